@@ -1,0 +1,136 @@
+/*
+ * err.c - errors, byte strings and nearest words.
+ *
+ * Invariant: setting an error overwrites the one before; a hint belongs to the error set last.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "storage/base.h"
+
+static int err_vset(err *e, err_code code, int pos, int len, const char *format, va_list args) {
+    if (!e)
+        return (int)code;
+    e->code = code;
+    e->pos = pos;
+    e->len = len;
+    e->hint[0] = 0;
+    vsnprintf(e->message, sizeof e->message, format, args);
+    return (int)code;
+}
+
+int err_set(err *e, err_code code, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    int status = err_vset(e, code, -1, 0, format, args);
+    va_end(args);
+    return status;
+}
+
+int err_set_at(err *e, err_code code, int pos, int len, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    int status = err_vset(e, code, pos, len, format, args);
+    va_end(args);
+    return status;
+}
+
+int err_set_errno(err *e, int errno_value, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    int status = err_vset(e, ERR_IO, -1, 0, format, args);
+    va_end(args);
+    if (e) {
+        size_t n = strlen(e->message);
+        snprintf(e->message + n, sizeof e->message - n, ": %s", strerror(errno_value));
+    }
+    return status;
+}
+
+void err_hint(err *e, const char *format, ...) {
+    if (!e)
+        return;
+    va_list args;
+    va_start(args, format);
+    vsnprintf(e->hint, sizeof e->hint, format, args);
+    va_end(args);
+}
+
+void err_clear(err *e) {
+    *e = (err){.code = ERR_NONE, .pos = -1};
+}
+
+/* ---- byte strings ------------------------------------------------------------------------------ */
+
+str str_from(const char *c_string) {
+    return (str){c_string ? c_string : "", c_string ? strlen(c_string) : 0};
+}
+
+bool str_equal(str a, str b) {
+    return a.n == b.n && (a.n == 0 || memcmp(a.p, b.p, a.n) == 0);
+}
+
+static unsigned char ascii_lower(char c) {
+    return (unsigned char)(c >= 'A' && c <= 'Z' ? c + 32 : c);
+}
+
+bool str_equal_nocase(str a, str b) {
+    if (a.n != b.n)
+        return false;
+    for (size_t i = 0; i < a.n; i++)
+        if (ascii_lower(a.p[i]) != ascii_lower(b.p[i]))
+            return false;
+    return true;
+}
+
+int str_compare(str a, str b) {
+    size_t n = BASE_MIN(a.n, b.n);
+    int c = n ? memcmp(a.p, b.p, n) : 0;
+    return c ? c : (a.n > b.n) - (a.n < b.n);
+}
+
+str str_copy(arena *a, str s) {
+    return (str){arena_strndup(a, s.p, s.n), s.n};
+}
+
+enum { NEAREST_MAX = 64 };
+
+/* Optimal string alignment distance; words longer than NEAREST_MAX are far from everything. */
+static int word_distance(str a, str b) {
+    int rows[3][NEAREST_MAX + 1];
+    int *before = rows[0], *last = rows[1], *now = rows[2];
+    if (a.n > NEAREST_MAX || b.n > NEAREST_MAX)
+        return NEAREST_MAX;
+    for (size_t j = 0; j <= b.n; j++)
+        last[j] = (int)j;
+    memset(rows[0], 0, sizeof rows[0]);
+    for (size_t i = 1; i <= a.n; i++) {
+        now[0] = (int)i;
+        for (size_t j = 1; j <= b.n; j++) {
+            int change = ascii_lower(a.p[i - 1]) != ascii_lower(b.p[j - 1]);
+            int best = BASE_MIN(BASE_MIN(last[j] + 1, now[j - 1] + 1), last[j - 1] + change);
+            if (i > 1 && j > 1 && ascii_lower(a.p[i - 1]) == ascii_lower(b.p[j - 2]) &&
+                ascii_lower(a.p[i - 2]) == ascii_lower(b.p[j - 1]))
+                best = BASE_MIN(best, before[j - 2] + 1);
+            now[j] = best;
+        }
+        int *oldest = before;
+        before = last;
+        last = now;
+        now = oldest;
+    }
+    return last[b.n];
+}
+
+const char *str_nearest(str word, const char *const *candidates, size_t count) {
+    const char *best = NULL;
+    int best_distance = BASE_MAX(1, (int)(word.n / 3)) + 1;
+    for (size_t i = 0; i < count; i++) {
+        int d = word_distance(word, str_from(candidates[i]));
+        if (d < best_distance) {
+            best_distance = d;
+            best = candidates[i];
+        }
+    }
+    return best;
+}

@@ -1,0 +1,146 @@
+/*
+ * utf8.c - code points, terminal width and case, over utf8proc.
+ *
+ * Invariant: every byte string is acceptable; a byte that is no part of a code point counts as one U+FFFD.
+ */
+#include <string.h>
+#include <utf8proc.h>
+
+#include "storage/base.h"
+
+size_t utf8_next(str s, uint32_t *cp) {
+    if (s.n == 0)
+        return 0;
+    utf8proc_int32_t c = 0;
+    utf8proc_ssize_t k = utf8proc_iterate((const utf8proc_uint8_t *)s.p, (utf8proc_ssize_t)s.n, &c);
+    if (k <= 0) {
+        *cp = 0xFFFD;
+        return 1;
+    }
+    *cp = (uint32_t)c;
+    return (size_t)k;
+}
+
+size_t utf8_encode(uint32_t cp, char out[4]) {
+    utf8proc_ssize_t k = utf8proc_encode_char((utf8proc_int32_t)cp, (utf8proc_uint8_t *)out);
+    return k > 0 ? (size_t)k : 0;
+}
+
+bool utf8_valid(str s) {
+    while (s.n) {
+        if (s.p[0] >= 0) {
+            s.p++;
+            s.n--;
+            continue;
+        }
+        utf8proc_int32_t c = 0;
+        utf8proc_ssize_t k = utf8proc_iterate((const utf8proc_uint8_t *)s.p, (utf8proc_ssize_t)s.n, &c);
+        if (k <= 0)
+            return false;
+        s.p += k;
+        s.n -= (size_t)k;
+    }
+    return true;
+}
+
+size_t utf8_length(str s) {
+    size_t count = 0;
+    for (uint32_t cp; s.n; count++) {
+        size_t k = utf8_next(s, &cp);
+        s.p += k;
+        s.n -= k;
+    }
+    return count;
+}
+
+size_t utf8_offset(str s, size_t code_points) {
+    size_t at = 0;
+    for (uint32_t cp; code_points > 0 && at < s.n; code_points--)
+        at += utf8_next((str){s.p + at, s.n - at}, &cp);
+    return at;
+}
+
+/* Columns of one code point alone. Control characters are shown escaped as one column by whoever prints them. */
+static int cp_width(uint32_t cp) {
+    if (cp < 0x20 || cp == 0x7f)
+        return 1;
+    if (cp < 0x7f)
+        return 1;
+    if (cp == 0x200D || (cp >= 0xFE00 && cp <= 0xFE0F))
+        return 0;
+    return utf8proc_charwidth((utf8proc_int32_t)cp);
+}
+
+/* Bytes and columns of the grapheme cluster at the start of `s`: a cluster is as wide as its widest code point, and
+ * two where an emoji presentation selector or a flag pair asks for it. */
+static size_t cluster_next(str s, int *width) {
+    uint32_t first = 0, cp = 0;
+    size_t at = utf8_next(s, &first);
+    *width = cp_width(first);
+    if (first < 0x80 && (at >= s.n || s.p[at] >= 0))
+        return at;
+    utf8proc_int32_t state = 0;
+    uint32_t before = first;
+    while (at < s.n) {
+        size_t k = utf8_next((str){s.p + at, s.n - at}, &cp);
+        if (utf8proc_grapheme_break_stateful((utf8proc_int32_t)before, (utf8proc_int32_t)cp, &state))
+            break;
+        int w = cp_width(cp);
+        if (cp == 0xFE0F || (first >= 0x1F1E6 && first <= 0x1F1FF))
+            w = 2;
+        *width = BASE_MAX(*width, w);
+        before = cp;
+        at += k;
+    }
+    return at;
+}
+
+int utf8_width(str s) {
+    int total = 0, w = 0;
+    while (s.n) {
+        size_t k = cluster_next(s, &w);
+        total += w;
+        s.p += k;
+        s.n -= k;
+    }
+    return total;
+}
+
+size_t utf8_fit(str s, int columns) {
+    size_t at = 0;
+    while (at < s.n) {
+        int w = 0;
+        size_t k = cluster_next((str){s.p + at, s.n - at}, &w);
+        if (w > columns)
+            break;
+        columns -= w;
+        at += k;
+    }
+    return at;
+}
+
+static str map_case(arena *a, str s, utf8proc_int32_t (*map)(utf8proc_int32_t)) {
+    /* A mapped code point is at most 4 bytes, an unmapped byte stays one. */
+    char *out = arena_alloc(a, s.n * 4 + 1);
+    size_t n = 0;
+    while (s.n) {
+        uint32_t cp = 0;
+        size_t k = utf8_next(s, &cp);
+        if (cp == 0xFFFD && k == 1)
+            out[n++] = s.p[0];
+        else
+            n += utf8_encode((uint32_t)map((utf8proc_int32_t)cp), out + n);
+        s.p += k;
+        s.n -= k;
+    }
+    out[n] = 0;
+    return (str){out, n};
+}
+
+str utf8_lower(arena *a, str s) {
+    return map_case(a, s, utf8proc_tolower);
+}
+
+str utf8_upper(arena *a, str s) {
+    return map_case(a, s, utf8proc_toupper);
+}

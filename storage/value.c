@@ -1,0 +1,336 @@
+/*
+ * value.c - single values: types by name, comparison, hashing, conversion, printing.
+ *
+ * Invariant: value_compare(a, b) == 0 implies value_hash(a) == value_hash(b); INTEGER and REAL compare exactly, never
+ * through a rounded double.
+ */
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "storage/base.h"
+
+static const struct {
+    const char *name;
+    value_type type;
+} type_names[] = {
+    {"INTEGER", TYPE_INTEGER}, {"INT", TYPE_INTEGER},     {"BIGINT", TYPE_INTEGER},
+    {"SMALLINT", TYPE_INTEGER}, {"TINYINT", TYPE_INTEGER}, {"INT8", TYPE_INTEGER},
+    {"INT4", TYPE_INTEGER},    {"INT2", TYPE_INTEGER},    {"REAL", TYPE_REAL},
+    {"DOUBLE", TYPE_REAL},     {"DOUBLE PRECISION", TYPE_REAL}, {"FLOAT", TYPE_REAL},
+    {"FLOAT8", TYPE_REAL},     {"FLOAT4", TYPE_REAL},     {"NUMERIC", TYPE_REAL},
+    {"DECIMAL", TYPE_REAL},    {"TEXT", TYPE_TEXT},       {"VARCHAR", TYPE_TEXT},
+    {"CHAR", TYPE_TEXT},       {"STRING", TYPE_TEXT},     {"DATE", TYPE_TEXT},
+    {"TIME", TYPE_TEXT},       {"TIMESTAMP", TYPE_TEXT},  {"DATETIME", TYPE_TEXT},
+    {"BOOLEAN", TYPE_BOOLEAN}, {"BOOL", TYPE_BOOLEAN},    {"BLOB", TYPE_BLOB},
+    {"BYTEA", TYPE_BLOB},
+};
+
+const char *type_name(value_type t) {
+    static const char *const names[] = {"NULL", "BOOLEAN", "INTEGER", "REAL", "TEXT", "BLOB"};
+    return names[t];
+}
+
+bool type_parse(str name, value_type *out) {
+    for (size_t i = 0; i < BASE_COUNT(type_names); i++)
+        if (str_equal_nocase(name, str_from(type_names[i].name))) {
+            *out = type_names[i].type;
+            return true;
+        }
+    return false;
+}
+
+value value_copy(arena *a, value v) {
+    if (v.type == TYPE_TEXT || v.type == TYPE_BLOB)
+        v.s = str_copy(a, v.s);
+    return v;
+}
+
+/* ---- comparison and hashing -------------------------------------------------------------------- */
+
+static int class_of(value_type t) {
+    static const int classes[] = {0, 1, 1, 1, 2, 3};
+    return classes[t];
+}
+
+static int compare_int(int64_t a, int64_t b) {
+    return (a > b) - (a < b);
+}
+
+/* Exact: a double beyond int64 decides at once; inside, its whole part is exact and its fraction breaks the tie. */
+static int compare_int_real(int64_t i, double r) {
+    if (isnan(r))
+        return 1;
+    if (r >= 9223372036854775808.0)
+        return -1;
+    if (r < -9223372036854775808.0)
+        return 1;
+    int64_t whole = (int64_t)r;
+    int c = compare_int(i, whole);
+    if (c)
+        return c;
+    double fraction = r - (double)whole;
+    return (fraction < 0) - (fraction > 0);
+}
+
+static int compare_real(double a, double b) {
+    if (isnan(a) || isnan(b))
+        return isnan(b) - isnan(a);
+    return (a > b) - (a < b);
+}
+
+int value_compare(value a, value b) {
+    int ca = class_of(a.type), cb = class_of(b.type);
+    if (ca != cb)
+        return ca - cb;
+    if (ca == 0)
+        return 0;
+    if (ca >= 2)
+        return str_compare(a.s, b.s);
+    if (a.type != TYPE_REAL && b.type != TYPE_REAL)
+        return compare_int(a.i, b.i);
+    if (a.type != TYPE_REAL)
+        return compare_int_real(a.i, b.r);
+    if (b.type != TYPE_REAL)
+        return -compare_int_real(b.i, a.r);
+    return compare_real(a.r, b.r);
+}
+
+uint64_t value_hash(value v) {
+    switch (v.type) {
+    case TYPE_NULL:
+        return 0x6b7661736972u;
+    case TYPE_BOOLEAN:
+    case TYPE_INTEGER:
+        return hash_mix(1, (uint64_t)v.i);
+    case TYPE_REAL:
+        if (v.r >= -9223372036854775808.0 && v.r < 9223372036854775808.0 && v.r == floor(v.r))
+            return hash_mix(1, (uint64_t)(int64_t)v.r);
+        if (isnan(v.r))
+            return hash_mix(2, 0);
+        {
+            uint64_t bits;
+            memcpy(&bits, &v.r, sizeof bits);
+            return hash_mix(2, bits);
+        }
+    case TYPE_TEXT:
+    case TYPE_BLOB:
+        break;
+    }
+    return hash64(v.s.p, v.s.n, (uint64_t)v.type);
+}
+
+/* ---- text to numbers and back ------------------------------------------------------------------ */
+
+bool parse_integer(str s, int64_t *out) {
+    size_t i = 0;
+    bool negative = false;
+    if (s.n && (s.p[0] == '-' || s.p[0] == '+')) {
+        negative = s.p[0] == '-';
+        i = 1;
+    }
+    if (i == s.n)
+        return false;
+    int64_t n = 0; /* built downwards: INT64_MIN has no positive twin */
+    for (; i < s.n; i++) {
+        if (s.p[i] < '0' || s.p[i] > '9')
+            return false;
+        if (__builtin_mul_overflow(n, 10, &n) || __builtin_sub_overflow(n, s.p[i] - '0', &n))
+            return false;
+    }
+    if (!negative && n == INT64_MIN)
+        return false;
+    *out = negative ? n : -n;
+    return true;
+}
+
+/* Digits, one '.', an exponent: what strtod takes beyond that (hex, nan, inf, blanks) is not a number to SQL. */
+static bool looks_real(str s) {
+    size_t i = 0, digits = 0;
+    if (i < s.n && (s.p[i] == '-' || s.p[i] == '+'))
+        i++;
+    for (; i < s.n && s.p[i] >= '0' && s.p[i] <= '9'; i++)
+        digits++;
+    if (i < s.n && s.p[i] == '.')
+        for (i++; i < s.n && s.p[i] >= '0' && s.p[i] <= '9'; i++)
+            digits++;
+    if (!digits)
+        return false;
+    if (i < s.n && (s.p[i] == 'e' || s.p[i] == 'E')) {
+        i++;
+        if (i < s.n && (s.p[i] == '-' || s.p[i] == '+'))
+            i++;
+        size_t first = i;
+        while (i < s.n && s.p[i] >= '0' && s.p[i] <= '9')
+            i++;
+        if (i == first)
+            return false;
+    }
+    return i == s.n;
+}
+
+bool parse_real(str s, double *out) {
+    if (!looks_real(s))
+        return false;
+    char small[64];
+    char *text = s.n < sizeof small ? small : mem_alloc(s.n + 1);
+    memcpy(text, s.p, s.n);
+    text[s.n] = 0;
+    *out = strtod(text, NULL);
+    if (text != small)
+        free(text);
+    return isfinite(*out);
+}
+
+size_t format_real(double r, char *out) {
+    if (isnan(r))
+        return (size_t)snprintf(out, 32, "nan");
+    if (isinf(r))
+        return (size_t)snprintf(out, 32, r < 0 ? "-inf" : "inf");
+    int n = 0;
+    for (int digits = 15; digits <= 17; digits++) {
+        n = snprintf(out, 32, "%.*g", digits, r);
+        if (strtod(out, NULL) == r)
+            break;
+    }
+    if (!strpbrk(out, ".e"))
+        n += snprintf(out + n, 32 - (size_t)n, ".0");
+    return (size_t)n;
+}
+
+void value_print(buf *b, value v) {
+    char text[32];
+    switch (v.type) {
+    case TYPE_NULL:
+        return;
+    case TYPE_BOOLEAN:
+    case TYPE_INTEGER:
+        buf_printf(b, "%lld", (long long)v.i);
+        return;
+    case TYPE_REAL:
+        buf_append(b, text, format_real(v.r, text));
+        return;
+    case TYPE_TEXT:
+    case TYPE_BLOB:
+        buf_append_str(b, v.s);
+        return;
+    }
+}
+
+void value_print_sql(buf *b, value v) {
+    if (v.type == TYPE_NULL) {
+        buf_append_c(b, "NULL");
+    } else if (v.type == TYPE_BOOLEAN) {
+        buf_append_c(b, v.i ? "TRUE" : "FALSE");
+    } else if (v.type == TYPE_TEXT) {
+        buf_append_char(b, '\'');
+        for (size_t i = 0; i < v.s.n; i++) {
+            if (v.s.p[i] == '\'')
+                buf_append_char(b, '\'');
+            buf_append_char(b, v.s.p[i]);
+        }
+        buf_append_char(b, '\'');
+    } else if (v.type == TYPE_BLOB) {
+        buf_append_c(b, "X'");
+        for (size_t i = 0; i < v.s.n; i++)
+            buf_printf(b, "%02x", (unsigned char)v.s.p[i]);
+        buf_append_char(b, '\'');
+    } else {
+        value_print(b, v);
+    }
+}
+
+/* ---- conversion -------------------------------------------------------------------------------- */
+
+static str trim_blanks(str s) {
+    while (s.n && (s.p[0] == ' ' || s.p[0] == '\t'))
+        s.p++, s.n--;
+    while (s.n && (s.p[s.n - 1] == ' ' || s.p[s.n - 1] == '\t'))
+        s.n--;
+    return s;
+}
+
+static bool text_to_boolean(str s, int64_t *out) {
+    static const char *const words[] = {"false", "true", "f", "t", "no", "yes", "0", "1", "off", "on"};
+    for (size_t i = 0; i < BASE_COUNT(words); i++)
+        if (str_equal_nocase(s, str_from(words[i]))) {
+            *out = (int64_t)(i % 2);
+            return true;
+        }
+    return false;
+}
+
+static bool real_to_integer(double r, int64_t *out) {
+    if (!(r >= -9223372036854775808.0 && r < 9223372036854775808.0))
+        return false;
+    *out = (int64_t)r;
+    return true;
+}
+
+static bool text_to_number(value_type to, str s, value *out) {
+    s = trim_blanks(s);
+    if (to == TYPE_BOOLEAN)
+        return text_to_boolean(s, &out->i);
+    if (to == TYPE_REAL)
+        return parse_real(s, &out->r);
+    double r;
+    return parse_integer(s, &out->i) || (parse_real(s, &r) && r == trunc(r) && real_to_integer(r, &out->i));
+}
+
+static bool cast_to_number(value v, value_type to, value *out) {
+    if (v.type == TYPE_TEXT)
+        return text_to_number(to, v.s, out);
+    if (v.type == TYPE_BLOB)
+        return false;
+    if (to == TYPE_REAL) {
+        out->r = v.type == TYPE_REAL ? v.r : (double)v.i;
+        return true;
+    }
+    if (to == TYPE_BOOLEAN) {
+        out->i = v.type == TYPE_REAL ? v.r != 0 : v.i != 0;
+        return true;
+    }
+    if (v.type == TYPE_REAL)
+        return real_to_integer(v.r, &out->i);
+    out->i = v.i;
+    return true;
+}
+
+int value_cast(arena *a, value v, value_type to, value *out, err *e) {
+    if (v.type == to || v.type == TYPE_NULL) {
+        *out = v;
+        return 0;
+    }
+    *out = (value){.type = to, .i = 0};
+    if (to == TYPE_BLOB && v.type == TYPE_TEXT) {
+        out->s = v.s;
+        return 0;
+    }
+    if (to == TYPE_TEXT) {
+        buf b = {0};
+        if (v.type == TYPE_BOOLEAN)
+            buf_append_c(&b, v.i ? "true" : "false");
+        else
+            value_print(&b, v);
+        if (v.type == TYPE_BLOB && !utf8_valid(v.s)) {
+            buf_free(&b);
+            return err_set(e, ERR_TYPE, "these bytes are not UTF-8 text");
+        }
+        out->s = str_copy(a, buf_str(&b));
+        buf_free(&b);
+        return 0;
+    }
+    if (to != TYPE_BLOB && cast_to_number(v, to, out))
+        return 0;
+    buf b = {0};
+    value_print_sql(&b, v);
+    if (b.n > 100) {
+        b.n = utf8_fit((str){b.p, b.n}, 97);
+        buf_append_c(&b, "…");
+    }
+    err_set(e, ERR_TYPE, "%s is not %s %s", b.p, to == TYPE_INTEGER ? "an" : "a", type_name(to));
+    buf_free(&b);
+    return ERR_TYPE;
+}
