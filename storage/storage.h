@@ -1,0 +1,258 @@
+/*
+ * storage.h - bytes on disk: tables, indexes, catalog and transactions in LMDB; CSV files; the KV and answer cache.
+ *
+ *   store   one database: a directory with tables.mdb, cache.mdb, writer.lock; owns both LMDB environments
+ *   txn     one transaction on tables.mdb with a snapshot of the catalog; owned by its caller, ends in commit or abort
+ *   catalog immutable description of all objects as the transaction sees them; lives as long as the transaction
+ *
+ * Thread rule: a store's transactions belong to one thread (the db's worker); cache_* may be called from any thread.
+ * Ownership: cells that a scan or lookup returns point into the transaction's map and live until the transaction's
+ * next write or its end; callers that keep them copy.
+ * Invariant: a committed row survives a kill at any moment; losing cache.mdb loses nothing else.
+ */
+#ifndef KVASIR_STORAGE_H
+#define KVASIR_STORAGE_H
+
+#include <stdatomic.h>
+
+#include "storage/base.h"
+
+/* ---- the store --------------------------------------------------------------------------------- */
+
+typedef struct store store;
+
+typedef struct store_options {
+    const char *path; /* a directory; NULL or ":memory:": a private one under $TMPDIR, without fsync, removed at close */
+    bool read_only;
+    bool must_exist;
+    size_t cache_bytes; /* budget of cache.mdb; 0: 4 GiB */
+    const char *cache_path; /* NULL: beside the tables; in memory or read-only: the XDG cache (DIALECT 1) */
+} store_options;
+
+/* Opens or creates a database. ERR_IO, ERR_CORRUPT (not a kvasir database, with what was found), ERR_UNSUPPORTED (a newer
+ * format version; a network file system, by name). Sweeps orphaned :memory: directories and clears stale readers. */
+int store_open(const store_options *options, store **out, err *e);
+void store_close(store *s); /* NULL is fine; aborts what is open */
+const char *store_path(const store *s);
+bool store_is_memory(const store *s);
+bool store_is_read_only(const store *s);
+/* A compacted copy of tables.mdb into a new database directory (mdb_env_copy2). */
+int store_backup(store *s, const char *directory, err *e);
+
+/* ---- the catalog ------------------------------------------------------------------------------- */
+
+typedef struct column_def {
+    str name;
+    value_type type;
+    bool not_null;
+    str default_sql; /* text of the DEFAULT expression; n = 0: none */
+    str check_sql;   /* text of the column's CHECK; n = 0: none */
+} column_def;
+
+/* An index on columns of a table. The primary key is the index with `primary` set, unless it is a single INTEGER column:
+ * then the column is the rowid itself (table_def.rowid_column) and needs no index. */
+typedef struct index_def {
+    uint32_t id;
+    str name;
+    bool unique, primary;
+    int ncolumns;
+    int *columns; /* positions in the table */
+} index_def;
+
+typedef struct table_def {
+    uint32_t id;
+    str name;
+    int ncolumns;
+    column_def *columns;
+    int rowid_column; /* the INTEGER PRIMARY KEY column, or -1 */
+    int nindexes;
+    index_def *indexes;
+    int nchecks;
+    str *checks; /* table-level CHECK expressions, as text */
+    uint64_t version; /* raised by every commit that changed the table's rows or shape */
+} table_def;
+
+typedef struct view_def {
+    str name;
+    int ncolumns;  /* 0: as the query names them */
+    str *columns;
+    str sql; /* the SELECT */
+} view_def;
+
+typedef struct model_def {
+    str name;
+    str source; /* a path, or test:hash */
+} model_def;
+
+typedef struct catalog {
+    int ntables, nviews, nmodels;
+    const table_def *tables; /* by name, bytewise after lower-casing */
+    const view_def *views;
+    const model_def *models;
+} catalog;
+
+/* Names are compared without ASCII case. NULL when absent. */
+const table_def *catalog_table(const catalog *c, str name);
+const view_def *catalog_view(const catalog *c, str name);
+const model_def *catalog_model(const catalog *c, str name);
+const index_def *catalog_index(const catalog *c, str name, const table_def **table);
+
+/* ---- transactions ------------------------------------------------------------------------------ */
+
+typedef struct txn txn;
+
+/* How long and with what patience a write transaction waits for another process's. */
+typedef struct txn_wait {
+    int busy_timeout_ms;
+    const atomic_bool *cancel; /* NULL: not cancellable */
+} txn_wait;
+
+/* Begins a snapshot (write = false) or takes writer.lock and begins a write transaction. ERR_BUSY names the holder's pid;
+ * ERR_CANCELLED; ERR_IO for a read-only database. */
+int txn_begin(store *s, bool write, const txn_wait *wait, txn **out, err *e);
+int txn_commit(txn *t, err *e); /* frees t in every case; on failure nothing was written */
+void txn_abort(txn *t);         /* frees t; NULL is fine */
+bool txn_is_write(const txn *t);
+/* A statement inside a write transaction: everything since savepoint is undone or kept as one. At most one is open. */
+int txn_savepoint(txn *t, err *e);
+int txn_release(txn *t, err *e);
+void txn_rollback_to(txn *t);
+/* The catalog as this transaction sees it, its own changes included; valid until the next catalog change or the end. */
+const catalog *txn_catalog(txn *t);
+
+/* Catalog changes; need a write transaction. Definitions are copied. ERR_BIND: the name is taken, or absent. */
+int catalog_create_table(txn *t, const table_def *def, err *e); /* ids and version are assigned; indexes[] of def are made too */
+int catalog_drop_table(txn *t, str name, err *e);
+/* Rewrites the definition; the rows are rewritten for added (NULL or `fill`) and dropped columns. */
+int catalog_add_column(txn *t, str table, const column_def *column, value fill, err *e);
+int catalog_drop_column(txn *t, str table, int column, err *e);
+int catalog_rename_table(txn *t, str from, str to, err *e);
+int catalog_rename_column(txn *t, str table, int column, str to, err *e);
+/* Builds the index from the rows; ERR_CONSTRAINT names the first value that is there twice. */
+int catalog_create_index(txn *t, str table, const index_def *def, err *e);
+int catalog_drop_index(txn *t, str name, err *e);
+int catalog_create_view(txn *t, const view_def *def, bool or_replace, err *e);
+int catalog_drop_view(txn *t, str name, err *e);
+int catalog_create_model(txn *t, const model_def *def, bool or_replace, err *e);
+int catalog_drop_model(txn *t, str name, err *e);
+
+/* Small facts kept beside the catalog (field orders, learned output lengths, statistics): opaque bytes by key. */
+int meta_get(txn *t, str key, str *out, bool *found, err *e);
+int meta_put(txn *t, str key, str bytes, err *e);
+int meta_delete_prefix(txn *t, str prefix, err *e);
+
+/* ---- rows -------------------------------------------------------------------------------------- */
+
+/* Inserts a row: ncolumns values of the columns' types or NULL. NOT NULL, primary key and UNIQUE are checked here
+ * (ERR_CONSTRAINT names table, column and value); CHECK and DEFAULT are exec's. *rowid: the row's. */
+int table_insert(txn *t, const table_def *def, const value *row, int64_t *rowid, err *e);
+int table_update(txn *t, const table_def *def, int64_t rowid, const value *row, err *e);
+int table_delete(txn *t, const table_def *def, int64_t rowid, err *e);
+/* The row, or *found = false. `row` has ncolumns entries. */
+int table_get(txn *t, const table_def *def, int64_t rowid, value *row, bool *found, err *e);
+/* The row that stands in the way of inserting `row` by a unique index (or the primary key) whose columns are `columns`
+ * (any, when ncolumns is 0), for ON CONFLICT. */
+int table_find_conflict(txn *t, const table_def *def, const value *row, const int *columns, int ncolumns, int64_t *rowid,
+                        bool *found, err *e);
+int table_row_count(txn *t, const table_def *def, uint64_t *out, err *e);
+
+/* One bound on an index scan's columns; a bound with n = 0 is open. Values are of the columns' types. */
+typedef struct scan_bound {
+    const value *values;
+    int n; /* leading index columns that are bound */
+    bool inclusive;
+} scan_bound;
+
+typedef struct scan_spec {
+    const table_def *table;
+    const index_def *index; /* NULL: by rowid; bounds then are one INTEGER */
+    scan_bound low, high;
+    const int *columns; /* the columns to decode, in output order; -1 is the rowid */
+    int ncolumns;
+} scan_spec;
+
+typedef struct table_scan table_scan;
+
+int scan_open(txn *t, const scan_spec *spec, table_scan **out, err *e);
+/* Fills `out` (columns as in the spec, allocated in out->mem by the scan, which resets nothing) with up to BATCH_ROWS rows;
+ * rows = 0 at the end. In key order; NULLs sort first and are found only by open low bounds. */
+int scan_next(table_scan *s, batch *out, err *e);
+void scan_close(table_scan *s); /* NULL is fine */
+
+/* ---- statistics -------------------------------------------------------------------------------- */
+
+typedef struct column_stats {
+    double distinct, null_fraction, average_bytes, p90_bytes;
+    value low, high;
+    int ncommon; /* most common values, at most 8 */
+    value common[8];
+    double common_fraction[8];
+} column_stats;
+
+typedef struct table_stats {
+    uint64_t rows;
+    bool analyzed; /* false: only `rows` is known */
+    int ncolumns;
+    column_stats *columns;
+} table_stats;
+
+/* Reads the whole table and keeps the result until the next ANALYZE. */
+int stats_analyze(txn *t, const table_def *def, const atomic_bool *cancel, err *e);
+/* What is known: the row count always (exact), the rest if analyzed. Allocated in `a`. */
+int stats_get(txn *t, const table_def *def, arena *a, table_stats *out, err *e);
+
+/* ---- CSV --------------------------------------------------------------------------------------- */
+
+/* 0 and AUTO mean: find out from the first 64 KiB. */
+typedef enum csv_header { CSV_HEADER_AUTO, CSV_HEADER_YES, CSV_HEADER_NO } csv_header;
+typedef struct csv_options {
+    char delimiter; /* ',', '\t', ';', '|' are tried */
+    csv_header header;
+    str null_text;  /* an unquoted cell equal to this is NULL; default: the empty text */
+    bool all_text;  /* no type sniffing */
+} csv_options;
+
+typedef struct csv csv;
+
+/* Opens a CSV or TSV file (RFC 4180, CRLF or LF, gzip by its magic, "-" is standard input). ERR_IO names the file. */
+int csv_open(const char *path, const csv_options *options, csv **out, err *e);
+void csv_close(csv *c); /* NULL is fine */
+int csv_column_count(const csv *c);
+str csv_column_name(const csv *c, int column); /* header, or column1, column2, …; made distinct */
+value_type csv_column_type(const csv *c, int column); /* sniffed: BOOLEAN, INTEGER, REAL or TEXT */
+char csv_delimiter(const csv *c);
+/* Reads up to BATCH_ROWS rows as `types` (ncols entries, one a column of the file) into `out`, allocated in out->mem;
+ * rows = 0 at the end. A cell that does not convert, and a row of another width, are errors that name file, line, column and
+ * value (ERR_TYPE, ERR_CORRUPT). `lines` (may be NULL): the line each row starts on. */
+int csv_next(csv *c, const value_type *types, batch *out, int64_t *lines, err *e);
+/* Appends one row as CSV. NULL is empty, an empty text is "". */
+void csv_write_row(buf *out, const value *row, int n, char delimiter);
+
+/* ---- the cache: opaque KV blocks and answers by 128-bit key ---------------------------------------- */
+
+/* Values are checked as far as their checksum and the identity bytes that the caller gave; what is off is a miss, is deleted
+ * and counted. Nothing here ever fails a query: get says no, put drops. */
+typedef struct cache cache;
+typedef enum cache_space { CACHE_KV, CACHE_ANSWERS } cache_space;
+typedef enum cache_policy { CACHE_FIFO, CACHE_LRU, CACHE_COST } cache_policy;
+
+typedef struct cache_stats {
+    uint64_t blocks, answers, bytes, budget_bytes;
+    uint64_t hits, misses, corrupt, evicted, dropped, written;
+    bool writing;         /* false after a failed write or on a read-only directory */
+    char why_not[256];
+} cache_stats;
+
+/* The store's cache, opened (and checked after an unclean end) on first use; NULL only when it cannot be used at all, with
+ * the reason in *e. */
+cache *store_cache(store *s, err *e);
+/* Copies the value of `key` into `out` (exactly `bytes` for KV) or appends it to `answer`. `identity` must equal what was put. */
+bool cache_get(cache *c, cache_space space, hash128 key, str identity, void *out, size_t bytes, buf *answer);
+/* Queues a write; never waits for the disk. `cost` in ms to compute again, `parent` the block above (zero: none). */
+void cache_put(cache *c, cache_space space, hash128 key, str identity, hash128 parent, double cost, str value);
+void cache_flush(cache *c); /* waits until what was put is committed */
+void cache_set(cache *c, size_t budget_bytes, cache_policy policy);
+int cache_clear(cache *c, cache_space space, err *e);
+void cache_get_stats(cache *c, cache_stats *out);
+
+#endif
