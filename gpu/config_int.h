@@ -46,7 +46,8 @@ typedef struct model_config {
     double rope_factor;              /* linear and yarn: the context is stretched by it; else 1 */
     double yarn_context;             /* the context the model was trained on */
     double yarn_beta_fast, yarn_beta_slow, yarn_attn_factor;
-    const float *rope_divisors;      /* [rope_dims/2] of the file's rope factors (llama3, phi3), or NULL */
+    bool has_rope_divisors;          /* the file's rope factors (llama3, phi3): */
+    float rope_divisors[CONFIG_MAX_HEAD_DIM / 2]; /* [rope_dims/2] */
     int norope_step; /* every norope_step-th layer (3, 7, … for 4) has no rope; 0: all have it (smollm3) */
 
     int window;        /* keys that a windowed layer sees, its own position included; 0: none is windowed */

@@ -26,6 +26,7 @@ typedef enum gguf_type {
     GGUF_Q5_K = 13,
     GGUF_Q6_K = 14,
     GGUF_IQ4_NL = 20,
+    GGUF_IQ4_XS = 23,
     GGUF_BF16 = 30
 } gguf_type;
 
@@ -83,5 +84,7 @@ typedef struct quant_type {
 
 const quant_type *quant_find(uint32_t type); /* NULL: a type we do not know */
 const char *quant_type_label(uint32_t type); /* a name even for types that we refuse, for messages */
+/* IEEE half precision as f32: what blocks keep their scales in. */
+float quant_f16(uint16_t bits);
 
 #endif
