@@ -1,0 +1,485 @@
+/*
+ * sql.h - SQL text to bound statements: what a statement means, before anybody decides how to run it.
+ *
+ *   text --lex.re, grammar.y--> syntax tree (private) --bind.c, llm_calls.c--> sql_stmt with a tree of `rel`
+ *
+ * A bound query is relational algebra over *column ids*: every column that any node produces has an id unique in the
+ * statement, and expressions name columns by id, never by position. So a rule of the planner may move a node without
+ * rewriting what is above it. The planner resolves ids to positions last.
+ *
+ * Ownership: everything hangs on the arena handed to sql_bind and on the catalog snapshot; both must outlive the statement.
+ * Bound trees are plain data: planner and exec read them; the planner may share and rebuild nodes, but never changes an
+ * `expr` or an `llm_call` in place.
+ */
+#ifndef KVASIR_SQL_H
+#define KVASIR_SQL_H
+
+#include "storage/storage.h"
+
+/* ---- settings (settings.c) --------------------------------------------------------------------- */
+
+typedef enum setting_type { SETTING_BOOLEAN, SETTING_INTEGER, SETTING_BYTES, SETTING_REAL, SETTING_WORD, SETTING_TEXT } setting_type;
+
+/* X(name, type, default, allowed words or unit, help). One row makes the struct's member, SET, SHOW, .help and completion.
+ * WORD members are indexes into the allowed words ('a|b|c'); TEXT members are owned by the settings. */
+#define SQL_SETTINGS(X)                                                                                                    \
+    X(psm, WORD, "auto", "off|fixed|grouped|auto", "how fields and rows of prompts are ordered to share prefixes")        \
+    X(field_order, TEXT, "keep", "keep|fresh|a, b, c", "field order of LLM calls: keep the one on record, solve afresh, or as listed") \
+    X(dedup, BOOLEAN, "on", "", "ask the model once per distinct input")                                                  \
+    X(kv_cache, BOOLEAN, "on", "", "reuse the KV of shared prefixes within a statement")                                  \
+    X(llm_window, INTEGER, "0", "requests", "how many requests the engine sees at a time (0: all)")                       \
+    X(llm_schedule, WORD, "tree", "tree|fifo", "order and eviction in the engine: prefix tree, or first in first out")   \
+    X(kv_memory, BYTES, "1GB", "bytes", "memory for KV blocks")                                                           \
+    X(kv_disk, BYTES, "4GB", "bytes", "budget of the cache on disk")                                                      \
+    X(kv_keep, WORD, "shared", "shared|all|none", "which KV blocks are kept on disk")                                     \
+    X(kv_evict, WORD, "cost", "cost|lru|fifo", "what the cache on disk evicts first")                                     \
+    X(kv_dtype, WORD, "bf16", "bf16|f32|int8", "type of keys and values in KV blocks")                                    \
+    X(cache, BOOLEAN, "on", "", "keep KV and answers on disk at all")                                                     \
+    X(answer_cache, BOOLEAN, "on", "", "reuse stored answers")                                                            \
+    X(model, TEXT, "", "model name or path", "the model of calls that name none (empty: the default model)")              \
+    X(device, TEXT, "auto", "auto|cpu|cuda:0", "where the model runs")                                                    \
+    X(precision, WORD, "auto", "auto|f32|bf16|int8", "arithmetic of the model's matrices")                                \
+    X(attention, WORD, "full", "full|streaming", "attention over all tokens, or sinks and a sliding window")              \
+    X(sink_tokens, INTEGER, "4", "tokens", "streaming attention: tokens at the start that stay visible")                  \
+    X(window_tokens, INTEGER, "1024", "tokens", "streaming attention: latest tokens that stay visible")                   \
+    X(threads, INTEGER, "0", "threads", "threads of the model (0: one per core)")                                         \
+    X(prompt_format, WORD, "auto", "auto|chat|completion", "how prompts are written")                                     \
+    X(llm_layout, WORD, "auto", "auto|instruction|data", "what stands first in a prompt")                                 \
+    X(llm_on_error, WORD, "fail", "fail|null", "what a failed call does to its statement")                                \
+    X(llm_overflow, WORD, "error", "error|truncate", "prompts longer than the model's context")                           \
+    X(llm_sample, INTEGER, "32", "rows", "rows asked first to learn a filter's selectivity")                              \
+    X(temperature, REAL, "0", "", "sampling of TEXT answers (0: greedy)")                                                 \
+    X(top_p, REAL, "1", "", "sampling: nucleus")                                                                          \
+    X(min_p, REAL, "0", "", "sampling: least probability relative to the likeliest")                                      \
+    X(top_k, INTEGER, "0", "tokens", "sampling: candidates (0: all)")                                                     \
+    X(seed, INTEGER, "0", "", "sampling: seed, mixed with each row's prompt")                                             \
+    X(max_tokens, INTEGER, "32", "tokens", "longest TEXT answer")                                                         \
+    X(max_tokens_total, INTEGER, "0", "tokens", "stop a statement that computes more (0: no cap)")                        \
+    X(max_seconds, REAL, "0", "seconds", "stop a statement that runs longer (0: no cap)")                                 \
+    X(confirm, BOOLEAN, "off", "", "ask before a statement that is estimated to take over a minute")                      \
+    X(cost_rates, WORD, "measured", "measured|nominal", "rates in cost estimates")                                        \
+    X(work_memory, BYTES, "256MB", "bytes", "memory of one operator before it spills to a temporary file")                \
+    X(busy_timeout, INTEGER, "5000", "ms", "how long to wait for another process's write transaction")                    \
+    X(rules_off, TEXT, "", "rule names", "planner rules that are switched off; SET rule.<name> = off edits it")
+
+typedef struct settings {
+#define SETTING_MEMBER_BOOLEAN bool
+#define SETTING_MEMBER_INTEGER int64_t
+#define SETTING_MEMBER_BYTES int64_t
+#define SETTING_MEMBER_REAL double
+#define SETTING_MEMBER_WORD int
+#define SETTING_MEMBER_TEXT char *
+#define SETTING_MEMBER(name, type, standard, words, help) SETTING_MEMBER_##type name;
+    SQL_SETTINGS(SETTING_MEMBER)
+#undef SETTING_MEMBER
+} settings;
+
+typedef struct setting_info {
+    const char *name;
+    setting_type type;
+    const char *standard, *words, *help;
+} setting_info;
+
+/* Indexes of WORD settings' words, for reading the snapshot. */
+enum { PSM_SETTING_OFF, PSM_SETTING_FIXED, PSM_SETTING_GROUPED, PSM_SETTING_AUTO };
+enum { SCHEDULE_TREE, SCHEDULE_FIFO };
+enum { FORMAT_AUTO, FORMAT_CHAT, FORMAT_COMPLETION };
+enum { LAYOUT_AUTO, LAYOUT_INSTRUCTION_FIRST, LAYOUT_DATA_FIRST };
+enum { ON_ERROR_FAIL, ON_ERROR_NULL };
+enum { RATES_MEASURED, RATES_NOMINAL };
+enum { KEEP_SHARED, KEEP_ALL, KEEP_NONE };
+
+void settings_init(settings *s); /* the standards */
+void settings_free(settings *s);
+void settings_copy(settings *to, const settings *from); /* `to` is initialised or zero */
+/* ERR_BIND with the nearest name; ERR_TYPE says what is allowed. '2GB', '512 kB', on/off/true/false/1/0 are understood. */
+int settings_set(settings *s, str name, value v, err *e);
+int settings_show(const settings *s, str name, buf *out, err *e);
+const setting_info *settings_table(size_t *count);
+
+/* ---- functions (functions.c) ------------------------------------------------------------------- */
+
+/* X(id, name, min args, max args (-1: any), result, volatile, signature, help). `result` is a type, or SAME1: that of the first
+ * argument, or COMMON: the common type of all, or NUMBER1: REAL if the first argument is REAL, else INTEGER. */
+#define SQL_FUNCTIONS(X)                                                                                                   \
+    X(ABS, "abs", 1, 1, NUMBER1, 0, "abs(x)", "absolute value")                                                           \
+    X(ROUND, "round", 1, 2, REAL, 0, "round(x [, digits])", "rounded to digits after the point")                          \
+    X(FLOOR, "floor", 1, 1, NUMBER1, 0, "floor(x)", "largest whole number not above x")                                   \
+    X(CEIL, "ceil", 1, 1, NUMBER1, 0, "ceil(x)", "smallest whole number not below x")                                     \
+    X(SIGN, "sign", 1, 1, INTEGER, 0, "sign(x)", "-1, 0 or 1")                                                            \
+    X(SQRT, "sqrt", 1, 1, REAL, 0, "sqrt(x)", "square root; NULL below zero")                                             \
+    X(POWER, "power", 2, 2, REAL, 0, "power(x, y)", "x to the y")                                                         \
+    X(LN, "ln", 1, 1, REAL, 0, "ln(x)", "natural logarithm; NULL at zero and below")                                      \
+    X(EXP, "exp", 1, 1, REAL, 0, "exp(x)", "e to the x")                                                                  \
+    X(MOD, "mod", 2, 2, COMMON, 0, "mod(x, y)", "remainder; NULL when y is 0")                                            \
+    X(RANDOM, "random", 0, 0, INTEGER, 1, "random()", "a random 64-bit integer")                                          \
+    X(LENGTH, "length", 1, 1, INTEGER, 0, "length(text)", "characters of a text, bytes of a blob")                        \
+    X(LOWER, "lower", 1, 1, TEXT, 0, "lower(text)", "in lower case")                                                      \
+    X(UPPER, "upper", 1, 1, TEXT, 0, "upper(text)", "in upper case")                                                      \
+    X(TRIM, "trim", 1, 2, TEXT, 0, "trim(text [, characters])", "without blanks (or the characters) at both ends")        \
+    X(LTRIM, "ltrim", 1, 2, TEXT, 0, "ltrim(text [, characters])", "trimmed at the left")                                 \
+    X(RTRIM, "rtrim", 1, 2, TEXT, 0, "rtrim(text [, characters])", "trimmed at the right")                                \
+    X(SUBSTR, "substr", 2, 3, TEXT, 0, "substr(text, from [, count])", "characters from position `from` (1 is the first, negative counts from the end)") \
+    X(REPLACE, "replace", 3, 3, TEXT, 0, "replace(text, from, to)", "every `from` replaced by `to`")                      \
+    X(INSTR, "instr", 2, 2, INTEGER, 0, "instr(text, part)", "position of the first `part`, 0 if there is none")          \
+    X(CONCAT, "concat", 1, -1, TEXT, 0, "concat(a, b, …)", "texts joined, NULLs left out")                                \
+    X(REPEAT, "repeat", 2, 2, TEXT, 0, "repeat(text, n)", "the text n times")                                             \
+    X(HEX, "hex", 1, 1, TEXT, 0, "hex(x)", "bytes as hexadecimal digits")                                                 \
+    X(CHAR_, "char", 1, -1, TEXT, 0, "char(n, …)", "the text of these code points")                                       \
+    X(UNICODE, "unicode", 1, 1, INTEGER, 0, "unicode(text)", "code point of the first character")                         \
+    X(TYPEOF, "typeof", 1, 1, TEXT, 0, "typeof(x)", "the name of the value's type")                                       \
+    X(COALESCE, "coalesce", 1, -1, COMMON, 0, "coalesce(a, b, …)", "the first that is not NULL")                          \
+    X(IFNULL, "ifnull", 2, 2, COMMON, 0, "ifnull(a, b)", "a, or b if a is NULL")                                          \
+    X(NULLIF, "nullif", 2, 2, SAME1, 0, "nullif(a, b)", "NULL if a = b, else a")                                          \
+    X(IIF, "iif", 3, 3, COMMON, 0, "iif(condition, a, b)", "a if the condition is true, else b")                          \
+    X(GREATEST, "greatest", 1, -1, COMMON, 0, "greatest(a, b, …)", "the largest; NULLs left out")                         \
+    X(LEAST, "least", 1, -1, COMMON, 0, "least(a, b, …)", "the smallest; NULLs left out")                                 \
+    X(DATE, "date", 0, -1, TEXT, 0, "date(time [, modifier …])", "YYYY-MM-DD of an ISO time")                             \
+    X(TIME, "time", 0, -1, TEXT, 0, "time(time [, modifier …])", "HH:MM:SS of an ISO time")                               \
+    X(DATETIME, "datetime", 0, -1, TEXT, 0, "datetime(time [, modifier …])", "YYYY-MM-DD HH:MM:SS of an ISO time")        \
+    X(STRFTIME, "strftime", 1, -1, TEXT, 0, "strftime(format, time [, modifier …])", "an ISO time by a format")           \
+    X(JULIANDAY, "julianday", 0, -1, REAL, 0, "julianday(time [, modifier …])", "days since noon in Greenwich on 24 November 4714 B.C.") \
+    X(UNIXEPOCH, "unixepoch", 0, -1, INTEGER, 0, "unixepoch(time [, modifier …])", "seconds since 1970-01-01")            \
+    X(VERSION, "version", 0, 0, TEXT, 0, "version()", "kvasir's version")
+
+typedef enum function_id {
+#define FUNCTION_ID(id, name, low, high, result, volatile_, signature, help) FUNC_##id,
+    SQL_FUNCTIONS(FUNCTION_ID)
+#undef FUNCTION_ID
+        FUNC_COUNT
+} function_id;
+
+typedef struct function_info {
+    const char *name;
+    int min_args, max_args;
+    bool is_volatile, is_aggregate;
+    const char *signature, *help;
+} function_info;
+
+/* Scalars, aggregates and LLM(), LLM_PROB(), for .help and completion. */
+const function_info *sql_functions(size_t *count);
+/* Reserved and other keywords, upper case, sorted. */
+const char *const *sql_keywords(size_t *count);
+
+/* ---- expressions ------------------------------------------------------------------------------- */
+
+typedef enum expr_kind {
+    EXPR_LITERAL,
+    EXPR_COLUMN, /* column.id; column.slot is filled by the planner: position in the input batch */
+    EXPR_OP,     /* op over args */
+    EXPR_FUNC,   /* function over args */
+    EXPR_CASE,   /* args: when1, then1, when2, then2, …, else (always there; may be the literal NULL) */
+    EXPR_CAST,   /* args[0] to `type`; an error at run time when it does not convert */
+    EXPR_IN      /* args[0] IN (args[1] …); three-valued; negated by OP_NOT */
+} expr_kind;
+
+typedef enum expr_op {
+    OP_ADD, OP_SUB, OP_MUL, OP_DIV, OP_MOD, OP_NEG, OP_CONCAT,
+    OP_EQ, OP_NE, OP_LT, OP_LE, OP_GT, OP_GE,
+    OP_IS, OP_IS_NOT, /* IS [NOT] DISTINCT FROM reversed: NULL-safe equality; also IS NULL, IS TRUE */
+    OP_AND, OP_OR, OP_NOT,
+    OP_LIKE, OP_ILIKE, OP_GLOB /* args: text, pattern [, escape]; LIKE is case-sensitive as in psql and duckdb, ILIKE is not */
+} expr_op;
+
+typedef struct expr expr;
+struct expr {
+    expr_kind kind;
+    value_type type; /* of the result; TYPE_NULL only for the literal NULL */
+    int pos, len;    /* where in the statement's text; -1: made by the binder */
+    union {
+        value literal;
+        struct {
+            int id, slot;
+            str name; /* for messages and EXPLAIN */
+        } column;
+        expr_op op;
+        function_id function;
+    };
+    int nargs;
+    expr **args;
+};
+
+/* Operands are already cast: arithmetic has equal types on both sides (INTEGER or REAL), comparisons have comparable ones. */
+
+bool expr_equal(const expr *a, const expr *b); /* structural; places and slots ignored */
+bool expr_is_constant(const expr *x);          /* no column, nothing volatile */
+bool expr_is_volatile(const expr *x);
+/* Calls visit for every column id in x. */
+void expr_columns(const expr *x, void (*visit)(void *ctx, int id), void *ctx);
+/* SQL text, with column names qualified where known. */
+void expr_print(const expr *x, buf *out);
+
+/* ---- LLM calls --------------------------------------------------------------------------------- */
+
+typedef enum llm_returns { RETURNS_TEXT, RETURNS_ENUM, RETURNS_BOOLEAN, RETURNS_INTEGER, RETURNS_REAL } llm_returns;
+
+typedef struct rel rel;
+
+/* One distinct call of the statement: equal calls (prompt, fields, model, options, type) are one. INTEGER BETWEEN a AND b has
+ * kind INTEGER with literals; BOOLEAN has the literals yes, no. */
+typedef struct llm_call {
+    int number;    /* 1, 2, …: LLM#1 in EXPLAIN */
+    value prompt;  /* TEXT as written, or NULL: then the call is NULL */
+    str instruction; /* the prompt with {x} replaced by the field's name and {{ by { */
+    int nfields;
+    str *field_names;
+    bool *field_required; /* named in braces */
+    llm_returns returns;
+    bool by_use; /* the type was given by use, not by RETURNS */
+    int nliterals;
+    str *literals; /* ENUM, BOOLEAN, INTEGER BETWEEN: the answers, in order; else none */
+    str model;     /* n = 0: the setting's */
+    int max_tokens; /* 0: the setting's */
+    rel *examples;  /* a relation of the columns example_columns…, answer; NULL: none */
+    int nexample_fields;
+    int *example_fields; /* which field each but the last of its columns is */
+    value temperature;   /* NULL: the setting's */
+    int pos, len;        /* of the first occurrence */
+} llm_call;
+
+value_type llm_call_type(const llm_call *call);
+
+/* One occurrence, in a REL_LLM node: computes column out_id (and prob_id, REAL, when >= 0) for each input row. */
+typedef struct llm_use {
+    const llm_call *call;
+    expr **args; /* call->nfields */
+    expr *guard; /* a row needs the answer only where this is true; NULL: always. Elsewhere the columns are NULL */
+    int out_id, prob_id;
+} llm_use;
+
+/* ---- relations --------------------------------------------------------------------------------- */
+
+typedef enum rel_kind {
+    REL_VALUES,   /* rows of constant expressions; one row of no columns is SELECT without FROM */
+    REL_SCAN,     /* a table */
+    REL_FILE,     /* FROM 'f.csv' */
+    REL_SYSTEM,   /* a system table: kvasir_settings, kvasir_functions, …; rows made by exec */
+    REL_FILTER,   /* left, predicate */
+    REL_PROJECT,  /* left, exprs -> new ids */
+    REL_JOIN,     /* left, right, join_kind, predicate (NULL: none) */
+    REL_APPLY,    /* left, right (a subquery that may use left's columns), join_kind; removed by the planner's unnesting */
+    REL_GROUP,    /* left, keys -> ids, aggregates -> ids; no keys: exactly one row */
+    REL_SORT,     /* left, sort keys; stable */
+    REL_LIMIT,    /* left, limit (-1: none), offset; per group of partition columns when there are any */
+    REL_DISTINCT, /* left: distinct rows, first occurrence kept, in order of first occurrence */
+    REL_SETOP,    /* left, right; columns by position -> new ids */
+    REL_LLM,      /* left, uses: adds columns */
+    REL_SHARED,   /* left: computed once, read by every reference with the same share number (CTE used twice) */
+    REL_NUMBER,   /* left: adds an INTEGER column, 1, 2, … in input order */
+    REL_OUTER_RESIDUAL /* left: rows of a LEFT JOIN's candidate pairs, those of one left row consecutive (column group_id); keeps
+                        * the pairs whose predicate is true, else one with the columns null_ids NULL (LLM calls in ON) */
+} rel_kind;
+
+typedef enum join_kind {
+    JOIN_INNER,
+    JOIN_LEFT,
+    JOIN_CROSS,
+    JOIN_SEMI,  /* left rows with a match */
+    JOIN_ANTI,  /* left rows without */
+    JOIN_SINGLE,/* LEFT, and more than one match is an error (scalar subquery) */
+    JOIN_MARK   /* left rows with a BOOLEAN column mark_id: is there a match; `IN` semantics (NULL when unknown) if mark_null, else true/false (EXISTS) */
+} join_kind;
+
+typedef enum set_op { SETOP_UNION_ALL, SETOP_UNION, SETOP_EXCEPT, SETOP_INTERSECT } set_op;
+
+typedef enum agg_kind { AGG_COUNT_STAR, AGG_COUNT, AGG_SUM, AGG_AVG, AGG_MIN, AGG_MAX, AGG_GROUP_CONCAT, AGG_FIRST } agg_kind;
+
+typedef struct rel_column {
+    int id;
+    value_type type;
+    str name;      /* as a result column shows it */
+    str qualifier; /* table alias; n = 0: none */
+} rel_column;
+
+typedef struct rel_expr {
+    expr *value;
+    int id;
+} rel_expr;
+
+typedef struct rel_agg {
+    agg_kind kind;
+    bool distinct;
+    expr *arg;       /* NULL for COUNT(*) */
+    expr *separator; /* GROUP_CONCAT; constant */
+    expr *filter;    /* NULL: every row */
+    int id;
+    value_type type;
+} rel_agg;
+
+typedef struct sort_key {
+    expr *value;
+    bool descending, nulls_first;
+} sort_key;
+
+struct rel {
+    rel_kind kind;
+    int ncols;
+    rel_column *cols; /* what it produces, in order */
+    rel *left, *right;
+    union {
+        struct {
+            int nrows;
+            expr ***rows; /* [nrows][ncols] */
+        } values;
+        struct {
+            const table_def *table;
+            str alias;
+            int *columns; /* cols[i] is this column of the table; -1: the rowid */
+        } scan;
+        struct {
+            str path;
+            csv_options options;
+            value_type *types; /* of every column of the file */
+            int nfile_columns;
+            int *columns; /* cols[i] is this column of the file */
+        } file;
+        struct {
+            str name;
+        } system;
+        struct {
+            expr *predicate;
+        } filter;
+        struct {
+            rel_expr *exprs; /* ncols */
+        } project;
+        struct {
+            join_kind kind;
+            expr *predicate;
+            int mark_id;
+            bool mark_null;
+        } join; /* REL_APPLY too */
+        struct {
+            int nkeys, naggs;
+            rel_expr *keys;
+            rel_agg *aggs;
+        } group;
+        struct {
+            int nkeys;
+            sort_key *keys;
+        } sort;
+        struct {
+            int64_t limit, offset;
+            int npartition;
+            int *partition; /* column ids */
+        } limit;
+        struct {
+            set_op op;
+        } setop;
+        struct {
+            int nuses;
+            llm_use *uses;
+        } llm;
+        struct {
+            int number;
+        } shared;
+        struct {
+            int id;
+        } number;
+        struct {
+            int group_id;
+            expr *predicate;
+            int nnull;
+            int *null_ids;
+        } residual;
+    };
+};
+
+/* Invariants the binder guarantees and the planner keeps:
+ *   WHERE a AND b: one REL_FILTER per conjunct, in written order; a conjunct with LLM calls has its REL_LLM right below it;
+ *   an LLM call in a REL_JOIN predicate does not occur: INNER ones became filters above, LEFT ones a REL_OUTER_RESIDUAL;
+ *   guards cover CASE, AND/OR inside a conjunct, COALESCE/IFNULL/IIF, FILTER; not the conjuncts before. */
+
+/* ---- statements -------------------------------------------------------------------------------- */
+
+typedef enum stmt_kind {
+    STMT_SELECT, STMT_INSERT, STMT_UPDATE, STMT_DELETE,
+    STMT_CREATE_TABLE, STMT_CREATE_TABLE_AS, STMT_CREATE_INDEX, STMT_CREATE_VIEW, STMT_CREATE_MODEL,
+    STMT_DROP_TABLE, STMT_DROP_INDEX, STMT_DROP_VIEW, STMT_DROP_MODEL,
+    STMT_ADD_COLUMN, STMT_DROP_COLUMN, STMT_RENAME_TABLE, STMT_RENAME_COLUMN,
+    STMT_COPY_FROM, STMT_COPY_TO, STMT_BEGIN, STMT_COMMIT, STMT_ROLLBACK,
+    STMT_SET, STMT_RESET, STMT_SHOW, STMT_EXPLAIN, STMT_ANALYZE,
+    STMT_SHOW_CACHE, STMT_CLEAR_CACHE, STMT_WARM
+} stmt_kind;
+
+/* A condition or expression over one row of a table: columns have slot = position in the table. */
+typedef struct row_check {
+    expr *value;
+    str text; /* as written, for the message */
+} row_check;
+
+typedef enum conflict_action { CONFLICT_FAIL, CONFLICT_NOTHING, CONFLICT_UPDATE } conflict_action;
+
+typedef struct sql_stmt sql_stmt;
+struct sql_stmt {
+    stmt_kind kind;
+    str text;     /* of this statement alone, for history and messages */
+    rel *query;   /* SELECT; rows to insert (in table column order, all columns, cast); UPDATE: rowid, then all columns' new values,
+                   * cast; DELETE: rowid; COPY TO and CREATE TABLE AS: the rows; WARM: the query */
+    int ncalls;
+    llm_call **calls; /* every LLM call in it */
+    int next_id;      /* first column id not in use: the planner makes new ones from here */
+    int next_share;
+
+    const table_def *table; /* INSERT, UPDATE, DELETE, COPY FROM, ALTER, ANALYZE (NULL: all tables) */
+    int nchecks;
+    row_check *checks;      /* CHECK constraints of `table`, for INSERT, UPDATE, COPY */
+    expr **defaults;        /* COPY FROM: per column, NULL = NULL */
+    conflict_action on_conflict;
+    int nconflict;
+    int *conflict_columns;
+    expr **conflict_set;    /* per table column, or NULL: keep; slots: old row 0..n-1, excluded row n..2n-1 */
+    expr *conflict_where;
+
+    table_def create_table; /* CREATE TABLE [AS]; defaults and checks were bound once to prove them valid */
+    index_def create_index;
+    view_def create_view;
+    model_def create_model;
+    bool if_exists, if_not_exists, or_replace;
+    str name;     /* object to drop or rename; SET/SHOW/RESET: the setting (n = 0: all); CREATE INDEX: its table */
+    str new_name;
+    int column;   /* DROP COLUMN, RENAME COLUMN */
+    column_def add_column;
+    value set_value;
+    struct {
+        str path;
+        csv_options options;
+        int ncolumns;  /* columns of the target, in the file's order; 0: all in order */
+        int *columns;
+    } copy;
+    struct {
+        sql_stmt *stmt;
+        bool analyze, tokens, json, rules; /* rules: print the tree after each rule */
+    } explain;
+    int clear; /* CLEAR CACHE: 0 both, 1 KV, 2 ANSWERS */
+};
+
+/* What the binder may look at. System tables' columns come from exec. */
+typedef struct bind_env {
+    const catalog *catalog;
+    const settings *settings;
+    const rel_column *(*system_table)(void *ctx, str name, int *ncols); /* NULL: no such table */
+    void *ctx;
+    str *variables; /* :name values, nvariables pairs name, value; substituted as literals */
+    int nvariables;
+} bind_env;
+
+/* Finds the end of the first statement in text[0..n): *length bytes including its `;`. false: it is incomplete (inside a
+ * string, comment, parenthesis, or without `;`). Used by the shell to know when Enter runs. *empty: only blanks and comments. */
+bool sql_statement_end(str text, size_t *length, bool *empty);
+
+/* Parses and binds the one statement in `text` (with or without `;`). Positions in *e are byte offsets into `text`. */
+int sql_bind(str text, const bind_env *env, arena *a, sql_stmt **out, err *e);
+
+/* Line, column (both from 1) of a position, and the line with a caret under it, as the shell prints an error. */
+void sql_error_place(str text, int pos, int *line, int *column);
+void sql_error_caret(str text, const err *e, buf *out);
+
+/* Classes of tokens, for highlighting and completion. */
+typedef enum token_class { TOKEN_KEYWORD, TOKEN_NAME, TOKEN_NUMBER, TOKEN_STRING, TOKEN_OPERATOR, TOKEN_COMMENT, TOKEN_BLANK, TOKEN_BAD } token_class;
+/* The token at text[at]: its class and length (>= 1; 0 at the end). Never fails. */
+size_t sql_token(str text, size_t at, token_class *out);
+
+/* One line a node, indented: for tests and EXPLAIN (RULES). */
+void rel_print(const rel *r, buf *out);
+
+#endif
