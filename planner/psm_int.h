@@ -1,0 +1,156 @@
+/*
+ * psm_int.h - what the solver's files share: the encoded table, scratch memory, and the steps of a
+ * solve.
+ *
+ *   psm_input -> psm_table (psm_table.c)   dense ids, costs and one rank space for all cells
+ *             -> closures  (psm_fd.c)      functional dependencies
+ *             -> psm_paths (psm_dp.c)      for each row the cells it shares, by the subset
+ * programme
+ *             -> orders    (psm_polish.c)  what follows them, by common leading units
+ *             -> row order (psm_trie.c)    one sort, which also counts
+ *
+ * Scratch memory is a stack opened by scratch_run; when the system refuses more, scratch_alloc
+ * leaves by longjmp to it, so nothing between may own anything else.
+ */
+#ifndef KVASIR_PSM_INT_H
+#define KVASIR_PSM_INT_H
+
+#include "psm.h"
+
+#include <setjmp.h>
+#include <string.h>
+
+/* ---- scratch -----------------------------------------------------------------------------------
+ */
+
+typedef struct scratch_chunk scratch_chunk;
+
+typedef struct scratch {
+    scratch_chunk *top;   /* the chunk in use; older ones behind it */
+    scratch_chunk *spare; /* one emptied chunk, kept against thrashing at a chunk's edge */
+    jmp_buf *full;        /* where to go when memory is refused */
+} scratch;
+
+typedef struct scratch_mark {
+    scratch_chunk *top;
+    size_t used;
+} scratch_mark;
+
+void *scratch_alloc(scratch *s, size_t bytes); /* 16-byte aligned, not cleared */
+scratch_mark scratch_save(const scratch *s);
+void scratch_restore(scratch *s, scratch_mark m); /* gives back all that was allocated since */
+
+/* Runs step(job, mem) with memory of its own and gives it back; false when the system refused some.
+ */
+bool scratch_run(void (*step)(void *job, scratch *mem), void *job);
+
+#define SCRATCH_ARRAY(s, type, n) ((type *)scratch_alloc((s), sizeof(type) * (size_t)(n)))
+#define SCRATCH_ZARRAY(s, type, n)                                                                 \
+    ((type *)memset(SCRATCH_ARRAY(s, type, n), 0, sizeof(type) * (size_t)(n)))
+
+/* ---- the encoded table -------------------------------------------------------------------------
+ */
+
+typedef uint64_t field_set; /* bit f: field f */
+
+static inline field_set set_of(int f) {
+    return (field_set)1 << f;
+}
+static inline int set_first(field_set s) {
+    return __builtin_ctzll(s);
+}
+static inline int set_size(field_set s) {
+    return __builtin_popcountll(s);
+}
+
+/*
+ * A column: the field's values under dense ids, all of which occur. Ids keep the bytewise order of
+ * the text; the absent value, if it occurs, is an ordinary value of cost 0 and has the last id.
+ */
+typedef struct psm_column {
+    uint32_t *id;      /* [rows] */
+    uint32_t distinct; /* the absent value included */
+    uint32_t absent;   /* its id, or `distinct` */
+    uint32_t *cost;    /* [distinct] units of the cell, name included */
+    uint32_t *rank;    /* [distinct] rank of the cell in psm_table.cell, from 1 */
+    uint64_t units;    /* of all rows */
+    uint32_t name_units;
+} psm_column;
+
+/*
+ * Cells of all columns in one order, in which those that begin alike stand together: by column
+ * (columns without name units, whose cells may begin alike across columns, count as one), then by
+ * units. Cells that are the same units have the same rank. Rank 0 is the end of a row, which is
+ * what absent cells have.
+ */
+typedef struct psm_cell {
+    const int32_t *units; /* of the value, or NULL */
+    uint32_t length;      /* of the value */
+    uint32_t name_units;
+    uint32_t space; /* cells of different spaces share nothing */
+} psm_cell;
+
+typedef struct psm_table {
+    uint32_t rows;
+    int fields;
+    uint32_t most_distinct;
+    psm_column *column;   /* [fields] */
+    psm_cell *cell;       /* [ranks] one of each rank */
+    uint32_t ranks;       /* rank 0 included */
+    uint64_t units;       /* in all rows */
+    field_set all;        /* every field */
+    field_set constant;   /* fields of one value, the absent one too */
+    field_set *closure;   /* [fields] the fields that this one determines, itself and the constant
+                             ones included */
+    uint8_t *score_order; /* [fields] by v1's score */
+    scratch *mem;
+} psm_table;
+
+int psm_check(const psm_input *in, err *e);
+/* Fails only by longjmp: `in` has passed psm_check. */
+void psm_encode(psm_table *t, const psm_input *in, scratch *mem);
+/* The same over rows chosen[0 .. count-1] of `in`. */
+void psm_encode_rows(psm_table *t, const psm_input *in, const uint32_t *chosen, uint32_t count,
+                     scratch *mem);
+/* Units that two different cells begin with alike. */
+uint32_t psm_common(const psm_table *t, uint32_t rank_a, uint32_t rank_b);
+
+static inline bool psm_is_absent(const psm_table *t, int field, uint32_t row) {
+    return t->column[field].id[row] == t->column[field].absent;
+}
+static inline uint32_t psm_rank(const psm_table *t, int field, uint32_t row) {
+    return t->column[field].rank[t->column[field].id[row]];
+}
+
+/* ---- the steps ---------------------------------------------------------------------------------
+ */
+
+/* Fills score_order: total units / cardinality, descending (v1: average length * N / cardinality).
+ */
+void psm_score_fields(psm_table *t);
+/* Fills closure and constant. */
+void psm_find_dependencies(psm_table *t);
+
+/* Per row the fields in the order in which it sends them. The first `depth` are settled; what
+ * stands behind them is undefined until psm_polish or psm_complete. */
+typedef struct psm_paths {
+    uint8_t *order; /* [rows * fields] */
+    uint8_t *depth; /* [rows] */
+} psm_paths;
+
+/* Appends the fields not among the first depth ones in the order of `tail`, then moves absent
+ * fields to the end. */
+void psm_complete(const psm_table *t, psm_paths *p, const uint8_t *tail);
+void psm_order_all(const psm_table *t, psm_paths *p, const uint8_t *order);
+
+/* ---- the prefix tree ---------------------------------------------------------------------------
+ */
+
+/* Sorts rows by the cells of their first depth fields (absent ones skipped); equal rows stay in
+ * input order. keys: [rows * fields] the ranks by input row, 0 behind the last. */
+void psm_trie_keys(const psm_table *t, const psm_paths *p, uint32_t *keys);
+void psm_trie_sort(const psm_table *t, const uint32_t *keys, uint32_t *rows);
+/* Units that rows in the order of `rows` share with the row before. */
+uint64_t psm_trie_shared(const psm_table *t, const uint32_t *keys, const uint32_t *rows);
+
+#endif

@@ -1,0 +1,85 @@
+/*
+ * psm_scratch.c - the solver's stack of scratch memory.
+ *
+ * Invariant: what was allocated last is given back first (scratch_save, scratch_restore), so a
+ * recursive step costs two pointer moves, not a call of free per table. Errors leave by longjmp;
+ * see psm_int.h.
+ */
+#include "psm_int.h"
+
+#include <stdlib.h>
+
+enum { CHUNK_BYTES = 1 << 20 };
+
+struct scratch_chunk {
+    scratch_chunk *below;
+    size_t used, capacity;
+    _Alignas(16) unsigned char bytes[];
+};
+
+static scratch_chunk *chunk_push(scratch *s, size_t bytes) {
+    scratch_chunk *c = s->spare;
+    if (c != NULL && c->capacity >= bytes) {
+        s->spare = NULL;
+    } else {
+        size_t capacity = BASE_MAX(bytes, (size_t)CHUNK_BYTES);
+        c = mem_try_alloc(sizeof *c + capacity);
+        if (c == NULL) {
+            longjmp(*s->full, 1);
+        }
+        c->capacity = capacity;
+    }
+    c->used = 0;
+    c->below = s->top;
+    s->top = c;
+    return c;
+}
+
+void *scratch_alloc(scratch *s, size_t bytes) {
+    bytes = (bytes + 15) & ~(size_t)15;
+    scratch_chunk *c = s->top;
+    if (c == NULL || c->capacity - c->used < bytes) {
+        c = chunk_push(s, bytes);
+    }
+    void *p = c->bytes + c->used;
+    c->used += bytes;
+    return p;
+}
+
+scratch_mark scratch_save(const scratch *s) {
+    return (scratch_mark){s->top, s->top != NULL ? s->top->used : 0};
+}
+
+void scratch_restore(scratch *s, scratch_mark m) {
+    while (s->top != m.top) {
+        scratch_chunk *c = s->top;
+        s->top = c->below;
+        if (s->spare == NULL || s->spare->capacity < c->capacity) {
+            free(s->spare);
+            s->spare = c;
+        } else {
+            free(c);
+        }
+    }
+    if (s->top != NULL) {
+        s->top->used = m.used;
+    }
+}
+
+/* Apart from scratch_run, so that no local of the function that calls setjmp changes after it. */
+static bool run_guarded(scratch *s, jmp_buf *full, void (*step)(void *, scratch *), void *job) {
+    if (setjmp(*full) != 0) {
+        return false;
+    }
+    step(job, s);
+    return true;
+}
+
+bool scratch_run(void (*step)(void *job, scratch *mem), void *job) {
+    jmp_buf full;
+    scratch s = {.full = &full};
+    bool done = run_guarded(&s, &full, step, job);
+    scratch_restore(&s, (scratch_mark){NULL, 0});
+    free(s.spare);
+    return done;
+}
