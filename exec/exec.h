@@ -1,0 +1,106 @@
+/*
+ * exec.h - running statements: the database handle, statements with their results, progress and cancelling.
+ *
+ *   db    one open database: store, settings, models, the worker thread that alone touches tables.mdb
+ *   stmt  one statement from submission to its last row; results arrive as batches copied out of the worker
+ *
+ * Thread rule: db_* and stmt_* are called from one thread (the shell's); stmt_cancel and stmt_progress from any.
+ * Ownership: db outlives stmt; a batch from stmt_next lives until the next stmt_next or stmt_free on it.
+ */
+#ifndef KVASIR_EXEC_H
+#define KVASIR_EXEC_H
+
+#include "gpu/llm.h"
+#include "planner/planner.h"
+
+typedef struct db db;
+typedef struct stmt stmt;
+
+typedef struct db_options {
+    const char *path; /* NULL: in memory */
+    bool read_only, must_exist;
+    const char *model; /* a path or model name that replaces the standard one (KVASIR_MODEL); NULL: the standard rule */
+} db_options;
+
+int db_open(const db_options *options, db **out, err *e);
+void db_close(db *d); /* NULL is fine; cancels and waits for the worker */
+
+/* Starts the one statement in `text` (copied). Only one statement runs at a time: the one before must be freed first.
+ * Errors of parsing, binding and running all come from stmt_next. */
+stmt *db_submit(db *d, str text);
+
+typedef enum stmt_status {
+    STMT_PENDING, /* timed out: still running; look at stmt_progress */
+    STMT_ROWS,    /* *out holds rows */
+    STMT_DONE,    /* no more; the statement succeeded */
+    STMT_ERROR    /* *e says why; it was rolled back */
+} stmt_status;
+
+/* Waits up to timeout_ms (-1: for ever) for the next batch. */
+stmt_status stmt_next(stmt *s, int timeout_ms, const batch **out, err *e);
+void stmt_free(stmt *s); /* cancels what still runs and waits for it */
+/* Asks the statement to stop at the next batch or engine pass; it ends in ERR_CANCELLED. Async-signal-safe. */
+void stmt_cancel(stmt *s);
+
+/* Result columns, known from the first status that is not STMT_PENDING; 0 columns: a statement without rows. */
+int stmt_column_count(const stmt *s);
+const char *stmt_column_name(const stmt *s, int column);
+value_type stmt_column_type(const stmt *s, int column);
+/* Rows inserted, updated, deleted or copied; -1 for statements that change none. */
+int64_t stmt_changes(const stmt *s);
+stmt_kind stmt_what(const stmt *s);
+/* Whether the result is one text to be shown as it is (EXPLAIN), not a table. */
+bool stmt_is_text(const stmt *s);
+
+/* A consistent copy of where a statement is; what the progress line and the view are made of. */
+typedef struct exec_progress {
+    bool llm_running;
+    char phase[32];            /* "reading", "planning", "ordering", "model", … */
+    uint64_t rows_total, rows_done; /* of the LLM operator at work: distinct inputs */
+    uint64_t answers_stored;   /* of these, found in the cache */
+    double seconds;            /* since the statement started */
+    double llm_seconds;        /* in the LLM operator at work */
+    llm_stats llm;             /* of the engine's session at work, summed over the statement */
+    uint64_t head_tokens;      /* of prompt_tokens: the shared head of every prompt */
+    uint64_t answers_kept;     /* written to the cache so far */
+    int operator_number, operators; /* LLM#1 of 2 */
+    char field_order[160];
+    char last_answer[80], last_input[80];
+} exec_progress;
+
+void stmt_progress(stmt *s, exec_progress *out);
+/* Totals of a finished statement: what .timer and benches print. */
+typedef struct exec_summary {
+    double seconds, sql_seconds, solve_seconds, llm_seconds; /* sql_seconds: all that is not the model's */
+    uint64_t rows;
+    uint64_t llm_inputs, distinct_inputs, answers_stored;
+    llm_stats llm;
+    uint64_t head_tokens;
+} exec_summary;
+void stmt_summary(const stmt *s, exec_summary *out);
+
+/* Whether a transaction is open, and whether it can only be rolled back (for the prompt). */
+bool db_in_transaction(const db *d);
+bool db_transaction_failed(const db *d);
+const char *db_path(const db *d);
+
+/* Names for completion and .tables: 'table' | 'view' | 'index' | 'model' | 'system', copied into `a`. */
+typedef struct db_object {
+    const char *kind, *name, *sql; /* sql: the CREATE statement; "" for system tables */
+    int ncolumns;
+    const char **columns;
+    value_type *types;
+} db_object;
+int db_objects(db *d, arena *a, db_object **out, int *count, err *e);
+const settings *db_settings(const db *d); /* as of the last finished statement */
+
+/* Facts about the model in use, opening it if need be. */
+int db_model_info(db *d, const llm_model_info **out, err *e);
+int db_backup(db *d, const char *directory, err *e);
+/* :name variables, substituted as literals. */
+void db_set_variable(db *d, str name, str text);
+
+/* How many tokens a text is, and which (for `.tokens`). */
+int db_tokenize(db *d, str text, buf *out, err *e);
+
+#endif

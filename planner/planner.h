@@ -1,0 +1,224 @@
+/*
+ * planner.h - bound statements to read-only physical plans, and what EXPLAIN says of them.
+ *
+ *   rel tree --rules (rules.c, in order)--> rel tree --plan.c--> plan_node tree with positions and algorithms
+ *
+ * The planner is pure: it reads a statement, statistics and rates through plan_env and never runs, stores or measures anything.
+ * Ownership: everything hangs on the arena handed to plan_build, and on the statement. A plan is never changed after plan_build;
+ * running state lives in exec's operators, and measured figures come back to plan_print as plan_actual.
+ */
+#ifndef KVASIR_PLANNER_H
+#define KVASIR_PLANNER_H
+
+#include "planner/psm.h"
+#include "sql/sql.h"
+
+/* ---- what the planner may ask ------------------------------------------------------------------ */
+
+typedef struct plan_env {
+    const settings *settings;
+    void *ctx;
+    /* Statistics of a table; NULL function or non-zero: 1,000 rows are assumed and marked as a guess. */
+    int (*table_stats)(void *ctx, const table_def *table, arena *a, table_stats *out);
+    /* Rows and average text bytes of a file, guessed from its size; 0 rows: unknown. */
+    void (*file_stats)(void *ctx, str path, double *rows, double *bytes_per_row);
+    double (*count_tokens)(void *ctx, str text); /* NULL: bytes / 4 */
+    /* Learned from earlier runs or a sample; a negative answer: unknown. */
+    double (*selectivity)(void *ctx, const llm_call *call, str literal);
+    double (*output_tokens)(void *ctx, const llm_call *call);
+    /* Share of the call's inputs already answered (0..1); answer-neutral choices only. */
+    double (*answered)(void *ctx, const llm_call *call);
+    /* The field order on record for a call (text, fields, model); false: none. */
+    bool (*field_order)(void *ctx, const llm_call *call, uint8_t *order);
+    double prefill_tok_s, decode_tok_s; /* 0: nominal (2,000 and 500) */
+} plan_env;
+
+/* ---- physical plans ---------------------------------------------------------------------------- */
+
+typedef enum plan_kind {
+    PLAN_VALUES,
+    PLAN_SCAN,      /* table or index range, with a pushed-down filter */
+    PLAN_FILE,
+    PLAN_SYSTEM,
+    PLAN_FILTER,
+    PLAN_PROJECT,
+    PLAN_HASH_JOIN, /* right side is built, left side probes and keeps its order */
+    PLAN_LOOP_JOIN, /* right side is materialised; any predicate */
+    PLAN_GROUP,     /* hash aggregation; groups in order of first appearance */
+    PLAN_SORT,      /* stable; keeps only the first `limit` rows when limit >= 0 */
+    PLAN_LIMIT,
+    PLAN_DISTINCT,
+    PLAN_SETOP,
+    PLAN_LLM,
+    PLAN_SHARED,
+    PLAN_NUMBER,
+    PLAN_RESIDUAL
+} plan_kind;
+
+/* Estimates; cost in milliseconds of this node alone. */
+typedef struct plan_estimate {
+    double rows, cost_ms;
+    bool guess; /* without statistics */
+    /* PLAN_LLM: */
+    double distinct_inputs, prompt_tokens, computed_tokens, hit_rate, output_tokens, selectivity;
+} plan_estimate;
+
+typedef struct plan_llm_use {
+    const llm_call *call;
+    expr **args;  /* slots resolved against the input */
+    expr *guard;  /* or NULL */
+    int out_slot, prob_slot; /* in the node's output; prob_slot -1: not wanted */
+    uint8_t *field_order;    /* estimated best (EXPLAIN); exec decides over the real inputs */
+} plan_llm_use;
+
+typedef struct plan_agg {
+    agg_kind kind;
+    bool distinct;
+    expr *arg, *separator, *filter;
+    value_type type;
+} plan_agg;
+
+typedef struct plan_node plan_node;
+struct plan_node {
+    plan_kind kind;
+    int number; /* 0, 1, … in print order: index of plan_actual */
+    int ncols;
+    value_type *types;
+    str *names;      /* qualified where that helps a reader */
+    plan_node *left, *right;
+    plan_estimate estimate;
+    union {
+        struct {
+            int nrows;
+            expr ***rows;
+        } values;
+        struct {
+            const table_def *table;
+            str alias;
+            const index_def *index; /* NULL: by rowid */
+            /* Bounds are constant expressions of the index columns' types; evaluated at open. A NULL value: no row. */
+            expr **low, **high;
+            int nlow, nhigh;
+            bool low_inclusive, high_inclusive;
+            int *columns; /* as scan_spec.columns; ncols entries */
+            expr *filter; /* over the output columns, or NULL */
+        } scan;
+        struct {
+            str path;
+            csv_options options;
+            value_type *types;
+            int nfile_columns;
+            int *columns;
+            expr *filter;
+        } file;
+        struct {
+            str name;
+            int *columns; /* positions in the system table */
+        } system;
+        struct {
+            expr *predicate;
+        } filter;
+        struct {
+            expr **exprs;
+        } project;
+        struct {
+            join_kind kind;
+            int nkeys; /* hash join: equal keys, same type on both sides */
+            expr **left_keys, **right_keys; /* slots in the left, right input */
+            expr *predicate; /* rest; slots: left columns, then right columns; or NULL */
+            bool null_safe;  /* keys compare with IS: NULL matches NULL (decorrelated subqueries) */
+            bool mark_null;
+        } join; /* output: left columns, then right columns (SEMI, ANTI: left alone; MARK: left, then the mark) */
+        struct {
+            int nkeys, naggs;
+            expr **keys;
+            plan_agg *aggs;
+        } group; /* output: keys, aggregates */
+        struct {
+            int nkeys;
+            sort_key *keys;
+            int64_t limit;
+        } sort;
+        struct {
+            int64_t limit, offset;
+            int npartition;
+            int *partition; /* slots */
+        } limit;
+        struct {
+            set_op op;
+        } setop;
+        struct {
+            int nuses;
+            plan_llm_use *uses; /* output: input columns, then one or two a use */
+            int64_t wanted;     /* > 0: a LIMIT above needs about so many rows that pass: work in waves, in input order */
+        } llm;
+        struct {
+            int number; /* nodes with the same number share one result; left is the same node in all */
+        } shared;
+        struct {
+            int group_slot;
+            expr *predicate;
+            int nnull;
+            int *null_slots;
+        } residual;
+    };
+};
+
+typedef struct plan_rule_report {
+    const char *name;
+    bool changed;
+    double ms;
+    str after; /* the tree as text, when the statement is EXPLAIN (RULES); else n = 0 */
+} plan_rule_report;
+
+typedef struct plan {
+    plan_node *root;
+    int nnodes;
+    const sql_stmt *stmt;
+    plan_node **examples; /* stmt->ncalls entries: the plan of calls[i]->examples, or NULL */
+    int nrules;
+    plan_rule_report *rules;
+    bool has_llm;
+    double planning_ms;
+    plan_estimate total;
+} plan;
+
+/* Plans stmt->query (and the calls' examples). ERR_BIND for an unknown rule in rules_off, ERR_UNSUPPORTED for a correlation that
+ * cannot be unnested. */
+int plan_build(const sql_stmt *stmt, const plan_env *env, arena *a, plan **out, err *e);
+
+/* Rules in the order they run. */
+typedef struct plan_rule_info {
+    const char *name, *help;
+} plan_rule_info;
+const plan_rule_info *plan_rules(size_t *count);
+
+/* ---- EXPLAIN ----------------------------------------------------------------------------------- */
+
+/* Exact token counts of one LLM use under one strategy. */
+typedef struct plan_tokens {
+    const char *strategy; /* "no cache", "FIFO", "fixed", "grouped" */
+    uint64_t rows, distinct_inputs, prompt_tokens, head_tokens, computed_tokens;
+    bool scaled; /* above an unanswered LLM filter: marked ~ */
+} plan_tokens;
+
+/* What happened at one node. */
+typedef struct plan_actual {
+    bool known;
+    uint64_t rows;
+    double ms;
+    /* PLAN_LLM: */
+    uint64_t distinct_inputs, stored_answers, prompt_tokens, computed_tokens, reused_disk, output_tokens;
+    str field_order; /* "m.synopsis, r.review", or the largest groups' with their rows */
+    double bound;    /* at most this share of tokens more could be shared, NAN: not known */
+    int ntokens;
+    const plan_tokens *tokens; /* EXPLAIN (TOKENS) */
+} plan_actual;
+
+/* The tree as people read it, one node a line with indented facts; `actual` is NULL or has nnodes entries. Times are printed only
+ * with actuals and when `times`. */
+void plan_print(const plan *p, const plan_actual *actual, bool times, buf *out);
+void plan_print_json(const plan *p, const plan_actual *actual, buf *out);
+void plan_print_rules(const plan *p, buf *out);
+
+#endif
