@@ -1,0 +1,223 @@
+/*
+ * merge.c - the merge loop of byte-pair encoding, over a hash table of pairs.
+ *
+ * Invariant: the result is that of always merging the pair of lowest rank, the leftmost of equals,
+ * whichever of the two loops below runs. Pieces are mostly words of a few symbols, for which
+ * scanning beats any queue; long ones (CJK runs, SentencePiece text) take a heap, so that no input
+ * is quadratic.
+ *
+ *   slots  [left | right | rank | merged] …   16 bytes, open addressing, at most half full; left -1
+ * is empty
+ */
+#include "tokenizer_parts_int.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SHORT_SYMBOLS = 24 };
+
+static const uint32_t NO_RANK = UINT32_MAX;
+
+typedef struct pair {
+    int32_t left, right;
+    uint32_t rank;
+    int32_t merged;
+} pair;
+
+struct merge_table {
+    pair *slots;
+    size_t mask, used;
+};
+
+/* ---- the table
+ * ----------------------------------------------------------------------------------- */
+
+static size_t pair_slot(int32_t left, int32_t right) {
+    uint64_t key = (uint64_t)(uint32_t)left << 32 | (uint32_t)right;
+    key *= 0x9e3779b97f4a7c15u;
+    return (size_t)(key >> 32 ^ key >> 12);
+}
+
+static pair *new_slots(size_t n) {
+    pair *slots = mem_alloc(n * sizeof *slots);
+    for (size_t i = 0; i < n; i++)
+        slots[i] = (pair){-1, -1, NO_RANK, -1};
+    return slots;
+}
+
+merge_table *merge_table_new(size_t expected_pairs) {
+    size_t n = 64;
+    while (n < expected_pairs * 2)
+        n *= 2;
+    merge_table *m = mem_zalloc(sizeof *m);
+    m->slots = new_slots(n);
+    m->mask = n - 1;
+    return m;
+}
+
+void merge_table_free(merge_table *m) {
+    if (!m)
+        return;
+    free(m->slots);
+    free(m);
+}
+
+/* The pair's slot, or the empty one where it would go. */
+static pair *find(const merge_table *m, int32_t left, int32_t right) {
+    size_t i = pair_slot(left, right) & m->mask;
+    while (m->slots[i].left >= 0 && (m->slots[i].left != left || m->slots[i].right != right))
+        i = (i + 1) & m->mask;
+    return &m->slots[i];
+}
+
+static void grow(merge_table *m) {
+    pair *old = m->slots;
+    size_t n = m->mask + 1;
+    m->mask = 2 * n - 1;
+    m->slots = new_slots(2 * n);
+    for (size_t i = 0; i < n; i++) {
+        if (old[i].left >= 0)
+            *find(m, old[i].left, old[i].right) = old[i];
+    }
+    free(old);
+}
+
+void merge_table_add(merge_table *m, int32_t left, int32_t right, uint32_t rank, int32_t merged) {
+    assert(left >= 0 && right >= 0 && merged >= 0);
+    if (m->used * 2 > m->mask)
+        grow(m);
+    pair *p = find(m, left, right);
+    if (p->left >= 0 && p->rank <= rank)
+        return;
+    m->used += p->left < 0;
+    *p = (pair){left, right, rank, merged};
+}
+
+static uint32_t rank_of(const merge_table *m, int32_t left, int32_t right) {
+    return left < 0 || right < 0 ? NO_RANK : find(m, left, right)->rank;
+}
+
+/* ---- few symbols
+ * --------------------------------------------------------------------------------- */
+
+static size_t merge_short(const merge_table *m, int32_t *ids, size_t n) {
+    uint32_t ranks[SHORT_SYMBOLS]; /* ranks[i] of the pair (i, i + 1) */
+    for (size_t i = 0; i + 1 < n; i++)
+        ranks[i] = rank_of(m, ids[i], ids[i + 1]);
+    while (n > 1) {
+        size_t best = 0;
+        for (size_t i = 1; i + 1 < n; i++) {
+            if (ranks[i] < ranks[best])
+                best = i;
+        }
+        if (ranks[best] == NO_RANK)
+            break;
+        ids[best] = find(m, ids[best], ids[best + 1])->merged;
+        n--;
+        memmove(ids + best + 1, ids + best + 2, (n - best - 1) * sizeof *ids);
+        memmove(ranks + best, ranks + best + 1, (n - best) * sizeof *ranks);
+        if (best > 0)
+            ranks[best - 1] = rank_of(m, ids[best - 1], ids[best]);
+        if (best + 1 < n)
+            ranks[best] = rank_of(m, ids[best], ids[best + 1]);
+    }
+    return n;
+}
+
+/* ---- many symbols
+ * -------------------------------------------------------------------------------- */
+
+/* Symbols form a list in place of an array: next[i] is the symbol after i, a merged-away one has id
+ * DEAD. */
+typedef struct candidate {
+    uint32_t rank;
+    uint32_t at;         /* the left symbol, which is also the order of equals */
+    int32_t left, right; /* the ids when queued: a candidate that no longer fits is dropped */
+} candidate;
+
+typedef struct heap {
+    candidate *items;
+    size_t n;
+} heap;
+
+static bool before(candidate a, candidate b) {
+    return a.rank != b.rank ? a.rank < b.rank : a.at < b.at;
+}
+
+static void heap_push(heap *h, candidate c) {
+    size_t i = h->n++;
+    while (i > 0 && before(c, h->items[(i - 1) / 2])) {
+        h->items[i] = h->items[(i - 1) / 2];
+        i = (i - 1) / 2;
+    }
+    h->items[i] = c;
+}
+
+static candidate heap_pop(heap *h) {
+    candidate top = h->items[0], last = h->items[--h->n];
+    size_t i = 0;
+    for (;;) {
+        size_t child = 2 * i + 1;
+        if (child >= h->n)
+            break;
+        if (child + 1 < h->n && before(h->items[child + 1], h->items[child]))
+            child++;
+        if (!before(h->items[child], last))
+            break;
+        h->items[i] = h->items[child];
+        i = child;
+    }
+    h->items[i] = last;
+    return top;
+}
+
+enum { DEAD = INT32_MIN };
+
+static void consider(const merge_table *m, heap *h, const int32_t *ids, uint32_t left,
+                     uint32_t right) {
+    uint32_t rank = rank_of(m, ids[left], ids[right]);
+    if (rank != NO_RANK)
+        heap_push(h, (candidate){rank, left, ids[left], ids[right]});
+}
+
+static size_t merge_long(const merge_table *m, int32_t *ids, size_t n) {
+    uint32_t *next = mem_alloc(2 * n * sizeof *next), *previous = next + n;
+    /* Each merge queues at most two candidates and ends one symbol. */
+    heap h = {.items = mem_alloc(3 * n * sizeof *h.items)};
+    for (uint32_t i = 0; i < n; i++) {
+        next[i] = i + 1;
+        previous[i] = i - 1; /* of the first: never read */
+        if (i + 1 < n)
+            consider(m, &h, ids, i, i + 1);
+    }
+    while (h.n) {
+        candidate c = heap_pop(&h);
+        uint32_t right = next[c.at];
+        if (ids[c.at] != c.left || right >= n || ids[right] != c.right)
+            continue;
+        ids[c.at] = find(m, c.left, c.right)->merged;
+        ids[right] = DEAD;
+        next[c.at] = next[right];
+        if (next[c.at] < n)
+            previous[next[c.at]] = c.at;
+        if (c.at > 0)
+            consider(m, &h, ids, previous[c.at], c.at);
+        if (next[c.at] < n)
+            consider(m, &h, ids, c.at, next[c.at]);
+    }
+    size_t left = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (ids[i] != DEAD)
+            ids[left++] = ids[i];
+    }
+    free(h.items);
+    free(next);
+    return left;
+}
+
+size_t merge_run(const merge_table *m, int32_t *ids, size_t n) {
+    if (n <= 1)
+        return n;
+    return n <= SHORT_SYMBOLS ? merge_short(m, ids, n) : merge_long(m, ids, n);
+}
