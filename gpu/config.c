@@ -1,0 +1,422 @@
+/*
+ * config.c - reads a model's configuration from its GGUF file and checks that its tensors fit it.
+ *
+ * Adding an architecture is one row in `families` and, if it does something new, a field in
+ * model_config. Invariant: what config_read accepts, a forward pass can run: all sizes are positive
+ * and bounded, all tensors present, of the shape that their use needs. Mixtures of experts and
+ * other architectures are refused by name.
+ */
+#include "config_int.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+typedef struct family {
+    const char *arch;
+    rope_pairing pairing;
+    bool qkv_bias, qk_norm, fused;
+    int norope_step;
+    /* gemma: the embedding times sqrt(n_embd), GELU; post_norm and windows from gemma2 on */
+    bool gemma, post_norm;
+    int window_period;
+    bool window_first;
+} family;
+
+static const family families[] = {
+    {.arch = "llama", .pairing = ROPE_NEIGHBOURS},
+    {.arch = "smollm3", .pairing = ROPE_NEIGHBOURS, .norope_step = 4},
+    {.arch = "qwen2", .pairing = ROPE_HALVES, .qkv_bias = true},
+    {.arch = "qwen3", .pairing = ROPE_HALVES, .qk_norm = true},
+    {.arch = "phi3", .pairing = ROPE_HALVES, .fused = true, .window_period = 1},
+    {.arch = "gemma", .pairing = ROPE_HALVES, .gemma = true},
+    {.arch = "gemma2",
+     .pairing = ROPE_HALVES,
+     .gemma = true,
+     .post_norm = true,
+     .window_period = 2,
+     .window_first = true},
+    {.arch = "gemma3",
+     .pairing = ROPE_HALVES,
+     .gemma = true,
+     .post_norm = true,
+     .qk_norm = true,
+     .window_period = 6},
+};
+
+/* ---- keys
+ * ---------------------------------------------------------------------------------------- */
+
+/* Keys are "<arch>.<name>". */
+typedef struct reader {
+    const gguf *g;
+    const char *arch;
+    err *e;
+} reader;
+
+static bool has_u64(const reader *r, const char *name, uint64_t *out) {
+    char key[128];
+    snprintf(key, sizeof key, "%s.%s", r->arch, name);
+    return gguf_get_u64(r->g, key, out);
+}
+
+static bool has_f64(const reader *r, const char *name, double *out) {
+    char key[128];
+    snprintf(key, sizeof key, "%s.%s", r->arch, name);
+    return gguf_get_f64(r->g, key, out) && isfinite(*out);
+}
+
+static bool has_str(const reader *r, const char *name, str *out) {
+    char key[128];
+    snprintf(key, sizeof key, "%s.%s", r->arch, name);
+    return gguf_get_str(r->g, key, out);
+}
+
+/* A count from 1 to `most`; `fallback` (if not 0) where the file has none. */
+static int read_count(const reader *r, const char *name, int fallback, int most, int *out) {
+    uint64_t v;
+    if (!has_u64(r, name, &v)) {
+        if (fallback == 0)
+            return err_set(r->e, ERR_CORRUPT, "the model file lacks %s.%s, or it is not one number",
+                           r->arch, name);
+        v = (uint64_t)fallback;
+    }
+    if (v == 0 || v > (uint64_t)most)
+        return err_set(r->e, ERR_CORRUPT, "%s.%s is %" PRIu64 ", not in 1 … %d", r->arch, name, v,
+                       most);
+    *out = (int)v;
+    return 0;
+}
+
+/* ---- sizes
+ * --------------------------------------------------------------------------------------- */
+
+static int read_sizes(const reader *r, model_config *c) {
+    enum { MOST = 1 << 20 };
+    int rc = read_count(r, "block_count", 0, CONFIG_MAX_LAYERS, &c->n_layers);
+    if (rc == 0)
+        rc = read_count(r, "embedding_length", 0, MOST, &c->n_embd);
+    if (rc == 0)
+        rc = read_count(r, "feed_forward_length", 0, MOST, &c->ffn);
+    if (rc == 0)
+        rc = read_count(r, "attention.head_count", 0, 4096, &c->n_heads);
+    if (rc == 0)
+        rc = read_count(r, "attention.head_count_kv", c->n_heads, 4096, &c->n_kv_heads);
+    if (rc == 0)
+        rc = read_count(r, "attention.key_length", BASE_MAX(1, c->n_embd / c->n_heads),
+                        CONFIG_MAX_HEAD_DIM, &c->head_dim);
+    if (rc == 0)
+        rc = read_count(r, "rope.dimension_count", c->head_dim, c->head_dim, &c->rope_dims);
+    if (rc == 0)
+        rc = read_count(r, "context_length", 2048, INT32_MAX, &c->context);
+    if (rc)
+        return rc;
+    uint64_t value_length;
+    if (has_u64(r, "attention.value_length", &value_length) &&
+        value_length != (uint64_t)c->head_dim)
+        return err_set(r->e, ERR_UNSUPPORTED, "the model's values are not as wide as its keys");
+    if (c->n_heads % c->n_kv_heads != 0 || c->head_dim % 2 != 0 || c->rope_dims % 2 != 0)
+        return err_set(r->e, ERR_CORRUPT,
+                       "%d heads, %d of them with keys, %d wide, %d rotated: these do not divide",
+                       c->n_heads, c->n_kv_heads, c->head_dim, c->rope_dims);
+    const gguf_tensor *embedding = gguf_find(r->g, "token_embd.weight");
+    if (!embedding || embedding->dims[1] > INT32_MAX)
+        return err_set(r->e, ERR_CORRUPT, "the model file has no token_embd.weight");
+    c->vocab = (int)embedding->dims[1];
+    double eps = 1e-5;
+    has_f64(r, "attention.layer_norm_rms_epsilon", &eps);
+    c->eps = (float)eps;
+    return 0;
+}
+
+/* ---- positions
+ * ----------------------------------------------------------------------------------- */
+
+/* Llama 3's divisors, or phi3's short ones (the long ones would make short prompts depend on the
+ * context chosen). */
+static int read_divisors(const reader *r, model_config *c) {
+    const gguf_tensor *t = gguf_find(r->g, "rope_freqs.weight");
+    if (!t)
+        t = gguf_find(r->g, "rope_factors_short.weight");
+    if (!t)
+        return 0;
+    if (t->type != GGUF_F32 || t->ndims != 1 || t->dims[0] != (uint64_t)c->rope_dims / 2)
+        return err_set(r->e, ERR_CORRUPT, "%.*s has not one number for each rotated pair",
+                       (int)t->name.n, t->name.p);
+    c->has_rope_divisors = true;
+    model_tensor_rows(t, 0, 1, c->rope_divisors);
+    return 0;
+}
+
+static int read_scaling(const reader *r, model_config *c) {
+    str kind = {0};
+    double original = c->context;
+    c->rope_factor = 1;
+    c->yarn_attn_factor = 1;
+    c->yarn_beta_fast = 32;
+    c->yarn_beta_slow = 1;
+    has_str(r, "rope.scaling.type", &kind);
+    has_f64(r, "rope.scaling.original_context_length", &original);
+    c->yarn_context = original;
+    if (str_equal(kind, STR("longrope"))) {
+        c->context = original >= 1 && original < c->context ? (int)original : c->context;
+        return 0;
+    }
+    if (kind.n == 0 || str_equal(kind, STR("none")))
+        return 0;
+    if (!has_f64(r, "rope.scaling.factor", &c->rope_factor) || c->rope_factor <= 0)
+        return err_set(r->e, ERR_CORRUPT,
+                       "the model file scales its positions by no factor (rope.scaling.factor)");
+    if (str_equal(kind, STR("linear"))) {
+        c->scaling = ROPE_LINEAR;
+    } else if (str_equal(kind, STR("yarn"))) {
+        c->scaling = ROPE_YARN;
+        has_f64(r, "rope.scaling.yarn_attn_factor", &c->yarn_attn_factor);
+        has_f64(r, "rope.scaling.yarn_beta_fast", &c->yarn_beta_fast);
+        has_f64(r, "rope.scaling.yarn_beta_slow", &c->yarn_beta_slow);
+        if (original < 1 || c->yarn_beta_fast <= 0 || c->yarn_beta_slow <= 0)
+            return err_set(r->e, ERR_CORRUPT, "the model file's yarn settings are absurd");
+    } else {
+        return err_set(r->e, ERR_UNSUPPORTED, "positions scaled by \"%.*s\" are not supported",
+                       (int)BASE_MIN(kind.n, 40u), kind.p);
+    }
+    return 0;
+}
+
+static int read_positions(const reader *r, const family *f, model_config *c) {
+    c->pairing = f->pairing;
+    c->norope_step = f->norope_step;
+    c->rope_theta = 10000;
+    has_f64(r, "rope.freq_base", &c->rope_theta);
+    if (c->rope_theta <= 1)
+        return err_set(r->e, ERR_CORRUPT, "%s.rope.freq_base is not over 1", r->arch);
+    /* gemma3's windowed layers keep the original base; the other models' windowed layers have the
+     * common one */
+    c->rope_theta_local = strcmp(f->arch, "gemma3") == 0 ? 10000 : c->rope_theta;
+    uint64_t window = 0;
+    if (f->window_period && has_u64(r, "attention.sliding_window", &window) &&
+        window <= INT32_MAX) {
+        c->window = (int)window;
+        c->window_period = f->window_period;
+        c->window_first = f->window_first;
+    }
+    int rc = read_divisors(r, c);
+    return rc ? rc : read_scaling(r, c);
+}
+
+/* ---- what architectures do differently
+ * ------------------------------------------------------------ */
+
+static void read_traits(const reader *r, const family *f, model_config *c) {
+    c->attn_scale = (float)(1 / sqrt((double)c->head_dim));
+    c->embd_scale = 1;
+    c->activation = FFN_SILU;
+    if (f->gemma) {
+        c->embd_scale = sqrtf((float)c->n_embd);
+        c->activation = FFN_GELU_TANH;
+        /* The 27B models alone scale by the width per head, which their files do not say. */
+        bool big = (strcmp(f->arch, "gemma2") == 0 && c->n_layers == 46) ||
+                   (strcmp(f->arch, "gemma3") == 0 && c->n_layers == 62);
+        if (big)
+            c->attn_scale = (float)(1 / sqrt((double)c->n_embd / c->n_heads));
+    }
+    double cap;
+    if (has_f64(r, "attn_logit_softcapping", &cap))
+        c->attn_softcap = (float)cap;
+    if (has_f64(r, "final_logit_softcapping", &cap))
+        c->final_softcap = (float)cap;
+    c->qk_norm = f->qk_norm;
+    c->post_norm = f->post_norm;
+    c->fused_qkv = c->fused_gate_up = f->fused;
+    c->qkv_bias = f->qkv_bias || model_tensor(r->g, 0, "attn_q.bias") != NULL;
+    c->output_bias = model_tensor(r->g, 0, "attn_output.bias") != NULL;
+    c->tied_head = gguf_find(r->g, "output.weight") == NULL;
+}
+
+/* ---- tensors
+ * ------------------------------------------------------------------------------------- */
+
+const gguf_tensor *model_tensor(const gguf *g, int layer, const char *name) {
+    char full[128];
+    if (layer < 0)
+        snprintf(full, sizeof full, "%s", name);
+    else
+        snprintf(full, sizeof full, "blk.%d.%s", layer, name);
+    return gguf_find(g, full);
+}
+
+void model_tensor_rows(const gguf_tensor *t, uint64_t first, uint64_t rows, float *out) {
+    const quant_type *q = quant_find((uint32_t)t->type);
+    size_t width = (size_t)t->dims[0];
+    size_t row_bytes = width / (size_t)q->block_elements * (size_t)q->block_bytes;
+    assert((first + rows) * row_bytes <= t->bytes);
+    q->dequantize((const uint8_t *)t->data + (size_t)first * row_bytes, out, width * (size_t)rows);
+}
+
+/* What a layer reads; rows 1 is a vector. Sizes are read after the configuration, so they stand as
+ * letters. */
+typedef struct needed {
+    const char *name;
+    int64_t columns, rows;
+    bool wanted;
+} needed;
+
+static int check_tensor(const reader *r, int layer, const needed *n) {
+    if (!n->wanted)
+        return 0;
+    const gguf_tensor *t = model_tensor(r->g, layer, n->name);
+    char where[32] = "";
+    if (layer >= 0)
+        snprintf(where, sizeof where, "blk.%d.", layer);
+    if (!t)
+        return err_set(r->e, ERR_CORRUPT, "the model file lacks the tensor %s%s", where, n->name);
+    if (t->dims[0] != (uint64_t)n->columns || t->dims[1] != (uint64_t)n->rows || t->dims[2] != 1 ||
+        t->dims[3] != 1)
+        return err_set(r->e, ERR_CORRUPT,
+                       "the tensor %s%s is %" PRIu64 " × %" PRIu64 " instead of %" PRId64
+                       " × %" PRId64,
+                       where, n->name, t->dims[0], t->dims[1], n->columns, n->rows);
+    return 0;
+}
+
+static int check_layer(const reader *r, const model_config *c, int layer) {
+    int64_t d = c->n_embd, q = (int64_t)c->n_heads * c->head_dim,
+            kv = (int64_t)c->n_kv_heads * c->head_dim;
+    bool split = !c->fused_qkv;
+    const needed list[] = {
+        {"attn_norm.weight", d, 1, true},
+        {"attn_q.weight", d, q, split},
+        {"attn_k.weight", d, kv, split},
+        {"attn_v.weight", d, kv, split},
+        {"attn_qkv.weight", d, q + 2 * kv, c->fused_qkv},
+        {"attn_q.bias", q, 1, c->qkv_bias},
+        {"attn_k.bias", kv, 1, c->qkv_bias},
+        {"attn_v.bias", kv, 1, c->qkv_bias},
+        {"attn_q_norm.weight", c->head_dim, 1, c->qk_norm},
+        {"attn_k_norm.weight", c->head_dim, 1, c->qk_norm},
+        {"attn_output.weight", q, d, true},
+        {"attn_output.bias", d, 1, c->output_bias},
+        {"post_attention_norm.weight", d, 1, c->post_norm},
+        {"ffn_norm.weight", d, 1, true},
+        {"ffn_gate.weight", d, c->ffn, !c->fused_gate_up},
+        {"ffn_up.weight", d, c->fused_gate_up ? 2 * (int64_t)c->ffn : c->ffn, true},
+        {"ffn_down.weight", c->ffn, d, true},
+        {"post_ffw_norm.weight", d, 1, c->post_norm},
+    };
+    int rc = 0;
+    for (size_t i = 0; i < BASE_COUNT(list) && rc == 0; i++)
+        rc = check_tensor(r, layer, &list[i]);
+    return rc;
+}
+
+static int check_tensors(const reader *r, const model_config *c) {
+    const needed list[] = {
+        {"token_embd.weight", c->n_embd, c->vocab, true},
+        {"output_norm.weight", c->n_embd, 1, true},
+        {"output.weight", c->n_embd, c->vocab, !c->tied_head},
+    };
+    int rc = 0;
+    for (size_t i = 0; i < BASE_COUNT(list) && rc == 0; i++)
+        rc = check_tensor(r, -1, &list[i]);
+    for (int layer = 0; layer < c->n_layers && rc == 0; layer++)
+        rc = check_layer(r, c, layer);
+    return rc;
+}
+
+/* ---- the whole
+ * ----------------------------------------------------------------------------------- */
+
+static const family *find_family(str arch) {
+    for (size_t i = 0; i < BASE_COUNT(families); i++) {
+        if (str_equal(arch, str_from(families[i].arch)))
+            return &families[i];
+    }
+    return NULL;
+}
+
+int config_read(const gguf *g, model_config *c, err *e) {
+    *c = (model_config){0};
+    str arch;
+    if (!gguf_get_str(g, "general.architecture", &arch))
+        return err_set(e, ERR_CORRUPT, "the model file does not name its architecture");
+    const family *f = find_family(arch);
+    if (!f) {
+        err_set(e, ERR_UNSUPPORTED, "models of architecture \"%.*s\" are not supported",
+                (int)BASE_MIN(arch.n, 80u), arch.p);
+        err_hint(e, "supported: llama, smollm3, qwen2, qwen3, phi3, gemma, gemma2, gemma3");
+        return ERR_UNSUPPORTED;
+    }
+    reader r = {g, f->arch, e};
+    uint64_t experts;
+    if (has_u64(&r, "expert_count", &experts) && experts > 0)
+        return err_set(e, ERR_UNSUPPORTED,
+                       "mixtures of experts are not supported (%s with %" PRIu64 " experts)",
+                       f->arch, experts);
+    c->arch = f->arch;
+    gguf_get_str(g, "general.name", &c->name);
+    int rc = read_sizes(&r, c);
+    if (rc == 0)
+        rc = read_positions(&r, f, c);
+    if (rc)
+        return rc;
+    read_traits(&r, f, c);
+    return check_tensors(&r, c);
+}
+
+/* ---- questions about layers
+ * ------------------------------------------------------------------------ */
+
+bool config_layer_has_rope(const model_config *c, int layer) {
+    return c->norope_step == 0 || (layer + 1) % c->norope_step != 0;
+}
+
+int config_layer_window(const model_config *c, int layer) {
+    if (c->window == 0)
+        return 0;
+    int place = layer % c->window_period;
+    bool windowed =
+        c->window_period == 1 || (c->window_first ? place == 0 : place != c->window_period - 1);
+    return windowed ? c->window : 0;
+}
+
+/* The dimension (as a real number) whose wave turns `turns` times within the trained context. */
+static double yarn_dimension(const model_config *c, double theta, double turns) {
+    const double tau = 6.283185307179586;
+    return c->rope_dims * log(c->yarn_context / (turns * tau)) / (2 * log(theta));
+}
+
+/* How much of pair i keeps its trained frequency: 1 for fast waves, 0 for those longer than the
+ * context (YaRN, arXiv 2309.00071, section 3.2). */
+static double yarn_kept(const model_config *c, double theta, int i) {
+    double low = fmax(0, floor(yarn_dimension(c, theta, c->yarn_beta_fast)));
+    double high = fmin(c->rope_dims - 1, ceil(yarn_dimension(c, theta, c->yarn_beta_slow)));
+    double ramp = (i - low) / fmax(0.001, high - low);
+    return 1 - fmin(1, fmax(0, ramp));
+}
+
+void config_rope_frequencies(const model_config *c, int layer, float *out) {
+    bool local = config_layer_window(c, layer) > 0 && c->rope_theta_local != c->rope_theta;
+    double theta = local ? c->rope_theta_local : c->rope_theta;
+    for (int i = 0; i < c->rope_dims / 2; i++) {
+        double f = pow(theta, -2.0 * i / c->rope_dims);
+        if (c->has_rope_divisors)
+            f /= (double)c->rope_divisors[i];
+        /* A layer with its own base was trained on that base alone: the stretching is not for it.
+         */
+        if (c->scaling == ROPE_LINEAR && !local)
+            f /= c->rope_factor;
+        if (c->scaling == ROPE_YARN && !local) {
+            double kept = yarn_kept(c, theta, i);
+            f = f * kept + f / c->rope_factor * (1 - kept);
+        }
+        out[i] = (float)f;
+    }
+}
+
+float config_rope_magnitude(const model_config *c) {
+    if (c->scaling != ROPE_YARN)
+        return 1;
+    return (float)(c->yarn_attn_factor * (1 + 0.1 * log(c->rope_factor)));
+}
