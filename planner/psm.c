@@ -117,7 +117,18 @@ static void solve_fixed(const psm_table *t, psm_paths *p, const psm_options *opt
     result->used = PSM_FIXED;
 }
 
-static void solve_table(const psm_table *t, const psm_options *options, psm_result *result) {
+static void solve_grouped(psm_table *t, psm_paths *p, const psm_options *options,
+                          psm_result *result) {
+    psm_search search;
+    psm_find_atoms(t);
+    psm_search_open(&search, t, p, options->work_limit, t->mem);
+    psm_search_grouped(&search);
+    psm_polish(t, p);
+    psm_complete(t, p, t->score_order);
+    result->used = PSM_GROUPED;
+}
+
+static void solve_table(psm_table *t, const psm_options *options, psm_result *result) {
     psm_paths p = {.order = result->field_order, .depth = SCRATCH_ARRAY(t->mem, uint8_t, t->rows)};
     uint8_t written[PSM_MAX_FIELDS];
     for (int f = 0; f < t->fields; f++) {
@@ -125,6 +136,8 @@ static void solve_table(const psm_table *t, const psm_options *options, psm_resu
     }
     if (options->strategy == PSM_OFF) {
         psm_order_all(t, &p, written);
+    } else if (options->strategy == PSM_GROUPED && options->given_order == NULL) {
+        solve_grouped(t, &p, options, result);
     } else {
         solve_fixed(t, &p, options, result);
     }

@@ -41,7 +41,7 @@ static void absent_last(const psm_table *t, uint8_t *order, uint32_t row) {
 void psm_complete(const psm_table *t, psm_paths *p, const uint8_t *tail) {
     for (uint32_t r = 0; r < t->rows; r++) {
         uint8_t *order = p->order + (size_t)r * (size_t)t->fields;
-        field_set left = t->all;
+        field_set left = ~(field_set)0;
         for (int i = 0; i < p->depth[r]; i++) {
             left &= ~set_of(order[i]);
         }

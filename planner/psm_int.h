@@ -51,7 +51,7 @@ bool scratch_run(void (*step)(void *job, scratch *mem), void *job);
 /* ---- the encoded table -------------------------------------------------------------------------
  */
 
-typedef uint64_t field_set; /* bit f: field f */
+typedef uint64_t field_set; /* bit f: field (or atom) f */
 
 static inline field_set set_of(int f) {
     return (field_set)1 << f;
@@ -90,6 +90,21 @@ typedef struct psm_cell {
     uint32_t space; /* cells of different spaces share nothing */
 } psm_cell;
 
+/*
+ * An atom: fields that determine each other, moved as one. Its ids are those of its first field,
+ * the one whose different values have most in common.
+ */
+typedef struct psm_atom {
+    const uint32_t *id; /* [rows] */
+    uint32_t *cost;     /* [distinct] units of all its cells */
+    uint32_t distinct;
+    uint32_t absent;     /* id of the absent value of its first field, or `distinct` */
+    uint32_t name_units; /* of its first field */
+    int fields;
+    uint8_t field[PSM_MAX_FIELDS]; /* in the order in which they are sent */
+    field_set needs;               /* atoms that it determines: they stand before it */
+} psm_atom;
+
 typedef struct psm_table {
     uint32_t rows;
     int fields;
@@ -98,11 +113,10 @@ typedef struct psm_table {
     psm_cell *cell;       /* [ranks] one of each rank */
     uint32_t ranks;       /* rank 0 included */
     uint64_t units;       /* in all rows */
-    field_set all;        /* every field */
-    field_set constant;   /* fields of one value, the absent one too */
-    field_set *closure;   /* [fields] the fields that this one determines, itself and the constant
-                             ones included */
     uint8_t *score_order; /* [fields] by v1's score */
+    psm_atom *atom;       /* [atoms] filled by psm_find_atoms */
+    int atoms;
+    field_set searched; /* atoms in which some value occurs twice */
     scratch *mem;
 } psm_table;
 
@@ -128,8 +142,8 @@ static inline uint32_t psm_rank(const psm_table *t, int field, uint32_t row) {
 /* Fills score_order: total units / cardinality, descending (v1: average length * N / cardinality).
  */
 void psm_score_fields(psm_table *t);
-/* Fills closure and constant. */
-void psm_find_dependencies(psm_table *t);
+/* Fills atom, atoms and searched. */
+void psm_find_atoms(psm_table *t);
 
 /* Per row the fields in the order in which it sends them. The first `depth` are settled; what
  * stands behind them is undefined until psm_polish or psm_complete. */
@@ -152,5 +166,91 @@ void psm_trie_keys(const psm_table *t, const psm_paths *p, uint32_t *keys);
 void psm_trie_sort(const psm_table *t, const uint32_t *keys, uint32_t *rows);
 /* Units that rows in the order of `rows` share with the row before. */
 uint64_t psm_trie_shared(const psm_table *t, const uint32_t *keys, const uint32_t *rows);
+
+/* ---- the search --------------------------------------------------------------------------------
+ */
+
+/*
+ * What all steps of one search share. The arrays are scratch, one entry per row or value id, and
+ * clean between uses.
+ */
+typedef struct psm_search {
+    const psm_table *t;
+    psm_paths *paths;
+    scratch *mem;
+    uint64_t visits_per_row; /* budget of one lattice, per row of its problem */
+    uint32_t *count;         /* [most_distinct] zero */
+    uint32_t *place;         /* [most_distinct] */
+    uint32_t *group_of;      /* [rows] */
+    uint32_t *tmp_row;       /* [rows] */
+    uint32_t *tmp_start;     /* [rows + 1] */
+} psm_search;
+
+typedef enum lattice_state { SET_WAITING, SET_CUT, SET_BUILT } lattice_state;
+
+enum { CHOICE_NONE = 255 };
+
+/*
+ * One set of atoms and the rows that share it with another row, grouped by their projection on it.
+ *
+ *   row    [r r r | r r | r r r r]   active rows, group by group; within a group in the order of
+ * the problem's rows start  [0       3     5        9]
+ */
+typedef struct lattice_set {
+    field_set atoms;
+    lattice_state state;
+    uint32_t active, groups;
+    uint32_t *row, *start;
+    uint64_t *
+        saving; /* [groups] units that the group's rows share from here on, under the best choice */
+    uint8_t *choice; /* [groups] the next atom, or CHOICE_NONE */
+    bool *entered;   /* [groups] on the way down: the group is a node of the tree */
+    uint32_t parent; /* the set it is refined from, by atom `by`: the one of fewest active rows */
+    uint8_t by;
+    bool open;          /* some set above it was cut: what follows here is solved anew */
+    uint64_t chain;     /* units shared on the way to it, if all rows go there */
+    uint64_t promise;   /* what chain is expected to be, before the set is built */
+    uint64_t one_order; /* units shared from here on if all rows choose alike */
+    uint8_t one_choice;
+    uint32_t next; /* in its level's list, or SET_NONE */
+} lattice_set;
+
+#define SET_NONE UINT32_MAX
+
+typedef struct lattice {
+    psm_search *s;
+    field_set atoms; /* of the problem */
+    lattice_set *set;
+    uint32_t sets, capacity;
+    uint32_t *slot; /* open addressing by atoms, SET_NONE is free */
+    uint32_t slots;
+    uint32_t level[PSM_MAX_FIELDS + 1]; /* sets of each size */
+    uint64_t
+        width[PSM_MAX_FIELDS]; /* the least that refining a set by the atom has gained so far */
+    uint64_t budget;
+} lattice;
+
+/* Groups `rows` by every down-set of `atoms` (as far as the budget goes). start: the groups to
+ * begin with. */
+void lattice_build(lattice *l, psm_search *s, field_set atoms, const uint32_t *rows,
+                   const uint32_t *start, uint32_t groups);
+/* The set with `atom` added, or NULL where `atom` may not stand next. */
+lattice_set *lattice_above(const lattice *l, const lattice_set *from, int atom);
+/* Fills saving, choice, one_order of all sets. */
+void lattice_solve(lattice *l);
+
+void psm_search_open(psm_search *s, const psm_table *t, psm_paths *paths, uint64_t work_limit,
+                     scratch *mem);
+/* Settles the cells that rows share, group by group; rows that share none keep depth 0. */
+void psm_search_grouped(psm_search *s);
+/* The best one order for all rows, complete. Returns the units whole cells share under it. */
+uint64_t psm_search_single(psm_search *s, uint8_t *order);
+
+/* ---- after the search --------------------------------------------------------------------------
+ */
+
+/* Completes the orders: at each node, rows that share no further cell continue with the field whose
+ * units they have most in common with their siblings. */
+void psm_polish(const psm_table *t, psm_paths *p);
 
 #endif

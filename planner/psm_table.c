@@ -202,7 +202,6 @@ void psm_encode_rows(psm_table *t, const psm_input *in, const uint32_t *chosen, 
                      scratch *mem) {
     *t = (psm_table){.rows = count, .fields = in->nfields, .mem = mem};
     t->column = SCRATCH_ZARRAY(mem, psm_column, t->fields);
-    t->all = t->fields == PSM_MAX_FIELDS ? ~(field_set)0 : set_of(t->fields) - 1;
     encoded *from = SCRATCH_ARRAY(mem, encoded, t->fields);
     for (int f = 0; f < t->fields; f++) {
         encode_column(t, &t->column[f], &in->fields[f], chosen, &from[f]);

@@ -1,0 +1,290 @@
+/*
+ * psm_dp.c - the subset programme: the best prefix tree with one atom per node, and what to do with
+ * the rows that find themselves alone in it.
+ *
+ *   save(g, S) = max over atoms c that may follow S of
+ *                sum over the groups h of S+c inside g of  (|h| - 1) * cost(c in h) + save(h, S+c)
+ *                + what the name of c shares among the values of g
+ *
+ * Invariant: on the way down each row is in at most one problem at a time, and every problem has
+ * fewer rows or fewer atoms than the one it comes from. Rows alone under the chosen atom are a
+ * problem of their own at the same node, and so are the groups of a set below which the lattice was
+ * cut.
+ */
+#include "psm_int.h"
+
+/* ---- upwards: what each group saves ------------------------------------------------------------
+ */
+
+/* What one choice saves in each group of a set. */
+typedef struct tally {
+    uint64_t *units;  /* [groups] */
+    uint32_t *in;     /* [groups] rows that are in a group of the next set */
+    uint32_t *values; /* [groups] such groups, the absent value's not counted */
+} tally;
+
+/* Names are shared by all values at a node: by (groups inside + rows alone - 1). */
+static uint64_t name_units(const psm_atom *atom, const tally *sum, uint32_t g, uint32_t size) {
+    uint64_t branches = (uint64_t)sum->values[g] + (size - sum->in[g]);
+    return branches > 1 ? (branches - 1) * atom->name_units : 0;
+}
+
+/* Adds up the groups of `next` by the group of `set` they lie in. Returns what all of them share if
+ * all go on alike. */
+static uint64_t tally_next(const psm_search *s, const psm_atom *atom, const lattice_set *next,
+                           tally *sum) {
+    uint64_t gain = 0;
+    for (uint32_t h = 0; h < next->groups; h++) {
+        uint32_t first = next->row[next->start[h]], size = next->start[h + 1] - next->start[h];
+        uint32_t v = atom->id[first], g = s->group_of[first];
+        uint64_t here = (uint64_t)(size - 1) * atom->cost[v];
+        sum->units[g] += here + next->saving[h];
+        sum->in[g] += size;
+        sum->values[g] += v != atom->absent;
+        gain += here;
+    }
+    return gain;
+}
+
+static void choose(const psm_search *s, lattice_set *set, int atom, const lattice_set *next,
+                   tally *sum) {
+    const psm_atom *a = &s->t->atom[atom];
+    memset(sum->units, 0, sizeof *sum->units * set->groups);
+    memset(sum->in, 0, sizeof *sum->in * set->groups);
+    memset(sum->values, 0, sizeof *sum->values * set->groups);
+    uint64_t alike = tally_next(s, a, next, sum);
+    bool leads = next->groups > 0;
+    for (uint32_t g = 0; g < set->groups; g++) {
+        uint64_t named = name_units(a, sum, g, set->start[g + 1] - set->start[g]);
+        uint64_t units = sum->units[g] + named;
+        alike += named;
+        if (units > set->saving[g]) {
+            set->saving[g] = units;
+            set->choice[g] = leads && sum->in[g] > 0 ? (uint8_t)atom : CHOICE_NONE;
+        }
+    }
+    alike += next->one_order;
+    if (leads && alike > set->one_order) {
+        set->one_order = alike;
+        set->one_choice = (uint8_t)atom;
+    }
+}
+
+static void set_solve(lattice *l, lattice_set *set, tally *sum) {
+    scratch *mem = l->s->mem;
+    set->saving = SCRATCH_ZARRAY(mem, uint64_t, set->groups);
+    set->choice = SCRATCH_ARRAY(mem, uint8_t, set->groups);
+    set->entered = SCRATCH_ZARRAY(mem, bool, set->groups);
+    memset(set->choice, CHOICE_NONE, set->groups);
+    set->one_choice = CHOICE_NONE;
+    for (uint32_t g = 0; g < set->groups; g++) {
+        for (uint32_t i = set->start[g]; i < set->start[g + 1]; i++) {
+            l->s->group_of[set->row[i]] = g;
+        }
+    }
+    for (field_set left = l->atoms & ~set->atoms; left != 0; left &= left - 1) {
+        int atom = set_first(left);
+        const lattice_set *next = lattice_above(l, set, atom);
+        if (next == NULL) {
+            continue;
+        }
+        set->open |= next->state == SET_CUT;
+        if (next->groups > 0 || l->s->t->atom[atom].name_units > 0) {
+            choose(l->s, set, atom, next, sum);
+        }
+    }
+}
+
+void lattice_solve(lattice *l) {
+    uint32_t most = 1;
+    for (uint32_t i = 0; i < l->sets; i++) {
+        most = BASE_MAX(most, l->set[i].groups);
+    }
+    tally sum = {.units = SCRATCH_ARRAY(l->s->mem, uint64_t, most),
+                 .in = SCRATCH_ARRAY(l->s->mem, uint32_t, most),
+                 .values = SCRATCH_ARRAY(l->s->mem, uint32_t, most)};
+    for (int size = set_size(l->atoms); size >= 0; size--) {
+        for (uint32_t i = l->level[size]; i != SET_NONE; i = l->set[i].next) {
+            if (l->set[i].groups > 0) {
+                set_solve(l, &l->set[i], &sum);
+            }
+        }
+    }
+}
+
+/* ---- downwards ---------------------------------------------------------------------------------
+ */
+
+/* The problems that a walk leaves: disjoint sets of rows, each with the atoms it may still order.
+ */
+typedef struct leftover {
+    uint32_t start;
+    field_set atoms;
+} leftover;
+
+typedef struct walk {
+    uint32_t *row; /* [rows of the problem] */
+    uint32_t rows;
+    leftover *problem; /* [rows of the problem / 2], one of fewer than two rows is not kept */
+    uint32_t problems;
+} walk;
+
+static void walk_keep(walk *w, uint32_t first, field_set atoms) {
+    if (w->rows - first < 2) {
+        w->rows = first;
+        return;
+    }
+    w->problem[w->problems++] = (leftover){first, atoms};
+}
+
+static void send_atom(psm_search *s, int atom, uint32_t row) {
+    const psm_atom *a = &s->t->atom[atom];
+    uint8_t *order = s->paths->order + (size_t)row * (size_t)s->t->fields;
+    uint8_t *depth = &s->paths->depth[row];
+    for (int i = 0; i < a->fields; i++) {
+        order[(*depth)++] = a->field[i];
+    }
+}
+
+/* Sends rows on by their choice; group_of has the groups of `next` by their first rows. */
+static void walk_group(lattice *l, const lattice_set *set, uint32_t g, lattice_set *next, walk *w) {
+    psm_search *s = l->s;
+    int atom = set->choice[g];
+    const uint32_t *id = s->t->atom[atom].id;
+    const uint32_t *row = set->row + set->start[g];
+    uint32_t n = set->start[g + 1] - set->start[g], alone = w->rows;
+    for (uint32_t i = 0; i < n; i++) {
+        s->count[id[row[i]]]++;
+        s->place[id[row[i]]] = 0;
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t v = id[row[i]];
+        if (s->count[v] == 1) {
+            w->row[w->rows++] = row[i];
+            continue;
+        }
+        send_atom(s, atom, row[i]);
+        if (s->place[v] == 0) {
+            s->place[v] = 1;
+            next->entered[s->group_of[row[i]]] = true;
+        }
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        s->count[id[row[i]]] = 0;
+    }
+    walk_keep(w, alone, l->atoms & ~set->atoms);
+}
+
+static void walk_open(const lattice *l, const lattice_set *set, uint32_t g, walk *w) {
+    uint32_t first = w->rows, n = set->start[g + 1] - set->start[g];
+    memcpy(w->row + first, set->row + set->start[g], sizeof *w->row * n);
+    w->rows += n;
+    walk_keep(w, first, l->atoms & ~set->atoms);
+}
+
+static field_set walk_choices(const lattice *l, const lattice_set *set, walk *w) {
+    field_set chosen = 0;
+    for (uint32_t g = 0; g < set->groups; g++) {
+        if (!set->entered[g]) {
+            continue;
+        }
+        if (set->open) {
+            walk_open(l, set, g, w);
+        } else if (set->choice[g] != CHOICE_NONE) {
+            chosen |= set_of(set->choice[g]);
+        }
+    }
+    return chosen;
+}
+
+static void walk_set(lattice *l, const lattice_set *set, walk *w) {
+    field_set chosen = walk_choices(l, set, w);
+    for (; chosen != 0; chosen &= chosen - 1) {
+        int atom = set_first(chosen);
+        lattice_set *next = lattice_above(l, set, atom);
+        for (uint32_t h = 0; h < next->groups; h++) {
+            l->s->group_of[next->row[next->start[h]]] = h;
+        }
+        for (uint32_t g = 0; g < set->groups; g++) {
+            if (set->entered[g] && set->choice[g] == atom) {
+                walk_group(l, set, g, next, w);
+            }
+        }
+    }
+}
+
+/* Two rows share what they have in common, in any order. */
+static void solve_pair(psm_search *s, const uint32_t *rows, field_set atoms) {
+    for (; atoms != 0; atoms &= atoms - 1) {
+        int a = set_first(atoms);
+        const uint32_t *id = s->t->atom[a].id;
+        if (id[rows[0]] == id[rows[1]]) {
+            send_atom(s, a, rows[0]);
+            send_atom(s, a, rows[1]);
+        }
+    }
+}
+
+static void solve_rows(psm_search *s, const uint32_t *rows, uint32_t n, field_set atoms) {
+    if (n == 2) {
+        solve_pair(s, rows, atoms);
+        return;
+    }
+    scratch_mark mark = scratch_save(s->mem);
+    walk w = {.row = SCRATCH_ARRAY(s->mem, uint32_t, n),
+              .problem = SCRATCH_ARRAY(s->mem, leftover, n / 2 + 1)};
+    scratch_mark walked = scratch_save(s->mem);
+    lattice l;
+    uint32_t start[2] = {0, n};
+    lattice_build(&l, s, atoms, rows, start, 1);
+    if (l.sets > 1) {
+        lattice_solve(&l);
+        l.set[0].entered[0] = true;
+        for (int size = 0; size <= set_size(atoms); size++) {
+            for (uint32_t i = l.level[size]; i != SET_NONE; i = l.set[i].next) {
+                if (l.set[i].groups > 0) {
+                    walk_set(&l, &l.set[i], &w);
+                }
+            }
+        }
+    }
+    scratch_restore(s->mem, walked);
+    for (uint32_t i = 0; i < w.problems; i++) {
+        uint32_t end = i + 1 < w.problems ? w.problem[i + 1].start : w.rows;
+        solve_rows(s, w.row + w.problem[i].start, end - w.problem[i].start, w.problem[i].atoms);
+    }
+    scratch_restore(s->mem, mark);
+}
+
+/* ---- the search --------------------------------------------------------------------------------
+ */
+
+enum { VISITS_PER_ROW = 256 };
+
+void psm_search_open(psm_search *s, const psm_table *t, psm_paths *paths, uint64_t work_limit,
+                     scratch *mem) {
+    *s = (psm_search){.t = t, .paths = paths, .mem = mem, .visits_per_row = VISITS_PER_ROW};
+    if (work_limit != 0 && t->rows > 0) {
+        s->visits_per_row = BASE_MAX(work_limit / t->rows, 1u);
+    }
+    s->count = SCRATCH_ZARRAY(mem, uint32_t, t->most_distinct);
+    s->place = SCRATCH_ARRAY(mem, uint32_t, t->most_distinct);
+    s->group_of = SCRATCH_ARRAY(mem, uint32_t, t->rows);
+    s->tmp_row = SCRATCH_ARRAY(mem, uint32_t, t->rows);
+    s->tmp_start = SCRATCH_ARRAY(mem, uint32_t, t->rows + 1);
+}
+
+void psm_search_grouped(psm_search *s) {
+    uint32_t n = s->t->rows;
+    memset(s->paths->depth, 0, n);
+    if (n < 2 || s->t->searched == 0) {
+        return;
+    }
+    scratch_mark mark = scratch_save(s->mem);
+    uint32_t *rows = SCRATCH_ARRAY(s->mem, uint32_t, n);
+    for (uint32_t r = 0; r < n; r++) {
+        rows[r] = r;
+    }
+    solve_rows(s, rows, n, s->t->searched);
+    scratch_restore(s->mem, mark);
+}

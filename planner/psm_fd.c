@@ -1,0 +1,126 @@
+/*
+ * psm_fd.c - finds fields tied by functional dependency, exactly, and makes the atoms the search
+ * moves.
+ *
+ * Invariant: fields that determine each other stand together in every order (an atom), and a field
+ * stands behind the fields it determines. Neither loses anything: rows that agree on a field agree
+ * on what it determines, so moving the determined field forward never splits a node of the prefix
+ * tree that was not split already.
+ */
+#include "psm_int.h"
+
+/* Does every value of a go with one value of b? to: [distinct of a], scratch. Most pairs fail
+ * within a few rows. */
+static bool determines(const psm_table *t, const psm_column *a, const psm_column *b, uint32_t *to) {
+    memset(to, 0xff, sizeof *to * a->distinct);
+    for (uint32_t r = 0; r < t->rows; r++) {
+        uint32_t *seen = &to[a->id[r]];
+        if (*seen == UINT32_MAX) {
+            *seen = b->id[r];
+        } else if (*seen != b->id[r]) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Units that the distinct values of a column share with their neighbours: how well it divides one
+ * node. */
+static uint64_t common_of_column(const psm_table *t, const psm_column *c, uint32_t *seen) {
+    uint64_t sum = 0;
+    uint32_t low = UINT32_MAX, high = 0, before = 0;
+    for (uint32_t v = 0; v < c->absent; v++) {
+        low = BASE_MIN(low, c->rank[v]);
+        high = BASE_MAX(high, c->rank[v]);
+    }
+    if (c->absent == 0) {
+        return 0;
+    }
+    memset(seen, 0, sizeof *seen * ((size_t)high - low + 1));
+    for (uint32_t v = 0; v < c->absent; v++) {
+        seen[c->rank[v] - low] = 1;
+    }
+    for (uint32_t rank = low; rank <= high; rank++) {
+        if (seen[rank - low] != 0) {
+            sum += before != 0 ? psm_common(t, before, rank) : 0;
+            before = rank;
+        }
+    }
+    return sum;
+}
+
+/* Adds field f's units to the costs of an atom whose ids are another field's. */
+static void add_cost(const psm_table *t, psm_atom *a, int f) {
+    const psm_column *c = &t->column[f];
+    uint32_t *other = SCRATCH_ZARRAY(t->mem, uint32_t, a->distinct);
+    for (uint32_t r = 0; r < t->rows; r++) {
+        other[a->id[r]] = c->id[r];
+    }
+    for (uint32_t v = 0; v < a->distinct; v++) {
+        a->cost[v] += c->cost[other[v]];
+    }
+}
+
+static void finish_atom(psm_table *t, psm_atom *a, const uint64_t *common) {
+    for (int i = 1; i < a->fields; i++) {
+        uint8_t f = a->field[i];
+        int at = i;
+        for (; at > 0 && common[a->field[at - 1]] < common[f]; at--) {
+            a->field[at] = a->field[at - 1];
+        }
+        a->field[at] = f;
+    }
+    a->name_units = t->column[a->field[0]].name_units;
+    const psm_column *c = &t->column[a->field[0]];
+    a->id = c->id;
+    a->distinct = c->distinct;
+    a->absent = c->absent;
+    a->cost = SCRATCH_ARRAY(t->mem, uint32_t, c->distinct);
+    memcpy(a->cost, c->cost, sizeof *a->cost * c->distinct);
+    for (int i = 1; i < a->fields; i++) {
+        scratch_mark mark = scratch_save(t->mem);
+        add_cost(t, a, a->field[i]);
+        scratch_restore(t->mem, mark);
+    }
+}
+
+/* A key (no value twice) determines everything and shares nothing: it is left alone. */
+static void add_to_atoms(psm_table *t, int f, uint32_t *to) {
+    const psm_column *c = &t->column[f];
+    for (int i = 0; i < t->atoms && c->distinct < t->rows; i++) {
+        const psm_column *other = &t->column[t->atom[i].field[0]];
+        if (other->distinct == c->distinct && determines(t, c, other, to)) {
+            t->atom[i].field[t->atom[i].fields++] = (uint8_t)f;
+            return;
+        }
+    }
+    psm_atom *a = &t->atom[t->atoms++];
+    a->field[a->fields++] = (uint8_t)f;
+}
+
+void psm_find_atoms(psm_table *t) {
+    t->atom = SCRATCH_ZARRAY(t->mem, psm_atom, t->fields);
+    uint64_t common[PSM_MAX_FIELDS] = {0};
+    scratch_mark mark = scratch_save(t->mem);
+    uint32_t *to = SCRATCH_ARRAY(t->mem, uint32_t, BASE_MAX(t->most_distinct, t->ranks));
+    for (int f = 0; f < t->fields; f++) {
+        common[f] = common_of_column(t, &t->column[f], to);
+        add_to_atoms(t, f, to);
+    }
+    scratch_restore(t->mem, mark);
+    for (int i = 0; i < t->atoms; i++) {
+        finish_atom(t, &t->atom[i], common);
+    }
+    to = SCRATCH_ARRAY(t->mem, uint32_t, t->most_distinct);
+    for (int i = 0; i < t->atoms; i++) {
+        psm_atom *a = &t->atom[i];
+        const psm_column *from = &t->column[a->field[0]];
+        for (int j = 0; j < t->atoms && a->distinct < t->rows; j++) {
+            const psm_column *target = &t->column[t->atom[j].field[0]];
+            if (target->distinct < from->distinct && determines(t, from, target, to)) {
+                a->needs |= set_of(j);
+            }
+        }
+        t->searched |= a->distinct < t->rows ? set_of(i) : 0;
+    }
+}

@@ -1,0 +1,244 @@
+/*
+ * psm_lattice.c - the projections of a set of rows on sets of atoms.
+ *
+ * A group of rows in a prefix tree depends only on the set of atoms sent so far, not on their
+ * order, so the m! orders collapse to 2^m sets, and functional dependencies leave only the sets
+ * that hold, with each atom, those it needs. Invariant: sets are built by size, each by refining
+ * the built subset of fewest active rows; rows alone in their group are dropped, for nothing above
+ * can bring them together again.
+ *
+ * Beyond the budget a level keeps the sets that promise most; the sets below a cut one are marked
+ * open by lattice_solve, and psm_dp.c solves their groups anew, as smaller problems with lattices
+ * of their own.
+ */
+#include "psm_int.h"
+
+#include <stdlib.h>
+
+/* What an atom promises before any set has been refined by it: more than any other. */
+#define UNSEEN (UINT64_MAX / 4)
+
+static uint32_t slot_of(const lattice *l, field_set atoms) {
+    uint64_t h = atoms * UINT64_C(0x9e3779b97f4a7c15);
+    uint32_t at = (uint32_t)(h >> 32) & (l->slots - 1);
+    while (l->slot[at] != SET_NONE && l->set[l->slot[at]].atoms != atoms) {
+        at = (at + 1) & (l->slots - 1);
+    }
+    return at;
+}
+
+static void grow_slots(lattice *l) {
+    l->slots = l->slots == 0 ? 64 : l->slots * 2;
+    l->slot = SCRATCH_ARRAY(l->s->mem, uint32_t, l->slots);
+    memset(l->slot, 0xff, sizeof *l->slot * l->slots);
+    for (uint32_t i = 0; i < l->sets; i++) {
+        l->slot[slot_of(l, l->set[i].atoms)] = i;
+    }
+}
+
+static uint32_t set_add(lattice *l, field_set atoms) {
+    if (l->sets == l->capacity) {
+        uint32_t capacity = l->capacity == 0 ? 32 : l->capacity * 2;
+        lattice_set *set = SCRATCH_ARRAY(l->s->mem, lattice_set, capacity);
+        if (l->sets > 0) {
+            memcpy(set, l->set, sizeof *set * l->sets);
+        }
+        l->set = set;
+        l->capacity = capacity;
+    }
+    if (l->slots < 2 * (l->sets + 1)) {
+        grow_slots(l);
+    }
+    uint32_t i = l->sets++;
+    int size = set_size(atoms);
+    l->set[i] = (lattice_set){.atoms = atoms, .parent = SET_NONE, .next = l->level[size]};
+    l->slot[slot_of(l, atoms)] = i;
+    l->level[size] = i;
+    return i;
+}
+
+static bool may_follow(const lattice *l, field_set atoms, int atom) {
+    return (l->s->t->atom[atom].needs & l->atoms & ~atoms) == 0;
+}
+
+lattice_set *lattice_above(const lattice *l, const lattice_set *from, int atom) {
+    if (!may_follow(l, from->atoms, atom)) {
+        return NULL;
+    }
+    uint32_t i = l->slot[slot_of(l, from->atoms | set_of(atom))];
+    return i == SET_NONE ? NULL : &l->set[i];
+}
+
+/* ---- building one set --------------------------------------------------------------------------
+ */
+
+typedef struct refined {
+    uint32_t *row, *start;
+    uint32_t active, groups;
+} refined;
+
+/* Appends the groups of two or more that rows[0 .. n-1] fall into by id, in order of first
+ * occurrence. */
+static void refine_group(psm_search *s, const uint32_t *id, const uint32_t *rows, uint32_t n,
+                         refined *to) {
+    if (n == 2) {
+        if (id[rows[0]] == id[rows[1]]) {
+            to->start[to->groups++] = to->active;
+            to->row[to->active++] = rows[0];
+            to->row[to->active++] = rows[1];
+        }
+        return;
+    }
+    uint32_t *count = s->count, *place = s->place;
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t v = id[rows[i]];
+        count[v]++;
+        place[v] = UINT32_MAX;
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t v = id[rows[i]];
+        if (count[v] < 2) {
+            continue;
+        }
+        if (place[v] == UINT32_MAX) {
+            place[v] = to->active;
+            to->start[to->groups++] = to->active;
+            to->active += count[v];
+        }
+        to->row[place[v]++] = rows[i];
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        count[id[rows[i]]] = 0;
+    }
+}
+
+static void set_store(lattice *l, lattice_set *set, const refined *from) {
+    scratch *mem = l->s->mem;
+    set->active = from->active;
+    set->groups = from->groups;
+    from->start[from->groups] = from->active;
+    set->row = SCRATCH_ARRAY(mem, uint32_t, from->active);
+    set->start = SCRATCH_ARRAY(mem, uint32_t, from->groups + 1);
+    memcpy(set->row, from->row, sizeof *set->row * from->active);
+    memcpy(set->start, from->start, sizeof *set->start * (from->groups + 1));
+}
+
+static void set_build(lattice *l, lattice_set *set) {
+    const lattice_set *parent = &l->set[set->parent];
+    const psm_atom *atom = &l->s->t->atom[set->by];
+    refined to = {.row = l->s->tmp_row, .start = l->s->tmp_start};
+    for (uint32_t g = 0; g < parent->groups; g++) {
+        uint32_t a = parent->start[g];
+        refine_group(l->s, atom->id, parent->row + a, parent->start[g + 1] - a, &to);
+    }
+    set->state = SET_BUILT;
+    uint64_t gain = 0;
+    for (uint32_t g = 0; g < to.groups; g++) {
+        uint32_t end = g + 1 < to.groups ? to.start[g + 1] : to.active;
+        gain += (uint64_t)(end - to.start[g] - 1) * atom->cost[atom->id[to.row[to.start[g]]]];
+    }
+    set->chain = parent->chain + gain;
+    l->width[set->by] = BASE_MIN(l->width[set->by], gain);
+    if (to.groups > 0) {
+        set_store(l, set, &to);
+    }
+}
+
+/* Names the sets one atom above. The pointer does not outlive set_add, hence the index. */
+static void set_expand(lattice *l, uint32_t from) {
+    field_set atoms = l->set[from].atoms;
+    for (field_set left = l->atoms & ~atoms; left != 0; left &= left - 1) {
+        int atom = set_first(left);
+        if (!may_follow(l, atoms, atom)) {
+            continue;
+        }
+        uint32_t i = l->slot[slot_of(l, atoms | set_of(atom))];
+        if (i == SET_NONE) {
+            i = set_add(l, atoms | set_of(atom));
+        }
+        lattice_set *set = &l->set[i], *parent = &l->set[from];
+        if (set->parent == SET_NONE || parent->active < l->set[set->parent].active) {
+            set->parent = from;
+            set->by = (uint8_t)atom;
+            set->promise = parent->chain + l->width[atom];
+        }
+    }
+}
+
+/* ---- building all ------------------------------------------------------------------------------
+ */
+
+static uint64_t level_cost(const lattice *l, int size) {
+    uint64_t cost = 0;
+    for (uint32_t i = l->level[size]; i != SET_NONE; i = l->set[i].next) {
+        cost += l->set[l->set[i].parent].active;
+    }
+    return cost;
+}
+
+static int by_promise(const void *a, const void *b) {
+    const lattice_set *const *x = a, *const *y = b;
+    if ((*x)->promise != (*y)->promise) {
+        return (*x)->promise > (*y)->promise ? -1 : 1;
+    }
+    return (*x)->atoms < (*y)->atoms ? -1 : 1;
+}
+
+/* Keeps the sets of a level that promise most, as far as `budget` row visits go. */
+static void level_cut(lattice *l, int size, uint64_t budget) {
+    scratch_mark mark = scratch_save(l->s->mem);
+    lattice_set **list = SCRATCH_ARRAY(l->s->mem, lattice_set *, l->sets);
+    uint32_t n = 0;
+    for (uint32_t i = l->level[size]; i != SET_NONE; i = l->set[i].next) {
+        list[n++] = &l->set[i];
+    }
+    qsort(list, n, sizeof *list, by_promise);
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t cost = l->set[list[i]->parent].active;
+        if (cost > budget) {
+            list[i]->state = SET_CUT;
+        } else {
+            budget -= cost;
+        }
+    }
+    scratch_restore(l->s->mem, mark);
+}
+
+static void level_build(lattice *l, int size) {
+    uint64_t cost = level_cost(l, size), allowed = l->budget / 2;
+    if (cost > allowed && size > 1) {
+        level_cut(l, size, allowed);
+        cost = allowed;
+    }
+    l->budget -= BASE_MIN(cost, l->budget);
+    for (uint32_t i = l->level[size]; i != SET_NONE; i = l->set[i].next) {
+        lattice_set *set = &l->set[i];
+        if (set->state == SET_WAITING) {
+            set_build(l, set);
+            if (set->groups > 0) {
+                set_expand(l, i);
+            }
+        }
+    }
+}
+
+void lattice_build(lattice *l, psm_search *s, field_set atoms, const uint32_t *rows,
+                   const uint32_t *start, uint32_t groups) {
+    *l = (lattice){.s = s, .atoms = atoms};
+    memset(l->level, 0xff, sizeof l->level);
+    uint32_t n = start[groups];
+    l->budget = s->visits_per_row * n;
+    for (int a = 0; a < PSM_MAX_FIELDS; a++) {
+        l->width[a] = UNSEEN;
+    }
+    set_add(l, 0);
+    refined root = {.row = s->tmp_row, .start = s->tmp_start, .active = n, .groups = groups};
+    memcpy(root.row, rows, sizeof *rows * n);
+    memcpy(root.start, start, sizeof *start * groups);
+    set_store(l, &l->set[0], &root);
+    l->set[0].state = SET_BUILT;
+    set_expand(l, 0);
+    for (int size = 1; size <= set_size(atoms); size++) {
+        level_build(l, size);
+    }
+}

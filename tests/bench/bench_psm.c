@@ -1,0 +1,279 @@
+/*
+ * bench_psm.c - what the solver gains on a file, and what it costs.
+ *
+ *   bench_psm FILE.csv[.gz] [--json] [--rows N]
+ *
+ * Counts in characters, as the published evaluator does: the values of a row are concatenated
+ * without names or separators, and a row's hit is its longest common prefix with any earlier row
+ * (phr). `cell` counts whole equal cells of one field alone; `bound` says how much of that is
+ * possible at all. cpu_seconds is the solve, without reading.
+ */
+#include "planner/psm.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <zlib.h>
+
+typedef struct table {
+    arena *mem;
+    uint32_t rows;
+    int fields;
+    psm_field *field;
+    str **text; /* [fields][distinct] */
+} table;
+
+static void fail(const char *what) {
+    fprintf(stderr, "bench_psm: %s\n", what);
+    exit(1);
+}
+
+/* ---- reading -----------------------------------------------------------------------------------
+ */
+
+static buf read_all(const char *path) {
+    gzFile f = gzopen(path, "rb");
+    if (f == NULL) {
+        fail("cannot open the file");
+    }
+    buf b = {0};
+    static char chunk[1 << 16];
+    int n;
+    while ((n = gzread(f, chunk, sizeof chunk)) > 0) {
+        buf_append(&b, chunk, (size_t)n);
+    }
+    if (n < 0) {
+        fail("cannot read the file");
+    }
+    gzclose(f);
+    return b;
+}
+
+typedef struct cells {
+    str *cell;
+    size_t n, capacity;
+} cells;
+
+static void cells_add(cells *c, str s) {
+    if (c->n == c->capacity) {
+        c->capacity = c->capacity == 0 ? 4096 : c->capacity * 2;
+        c->cell = mem_realloc(c->cell, sizeof *c->cell * c->capacity);
+    }
+    c->cell[c->n++] = s;
+}
+
+/* One cell, unquoted in place; returns where it ends. */
+static char *read_cell(char *p, char *end, str *out) {
+    char *w = p, *start = p;
+    if (p < end && *p == '"') {
+        start = w = ++p;
+        while (p < end && (*p != '"' || (p + 1 < end && p[1] == '"'))) {
+            p += *p == '"';
+            *w++ = *p++;
+        }
+        p += p < end;
+    } else {
+        while (p < end && *p != ',' && *p != '\n' && *p != '\r') {
+            p++;
+        }
+        w = p;
+    }
+    *out = (str){start, (size_t)(w - start)};
+    return p;
+}
+
+/* All cells, the header's first; returns the number of columns. */
+static int read_cells(buf *b, cells *out) {
+    char *p = b->p, *end = b->p + b->n;
+    int columns = 0;
+    while (p < end) {
+        str s;
+        p = read_cell(p, end, &s);
+        cells_add(out, s);
+        if (p < end && *p == ',') {
+            p++;
+            continue;
+        }
+        p += p < end && *p == '\r';
+        p += p < end && *p == '\n';
+        columns = columns == 0 ? (int)out->n : columns;
+        if (out->n % (size_t)columns != 0) {
+            fail("a row has another number of cells than the header");
+        }
+    }
+    return columns;
+}
+
+/* ---- encoding ----------------------------------------------------------------------------------
+ */
+
+typedef struct occurrence {
+    str s;
+    uint32_t row;
+} occurrence;
+
+static int by_text(const void *a, const void *b) {
+    return str_compare(((const occurrence *)a)->s, ((const occurrence *)b)->s);
+}
+
+static int32_t *code_points(arena *mem, str s, uint32_t *n) {
+    int32_t *out = ARENA_ARRAY(mem, int32_t, s.n + 1);
+    *n = 0;
+    while (s.n > 0) {
+        uint32_t cp;
+        size_t bytes = utf8_next(s, &cp);
+        out[(*n)++] = (int32_t)cp;
+        s.p += bytes;
+        s.n -= bytes;
+    }
+    return out;
+}
+
+static void encode_field(table *t, int f, const cells *c) {
+    occurrence *o = mem_alloc(sizeof *o * ((size_t)t->rows + 1));
+    uint32_t *ids = ARENA_ARRAY(t->mem, uint32_t, t->rows);
+    for (uint32_t r = 0; r < t->rows; r++) {
+        o[r] = (occurrence){c->cell[(size_t)(r + 1) * (size_t)t->fields + (size_t)f], r};
+    }
+    qsort(o, t->rows, sizeof *o, by_text);
+    uint32_t *length = ARENA_ARRAY(t->mem, uint32_t, t->rows);
+    const int32_t **units = ARENA_ARRAY(t->mem, const int32_t *, t->rows);
+    t->text[f] = ARENA_ARRAY(t->mem, str, t->rows);
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < t->rows; i++) {
+        if (i == 0 || !str_equal(o[i].s, o[i - 1].s)) {
+            t->text[f][n] = o[i].s;
+            units[n] = code_points(t->mem, o[i].s, &length[n]);
+            n++;
+        }
+        ids[o[i].row] = n - 1;
+    }
+    free(o);
+    t->field[f] = (psm_field){
+        .name = c->cell[f], .distinct = n, .value = ids, .length = length, .units = units};
+}
+
+static void load(table *t, const char *path, uint32_t most_rows) {
+    buf *b = mem_zalloc(sizeof *b); /* the cells point into it */
+    *b = read_all(path);
+    cells c = {0};
+    t->mem = arena_new();
+    t->fields = read_cells(b, &c);
+    if (t->fields == 0 || t->fields > PSM_MAX_FIELDS) {
+        fail("no columns, or too many");
+    }
+    t->rows = (uint32_t)(c.n / (size_t)t->fields - 1);
+    t->rows = BASE_MIN(t->rows, most_rows);
+    t->field = ARENA_ARRAY(t->mem, psm_field, t->fields);
+    t->text = ARENA_ARRAY(t->mem, str *, t->fields);
+    for (int f = 0; f < t->fields; f++) {
+        encode_field(t, f, &c);
+    }
+    free(c.cell);
+}
+
+/* ---- the published count -----------------------------------------------------------------------
+ */
+
+static int by_bytes(const void *a, const void *b) {
+    return str_compare(*(const str *)a, *(const str *)b);
+}
+
+/* Code points that both begin with. */
+static uint64_t common_characters(str a, str b) {
+    size_t k = 0, n = BASE_MIN(a.n, b.n);
+    uint64_t whole = 0;
+    while (k < n && a.p[k] == b.p[k]) {
+        whole += ((unsigned char)a.p[k] & 0xc0) != 0x80;
+        k++;
+    }
+    bool inside = (k < a.n && ((unsigned char)a.p[k] & 0xc0) == 0x80) ||
+                  (k < b.n && ((unsigned char)b.p[k] & 0xc0) == 0x80);
+    return whole - (inside && whole > 0);
+}
+
+static double published_phr(const table *t, const uint8_t *field_order, uint64_t total) {
+    arena *mem = arena_new();
+    str *row = ARENA_ARRAY(mem, str, t->rows);
+    buf line = {0};
+    for (uint32_t r = 0; r < t->rows; r++) {
+        buf_clear(&line);
+        for (int i = 0; i < t->fields; i++) {
+            int f = field_order[(size_t)r * (size_t)t->fields + (size_t)i];
+            buf_append_str(&line, t->text[f][t->field[f].value[r]]);
+        }
+        row[r] = str_copy(mem, buf_str(&line));
+    }
+    qsort(row, t->rows, sizeof *row, by_bytes);
+    uint64_t shared = 0;
+    for (uint32_t r = 1; r < t->rows; r++) {
+        shared += common_characters(row[r - 1], row[r]);
+    }
+    buf_free(&line);
+    arena_free(mem);
+    return total > 0 ? 100.0 * (double)shared / (double)total : 0;
+}
+
+/* ---- the run -----------------------------------------------------------------------------------
+ */
+
+static void run(const table *t, const char *name, psm_strategy strategy, bool one_order,
+                bool json) {
+    psm_input in = {t->rows, t->fields, t->field};
+    psm_options options = {.strategy = strategy, .one_order = one_order};
+    psm_result result, bounded;
+    psm_score score;
+    err e = {0};
+    arena *mem = arena_new();
+    if (psm_solve(&in, &options, mem, &result, &e) != 0 ||
+        psm_evaluate(&in, result.field_order, result.row_order, &score, &e) != 0) {
+        fail(e.message);
+    }
+    options.bound = true;
+    if (psm_solve(&in, &options, mem, &bounded, &e) != 0) {
+        fail(e.message);
+    }
+    double total = (double)BASE_MAX(score.total_units, 1u);
+    double phr = published_phr(t, result.field_order, score.total_units);
+    double cell = 100.0 * (double)score.cell_units / total, bound = 100.0 * bounded.bound;
+    if (json) {
+        printf("{\"strategy\":\"%s\",\"rows\":%u,\"fields\":%d,\"phr\":%.3f,\"cell\":%.3f,"
+               "\"bound\":%.3f,\"cpu_seconds\":%.4f,\"bound_seconds\":%.4f}\n",
+               name, t->rows, t->fields, phr, cell, bound, result.solve_ms / 1e3,
+               (bounded.solve_ms - result.solve_ms) / 1e3);
+    } else {
+        printf("%-10s %8.3f %8.3f %8.3f %9.4f %9.4f\n", name, phr, cell, bound,
+               result.solve_ms / 1e3, (bounded.solve_ms - result.solve_ms) / 1e3);
+    }
+    arena_free(mem);
+}
+
+int main(int argc, char **argv) {
+    const char *path = NULL;
+    bool json = false;
+    uint32_t most_rows = UINT32_MAX;
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "--json") == 0) {
+            json = true;
+        } else if (strcmp(argv[i], "--rows") == 0 && i + 1 < argc) {
+            most_rows = (uint32_t)strtoul(argv[++i], NULL, 10);
+        } else {
+            path = argv[i];
+        }
+    }
+    if (path == NULL) {
+        fail("usage: bench_psm FILE.csv[.gz] [--json] [--rows N]");
+    }
+    table t;
+    load(&t, path, most_rows);
+    if (!json) {
+        printf("%-10s %8s %8s %8s %9s %9s\n", "strategy", "phr", "cell", "bound", "cpu s",
+               "bound s");
+    }
+    run(&t, "original", PSM_OFF, false, json);
+    run(&t, "fixed", PSM_FIXED, false, json);
+    run(&t, "best_fixed", PSM_FIXED, true, json);
+    run(&t, "grouped", PSM_GROUPED, false, json);
+    arena_free(t.mem);
+    return 0;
+}
