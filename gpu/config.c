@@ -147,6 +147,11 @@ static int read_divisors(const reader *r, model_config *c) {
                        (int)t->name.n, t->name.p);
     c->has_rope_divisors = true;
     model_tensor_rows(t, 0, 1, c->rope_divisors);
+    for (int i = 0; i < c->rope_dims / 2; i++) {
+        if (!isfinite(c->rope_divisors[i]) || c->rope_divisors[i] <= 0)
+            return err_set(r->e, ERR_CORRUPT, "%.*s has a number that is not positive",
+                           (int)t->name.n, t->name.p);
+    }
     return 0;
 }
 
@@ -154,11 +159,12 @@ static int read_scaling(const reader *r, model_config *c) {
     str kind = {0};
     double original = c->context;
     c->rope_factor = 1;
-    c->yarn_attn_factor = 1;
+    c->rope_magnitude = 1;
     c->yarn_beta_fast = 32;
     c->yarn_beta_slow = 1;
     has_str(r, "rope.scaling.type", &kind);
     has_f64(r, "rope.scaling.original_context_length", &original);
+    has_f64(r, "rope.scaling.attn_factor", &c->rope_magnitude);
     c->yarn_context = original;
     if (str_equal(kind, STR("longrope"))) {
         c->context = original >= 1 && original < c->context ? (int)original : c->context;
@@ -173,7 +179,6 @@ static int read_scaling(const reader *r, model_config *c) {
         c->scaling = ROPE_LINEAR;
     } else if (str_equal(kind, STR("yarn"))) {
         c->scaling = ROPE_YARN;
-        has_f64(r, "rope.scaling.yarn_attn_factor", &c->yarn_attn_factor);
         has_f64(r, "rope.scaling.yarn_beta_fast", &c->yarn_beta_fast);
         has_f64(r, "rope.scaling.yarn_beta_slow", &c->yarn_beta_slow);
         if (original < 1 || c->yarn_beta_fast <= 0 || c->yarn_beta_slow <= 0)
@@ -336,18 +341,24 @@ static const family *find_family(str arch) {
     return NULL;
 }
 
+static int refuse(str arch, err *e) {
+    err_set(e, ERR_UNSUPPORTED, "models of architecture \"%.*s\" are not supported",
+            (int)BASE_MIN(arch.n, 80u), arch.p);
+    char known[200] = "";
+    for (size_t i = 0, n = 0; i < BASE_COUNT(families); i++)
+        n += (size_t)snprintf(known + n, sizeof known - n, "%s%s", i ? ", " : "", families[i].arch);
+    err_hint(e, "supported: %s", known);
+    return ERR_UNSUPPORTED;
+}
+
 int config_read(const gguf *g, model_config *c, err *e) {
     *c = (model_config){0};
     str arch;
     if (!gguf_get_str(g, "general.architecture", &arch))
         return err_set(e, ERR_CORRUPT, "the model file does not name its architecture");
     const family *f = find_family(arch);
-    if (!f) {
-        err_set(e, ERR_UNSUPPORTED, "models of architecture \"%.*s\" are not supported",
-                (int)BASE_MIN(arch.n, 80u), arch.p);
-        err_hint(e, "supported: llama, smollm3, qwen2, qwen3, phi3, gemma, gemma2, gemma3");
-        return ERR_UNSUPPORTED;
-    }
+    if (!f)
+        return refuse(arch, e);
     reader r = {g, f->arch, e};
     uint64_t experts;
     if (has_u64(&r, "expert_count", &experts) && experts > 0)
@@ -416,7 +427,6 @@ void config_rope_frequencies(const model_config *c, int layer, float *out) {
 }
 
 float config_rope_magnitude(const model_config *c) {
-    if (c->scaling != ROPE_YARN)
-        return 1;
-    return (float)(c->yarn_attn_factor * (1 + 0.1 * log(c->rope_factor)));
+    double stretched = c->scaling == ROPE_YARN ? 1 + 0.1 * log(c->rope_factor) : 1;
+    return (float)(c->rope_magnitude * stretched);
 }

@@ -45,7 +45,8 @@ typedef struct model_config {
     rope_scaling scaling;
     double rope_factor;              /* linear and yarn: the context is stretched by it; else 1 */
     double yarn_context;             /* the context the model was trained on */
-    double yarn_beta_fast, yarn_beta_slow, yarn_attn_factor;
+    double yarn_beta_fast, yarn_beta_slow;
+    double rope_magnitude; /* the file's factor on cos and sin; see config_rope_magnitude */
     bool has_rope_divisors;          /* the file's rope factors (llama3, phi3): */
     float rope_divisors[CONFIG_MAX_HEAD_DIM / 2]; /* [rope_dims/2] */
     int norope_step; /* every norope_step-th layer (3, 7, … for 4) has no rope; 0: all have it (smollm3) */
@@ -62,7 +63,7 @@ bool config_layer_has_rope(const model_config *c, int layer);
 int config_layer_window(const model_config *c, int layer); /* 0: the layer sees all keys */
 /* Fills out[rope_dims/2]: the angle of pair i at position p is p * out[i]; scaling and divisors are in it. */
 void config_rope_frequencies(const model_config *c, int layer, float *out);
-/* cos and sin are multiplied by it (yarn); 1 otherwise. */
+/* cos and sin are multiplied by it (yarn, longrope); 1 otherwise. */
 float config_rope_magnitude(const model_config *c);
 
 /* The tensor "blk.<layer>.<name>" ("<name>" for layer < 0), or NULL when the file has none. */

@@ -1,0 +1,312 @@
+/*
+ * ref.c - the model as its papers write it, in plain f32: the oracle for the fast CPU and CUDA
+ * passes.
+ *
+ * Invariant: readable before fast. One function a step, all tokens of a sequence at once,
+ * activations [n][width] row-major, nothing kept between passes. Every way in which architectures
+ * differ is a field of model_config.
+ *
+ *   x += attention(norm(x))    x += feed_forward(norm(x))    logits = head(norm(x))
+ */
+#include "ref_int.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct ref {
+    const gguf *g;
+    model_config c;
+};
+
+/* The activations of one pass over n tokens. */
+typedef struct pass {
+    const ref *r;
+    const model_config *c;
+    int n, layer;
+    float *x;          /* [n][n_embd] the residual stream */
+    float *h, *branch; /* [n][n_embd] a normed input, a branch's output */
+    float *q, *att;    /* [n][n_heads * head_dim] */
+    float *k, *v;      /* [n][n_kv_heads * head_dim] */
+    float *gate, *up;  /* [n][ffn] */
+    float *scores;     /* [n] */
+    float *row;        /* one dequantised weight row, at most max(n_embd, q width, ffn) wide */
+} pass;
+
+int ref_open(const gguf *g, ref **out, err *e) {
+    ref *r = mem_zalloc(sizeof *r);
+    r->g = g;
+    int rc = config_read(g, &r->c, e);
+    if (rc) {
+        free(r);
+        r = NULL;
+    }
+    *out = r;
+    return rc;
+}
+
+void ref_close(ref *r) {
+    free(r);
+}
+
+const model_config *ref_config(const ref *r) {
+    return &r->c;
+}
+
+/* ---- steps
+ * --------------------------------------------------------------------------------------- */
+
+/* Sixteen partial sums, which compilers turn into vectors without reordering anything else. */
+static float dot(const float *a, const float *b, int n) {
+    float sums[16] = {0};
+    int i = 0;
+    for (; i + 16 <= n; i += 16) {
+        for (int j = 0; j < 16; j++)
+            sums[j] += a[i + j] * b[i + j];
+    }
+    float sum = 0;
+    for (int j = 0; j < 16; j++)
+        sum += sums[j];
+    for (; i < n; i++)
+        sum += a[i] * b[i];
+    return sum;
+}
+
+/* y[n][rows] = x[n][K] · W[first … first + rows)ᵀ, K = W's dims[0]; adds a bias [rows] if there is
+ * one. */
+static void multiply(const pass *p, const gguf_tensor *w, int first, int rows,
+                     const gguf_tensor *bias, const float *x, int n, float *y) {
+    int width = (int)w->dims[0];
+    for (int r = 0; r < rows; r++) {
+        model_tensor_rows(w, (uint64_t)(first + r), 1, p->row);
+        for (int i = 0; i < n; i++)
+            y[(size_t)i * (size_t)rows + (size_t)r] =
+                dot(p->row, x + (size_t)i * (size_t)width, width);
+    }
+    if (!bias)
+        return;
+    float *b = mem_alloc((size_t)rows * sizeof *b);
+    model_tensor_rows(bias, 0, 1, b);
+    for (int i = 0; i < n; i++) {
+        for (int r = 0; r < rows; r++)
+            y[(size_t)i * (size_t)rows + (size_t)r] += b[r];
+    }
+    free(b);
+}
+
+/* out[i] = x[i] / rms(x[i]) * weight for `count` vectors of `width`; out may be x. */
+static void rms_norm(const pass *p, const gguf_tensor *weight, const float *x, int count, int width,
+                     float *out) {
+    model_tensor_rows(weight, 0, 1, p->row);
+    for (int i = 0; i < count; i++, x += width, out += width) {
+        double sum = 0;
+        for (int j = 0; j < width; j++)
+            sum += (double)x[j] * (double)x[j];
+        float scale = (float)(1 / sqrt(sum / width + (double)p->c->eps));
+        for (int j = 0; j < width; j++)
+            out[j] = x[j] * scale * p->row[j];
+    }
+}
+
+/* Turns each pair of every head of x[n][heads * head_dim] by its position's angle. */
+static void rotate(const pass *p, float *x, int heads) {
+    const model_config *c = p->c;
+    int half = c->rope_dims / 2;
+    float frequencies[CONFIG_MAX_HEAD_DIM / 2];
+    config_rope_frequencies(c, p->layer, frequencies);
+    double magnitude = (double)config_rope_magnitude(c);
+    for (int position = 0; position < p->n; position++) {
+        for (int i = 0; i < half; i++) {
+            double angle = (double)position * (double)frequencies[i];
+            float cosine = (float)(cos(angle) * magnitude), sine = (float)(sin(angle) * magnitude);
+            int a = c->pairing == ROPE_NEIGHBOURS ? 2 * i : i;
+            int b = c->pairing == ROPE_NEIGHBOURS ? 2 * i + 1 : i + half;
+            for (int head = 0; head < heads; head++) {
+                float *v =
+                    x + ((size_t)position * (size_t)heads + (size_t)head) * (size_t)c->head_dim;
+                float va = v[a], vb = v[b];
+                v[a] = va * cosine - vb * sine;
+                v[b] = va * sine + vb * cosine;
+            }
+        }
+    }
+}
+
+static float soft_cap(float x, float cap) {
+    return cap > 0 ? cap * tanhf(x / cap) : x;
+}
+
+static void softmax(float *x, int n) {
+    float top = x[0];
+    for (int i = 1; i < n; i++)
+        top = fmaxf(top, x[i]);
+    float sum = 0;
+    for (int i = 0; i < n; i++) {
+        x[i] = expf(x[i] - top);
+        sum += x[i];
+    }
+    for (int i = 0; i < n; i++)
+        x[i] /= sum;
+}
+
+/* One query head at one position over the keys that it sees; out[head_dim]. */
+static void attend(const pass *p, int position, int head, float *out) {
+    const model_config *c = p->c;
+    size_t width = (size_t)c->head_dim, kv_width = (size_t)c->n_kv_heads * width;
+    const float *q = p->q + ((size_t)position * (size_t)c->n_heads + (size_t)head) * width;
+    size_t kv_head = (size_t)(head / (c->n_heads / c->n_kv_heads)) * width;
+    int window = config_layer_window(c, p->layer);
+    int first = window > 0 && position >= window ? position - window + 1 : 0;
+    for (int j = first; j <= position; j++) {
+        float score = dot(q, p->k + (size_t)j * kv_width + kv_head, c->head_dim) * c->attn_scale;
+        p->scores[j - first] = soft_cap(score, c->attn_softcap);
+    }
+    softmax(p->scores, position - first + 1);
+    memset(out, 0, width * sizeof *out);
+    for (int j = first; j <= position; j++) {
+        const float *v = p->v + (size_t)j * kv_width + kv_head;
+        for (size_t d = 0; d < width; d++)
+            out[d] += p->scores[j - first] * v[d];
+    }
+}
+
+static const gguf_tensor *weight(const pass *p, const char *name) {
+    return model_tensor(p->r->g, p->layer, name);
+}
+
+static void project_qkv(const pass *p) {
+    const model_config *c = p->c;
+    int q = c->n_heads * c->head_dim, kv = c->n_kv_heads * c->head_dim;
+    if (c->fused_qkv) {
+        const gguf_tensor *w = weight(p, "attn_qkv.weight");
+        multiply(p, w, 0, q, NULL, p->h, p->n, p->q);
+        multiply(p, w, q, kv, NULL, p->h, p->n, p->k);
+        multiply(p, w, q + kv, kv, NULL, p->h, p->n, p->v);
+        return;
+    }
+    bool bias = c->qkv_bias;
+    multiply(p, weight(p, "attn_q.weight"), 0, q, bias ? weight(p, "attn_q.bias") : NULL, p->h,
+             p->n, p->q);
+    multiply(p, weight(p, "attn_k.weight"), 0, kv, bias ? weight(p, "attn_k.bias") : NULL, p->h,
+             p->n, p->k);
+    multiply(p, weight(p, "attn_v.weight"), 0, kv, bias ? weight(p, "attn_v.bias") : NULL, p->h,
+             p->n, p->v);
+}
+
+/* ---- layers
+ * -------------------------------------------------------------------------------------- */
+
+/* x += the branch, normed first where the architecture does so. */
+static void add_branch(const pass *p, const char *post_norm) {
+    const model_config *c = p->c;
+    if (c->post_norm)
+        rms_norm(p, weight(p, post_norm), p->branch, p->n, c->n_embd, p->branch);
+    for (size_t i = 0; i < (size_t)p->n * (size_t)c->n_embd; i++)
+        p->x[i] += p->branch[i];
+}
+
+static void attention(const pass *p) {
+    const model_config *c = p->c;
+    rms_norm(p, weight(p, "attn_norm.weight"), p->x, p->n, c->n_embd, p->h);
+    project_qkv(p);
+    if (c->qk_norm) {
+        rms_norm(p, weight(p, "attn_q_norm.weight"), p->q, p->n * c->n_heads, c->head_dim, p->q);
+        rms_norm(p, weight(p, "attn_k_norm.weight"), p->k, p->n * c->n_kv_heads, c->head_dim, p->k);
+    }
+    if (config_layer_has_rope(c, p->layer)) {
+        rotate(p, p->q, c->n_heads);
+        rotate(p, p->k, c->n_kv_heads);
+    }
+    for (int position = 0; position < p->n; position++) {
+        for (int head = 0; head < c->n_heads; head++)
+            attend(p, position, head,
+                   p->att + ((size_t)position * (size_t)c->n_heads + (size_t)head) *
+                                (size_t)c->head_dim);
+    }
+    multiply(p, weight(p, "attn_output.weight"), 0, c->n_embd,
+             c->output_bias ? weight(p, "attn_output.bias") : NULL, p->att, p->n, p->branch);
+    add_branch(p, "post_attention_norm.weight");
+}
+
+static float activate(ffn_activation kind, float x) {
+    if (kind == FFN_SILU)
+        return x / (1 + expf(-x));
+    const float root = 0.79788456080286535588f; /* sqrt(2 / pi) */
+    return 0.5f * x * (1 + tanhf(root * (x + 0.044715f * x * x * x)));
+}
+
+static void feed_forward(const pass *p) {
+    const model_config *c = p->c;
+    rms_norm(p, weight(p, "ffn_norm.weight"), p->x, p->n, c->n_embd, p->h);
+    const gguf_tensor *up = weight(p, "ffn_up.weight");
+    const gguf_tensor *gate = c->fused_gate_up ? up : weight(p, "ffn_gate.weight");
+    multiply(p, gate, 0, c->ffn, NULL, p->h, p->n, p->gate);
+    multiply(p, up, c->fused_gate_up ? c->ffn : 0, c->ffn, NULL, p->h, p->n, p->up);
+    for (size_t i = 0; i < (size_t)p->n * (size_t)c->ffn; i++)
+        p->up[i] *= activate(c->activation, p->gate[i]);
+    multiply(p, weight(p, "ffn_down.weight"), 0, c->n_embd, NULL, p->up, p->n, p->branch);
+    add_branch(p, "post_ffw_norm.weight");
+}
+
+/* ---- the pass
+ * ------------------------------------------------------------------------------------ */
+
+static void embed(const pass *p, const llm_token *tokens) {
+    const gguf_tensor *table = model_tensor(p->r->g, -1, "token_embd.weight");
+    size_t width = (size_t)p->c->n_embd;
+    for (int i = 0; i < p->n; i++)
+        model_tensor_rows(table, (uint64_t)tokens[i], 1, p->x + (size_t)i * width);
+    for (size_t i = 0; i < (size_t)p->n * width; i++)
+        p->x[i] *= p->c->embd_scale;
+}
+
+static void head(pass *p, int first, float *logits) {
+    const model_config *c = p->c;
+    p->layer = -1;
+    rms_norm(p, weight(p, "output_norm.weight"), p->x, p->n, c->n_embd, p->h);
+    multiply(p, weight(p, c->tied_head ? "token_embd.weight" : "output.weight"), 0, c->vocab, NULL,
+             p->h + (size_t)first * (size_t)c->n_embd, p->n - first, logits);
+    size_t count = (size_t)(p->n - first) * (size_t)c->vocab;
+    for (size_t i = 0; i < count; i++)
+        logits[i] = soft_cap(logits[i], c->final_softcap);
+}
+
+/* All activations in one allocation, whose start is x. */
+static bool allocate(pass *p) {
+    const model_config *c = p->c;
+    size_t n = (size_t)p->n, d = (size_t)c->n_embd, ffn = (size_t)c->ffn;
+    size_t q = (size_t)c->n_heads * (size_t)c->head_dim,
+           kv = (size_t)c->n_kv_heads * (size_t)c->head_dim;
+    size_t widest = BASE_MAX(BASE_MAX(d, q), ffn);
+    float *at = mem_try_alloc((n * (3 * d + 2 * q + 2 * kv + 2 * ffn + 1) + widest) * sizeof *at);
+    if (!at)
+        return false;
+    float **parts[] = {&p->x, &p->h, &p->branch, &p->q,  &p->att,
+                       &p->k, &p->v, &p->gate,   &p->up, &p->scores};
+    const size_t widths[] = {d, d, d, q, q, kv, kv, ffn, ffn, 1};
+    for (size_t i = 0; i < BASE_COUNT(parts); i++) {
+        *parts[i] = at;
+        at += n * widths[i];
+    }
+    p->row = at;
+    return true;
+}
+
+int ref_forward(const ref *r, const llm_token *tokens, int n, int first, float *logits, err *e) {
+    for (int i = 0; i < n; i++) {
+        if (tokens[i] < 0 || tokens[i] >= r->c.vocab)
+            return err_set(e, ERR_LIMIT, "token %d is not in the model's vocabulary",
+                           (int)tokens[i]);
+    }
+    pass p = {.r = r, .c = &r->c, .n = n};
+    if (!allocate(&p))
+        return err_set(e, ERR_FULL, "no memory for a reference pass over %d tokens", n);
+    embed(&p, tokens);
+    for (p.layer = 0; p.layer < r->c.n_layers; p.layer++) {
+        attention(&p);
+        feed_forward(&p);
+    }
+    head(&p, first, logits);
+    free(p.x);
+    return 0;
+}
