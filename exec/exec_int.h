@@ -101,8 +101,12 @@ int snapshot_take(exec_ctx *ctx, err *e);
 int models_engine(db *d, const settings *s, const catalog *c, str name, llm_engine **out, err *e);
 void models_close(db *d);
 
+/* Makes the statement's runtime: ctx->stmt and ctx->txn are set; engines of all calls are opened here. Never NULL; what
+ * failed is reported by the LLM operator. */
 llm_runtime *llm_runtime_new(exec_ctx *ctx);
 void llm_runtime_free(llm_runtime *r);
+/* Reads the examples of all calls while the transaction is open; ctx->plan is set. snapshot_take calls it. */
+int llm_runtime_examples(exec_ctx *ctx, err *e);
 
 /* Hooks for plan_env: token counting, learned selectivities, field orders on record. */
 void llm_plan_hooks(exec_ctx *ctx, plan_env *env);

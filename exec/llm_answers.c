@@ -1,0 +1,166 @@
+/*
+ * llm_answers.c - answers: the statement's memo, their identity on disk, and what they are as SQL values.
+ *
+ * Invariant (DESIGN 2.3, 2.5): one distinct (model, prompt, constraint, sampling) is asked at most once; an answer from disk is
+ * believed only when its whole identity - fingerprint, prompt tokens, constraint, sampling, length - compares equal.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "llm_int.h"
+
+/* ---- the memo ---------------------------------------------------------------------------------- */
+
+typedef struct memo_entry {
+    hash128 key;
+    llm_answer *answer; /* NULL: free slot */
+} memo_entry;
+
+struct answer_memo {
+    memo_entry *entries;
+    uint32_t count, capacity; /* a power of two */
+    arena *mem;
+};
+
+answer_memo *answer_memo_new(void) {
+    answer_memo *m = mem_zalloc(sizeof *m);
+    m->mem = arena_new();
+    return m;
+}
+
+void answer_memo_free(answer_memo *m) {
+    if (!m)
+        return;
+    arena_free(m->mem);
+    free(m->entries);
+    free(m);
+}
+
+static memo_entry *memo_slot(memo_entry *entries, uint32_t capacity, hash128 key) {
+    uint32_t at = (uint32_t)key.low & (capacity - 1);
+    while (entries[at].answer && !hash128_equal(entries[at].key, key))
+        at = (at + 1) & (capacity - 1);
+    return &entries[at];
+}
+
+const llm_answer *answer_memo_find(const answer_memo *m, hash128 key) {
+    return m->capacity ? memo_slot(m->entries, m->capacity, key)->answer : NULL;
+}
+
+static void memo_grow(answer_memo *m) {
+    uint32_t capacity = BASE_MAX(m->capacity * 2, 256u);
+    memo_entry *entries = mem_zalloc(capacity * sizeof *entries);
+    for (uint32_t i = 0; i < m->capacity; i++)
+        if (m->entries[i].answer)
+            *memo_slot(entries, capacity, m->entries[i].key) = m->entries[i];
+    free(m->entries);
+    m->entries = entries;
+    m->capacity = capacity;
+}
+
+const llm_answer *answer_memo_add(answer_memo *m, hash128 key, const llm_answer *a) {
+    if (m->count * 2 >= m->capacity)
+        memo_grow(m);
+    memo_entry *slot = memo_slot(m->entries, m->capacity, key);
+    if (slot->answer)
+        return slot->answer;
+    slot->key = key;
+    slot->answer = ARENA_NEW(m->mem, llm_answer);
+    *slot->answer = *a;
+    slot->answer->text = str_copy(m->mem, a->text);
+    m->count++;
+    return slot->answer;
+}
+
+/* ---- on disk ----------------------------------------------------------------------------------- */
+
+/*
+ * identity: fingerprint 16 | guide key 16 | sampling 24 | max_tokens 4 | template name, NUL | prompt tokens 4·n
+ * value:    version 1 | finish-independent header (choice 4, output tokens 4, prob 8, unix time 8) | text
+ */
+enum { ANSWER_VERSION = 1, ANSWER_HEADER = 25 };
+
+void answer_identify(const prompt *p, const settings *s, llm_span *const *spans, int nspans, answer_id *out) {
+    hash128 fingerprint = llm_engine_info(p->engine)->fingerprint;
+    hash128 guide = p->guide ? llm_guide_key(p->guide) : (hash128){0, 0};
+    bool sampled = !p->guide && s->temperature > 0;
+    double sampling[3] = {sampled ? s->temperature : 0, sampled ? s->top_p : 1, sampled ? s->min_p : 0};
+    int64_t more[3] = {sampled ? s->top_k : 0, sampled ? s->seed : 0, 0};
+    if (!p->guide)
+        more[2] = p->call->max_tokens ? p->call->max_tokens : s->max_tokens;
+    buf_clear(&out->identity);
+    buf_append(&out->identity, &fingerprint, sizeof fingerprint);
+    buf_append(&out->identity, &guide, sizeof guide);
+    buf_append(&out->identity, sampling, sizeof sampling);
+    buf_append(&out->identity, more, sizeof more);
+    buf_append(&out->identity, p->tmpl->name, strlen(p->tmpl->name) + 1);
+    for (int i = 0; i < nspans; i++) {
+        size_t count;
+        const llm_token *tokens = llm_span_tokens(spans[i], &count);
+        buf_append(&out->identity, tokens, count * sizeof *tokens);
+    }
+    out->key = hash_128(out->identity.p, out->identity.n);
+}
+
+bool answer_load(cache *c, const answer_id *id, arena *mem, llm_answer *out) {
+    buf bytes = {0};
+    bool found = cache_get(c, CACHE_ANSWERS, id->key, buf_str(&id->identity), NULL, 0, &bytes);
+    if (found && (bytes.n < ANSWER_HEADER || bytes.p[0] != ANSWER_VERSION))
+        found = false;
+    if (found) {
+        int32_t choice;
+        uint32_t tokens;
+        memcpy(&choice, bytes.p + 1, 4);
+        memcpy(&tokens, bytes.p + 5, 4);
+        *out = (llm_answer){.choice = choice, .output_tokens = tokens};
+        memcpy(&out->prob, bytes.p + 9, 8);
+        out->text = str_copy(mem, (str){bytes.p + ANSWER_HEADER, bytes.n - ANSWER_HEADER});
+    }
+    buf_free(&bytes);
+    return found;
+}
+
+void answer_store(cache *c, const answer_id *id, const llm_answer *a, double cost_ms) {
+    buf bytes = {0};
+    int32_t choice = a->choice;
+    int64_t now = (int64_t)time(NULL);
+    buf_append_char(&bytes, ANSWER_VERSION);
+    buf_append(&bytes, &choice, 4);
+    buf_append(&bytes, &a->output_tokens, 4);
+    buf_append(&bytes, &a->prob, 8);
+    buf_append(&bytes, &now, 8);
+    buf_append_str(&bytes, a->text);
+    cache_put(c, CACHE_ANSWERS, id->key, buf_str(&id->identity), (hash128){0, 0}, cost_ms, buf_str(&bytes));
+    buf_free(&bytes);
+}
+
+/* ---- as SQL ------------------------------------------------------------------------------------ */
+
+int answer_value(const llm_call *call, const llm_answer *a, value *out, err *e) {
+    *out = value_null();
+    if (a->failed)
+        return 0;
+    switch (call->returns) {
+    case RETURNS_TEXT:
+    case RETURNS_ENUM:
+        *out = value_text(a->text);
+        return 0;
+    case RETURNS_BOOLEAN:
+        *out = value_bool(a->choice == 0);
+        return 0;
+    case RETURNS_INTEGER:
+        out->type = TYPE_INTEGER;
+        if (parse_integer(a->text, &out->i))
+            return 0;
+        break;
+    case RETURNS_REAL:
+        out->type = TYPE_REAL;
+        if (parse_real(a->text, &out->r))
+            return 0;
+        break;
+    }
+    return err_set(e, ERR_MODEL, "LLM#%d answered '%.*s', which is not of its type", call->number, (int)BASE_MIN(a->text.n, 60u),
+                   a->text.p);
+}

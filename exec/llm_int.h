@@ -1,0 +1,182 @@
+/*
+ * llm_int.h - the LLM operator's parts: inputs, prompts, order, answers.
+ *
+ *   rows --inputs_gather--> distinct inputs (field values by dictionary id)
+ *        --prompt_new-----> token spans of head, names and values, once each
+ *        --order_solve----> field order per input, order of inputs (PSM)
+ *        --answers_*------> the statement's memo, then the answers stored on disk
+ *        --llm_runtime----> the engine's session; events become answers
+ *
+ * Invariant (DESIGN 2.2): layout and field order are fixed over all distinct inputs of a call before anybody asks which are
+ * answered already, so that what is stored never changes a prompt's text.
+ */
+#ifndef KVASIR_LLM_INT_H
+#define KVASIR_LLM_INT_H
+
+#include "exec_int.h"
+
+/* ---- inputs (llm_inputs.c) --------------------------------------------------------------------- */
+
+/* The distinct texts of one field; ids are ranks in bytewise order once inputs_finish has run. */
+typedef struct field_values {
+    uint32_t count, capacity;
+    str *text;
+    uint64_t *hash;
+    uint32_t *slots; /* open addressing, id + 1; 0 is free */
+    uint32_t nslots;
+} field_values;
+
+enum { NO_INPUT = UINT32_MAX };
+
+/* All distinct inputs of one use. value[f][i] is the id of field f's text in input i, or PSM_ABSENT. */
+typedef struct llm_inputs {
+    int nfields;
+    uint32_t count, capacity;
+    field_values *fields; /* nfields */
+    uint32_t **value;     /* nfields arrays of `capacity` */
+    uint64_t *hash;       /* per input */
+    uint32_t *slots;
+    uint32_t nslots;
+    uint32_t *of_row; /* [rows] the input of each row, or NO_INPUT: its answer is NULL without a call */
+    int64_t rows, needed_rows;
+    arena *mem;
+} llm_inputs;
+
+/* Reads the use's fields from every row; with `dedup` equal inputs become one. Texts are copied. Lives in `mem`. */
+int inputs_gather(exec_ctx *ctx, const plan_llm_use *use, const rowset *rows, bool dedup, arena *mem, llm_inputs **out, err *e);
+/* The 128-bit identity of an input within its call: number of the call, then (field, text) pairs. */
+hash128 inputs_key(const llm_inputs *in, const llm_call *call, uint32_t input);
+
+/* ---- prompts (prompt.c) ------------------------------------------------------------------------ */
+
+/* Everything that is the same for all prompts of a call, and the spans of every distinct value. */
+typedef struct prompt {
+    const llm_call *call;
+    const llm_template *tmpl;
+    bool data_first;
+    llm_engine *engine;
+    int nfields;
+    llm_span **before;  /* spans in front of the row's fields: the shared head when instruction first */
+    int nbefore;
+    llm_span **behind;  /* spans behind them */
+    int nbehind;
+    llm_span **names;   /* nfields: "review:" */
+    llm_span ***values; /* [field][value id]: " text\n" */
+    uint32_t *nvalues;
+    size_t head_tokens;
+    llm_guide *guide;   /* NULL: free text */
+    arena *mem;
+} prompt;
+
+/* One example: texts of the call's fields (absent: p = NULL) and the answer. */
+typedef struct prompt_example {
+    str *fields;
+    str answer;
+} prompt_example;
+
+typedef struct prompt_spec {
+    const llm_call *call;
+    llm_engine *engine;
+    const settings *settings;
+    const prompt_example *examples;
+    int nexamples;
+    const uint8_t *example_order; /* field order of the examples; NULL: as written */
+    bool data_first;
+} prompt_spec;
+
+/* Tokenizes head and values. ERR_MODEL when the answer type cannot be constrained. */
+int prompt_new(const prompt_spec *spec, const llm_inputs *in, prompt **out, err *e);
+void prompt_free(prompt *p); /* NULL is fine */
+/* Puts the examples into the head, in this field order; once, before prompt_spans. */
+void prompt_set_examples(prompt *p, const prompt_example *examples, int count, const uint8_t *order);
+/* Spans of one input in the given field order; returns how many. `out` has room for prompt_max_spans(). */
+int prompt_spans(const prompt *p, const llm_inputs *in, uint32_t input, const uint8_t *order, llm_span **out);
+int prompt_max_spans(const prompt *p);
+
+/* ---- order (llm_order.c) ----------------------------------------------------------------------- */
+
+typedef struct input_order {
+    psm_result psm;
+    bool recorded; /* the field order came from the record */
+    str text;      /* for EXPLAIN: "synopsis, review" or the largest groups */
+} input_order;
+
+/* Solves field and input order over all inputs; keeps and reuses the record of the field order (DESIGN 2.2). */
+int order_solve(exec_ctx *ctx, const prompt *p, const llm_inputs *in, psm_strategy strategy, arena *mem, input_order *out, err *e);
+/* The same without records, for counting. */
+int order_solve_plain(const prompt *p, const llm_inputs *in, psm_strategy strategy, bool bound, arena *mem, input_order *out,
+                      err *e);
+/* The key of a call's facts kept in the catalog: "field_order/…". */
+void call_fact_key(const llm_call *call, const char *prefix, hash128 fingerprint, buf *out);
+
+/* ---- answers (llm_answers.c) ------------------------------------------------------------------- */
+
+typedef struct llm_answer {
+    str text;
+    int choice;
+    double prob;
+    bool failed; /* llm_on_error = 'null' turned a failure into NULL */
+    uint32_t output_tokens;
+} llm_answer;
+
+typedef struct answer_memo answer_memo;
+answer_memo *answer_memo_new(void);
+void answer_memo_free(answer_memo *m);
+const llm_answer *answer_memo_find(const answer_memo *m, hash128 key);
+const llm_answer *answer_memo_add(answer_memo *m, hash128 key, const llm_answer *a); /* copies text */
+
+/* Identity of a prompt's answer on disk: engine, tokens, constraint, sampling, template. */
+typedef struct answer_id {
+    hash128 key;
+    buf identity;
+} answer_id;
+void answer_identify(const prompt *p, const settings *s, llm_span *const *spans, int nspans, answer_id *out);
+bool answer_load(cache *c, const answer_id *id, arena *mem, llm_answer *out);
+void answer_store(cache *c, const answer_id *id, const llm_answer *a, double cost_ms);
+
+/* The SQL value of an answer; TEXT is referenced. */
+int answer_value(const llm_call *call, const llm_answer *a, value *out, err *e);
+
+/* ---- the runtime (llm_runtime.c) ---------------------------------------------------------------- */
+
+/* What a statement's LLM operators share. Engines are opened when the runtime is made, while the catalog can still be read; what
+ * went wrong then is reported by the operator that needs the engine, so that EXPLAIN works without a model. */
+struct llm_runtime {
+    exec_ctx *ctx;
+    answer_memo *memo;
+    llm_engine **engines; /* by call number - 1 */
+    err open_error;
+    prompt_example **examples; /* by call number - 1; read with the snapshot */
+    int *nexamples;
+    llm_engine *engine; /* of `session` */
+    llm_session *session;
+    cache *cache; /* NULL: off or unusable */
+    bool cache_tried;
+    llm_stats before; /* sums of the sessions before this one */
+    int operators_started;
+    double started_s;
+    arena *mem;
+};
+
+double clock_seconds(void); /* monotonic */
+/* The engine of a call, or the error that opening it met. */
+int runtime_engine(llm_runtime *r, const llm_call *call, llm_engine **out, err *e);
+/* The session for an engine, made on first use; one at a time. */
+int runtime_session(llm_runtime *r, llm_engine *engine, llm_session **out, err *e);
+cache *runtime_cache(llm_runtime *r);
+void runtime_stats(const llm_runtime *r, llm_stats *out);
+void session_options(const exec_ctx *ctx, llm_session_options *out);
+
+/* What earlier runs of a call showed: how often each literal was the answer, and how long answers were. */
+typedef struct call_facts {
+    uint64_t answers, output_tokens;
+    uint64_t literal_counts[32]; /* the first 32 literals */
+} call_facts;
+bool facts_recall(exec_ctx *ctx, const llm_call *call, hash128 fingerprint, call_facts *out);
+int facts_remember(exec_ctx *ctx, const llm_call *call, hash128 fingerprint, const call_facts *facts, err *e);
+
+/* EXPLAIN (TOKENS): fills actual->tokens for one use under every strategy (llm_count.c). */
+int count_use(exec_ctx *ctx, const plan_llm_use *use, const prompt *p, const llm_inputs *in, bool scaled, plan_actual *actual,
+              err *e);
+
+#endif

@@ -1,0 +1,196 @@
+/*
+ * llm_order.c - in which order fields and inputs are sent: the solver fed with tokens, and the record of field orders.
+ *
+ * Invariant (DESIGN 2.2): the field order is a function of statement, data, settings and the record alone. The record is kept
+ * per call (instruction, fields, model) and used while its token count is within 5 % of a fresh solve's, so that another WHERE
+ * does not lose the stored answers.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "llm_int.h"
+
+static const double RECORD_TOLERANCE = 1.05;
+
+/* The solver's view of the inputs: units are tokens. Arrays live in `mem`. */
+static void solver_input(const prompt *p, const llm_inputs *in, arena *mem, psm_input *out) {
+    psm_field *fields = ARENA_ARRAY(mem, psm_field, p->nfields + 1);
+    for (int f = 0; f < p->nfields; f++) {
+        uint32_t distinct = p->nvalues[f];
+        uint32_t *length = ARENA_ARRAY(mem, uint32_t, distinct + 1);
+        const int32_t **units = ARENA_ARRAY(mem, const int32_t *, distinct + 1);
+        size_t count;
+        for (uint32_t i = 0; i < distinct; i++) {
+            units[i] = llm_span_tokens(p->values[f][i], &count);
+            length[i] = (uint32_t)count;
+        }
+        llm_span_tokens(p->names[f], &count);
+        fields[f] = (psm_field){.name = p->call->field_names[f],
+                                .name_units = (uint32_t)count,
+                                .distinct = distinct,
+                                .value = in->value[f],
+                                .length = length,
+                                .units = units};
+    }
+    *out = (psm_input){.rows = in->count, .nfields = p->nfields, .fields = fields};
+}
+
+/* "synopsis, review", or the largest groups with their rows. */
+static str order_text(const prompt *p, const psm_result *r, arena *mem) {
+    buf b = {0};
+    for (int g = 0; g < r->ngroups && g < 3; g++) {
+        if (g)
+            buf_append_c(&b, "; ");
+        for (int k = 0; k < r->groups[g].fields; k++) {
+            if (k)
+                buf_append_c(&b, ", ");
+            buf_append_str(&b, p->call->field_names[r->groups[g].order[k]]);
+        }
+        if (r->orders > 1)
+            buf_printf(&b, " (%u)", r->groups[g].rows);
+    }
+    if (r->orders > 3)
+        buf_printf(&b, "; %u more", r->orders - 3);
+    str text = str_copy(mem, buf_str(&b));
+    buf_free(&b);
+    return text;
+}
+
+static int solve(const prompt *p, const llm_inputs *in, const psm_options *options, arena *mem, input_order *out, err *e) {
+    psm_input input;
+    solver_input(p, in, mem, &input);
+    int status = psm_solve(&input, options, mem, &out->psm, e);
+    if (status == 0)
+        out->text = order_text(p, &out->psm, mem);
+    return status;
+}
+
+int order_solve_plain(const prompt *p, const llm_inputs *in, psm_strategy strategy, bool bound, arena *mem, input_order *out,
+                      err *e) {
+    psm_options options = {.strategy = strategy, .one_order = p->call->examples != NULL, .bound = bound};
+    return solve(p, in, &options, mem, out, e);
+}
+
+/* ---- the order a user listed ------------------------------------------------------------------- */
+
+/* Parses `SET field_order = 'a, b'`: the listed fields first, the rest as written. */
+static int listed_order(const prompt *p, const char *list, uint8_t *order, err *e) {
+    bool used[PSM_MAX_FIELDS] = {false};
+    int n = 0;
+    for (const char *at = list; *at;) {
+        const char *end = strchr(at, ',');
+        size_t len = end ? (size_t)(end - at) : strlen(at);
+        str name = {at, len};
+        while (name.n && name.p[0] == ' ')
+            name.p++, name.n--;
+        while (name.n && name.p[name.n - 1] == ' ')
+            name.n--;
+        int found = -1;
+        for (int f = 0; f < p->nfields; f++)
+            if (str_equal_nocase(name, p->call->field_names[f]))
+                found = f;
+        if (found < 0)
+            return err_set(e, ERR_BIND, "field_order names %.*s, which is no field of LLM#%d", (int)name.n, name.p,
+                           p->call->number);
+        if (!used[found])
+            order[n++] = (uint8_t)found;
+        used[found] = true;
+        at += len + (end != NULL);
+    }
+    for (int f = 0; f < p->nfields; f++)
+        if (!used[f])
+            order[n++] = (uint8_t)f;
+    return 0;
+}
+
+/* ---- the record -------------------------------------------------------------------------------- */
+
+void call_fact_key(const llm_call *call, const char *prefix, hash128 fingerprint, buf *out) {
+    buf b = {0};
+    buf_append(&b, &fingerprint, sizeof fingerprint);
+    buf_append_str(&b, call->instruction);
+    for (int f = 0; f < call->nfields; f++) {
+        buf_append_char(&b, 0);
+        buf_append_str(&b, call->field_names[f]);
+    }
+    hash128 h = hash_128(b.p, b.n);
+    buf_free(&b);
+    buf_printf(out, "%s/%016llx%016llx", prefix, (unsigned long long)h.high, (unsigned long long)h.low);
+}
+
+static bool is_permutation(const uint8_t *order, int n) {
+    uint64_t seen = 0;
+    for (int i = 0; i < n; i++) {
+        if (order[i] >= n)
+            return false;
+        seen |= 1ull << order[i];
+    }
+    return n == 64 || seen == (1ull << n) - 1;
+}
+
+static uint64_t computed_units(const psm_result *r) {
+    return r->total_units - r->shared_units;
+}
+
+/* The one order of a result that has only one. */
+static void only_order(const psm_result *r, int nfields, uint8_t *order) {
+    bool used[PSM_MAX_FIELDS] = {false};
+    int n = 0;
+    for (int k = 0; k < r->groups[0].fields; k++) {
+        order[n++] = r->groups[0].order[k];
+        used[r->groups[0].order[k]] = true;
+    }
+    for (int f = 0; f < nfields; f++)
+        if (!used[f])
+            order[n++] = (uint8_t)f;
+}
+
+/* Uses the recorded order while it is nearly as good as the fresh one, else records the fresh one. Orders that differ by row group
+ * are a function of the data and have no record. */
+static int apply_record(exec_ctx *ctx, const prompt *p, const llm_inputs *in, psm_options *options, arena *mem, input_order *out,
+                        err *e) {
+    uint8_t fresh[PSM_MAX_FIELDS];
+    buf key = {0};
+    str stored;
+    bool found = false;
+    if (out->psm.used != PSM_FIXED || out->psm.ngroups == 0)
+        return 0;
+    only_order(&out->psm, p->nfields, fresh);
+    call_fact_key(p->call, "field_order", llm_engine_info(p->engine)->fingerprint, &key);
+    int status = db_recall(ctx->db, buf_str(&key), mem, &stored, &found, e);
+    bool usable = status == 0 && found && stored.n == (size_t)p->nfields && is_permutation((const uint8_t *)stored.p, p->nfields);
+    if (usable && memcmp(stored.p, fresh, stored.n) != 0) {
+        input_order kept = {.recorded = true};
+        options->given_order = (const uint8_t *)stored.p;
+        status = solve(p, in, options, mem, &kept, e);
+        usable = (double)computed_units(&kept.psm) <= RECORD_TOLERANCE * (double)computed_units(&out->psm);
+        if (status == 0 && usable)
+            *out = kept;
+    }
+    if (status == 0 && !usable)
+        status = db_remember(ctx->db, buf_str(&key), (str){(const char *)fresh, (size_t)p->nfields}, e);
+    buf_free(&key);
+    return status;
+}
+
+int order_solve(exec_ctx *ctx, const prompt *p, const llm_inputs *in, psm_strategy strategy, arena *mem, input_order *out, err *e) {
+    const char *mode = ctx->settings->field_order;
+    uint8_t listed[PSM_MAX_FIELDS];
+    psm_options options = {.strategy = strategy, .one_order = p->call->examples != NULL, .bound = false};
+    *out = (input_order){0};
+    bool keep = str_equal_nocase(str_from(mode), STR("keep")), fresh = str_equal_nocase(str_from(mode), STR("fresh"));
+    if (p->nfields > PSM_MAX_FIELDS)
+        return err_set_at(e, ERR_LIMIT, p->call->pos, p->call->len, "an LLM call takes at most %d fields, this one has %d",
+                          PSM_MAX_FIELDS, p->nfields);
+    if (!keep && !fresh) {
+        int status = listed_order(p, mode, listed, e);
+        if (status)
+            return status;
+        options.given_order = listed;
+    }
+    int status = solve(p, in, &options, mem, out, e);
+    if (status == 0 && keep && strategy != PSM_OFF && p->nfields > 1)
+        status = apply_record(ctx, p, in, &options, mem, out, e);
+    return status;
+}

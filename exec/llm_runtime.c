@@ -1,0 +1,327 @@
+/*
+ * llm_runtime.c - what the LLM operators of one statement share: engines, one session, the memo, stored answers, learned facts.
+ *
+ * Invariant: the session outlives the operators, so that a second operator of the statement finds the first one's prefixes.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "llm_int.h"
+
+double clock_seconds(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+llm_runtime *llm_runtime_new(exec_ctx *ctx) {
+    llm_runtime *r = mem_zalloc(sizeof *r);
+    int n = ctx->stmt->ncalls;
+    r->ctx = ctx;
+    r->mem = arena_new();
+    r->memo = answer_memo_new();
+    r->engines = ARENA_ARRAY(r->mem, llm_engine *, n + 1);
+    r->examples = ARENA_ARRAY(r->mem, prompt_example *, n + 1);
+    r->nexamples = ARENA_ARRAY(r->mem, int, n + 1);
+    r->started_s = clock_seconds();
+    const catalog *c = ctx->txn ? txn_catalog(ctx->txn) : NULL;
+    for (int i = 0; i < n && r->open_error.code == ERR_NONE; i++) {
+        const llm_call *call = ctx->stmt->calls[i];
+        models_engine(ctx->db, ctx->settings, c, call->model, &r->engines[call->number - 1], &r->open_error);
+    }
+    return r;
+}
+
+void llm_runtime_free(llm_runtime *r) {
+    if (!r)
+        return;
+    llm_session_free(r->session);
+    answer_memo_free(r->memo);
+    arena_free(r->mem);
+    free(r);
+}
+
+int runtime_engine(llm_runtime *r, const llm_call *call, llm_engine **out, err *e) {
+    *out = r->engines[call->number - 1];
+    if (*out)
+        return 0;
+    *e = r->open_error;
+    return e->code ? (int)e->code : err_set(e, ERR_INTERNAL, "LLM#%d has no engine", call->number);
+}
+
+/* ---- KV blocks on disk ------------------------------------------------------------------------- */
+
+static str kv_identity(const llm_kv_id *id) {
+    /* fingerprint, parent, key and tokens lie in a row at the start of the struct */
+    return (str){(const char *)id, offsetof(llm_kv_id, depth)};
+}
+
+static bool kv_get(void *ctx, const llm_kv_id *id, void *kv, size_t bytes) {
+    return cache_get(ctx, CACHE_KV, id->key, kv_identity(id), kv, bytes, NULL);
+}
+
+static void kv_put(void *ctx, const llm_kv_id *id, const void *kv, size_t bytes) {
+    cache_put(ctx, CACHE_KV, id->key, kv_identity(id), id->parent, id->cost_ms, (str){kv, bytes});
+}
+
+cache *runtime_cache(llm_runtime *r) {
+    static const cache_policy policies[] = {CACHE_COST, CACHE_LRU, CACHE_FIFO};
+    const settings *s = r->ctx->settings;
+    err ignored = {0};
+    if (!s->cache)
+        return NULL;
+    if (!r->cache_tried) {
+        r->cache_tried = true;
+        /* A cache that cannot be used costs speed, never the query; .cache tells why. */
+        r->cache = store_cache(db_store(r->ctx->db), &ignored);
+        if (r->cache)
+            cache_set(r->cache, (size_t)s->kv_disk, policies[s->kv_evict]);
+    }
+    return r->cache;
+}
+
+/* ---- the session ------------------------------------------------------------------------------- */
+
+void session_options(const exec_ctx *ctx, llm_session_options *out) {
+    const settings *s = ctx->settings;
+    *out = (llm_session_options){
+        .kv_memory_bytes = (size_t)s->kv_memory,
+        .reuse = !s->kv_cache                         ? LLM_REUSE_NONE
+                 : s->llm_schedule == SCHEDULE_FIFO ? LLM_REUSE_FIFO
+                                                      : LLM_REUSE_TREE,
+        .window = (int)s->llm_window,
+        .truncate = s->llm_overflow != 0,
+        .cancel = ctx->cancel,
+    };
+}
+
+static void stats_add(llm_stats *sum, const llm_stats *more) {
+    llm_stats s = *more;
+    s.requests += sum->requests;
+    s.done += sum->done;
+    s.prompt_tokens += sum->prompt_tokens;
+    s.computed_tokens += sum->computed_tokens;
+    s.reused_memory += sum->reused_memory;
+    s.reused_disk += sum->reused_disk;
+    s.output_tokens += sum->output_tokens;
+    s.passes += sum->passes;
+    s.evicted_blocks += sum->evicted_blocks;
+    s.truncated += sum->truncated;
+    s.prefill_ms += sum->prefill_ms;
+    s.decode_ms += sum->decode_ms;
+    s.load_ms += sum->load_ms;
+    *sum = s;
+}
+
+void runtime_stats(const llm_runtime *r, llm_stats *out) {
+    llm_stats now;
+    *out = r->before;
+    if (!r->session)
+        return;
+    llm_session_stats(r->session, &now);
+    stats_add(out, &now);
+}
+
+int runtime_session(llm_runtime *r, llm_engine *engine, llm_session **out, err *e) {
+    llm_session_options options;
+    if (r->session && r->engine == engine) {
+        *out = r->session;
+        return 0;
+    }
+    runtime_stats(r, &r->before);
+    llm_session_free(r->session);
+    r->session = NULL;
+    session_options(r->ctx, &options);
+    cache *c = options.reuse == LLM_REUSE_TREE && r->ctx->settings->kv_keep != KEEP_NONE ? runtime_cache(r) : NULL;
+    if (c)
+        options.store = (llm_kv_store){
+            .ctx = c, .get = kv_get, .put = kv_put, .keep_all = r->ctx->settings->kv_keep == KEEP_ALL};
+    int status = llm_session_new(engine, &options, &r->session, e);
+    r->engine = engine;
+    *out = r->session;
+    return status;
+}
+
+/* ---- examples ---------------------------------------------------------------------------------- */
+
+static bool answer_fits(const llm_call *call, str answer) {
+    int64_t i;
+    double d;
+    if (call->returns == RETURNS_TEXT)
+        return true;
+    for (int k = 0; k < call->nliterals; k++)
+        if (str_equal(call->literals[k], answer))
+            return true;
+    if (call->nliterals > 0)
+        return false;
+    return call->returns == RETURNS_INTEGER ? parse_integer(answer, &i) : parse_real(answer, &d);
+}
+
+/* An answer as the model writes it: BOOLEAN examples say yes and no. */
+static int example_answer(const llm_call *call, value v, int64_t row, arena *mem, str *out, err *e) {
+    value text;
+    if (v.type == TYPE_NULL)
+        return err_set_at(e, ERR_TYPE, call->pos, call->len, "example %lld of LLM#%d has no answer", (long long)row + 1,
+                          call->number);
+    if (v.type == TYPE_BOOLEAN) {
+        *out = v.i ? STR("yes") : STR("no");
+    } else {
+        int status = value_cast(mem, v, TYPE_TEXT, &text, e);
+        if (status)
+            return status;
+        *out = str_copy(mem, text.s);
+    }
+    if (answer_fits(call, *out))
+        return 0;
+    return err_set_at(e, ERR_TYPE, call->pos, call->len, "example %lld of LLM#%d: the answer '%.*s' is not of the call's type",
+                      (long long)row + 1, call->number, (int)BASE_MIN(out->n, 60u), out->p);
+}
+
+static int example_row(const llm_call *call, const rowset *rows, int64_t row, arena *mem, prompt_example *out, err *e) {
+    value v, text;
+    out->fields = ARENA_ARRAY(mem, str, call->nfields + 1);
+    for (int k = 0; k < call->nexample_fields; k++) {
+        v = rowset_get(rows, row, k);
+        if (v.type == TYPE_NULL)
+            continue;
+        int status = value_cast(mem, v, TYPE_TEXT, &text, e);
+        if (status)
+            return status;
+        out->fields[call->example_fields[k]] = str_copy(mem, text.s);
+    }
+    return example_answer(call, rowset_get(rows, row, call->nexample_fields), row, mem, &out->answer, e);
+}
+
+int examples_read(exec_ctx *ctx, const llm_call *call, arena *mem, prompt_example **out, int *count, err *e) {
+    const plan_node *node = NULL;
+    op *o = NULL;
+    for (int i = 0; i < ctx->stmt->ncalls; i++)
+        if (ctx->stmt->calls[i] == call)
+            node = ctx->plan->examples[i];
+    *count = 0;
+    if (!node)
+        return 0;
+    int status = op_build(ctx, node, &o, e);
+    rowset *rows = rowset_new(ctx, node->types, node->ncols);
+    if (status == 0)
+        status = rowset_drain(rows, o, e);
+    op_close(o);
+    int64_t n = rowset_rows(rows);
+    *out = ARENA_ARRAY(mem, prompt_example, n + 1);
+    for (int64_t row = 0; row < n && status == 0; row++)
+        status = example_row(call, rows, row, mem, &(*out)[row], e);
+    *count = (int)n;
+    rowset_free(rows);
+    return status;
+}
+
+int llm_runtime_examples(exec_ctx *ctx, err *e) {
+    llm_runtime *r = ctx->llm;
+    int status = 0;
+    for (int i = 0; r && i < ctx->stmt->ncalls && status == 0; i++) {
+        const llm_call *call = ctx->stmt->calls[i];
+        int at = call->number - 1;
+        if (call->examples && !r->examples[at])
+            status = examples_read(ctx, call, r->mem, &r->examples[at], &r->nexamples[at], e);
+    }
+    return status;
+}
+
+/* ---- what was learned -------------------------------------------------------------------------- */
+
+bool facts_recall(exec_ctx *ctx, const llm_call *call, hash128 fingerprint, call_facts *out) {
+    buf key = {0};
+    str bytes;
+    bool found = false;
+    err ignored = {0};
+    arena *a = arena_new();
+    call_fact_key(call, "learned", fingerprint, &key);
+    /* A fact that cannot be read is a fact not known. */
+    bool ok = db_recall(ctx->db, buf_str(&key), a, &bytes, &found, &ignored) == 0 && found && bytes.n == sizeof *out;
+    if (ok)
+        memcpy(out, bytes.p, sizeof *out);
+    arena_free(a);
+    buf_free(&key);
+    return ok;
+}
+
+int facts_remember(exec_ctx *ctx, const llm_call *call, hash128 fingerprint, const call_facts *facts, err *e) {
+    buf key = {0};
+    call_fact_key(call, "learned", fingerprint, &key);
+    int status = db_remember(ctx->db, buf_str(&key), (str){(const char *)facts, sizeof *facts}, e);
+    buf_free(&key);
+    return status;
+}
+
+/* ---- what the planner may ask ------------------------------------------------------------------ */
+
+static llm_engine *hook_engine(const exec_ctx *ctx, const llm_call *call) {
+    return ctx->llm ? ctx->llm->engines[call->number - 1] : NULL;
+}
+
+static double hook_count_tokens(void *arg, str text) {
+    exec_ctx *ctx = arg;
+    llm_engine *engine = ctx->llm->engines[0];
+    size_t count = 0;
+    free(llm_tokenize(engine, text, false, false, &count));
+    return (double)count;
+}
+
+static double hook_selectivity(void *arg, const llm_call *call, str literal) {
+    exec_ctx *ctx = arg;
+    call_facts facts;
+    llm_engine *engine = hook_engine(ctx, call);
+    if (!engine || !facts_recall(ctx, call, llm_engine_info(engine)->fingerprint, &facts) || facts.answers == 0)
+        return -1;
+    for (int i = 0; i < call->nliterals && i < (int)BASE_COUNT(facts.literal_counts); i++)
+        if (str_equal(call->literals[i], literal))
+            return (double)facts.literal_counts[i] / (double)facts.answers;
+    return -1;
+}
+
+static double hook_output_tokens(void *arg, const llm_call *call) {
+    exec_ctx *ctx = arg;
+    call_facts facts;
+    llm_engine *engine = hook_engine(ctx, call);
+    if (!engine || !facts_recall(ctx, call, llm_engine_info(engine)->fingerprint, &facts) || facts.answers == 0)
+        return -1;
+    return (double)facts.output_tokens / (double)facts.answers;
+}
+
+static bool hook_field_order(void *arg, const llm_call *call, uint8_t *order) {
+    exec_ctx *ctx = arg;
+    llm_engine *engine = hook_engine(ctx, call);
+    buf key = {0};
+    str bytes;
+    bool found = false;
+    err ignored = {0};
+    if (!engine)
+        return false;
+    arena *a = arena_new();
+    call_fact_key(call, "field_order", llm_engine_info(engine)->fingerprint, &key);
+    found = db_recall(ctx->db, buf_str(&key), a, &bytes, &found, &ignored) == 0 && found && bytes.n == (size_t)call->nfields;
+    if (found)
+        memcpy(order, bytes.p, bytes.n);
+    for (int f = 0; found && f < call->nfields; f++)
+        found = order[f] < call->nfields;
+    arena_free(a);
+    buf_free(&key);
+    return found;
+}
+
+void llm_plan_hooks(exec_ctx *ctx, plan_env *env) {
+    env->ctx = ctx;
+    env->selectivity = hook_selectivity;
+    env->output_tokens = hook_output_tokens;
+    env->field_order = hook_field_order;
+    if (!ctx->llm || ctx->stmt->ncalls == 0 || !ctx->llm->engines[0])
+        return;
+    env->count_tokens = hook_count_tokens;
+    if (ctx->settings->cost_rates == RATES_MEASURED) {
+        const llm_model_info *info = llm_engine_info(ctx->llm->engines[0]);
+        env->prefill_tok_s = info->prefill_tok_s;
+        env->decode_tok_s = info->decode_tok_s;
+    }
+}

@@ -1,0 +1,121 @@
+/*
+ * models.c - which model a call means, and the engines that are open.
+ *
+ * Invariant: one engine per distinct (path, options) and db; it stays open until the db closes, so that a second statement starts
+ * with packed weights. The standard model is found in this order: --model or KVASIR_MODEL, SET model, the file that the
+ * quick start fetches.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "llm_int.h"
+
+static const char DEFAULT_MODEL[] = "SmolLM2-135M-Instruct.Q4_1.gguf";
+
+typedef struct model_slot {
+    char *key; /* path and options as text */
+    llm_engine *engine;
+} model_slot;
+
+struct models {
+    model_slot *slots;
+    int count;
+};
+
+static void xdg_path(const char *variable, const char *fallback, const char *rest, buf *out) {
+    const char *base = getenv(variable), *home = getenv("HOME");
+    if (base && base[0] == '/')
+        buf_printf(out, "%s/%s", base, rest);
+    else
+        buf_printf(out, "%s/%s/%s", home ? home : "", fallback, rest);
+}
+
+/* The path that a model's name stands for. */
+static int resolve(db *d, const settings *s, const catalog *c, str name, buf *path, err *e) {
+    if (name.n == 0)
+        name = str_from(s->model);
+    const model_def *def = c && name.n ? catalog_model(c, name) : NULL;
+    if (def) {
+        buf_append_str(path, def->source);
+        return 0;
+    }
+    if (name.n == 0 && db_model_override(d)) {
+        buf_append_c(path, db_model_override(d));
+        return 0;
+    }
+    if (name.n == 0) {
+        xdg_path("XDG_DATA_HOME", ".local/share", "kvasir/models/", path);
+        buf_append_c(path, DEFAULT_MODEL);
+        if (access(path->p, R_OK) == 0)
+            return 0;
+        err_set(e, ERR_MODEL, "no model: %s is not there", path->p);
+        err_hint(e, "sh tutorials/quickstart.sh fetches it; or name a .gguf file with --model or KVASIR_MODEL");
+        return ERR_MODEL;
+    }
+    bool is_path = memchr(name.p, '/', name.n) || (name.n > 5 && memcmp(name.p + name.n - 5, ".gguf", 5) == 0) ||
+                   (name.n > 5 && memcmp(name.p, "test:", 5) == 0);
+    if (!is_path) {
+        err_set(e, ERR_MODEL, "no model \"%.*s\"", (int)name.n, name.p);
+        err_hint(e, "CREATE MODEL %.*s FROM 'file.gguf'", (int)name.n, name.p);
+        return ERR_MODEL;
+    }
+    buf_append_str(path, name);
+    return 0;
+}
+
+static int open_engine(const settings *s, const char *path, llm_engine **out, err *e) {
+    static const llm_precision precisions[] = {LLM_PRECISION_AUTO, LLM_F32, LLM_BF16, LLM_INT8};
+    static const llm_kv_dtype dtypes[] = {LLM_KV_BF16, LLM_KV_F32, LLM_KV_INT8};
+    buf side = {0};
+    xdg_path("XDG_CACHE_HOME", ".cache", "kvasir", &side);
+    llm_engine_options options = {
+        .path = path,
+        .threads = (int)s->threads,
+        .precision = precisions[s->precision],
+        .device = s->device,
+        .attention = s->attention ? LLM_ATTENTION_STREAMING : LLM_ATTENTION_FULL,
+        .sink_tokens = (int)s->sink_tokens,
+        .window_tokens = (int)s->window_tokens,
+        .kv_dtype = dtypes[s->kv_dtype],
+        .cache_dir = side.p,
+    };
+    int status = llm_engine_open(&options, out, e);
+    buf_free(&side);
+    return status;
+}
+
+int models_engine(db *d, const settings *s, const catalog *c, str name, llm_engine **out, err *e) {
+    struct models **slot = db_models(d);
+    buf path = {0}, key = {0};
+    int status = resolve(d, s, c, name, &path, e);
+    if (!*slot)
+        *slot = mem_zalloc(sizeof **slot);
+    struct models *m = *slot;
+    buf_printf(&key, "%s|%d|%d|%d|%d|%d|%d|%s", path.p ? path.p : "", (int)s->threads, s->precision, s->attention,
+               (int)s->sink_tokens, (int)s->window_tokens, s->kv_dtype, s->device);
+    *out = NULL;
+    for (int i = 0; i < m->count && status == 0; i++)
+        if (strcmp(m->slots[i].key, key.p) == 0)
+            *out = m->slots[i].engine;
+    if (status == 0 && !*out && (status = open_engine(s, path.p, out, e)) == 0) {
+        m->slots = mem_realloc(m->slots, sizeof *m->slots * (size_t)(m->count + 1));
+        m->slots[m->count++] = (model_slot){mem_strndup(key.p, key.n), *out};
+    }
+    buf_free(&path);
+    buf_free(&key);
+    return status;
+}
+
+void models_close(db *d) {
+    struct models *m = *db_models(d);
+    if (!m)
+        return;
+    for (int i = 0; i < m->count; i++) {
+        llm_engine_close(m->slots[i].engine);
+        free(m->slots[i].key);
+    }
+    free(m->slots);
+    free(m);
+    *db_models(d) = NULL;
+}

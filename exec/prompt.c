@@ -1,0 +1,199 @@
+/*
+ * prompt.c - what a call's prompts say: template, instruction, examples, and one line a field.
+ *
+ *   completion, instruction first          data first
+ *     Is the review positive?\n              <before>
+ *     \nreview: …\nanswer: yes\n             review: …\n
+ *     \nreview: …\nsynopsis: …\nanswer:      \nIs the review positive?\nanswer:
+ *
+ * Invariant: only this file and the engine's templates start a line of a prompt. A line break inside a cell becomes a space, and
+ * values are tokenized as plain text, so that a cell can forge neither a line nor a control token (DESIGN 2.4).
+ * Segments are cut as ENGINE 5 says: the space before a value and the line break behind it belong to the value.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "llm_int.h"
+
+/* Appends cell text with every line break (LF, CR, CRLF, VT, FF, NEL, LS, PS) as one space. */
+static void append_cell(buf *out, str cell) {
+    for (size_t i = 0; i < cell.n; i++) {
+        unsigned char c = (unsigned char)cell.p[i];
+        if (c == '\r' && i + 1 < cell.n && cell.p[i + 1] == '\n')
+            continue;
+        if (c >= 0x0a && c <= 0x0d) {
+            buf_append_char(out, ' ');
+        } else if (c == 0xc2 && i + 1 < cell.n && (unsigned char)cell.p[i + 1] == 0x85) {
+            buf_append_char(out, ' ');
+            i++;
+        } else if (c == 0xe2 && i + 2 < cell.n && (unsigned char)cell.p[i + 1] == 0x80 &&
+                   ((unsigned char)cell.p[i + 2] == 0xa8 || (unsigned char)cell.p[i + 2] == 0xa9)) {
+            buf_append_char(out, ' ');
+            i += 2;
+        } else {
+            buf_append_char(out, cell.p[i]);
+        }
+    }
+}
+
+static llm_span *span_printf(llm_engine *engine, llm_span_kind kind, const char *before, str text, const char *after, bool cell) {
+    buf b = {0};
+    buf_append_c(&b, before);
+    if (cell)
+        append_cell(&b, text);
+    else
+        buf_append_str(&b, text);
+    buf_append_c(&b, after);
+    llm_span *span = llm_span_new(engine, kind, buf_str(&b));
+    buf_free(&b);
+    return span;
+}
+
+static size_t spans_tokens(llm_span *const *spans, int n) {
+    size_t total = 0, count;
+    for (int i = 0; i < n; i++) {
+        llm_span_tokens(spans[i], &count);
+        total += count;
+    }
+    return total;
+}
+
+/* ---- constraint -------------------------------------------------------------------------------- */
+
+static int make_guide(prompt *p, err *e) {
+    const llm_call *call = p->call;
+    llm_guide_kind kind = LLM_GUIDE_CHOICE;
+    if (call->returns == RETURNS_TEXT)
+        return 0;
+    if (call->nliterals == 0)
+        kind = call->returns == RETURNS_REAL ? LLM_GUIDE_REAL : LLM_GUIDE_INTEGER;
+    p->guide = llm_guide_new(p->engine, kind, call->literals, call->nliterals, p->tmpl, e);
+    return p->guide ? 0 : (e->code ? (int)e->code : ERR_MODEL);
+}
+
+/* ---- head and values --------------------------------------------------------------------------- */
+
+static llm_format wanted_format(const settings *s) {
+    static const llm_format formats[] = {LLM_FORMAT_AUTO, LLM_FORMAT_CHAT, LLM_FORMAT_COMPLETION};
+    return formats[s->prompt_format];
+}
+
+enum { HEAD_SPANS = 4 }; /* before, instruction, examples, blank line */
+
+static void add_before(prompt *p, llm_span *span) {
+    p->before[p->nbefore++] = span;
+}
+
+static void build_head(prompt *p) {
+    p->before = ARENA_ARRAY(p->mem, llm_span *, HEAD_SPANS);
+    p->behind = ARENA_ARRAY(p->mem, llm_span *, HEAD_SPANS);
+    add_before(p, llm_span_new(p->engine, LLM_SPAN_TEMPLATE, p->tmpl->before));
+    str instruction = p->call->instruction;
+    if (!p->data_first)
+        add_before(p, span_printf(p->engine, LLM_SPAN_INSTRUCTION, "", instruction, "\n", false));
+    else
+        p->behind[p->nbehind++] = span_printf(p->engine, LLM_SPAN_INSTRUCTION, "\n", instruction, "\n", false);
+    p->behind[p->nbehind++] = llm_span_new(p->engine, LLM_SPAN_TEMPLATE, p->tmpl->after);
+}
+
+static void build_values(prompt *p, const llm_inputs *in) {
+    p->names = ARENA_ARRAY(p->mem, llm_span *, p->nfields + 1);
+    p->values = ARENA_ARRAY(p->mem, llm_span **, p->nfields + 1);
+    p->nvalues = ARENA_ARRAY(p->mem, uint32_t, p->nfields + 1);
+    for (int f = 0; f < p->nfields; f++) {
+        const field_values *v = &in->fields[f];
+        p->names[f] = span_printf(p->engine, LLM_SPAN_NAME, "", p->call->field_names[f], ":", true);
+        p->values[f] = ARENA_ARRAY(p->mem, llm_span *, v->count + 1);
+        p->nvalues[f] = v->count;
+        for (uint32_t i = 0; i < v->count; i++)
+            p->values[f][i] = span_printf(p->engine, LLM_SPAN_VALUE, " ", v->text[i], "\n", true);
+    }
+}
+
+int prompt_new(const prompt_spec *spec, const llm_inputs *in, prompt **out, err *e) {
+    prompt *p = mem_zalloc(sizeof *p);
+    *out = p;
+    p->mem = arena_new();
+    p->call = spec->call;
+    p->engine = spec->engine;
+    p->nfields = spec->call->nfields;
+    p->tmpl = llm_engine_template(spec->engine, wanted_format(spec->settings));
+    p->data_first = spec->data_first;
+    int status = make_guide(p, e);
+    if (status)
+        return status;
+    build_head(p);
+    build_values(p, in);
+    prompt_set_examples(p, spec->examples, spec->nexamples, spec->example_order);
+    return 0;
+}
+
+/* The blank line before the row is a segment of its own: "\n\n" would be another token than two line breaks at a cut. */
+void prompt_set_examples(prompt *p, const prompt_example *examples, int count, const uint8_t *order) {
+    buf b = {0};
+    for (int i = 0; i < count; i++) {
+        if (!p->data_first || i > 0)
+            buf_append_char(&b, '\n');
+        for (int k = 0; k < p->nfields; k++) {
+            int f = order ? order[k] : k;
+            if (!examples[i].fields[f].p)
+                continue;
+            append_cell(&b, p->call->field_names[f]);
+            buf_append_c(&b, ": ");
+            append_cell(&b, examples[i].fields[f]);
+            buf_append_char(&b, '\n');
+        }
+        if (p->data_first) {
+            buf_append_char(&b, '\n');
+            buf_append_str(&b, p->call->instruction);
+            buf_append_char(&b, '\n');
+        }
+        buf_append_c(&b, "answer: ");
+        append_cell(&b, examples[i].answer);
+        buf_append_char(&b, '\n');
+    }
+    if (b.n)
+        add_before(p, llm_span_new(p->engine, LLM_SPAN_EXAMPLE, buf_str(&b)));
+    if (p->nfields > 0 && (!p->data_first || b.n))
+        add_before(p, llm_span_new(p->engine, LLM_SPAN_INSTRUCTION, STR("\n")));
+    buf_free(&b);
+    p->head_tokens = spans_tokens(p->before, p->nbefore);
+}
+
+void prompt_free(prompt *p) {
+    if (!p)
+        return;
+    for (int i = 0; i < p->nbefore; i++)
+        llm_span_release(p->before[i]);
+    for (int i = 0; i < p->nbehind; i++)
+        llm_span_release(p->behind[i]);
+    for (int f = 0; p->values && f < p->nfields; f++) {
+        llm_span_release(p->names[f]);
+        for (uint32_t i = 0; i < p->nvalues[f]; i++)
+            llm_span_release(p->values[f][i]);
+    }
+    llm_guide_release(p->guide);
+    arena_free(p->mem);
+    free(p);
+}
+
+int prompt_max_spans(const prompt *p) {
+    return 2 * HEAD_SPANS + 2 * p->nfields;
+}
+
+int prompt_spans(const prompt *p, const llm_inputs *in, uint32_t input, const uint8_t *order, llm_span **out) {
+    int n = 0;
+    for (int i = 0; i < p->nbefore; i++)
+        out[n++] = p->before[i];
+    for (int k = 0; k < p->nfields; k++) {
+        int f = order[k];
+        uint32_t id = in->value[f][input];
+        if (id == PSM_ABSENT)
+            continue;
+        out[n++] = p->names[f];
+        out[n++] = p->values[f][id];
+    }
+    for (int i = 0; i < p->nbehind; i++)
+        out[n++] = p->behind[i];
+    return n;
+}
