@@ -1,0 +1,88 @@
+/*
+ * template.c - the table of prompt templates: what stands before and after the text of one user
+ * turn.
+ *
+ * Chat files carry a Jinja program. It is not run: its family is told by marker strings in it,
+ * which every program of that family must contain, and the row states what the program renders for
+ * a lone user message with the generation prompt (tests render the programs with jinja2 and
+ * compare). Rows go from special to general: the first whose markers all occur is taken. A date in
+ * a rendering is the one that the program itself falls back to, so that an answer never depends on
+ * the day. BOS is the tokenizer's business.
+ */
+#include "tokenizer_int.h"
+
+#include <string.h>
+
+#define CHATML_USER "<|im_start|>user\n"
+#define CHATML_REPLY "<|im_end|>\n<|im_start|>assistant\n"
+#define CHATML_SYSTEM(text) "<|im_start|>system\n" text "<|im_end|>\n"
+#define LLAMA3_TURN(role) "<|start_header_id|>" role "<|end_header_id|>\n\n"
+
+#define SMOLLM2 "You are a helpful AI assistant named SmolLM, trained by Hugging Face"
+#define QWEN25 "You are Qwen, created by Alibaba Cloud. You are a helpful assistant."
+#define QWEN2 "You are a helpful assistant."
+#define LLAMA31 "Cutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024\n\n"
+
+typedef struct chat_row {
+    const char *marker, *and_marker; /* both occur in the file's program; the second may be NULL */
+    llm_template t;
+} chat_row;
+
+/* The literals of one row: str's initialiser, which STR is not. */
+#define TEXT(literal)                                                                              \
+    { (literal), sizeof(literal) - 1 }
+#define CHAT(marker, and_marker, family, before, after)                                            \
+    {                                                                                              \
+        marker, and_marker, {                                                                      \
+            family, TEXT(before), TEXT(after), TEXT(""), true                                      \
+        }                                                                                          \
+    }
+
+static const chat_row chat_rows[] = {
+    CHAT("<|im_start|>", SMOLLM2, "chatml", CHATML_SYSTEM(SMOLLM2) CHATML_USER, CHATML_REPLY),
+    CHAT("<|im_start|>", QWEN25, "chatml", CHATML_SYSTEM(QWEN25) CHATML_USER, CHATML_REPLY),
+    CHAT("<|im_start|>", "system\\n" QWEN2, "chatml", CHATML_SYSTEM(QWEN2) CHATML_USER,
+         CHATML_REPLY),
+    /* Answers are short: the thinking that such models may do is closed before it starts. */
+    CHAT("<|im_start|>", "enable_thinking", "chatml", CHATML_USER,
+         CHATML_REPLY "<think>\n\n</think>\n\n"),
+    CHAT("<|im_start|>", NULL, "chatml", CHATML_USER, CHATML_REPLY),
+    CHAT("<|start_header_id|>", "Cutting Knowledge Date: December 2023", "llama3",
+         LLAMA3_TURN("system") LLAMA31 "<|eot_id|>" LLAMA3_TURN("user"),
+         "<|eot_id|>" LLAMA3_TURN("assistant")),
+    CHAT("<|start_header_id|>", NULL, "llama3", LLAMA3_TURN("user"),
+         "<|eot_id|>" LLAMA3_TURN("assistant")),
+    CHAT("<start_of_turn>", NULL, "gemma", "<start_of_turn>user\n",
+         "<end_of_turn>\n<start_of_turn>model\n"),
+    CHAT("|>' + message['content'] + '<|end|>'", "<|assistant|>", "phi4", "<|user|>",
+         "<|end|><|assistant|>"),
+    CHAT("<|user|>", "<|end|>", "phi3", "<|user|>\n", "<|end|>\n<|assistant|>\n"),
+    CHAT("[INST] ", " [/INST]", "llama2", "[INST] ", " [/INST]"),
+    CHAT("[INST] ", NULL, "mistral", "[INST] ", "[/INST]"),
+    CHAT("[INST]", NULL, "mistral", "[INST]", "[/INST]"),
+};
+
+static const llm_template completion = {"completion", TEXT(""), TEXT("answer:"), TEXT(" "), false};
+
+static bool occurs(str program, const char *marker) {
+    return !marker || (program.n && memmem(program.p, program.n, marker, strlen(marker)) != NULL);
+}
+
+const llm_template *template_for_chat(const gguf *g, const char **family) {
+    str program;
+    *family = "none";
+    if (!gguf_get_str(g, "tokenizer.chat_template", &program))
+        return NULL;
+    for (size_t i = 0; i < BASE_COUNT(chat_rows); i++) {
+        const chat_row *row = &chat_rows[i];
+        if (occurs(program, row->marker) && occurs(program, row->and_marker)) {
+            *family = row->t.name;
+            return &row->t;
+        }
+    }
+    return NULL;
+}
+
+const llm_template *template_completion(void) {
+    return &completion;
+}
