@@ -1,0 +1,84 @@
+/*
+ * backend_int.h - what runs a pass of the model: a table of functions, one per device (cpu, test, later cuda, remote).
+ *
+ * A pass is plain data: rows (one new token each), where their KV goes, and the logits wanted. The scheduler fills it,
+ * a backend executes it; neither knows the other's insides. KV is paged: LLM_BLOCK_TOKENS positions a block; a row's
+ * block table lists the blocks of positions 0, 32, 64, … up to its own.
+ *
+ *   row        token t at position p, table [b0 b1 b2 …]   keys 0..p of the table are visible to it
+ *   copies     before attention, in order: the first n slots of block `from` -> block `to` (a branch inside a block)
+ *   wants      logits after a row: the listed ids, or the whole vocabulary
+ *
+ * Invariant: the bits of a row's KV and logits depend on its path's tokens alone, never on the other rows.
+ */
+#ifndef KVASIR_BACKEND_INT_H
+#define KVASIR_BACKEND_INT_H
+
+#include "llm.h"
+
+typedef struct pass_row {
+    llm_token token;
+    int position;
+    const int32_t *table; /* [position / LLM_BLOCK_TOKENS + 1] */
+} pass_row;
+
+typedef struct pass_copy {
+    int32_t from, to;
+    int tokens;
+} pass_copy;
+
+typedef struct pass_want {
+    int row;
+    const llm_token *ids; /* NULL: the whole vocabulary */
+    int count;            /* ids, or the vocabulary's size */
+    float *logits;        /* [count], filled by the backend */
+} pass_want;
+
+typedef struct pass {
+    pass_row *rows; /* neighbours in the prefix tree stand together, so that blocks are shared by runs of rows */
+    int nrows;
+    pass_copy *copies;
+    int ncopies;
+    pass_want *wants; /* by ascending row; a row may have several */
+    int nwants;
+} pass;
+
+/* A prompt as a backend without logits sees it (test:hash, remote). */
+typedef struct backend_question {
+    llm_span *const *spans;
+    int nspans;
+    const llm_guide *guide;
+    int max_tokens;
+} backend_question;
+
+typedef struct backend_answer {
+    int choice; /* index of the literal, or -1: `text` */
+    double prob;
+    int tokens;
+} backend_answer;
+
+typedef struct llm_backend {
+    const char *name;
+    /* Fills engine->state and the facts in engine->info. */
+    int (*open)(llm_engine *engine, const llm_engine_options *options, err *e);
+    void (*close)(llm_engine *engine);
+    /* Tokens of a text, appended (tokenizer_encode's contract), and back. */
+    void (*encode)(const llm_engine *engine, str text, bool parse_special, bool segment_start, llm_token **out,
+                   size_t *count, size_t *cap);
+    void (*decode)(const llm_engine *engine, llm_token token, bool special, buf *out);
+    /* The mutable side of a session: KV of `blocks` blocks and work memory for passes of up to `rows` rows. */
+    int (*work_new)(llm_engine *engine, int blocks, int rows, void **work, err *e);
+    void (*work_free)(llm_engine *engine, void *work);
+    int (*forward)(llm_engine *engine, void *work, const pass *p, err *e);
+    void (*kv_read)(llm_engine *engine, void *work, int32_t block, void *out);
+    void (*kv_write)(llm_engine *engine, void *work, int32_t block, const void *in);
+    /* Instead of logits: the whole answer at once (NULL where `forward` gives logits). */
+    void (*answer)(llm_engine *engine, const backend_question *question, backend_answer *out, buf *text);
+} llm_backend;
+
+extern const llm_backend backend_cpu;
+#ifdef KVASIR_TEST_MODELS
+extern const llm_backend backend_test;
+#endif
+
+#endif

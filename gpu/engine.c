@@ -1,0 +1,100 @@
+/*
+ * engine.c - opening and closing an engine, and the facts about it.
+ *
+ * Owns the choice of backend and what all backends share (file, tokenizer, template). Invariant: an engine that
+ * llm_engine_open returned is complete and never changes. Weights and kernels are the backend's.
+ */
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "engine_int.h"
+
+static double clock_ms(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec / 1e6;
+}
+
+static int usable_threads(const llm_engine_options *options) {
+    if (options->threads > 0) {
+        return BASE_MIN(options->threads, 256);
+    }
+    cpu_set_t set;
+    return sched_getaffinity(0, sizeof set, &set) == 0 ? BASE_MAX(CPU_COUNT(&set), 1) : 1;
+}
+
+static const llm_backend *backend_choose(const llm_engine_options *options, err *e) {
+#ifdef KVASIR_TEST_MODELS
+    if (strncmp(options->path, "test:hash", 9) == 0) {
+        return &backend_test;
+    }
+#endif
+    const char *device = options->device != NULL ? options->device : "auto";
+    if (strcmp(device, "auto") == 0 || strcmp(device, "cpu") == 0) {
+        return &backend_cpu;
+    }
+    err_set(e, ERR_UNSUPPORTED, "no device '%s' in this build: use 'auto' or 'cpu'", device);
+    return NULL;
+}
+
+/* The newline closes an answer in completion format: the one token that "\n" is, or -1. */
+static llm_token newline_token(const llm_engine *engine) {
+    llm_token *tokens = NULL;
+    size_t count = 0, cap = 0;
+    engine_encode(engine, STR("\n"), false, false, &tokens, &count, &cap);
+    llm_token id = count > 0 ? tokens[count - 1] : -1;
+    free(tokens);
+    return id;
+}
+
+int llm_engine_open(const llm_engine_options *options, llm_engine **out, err *e) {
+    *out = NULL;
+    if (options->path == NULL || options->path[0] == '\0') {
+        return err_set(e, ERR_MODEL, "no model file given");
+    }
+    const llm_backend *backend = backend_choose(options, e);
+    if (backend == NULL) {
+        return e->code;
+    }
+    double start = clock_ms();
+    llm_engine *engine = mem_zalloc(sizeof *engine);
+    engine->backend = backend;
+    engine->mem = arena_new();
+    engine->bos = engine->eos = -1;
+    engine->info.path = arena_strndup(engine->mem, options->path, strlen(options->path));
+    engine->info.threads = usable_threads(options);
+    engine->info.kv_block_tokens = LLM_BLOCK_TOKENS;
+    int code = backend->open(engine, options, e);
+    if (code != 0) {
+        llm_engine_close(engine);
+        return code;
+    }
+    engine->newline = newline_token(engine);
+    engine->info.load_ms = clock_ms() - start;
+    *out = engine;
+    return 0;
+}
+
+void llm_engine_close(llm_engine *engine) {
+    if (engine == NULL) {
+        return;
+    }
+    engine->backend->close(engine);
+    tokenizer_free(engine->tokenizer);
+    gguf_close(engine->file);
+    arena_free(engine->mem);
+    free(engine);
+}
+
+const llm_model_info *llm_engine_info(const llm_engine *engine) {
+    return &engine->info;
+}
+
+const llm_template *llm_engine_template(const llm_engine *engine, llm_format format) {
+    if (format == LLM_FORMAT_AUTO) {
+        format = engine->info.default_format;
+    }
+    return format == LLM_FORMAT_CHAT && engine->chat != NULL ? engine->chat : template_completion();
+}

@@ -1,0 +1,41 @@
+/*
+ * engine_int.h - the engine's and the spans' insides, shared by the files of this folder.
+ *
+ * The engine is immutable once open. Strings of `info` live in `mem`.
+ */
+#ifndef KVASIR_ENGINE_INT_H
+#define KVASIR_ENGINE_INT_H
+
+#include "backend_int.h"
+#include "config_int.h"
+#include "gguf_int.h"
+#include "tokenizer_int.h"
+
+struct llm_engine {
+    llm_model_info info;
+    const llm_backend *backend;
+    void *state; /* the backend's */
+    arena *mem;
+    gguf *file;           /* NULL without weights */
+    tokenizer *tokenizer; /* NULL without weights */
+    model_config config;
+    const llm_template *chat; /* NULL: the family is unknown */
+    llm_token bos, eos, newline;
+    bool adds_bos;
+};
+
+/* tokens and text lie behind the struct in one allocation; `refs` is atomic. */
+struct llm_span {
+    atomic_int refs;
+    llm_span_kind kind;
+    size_t count;
+    const llm_token *tokens;
+    str text;
+};
+
+/* Appends the tokens of `text` as one segment. */
+void engine_encode(const llm_engine *engine, str text, bool special, bool start, llm_token **out, size_t *count,
+                   size_t *cap);
+bool engine_is_end(const llm_engine *engine, llm_token id);
+
+#endif

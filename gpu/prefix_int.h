@@ -1,0 +1,83 @@
+/*
+ * prefix_int.h - the radix tree of prompts over tokens, and the KV blocks that its nodes hold.
+ *
+ *   root ── "instruction, examples" ──┬── "movie A" ──┬── "review 1"      every edge is a run of tokens at fixed
+ *           positions 0..79           │   80..389     └── "review 2"      positions; nodes split at any token
+ *                                     └── "movie B" ── …
+ *
+ * A node at positions [start, start + count) owns the blocks start/32 .. (start+count-1)/32. Where start falls inside
+ * a block, the node's first block is a copy of its parent's last (or the same block, counted twice, after a split):
+ *
+ *   parent  |....|....|..      |          node.table  [p0 p1 n2 n3]
+ *   node    |         |..xx|xxx |                            ^first_block
+ *
+ * A node is resident when it has a table; its parents then are, too. `computed` of its tokens have their KV.
+ * Invariants: users > 0 (a live request passes through) forbids eviction; pending counts requests not yet answered;
+ * waiting those of them not yet admitted. A private node (decoded tokens, literals) is in no lookup and never splits.
+ */
+#ifndef KVASIR_PREFIX_INT_H
+#define KVASIR_PREFIX_INT_H
+
+#include "llm.h"
+
+struct request;
+
+typedef struct prefix_node prefix_node;
+struct prefix_node {
+    prefix_node *parent, *first_child, *last_child, *prev, *next;
+    llm_token *tokens;
+    int start, count, computed;
+    int32_t *table; /* NULL: not resident */
+    int first_block, end_block;
+    int resident_children;
+    int pending, waiting, users, fanout;
+    bool is_private, keep;
+    prefix_node *older, *newer;     /* resident nodes, oldest first */
+    struct request *first, *last;   /* waiting requests that end here */
+    hash128 *keys;                  /* of blocks first_block.. that end in this node; NULL: not asked for yet */
+    int loaded_blocks;              /* of these, come from the store */
+};
+
+typedef struct prefix_tree {
+    prefix_node root;
+    prefix_node **slots; /* open addressing over (parent, first token) */
+    size_t mask, used;
+    prefix_node *oldest, *newest;
+    int32_t *refs; /* per block */
+    int32_t *free_blocks;
+    int nfree, nblocks;
+    uint64_t evicted;
+    bool first_in_first_out; /* eviction takes the oldest node, whoever waits for it */
+    prefix_node **cursor;    /* set to the parent when the node it points to goes */
+} prefix_tree;
+
+void prefix_init(prefix_tree *t, int blocks, prefix_node **cursor);
+void prefix_free(prefix_tree *t);
+/* The node that ends exactly after tokens[count]; made, or split off, as needed. Counts of its path are unchanged. */
+prefix_node *prefix_insert(prefix_tree *t, const llm_token *tokens, int count);
+/* A private child; tokens are copied, room for `capacity`. */
+prefix_node *prefix_add_private(prefix_tree *t, prefix_node *parent, const llm_token *tokens, int count, int capacity);
+/* Adds to the counts of a node and all above it. */
+void prefix_count(prefix_node *node, int pending, int waiting, int users);
+/* Gives `node` (parents resident) blocks for its tokens and `extra` more. false: no room, nothing changed. */
+bool prefix_make_resident(prefix_tree *t, prefix_node *node, int extra);
+/* Takes its blocks away; its children must not be resident. */
+void prefix_evict(prefix_tree *t, prefix_node *node);
+/* Removes `node` and then its parents, as long as they have no children, requests, or KV worth keeping
+ * (`keep_shared`: nodes that several prompts shared stay; keep_all: all resident ones). */
+void prefix_prune(prefix_tree *t, prefix_node *node, bool keep_shared, bool keep_all);
+/* Removes a private node that has no children, and gives its blocks back; its parents stay. */
+void prefix_prune_one(prefix_tree *t, prefix_node *node);
+/* Evicts all that no live request uses. */
+void prefix_evict_unused(prefix_tree *t);
+void prefix_touch(prefix_tree *t, prefix_node *node); /* most recently used */
+/* Copies the tokens of positions [from, from + count) of the node's path. */
+void prefix_tokens(const prefix_node *node, int from, int count, llm_token *out);
+/* Blocks first_block .. first_block + n - 1 of the node are full at its end. */
+int prefix_full_blocks(const prefix_node *node);
+/* Fills node->keys (and its parents'); key chains (parent key, tokens) from `seed`. */
+void prefix_make_keys(prefix_node *node, hash128 seed);
+/* The key of block b of the node's path; b = -1: the seed. */
+hash128 prefix_key(const prefix_node *node, int b, hash128 seed);
+
+#endif

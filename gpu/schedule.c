@@ -1,0 +1,453 @@
+/*
+ * schedule.c - which tokens go into the next pass.
+ *
+ * Owns the order of prompts (DESIGN 7): TREE walks the prefix tree depth first, so every node is computed once and
+ * its KV is near; FIFO and NONE take requests as submitted. A pass holds one decode row of every live sequence, then
+ * new prompt tokens up to options.pass_tokens. Invariant: a request is admitted only when blocks for its whole prompt
+ * and answer are there; what a live request uses is never evicted. The meaning of logits is settle.c's.
+ */
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "session_int.h"
+
+/* ---- the pass ---------------------------------------------------------------------------------- */
+
+#define GROW(p, count, cap)                                                  \
+    do {                                                                     \
+        if ((count) == (cap)) {                                              \
+            (cap) = (cap) > 0 ? (cap) * 2 : 64;                              \
+            (p) = mem_realloc((p), sizeof *(p) * (size_t)(cap));             \
+        }                                                                    \
+    } while (0)
+
+void schedule_reset_pass(llm_session *s) {
+    s->pass.nrows = s->pass.ncopies = s->pass.nwants = 0;
+    s->logits_used = 0;
+    s->nfinished = 0;
+    s->prefill_rows = s->decode_rows = 0;
+}
+
+static void pass_row_add(llm_session *s, llm_token token, int position, const int32_t *table) {
+    GROW(s->pass.rows, s->pass.nrows, s->rows_cap);
+    s->pass.rows[s->pass.nrows++] = (pass_row){.token = token, .position = position, .table = table};
+}
+
+static void pass_want_add(llm_session *s, request *r, int what, const llm_token *ids, int count) {
+    if (s->pass.nwants == s->wants_cap) {
+        s->wants_cap = s->wants_cap > 0 ? s->wants_cap * 2 : 64;
+        size_t n = (size_t)s->wants_cap;
+        s->pass.wants = mem_realloc(s->pass.wants, sizeof *s->pass.wants * n);
+        s->owners = mem_realloc(s->owners, sizeof *s->owners * n);
+        s->logits_at = mem_realloc(s->logits_at, sizeof *s->logits_at * n);
+    }
+    int w = s->pass.nwants++;
+    s->pass.wants[w] = (pass_want){.row = s->pass.nrows - 1, .ids = ids, .count = count};
+    s->owners[w] = (want_owner){r, what};
+    s->logits_at[w] = s->logits_used;
+    s->logits_used += s->runs_model ? (size_t)count : 0;
+}
+
+void schedule_seal(llm_session *s) {
+    if (s->logits_used > s->logits_cap) {
+        free(s->logits);
+        s->logits_cap = s->logits_used;
+        s->logits = mem_alloc(sizeof(float) * s->logits_cap);
+    }
+    for (int w = 0; w < s->pass.nwants && s->runs_model; w++) {
+        s->pass.wants[w].logits = s->logits + s->logits_at[w];
+    }
+}
+
+static int rows_left(const llm_session *s) {
+    return s->options.pass_tokens - s->prefill_rows;
+}
+
+/* ---- blocks from the store --------------------------------------------------------------------- */
+
+static void kv_id_fill(const llm_session *s, prefix_node *node, int i, llm_kv_id *id) {
+    hash128 seed = s->engine->info.fingerprint;
+    int b = node->start / LLM_BLOCK_TOKENS + i;
+    *id = (llm_kv_id){.fingerprint = seed, .depth = b, .fanout = node->fanout};
+    id->key = node->keys[i];
+    id->parent = i > 0 ? node->keys[i - 1] : prefix_key(node->parent, b - 1, seed);
+    id->cost_ms = s->ms_per_token * LLM_BLOCK_TOKENS;
+    prefix_tokens(node, b * LLM_BLOCK_TOKENS, LLM_BLOCK_TOKENS, id->tokens);
+}
+
+/* Leading full blocks of a node that has just become resident; returns its tokens that need no computing. */
+static int load_blocks(llm_session *s, prefix_node *node) {
+    int loaded = 0;
+    if (s->options.store.get == NULL || !s->runs_model || node->is_private) {
+        return 0;
+    }
+    prefix_make_keys(node, s->engine->info.fingerprint);
+    int full = prefix_full_blocks(node);
+    while (loaded < full) {
+        llm_kv_id id;
+        kv_id_fill(s, node, loaded, &id);
+        if (!s->options.store.get(s->options.store.ctx, &id, s->block_bytes, s->block_size)) {
+            break;
+        }
+        int32_t block = node->table[node->first_block + loaded];
+        s->engine->backend->kv_write(s->engine, s->work, block, s->block_bytes);
+        loaded++;
+    }
+    node->loaded_blocks = loaded;
+    return loaded == 0 ? 0 : (node->first_block + loaded) * LLM_BLOCK_TOKENS - node->start;
+}
+
+/* ---- placing ----------------------------------------------------------------------------------- */
+
+/* Gives a node its blocks and the shared part of its first one. */
+static bool node_enter(llm_session *s, request *r, prefix_node *node, int extra) {
+    if (!prefix_make_resident(&s->tree, node, extra)) {
+        return false;
+    }
+    node->computed = load_blocks(s, node);
+    r->from_disk += node->computed;
+    s->stats.reused_disk += (uint64_t)node->computed;
+    int shared = node->start % LLM_BLOCK_TOKENS;
+    if (shared != 0 && node->loaded_blocks == 0) {
+        GROW(s->pass.copies, s->pass.ncopies, s->copies_cap);
+        s->pass.copies[s->pass.ncopies++] = (pass_copy){
+            .from = node->parent->table[node->first_block], .to = node->table[node->first_block], .tokens = shared};
+    }
+    return true;
+}
+
+/* Rows for the node's tokens that have no KV yet; false when the pass is full before its end. */
+static bool node_place(llm_session *s, request *r, prefix_node *node, bool prompt) {
+    int n = BASE_MIN(node->count - node->computed, BASE_MAX(rows_left(s), 0));
+    for (int i = 0; i < n; i++) {
+        int at = node->computed + i;
+        pass_row_add(s, node->tokens[at], node->start + at, node->table);
+    }
+    node->computed += n;
+    s->prefill_rows += n;
+    if (prompt) {
+        r->computed += n;
+        s->stats.computed_tokens += (uint64_t)n;
+    }
+    if (n > 0 && node->computed == node->count) {
+        GROW(s->finished_nodes, s->nfinished, s->finished_cap);
+        s->finished_nodes[s->nfinished++] = node;
+    }
+    return node->computed == node->count;
+}
+
+typedef enum placed { PLACED, PASS_FULL, NO_BLOCKS } placed;
+
+/* Places what is missing on the path down to `node`. */
+static placed path_place(llm_session *s, request *r, prefix_node *node) {
+    if (node->parent == NULL) {
+        return PLACED;
+    }
+    placed above = path_place(s, r, node->parent);
+    if (above != PLACED) {
+        return above;
+    }
+    if (node->table == NULL && !node_enter(s, r, node, 0)) {
+        return NO_BLOCKS;
+    }
+    if (s->options.reuse == LLM_REUSE_TREE) {
+        prefix_touch(&s->tree, node);
+    }
+    return node_place(s, r, node, true) ? PLACED : PASS_FULL;
+}
+
+/* The prompt's last token is a row of this pass: just placed, or run once more for its logits. */
+static void last_row_ensure(llm_session *s, request *r) {
+    const pass *p = &s->pass;
+    const prefix_node *end = r->end;
+    int position = end->start + end->count - 1;
+    if (p->nrows > 0 && p->rows[p->nrows - 1].table == end->table && p->rows[p->nrows - 1].position == position) {
+        return;
+    }
+    pass_row_add(s, end->tokens[end->count - 1], position, end->table);
+    s->prefill_rows++;
+    r->computed++;
+    s->stats.computed_tokens++;
+}
+
+static void prompt_wants(llm_session *s, request *r) {
+    int vocab = s->engine->info.vocab;
+    if (r->raw != NULL) {
+        pass_want_add(s, r, WANT_RAW, NULL, vocab);
+        return;
+    }
+    if (s->options.keep_logits && s->runs_model) {
+        pass_want_add(s, r, WANT_TOP, NULL, vocab);
+    }
+    const llm_guide *g = r->guide;
+    if (g == NULL || !s->runs_model) {
+        pass_want_add(s, r, WANT_NEXT_TOKEN, NULL, vocab);
+    } else if (g->kind != LLM_GUIDE_CHOICE) {
+        pass_want_add(s, r, WANT_NEXT_TOKEN, g->states[r->state].ids, guide_allowed(g, r->state, 0));
+    } else {
+        for (int b = 0; b < g->nbranches; b++) {
+            if (g->branches[b].segment < 0) {
+                pass_want_add(s, r, b, g->branches[b].ids, g->branches[b].count);
+            }
+        }
+    }
+}
+
+/* The literals' inner branches, each a private node below the prompt or its parent segment. */
+static placed segments_place(llm_session *s, request *r) {
+    const llm_guide *g = r->guide;
+    while (s->runs_model && g != NULL && r->segments_placed < g->nsegments) {
+        int i = r->segments_placed;
+        const guide_segment *seg = &g->segments[i];
+        if (r->segments[i] == NULL) {
+            prefix_node *parent = seg->parent >= 0 ? r->segments[seg->parent] : r->end;
+            r->segments[i] = prefix_add_private(&s->tree, parent, seg->tokens, seg->count, seg->count);
+            r->segments[i]->users = 1;
+        }
+        prefix_node *node = r->segments[i];
+        if (node->table == NULL && !node_enter(s, r, node, 0)) {
+            return NO_BLOCKS;
+        }
+        if (!node_place(s, r, node, false)) {
+            return PASS_FULL;
+        }
+        const guide_branch *b = &g->branches[seg->branch];
+        pass_want_add(s, r, seg->branch, b->ids, b->count);
+        r->segments_placed++;
+    }
+    return PLACED;
+}
+
+/* How many tokens an answer may add behind its prompt (CHOICE: none, its segments have their own nodes). */
+static int answer_room(const llm_session *s, const request *r) {
+    if (!s->runs_model || r->raw != NULL) {
+        return 0;
+    }
+    if (r->guide == NULL) {
+        return r->max_tokens;
+    }
+    return r->guide->kind == LLM_GUIDE_CHOICE ? 0 : GUIDE_MAX_DIGITS + 4; /* lead, sign, point, spare */
+}
+
+static placed prompt_place(llm_session *s, request *r) {
+    if (!r->arrived && r->branches_left == 0 && r->guide != NULL && r->guide->kind == LLM_GUIDE_CHOICE &&
+        s->runs_model && !s->options.keep_logits) {
+        return PLACED; /* one literal: nothing to ask */
+    }
+    if (r->segments_placed == 0 && !r->arrived) {
+        placed path = path_place(s, r, r->end);
+        if (path != PLACED) {
+            return path;
+        }
+        int room = answer_room(s, r);
+        if (room > 0 && r->tail == NULL) {
+            r->tail = prefix_add_private(&s->tree, r->end, NULL, 0, room);
+            r->tail->users = 1;
+        }
+        if (room > 0 && r->tail->table == NULL && !node_enter(s, r, r->tail, room)) {
+            return NO_BLOCKS;
+        }
+        last_row_ensure(s, r);
+        prompt_wants(s, r);
+        r->arrived = true;
+    }
+    return segments_place(s, r);
+}
+
+/* The row of a token just decoded. */
+static void token_place(llm_session *s, request *r) {
+    prefix_node *tail = r->tail;
+    int at = tail->count - 1;
+    pass_row_add(s, tail->tokens[at], tail->start + at, tail->table);
+    tail->computed = tail->count;
+    s->decode_rows++;
+    if (r->guide == NULL) {
+        pass_want_add(s, r, WANT_NEXT_TOKEN, NULL, s->engine->info.vocab);
+    } else {
+        const llm_guide *g = r->guide;
+        pass_want_add(s, r, WANT_NEXT_TOKEN, g->states[r->state].ids, guide_allowed(g, r->state, r->digits));
+    }
+}
+
+/* ---- release ----------------------------------------------------------------------------------- */
+
+static void answer_nodes_release(llm_session *s, request *r) {
+    for (int i = r->segments != NULL ? r->guide->nsegments : 0; i-- > 0;) {
+        if (r->segments[i] != NULL) {
+            schedule_segment_done(s, r, i);
+        }
+    }
+    if (r->tail != NULL) {
+        r->tail->users = 0;
+        prefix_prune_one(&s->tree, r->tail);
+        r->tail = NULL;
+    }
+}
+
+void schedule_segment_done(llm_session *s, request *r, int segment) {
+    r->segments[segment]->users = 0;
+    prefix_prune_one(&s->tree, r->segments[segment]);
+    r->segments[segment] = NULL;
+}
+
+/* ---- admission --------------------------------------------------------------------------------- */
+
+static request *node_take(prefix_node *node) {
+    request *r = node->first;
+    node->first = r->next;
+    if (node->first == NULL) {
+        node->last = NULL;
+    }
+    r->next = NULL;
+    return r;
+}
+
+/* Depth first from the cursor: down where someone waits, else up. */
+static request *next_in_tree(llm_session *s) {
+    prefix_node *node = s->cursor;
+    while (node != NULL && node->waiting == 0) {
+        node = node->parent;
+    }
+    while (node != NULL && node->first == NULL) {
+        prefix_node *child = node->first_child;
+        while (child != NULL && child->waiting == 0) {
+            child = child->next;
+        }
+        assert(child != NULL);
+        node = child;
+    }
+    if (node == NULL) {
+        return NULL;
+    }
+    s->cursor = node;
+    return node_take(node);
+}
+
+int session_flatten(llm_session *s, const request *r) {
+    if (s->scratch_cap < r->prompt_tokens + 1) {
+        s->scratch_cap = r->prompt_tokens * 2 + 64;
+        s->scratch = mem_realloc(s->scratch, sizeof(llm_token) * (size_t)s->scratch_cap);
+    }
+    int n = 0;
+    if (r->raw != NULL) {
+        memcpy(s->scratch, r->raw, sizeof(llm_token) * (size_t)r->prompt_tokens);
+        return r->prompt_tokens;
+    }
+    size_t spans = 0;
+    for (int i = 0; i < r->nspans; i++) {
+        spans += r->spans[i]->count;
+    }
+    int prefix = r->guide != NULL ? r->guide->nprefix : 0;
+    if ((size_t)r->prompt_tokens > spans + (size_t)prefix) {
+        s->scratch[n++] = s->engine->bos;
+    }
+    for (int i = 0; i < r->nspans; i++) {
+        memcpy(s->scratch + n, r->spans[i]->tokens, sizeof(llm_token) * r->spans[i]->count);
+        n += (int)r->spans[i]->count;
+    }
+    if (prefix > 0) {
+        memcpy(s->scratch + n, r->guide->prefix, sizeof(llm_token) * (size_t)prefix);
+        n += prefix;
+    }
+    assert(n == r->prompt_tokens);
+    return n;
+}
+
+static uint64_t request_seed(const llm_session *s, const request *r) {
+    return hash64(s->scratch, sizeof(llm_token) * (size_t)r->prompt_tokens, r->sampling.seed);
+}
+
+/* From the queue into the tree. NONE: a prompt of its own that nobody can share. */
+static request *request_enter(llm_session *s) {
+    request *r = list_pop(&s->queue);
+    int n = session_flatten(s, r);
+    r->sample_seed = request_seed(s, r);
+    r->end = s->options.reuse == LLM_REUSE_NONE ? prefix_add_private(&s->tree, &s->tree.root, s->scratch, n, n)
+                                                : prefix_insert(&s->tree, s->scratch, n);
+    prefix_count(r->end, 1, 1, 0);
+    s->in_window++;
+    return r;
+}
+
+static bool window_open(const llm_session *s) {
+    return s->queue.count > 0 && (s->options.window == 0 || s->in_window < s->options.window);
+}
+
+static request *next_request(llm_session *s) {
+    if (s->options.reuse != LLM_REUSE_TREE) {
+        return window_open(s) ? request_enter(s) : NULL;
+    }
+    while (window_open(s)) {
+        request *r = request_enter(s);
+        r->next = NULL;
+        *(r->end->last != NULL ? &r->end->last->next : &r->end->first) = r;
+        r->end->last = r;
+    }
+    return next_in_tree(s);
+}
+
+static void live_add(llm_session *s, request *r) {
+    GROW(s->live, s->nlive, s->live_cap);
+    s->live[s->nlive++] = r;
+    r->live = true;
+}
+
+/* A prompt that cannot have its branches and fit: it starts anew as one private node, with all else evicted. */
+static void request_isolate(llm_session *s, request *r) {
+    answer_nodes_release(s, r);
+    prefix_count(r->end, -1, 0, -1);
+    prefix_prune(&s->tree, r->end, true, true);
+    int n = session_flatten(s, r);
+    r->end = prefix_add_private(&s->tree, &s->tree.root, s->scratch, n, n);
+    prefix_count(r->end, 1, 0, 1);
+    request_restart(r);
+    prefix_evict_unused(&s->tree);
+}
+
+bool schedule_fill_one(llm_session *s, request *r) {
+    return prompt_place(s, r) == PLACED;
+}
+
+bool schedule_fill(llm_session *s) {
+    schedule_reset_pass(s);
+    for (int i = 0; i < s->nlive; i++) {
+        if (s->live[i] != s->current && s->live[i]->tail != NULL && s->live[i]->tail->count > 0) {
+            token_place(s, s->live[i]);
+        }
+    }
+    bool isolated = false;
+    while (rows_left(s) > 0) {
+        if (s->current == NULL) {
+            if (s->nlive >= s->options.max_batch || (s->current = next_request(s)) == NULL) {
+                break;
+            }
+            prefix_count(s->current->end, 0, -1, 1);
+            live_add(s, s->current);
+        }
+        placed done = prompt_place(s, s->current);
+        if (done == NO_BLOCKS && s->nlive == 1 && s->pass.nrows == 0 && !isolated) {
+            request_isolate(s, s->current);
+            isolated = true;
+            continue;
+        }
+        if (done != PLACED) {
+            break;
+        }
+        s->current = NULL;
+    }
+    schedule_seal(s);
+    return s->pass.nrows > 0 || s->nlive == 0 || s->current == NULL;
+}
+
+void schedule_release(llm_session *s, request *r) {
+    bool keep_shared = s->options.reuse == LLM_REUSE_TREE, keep_all = s->options.reuse == LLM_REUSE_FIFO;
+    answer_nodes_release(s, r);
+    if (r->end != NULL) {
+        prefix_count(r->end, -1, r->live ? 0 : -1, r->live ? -1 : 0);
+        prefix_prune(&s->tree, r->end, keep_shared, keep_all);
+        r->end = NULL;
+        s->in_window -= r->raw == NULL;
+    }
+    r->live = false;
+}

@@ -1,0 +1,449 @@
+/*
+ * session.c - the public face of a session: submit, step, statistics.
+ *
+ * Invariant: between calls no pass is in flight, and every request is in exactly one place (session_int.h). The
+ * order of work is schedule.c's, the meaning of logits settle.c's.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "session_int.h"
+
+enum { DEFAULT_MAX_BATCH = 256, DEFAULT_PASS_TOKENS = 1024, DEFAULT_FIFO_WINDOW = 64, DEFAULT_MAX_TOKENS = 32 };
+
+static double now_ms(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec / 1e6;
+}
+
+/* ---- lifetime ---------------------------------------------------------------------------------- */
+
+int llm_session_new(llm_engine *engine, const llm_session_options *options, llm_session **out, err *e) {
+    llm_session *s = mem_zalloc(sizeof *s);
+    s->engine = engine;
+    s->options = *options;
+    llm_session_options *o = &s->options;
+    o->kv_memory_bytes = o->kv_memory_bytes > 0 ? o->kv_memory_bytes : (size_t)1 << 30;
+    o->max_batch = o->max_batch > 0 ? o->max_batch : DEFAULT_MAX_BATCH;
+    o->pass_tokens = o->pass_tokens > 0 ? o->pass_tokens : DEFAULT_PASS_TOKENS;
+    if (o->window == 0 && o->reuse != LLM_REUSE_TREE) {
+        o->window = DEFAULT_FIFO_WINDOW;
+    }
+    s->block_size = engine->info.kv_bytes_per_token * LLM_BLOCK_TOKENS;
+    size_t blocks = BASE_MIN(o->kv_memory_bytes / s->block_size, (size_t)1 << 24);
+    *out = NULL;
+    if (blocks < 2) {
+        int code = err_set(e, ERR_LIMIT, "kv_memory of %zu bytes holds no two blocks of %zu bytes", o->kv_memory_bytes,
+                           s->block_size);
+        free(s);
+        return code;
+    }
+    s->runs_model = !o->count_only && engine->backend->forward != NULL;
+    if (s->runs_model) {
+        /* a pass may run over its prompt tokens by a few rows: last tokens run again for their logits */
+        int code = engine->backend->work_new(engine, (int)blocks, o->pass_tokens + o->max_batch + 64, &s->work, e);
+        if (code != 0) {
+            free(s);
+            return code;
+        }
+        s->block_bytes = mem_alloc(s->block_size);
+    }
+    prefix_init(&s->tree, (int)blocks, &s->cursor);
+    s->tree.first_in_first_out = o->reuse == LLM_REUSE_FIFO;
+    s->cursor = &s->tree.root;
+    s->stats.kv_budget_bytes = blocks * s->block_size;
+    s->stats.load_ms = engine->info.load_ms;
+    *out = s;
+    return 0;
+}
+
+static void list_free(request_list *list) {
+    request *r;
+    while ((r = list_pop(list)) != NULL) {
+        request_free(r);
+    }
+}
+
+/* Drops every request that has no answer yet; KV of shared nodes stays. */
+static void drop_unanswered(llm_session *s) {
+    list_free(&s->queue);
+    for (int i = 0; i < s->nlive; i++) {
+        schedule_release(s, s->live[i]);
+        request_free(s->live[i]);
+    }
+    s->nlive = 0;
+    s->current = NULL;
+    while (s->tree.root.waiting > 0) {
+        prefix_node *node = &s->tree.root;
+        while (node->first == NULL) {
+            node = node->first_child;
+            while (node->waiting == 0) {
+                node = node->next;
+            }
+        }
+        request *r = node->first;
+        node->first = r->next;
+        node->last = node->first != NULL ? node->last : NULL;
+        schedule_release(s, r);
+        request_free(r);
+    }
+}
+
+void llm_session_free(llm_session *s) {
+    if (s == NULL) {
+        return;
+    }
+    drop_unanswered(s);
+    list_free(&s->ready);
+    list_free(&s->handed);
+    prefix_free(&s->tree);
+    if (s->runs_model) {
+        s->engine->backend->work_free(s->engine, s->work);
+    }
+    free(s->live);
+    free(s->pass.rows);
+    free(s->pass.copies);
+    free(s->pass.wants);
+    free(s->owners);
+    free(s->logits);
+    free(s->logits_at);
+    free(s->finished_nodes);
+    free(s->scratch);
+    free(s->block_bytes);
+    buf_free(&s->prefix_text);
+    free(s);
+}
+
+void llm_session_clear(llm_session *s) {
+    prefix_evict_unused(&s->tree);
+}
+
+/* ---- submitting -------------------------------------------------------------------------------- */
+
+/* BOS comes first where the prompt starts with a template that does not bring its own. */
+static bool needs_bos(const llm_engine *engine, const llm_request *q) {
+    if (!engine->adds_bos || engine->bos < 0 || q->nspans == 0 || q->spans[0]->kind != LLM_SPAN_TEMPLATE) {
+        return false;
+    }
+    const llm_span *first = q->spans[0];
+    return first->count == 0 || first->tokens[0] != engine->bos;
+}
+
+static int spans_tokens(llm_span *const *spans, int count) {
+    size_t n = 0;
+    for (int i = 0; i < count; i++) {
+        n += spans[i]->count;
+    }
+    return (int)BASE_MIN(n, (size_t)1 << 30);
+}
+
+/* Removes the last field (its name and value) in front of the closing template; false when there is none. */
+static bool drop_last_field(request *r) {
+    int at = r->nspans - 1;
+    while (at >= 0 && r->spans[at]->kind != LLM_SPAN_VALUE && r->spans[at]->kind != LLM_SPAN_CHUNK) {
+        at--;
+    }
+    if (at < 0) {
+        return false;
+    }
+    int from = at > 0 && r->spans[at - 1]->kind == LLM_SPAN_NAME ? at - 1 : at;
+    for (int i = from; i <= at; i++) {
+        r->prompt_tokens -= (int)r->spans[i]->count;
+        llm_span_release(r->spans[i]);
+    }
+    memmove(r->spans + from, r->spans + at + 1, sizeof *r->spans * (size_t)(r->nspans - at - 1));
+    r->nspans -= at + 1 - from;
+    return true;
+}
+
+static int answer_tokens(const request *r) {
+    if (r->guide == NULL) {
+        return r->max_tokens;
+    }
+    return r->guide->kind == LLM_GUIDE_CHOICE ? r->guide->longest : GUIDE_MAX_DIGITS + 4;
+}
+
+static int fit_check(llm_session *s, request *r, err *e) {
+    int context = s->engine->info.context, answer = answer_tokens(r);
+    bool cut = false;
+    while (s->options.truncate && r->prompt_tokens + answer > context && drop_last_field(r)) {
+        cut = true;
+    }
+    s->stats.truncated += cut;
+    if (r->prompt_tokens + answer > context) {
+        return err_set(e, ERR_LIMIT, "a prompt of %d tokens and an answer of up to %d exceed the model's context of %d",
+                       r->prompt_tokens, answer, context);
+    }
+    /* the answer's literals may need a block a branch */
+    int segments = r->guide != NULL && r->guide->kind == LLM_GUIDE_CHOICE ? 2 * r->guide->longest : 2;
+    int need = (r->prompt_tokens + answer) / LLM_BLOCK_TOKENS + 1 + segments;
+    if (need > s->tree.nblocks) {
+        return err_set(e, ERR_LIMIT,
+                       "a prompt of %d tokens and its answer need %d KV blocks, kv_memory of %zu bytes holds %d",
+                       r->prompt_tokens, need, s->stats.kv_budget_bytes, s->tree.nblocks);
+    }
+    return 0;
+}
+
+static void guide_attach(request *r, llm_guide *guide) {
+    r->guide = llm_guide_retain(guide);
+    r->branch_log_prob = mem_zalloc(sizeof *r->branch_log_prob * (size_t)(guide->nbranches + 1));
+    r->segments = mem_zalloc(sizeof *r->segments * (size_t)(guide->nsegments + 1));
+    r->segment_children = mem_zalloc(sizeof *r->segment_children * (size_t)(guide->nsegments + 1));
+}
+
+int llm_submit(llm_session *s, const llm_request *q, err *e) {
+    request *r = mem_zalloc(sizeof *r);
+    r->tag = q->tag;
+    r->chat = q->after != NULL && q->after->chat;
+    r->max_tokens = q->max_tokens > 0 ? q->max_tokens : DEFAULT_MAX_TOKENS;
+    r->sampling = q->sampling;
+    r->choice = -1;
+    r->prob = NAN;
+    r->nspans = q->nspans;
+    r->spans = mem_alloc(sizeof *r->spans * (size_t)BASE_MAX(q->nspans, 1));
+    for (int i = 0; i < q->nspans; i++) {
+        r->spans[i] = llm_span_retain(q->spans[i]);
+    }
+    r->nstop = q->nstop;
+    r->stop = mem_zalloc(sizeof *r->stop * (size_t)BASE_MAX(q->nstop, 1));
+    for (int i = 0; i < q->nstop; i++) {
+        r->stop[i] = (str){mem_strndup(q->stop[i].p, q->stop[i].n), q->stop[i].n};
+    }
+    if (q->guide != NULL) {
+        guide_attach(r, q->guide);
+    }
+    r->output = mem_alloc(sizeof(llm_token) * (size_t)BASE_MAX(answer_tokens(r), 1));
+    r->prompt_tokens = spans_tokens(q->spans, q->nspans) + needs_bos(s->engine, q) +
+                       (r->guide != NULL ? r->guide->nprefix : 0);
+    request_restart(r);
+    int code = r->prompt_tokens > 0 ? fit_check(s, r, e) : err_set(e, ERR_LIMIT, "a prompt without a token");
+    if (code != 0) {
+        request_free(r);
+        return code;
+    }
+    s->stats.requests++;
+    s->stats.prompt_tokens += (uint64_t)r->prompt_tokens;
+    list_push(&s->queue, r);
+    return 0;
+}
+
+/* ---- stepping ---------------------------------------------------------------------------------- */
+
+/* Offers the full blocks of the nodes that the pass completed. */
+static void store_offer(llm_session *s) {
+    const llm_kv_store *store = &s->options.store;
+    if (store->put == NULL) {
+        return;
+    }
+    for (int i = 0; i < s->nfinished; i++) {
+        prefix_node *node = s->finished_nodes[i];
+        if (node->is_private || (node->fanout < 2 && !store->keep_all)) {
+            continue;
+        }
+        hash128 seed = s->engine->info.fingerprint;
+        prefix_make_keys(node, seed);
+        int full = prefix_full_blocks(node);
+        for (int b = node->loaded_blocks; b < full; b++) {
+            int depth = node->first_block + b;
+            llm_kv_id id = {.fingerprint = seed, .depth = depth, .fanout = node->fanout, .key = node->keys[b]};
+            id.parent = b > 0 ? node->keys[b - 1] : prefix_key(node->parent, depth - 1, seed);
+            id.cost_ms = s->ms_per_token * LLM_BLOCK_TOKENS;
+            prefix_tokens(node, depth * LLM_BLOCK_TOKENS, LLM_BLOCK_TOKENS, id.tokens);
+            s->engine->backend->kv_read(s->engine, s->work, node->table[depth], s->block_bytes);
+            store->put(store->ctx, &id, s->block_bytes, s->block_size);
+        }
+    }
+}
+
+static int pass_run(llm_session *s, err *e) {
+    if (s->pass.nrows == 0 || !s->runs_model) {
+        s->stats.passes += s->pass.nrows > 0;
+        return 0;
+    }
+    double start = now_ms();
+    int code = s->engine->backend->forward(s->engine, s->work, &s->pass, e);
+    if (code != 0) {
+        s->failed = true;
+        return code;
+    }
+    double ms = now_ms() - start, share = (double)s->prefill_rows / (double)s->pass.nrows;
+    s->stats.prefill_ms += ms * share;
+    s->stats.decode_ms += ms * (1 - share);
+    s->stats.passes++;
+    if (s->prefill_rows >= LLM_BLOCK_TOKENS) {
+        s->ms_per_token = ms / (double)s->pass.nrows;
+    }
+    store_offer(s);
+    return 0;
+}
+
+static int one_pass(llm_session *s, err *e) {
+    if (s->failed) {
+        return err_set(e, ERR_INTERNAL, "this session's last pass failed; start a new one");
+    }
+    if (!schedule_fill(s)) {
+        return err_set(e, ERR_FULL, "no room in kv_memory for a prompt of %d tokens", s->current->prompt_tokens);
+    }
+    int code = pass_run(s, e);
+    if (code == 0) {
+        session_settle(s);
+    }
+    return code;
+}
+
+static void event_fill(const request *r, llm_event *ev) {
+    *ev = (llm_event){.tag = r->tag,
+                      .text = r->text.n > 0 ? buf_str(&r->text) : STR(""),
+                      .choice = r->choice,
+                      .prob = r->prob,
+                      .finish = r->finish,
+                      .prompt_tokens = r->prompt_tokens,
+                      .computed_tokens = r->computed,
+                      .reused_tokens = BASE_MAX(r->prompt_tokens - r->computed, 0),
+                      .output_tokens = r->noutput,
+                      .top_logits = r->top_logits,
+                      .top_tokens = r->top_tokens};
+}
+
+static bool work_left(const llm_session *s) {
+    return s->queue.count > 0 || s->nlive > 0 || s->tree.root.waiting > 0;
+}
+
+int llm_step(llm_session *s, llm_event *events, int capacity, int *count, bool *idle, err *e) {
+    list_free(&s->handed);
+    int code = 0;
+    *count = 0;
+    if (s->options.cancel != NULL && atomic_load(s->options.cancel)) {
+        if (work_left(s)) {
+            drop_unanswered(s);
+            code = err_set(e, ERR_CANCELLED, "cancelled");
+        }
+    } else if (s->ready.count < capacity && work_left(s)) {
+        code = one_pass(s, e);
+    }
+    while (*count < capacity && s->ready.first != NULL) {
+        request *r = list_pop(&s->ready);
+        event_fill(r, &events[(*count)++]);
+        list_push(&s->handed, r);
+    }
+    *idle = s->ready.count == 0 && !work_left(s);
+    return code;
+}
+
+void llm_session_stats(const llm_session *s, llm_stats *out) {
+    *out = s->stats;
+    out->evicted_blocks = s->tree.evicted;
+    out->kv_bytes = (size_t)(s->tree.nblocks - s->tree.nfree) * s->block_size;
+    out->live_sequences = s->nlive;
+}
+
+/* ---- log-probabilities ------------------------------------------------------------------------- */
+
+static void log_softmax(float *x, int n) {
+    double top = (double)x[0], sum = 0;
+    for (int i = 1; i < n; i++) {
+        top = fmax(top, (double)x[i]);
+    }
+    for (int i = 0; i < n; i++) {
+        sum += exp((double)x[i] - top);
+    }
+    double norm = top + log(sum);
+    for (int i = 0; i < n; i++) {
+        x[i] = (float)((double)x[i] - norm);
+    }
+}
+
+int llm_logprobs(llm_session *s, const llm_token *tokens, size_t count, float *out, err *e) {
+    const llm_model_info *info = &s->engine->info;
+    if (!s->runs_model) {
+        return err_set(e, ERR_UNSUPPORTED, "%s gives no logits", info->name);
+    }
+    size_t need = count / LLM_BLOCK_TOKENS + 1;
+    if (count == 0 || count > (size_t)info->context || need > (size_t)s->tree.nblocks) {
+        return err_set(e, ERR_LIMIT, "a prompt of %zu tokens: the context holds %d, kv_memory %d", count, info->context,
+                       s->tree.nblocks * LLM_BLOCK_TOKENS);
+    }
+    request r = {.raw = (llm_token *)(uintptr_t)tokens, .raw_logits = out, .prompt_tokens = (int)count, .live = true};
+    bool share = s->options.reuse != LLM_REUSE_NONE;
+    r.end = share ? prefix_insert(&s->tree, tokens, (int)count)
+                  : prefix_add_private(&s->tree, &s->tree.root, tokens, (int)count, (int)count);
+    r.end->keep = true;
+    prefix_count(r.end, 1, 0, 1);
+    int code = 0;
+    bool placed = false;
+    while (code == 0 && !placed) {
+        schedule_reset_pass(s);
+        placed = schedule_fill_one(s, &r);
+        schedule_seal(s);
+        if (s->pass.nrows == 0) {
+            code = err_set(e, ERR_FULL, "kv_memory is full of live sequences");
+        } else if ((code = pass_run(s, e)) == 0) {
+            session_settle(s);
+        }
+    }
+    schedule_release(s, &r);
+    if (code == 0) {
+        log_softmax(out, info->vocab);
+    }
+    return code;
+}
+
+/* ---- views ------------------------------------------------------------------------------------- */
+
+enum { PREFIX_TEXT_BYTES = 200, PREFIX_TEXT_TOKENS = 64 };
+
+/* Keeps the widest `capacity` nodes, widest first. */
+static int widest_nodes(const prefix_node *root, const prefix_node **best, int capacity) {
+    int n = 0;
+    const prefix_node *node = root->first_child;
+    while (node != NULL && node != root) {
+        if (!node->is_private && node->fanout > 1 && (n < capacity || node->fanout > best[n - 1]->fanout)) {
+            int at = n < capacity ? n++ : n - 1;
+            for (; at > 0 && best[at - 1]->fanout < node->fanout; at--) {
+                best[at] = best[at - 1];
+            }
+            best[at] = node;
+        }
+        if (node->first_child != NULL) {
+            node = node->first_child;
+            continue;
+        }
+        while (node != root && node->next == NULL) {
+            node = node->parent;
+        }
+        node = node != root ? node->next : node;
+    }
+    return n;
+}
+
+int llm_session_prefixes(llm_session *s, llm_prefix *out, int capacity) {
+    const prefix_node **best = mem_alloc(sizeof *best * (size_t)BASE_MAX(capacity, 1));
+    int n = capacity > 0 ? widest_nodes(&s->tree.root, best, capacity) : 0;
+    size_t *ends = mem_alloc(sizeof *ends * (size_t)(n + 1));
+    buf_clear(&s->prefix_text);
+    ends[0] = 0;
+    for (int i = 0; i < n; i++) {
+        llm_token tail[PREFIX_TEXT_TOKENS];
+        int end = best[i]->start + best[i]->count, from = BASE_MAX(end - PREFIX_TEXT_TOKENS, 0);
+        prefix_tokens(best[i], from, end - from, tail);
+        buf text = {0};
+        llm_detokenize(s->engine, tail, (size_t)(end - from), true, &text);
+        size_t cut = text.n > PREFIX_TEXT_BYTES ? text.n - PREFIX_TEXT_BYTES : 0;
+        buf_append(&s->prefix_text, text.n > 0 ? text.p + cut : "", text.n - cut);
+        ends[i + 1] = s->prefix_text.n;
+        buf_free(&text);
+    }
+    for (int i = 0; i < n; i++) {
+        out[i] = (llm_prefix){.text = {s->prefix_text.p + ends[i], ends[i + 1] - ends[i]},
+                              .tokens = best[i]->start + best[i]->count,
+                              .fanout = best[i]->fanout,
+                              .done = best[i]->fanout - best[i]->pending};
+    }
+    free(best);
+    free(ends);
+    return n;
+}

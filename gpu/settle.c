@@ -1,0 +1,301 @@
+/*
+ * settle.c - what a pass's logits mean: next tokens, branches of literals, finished answers.
+ *
+ * Owns the answer side of a request, the stop rules (ENGINE 4) and their texts. Invariant: a request's answer is
+ * decided from its own logits alone, in the order of its own tokens. Which rows run is schedule.c's.
+ */
+#include <ctype.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "session_int.h"
+
+/* ---- lists and lifetime ------------------------------------------------------------------------ */
+
+void list_push(request_list *list, request *r) {
+    r->next = NULL;
+    *(list->last != NULL ? &list->last->next : &list->first) = r;
+    list->last = r;
+    list->count++;
+}
+
+request *list_pop(request_list *list) {
+    request *r = list->first;
+    if (r != NULL) {
+        list->first = r->next;
+        list->last = list->first != NULL ? list->last : NULL;
+        list->count--;
+        r->next = NULL;
+    }
+    return r;
+}
+
+static void branches_free(request *r) {
+    for (int b = 0; r->branch_log_prob != NULL && b < r->guide->nbranches; b++) {
+        free(r->branch_log_prob[b]);
+        r->branch_log_prob[b] = NULL;
+    }
+}
+
+void request_free(request *r) {
+    if (r == NULL) {
+        return;
+    }
+    branches_free(r);
+    free(r->branch_log_prob);
+    for (int i = 0; i < r->nspans; i++) {
+        llm_span_release(r->spans[i]);
+    }
+    for (int i = 0; i < r->nstop; i++) {
+        free((char *)(uintptr_t)r->stop[i].p);
+    }
+    llm_guide_release(r->guide);
+    free(r->spans);
+    free(r->stop);
+    free(r->segments);
+    free(r->segment_children);
+    free(r->output);
+    free(r->top_logits);
+    free(r->top_tokens);
+    buf_free(&r->text);
+    free(r);
+}
+
+void request_restart(request *r) {
+    const llm_guide *g = r->guide;
+    r->arrived = false;
+    r->segments_placed = 0;
+    r->noutput = r->digits = 0;
+    r->log_prob = 0;
+    buf_clear(&r->text);
+    if (g == NULL) {
+        return;
+    }
+    r->state = g->first;
+    branches_free(r);
+    r->branches_left = g->nbranches;
+    for (int i = 0; i < g->nsegments; i++) {
+        r->segment_children[i] = g->segments[i].children;
+    }
+}
+
+/* ---- finishing --------------------------------------------------------------------------------- */
+
+static str trimmed(str s) {
+    while (s.n > 0 && isspace((unsigned char)s.p[0])) {
+        s.p++;
+        s.n--;
+    }
+    while (s.n > 0 && isspace((unsigned char)s.p[s.n - 1])) {
+        s.n--;
+    }
+    return s;
+}
+
+/* Drops the bytes of a character that max_tokens cut in two. */
+static size_t whole_characters(str s) {
+    size_t n = s.n, back = 0;
+    while (back < 4 && back < n && ((unsigned char)s.p[n - 1 - back] & 0xC0u) == 0x80u) {
+        back++;
+    }
+    if (back >= n) {
+        return n;
+    }
+    unsigned char lead = (unsigned char)s.p[n - 1 - back];
+    size_t want = lead >= 0xF0u ? 4 : lead >= 0xE0u ? 3 : lead >= 0xC0u ? 2 : 1;
+    return want > back + 1 ? n - 1 - back : n;
+}
+
+static void text_set(request *r, str text) {
+    buf clean = {0};
+    buf_append_str(&clean, trimmed(text));
+    buf_free(&r->text);
+    r->text = clean;
+}
+
+static void request_finish(llm_session *s, request *r, llm_finish finish) {
+    r->finish = finish;
+    s->stats.done++;
+    s->stats.output_tokens += (uint64_t)r->noutput;
+    int reused = r->prompt_tokens - r->computed - r->from_disk;
+    s->stats.reused_memory += (uint64_t)BASE_MAX(reused, 0);
+    schedule_release(s, r);
+    list_push(&s->ready, r);
+}
+
+static void choice_finish(llm_session *s, request *r) {
+    r->choice = guide_best(r->guide, r->branch_log_prob, &r->prob);
+    text_set(r, r->guide->literals[r->choice]);
+    request_finish(s, r, LLM_FINISH_CHOICE);
+}
+
+/* A backend that answers whole, or a run that only counts. */
+static void answer_finish(llm_session *s, request *r) {
+    const llm_backend *backend = s->engine->backend;
+    if (!s->options.count_only && backend->answer != NULL) {
+        backend_question q = {.spans = r->spans, .nspans = r->nspans, .guide = r->guide, .max_tokens = r->max_tokens};
+        backend_answer a = {.choice = -1, .prob = NAN};
+        backend->answer(s->engine, &q, &a, &r->text);
+        r->choice = a.choice;
+        r->prob = a.prob;
+        r->noutput = a.tokens;
+    }
+    request_finish(s, r, r->guide != NULL ? LLM_FINISH_CHOICE : LLM_FINISH_STOP);
+}
+
+/* ---- free text --------------------------------------------------------------------------------- */
+
+/* Where an answer's text ends by the rules, or SIZE_MAX: the first newline behind other text (completion), the first
+ * of the request's own stop texts. */
+static size_t text_stop(const request *r) {
+    size_t at = SIZE_MAX;
+    str text = buf_str(&r->text);
+    if (!r->chat) {
+        size_t i = 0;
+        while (i < text.n && isspace((unsigned char)text.p[i])) {
+            i++;
+        }
+        const char *newline = i < text.n ? memchr(text.p + i, '\n', text.n - i) : NULL;
+        at = newline != NULL ? (size_t)(newline - text.p) : at;
+    }
+    for (int k = 0; k < r->nstop; k++) {
+        str stop = r->stop[k];
+        const char *found = stop.n > 0 && text.n > 0 ? memmem(text.p, text.n, stop.p, stop.n) : NULL;
+        if (found != NULL) {
+            at = BASE_MIN(at, (size_t)(found - text.p));
+        }
+    }
+    return at;
+}
+
+static void output_push(request *r, llm_token token) {
+    r->output[r->noutput++] = token;
+    prefix_node *tail = r->tail;
+    tail->tokens[tail->count++] = token;
+}
+
+static void text_token(llm_session *s, request *r, const float *logits, int vocab) {
+    llm_token token = sample_token(logits, vocab, &r->sampling, r->sample_seed, r->noutput);
+    if (engine_is_end(s->engine, token)) {
+        text_set(r, buf_str(&r->text));
+        request_finish(s, r, LLM_FINISH_STOP);
+        return;
+    }
+    output_push(r, token);
+    s->engine->backend->decode(s->engine, token, false, &r->text);
+    size_t stop = text_stop(r);
+    if (stop != SIZE_MAX) {
+        text_set(r, (str){r->text.p, stop});
+        request_finish(s, r, LLM_FINISH_STOP);
+    } else if (r->noutput >= r->max_tokens) {
+        text_set(r, (str){r->text.p, whole_characters(buf_str(&r->text))});
+        request_finish(s, r, LLM_FINISH_LENGTH);
+    }
+}
+
+/* ---- numbers ----------------------------------------------------------------------------------- */
+
+/* Takes the likeliest allowed token; where only END is allowed nothing is asked of the model. */
+static void number_token(llm_session *s, request *r, const float *logits, int count) {
+    const guide_state *state = &r->guide->states[r->state];
+    llm_sampling greedy = {0};
+    int pick = sample_token(logits, count, &greedy, 0, 0);
+    double *log_prob = mem_alloc(sizeof *log_prob * (size_t)count);
+    guide_softmax(logits, count, log_prob);
+    r->log_prob += log_prob[pick];
+    free(log_prob);
+    bool ends = state->ends && pick == 0;
+    if (!ends) {
+        output_push(r, state->ids[pick]);
+        s->engine->backend->decode(s->engine, state->ids[pick], false, &r->text);
+        r->digits += state->digits[pick];
+        r->state = (number_state)state->next[pick];
+        ends = r->guide->states[r->state].ends && guide_allowed(r->guide, r->state, r->digits) == 1;
+    }
+    if (ends) {
+        r->prob = exp(r->log_prob);
+        text_set(r, buf_str(&r->text));
+        request_finish(s, r, LLM_FINISH_CHOICE);
+    }
+}
+
+/* ---- literals ---------------------------------------------------------------------------------- */
+
+/* A segment whose children are done goes, and so may its parents. */
+static void segment_settle(llm_session *s, request *r, int segment) {
+    while (segment >= 0 && r->segment_children[segment] == 0) {
+        int parent = r->guide->segments[segment].parent;
+        r->segment_children[segment] = -1;
+        schedule_segment_done(s, r, segment);
+        if (parent >= 0) {
+            r->segment_children[parent]--;
+        }
+        segment = parent;
+    }
+}
+
+static void branch_settle(llm_session *s, request *r, int branch, const float *logits) {
+    const guide_branch *b = &r->guide->branches[branch];
+    r->branch_log_prob[branch] = mem_alloc(sizeof(double) * (size_t)b->count);
+    guide_softmax(logits, b->count, r->branch_log_prob[branch]);
+    if (b->segment >= 0) {
+        segment_settle(s, r, b->segment);
+    }
+    if (--r->branches_left == 0) {
+        choice_finish(s, r);
+    }
+}
+
+/* ---- the pass ---------------------------------------------------------------------------------- */
+
+static void top_keep(request *r, const float *logits, int vocab) {
+    r->top_logits = mem_alloc(sizeof(float) * LLM_TOP_LOGITS);
+    r->top_tokens = mem_alloc(sizeof(llm_token) * LLM_TOP_LOGITS);
+    sample_top(logits, vocab, LLM_TOP_LOGITS, r->top_logits, r->top_tokens);
+}
+
+static void raw_keep(request *r, const float *logits, int vocab) {
+    memcpy(r->raw_logits, logits, sizeof(float) * (size_t)vocab);
+}
+
+static void want_settle(llm_session *s, want_owner owner, const pass_want *want) {
+    request *r = owner.r;
+    if (!s->runs_model) {
+        answer_finish(s, r);
+    } else if (owner.what == WANT_TOP) {
+        top_keep(r, want->logits, want->count);
+    } else if (owner.what == WANT_RAW) {
+        raw_keep(r, want->logits, want->count);
+    } else if (owner.what >= 0) {
+        branch_settle(s, r, owner.what, want->logits);
+    } else if (r->guide != NULL) {
+        number_token(s, r, want->logits, want->count);
+    } else {
+        text_token(s, r, want->logits, want->count);
+    }
+}
+
+static void live_compact(llm_session *s) {
+    int kept = 0;
+    for (int i = 0; i < s->nlive; i++) {
+        if (s->live[i]->live) {
+            s->live[kept++] = s->live[i];
+        }
+    }
+    s->nlive = kept;
+}
+
+void session_settle(llm_session *s) {
+    for (int w = 0; w < s->pass.nwants; w++) {
+        want_settle(s, s->owners[w], &s->pass.wants[w]);
+    }
+    for (int i = 0; i < s->nlive; i++) { /* sets of one literal: no logits were asked for */
+        request *r = s->live[i];
+        if (r->live && r != s->current && r->guide != NULL && r->guide->kind == LLM_GUIDE_CHOICE && s->runs_model &&
+            r->branches_left == 0) {
+            choice_finish(s, r);
+        }
+    }
+    live_compact(s);
+}

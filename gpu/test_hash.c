@@ -1,0 +1,185 @@
+/*
+ * test_hash.c - the backend "test:hash" (DESIGN 5): answers without a model, for golden sessions.
+ *
+ * An answer is a hash of template, constraint and the (name, value) pairs sorted by name, so that it depends on what is
+ * asked and never on field order, batch or cache. Tokens are runs of up to three bytes of a word, so that they can be
+ * turned back into text; scheduling, reuse and statistics are those of a real model. "test:hash:slow" sleeps 20 ms an
+ * answer, so that a test can interrupt it.
+ */
+#ifdef KVASIR_TEST_MODELS
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "engine_int.h"
+#include "guide_int.h"
+
+/* A token is its bytes: count in bits 24.., then up to three bytes. 1 is BOS. */
+enum { TEST_PIECE = 3, TEST_BOS = 1, TEST_VOCAB = 4 << 24, TEST_CONTEXT = 8192, TEST_KV_BYTES = 1024 };
+
+static int test_open(llm_engine *engine, const llm_engine_options *options, err *e) {
+    (void)options;
+    (void)e;
+    llm_model_info *info = &engine->info;
+    info->name = "hash";
+    info->architecture = "test";
+    info->device = "none";
+    info->precision = "exact";
+    info->precision_reason = "answers are hashes";
+    info->chat_family = "none";
+    info->default_format = LLM_FORMAT_COMPLETION;
+    info->vocab = TEST_VOCAB;
+    info->context = TEST_CONTEXT;
+    info->kv_bytes_per_token = TEST_KV_BYTES;
+    info->capabilities = LLM_CAN_SCORE | LLM_CAN_GUIDE | LLM_IS_DETERMINISTIC;
+    info->fingerprint = hash_128("test:hash 1", 11);
+    info->prefill_tok_s = 1e6;
+    info->decode_tok_s = 1e5;
+    engine->bos = TEST_BOS;
+    engine->adds_bos = true;
+    return 0;
+}
+
+static void test_close(llm_engine *engine) {
+    (void)engine;
+}
+
+static int byte_class(char c) {
+    unsigned char u = (unsigned char)c;
+    bool letter = u >= 0x80 || (u >= 'a' && u <= 'z') || (u >= 'A' && u <= 'Z');
+    return letter ? 1 : u >= '0' && u <= '9' ? 2 : u == '\n' ? 3 : u == ' ' ? 4 : 5;
+}
+
+/* A space joins the word behind it; digits, newlines and punctuation stand alone. */
+static size_t piece_length(const char *p, size_t n) {
+    size_t len = 1;
+    int kind = byte_class(p[0]);
+    if (kind == 4 && n > 1 && byte_class(p[1]) == 1) {
+        kind = 1;
+    }
+    while (kind == 1 && len < n && len < TEST_PIECE && byte_class(p[len]) == 1) {
+        len++;
+    }
+    return len;
+}
+
+static void test_encode(const llm_engine *engine, str text, bool parse_special, bool segment_start, llm_token **out,
+                        size_t *count, size_t *cap) {
+    (void)engine;
+    (void)parse_special;
+    (void)segment_start;
+    for (size_t at = 0; at < text.n;) {
+        size_t len = piece_length(text.p + at, text.n - at);
+        llm_token token = (llm_token)(len << 24);
+        for (size_t i = 0; i < len; i++) {
+            token |= (llm_token)(unsigned char)text.p[at + i] << (8 * i);
+        }
+        if (*count == *cap) {
+            *cap = *cap > 0 ? *cap * 2 : 32;
+            *out = mem_realloc(*out, *cap * sizeof(llm_token));
+        }
+        (*out)[(*count)++] = token;
+        at += len;
+    }
+}
+
+static void test_decode(const llm_engine *engine, llm_token token, bool special, buf *out) {
+    (void)engine;
+    if (token == TEST_BOS && special) {
+        buf_append_c(out, "<bos>");
+    }
+    for (int i = 0; i < token >> 24; i++) {
+        buf_append_char(out, (char)((token >> (8 * i)) & 0xff));
+    }
+}
+
+/* ---- answers ----------------------------------------------------------------------------------- */
+
+typedef struct field {
+    str name, value;
+} field;
+
+static int by_name(const void *a, const void *b) {
+    const field *x = a, *y = b;
+    int order = str_compare(x->name, y->name);
+    return order != 0 ? order : str_compare(x->value, y->value);
+}
+
+/* Lines of the examples count whatever their order: a statement's field order moves them, too. */
+static uint64_t lines_hash(str text) {
+    uint64_t sum = 0;
+    while (text.n > 0) {
+        const char *newline = memchr(text.p, '\n', text.n);
+        size_t n = newline != NULL ? (size_t)(newline - text.p) + 1 : text.n;
+        sum += hash64(text.p, n, 7);
+        text = (str){text.p + n, text.n - n};
+    }
+    return sum;
+}
+
+static uint64_t question_hash(const backend_question *q) {
+    field *fields = mem_zalloc(sizeof *fields * (size_t)(q->nspans + 1));
+    int nfields = 0;
+    buf head = {0}, examples = {0};
+    str name = STR("");
+    for (int i = 0; i < q->nspans; i++) {
+        const llm_span *span = q->spans[i];
+        if (span->kind == LLM_SPAN_NAME) {
+            name = span->text;
+        } else if (span->kind == LLM_SPAN_VALUE) {
+            fields[nfields++] = (field){name, span->text};
+            name = STR("");
+        } else {
+            buf_append_str(span->kind == LLM_SPAN_EXAMPLE ? &examples : &head, span->text);
+        }
+    }
+    qsort(fields, (size_t)nfields, sizeof *fields, by_name);
+    uint64_t h = hash64(head.n > 0 ? head.p : "", head.n, 1);
+    h = hash_mix(h, lines_hash(buf_str(&examples)));
+    for (int i = 0; i < nfields; i++) {
+        h = hash_mix(h, hash64(fields[i].name.p, fields[i].name.n, 2));
+        h = hash_mix(h, hash64(fields[i].value.p, fields[i].value.n, 3));
+    }
+    if (q->guide != NULL) {
+        h = hash_mix(h, hash_mix(q->guide->key.low, q->guide->key.high));
+    }
+    buf_free(&head);
+    buf_free(&examples);
+    free(fields);
+    return h;
+}
+
+static void test_answer(llm_engine *engine, const backend_question *q, backend_answer *out, buf *text) {
+    if (strstr(engine->info.path, ":slow") != NULL) {
+        usleep(20000);
+    }
+    uint64_t h = question_hash(q);
+    if (q->guide == NULL) {
+        buf_printf(text, "t-%08x", (unsigned)(h & 0xffffffffu));
+        out->tokens = 4;
+        return;
+    }
+    out->prob = 0.5 + (double)((h >> 32) & 0xffff) / 131072.0;
+    if (q->guide->kind == LLM_GUIDE_CHOICE) {
+        out->choice = (int)((h >> 8) % (uint64_t)q->guide->count);
+        buf_append_str(text, q->guide->literals[out->choice]);
+    } else if (q->guide->kind == LLM_GUIDE_INTEGER) {
+        buf_printf(text, "%d", (int)(h % 100));
+        out->tokens = 2;
+    } else {
+        buf_printf(text, "%d.%d", (int)(h % 100), (int)((h >> 16) % 10));
+        out->tokens = 4;
+    }
+}
+
+const llm_backend backend_test = {
+    .name = "test",
+    .open = test_open,
+    .close = test_close,
+    .encode = test_encode,
+    .decode = test_decode,
+    .answer = test_answer,
+};
+#else
+typedef int test_hash_is_not_built; /* ISO C wants a declaration */
+#endif

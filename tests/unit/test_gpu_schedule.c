@@ -1,0 +1,230 @@
+/*
+ * test_gpu_schedule.c - scheduling, reuse and statistics, run with the test backend: exact counts, no model.
+ */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "gpu/llm.h"
+
+static llm_engine *engine;
+
+static int open_engine(void **state) {
+    (void)state;
+    err e = {0};
+    llm_engine_options options = {.path = "test:hash"};
+    return llm_engine_open(&options, &engine, &e);
+}
+
+static int close_engine(void **state) {
+    (void)state;
+    llm_engine_close(engine);
+    return 0;
+}
+
+static llm_span *span(llm_span_kind kind, const char *text) {
+    return llm_span_new(engine, kind, str_from(text));
+}
+
+static size_t span_count(const llm_span *s) {
+    size_t n;
+    llm_span_tokens(s, &n);
+    return n;
+}
+
+typedef struct answers {
+    char text[512][24];
+    double prob[512];
+    llm_stats stats;
+} answers;
+
+/* `movies` × `reviews` prompts: head, movie, review; each movie's reviews are spread over the input. */
+static void run(llm_session_options options, int movies, int reviews, bool reviews_first, answers *out) {
+    err e = {0};
+    llm_session *s;
+    assert_int_equal(llm_session_new(engine, &options, &s, &e), 0);
+    llm_span *head = span(LLM_SPAN_TEMPLATE, ""), *ask = span(LLM_SPAN_INSTRUCTION, "Is the review positive?\n");
+    llm_span *after = span(LLM_SPAN_TEMPLATE, "answer:");
+    llm_span *movie_name = span(LLM_SPAN_NAME, "movie:"), *review_name = span(LLM_SPAN_NAME, "review:");
+    str literals[] = {STR("positive"), STR("negative")};
+    const llm_template *template = llm_engine_template(engine, LLM_FORMAT_AUTO);
+    llm_guide *guide = llm_guide_new(engine, LLM_GUIDE_CHOICE, literals, 2, template, &e);
+    assert_non_null(guide);
+    for (int i = 0; i < movies * reviews; i++) {
+        int m = i % movies;
+        char text[256];
+        snprintf(text, sizeof text, " the story of movie number %d goes on and on for quite a while\n", m);
+        llm_span *movie = span(LLM_SPAN_VALUE, text);
+        snprintf(text, sizeof text, " opinion %d of it\n", i);
+        llm_span *review = span(LLM_SPAN_VALUE, text);
+        llm_span *by_movie[] = {head, ask, movie_name, movie, review_name, review, after};
+        llm_span *by_review[] = {head, ask, review_name, review, movie_name, movie, after};
+        llm_request q = {.tag = (uint64_t)i, .spans = reviews_first ? by_review : by_movie, .nspans = 7,
+                         .guide = guide, .after = template};
+        assert_int_equal(llm_submit(s, &q, &e), 0);
+        llm_span_release(movie);
+        llm_span_release(review);
+    }
+    bool idle = false;
+    int seen = 0;
+    while (!idle) {
+        llm_event events[16];
+        int count;
+        assert_int_equal(llm_step(s, events, 16, &count, &idle, &e), 0);
+        for (int i = 0; i < count; i++, seen++) {
+            assert_true(events[i].tag < (uint64_t)(movies * reviews));
+            snprintf(out->text[events[i].tag], sizeof out->text[0], "%.*s", (int)events[i].text.n, events[i].text.p);
+            out->prob[events[i].tag] = events[i].prob;
+            assert_int_equal(events[i].prompt_tokens, events[i].reused_tokens + events[i].computed_tokens);
+        }
+    }
+    assert_int_equal(seen, movies * reviews);
+    llm_session_stats(s, &out->stats);
+    llm_span *all[] = {head, ask, after, movie_name, review_name};
+    for (size_t i = 0; i < BASE_COUNT(all); i++) {
+        llm_span_release(all[i]);
+    }
+    llm_guide_release(guide);
+    llm_session_free(s);
+}
+
+static void check_balance(const llm_stats *st) {
+    assert_int_equal(st->prompt_tokens, st->computed_tokens + st->reused_memory + st->reused_disk);
+    assert_int_equal(st->done, st->requests);
+}
+
+static void tree_computes_each_node_once(void **state) {
+    (void)state;
+    static answers tree, fifo, none, small;
+    run((llm_session_options){.reuse = LLM_REUSE_TREE}, 20, 10, false, &tree);
+    run((llm_session_options){.reuse = LLM_REUSE_FIFO}, 20, 10, false, &fifo);
+    run((llm_session_options){.reuse = LLM_REUSE_NONE}, 20, 10, false, &none);
+    check_balance(&tree.stats);
+    check_balance(&fifo.stats);
+    check_balance(&none.stats);
+    assert_int_equal(none.stats.computed_tokens, none.stats.prompt_tokens);
+    assert_int_equal(fifo.stats.computed_tokens, tree.stats.computed_tokens); /* all fits: nothing evicted */
+    assert_true(tree.stats.computed_tokens * 2 < none.stats.computed_tokens);
+    /* three blocks of memory per prompt at most: the tree still computes each node once, FIFO cannot */
+    size_t block = llm_engine_info(engine)->kv_bytes_per_token * LLM_BLOCK_TOKENS;
+    run((llm_session_options){.reuse = LLM_REUSE_TREE, .kv_memory_bytes = 12 * block}, 20, 10, false, &small);
+    check_balance(&small.stats);
+    assert_int_equal(small.stats.computed_tokens, tree.stats.computed_tokens);
+    run((llm_session_options){.reuse = LLM_REUSE_FIFO, .kv_memory_bytes = 12 * block}, 20, 10, false, &fifo);
+    check_balance(&fifo.stats);
+    assert_true(fifo.stats.computed_tokens > tree.stats.computed_tokens);
+    assert_true(fifo.stats.evicted_blocks > 0);
+    for (int i = 0; i < 200; i++) {
+        assert_string_equal(tree.text[i], none.text[i]);
+        assert_string_equal(tree.text[i], small.text[i]);
+        assert_string_equal(tree.text[i], fifo.text[i]);
+    }
+}
+
+static void answers_ignore_field_order(void **state) {
+    (void)state;
+    static answers a, b;
+    run((llm_session_options){0}, 5, 8, false, &a);
+    run((llm_session_options){0}, 5, 8, true, &b);
+    int positive = 0;
+    for (int i = 0; i < 40; i++) {
+        assert_string_equal(a.text[i], b.text[i]);
+        assert_true(a.prob[i] == b.prob[i] && a.prob[i] >= 0.5 && a.prob[i] <= 1);
+        positive += strcmp(a.text[i], "positive") == 0;
+    }
+    assert_true(positive > 5 && positive < 35);
+}
+
+static void counting_equals_running(void **state) {
+    (void)state;
+    static answers a, b;
+    run((llm_session_options){.kv_memory_bytes = 1 << 20}, 20, 10, false, &a);
+    run((llm_session_options){.kv_memory_bytes = 1 << 20, .count_only = true}, 20, 10, false, &b);
+    check_balance(&b.stats);
+    assert_int_equal(a.stats.computed_tokens, b.stats.computed_tokens);
+    assert_int_equal(a.stats.prompt_tokens, b.stats.prompt_tokens);
+    assert_string_equal(b.text[0], "");
+}
+
+static void limits_are_errors(void **state) {
+    (void)state;
+    err e = {0};
+    llm_session *s;
+    llm_session_options options = {.kv_memory_bytes = 8 * 1024 * LLM_BLOCK_TOKENS};
+    assert_int_equal(llm_session_new(engine, &options, &s, &e), 0);
+    buf text = {0};
+    for (int i = 0; i < 9000; i++) {
+        buf_append_c(&text, "1");
+    }
+    llm_span *head = span(LLM_SPAN_TEMPLATE, ""), *name = span(LLM_SPAN_NAME, "x:");
+    llm_span *huge = llm_span_new(engine, LLM_SPAN_VALUE, buf_str(&text));
+    llm_span *large = llm_span_new(engine, LLM_SPAN_VALUE, (str){text.p, 400});
+    llm_span *spans[] = {head, name, huge};
+    llm_request q = {.spans = spans, .nspans = 3, .max_tokens = 8};
+    assert_int_equal(llm_submit(s, &q, &e), ERR_LIMIT);
+    assert_non_null(strstr(e.message, "context"));
+    spans[2] = large;
+    assert_int_equal(llm_submit(s, &q, &e), ERR_LIMIT);
+    assert_non_null(strstr(e.message, "kv_memory"));
+    llm_session_free(s);
+    options = (llm_session_options){.truncate = true};
+    assert_int_equal(llm_session_new(engine, &options, &s, &e), 0);
+    spans[2] = huge;
+    assert_int_equal(llm_submit(s, &q, &e), 0);
+    llm_stats st;
+    llm_session_stats(s, &st);
+    assert_int_equal(st.truncated, 1);
+    assert_int_equal(st.prompt_tokens, 1 + span_count(head));
+    llm_session_free(s);
+    llm_span *all[] = {head, name, huge, large};
+    for (size_t i = 0; i < BASE_COUNT(all); i++) {
+        llm_span_release(all[i]);
+    }
+    buf_free(&text);
+}
+
+static void cancel_keeps_what_is_answered(void **state) {
+    (void)state;
+    err e = {0};
+    atomic_bool cancel = false;
+    llm_session *s;
+    llm_session_options options = {.cancel = &cancel, .pass_tokens = 64};
+    assert_int_equal(llm_session_new(engine, &options, &s, &e), 0);
+    for (int i = 0; i < 100; i++) {
+        char text[64];
+        snprintf(text, sizeof text, "question number %d of a hundred", i);
+        llm_span *q = span(LLM_SPAN_TEMPLATE, text);
+        llm_request r = {.tag = (uint64_t)i, .spans = &q, .nspans = 1};
+        assert_int_equal(llm_submit(s, &r, &e), 0);
+        llm_span_release(q);
+    }
+    llm_event events[2];
+    int count;
+    bool idle;
+    assert_int_equal(llm_step(s, events, 2, &count, &idle, &e), 0);
+    assert_int_equal(count, 2);
+    cancel = true;
+    assert_int_equal(llm_step(s, events, 2, &count, &idle, &e), ERR_CANCELLED);
+    int left = count;
+    while (!idle) {
+        assert_int_equal(llm_step(s, events, 2, &count, &idle, &e), 0);
+        left += count;
+    }
+    assert_true(left > 0 && left < 98);
+    llm_session_free(s);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(tree_computes_each_node_once), cmocka_unit_test(answers_ignore_field_order),
+        cmocka_unit_test(counting_equals_running),      cmocka_unit_test(limits_are_errors),
+        cmocka_unit_test(cancel_keeps_what_is_answered),
+    };
+    return cmocka_run_group_tests(tests, open_engine, close_engine);
+}
