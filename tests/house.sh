@@ -1,0 +1,43 @@
+#!/bin/sh
+# The house's own rules: who may include whom, which files HACKING.md must name; warns of long functions and files.
+# Exits 1 on a wrong arrow or a file missing in HACKING.md.
+set -u
+cd "$(dirname "$0")/.."
+bad=0
+
+# folder: public headers it may include from other folders (its own come plainly or by their public name)
+allowed() {
+    case $1 in
+    storage) echo "storage/base.h storage/storage.h" ;;
+    gpu) echo "gpu/llm.h storage/base.h" ;;
+    sql) echo "sql/sql.h storage/base.h storage/storage.h" ;;
+    planner) echo "planner/planner.h planner/psm.h sql/sql.h storage/base.h storage/storage.h" ;;
+    exec) echo "exec/exec.h planner/planner.h planner/psm.h sql/sql.h storage/base.h storage/storage.h gpu/llm.h" ;;
+    shell) echo "shell/shell.h exec/exec.h planner/planner.h planner/psm.h sql/sql.h storage/base.h storage/storage.h gpu/llm.h" ;;
+    esac
+}
+
+for room in storage gpu sql planner exec shell; do
+    for file in "$room"/*.c "$room"/*.h "$room"/*.y "$room"/*.re "$room"/*.cu; do
+        [ -f "$file" ] || continue
+        for header in $(sed -n 's/^# *include *"\([^"]*\)".*/\1/p' "$file"); do
+            case $header in
+            */*) case " $(allowed $room) " in *" $header "*) ;; *) echo "$file includes $header: a wrong arrow"; bad=1 ;; esac ;;
+            esac
+        done
+    done
+done
+
+for file in $(git ls-files 'storage/*' 'gpu/*' 'sql/*' 'planner/*' 'exec/*' 'shell/*' 2>/dev/null | grep -E '\.(c|h|y|re|cu)$'); do
+    grep -q "$(basename "$file")" HACKING.md || { echo "$file is missing in HACKING.md"; bad=1; }
+done
+
+for file in $(git ls-files '*.c' '*.h' '*.y' '*.re' '*.cu' 2>/dev/null); do
+    lines=$(wc -l <"$file")
+    [ "$lines" -le 1000 ] || echo "warning: $file has $lines lines"
+done
+if command -v ctags >/dev/null 2>&1; then
+    git ls-files '*.c' | grep -v '^tests/' | xargs ctags -x --c-kinds=f --_xformat='%{end} %{line} %{name} %{input}' 2>/dev/null |
+        awk '$1 - $2 > 70 { print "warning: " $3 " in " $4 " has " $1 - $2 " lines" }'
+fi
+exit $bad

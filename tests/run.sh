@@ -1,0 +1,38 @@
+#!/bin/sh
+# The whole test suite: packages, build and model as the quick start does, then ctest under AddressSanitizer and UBSan, under
+# ThreadSanitizer, and last in release. Ends with ctest's own summary; exits non-zero when any of them failed.
+#
+#   sh tests/run.sh [--long]     --long: full counts (crash, property and bitwise tests)
+set -eu
+cd "$(dirname "$0")/.."
+[ "${1:-}" = --long ] && export KVASIR_LONG=1
+
+sh tutorials/quickstart.sh --setup
+
+# shellcheck disable=SC2046
+missing=$(for p in clang clang-format libclang-rt-14-dev expect tmux sqlite3 universal-ctags; do
+    dpkg-query -W -f='${Status}' "$p" 2>/dev/null | grep -q 'ok installed' || printf '%s ' "$p"
+done)
+if [ -n "$missing" ]; then
+    root=; [ "$(id -u)" = 0 ] || root=sudo
+    # shellcheck disable=SC2086
+    $root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $missing >/dev/null
+fi
+
+status=0
+run_preset() { # preset, ctest arguments
+    preset=$1
+    shift
+    cmake --preset "$preset" >"build/$preset.log" 2>&1 && cmake --build --preset "$preset" >>"build/$preset.log" 2>&1 ||
+        { tail -40 "build/$preset.log" >&2; exit 1; }
+    printf '\n== %s\n' "$preset"
+    ctest --test-dir "build/$preset" --output-on-failure "$@" || status=1
+}
+
+# oneDNN's libgomp gives false reports under TSan and knows nothing of ASan's allocator: real-model tests there are few.
+export ASAN_OPTIONS=detect_leaks=1:abort_on_error=0
+export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1
+run_preset asan -LE release_only -j2
+run_preset tsan -L tsan -j2
+run_preset release -j2
+exit $status
