@@ -27,6 +27,9 @@ typedef struct store_options {
     bool must_exist;
     size_t cache_bytes; /* budget of cache.mdb; 0: 4 GiB */
     const char *cache_path; /* NULL: beside the tables; in memory or read-only: the XDG cache (DIALECT 1) */
+    const char *check_program; /* run as `check_program --check-cache PATH` to examine a cache after an unclean end; NULL:
+                                * such a cache is set aside unexamined */
+    size_t map_bytes; /* of tables.mdb, the largest it can grow; 0: 256 GiB, or what the system grants */
 } store_options;
 
 /* Opens or creates a database. ERR_IO, ERR_CORRUPT (not a kvasir database, with what was found), ERR_UNSUPPORTED (a newer

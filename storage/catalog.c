@@ -1,0 +1,506 @@
+/*
+ * catalog.c - the catalog as the transaction sees it: loading, looking up, and the records' bytes.
+ *
+ * Invariant: a snapshot never changes while a transaction other than its loader's can see it; the store keeps the last one
+ * and loads again when the schema cookie differs, or only the version counters when another transaction committed.
+ * Changing the catalog is catalog_change.c's.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "storage_int.h"
+
+static const char magic[8] = "kvasir\n";
+
+/* ---- bytes ------------------------------------------------------------------------------------- */
+
+void put_u8(buf *b, uint8_t v) {
+    buf_append(b, &v, 1);
+}
+
+void put_u32(buf *b, uint32_t v) {
+    buf_append(b, &v, sizeof v);
+}
+
+void put_u64(buf *b, uint64_t v) {
+    buf_append(b, &v, sizeof v);
+}
+
+void put_str(buf *b, str s) {
+    put_u32(b, (uint32_t)s.n);
+    buf_append_str(b, s);
+}
+
+static void get_bytes(bytes_reader *r, void *out, size_t n) {
+    if ((size_t)(r->end - r->p) < n) {
+        r->bad = true;
+        r->p = r->end;
+        memset(out, 0, n);
+        return;
+    }
+    memcpy(out, r->p, n);
+    r->p += n;
+}
+
+uint8_t get_u8(bytes_reader *r) {
+    uint8_t v;
+    get_bytes(r, &v, sizeof v);
+    return v;
+}
+
+uint32_t get_u32(bytes_reader *r) {
+    uint32_t v;
+    get_bytes(r, &v, sizeof v);
+    return v;
+}
+
+uint64_t get_u64(bytes_reader *r) {
+    uint64_t v;
+    get_bytes(r, &v, sizeof v);
+    return v;
+}
+
+str get_str(bytes_reader *r) {
+    uint32_t n = get_u32(r);
+    if ((size_t)(r->end - r->p) < n) {
+        r->bad = true;
+        r->p = r->end;
+        return (str){"", 0};
+    }
+    str s = {(const char *)r->p, n};
+    r->p += n;
+    return s;
+}
+
+/* ---- the header -------------------------------------------------------------------------------- */
+
+static void header_write(buf *b, uint64_t cookie, uint32_t next_id) {
+    buf_append(b, magic, sizeof magic);
+    put_u32(b, FORMAT_VERSION);
+    put_u64(b, cookie);
+    put_u32(b, next_id);
+}
+
+int catalog_check_header(const char *path, MDB_val header, uint64_t *cookie, uint32_t *next_id, err *e) {
+    if (header.mv_size < sizeof magic + 4 || memcmp(header.mv_data, magic, sizeof magic) != 0)
+        return err_set(e, ERR_CORRUPT, "'%s' is not a kvasir database: its catalog has no header", path);
+    bytes_reader r = {(const uint8_t *)header.mv_data + sizeof magic,
+                      (const uint8_t *)header.mv_data + header.mv_size, false};
+    uint32_t version = get_u32(&r);
+    if (version != FORMAT_VERSION) {
+        err_set(e, ERR_UNSUPPORTED, "'%s' has format version %u; this kvasir reads version %d", path, version,
+                FORMAT_VERSION);
+        err_hint(e, version > FORMAT_VERSION ? "a newer kvasir wrote it" : "an older kvasir wrote it");
+        return ERR_UNSUPPORTED;
+    }
+    *cookie = get_u64(&r);
+    *next_id = get_u32(&r);
+    if (r.bad)
+        return err_set(e, ERR_CORRUPT, "the catalog of '%s' is damaged", path);
+    return 0;
+}
+
+int catalog_initialise(store *s, MDB_txn *mdb, err *e) {
+    buf b = {0};
+    MDB_dbi catalog_dbi, meta_dbi;
+    header_write(&b, 1, 1);
+    MDB_val key = {1, "H"}, data = {b.n, b.p};
+    int rc = mdb_dbi_open(mdb, "catalog", MDB_CREATE, &catalog_dbi);
+    if (!rc)
+        rc = mdb_dbi_open(mdb, "meta", MDB_CREATE, &meta_dbi);
+    if (!rc)
+        rc = mdb_put(mdb, catalog_dbi, &key, &data, 0);
+    buf_free(&b);
+    if (rc)
+        return lmdb_error(e, rc, "cannot create the database");
+    s->catalog_dbi = catalog_dbi;
+    s->meta_dbi = meta_dbi;
+    return 0;
+}
+
+int catalog_raise_cookie(txn *t, uint32_t next_id, err *e) {
+    buf b = {0};
+    header_write(&b, t->snap->cookie + 1, next_id);
+    MDB_val key = {1, "H"}, data = {b.n, b.p};
+    int rc = mdb_put(t->mdb, t->store->catalog_dbi, &key, &data, 0);
+    buf_free(&b);
+    return lmdb_error(e, rc, "cannot write the catalog");
+}
+
+/* ---- records ----------------------------------------------------------------------------------- */
+
+void catalog_write_table(buf *b, const table_def *def, uint32_t tree, const uint32_t *index_trees) {
+    put_str(b, def->name);
+    put_u32(b, tree);
+    put_u32(b, (uint32_t)def->ncolumns);
+    for (int i = 0; i < def->ncolumns; i++) {
+        const column_def *c = &def->columns[i];
+        put_str(b, c->name);
+        put_u8(b, (uint8_t)c->type);
+        put_u8(b, c->not_null);
+        put_str(b, c->default_sql);
+        put_str(b, c->check_sql);
+    }
+    put_u32(b, (uint32_t)(def->rowid_column + 1));
+    put_u32(b, (uint32_t)def->nindexes);
+    for (int i = 0; i < def->nindexes; i++) {
+        const index_def *x = &def->indexes[i];
+        put_u32(b, x->id);
+        put_str(b, x->name);
+        put_u8(b, (uint8_t)(x->unique | x->primary << 1));
+        put_u32(b, index_trees[i]);
+        put_u32(b, (uint32_t)x->ncolumns);
+        for (int k = 0; k < x->ncolumns; k++)
+            put_u32(b, (uint32_t)x->columns[k]);
+    }
+    put_u32(b, (uint32_t)def->nchecks);
+    for (int i = 0; i < def->nchecks; i++)
+        put_str(b, def->checks[i]);
+}
+
+/* A count that the bytes left could hold at one byte each: keeps a damaged record from asking for all memory. */
+static int get_count(bytes_reader *r) {
+    uint32_t n = get_u32(r);
+    if (n > (size_t)(r->end - r->p)) {
+        r->bad = true;
+        return 0;
+    }
+    return (int)n;
+}
+
+static void read_index(bytes_reader *r, arena *a, index_def *x, uint32_t *tree, int ncolumns) {
+    x->id = get_u32(r);
+    x->name = str_copy(a, get_str(r));
+    uint8_t flags = get_u8(r);
+    x->unique = flags & 1;
+    x->primary = flags >> 1 & 1;
+    *tree = get_u32(r);
+    x->ncolumns = get_count(r);
+    x->columns = ARENA_ARRAY(a, int, BASE_MAX(x->ncolumns, 1));
+    for (int k = 0; k < x->ncolumns; k++) {
+        x->columns[k] = (int)get_u32(r);
+        if (x->columns[k] < 0 || x->columns[k] >= ncolumns) {
+            x->columns[k] = 0;
+            r->bad = true;
+        }
+    }
+}
+
+static void read_columns(bytes_reader *r, arena *a, table_def *def) {
+    def->ncolumns = get_count(r);
+    def->columns = ARENA_ARRAY(a, column_def, BASE_MAX(def->ncolumns, 1));
+    for (int i = 0; i < def->ncolumns; i++) {
+        column_def *c = &def->columns[i];
+        c->name = str_copy(a, get_str(r));
+        uint8_t type = get_u8(r);
+        c->type = (value_type)type;
+        c->not_null = get_u8(r);
+        c->default_sql = str_copy(a, get_str(r));
+        c->check_sql = str_copy(a, get_str(r));
+        if (type < TYPE_BOOLEAN || type > TYPE_BLOB) {
+            c->type = TYPE_BLOB;
+            r->bad = true;
+        }
+    }
+}
+
+bool catalog_read_table(MDB_val data, arena *a, table_def *def, uint32_t *tree, uint32_t **index_trees) {
+    bytes_reader r = {data.mv_data, (const uint8_t *)data.mv_data + data.mv_size, false};
+    def->name = str_copy(a, get_str(&r));
+    *tree = get_u32(&r);
+    read_columns(&r, a, def);
+    def->rowid_column = (int)get_u32(&r) - 1;
+    if (def->rowid_column < -1 || def->rowid_column >= def->ncolumns || def->ncolumns > COLUMNS_MAX) {
+        def->rowid_column = -1;
+        r.bad = true;
+    }
+    def->nindexes = get_count(&r);
+    def->indexes = ARENA_ARRAY(a, index_def, BASE_MAX(def->nindexes, 1));
+    *index_trees = ARENA_ARRAY(a, uint32_t, BASE_MAX(def->nindexes, 1));
+    for (int i = 0; i < def->nindexes; i++)
+        read_index(&r, a, &def->indexes[i], &(*index_trees)[i], def->ncolumns);
+    def->nchecks = get_count(&r);
+    def->checks = ARENA_ARRAY(a, str, BASE_MAX(def->nchecks, 1));
+    for (int i = 0; i < def->nchecks; i++)
+        def->checks[i] = str_copy(a, get_str(&r));
+    return !r.bad;
+}
+
+void catalog_write_view(buf *b, const view_def *def) {
+    put_str(b, def->name);
+    put_u32(b, (uint32_t)def->ncolumns);
+    for (int i = 0; i < def->ncolumns; i++)
+        put_str(b, def->columns[i]);
+    put_str(b, def->sql);
+}
+
+bool catalog_read_view(MDB_val data, arena *a, view_def *def) {
+    bytes_reader r = {data.mv_data, (const uint8_t *)data.mv_data + data.mv_size, false};
+    def->name = str_copy(a, get_str(&r));
+    def->ncolumns = get_count(&r);
+    def->columns = ARENA_ARRAY(a, str, BASE_MAX(def->ncolumns, 1));
+    for (int i = 0; i < def->ncolumns; i++)
+        def->columns[i] = str_copy(a, get_str(&r));
+    def->sql = str_copy(a, get_str(&r));
+    return !r.bad;
+}
+
+void catalog_write_model(buf *b, const model_def *def) {
+    put_str(b, def->name);
+    put_str(b, def->source);
+}
+
+bool catalog_read_model(MDB_val data, arena *a, model_def *def) {
+    bytes_reader r = {data.mv_data, (const uint8_t *)data.mv_data + data.mv_size, false};
+    def->name = str_copy(a, get_str(&r));
+    def->source = str_copy(a, get_str(&r));
+    return !r.bad;
+}
+
+/* ---- loading ----------------------------------------------------------------------------------- */
+
+/* One record while loading; sorted by kind, then by name. */
+typedef struct loaded {
+    char kind;
+    uint32_t id;
+    str name, lower;
+    MDB_val data;
+} loaded;
+
+static int compare_loaded(const void *pa, const void *pb) {
+    const loaded *a = pa, *b = pb;
+    return a->kind != b->kind ? a->kind - b->kind : str_compare(a->lower, b->lower);
+}
+
+static int lower(char c) {
+    return (unsigned char)(c >= 'A' && c <= 'Z' ? c + 32 : c);
+}
+
+static str lower_copy(arena *a, str s) {
+    char *p = arena_alloc(a, s.n + 1);
+    for (size_t i = 0; i < s.n; i++)
+        p[i] = (char)lower(s.p[i]);
+    p[s.n] = 0;
+    return (str){p, s.n};
+}
+
+static int read_records(MDB_cursor *c, arena *a, loaded **out, size_t *count) {
+    size_t cap = 0, n = 0;
+    loaded *records = NULL;
+    MDB_val key, data;
+    int rc = mdb_cursor_get(c, &key, &data, MDB_FIRST);
+    for (; rc == 0; rc = mdb_cursor_get(c, &key, &data, MDB_NEXT)) {
+        char kind = *(const char *)key.mv_data;
+        if (key.mv_size != 5 || kind == 'S')
+            continue;
+        if (n == cap) {
+            cap = BASE_MAX(cap * 2, (size_t)16);
+            records = mem_realloc(records, cap * sizeof *records);
+        }
+        bytes_reader r = {data.mv_data, (const uint8_t *)data.mv_data + data.mv_size, false};
+        uint32_t id;
+        memcpy(&id, (const char *)key.mv_data + 1, 4);
+        str name = get_str(&r);
+        records[n++] = (loaded){kind, __builtin_bswap32(id), name, lower_copy(a, name), data};
+    }
+    if (n)
+        qsort(records, n, sizeof *records, compare_loaded);
+    *out = records;
+    *count = n;
+    return rc == MDB_NOTFOUND ? 0 : rc;
+}
+
+static bool load_objects(snapshot *s, const loaded *records, size_t count) {
+    view_def *views = ARENA_ARRAY(s->mem, view_def, count + 1);
+    model_def *models = ARENA_ARRAY(s->mem, model_def, count + 1);
+    s->tables = ARENA_ARRAY(s->mem, table_def, count + 1);
+    s->infos = ARENA_ARRAY(s->mem, table_info, count + 1);
+    s->view_ids = ARENA_ARRAY(s->mem, uint32_t, count + 1);
+    s->model_ids = ARENA_ARRAY(s->mem, uint32_t, count + 1);
+    s->catalog = (catalog){.tables = s->tables, .views = views, .models = models};
+    bool good = true;
+    for (size_t i = 0; i < count && good; i++) {
+        const loaded *r = &records[i];
+        if (r->kind == 'T') {
+            int at = s->catalog.ntables++;
+            table_info *info = &s->infos[at];
+            info->def = &s->tables[at];
+            good = catalog_read_table(r->data, s->mem, &s->tables[at], &info->tree, &info->index_trees);
+            s->tables[at].id = r->id;
+            row_layout_init(&info->layout, s->mem, &s->tables[at]);
+        } else if (r->kind == 'V') {
+            s->view_ids[s->catalog.nviews] = r->id;
+            good = catalog_read_view(r->data, s->mem, &views[s->catalog.nviews++]);
+        } else if (r->kind == 'M') {
+            s->model_ids[s->catalog.nmodels] = r->id;
+            good = catalog_read_model(r->data, s->mem, &models[s->catalog.nmodels++]);
+        }
+    }
+    return good;
+}
+
+static int load_versions(txn *t, snapshot *s, err *e) {
+    for (int i = 0; i < s->catalog.ntables; i++) {
+        uint8_t name[5] = {'S'};
+        uint32_t id = __builtin_bswap32(s->tables[i].id);
+        memcpy(name + 1, &id, 4);
+        MDB_val key = {sizeof name, name}, data;
+        int rc = mdb_get(t->mdb, t->store->catalog_dbi, &key, &data);
+        if (rc || data.mv_size != 8)
+            return err_set(e, ERR_CORRUPT, "the catalog lacks the state of table '%s'", s->tables[i].name.p);
+        memcpy(&s->tables[i].version, data.mv_data, 8);
+    }
+    /* A write transaction sees what the one before it committed, and its id is one higher. */
+    s->version_txn = mdb_txn_id(t->mdb) - (t->write ? 1 : 0);
+    return 0;
+}
+
+static int snapshot_load(txn *t, uint64_t cookie, uint32_t next_id, snapshot **out, err *e) {
+    MDB_cursor *c = NULL;
+    loaded *records = NULL;
+    size_t count = 0;
+    snapshot *s = mem_zalloc(sizeof *s);
+    s->refs = 1;
+    s->mem = arena_new();
+    s->cookie = cookie;
+    s->next_id = next_id;
+    int rc = mdb_cursor_open(t->mdb, t->store->catalog_dbi, &c);
+    if (!rc) {
+        rc = read_records(c, s->mem, &records, &count);
+        mdb_cursor_close(c);
+    }
+    int status = lmdb_error(e, rc, "cannot read the catalog");
+    if (!status && !load_objects(s, records, count))
+        status = err_set(e, ERR_CORRUPT, "the catalog of '%s' is damaged", t->store->path);
+    if (!status)
+        status = load_versions(t, s, e);
+    free(records);
+    if (status)
+        snapshot_release(s);
+    else
+        *out = s;
+    return status;
+}
+
+void snapshot_release(snapshot *s) {
+    if (!s || --s->refs > 0)
+        return;
+    arena_free(s->mem);
+    free(s);
+}
+
+static void store_keep(store *s, snapshot *snap) {
+    snap->refs++;
+    snapshot_release(s->snap);
+    s->snap = snap;
+}
+
+static int first_load(txn *t, uint64_t cookie, uint32_t next_id, err *e) {
+    store *s = t->store;
+    uint64_t seen = mdb_txn_id(t->mdb) - (t->write ? 1 : 0);
+    int status = 0;
+    bool same = s->snap && s->snap->cookie == cookie;
+    if (same && s->snap->version_txn != seen && s->snap->refs == 1)
+        status = load_versions(t, s->snap, e);
+    else if (!same || s->snap->version_txn != seen) {
+        snapshot *fresh = NULL;
+        status = snapshot_load(t, cookie, next_id, &fresh, e);
+        if (!status) {
+            store_keep(s, fresh);
+            snapshot_release(fresh);
+        }
+    }
+    if (!status) {
+        t->snap = s->snap;
+        t->snap->refs++;
+    }
+    return status;
+}
+
+int txn_load_catalog(txn *t, err *e) {
+    MDB_val key = {1, "H"}, header = {0, NULL};
+    uint64_t cookie = 0;
+    uint32_t next_id = 0;
+    int rc = mdb_get(t->mdb, t->store->catalog_dbi, &key, &header);
+    if (rc && rc != MDB_NOTFOUND)
+        return lmdb_error(e, rc, "cannot read the catalog");
+    int status = catalog_check_header(t->store->path, header, &cookie, &next_id, e);
+    if (status)
+        return status;
+    if (!t->snap)
+        return first_load(t, cookie, next_id, e);
+    snapshot *fresh = NULL;
+    status = snapshot_load(t, cookie, next_id, &fresh, e);
+    if (status)
+        return status;
+    snapshot_release(t->retired);
+    t->retired = t->snap;
+    t->snap = fresh;
+    return 0;
+}
+
+/* ---- looking up -------------------------------------------------------------------------------- */
+
+static int compare_nocase(str a, str b) {
+    size_t n = BASE_MIN(a.n, b.n);
+    for (size_t i = 0; i < n; i++)
+        if (lower(a.p[i]) != lower(b.p[i]))
+            return lower(a.p[i]) - lower(b.p[i]);
+    return (a.n > b.n) - (a.n < b.n);
+}
+
+const table_def *catalog_table(const catalog *c, str name) {
+    int low = 0, high = c->ntables;
+    while (low < high) {
+        int middle = (low + high) / 2;
+        int order = compare_nocase(c->tables[middle].name, name);
+        if (order == 0)
+            return &c->tables[middle];
+        if (order < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return NULL;
+}
+
+const view_def *catalog_view(const catalog *c, str name) {
+    for (int i = 0; i < c->nviews; i++)
+        if (str_equal_nocase(c->views[i].name, name))
+            return &c->views[i];
+    return NULL;
+}
+
+const model_def *catalog_model(const catalog *c, str name) {
+    for (int i = 0; i < c->nmodels; i++)
+        if (str_equal_nocase(c->models[i].name, name))
+            return &c->models[i];
+    return NULL;
+}
+
+const index_def *catalog_index(const catalog *c, str name, const table_def **table) {
+    for (int i = 0; i < c->ntables; i++)
+        for (int k = 0; k < c->tables[i].nindexes; k++)
+            if (str_equal_nocase(c->tables[i].indexes[k].name, name)) {
+                if (table)
+                    *table = &c->tables[i];
+                return &c->tables[i].indexes[k];
+            }
+    return NULL;
+}
+
+int table_resolve(txn *t, const table_def *def, const table_info **out, err *e) {
+    const snapshot *s = t->snap;
+    if (def >= s->tables && def < s->tables + s->catalog.ntables) {
+        *out = &s->infos[def - s->tables];
+        return 0;
+    }
+    for (int i = 0; i < s->catalog.ntables; i++)
+        if (s->tables[i].id == def->id) {
+            if (s->tables[i].ncolumns != def->ncolumns || s->tables[i].nindexes != def->nindexes)
+                break;
+            *out = &s->infos[i];
+            return 0;
+        }
+    return err_set(e, ERR_BIND, "table '%.*s' was changed or dropped meanwhile", (int)def->name.n, def->name.p);
+}

@@ -1,0 +1,532 @@
+/*
+ * catalog_change.c - CREATE, DROP, ALTER: changes of the catalog and the trees they entail.
+ *
+ * Invariant: every change runs in the statement's child transaction if there is a savepoint, raises the schema cookie and
+ * leaves t->snap loaded anew, so that a definition in hand is never half changed.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "storage_int.h"
+
+/* ---- records and names ------------------------------------------------------------------------- */
+
+static MDB_val record_key(uint8_t name[5], char kind, uint32_t id) {
+    name[0] = (uint8_t)kind;
+    id = __builtin_bswap32(id);
+    memcpy(name + 1, &id, 4);
+    return (MDB_val){5, name};
+}
+
+static int record_put(txn *t, char kind, uint32_t id, const buf *b, err *e) {
+    uint8_t name[5];
+    MDB_val key = record_key(name, kind, id), data = {b->n, b->p};
+    return lmdb_error(e, mdb_put(t->mdb, t->store->catalog_dbi, &key, &data, 0), "cannot write the catalog");
+}
+
+static int record_delete(txn *t, char kind, uint32_t id, err *e) {
+    uint8_t name[5];
+    MDB_val key = record_key(name, kind, id);
+    return lmdb_error(e, mdb_del(t->mdb, t->store->catalog_dbi, &key, NULL), "cannot write the catalog");
+}
+
+/* The end of each change: `next_id` as used up by it. */
+static int change_done(txn *t, uint32_t next_id, err *e) {
+    int status = catalog_raise_cookie(t, next_id, e);
+    return status ? status : txn_load_catalog(t, e);
+}
+
+static int put_table(txn *t, const table_def *def, uint32_t tree, const uint32_t *index_trees, err *e) {
+    buf b = {0};
+    catalog_write_table(&b, def, tree, index_trees);
+    int status = record_put(t, 'T', def->id, &b, e);
+    buf_free(&b);
+    return status;
+}
+
+static int check_name_free(const txn *t, str name, err *e) {
+    const catalog *c = &t->snap->catalog;
+    const char *what = catalog_table(c, name) ? "table" : catalog_view(c, name) ? "view" : NULL;
+    if (!what)
+        return 0;
+    return err_set(e, ERR_BIND, "there is already a %s '%.*s'", what, (int)name.n, name.p);
+}
+
+static int no_such(err *e, const char *what, str name) {
+    return err_set(e, ERR_BIND, "there is no %s '%.*s'", what, (int)name.n, name.p);
+}
+
+static int find_table(txn *t, str name, const table_info **out, err *e) {
+    const table_def *def = catalog_table(&t->snap->catalog, name);
+    if (!def)
+        return no_such(e, "table", name);
+    *out = &t->snap->infos[def - t->snap->tables];
+    return 0;
+}
+
+/* ---- trees ------------------------------------------------------------------------------------- */
+
+static void mark_used_trees(const snapshot *s, bool *used) {
+    memset(used, 0, TREES_MAX);
+    for (int i = 0; i < s->catalog.ntables; i++) {
+        if (s->infos[i].tree < TREES_MAX)
+            used[s->infos[i].tree] = true;
+        for (int k = 0; k < s->tables[i].nindexes; k++)
+            if (s->infos[i].index_trees[k] < TREES_MAX)
+                used[s->infos[i].index_trees[k]] = true;
+    }
+}
+
+/* Takes `count` unused trees; each is empty. */
+static int take_trees(txn *t, uint32_t *out, int count, err *e) {
+    bool used[TREES_MAX];
+    mark_used_trees(t->snap, used);
+    uint32_t at = 0;
+    for (int i = 0; i < count; i++) {
+        while (at < TREES_MAX && used[at])
+            at++;
+        if (at == TREES_MAX)
+            return err_set(e, ERR_LIMIT, "a database holds at most %d tables and indexes together", TREES_MAX);
+        out[i] = at++;
+        MDB_dbi dbi;
+        int status = txn_dbi(t, out[i], true, &dbi, e);
+        if (status)
+            return status;
+    }
+    return 0;
+}
+
+static int empty_tree(txn *t, uint32_t tree, err *e) {
+    MDB_dbi dbi;
+    txn_close_cursors(t);
+    int status = txn_dbi(t, tree, false, &dbi, e);
+    return status ? status : lmdb_error(e, mdb_drop(t->mdb, dbi, 0), "cannot drop");
+}
+
+/* ---- tables ------------------------------------------------------------------------------------ */
+
+static int check_columns(const table_def *def, err *e) {
+    if (def->ncolumns < 1 || def->ncolumns > COLUMNS_MAX)
+        return err_set(e, ERR_LIMIT, "a table has 1 to %d columns", COLUMNS_MAX);
+    for (int i = 0; i < def->ncolumns; i++) {
+        const column_def *c = &def->columns[i];
+        if (c->type < TYPE_BOOLEAN || c->type > TYPE_BLOB)
+            return err_set(e, ERR_TYPE, "column '%.*s' has no type", (int)c->name.n, c->name.p);
+        for (int k = 0; k < i; k++)
+            if (str_equal_nocase(c->name, def->columns[k].name))
+                return err_set(e, ERR_BIND, "column '%.*s' is there twice", (int)c->name.n, c->name.p);
+    }
+    return 0;
+}
+
+static bool index_name_taken(const catalog *c, const index_def *made, int nmade, str name) {
+    for (int i = 0; i < nmade; i++)
+        if (str_equal_nocase(made[i].name, name))
+            return true;
+    return catalog_index(c, name, NULL) != NULL;
+}
+
+/* A nameless index (a constraint's) is called <table>_<columns>_key or <table>_pkey. */
+static str index_name(const catalog *c, arena *a, const table_def *def, const index_def *x, const index_def *made,
+                      int nmade) {
+    buf b = {0};
+    buf_append_str(&b, def->name);
+    if (x->primary) {
+        buf_append_c(&b, "_pkey");
+    } else {
+        for (int i = 0; i < x->ncolumns; i++)
+            buf_printf(&b, "_%.*s", (int)def->columns[x->columns[i]].name.n, def->columns[x->columns[i]].name.p);
+        buf_append_c(&b, x->unique ? "_key" : "_idx");
+    }
+    size_t stem = b.n;
+    for (int k = 1; index_name_taken(c, made, nmade, buf_str(&b)); k++) {
+        b.n = stem;
+        buf_printf(&b, "%d", k);
+    }
+    str name = str_copy(a, buf_str(&b));
+    buf_free(&b);
+    return name;
+}
+
+static int check_index(const table_def *def, const index_def *x, err *e) {
+    if (x->ncolumns < 1)
+        return err_set(e, ERR_BIND, "an index needs a column");
+    for (int i = 0; i < x->ncolumns; i++)
+        if (x->columns[i] < 0 || x->columns[i] >= def->ncolumns)
+            return err_set(e, ERR_INTERNAL, "an index names column %d of %d", x->columns[i], def->ncolumns);
+    return 0;
+}
+
+static int create_table(txn *t, const table_def *def, arena *a, err *e) {
+    uint32_t next_id = t->snap->next_id;
+    table_def made = *def;
+    made.id = next_id++;
+    made.indexes = ARENA_ARRAY(a, index_def, BASE_MAX(def->nindexes, 1));
+    uint32_t *trees = ARENA_ARRAY(a, uint32_t, def->nindexes + 1);
+    int status = take_trees(t, trees, def->nindexes + 1, e);
+    for (int i = 0; i < def->nindexes && !status; i++) {
+        index_def *x = &made.indexes[i];
+        *x = def->indexes[i];
+        status = check_index(def, x, e);
+        if (status)
+            break;
+        x->id = next_id++;
+        if (x->name.n && index_name_taken(&t->snap->catalog, made.indexes, i, x->name))
+            status = err_set(e, ERR_BIND, "there is already an index '%.*s'", (int)x->name.n, x->name.p);
+        else if (!x->name.n)
+            x->name = index_name(&t->snap->catalog, a, def, x, made.indexes, i);
+    }
+    if (!status)
+        status = put_table(t, &made, trees[0], trees + 1, e);
+    buf state = {0};
+    put_u64(&state, 1);
+    if (!status)
+        status = record_put(t, 'S', made.id, &state, e);
+    buf_free(&state);
+    return status ? status : change_done(t, next_id, e);
+}
+
+int catalog_create_table(txn *t, const table_def *def, err *e) {
+    int status = txn_before_change(t, e);
+    if (!status)
+        status = check_name_free(t, def->name, e);
+    if (!status)
+        status = check_columns(def, e);
+    if (!status && def->rowid_column >= def->ncolumns)
+        status = err_set(e, ERR_INTERNAL, "the rowid column is none of the table's");
+    if (!status && def->rowid_column >= 0 && def->columns[def->rowid_column].type != TYPE_INTEGER)
+        status = err_set(e, ERR_INTERNAL, "the rowid column is not an INTEGER");
+    if (status)
+        return status;
+    arena *a = arena_new();
+    status = create_table(t, def, a, e);
+    arena_free(a);
+    return status;
+}
+
+int catalog_drop_table(txn *t, str name, err *e) {
+    const table_info *info = NULL;
+    int status = txn_before_change(t, e);
+    if (!status)
+        status = find_table(t, name, &info, e);
+    if (status)
+        return status;
+    uint32_t id = info->def->id;
+    status = empty_tree(t, info->tree, e);
+    for (int i = 0; i < info->def->nindexes && !status; i++)
+        status = empty_tree(t, info->index_trees[i], e);
+    if (!status)
+        status = record_delete(t, 'T', id, e);
+    if (!status)
+        status = record_delete(t, 'S', id, e);
+    char prefix[32];
+    int n = snprintf(prefix, sizeof prefix, "stats:%u", id);
+    if (!status)
+        status = meta_delete_prefix(t, (str){prefix, (size_t)n + 1}, e);
+    return status ? status : change_done(t, t->snap->next_id, e);
+}
+
+/* Writes all rows of `from` anew into tree `to` with layout `after`; column i of a new row is `source[i]` of the old, or
+ * `fill` where that is -1. */
+static int rewrite_rows(txn *t, const table_info *from, uint32_t to, const row_layout *after, const int *source,
+                        value fill, err *e) {
+    MDB_cursor *in = NULL, *out = NULL;
+    MDB_val key, data;
+    int n = after->ncolumns;
+    value *old = mem_alloc(sizeof *old * (size_t)BASE_MAX(from->def->ncolumns, 1));
+    value *row = mem_alloc(sizeof *row * (size_t)n);
+    int status = txn_cursor(t, from->tree, &in, e);
+    if (!status)
+        status = txn_cursor(t, to, &out, e);
+    int rc = status ? MDB_NOTFOUND : mdb_cursor_get(in, &key, &data, MDB_FIRST);
+    for (; rc == 0; rc = mdb_cursor_get(in, &key, &data, MDB_NEXT)) {
+        int64_t rowid = rowid_get(key.mv_data);
+        if ((status = row_decode(&from->layout, data, rowid, old, e)) != 0)
+            break;
+        for (int i = 0; i < n; i++)
+            row[i] = source[i] < 0 ? fill : old[source[i]];
+        MDB_val written = {row_size(after, row), NULL};
+        uint8_t key_bytes[KEY_ROWID];
+        rowid_put(key_bytes, rowid);
+        MDB_val new_key = {sizeof key_bytes, key_bytes};
+        if ((rc = mdb_cursor_put(out, &new_key, &written, MDB_RESERVE | MDB_APPEND)) != 0)
+            break;
+        row_encode(after, row, written.mv_data);
+    }
+    free(old);
+    free(row);
+    if (!status && rc != MDB_NOTFOUND)
+        status = lmdb_error(e, rc, "cannot rewrite the table");
+    return status;
+}
+
+/* The table gets the columns of `made` (rowid_column and indexes adjusted by the caller) and its rows move to a new tree. */
+static int reshape(txn *t, const table_info *info, table_def *made, const int *source, value fill, arena *a, err *e) {
+    uint32_t tree = 0, old_tree = info->tree;
+    row_layout layout;
+    row_layout_init(&layout, a, made);
+    txn_mark_dirty(t, made->id);
+    int status = take_trees(t, &tree, 1, e);
+    if (!status)
+        status = rewrite_rows(t, info, tree, &layout, source, fill, e);
+    if (!status)
+        status = empty_tree(t, old_tree, e);
+    if (!status)
+        status = put_table(t, made, tree, info->index_trees, e);
+    return status ? status : change_done(t, t->snap->next_id, e);
+}
+
+static int check_column_free(const table_def *def, str name, err *e) {
+    for (int i = 0; i < def->ncolumns; i++)
+        if (str_equal_nocase(def->columns[i].name, name))
+            return err_set(e, ERR_BIND, "table '%.*s' already has a column '%.*s'", (int)def->name.n, def->name.p,
+                           (int)name.n, name.p);
+    return 0;
+}
+
+int catalog_add_column(txn *t, str table, const column_def *added, value fill, err *e) {
+    const table_info *info = NULL;
+    uint64_t rows = 0;
+    int status = txn_before_change(t, e);
+    if (!status)
+        status = find_table(t, table, &info, e);
+    if (!status)
+        status = check_column_free(info->def, added->name, e);
+    if (!status && info->def->ncolumns == COLUMNS_MAX)
+        status = err_set(e, ERR_LIMIT, "a table has at most %d columns", COLUMNS_MAX);
+    if (!status)
+        status = table_row_count(t, info->def, &rows, e);
+    if (!status && added->not_null && fill.type == TYPE_NULL && rows > 0)
+        status = err_set(e, ERR_CONSTRAINT, "column '%.*s' is NOT NULL and the table's rows have no value for it",
+                         (int)added->name.n, added->name.p);
+    if (!status && fill.type != TYPE_NULL && fill.type != added->type)
+        status = err_set(e, ERR_INTERNAL, "the new added's value is of another type");
+    if (status)
+        return status;
+    arena *a = arena_new();
+    int n = info->def->ncolumns;
+    table_def made = *info->def;
+    made.ncolumns = n + 1;
+    made.columns = ARENA_ARRAY(a, column_def, n + 1);
+    int *source = ARENA_ARRAY(a, int, n + 1);
+    for (int i = 0; i < n; i++) {
+        made.columns[i] = info->def->columns[i];
+        source[i] = i;
+    }
+    made.columns[n] = *added;
+    source[n] = -1;
+    status = reshape(t, info, &made, source, fill, a, e);
+    arena_free(a);
+    return status;
+}
+
+static int check_droppable(const table_def *def, int at, err *e) {
+    if (at < 0 || at >= def->ncolumns)
+        return err_set(e, ERR_INTERNAL, "column %d of %d", at, def->ncolumns);
+    str name = def->columns[at].name;
+    if (def->ncolumns == 1)
+        return err_set(e, ERR_BIND, "'%.*s' is the table's only at", (int)name.n, name.p);
+    if (at == def->rowid_column)
+        return err_set(e, ERR_BIND, "'%.*s' is the primary key", (int)name.n, name.p);
+    for (int i = 0; i < def->nindexes; i++)
+        for (int k = 0; k < def->indexes[i].ncolumns; k++)
+            if (def->indexes[i].columns[k] == at)
+                return err_set(e, ERR_BIND, "column '%.*s' belongs to index '%.*s'", (int)name.n, name.p,
+                               (int)def->indexes[i].name.n, def->indexes[i].name.p);
+    return 0;
+}
+
+int catalog_drop_column(txn *t, str table, int at, err *e) {
+    const table_info *info = NULL;
+    int status = txn_before_change(t, e);
+    if (!status)
+        status = find_table(t, table, &info, e);
+    if (!status)
+        status = check_droppable(info->def, at, e);
+    if (status)
+        return status;
+    arena *a = arena_new();
+    int n = info->def->ncolumns - 1;
+    table_def made = *info->def;
+    made.ncolumns = n;
+    made.columns = ARENA_ARRAY(a, column_def, n);
+    int *source = ARENA_ARRAY(a, int, n);
+    for (int i = 0; i < n; i++) {
+        source[i] = i + (i >= at);
+        made.columns[i] = info->def->columns[source[i]];
+    }
+    made.rowid_column -= made.rowid_column > at;
+    made.indexes = ARENA_ARRAY(a, index_def, BASE_MAX(made.nindexes, 1));
+    for (int i = 0; i < made.nindexes; i++) {
+        index_def *x = &made.indexes[i];
+        *x = info->def->indexes[i];
+        x->columns = ARENA_ARRAY(a, int, x->ncolumns);
+        for (int k = 0; k < x->ncolumns; k++)
+            x->columns[k] = info->def->indexes[i].columns[k] - (info->def->indexes[i].columns[k] > at);
+    }
+    status = reshape(t, info, &made, source, value_null(), a, e);
+    arena_free(a);
+    return status;
+}
+
+int catalog_rename_table(txn *t, str from, str to, err *e) {
+    const table_info *info = NULL;
+    int status = txn_before_change(t, e);
+    if (!status)
+        status = find_table(t, from, &info, e);
+    if (!status && !str_equal_nocase(from, to))
+        status = check_name_free(t, to, e);
+    if (status)
+        return status;
+    table_def made = *info->def;
+    made.name = to;
+    txn_mark_dirty(t, made.id);
+    status = put_table(t, &made, info->tree, info->index_trees, e);
+    return status ? status : change_done(t, t->snap->next_id, e);
+}
+
+int catalog_rename_column(txn *t, str table, int at, str to, err *e) {
+    const table_info *info = NULL;
+    int status = txn_before_change(t, e);
+    if (!status)
+        status = find_table(t, table, &info, e);
+    if (status)
+        return status;
+    if (at < 0 || at >= info->def->ncolumns)
+        return err_set(e, ERR_INTERNAL, "column %d of %d", at, info->def->ncolumns);
+    if (!str_equal_nocase(info->def->columns[at].name, to) && (status = check_column_free(info->def, to, e)) != 0)
+        return status;
+    table_def made = *info->def;
+    size_t bytes = sizeof *made.columns * (size_t)made.ncolumns;
+    made.columns = mem_alloc(bytes);
+    memcpy(made.columns, info->def->columns, bytes);
+    made.columns[at].name = to;
+    txn_mark_dirty(t, made.id);
+    status = put_table(t, &made, info->tree, info->index_trees, e);
+    free(made.columns);
+    return status ? status : change_done(t, t->snap->next_id, e);
+}
+
+/* ---- indexes ----------------------------------------------------------------------------------- */
+
+int catalog_create_index(txn *t, str table, const index_def *def, err *e) {
+    const table_info *info = NULL;
+    int status = txn_before_change(t, e);
+    if (!status)
+        status = find_table(t, table, &info, e);
+    if (!status)
+        status = check_index(info->def, def, e);
+    if (!status && def->name.n && catalog_index(&t->snap->catalog, def->name, NULL))
+        status = err_set(e, ERR_BIND, "there is already an index '%.*s'", (int)def->name.n, def->name.p);
+    if (status)
+        return status;
+    arena *a = arena_new();
+    int n = info->def->nindexes;
+    uint32_t next_id = t->snap->next_id, id = info->def->id;
+    table_def made = *info->def;
+    uint32_t *trees = ARENA_ARRAY(a, uint32_t, n + 1);
+    made.indexes = ARENA_ARRAY(a, index_def, n + 1);
+    made.nindexes = n + 1;
+    for (int i = 0; i < n; i++) {
+        made.indexes[i] = info->def->indexes[i];
+        trees[i] = info->index_trees[i];
+    }
+    made.indexes[n] = *def;
+    made.indexes[n].id = next_id++;
+    if (!def->name.n)
+        made.indexes[n].name = index_name(&t->snap->catalog, a, info->def, def, NULL, 0);
+    status = take_trees(t, &trees[n], 1, e);
+    if (!status)
+        status = put_table(t, &made, info->tree, trees, e);
+    if (!status)
+        status = change_done(t, next_id, e);
+    arena_free(a);
+    for (int i = 0; i < t->snap->catalog.ntables && !status; i++)
+        if (t->snap->tables[i].id == id)
+            status = index_build(t, &t->snap->infos[i], n, e);
+    return status;
+}
+
+int catalog_drop_index(txn *t, str name, err *e) {
+    const table_def *table = NULL;
+    int status = txn_before_change(t, e);
+    if (status)
+        return status;
+    const index_def *x = catalog_index(&t->snap->catalog, name, &table);
+    if (!x)
+        return no_such(e, "index", name);
+    if (x->primary)
+        return err_set(e, ERR_BIND, "'%.*s' is the primary key of table '%.*s'", (int)name.n, name.p,
+                       (int)table->name.n, table->name.p);
+    const table_info *info = &t->snap->infos[table - t->snap->tables];
+    int at = (int)(x - table->indexes), n = table->nindexes - 1;
+    if ((status = empty_tree(t, info->index_trees[at], e)) != 0)
+        return status;
+    arena *a = arena_new();
+    table_def made = *table;
+    uint32_t *trees = ARENA_ARRAY(a, uint32_t, n + 1);
+    made.indexes = ARENA_ARRAY(a, index_def, n + 1);
+    made.nindexes = n;
+    for (int i = 0; i < n; i++) {
+        made.indexes[i] = table->indexes[i + (i >= at)];
+        trees[i] = info->index_trees[i + (i >= at)];
+    }
+    status = put_table(t, &made, info->tree, trees, e);
+    arena_free(a);
+    return status ? status : change_done(t, t->snap->next_id, e);
+}
+
+/* ---- views and models -------------------------------------------------------------------------- */
+
+int catalog_create_view(txn *t, const view_def *def, bool or_replace, err *e) {
+    int status = txn_before_change(t, e);
+    const view_def *old = catalog_view(&t->snap->catalog, def->name);
+    if (!status && !(old && or_replace))
+        status = check_name_free(t, def->name, e);
+    if (status)
+        return status;
+    uint32_t next_id = t->snap->next_id;
+    uint32_t id = old ? t->snap->view_ids[old - t->snap->catalog.views] : next_id++;
+    buf b = {0};
+    catalog_write_view(&b, def);
+    status = record_put(t, 'V', id, &b, e);
+    buf_free(&b);
+    return status ? status : change_done(t, next_id, e);
+}
+
+int catalog_drop_view(txn *t, str name, err *e) {
+    int status = txn_before_change(t, e);
+    const view_def *old = catalog_view(&t->snap->catalog, name);
+    if (!status && !old)
+        status = no_such(e, "view", name);
+    if (!status)
+        status = record_delete(t, 'V', t->snap->view_ids[old - t->snap->catalog.views], e);
+    return status ? status : change_done(t, t->snap->next_id, e);
+}
+
+int catalog_create_model(txn *t, const model_def *def, bool or_replace, err *e) {
+    int status = txn_before_change(t, e);
+    const model_def *old = catalog_model(&t->snap->catalog, def->name);
+    if (!status && old && !or_replace)
+        status = err_set(e, ERR_BIND, "there is already a model '%.*s'", (int)def->name.n, def->name.p);
+    if (status)
+        return status;
+    uint32_t next_id = t->snap->next_id;
+    uint32_t id = old ? t->snap->model_ids[old - t->snap->catalog.models] : next_id++;
+    buf b = {0};
+    catalog_write_model(&b, def);
+    status = record_put(t, 'M', id, &b, e);
+    buf_free(&b);
+    return status ? status : change_done(t, next_id, e);
+}
+
+int catalog_drop_model(txn *t, str name, err *e) {
+    int status = txn_before_change(t, e);
+    const model_def *old = catalog_model(&t->snap->catalog, name);
+    if (!status && !old)
+        status = no_such(e, "model", name);
+    if (!status)
+        status = record_delete(t, 'M', t->snap->model_ids[old - t->snap->catalog.models], e);
+    return status ? status : change_done(t, t->snap->next_id, e);
+}

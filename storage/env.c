@@ -1,0 +1,390 @@
+/*
+ * env.c - opening and closing a database: its directory, its LMDB environment, its format.
+ *
+ * Invariant: one directory is open at most once in a process (LMDB's locks and POSIX locks are both per process), and a
+ * directory that is not ours is never written to. What a transaction does is txn.c's.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include "storage_int.h"
+
+#define MAP_BYTES ((size_t)256 << 30)
+#define MAP_BYTES_MIN ((size_t)64 << 20)
+enum { READERS_MAX = 510, INIT_TIMEOUT_MS = 5000 };
+
+static const char *const our_files[] = {"tables.mdb",     "tables.mdb-lock", "cache.mdb",
+                                        "cache.mdb-lock", "writer.lock",     "owner.lock"};
+
+static pthread_mutex_t open_mutex = PTHREAD_MUTEX_INITIALIZER;
+static store *open_stores;
+
+int lmdb_error(err *e, int rc, const char *what) {
+    switch (rc) {
+    case 0:
+        return 0;
+    case MDB_MAP_FULL:
+    case MDB_TXN_FULL:
+        return err_set(e, ERR_FULL, "%s: the database has reached its largest size", what);
+    case ENOSPC:
+    case EDQUOT:
+        return err_set(e, ERR_FULL, "%s: the disk is full", what);
+    case MDB_READERS_FULL:
+        return err_set(e, ERR_BUSY, "%s: too many processes are reading this database", what);
+    case MDB_BAD_TXN:
+        return err_set(e, ERR_IO, "%s: this transaction failed before; ROLLBACK ends it", what);
+    case MDB_CORRUPTED:
+    case MDB_PAGE_NOTFOUND:
+    case MDB_INVALID:
+    case MDB_VERSION_MISMATCH:
+    case MDB_INCOMPATIBLE:
+    case MDB_NOTFOUND:
+        return err_set(e, ERR_CORRUPT, "%s: the file is damaged (%s)", what, mdb_strerror(rc));
+    default:
+        return err_set(e, ERR_IO, "%s: %s", what, mdb_strerror(rc));
+    }
+}
+
+/* ---- the directory ----------------------------------------------------------------------------- */
+
+static bool is_our_file(const char *name) {
+    for (size_t i = 0; i < BASE_COUNT(our_files); i++)
+        if (strcmp(name, our_files[i]) == 0)
+            return true;
+    return false;
+}
+
+static int file_is_no_database(const char *path, err *e) {
+    char head[16] = {0};
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd >= 0 ? read(fd, head, sizeof head) : -1;
+    if (fd >= 0)
+        close(fd);
+    bool sqlite = n == 16 && memcmp(head, "SQLite format 3", 16) == 0;
+    err_set(e, ERR_CORRUPT, "'%s' is %s, not a kvasir database (which is a directory)", path,
+            sqlite ? "an SQLite database" : "a file");
+    if (!sqlite)
+        err_hint(e, "a CSV file can be queried directly: SELECT * FROM '%s'", path);
+    return ERR_CORRUPT;
+}
+
+/* A directory with other things in it and no tables.mdb is somebody's; making files there would surprise them. */
+static int directory_check(const char *path, bool *has_tables, err *e) {
+    DIR *d = opendir(path);
+    if (!d)
+        return err_set_errno(e, errno, "cannot open '%s'", path);
+    int status = 0;
+    char other[256] = "";
+    *has_tables = false;
+    for (struct dirent *entry; (entry = readdir(d));) {
+        if (strcmp(entry->d_name, "tables.mdb") == 0)
+            *has_tables = true;
+        else if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0 && !is_our_file(entry->d_name))
+            memcpy(other, entry->d_name, strlen(entry->d_name) + 1);
+    }
+    closedir(d);
+    if (!*has_tables && *other)
+        status = err_set(e, ERR_CORRUPT, "'%s' is a directory with other files in it ('%s'), not a kvasir database", path,
+                         other);
+    return status;
+}
+
+static int directory_prepare(store *s, err *e) {
+    struct stat st;
+    bool has_tables = false;
+    if (stat(s->path, &st) != 0) {
+        if (errno != ENOENT)
+            return err_set_errno(e, errno, "cannot open '%s'", s->path);
+        if (s->options.must_exist || s->read_only)
+            return err_set(e, ERR_IO, "there is no database '%s'", s->path);
+        if (mkdir(s->path, 0777) != 0 && errno != EEXIST)
+            return err_set_errno(e, errno, "cannot create '%s'", s->path);
+    } else if (!S_ISDIR(st.st_mode)) {
+        return file_is_no_database(s->path, e);
+    }
+    int status = directory_check(s->path, &has_tables, e);
+    if (status)
+        return status;
+    if (!has_tables && (s->options.must_exist || s->read_only))
+        return err_set(e, ERR_IO, "there is no database in '%s'", s->path);
+    struct statfs fs;
+    if (statfs(s->path, &fs) != 0 || stat(s->path, &st) != 0)
+        return err_set_errno(e, errno, "cannot examine '%s'", s->path);
+    const char *network = fs_network_name((long)fs.f_type);
+    if (network) {
+        err_set(e, ERR_UNSUPPORTED, "'%s' is on a network file system (%s), where locks and memory maps do not work",
+                s->path, network);
+        err_hint(e, "keep the database on a local disk");
+        return ERR_UNSUPPORTED;
+    }
+    s->device = st.st_dev;
+    s->inode = st.st_ino;
+    return 0;
+}
+
+/* Opens writer.lock, and finds out whether we may write here at all. */
+static int lock_file_open(store *s, err *e) {
+    buf path = {0}, tables = {0};
+    buf_printf(&path, "%s/writer.lock", s->path);
+    buf_printf(&tables, "%s/tables.mdb", s->path);
+    s->lock_fd = open(path.p, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    int error = s->lock_fd < 0 ? errno : 0;
+    if (!error && access(tables.p, W_OK) != 0 && errno != ENOENT)
+        s->read_only = true;
+    if (error == EACCES || error == EROFS || error == EPERM) {
+        s->read_only = s->no_lock = true;
+        s->lock_fd = open(path.p, O_RDONLY | O_CLOEXEC); /* may be absent: then nobody ever wrote here since */
+        error = 0;
+    }
+    if (error)
+        err_set_errno(e, error, "cannot open '%s'", path.p);
+    buf_free(&path);
+    buf_free(&tables);
+    return error ? ERR_IO : 0;
+}
+
+/* ---- the environment --------------------------------------------------------------------------- */
+
+static int env_try_open(store *s, const char *file, size_t map_bytes) {
+    unsigned flags = MDB_NOSUBDIR | MDB_NOTLS;
+    if (s->read_only)
+        flags |= MDB_RDONLY;
+    if (s->no_lock)
+        flags |= MDB_NOLOCK;
+    if (s->memory)
+        flags |= MDB_NOSYNC;
+    int rc = mdb_env_create(&s->env);
+    if (rc)
+        return rc;
+    mdb_env_set_maxdbs(s->env, TREES_MAX + 2);
+    mdb_env_set_maxreaders(s->env, READERS_MAX);
+    mdb_env_set_mapsize(s->env, map_bytes);
+    rc = mdb_env_open(s->env, file, flags, 0644);
+    if (rc) {
+        mdb_env_close(s->env);
+        s->env = NULL;
+    }
+    return rc;
+}
+
+static int env_open(store *s, err *e) {
+    buf file = {0};
+    buf_printf(&file, "%s/tables.mdb", s->path);
+    s->map_bytes = s->options.map_bytes ? s->options.map_bytes : MAP_BYTES;
+    int rc;
+    while ((rc = env_try_open(s, file.p, s->map_bytes)) == ENOMEM && s->map_bytes > MAP_BYTES_MIN)
+        s->map_bytes /= 2;
+    buf_free(&file);
+    if (rc == MDB_INVALID || rc == MDB_VERSION_MISMATCH)
+        return err_set(e, ERR_CORRUPT, "'%s/tables.mdb' is not a kvasir database: %s", s->path, mdb_strerror(rc));
+    if (rc)
+        return err_set_errno(e, rc, "cannot open '%s/tables.mdb'", s->path);
+    MDB_envinfo info;
+    mdb_env_info(s->env, &info);
+    s->map_bytes = info.me_mapsize;
+    if (!s->read_only)
+        mdb_reader_check(s->env, NULL);
+    return 0;
+}
+
+/* Looks for our header. *empty: a new file without any tree. */
+static int format_check(store *s, bool *empty, err *e) {
+    MDB_txn *mdb = NULL;
+    int rc = mdb_txn_begin(s->env, NULL, MDB_RDONLY, &mdb);
+    if (rc)
+        return lmdb_error(e, rc, "cannot read the database");
+    MDB_dbi main_dbi, dbi;
+    MDB_stat stat = {0};
+    int status = 0;
+    *empty = false;
+    if ((rc = mdb_dbi_open(mdb, NULL, 0, &main_dbi)) == 0)
+        rc = mdb_stat(mdb, main_dbi, &stat);
+    if (rc) {
+        status = lmdb_error(e, rc, "cannot read the database");
+    } else if (stat.ms_entries == 0) {
+        *empty = true;
+    } else if (mdb_dbi_open(mdb, "catalog", 0, &dbi) != 0) {
+        status = err_set(e, ERR_CORRUPT, "'%s/tables.mdb' is another program's LMDB file, not a kvasir database", s->path);
+    } else {
+        MDB_val key = {1, "H"}, header = {0, NULL};
+        uint64_t cookie;
+        uint32_t next_id;
+        mdb_get(mdb, dbi, &key, &header);
+        status = catalog_check_header(s->path, header, &cookie, &next_id, e);
+        s->catalog_dbi = dbi;
+        if (!status && mdb_dbi_open(mdb, "meta", 0, &s->meta_dbi) != 0)
+            status = err_set(e, ERR_CORRUPT, "'%s/tables.mdb' lacks its tree 'meta'", s->path);
+    }
+    if (status || *empty)
+        mdb_txn_abort(mdb);
+    else
+        mdb_txn_commit(mdb); /* keeps the handles */
+    return status;
+}
+
+/* Two processes may find the same new file empty: the second looks again once it has the lock. */
+static int format_initialise(store *s, err *e) {
+    txn_wait wait = {.busy_timeout_ms = INIT_TIMEOUT_MS};
+    bool empty = true;
+    int status = writer_lock(s, &wait, e);
+    if (status)
+        return status;
+    status = format_check(s, &empty, e);
+    if (!status && empty) {
+        MDB_txn *mdb = NULL;
+        int rc = mdb_txn_begin(s->env, NULL, 0, &mdb);
+        status = rc ? lmdb_error(e, rc, "cannot write the database") : catalog_initialise(s, mdb, e);
+        if (!status && (rc = mdb_txn_commit(mdb)) != 0)
+            status = lmdb_error(e, rc, "cannot write the database");
+        else if (status && mdb)
+            mdb_txn_abort(mdb);
+    }
+    writer_unlock(s);
+    return status;
+}
+
+static int format_open(store *s, err *e) {
+    bool empty = false;
+    int status = s->no_lock ? reader_lock(s, &(txn_wait){.busy_timeout_ms = INIT_TIMEOUT_MS}, e) : 0;
+    if (status)
+        return status;
+    status = format_check(s, &empty, e);
+    if (s->no_lock)
+        writer_unlock(s);
+    if (status || !empty)
+        return status;
+    if (s->read_only)
+        return err_set(e, ERR_IO, "the database '%s' is empty and cannot be written", s->path);
+    return format_initialise(s, e);
+}
+
+/* ---- open and close ---------------------------------------------------------------------------- */
+
+static int store_register(store *s, err *e) {
+    int status = 0;
+    pthread_mutex_lock(&open_mutex);
+    for (store *other = open_stores; other; other = other->next_open)
+        if (other->device == s->device && other->inode == s->inode)
+            status = err_set(e, ERR_BUSY, "'%s' is already open in this process", s->path);
+    if (!status) {
+        s->next_open = open_stores;
+        open_stores = s;
+    }
+    pthread_mutex_unlock(&open_mutex);
+    return status;
+}
+
+static void store_unregister(store *s) {
+    pthread_mutex_lock(&open_mutex);
+    for (store **at = &open_stores; *at; at = &(*at)->next_open)
+        if (*at == s) {
+            *at = s->next_open;
+            break;
+        }
+    pthread_mutex_unlock(&open_mutex);
+}
+
+static char *path_copy(const char *path) {
+    return path ? mem_strndup(path, strlen(path)) : NULL;
+}
+
+/* The path without trailing slashes, so that messages and the files' names read well. */
+static char *path_clean(const char *path) {
+    size_t n = strlen(path);
+    while (n > 1 && path[n - 1] == '/')
+        n--;
+    return mem_strndup(path, n);
+}
+
+static int store_open_files(store *s, err *e) {
+    int status;
+    if (s->memory) {
+        memdir_sweep();
+        status = memdir_create(&s->path, &s->owner_fd, e);
+    } else {
+        s->path = path_clean(s->options.path);
+        status = 0;
+    }
+    if (status || (status = directory_prepare(s, e)) != 0)
+        return status;
+    if ((status = store_register(s, e)) != 0) {
+        s->inode = 0; /* not ours to unregister */
+        return status;
+    }
+    if ((status = lock_file_open(s, e)) == 0 && (status = env_open(s, e)) == 0)
+        status = format_open(s, e);
+    return status;
+}
+
+int store_open(const store_options *options, store **out, err *e) {
+    store *s = mem_zalloc(sizeof *s);
+    s->options = *options;
+    s->options.path = path_copy(options->path);
+    s->options.cache_path = path_copy(options->cache_path);
+    s->options.check_program = path_copy(options->check_program);
+    s->memory = !options->path || strcmp(options->path, ":memory:") == 0;
+    s->read_only = options->read_only && !s->memory;
+    s->lock_fd = s->owner_fd = -1;
+    int status = store_open_files(s, e);
+    if (status) {
+        store_close(s);
+        return status;
+    }
+    *out = s;
+    return 0;
+}
+
+void store_close(store *s) {
+    if (!s)
+        return;
+    while (s->open_txns)
+        txn_abort(s->open_txns);
+    snapshot_release(s->snap);
+    if (s->idle_reader)
+        mdb_txn_abort(s->idle_reader);
+    if (s->env)
+        mdb_env_close(s->env);
+    if (s->lock_fd >= 0)
+        close(s->lock_fd);
+    store_unregister(s);
+    if (s->memory && s->path)
+        memdir_remove(s->path, s->owner_fd);
+    free((char *)(uintptr_t)s->options.path);
+    free((char *)(uintptr_t)s->options.cache_path);
+    free((char *)(uintptr_t)s->options.check_program);
+    free(s->path);
+    free(s);
+}
+
+const char *store_path(const store *s) {
+    return s->memory ? ":memory:" : s->path;
+}
+
+bool store_is_memory(const store *s) {
+    return s->memory;
+}
+
+bool store_is_read_only(const store *s) {
+    return s->read_only;
+}
+
+int store_backup(store *s, const char *directory, err *e) {
+    if (mkdir(directory, 0777) != 0)
+        return err_set_errno(e, errno, "cannot create '%s'", directory);
+    buf file = {0};
+    buf_printf(&file, "%s/tables.mdb", directory);
+    int rc = mdb_env_copy2(s->env, file.p, MDB_CP_COMPACT);
+    if (rc) {
+        unlink(file.p);
+        rmdir(directory);
+    }
+    buf_free(&file);
+    return lmdb_error(e, rc, "cannot copy the database");
+}

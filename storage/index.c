@@ -1,0 +1,239 @@
+/*
+ * index.c - entries of secondary indexes, unique checks, building an index.
+ *
+ * Invariant: an index has exactly one entry for each row of its table. Keys end in the rowid whether unique or not; that no
+ * two rows have equal cells is this file's doing. Cells beyond KEY_CUT bytes are compared on the rows themselves.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "storage_int.h"
+
+enum { BUILD_RUN_BYTES = 64 << 20 };
+
+bool index_row_has_null(const index_def *index, const value *row) {
+    for (int i = 0; i < index->ncolumns; i++)
+        if (row[index->columns[i]].type == TYPE_NULL)
+            return true;
+    return false;
+}
+
+bool index_is_unique_on(const index_def *index, const int *columns, int ncolumns) {
+    if (!index->unique && !index->primary)
+        return false;
+    if (ncolumns == 0)
+        return true;
+    if (ncolumns != index->ncolumns)
+        return false;
+    for (int i = 0; i < ncolumns; i++) {
+        bool there = false;
+        for (int k = 0; k < ncolumns; k++)
+            there = there || index->columns[k] == columns[i];
+        if (!there)
+            return false;
+    }
+    return true;
+}
+
+int index_violation(const table_def *def, const index_def *index, const value *row, err *e) {
+    buf names = {0}, values = {0};
+    for (int i = 0; i < index->ncolumns; i++) {
+        str name = def->columns[index->columns[i]].name;
+        value v = row[index->columns[i]];
+        buf_printf(&names, "%s%.*s", i ? ", " : "", (int)name.n, name.p);
+        if (i)
+            buf_append_c(&values, ", ");
+        bool shortened = v.type == TYPE_TEXT && v.s.n > 80;
+        if (shortened)
+            v.s.n = utf8_fit((str){v.s.p, 80}, 60);
+        if (v.type == TYPE_BLOB)
+            v.s.n = BASE_MIN(v.s.n, (size_t)20);
+        value_print_sql(&values, v);
+        if (shortened)
+            buf_append_c(&values, "…");
+    }
+    err_set(e, ERR_CONSTRAINT, "table '%.*s' already has a row with (%s) = (%s)", (int)def->name.n, def->name.p, names.p,
+            values.p);
+    buf_free(&names);
+    buf_free(&values);
+    return ERR_CONSTRAINT;
+}
+
+int index_add_row(txn *t, const table_info *info, int index, const value *row, int64_t rowid, err *e) {
+    MDB_cursor *c;
+    int status = txn_cursor(t, info->index_trees[index], &c, e);
+    if (status)
+        return status;
+    key_make(&t->key, info->def, &info->def->indexes[index], row, rowid);
+    MDB_val key = {t->key.n, t->key.p}, data = {0, ""};
+    return lmdb_error(e, mdb_cursor_put(c, &key, &data, 0), "cannot write an index");
+}
+
+int index_remove_row(txn *t, const table_info *info, int index, const value *row, int64_t rowid, err *e) {
+    MDB_cursor *c;
+    MDB_val data;
+    int status = txn_cursor(t, info->index_trees[index], &c, e);
+    if (status)
+        return status;
+    key_make(&t->key, info->def, &info->def->indexes[index], row, rowid);
+    MDB_val key = {t->key.n, t->key.p};
+    int rc = mdb_cursor_get(c, &key, &data, MDB_SET_KEY);
+    if (!rc)
+        rc = mdb_cursor_del(c, 0);
+    return lmdb_error(e, rc, "cannot write an index");
+}
+
+/* Whether the row at rowid has the same index cells as `row`. */
+static int row_has_cells(txn *t, const table_info *info, const index_def *x, const value *row, int64_t rowid,
+                         bool *equal, err *e) {
+    value *other = mem_alloc(sizeof *other * (size_t)info->def->ncolumns);
+    bool found = false;
+    int status = table_get(t, info->def, rowid, other, &found, e);
+    *equal = !status && found;
+    for (int i = 0; i < x->ncolumns && *equal; i++)
+        *equal = value_compare(row[x->columns[i]], other[x->columns[i]]) == 0;
+    free(other);
+    return status;
+}
+
+int index_find_equal(txn *t, const table_info *info, int index, const value *row, bool has_self, int64_t self,
+                     int64_t *rowid, bool *found, err *e) {
+    const index_def *x = &info->def->indexes[index];
+    MDB_cursor *c;
+    *found = false;
+    if (index_row_has_null(x, row))
+        return 0;
+    int status = txn_cursor(t, info->index_trees[index], &c, e);
+    if (status)
+        return status;
+    key_make(&t->key, info->def, x, row, INT64_MIN);
+    size_t n = t->key.n - KEY_ROWID;
+    bool cut = t->key.n == KEY_CUT_BYTES;
+    MDB_val key = {t->key.n, t->key.p}, data;
+    int rc = mdb_cursor_get(c, &key, &data, MDB_SET_RANGE);
+    for (; rc == 0 && !*found; rc = mdb_cursor_get(c, &key, &data, MDB_NEXT)) {
+        if (key.mv_size != t->key.n || memcmp(key.mv_data, t->key.p, n) != 0)
+            return 0;
+        int64_t id = key_rowid(key);
+        if (has_self && id == self)
+            continue;
+        *found = true;
+        if (cut && (status = row_has_cells(t, info, x, row, id, found, e)) != 0)
+            return status;
+        *rowid = id;
+        if (*found)
+            return 0;
+    }
+    return rc == MDB_NOTFOUND ? 0 : lmdb_error(e, rc, "cannot read an index");
+}
+
+/* ---- building ---------------------------------------------------------------------------------- */
+
+/* Keys of one run, to be sorted: LMDB takes sorted keys several times faster than scattered ones. */
+typedef struct run {
+    arena *mem;
+    MDB_val *keys;
+    size_t n, cap, bytes;
+} run;
+
+static int compare_keys(const void *pa, const void *pb) {
+    const MDB_val *a = pa, *b = pb;
+    return str_compare((str){a->mv_data, a->mv_size}, (str){b->mv_data, b->mv_size});
+}
+
+static int run_write(txn *t, const table_info *info, int index, run *r, bool first, err *e) {
+    MDB_cursor *c;
+    int status = txn_cursor(t, info->index_trees[index], &c, e);
+    if (status)
+        return status;
+    if (r->n)
+        qsort(r->keys, r->n, sizeof *r->keys, compare_keys);
+    for (size_t i = 0; i < r->n; i++) {
+        MDB_val data = {0, ""};
+        int rc = mdb_cursor_put(c, &r->keys[i], &data, first ? MDB_APPEND : 0);
+        if (rc)
+            return lmdb_error(e, rc, "cannot write an index");
+    }
+    arena_reset(r->mem);
+    r->n = r->bytes = 0;
+    return 0;
+}
+
+static void run_add(run *r, const buf *key) {
+    if (r->n == r->cap) {
+        r->cap = BASE_MAX(r->cap * 2, (size_t)1024);
+        r->keys = mem_realloc(r->keys, r->cap * sizeof *r->keys);
+    }
+    r->keys[r->n++] = (MDB_val){key->n, arena_strndup(r->mem, key->p, key->n)};
+    r->bytes += key->n + sizeof(MDB_val) + 16;
+}
+
+static int build_fill(txn *t, const table_info *info, int index, run *r, value *row, err *e) {
+    MDB_cursor *c;
+    MDB_val key, data;
+    bool first = true;
+    int status = txn_cursor(t, info->tree, &c, e);
+    if (status)
+        return status;
+    int rc = mdb_cursor_get(c, &key, &data, MDB_FIRST);
+    for (; rc == 0; rc = mdb_cursor_get(c, &key, &data, MDB_NEXT)) {
+        int64_t rowid = rowid_get(key.mv_data);
+        if ((status = row_decode(&info->layout, data, rowid, row, e)) != 0)
+            return status;
+        key_make(&t->key, info->def, &info->def->indexes[index], row, rowid);
+        run_add(r, &t->key);
+        if (r->bytes > BUILD_RUN_BYTES) {
+            if ((status = run_write(t, info, index, r, first, e)) != 0)
+                return status;
+            first = false;
+        }
+    }
+    if (rc != MDB_NOTFOUND)
+        return lmdb_error(e, rc, "cannot read a table");
+    return run_write(t, info, index, r, first, e);
+}
+
+/* Equal neighbours in key order are the duplicates; among cut keys the rows decide, each against those of its hash. */
+static int build_check(txn *t, const table_info *info, int index, value *row, err *e) {
+    const index_def *x = &info->def->indexes[index];
+    MDB_cursor *c;
+    MDB_val key, data;
+    buf last = {0};
+    int status = 0;
+    int rc = mdb_cursor_open(t->mdb, t->store->tree_dbi[info->index_trees[index]], &c);
+    if (rc)
+        return lmdb_error(e, rc, "cannot read an index");
+    for (rc = mdb_cursor_get(c, &key, &data, MDB_FIRST); rc == 0 && !status;
+         rc = mdb_cursor_get(c, &key, &data, MDB_NEXT)) {
+        size_t n = key.mv_size - KEY_ROWID;
+        bool same = last.n == n && memcmp(last.p, key.mv_data, n) == 0, found = false;
+        buf_clear(&last);
+        buf_append(&last, key.mv_data, n);
+        if (!same)
+            continue;
+        int64_t rowid = key_rowid(key), other;
+        status = table_get(t, info->def, rowid, row, &found, e);
+        if (!status && found)
+            status = index_find_equal(t, info, index, row, true, rowid, &other, &found, e);
+        if (!status && found)
+            status = index_violation(info->def, x, row, e);
+    }
+    mdb_cursor_close(c);
+    buf_free(&last);
+    if (!status && rc != MDB_NOTFOUND)
+        status = lmdb_error(e, rc, "cannot read an index");
+    return status;
+}
+
+int index_build(txn *t, const table_info *info, int index, err *e) {
+    const index_def *x = &info->def->indexes[index];
+    run r = {.mem = arena_new()};
+    value *row = mem_alloc(sizeof *row * (size_t)info->def->ncolumns);
+    int status = build_fill(t, info, index, &r, row, e);
+    if (!status && (x->unique || x->primary))
+        status = build_check(t, info, index, row, e);
+    free(row);
+    free(r.keys);
+    arena_free(r.mem);
+    return status;
+}

@@ -1,0 +1,121 @@
+/*
+ * memdir.c - the private directory behind :memory:, and which file systems are refused.
+ *
+ * Invariant: a directory kvasir-mem-* whose owner.lock nobody holds belongs to a process that died, and may be removed by
+ * any later process of the same user. The lock is flock(), which dies with its process.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "storage_int.h"
+
+#define PREFIX "kvasir-mem-"
+enum { UNLOCKED_GRACE_S = 60 };
+
+static const struct {
+    long magic;
+    const char *name;
+} network_systems[] = {
+    {0x6969, "NFS"},       {0x517B, "SMB"},       {0xFF534D42, "CIFS"}, {0xFE534D42, "SMB2"},
+    {0x73757245, "Coda"},  {0x5346414F, "AFS"},   {0x6B414653, "AFS"},  {0x00C36400, "Ceph"},
+    {0x01021997, "9P"},    {0x0BD00BD0, "Lustre"}, {0x564C, "NCP"},     {0x47504653, "GPFS"},
+    {0x7461636F, "OCFS2"}, {0x01161970, "GFS2"},
+};
+
+const char *fs_network_name(long magic) {
+    for (size_t i = 0; i < BASE_COUNT(network_systems); i++)
+        if (network_systems[i].magic == (magic & 0xFFFFFFFFL))
+            return network_systems[i].name;
+    return NULL;
+}
+
+static const char *temporary_directory(void) {
+    const char *dir = getenv("TMPDIR");
+    return dir && *dir ? dir : "/tmp";
+}
+
+static void remove_files(const char *path) {
+    DIR *d = opendir(path);
+    if (!d)
+        return;
+    for (struct dirent *entry; (entry = readdir(d));)
+        if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0)
+            unlinkat(dirfd(d), entry->d_name, 0);
+    closedir(d);
+    rmdir(path);
+}
+
+int memdir_create(char **path, int *owner_fd, err *e) {
+    buf name = {0};
+    buf_printf(&name, "%s/" PREFIX "%ld-XXXXXX", temporary_directory(), (long)getpid());
+    if (!mkdtemp(name.p)) {
+        err_set_errno(e, errno, "cannot make a temporary database in '%s'", temporary_directory());
+        buf_free(&name);
+        return ERR_IO;
+    }
+    buf lock = {0};
+    buf_printf(&lock, "%s/owner.lock", name.p);
+    *owner_fd = open(lock.p, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    buf_free(&lock);
+    /* The byte says that the lock was held once: a sweep that meets an empty lock file is too early. */
+    if (*owner_fd < 0 || flock(*owner_fd, LOCK_EX | LOCK_NB) != 0 || write(*owner_fd, "k", 1) != 1) {
+        err_set_errno(e, errno, "cannot lock the temporary database '%s'", name.p);
+        if (*owner_fd >= 0)
+            close(*owner_fd);
+        remove_files(name.p);
+        buf_free(&name);
+        return ERR_IO;
+    }
+    *path = name.p;
+    return 0;
+}
+
+void memdir_remove(const char *path, int owner_fd) {
+    remove_files(path);
+    if (owner_fd >= 0)
+        close(owner_fd);
+}
+
+/* Removes the directory unless its owner lives. A directory without a lock file may be just being made. */
+static void sweep_one(const char *path) {
+    struct stat st;
+    if (lstat(path, &st) != 0 || !S_ISDIR(st.st_mode) || st.st_uid != geteuid())
+        return;
+    buf lock = {0};
+    buf_printf(&lock, "%s/owner.lock", path);
+    int fd = open(lock.p, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+    buf_free(&lock);
+    if (fd < 0) {
+        if (errno == ENOENT && time(NULL) - st.st_mtime > UNLOCKED_GRACE_S)
+            remove_files(path);
+        return;
+    }
+    if (flock(fd, LOCK_EX | LOCK_NB) == 0 &&
+        fstat(fd, &st) == 0 && (st.st_size > 0 || time(NULL) - st.st_mtime > UNLOCKED_GRACE_S))
+        remove_files(path);
+    close(fd);
+}
+
+void memdir_sweep(void) {
+    const char *dir = temporary_directory();
+    DIR *d = opendir(dir);
+    if (!d)
+        return;
+    buf path = {0};
+    for (struct dirent *entry; (entry = readdir(d));) {
+        if (strncmp(entry->d_name, PREFIX, strlen(PREFIX)) != 0)
+            continue;
+        buf_clear(&path);
+        buf_printf(&path, "%s/%s", dir, entry->d_name);
+        sweep_one(path.p);
+    }
+    buf_free(&path);
+    closedir(d);
+}

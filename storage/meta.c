@@ -1,0 +1,87 @@
+/*
+ * meta.c - small facts beside the catalog: opaque bytes by key.
+ *
+ * Invariant: a key longer than LMDB takes is stored under its own first bytes and its hash, with the whole key in front of
+ * the bytes, so that any key works and prefixes of at most META_KEEP bytes still find it.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "storage_int.h"
+
+enum { META_KEEP = 256 };
+
+static MDB_val meta_key(str key, char *out) {
+    size_t n = BASE_MIN(key.n, (size_t)META_KEEP);
+    memcpy(out, key.p, n);
+    if (key.n > META_KEEP) {
+        hash128 h = hash_128(key.p, key.n);
+        memcpy(out + n, &h, sizeof h);
+        n += sizeof h;
+    }
+    return (MDB_val){n, out};
+}
+
+int meta_get(txn *t, str key, str *out, bool *found, err *e) {
+    char bytes[META_KEEP + sizeof(hash128)];
+    MDB_val k = meta_key(key, bytes), data;
+    *found = false;
+    *out = (str){"", 0};
+    if (key.n == 0)
+        return 0;
+    int rc = mdb_get(t->mdb, t->store->meta_dbi, &k, &data);
+    if (rc == MDB_NOTFOUND)
+        return 0;
+    if (rc)
+        return lmdb_error(e, rc, "cannot read a setting of the database");
+    bytes_reader r = {data.mv_data, (const uint8_t *)data.mv_data + data.mv_size, false};
+    if (!str_equal(get_str(&r), key) || r.bad)
+        return 0;
+    *out = (str){(const char *)r.p, (size_t)(r.end - r.p)};
+    *found = true;
+    return 0;
+}
+
+int meta_put(txn *t, str key, str bytes, err *e) {
+    char key_bytes[META_KEEP + sizeof(hash128)];
+    int status = txn_before_change(t, e);
+    if (status)
+        return status;
+    if (key.n == 0)
+        return err_set(e, ERR_INTERNAL, "an empty key");
+    MDB_val k = meta_key(key, key_bytes), data = {4 + key.n + bytes.n, NULL};
+    int rc = mdb_put(t->mdb, t->store->meta_dbi, &k, &data, MDB_RESERVE);
+    if (rc)
+        return lmdb_error(e, rc, "cannot write a setting of the database");
+    uint32_t n = (uint32_t)key.n;
+    char *out = data.mv_data;
+    memcpy(out, &n, 4);
+    memcpy(out + 4, key.p, key.n);
+    if (bytes.n)
+        memcpy(out + 4 + key.n, bytes.p, bytes.n);
+    return 0;
+}
+
+int meta_delete_prefix(txn *t, str prefix, err *e) {
+    int status = txn_before_change(t, e);
+    MDB_cursor *c = NULL;
+    if (status)
+        return status;
+    if (prefix.n > META_KEEP)
+        return err_set(e, ERR_LIMIT, "a prefix has at most %d bytes", META_KEEP);
+    int rc = mdb_cursor_open(t->mdb, t->store->meta_dbi, &c);
+    if (rc)
+        return lmdb_error(e, rc, "cannot read the database's settings");
+    MDB_val key = {prefix.n, (void *)(uintptr_t)prefix.p}, data;
+    rc = mdb_cursor_get(c, &key, &data, prefix.n ? MDB_SET_RANGE : MDB_FIRST);
+    while (rc == 0 && key.mv_size >= prefix.n && memcmp(key.mv_data, prefix.p, prefix.n) == 0) {
+        rc = mdb_cursor_del(c, 0);
+        if (!rc)
+            rc = mdb_cursor_get(c, &key, &data, MDB_GET_CURRENT);
+        /* Past the last entry GET_CURRENT reports EINVAL or NOTFOUND, by version. */
+        if (rc == EINVAL)
+            rc = MDB_NOTFOUND;
+    }
+    mdb_cursor_close(c);
+    return rc == 0 || rc == MDB_NOTFOUND ? 0 : lmdb_error(e, rc, "cannot write a setting of the database");
+}

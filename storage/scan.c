@@ -1,0 +1,474 @@
+/*
+ * scan.c - walking a table by rowid or by an index, a batch at a time.
+ *
+ * First the rows' bytes of a whole batch are gathered from the cursor, then each wanted column is decoded in a loop of its
+ * own. Invariants: cells point into the map; a scan survives writes of its transaction between two batches by seeking
+ * behind the last entry it read.
+ *
+ * Where index keys are cut, entries with the same first KEY_CUT bytes form a *group* whose order and bounds the key does not
+ * tell: their rows are fetched, compared with the bounds, sorted by their cells and handed out from `pending`.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "storage_int.h"
+
+struct table_scan {
+    txn *txn; /* NULL once it ended */
+    table_scan *next_open;
+    const table_info *info;
+    const index_def *index; /* ours, of the txn's catalog; NULL: by rowid */
+    uint32_t index_tree;
+    int ncolumns, *columns;
+    value_type *types;
+    arena *mem; /* of the scan */
+
+    /* Bounds by rowid. */
+    int64_t low_rowid, high_rowid;
+    bool empty;
+    /* Bounds by index: the cells' bytes, uncut, and the values, for cut groups. */
+    buf low, high;
+    bool low_inclusive, high_inclusive;
+    value *low_values, *high_values;
+    int nlow, nhigh;
+
+    MDB_cursor *rows, *entries; /* entries: of the index */
+    uint64_t epoch;             /* txn->epoch when the cursors were last placed */
+    bool started, done;
+    buf last; /* the last key read, to seek behind */
+
+    int64_t *pending; /* rowids of the current cut group, in order */
+    size_t npending, at_pending, cap_pending;
+
+    int64_t rowid[BATCH_ROWS];
+    MDB_val bytes[BATCH_ROWS];
+};
+
+table_scan *scan_next_open(const table_scan *s) {
+    return s->next_open;
+}
+
+void scan_detach(table_scan *s) {
+    if (s->rows)
+        mdb_cursor_close(s->rows);
+    if (s->entries)
+        mdb_cursor_close(s->entries);
+    s->rows = s->entries = NULL;
+}
+
+void scan_orphan(table_scan *s) {
+    scan_detach(s);
+    for (table_scan **at = &s->txn->scans; *at; at = &(*at)->next_open)
+        if (*at == s) {
+            *at = s->next_open;
+            break;
+        }
+    s->txn = NULL;
+}
+
+/* ---- bounds ------------------------------------------------------------------------------------ */
+
+static void bound_by_rowid(table_scan *s, const scan_spec *spec) {
+    s->low_rowid = INT64_MIN;
+    s->high_rowid = INT64_MAX;
+    if (spec->low.n) {
+        value v = spec->low.values[0];
+        s->low_rowid = v.i;
+        if (v.type == TYPE_NULL || (!spec->low.inclusive && v.i == INT64_MAX))
+            s->empty = true;
+        else if (!spec->low.inclusive)
+            s->low_rowid++;
+    }
+    if (spec->high.n) {
+        value v = spec->high.values[0];
+        s->high_rowid = v.i;
+        if (v.type == TYPE_NULL || (!spec->high.inclusive && v.i == INT64_MIN))
+            s->empty = true;
+        else if (!spec->high.inclusive)
+            s->high_rowid--;
+    }
+    s->empty = s->empty || s->low_rowid > s->high_rowid;
+}
+
+static value *bound_values(table_scan *s, const scan_bound *bound, buf *cells) {
+    value *values = ARENA_ARRAY(s->mem, value, BASE_MAX(bound->n, 1));
+    for (int i = 0; i < bound->n; i++) {
+        values[i] = value_copy(s->mem, bound->values[i]);
+        key_append_cell(cells, s->info->def->columns[s->index->columns[i]].type, values[i]);
+    }
+    return values;
+}
+
+static int check_bound(const table_def *def, const index_def *index, const scan_bound *b, err *e) {
+    if (b->n > (index ? index->ncolumns : 1))
+        return err_set(e, ERR_INTERNAL, "a scan is bound on %d columns", b->n);
+    for (int i = 0; i < b->n; i++) {
+        value_type want = index ? def->columns[index->columns[i]].type : TYPE_INTEGER;
+        if (b->values[i].type != want && b->values[i].type != TYPE_NULL)
+            return err_set(e, ERR_INTERNAL, "a scan of %s is bound by %s", type_name(want), type_name(b->values[i].type));
+    }
+    return 0;
+}
+
+/* Whether the index cells of a row of a cut group lie within the bounds. */
+static bool cells_in_bounds(const table_scan *s, const value *row) {
+    int c = 0;
+    for (int i = 0; i < s->nlow && c == 0; i++)
+        c = value_compare(row[s->index->columns[i]], s->low_values[i]);
+    if (s->nlow && (c < 0 || (c == 0 && !s->low_inclusive)))
+        return false;
+    c = 0;
+    for (int i = 0; i < s->nhigh && c == 0; i++)
+        c = value_compare(row[s->index->columns[i]], s->high_values[i]);
+    return !(s->nhigh && (c > 0 || (c == 0 && !s->high_inclusive)));
+}
+
+/* How an entry stands to a bound: compares what both have of cells. */
+static int compare_to_bound(MDB_val key, const buf *bound) {
+    size_t cells = key_is_cut(key) ? KEY_CUT : key.mv_size - KEY_ROWID;
+    size_t n = BASE_MIN(cells, bound->n);
+    return n ? memcmp(key.mv_data, bound->p, n) : 0;
+}
+
+/* ---- placing the cursors ----------------------------------------------------------------------- */
+
+static int cursors_open(table_scan *s, err *e) {
+    txn *t = s->txn;
+    int rc = 0;
+    if (!s->rows)
+        rc = mdb_cursor_open(t->mdb, t->store->tree_dbi[s->info->tree], &s->rows);
+    if (!rc && s->index && !s->entries)
+        rc = mdb_cursor_open(t->mdb, t->store->tree_dbi[s->index_tree], &s->entries);
+    return lmdb_error(e, rc, "cannot read a table");
+}
+
+/* The entry after the last one read, or the first within the low bound. */
+static int seek(table_scan *s, MDB_cursor *c, MDB_val *key, MDB_val *data) {
+    uint8_t low[KEY_ROWID];
+    if (s->started) {
+        *key = (MDB_val){s->last.n, s->last.p};
+        int rc = mdb_cursor_get(c, key, data, MDB_SET_RANGE);
+        if (rc == 0 && key->mv_size == s->last.n && memcmp(key->mv_data, s->last.p, s->last.n) == 0)
+            rc = mdb_cursor_get(c, key, data, MDB_NEXT);
+        return rc;
+    }
+    if (!s->index) {
+        rowid_put(low, s->low_rowid);
+        *key = (MDB_val){sizeof low, low};
+        return mdb_cursor_get(c, key, data, MDB_SET_RANGE);
+    }
+    if (s->low.n == 0)
+        return mdb_cursor_get(c, key, data, MDB_FIRST);
+    *key = (MDB_val){BASE_MIN(s->low.n, (size_t)KEY_CUT), s->low.p};
+    int rc = mdb_cursor_get(c, key, data, MDB_SET_RANGE);
+    while (rc == 0 && !s->low_inclusive && !key_is_cut(*key) && compare_to_bound(*key, &s->low) == 0)
+        rc = mdb_cursor_get(c, key, data, MDB_NEXT);
+    return rc;
+}
+
+/* The next entry; `placed` tells whether the cursor stands on the last one read. */
+static int step(table_scan *s, MDB_cursor *c, bool *placed, MDB_val *key, MDB_val *data) {
+    int rc = *placed ? mdb_cursor_get(c, key, data, MDB_NEXT) : seek(s, c, key, data);
+    *placed = true;
+    return rc;
+}
+
+static void remember(table_scan *s, const void *key, size_t n) {
+    buf_clear(&s->last);
+    buf_append(&s->last, key, n);
+    s->started = true;
+}
+
+/* ---- gathering rows ---------------------------------------------------------------------------- */
+
+static int gather_by_rowid(table_scan *s, bool placed, int *count, err *e) {
+    MDB_val key, data;
+    int n = 0, rc = 0;
+    while (n < BATCH_ROWS && (rc = step(s, s->rows, &placed, &key, &data)) == 0) {
+        int64_t rowid = rowid_get(key.mv_data);
+        if (rowid > s->high_rowid) {
+            rc = MDB_NOTFOUND;
+            break;
+        }
+        if (!row_check(&s->info->layout, data))
+            return row_corrupt(e, rowid);
+        s->rowid[n] = rowid;
+        s->bytes[n++] = data;
+    }
+    if (rc && rc != MDB_NOTFOUND)
+        return lmdb_error(e, rc, "cannot read a table");
+    s->done = rc == MDB_NOTFOUND;
+    if (n) {
+        uint8_t last[KEY_ROWID];
+        rowid_put(last, s->rowid[n - 1]);
+        remember(s, last, sizeof last);
+    }
+    *count = n;
+    return 0;
+}
+
+/* An absent row is an error unless `found` is there to say so. */
+static int fetch_row(table_scan *s, int64_t rowid, MDB_val *data, bool *found, err *e) {
+    uint8_t bytes[KEY_ROWID];
+    rowid_put(bytes, rowid);
+    MDB_val key = {sizeof bytes, bytes};
+    int rc = mdb_cursor_get(s->rows, &key, data, MDB_SET_KEY);
+    if (found)
+        *found = rc == 0;
+    if (found && rc == MDB_NOTFOUND)
+        return 0;
+    if (rc == MDB_NOTFOUND)
+        return err_set(e, ERR_CORRUPT, "an index of table '%s' names row %lld, which is not there",
+                       s->info->def->name.p, (long long)rowid);
+    if (rc)
+        return lmdb_error(e, rc, "cannot read a row");
+    return row_check(&s->info->layout, *data) ? 0 : row_corrupt(e, rowid);
+}
+
+typedef struct group_row {
+    int64_t rowid;
+    const value *cells;
+    const index_def *index;
+} group_row;
+
+static int compare_group_rows(const void *pa, const void *pb) {
+    const group_row *a = pa, *b = pb;
+    int c = 0;
+    for (int i = 0; i < a->index->ncolumns && c == 0; i++)
+        c = value_compare(a->cells[a->index->columns[i]], b->cells[a->index->columns[i]]);
+    return c ? c : (a->rowid > b->rowid) - (a->rowid < b->rowid);
+}
+
+/* Sorts the pending rowids by their rows' cells and drops those outside the bounds. */
+static int sort_group(table_scan *s, err *e) {
+    arena *mem = arena_new();
+    group_row *group = ARENA_ARRAY(mem, group_row, BASE_MAX(s->npending, (size_t)1));
+    size_t kept = 0;
+    int status = 0;
+    for (size_t i = 0; i < s->npending && !status; i++) {
+        MDB_val data;
+        value *cells = ARENA_ARRAY(mem, value, s->info->def->ncolumns);
+        status = fetch_row(s, s->pending[i], &data, NULL, e);
+        if (!status)
+            status = row_decode(&s->info->layout, data, s->pending[i], cells, e);
+        if (!status && cells_in_bounds(s, cells))
+            group[kept++] = (group_row){s->pending[i], cells, s->index};
+    }
+    if (kept)
+        qsort(group, kept, sizeof *group, compare_group_rows);
+    for (size_t i = 0; i < kept; i++)
+        s->pending[i] = group[i].rowid;
+    s->npending = kept;
+    arena_free(mem);
+    return status;
+}
+
+static void pending_add(table_scan *s, int64_t rowid) {
+    if (s->npending == s->cap_pending) {
+        s->cap_pending = BASE_MAX(s->cap_pending * 2, (size_t)64);
+        s->pending = mem_realloc(s->pending, s->cap_pending * sizeof *s->pending);
+    }
+    s->pending[s->npending++] = rowid;
+}
+
+/* Reads the whole cut group that begins at `key`; the cursor ends on its last entry. */
+static int gather_group(table_scan *s, MDB_val key, err *e) {
+    char prefix[KEY_CUT];
+    MDB_val data;
+    memcpy(prefix, key.mv_data, KEY_CUT);
+    s->npending = s->at_pending = 0;
+    int rc = 0;
+    while (rc == 0 && key_is_cut(key) && memcmp(key.mv_data, prefix, KEY_CUT) == 0) {
+        pending_add(s, key_rowid(key));
+        remember(s, key.mv_data, key.mv_size);
+        rc = mdb_cursor_get(s->entries, &key, &data, MDB_NEXT);
+    }
+    if (rc && rc != MDB_NOTFOUND)
+        return lmdb_error(e, rc, "cannot read an index");
+    return sort_group(s, e);
+}
+
+static int gather_by_index(table_scan *s, bool placed, int *count, err *e) {
+    MDB_val key, data;
+    int n = 0, rc = 0, status;
+    while (n < BATCH_ROWS) {
+        int64_t rowid;
+        bool found = true;
+        if (s->at_pending < s->npending) {
+            rowid = s->pending[s->at_pending++];
+            found = false; /* may have been deleted since the group was read */
+        } else {
+            if ((rc = step(s, s->entries, &placed, &key, &data)) != 0)
+                break;
+            int c = s->nhigh ? compare_to_bound(key, &s->high) : -1;
+            if (c > 0 || (c == 0 && !s->high_inclusive && !key_is_cut(key))) {
+                rc = MDB_NOTFOUND;
+                break;
+            }
+            if (key_is_cut(key)) {
+                if ((status = gather_group(s, key, e)) != 0)
+                    return status;
+                placed = false; /* the cursor may stand behind the group */
+                continue;
+            }
+            remember(s, key.mv_data, key.mv_size);
+            rowid = key_rowid(key);
+        }
+        if ((status = fetch_row(s, rowid, &s->bytes[n], found ? NULL : &found, e)) != 0)
+            return status;
+        s->rowid[n] = rowid;
+        n += found;
+    }
+    if (rc && rc != MDB_NOTFOUND)
+        return lmdb_error(e, rc, "cannot read an index");
+    s->done = rc == MDB_NOTFOUND;
+    *count = n;
+    return 0;
+}
+
+/* ---- decoding columns -------------------------------------------------------------------------- */
+
+static void fill_nulls(const table_scan *s, column *out, arena *mem, int at, int n) {
+    size_t byte = 2 + (size_t)at / 8;
+    unsigned bit = 1u << (at % 8), any = 0;
+    for (int i = 0; i < n; i++)
+        any |= ((const uint8_t *)s->bytes[i].mv_data)[byte] & bit;
+    if (!any)
+        return;
+    out->null = arena_alloc(mem, (size_t)n);
+    for (int i = 0; i < n; i++)
+        out->null[i] = (((const uint8_t *)s->bytes[i].mv_data)[byte] & bit) != 0;
+}
+
+static int fill_texts(const table_scan *s, column *out, int at, int n, err *e) {
+    const row_layout *l = &s->info->layout;
+    uint32_t end_at = l->slot[at], start_at = l->text_start[at], base = l->slots_end;
+    for (int i = 0; i < n; i++) {
+        const uint8_t *p = s->bytes[i].mv_data;
+        uint32_t start = 0, end;
+        memcpy(&end, p + end_at, 4);
+        if (start_at)
+            memcpy(&start, p + start_at, 4);
+        if (start > end || end > s->bytes[i].mv_size - base)
+            return row_corrupt(e, s->rowid[i]);
+        out->s[i] = (str){(const char *)p + base + start, end - start};
+    }
+    return 0;
+}
+
+static int fill_column(const table_scan *s, column *out, arena *mem, int at, int n, err *e) {
+    const row_layout *l = &s->info->layout;
+    if (at < 0 || at == l->rowid_column) {
+        memcpy(out->i, s->rowid, sizeof(int64_t) * (size_t)n);
+        return 0;
+    }
+    fill_nulls(s, out, mem, at, n);
+    uint32_t slot = l->slot[at];
+    switch (out->type) {
+    case TYPE_TEXT:
+    case TYPE_BLOB:
+        return fill_texts(s, out, at, n, e);
+    case TYPE_BOOLEAN:
+        for (int i = 0; i < n; i++)
+            out->i[i] = ((const uint8_t *)s->bytes[i].mv_data)[slot] & 1;
+        return 0;
+    case TYPE_NULL:
+    case TYPE_INTEGER:
+    case TYPE_REAL:
+        break;
+    }
+    for (int i = 0; i < n; i++)
+        memcpy(&out->i[i], (const uint8_t *)s->bytes[i].mv_data + slot, 8);
+    return 0;
+}
+
+/* ---- the interface ----------------------------------------------------------------------------- */
+
+static int scan_setup(table_scan *s, const scan_spec *spec, err *e) {
+    const table_def *def = s->info->def;
+    int status = 0;
+    if (spec->index) {
+        ptrdiff_t at = spec->index - spec->table->indexes;
+        if (at < 0 || at >= def->nindexes)
+            return err_set(e, ERR_INTERNAL, "the index is not the table's");
+        s->index = &def->indexes[at];
+        s->index_tree = s->info->index_trees[at];
+    }
+    if ((status = check_bound(def, s->index, &spec->low, e)) != 0 ||
+        (status = check_bound(def, s->index, &spec->high, e)) != 0)
+        return status;
+    s->nlow = spec->low.n;
+    s->nhigh = spec->high.n;
+    s->low_inclusive = spec->low.inclusive;
+    s->high_inclusive = spec->high.inclusive;
+    if (s->index) {
+        s->low_values = bound_values(s, &spec->low, &s->low);
+        s->high_values = bound_values(s, &spec->high, &s->high);
+    } else {
+        bound_by_rowid(s, spec);
+    }
+    s->ncolumns = spec->ncolumns;
+    s->columns = ARENA_ARRAY(s->mem, int, BASE_MAX(spec->ncolumns, 1));
+    s->types = ARENA_ARRAY(s->mem, value_type, BASE_MAX(spec->ncolumns, 1));
+    for (int i = 0; i < spec->ncolumns; i++) {
+        s->columns[i] = spec->columns[i];
+        if (spec->columns[i] >= def->ncolumns)
+            return err_set(e, ERR_INTERNAL, "column %d of %d", spec->columns[i], def->ncolumns);
+        s->types[i] = spec->columns[i] < 0 ? TYPE_INTEGER : def->columns[spec->columns[i]].type;
+    }
+    return 0;
+}
+
+int scan_open(txn *t, const scan_spec *spec, table_scan **out, err *e) {
+    const table_info *info;
+    int status = table_resolve(t, spec->table, &info, e);
+    if (status)
+        return status;
+    table_scan *s = mem_alloc(sizeof *s);
+    memset(s, 0, offsetof(table_scan, rowid));
+    s->txn = t;
+    s->info = info;
+    s->mem = arena_new();
+    s->next_open = t->scans;
+    t->scans = s;
+    if ((status = scan_setup(s, spec, e)) != 0) {
+        scan_close(s);
+        return status;
+    }
+    *out = s;
+    return 0;
+}
+
+int scan_next(table_scan *s, batch *out, err *e) {
+    int n = 0, status;
+    if (!s->txn)
+        return err_set(e, ERR_INTERNAL, "a scan was used after its transaction");
+    if (!s->done && !s->empty) {
+        bool placed = s->started && s->epoch == s->txn->epoch && s->rows && (!s->index || s->entries);
+        if ((status = cursors_open(s, e)) != 0)
+            return status;
+        status = s->index ? gather_by_index(s, placed && s->npending == 0, &n, e) : gather_by_rowid(s, placed, &n, e);
+        s->epoch = s->txn->epoch;
+        if (status)
+            return status;
+    }
+    batch_init(out, out->mem, s->types, s->ncolumns, n);
+    out->rows = n;
+    for (int i = 0; i < s->ncolumns && n; i++)
+        if ((status = fill_column(s, &out->cols[i], out->mem, s->columns[i], n, e)) != 0)
+            return status;
+    return 0;
+}
+
+void scan_close(table_scan *s) {
+    if (!s)
+        return;
+    if (s->txn)
+        scan_orphan(s);
+    arena_free(s->mem);
+    buf_free(&s->low);
+    buf_free(&s->high);
+    buf_free(&s->last);
+    free(s->pending);
+    free(s);
+}

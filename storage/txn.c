@@ -1,0 +1,463 @@
+/*
+ * txn.c - transactions and savepoints.
+ *
+ * Invariants: a write transaction of LMDB exists only while this process holds writer.lock; LMDB cursors never outlive a
+ * change of the innermost LMDB transaction (scans seek again, row cursors reopen); LMDB handles of trees are opened when a
+ * catalog is loaded, so that no transaction meets a handle younger than itself.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "storage_int.h"
+
+/* Estimates for deciding whether the map is far enough from full to do without a child transaction. */
+enum { ROW_OVERHEAD_PAGES = 64, UNDO_BYTES_MAX = 1 << 20 };
+#define MAP_SLACK ((size_t)16 << 20)
+
+/* ---- handles and cursors ----------------------------------------------------------------------- */
+
+int txn_dbi(txn *t, uint32_t tree, bool create, MDB_dbi *out, err *e) {
+    if (tree >= TREES_MAX)
+        return err_set(e, ERR_CORRUPT, "the catalog names tree %u, beyond the last", tree);
+    MDB_dbi *known = &t->store->tree_dbi[tree];
+    if (!*known) {
+        char name[16];
+        snprintf(name, sizeof name, "s%u", tree);
+        MDB_dbi dbi;
+        int rc = mdb_dbi_open(t->mdb, name, create ? MDB_CREATE : 0, &dbi);
+        if (rc)
+            return lmdb_error(e, rc, "cannot open a table's tree");
+        *known = dbi;
+        if (t->nopened == t->opened_cap) {
+            t->opened_cap = BASE_MAX(t->opened_cap * 2, 16);
+            t->opened = mem_realloc(t->opened, sizeof *t->opened * (size_t)t->opened_cap);
+        }
+        t->opened[t->nopened++] = (opened_handle){tree, t->mdb != t->root};
+    }
+    *out = *known;
+    return 0;
+}
+
+/* LMDB closes handles opened in what is aborted. */
+static void forget_handles(txn *t, bool child_only) {
+    int kept = 0;
+    for (int i = 0; i < t->nopened; i++) {
+        if (child_only && !t->opened[i].in_child)
+            t->opened[kept++] = t->opened[i];
+        else
+            t->store->tree_dbi[t->opened[i].tree] = 0;
+    }
+    t->nopened = kept;
+}
+
+int txn_cursor(txn *t, uint32_t tree, MDB_cursor **out, err *e) {
+    if (tree >= t->ntrees) {
+        uint32_t n = BASE_MAX(tree + 1, t->ntrees * 2);
+        t->trees = mem_realloc(t->trees, n * sizeof *t->trees);
+        memset(t->trees + t->ntrees, 0, (n - t->ntrees) * sizeof *t->trees);
+        t->ntrees = n;
+    }
+    txn_tree *at = &t->trees[tree];
+    if (!at->cursor) {
+        MDB_dbi dbi;
+        int status = txn_dbi(t, tree, false, &dbi, e);
+        if (status)
+            return status;
+        int rc = mdb_cursor_open(t->mdb, dbi, &at->cursor);
+        if (rc)
+            return lmdb_error(e, rc, "cannot read a table");
+    }
+    *out = at->cursor;
+    return 0;
+}
+
+void txn_close_cursors(txn *t) {
+    for (uint32_t i = 0; i < t->ntrees; i++) {
+        if (t->trees[i].cursor)
+            mdb_cursor_close(t->trees[i].cursor);
+        t->trees[i] = (txn_tree){0};
+    }
+    for (table_scan *s = t->scans; s; s = scan_next_open(s))
+        scan_detach(s);
+    t->epoch++;
+}
+
+/* ---- begin and end ----------------------------------------------------------------------------- */
+
+static int begin_write(txn *t, const txn_wait *wait, err *e) {
+    store *s = t->store;
+    if (s->read_only)
+        return err_set(e, ERR_IO, "the database '%s' is read-only", s->path);
+    for (txn *other = s->open_txns; other; other = other->next_open)
+        if (other->write)
+            return err_set(e, ERR_INTERNAL, "a write transaction is already open");
+    int status = writer_lock(s, wait, e);
+    if (status)
+        return status;
+    int rc = mdb_txn_begin(s->env, NULL, 0, &t->root);
+    if (rc == MDB_MAP_RESIZED && !s->open_txns && mdb_env_set_mapsize(s->env, 0) == 0)
+        rc = mdb_txn_begin(s->env, NULL, 0, &t->root);
+    if (rc) {
+        writer_unlock(s);
+        return lmdb_error(e, rc, "cannot begin to write");
+    }
+    MDB_envinfo info;
+    MDB_stat stat;
+    mdb_env_info(s->env, &info);
+    mdb_env_stat(s->env, &stat);
+    s->map_bytes = info.me_mapsize;
+    t->used_bytes = (info.me_last_pgno + 1) * stat.ms_psize;
+    return 0;
+}
+
+static int begin_read(txn *t, const txn_wait *wait, err *e) {
+    store *s = t->store;
+    int status = s->no_lock ? reader_lock(s, wait, e) : 0;
+    if (status)
+        return status;
+    int rc;
+    if (s->idle_reader) {
+        t->root = s->idle_reader;
+        s->idle_reader = NULL;
+        rc = mdb_txn_renew(t->root);
+        if (rc) {
+            mdb_txn_abort(t->root);
+            t->root = NULL;
+        }
+    } else {
+        rc = mdb_txn_begin(s->env, NULL, MDB_RDONLY, &t->root);
+        if (rc == MDB_READERS_FULL && mdb_reader_check(s->env, NULL) == 0)
+            rc = mdb_txn_begin(s->env, NULL, MDB_RDONLY, &t->root);
+    }
+    if (rc == MDB_MAP_RESIZED && !s->open_txns && mdb_env_set_mapsize(s->env, 0) == 0)
+        rc = mdb_txn_begin(s->env, NULL, MDB_RDONLY, &t->root);
+    if (rc)
+        return lmdb_error(e, rc, "cannot begin to read");
+    return 0;
+}
+
+static void txn_unlink(txn *t) {
+    store *s = t->store;
+    bool others = false;
+    for (txn **at = &s->open_txns; *at;) {
+        if (*at == t) {
+            *at = t->next_open;
+            continue;
+        }
+        others = true;
+        at = &(*at)->next_open;
+    }
+    if (t->write || (s->no_lock && !others))
+        writer_unlock(s);
+}
+
+static void txn_free(txn *t) {
+    txn_unlink(t);
+    snapshot_release(t->snap);
+    snapshot_release(t->retired);
+    arena_free(t->undo_mem);
+    arena_free(t->row_mem);
+    buf_free(&t->key);
+    free(t->opened);
+    free(t->dirty);
+    free(t->trees);
+    free(t);
+}
+
+/* Ends the LMDB side of a read transaction; its slot is kept for the next. */
+static void end_read(txn *t) {
+    store *s = t->store;
+    if (!t->root)
+        return;
+    if (t->nopened || s->idle_reader) {
+        mdb_txn_commit(t->root); /* a commit keeps the handles it opened */
+    } else {
+        mdb_txn_reset(t->root);
+        s->idle_reader = t->root;
+    }
+}
+
+static void txn_end_scans(txn *t) {
+    txn_close_cursors(t);
+    while (t->scans)
+        scan_orphan(t->scans);
+}
+
+/* Opens the handles of all trees in the catalog. */
+static int open_handles(txn *t, err *e) {
+    const snapshot *snap = t->snap;
+    MDB_dbi dbi;
+    for (int i = 0; i < snap->catalog.ntables; i++) {
+        const table_info *info = &snap->infos[i];
+        int status = txn_dbi(t, info->tree, false, &dbi, e);
+        for (int k = 0; k < info->def->nindexes && !status; k++)
+            status = txn_dbi(t, info->index_trees[k], false, &dbi, e);
+        if (status)
+            return status;
+    }
+    return 0;
+}
+
+static txn *txn_new(store *s, bool write) {
+    txn *t = mem_zalloc(sizeof *t);
+    t->store = s;
+    t->write = write;
+    return t;
+}
+
+static int txn_begin_once(store *s, bool write, const txn_wait *wait, txn **out, err *e) {
+    txn *t = txn_new(s, write);
+    int status = write ? begin_write(t, wait, e) : begin_read(t, wait, e);
+    if (status) {
+        free(t);
+        return status;
+    }
+    t->mdb = t->root;
+    t->next_open = s->open_txns;
+    s->open_txns = t;
+    if ((status = txn_load_catalog(t, e)) != 0 || (status = open_handles(t, e)) != 0) {
+        txn_abort(t);
+        return status;
+    }
+    *out = t;
+    return 0;
+}
+
+int txn_begin(store *s, bool write, const txn_wait *wait, txn **out, err *e) {
+    for (;;) {
+        txn *t = NULL;
+        int status = txn_begin_once(s, write, wait, &t, e);
+        if (status)
+            return status;
+        /* Handles that a read transaction opened are the process's only after its end. */
+        if (write || t->nopened == 0) {
+            *out = t;
+            return 0;
+        }
+        for (txn *other = s->open_txns; other; other = other->next_open)
+            if (other->write) {
+                txn_abort(t);
+                return err_set(e, ERR_INTERNAL, "a table is being opened during this process's write transaction");
+            }
+        end_read(t);
+        t->root = NULL;
+        txn_free(t);
+    }
+}
+
+static int raise_versions(txn *t, err *e) {
+    for (int i = 0; i < t->ndirty; i++) {
+        uint8_t name[5] = {'S'};
+        uint32_t id = __builtin_bswap32(t->dirty[i]);
+        memcpy(name + 1, &id, 4);
+        MDB_val key = {sizeof name, name}, data;
+        uint64_t version = 0;
+        int rc = mdb_get(t->mdb, t->store->catalog_dbi, &key, &data);
+        if (rc == MDB_NOTFOUND)
+            continue; /* dropped since */
+        if (!rc && data.mv_size == sizeof version)
+            memcpy(&version, data.mv_data, sizeof version);
+        version++;
+        data = (MDB_val){sizeof version, &version};
+        if (!rc)
+            rc = mdb_put(t->mdb, t->store->catalog_dbi, &key, &data, 0);
+        if (rc)
+            return lmdb_error(e, rc, "cannot write the catalog");
+    }
+    return 0;
+}
+
+static int commit_write(txn *t, err *e) {
+    int status = t->savepoint ? txn_release(t, e) : 0;
+    if (!status && t->broken)
+        status = err_set(e, ERR_IO, "a statement could not be undone; the transaction is rolled back");
+    if (!status)
+        status = raise_versions(t, e);
+    if (status) {
+        mdb_txn_abort(t->root);
+        forget_handles(t, false);
+        return status;
+    }
+    int rc = mdb_txn_commit(t->root);
+    if (rc) {
+        forget_handles(t, false);
+        return lmdb_error(e, rc, "cannot commit");
+    }
+    if (t->snap != t->store->snap) {
+        snapshot_release(t->store->snap);
+        t->store->snap = t->snap;
+        t->snap->refs++;
+    }
+    return 0;
+}
+
+int txn_commit(txn *t, err *e) {
+    int status = 0;
+    txn_end_scans(t);
+    if (t->write)
+        status = commit_write(t, e);
+    else
+        end_read(t);
+    txn_free(t);
+    return status;
+}
+
+void txn_abort(txn *t) {
+    if (!t)
+        return;
+    txn_end_scans(t);
+    if (!t->write) {
+        end_read(t);
+    } else {
+        if (t->mdb != t->root)
+            mdb_txn_abort(t->mdb);
+        mdb_txn_abort(t->root);
+        forget_handles(t, false);
+    }
+    txn_free(t);
+}
+
+bool txn_is_write(const txn *t) {
+    return t->write;
+}
+
+const catalog *txn_catalog(txn *t) {
+    return &t->snap->catalog;
+}
+
+int txn_need_write(const txn *t, err *e) {
+    if (t->write)
+        return 0;
+    return err_set(e, ERR_INTERNAL, "a write in a transaction that only reads");
+}
+
+void txn_mark_dirty(txn *t, uint32_t table_id) {
+    for (int i = t->ndirty - 1; i >= 0; i--)
+        if (t->dirty[i] == table_id)
+            return;
+    if (t->ndirty == t->dirty_cap) {
+        t->dirty_cap = BASE_MAX(t->dirty_cap * 2, 8);
+        t->dirty = mem_realloc(t->dirty, sizeof *t->dirty * (size_t)t->dirty_cap);
+    }
+    t->dirty[t->ndirty++] = table_id;
+}
+
+/* ---- savepoints -------------------------------------------------------------------------------- */
+
+static int child_begin(txn *t, err *e) {
+    txn_close_cursors(t);
+    MDB_txn *child = NULL;
+    int rc = mdb_txn_begin(t->store->env, t->root, 0, &child);
+    if (rc)
+        return lmdb_error(e, rc, "cannot begin a statement");
+    t->mdb = child;
+    return 0;
+}
+
+int txn_savepoint(txn *t, err *e) {
+    int status = txn_need_write(t, e);
+    if (status)
+        return status;
+    if (t->savepoint)
+        return err_set(e, ERR_INTERNAL, "a savepoint is already open");
+    t->savepoint = true;
+    t->savepoint_snap = t->snap;
+    t->savepoint_snap->refs++;
+    t->nundo = 0;
+    return 0;
+}
+
+static void savepoint_end(txn *t) {
+    t->savepoint = false;
+    t->nundo = 0;
+    snapshot_release(t->savepoint_snap);
+    t->savepoint_snap = NULL;
+    if (t->undo_mem)
+        arena_reset(t->undo_mem);
+}
+
+static void undo_replay(txn *t) {
+    err e;
+    for (int i = t->nundo - 1; i >= 0; i--) {
+        const undo_entry *u = &t->undo[i];
+        const table_info *info = NULL;
+        for (int k = 0; k < t->snap->catalog.ntables; k++)
+            if (t->snap->tables[k].id == u->table_id)
+                info = &t->snap->infos[k];
+        if (!info || table_restore(t, info, u->rowid, u->bytes, u->nbytes, &e) != 0)
+            t->broken = true; /* txn_commit then refuses: half a statement must not be kept */
+    }
+}
+
+void txn_rollback_to(txn *t) {
+    if (!t->savepoint)
+        return;
+    txn_close_cursors(t);
+    if (t->mdb != t->root) {
+        mdb_txn_abort(t->mdb);
+        t->mdb = t->root;
+        forget_handles(t, true);
+    }
+    if (t->snap != t->savepoint_snap) {
+        snapshot_release(t->retired);
+        t->retired = t->snap;
+        t->snap = t->savepoint_snap;
+        t->snap->refs++;
+    }
+    t->savepoint = false; /* what the log undoes is not logged */
+    undo_replay(t);
+    savepoint_end(t);
+}
+
+int txn_release(txn *t, err *e) {
+    if (!t->savepoint)
+        return 0;
+    if (t->mdb != t->root) {
+        txn_close_cursors(t);
+        int rc = mdb_txn_commit(t->mdb);
+        t->mdb = t->root;
+        if (rc) {
+            lmdb_error(e, rc, "cannot end a statement");
+            forget_handles(t, true);
+            txn_rollback_to(t);
+            return e ? (int)e->code : ERR_IO;
+        }
+        for (int i = 0; i < t->nopened; i++)
+            t->opened[i].in_child = false;
+    }
+    savepoint_end(t);
+    return 0;
+}
+
+int txn_before_change(txn *t, err *e) {
+    int status = txn_need_write(t, e);
+    if (!status && t->savepoint && t->mdb == t->root)
+        status = child_begin(t, e);
+    return status;
+}
+
+static bool map_has_room(const txn *t, size_t bytes) {
+    return t->used_bytes + bytes + MAP_SLACK < t->store->map_bytes;
+}
+
+int txn_before_row(txn *t, const table_info *info, int64_t rowid, const MDB_val *old, size_t new_bytes, err *e) {
+    t->epoch++;
+    size_t old_bytes = old ? old->mv_size : 0;
+    t->used_bytes += new_bytes + old_bytes + ROW_OVERHEAD_PAGES * (size_t)4096 / 16;
+    if (!t->savepoint || t->mdb != t->root)
+        return 0;
+    if (t->nundo == UNDO_MAX || old_bytes > UNDO_BYTES_MAX ||
+        !map_has_room(t, new_bytes + ROW_OVERHEAD_PAGES * (size_t)4096 * (size_t)(1 + info->def->nindexes)))
+        return child_begin(t, e);
+    undo_entry *u = &t->undo[t->nundo++];
+    *u = (undo_entry){.table_id = info->def->id, .rowid = rowid};
+    if (old) {
+        if (!t->undo_mem)
+            t->undo_mem = arena_new();
+        u->bytes = arena_alloc(t->undo_mem, old_bytes);
+        u->nbytes = old_bytes;
+        memcpy(u->bytes, old->mv_data, old_bytes);
+    }
+    return 0;
+}
