@@ -1,0 +1,434 @@
+/*
+ * eval_time.c - date and time functions on ISO text, as sqlite's: values, modifiers, strftime.
+ *
+ *   moment.jd_ms   milliseconds since noon in Greenwich on 24 November 4714 B.C. (proleptic Gregorian)
+ *
+ * Invariant: a moment is always within years 0000 to 9999; text that is no time, an unknown modifier and a moment out of range
+ * give NULL, never an error: one odd cell shall not end a query over a column of dates.
+ */
+#include <ctype.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <time.h>
+
+#include "eval_int.h"
+
+#define DAY_MS INT64_C(86400000)
+#define UNIX_EPOCH_MS INT64_C(210866760000000) /* 1970-01-01 as jd_ms */
+#define LAST_MS INT64_C(464269060799999)       /* 9999-12-31 23:59:59.999 */
+
+typedef struct moment {
+    int64_t jd_ms;
+    bool is_number; /* the value was a bare number that 'unixepoch' or 'auto' may still reinterpret */
+    double number;
+    bool subsecond;
+} moment;
+
+typedef struct civil {
+    int year, month, day, hour, minute;
+    int64_t ms; /* within the minute */
+} civil;
+
+static int64_t jd_of(int year, int month, int day) {
+    if (month <= 2) {
+        year--;
+        month += 12;
+    }
+    int a = year / 100, b = 2 - a + a / 4;
+    int64_t x1 = INT64_C(36525) * (year + 4716) / 100, x2 = INT64_C(306001) * (month + 1) / 10000;
+    return (int64_t)(((double)(x1 + x2 + day + b) - 1524.5) * (double)DAY_MS);
+}
+
+static void civil_of(int64_t jd_ms, civil *c) {
+    int z = (int)((jd_ms + DAY_MS / 2) / DAY_MS);
+    int alpha = (int)((z - 1867216.25) / 36524.25);
+    int a = z + 1 + alpha - alpha / 4, b = a + 1524;
+    int century = (int)((b - 122.1) / 365.25), d = (36525 * (century & 32767)) / 100;
+    int e = (int)((b - d) / 30.6001);
+    c->day = b - d - (int)(30.6001 * e);
+    c->month = e < 14 ? e - 1 : e - 13;
+    c->year = c->month > 2 ? century - 4716 : century - 4715;
+    int64_t ms = (jd_ms + DAY_MS / 2) % DAY_MS;
+    c->hour = (int)(ms / 3600000);
+    c->minute = (int)(ms / 60000 % 60);
+    c->ms = ms % 60000;
+}
+
+/* ---- reading a time ---------------------------------------------------------------------------- */
+
+/* Exactly `digits` digits within [low, high]; advances. */
+static bool read_digits(const char **p, int digits, int low, int high, int *out) {
+    int n = 0;
+    for (int k = 0; k < digits; k++) {
+        if (!isdigit((unsigned char)(*p)[k]))
+            return false;
+        n = n * 10 + ((*p)[k] - '0');
+    }
+    *p += digits;
+    *out = n;
+    return n >= low && n <= high;
+}
+
+/* HH:MM[:SS[.SSS]] as milliseconds; advances. */
+static bool read_clock(const char **p, int64_t *ms, bool *fraction) {
+    int h, m, s = 0;
+    double part = 0;
+    if (!read_digits(p, 2, 0, 24, &h) || *(*p)++ != ':' || !read_digits(p, 2, 0, 59, &m))
+        return false;
+    if (**p == ':') {
+        ++*p;
+        if (!read_digits(p, 2, 0, 59, &s))
+            return false;
+        if (**p == '.' && isdigit((unsigned char)(*p)[1])) {
+            double scale = 0.1;
+            for (++*p; isdigit((unsigned char)**p); ++*p, scale /= 10)
+                part += (**p - '0') * scale;
+            *fraction = true;
+        }
+    }
+    *ms = ((int64_t)h * 60 + m) * 60000 + (int64_t)s * 1000 + (int64_t)(part * 1000 + 0.5);
+    return true;
+}
+
+/* [blanks] Z | +HH:MM | -HH:MM; *shift is what to add to get UTC. */
+static bool read_zone(const char *p, int64_t *shift) {
+    int h, m;
+    *shift = 0;
+    while (isspace((unsigned char)*p))
+        p++;
+    if (*p == '+' || *p == '-') {
+        int sign = *p++ == '+' ? -1 : 1;
+        if (!read_digits(&p, 2, 0, 14, &h) || *p++ != ':' || !read_digits(&p, 2, 0, 59, &m))
+            return false;
+        *shift = (int64_t)sign * (h * 60 + m) * 60000;
+    } else if (*p == 'Z' || *p == 'z') {
+        p++;
+    }
+    while (isspace((unsigned char)*p))
+        p++;
+    return *p == 0;
+}
+
+static bool read_iso(const char *p, moment *m) {
+    int year = 2000, month = 1, day = 1;
+    int64_t ms = 0, shift = 0;
+    bool fraction = false;
+    const char *start = p;
+    if (read_digits(&p, 4, 0, 9999, &year) && *p == '-') {
+        p++;
+        if (!read_digits(&p, 2, 1, 12, &month) || *p++ != '-' || !read_digits(&p, 2, 1, 31, &day))
+            return false;
+        while (isspace((unsigned char)*p) || *p == 'T')
+            p++;
+        m->jd_ms = jd_of(year, month, day);
+        if (*p == 0)
+            return true;
+    } else {
+        p = start;
+        m->jd_ms = jd_of(2000, 1, 1);
+    }
+    if (!read_clock(&p, &ms, &fraction) || !read_zone(p, &shift))
+        return false;
+    m->jd_ms += ms + shift;
+    return true;
+}
+
+static bool set_number(moment *m, double r) {
+    m->is_number = true;
+    m->number = r;
+    if (r >= 0 && r < 5373484.5)
+        m->jd_ms = (int64_t)(r * (double)DAY_MS + 0.5);
+    else
+        m->jd_ms = -1; /* only a modifier can make it a time */
+    return true;
+}
+
+static bool read_time(value v, moment *m) {
+    char text[64];
+    double r;
+    *m = (moment){0};
+    if (v.type == TYPE_INTEGER || v.type == TYPE_BOOLEAN)
+        return set_number(m, (double)v.i);
+    if (v.type == TYPE_REAL)
+        return set_number(m, v.r);
+    if (v.s.n >= sizeof text)
+        return false;
+    memcpy(text, v.s.p, v.s.n);
+    text[v.s.n] = 0;
+    if (strcasecmp(text, "now") == 0) {
+        struct timespec now;
+        clock_gettime(CLOCK_REALTIME, &now);
+        m->jd_ms = UNIX_EPOCH_MS + (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+        return true;
+    }
+    if (read_iso(text, m))
+        return true;
+    return parse_real(v.s, &r) && set_number(m, r);
+}
+
+/* ---- modifiers --------------------------------------------------------------------------------- */
+
+static int64_t local_offset_ms(int64_t utc_jd_ms) {
+    time_t t = (time_t)((utc_jd_ms - UNIX_EPOCH_MS) / 1000);
+    struct tm local;
+    return localtime_r(&t, &local) ? (int64_t)local.tm_gmtoff * 1000 : 0;
+}
+
+static bool to_utc(moment *m) {
+    int64_t guess = m->jd_ms - local_offset_ms(m->jd_ms);
+    m->jd_ms -= local_offset_ms(guess); /* the offset that holds there, not here */
+    return true;
+}
+
+static void add_months(moment *m, double months) {
+    civil c;
+    civil_of(m->jd_ms, &c);
+    int64_t whole = (int64_t)months, at = (int64_t)c.year * 12 + c.month - 1 + whole;
+    int64_t in_day = (m->jd_ms + DAY_MS / 2) % DAY_MS;
+    int64_t year = at >= 0 ? at / 12 : -1;
+    if (year < 0 || year > 9999) {
+        m->jd_ms = -1;
+        return;
+    }
+    m->jd_ms = jd_of((int)year, (int)(at % 12) + 1, c.day) + in_day;
+    m->jd_ms += (int64_t)((months - (double)whole) * 30 * (double)DAY_MS);
+}
+
+/* `+3 days`, `-1.5 hours`, `2 months`. */
+static bool add_units(moment *m, double n, const char *unit) {
+    static const struct {
+        const char *name;
+        double ms; /* 0: months */
+        int months;
+    } units[] = {{"second", 1000, 0},  {"minute", 60000, 0}, {"hour", 3600000, 0},
+                 {"day", 86400000, 0}, {"month", 0, 1},      {"year", 0, 12}};
+    size_t len = strlen(unit);
+    if (len && (unit[len - 1] == 's' || unit[len - 1] == 'S'))
+        len--;
+    for (size_t k = 0; k < BASE_COUNT(units); k++) {
+        if (strlen(units[k].name) != len || strncasecmp(unit, units[k].name, len) != 0)
+            continue;
+        if (fabs(n) > 1e13)
+            return false;
+        if (units[k].months)
+            add_months(m, n * units[k].months);
+        else if (fabs(n * units[k].ms) < 1e15)
+            m->jd_ms += (int64_t)(n * units[k].ms + (n < 0 ? -0.5 : 0.5));
+        else
+            return false;
+        return true;
+    }
+    return false;
+}
+
+static bool modify_shift(moment *m, const char *text) {
+    const char *p = text;
+    int sign = *p == '-' ? -1 : 1;
+    int64_t ms;
+    bool fraction = false;
+    if (*p == '+' || *p == '-')
+        p++;
+    const char *clock = p;
+    if (read_clock(&clock, &ms, &fraction) && *clock == 0) {
+        m->jd_ms += sign * ms;
+        return true;
+    }
+    size_t n = strspn(text, "+-.0123456789");
+    double r;
+    if (!n || !parse_real((str){text, n}, &r))
+        return false;
+    for (p = text + n; isspace((unsigned char)*p);)
+        p++;
+    return add_units(m, r, p);
+}
+
+static bool modify_start_of(moment *m, const char *what) {
+    civil c;
+    civil_of(m->jd_ms, &c);
+    if (strcasecmp(what, "day") == 0)
+        m->jd_ms = jd_of(c.year, c.month, c.day);
+    else if (strcasecmp(what, "month") == 0)
+        m->jd_ms = jd_of(c.year, c.month, 1);
+    else if (strcasecmp(what, "year") == 0)
+        m->jd_ms = jd_of(c.year, 1, 1);
+    else
+        return false;
+    return true;
+}
+
+static bool from_unix(moment *m) {
+    if (fabs(m->number) > 1e12)
+        return false;
+    m->jd_ms = UNIX_EPOCH_MS + (int64_t)floor(m->number * 1000 + 0.5);
+    return true;
+}
+
+static bool modify_weekday(moment *m, const char *digit) {
+    if (digit[0] < '0' || digit[0] > '6' || digit[1])
+        return false;
+    int64_t today = (m->jd_ms + DAY_MS * 3 / 2) / DAY_MS % 7; /* 0: Sunday */
+    m->jd_ms += ((digit[0] - '0') - today + 7) % 7 * DAY_MS;
+    return true;
+}
+
+/* `first`: it stands right behind the time. */
+static bool modify(moment *m, const char *text, bool first) {
+    bool is_unix = strcasecmp(text, "unixepoch") == 0, is_auto = strcasecmp(text, "auto") == 0;
+    if (is_unix || is_auto || strcasecmp(text, "julianday") == 0) {
+        if (!first || !m->is_number)
+            return is_auto && first;
+        m->is_number = false;
+        if (is_unix || (is_auto && (m->number < 0 || m->number >= 5373484.5)))
+            return from_unix(m);
+        return m->jd_ms >= 0;
+    }
+    if (m->jd_ms < 0)
+        return false;
+    if (strcasecmp(text, "localtime") == 0) {
+        m->jd_ms += local_offset_ms(m->jd_ms);
+        return true;
+    }
+    if (strcasecmp(text, "utc") == 0)
+        return to_utc(m);
+    if (strcasecmp(text, "subsec") == 0 || strcasecmp(text, "subsecond") == 0)
+        return m->subsecond = true;
+    if (strncasecmp(text, "start of ", 9) == 0)
+        return modify_start_of(m, text + 9);
+    if (strncasecmp(text, "weekday ", 8) == 0)
+        return modify_weekday(m, text + 8);
+    return modify_shift(m, text);
+}
+
+/* The moment that (time, modifier, …) means; no arguments: now. */
+static bool moment_of(const value *args, int nargs, moment *m) {
+    if (!read_time(nargs ? args[0] : value_text(STR("now")), m))
+        return false;
+    for (int k = 1; k < nargs; k++) {
+        char text[64];
+        if (args[k].type != TYPE_TEXT || args[k].s.n >= sizeof text)
+            return false;
+        memcpy(text, args[k].s.p, args[k].s.n);
+        text[args[k].s.n] = 0;
+        if (!modify(m, text, k == 1))
+            return false;
+    }
+    return m->jd_ms >= 0 && m->jd_ms <= LAST_MS;
+}
+
+/* ---- printing ---------------------------------------------------------------------------------- */
+
+static int day_of_year(const civil *c) {
+    return (int)((jd_of(c->year, c->month, c->day) - jd_of(c->year, 1, 1)) / DAY_MS);
+}
+
+/* ISO 8601 week and its year: that of the week's Thursday. */
+static void iso_week(int64_t jd_ms, int *year, int *week) {
+    int64_t from_monday = (jd_ms + DAY_MS / 2) / DAY_MS % 7;
+    civil thursday;
+    civil_of(jd_ms + (3 - from_monday) * DAY_MS, &thursday);
+    *year = thursday.year;
+    *week = day_of_year(&thursday) / 7 + 1;
+}
+
+static bool format_one(char f, const moment *m, const civil *c, buf *b) {
+    int year, week, second = (int)(c->ms / 1000), hour12 = c->hour % 12 ? c->hour % 12 : 12;
+    int sunday = (int)((m->jd_ms + DAY_MS * 3 / 2) / DAY_MS % 7), monday = (sunday + 6) % 7;
+    char number[32];
+    iso_week(m->jd_ms, &year, &week);
+    switch (f) {
+    case 'd': buf_printf(b, "%02d", c->day); return true;
+    case 'e': buf_printf(b, "%2d", c->day); return true;
+    case 'f': buf_printf(b, "%02d.%03d", second, (int)(c->ms % 1000)); return true;
+    case 'F': buf_printf(b, "%04d-%02d-%02d", c->year, c->month, c->day); return true;
+    case 'g': buf_printf(b, "%02d", year % 100); return true;
+    case 'G': buf_printf(b, "%04d", year); return true;
+    case 'H': buf_printf(b, "%02d", c->hour); return true;
+    case 'I': buf_printf(b, "%02d", hour12); return true;
+    case 'j': buf_printf(b, "%03d", day_of_year(c) + 1); return true;
+    case 'J': buf_append(b, number, format_real((double)m->jd_ms / (double)DAY_MS, number)); return true;
+    case 'k': buf_printf(b, "%2d", c->hour); return true;
+    case 'l': buf_printf(b, "%2d", hour12); return true;
+    case 'm': buf_printf(b, "%02d", c->month); return true;
+    case 'M': buf_printf(b, "%02d", c->minute); return true;
+    case 'p': buf_append_c(b, c->hour < 12 ? "AM" : "PM"); return true;
+    case 'P': buf_append_c(b, c->hour < 12 ? "am" : "pm"); return true;
+    case 'R': buf_printf(b, "%02d:%02d", c->hour, c->minute); return true;
+    case 's': buf_printf(b, "%lld", (long long)((m->jd_ms - UNIX_EPOCH_MS - (m->jd_ms < UNIX_EPOCH_MS ? 999 : 0)) / 1000)); return true;
+    case 'S': buf_printf(b, "%02d", second); return true;
+    case 'T': buf_printf(b, "%02d:%02d:%02d", c->hour, c->minute, second); return true;
+    case 'u': buf_printf(b, "%d", monday + 1); return true;
+    case 'U': buf_printf(b, "%02d", (day_of_year(c) + 7 - sunday) / 7); return true;
+    case 'V': buf_printf(b, "%02d", week); return true;
+    case 'w': buf_printf(b, "%d", sunday); return true;
+    case 'W': buf_printf(b, "%02d", (day_of_year(c) + 7 - monday) / 7); return true;
+    case 'Y': buf_printf(b, "%04d", c->year); return true;
+    case '%': buf_append_char(b, '%'); return true;
+    }
+    return false;
+}
+
+static int format_moment(const call_env *c, str format, const moment *m, value *out) {
+    civil at;
+    buf b = {0};
+    bool good = true;
+    civil_of(m->jd_ms, &at);
+    for (size_t k = 0; k < format.n && good; k++) {
+        if (format.p[k] != '%')
+            buf_append_char(&b, format.p[k]);
+        else
+            good = k + 1 < format.n && format_one(format.p[++k], m, &at, &b);
+    }
+    *out = good ? value_text(str_copy(c->mem, buf_str(&b))) : value_null();
+    buf_free(&b);
+    return 0;
+}
+
+static int format_or_null(const call_env *c, const value *args, int nargs, str plain, str precise, value *out) {
+    moment m;
+    *out = value_null();
+    return moment_of(args, nargs, &m) ? format_moment(c, m.subsecond ? precise : plain, &m, out) : 0;
+}
+
+static int fn_date(const call_env *c, const value *args, int nargs, value *out) {
+    return format_or_null(c, args, nargs, STR("%F"), STR("%F"), out);
+}
+
+static int fn_time(const call_env *c, const value *args, int nargs, value *out) {
+    return format_or_null(c, args, nargs, STR("%T"), STR("%R:%f"), out);
+}
+
+static int fn_datetime(const call_env *c, const value *args, int nargs, value *out) {
+    return format_or_null(c, args, nargs, STR("%F %T"), STR("%F %R:%f"), out);
+}
+
+static int fn_strftime(const call_env *c, const value *args, int nargs, value *out) {
+    if (args[0].type != TYPE_TEXT)
+        return eval_error(c->v, c->x, ERR_TYPE, "strftime() takes a format first");
+    return format_or_null(c, args + 1, nargs - 1, args[0].s, args[0].s, out);
+}
+
+static int fn_julianday(const call_env *c, const value *args, int nargs, value *out) {
+    (void)c;
+    moment m;
+    *out = moment_of(args, nargs, &m) ? value_real((double)m.jd_ms / (double)DAY_MS) : value_null();
+    return 0;
+}
+
+static int fn_unixepoch(const call_env *c, const value *args, int nargs, value *out) {
+    (void)c;
+    moment m;
+    if (!moment_of(args, nargs, &m))
+        *out = value_null();
+    else
+        *out = value_int((int64_t)floor((double)(m.jd_ms - UNIX_EPOCH_MS) / 1000));
+    return 0;
+}
+
+const function_row_entry time_functions[] = {
+    {FUNC_DATE, false, fn_date},         {FUNC_TIME, false, fn_time},           {FUNC_DATETIME, false, fn_datetime},
+    {FUNC_STRFTIME, false, fn_strftime}, {FUNC_JULIANDAY, false, fn_julianday}, {FUNC_UNIXEPOCH, false, fn_unixepoch},
+};
+const size_t time_function_count = BASE_COUNT(time_functions);
