@@ -41,7 +41,7 @@ typedef struct chat_row {
 static const chat_row chat_rows[] = {
     CHAT("<|im_start|>", SMOLLM2, "chatml", CHATML_SYSTEM(SMOLLM2) CHATML_USER, CHATML_REPLY),
     CHAT("<|im_start|>", QWEN25, "chatml", CHATML_SYSTEM(QWEN25) CHATML_USER, CHATML_REPLY),
-    CHAT("<|im_start|>", "system\\n" QWEN2, "chatml", CHATML_SYSTEM(QWEN2) CHATML_USER,
+    CHAT("<|im_start|>", QWEN2 "<|im_end|>", "chatml", CHATML_SYSTEM(QWEN2) CHATML_USER,
          CHATML_REPLY),
     /* Answers are short: the thinking that such models may do is closed before it starts. */
     CHAT("<|im_start|>", "enable_thinking", "chatml", CHATML_USER,
