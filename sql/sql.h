@@ -177,7 +177,7 @@ typedef enum expr_op {
     OP_ADD, OP_SUB, OP_MUL, OP_DIV, OP_MOD, OP_NEG, OP_CONCAT,
     OP_EQ, OP_NE, OP_LT, OP_LE, OP_GT, OP_GE,
     OP_IS, OP_IS_NOT, /* IS [NOT] DISTINCT FROM reversed: NULL-safe equality; also IS NULL, IS TRUE */
-    OP_AND, OP_OR, OP_NOT,
+    OP_AND, OP_OR, OP_NOT, /* AND, OR and CONCAT take two or more args: chains are flat */
     OP_LIKE, OP_ILIKE, OP_GLOB /* args: text, pattern [, escape]; LIKE is case-sensitive as in psql and duckdb, ILIKE is not */
 } expr_op;
 
@@ -264,7 +264,8 @@ typedef enum rel_kind {
     REL_DISTINCT, /* left: distinct rows, first occurrence kept, in order of first occurrence */
     REL_SETOP,    /* left, right; columns by position -> new ids */
     REL_LLM,      /* left, uses: adds columns */
-    REL_SHARED,   /* left: computed once, read by every reference with the same share number (CTE used twice) */
+    REL_SHARED,   /* left: computed once, read by every reference with the same share number (CTE used twice); columns by
+                   * position -> new ids, so that each reference has its own */
     REL_NUMBER,   /* left: adds an INTEGER column, 1, 2, … in input order */
     REL_OUTER_RESIDUAL /* left: rows of a LEFT JOIN's candidate pairs, those of one left row consecutive (column group_id); keeps
                         * the pairs whose predicate is true, else one with the columns null_ids NULL (LLM calls in ON) */
