@@ -225,8 +225,95 @@ static void solve_pair(psm_search *s, const uint32_t *rows, field_set atoms) {
     }
 }
 
-static void solve_rows(psm_search *s, const uint32_t *rows, uint32_t n, field_set atoms) {
-    if (n == 2) {
+/* ---- one order for all rows --------------------------------------------------------------------
+ */
+
+/* Follows the choice that is best if all groups choose alike, as far as the lattice goes. Below a
+ * cut the groups are kept, to be continued with. */
+static void single_follow(const lattice *l, psm_single *one) {
+    const lattice_set *set = &l->set[0];
+    while (set->one_choice != CHOICE_NONE && (!set->open || set == l->set)) {
+        const psm_atom *a = &l->s->t->atom[set->one_choice];
+        for (int i = 0; i < a->fields; i++) {
+            one->order[one->fields++] = a->field[i];
+        }
+        set = lattice_above(l, set, set->one_choice);
+    }
+    one->atoms = l->atoms & ~set->atoms;
+    one->more = set->open && set != l->set;
+    one->groups = set->groups;
+    memcpy(one->row, set->row, sizeof *one->row * set->active);
+    memcpy(one->start, set->start, sizeof *one->start * (set->groups + 1));
+}
+
+static void single_continue(psm_search *s, psm_single *one) {
+    while (one->more) {
+        scratch_mark mark = scratch_save(s->mem);
+        lattice l;
+        lattice_build(&l, s, one->atoms, one->row, one->start, one->groups);
+        lattice_solve(&l);
+        single_follow(&l, one);
+        scratch_restore(s->mem, mark);
+    }
+}
+
+static uint64_t common_in_groups(const psm_table *t, const psm_single *one, int f,
+                                 uint32_t *ranks) {
+    uint64_t sum = 0;
+    for (uint32_t g = 0; g < one->groups; g++) {
+        uint32_t n = 0;
+        for (uint32_t i = one->start[g]; i < one->start[g + 1]; i++) {
+            uint32_t rank = psm_rank(t, f, one->row[i]);
+            if (rank != 0) {
+                ranks[n++] = rank;
+            }
+        }
+        psm_sort_ranks(ranks, n);
+        for (uint32_t i = 1; i < n; i++) {
+            sum += psm_shared(t, ranks[i - 1], ranks[i]);
+        }
+    }
+    return sum;
+}
+
+/* The next field is the one in which the rows still together have most units in common; the rest
+ * follow by score, for hardly any two rows get there together. */
+static void single_finish(psm_search *s, psm_single *one) {
+    const psm_table *t = s->t;
+    field_set left = 0;
+    for (int f = 0; f < t->fields; f++) {
+        left |= set_of(f);
+    }
+    for (int i = 0; i < one->fields; i++) {
+        left &= ~set_of(one->order[i]);
+    }
+    int next = -1;
+    uint64_t most = 0;
+    for (field_set fields = left; fields != 0 && one->groups > 0; fields &= fields - 1) {
+        uint64_t sum = common_in_groups(t, one, set_first(fields), s->tmp_row);
+        if (sum > most) {
+            most = sum;
+            next = set_first(fields);
+        }
+    }
+    if (next >= 0) {
+        one->order[one->fields++] = (uint8_t)next;
+        left &= ~set_of(next);
+    }
+    for (int i = 0; i < t->fields; i++) {
+        if (left & set_of(t->score_order[i])) {
+            one->order[one->fields++] = t->score_order[i];
+        }
+    }
+}
+
+/* ---- the search --------------------------------------------------------------------------------
+ */
+
+/* one: NULL, or where to keep the best single order that this problem's lattice shows. */
+static void solve_rows(psm_search *s, const uint32_t *rows, uint32_t n, field_set atoms,
+                       psm_single *one) {
+    if (n == 2 && one == NULL) {
         solve_pair(s, rows, atoms);
         return;
     }
@@ -239,6 +326,9 @@ static void solve_rows(psm_search *s, const uint32_t *rows, uint32_t n, field_se
     lattice_build(&l, s, atoms, rows, start, 1);
     if (l.sets > 1) {
         lattice_solve(&l);
+        if (one != NULL) {
+            single_follow(&l, one);
+        }
         l.set[0].entered[0] = true;
         for (int size = 0; size <= set_size(atoms); size++) {
             for (uint32_t i = l.level[size]; i != SET_NONE; i = l.set[i].next) {
@@ -251,7 +341,8 @@ static void solve_rows(psm_search *s, const uint32_t *rows, uint32_t n, field_se
     scratch_restore(s->mem, walked);
     for (uint32_t i = 0; i < w.problems; i++) {
         uint32_t end = i + 1 < w.problems ? w.problem[i + 1].start : w.rows;
-        solve_rows(s, w.row + w.problem[i].start, end - w.problem[i].start, w.problem[i].atoms);
+        solve_rows(s, w.row + w.problem[i].start, end - w.problem[i].start, w.problem[i].atoms,
+                   NULL);
     }
     scratch_restore(s->mem, mark);
 }
@@ -261,9 +352,8 @@ static void solve_rows(psm_search *s, const uint32_t *rows, uint32_t n, field_se
 
 enum { VISITS_PER_ROW = 256 };
 
-void psm_search_open(psm_search *s, const psm_table *t, psm_paths *paths, uint64_t work_limit,
-                     scratch *mem) {
-    *s = (psm_search){.t = t, .paths = paths, .mem = mem, .visits_per_row = VISITS_PER_ROW};
+void psm_search_open(psm_search *s, const psm_table *t, uint64_t work_limit, scratch *mem) {
+    *s = (psm_search){.t = t, .mem = mem, .visits_per_row = VISITS_PER_ROW};
     if (work_limit != 0 && t->rows > 0) {
         s->visits_per_row = BASE_MAX(work_limit / t->rows, 1u);
     }
@@ -274,17 +364,40 @@ void psm_search_open(psm_search *s, const psm_table *t, psm_paths *paths, uint64
     s->tmp_start = SCRATCH_ARRAY(mem, uint32_t, t->rows + 1);
 }
 
-void psm_search_grouped(psm_search *s) {
+psm_single psm_single_new(const psm_table *t) {
+    return (psm_single){.order = SCRATCH_ARRAY(t->mem, uint8_t, t->fields),
+                        .row = SCRATCH_ARRAY(t->mem, uint32_t, t->rows),
+                        .start = SCRATCH_ARRAY(t->mem, uint32_t, t->rows + 1)};
+}
+
+void psm_search_grouped(psm_search *s, psm_single *one) {
     uint32_t n = s->t->rows;
     memset(s->paths->depth, 0, n);
-    if (n < 2 || s->t->searched == 0) {
-        return;
-    }
     scratch_mark mark = scratch_save(s->mem);
     uint32_t *rows = SCRATCH_ARRAY(s->mem, uint32_t, n);
     for (uint32_t r = 0; r < n; r++) {
         rows[r] = r;
     }
-    solve_rows(s, rows, n, s->t->searched);
+    if (n > 1 && s->t->searched != 0) {
+        solve_rows(s, rows, n, s->t->searched, one);
+    }
     scratch_restore(s->mem, mark);
+    if (one != NULL) {
+        single_continue(s, one);
+        single_finish(s, one);
+    }
+}
+
+void psm_search_single(psm_search *s, psm_single *one) {
+    uint32_t n = s->t->rows;
+    for (uint32_t r = 0; r < n; r++) {
+        one->row[r] = r;
+    }
+    one->start[0] = 0;
+    one->start[1] = n;
+    one->groups = 1;
+    one->atoms = s->t->searched;
+    one->more = n > 1 && one->atoms != 0;
+    single_continue(s, one);
+    single_finish(s, one);
 }

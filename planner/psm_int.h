@@ -128,6 +128,12 @@ void psm_encode_rows(psm_table *t, const psm_input *in, const uint32_t *chosen, 
                      scratch *mem);
 /* Units that two different cells begin with alike. */
 uint32_t psm_common(const psm_table *t, uint32_t rank_a, uint32_t rank_b);
+/* Units that two cells, the same or not, begin with alike. */
+static inline uint32_t psm_shared(const psm_table *t, uint32_t rank_a, uint32_t rank_b) {
+    return rank_a == rank_b ? t->cell[rank_a].name_units + t->cell[rank_a].length
+                            : psm_common(t, rank_a, rank_b);
+}
+void psm_sort_ranks(uint32_t *ranks, uint32_t n);
 
 static inline bool psm_is_absent(const psm_table *t, int field, uint32_t row) {
     return t->column[field].id[row] == t->column[field].absent;
@@ -239,12 +245,26 @@ lattice_set *lattice_above(const lattice *l, const lattice_set *from, int atom);
 /* Fills saving, choice, one_order of all sets. */
 void lattice_solve(lattice *l);
 
-void psm_search_open(psm_search *s, const psm_table *t, psm_paths *paths, uint64_t work_limit,
-                     scratch *mem);
-/* Settles the cells that rows share, group by group; rows that share none keep depth 0. */
-void psm_search_grouped(psm_search *s);
-/* The best one order for all rows, complete. Returns the units whole cells share under it. */
-uint64_t psm_search_single(psm_search *s, uint8_t *order);
+void psm_search_open(psm_search *s, const psm_table *t, uint64_t work_limit, scratch *mem);
+/* One order for all rows, and the rows still together at its end, as lattice_set has them. */
+typedef struct psm_single {
+    uint8_t *order;
+    int fields;
+    uint32_t *row, *start, groups;
+    field_set atoms; /* not in it yet */
+    bool more;       /* the search has not come to its end */
+} psm_single;
+
+psm_single psm_single_new(const psm_table *t);
+
+/* Settles the cells that rows share, group by group; rows that share none keep depth 0. one: NULL,
+ * or a new one, in which the best single order is left. */
+void psm_search_grouped(psm_search *s, psm_single *one);
+/* The best order for all rows, whole cells first. */
+void psm_search_single(psm_search *s, psm_single *one);
+
+/* At most this fraction of all units can be shared by whole cells. */
+double psm_bound(psm_search *s);
 
 /* ---- after the search --------------------------------------------------------------------------
  */

@@ -13,8 +13,6 @@
  */
 #include "psm_int.h"
 
-#include <stdlib.h>
-
 typedef struct polish {
     const psm_table *t;
     psm_paths *p;
@@ -34,10 +32,6 @@ static uint32_t key_at(const polish *w, uint32_t i, int depth) {
     return depth < w->t->fields ? w->keys[(size_t)w->rows[i] * fields + (size_t)depth] : 0;
 }
 
-static uint32_t shared_units(const psm_table *t, uint32_t a, uint32_t b) {
-    return a == b ? t->cell[a].name_units + t->cell[a].length : psm_common(t, a, b);
-}
-
 /* First place in ranks[0 .. n-1] that is not below rank. */
 static uint32_t lower_bound(const uint32_t *ranks, uint32_t n, uint32_t rank) {
     uint32_t low = 0;
@@ -54,31 +48,12 @@ static uint32_t lower_bound(const uint32_t *ranks, uint32_t n, uint32_t rank) {
 static uint32_t nearest(const polish *w, const uint32_t *ranks, uint32_t n, uint32_t rank) {
     uint32_t at = lower_bound(ranks, n, rank), most = 0;
     if (at < n) {
-        most = shared_units(w->t, ranks[at], rank);
+        most = psm_shared(w->t, ranks[at], rank);
     }
     if (at > 0) {
-        most = BASE_MAX(most, shared_units(w->t, ranks[at - 1], rank));
+        most = BASE_MAX(most, psm_shared(w->t, ranks[at - 1], rank));
     }
     return most;
-}
-
-static int by_rank(const void *a, const void *b) {
-    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-    return x < y ? -1 : x > y;
-}
-
-static void sort_ranks(uint32_t *ranks, uint32_t n) {
-    if (n > 24) {
-        qsort(ranks, n, sizeof *ranks, by_rank);
-        return;
-    }
-    for (uint32_t i = 1; i < n; i++) {
-        uint32_t rank = ranks[i], at = i;
-        for (; at > 0 && ranks[at - 1] > rank; at--) {
-            ranks[at] = ranks[at - 1];
-        }
-        ranks[at] = rank;
-    }
 }
 
 /* ---- one field for all ends --------------------------------------------------------------------
@@ -97,7 +72,7 @@ static uint32_t ranks_under(const polish *w, const node *d, int f, uint32_t *out
             out[n++] = psm_rank(w->t, f, w->rows[i]);
         }
     }
-    sort_ranks(out, n);
+    psm_sort_ranks(out, n);
     return n;
 }
 
@@ -106,7 +81,7 @@ static uint64_t gain_of(const polish *w, const node *d, const uint32_t *ranks, u
     for (uint32_t i = 0; i < n; i++) {
         uint32_t most = d->nkids > 0 ? nearest(w, w->kids, d->nkids, ranks[i]) : 0;
         if (i > 0) {
-            most = BASE_MAX(most, shared_units(w->t, ranks[i - 1], ranks[i]));
+            most = BASE_MAX(most, psm_shared(w->t, ranks[i - 1], ranks[i]));
         }
         gain += most;
     }

@@ -8,6 +8,7 @@
  */
 #include "psm_int.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 int psm_check(const psm_input *in, err *e) {
@@ -196,6 +197,25 @@ uint32_t psm_common(const psm_table *t, uint32_t rank_a, uint32_t rank_b) {
         return 0;
     }
     return a->name_units + (a->units != NULL ? common_units(a, b) : 0);
+}
+
+static int by_rank(const void *a, const void *b) {
+    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+void psm_sort_ranks(uint32_t *ranks, uint32_t n) {
+    if (n > 24) {
+        qsort(ranks, n, sizeof *ranks, by_rank);
+        return;
+    }
+    for (uint32_t i = 1; i < n; i++) {
+        uint32_t rank = ranks[i], at = i;
+        for (; at > 0 && ranks[at - 1] > rank; at--) {
+            ranks[at] = ranks[at - 1];
+        }
+        ranks[at] = rank;
+    }
 }
 
 void psm_encode_rows(psm_table *t, const psm_input *in, const uint32_t *chosen, uint32_t count,
