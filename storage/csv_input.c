@@ -1,0 +1,172 @@
+/*
+ * csv_input.c - bytes for the CSV reader: a file, standard input, either gzipped, or memory.
+ *
+ * Invariant: what lies between start and end stays until the reader moves start; its address may change in csv_input_more.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include "csv_int.h"
+
+enum { WINDOW_FIRST = 256 << 10, GZIP_IN = 64 << 10 };
+
+typedef struct csv_gzip {
+    z_stream z;
+    bool file_end, member_end;
+    unsigned char in[GZIP_IN];
+} csv_gzip;
+
+static int read_fd(csv_input *in, void *out, size_t room, size_t *got, err *e) {
+    ssize_t n;
+    do
+        n = read(in->fd, out, room);
+    while (n < 0 && errno == EINTR);
+    if (n < 0)
+        return err_set_errno(e, errno, "cannot read '%s'", in->name);
+    *got = (size_t)n;
+    return 0;
+}
+
+static int gzip_damaged(const csv_input *in, err *e) {
+    return err_set(e, ERR_CORRUPT, "'%s': the gzip data is damaged or cut off", in->name);
+}
+
+/* Members may follow each other, as `cat a.gz b.gz` makes them; zero padding behind the last is ignored. */
+static int gzip_next_member(csv_input *in, err *e) {
+    csv_gzip *g = in->gzip;
+    while (g->z.avail_in && *g->z.next_in == 0) {
+        g->z.next_in++;
+        g->z.avail_in--;
+    }
+    if (g->z.avail_in == 0)
+        return 0;
+    g->member_end = false;
+    return inflateReset(&g->z) == Z_OK ? 0 : gzip_damaged(in, e);
+}
+
+static int read_gzip(csv_input *in, char *out, size_t room, size_t *got, err *e) {
+    csv_gzip *g = in->gzip;
+    g->z.next_out = (unsigned char *)out;
+    g->z.avail_out = (unsigned)BASE_MIN(room, (size_t)1 << 30);
+    size_t asked = g->z.avail_out;
+    while (g->z.avail_out == asked) {
+        if (g->z.avail_in == 0 && !g->file_end) {
+            size_t n = 0;
+            int status = read_fd(in, g->in, sizeof g->in, &n, e);
+            if (status)
+                return status;
+            g->file_end = n == 0;
+            g->z.next_in = g->in;
+            g->z.avail_in = (unsigned)n;
+        }
+        if (g->member_end) {
+            int status = gzip_next_member(in, e);
+            if (status)
+                return status;
+            if (g->member_end && !g->file_end)
+                continue;
+            if (g->member_end)
+                break;
+        }
+        int rc = inflate(&g->z, Z_NO_FLUSH);
+        g->member_end = rc == Z_STREAM_END;
+        if (rc != Z_OK && rc != Z_STREAM_END && rc != Z_BUF_ERROR)
+            return gzip_damaged(in, e);
+        if (!g->member_end && g->file_end && g->z.avail_in == 0 && g->z.avail_out == asked)
+            return gzip_damaged(in, e);
+    }
+    *got = asked - g->z.avail_out;
+    return 0;
+}
+
+static int gzip_open(csv_input *in, err *e) {
+    csv_gzip *g = mem_zalloc(sizeof *g);
+    in->gzip = g;
+    memcpy(g->in, in->p, in->end);
+    g->z.next_in = g->in;
+    g->z.avail_in = (unsigned)in->end;
+    in->end = 0;
+    in->eof = false;
+    if (inflateInit2(&g->z, 15 + 16) == Z_OK)
+        return 0;
+    free(g);
+    in->gzip = NULL;
+    return err_set(e, ERR_IO, "cannot read gzip data");
+}
+
+static void window_grow(csv_input *in, size_t cap) {
+    in->p = mem_realloc(in->p, cap + CSV_SLACK);
+    memset(in->p + cap, 0, CSV_SLACK);
+    in->cap = cap;
+}
+
+int csv_input_more(csv_input *in, err *e) {
+    if (in->eof)
+        return 0;
+    if (in->start) {
+        memmove(in->p, in->p + in->start, in->end - in->start);
+        in->end -= in->start;
+        in->start = 0;
+    }
+    if (in->end == in->cap)
+        window_grow(in, in->cap * 2);
+    size_t got = 0, room = in->cap - in->end;
+    int status = in->gzip ? read_gzip(in, in->p + in->end, room, &got, e) : read_fd(in, in->p + in->end, room, &got, e);
+    if (status)
+        return status;
+    in->end += got;
+    in->eof = got == 0;
+    memset(in->p + in->end, 0, CSV_SLACK); /* what the scanner may load is defined */
+    return 0;
+}
+
+int csv_input_open(csv_input *in, const char *path, err *e) {
+    struct stat st;
+    bool standard = strcmp(path, "-") == 0;
+    in->name = standard ? "standard input" : path;
+    in->fd = standard ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC);
+    in->owns_fd = !standard;
+    if (in->fd < 0)
+        return err_set_errno(e, errno, "cannot open '%s'", path);
+    if (fstat(in->fd, &st) == 0 && S_ISDIR(st.st_mode))
+        return err_set(e, ERR_IO, "'%s' is a directory, not a CSV file", path);
+    posix_fadvise(in->fd, 0, 0, POSIX_FADV_SEQUENTIAL);
+    window_grow(in, WINDOW_FIRST);
+    size_t got = 0;
+    while (in->end < 2 && !in->eof) { /* a pipe may give one byte */
+        int status = read_fd(in, in->p + in->end, GZIP_IN - in->end, &got, e);
+        if (status)
+            return status;
+        in->end += got;
+        in->eof = got == 0;
+    }
+    memset(in->p + in->end, 0, CSV_SLACK);
+    if (in->end >= 2 && memcmp(in->p, "\x1f\x8b", 2) == 0)
+        return gzip_open(in, e);
+    return 0;
+}
+
+void csv_input_memory(csv_input *in, const void *bytes, size_t n) {
+    in->name = "memory";
+    in->fd = -1;
+    window_grow(in, BASE_MAX(n, (size_t)1));
+    memset(in->p, 0, in->cap);
+    if (n)
+        memcpy(in->p, bytes, n);
+    in->end = n;
+    in->eof = true;
+}
+
+void csv_input_close(csv_input *in) {
+    if (in->gzip)
+        inflateEnd(&in->gzip->z);
+    free(in->gzip);
+    free(in->p);
+    if (in->owns_fd && in->fd >= 0)
+        close(in->fd);
+}

@@ -1,0 +1,47 @@
+/*
+ * csv_write.c - one row as a line of CSV.
+ *
+ * Invariant: csv_next reads back the same cells: a cell is quoted when it is the empty text or holds what the format uses.
+ */
+#include <string.h>
+
+#include "csv_int.h"
+
+static bool needs_quotes(str s, char delimiter) {
+    if (s.n == 0 || s.p[0] == ' ' || s.p[s.n - 1] == ' ')
+        return true;
+    for (size_t i = 0; i < s.n; i++)
+        if (s.p[i] == delimiter || s.p[i] == '"' || s.p[i] == '\n' || s.p[i] == '\r')
+            return true;
+    return false;
+}
+
+static void write_text(buf *out, str s, char delimiter) {
+    if (!needs_quotes(s, delimiter)) {
+        buf_append_str(out, s);
+        return;
+    }
+    buf_append_char(out, '"');
+    while (s.n) {
+        const char *quote = memchr(s.p, '"', s.n);
+        size_t n = quote ? (size_t)(quote - s.p) + 1 : s.n;
+        buf_append(out, s.p, n);
+        if (quote)
+            buf_append_char(out, '"');
+        s.p += n;
+        s.n -= n;
+    }
+    buf_append_char(out, '"');
+}
+
+void csv_write_row(buf *out, const value *row, int n, char delimiter) {
+    for (int i = 0; i < n; i++) {
+        if (i)
+            buf_append_char(out, delimiter);
+        if (row[i].type == TYPE_TEXT || row[i].type == TYPE_BLOB)
+            write_text(out, row[i].s, delimiter);
+        else
+            value_print(out, row[i]);
+    }
+    buf_append_char(out, '\n');
+}
