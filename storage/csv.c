@@ -28,7 +28,9 @@ int csv_error(const csv *c, err *e, err_code code, const char *at, int position,
     va_start(args, format);
     vsnprintf(what, sizeof what, format, args);
     va_end(args);
-    long long line = (long long)(c->line + count_lines(c->in.p + c->in.start, at));
+    const char *start = c->in.p + c->in.start;
+    bool inside = at >= start && at <= c->in.p + c->in.end; /* a recoded cell is elsewhere */
+    long long line = (long long)(c->line + (inside ? count_lines(start, at) : 0));
     if (position < 0)
         return err_set(e, code, "%s, line %lld: %s", c->in.name, line, what);
     return err_set(e, code, "%s, line %lld, column '%.*s': %s", c->in.name, line, (int)c->names[position].n,
@@ -128,26 +130,54 @@ static int store_cell(csv *c, text_pieces *texts, column *out, int row, int posi
     return 0;
 }
 
+/* Windows-1252 where it differs from Latin-1; the five bytes it leaves out stand for themselves. */
+static const uint16_t windows_1252[32] = {
+    0x20AC, 0x0081, 0x201A, 0x0192, 0x201E, 0x2026, 0x2020, 0x2021, 0x02C6, 0x2030, 0x0160,
+    0x2039, 0x0152, 0x008D, 0x017D, 0x008F, 0x0090, 0x2018, 0x2019, 0x201C, 0x201D, 0x2022,
+    0x2013, 0x2014, 0x02DC, 0x2122, 0x0161, 0x203A, 0x0153, 0x009D, 0x017E, 0x0178};
+
+/* Real files mix encodings: each byte that is no UTF-8 is read as Windows-1252, the rest stays. */
+str csv_recode(str s, arena *a) {
+    char *out = arena_alloc(a, s.n * 3 + 4);
+    size_t n = 0;
+    for (uint32_t cp; s.n;) {
+        size_t k = utf8_next(s, &cp);
+        unsigned char byte = (unsigned char)s.p[0];
+        if (k == 1 && byte >= 0x80)
+            n += utf8_encode(byte < 0xA0 ? windows_1252[byte - 0x80] : byte, out + n);
+        else
+            for (size_t i = 0; i < k; i++)
+                out[n++] = s.p[i];
+        s.p += k;
+        s.n -= k;
+    }
+    return (str){out, n};
+}
+
 /* The record's bytes are one span, so that its UTF-8 is checked once; only when that fails each cell is. */
-static int check_utf8(const csv *c, const value_type *types, err *e) {
+static void recode_cells(csv *c, const value_type *types, arena *a) {
     const char *p = c->in.p + c->in.start;
     if (utf8_valid((str){p, (size_t)(c->record.next - p)}))
-        return 0;
+        return;
     for (int i = 0; i < c->record.n; i++) {
-        const csv_cell *cell = &c->record.cells[i];
-        if (types[i] != TYPE_BLOB && !utf8_valid((str){cell->p, cell->n}))
-            return csv_error(c, e, ERR_CORRUPT, cell->p, i, "the value is not UTF-8 text");
+        csv_cell *cell = &c->record.cells[i];
+        str text = {cell->p, cell->n};
+        if (types[i] == TYPE_BLOB || utf8_valid(text))
+            continue;
+        if (c->recoded++ == 0)
+            c->first_recoded = c->line;
+        text = csv_recode(text, a);
+        cell->p = text.p;
+        cell->n = text.n;
     }
-    return 0;
 }
 
 static int store_record(csv *c, const value_type *types, text_pieces *texts, batch *out, err *e) {
-    int status = 0;
     if (c->record.n != c->ncolumns)
         return csv_error(c, e, ERR_CORRUPT, c->in.p + c->in.start, -1, "%d cells where %s has %d", c->record.n,
                          c->header ? "the header" : "the first line", c->ncolumns);
-    if ((status = check_utf8(c, types, e)) != 0)
-        return status;
+    recode_cells(c, types, out->mem);
+    int status = 0;
     for (int i = 0; i < c->ncolumns && !status; i++)
         status = store_cell(c, texts, &out->cols[i], out->rows, i, e);
     return status;
@@ -234,6 +264,12 @@ str csv_column_name(const csv *c, int at) {
 
 value_type csv_column_type(const csv *c, int at) {
     return c->types[at];
+}
+
+int64_t csv_recoded(const csv *c, int64_t *first_line) {
+    if (first_line)
+        *first_line = c->first_recoded;
+    return c->recoded;
 }
 
 char csv_delimiter(const csv *c) {

@@ -66,6 +66,9 @@ csv_status csv_record_next(const char *p, const char *end, bool last, char delim
 /* The cell's text; when escaped, it is unescaped into memory from `a`. */
 str csv_cell_text(const csv_cell *c, arena *a);
 
+/* The text with each byte that is no UTF-8 read as Windows-1252. */
+str csv_recode(str s, arena *a);
+
 struct csv {
     csv_input in;
     char *name;
@@ -78,6 +81,7 @@ struct csv {
     value_type *types;
     csv_record record;
     int64_t line; /* of the record at in.start */
+    int64_t recoded, first_recoded;
 };
 
 int csv_sniff(csv *c, err *e);

@@ -32,6 +32,8 @@ static int fill_sample(csv *c, err *e) {
         err_hint(e, "iconv -f UTF-16 -t UTF-8 converts it");
         return ERR_UNSUPPORTED;
     }
+    if (memchr(p, 0, n))
+        return err_set(e, ERR_CORRUPT, "'%s' is not a text file: it has zero bytes", c->in.name);
     if (n >= 3 && memcmp(p, "\xef\xbb\xbf", 3) == 0)
         c->in.start += 3;
     return 0;
@@ -191,6 +193,8 @@ static void make_names(csv *c, const csv_cell *first) {
         str name = {0};
         if (c->header)
             name = str_copy(c->mem, trimmed(csv_cell_text(&first[i], c->mem)));
+        if (!utf8_valid(name))
+            name = csv_recode(name, c->mem);
         if (name.n == 0)
             name = str_from(arena_printf(c->mem, "column%d", i + 1));
         str stem = name;
@@ -246,9 +250,6 @@ int csv_sniff(csv *c, err *e) {
     make_names(c, s.first);
     if ((status = csv_peek(c, &end, e)) != 0)
         return status;
-    for (int i = 0; i < n; i++)
-        if (!utf8_valid(c->names[i]))
-            return csv_error(c, e, ERR_CORRUPT, c->record.cells[i].p, -1, "the header is not UTF-8");
     if (c->header)
         csv_advance(c);
     return 0;

@@ -206,7 +206,7 @@ int stats_get(txn *t, const table_def *def, arena *a, table_stats *out, err *e);
 
 /* ---- CSV --------------------------------------------------------------------------------------- */
 
-/* 0 and AUTO mean: find out from the first 64 KiB. */
+/* 0 and AUTO mean: find out from the records in the first MiB. */
 typedef enum csv_header { CSV_HEADER_AUTO, CSV_HEADER_YES, CSV_HEADER_NO } csv_header;
 typedef struct csv_options {
     char delimiter; /* ',', '\t', ';', '|' are tried */
@@ -224,6 +224,8 @@ int csv_column_count(const csv *c);
 str csv_column_name(const csv *c, int column); /* header, or column1, column2, …; made distinct */
 value_type csv_column_type(const csv *c, int column); /* sniffed: BOOLEAN, INTEGER, REAL or TEXT */
 char csv_delimiter(const csv *c);
+/* Cells so far that were not UTF-8: each such byte was read as Windows-1252. *first_line (may be NULL): where. */
+int64_t csv_recoded(const csv *c, int64_t *first_line);
 /* Reads up to BATCH_ROWS rows as `types` (ncols entries, one a column of the file) into `out`, allocated in out->mem;
  * rows = 0 at the end. A cell that does not convert, and a row of another width, are errors that name file, line, column and
  * value (ERR_TYPE, ERR_CORRUPT). `lines` (may be NULL): the line each row starts on. */
