@@ -213,18 +213,6 @@ static void walk_set(lattice *l, const lattice_set *set, walk *w) {
     }
 }
 
-/* Two rows share what they have in common, in any order. */
-static void solve_pair(psm_search *s, const uint32_t *rows, field_set atoms) {
-    for (; atoms != 0; atoms &= atoms - 1) {
-        int a = set_first(atoms);
-        const uint32_t *id = s->t->atom[a].id;
-        if (id[rows[0]] == id[rows[1]]) {
-            send_atom(s, a, rows[0]);
-            send_atom(s, a, rows[1]);
-        }
-    }
-}
-
 /* ---- one order for all rows --------------------------------------------------------------------
  */
 
@@ -310,12 +298,35 @@ static void single_finish(psm_search *s, psm_single *one) {
 /* ---- the search --------------------------------------------------------------------------------
  */
 
+/* Atoms of one value in all rows stand first: all share them, and the lattice is spared their
+ * subsets. */
+static field_set send_common(psm_search *s, const uint32_t *rows, uint32_t n, field_set atoms) {
+    field_set rest = atoms;
+    for (field_set left = atoms; left != 0; left &= left - 1) {
+        int a = set_first(left);
+        const uint32_t *id = s->t->atom[a].id;
+        uint32_t i = 1;
+        while (i < n && id[rows[i]] == id[rows[0]]) {
+            i++;
+        }
+        if (i == n) {
+            rest &= ~set_of(a);
+            for (i = 0; i < n; i++) {
+                send_atom(s, a, rows[i]);
+            }
+        }
+    }
+    return rest;
+}
+
 /* one: NULL, or where to keep the best single order that this problem's lattice shows. */
 static void solve_rows(psm_search *s, const uint32_t *rows, uint32_t n, field_set atoms,
                        psm_single *one) {
-    if (n == 2 && one == NULL) {
-        solve_pair(s, rows, atoms);
-        return;
+    if (one == NULL) {
+        atoms = send_common(s, rows, n, atoms);
+        if (n == 2) {
+            return;
+        }
     }
     scratch_mark mark = scratch_save(s->mem);
     walk w = {.row = SCRATCH_ARRAY(s->mem, uint32_t, n),
