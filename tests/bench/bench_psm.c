@@ -9,11 +9,11 @@
  * possible at all. cpu_seconds is the solve, without reading.
  */
 #include "planner/psm.h"
+#include "storage/storage.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <zlib.h>
 
 typedef struct table {
     arena *mem;
@@ -31,77 +31,54 @@ static void fail(const char *what) {
 /* ---- reading -----------------------------------------------------------------------------------
  */
 
-static buf read_all(const char *path) {
-    gzFile f = gzopen(path, "rb");
-    if (f == NULL) {
-        fail("cannot open the file");
-    }
-    buf b = {0};
-    static char chunk[1 << 16];
-    int n;
-    while ((n = gzread(f, chunk, sizeof chunk)) > 0) {
-        buf_append(&b, chunk, (size_t)n);
-    }
-    if (n < 0) {
-        fail("cannot read the file");
-    }
-    gzclose(f);
-    return b;
-}
-
 typedef struct cells {
-    str *cell;
-    size_t n, capacity;
+    str *cell; /* [rows * fields] */
+    size_t rows, capacity;
 } cells;
 
-static void cells_add(cells *c, str s) {
-    if (c->n == c->capacity) {
-        c->capacity = c->capacity == 0 ? 4096 : c->capacity * 2;
-        c->cell = mem_realloc(c->cell, sizeof *c->cell * c->capacity);
+static void add_batch(cells *c, const batch *b, int fields) {
+    size_t rows = c->rows + (size_t)b->rows;
+    if (rows > c->capacity) {
+        c->capacity = 2 * rows;
+        c->cell = mem_realloc(c->cell, sizeof *c->cell * c->capacity * (size_t)fields);
     }
-    c->cell[c->n++] = s;
+    for (int r = 0; r < b->rows; r++) {
+        str *row = c->cell + (c->rows + (size_t)r) * (size_t)fields;
+        for (int f = 0; f < fields; f++) {
+            row[f] = column_is_null(&b->cols[f], r) ? STR("") : b->cols[f].s[r];
+        }
+    }
+    c->rows = rows;
 }
 
-/* One cell, unquoted in place; returns where it ends. */
-static char *read_cell(char *p, char *end, str *out) {
-    char *w = p, *start = p;
-    if (p < end && *p == '"') {
-        start = w = ++p;
-        while (p < end && (*p != '"' || (p + 1 < end && p[1] == '"'))) {
-            p += *p == '"';
-            *w++ = *p++;
-        }
-        p += p < end;
-    } else {
-        while (p < end && *p != ',' && *p != '\n' && *p != '\r') {
-            p++;
-        }
-        w = p;
+/* All cells as text, in t->mem; an empty cell is an empty value, as the published evaluator has it.
+ */
+static void read_cells(table *t, const char *path, uint32_t most_rows, cells *out) {
+    csv_options options = {.header = CSV_HEADER_YES, .all_text = true};
+    csv *file;
+    err e = {0};
+    if (csv_open(path, &options, &file, &e) != 0) {
+        fail(e.message);
     }
-    *out = (str){start, (size_t)(w - start)};
-    return p;
-}
-
-/* All cells, the header's first; returns the number of columns. */
-static int read_cells(buf *b, cells *out) {
-    char *p = b->p, *end = b->p + b->n;
-    int columns = 0;
-    while (p < end) {
-        str s;
-        p = read_cell(p, end, &s);
-        cells_add(out, s);
-        if (p < end && *p == ',') {
-            p++;
-            continue;
-        }
-        p += p < end && *p == '\r';
-        p += p < end && *p == '\n';
-        columns = columns == 0 ? (int)out->n : columns;
-        if (out->n % (size_t)columns != 0) {
-            fail("a row has another number of cells than the header");
-        }
+    t->fields = csv_column_count(file);
+    if (t->fields > PSM_MAX_FIELDS) {
+        fail("too many columns");
     }
-    return columns;
+    value_type types[PSM_MAX_FIELDS];
+    t->field = ARENA_ARRAY(t->mem, psm_field, t->fields);
+    for (int f = 0; f < t->fields; f++) {
+        types[f] = TYPE_TEXT;
+        t->field[f].name = str_copy(t->mem, csv_column_name(file, f));
+    }
+    batch b = {.mem = t->mem};
+    do {
+        if (csv_next(file, types, &b, NULL, &e) != 0) {
+            fail(e.message);
+        }
+        add_batch(out, &b, t->fields);
+    } while (b.rows > 0 && out->rows < most_rows);
+    csv_close(file);
+    t->rows = (uint32_t)BASE_MIN(out->rows, most_rows);
 }
 
 /* ---- encoding ----------------------------------------------------------------------------------
@@ -133,7 +110,7 @@ static void encode_field(table *t, int f, const cells *c) {
     occurrence *o = mem_alloc(sizeof *o * ((size_t)t->rows + 1));
     uint32_t *ids = ARENA_ARRAY(t->mem, uint32_t, t->rows);
     for (uint32_t r = 0; r < t->rows; r++) {
-        o[r] = (occurrence){c->cell[(size_t)(r + 1) * (size_t)t->fields + (size_t)f], r};
+        o[r] = (occurrence){c->cell[(size_t)r * (size_t)t->fields + (size_t)f], r};
     }
     qsort(o, t->rows, sizeof *o, by_text);
     uint32_t *length = ARENA_ARRAY(t->mem, uint32_t, t->rows);
@@ -154,17 +131,9 @@ static void encode_field(table *t, int f, const cells *c) {
 }
 
 static void load(table *t, const char *path, uint32_t most_rows) {
-    buf *b = mem_zalloc(sizeof *b); /* the cells point into it */
-    *b = read_all(path);
     cells c = {0};
     t->mem = arena_new();
-    t->fields = read_cells(b, &c);
-    if (t->fields == 0 || t->fields > PSM_MAX_FIELDS) {
-        fail("no columns, or too many");
-    }
-    t->rows = (uint32_t)(c.n / (size_t)t->fields - 1);
-    t->rows = BASE_MIN(t->rows, most_rows);
-    t->field = ARENA_ARRAY(t->mem, psm_field, t->fields);
+    read_cells(t, path, most_rows, &c);
     t->text = ARENA_ARRAY(t->mem, str *, t->fields);
     for (int f = 0; f < t->fields; f++) {
         encode_field(t, f, &c);
