@@ -142,7 +142,8 @@ static int read_divisors(const reader *r, model_config *c) {
         t = gguf_find(r->g, "rope_factors_short.weight");
     if (!t)
         return 0;
-    if (t->type != GGUF_F32 || t->ndims != 1 || t->dims[0] != (uint64_t)c->rope_dims / 2)
+    if (t->type != GGUF_F32 || t->dims[0] != (uint64_t)c->rope_dims / 2 ||
+        t->bytes != t->dims[0] * sizeof(float))
         return err_set(r->e, ERR_CORRUPT, "%.*s has not one number for each rotated pair",
                        (int)t->name.n, t->name.p);
     c->has_rope_divisors = true;
