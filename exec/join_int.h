@@ -1,0 +1,43 @@
+/*
+ * join_int.h - what hash and loop join share: from candidate pairs to output rows, for every kind of join.
+ *
+ * A join lists candidate pairs (left row of the batch, row of the kept right input), all of one left row in a row, and behind them
+ * an end mark (right = -1) where the kind needs to know that a left row has no more. join_emit filters them by the predicate and
+ * makes output rows in candidate order, so the left input's order is kept.
+ */
+#ifndef KVASIR_JOIN_INT_H
+#define KVASIR_JOIN_INT_H
+
+#include "op_int.h"
+
+enum { END_OF_LEFT_ROW = -1 };
+
+typedef struct join_pairs {
+    rowset *right;
+    batch *in;                        /* the left batch */
+    uint8_t matched[BATCH_ROWS];      /* per left row: a pair passed */
+    uint8_t unknown[BATCH_ROWS];      /* per left row: a predicate was NULL (MARK) */
+    int count;
+    int left[BATCH_ROWS];
+    int64_t row[BATCH_ROWS];
+    /* The rows to put out, before they are gathered. */
+    int out_count;
+    int out_left[BATCH_ROWS];
+    int64_t out_row[BATCH_ROWS];
+    uint8_t mark[BATCH_ROWS], mark_null[BATCH_ROWS];
+    uint8_t passes[BATCH_ROWS], predicate_null[BATCH_ROWS];
+} join_pairs;
+
+bool join_needs_end(join_kind kind);
+/* Reads the right input whole. */
+int join_read_right(op *o, join_pairs *p, err *e);
+/* The next left batch, or p->in = NULL. */
+int join_read_left(op *o, join_pairs *p, err *e);
+static inline void join_add(join_pairs *p, int left, int64_t row) {
+    p->left[p->count] = left;
+    p->row[p->count++] = row;
+}
+/* Turns the candidates into o->out (perhaps no rows) and empties them. o->pass holds the output. */
+int join_emit(op *o, join_pairs *p, err *e);
+
+#endif

@@ -1,0 +1,170 @@
+/*
+ * op_build.c - from plan nodes to operators; what is done around every operator: cancel, rows, time, closing.
+ *
+ * Invariant: an operator is closed exactly once, its children after it, whatever failed before. A shared node's input is built by
+ * the operator that reads it first (op_shared.c), so that it runs once.
+ */
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "op_int.h"
+
+static const op_class *const classes[] = {
+    [PLAN_VALUES] = &op_values,
+    [PLAN_SCAN] = &op_scan,
+    [PLAN_FILE] = &op_file,
+    [PLAN_SYSTEM] = &op_system,
+    [PLAN_FILTER] = &op_filter,
+    [PLAN_PROJECT] = &op_project,
+    [PLAN_HASH_JOIN] = &op_hash_join,
+    [PLAN_LOOP_JOIN] = &op_loop_join,
+    [PLAN_GROUP] = &op_group,
+    [PLAN_SORT] = &op_sort,
+    [PLAN_LIMIT] = &op_limit,
+    [PLAN_DISTINCT] = &op_distinct,
+    [PLAN_SETOP] = &op_setop,
+    [PLAN_LLM] = &op_llm,
+    [PLAN_SHARED] = &op_shared,
+    [PLAN_NUMBER] = &op_number,
+    [PLAN_RESIDUAL] = &op_residual,
+};
+
+static double now_ms(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
+}
+
+static int build_children(op *o, err *e) {
+    const plan_node *node = o->node;
+    if (o->class == &op_rowset || o->class == &op_shared)
+        return 0;
+    int status = node->left ? op_build(o->ctx, node->left, &o->left, e) : 0;
+    if (status == 0 && node->right)
+        status = op_build(o->ctx, node->right, &o->right, e);
+    return status;
+}
+
+int op_build(exec_ctx *ctx, const plan_node *node, op **out, err *e) {
+    op *o = ARENA_NEW(ctx->mem, op);
+    rowset *ready = ctx->ready ? ctx->ready[node->number] : NULL;
+    o->class = ready ? &op_rowset : classes[node->kind];
+    o->node = node;
+    o->ctx = ctx;
+    o->mem = ctx->mem;
+    o->pass = arena_new();
+    o->state = arena_zalloc(o->mem, o->class->state_bytes);
+    if (ready)
+        ((rowset_state *)o->state)->rows = ready;
+    int status = build_children(o, e);
+    double start = ctx->actual ? now_ms() : 0;
+    if (status == 0 && o->class->open)
+        status = o->class->open(o, e);
+    if (ctx->actual)
+        o->actual.ms += now_ms() - start;
+    *out = o;
+    if (status) {
+        op_close(o);
+        *out = NULL;
+    }
+    return status;
+}
+
+int op_next(op *o, batch **out, err *e) {
+    *out = NULL;
+    if (o->ctx->cancel && atomic_load_explicit(o->ctx->cancel, memory_order_relaxed))
+        return err_set(e, ERR_CANCELLED, "cancelled");
+    double start = o->ctx->actual ? now_ms() : 0;
+    int status = o->class->next(o, out, e);
+    if (o->ctx->actual)
+        o->actual.ms += now_ms() - start;
+    if (status == 0 && *out)
+        o->actual.rows += (uint64_t)(*out)->rows;
+    return status;
+}
+
+/* Time is kept per node alone: what the children took is theirs. */
+static void report(const op *o) {
+    plan_actual *a = &o->ctx->actual[o->node->number];
+    double rows_before = (double)a->rows, ms = o->actual.ms;
+    bool again = a->known;
+    if (o->left)
+        ms -= o->left->actual.ms;
+    if (o->right)
+        ms -= o->right->actual.ms;
+    ms = ms > 0 ? ms : 0;
+    if (again) { /* read ahead or shared before: the rows are the same ones */
+        a->ms += ms;
+        a->rows = BASE_MAX((uint64_t)rows_before, o->actual.rows);
+        return;
+    }
+    *a = o->actual;
+    a->known = true;
+    a->ms = ms;
+}
+
+void op_close(op *o) {
+    if (!o)
+        return;
+    if (o->class->close)
+        o->class->close(o);
+    if (o->ctx->actual)
+        report(o);
+    op_close(o->left);
+    op_close(o->right);
+    o->left = o->right = NULL;
+    arena_free(o->pass);
+    o->pass = NULL;
+}
+
+/* ---- shared helps ------------------------------------------------------------------------------ */
+
+void op_init_out(op *o) {
+    o->out = (batch){.ncols = o->node->ncols, .mem = o->pass};
+    o->out.cols = ARENA_ARRAY(o->mem, column, BASE_MAX(o->node->ncols, 1));
+}
+
+void op_gather(op *o, const batch *in, const int *rows, int count) {
+    for (int c = 0; c < in->ncols; c++)
+        column_gather(&o->out.cols[c], o->pass, &in->cols[c], rows, count);
+    o->out.rows = count;
+}
+
+int op_eval(op *o, expr *const *exprs, int n, const batch *in, column *out, err *e) {
+    int status = 0;
+    for (int k = 0; k < n && status == 0; k++)
+        status = eval_column(exprs[k], in, o->pass, &out[k], e);
+    return status;
+}
+
+static bool row_fails(op *o, expr *const *exprs, int n, const batch *in, int row) {
+    err ignored;
+    batch one = {.rows = 1, .ncols = in->ncols, .mem = o->pass};
+    one.cols = ARENA_ARRAY(o->pass, column, BASE_MAX(in->ncols, 1));
+    for (int c = 0; c < in->ncols; c++)
+        column_gather(&one.cols[c], o->pass, &in->cols[c], &row, 1);
+    column out;
+    for (int k = 0; k < n; k++)
+        if (eval_column(exprs[k], &one, o->pass, &out, &ignored) != 0)
+            return true;
+    return false;
+}
+
+void op_name_row(op *o, expr *const *exprs, int n, const batch *in, int64_t before, err *e) {
+    bool by_value = e->code == ERR_TYPE || e->code == ERR_ARITHMETIC;
+    const sql_stmt *s = o->ctx->stmt;
+    if (!by_value || !s || s->kind != STMT_INSERT || strncmp(e->message, "row ", 4) == 0)
+        return;
+    for (int row = 0; row < in->rows; row++) {
+        if (!row_fails(o, exprs, n, in, row))
+            continue;
+        char message[sizeof e->message];
+        memcpy(message, e->message, sizeof message);
+        err_code code = e->code;
+        int pos = e->pos, len = e->len;
+        err_set_at(e, code, pos, len, "row %lld: %s", (long long)(before + row + 1), message);
+        return;
+    }
+}

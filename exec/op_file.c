@@ -1,0 +1,63 @@
+/*
+ * op_file.c - FROM 'f.csv': the wanted columns of a file's rows, with a filter.
+ *
+ * Invariant: every cell is read as the type that binding decided on, so a file that changed since then is an error, not a surprise.
+ */
+#include "op_int.h"
+
+typedef struct file_state {
+    csv *file;
+    batch in, wanted;
+    int rows[BATCH_ROWS];
+} file_state;
+
+static int file_open(op *o, err *e) {
+    file_state *s = o->state;
+    const plan_node *p = o->node;
+    op_init_out(o);
+    s->wanted.cols = ARENA_ARRAY(o->mem, column, BASE_MAX(p->ncols, 1));
+    s->wanted.ncols = p->ncols;
+    int status = csv_open(arena_strndup(o->mem, p->file.path.p, p->file.path.n), &p->file.options, &s->file, e);
+    if (status == 0 && csv_column_count(s->file) != p->file.nfile_columns)
+        status = err_set(e, ERR_CORRUPT, "%.*s changed while the statement was prepared: %d columns now, %d before",
+                         (int)p->file.path.n, p->file.path.p, csv_column_count(s->file), p->file.nfile_columns);
+    return status;
+}
+
+static int file_next(op *o, batch **out, err *e) {
+    file_state *s = o->state;
+    const plan_node *p = o->node;
+    for (;;) {
+        if (o->ctx->cancel && atomic_load_explicit(o->ctx->cancel, memory_order_relaxed))
+            return err_set(e, ERR_CANCELLED, "cancelled");
+        arena_reset(o->pass);
+        s->in = (batch){.mem = o->pass};
+        int count, status = csv_next(s->file, p->file.types, &s->in, NULL, e);
+        if (status || s->in.rows == 0)
+            return status;
+        for (int c = 0; c < p->ncols; c++)
+            s->wanted.cols[c] = s->in.cols[p->file.columns[c]];
+        s->wanted.rows = s->in.rows;
+        s->wanted.mem = o->pass;
+        *out = &s->wanted;
+        if (!p->file.filter)
+            return 0;
+        if ((status = eval_filter(p->file.filter, &s->wanted, o->pass, s->rows, &count, e)) != 0)
+            return status;
+        if (count == s->wanted.rows)
+            return 0;
+        *out = NULL;
+        if (count == 0)
+            continue;
+        op_gather(o, &s->wanted, s->rows, count);
+        *out = &o->out;
+        return 0;
+    }
+}
+
+static void file_close(op *o) {
+    csv_close(((file_state *)o->state)->file);
+}
+
+const op_class op_file = {
+    .name = "file", .state_bytes = sizeof(file_state), .open = file_open, .next = file_next, .close = file_close};

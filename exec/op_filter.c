@@ -1,0 +1,36 @@
+/*
+ * op_filter.c - WHERE and HAVING: rows whose predicate is true, in input order.
+ */
+#include "op_int.h"
+
+typedef struct filter_state {
+    int rows[BATCH_ROWS];
+} filter_state;
+
+static int filter_open(op *o, err *e) {
+    (void)e;
+    op_init_out(o);
+    return 0;
+}
+
+static int filter_next(op *o, batch **out, err *e) {
+    filter_state *s = o->state;
+    batch *in;
+    int status, count;
+    while ((status = op_next(o->left, &in, e)) == 0 && in) {
+        arena_reset(o->pass);
+        if ((status = eval_filter(o->node->filter.predicate, in, o->pass, s->rows, &count, e)) != 0)
+            return status;
+        if (count == 0)
+            continue;
+        *out = in;
+        if (count < in->rows) {
+            op_gather(o, in, s->rows, count);
+            *out = &o->out;
+        }
+        return 0;
+    }
+    return status;
+}
+
+const op_class op_filter = {.name = "filter", .state_bytes = sizeof(filter_state), .open = filter_open, .next = filter_next};

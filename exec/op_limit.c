@@ -1,0 +1,98 @@
+/*
+ * op_limit.c - LIMIT and OFFSET, of all rows or of each group of rows with equal partition columns.
+ *
+ * Invariant: without partitions the input is not asked for more once the last wanted row is out.
+ */
+#include <stdlib.h>
+
+#include "op_int.h"
+
+typedef struct limit_state {
+    int64_t seen; /* rows that came in */
+    hash_table *partitions;
+    int64_t *counts; /* rows seen, per partition */
+    size_t ncounts;
+    uint32_t entries[BATCH_ROWS];
+    int rows[BATCH_ROWS];
+} limit_state;
+
+static int limit_open(op *o, err *e) {
+    (void)e;
+    limit_state *s = o->state;
+    int n = o->node->limit.npartition;
+    op_init_out(o);
+    if (n == 0)
+        return 0;
+    value_type *types = ARENA_ARRAY(o->mem, value_type, n);
+    for (int k = 0; k < n; k++)
+        types[k] = o->node->types[o->node->limit.partition[k]];
+    s->partitions = hash_table_new(o->ctx, types, n);
+    return 0;
+}
+
+static bool wanted(const op *o, int64_t position) {
+    int64_t limit = o->node->limit.limit, offset = BASE_MAX(o->node->limit.offset, 0);
+    return position >= offset && (limit < 0 || position - offset < limit);
+}
+
+static int choose_partitioned(op *o, const batch *in, int *count, err *e) {
+    limit_state *s = o->state;
+    int n = o->node->limit.npartition;
+    column *keys = ARENA_ARRAY(o->pass, column, n);
+    for (int k = 0; k < n; k++)
+        keys[k] = in->cols[o->node->limit.partition[k]];
+    int status = hash_table_add(s->partitions, keys, in->rows, s->entries, e);
+    if (status)
+        return status;
+    size_t entries = hash_table_count(s->partitions);
+    if (entries > s->ncounts) {
+        size_t room = BASE_MAX(entries, s->ncounts * 2);
+        s->counts = mem_realloc(s->counts, sizeof *s->counts * room);
+        for (size_t k = s->ncounts; k < room; k++)
+            s->counts[k] = 0;
+        s->ncounts = room;
+    }
+    for (int k = 0; k < in->rows; k++)
+        if (wanted(o, s->counts[s->entries[k]]++))
+            s->rows[(*count)++] = k;
+    return 0;
+}
+
+static int limit_next(op *o, batch **out, err *e) {
+    limit_state *s = o->state;
+    int64_t limit = o->node->limit.limit, offset = BASE_MAX(o->node->limit.offset, 0);
+    for (;;) {
+        batch *in;
+        int count = 0, status;
+        if (limit == 0 || (!s->partitions && limit > 0 && s->seen - offset >= limit))
+            return 0;
+        if ((status = op_next(o->left, &in, e)) != 0 || !in)
+            return status;
+        arena_reset(o->pass);
+        if (s->partitions)
+            status = choose_partitioned(o, in, &count, e);
+        for (int k = 0; !s->partitions && k < in->rows; k++)
+            if (wanted(o, s->seen + k))
+                s->rows[count++] = k;
+        if (status)
+            return status;
+        s->seen += in->rows;
+        if (count == 0)
+            continue;
+        *out = in;
+        if (count < in->rows) {
+            op_gather(o, in, s->rows, count);
+            *out = &o->out;
+        }
+        return 0;
+    }
+}
+
+static void limit_close(op *o) {
+    limit_state *s = o->state;
+    hash_table_free(s->partitions);
+    free(s->counts);
+}
+
+const op_class op_limit = {
+    .name = "limit", .state_bytes = sizeof(limit_state), .open = limit_open, .next = limit_next, .close = limit_close};

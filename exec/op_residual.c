@@ -1,0 +1,103 @@
+/*
+ * op_residual.c - the ON of a LEFT JOIN with LLM calls in it: over candidate pairs, those of one left row consecutive (group slot),
+ * keeps the pairs whose predicate is true, else one pair with the right side's columns NULL.
+ *
+ * Invariant: a left row gives at least one row. Its first pair is kept back until a pair passes or the next left row begins, also
+ * across batches.
+ */
+#include <string.h>
+
+#include "op_int.h"
+
+typedef struct residual_state {
+    rowset *pending; /* one row: the first pair of the left row at work, NULLs in place; or empty */
+    bool open, passed; /* a left row is at work; a pair of it passed */
+    int64_t group;
+    bool input_done;
+    rowset *result;
+    int at;
+} residual_state;
+
+static int residual_open(op *o, err *e) {
+    (void)e;
+    op_init_out(o);
+    return 0;
+}
+
+/* Puts out the left row's own row if nothing of it passed. */
+static void finish_group(residual_state *s) {
+    if (s->open && !s->passed)
+        rowset_push(s->result, rowset_batch(s->pending, 0)->cols, 0);
+    rowset_free(s->pending);
+    s->pending = NULL;
+    s->open = false;
+}
+
+static void start_group(op *o, const batch *in, int row, int64_t group) {
+    residual_state *s = o->state;
+    column *cols = arena_alloc(o->pass, sizeof *cols * (size_t)in->ncols);
+    memcpy(cols, in->cols, sizeof *cols * (size_t)in->ncols);
+    for (int k = 0; k < o->node->residual.nnull; k++)
+        cols[o->node->residual.null_slots[k]].type = TYPE_NULL;
+    s->pending = rowset_new(o->ctx, o->node->types, in->ncols);
+    rowset_push(s->pending, cols, row);
+    s->group = group;
+    s->open = true;
+    s->passed = false;
+}
+
+static int residual_batch(op *o, const batch *in, err *e) {
+    residual_state *s = o->state;
+    column test;
+    const column *groups = &in->cols[o->node->residual.group_slot];
+    int status = eval_column(o->node->residual.predicate, in, o->pass, &test, e);
+    for (int k = 0; k < in->rows && status == 0; k++) {
+        if (!s->open || s->group != groups->i[k]) {
+            finish_group(s);
+            start_group(o, in, k, groups->i[k]);
+        }
+        if (test.type == TYPE_NULL || column_is_null(&test, k) || test.i[k] == 0)
+            continue;
+        s->passed = true;
+        rowset_push(s->result, in->cols, k);
+    }
+    return status ? status : rowset_full_error(s->result, e);
+}
+
+static int residual_next(op *o, batch **out, err *e) {
+    residual_state *s = o->state;
+    for (;;) {
+        if (s->result && s->at < rowset_batches(s->result)) {
+            o->out = *rowset_batch(s->result, s->at++);
+            *out = &o->out;
+            return 0;
+        }
+        if (s->input_done)
+            return 0;
+        batch *in;
+        int status = op_next(o->left, &in, e);
+        if (status)
+            return status;
+        rowset_free(s->result);
+        s->result = rowset_new(o->ctx, o->node->types, o->node->ncols);
+        s->at = 0;
+        s->input_done = !in;
+        arena_reset(o->pass);
+        if (!in)
+            finish_group(s);
+        else if ((status = residual_batch(o, in, e)) != 0)
+            return status;
+    }
+}
+
+static void residual_close(op *o) {
+    residual_state *s = o->state;
+    rowset_free(s->pending);
+    rowset_free(s->result);
+}
+
+const op_class op_residual = {.name = "residual",
+                              .state_bytes = sizeof(residual_state),
+                              .open = residual_open,
+                              .next = residual_next,
+                              .close = residual_close};

@@ -1,0 +1,16 @@
+/*
+ * op_rowset.c - a subtree whose rows were read ahead (snapshot.c): hands out the kept batches.
+ */
+#include "op_int.h"
+
+static int rowset_next(op *o, batch **out, err *e) {
+    (void)e;
+    rowset_state *s = o->state;
+    if (s->at < rowset_batches(s->rows)) {
+        o->out = *rowset_batch(s->rows, s->at++);
+        *out = &o->out;
+    }
+    return 0;
+}
+
+const op_class op_rowset = {.name = "rowset", .state_bytes = sizeof(rowset_state), .next = rowset_next};

@@ -1,0 +1,36 @@
+/*
+ * op_shared.c - a CTE used more than once: the first reader computes and keeps it, all read what was kept.
+ */
+#include "op_int.h"
+
+typedef struct shared_state {
+    int at;
+} shared_state;
+
+static int shared_fill(op *o, rowset **kept, err *e) {
+    op *from;
+    int status = op_build(o->ctx, o->node->left, &from, e);
+    if (status)
+        return status;
+    rowset *r = rowset_new(o->ctx, o->node->types, o->node->ncols);
+    status = rowset_drain(r, from, e);
+    op_close(from);
+    if (status)
+        rowset_free(r);
+    else
+        *kept = r; /* freed with the statement */
+    return status;
+}
+
+static int shared_next(op *o, batch **out, err *e) {
+    shared_state *s = o->state;
+    rowset **kept = &o->ctx->shared[o->node->shared.number];
+    int status = *kept ? 0 : shared_fill(o, kept, e);
+    if (status || s->at == rowset_batches(*kept))
+        return status;
+    o->out = *rowset_batch(*kept, s->at++);
+    *out = &o->out;
+    return 0;
+}
+
+const op_class op_shared = {.name = "shared", .state_bytes = sizeof(shared_state), .next = shared_next};
