@@ -1,9 +1,213 @@
-#include "engine_int.h"
+/*
+ * cpu.c - the CPU backend: opening a model, choosing a precision, and the table of functions.
+ *
+ * Owns the engine's CPU state. Invariant: the fingerprint covers all that a KV bit depends on: weights, positions,
+ * precision, kernels and library (through the probe's output). The pass itself is cpu_forward.c's.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cpu_int.h"
+#include "side_file_int.h"
+
+/* bf16 halves the accuracy of products; it must pay for that. */
+static const double BF16_MUST_GAIN = 1.2;
+
+static side_facts precision_facts(llm_engine *engine, const llm_engine_options *options, hash128 weights,
+                                  const char *machine) {
+    side_facts facts;
+    if (side_file_read(options->cache_dir, weights, machine, &facts)) {
+        return facts;
+    }
+    facts = (side_facts){.f32_rate = gemm_measure(false, engine->config.n_embd, 384),
+                         .bf16_rate = gemm_measure(true, engine->config.n_embd, 384)};
+    facts.bf16 = facts.bf16_rate > facts.f32_rate * BF16_MUST_GAIN;
+    side_file_write(options->cache_dir, weights, machine, &facts);
+    return facts;
+}
+
+static int precision_choose(llm_engine *engine, const llm_engine_options *options, hash128 weights,
+                            const char *machine, bool *bf16, err *e) {
+    llm_model_info *info = &engine->info;
+    if (options->precision == LLM_INT8) {
+        return err_set(e, ERR_UNSUPPORTED, "precision 'int8' is not offered by the CPU backend: use f32, bf16 or auto");
+    }
+    if (options->precision == LLM_PRECISION_AUTO) {
+        side_facts facts = precision_facts(engine, options, weights, machine);
+        *bf16 = facts.bf16 != 0;
+        info->precision_reason = arena_printf(engine->mem, "one thread does %.0f GFLOP/s in bf16, %.0f in f32",
+                                              facts.bf16_rate / 1e9, facts.f32_rate / 1e9);
+        info->prefill_tok_s = facts.prefill_tok_s;
+        info->decode_tok_s = facts.decode_tok_s;
+    } else {
+        *bf16 = options->precision == LLM_BF16;
+        info->precision_reason = "asked for";
+    }
+    info->precision = *bf16 ? "bf16" : "f32";
+    return 0;
+}
+
+static int refuse_unsupported(const llm_engine *engine, const llm_engine_options *options, err *e) {
+    if (engine->config.head_dim % 16 != 0) {
+        return err_set(e, ERR_UNSUPPORTED, "heads of %d dimensions: the CPU backend wants a multiple of 16",
+                       engine->config.head_dim);
+    }
+    if (options->attention != LLM_ATTENTION_FULL) {
+        return err_set(e, ERR_UNSUPPORTED, "streaming attention is not offered by the CPU backend");
+    }
+    if (options->kv_dtype != LLM_KV_BF16) {
+        return err_set(e, ERR_UNSUPPORTED, "the CPU backend keeps KV in bf16 only");
+    }
+    return 0;
+}
+
+static uint64_t parameter_count(const gguf *file) {
+    uint64_t total = 0;
+    for (size_t i = 0; i < gguf_tensor_count(file); i++) {
+        const gguf_tensor *t = gguf_tensor_at(file, i);
+        uint64_t n = 1;
+        for (int d = 0; d < t->ndims; d++) {
+            n *= t->dims[d];
+        }
+        total += n;
+    }
+    return total;
+}
+
+static void info_fill(llm_engine *engine, cpu_state *s) {
+    const model_config *c = &engine->config;
+    llm_model_info *info = &engine->info;
+    snprintf(s->device, sizeof s->device, "cpu (%s)", s->k->name);
+    info->name = c->name.n > 0 ? arena_strndup(engine->mem, c->name.p, c->name.n) : c->arch;
+    info->architecture = c->arch;
+    info->device = s->device;
+    info->parameters = parameter_count(engine->file);
+    info->file_bytes = gguf_file_bytes(engine->file);
+    info->weight_bytes = gemm_bytes(s->g);
+    info->layers = c->n_layers;
+    info->width = c->n_embd;
+    info->heads = c->n_heads;
+    info->kv_heads = c->n_kv_heads;
+    info->head_dim = c->head_dim;
+    info->ffn = c->ffn;
+    info->vocab = c->vocab;
+    info->context = c->context;
+    info->kv_bytes_per_token = (size_t)c->n_layers * (size_t)c->n_kv_heads * (size_t)c->head_dim * 2 * sizeof(uint16_t);
+    info->capabilities = LLM_CAN_LOGITS | LLM_CAN_KV | LLM_CAN_SCORE | LLM_CAN_GUIDE | LLM_IS_DETERMINISTIC;
+    info->threads = pool_threads(s->threads);
+}
+
+/* Everything that decides a KV bit, in one place. */
+static hash128 fingerprint(const llm_engine *engine, const cpu_state *s, hash128 weights, hash128 probe) {
+    buf b = {0};
+    const model_config *c = &engine->config;
+    buf_append(&b, &weights, sizeof weights);
+    buf_append(&b, &probe, sizeof probe);
+    buf_append(&b, s->frequencies, sizeof(float) * (size_t)(c->rope_dims / 2));
+    buf_append(&b, s->frequencies_local, sizeof(float) * (size_t)(c->rope_dims / 2));
+    buf_printf(&b, "%s %s kv-bf16 full %d 1", engine->info.precision, s->k->name, LLM_BLOCK_TOKENS);
+    float in[64], out[64 * 3];
+    for (int i = 0; i < 64; i++) {
+        in[i] = (float)(i - 40) * 0.173f;
+    }
+    s->k->exp(in, 64, out);
+    s->k->rms_norm(in, NULL, 1e-5f, 64, out + 64);
+    s->k->swiglu(in, in, 64, out + 128);
+    buf_append(&b, out, sizeof out);
+    hash128 h = hash_128(b.p, b.n);
+    buf_free(&b);
+    return h;
+}
+
+/* A model is chat-tuned by its family; the default one answers better in completion format (DIALECT 3). */
 static int cpu_open(llm_engine *engine, const llm_engine_options *options, err *e) {
-    (void)engine;
-    return err_set(e, ERR_UNSUPPORTED, "%s: not yet", options->path);
+    cpu_state *s = mem_zalloc(sizeof *s);
+    engine->state = s;
+    s->k = kernels_choose();
+    int code = gguf_open(options->path, &engine->file, e);
+    code = code != 0 ? code : config_read(engine->file, &engine->config, e);
+    code = code != 0 ? code : tokenizer_new(engine->file, &engine->tokenizer, e);
+    code = code != 0 ? code : refuse_unsupported(engine, options, e);
+    if (code != 0) {
+        return code;
+    }
+    engine->bos = tokenizer_bos(engine->tokenizer);
+    engine->eos = tokenizer_eos(engine->tokenizer);
+    engine->adds_bos = tokenizer_adds_bos(engine->tokenizer);
+    engine->chat = template_for_chat(engine->file, &engine->info.chat_family);
+    engine->info.default_format = LLM_FORMAT_COMPLETION;
+
+    hash128 weights = gguf_identity(engine->file), probe;
+    bool bf16 = false;
+    s->threads = pool_new(engine->info.threads);
+    code = precision_choose(engine, options, weights, s->k->name, &bf16, e);
+    code = code != 0 ? code : gemm_new(s->threads, bf16, &s->g, e);
+    code = code != 0 ? code
+                     : model_load(&s->model, engine->file, &engine->config, s->g, s->threads, &probe, e);
+    if (code != 0) {
+        return code;
+    }
+    gguf_release_pages(engine->file);
+    size_t pairs = (size_t)(engine->config.rope_dims / 2);
+    s->frequencies = ARENA_ARRAY(engine->mem, float, pairs);
+    s->frequencies_local = ARENA_ARRAY(engine->mem, float, pairs);
+    config_rope_frequencies(&engine->config, 0, s->frequencies_local);
+    memcpy(s->frequencies, s->frequencies_local, sizeof(float) * pairs);
+    for (int l = 0; l < engine->config.n_layers; l++) {
+        bool local = s->model.layers[l].window > 0;
+        config_rope_frequencies(&engine->config, l, local ? s->frequencies_local : s->frequencies);
+    }
+    s->two_ropes = memcmp(s->frequencies, s->frequencies_local, sizeof(float) * pairs) != 0;
+    s->rope_magnitude = config_rope_magnitude(&engine->config);
+    info_fill(engine, s);
+    engine->info.fingerprint = fingerprint(engine, s, weights, probe);
+    return 0;
 }
+
 static void cpu_close(llm_engine *engine) {
-    (void)engine;
+    cpu_state *s = engine->state;
+    if (s == NULL) {
+        return;
+    }
+    if (s->model.mem != NULL) {
+        model_free(&s->model);
+    }
+    gemm_free(s->g);
+    pool_free(s->threads);
+    free(s);
 }
-const llm_backend backend_cpu = {.name = "cpu", .open = cpu_open, .close = cpu_close};
+
+static void cpu_encode(const llm_engine *engine, str text, bool parse_special, bool segment_start, llm_token **out,
+                       size_t *count, size_t *cap) {
+    tokenizer_encode(engine->tokenizer, text, parse_special, segment_start, out, count, cap);
+}
+
+static void cpu_decode(const llm_engine *engine, llm_token token, bool special, buf *out) {
+    tokenizer_decode(engine->tokenizer, token, special, out);
+}
+
+static void cpu_kv_read(llm_engine *engine, void *work, int32_t block, void *out) {
+    (void)engine;
+    cpu_work *w = work;
+    memcpy(out, cpu_keys(w, block, 0, 0), w->block_elements * sizeof(uint16_t));
+}
+
+static void cpu_kv_write(llm_engine *engine, void *work, int32_t block, const void *in) {
+    (void)engine;
+    cpu_work *w = work;
+    memcpy(cpu_keys(w, block, 0, 0), in, w->block_elements * sizeof(uint16_t));
+}
+
+const llm_backend backend_cpu = {
+    .name = "cpu",
+    .open = cpu_open,
+    .close = cpu_close,
+    .encode = cpu_encode,
+    .decode = cpu_decode,
+    .work_new = cpu_work_new,
+    .work_free = cpu_work_free,
+    .forward = cpu_forward,
+    .kv_read = cpu_kv_read,
+    .kv_write = cpu_kv_write,
+};

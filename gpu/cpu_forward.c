@@ -1,0 +1,525 @@
+/*
+ * cpu_forward.c - one pass through the layers on the CPU.
+ *
+ * Work is cut into tiles of rows and parts of columns. With many tiles a task takes one tile through a run of stages;
+ * with few, each stage is spread over tiles × parts. Both do the same operations on each row in the same order, so
+ * the choice (by row and thread count) does not show in the bits. The last layer and the head run for wanted rows.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "cpu_int.h"
+
+/* ---- rows and tiles ---------------------------------------------------------------------------- */
+
+static int tile_count(const cpu_work *w) {
+    int tile = gemm_tile(w->s->g);
+    return (w->nrows + tile - 1) / tile;
+}
+
+typedef struct tile_range {
+    int first, rows, height;
+} tile_range;
+
+static tile_range tile_of(const cpu_work *w, int tile) {
+    int size = gemm_tile(w->s->g), first = tile * size, rows = BASE_MIN(size, w->nrows - first);
+    return (tile_range){first, rows, gemm_height(w->s->g, rows)};
+}
+
+static void *row_of(const cpu_work *w, void *base, int row, int columns) {
+    return (char *)base + (size_t)row * (size_t)columns * gemm_element(w->s->g);
+}
+
+static float *scratch_of(const cpu_work *w, int worker) {
+    const model_config *c = &w->engine->config;
+    return w->norm_scratch + (size_t)worker * (size_t)BASE_MAX(BASE_MAX(c->n_embd, c->ffn), 64);
+}
+
+/* Stores f32 values as the GEMM reads them. */
+static void operand_store(const cpu_work *w, const float *x, int n, void *out) {
+    if (gemm_is_bf16(w->s->g)) {
+        w->s->k->to_bf16(x, n, out);
+    } else {
+        memcpy(out, x, sizeof(float) * (size_t)n);
+    }
+}
+
+/* ---- stages ------------------------------------------------------------------------------------ */
+
+static void norm_rows(cpu_work *w, tile_range t, const float *weight, int worker) {
+    int n = w->engine->config.n_embd;
+    float *scratch = scratch_of(w, worker);
+    for (int i = t.first; i < t.first + t.rows; i++) {
+        w->s->k->rms_norm(w->x + (size_t)i * (size_t)n, weight, w->engine->config.eps, n, scratch);
+        operand_store(w, scratch, n, row_of(w, w->a, i, n));
+    }
+}
+
+/* One head of one row: bias, norm, rope. */
+static void head_finish(const cpu_work *w, int row, const float *bias, const float *norm, bool turns, float *x) {
+    const model_config *c = &w->engine->config;
+    const model_layer *layer = &w->s->model.layers[w->layer];
+    if (bias != NULL) {
+        w->s->k->add(x, bias, c->head_dim);
+    }
+    if (norm != NULL) {
+        w->s->k->rms_norm(x, norm, c->eps, c->head_dim, x);
+    }
+    if (turns && layer->has_rope) {
+        const float *angles = layer->window > 0 && w->s->two_ropes ? w->angles_local : w->angles;
+        w->s->k->rope(x, angles + (size_t)row * (size_t)c->rope_dims, c->rope_dims / 2);
+    }
+}
+
+static void key_store(const cpu_work *w, int row, int kv_head, const float *x) {
+    int d = w->engine->config.head_dim, slot = w->rows[row].position % LLM_BLOCK_TOKENS;
+    uint16_t *to = cpu_keys(w, w->rows[row].table[w->rows[row].position / LLM_BLOCK_TOKENS], w->layer, kv_head) + slot;
+    uint16_t narrow[CONFIG_MAX_HEAD_DIM];
+    w->s->k->to_bf16(x, d, narrow);
+    for (int i = 0; i < d; i++) {
+        to[i * LLM_BLOCK_TOKENS] = narrow[i];
+    }
+}
+
+static void value_store(const cpu_work *w, int row, int kv_head, const float *x) {
+    int d = w->engine->config.head_dim, slot = w->rows[row].position % LLM_BLOCK_TOKENS;
+    int32_t block = w->rows[row].table[w->rows[row].position / LLM_BLOCK_TOKENS];
+    w->s->k->to_bf16(x, d, cpu_values(w, block, w->layer, kv_head) + (size_t)slot * (size_t)d);
+}
+
+static void stage_qkv(cpu_work *w, tile_range t, int part, int worker) {
+    const model_config *c = &w->engine->config;
+    const model_layer *layer = &w->s->model.layers[w->layer];
+    const gemm_part *p = &layer->qkv.parts[part];
+    const float *out = gemm_run(w->s->g, &layer->qkv, part, worker, t.height, row_of(w, w->a, t.first, c->n_embd));
+    int d = c->head_dim, width = c->n_heads * d;
+    float x[CONFIG_MAX_HEAD_DIM];
+    for (int i = 0; i < t.rows; i++) {
+        int row = t.first + i;
+        for (int at = 0; at < p->n; at += d) {
+            int head = (p->first + at) / d;
+            const float *bias = layer->qkv_bias != NULL ? layer->qkv_bias + p->first + at : NULL;
+            memcpy(x, out + (size_t)i * (size_t)p->n + at, sizeof(float) * (size_t)d);
+            if (head < c->n_heads) {
+                head_finish(w, row, bias, layer->q_norm, true, x);
+                float *q = w->q + (size_t)row * (size_t)width + (size_t)head * (size_t)d;
+                for (int j = 0; j < d; j++) {
+                    q[j] = x[j] * c->attn_scale;
+                }
+            } else if (head < c->n_heads + c->n_kv_heads) {
+                head_finish(w, row, bias, layer->k_norm, true, x);
+                key_store(w, row, head - c->n_heads, x);
+            } else {
+                head_finish(w, row, bias, NULL, false, x);
+                value_store(w, row, head - c->n_heads - c->n_kv_heads, x);
+            }
+        }
+    }
+}
+
+/* x += A × part, or y = A × part where a norm comes before the sum. */
+static void stage_add(cpu_work *w, tile_range t, const gemm_weight *weight, int part, int worker, void *a,
+                      const float *bias, bool normed) {
+    int n = w->engine->config.n_embd;
+    const gemm_part *p = &weight->parts[part];
+    const float *out = gemm_run(w->s->g, weight, part, worker, t.height, row_of(w, a, t.first, weight->k));
+    for (int i = 0; i < t.rows; i++) {
+        size_t at = (size_t)(t.first + i) * (size_t)n + (size_t)p->first;
+        const float *from = out + (size_t)i * (size_t)p->n;
+        if (normed) {
+            memcpy(w->y + at, from, sizeof(float) * (size_t)p->n);
+        } else {
+            w->s->k->add(w->x + at, from, p->n);
+        }
+        if (bias != NULL) {
+            w->s->k->add((normed ? w->y : w->x) + at, bias + p->first, p->n);
+        }
+    }
+}
+
+static void post_norm_rows(cpu_work *w, tile_range t, const float *weight, int worker) {
+    int n = w->engine->config.n_embd;
+    float *scratch = scratch_of(w, worker);
+    for (int i = t.first; i < t.first + t.rows && weight != NULL; i++) {
+        w->s->k->rms_norm(w->y + (size_t)i * (size_t)n, weight, w->engine->config.eps, n, scratch);
+        w->s->k->add(w->x + (size_t)i * (size_t)n, scratch, n);
+    }
+}
+
+static void stage_gate_up(cpu_work *w, tile_range t, int part, int worker) {
+    const model_config *c = &w->engine->config;
+    const model_layer *layer = &w->s->model.layers[w->layer];
+    const gemm_part *p = &layer->gate_up.parts[part];
+    const float *out = gemm_run(w->s->g, &layer->gate_up, part, worker, t.height, row_of(w, w->a, t.first, c->n_embd));
+    int half = p->n / 2;
+    float *scratch = scratch_of(w, worker);
+    void (*act)(const float *, const float *, int, float *) =
+        c->activation == FFN_SILU ? w->s->k->swiglu : w->s->k->geglu;
+    for (int i = 0; i < t.rows; i++) {
+        const float *row = out + (size_t)i * (size_t)p->n;
+        act(row, row + half, half, scratch);
+        char *to = row_of(w, w->h, t.first + i, c->ffn);
+        operand_store(w, scratch, half, to + (size_t)(p->first / 2) * gemm_element(w->s->g));
+    }
+}
+
+/* ---- stages as tasks --------------------------------------------------------------------------- */
+
+typedef enum stage { STAGE_ATTN_NORM, STAGE_QKV, STAGE_O, STAGE_FFN_NORM, STAGE_GATE_UP, STAGE_DOWN, STAGE_END } stage;
+
+static int stage_parts(const model_layer *layer, stage s) {
+    switch (s) {
+    case STAGE_QKV: return layer->qkv.nparts;
+    case STAGE_O: return layer->o.nparts;
+    case STAGE_GATE_UP: return layer->gate_up.nparts;
+    case STAGE_DOWN: return layer->down.nparts;
+    default: return 1;
+    }
+}
+
+static void stage_run(cpu_work *w, stage s, int tile, int part, int worker) {
+    const model_layer *layer = &w->s->model.layers[w->layer];
+    tile_range t = tile_of(w, tile);
+    switch (s) {
+    case STAGE_ATTN_NORM: norm_rows(w, t, layer->attn_norm, worker); break;
+    case STAGE_QKV: stage_qkv(w, t, part, worker); break;
+    case STAGE_O:
+        stage_add(w, t, &layer->o, part, worker, w->att, layer->o_bias, layer->post_attn_norm != NULL);
+        break;
+    case STAGE_FFN_NORM:
+        post_norm_rows(w, t, layer->post_attn_norm, worker);
+        norm_rows(w, t, layer->ffn_norm, worker);
+        break;
+    case STAGE_GATE_UP: stage_gate_up(w, t, part, worker); break;
+    case STAGE_DOWN:
+        stage_add(w, t, &layer->down, part, worker, w->h, NULL, layer->post_ffn_norm != NULL);
+        break;
+    case STAGE_END: post_norm_rows(w, t, layer->post_ffn_norm, worker); break;
+    }
+}
+
+typedef struct stage_job {
+    cpu_work *w;
+    stage first, last;
+    int parts; /* 0: a task is a tile and all the stages */
+} stage_job;
+
+static void stage_task(void *ctx, int task, int worker) {
+    const stage_job *job = ctx;
+    if (job->parts > 0) {
+        stage_run(job->w, job->first, task / job->parts, task % job->parts, worker);
+        return;
+    }
+    for (stage s = job->first; s <= job->last; s++) {
+        int parts = stage_parts(&job->w->s->model.layers[job->w->layer], s);
+        for (int p = 0; p < parts; p++) {
+            stage_run(job->w, s, task, p, worker);
+        }
+    }
+}
+
+static void stages(cpu_work *w, stage first, stage last) {
+    pool *threads = w->s->threads;
+    int tiles = tile_count(w), n = pool_threads(threads);
+    if (tiles >= 3 * n || n == 1) {
+        stage_job job = {w, first, last, 0};
+        pool_run(threads, tiles, stage_task, &job);
+        return;
+    }
+    const model_layer *layer = &w->s->model.layers[w->layer];
+    for (stage s = first; s <= last; s++) {
+        if (s == STAGE_END && layer->post_ffn_norm == NULL) {
+            continue;
+        }
+        stage_job job = {w, s, s, stage_parts(layer, s)};
+        pool_run(threads, tiles * job.parts, stage_task, &job);
+    }
+}
+
+static void attend_task(void *ctx, int task, int worker) {
+    cpu_work *w = ctx;
+    int heads = w->engine->config.n_kv_heads;
+    cpu_attend(w, task / heads, task % heads, worker);
+}
+
+/* The shared slots of a branch's first block, in order: a copy may start from another's result. */
+static void copies_run(cpu_work *w) {
+    const model_config *c = &w->engine->config;
+    size_t d = (size_t)c->head_dim;
+    for (int i = 0; i < w->p->ncopies; i++) {
+        const pass_copy *copy = &w->p->copies[i];
+        size_t n = sizeof(uint16_t) * (size_t)copy->tokens;
+        for (int h = 0; h < c->n_kv_heads; h++) {
+            const uint16_t *from = cpu_keys(w, copy->from, w->layer, h);
+            uint16_t *to = cpu_keys(w, copy->to, w->layer, h);
+            for (size_t j = 0; j < d; j++) {
+                memcpy(to + j * LLM_BLOCK_TOKENS, from + j * LLM_BLOCK_TOKENS, n);
+            }
+            memcpy(cpu_values(w, copy->to, w->layer, h), cpu_values(w, copy->from, w->layer, h), n * d);
+        }
+    }
+}
+
+/* ---- first and last rows ----------------------------------------------------------------------- */
+
+static void embed_task(void *ctx, int task, int worker) {
+    (void)worker;
+    cpu_work *w = ctx;
+    const model_config *c = &w->engine->config;
+    int half = c->rope_dims / 2, position = w->rows[task].position;
+    model_embed(&w->s->model, w->rows[task].token, w->x + (size_t)task * (size_t)c->n_embd);
+    for (int set = 0; set < (w->s->two_ropes ? 2 : 1); set++) {
+        const float *f = set == 0 ? w->s->frequencies : w->s->frequencies_local;
+        float *angles = (set == 0 ? w->angles : w->angles_local) + (size_t)task * (size_t)c->rope_dims;
+        for (int i = 0; i < half; i++) {
+            double angle = (double)position * (double)f[i];
+            angles[i] = (float)cos(angle) * w->s->rope_magnitude;
+            angles[half + i] = (float)sin(angle) * w->s->rope_magnitude;
+        }
+    }
+}
+
+static void wanted_rows(cpu_work *w) {
+    w->nwanted = 0;
+    for (int i = 0; i < w->p->nwants; i++) {
+        int row = w->p->wants[i].row;
+        if (w->nwanted == 0 || w->wanted[w->nwanted - 1] != row) {
+            w->wanted[w->nwanted++] = row;
+        }
+    }
+}
+
+/* From here on only wanted rows go on: they move together at the front. */
+static void rows_compact(cpu_work *w) {
+    const model_config *c = &w->engine->config;
+    size_t x = sizeof(float) * (size_t)c->n_embd, q = sizeof(float) * (size_t)(c->n_heads * c->head_dim);
+    for (int i = 0; i < w->nwanted; i++) {
+        int from = w->wanted[i];
+        if (from != i) {
+            memcpy((char *)w->x + (size_t)i * x, (char *)w->x + (size_t)from * x, x);
+            memcpy((char *)w->q + (size_t)i * q, (char *)w->q + (size_t)from * q, q);
+            w->rows[i] = w->rows[from];
+        }
+    }
+    w->nrows = w->nwanted;
+}
+
+static void final_cap(const cpu_work *w, float *logits, int n) {
+    float cap = w->engine->config.final_softcap;
+    for (int i = 0; cap > 0 && i < n; i++) {
+        logits[i] = cap * tanhf(logits[i] / cap);
+    }
+}
+
+static void final_norm_task(void *ctx, int task, int worker) {
+    cpu_work *w = ctx;
+    int n = w->engine->config.n_embd;
+    float *x = w->x + (size_t)task * (size_t)n, *scratch = scratch_of(w, worker);
+    w->s->k->rms_norm(x, w->s->model.final_norm, w->engine->config.eps, n, scratch);
+    memcpy(x, scratch, sizeof(float) * (size_t)n);
+}
+
+/* The allowed rows of the head alone: products of fixed order, with the file's exact weights. */
+static void ids_task(void *ctx, int task, int worker) {
+    cpu_work *w = ctx;
+    const pass_want *want = &w->p->wants[task];
+    int n = w->engine->config.n_embd;
+    float *row = scratch_of(w, worker);
+    for (int i = 0; want->ids != NULL && i < want->count; i++) {
+        model_head_row(&w->s->model, want->ids[i], row);
+        want->logits[i] = w->s->k->dot(w->x + (size_t)w->want_rows[task] * (size_t)n, row, n);
+    }
+    if (want->ids != NULL) {
+        final_cap(w, want->logits, want->count);
+    }
+}
+
+/* Task: one tile of the rows that want the whole vocabulary × one part of the head. */
+static void head_task(void *ctx, int task, int worker) {
+    cpu_work *w = ctx;
+    const gemm_weight *head = &w->s->model.head;
+    tile_range t = tile_of(w, task / head->nparts);
+    int part = task % head->nparts;
+    const gemm_part *p = &head->parts[part];
+    const void *a = row_of(w, w->a, t.first, w->engine->config.n_embd);
+    const float *out = gemm_run(w->s->g, head, part, worker, t.height, a);
+    for (int i = 0; i < t.rows; i++) {
+        float *logits = w->p->wants[w->whole[t.first + i]].logits + p->first;
+        memcpy(logits, out + (size_t)i * (size_t)p->n, sizeof(float) * (size_t)p->n);
+        final_cap(w, logits, p->n);
+    }
+}
+
+static void head_run(cpu_work *w) {
+    const model_config *c = &w->engine->config;
+    pool_run(w->s->threads, w->nwanted, final_norm_task, w);
+    int whole = 0, at = 0;
+    for (int i = 0; i < w->p->nwants; i++) {
+        while (w->wanted[at] != w->p->wants[i].row) {
+            at++;
+        }
+        w->want_rows[i] = at;
+        if (w->p->wants[i].ids == NULL) {
+            operand_store(w, w->x + (size_t)at * (size_t)c->n_embd, c->n_embd, row_of(w, w->a, whole, c->n_embd));
+            w->whole[whole++] = i;
+        }
+    }
+    pool_run(w->s->threads, w->p->nwants, ids_task, w);
+    if (whole > 0) {
+        w->nrows = whole;
+        pool_run(w->s->threads, tile_count(w) * w->s->model.head.nparts, head_task, w);
+    }
+}
+
+/* ---- the pass ---------------------------------------------------------------------------------- */
+
+/* Few rows: smaller tasks, so that no thread idles; many: all that share a block together. */
+static int attend_rows_for(const cpu_work *w) {
+    int tasks = 3 * pool_threads(w->s->threads), heads = w->engine->config.n_kv_heads;
+    int rows = w->nrows * heads / tasks;
+    return BASE_MIN(BASE_MAX(rows, 8), ATTEND_ROWS);
+}
+
+static void layer_run(cpu_work *w, bool last) {
+    stages(w, STAGE_ATTN_NORM, STAGE_QKV);
+    copies_run(w);
+    if (last) {
+        rows_compact(w);
+    }
+    if (w->nrows == 0) {
+        return;
+    }
+    w->attend_rows = attend_rows_for(w);
+    pool_run(w->s->threads, cpu_attend_chunks(w) * w->engine->config.n_kv_heads, attend_task, w);
+    stages(w, STAGE_O, STAGE_END);
+}
+
+static void wants_reserve(cpu_work *w, int wants) {
+    if (wants > w->wants_cap) {
+        w->wants_cap = wants * 2;
+        size_t bytes = sizeof(int) * (size_t)w->wants_cap;
+        w->wanted = mem_realloc(w->wanted, bytes);
+        w->want_rows = mem_realloc(w->want_rows, bytes);
+        w->whole = mem_realloc(w->whole, bytes);
+    }
+}
+
+int cpu_forward(llm_engine *engine, void *work, const pass *p, err *e) {
+    cpu_work *w = work;
+    if (p->nrows > w->rows_cap || p->nwants > w->rows_cap) {
+        return err_set(e, ERR_INTERNAL, "a pass of %d rows and %d wants in buffers for %d", p->nrows, p->nwants,
+                       w->rows_cap);
+    }
+    pool_lock(w->s->threads);
+    w->p = p;
+    w->nrows = p->nrows;
+    memcpy(w->rows, p->rows, sizeof *p->rows * (size_t)p->nrows);
+    wants_reserve(w, p->nwants);
+    wanted_rows(w);
+    pool_run(w->s->threads, w->nrows, embed_task, w);
+    int layers = engine->config.n_layers;
+    for (w->layer = 0; w->layer < layers; w->layer++) {
+        layer_run(w, w->layer == layers - 1);
+    }
+    if (w->nwanted > 0) {
+        head_run(w);
+    }
+    pool_unlock(w->s->threads);
+    return 0;
+}
+
+/* ---- work memory ------------------------------------------------------------------------------- */
+
+static void *aligned_zero(size_t bytes) {
+    size_t rounded = (bytes + 127) / 64 * 64;
+    void *p = aligned_alloc(64, rounded);
+    if (p != NULL) {
+        memset(p, 0, rounded);
+    }
+    return p;
+}
+
+static bool buffers_new(cpu_work *w) {
+    const model_config *c = &w->engine->config;
+    size_t element = gemm_element(w->s->g), rows = (size_t)w->rows_cap;
+    size_t width = (size_t)c->n_embd, heads = (size_t)(c->n_heads * c->head_dim);
+    size_t workers = (size_t)pool_threads(w->s->threads);
+    w->x = aligned_zero(rows * width * sizeof(float));
+    w->q = aligned_zero(rows * heads * sizeof(float));
+    w->a = aligned_zero(rows * width * element);
+    w->att = aligned_zero(rows * heads * element);
+    w->h = aligned_zero(rows * (size_t)c->ffn * element);
+    w->angles = aligned_zero(rows * (size_t)c->rope_dims * sizeof(float));
+    w->norm_scratch = aligned_zero(workers * (size_t)BASE_MAX(BASE_MAX(c->n_embd, c->ffn), 64) * sizeof(float));
+    bool more = true;
+    if (c->post_norm) {
+        more = (w->y = aligned_zero(rows * width * sizeof(float))) != NULL;
+    }
+    if (w->s->two_ropes) {
+        more = more && (w->angles_local = aligned_zero(rows * (size_t)c->rope_dims * sizeof(float))) != NULL;
+    }
+    return more && w->x && w->q && w->a && w->att && w->h && w->angles && w->norm_scratch;
+}
+
+static void attend_scratch_new(cpu_work *w) {
+    const model_config *c = &w->engine->config;
+    size_t queries = (size_t)ATTEND_ROWS * (size_t)(c->n_heads / c->n_kv_heads), d = (size_t)c->head_dim;
+    int workers = pool_threads(w->s->threads);
+    w->attend = mem_zalloc(sizeof *w->attend * (size_t)workers);
+    for (int i = 0; i < workers; i++) {
+        attend_scratch *s = &w->attend[i];
+        s->q = aligned_zero(queries * d * sizeof(float));
+        s->out = aligned_zero(queries * d * sizeof(float));
+        s->top = aligned_zero(queries * sizeof(float));
+        s->sum = aligned_zero(queries * sizeof(float));
+        s->kt = aligned_zero(d * LLM_BLOCK_TOKENS * sizeof(float));
+        s->v = aligned_zero(d * LLM_BLOCK_TOKENS * sizeof(float));
+        s->low = aligned_zero(queries * sizeof(int));
+        s->high = aligned_zero(queries * sizeof(int));
+    }
+}
+
+int cpu_work_new(llm_engine *engine, int blocks, int rows, void **work, err *e) {
+    const model_config *c = &engine->config;
+    cpu_work *w = mem_zalloc(sizeof *w);
+    w->engine = engine;
+    w->s = engine->state;
+    int tile = gemm_tile(w->s->g);
+    w->rows_cap = (rows + tile - 1) / tile * tile;
+    w->layer_elements = (size_t)c->n_kv_heads * (size_t)c->head_dim * LLM_BLOCK_TOKENS * 2;
+    w->block_elements = w->layer_elements * (size_t)c->n_layers;
+    w->kv_bytes = (size_t)blocks * w->block_elements * sizeof(uint16_t);
+    /* zero pages that the system gives as they are first written: kv_memory is a limit, not a cost */
+    void *kv = mmap(NULL, w->kv_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    w->kv = kv != MAP_FAILED ? kv : NULL;
+    w->rows = mem_alloc(sizeof *w->rows * (size_t)w->rows_cap);
+    attend_scratch_new(w);
+    if (!buffers_new(w) || w->kv == NULL) {
+        cpu_work_free(engine, w);
+        return err_set(e, ERR_FULL, "no memory for %zu bytes of KV and the buffers of %d rows", w->kv_bytes, rows);
+    }
+    *work = w;
+    return 0;
+}
+
+void cpu_work_free(llm_engine *engine, void *work) {
+    (void)engine;
+    cpu_work *w = work;
+    for (int i = 0; i < pool_threads(w->s->threads); i++) {
+        attend_scratch *s = &w->attend[i];
+        void *all[] = {s->q, s->out, s->top, s->sum, s->kt, s->v, s->low, s->high};
+        for (size_t j = 0; j < BASE_COUNT(all); j++) {
+            free(all[j]);
+        }
+    }
+    if (w->kv != NULL) {
+        munmap(w->kv, w->kv_bytes);
+    }
+    void *all[] = {w->x, w->q, w->y, w->a, w->att, w->h, w->angles, w->angles_local, w->norm_scratch, w->attend,
+                   w->rows, w->wanted, w->want_rows, w->whole, w};
+    for (size_t j = 0; j < BASE_COUNT(all); j++) {
+        free(all[j]);
+    }
+}

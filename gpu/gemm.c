@@ -1,0 +1,493 @@
+/*
+ * gemm.c - oneDNN's matrix products at fixed heights, and the probe that tells which heights agree.
+ *
+ * Owns every oneDNN handle. Invariant: for one (weight, row of A) gemm_run gives the same bits whatever the height,
+ * the row's place in the tile, the other rows, and the thread. Tiling and threads are the caller's.
+ */
+#include <oneapi/dnnl/dnnl.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "gemm_int.h"
+
+extern void omp_set_num_threads(int);
+
+enum { MAX_SHAPES = 32, MAX_HEIGHTS = 2, MAX_PART = 4096 };
+
+/* One primitive: A [height, k] × B [k, n]. */
+typedef struct gemm_kernel {
+    dnnl_primitive_desc_t desc;
+    dnnl_primitive_t primitive;
+    dnnl_memory_t *src, *dst, *scratch; /* per worker */
+} gemm_kernel;
+
+typedef struct gemm_shape {
+    int k, n;
+    dnnl_memory_desc_t packed;
+    gemm_kernel kernels[MAX_HEIGHTS];
+} gemm_shape;
+
+struct gemm {
+    pool *threads;
+    int workers;
+    bool bf16;
+    dnnl_engine_t engine;
+    dnnl_stream_t *streams; /* per worker */
+    float **out;            /* per worker: [tallest, MAX_PART] */
+    gemm_shape shapes[MAX_SHAPES];
+    int nshapes;
+    int heights[MAX_HEIGHTS]; /* falling */
+    int nheights;
+    atomic_size_t bytes;
+    char implementation[64];
+};
+
+static int fail(err *e, dnnl_status_t status, const char *what) {
+    return err_set(e, ERR_INTERNAL, "oneDNN: %s failed (status %d)", what, (int)status);
+}
+
+/* ---- kernels ----------------------------------------------------------------------------------- */
+
+static dnnl_data_type_t input_type(const gemm *g) {
+    return g->bf16 ? dnnl_bf16 : dnnl_f32;
+}
+
+/* `packed`: the layout to use, or NULL to let the library choose. */
+static dnnl_status_t kernel_describe(const gemm *g, int k, int n, int height, const dnnl_memory_desc_t *packed,
+                                     dnnl_primitive_desc_t *out) {
+    dnnl_dims_t ad = {height, k}, bd = {k, n}, cd = {height, n};
+    dnnl_memory_desc_t a, b, c;
+    dnnl_memory_desc_init_by_tag(&a, 2, ad, input_type(g), dnnl_ab);
+    dnnl_memory_desc_init_by_tag(&b, 2, bd, input_type(g), dnnl_format_tag_any);
+    dnnl_memory_desc_init_by_tag(&c, 2, cd, dnnl_f32, dnnl_ab);
+    dnnl_matmul_desc_t desc;
+    dnnl_status_t status = dnnl_matmul_desc_init(&desc, &a, packed != NULL ? packed : &b, NULL, &c);
+    dnnl_primitive_attr_t attr;
+    if (status != dnnl_success || (status = dnnl_primitive_attr_create(&attr)) != dnnl_success) {
+        return status;
+    }
+    dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user);
+    status = dnnl_primitive_desc_create(out, &desc, attr, g->engine, NULL);
+    dnnl_primitive_attr_destroy(attr);
+    return status;
+}
+
+static void kernel_free(gemm_kernel *k, int workers) {
+    dnnl_memory_t *lists[] = {k->src, k->dst, k->scratch};
+    for (size_t i = 0; i < BASE_COUNT(lists); i++) {
+        for (int w = 0; lists[i] != NULL && w < workers; w++) {
+            if (lists[i][w] != NULL) {
+                dnnl_memory_destroy(lists[i][w]);
+            }
+        }
+        free(lists[i]);
+    }
+    if (k->primitive != NULL) {
+        dnnl_primitive_destroy(k->primitive);
+    }
+    if (k->desc != NULL) {
+        dnnl_primitive_desc_destroy(k->desc);
+    }
+    *k = (gemm_kernel){0};
+}
+
+static dnnl_status_t memories_new(const gemm *g, dnnl_primitive_desc_t desc, dnnl_query_t what, void *handle,
+                                  dnnl_memory_t **out) {
+    int index = what == dnnl_query_exec_arg_md ? DNNL_ARG_SCRATCHPAD : 0;
+    const dnnl_memory_desc_t *md = dnnl_primitive_desc_query_md(desc, what, index);
+    *out = mem_zalloc(sizeof **out * (size_t)g->workers);
+    dnnl_status_t status = dnnl_success;
+    for (int w = 0; w < g->workers && status == dnnl_success; w++) {
+        status = dnnl_memory_create(&(*out)[w], md, g->engine, handle);
+    }
+    return status;
+}
+
+static dnnl_status_t kernel_new(const gemm *g, gemm_shape *shape, int height, bool first, gemm_kernel *out) {
+    dnnl_status_t status = kernel_describe(g, shape->k, shape->n, height, first ? NULL : &shape->packed, &out->desc);
+    if (status != dnnl_success) {
+        return status;
+    }
+    if (first) {
+        shape->packed = *dnnl_primitive_desc_query_md(out->desc, dnnl_query_weights_md, 0);
+    }
+    status = dnnl_primitive_create(&out->primitive, out->desc);
+    if (status == dnnl_success) {
+        status = memories_new(g, out->desc, dnnl_query_src_md, DNNL_MEMORY_NONE, &out->src);
+    }
+    if (status == dnnl_success) {
+        status = memories_new(g, out->desc, dnnl_query_dst_md, DNNL_MEMORY_NONE, &out->dst);
+    }
+    if (status == dnnl_success) {
+        status = memories_new(g, out->desc, dnnl_query_scratchpad_md, DNNL_MEMORY_ALLOCATE, &out->scratch);
+    }
+    return status;
+}
+
+static void kernel_run(gemm *g, gemm_kernel *k, dnnl_memory_t weights, int worker, const void *a, float *c) {
+    dnnl_memory_set_data_handle(k->src[worker], (void *)(uintptr_t)a);
+    dnnl_memory_set_data_handle(k->dst[worker], c);
+    dnnl_exec_arg_t args[] = {{DNNL_ARG_SRC, k->src[worker]},
+                              {DNNL_ARG_WEIGHTS, weights},
+                              {DNNL_ARG_DST, k->dst[worker]},
+                              {DNNL_ARG_SCRATCHPAD, k->scratch[worker]}};
+    dnnl_primitive_execute(k->primitive, g->streams[worker], 4, args);
+    dnnl_stream_wait(g->streams[worker]);
+}
+
+/* ---- lifetime ---------------------------------------------------------------------------------- */
+
+int gemm_new(pool *threads, bool bf16, gemm **out, err *e) {
+    omp_set_num_threads(1);
+    gemm *g = mem_zalloc(sizeof *g);
+    g->threads = threads;
+    g->workers = threads != NULL ? pool_threads(threads) : 1;
+    g->bf16 = bf16;
+    g->streams = mem_zalloc(sizeof *g->streams * (size_t)g->workers);
+    g->out = mem_zalloc(sizeof *g->out * (size_t)g->workers);
+    dnnl_status_t status = dnnl_engine_create(&g->engine, dnnl_cpu, 0);
+    for (int w = 0; w < g->workers && status == dnnl_success; w++) {
+        status = dnnl_stream_create(&g->streams[w], g->engine, dnnl_stream_default_flags);
+    }
+    if (status != dnnl_success) {
+        gemm_free(g);
+        return fail(e, status, "creating an engine");
+    }
+    *out = g;
+    return 0;
+}
+
+void gemm_free(gemm *g) {
+    if (g == NULL) {
+        return;
+    }
+    for (int s = 0; s < g->nshapes; s++) {
+        for (int h = 0; h < MAX_HEIGHTS; h++) {
+            kernel_free(&g->shapes[s].kernels[h], g->workers);
+        }
+    }
+    for (int w = 0; w < g->workers; w++) {
+        if (g->streams[w] != NULL) {
+            dnnl_stream_destroy(g->streams[w]);
+        }
+        free(g->out[w]);
+    }
+    if (g->engine != NULL) {
+        dnnl_engine_destroy(g->engine);
+    }
+    free(g->streams);
+    free(g->out);
+    free(g);
+}
+
+bool gemm_is_bf16(const gemm *g) {
+    return g->bf16;
+}
+
+size_t gemm_element(const gemm *g) {
+    return g->bf16 ? 2 : 4;
+}
+
+size_t gemm_bytes(const gemm *g) {
+    return atomic_load(&g->bytes);
+}
+
+const char *gemm_implementation(const gemm *g) {
+    return g->implementation;
+}
+
+/* ---- shapes and heights ------------------------------------------------------------------------ */
+
+static int shape_find(gemm *g, int k, int n, err *e) {
+    for (int s = 0; s < g->nshapes; s++) {
+        if (g->shapes[s].k == k && g->shapes[s].n == n) {
+            return s;
+        }
+    }
+    if (g->nshapes == MAX_SHAPES) {
+        return -err_set(e, ERR_LIMIT, "more than %d shapes of matrices", MAX_SHAPES);
+    }
+    g->shapes[g->nshapes] = (gemm_shape){.k = k, .n = n};
+    return g->nshapes++;
+}
+
+int gemm_declare(gemm *g, int n, int k, int part, gemm_weight *out, err *e) {
+    part = BASE_MIN(part, MAX_PART);
+    *out = (gemm_weight){.k = k, .n = n, .nparts = (n + part - 1) / part};
+    out->parts = mem_zalloc(sizeof *out->parts * (size_t)out->nparts);
+    for (int i = 0; i < out->nparts; i++) {
+        gemm_part *p = &out->parts[i];
+        p->first = i * part;
+        p->n = BASE_MIN(part, n - p->first);
+        p->shape = shape_find(g, k, p->n, e);
+        if (p->shape < 0) {
+            return e->code;
+        }
+    }
+    return 0;
+}
+
+static void kernels_drop(gemm *g) {
+    for (int s = 0; s < g->nshapes; s++) {
+        for (int h = 0; h < MAX_HEIGHTS; h++) {
+            kernel_free(&g->shapes[s].kernels[h], g->workers);
+        }
+    }
+}
+
+/* Kernels of all shapes at the given heights; false where the library has none with the same layout. */
+static bool kernels_make(gemm *g, const int *heights, int count) {
+    const char *name = NULL;
+    for (int s = 0; s < g->nshapes; s++) {
+        for (int h = 0; h < count; h++) {
+            gemm_kernel *k = &g->shapes[s].kernels[h];
+            if (kernel_new(g, &g->shapes[s], heights[h], h == 0, k) != dnnl_success) {
+                return false;
+            }
+            const char *impl = NULL;
+            dnnl_primitive_desc_query(k->desc, dnnl_query_impl_info_str, 0, &impl);
+            if (name == NULL || h == 0) {
+                name = impl;
+            } else if (strcmp(name, impl) != 0) {
+                return false; /* another algorithm: other bits, and often a slow one */
+            }
+        }
+    }
+    if (name != NULL) {
+        strncpy(g->implementation, name, sizeof g->implementation - 1);
+    }
+    return true;
+}
+
+/* ---- packing ----------------------------------------------------------------------------------- */
+
+static dnnl_status_t pack(gemm *g, const gemm_shape *shape, float *plain, dnnl_memory_t *out) {
+    dnnl_dims_t dims = {shape->k, shape->n};
+    dnnl_memory_desc_t md;
+    dnnl_memory_desc_init_by_tag(&md, 2, dims, dnnl_f32, dnnl_ba); /* [n, k] row-major */
+    dnnl_memory_t from = NULL;
+    dnnl_primitive_desc_t desc = NULL;
+    dnnl_primitive_t reorder = NULL;
+    dnnl_stream_t stream = NULL;
+    dnnl_status_t status = dnnl_memory_create(&from, &md, g->engine, plain);
+    if (status == dnnl_success) {
+        status = dnnl_memory_create(out, &shape->packed, g->engine, DNNL_MEMORY_ALLOCATE);
+    }
+    if (status == dnnl_success) {
+        status = dnnl_reorder_primitive_desc_create(&desc, &md, g->engine, &shape->packed, g->engine, NULL);
+    }
+    if (status == dnnl_success) {
+        status = dnnl_primitive_create(&reorder, desc);
+    }
+    if (status == dnnl_success) {
+        status = dnnl_stream_create(&stream, g->engine, dnnl_stream_default_flags);
+    }
+    if (status == dnnl_success) {
+        dnnl_exec_arg_t args[] = {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, *out}};
+        status = dnnl_primitive_execute(reorder, stream, 2, args);
+        dnnl_stream_wait(stream);
+        dnnl_stream_destroy(stream);
+    }
+    if (reorder != NULL) {
+        dnnl_primitive_destroy(reorder);
+    }
+    if (desc != NULL) {
+        dnnl_primitive_desc_destroy(desc);
+    }
+    if (from != NULL) {
+        dnnl_memory_destroy(from);
+    }
+    return status;
+}
+
+int gemm_pack(gemm *g, gemm_weight *w, int part, gemm_row row, const void *ctx, err *e) {
+    gemm_part *p = &w->parts[part];
+    float *plain = mem_alloc(sizeof(float) * (size_t)p->n * (size_t)w->k);
+    for (int i = 0; i < p->n; i++) {
+        row(ctx, p->first + i, plain + (size_t)i * (size_t)w->k);
+    }
+    dnnl_memory_t packed = NULL;
+    dnnl_status_t status = pack(g, &g->shapes[p->shape], plain, &packed);
+    free(plain);
+    p->memory = packed;
+    atomic_fetch_add(&g->bytes, dnnl_memory_desc_get_size(&g->shapes[p->shape].packed));
+    return status == dnnl_success ? 0 : fail(e, status, "packing a matrix");
+}
+
+void gemm_weight_free(gemm_weight *w) {
+    for (int i = 0; i < w->nparts; i++) {
+        if (w->parts[i].memory != NULL) {
+            dnnl_memory_destroy(w->parts[i].memory);
+        }
+    }
+    free(w->parts);
+    *w = (gemm_weight){0};
+}
+
+/* ---- the probe --------------------------------------------------------------------------------- */
+
+enum { PROBE_ROWS = 80 };
+
+static void probe_fill(float *x, size_t n, uint64_t seed) {
+    for (size_t i = 0; i < n; i++) {
+        uint64_t bits = hash_mix(seed, i);
+        x[i] = (float)((double)(bits >> 11) * 0x1p-53 - 0.5);
+    }
+}
+
+static uint16_t bf16_of(float x) {
+    uint32_t u;
+    memcpy(&u, &x, 4);
+    return (uint16_t)((u + 0x7fffu + ((u >> 16) & 1u)) >> 16);
+}
+
+/* Rows of A in the library's type, row i from row map(i) = (i * step + shift) mod PROBE_ROWS. */
+static void *probe_rows(const gemm *g, const float *a, int k, int height, int step, int shift) {
+    char *out = mem_alloc((size_t)height * (size_t)k * gemm_element(g));
+    for (int i = 0; i < height; i++) {
+        const float *row = a + (size_t)((i * step + shift) % PROBE_ROWS) * (size_t)k;
+        for (int j = 0; j < k; j++) {
+            if (g->bf16) {
+                ((uint16_t *)(void *)out)[(size_t)i * (size_t)k + (size_t)j] = bf16_of(row[j]);
+            } else {
+                ((float *)(void *)out)[(size_t)i * (size_t)k + (size_t)j] = row[j];
+            }
+        }
+    }
+    return out;
+}
+
+/* Every height, with rows in several places, must give each row the same bits. reference: [PROBE_ROWS, n]. */
+static bool shape_agrees(gemm *g, int s, const float *a, dnnl_memory_t weights, float *reference) {
+    gemm_shape *shape = &g->shapes[s];
+    static const int steps[] = {1, 3, 7};
+    bool *known = mem_zalloc(PROBE_ROWS), same = true;
+    size_t bytes = sizeof(float) * (size_t)shape->n;
+    for (int h = 0; h < g->nheights; h++) {
+        int height = g->heights[h];
+        float *c = mem_alloc(bytes * (size_t)height);
+        for (int shift = 0; shift < PROBE_ROWS; shift += BASE_MAX(height / 2, 8)) {
+            int step = steps[(shift / 8) % 3];
+            void *rows = probe_rows(g, a, shape->k, height, step, shift);
+            kernel_run(g, &shape->kernels[h], weights, 0, rows, c);
+            free(rows);
+            for (int i = 0; i < height; i++) {
+                int row = (i * step + shift) % PROBE_ROWS;
+                float *ref = reference + (size_t)row * (size_t)shape->n;
+                if (!known[row]) {
+                    memcpy(ref, c + (size_t)i * (size_t)shape->n, bytes);
+                    known[row] = true;
+                }
+                same = same && memcmp(ref, c + (size_t)i * (size_t)shape->n, bytes) == 0;
+            }
+        }
+        free(c);
+    }
+    free(known);
+    return same;
+}
+
+static bool heights_agree(gemm *g, hash128 *digest) {
+    bool same = true;
+    hash128 sum = {0, 0};
+    for (int s = 0; s < g->nshapes && same; s++) {
+        gemm_shape *shape = &g->shapes[s];
+        size_t k = (size_t)shape->k, n = (size_t)shape->n;
+        float *a = mem_alloc(sizeof(float) * PROBE_ROWS * k), *w = mem_alloc(sizeof(float) * k * n);
+        float *reference = mem_zalloc(sizeof(float) * PROBE_ROWS * n);
+        probe_fill(a, PROBE_ROWS * k, 1);
+        probe_fill(w, k * n, 2);
+        dnnl_memory_t weights = NULL;
+        same = pack(g, shape, w, &weights) == dnnl_success && shape_agrees(g, s, a, weights, reference);
+        hash128 h = hash_128(reference, sizeof(float) * (size_t)g->heights[g->nheights - 1] * n);
+        sum.low = hash_mix(sum.low, h.low);
+        sum.high = hash_mix(sum.high, h.high);
+        dnnl_memory_destroy(weights);
+        free(a);
+        free(w);
+        free(reference);
+    }
+    *digest = sum;
+    return same;
+}
+
+int gemm_probe(gemm *g, hash128 *digest, err *e) {
+    static const int candidates[][MAX_HEIGHTS] = {{GEMM_TILE, GEMM_SMALL}, {GEMM_TILE, 32}, {GEMM_TILE, 0},
+                                                  {32, 0}, {GEMM_SMALL, 0}, {1, 0}};
+    omp_set_num_threads(1);
+    for (size_t i = 0; i < BASE_COUNT(candidates); i++) {
+        g->nheights = candidates[i][1] > 0 ? 2 : 1;
+        memcpy(g->heights, candidates[i], sizeof g->heights);
+        if (kernels_make(g, g->heights, g->nheights) && heights_agree(g, digest)) {
+            for (int w = 0; w < g->workers; w++) {
+                g->out[w] = aligned_alloc(64, sizeof(float) * (size_t)g->heights[0] * MAX_PART);
+                memset(g->out[w], 0, sizeof(float) * (size_t)g->heights[0] * MAX_PART);
+            }
+            return 0;
+        }
+        kernels_drop(g);
+    }
+    return err_set(e, ERR_UNSUPPORTED, "oneDNN's %s products depend on the row's place at every height tried",
+                   g->bf16 ? "bf16" : "f32");
+}
+
+int gemm_height(const gemm *g, int rows) {
+    return g->nheights > 1 && rows <= g->heights[1] ? g->heights[1] : g->heights[0];
+}
+
+int gemm_tile(const gemm *g) {
+    return g->heights[0];
+}
+
+const float *gemm_run(gemm *g, const gemm_weight *w, int part, int worker, int height, const void *a) {
+    const gemm_part *p = &w->parts[part];
+    int h = g->nheights > 1 && height == g->heights[1] ? 1 : 0;
+    kernel_run(g, &g->shapes[p->shape].kernels[h], p->memory, worker, a, g->out[worker]);
+    return g->out[worker];
+}
+
+/* ---- measuring --------------------------------------------------------------------------------- */
+
+static double seconds(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+double gemm_measure(bool bf16, int k, int n) {
+    gemm *g = NULL;
+    err e = {0};
+    if (gemm_new(NULL, bf16, &g, &e) != 0) {
+        return 0;
+    }
+    double best = 0;
+    g->heights[0] = GEMM_TILE;
+    g->nheights = 1;
+    shape_find(g, k, n, &e);
+    if (kernels_make(g, g->heights, 1)) {
+        float *w = mem_alloc(sizeof(float) * (size_t)k * (size_t)n), *c = mem_alloc(sizeof(float) * GEMM_TILE * (size_t)n);
+        float *a = mem_alloc(sizeof(float) * PROBE_ROWS * (size_t)k);
+        probe_fill(w, (size_t)k * (size_t)n, 2);
+        probe_fill(a, (size_t)k * PROBE_ROWS, 1);
+        void *rows = probe_rows(g, a, k, GEMM_TILE, 1, 0);
+        dnnl_memory_t weights = NULL;
+        if (pack(g, &g->shapes[0], w, &weights) == dnnl_success) {
+            for (int i = 0; i < 12; i++) {
+                double start = seconds();
+                kernel_run(g, &g->shapes[0].kernels[0], weights, 0, rows, c);
+                double rate = 2.0 * GEMM_TILE * k * n / (seconds() - start);
+                best = BASE_MAX(best, rate);
+            }
+            dnnl_memory_destroy(weights);
+        }
+        free(rows);
+        free(a);
+        free(w);
+        free(c);
+    }
+    gemm_free(g);
+    return best;
+}

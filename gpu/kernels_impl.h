@@ -1,0 +1,369 @@
+/*
+ * kernels_impl.h - the source of every kernel table, included by kernels_<isa>.c, which names it.
+ *
+ * Vectors are gcc's vector extension (W floats); only fused multiply-add is per instruction set. Sums run in W partial
+ * sums that meet in a fixed tree. Invariant: no loop's order of operations depends on how many rows or queries are
+ * in the call. Compiled with -ffp-contract=off: what is fused is written so.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "kernels_int.h"
+
+#if defined(__AVX512F__)
+#include <immintrin.h>
+#define W 16
+#elif defined(__AVX2__)
+#include <immintrin.h>
+#define W 8
+#else
+#define W 4
+#endif
+
+typedef float vf __attribute__((vector_size(4 * W)));
+typedef int32_t vi __attribute__((vector_size(4 * W)));
+typedef uint32_t vu __attribute__((vector_size(4 * W)));
+typedef uint16_t vh __attribute__((vector_size(2 * W)));
+
+#define KEYS LLM_BLOCK_TOKENS
+#define KV (KEYS / W) /* vectors of scores a query has in a block */
+
+static inline vf load(const float *p) {
+    vf v;
+    memcpy(&v, p, sizeof v);
+    return v;
+}
+
+static inline void store(float *p, vf v) {
+    memcpy(p, &v, sizeof v);
+}
+
+static inline vf all(float x) {
+    return x - (vf){0};
+}
+
+static inline vf fma_v(vf a, vf b, vf c) {
+#if defined(__AVX512F__)
+    return (vf)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
+#elif defined(__AVX2__)
+    return (vf)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
+#else
+    return a * b + c;
+#endif
+}
+
+static inline vf pick(vi mask, vf a, vf b) {
+    return (vf)((mask & (vi)a) | (~mask & (vi)b));
+}
+
+static inline vf max_v(vf a, vf b) {
+    return pick(a > b, a, b);
+}
+
+/* A fixed tree: halves, quarters, … */
+static inline float sum_of(vf v) {
+    float x[W];
+    store(x, v);
+    for (int n = W / 2; n > 0; n /= 2) {
+        for (int i = 0; i < n; i++) {
+            x[i] += x[i + n];
+        }
+    }
+    return x[0];
+}
+
+static inline float max_of(vf v) {
+    float x[W];
+    store(x, v);
+    for (int n = W / 2; n > 0; n /= 2) {
+        for (int i = 0; i < n; i++) {
+            x[i] = x[i] > x[i + n] ? x[i] : x[i + n];
+        }
+    }
+    return x[0];
+}
+
+/* e^x by 2^n * e^r, |r| <= ln2/2, a polynomial of degree 6 (relative error about 2e-7); 0 below -87. */
+static inline vf exp_v(vf x) {
+    const vf magic = all(12582912.0f);
+    vi tiny = x < all(-87.0f);
+    x = pick(tiny, all(-87.0f), x);
+    x = pick(x > all(88.0f), all(88.0f), x);
+    vf t = fma_v(x, all(1.44269504088896341f), magic);
+    vi n = (vi)t - (vi)magic;
+    vf nf = t - magic;
+    vf r = fma_v(nf, all(-0.693359375f), x);
+    r = fma_v(nf, all(2.12194440e-4f), r);
+    vf p = fma_v(all(1.3981999507e-3f), r, all(8.3334519073e-3f));
+    p = fma_v(p, r, all(4.1665795894e-2f));
+    p = fma_v(p, r, all(1.6666665459e-1f));
+    p = fma_v(p, r, all(5.0000001201e-1f));
+    p = fma_v(p, r * r, r + all(1.0f));
+    vf scale = (vf)((n + 127) << 23);
+    return pick(tiny, (vf){0}, p * scale);
+}
+
+/* A tail shorter than a vector goes through a padded copy, so that it sees the same operations. */
+static inline vf load_tail(const float *p, int n) {
+    float x[W] = {0};
+    memcpy(x, p, sizeof(float) * (size_t)n);
+    return load(x);
+}
+
+static inline void store_tail(float *p, vf v, int n) {
+    float x[W];
+    store(x, v);
+    memcpy(p, x, sizeof(float) * (size_t)n);
+}
+
+static void k_exp(const float *x, int n, float *out) {
+    int i = 0;
+    for (; i + W <= n; i += W) {
+        store(out + i, exp_v(load(x + i)));
+    }
+    if (i < n) {
+        store_tail(out + i, exp_v(load_tail(x + i, n - i)), n - i);
+    }
+}
+
+/* ---- rows -------------------------------------------------------------------------------------- */
+
+static float k_dot(const float *a, const float *b, int n) {
+    vf s0 = {0}, s1 = {0};
+    int i = 0;
+    for (; i + 2 * W <= n; i += 2 * W) {
+        s0 = fma_v(load(a + i), load(b + i), s0);
+        s1 = fma_v(load(a + i + W), load(b + i + W), s1);
+    }
+    for (; i + W <= n; i += W) {
+        s0 = fma_v(load(a + i), load(b + i), s0);
+    }
+    if (i < n) {
+        s0 = fma_v(load_tail(a + i, n - i), load_tail(b + i, n - i), s0);
+    }
+    return sum_of(s0 + s1);
+}
+
+static void k_rms_norm(const float *x, const float *w, float eps, int n, float *out) {
+    float scale = 1.0f / sqrtf(k_dot(x, x, n) / (float)n + eps);
+    int i = 0;
+    for (; i + W <= n; i += W) {
+        vf y = load(x + i) * all(scale);
+        store(out + i, w != NULL ? y * load(w + i) : y);
+    }
+    for (; i < n; i++) {
+        out[i] = w != NULL ? x[i] * scale * w[i] : x[i] * scale;
+    }
+}
+
+static void k_to_bf16(const float *x, int n, uint16_t *out) {
+    int i = 0;
+    for (; i + W <= n; i += W) {
+        vu u = (vu)load(x + i);
+        u = (u + 0x7fffu + ((u >> 16) & 1u)) >> 16;
+        vh h = __builtin_convertvector(u, vh);
+        memcpy(out + i, &h, sizeof h);
+    }
+    for (; i < n; i++) {
+        uint32_t u;
+        memcpy(&u, x + i, 4);
+        out[i] = (uint16_t)((u + 0x7fffu + ((u >> 16) & 1u)) >> 16);
+    }
+}
+
+static void k_from_bf16(const uint16_t *x, int n, float *out) {
+    int i = 0;
+    for (; i + W <= n; i += W) {
+        vh h;
+        memcpy(&h, x + i, sizeof h);
+        store(out + i, (vf)(__builtin_convertvector(h, vu) << 16));
+    }
+    for (; i < n; i++) {
+        uint32_t u = (uint32_t)x[i] << 16;
+        memcpy(out + i, &u, 4);
+    }
+}
+
+static void k_add(float *x, const float *y, int n) {
+    for (int i = 0; i < n; i++) {
+        x[i] += y[i];
+    }
+}
+
+static void k_rope(float *x, const float *cs, int half) {
+    int i = 0;
+    for (; i + W <= half; i += W) {
+        vf a = load(x + i), b = load(x + half + i), c = load(cs + i), s = load(cs + half + i);
+        store(x + i, fma_v(a, c, -(b * s)));
+        store(x + half + i, fma_v(b, c, a * s));
+    }
+    for (; i < half; i++) {
+        float a = x[i], b = x[half + i];
+        x[i] = a * cs[i] - b * cs[half + i];
+        x[half + i] = b * cs[i] + a * cs[half + i];
+    }
+}
+
+static inline vf silu_v(vf x) {
+    return x / (all(1.0f) + exp_v(-x));
+}
+
+static inline vf gelu_v(vf x) {
+    vf inner = all(0.79788456080286535588f) * x * fma_v(all(0.044715f) * x, x, all(1.0f));
+    vf e = exp_v(all(2.0f) * inner);
+    vf tanh = all(1.0f) - all(2.0f) / (e + all(1.0f));
+    return all(0.5f) * x * (all(1.0f) + tanh);
+}
+
+static void k_swiglu(const float *gate, const float *up, int n, float *out) {
+    int i = 0;
+    for (; i + W <= n; i += W) {
+        store(out + i, silu_v(load(gate + i)) * load(up + i));
+    }
+    if (i < n) {
+        store_tail(out + i, silu_v(load_tail(gate + i, n - i)) * load_tail(up + i, n - i), n - i);
+    }
+}
+
+static void k_geglu(const float *gate, const float *up, int n, float *out) {
+    int i = 0;
+    for (; i + W <= n; i += W) {
+        store(out + i, gelu_v(load(gate + i)) * load(up + i));
+    }
+    if (i < n) {
+        store_tail(out + i, gelu_v(load_tail(gate + i, n - i)) * load_tail(up + i, n - i), n - i);
+    }
+}
+
+/* ---- attention --------------------------------------------------------------------------------- */
+
+/* Scores of T queries against the block: s[t][KV]. T is a constant of the caller, so the loops unroll. */
+static inline __attribute__((always_inline)) void scores(const float *q, int d, const float *kt, int T, vf s[][KV]) {
+    for (int t = 0; t < T; t++) {
+        for (int k = 0; k < KV; k++) {
+            s[t][k] = (vf){0};
+        }
+    }
+    for (int i = 0; i < d; i++) {
+        vf key[KV];
+        for (int k = 0; k < KV; k++) {
+            key[k] = load(kt + i * KEYS + k * W);
+        }
+        for (int t = 0; t < T; t++) {
+            vf x = all(q[t * d + i]);
+            for (int k = 0; k < KV; k++) {
+                s[t][k] = fma_v(x, key[k], s[t][k]);
+            }
+        }
+    }
+}
+
+static inline vf softcap_v(vf x, float cap) {
+    vf e = exp_v(all(2.0f / cap) * x);
+    return all(cap) * (all(1.0f) - all(2.0f) / (e + all(1.0f)));
+}
+
+/* Turns a query's scores into weights p[KEYS]; returns what the earlier sums are multiplied by. */
+static inline float weigh(vf s[KV], int low, int high, float softcap, float *top, float *sum, float *p) {
+    vf best = all(-INFINITY);
+    vi lane;
+    for (int i = 0; i < W; i++) {
+        lane[i] = i;
+    }
+    vi mask[KV];
+    for (int k = 0; k < KV; k++) {
+        vi key = lane + k * W;
+        mask[k] = (key >= low) & (key < high);
+        if (softcap > 0) {
+            s[k] = softcap_v(s[k], softcap);
+        }
+        best = max_v(best, pick(mask[k], s[k], all(-INFINITY)));
+    }
+    float block_top = max_of(best);
+    float new_top = block_top > *top ? block_top : *top;
+    vf total = {0};
+    for (int k = 0; k < KV; k++) {
+        vf e = pick(mask[k], exp_v(s[k] - all(new_top)), (vf){0});
+        store(p + k * W, e);
+        total += e;
+    }
+    float old = exp_v(all(*top - new_top))[0];
+    *top = new_top;
+    *sum = *sum * old + sum_of(total);
+    return old;
+}
+
+/* out[t][c..c+n*W) = out * old[t] + p[t] x v, keys in order; n vectors of columns at a time. */
+static inline __attribute__((always_inline)) void gather(const float *p, const float *old, const float *v, int d, int c, int T, int n, float *out) {
+    vf o[4][4];
+    for (int t = 0; t < T; t++) {
+        for (int k = 0; k < n; k++) {
+            o[t][k] = load(out + t * d + c + k * W) * all(old[t]);
+        }
+    }
+    for (int j = 0; j < KEYS; j++) {
+        vf vk[4];
+        for (int k = 0; k < n; k++) {
+            vk[k] = load(v + j * d + c + k * W);
+        }
+        for (int t = 0; t < T; t++) {
+            vf x = all(p[t * KEYS + j]);
+            for (int k = 0; k < n; k++) {
+                o[t][k] = fma_v(x, vk[k], o[t][k]);
+            }
+        }
+    }
+    for (int t = 0; t < T; t++) {
+        for (int k = 0; k < n; k++) {
+            store(out + t * d + c + k * W, o[t][k]);
+        }
+    }
+}
+
+static inline __attribute__((always_inline)) void attend_tile(const attend_unit *u, int at, int T) {
+    vf s[4][KV];
+    float p[4 * KEYS], old[4];
+    int d = u->d;
+    scores(u->q + at * d, d, u->kt, T, s);
+    for (int t = 0; t < T; t++) {
+        int i = at + t;
+        if (u->low[i] >= u->high[i]) { /* a window that ends before this block */
+            memset(p + t * KEYS, 0, sizeof(float) * KEYS);
+            old[t] = 1.0f;
+            continue;
+        }
+        old[t] = weigh(s[t], u->low[i], u->high[i], u->softcap, &u->top[i], &u->sum[i], p + t * KEYS);
+    }
+    float *out = u->out + at * d;
+    int c = 0;
+    for (; c + 4 * W <= d; c += 4 * W) {
+        gather(p, old, u->v, d, c, T, 4, out);
+    }
+    for (; c < d; c += W) {
+        gather(p, old, u->v, d, c, T, 1, out);
+    }
+}
+
+static void k_attend(const attend_unit *u) {
+    int i = 0;
+    for (; i + 4 <= u->nq; i += 4) {
+        attend_tile(u, i, 4);
+    }
+    for (; i < u->nq; i++) {
+        attend_tile(u, i, 1);
+    }
+}
+
+const kernels KERNELS_TABLE = {
+    .name = KERNELS_NAME,
+    .rms_norm = k_rms_norm,
+    .to_bf16 = k_to_bf16,
+    .from_bf16 = k_from_bf16,
+    .add = k_add,
+    .rope = k_rope,
+    .swiglu = k_swiglu,
+    .geglu = k_geglu,
+    .dot = k_dot,
+    .attend = k_attend,
+    .exp = k_exp,
+};

@@ -1,0 +1,54 @@
+/*
+ * kernels_int.h - the inner loops that oneDNN does not do, as a table per instruction set.
+ *
+ * One source (kernels_impl.h) compiled three times; kernels_choose picks at start (ONEDNN_MAX_CPU_ISA bounds it, as it
+ * bounds oneDNN). Tables differ in their last bits; within one, every function has a fixed order of operations for
+ * each row or query, so results do not depend on what else is in the call.
+ */
+#ifndef KVASIR_KERNELS_INT_H
+#define KVASIR_KERNELS_INT_H
+
+#include "llm.h"
+
+/*
+ * One KV block and the queries that attend to it together.
+ *
+ *   q [nq, d] (scaled)   kt [d, 32]   v [32, d]   visible keys of query i: [low[i], high[i])
+ *   running state per query: top [nq], sum [nq], out [nq, d]; start with -INFINITY, 0, 0
+ */
+typedef struct attend_unit {
+    const float *q;
+    int nq, d;
+    const float *kt, *v;
+    const int *low, *high;
+    float softcap; /* 0: none */
+    float *top, *sum, *out;
+} attend_unit;
+
+typedef struct kernels {
+    const char *name;
+    /* out[n] = x / rms(x) * w; w NULL: all ones */
+    void (*rms_norm)(const float *x, const float *w, float eps, int n, float *out);
+    void (*to_bf16)(const float *x, int n, uint16_t *out); /* nearest, ties to even */
+    void (*from_bf16)(const uint16_t *x, int n, float *out);
+    void (*add)(float *x, const float *y, int n);
+    /* x[i], x[i + half] turn by cs[i] = cos, cs[half + i] = sin */
+    void (*rope)(float *x, const float *cs, int half);
+    void (*swiglu)(const float *gate, const float *up, int n, float *out);
+    void (*geglu)(const float *gate, const float *up, int n, float *out); /* gelu, tanh form */
+    float (*dot)(const float *a, const float *b, int n);
+    void (*attend)(const attend_unit *unit); /* d: a multiple of 16 */
+    void (*exp)(const float *x, int n, float *out); /* what softmax uses; for tests */
+} kernels;
+
+extern const kernels kernels_generic;
+#if defined(__x86_64__)
+extern const kernels kernels_avx2, kernels_avx512;
+#endif
+
+/* The best table that this machine and ONEDNN_MAX_CPU_ISA allow. */
+const kernels *kernels_choose(void);
+/* All that this machine can run; returns how many (at most 3). */
+int kernels_available(const kernels **out);
+
+#endif

@@ -1,0 +1,44 @@
+/*
+ * model_int.h - a model's weights as the CPU's forward pass reads them.
+ *
+ * Matrices are packed for gemm.c, rows in the order the pass wants:
+ *   qkv      [(heads + 2 kv_heads) * head_dim, width]   q heads, k heads, v heads; parts hold whole heads; where the
+ *            file's rope pairs neighbours, rows of q and k are permuted so that it pairs halves
+ *   gate_up  [2 ffn, width]   each part is [gate rows | the same up rows]
+ * Small tensors are f32. Immutable once loaded; the head's rows for allowed answers are read from the file as needed.
+ */
+#ifndef KVASIR_MODEL_INT_H
+#define KVASIR_MODEL_INT_H
+
+#include "config_int.h"
+#include "gemm_int.h"
+
+typedef struct model_layer {
+    gemm_weight qkv, o, gate_up, down;
+    float *attn_norm, *ffn_norm;           /* [width] */
+    float *post_attn_norm, *post_ffn_norm; /* [width] or NULL */
+    float *qkv_bias, *o_bias;              /* NULL: none */
+    float *q_norm, *k_norm;                /* [head_dim], permuted like q and k; NULL: none */
+    bool has_rope;
+    int window; /* 0: sees all */
+} model_layer;
+
+typedef struct model {
+    const gguf *file;
+    const model_config *config;
+    gemm *g;
+    arena *mem;
+    model_layer *layers;
+    gemm_weight head;
+    float *final_norm;
+    const gguf_tensor *embedding, *head_tensor;
+} model;
+
+/* Declares, probes and packs everything; `digest` covers the probe. On failure model_free is still to be called. */
+int model_load(model *m, const gguf *file, const model_config *config, gemm *g, pool *threads, hash128 *digest, err *e);
+void model_free(model *m);
+/* Row `id` of the token embedding, scaled: out[width]. */
+void model_embed(const model *m, int id, float *out);
+void model_head_row(const model *m, int id, float *out);
+
+#endif

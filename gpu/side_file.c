@@ -1,0 +1,84 @@
+/*
+ * side_file.c - what was measured about a model on this machine, kept between runs: small `key value` lines.
+ *
+ * One file per (model, machine) in options.cache_dir. Invariant: a missing, damaged or unwritable side file changes
+ * nothing but time: it is measured again. The precision chosen once stays, so that stored answers stay valid.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "side_file_int.h"
+
+enum { SIDE_VERSION = 1 };
+
+/* "model name" of the first processor, or "". */
+static void processor_name(char *out, size_t cap) {
+    out[0] = '\0';
+    FILE *f = fopen("/proc/cpuinfo", "r");
+    char line[256];
+    while (f != NULL && fgets(line, sizeof line, f) != NULL) {
+        char *colon = strchr(line, ':');
+        if (strncmp(line, "model name", 10) == 0 && colon != NULL) {
+            snprintf(out, cap, "%s", colon + 2);
+            break;
+        }
+    }
+    if (f != NULL) {
+        fclose(f);
+    }
+}
+
+static bool side_path(const char *dir, hash128 model, const char *machine, char *out, size_t cap) {
+    char processor[256];
+    processor_name(processor, sizeof processor);
+    uint64_t h = hash64(processor, strlen(processor), hash64(machine, strlen(machine), SIDE_VERSION));
+    return snprintf(out, cap, "%s/model-%016llx-%016llx.side", dir, (unsigned long long)model.low,
+                    (unsigned long long)h) < (int)cap;
+}
+
+bool side_file_read(const char *dir, hash128 model, const char *machine, side_facts *out) {
+    char path[4096], key[64], text[64];
+    int version = 0;
+    *out = (side_facts){0};
+    if (dir == NULL || !side_path(dir, model, machine, path, sizeof path)) {
+        return false;
+    }
+    FILE *f = fopen(path, "r");
+    while (f != NULL && fscanf(f, "%63s %63s", key, text) == 2) {
+        double number = strtod(text, NULL);
+        version = strcmp(key, "version") == 0 ? (int)number : version;
+        out->bf16 = strcmp(key, "bf16") == 0 ? (int)number : out->bf16;
+        out->f32_rate = strcmp(key, "f32_rate") == 0 ? number : out->f32_rate;
+        out->bf16_rate = strcmp(key, "bf16_rate") == 0 ? number : out->bf16_rate;
+        out->prefill_tok_s = strcmp(key, "prefill_tok_s") == 0 ? number : out->prefill_tok_s;
+        out->decode_tok_s = strcmp(key, "decode_tok_s") == 0 ? number : out->decode_tok_s;
+    }
+    if (f != NULL) {
+        fclose(f);
+    }
+    return version == SIDE_VERSION && out->f32_rate > 0;
+}
+
+void side_file_write(const char *dir, hash128 model, const char *machine, const side_facts *facts) {
+    char path[4096], temporary[4160];
+    if (dir == NULL || !side_path(dir, model, machine, path, sizeof path)) {
+        return;
+    }
+    mkdir(dir, 0700);
+    snprintf(temporary, sizeof temporary, "%s.%ld", path, (long)getpid());
+    FILE *f = fopen(temporary, "w");
+    if (f == NULL) {
+        return;
+    }
+    fprintf(f, "version %d\nbf16 %d\nf32_rate %.6g\nbf16_rate %.6g\nprefill_tok_s %.6g\ndecode_tok_s %.6g\n",
+            SIDE_VERSION, facts->bf16, facts->f32_rate, facts->bf16_rate, facts->prefill_tok_s, facts->decode_tok_s);
+    bool written = ferror(f) == 0;
+    written = fclose(f) == 0 && written;
+    if (!written || rename(temporary, path) != 0) {
+        unlink(temporary);
+    }
+}

@@ -1,0 +1,19 @@
+/*
+ * side_file_int.h - a model's measured facts on this machine (side_file.c).
+ */
+#ifndef KVASIR_SIDE_FILE_INT_H
+#define KVASIR_SIDE_FILE_INT_H
+
+#include "storage/base.h"
+
+typedef struct side_facts {
+    int bf16;                    /* the precision chosen by measurement */
+    double f32_rate, bf16_rate;  /* FLOP/s of one thread */
+    double prefill_tok_s, decode_tok_s;
+} side_facts;
+
+/* false: there is none that can be used. */
+bool side_file_read(const char *dir, hash128 model, const char *machine, side_facts *out);
+void side_file_write(const char *dir, hash128 model, const char *machine, const side_facts *facts);
+
+#endif
