@@ -1,0 +1,20 @@
+"""Renders a chat program (Jinja, on stdin) as transformers does, for one user message and the generation prompt:
+prints the result. The message is argv[1]; bos_token is empty, since BOS is a token of its own.
+
+    pip install jinja2
+"""
+import sys
+from jinja2.exceptions import TemplateError
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+
+def raise_exception(message):
+    raise TemplateError(message)
+
+
+environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
+environment.globals["raise_exception"] = raise_exception
+program = environment.from_string(sys.stdin.buffer.read().decode())
+out = program.render(messages=[{"role": "user", "content": sys.argv[1]}], add_generation_prompt=True, bos_token="",
+                     eos_token="</s>", enable_thinking=False)
+sys.stdout.buffer.write(out.encode())
