@@ -111,14 +111,17 @@ void arena_free(arena *a) {
     free(a);
 }
 
+/* Keeps the largest ordinary chunk: an arena reset once a batch settles on one chunk and asks malloc no more. */
 void arena_reset(arena *a) {
     chunk *keep = NULL;
     for (chunk *c = a->head, *next; c; c = next) {
         next = c->next;
-        if (!next && !c->mapped)
+        bool better = !c->mapped && c->size <= CHUNK_MAX && (!keep || c->size > keep->size);
+        chunk *drop = better ? keep : c;
+        if (better)
             keep = c;
-        else
-            chunk_free(c);
+        if (drop)
+            chunk_free(drop);
     }
     if (keep) {
         keep->next = NULL;

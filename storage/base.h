@@ -46,7 +46,7 @@ arena *arena_new(void);
  * arena_failed(), not in a signal: space is reserved with posix_fallocate first. */
 arena *arena_new_spilling(size_t limit_bytes, const char *dir);
 void arena_free(arena *a); /* NULL is fine */
-void arena_reset(arena *a); /* forgets all, keeps the first chunk */
+void arena_reset(arena *a); /* forgets all, keeps a chunk of at most 1 MiB */
 /* Never NULL; after a failed spill the memory comes from the heap and arena_failed() is true. */
 void *arena_alloc(arena *a, size_t bytes);
 void *arena_zalloc(arena *a, size_t bytes);
@@ -121,10 +121,11 @@ typedef struct err {
     char hint[256];
 } err;
 
-/* All return `code` as an int, so that a caller can `return err_set(e, …)`; 0 is success everywhere. */
+/* All return `code` as an int, so that a caller can `return err_set(e, …)`; 0 is success everywhere. The arguments may be
+ * e's own texts, as in err_set(e, e->code, "%s: %s", where, e->message). */
 int err_set(err *e, err_code code, const char *format, ...) BASE_PRINTF(3, 4);
 int err_set_at(err *e, err_code code, int pos, int len, const char *format, ...) BASE_PRINTF(5, 6);
-/* Message ends in ": " and strerror(errno_value). */
+/* Message ends in ": " and strerror(errno_value); ERR_IO, or ERR_FULL for a full disk. */
 int err_set_errno(err *e, int errno_value, const char *format, ...) BASE_PRINTF(3, 4);
 void err_hint(err *e, const char *format, ...) BASE_PRINTF(2, 3);
 void err_clear(err *e);

@@ -4,7 +4,6 @@
  * Invariant: every change runs in the statement's child transaction if there is a savepoint, raises the schema cookie and
  * leaves t->snap loaded anew, so that a definition in hand is never half changed.
  */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -220,10 +219,8 @@ int catalog_drop_table(txn *t, str name, err *e) {
         status = record_delete(t, 'T', id, e);
     if (!status)
         status = record_delete(t, 'S', id, e);
-    char prefix[32];
-    int n = snprintf(prefix, sizeof prefix, "stats:%u", id);
     if (!status)
-        status = meta_delete_prefix(t, (str){prefix, (size_t)n + 1}, e);
+        status = stats_forget(t, id, e);
     return status ? status : change_done(t, t->snap->next_id, e);
 }
 
@@ -267,7 +264,9 @@ static int reshape(txn *t, const table_info *info, table_def *made, const int *s
     row_layout layout;
     row_layout_init(&layout, a, made);
     txn_mark_dirty(t, made->id);
-    int status = take_trees(t, &tree, 1, e);
+    int status = stats_forget(t, made->id, e); /* they are by column */
+    if (!status)
+        status = take_trees(t, &tree, 1, e);
     if (!status)
         status = rewrite_rows(t, info, tree, &layout, source, fill, e);
     if (!status)

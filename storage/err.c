@@ -3,19 +3,38 @@
  *
  * Invariant: setting an error overwrites the one before; a hint belongs to the error set last.
  */
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "storage/base.h"
 
+/* Copies what fits, whole code points only. */
+static void copy_text(char *out, size_t size, const char *text) {
+    size_t n = strlen(text);
+    if (n > size - 1)
+        n = size - 1;
+    if (n == size - 1) {
+        size_t start = n;
+        while (start > 0 && n - start < 4 && (text[start - 1] & 0xC0) == 0x80)
+            start--;
+        if (start > 0 && (text[start - 1] & 0xC0) == 0xC0 && !utf8_valid((str){text + start - 1, n - start + 1}))
+            n = start - 1;
+    }
+    memcpy(out, text, n);
+    out[n] = 0;
+}
+
 static int err_vset(err *e, err_code code, int pos, int len, const char *format, va_list args) {
     if (!e)
         return (int)code;
+    char message[sizeof e->message]; /* the arguments may be e's own texts */
+    vsnprintf(message, sizeof message, format, args);
     e->code = code;
     e->pos = pos;
     e->len = len;
     e->hint[0] = 0;
-    vsnprintf(e->message, sizeof e->message, format, args);
+    copy_text(e->message, sizeof e->message, message);
     return (int)code;
 }
 
@@ -36,24 +55,24 @@ int err_set_at(err *e, err_code code, int pos, int len, const char *format, ...)
 }
 
 int err_set_errno(err *e, int errno_value, const char *format, ...) {
+    char what[768];
+    bool full = errno_value == ENOSPC || errno_value == EDQUOT;
     va_list args;
     va_start(args, format);
-    int status = err_vset(e, ERR_IO, -1, 0, format, args);
+    vsnprintf(what, sizeof what, format, args);
     va_end(args);
-    if (e) {
-        size_t n = strlen(e->message);
-        snprintf(e->message + n, sizeof e->message - n, ": %s", strerror(errno_value));
-    }
-    return status;
+    return err_set(e, full ? ERR_FULL : ERR_IO, "%s: %s", what, strerror(errno_value));
 }
 
 void err_hint(err *e, const char *format, ...) {
     if (!e)
         return;
     va_list args;
+    char hint[sizeof e->hint];
     va_start(args, format);
-    vsnprintf(e->hint, sizeof e->hint, format, args);
+    vsnprintf(hint, sizeof hint, format, args);
     va_end(args);
+    copy_text(e->hint, sizeof e->hint, hint);
 }
 
 void err_clear(err *e) {

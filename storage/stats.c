@@ -280,9 +280,14 @@ static value get_value(bytes_reader *r, arena *a) {
     return v;
 }
 
-static str stats_key(const table_def *def, char out[32]) {
-    int n = snprintf(out, 32, "stats:%u", def->id);
+static str stats_key(uint32_t table_id, char out[32]) {
+    int n = snprintf(out, 32, "stats:%u", table_id);
     return (str){out, (size_t)n + 1}; /* its zero too: "stats:1" is no prefix of "stats:12" */
+}
+
+int stats_forget(txn *t, uint32_t table_id, err *e) {
+    char name[32];
+    return meta_delete_prefix(t, stats_key(table_id, name), e);
 }
 
 static void write_stats(buf *b, const table_stats *s) {
@@ -342,7 +347,7 @@ int stats_analyze(txn *t, const table_def *def, const atomic_bool *cancel, err *
         char name[32];
         buf b = {0};
         write_stats(&b, &stats);
-        status = meta_put(t, stats_key(def, name), buf_str(&b), e);
+        status = meta_put(t, stats_key(def->id, name), buf_str(&b), e);
         buf_free(&b);
     }
     arena_free(mem);
@@ -357,7 +362,7 @@ int stats_get(txn *t, const table_def *def, arena *a, table_stats *out, err *e) 
     out->columns = ARENA_ARRAY(a, column_stats, BASE_MAX(def->ncolumns, 1));
     int status = table_row_count(t, def, &out->rows, e);
     if (!status)
-        status = meta_get(t, stats_key(def, name), &bytes, &found, e);
+        status = meta_get(t, stats_key(def->id, name), &bytes, &found, e);
     if (status || !found)
         return status;
     out->analyzed = read_stats(bytes, a, out);

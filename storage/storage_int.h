@@ -229,6 +229,8 @@ table_scan *scan_next_open(const table_scan *s);
 void scan_detach(table_scan *s); /* its LMDB cursors close; it seeks again when asked for more */
 void scan_orphan(table_scan *s); /* its transaction ends */
 
+int stats_forget(txn *t, uint32_t table_id, err *e); /* stats.c */
+
 /* ---- the store (env.c, lock.c, memdir.c) ------------------------------------------------------- */
 
 struct store {

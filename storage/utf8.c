@@ -28,6 +28,13 @@ size_t utf8_encode(uint32_t cp, char out[4]) {
 
 bool utf8_valid(str s) {
     while (s.n) {
+        uint64_t eight = 0;
+        while (s.n >= sizeof eight && (memcpy(&eight, s.p, sizeof eight), (eight & 0x8080808080808080u) == 0)) {
+            s.p += sizeof eight;
+            s.n -= sizeof eight;
+        }
+        if (s.n == 0)
+            return true;
         if (s.p[0] >= 0) {
             s.p++;
             s.n--;

@@ -4,8 +4,10 @@
  * Invariant: value_compare(a, b) == 0 implies value_hash(a) == value_hash(b); INTEGER and REAL compare exactly, never
  * through a rounded double.
  */
-#include <errno.h>
+#include <float.h>
+#include <locale.h>
 #include <math.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -171,14 +173,56 @@ static bool looks_real(str s) {
     return i == s.n;
 }
 
+/* Texts of numbers are the same whatever locale the terminal asked for. */
+static locale_t c_locale(void) {
+    static _Atomic(locale_t) made;
+    locale_t l = atomic_load(&made);
+    if (!l) {
+        l = newlocale(LC_ALL_MASK, "C", NULL);
+        locale_t expected = NULL;
+        if (!atomic_compare_exchange_strong(&made, &expected, l)) {
+            freelocale(l);
+            l = expected;
+        }
+    }
+    return l;
+}
+
+/* At most 15 digits and a power of ten up to 22 are exact doubles, and one division of two such rounds correctly (Clinger
+ * 1990): nearly all numbers in files, at a tenth of strtod's time. */
+static bool parse_short_real(str s, double *out) {
+    static const double powers[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7, 1e8,
+                                    1e9,  1e10, 1e11, 1e12, 1e13, 1e14, 1e15};
+    size_t i = s.n && s.p[0] == '-', decimals = 0, digits = 0;
+    int64_t n = 0;
+    bool point = false;
+    for (; i < s.n; i++) {
+        if (s.p[i] == '.' && !point) {
+            point = true;
+            continue;
+        }
+        if (s.p[i] < '0' || s.p[i] > '9' || ++digits > 15)
+            return false;
+        n = n * 10 + (s.p[i] - '0');
+        decimals += point;
+    }
+    if (!digits)
+        return false;
+    double r = (double)n / powers[decimals];
+    *out = s.p[0] == '-' ? -r : r;
+    return true;
+}
+
 bool parse_real(str s, double *out) {
+    if (parse_short_real(s, out))
+        return true;
     if (!looks_real(s))
         return false;
     char small[64];
     char *text = s.n < sizeof small ? small : mem_alloc(s.n + 1);
     memcpy(text, s.p, s.n);
     text[s.n] = 0;
-    *out = strtod(text, NULL);
+    *out = strtod_l(text, NULL, c_locale());
     if (text != small)
         free(text);
     return isfinite(*out);
@@ -189,12 +233,15 @@ size_t format_real(double r, char *out) {
         return (size_t)snprintf(out, 32, "nan");
     if (isinf(r))
         return (size_t)snprintf(out, 32, r < 0 ? "-inf" : "inf");
+    locale_t before = uselocale(c_locale());
     int n = 0;
-    for (int digits = 15; digits <= 17; digits++) {
+    /* Normal numbers have 15 digits at least, and %g drops zeros; denormals have fewer. */
+    for (int digits = fabs(r) < DBL_MIN ? 1 : 15; digits <= 17; digits++) {
         n = snprintf(out, 32, "%.*g", digits, r);
         if (strtod(out, NULL) == r)
             break;
     }
+    uselocale(before);
     if (!strpbrk(out, ".e"))
         n += snprintf(out + n, 32 - (size_t)n, ".0");
     return (size_t)n;
