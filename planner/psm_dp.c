@@ -4,7 +4,7 @@
  *
  *   save(g, S) = max over atoms c that may follow S of
  *                sum over the groups h of S+c inside g of  (|h| - 1) * cost(c in h) + save(h, S+c)
- *                + what the name of c shares among the values of g
+ *                + what the different values of c in g begin alike with, names included (estimated)
  *
  * Invariant: on the way down each row is in at most one problem at a time, and every problem has
  * fewer rows or fewer atoms than the one it comes from. Rows alone under the chosen atom are a
@@ -23,10 +23,15 @@ typedef struct tally {
     uint32_t *values; /* [groups] such groups, the absent value's not counted */
 } tally;
 
-/* Names are shared by all values at a node: by (groups inside + rows alone - 1). */
-static uint64_t name_units(const psm_atom *atom, const tally *sum, uint32_t g, uint32_t size) {
+/* What the different values at a node begin alike with, names first: estimated by how many there
+ * are (groups inside
+ * + rows alone). */
+static uint64_t common_units(const psm_atom *atom, const tally *sum, uint32_t g, uint32_t size) {
     uint64_t branches = (uint64_t)sum->values[g] + (size - sum->in[g]);
-    return branches > 1 ? (branches - 1) * atom->name_units : 0;
+    if (branches < 2) {
+        return 0;
+    }
+    return (branches - 1) * atom->common.at[63 - __builtin_clzll(branches)] / 16;
 }
 
 /* Adds up the groups of `next` by the group of `set` they lie in. Returns what all of them share if
@@ -55,9 +60,9 @@ static void choose(const psm_search *s, lattice_set *set, int atom, const lattic
     uint64_t alike = tally_next(s, a, next, sum);
     bool leads = next->groups > 0;
     for (uint32_t g = 0; g < set->groups; g++) {
-        uint64_t named = name_units(a, sum, g, set->start[g + 1] - set->start[g]);
-        uint64_t units = sum->units[g] + named;
-        alike += named;
+        uint64_t begun = common_units(a, sum, g, set->start[g + 1] - set->start[g]);
+        uint64_t units = sum->units[g] + begun;
+        alike += begun;
         if (units > set->saving[g]) {
             set->saving[g] = units;
             set->choice[g] = leads && sum->in[g] > 0 ? (uint8_t)atom : CHOICE_NONE;
@@ -89,7 +94,7 @@ static void set_solve(lattice *l, lattice_set *set, tally *sum) {
             continue;
         }
         set->open |= next->state == SET_CUT;
-        if (next->groups > 0 || l->s->t->atom[atom].name_units > 0) {
+        if (next->groups > 0 || l->s->t->atom[atom].common.at[1] > 0) {
             choose(l->s, set, atom, next, sum);
         }
     }

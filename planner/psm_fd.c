@@ -24,11 +24,9 @@ static bool determines(const psm_table *t, const psm_column *a, const psm_column
     return true;
 }
 
-/* Units that the distinct values of a column share with their neighbours: how well it divides one
- * node. */
-static uint64_t common_of_column(const psm_table *t, const psm_column *c, uint32_t *seen) {
-    uint64_t sum = 0;
-    uint32_t low = UINT32_MAX, high = 0, before = 0;
+/* The ranks of a column's present values, ascending. seen: [ranks] scratch. */
+static uint32_t sorted_ranks(const psm_column *c, uint32_t *seen, uint32_t *out) {
+    uint32_t low = UINT32_MAX, high = 0, n = 0;
     for (uint32_t v = 0; v < c->absent; v++) {
         low = BASE_MIN(low, c->rank[v]);
         high = BASE_MAX(high, c->rank[v]);
@@ -42,11 +40,32 @@ static uint64_t common_of_column(const psm_table *t, const psm_column *c, uint32
     }
     for (uint32_t rank = low; rank <= high; rank++) {
         if (seen[rank - low] != 0) {
-            sum += before != 0 ? psm_common(t, before, rank) : 0;
-            before = rank;
+            out[n++] = rank;
         }
     }
-    return sum;
+    return n;
+}
+
+/* Fills common->at[k] with the mean of what neighbours among 2^k evenly spaced values share, in
+ * sixteenths of a unit; returns the most, which all the values have. */
+static uint64_t measure_common(const psm_table *t, const uint32_t *rank, uint32_t n,
+                               common_curve *common) {
+    uint64_t sum = 0, most = 0;
+    for (int k = 1; k < (int)BASE_COUNT(common->at); k++) {
+        uint64_t count = UINT64_C(1) << k;
+        if (count < 2 * (uint64_t)n) {
+            count = BASE_MIN(count, (uint64_t)n);
+            sum = 0;
+            for (uint64_t i = 1; i < count; i++) {
+                sum += psm_common(t, rank[(i - 1) * n / count], rank[i * n / count]);
+            }
+            common->at[k] = count > 1 ? (uint32_t)BASE_MIN(sum * 16 / (count - 1), UINT32_MAX) : 0;
+        } else {
+            common->at[k] = common->at[k - 1];
+        }
+        most = BASE_MAX(most, sum);
+    }
+    return most;
 }
 
 /* Adds field f's units to the costs of an atom whose ids are another field's. */
@@ -61,17 +80,19 @@ static void add_cost(const psm_table *t, psm_atom *a, int f) {
     }
 }
 
-static void finish_atom(psm_table *t, psm_atom *a, const uint64_t *common) {
+/* total: what each field's values share, common: the same by their number. */
+static void finish_atom(psm_table *t, psm_atom *a, const uint64_t *total,
+                        const common_curve *common) {
     for (int i = 1; i < a->fields; i++) {
         uint8_t f = a->field[i];
         int at = i;
-        for (; at > 0 && common[a->field[at - 1]] < common[f]; at--) {
+        for (; at > 0 && total[a->field[at - 1]] < total[f]; at--) {
             a->field[at] = a->field[at - 1];
         }
         a->field[at] = f;
     }
-    a->name_units = t->column[a->field[0]].name_units;
     const psm_column *c = &t->column[a->field[0]];
+    a->common = common[a->field[0]];
     a->id = c->id;
     a->distinct = c->distinct;
     a->absent = c->absent;
@@ -100,16 +121,19 @@ static void add_to_atoms(psm_table *t, int f, uint32_t *to) {
 
 void psm_find_atoms(psm_table *t) {
     t->atom = SCRATCH_ZARRAY(t->mem, psm_atom, t->fields);
-    uint64_t common[PSM_MAX_FIELDS] = {0};
+    uint64_t total[PSM_MAX_FIELDS];
+    common_curve *common = SCRATCH_ZARRAY(t->mem, common_curve, t->fields);
     scratch_mark mark = scratch_save(t->mem);
     uint32_t *to = SCRATCH_ARRAY(t->mem, uint32_t, BASE_MAX(t->most_distinct, t->ranks));
+    uint32_t *ranks = SCRATCH_ARRAY(t->mem, uint32_t, t->most_distinct);
     for (int f = 0; f < t->fields; f++) {
-        common[f] = common_of_column(t, &t->column[f], to);
+        uint32_t n = sorted_ranks(&t->column[f], to, ranks);
+        total[f] = measure_common(t, ranks, n, &common[f]);
         add_to_atoms(t, f, to);
     }
     scratch_restore(t->mem, mark);
     for (int i = 0; i < t->atoms; i++) {
-        finish_atom(t, &t->atom[i], common);
+        finish_atom(t, &t->atom[i], total, common);
     }
     to = SCRATCH_ARRAY(t->mem, uint32_t, t->most_distinct);
     for (int i = 0; i < t->atoms; i++) {

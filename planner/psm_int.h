@@ -90,6 +90,11 @@ typedef struct psm_cell {
     uint32_t space; /* cells of different spaces share nothing */
 } psm_cell;
 
+/* at[k]: what neighbours among 2^k values of a column share, in sixteenths of a unit. */
+typedef struct common_curve {
+    uint32_t at[33];
+} common_curve;
+
 /*
  * An atom: fields that determine each other, moved as one. Its ids are those of its first field,
  * the one whose different values have most in common.
@@ -99,7 +104,7 @@ typedef struct psm_atom {
     uint32_t *cost;     /* [distinct] units of all its cells */
     uint32_t distinct;
     uint32_t absent;     /* id of the absent value of its first field, or `distinct` */
-    uint32_t name_units; /* of its first field */
+    common_curve common; /* of the values of its first field */
     int fields;
     uint8_t field[PSM_MAX_FIELDS]; /* in the order in which they are sent */
     field_set needs;               /* atoms that it determines: they stand before it */
