@@ -3,7 +3,8 @@
  *
  * Immutable after tokenizer_new and thread-safe (PCRE2 match data and work memory belong to the call). Copies what it
  * needs from the GGUF. Invalid UTF-8 is tokenized by bytes, never refused: every byte string has a tokenization and
- * detokenizes to itself.
+ * detokenizes to itself, with two exceptions: a byte for which a BPE vocabulary has no token becomes U+FFFD, and
+ * U+2581, by which SentencePiece writes a space, comes back as one.
  */
 #ifndef KVASIR_TOKENIZER_INT_H
 #define KVASIR_TOKENIZER_INT_H

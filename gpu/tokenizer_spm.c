@@ -10,7 +10,6 @@
  */
 #include "tokenizer_parts_int.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -77,19 +76,23 @@ static int load_scores(tokenizer *t, const gguf *g, err *e) {
     return 0;
 }
 
+static int hex_digit(char c) {
+    static const char digits[] = "0123456789ABCDEF";
+    const char *at = c ? strchr(digits, c) : NULL;
+    return at ? (int)(at - digits) : -1;
+}
+
+/* Byte tokens are named <0x00> to <0xFF>. */
 static void find_bytes(tokenizer *t) {
     for (int i = 0; i < 256; i++)
         t->byte_ids[i] = -1;
     for (int32_t id = 0; id < t->n; id++) {
-        char name[8];
-        unsigned byte;
         str text = t->texts[id];
-        if (t->kinds[id] != TOKEN_BYTE || text.n != 6)
+        if (t->kinds[id] != TOKEN_BYTE || text.n != 6 || memcmp(text.p, "<0x", 3) != 0)
             continue;
-        memcpy(name, text.p, 6);
-        name[6] = 0;
-        if (sscanf(name, "<0x%2X>", &byte) == 1)
-            t->byte_ids[byte] = id;
+        int high = hex_digit(text.p[3]), low = hex_digit(text.p[4]);
+        if (high >= 0 && low >= 0)
+            t->byte_ids[high * 16 + low] = id;
     }
 }
 
