@@ -273,8 +273,11 @@ static void solve_table(psm_table *t, const psm_input *in, const psm_options *op
     result->total_units = t->units;
     count_orders(t, result);
     if (options->bound) {
+        size_t cells = (size_t)t->rows * (size_t)t->fields;
+        uint32_t *keys = SCRATCH_ARRAY(t->mem, uint32_t, cells);
+        uint64_t reached = psm_cell_units(t, &c.paths, keys, c.rows);
         psm_search s = open_search(t, options);
-        result->bound = psm_bound(&s);
+        result->bound = psm_bound(&s, reached);
     }
 }
 

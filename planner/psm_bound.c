@@ -263,12 +263,16 @@ static void reweigh(bounder *b, uint32_t taken, float factor) {
     }
 }
 
-enum { ASCENT_STEPS = 32, ASCENT_ENTRIES = 1 << 28 };
+enum { ASCENT_STEPS = 40, ASCENT_ENTRIES = 1 << 28 };
 
-static double ascend(bounder *b) {
+/* Stops where at most NEAR of all units are left between the bound and a solution. */
+#define NEAR 0.004
+
+static double ascend(bounder *b, double enough) {
     double best = cheapest_chains(b);
-    uint64_t steps = b->cut ? 0 : ASCENT_ENTRIES / BASE_MAX(b->entries, 1u);
-    for (uint64_t i = 0; i < BASE_MIN(steps, (uint64_t)ASCENT_STEPS); i++) {
+    uint64_t most = b->cut ? 0 : ASCENT_ENTRIES / BASE_MAX(b->entries, 1u);
+    uint64_t steps = BASE_MIN(most, (uint64_t)ASCENT_STEPS);
+    for (uint64_t i = 0; i < steps && best < enough; i++) {
         reweigh(b, mark_chains(b), expf(0.7F / sqrtf(1.0F + 0.15F * (float)i)));
         double now = cheapest_chains(b);
         best = BASE_MAX(best, now);
@@ -276,7 +280,7 @@ static double ascend(bounder *b) {
     return best;
 }
 
-double psm_bound(psm_search *s) {
+double psm_bound(psm_search *s, uint64_t reached) {
     const psm_table *t = s->t;
     if (t->units == 0 || t->rows < 2 || t->searched == 0) {
         return 0;
@@ -294,12 +298,14 @@ double psm_bound(psm_search *s) {
             cheapest_beyond(&b, i);
         }
     }
-    double computed = ascend(&b);
+    double keys = 0; /* units of fields that never share a cell */
     for (int i = 0; i < t->atoms; i++) {
         for (int k = 0; k < t->atom[i].fields && !(t->searched & set_of(i)); k++) {
-            computed += (double)t->column[t->atom[i].field[k]].units;
+            keys += (double)t->column[t->atom[i].field[k]].units;
         }
     }
+    double computed = (double)(t->units - reached) - NEAR * (double)t->units - keys;
+    computed = ascend(&b, computed) + keys;
     scratch_restore(s->mem, mark);
     /* Sums of floats may be off by a few units in the last place, in either direction. */
     return 1 - computed * (1 - 1e-5) / (double)t->units;

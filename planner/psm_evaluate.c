@@ -13,33 +13,36 @@ static void take_orders(const psm_table *t, const uint8_t *field_order, psm_path
     memset(p->depth, t->fields, t->rows);
 }
 
-/* Cells of two columns may be the same units and so have one rank; here only (field, value) counts.
- */
-static uint64_t cell_units(psm_table *t, const psm_paths *p, uint32_t *keys, uint32_t *rows) {
-    psm_cell *cell = NULL;
+/* Cells of two columns may be the same units and so have one rank; here only (field, value) counts:
+ * the same table with ranks of its own. */
+uint64_t psm_cell_units(const psm_table *t, const psm_paths *p, uint32_t *keys, uint32_t *rows) {
+    scratch_mark mark = scratch_save(t->mem);
+    psm_table cells = *t;
+    cells.column = SCRATCH_ARRAY(t->mem, psm_column, t->fields);
+    cells.ranks = 1;
+    for (int f = 0; f < t->fields; f++) {
+        cells.ranks += t->column[f].absent;
+    }
+    cells.cell = SCRATCH_ZARRAY(t->mem, psm_cell, cells.ranks);
     uint32_t next = 1;
     for (int f = 0; f < t->fields; f++) {
-        next += t->column[f].absent;
-    }
-    cell = SCRATCH_ARRAY(t->mem, psm_cell, next);
-    next = 1;
-    cell[0] = (psm_cell){0};
-    for (int f = 0; f < t->fields; f++) {
-        psm_column *c = &t->column[f];
+        psm_column *c = &cells.column[f];
+        *c = t->column[f];
+        c->rank = SCRATCH_ZARRAY(t->mem, uint32_t, (size_t)c->absent + 1);
         for (uint32_t v = 0; v < c->absent; v++) {
-            cell[next] = (psm_cell){.length = c->cost[v], .space = next};
+            cells.cell[next] = (psm_cell){.length = c->cost[v], .space = next};
             c->rank[v] = next++;
         }
     }
-    t->cell = cell;
-    t->ranks = next;
-    psm_trie_keys(t, p, keys);
-    psm_trie_sort(t, keys, rows);
-    return psm_trie_shared(t, keys, rows);
+    psm_trie_keys(&cells, p, keys);
+    psm_trie_sort(&cells, keys, rows);
+    uint64_t units = psm_trie_shared(&cells, keys, rows);
+    scratch_restore(t->mem, mark);
+    return units;
 }
 
-static void evaluate_table(psm_table *t, const uint8_t *field_order, const uint32_t *row_order,
-                           psm_score *score) {
+static void evaluate_table(const psm_table *t, const uint8_t *field_order,
+                           const uint32_t *row_order, psm_score *score) {
     psm_paths p;
     take_orders(t, field_order, &p);
     uint32_t *keys = SCRATCH_ARRAY(t->mem, uint32_t, (size_t)t->rows * (size_t)t->fields);
@@ -52,7 +55,7 @@ static void evaluate_table(psm_table *t, const uint8_t *field_order, const uint3
     score->adjacent_units = psm_trie_shared(t, keys, row_order != NULL ? row_order : rows);
     psm_trie_sort(t, keys, rows);
     score->shared_units = psm_trie_shared(t, keys, rows);
-    score->cell_units = cell_units(t, &p, keys, rows);
+    score->cell_units = psm_cell_units(t, &p, keys, rows);
 }
 
 typedef struct evaluate_job {

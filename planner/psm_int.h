@@ -268,8 +268,9 @@ void psm_search_grouped(psm_search *s, psm_single *one);
 /* The best order for all rows, whole cells first. */
 void psm_search_single(psm_search *s, psm_single *one);
 
-/* At most this fraction of all units can be shared by whole cells. */
-double psm_bound(psm_search *s);
+/* At most this fraction of all units can be shared by whole cells. reached: units that a solution
+ * shares; the bound is not tightened further once it is near. */
+double psm_bound(psm_search *s, uint64_t reached);
 
 /* ---- after the search --------------------------------------------------------------------------
  */
@@ -277,5 +278,9 @@ double psm_bound(psm_search *s);
 /* Completes the orders: at each node, rows that share no further cell continue with the field whose
  * units they have most in common with their siblings. */
 void psm_polish(const psm_table *t, psm_paths *p);
+
+/* What only equal (field, value) pairs share. keys: [rows * fields], rows: [rows], both
+ * overwritten. */
+uint64_t psm_cell_units(const psm_table *t, const psm_paths *p, uint32_t *keys, uint32_t *rows);
 
 #endif
