@@ -31,6 +31,7 @@ struct table_scan {
     bool low_inclusive, high_inclusive;
     value *low_values, *high_values;
     int nlow, nhigh;
+    bool at_low; /* entries equal to an exclusive low bound may still come */
 
     MDB_cursor *rows, *entries; /* entries: of the index */
     uint64_t epoch;             /* txn->epoch when the cursors were last placed */
@@ -160,10 +161,7 @@ static int seek(table_scan *s, MDB_cursor *c, MDB_val *key, MDB_val *data) {
     if (s->low.n == 0)
         return mdb_cursor_get(c, key, data, MDB_FIRST);
     *key = (MDB_val){BASE_MIN(s->low.n, (size_t)KEY_CUT), s->low.p};
-    int rc = mdb_cursor_get(c, key, data, MDB_SET_RANGE);
-    while (rc == 0 && !s->low_inclusive && !key_is_cut(*key) && compare_to_bound(*key, &s->low) == 0)
-        rc = mdb_cursor_get(c, key, data, MDB_NEXT);
-    return rc;
+    return mdb_cursor_get(c, key, data, MDB_SET_RANGE);
 }
 
 /* The next entry; `placed` tells whether the cursor stands on the last one read. */
@@ -305,6 +303,11 @@ static int gather_by_index(table_scan *s, bool placed, int *count, err *e) {
                 rc = MDB_NOTFOUND;
                 break;
             }
+            if (s->at_low && (c = compare_to_bound(key, &s->low)) == 0 && !key_is_cut(key)) {
+                remember(s, key.mv_data, key.mv_size);
+                continue;
+            }
+            s->at_low = s->at_low && c <= 0;
             if (key_is_cut(key)) {
                 if ((status = gather_group(s, key, e)) != 0)
                     return status;
@@ -401,6 +404,7 @@ static int scan_setup(table_scan *s, const scan_spec *spec, err *e) {
     s->nhigh = spec->high.n;
     s->low_inclusive = spec->low.inclusive;
     s->high_inclusive = spec->high.inclusive;
+    s->at_low = s->nlow && !s->low_inclusive;
     if (s->index) {
         s->low_values = bound_values(s, &spec->low, &s->low);
         s->high_values = bound_values(s, &spec->high, &s->high);

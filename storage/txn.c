@@ -156,6 +156,7 @@ static void txn_free(txn *t) {
     txn_unlink(t);
     snapshot_release(t->snap);
     snapshot_release(t->retired);
+    snapshot_release(t->savepoint_snap);
     arena_free(t->undo_mem);
     arena_free(t->row_mem);
     buf_free(&t->key);

@@ -1,0 +1,163 @@
+/* test_base_memory.c - arena.c, err.c, utf8.c, hash.c. */
+#include "storage_help_int.h"
+
+static void test_arena_keeps_what_it_gave(void **state) {
+    (void)state;
+    arena *a = arena_new();
+    for (int round = 0; round < 3; round++) {
+        unsigned char *p[500];
+        size_t n[500];
+        for (size_t i = 0; i < 500; i++) {
+            n[i] = (i * 7919) % 20000;
+            p[i] = arena_alloc(a, n[i]);
+            assert_int_equal((uintptr_t)p[i] % 16, 0);
+            memset(p[i], (int)(i % 251), n[i]);
+        }
+        for (size_t i = 0; i < 500; i++)
+            for (size_t k = 0; k < n[i]; k += 97)
+                assert_int_equal(p[i][k], i % 251);
+        arena_reset(a);
+        assert_int_equal(arena_bytes(a), 0);
+    }
+    assert_string_equal(arena_printf(a, "%d-%s", 5, "x"), "5-x");
+    arena_free(a);
+    arena_free(NULL);
+}
+
+static void test_arena_spills(void **state) {
+    (void)state;
+    arena *a = arena_new_spilling(1 << 20, scratch_dir);
+    char *first = arena_alloc(a, 1000), *big[8];
+    memset(first, 'a', 1000);
+    for (int i = 0; i < 8; i++) {
+        big[i] = arena_alloc(a, 6 << 20);
+        memset(big[i], 'b' + i, 6 << 20);
+    }
+    assert_false(arena_failed(a));
+    assert_true(arena_spilled_bytes(a) >= (size_t)40 << 20);
+    for (int i = 0; i < 8; i++)
+        assert_int_equal(big[i][(6 << 20) - 1], 'b' + i);
+    assert_int_equal(first[999], 'a');
+    arena_reset(a);
+    assert_int_equal(arena_spilled_bytes(a), 0);
+    memset(arena_alloc(a, 100), 1, 100);
+    arena_free(a);
+}
+
+static void test_arena_survives_a_spill_that_fails(void **state) {
+    (void)state;
+    arena *a = arena_new_spilling(1, scratch("no-such-directory"));
+    memset(arena_alloc(a, 5000), 1, 5000);
+    assert_true(arena_failed(a));
+    arena_free(a);
+}
+
+static void test_errors_chain(void **state) {
+    (void)state;
+    err x;
+    err_set(&x, ERR_IO, "inner %d", 7);
+    err_hint(&x, "hint");
+    assert_int_equal(err_set(&x, ERR_TYPE, "outer: %s", x.message), ERR_TYPE);
+    assert_string_equal(x.message, "outer: inner 7");
+    assert_string_equal(x.hint, "");
+    assert_int_equal(x.pos, -1);
+    assert_int_equal(err_set_errno(&x, 28 /* ENOSPC */, "cannot write"), ERR_FULL);
+    assert_non_null(strstr(x.message, "cannot write: "));
+    assert_int_equal(err_set(NULL, ERR_IO, "nobody listens"), ERR_IO);
+}
+
+static void test_long_errors_end_at_a_code_point(void **state) {
+    (void)state;
+    err x;
+    char text[3000];
+    for (size_t i = 0; i < 999; i++)
+        memcpy(text + i * 3, "日", 3);
+    text[2997] = 0;
+    for (int shift = 0; shift < 3; shift++) {
+        err_set(&x, ERR_IO, "%.*s%s", shift, "ab", text);
+        assert_true(strlen(x.message) > sizeof x.message - 5);
+        assert_true(utf8_valid(str_from(x.message)));
+    }
+}
+
+static void test_nearest(void **state) {
+    (void)state;
+    static const char *const words[] = {"SELECT", "INSERT", "DELETE", "reviews"};
+    assert_string_equal(str_nearest(STR("selec"), words, 4), "SELECT");
+    assert_string_equal(str_nearest(STR("SELCET"), words, 4), "SELECT");
+    assert_string_equal(str_nearest(STR("reveiws"), words, 4), "reviews");
+    assert_null(str_nearest(STR("banana"), words, 4));
+    assert_null(str_nearest(STR(""), words, 4));
+}
+
+static void test_utf8_valid(void **state) {
+    (void)state;
+    assert_true(utf8_valid(STR("plain ascii that is longer than eight bytes")));
+    assert_true(utf8_valid(STR("grün 日本 🎉 und so weiter")));
+    static const char *const bad[] = {"\xa0", "abcdefgh\xff", "\xc3", "\xed\xa0\x80", "\xc0\x80", "\xf8\x88\x80\x80\x80",
+                                      "aaaaaaaaaaaaaaa\xe2\x82"};
+    for (size_t i = 0; i < BASE_COUNT(bad); i++)
+        assert_false(utf8_valid(str_from(bad[i])));
+    assert_int_equal(utf8_length(STR("a\xff日")), 3);
+    assert_int_equal(utf8_offset(STR("a日b"), 2), 4);
+}
+
+static void test_utf8_width(void **state) {
+    (void)state;
+    assert_int_equal(utf8_width(STR("abc")), 3);
+    assert_int_equal(utf8_width(STR("日本")), 4);
+    assert_int_equal(utf8_width(STR("e\xcc\x81")), 1);
+    assert_int_equal(utf8_width(STR("🎉")), 2);
+    assert_int_equal(utf8_width(STR("👩‍👩‍👧")), 2);
+    assert_int_equal(utf8_width(STR("🇩🇪")), 2);
+    assert_int_equal(utf8_width(STR("❤️")), 2);
+    assert_int_equal(utf8_fit(STR("日本語"), 5), 6);
+    assert_int_equal(utf8_fit(STR("e\xcc\x81x"), 1), 3);
+}
+
+static void test_utf8_case(void **state) {
+    (void)state;
+    arena *a = arena_new();
+    assert_true(str_equal(utf8_upper(a, STR("grün\xff")), STR("GRÜN\xff")));
+    assert_true(str_equal(utf8_lower(a, STR("ÄÖ Σ")), STR("äö σ")));
+    arena_free(a);
+}
+
+static void test_hashes(void **state) {
+    (void)state;
+    assert_true(hash64("", 0, 1) != hash64("", 0, 2));
+    assert_true(hash64(NULL, 0, 1) == hash64("", 0, 1));
+    assert_false(hash128_equal(hash_128("a", 1), hash_128("b", 1)));
+}
+
+static void test_buf(void **state) {
+    (void)state;
+    buf b = {0};
+    assert_int_equal(buf_str(&b).n, 0);
+    for (int i = 0; i < 1000; i++)
+        buf_printf(&b, "%d,", i);
+    assert_int_equal(b.n, strlen(b.p));
+    buf_clear(&b);
+    buf_append(&b, "a\0b", 3);
+    assert_int_equal(b.n, 3);
+    assert_int_equal(b.p[3], 0);
+    buf_free(&b);
+    assert_null(b.p);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_arena_keeps_what_it_gave),
+        cmocka_unit_test(test_arena_spills),
+        cmocka_unit_test(test_arena_survives_a_spill_that_fails),
+        cmocka_unit_test(test_errors_chain),
+        cmocka_unit_test(test_long_errors_end_at_a_code_point),
+        cmocka_unit_test(test_nearest),
+        cmocka_unit_test(test_utf8_valid),
+        cmocka_unit_test(test_utf8_width),
+        cmocka_unit_test(test_utf8_case),
+        cmocka_unit_test(test_hashes),
+        cmocka_unit_test(test_buf),
+    };
+    return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);
+}

@@ -1,0 +1,348 @@
+/* test_storage_txn.c - isolation, statement rollback, versions, catalog changes, the map's end, several processes. */
+#include <signal.h>
+#include <sys/wait.h>
+
+#include "storage_help_int.h"
+
+static void test_readers_see_a_snapshot(void **state) {
+    (void)state;
+    store *s = open_at(scratch("snapshot"));
+    txn *t = begin(s, true);
+    create_people(t);
+    add_person(t, value_null(), "Ada", 1);
+    OK(txn_commit(t, &e));
+    txn *r = begin(s, false);
+    uint64_t version = table_named(r, "people")->version;
+    assert_int_equal(count_rows(r, "people"), 1);
+    t = begin(s, true);
+    add_person(t, value_null(), "Bob", 2);
+    assert_int_equal(count_rows(t, "people"), 2);
+    assert_int_equal(count_rows(r, "people"), 1);
+    OK(txn_commit(t, &e));
+    assert_int_equal(count_rows(r, "people"), 1);
+    assert_int_equal(table_named(r, "people")->version, version);
+    txn_abort(r);
+    r = begin(s, false);
+    assert_int_equal(count_rows(r, "people"), 2);
+    assert_int_equal(table_named(r, "people")->version, version + 1);
+    txn_abort(r);
+    t = begin(s, true);
+    assert_int_equal(table_named(t, "people")->version, version + 1);
+    txn_abort(t); /* nothing changed: the version stays */
+    r = begin(s, false);
+    assert_int_equal(table_named(r, "people")->version, version + 1);
+    txn_abort(r);
+    store_close(s);
+}
+
+static void test_statement_rollback(void **state) {
+    (void)state;
+    static const int sizes[] = {1, 10, 64, 65, 500}; /* around the undo log's end */
+    store *s = open_at(scratch("rollback"));
+    txn *t = begin(s, true);
+    create_people(t);
+    OK(txn_commit(t, &e));
+    for (size_t i = 0; i < BASE_COUNT(sizes); i++) {
+        t = begin(s, true);
+        uint64_t before = count_rows(t, "people");
+        int64_t kept = add_person(t, value_null(), "kept", 1);
+        OK(txn_savepoint(t, &e));
+        for (int k = 0; k < sizes[i]; k++)
+            add_person(t, value_null(), "gone", k);
+        value row[4] = {value_int(kept), value_text(STR("changed")), value_real(9), value_null()};
+        OK(table_update(t, table_named(t, "people"), kept, row, &e));
+        row[0] = value_int(kept + 100000);
+        OK(table_update(t, table_named(t, "people"), kept, row, &e));
+        txn_rollback_to(t);
+        assert_int_equal(count_rows(t, "people"), before + 1);
+        bool found;
+        OK(table_get(t, table_named(t, "people"), kept, row, &found, &e));
+        assert_true(found && str_equal(row[1].s, STR("kept")));
+        OK(txn_savepoint(t, &e));
+        for (int k = 0; k < sizes[i]; k++)
+            add_person(t, value_null(), "stays", k);
+        OK(txn_release(t, &e));
+        OK(txn_commit(t, &e));
+        t = begin(s, false);
+        assert_int_equal(count_rows(t, "people"), before + 1 + (uint64_t)sizes[i]);
+        txn_abort(t);
+    }
+    store_close(s);
+}
+
+static void test_catalog_rolls_back_too(void **state) {
+    (void)state;
+    store *s = open_at(scratch("catalog-rollback"));
+    txn *t = begin(s, true);
+    OK(txn_savepoint(t, &e));
+    create_people(t);
+    add_person(t, value_null(), "x", 1);
+    txn_rollback_to(t);
+    assert_null(catalog_table(txn_catalog(t), STR("people")));
+    OK(txn_savepoint(t, &e));
+    create_people(t);
+    OK(txn_release(t, &e));
+    add_person(t, value_null(), "y", 1);
+    OK(txn_savepoint(t, &e));
+    OK(catalog_drop_table(t, STR("people"), &e));
+    assert_null(catalog_table(txn_catalog(t), STR("people")));
+    txn_rollback_to(t);
+    assert_int_equal(count_rows(t, "people"), 1);
+    txn_abort(t);
+    t = begin(s, true);
+    assert_null(catalog_table(txn_catalog(t), STR("people")));
+    create_people(t); /* the same tree again after an abort that closed its handle */
+    assert_int_equal(count_rows(t, "people"), 0);
+    add_person(t, value_null(), "z", 1);
+    OK(txn_commit(t, &e));
+    t = begin(s, true);
+    OK(catalog_drop_table(t, STR("PEOPLE"), &e));
+    create_people(t); /* and again, in the transaction that emptied it */
+    assert_int_equal(count_rows(t, "people"), 0);
+    OK(txn_commit(t, &e));
+    store_close(s);
+}
+
+/* A scan goes on behind the last row it gave, whatever is written between. */
+static void test_scans_survive_writes(void **state) {
+    (void)state;
+    store *s = open_at(NULL);
+    txn *t = begin(s, true);
+    create_people(t);
+    for (int i = 1; i <= 5000; i++)
+        add_person(t, value_int(i), "p", i);
+    int wanted[] = {-1};
+    scan_spec spec = {.table = table_named(t, "people"), .columns = wanted, .ncolumns = 1};
+    table_scan *scan;
+    arena *mem = arena_new();
+    batch b = {.mem = mem};
+    OK(txn_savepoint(t, &e));
+    OK(scan_open(t, &spec, &scan, &e));
+    int64_t seen = 0;
+    for (int round = 0;; round++) {
+        OK(scan_next(scan, &b, &e));
+        if (b.rows == 0)
+            break;
+        for (int i = 0; i < b.rows; i++)
+            assert_int_equal(b.cols[0].i[i], ++seen);
+        if (round == 0)
+            for (int i = 1; i <= 2048; i++)
+                OK(table_delete(t, table_named(t, "people"), i, &e));
+        if (round == 1)
+            OK(txn_release(t, &e));
+    }
+    assert_int_equal(seen, 5000);
+    txn_abort(t);
+    FAILS(ERR_INTERNAL, scan_next(scan, &b, &e));
+    scan_close(scan);
+    arena_free(mem);
+    store_close(s);
+}
+
+static void test_full_map_is_a_clear_error(void **state) {
+    (void)state;
+    store *s = NULL;
+    store_options options = {.path = scratch("full"), .map_bytes = 2 << 20};
+    OK(store_open(&options, &s, &e));
+    txn *t = begin(s, true);
+    create_people(t);
+    add_person(t, value_null(), "first", 1);
+    char *big = malloc(100000);
+    memset(big, 'x', 100000);
+    OK(txn_savepoint(t, &e));
+    int status = 0, rows = 0;
+    while (!status && rows < 1000) {
+        value row[4] = {value_null(), value_text((str){big, 100000}), value_null(), value_null()};
+        status = table_insert(t, table_named(t, "people"), row, NULL, &e);
+        rows += !status;
+    }
+    assert_int_equal(status, ERR_FULL);
+    assert_true(rows > 5);
+    txn_rollback_to(t);
+    assert_int_equal(count_rows(t, "people"), 1);
+    add_person(t, value_null(), "second", 1);
+    OK(txn_commit(t, &e));
+    t = begin(s, false);
+    assert_int_equal(count_rows(t, "people"), 2);
+    txn_abort(t);
+    store_close(s);
+    free(big);
+}
+
+static void test_huge_cells(void **state) {
+    (void)state;
+    store *s = open_at(scratch("huge"));
+    size_t n = (size_t)40 << 20;
+    char *big = malloc(n);
+    memset(big, 'h', n);
+    big[n - 1] = '!';
+    txn *t = begin(s, true);
+    create_people(t);
+    int by_name[] = {1};
+    index_def x = {.name = STR("by_name"), .unique = true, .ncolumns = 1, .columns = by_name};
+    OK(catalog_create_index(t, STR("people"), &x, &e));
+    value row[4] = {value_null(), value_text((str){big, n}), value_null(), value_null()};
+    int64_t rowid;
+    OK(table_insert(t, table_named(t, "people"), row, &rowid, &e));
+    FAILS(ERR_CONSTRAINT, table_insert(t, table_named(t, "people"), row, &rowid, &e));
+    assert_true(strlen(e.message) < 400);
+    row[1].s.n--;
+    OK(table_insert(t, table_named(t, "people"), row, &rowid, &e));
+    OK(txn_commit(t, &e));
+    t = begin(s, false);
+    bool found;
+    OK(table_get(t, table_named(t, "people"), 1, row, &found, &e));
+    assert_true(found && row[1].s.n == n && memcmp(row[1].s.p, big, n) == 0);
+    txn_abort(t);
+    store_close(s);
+    free(big);
+}
+
+/* ---- several processes ------------------------------------------------------------------------- */
+
+/* A child that opens the database, begins to write, says so, and waits to be told to go on. */
+static pid_t start_writer(const char *path, int *to_child, int *from_child) {
+    int down[2], up[2];
+    assert_int_equal(pipe(down), 0);
+    assert_int_equal(pipe(up), 0);
+    pid_t pid = fork(); /* before this process opens anything */
+    if (pid == 0) {
+        store *s = NULL;
+        txn *t = NULL;
+        store_options options = {.path = path};
+        txn_wait wait = {.busy_timeout_ms = 5000};
+        char c = 'k';
+        if (store_open(&options, &s, &e) || txn_begin(s, true, &wait, &t, &e) || write(up[1], &c, 1) != 1 ||
+            read(down[0], &c, 1) != 1)
+            _exit(1);
+        value row[4] = {value_null(), value_text(STR("child")), value_null(), value_null()};
+        if (table_insert(t, catalog_table(txn_catalog(t), STR("people")), row, NULL, &e) || txn_commit(t, &e))
+            _exit(2);
+        store_close(s);
+        _exit(0);
+    }
+    char c;
+    assert_int_equal(read(up[0], &c, 1), 1);
+    *to_child = down[1];
+    *from_child = up[0];
+    return pid;
+}
+
+static void test_two_processes(void **state) {
+    (void)state;
+    const char *path = scratch("two");
+    store *s = open_at(path);
+    txn *t = begin(s, true);
+    create_people(t);
+    OK(txn_commit(t, &e));
+    store_close(s);
+    int to_child, from_child;
+    pid_t pid = start_writer(path, &to_child, &from_child);
+    s = open_at(path);
+    txn_wait impatient = {.busy_timeout_ms = 50};
+    char expected[64];
+    FAILS(ERR_BUSY, txn_begin(s, true, &impatient, &t, &e));
+    snprintf(expected, sizeof expected, "process %ld", (long)pid);
+    assert_non_null(strstr(e.message, expected));
+    atomic_bool cancel = true;
+    txn_wait cancelled = {.busy_timeout_ms = 60000, .cancel = &cancel};
+    FAILS(ERR_CANCELLED, txn_begin(s, true, &cancelled, &t, &e));
+    txn *r = begin(s, false); /* readers do not wait */
+    assert_int_equal(count_rows(r, "people"), 0);
+    assert_int_equal(write(to_child, "g", 1), 1);
+    txn_wait patient = {.busy_timeout_ms = 20000};
+    OK(txn_begin(s, true, &patient, &t, &e));
+    assert_int_equal(count_rows(t, "people"), 1);
+    assert_int_equal(count_rows(r, "people"), 0);
+    txn_abort(t);
+    txn_abort(r);
+    int status;
+    waitpid(pid, &status, 0);
+    assert_int_equal(status, 0);
+    store_close(s);
+    close(to_child);
+    close(from_child);
+}
+
+/* A killed writer's lock dies with it, and what it wrote was never there. */
+static void test_killed_writer(void **state) {
+    (void)state;
+    const char *path = scratch("killed");
+    store *s = open_at(path);
+    txn *t = begin(s, true);
+    create_people(t);
+    OK(txn_commit(t, &e));
+    store_close(s);
+    int to_child, from_child, status;
+    pid_t pid = start_writer(path, &to_child, &from_child);
+    kill(pid, SIGKILL);
+    waitpid(pid, &status, 0);
+    s = open_at(path);
+    t = begin(s, true);
+    assert_int_equal(count_rows(t, "people"), 0);
+    add_person(t, value_null(), "after", 1);
+    OK(txn_commit(t, &e));
+    store_close(s);
+    close(to_child);
+    close(from_child);
+}
+
+/* Another process's new table and new column are seen at the next transaction. */
+static void test_schema_of_another_process(void **state) {
+    (void)state;
+    const char *path = scratch("schema");
+    int go[2], done[2];
+    assert_int_equal(pipe(go), 0);
+    assert_int_equal(pipe(done), 0);
+    pid_t pid = fork();
+    char c = 'k';
+    if (pid == 0) {
+        if (read(go[0], &c, 1) != 1)
+            _exit(1);
+        store *s = open_at(path);
+        txn *t = begin(s, true);
+        column_def extra = COLUMN("extra", TYPE_TEXT);
+        if (catalog_add_column(t, STR("people"), &extra, value_text(STR("new")), &e) || txn_commit(t, &e))
+            _exit(2);
+        store_close(s);
+        _exit(write(done[1], &c, 1) == 1 ? 0 : 3);
+    }
+    store *s = open_at(path);
+    txn *t = begin(s, true);
+    create_people(t);
+    add_person(t, value_null(), "Ada", 1);
+    OK(txn_commit(t, &e));
+    assert_int_equal(write(go[1], &c, 1), 1);
+    assert_int_equal(read(done[0], &c, 1), 1);
+    t = begin(s, false);
+    const table_def *def = table_named(t, "people");
+    value row[5];
+    bool found;
+    assert_int_equal(def->ncolumns, 5);
+    OK(table_get(t, def, 1, row, &found, &e));
+    assert_true(found && str_equal(row[4].s, STR("new")) && str_equal(row[1].s, STR("Ada")));
+    txn_abort(t);
+    store_close(s);
+    int status;
+    waitpid(pid, &status, 0);
+    assert_int_equal(status, 0);
+    for (int i = 0; i < 2; i++) {
+        close(go[i]);
+        close(done[i]);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_readers_see_a_snapshot),
+        cmocka_unit_test(test_statement_rollback),
+        cmocka_unit_test(test_catalog_rolls_back_too),
+        cmocka_unit_test(test_scans_survive_writes),
+        cmocka_unit_test(test_full_map_is_a_clear_error),
+        cmocka_unit_test(test_huge_cells),
+        cmocka_unit_test(test_two_processes),
+        cmocka_unit_test(test_killed_writer),
+        cmocka_unit_test(test_schema_of_another_process),
+    };
+    return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);
+}
