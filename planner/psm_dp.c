@@ -16,36 +16,31 @@
 /* ---- upwards: what each group saves ------------------------------------------------------------
  */
 
-/* What one choice saves in each group of a set. */
+/* What one choice saves in one group of a set. */
 typedef struct tally {
-    uint64_t *units;  /* [groups] */
-    uint32_t *in;     /* [groups] rows that are in a group of the next set */
-    uint32_t *values; /* [groups] such groups, the absent value's not counted */
+    uint64_t units;
+    uint32_t in;     /* rows that are in a group of the next set */
+    uint32_t values; /* such groups, the absent value's not counted */
 } tally;
 
-/* What the different values at a node begin alike with, names first: estimated by how many there
- * are (groups inside
- * + rows alone). */
-static uint64_t common_units(const psm_atom *atom, const tally *sum, uint32_t g, uint32_t size) {
-    uint64_t branches = (uint64_t)sum->values[g] + (size - sum->in[g]);
-    if (branches < 2) {
-        return 0;
-    }
-    return (branches - 1) * atom->common.at[63 - __builtin_clzll(branches)] / 16;
+/* What so many different values begin alike with, names included. */
+static uint64_t common_units(const common_curve *curve, uint64_t values) {
+    return values < 2 ? 0 : (values - 1) * curve->at[63 - __builtin_clzll(values)] / 16;
 }
 
-/* Adds up the groups of `next` by the group of `set` they lie in. Returns what all of them share if
+/* Adds up the groups of `next` by the group of `set` they lie in. Returns what whole cells share if
  * all go on alike. */
 static uint64_t tally_next(const psm_search *s, const psm_atom *atom, const lattice_set *next,
                            tally *sum) {
     uint64_t gain = 0;
     for (uint32_t h = 0; h < next->groups; h++) {
         uint32_t first = next->row[next->start[h]], size = next->start[h + 1] - next->start[h];
-        uint32_t v = atom->id[first], g = s->group_of[first];
+        uint32_t v = atom->id[first];
         uint64_t here = (uint64_t)(size - 1) * atom->cost[v];
-        sum->units[g] += here + next->saving[h];
-        sum->in[g] += size;
-        sum->values[g] += v != atom->absent;
+        tally *to = &sum[s->group_of[first]];
+        to->units += here + next->saving[h];
+        to->in += size;
+        to->values += v != atom->absent;
         gain += here;
     }
     return gain;
@@ -54,28 +49,36 @@ static uint64_t tally_next(const psm_search *s, const psm_atom *atom, const latt
 static void choose(const psm_search *s, lattice_set *set, int atom, const lattice_set *next,
                    tally *sum) {
     const psm_atom *a = &s->t->atom[atom];
-    memset(sum->units, 0, sizeof *sum->units * set->groups);
-    memset(sum->in, 0, sizeof *sum->in * set->groups);
-    memset(sum->values, 0, sizeof *sum->values * set->groups);
-    uint64_t alike = tally_next(s, a, next, sum);
-    bool leads = next->groups > 0;
+    memset(sum, 0, sizeof *sum * set->groups);
+    uint64_t alike = tally_next(s, a, next, sum) + next->one_order;
     for (uint32_t g = 0; g < set->groups; g++) {
-        uint64_t begun = common_units(a, sum, g, set->start[g + 1] - set->start[g]);
-        uint64_t units = sum->units[g] + begun;
+        uint32_t size = set->start[g + 1] - set->start[g];
+        uint64_t begun = common_units(&a->common, (uint64_t)sum[g].values + (size - sum[g].in));
         alike += begun;
-        if (units > set->saving[g]) {
-            set->saving[g] = units;
-            set->choice[g] = leads && sum->in[g] > 0 ? (uint8_t)atom : CHOICE_NONE;
+        if (sum[g].units + begun > set->saving[g]) {
+            set->saving[g] = sum[g].units + begun;
+            set->choice[g] = sum[g].in > 0 ? (uint8_t)atom : CHOICE_NONE;
         }
     }
-    alike += next->one_order;
-    if (leads && alike > set->one_order) {
+    if (alike > set->one_order) {
         set->one_order = alike;
         set->one_choice = (uint8_t)atom;
     }
 }
 
-static void set_solve(lattice *l, lattice_set *set, tally *sum) {
+/* Atoms in which all rows of all groups differ can only come last: the best of them by its
+ * beginnings. */
+static void choose_last(lattice_set *set, const common_curve *last) {
+    for (uint32_t g = 0; g < set->groups; g++) {
+        uint64_t begun = common_units(last, set->start[g + 1] - set->start[g]);
+        if (begun > set->saving[g]) {
+            set->saving[g] = begun;
+            set->choice[g] = CHOICE_NONE;
+        }
+    }
+}
+
+static void set_open(const lattice *l, lattice_set *set) {
     scratch *mem = l->s->mem;
     set->saving = SCRATCH_ZARRAY(mem, uint64_t, set->groups);
     set->choice = SCRATCH_ARRAY(mem, uint8_t, set->groups);
@@ -87,6 +90,11 @@ static void set_solve(lattice *l, lattice_set *set, tally *sum) {
             l->s->group_of[set->row[i]] = g;
         }
     }
+}
+
+static void set_solve(lattice *l, lattice_set *set, tally *sum) {
+    set_open(l, set);
+    common_curve last = {{0}};
     for (field_set left = l->atoms & ~set->atoms; left != 0; left &= left - 1) {
         int atom = set_first(left);
         const lattice_set *next = lattice_above(l, set, atom);
@@ -94,9 +102,16 @@ static void set_solve(lattice *l, lattice_set *set, tally *sum) {
             continue;
         }
         set->open |= next->state == SET_CUT;
-        if (next->groups > 0 || l->s->t->atom[atom].common.at[1] > 0) {
+        if (next->groups > 0) {
             choose(l->s, set, atom, next, sum);
+            continue;
         }
+        for (size_t k = 0; k < BASE_COUNT(last.at); k++) {
+            last.at[k] = BASE_MAX(last.at[k], l->s->t->atom[atom].common.at[k]);
+        }
+    }
+    if (last.at[1] > 0 || last.at[BASE_COUNT(last.at) - 1] > 0) {
+        choose_last(set, &last);
     }
 }
 
@@ -105,13 +120,11 @@ void lattice_solve(lattice *l) {
     for (uint32_t i = 0; i < l->sets; i++) {
         most = BASE_MAX(most, l->set[i].groups);
     }
-    tally sum = {.units = SCRATCH_ARRAY(l->s->mem, uint64_t, most),
-                 .in = SCRATCH_ARRAY(l->s->mem, uint32_t, most),
-                 .values = SCRATCH_ARRAY(l->s->mem, uint32_t, most)};
+    tally *sum = SCRATCH_ARRAY(l->s->mem, tally, most);
     for (int size = set_size(l->atoms); size >= 0; size--) {
         for (uint32_t i = l->level[size]; i != SET_NONE; i = l->set[i].next) {
             if (l->set[i].groups > 0) {
-                set_solve(l, &l->set[i], &sum);
+                set_solve(l, &l->set[i], sum);
             }
         }
     }
@@ -366,7 +379,7 @@ static void solve_rows(psm_search *s, const uint32_t *rows, uint32_t n, field_se
 /* ---- the search --------------------------------------------------------------------------------
  */
 
-enum { VISITS_PER_ROW = 256 };
+enum { VISITS_PER_ROW = 200 };
 
 void psm_search_open(psm_search *s, const psm_table *t, uint64_t work_limit, scratch *mem) {
     *s = (psm_search){.t = t, .mem = mem, .visits_per_row = VISITS_PER_ROW};

@@ -169,7 +169,7 @@ static void set_expand(lattice *l, uint32_t from) {
  */
 
 /* Row visits to build it; keeping a set costs about as much as SET_VISITS more. */
-enum { SET_VISITS = 16 };
+enum { SET_VISITS = 24 };
 
 static uint64_t set_cost(const lattice *l, const lattice_set *set) {
     return l->set[set->parent].active + SET_VISITS;
@@ -183,27 +183,34 @@ static uint64_t level_cost(const lattice *l, int size) {
     return cost;
 }
 
+typedef struct bid {
+    uint64_t promise;
+    field_set atoms;
+    uint32_t set;
+} bid;
+
 static int by_promise(const void *a, const void *b) {
-    const lattice_set *const *x = a, *const *y = b;
-    if ((*x)->promise != (*y)->promise) {
-        return (*x)->promise > (*y)->promise ? -1 : 1;
+    const bid *x = a, *y = b;
+    if (x->promise != y->promise) {
+        return x->promise > y->promise ? -1 : 1;
     }
-    return (*x)->atoms < (*y)->atoms ? -1 : 1;
+    return x->atoms < y->atoms ? -1 : 1;
 }
 
 /* Keeps the sets of a level that promise most, as far as `budget` row visits go. */
 static void level_cut(lattice *l, int size, uint64_t budget) {
     scratch_mark mark = scratch_save(l->s->mem);
-    lattice_set **list = SCRATCH_ARRAY(l->s->mem, lattice_set *, l->sets);
+    bid *list = SCRATCH_ARRAY(l->s->mem, bid, l->sets);
     uint32_t n = 0;
     for (uint32_t i = l->level[size]; i != SET_NONE; i = l->set[i].next) {
-        list[n++] = &l->set[i];
+        list[n++] = (bid){l->set[i].promise, l->set[i].atoms, i};
     }
     qsort(list, n, sizeof *list, by_promise);
     for (uint32_t i = 0; i < n; i++) {
-        uint64_t cost = set_cost(l, list[i]);
+        lattice_set *set = &l->set[list[i].set];
+        uint64_t cost = set_cost(l, set);
         if (cost > budget) {
-            list[i]->state = SET_CUT;
+            set->state = SET_CUT;
         } else {
             budget -= cost;
         }

@@ -2,6 +2,8 @@
  * bench_psm.c - what the solver gains on a file, and what it costs.
  *
  *   bench_psm FILE.csv[.gz] [--json] [--rows N]
+ *   bench_psm --synthetic ROWS,COLUMNS [--json]     families of five columns: an entity, three
+ * attributes that depend on it, one free column; seeded, skewed
  *
  * Counts in characters, as the published evaluator does: the values of a row are concatenated
  * without names or separators, and a row's hit is its longest common prefix with any earlier row
@@ -81,6 +83,53 @@ static void read_cells(table *t, const char *path, uint32_t most_rows, cells *ou
     t->rows = (uint32_t)BASE_MIN(out->rows, most_rows);
 }
 
+/* ---- a table made up ----------------------------------------------------------------------------
+ */
+
+static uint64_t mixed(uint64_t a, uint64_t b) {
+    return hash_mix(hash_mix(a, b), 0x5bd1e995);
+}
+
+/* Below n, small numbers more often. */
+static uint32_t skewed(uint64_t seed, uint32_t n) {
+    double u = (double)(seed >> 11) / (double)(UINT64_C(1) << 53);
+    return (uint32_t)(u * u * n);
+}
+
+static str made_up_text(table *t, int f, uint32_t id) {
+    char text[40];
+    size_t n = 3 + mixed((uint64_t)f, id) % 24;
+    for (size_t i = 0; i < n; i++) {
+        text[i] = (char)('a' + mixed(mixed((uint64_t)f, id), i) % 26);
+    }
+    return (str){arena_printf(t->mem, "%.*s%u", (int)n, text, id),
+                 n + (size_t)snprintf(NULL, 0, "%u", id)};
+}
+
+static void synthesize(table *t, const char *size, cells *out) {
+    char *comma;
+    t->rows = (uint32_t)strtoul(size, &comma, 10);
+    t->fields = *comma == ',' ? atoi(comma + 1) : 0;
+    if (t->fields < 1 || t->fields > PSM_MAX_FIELDS) {
+        fail("--synthetic wants ROWS,COLUMNS");
+    }
+    t->field = ARENA_ARRAY(t->mem, psm_field, t->fields);
+    out->cell = mem_alloc(sizeof *out->cell * ((size_t)t->rows * (size_t)t->fields + 1));
+    for (int f = 0; f < t->fields; f++) {
+        uint32_t family = (uint32_t)f / 5, member = (uint32_t)f % 5,
+                 many = 10U << (2 * (family % 6));
+        for (uint32_t r = 0; r < t->rows; r++) {
+            uint32_t id = skewed(mixed(family, r), many);
+            if (member == 4) {
+                id = skewed(mixed(family + 100, r), 3U << (2 * (family % 6)));
+            } else if (member > 0) {
+                id = (uint32_t)(mixed(id, member) % ((many >> member) + 1));
+            }
+            out->cell[(size_t)r * (size_t)t->fields + (size_t)f] = made_up_text(t, f, id);
+        }
+    }
+}
+
 /* ---- encoding ----------------------------------------------------------------------------------
  */
 
@@ -130,10 +179,14 @@ static void encode_field(table *t, int f, const cells *c) {
         .name = c->cell[f], .distinct = n, .value = ids, .length = length, .units = units};
 }
 
-static void load(table *t, const char *path, uint32_t most_rows) {
+static void load(table *t, const char *path, const char *synthetic, uint32_t most_rows) {
     cells c = {0};
     t->mem = arena_new();
-    read_cells(t, path, most_rows, &c);
+    if (synthetic != NULL) {
+        synthesize(t, synthetic, &c);
+    } else {
+        read_cells(t, path, most_rows, &c);
+    }
     t->text = ARENA_ARRAY(t->mem, str *, t->fields);
     for (int f = 0; f < t->fields; f++) {
         encode_field(t, f, &c);
@@ -206,10 +259,11 @@ static void run(const table *t, const char *name, psm_strategy strategy, bool on
     double phr = published_phr(t, result.field_order, score.total_units);
     double cell = 100.0 * (double)score.cell_units / total, bound = 100.0 * bounded.bound;
     if (json) {
-        printf("{\"strategy\":\"%s\",\"rows\":%u,\"fields\":%d,\"phr\":%.3f,\"cell\":%.3f,"
+        printf("{\"strategy\":\"%s\",\"used\":\"%s\",\"rows\":%u,\"fields\":%d,\"phr\":%.3f,"
+               "\"cell\":%.3f,"
                "\"bound\":%.3f,\"cpu_seconds\":%.4f,\"bound_seconds\":%.4f}\n",
-               name, t->rows, t->fields, phr, cell, bound, result.solve_ms / 1e3,
-               (bounded.solve_ms - result.solve_ms) / 1e3);
+               name, psm_strategy_name(result.used), t->rows, t->fields, phr, cell, bound,
+               result.solve_ms / 1e3, (bounded.solve_ms - result.solve_ms) / 1e3);
     } else {
         printf("%-10s %8.3f %8.3f %8.3f %9.4f %9.4f\n", name, phr, cell, bound,
                result.solve_ms / 1e3, (bounded.solve_ms - result.solve_ms) / 1e3);
@@ -218,7 +272,7 @@ static void run(const table *t, const char *name, psm_strategy strategy, bool on
 }
 
 int main(int argc, char **argv) {
-    const char *path = NULL;
+    const char *path = NULL, *synthetic = NULL;
     bool json = false;
     uint32_t most_rows = UINT32_MAX;
     for (int i = 1; i < argc; i++) {
@@ -226,15 +280,17 @@ int main(int argc, char **argv) {
             json = true;
         } else if (strcmp(argv[i], "--rows") == 0 && i + 1 < argc) {
             most_rows = (uint32_t)strtoul(argv[++i], NULL, 10);
+        } else if (strcmp(argv[i], "--synthetic") == 0 && i + 1 < argc) {
+            synthetic = argv[++i];
         } else {
             path = argv[i];
         }
     }
-    if (path == NULL) {
-        fail("usage: bench_psm FILE.csv[.gz] [--json] [--rows N]");
+    if (path == NULL && synthetic == NULL) {
+        fail("usage: bench_psm FILE.csv[.gz] | --synthetic ROWS,COLUMNS [--json] [--rows N]");
     }
     table t;
-    load(&t, path, most_rows);
+    load(&t, path, synthetic, most_rows);
     if (!json) {
         printf("%-10s %8s %8s %8s %9s %9s\n", "strategy", "phr", "cell", "bound", "cpu s",
                "bound s");
@@ -243,6 +299,7 @@ int main(int argc, char **argv) {
     run(&t, "fixed", PSM_FIXED, false, json);
     run(&t, "best_fixed", PSM_FIXED, true, json);
     run(&t, "grouped", PSM_GROUPED, false, json);
+    run(&t, "auto", PSM_AUTO, false, json);
     arena_free(t.mem);
     return 0;
 }
