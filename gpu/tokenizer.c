@@ -287,28 +287,28 @@ static void encode_plain(const tokenizer *t, str text, bool space_prefix, token_
 void tokenizer_encode(const tokenizer *t, str text, bool parse_special, bool segment_start,
                       llm_token **ids, size_t *count, size_t *cap) {
     token_list out = {ids, count, cap};
-    if (!parse_special && !t->plain_has_specials) {
-        encode_plain(t, text, segment_start, &out);
-        return;
-    }
     size_t from = 0, at = 0;
-    bool prefix = segment_start; /* SentencePiece's prefix comes back after each special token */
-    while (at < text.n) {
+    bool prefix = segment_start; /* SentencePiece's prefix comes back after each control token */
+    bool search = parse_special || t->plain_has_specials;
+    while (search && at < text.n) {
         const special_token *s = special_at(t, (str){text.p + at, text.n - at}, parse_special);
         if (!s) {
             at++;
             continue;
         }
-        encode_plain(t, (str){text.p + from, at - from}, prefix, &out);
+        bool guarded = token_is(t, s->id, TOKEN_IS_GUARDED);
+        if (at > from || (prefix && !guarded)) /* what is ordinary text has the prefix before it */
+            encode_plain(t, (str){text.p + from, at - from}, prefix, &out);
         token_push(&out, s->id);
         at += s->text.n;
         while (parse_special && t->strips_after_special && at < text.n &&
                memchr(" \t\r\n", text.p[at], 4))
             at++;
         from = at;
-        prefix = true;
+        prefix = guarded;
     }
-    encode_plain(t, (str){text.p + from, text.n - from}, prefix, &out);
+    if (from < text.n)
+        encode_plain(t, (str){text.p + from, text.n - from}, prefix, &out);
 }
 
 void tokenizer_decode(const tokenizer *t, llm_token id, bool special, buf *out) {

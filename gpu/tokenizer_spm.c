@@ -182,8 +182,6 @@ static size_t piece_bytes(const tokenizer *t, str text) {
 }
 
 void spm_encode(const tokenizer *t, str text, bool space_prefix, token_list *out) {
-    if (text.n == 0)
-        return;
     buf escaped = {0};
     escape(t, text, space_prefix, &escaped);
     int32_t few[256], *ids = few;
