@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 
 #include "cpu_int.h"
 
@@ -428,6 +429,49 @@ int cpu_forward(llm_engine *engine, void *work, const pass *p, err *e) {
     }
     pool_unlock(w->s->threads);
     return 0;
+}
+
+/* ---- the bound --------------------------------------------------------------------------------- */
+
+typedef struct bound_job {
+    cpu_state *s;
+    const char *a;
+    int rows;
+} bound_job;
+
+static void bound_task(void *ctx, int task, int worker) {
+    const bound_job *job = ctx;
+    const model *m = &job->s->model;
+    int tiles = job->rows / gemm_tile(job->s->g);
+    const model_layer *layer = &m->layers[task / tiles];
+    const gemm_weight *weights[] = {&layer->qkv, &layer->o, &layer->gate_up, &layer->down};
+    for (size_t i = 0; i < BASE_COUNT(weights); i++) {
+        size_t tile = (size_t)gemm_tile(job->s->g) * (size_t)weights[i]->k * gemm_element(job->s->g);
+        for (int p = 0; p < weights[i]->nparts; p++) {
+            gemm_run(job->s->g, weights[i], p, worker, gemm_tile(job->s->g), job->a + (size_t)(task % tiles) * tile);
+        }
+    }
+}
+
+double cpu_gemm_bound(llm_engine *engine, int rows, clockid_t clock) {
+    cpu_state *s = engine->state;
+    const model_config *c = &engine->config;
+    size_t columns = (size_t)BASE_MAX(BASE_MAX(c->n_embd, c->ffn), c->n_heads * c->head_dim);
+    size_t bytes = (size_t)rows * columns * gemm_element(s->g);
+    bound_job job = {s, calloc(1, bytes), rows};
+    double best = 0;
+    pool_lock(s->threads);
+    for (int i = 0; job.a != NULL && i < 5; i++) {
+        struct timespec from, to;
+        clock_gettime(clock, &from);
+        pool_run(s->threads, c->n_layers * (rows / gemm_tile(s->g)), bound_task, &job);
+        clock_gettime(clock, &to);
+        double seconds = (double)(to.tv_sec - from.tv_sec) + (double)(to.tv_nsec - from.tv_nsec) / 1e9;
+        best = BASE_MAX(best, rows / seconds);
+    }
+    pool_unlock(s->threads);
+    free((char *)(uintptr_t)job.a);
+    return best;
 }
 
 /* ---- work memory ------------------------------------------------------------------------------- */

@@ -16,6 +16,8 @@
 #ifndef KVASIR_CPU_INT_H
 #define KVASIR_CPU_INT_H
 
+#include <time.h>
+
 #include "engine_int.h"
 #include "kernels_int.h"
 #include "model_int.h"
@@ -67,6 +69,8 @@ uint16_t *cpu_keys(const cpu_work *w, int32_t block, int layer, int kv_head);
 uint16_t *cpu_values(const cpu_work *w, int32_t block, int layer, int kv_head);
 
 /* cpu_forward.c */
+/* Tokens/s of the layers' matrix products alone, `rows` at a time, through the pool: the bound of benchmarks. */
+double cpu_gemm_bound(llm_engine *engine, int rows, clockid_t clock);
 int cpu_forward(llm_engine *engine, void *work, const pass *p, err *e);
 int cpu_work_new(llm_engine *engine, int blocks, int rows, void **work, err *e);
 void cpu_work_free(llm_engine *engine, void *work);

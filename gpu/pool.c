@@ -1,10 +1,15 @@
 /*
  * pool.c - the threads that run tiles.
  *
- * Invariant: between jobs every worker waits for `generation` to change; a job is over when `running` is zero. Workers
- * spin briefly before they sleep, since a pass is hundreds of short jobs. No OpenMP of our own (it hides from TSan).
+ * A job is published as one word, from which tasks are claimed:   claim  [generation:16 | tasks:24 | next:24]
+ *
+ * Invariant: who claimed a task of a job may read fn and ctx until it counts the task as done, since the next job is
+ * published only when all tasks are done. The caller never waits for a worker that has claimed nothing: on a busy
+ * machine it does the job alone. Workers spin briefly before they sleep, as a pass is hundreds of short jobs.
+ * No OpenMP of our own (it hides from TSan).
  */
 #include <pthread.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 
@@ -13,17 +18,17 @@
 /* libgomp's, which oneDNN links; the header is the compiler's and absent with clang. */
 extern void omp_set_num_threads(int);
 
-enum { SPINS = 4000 };
+enum { SPINS = 3000, CLAIM_BITS = 24, CLAIM_MASK = (1 << CLAIM_BITS) - 1, YIELD_EVERY = 256 };
 
 struct pool {
     int threads;
     pthread_t *ids;
     pthread_mutex_t mutex, callers;
     pthread_cond_t wake;
-    atomic_uint generation;
-    atomic_int next, running;
+    atomic_uint_fast64_t claim;
+    atomic_int done, sleepers;
     atomic_bool stop;
-    int tasks;
+    uint64_t generation;
     pool_task fn;
     void *ctx;
 };
@@ -39,50 +44,63 @@ static void relax(void) {
 #endif
 }
 
+static int claim_next(uint64_t claim) {
+    return (int)(claim & CLAIM_MASK);
+}
+
+static int claim_tasks(uint64_t claim) {
+    return (int)(claim >> CLAIM_BITS & CLAIM_MASK);
+}
+
+static bool has_task(pool *p) {
+    uint64_t claim = atomic_load(&p->claim);
+    return claim_next(claim) < claim_tasks(claim);
+}
+
 static void work(pool *p, int worker) {
-    int task;
-    while ((task = atomic_fetch_add_explicit(&p->next, 1, memory_order_relaxed)) < p->tasks) {
-        p->fn(p->ctx, task, worker);
+    while (has_task(p)) {
+        uint64_t claim = atomic_fetch_add(&p->claim, 1);
+        if (claim_next(claim) >= claim_tasks(claim)) {
+            return;
+        }
+        p->fn(p->ctx, claim_next(claim), worker);
+        atomic_fetch_add(&p->done, 1);
     }
 }
 
-static unsigned wait_for_job(pool *p, unsigned seen) {
+static void wait_for_job(pool *p) {
     for (int i = 0; i < SPINS; i++) {
-        unsigned g = atomic_load_explicit(&p->generation, memory_order_acquire);
-        if (g != seen) {
-            return g;
+        if (has_task(p)) {
+            return;
         }
         relax();
     }
     pthread_mutex_lock(&p->mutex);
-    unsigned g;
-    while ((g = atomic_load_explicit(&p->generation, memory_order_acquire)) == seen) {
+    atomic_fetch_add(&p->sleepers, 1);
+    while (!has_task(p) && !atomic_load(&p->stop)) {
         pthread_cond_wait(&p->wake, &p->mutex);
     }
+    atomic_fetch_sub(&p->sleepers, 1);
     pthread_mutex_unlock(&p->mutex);
-    return g;
 }
 
 static void *worker_main(void *arg) {
     worker_start start = *(worker_start *)arg;
     free(arg);
     omp_set_num_threads(1);
-    unsigned seen = 0;
-    for (;;) {
-        seen = wait_for_job(start.p, seen);
-        if (atomic_load_explicit(&start.p->stop, memory_order_relaxed)) {
-            return NULL;
-        }
+    while (!atomic_load(&start.p->stop)) {
+        wait_for_job(start.p);
         work(start.p, start.index);
-        atomic_fetch_sub_explicit(&start.p->running, 1, memory_order_release);
     }
+    return NULL;
 }
 
-static void announce(pool *p) {
-    pthread_mutex_lock(&p->mutex);
-    atomic_fetch_add_explicit(&p->generation, 1, memory_order_release);
-    pthread_cond_broadcast(&p->wake);
-    pthread_mutex_unlock(&p->mutex);
+static void wake_sleepers(pool *p) {
+    if (atomic_load(&p->sleepers) > 0) {
+        pthread_mutex_lock(&p->mutex);
+        pthread_cond_broadcast(&p->wake);
+        pthread_mutex_unlock(&p->mutex);
+    }
 }
 
 pool *pool_new(int threads) {
@@ -109,7 +127,7 @@ void pool_free(pool *p) {
         return;
     }
     atomic_store(&p->stop, true);
-    announce(p);
+    wake_sleepers(p);
     for (int i = 1; i < p->threads; i++) {
         pthread_join(p->ids[i], NULL);
     }
@@ -126,21 +144,24 @@ int pool_threads(const pool *p) {
 
 void pool_run(pool *p, int tasks, pool_task fn, void *ctx) {
     omp_set_num_threads(1); /* the caller's thread may be a new one */
-    if (p->threads == 1 || tasks <= 1) {
+    if (p->threads == 1 || tasks <= 1 || tasks > CLAIM_MASK / 2) {
         for (int i = 0; i < tasks; i++) {
             fn(ctx, i, 0);
         }
         return;
     }
-    p->tasks = tasks;
     p->fn = fn;
     p->ctx = ctx;
-    atomic_store_explicit(&p->next, 0, memory_order_relaxed);
-    atomic_store_explicit(&p->running, p->threads - 1, memory_order_relaxed);
-    announce(p);
+    atomic_store(&p->done, 0);
+    p->generation++;
+    atomic_store(&p->claim, (p->generation << (2 * CLAIM_BITS)) | ((uint64_t)tasks << CLAIM_BITS));
+    wake_sleepers(p);
     work(p, 0);
-    while (atomic_load_explicit(&p->running, memory_order_acquire) > 0) {
+    for (int spins = 1; atomic_load(&p->done) < tasks; spins++) {
         relax();
+        if (spins % YIELD_EVERY == 0) {
+            sched_yield(); /* a worker that has a task may not be running */
+        }
     }
 }
 

@@ -1,0 +1,197 @@
+/*
+ * bench_engine.c - bench_engine [--json] [--precision f32|bf16|int8] [--threads N] [--cpu-time]: the engine against
+ * the machine. --cpu-time counts the process's time instead of the clock's: with one thread, for a busy machine.
+ *
+ * The bound is a pass of the layers' matrix products alone at M = 1,024, measured in the same process; everything else
+ * is given as tokens/s and as a ratio of it. The model: KVASIR_MODEL, else the default one.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "cpu_int.h"
+
+static clockid_t clock_used = CLOCK_MONOTONIC;
+
+static double now_s(void) {
+    struct timespec t;
+    clock_gettime(clock_used, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+static const char *const words[] = {" the", " film", " is", " a", " story", " of", " men", " and", " music", " that",
+                                    " never", " ends", " in", " one", " good", " scene", " with", " light", " but"};
+
+/* A span of about `tokens` tokens, different for each seed. */
+static llm_span *text_span(const llm_engine *engine, llm_span_kind kind, uint64_t seed, int tokens) {
+    buf text = {0};
+    for (int i = 0; i < tokens; i++) {
+        seed = hash_mix(seed, (uint64_t)i);
+        buf_append_c(&text, words[seed % BASE_COUNT(words)]);
+    }
+    llm_span *span = llm_span_new(engine, kind, buf_str(&text));
+    buf_free(&text);
+    return span;
+}
+
+static void die(const err *e) {
+    fprintf(stderr, "bench_engine: %s\n", e->message);
+    exit(2);
+}
+
+static void submit(llm_session *s, llm_span **spans, int n, llm_guide *guide, const llm_template *after, int tokens) {
+    llm_request q = {.spans = spans, .nspans = n, .guide = guide, .after = after, .max_tokens = tokens};
+    err e = {0};
+    if (llm_submit(s, &q, &e) != 0) {
+        die(&e);
+    }
+}
+
+/* 64 prompts of 512 tokens that share nothing; the answer is one of two words. */
+static double prefill(llm_engine *engine, int prompts, int tokens) {
+    err e = {0};
+    llm_session *s;
+    llm_session_options options = {0};
+    if (llm_session_new(engine, &options, &s, &e) != 0) {
+        die(&e);
+    }
+    str literals[] = {STR("yes"), STR("no")};
+    const llm_template *after = llm_engine_template(engine, LLM_FORMAT_COMPLETION);
+    llm_guide *guide = llm_guide_new(engine, LLM_GUIDE_CHOICE, literals, 2, after, &e);
+    for (int i = 0; i < prompts; i++) {
+        llm_span *span = text_span(engine, LLM_SPAN_TEMPLATE, (uint64_t)i + 77, tokens);
+        submit(s, &span, 1, guide, after, 1);
+        llm_span_release(span);
+    }
+    double start = now_s();
+    bool idle = false;
+    while (!idle) {
+        llm_event events[64];
+        int count;
+        if (llm_step(s, events, 64, &count, &idle, &e) != 0) {
+            die(&e);
+        }
+    }
+    double seconds = now_s() - start;
+    llm_stats st;
+    llm_session_stats(s, &st);
+    llm_guide_release(guide);
+    llm_session_free(s);
+    return (double)st.computed_tokens / seconds;
+}
+
+/* Tokens/s while all `sequences` sequences are live; `shared` of their prompt's tokens are one prefix. */
+static double decode(llm_engine *engine, int sequences, int shared, int own) {
+    err e = {0};
+    llm_session *s;
+    llm_session_options options = {.max_batch = sequences};
+    if (llm_session_new(engine, &options, &s, &e) != 0) {
+        die(&e);
+    }
+    llm_template chat = *llm_engine_template(engine, LLM_FORMAT_COMPLETION);
+    chat.chat = true; /* no stop at a newline */
+    llm_span *head = text_span(engine, LLM_SPAN_TEMPLATE, 5, shared);
+    for (int i = 0; i < sequences; i++) {
+        llm_span *spans[] = {head, text_span(engine, LLM_SPAN_VALUE, (uint64_t)i + 1000, own)};
+        submit(s, spans, 2, NULL, &chat, 64);
+        llm_span_release(spans[1]);
+    }
+    double seconds = 0;
+    uint64_t tokens = 0;
+    bool idle = false;
+    llm_stats before, after;
+    while (!idle) {
+        llm_event events[64];
+        int count;
+        llm_session_stats(s, &before);
+        double start = now_s();
+        if (llm_step(s, events, 64, &count, &idle, &e) != 0) {
+            die(&e);
+        }
+        double took = now_s() - start;
+        llm_session_stats(s, &after);
+        if (before.live_sequences == sequences && after.live_sequences == sequences &&
+            before.computed_tokens == after.computed_tokens) {
+            seconds += took;
+            tokens += (uint64_t)sequences;
+        }
+    }
+    llm_span_release(head);
+    llm_session_free(s);
+    return seconds > 0 ? (double)tokens / seconds : 0;
+}
+
+static void print_line(bool json, const char *name, double rate, double bound) {
+    if (json) {
+        printf("{\"name\":\"%s\",\"tok_s\":%.1f,\"bound_tok_s\":%.1f,\"ratio\":%.4f}\n", name, rate, bound,
+               rate / bound);
+    } else {
+        printf("%-22s %10.1f tokens/s   %.3f of the bound\n", name, rate, rate / bound);
+    }
+    fflush(stdout);
+}
+
+static const char *model_path(char *out, size_t cap) {
+    const char *file_given = getenv("KVASIR_MODEL"), *data = getenv("XDG_DATA_HOME"), *home = getenv("HOME");
+    const char *file = "kvasir/models/SmolLM2-135M-Instruct.Q4_1.gguf";
+    if (file_given != NULL) {
+        return file_given;
+    }
+    if (data != NULL && data[0] != '\0') {
+        snprintf(out, cap, "%s/%s", data, file);
+    } else {
+        snprintf(out, cap, "%s/.local/share/%s", home != NULL ? home : "", file);
+    }
+    return out;
+}
+
+int main(int argc, char **argv) {
+    char path[4096];
+    bool json = false;
+    llm_engine_options options = {.path = model_path(path, sizeof path)};
+    for (int i = 1; i < argc; i++) {
+        const char *next = i + 1 < argc ? argv[i + 1] : "";
+        if (strcmp(argv[i], "--json") == 0) {
+            json = true;
+        } else if (strcmp(argv[i], "--cpu-time") == 0) {
+            clock_used = CLOCK_PROCESS_CPUTIME_ID;
+        } else if (strcmp(argv[i], "--threads") == 0) {
+            options.threads = atoi(next);
+            i++;
+        } else if (strcmp(argv[i], "--precision") == 0) {
+            options.precision = strcmp(next, "f32") == 0    ? LLM_F32
+                                : strcmp(next, "bf16") == 0 ? LLM_BF16
+                                : strcmp(next, "int8") == 0 ? LLM_INT8
+                                                             : LLM_PRECISION_AUTO;
+            i++;
+        } else {
+            fprintf(stderr, "usage: bench_engine [--json] [--precision f32|bf16|int8] [--threads N] [--cpu-time]\n");
+            return 2;
+        }
+    }
+    err e = {0};
+    llm_engine *engine;
+    if (llm_engine_open(&options, &engine, &e) != 0) {
+        die(&e);
+    }
+    const llm_model_info *info = llm_engine_info(engine);
+    if (!json) {
+        printf("%s, %s (%s), %d threads, loaded in %.0f ms\n", info->device, info->precision, info->precision_reason,
+               info->threads, info->load_ms);
+    }
+    double bound = 0, whole = 0;
+    for (int i = 0; i < 3; i++) { /* in turns, the best of each: a neighbour's noise must not favour one */
+        bound = BASE_MAX(bound, cpu_gemm_bound(engine, 1024, clock_used));
+        whole = BASE_MAX(whole, prefill(engine, 64, 512));
+    }
+    print_line(json, "bound", bound, bound);
+    print_line(json, "prefill_512", whole, bound);
+    print_line(json, "decode_b1", decode(engine, 1, 200, 50), bound);
+    print_line(json, "decode_b16", decode(engine, 16, 200, 50), bound);
+    print_line(json, "decode_b64", decode(engine, 64, 250, 10), bound);
+    print_line(json, "decode_b64_shared_2000", decode(engine, 64, 2000, 4), bound);
+    print_line(json, "decode_b64_own_2000", decode(engine, 64, 2, 500), bound);
+    llm_engine_close(engine);
+    return 0;
+}

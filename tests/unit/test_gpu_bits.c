@@ -1,0 +1,313 @@
+/*
+ * test_gpu_bits.c - answers do not depend on company, order, threads or where KV came from: bit for bit.
+ *
+ * Runs the real model (KVASIR_MODEL or the default one; skipped when absent) over prompts that share heads and bodies,
+ * whose branches fall inside blocks and between them. KVASIR_LONG=1: 200 prompts, else a few.
+ */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "gpu/llm.h"
+
+enum { MAX_PROMPTS = 200 };
+
+typedef struct answer {
+    char text[64];
+    double prob;
+    float top[LLM_TOP_LOGITS];
+    llm_token ids[LLM_TOP_LOGITS];
+} answer;
+
+typedef struct fixture {
+    char path[4096];
+    llm_engine *one, *two; /* with 1 and 2 threads */
+    int prompts;
+    answer *reference;
+} fixture;
+
+static fixture f;
+
+/* ---- prompts ----------------------------------------------------------------------------------- */
+
+static const char *const words[] = {"a",     "film", "that",  "moves", "slowly", "but",   "never", "bores", "the",
+                                    "actor", "is",   "good",  "and",   "bad",    "scene", "of",    "light", "seven",
+                                    "dull",  "plot", "warm",  "harsh", "sound",  "music", "story", "ends",  "well"};
+
+static void text_make(uint64_t seed, int count, buf *out) {
+    for (int i = 0; i < count; i++) {
+        seed = hash_mix(seed, (uint64_t)i);
+        buf_append_char(out, ' ');
+        buf_append_c(out, words[seed % BASE_COUNT(words)]);
+    }
+    buf_append_char(out, '\n');
+}
+
+/* Prompt i: a shared head, one of several bodies (whose lengths walk over block boundaries), a tail of its own. */
+static int prompt_spans(const llm_engine *engine, int i, llm_span **out) {
+    buf body = {0}, tail = {0};
+    text_make(1000 + (uint64_t)(i % 7), 20 + 9 * (i % 7), &body);
+    text_make(5000 + (uint64_t)i, 3 + i % 40, &tail);
+    int n = 0;
+    out[n++] = llm_span_new(engine, LLM_SPAN_TEMPLATE, STR(""));
+    out[n++] = llm_span_new(engine, LLM_SPAN_INSTRUCTION, STR("Is the review positive or negative?\n"));
+    out[n++] = llm_span_new(engine, LLM_SPAN_NAME, STR("story:"));
+    out[n++] = llm_span_new(engine, LLM_SPAN_VALUE, buf_str(&body));
+    out[n++] = llm_span_new(engine, LLM_SPAN_NAME, STR("review:"));
+    out[n++] = llm_span_new(engine, LLM_SPAN_VALUE, buf_str(&tail));
+    out[n++] = llm_span_new(engine, LLM_SPAN_TEMPLATE, STR("answer:"));
+    buf_free(&body);
+    buf_free(&tail);
+    return n;
+}
+
+/* Every kind of answer: literals that differ at once, literals with inner branches, a number, free text. */
+static llm_guide *prompt_guide(const llm_engine *engine, int i) {
+    static const str plain[] = {{"positive", 8}, {"negative", 8}};
+    static const str nested[] = {{"1", 1}, {"10", 2}, {"12", 2}, {"2", 1}, {"very good", 9}, {"very bad", 8}};
+    const llm_template *after = llm_engine_template(engine, LLM_FORMAT_COMPLETION);
+    err e = {0};
+    switch (i % 4) {
+    case 0: return llm_guide_new(engine, LLM_GUIDE_CHOICE, plain, 2, after, &e);
+    case 1: return llm_guide_new(engine, LLM_GUIDE_CHOICE, nested, 6, after, &e);
+    case 2: return llm_guide_new(engine, LLM_GUIDE_INTEGER, NULL, 0, after, &e);
+    default: return NULL;
+    }
+}
+
+static void submit(llm_session *s, const llm_engine *engine, int i) {
+    llm_span *spans[8];
+    int n = prompt_spans(engine, i, spans);
+    llm_guide *guide = prompt_guide(engine, i);
+    llm_request q = {.tag = (uint64_t)i, .spans = spans, .nspans = n, .guide = guide, .max_tokens = 6,
+                     .after = llm_engine_template(engine, LLM_FORMAT_COMPLETION)};
+    if (i % 8 == 7) {
+        q.sampling = (llm_sampling){.temperature = 0.9f, .top_p = 0.95f, .seed = 11};
+    }
+    err e = {0};
+    assert_int_equal(llm_submit(s, &q, &e), 0);
+    for (int k = 0; k < n; k++) {
+        llm_span_release(spans[k]);
+    }
+    llm_guide_release(guide);
+}
+
+static void drain(llm_session *s, answer *out) {
+    bool idle = false;
+    err e = {0};
+    while (!idle) {
+        llm_event events[32];
+        int count;
+        assert_int_equal(llm_step(s, events, 32, &count, &idle, &e), 0);
+        for (int i = 0; i < count; i++) {
+            answer *a = &out[events[i].tag];
+            snprintf(a->text, sizeof a->text, "%.*s", (int)events[i].text.n, events[i].text.p);
+            a->prob = events[i].prob;
+            memcpy(a->top, events[i].top_logits, sizeof a->top);
+            memcpy(a->ids, events[i].top_tokens, sizeof a->ids);
+        }
+    }
+}
+
+static llm_session *session(llm_engine *engine, llm_session_options options) {
+    llm_session *s;
+    err e = {0};
+    options.keep_logits = true;
+    options.kv_memory_bytes = options.kv_memory_bytes > 0 ? options.kv_memory_bytes : (size_t)256 << 20;
+    assert_int_equal(llm_session_new(engine, &options, &s, &e), 0);
+    return s;
+}
+
+static void same(const answer *a, const answer *b, const char *what) {
+    for (int i = 0; i < f.prompts; i++) {
+        bool equal = strcmp(a[i].text, b[i].text) == 0 && memcmp(&a[i].prob, &b[i].prob, sizeof a[i].prob) == 0 &&
+                     memcmp(a[i].top, b[i].top, sizeof a[i].top) == 0 &&
+                     memcmp(a[i].ids, b[i].ids, sizeof a[i].ids) == 0;
+        if (!equal) {
+            fail_msg("%s: prompt %d: '%s' %.17g %.9g, alone '%s' %.17g %.9g", what, i, b[i].text, b[i].prob,
+                     (double)b[i].top[0], a[i].text, a[i].prob, (double)a[i].top[0]);
+        }
+    }
+}
+
+/* ---- runs -------------------------------------------------------------------------------------- */
+
+static void run_all(llm_session *s, const llm_engine *engine, bool reverse, answer *out) {
+    for (int i = 0; i < f.prompts; i++) {
+        submit(s, engine, reverse ? f.prompts - 1 - i : i);
+    }
+    drain(s, out);
+}
+
+static int setup(void **state) {
+    (void)state;
+    const char *model = getenv("KVASIR_MODEL"), *data = getenv("XDG_DATA_HOME"), *home = getenv("HOME");
+    const char *file = "kvasir/models/SmolLM2-135M-Instruct.Q4_1.gguf";
+    if (model != NULL) {
+        snprintf(f.path, sizeof f.path, "%s", model);
+    } else if (data != NULL && data[0] != '\0') {
+        snprintf(f.path, sizeof f.path, "%s/%s", data, file);
+    } else {
+        snprintf(f.path, sizeof f.path, "%s/.local/share/%s", home != NULL ? home : "", file);
+    }
+    if (access(f.path, R_OK) != 0) {
+        fprintf(stderr, "no model at %s: skipped\n", f.path);
+        return 0;
+    }
+    const char *all = getenv("KVASIR_LONG");
+    f.prompts = all != NULL && strcmp(all, "1") == 0 ? MAX_PROMPTS : 24;
+    f.reference = mem_zalloc(sizeof *f.reference * MAX_PROMPTS);
+    err e = {0};
+    llm_engine_options one = {.path = f.path, .threads = 1}, two = {.path = f.path, .threads = 2};
+    if (llm_engine_open(&one, &f.one, &e) != 0 || llm_engine_open(&two, &f.two, &e) != 0) {
+        fprintf(stderr, "%s\n", e.message);
+        return 1;
+    }
+    for (int i = 0; i < f.prompts; i++) { /* alone: a session each */
+        llm_session *s = session(f.two, (llm_session_options){.reuse = LLM_REUSE_NONE});
+        submit(s, f.two, i);
+        drain(s, f.reference);
+        llm_session_free(s);
+    }
+    return 0;
+}
+
+static int teardown(void **state) {
+    (void)state;
+    llm_engine_close(f.one);
+    llm_engine_close(f.two);
+    free(f.reference);
+    return 0;
+}
+
+static void check_run(llm_engine *engine, llm_session_options options, bool reverse, const char *what) {
+    if (f.reference == NULL) {
+        skip();
+    }
+    answer *out = mem_zalloc(sizeof *out * MAX_PROMPTS);
+    llm_session *s = session(engine, options);
+    run_all(s, engine, reverse, out);
+    same(f.reference, out, what);
+    llm_session_free(s);
+    free(out);
+}
+
+static void in_one_batch(void **state) {
+    (void)state;
+    check_run(f.two, (llm_session_options){0}, false, "one batch");
+}
+
+static void in_reverse(void **state) {
+    (void)state;
+    check_run(f.two, (llm_session_options){.pass_tokens = 100}, true, "reverse, passes of 100");
+}
+
+static void with_one_thread(void **state) {
+    (void)state;
+    check_run(f.one, (llm_session_options){.pass_tokens = 333, .max_batch = 5}, false, "1 thread, batches of 5");
+}
+
+static void without_cache(void **state) {
+    (void)state;
+    check_run(f.two, (llm_session_options){.reuse = LLM_REUSE_NONE}, false, "no cache");
+}
+
+static void first_in_first_out(void **state) {
+    (void)state;
+    check_run(f.one, (llm_session_options){.reuse = LLM_REUSE_FIFO, .window = 8}, true, "fifo");
+}
+
+static void with_little_memory(void **state) {
+    (void)state;
+    check_run(f.two, (llm_session_options){.kv_memory_bytes = (size_t)14 << 20}, false, "19 blocks of KV");
+}
+
+static void warm(void **state) {
+    (void)state;
+    if (f.reference == NULL) {
+        skip();
+    }
+    answer *out = mem_zalloc(sizeof *out * MAX_PROMPTS);
+    llm_session *s = session(f.two, (llm_session_options){0});
+    run_all(s, f.two, false, out);
+    llm_stats before, after;
+    llm_session_stats(s, &before);
+    run_all(s, f.two, true, out);
+    llm_session_stats(s, &after);
+    assert_true(after.computed_tokens - before.computed_tokens < before.computed_tokens);
+    same(f.reference, out, "warm");
+    llm_session_free(s);
+    free(out);
+}
+
+/* ---- blocks from a store ----------------------------------------------------------------------- */
+
+typedef struct stored {
+    llm_kv_id id;
+    void *kv;
+    struct stored *next;
+} stored;
+
+static bool store_get(void *ctx, const llm_kv_id *id, void *kv, size_t bytes) {
+    for (const stored *b = *(stored **)ctx; b != NULL; b = b->next) {
+        if (hash128_equal(b->id.key, id->key)) {
+            assert_true(hash128_equal(b->id.parent, id->parent) && b->id.depth == id->depth);
+            assert_memory_equal(b->id.tokens, id->tokens, sizeof id->tokens);
+            memcpy(kv, b->kv, bytes);
+            return true;
+        }
+    }
+    return false;
+}
+
+static void store_put(void *ctx, const llm_kv_id *id, const void *kv, size_t bytes) {
+    stored *b = mem_alloc(sizeof *b);
+    *b = (stored){.id = *id, .kv = mem_alloc(bytes), .next = *(stored **)ctx};
+    memcpy(b->kv, kv, bytes);
+    *(stored **)ctx = b;
+}
+
+static void from_a_store(void **state) {
+    (void)state;
+    if (f.reference == NULL) {
+        skip();
+    }
+    stored *blocks = NULL;
+    llm_kv_store store = {.ctx = &blocks, .get = store_get, .put = store_put, .keep_all = true};
+    answer *out = mem_zalloc(sizeof *out * MAX_PROMPTS);
+    uint64_t computed = 0;
+    for (int round = 0; round < 2; round++) {
+        llm_session *s = session(f.two, (llm_session_options){.store = store});
+        run_all(s, f.two, round == 1, out);
+        llm_stats st;
+        llm_session_stats(s, &st);
+        assert_int_equal(st.prompt_tokens, st.computed_tokens + st.reused_memory + st.reused_disk);
+        assert_true(round == 0 || (st.reused_disk > 0 && st.computed_tokens < computed));
+        computed = st.computed_tokens;
+        same(f.reference, out, "store");
+        llm_session_free(s);
+    }
+    while (blocks != NULL) {
+        stored *next = blocks->next;
+        free(blocks->kv);
+        free(blocks);
+        blocks = next;
+    }
+    free(out);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(in_one_batch),  cmocka_unit_test(in_reverse),         cmocka_unit_test(with_one_thread),
+        cmocka_unit_test(without_cache), cmocka_unit_test(first_in_first_out), cmocka_unit_test(with_little_memory),
+        cmocka_unit_test(warm),          cmocka_unit_test(from_a_store),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
