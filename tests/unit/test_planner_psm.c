@@ -353,32 +353,43 @@ static void test_off_is_identity(void **state) {
     arena_free(mem);
 }
 
-static void test_auto_chooses(void **state) {
-    (void)state;
-    /* Two halves that agree on different long fields: one order serves one half only. */
-    enum { ROWS = 40 };
-    uint32_t a[ROWS], b[ROWS], same[ROWS], length[ROWS];
-    for (uint32_t r = 0; r < ROWS; r++) {
-        a[r] = r < ROWS / 2 ? 0 : r;
-        b[r] = r < ROWS / 2 ? r : 0;
+/* Two halves that agree on different long fields: one order serves one half only. */
+static void check_auto(uint32_t rows) {
+    arena *mem = arena_new();
+    uint32_t *a = ARENA_ARRAY(mem, uint32_t, rows), *b = ARENA_ARRAY(mem, uint32_t, rows);
+    uint32_t *same = ARENA_ARRAY(mem, uint32_t, rows), *length = ARENA_ARRAY(mem, uint32_t, rows);
+    for (uint32_t r = 0; r < rows; r++) {
+        a[r] = r < rows / 2 ? 0 : r;
+        b[r] = r < rows / 2 ? r : 0;
         same[r] = r % 4;
         length[r] = 10;
     }
-    psm_field field[] = {{.distinct = ROWS, .value = a, .length = length},
-                         {.distinct = ROWS, .value = b, .length = length},
-                         {.distinct = ROWS, .value = same, .length = length}};
+    psm_field field[] = {{.distinct = rows, .value = a, .length = length},
+                         {.distinct = rows, .value = b, .length = length},
+                         {.distinct = rows, .value = same, .length = length}};
     psm_options options = {.strategy = PSM_AUTO};
-    arena *mem = arena_new();
     psm_result r;
     err e = {0};
-    psm_input in = {ROWS, 2, field};
+    psm_input in = {rows, 2, field};
     assert_int_equal(psm_solve(&in, &options, mem, &r, &e), 0);
     assert_int_equal(r.used, PSM_GROUPED);
-    assert_int_equal(r.shared_units, 2 * 19 * 10);
-    in = (psm_input){ROWS, 1, field + 2};
+    assert_int_equal(r.shared_units, 2 * (rows / 2 - 1) * 10);
+    assert_int_equal(r.orders, 2);
+    options.one_order = true;
     assert_int_equal(psm_solve(&in, &options, mem, &r, &e), 0);
     assert_int_equal(r.used, PSM_FIXED);
+    options.one_order = false;
+    in = (psm_input){rows, 1, field + 2};
+    assert_int_equal(psm_solve(&in, &options, mem, &r, &e), 0);
+    assert_int_equal(r.used, PSM_FIXED);
+    assert_int_equal(r.shared_units, (rows - 4) * 10);
     arena_free(mem);
+}
+
+static void test_auto_chooses(void **state) {
+    (void)state;
+    check_auto(40);
+    check_auto(40000); /* enough for a sample to be asked first */
 }
 
 static void test_errors(void **state) {
