@@ -1,0 +1,232 @@
+/* test_storage_csv.c - CSV and TSV: sniffing, cells, errors that name the place, gzip, writing and reading back. */
+#include <zlib.h>
+
+#include "csv_int.h"
+#include "storage_help_int.h"
+
+static csv *open_text(str text, const csv_options *options) {
+    csv *c = NULL;
+    OK(csv_open_memory(text.p, text.n, options, &c, &e));
+    return c;
+}
+
+/* Reads the whole file with its own types and prints it as rows of values. */
+static void expect(const char *text, const csv_options *options, const char *expected) {
+    csv *c = open_text(str_from(text), options);
+    buf out = {0};
+    value_type types[64];
+    int n = csv_column_count(c);
+    for (int i = 0; i < n; i++) {
+        types[i] = csv_column_type(c, i);
+        buf_printf(&out, "%s%.*s:%c", i ? "," : "", (int)csv_column_name(c, i).n, csv_column_name(c, i).p,
+                   type_name(types[i])[0]);
+    }
+    arena *mem = arena_new();
+    batch b = {.mem = mem};
+    do {
+        OK(csv_next(c, types, &b, NULL, &e));
+        for (int r = 0; r < b.rows; r++)
+            for (int i = 0; i < n; i++) {
+                buf_append_c(&out, i ? "," : "|");
+                value_print_sql(&out, column_get(&b.cols[i], r));
+            }
+    } while (b.rows);
+    assert_string_equal(out.p, expected);
+    arena_free(mem);
+    buf_free(&out);
+    csv_close(c);
+}
+
+static void test_sniffing(void **state) {
+    (void)state;
+    expect("a,b\n1,x\n2,y\n", NULL, "a:I,b:T|1,'x'|2,'y'");
+    expect("a\tb\r\n1.5\tx\r\n", NULL, "a:R,b:T|1.5,'x'");
+    expect("a;b;c\n1;2;3", NULL, "a:I,b:I,c:I|1,2,3");
+    expect("x|y\ntrue|F\nFALSE|G\n", NULL, "x:B,y:T|TRUE,'F'|FALSE,'G'");
+    expect("1,2\n3,4\n", NULL, "column1:I,column2:I|1,2|3,4");
+    expect("name,city\nAda,London\nAlan,Wilmslow\n", NULL, "name:T,city:T|'Ada','London'|'Alan','Wilmslow'");
+    expect("Ada,London\nAda,Paris\n", NULL, "column1:T,column2:T|'Ada','London'|'Ada','Paris'");
+    expect("zip,phone\n01234,+49123\n", NULL, "zip:T,phone:T|'01234','+49123'");
+    expect("n\n99999999999999999999\n", NULL, "n:T|'99999999999999999999'");
+    expect("n,m\n1,\n2.5,\n", NULL, "n:R,m:T|1.0,NULL|2.5,NULL");
+    expect("\xef\xbb\xbf" "a,b\n1,2\n", NULL, "a:I,b:I|1,2");
+    expect("a,a,,A\n1,2,3,4\n", NULL, "a:I,a_2:I,column3:I,A_3:I|1,2,3,4");
+    expect("one\n1\n\n3\n", NULL, "one:I|1|NULL|3");
+    expect("a,b\n1,2\n\n3,4\n\n", NULL, "a:I,b:I|1,2|3,4");
+    csv_options text = {.all_text = true};
+    expect("a,b\n1,2\n", &text, "a:T,b:T|'1','2'");
+    csv_options no_header = {.header = CSV_HEADER_NO, .delimiter = ';'};
+    expect("a,b;c\n", &no_header, "column1:T,column2:T|'a,b','c'");
+    csv_options nulls = {.null_text = STR("NA")};
+    expect("a,b\n1,NA\n2,\n", &nulls, "a:I,b:T|1,NULL|2,''");
+}
+
+static void test_quotes(void **state) {
+    (void)state;
+    expect("a,b\n\"x,\"\"y\"\"\nz\",1\n", NULL, "a:T,b:I|'x,\"y\"\nz',1");
+    expect("a,b\n\"\",\n", NULL, "a:T,b:T|'',NULL");
+    expect("a\tb\n5\" disk\t1\n", NULL, "a:T,b:I|'5\" disk',1");
+    expect("a,b\r\n\"x\",\"1\"\r\n", NULL, "a:T,b:I|'x',1");
+    expect("a,b\n\"x\",\"\"", NULL, "a:T,b:T|'x',''");
+    expect("a,b\n1,\"2\"", NULL, "a:I,b:I|1,2");
+}
+
+static void read_fails(const char *text, const value_type *types, err_code code, const char *message) {
+    csv *c = open_text(str_from(text), NULL);
+    arena *mem = arena_new();
+    batch b = {.mem = mem};
+    FAILS(code, csv_next(c, types, &b, NULL, &e));
+    assert_string_equal(e.message, message);
+    arena_free(mem);
+    csv_close(c);
+}
+
+static void test_errors_name_the_place(void **state) {
+    (void)state;
+    value_type integers[] = {TYPE_INTEGER, TYPE_INTEGER, TYPE_INTEGER};
+    value_type mixed[] = {TYPE_TEXT, TYPE_INTEGER, TYPE_REAL};
+    read_fails("a,b\n1,2\n3,x4\n", integers, ERR_TYPE, "memory, line 3, column 'b': 'x4' is not an INTEGER");
+    read_fails("a,b\n\"two\nlines\",2\n\"and\nmore\",\"\nz\"\n", mixed, ERR_TYPE,
+               "memory, line 5, column 'b': '\nz' is not an INTEGER");
+    read_fails("a,b\n1,2\n3\n", integers, ERR_CORRUPT, "memory, line 3: 1 cells where the header has 2");
+    read_fails("a,b\n1,2\n3,4,5\n", integers, ERR_CORRUPT, "memory, line 3: 3 cells where the header has 2");
+    read_fails("a,b\n1,2\n3,\"4\n", integers, ERR_CORRUPT, "memory, line 3: a quote is opened here and never closed");
+    read_fails("a,b\n1,2\n3,\"4\"x\n", integers, ERR_CORRUPT,
+               "memory, line 3: cell 2 has text behind its closing quote (a quote inside is written \"\")");
+    csv *c = NULL;
+    FAILS(ERR_CORRUPT, csv_open_memory("", 0, NULL, &c, &e));
+    FAILS(ERR_CORRUPT, csv_open_memory("a,b\0c", 5, NULL, &c, &e));
+    FAILS(ERR_UNSUPPORTED, csv_open_memory("\xff\xfe" "a", 3, NULL, &c, &e));
+    FAILS(ERR_IO, csv_open(scratch("absent.csv"), NULL, &c, &e));
+    FAILS(ERR_IO, csv_open(scratch_dir, NULL, &c, &e));
+}
+
+static void test_bytes_that_are_not_utf8(void **state) {
+    (void)state;
+    csv *c = open_text(STR("a,b\nok,\xe4\nbad\x80,gr\xc3\xbcn\n"), NULL);
+    value_type types[] = {TYPE_TEXT, TYPE_TEXT};
+    arena *mem = arena_new();
+    batch b = {.mem = mem};
+    int64_t lines[BATCH_ROWS], first;
+    OK(csv_next(c, types, &b, lines, &e));
+    assert_int_equal(b.rows, 2);
+    assert_true(str_equal(b.cols[1].s[0], STR("ä")));
+    assert_true(str_equal(b.cols[0].s[1], STR("bad€")));
+    assert_true(str_equal(b.cols[1].s[1], STR("grün")));
+    assert_int_equal(lines[1], 3);
+    assert_int_equal(csv_recoded(c, &first), 2);
+    assert_int_equal(first, 2);
+    arena_free(mem);
+    csv_close(c);
+}
+
+static void make_big(buf *out, int rows) {
+    buf_append_c(out, "id,text,x\n");
+    for (int i = 0; i < rows; i++)
+        buf_printf(out, "%d,\"line %d\nof \"\"%0*d\"\" text\",%d.5\n", i, i, i % 700 + 1, i, i);
+}
+
+static void check_big(const char *path, int rows) {
+    csv *c = NULL;
+    OK(csv_open(path, NULL, &c, &e));
+    value_type types[] = {csv_column_type(c, 0), csv_column_type(c, 1), csv_column_type(c, 2)};
+    assert_int_equal(types[0], TYPE_INTEGER);
+    assert_int_equal(types[2], TYPE_REAL);
+    arena *mem = arena_new();
+    batch b = {.mem = mem};
+    int64_t lines[BATCH_ROWS], seen = 0;
+    char text[1000];
+    for (;;) {
+        arena_reset(mem);
+        b.mem = mem;
+        OK(csv_next(c, types, &b, lines, &e));
+        if (b.rows == 0)
+            break;
+        for (int i = 0; i < b.rows; i++, seen++) {
+            snprintf(text, sizeof text, "line %d\nof \"%0*d\" text", (int)seen, (int)seen % 700 + 1, (int)seen);
+            assert_int_equal(b.cols[0].i[i], seen);
+            assert_true(str_equal(b.cols[1].s[i], str_from(text)));
+            assert_int_equal(lines[i], 2 + 2 * seen);
+        }
+    }
+    assert_int_equal(seen, rows);
+    arena_free(mem);
+    csv_close(c);
+}
+
+/* Larger than the window and the sample, plain, gzipped, gzipped in two members, and cut off. */
+static void test_files(void **state) {
+    (void)state;
+    buf big = {0};
+    make_big(&big, 12000);
+    FILE *f = fopen(scratch("big.csv"), "w");
+    fwrite(big.p, 1, big.n, f);
+    fclose(f);
+    check_big(scratch("big.csv"), 12000);
+    for (int members = 1; members <= 2; members++) {
+        size_t half = big.n / (size_t)members;
+        for (int i = 0; i < members; i++) {
+            gzFile z = gzopen(scratch("big.csv.gz"), i ? "ab" : "wb");
+            gzwrite(z, big.p + (size_t)i * half, (unsigned)(i == members - 1 ? big.n - (size_t)i * half : half));
+            gzclose(z);
+        }
+        check_big(scratch("big.csv.gz"), 12000);
+    }
+    struct stat st;
+    stat(scratch("big.csv.gz"), &st);
+    truncate(scratch("big.csv.gz"), st.st_size - 100);
+    csv *c = NULL;
+    OK(csv_open(scratch("big.csv.gz"), NULL, &c, &e));
+    value_type types[] = {TYPE_INTEGER, TYPE_TEXT, TYPE_REAL};
+    arena *mem = arena_new();
+    batch b = {.rows = 1, .mem = mem};
+    int status = 0;
+    while (!status && b.rows)
+        status = csv_next(c, types, &b, NULL, &e);
+    assert_int_equal(status, ERR_CORRUPT);
+    assert_non_null(strstr(e.message, "gzip"));
+    arena_free(mem);
+    csv_close(c);
+    buf_free(&big);
+}
+
+static void test_written_rows_read_back(void **state) {
+    (void)state;
+    static const str texts[] = {{"", 0},         {"a", 1},        {" a ", 3},       {"a,b", 3},  {"\"", 1},
+                                {"line\nline", 9}, {"\r", 1},     {"日本", 6},      {"x\ty", 3}, {"\"\"", 2}};
+    for (size_t d = 0; d < 2; d++) {
+        char delimiter = ",\t"[d];
+        buf out = {0};
+        buf_printf(&out, "a%cb\n", delimiter);
+        for (size_t i = 0; i < BASE_COUNT(texts); i++) {
+            value row[2] = {value_text(texts[i]), i % 2 ? value_null() : value_text(texts[BASE_COUNT(texts) - 1 - i])};
+            csv_write_row(&out, row, 2, delimiter);
+        }
+        csv_options options = {.delimiter = delimiter, .header = CSV_HEADER_YES};
+        csv *c = open_text(buf_str(&out), &options);
+        value_type types[] = {TYPE_TEXT, TYPE_TEXT};
+        arena *mem = arena_new();
+        batch b = {.mem = mem};
+        OK(csv_next(c, types, &b, NULL, &e));
+        assert_int_equal(b.rows, BASE_COUNT(texts));
+        for (int i = 0; i < b.rows; i++) {
+            assert_true(str_equal(b.cols[0].s[i], texts[i]));
+            assert_int_equal(column_is_null(&b.cols[1], i), i % 2);
+        }
+        arena_free(mem);
+        csv_close(c);
+        buf_free(&out);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_sniffing),
+        cmocka_unit_test(test_quotes),
+        cmocka_unit_test(test_errors_name_the_place),
+        cmocka_unit_test(test_bytes_that_are_not_utf8),
+        cmocka_unit_test(test_files),
+        cmocka_unit_test(test_written_rows_read_back),
+    };
+    return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);
+}

@@ -1,0 +1,260 @@
+/* test_storage_open.c - which directories are databases, read-only ones, formats, :memory:, backups, orphans. */
+#include <fcntl.h>
+#include <lmdb.h>
+#include <signal.h>
+#include <sys/wait.h>
+
+#include "storage_help_int.h"
+#include "storage_int.h"
+
+static void write_file(const char *path, const char *text) {
+    FILE *f = fopen(path, "w");
+    assert_non_null(f);
+    fputs(text, f);
+    fclose(f);
+}
+
+static int try_open(const char *path, bool read_only, bool must_exist) {
+    store *s = NULL;
+    store_options options = {.path = path, .read_only = read_only, .must_exist = must_exist};
+    err_clear(&e);
+    int status = store_open(&options, &s, &e);
+    if (!status)
+        store_close(s);
+    return status;
+}
+
+static void test_what_is_not_a_database(void **state) {
+    (void)state;
+    assert_int_equal(try_open(scratch("absent"), false, true), ERR_IO);
+    assert_non_null(strstr(e.message, "there is no database"));
+    assert_int_equal(try_open(scratch("absent"), true, false), ERR_IO);
+    write_file(scratch("file.csv"), "a,b\n1,2\n");
+    assert_int_equal(try_open(scratch("file.csv"), false, false), ERR_CORRUPT);
+    assert_non_null(strstr(e.message, "is a file"));
+    write_file(scratch("x.sqlite"), "SQLite format 3");
+    truncate(scratch("x.sqlite"), 512);
+    assert_int_equal(try_open(scratch("x.sqlite"), false, false), ERR_CORRUPT);
+    assert_non_null(strstr(e.message, "SQLite"));
+    mkdir(scratch("folder"), 0777);
+    write_file(scratch("folder/letter.txt"), "hello");
+    assert_int_equal(try_open(scratch("folder"), false, false), ERR_CORRUPT);
+    assert_non_null(strstr(e.message, "letter.txt"));
+    assert_int_not_equal(access(scratch("folder/writer.lock"), F_OK), 0);
+    mkdir(scratch("garbage"), 0777);
+    write_file(scratch("garbage/tables.mdb"), "this is no LMDB file, however long it may be");
+    truncate(scratch("garbage/tables.mdb"), 100000);
+    assert_int_equal(try_open(scratch("garbage"), false, false), ERR_CORRUPT);
+    assert_int_equal(try_open(scratch("no/such/parent"), false, false), ERR_IO);
+}
+
+static void test_another_programs_lmdb_file(void **state) {
+    (void)state;
+    mkdir(scratch("foreign"), 0777);
+    MDB_env *env;
+    MDB_txn *t;
+    MDB_dbi dbi;
+    assert_int_equal(mdb_env_create(&env), 0);
+    mdb_env_set_maxdbs(env, 4);
+    assert_int_equal(mdb_env_open(env, scratch("foreign/tables.mdb"), MDB_NOSUBDIR, 0644), 0);
+    mdb_txn_begin(env, NULL, 0, &t);
+    mdb_dbi_open(t, "theirs", MDB_CREATE, &dbi);
+    mdb_txn_commit(t);
+    mdb_env_close(env);
+    assert_int_equal(try_open(scratch("foreign"), false, false), ERR_CORRUPT);
+    assert_non_null(strstr(e.message, "another program"));
+}
+
+/* Rewrites the header's version in a closed database. */
+static void set_version(const char *path, uint32_t version) {
+    char file[600];
+    MDB_env *env;
+    MDB_txn *t;
+    MDB_dbi dbi;
+    MDB_val key = {1, "H"}, data;
+    uint8_t header[64];
+    snprintf(file, sizeof file, "%s/tables.mdb", path);
+    mdb_env_create(&env);
+    mdb_env_set_maxdbs(env, 4);
+    assert_int_equal(mdb_env_open(env, file, MDB_NOSUBDIR, 0644), 0);
+    mdb_txn_begin(env, NULL, 0, &t);
+    assert_int_equal(mdb_dbi_open(t, "catalog", 0, &dbi), 0);
+    assert_int_equal(mdb_get(t, dbi, &key, &data), 0);
+    memcpy(header, data.mv_data, data.mv_size);
+    memcpy(header + 8, &version, 4);
+    data.mv_data = header;
+    assert_int_equal(mdb_put(t, dbi, &key, &data, 0), 0);
+    mdb_txn_commit(t);
+    mdb_env_close(env);
+}
+
+static void test_other_format_versions_are_refused(void **state) {
+    (void)state;
+    store_close(open_at(scratch("version")));
+    set_version(scratch("version"), 2);
+    assert_int_equal(try_open(scratch("version"), false, false), ERR_UNSUPPORTED);
+    assert_non_null(strstr(e.message, "format version 2"));
+    assert_non_null(strstr(e.hint, "newer"));
+    set_version(scratch("version"), 0);
+    assert_int_equal(try_open(scratch("version"), true, false), ERR_UNSUPPORTED);
+    set_version(scratch("version"), FORMAT_VERSION);
+    assert_int_equal(try_open(scratch("version"), false, true), 0);
+}
+
+static void test_once_per_process(void **state) {
+    (void)state;
+    store *s = open_at(scratch("once"));
+    assert_int_equal(try_open(scratch("once/"), false, false), ERR_BUSY);
+    store_close(s);
+    assert_int_equal(try_open(scratch("once"), false, false), 0);
+}
+
+static void test_read_only(void **state) {
+    (void)state;
+    const char *path = scratch("ro");
+    store *s = open_at(path);
+    txn *t = begin(s, true);
+    create_people(t);
+    add_person(t, value_null(), "Ada", 1);
+    OK(txn_commit(t, &e));
+    store_close(s);
+    store_options options = {.path = path, .read_only = true};
+    OK(store_open(&options, &s, &e));
+    assert_true(store_is_read_only(s));
+    FAILS(ERR_IO, txn_begin(s, true, NULL, &t, &e));
+    t = begin(s, false);
+    assert_int_equal(count_rows(t, "people"), 1);
+    value row[4] = {value_null(), value_null(), value_null(), value_null()};
+    FAILS(ERR_INTERNAL, table_insert(t, table_named(t, "people"), row, NULL, &e));
+    txn_abort(t);
+    store_close(s);
+}
+
+/* A directory without write permission opens read-only; root ignores permissions, so a child becomes nobody. */
+static void test_directory_without_permission(void **state) {
+    (void)state;
+    char path[512];
+    snprintf(path, sizeof path, "%s", scratch("guarded"));
+    store *s = open_at(path);
+    txn *t = begin(s, true);
+    create_people(t);
+    OK(txn_commit(t, &e));
+    store_close(s);
+    chmod(scratch_dir, 0755);
+    chmod(path, 0555);
+    chmod(scratch("guarded/writer.lock"), 0444);
+    chmod(scratch("guarded/tables.mdb"), 0444);
+    chmod(scratch("guarded/tables.mdb-lock"), 0444);
+    pid_t pid = fork();
+    if (pid == 0) {
+        if (getuid() == 0 && setuid(65534) != 0)
+            _exit(9);
+        store_options options = {.path = path};
+        txn *r = NULL, *w = NULL;
+        if (store_open(&options, &s, &e) != 0 || !store_is_read_only(s) || txn_begin(s, false, NULL, &r, &e) != 0)
+            _exit(1);
+        uint64_t n = 1;
+        if (table_row_count(r, catalog_table(txn_catalog(r), STR("people")), &n, &e) != 0 || n != 0)
+            _exit(2);
+        if (txn_begin(s, true, NULL, &w, &e) != ERR_IO)
+            _exit(3);
+        txn_abort(r);
+        store_close(s);
+        _exit(0);
+    }
+    int status;
+    waitpid(pid, &status, 0);
+    chmod(path, 0755);
+    assert_int_equal(status, 0);
+}
+
+static void test_memory_leaves_nothing(void **state) {
+    (void)state;
+    setenv("TMPDIR", scratch_dir, 1);
+    store *a = open_at(NULL), *b = open_at(":memory:");
+    assert_true(store_is_memory(a));
+    assert_string_equal(store_path(b), ":memory:");
+    txn *t = begin(a, true);
+    create_people(t);
+    OK(txn_commit(t, &e));
+    t = begin(b, false);
+    assert_null(catalog_table(txn_catalog(t), STR("people")));
+    store_close(b); /* aborts what is open */
+    store_close(a);
+    DIR *d = opendir(scratch_dir);
+    for (struct dirent *entry; (entry = readdir(d));)
+        assert_null(strstr(entry->d_name, "kvasir-mem-"));
+    closedir(d);
+}
+
+static void test_orphans_are_swept(void **state) {
+    (void)state;
+    setenv("TMPDIR", scratch_dir, 1);
+    int up[2];
+    assert_int_equal(pipe(up), 0);
+    pid_t pid = fork();
+    if (pid == 0) {
+        store *s = NULL;
+        store_options options = {0};
+        char own[300] = "";
+        if (store_open(&options, &s, &e) == 0) {
+            snprintf(own, sizeof own, "%s", s->path);
+            if (write(up[1], own, sizeof own) == sizeof own)
+                pause();
+        }
+        _exit(1);
+    }
+    char path[300];
+    assert_int_equal(read(up[0], path, sizeof path), sizeof path);
+    store_close(open_at(NULL));
+    assert_int_equal(access(path, F_OK), 0); /* its owner lives */
+    kill(pid, SIGKILL);
+    waitpid(pid, NULL, 0);
+    store_close(open_at(NULL));
+    assert_int_not_equal(access(path, F_OK), 0);
+    close(up[0]);
+    close(up[1]);
+}
+
+static void test_backup(void **state) {
+    (void)state;
+    store *s = open_at(scratch("origin"));
+    txn *t = begin(s, true);
+    create_people(t);
+    for (int i = 0; i < 1000; i++)
+        add_person(t, value_null(), "copied", i);
+    OK(txn_commit(t, &e));
+    OK(store_backup(s, scratch("copy"), &e));
+    FAILS(ERR_IO, store_backup(s, scratch("copy"), &e));
+    store *copy = open_at(scratch("copy"));
+    t = begin(copy, false);
+    assert_int_equal(count_rows(t, "people"), 1000);
+    txn_abort(t);
+    store_close(copy);
+    store_close(s);
+}
+
+static void test_network_file_systems(void **state) {
+    (void)state;
+    assert_string_equal(fs_network_name(0x6969), "NFS");
+    assert_string_equal(fs_network_name((long)0xFF534D42), "CIFS");
+    assert_string_equal(fs_network_name((long)(int32_t)0xFF534D42), "CIFS"); /* as a signed word has it */
+    assert_null(fs_network_name(0xEF53));
+    assert_null(fs_network_name(0x01021994));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_what_is_not_a_database),
+        cmocka_unit_test(test_another_programs_lmdb_file),
+        cmocka_unit_test(test_other_format_versions_are_refused),
+        cmocka_unit_test(test_once_per_process),
+        cmocka_unit_test(test_read_only),
+        cmocka_unit_test(test_directory_without_permission),
+        cmocka_unit_test(test_memory_leaves_nothing),
+        cmocka_unit_test(test_orphans_are_swept),
+        cmocka_unit_test(test_backup),
+        cmocka_unit_test(test_network_file_systems),
+    };
+    return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);
+}
