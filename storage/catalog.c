@@ -209,11 +209,12 @@ bool catalog_read_table(MDB_val data, arena *a, table_def *def, uint32_t *tree, 
     def->name = str_copy(a, get_str(&r));
     *tree = get_u32(&r);
     read_columns(&r, a, def);
-    def->rowid_column = (int)get_u32(&r) - 1;
-    if (def->rowid_column < -1 || def->rowid_column >= def->ncolumns || def->ncolumns > COLUMNS_MAX) {
-        def->rowid_column = -1;
+    uint32_t rowid_column = get_u32(&r); /* plus one */
+    if (rowid_column > (uint32_t)def->ncolumns || def->ncolumns > COLUMNS_MAX) {
+        rowid_column = 0;
         r.bad = true;
     }
+    def->rowid_column = (int)rowid_column - 1;
     def->nindexes = get_count(&r);
     def->indexes = ARENA_ARRAY(a, index_def, BASE_MAX(def->nindexes, 1));
     *index_trees = ARENA_ARRAY(a, uint32_t, BASE_MAX(def->nindexes, 1));
