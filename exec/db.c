@@ -1,0 +1,341 @@
+/*
+ * db.c - the database handle: opening and closing, the worker thread, handing jobs over, facts kept beside the catalog.
+ *
+ * Invariant: the worker alone uses the store's transactions, as long as the db lives. One job is out at a time; who posts waits for
+ * its end before the next. A hand-over costs no system call when both sides are awake: each looks at a counter for some
+ * microseconds before it sleeps.
+ */
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "db_int.h"
+
+/* ---- the worker -------------------------------------------------------------------------------- */
+
+bool db_may_spin(void) {
+    static atomic_int cores;
+    int n = atomic_load_explicit(&cores, memory_order_relaxed);
+    if (n == 0) {
+        n = (int)sysconf(_SC_NPROCESSORS_ONLN);
+        atomic_store_explicit(&cores, n, memory_order_relaxed);
+    }
+    return n > 1;
+}
+
+void short_pause(int round) {
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#endif
+    if (round % 256 == 255)
+        sched_yield();
+}
+
+static void wait_for_job(db *d, unsigned seen) {
+    for (int k = 0; db_may_spin() && k < SPIN_ROUNDS; k++) {
+        if (atomic_load_explicit(&d->posted, memory_order_acquire) != seen)
+            return;
+        short_pause(k);
+    }
+    pthread_mutex_lock(&d->lock);
+    d->sleeping = true;
+    while (atomic_load_explicit(&d->posted, memory_order_acquire) == seen)
+        pthread_cond_wait(&d->work, &d->lock);
+    d->sleeping = false;
+    pthread_mutex_unlock(&d->lock);
+}
+
+static void *worker_main(void *arg) {
+    db *d = arg;
+    unsigned seen = 0;
+    for (;;) {
+        wait_for_job(d, seen);
+        seen++;
+        pthread_mutex_lock(&d->lock);
+        bool quit = d->quit;
+        void (*job)(db *, void *) = d->job;
+        void *job_arg = d->job_arg;
+        pthread_mutex_unlock(&d->lock);
+        if (quit)
+            return NULL;
+        job(d, job_arg);
+    }
+}
+
+static void post(db *d, bool quit, void (*job)(db *, void *), void *arg) {
+    pthread_mutex_lock(&d->lock);
+    d->quit = quit;
+    d->job = job;
+    d->job_arg = arg;
+    atomic_fetch_add_explicit(&d->posted, 1, memory_order_release);
+    if (d->sleeping)
+        pthread_cond_signal(&d->work);
+    pthread_mutex_unlock(&d->lock);
+}
+
+void db_post(db *d, void (*job)(db *d, void *arg), void *arg) {
+    post(d, false, job, arg);
+}
+
+typedef struct call_job {
+    int (*fn)(db *d, void *arg, err *e);
+    void *arg;
+    err *e;
+    int status;
+    bool done;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+} call_job;
+
+static void run_call(db *d, void *arg) {
+    call_job *c = arg;
+    int status = c->fn(d, c->arg, c->e);
+    pthread_mutex_lock(&c->lock);
+    c->status = status;
+    c->done = true;
+    pthread_cond_signal(&c->changed);
+    pthread_mutex_unlock(&c->lock);
+}
+
+int db_call(db *d, int (*fn)(db *d, void *arg, err *e), void *arg, err *e) {
+    call_job c = {.fn = fn, .arg = arg, .e = e, .lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+    db_post(d, run_call, &c);
+    pthread_mutex_lock(&c.lock);
+    while (!c.done)
+        pthread_cond_wait(&c.changed, &c.lock);
+    pthread_mutex_unlock(&c.lock);
+    pthread_cond_destroy(&c.changed);
+    pthread_mutex_destroy(&c.lock);
+    return c.status;
+}
+
+/* ---- open, close ------------------------------------------------------------------------------- */
+
+typedef struct open_request {
+    const db_options *options;
+} open_request;
+
+static int open_store(db *d, void *arg, err *e) {
+    const db_options *o = ((open_request *)arg)->options;
+    store_options options = {.path = o->path, .read_only = o->read_only, .must_exist = o->must_exist,
+                             .cache_bytes = (size_t)d->settings.kv_disk};
+    return store_open(&options, &d->store, e);
+}
+
+static int close_store(db *d, void *arg, err *e) {
+    (void)arg, (void)e;
+    txn_abort(d->txn);
+    d->txn = d->active = NULL;
+    models_close(d);
+    store_close(d->store);
+    d->store = NULL;
+    return 0;
+}
+
+static void free_db(db *d) {
+    stmt_destroy(d->spare);
+    for (int k = 0; k < 2 * d->nvariables; k++)
+        free((char *)(uintptr_t)d->variables[k].p);
+    free(d->variables);
+    for (int k = 0; k < d->nseen; k++)
+        free(d->seen[k].name);
+    free(d->seen);
+    free(d->model_override);
+    settings_free(&d->settings);
+    pthread_cond_destroy(&d->work);
+    pthread_mutex_destroy(&d->lock);
+    free(d);
+}
+
+static void stop_worker(db *d) {
+    post(d, true, NULL, NULL);
+    pthread_join(d->worker, NULL);
+}
+
+int db_open(const db_options *options, db **out, err *e) {
+    db *d = mem_zalloc(sizeof *d);
+    open_request request = {options};
+    *out = NULL;
+    settings_init(&d->settings);
+    pthread_mutex_init(&d->lock, NULL);
+    pthread_cond_init(&d->work, NULL);
+    if (options->model && *options->model)
+        d->model_override = mem_strndup(options->model, strlen(options->model));
+    int rc = pthread_create(&d->worker, NULL, worker_main, d);
+    if (rc) {
+        free_db(d);
+        return err_set_errno(e, rc, "cannot start the worker thread");
+    }
+    int status = db_call(d, open_store, &request, e);
+    if (status) {
+        stop_worker(d);
+        free_db(d);
+        return status;
+    }
+    *out = d;
+    return 0;
+}
+
+void db_close(db *d) {
+    if (!d)
+        return;
+    (void)db_call(d, close_store, NULL, NULL); /* cannot fail */
+    stop_worker(d);
+    free_db(d);
+}
+
+/* ---- plain facts ------------------------------------------------------------------------------- */
+
+bool db_in_transaction(const db *d) {
+    return atomic_load(&d->in_transaction);
+}
+
+bool db_transaction_failed(const db *d) {
+    return atomic_load(&d->failed);
+}
+
+const char *db_path(const db *d) {
+    return store_is_memory(d->store) ? ":memory:" : store_path(d->store);
+}
+
+const settings *db_settings(const db *d) {
+    return &d->settings;
+}
+
+store *db_store(db *d) {
+    return d->store;
+}
+
+struct models **db_models(db *d) {
+    return &d->models;
+}
+
+const char *db_model_override(const db *d) {
+    return d->model_override;
+}
+
+void db_set_variable(db *d, str name, str text) {
+    for (int k = 0; k < d->nvariables; k++)
+        if (str_equal(d->variables[2 * k], name)) {
+            free((char *)(uintptr_t)d->variables[2 * k + 1].p);
+            d->variables[2 * k + 1] = (str){mem_strndup(text.p, text.n), text.n};
+            return;
+        }
+    d->variables = mem_realloc(d->variables, sizeof *d->variables * 2 * (size_t)(d->nvariables + 1));
+    d->variables[2 * d->nvariables] = (str){mem_strndup(name.p, name.n), name.n};
+    d->variables[2 * d->nvariables + 1] = (str){mem_strndup(text.p, text.n), text.n};
+    d->nvariables++;
+}
+
+/* ---- on the worker: facts, backup, models ------------------------------------------------------- */
+
+static void fact_key(str key, buf *out) {
+    buf_append_c(out, "fact/");
+    buf_append_str(out, key);
+}
+
+int db_remember(db *d, str key, str bytes, err *e) {
+    txn *t;
+    buf full = {0};
+    txn_wait at_once = {.busy_timeout_ms = 0};
+    if (d->active || d->txn || store_is_read_only(d->store))
+        return 0;
+    int status = txn_begin(d->store, true, &at_once, &t, e);
+    if (status)
+        return status == ERR_BUSY ? 0 : status; /* another process writes: what was learned is learned again */
+    fact_key(key, &full);
+    status = meta_put(t, buf_str(&full), bytes, e);
+    buf_free(&full);
+    if (status) {
+        txn_abort(t);
+        return status;
+    }
+    return txn_commit(t, e);
+}
+
+int db_recall(db *d, str key, arena *a, str *out, bool *found, err *e) {
+    txn *t = d->active ? d->active : d->txn;
+    bool own = !t;
+    buf full = {0};
+    int status = own ? txn_begin(d->store, false, NULL, &t, e) : 0;
+    *found = false;
+    if (status)
+        return status;
+    fact_key(key, &full);
+    status = meta_get(t, buf_str(&full), out, found, e);
+    if (status == 0 && *found)
+        *out = str_copy(a, *out);
+    if (own)
+        txn_abort(t);
+    buf_free(&full);
+    return status;
+}
+
+static int backup(db *d, void *arg, err *e) {
+    return store_backup(d->store, arg, e);
+}
+
+int db_backup(db *d, const char *directory, err *e) {
+    return db_call(d, backup, (void *)(uintptr_t)directory, e);
+}
+
+/* The standard model, looked up in the catalog of now. */
+static int open_model(db *d, llm_engine **out, err *e) {
+    txn *t = d->txn;
+    int status = t ? 0 : txn_begin(d->store, false, NULL, &t, e);
+    if (status)
+        return status;
+    status = models_engine(d, &d->settings, txn_catalog(t), STR(""), out, e);
+    if (t != d->txn)
+        txn_abort(t);
+    return status;
+}
+
+static int model_info(db *d, void *arg, err *e) {
+    llm_engine *engine;
+    int status = open_model(d, &engine, e);
+    if (status == 0)
+        *(const llm_model_info **)arg = llm_engine_info(engine);
+    return status;
+}
+
+int db_model_info(db *d, const llm_model_info **out, err *e) {
+    return db_call(d, model_info, out, e);
+}
+
+typedef struct tokenize_request {
+    str text;
+    buf *out;
+} tokenize_request;
+
+static int tokenize(db *d, void *arg, err *e) {
+    tokenize_request *r = arg;
+    llm_engine *engine;
+    size_t count;
+    int status = open_model(d, &engine, e);
+    if (status)
+        return status;
+    llm_token *tokens = llm_tokenize(engine, r->text, false, false, &count);
+    buf_printf(r->out, "%zu token%s\n", count, count == 1 ? "" : "s");
+    for (size_t k = 0; k < count; k++) {
+        buf_printf(r->out, "%d\t", (int)tokens[k]);
+        llm_detokenize(engine, &tokens[k], 1, true, r->out);
+        buf_append_char(r->out, '\n');
+    }
+    free(tokens);
+    return 0;
+}
+
+int db_tokenize(db *d, str text, buf *out, err *e) {
+    tokenize_request r = {text, out};
+    return db_call(d, tokenize, &r, e);
+}
+
+/* ---- statements -------------------------------------------------------------------------------- */
+
+stmt *db_submit(db *d, str text) {
+    stmt *s = stmt_new(d, text);
+    db_post(d, stmt_execute, s);
+    return s;
+}

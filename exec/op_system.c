@@ -1,0 +1,271 @@
+/*
+ * op_system.c - system tables: what the program knows of itself, as rows.
+ *
+ * Each is one row of the table below: its columns and the function that makes all its rows at once; they are few.
+ */
+#include <string.h>
+
+#include "db_int.h"
+#include "op_int.h"
+
+/* Rows under construction: cells in table order. */
+typedef struct maker {
+    op *o;
+    rowset *rows;
+    int ncols;
+    column *row; /* one row of ncols columns */
+    int filled;
+    arena *mem;
+} maker;
+
+static void cell(maker *m, value v) {
+    column_set(&m->row[m->filled], m->mem, 1, 0, v);
+    if (++m->filled == m->ncols) {
+        rowset_push(m->rows, m->row, 0);
+        m->filled = 0;
+    }
+}
+
+static void text_cell(maker *m, str s) {
+    cell(m, value_text(s));
+}
+
+static void buf_cell(maker *m, buf *b) {
+    text_cell(m, str_copy(m->mem, buf_str(b)));
+    buf_clear(b);
+}
+
+#define COLUMN(column_name, column_type) {.type = column_type, .name = {column_name, sizeof(column_name) - 1}}
+
+static const rel_column settings_cols[] = {COLUMN("name", TYPE_TEXT), COLUMN("value", TYPE_TEXT), COLUMN("standard", TYPE_TEXT),
+                                           COLUMN("words", TYPE_TEXT), COLUMN("help", TYPE_TEXT)};
+
+static int settings_rows(maker *m, err *e) {
+    size_t count;
+    const setting_info *all = settings_table(&count);
+    buf text = {0};
+    int status = 0;
+    for (size_t k = 0; k < count && status == 0; k++) {
+        text_cell(m, str_from(all[k].name));
+        status = settings_show(m->o->ctx->settings, str_from(all[k].name), &text, e);
+        buf_cell(m, &text);
+        text_cell(m, str_from(all[k].standard));
+        text_cell(m, str_from(all[k].words));
+        text_cell(m, str_from(all[k].help));
+    }
+    buf_free(&text);
+    return status;
+}
+
+static const rel_column functions_cols[] = {COLUMN("name", TYPE_TEXT), COLUMN("kind", TYPE_TEXT), COLUMN("signature", TYPE_TEXT),
+                                            COLUMN("help", TYPE_TEXT)};
+
+static int functions_rows(maker *m, err *e) {
+    (void)e;
+    size_t count;
+    const function_info *all = sql_functions(&count);
+    for (size_t k = 0; k < count; k++) {
+        text_cell(m, str_from(all[k].name));
+        text_cell(m, all[k].is_aggregate ? STR("aggregate") : STR("scalar"));
+        text_cell(m, str_from(all[k].signature));
+        text_cell(m, str_from(all[k].help));
+    }
+    return 0;
+}
+
+static const rel_column tables_cols[] = {COLUMN("name", TYPE_TEXT), COLUMN("kind", TYPE_TEXT), COLUMN("row_count", TYPE_INTEGER),
+                                         COLUMN("column_count", TYPE_INTEGER), COLUMN("sql", TYPE_TEXT)};
+
+static int tables_rows(maker *m, err *e) {
+    const catalog *c = txn_catalog(m->o->ctx->txn);
+    buf sql = {0};
+    for (int k = 0; k < c->ntables; k++) {
+        uint64_t rows;
+        int status = table_row_count(m->o->ctx->txn, &c->tables[k], &rows, e);
+        if (status)
+            return status;
+        text_cell(m, c->tables[k].name);
+        text_cell(m, STR("table"));
+        cell(m, value_int((int64_t)rows));
+        cell(m, value_int(c->tables[k].ncolumns));
+        table_sql(&c->tables[k], &sql);
+        buf_cell(m, &sql);
+    }
+    for (int k = 0; k < c->nviews; k++) {
+        text_cell(m, c->views[k].name);
+        text_cell(m, STR("view"));
+        cell(m, value_null());
+        cell(m, value_null());
+        view_sql(&c->views[k], &sql);
+        buf_cell(m, &sql);
+    }
+    for (int k = 0; k < c->nmodels; k++) {
+        text_cell(m, c->models[k].name);
+        text_cell(m, STR("model"));
+        cell(m, value_null());
+        cell(m, value_null());
+        model_sql(&c->models[k], &sql);
+        buf_cell(m, &sql);
+    }
+    buf_free(&sql);
+    return 0;
+}
+
+static const rel_column columns_cols[] = {COLUMN("table_name", TYPE_TEXT), COLUMN("position", TYPE_INTEGER), COLUMN("name", TYPE_TEXT),
+                                          COLUMN("type", TYPE_TEXT), COLUMN("not_null", TYPE_BOOLEAN),
+                                          COLUMN("primary_key", TYPE_BOOLEAN), COLUMN("default_value", TYPE_TEXT)};
+
+static bool in_primary_key(const table_def *t, int column_at) {
+    if (column_at == t->rowid_column)
+        return true;
+    for (int k = 0; k < t->nindexes; k++)
+        for (int i = 0; t->indexes[k].primary && i < t->indexes[k].ncolumns; i++)
+            if (t->indexes[k].columns[i] == column_at)
+                return true;
+    return false;
+}
+
+static int columns_rows(maker *m, err *e) {
+    (void)e;
+    const catalog *c = txn_catalog(m->o->ctx->txn);
+    for (int k = 0; k < c->ntables; k++) {
+        const table_def *t = &c->tables[k];
+        for (int i = 0; i < t->ncolumns; i++) {
+            text_cell(m, t->name);
+            cell(m, value_int(i + 1));
+            text_cell(m, t->columns[i].name);
+            text_cell(m, str_from(type_name(t->columns[i].type)));
+            cell(m, value_bool(t->columns[i].not_null));
+            cell(m, value_bool(in_primary_key(t, i)));
+            cell(m, t->columns[i].default_sql.n ? value_text(t->columns[i].default_sql) : value_null());
+        }
+    }
+    return 0;
+}
+
+static const rel_column indexes_cols[] = {COLUMN("name", TYPE_TEXT), COLUMN("table_name", TYPE_TEXT), COLUMN("columns", TYPE_TEXT),
+                                          COLUMN("is_unique", TYPE_BOOLEAN), COLUMN("is_primary", TYPE_BOOLEAN)};
+
+static int indexes_rows(maker *m, err *e) {
+    (void)e;
+    const catalog *c = txn_catalog(m->o->ctx->txn);
+    buf list = {0};
+    for (int k = 0; k < c->ntables; k++) {
+        const table_def *t = &c->tables[k];
+        for (int i = 0; i < t->nindexes; i++) {
+            const index_def *x = &t->indexes[i];
+            for (int n = 0; n < x->ncolumns; n++) {
+                buf_append_c(&list, n ? ", " : "");
+                buf_append_str(&list, t->columns[x->columns[n]].name);
+            }
+            text_cell(m, x->name);
+            text_cell(m, t->name);
+            buf_cell(m, &list);
+            cell(m, value_bool(x->unique || x->primary));
+            cell(m, value_bool(x->primary));
+        }
+    }
+    buf_free(&list);
+    return 0;
+}
+
+static const rel_column rules_cols[] = {COLUMN("position", TYPE_INTEGER), COLUMN("name", TYPE_TEXT), COLUMN("is_on", TYPE_BOOLEAN),
+                                        COLUMN("help", TYPE_TEXT)};
+
+static bool listed(const char *list, const char *name) {
+    size_t n = strlen(name);
+    for (const char *p = list ? list : ""; *(p += strspn(p, " ,"));) {
+        size_t word = strcspn(p, " ,");
+        if (word == n && str_equal_nocase((str){p, n}, (str){name, n}))
+            return true;
+        p += word;
+    }
+    return false;
+}
+
+static int rules_rows(maker *m, err *e) {
+    (void)e;
+    size_t count;
+    const plan_rule_info *rules = plan_rules(&count);
+    for (size_t k = 0; k < count; k++) {
+        cell(m, value_int((int64_t)k + 1));
+        text_cell(m, str_from(rules[k].name));
+        cell(m, value_bool(!listed(m->o->ctx->settings->rules_off, rules[k].name)));
+        text_cell(m, str_from(rules[k].help));
+    }
+    return 0;
+}
+
+#define SYSTEM_TABLE(short_name) {{"kvasir_" #short_name, (int)BASE_COUNT(short_name##_cols), short_name##_cols}, short_name##_rows}
+
+static const struct {
+    system_table_info info;
+    int (*rows)(maker *m, err *e);
+} tables[] = {
+    SYSTEM_TABLE(settings), SYSTEM_TABLE(functions), SYSTEM_TABLE(tables),
+    SYSTEM_TABLE(columns),  SYSTEM_TABLE(indexes),   SYSTEM_TABLE(rules),
+};
+
+const system_table_info *system_table_at(size_t k) {
+    return k < BASE_COUNT(tables) ? &tables[k].info : NULL;
+}
+
+const rel_column *system_table_columns(void *ctx, str name, int *ncols) {
+    (void)ctx;
+    for (size_t k = 0; k < BASE_COUNT(tables); k++)
+        if (str_equal_nocase(name, str_from(tables[k].info.name))) {
+            *ncols = tables[k].info.ncols;
+            return tables[k].info.cols;
+        }
+    return NULL;
+}
+
+/* ---- the operator ------------------------------------------------------------------------------ */
+
+typedef struct system_state {
+    rowset *rows;
+    int at;
+} system_state;
+
+static int system_open(op *o, err *e) {
+    system_state *s = o->state;
+    op_init_out(o);
+    for (size_t k = 0; k < BASE_COUNT(tables); k++) {
+        const system_table_info *info = &tables[k].info;
+        if (!str_equal_nocase(o->node->system.name, str_from(info->name)))
+            continue;
+        if (!o->ctx->txn)
+            return err_set(e, ERR_INTERNAL, "a system table after its snapshot ended");
+        maker m = {.o = o, .ncols = info->ncols, .mem = o->mem};
+        value_type *types = ARENA_ARRAY(o->mem, value_type, info->ncols);
+        m.row = ARENA_ARRAY(o->mem, column, info->ncols);
+        for (int c = 0; c < info->ncols; c++) {
+            types[c] = info->cols[c].type;
+            column_init(&m.row[c], o->mem, types[c], 1, false);
+        }
+        s->rows = m.rows = rowset_new(o->ctx, types, info->ncols);
+        int status = tables[k].rows(&m, e);
+        return status ? status : rowset_full_error(s->rows, e);
+    }
+    return err_set(e, ERR_INTERNAL, "no system table \"%.*s\"", (int)o->node->system.name.n, o->node->system.name.p);
+}
+
+static int system_next(op *o, batch **out, err *e) {
+    (void)e;
+    system_state *s = o->state;
+    if (s->at == rowset_batches(s->rows))
+        return 0;
+    const batch *b = rowset_batch(s->rows, s->at++);
+    for (int c = 0; c < o->node->ncols; c++)
+        o->out.cols[c] = b->cols[o->node->system.columns[c]];
+    o->out.rows = b->rows;
+    *out = &o->out;
+    return 0;
+}
+
+static void system_close(op *o) {
+    rowset_free(((system_state *)o->state)->rows);
+}
+
+const op_class op_system = {
+    .name = "system", .state_bytes = sizeof(system_state), .open = system_open, .next = system_next, .close = system_close};

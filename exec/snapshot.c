@@ -1,0 +1,52 @@
+/*
+ * snapshot.c - reading ahead: every maximal subtree without LLM nodes of a plan that has some, so that the transaction can end.
+ *
+ * Invariant: after snapshot_take no operator of the plan needs the transaction. A shared subtree without LLM nodes is kept once, by
+ * the operators that share it (op_shared.c).
+ */
+#include "op_int.h"
+
+static bool has_llm(const plan_node *p) {
+    return p && (p->kind == PLAN_LLM || has_llm(p->left) || has_llm(p->right));
+}
+
+static int keep(exec_ctx *ctx, const plan_node *p, err *e) {
+    op *o;
+    int status = op_build(ctx, p, &o, e);
+    if (status)
+        return status;
+    rowset *rows = rowset_new(ctx, p->types, p->ncols);
+    status = rowset_drain(rows, o, e);
+    op_close(o);
+    if (status)
+        rowset_free(rows);
+    else
+        ctx->ready[p->number] = rows;
+    return status;
+}
+
+static int keep_shared(exec_ctx *ctx, const plan_node *p, err *e) {
+    op *o;
+    batch *first;
+    if (ctx->shared[p->shared.number])
+        return 0;
+    int status = op_build(ctx, p, &o, e);
+    if (status)
+        return status;
+    status = op_next(o, &first, e); /* fills what is shared */
+    op_close(o);
+    return status;
+}
+
+static int visit(exec_ctx *ctx, const plan_node *p, err *e) {
+    if (!p || ctx->ready[p->number])
+        return 0;
+    if (!has_llm(p))
+        return p->kind == PLAN_SHARED ? keep_shared(ctx, p, e) : keep(ctx, p, e);
+    int status = visit(ctx, p->left, e);
+    return status ? status : visit(ctx, p->right, e);
+}
+
+int snapshot_take(exec_ctx *ctx, err *e) {
+    return visit(ctx, ctx->plan->root, e);
+}

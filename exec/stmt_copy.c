@@ -1,0 +1,211 @@
+/*
+ * stmt_copy.c - COPY t FROM 'f.csv' and COPY t TO 'f.csv'.
+ *
+ * Invariant: a file is read as the table's types, cell by cell; what does not fit names file, line, column and value, and nothing of
+ * the file stays. A file that could not be written whole is removed.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include "db_int.h"
+
+/* ---- COPY FROM --------------------------------------------------------------------------------- */
+
+typedef struct copy_map {
+    int nfile;
+    int *table_column;  /* per file column */
+    value_type *types;  /* per file column */
+    column *defaults;   /* per table column, for those not in the file; filled for a whole batch */
+    bool *from_file;    /* per table column */
+} copy_map;
+
+static int map_columns(stmt *s, const sql_stmt *x, csv *file, copy_map *m, err *e) {
+    const table_def *t = x->table;
+    int given = x->copy.ncolumns ? x->copy.ncolumns : t->ncolumns;
+    m->nfile = csv_column_count(file);
+    if (m->nfile != given)
+        return err_set(e, ERR_CORRUPT, "%.*s has %d column%s, the target has %d", (int)x->copy.path.n, x->copy.path.p, m->nfile,
+                       m->nfile == 1 ? "" : "s", given);
+    m->table_column = ARENA_ARRAY(s->mem, int, BASE_MAX(m->nfile, 1));
+    m->types = ARENA_ARRAY(s->mem, value_type, BASE_MAX(m->nfile, 1));
+    m->from_file = ARENA_ARRAY(s->mem, bool, t->ncolumns);
+    m->defaults = ARENA_ARRAY(s->mem, column, t->ncolumns);
+    for (int k = 0; k < m->nfile; k++) {
+        int c = x->copy.ncolumns ? x->copy.columns[k] : k;
+        m->table_column[k] = c;
+        m->types[k] = t->columns[c].type;
+        m->from_file[c] = true;
+    }
+    return 0;
+}
+
+/* The columns that the file lacks, for `rows` rows. */
+static int fill_defaults(const sql_stmt *x, const copy_map *m, int rows, arena *mem, batch *out, err *e) {
+    for (int c = 0; c < x->table->ncolumns; c++) {
+        if (m->from_file[c])
+            continue;
+        column *to = &out->cols[c];
+        column_init(to, mem, x->table->columns[c].type, rows, false);
+        for (int k = 0; k < rows; k++) {
+            value v = value_null();
+            int status = x->defaults && x->defaults[c] ? eval_value(x->defaults[c], NULL, 0, mem, &v, e) : 0;
+            if (status)
+                return status;
+            column_set(to, mem, rows, k, v);
+        }
+    }
+    return 0;
+}
+
+static void report_rows(stmt *s, int64_t rows) {
+    exec_progress p = {.rows_done = (uint64_t)rows, .phase = "copying"};
+    s->ctx.publish(&s->ctx, &p);
+}
+
+static int copy_rows(stmt *s, const sql_stmt *x, csv *file, copy_map *m, row_sink *w, err *e) {
+    int64_t lines[BATCH_ROWS];
+    arena *mem = arena_new();
+    batch in, out = {.ncols = x->table->ncolumns};
+    int status;
+    out.cols = ARENA_ARRAY(s->mem, column, BASE_MAX(out.ncols, 1));
+    w->lines = lines;
+    for (;;) {
+        arena_reset(mem);
+        in = (batch){.mem = mem};
+        if ((status = csv_next(file, m->types, &in, lines, e)) != 0 || in.rows == 0)
+            break;
+        for (int k = 0; k < m->nfile; k++)
+            out.cols[m->table_column[k]] = in.cols[k];
+        out.rows = in.rows;
+        out.mem = mem;
+        if ((status = fill_defaults(x, m, in.rows, mem, &out, e)) != 0 || (status = row_sink_write(w, &out, e)) != 0)
+            break;
+        report_rows(s, w->rows);
+    }
+    arena_free(mem);
+    return status;
+}
+
+int stmt_copy_from(stmt *s, sql_stmt *x, err *e) {
+    csv *file;
+    copy_map m;
+    row_sink w;
+    const char *path = arena_strndup(s->mem, x->copy.path.p, x->copy.path.n);
+    int status = csv_open(path, &x->copy.options, &file, e);
+    if (status)
+        return status;
+    row_sink_init(&w, s, x, x->table);
+    w.path = path;
+    if ((status = map_columns(s, x, file, &m, e)) == 0)
+        status = copy_rows(s, x, file, &m, &w, e);
+    s->changes = w.changes;
+    row_sink_free(&w);
+    csv_close(file);
+    return status;
+}
+
+/* ---- COPY TO ----------------------------------------------------------------------------------- */
+
+typedef struct copy_file {
+    const char *path;
+    gzFile file; /* plain text too: zlib's transparent mode */
+    char delimiter;
+    buf text;
+} copy_file;
+
+static bool ends_with(const char *path, const char *suffix) {
+    size_t n = strlen(path), m = strlen(suffix);
+    return n >= m && strcmp(path + n - m, suffix) == 0;
+}
+
+static int file_create(copy_file *f, const sql_stmt *x, arena *mem, err *e) {
+    f->path = arena_strndup(mem, x->copy.path.p, x->copy.path.n);
+    f->delimiter = x->copy.options.delimiter;
+    if (!f->delimiter)
+        f->delimiter = ends_with(f->path, ".tsv") || ends_with(f->path, ".tsv.gz") ? '\t' : ',';
+    errno = 0;
+    if (strcmp(f->path, "-") == 0)
+        f->file = gzdopen(dup(STDOUT_FILENO), "wbT");
+    else
+        f->file = gzopen(f->path, ends_with(f->path, ".gz") ? "wb6" : "wbT");
+    return f->file ? 0 : err_set_errno(e, errno ? errno : ENOMEM, "cannot write %s", f->path);
+}
+
+static int file_flush(copy_file *f, err *e) {
+    errno = 0;
+    if (f->text.n && gzwrite(f->file, f->text.p, (unsigned)f->text.n) != (int)f->text.n)
+        return err_set_errno(e, errno ? errno : EIO, "cannot write %s", f->path);
+    buf_clear(&f->text);
+    return 0;
+}
+
+static void file_header(copy_file *f, const sql_stmt *x, arena *mem) {
+    int n = x->query->ncols;
+    value *names = ARENA_ARRAY(mem, value, BASE_MAX(n, 1));
+    if (x->copy.options.header == CSV_HEADER_NO)
+        return;
+    for (int c = 0; c < n; c++)
+        names[c] = value_text(x->query->cols[c].name);
+    csv_write_row(&f->text, names, n, f->delimiter);
+}
+
+static int write_rows(stmt *s, copy_file *f, op *root, err *e) {
+    batch *b;
+    int status;
+    value *row = ARENA_ARRAY(s->mem, value, BASE_MAX(s->ctx.plan->root->ncols, 1));
+    s->changes = 0;
+    while ((status = op_next(root, &b, e)) == 0 && b) {
+        for (int k = 0; k < b->rows; k++) {
+            for (int c = 0; c < b->ncols; c++)
+                row[c] = column_get(&b->cols[c], k);
+            csv_write_row(&f->text, row, b->ncols, f->delimiter);
+        }
+        if ((status = file_flush(f, e)) != 0)
+            break;
+        s->changes += b->rows;
+        report_rows(s, s->changes);
+    }
+    return status ? status : file_flush(f, e);
+}
+
+static int file_end(copy_file *f, int status, err *e) {
+    struct stat st;
+    errno = 0;
+    int rc = gzclose(f->file);
+    if (status == 0 && rc != Z_OK)
+        status = err_set_errno(e, errno ? errno : EIO, "cannot write %s", f->path);
+    if (status && stat(f->path, &st) == 0 && S_ISREG(st.st_mode))
+        unlink(f->path);
+    buf_free(&f->text);
+    return status;
+}
+
+int stmt_copy_to(stmt *s, sql_stmt *x, err *e) {
+    copy_file f = {0};
+    rowset *rows = NULL;
+    op *root = NULL;
+    int status = stmt_plan(s, x, e);
+    if (status)
+        return status;
+    if (s->ctx.plan->has_llm) { /* the answers first: a failed call must not cost an old file */
+        rows = rowset_new(&s->ctx, s->ctx.plan->root->types, s->ctx.plan->root->ncols);
+        status = stmt_run_plan(s, rows, e);
+        if (status == 0)
+            s->ctx.ready[s->ctx.plan->root->number] = rows; /* freed with the plan */
+        else
+            rowset_free(rows);
+    }
+    if (status == 0)
+        status = op_build(&s->ctx, s->ctx.plan->root, &root, e);
+    if (status == 0 && (status = file_create(&f, x, s->mem, e)) == 0) {
+        file_header(&f, x, s->mem);
+        status = write_rows(s, &f, root, e);
+        status = file_end(&f, status, e);
+    }
+    op_close(root);
+    return status;
+}

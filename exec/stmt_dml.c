@@ -1,0 +1,343 @@
+/*
+ * stmt_dml.c - INSERT with ON CONFLICT, UPDATE, DELETE.
+ *
+ * Invariant: all that a statement reads is read before its first write, so it never meets its own rows. With LLM calls outside BEGIN
+ * the new rows are computed without a transaction; they are applied only if no table that was read changed meanwhile, else computed
+ * again (stored answers make that cheap), three times at most.
+ */
+#include <string.h>
+
+#include "db_int.h"
+
+enum { ATTEMPTS = 3 };
+
+/* ---- one row at a time -------------------------------------------------------------------------- */
+
+void row_sink_init(row_sink *w, stmt *s, const sql_stmt *x, const table_def *table) {
+    *w = (row_sink){.s = s, .x = x, .table = table, .mem = arena_new()};
+}
+
+void row_sink_free(row_sink *w) {
+    arena_free(w->mem);
+}
+
+/* Says which row an error is about. */
+static int name_row(const row_sink *w, int row, err *e) {
+    char message[sizeof e->message], hint[sizeof e->hint];
+    err_code code = e->code;
+    if (code != ERR_CONSTRAINT && code != ERR_TYPE && code != ERR_ARITHMETIC)
+        return (int)code;
+    memcpy(message, e->message, sizeof message);
+    memcpy(hint, e->hint, sizeof hint);
+    if (w->lines)
+        err_set(e, code, "%s:%lld: %s", w->path, (long long)w->lines[row], message);
+    else if (w->name_rows)
+        err_set_at(e, code, e->pos, e->len, "row %lld: %s", (long long)(w->rows + row + 1), message);
+    if (hint[0])
+        err_hint(e, "%s", hint);
+    return (int)code;
+}
+
+/* The first row of `rows` (a table's columns) that violates a CHECK. */
+static int check_rows(row_sink *w, const batch *rows, int *bad, err *e) {
+    for (int k = 0; k < w->x->nchecks; k++) {
+        const row_check *c = &w->x->checks[k];
+        column test;
+        int status = eval_column(c->value, rows, w->mem, &test, e);
+        *bad = 0;
+        if (status)
+            return status;
+        for (int row = 0; row < rows->rows; row++) {
+            if (test.type == TYPE_NULL || column_is_null(&test, row) || test.i[row] != 0)
+                continue;
+            *bad = row;
+            return err_set(e, ERR_CONSTRAINT, "CHECK (%.*s) of table \"%.*s\" fails", (int)c->text.n, c->text.p,
+                           (int)w->table->name.n, w->table->name.p);
+        }
+    }
+    return 0;
+}
+
+static int check_one(row_sink *w, const value *row, err *e) {
+    if (w->x->nchecks == 0)
+        return 0;
+    int n = w->table->ncolumns, bad;
+    batch one = {.rows = 1, .ncols = n, .mem = w->mem};
+    one.cols = ARENA_ARRAY(w->mem, column, n);
+    for (int c = 0; c < n; c++) {
+        column_init(&one.cols[c], w->mem, w->table->columns[c].type, 1, false);
+        column_set(&one.cols[c], w->mem, 1, 0, row[c]);
+    }
+    return check_rows(w, &one, &bad, e);
+}
+
+/* ON CONFLICT DO UPDATE: the standing row gets the SET expressions over (old row, excluded row). */
+static int update_standing(row_sink *w, const value *row, int64_t rowid, err *e) {
+    const sql_stmt *x = w->x;
+    int n = w->table->ncolumns;
+    bool found;
+    value *both = ARENA_ARRAY(w->mem, value, 2 * n), *fresh = ARENA_ARRAY(w->mem, value, n), test = value_bool(true);
+    int status = table_get(w->s->db->active, w->table, rowid, both, &found, e);
+    if (status)
+        return status;
+    for (int c = 0; c < n; c++) {
+        both[c] = value_copy(w->mem, both[c]);
+        both[n + c] = row[c];
+    }
+    if (x->conflict_where && (status = eval_value(x->conflict_where, both, 2 * n, w->mem, &test, e)) != 0)
+        return status;
+    if (test.type == TYPE_NULL || test.i == 0)
+        return 0;
+    for (int c = 0; c < n; c++) {
+        fresh[c] = both[c];
+        if (x->conflict_set[c] && (status = eval_value(x->conflict_set[c], both, 2 * n, w->mem, &fresh[c], e)) != 0)
+            return status;
+    }
+    if ((status = check_one(w, fresh, e)) != 0)
+        return status;
+    w->changes++;
+    return table_update(w->s->db->active, w->table, rowid, fresh, e);
+}
+
+static int insert_row(row_sink *w, const value *row, err *e) {
+    txn *t = w->s->db->active;
+    const sql_stmt *x = w->x;
+    int64_t rowid;
+    bool found = false;
+    if (x->on_conflict != CONFLICT_FAIL) {
+        int status = table_find_conflict(t, w->table, row, x->conflict_columns, x->nconflict, &rowid, &found, e);
+        if (status)
+            return status;
+    }
+    if (found && x->on_conflict == CONFLICT_NOTHING)
+        return 0;
+    if (found)
+        return update_standing(w, row, rowid, e);
+    w->changes++;
+    return table_insert(t, w->table, row, &rowid, e);
+}
+
+int row_sink_write(row_sink *w, const batch *rows, err *e) {
+    int n = w->table->ncolumns, bad = 0;
+    arena_reset(w->mem);
+    int status = check_rows(w, rows, &bad, e);
+    if (status)
+        return name_row(w, bad, e);
+    value *row = ARENA_ARRAY(w->mem, value, BASE_MAX(n, 1));
+    for (int k = 0; k < rows->rows; k++) {
+        for (int c = 0; c < n; c++)
+            row[c] = column_get(&rows->cols[c], k);
+        if ((status = insert_row(w, row, e)) != 0)
+            return name_row(w, k, e);
+    }
+    w->rows += rows->rows;
+    if (atomic_load_explicit(&w->s->cancel, memory_order_relaxed))
+        return err_set(e, ERR_CANCELLED, "cancelled");
+    return 0;
+}
+
+/* ---- INSERT ------------------------------------------------------------------------------------ */
+
+static int insert_rowset(row_sink *w, const rowset *rows, err *e) {
+    int status = 0;
+    w->name_rows = rowset_rows(rows) > 1;
+    for (int k = 0; k < rowset_batches(rows) && status == 0; k++)
+        status = row_sink_write(w, rowset_batch(rows, k), e);
+    return status;
+}
+
+static bool reads_tables(const plan_node *p) {
+    return p && (p->kind == PLAN_SCAN || p->kind == PLAN_SYSTEM || p->kind == PLAN_LLM || reads_tables(p->left) || reads_tables(p->right));
+}
+
+/* Rows that come from no table are written as they are made. */
+static int insert_stream(row_sink *w, err *e) {
+    op *root;
+    batch *b;
+    const plan_node *p = w->s->ctx.plan->root;
+    int status = op_build(&w->s->ctx, p, &root, e);
+    while (p->left)
+        p = p->left;
+    w->name_rows = p->kind != PLAN_VALUES || p->values.nrows > 1;
+    if (status)
+        return status;
+    while ((status = op_next(root, &b, e)) == 0 && b)
+        if ((status = row_sink_write(w, b, e)) != 0)
+            break;
+    op_close(root);
+    return status;
+}
+
+/* ---- UPDATE, DELETE ----------------------------------------------------------------------------- */
+
+/* A row's rowid and its new cells from UPDATE's query. */
+static void update_row_of(const rowset *rows, int64_t at, int n, int64_t *rowid, value *row) {
+    *rowid = rowset_get(rows, at, 0).i;
+    for (int c = 0; c < n; c++)
+        row[c] = rowset_get(rows, at, c + 1);
+}
+
+/* Rows in the way of each other (SET id = id + 1) wait until the other has moved: the waiting ones are tried again in turns of
+ * changing direction, as long as that helps. */
+static int update_rows(row_sink *w, const rowset *rows, err *e) {
+    txn *t = w->s->db->active;
+    int64_t count = rowset_rows(rows), waiting = count, rowid;
+    int64_t *todo = arena_alloc(w->mem, sizeof *todo * (size_t)BASE_MAX(count, 1));
+    value *row = ARENA_ARRAY(w->mem, value, w->table->ncolumns);
+    err first;
+    for (int64_t k = 0; k < count; k++)
+        todo[k] = k;
+    for (bool progress = true; waiting && progress;) {
+        int64_t left = 0;
+        for (int64_t k = 0; k < waiting; k++) {
+            update_row_of(rows, todo[k], w->table->ncolumns, &rowid, row);
+            int status = table_update(t, w->table, rowid, row, e);
+            if (status && status != ERR_CONSTRAINT)
+                return status;
+            if (status && left == 0)
+                first = *e;
+            if (status)
+                todo[left++] = todo[k];
+            if (k % BATCH_ROWS == 0 && atomic_load_explicit(&w->s->cancel, memory_order_relaxed))
+                return err_set(e, ERR_CANCELLED, "cancelled");
+        }
+        progress = left < waiting;
+        waiting = left;
+        for (int64_t k = 0; k < left / 2; k++) {
+            int64_t other = todo[k];
+            todo[k] = todo[left - 1 - k];
+            todo[left - 1 - k] = other;
+        }
+    }
+    if (waiting) {
+        *e = first;
+        return ERR_CONSTRAINT;
+    }
+    w->changes = count;
+    return 0;
+}
+
+static int update_rowset(row_sink *w, const rowset *rows, err *e) {
+    for (int k = 0; k < rowset_batches(rows); k++) {
+        batch b = *rowset_batch(rows, k);
+        int bad, status;
+        b.cols++; /* CHECKs see the table's columns; the rowid stands before them */
+        b.ncols--;
+        if ((status = check_rows(w, &b, &bad, e)) != 0)
+            return status;
+    }
+    return update_rows(w, rows, e);
+}
+
+static int delete_rowset(row_sink *w, const rowset *rows, err *e) {
+    int64_t count = rowset_rows(rows);
+    for (int64_t k = 0; k < count; k++) {
+        int status = table_delete(w->s->db->active, w->table, rowset_get(rows, k, 0).i, e);
+        if (status)
+            return status;
+        if (k % BATCH_ROWS == 0 && atomic_load_explicit(&w->s->cancel, memory_order_relaxed))
+            return err_set(e, ERR_CANCELLED, "cancelled");
+    }
+    w->changes = count;
+    return 0;
+}
+
+/* ---- computing and applying ---------------------------------------------------------------------- */
+
+static int apply(stmt *s, const sql_stmt *x, const rowset *rows, err *e) {
+    const table_def *table = catalog_table(txn_catalog(s->db->active), x->table->name);
+    row_sink w;
+    if (!table)
+        return err_set(e, ERR_INTERNAL, "table \"%.*s\" is gone", (int)x->table->name.n, x->table->name.p);
+    row_sink_init(&w, s, x, table);
+    int status;
+    if (x->kind == STMT_UPDATE)
+        status = update_rowset(&w, rows, e);
+    else if (x->kind == STMT_DELETE)
+        status = delete_rowset(&w, rows, e);
+    else
+        status = rows ? insert_rowset(&w, rows, e) : insert_stream(&w, e);
+    s->changes = w.changes;
+    row_sink_free(&w);
+    return status;
+}
+
+static int compute(stmt *s, rowset **out, err *e) {
+    const plan_node *root = s->ctx.plan->root;
+    *out = rowset_new(&s->ctx, root->types, root->ncols);
+    int status = stmt_run_plan(s, *out, e);
+    if (status) {
+        rowset_free(*out);
+        *out = NULL;
+    }
+    return status;
+}
+
+/* Outside BEGIN, with LLM calls: the transaction ended with the snapshot. */
+static int compute_then_apply(stmt *s, sql_stmt *x, err *e) {
+    for (int attempt = 1;; attempt++) {
+        rowset *rows;
+        int nseen, status = stmt_plan(s, x, e);
+        table_version *seen = status ? NULL : plan_versions(s, &nseen);
+        if (status || (status = compute(s, &rows, e)) != 0)
+            return status;
+        status = stmt_begin_txn(s, true, e);
+        bool stale = status == 0 && versions_check(seen, nseen, txn_catalog(s->db->active), e) != 0;
+        if (status == 0 && !stale)
+            status = apply(s, x, rows, e);
+        rowset_free(rows);
+        if (!stale)
+            return status;
+        if (attempt == ATTEMPTS) {
+            char why[sizeof e->message];
+            memcpy(why, e->message, sizeof why);
+            return err_set(e, ERR_BUSY, "gave up after %d attempts: %s", ATTEMPTS, why);
+        }
+        err ignored;
+        stmt_release_plan(s);
+        llm_runtime_free(s->ctx.llm);
+        s->ctx.llm = NULL;
+        stmt_end_txn(s, false, &ignored);
+        if ((status = stmt_prepare(s, false, true, e)) != 0)
+            return status;
+        x = s->bound->kind == STMT_EXPLAIN ? s->bound->explain.stmt : s->bound;
+    }
+}
+
+int stmt_dml(stmt *s, sql_stmt *x, err *e) {
+    rowset *rows = NULL;
+    if (x->ncalls && !s->db->txn)
+        return compute_then_apply(s, x, e);
+    int status = stmt_plan(s, x, e);
+    if (status)
+        return status;
+    if (x->kind != STMT_INSERT || reads_tables(s->ctx.plan->root))
+        status = compute(s, &rows, e);
+    if (status == 0)
+        status = apply(s, x, rows, e);
+    rowset_free(rows);
+    return status;
+}
+
+int stmt_create_table_as(stmt *s, sql_stmt *x, err *e) {
+    rowset *rows = NULL;
+    const catalog *c = txn_catalog(s->db->active);
+    if (x->if_not_exists && catalog_table(c, x->create_table.name))
+        return 0;
+    int status = stmt_plan(s, x, e);
+    if (status == 0)
+        status = compute(s, &rows, e);
+    if (status == 0 && !s->db->active)
+        status = stmt_begin_txn(s, true, e);
+    if (status == 0)
+        status = catalog_create_table(s->db->active, &x->create_table, e);
+    if (status == 0) {
+        row_sink w;
+        row_sink_init(&w, s, x, catalog_table(txn_catalog(s->db->active), x->create_table.name));
+        status = insert_rowset(&w, rows, e);
+        s->changes = w.changes;
+        row_sink_free(&w);
+    }
+    rowset_free(rows);
+    return status;
+}

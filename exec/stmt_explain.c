@@ -1,0 +1,66 @@
+/*
+ * stmt_explain.c - EXPLAIN: the plan as text, estimated, counted (TOKENS) or measured (ANALYZE).
+ *
+ * Invariant: plain EXPLAIN reads no table and calls no model. EXPLAIN ANALYZE does what the statement does and drops its rows;
+ * EXPLAIN (TOKENS) runs all below the model and counts, changing nothing.
+ */
+#include "db_int.h"
+
+static int print_plan(stmt *s, const sql_stmt *x, bool times, err *e) {
+    buf out = {0};
+    const exec_ctx *c = &s->ctx;
+    if (x->explain.rules)
+        plan_print_rules(c->plan, &out);
+    else if (x->explain.json)
+        plan_print_json(c->plan, c->actual, &out);
+    else
+        plan_print(c->plan, c->actual, times, &out);
+    s->keeps_rows = false;
+    int status = stmt_push_text(s, "plan", buf_str(&out), e);
+    buf_free(&out);
+    return status;
+}
+
+static bool has_query(const sql_stmt *x) {
+    return x->query != NULL;
+}
+
+/* Runs x, measuring. Reading ahead and retries may run a node twice: op_close adds its time. */
+static int measure(stmt *s, sql_stmt *x, err *e) {
+    switch (x->kind) {
+    case STMT_INSERT:
+    case STMT_UPDATE:
+    case STMT_DELETE:
+        return stmt_dml(s, x, e);
+    case STMT_CREATE_TABLE_AS:
+        return stmt_create_table_as(s, x, e);
+    case STMT_COPY_TO:
+        return stmt_copy_to(s, x, e);
+    default:
+        return stmt_select(s, x, e);
+    }
+}
+
+/* Rules' trees are printed only if the planner is told that they are wanted: by the statement being the EXPLAIN itself. */
+static int plan_inner(stmt *s, sql_stmt *x, sql_stmt *inner, err *e) {
+    (void)x;
+    return stmt_plan(s, inner, e);
+}
+
+int stmt_explain(stmt *s, sql_stmt *x, err *e) {
+    sql_stmt *inner = x->explain.stmt;
+    if (!has_query(inner))
+        return err_set(e, ERR_UNSUPPORTED, "EXPLAIN needs a statement with a query");
+    int status = plan_inner(s, x, inner, e);
+    if (status || (!x->explain.analyze && !x->explain.tokens))
+        return status ? status : print_plan(s, x, false, e);
+    s->keeps_rows = true;
+    s->ctx.count_only = x->explain.tokens;
+    s->ctx.actual = ARENA_ARRAY(s->mem, plan_actual, BASE_MAX(s->ctx.plan->nnodes, 1));
+    if (x->explain.tokens)
+        status = stmt_run_plan(s, NULL, e);
+    else
+        status = measure(s, inner, e);
+    x = s->bound; /* bound again, if a conflict made it start over */
+    return status ? status : print_plan(s, x, x->explain.analyze, e);
+}

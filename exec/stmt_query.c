@@ -1,0 +1,197 @@
+/*
+ * stmt_query.c - from a bound query to rows: planning, the snapshot of statements that call the model, running, SELECT.
+ *
+ * Invariant: outside BEGIN no transaction is open while the model works. What the query reads is kept before the first call
+ * (snapshot.c), and the statement was bound to a copy of the catalog, so nothing points into the transaction that ended.
+ */
+#include <string.h>
+#include <sys/stat.h>
+
+#include "db_int.h"
+
+/* ---- planning ---------------------------------------------------------------------------------- */
+
+static int table_stats_of(void *ctx, const table_def *table, arena *a, table_stats *out) {
+    exec_ctx *c = ctx;
+    err ignored; /* without statistics the planner guesses, and says so */
+    return c->txn ? stats_get(c->txn, table, a, out, &ignored) : (int)ERR_INTERNAL;
+}
+
+enum { GUESSED_ROW_BYTES = 100 };
+
+static void file_stats_of(void *ctx, str path, double *rows, double *bytes_per_row) {
+    exec_ctx *c = ctx;
+    struct stat st;
+    *rows = 0;
+    *bytes_per_row = GUESSED_ROW_BYTES;
+    if (stat(arena_strndup(c->mem, path.p, path.n), &st) == 0 && S_ISREG(st.st_mode))
+        *rows = (double)st.st_size / GUESSED_ROW_BYTES;
+}
+
+static void count_shared(const plan_node *p, int *n) {
+    if (!p)
+        return;
+    if (p->kind == PLAN_SHARED)
+        *n = BASE_MAX(*n, p->shared.number + 1);
+    count_shared(p->left, n);
+    count_shared(p->right, n);
+}
+
+void stmt_release_plan(stmt *s) {
+    exec_ctx *c = &s->ctx;
+    for (int k = 0; c->ready && k < c->plan->nnodes; k++)
+        rowset_free(c->ready[k]);
+    for (int k = 0; k < s->nshared; k++)
+        rowset_free(c->shared[k]);
+    c->ready = c->shared = NULL;
+    s->nshared = 0;
+}
+
+int stmt_plan(stmt *s, sql_stmt *x, err *e) {
+    exec_ctx *c = &s->ctx;
+    plan *p;
+    stmt_release_plan(s);
+    c->stmt = x;
+    if (x->ncalls && !c->llm)
+        c->llm = llm_runtime_new(c);
+    plan_env env = {.settings = c->settings, .ctx = c, .table_stats = table_stats_of, .file_stats = file_stats_of};
+    if (x->ncalls)
+        llm_plan_hooks(c, &env);
+    int status = plan_build(x, &env, s->mem, &p, e);
+    if (status)
+        return status;
+    c->plan = p;
+    count_shared(p->root, &s->nshared);
+    for (int k = 0; k < x->ncalls; k++)
+        count_shared(p->examples[k], &s->nshared);
+    if (s->nshared)
+        c->shared = ARENA_ARRAY(s->mem, rowset *, s->nshared);
+    if (p->has_llm)
+        c->ready = ARENA_ARRAY(s->mem, rowset *, BASE_MAX(p->nnodes, 1));
+    return 0;
+}
+
+/* ---- running ----------------------------------------------------------------------------------- */
+
+static int run_root(stmt *s, rowset *into, err *e) {
+    op *root;
+    batch *b;
+    int status = op_build(&s->ctx, s->ctx.plan->root, &root, e);
+    if (status)
+        return status;
+    while ((status = op_next(root, &b, e)) == 0 && b) {
+        status = into ? rowset_append(into, b, e) : stmt_push(s, b, e);
+        if (status)
+            break;
+    }
+    op_close(root);
+    return status;
+}
+
+int stmt_run_plan(stmt *s, rowset *into, err *e) {
+    exec_ctx *c = &s->ctx;
+    if (c->plan->has_llm) {
+        bool alone = !s->db->txn;
+        int status = snapshot_take(c, e);
+        if (status == 0)
+            status = llm_runtime_examples(c, e);
+        if (status == 0 && alone)
+            status = stmt_end_txn(s, false, e);
+        if (status)
+            return status;
+    }
+    return run_root(s, into, e);
+}
+
+static void describe_query(stmt *s, const sql_stmt *x) {
+    int n = x->query->ncols;
+    str *names = ARENA_ARRAY(s->mem, str, BASE_MAX(n, 1));
+    value_type *types = ARENA_ARRAY(s->mem, value_type, BASE_MAX(n, 1));
+    for (int k = 0; k < n; k++) {
+        names[k] = x->query->cols[k].name;
+        types[k] = s->ctx.plan->root->types[k];
+    }
+    stmt_describe(s, n, names, types, false);
+}
+
+/* SELECT; WARM runs its query for what it leaves in the cache and hands out no rows. */
+int stmt_select(stmt *s, sql_stmt *x, err *e) {
+    int status = stmt_plan(s, x, e);
+    if (status)
+        return status;
+    if (x->kind == STMT_WARM)
+        s->keeps_rows = true;
+    else
+        describe_query(s, x);
+    return stmt_run_plan(s, NULL, e);
+}
+
+/* ---- versions of what a plan read ---------------------------------------------------------------- */
+
+static void collect(stmt *s, const table_def *t, table_version *out, int *count) {
+    for (int k = 0; k < *count; k++)
+        if (out[k].id == t->id)
+            return;
+    out[(*count)++] = (table_version){arena_strndup(s->mem, t->name.p, t->name.n), t->id, t->version};
+}
+
+static void collect_scans(stmt *s, const plan_node *p, table_version *out, int *count) {
+    if (!p)
+        return;
+    if (p->kind == PLAN_SCAN)
+        collect(s, p->scan.table, out, count);
+    collect_scans(s, p->left, out, count);
+    collect_scans(s, p->right, out, count);
+}
+
+static int count_scans(const plan_node *p) {
+    return p ? (p->kind == PLAN_SCAN) + count_scans(p->left) + count_scans(p->right) : 0;
+}
+
+table_version *plan_versions(stmt *s, int *count) {
+    const sql_stmt *x = s->ctx.stmt;
+    const plan *p = s->ctx.plan;
+    int room = 1 + count_scans(p->root);
+    for (int k = 0; k < x->ncalls; k++)
+        room += count_scans(p->examples[k]);
+    table_version *out = ARENA_ARRAY(s->mem, table_version, room);
+    *count = 0;
+    if (x->table)
+        collect(s, x->table, out, count);
+    collect_scans(s, p->root, out, count);
+    for (int k = 0; k < x->ncalls; k++)
+        collect_scans(s, p->examples[k], out, count);
+    return out;
+}
+
+/* ---- one value --------------------------------------------------------------------------------- */
+
+int stmt_scalar(stmt *s, str sql, value_type type, value *out, err *e) {
+    buf text = {0};
+    buf_printf(&text, "SELECT CAST((%.*s) AS %s)", (int)sql.n, sql.p, type_name(type));
+    bind_env env = {.catalog = txn_catalog(s->db->active), .settings = s->ctx.settings, .system_table = system_table_columns,
+                    .ctx = s->db};
+    sql_stmt *x;
+    exec_ctx outer = s->ctx;
+    int outer_shared = s->nshared;
+    s->ctx.ready = s->ctx.shared = NULL;
+    s->nshared = 0;
+    rowset *rows = rowset_new(&s->ctx, &type, 1);
+    int status = sql_bind((str){arena_strndup(s->mem, text.p, text.n), text.n}, &env, s->mem, &x, e);
+    if (status == 0)
+        status = stmt_plan(s, x, e);
+    if (status == 0)
+        status = run_root(s, rows, e);
+    if (status == 0 && rowset_rows(rows) == 1)
+        *out = value_copy(s->mem, rowset_get(rows, 0, 0));
+    else
+        *out = value_null();
+    stmt_release_plan(s);
+    s->ctx = outer;
+    s->nshared = outer_shared;
+    rowset_free(rows);
+    buf_free(&text);
+    if (status)
+        e->pos = -1; /* a place in the DEFAULT's text, not in the statement's */
+    return status;
+}

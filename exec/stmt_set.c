@@ -1,0 +1,248 @@
+/*
+ * stmt_set.c - SET, RESET, SHOW, BEGIN, COMMIT, ROLLBACK, SHOW CACHE, CLEAR CACHE.
+ *
+ * Invariant: settings change only here, between two statements' runs; a statement reads one unchanging set. `rule.<name>` is a view of
+ * the setting rules_off, a list of names separated by blanks or commas.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "db_int.h"
+
+/* ---- rule.<name> ------------------------------------------------------------------------------- */
+
+static bool is_rule(str name, str *rule) {
+    if (name.n < 5 || !str_equal_nocase((str){name.p, 5}, STR("rule.")))
+        return false;
+    *rule = (str){name.p + 5, name.n - 5};
+    return true;
+}
+
+static int find_rule(str name, const char **out, err *e) {
+    size_t count;
+    const plan_rule_info *rules = plan_rules(&count);
+    const char **names = mem_alloc(sizeof *names * BASE_MAX(count, (size_t)1));
+    *out = NULL;
+    for (size_t k = 0; k < count; k++) {
+        names[k] = rules[k].name;
+        if (str_equal_nocase(name, str_from(rules[k].name)))
+            *out = rules[k].name;
+    }
+    int status = 0;
+    if (!*out) {
+        const char *nearest = str_nearest(name, names, count);
+        status = err_set(e, ERR_BIND, "no rule \"%.*s\"", (int)name.n, name.p);
+        if (nearest)
+            err_hint(e, "did you mean rule.%s?", nearest);
+        else
+            err_hint(e, "SELECT name FROM kvasir_rules lists them");
+    }
+    free(names);
+    return status;
+}
+
+/* The next name in a list; n = 0 at the end. */
+static str next_name(const char **at) {
+    *at += strspn(*at, " ,");
+    str name = {*at, strcspn(*at, " ,")};
+    *at += name.n;
+    return name;
+}
+
+static bool rule_is_off(const settings *s, const char *rule) {
+    const char *at = s->rules_off ? s->rules_off : "";
+    for (str name; (name = next_name(&at)).n;)
+        if (str_equal_nocase(name, str_from(rule)))
+            return true;
+    return false;
+}
+
+static int set_rule(settings *s, str name, value v, err *e) {
+    const char *rule, *at = s->rules_off ? s->rules_off : "";
+    value on;
+    buf list = {0};
+    int status = find_rule(name, &rule, e);
+    if (status)
+        return status;
+    if (v.type == TYPE_NULL || value_cast(NULL, v, TYPE_BOOLEAN, &on, e) != 0)
+        return err_set(e, ERR_TYPE, "rule.%s is on or off", rule);
+    for (str other; (other = next_name(&at)).n;)
+        if (!str_equal_nocase(other, str_from(rule)))
+            buf_printf(&list, "%s%.*s", list.n ? " " : "", (int)other.n, other.p);
+    if (!on.i)
+        buf_printf(&list, "%s%s", list.n ? " " : "", rule);
+    status = settings_set(s, STR("rules_off"), value_text(buf_str(&list)), e);
+    buf_free(&list);
+    return status;
+}
+
+/* Every name in `SET rules_off = '…'` must be a rule's. */
+static int check_rules_off(value v, err *e) {
+    const char *rule;
+    if (v.type != TYPE_TEXT)
+        return 0;
+    char *text = mem_strndup(v.s.p, v.s.n);
+    const char *at = text;
+    int status = 0;
+    for (str name; status == 0 && (name = next_name(&at)).n;)
+        status = find_rule(name, &rule, e);
+    free(text);
+    return status;
+}
+
+/* ---- SET, RESET, SHOW --------------------------------------------------------------------------- */
+
+int stmt_set(stmt *s, sql_stmt *x, err *e) {
+    str rule;
+    if (is_rule(x->name, &rule))
+        return set_rule(&s->db->settings, rule, x->set_value, e);
+    int status = str_equal_nocase(x->name, STR("rules_off")) ? check_rules_off(x->set_value, e) : 0;
+    return status ? status : settings_set(&s->db->settings, x->name, x->set_value, e);
+}
+
+int stmt_reset(stmt *s, sql_stmt *x, err *e) {
+    size_t count;
+    const setting_info *all = settings_table(&count);
+    settings *set = &s->db->settings;
+    str rule;
+    if (is_rule(x->name, &rule))
+        return set_rule(set, rule, value_bool(true), e);
+    if (x->name.n && !str_equal_nocase(x->name, STR("all"))) {
+        for (size_t k = 0; k < count; k++)
+            if (str_equal_nocase(x->name, str_from(all[k].name)))
+                return settings_set(set, x->name, value_text(str_from(all[k].standard)), e);
+        return settings_set(set, x->name, value_null(), e); /* says which name is near */
+    }
+    int status = 0;
+    for (size_t k = 0; k < count && status == 0; k++)
+        status = settings_set(set, str_from(all[k].name), value_text(str_from(all[k].standard)), e);
+    return status;
+}
+
+static int show_one(stmt *s, str name, str shown, err *e) {
+    value_type type = TYPE_TEXT;
+    batch b;
+    stmt_describe(s, 1, &name, &type, false);
+    batch_init(&b, s->mem, &type, 1, 1);
+    b.rows = 1;
+    b.cols[0].s[0] = shown;
+    return stmt_push(s, &b, e);
+}
+
+static int show_all(stmt *s, err *e) {
+    static const value_type types[] = {TYPE_TEXT, TYPE_TEXT, TYPE_TEXT};
+    const str names[] = {STR("setting"), STR("value"), STR("help")};
+    size_t count;
+    const setting_info *all = settings_table(&count);
+    batch b;
+    stmt_describe(s, 3, names, types, false);
+    batch_init(&b, s->mem, types, 3, (int)count);
+    for (size_t k = 0; k < count; k++) {
+        buf text = {0};
+        int status = settings_show(&s->db->settings, str_from(all[k].name), &text, e);
+        b.cols[0].s[k] = str_from(all[k].name);
+        b.cols[1].s[k] = str_copy(s->mem, buf_str(&text));
+        b.cols[2].s[k] = str_from(all[k].help);
+        buf_free(&text);
+        if (status)
+            return status;
+    }
+    b.rows = (int)count;
+    return stmt_push(s, &b, e);
+}
+
+int stmt_show(stmt *s, sql_stmt *x, err *e) {
+    str rule;
+    const char *known;
+    if (x->name.n == 0 || str_equal_nocase(x->name, STR("all")))
+        return show_all(s, e);
+    if (is_rule(x->name, &rule)) {
+        int status = find_rule(rule, &known, e);
+        return status ? status : show_one(s, x->name, rule_is_off(&s->db->settings, known) ? STR("off") : STR("on"), e);
+    }
+    buf text = {0};
+    int status = settings_show(&s->db->settings, x->name, &text, e);
+    if (status == 0)
+        status = show_one(s, x->name, str_copy(s->mem, buf_str(&text)), e);
+    buf_free(&text);
+    return status;
+}
+
+/* ---- transactions ------------------------------------------------------------------------------ */
+
+static int begin(stmt *s, err *e) {
+    if (atomic_load(&s->db->in_transaction))
+        return err_set(e, ERR_BIND, "a transaction is already open");
+    atomic_store(&s->db->failed, false);
+    atomic_store(&s->db->in_transaction, true);
+    return 0;
+}
+
+static int end(stmt *s, bool commit, err *e) {
+    db *d = s->db;
+    if (!atomic_load(&d->in_transaction))
+        return err_set(e, ERR_BIND, "no transaction is open");
+    txn *t = d->txn;
+    int status = 0;
+    if (d->active == t)
+        d->active = NULL;
+    d->txn = NULL;
+    atomic_store(&d->in_transaction, false);
+    atomic_store(&d->failed, false);
+    s->ctx.txn = NULL;
+    if (t && commit && txn_is_write(t))
+        status = txn_commit(t, e);
+    else
+        txn_abort(t);
+    return status;
+}
+
+int stmt_transaction(stmt *s, sql_stmt *x, err *e) {
+    if (x->kind == STMT_BEGIN)
+        return begin(s, e);
+    return end(s, x->kind == STMT_COMMIT, e);
+}
+
+/* ---- the cache --------------------------------------------------------------------------------- */
+
+static int show_cache(stmt *s, cache *c, const err *why, err *e) {
+    static const value_type types[] = {TYPE_TEXT, TYPE_TEXT};
+    const str names[] = {STR("name"), STR("value")};
+    cache_stats st = {0};
+    batch b;
+    if (c)
+        cache_get_stats(c, &st);
+    const struct {
+        const char *name;
+        uint64_t n;
+    } rows[] = {{"blocks", st.blocks}, {"answers", st.answers}, {"bytes", st.bytes},     {"budget_bytes", st.budget_bytes},
+                {"hits", st.hits},     {"misses", st.misses},   {"corrupt", st.corrupt}, {"evicted", st.evicted},
+                {"dropped", st.dropped}, {"written", st.written}};
+    stmt_describe(s, 2, names, types, false);
+    batch_init(&b, s->mem, types, 2, (int)BASE_COUNT(rows) + 1);
+    for (size_t k = 0; k < BASE_COUNT(rows); k++) {
+        b.cols[0].s[k] = str_from(rows[k].name);
+        b.cols[1].s[k] = str_from(arena_printf(s->mem, "%llu", (unsigned long long)rows[k].n));
+    }
+    const char *writing = !c ? why->message : st.writing ? "yes" : st.why_not;
+    b.cols[0].s[BASE_COUNT(rows)] = STR("writing");
+    b.cols[1].s[BASE_COUNT(rows)] = str_from(arena_strndup(s->mem, writing, strlen(writing)));
+    b.rows = (int)BASE_COUNT(rows) + 1;
+    return stmt_push(s, &b, e);
+}
+
+int stmt_cache(stmt *s, sql_stmt *x, err *e) {
+    err why;
+    err_clear(&why);
+    cache *c = store_cache(s->db->store, &why);
+    if (c)
+        cache_flush(c);
+    if (x->kind == STMT_SHOW_CACHE)
+        return show_cache(s, c, &why, e);
+    if (!c) {
+        *e = why;
+        return (int)why.code;
+    }
+    int status = x->clear != 2 ? cache_clear(c, CACHE_KV, e) : 0;
+    return status == 0 && x->clear != 1 ? cache_clear(c, CACHE_ANSWERS, e) : status;
+}
