@@ -164,7 +164,8 @@ static psm_search open_search(psm_table *t, const psm_options *options) {
     return s;
 }
 
-/* Grouped where it saves a tenth of what the best fixed order computes. */
+/* Does grouping save so many percent of the units that the fixed order computes, and at least one?
+ */
 static bool grouping_pays(const psm_table *t, const candidate *grouped, const candidate *fixed,
                           uint32_t percent) {
     uint64_t computed = t->units - fixed->shared;
@@ -172,6 +173,7 @@ static bool grouping_pays(const psm_table *t, const candidate *grouped, const ca
            (grouped->shared - fixed->shared) * 100 >= computed * percent;
 }
 
+enum { AUTO_PERCENT = 10, SAMPLE_PERCENT = 2 };
 enum { SAMPLE_ROWS = 4096, SAMPLE_RUN = 32, SAMPLED_FROM = 8 * SAMPLE_ROWS };
 
 /* Runs of neighbouring rows, evenly spaced: what stands together in a table or a join is often
@@ -194,7 +196,7 @@ static bool sample_rules_out(const psm_input *in, const psm_options *options, sc
     candidate grouped = candidate_new(&t), fixed = candidate_new(&t);
     candidate_grouped(&s, &grouped, &one);
     candidate_best_fixed(&t, &fixed, &one);
-    bool pays = grouping_pays(&t, &grouped, &fixed, 2);
+    bool pays = grouping_pays(&t, &grouped, &fixed, SAMPLE_PERCENT);
     scratch_restore(mem, mark);
     return !pays;
 }
@@ -227,21 +229,20 @@ static candidate solve_off(const psm_table *t) {
     return c;
 }
 
-static candidate solve_auto(psm_table *t, const psm_input *in, const psm_options *options,
-                            psm_result *result) {
-    if (sample_rules_out(in, options, t->mem)) {
-        return solve_fixed(t, options, true);
-    }
+/* Both from one search. `percent`: what grouping must save of the units that the best fixed order
+ * computes. */
+static candidate solve_grouped(psm_table *t, const psm_options *options, uint32_t percent,
+                               psm_result *result) {
     psm_search s = open_search(t, options);
     psm_single one = psm_single_new(t);
     candidate grouped = candidate_new(t), fixed = candidate_new(t);
     candidate_grouped(&s, &grouped, &one);
     candidate_best_fixed(t, &fixed, &one);
-    if (grouping_pays(t, &grouped, &fixed, 10)) {
-        result->used = PSM_GROUPED;
-        return grouped;
+    if (!grouping_pays(t, &grouped, &fixed, percent)) {
+        return fixed;
     }
-    return fixed;
+    result->used = PSM_GROUPED;
+    return grouped;
 }
 
 static candidate solve_by_strategy(psm_table *t, const psm_input *in, const psm_options *options,
@@ -251,17 +252,17 @@ static candidate solve_by_strategy(psm_table *t, const psm_input *in, const psm_
         result->used = PSM_OFF;
         return solve_off(t);
     }
-    if (options->given_order != NULL || options->one_order || options->strategy == PSM_FIXED) {
-        return solve_fixed(t, options, options->one_order || options->strategy == PSM_AUTO);
+    if (options->given_order != NULL || options->one_order) {
+        return solve_fixed(t, options, true);
     }
-    if (options->strategy == PSM_AUTO) {
-        return solve_auto(t, in, options, result);
+    if (options->strategy == PSM_FIXED) {
+        return solve_fixed(t, options, false);
     }
-    result->used = PSM_GROUPED;
-    psm_search s = open_search(t, options);
-    candidate c = candidate_new(t);
-    candidate_grouped(&s, &c, NULL);
-    return c;
+    if (options->strategy == PSM_GROUPED) {
+        return solve_grouped(t, options, 0, result);
+    }
+    return sample_rules_out(in, options, t->mem) ? solve_fixed(t, options, true)
+                                                 : solve_grouped(t, options, AUTO_PERCENT, result);
 }
 
 static void solve_table(psm_table *t, const psm_input *in, const psm_options *options,

@@ -69,7 +69,8 @@ typedef struct psm_group {
 } psm_group;
 
 typedef struct psm_result {
-    psm_strategy used;     /* never PSM_AUTO */
+    psm_strategy
+        used; /* never PSM_AUTO; PSM_FIXED also where no grouping beats the best one order */
     uint8_t *field_order;  /* [rows * nfields] by input row; absent fields stand last */
     uint32_t *row_order;   /* [rows] the input rows in the order in which to send them */
     uint64_t total_units;  /* in all rows */

@@ -3,9 +3,9 @@
  * solve.
  *
  *   psm_input -> psm_table (psm_table.c)   dense ids, costs and one rank space for all cells
- *             -> closures  (psm_fd.c)      functional dependencies
- *             -> psm_paths (psm_dp.c)      for each row the cells it shares, by the subset
- * programme
+ *             -> atoms     (psm_fd.c)      fields tied by functional dependency
+ *             -> lattice   (psm_lattice.c) the rows' projections on sets of atoms
+ *             -> psm_paths (psm_dp.c)      for each row the cells it shares
  *             -> orders    (psm_polish.c)  what follows them, by common leading units
  *             -> row order (psm_trie.c)    one sort, which also counts
  *

@@ -220,6 +220,8 @@ static void test_random_tables(void **state) {
                                .bound = random_below(4) == 0};
         psm_result r = solve(&t, mem, options);
         assert_true(r.used != PSM_AUTO);
+        psm_result fixed = solve(&t, mem, (psm_options){.strategy = PSM_FIXED});
+        assert_true(options.strategy < PSM_GROUPED || r.shared_units >= fixed.shared_units);
         assert_true(isnan(r.bound) != options.bound);
         check_orders(&t, &r);
         check_groups(&t, &r);
