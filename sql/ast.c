@@ -1,0 +1,589 @@
+/*
+ * ast.c - constructors of the syntax tree, called by the grammar.
+ *
+ * Invariant: every node knows its span of text and its depth; one deeper than AST_MAX_DEPTH ends the parse with ERR_LIMIT.
+ * Leaves all meaning to the binder, but for what the spelling alone decides: literals, flat chains, NOT x IN.
+ */
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "ast_int.h"
+#include "grammar.h"
+
+void list_add(arena *a, list *l, void *item) {
+    if (l->n == l->cap) {
+        int cap = l->cap ? 2 * l->cap : 4;
+        void **items = arena_alloc(a, sizeof *items * (size_t)cap);
+        if (l->n)
+            memcpy(items, l->items, sizeof *items * (size_t)l->n);
+        l->items = items;
+        l->cap = cap;
+    }
+    l->items[l->n++] = item;
+}
+
+list *list_new(arena *a) {
+    return ARENA_NEW(a, list);
+}
+
+void parser_fail(parser *p, err_code code, int pos, int len, const char *format, ...) {
+    if (p->failed)
+        return;
+    p->failed = true;
+    char message[sizeof p->error->message];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(message, sizeof message, format, args);
+    va_end(args);
+    err_set_at(p->error, code, pos, len, "%s", message);
+}
+
+/* ---- names and texts --------------------------------------------------------------------------- */
+
+/* The text between the quotes, doubled quotes made one. */
+static str unquote(arena *a, str s) {
+    char quote = s.p[0];
+    str inner = {s.p + 1, s.n - 2};
+    if (!memchr(inner.p, quote, inner.n))
+        return inner;
+    char *out = arena_alloc(a, inner.n + 1);
+    size_t n = 0;
+    for (size_t i = 0; i < inner.n; i++) {
+        out[n++] = inner.p[i];
+        if (inner.p[i] == quote)
+            i++;
+    }
+    out[n] = 0;
+    return (str){out, n};
+}
+
+ident ident_of(parser *p, token t) {
+    ident i = {t.text, t.pos, t.len};
+    if (t.text.n >= 2 && t.text.p[0] == '"')
+        i.name = unquote(p->mem, t.text);
+    return i;
+}
+
+ident *ident_copy(parser *p, token t) {
+    ident *i = ARENA_NEW(p->mem, ident);
+    *i = ident_of(p, t);
+    return i;
+}
+
+str text_of(parser *p, token t) {
+    return unquote(p->mem, t.text);
+}
+
+str slice_of(parser *p, int from, int to) {
+    while (from < to && strchr(" \t\r\n\f\v", p->text.p[from]))
+        from++;
+    while (to > from && strchr(" \t\r\n\f\v", p->text.p[to - 1]))
+        to--;
+    return (str){p->text.p + from, (size_t)(to - from)};
+}
+
+value_type type_of(parser *p, ident name) {
+    value_type t = TYPE_TEXT;
+    if (type_parse(name.name, &t) || p->failed)
+        return t;
+    static const char *const known[] = {"INTEGER", "REAL", "TEXT", "BOOLEAN", "BLOB", "BIGINT", "DOUBLE", "VARCHAR"};
+    parser_fail(p, ERR_BIND, name.pos, name.len, "no type \"%.*s\"", (int)name.name.n, name.name.p);
+    const char *meant = str_nearest(name.name, known, BASE_COUNT(known));
+    if (meant)
+        err_hint(p->error, "did you mean %s?", meant);
+    else
+        err_hint(p->error, "types are INTEGER, REAL, TEXT, BOOLEAN and BLOB");
+    return t;
+}
+
+/* ---- nodes ------------------------------------------------------------------------------------- */
+
+node *node_new(parser *p, node_kind kind, int pos, int len) {
+    node *n = ARENA_NEW(p->mem, node);
+    n->kind = kind;
+    n->pos = pos;
+    n->len = len;
+    n->depth = 1;
+    return n;
+}
+
+node *node_span(node *n, int from_pos, int to_end) {
+    n->pos = from_pos;
+    n->len = to_end - from_pos;
+    return n;
+}
+
+static int node_end(const node *n) {
+    return n->pos + n->len;
+}
+
+static void deepen(parser *p, int *depth, int below, int pos, int len) {
+    if (below + 1 > *depth)
+        *depth = below + 1;
+    if (*depth > AST_MAX_DEPTH)
+        parser_fail(p, ERR_LIMIT, pos, len, "the statement is nested more than %d levels deep", AST_MAX_DEPTH);
+}
+
+void node_arg(parser *p, node *n, node *arg) {
+    if (n->nargs == n->cap) {
+        int cap = n->cap ? 2 * n->cap : 2;
+        node **args = arena_alloc(p->mem, sizeof *args * (size_t)cap);
+        if (n->nargs)
+            memcpy(args, n->args, sizeof *args * (size_t)n->nargs);
+        n->args = args;
+        n->cap = cap;
+    }
+    n->args[n->nargs++] = arg;
+    deepen(p, &n->depth, arg->depth, n->pos, n->len);
+}
+
+node *node_value(parser *p, token t, value v) {
+    node *n = node_new(p, NODE_LITERAL, t.pos, t.len);
+    n->literal = v;
+    return n;
+}
+
+node *node_text(parser *p, token t) {
+    return node_value(p, t, value_text(text_of(p, t)));
+}
+
+static int hex_digit(char c) {
+    return c <= '9' ? c - '0' : (c | 32) - 'a' + 10;
+}
+
+node *node_blob(parser *p, token t) {
+    size_t n = (t.text.n - 3) / 2;
+    char *bytes = arena_alloc(p->mem, n + 1);
+    for (size_t i = 0; i < n; i++)
+        bytes[i] = (char)(hex_digit(t.text.p[2 + 2 * i]) * 16 + hex_digit(t.text.p[3 + 2 * i]));
+    bytes[n] = 0;
+    return node_value(p, t, (value){.type = TYPE_BLOB, .s = {bytes, n}});
+}
+
+/* Whole numbers beyond 64 bits become REAL, as in sqlite3 and psql's numeric. */
+node *node_number(parser *p, token t) {
+    node *n = node_new(p, NODE_LITERAL, t.pos, t.len);
+    int64_t i;
+    double r;
+    n->digits = t.text;
+    if (parse_integer(t.text, &i))
+        n->literal = value_int(i);
+    else if (parse_real(t.text, &r))
+        n->literal = value_real(r);
+    else
+        parser_fail(p, ERR_SYNTAX, t.pos, t.len, "not a number, or beyond what REAL holds");
+    return n;
+}
+
+node *node_variable(parser *p, token t) {
+    node *n = node_new(p, NODE_VARIABLE, t.pos, t.len);
+    n->name = (ident){{t.text.p + 1, t.text.n - 1}, t.pos, t.len};
+    return n;
+}
+
+node *node_column(parser *p, token *qualifier, token name) {
+    int start = qualifier ? qualifier->pos : name.pos;
+    node *n = node_new(p, NODE_COLUMN, start, name.pos + name.len - start);
+    n->name = ident_of(p, name);
+    if (qualifier)
+        n->qualifier = ident_of(p, *qualifier);
+    if (str_equal_nocase(n->name.name, STR("rowid")))
+        p->mentions_rowid = true;
+    return n;
+}
+
+node *node_star(parser *p, token *qualifier, token star) {
+    int start = qualifier ? qualifier->pos : star.pos;
+    node *n = node_new(p, NODE_STAR, start, star.pos + star.len - start);
+    if (qualifier)
+        n->qualifier = ident_of(p, *qualifier);
+    return n;
+}
+
+node *node_unary(parser *p, expr_op op, token at, node *x) {
+    int64_t i;
+    if (op == OP_NEG && x->kind == NODE_LITERAL && x->digits.n && x->digits.p[0] != '-') {
+        str digits = str_from(arena_printf(p->mem, "-%.*s", (int)x->digits.n, x->digits.p));
+        x->digits = digits;
+        if (parse_integer(digits, &i))
+            x->literal = value_int(i);
+        else if (x->literal.type == TYPE_REAL)
+            x->literal.r = -x->literal.r;
+        return node_span(x, at.pos, node_end(x));
+    }
+    node *n = node_new(p, NODE_OP, at.pos, node_end(x) - at.pos);
+    n->op = op;
+    node_arg(p, n, x);
+    return n;
+}
+
+/* a AND b AND c is one node of three: only chains written without parentheses grow, so a chain's span never shrinks. */
+node *node_binary(parser *p, expr_op op, node *a, node *b) {
+    bool chain = op == OP_AND || op == OP_OR || op == OP_CONCAT;
+    if (chain && a->kind == NODE_OP && a->op == op && a->nargs >= 2) {
+        node_arg(p, a, b);
+        return node_span(a, a->pos, node_end(b));
+    }
+    node *n = node_new(p, NODE_OP, a->pos, node_end(b) - a->pos);
+    n->op = op;
+    node_arg(p, n, a);
+    node_arg(p, n, b);
+    return n;
+}
+
+node *node_not(parser *p, bool negated, node *x) {
+    if (!negated)
+        return x;
+    node *n = node_new(p, NODE_OP, x->pos, x->len);
+    n->op = OP_NOT;
+    node_arg(p, n, x);
+    return n;
+}
+
+node *node_like(parser *p, expr_op op, bool negated, node *a, node *pattern, node *escape) {
+    node *n = node_binary(p, op, a, pattern);
+    if (escape) {
+        node_arg(p, n, escape);
+        node_span(n, n->pos, node_end(escape));
+    }
+    return node_not(p, negated, n);
+}
+
+node *node_is(parser *p, bool negated, node *x, node *y) {
+    return node_binary(p, negated ? OP_IS_NOT : OP_IS, x, y);
+}
+
+node *node_between(parser *p, bool negated, node *x, node *low, node *high) {
+    node *n = node_new(p, NODE_BETWEEN, x->pos, node_end(high) - x->pos);
+    node_arg(p, n, x);
+    node_arg(p, n, low);
+    node_arg(p, n, high);
+    return node_not(p, negated, n);
+}
+
+node *node_in(parser *p, bool negated, node *x, list *items, query *q, token end) {
+    node *n = node_new(p, NODE_IN, x->pos, end.pos + end.len - x->pos);
+    node_arg(p, n, x);
+    for (int i = 0; items && i < items->n; i++)
+        node_arg(p, n, items->items[i]);
+    n->query = q;
+    if (items && items->n == 1 && n->args[1]->kind == NODE_SUBQUERY) { /* x IN ((SELECT …)) */
+        n->query = n->args[1]->query;
+        n->nargs = 1;
+    }
+    if (n->query)
+        deepen(p, &n->depth, n->query->depth, n->pos, n->len);
+    return node_not(p, negated, n);
+}
+
+node *node_exists(parser *p, token at, query *q) {
+    node *n = node_new(p, NODE_EXISTS, at.pos, q->pos + q->len - at.pos);
+    n->query = q;
+    deepen(p, &n->depth, q->depth, n->pos, n->len);
+    return n;
+}
+
+node *node_subquery(parser *p, query *q) {
+    node *n = node_new(p, NODE_SUBQUERY, q->pos, q->len);
+    n->query = q;
+    deepen(p, &n->depth, q->depth, n->pos, n->len);
+    return n;
+}
+
+node *node_case(parser *p, token start, node *operand, list *whens, node *otherwise, token end) {
+    node *n = node_new(p, NODE_CASE, start.pos, end.pos + end.len - start.pos);
+    n->has_operand = operand != NULL;
+    n->has_else = otherwise != NULL;
+    if (operand)
+        node_arg(p, n, operand);
+    for (int i = 0; i < whens->n; i++)
+        node_arg(p, n, whens->items[i]);
+    if (otherwise)
+        node_arg(p, n, otherwise);
+    return n;
+}
+
+node *node_cast(parser *p, token start, node *x, ident type, token end) {
+    node *n = node_new(p, NODE_CAST, start.pos, end.pos + end.len - start.pos);
+    n->type = type_of(p, type);
+    node_arg(p, n, x);
+    return n;
+}
+
+node *node_call(parser *p, token name, bool distinct, list *args, token end) {
+    node *n = node_new(p, NODE_CALL, name.pos, end.pos + end.len - name.pos);
+    n->name = ident_of(p, name);
+    n->distinct = distinct;
+    for (int i = 0; args && i < args->n; i++)
+        node_arg(p, n, args->items[i]);
+    return n;
+}
+
+node *node_call_star(parser *p, token name, token end) {
+    node *n = node_call(p, name, false, NULL, end);
+    n->star = true;
+    return n;
+}
+
+node *node_filter(parser *p, node *call, node *condition, token end) {
+    call->filter = condition;
+    deepen(p, &call->depth, condition->depth, call->pos, call->len);
+    return node_span(call, call->pos, end.pos + end.len);
+}
+
+/* ---- LLM calls --------------------------------------------------------------------------------- */
+
+llm_arg *llm_arg_new(parser *p, node *x, token *alias, token *option) {
+    llm_arg *a = ARENA_NEW(p->mem, llm_arg);
+    a->value = x;
+    if (alias)
+        a->alias = ident_of(p, *alias);
+    if (option)
+        a->option = ident_of(p, *option);
+    return a;
+}
+
+llm_type *llm_type_new(parser *p, token start, token name, list *literals, node *low, node *high, token end) {
+    llm_type *t = ARENA_NEW(p->mem, llm_type);
+    t->given = true;
+    t->name = ident_of(p, name);
+    if (literals)
+        t->literals = *literals;
+    t->between = low != NULL;
+    t->low = low;
+    t->high = high;
+    t->pos = start.pos;
+    t->len = end.pos + end.len - start.pos;
+    return t;
+}
+
+node *node_llm(parser *p, token start, list *args, llm_type *returns, token end) {
+    int stop = returns ? returns->pos + returns->len : end.pos + end.len;
+    node *n = node_new(p, NODE_LLM, start.pos, stop - start.pos);
+    n->names = ARENA_ARRAY(p->mem, ident, args->n);
+    for (int i = 0; i < args->n; i++) {
+        llm_arg *a = args->items[i];
+        if (a->option.name.n) {
+            llm_option *o = ARENA_NEW(p->mem, llm_option);
+            o->name = a->option;
+            o->value = a->value;
+            list_add(p->mem, &n->options, o);
+            deepen(p, &n->depth, a->value->depth, n->pos, n->len);
+        } else {
+            n->names[n->nargs] = a->alias;
+            node_arg(p, n, a->value);
+        }
+    }
+    if (returns)
+        n->returns = *returns;
+    return n;
+}
+
+/* ---- queries ----------------------------------------------------------------------------------- */
+
+query *query_new(parser *p, query_kind kind, token start) {
+    query *q = ARENA_NEW(p->mem, query);
+    q->kind = kind;
+    q->pos = start.pos;
+    q->depth = 1;
+    q->len = p->previous.pos + p->previous.len - start.pos;
+    return q;
+}
+
+static void query_deepen(parser *p, query *q, int below) {
+    deepen(p, &q->depth, below, q->pos, q->len);
+}
+
+static void query_deepen_list(parser *p, query *q, const list *nodes) {
+    for (int i = 0; nodes && i < nodes->n; i++)
+        query_deepen(p, q, ((node *)nodes->items[i])->depth);
+}
+
+query *query_paren(query *q, token open, token close) {
+    q->pos = open.pos;
+    q->len = close.pos + close.len - open.pos;
+    return q;
+}
+
+query *query_setop(parser *p, set_op op, query *a, query *b) {
+    query *q = query_new(p, QUERY_SETOP, (token){{NULL, 0}, a->pos, 0});
+    q->len = b->pos + b->len - a->pos;
+    q->op = op;
+    q->left = a;
+    q->right = b;
+    query_deepen(p, q, a->depth);
+    query_deepen(p, q, b->depth);
+    return q;
+}
+
+/* A query that has an ORDER BY, LIMIT or WITH of its own, in parentheses, keeps it: the new one goes around. */
+static query *query_wrap(parser *p, query *q) {
+    if (!q->order_by.n && !q->limit && !q->offset)
+        return q;
+    query *outer = query_new(p, QUERY_SELECT, (token){{NULL, 0}, q->pos, 0});
+    outer->len = q->len;
+    list_add(p->mem, &outer->items, select_item_new(p, node_star(p, NULL, (token){{NULL, 0}, q->pos, 1}), NULL));
+    outer->from = from_query(p, q);
+    query_deepen(p, outer, q->depth);
+    return outer;
+}
+
+query *query_tail(parser *p, query *q, list *order_by, node *limit, node *offset) {
+    q = query_wrap(p, q);
+    if (order_by) {
+        q->order_by = *order_by;
+        for (int i = 0; i < order_by->n; i++)
+            query_deepen(p, q, ((order_item *)order_by->items[i])->value->depth);
+    }
+    q->limit = limit;
+    q->offset = offset;
+    q->len = p->previous.pos + p->previous.len - q->pos;
+    return q;
+}
+
+query *query_with(parser *p, token start, query *q, list *with) {
+    if (q->with.n) { /* WITH … (WITH … SELECT …): the inner one stays inside */
+        query *outer = query_new(p, QUERY_SELECT, (token){{NULL, 0}, q->pos, 0});
+        list_add(p->mem, &outer->items, select_item_new(p, node_star(p, NULL, (token){{NULL, 0}, q->pos, 1}), NULL));
+        outer->from = from_query(p, q);
+        query_deepen(p, outer, q->depth);
+        q = outer;
+    }
+    q->with = *with;
+    int end = p->previous.pos + p->previous.len;
+    for (int i = 0; i < with->n; i++)
+        query_deepen(p, q, ((cte *)with->items[i])->query->depth);
+    q->pos = start.pos;
+    q->len = end - start.pos;
+    return q;
+}
+
+query *query_select(parser *p, token start, bool distinct, list *items, from_item *from, node *where, list *group_by,
+                    node *having) {
+    query *q = query_new(p, QUERY_SELECT, start);
+    q->distinct = distinct;
+    q->items = *items;
+    for (int i = 0; i < items->n; i++)
+        query_deepen(p, q, ((select_item *)items->items[i])->value->depth);
+    q->from = from;
+    if (from)
+        query_deepen(p, q, from->depth);
+    q->where = where;
+    if (where)
+        query_deepen(p, q, where->depth);
+    if (group_by) {
+        q->group_by = *group_by;
+        query_deepen_list(p, q, group_by);
+    }
+    q->having = having;
+    if (having)
+        query_deepen(p, q, having->depth);
+    return q;
+}
+
+query *query_values(parser *p, token start, list *rows) {
+    query *q = query_new(p, QUERY_VALUES, start);
+    q->rows = *rows;
+    for (int i = 0; i < rows->n; i++)
+        query_deepen_list(p, q, rows->items[i]);
+    return q;
+}
+
+cte *cte_new(parser *p, token name, list *columns, query *q) {
+    cte *c = ARENA_NEW(p->mem, cte);
+    c->name = ident_of(p, name);
+    if (columns)
+        c->columns = *columns;
+    c->query = q;
+    return c;
+}
+
+static from_item *from_new(parser *p, from_kind kind, int pos, int len) {
+    from_item *f = ARENA_NEW(p->mem, from_item);
+    f->kind = kind;
+    f->pos = pos;
+    f->len = len;
+    f->depth = 1;
+    return f;
+}
+
+from_item *from_name(parser *p, token name) {
+    from_item *f = from_new(p, FROM_NAME, name.pos, name.len);
+    f->name = ident_of(p, name);
+    return f;
+}
+
+from_item *from_file(parser *p, token path) {
+    from_item *f = from_new(p, FROM_FILE, path.pos, path.len);
+    f->path = text_of(p, path);
+    return f;
+}
+
+from_item *from_query(parser *p, query *q) {
+    from_item *f = from_new(p, FROM_QUERY, q->pos, q->len);
+    f->query = q;
+    deepen(p, &f->depth, q->depth, f->pos, f->len);
+    return f;
+}
+
+from_item *from_alias(parser *p, from_item *f, token *alias, list *columns) {
+    f->alias = ident_of(p, *alias);
+    if (columns)
+        f->columns = *columns;
+    return f;
+}
+
+from_item *from_join(parser *p, join_kind kind, from_item *a, from_item *b, node *on, list *using_columns) {
+    from_item *f = from_new(p, FROM_JOIN, a->pos, b->pos + b->len - a->pos);
+    f->join = kind;
+    f->left = a;
+    f->right = b;
+    f->on = on;
+    if (using_columns)
+        f->using_columns = *using_columns;
+    deepen(p, &f->depth, a->depth, f->pos, f->len);
+    deepen(p, &f->depth, b->depth, f->pos, f->len);
+    if (on)
+        deepen(p, &f->depth, on->depth, f->pos, f->len);
+    return f;
+}
+
+order_item *order_item_new(parser *p, node *x, bool descending, int nulls) {
+    order_item *o = ARENA_NEW(p->mem, order_item);
+    o->value = x;
+    o->descending = descending;
+    o->nulls_given = nulls >= 0;
+    o->nulls_first = nulls >= 0 ? nulls != 0 : descending;
+    return o;
+}
+
+select_item *select_item_new(parser *p, node *x, token *alias) {
+    select_item *s = ARENA_NEW(p->mem, select_item);
+    s->value = x;
+    if (alias)
+        s->alias = ident_of(p, *alias);
+    return s;
+}
+
+ast *ast_new(parser *p, ast_kind kind) {
+    ast *a = ARENA_NEW(p->mem, ast);
+    a->kind = kind;
+    return a;
+}
+
+ast *ast_insert(parser *p, token name, list *columns, query *q, ast *conflict) {
+    ast *a = ast_new(p, AST_INSERT);
+    a->name = ident_of(p, name);
+    a->query = q;
+    a->default_values = q == NULL;
+    if (columns)
+        a->columns = *columns;
+    if (conflict) {
+        a->on_conflict = conflict->on_conflict;
+        a->conflict_columns = conflict->conflict_columns;
+        a->conflict_set = conflict->conflict_set;
+        a->conflict_where = conflict->conflict_where;
+    }
+    return a;
+}

@@ -1,0 +1,327 @@
+/*
+ * ast_int.h - the syntax tree: what the grammar builds and the binder reads.
+ *
+ * Names in it are as written, nothing is resolved. All of it lives in the arena of the statement. Invariant: no tree is
+ * deeper than AST_MAX_DEPTH (chains of AND, OR and || are flat), so whoever walks it may recurse.
+ */
+#ifndef KVASIR_AST_INT_H
+#define KVASIR_AST_INT_H
+
+#include "sql/sql.h"
+
+enum { AST_MAX_DEPTH = 400 };
+
+/* A place in the text: bytes pos to pos + len. */
+typedef struct token {
+    str text; /* as written */
+    int pos, len;
+} token;
+
+typedef struct list {
+    void **items;
+    int n, cap;
+} list;
+
+/* A name as written and where; n = 0: absent. */
+typedef struct ident {
+    str name; /* without quotes */
+    int pos, len;
+} ident;
+
+typedef struct query query;
+typedef struct node node;
+
+typedef enum node_kind {
+    NODE_LITERAL,  /* value; digits: as written, for the sign in front of the least INTEGER */
+    NODE_VARIABLE, /* name */
+    NODE_COLUMN,   /* qualifier.name */
+    NODE_STAR,     /* qualifier.* or * */
+    NODE_DEFAULT,  /* DEFAULT in VALUES */
+    NODE_OP,       /* op over args; AND, OR, CONCAT have two or more */
+    NODE_BETWEEN,  /* args: x, low, high; negated */
+    NODE_IN,       /* args: x, items…, or args: x and query; negated */
+    NODE_EXISTS,   /* query */
+    NODE_SUBQUERY, /* query: a scalar */
+    NODE_CASE,     /* args: [operand,] when, then, …, else; has_operand, has_else */
+    NODE_CAST,     /* args[0], type */
+    NODE_CALL,     /* name(args); distinct, star, filter */
+    NODE_LLM       /* args: prompt, fields; names: their aliases; options; returns */
+} node_kind;
+
+typedef struct llm_option {
+    ident name;
+    node *value;
+} llm_option;
+
+typedef struct llm_type {
+    bool given;
+    ident name;     /* TEXT, ENUM, … as written */
+    list literals;  /* of str* */
+    bool between;
+    node *low, *high;
+    int pos, len;
+} llm_type;
+
+struct node {
+    node_kind kind;
+    int pos, len;
+    int depth;
+    value literal;
+    str digits;
+    ident qualifier, name;
+    expr_op op;
+    int nargs;
+    node **args;
+    int cap;
+    bool negated, distinct, star, has_operand, has_else;
+    node *filter;
+    query *query;
+    value_type type;
+    ident *names;   /* NODE_LLM: per argument, n = 0: no alias */
+    list options;   /* NODE_LLM: of llm_option* */
+    llm_type returns;
+};
+
+typedef struct select_item {
+    node *value;
+    ident alias;
+} select_item;
+
+typedef struct order_item {
+    node *value;
+    bool descending, nulls_given, nulls_first;
+} order_item;
+
+typedef enum from_kind { FROM_NAME, FROM_FILE, FROM_QUERY, FROM_JOIN } from_kind;
+
+typedef struct from_item from_item;
+struct from_item {
+    from_kind kind;
+    int pos, len;
+    int depth;
+    ident name; /* FROM_NAME */
+    str path;   /* FROM_FILE */
+    query *query;
+    ident alias;
+    list columns; /* of ident*: column aliases */
+    join_kind join;
+    from_item *left, *right;
+    node *on;
+    list using_columns; /* of ident* */
+};
+
+typedef struct cte {
+    ident name;
+    list columns; /* of ident* */
+    query *query;
+} cte;
+
+typedef enum query_kind { QUERY_SELECT, QUERY_VALUES, QUERY_SETOP } query_kind;
+
+struct query {
+    query_kind kind;
+    int pos, len;
+    int depth;
+    list with; /* of cte* */
+    bool distinct;
+    list items;     /* of select_item* */
+    from_item *from;
+    node *where;
+    list group_by;  /* of node* */
+    node *having;
+    list rows;      /* QUERY_VALUES: of list* of node* */
+    set_op op;
+    query *left, *right;
+    list order_by;  /* of order_item* */
+    node *limit, *offset;
+};
+
+typedef struct column_spec {
+    ident name;
+    value_type type;
+    bool not_null, primary, unique;
+    node *standard;  /* DEFAULT */
+    str default_sql, check_sql;
+    list checks;     /* of node* */
+} column_spec;
+
+typedef struct table_spec {
+    list columns;     /* of column_spec* */
+    list primary_key; /* of ident* */
+    list uniques;     /* of list* of ident* */
+    list checks;      /* of check_spec* */
+    int pos, len;
+} table_spec;
+
+typedef struct check_spec {
+    node *value;
+    str sql;
+} check_spec;
+
+typedef struct assignment {
+    ident column;
+    node *value;
+} assignment;
+
+typedef struct copy_option {
+    ident name;
+    node *value; /* NULL: a bare word */
+} copy_option;
+
+typedef enum ast_kind {
+    AST_NONE,
+    AST_QUERY,
+    AST_INSERT,
+    AST_UPDATE,
+    AST_DELETE,
+    AST_CREATE_TABLE,
+    AST_CREATE_INDEX,
+    AST_CREATE_VIEW,
+    AST_CREATE_MODEL,
+    AST_DROP,
+    AST_ADD_COLUMN,
+    AST_DROP_COLUMN,
+    AST_RENAME_TABLE,
+    AST_RENAME_COLUMN,
+    AST_COPY_FROM,
+    AST_COPY_TO,
+    AST_SIMPLE, /* BEGIN, COMMIT, ROLLBACK: `stmt` says which */
+    AST_SET,
+    AST_RESET,
+    AST_SHOW,
+    AST_EXPLAIN,
+    AST_ANALYZE,
+    AST_CLEAR_CACHE,
+    AST_WARM
+} ast_kind;
+
+typedef struct ast ast;
+struct ast {
+    ast_kind kind;
+    stmt_kind stmt; /* AST_SIMPLE, AST_DROP */
+    ident name;     /* table, view, index, model, setting */
+    ident name2;    /* second part of a setting, new name, table of an index */
+    ident column;
+    list columns;   /* of ident* */
+    list items;     /* assignments, copy options, explain options, index expressions */
+    query *query;
+    table_spec *table;
+    column_spec *spec;
+    node *where, *value;
+    node *llm;      /* WARM */
+    conflict_action on_conflict;
+    list conflict_columns;
+    list conflict_set; /* of assignment* */
+    node *conflict_where;
+    bool if_exists, if_not_exists, or_replace, unique, default_values, analyze;
+    str path, sql;
+    value set_value;
+    int clear;
+    ast *inner; /* EXPLAIN */
+};
+
+/* ---- the parser's state ------------------------------------------------------------------------ */
+
+typedef struct parser {
+    arena *mem;
+    str text;
+    err *error;
+    bool failed;
+    ast *result;
+    token last, previous; /* the token at hand and the one before */
+    int last_code, previous_code;
+    bool mentions_rowid;
+} parser;
+
+/* parse.c. 0 or the error's code. */
+int sql_parse(str text, arena *mem, ast **out, bool *mentions_rowid, err *e);
+/* An expression alone (a DEFAULT or CHECK kept in the catalog). */
+int sql_parse_expr(str text, arena *mem, node **out, err *e);
+void parser_unexpected(parser *p, int code, token at, const int *expected, int nexpected);
+
+/* lex.re: the token at text[at]: its code (0 at the end, TK_SPACE and TK_COMMENT for what the parser skips, TK_ILLEGAL
+ * with *problem set for what is no token) and length. */
+int sql_lex(str text, size_t at, size_t *length, const char **problem);
+enum { TK_SPACE = 1000, TK_COMMENT, TK_ILLEGAL };
+
+/* keywords.c: the code of a keyword, 0 for another word. */
+int keyword_code(str word);
+/* What a token is called in a message; NULL: nothing worth saying. */
+const char *keyword_name(int code);
+bool keyword_is_operator(int code);
+/* The nearest keyword, or NULL. */
+const char *keyword_nearest(str word);
+
+/* ---- ast.c: constructors that the grammar calls ----------------------------------------------------- */
+
+void list_add(arena *a, list *l, void *item);
+list *list_new(arena *a);
+ident ident_of(parser *p, token t);
+ident *ident_copy(parser *p, token t);
+str text_of(parser *p, token t); /* a string literal's text */
+
+node *node_new(parser *p, node_kind kind, int pos, int len);
+node *node_span(node *n, int from_pos, int to_end);
+void node_arg(parser *p, node *n, node *arg);
+node *node_text(parser *p, token t);
+node *node_blob(parser *p, token t);
+node *node_number(parser *p, token t);
+node *node_value(parser *p, token t, value v);
+node *node_variable(parser *p, token t);
+node *node_column(parser *p, token *qualifier, token name);
+node *node_star(parser *p, token *qualifier, token star);
+node *node_unary(parser *p, expr_op op, token at, node *x);
+node *node_binary(parser *p, expr_op op, node *a, node *b);
+node *node_like(parser *p, expr_op op, bool negated, node *a, node *pattern, node *escape);
+node *node_not(parser *p, bool negated, node *x);
+node *node_is(parser *p, bool negated, node *x, node *y);
+node *node_between(parser *p, bool negated, node *x, node *low, node *high);
+node *node_in(parser *p, bool negated, node *x, list *items, query *q, token end);
+node *node_exists(parser *p, token at, query *q);
+node *node_subquery(parser *p, query *q);
+node *node_case(parser *p, token start, node *operand, list *whens, node *otherwise, token end);
+node *node_cast(parser *p, token start, node *x, ident type, token end);
+node *node_call(parser *p, token name, bool distinct, list *args, token end);
+node *node_call_star(parser *p, token name, token end);
+node *node_filter(parser *p, node *call, node *condition, token end);
+node *node_llm(parser *p, token start, list *args, llm_type *returns, token end);
+
+/* LLM's arguments while they are parsed. */
+typedef struct llm_arg {
+    node *value;
+    ident alias, option;
+} llm_arg;
+llm_arg *llm_arg_new(parser *p, node *value, token *alias, token *option);
+llm_type *llm_type_new(parser *p, token start, token name, list *literals, node *low, node *high, token end);
+
+query *query_new(parser *p, query_kind kind, token start);
+query *query_setop(parser *p, set_op op, query *a, query *b);
+query *query_tail(parser *p, query *q, list *order_by, node *limit, node *offset);
+query *query_with(parser *p, token start, query *q, list *with);
+query *query_paren(query *q, token open, token close);
+query *query_select(parser *p, token start, bool distinct, list *items, from_item *from, node *where, list *group_by,
+                    node *having);
+query *query_values(parser *p, token start, list *rows);
+cte *cte_new(parser *p, token name, list *columns, query *q);
+
+from_item *from_name(parser *p, token name);
+from_item *from_file(parser *p, token path);
+from_item *from_query(parser *p, query *q);
+from_item *from_alias(parser *p, from_item *f, token *alias, list *columns);
+from_item *from_join(parser *p, join_kind kind, from_item *a, from_item *b, node *on, list *using_columns);
+
+order_item *order_item_new(parser *p, node *value, bool descending, int nulls);
+select_item *select_item_new(parser *p, node *value, token *alias);
+ast *ast_new(parser *p, ast_kind kind);
+ast *ast_insert(parser *p, token name, list *columns, query *q, ast *conflict);
+value_type type_of(parser *p, ident name);
+str slice_of(parser *p, int from, int to);
+void parser_fail(parser *p, err_code code, int pos, int len, const char *format, ...) BASE_PRINTF(5, 6);
+
+
+/* grammar.y */
+void *sql_grammarAlloc(void *(*allocate)(size_t));
+void sql_grammarFree(void *parser_, void (*release)(void *));
+void sql_grammar(void *parser_, int code, token t, parser *p);
+
+#endif

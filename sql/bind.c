@@ -1,0 +1,290 @@
+/*
+ * bind.c - from text to a bound statement: the passes, and the statements that are neither queries, rows nor definitions.
+ *
+ * Invariant: binding reads the syntax tree and the catalog and changes neither, so a statement can be bound again when its LLM
+ * calls turn out to have another type (llm_type.c).
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "bind_int.h"
+
+enum { MAX_PASSES = 8 };
+
+/* ---- settings ---------------------------------------------------------------------------------- */
+
+static str dotted(binder *b, const ast *a) {
+    if (!a->name2.name.n)
+        return a->name.name;
+    return str_from(arena_printf(b->mem, "%.*s.%.*s", (int)a->name.name.n, a->name.name.p, (int)a->name2.name.n,
+                                 a->name2.name.p));
+}
+
+static int place_error(binder *b, const err *problem, int pos, int len) {
+    fail(b, problem->code, pos, len, "%s", problem->message);
+    if (problem->hint[0])
+        err_hint(b->e, "%s", problem->hint);
+    return (int)problem->code;
+}
+
+static bool is_rule(const ast *a) {
+    return a->name2.name.n && str_equal_nocase(a->name.name, STR("rule"));
+}
+
+/* Tries the value on a copy, so that the error can show its place. */
+static int try_setting(binder *b, const ast *a, const sql_stmt *s) {
+    settings copy = {0};
+    err problem = {0};
+    settings_copy(&copy, b->env->settings);
+    int status = settings_set(&copy, s->name, s->set_value, &problem);
+    settings_free(&copy);
+    if (!status)
+        return 0;
+    if (problem.code == ERR_BIND || !a->value)
+        return place_error(b, &problem, a->name.pos, a->name2.name.n ? a->name2.pos + a->name2.len - a->name.pos : a->name.len);
+    return place_error(b, &problem, a->value->pos, a->value->len);
+}
+
+static int bind_set(binder *b, const ast *a, sql_stmt *s) {
+    s->kind = STMT_SET;
+    s->name = dotted(b, a);
+    s->set_value = value_null();
+    if (a->value->kind != NODE_DEFAULT) {
+        expr *x = bind_expr(b, a->value);
+        if (!x)
+            return (int)b->e->code;
+        s->set_value = x->literal;
+    }
+    if (!is_rule(a))
+        return try_setting(b, a, s);
+    value v = s->set_value;
+    bool word = v.type == TYPE_TEXT && (str_equal_nocase(v.s, STR("on")) || str_equal_nocase(v.s, STR("off")));
+    if (v.type == TYPE_BOOLEAN || word || v.type == TYPE_NULL)
+        return 0;
+    return fail(b, ERR_TYPE, a->value->pos, a->value->len, "a rule is on or off");
+}
+
+static int known_setting(binder *b, const ast *a, const sql_stmt *s) {
+    buf ignored = {0};
+    err problem = {0};
+    int status = is_rule(a) ? 0 : settings_show(b->env->settings, s->name, &ignored, &problem);
+    buf_free(&ignored);
+    return status ? place_error(b, &problem, a->name.pos, a->name.len) : 0;
+}
+
+static int bind_show(binder *b, const ast *a, sql_stmt *s) {
+    s->kind = STMT_SHOW;
+    s->name = dotted(b, a);
+    if (str_equal_nocase(s->name, STR("cache")))
+        s->kind = STMT_SHOW_CACHE;
+    else if (s->name.n && !str_equal_nocase(s->name, STR("tables")))
+        return known_setting(b, a, s);
+    return 0;
+}
+
+static int bind_reset(binder *b, const ast *a, sql_stmt *s) {
+    s->kind = STMT_RESET;
+    s->name = dotted(b, a);
+    return s->name.n ? known_setting(b, a, s) : 0;
+}
+
+/* ---- others ------------------------------------------------------------------------------------ */
+
+static bool switched_on(const node *given, bool *valid) {
+    *valid = true;
+    if (!given)
+        return true;
+    value_type t = given->literal.type;
+    if (given->kind == NODE_LITERAL && (t == TYPE_BOOLEAN || t == TYPE_INTEGER))
+        return given->literal.i != 0;
+    if (given->kind == NODE_LITERAL && t == TYPE_TEXT && str_equal_nocase(given->literal.s, STR("on")))
+        return true;
+    *valid = given->kind == NODE_LITERAL && t == TYPE_TEXT && str_equal_nocase(given->literal.s, STR("off"));
+    return false;
+}
+
+static int explain_option(binder *b, const copy_option *o, sql_stmt *s) {
+    static const char *const names[] = {"ANALYZE", "TOKENS", "RULES", "FORMAT"};
+    bool *flags[] = {&s->explain.analyze, &s->explain.tokens, &s->explain.rules};
+    for (size_t i = 0; i < BASE_COUNT(flags); i++)
+        if (str_equal_nocase(o->name.name, str_from(names[i]))) {
+            bool valid;
+            *flags[i] = switched_on(o->value, &valid);
+            return valid ? 0 : fail_ident(b, o->name, "%s is on or off", names[i]);
+        }
+    if (str_equal_nocase(o->name.name, STR("FORMAT"))) {
+        str word = o->value && o->value->literal.type == TYPE_TEXT ? o->value->literal.s : STR("");
+        s->explain.json = str_equal_nocase(word, STR("json"));
+        if (s->explain.json || str_equal_nocase(word, STR("text")))
+            return 0;
+        return fail_ident(b, o->name, "FORMAT is JSON or TEXT");
+    }
+    fail_ident(b, o->name, "EXPLAIN has no option \"%.*s\"", (int)o->name.name.n, o->name.name.p);
+    const char *meant = str_nearest(o->name.name, names, BASE_COUNT(names));
+    err_hint(b->e, meant ? "did you mean %s?" : "options are ANALYZE, TOKENS, RULES, FORMAT JSON", meant);
+    return ERR_BIND;
+}
+
+static int bind_explain(binder *b, const ast *a, sql_stmt *s) {
+    s->kind = STMT_EXPLAIN;
+    s->explain.analyze = a->analyze;
+    for (int i = 0; i < a->items.n; i++) {
+        int status = explain_option(b, a->items.items[i], s);
+        if (status)
+            return status;
+    }
+    s->explain.stmt = ARENA_NEW(b->mem, sql_stmt);
+    s->explain.stmt->text = s->text;
+    return bind_stmt(b, a->inner, s->explain.stmt);
+}
+
+static int bind_clear(binder *b, const ast *a, sql_stmt *s) {
+    s->kind = STMT_CLEAR_CACHE;
+    s->clear = a->clear;
+    s->name = a->name.name;
+    if (s->name.n && !catalog_model(b->env->catalog, s->name))
+        return fail_ident(b, a->name, "no model \"%.*s\"", (int)s->name.n, s->name.p);
+    return 0;
+}
+
+/* WARM t USING LLM(…): the KV of the prompts that SELECT LLM(…) FROM t would send. */
+static int bind_warm(binder *b, const ast *a, sql_stmt *s) {
+    s->kind = STMT_WARM;
+    select_item item = {.value = a->llm};
+    void *items[1] = {&item};
+    from_item from = {.kind = FROM_NAME, .pos = a->name.pos, .len = a->name.len, .name = a->name};
+    query q = {.kind = QUERY_SELECT, .pos = a->llm->pos, .len = a->llm->len, .items = {items, 1, 1}, .from = &from};
+    return bind_query(b, &q, &s->query);
+}
+
+static int bind_select_stmt(binder *b, ast *a, sql_stmt *s) {
+    s->kind = STMT_SELECT;
+    int status = bind_query(b, a->query, &s->query);
+    if (!status)
+        rel_settle_all(s->query);
+    return status;
+}
+
+static int bind_analyze(binder *b, const ast *a, sql_stmt *s) {
+    s->kind = STMT_ANALYZE;
+    return a->name.name.n ? find_table(b, a->name, &s->table) : 0;
+}
+
+int bind_stmt(binder *b, ast *a, sql_stmt *s) {
+    switch (a->kind) {
+    case AST_NONE:
+        break;
+    case AST_QUERY:
+        return bind_select_stmt(b, a, s);
+    case AST_INSERT:
+        return bind_insert(b, a, s);
+    case AST_UPDATE:
+        return bind_update(b, a, s);
+    case AST_DELETE:
+        return bind_delete(b, a, s);
+    case AST_CREATE_TABLE:
+        return bind_create_table(b, a, s);
+    case AST_CREATE_INDEX:
+        return bind_create_index(b, a, s);
+    case AST_CREATE_VIEW:
+        return bind_create_view(b, a, s);
+    case AST_CREATE_MODEL:
+        return bind_create_model(b, a, s);
+    case AST_DROP:
+        return bind_drop(b, a, s);
+    case AST_ADD_COLUMN:
+    case AST_DROP_COLUMN:
+    case AST_RENAME_TABLE:
+    case AST_RENAME_COLUMN:
+        return bind_alter(b, a, s);
+    case AST_COPY_FROM:
+        return bind_copy_from(b, a, s);
+    case AST_COPY_TO:
+        return bind_copy_to(b, a, s);
+    case AST_SIMPLE:
+        s->kind = a->stmt;
+        return 0;
+    case AST_SET:
+        return bind_set(b, a, s);
+    case AST_RESET:
+        return bind_reset(b, a, s);
+    case AST_SHOW:
+        return bind_show(b, a, s);
+    case AST_EXPLAIN:
+        return bind_explain(b, a, s);
+    case AST_ANALYZE:
+        return bind_analyze(b, a, s);
+    case AST_CLEAR_CACHE:
+        return bind_clear(b, a, s);
+    case AST_WARM:
+        return bind_warm(b, a, s);
+    }
+    return err_set(b->e, ERR_INTERNAL, "a statement of no kind");
+}
+
+/* ---- passes ------------------------------------------------------------------------------------ */
+
+/* The statement without blanks, comments and semicolons around it. */
+static str trimmed(str text) {
+    size_t start = text.n, end = 0;
+    for (size_t at = 0; at < text.n;) {
+        token_class class;
+        size_t n = sql_token(text, at, &class);
+        bool semicolon = n == 1 && text.p[at] == ';';
+        if (class != TOKEN_BLANK && class != TOKEN_COMMENT && !semicolon) {
+            start = BASE_MIN(start, at);
+            end = at + n;
+        }
+        at += n;
+    }
+    return start < end ? (str){text.p + start, end - start} : (str){text.p, 0};
+}
+
+static void collect_calls(binder *b, sql_stmt *s) {
+    s->calls = ARENA_ARRAY(b->mem, llm_call *, b->ncalls);
+    s->ncalls = b->ncalls;
+    for (int i = 0; i < b->calls.n; i++) {
+        call_info *info = b->calls.items[i];
+        if (info->call->number)
+            s->calls[info->call->number - 1] = info->call;
+    }
+    s->next_id = b->next_id;
+    s->next_share = b->next_share;
+    if (s->explain.stmt) {
+        s->explain.stmt->calls = s->calls;
+        s->explain.stmt->ncalls = s->ncalls;
+        s->explain.stmt->next_id = s->next_id;
+        s->explain.stmt->next_share = s->next_share;
+    }
+}
+
+int sql_bind(str text, const bind_env *env, arena *mem, sql_stmt **out, err *e) {
+    ast *a;
+    bool mentions_rowid;
+    err_clear(e);
+    int status = sql_parse(text, mem, &a, &mentions_rowid, e);
+    if (status)
+        return status;
+    str statement = trimmed(text);
+    list *known = NULL;
+    for (int pass = 0; pass < MAX_PASSES; pass++) {
+        err_clear(e);
+        sql_stmt *s = ARENA_NEW(mem, sql_stmt);
+        s->text = statement;
+        binder b = {.mem = mem, .env = env, .e = e, .text = text, .next_id = 1, .next_share = 1,
+                    .mentions_rowid = mentions_rowid, .known = known};
+        status = bind_stmt(&b, a, s);
+        bool settled = llm_calls_settled(known, &b.calls);
+        if (settled && !status) {
+            collect_calls(&b, s);
+            *out = s;
+        }
+        if (settled)
+            return status;
+        known = ARENA_NEW(mem, list);
+        *known = b.calls;
+    }
+    err_set(e, ERR_BIND, "the types of the LLM calls depend on each other");
+    err_hint(e, "say what each returns: LLM(…) RETURNS ENUM('…', …)");
+    return ERR_BIND;
+}

@@ -1,0 +1,253 @@
+/*
+ * bind_call.c - function calls: scalars by the parameter letters of functions.c, aggregates into the grouping.
+ */
+#include <string.h>
+
+#include "bind_int.h"
+#include "functions_int.h"
+
+/* ---- scalars ----------------------------------------------------------------------------------- */
+
+static expr *fit_argument(binder *b, expr *x, char class, const char *name) {
+    const char *what = arena_printf(b->mem, "%s()", name);
+    switch (class) {
+    case 't':
+        return to_type_implicit(b, x, TYPE_TEXT, what);
+    case 'i':
+        return to_type_implicit(b, x, TYPE_INTEGER, what);
+    case 'r':
+        return (x = to_number(b, x, what)) ? to_type(b, x, TYPE_REAL, what) : NULL;
+    case 'n':
+        return to_number(b, x, what);
+    case 's':
+        return to_type(b, x, TYPE_TEXT, what);
+    case 'c':
+        return to_condition(b, x);
+    case 'b':
+        return x->type == TYPE_BLOB ? x : to_type_implicit(b, x, TYPE_TEXT, what);
+    case 'd':
+        return type_is_number(x->type) ? x : to_type_implicit(b, x, TYPE_TEXT, what);
+    default:
+        return expr_is_null(x) && class == 'a' ? to_type(b, x, TYPE_TEXT, what) : x;
+    }
+}
+
+/* COALESCE(a, b): b is looked at where a is NULL. IIF(c, a, b): by c. */
+static expr *argument_guard(binder *b, const expr *call, int i) {
+    if (call->function == FUNC_IIF && i > 0)
+        return i == 1 ? call->args[0] : is_true(b, call->args[0], true);
+    if (call->function != FUNC_COALESCE && call->function != FUNC_IFNULL)
+        return NULL;
+    expr *guard = NULL;
+    for (int k = 0; k < i; k++)
+        guard = expr_and(b->mem, guard, is_null(b, call->args[k]));
+    return guard;
+}
+
+static int bind_arguments(binder *b, const node *n, expr *call) {
+    const function_info *info = function_of(call->function);
+    const char *classes = function_parameters(call->function);
+    size_t nclasses = strlen(classes);
+    for (int i = 0; i < n->nargs; i++) {
+        char class = nclasses ? classes[BASE_MIN((size_t)i, nclasses - 1)] : 'a';
+        expr *x = bind_guarded(b, n->args[i], argument_guard(b, call, i));
+        if (!x || !(x = fit_argument(b, x, class, info->name)))
+            return (int)b->e->code;
+        call->args[i] = x;
+    }
+    const char *same = strchr(classes, '=');
+    if (same) {
+        int from = (int)(same - classes);
+        value_type type;
+        if (unify_all(b, call->args + from, call->nargs - from, info->name, &type))
+            return (int)b->e->code;
+    }
+    if (call->function == FUNC_MOD) {
+        value_type type;
+        return unify_all(b, call->args, 2, info->name, &type);
+    }
+    if (call->function == FUNC_NULLIF) {
+        expr *first = call->args[0];
+        return unify_comparison(b, &first, &call->args[1], n->pos, n->len);
+    }
+    return 0;
+}
+
+static value_type result_type(const expr *call) {
+    function_result r = function_result_of(call->function);
+    if (r == RESULT_AS_FIRST)
+        return call->args[0]->type;
+    if (r == RESULT_AS_NUMBER)
+        return call->args[0]->type == TYPE_REAL ? TYPE_REAL : TYPE_INTEGER;
+    if (r == RESULT_AS_COMMON)
+        return call->args[call->nargs - 1]->type;
+    return (value_type)r;
+}
+
+static expr *wrong_count(binder *b, const node *n, const function_info *info) {
+    fail_node(b, n, "%s() takes %s%d argument%s, not %d", info->name,
+              info->max_args < 0                    ? "at least "
+              : n->nargs < info->min_args && info->max_args > info->min_args ? "at least "
+              : info->max_args > info->min_args     ? "at most "
+                                                    : "",
+              n->nargs < info->min_args ? info->min_args : info->max_args,
+              (n->nargs < info->min_args ? info->min_args : info->max_args) == 1 ? "" : "s", n->nargs);
+    err_hint(b->e, "%s", info->signature);
+    return NULL;
+}
+
+static expr *bind_scalar_call(binder *b, const node *n, function_id id) {
+    const function_info *info = function_of(id);
+    if (n->star || n->distinct || n->filter) {
+        fail_node(b, n, "%s() is no aggregate: *, DISTINCT and FILTER mean nothing in it", info->name);
+        return NULL;
+    }
+    if (n->nargs < info->min_args || (info->max_args >= 0 && n->nargs > info->max_args))
+        return wrong_count(b, n, info);
+    expr *call = expr_new(b->mem, EXPR_FUNC, TYPE_NULL, n->nargs);
+    call->function = id;
+    if (bind_arguments(b, n, call))
+        return NULL;
+    call->type = result_type(call);
+    if (call->type == TYPE_NULL) /* COALESCE(NULL, NULL) */
+        return expr_literal(b->mem, value_null());
+    return call;
+}
+
+/* ---- aggregates -------------------------------------------------------------------------------- */
+
+bool node_has_aggregate(const node *n) {
+    agg_kind kind;
+    if (n->kind == NODE_CALL && aggregate_find(n->name.name, &kind))
+        return true;
+    for (int i = 0; i < n->nargs; i++)
+        if (node_has_aggregate(n->args[i]))
+            return true;
+    for (int i = 0; i < n->options.n; i++)
+        if (node_has_aggregate(((llm_option *)n->options.items[i])->value))
+            return true;
+    return false;
+}
+
+static int aggregate_argument(binder *b, const node *n, rel_agg *agg) {
+    const char *what = arena_printf(b->mem, "%s()", aggregate_name(agg->kind));
+    expr *x = bind_guarded(b, n->args[0], agg->filter);
+    if (!x)
+        return (int)b->e->code;
+    switch (agg->kind) {
+    case AGG_SUM:
+        x = to_number(b, x, what);
+        break;
+    case AGG_AVG:
+        x = to_number(b, x, what);
+        x = x ? to_type(b, x, TYPE_REAL, what) : NULL;
+        break;
+    case AGG_GROUP_CONCAT:
+        x = to_type(b, x, TYPE_TEXT, what);
+        break;
+    default:
+        x = expr_is_null(x) ? to_type(b, x, TYPE_TEXT, what) : x;
+        break;
+    }
+    if (!x)
+        return (int)b->e->code;
+    agg->arg = x;
+    agg->type = agg->kind == AGG_COUNT ? TYPE_INTEGER : x->type;
+    return 0;
+}
+
+static int aggregate_separator(binder *b, const node *n, rel_agg *agg) {
+    if (agg->kind != AGG_GROUP_CONCAT)
+        return 0;
+    agg->separator = expr_literal(b->mem, value_text(STR(",")));
+    if (n->nargs < 2)
+        return 0;
+    expr *x = bind_expr(b, n->args[1]);
+    if (!x || !(x = to_type(b, x, TYPE_TEXT, "the separator")))
+        return (int)b->e->code;
+    if (!expr_is_constant(x))
+        return fail_node(b, n->args[1], "the separator must be a constant");
+    agg->separator = x;
+    return 0;
+}
+
+static bool same_aggregate(const rel_agg *a, const rel_agg *c) {
+    return a->kind == c->kind && a->distinct == c->distinct && expr_equal(a->arg, c->arg) &&
+           expr_equal(a->separator, c->separator) && expr_equal(a->filter, c->filter);
+}
+
+/* The parts of an aggregate are bound over the rows, below the groups. */
+static int bind_aggregate_parts(binder *b, const node *n, rel_agg *agg) {
+    if (n->filter && !(agg->filter = bind_condition(b, n->filter)))
+        return (int)b->e->code;
+    if (agg->kind == AGG_COUNT && (n->star || n->nargs == 0)) {
+        agg->kind = AGG_COUNT_STAR;
+        agg->type = TYPE_INTEGER;
+        return agg->distinct ? fail_node(b, n, "count(DISTINCT *) is not offered: name the columns") : 0;
+    }
+    int status = aggregate_argument(b, n, agg);
+    return status ? status : aggregate_separator(b, n, agg);
+}
+
+static expr *bind_aggregate(binder *b, const node *n, agg_kind kind) {
+    if (!b->group) {
+        fail_node(b, n, "%s() is not allowed in %s", aggregate_name(kind), b->no_aggregate ? b->no_aggregate : "this place");
+        if (b->no_aggregate && strcmp(b->no_aggregate, "WHERE") == 0)
+            err_hint(b->e, "conditions on groups stand in HAVING");
+        return NULL;
+    }
+    if (n->star ? kind != AGG_COUNT : (n->nargs > (kind == AGG_GROUP_CONCAT ? 2 : 1) || (n->nargs == 0 && kind != AGG_COUNT))) {
+        fail_node(b, n, "%s() takes one %s", aggregate_name(kind), kind == AGG_GROUP_CONCAT ? "value and a separator" : "value");
+        if (kind == AGG_MIN || kind == AGG_MAX)
+            err_hint(b->e, "%s(a, b) gives the %s of several values", kind == AGG_MIN ? "least" : "greatest",
+                     kind == AGG_MIN ? "least" : "greatest");
+        return NULL;
+    }
+    grouping *g = b->group;
+    lift *above = b->lift;
+    expr *guard = b->guard;
+    const char *why = b->no_aggregate;
+    b->group = NULL;
+    b->no_aggregate = "an aggregate";
+    b->lift = &g->below;
+    b->guard = NULL;
+    rel_agg *agg = ARENA_NEW(b->mem, rel_agg);
+    agg->kind = kind;
+    agg->distinct = n->distinct;
+    int status = bind_aggregate_parts(b, n, agg);
+    b->group = g;
+    b->lift = above;
+    b->guard = guard;
+    b->no_aggregate = why;
+    if (status)
+        return NULL;
+    for (int i = 0; i < g->aggs.n; i++)
+        if (same_aggregate(g->aggs.items[i], agg)) {
+            agg = g->aggs.items[i];
+            return expr_column(b->mem, agg->id, agg->type, str_from(aggregate_name(agg->kind)));
+        }
+    agg->id = new_id(b);
+    list_add(b->mem, &g->aggs, agg);
+    return expr_column(b->mem, agg->id, agg->type, str_from(aggregate_name(kind)));
+}
+
+expr *bind_call(binder *b, const node *n) {
+    agg_kind kind;
+    function_id id;
+    str name = n->name.name;
+    if (aggregate_find(name, &kind))
+        return bind_aggregate(b, n, kind);
+    if (str_equal_nocase(name, STR("llm_prob"))) {
+        if (n->nargs == 1 && n->args[0]->kind == NODE_LLM)
+            return bind_llm(b, n->args[0], true);
+        fail_node(b, n, "LLM_PROB() takes an LLM call: LLM_PROB(LLM(…))");
+        return NULL;
+    }
+    if (function_find(name, &id))
+        return bind_scalar_call(b, n, id);
+    fail_ident(b, n->name, "no function \"%.*s\"", (int)name.n, name.p);
+    const char *meant = function_nearest(name);
+    if (meant)
+        err_hint(b->e, "did you mean %s()?", meant);
+    return NULL;
+}

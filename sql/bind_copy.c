@@ -1,0 +1,110 @@
+/* bind_copy.c - COPY table FROM 'file' and COPY table | (query) TO 'file', with their options. */
+#include <string.h>
+
+#include "bind_int.h"
+
+static int delimiter_of(binder *b, const copy_option *o, char *out) {
+    str s = o->value && o->value->literal.type == TYPE_TEXT ? o->value->literal.s : STR("");
+    if (str_equal_nocase(s, STR("\\t")) || str_equal_nocase(s, STR("tab")))
+        s = STR("\t");
+    if (s.n != 1 || s.p[0] == '"' || s.p[0] == '\n' || s.p[0] == '\r')
+        return fail_ident(b, o->name, "DELIMITER is one character: ',', '\\t', ';', '|'");
+    *out = s.p[0];
+    return 0;
+}
+
+static int header_of(binder *b, const copy_option *o, csv_header *out) {
+    const node *n = o->value;
+    bool on = !n || (n->literal.type == TYPE_BOOLEAN || n->literal.type == TYPE_INTEGER ? n->literal.i != 0
+                     : n->literal.type == TYPE_TEXT && str_equal_nocase(n->literal.s, STR("on")));
+    bool off = n && !on && (n->literal.type != TYPE_TEXT || str_equal_nocase(n->literal.s, STR("off")));
+    *out = on ? CSV_HEADER_YES : CSV_HEADER_NO;
+    return on || off ? 0 : fail_ident(b, o->name, "HEADER is true or false");
+}
+
+static int format_of(binder *b, const copy_option *o, char *delimiter) {
+    str s = o->value && o->value->literal.type == TYPE_TEXT ? o->value->literal.s : STR("");
+    if (str_equal_nocase(s, STR("csv")))
+        return 0;
+    if (!str_equal_nocase(s, STR("tsv")))
+        return fail_ident(b, o->name, "FORMAT is csv or tsv");
+    *delimiter = '\t';
+    return 0;
+}
+
+static int bind_options(binder *b, const ast *a, csv_options *out) {
+    static const char *const names[] = {"DELIMITER", "HEADER", "NULL", "FORMAT"};
+    for (int i = 0; i < a->items.n; i++) {
+        const copy_option *o = a->items.items[i];
+        int status;
+        if (str_equal_nocase(o->name.name, STR("DELIMITER")) || str_equal_nocase(o->name.name, STR("DELIM"))) {
+            status = delimiter_of(b, o, &out->delimiter);
+        } else if (str_equal_nocase(o->name.name, STR("HEADER"))) {
+            status = header_of(b, o, &out->header);
+        } else if (str_equal_nocase(o->name.name, STR("NULL"))) {
+            if (!o->value || o->value->literal.type != TYPE_TEXT)
+                return fail_ident(b, o->name, "NULL is the text that stands for it: NULL 'NA'");
+            out->null_text = o->value->literal.s;
+            status = 0;
+        } else if (str_equal_nocase(o->name.name, STR("FORMAT"))) {
+            status = format_of(b, o, &out->delimiter);
+        } else {
+            fail_ident(b, o->name, "COPY has no option \"%.*s\"", (int)o->name.name.n, o->name.name.p);
+            const char *meant = str_nearest(o->name.name, names, BASE_COUNT(names));
+            err_hint(b->e, meant ? "did you mean %s?" : "options are DELIMITER, HEADER, NULL, FORMAT", meant);
+            return ERR_BIND;
+        }
+        if (status)
+            return status;
+    }
+    return 0;
+}
+
+int bind_copy_from(binder *b, ast *a, sql_stmt *s) {
+    s->kind = STMT_COPY_FROM;
+    s->copy.path = a->path;
+    int status = find_table(b, a->name, &s->table);
+    if (!status && a->columns.n) {
+        s->copy.ncolumns = a->columns.n;
+        status = find_columns(b, s->table, &a->columns, &s->copy.columns);
+    }
+    if (!status)
+        status = bind_options(b, a, &s->copy.options);
+    if (status)
+        return status;
+    s->defaults = ARENA_ARRAY(b->mem, expr *, s->table->ncolumns);
+    for (int i = 0; i < s->table->ncolumns && !status; i++)
+        status = bind_default(b, &s->table->columns[i], &s->defaults[i]);
+    return status ? status : bind_checks(b, s->table, s);
+}
+
+/* COPY t (a, b) TO is COPY (SELECT a, b FROM t) TO; t may be a view. */
+static int copied_table(binder *b, const ast *a, rel **out) {
+    int n = a->columns.n ? a->columns.n : 1;
+    node *values = ARENA_ARRAY(b->mem, node, n);
+    select_item *items = ARENA_ARRAY(b->mem, select_item, n);
+    query q = {.kind = QUERY_SELECT, .pos = a->name.pos, .len = a->name.len};
+    from_item from = {.kind = FROM_NAME, .pos = a->name.pos, .len = a->name.len, .name = a->name};
+    q.from = &from;
+    for (int i = 0; i < n; i++) {
+        values[i] = (node){.kind = NODE_STAR, .pos = a->name.pos, .len = a->name.len};
+        if (a->columns.n) {
+            const ident *c = a->columns.items[i];
+            values[i] = (node){.kind = NODE_COLUMN, .pos = c->pos, .len = c->len, .name = *c};
+        }
+        items[i].value = &values[i];
+        list_add(b->mem, &q.items, &items[i]);
+    }
+    return bind_query(b, &q, out);
+}
+
+int bind_copy_to(binder *b, ast *a, sql_stmt *s) {
+    s->kind = STMT_COPY_TO;
+    s->copy.path = a->path;
+    int status = bind_options(b, a, &s->copy.options);
+    if (!status)
+        status = a->query ? bind_query(b, a->query, &s->query) : copied_table(b, a, &s->query);
+    if (!status)
+        rel_settle_all(s->query);
+    return status;
+}

@@ -1,0 +1,357 @@
+/*
+ * bind_ddl.c - CREATE, DROP, ALTER: definitions checked as far as the catalog and the language can tell.
+ *
+ * DEFAULT, CHECK and a view's query are kept as text; they are bound here once to prove that they can be.
+ */
+#include <string.h>
+
+#include "bind_int.h"
+
+/* ---- names ------------------------------------------------------------------------------------- */
+
+static const char *kind_of(binder *b, str name) {
+    const catalog *c = b->env->catalog;
+    const table_def *t;
+    if (catalog_table(c, name))
+        return "table";
+    if (catalog_view(c, name))
+        return "view";
+    if (catalog_model(c, name))
+        return "model";
+    return catalog_index(c, name, &t) ? "index" : NULL;
+}
+
+/* Tables and views share their names. */
+static int relation_free(binder *b, ident name, const char *making, bool if_not_exists, bool or_replace) {
+    const char *is = catalog_table(b->env->catalog, name.name)  ? "table"
+                     : catalog_view(b->env->catalog, name.name) ? "view"
+                                                                : NULL;
+    if (!is || (strcmp(is, making) == 0 && (if_not_exists || or_replace)))
+        return 0;
+    return fail_ident(b, name, "there is a %s \"%.*s\" already", is, (int)name.name.n, name.name.p);
+}
+
+/* ---- CREATE TABLE ------------------------------------------------------------------------------ */
+
+static str joined_name(binder *b, const table_def *t, const int *columns, int n, const char *suffix) {
+    buf out = {0};
+    buf_append_str(&out, t->name);
+    for (int i = 0; i < n; i++)
+        buf_printf(&out, "_%.*s", (int)t->columns[columns[i]].name.n, t->columns[columns[i]].name.p);
+    buf_append_c(&out, suffix);
+    str s = str_copy(b->mem, buf_str(&out));
+    buf_free(&out);
+    return s;
+}
+
+static void add_index(binder *b, table_def *t, const int *columns, int n, bool primary) {
+    index_def *x = &t->indexes[t->nindexes++];
+    *x = (index_def){.unique = true, .primary = primary, .ncolumns = n};
+    x->columns = ARENA_ARRAY(b->mem, int, n);
+    memcpy(x->columns, columns, sizeof *columns * (size_t)n);
+    x->name = primary ? str_from(arena_printf(b->mem, "%.*s_pkey", (int)t->name.n, t->name.p))
+                      : joined_name(b, t, columns, n, "_key");
+}
+
+static int table_columns(binder *b, const table_spec *spec, table_def *t) {
+    t->ncolumns = spec->columns.n;
+    t->columns = ARENA_ARRAY(b->mem, column_def, t->ncolumns);
+    for (int i = 0; i < t->ncolumns; i++) {
+        const column_spec *c = spec->columns.items[i];
+        for (int k = 0; k < i; k++)
+            if (str_equal_nocase(t->columns[k].name, c->name.name))
+                return fail_ident(b, c->name, "column \"%.*s\" is named twice", (int)c->name.name.n, c->name.name.p);
+        t->columns[i] = (column_def){c->name.name, c->type, c->not_null || c->primary, c->default_sql, c->check_sql};
+    }
+    return 0;
+}
+
+static int table_keys(binder *b, const table_spec *spec, table_def *t) {
+    int *primary = ARENA_ARRAY(b->mem, int, t->ncolumns), n = 0, status = 0;
+    t->indexes = ARENA_ARRAY(b->mem, index_def, spec->columns.n + spec->uniques.n + 1);
+    t->rowid_column = -1;
+    for (int i = 0; i < t->ncolumns; i++) {
+        const column_spec *c = spec->columns.items[i];
+        if (c->primary && n++ > 0)
+            return fail_ident(b, c->name, "a table has one primary key: write PRIMARY KEY (a, b) for several columns");
+        if (c->primary)
+            primary[0] = i;
+    }
+    if (spec->primary_key.n) {
+        ident *first = spec->primary_key.items[0];
+        if (n)
+            return fail_ident(b, *first, "a table has one primary key");
+        if ((status = find_columns(b, t, &spec->primary_key, &primary)) != 0)
+            return status;
+        n = spec->primary_key.n;
+    }
+    for (int i = 0; i < n; i++)
+        t->columns[primary[i]].not_null = true;
+    if (n == 1 && t->columns[primary[0]].type == TYPE_INTEGER)
+        t->rowid_column = primary[0];
+    else if (n)
+        add_index(b, t, primary, n, true);
+    for (int i = 0; i < t->ncolumns; i++)
+        if (((column_spec *)spec->columns.items[i])->unique && i != t->rowid_column)
+            add_index(b, t, &i, 1, false);
+    for (int i = 0; i < spec->uniques.n && !status; i++) {
+        int *columns;
+        const list *names = spec->uniques.items[i];
+        status = find_columns(b, t, names, &columns);
+        if (!status)
+            add_index(b, t, columns, names->n, false);
+    }
+    return status;
+}
+
+/* Binds each DEFAULT and CHECK from its syntax tree, so that an error has its place in the text. */
+static int prove_expressions(binder *b, const table_spec *spec, const table_def *t) {
+    scope row = {.outer = NULL};
+    table_scope(b, t, t->name, &row);
+    for (int i = 0; i < spec->columns.n; i++) {
+        const column_spec *c = spec->columns.items[i];
+        if (c->standard && bind_default_node(b, c->standard, &t->columns[i]))
+            return (int)b->e->code;
+        for (int k = 0; k < c->checks.n; k++)
+            if (!bind_row_condition(b, c->checks.items[k], &row, "CHECK"))
+                return (int)b->e->code;
+    }
+    for (int i = 0; i < spec->checks.n; i++)
+        if (!bind_row_condition(b, ((check_spec *)spec->checks.items[i])->value, &row, "CHECK"))
+            return (int)b->e->code;
+    return 0;
+}
+
+static int table_of_spec(binder *b, const ast *a, table_def *t) {
+    int status = table_columns(b, a->table, t);
+    if (!status)
+        status = table_keys(b, a->table, t);
+    t->nchecks = a->table->checks.n;
+    t->checks = ARENA_ARRAY(b->mem, str, t->nchecks);
+    for (int i = 0; i < t->nchecks; i++)
+        t->checks[i] = ((check_spec *)a->table->checks.items[i])->sql;
+    return status ? status : prove_expressions(b, a->table, t);
+}
+
+static int table_of_query(binder *b, const ast *a, sql_stmt *s, table_def *t) {
+    int status = bind_query(b, a->query, &s->query);
+    if (status)
+        return status;
+    rel_settle_all(s->query);
+    t->rowid_column = -1;
+    t->ncolumns = s->query->ncols;
+    t->columns = ARENA_ARRAY(b->mem, column_def, t->ncolumns);
+    for (int i = 0; i < t->ncolumns; i++) {
+        str name = s->query->cols[i].name;
+        for (int k = 0; k < i; k++)
+            if (str_equal_nocase(t->columns[k].name, name)) {
+                fail(b, ERR_BIND, a->query->pos, a->query->len, "two columns would be named \"%.*s\"", (int)name.n, name.p);
+                err_hint(b->e, "give one another name: AS");
+                return ERR_BIND;
+            }
+        t->columns[i] = (column_def){.name = name, .type = s->query->cols[i].type};
+    }
+    return 0;
+}
+
+int bind_create_table(binder *b, ast *a, sql_stmt *s) {
+    s->kind = a->query ? STMT_CREATE_TABLE_AS : STMT_CREATE_TABLE;
+    s->if_not_exists = a->if_not_exists;
+    s->name = s->create_table.name = a->name.name;
+    int status = relation_free(b, a->name, "table", a->if_not_exists, false);
+    if (status)
+        return status;
+    return a->query ? table_of_query(b, a, s, &s->create_table) : table_of_spec(b, a, &s->create_table);
+}
+
+/* ---- other things created ---------------------------------------------------------------------- */
+
+int bind_create_index(binder *b, ast *a, sql_stmt *s) {
+    s->kind = STMT_CREATE_INDEX;
+    s->if_not_exists = a->if_not_exists;
+    s->name = a->name2.name;
+    int status = find_table(b, a->name2, &s->table);
+    if (status)
+        return status;
+    list names = {0};
+    for (int i = 0; i < a->items.n; i++) {
+        const order_item *o = a->items.items[i];
+        const node *n = o->value;
+        if (n->kind != NODE_COLUMN || n->qualifier.name.n)
+            return fail(b, ERR_UNSUPPORTED, n->pos, n->len, "%s not allowed in an index: it is on columns",
+                        n->kind == NODE_LLM ? "an LLM call is" : "expressions are");
+        if (o->descending)
+            return fail(b, ERR_UNSUPPORTED, n->pos, n->len, "an index is read both ways: DESC is not offered");
+        ident *name = ARENA_NEW(b->mem, ident);
+        *name = n->name;
+        list_add(b->mem, &names, name);
+    }
+    index_def *x = &s->create_index;
+    x->unique = a->unique;
+    x->ncolumns = names.n;
+    if ((status = find_columns(b, s->table, &names, &x->columns)) != 0)
+        return status;
+    const table_def *other;
+    x->name = a->name.name.n ? a->name.name : joined_name(b, s->table, x->columns, x->ncolumns, "_idx");
+    if (catalog_index(b->env->catalog, x->name, &other) && !a->if_not_exists)
+        return fail_ident(b, a->name.name.n ? a->name : a->name2, "there is an index \"%.*s\" already", (int)x->name.n, x->name.p);
+    return 0;
+}
+
+int bind_create_view(binder *b, ast *a, sql_stmt *s) {
+    s->kind = STMT_CREATE_VIEW;
+    s->if_not_exists = a->if_not_exists;
+    s->or_replace = a->or_replace;
+    s->name = a->name.name;
+    int status = relation_free(b, a->name, "view", a->if_not_exists, a->or_replace);
+    if (!status)
+        status = bind_query(b, a->query, &s->query);
+    if (status)
+        return status;
+    view_def *v = &s->create_view;
+    v->name = a->name.name;
+    v->sql = a->sql;
+    v->ncolumns = a->columns.n;
+    v->columns = ARENA_ARRAY(b->mem, str, v->ncolumns);
+    if (v->ncolumns && v->ncolumns != s->query->ncols)
+        return fail_ident(b, a->name, "the view names %d columns, its query has %d", v->ncolumns, s->query->ncols);
+    for (int i = 0; i < v->ncolumns; i++)
+        v->columns[i] = ((ident *)a->columns.items[i])->name;
+    s->query = NULL;
+    return 0;
+}
+
+int bind_create_model(binder *b, ast *a, sql_stmt *s) {
+    s->kind = STMT_CREATE_MODEL;
+    s->if_not_exists = a->if_not_exists;
+    s->or_replace = a->or_replace;
+    s->name = a->name.name;
+    s->create_model = (model_def){a->name.name, a->path};
+    if (a->path.n == 0)
+        return fail_ident(b, a->name, "a model comes FROM a file");
+    if (catalog_model(b->env->catalog, a->name.name) && !a->if_not_exists && !a->or_replace)
+        return fail_ident(b, a->name, "there is a model \"%.*s\" already", (int)s->name.n, s->name.p);
+    return 0;
+}
+
+/* ---- DROP, ALTER ------------------------------------------------------------------------------- */
+
+int bind_drop(binder *b, ast *a, sql_stmt *s) {
+    static const struct {
+        stmt_kind kind;
+        const char *name;
+    } kinds[] = {{STMT_DROP_TABLE, "table"}, {STMT_DROP_VIEW, "view"}, {STMT_DROP_INDEX, "index"}, {STMT_DROP_MODEL, "model"}};
+    const char *wanted = "";
+    const table_def *t;
+    const catalog *c = b->env->catalog;
+    str name = a->name.name;
+    s->kind = a->stmt;
+    s->name = name;
+    s->if_exists = a->if_exists;
+    bool there = (a->stmt == STMT_DROP_TABLE && catalog_table(c, name)) || (a->stmt == STMT_DROP_VIEW && catalog_view(c, name)) ||
+                 (a->stmt == STMT_DROP_INDEX && catalog_index(c, name, &t)) || (a->stmt == STMT_DROP_MODEL && catalog_model(c, name));
+    if (there || a->if_exists)
+        return 0;
+    for (size_t i = 0; i < BASE_COUNT(kinds); i++)
+        if (kinds[i].kind == a->stmt)
+            wanted = kinds[i].name;
+    if (a->stmt == STMT_DROP_TABLE && !kind_of(b, name))
+        return find_table(b, a->name, &t);
+    fail_ident(b, a->name, "no %s \"%.*s\"", wanted, (int)name.n, name.p);
+    if (kind_of(b, name))
+        err_hint(b->e, "it is a %s: DROP that", kind_of(b, name));
+    return ERR_BIND;
+}
+
+static bool node_names(const node *n, str name) {
+    if (n->kind == NODE_COLUMN && str_equal_nocase(n->name.name, name))
+        return true;
+    for (int i = 0; i < n->nargs; i++)
+        if (node_names(n->args[i], name))
+            return true;
+    return false;
+}
+
+/* CHECK texts name columns: one that they use can neither go nor change its name. A column's own CHECK goes with it. */
+static int not_in_checks(binder *b, const table_def *t, int at, bool own_too, ident name) {
+    for (int i = 0; i < t->ncolumns + t->nchecks; i++) {
+        str sql = i < t->ncolumns ? t->columns[i].check_sql : t->checks[i - t->ncolumns];
+        node *n;
+        err ignored = {0};
+        if (sql.n == 0 || (i == at && !own_too) || sql_parse_expr(sql, b->mem, &n, &ignored))
+            continue;
+        if (node_names(n, t->columns[at].name))
+            return fail_ident(b, name, "CHECK (%.*s) uses column \"%.*s\"", (int)BASE_MIN(sql.n, (size_t)200), sql.p,
+                              (int)name.name.n, name.name.p);
+    }
+    return 0;
+}
+
+static int add_column(binder *b, const ast *a, sql_stmt *s) {
+    const column_spec *c = a->spec;
+    const table_def *t = s->table;
+    s->kind = STMT_ADD_COLUMN;
+    for (int i = 0; i < t->ncolumns; i++)
+        if (str_equal_nocase(t->columns[i].name, c->name.name))
+            return fail_ident(b, c->name, "%.*s has a column \"%.*s\" already", (int)t->name.n, t->name.p,
+                              (int)c->name.name.n, c->name.name.p);
+    if (c->primary || c->unique)
+        return fail(b, ERR_UNSUPPORTED, c->name.pos, c->name.len,
+                    "an added column cannot be UNIQUE or a key: add it, then CREATE UNIQUE INDEX");
+    s->add_column = (column_def){c->name.name, c->type, c->not_null, c->default_sql, c->check_sql};
+    table_def wider = *t;
+    wider.columns = ARENA_ARRAY(b->mem, column_def, t->ncolumns + 1);
+    memcpy(wider.columns, t->columns, sizeof *t->columns * (size_t)t->ncolumns);
+    wider.columns[wider.ncolumns++] = s->add_column;
+    scope row = {.outer = NULL};
+    table_scope(b, &wider, t->name, &row);
+    if (c->standard && bind_default_node(b, c->standard, &s->add_column))
+        return (int)b->e->code;
+    for (int i = 0; i < c->checks.n; i++)
+        if (!bind_row_condition(b, c->checks.items[i], &row, "CHECK"))
+            return (int)b->e->code;
+    s->defaults = ARENA_ARRAY(b->mem, expr *, 1);
+    return bind_default(b, &s->add_column, &s->defaults[0]);
+}
+
+static int change_column(binder *b, const ast *a, sql_stmt *s) {
+    const table_def *t = s->table;
+    bool drop = a->kind == AST_DROP_COLUMN;
+    s->kind = drop ? STMT_DROP_COLUMN : STMT_RENAME_COLUMN;
+    s->column = find_column(b, t, a->column);
+    if (s->column < 0)
+        return (int)b->e->code;
+    if (drop && t->ncolumns == 1)
+        return fail_ident(b, a->column, "a table keeps at least one column");
+    if (drop && s->column == t->rowid_column)
+        return fail_ident(b, a->column, "the primary key cannot be dropped");
+    for (int i = 0; drop && i < t->nindexes; i++)
+        for (int k = 0; k < t->indexes[i].ncolumns; k++)
+            if (t->indexes[i].columns[k] == s->column)
+                return fail_ident(b, a->column, "index \"%.*s\" uses it: DROP that first", (int)t->indexes[i].name.n,
+                                  t->indexes[i].name.p);
+    if (!drop) {
+        s->new_name = a->name2.name;
+        for (int i = 0; i < t->ncolumns; i++)
+            if (i != s->column && str_equal_nocase(t->columns[i].name, s->new_name))
+                return fail_ident(b, a->name2, "%.*s has a column \"%.*s\" already", (int)t->name.n, t->name.p,
+                                  (int)s->new_name.n, s->new_name.p);
+    }
+    return not_in_checks(b, t, s->column, !drop, a->column);
+}
+
+int bind_alter(binder *b, ast *a, sql_stmt *s) {
+    int status = find_table(b, a->name, &s->table);
+    s->name = a->name.name;
+    if (status)
+        return status;
+    if (a->kind == AST_ADD_COLUMN)
+        return add_column(b, a, s);
+    if (a->kind != AST_RENAME_TABLE)
+        return change_column(b, a, s);
+    s->kind = STMT_RENAME_TABLE;
+    s->new_name = a->name2.name;
+    if (str_equal_nocase(s->new_name, s->name))
+        return 0;
+    return relation_free(b, a->name2, "table", false, false);
+}

@@ -1,0 +1,421 @@
+/*
+ * bind_dml.c - INSERT, UPDATE, DELETE: each becomes a query that gives the rows to write, and what to check on them.
+ *
+ * INSERT: all columns of the table, in its order, cast, defaults included. UPDATE: the rowid, then all new values. DELETE: the
+ * rowid. Invariant: exec never looks at a default or a column's type again; CHECK it does.
+ */
+#include <string.h>
+
+#include "bind_int.h"
+
+/* ---- one row of a table ------------------------------------------------------------------------ */
+
+int find_column(binder *b, const table_def *t, ident name) {
+    for (int i = 0; i < t->ncolumns; i++)
+        if (str_equal_nocase(t->columns[i].name, name.name))
+            return i;
+    fail_ident(b, name, "no column \"%.*s\" in %.*s", (int)name.name.n, name.name.p, (int)t->name.n, t->name.p);
+    const char **names = ARENA_ARRAY(b->mem, const char *, t->ncolumns);
+    for (int i = 0; i < t->ncolumns; i++)
+        names[i] = arena_strndup(b->mem, t->columns[i].name.p, t->columns[i].name.n);
+    hint_nearest(b, name.name, names, (size_t)t->ncolumns);
+    return -1;
+}
+
+int find_columns(binder *b, const table_def *t, const list *names, int **out) {
+    int *columns = ARENA_ARRAY(b->mem, int, names->n);
+    for (int i = 0; i < names->n; i++) {
+        ident *name = names->items[i];
+        if ((columns[i] = find_column(b, t, *name)) < 0)
+            return (int)b->e->code;
+        for (int k = 0; k < i; k++)
+            if (columns[k] == columns[i])
+                return fail_ident(b, *name, "column \"%.*s\" is named twice", (int)name->name.n, name->name.p);
+    }
+    *out = columns;
+    return 0;
+}
+
+void table_scope(binder *b, const table_def *t, str alias, scope *s) {
+    for (int i = 0; i < t->ncolumns; i++)
+        scope_add(b, s, alias, t->columns[i].name, new_id(b), t->columns[i].type);
+}
+
+void set_slots(expr *x, const scope *s) {
+    if (x->kind == EXPR_COLUMN)
+        for (int i = 0; i < s->n; i++)
+            if (s->cols[i].id == x->column.id)
+                x->column.slot = i;
+    for (int i = 0; i < x->nargs; i++)
+        set_slots(x->args[i], s);
+}
+
+static expr *bind_over_row(binder *b, const node *n, scope *s, const char *refuse) {
+    const char *before = b->refuse, *why = b->no_aggregate;
+    scope *outer = b->scope;
+    lift none = {{0}}, *above = b->lift;
+    grouping *group = b->group;
+    b->refuse = b->no_aggregate = refuse;
+    b->scope = s;
+    b->lift = &none;
+    b->group = NULL;
+    expr *x = bind_expr(b, n);
+    b->refuse = before;
+    b->no_aggregate = why;
+    b->scope = outer;
+    b->lift = above;
+    b->group = group;
+    if (x && s)
+        set_slots(x, s);
+    return x;
+}
+
+expr *bind_row_condition(binder *b, const node *n, scope *s, const char *refuse) {
+    expr *x = bind_over_row(b, n, s, refuse);
+    x = x ? to_condition(b, x) : NULL;
+    if (x && expr_is_volatile(x)) {
+        fail_node(b, n, "%s must give the same answer each time", refuse);
+        return NULL;
+    }
+    return x;
+}
+
+/* Texts of the catalog are bound with their errors named as such: they have no place in this statement. */
+static int bind_check_text(binder *b, const table_def *t, str sql, scope *s, row_check *out) {
+    node *n;
+    err problem = {0};
+    int status = sql_parse_expr(sql, b->mem, &n, &problem);
+    if (!status) {
+        b->view_depth++;
+        out->value = bind_row_condition(b, n, s, "CHECK");
+        b->view_depth--;
+        out->text = sql;
+        return out->value ? 0 : (int)b->e->code;
+    }
+    return err_set(b->e, ERR_CORRUPT, "CHECK (%.*s) of %.*s: %s", (int)sql.n, sql.p, (int)t->name.n, t->name.p,
+                   problem.message);
+}
+
+int bind_checks(binder *b, const table_def *t, sql_stmt *s) {
+    scope row = {.outer = NULL};
+    int n = 0, total = t->nchecks;
+    for (int i = 0; i < t->ncolumns; i++)
+        total += t->columns[i].check_sql.n > 0;
+    s->nchecks = total;
+    if (total == 0)
+        return 0;
+    table_scope(b, t, t->name, &row);
+    s->checks = ARENA_ARRAY(b->mem, row_check, total);
+    int status = 0;
+    for (int i = 0; i < t->ncolumns && !status; i++)
+        if (t->columns[i].check_sql.n)
+            status = bind_check_text(b, t, t->columns[i].check_sql, &row, &s->checks[n++]);
+    for (int i = 0; i < t->nchecks && !status; i++)
+        status = bind_check_text(b, t, t->checks[i], &row, &s->checks[n++]);
+    return status;
+}
+
+static const char *column_what(binder *b, const column_def *c) {
+    return arena_printf(b->mem, "column %.*s", (int)c->name.n, c->name.p);
+}
+
+int bind_default_node(binder *b, const node *n, const column_def *c) {
+    expr *x = bind_over_row(b, n, NULL, "DEFAULT");
+    return x && to_type(b, x, c->type, column_what(b, c)) ? 0 : (int)b->e->code;
+}
+
+int bind_default(binder *b, const column_def *c, expr **out) {
+    *out = NULL;
+    if (!c->default_sql.n)
+        return 0;
+    node *n;
+    err problem = {0};
+    int status = sql_parse_expr(c->default_sql, b->mem, &n, &problem);
+    if (status)
+        return err_set(b->e, ERR_CORRUPT, "DEFAULT of %.*s: %s", (int)c->name.n, c->name.p, problem.message);
+    b->view_depth++;
+    expr *x = bind_over_row(b, n, NULL, "DEFAULT");
+    *out = x ? to_type(b, x, c->type, column_what(b, c)) : NULL;
+    b->view_depth--;
+    return *out ? 0 : (int)b->e->code;
+}
+
+/* ---- INSERT ------------------------------------------------------------------------------------ */
+
+typedef struct target {
+    const table_def *table;
+    int n;         /* columns that get a value */
+    int *columns;
+    expr **defaults; /* per column of the table; NULL literal where there is none */
+} target;
+
+static int find_target(binder *b, const ast *a, target *t) {
+    int status = find_table(b, a->name, &t->table);
+    if (status)
+        return status;
+    t->n = t->table->ncolumns;
+    if (a->columns.n) {
+        t->n = a->columns.n;
+        if ((status = find_columns(b, t->table, &a->columns, &t->columns)) != 0)
+            return status;
+    } else {
+        t->columns = ARENA_ARRAY(b->mem, int, t->n);
+        for (int i = 0; i < t->n; i++)
+            t->columns[i] = i;
+    }
+    t->defaults = ARENA_ARRAY(b->mem, expr *, t->table->ncolumns);
+    for (int i = 0; i < t->table->ncolumns && !status; i++) {
+        status = bind_default(b, &t->table->columns[i], &t->defaults[i]);
+        if (!status && !t->defaults[i]) {
+            t->defaults[i] = expr_literal(b->mem, value_null());
+            t->defaults[i]->type = t->table->columns[i].type;
+        }
+    }
+    return status;
+}
+
+static int wrong_width(binder *b, const target *t, int pos, int len, int given) {
+    fail(b, ERR_BIND, pos, len, "%.*s: %d value%s for %d column%s", (int)t->table->name.n, t->table->name.p, given,
+         given == 1 ? "" : "s", t->n, t->n == 1 ? "" : "s");
+    if (given < t->n && t->n == t->table->ncolumns)
+        err_hint(b->e, "name the columns that are given: INSERT INTO %.*s (…)", (int)BASE_MIN(t->table->name.n, (size_t)80),
+                 t->table->name.p);
+    return ERR_BIND;
+}
+
+static int bind_row(binder *b, const target *t, const list *row, expr **out) {
+    const node *first = row->items[0], *last = row->items[row->n - 1];
+    if (row->n != t->n)
+        return wrong_width(b, t, first->pos, last->pos + last->len - first->pos, row->n);
+    for (int i = 0; i < t->table->ncolumns; i++)
+        out[i] = t->defaults[i];
+    for (int i = 0; i < t->n; i++) {
+        const node *n = row->items[i];
+        const column_def *c = &t->table->columns[t->columns[i]];
+        if (n->kind == NODE_DEFAULT)
+            continue;
+        expr *x = bind_expr(b, n);
+        if (!x)
+            return (int)b->e->code;
+        if (x->type != c->type && !(x = to_type(b, x, c->type, column_what(b, c))))
+            return (int)b->e->code;
+        out[t->columns[i]] = x;
+    }
+    return 0;
+}
+
+static void name_columns(binder *b, const table_def *t, rel *r) {
+    for (int i = 0; i < t->ncolumns; i++)
+        r->cols[i] = (rel_column){new_id(b), t->columns[i].type, t->columns[i].name, {NULL, 0}};
+}
+
+/* A row with calls or subqueries is a projection over its steps; all constant rows are one REL_VALUES. */
+static rel *rows_rel(binder *b, const target *t, expr ***rows, lift *lifts, int nrows) {
+    int ncols = t->table->ncolumns;
+    bool plain = true;
+    for (int i = 0; i < nrows; i++)
+        plain = plain && lifts[i].steps.n == 0;
+    if (plain) {
+        rel *r = rel_make(b->mem, REL_VALUES, ncols);
+        r->values.nrows = nrows;
+        r->values.rows = rows;
+        name_columns(b, t->table, r);
+        return r;
+    }
+    rel **parts = ARENA_ARRAY(b->mem, rel *, nrows);
+    for (int i = 0; i < nrows; i++) {
+        rel *p = rel_project(b->mem, lift_place(b, &lifts[i], rel_one_row(b->mem)), ncols);
+        name_columns(b, t->table, p);
+        for (int k = 0; k < ncols; k++)
+            p->project.exprs[k] = (rel_expr){rows[i][k], p->cols[k].id};
+        parts[i] = p;
+    }
+    return union_all(b, parts, nrows);
+}
+
+static int insert_values(binder *b, const ast *a, const target *t, rel **out) {
+    int nrows = a->default_values ? 1 : a->query->rows.n;
+    expr ***rows = ARENA_ARRAY(b->mem, expr **, nrows);
+    lift *lifts = ARENA_ARRAY(b->mem, lift, nrows);
+    b->no_aggregate = "VALUES";
+    for (int i = 0; i < nrows; i++) {
+        rows[i] = ARENA_ARRAY(b->mem, expr *, t->table->ncolumns);
+        b->lift = &lifts[i];
+        if (a->default_values) {
+            memcpy(rows[i], t->defaults, sizeof *rows[i] * (size_t)t->table->ncolumns);
+            continue;
+        }
+        int status = bind_row(b, t, a->query->rows.items[i], rows[i]);
+        if (status)
+            return status;
+    }
+    b->lift = NULL;
+    *out = rows_rel(b, t, rows, lifts, nrows);
+    return 0;
+}
+
+static int insert_query(binder *b, const ast *a, const target *t, rel **out) {
+    rel *r;
+    int status = bind_query(b, a->query, &r);
+    if (status)
+        return status;
+    if (r->ncols != t->n)
+        return wrong_width(b, t, a->query->pos, a->query->len, r->ncols);
+    rel *p = rel_project(b->mem, r, t->table->ncolumns);
+    name_columns(b, t->table, p);
+    for (int i = 0; i < p->ncols; i++)
+        p->project.exprs[i] = (rel_expr){t->defaults[i], p->cols[i].id};
+    for (int i = 0; i < t->n; i++) {
+        const column_def *c = &t->table->columns[t->columns[i]];
+        rel_settle(r, i, c->type);
+        expr *x = expr_column(b->mem, r->cols[i].id, r->cols[i].type, r->cols[i].name);
+        p->project.exprs[t->columns[i]].value = to_type(b, x, c->type, column_what(b, c));
+    }
+    *out = p;
+    return 0;
+}
+
+static int conflict_target(binder *b, const ast *a, sql_stmt *s) {
+    const table_def *t = s->table;
+    if (!a->conflict_columns.n) {
+        if (a->on_conflict == CONFLICT_UPDATE)
+            return fail_ident(b, a->name, "ON CONFLICT DO UPDATE names the columns that are unique: ON CONFLICT (id) DO UPDATE");
+        return 0;
+    }
+    s->nconflict = a->conflict_columns.n;
+    int status = find_columns(b, t, &a->conflict_columns, &s->conflict_columns);
+    if (status)
+        return status;
+    if (s->nconflict == 1 && s->conflict_columns[0] == t->rowid_column)
+        return 0;
+    for (int i = 0; i < t->nindexes; i++) {
+        const index_def *x = &t->indexes[i];
+        int matched = 0;
+        for (int k = 0; x->unique && x->ncolumns == s->nconflict && k < x->ncolumns; k++)
+            for (int m = 0; m < s->nconflict; m++)
+                matched += x->columns[k] == s->conflict_columns[m];
+        if (matched == s->nconflict)
+            return 0;
+    }
+    fail_ident(b, *(ident *)a->conflict_columns.items[0], "ON CONFLICT: no unique index or primary key has these columns");
+    return ERR_BIND;
+}
+
+static int conflict_assignments(binder *b, const ast *a, sql_stmt *s) {
+    const table_def *t = s->table;
+    scope row = {.outer = NULL};
+    table_scope(b, t, t->name, &row);
+    table_scope(b, t, STR("excluded"), &row);
+    for (int i = t->ncolumns; i < row.n; i++)
+        row.cols[i].merged = true; /* an unqualified name means the row that is there */
+    s->conflict_set = ARENA_ARRAY(b->mem, expr *, t->ncolumns);
+    for (int i = 0; i < a->conflict_set.n; i++) {
+        const assignment *set = a->conflict_set.items[i];
+        int c = find_column(b, t, set->column);
+        if (c < 0)
+            return (int)b->e->code;
+        if (s->conflict_set[c])
+            return fail_ident(b, set->column, "column \"%.*s\" is set twice", (int)set->column.name.n, set->column.name.p);
+        expr *x = bind_over_row(b, set->value, &row, "ON CONFLICT");
+        if (!x || !(x = to_type(b, x, t->columns[c].type, column_what(b, &t->columns[c]))))
+            return (int)b->e->code;
+        s->conflict_set[c] = x;
+    }
+    if (a->conflict_where && !(s->conflict_where = bind_row_condition(b, a->conflict_where, &row, "ON CONFLICT")))
+        return (int)b->e->code;
+    return 0;
+}
+
+int bind_insert(binder *b, ast *a, sql_stmt *s) {
+    target t = {0};
+    s->kind = STMT_INSERT;
+    int status = find_target(b, a, &t);
+    if (status)
+        return status;
+    s->table = t.table;
+    const query *q = a->query;
+    bool values = !q || (q->kind == QUERY_VALUES && !q->with.n && !q->order_by.n && !q->limit && !q->offset);
+    status = values ? insert_values(b, a, &t, &s->query) : insert_query(b, a, &t, &s->query);
+    if (!status)
+        status = bind_checks(b, t.table, s);
+    s->on_conflict = a->on_conflict;
+    if (!status && a->on_conflict != CONFLICT_FAIL)
+        status = conflict_target(b, a, s);
+    if (!status && a->on_conflict == CONFLICT_UPDATE)
+        status = conflict_assignments(b, a, s);
+    return status;
+}
+
+/* ---- UPDATE, DELETE ---------------------------------------------------------------------------- */
+
+/* The table's rows that WHERE keeps, their rowid last. */
+static int target_rows(binder *b, const ast *a, sql_stmt *s, scope *rows, rel **out) {
+    int status = find_table(b, a->name, &s->table);
+    if (!status)
+        status = bind_scan(b, s->table, s->table->name, NULL, true, rows, out);
+    b->scope = rows;
+    if (!status && a->where)
+        status = bind_conjuncts(b, a->where, out);
+    return status;
+}
+
+static rel_expr rowid_expr(binder *b, const sql_stmt *s, const rel *r, rel_column *col) {
+    const rel_column *from = &r->cols[s->table->ncolumns]; /* filters and calls only add columns behind it */
+    *col = (rel_column){new_id(b), TYPE_INTEGER, STR("rowid"), {NULL, 0}};
+    return (rel_expr){expr_column(b->mem, from->id, TYPE_INTEGER, from->name), col->id};
+}
+
+static int bind_assignments(binder *b, const ast *a, const table_def *t, expr **values) {
+    for (int i = 0; i < a->items.n; i++) {
+        const assignment *set = a->items.items[i];
+        int c = find_column(b, t, set->column);
+        if (c < 0)
+            return (int)b->e->code;
+        if (values[c])
+            return fail_ident(b, set->column, "column \"%.*s\" is set twice", (int)set->column.name.n, set->column.name.p);
+        expr *x = bind_expr(b, set->value);
+        if (!x || !(x = to_type(b, x, t->columns[c].type, column_what(b, &t->columns[c]))))
+            return (int)b->e->code;
+        values[c] = x;
+    }
+    return 0;
+}
+
+int bind_update(binder *b, ast *a, sql_stmt *s) {
+    scope rows = {.outer = NULL};
+    lift steps = {{0}};
+    rel *r;
+    s->kind = STMT_UPDATE;
+    int status = target_rows(b, a, s, &rows, &r);
+    if (status)
+        return status;
+    const table_def *t = s->table;
+    expr **values = ARENA_ARRAY(b->mem, expr *, t->ncolumns);
+    b->lift = &steps;
+    b->no_aggregate = "UPDATE";
+    status = bind_assignments(b, a, t, values);
+    if (status)
+        return status;
+    rel *p = rel_project(b->mem, lift_place(b, &steps, r), t->ncolumns + 1);
+    p->project.exprs[0] = rowid_expr(b, s, r, &p->cols[0]);
+    for (int i = 0; i < t->ncolumns; i++) {
+        const rel_column *old = &r->cols[i];
+        expr *x = values[i] ? values[i] : expr_column(b->mem, old->id, old->type, old->name);
+        p->cols[i + 1] = (rel_column){new_id(b), t->columns[i].type, t->columns[i].name, {NULL, 0}};
+        p->project.exprs[i + 1] = (rel_expr){x, p->cols[i + 1].id};
+    }
+    s->query = p;
+    return bind_checks(b, t, s);
+}
+
+int bind_delete(binder *b, ast *a, sql_stmt *s) {
+    scope rows = {.outer = NULL};
+    rel *r;
+    s->kind = STMT_DELETE;
+    int status = target_rows(b, a, s, &rows, &r);
+    if (status)
+        return status;
+    s->query = rel_project(b->mem, r, 1);
+    s->query->project.exprs[0] = rowid_expr(b, s, r, &s->query->cols[0]);
+    return 0;
+}

@@ -1,0 +1,379 @@
+/*
+ * bind_expr.c - expressions: names become columns, operators get operands of equal types, guards are kept.
+ *
+ * The guard (b->guard) is the condition under which the value being bound is looked at: LLM calls found below it are asked for
+ * no other row. It covers AND, OR, CASE here; COALESCE, IIF, FILTER in bind_call.c.
+ * Invariant: what is returned names columns by id and holds no LLM call and no subquery; those are steps of b->lift.
+ */
+#include <string.h>
+
+#include "bind_int.h"
+
+/* ---- small truths ------------------------------------------------------------------------------ */
+
+static expr *test(binder *b, expr *x, value v, bool negated) {
+    expr *with = expr_literal(b->mem, v);
+    with->type = v.type == TYPE_NULL ? x->type : v.type;
+    return expr_op2(b->mem, negated ? OP_IS_NOT : OP_IS, TYPE_BOOLEAN, x, with);
+}
+
+expr *is_true(binder *b, expr *x, bool negated) {
+    return test(b, x, value_bool(true), negated);
+}
+
+expr *is_false(binder *b, expr *x, bool negated) {
+    return test(b, x, value_bool(false), negated);
+}
+
+expr *is_null(binder *b, expr *x) {
+    return test(b, x, value_null(), false);
+}
+
+expr *bind_guarded(binder *b, const node *n, expr *more) {
+    expr *before = b->guard;
+    b->guard = expr_and(b->mem, before, more);
+    expr *x = bind_expr(b, n);
+    b->guard = before;
+    return x;
+}
+
+expr *bind_condition(binder *b, const node *n) {
+    expr *x = bind_expr(b, n);
+    return x ? to_condition(b, x) : NULL;
+}
+
+static bool has_llm(const node *n) {
+    if (n->kind == NODE_LLM)
+        return true;
+    for (int i = 0; i < n->nargs; i++)
+        if (has_llm(n->args[i]))
+            return true;
+    return n->filter && has_llm(n->filter);
+}
+
+/* ---- names and values --------------------------------------------------------------------------- */
+
+/* The select item that an unknown name stands for, or NULL. */
+static const node *find_alias(const binder *b, const node *n) {
+    for (int i = 0; b->aliases && !n->qualifier.name.n && i < b->naliases; i++)
+        if (b->aliases[i].value && str_equal_nocase(b->aliases[i].name, n->name.name))
+            return b->aliases[i].value;
+    return NULL;
+}
+
+/* An alias inside its own definition is a column or nothing. */
+static expr *bind_alias(binder *b, const node *meant) {
+    const output *aliases = b->aliases;
+    err_clear(b->e);
+    b->aliases = NULL;
+    expr *x = bind_expr(b, meant);
+    b->aliases = aliases;
+    return x;
+}
+
+static expr *current_time_of(binder *b, const node *n) {
+    static const struct {
+        const char *name;
+        function_id function;
+    } words[] = {{"current_date", FUNC_DATE}, {"current_time", FUNC_TIME}, {"current_timestamp", FUNC_DATETIME}};
+    for (size_t i = 0; i < BASE_COUNT(words); i++)
+        if (!n->qualifier.name.n && str_equal_nocase(n->name.name, str_from(words[i].name))) {
+            expr *x = expr_new(b->mem, EXPR_FUNC, TYPE_TEXT, 0);
+            x->function = words[i].function;
+            return x;
+        }
+    return NULL;
+}
+
+static str qualified(binder *b, const scope_column *c) {
+    if (!c->table.n)
+        return c->name;
+    return str_from(arena_printf(b->mem, "%.*s.%.*s", (int)c->table.n, c->table.p, (int)c->name.n, c->name.p));
+}
+
+static expr *bind_column(binder *b, const node *n) {
+    expr *now = current_time_of(b, n);
+    if (now)
+        return now;
+    const scope_column *c = scope_find(b, n);
+    if (c)
+        return expr_column(b->mem, c->id, c->type, qualified(b, c));
+    const node *meant = find_alias(b, n);
+    return meant ? bind_alias(b, meant) : NULL;
+}
+
+static expr *bind_variable(binder *b, const node *n) {
+    for (int i = 0; i + 1 < 2 * b->env->nvariables; i += 2)
+        if (str_equal(b->env->variables[i], n->name.name))
+            return expr_literal(b->mem, value_text(b->env->variables[i + 1]));
+    fail_node(b, n, "no variable :%.*s", (int)n->name.name.n, n->name.name.p);
+    err_hint(b->e, ".set %.*s VALUE defines it", (int)n->name.name.n, n->name.name.p);
+    return NULL;
+}
+
+/* ---- operators --------------------------------------------------------------------------------- */
+
+/* AND and OR. Each operand is needed only where those before it have not decided. */
+static expr *bind_chain(binder *b, const node *n) {
+    expr *x = expr_new(b->mem, EXPR_OP, TYPE_BOOLEAN, n->nargs);
+    x->op = n->op;
+    expr *undecided = NULL, *before = b->guard;
+    for (int i = 0; i < n->nargs; i++) {
+        if (i > 0 && has_llm(n->args[i])) {
+            expr **open = ARENA_ARRAY(b->mem, expr *, i);
+            for (int k = 0; k < i; k++)
+                open[k] = n->op == OP_AND ? is_false(b, x->args[k], true) : is_true(b, x->args[k], true);
+            undecided = expr_chain(b->mem, OP_AND, open, i);
+            b->guard = expr_and(b->mem, before, undecided);
+        }
+        x->args[i] = bind_condition(b, n->args[i]);
+        b->guard = before;
+        if (!x->args[i])
+            return NULL;
+    }
+    return x;
+}
+
+static expr *bind_concat(binder *b, const node *n) {
+    expr *x = expr_new(b->mem, EXPR_OP, TYPE_TEXT, n->nargs);
+    x->op = OP_CONCAT;
+    bool constant = true;
+    for (int i = 0; i < n->nargs; i++) {
+        expr *arg = bind_expr(b, n->args[i]);
+        if (!arg || !(arg = to_type(b, arg, TYPE_TEXT, "||")))
+            return NULL;
+        x->args[i] = arg;
+        constant = constant && arg->kind == EXPR_LITERAL;
+    }
+    if (!constant)
+        return x;
+    buf joined = {0};
+    bool null = false;
+    for (int i = 0; i < n->nargs; i++) {
+        null = null || expr_is_null(x->args[i]);
+        value_print(&joined, x->args[i]->literal);
+    }
+    expr *folded = expr_literal(b->mem, null ? value_null() : value_text(str_copy(b->mem, buf_str(&joined))));
+    folded->type = TYPE_TEXT;
+    buf_free(&joined);
+    return folded;
+}
+
+static expr *bind_arithmetic(binder *b, const node *n) {
+    static const char *const names[] = {"+", "-", "*", "/", "%"};
+    expr *l = bind_expr(b, n->args[0]);
+    expr *r = l ? bind_expr(b, n->args[1]) : NULL;
+    if (!r)
+        return NULL;
+    const char *what = names[n->op];
+    if (!(l = to_number(b, l, what)) || !(r = to_number(b, r, what)))
+        return NULL;
+    value_type type = l->type == TYPE_REAL || r->type == TYPE_REAL ? TYPE_REAL : TYPE_INTEGER;
+    if (!(l = to_type(b, l, type, what)) || !(r = to_type(b, r, type, what)))
+        return NULL;
+    return expr_op2(b->mem, n->op, type, l, r);
+}
+
+static expr *bind_negative(binder *b, const node *n) {
+    expr *x = bind_expr(b, n->args[0]);
+    if (!x || !(x = to_number(b, x, "-")))
+        return NULL;
+    return expr_op1(b->mem, OP_NEG, x->type, x);
+}
+
+static expr *comparison(binder *b, expr_op op, expr *l, expr *r, const node *n) {
+    if (unify_comparison(b, &l, &r, n->pos, n->len))
+        return NULL;
+    return expr_op2(b->mem, op, TYPE_BOOLEAN, l, r);
+}
+
+static expr *bind_comparison(binder *b, const node *n) {
+    expr *l = bind_expr(b, n->args[0]);
+    expr *r = l ? bind_expr(b, n->args[1]) : NULL;
+    return r ? comparison(b, n->op, l, r, n) : NULL;
+}
+
+/* x IS TRUE takes numbers as conditions do; x IS NULL takes anything. */
+static expr *bind_is(binder *b, const node *n) {
+    expr *l = bind_expr(b, n->args[0]);
+    expr *r = l ? bind_expr(b, n->args[1]) : NULL;
+    if (!r)
+        return NULL;
+    if (r->kind == EXPR_LITERAL && r->type == TYPE_BOOLEAN && !(l = to_condition(b, l)))
+        return NULL;
+    return comparison(b, n->op, l, r, n);
+}
+
+static expr *bind_like(binder *b, const node *n) {
+    static const char *const names[] = {"LIKE", "ILIKE", "GLOB"};
+    const char *what = names[n->op - OP_LIKE];
+    expr *x = expr_new(b->mem, EXPR_OP, TYPE_BOOLEAN, n->nargs);
+    x->op = n->op;
+    for (int i = 0; i < n->nargs; i++) {
+        expr *arg = bind_expr(b, n->args[i]);
+        if (!arg || !(x->args[i] = to_type_implicit(b, arg, TYPE_TEXT, what)))
+            return NULL;
+    }
+    if (n->nargs == 3 && x->args[2]->kind == EXPR_LITERAL && !expr_is_null(x->args[2]) &&
+        utf8_length(x->args[2]->literal.s) != 1) {
+        fail_node(b, n->args[2], "ESCAPE wants one character");
+        return NULL;
+    }
+    return x;
+}
+
+static expr *bind_between(binder *b, const node *n) {
+    expr *x = bind_expr(b, n->args[0]);
+    expr *low = x ? bind_expr(b, n->args[1]) : NULL;
+    expr *high = low ? bind_expr(b, n->args[2]) : NULL;
+    if (!high)
+        return NULL;
+    expr *from = comparison(b, OP_GE, x, low, n), *to = from ? comparison(b, OP_LE, x, high, n) : NULL;
+    return to ? expr_and(b->mem, from, to) : NULL;
+}
+
+static expr *bind_in(binder *b, const node *n) {
+    if (n->query)
+        return bind_in_query(b, n);
+    expr *in = expr_new(b->mem, EXPR_IN, TYPE_BOOLEAN, n->nargs);
+    if (!(in->args[0] = bind_expr(b, n->args[0])))
+        return NULL;
+    for (int i = 1; i < n->nargs; i++) {
+        expr *x = in->args[0];
+        if (!(in->args[i] = bind_expr(b, n->args[i])) || unify_comparison(b, &x, &in->args[i], n->pos, n->len))
+            return NULL;
+        if (expr_is_null(in->args[0]))
+            in->args[0] = x;
+        else if (x != in->args[0] && in->args[0]->kind != EXPR_LITERAL)
+            in->args[0] = x; /* BOOLEAN lifted to INTEGER */
+    }
+    return in;
+}
+
+static expr *bind_not(binder *b, const node *n) {
+    expr *x = bind_condition(b, n->args[0]);
+    return x ? expr_op1(b->mem, OP_NOT, TYPE_BOOLEAN, x) : NULL;
+}
+
+static expr *bind_op(binder *b, const node *n) {
+    switch (n->op) {
+    case OP_AND:
+    case OP_OR:
+        return bind_chain(b, n);
+    case OP_CONCAT:
+        return bind_concat(b, n);
+    case OP_ADD:
+    case OP_SUB:
+    case OP_MUL:
+    case OP_DIV:
+    case OP_MOD:
+        return bind_arithmetic(b, n);
+    case OP_NEG:
+        return bind_negative(b, n);
+    case OP_EQ:
+    case OP_NE:
+    case OP_LT:
+    case OP_LE:
+    case OP_GT:
+    case OP_GE:
+        return bind_comparison(b, n);
+    case OP_IS:
+    case OP_IS_NOT:
+        return bind_is(b, n);
+    case OP_LIKE:
+    case OP_ILIKE:
+    case OP_GLOB:
+        return bind_like(b, n);
+    case OP_NOT:
+        return bind_not(b, n);
+    }
+    return NULL;
+}
+
+/* ---- CASE -------------------------------------------------------------------------------------- */
+
+/* CASE x WHEN v … becomes CASE WHEN x = v …, with one x. A branch is looked at only where the conditions before it were not
+ * true and its own is. */
+static expr *bind_case(binder *b, const node *n) {
+    int at = n->has_operand ? 1 : 0, branches = (n->nargs - at - (n->has_else ? 1 : 0)) / 2;
+    expr *operand = n->has_operand ? bind_expr(b, n->args[0]) : NULL;
+    if (n->has_operand && !operand)
+        return NULL;
+    expr *x = expr_new(b->mem, EXPR_CASE, TYPE_NULL, 2 * branches + 1);
+    expr **values = ARENA_ARRAY(b->mem, expr *, branches + 1);
+    expr *none_before = NULL;
+    for (int i = 0; i < branches; i++) {
+        const node *when = n->args[at + 2 * i], *then = n->args[at + 2 * i + 1];
+        expr *condition = bind_guarded(b, when, none_before);
+        if (condition)
+            condition = operand ? comparison(b, OP_EQ, operand, condition, when) : to_condition(b, condition);
+        if (!condition)
+            return NULL;
+        x->args[2 * i] = condition;
+        expr *here = has_llm(then) ? expr_and(b->mem, none_before, condition) : NULL;
+        if (!(values[i] = bind_guarded(b, then, here)))
+            return NULL;
+        none_before = expr_and(b->mem, none_before, is_true(b, condition, true));
+    }
+    values[branches] = n->has_else ? bind_guarded(b, n->args[n->nargs - 1], none_before) : expr_literal(b->mem, value_null());
+    if (!values[branches] || unify_all(b, values, branches + 1, "CASE", &x->type))
+        return NULL;
+    for (int i = 0; i < branches; i++)
+        x->args[2 * i + 1] = values[i];
+    x->args[2 * branches] = values[branches];
+    if (x->type == TYPE_NULL)
+        return expr_literal(b->mem, value_null());
+    return x;
+}
+
+/* ---- all of them ------------------------------------------------------------------------------- */
+
+static expr *bind_cast(binder *b, const node *n) {
+    expr *x = bind_expr(b, n->args[0]);
+    return x ? to_type(b, x, n->type, "CAST") : NULL;
+}
+
+static expr *bind_kind(binder *b, const node *n) {
+    switch (n->kind) {
+    case NODE_LITERAL:
+        return expr_literal(b->mem, n->literal);
+    case NODE_VARIABLE:
+        return bind_variable(b, n);
+    case NODE_COLUMN:
+        return bind_column(b, n);
+    case NODE_STAR:
+        fail_node(b, n, "* stands for columns only in a select list and in LLM()");
+        return NULL;
+    case NODE_DEFAULT:
+        fail_node(b, n, "DEFAULT has a meaning only in INSERT … VALUES");
+        return NULL;
+    case NODE_OP:
+        return bind_op(b, n);
+    case NODE_BETWEEN:
+        return bind_between(b, n);
+    case NODE_IN:
+        return bind_in(b, n);
+    case NODE_EXISTS:
+        return bind_exists(b, n);
+    case NODE_SUBQUERY:
+        return bind_scalar(b, n);
+    case NODE_CASE:
+        return bind_case(b, n);
+    case NODE_CAST:
+        return bind_cast(b, n);
+    case NODE_CALL:
+        return bind_call(b, n);
+    case NODE_LLM:
+        return bind_llm(b, n, false);
+    }
+    return NULL;
+}
+
+expr *bind_expr(binder *b, const node *n) {
+    expr *x = bind_kind(b, n);
+    if (!x || b->view_depth > 0)
+        return x;
+    if (x->pos < 0)
+        expr_at(x, n->pos, n->len);
+    return x;
+}

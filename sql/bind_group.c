@@ -1,0 +1,251 @@
+/*
+ * bind_group.c - GROUP BY, aggregates, HAVING.
+ *
+ * Everything above the groups is bound over the rows first, as it is written, and then rewritten: what equals a key becomes
+ * that key's column, an aggregate is its own column already, and any other column of the rows is the error that SQL asks for.
+ * LLM calls and subqueries of the select list and HAVING are rewritten in the same way; those that vanish in a key are not asked.
+ */
+#include <string.h>
+
+#include "bind_int.h"
+
+/* A call whose answer was there for the rows, asked again for the groups. */
+typedef struct clone {
+    int below_id;
+    step *use;
+    bool prob;
+} clone;
+
+/* ---- keys -------------------------------------------------------------------------------------- */
+
+static expr *bind_key(binder *b, const node *n, const output *outs, int nouts) {
+    if (n->kind != NODE_LITERAL || n->literal.type != TYPE_INTEGER)
+        return bind_expr(b, n);
+    if (n->literal.i < 1 || n->literal.i > nouts) {
+        fail_node(b, n, "GROUP BY %lld: there are %d columns", (long long)n->literal.i, nouts);
+        return NULL;
+    }
+    const output *o = &outs[n->literal.i - 1];
+    if (o->value)
+        return bind_expr(b, o->value);
+    return expr_column(b->mem, o->col->id, o->col->type, o->col->name);
+}
+
+static bool is_key(const grouping *g, const expr *x) {
+    for (int i = 0; i < g->nkeys; i++)
+        if (expr_equal(g->keys[i].value, x))
+            return true;
+    return false;
+}
+
+int group_keys(binder *b, grouping *g, query *q, const output *outs, int nouts) {
+    g->keys = ARENA_ARRAY(b->mem, rel_expr, q->group_by.n);
+    b->lift = &g->below;
+    b->group = NULL;
+    b->no_aggregate = "GROUP BY";
+    for (int i = 0; i < q->group_by.n; i++) {
+        expr *x = bind_key(b, q->group_by.items[i], outs, nouts);
+        if (!x)
+            return (int)b->e->code;
+        if (expr_is_null(x))
+            x = to_type(b, x, TYPE_TEXT, "GROUP BY");
+        if (is_key(g, x))
+            continue;
+        int id = new_id(b);
+        id_copy(b, id, x);
+        g->keys[g->nkeys++] = (rel_expr){x, id};
+    }
+    lift_register(b, &g->below);
+    b->no_aggregate = NULL;
+    return 0;
+}
+
+int group_having(binder *b, grouping *g, const node *having, conjunct_list *out) {
+    b->group = g;
+    out->items = bind_conditions(b, having, true, &out->n);
+    for (int i = 0; out->items && i < out->n; i++)
+        for (int k = 0; k < out->items[i].steps.steps.n; k++)
+            ((step *)out->items[i].steps.steps.items[k])->is_above = true;
+    return out->items ? 0 : (int)b->e->code;
+}
+
+/* ---- rewriting --------------------------------------------------------------------------------- */
+
+static expr *rewrite(binder *b, grouping *g, lift *above, expr *x);
+
+static str key_name(const grouping *g, int i) {
+    const expr *x = g->keys[i].value;
+    return x->kind == EXPR_COLUMN ? x->column.name : STR("key");
+}
+
+static bool makes(const step *s, int id) {
+    if (s->is_apply)
+        return s->value_id == id || s->mark_id == id;
+    return s->use.out_id == id || s->use.prob_id == id;
+}
+
+static step *find_step(const list *steps, int id) {
+    for (int i = 0; i < steps->n; i++)
+        if (makes(steps->items[i], id))
+            return steps->items[i];
+    return NULL;
+}
+
+typedef struct rewriting {
+    binder *b;
+    grouping *g;
+    lift *above;
+    bool failed;
+} rewriting;
+
+static void rewrite_inside(rel_visit *v, expr **x) {
+    rewriting *w = v->ctx;
+    if (w->failed)
+        return;
+    expr *y = rewrite(w->b, w->g, w->above, *x);
+    if (y)
+        *x = y;
+    else
+        w->failed = true;
+}
+
+static bool rewrite_step(binder *b, grouping *g, lift *above, step *s) {
+    if (s->rewritten)
+        return true;
+    s->rewritten = true;
+    if (s->predicate && !(s->predicate = rewrite(b, g, above, s->predicate)))
+        return false;
+    if (s->is_apply) {
+        rewriting w = {b, g, above, false};
+        rel_visit v = {.on_expr = rewrite_inside, .ctx = &w};
+        rel_walk(s->right, &v);
+        return !w.failed;
+    }
+    for (int i = 0; i < s->use.call->nfields; i++)
+        if (!(s->use.args[i] = rewrite(b, g, above, s->use.args[i])))
+            return false;
+    return !s->use.guard || (s->use.guard = rewrite(b, g, above, s->use.guard)) != NULL;
+}
+
+/* The rows knew the answer (WHERE asked), the groups do not: ask again over the keys. */
+static expr *clone_below(binder *b, grouping *g, lift *above, const step *below, expr *x) {
+    bool prob = x->column.id == below->use.prob_id;
+    for (int i = 0; i < g->clones.n; i++) {
+        const clone *c = g->clones.items[i];
+        if (c->below_id == below->use.out_id)
+            return expr_column(b->mem, prob ? c->use->use.prob_id : c->use->use.out_id, x->type, x->column.name);
+    }
+    step *s = ARENA_NEW(b->mem, step);
+    s->use = below->use;
+    s->value_id = s->mark_id = -1;
+    s->use.args = ARENA_ARRAY(b->mem, expr *, below->use.call->nfields);
+    for (int i = 0; i < below->use.call->nfields; i++)
+        s->use.args[i] = below->use.args[i];
+    s->use.out_id = new_id(b);
+    *id_of(b, s->use.out_id) = *id_of(b, below->use.out_id);
+    if (below->use.prob_id >= 0)
+        s->use.prob_id = new_id(b);
+    if (!rewrite_step(b, g, above, s))
+        return NULL;
+    clone *c = ARENA_NEW(b->mem, clone);
+    *c = (clone){below->use.out_id, s, prob};
+    list_add(b->mem, &g->clones, c);
+    list_add(b->mem, &above->steps, s);
+    return expr_column(b->mem, prob ? s->use.prob_id : s->use.out_id, x->type, x->column.name);
+}
+
+static expr *ungrouped(binder *b, const grouping *g, const expr *x) {
+    str name = x->column.name;
+    fail(b, ERR_BIND, x->pos, x->len, "column \"%.*s\" is neither grouped nor aggregated", (int)name.n, name.p);
+    if (g->nkeys)
+        err_hint(b->e, "add it to GROUP BY, or write MIN(%.*s)", (int)BASE_MIN(name.n, (size_t)60), name.p);
+    else
+        err_hint(b->e, "write GROUP BY %.*s, or MIN(%.*s)", (int)BASE_MIN(name.n, (size_t)60), name.p,
+                 (int)BASE_MIN(name.n, (size_t)60), name.p);
+    return NULL;
+}
+
+static expr *rewrite_column(binder *b, grouping *g, lift *above, expr *x) {
+    int id = x->column.id;
+    step *s = find_step(&above->steps, id);
+    if (s)
+        return rewrite_step(b, g, above, s) ? x : NULL;
+    s = find_step(&b->scope->computed, id);
+    if (s && s->is_above)
+        return x;
+    if (s || (s = find_step(&g->below.steps, id)) != NULL) {
+        if (!s->is_apply)
+            return clone_below(b, g, above, s, x);
+        return ungrouped(b, g, x);
+    }
+    for (int i = 0; i < g->input->ncols; i++)
+        if (g->input->cols[i].id == id)
+            return ungrouped(b, g, x);
+    return x; /* an aggregate, or of an enclosing query */
+}
+
+static expr *rewrite(binder *b, grouping *g, lift *above, expr *x) {
+    for (int i = 0; i < g->nkeys; i++)
+        if (x->kind != EXPR_LITERAL && expr_equal(g->keys[i].value, x))
+            return expr_at(expr_column(b->mem, g->keys[i].id, x->type, key_name(g, i)), x->pos, x->len);
+    if (x->kind == EXPR_COLUMN)
+        return rewrite_column(b, g, above, x);
+    if (x->nargs == 0)
+        return x;
+    expr *copy = ARENA_NEW(b->mem, expr);
+    *copy = *x;
+    copy->args = ARENA_ARRAY(b->mem, expr *, x->nargs);
+    for (int i = 0; i < x->nargs; i++)
+        if (!(copy->args[i] = rewrite(b, g, above, x->args[i])))
+            return NULL;
+    return copy;
+}
+
+int group_rewrite(binder *b, grouping *g, lift *above, expr **x) {
+    *x = rewrite(b, g, above, *x);
+    return *x ? 0 : (int)b->e->code;
+}
+
+void group_prune(lift *above) {
+    int kept = 0;
+    for (int i = 0; i < above->steps.n; i++)
+        if (((step *)above->steps.items[i])->rewritten)
+            above->steps.items[kept++] = above->steps.items[i];
+    above->steps.n = kept;
+}
+
+/* ---- the node ---------------------------------------------------------------------------------- */
+
+static rel *group_node(binder *b, const grouping *g, rel *left) {
+    rel *r = rel_make(b->mem, REL_GROUP, g->nkeys + g->aggs.n);
+    r->left = left;
+    r->group.nkeys = g->nkeys;
+    r->group.keys = g->keys;
+    r->group.naggs = g->aggs.n;
+    r->group.aggs = ARENA_ARRAY(b->mem, rel_agg, g->aggs.n);
+    for (int i = 0; i < g->nkeys; i++)
+        r->cols[i] = (rel_column){g->keys[i].id, g->keys[i].value->type, key_name(g, i), {NULL, 0}};
+    for (int i = 0; i < g->aggs.n; i++) {
+        const rel_agg *a = g->aggs.items[i];
+        r->group.aggs[i] = *a;
+        r->cols[g->nkeys + i] = (rel_column){a->id, a->type, STR("aggregate"), {NULL, 0}};
+    }
+    return r;
+}
+
+int group_place(binder *b, grouping *g, conjunct_list *having, rel *r, rel **out) {
+    r = lift_place(b, &g->below, r);
+    g->input = r;
+    r = group_node(b, g, r);
+    for (int i = 0; i < having->n; i++) {
+        conjunct *c = &having->items[i];
+        int status = group_rewrite(b, g, &c->steps, &c->value);
+        if (status)
+            return status;
+        group_prune(&c->steps);
+        r = lift_place(b, &c->steps, r);
+        r = rel_filter(b->mem, r, c->value);
+    }
+    *out = r;
+    return 0;
+}

@@ -1,0 +1,270 @@
+/*
+ * bind_int.h - the binder's inside: scopes, what waits to be lifted out of an expression, and who binds what.
+ *
+ * A clause is bound in three steps: its expressions (which leave LLM calls and subqueries in b->lift as *steps* and refer to
+ * their columns), then lift_place puts the steps as nodes on the clause's input, then the clause's own node goes on top.
+ * Binding functions return NULL or non-zero after filling b->e.
+ */
+#ifndef KVASIR_BIND_INT_H
+#define KVASIR_BIND_INT_H
+
+#include "ast_int.h"
+
+/* ---- expr.c, rel.c ------------------------------------------------------------------------------ */
+
+expr *expr_new(arena *a, expr_kind kind, value_type type, int nargs);
+expr *expr_literal(arena *a, value v);
+expr *expr_column(arena *a, int id, value_type type, str name);
+expr *expr_op1(arena *a, expr_op op, value_type type, expr *l);
+expr *expr_op2(arena *a, expr_op op, value_type type, expr *l, expr *r);
+expr *expr_chain(arena *a, expr_op op, expr **args, int nargs); /* BOOLEAN; one arg: itself; none: NULL */
+expr *expr_and(arena *a, expr *l, expr *r);                     /* either may be NULL */
+expr *expr_cast(arena *a, expr *from, value_type type);
+expr *expr_at(expr *x, int pos, int len);
+bool expr_is_null(const expr *x);
+
+rel *rel_make(arena *a, rel_kind kind, int ncols);
+rel *rel_one_row(arena *a);
+rel *rel_filter(arena *a, rel *left, expr *predicate);
+rel *rel_project(arena *a, rel *left, int ncols);
+rel *rel_join(arena *a, join_kind kind, rel *left, rel *right, expr *predicate);
+rel *rel_apply(arena *a, join_kind kind, rel *left, rel *right, expr *predicate, int mark_id, bool mark_null);
+rel *rel_llm(arena *a, rel *left, llm_use *uses, int nuses);
+rel *rel_number(arena *a, rel *left, int id);
+rel *rel_sort(arena *a, rel *left, sort_key *keys, int nkeys);
+rel *rel_limit(arena *a, rel *left, int64_t limit, int64_t offset);
+rel *rel_distinct(arena *a, rel *left);
+rel *rel_residual(arena *a, rel *left, int group_id, expr *predicate, int *null_ids, int nnull);
+rel *rel_shared(arena *a, rel *left, int number);
+
+typedef struct rel_visit {
+    void (*on_expr)(struct rel_visit *v, expr **x); /* may replace *x; NULL: not wanted */
+    void (*on_use)(struct rel_visit *v, llm_use *u);
+    void *ctx;
+} rel_visit;
+void rel_walk(rel *r, rel_visit *v);
+void rel_settle(rel *r, int column, value_type type);
+void rel_settle_all(rel *r);
+
+/* ---- scopes ------------------------------------------------------------------------------------ */
+
+typedef struct scope_column {
+    str table, name;
+    int id;
+    value_type type;
+    bool merged; /* the right column of USING: found only by its table's name */
+    bool secret; /* rowid: never part of a star */
+} scope_column;
+
+typedef struct step step;
+
+typedef struct scope {
+    struct scope *outer;
+    int n, cap;
+    scope_column *cols;
+    list computed; /* of step*: LLM columns already there for every row */
+} scope;
+
+/* What an LLM column, a subquery's value or its mark waits for: a node to be put below the clause. */
+struct step {
+    bool is_apply, placed;
+    llm_use use;
+    rel *right;
+    join_kind kind;
+    expr *predicate;
+    int mark_id, value_id;
+    bool mark_null;
+    bool is_above; /* grouped queries: computed over the groups (HAVING), though its args still name the input's columns */
+    bool rewritten;
+};
+
+typedef struct lift {
+    list steps;
+} lift;
+
+/* What was found out in one pass about one LLM call; the next pass types it by that. */
+typedef struct call_info {
+    str key;
+    int number;
+    bool given;     /* RETURNS was written */
+    bool prob;      /* LLM_PROB wants it */
+    bool number_use, boolean_use;
+    list literals;  /* of str*: the texts it is compared with */
+    int literal_pos, literal_len; /* of the first */
+    int pos, len;
+    llm_call *call;
+} call_info;
+
+/* Where a column's values come from, for telling equal calls. */
+typedef struct id_info {
+    const table_def *table;
+    int column;
+    int same_as;     /* id of the column that was passed through, or its own */
+    call_info *call; /* the LLM call whose answer it is */
+} id_info;
+
+typedef struct cte_binding {
+    struct cte_binding *outer;
+    const cte *def;
+    rel *bound;
+    int number, references;
+    rel *last; /* the only reference so far */
+} cte_binding;
+
+typedef struct output {
+    const node *value;       /* NULL: a star's column */
+    const scope_column *col;
+    str name;
+    str qualifier;
+    expr *bound;
+} output;
+
+typedef struct grouping {
+    int nkeys;
+    rel_expr *keys;
+    list aggs;      /* of rel_agg* */
+    lift below;     /* calls in keys and aggregate arguments */
+    rel *input;     /* once placed */
+    list clones;    /* of clone*: calls computed below the groups that are asked again above them */
+} grouping;
+
+typedef struct binder {
+    arena *mem;
+    const bind_env *env;
+    err *e;
+    str text;
+    int next_id, next_share;
+    bool mentions_rowid;
+    int view_depth; /* > 0: positions are another text's */
+    scope *scope;
+    lift *lift;
+    expr *guard;
+    grouping *group;       /* aggregates are allowed and go here */
+    const char *no_aggregate; /* why not, where group is NULL */
+    const char *refuse;    /* LLM calls and subqueries are refused here: "CHECK" */
+    const output *aliases; /* select items an unknown name may stand for */
+    int naliases;
+    cte_binding *ctes;
+    id_info *ids;
+    int ids_cap;
+    list calls;            /* of call_info*: this pass */
+    const list *known;     /* of call_info*: the pass before; NULL at first */
+    int ncalls;
+} binder;
+
+int new_id(binder *b);
+id_info *id_of(binder *b, int id);
+void id_copy(binder *b, int to, const expr *from); /* when `from` is a column, `to` has the same values */
+scope_column *scope_add(binder *b, scope *s, str table, str name, int id, value_type type);
+void scope_add_rel(binder *b, scope *s, const rel *r, str table);
+/* The column, or NULL with an error. *outer: it belongs to an enclosing query. */
+const scope_column *scope_find(binder *b, const node *n);
+bool scope_has_table(const scope *s, str table);
+
+/* Error at a place of the statement's text, or without one inside a view. */
+int fail(binder *b, err_code code, int pos, int len, const char *format, ...) BASE_PRINTF(5, 6);
+int fail_node(binder *b, const node *n, const char *format, ...) BASE_PRINTF(3, 4);
+int fail_ident(binder *b, ident i, const char *format, ...) BASE_PRINTF(3, 4);
+void hint_nearest(binder *b, str word, const char *const *candidates, size_t count);
+
+/* ---- expressions: bind_expr.c, bind_call.c, bind_types.c ----------------------------------------------- */
+
+expr *bind_expr(binder *b, const node *n);
+expr *bind_condition(binder *b, const node *n);
+expr *bind_call(binder *b, const node *n);
+bool node_has_aggregate(const node *n);
+/* Binds with `more` added to the guard. */
+expr *bind_guarded(binder *b, const node *n, expr *more);
+expr *is_true(binder *b, expr *x, bool negated); /* x IS [NOT] TRUE */
+expr *is_false(binder *b, expr *x, bool negated);
+expr *is_null(binder *b, expr *x);
+
+expr *to_condition(binder *b, expr *x);
+/* The value as `type`: a literal converts now (or is an error), anything else at run time. `what`: for the message. */
+expr *to_type(binder *b, expr *x, value_type type, const char *what);
+expr *to_type_implicit(binder *b, expr *x, value_type type, const char *what); /* only where no information is lost */
+expr *to_number(binder *b, expr *x, const char *what);
+int unify_comparison(binder *b, expr **x, expr **y, int pos, int len);
+int unify_all(binder *b, expr **xs, int n, const char *what, value_type *type);
+
+/* ---- queries: bind_query.c, bind_from.c, bind_group.c ---------------------------------------------- */
+
+int bind_query(binder *b, query *q, rel **out);
+int bind_select(binder *b, query *q, rel **out);
+int bind_from(binder *b, from_item *f, scope *s, rel **out);
+int bind_scan(binder *b, const table_def *t, str alias, const list *columns, bool rowid, scope *s, rel **out);
+int bind_table(binder *b, ident name, str alias, const list *columns, scope *s, rel **out);
+int bind_conjuncts(binder *b, const node *where, rel **r);
+/* bind_group.c, in the order they are called. */
+typedef struct conjunct {
+    expr *value;
+    lift steps;
+} conjunct;
+typedef struct conjunct_list {
+    int n;
+    conjunct *items;
+} conjunct_list;
+/* The conjuncts of `where`, each with its own steps. reuse: each may use what those before it computed. NULL: an error. */
+conjunct *bind_conditions(binder *b, const node *where, bool reuse, int *count);
+int group_keys(binder *b, grouping *g, query *q, const output *outs, int nouts);
+int group_having(binder *b, grouping *g, const node *having, conjunct_list *out);
+int group_place(binder *b, grouping *g, conjunct_list *having, rel *r, rel **out);
+int group_rewrite(binder *b, grouping *g, lift *above, expr **x);
+/* Forgets the steps that no rewritten expression needs: they stood for a key. */
+void group_prune(lift *above);
+int bind_limit(binder *b, query *q, int64_t *limit, int64_t *offset);
+expr *bind_in_query(binder *b, const node *n);
+expr *bind_exists(binder *b, const node *n);
+expr *bind_scalar(binder *b, const node *n);
+int subquery(binder *b, query *q, rel **out);
+rel *union_all(binder *b, rel **parts, int n); /* balanced, in order */
+/* (…) AS t(a, b): renames, or an error when the counts differ. */
+int rename_columns(binder *b, rel_column *cols, int ncols, const list *names, str table);
+
+/* ---- LLM calls: llm_calls.c, llm_type.c ------------------------------------------------------------- */
+
+expr *bind_llm(binder *b, const node *n, bool prob);
+/* Puts the steps of `l` on r, in the order they need each other. */
+rel *lift_place(binder *b, lift *l, rel *r);
+/* The step that answers this call for these arguments: one already there, or a new one of `l`. */
+step *lift_use(binder *b, lift *l, call_info *info, expr **args, bool want_prob);
+/* Later expressions of the scope may use these columns. */
+void lift_register(binder *b, const lift *l);
+void lift_apply(binder *b, lift *l, step *s);
+/* Notes what an untyped call is compared with, for the next pass. true: its type is open, do not unify now. */
+bool llm_note_use(binder *b, const expr *call, const expr *with);
+bool llm_check_literal(binder *b, const expr *call, const expr *with);
+call_info *llm_info_of(binder *b, const expr *x);
+call_info *llm_known(binder *b, str key);
+int llm_give_type(binder *b, const node *n, llm_call *call, call_info *info);
+bool llm_calls_settled(const list *before, const list *after);
+void expr_key(binder *b, buf *out, const expr *x);
+
+/* ---- statements ---------------------------------------------------------------------------------- */
+
+int bind_stmt(binder *b, ast *a, sql_stmt *s); /* bind.c */
+int bind_insert(binder *b, ast *a, sql_stmt *s); /* bind_dml.c */
+int bind_update(binder *b, ast *a, sql_stmt *s);
+int bind_delete(binder *b, ast *a, sql_stmt *s);
+int bind_copy_from(binder *b, ast *a, sql_stmt *s); /* bind_copy.c */
+int bind_copy_to(binder *b, ast *a, sql_stmt *s);
+int bind_create_table(binder *b, ast *a, sql_stmt *s); /* bind_ddl.c */
+int bind_create_index(binder *b, ast *a, sql_stmt *s);
+int bind_create_view(binder *b, ast *a, sql_stmt *s);
+int bind_create_model(binder *b, ast *a, sql_stmt *s);
+int bind_drop(binder *b, ast *a, sql_stmt *s);
+int bind_alter(binder *b, ast *a, sql_stmt *s);
+int find_table(binder *b, ident name, const table_def **out);
+int find_column(binder *b, const table_def *t, ident name); /* its position; -1: an error */
+int find_columns(binder *b, const table_def *t, const list *names, int **out);
+/* Expressions over one row of a table, not over a relation: no calls, no subqueries. `refuse` names the place. */
+expr *bind_row_condition(binder *b, const node *n, scope *s, const char *refuse);
+/* Columns of x in s: slot = position in s. */
+void set_slots(expr *x, const scope *s);
+void table_scope(binder *b, const table_def *t, str alias, scope *s);
+int bind_checks(binder *b, const table_def *t, sql_stmt *s);
+/* NULL without an error: there is none. */
+int bind_default(binder *b, const column_def *c, expr **out);
+int bind_default_node(binder *b, const node *n, const column_def *c);
+
+#endif

@@ -1,0 +1,654 @@
+/*
+ * bind_query.c - queries: WITH, set operations, VALUES, SELECT, ORDER BY, LIMIT; subqueries in expressions.
+ *
+ *   SELECT:  FROM -> WHERE's filters -> [groups, HAVING] -> steps of the select list -> PROJECT -> DISTINCT -> SORT -> LIMIT
+ *
+ * Invariant: what bind_query returns has fresh ids for its columns, one a column, in the order written.
+ */
+#include <string.h>
+
+#include "bind_int.h"
+
+/* ---- subqueries -------------------------------------------------------------------------------- */
+
+/* Binds q as a query of its own: what waits for the enclosing clause is none of its business, but its scope is. */
+int subquery(binder *b, query *q, rel **out) {
+    lift *above = b->lift;
+    expr *guard = b->guard;
+    grouping *group = b->group;
+    const char *why = b->no_aggregate;
+    const output *aliases = b->aliases;
+    b->lift = NULL;
+    b->guard = NULL;
+    b->group = NULL;
+    b->no_aggregate = NULL;
+    b->aliases = NULL;
+    int status = bind_query(b, q, out);
+    b->lift = above;
+    b->guard = guard;
+    b->group = group;
+    b->no_aggregate = why;
+    b->aliases = aliases;
+    if (!status)
+        rel_settle_all(*out);
+    return status;
+}
+
+static bool may_hold_subquery(binder *b, const node *n) {
+    if (b->refuse)
+        fail_node(b, n, "a subquery is not allowed in %s", b->refuse);
+    else if (!b->lift)
+        fail_node(b, n, "a subquery is not allowed here");
+    return !b->refuse && b->lift;
+}
+
+static int one_column(binder *b, const node *n, rel *r) {
+    if (r->ncols == 1)
+        return 0;
+    return fail_node(b, n, "the subquery must give one column, not %d", r->ncols);
+}
+
+static step *apply_step(binder *b, join_kind kind, rel *right) {
+    step *s = ARENA_NEW(b->mem, step);
+    s->is_apply = true;
+    s->kind = kind;
+    s->right = right;
+    s->mark_id = s->value_id = -1;
+    if (kind == JOIN_MARK)
+        s->mark_id = new_id(b);
+    else
+        s->value_id = right->cols[0].id;
+    lift_apply(b, b->lift, s);
+    return s;
+}
+
+expr *bind_scalar(binder *b, const node *n) {
+    rel *r;
+    if (!may_hold_subquery(b, n) || subquery(b, n->query, &r) || one_column(b, n, r))
+        return NULL;
+    apply_step(b, JOIN_SINGLE, r);
+    return expr_column(b->mem, r->cols[0].id, r->cols[0].type, r->cols[0].name);
+}
+
+expr *bind_exists(binder *b, const node *n) {
+    rel *r;
+    if (!may_hold_subquery(b, n) || subquery(b, n->query, &r))
+        return NULL;
+    step *s = apply_step(b, JOIN_MARK, r);
+    return expr_column(b->mem, s->mark_id, TYPE_BOOLEAN, STR("exists"));
+}
+
+expr *bind_in_query(binder *b, const node *n) {
+    rel *r;
+    if (!may_hold_subquery(b, n))
+        return NULL;
+    expr *x = bind_expr(b, n->args[0]);
+    if (!x || subquery(b, n->query, &r) || one_column(b, n, r))
+        return NULL;
+    expr *y = expr_column(b->mem, r->cols[0].id, r->cols[0].type, r->cols[0].name);
+    if (unify_comparison(b, &x, &y, n->pos, n->len))
+        return NULL;
+    step *s = apply_step(b, JOIN_MARK, r);
+    s->predicate = expr_op2(b->mem, OP_EQ, TYPE_BOOLEAN, x, y);
+    s->mark_null = true;
+    return expr_column(b->mem, s->mark_id, TYPE_BOOLEAN, STR("in"));
+}
+
+/* ---- LIMIT ------------------------------------------------------------------------------------- */
+
+static int limit_value(binder *b, const node *n, const char *what, int64_t *out) {
+    const char *before = b->refuse;
+    lift none = {{0}}, *above = b->lift;
+    scope *s = b->scope;
+    b->refuse = what;
+    b->lift = &none;
+    b->scope = NULL;
+    expr *x = bind_expr(b, n);
+    b->refuse = before;
+    b->lift = above;
+    b->scope = s;
+    if (!x || !(x = to_type_implicit(b, x, TYPE_INTEGER, what)))
+        return (int)b->e->code;
+    if (x->kind != EXPR_LITERAL)
+        return fail_node(b, n, "%s must be a constant", what);
+    if (expr_is_null(x))
+        return 0;
+    if (x->literal.i < 0)
+        return fail_node(b, n, "%s cannot be negative", what);
+    *out = x->literal.i;
+    return 0;
+}
+
+int bind_limit(binder *b, query *q, int64_t *limit, int64_t *offset) {
+    *limit = -1;
+    *offset = 0;
+    int status = q->limit ? limit_value(b, q->limit, "LIMIT", limit) : 0;
+    if (!status && q->offset)
+        status = limit_value(b, q->offset, "OFFSET", offset);
+    return status;
+}
+
+static int put_limit(binder *b, query *q, rel **r) {
+    int64_t limit, offset;
+    int status = bind_limit(b, q, &limit, &offset);
+    if (!status && (limit >= 0 || offset > 0))
+        *r = rel_limit(b->mem, *r, limit, offset);
+    return status;
+}
+
+/* ---- SELECT ------------------------------------------------------------------------------------ */
+
+static str output_name(binder *b, const select_item *item) {
+    const node *n = item->value;
+    if (item->alias.name.n)
+        return item->alias.name;
+    if (n->kind == NODE_COLUMN)
+        return n->name.name;
+    if (b->view_depth > 0) { /* the text at hand is another one */
+        if (n->kind == NODE_CALL)
+            return n->name.name;
+        return n->kind == NODE_LLM ? STR("llm") : STR("?column?");
+    }
+    str s = {b->text.p + n->pos, (size_t)n->len};
+    return s;
+}
+
+static int expand_star(binder *b, const node *n, const scope *s, output *outs, int *count) {
+    int before = *count;
+    for (int i = 0; i < s->n; i++) {
+        const scope_column *c = &s->cols[i];
+        if (c->secret || (n->qualifier.name.n ? !str_equal_nocase(c->table, n->qualifier.name) : c->merged))
+            continue;
+        outs[(*count)++] = (output){.col = c, .name = c->name, .qualifier = c->table};
+    }
+    if (*count > before)
+        return 0;
+    if (!n->qualifier.name.n)
+        return fail_node(b, n, "SELECT * without FROM");
+    const node named = {.kind = NODE_COLUMN, .pos = n->pos, .len = n->len, .qualifier = n->qualifier, .name = {STR("*"), n->pos, n->len}};
+    scope_find(b, &named);
+    return (int)b->e->code;
+}
+
+static int list_outputs(binder *b, query *q, const scope *s, output **out, int *count) {
+    output *outs = ARENA_ARRAY(b->mem, output, q->items.n * (s->n + 1));
+    *count = 0;
+    for (int i = 0; i < q->items.n; i++) {
+        select_item *item = q->items.items[i];
+        if (item->value->kind == NODE_STAR) {
+            int status = expand_star(b, item->value, s, outs, count);
+            if (status)
+                return status;
+        } else {
+            outs[(*count)++] = (output){.value = item->value, .name = output_name(b, item)};
+        }
+    }
+    *out = outs;
+    return 0;
+}
+
+static int bind_outputs(binder *b, output *outs, int n) {
+    for (int i = 0; i < n; i++) {
+        const scope_column *c = outs[i].col;
+        outs[i].bound = c ? expr_column(b->mem, c->id, c->type, c->name) : bind_expr(b, outs[i].value);
+        if (!outs[i].bound)
+            return (int)b->e->code;
+        if (!c && outs[i].value->kind == NODE_COLUMN)
+            outs[i].qualifier = outs[i].value->qualifier.name;
+    }
+    return 0;
+}
+
+/* ORDER BY 2, ORDER BY name: an output. -1: an expression; -2: an error. */
+static int output_of(binder *b, const node *n, const output *outs, int nouts) {
+    if (n->kind == NODE_LITERAL && n->literal.type == TYPE_INTEGER) {
+        if (n->literal.i >= 1 && n->literal.i <= nouts)
+            return (int)n->literal.i - 1;
+        fail_node(b, n, "ORDER BY %lld: there are %d columns", (long long)n->literal.i, nouts);
+        return -2;
+    }
+    if (n->kind != NODE_COLUMN || n->qualifier.name.n)
+        return -1;
+    int found = -1;
+    for (int i = 0; i < nouts; i++)
+        if (str_equal_nocase(outs[i].name, n->name.name)) {
+            if (found >= 0 && outs[found].bound && outs[i].bound && !expr_equal(outs[found].bound, outs[i].bound)) {
+                fail_node(b, n, "ORDER BY \"%.*s\" is ambiguous: two columns have that name", (int)n->name.name.n,
+                          n->name.name.p);
+                return -2;
+            }
+            found = found < 0 ? i : found;
+        }
+    return found;
+}
+
+typedef struct ordering {
+    int n;
+    int *outputs;   /* which output, or -1 */
+    expr **values;  /* for -1 */
+    const list *items;
+} ordering;
+
+static int bind_order(binder *b, query *q, const output *outs, int nouts, ordering *o) {
+    o->n = q->order_by.n;
+    o->items = &q->order_by;
+    o->outputs = ARENA_ARRAY(b->mem, int, o->n);
+    o->values = ARENA_ARRAY(b->mem, expr *, o->n);
+    for (int i = 0; i < o->n; i++) {
+        const order_item *item = q->order_by.items[i];
+        o->outputs[i] = output_of(b, item->value, outs, nouts);
+        if (o->outputs[i] == -2)
+            return (int)b->e->code;
+        if (o->outputs[i] >= 0)
+            continue;
+        if (!(o->values[i] = bind_expr(b, item->value)))
+            return (int)b->e->code;
+        for (int k = 0; k < nouts && o->outputs[i] < 0; k++)
+            if (expr_equal(outs[k].bound, o->values[i]))
+                o->outputs[i] = k;
+        if (o->outputs[i] < 0 && q->distinct)
+            return fail_node(b, item->value, "with DISTINCT, ORDER BY may only name selected columns");
+    }
+    return 0;
+}
+
+static rel *put_sort(binder *b, rel *r, const ordering *o, const int *ids, const value_type *types) {
+    sort_key *keys = ARENA_ARRAY(b->mem, sort_key, o->n);
+    for (int i = 0; i < o->n; i++) {
+        const order_item *item = o->items->items[i];
+        keys[i] = (sort_key){expr_column(b->mem, ids[i], types[i], STR("")), item->descending, item->nulls_first};
+        for (int k = 0; k < r->ncols; k++)
+            if (r->cols[k].id == ids[i])
+                keys[i].value->column.name = r->cols[k].name;
+    }
+    return rel_sort(b->mem, r, keys, o->n);
+}
+
+/* PROJECT with the outputs first and the sort keys that are none of them after. */
+static rel *project_outputs(binder *b, rel *r, const output *outs, int nouts, const ordering *o, int *ids, value_type *types) {
+    int hidden = 0;
+    for (int i = 0; i < o->n; i++)
+        hidden += o->outputs[i] < 0;
+    rel *p = rel_project(b->mem, r, nouts + hidden);
+    for (int i = 0; i < nouts; i++) {
+        int id = new_id(b);
+        id_copy(b, id, outs[i].bound);
+        p->project.exprs[i] = (rel_expr){outs[i].bound, id};
+        p->cols[i] = (rel_column){id, outs[i].bound->type, outs[i].name, outs[i].qualifier};
+    }
+    int at = nouts;
+    for (int i = 0; i < o->n; i++) {
+        int k = o->outputs[i];
+        if (k < 0) {
+            k = at++;
+            p->project.exprs[k] = (rel_expr){o->values[i], new_id(b)};
+            p->cols[k] = (rel_column){p->project.exprs[k].id, o->values[i]->type, STR("sort key"), {NULL, 0}};
+            if (p->cols[k].type == TYPE_NULL)
+                p->cols[k].type = o->values[i]->type = TYPE_TEXT;
+        }
+        ids[i] = p->cols[k].id;
+        types[i] = p->cols[k].type;
+    }
+    return p;
+}
+
+/* Drops the hidden sort keys again. */
+static rel *project_first(binder *b, rel *r, int ncols) {
+    rel *p = rel_project(b->mem, r, ncols);
+    for (int i = 0; i < ncols; i++) {
+        expr *x = expr_column(b->mem, r->cols[i].id, r->cols[i].type, r->cols[i].name);
+        int id = new_id(b);
+        id_copy(b, id, x);
+        p->project.exprs[i] = (rel_expr){x, id};
+        p->cols[i] = r->cols[i];
+        p->cols[i].id = id;
+    }
+    return p;
+}
+
+static rel *finish_select(binder *b, query *q, rel *r, const output *outs, int nouts, const ordering *o) {
+    int *ids = ARENA_ARRAY(b->mem, int, o->n);
+    value_type *types = ARENA_ARRAY(b->mem, value_type, o->n);
+    r = project_outputs(b, r, outs, nouts, o, ids, types);
+    if (q->distinct)
+        r = rel_distinct(b->mem, r);
+    if (o->n)
+        r = put_sort(b, r, o, ids, types);
+    if (put_limit(b, q, &r))
+        return NULL;
+    return r->ncols > nouts ? project_first(b, r, nouts) : r;
+}
+
+static bool is_grouped(const query *q, const output *outs, int nouts) {
+    if (q->group_by.n || q->having)
+        return true;
+    for (int i = 0; i < nouts; i++)
+        if (outs[i].value && node_has_aggregate(outs[i].value))
+            return true;
+    for (int i = 0; i < q->order_by.n; i++)
+        if (node_has_aggregate(((order_item *)q->order_by.items[i])->value))
+            return true;
+    return false;
+}
+
+static int select_plain(binder *b, query *q, output *outs, int nouts, rel *r, rel **out) {
+    lift steps = {{0}};
+    ordering o = {0};
+    b->lift = &steps;
+    b->no_aggregate = "this place";
+    int status = bind_outputs(b, outs, nouts);
+    if (!status) {
+        b->aliases = outs;
+        b->naliases = nouts;
+        status = bind_order(b, q, outs, nouts, &o);
+    }
+    if (status)
+        return status;
+    r = lift_place(b, &steps, r);
+    *out = finish_select(b, q, r, outs, nouts, &o);
+    return *out ? 0 : (int)b->e->code;
+}
+
+static int select_grouped(binder *b, query *q, output *outs, int nouts, rel *r, rel **out) {
+    grouping g = {0};
+    lift steps = {{0}};
+    ordering o = {0};
+    b->aliases = outs;
+    b->naliases = nouts;
+    int status = group_keys(b, &g, q, outs, nouts);
+    conjunct_list having = {0};
+    b->group = &g;
+    if (!status && q->having)
+        status = group_having(b, &g, q->having, &having);
+    b->lift = &steps;
+    b->aliases = NULL;
+    if (!status)
+        status = bind_outputs(b, outs, nouts);
+    b->aliases = outs;
+    if (!status)
+        status = bind_order(b, q, outs, nouts, &o);
+    b->group = NULL;
+    if (!status)
+        status = group_place(b, &g, &having, r, &r);
+    for (int i = 0; i < nouts && !status; i++)
+        status = group_rewrite(b, &g, &steps, &outs[i].bound);
+    for (int i = 0; i < o.n && !status; i++)
+        if (o.outputs[i] < 0)
+            status = group_rewrite(b, &g, &steps, &o.values[i]);
+    if (status)
+        return status;
+    group_prune(&steps);
+    r = lift_place(b, &steps, r);
+    *out = finish_select(b, q, r, outs, nouts, &o);
+    return *out ? 0 : (int)b->e->code;
+}
+
+int bind_select(binder *b, query *q, rel **out) {
+    scope s = {.outer = b->scope};
+    scope *outer = b->scope;
+    rel *r = NULL;
+    int status = 0;
+    if (q->from)
+        status = bind_from(b, q->from, &s, &r);
+    else
+        r = rel_one_row(b->mem);
+    b->scope = &s;
+    if (!status && q->where)
+        status = bind_conjuncts(b, q->where, &r);
+    output *outs = NULL;
+    int nouts = 0;
+    if (!status)
+        status = list_outputs(b, q, &s, &outs, &nouts);
+    if (!status)
+        status = is_grouped(q, outs, nouts) ? select_grouped(b, q, outs, nouts, r, out)
+                                            : select_plain(b, q, outs, nouts, r, out);
+    b->scope = outer;
+    return status;
+}
+
+/* ---- VALUES ------------------------------------------------------------------------------------ */
+
+/* Rows with LLM calls or subqueries cannot be constants: each becomes a SELECT of its own. */
+rel *union_all(binder *b, rel **rows, int n) {
+    if (n == 1)
+        return rows[0];
+    rel *l = union_all(b, rows, n / 2), *r = union_all(b, rows + n / 2, n - n / 2);
+    rel *u = rel_make(b->mem, REL_SETOP, l->ncols);
+    u->left = l;
+    u->right = r;
+    u->setop.op = SETOP_UNION_ALL;
+    for (int i = 0; i < l->ncols; i++) {
+        u->cols[i] = l->cols[i];
+        u->cols[i].id = new_id(b);
+        id_copy(b, u->cols[i].id, expr_column(b->mem, l->cols[i].id, l->cols[i].type, l->cols[i].name));
+    }
+    return u;
+}
+
+static rel *values_rel(binder *b, expr ***rows, lift *lifts, int nrows, int ncols, const value_type *types) {
+    bool plain = true;
+    for (int i = 0; i < nrows; i++)
+        plain = plain && lifts[i].steps.n == 0;
+    rel **parts = ARENA_ARRAY(b->mem, rel *, nrows);
+    for (int i = 0; i < (plain ? 1 : nrows); i++) {
+        rel *r;
+        if (plain) {
+            r = rel_make(b->mem, REL_VALUES, ncols);
+            r->values.nrows = nrows;
+            r->values.rows = rows;
+        } else {
+            r = rel_project(b->mem, lift_place(b, &lifts[i], rel_one_row(b->mem)), ncols);
+        }
+        for (int k = 0; k < ncols; k++) {
+            int id = new_id(b);
+            r->cols[k] = (rel_column){id, types[k], str_from(arena_printf(b->mem, "column%d", k + 1)), {NULL, 0}};
+            if (!plain)
+                r->project.exprs[k] = (rel_expr){rows[i][k], id};
+        }
+        parts[i] = r;
+    }
+    return union_all(b, parts, plain ? 1 : nrows);
+}
+
+static int bind_values(binder *b, query *q, rel **out) {
+    int nrows = q->rows.n, ncols = ((list *)q->rows.items[0])->n;
+    expr ***rows = ARENA_ARRAY(b->mem, expr **, nrows);
+    lift *lifts = ARENA_ARRAY(b->mem, lift, nrows);
+    b->no_aggregate = "VALUES";
+    for (int i = 0; i < nrows; i++) {
+        list *row = q->rows.items[i];
+        if (row->n != ncols)
+            return fail_node(b, row->items[0], "row %d of VALUES has %d values, the first has %d", i + 1, row->n, ncols);
+        rows[i] = ARENA_ARRAY(b->mem, expr *, ncols);
+        b->lift = &lifts[i];
+        for (int k = 0; k < ncols; k++)
+            if (!(rows[i][k] = bind_expr(b, row->items[k])))
+                return (int)b->e->code;
+    }
+    b->lift = NULL;
+    value_type *types = ARENA_ARRAY(b->mem, value_type, ncols);
+    expr **down = ARENA_ARRAY(b->mem, expr *, nrows);
+    for (int k = 0; k < ncols; k++) {
+        for (int i = 0; i < nrows; i++)
+            down[i] = rows[i][k];
+        int status = unify_all(b, down, nrows, "VALUES", &types[k]);
+        if (status)
+            return status;
+        for (int i = 0; i < nrows; i++)
+            rows[i][k] = down[i];
+    }
+    *out = values_rel(b, rows, lifts, nrows, ncols, types);
+    return 0;
+}
+
+/* ---- set operations ----------------------------------------------------------------------------- */
+
+static const char *setop_name(set_op op) {
+    static const char *const names[] = {"UNION ALL", "UNION", "EXCEPT", "INTERSECT"};
+    return names[op];
+}
+
+/* Numbers of one column meet at the higher type; everything else must agree. */
+static rel *cast_columns(binder *b, rel *r, const value_type *types) {
+    bool same = true;
+    for (int i = 0; i < r->ncols; i++)
+        same = same && r->cols[i].type == types[i];
+    if (same)
+        return r;
+    rel *p = rel_project(b->mem, r, r->ncols);
+    for (int i = 0; i < r->ncols; i++) {
+        expr *x = expr_column(b->mem, r->cols[i].id, r->cols[i].type, r->cols[i].name);
+        int id = new_id(b);
+        id_copy(b, id, x);
+        p->project.exprs[i] = (rel_expr){x->type == types[i] ? x : expr_cast(b->mem, x, types[i]), id};
+        p->cols[i] = r->cols[i];
+        p->cols[i].id = id;
+        p->cols[i].type = types[i];
+    }
+    return p;
+}
+
+static int setop_types(binder *b, query *q, rel *l, rel *r, value_type *types) {
+    for (int i = 0; i < l->ncols; i++) {
+        value_type x = l->cols[i].type, y = r->cols[i].type;
+        if (x != y && x && y && !(type_is_number(x) && type_is_number(y))) {
+            fail(b, ERR_BIND, q->pos, q->len, "column %d of %s is %s on one side and %s on the other", i + 1,
+                 setop_name(q->op), type_name(x), type_name(y));
+            err_hint(b->e, "CAST(… AS %s) converts", type_name(x == TYPE_TEXT ? y : x));
+            return ERR_BIND;
+        }
+        types[i] = BASE_MAX(x, y);
+        if (types[i]) {
+            rel_settle(l, i, types[i]);
+            rel_settle(r, i, types[i]);
+        }
+    }
+    return 0;
+}
+
+static int bind_operand(binder *b, query *q, rel **out) {
+    lift *above = b->lift;
+    const output *aliases = b->aliases;
+    b->lift = NULL;
+    b->aliases = NULL;
+    int status = bind_query(b, q, out);
+    b->lift = above;
+    b->aliases = aliases;
+    return status;
+}
+
+static int bind_setop_order(binder *b, query *q, rel **r) {
+    int n = (*r)->ncols;
+    output *outs = ARENA_ARRAY(b->mem, output, n);
+    scope s = {.outer = NULL};
+    scope *outer = b->scope;
+    for (int i = 0; i < n; i++) {
+        outs[i].name = (*r)->cols[i].name;
+        outs[i].bound = expr_column(b->mem, (*r)->cols[i].id, (*r)->cols[i].type, outs[i].name);
+        scope_add(b, &s, STR(""), outs[i].name, (*r)->cols[i].id, (*r)->cols[i].type);
+    }
+    ordering o = {0};
+    lift steps = {{0}};
+    b->scope = &s;
+    b->lift = &steps;
+    b->no_aggregate = "ORDER BY of a set operation";
+    int status = bind_order(b, q, outs, n, &o);
+    b->scope = outer;
+    if (status)
+        return status;
+    if (o.n == 0)
+        return put_limit(b, q, r);
+    *r = finish_select(b, q, lift_place(b, &steps, *r), outs, n, &o);
+    return *r ? 0 : (int)b->e->code;
+}
+
+static int bind_setop(binder *b, query *q, rel **out) {
+    rel *l, *r;
+    int status = bind_operand(b, q->left, &l);
+    if (!status)
+        status = bind_operand(b, q->right, &r);
+    if (status)
+        return status;
+    if (l->ncols != r->ncols)
+        return fail(b, ERR_BIND, q->right->pos, q->right->len, "%s: %d columns on one side, %d on the other",
+                    setop_name(q->op), l->ncols, r->ncols);
+    value_type *types = ARENA_ARRAY(b->mem, value_type, l->ncols);
+    if ((status = setop_types(b, q, l, r, types)) != 0)
+        return status;
+    l = cast_columns(b, l, types);
+    r = cast_columns(b, r, types);
+    rel *u = rel_make(b->mem, REL_SETOP, l->ncols);
+    u->left = l;
+    u->right = r;
+    u->setop.op = q->op;
+    for (int i = 0; i < l->ncols; i++) {
+        u->cols[i] = l->cols[i];
+        u->cols[i].id = new_id(b);
+        id_info *li = id_of(b, l->cols[i].id), *ri = id_of(b, r->cols[i].id);
+        if (li->call && li->call == ri->call) /* the same question on both sides */
+            id_of(b, u->cols[i].id)->call = li->call;
+    }
+    *out = u;
+    return 0;
+}
+
+/* ---- WITH, and all together --------------------------------------------------------------------- */
+
+static int bind_with(binder *b, query *q) {
+    for (int i = 0; i < q->with.n; i++) {
+        cte *def = q->with.items[i];
+        for (int k = 0; k < i; k++)
+            if (str_equal_nocase(((cte *)q->with.items[k])->name.name, def->name.name))
+                return fail_ident(b, def->name, "WITH names \"%.*s\" twice", (int)def->name.name.n, def->name.name.p);
+        cte_binding *c = ARENA_NEW(b->mem, cte_binding);
+        c->def = def;
+        c->outer = b->ctes;
+        int status = subquery(b, def->query, &c->bound);
+        if (!status)
+            status = rename_columns(b, c->bound->cols, c->bound->ncols, &def->columns, def->name.name);
+        if (status)
+            return status;
+        c->number = b->next_share++;
+        b->ctes = c;
+    }
+    return 0;
+}
+
+/* A CTE read once is no shared relation: its only reference becomes a projection. */
+static void unshare(binder *b, const cte_binding *stop) {
+    for (cte_binding *c = b->ctes; c && c != stop; c = c->outer) {
+        if (c->references != 1)
+            continue;
+        rel *r = c->last;
+        r->kind = REL_PROJECT;
+        r->project.exprs = ARENA_ARRAY(b->mem, rel_expr, r->ncols);
+        for (int i = 0; i < r->ncols; i++) {
+            const rel_column *from = &r->left->cols[i];
+            r->project.exprs[i] = (rel_expr){expr_column(b->mem, from->id, from->type, from->name), r->cols[i].id};
+        }
+    }
+}
+
+int bind_query(binder *b, query *q, rel **out) {
+    cte_binding *before = b->ctes;
+    int status = bind_with(b, q);
+    if (!status)
+        switch (q->kind) {
+        case QUERY_SELECT:
+            status = bind_select(b, q, out);
+            break;
+        case QUERY_VALUES:
+            status = bind_values(b, q, out);
+            if (!status)
+                status = bind_setop_order(b, q, out);
+            break;
+        case QUERY_SETOP:
+            status = bind_setop(b, q, out);
+            if (!status)
+                status = bind_setop_order(b, q, out);
+            break;
+        }
+    unshare(b, before);
+    b->ctes = before;
+    return status;
+}

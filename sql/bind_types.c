@@ -1,0 +1,225 @@
+/*
+ * bind_types.c - types: what converts to what, silently or not at all.
+ *
+ * The tower is BOOLEAN < INTEGER < REAL. A literal takes the type of what it meets if its value allows; a column never changes
+ * class (TEXT, number, BLOB) without CAST. Invariant: a literal NULL gets the type that its place wants.
+ */
+#include <math.h>
+#include <stdio.h>
+
+#include "bind_int.h"
+
+static bool is_literal(const expr *x) {
+    return x->kind == EXPR_LITERAL;
+}
+
+/* NULL of a type; a copy, as the literal may stand elsewhere too. */
+static expr *null_as(binder *b, expr *x, value_type type) {
+    if (x->type == type)
+        return x;
+    expr *copy = expr_literal(b->mem, value_null());
+    copy->type = type;
+    return expr_at(copy, x->pos, x->len);
+}
+
+static expr *convert_literal(binder *b, expr *x, value_type type) {
+    value out;
+    err ignored = {0};
+    if (value_cast(b->mem, x->literal, type, &out, &ignored))
+        return NULL;
+    expr *y = expr_literal(b->mem, out);
+    y->type = type;
+    return expr_at(y, x->pos, x->len);
+}
+
+static void type_error(binder *b, const expr *x, value_type type, const char *what) {
+    fail(b, ERR_BIND, x->pos, x->len, "%s wants %s, not %s", what, type_name(type), type_name(x->type));
+    err_hint(b->e, "CAST(… AS %s) converts", type_name(type));
+}
+
+expr *to_type(binder *b, expr *x, value_type type, const char *what) {
+    if (expr_is_null(x))
+        return null_as(b, x, type);
+    if (x->type == type)
+        return x;
+    if (!is_literal(x))
+        return expr_cast(b->mem, x, type);
+    err problem = {0};
+    value out;
+    if (value_cast(b->mem, x->literal, type, &out, &problem)) {
+        fail(b, ERR_TYPE, x->pos, x->len, "%s: %s", what, problem.message);
+        return NULL;
+    }
+    return expr_at(expr_literal(b->mem, out), x->pos, x->len);
+}
+
+expr *to_type_implicit(binder *b, expr *x, value_type type, const char *what) {
+    if (expr_is_null(x))
+        return null_as(b, x, type);
+    if (x->type == type)
+        return x;
+    if (is_literal(x)) {
+        expr *y = convert_literal(b, x, type);
+        if (y)
+            return y;
+    } else if (type_is_number(x->type) && type_is_number(type) && x->type < type) {
+        return expr_cast(b->mem, x, type);
+    }
+    type_error(b, x, type, what);
+    return NULL;
+}
+
+/* An operand of arithmetic: BOOLEAN counts as 0 and 1, a text literal as the number it spells. */
+expr *to_number(binder *b, expr *x, const char *what) {
+    if (expr_is_null(x))
+        return null_as(b, x, TYPE_INTEGER);
+    if (x->type == TYPE_BOOLEAN)
+        return to_type(b, x, TYPE_INTEGER, what);
+    if (type_is_number(x->type))
+        return x;
+    if (is_literal(x) && x->type == TYPE_TEXT) {
+        expr *y = convert_literal(b, x, TYPE_INTEGER);
+        if (!y)
+            y = convert_literal(b, x, TYPE_REAL);
+        if (y)
+            return y;
+    }
+    fail(b, ERR_BIND, x->pos, x->len, "%s wants numbers, not %s", what, type_name(x->type));
+    if (llm_info_of(b, x))
+        err_hint(b->e, "give the call a type: LLM(…) RETURNS INTEGER");
+    else
+        err_hint(b->e, "CAST(… AS REAL) converts");
+    return NULL;
+}
+
+expr *to_condition(binder *b, expr *x) {
+    if (expr_is_null(x))
+        return null_as(b, x, TYPE_BOOLEAN);
+    if (x->type == TYPE_BOOLEAN)
+        return x;
+    if (type_is_number(x->type)) {
+        value zero = x->type == TYPE_REAL ? value_real(0) : value_int(0);
+        return expr_at(expr_op2(b->mem, OP_NE, TYPE_BOOLEAN, x, expr_literal(b->mem, zero)), x->pos, x->len);
+    }
+    call_info *call = llm_info_of(b, x);
+    if (call && !call->given) {
+        call->boolean_use = true;
+        return x; /* typed in the next pass */
+    }
+    fail(b, ERR_BIND, x->pos, x->len, "a condition is true or false; this is %s", type_name(x->type));
+    if (call)
+        err_hint(b->e, "compare the answer, or write RETURNS BOOLEAN");
+    return NULL;
+}
+
+/* ---- comparisons ------------------------------------------------------------------------------- */
+
+/* A whole REAL literal beside an INTEGER becomes INTEGER, an exact INTEGER literal beside a REAL becomes REAL: comparisons of
+ * one type are the fast ones. Others stay: value_compare is exact across the tower. */
+static void align_number(binder *b, expr **literal, value_type other) {
+    expr *x = *literal;
+    if (!is_literal(x) || x->type == other)
+        return;
+    double r = x->type == TYPE_REAL ? x->literal.r : 0;
+    bool whole = x->type == TYPE_REAL && other == TYPE_INTEGER && r == floor(r) && fabs(r) < 9e15;
+    bool exact = x->type == TYPE_INTEGER && other == TYPE_REAL && x->literal.i < (INT64_C(1) << 53) &&
+                 x->literal.i > -(INT64_C(1) << 53);
+    bool up = x->type == TYPE_BOOLEAN && type_is_number(other);
+    if (whole || exact || up) {
+        expr *y = convert_literal(b, x, other);
+        if (y)
+            *literal = y;
+    }
+}
+
+static int cannot_compare(binder *b, const expr *x, const expr *y, int pos, int len) {
+    const expr *literal = is_literal(x) ? x : is_literal(y) ? y : NULL;
+    const expr *other = literal == x ? y : x;
+    if (literal && literal->type == TYPE_TEXT && type_is_number(other->type)) {
+        fail(b, ERR_BIND, literal->pos, literal->len, "'%.*s' is not %s, which it is compared with",
+             (int)BASE_MIN(literal->literal.s.n, (size_t)60), literal->literal.s.p, type_name(other->type));
+    } else {
+        fail(b, ERR_BIND, pos, len, "%s and %s do not compare", type_name(x->type), type_name(y->type));
+    }
+    value_type to = x->type == TYPE_BLOB || y->type == TYPE_BLOB ? TYPE_BLOB
+                    : x->type == TYPE_TEXT                       ? y->type
+                                                                 : x->type;
+    err_hint(b->e, "CAST(… AS %s) converts", type_name(to));
+    return ERR_BIND;
+}
+
+int unify_comparison(binder *b, expr **x, expr **y, int pos, int len) {
+    if (llm_note_use(b, *x, *y) || llm_note_use(b, *y, *x))
+        return 0;
+    if (!llm_check_literal(b, *x, *y) || !llm_check_literal(b, *y, *x))
+        return (int)b->e->code;
+    if (expr_is_null(*x) || expr_is_null(*y)) {
+        value_type type = (*x)->type ? (*x)->type : (*y)->type ? (*y)->type : TYPE_TEXT;
+        if (expr_is_null(*x))
+            *x = null_as(b, *x, type);
+        if (expr_is_null(*y))
+            *y = null_as(b, *y, type);
+        return 0;
+    }
+    value_type tx = (*x)->type, ty = (*y)->type;
+    if (type_is_number(tx) && type_is_number(ty)) {
+        if (tx == TYPE_BOOLEAN && ty != TYPE_BOOLEAN && !is_literal(*x))
+            *x = expr_cast(b->mem, *x, TYPE_INTEGER);
+        if (ty == TYPE_BOOLEAN && tx != TYPE_BOOLEAN && !is_literal(*y))
+            *y = expr_cast(b->mem, *y, TYPE_INTEGER);
+        align_number(b, x, (*y)->type);
+        align_number(b, y, (*x)->type);
+        return 0;
+    }
+    if (tx == ty)
+        return 0;
+    /* A number literal beside a BLOB would "convert" by its spelling: nobody means that. */
+    expr **literal = is_literal(*y) ? y : is_literal(*x) ? x : NULL;
+    if (literal && tx != TYPE_BLOB && ty != TYPE_BLOB) {
+        value_type other = literal == y ? tx : ty;
+        expr *converted = convert_literal(b, *literal, other);
+        if (!converted && other == TYPE_INTEGER)
+            converted = convert_literal(b, *literal, TYPE_REAL);
+        if (converted) {
+            *literal = converted;
+            return 0;
+        }
+    }
+    return cannot_compare(b, *x, *y, pos, len);
+}
+
+/* One type for all (CASE, COALESCE, IN, VALUES): the highest number, or the one class; literals follow the others. */
+int unify_all(binder *b, expr **xs, int n, const char *what, value_type *type) {
+    value_type t = TYPE_NULL;
+    const expr *first = NULL;
+    for (int pass = 0; pass < 2 && t == TYPE_NULL; pass++) /* literals have a say only when there is nothing else */
+        for (int i = 0; i < n; i++) {
+            if (expr_is_null(xs[i]) || (is_literal(xs[i]) && pass == 0))
+                continue;
+            bool numbers = type_is_number(xs[i]->type) && type_is_number(t);
+            if (t == TYPE_NULL || (numbers && xs[i]->type > t)) {
+                t = xs[i]->type;
+                first = first ? first : xs[i];
+            } else if (!numbers && t != xs[i]->type && !(is_literal(xs[i]) || is_literal(first))) {
+                fail(b, ERR_BIND, xs[i]->pos, xs[i]->len, "%s mixes %s and %s", what, type_name(t),
+                     type_name(xs[i]->type));
+                err_hint(b->e, "CAST(… AS %s) converts", type_name(t));
+                return ERR_BIND;
+            }
+        }
+    for (int i = 0; i < n; i++) /* a REAL literal among INTEGER columns lifts them all */
+        if (is_literal(xs[i]) && type_is_number(xs[i]->type) && type_is_number(t) && xs[i]->type > t)
+            t = xs[i]->type;
+    for (int i = 0; i < n && t != TYPE_NULL; i++) {
+        if (is_literal(xs[i]) && !expr_is_null(xs[i]) && xs[i]->type != t && !type_is_number(xs[i]->type) != !type_is_number(t) &&
+            xs[i]->type != TYPE_TEXT) {
+            fail(b, ERR_BIND, xs[i]->pos, xs[i]->len, "%s mixes %s and %s", what, type_name(t), type_name(xs[i]->type));
+            err_hint(b->e, "CAST(… AS %s) converts", type_name(t));
+            return ERR_BIND;
+        }
+        if (!(xs[i] = to_type_implicit(b, xs[i], t, what)))
+            return (int)b->e->code;
+    }
+    *type = t;
+    return 0;
+}

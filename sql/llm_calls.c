@@ -1,0 +1,645 @@
+/*
+ * llm_calls.c - lifting LLM calls out of expressions, into REL_LLM nodes with guards.
+ *
+ * A call is known by its key: prompt, fields' names and what they are made of, options, type. Equal keys share one llm_call,
+ * whose type by use is collected over the whole statement (llm_type.c). An occurrence is a step; equal ones of one clause are
+ * one, with their guards joined by OR, unless that made two calls wait for each other.
+ * Invariant: a step's guard and arguments name only columns of the clause's input and of steps that can be placed before it.
+ */
+#include <string.h>
+
+#include "bind_int.h"
+
+/* ---- identity ---------------------------------------------------------------------------------- */
+
+static void key_column(binder *b, buf *out, int id) {
+    const id_info *info = id_of(b, id);
+    if (info->call)
+        buf_printf(out, "call %d", info->call->number);
+    else if (info->table)
+        buf_printf(out, "t%u.%d", info->table->id, info->column);
+    else
+        buf_printf(out, "#%d", info->same_as);
+}
+
+/* The text by which two expressions are the same question: base columns by table and position, whatever the alias. */
+void expr_key(binder *b, buf *out, const expr *x) {
+    buf_printf(out, "(%d:%d:", (int)x->kind, (int)x->type);
+    switch (x->kind) {
+    case EXPR_LITERAL:
+        value_print_sql(out, x->literal);
+        break;
+    case EXPR_COLUMN:
+        key_column(b, out, x->column.id);
+        break;
+    case EXPR_OP:
+        buf_printf(out, "%d", (int)x->op);
+        break;
+    case EXPR_FUNC:
+        buf_printf(out, "%d", (int)x->function);
+        break;
+    default:
+        break;
+    }
+    for (int i = 0; i < x->nargs; i++)
+        expr_key(b, out, x->args[i]);
+    buf_append_char(out, ')');
+}
+
+static call_info *find_info(const list *calls, str key) {
+    for (int i = 0; calls && i < calls->n; i++)
+        if (str_equal(((call_info *)calls->items[i])->key, key))
+            return calls->items[i];
+    return NULL;
+}
+
+call_info *llm_known(binder *b, str key) {
+    return find_info(b->known, key);
+}
+
+call_info *llm_info_of(binder *b, const expr *x) {
+    return x->kind == EXPR_COLUMN ? id_of(b, x->column.id)->call : NULL;
+}
+
+/* ---- steps ------------------------------------------------------------------------------------- */
+
+void lift_apply(binder *b, lift *l, step *s) {
+    list_add(b->mem, &l->steps, s);
+}
+
+void lift_register(binder *b, const lift *l) {
+    for (int i = 0; b->scope && i < l->steps.n; i++)
+        if (!((step *)l->steps.items[i])->is_apply)
+            list_add(b->mem, &b->scope->computed, l->steps.items[i]);
+}
+
+typedef struct search {
+    int id;
+    bool found;
+} search;
+
+static void search_id(void *ctx, int id) {
+    search *s = ctx;
+    s->found = s->found || s->id == id;
+}
+
+static bool mentions(const expr *x, int id) {
+    search s = {id, false};
+    if (x)
+        expr_columns(x, search_id, &s);
+    return s.found;
+}
+
+/* Does x name the column `id`, or a column of a step that needs it? */
+static bool depends(const lift *l, const expr *x, int id) {
+    if (!x)
+        return false;
+    if (mentions(x, id))
+        return true;
+    for (int i = 0; i < l->steps.n; i++) {
+        const step *s = l->steps.items[i];
+        int made = s->is_apply ? (s->mark_id >= 0 ? s->mark_id : s->value_id) : s->use.out_id;
+        if (made == id || !mentions(x, made))
+            continue;
+        if (depends(l, s->is_apply ? s->predicate : s->use.guard, id))
+            return true;
+        for (int k = 0; !s->is_apply && k < s->use.call->nfields; k++)
+            if (depends(l, s->use.args[k], id))
+                return true;
+    }
+    return false;
+}
+
+static bool same_question(const step *s, const llm_call *call, expr **args) {
+    if (s->is_apply || s->use.call != call)
+        return false;
+    for (int i = 0; i < call->nfields; i++)
+        if (!expr_equal(s->use.args[i], args[i]))
+            return false;
+    return true;
+}
+
+static step *find_same(binder *b, lift *l, const llm_call *call, expr **args) {
+    for (int i = 0; b->scope && i < b->scope->computed.n; i++) {
+        step *s = b->scope->computed.items[i];
+        if (same_question(s, call, args) && (!s->use.guard || expr_equal(s->use.guard, b->guard)))
+            return s;
+    }
+    for (int i = 0; i < l->steps.n; i++) {
+        step *s = l->steps.items[i];
+        if (!same_question(s, call, args))
+            continue;
+        if (!s->use.guard || expr_equal(s->use.guard, b->guard))
+            return s;
+        if (depends(l, b->guard, s->use.out_id))
+            continue;
+        s->use.guard = b->guard ? expr_chain(b->mem, OP_OR, (expr *[]){s->use.guard, b->guard}, 2) : NULL;
+        return s;
+    }
+    return NULL;
+}
+
+step *lift_use(binder *b, lift *l, call_info *info, expr **args, bool want_prob) {
+    step *s = find_same(b, l, info->call, args);
+    if (!s) {
+        s = ARENA_NEW(b->mem, step);
+        s->value_id = s->mark_id = -1;
+        s->use = (llm_use){.call = info->call, .args = args, .guard = b->guard, .out_id = new_id(b), .prob_id = -1};
+        id_of(b, s->use.out_id)->call = info;
+        list_add(b->mem, &l->steps, s);
+    }
+    if (want_prob && s->use.prob_id < 0)
+        s->use.prob_id = new_id(b);
+    return s;
+}
+
+/* ---- placing ----------------------------------------------------------------------------------- */
+
+static bool waits_for(const step *s, const step *other) {
+    int ids[2] = {other->is_apply ? other->value_id : other->use.out_id, other->is_apply ? other->mark_id : other->use.prob_id};
+    for (int i = 0; i < 2; i++) {
+        if (ids[i] < 0)
+            continue;
+        if (s->is_apply) {
+            if (mentions(s->predicate, ids[i]))
+                return true;
+            continue;
+        }
+        if (mentions(s->use.guard, ids[i]))
+            return true;
+        for (int k = 0; k < s->use.call->nfields; k++)
+            if (mentions(s->use.args[k], ids[i]))
+                return true;
+    }
+    return false;
+}
+
+static bool is_ready(const lift *l, const step *s) {
+    for (int i = 0; i < l->steps.n; i++) {
+        const step *other = l->steps.items[i];
+        if (other != s && !other->placed && waits_for(s, other))
+            return false;
+    }
+    return true;
+}
+
+static rel *place_applies(binder *b, lift *l, rel *r, int *left) {
+    for (bool again = true; again;) {
+        again = false;
+        for (int i = 0; i < l->steps.n; i++) {
+            step *s = l->steps.items[i];
+            if (!s->is_apply || s->placed || !is_ready(l, s))
+                continue;
+            r = rel_apply(b->mem, s->kind, r, s->right, s->predicate, s->mark_id, s->mark_null);
+            s->placed = again = true;
+            --*left;
+        }
+    }
+    return r;
+}
+
+static rel *place_uses(binder *b, lift *l, rel *r, int *left) {
+    llm_use *uses = ARENA_ARRAY(b->mem, llm_use, l->steps.n);
+    step **ready = ARENA_ARRAY(b->mem, step *, l->steps.n);
+    int n = 0;
+    for (int i = 0; i < l->steps.n; i++) {
+        step *s = l->steps.items[i];
+        if (!s->is_apply && !s->placed && is_ready(l, s))
+            ready[n++] = s;
+    }
+    for (int i = 0; i < n; i++) {
+        ready[i]->placed = true;
+        uses[i] = ready[i]->use;
+        llm_call *call = (llm_call *)(uintptr_t)uses[i].call;
+        if (!call->number)
+            call->number = ++b->ncalls;
+    }
+    *left -= n;
+    return n ? rel_llm(b->mem, r, uses, n) : r;
+}
+
+rel *lift_place(binder *b, lift *l, rel *r) {
+    int left = l->steps.n;
+    while (left > 0) {
+        int before = left;
+        r = place_applies(b, l, r, &left);
+        r = place_uses(b, l, r, &left);
+        if (left == before) { /* cannot be: find_same keeps calls from waiting for each other */
+            fail(b, ERR_INTERNAL, -1, 0, "LLM calls wait for each other");
+            return r;
+        }
+    }
+    return r;
+}
+
+/* ---- fields ------------------------------------------------------------------------------------ */
+
+typedef struct fields {
+    int n, cap;
+    expr **args;
+    str *names, *tables; /* tables: for columns without an alias, to qualify by */
+    int *positions, *lengths;
+} fields;
+
+static void add_field(binder *b, fields *f, expr *x, str name, str table, const node *n) {
+    if (f->n == f->cap) {
+        int cap = f->cap ? 2 * f->cap : 8;
+        fields bigger = {f->n, cap, ARENA_ARRAY(b->mem, expr *, cap), ARENA_ARRAY(b->mem, str, cap),
+                         ARENA_ARRAY(b->mem, str, cap), ARENA_ARRAY(b->mem, int, cap), ARENA_ARRAY(b->mem, int, cap)};
+        for (int i = 0; i < f->n; i++) {
+            bigger.args[i] = f->args[i];
+            bigger.names[i] = f->names[i];
+            bigger.tables[i] = f->tables[i];
+            bigger.positions[i] = f->positions[i];
+            bigger.lengths[i] = f->lengths[i];
+        }
+        *f = bigger;
+    }
+    f->args[f->n] = x;
+    f->names[f->n] = name;
+    f->tables[f->n] = table;
+    f->positions[f->n] = n->pos;
+    f->lengths[f->n] = n->len;
+    f->n++;
+}
+
+static int add_star(binder *b, fields *f, const node *n) {
+    int before = f->n;
+    for (int i = 0; b->scope && i < b->scope->n; i++) {
+        const scope_column *c = &b->scope->cols[i];
+        if (c->secret || (n->qualifier.name.n ? !str_equal_nocase(c->table, n->qualifier.name) : c->merged))
+            continue;
+        add_field(b, f, expr_column(b->mem, c->id, c->type, c->name), c->name, c->table, n);
+    }
+    if (f->n > before)
+        return 0;
+    if (!n->qualifier.name.n)
+        return fail_node(b, n, "* stands for no column here: there is no FROM");
+    fail_ident(b, n->qualifier, "no table \"%.*s\" in FROM", (int)n->qualifier.name.n, n->qualifier.name.p);
+    return ERR_BIND;
+}
+
+static int bind_field(binder *b, fields *f, const node *n, ident alias) {
+    if (n->kind == NODE_STAR)
+        return add_star(b, f, n);
+    expr *x = bind_expr(b, n);
+    if (!x)
+        return (int)b->e->code;
+    if (expr_is_null(x))
+        x = to_type(b, x, TYPE_TEXT, "a field");
+    if (x->type == TYPE_BLOB)
+        return fail_node(b, n, "a BLOB cannot be a field of LLM()");
+    if (alias.name.n) {
+        add_field(b, f, x, alias.name, (str){NULL, 0}, n);
+        return 0;
+    }
+    if (n->kind != NODE_COLUMN) {
+        fail_node(b, n, "a field of LLM() that is no column needs a name");
+        err_hint(b->e, "write: … AS name");
+        return ERR_BIND;
+    }
+    str table = n->qualifier.name;
+    if (!table.n && x->kind == EXPR_COLUMN) {
+        const scope_column *c = b->scope ? scope_find(b, n) : NULL;
+        table = c ? c->table : table;
+    }
+    add_field(b, f, x, n->name.name, table, n);
+    return 0;
+}
+
+/* Two fields of one name are told apart by their tables: r.title, m.title. */
+static int distinguish(binder *b, fields *f) {
+    bool *clash = ARENA_ARRAY(b->mem, bool, f->n);
+    for (int i = 0; i < f->n; i++)
+        for (int k = i + 1; k < f->n; k++)
+            if (str_equal_nocase(f->names[i], f->names[k]))
+                clash[i] = clash[k] = true;
+    for (int i = 0; i < f->n; i++)
+        if (clash[i] && f->tables[i].n)
+            f->names[i] = str_from(arena_printf(b->mem, "%.*s.%.*s", (int)f->tables[i].n, f->tables[i].p,
+                                                (int)f->names[i].n, f->names[i].p));
+    for (int i = 0; i < f->n; i++)
+        for (int k = i + 1; k < f->n; k++)
+            if (str_equal_nocase(f->names[i], f->names[k])) {
+                fail(b, ERR_BIND, f->positions[k], f->lengths[k], "LLM() has two fields named \"%.*s\"",
+                     (int)f->names[k].n, f->names[k].p);
+                err_hint(b->e, "give one another name: AS");
+                return ERR_BIND;
+            }
+    return 0;
+}
+
+/* ---- the prompt -------------------------------------------------------------------------------- */
+
+static int find_field(const fields *f, str name) {
+    for (int i = 0; i < f->n; i++)
+        if (str_equal_nocase(f->names[i], name))
+            return i;
+    return -1;
+}
+
+static int unknown_field(binder *b, const fields *f, str name, const node *prompt, size_t at) {
+    const char **names = ARENA_ARRAY(b->mem, const char *, f->n + 1);
+    for (int i = 0; i < f->n; i++)
+        names[i] = arena_strndup(b->mem, f->names[i].p, f->names[i].n);
+    bool exact = prompt->kind == NODE_LITERAL && prompt->literal.type == TYPE_TEXT &&
+                 (size_t)prompt->len == prompt->literal.s.n + 2; /* no doubled quotes: offsets are the text's */
+    int pos = exact ? prompt->pos + 1 + (int)at : prompt->pos, len = exact ? (int)name.n : prompt->len;
+    fail(b, ERR_BIND, pos, len, "the prompt names {%.*s}, which is no field of the call", (int)BASE_MIN(name.n, (size_t)80), name.p);
+    const char *meant = str_nearest(name, names, (size_t)f->n);
+    if (meant)
+        err_hint(b->e, "did you mean {%s}? A brace itself is written {{", meant);
+    else
+        err_hint(b->e, "fields follow the prompt: LLM('…', column); a brace itself is written {{");
+    return ERR_BIND;
+}
+
+/* {x} becomes the field's name, {{ and }} a brace. */
+static int read_prompt(binder *b, llm_call *call, const fields *f, const node *prompt) {
+    str s = call->prompt.s;
+    buf out = {0};
+    int status = 0;
+    for (size_t i = 0; i < s.n && !status; i++) {
+        bool twice = i + 1 < s.n && s.p[i + 1] == s.p[i];
+        if (s.p[i] == '}' && twice) {
+            i++;
+            buf_append_char(&out, '}');
+            continue;
+        }
+        if (s.p[i] != '{' || twice) {
+            buf_append_char(&out, s.p[i]);
+            i += s.p[i] == '{' && twice;
+            continue;
+        }
+        const char *close = memchr(s.p + i, '}', s.n - i);
+        if (!close) {
+            status = fail_node(b, prompt, "a { in the prompt is never closed");
+            err_hint(b->e, "a brace itself is written {{");
+            break;
+        }
+        str name = {s.p + i + 1, (size_t)(close - s.p) - i - 1};
+        int field = find_field(f, name);
+        if (field < 0) {
+            status = unknown_field(b, f, name, prompt, i + 1);
+            break;
+        }
+        call->field_required[field] = true;
+        buf_append_str(&out, f->names[field]);
+        i += name.n + 1;
+    }
+    call->instruction = str_copy(b->mem, buf_str(&out));
+    buf_free(&out);
+    return status;
+}
+
+static int bind_prompt(binder *b, const node *n, value *out) {
+    if (n->nargs == 0) {
+        fail_node(b, n, "LLM() takes a prompt first");
+        err_hint(b->e, "LLM('Is {review} positive?', review)");
+        return ERR_BIND;
+    }
+    if (n->args[0]->kind == NODE_STAR || n->names[0].name.n) {
+        fail_node(b, n->args[0], "the first argument of LLM() is the prompt");
+        return ERR_BIND;
+    }
+    expr *x = n->args[0]->kind == NODE_COLUMN ? NULL : bind_expr(b, n->args[0]);
+    if (!x && n->args[0]->kind != NODE_COLUMN)
+        return (int)b->e->code;
+    if (!x || x->kind != EXPR_LITERAL) {
+        fail_node(b, n->args[0], "the prompt must be a constant text");
+        err_hint(b->e, "what differs by row goes in as a field: LLM('… {name} …', expression AS name)");
+        return ERR_BIND;
+    }
+    if (!expr_is_null(x) && x->type != TYPE_TEXT)
+        return fail_node(b, n->args[0], "the prompt must be a text, not %s", type_name(x->type));
+    if (!expr_is_null(x) && !utf8_valid(x->literal.s))
+        return fail_node(b, n->args[0], "the prompt is not valid UTF-8");
+    *out = x->literal;
+    return 0;
+}
+
+/* ---- options ----------------------------------------------------------------------------------- */
+
+static int option_constant(binder *b, const llm_option *o, value_type type, value *out) {
+    expr *x = bind_expr(b, o->value);
+    const char *what = arena_printf(b->mem, "%.*s", (int)o->name.name.n, o->name.name.p);
+    if (!x || !(x = to_type_implicit(b, x, type, what)))
+        return (int)b->e->code;
+    if (x->kind != EXPR_LITERAL || expr_is_null(x))
+        return fail_node(b, o->value, "%s must be a constant", what);
+    *out = x->literal;
+    return 0;
+}
+
+static int option_model(binder *b, const llm_option *o, llm_call *call) {
+    const node *n = o->value;
+    const catalog *c = b->env->catalog;
+    if (n->kind == NODE_COLUMN && !n->qualifier.name.n) {
+        if (catalog_model(c, n->name.name)) {
+            call->model = n->name.name;
+            return 0;
+        }
+        fail_node(b, n, "no model \"%.*s\"", (int)n->name.name.n, n->name.name.p);
+        const char **names = ARENA_ARRAY(b->mem, const char *, c->nmodels + 1);
+        for (int i = 0; i < c->nmodels; i++)
+            names[i] = arena_strndup(b->mem, c->models[i].name.p, c->models[i].name.n);
+        const char *meant = str_nearest(n->name.name, names, (size_t)c->nmodels);
+        if (meant)
+            err_hint(b->e, "did you mean \"%s\"?", meant);
+        else
+            err_hint(b->e, "CREATE MODEL %.*s FROM 'file.gguf' makes it known", (int)BASE_MIN(n->name.name.n, (size_t)80),
+                     n->name.name.p);
+        return ERR_BIND;
+    }
+    value v;
+    int status = option_constant(b, o, TYPE_TEXT, &v);
+    if (!status && v.s.n == 0)
+        return fail_node(b, n, "a model has a name");
+    if (!status)
+        call->model = v.s;
+    return status;
+}
+
+static int bind_option(binder *b, const llm_option *o, llm_call *call, const node **examples) {
+    static const char *const names[] = {"max_tokens", "model", "examples", "temperature"};
+    value v;
+    int status;
+    if (str_equal_nocase(o->name.name, STR("max_tokens"))) {
+        if ((status = option_constant(b, o, TYPE_INTEGER, &v)) != 0)
+            return status;
+        if (v.i < 1 || v.i > 1000000)
+            return fail_node(b, o->value, "max_tokens is between 1 and 1,000,000");
+        call->max_tokens = (int)v.i;
+        return 0;
+    }
+    if (str_equal_nocase(o->name.name, STR("temperature"))) {
+        if ((status = option_constant(b, o, TYPE_REAL, &v)) != 0)
+            return status;
+        if (!(v.r >= 0 && v.r <= 100))
+            return fail_node(b, o->value, "temperature is between 0 and 100");
+        call->temperature = v;
+        return 0;
+    }
+    if (str_equal_nocase(o->name.name, STR("model")))
+        return option_model(b, o, call);
+    if (str_equal_nocase(o->name.name, STR("examples"))) {
+        *examples = o->value;
+        return 0;
+    }
+    fail_ident(b, o->name, "LLM() has no option \"%.*s\"", (int)o->name.name.n, o->name.name.p);
+    const char *meant = str_nearest(o->name.name, names, BASE_COUNT(names));
+    if (meant)
+        err_hint(b->e, "did you mean %s?", meant);
+    else
+        err_hint(b->e, "options are max_tokens, model, examples, temperature");
+    return ERR_BIND;
+}
+
+/* ---- examples ---------------------------------------------------------------------------------- */
+
+static int example_columns(binder *b, const node *n, const fields *f, llm_call *call, rel *r) {
+    int answer = -1;
+    int *columns = ARENA_ARRAY(b->mem, int, r->ncols);
+    call->example_fields = ARENA_ARRAY(b->mem, int, r->ncols);
+    for (int i = 0; i < r->ncols; i++) {
+        int field = find_field(f, r->cols[i].name);
+        if (field >= 0) {
+            columns[call->nexample_fields] = i;
+            call->example_fields[call->nexample_fields++] = field;
+        } else if (str_equal_nocase(r->cols[i].name, STR("answer"))) {
+            answer = i;
+        }
+    }
+    if (answer < 0) {
+        fail_node(b, n, "examples need a column named answer");
+        return ERR_BIND;
+    }
+    if (call->nexample_fields == 0 && f->n > 0) {
+        fail_node(b, n, "examples have none of the call's fields as a column");
+        err_hint(b->e, "the first field is \"%.*s\"", (int)BASE_MIN(f->names[0].n, (size_t)80), f->names[0].p);
+        return ERR_BIND;
+    }
+    columns[call->nexample_fields] = answer;
+    rel *p = rel_project(b->mem, r, call->nexample_fields + 1);
+    for (int i = 0; i < p->ncols; i++) {
+        const rel_column *from = &r->cols[columns[i]];
+        expr *x = expr_column(b->mem, from->id, from->type, from->name);
+        if (columns[i] == answer && !(x = to_type(b, x, TYPE_TEXT, "answer")))
+            return (int)b->e->code;
+        p->project.exprs[i] = (rel_expr){x, new_id(b)};
+        p->cols[i] = (rel_column){p->project.exprs[i].id, x->type, from->name, {NULL, 0}};
+    }
+    call->examples = p;
+    return 0;
+}
+
+static int bind_examples(binder *b, const node *n, const fields *f, llm_call *call) {
+    bool is_name = n->kind == NODE_COLUMN && !n->qualifier.name.n;
+    if (!is_name && n->kind != NODE_SUBQUERY)
+        return fail_node(b, n, "examples => names a table or view, or is a query in parentheses");
+    scope *outer = b->scope, own = {.outer = NULL};
+    const char *refuse = b->refuse;
+    rel *r = NULL;
+    b->scope = NULL;
+    b->refuse = "the examples' own query";
+    int status = is_name ? bind_table(b, n->name, n->name.name, NULL, &own, &r) : subquery(b, n->query, &r);
+    b->scope = outer;
+    b->refuse = refuse;
+    return status ? status : example_columns(b, n, f, call, r);
+}
+
+/* ---- the call ---------------------------------------------------------------------------------- */
+
+static bool any_volatile(const fields *f) {
+    for (int i = 0; i < f->n; i++)
+        if (expr_is_volatile(f->args[i]))
+            return true;
+    return false;
+}
+
+static str call_key(binder *b, const node *n, const llm_call *call, const fields *f, const node *examples) {
+    buf k = {0};
+    value_print_sql(&k, call->prompt);
+    for (int i = 0; i < f->n; i++) {
+        buf_printf(&k, "|%zu:", f->names[i].n);
+        buf_append_str(&k, f->names[i]);
+        expr_key(b, &k, f->args[i]);
+    }
+    buf_printf(&k, "|%d|%zu:%.*s|", call->max_tokens, call->model.n, (int)call->model.n, call->model.p ? call->model.p : "");
+    value_print_sql(&k, call->temperature);
+    if (examples && examples->kind == NODE_COLUMN)
+        buf_printf(&k, "|examples %.*s", (int)examples->name.name.n, examples->name.name.p);
+    else if (examples)
+        buf_printf(&k, "|examples at %d in %d", examples->pos, b->view_depth);
+    if (n->returns.given) {
+        buf_printf(&k, "|returns %.*s", (int)n->returns.name.name.n, n->returns.name.name.p);
+        for (int i = 0; i < n->returns.literals.n; i++)
+            value_print_sql(&k, value_text(*(str *)n->returns.literals.items[i]));
+        if (n->returns.between) {
+            value_print_sql(&k, n->returns.low->literal);
+            value_print_sql(&k, n->returns.high->literal);
+        }
+    }
+    if (any_volatile(f))
+        buf_printf(&k, "|occurrence %d", b->next_id);
+    str key = str_copy(b->mem, buf_str(&k));
+    buf_free(&k);
+    return key;
+}
+
+static int bind_parts(binder *b, const node *n, llm_call *call, fields *f, const node **examples) {
+    int status = bind_prompt(b, n, &call->prompt);
+    for (int i = 1; i < n->nargs && !status; i++)
+        status = bind_field(b, f, n->args[i], n->names[i]);
+    if (!status)
+        status = distinguish(b, f);
+    for (int i = 0; i < n->options.n && !status; i++)
+        status = bind_option(b, n->options.items[i], call, examples);
+    return status;
+}
+
+static int complete_call(binder *b, const node *n, llm_call *call, const fields *f, const node *examples, call_info *info) {
+    call->nfields = f->n;
+    call->field_names = f->names;
+    call->field_required = ARENA_ARRAY(b->mem, bool, f->n);
+    call->pos = b->view_depth ? -1 : n->pos;
+    call->len = b->view_depth ? 0 : n->len;
+    int status = call->prompt.type == TYPE_NULL ? 0 : read_prompt(b, call, f, n->args[0]);
+    if (!status)
+        status = llm_give_type(b, n, call, info);
+    if (!status && examples)
+        status = bind_examples(b, examples, f, call);
+    return status;
+}
+
+expr *bind_llm(binder *b, const node *n, bool prob) {
+    if (b->refuse || !b->lift) {
+        fail_node(b, n, "an LLM call is not allowed in %s", b->refuse ? b->refuse : "this place");
+        return NULL;
+    }
+    llm_call *call = ARENA_NEW(b->mem, llm_call);
+    fields f = {0};
+    const node *examples = NULL;
+    if (bind_parts(b, n, call, &f, &examples))
+        return NULL;
+    str key = call_key(b, n, call, &f, examples);
+    call_info *info = find_info(&b->calls, key);
+    if (!info) {
+        info = ARENA_NEW(b->mem, call_info);
+        info->key = key;
+        info->number = b->calls.n + 1;
+        info->given = n->returns.given;
+        info->pos = n->pos;
+        info->len = n->len;
+        info->call = call;
+        list_add(b->mem, &b->calls, info);
+        if (complete_call(b, n, call, &f, examples, info))
+            return NULL;
+    }
+    info->prob = info->prob || prob;
+    const call_info *known = llm_known(b, key);
+    step *s = lift_use(b, b->lift, info, f.args, info->prob || (known && known->prob));
+    str name = STR("LLM");
+    return prob ? expr_column(b->mem, s->use.prob_id, TYPE_REAL, STR("LLM_PROB"))
+                : expr_column(b->mem, s->use.out_id, llm_call_type(info->call), name);
+}

@@ -1,0 +1,261 @@
+/*
+ * llm_type.c - the type of an LLM call's answer: as RETURNS says, or by use.
+ *
+ * By use: the texts that a call without RETURNS is compared with, anywhere in the statement, are its literals. They are only
+ * all known once everything is bound; so the statement is bound again, with what the pass before found, until nothing changes.
+ */
+#include <string.h>
+
+#include "bind_int.h"
+
+enum { MAX_LITERALS = 1000 };
+
+value_type llm_call_type(const llm_call *call) {
+    switch (call->returns) {
+    case RETURNS_TEXT:
+    case RETURNS_ENUM:
+        return TYPE_TEXT;
+    case RETURNS_BOOLEAN:
+        return TYPE_BOOLEAN;
+    case RETURNS_INTEGER:
+        return TYPE_INTEGER;
+    case RETURNS_REAL:
+        return TYPE_REAL;
+    }
+    return TYPE_TEXT;
+}
+
+/* ---- complements ------------------------------------------------------------------------------- */
+
+/* What the other answer is, when only one was named. The affirmative stands first. */
+static const char *const pairs[][2] = {
+    {"yes", "no"},           {"true", "false"},          {"positive", "negative"},   {"good", "bad"},
+    {"relevant", "irrelevant"}, {"spam", "ham"},         {"correct", "incorrect"},   {"right", "wrong"},
+    {"valid", "invalid"},    {"happy", "sad"},           {"like", "dislike"},        {"agree", "disagree"},
+    {"pass", "fail"},        {"accept", "reject"},       {"approved", "rejected"},   {"safe", "unsafe"},
+    {"toxic", "non-toxic"},  {"subjective", "objective"}, {"formal", "informal"},    {"fresh", "rotten"},
+    {"satisfied", "dissatisfied"}, {"recommended", "not recommended"}, {"urgent", "not urgent"}, {"y", "n"},
+    {"fact", "opinion"},     {"real", "fake"},           {"supported", "refuted"},   {"match", "no match"},
+};
+
+static char upper(char c) {
+    return (char)(c >= 'a' && c <= 'z' ? c - 32 : c);
+}
+
+/* `word` written as `like` is: YES, Yes or yes. */
+static str in_case_of(arena *a, const char *word, str like) {
+    bool all = like.n > 1 || (like.n == 1 && upper(like.p[0]) == like.p[0]), first = like.p[0] >= 'A' && like.p[0] <= 'Z';
+    for (size_t i = 0; i < like.n; i++)
+        all = all && upper(like.p[i]) == like.p[i];
+    char *out = arena_strndup(a, word, strlen(word));
+    for (size_t i = 0; out[i]; i++)
+        if (all || (first && i == 0))
+            out[i] = upper(out[i]);
+    return str_from(out);
+}
+
+static bool complete_pair(arena *a, str one, str out[2]) {
+    for (size_t i = 0; i < BASE_COUNT(pairs); i++)
+        for (int side = 0; side < 2; side++)
+            if (str_equal_nocase(one, str_from(pairs[i][side]))) {
+                out[side] = one;
+                out[1 - side] = in_case_of(a, pairs[i][1 - side], one);
+                return true;
+            }
+    return false;
+}
+
+/* ---- RETURNS ----------------------------------------------------------------------------------- */
+
+static int fail_type(binder *b, const llm_type *t, const char *message, const char *hint) {
+    fail(b, ERR_BIND, t->pos, t->len, "%s", message);
+    if (hint)
+        err_hint(b->e, "%s", hint);
+    return ERR_BIND;
+}
+
+static int returns_enum(binder *b, const llm_type *t, llm_call *call) {
+    int n = t->literals.n;
+    if (n < 2)
+        return fail_type(b, t, "an ENUM of one answer would always be true",
+                         "name the others too: RETURNS ENUM('yes', 'no')");
+    if (n > MAX_LITERALS)
+        return fail(b, ERR_LIMIT, t->pos, t->len, "an ENUM has at most %d answers", MAX_LITERALS);
+    call->returns = RETURNS_ENUM;
+    call->literals = ARENA_ARRAY(b->mem, str, n);
+    for (int i = 0; i < n; i++) {
+        str s = *(str *)t->literals.items[i];
+        if (s.n == 0 || !utf8_valid(s) || memchr(s.p, '\n', s.n))
+            return fail_type(b, t, "an answer of an ENUM is one line of text", NULL);
+        for (int k = 0; k < i; k++)
+            if (str_equal(call->literals[k], s))
+                return fail_type(b, t, "an ENUM names each answer once", NULL);
+        call->literals[i] = s;
+    }
+    call->nliterals = n;
+    return 0;
+}
+
+static int returns_between(binder *b, const llm_type *t, llm_call *call) {
+    value low = t->low->literal, high = t->high->literal;
+    if (call->returns != RETURNS_INTEGER || low.type != TYPE_INTEGER || high.type != TYPE_INTEGER)
+        return fail_type(b, t, "BETWEEN goes with INTEGER and whole numbers: RETURNS INTEGER BETWEEN 1 AND 5", NULL);
+    if (low.i >= high.i)
+        return fail_type(b, t, "RETURNS INTEGER BETWEEN wants the smaller number first", NULL);
+    if ((uint64_t)high.i - (uint64_t)low.i >= MAX_LITERALS)
+        return fail(b, ERR_LIMIT, t->pos, t->len, "INTEGER BETWEEN spans at most %d numbers", MAX_LITERALS);
+    call->nliterals = (int)(high.i - low.i) + 1;
+    call->literals = ARENA_ARRAY(b->mem, str, call->nliterals);
+    for (int i = 0; i < call->nliterals; i++)
+        call->literals[i] = str_from(arena_printf(b->mem, "%lld", (long long)(low.i + i)));
+    return 0;
+}
+
+static void returns_boolean(binder *b, llm_call *call) {
+    call->returns = RETURNS_BOOLEAN;
+    call->nliterals = 2;
+    call->literals = ARENA_ARRAY(b->mem, str, 2);
+    call->literals[0] = STR("yes");
+    call->literals[1] = STR("no");
+}
+
+static int returns_given(binder *b, const llm_type *t, llm_call *call) {
+    value_type type;
+    str name = t->name.name;
+    if (str_equal_nocase(name, STR("ENUM")))
+        return returns_enum(b, t, call);
+    if (t->literals.n)
+        return fail_type(b, t, "a list of answers goes with ENUM: RETURNS ENUM('yes', 'no')", NULL);
+    if (!type_parse(name, &type) || type == TYPE_BLOB) {
+        static const char *const names[] = {"TEXT", "ENUM", "BOOLEAN", "INTEGER", "REAL"};
+        const char *meant = str_nearest(name, names, BASE_COUNT(names));
+        fail(b, ERR_BIND, t->pos, t->len, "a call cannot return \"%.*s\"", (int)BASE_MIN(name.n, (size_t)80), name.p);
+        if (meant)
+            err_hint(b->e, "did you mean %s?", meant);
+        else
+            err_hint(b->e, "RETURNS TEXT, ENUM('…', …), BOOLEAN, INTEGER [BETWEEN a AND b] or REAL");
+        return ERR_BIND;
+    }
+    if (type == TYPE_BOOLEAN)
+        returns_boolean(b, call);
+    else
+        call->returns = type == TYPE_INTEGER ? RETURNS_INTEGER : type == TYPE_REAL ? RETURNS_REAL : RETURNS_TEXT;
+    return t->between ? returns_between(b, t, call) : 0;
+}
+
+/* ---- by use ------------------------------------------------------------------------------------ */
+
+static int enum_by_use(binder *b, const call_info *info, llm_call *call) {
+    int n = info->literals.n;
+    call->returns = RETURNS_ENUM;
+    call->by_use = true;
+    call->literals = ARENA_ARRAY(b->mem, str, BASE_MAX(n, 2));
+    for (int i = 0; i < n; i++)
+        call->literals[i] = *(str *)info->literals.items[i];
+    call->nliterals = n;
+    if (n > MAX_LITERALS)
+        return fail(b, ERR_LIMIT, info->pos, info->len, "a call is compared with more than %d texts", MAX_LITERALS);
+    if (n > 1)
+        return 0;
+    str one = call->literals[0];
+    if (one.n && complete_pair(b->mem, one, call->literals)) {
+        call->nliterals = 2;
+        return 0;
+    }
+    fail(b, ERR_BIND, info->literal_pos, info->literal_len, "'%.*s' is the only answer this call is compared with: what else may it say?",
+         (int)BASE_MIN(one.n, (size_t)60), one.p);
+    err_hint(b->e, "write LLM(…) RETURNS ENUM('%.*s', …)", (int)BASE_MIN(one.n, (size_t)60), one.p);
+    return ERR_BIND;
+}
+
+int llm_give_type(binder *b, const node *n, llm_call *call, call_info *info) {
+    if (n->returns.given)
+        return returns_given(b, &n->returns, call);
+    const call_info *use = llm_known(b, info->key);
+    if (!use)
+        return 0;
+    int kinds = (use->literals.n > 0) + use->number_use + use->boolean_use;
+    if (kinds > 1) {
+        fail(b, ERR_BIND, use->pos, use->len, "this call is compared with values of different types");
+        err_hint(b->e, "say what it returns: LLM(…) RETURNS INTEGER");
+        return ERR_BIND;
+    }
+    if (use->literals.n)
+        return enum_by_use(b, use, call);
+    call->by_use = use->number_use || use->boolean_use;
+    if (use->number_use)
+        call->returns = RETURNS_REAL;
+    if (use->boolean_use)
+        returns_boolean(b, call);
+    return 0;
+}
+
+static void note_literal(binder *b, call_info *info, const expr *x) {
+    for (int i = 0; i < info->literals.n; i++)
+        if (str_equal(*(str *)info->literals.items[i], x->literal.s))
+            return;
+    str *s = ARENA_NEW(b->mem, str);
+    *s = x->literal.s;
+    if (info->literals.n == 0) {
+        info->literal_pos = b->view_depth ? -1 : x->pos;
+        info->literal_len = x->len;
+    }
+    list_add(b->mem, &info->literals, s);
+}
+
+bool llm_note_use(binder *b, const expr *call, const expr *with) {
+    call_info *info = llm_info_of(b, call);
+    if (!info || info->given || expr_is_null(with))
+        return false;
+    if (with->type == TYPE_TEXT) {
+        if (with->kind == EXPR_LITERAL)
+            note_literal(b, info, with);
+        return call->type != TYPE_TEXT && with->kind == EXPR_LITERAL;
+    }
+    if (with->type == TYPE_BOOLEAN)
+        info->boolean_use = true;
+    else if (type_is_number(with->type))
+        info->number_use = true;
+    return type_is_number(with->type) && !type_is_number(call->type);
+}
+
+/* A text that is none of a call's answers never equals it: a slip of the pen, said now. */
+bool llm_check_literal(binder *b, const expr *call, const expr *with) {
+    call_info *info = llm_info_of(b, call);
+    if (!info || info->call->returns != RETURNS_ENUM || with->kind != EXPR_LITERAL || with->type != TYPE_TEXT || !info->given)
+        return true;
+    const char **names = ARENA_ARRAY(b->mem, const char *, info->call->nliterals);
+    for (int i = 0; i < info->call->nliterals; i++) {
+        if (str_equal(info->call->literals[i], with->literal.s))
+            return true;
+        names[i] = arena_strndup(b->mem, info->call->literals[i].p, info->call->literals[i].n);
+    }
+    fail(b, ERR_BIND, with->pos, with->len, "'%.*s' is none of the answers of this call",
+         (int)BASE_MIN(with->literal.s.n, (size_t)60), with->literal.s.p);
+    const char *meant = str_nearest(with->literal.s, names, (size_t)info->call->nliterals);
+    err_hint(b->e, meant ? "did you mean '%s'?" : "they begin with '%s'", meant ? meant : names[0]);
+    return false;
+}
+
+static bool same_facts(const call_info *a, const call_info *c) {
+    if (a->prob != c->prob || a->number_use != c->number_use || a->boolean_use != c->boolean_use ||
+        a->literals.n != c->literals.n)
+        return false;
+    for (int i = 0; i < a->literals.n; i++)
+        if (!str_equal(*(str *)a->literals.items[i], *(str *)c->literals.items[i]))
+            return false;
+    return true;
+}
+
+bool llm_calls_settled(const list *before, const list *after) {
+    static const call_info nothing;
+    for (int i = 0; i < after->n; i++) {
+        const call_info *now = after->items[i], *then = &nothing;
+        for (int k = 0; before && k < before->n; k++)
+            if (str_equal(((call_info *)before->items[k])->key, now->key))
+                then = before->items[k];
+        if (!same_facts(then, now))
+            return false;
+    }
+    return true;
+}

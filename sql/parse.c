@@ -1,0 +1,177 @@
+/*
+ * parse.c - drives lexer and parser, and words their complaints: what is wrong, where, and what may have been meant.
+ *
+ * Invariant: the first error wins; after it nothing more is fed to the parser.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ast_int.h"
+#include "grammar.h"
+
+enum { MAX_OPEN_PARENTHESES = AST_MAX_DEPTH };
+
+/* ---- messages ---------------------------------------------------------------------------------- */
+
+static bool is_word(int code, token t) {
+    return t.len > 0 && (code == TK_ID || keyword_code(t.text) != 0);
+}
+
+/* The nearest of the keywords the parser would take here, else the nearest of all. */
+static const char *nearest(str word, const int *expected, int nexpected) {
+    const char *near_ones[256];
+    size_t n = 0;
+    for (int i = 0; i < nexpected && n < BASE_COUNT(near_ones); i++) {
+        const char *name = keyword_name(expected[i]);
+        if (name && name[0] >= 'A' && name[0] <= 'Z')
+            near_ones[n++] = name;
+    }
+    const char *found = str_nearest(word, near_ones, n);
+    return found ? found : keyword_nearest(word);
+}
+
+/* "expected ON or USING", when there are few enough to be of help. */
+static void hint_expected(err *e, const int *expected, int nexpected) {
+    enum { FEW = 4 };
+    const char *words[FEW];
+    int n = 0;
+    for (int i = 0; i < nexpected; i++) {
+        const char *name = keyword_name(expected[i]);
+        if (expected[i] == 0)
+            name = "the end";
+        if (!name)
+            continue;
+        if (n == FEW)
+            return;
+        words[n++] = name;
+    }
+    char out[128];
+    size_t used = 0;
+    for (int i = 0; i < n; i++) {
+        const char *join = i == 0 ? "" : i == n - 1 ? " or " : ", ";
+        int k = snprintf(out + used, sizeof out - used, "%s%s", join, words[i]);
+        if (k < 0 || used + (size_t)k >= sizeof out)
+            return;
+        used += (size_t)k;
+    }
+    if (n)
+        err_hint(e, "expected %s", out);
+}
+
+void parser_unexpected(parser *p, int code, token at, const int *expected, int nexpected) {
+    if (p->failed)
+        return;
+    p->failed = true;
+    const char *meant = NULL;
+    token place = at;
+    if (code == TK_ID)
+        meant = nearest(at.text, expected, nexpected);
+    /* In `SELECT a FORM t` the misspelt word passed as an alias: the word before is the culprit. A real keyword there is
+     * none, nor is a one-letter alias. */
+    if (!meant && p->previous_code == TK_ID && p->previous.len > 1) {
+        meant = nearest(p->previous.text, expected, 0);
+        if (meant)
+            place = p->previous;
+    }
+    if (code == 0 && !meant)
+        err_set_at(p->error, ERR_SYNTAX, place.pos, place.len, "the statement ends too early");
+    else
+        err_set_at(p->error, ERR_SYNTAX, place.pos, place.len, "syntax error at \"%.*s\"",
+                   (int)BASE_MIN(place.text.n, (size_t)60), place.text.p);
+    if (meant)
+        err_hint(p->error, "did you mean %s?", meant);
+    else if (is_word(code, at) && keyword_code(at.text) && p->previous_code != TK_ID && nexpected) {
+        bool wants_name = false;
+        for (int i = 0; i < nexpected; i++)
+            wants_name = wants_name || expected[i] == TK_ID;
+        if (wants_name)
+            err_hint(p->error, "%.*s is a keyword; as a name, write \"%.*s\"", at.len, at.text.p, at.len, at.text.p);
+        else
+            hint_expected(p->error, expected, nexpected);
+    } else {
+        hint_expected(p->error, expected, nexpected);
+    }
+}
+
+/* ---- driving ----------------------------------------------------------------------------------- */
+
+static void feed(parser *p, void *machine, int code, token t) {
+    p->last = t;
+    p->last_code = code;
+    sql_grammar(machine, code, t, p);
+    p->previous = t;
+    p->previous_code = code;
+}
+
+static bool deep(parser *p, int code, token t, int *open) {
+    if (code == TK_LP && ++*open > MAX_OPEN_PARENTHESES) {
+        parser_fail(p, ERR_LIMIT, t.pos, t.len, "parentheses are nested more than %d deep", MAX_OPEN_PARENTHESES);
+        return true;
+    }
+    if (code == TK_RP && *open > 0)
+        --*open;
+    return false;
+}
+
+static void run(parser *p, void *machine) {
+    size_t at = 0;
+    int open = 0;
+    bool ended = false;
+    while (!p->failed) {
+        size_t length = 0;
+        const char *problem = NULL;
+        int code = sql_lex(p->text, at, &length, &problem);
+        token t = {{p->text.p + at, length}, (int)at, (int)length};
+        at += length;
+        if (code == TK_SPACE || code == TK_COMMENT)
+            continue;
+        if (code == TK_ILLEGAL) {
+            parser_fail(p, ERR_SYNTAX, t.pos, t.len, "%s", problem);
+            return;
+        }
+        if (code && ended && code != TK_SEMI) {
+            parser_fail(p, ERR_SYNTAX, t.pos, t.len, "one statement at a time: there is more text behind the ;");
+            return;
+        }
+        ended = ended || code == TK_SEMI;
+        if (deep(p, code, t, &open))
+            return;
+        feed(p, machine, code, t);
+        if (code == 0)
+            return;
+    }
+}
+
+static int parse(str text, arena *mem, int first, parser *p, err *e) {
+    *p = (parser){.mem = mem, .text = text, .error = e, .last = {{NULL, 0}, -1, 0}, .previous = {{NULL, 0}, -1, 0}};
+    if (text.n > (size_t)INT32_MAX / 2)
+        return err_set(e, ERR_LIMIT, "a statement may have at most 1 GiB");
+    void *machine = sql_grammarAlloc(malloc);
+    if (!machine)
+        return err_set(e, ERR_FULL, "out of memory");
+    if (first)
+        feed(p, machine, first, (token){{text.p, 0}, 0, 0});
+    run(p, machine);
+    sql_grammarFree(machine, free);
+    if (p->failed)
+        return (int)e->code;
+    if (!p->result)
+        return err_set_at(e, ERR_SYNTAX, 0, 0, "there is no statement");
+    return 0;
+}
+
+int sql_parse(str text, arena *mem, ast **out, bool *mentions_rowid, err *e) {
+    parser p;
+    int status = parse(text, mem, 0, &p, e);
+    *out = p.result;
+    *mentions_rowid = p.mentions_rowid;
+    return status;
+}
+
+int sql_parse_expr(str text, arena *mem, node **out, err *e) {
+    parser p;
+    int status = parse(text, mem, TK_EXPRESSION, &p, e);
+    *out = status ? NULL : p.result->value;
+    return status;
+}

@@ -1,0 +1,284 @@
+/* print.c - bound expressions as SQL text, relations as a tree: for EXPLAIN (RULES), messages and tests. */
+#include <string.h>
+
+#include "bind_int.h"
+#include "functions_int.h"
+
+static const char *const op_names[] = {"+", "-", "*", "/", "%", "-", "||", "=", "<>", "<", "<=", ">", ">=",
+                                       "IS NOT DISTINCT FROM", "IS DISTINCT FROM", "AND", "OR", "NOT", "LIKE", "ILIKE", "GLOB"};
+
+/* How tightly an operator binds; arguments that bind less are put in parentheses. */
+static int tightness(const expr *x) {
+    static const int of[] = {6, 6, 7, 7, 7, 9, 8, 4, 4, 5, 5, 5, 5, 4, 4, 2, 1, 3, 4, 4, 4};
+    if (x->kind == EXPR_IN)
+        return 4;
+    return x->kind == EXPR_OP ? of[x->op] : 10;
+}
+
+static void print_argument(const expr *x, int least, buf *out) {
+    bool parentheses = tightness(x) < least;
+    buf_append_c(out, parentheses ? "(" : "");
+    expr_print(x, out);
+    buf_append_c(out, parentheses ? ")" : "");
+}
+
+static bool is_word_test(const expr *x) {
+    const expr *r = x->args[1];
+    return r->kind == EXPR_LITERAL && (r->literal.type == TYPE_NULL || r->literal.type == TYPE_BOOLEAN);
+}
+
+static void print_op(const expr *x, buf *out) {
+    int mine = tightness(x);
+    if (x->nargs == 1) {
+        buf_append_c(out, x->op == OP_NOT ? "NOT " : "-");
+        print_argument(x->args[0], mine + 1, out);
+        return;
+    }
+    print_argument(x->args[0], mine, out);
+    if ((x->op == OP_IS || x->op == OP_IS_NOT) && is_word_test(x)) {
+        buf_append_c(out, x->op == OP_IS ? " IS " : " IS NOT ");
+        expr_print(x->args[1], out);
+        return;
+    }
+    for (int i = 1; i < x->nargs; i++) {
+        bool escape = i == 2 && (x->op == OP_LIKE || x->op == OP_ILIKE || x->op == OP_GLOB);
+        buf_printf(out, " %s ", escape ? "ESCAPE" : op_names[x->op]);
+        print_argument(x->args[i], mine + 1, out);
+    }
+}
+
+static void print_list(expr **args, int n, buf *out) {
+    for (int i = 0; i < n; i++) {
+        buf_append_c(out, i ? ", " : "");
+        expr_print(args[i], out);
+    }
+}
+
+void expr_print(const expr *x, buf *out) {
+    switch (x->kind) {
+    case EXPR_LITERAL:
+        value_print_sql(out, x->literal);
+        break;
+    case EXPR_COLUMN:
+        if (x->column.name.n)
+            buf_append_str(out, x->column.name);
+        else
+            buf_printf(out, "#%d", x->column.id);
+        break;
+    case EXPR_OP:
+        print_op(x, out);
+        break;
+    case EXPR_FUNC:
+        buf_printf(out, "%s(", function_of(x->function)->name);
+        print_list(x->args, x->nargs, out);
+        buf_append_char(out, ')');
+        break;
+    case EXPR_CASE:
+        buf_append_c(out, "CASE");
+        for (int i = 0; i + 1 < x->nargs; i += 2) {
+            buf_append_c(out, " WHEN ");
+            expr_print(x->args[i], out);
+            buf_append_c(out, " THEN ");
+            expr_print(x->args[i + 1], out);
+        }
+        buf_append_c(out, " ELSE ");
+        expr_print(x->args[x->nargs - 1], out);
+        buf_append_c(out, " END");
+        break;
+    case EXPR_CAST:
+        buf_append_c(out, "CAST(");
+        expr_print(x->args[0], out);
+        buf_printf(out, " AS %s)", type_name(x->type));
+        break;
+    case EXPR_IN:
+        print_argument(x->args[0], 5, out);
+        buf_append_c(out, " IN (");
+        print_list(x->args + 1, x->nargs - 1, out);
+        buf_append_char(out, ')');
+        break;
+    }
+}
+
+/* ---- relations --------------------------------------------------------------------------------- */
+
+
+static const char *join_name(join_kind kind) {
+    static const char *const names[] = {"inner", "left", "cross", "semi", "anti", "single", "mark"};
+    return names[kind];
+}
+
+static void print_call(const llm_use *u, buf *out) {
+    static const char *const kinds[] = {"TEXT", "ENUM", "BOOLEAN", "INTEGER", "REAL"};
+    const llm_call *c = u->call;
+    buf_printf(out, " #%d = LLM#%d ", u->out_id, c->number);
+    value_print_sql(out, c->prompt);
+    for (int i = 0; i < c->nfields; i++) {
+        buf_printf(out, ", %.*s%s: ", (int)c->field_names[i].n, c->field_names[i].p, c->field_required[i] ? "!" : "");
+        expr_print(u->args[i], out);
+    }
+    buf_printf(out, " -> %s", kinds[c->returns]);
+    for (int i = 0; i < c->nliterals && c->nliterals <= 12; i++) {
+        buf_append_c(out, i ? ", " : "(");
+        value_print_sql(out, value_text(c->literals[i]));
+    }
+    buf_append_c(out, c->nliterals && c->nliterals <= 12 ? ")" : "");
+    buf_append_c(out, c->by_use ? " by use" : "");
+    if (c->model.n)
+        buf_printf(out, " model %.*s", (int)c->model.n, c->model.p);
+    if (c->max_tokens)
+        buf_printf(out, " max_tokens %d", c->max_tokens);
+    if (c->examples)
+        buf_append_c(out, " with examples");
+    if (u->prob_id >= 0)
+        buf_printf(out, " prob #%d", u->prob_id);
+    if (u->guard) {
+        buf_append_c(out, " if ");
+        expr_print(u->guard, out);
+    }
+}
+
+static void print_aggregate(const rel_agg *a, buf *out) {
+    buf_printf(out, " #%d = %s(%s", a->id, aggregate_name(a->kind), a->distinct ? "DISTINCT " : "");
+    if (a->arg)
+        expr_print(a->arg, out);
+    else
+        buf_append_char(out, '*');
+    if (a->separator) {
+        buf_append_c(out, ", ");
+        expr_print(a->separator, out);
+    }
+    buf_append_char(out, ')');
+    if (a->filter) {
+        buf_append_c(out, " FILTER ");
+        expr_print(a->filter, out);
+    }
+}
+
+static void print_values(const rel *r, buf *out) {
+    buf_printf(out, " %d row%s", r->values.nrows, r->values.nrows == 1 ? "" : "s");
+    for (int i = 0; i < r->values.nrows && i < 3 && r->ncols; i++) {
+        buf_append_c(out, " (");
+        print_list(r->values.rows[i], r->ncols, out);
+        buf_append_char(out, ')');
+    }
+}
+
+static void print_named_exprs(const rel *r, buf *out) {
+    for (int i = 0; i < r->ncols; i++) {
+        buf_append_c(out, i ? ", " : " ");
+        expr_print(r->project.exprs[i].value, out);
+        buf_printf(out, " #%d", r->cols[i].id);
+    }
+}
+
+static void print_sort(const rel *r, buf *out) {
+    for (int i = 0; i < r->sort.nkeys; i++) {
+        const sort_key *k = &r->sort.keys[i];
+        buf_append_c(out, i ? ", " : " ");
+        expr_print(k->value, out);
+        buf_append_c(out, k->descending ? " DESC" : "");
+        if (k->nulls_first != k->descending)
+            buf_append_c(out, k->nulls_first ? " NULLS FIRST" : " NULLS LAST");
+    }
+}
+
+static void print_details(const rel *r, buf *out) {
+    static const char *const setops[] = {"UNION ALL", "UNION", "EXCEPT", "INTERSECT"};
+    switch (r->kind) {
+    case REL_VALUES:
+        print_values(r, out);
+        break;
+    case REL_SCAN:
+        buf_append_char(out, ' ');
+        buf_append_str(out, r->scan.table->name);
+        if (!str_equal(r->scan.alias, r->scan.table->name))
+            buf_printf(out, " AS %.*s", (int)r->scan.alias.n, r->scan.alias.p);
+        break;
+    case REL_FILE:
+        buf_printf(out, " %.*s", (int)r->file.path.n, r->file.path.p);
+        break;
+    case REL_SYSTEM:
+        buf_printf(out, " %.*s", (int)r->system.name.n, r->system.name.p);
+        break;
+    case REL_FILTER:
+        buf_append_char(out, ' ');
+        expr_print(r->filter.predicate, out);
+        break;
+    case REL_PROJECT:
+        print_named_exprs(r, out);
+        break;
+    case REL_JOIN:
+    case REL_APPLY:
+        buf_printf(out, " %s", join_name(r->join.kind));
+        if (r->join.kind == JOIN_MARK)
+            buf_printf(out, " #%d%s", r->join.mark_id, r->join.mark_null ? " null-aware" : "");
+        if (r->join.predicate) {
+            buf_append_c(out, " on ");
+            expr_print(r->join.predicate, out);
+        }
+        break;
+    case REL_GROUP:
+        for (int i = 0; i < r->group.nkeys; i++) {
+            buf_append_c(out, i ? ", " : " by ");
+            expr_print(r->group.keys[i].value, out);
+            buf_printf(out, " #%d", r->group.keys[i].id);
+        }
+        for (int i = 0; i < r->group.naggs; i++)
+            print_aggregate(&r->group.aggs[i], out);
+        break;
+    case REL_SORT:
+        print_sort(r, out);
+        break;
+    case REL_LIMIT:
+        if (r->limit.limit >= 0)
+            buf_printf(out, " %lld", (long long)r->limit.limit);
+        if (r->limit.offset)
+            buf_printf(out, " offset %lld", (long long)r->limit.offset);
+        for (int i = 0; i < r->limit.npartition; i++)
+            buf_printf(out, "%s#%d", i ? ", " : " per ", r->limit.partition[i]);
+        break;
+    case REL_SETOP:
+        buf_printf(out, " %s", setops[r->setop.op]);
+        break;
+    case REL_LLM:
+        for (int i = 0; i < r->llm.nuses; i++) {
+            buf_append_c(out, i ? ";" : "");
+            print_call(&r->llm.uses[i], out);
+        }
+        break;
+    case REL_SHARED:
+        buf_printf(out, " %d", r->shared.number);
+        break;
+    case REL_NUMBER:
+        buf_printf(out, " #%d", r->number.id);
+        break;
+    case REL_OUTER_RESIDUAL:
+        buf_printf(out, " per #%d keep ", r->residual.group_id);
+        expr_print(r->residual.predicate, out);
+        break;
+    case REL_DISTINCT:
+        break;
+    }
+}
+
+static void print_tree(const rel *r, int depth, buf *out) {
+    static const char *const names[] = {"Values", "Scan", "File", "System", "Filter", "Project", "Join", "Apply", "Group",
+                                        "Sort", "Limit", "Distinct", "SetOp", "LLM", "Shared", "Number", "OuterResidual"};
+    for (; r; r = r->left) {
+        for (int i = 0; i < depth; i++)
+            buf_append_c(out, "  ");
+        buf_append_c(out, names[r->kind]);
+        print_details(r, out);
+        buf_append_char(out, '\n');
+        depth++;
+        if (r->right) {
+            print_tree(r->left, depth, out);
+            print_tree(r->right, depth, out);
+            return;
+        }
+    }
+}
+
+void rel_print(const rel *r, buf *out) {
+    print_tree(r, 0, out);
+}

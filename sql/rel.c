@@ -1,0 +1,259 @@
+/*
+ * rel.c - construction of relations and walks over them.
+ *
+ * Invariant: a node that neither adds nor drops columns has its child's `cols` array itself, so a type settled below is
+ * settled above.
+ */
+#include <string.h>
+
+#include "bind_int.h"
+
+static rel *rel_new(arena *a, rel_kind kind, rel *left, rel *right) {
+    rel *r = ARENA_NEW(a, rel);
+    r->kind = kind;
+    r->left = left;
+    r->right = right;
+    if (left) {
+        r->ncols = left->ncols;
+        r->cols = left->cols;
+    }
+    return r;
+}
+
+static void add_columns(arena *a, rel *r, const rel_column *more, int nmore) {
+    rel_column *cols = ARENA_ARRAY(a, rel_column, r->ncols + nmore);
+    if (r->ncols)
+        memcpy(cols, r->cols, sizeof *cols * (size_t)r->ncols);
+    if (nmore)
+        memcpy(cols + r->ncols, more, sizeof *cols * (size_t)nmore);
+    r->cols = cols;
+    r->ncols += nmore;
+}
+
+rel *rel_make(arena *a, rel_kind kind, int ncols) {
+    rel *r = rel_new(a, kind, NULL, NULL);
+    r->ncols = ncols;
+    r->cols = ARENA_ARRAY(a, rel_column, ncols);
+    return r;
+}
+
+rel *rel_one_row(arena *a) {
+    rel *r = rel_make(a, REL_VALUES, 0);
+    r->values.nrows = 1;
+    r->values.rows = ARENA_ARRAY(a, expr **, 1);
+    return r;
+}
+
+rel *rel_filter(arena *a, rel *left, expr *predicate) {
+    rel *r = rel_new(a, REL_FILTER, left, NULL);
+    r->filter.predicate = predicate;
+    return r;
+}
+
+rel *rel_project(arena *a, rel *left, int ncols) {
+    rel *r = rel_make(a, REL_PROJECT, ncols);
+    r->left = left;
+    r->project.exprs = ARENA_ARRAY(a, rel_expr, ncols);
+    return r;
+}
+
+rel *rel_join(arena *a, join_kind kind, rel *left, rel *right, expr *predicate) {
+    rel *r = rel_new(a, REL_JOIN, left, right);
+    r->join.kind = kind;
+    r->join.predicate = predicate;
+    r->join.mark_id = -1;
+    if (kind != JOIN_SEMI && kind != JOIN_ANTI)
+        add_columns(a, r, right->cols, right->ncols);
+    return r;
+}
+
+rel *rel_apply(arena *a, join_kind kind, rel *left, rel *right, expr *predicate, int mark_id, bool mark_null) {
+    rel *r = rel_new(a, REL_APPLY, left, right);
+    r->join.kind = kind;
+    r->join.predicate = predicate;
+    r->join.mark_id = mark_id;
+    r->join.mark_null = mark_null;
+    if (kind == JOIN_MARK) {
+        rel_column mark = {mark_id, TYPE_BOOLEAN, STR("match"), {NULL, 0}};
+        add_columns(a, r, &mark, 1);
+    } else {
+        add_columns(a, r, right->cols, right->ncols);
+    }
+    return r;
+}
+
+rel *rel_llm(arena *a, rel *left, llm_use *uses, int nuses) {
+    rel *r = rel_new(a, REL_LLM, left, NULL);
+    r->llm.uses = uses;
+    r->llm.nuses = nuses;
+    for (int i = 0; i < nuses; i++) {
+        rel_column out = {uses[i].out_id, llm_call_type(uses[i].call),
+                          str_from(arena_printf(a, "LLM#%d", uses[i].call->number)), {NULL, 0}};
+        add_columns(a, r, &out, 1);
+        if (uses[i].prob_id >= 0) {
+            rel_column prob = {uses[i].prob_id, TYPE_REAL,
+                               str_from(arena_printf(a, "LLM#%d.prob", uses[i].call->number)), {NULL, 0}};
+            add_columns(a, r, &prob, 1);
+        }
+    }
+    return r;
+}
+
+rel *rel_number(arena *a, rel *left, int id) {
+    rel *r = rel_new(a, REL_NUMBER, left, NULL);
+    r->number.id = id;
+    rel_column number = {id, TYPE_INTEGER, STR("number"), {NULL, 0}};
+    add_columns(a, r, &number, 1);
+    return r;
+}
+
+rel *rel_sort(arena *a, rel *left, sort_key *keys, int nkeys) {
+    rel *r = rel_new(a, REL_SORT, left, NULL);
+    r->sort.keys = keys;
+    r->sort.nkeys = nkeys;
+    return r;
+}
+
+rel *rel_limit(arena *a, rel *left, int64_t limit, int64_t offset) {
+    rel *r = rel_new(a, REL_LIMIT, left, NULL);
+    r->limit.limit = limit;
+    r->limit.offset = offset;
+    return r;
+}
+
+rel *rel_distinct(arena *a, rel *left) {
+    return rel_new(a, REL_DISTINCT, left, NULL);
+}
+
+rel *rel_residual(arena *a, rel *left, int group_id, expr *predicate, int *null_ids, int nnull) {
+    rel *r = rel_new(a, REL_OUTER_RESIDUAL, left, NULL);
+    r->residual.group_id = group_id;
+    r->residual.predicate = predicate;
+    r->residual.null_ids = null_ids;
+    r->residual.nnull = nnull;
+    return r;
+}
+
+rel *rel_shared(arena *a, rel *left, int number) {
+    rel *r = rel_make(a, REL_SHARED, left->ncols);
+    r->left = left;
+    r->shared.number = number;
+    return r;
+}
+
+/* ---- walks ------------------------------------------------------------------------------------- */
+
+static void each(rel_visit *v, expr **x) {
+    if (*x)
+        v->on_expr(v, x);
+}
+
+static void each_llm(rel *r, rel_visit *v) {
+    for (int i = 0; i < r->llm.nuses; i++) {
+        llm_use *u = &r->llm.uses[i];
+        if (v->on_use)
+            v->on_use(v, u);
+        for (int k = 0; v->on_expr && k < u->call->nfields; k++)
+            each(v, &u->args[k]);
+        if (v->on_expr)
+            each(v, &u->guard);
+    }
+}
+
+static void each_group(rel *r, rel_visit *v) {
+    for (int i = 0; i < r->group.nkeys; i++)
+        each(v, &r->group.keys[i].value);
+    for (int i = 0; i < r->group.naggs; i++) {
+        each(v, &r->group.aggs[i].arg);
+        each(v, &r->group.aggs[i].separator);
+        each(v, &r->group.aggs[i].filter);
+    }
+}
+
+static void each_expr(rel *r, rel_visit *v) {
+    switch (r->kind) {
+    case REL_VALUES:
+        for (int i = 0; i < r->values.nrows; i++)
+            for (int k = 0; k < r->ncols; k++)
+                each(v, &r->values.rows[i][k]);
+        break;
+    case REL_FILTER:
+        each(v, &r->filter.predicate);
+        break;
+    case REL_PROJECT:
+        for (int i = 0; i < r->ncols; i++)
+            each(v, &r->project.exprs[i].value);
+        break;
+    case REL_JOIN:
+    case REL_APPLY:
+        each(v, &r->join.predicate);
+        break;
+    case REL_GROUP:
+        each_group(r, v);
+        break;
+    case REL_SORT:
+        for (int i = 0; i < r->sort.nkeys; i++)
+            each(v, &r->sort.keys[i].value);
+        break;
+    case REL_OUTER_RESIDUAL:
+        each(v, &r->residual.predicate);
+        break;
+    default:
+        break;
+    }
+}
+
+/* A shared relation is walked once per reference; visitors do not mind. */
+void rel_walk(rel *r, rel_visit *v) {
+    for (; r; r = r->left) {
+        if (r->kind == REL_LLM)
+            each_llm(r, v);
+        else if (v->on_expr)
+            each_expr(r, v);
+        if (r->right)
+            rel_walk(r->right, v);
+    }
+}
+
+/* Gives a column that is NULL throughout its type, once something around it says which. */
+void rel_settle(rel *r, int at, value_type type) {
+    if (r->cols[at].type != TYPE_NULL)
+        return;
+    r->cols[at].type = type;
+    switch (r->kind) {
+    case REL_VALUES:
+        for (int i = 0; i < r->values.nrows; i++)
+            r->values.rows[i][at]->type = type;
+        break;
+    case REL_PROJECT: {
+        expr *x = r->project.exprs[at].value;
+        if (x->kind == EXPR_COLUMN)
+            for (int i = 0; i < r->left->ncols; i++)
+                if (r->left->cols[i].id == x->column.id)
+                    rel_settle(r->left, i, type);
+        x->type = type;
+        break;
+    }
+    case REL_SETOP:
+        rel_settle(r->left, at, type);
+        rel_settle(r->right, at, type);
+        break;
+    case REL_FILTER:
+    case REL_SORT:
+    case REL_LIMIT:
+    case REL_DISTINCT:
+    case REL_LLM:
+        r->cols[at].type = TYPE_NULL; /* the array may be the child's own */
+        if (at < r->left->ncols)
+            rel_settle(r->left, at, type);
+        r->cols[at].type = type;
+        break;
+    default:
+        break;
+    }
+}
+
+void rel_settle_all(rel *r) {
+    for (int i = 0; i < r->ncols; i++)
+        rel_settle(r, i, TYPE_TEXT);
+}

@@ -1,0 +1,212 @@
+/*
+ * scope.c - which name means which column, and what is said when none or several do.
+ *
+ * Invariant: a column found in an outer scope makes the query correlated by nothing but its id; who unnests it looks for ids
+ * that the subquery itself does not produce.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "bind_int.h"
+
+/* ---- errors ------------------------------------------------------------------------------------ */
+
+static int fail_v(binder *b, err_code code, int pos, int len, const char *format, va_list args) {
+    char message[sizeof b->e->message];
+    vsnprintf(message, sizeof message, format, args);
+    if (b->view_depth > 0)
+        return err_set(b->e, code, "%s", message);
+    return err_set_at(b->e, code, pos, len, "%s", message);
+}
+
+int fail(binder *b, err_code code, int pos, int len, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    int status = fail_v(b, code, pos, len, format, args);
+    va_end(args);
+    return status;
+}
+
+int fail_node(binder *b, const node *n, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    int status = fail_v(b, ERR_BIND, n->pos, n->len, format, args);
+    va_end(args);
+    return status;
+}
+
+int fail_ident(binder *b, ident i, const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    int status = fail_v(b, ERR_BIND, i.pos, i.len, format, args);
+    va_end(args);
+    return status;
+}
+
+void hint_nearest(binder *b, str word, const char *const *candidates, size_t count) {
+    const char *meant = str_nearest(word, candidates, count);
+    if (meant)
+        err_hint(b->e, "did you mean \"%s\"?", meant);
+}
+
+/* ---- ids --------------------------------------------------------------------------------------- */
+
+id_info *id_of(binder *b, int id) {
+    if (id >= b->ids_cap) {
+        int cap = BASE_MAX(2 * b->ids_cap, id + 64);
+        id_info *ids = ARENA_ARRAY(b->mem, id_info, cap);
+        if (b->ids_cap)
+            memcpy(ids, b->ids, sizeof *ids * (size_t)b->ids_cap);
+        b->ids = ids;
+        b->ids_cap = cap;
+    }
+    return &b->ids[id];
+}
+
+int new_id(binder *b) {
+    int id = b->next_id++;
+    *id_of(b, id) = (id_info){.same_as = id};
+    return id;
+}
+
+void id_copy(binder *b, int to, const expr *from) {
+    if (from->kind != EXPR_COLUMN)
+        return;
+    id_info info = *id_of(b, from->column.id);
+    *id_of(b, to) = info;
+}
+
+/* ---- columns ----------------------------------------------------------------------------------- */
+
+scope_column *scope_add(binder *b, scope *s, str table, str name, int id, value_type type) {
+    if (s->n == s->cap) {
+        int cap = s->cap ? 2 * s->cap : 16;
+        scope_column *cols = ARENA_ARRAY(b->mem, scope_column, cap);
+        if (s->n)
+            memcpy(cols, s->cols, sizeof *cols * (size_t)s->n);
+        s->cols = cols;
+        s->cap = cap;
+    }
+    scope_column *c = &s->cols[s->n++];
+    *c = (scope_column){.table = table, .name = name, .id = id, .type = type};
+    return c;
+}
+
+void scope_add_rel(binder *b, scope *s, const rel *r, str table) {
+    for (int i = 0; i < r->ncols; i++)
+        scope_add(b, s, table, r->cols[i].name, r->cols[i].id, r->cols[i].type);
+}
+
+bool scope_has_table(const scope *s, str table) {
+    for (int i = 0; i < s->n; i++)
+        if (str_equal_nocase(s->cols[i].table, table))
+            return true;
+    return false;
+}
+
+static const scope_column *find_in(binder *b, const scope *s, const node *n, bool *failed) {
+    const scope_column *found = NULL;
+    for (int i = 0; i < s->n; i++) {
+        const scope_column *c = &s->cols[i];
+        if (!str_equal_nocase(c->name, n->name.name))
+            continue;
+        if (n->qualifier.name.n ? !str_equal_nocase(c->table, n->qualifier.name) : c->merged)
+            continue;
+        if (found) {
+            *failed = true;
+            fail_node(b, n, "column \"%.*s\" is ambiguous", (int)n->name.name.n, n->name.name.p);
+            if (found->table.n && c->table.n && !str_equal_nocase(found->table, c->table))
+                err_hint(b->e, "%.*s.%.*s or %.*s.%.*s?", (int)found->table.n, found->table.p, (int)found->name.n,
+                         found->name.p, (int)c->table.n, c->table.p, (int)c->name.n, c->name.p);
+            return NULL;
+        }
+        found = c;
+    }
+    return found;
+}
+
+/* "in reviews", "in r or m": where a name was looked for. */
+static void tables_of(binder *b, const scope *s, char *out, size_t room) {
+    (void)b;
+    size_t used = 0;
+    out[0] = 0;
+    str last = {NULL, 0};
+    int count = 0;
+    for (int i = 0; i < s->n && count < 4; i++) {
+        if (!s->cols[i].table.n || str_equal_nocase(last, s->cols[i].table))
+            continue;
+        last = s->cols[i].table;
+        int k = snprintf(out + used, room - used, "%s%.*s", count ? ", " : " in ", (int)BASE_MIN(last.n, (size_t)40), last.p);
+        if (k < 0 || (size_t)k >= room - used)
+            return;
+        used += (size_t)k;
+        count++;
+    }
+}
+
+static void hint_column(binder *b, const node *n) {
+    enum { MOST = 512 };
+    const char *names[MOST];
+    size_t count = 0;
+    for (const scope *s = b->scope; s; s = s->outer)
+        for (int i = 0; i < s->n && count < MOST; i++) {
+            const scope_column *c = &s->cols[i];
+            if (n->qualifier.name.n && !str_equal_nocase(c->table, n->qualifier.name))
+                continue;
+            if (str_equal_nocase(c->name, n->name.name)) { /* right column, wrong table */
+                err_hint(b->e, "did you mean %.*s.%.*s?", (int)c->table.n, c->table.p, (int)c->name.n, c->name.p);
+                return;
+            }
+            names[count++] = arena_strndup(b->mem, c->name.p, c->name.n);
+        }
+    const char *meant = str_nearest(n->name.name, names, count);
+    if (meant) {
+        err_hint(b->e, "did you mean \"%s\"?", meant);
+        return;
+    }
+    bool quoted = b->view_depth == 0 && n->pos >= 0 && (size_t)n->pos < b->text.n && b->text.p[n->pos] == '"';
+    if (quoted)
+        err_hint(b->e, "texts stand in single quotes: '%.*s'", (int)BASE_MIN(n->name.name.n, (size_t)100), n->name.name.p);
+    else if (!n->qualifier.name.n && keyword_nearest(n->name.name))
+        err_hint(b->e, "did you mean %s?", keyword_nearest(n->name.name));
+    else if (!b->scope || b->scope->n == 0)
+        err_hint(b->e, "there is no FROM; texts stand in single quotes");
+}
+
+static void unknown_table(binder *b, const node *n) {
+    enum { MOST = 64 };
+    const char *names[MOST];
+    size_t count = 0;
+    str last = {NULL, 0};
+    for (const scope *s = b->scope; s; s = s->outer)
+        for (int i = 0; i < s->n && count < MOST; i++)
+            if (s->cols[i].table.n && !str_equal_nocase(last, s->cols[i].table)) {
+                last = s->cols[i].table;
+                names[count++] = arena_strndup(b->mem, last.p, last.n);
+            }
+    fail_ident(b, n->qualifier, "no table \"%.*s\" in FROM", (int)n->qualifier.name.n, n->qualifier.name.p);
+    hint_nearest(b, n->qualifier.name, names, count);
+}
+
+const scope_column *scope_find(binder *b, const node *n) {
+    bool failed = false, table_seen = n->qualifier.name.n == 0;
+    for (const scope *s = b->scope; s; s = s->outer) {
+        const scope_column *c = find_in(b, s, n, &failed);
+        if (c || failed)
+            return c;
+        table_seen = table_seen || scope_has_table(s, n->qualifier.name);
+    }
+    if (!table_seen) {
+        unknown_table(b, n);
+        return NULL;
+    }
+    char where[256];
+    where[0] = 0;
+    if (n->qualifier.name.n)
+        snprintf(where, sizeof where, " in %.*s", (int)BASE_MIN(n->qualifier.name.n, (size_t)100), n->qualifier.name.p);
+    else if (b->scope)
+        tables_of(b, b->scope, where, sizeof where);
+    fail_ident(b, n->name, "no column \"%.*s\"%s", (int)n->name.name.n, n->name.name.p, where);
+    hint_column(b, n);
+    return NULL;
+}

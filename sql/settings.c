@@ -1,0 +1,269 @@
+/*
+ * settings.c - the settings: one table (SQL_SETTINGS) makes the struct, SET, SHOW, RESET and completion.
+ *
+ * Invariant: a settings struct always holds valid values; TEXT members are never NULL and owned by it. A statement reads a
+ * copy, so SET never changes a running one.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "sql/sql.h"
+
+static const setting_info infos[] = {
+#define SETTING_INFO(name, type, standard, words, help) {#name, SETTING_##type, standard, words, help},
+    SQL_SETTINGS(SETTING_INFO)
+#undef SETTING_INFO
+};
+
+static const size_t offsets[] = {
+#define SETTING_OFFSET(name, type, standard, words, help) offsetof(settings, name),
+    SQL_SETTINGS(SETTING_OFFSET)
+#undef SETTING_OFFSET
+};
+
+static void *member(const settings *s, size_t i) {
+    return (char *)(uintptr_t)s + offsets[i];
+}
+
+const setting_info *settings_table(size_t *count) {
+    *count = BASE_COUNT(infos);
+    return infos;
+}
+
+static int find(str name, size_t *out, err *e) {
+    const char *names[BASE_COUNT(infos)];
+    for (size_t i = 0; i < BASE_COUNT(infos); i++) {
+        names[i] = infos[i].name;
+        if (str_equal_nocase(name, str_from(names[i]))) {
+            *out = i;
+            return 0;
+        }
+    }
+    err_set(e, ERR_BIND, "no setting \"%.*s\"", (int)name.n, name.p);
+    const char *meant = str_nearest(name, names, BASE_COUNT(names));
+    if (meant)
+        err_hint(e, "did you mean %s?", meant);
+    else
+        err_hint(e, "SHOW ALL lists them");
+    return ERR_BIND;
+}
+
+/* ---- values ------------------------------------------------------------------------------------ */
+
+static int wrong(size_t i, str given, const char *allowed, err *e) {
+    return err_set(e, ERR_TYPE, "%s cannot be '%.*s': %s", infos[i].name, (int)given.n, given.p, allowed);
+}
+
+static bool parse_switch(str s, bool *out) {
+    static const char *const on[] = {"on", "true", "yes", "1"}, *const off[] = {"off", "false", "no", "0"};
+    for (size_t i = 0; i < BASE_COUNT(on); i++) {
+        if (str_equal_nocase(s, str_from(on[i])))
+            return *out = true;
+        if (str_equal_nocase(s, str_from(off[i]))) {
+            *out = false;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* '2GB', '512 kB', '1.5 GiB', '4096': decimal and binary prefixes both mean powers of 1,024, as in psql. */
+static bool parse_bytes(str s, int64_t *out) {
+    static const struct {
+        const char *name;
+        int shift;
+    } units[] = {{"", 0},    {"b", 0},    {"k", 10},   {"kb", 10},  {"kib", 10}, {"m", 20}, {"mb", 20}, {"mib", 20},
+                 {"g", 30},  {"gb", 30},  {"gib", 30}, {"t", 40},   {"tb", 40},  {"tib", 40}};
+    size_t n = 0;
+    while (n < s.n && ((s.p[n] >= '0' && s.p[n] <= '9') || s.p[n] == '.'))
+        n++;
+    double number;
+    if (n == 0 || !parse_real((str){s.p, n}, &number))
+        return false;
+    while (n < s.n && s.p[n] == ' ')
+        n++;
+    str unit = {s.p + n, s.n - n};
+    for (size_t i = 0; i < BASE_COUNT(units); i++)
+        if (str_equal_nocase(unit, str_from(units[i].name))) {
+            double bytes = number * (double)(INT64_C(1) << units[i].shift);
+            if (!(bytes >= 0 && bytes < 9e18))
+                return false;
+            *out = (int64_t)bytes;
+            return true;
+        }
+    return false;
+}
+
+/* The index of `s` in 'a|b|c', or -1. */
+static int word_index(const char *words, str s) {
+    int index = 0;
+    for (const char *p = words; *p; index++) {
+        size_t n = strcspn(p, "|");
+        if (str_equal_nocase(s, (str){p, n}))
+            return index;
+        p += n + (p[n] == '|');
+    }
+    return -1;
+}
+
+static str word_at(const char *words, int index) {
+    const char *p = words;
+    while (index-- > 0)
+        p += strcspn(p, "|") + 1;
+    return (str){p, strcspn(p, "|")};
+}
+
+static int set_word(settings *s, size_t i, str text, err *e) {
+    bool on;
+    int index = word_index(infos[i].words, text);
+    if (index < 0 && parse_switch(text, &on) && !on) /* SET psm = false */
+        index = word_index(infos[i].words, STR("off"));
+    if (index < 0) {
+        char allowed[200];
+        snprintf(allowed, sizeof allowed, "it is one of %s", infos[i].words);
+        for (char *p = allowed; *p; p++)
+            if (*p == '|')
+                *p = '/';
+        return wrong(i, text, allowed, e);
+    }
+    *(int *)member(s, i) = index;
+    return 0;
+}
+
+static int set_text(settings *s, size_t i, str text, err *e) {
+    if (memchr(text.p ? text.p : "", 0, text.n))
+        return wrong(i, STR("…"), "a text without NUL bytes", e);
+    char **held = member(s, i);
+    free(*held);
+    *held = mem_strndup(text.n ? text.p : "", text.n);
+    return 0;
+}
+
+static int set_parsed(settings *s, size_t i, str text, err *e) {
+    bool on;
+    int64_t integer;
+    double real;
+    switch (infos[i].type) {
+    case SETTING_BOOLEAN:
+        if (!parse_switch(text, &on))
+            return wrong(i, text, "it is on or off", e);
+        *(bool *)member(s, i) = on;
+        return 0;
+    case SETTING_INTEGER:
+        /* A seed may be anything; every other one counts something. */
+        if (!parse_integer(text, &integer) || (integer < 0 && strcmp(infos[i].name, "seed") != 0))
+            return wrong(i, text, "it is a whole number, 0 or more", e);
+        *(int64_t *)member(s, i) = integer;
+        return 0;
+    case SETTING_BYTES:
+        if (!parse_bytes(text, &integer))
+            return wrong(i, text, "it is a number of bytes, such as 512MB or 2GB", e);
+        *(int64_t *)member(s, i) = integer;
+        return 0;
+    case SETTING_REAL:
+        if (!parse_real(text, &real) || !isfinite(real) || real < 0)
+            return wrong(i, text, "it is a number, 0 or more", e);
+        *(double *)member(s, i) = real;
+        return 0;
+    case SETTING_WORD:
+        return set_word(s, i, text, e);
+    case SETTING_TEXT:
+        return set_text(s, i, text, e);
+    }
+    return 0;
+}
+
+int settings_set(settings *s, str name, value v, err *e) {
+    size_t i;
+    int status = find(name, &i, e);
+    if (status)
+        return status;
+    if (v.type == TYPE_NULL)
+        return set_parsed(s, i, str_from(infos[i].standard), e);
+    buf text = {0};
+    if (v.type == TYPE_BOOLEAN)
+        buf_append_c(&text, v.i ? "on" : "off");
+    else
+        value_print(&text, v);
+    str trimmed = buf_str(&text);
+    while (trimmed.n && trimmed.p[0] == ' ')
+        trimmed.p++, trimmed.n--;
+    while (trimmed.n && trimmed.p[trimmed.n - 1] == ' ')
+        trimmed.n--;
+    status = set_parsed(s, i, trimmed, e);
+    buf_free(&text);
+    return status;
+}
+
+static void show_bytes(int64_t bytes, buf *out) {
+    static const char *const units[] = {"B", "kB", "MB", "GB", "TB"};
+    size_t unit = 0;
+    while (unit + 1 < BASE_COUNT(units) && bytes >= 1024 && bytes % 1024 == 0) {
+        bytes /= 1024;
+        unit++;
+    }
+    buf_printf(out, "%lld%s", (long long)bytes, units[unit]);
+}
+
+int settings_show(const settings *s, str name, buf *out, err *e) {
+    size_t i;
+    int status = find(name, &i, e);
+    if (status)
+        return status;
+    switch (infos[i].type) {
+    case SETTING_BOOLEAN:
+        buf_append_c(out, *(bool *)member(s, i) ? "on" : "off");
+        break;
+    case SETTING_INTEGER:
+        buf_printf(out, "%lld", (long long)*(int64_t *)member(s, i));
+        break;
+    case SETTING_BYTES:
+        show_bytes(*(int64_t *)member(s, i), out);
+        break;
+    case SETTING_REAL: {
+        double r = *(double *)member(s, i);
+        if (r == floor(r) && fabs(r) < 1e15)
+            buf_printf(out, "%.0f", r);
+        else
+            value_print(out, value_real(r));
+        break;
+    }
+    case SETTING_WORD:
+        buf_append_str(out, word_at(infos[i].words, *(int *)member(s, i)));
+        break;
+    case SETTING_TEXT:
+        buf_append_c(out, *(char **)member(s, i));
+        break;
+    }
+    return 0;
+}
+
+/* ---- the struct -------------------------------------------------------------------------------- */
+
+void settings_init(settings *s) {
+    memset(s, 0, sizeof *s);
+    for (size_t i = 0; i < BASE_COUNT(infos); i++) {
+        err e = {0};
+        (void)set_parsed(s, i, str_from(infos[i].standard), &e); /* the standards are valid: a test sets each */
+    }
+}
+
+void settings_free(settings *s) {
+    for (size_t i = 0; i < BASE_COUNT(infos); i++)
+        if (infos[i].type == SETTING_TEXT)
+            free(*(char **)member(s, i));
+    memset(s, 0, sizeof *s);
+}
+
+void settings_copy(settings *to, const settings *from) {
+    settings copy = *from;
+    for (size_t i = 0; i < BASE_COUNT(infos); i++)
+        if (infos[i].type == SETTING_TEXT) {
+            char **held = member(&copy, i);
+            *held = mem_strndup(*held, strlen(*held));
+        }
+    settings_free(to);
+    *to = copy;
+}
