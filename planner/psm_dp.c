@@ -172,23 +172,23 @@ static void walk_group(lattice *l, const lattice_set *set, uint32_t g, lattice_s
     const uint32_t *row = set->row + set->start[g];
     uint32_t n = set->start[g + 1] - set->start[g], alone = w->rows;
     for (uint32_t i = 0; i < n; i++) {
-        s->count[id[row[i]]]++;
-        s->place[id[row[i]]] = 0;
+        s->bin[id[row[i]]].count++;
+        s->bin[id[row[i]]].place = 0;
     }
     for (uint32_t i = 0; i < n; i++) {
         uint32_t v = id[row[i]];
-        if (s->count[v] == 1) {
+        if (s->bin[v].count == 1) {
             w->row[w->rows++] = row[i];
             continue;
         }
         send_atom(s, atom, row[i]);
-        if (s->place[v] == 0) {
-            s->place[v] = 1;
+        if (s->bin[v].place == 0) {
+            s->bin[v].place = 1;
             next->entered[s->group_of[row[i]]] = true;
         }
     }
     for (uint32_t i = 0; i < n; i++) {
-        s->count[id[row[i]]] = 0;
+        s->bin[id[row[i]]].count = 0;
     }
     walk_keep(w, alone, l->atoms & ~set->atoms);
 }
@@ -386,8 +386,7 @@ void psm_search_open(psm_search *s, const psm_table *t, uint64_t work_limit, scr
     if (work_limit != 0 && t->rows > 0) {
         s->visits_per_row = BASE_MAX(work_limit / t->rows, 1u);
     }
-    s->count = SCRATCH_ZARRAY(mem, uint32_t, t->most_distinct);
-    s->place = SCRATCH_ARRAY(mem, uint32_t, t->most_distinct);
+    s->bin = SCRATCH_ZARRAY(mem, value_bin, t->most_distinct);
     s->group_of = SCRATCH_ARRAY(mem, uint32_t, t->rows);
     s->tmp_row = SCRATCH_ARRAY(mem, uint32_t, t->rows);
     s->tmp_start = SCRATCH_ARRAY(mem, uint32_t, t->rows + 1);

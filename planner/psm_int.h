@@ -181,6 +181,11 @@ uint64_t psm_trie_shared(const psm_table *t, const uint32_t *keys, const uint32_
 /* ---- the search --------------------------------------------------------------------------------
  */
 
+/* Rows of one value while a group is divided. */
+typedef struct value_bin {
+    uint32_t count, place;
+} value_bin;
+
 /*
  * What all steps of one search share. The arrays are scratch, one entry per row or value id, and
  * clean between uses.
@@ -190,8 +195,7 @@ typedef struct psm_search {
     psm_paths *paths;
     scratch *mem;
     uint64_t visits_per_row; /* budget of one lattice, per row of its problem */
-    uint32_t *count;         /* [most_distinct] zero */
-    uint32_t *place;         /* [most_distinct] */
+    value_bin *bin;          /* [most_distinct] counts zero */
     uint32_t *group_of;      /* [rows] */
     uint32_t *tmp_row;       /* [rows] */
     uint32_t *tmp_start;     /* [rows + 1] */

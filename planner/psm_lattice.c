@@ -89,26 +89,26 @@ static void refine_group(psm_search *s, const uint32_t *id, const uint32_t *rows
         }
         return;
     }
-    uint32_t *count = s->count, *place = s->place;
+    value_bin *bin = s->bin;
     for (uint32_t i = 0; i < n; i++) {
-        uint32_t v = id[rows[i]];
-        count[v]++;
-        place[v] = UINT32_MAX;
+        value_bin *b = &bin[id[rows[i]]];
+        b->count++;
+        b->place = UINT32_MAX;
     }
     for (uint32_t i = 0; i < n; i++) {
-        uint32_t v = id[rows[i]];
-        if (count[v] < 2) {
+        value_bin *b = &bin[id[rows[i]]];
+        if (b->count < 2) {
             continue;
         }
-        if (place[v] == UINT32_MAX) {
-            place[v] = to->active;
+        if (b->place == UINT32_MAX) {
+            b->place = to->active;
             to->start[to->groups++] = to->active;
-            to->active += count[v];
+            to->active += b->count;
         }
-        to->row[place[v]++] = rows[i];
+        to->row[b->place++] = rows[i];
     }
     for (uint32_t i = 0; i < n; i++) {
-        count[id[rows[i]]] = 0;
+        bin[id[rows[i]]].count = 0;
     }
 }
 
