@@ -21,8 +21,7 @@ static double cpu_ms(void) {
     return (double)now.tv_sec * 1e3 + (double)now.tv_nsec * 1e-6;
 }
 
-/* ---- groups of equal order ---------------------------------------------------------------------
- */
+/* ---- groups of equal order ------------------------------------------------------------------- */
 
 typedef struct order_count {
     const uint8_t *order; /* of the first row that has it */
@@ -90,8 +89,7 @@ static void count_orders(const psm_table *t, psm_result *result) {
     scratch_restore(t->mem, mark);
 }
 
-/* ---- strategies --------------------------------------------------------------------------------
- */
+/* ---- strategies ------------------------------------------------------------------------------ */
 
 static bool is_permutation(const uint8_t *order, int n) {
     field_set seen = 0;

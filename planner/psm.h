@@ -20,8 +20,7 @@ typedef enum psm_strategy {
     PSM_OFF,     /* rows and fields as they come */
     PSM_FIXED,   /* one field order for all rows, rows in lexicographic order */
     PSM_GROUPED, /* the field order may differ by group of rows */
-    PSM_AUTO /* grouped where that saves a tenth of what the best fixed order computes, else fixed
-              */
+    PSM_AUTO     /* grouped where it saves a tenth of what the best one order computes */
 } psm_strategy;
 
 const char *psm_strategy_name(psm_strategy s); /* "off", "fixed", "grouped", "auto" */
@@ -30,16 +29,15 @@ enum { PSM_MAX_FIELDS = 64, PSM_MAX_GROUPS = 16 };
 
 #define PSM_ABSENT UINT32_MAX /* the field is left out of this row (NULL) */
 
-/* One field of the prompt over all rows. */
+/* One field of the prompt over all rows. Value ids are 0 .. distinct-1, ranks in bytewise order of
+ * the values' text. Without units only whole cells share. */
 typedef struct psm_field {
     str name;
     uint32_t name_units; /* of "name:", before every value; two fields' names share nothing */
-    uint32_t
-        distinct; /* value ids are 0 .. distinct-1, ranks in bytewise order of the value's text */
-    const uint32_t *value;  /* [rows] id, or PSM_ABSENT */
-    const uint32_t *length; /* [distinct] units of the value, its separator included */
-    const int32_t *const *
-        units; /* [distinct] the units themselves, `length` of each; NULL: only whole cells share */
+    uint32_t distinct;
+    const uint32_t *value;       /* [rows] id, or PSM_ABSENT */
+    const uint32_t *length;      /* [distinct] units of the value, its separator included */
+    const int32_t *const *units; /* [distinct][length] the units themselves, or NULL */
 } psm_field;
 
 typedef struct psm_input {
@@ -56,9 +54,10 @@ typedef struct psm_options {
     /* The statement has examples, so one field order holds for all rows; the best one is then
      * looked for, not only the one of greatest score. */
     bool one_order;
-    uint64_t work_limit; /* (row, field set) pairs looked at per level of the search; 0: a default
-                            that grows with rows */
-    bool bound;          /* compute psm_result.bound too */
+    /* How many (row, field set) pairs the first search may look at; 0: a default that grows with
+     * the rows. */
+    uint64_t work_limit;
+    bool bound; /* compute psm_result.bound too */
 } psm_options;
 
 /* Rows that have one field order. */
@@ -69,14 +68,14 @@ typedef struct psm_group {
 } psm_group;
 
 typedef struct psm_result {
-    psm_strategy
-        used; /* never PSM_AUTO; PSM_FIXED also where no grouping beats the best one order */
+    /* Never PSM_AUTO; PSM_FIXED also where no grouping beats the best one order. */
+    psm_strategy used;
     uint8_t *field_order;  /* [rows * nfields] by input row; absent fields stand last */
     uint32_t *row_order;   /* [rows] the input rows in the order in which to send them */
     uint64_t total_units;  /* in all rows */
     uint64_t shared_units; /* of these, at the head of an earlier row in row_order as well */
-    double bound; /* whole cells can share at most this fraction of total_units; NAN when not asked
-                     for */
+    /* Whole cells can share at most this fraction of total_units; NAN when not asked for. */
+    double bound;
     psm_group groups[PSM_MAX_GROUPS]; /* largest first */
     int ngroups;
     uint32_t orders; /* different field orders in all, of which `groups` are the largest */
@@ -90,9 +89,8 @@ int psm_solve(const psm_input *in, const psm_options *options, arena *out, psm_r
 
 typedef struct psm_score {
     uint64_t total_units;
-    uint64_t shared_units; /* with any earlier row: what is not a new node of the prefix tree */
-    uint64_t
-        cell_units; /* of the tree of whole cells: what only equal (field, value) pairs share */
+    uint64_t shared_units;   /* with any earlier row: what is not a new node of the prefix tree */
+    uint64_t cell_units;     /* in the tree of whole cells: only equal (field, value) pairs share */
     uint64_t adjacent_units; /* with the row sent just before */
 } psm_score;
 

@@ -49,8 +49,7 @@ typedef struct bounder {
     step_taken *taken; /* [rows * atoms] */
 } bounder;
 
-/* ---- building ----------------------------------------------------------------------------------
- */
+/* ---- building -------------------------------------------------------------------------------- */
 
 static void stage_open(const bounder *b, uint32_t i) {
     const lattice_set *set = &b->l.set[i];
@@ -171,8 +170,7 @@ static void cheapest_beyond(const bounder *b, uint32_t i) {
     }
 }
 
-/* ---- one iterate -------------------------------------------------------------------------------
- */
+/* ---- one iterate ----------------------------------------------------------------------------- */
 
 /* Steps were opened from small sets to large ones; backwards, a set is finished before it is
  * stepped to. */

@@ -130,8 +130,7 @@ void lattice_solve(lattice *l) {
     }
 }
 
-/* ---- downwards ---------------------------------------------------------------------------------
- */
+/* ---- downwards ------------------------------------------------------------------------------- */
 
 /* The problems that a walk leaves: disjoint sets of rows, each with the atoms it may still order.
  */
@@ -231,8 +230,7 @@ static void walk_set(lattice *l, const lattice_set *set, walk *w) {
     }
 }
 
-/* ---- one order for all rows --------------------------------------------------------------------
- */
+/* ---- one order for all rows ------------------------------------------------------------------ */
 
 /* Follows the choice that is best if all groups choose alike, as far as the lattice goes. Below a
  * cut the groups are kept, to be continued with. */
@@ -313,8 +311,7 @@ static void single_finish(psm_search *s, psm_single *one) {
     }
 }
 
-/* ---- the search --------------------------------------------------------------------------------
- */
+/* ---- the search ------------------------------------------------------------------------------ */
 
 /* Atoms of one value in all rows stand first: all share them, and the lattice is spared their
  * subsets. */
@@ -376,8 +373,7 @@ static void solve_rows(psm_search *s, const uint32_t *rows, uint32_t n, field_se
     scratch_restore(s->mem, mark);
 }
 
-/* ---- the search --------------------------------------------------------------------------------
- */
+/* ---- the search ------------------------------------------------------------------------------ */
 
 enum { VISITS_PER_ROW = 200 };
 

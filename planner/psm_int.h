@@ -20,8 +20,7 @@
 #include <setjmp.h>
 #include <string.h>
 
-/* ---- scratch -----------------------------------------------------------------------------------
- */
+/* ---- scratch --------------------------------------------------------------------------------- */
 
 typedef struct scratch_chunk scratch_chunk;
 
@@ -48,8 +47,7 @@ bool scratch_run(void (*step)(void *job, scratch *mem), void *job);
 #define SCRATCH_ZARRAY(s, type, n)                                                                 \
     ((type *)memset(SCRATCH_ARRAY(s, type, n), 0, sizeof(type) * (size_t)(n)))
 
-/* ---- the encoded table -------------------------------------------------------------------------
- */
+/* ---- the encoded table ----------------------------------------------------------------------- */
 
 typedef uint64_t field_set; /* bit f: field (or atom) f */
 
@@ -147,8 +145,7 @@ static inline uint32_t psm_rank(const psm_table *t, int field, uint32_t row) {
     return t->column[field].rank[t->column[field].id[row]];
 }
 
-/* ---- the steps ---------------------------------------------------------------------------------
- */
+/* ---- the steps ------------------------------------------------------------------------------- */
 
 /* Fills score_order: total units / cardinality, descending (v1: average length * N / cardinality).
  */
@@ -168,8 +165,7 @@ typedef struct psm_paths {
 void psm_complete(const psm_table *t, psm_paths *p, const uint8_t *tail);
 void psm_order_all(const psm_table *t, psm_paths *p, const uint8_t *order);
 
-/* ---- the prefix tree ---------------------------------------------------------------------------
- */
+/* ---- the prefix tree ------------------------------------------------------------------------- */
 
 /* Sorts rows by the cells of their first depth fields (absent ones skipped); equal rows stay in
  * input order. keys: [rows * fields] the ranks by input row, 0 behind the last. */
@@ -178,8 +174,7 @@ void psm_trie_sort(const psm_table *t, const uint32_t *keys, uint32_t *rows);
 /* Units that rows in the order of `rows` share with the row before. */
 uint64_t psm_trie_shared(const psm_table *t, const uint32_t *keys, const uint32_t *rows);
 
-/* ---- the search --------------------------------------------------------------------------------
- */
+/* ---- the search ------------------------------------------------------------------------------ */
 
 /* Rows of one value while a group is divided. */
 typedef struct value_bin {
@@ -276,8 +271,7 @@ void psm_search_single(psm_search *s, psm_single *one);
  * shares; the bound is not tightened further once it is near. */
 double psm_bound(psm_search *s, uint64_t reached);
 
-/* ---- after the search --------------------------------------------------------------------------
- */
+/* ---- after the search ------------------------------------------------------------------------ */
 
 /* Completes the orders: at each node, rows that share no further cell continue with the field whose
  * units they have most in common with their siblings. */

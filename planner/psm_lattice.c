@@ -69,8 +69,7 @@ lattice_set *lattice_above(const lattice *l, const lattice_set *from, int atom) 
     return i == SET_NONE ? NULL : &l->set[i];
 }
 
-/* ---- building one set --------------------------------------------------------------------------
- */
+/* ---- building one set ------------------------------------------------------------------------ */
 
 typedef struct refined {
     uint32_t *row, *start;
@@ -165,8 +164,7 @@ static void set_expand(lattice *l, uint32_t from) {
     }
 }
 
-/* ---- building all ------------------------------------------------------------------------------
- */
+/* ---- building all ---------------------------------------------------------------------------- */
 
 /* Row visits to build it; keeping a set costs about as much as SET_VISITS more. */
 enum { SET_VISITS = 24 };

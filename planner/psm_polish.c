@@ -56,8 +56,7 @@ static uint32_t nearest(const polish *w, const uint32_t *ranks, uint32_t n, uint
     return most;
 }
 
-/* ---- one field for all ends --------------------------------------------------------------------
- */
+/* ---- one field for all ends ------------------------------------------------------------------ */
 
 typedef struct node {
     uint32_t first, ends; /* the ends are rows[first .. first+ends-1] */
@@ -116,8 +115,7 @@ static uint32_t choose_field(polish *w, const node *d, int *field) {
     return count;
 }
 
-/* ---- each end on its own -----------------------------------------------------------------------
- */
+/* ---- each end on its own --------------------------------------------------------------------- */
 
 static void all_remove(polish *w, uint32_t *n, uint32_t rank) {
     uint32_t at = lower_bound(w->all, *n, rank);
@@ -180,8 +178,7 @@ static void place_ends(polish *w, const node *d) {
     }
 }
 
-/* ---- the tree ----------------------------------------------------------------------------------
- */
+/* ---- the tree -------------------------------------------------------------------------------- */
 
 static field_set fields_left(const polish *w, uint32_t row) {
     const uint8_t *order = w->p->order + (size_t)row * (size_t)w->t->fields;

@@ -73,8 +73,7 @@ static void encode_column(psm_table *t, psm_column *c, const psm_field *field,
     }
 }
 
-/* ---- ranks -------------------------------------------------------------------------------------
- */
+/* ---- ranks ----------------------------------------------------------------------------------- */
 
 static uint32_t common_units(const psm_cell *a, const psm_cell *b) {
     uint32_t n = BASE_MIN(a->length, b->length), k = 0;

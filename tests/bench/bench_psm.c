@@ -30,8 +30,7 @@ static void fail(const char *what) {
     exit(1);
 }
 
-/* ---- reading -----------------------------------------------------------------------------------
- */
+/* ---- reading --------------------------------------------------------------------------------- */
 
 typedef struct cells {
     str *cell; /* [rows * fields] */
@@ -83,8 +82,7 @@ static void read_cells(table *t, const char *path, uint32_t most_rows, cells *ou
     t->rows = (uint32_t)BASE_MIN(out->rows, most_rows);
 }
 
-/* ---- a table made up ----------------------------------------------------------------------------
- */
+/* ---- a table made up ------------------------------------------------------------------------- */
 
 static uint64_t mixed(uint64_t a, uint64_t b) {
     return hash_mix(hash_mix(a, b), 0x5bd1e995);
@@ -130,8 +128,7 @@ static void synthesize(table *t, const char *size, cells *out) {
     }
 }
 
-/* ---- encoding ----------------------------------------------------------------------------------
- */
+/* ---- encoding -------------------------------------------------------------------------------- */
 
 typedef struct occurrence {
     str s;
@@ -194,8 +191,7 @@ static void load(table *t, const char *path, const char *synthetic, uint32_t mos
     free(c.cell);
 }
 
-/* ---- the published count -----------------------------------------------------------------------
- */
+/* ---- the published count --------------------------------------------------------------------- */
 
 static int by_bytes(const void *a, const void *b) {
     return str_compare(*(const str *)a, *(const str *)b);
@@ -236,8 +232,7 @@ static double published_phr(const table *t, const uint8_t *field_order, uint64_t
     return total > 0 ? 100.0 * (double)shared / (double)total : 0;
 }
 
-/* ---- the run -----------------------------------------------------------------------------------
- */
+/* ---- the run --------------------------------------------------------------------------------- */
 
 static void run(const table *t, const char *name, psm_strategy strategy, bool one_order,
                 bool json) {

@@ -31,8 +31,7 @@ static uint32_t random_below(uint32_t n) {
     return (uint32_t)((random_state >> 33) % n);
 }
 
-/* ---- tables ------------------------------------------------------------------------------------
- */
+/* ---- tables ---------------------------------------------------------------------------------- */
 
 /* Values are told apart by their last unit, which stands for their separator too; the others are
  * few, so beginnings are often alike. */
@@ -71,8 +70,7 @@ static void random_table(table *t, uint32_t rows, int fields, uint32_t values) {
     }
 }
 
-/* ---- the naive count ---------------------------------------------------------------------------
- */
+/* ---- the naive count ------------------------------------------------------------------------- */
 
 /* One row as it is sent: names are units of their own, opaque values one unit repeated. */
 static uint32_t send_row(const table *t, const uint8_t *order, uint32_t row, bool cells,
@@ -146,8 +144,7 @@ static uint64_t naive_total(const table *t) {
     return total;
 }
 
-/* ---- what every result must be -----------------------------------------------------------------
- */
+/* ---- what every result must be --------------------------------------------------------------- */
 
 static void check_orders(const table *t, const psm_result *r) {
     uint32_t seen[MAX_ROWS] = {0};
@@ -231,8 +228,7 @@ static void test_random_tables(void **state) {
     arena_free(mem);
 }
 
-/* ---- against the optimum -----------------------------------------------------------------------
- */
+/* ---- against the optimum --------------------------------------------------------------------- */
 
 static uint64_t brute_best;
 
@@ -306,8 +302,7 @@ static void test_best_single_order(void **state) {
     arena_free(mem);
 }
 
-/* ---- by hand -----------------------------------------------------------------------------------
- */
+/* ---- by hand --------------------------------------------------------------------------------- */
 
 static void test_fixed_is_v1(void **state) {
     (void)state;
