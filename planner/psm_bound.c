@@ -278,6 +278,10 @@ static double ascend(bounder *b, double enough) {
     return best;
 }
 
+/* Each step keeps some dozen bytes a row; beyond this many the lattice is cut and the bound looser.
+ */
+enum { BOUND_VISITS = 24 << 20 };
+
 double psm_bound(psm_search *s, uint64_t reached) {
     const psm_table *t = s->t;
     if (t->units == 0 || t->rows < 2 || t->searched == 0) {
@@ -288,6 +292,7 @@ double psm_bound(psm_search *s, uint64_t reached) {
     for (uint32_t r = 0; r < t->rows; r++) {
         rows[r] = r;
     }
+    s->visits_per_row = BASE_MIN(s->visits_per_row, BOUND_VISITS / t->rows + 1);
     bounder b = {0};
     lattice_build(&b.l, s, t->searched, rows, start, 1);
     open_all(&b);

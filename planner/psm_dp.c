@@ -375,12 +375,16 @@ static void solve_rows(psm_search *s, const uint32_t *rows, uint32_t n, field_se
 
 /* ---- the search ------------------------------------------------------------------------------ */
 
-enum { VISITS_PER_ROW = 200 };
+/* A visit that finds company is kept as four bytes, so the second bounds the memory of one lattice:
+ * some 400 MB. */
+enum { VISITS_PER_ROW = 200, MOST_VISITS = 96 << 20 };
 
 void psm_search_open(psm_search *s, const psm_table *t, uint64_t work_limit, scratch *mem) {
-    *s = (psm_search){.t = t, .mem = mem, .visits_per_row = VISITS_PER_ROW};
-    if (work_limit != 0 && t->rows > 0) {
-        s->visits_per_row = BASE_MAX(work_limit / t->rows, 1u);
+    uint64_t most = work_limit != 0 ? work_limit : MOST_VISITS;
+    *s = (psm_search){.t = t, .mem = mem};
+    s->visits_per_row = BASE_MAX(most / BASE_MAX(t->rows, 1u), 1u);
+    if (work_limit == 0) {
+        s->visits_per_row = BASE_MIN(s->visits_per_row, (uint64_t)VISITS_PER_ROW);
     }
     s->bin = SCRATCH_ZARRAY(mem, value_bin, t->most_distinct);
     s->group_of = SCRATCH_ARRAY(mem, uint32_t, t->rows);
