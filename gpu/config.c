@@ -46,8 +46,7 @@ static const family families[] = {
      .window_period = 6},
 };
 
-/* ---- keys
- * ---------------------------------------------------------------------------------------- */
+/* ---- keys ----------------------------------------------------------------------------------- */
 
 /* Keys are "<arch>.<name>". */
 typedef struct reader {
@@ -90,8 +89,7 @@ static int read_count(const reader *r, const char *name, int fallback, int most,
     return 0;
 }
 
-/* ---- sizes
- * --------------------------------------------------------------------------------------- */
+/* ---- sizes ---------------------------------------------------------------------------------- */
 
 static int read_sizes(const reader *r, model_config *c) {
     enum { MOST = 1 << 20 };
@@ -131,8 +129,7 @@ static int read_sizes(const reader *r, model_config *c) {
     return 0;
 }
 
-/* ---- positions
- * ----------------------------------------------------------------------------------- */
+/* ---- positions ------------------------------------------------------------------------------ */
 
 /* Llama 3's divisors, or phi3's short ones (the long ones would make short prompts depend on the
  * context chosen). */
@@ -212,8 +209,7 @@ static int read_positions(const reader *r, const family *f, model_config *c) {
     return rc ? rc : read_scaling(r, c);
 }
 
-/* ---- what architectures do differently
- * ------------------------------------------------------------ */
+/* ---- what architectures do differently ------------------------------------------------------ */
 
 static void read_traits(const reader *r, const family *f, model_config *c) {
     c->attn_scale = (float)(1 / sqrt((double)c->head_dim));
@@ -241,8 +237,7 @@ static void read_traits(const reader *r, const family *f, model_config *c) {
     c->tied_head = gguf_find(r->g, "output.weight") == NULL;
 }
 
-/* ---- tensors
- * ------------------------------------------------------------------------------------- */
+/* ---- tensors -------------------------------------------------------------------------------- */
 
 const gguf_tensor *model_tensor(const gguf *g, int layer, const char *name) {
     char full[128];
@@ -331,8 +326,7 @@ static int check_tensors(const reader *r, const model_config *c) {
     return rc;
 }
 
-/* ---- the whole
- * ----------------------------------------------------------------------------------- */
+/* ---- the whole ------------------------------------------------------------------------------ */
 
 static const family *find_family(str arch) {
     for (size_t i = 0; i < BASE_COUNT(families); i++) {
@@ -377,8 +371,7 @@ int config_read(const gguf *g, model_config *c, err *e) {
     return check_tensors(&r, c);
 }
 
-/* ---- questions about layers
- * ------------------------------------------------------------------------ */
+/* ---- questions about layers ----------------------------------------------------------------- */
 
 bool config_layer_has_rope(const model_config *c, int layer) {
     return c->norope_step == 0 || (layer + 1) % c->norope_step != 0;

@@ -83,8 +83,7 @@ typedef struct parse {
     err *e;
 } parse;
 
-/* ---- reading -----------------------------------------------------------------------------------
- */
+/* ---- reading -------------------------------------------------------------------------------- */
 
 static int corrupt(parse *p, const char *format, ...) BASE_PRINTF(2, 3);
 
@@ -310,8 +309,7 @@ static int read_shard(parse *p, size_t *head_bytes) {
     return read_tensors(p, ntensors, head_bytes);
 }
 
-/* ---- opening -----------------------------------------------------------------------------------
- */
+/* ---- opening -------------------------------------------------------------------------------- */
 
 static int map_file(const char *path, mapping *out, err *e) {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -459,8 +457,7 @@ void gguf_close(gguf *g) {
     free(g);
 }
 
-/* ---- values ------------------------------------------------------------------------------------
- */
+/* ---- values --------------------------------------------------------------------------------- */
 
 /* Element `type` at unaligned `p` as a signed 64-bit integer; false for other kinds, and beyond
  * INT64_MAX. */
@@ -598,8 +595,7 @@ bool gguf_array_f32(const gguf_array *array, arena *a, float **out) {
     return array->element_type == VALUE_F32 || array->element_type == VALUE_F64;
 }
 
-/* ---- tensors -----------------------------------------------------------------------------------
- */
+/* ---- tensors -------------------------------------------------------------------------------- */
 
 const gguf_tensor *gguf_find(const gguf *g, const char *name) {
     gguf_tensor wanted = {.name = str_from(name)};

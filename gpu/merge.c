@@ -30,8 +30,7 @@ struct merge_table {
     size_t mask, used;
 };
 
-/* ---- the table
- * ----------------------------------------------------------------------------------- */
+/* ---- the table ------------------------------------------------------------------------------ */
 
 static size_t pair_slot(int32_t left, int32_t right) {
     uint64_t key = (uint64_t)(uint32_t)left << 32 | (uint32_t)right;
@@ -98,8 +97,7 @@ static uint32_t rank_of(const merge_table *m, int32_t left, int32_t right) {
     return left < 0 || right < 0 ? NO_RANK : find(m, left, right)->rank;
 }
 
-/* ---- few symbols
- * --------------------------------------------------------------------------------- */
+/* ---- few symbols ---------------------------------------------------------------------------- */
 
 static size_t merge_short(const merge_table *m, int32_t *ids, size_t n) {
     uint32_t ranks[SHORT_SYMBOLS]; /* ranks[i] of the pair (i, i + 1) */
@@ -125,8 +123,7 @@ static size_t merge_short(const merge_table *m, int32_t *ids, size_t n) {
     return n;
 }
 
-/* ---- many symbols
- * -------------------------------------------------------------------------------- */
+/* ---- many symbols --------------------------------------------------------------------------- */
 
 /* Symbols form a list in place of an array: next[i] is the symbol after i, a merged-away one has id
  * DEAD. */

@@ -127,8 +127,7 @@ bool pretokenizer_adds_bos(const pretokenizer *p) {
     return p->row->adds_bos;
 }
 
-/* ---- walking
- * ------------------------------------------------------------------------------------- */
+/* ---- walking -------------------------------------------------------------------------------- */
 
 /* Bytes of the code point at `at`, 0 if it is invalid there. */
 static size_t valid_step(str text, size_t at) {

@@ -13,8 +13,7 @@
 
 enum { QK = 32, QK_K = 256 };
 
-/* ---- scales ------------------------------------------------------------------------------------
- */
+/* ---- scales --------------------------------------------------------------------------------- */
 
 float quant_f16(uint16_t bits) {
     uint32_t sign = (uint32_t)(bits & 0x8000) << 16, exponent = (bits >> 10) & 31,
@@ -42,8 +41,7 @@ static uint32_t load_u32(const uint8_t *p) {
     return (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
 }
 
-/* ---- floats ------------------------------------------------------------------------------------
- */
+/* ---- floats --------------------------------------------------------------------------------- */
 
 static void from_f32(const void *blocks, float *out, size_t n) {
     memcpy(out, blocks, n * sizeof *out);
@@ -63,8 +61,7 @@ static void from_bf16(const void *blocks, float *out, size_t n) {
     }
 }
 
-/* ---- blocks of 32: nibble i of the low half is element i, of the high half element i + 16
- * --------- */
+/* ---- blocks of 32: nibble i of the low half is element i, of the high half element i + 16 --- */
 
 /* d f16 | q u8[16] */
 static void from_q4_0(const void *blocks, float *out, size_t n) {
@@ -145,8 +142,7 @@ static void from_iq4_nl(const void *blocks, float *out, size_t n) {
     }
 }
 
-/* ---- super-blocks of 256
- * ------------------------------------------------------------------------- */
+/* ---- super-blocks of 256 -------------------------------------------------------------------- */
 
 /* scale (low) and minimum (high nibble) u8[16] | q u8[64], 2 bits | d f16 | dmin f16 */
 static void from_q2_k(const void *blocks, float *out, size_t n) {
@@ -267,8 +263,7 @@ static void from_iq4_xs(const void *blocks, float *out, size_t n) {
     }
 }
 
-/* ---- the table
- * ----------------------------------------------------------------------------------- */
+/* ---- the table ------------------------------------------------------------------------------ */
 
 static const quant_type types[] = {
     {GGUF_F32, "F32", 1, 4, from_f32},

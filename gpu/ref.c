@@ -53,8 +53,7 @@ const model_config *ref_config(const ref *r) {
     return &r->c;
 }
 
-/* ---- steps
- * --------------------------------------------------------------------------------------- */
+/* ---- steps ---------------------------------------------------------------------------------- */
 
 /* Sixteen partial sums, which compilers turn into vectors without reordering anything else. */
 static float dot(const float *a, const float *b, int n) {
@@ -193,8 +192,7 @@ static void project_qkv(const pass *p) {
              p->n, p->v);
 }
 
-/* ---- layers
- * -------------------------------------------------------------------------------------- */
+/* ---- layers --------------------------------------------------------------------------------- */
 
 /* x += the branch, normed first where the architecture does so. */
 static void add_branch(const pass *p, const char *post_norm) {
@@ -248,8 +246,7 @@ static void feed_forward(const pass *p) {
     add_branch(p, "post_ffw_norm.weight");
 }
 
-/* ---- the pass
- * ------------------------------------------------------------------------------------ */
+/* ---- the pass ------------------------------------------------------------------------------- */
 
 static void embed(const pass *p, const llm_token *tokens) {
     const gguf_tensor *table = model_tensor(p->r->g, -1, "token_embd.weight");

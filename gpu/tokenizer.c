@@ -13,8 +13,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- the vocabulary
- * ------------------------------------------------------------------------------ */
+/* Real ones stay under 200 bytes; loading looks at all cuts of a token. */
+enum { LONGEST_TOKEN = 4096 };
+
+/* ---- the vocabulary ------------------------------------------------------------------------- */
 
 static size_t text_slot(const tokenizer *t, str text) {
     return (size_t)hash64(text.p, text.n, 0) & t->slot_mask;
@@ -73,6 +75,11 @@ static int load_texts(tokenizer *t, const gguf *g, err *e) {
             rc = err_set(e, ERR_CORRUPT, "the model's token types do not fit its vocabulary");
     }
     for (int32_t id = 0; rc == 0 && id < t->n; id++) {
+        if (texts[id].n > LONGEST_TOKEN) {
+            rc = err_set(e, ERR_CORRUPT, "token %d of the model's vocabulary is %zu bytes long",
+                         (int)id, texts[id].n);
+            break;
+        }
         t->texts[id] = str_copy(t->mem, texts[id]);
         bool known = kinds && kinds[id] >= TOKEN_NORMAL && kinds[id] <= TOKEN_BYTE;
         t->kinds[id] = (uint8_t)(known ? kinds[id] : TOKEN_NORMAL);
@@ -81,8 +88,7 @@ static int load_texts(tokenizer *t, const gguf *g, err *e) {
     return rc;
 }
 
-/* ---- control tokens
- * ------------------------------------------------------------------------------ */
+/* ---- control tokens ------------------------------------------------------------------------- */
 
 /* Tokens that converters are known to leave as user-defined or even normal ones. */
 static const struct {
@@ -161,8 +167,7 @@ static int load_flags(tokenizer *t, const gguf *g, err *e) {
     return rc;
 }
 
-/* ---- special tokens in text
- * ---------------------------------------------------------------------- */
+/* ---- special tokens in text ----------------------------------------------------------------- */
 
 static bool is_special(const tokenizer *t, int32_t id) {
     return t->texts[id].n &&
@@ -221,8 +226,7 @@ static const special_token *special_at(const tokenizer *t, str text, bool guarde
     return NULL;
 }
 
-/* ---- the public functions
- * ------------------------------------------------------------------------ */
+/* ---- the public functions ------------------------------------------------------------------- */
 
 static int load(tokenizer *t, const gguf *g, err *e) {
     str model;

@@ -25,8 +25,7 @@ static void make_alphabet(tokenizer *t) {
     }
 }
 
-/* ---- loading
- * ------------------------------------------------------------------------------------- */
+/* ---- loading -------------------------------------------------------------------------------- */
 
 /* "left right"; the space is not the first byte, and no token of a byte-level vocabulary has one
  * inside. Merges whose parts or result are no tokens cannot take place and are skipped, as other
@@ -88,8 +87,7 @@ int bpe_load(tokenizer *t, const gguf *g, err *e) {
     return load_merges(t, g, e);
 }
 
-/* ---- encoding
- * ------------------------------------------------------------------------------------ */
+/* ---- encoding ------------------------------------------------------------------------------- */
 
 /* Symbols of a piece's bytes; `ids` has room for 3 a byte. */
 static size_t piece_symbols(const tokenizer *t, str piece, int32_t *ids) {
@@ -145,8 +143,7 @@ void bpe_encode(const tokenizer *t, str text, token_list *out) {
     pieces_close(&walk);
 }
 
-/* ---- decoding
- * ------------------------------------------------------------------------------------ */
+/* ---- decoding ------------------------------------------------------------------------------- */
 
 void bpe_decode(const tokenizer *t, str token, buf *out) {
     while (token.n) {

@@ -20,8 +20,7 @@ static bool mark_at(str s, size_t at) {
     return s.n - at >= MARK_BYTES && memcmp(s.p + at, SPACE_MARK, MARK_BYTES) == 0;
 }
 
-/* ---- loading
- * ------------------------------------------------------------------------------------- */
+/* ---- loading -------------------------------------------------------------------------------- */
 
 typedef struct scored {
     float score;
@@ -112,8 +111,7 @@ int spm_load(tokenizer *t, const gguf *g, err *e) {
     return load_scores(t, g, e);
 }
 
-/* ---- encoding
- * ------------------------------------------------------------------------------------ */
+/* ---- encoding ------------------------------------------------------------------------------- */
 
 /* The text as the vocabulary writes it. */
 static void escape(const tokenizer *t, str text, bool space_prefix, buf *out) {
@@ -202,8 +200,7 @@ void spm_encode(const tokenizer *t, str text, bool space_prefix, token_list *out
     buf_free(&escaped);
 }
 
-/* ---- decoding
- * ------------------------------------------------------------------------------------ */
+/* ---- decoding ------------------------------------------------------------------------------- */
 
 void spm_decode(const tokenizer *t, llm_token id, buf *out) {
     str text = t->texts[id];

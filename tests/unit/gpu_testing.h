@@ -21,8 +21,7 @@
 #include "gguf_int.h"
 #include "llm.h"
 
-/* ---- files -------------------------------------------------------------------------------------
- */
+/* ---- files ---------------------------------------------------------------------------------- */
 
 /* A path of the source tree, which this header is two folders inside. */
 static inline const char *source_path(const char *name, char out[4096]) {
@@ -57,8 +56,7 @@ static inline const char *model_path(char out[4096]) {
     return access(out, R_OK) == 0 ? out : NULL;
 }
 
-/* ---- JSON --------------------------------------------------------------------------------------
- */
+/* ---- JSON ----------------------------------------------------------------------------------- */
 
 /* The place behind "key": in a line, or NULL. Keys of the vectors do not occur inside their texts.
  */
@@ -114,8 +112,7 @@ static inline size_t json_ints(const char *at, llm_token *out, size_t cap) {
     return n;
 }
 
-/* ---- GGUF made in memory -----------------------------------------------------------------------
- */
+/* ---- GGUF made in memory -------------------------------------------------------------------- */
 
 typedef struct gguf_maker {
     buf kvs, infos, data, file;

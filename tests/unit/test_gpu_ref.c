@@ -15,8 +15,7 @@ enum { SANITIZED = 1 };
 enum { SANITIZED = 0 };
 #endif
 
-/* ---- tiny models -------------------------------------------------------------------------------
- */
+/* ---- tiny models ---------------------------------------------------------------------------- */
 
 static void check_tiny(const tiny_model *t, const float *expected) {
     gguf_maker m = {0};
@@ -85,8 +84,7 @@ static void later_tokens_do_not_matter(void **state) {
     make_free(&m);
 }
 
-/* ---- what is refused
- * ----------------------------------------------------------------------------- */
+/* ---- what is refused ------------------------------------------------------------------------ */
 
 static void refuses(gguf_maker *m, int code, const char *reason) {
     str file = make_file(m, 3);
@@ -144,8 +142,7 @@ static void refuses_what_it_cannot_run(void **state) {
     refuses(&m, ERR_UNSUPPORTED, "\"su\"");
 }
 
-/* ---- the real model
- * ------------------------------------------------------------------------------ */
+/* ---- the real model ------------------------------------------------------------------------- */
 
 typedef struct greedy_score {
     double kl;

@@ -5,8 +5,9 @@
 #include "gpu_testing.h"
 #include "tokenizer_parts_int.h"
 
-/* ---- pieces ------------------------------------------------------------------------------------
- */
+#include <pthread.h>
+
+/* ---- pieces --------------------------------------------------------------------------------- */
 
 static void check_pieces(const char *line) {
     buf pre = {0}, text = {0}, expected = {0};
@@ -72,8 +73,7 @@ static void pieces_cover_invalid_bytes(void **state) {
     assert_non_null(strstr(e.message, "chatglm-bpe"));
 }
 
-/* ---- merges ------------------------------------------------------------------------------------
- */
+/* ---- merges --------------------------------------------------------------------------------- */
 
 /* What "always the lowest rank, the leftmost of equals" means, word for word. */
 static size_t merge_naive(const merge_table *m, const uint32_t ranks[8][8], int32_t *ids,
@@ -122,8 +122,7 @@ static void both_merge_loops_equal_the_naive_one(void **state) {
     }
 }
 
-/* ---- small vocabularies ------------------------------------------------------------------------
- */
+/* ---- small vocabularies --------------------------------------------------------------------- */
 
 typedef struct small {
     gguf_maker maker;
@@ -324,6 +323,44 @@ static void any_bytes_come_back(void **state) {
     small_close(&s);
 }
 
+/* One tokenizer, four threads, the tokens of one. */
+static const char threads_text[] =
+    "hi hih \xC3\xA9 hi\n\nhi  hi <s> \xFF zzzz hihihihihihihihihihihihihihihihihihi";
+
+static void *encode_often(void *arg) {
+    const tokenizer *t = arg;
+    llm_token first[128], again[128];
+    size_t n = encode(t, STR(threads_text), false, first, 128);
+    for (int i = 0; i < 200; i++) {
+        if (encode(t, STR(threads_text), false, again, 128) != n ||
+            memcmp(first, again, n * sizeof *first) != 0)
+            return NULL;
+    }
+    return arg;
+}
+
+static void threads_share_a_tokenizer(void **state) {
+    (void)state;
+    for (int kind = 0; kind < 2; kind++) {
+        small s = {0};
+        err e = {0};
+        pthread_t threads[4];
+        if (kind)
+            bpe_vocabulary(&s);
+        else
+            spm_vocabulary(&s, false);
+        assert_int_equal(small_open(&s, &e), 0);
+        for (int i = 0; i < 4; i++)
+            assert_int_equal(pthread_create(&threads[i], NULL, encode_often, s.t), 0);
+        for (int i = 0; i < 4; i++) {
+            void *same;
+            assert_int_equal(pthread_join(threads[i], &same), 0);
+            assert_ptr_equal(same, s.t);
+        }
+        small_close(&s);
+    }
+}
+
 static void refuses(small *s, int code, const char *reason) {
     err e = {0};
     assert_int_equal(small_open(s, &e), code);
@@ -365,10 +402,13 @@ static void refuses_broken_vocabularies(void **state) {
     make_strs(&s.maker, "tokenizer.ggml.tokens", tokens, 2);
     make_words(&s.maker, "tokenizer.ggml.token_type", 5, (int32_t[]){1}, 1);
     refuses(&s, ERR_CORRUPT, "token types do not fit");
+    static const char zeros[5000];
+    make_str(&s.maker, "tokenizer.ggml.model", "llama");
+    make_strs(&s.maker, "tokenizer.ggml.tokens", (str[]){STR("a"), {zeros, sizeof zeros}}, 2);
+    refuses(&s, ERR_CORRUPT, "token 1 of the model's vocabulary is 5000 bytes long");
 }
 
-/* ---- vocabularies that other engines made
- * -------------------------------------------------------- */
+/* ---- vocabularies that other engines made --------------------------------------------------- */
 
 /* An array of strings of the line as a GGUF array; nothing where the line has none. */
 static void copy_strings(gguf_maker *m, const char *line, const char *name, const char *key) {
@@ -468,8 +508,7 @@ static void other_engines_agree(void **state) {
     fclose(f);
 }
 
-/* ---- the real model ----------------------------------------------------------------------------
- */
+/* ---- the real model ------------------------------------------------------------------------- */
 
 static void check_vector(const tokenizer *t, const char *line) {
     buf text = {0}, back = {0};
@@ -532,6 +571,7 @@ int main(void) {
         cmocka_unit_test(bpe_guards_control_tokens),
         cmocka_unit_test(sentencepiece_prefixes_merges_and_falls_back),
         cmocka_unit_test(any_bytes_come_back),
+        cmocka_unit_test(threads_share_a_tokenizer),
         cmocka_unit_test(refuses_broken_vocabularies),
         cmocka_unit_test(other_engines_agree),
         cmocka_unit_test(equals_the_token_vectors),
