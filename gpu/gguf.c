@@ -6,10 +6,12 @@
  * its whole extent, and names are unique; nothing is checked again afterwards. What tensors mean is
  * config.c's business, what their bytes mean quant.c's.
  *
- *   file   magic "GGUF" | version u32 | tensor count u64 | kv count u64
- *          kv*      key str | type u32 | value          (str: length u64, bytes; array: type u32,
- * count u64, elements) tensor*  name str | ndims u32 | dims u64… | type u32 | offset u64 padding to
- * general.alignment (32) | data; a tensor's offset counts from here
+ *   file     magic "GGUF" | version u32 | tensor count u64 | kv count u64 | kv… | tensor… |
+ *            padding to general.alignment (32) | data
+ *   kv       key str | type u32 | value
+ *   tensor   name str | ndims u32 | dims u64… | type u32 | offset u64 from the data's start
+ *   str      length u64 | bytes
+ *   array    element type u32 | count u64 | elements
  */
 #include "gguf_int.h"
 
@@ -175,7 +177,7 @@ static int read_kv(parse *p, kv *out) {
     return 0;
 }
 
-/* Fills everything but data; the offset is kept in `bytes` until the data's start is known. */
+/* Fills everything but `data`: where the data starts is known only after the last tensor. */
 static int read_tensor(parse *p, gguf_tensor *t, uint64_t *offset) {
     uint32_t ndims, type;
     if (!read_str(p, &t->name) || t->name.n == 0 || !read_raw(p, &ndims, sizeof ndims))

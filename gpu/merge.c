@@ -6,8 +6,8 @@
  * scanning beats any queue; long ones (CJK runs, SentencePiece text) take a heap, so that no input
  * is quadratic.
  *
- *   slots  [left | right | rank | merged] …   16 bytes, open addressing, at most half full; left -1
- * is empty
+ *   slots  [left | right | rank | merged] …   16 bytes each, open addressing, at most half full;
+ *                                             a left of -1 is an empty slot
  */
 #include "tokenizer_parts_int.h"
 

@@ -10,6 +10,7 @@
  */
 #include "ref_int.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -290,6 +291,7 @@ static bool allocate(pass *p) {
 }
 
 int ref_forward(const ref *r, const llm_token *tokens, int n, int first, float *logits, err *e) {
+    assert(first >= 0 && first < n);
     for (int i = 0; i < n; i++) {
         if (tokens[i] < 0 || tokens[i] >= r->c.vocab)
             return err_set(e, ERR_LIMIT, "token %d is not in the model's vocabulary",
