@@ -1,0 +1,210 @@
+/*
+ * args.c - the command line, as one table of options from which parsing, hints and --help are made.
+ *
+ * Leaves to others: opening anything. An argument that is no option is the database; a second one is SQL, as in sqlite3.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "shell_int.h"
+
+typedef enum option_id {
+    OPTION_COMMAND,
+    OPTION_FILE,
+    OPTION_MODE,
+    OPTION_READ_ONLY,
+    OPTION_SET,
+    OPTION_KEEP_GOING,
+    OPTION_MODEL,
+    OPTION_NO_COLOR,
+    OPTION_NO_INIT,
+    OPTION_VIEW,
+    OPTION_MOCK,
+    OPTION_VERSION,
+    OPTION_HELP,
+    OPTION_CHECK_CACHE
+} option_id;
+
+typedef struct option {
+    const char *name, *argument, *help; /* argument NULL: none; help NULL: hidden */
+    option_id id;
+} option;
+
+static const option options[] = {
+    {"-c", "SQL", "run SQL (or a command such as '.tables') and exit; may be repeated", OPTION_COMMAND},
+    {"-f", "FILE", "run a script (- is standard input) and exit; may be repeated", OPTION_FILE},
+    {"--set", "NAME=VALUE", "set the variable :NAME", OPTION_SET},
+    {"--read-only", NULL, "open the database for reading", OPTION_READ_ONLY},
+    {"--keep-going", NULL, "go on after an error in a script (the exit code stays 1)", OPTION_KEEP_GOING},
+    {"--model", "PATH", "a GGUF file or model name to use instead of the default model", OPTION_MODEL},
+    {"--view", NULL, "show running LLM statements in the live view", OPTION_VIEW},
+    {"--mock", "FILE", "replay a recorded run in the view (with --view)", OPTION_MOCK},
+    {"--no-color", NULL, "no colour, as with NO_COLOR=1", OPTION_NO_COLOR},
+    {"--no-init", NULL, "do not read ~/.config/kvasir/init.sql", OPTION_NO_INIT},
+    {"--version", NULL, "print the version", OPTION_VERSION},
+    {"--help", NULL, "print this", OPTION_HELP},
+    {"--command", "SQL", NULL, OPTION_COMMAND},
+    {"--file", "FILE", NULL, OPTION_FILE},
+    {"-v", "NAME=VALUE", NULL, OPTION_SET},
+    {"--readonly", NULL, NULL, OPTION_READ_ONLY},
+    {"-readonly", NULL, NULL, OPTION_READ_ONLY},
+    {"-h", NULL, NULL, OPTION_HELP},
+    {"-?", NULL, NULL, OPTION_HELP},
+    {"-V", NULL, NULL, OPTION_VERSION},
+    {"-version", NULL, NULL, OPTION_VERSION},
+    {"--check-cache", "PATH", NULL, OPTION_CHECK_CACHE},
+};
+
+static const option *option_find(const char *name, size_t n) {
+    for (size_t i = 0; i < BASE_COUNT(options); i++) {
+        if (strlen(options[i].name) == n && memcmp(options[i].name, name, n) == 0)
+            return &options[i];
+    }
+    return NULL;
+}
+
+/* `--csv`, and `-csv` as sqlite3 and duckdb spell it. */
+static const format_mode *mode_option(const char *arg) {
+    const char *name = arg + (arg[1] == '-' ? 2 : 1);
+    return name[0] != 0 && name[1] != 0 ? format_mode_find(name) : NULL;
+}
+
+static bool option_unknown(const char *arg, err *e) {
+    const char *names[BASE_COUNT(options) + 32];
+    char modes[32][24];
+    size_t n = 0, nmodes;
+    for (size_t i = 0; i < BASE_COUNT(options); i++) {
+        if (options[i].help != NULL)
+            names[n++] = options[i].name;
+    }
+    const format_mode *table = format_modes(&nmodes);
+    for (size_t i = 0; i < nmodes && i < 32; i++) {
+        snprintf(modes[i], sizeof modes[i], "--%s", table[i].name);
+        names[n++] = modes[i];
+    }
+    err_set(e, ERR_SYNTAX, "unknown option %s", arg);
+    const char *near = str_nearest(str_from(arg), names, n);
+    if (near != NULL)
+        err_hint(e, "did you mean %s?", near);
+    else
+        err_hint(e, "kvasir --help lists the options");
+    return false;
+}
+
+static void add_input(args *out, input_kind kind, const char *text) {
+    out->inputs = mem_realloc(out->inputs, sizeof(args_input) * (size_t)(out->ninputs + 1));
+    out->inputs[out->ninputs++] = (args_input){kind, text};
+}
+
+static bool add_variable(args *out, const char *text, err *e) {
+    const char *equals = strchr(text, '=');
+    if (equals == NULL || equals == text) {
+        err_set(e, ERR_SYNTAX, "--set wants NAME=VALUE, not '%s'", text);
+        return false;
+    }
+    out->variables =
+        mem_realloc(out->variables, sizeof(args_variable) * (size_t)(out->nvariables + 1));
+    out->variables[out->nvariables++] =
+        (args_variable){{text, (size_t)(equals - text)}, equals + 1};
+    return true;
+}
+
+static bool option_apply(args *out, const option *o, const char *given, err *e) {
+    switch (o->id) {
+    case OPTION_COMMAND: add_input(out, INPUT_COMMAND, given); break;
+    case OPTION_FILE: add_input(out, INPUT_FILE, given); break;
+    case OPTION_SET: return add_variable(out, given, e);
+    case OPTION_READ_ONLY: out->read_only = true; break;
+    case OPTION_KEEP_GOING: out->keep_going = true; break;
+    case OPTION_MODEL: out->model = given; break;
+    case OPTION_NO_COLOR: out->no_color = true; break;
+    case OPTION_NO_INIT: out->no_init = true; break;
+    case OPTION_VIEW: out->view = true; break;
+    case OPTION_MOCK: out->mock = given; break;
+    case OPTION_VERSION: out->version = true; break;
+    case OPTION_HELP: out->help = true; break;
+    case OPTION_CHECK_CACHE: out->check_cache = given; break;
+    case OPTION_MODE: out->mode = given; break;
+    }
+    return true;
+}
+
+/* `arg` begins with '-'. *i moves on when the option's given is the next argument. */
+static bool parse_option(int argc, char **argv, int *i, args *out, err *e) {
+    const char *arg = argv[*i];
+    const char *equals = arg[1] == '-' ? strchr(arg, '=') : NULL;
+    const option *o = option_find(arg, equals ? (size_t)(equals - arg) : strlen(arg));
+    if (o == NULL) {
+        const format_mode *mode = mode_option(arg);
+        if (mode == NULL)
+            return option_unknown(arg, e);
+        out->mode = mode->name;
+        return true;
+    }
+    if (o->argument == NULL) {
+        if (equals != NULL) {
+            err_set(e, ERR_SYNTAX, "%s takes no value", o->name);
+            return false;
+        }
+        return option_apply(out, o, NULL, e);
+    }
+    const char *given = equals ? equals + 1 : *i + 1 < argc ? argv[++*i] : NULL;
+    if (given == NULL) {
+        err_set(e, ERR_SYNTAX, "%s wants %s", o->name, o->argument);
+        return false;
+    }
+    return option_apply(out, o, given, e);
+}
+
+bool args_parse(int argc, char **argv, args *out, err *e) {
+    *out = (args){0};
+    bool only_names = false;
+    int names = 0;
+    for (int i = 1; i < argc; i++) {
+        if (!only_names && strcmp(argv[i], "--") == 0) {
+            only_names = true;
+        } else if (!only_names && argv[i][0] == '-' && argv[i][1] != 0) {
+            if (!parse_option(argc, argv, &i, out, e))
+                return false;
+        } else if (names == 0) {
+            out->db = strcmp(argv[i], ":memory:") == 0 ? NULL : argv[i];
+            names++;
+        } else if (names == 1) {
+            add_input(out, INPUT_COMMAND, argv[i]);
+            names++;
+        } else {
+            err_set(e, ERR_SYNTAX, "one database and one SQL text at most; what is '%s'?", argv[i]);
+            return false;
+        }
+    }
+    return true;
+}
+
+void args_free(args *a) {
+    free(a->inputs);
+    free(a->variables);
+    *a = (args){0};
+}
+
+void args_help(buf *out) {
+    buf_append_c(out, "kvasir: a SQL shell whose queries can call a language model\n\n"
+                      "usage: kvasir [DATABASE] [SQL] [options]\n\n"
+                      "DATABASE is a directory, made if it is not there; none: in memory.\n\n");
+    for (size_t i = 0; i < BASE_COUNT(options); i++) {
+        const option *o = &options[i];
+        if (o->help == NULL)
+            continue;
+        char left[40];
+        snprintf(left, sizeof left, "%s%s%s", o->name, o->argument ? " " : "",
+                 o->argument ? o->argument : "");
+        buf_printf(out, "  %-18s %s\n", left, o->help);
+    }
+    buf_append_c(out, "\noutput:\n");
+    size_t n;
+    const format_mode *modes = format_modes(&n);
+    for (size_t i = 0; i < n; i++)
+        buf_printf(out, "  --%-16s %s\n", modes[i].name, modes[i].help);
+    buf_append_c(out, "\nexit codes: 0 all went well; 1 a statement or command failed; "
+                      "2 wrong arguments, or the\ndatabase does not open; 130 interrupted.\n"
+                      "In the shell, .help lists its commands.\n");
+}

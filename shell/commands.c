@@ -1,0 +1,458 @@
+/*
+ * commands.c - the table of shell commands, and the short ones.
+ *
+ * Invariant: dispatch, .help, completion and "did you mean" are made from this one table. psql's and sqlite3's names for
+ * a thing are aliases in its row. Longer commands live in commands_*.c.
+ */
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "shell_int.h"
+
+/* ---- arguments --------------------------------------------------------------------------------- */
+
+static bool parse_switch(shell *sh, command_call *c, bool *out) {
+    static const char *const on[] = {"on", "true", "yes", "1"}, *const off[] = {"off", "false", "no", "0"};
+    if (c->argc == 0) {
+        *out = !*out;
+        return true;
+    }
+    for (size_t i = 0; i < BASE_COUNT(on); i++) {
+        bool is_on = str_equal_nocase(str_from(c->argv[0]), str_from(on[i]));
+        if (is_on || str_equal_nocase(str_from(c->argv[0]), str_from(off[i]))) {
+            *out = is_on;
+            return true;
+        }
+    }
+    return shell_complain(sh, "%s wants on or off, not '%s'", c->name, c->argv[0]);
+}
+
+static bool want(shell *sh, const command_call *c, int n, const char *what) {
+    return c->argc >= n || shell_complain(sh, "%s wants %s", c->name, what);
+}
+
+static bool switch_command(shell *sh, command_call *c, bool *flag, const char *what) {
+    if (!parse_switch(sh, c, flag))
+        return false;
+    shell_note(sh, "%s: %s", what, *flag ? "on" : "off");
+    return true;
+}
+
+/* ---- short commands ---------------------------------------------------------------------------- */
+
+static bool cmd_timer(shell *sh, command_call *c) {
+    return switch_command(sh, c, &sh->timer, "timer");
+}
+
+static bool cmd_headers(shell *sh, command_call *c) {
+    return switch_command(sh, c, &sh->headers, "headers");
+}
+
+static bool cmd_types(shell *sh, command_call *c) {
+    return switch_command(sh, c, &sh->types_row, "types row");
+}
+
+static bool cmd_echo(shell *sh, command_call *c) {
+    return switch_command(sh, c, &sh->echo, "echo");
+}
+
+static bool cmd_pager(shell *sh, command_call *c) {
+    return switch_command(sh, c, &sh->pager, "pager");
+}
+
+static bool cmd_progress(shell *sh, command_call *c) {
+    return switch_command(sh, c, &sh->progress, "progress");
+}
+
+static bool cmd_bail(shell *sh, command_call *c) {
+    bool bail = !sh->keep_going;
+    if (!switch_command(sh, c, &bail, "stop at errors"))
+        return false;
+    sh->keep_going = !bail;
+    return true;
+}
+
+static bool cmd_mode(shell *sh, command_call *c) {
+    size_t n;
+    const format_mode *modes = format_modes(&n);
+    if (c->argc == 0) {
+        for (size_t i = 0; i < n; i++)
+            printf("%s %-9s %s\n", &modes[i] == sh->mode ? "*" : " ", modes[i].name, modes[i].help);
+        return true;
+    }
+    const format_mode *mode = format_mode_find(c->argv[0]);
+    if (mode == NULL) {
+        const char *names[32];
+        for (size_t i = 0; i < n && i < 32; i++)
+            names[i] = modes[i].name;
+        const char *near = str_nearest(str_from(c->argv[0]), names, BASE_MIN(n, (size_t)32));
+        if (near)
+            return shell_complain(sh, "no mode '%s'; did you mean %s?", c->argv[0], near);
+        return shell_complain(sh, "no mode '%s'; .mode lists them", c->argv[0]);
+    }
+    sh->mode = mode;
+    if (c->argc > 1) {
+        free(sh->insert_table);
+        sh->insert_table = mem_strndup(c->argv[1], strlen(c->argv[1]));
+    }
+    return true;
+}
+
+static bool cmd_expanded(shell *sh, command_call *c) {
+    bool line = strcmp(sh->mode->name, "line") == 0;
+    if (!switch_command(sh, c, &line, "one value a line"))
+        return false;
+    sh->mode = format_mode_find(line ? "line" : "box");
+    return true;
+}
+
+static bool cmd_nullvalue(shell *sh, command_call *c) {
+    free(sh->null_text);
+    sh->null_text = c->argc ? mem_strndup(c->argv[0], strlen(c->argv[0])) : NULL;
+    return true;
+}
+
+static bool cmd_width(shell *sh, command_call *c) {
+    sh->nwidths = 0;
+    for (int i = 0; i < c->argc; i++) {
+        int64_t w;
+        if (!parse_integer(str_from(c->argv[i]), &w) || w < -10000 || w > 10000)
+            return shell_complain(sh, "%s wants column widths, not '%s'", c->name, c->argv[i]);
+        sh->widths[sh->nwidths++] = (int)w;
+    }
+    return true;
+}
+
+static bool cmd_maxrows(shell *sh, command_call *c) {
+    int64_t n = -1;
+    if (c->argc && (!parse_integer(str_from(c->argv[0]), &n) || n < 0))
+        return shell_complain(sh, "%s wants a number of rows (0: all), not '%s'", c->name, c->argv[0]);
+    sh->max_rows = n;
+    return true;
+}
+
+static bool output_to(shell *sh, command_call *c, bool once) {
+    err e = {.pos = -1};
+    const char *path = c->argc && strcmp(c->argv[0], "stdout") != 0 ? c->argv[0] : NULL;
+    if (once && path == NULL)
+        return shell_complain(sh, "%s wants a file", c->name);
+    return output_open(&sh->out, path, once, &e) == 0 || shell_complain(sh, "%s", e.message);
+}
+
+static bool cmd_output(shell *sh, command_call *c) {
+    return output_to(sh, c, false);
+}
+
+static bool cmd_once(shell *sh, command_call *c) {
+    return output_to(sh, c, true);
+}
+
+static bool cmd_read(shell *sh, command_call *c) {
+    return want(sh, c, 1, "a file") && script_file(sh, c->argv[0]);
+}
+
+static bool cmd_print(shell *sh, command_call *c) {
+    buf line = {0};
+    buf_append_str(&line, c->rest);
+    buf_append_char(&line, '\n');
+    output_begin(&sh->out, false);
+    output_write(&sh->out, &line);
+    output_end(&sh->out);
+    buf_free(&line);
+    return true;
+}
+
+static bool cmd_quit(shell *sh, command_call *c) {
+    int64_t code = 0;
+    if (c->argc && (!parse_integer(str_from(c->argv[0]), &code) || code < 0 || code > 255))
+        return shell_complain(sh, "%s wants an exit code from 0 to 255, not '%s'", c->name, c->argv[0]);
+    sh->quit = true;
+    sh->quit_code = (int)code;
+    return true;
+}
+
+static bool cmd_set(shell *sh, command_call *c) {
+    if (c->argc == 0) {
+        fwrite(sh->variables.p ? sh->variables.p : "", 1, sh->variables.n, stdout);
+        return true;
+    }
+    const char *equals = memchr(c->rest.p, '=', c->rest.n);
+    str name = {c->argv[0], strlen(c->argv[0])}, text = {0};
+    if (equals) {
+        name = (str){c->rest.p, (size_t)(equals - c->rest.p)};
+        while (name.n && name.p[name.n - 1] == ' ')
+            name.n--;
+        text = (str){equals + 1, c->rest.n - (size_t)(equals + 1 - c->rest.p)};
+        while (text.n && *text.p == ' ')
+            text = (str){text.p + 1, text.n - 1};
+        if (text.n >= 2 && (*text.p == '\'' || *text.p == '"') && text.p[text.n - 1] == *text.p)
+            text = (str){text.p + 1, text.n - 2};
+    } else if (c->argc >= 2) {
+        text = str_from(c->argv[1]);
+    } else {
+        return shell_complain(sh, "%s wants NAME=VALUE (settings such as psm are set by SQL: SET psm = 'off';)",
+                              c->name);
+    }
+    err e = {.pos = -1};
+    return shell_set_variable(sh, name, text, &e) || shell_complain(sh, "%s", e.message);
+}
+
+static bool cmd_open(shell *sh, command_call *c) {
+    err e = {.pos = -1};
+    const char *path = c->argc && strcmp(c->argv[0], ":memory:") != 0 ? c->argv[0] : NULL;
+    if (shell_open(sh, path, &e) != 0)
+        return shell_complain(sh, "%s", e.message);
+    return true;
+}
+
+static bool cmd_databases(shell *sh, command_call *c) {
+    (void)c;
+    const char *path = sh->db ? db_path(sh->db) : NULL;
+    printf("%s%s\n", sh->db_path == NULL ? "in memory: " : "", path ? path : "no database is open");
+    return true;
+}
+
+static bool cmd_shell(shell *sh, command_call *c) {
+    if (c->rest.n == 0)
+        return shell_complain(sh, "%s wants a command", c->name);
+    char *line = arena_strndup(c->mem, c->rest.p, c->rest.n);
+    fflush(stdout);
+    int status = system(line);
+    if (status == 0)
+        return true;
+    if (status < 0 || !WIFEXITED(status))
+        return shell_complain(sh, "'%s' did not end by itself", line);
+    return shell_complain(sh, "'%s' ended with exit code %d", line, WEXITSTATUS(status));
+}
+
+static bool cmd_cd(shell *sh, command_call *c) {
+    const char *to = c->argc ? c->argv[0] : getenv("HOME");
+    if (to == NULL || chdir(to) != 0)
+        return shell_complain(sh, "cannot change to '%s'", to ? to : "");
+    return true;
+}
+
+static bool cmd_version(shell *sh, command_call *c) {
+    (void)sh, (void)c;
+    printf("kvasir %s\n", KVASIR_VERSION);
+    return true;
+}
+
+static bool cmd_show(shell *sh, command_call *c) {
+    (void)c;
+    printf("      mode: %s\n   headers: %s\n     timer: %s\n     types: %s\n      echo: %s\n"
+           "     pager: %s\n  progress: %s\n    output: %s\n nullvalue: %s\n  database: %s\n",
+           sh->mode->name, sh->headers ? "on" : "off", sh->timer ? "on" : "off",
+           sh->types_row ? "on" : "off", sh->echo ? "on" : "off", sh->pager ? "on" : "off",
+           sh->progress ? "on" : "off", sh->out.path ? sh->out.path : "stdout",
+           sh->null_text ? sh->null_text : "by mode", sh->db_path ? sh->db_path : ":memory:");
+    return true;
+}
+
+/* ---- the table --------------------------------------------------------------------------------- */
+
+static const command commands[] = {
+    {"help", "\\? \\h .h .?", "[COMMAND]", "this list, or one command", ARG_COMMAND, cmd_help},
+    {"tables", "\\dt \\d .ls", "[PATTERN]", "tables and views", ARG_TABLE, cmd_tables},
+    {"schema", ".describe .desc \\sf", "[NAME]", "the CREATE statements (\\d NAME as well)", ARG_TABLE, cmd_schema},
+    {"views", "\\dv", "[PATTERN]", "views", ARG_TABLE, cmd_views},
+    {"indexes", "\\di .indices", "[PATTERN]", "indexes", ARG_TABLE, cmd_indexes},
+    {"functions", "\\df", "[PATTERN]", "functions with their arguments", ARG_ANY, cmd_functions},
+    {"settings", "\\dconfig", "[PATTERN]", "settings: what SET and SHOW know", ARG_SETTING, cmd_settings},
+    {"read", "\\i \\ir .source", "FILE", "run a script", ARG_FILE, cmd_read},
+    {"import", "", "FILE TABLE", "read a CSV or TSV file into a table, made if it is not there", ARG_FILE, cmd_import},
+    {"dump", "", "[TABLE ...]", "everything as SQL", ARG_TABLE, cmd_dump},
+    {"backup", ".save", "DIRECTORY", "copy the database, compacted", ARG_FILE, cmd_backup},
+    {"open", "\\c \\connect", "[DIRECTORY]", "close this database and open another", ARG_FILE, cmd_open},
+    {"databases", "\\l \\conninfo", "", "where the database is", ARG_NONE, cmd_databases},
+    {"mode", "\\pset", "[MODE [TABLE]]", "how results are shown", ARG_MODE, cmd_mode},
+    {"expanded", "\\x", "[on|off]", "one value a line, or a table again", ARG_ONOFF, cmd_expanded},
+    {"headers", ".header \\t", "[on|off]", "column names", ARG_ONOFF, cmd_headers},
+    {"types", "", "[on|off]", "a row with the columns' types", ARG_ONOFF, cmd_types},
+    {"width", "", "[N ...]", "widths of a box's columns (0: by content, negative: right)", ARG_ANY, cmd_width},
+    {"nullvalue", "", "[TEXT]", "how NULL is shown", ARG_ANY, cmd_nullvalue},
+    {"maxrows", "", "[N]", "rows a box shows (0: all)", ARG_ANY, cmd_maxrows},
+    {"pager", "", "[on|off]", "long results through $PAGER", ARG_ONOFF, cmd_pager},
+    {"output", "\\o", "[FILE]", "send results to a file; none: back to the screen", ARG_FILE, cmd_output},
+    {"once", "\\g", "FILE", "send the next result to a file", ARG_FILE, cmd_once},
+    {"timer", "\\timing", "[on|off]", "the time of each statement", ARG_ONOFF, cmd_timer},
+    {"progress", "", "[on|off]", "the progress line of LLM statements", ARG_ONOFF, cmd_progress},
+    {"stats", "", "[on|off]", "figures of the last statement, or of each", ARG_ONOFF, cmd_stats},
+    {"explain", "", "[tokens|analyze] [SQL]", "the plan of SQL, or of the last statement", ARG_SQL, cmd_explain},
+    {"view", "\\view", "[on|off|SQL]", "the live view of LLM statements", ARG_SQL, cmd_view},
+    {"model", "", "[NAME|FILE]", "the model in use, or use another", ARG_FILE, cmd_model},
+    {"tokens", "", "TEXT", "how the model reads a text", ARG_ANY, cmd_tokens},
+    {"cache", "", "[clear]", "what the cache holds, or empty it", ARG_ANY, cmd_cache},
+    {"set", "\\set .param .parameter", "[NAME=VALUE]", "the variable :NAME in SQL", ARG_ANY, cmd_set},
+    {"print", "\\echo \\qecho", "TEXT", "print a text", ARG_ANY, cmd_print},
+    {"echo", "", "[on|off]", "repeat statements before they run", ARG_ONOFF, cmd_echo},
+    {"bail", "", "[on|off]", "stop scripts at the first error", ARG_ONOFF, cmd_bail},
+    {"history", "\\s", "[N]", "the latest statements", ARG_ANY, cmd_history},
+    {"edit", "\\e", "", "edit the last statement in $EDITOR and run it", ARG_NONE, cmd_edit},
+    {"shell", "\\! .! .system", "COMMAND", "run a command of the system", ARG_ANY, cmd_shell},
+    {"cd", "\\cd", "[DIRECTORY]", "change the working directory", ARG_FILE, cmd_cd},
+    {"show", "", "", "the shell's own settings", ARG_NONE, cmd_show},
+    {"version", ".about", "", "the version", ARG_NONE, cmd_version},
+    {"quit", "\\q .exit .q", "[CODE]", "leave (Ctrl-D as well)", ARG_ANY, cmd_quit},
+};
+
+const command *commands_table(size_t *count) {
+    *count = BASE_COUNT(commands);
+    return commands;
+}
+
+static bool has_alias(const command *c, str typed) {
+    for (const char *p = c->aliases; *p;) {
+        size_t n = strcspn(p, " ");
+        if (str_equal_nocase(typed, (str){p, n}))
+            return true;
+        p += n + (p[n] == ' ');
+    }
+    return false;
+}
+
+const command *command_find(str typed) {
+    if (typed.n < 2)
+        return NULL;
+    while (typed.n > 2 && typed.p[0] == '\\' && typed.p[typed.n - 1] == '+')
+        typed.n--; /* psql's "more of it" */
+    str bare = {typed.p + 1, typed.n - 1};
+    const command *by_prefix = NULL;
+    int prefixes = 0;
+    for (size_t i = 0; i < BASE_COUNT(commands); i++) {
+        const command *c = &commands[i];
+        if ((typed.p[0] == '.' && str_equal_nocase(bare, str_from(c->name))) || has_alias(c, typed))
+            return c;
+        str head = {c->name, BASE_MIN(strlen(c->name), bare.n)};
+        if (typed.p[0] == '.' && bare.n >= 2 && str_equal_nocase(bare, head)) {
+            by_prefix = c;
+            prefixes++;
+        }
+    }
+    return prefixes == 1 ? by_prefix : NULL;
+}
+
+/* ---- running one ------------------------------------------------------------------------------- */
+
+static bool unknown(shell *sh, str typed) {
+    const char *names[BASE_COUNT(commands) * 4];
+    size_t n = 0;
+    arena *mem = arena_new();
+    for (size_t i = 0; i < BASE_COUNT(commands); i++) {
+        if (typed.p[0] == '.')
+            names[n++] = arena_printf(mem, ".%s", commands[i].name);
+        for (const char *p = commands[i].aliases; *p && n < BASE_COUNT(names);) {
+            size_t k = strcspn(p, " ");
+            if (p[0] == typed.p[0])
+                names[n++] = arena_strndup(mem, p, k);
+            p += k + (p[k] == ' ');
+        }
+    }
+    const char *near = str_nearest(typed, names, n);
+    if (near == NULL && typed.p[0] == '\\') { /* \tables: the other spelling */
+        str dotted = {arena_printf(mem, ".%.*s", (int)typed.n - 1, typed.p + 1), typed.n};
+        const command *c = command_find(dotted);
+        near = c ? arena_printf(mem, ".%s", c->name) : NULL;
+    }
+    if (near)
+        shell_complain(sh, "no command %.*s; did you mean %s?", (int)typed.n, typed.p, near);
+    else
+        shell_complain(sh, "no command %.*s; .help lists them", (int)typed.n, typed.p);
+    arena_free(mem);
+    return false;
+}
+
+/* Words at blanks; '…' and "…" hold together, doubled quotes inside are one. */
+static void split(command_call *c) {
+    const char *p = c->rest.p, *end = c->rest.p + c->rest.n;
+    while (p < end && c->argc < COMMAND_ARGS) {
+        if (isspace((unsigned char)*p)) {
+            p++;
+            continue;
+        }
+        char *word = arena_alloc(c->mem, (size_t)(end - p) + 1), *to = word;
+        char quote = 0;
+        for (; p < end && (quote || !isspace((unsigned char)*p)); p++) {
+            if (quote && *p == quote && p + 1 < end && p[1] == quote)
+                *to++ = *p++;
+            else if (quote && *p == quote)
+                quote = 0;
+            else if (!quote && (*p == '\'' || *p == '"'))
+                quote = *p;
+            else
+                *to++ = *p;
+        }
+        *to = 0;
+        c->argv[c->argc++] = word;
+    }
+}
+
+static str trim(str s) {
+    while (s.n && isspace((unsigned char)s.p[0]))
+        s = (str){s.p + 1, s.n - 1};
+    while (s.n && isspace((unsigned char)s.p[s.n - 1]))
+        s.n--;
+    return s;
+}
+
+bool command_line(shell *sh, str line) {
+    line = trim(line);
+    size_t n = 1;
+    while (n < line.n && !isspace((unsigned char)line.p[n]) && line.p[n] != ';')
+        n++;
+    if (n > 2 && line.p[1] == '!') /* \!ls needs no blank */
+        n = 2;
+    str typed = {line.p, n};
+    const command *found = command_find(typed);
+    if (found == NULL)
+        return unknown(sh, typed);
+    command_call call = {.mem = arena_new()};
+    call.name = arena_strndup(call.mem, typed.p, typed.n);
+    call.rest = trim((str){line.p + n, line.n - n});
+    if (found->arg != ARG_ANY && found->arg != ARG_SQL) {
+        while (call.rest.n && call.rest.p[call.rest.n - 1] == ';') /* the habit of the other language */
+            call.rest.n--;
+        call.rest = trim(call.rest);
+    } else if (call.rest.n == 1 && call.rest.p[0] == ';') {
+        call.rest.n = 0;
+    }
+    split(&call);
+    /* psql: \d NAME describes, \d lists. */
+    if (str_equal(typed, STR("\\d")) && call.argc)
+        found = command_find(STR(".schema"));
+    bool ok = found->run(sh, &call);
+    fflush(stdout);
+    arena_free(call.mem);
+    return ok;
+}
+
+bool cmd_help(shell *sh, command_call *c) {
+    const command *one = NULL;
+    if (c->argc) {
+        char *typed = arena_printf(c->mem, "%s%s", strchr(".\\", c->argv[0][0]) ? "" : ".", c->argv[0]);
+        one = command_find(str_from(typed));
+        if (one == NULL)
+            return unknown(sh, str_from(typed));
+    }
+    bool color = sh->term.color_out;
+    if (one == NULL)
+        printf("SQL statements end with ';'. Commands stand on a line of their own:\n\n");
+    for (size_t i = 0; i < BASE_COUNT(commands); i++) {
+        const command *k = &commands[i];
+        if (one != NULL && k != one)
+            continue;
+        char left[64];
+        int width = snprintf(left, sizeof left, ".%s %s", k->name, k->usage);
+        printf("  %s.%s%s %s%*s %s%s%s%s%s\n", style_on(color, STYLE_BOLD), k->name,
+               style_off(color, STYLE_BOLD), k->usage, BASE_MAX(26 - width, 0), "", k->help,
+               style_on(color, STYLE_DIM), *k->aliases ? "  " : "", k->aliases,
+               style_off(color, STYLE_DIM));
+    }
+    if (one == NULL)
+        printf("\nLLM('Is {review} positive?', review) RETURNS BOOLEAN asks the model about each row;\n"
+               ".functions and .settings list the rest. Ctrl-C stops a statement, Ctrl-D leaves.\n");
+    return true;
+}

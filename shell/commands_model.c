@@ -1,0 +1,175 @@
+/*
+ * commands_model.c - commands about the model and its work: .model, .tokens, .cache, .stats, .explain, .view.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "shell_int.h"
+
+/* ---- .model ------------------------------------------------------------------------------------ */
+
+static void line_bytes(const char *name, uint64_t bytes) {
+    printf("%14s  %.1f MB\n", name, (double)bytes / 1e6);
+}
+
+static void line_rate(const char *name, double rate) {
+    if (rate > 0)
+        printf("%14s  %.0f tokens/s\n", name, rate);
+}
+
+static bool show_model(shell *sh) {
+    const llm_model_info *m = NULL;
+    err e = {.pos = -1};
+    if (db_model_info(sh->db, &m, &e) != 0) {
+        shell_complain(sh, "%s", e.message);
+        if (e.hint[0])
+            fprintf(stderr, "hint: %s\n", e.hint);
+        return false;
+    }
+    printf("%14s  %s\n%14s  %s\n", "name", m->name, "file", m->path);
+    printf("%14s  %s, %.1f M parameters, %d layers, width %d, %d heads (%d for keys and values)\n",
+           "architecture", m->architecture, (double)m->parameters / 1e6, m->layers, m->width,
+           m->heads, m->kv_heads);
+    line_bytes("file size", m->file_bytes);
+    line_bytes("in memory", m->weight_bytes);
+    printf("%14s  %d tokens of a vocabulary of %d\n", "context", m->context, m->vocab);
+    printf("%14s  %zu bytes a token, blocks of %d tokens\n", "KV", m->kv_bytes_per_token,
+           m->kv_block_tokens);
+    printf("%14s  %s, %d threads\n", "device", m->device, m->threads);
+    printf("%14s  %s (%s)\n", "precision", m->precision, m->precision_reason ? m->precision_reason : "");
+    printf("%14s  %s (chat family: %s)\n", "prompt format",
+           m->default_format == LLM_FORMAT_CHAT ? "chat" : "completion", m->chat_family);
+    line_rate("prefill", m->prefill_tok_s);
+    line_rate("decode", m->decode_tok_s);
+    return true;
+}
+
+bool cmd_model(shell *sh, command_call *c) {
+    if (sh->db == NULL || !shell_settle(sh, true))
+        return shell_complain(sh, "no database is open");
+    if (c->argc == 0)
+        return show_model(sh);
+    buf sql = {0};
+    buf_append_c(&sql, "SET model = ");
+    value_print_sql(&sql, value_text(str_from(c->argv[0])));
+    bool ok = shell_sql(sh, sql.p);
+    buf_free(&sql);
+    return ok;
+}
+
+bool cmd_tokens(shell *sh, command_call *c) {
+    err e = {.pos = -1};
+    buf out = {0};
+    str text = c->rest;
+    if (text.n >= 2 && (text.p[0] == '\'' || text.p[0] == '"') && text.p[text.n - 1] == text.p[0])
+        text = (str){text.p + 1, text.n - 2};
+    if (text.n == 0)
+        return shell_complain(sh, "%s wants a text", c->name);
+    if (sh->db == NULL || !shell_settle(sh, true))
+        return shell_complain(sh, "no database is open");
+    bool ok = db_tokenize(sh->db, text, &out, &e) == 0;
+    if (ok) {
+        fwrite(out.p ? out.p : "", 1, out.n, stdout);
+        if (out.n && out.p[out.n - 1] != '\n')
+            putchar('\n');
+    } else {
+        shell_complain(sh, "%s", e.message);
+    }
+    buf_free(&out);
+    return ok;
+}
+
+bool cmd_cache(shell *sh, command_call *c) {
+    if (c->argc == 0)
+        return shell_sql(sh, "SHOW CACHE");
+    if (str_equal_nocase(str_from(c->argv[0]), STR("clear"))) {
+        const char *what = c->argc > 1 ? c->argv[1] : "";
+        return shell_sql(sh, arena_printf(c->mem, "CLEAR CACHE %s", what));
+    }
+    return shell_complain(sh, "%s shows what the cache holds, %s clear empties it", c->name, c->name);
+}
+
+/* ---- .stats ------------------------------------------------------------------------------------ */
+
+static void stat_line(const char *name, uint64_t n) {
+    buf count = {0};
+    format_count(&count, n);
+    printf("%20s  %s\n", name, count.p);
+    buf_free(&count);
+}
+
+bool cmd_stats(shell *sh, command_call *c) {
+    if (c->argc) {
+        sh->stats = !str_equal_nocase(str_from(c->argv[0]), STR("off"));
+        return true;
+    }
+    const exec_summary *s = &sh->last;
+    printf("%20s  %.3f s\n", "time", s->seconds);
+    stat_line("rows", s->rows);
+    if (s->llm_inputs == 0)
+        return true;
+    printf("%20s  %.3f s\n%20s  %.3f s\n", "in the model", s->llm_seconds, "ordering prompts",
+           s->solve_seconds);
+    stat_line("LLM inputs", s->llm_inputs);
+    stat_line("distinct", s->distinct_inputs);
+    stat_line("answers known", s->answers_stored);
+    stat_line("requests", s->llm.requests);
+    stat_line("prompt tokens", s->llm.prompt_tokens);
+    stat_line("of these shared head", s->head_tokens);
+    stat_line("computed", s->llm.computed_tokens);
+    stat_line("reused from memory", s->llm.reused_memory);
+    stat_line("reused from disk", s->llm.reused_disk);
+    stat_line("answer tokens", s->llm.output_tokens);
+    stat_line("model passes", s->llm.passes);
+    if (s->llm.prompt_tokens)
+        printf("%20s  %.1f %%\n", "token hit rate",
+               100 * (1 - (double)s->llm.computed_tokens / (double)s->llm.prompt_tokens));
+    uint64_t body = s->llm.prompt_tokens - BASE_MIN(s->head_tokens, s->llm.prompt_tokens);
+    if (body && s->head_tokens) {
+        double saved = (double)s->llm.prompt_tokens - (double)s->llm.computed_tokens - (double)s->head_tokens;
+        printf("%20s  %.1f %%\n", "without the head", 100 * BASE_MAX(saved, 0.0) / (double)body);
+    }
+    return true;
+}
+
+/* ---- .explain, .view --------------------------------------------------------------------------- */
+
+static bool starts_with_word(str *text, const char *word) {
+    size_t n = strlen(word);
+    if (text->n < n || !str_equal_nocase((str){text->p, n}, str_from(word)) ||
+        (text->n > n && text->p[n] != ' '))
+        return false;
+    *text = (str){text->p + n, text->n - n};
+    while (text->n && *text->p == ' ')
+        *text = (str){text->p + 1, text->n - 1};
+    return true;
+}
+
+bool cmd_explain(shell *sh, command_call *c) {
+    str text = c->rest;
+    const char *how = starts_with_word(&text, "tokens")    ? "(TOKENS) "
+                      : starts_with_word(&text, "analyze") ? "ANALYZE "
+                                                           : "";
+    if (text.n && text.p[text.n - 1] == ';')
+        text.n--;
+    if (text.n == 0)
+        text = buf_str(&sh->last_text);
+    if (text.n == 0)
+        return shell_complain(sh, "%s wants a statement: none ran before", c->name);
+    return shell_sql(sh, arena_printf(c->mem, "EXPLAIN %s%.*s", how, (int)text.n, text.p));
+}
+
+bool cmd_view(shell *sh, command_call *c) {
+    bool off = c->argc == 1 && str_equal_nocase(str_from(c->argv[0]), STR("off"));
+    bool on = c->argc == 1 && str_equal_nocase(str_from(c->argv[0]), STR("on"));
+    if (!sh->term.interactive || sh->term.dumb)
+        return shell_complain(sh, "%s needs a terminal", c->name);
+    sh->want_view = !off;
+    if (off || on || (c->argc == 0 && sh->last_text.n == 0)) {
+        shell_note(sh, "live view: %s", off ? "off" : "on for LLM statements");
+        return true;
+    }
+    if (c->argc)
+        return shell_sql(sh, arena_strndup(c->mem, c->rest.p, c->rest.n));
+    return shell_sql(sh, arena_strndup(c->mem, sh->last_text.p, sh->last_text.n));
+}

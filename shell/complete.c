@@ -1,0 +1,511 @@
+/*
+ * complete.c - which words may stand at the cursor, best first.
+ *
+ * Invariant: a pure function of text, cursor and the database's names; words come from the tables that the parser,
+ * settings, functions and commands are made of, so what is offered exists.
+ */
+#include <ctype.h>
+#include <dirent.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "complete_int.h"
+
+enum { MOST_CANDIDATES = 2000 };
+
+/* Scores: the further up, the likelier meant. */
+enum { SCORE_RARE = 10, SCORE_KEYWORD = 40, SCORE_FUNCTION = 50, SCORE_TABLE = 60, SCORE_NEXT = 90, SCORE_COLUMN = 100 };
+
+typedef struct finder {
+    scope s;
+    str prefix;
+    const db_object *objects;
+    int nobjects;
+    arena *a;
+    completion *out;
+    int cap;
+} finder;
+
+/* ---- collecting -------------------------------------------------------------------------------- */
+
+static bool begins_with(const char *text, str prefix) {
+    size_t n = strlen(text);
+    return n >= prefix.n && str_equal_nocase((str){text, prefix.n}, prefix);
+}
+
+static void add(finder *f, const char *text, const char *note, candidate_kind kind, int score) {
+    const char *bare = *text == '"' && (f->prefix.n == 0 || *f->prefix.p != '"') ? text + 1 : text;
+    if (!begins_with(bare, f->prefix) || f->out->count == MOST_CANDIDATES)
+        return;
+    for (int i = 0; i < f->out->count; i++) {
+        if (strcmp(f->out->items[i].text, text) == 0) {
+            f->out->items[i].score = BASE_MAX(f->out->items[i].score, score);
+            return;
+        }
+    }
+    if (f->out->count == f->cap) {
+        int cap = f->cap ? f->cap * 2 : 64;
+        candidate *more = ARENA_ARRAY(f->a, candidate, cap);
+        if (f->out->count)
+            memcpy(more, f->out->items, sizeof(candidate) * (size_t)f->out->count);
+        f->out->items = more;
+        f->cap = cap;
+    }
+    f->out->items[f->out->count++] = (candidate){text, note, kind, score};
+}
+
+static const char *quoted(finder *f, const char *name) {
+    buf text = {0};
+    name_append(&text, name);
+    const char *copy = arena_strndup(f->a, text.p, text.n);
+    buf_free(&text);
+    return copy;
+}
+
+/* In the case the user types in. */
+static void add_keyword(finder *f, const char *word, int score) {
+    if (!begins_with(word, f->prefix))
+        return;
+    bool lower = false;
+    for (size_t i = 0; i < f->prefix.n; i++)
+        lower = lower || islower((unsigned char)f->prefix.p[i]);
+    char *copy = arena_strndup(f->a, word, strlen(word));
+    for (char *p = copy; *p && lower; p++)
+        *p = (char)tolower((unsigned char)*p);
+    add(f, copy, "", CANDIDATE_KEYWORD, score);
+}
+
+/* Words separated by blanks, the first ones likelier. */
+static void add_words(finder *f, const char *words, int score) {
+    for (const char *p = words; *p;) {
+        size_t n = strcspn(p, " ");
+        add_keyword(f, arena_strndup(f->a, p, n), score--);
+        p += n + (p[n] == ' ');
+    }
+}
+
+static void add_all_keywords(finder *f, int score) {
+    size_t n;
+    const char *const *words = sql_keywords(&n);
+    for (size_t i = 0; i < n && f->prefix.n; i++)
+        add_keyword(f, words[i], score);
+}
+
+static void add_functions(finder *f) {
+    size_t n;
+    const function_info *table = sql_functions(&n);
+    for (size_t i = 0; i < n && f->prefix.n; i++) {
+        if (begins_with(table[i].name, f->prefix))
+            add(f, arena_printf(f->a, "%s(", table[i].name), table[i].signature, CANDIDATE_FUNCTION, SCORE_FUNCTION);
+    }
+}
+
+static void add_tables(finder *f, int score) {
+    for (int i = 0; i < f->nobjects; i++) {
+        const db_object *o = &f->objects[i];
+        bool system = strcmp(o->kind, "system") == 0;
+        if (system ? f->prefix.n > 0 : strcmp(o->kind, "table") == 0 || strcmp(o->kind, "view") == 0)
+            add(f, quoted(f, o->name), o->kind, CANDIDATE_TABLE, system ? SCORE_RARE : score);
+    }
+    for (int i = 0; i < f->s.ntables; i++) {
+        const scope_table *t = &f->s.tables[i];
+        if (t->group == -2) /* WITH */
+            add(f, arena_strndup(f->a, t->name.p, t->name.n), "with", CANDIDATE_TABLE, score + 1);
+    }
+}
+
+static void add_objects(finder *f, const char *kind, candidate_kind what) {
+    for (int i = 0; i < f->nobjects; i++) {
+        if (strcmp(f->objects[i].kind, kind) == 0)
+            add(f, quoted(f, f->objects[i].name), kind, what, SCORE_TABLE);
+    }
+}
+
+static void add_columns_of(finder *f, const db_object *o, int score, bool name_table) {
+    for (int k = 0; k < o->ncolumns; k++) {
+        if (!begins_with(o->columns[k], f->prefix) && !(f->prefix.n && *f->prefix.p == '"'))
+            continue;
+        const char *type = type_name(o->types[k]);
+        const char *note = name_table ? arena_printf(f->a, "%s, %s", type, o->name) : type;
+        add(f, quoted(f, o->columns[k]), note, CANDIDATE_COLUMN, score);
+    }
+}
+
+static const db_object *find_object(const finder *f, str name) {
+    for (int i = 0; i < f->nobjects; i++) {
+        const db_object *o = &f->objects[i];
+        bool readable = strcmp(o->kind, "index") != 0 && strcmp(o->kind, "model") != 0;
+        if (readable && str_equal_nocase(str_from(o->name), name))
+            return o;
+    }
+    return NULL;
+}
+
+static void visit_subquery_column(void *ctx, str name) {
+    finder *f = ctx;
+    add(f, quoted(f, arena_strndup(f->a, name.p, name.n)), "", CANDIDATE_COLUMN, SCORE_COLUMN);
+}
+
+static void add_columns_of_table(finder *f, const scope_table *t, bool name_table) {
+    if (t->subquery >= 0) {
+        scope_subquery_columns(&f->s, t->subquery, visit_subquery_column, f);
+        return;
+    }
+    for (int i = 0; i < f->s.ntables; i++) {
+        const scope_table *with = &f->s.tables[i];
+        if (with->group == -2 && str_equal_nocase(with->name, t->name)) {
+            scope_subquery_columns(&f->s, with->subquery, visit_subquery_column, f);
+            return;
+        }
+    }
+    const db_object *o = find_object(f, t->name);
+    if (o != NULL)
+        add_columns_of(f, o, SCORE_COLUMN, name_table);
+}
+
+/* Columns of the tables that the cursor's place sees; without any, of all tables. */
+static void add_scope_columns(finder *f) {
+    int seen = 0;
+    for (int i = 0; i < f->s.ntables; i++)
+        seen += scope_sees(&f->s, f->s.group, f->s.tables[i].group);
+    for (int i = 0; i < f->s.ntables; i++) {
+        const scope_table *t = &f->s.tables[i];
+        if (!scope_sees(&f->s, f->s.group, t->group))
+            continue;
+        add_columns_of_table(f, t, seen > 1);
+        if (t->alias.n && f->prefix.n)
+            add(f, arena_printf(f->a, "%.*s.", (int)t->alias.n, t->alias.p), "", CANDIDATE_TABLE, SCORE_TABLE);
+    }
+    for (int i = 0; i < f->nobjects && seen == 0; i++) {
+        if (strcmp(f->objects[i].kind, "table") == 0 || strcmp(f->objects[i].kind, "view") == 0)
+            add_columns_of(f, &f->objects[i], SCORE_COLUMN - 20, true);
+    }
+}
+
+/* ---- what the words before ask for ------------------------------------------------------------- */
+
+/* What follows a keyword, and nothing else does. */
+static const struct {
+    const char *word, *next;
+} pairs[] = {
+    {"GROUP", "BY"}, {"ORDER", "BY"}, {"PARTITION", "BY"}, {"INSERT", "INTO OR"}, {"DELETE", "FROM"},
+    {"CREATE", "TABLE VIEW INDEX MODEL UNIQUE OR TEMP"}, {"DROP", "TABLE VIEW INDEX MODEL COLUMN"},
+    {"ALTER", "TABLE"}, {"LEFT", "JOIN OUTER"}, {"INNER", "JOIN"}, {"CROSS", "JOIN"}, {"OUTER", "JOIN"},
+    {"IS", "NULL NOT DISTINCT TRUE FALSE"}, {"NULLS", "FIRST LAST"}, {"UNION", "ALL SELECT"},
+    {"UNIQUE", "INDEX"}, {"EXPLAIN", "SELECT ANALYZE UPDATE DELETE INSERT WITH"}, {"CLEAR", "CACHE"},
+    {"RETURNS", "TEXT ENUM BOOLEAN INTEGER REAL"}, {"CONFLICT", "DO"}, {"DO", "NOTHING UPDATE"},
+    {"PRIMARY", "KEY"}, {"IF", "EXISTS NOT"}, {"ADD", "COLUMN"}, {"RENAME", "TO COLUMN"},
+};
+
+/* What may follow a finished operand, by clause, likeliest first. */
+static const struct {
+    const char *clause, *next;
+} followers[] = {
+    {"SELECT", "FROM AS RETURNS FILTER IS IN LIKE AND OR"},
+    {"FROM", "WHERE JOIN LEFT GROUP ORDER LIMIT ON AS USING INNER CROSS UNION HAVING EXCEPT INTERSECT"},
+    {"JOIN", "ON USING AS WHERE JOIN LEFT GROUP ORDER LIMIT"},
+    {"ON", "AND OR WHERE JOIN LEFT GROUP ORDER LIMIT IS IN LIKE BETWEEN NOT RETURNS CONFLICT"},
+    {"WHERE", "AND OR GROUP ORDER LIMIT IS IN LIKE BETWEEN NOT RETURNS UNION"},
+    {"GROUP", "HAVING ORDER LIMIT"},
+    {"HAVING", "AND OR ORDER LIMIT IS IN BETWEEN"},
+    {"ORDER", "ASC DESC NULLS LIMIT OFFSET"},
+    {"LIMIT", "OFFSET"},
+    {"SET", "WHERE"},
+    {"INTO", "VALUES SELECT"},
+    {"UPDATE", "SET"},
+    {"VALUES", "ON"},
+};
+
+static const char statement_words[] = "SELECT WITH INSERT UPDATE DELETE CREATE EXPLAIN SET SHOW BEGIN COMMIT ROLLBACK "
+                                      "COPY DROP ALTER ANALYZE VALUES RESET FROM CLEAR WARM";
+
+static const scope_token *before(const finder *f, int back) {
+    static const scope_token none = {TOKEN_BLANK, {"", 0}, -1};
+    int i = f->s.before - back;
+    return i >= 0 ? &f->s.tokens[i] : &none;
+}
+
+static bool first_is(const finder *f, const char *word) {
+    return f->s.before > 0 && token_is(&f->s.tokens[0], word);
+}
+
+static void add_setting_values(finder *f, str name) {
+    size_t n;
+    const setting_info *table = settings_table(&n);
+    for (size_t i = 0; i < n; i++) {
+        if (!str_equal_nocase(str_from(table[i].name), name))
+            continue;
+        if (table[i].type == SETTING_BOOLEAN)
+            add_words(f, "on off", SCORE_NEXT);
+        for (const char *p = table[i].words; *p && strchr(table[i].words, '|');) {
+            size_t k = strcspn(p, "|");
+            add(f, arena_printf(f->a, "'%.*s'", (int)k, p), "", CANDIDATE_VALUE, SCORE_NEXT);
+            p += k + (p[k] == '|');
+        }
+    }
+}
+
+static void add_settings(finder *f) {
+    size_t n;
+    const setting_info *table = settings_table(&n);
+    for (size_t i = 0; i < n; i++)
+        add(f, table[i].name, table[i].help, CANDIDATE_SETTING, SCORE_COLUMN);
+}
+
+/* alias.column: the alias may be to the right of the cursor. */
+static void find_qualified(finder *f) {
+    str alias = scope_unquote(before(f, 2)->text);
+    for (int i = 0; i < f->s.ntables; i++) {
+        const scope_table *t = &f->s.tables[i];
+        if (t->group != -2 && (str_equal_nocase(t->alias, alias) || str_equal_nocase(t->name, alias))) {
+            add_columns_of_table(f, t, false);
+            return;
+        }
+    }
+    const db_object *o = find_object(f, alias);
+    if (o != NULL)
+        add_columns_of(f, o, SCORE_COLUMN, false);
+}
+
+/* INSERT INTO t (…|: the columns of t. */
+static const db_object *insert_target(const finder *f) {
+    for (int i = f->s.before - 1; i >= 2; i--) {
+        if (token_is(&f->s.tokens[i], "(") && f->s.tokens[i].group == f->s.parents[f->s.group])
+            return token_is(&f->s.tokens[i - 2], "INTO") ? find_object(f, scope_unquote(f->s.tokens[i - 1].text)) : NULL;
+    }
+    return NULL;
+}
+
+static bool ends_operand(const scope_token *t) {
+    return t->class == TOKEN_NAME || t->class == TOKEN_NUMBER || t->class == TOKEN_STRING || token_is(t, ")") ||
+           token_is(t, "*") || token_is(t, "END") || token_is(t, "NULL") || token_is(t, "TRUE") || token_is(t, "FALSE");
+}
+
+static bool find_after_keyword(finder *f) {
+    const scope_token *last = before(f, 1);
+    for (size_t i = 0; i < BASE_COUNT(pairs); i++) {
+        if (last->class == TOKEN_KEYWORD && token_is(last, pairs[i].word)) {
+            add_words(f, pairs[i].next, SCORE_NEXT);
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool wants_table(const finder *f) {
+    static const char *const words[] = {"TABLE", "VIEW", "ANALYZE", "COPY"};
+    const scope_token *last = before(f, 1);
+    if (f->s.expects_table)
+        return true;
+    if (token_is(last, "=>"))
+        return token_is(before(f, 2), "examples");
+    bool creating = first_is(f, "CREATE");
+    for (size_t i = 0; i < BASE_COUNT(words) && !creating; i++) {
+        if (last->class == TOKEN_KEYWORD && token_is(last, words[i]))
+            return true;
+    }
+    return creating && token_is(last, "ON"); /* CREATE INDEX i ON */
+}
+
+static void find_operand(finder *f) {
+    add_scope_columns(f);
+    add_functions(f);
+    if (f->prefix.n == 0)
+        return;
+    add_words(f, "CASE NOT NULL TRUE FALSE EXISTS CAST DISTINCT SELECT", SCORE_KEYWORD);
+    add_words(f, "max_tokens model examples temperature", SCORE_RARE);
+    add_all_keywords(f, SCORE_RARE);
+}
+
+static void find_sql(finder *f) {
+    const scope_token *last = before(f, 1);
+    const db_object *target;
+    bool setting = (first_is(f, "SET") || first_is(f, "SHOW") || first_is(f, "RESET"));
+    if (token_is(last, ".")) {
+        find_qualified(f);
+    } else if (f->s.before == 0) {
+        add_words(f, statement_words, SCORE_NEXT);
+        add_all_keywords(f, SCORE_RARE);
+    } else if (setting && f->s.before == 1) {
+        add_settings(f);
+        if (first_is(f, "SHOW"))
+            add_words(f, "CACHE", SCORE_KEYWORD);
+    } else if (setting && f->s.before >= 3) {
+        add_setting_values(f, f->s.tokens[1].text);
+    } else if (token_is(last, "=>") && token_is(before(f, 2), "model")) {
+        add_objects(f, "model", CANDIDATE_MODEL);
+    } else if (last->class == TOKEN_KEYWORD && (token_is(last, "MODEL") || token_is(last, "INDEX")) && first_is(f, "DROP")) {
+        add_objects(f, token_is(last, "MODEL") ? "model" : "index", CANDIDATE_MODEL);
+    } else if (wants_table(f)) {
+        add_tables(f, SCORE_COLUMN);
+        if (f->prefix.n)
+            add_words(f, "SELECT IF", SCORE_RARE);
+    } else if (find_after_keyword(f)) {
+        return;
+    } else if ((target = f->s.group ? insert_target(f) : NULL) != NULL) {
+        add_columns_of(f, target, SCORE_COLUMN, false);
+    } else if (ends_operand(last)) {
+        for (size_t i = 0; i < BASE_COUNT(followers); i++) {
+            if (strcmp(followers[i].clause, f->s.clause) == 0)
+                add_words(f, followers[i].next, SCORE_NEXT);
+        }
+        add_all_keywords(f, SCORE_RARE);
+    } else {
+        find_operand(f);
+    }
+}
+
+/* ---- files ------------------------------------------------------------------------------------- */
+
+static void find_files(finder *f, str path, const char *close) {
+    size_t slash = path.n;
+    while (slash && path.p[slash - 1] != '/')
+        slash--;
+    char *dir = slash ? arena_strndup(f->a, path.p, slash) : arena_strndup(f->a, ".", 1);
+    if (dir[0] == '~' && dir[1] == '/' && getenv("HOME"))
+        dir = arena_printf(f->a, "%s%s", getenv("HOME"), dir + 1);
+    DIR *d = opendir(dir);
+    if (d == NULL)
+        return;
+    for (struct dirent *e; (e = readdir(d)) != NULL;) {
+        bool hidden = e->d_name[0] == '.';
+        if (hidden && (path.n == slash || path.p[slash] != '.' || !strcmp(e->d_name, ".") || !strcmp(e->d_name, "..")))
+            continue;
+        struct stat facts;
+        const char *full = arena_printf(f->a, "%s/%s", dir, e->d_name);
+        bool is_dir = stat(full, &facts) == 0 && S_ISDIR(facts.st_mode);
+        const char *text = arena_printf(f->a, "%.*s%s%s", (int)slash, path.p, e->d_name, is_dir ? "/" : close);
+        bool data = strstr(e->d_name, ".csv") || strstr(e->d_name, ".tsv");
+        add(f, text, "", CANDIDATE_FILE, is_dir ? SCORE_KEYWORD : data ? SCORE_COLUMN : SCORE_TABLE);
+    }
+    closedir(d);
+}
+
+/* Inside a literal: a file after FROM or COPY, a field after `{` of a prompt; else nothing. */
+static void find_in_string(finder *f) {
+    str inside = {f->s.text.p + f->s.string_start, f->s.cursor - f->s.string_start};
+    size_t brace = inside.n;
+    while (brace && inside.p[brace - 1] != '{' && inside.p[brace - 1] != '}')
+        brace--;
+    if (brace && inside.p[brace - 1] == '{') {
+        f->out->start = f->s.string_start + brace;
+        f->prefix = (str){inside.p + brace, inside.n - brace};
+        add_scope_columns(f);
+        for (int i = 0; i < f->out->count; i++)
+            f->out->items[i].text = arena_printf(f->a, "%s}", f->out->items[i].text);
+        return;
+    }
+    const scope_token *last = before(f, 1);
+    if (last->text.p && last->text.p == f->s.text.p + f->s.string_start - 1)
+        last = before(f, 2);
+    if (token_is(last, "FROM") || token_is(last, "JOIN") || token_is(last, "TO") || token_is(last, ",")) {
+        f->out->start = f->s.string_start;
+        f->prefix = inside;
+        find_files(f, inside, "'");
+    }
+}
+
+/* ---- commands ---------------------------------------------------------------------------------- */
+
+static void find_command_names(finder *f, char sign) {
+    size_t n;
+    const command *table = commands_table(&n);
+    for (size_t i = 0; i < n; i++) {
+        if (sign == '.')
+            add(f, arena_printf(f->a, ".%s", table[i].name), table[i].help, CANDIDATE_COMMAND, SCORE_TABLE);
+        for (const char *p = table[i].aliases; *p;) {
+            size_t k = strcspn(p, " ");
+            if (p[0] == sign && (sign == '\\' || f->prefix.n > 1))
+                add(f, arena_strndup(f->a, p, k), table[i].help, CANDIDATE_COMMAND, SCORE_RARE);
+            p += k + (p[k] == ' ');
+        }
+    }
+}
+
+static void find_command_argument(finder *f, const command *c) {
+    size_t n;
+    switch (c->arg) {
+    case ARG_TABLE: add_tables(f, SCORE_TABLE); break;
+    case ARG_FILE: find_files(f, f->prefix, ""); break;
+    case ARG_ONOFF: add_words(f, "on off", SCORE_TABLE); break;
+    case ARG_COMMAND: find_command_names(f, '.'); break;
+    case ARG_SETTING: add_settings(f); break;
+    case ARG_MODE: {
+        const format_mode *modes = format_modes(&n);
+        for (size_t i = 0; i < n; i++)
+            add(f, modes[i].name, modes[i].help, CANDIDATE_VALUE, SCORE_TABLE);
+        break;
+    }
+    case ARG_SQL:
+    case ARG_NONE:
+    case ARG_ANY: break;
+    }
+}
+
+static void find_in_command(finder *f, str text, size_t cursor) {
+    size_t name = 0, start = cursor;
+    while (name < text.n && !isspace((unsigned char)text.p[name]))
+        name++;
+    while (start && !isspace((unsigned char)text.p[start - 1]))
+        start--;
+    f->out->start = start;
+    f->prefix = (str){text.p + start, cursor - start};
+    if (start == 0) {
+        find_command_names(f, text.p[0]);
+        return;
+    }
+    const command *c = command_find((str){text.p, name});
+    if (c == NULL)
+        return;
+    if (c->arg == ARG_SQL) {
+        scope_read((str){text.p + name, text.n - name}, cursor - name, f->a, &f->s);
+        f->out->start = name + f->s.start;
+        f->prefix = (str){text.p + f->out->start, cursor - f->out->start};
+        find_sql(f);
+        return;
+    }
+    bool second_of_import = strcmp(c->name, "import") == 0 && memchr(text.p + name + 1, ' ', start - name - 1);
+    if (second_of_import)
+        add_tables(f, SCORE_TABLE);
+    else
+        find_command_argument(f, c);
+}
+
+/* ---- the whole --------------------------------------------------------------------------------- */
+
+static int by_score(const void *a, const void *b) {
+    const candidate *x = a, *y = b;
+    return x->score != y->score ? y->score - x->score : strcmp(x->text, y->text);
+}
+
+void complete_find(str text, size_t cursor, const db_object *objects, int nobjects, arena *a, completion *out) {
+    *out = (completion){.start = cursor};
+    finder f = {.objects = objects, .nobjects = nobjects, .a = a, .out = out};
+    if (text.n && (text.p[0] == '.' || text.p[0] == '\\')) {
+        find_in_command(&f, text, cursor);
+    } else {
+        scope_read(text, cursor, a, &f.s);
+        if (f.s.in_comment)
+            return;
+        out->start = f.s.start;
+        f.prefix = (str){text.p + f.s.start, cursor - f.s.start};
+        if (f.s.in_string)
+            find_in_string(&f);
+        else
+            find_sql(&f);
+    }
+    if (out->count == 0)
+        return;
+    qsort(out->items, (size_t)out->count, sizeof(candidate), by_score);
+    out->common = strlen(out->items[0].text);
+    for (int i = 1; i < out->count; i++) {
+        size_t k = 0;
+        while (k < out->common && tolower((unsigned char)out->items[i].text[k]) ==
+                                      tolower((unsigned char)out->items[0].text[k]))
+            k++;
+        out->common = k;
+    }
+    while (out->common && (out->items[0].text[out->common] & 0xc0) == 0x80) /* never half a character */
+        out->common--;
+}

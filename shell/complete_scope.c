@@ -1,0 +1,234 @@
+/*
+ * complete_scope.c - reads a statement that is still being typed: tokens, parentheses, tables and their aliases on both
+ * sides of the cursor, and the clause the cursor is in.
+ *
+ * Invariant: any text will do; what cannot be understood is skipped. Linear in the statement's length.
+ */
+#include <string.h>
+
+#include "complete_int.h"
+
+str scope_unquote(str name) {
+    if (name.n >= 2 && (name.p[0] == '"' || name.p[0] == '`') && name.p[name.n - 1] == name.p[0])
+        return (str){name.p + 1, name.n - 2};
+    return name;
+}
+
+bool scope_sees(const scope *s, int from_group, int table_group) {
+    for (int g = from_group; g >= 0; g = s->parents[g]) {
+        if (g == table_group)
+            return true;
+    }
+    return false;
+}
+
+static bool is_word(token_class class) {
+    return class == TOKEN_NAME || class == TOKEN_KEYWORD;
+}
+
+/* The word that ends at the cursor, if the token there is one; tells strings and comments. */
+static void place_cursor(scope *s, token_class class, size_t at, size_t n) {
+    if (s->cursor <= at || s->cursor > at + n)
+        return;
+    bool inside = s->cursor < at + n;
+    bool open = n == 1 || s->text.p[at + n - 1] != s->text.p[at];
+    if ((class == TOKEN_STRING || class == TOKEN_BAD) && s->text.p[at] == '\'' && (inside || open)) {
+        s->in_string = true;
+        s->string_start = at + 1;
+    } else if (class == TOKEN_COMMENT && (inside || s->text.p[at] == '-')) {
+        s->in_comment = true;
+    } else if (is_word(class) || (class == TOKEN_BAD && s->text.p[at] == '"')) {
+        s->start = at;
+    }
+}
+
+/* Tokens of the statement around the cursor: a `;` before it begins anew, one behind it ends. */
+static void read_tokens(scope *s, arena *a) {
+    int cap = 64, group = 0, groups_cap = 16;
+    s->tokens = ARENA_ARRAY(a, scope_token, cap);
+    s->parents = ARENA_ARRAY(a, int, groups_cap);
+    s->parents[0] = -1;
+    s->ngroups = 1;
+    s->start = s->cursor;
+    token_class class;
+    for (size_t at = 0, n; at < s->text.n && (n = sql_token(s->text, at, &class)) > 0; at += n) {
+        place_cursor(s, class, at, n);
+        if (class == TOKEN_BLANK || class == TOKEN_COMMENT)
+            continue;
+        str word = {s->text.p + at, n};
+        if (str_equal(word, STR(";"))) {
+            if (at >= s->cursor)
+                break;
+            s->ntokens = s->before = 0;
+            s->ngroups = 1;
+            group = s->group = 0;
+            continue;
+        }
+        if (str_equal(word, STR(")")) && group > 0)
+            group = s->parents[group];
+        if (s->ntokens == cap) {
+            scope_token *more = ARENA_ARRAY(a, scope_token, cap * 2);
+            memcpy(more, s->tokens, sizeof(scope_token) * (size_t)cap);
+            s->tokens = more;
+            cap *= 2;
+        }
+        s->tokens[s->ntokens++] = (scope_token){class, word, group};
+        if (str_equal(word, STR("("))) {
+            if (s->ngroups == groups_cap) {
+                int *more = ARENA_ARRAY(a, int, groups_cap * 2);
+                memcpy(more, s->parents, sizeof(int) * (size_t)groups_cap);
+                s->parents = more;
+                groups_cap *= 2;
+            }
+            s->parents[s->ngroups] = group;
+            group = s->ngroups++;
+        }
+        if (at + n <= s->start) {
+            s->before = s->ntokens;
+            s->group = group;
+        }
+    }
+    if (s->start < s->cursor && s->in_string)
+        s->start = s->cursor;
+}
+
+static const scope_token *token_at(const scope *s, int i) {
+    static const scope_token none = {TOKEN_BLANK, {"", 0}, -1};
+    return i >= 0 && i < s->ntokens ? &s->tokens[i] : &none;
+}
+
+/* The group that the parenthesis at token i opens. */
+static int group_opened(const scope *s, int i) {
+    int opened = 0;
+    for (int k = 0; k <= i; k++)
+        opened += token_is(&s->tokens[k], "(");
+    return opened;
+}
+
+static void add_table(scope *s, arena *a, int *cap, scope_table table) {
+    if (s->ntables == *cap) {
+        int more_cap = *cap ? *cap * 2 : 8;
+        scope_table *more = ARENA_ARRAY(a, scope_table, more_cap);
+        if (s->ntables)
+            memcpy(more, s->tables, sizeof(scope_table) * (size_t)s->ntables);
+        s->tables = more;
+        *cap = more_cap;
+    }
+    s->tables[s->ntables++] = table;
+}
+
+/* `[AS] alias` at token i, if it is there. */
+static str read_alias(const scope *s, int i, str otherwise) {
+    if (token_is(token_at(s, i), "AS"))
+        i++;
+    const scope_token *t = token_at(s, i);
+    bool under_cursor = t->text.p == s->text.p + s->start && s->start < s->cursor;
+    return t->class == TOKEN_NAME && !under_cursor ? scope_unquote(t->text) : otherwise;
+}
+
+static bool opens_tables(const scope_token *t) {
+    return token_is(t, "FROM") || token_is(t, "JOIN") || token_is(t, "INTO") || token_is(t, "UPDATE");
+}
+
+static bool closes_tables(const scope_token *t) {
+    static const char *const words[] = {"WHERE", "GROUP", "ORDER", "HAVING", "LIMIT", "SET", "ON", "USING",
+                                        "SELECT", "VALUES", "UNION", "EXCEPT", "INTERSECT", "OFFSET"};
+    for (size_t i = 0; i < BASE_COUNT(words); i++) {
+        if (token_is(t, words[i]))
+            return true;
+    }
+    return false;
+}
+
+static int matching_close(const scope *s, int open) {
+    int i = open + 1;
+    while (i < s->ntokens && !(token_is(&s->tokens[i], ")") && s->tokens[i].group == s->tokens[open].group))
+        i++;
+    return i;
+}
+
+/* Every FROM list, anywhere in the statement; WITH names as tables seen everywhere. */
+static void read_tables(scope *s, arena *a) {
+    int cap = 0;
+    bool *in_list = ARENA_ARRAY(a, bool, s->ngroups + 1);
+    bool expect = false;
+    for (int i = 0; i < s->ntokens; i++) {
+        const scope_token *t = &s->tokens[i];
+        if (i == s->before)
+            s->expects_table = expect;
+        if (t->class == TOKEN_KEYWORD && opens_tables(t)) {
+            in_list[t->group] = token_is(t, "FROM") || token_is(t, "JOIN");
+            expect = true;
+        } else if (t->class == TOKEN_KEYWORD && closes_tables(t)) {
+            in_list[t->group] = expect = false;
+        } else if (token_is(t, ",")) {
+            expect = in_list[t->group];
+        } else if (expect && token_is(t, "(")) {
+            int end = matching_close(s, i);
+            str alias = read_alias(s, end + 1, (str){"", 0});
+            add_table(s, a, &cap, (scope_table){alias, alias, t->group, group_opened(s, i)});
+            expect = false;
+        } else if (expect && t->class != TOKEN_OPERATOR) {
+            str name = scope_unquote(t->text);
+            bool typed = t->text.p == s->text.p + s->start && s->start < s->cursor;
+            if (!typed && t->class != TOKEN_STRING)
+                add_table(s, a, &cap, (scope_table){name, read_alias(s, i + 1, name), t->group, -1});
+            expect = false;
+        }
+        bool cte = t->class == TOKEN_NAME && token_is(token_at(s, i + 1), "AS") && token_is(token_at(s, i + 2), "(") &&
+                   (token_is(token_at(s, i - 1), "WITH") || token_is(token_at(s, i - 1), ",") ||
+                    token_is(token_at(s, i - 1), "RECURSIVE"));
+        if (cte && token_is(&s->tokens[0], "WITH")) /* visible by name only: group -2 */
+            add_table(s, a, &cap, (scope_table){scope_unquote(t->text), {"", 0}, -2, group_opened(s, i + 2)});
+    }
+    if (s->before == s->ntokens)
+        s->expects_table = expect;
+}
+
+/* The keyword of the cursor's own group that stands last before it. */
+static void read_clause(scope *s) {
+    static const char *const clauses[] = {"SELECT", "FROM", "WHERE", "GROUP", "HAVING", "ORDER", "LIMIT", "ON", "SET",
+                                          "VALUES", "USING", "RETURNS", "INTO", "JOIN", "UPDATE", "DELETE"};
+    s->clause = "";
+    for (int i = s->before - 1; i >= 0; i--) {
+        if (s->tokens[i].group != s->group)
+            continue;
+        for (size_t k = 0; k < BASE_COUNT(clauses); k++) {
+            if (s->tokens[i].class == TOKEN_KEYWORD && token_is(&s->tokens[i], clauses[k])) {
+                s->clause = clauses[k];
+                return;
+            }
+        }
+    }
+}
+
+void scope_read(str text, size_t cursor, arena *a, scope *out) {
+    *out = (scope){.text = text, .cursor = cursor};
+    read_tokens(out, a);
+    read_tables(out, a);
+    read_clause(out);
+}
+
+/* The last name of each item of the group's first select list. */
+void scope_subquery_columns(const scope *s, int group, void (*visit)(void *ctx, str name), void *ctx) {
+    bool in_list = false;
+    str last = {0};
+    for (int i = 0; i < s->ntokens; i++) {
+        const scope_token *t = &s->tokens[i];
+        if (t->group != group)
+            continue;
+        if (token_is(t, "SELECT")) {
+            in_list = true;
+        } else if (in_list && (token_is(t, ",") || token_is(t, "FROM"))) {
+            if (last.n)
+                visit(ctx, last);
+            last = (str){0};
+            if (token_is(t, "FROM"))
+                return;
+        } else if (in_list && t->class == TOKEN_NAME && !token_is(token_at(s, i + 1), "(")) {
+            last = scope_unquote(t->text);
+        }
+    }
+    if (in_list && last.n)
+        visit(ctx, last);
+}

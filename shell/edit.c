@@ -1,0 +1,544 @@
+/*
+ * edit.c - libedit, and what it lacks: bracketed paste, Up into the lines before, Ctrl-C as a key, our completion.
+ *
+ * Invariant: every byte from the terminal passes read_char or paste, one at a time unless it is pasted, so nothing typed
+ * ahead is lost to a pager or editor started meanwhile. Keys of ~/.editrc hold but for the few bound in bind_keys.
+ */
+#include <errno.h>
+#include <histedit.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "edit_int.h"
+
+#define PASTE_ON "\033[?2004h"
+#define PASTE_OFF "\033[?2004l"
+static const char paste_end[] = "\033[201~";
+
+enum { KEY_PREFILL = 0x1c, PASTE_BLOCK = 64 * 1024, HISTORY_SIZE = 5000 };
+
+struct editor {
+    shell *sh;
+    EditLine *el;
+    HistoryW *history;
+    const char *prompt;
+    buf prompt_text;
+    str before;     /* lines of the statement already entered */
+    str prefill;    /* inserted by the first key */
+    bool give_prefill, interrupted, back, paste_enabled;
+    buf stash;      /* bytes read behind a paste's end */
+    size_t stash_at;
+    arena *names;   /* what completion knows; NULL: not asked since the last statement */
+    db_object *objects;
+    int nobjects;
+};
+
+static editor *editor_of(EditLine *el) {
+    void *data = NULL;
+    el_get(el, EL_CLIENTDATA, &data);
+    return data;
+}
+
+/* ---- text -------------------------------------------------------------------------------------- */
+
+static wchar_t *widen(str s) {
+    wchar_t *out = mem_alloc(sizeof(wchar_t) * (s.n + 1));
+    size_t n = 0;
+    for (size_t at = 0; at < s.n;) {
+        uint32_t cp;
+        at += utf8_next((str){s.p + at, s.n - at}, &cp);
+        out[n++] = (wchar_t)cp;
+    }
+    out[n] = 0;
+    return out;
+}
+
+static void narrow(const wchar_t *from, const wchar_t *to, buf *out) {
+    for (; from < to; from++) {
+        char bytes[4];
+        buf_append(out, bytes, utf8_encode((uint32_t)*from, bytes));
+    }
+}
+
+int editor_rows(str text, int indent, int columns, bool *exact) {
+    int rows = 1, at = indent;
+    *exact = true;
+    while (text.n) {
+        size_t n = utf8_fit(text, 1);
+        n = n ? n : utf8_fit(text, 2);
+        n = n ? n : 1;
+        str one = {text.p, n};
+        text = (str){text.p + n, text.n - n};
+        if (one.p[0] == '\n') {
+            rows++;
+            at = 0;
+            continue;
+        }
+        int width = one.p[0] == '\t' ? 8 - at % 8 : utf8_width(one);
+        if (n > 4) /* clusters of several code points: libedit and terminals count them apart */
+            *exact = false;
+        if (at + width > columns) {
+            rows++;
+            at = 0;
+        }
+        at += width;
+    }
+    if (at >= columns)
+        *exact = false;
+    return rows;
+}
+
+/* ---- reading keys ------------------------------------------------------------------------------ */
+
+/* One byte, or 0: the terminal is gone or we are to leave; -1: look at the flags again. */
+static int read_byte(editor *ed, char *out) {
+    if (ed->stash_at < ed->stash.n) {
+        *out = ed->stash.p[ed->stash_at++];
+        return 1;
+    }
+    ssize_t n = read(STDIN_FILENO, out, 1);
+    if (n == 1)
+        return 1;
+    if (n < 0 && errno == EINTR)
+        return -1;
+    /* A program we started may have left the terminal non-blocking. */
+    int off = 0;
+    if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK) && ioctl(STDIN_FILENO, FIONBIO, &off) == 0)
+        return -1;
+    return 0;
+}
+
+static void after_signal(editor *ed) {
+    if (signals_resized())
+        el_resize(ed->el);
+    if (signals_continued()) {
+        el_set(ed->el, EL_PREP_TERM, 1);
+        el_set(ed->el, EL_REFRESH);
+    }
+}
+
+static int read_char(EditLine *el, wchar_t *out) {
+    editor *ed = editor_of(el);
+    if (ed->give_prefill) {
+        ed->give_prefill = false;
+        *out = KEY_PREFILL;
+        return 1;
+    }
+    char bytes[5] = {0};
+    size_t n = 0;
+    for (;;) {
+        if (signals_terminated())
+            return 0;
+        if (signals_interrupts()) { /* sent by kill, or by a terminal that keeps Ctrl-C for itself */
+            signals_clear();
+            *out = 0x03;
+            return 1;
+        }
+        int got = read_byte(ed, &bytes[n]);
+        if (got < 0) {
+            after_signal(ed);
+            continue;
+        }
+        if (got == 0)
+            return 0;
+        unsigned char lead = (unsigned char)bytes[0];
+        size_t length = lead < 0xc0 ? 1 : lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : 4;
+        if (++n < length)
+            continue;
+        uint32_t cp;
+        utf8_next((str){bytes, n}, &cp);
+        *out = (wchar_t)cp;
+        return 1;
+    }
+}
+
+/* ---- pasting ----------------------------------------------------------------------------------- */
+
+/* Reads until the mark that ends a paste; what comes behind it stays for later. */
+static void read_paste(editor *ed, buf *text) {
+    size_t mark = sizeof paste_end - 1;
+    buf_append(text, ed->stash.p + ed->stash_at, ed->stash.n - ed->stash_at);
+    buf_clear(&ed->stash);
+    ed->stash_at = 0;
+    char *block = mem_alloc(PASTE_BLOCK);
+    for (size_t seen = 0;;) {
+        char *end = text->n >= mark ? memmem(text->p + seen, text->n - seen, paste_end, mark) : NULL;
+        if (end) {
+            size_t length = (size_t)(end - text->p);
+            buf_append(&ed->stash, end + mark, text->n - length - mark);
+            text->n = length;
+            break;
+        }
+        seen = text->n >= mark ? text->n - mark + 1 : 0;
+        ssize_t n = read(STDIN_FILENO, block, PASTE_BLOCK);
+        if (n > 0)
+            buf_append(text, block, (size_t)n);
+        else if (n == 0 || errno != EINTR || signals_terminated())
+            break;
+    }
+    free(block);
+}
+
+/* Line ends become \n, other control characters but tabs go; the last newline waits for Enter. */
+static void clean_paste(buf *text) {
+    size_t to = 0;
+    for (size_t i = 0; i < text->n; i++) {
+        unsigned char c = (unsigned char)text->p[i];
+        if (c == '\r') {
+            if (i + 1 < text->n && text->p[i + 1] == '\n')
+                continue;
+            c = '\n';
+        }
+        if ((c < 0x20 && c != '\n' && c != '\t') || c == 0x7f)
+            continue;
+        text->p[to++] = (char)c;
+    }
+    while (to && text->p[to - 1] == '\n')
+        to--;
+    text->n = to;
+}
+
+static unsigned char insert_text(EditLine *el, str text) {
+    if (text.n == 0)
+        return CC_NORM;
+    wchar_t *wide = widen(text);
+    int failed = el_winsertstr(el, wide);
+    free(wide);
+    return failed ? CC_ERROR : CC_REFRESH;
+}
+
+static unsigned char on_paste(EditLine *el, int key) {
+    (void)key;
+    buf text = {0};
+    read_paste(editor_of(el), &text);
+    clean_paste(&text);
+    unsigned char result = insert_text(el, buf_str(&text));
+    buf_free(&text);
+    return result;
+}
+
+static unsigned char on_prefill(EditLine *el, int key) {
+    (void)key;
+    editor *ed = editor_of(el);
+    str text = ed->prefill;
+    ed->prefill = (str){0};
+    return insert_text(el, text);
+}
+
+/* ---- keys -------------------------------------------------------------------------------------- */
+
+static unsigned char on_interrupt(EditLine *el, int key) {
+    (void)key;
+    editor_of(el)->interrupted = true;
+    return CC_NEWLINE;
+}
+
+/* Moves the cursor to the same column of the row before (direction -1) or after (+1); false: there is none. */
+static bool move_row(EditLine *el, int direction) {
+    const LineInfoW *line = el_wline(el);
+    const wchar_t *start = line->cursor, *p;
+    while (start > line->buffer && start[-1] != L'\n')
+        start--;
+    long offset = line->cursor - start;
+    if (direction < 0) {
+        if (start == line->buffer)
+            return false;
+        const wchar_t *end = start - 1;
+        for (p = end; p > line->buffer && p[-1] != L'\n';)
+            p--;
+        el_cursor(el, (int)((p + BASE_MIN(offset, end - p)) - line->cursor));
+        return true;
+    }
+    for (p = line->cursor; p < line->lastchar && *p != L'\n';)
+        p++;
+    if (p == line->lastchar)
+        return false;
+    const wchar_t *end = ++p;
+    while (end < line->lastchar && *end != L'\n')
+        end++;
+    el_cursor(el, (int)((p + BASE_MIN(offset, end - p)) - line->cursor));
+    return true;
+}
+
+static unsigned char on_up(EditLine *el, int key) {
+    (void)key;
+    editor *ed = editor_of(el);
+    if (move_row(el, -1))
+        return CC_REFRESH;
+    if (ed->before.n) {
+        ed->back = true;
+        return CC_NEWLINE;
+    }
+    el_wpush(el, L"\020"); /* Ctrl-P: the statement before, in emacs and vi */
+    return CC_NORM;
+}
+
+static unsigned char on_down(EditLine *el, int key) {
+    (void)key;
+    if (move_row(el, 1))
+        return CC_REFRESH;
+    el_wpush(el, L"\016");
+    return CC_NORM;
+}
+
+/* ---- completion -------------------------------------------------------------------------------- */
+
+static void learn_names(editor *ed) {
+    if (ed->names != NULL || ed->sh->db == NULL || !shell_settle(ed->sh, false))
+        return;
+    ed->names = arena_new();
+    err e = {.pos = -1};
+    if (db_objects(ed->sh->db, ed->names, &ed->objects, &ed->nobjects, &e) != 0)
+        ed->nobjects = 0; /* completion without names: the statement itself will tell the error */
+}
+
+void editor_forget_names(editor *ed) {
+    arena_free(ed->names);
+    ed->names = NULL;
+    ed->nobjects = 0;
+}
+
+static style candidate_style(candidate_kind kind) {
+    switch (kind) {
+    case CANDIDATE_KEYWORD: return STYLE_KEYWORD;
+    case CANDIDATE_FUNCTION: return STYLE_FUNCTION;
+    case CANDIDATE_TABLE:
+    case CANDIDATE_MODEL: return STYLE_BOLD;
+    default: return STYLE_PLAIN;
+    }
+}
+
+static void list_notes(editor *ed, const completion *c, int shown, int columns, buf *out) {
+    bool color = ed->sh->term.color_out;
+    int widest = 0;
+    for (int i = 0; i < shown; i++)
+        widest = BASE_MAX(widest, utf8_width(str_from(c->items[i].text)));
+    for (int i = 0; i < shown; i++) {
+        const candidate *k = &c->items[i];
+        style_append(out, color, candidate_style(k->kind), k->text);
+        int room = columns - widest - 3;
+        if (*k->note && room > 0) {
+            str note = str_from(k->note);
+            note.n = utf8_fit(note, room);
+            format_pad(out, widest + 2 - utf8_width(str_from(k->text)));
+            buf_append_c(out, style_on(color, STYLE_DIM));
+            buf_append_str(out, note);
+            buf_append_c(out, style_off(color, STYLE_DIM));
+        }
+        buf_append_char(out, '\n');
+    }
+}
+
+static void list_columns(editor *ed, const completion *c, int shown, int columns, buf *out) {
+    int widest = 1;
+    for (int i = 0; i < shown; i++)
+        widest = BASE_MAX(widest, utf8_width(str_from(c->items[i].text)));
+    int across = BASE_MAX((columns + 2) / (widest + 2), 1), down = (shown + across - 1) / across;
+    for (int r = 0; r < down; r++) {
+        for (int i = r; i < shown; i += down) {
+            const char *text = c->items[i].text;
+            style_append(out, ed->sh->term.color_out, candidate_style(c->items[i].kind), text);
+            if (i + down < shown)
+                format_pad(out, widest + 2 - utf8_width(str_from(text)));
+        }
+        buf_append_char(out, '\n');
+    }
+}
+
+/* At most a screenful below the line, best first; then libedit draws prompt and line again. */
+static void list_candidates(editor *ed, const completion *c) {
+    int columns, rows, widest = 1;
+    term_size(&columns, &rows);
+    int room = BASE_MAX(rows - 4, 3);
+    buf out = {0};
+    buf_append_char(&out, '\n');
+    int few = BASE_MIN(room, 14);
+    for (int i = 0; i < c->count; i++)
+        widest = BASE_MAX(widest, utf8_width(str_from(c->items[i].text)));
+    int fit = room * BASE_MAX((columns + 2) / (widest + 2), 1);
+    int shown = BASE_MIN(c->count, c->count <= few ? few : fit);
+    if (c->count <= few)
+        list_notes(ed, c, shown, columns, &out);
+    else
+        list_columns(ed, c, shown, columns, &out);
+    if (shown < c->count)
+        buf_printf(&out, "... %d more\n", c->count - shown);
+    fwrite(out.p, 1, out.n, stdout);
+    fflush(stdout);
+    buf_free(&out);
+}
+
+static unsigned char on_complete(EditLine *el, int key) {
+    (void)key;
+    editor *ed = editor_of(el);
+    const LineInfoW *line = el_wline(el);
+    buf text = {0};
+    buf_append_str(&text, ed->before);
+    narrow(line->buffer, line->cursor, &text);
+    size_t cursor = text.n;
+    narrow(line->cursor, line->lastchar, &text);
+    int behind = (int)(line->lastchar - line->cursor);
+    learn_names(ed);
+    arena *mem = arena_new();
+    completion c = {0};
+    complete_find(buf_str(&text), cursor, ed->objects, ed->nobjects, mem, &c);
+    unsigned char result = CC_ERROR;
+    size_t typed = cursor - c.start;
+    if (c.count > 0 && (c.common > typed || c.count == 1 ||
+                        memcmp(c.items[0].text, text.p + c.start, c.common) != 0)) {
+        el_deletestr(el, (int)utf8_length((str){text.p + c.start, typed}));
+        str chosen = {c.items[0].text, c.common};
+        buf with_blank = {0};
+        buf_append_str(&with_blank, chosen);
+        char last = chosen.n ? chosen.p[chosen.n - 1] : 0;
+        bool open = last == '(' || last == '/' || last == '.' || last == '{' || last == '}';
+        if (c.count == 1 && !open && text.p[cursor < text.n ? cursor : 0] != ' ')
+            buf_append_char(&with_blank, ' ');
+        insert_text(el, buf_str(&with_blank));
+        buf_free(&with_blank);
+        result = CC_REFRESH;
+    } else if (c.count > 1) {
+        el_cursor(el, behind); /* the list goes below the last row */
+        el_set(el, EL_REFRESH);
+        list_candidates(ed, &c);
+        el_cursor(el, -behind);
+        result = CC_REDISPLAY;
+    }
+    arena_free(mem);
+    buf_free(&text);
+    return result;
+}
+
+/* ---- setting up -------------------------------------------------------------------------------- */
+
+static char *give_prompt(EditLine *el) {
+    editor *ed = editor_of(el);
+    return ed->prompt_text.p;
+}
+
+static void bind_keys(EditLine *el) {
+    static const struct {
+        const wchar_t *name, *help;
+        unsigned char (*run)(EditLine *, int);
+        const char *keys[3];
+    } table[] = {
+        {L"kvasir-paste", L"insert pasted text", on_paste, {"\\e[200~"}},
+        {L"kvasir-prefill", L"insert the lines before", on_prefill, {"^\\"}},
+        {L"kvasir-interrupt", L"forget the statement", on_interrupt, {"^C"}},
+        {L"kvasir-complete", L"complete the word", on_complete, {"^I"}},
+        {L"kvasir-up", L"the row or statement before", on_up, {"\\e[A", "\\eOA"}},
+        {L"kvasir-down", L"the row or statement after", on_down, {"\\e[B", "\\eOB"}},
+    };
+    for (size_t i = 0; i < BASE_COUNT(table); i++) {
+        char name[32];
+        wcstombs(name, table[i].name, sizeof name);
+        el_wset(el, EL_ADDFN, table[i].name, table[i].help, table[i].run);
+        for (int k = 0; k < 3 && table[i].keys[k]; k++) {
+            el_set(el, EL_BIND, table[i].keys[k], name, NULL);
+            if (table[i].keys[k][0] == '\\') /* vi's command mode has a map of its own */
+                el_set(el, EL_BIND, "-a", table[i].keys[k], name, NULL);
+        }
+    }
+    el_set(el, EL_BIND, "^R", "em-inc-search-prev", NULL);
+    el_set(el, EL_BIND, "\\e[1;5D", "ed-prev-word", NULL);
+    el_set(el, EL_BIND, "\\e[1;5C", "em-next-word", NULL);
+    el_set(el, EL_BIND, "\\e[3~", "ed-delete-next-char", NULL);
+}
+
+editor *editor_new(shell *sh, history_list *history) {
+    editor *ed = mem_zalloc(sizeof *ed);
+    ed->sh = sh;
+    ed->el = el_init("kvasir", stdin, stdout, stderr);
+    if (ed->el == NULL) {
+        free(ed);
+        return NULL;
+    }
+    HistEventW event;
+    ed->history = history_winit();
+    history_w(ed->history, &event, H_SETSIZE, HISTORY_SIZE);
+    for (size_t i = 0; i < history->count; i++)
+        editor_remember(ed, history->lines[i]);
+    el_set(ed->el, EL_CLIENTDATA, ed);
+    el_set(ed->el, EL_EDITOR, "emacs");
+    el_wset(ed->el, EL_HIST, history_w, ed->history);
+    el_source(ed->el, NULL); /* ~/.editrc; none is no error */
+    bind_keys(ed->el);
+    el_wset(ed->el, EL_GETCFN, read_char);
+    el_set(ed->el, EL_PROMPT_ESC, give_prompt, '\1');
+    el_set(ed->el, EL_SIGNAL, 0);
+    el_set(ed->el, EL_SETTY, "-d", "intr=", "quit=", NULL);
+    ed->paste_enabled = !sh->term.dumb;
+    if (ed->paste_enabled)
+        term_set_restore_text(PASTE_OFF);
+    return ed;
+}
+
+void editor_free(editor *ed) {
+    if (ed == NULL)
+        return;
+    term_set_restore_text(NULL);
+    el_end(ed->el);
+    history_wend(ed->history);
+    buf_free(&ed->prompt_text);
+    buf_free(&ed->stash);
+    arena_free(ed->names);
+    free(ed);
+}
+
+void editor_remember(editor *ed, const char *statement) {
+    HistEventW event;
+    wchar_t *wide = widen(str_from(statement));
+    history_w(ed->history, &event, H_ENTER, wide);
+    free(wide);
+}
+
+/* A colour between \1 marks does not count as width. */
+static void set_prompt(editor *ed, const char *prompt) {
+    bool color = ed->sh->term.color_out;
+    buf_clear(&ed->prompt_text);
+    if (color)
+        buf_printf(&ed->prompt_text, "\1%s\1", style_on(true, STYLE_PROMPT));
+    buf_append_c(&ed->prompt_text, prompt);
+    if (color)
+        buf_printf(&ed->prompt_text, "\1%s\1", style_off(true, STYLE_PROMPT));
+}
+
+static void paste_mode(const editor *ed, bool on) {
+    if (!ed->paste_enabled)
+        return;
+    fputs(on ? PASTE_ON : PASTE_OFF, stdout);
+    fflush(stdout);
+}
+
+edit_status editor_read(editor *ed, const char *prompt, str before, str prefill, buf *line) {
+    int count = 0;
+    set_prompt(ed, prompt);
+    ed->before = before;
+    ed->prefill = prefill;
+    ed->give_prefill = prefill.n > 0;
+    ed->interrupted = ed->back = false;
+    signals_clear();
+    paste_mode(ed, true);
+    const wchar_t *text = el_wgets(ed->el, &count);
+    paste_mode(ed, false);
+    buf_clear(line);
+    const LineInfoW *info = el_wline(ed->el);
+    if (ed->interrupted) {
+        el_cursor(ed->el, (int)(info->lastchar - info->cursor));
+        fputs("^C\n", stdout);
+        return EDIT_INTERRUPTED;
+    }
+    if (ed->back) {
+        narrow(info->buffer, info->lastchar, line);
+        return EDIT_BACK;
+    }
+    if (text == NULL || count <= 0) {
+        return EDIT_END;
+    }
+    narrow(text, text + count, line);
+    while (line->n && (line->p[line->n - 1] == '\n' || line->p[line->n - 1] == '\r'))
+        line->n--;
+    return EDIT_LINE;
+}

@@ -1,0 +1,340 @@
+/*
+ * format_box.c - tables for people: box and Markdown, which must know every cell before they know a width.
+ *
+ *   box_state.cells [rows_kept][ncols]   the text of each cell, control characters made visible, with its columns
+ *
+ * Invariant: what utf8_width counts is what the terminal shows; every line of a box has the same width. A box that
+ * would leave its text columns fewer than MIN_TEXT columns is shown vertically instead.
+ */
+#include <limits.h>
+#include <string.h>
+
+#include "shell_int.h"
+
+enum { MIN_TEXT = 8, ROWS_PER_CHUNK = 256, BOX_HEAP_BYTES = 64 << 20 };
+
+typedef struct cell {
+    str text;
+    int width;
+    bool null;
+} cell;
+
+typedef struct chunk chunk;
+struct chunk {
+    chunk *next;
+    int rows;
+    cell cells[]; /* [ROWS_PER_CHUNK][ncols] */
+};
+
+typedef struct box_state {
+    chunk *first, *last;
+    int *width; /* natural, then fitted */
+    bool *right;
+} box_state;
+
+typedef struct frame {
+    const char *top[3], *middle[3], *bottom[3], *line, *bar, *more;
+} frame;
+
+static const frame frame_utf8 = {
+    {"┌", "┬", "┐"}, {"├", "┼", "┤"}, {"└", "┴", "┘"}, "─", "│", "…",
+};
+static const frame frame_ascii = {
+    {"+", "+", "+"}, {"+", "+", "+"}, {"+", "+", "+"}, "-", "|", "~",
+};
+
+static int header_width(const format *f, int k) {
+    int width = utf8_width(str_from(f->names[k]));
+    if (f->options.types_row)
+        width = BASE_MAX(width, (int)strlen(type_name(f->types[k])));
+    return width;
+}
+
+void box_begin(format *f) {
+    f->mem = arena_new_spilling(BOX_HEAP_BYTES, NULL);
+    box_state *s = ARENA_NEW(f->mem, box_state);
+    s->width = ARENA_ARRAY(f->mem, int, f->ncols + 1);
+    s->right = ARENA_ARRAY(f->mem, bool, f->ncols + 1);
+    for (int i = 0; i < f->ncols; i++) {
+        s->right[i] = f->types[i] == TYPE_INTEGER || f->types[i] == TYPE_REAL;
+        s->width[i] = f->options.no_headers ? 1 : header_width(f, i);
+    }
+    f->state = s;
+}
+
+static cell *next_row(format *f) {
+    box_state *s = f->state;
+    if (s->last == NULL || s->last->rows == ROWS_PER_CHUNK) {
+        size_t cells = sizeof(cell) * (size_t)f->ncols * ROWS_PER_CHUNK;
+        chunk *c = arena_zalloc(f->mem, sizeof(chunk) + cells);
+        if (s->last)
+            s->last->next = c;
+        else
+            s->first = c;
+        s->last = c;
+    }
+    return &s->last->cells[s->last->rows++ * f->ncols];
+}
+
+static void keep_row(format *f, const batch *b, int row, bool markdown) {
+    if (f->options.max_rows && f->rows_kept >= f->options.max_rows)
+        return;
+    f->rows_kept++;
+    box_state *s = f->state;
+    cell *cells = next_row(f);
+    buf raw = {0}, shown = {0};
+    for (int i = 0; i < f->ncols; i++) {
+        value v = column_get(&b->cols[i], row);
+        buf_clear(&raw);
+        buf_clear(&shown);
+        format_cell(f, &raw, v);
+        if (markdown && raw.n) {
+            for (size_t k = 0; k < raw.n; k++) {
+                if (raw.p[k] == '\n')
+                    buf_append_c(&shown, "<br>");
+                else if (raw.p[k] == '|')
+                    buf_append_c(&shown, "\\|");
+                else
+                    buf_append_char(&shown, raw.p[k]);
+            }
+        } else {
+            format_visible(&shown, buf_str(&raw), f->options.utf8);
+        }
+        cells[i].text = str_copy(f->mem, buf_str(&shown));
+        cells[i].width = utf8_width(cells[i].text);
+        cells[i].null = v.type == TYPE_NULL;
+        s->width[i] = BASE_MAX(s->width[i], cells[i].width);
+    }
+    buf_free(&raw);
+    buf_free(&shown);
+}
+
+void box_row(format *f, const batch *b, int row) {
+    keep_row(f, b, row, false);
+}
+
+void text_markdown_row(format *f, const batch *b, int row) {
+    keep_row(f, b, row, true);
+}
+
+/* ---- fitting ----------------------------------------------------------------------------------- */
+
+/* Numbers keep their width; text columns share the rest: none wider than `level`, the widest level that fits. False: too
+ * narrow to be read as a table. */
+static bool fit(format *f) {
+    box_state *s = f->state;
+    for (int i = 0; i < f->ncols && i < f->options.nwidths; i++) {
+        int w = f->options.widths[i];
+        if (w != 0)
+            s->width[i] = w < 0 ? -w : w;
+        if (w < 0)
+            s->right[i] = true;
+    }
+    if (f->options.width == 0)
+        return true;
+    int room = f->options.width - (3 * f->ncols + 1), total = 0, texts = 0;
+    for (int i = 0; i < f->ncols; i++) {
+        total += s->width[i];
+        if (s->right[i])
+            room -= s->width[i];
+        else
+            texts++;
+    }
+    if (total <= f->options.width - (3 * f->ncols + 1))
+        return true;
+    if (texts == 0 || room <= 0)
+        return false;
+    int level = INT_MAX, left = room, open = texts;
+    for (bool changed = true; changed && open > 0;) {
+        changed = false;
+        level = left / open;
+        left = room;
+        open = texts;
+        for (int i = 0; i < f->ncols; i++) {
+            if (!s->right[i] && s->width[i] <= level) {
+                left -= s->width[i];
+                open--;
+            }
+        }
+        if (open > 0 && left / open > level)
+            changed = true;
+    }
+    if (level < MIN_TEXT)
+        return false;
+    int extra = open > 0 ? left - level * open : 0; /* what division left over goes to the first ones */
+    for (int i = 0; i < f->ncols; i++) {
+        if (s->right[i] || s->width[i] <= level)
+            continue;
+        s->width[i] = level + (extra > 0);
+        extra -= extra > 0;
+    }
+    return true;
+}
+
+/* ---- drawing ----------------------------------------------------------------------------------- */
+
+static void draw_rule(format *f, const frame *fr, const char *const ends[3]) {
+    const box_state *s = f->state;
+    buf_append_c(f->out, style_on(f->options.color, STYLE_DIM));
+    buf_append_c(f->out, ends[0]);
+    for (int i = 0; i < f->ncols; i++) {
+        if (i)
+            buf_append_c(f->out, ends[1]);
+        for (int k = 0; k < s->width[i] + 2; k++)
+            buf_append_c(f->out, fr->line);
+    }
+    buf_append_c(f->out, ends[2]);
+    buf_append_c(f->out, style_off(f->options.color, STYLE_DIM));
+    buf_append_char(f->out, '\n');
+}
+
+static void draw_cell(format *f, const frame *fr, str text, int width, int room, bool right,
+                      style st) {
+    bool cut = width > room;
+    if (cut) {
+        text.n = utf8_fit(text, room - 1);
+        width = utf8_width(text) + 1;
+    }
+    if (right)
+        format_pad(f->out, room - width);
+    buf_append_c(f->out, style_on(f->options.color, st));
+    buf_append_str(f->out, text);
+    buf_append_c(f->out, style_off(f->options.color, st));
+    if (cut)
+        style_append(f->out, f->options.color, STYLE_DIM, fr->more);
+    if (!right)
+        format_pad(f->out, room - width);
+}
+
+static void draw_bar(format *f, const frame *fr, const char *before, const char *after) {
+    buf_append_c(f->out, before);
+    style_append(f->out, f->options.color, STYLE_DIM, fr->bar);
+    buf_append_c(f->out, after);
+}
+
+static void draw_heads(format *f, const frame *fr) {
+    const box_state *s = f->state;
+    buf name = {0};
+    for (int i = 0; i < f->ncols; i++) {
+        draw_bar(f, fr, i ? " " : "", " ");
+        buf_clear(&name);
+        format_visible(&name, str_from(f->names[i]), f->options.utf8);
+        str text = buf_str(&name);
+        draw_cell(f, fr, text, utf8_width(text), s->width[i], s->right[i], STYLE_BOLD);
+    }
+    draw_bar(f, fr, " ", "\n");
+    buf_free(&name);
+    if (!f->options.types_row)
+        return;
+    for (int i = 0; i < f->ncols; i++) {
+        draw_bar(f, fr, i ? " " : "", " ");
+        str text = str_from(type_name(f->types[i]));
+        draw_cell(f, fr, text, (int)text.n, s->width[i], s->right[i], STYLE_DIM);
+    }
+    draw_bar(f, fr, " ", "\n");
+}
+
+static void draw_row(format *f, const frame *fr, const cell *cells) {
+    const box_state *s = f->state;
+    for (int i = 0; i < f->ncols; i++) {
+        draw_bar(f, fr, i ? " " : "", " ");
+        draw_cell(f, fr, cells[i].text, cells[i].width, s->width[i], s->right[i],
+                  cells[i].null ? STYLE_DIM : STYLE_PLAIN);
+    }
+    draw_bar(f, fr, " ", "\n");
+}
+
+/* Every column on its own line, cut to the width: what a table too wide becomes. */
+static void draw_vertical(format *f, const frame *fr) {
+    const box_state *s = f->state;
+    int names = 0;
+    for (int i = 0; i < f->ncols; i++)
+        names = BASE_MAX(names, utf8_width(str_from(f->names[i])));
+    names = BASE_MIN(names, BASE_MAX(f->options.width / 3, 1));
+    int room = BASE_MAX(f->options.width - names - 3, 1);
+    uint64_t row = 0;
+    for (const chunk *c = s->first; c; c = c->next) {
+        for (int r = 0; r < c->rows; r++) {
+            buf title = {0};
+            buf_printf(&title, "%s row %llu ", fr->line, (unsigned long long)++row);
+            for (int w = utf8_width(buf_str(&title)); w < f->options.width; w++)
+                buf_append_c(&title, fr->line);
+            style_append(f->out, f->options.color, STYLE_DIM, title.p);
+            buf_append_char(f->out, '\n');
+            buf_free(&title);
+            for (int i = 0; i < f->ncols; i++) {
+                const cell *one = &c->cells[r * f->ncols + i];
+                str name = str_from(f->names[i]);
+                draw_cell(f, fr, name, utf8_width(name), names, true, STYLE_BOLD);
+                draw_bar(f, fr, " ", " ");
+                draw_cell(f, fr, one->text, one->width, BASE_MIN(room, BASE_MAX(one->width, 1)),
+                          false, one->null ? STYLE_DIM : STYLE_PLAIN);
+                buf_append_char(f->out, '\n');
+            }
+        }
+    }
+}
+
+static void draw_more(format *f, const frame *fr) {
+    if (f->rows == f->rows_kept)
+        return;
+    buf line = {0};
+    buf_printf(&line, "%s ", fr == &frame_utf8 ? "…" : "...");
+    format_count(&line, f->rows - f->rows_kept);
+    buf_append_c(&line, f->rows - f->rows_kept == 1 ? " more row" : " more rows");
+    style_append(f->out, f->options.color, STYLE_DIM, line.p);
+    buf_append_char(f->out, '\n');
+    buf_free(&line);
+}
+
+void box_end(format *f) {
+    const box_state *s = f->state;
+    const frame *fr = f->options.utf8 ? &frame_utf8 : &frame_ascii;
+    if (!fit(f)) {
+        draw_vertical(f, fr);
+        draw_more(f, fr);
+        return;
+    }
+    draw_rule(f, fr, fr->top);
+    if (!f->options.no_headers) {
+        draw_heads(f, fr);
+        draw_rule(f, fr, fr->middle);
+    }
+    for (const chunk *c = s->first; c; c = c->next) {
+        for (int r = 0; r < c->rows; r++)
+            draw_row(f, fr, &c->cells[r * f->ncols]);
+    }
+    draw_rule(f, fr, fr->bottom);
+    draw_more(f, fr);
+}
+
+static void markdown_line(format *f, const cell *cells) {
+    const box_state *s = f->state;
+    for (int i = 0; i < f->ncols; i++) {
+        str text = cells ? cells[i].text : str_from(f->names[i]);
+        int pad = s->width[i] - utf8_width(text);
+        buf_append_c(f->out, i ? " | " : "| ");
+        format_pad(f->out, s->right[i] ? pad : 0);
+        buf_append_str(f->out, text);
+        format_pad(f->out, s->right[i] ? 0 : pad);
+    }
+    buf_append_c(f->out, " |\n");
+}
+
+void text_markdown_end(format *f) {
+    const box_state *s = f->state;
+    markdown_line(f, NULL);
+    for (int i = 0; i < f->ncols; i++) {
+        buf_append_c(f->out, i ? "-|-" : "|-");
+        for (int k = 0; k < s->width[i] - s->right[i]; k++)
+            buf_append_char(f->out, '-');
+        if (s->right[i])
+            buf_append_char(f->out, ':');
+    }
+    buf_append_c(f->out, "-|\n");
+    for (const chunk *c = s->first; c; c = c->next) {
+        for (int r = 0; r < c->rows; r++)
+            markdown_line(f, &c->cells[r * f->ncols]);
+    }
+    draw_more(f, f->options.utf8 ? &frame_utf8 : &frame_ascii);
+}

@@ -1,0 +1,234 @@
+/*
+ * format_text.c - the output modes that write each row as it comes: for machines, files and other programs.
+ *
+ * Invariant: numbers as value_print writes them (never by locale), BOOLEAN as 0/1; what reads the format gets back
+ * the same values.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "shell_int.h"
+
+static void end_line(format *f) {
+    buf_append_char(f->out, '\n');
+}
+
+/* ---- csv, tsv, list ---------------------------------------------------------------------------- */
+
+static bool csv_needs_quotes(str s, char delimiter) {
+    for (size_t i = 0; i < s.n; i++) {
+        if (s.p[i] == delimiter || s.p[i] == '"' || s.p[i] == '\n' || s.p[i] == '\r')
+            return true;
+    }
+    /* A blank at either end survives few readers unquoted; an empty text would be read as NULL. */
+    return s.n == 0 || s.p[0] == ' ' || s.p[s.n - 1] == ' ';
+}
+
+static void csv_text(buf *out, str s, char delimiter) {
+    if (!csv_needs_quotes(s, delimiter)) {
+        buf_append_str(out, s);
+        return;
+    }
+    buf_append_char(out, '"');
+    for (size_t i = 0; i < s.n; i++) {
+        if (s.p[i] == '"')
+            buf_append_char(out, '"');
+        buf_append_char(out, s.p[i]);
+    }
+    buf_append_char(out, '"');
+}
+
+static void delimited_begin(format *f, char delimiter) {
+    if (f->options.no_headers)
+        return;
+    for (int i = 0; i < f->ncols; i++) {
+        if (i)
+            buf_append_char(f->out, delimiter);
+        csv_text(f->out, str_from(f->names[i]), delimiter);
+    }
+    end_line(f);
+}
+
+static void delimited_row(format *f, const batch *b, int row, char delimiter) {
+    for (int i = 0; i < f->ncols; i++) {
+        value v = column_get(&b->cols[i], row);
+        if (i)
+            buf_append_char(f->out, delimiter);
+        if (v.type == TYPE_NULL)
+            buf_append_c(f->out, f->options.null_text ? f->options.null_text : "");
+        else if (v.type == TYPE_TEXT || v.type == TYPE_BLOB)
+            csv_text(f->out, v.s, delimiter);
+        else
+            value_print(f->out, v);
+    }
+    end_line(f);
+}
+
+void text_csv_begin(format *f) {
+    delimited_begin(f, ',');
+}
+
+void text_csv_row(format *f, const batch *b, int row) {
+    delimited_row(f, b, row, ',');
+}
+
+void text_tsv_begin(format *f) {
+    delimited_begin(f, '\t');
+}
+
+void text_tsv_row(format *f, const batch *b, int row) {
+    delimited_row(f, b, row, '\t');
+}
+
+void text_list_begin(format *f) {
+    if (f->options.no_headers)
+        return;
+    for (int i = 0; i < f->ncols; i++)
+        buf_printf(f->out, "%s%s", i ? "|" : "", f->names[i]);
+    end_line(f);
+}
+
+void text_list_row(format *f, const batch *b, int row) {
+    for (int i = 0; i < f->ncols; i++) {
+        value v = column_get(&b->cols[i], row);
+        if (i)
+            buf_append_char(f->out, '|');
+        if (v.type == TYPE_NULL)
+            buf_append_c(f->out, f->options.null_text ? f->options.null_text : "");
+        else
+            value_print(f->out, v);
+    }
+    end_line(f);
+}
+
+/* ---- json -------------------------------------------------------------------------------------- */
+
+static void json_value(buf *out, value v) {
+    switch (v.type) {
+    case TYPE_NULL: buf_append_c(out, "null"); return;
+    case TYPE_REAL:
+        if (!isfinite(v.r)) /* JSON has no word for them */
+            buf_append_c(out, "null");
+        else
+            value_print(out, v);
+        return;
+    case TYPE_BOOLEAN:
+    case TYPE_INTEGER: value_print(out, v); return;
+    case TYPE_TEXT: format_json_string(out, v.s); return;
+    case TYPE_BLOB:
+        buf_append_char(out, '"');
+        for (size_t i = 0; i < v.s.n; i++)
+            buf_printf(out, "%02x", (unsigned char)v.s.p[i]);
+        buf_append_char(out, '"');
+        return;
+    }
+}
+
+static void json_object(format *f, const batch *b, int row) {
+    buf_append_char(f->out, '{');
+    for (int i = 0; i < f->ncols; i++) {
+        if (i)
+            buf_append_char(f->out, ',');
+        format_json_string(f->out, str_from(f->names[i]));
+        buf_append_char(f->out, ':');
+        json_value(f->out, column_get(&b->cols[i], row));
+    }
+    buf_append_char(f->out, '}');
+}
+
+void text_json_row(format *f, const batch *b, int row) {
+    buf_append_c(f->out, f->rows ? ",\n " : "[");
+    json_object(f, b, row);
+}
+
+void text_json_end(format *f) {
+    buf_append_c(f->out, f->rows ? "]\n" : "[]\n");
+}
+
+void text_jsonl_row(format *f, const batch *b, int row) {
+    json_object(f, b, row);
+    end_line(f);
+}
+
+/* ---- line -------------------------------------------------------------------------------------- */
+
+void text_line_row(format *f, const batch *b, int row) {
+    int width = 0;
+    for (int i = 0; i < f->ncols; i++)
+        width = BASE_MAX(width, utf8_width(str_from(f->names[i])));
+    if (f->rows)
+        end_line(f);
+    for (int i = 0; i < f->ncols; i++) {
+        value v = column_get(&b->cols[i], row);
+        format_pad(f->out, width - utf8_width(str_from(f->names[i])));
+        style_append(f->out, f->options.color, STYLE_BOLD, f->names[i]);
+        buf_append_c(f->out, " = ");
+        buf_append_c(f->out, style_on(f->options.color, v.type ? STYLE_PLAIN : STYLE_DIM));
+        if (v.type == TYPE_TEXT && v.s.n && memchr(v.s.p, '\033', v.s.n) != NULL)
+            format_visible(f->out, v.s, f->options.utf8);
+        else
+            format_cell(f, f->out, v);
+        buf_append_c(f->out, style_off(f->options.color, v.type ? STYLE_PLAIN : STYLE_DIM));
+        end_line(f);
+    }
+}
+
+/* ---- html -------------------------------------------------------------------------------------- */
+
+static void html_text(buf *out, str s) {
+    for (size_t i = 0; i < s.n; i++) {
+        switch (s.p[i]) {
+        case '<': buf_append_c(out, "&lt;"); break;
+        case '>': buf_append_c(out, "&gt;"); break;
+        case '&': buf_append_c(out, "&amp;"); break;
+        case '"': buf_append_c(out, "&quot;"); break;
+        default: buf_append_char(out, s.p[i]);
+        }
+    }
+}
+
+void text_html_begin(format *f) {
+    buf_append_c(f->out, "<table>\n");
+    if (f->options.no_headers)
+        return;
+    buf_append_c(f->out, "<tr>");
+    for (int i = 0; i < f->ncols; i++) {
+        buf_append_c(f->out, "<th>");
+        html_text(f->out, str_from(f->names[i]));
+        buf_append_c(f->out, "</th>");
+    }
+    buf_append_c(f->out, "</tr>\n");
+}
+
+void text_html_row(format *f, const batch *b, int row) {
+    buf cell = {0};
+    buf_append_c(f->out, "<tr>");
+    for (int i = 0; i < f->ncols; i++) {
+        value v = column_get(&b->cols[i], row);
+        buf_append_c(f->out, "<td>");
+        buf_clear(&cell);
+        if (v.type != TYPE_NULL || f->options.null_text)
+            format_cell(f, &cell, v);
+        html_text(f->out, buf_str(&cell));
+        buf_append_c(f->out, "</td>");
+    }
+    buf_append_c(f->out, "</tr>\n");
+    buf_free(&cell);
+}
+
+void text_html_end(format *f) {
+    buf_append_c(f->out, "</table>\n");
+}
+
+/* ---- insert ------------------------------------------------------------------------------------ */
+
+void text_insert_row(format *f, const batch *b, int row) {
+    const char *table = f->options.insert_table ? f->options.insert_table : "t";
+    buf_printf(f->out, "INSERT INTO %s VALUES (", table);
+    for (int i = 0; i < f->ncols; i++) {
+        if (i)
+            buf_append_c(f->out, ", ");
+        value_print_sql(f->out, column_get(&b->cols[i], row));
+    }
+    buf_append_c(f->out, ");\n");
+}

@@ -1,0 +1,112 @@
+/*
+ * output.c - where results go: stdout, a file (.output, .once), or a pager when a result is longer than the screen.
+ *
+ * Invariant: a failed write is remembered once and told once; after it nothing more is written.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "shell_int.h"
+
+static void to_stdout(output *o) {
+    if (o->file && o->file != stdout && fclose(o->file) != 0 && o->error == 0)
+        o->error = errno;
+    o->file = stdout;
+    free(o->path);
+    o->path = NULL;
+    o->once = false;
+}
+
+int output_open(output *o, const char *path, bool once, err *e) {
+    to_stdout(o);
+    if (path == NULL)
+        return 0;
+    FILE *file = fopen(path, "w");
+    if (file == NULL)
+        return err_set_errno(e, errno, "cannot write '%s'", path);
+    o->file = file;
+    o->path = mem_strndup(path, strlen(path));
+    o->once = once;
+    return 0;
+}
+
+void output_begin(output *o, bool may_page) {
+    buf_clear(&o->hold);
+    o->may_page = may_page && o->path == NULL;
+}
+
+static void put(output *o, FILE *file, const char *p, size_t n) {
+    if (n == 0 || o->error)
+        return;
+    if (fwrite(p, 1, n, file) != n)
+        o->error = errno;
+}
+
+static bool longer_than_screen(const buf *text) {
+    int columns, rows, lines = 0;
+    term_size(&columns, &rows);
+    for (size_t i = 0; i < text->n && lines < rows; i++)
+        lines += text->p[i] == '\n';
+    return lines >= rows - 1;
+}
+
+/* $PAGER, else less; a machine without either shows the result plainly. -F -R -S -X: leave at once when it fits, show
+ * colours, chop long lines, leave the text on the screen. */
+static FILE *pager_start(void) {
+    const char *program = getenv("PAGER");
+    if (program == NULL)
+        program = "less";
+    if (*program == 0 || strcmp(program, "cat") == 0)
+        return NULL;
+    setenv("LESS", "FRSX", 0);
+    setenv("LESSCHARSET", "utf-8", 0);
+    buf test = {0};
+    buf_printf(&test, "command -v %s >/dev/null 2>&1", program);
+    bool there = system(test.p) == 0;
+    buf_free(&test);
+    if (!there)
+        return NULL;
+    fflush(stdout);
+    return popen(program, "w");
+}
+
+void output_write(output *o, buf *text) {
+    if (o->may_page && o->pager == NULL) {
+        buf_append(&o->hold, text->p, text->n);
+        buf_clear(text);
+        if (!longer_than_screen(&o->hold))
+            return;
+        o->pager = pager_start();
+        o->may_page = false;
+        put(o, o->pager ? o->pager : o->file, o->hold.p, o->hold.n);
+        buf_clear(&o->hold);
+        return;
+    }
+    if (text->n)
+        put(o, o->pager ? o->pager : o->file, text->p, text->n);
+    buf_clear(text);
+}
+
+void output_end(output *o) {
+    if (o->hold.n)
+        put(o, o->file, o->hold.p, o->hold.n);
+    buf_clear(&o->hold);
+    o->may_page = false;
+    if (o->pager) {
+        pclose(o->pager);
+        o->pager = NULL;
+        if (o->error == EPIPE) /* the reader had seen enough */
+            o->error = 0;
+    }
+    if (fflush(o->file) != 0 && o->error == 0)
+        o->error = errno;
+    if (o->once)
+        to_stdout(o);
+}
+
+void output_close(output *o) {
+    to_stdout(o);
+    buf_free(&o->hold);
+}

@@ -1,0 +1,149 @@
+/*
+ * progress.c - one line on stderr while the model works: rows, rates, hit rate, what is left.
+ *
+ * Invariant: drawn on terminals only, erased before anything else is printed. progress_render is pure but for the
+ * smoothed rates it keeps.
+ */
+#include <math.h>
+#include <string.h>
+#include <time.h>
+
+#include "shell_int.h"
+
+enum { BAR_COLUMNS = 20, REDRAW_MS = 100 };
+
+void progress_duration(buf *out, double seconds) {
+    long whole = lround(seconds);
+    if (seconds < 9.95)
+        buf_printf(out, "%.1f s", seconds);
+    else if (whole < 100)
+        buf_printf(out, "%ld s", whole);
+    else if (whole < 3600)
+        buf_printf(out, "%ld min %ld s", whole / 60, whole % 60);
+    else
+        buf_printf(out, "%ld h %ld min", whole / 3600, whole / 60 % 60);
+}
+
+static void smooth(double *rate, double now) {
+    *rate = *rate > 0 ? 0.7 * *rate + 0.3 * now : now;
+}
+
+static void update_rates(progress_line *p, const exec_progress *x) {
+    double dt = x->llm_seconds - p->last_seconds;
+    if (dt < 0) { /* the next LLM operator has begun */
+        *p = (progress_line){.shown = p->shown};
+        dt = x->llm_seconds;
+    }
+    if (dt < 0.25)
+        return;
+    uint64_t tokens = x->llm.computed_tokens + x->llm.output_tokens;
+    if (x->rows_done >= p->last_rows)
+        smooth(&p->rate, (double)(x->rows_done - p->last_rows) / dt);
+    if (tokens >= p->last_tokens)
+        smooth(&p->token_rate, (double)(tokens - p->last_tokens) / dt);
+    p->last_seconds = x->llm_seconds;
+    p->last_rows = x->rows_done;
+    p->last_tokens = tokens;
+}
+
+static void bar(buf *out, double part, bool utf8) {
+    static const char *const eighths[] = {" ", "▏", "▎", "▍", "▌", "▋", "▊", "▉"};
+    int steps = (int)(BASE_MIN(BASE_MAX(part, 0.0), 1.0) * BAR_COLUMNS * 8);
+    buf_append_c(out, utf8 ? "▕" : "[");
+    for (int i = 0; i < BAR_COLUMNS; i++) {
+        int left = steps - 8 * i;
+        if (utf8)
+            buf_append_c(out, left >= 8 ? "█" : left > 0 ? eighths[left] : " ");
+        else
+            buf_append_char(out, left >= 8 ? '#' : '.');
+    }
+    buf_append_c(out, utf8 ? "▏" : "]");
+}
+
+/* Adds a part if it still fits; parts come in order of worth. */
+static void part(buf *out, int width, const buf *text) {
+    if (utf8_width(buf_str(out)) + 2 + utf8_width(buf_str(text)) > width)
+        return;
+    if (out->n)
+        buf_append_c(out, "  ");
+    buf_append_str(out, buf_str(text));
+}
+
+void progress_render(progress_line *p, const exec_progress *x, int width, bool utf8, buf *out) {
+    update_rates(p, x);
+    buf text = {0};
+    if (x->operators > 1)
+        buf_printf(&text, "LLM %d/%d: ", x->operator_number, x->operators);
+    format_count(&text, x->rows_done);
+    if (x->rows_total) {
+        buf_append_char(&text, '/');
+        format_count(&text, x->rows_total);
+        buf_append_c(&text, " rows");
+    } else {
+        buf_append_c(&text, x->phase[0] ? " rows, " : " rows");
+        buf_append_c(&text, x->phase);
+    }
+    part(out, width, &text);
+    buf_clear(&text);
+    if (x->rows_total && width >= 60) {
+        bar(&text, (double)x->rows_done / (double)x->rows_total, utf8);
+        part(out, width, &text);
+        buf_clear(&text);
+    }
+    if (p->rate > 0 && x->rows_total > x->rows_done) {
+        double left = (double)(x->rows_total - x->rows_done) / p->rate;
+        buf_append_c(&text, "ETA ");
+        progress_duration(&text, left);
+        part(out, width, &text);
+        buf_clear(&text);
+    }
+    if (x->llm.prompt_tokens) {
+        double hit = 1 - (double)x->llm.computed_tokens / (double)x->llm.prompt_tokens;
+        buf_printf(&text, "hit %.0f %%", 100 * BASE_MAX(hit, 0.0));
+        part(out, width, &text);
+        buf_clear(&text);
+    }
+    if (p->rate > 0) {
+        buf_printf(&text, p->rate < 10 ? "%.1f rows/s" : "%.0f rows/s", p->rate);
+        part(out, width, &text);
+        buf_clear(&text);
+    }
+    if (p->token_rate > 0) {
+        format_count(&text, (uint64_t)p->token_rate);
+        buf_append_c(&text, " tok/s");
+        part(out, width, &text);
+    }
+    buf_free(&text);
+}
+
+static int64_t now_ms(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+void progress_draw(progress_line *p, const shell *sh, const exec_progress *x) {
+    if (sh->term.dumb) /* no way to erase it */
+        return;
+    if (p->shown && now_ms() - p->drawn_ms < REDRAW_MS)
+        return;
+    int columns, rows;
+    term_size(&columns, &rows);
+    buf line = {0};
+    progress_render(p, x, columns - 1, sh->term.utf8, &line);
+    fflush(stdout);
+    fprintf(stderr, "\r%s%s%s\033[K", style_on(sh->term.color_err, STYLE_BAR), line.p ? line.p : "",
+            style_off(sh->term.color_err, STYLE_BAR));
+    fflush(stderr);
+    p->shown = true;
+    p->drawn_ms = now_ms();
+    buf_free(&line);
+}
+
+void progress_clear(progress_line *p) {
+    if (!p->shown)
+        return;
+    fputs("\r\033[K", stderr);
+    fflush(stderr);
+    p->shown = false;
+}

@@ -1,0 +1,420 @@
+/*
+ * run.c - one statement from its text to its last row on the screen: waiting, progress, Ctrl-C, errors, summary.
+ *
+ * Invariant: Ctrl-C ends the statement, never the shell at a prompt; a second one ends the waiting. Nothing but rows
+ * is written to stdout unless a person sits there.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "shell_int.h"
+#include "view_int.h"
+
+enum { TICK_MS = 100, DRAIN_BYTES = 64 * 1024, PAGER_ROWS = 10000, PLAIN_ROWS = 40 };
+
+/* ---- messages ---------------------------------------------------------------------------------- */
+
+void shell_note(shell *sh, const char *message, ...) {
+    if (!sh->term.interactive)
+        return;
+    char text[512];
+    va_list ap;
+    va_start(ap, message);
+    vsnprintf(text, sizeof text, message, ap);
+    va_end(ap);
+    printf("%s%s%s\n", style_on(sh->term.color_out, STYLE_DIM), text,
+           style_off(sh->term.color_out, STYLE_DIM));
+    fflush(stdout);
+}
+
+void shell_error(shell *sh, const place *where, const err *e) {
+    bool color = sh->term.color_err;
+    buf out = {0};
+    err shifted = *e;
+    int line = 1, col = 1;
+    if (e->pos >= 0)
+        shifted.pos = e->pos + (int)where->at;
+    if (where->text.n)
+        sql_error_place(where->text, e->pos >= 0 ? shifted.pos : (int)where->at, &line, &col);
+    if (where->file != NULL)
+        buf_printf(&out, "%s:%d:%d: %s%s%s\n", where->file, where->line + line - 1, col,
+                   style_on(color, STYLE_BOLD), e->message, style_off(color, STYLE_BOLD));
+    else if (e->pos >= 0)
+        buf_printf(&out, "%serror%s at %d:%d: %s\n", style_on(color, STYLE_ERROR),
+                   style_off(color, STYLE_ERROR), line, col, e->message);
+    else
+        buf_printf(&out, "%serror:%s %s\n", style_on(color, STYLE_ERROR),
+                   style_off(color, STYLE_ERROR), e->message);
+    if (e->pos >= 0 && where->text.n)
+        sql_error_caret(where->text, &shifted, &out);
+    if (out.n && out.p[out.n - 1] != '\n')
+        buf_append_char(&out, '\n');
+    if (e->hint[0])
+        buf_printf(&out, "%shint:%s %s\n", style_on(color, STYLE_HINT),
+                   style_off(color, STYLE_HINT), e->hint);
+    fflush(stdout);
+    fwrite(out.p, 1, out.n, stderr);
+    buf_free(&out);
+}
+
+bool shell_complain(shell *sh, const char *message, ...) {
+    err e = {.pos = -1};
+    va_list ap;
+    va_start(ap, message);
+    vsnprintf(e.message, sizeof e.message, message, ap);
+    va_end(ap);
+    place where = {0};
+    if (sh->script != NULL)
+        script_place(sh->script, &where);
+    shell_error(sh, &where, &e);
+    return false;
+}
+
+void shell_summary_line(const exec_summary *s, buf *out) {
+    format_count(out, s->llm_inputs);
+    buf_append_c(out, s->llm_inputs == 1 ? " row, " : " rows, ");
+    progress_duration(out, s->seconds);
+    const llm_stats *m = &s->llm;
+    if (m->prompt_tokens) {
+        double hit = 1 - (double)m->computed_tokens / (double)m->prompt_tokens;
+        buf_printf(out, ", hit rate %.0f %%, ", 100 * BASE_MAX(hit, 0.0));
+        format_count(out, m->computed_tokens);
+        buf_append_c(out, " of ");
+        format_count(out, m->prompt_tokens);
+        buf_append_c(out, " tokens computed");
+    }
+    if (s->answers_stored) {
+        buf_append_c(out, ", ");
+        format_count(out, s->answers_stored);
+        buf_append_c(out, s->answers_stored == 1 ? " answer known" : " answers known");
+    }
+}
+
+/* ---- results ----------------------------------------------------------------------------------- */
+
+/* One statement on its way: what shell_statement and its helpers share. */
+typedef struct run {
+    shell *sh;
+    stmt *s;
+    format format;
+    bool formatting, text;
+    buf out;
+    const char **names;
+    value_type *types;
+    progress_line progress;
+    view *view;
+    bool saw_llm;
+    uint64_t rows;
+    exec_progress now;
+} run;
+
+static void begin_result(run *r) {
+    shell *sh = r->sh;
+    int n = stmt_column_count(r->s);
+    r->text = stmt_is_text(r->s);
+    bool page = sh->term.interactive && sh->pager && !sh->term.dumb;
+    output_begin(&sh->out, page);
+    if (r->text || n == 0)
+        return;
+    r->names = mem_zalloc(sizeof(char *) * (size_t)n);
+    r->types = mem_zalloc(sizeof(value_type) * (size_t)n);
+    for (int i = 0; i < n; i++) {
+        r->names[i] = stmt_column_name(r->s, i);
+        r->types[i] = stmt_column_type(r->s, i);
+    }
+    bool screen = sh->term.interactive && sh->out.path == NULL;
+    int columns, rows;
+    term_size(&columns, &rows);
+    format_options options = {
+        .null_text = sh->null_text,
+        .insert_table = sh->insert_table,
+        .width = screen ? columns : 0,
+        .max_rows = 0,
+        .no_headers = !sh->headers,
+        .types_row = sh->types_row,
+        .color = sh->term.color_out && sh->out.path == NULL,
+        .utf8 = sh->term.utf8,
+        .widths = sh->widths,
+        .nwidths = sh->nwidths,
+    };
+    if (screen)
+        options.max_rows = sh->max_rows >= 0 ? (uint64_t)sh->max_rows
+                           : page            ? PAGER_ROWS
+                                             : PLAIN_ROWS;
+    format_begin(&r->format, sh->mode, &options, n, r->names, r->types, &r->out);
+    r->formatting = true;
+}
+
+static void drain(run *r) {
+    if (r->out.n == 0)
+        return;
+    progress_clear(&r->progress);
+    output_write(&r->sh->out, &r->out);
+}
+
+static void take_rows(run *r, const batch *b) {
+    r->rows += (uint64_t)b->rows;
+    if (r->text) {
+        for (int i = 0; i < b->rows; i++) {
+            value_print(&r->out, column_get(&b->cols[0], i));
+            if (r->out.n && r->out.p[r->out.n - 1] != '\n')
+                buf_append_char(&r->out, '\n');
+        }
+    } else if (r->formatting) {
+        format_rows(&r->format, b);
+    }
+    if (r->out.n >= DRAIN_BYTES)
+        drain(r);
+}
+
+static void note_changes(run *r) {
+    static const struct {
+        stmt_kind kind;
+        const char *what;
+    } words[] = {
+        {STMT_INSERT, "inserted"}, {STMT_UPDATE, "updated"},          {STMT_DELETE, "deleted"},
+        {STMT_COPY_FROM, "read"},  {STMT_CREATE_TABLE_AS, "written"}, {STMT_COPY_TO, "written"},
+    };
+    int64_t n = stmt_changes(r->s);
+    stmt_kind kind = stmt_what(r->s);
+    for (size_t i = 0; n >= 0 && i < BASE_COUNT(words); i++) {
+        if (words[i].kind != kind)
+            continue;
+        buf count = {0};
+        format_count(&count, (uint64_t)n);
+        shell_note(r->sh, "%s %s %s", count.p, n == 1 ? "row" : "rows", words[i].what);
+        buf_free(&count);
+    }
+}
+
+static void end_result(run *r) {
+    shell *sh = r->sh;
+    if (r->formatting) {
+        format_end(&r->format);
+        r->formatting = false;
+    }
+    drain(r);
+    bool screen = sh->out.path == NULL;
+    output_end(&sh->out);
+    if (sh->out.error)
+        return;
+    if (stmt_column_count(r->s) > 0 && !r->text && screen) {
+        buf count = {0};
+        format_count(&count, r->rows);
+        shell_note(sh, "%s %s", count.p, r->rows == 1 ? "row" : "rows");
+        buf_free(&count);
+    } else if (stmt_column_count(r->s) == 0) {
+        note_changes(r);
+    }
+}
+
+/* ---- waiting ----------------------------------------------------------------------------------- */
+
+static void show_progress(run *r) {
+    shell *sh = r->sh;
+    stmt_progress(r->s, &r->now);
+    if (r->now.llm_running)
+        r->saw_llm = true;
+    if (r->view == NULL && r->saw_llm && sh->want_view && sh->term.interactive) {
+        progress_clear(&r->progress);
+        r->view = view_open(sh, buf_str(&sh->last_text));
+    }
+    if (r->view != NULL) {
+        if (!view_tick(r->view, &r->now, r->s)) {
+            view_close(r->view, false);
+            r->view = NULL;
+            sh->want_view = false;
+        }
+    } else if (sh->progress && r->saw_llm && sh->term.err_tty) {
+        progress_draw(&r->progress, sh, &r->now);
+    }
+}
+
+/* True: nobody waits for the statement any longer. */
+static bool given_up(run *r) {
+    shell *sh = r->sh;
+    if (sh->out.error)
+        stmt_cancel(r->s);
+    if (signals_interrupts() < 2)
+        return false;
+    if (!sh->term.interactive) {
+        term_restore();
+        _exit(SHELL_INTERRUPTED);
+    }
+    return true;
+}
+
+static stmt_status wait_for_end(run *r, err *e) {
+    bool begun = false;
+    for (;;) {
+        const batch *b = NULL;
+        stmt_status status = stmt_next(r->s, TICK_MS, &b, e);
+        if (status != STMT_PENDING && status != STMT_ERROR && !begun) {
+            begin_result(r);
+            begun = true;
+        }
+        if (status == STMT_ROWS)
+            take_rows(r, b);
+        if (status == STMT_DONE || status == STMT_ERROR)
+            return status;
+        if (given_up(r))
+            return STMT_PENDING;
+        show_progress(r);
+    }
+}
+
+static void tell_cancelled(const run *r) {
+    buf text = {0};
+    buf_append_c(&text, "stopped after ");
+    progress_duration(&text, r->now.seconds);
+    if (r->now.answers_kept) {
+        buf_append_c(&text, "; ");
+        format_count(&text, r->now.answers_kept);
+        buf_append_c(&text, r->now.answers_kept == 1 ? " answer is kept" : " answers are kept");
+        buf_append_c(&text, ", and a rerun asks only for the rest");
+    }
+    fflush(stdout);
+    fprintf(stderr, "%s\n", text.p);
+    buf_free(&text);
+}
+
+static bool tell_failure(run *r, const err *e, const place *where) {
+    shell *sh = r->sh;
+    if (r->formatting)
+        format_free(&r->format);
+    r->formatting = false;
+    drain(r);
+    output_end(&sh->out);
+    if (e->code == ERR_CANCELLED && (signals_interrupts() || signals_terminated()))
+        tell_cancelled(r);
+    else if (sh->out.error == 0)
+        shell_error(sh, where, e);
+    return false;
+}
+
+static void tell_times(run *r) {
+    shell *sh = r->sh;
+    const exec_summary *s = &sh->last;
+    FILE *to = sh->term.interactive ? stdout : stderr;
+    bool color = sh->term.interactive ? sh->term.color_out : sh->term.color_err;
+    buf line = {0};
+    if (s->llm_inputs && sh->progress && sh->term.err_tty) {
+        shell_summary_line(s, &line);
+        fflush(stdout);
+        fprintf(stderr, "%s%s%s\n", style_on(sh->term.color_err, STYLE_DIM), line.p,
+                style_off(sh->term.color_err, STYLE_DIM));
+    }
+    if (sh->timer) {
+        buf_clear(&line);
+        buf_printf(&line, "%.3f s", s->seconds);
+        if (s->llm_inputs)
+            buf_printf(&line, " (model %.3f s, ordering %.3f s, the rest %.3f s)", s->llm_seconds,
+                       s->solve_seconds, BASE_MAX(s->sql_seconds - s->solve_seconds, 0.0));
+        fprintf(to, "%s%s%s\n", style_on(color, STYLE_DIM), line.p, style_off(color, STYLE_DIM));
+    }
+    buf_free(&line);
+    fflush(to);
+}
+
+/* A write that failed ends the session's work: there is nowhere to show results. */
+static bool check_output(shell *sh) {
+    int error = sh->out.error;
+    if (error == 0)
+        return true;
+    sh->out.error = 0;
+    if (error != EPIPE)
+        fprintf(stderr, "kvasir: cannot write the result: %s\n", strerror(error));
+    if (!sh->term.interactive) {
+        sh->quit = true;
+        sh->quit_code = error == EPIPE ? 128 + SIGPIPE : SHELL_FAILED;
+    }
+    return false;
+}
+
+bool shell_settle(shell *sh, bool wait) {
+    if (sh->lingering == NULL)
+        return true;
+    signals_clear();
+    if (wait)
+        shell_note(sh, "waiting for the statement before to stop");
+    err e = {0};
+    const batch *b;
+    for (stmt_status status = STMT_ROWS; status == STMT_ROWS || status == STMT_PENDING;) {
+        status = stmt_next(sh->lingering, wait ? TICK_MS : 0, &b, &e);
+        if (status == STMT_PENDING && (!wait || signals_interrupts()))
+            return false;
+    }
+    stmt_free(sh->lingering);
+    sh->lingering = NULL;
+    return true;
+}
+
+bool shell_statement(shell *sh, str text, const place *where) {
+    if (!shell_settle(sh, true))
+        return false;
+    if (sh->db == NULL)
+        return shell_complain(sh, "no database is open; .open DIRECTORY opens one");
+    buf_clear(&sh->last_text);
+    buf_append_str(&sh->last_text, text);
+    run r = {.sh = sh, .s = db_submit(sh->db, text)};
+    err e = {.pos = -1};
+    signals_watch(r.s);
+    stmt_status status = wait_for_end(&r, &e);
+    signals_watch(NULL);
+    stmt_progress(r.s, &r.now);
+    progress_clear(&r.progress);
+    if (r.view != NULL)
+        view_close(r.view, true);
+    bool ok = status == STMT_DONE;
+    if (ok) {
+        end_result(&r);
+        stmt_summary(r.s, &sh->last);
+        tell_times(&r);
+        if (sh->stats)
+            ok = command_line(sh, STR(".stats"));
+    } else if (status == STMT_ERROR) {
+        tell_failure(&r, &e, where);
+    } else {
+        if (r.formatting)
+            format_free(&r.format);
+        shell_note(sh, "left to stop by itself; the next statement waits for it");
+        sh->lingering = r.s;
+        r.s = NULL;
+    }
+    if (r.s != NULL)
+        stmt_free(r.s);
+    free(r.names);
+    free(r.types);
+    buf_free(&r.out);
+    return check_output(sh) && ok;
+}
+
+bool shell_sql(shell *sh, const char *text) {
+    place where = {0};
+    if (sh->script != NULL)
+        script_place(sh->script, &where);
+    buf before = sh->last_text;
+    sh->last_text = (buf){0};
+    where.text = (str){0};
+    bool ok = shell_statement(sh, str_from(text), &where);
+    buf_free(&sh->last_text);
+    sh->last_text = before;
+    return ok;
+}
+
+int shell_query(shell *sh, str text, shell_batch_fn fn, void *ctx, err *e) {
+    *e = (err){.pos = -1};
+    if (!shell_settle(sh, true))
+        return err_set(e, ERR_BUSY, "the statement before has not stopped yet");
+    stmt *s = db_submit(sh->db, text);
+    signals_watch(s);
+    stmt_status status;
+    const batch *b;
+    while ((status = stmt_next(s, -1, &b, e)) == STMT_ROWS)
+        fn(ctx, s, b);
+    signals_watch(NULL);
+    stmt_free(s);
+    return status == STMT_ERROR ? (int)e->code : 0;
+}

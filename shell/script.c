@@ -1,0 +1,197 @@
+/*
+ * script.c - text that nobody types: -c, -f, stdin and .read, cut into statements and commands and run in order.
+ *
+ * Invariant: the first error stops all of it unless --keep-going; a message names file, line and column of the text as
+ * it was read. Standard input is read line by line, so that whoever writes to it gets answers as they come.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "shell_int.h"
+
+struct script {
+    const char *name; /* NULL: typed at the prompt */
+    FILE *in;         /* NULL: `text` is all there is */
+    bool by_line, eof;
+    buf text;  /* what was read and not yet dropped */
+    size_t at; /* in text: what was run */
+    int line;  /* of text.p[0] */
+};
+
+enum { COMPACT_BYTES = 64 * 1024, READ_DEPTH = 32 };
+
+piece_kind script_piece(str text, bool last, size_t *length) {
+    size_t n = 0;
+    while (n < text.n && strchr(" \t\r\n\f", text.p[n]) && text.p[n])
+        n++;
+    if (n > 0 || text.n == 0) {
+        *length = n;
+        return PIECE_BLANK;
+    }
+    if (text.p[0] == '.' || text.p[0] == '\\' || text.p[0] == '#') { /* #! of an executable script */
+        const char *end = memchr(text.p, '\n', text.n);
+        *length = end ? (size_t)(end - text.p) : text.n;
+        if (end == NULL && !last)
+            return PIECE_PARTIAL;
+        return text.p[0] == '#' ? PIECE_BLANK : PIECE_COMMAND;
+    }
+    bool empty = false;
+    bool whole = sql_statement_end(text, length, &empty);
+    if (!whole && !last)
+        return PIECE_PARTIAL;
+    if (!whole)
+        *length = text.n;
+    return empty ? PIECE_BLANK : PIECE_STATEMENT;
+}
+
+static int count_lines(str s) {
+    int lines = 0;
+    for (const char *p = s.p, *end = s.p + s.n; p && (p = memchr(p, '\n', (size_t)(end - p)));) {
+        lines++;
+        p++;
+    }
+    return lines;
+}
+
+static void compact(script *sc) {
+    if (sc->at < sc->text.n && sc->at < COMPACT_BYTES)
+        return;
+    sc->line += count_lines((str){sc->text.p, sc->at});
+    if (sc->at)
+        memmove(sc->text.p, sc->text.p + sc->at, sc->text.n - sc->at);
+    sc->text.n -= sc->at;
+    sc->at = 0;
+}
+
+/* More text; a statement can only end with a line that has a ';', so shorter steps need no look at the whole. */
+static bool read_more(shell *sh, script *sc) {
+    if (sc->in == NULL || sc->eof)
+        return false;
+    if (!sc->by_line) {
+        char block[COMPACT_BYTES];
+        size_t n;
+        while ((n = fread(block, 1, sizeof block, sc->in)) > 0)
+            buf_append(&sc->text, block, n);
+    } else {
+        char *line = NULL;
+        size_t cap = 0;
+        ssize_t n;
+        bool fresh = sc->at == sc->text.n;
+        while ((n = getline(&line, &cap, sc->in)) > 0) {
+            buf_append(&sc->text, line, (size_t)n);
+            if (fresh || memchr(line, ';', (size_t)n))
+                break;
+        }
+        free(line);
+        if (n > 0)
+            return true;
+    }
+    sc->eof = true;
+    if (ferror(sc->in) && !signals_interrupts() && !signals_terminated())
+        return shell_complain(sh, "cannot read '%s': %s", sc->name, strerror(errno));
+    return true;
+}
+
+bool script_place(const script *sc, place *out) {
+    *out = (place){.file = sc->name, .text = buf_str(&sc->text), .at = sc->at, .line = sc->line};
+    return true;
+}
+
+static bool run_piece(shell *sh, script *sc, piece_kind kind, str piece) {
+    if (kind == PIECE_BLANK)
+        return true;
+    if (sh->echo)
+        printf("%.*s\n", (int)piece.n, piece.p);
+    if (kind == PIECE_COMMAND)
+        return command_line(sh, piece);
+    place where;
+    script_place(sc, &where);
+    return shell_statement(sh, piece, &where);
+}
+
+static bool stopped(const shell *sh) {
+    return sh->quit || signals_terminated() || signals_interrupts();
+}
+
+static bool run_script(shell *sh, script *sc) {
+    script *before = sh->script;
+    sh->script = sc;
+    bool ok = true;
+    signals_clear();
+    while (!stopped(sh)) {
+        compact(sc);
+        str rest = {sc->text.p + sc->at, sc->text.n - sc->at};
+        bool last = sc->in == NULL || sc->eof;
+        if (rest.n == 0 && last)
+            break;
+        size_t length = 0;
+        piece_kind kind = rest.n ? script_piece(rest, last, &length) : PIECE_PARTIAL;
+        if (kind == PIECE_PARTIAL) {
+            if (!read_more(sh, sc)) {
+                ok = false;
+                break;
+            }
+            continue;
+        }
+        /* The piece's bytes stay put while it runs: nothing reads more into sc->text meanwhile. */
+        if (!run_piece(sh, sc, kind, (str){rest.p, length})) {
+            ok = false;
+            if (!sh->keep_going)
+                break;
+        }
+        sc->at += length;
+    }
+    sh->script = before;
+    return ok && !signals_interrupts();
+}
+
+bool script_text(shell *sh, const char *name, str text) {
+    script sc = {.name = name, .line = 1};
+    buf_append_str(&sc.text, text);
+    bool ok = run_script(sh, &sc);
+    buf_free(&sc.text);
+    return ok;
+}
+
+bool script_prompt(shell *sh, str text, size_t *used) {
+    *used = 0;
+    size_t length;
+    while (*used < text.n && !sh->quit) {
+        piece_kind kind = script_piece((str){text.p + *used, text.n - *used}, false, &length);
+        if (kind == PIECE_PARTIAL)
+            return true;
+        script sc = {.line = 1, .text = {.p = (char *)text.p, .n = text.n, .cap = 0}, .at = *used};
+        bool ok = run_piece(sh, &sc, kind, (str){text.p + *used, length});
+        *used += length;
+        if (!ok) {
+            *used = text.n;
+            return false;
+        }
+    }
+    return true;
+}
+
+bool script_file(shell *sh, const char *path) {
+    bool is_stdin = strcmp(path, "-") == 0;
+    if (sh->read_depth >= READ_DEPTH)
+        return shell_complain(sh, "scripts read scripts more than %d deep", READ_DEPTH);
+    FILE *in = is_stdin ? stdin : fopen(path, "r");
+    struct stat facts = {0};
+    if (in != NULL && !is_stdin && fstat(fileno(in), &facts) == 0 && S_ISDIR(facts.st_mode)) {
+        fclose(in);
+        in = NULL;
+        errno = EISDIR;
+    }
+    if (in == NULL)
+        return shell_complain(sh, "cannot read '%s': %s", path, strerror(errno));
+    script sc = {.name = is_stdin ? "<stdin>" : path, .in = in, .by_line = is_stdin, .line = 1};
+    sh->read_depth++;
+    bool ok = run_script(sh, &sc);
+    sh->read_depth--;
+    buf_free(&sc.text);
+    if (!is_stdin)
+        fclose(in);
+    return ok;
+}

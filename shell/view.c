@@ -1,0 +1,239 @@
+/*
+ * view.c - the live view on a terminal: ncurses around view_render.c's picture.
+ *
+ * Invariant: at most four pictures a second, each put out by one doupdate; the terminal is put back on every way out,
+ * signals included (the bytes for it are made ready when the view opens).
+ */
+#include <curses.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "view_int.h"
+
+enum { REDRAW_MS = 250 };
+
+struct view {
+    view_state state;
+    SCREEN *screen;
+    view_cell *cells;
+    int w, h;
+    bool color;
+    int64_t drawn_ms;
+    char restore[256];
+};
+
+static int64_t now_ms(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+/* Colours where wanted; without, what matters is bold or reverse. */
+static void set_attribute(const view *v, uint8_t attr) {
+    static const attr_t colored[VIEW_ATTRS] = {
+        [VIEW_DIM] = A_DIM, [VIEW_BOLD] = A_BOLD, [VIEW_TITLE] = A_REVERSE};
+    static const attr_t plain[VIEW_ATTRS] = {[VIEW_BOLD] = A_BOLD,
+                                             [VIEW_TITLE] = A_REVERSE,
+                                             [VIEW_GOOD] = A_BOLD,
+                                             [VIEW_WORK] = A_UNDERLINE};
+    bool pair = v->color && (attr == VIEW_GOOD || attr == VIEW_DISK || attr == VIEW_WORK);
+    attr_set(v->color ? colored[attr] : plain[attr], pair ? (short)attr : (short)0, NULL);
+}
+
+static void fit_cells(view *v) {
+    getmaxyx(stdscr, v->h, v->w);
+    v->cells = mem_realloc(v->cells, sizeof(view_cell) * (size_t)(v->w * v->h + 1));
+}
+
+static void draw(view *v) {
+    if (signals_resized()) {
+        int columns, rows;
+        term_size(&columns, &rows);
+        resizeterm(rows, columns);
+        fit_cells(v);
+        clearok(curscr, TRUE);
+    }
+    view_render(&v->state, v->w, v->h, v->cells);
+    werase(stdscr);
+    for (int y = 0; y < v->h; y++) {
+        for (int x = 0; x < v->w; x++) {
+            const view_cell *cell = &v->cells[y * v->w + x];
+            if (cell->text[0] == 0 || (cell->text[0] == ' ' && cell->attr == VIEW_PLAIN))
+                continue;
+            set_attribute(v, cell->attr);
+            mvaddstr(y, x, cell->text);
+        }
+    }
+    wnoutrefresh(stdscr);
+    doupdate();
+    v->drawn_ms = now_ms();
+}
+
+static void prepare_restore(view *v) {
+    const char *const names[] = {"sgr0", "cnorm", "rmcup"};
+    size_t n = 0;
+    for (size_t i = 0; i < BASE_COUNT(names); i++) {
+        char *text = tigetstr(names[i]);
+        if (text == NULL || text == (char *)-1 || n + strlen(text) + 1 > sizeof v->restore)
+            continue;
+        n += (size_t)snprintf(v->restore + n, sizeof v->restore - n, "%s", text);
+    }
+    term_set_restore_text(v->restore);
+}
+
+static view *open_screen(const term *t, str statement) {
+    if (t->dumb)
+        return NULL;
+    view *v = mem_zalloc(sizeof *v);
+    fflush(stdout);
+    v->screen = newterm(NULL, stdout, stdin);
+    if (v->screen == NULL) {
+        free(v);
+        return NULL;
+    }
+    set_term(v->screen);
+    prepare_restore(v);
+    cbreak();
+    noecho();
+    nodelay(stdscr, TRUE);
+    keypad(stdscr, TRUE);
+    curs_set(0);
+    v->color = t->color_out && has_colors();
+    if (v->color) {
+        start_color();
+        use_default_colors();
+        init_pair(VIEW_GOOD, COLOR_GREEN, -1);
+        init_pair(VIEW_DISK, COLOR_CYAN, -1);
+        init_pair(VIEW_WORK, COLOR_YELLOW, -1);
+    }
+    view_start(&v->state, statement, t->utf8);
+    fit_cells(v);
+    return v;
+}
+
+view *view_open(shell *sh, str statement) {
+    return open_screen(&sh->term, statement);
+}
+
+/* False: leave the view. */
+static bool read_keys(view *v, stmt *s) {
+    for (int key; (key = getch()) != ERR;) {
+        v->drawn_ms = 0;
+        switch (key) {
+        case 'q':
+        case 'Q':
+        case 27: return false;
+        case 'c':
+            if (s != NULL)
+                stmt_cancel(s);
+            break;
+        case '1': v->state.page = 0; break;
+        case '2': v->state.page = 1; break;
+        case '\t': v->state.page ^= 1; break;
+        case '?': v->state.help = !v->state.help; break;
+        default: break;
+        }
+    }
+    return true;
+}
+
+bool view_tick(view *v, const exec_progress *x, stmt *s) {
+    if (!read_keys(v, s))
+        return false;
+    if (now_ms() - v->drawn_ms < REDRAW_MS)
+        return true;
+    view_update(&v->state, x);
+    draw(v);
+    return true;
+}
+
+void view_close(view *v, bool finished) {
+    (void)finished;
+    endwin();
+    delscreen(v->screen);
+    term_set_restore_text(NULL);
+    free(v->cells);
+    free(v);
+}
+
+/* ---- replaying --------------------------------------------------------------------------------- */
+
+/* Without a terminal: the last picture as text, for tests. */
+static void print_picture(const view_state *state) {
+    int w, h;
+    const char *columns = getenv("COLUMNS"), *lines = getenv("LINES");
+    int64_t n;
+    term_size(&w, &h);
+    if (columns && parse_integer(str_from(columns), &n) && n > 0 && n < 1000)
+        w = (int)n;
+    if (lines && parse_integer(str_from(lines), &n) && n > 0 && n < 1000)
+        h = (int)n;
+    view_cell *cells = mem_alloc(sizeof(view_cell) * (size_t)(w * h));
+    view_render(state, w, h, cells);
+    for (int y = 0; y < h; y++) {
+        buf line = {0};
+        for (int x = 0; x < w; x++)
+            buf_append_c(&line, cells[y * w + x].text);
+        while (line.n && line.p[line.n - 1] == ' ')
+            line.n--;
+        printf("%.*s\n", (int)line.n, line.p);
+        buf_free(&line);
+    }
+    free(cells);
+}
+
+static bool wait_and_draw(view *v, double seconds) {
+    for (int64_t until = now_ms() + (int64_t)(seconds * 1000);;) {
+        if (!read_keys(v, NULL) || signals_interrupts() || signals_terminated())
+            return false;
+        if (now_ms() - v->drawn_ms >= REDRAW_MS)
+            draw(v);
+        if (now_ms() >= until)
+            return true;
+        napms(20);
+    }
+}
+
+static int complain(const char *path, int line, const char *message) {
+    if (line)
+        fprintf(stderr, "%s:%d:1: %s\n", path, line, message);
+    else
+        fprintf(stderr, "kvasir: cannot read '%s': %s\n", path, message);
+    return SHELL_FAILED;
+}
+
+int view_mock(const term *t, const char *path) {
+    FILE *in = fopen(path, "r");
+    if (in == NULL)
+        return complain(path, 0, strerror(errno));
+    view_state state;
+    view_start(&state, STR("a recorded run"), t->utf8);
+    view *v = t->interactive ? open_screen(t, STR("a recorded run")) : NULL;
+    view_state *shown = v ? &v->state : &state;
+    char *line = NULL;
+    size_t cap = 0;
+    int number = 0;
+    err e = {.pos = -1};
+    bool ok = true, going = true;
+    while (ok && going && getline(&line, &cap, in) > 0) {
+        double wait_s = 0;
+        number++;
+        ok = view_mock_line(line, shown, &wait_s, &e);
+        if (ok && v)
+            going = wait_and_draw(v, BASE_MIN(wait_s, 5.0));
+    }
+    if (v) {
+        while (ok && going) /* the last picture stays until a key */
+            going = wait_and_draw(v, 1);
+        state = v->state;
+        view_close(v, true);
+    }
+    if (ok)
+        print_picture(&state);
+    free(line);
+    fclose(in);
+    return ok ? SHELL_OK : complain(path, number, e.message);
+}

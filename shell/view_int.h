@@ -1,0 +1,82 @@
+/*
+ * view_int.h - the live view of an LLM statement: a state that grows with the run, a pure picture of it, and the
+ * ncurses loop that shows the picture.
+ *
+ *   exec_progress ──view_update──> view_state ──view_render──> cells ──view.c──> screen
+ *
+ * Ownership: a view_state is plain data of fixed size; cells belong to the caller.
+ */
+#ifndef KVASIR_VIEW_INT_H
+#define KVASIR_VIEW_INT_H
+
+#include "shell_int.h"
+
+enum { VIEW_SAMPLES = 512, VIEW_ANSWERS = 32, VIEW_PREFIXES = 16, VIEW_BASELINES = 6 };
+
+typedef enum view_attr {
+    VIEW_PLAIN,
+    VIEW_DIM,
+    VIEW_BOLD,
+    VIEW_TITLE, /* reverse */
+    VIEW_GOOD,  /* saved work */
+    VIEW_DISK,
+    VIEW_WORK,  /* computed */
+    VIEW_ATTRS
+} view_attr;
+
+/* One column of the screen: a grapheme of one column, or of two with the next cell empty. */
+typedef struct view_cell {
+    char text[16]; /* UTF-8, NUL-terminated; "" is the right half of a wide one */
+    uint8_t attr;
+} view_cell;
+
+typedef struct view_answer {
+    char input[80], answer[80];
+} view_answer;
+
+/* A shared prefix: how many prompts pass through it, and how many of these are answered. */
+typedef struct view_prefix {
+    char text[96];
+    int tokens, fanout, done;
+} view_prefix;
+
+/* Tokens that another strategy computes for the same statement. */
+typedef struct view_baseline {
+    char name[24];
+    double tokens;
+} view_baseline;
+
+typedef struct view_state {
+    char statement[512];
+    exec_progress now;
+    bool utf8, help, finished;
+    int page; /* 0: the run, 1: baselines */
+    double hit_now, rows_rate, token_rate; /* of the latest half second and more */
+    float hit[VIEW_SAMPLES]; /* hit rates, oldest first */
+    int nhit;
+    double mark_seconds; /* what the rates are measured from */
+    exec_progress mark;
+    view_answer answers[VIEW_ANSWERS]; /* newest first */
+    int nanswers;
+    view_prefix prefixes[VIEW_PREFIXES];
+    int nprefixes;
+    view_baseline baselines[VIEW_BASELINES];
+    int nbaselines;
+} view_state;
+
+void view_start(view_state *v, str statement, bool utf8);
+void view_update(view_state *v, const exec_progress *x);
+/* Fills cells[h][w]. All of it from 80 × 24 up, less on smaller screens, one line on a row or two. */
+void view_render(const view_state *v, int w, int h, view_cell *cells);
+/* One recorded step, a JSON object a line; false: *e says what is wrong with it. `wait_s`: since the step before. */
+bool view_mock_line(const char *line, view_state *v, double *wait_s, err *e);
+
+typedef struct view view;
+view *view_open(shell *sh, str statement); /* NULL: the terminal cannot show it */
+/* Draws at most four times a second and reads keys; false: back to the shell, the statement runs on. */
+bool view_tick(view *v, const exec_progress *x, stmt *s);
+void view_close(view *v, bool finished);
+/* Replays a recorded run; its exit code. */
+int view_mock(const term *t, const char *path);
+
+#endif

@@ -1,0 +1,124 @@
+/*
+ * view_mock.c - a recorded run, one JSON object a line, as the view's state: for tests and for teaching.
+ *
+ * The keys are those of `numbers` and `texts` below, all optional and kept from line to line, plus "prefixes":
+ * [{"text", "tokens", "fanout", "done"}] and "baselines": {"name": tokens}. "seconds" is when the line is shown.
+ */
+#include <cjson/cJSON.h>
+#include <string.h>
+
+#include "view_int.h"
+
+typedef enum number_kind { NUMBER_U64, NUMBER_SIZE, NUMBER_INT, NUMBER_DOUBLE } number_kind;
+
+#define AT(member) offsetof(exec_progress, member)
+static const struct {
+    const char *key;
+    size_t at;
+    number_kind kind;
+} numbers[] = {
+    {"rows_total", AT(rows_total), NUMBER_U64},
+    {"rows_done", AT(rows_done), NUMBER_U64},
+    {"answers_stored", AT(answers_stored), NUMBER_U64},
+    {"answers_kept", AT(answers_kept), NUMBER_U64},
+    {"head_tokens", AT(head_tokens), NUMBER_U64},
+    {"seconds", AT(seconds), NUMBER_DOUBLE},
+    {"llm_seconds", AT(llm_seconds), NUMBER_DOUBLE},
+    {"operator_number", AT(operator_number), NUMBER_INT},
+    {"operators", AT(operators), NUMBER_INT},
+    {"prompt_tokens", AT(llm.prompt_tokens), NUMBER_U64},
+    {"computed_tokens", AT(llm.computed_tokens), NUMBER_U64},
+    {"reused_memory", AT(llm.reused_memory), NUMBER_U64},
+    {"reused_disk", AT(llm.reused_disk), NUMBER_U64},
+    {"output_tokens", AT(llm.output_tokens), NUMBER_U64},
+    {"evicted_blocks", AT(llm.evicted_blocks), NUMBER_U64},
+    {"kv_bytes", AT(llm.kv_bytes), NUMBER_SIZE},
+    {"kv_budget_bytes", AT(llm.kv_budget_bytes), NUMBER_SIZE},
+    {"live_sequences", AT(llm.live_sequences), NUMBER_INT},
+};
+static const struct {
+    const char *key;
+    size_t at, size;
+} texts[] = {
+    {"phase", AT(phase), sizeof((exec_progress *)0)->phase},
+    {"field_order", AT(field_order), sizeof((exec_progress *)0)->field_order},
+    {"last_answer", AT(last_answer), sizeof((exec_progress *)0)->last_answer},
+    {"last_input", AT(last_input), sizeof((exec_progress *)0)->last_input},
+};
+#undef AT
+
+static void set_number(exec_progress *x, size_t i, double n) {
+    void *to = (char *)x + numbers[i].at;
+    double whole = BASE_MAX(n, 0.0);
+    switch (numbers[i].kind) {
+    case NUMBER_U64: *(uint64_t *)to = (uint64_t)whole; break;
+    case NUMBER_SIZE: *(size_t *)to = (size_t)whole; break;
+    case NUMBER_INT: *(int *)to = (int)whole; break;
+    case NUMBER_DOUBLE: *(double *)to = n; break;
+    }
+}
+
+static int int_of(const cJSON *object, const char *key) {
+    const cJSON *n = cJSON_GetObjectItemCaseSensitive(object, key);
+    return cJSON_IsNumber(n) ? n->valueint : 0;
+}
+
+static void read_prefixes(const cJSON *list, view_state *v) {
+    const cJSON *one;
+    if (!cJSON_IsArray(list))
+        return;
+    v->nprefixes = 0;
+    cJSON_ArrayForEach(one, list) {
+        const cJSON *text = cJSON_GetObjectItemCaseSensitive(one, "text");
+        if (v->nprefixes == VIEW_PREFIXES)
+            break;
+        view_prefix *p = &v->prefixes[v->nprefixes++];
+        *p = (view_prefix){.tokens = int_of(one, "tokens"), .fanout = int_of(one, "fanout"), .done = int_of(one, "done")};
+        snprintf(p->text, sizeof p->text, "%s", cJSON_IsString(text) ? text->valuestring : "");
+    }
+}
+
+static void read_baselines(const cJSON *object, view_state *v) {
+    const cJSON *one;
+    if (!cJSON_IsObject(object))
+        return;
+    v->nbaselines = 0;
+    cJSON_ArrayForEach(one, object) {
+        if (v->nbaselines == VIEW_BASELINES || !cJSON_IsNumber(one))
+            continue;
+        view_baseline *b = &v->baselines[v->nbaselines++];
+        b->tokens = one->valuedouble;
+        snprintf(b->name, sizeof b->name, "%s", one->string);
+    }
+}
+
+bool view_mock_line(const char *line, view_state *v, double *wait_s, err *e) {
+    cJSON *object = cJSON_Parse(line);
+    if (!cJSON_IsObject(object)) {
+        cJSON_Delete(object);
+        err_set(e, ERR_CORRUPT, "a line of a recorded run must be a JSON object");
+        return false;
+    }
+    exec_progress x = v->now;
+    for (size_t i = 0; i < BASE_COUNT(numbers); i++) {
+        const cJSON *n = cJSON_GetObjectItemCaseSensitive(object, numbers[i].key);
+        if (cJSON_IsNumber(n))
+            set_number(&x, i, n->valuedouble);
+    }
+    for (size_t i = 0; i < BASE_COUNT(texts); i++) {
+        const cJSON *s = cJSON_GetObjectItemCaseSensitive(object, texts[i].key);
+        if (cJSON_IsString(s))
+            snprintf((char *)&x + texts[i].at, texts[i].size, "%s", s->valuestring);
+    }
+    const cJSON *statement = cJSON_GetObjectItemCaseSensitive(object, "statement");
+    if (cJSON_IsString(statement))
+        snprintf(v->statement, sizeof v->statement, "%s", statement->valuestring);
+    v->finished = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(object, "finished"));
+    read_prefixes(cJSON_GetObjectItemCaseSensitive(object, "prefixes"), v);
+    read_baselines(cJSON_GetObjectItemCaseSensitive(object, "baselines"), v);
+    *wait_s = BASE_MAX(x.seconds - v->now.seconds, 0.0);
+    x.llm_running = true;
+    view_update(v, &x);
+    cJSON_Delete(object);
+    return true;
+}

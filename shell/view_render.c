@@ -1,0 +1,410 @@
+/*
+ * view_render.c - the live view as a picture: state in, cells out, no terminal.
+ *
+ * Invariant: view_render is pure, writes every cell once at least, and never outside w × h. What does not fit is left
+ * out from the least telling panel up.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "view_int.h"
+
+enum { LABEL_COLUMNS = 10, SMALL_W = 60, SMALL_H = 12, TINY_W = 40, TINY_H = 6 };
+
+/* ---- the state --------------------------------------------------------------------------------- */
+
+void view_start(view_state *v, str statement, bool utf8) {
+    *v = (view_state){.utf8 = utf8};
+    size_t n = 0;
+    bool blank = true; /* on one line, blanks single */
+    for (size_t i = 0; i < statement.n && n + 1 < sizeof v->statement; i++) {
+        bool space = strchr(" \t\r\n", statement.p[i]) != NULL;
+        if (!space || !blank)
+            v->statement[n++] = space ? ' ' : statement.p[i];
+        blank = space;
+    }
+    v->statement[n] = 0;
+}
+
+static double hit_rate(uint64_t prompt, uint64_t computed) {
+    return prompt ? BASE_MAX(1 - (double)computed / (double)prompt, 0.0) : 0;
+}
+
+static void push_sample(view_state *v, float hit) {
+    if (v->nhit == VIEW_SAMPLES) {
+        memmove(v->hit, v->hit + 1, sizeof v->hit - sizeof v->hit[0]);
+        v->nhit--;
+    }
+    v->hit[v->nhit++] = hit;
+}
+
+static void push_answer(view_state *v, const exec_progress *x) {
+    const view_answer *last = &v->answers[0];
+    if (x->last_answer[0] == 0 ||
+        (v->nanswers && !strcmp(last->answer, x->last_answer) && !strcmp(last->input, x->last_input)))
+        return;
+    memmove(v->answers + 1, v->answers, sizeof v->answers - sizeof v->answers[0]);
+    v->nanswers = BASE_MIN(v->nanswers + 1, VIEW_ANSWERS);
+    snprintf(v->answers[0].answer, sizeof v->answers[0].answer, "%s", x->last_answer);
+    snprintf(v->answers[0].input, sizeof v->answers[0].input, "%s", x->last_input);
+}
+
+void view_update(view_state *v, const exec_progress *x) {
+    v->now = *x;
+    push_answer(v, x);
+    double dt = x->seconds - v->mark_seconds;
+    if (dt < 0.5)
+        return;
+    const llm_stats *a = &v->mark.llm, *b = &x->llm;
+    if (b->prompt_tokens > a->prompt_tokens && b->computed_tokens >= a->computed_tokens) {
+        v->hit_now = hit_rate(b->prompt_tokens - a->prompt_tokens, b->computed_tokens - a->computed_tokens);
+        push_sample(v, (float)v->hit_now);
+    }
+    uint64_t before = a->computed_tokens + a->output_tokens, after = b->computed_tokens + b->output_tokens;
+    v->token_rate = after >= before ? (double)(after - before) / dt : 0;
+    v->rows_rate = x->rows_done >= v->mark.rows_done ? (double)(x->rows_done - v->mark.rows_done) / dt : 0;
+    v->mark = *x;
+    v->mark_seconds = x->seconds;
+}
+
+/* ---- drawing ----------------------------------------------------------------------------------- */
+
+typedef struct canvas {
+    const view_state *v;
+    view_cell *cells;
+    int w, h, row;
+} canvas;
+
+static void put_cell(canvas *c, int x, int y, str grapheme, view_attr attr) {
+    view_cell *cell = &c->cells[y * c->w + x];
+    size_t n = BASE_MIN(grapheme.n, sizeof cell->text - 1);
+    memcpy(cell->text, grapheme.p, n);
+    cell->text[n] = 0;
+    cell->attr = (uint8_t)attr;
+}
+
+/* Writes from column x, cut at the right edge; returns the column behind it. */
+static int put(canvas *c, int x, int y, view_attr attr, const char *text) {
+    if (y < 0 || y >= c->h)
+        return x;
+    for (str s = str_from(text); s.n && x < c->w;) {
+        size_t n = utf8_fit(s, 1);
+        int width = 1;
+        if (n == 0) {
+            n = utf8_fit(s, 2);
+            width = 2;
+        }
+        if (n == 0 || x + width > c->w)
+            break;
+        put_cell(c, x, y, (str){s.p, n}, attr);
+        if (width == 2)
+            put_cell(c, x + 1, y, (str){"", 0}, attr);
+        x += width;
+        s = (str){s.p + n, s.n - n};
+    }
+    return x;
+}
+
+static int put_buf(canvas *c, int x, view_attr attr, buf *text) {
+    x = put(c, x, c->row, attr, text->p ? text->p : "");
+    buf_free(text);
+    return x;
+}
+
+static void label(canvas *c, const char *text) {
+    put(c, 1, c->row, VIEW_DIM, text);
+}
+
+/* `part` of `columns`, in eighths where the screen has them. */
+static int put_bar(canvas *c, int x, int columns, double part, view_attr attr) {
+    static const char *const eighths[] = {" ", "▏", "▎", "▍", "▌", "▋", "▊", "▉", "█"};
+    int steps = (int)(BASE_MIN(BASE_MAX(part, 0.0), 1.0) * columns * 8 + 0.5);
+    for (int i = 0; i < columns; i++) {
+        int left = BASE_MIN(BASE_MAX(steps - 8 * i, 0), 8);
+        put(c, x + i, c->row, attr, c->v->utf8 ? eighths[left] : left >= 4 ? "#" : ".");
+    }
+    return x + columns;
+}
+
+static void bytes(buf *out, double n) {
+    static const char *const units[] = {"B", "kB", "MB", "GB", "TB"};
+    size_t u = 0;
+    for (; n >= 1000 && u + 1 < BASE_COUNT(units); u++)
+        n /= 1000;
+    buf_printf(out, n < 10 && u ? "%.1f %s" : "%.0f %s", n, units[u]);
+}
+
+static void clock_text(buf *out, double seconds) {
+    long s = (long)seconds;
+    if (s >= 3600)
+        buf_printf(out, "%ld:%02ld:%02ld", s / 3600, s / 60 % 60, s % 60);
+    else
+        buf_printf(out, "%ld:%02ld", s / 60, s % 60);
+}
+
+static void draw_title(canvas *c) {
+    const exec_progress *x = &c->v->now;
+    for (int i = 0; i < c->w; i++)
+        put_cell(c, i, c->row, STR(" "), VIEW_TITLE);
+    buf text = {0}, time = {0};
+    buf_append_c(&text, " kvasir");
+    if (x->operators)
+        buf_printf(&text, "  LLM %d of %d", x->operator_number, x->operators);
+    buf_printf(&text, "  %s", c->v->finished ? "done" : x->phase);
+    clock_text(&time, x->seconds);
+    buf_append_char(&time, ' ');
+    put_buf(c, 0, VIEW_TITLE, &text);
+    put_buf(c, BASE_MAX(c->w - utf8_width(buf_str(&time)), 0), VIEW_TITLE, &time);
+    c->row++;
+}
+
+static void draw_statement(canvas *c) {
+    put(c, 1, c->row++, VIEW_DIM, c->v->statement);
+}
+
+static void draw_rows(canvas *c) {
+    const exec_progress *x = &c->v->now;
+    buf text = {0};
+    label(c, "rows");
+    double part = x->rows_total ? (double)x->rows_done / (double)x->rows_total : 0;
+    int at = put_bar(c, LABEL_COLUMNS, BASE_MAX(c->w / 3, 10), part, VIEW_GOOD) + 1;
+    format_count(&text, x->rows_done);
+    buf_append_c(&text, " of ");
+    format_count(&text, x->rows_total);
+    buf_printf(&text, "  %.1f/s", c->v->rows_rate);
+    if (c->v->rows_rate > 0 && x->rows_total > x->rows_done) {
+        buf_append_c(&text, "  ETA ");
+        progress_duration(&text, (double)(x->rows_total - x->rows_done) / c->v->rows_rate);
+    }
+    if (x->answers_stored)
+        buf_printf(&text, "  %llu known", (unsigned long long)x->answers_stored);
+    put_buf(c, at, VIEW_PLAIN, &text);
+    c->row++;
+}
+
+static void draw_spark(canvas *c, int x, int columns) {
+    static const char *const steps[] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
+    static const char *const ascii[] = {"_", "_", ".", ".", "-", "-", "=", "#"};
+    const view_state *v = c->v;
+    int from = BASE_MAX(v->nhit - columns, 0);
+    for (int i = from; i < v->nhit; i++) {
+        int k = BASE_MIN((int)(v->hit[i] * 8), 7);
+        put(c, x++, c->row, VIEW_GOOD, v->utf8 ? steps[k] : ascii[k]);
+    }
+}
+
+static void draw_hit(canvas *c) {
+    const view_state *v = c->v;
+    buf text = {0};
+    label(c, "hit rate");
+    buf_printf(&text, "now %3.0f %%  average %3.0f %%  ", 100 * v->hit_now,
+               100 * hit_rate(v->now.llm.prompt_tokens, v->now.llm.computed_tokens));
+    int at = put_buf(c, LABEL_COLUMNS, VIEW_BOLD, &text);
+    draw_spark(c, at, c->w - at - 1);
+    c->row++;
+}
+
+/* Where prompt tokens came from, as one bar: memory, disk, computed. */
+static void draw_split(canvas *c) {
+    const llm_stats *m = &c->v->now.llm;
+    double sent = (double)BASE_MAX(m->prompt_tokens, 1u);
+    int columns = BASE_MAX(c->w / 3, 10), x = LABEL_COLUMNS;
+    int memory = (int)((double)m->reused_memory / sent * columns + 0.5);
+    int disk = (int)((double)m->reused_disk / sent * columns + 0.5);
+    int work = BASE_MIN((int)((double)m->computed_tokens / sent * columns + 0.5), columns - memory - disk);
+    label(c, "tokens");
+    x = put_bar(c, x, memory, 1, VIEW_GOOD);
+    x = put_bar(c, x, disk, 1, VIEW_DISK);
+    put_bar(c, x, BASE_MAX(work, 0), 1, VIEW_WORK);
+    buf text = {0};
+    x = LABEL_COLUMNS + columns + 1;
+    buf_printf(&text, "memory %.0f %%", 100 * (double)m->reused_memory / sent);
+    x = put_buf(c, x, VIEW_GOOD, &text) + 2;
+    buf_printf(&text, "disk %.0f %%", 100 * (double)m->reused_disk / sent);
+    x = put_buf(c, x, VIEW_DISK, &text) + 2;
+    buf_printf(&text, "computed %.0f %%", 100 * (double)m->computed_tokens / sent);
+    put_buf(c, x, VIEW_WORK, &text);
+    c->row++;
+}
+
+static void draw_tokens(canvas *c) {
+    const llm_stats *m = &c->v->now.llm;
+    const struct {
+        const char *name;
+        uint64_t n;
+    } parts[] = {
+        {"sent", m->prompt_tokens},
+        {"computed", m->computed_tokens},
+        {"saved", m->prompt_tokens - BASE_MIN(m->computed_tokens, m->prompt_tokens)},
+        {"decoded", m->output_tokens},
+    };
+    int x = LABEL_COLUMNS;
+    for (size_t i = 0; i < BASE_COUNT(parts); i++) {
+        buf text = {0};
+        buf_printf(&text, "%s ", parts[i].name);
+        x = put_buf(c, x, VIEW_DIM, &text);
+        format_count(&text, parts[i].n);
+        x = put_buf(c, x, VIEW_PLAIN, &text) + 2;
+    }
+    buf text = {0};
+    format_count(&text, (uint64_t)c->v->token_rate);
+    buf_append_c(&text, " tok/s");
+    put_buf(c, x, VIEW_BOLD, &text);
+    c->row++;
+}
+
+static void draw_memory(canvas *c) {
+    const llm_stats *m = &c->v->now.llm;
+    buf text = {0};
+    label(c, "KV");
+    double part = m->kv_budget_bytes ? (double)m->kv_bytes / (double)m->kv_budget_bytes : 0;
+    int at = put_bar(c, LABEL_COLUMNS, BASE_MAX(c->w / 3, 10), part, VIEW_DISK) + 1;
+    bytes(&text, (double)m->kv_bytes);
+    buf_append_c(&text, " of ");
+    bytes(&text, (double)m->kv_budget_bytes);
+    buf_printf(&text, "  %d sequences", m->live_sequences);
+    if (m->evicted_blocks)
+        buf_printf(&text, "  %llu blocks evicted", (unsigned long long)m->evicted_blocks);
+    put_buf(c, at, VIEW_PLAIN, &text);
+    c->row++;
+}
+
+static void draw_order(canvas *c) {
+    if (c->v->now.field_order[0] == 0)
+        return;
+    label(c, "fields");
+    put(c, LABEL_COLUMNS, c->row++, VIEW_PLAIN, c->v->now.field_order);
+}
+
+static void draw_prefixes(canvas *c, int most) {
+    const view_state *v = c->v;
+    if (v->nprefixes == 0 || most < 2)
+        return;
+    put(c, 1, c->row++, VIEW_BOLD, "widest shared prefixes");
+    for (int i = 0; i < v->nprefixes && i < most - 1; i++, c->row++) {
+        const view_prefix *p = &v->prefixes[i];
+        buf text = {0};
+        buf_printf(&text, "%5d x %4d tok ", p->fanout, p->tokens);
+        int x = put_buf(c, 1, VIEW_PLAIN, &text);
+        x = put_bar(c, x, 8, p->fanout ? (double)p->done / p->fanout : 0, VIEW_GOOD) + 1;
+        put(c, x, c->row, VIEW_DIM, p->text);
+    }
+}
+
+static void draw_answers(canvas *c, int last_row) {
+    const view_state *v = c->v;
+    if (c->row + 1 >= last_row || v->nanswers == 0)
+        return;
+    put(c, 1, c->row++, VIEW_BOLD, "last answers");
+    for (int i = 0; i < v->nanswers && c->row < last_row; i++, c->row++) {
+        buf shown = {0};
+        format_visible(&shown, str_from(v->answers[i].answer), v->utf8);
+        int x = put_buf(c, 1, VIEW_PLAIN, &shown);
+        format_visible(&shown, str_from(v->answers[i].input), v->utf8);
+        put_buf(c, x + 2, VIEW_DIM, &shown);
+    }
+}
+
+static void draw_keys(canvas *c, int row) {
+    static const char *const keys[][2] = {
+        {"q", "back to the shell"}, {"c", "cancel, keep answers"}, {"1", "run"}, {"2", "baselines"}, {"?", "help"}};
+    int x = 1;
+    for (size_t i = 0; i < BASE_COUNT(keys); i++) {
+        x = put(c, x, row, VIEW_TITLE, keys[i][0]);
+        x = put(c, x + 1, row, VIEW_DIM, keys[i][1]) + 2;
+    }
+}
+
+/* What the same statement costs otherwise, in computed tokens. */
+static void draw_baselines(canvas *c, int last_row) {
+    const view_state *v = c->v;
+    view_baseline all[VIEW_BASELINES + 2];
+    int n = 0;
+    double most = 1;
+    for (int i = 0; i < v->nbaselines; i++)
+        all[n++] = v->baselines[i];
+    if (n == 0) /* nothing reused is what was sent */
+        all[n++] = (view_baseline){"no cache", (double)v->now.llm.prompt_tokens};
+    all[n++] = (view_baseline){"this run", (double)v->now.llm.computed_tokens};
+    for (int i = 0; i < n; i++)
+        most = BASE_MAX(most, all[i].tokens);
+    put(c, 1, c->row++, VIEW_BOLD, "prompt tokens computed, by strategy");
+    for (int i = 0; i < n && c->row < last_row; i++, c->row++) {
+        buf text = {0};
+        label(c, all[i].name);
+        int at = put_bar(c, LABEL_COLUMNS + 1, BASE_MAX(c->w / 2, 10), all[i].tokens / most,
+                         i == n - 1 ? VIEW_GOOD : VIEW_WORK);
+        format_count(&text, (uint64_t)all[i].tokens);
+        if (i == n - 1 && all[i].tokens > 0 && v->finished)
+            buf_printf(&text, "  %.1f x less than %s", all[0].tokens / all[i].tokens, all[0].name);
+        put_buf(c, at + 1, VIEW_PLAIN, &text);
+    }
+}
+
+static void draw_help(canvas *c) {
+    static const char *const lines[] = {
+        "hit rate   prompt tokens whose KV was there already, of all that were sent",
+        "tokens     where they came from: memory, the cache on disk, or computed now",
+        "rows       distinct inputs answered; known ones were stored by an earlier run",
+        "KV         keys and values held in memory, of what kv_memory allows",
+        "fields     the order in which each prompt names its fields, and why it shares",
+        "",
+        "q  back to the shell, the statement runs on      c  stop it; answers are kept",
+        "1  the run   2  what other strategies would compute   ?  close this",
+    };
+    for (size_t i = 0; i < BASE_COUNT(lines) && c->row < c->h - 1; i++)
+        put(c, 1, c->row++, i < 5 ? VIEW_PLAIN : VIEW_DIM, lines[i]);
+}
+
+/* A row or two: the progress line. */
+static void draw_one_line(canvas *c) {
+    const exec_progress *x = &c->v->now;
+    buf text = {0};
+    format_count(&text, x->rows_done);
+    buf_append_char(&text, '/');
+    format_count(&text, x->rows_total);
+    buf_printf(&text, " rows  hit %.0f %%", 100 * hit_rate(x->llm.prompt_tokens, x->llm.computed_tokens));
+    put_buf(c, 0, VIEW_PLAIN, &text);
+}
+
+void view_render(const view_state *v, int w, int h, view_cell *cells) {
+    canvas c = {.v = v, .cells = cells, .w = w, .h = h};
+    if (w <= 0 || h <= 0)
+        return;
+    for (int i = 0; i < w * h; i++)
+        cells[i] = (view_cell){" ", VIEW_PLAIN};
+    if (h < TINY_H || w < TINY_W) {
+        draw_one_line(&c);
+        return;
+    }
+    bool small = h < SMALL_H || w < SMALL_W, full = h >= 24 && w >= 80;
+    int last_row = h - 1;
+    draw_title(&c);
+    draw_keys(&c, last_row);
+    if (!small) {
+        draw_statement(&c);
+        c.row++;
+    }
+    if (v->help) {
+        draw_help(&c);
+        return;
+    }
+    if (v->page == 1) {
+        draw_baselines(&c, last_row);
+        return;
+    }
+    draw_rows(&c);
+    draw_hit(&c);
+    draw_split(&c);
+    if (small)
+        return;
+    draw_tokens(&c);
+    draw_memory(&c);
+    draw_order(&c);
+    if (full) {
+        c.row++;
+        draw_prefixes(&c, (last_row - c.row) / 2);
+        c.row += v->nprefixes > 0;
+    }
+    draw_answers(&c, last_row);
+}
