@@ -266,23 +266,21 @@ int sql_bind(str text, const bind_env *env, arena *mem, sql_stmt **out, err *e) 
     if (status)
         return status;
     str statement = trimmed(text);
-    list *known = NULL;
+    list known = {0};
     for (int pass = 0; pass < MAX_PASSES; pass++) {
         err_clear(e);
         sql_stmt *s = ARENA_NEW(mem, sql_stmt);
         s->text = statement;
         binder b = {.mem = mem, .env = env, .e = e, .text = text, .next_id = 1, .next_share = 1,
-                    .mentions_rowid = mentions_rowid, .known = known};
+                    .mentions_rowid = mentions_rowid, .known = &known};
         status = bind_stmt(&b, a, s);
-        bool settled = llm_calls_settled(known, &b.calls);
-        if (settled && !status) {
+        if (llm_learn(mem, &known, &b.calls))
+            continue; /* also after an error: it may come of a type not known yet */
+        if (!status) {
             collect_calls(&b, s);
             *out = s;
         }
-        if (settled)
-            return status;
-        known = ARENA_NEW(mem, list);
-        *known = b.calls;
+        return status;
     }
     err_set(e, ERR_BIND, "the types of the LLM calls depend on each other");
     err_hint(e, "say what each returns: LLM(…) RETURNS ENUM('…', …)");

@@ -94,7 +94,10 @@ static int bind_view(binder *b, const view_def *v, str alias, const list *column
         b->ctes = saved.ctes;
     }
     if (status) {
-        fail(b, inner.code, -1, 0, "in view %.*s: %s", (int)v->name.n, v->name.p, inner.message);
+        if (inner.code == ERR_LIMIT) /* too deep: one name says it */
+            fail(b, inner.code, -1, 0, "%s", inner.message);
+        else
+            fail(b, inner.code, -1, 0, "in view %.*s: %s", (int)v->name.n, v->name.p, inner.message);
         if (inner.hint[0])
             err_hint(b->e, "%s", inner.hint);
         return status;

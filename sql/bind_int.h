@@ -237,7 +237,8 @@ bool llm_check_literal(binder *b, const expr *call, const expr *with);
 call_info *llm_info_of(binder *b, const expr *x);
 call_info *llm_known(binder *b, str key);
 int llm_give_type(binder *b, const node *n, llm_call *call, call_info *info);
-bool llm_calls_settled(const list *before, const list *after);
+/* Adds what a pass found out to what is known. false: nothing new. */
+bool llm_learn(arena *a, list *known, const list *seen);
 void expr_key(binder *b, buf *out, const expr *x);
 
 /* ---- statements ---------------------------------------------------------------------------------- */

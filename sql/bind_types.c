@@ -95,17 +95,17 @@ expr *to_number(binder *b, expr *x, const char *what) {
 expr *to_condition(binder *b, expr *x) {
     if (expr_is_null(x))
         return null_as(b, x, TYPE_BOOLEAN);
+    call_info *call = llm_info_of(b, x);
+    if (call && !call->given)
+        call->boolean_use = true;
     if (x->type == TYPE_BOOLEAN)
         return x;
     if (type_is_number(x->type)) {
         value zero = x->type == TYPE_REAL ? value_real(0) : value_int(0);
         return expr_at(expr_op2(b->mem, OP_NE, TYPE_BOOLEAN, x, expr_literal(b->mem, zero)), x->pos, x->len);
     }
-    call_info *call = llm_info_of(b, x);
-    if (call && !call->given) {
-        call->boolean_use = true;
+    if (call && !call->given)
         return x; /* typed in the next pass */
-    }
     fail(b, ERR_BIND, x->pos, x->len, "a condition is true or false; this is %s", type_name(x->type));
     if (call)
         err_hint(b->e, "compare the answer, or write RETURNS BOOLEAN");

@@ -44,6 +44,8 @@ static int end_of(token t) {
     KEY KV LAST MODEL NOTHING NULLS OFFSET RECURSIVE RENAME REPLACE RESET RETURNS ROLLBACK SHOW TO TRANSACTION
     VIEW WARM.
 
+%nonassoc LOWEST.
+%nonassoc RP.
 %left OR.
 %left AND.
 %right NOT.
@@ -57,8 +59,6 @@ static int end_of(token t) {
 %left CAST_TO.
 %left UNION EXCEPT.
 %left INTERSECT.
-%nonassoc LOWEST.
-%nonassoc RP.
 
 start ::= statement semicolons.
 start ::= EXPRESSION expr(X). {

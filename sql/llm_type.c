@@ -237,25 +237,45 @@ bool llm_check_literal(binder *b, const expr *call, const expr *with) {
     return false;
 }
 
-static bool same_facts(const call_info *a, const call_info *c) {
-    if (a->prob != c->prob || a->number_use != c->number_use || a->boolean_use != c->boolean_use ||
-        a->literals.n != c->literals.n)
-        return false;
-    for (int i = 0; i < a->literals.n; i++)
-        if (!str_equal(*(str *)a->literals.items[i], *(str *)c->literals.items[i]))
-            return false;
-    return true;
+/* Adds what one pass saw of a call to what is known of it. true: that was new. */
+static bool learn(arena *a, call_info *known, const call_info *seen) {
+    bool news = (seen->prob && !known->prob) || (seen->number_use && !known->number_use) ||
+                (seen->boolean_use && !known->boolean_use);
+    known->prob = known->prob || seen->prob;
+    known->number_use = known->number_use || seen->number_use;
+    known->boolean_use = known->boolean_use || seen->boolean_use;
+    if (known->literals.n == 0) {
+        known->literal_pos = seen->literal_pos;
+        known->literal_len = seen->literal_len;
+    }
+    for (int i = 0; i < seen->literals.n; i++) {
+        bool there = false;
+        for (int k = 0; k < known->literals.n; k++)
+            there = there || str_equal(*(str *)known->literals.items[k], *(str *)seen->literals.items[i]);
+        if (!there) {
+            list_add(a, &known->literals, seen->literals.items[i]);
+            news = true;
+        }
+    }
+    return news;
 }
 
-bool llm_calls_settled(const list *before, const list *after) {
-    static const call_info nothing;
-    for (int i = 0; i < after->n; i++) {
-        const call_info *now = after->items[i], *then = &nothing;
-        for (int k = 0; before && k < before->n; k++)
-            if (str_equal(((call_info *)before->items[k])->key, now->key))
-                then = before->items[k];
-        if (!same_facts(then, now))
-            return false;
+bool llm_learn(arena *a, list *known, const list *seen) {
+    bool news = false;
+    for (int i = 0; i < seen->n; i++) {
+        const call_info *now = seen->items[i];
+        call_info *then = NULL;
+        for (int k = 0; k < known->n; k++)
+            if (str_equal(((call_info *)known->items[k])->key, now->key))
+                then = known->items[k];
+        if (!then) {
+            then = ARENA_NEW(a, call_info);
+            then->key = now->key;
+            then->pos = now->pos;
+            then->len = now->len;
+            list_add(a, known, then);
+        }
+        news = learn(a, then, now) || news;
     }
-    return true;
+    return news;
 }

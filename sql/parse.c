@@ -14,10 +14,6 @@ enum { MAX_OPEN_PARENTHESES = AST_MAX_DEPTH };
 
 /* ---- messages ---------------------------------------------------------------------------------- */
 
-static bool is_word(int code, token t) {
-    return t.len > 0 && (code == TK_ID || keyword_code(t.text) != 0);
-}
-
 /* The nearest of the keywords the parser would take here, else the nearest of all. */
 static const char *nearest(str word, const int *expected, int nexpected) {
     const char *near_ones[256];
@@ -59,21 +55,40 @@ static void hint_expected(err *e, const int *expected, int nexpected) {
         err_hint(e, "expected %s", out);
 }
 
+/* A word that passed as an alias but was meant as the keyword that goes on: FORM, WEHRE, GRUOP. */
+static const char *clause_nearest(str word) {
+    static const char *const clauses[] = {"FROM",  "WHERE", "GROUP", "ORDER",  "HAVING", "LIMIT",     "JOIN",   "LEFT",
+                                          "INNER", "CROSS", "USING", "UNION",  "EXCEPT", "INTERSECT", "OFFSET", "VALUES",
+                                          "ON",    "AND",   "OR",    "SET",    "AS",     "RETURNS",   "FILTER", "BETWEEN",
+                                          "LIKE",  "DESC",  "ASC",   "NULLS"};
+    return str_nearest(word, clauses, BASE_COUNT(clauses));
+}
+
+/* Two letters are near to too much. */
+static bool worth_guessing(token t) {
+    return t.len > 2 || (t.len == 2 && (str_equal_nocase(t.text, STR("yb")) || str_equal_nocase(t.text, STR("no"))));
+}
+
+static void hint_keyword_or_expected(parser *p, token at, const int *expected, int nexpected) {
+    bool wants_name = false, keyword = keyword_code(at.text) != 0;
+    for (int i = 0; i < nexpected; i++)
+        wants_name = wants_name || expected[i] == TK_ID;
+    if (keyword && wants_name && p->previous_code != TK_ID)
+        err_hint(p->error, "%.*s is a keyword; as a name, write \"%.*s\"", at.len, at.text.p, at.len, at.text.p);
+    else
+        hint_expected(p->error, expected, nexpected);
+}
+
 void parser_unexpected(parser *p, int code, token at, const int *expected, int nexpected) {
     if (p->failed)
         return;
     p->failed = true;
     const char *meant = NULL;
     token place = at;
-    if (code == TK_ID)
+    if (p->previous_code == TK_ID && worth_guessing(p->previous) && (meant = clause_nearest(p->previous.text)) != NULL)
+        place = p->previous;
+    else if (code == TK_ID && worth_guessing(at))
         meant = nearest(at.text, expected, nexpected);
-    /* In `SELECT a FORM t` the misspelt word passed as an alias: the word before is the culprit. A real keyword there is
-     * none, nor is a one-letter alias. */
-    if (!meant && p->previous_code == TK_ID && p->previous.len > 1) {
-        meant = nearest(p->previous.text, expected, 0);
-        if (meant)
-            place = p->previous;
-    }
     if (code == 0 && !meant)
         err_set_at(p->error, ERR_SYNTAX, place.pos, place.len, "the statement ends too early");
     else
@@ -81,17 +96,8 @@ void parser_unexpected(parser *p, int code, token at, const int *expected, int n
                    (int)BASE_MIN(place.text.n, (size_t)60), place.text.p);
     if (meant)
         err_hint(p->error, "did you mean %s?", meant);
-    else if (is_word(code, at) && keyword_code(at.text) && p->previous_code != TK_ID && nexpected) {
-        bool wants_name = false;
-        for (int i = 0; i < nexpected; i++)
-            wants_name = wants_name || expected[i] == TK_ID;
-        if (wants_name)
-            err_hint(p->error, "%.*s is a keyword; as a name, write \"%.*s\"", at.len, at.text.p, at.len, at.text.p);
-        else
-            hint_expected(p->error, expected, nexpected);
-    } else {
-        hint_expected(p->error, expected, nexpected);
-    }
+    else
+        hint_keyword_or_expected(p, at, expected, nexpected);
 }
 
 /* ---- driving ----------------------------------------------------------------------------------- */

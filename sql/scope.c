@@ -167,7 +167,7 @@ static void hint_column(binder *b, const node *n) {
     bool quoted = b->view_depth == 0 && n->pos >= 0 && (size_t)n->pos < b->text.n && b->text.p[n->pos] == '"';
     if (quoted)
         err_hint(b->e, "texts stand in single quotes: '%.*s'", (int)BASE_MIN(n->name.name.n, (size_t)100), n->name.name.p);
-    else if (!n->qualifier.name.n && keyword_nearest(n->name.name))
+    else if (!n->qualifier.name.n && !keyword_code(n->name.name) && keyword_nearest(n->name.name))
         err_hint(b->e, "did you mean %s?", keyword_nearest(n->name.name));
     else if (!b->scope || b->scope->n == 0)
         err_hint(b->e, "there is no FROM; texts stand in single quotes");
