@@ -25,6 +25,13 @@ typedef int32_t vi __attribute__((vector_size(4 * W)));
 typedef uint32_t vu __attribute__((vector_size(4 * W)));
 typedef uint16_t vh __attribute__((vector_size(2 * W)));
 
+/* Queries whose scores and sums stay in registers together. */
+#if W == 16
+#define TILE 6
+#else
+#define TILE 2
+#endif
+
 #define KEYS LLM_BLOCK_TOKENS
 #define KV (KEYS / W) /* vectors of scores a query has in a block */
 
@@ -60,30 +67,45 @@ static inline vf max_v(vf a, vf b) {
     return pick(a > b, a, b);
 }
 
-/* A fixed tree: halves, quarters, … */
-static inline float sum_of(vf v) {
-    float x[W];
-    store(x, v);
-    for (int n = W / 2; n > 0; n /= 2) {
-        for (int i = 0; i < n; i++) {
-            x[i] += x[i + n];
-        }
-    }
-    return x[0];
+/* Lane i of the result is lane i ^ n of v. */
+#if W == 16
+#define SWAP8(v) __builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7)
+#define SWAP4(v) __builtin_shufflevector(v, v, 4, 5, 6, 7, 0, 1, 2, 3, 12, 13, 14, 15, 8, 9, 10, 11)
+#define SWAP2(v) __builtin_shufflevector(v, v, 2, 3, 0, 1, 6, 7, 4, 5, 10, 11, 8, 9, 14, 15, 12, 13)
+#define SWAP1(v) __builtin_shufflevector(v, v, 1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14)
+#elif W == 8
+#define SWAP4(v) __builtin_shufflevector(v, v, 4, 5, 6, 7, 0, 1, 2, 3)
+#define SWAP2(v) __builtin_shufflevector(v, v, 2, 3, 0, 1, 6, 7, 4, 5)
+#define SWAP1(v) __builtin_shufflevector(v, v, 1, 0, 3, 2, 5, 4, 7, 6)
+#else
+#define SWAP2(v) __builtin_shufflevector(v, v, 2, 3, 0, 1)
+#define SWAP1(v) __builtin_shufflevector(v, v, 1, 0, 3, 2)
+#endif
+
+/* A fixed tree over the lanes; the result is in all of them. */
+static inline vf sum_lanes(vf v) {
+#if W == 16
+    v = v + SWAP8(v);
+#endif
+#if W >= 8
+    v = v + SWAP4(v);
+#endif
+    v = v + SWAP2(v);
+    return v + SWAP1(v);
 }
 
-static inline float max_of(vf v) {
-    float x[W];
-    store(x, v);
-    for (int n = W / 2; n > 0; n /= 2) {
-        for (int i = 0; i < n; i++) {
-            x[i] = x[i] > x[i + n] ? x[i] : x[i + n];
-        }
-    }
-    return x[0];
+static inline vf max_lanes(vf v) {
+#if W == 16
+    v = max_v(v, SWAP8(v));
+#endif
+#if W >= 8
+    v = max_v(v, SWAP4(v));
+#endif
+    v = max_v(v, SWAP2(v));
+    return max_v(v, SWAP1(v));
 }
 
-/* e^x by 2^n * e^r, |r| <= ln2/2, a polynomial of degree 6 (relative error about 2e-7); 0 below -87. */
+/* e^x by 2^n * e^r, |r| <= ln2/2, a polynomial of degree 6 (relative error about 2e-7); 0 below -87 (-infinity too). */
 static inline vf exp_v(vf x) {
     const vf magic = all(12582912.0f);
     vi tiny = x < all(-87.0f);
@@ -141,7 +163,7 @@ static float k_dot(const float *a, const float *b, int n) {
     if (i < n) {
         s0 = fma_v(load_tail(a + i, n - i), load_tail(b + i, n - i), s0);
     }
-    return sum_of(s0 + s1);
+    return sum_lanes(s0 + s1)[0];
 }
 
 static void k_rms_norm(const float *x, const float *w, float eps, int n, float *out) {
@@ -263,39 +285,60 @@ static inline vf softcap_v(vf x, float cap) {
     return all(cap) * (all(1.0f) - all(2.0f) / (e + all(1.0f)));
 }
 
-/* Turns a query's scores into weights p[KEYS]; returns what the earlier sums are multiplied by. */
-static inline float weigh(vf s[KV], int low, int high, float softcap, float *top, float *sum, float *p) {
-    vf best = all(-INFINITY);
+/* Scores that the query cannot see become -infinity. */
+static inline void scores_mask(vf s[KV], int low, int high) {
     vi lane;
     for (int i = 0; i < W; i++) {
         lane[i] = i;
     }
-    vi mask[KV];
     for (int k = 0; k < KV; k++) {
         vi key = lane + k * W;
-        mask[k] = (key >= low) & (key < high);
-        if (softcap > 0) {
-            s[k] = softcap_v(s[k], softcap);
+        s[k] = pick((key >= low) & (key < high), s[k], all(-INFINITY));
+    }
+}
+
+/* Turns the scores of T queries at `at` into weights p[t][KEYS]; old[t]: what their earlier sums are multiplied by.
+ * A query that sees no key of the block (a window that ends before it) keeps what it has. */
+static inline __attribute__((always_inline)) void weigh(const attend_unit *u, int at, int T, vf s[][KV], float *p,
+                                                        float *old) {
+    float fall[W] = {0};
+    vf top[TILE];
+    for (int t = 0; t < T; t++) {
+        int i = at + t;
+        for (int k = 0; u->softcap > 0 && k < KV; k++) {
+            s[t][k] = softcap_v(s[t][k], u->softcap);
         }
-        best = max_v(best, pick(mask[k], s[k], all(-INFINITY)));
+        if (u->low[i] > 0 || u->high[i] < KEYS) {
+            scores_mask(s[t], u->low[i], u->high[i]);
+        }
+        vf best = s[t][0];
+        for (int k = 1; k < KV; k++) {
+            best = max_v(best, s[t][k]);
+        }
+        top[t] = max_v(max_lanes(best), all(u->top[i]));
+        bool none = u->low[i] >= u->high[i];
+        if (none && u->top[i] == -INFINITY) {
+            top[t] = (vf){0}; /* nothing seen so far: -infinity minus itself has no value */
+        }
+        fall[t] = none ? 0 : u->top[i] - top[t][0];
+        u->top[i] = none ? u->top[i] : top[t][0];
     }
-    float block_top = max_of(best);
-    float new_top = block_top > *top ? block_top : *top;
-    vf total = {0};
-    for (int k = 0; k < KV; k++) {
-        vf e = pick(mask[k], exp_v(s[k] - all(new_top)), (vf){0});
-        store(p + k * W, e);
-        total += e;
+    store(fall, exp_v(load(fall)));
+    for (int t = 0; t < T; t++) {
+        vf total = {0};
+        for (int k = 0; k < KV; k++) {
+            vf e = exp_v(s[t][k] - top[t]);
+            store(p + t * KEYS + k * W, e);
+            total += e;
+        }
+        old[t] = fall[t];
+        u->sum[at + t] = u->sum[at + t] * old[t] + sum_lanes(total)[0];
     }
-    float old = exp_v(all(*top - new_top))[0];
-    *top = new_top;
-    *sum = *sum * old + sum_of(total);
-    return old;
 }
 
 /* out[t][c..c+n*W) = out * old[t] + p[t] x v, keys in order; n vectors of columns at a time. */
 static inline __attribute__((always_inline)) void gather(const float *p, const float *old, const float *v, int d, int c, int T, int n, float *out) {
-    vf o[4][4];
+    vf o[TILE][4];
     for (int t = 0; t < T; t++) {
         for (int k = 0; k < n; k++) {
             o[t][k] = load(out + t * d + c + k * W) * all(old[t]);
@@ -321,19 +364,11 @@ static inline __attribute__((always_inline)) void gather(const float *p, const f
 }
 
 static inline __attribute__((always_inline)) void attend_tile(const attend_unit *u, int at, int T) {
-    vf s[4][KV];
-    float p[4 * KEYS], old[4];
+    vf s[TILE][KV];
+    float p[TILE * KEYS], old[TILE];
     int d = u->d;
     scores(u->q + at * d, d, u->kt, T, s);
-    for (int t = 0; t < T; t++) {
-        int i = at + t;
-        if (u->low[i] >= u->high[i]) { /* a window that ends before this block */
-            memset(p + t * KEYS, 0, sizeof(float) * KEYS);
-            old[t] = 1.0f;
-            continue;
-        }
-        old[t] = weigh(s[t], u->low[i], u->high[i], u->softcap, &u->top[i], &u->sum[i], p + t * KEYS);
-    }
+    weigh(u, at, T, s, p, old);
     float *out = u->out + at * d;
     int c = 0;
     for (; c + 4 * W <= d; c += 4 * W) {
@@ -346,9 +381,14 @@ static inline __attribute__((always_inline)) void attend_tile(const attend_unit 
 
 static void k_attend(const attend_unit *u) {
     int i = 0;
-    for (; i + 4 <= u->nq; i += 4) {
-        attend_tile(u, i, 4);
+    for (; i + TILE <= u->nq; i += TILE) {
+        attend_tile(u, i, TILE);
     }
+#if TILE > 3
+    for (; i + 3 <= u->nq; i += 3) {
+        attend_tile(u, i, 3);
+    }
+#endif
     for (; i < u->nq; i++) {
         attend_tile(u, i, 1);
     }
