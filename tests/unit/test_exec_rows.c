@@ -1,0 +1,185 @@
+/*
+ * test_exec_rows.c - kept rows, hash keys and sorting, against naive tables.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "hash_table_int.h"
+
+static const value_type types[] = {TYPE_INTEGER, TYPE_TEXT, TYPE_REAL};
+enum { COLUMNS = 3, MANY = 10000 };
+
+/* Row r of a fixed pseudo-random table, NULLs and repeats in it. */
+static value cell_of(int64_t row, int c, char *text) {
+    uint64_t h = hash_mix((uint64_t)row + 1, (uint64_t)c + 1);
+    if (h % 11 == 0)
+        return value_null();
+    if (c == 0)
+        return value_int((int64_t)(h >> 8 & 1023) - 512);
+    if (c == 2)
+        return value_real((double)(h >> 8 & 63) / 8 - 2);
+    int n = snprintf(text, 32, "%.*s%d", (int)(h % 13), "abcdefghijklm", (int)(h >> 16 & 31));
+    return value_text((str){text, (size_t)n});
+}
+
+static void make_batch(batch *b, arena *a, int64_t start, int rows) {
+    batch_init(b, a, types, COLUMNS, rows);
+    b->rows = rows;
+    for (int k = 0; k < rows; k++)
+        for (int c = 0; c < COLUMNS; c++)
+            column_set(&b->cols[c], a, rows, k, cell_of(start + k, c, arena_alloc(a, 32)));
+}
+
+static rowset *make_rows(const exec_ctx *ctx, int64_t count) {
+    rowset *r = rowset_new(ctx, types, COLUMNS);
+    arena *a = arena_new();
+    err e;
+    srand(3);
+    for (int64_t at = 0; at < count;) {
+        batch b;
+        int some = 1 + rand() % BATCH_ROWS, rows = (int)BASE_MIN(count - at, some);
+        arena_reset(a);
+        make_batch(&b, a, at, rows);
+        assert_int_equal(rowset_append(r, &b, &e), 0);
+        at += rows;
+    }
+    arena_free(a);
+    return r;
+}
+
+static void check_rows(const rowset *r, int64_t count) {
+    char text[32];
+    assert_int_equal(rowset_rows(r), count);
+    for (int64_t row = 0; row < count; row++)
+        for (int c = 0; c < COLUMNS; c++)
+            assert_int_equal(value_compare(rowset_get(r, row, c), cell_of(row, c, text)), 0);
+}
+
+static void kept_rows_come_back(void **state) {
+    (void)state;
+    static const int64_t counts[] = {0, 1, 63, 64, 65, BATCH_ROWS, BATCH_ROWS + 1, MANY};
+    for (size_t k = 0; k < BASE_COUNT(counts); k++) {
+        rowset *r = make_rows(NULL, counts[k]);
+        check_rows(r, counts[k]);
+        rowset_free(r);
+    }
+}
+
+static void rows_beyond_the_memory_limit_spill_and_come_back(void **state) {
+    (void)state;
+    settings s = {.work_memory = 64 * 1024};
+    exec_ctx ctx = {.settings = &s};
+    rowset *r = make_rows(&ctx, MANY);
+    check_rows(r, MANY);
+    rowset_free(r);
+}
+
+static void equal_keys_are_one_entry(void **state) {
+    (void)state;
+    rowset *r = make_rows(NULL, MANY);
+    hash_table *h = hash_table_new(NULL, types, COLUMNS - 1);
+    static uint32_t entries[BATCH_ROWS];
+    static int64_t found[BATCH_ROWS];
+    err e;
+    uint32_t next = 0;
+    for (int k = 0; k < rowset_batches(r); k++) {
+        const batch *b = rowset_batch(r, k);
+        assert_int_equal(hash_table_add(h, b->cols, b->rows, entries, &e), 0);
+        for (int row = 0; row < b->rows; row++) {
+            assert_true(entries[row] <= next); /* new entries in row order */
+            next += entries[row] == next;
+            for (int c = 0; c < COLUMNS - 1; c++)
+                assert_int_equal(value_compare(rowset_get(hash_table_keys(h), entries[row], c), column_get(&b->cols[c], row)), 0);
+        }
+        hash_table_find(h, b->cols, b->rows, true, found);
+        for (int row = 0; row < b->rows; row++)
+            assert_int_equal(found[row], entries[row]);
+        hash_table_find(h, b->cols, b->rows, false, found);
+        for (int row = 0; row < b->rows; row++) {
+            bool null = column_is_null(&b->cols[0], row) || column_is_null(&b->cols[1], row);
+            assert_int_equal(found[row], null ? -1 : (int64_t)entries[row]);
+        }
+    }
+    assert_int_equal(hash_table_count(h), next);
+    hash_table_free(h);
+    rowset_free(r);
+}
+
+/* ---- the sort operator over a subtree read ahead -------------------------------------------------- */
+
+static int compare_rows(const rowset *r, const sort_key *keys, int nkeys, int64_t a, int64_t b) {
+    for (int k = 0; k < nkeys; k++) {
+        int slot = keys[k].value->column.slot;
+        value x = rowset_get(r, a, slot), y = rowset_get(r, b, slot);
+        if ((x.type == TYPE_NULL) != (y.type == TYPE_NULL))
+            return (x.type == TYPE_NULL) == keys[k].nulls_first ? -1 : 1;
+        int c = value_compare(x, y);
+        if (c)
+            return keys[k].descending ? -c : c;
+    }
+    return (a > b) - (a < b);
+}
+
+static void check_sort(rowset *input, sort_key *keys, int nkeys, int64_t limit) {
+    plan_node leaf = {.kind = PLAN_VALUES, .number = 1, .ncols = COLUMNS, .types = (value_type *)(uintptr_t)types};
+    plan_node sort = {.kind = PLAN_SORT, .ncols = COLUMNS, .types = (value_type *)(uintptr_t)types, .left = &leaf};
+    settings s = {.work_memory = 1 << 20};
+    rowset *ready[2] = {NULL, input};
+    exec_ctx ctx = {.settings = &s, .mem = arena_new(), .ready = ready};
+    sort.sort.keys = keys;
+    sort.sort.nkeys = nkeys;
+    sort.sort.limit = limit;
+    op *o;
+    err e;
+    batch *b;
+    rowset *out = rowset_new(NULL, types, COLUMNS);
+    assert_int_equal(op_build(&ctx, &sort, &o, &e), 0);
+    while (op_next(o, &b, &e) == 0 && b)
+        assert_int_equal(rowset_append(out, b, &e), 0);
+    op_close(o);
+    int64_t count = rowset_rows(input), kept = limit >= 0 ? BASE_MIN(limit, count) : count;
+    assert_int_equal(rowset_rows(out), kept);
+    /* Each row's place is the number of rows before it: the k-th row put out must be the one of rank k. */
+    for (int64_t i = 0; i < count; i++) {
+        int64_t at = 0;
+        for (int64_t j = 0; j < count; j++)
+            at += compare_rows(input, keys, nkeys, j, i) < 0;
+        for (int c = 0; at < kept && c < COLUMNS; c++)
+            assert_int_equal(value_compare(rowset_get(out, at, c), rowset_get(input, i, c)), 0);
+    }
+    rowset_free(out);
+    arena_free(ctx.mem);
+}
+
+static void sorting_is_stable_with_and_without_a_limit(void **state) {
+    (void)state;
+    expr cols[COLUMNS];
+    for (int c = 0; c < COLUMNS; c++) {
+        cols[c] = (expr){.kind = EXPR_COLUMN, .type = types[c], .pos = -1};
+        cols[c].column.slot = c;
+    }
+    static const int64_t limits[] = {-1, 0, 1, 10, 2500};
+    rowset *input = make_rows(NULL, 3000);
+    for (size_t k = 0; k < BASE_COUNT(limits); k++)
+        for (int flags = 0; flags < 8; flags += 3) {
+            sort_key keys[2] = {{&cols[flags % 3], flags & 1, flags & 2}, {&cols[(flags + 1) % 3], flags & 4, flags & 1}};
+            check_sort(input, keys, 1 + flags % 2, limits[k]);
+        }
+    rowset_free(input);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(kept_rows_come_back),
+        cmocka_unit_test(rows_beyond_the_memory_limit_spill_and_come_back),
+        cmocka_unit_test(equal_keys_are_one_entry),
+        cmocka_unit_test(sorting_is_stable_with_and_without_a_limit),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
