@@ -1,0 +1,1 @@
+SELECT LLM('Summarise {review}', review) FROM reviews

@@ -1,0 +1,1 @@
+SELECT title FROM reviews WHERE LLM('Is {review} positive?', review) = 'yes'

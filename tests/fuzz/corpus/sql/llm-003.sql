@@ -1,0 +1,1 @@
+SELECT LLM('Is {review} positive?', r.review) FROM reviews r WHERE LLM('Is {review} positive?', review) = 'Yes' AND stars > 3

@@ -1,0 +1,1 @@
+SELECT LLM('Tone', review), LLM_PROB(LLM('Tone', review)) FROM reviews WHERE LLM('Tone', review) IN ('warm', 'cold', 'mixed')

@@ -1,0 +1,1 @@
+SELECT CASE LLM('Tone', review) WHEN 'warm' THEN 1 WHEN 'cold' THEN LLM('How cold', review) RETURNS INTEGER BETWEEN 1 AND 3 END FROM reviews

@@ -1,0 +1,1 @@
+SELECT * FROM reviews WHERE LLM('Rate', review) > 3.5

@@ -1,0 +1,1 @@
+SELECT * FROM reviews WHERE LLM('Is it good?', review)

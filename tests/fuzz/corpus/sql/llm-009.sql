@@ -1,0 +1,1 @@
+SELECT * FROM reviews WHERE LLM('Tone', review) = 'blue' OR LLM('Tone', review) > 5

@@ -1,0 +1,1 @@
+SELECT coalesce(title, LLM('Title?', review)), iif(fresh, 'fresh', LLM('Why not?', review)) FROM reviews

@@ -1,0 +1,1 @@
+SELECT * FROM reviews WHERE stars > 4 OR LLM('Is it good?', review) = 'yes' AND LLM('Is it long?', review) = 'yes'

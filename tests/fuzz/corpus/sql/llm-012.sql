@@ -1,0 +1,1 @@
+SELECT LLM('Of {m.title} and {r.title}', m.title, r.title), LLM('x', m.*, length(review) AS n) FROM reviews r, movies m

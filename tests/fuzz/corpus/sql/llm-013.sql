@@ -1,0 +1,1 @@
+SELECT LLM('Is {revew} ok?', review) FROM reviews

@@ -1,0 +1,1 @@
+SELECT LLM('Braces {{x}} and {review}', review, max_tokens => 24, model => small, temperature => 0.5) FROM reviews

@@ -1,0 +1,1 @@
+SELECT LLM('p', review, modle => small) FROM reviews

@@ -1,0 +1,1 @@
+SELECT LLM('p', review, model => smal) FROM reviews

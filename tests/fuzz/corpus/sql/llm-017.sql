@@ -1,0 +1,1 @@
+SELECT LLM('p', length(review)) FROM reviews

@@ -1,0 +1,1 @@
+SELECT LLM(review) FROM reviews

@@ -1,0 +1,1 @@
+SELECT LLM('Good?', review, examples => few_shot) RETURNS ENUM('good', 'bad') FROM reviews

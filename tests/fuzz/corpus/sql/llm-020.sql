@@ -1,0 +1,1 @@
+SELECT LLM('Good?', synopsis, examples => few_shot) RETURNS ENUM('good', 'bad') FROM movies

@@ -1,0 +1,1 @@
+SELECT LLM('Good?', review, examples => shots) RETURNS ENUM('good', 'bad') FROM reviews

@@ -1,0 +1,1 @@
+SELECT LLM('Kind', review) RETURNS ENUM('a', 'b') AS k, count(*) FROM reviews GROUP BY k ORDER BY 2 DESC

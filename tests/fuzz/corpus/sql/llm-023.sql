@@ -1,0 +1,1 @@
+SELECT movie_id, LLM('Sum up {texts}', group_concat(review) AS texts) FROM reviews GROUP BY movie_id HAVING LLM('Sum up {texts}', group_concat(review) AS texts) <> 'x' OR count(*) > 3

@@ -1,0 +1,1 @@
+SELECT movie_id, count(*) FILTER (WHERE LLM('Good?', review) = 'good'), avg(LLM('Rate', review) RETURNS INTEGER) FILTER (WHERE stars > 2) FROM reviews GROUP BY movie_id

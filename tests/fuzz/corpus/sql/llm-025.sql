@@ -1,0 +1,1 @@
+SELECT title, LLM('Long?', title) FROM reviews WHERE LLM('Long?', title) = 'yes' GROUP BY title

@@ -1,0 +1,1 @@
+SELECT * FROM reviews r JOIN movies m ON r.movie_id = m.id AND LLM('Match?', r.review, m.synopsis) = 'yes'

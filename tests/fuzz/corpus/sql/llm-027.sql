@@ -1,0 +1,1 @@
+SELECT r.id, m.title FROM reviews r LEFT JOIN movies m ON r.movie_id = m.id AND LLM('Match?', r.review, m.synopsis) = 'yes'

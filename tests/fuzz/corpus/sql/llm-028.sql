@@ -1,0 +1,1 @@
+SELECT * FROM tones WHERE tone = 'warm' OR tone = 'cold'

@@ -1,0 +1,1 @@
+INSERT INTO few_shot (review, answer) VALUES ('x', LLM('Good?', 'fine' AS review) RETURNS ENUM('good', 'bad'))

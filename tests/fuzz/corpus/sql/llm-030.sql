@@ -1,0 +1,1 @@
+INSERT INTO few_shot SELECT id, review, LLM('Good?', review) RETURNS TEXT FROM reviews

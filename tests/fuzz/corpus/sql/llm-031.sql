@@ -1,0 +1,1 @@
+UPDATE reviews SET title = LLM('Title?', review), stars = 5 WHERE LLM('Good?', review) = 'good'

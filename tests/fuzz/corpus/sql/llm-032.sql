@@ -1,0 +1,1 @@
+SELECT LLM('outer', LLM('inner', review) AS x) FROM reviews

@@ -1,0 +1,1 @@
+SELECT id FROM reviews ORDER BY LLM('Rate', review) RETURNS REAL DESC LIMIT 3

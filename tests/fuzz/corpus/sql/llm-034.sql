@@ -1,0 +1,1 @@
+SELECT DISTINCT LLM('Kind', review) RETURNS TEXT FROM reviews

@@ -1,0 +1,1 @@
+SELECT title FROM movies m WHERE EXISTS (SELECT 1 FROM reviews r WHERE r.movie_id = m.id AND LLM('Fits?', m.synopsis, r.review) = 'yes')

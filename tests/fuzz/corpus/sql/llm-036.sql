@@ -1,0 +1,1 @@
+SELECT LLM(NULL, review) FROM reviews

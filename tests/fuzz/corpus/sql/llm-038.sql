@@ -1,0 +1,1 @@
+SELECT LLM('x', review) RETURNS ENUM('yes', 'no') = 'yess' FROM reviews

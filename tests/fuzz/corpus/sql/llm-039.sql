@@ -1,0 +1,1 @@
+SELECT 1 LIMIT LLM('how many')

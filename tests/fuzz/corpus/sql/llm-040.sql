@@ -1,0 +1,1 @@
+WITH g AS (SELECT id, LLM('Good?', review) AS good FROM reviews) SELECT a.good FROM g a JOIN g b ON a.id = b.id WHERE a.good = 'good'

@@ -1,0 +1,1 @@
+SELECT LLM('p', random() AS r), LLM('p', random() AS r) FROM reviews

@@ -1,0 +1,1 @@
+WARM reviews USING LLM('Good?', review)

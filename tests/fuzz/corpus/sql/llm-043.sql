@@ -1,0 +1,1 @@
+SELECT sum(LLM('Rate', review)) FROM reviews

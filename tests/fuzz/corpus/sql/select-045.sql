@@ -1,0 +1,1 @@
+SELECT * FROM reviews WHERE stars > 3 AND title = 'x' ORDER BY stars DESC, lower(title) LIMIT 10 OFFSET 2

@@ -1,0 +1,1 @@
+select r.title t, m.year from reviews r join movies m on r.movie_id = m.id left join few_shot f using (id)

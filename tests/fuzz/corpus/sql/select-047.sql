@@ -1,0 +1,1 @@
+select movie_id, count(*), sum(stars) s from reviews group by 1 having count(*) > 2 order by s

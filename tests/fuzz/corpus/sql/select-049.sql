@@ -1,0 +1,1 @@
+SELEC * from movies

@@ -1,0 +1,1 @@
+select lenght(title) from movies

@@ -1,0 +1,1 @@
+select title from movies m, reviews r

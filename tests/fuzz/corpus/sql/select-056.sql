@@ -1,0 +1,1 @@
+select title, count(*) from movies group by year

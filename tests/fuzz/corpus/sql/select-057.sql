@@ -1,0 +1,1 @@
+select * from movies where title = 5 and year = '1999'

@@ -1,0 +1,1 @@
+select (select max(stars) from reviews r where r.movie_id = m.id), exists (select 1 from reviews), id in (select movie_id from reviews) from movies m

@@ -1,0 +1,1 @@
+select 1 union all select 2.5 except select null order by 1

@@ -1,0 +1,1 @@
+with a as (select 1 x), b as (select x from a, a a2 (y)) select * from b

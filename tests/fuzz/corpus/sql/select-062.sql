@@ -1,0 +1,1 @@
+values (1, 'a'), (2, null)

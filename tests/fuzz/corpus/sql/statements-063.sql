@@ -1,0 +1,1 @@
+create table t (id integer primary key, name text not null unique, score real default 0.5 check (score >= 0), made text default current_timestamp, unique (name, score), check (id < 100))

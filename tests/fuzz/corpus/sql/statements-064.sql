@@ -1,0 +1,1 @@
+create table t (a int, b text, primary key (a, b))

@@ -1,0 +1,1 @@
+create table movies (a int)

@@ -1,0 +1,1 @@
+create table c as select id, count(*) n from reviews group by id

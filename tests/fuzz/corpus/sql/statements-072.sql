@@ -1,0 +1,1 @@
+create unique index on reviews (movie_id, title)

@@ -1,0 +1,1 @@
+create index i on reviews (LLM('x', title))

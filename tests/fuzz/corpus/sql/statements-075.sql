@@ -1,0 +1,1 @@
+create view v (a, b) as select id, title from movies where year > 1990;

@@ -1,0 +1,1 @@
+create model big from 'big.gguf'

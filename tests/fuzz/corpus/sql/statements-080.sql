@@ -1,0 +1,1 @@
+alter table reviews add column n integer default 3 not null

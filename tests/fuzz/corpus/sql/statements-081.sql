@@ -1,0 +1,1 @@
+alter table reviews drop column stars

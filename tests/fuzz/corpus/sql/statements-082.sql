@@ -1,0 +1,1 @@
+alter table everything drop column note

@@ -1,0 +1,1 @@
+alter table everything rename column score to points

@@ -1,0 +1,1 @@
+alter table reviews rename title to headline

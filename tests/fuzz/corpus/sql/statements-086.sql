@@ -1,0 +1,1 @@
+insert into movies values (1, 'a', 'b', '1999'), (2, 'c', null, 2000.0)

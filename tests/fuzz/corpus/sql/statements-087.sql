@@ -1,0 +1,1 @@
+insert into movies values (1, 'a', 'b', 'soon')

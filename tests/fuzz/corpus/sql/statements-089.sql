@@ -1,0 +1,1 @@
+insert into everything (id) values (1)

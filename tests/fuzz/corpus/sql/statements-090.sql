@@ -1,0 +1,1 @@
+insert into everything (id, flag, note) values (1, default, 2.5) on conflict (id) do update set note = excluded.note || note, score = 1 where everything.id > 2

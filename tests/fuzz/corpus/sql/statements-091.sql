@@ -1,0 +1,1 @@
+insert into everything (id) select id from movies on conflict do nothing

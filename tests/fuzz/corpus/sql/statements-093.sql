@@ -1,0 +1,1 @@
+insert into everything default values

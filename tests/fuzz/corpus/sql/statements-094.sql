@@ -1,0 +1,1 @@
+update movies set year = year + 1, title = 5 where id in (select movie_id from reviews)

@@ -1,0 +1,1 @@
+update movies set yaer = 1

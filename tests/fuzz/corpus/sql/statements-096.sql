@@ -1,0 +1,1 @@
+delete from movies where title like 'A%'

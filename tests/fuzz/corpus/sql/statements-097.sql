@@ -1,0 +1,1 @@
+delete from reviews where rowid = 3

@@ -1,0 +1,1 @@
+copy movies (id, title) from 'm.csv' (delimiter ';', header true, null 'NA')

@@ -1,0 +1,1 @@
+copy movies to 'x.tsv' (format tsv)

@@ -1,0 +1,1 @@
+copy movies from 'x' (delimeter ',')

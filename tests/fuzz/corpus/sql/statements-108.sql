@@ -1,0 +1,1 @@
+set kv_memory = '2GB'

@@ -1,0 +1,1 @@
+set rule.pushdown = off

@@ -1,0 +1,1 @@
+set temperature = -1

@@ -1,0 +1,1 @@
+explain (tokens, format json) select title from movies

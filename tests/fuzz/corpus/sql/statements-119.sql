@@ -1,0 +1,1 @@
+explain (tokns) select 1

@@ -1,0 +1,1 @@
+clear cache answers for model small

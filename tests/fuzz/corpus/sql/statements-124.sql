@@ -1,0 +1,1 @@
+select :who, :n + 1, :what

@@ -1,0 +1,1 @@
+select id from movies; select 2

@@ -1,0 +1,1 @@
+select id from movies right join reviews on true
