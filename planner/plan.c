@@ -1,0 +1,401 @@
+/*
+ * plan.c - relations to physical plans: ids become positions, joins become algorithms.
+ *
+ * Owns plan_build. Invariant: a node's output is its relation's columns in order, so the slot of a column id is its position in the
+ * input relation's `cols`; whatever rules ran before, this file only reads relations and never changes one.
+ */
+#include <assert.h>
+#include <string.h>
+#include <time.h>
+
+#include "planner_int.h"
+
+typedef struct builder {
+    arena *mem;
+    const sql_stmt *stmt;
+    const plan_env *env;
+    plan_node **shared; /* by share number */
+    int next_number;
+    bool has_llm;
+    err *e;
+} builder;
+
+/* The columns an expression may use: those of one or two inputs, side by side. */
+typedef struct scope {
+    const rel *left, *right;
+} scope;
+
+static int slot_in(const rel *r, int id) {
+    for (int i = 0; r && i < r->ncols; i++)
+        if (r->cols[i].id == id)
+            return i;
+    return -1;
+}
+
+static int scope_slot(const scope *s, int id) {
+    int slot = slot_in(s->left, id);
+    if (slot >= 0)
+        return slot;
+    slot = slot_in(s->right, id);
+    return slot < 0 ? -1 : slot + (s->left ? s->left->ncols : 0);
+}
+
+/* A copy of x whose columns carry their slots. */
+static expr *resolve(builder *b, const expr *x, const scope *s) {
+    if (!x)
+        return NULL;
+    expr *copy = ARENA_NEW(b->mem, expr);
+    *copy = *x;
+    if (x->kind == EXPR_COLUMN) {
+        copy->column.slot = scope_slot(s, x->column.id);
+        if (copy->column.slot < 0 && b->e->code == ERR_NONE)
+            err_set(b->e, ERR_INTERNAL, "column %.*s (#%d) is not in reach", (int)x->column.name.n, x->column.name.p,
+                    x->column.id);
+        return copy;
+    }
+    copy->args = ARENA_ARRAY(b->mem, expr *, x->nargs + 1);
+    for (int i = 0; i < x->nargs; i++)
+        copy->args[i] = resolve(b, x->args[i], s);
+    return copy;
+}
+
+static plan_node *build(builder *b, const rel *r);
+
+static plan_node *node_new(builder *b, plan_kind kind, const rel *r) {
+    plan_node *n = ARENA_NEW(b->mem, plan_node);
+    n->kind = kind;
+    n->number = -1;
+    n->ncols = r->ncols;
+    n->types = ARENA_ARRAY(b->mem, value_type, r->ncols + 1);
+    n->names = ARENA_ARRAY(b->mem, str, r->ncols + 1);
+    for (int i = 0; i < r->ncols; i++) {
+        n->types[i] = r->cols[i].type;
+        n->names[i] = r->cols[i].name;
+    }
+    return n;
+}
+
+/* ---- leaves ------------------------------------------------------------------------------------ */
+
+static plan_node *build_values(builder *b, const rel *r) {
+    plan_node *n = node_new(b, PLAN_VALUES, r);
+    scope none = {0};
+    n->values.nrows = r->values.nrows;
+    n->values.rows = ARENA_ARRAY(b->mem, expr **, r->values.nrows + 1);
+    for (int i = 0; i < r->values.nrows; i++) {
+        n->values.rows[i] = ARENA_ARRAY(b->mem, expr *, r->ncols + 1);
+        for (int c = 0; c < r->ncols; c++)
+            n->values.rows[i][c] = resolve(b, r->values.rows[i][c], &none);
+    }
+    return n;
+}
+
+static plan_node *build_leaf(builder *b, const rel *r) {
+    plan_node *n;
+    if (r->kind == REL_SCAN) {
+        n = node_new(b, PLAN_SCAN, r);
+        n->scan.table = r->scan.table;
+        n->scan.alias = r->scan.alias;
+        n->scan.columns = r->scan.columns;
+    } else if (r->kind == REL_FILE) {
+        n = node_new(b, PLAN_FILE, r);
+        n->file.path = r->file.path;
+        n->file.options = r->file.options;
+        n->file.types = r->file.types;
+        n->file.nfile_columns = r->file.nfile_columns;
+        n->file.columns = r->file.columns;
+    } else {
+        n = node_new(b, PLAN_SYSTEM, r);
+        n->system.name = r->system.name;
+        n->system.columns = ARENA_ARRAY(b->mem, int, r->ncols + 1);
+        for (int i = 0; i < r->ncols; i++)
+            n->system.columns[i] = i;
+    }
+    return n;
+}
+
+/* ---- joins ------------------------------------------------------------------------------------- */
+
+static bool only_from(const expr *x, const rel *r) {
+    if (x->kind == EXPR_COLUMN)
+        return slot_in(r, x->column.id) >= 0;
+    for (int i = 0; i < x->nargs; i++)
+        if (!only_from(x->args[i], r))
+            return false;
+    return true;
+}
+
+static bool uses_columns(const expr *x) {
+    return !expr_is_constant(x) && !expr_is_volatile(x);
+}
+
+/* left = right with each side from one input: a key of a hash join. */
+static bool is_key(const expr *x, const rel *left, const rel *right, const expr **lk, const expr **rk, bool *null_safe) {
+    if (x->kind != EXPR_OP || (x->op != OP_EQ && x->op != OP_IS) || x->nargs != 2)
+        return false;
+    const expr *p = x->args[0], *q = x->args[1];
+    if (p->type != q->type || !uses_columns(p) || !uses_columns(q))
+        return false;
+    *null_safe = x->op == OP_IS;
+    if (only_from(p, left) && only_from(q, right)) {
+        *lk = p;
+        *rk = q;
+        return true;
+    }
+    *lk = q;
+    *rk = p;
+    return only_from(q, left) && only_from(p, right);
+}
+
+static expr *and_of(builder *b, expr *x, expr *y) {
+    if (!x)
+        return y;
+    expr *both = ARENA_NEW(b->mem, expr);
+    *both = (expr){.kind = EXPR_OP, .type = TYPE_BOOLEAN, .pos = -1, .op = OP_AND, .nargs = 2};
+    both->args = ARENA_ARRAY(b->mem, expr *, 2);
+    both->args[0] = x;
+    both->args[1] = y;
+    return both;
+}
+
+static void split_keys(builder *b, plan_node *n, const rel *r) {
+    const expr *p = r->join.predicate;
+    bool flat = p && p->kind == EXPR_OP && p->op == OP_AND;
+    int parts = !p ? 0 : flat ? p->nargs : 1;
+    scope left = {r->left, NULL}, right = {r->right, NULL}, both = {r->left, r->right};
+    n->join.left_keys = ARENA_ARRAY(b->mem, expr *, parts + 1);
+    n->join.right_keys = ARENA_ARRAY(b->mem, expr *, parts + 1);
+    for (int i = 0; i < parts; i++) {
+        const expr *part = flat ? p->args[i] : p, *lk, *rk;
+        bool null_safe = false;
+        bool key = is_key(part, r->left, r->right, &lk, &rk, &null_safe);
+        if (key && (n->join.nkeys == 0 || n->join.null_safe == null_safe)) {
+            n->join.null_safe = null_safe;
+            n->join.left_keys[n->join.nkeys] = resolve(b, lk, &left);
+            n->join.right_keys[n->join.nkeys++] = resolve(b, rk, &right);
+        } else {
+            n->join.predicate = and_of(b, n->join.predicate, resolve(b, part, &both));
+        }
+    }
+}
+
+static plan_node *build_join(builder *b, const rel *r) {
+    plan_node *left = build(b, r->left), *right = build(b, r->right);
+    plan_node *n = node_new(b, PLAN_LOOP_JOIN, r);
+    n->left = left;
+    n->right = right;
+    n->join.kind = r->join.kind;
+    n->join.mark_null = r->join.mark_null;
+    split_keys(b, n, r);
+    if (n->join.nkeys > 0)
+        n->kind = PLAN_HASH_JOIN;
+    return n;
+}
+
+/* ---- one input ---------------------------------------------------------------------------------- */
+
+static plan_node *build_unary(builder *b, plan_kind kind, const rel *r) {
+    plan_node *left = build(b, r->left);
+    plan_node *n = node_new(b, kind, r);
+    n->left = left;
+    return n;
+}
+
+static plan_node *build_project(builder *b, const rel *r) {
+    plan_node *n = build_unary(b, PLAN_PROJECT, r);
+    scope in = {r->left, NULL};
+    n->project.exprs = ARENA_ARRAY(b->mem, expr *, r->ncols + 1);
+    for (int i = 0; i < r->ncols; i++)
+        n->project.exprs[i] = resolve(b, r->project.exprs[i].value, &in);
+    return n;
+}
+
+static plan_node *build_group(builder *b, const rel *r) {
+    plan_node *n = build_unary(b, PLAN_GROUP, r);
+    scope in = {r->left, NULL};
+    n->group.nkeys = r->group.nkeys;
+    n->group.naggs = r->group.naggs;
+    n->group.keys = ARENA_ARRAY(b->mem, expr *, r->group.nkeys + 1);
+    n->group.aggs = ARENA_ARRAY(b->mem, plan_agg, r->group.naggs + 1);
+    for (int i = 0; i < r->group.nkeys; i++)
+        n->group.keys[i] = resolve(b, r->group.keys[i].value, &in);
+    for (int i = 0; i < r->group.naggs; i++) {
+        const rel_agg *a = &r->group.aggs[i];
+        n->group.aggs[i] = (plan_agg){.kind = a->kind,
+                                      .distinct = a->distinct,
+                                      .arg = resolve(b, a->arg, &in),
+                                      .separator = resolve(b, a->separator, &in),
+                                      .filter = resolve(b, a->filter, &in),
+                                      .type = a->type};
+    }
+    return n;
+}
+
+static plan_node *build_sort(builder *b, const rel *r) {
+    plan_node *n = build_unary(b, PLAN_SORT, r);
+    scope in = {r->left, NULL};
+    n->sort.limit = -1;
+    n->sort.nkeys = r->sort.nkeys;
+    n->sort.keys = ARENA_ARRAY(b->mem, sort_key, r->sort.nkeys + 1);
+    for (int i = 0; i < r->sort.nkeys; i++) {
+        n->sort.keys[i] = r->sort.keys[i];
+        n->sort.keys[i].value = resolve(b, r->sort.keys[i].value, &in);
+    }
+    return n;
+}
+
+static int *slots_of(builder *b, const rel *in, const int *ids, int count) {
+    scope s = {in, NULL};
+    int *slots = ARENA_ARRAY(b->mem, int, count + 1);
+    for (int i = 0; i < count; i++) {
+        slots[i] = scope_slot(&s, ids[i]);
+        assert(slots[i] >= 0);
+    }
+    return slots;
+}
+
+static plan_node *build_limit(builder *b, const rel *r) {
+    plan_node *n = build_unary(b, PLAN_LIMIT, r);
+    n->limit.limit = r->limit.limit;
+    n->limit.offset = r->limit.offset;
+    n->limit.npartition = r->limit.npartition;
+    n->limit.partition = slots_of(b, r->left, r->limit.partition, r->limit.npartition);
+    return n;
+}
+
+static plan_node *build_llm(builder *b, const rel *r) {
+    plan_node *n = build_unary(b, PLAN_LLM, r);
+    scope in = {r->left, NULL};
+    b->has_llm = true;
+    n->llm.nuses = r->llm.nuses;
+    n->llm.uses = ARENA_ARRAY(b->mem, plan_llm_use, r->llm.nuses + 1);
+    for (int i = 0; i < r->llm.nuses; i++) {
+        const llm_use *u = &r->llm.uses[i];
+        plan_llm_use *p = &n->llm.uses[i];
+        p->call = u->call;
+        p->guard = resolve(b, u->guard, &in);
+        p->args = ARENA_ARRAY(b->mem, expr *, u->call->nfields + 1);
+        for (int f = 0; f < u->call->nfields; f++)
+            p->args[f] = resolve(b, u->args[f], &in);
+        p->out_slot = slot_in(r, u->out_id);
+        p->prob_slot = u->prob_id >= 0 ? slot_in(r, u->prob_id) : -1;
+        p->field_order = ARENA_ARRAY(b->mem, uint8_t, u->call->nfields + 1);
+        for (int f = 0; f < u->call->nfields; f++)
+            p->field_order[f] = (uint8_t)f;
+    }
+    return n;
+}
+
+/* References to one shared relation are the same node to the executor: it finds the rows by number. */
+static plan_node *build_shared(builder *b, const rel *r) {
+    int number = r->shared.number;
+    plan_node *n = node_new(b, PLAN_SHARED, r);
+    n->shared.number = number;
+    if (!b->shared[number])
+        b->shared[number] = build(b, r->left);
+    n->left = b->shared[number];
+    return n;
+}
+
+static plan_node *build_residual(builder *b, const rel *r) {
+    plan_node *n = build_unary(b, PLAN_RESIDUAL, r);
+    scope in = {r->left, NULL};
+    n->residual.group_slot = scope_slot(&in, r->residual.group_id);
+    n->residual.predicate = resolve(b, r->residual.predicate, &in);
+    n->residual.nnull = r->residual.nnull;
+    n->residual.null_slots = slots_of(b, r->left, r->residual.null_ids, r->residual.nnull);
+    return n;
+}
+
+static plan_node *build(builder *b, const rel *r) {
+    plan_node *n = NULL;
+    scope in = {r->left, NULL};
+    switch (r->kind) {
+    case REL_VALUES:
+        return build_values(b, r);
+    case REL_SCAN:
+    case REL_FILE:
+    case REL_SYSTEM:
+        return build_leaf(b, r);
+    case REL_FILTER:
+        n = build_unary(b, PLAN_FILTER, r);
+        n->filter.predicate = resolve(b, r->filter.predicate, &in);
+        return n;
+    case REL_PROJECT:
+        return build_project(b, r);
+    case REL_JOIN:
+    case REL_APPLY:
+        return build_join(b, r);
+    case REL_GROUP:
+        return build_group(b, r);
+    case REL_SORT:
+        return build_sort(b, r);
+    case REL_LIMIT:
+        return build_limit(b, r);
+    case REL_DISTINCT:
+        return build_unary(b, PLAN_DISTINCT, r);
+    case REL_SETOP:
+        n = build_unary(b, PLAN_SETOP, r);
+        n->right = build(b, r->right);
+        n->setop.op = r->setop.op;
+        return n;
+    case REL_LLM:
+        return build_llm(b, r);
+    case REL_SHARED:
+        return build_shared(b, r);
+    case REL_NUMBER:
+        return build_unary(b, PLAN_NUMBER, r);
+    case REL_OUTER_RESIDUAL:
+        return build_residual(b, r);
+    }
+    return n;
+}
+
+static void number_nodes(plan *p, plan_node *n) {
+    if (!n || n->number >= 0)
+        return;
+    n->number = p->nnodes++;
+    number_nodes(p, n->left);
+    number_nodes(p, n->right);
+}
+
+int plan_build(const sql_stmt *stmt, const plan_env *env, arena *a, plan **out, err *e) {
+    builder b = {.mem = a, .stmt = stmt, .env = env, .e = e};
+    plan *p = ARENA_NEW(a, plan);
+    err_clear(e);
+    b.shared = ARENA_ARRAY(a, plan_node *, stmt->next_share + 1);
+    p->stmt = stmt;
+    p->examples = ARENA_ARRAY(a, plan_node *, stmt->ncalls + 1);
+    p->root = stmt->query ? build(&b, stmt->query) : NULL;
+    p->has_llm = b.has_llm;
+    p->nnodes = 0;
+    number_nodes(p, p->root);
+    for (int i = 0; i < stmt->ncalls; i++) {
+        if (stmt->calls[i]->examples)
+            p->examples[i] = build(&b, stmt->calls[i]->examples);
+        number_nodes(p, p->examples[i]);
+    }
+    *out = p;
+    return (int)e->code;
+}
+
+const plan_rule_info *plan_rules(size_t *count) {
+    *count = 0;
+    return NULL;
+}
+
+void plan_print(const plan *p, const plan_actual *actual, bool times, buf *out) {
+    (void)actual;
+    (void)times;
+    buf_printf(out, "%d nodes\n", p->nnodes);
+}
+
+void plan_print_json(const plan *p, const plan_actual *actual, buf *out) {
+    (void)actual;
+    buf_printf(out, "{\"nodes\":%d}\n", p->nnodes);
+}
+
+void plan_print_rules(const plan *p, buf *out) {
+    (void)p;
+    (void)out;
+}

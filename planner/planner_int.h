@@ -1,0 +1,61 @@
+/*
+ * planner_int.h - what the planner's files share: rules over relations, estimates, and the way from relations to plan nodes.
+ *
+ *   sql_stmt.query --rules.c: each rule in order--> rel --plan.c--> plan_node --estimate.c--> figures --explain.c--> text
+ *
+ * Invariant: a rule gets a relation and returns one that means the same; it copies what it changes (rel_copy) and shares the rest,
+ * never touching an expr or an llm_call. Output columns (ids, order) of the root stay as they were.
+ */
+#ifndef KVASIR_PLANNER_INT_H
+#define KVASIR_PLANNER_INT_H
+
+#include "planner/planner.h"
+
+/* ---- rules ------------------------------------------------------------------------------------- */
+
+typedef struct estimator estimator;
+
+typedef struct rule_ctx {
+    arena *mem;
+    const plan_env *env;
+    const sql_stmt *stmt;
+    int next_id, next_share; /* new column ids and share numbers are taken from here */
+    estimator *estimates;
+    err *e; /* a rule that fails sets it and returns its input */
+} rule_ctx;
+
+typedef rel *(*rule_fn)(rule_ctx *r, rel *root);
+
+/* Runs all rules that are on over `root`, reporting each into plan->rules; `print` keeps the tree after each that changed it. */
+rel *rules_run(rule_ctx *r, rel *root, bool print, plan *p);
+
+/* A shallow copy in r->mem. */
+rel *rel_copy(rule_ctx *r, const rel *from);
+
+/* ---- estimates (estimate.c) -------------------------------------------------------------------- */
+
+/* What is expected of one column of a relation. */
+typedef struct column_estimate {
+    double distinct, null_fraction, bytes;
+    const column_stats *stats; /* of the table's column it comes from unchanged, if analyzed; else NULL */
+} column_estimate;
+
+typedef struct rel_estimate {
+    double rows;
+    bool guess;
+    column_estimate *columns; /* one per rel column */
+} rel_estimate;
+
+estimator *estimator_new(arena *mem, const plan_env *env);
+/* Rows and columns of a relation; remembered per relation node. */
+const rel_estimate *estimate_rel(estimator *s, const rel *r);
+/* The share of `r`'s rows (0..1) for which x is true. */
+double estimate_selectivity(estimator *s, const expr *x, const rel *r);
+/* The facts of one LLM use over `input`: distinct inputs, tokens, cost in ms; estimated best field order into order (nfields). */
+void estimate_llm_use(estimator *s, const llm_use *use, const rel *input, plan_estimate *out, uint8_t *order);
+/* Fills node->estimate (and the estimated field orders of an LLM node) from the relation it was made of. */
+void estimate_node(estimator *s, const rel *r, plan_node *node);
+/* Cost in ms of everything a relation node does itself, its inputs' cost left out. */
+double estimate_cost_ms(estimator *s, const rel *r);
+
+#endif
