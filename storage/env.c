@@ -21,7 +21,8 @@
 enum { READERS_MAX = 510, INIT_TIMEOUT_MS = 5000 };
 
 static const char *const our_files[] = {"tables.mdb",     "tables.mdb-lock", "cache.mdb",
-                                        "cache.mdb-lock", "writer.lock",     "owner.lock"};
+                                        "cache.mdb-lock", "writer.lock",     "owner.lock",
+                                        "cache.mdb-state", "cache.mdb-damaged"};
 
 static pthread_mutex_t open_mutex = PTHREAD_MUTEX_INITIALIZER;
 static store *open_stores;
@@ -38,6 +39,8 @@ int lmdb_error(err *e, int rc, const char *what) {
         return err_set(e, ERR_FULL, "%s: the disk is full", what);
     case MDB_READERS_FULL:
         return err_set(e, ERR_BUSY, "%s: too many processes are reading this database", what);
+    case MDB_PANIC:
+        return err_set(e, ERR_IO, "%s: a write failed before; leave the database and open it again", what);
     case MDB_BAD_TXN:
         return err_set(e, ERR_IO, "%s: this transaction failed before; ROLLBACK ends it", what);
     case MDB_CORRUPTED:
@@ -328,7 +331,6 @@ int store_open(const store_options *options, store **out, err *e) {
     s->options = *options;
     s->options.path = path_copy(options->path);
     s->options.cache_path = path_copy(options->cache_path);
-    s->options.check_program = path_copy(options->check_program);
     s->memory = !options->path || strcmp(options->path, ":memory:") == 0;
     s->read_only = options->read_only && !s->memory;
     s->lock_fd = s->owner_fd = -1;
@@ -346,6 +348,7 @@ void store_close(store *s) {
         return;
     while (s->open_txns)
         txn_abort(s->open_txns);
+    cache_close(s->cache);
     snapshot_release(s->snap);
     if (s->idle_reader)
         mdb_txn_abort(s->idle_reader);
@@ -358,7 +361,6 @@ void store_close(store *s) {
         memdir_remove(s->path, s->owner_fd);
     free((char *)(uintptr_t)s->options.path);
     free((char *)(uintptr_t)s->options.cache_path);
-    free((char *)(uintptr_t)s->options.check_program);
     free(s->path);
     free(s);
 }

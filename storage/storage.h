@@ -27,8 +27,6 @@ typedef struct store_options {
     bool must_exist;
     size_t cache_bytes; /* budget of cache.mdb; 0: 4 GiB */
     const char *cache_path; /* NULL: beside the tables; in memory or read-only: the XDG cache (DIALECT 1) */
-    const char *check_program; /* run as `check_program --check-cache PATH` to examine a cache after an unclean end; NULL:
-                                * such a cache is set aside unexamined */
     size_t map_bytes; /* of tables.mdb, the largest it can grow; 0: 256 GiB, or what the system grants */
 } store_options;
 
@@ -259,5 +257,9 @@ void cache_flush(cache *c); /* waits until what was put is committed */
 void cache_set(cache *c, size_t budget_bytes, cache_policy policy);
 int cache_clear(cache *c, cache_space space, err *e);
 void cache_get_stats(cache *c, cache_stats *out);
+/* Walks every page of a cache.mdb that nobody has open, without LMDB: 0, or ERR_CORRUPT with what is wrong and on which
+ * page. Every opening that is alone does this first, so that LMDB never meets a damaged page. */
+int cache_check(const char *path, err *e);
+int cache_check_tree(const char *path); /* the same, as 0 or 1 */
 
 #endif

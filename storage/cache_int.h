@@ -1,0 +1,128 @@
+/*
+ * cache_int.h - what the cache's files share, and the format of cache.mdb.
+ *
+ *   cache.c        opening, its state file, get and put, the interface
+ *   cache_index.c  what is stored, in memory: keys, sizes, use; which entry goes first
+ *   cache_write.c  the write-behind thread: batches, eviction, failures
+ *   cache_check.c  walks the file's pages without LMDB, before LMDB may see them
+ *
+ * Trees: "kv" and "answers" (16-byte key → value), "use" (space byte + key → use record), "format" ("version" → u32).
+ * A value:
+ *
+ *   0       4         8            12          16            24        32     48              48 + 64·n
+ *   +-------+---------+------------+-----------+-------------+---------+------+---------------+-------------+
+ *   | magic | version | identity n | payload at| payload n   | XXH3    | key  | identity, pad | payload     |
+ *   +-------+---------+------------+-----------+-------------+---------+------+---------------+-------------+
+ *
+ * LMDB's overflow pages begin with 16 bytes, so a payload at 48 + 64·n is 64-byte aligned in the map. The checksum covers
+ * all other fields, identity and payload.
+ *
+ * cache.mdb-state holds one byte, and each process that has the cache open a shared lock on it: who gets it exclusively is
+ * alone, checks the pages, and may replace the file. 'C': closed, all pages synced; 'D': in use.
+ */
+#ifndef CACHE_INT_H
+#define CACHE_INT_H
+
+#include <lmdb.h>
+#include <pthread.h>
+
+#include "storage/storage.h"
+
+enum {
+    CACHE_VERSION = 1,
+    CACHE_MAGIC = 0x4356414B, /* "KAVC" */
+    CACHE_HEADER = 48,
+    CACHE_SPACES = 2,
+    CACHE_READERS = 32
+};
+
+#define CACHE_BUDGET_DEFAULT ((size_t)4 << 30)
+#define CACHE_BUDGET_MIN ((size_t)1 << 20)
+#define CACHE_QUEUE_BYTES ((size_t)64 << 20)
+#define CACHE_BATCH_BYTES ((size_t)16 << 20)
+
+/* ---- the index --------------------------------------------------------------------------------- */
+
+typedef struct cache_entry {
+    hash128 key, parent;
+    uint8_t space;
+    bool live, changed; /* changed: its use record is behind */
+    uint32_t hits, children;
+    uint64_t bytes; /* on disk, whole pages */
+    uint64_t born, used; /* clock ticks */
+    double cost, priority;
+    int next; /* in its bucket, or in the free list; -1 */
+} cache_entry;
+
+typedef struct cache_index {
+    cache_entry *entries;
+    int count, cap, free, live;
+    int *buckets;
+    int nbuckets; /* a power of two */
+    uint64_t clock, bytes, per_space[CACHE_SPACES];
+    double age; /* GreedyDual's L: the priority of what was evicted last */
+} cache_index;
+
+void index_clear(cache_index *x);
+void index_free(cache_index *x);
+cache_entry *index_find(cache_index *x, uint8_t space, hash128 key);
+cache_entry *index_add(cache_index *x, uint8_t space, hash128 key, hash128 parent, double cost, uint64_t bytes);
+void index_remove(cache_index *x, cache_entry *entry);
+void index_touch(cache_index *x, cache_entry *entry);
+/* Counts children anew, after entries were added in any order. */
+void index_link(cache_index *x);
+/* The keys to evict, in order, so that `bytes` become free: leaves before their parents. Returns their number. */
+size_t index_victims(cache_index *x, cache_policy policy, uint64_t bytes, cache_entry **out, size_t max);
+/* Bytes that a value of n bytes takes on disk. */
+uint64_t cache_disk_bytes(size_t n);
+
+/* ---- the cache --------------------------------------------------------------------------------- */
+
+typedef enum cache_job_kind { CACHE_JOB_PUT, CACHE_JOB_DELETE } cache_job_kind;
+
+typedef struct cache_job {
+    struct cache_job *next;
+    cache_job_kind kind;
+    uint8_t space;
+    hash128 key, parent;
+    double cost;
+    size_t bytes; /* of value */
+    unsigned char value[]; /* header, identity, payload */
+} cache_job;
+
+struct cache {
+    struct cache *next_open; /* of this process; shared by stores of the same file */
+    int refs;
+    dev_t device;
+    ino_t inode;
+    char *path;
+    int state_fd;
+    bool read_only;
+
+    pthread_rwlock_t env_lock; /* shared while LMDB transactions live, exclusive to change the map */
+    MDB_env *env;
+    MDB_dbi values[CACHE_SPACES], use, format;
+
+    pthread_mutex_t mutex; /* all below */
+    pthread_cond_t wake, idle;
+    MDB_txn *readers[CACHE_READERS]; /* reset, to be renewed */
+    int nreaders;
+    cache_index index;
+    cache_policy policy;
+    size_t budget;
+    cache_job *first, **last;
+    size_t queued_bytes;
+    bool busy, stop, thread_started, save_use;
+    pthread_t thread;
+    size_t last_txn; /* LMDB's id of our last commit */
+    cache_stats stats;
+};
+
+size_t cache_map_bytes(size_t budget);
+/* Another process made the map larger: takes its size. No lock is held. */
+void cache_adopt_map(cache *c);
+void *cache_writer(void *arg); /* the thread */
+void cache_enqueue(cache *c, cache_job *job); /* the mutex is held */
+int cache_load_index(cache *c, MDB_txn *t);
+
+#endif

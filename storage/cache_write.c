@@ -1,0 +1,350 @@
+/*
+ * cache_write.c - the write-behind thread: batches of puts and deletes, eviction, what happens when a write fails.
+ *
+ * Invariants: nobody waits for this thread but cache_flush and cache_close; a failed write turns writing off for good, and
+ * what was stored stays readable; a batch is small against the budget, because pages freed by one transaction serve only the
+ * one after the next.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cache_int.h"
+
+enum { VICTIMS_MAX = 4096, BATCH_SHARE = 64, SPARE_SHARE = 32 };
+
+typedef struct use_record {
+    uint64_t born, used, bytes;
+    double cost, priority;
+    hash128 parent;
+    uint32_t hits, unused;
+    uint64_t checksum; /* of what is above, seeded by the key */
+} use_record;
+
+typedef struct use_key {
+    uint8_t bytes[17];
+} use_key;
+
+static MDB_val key_of(use_key *k, uint8_t space, hash128 key) {
+    k->bytes[0] = space;
+    memcpy(k->bytes + 1, &key, sizeof key);
+    return (MDB_val){sizeof k->bytes, k->bytes};
+}
+
+static uint64_t use_checksum(const use_record *r, hash128 key) {
+    return hash64(r, offsetof(use_record, checksum), key.low ^ key.high);
+}
+
+static int use_write(cache *c, MDB_txn *t, const cache_entry *e) {
+    use_key name;
+    use_record r;
+    memset(&r, 0, sizeof r);
+    r.born = e->born;
+    r.used = e->used;
+    r.bytes = e->bytes;
+    r.cost = e->cost;
+    r.priority = e->priority;
+    r.parent = e->parent;
+    r.hits = e->hits;
+    r.checksum = use_checksum(&r, e->key);
+    MDB_val key = key_of(&name, e->space, e->key), data = {sizeof r, &r};
+    return mdb_put(t, c->use, &key, &data, 0);
+}
+
+/* ---- loading ----------------------------------------------------------------------------------- */
+
+static void load_entry(cache *c, MDB_txn *t, uint8_t space, hash128 key, size_t value_bytes) {
+    use_key name;
+    use_record r;
+    MDB_val k = key_of(&name, space, key), data;
+    bool known = mdb_get(t, c->use, &k, &data) == 0 && data.mv_size == sizeof r;
+    if (known)
+        memcpy(&r, data.mv_data, sizeof r);
+    known = known && r.checksum == use_checksum(&r, key);
+    hash128 none = {0, 0};
+    cache_entry *e =
+        index_add(&c->index, space, key, known ? r.parent : none, known ? r.cost : 0, cache_disk_bytes(value_bytes));
+    if (known) {
+        e->born = r.born;
+        e->used = r.used;
+        e->hits = r.hits;
+        e->priority = r.priority;
+        e->changed = false;
+        c->index.clock = BASE_MAX(c->index.clock, BASE_MAX(r.born, r.used));
+    }
+}
+
+/* Reads which entries there are; values themselves are not touched. */
+int cache_load_index(cache *c, MDB_txn *t) {
+    index_clear(&c->index);
+    for (uint8_t space = 0; space < CACHE_SPACES; space++) {
+        MDB_cursor *cursor;
+        MDB_val key, data;
+        int rc = mdb_cursor_open(t, c->values[space], &cursor);
+        if (rc)
+            return rc;
+        for (rc = mdb_cursor_get(cursor, &key, &data, MDB_FIRST); rc == 0;
+             rc = mdb_cursor_get(cursor, &key, &data, MDB_NEXT)) {
+            hash128 k;
+            if (key.mv_size != sizeof k)
+                continue;
+            memcpy(&k, key.mv_data, sizeof k);
+            load_entry(c, t, space, k, data.mv_size);
+        }
+        mdb_cursor_close(cursor);
+        if (rc != MDB_NOTFOUND)
+            return rc;
+    }
+    index_link(&c->index);
+    double lowest = 0;
+    for (int i = 0; i < c->index.count; i++)
+        if (i == 0 || c->index.entries[i].priority < lowest)
+            lowest = c->index.entries[i].priority;
+    c->index.age = lowest;
+    return 0;
+}
+
+/* ---- one batch --------------------------------------------------------------------------------- */
+
+static int delete_entry(cache *c, MDB_txn *t, uint8_t space, hash128 key) {
+    use_key name;
+    MDB_val k = {sizeof key, &key}, u = key_of(&name, space, key);
+    int rc = mdb_del(t, c->values[space], &k, NULL);
+    if (rc == 0 || rc == MDB_NOTFOUND)
+        rc = mdb_del(t, c->use, &u, NULL);
+    return rc == MDB_NOTFOUND ? 0 : rc;
+}
+
+/* Makes room for `incoming` bytes within the budget. The mutex is held. */
+static int evict(cache *c, MDB_txn *t, uint64_t incoming) {
+    if (c->index.bytes + incoming <= c->budget)
+        return 0;
+    uint64_t spare = c->budget / SPARE_SHARE; /* so that not every batch evicts */
+    uint64_t excess = c->index.bytes + incoming - c->budget + spare;
+    cache_entry **victims = mem_alloc(sizeof(cache_entry *) * VICTIMS_MAX);
+    size_t n = index_victims(&c->index, c->policy, excess, victims, VICTIMS_MAX);
+    int rc = 0;
+    for (size_t i = 0; i < n && rc == 0; i++) {
+        rc = delete_entry(c, t, victims[i]->space, victims[i]->key);
+        if (victims[i]->priority > c->index.age)
+            c->index.age = victims[i]->priority;
+        index_remove(&c->index, victims[i]);
+        c->stats.evicted++;
+    }
+    free(victims);
+    return rc;
+}
+
+/* Takes jobs for one transaction from the queue. The mutex is held. */
+static cache_job *take_batch(cache *c, size_t *bytes) {
+    size_t limit = BASE_MIN(CACHE_BATCH_BYTES, c->budget / BATCH_SHARE);
+    cache_job *jobs = c->first, **at = &c->first;
+    *bytes = 0;
+    while (*at && (*bytes == 0 || *bytes + (*at)->bytes <= limit)) {
+        *bytes += cache_disk_bytes((*at)->bytes);
+        c->queued_bytes -= (*at)->bytes;
+        at = &(*at)->next;
+    }
+    c->first = *at;
+    if (!c->first)
+        c->last = &c->first;
+    *at = NULL;
+    return jobs;
+}
+
+static int write_job(cache *c, MDB_txn *t, const cache_job *job) {
+    hash128 k = job->key;
+    if (job->kind == CACHE_JOB_DELETE)
+        return delete_entry(c, t, job->space, job->key);
+    MDB_val key = {sizeof k, &k}, data = {job->bytes, (void *)(uintptr_t)job->value};
+    int rc = mdb_put(t, c->values[job->space], &key, &data, 0);
+    if (rc)
+        return rc;
+    pthread_mutex_lock(&c->mutex);
+    cache_entry *e = index_find(&c->index, job->space, job->key);
+    uint32_t children = e ? e->children : 0;
+    if (e)
+        index_remove(&c->index, e);
+    e = index_add(&c->index, job->space, job->key, job->parent, job->cost, cache_disk_bytes(job->bytes));
+    e->children = children;
+    e->changed = false;
+    cache_entry copy = *e;
+    c->stats.written++;
+    pthread_mutex_unlock(&c->mutex);
+    return use_write(c, t, &copy);
+}
+
+static int write_use(cache *c, MDB_txn *t) {
+    int rc = 0;
+    pthread_mutex_lock(&c->mutex);
+    for (int i = 0; i < c->index.count && rc == 0; i++) {
+        cache_entry *e = &c->index.entries[i];
+        if (e->live && e->changed) {
+            rc = use_write(c, t, e);
+            e->changed = false;
+        }
+    }
+    pthread_mutex_unlock(&c->mutex);
+    return rc;
+}
+
+/* Another process committed since: what we know is behind. */
+static int refresh(cache *c, MDB_txn *t) {
+    int rc = 0;
+    pthread_mutex_lock(&c->mutex);
+    if (mdb_txn_id(t) != c->last_txn + 1)
+        rc = cache_load_index(c, t);
+    pthread_mutex_unlock(&c->mutex);
+    return rc;
+}
+
+static int write_batch(cache *c, const cache_job *jobs, size_t bytes, bool save_use) {
+    MDB_txn *t = NULL;
+    int rc = mdb_txn_begin(c->env, NULL, 0, &t);
+    if (rc)
+        return rc;
+    size_t id = mdb_txn_id(t);
+    rc = refresh(c, t);
+    if (!rc) {
+        pthread_mutex_lock(&c->mutex);
+        rc = evict(c, t, bytes);
+        pthread_mutex_unlock(&c->mutex);
+    }
+    for (const cache_job *job = jobs; job && !rc; job = job->next)
+        rc = write_job(c, t, job);
+    if (!rc && save_use)
+        rc = write_use(c, t);
+    if (rc) {
+        mdb_txn_abort(t);
+        return rc;
+    }
+    if ((rc = mdb_txn_commit(t)) == 0) {
+        pthread_mutex_lock(&c->mutex);
+        c->last_txn = id;
+        pthread_mutex_unlock(&c->mutex);
+    }
+    return rc;
+}
+
+/* The map is full although the budget is not: other processes' readers hold pages, or free pages lie badly. */
+static int make_room(cache *c) {
+    MDB_txn *t = NULL;
+    int rc = mdb_txn_begin(c->env, NULL, 0, &t);
+    if (rc)
+        return rc;
+    size_t id = mdb_txn_id(t);
+    pthread_mutex_lock(&c->mutex);
+    rc = cache_load_index(c, t);
+    if (!rc)
+        rc = evict(c, t, c->budget - BASE_MIN((size_t)c->index.bytes, c->budget) + c->budget / 16);
+    pthread_mutex_unlock(&c->mutex);
+    if (rc) {
+        mdb_txn_abort(t);
+        return rc;
+    }
+    rc = mdb_txn_commit(t);
+    pthread_mutex_lock(&c->mutex);
+    c->last_txn = rc ? c->last_txn : id;
+    pthread_mutex_unlock(&c->mutex);
+    return rc;
+}
+
+/* ---- the thread -------------------------------------------------------------------------------- */
+
+/* Whether to go on writing after `rc`. The mutex is held. */
+static void note_failure(cache *c, int rc, const cache_job *jobs) {
+    for (; jobs; jobs = jobs->next)
+        c->stats.dropped += jobs->kind == CACHE_JOB_PUT;
+    c->last_txn = 0; /* the index may know what was not committed: load it again */
+    if (rc == MDB_MAP_FULL || rc == MDB_TXN_FULL)
+        return;
+    c->stats.writing = false;
+    snprintf(c->stats.why_not, sizeof c->stats.why_not, "writing '%s' failed: %s", c->path, mdb_strerror(rc));
+}
+
+static void drop_queue(cache *c) {
+    for (cache_job *job = c->first, *next; job; job = next) {
+        next = job->next;
+        c->stats.dropped += job->kind == CACHE_JOB_PUT;
+        free(job);
+    }
+    c->first = NULL;
+    c->last = &c->first;
+    c->queued_bytes = 0;
+}
+
+static int run_batch(cache *c, const cache_job *jobs, size_t bytes, bool save_use) {
+    pthread_rwlock_rdlock(&c->env_lock);
+    int rc = write_batch(c, jobs, bytes, save_use);
+    if (rc == MDB_MAP_RESIZED) {
+        pthread_rwlock_unlock(&c->env_lock);
+        cache_adopt_map(c);
+        pthread_rwlock_rdlock(&c->env_lock);
+        rc = write_batch(c, jobs, bytes, save_use);
+    }
+    if (rc == MDB_MAP_FULL && make_room(c) == 0)
+        rc = write_batch(c, jobs, bytes, save_use);
+    pthread_rwlock_unlock(&c->env_lock);
+    return rc;
+}
+
+/* What the index knows may be ahead of the file after a failed batch; readers trust the file alone. */
+static void reload_after_failure(cache *c) {
+    MDB_txn *t = NULL;
+    pthread_rwlock_rdlock(&c->env_lock);
+    if (mdb_txn_begin(c->env, NULL, MDB_RDONLY, &t) == 0) {
+        pthread_mutex_lock(&c->mutex);
+        if (cache_load_index(c, t) != 0)
+            index_clear(&c->index);
+        pthread_mutex_unlock(&c->mutex);
+        mdb_txn_abort(t);
+    }
+    pthread_rwlock_unlock(&c->env_lock);
+}
+
+void *cache_writer(void *arg) {
+    cache *c = arg;
+    pthread_mutex_lock(&c->mutex);
+    for (;;) {
+        while (!c->first && !c->stop && !c->save_use)
+            pthread_cond_wait(&c->wake, &c->mutex);
+        if (!c->first && !c->save_use)
+            break;
+        if (!c->stats.writing) {
+            drop_queue(c);
+            c->save_use = false;
+            pthread_cond_broadcast(&c->idle);
+            continue;
+        }
+        size_t bytes;
+        cache_job *jobs = take_batch(c, &bytes);
+        bool save_use = c->save_use && !c->first;
+        if (save_use)
+            c->save_use = false;
+        c->busy = true;
+        pthread_mutex_unlock(&c->mutex);
+        int rc = run_batch(c, jobs, bytes, save_use);
+        if (rc)
+            reload_after_failure(c);
+        pthread_mutex_lock(&c->mutex);
+        if (rc)
+            note_failure(c, rc, jobs);
+        c->busy = false;
+        for (cache_job *job = jobs, *next; job; job = next) {
+            next = job->next;
+            free(job);
+        }
+        if (!c->first && !c->save_use)
+            pthread_cond_broadcast(&c->idle);
+    }
+    pthread_mutex_unlock(&c->mutex);
+    return NULL;
+}
+
+void cache_enqueue(cache *c, cache_job *job) {
+    job->next = NULL;
+    *c->last = job;
+    c->last = &job->next;
+    c->queued_bytes += job->bytes;
+    pthread_cond_signal(&c->wake);
+}

@@ -1,0 +1,490 @@
+/* test_storage_cache.c - the cache: round trips, identity, damage, eviction, versions, sharing, failed writes. */
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+
+#include "cache_int.h"
+#include "storage_help_int.h"
+
+enum { BLOCK = 60000 };
+
+static hash128 key_of(uint64_t n) {
+    return hash_128(&n, sizeof n);
+}
+
+static void fill(unsigned char *p, size_t n, uint64_t seed) {
+    for (size_t i = 0; i < n; i++)
+        p[i] = (unsigned char)(hash_mix(seed, i / 64) >> (i % 8));
+}
+
+static void put_block(cache *c, uint64_t n, uint64_t parent, double cost) {
+    static unsigned char block[BLOCK];
+    char identity[40];
+    fill(block, sizeof block, n);
+    snprintf(identity, sizeof identity, "block %d", (int)n);
+    cache_put(c, CACHE_KV, key_of(n), str_from(identity), parent ? key_of(parent) : (hash128){0, 0}, cost,
+              (str){(char *)block, sizeof block});
+}
+
+/* Whether the block is there; if so it must be right. */
+static bool has_block(cache *c, uint64_t n) {
+    static unsigned char got[BLOCK], want[BLOCK];
+    char identity[40];
+    snprintf(identity, sizeof identity, "block %d", (int)n);
+    if (!cache_get(c, CACHE_KV, key_of(n), str_from(identity), got, sizeof got, NULL))
+        return false;
+    fill(want, sizeof want, n);
+    assert_memory_equal(got, want, sizeof got);
+    return true;
+}
+
+static store *open_with(const char *path, size_t budget) {
+    store *s = NULL;
+    store_options options = {.path = path, .cache_bytes = budget};
+    OK(store_open(&options, &s, &e));
+    return s;
+}
+
+static cache *cache_of(store *s) {
+    cache *c = store_cache(s, &e);
+    if (!c)
+        fail_msg("%s", e.message);
+    return c;
+}
+
+static cache_stats stats_of(cache *c) {
+    cache_stats st;
+    cache_get_stats(c, &st);
+    return st;
+}
+
+static void test_round_trip(void **state) {
+    (void)state;
+    char path[512];
+    snprintf(path, sizeof path, "%s", scratch("trip"));
+    store *s = open_with(path, 0);
+    cache *c = cache_of(s);
+    assert_ptr_equal(cache_of(s), c);
+    for (uint64_t i = 1; i <= 50; i++)
+        put_block(c, i, i - 1, 1);
+    cache_put(c, CACHE_ANSWERS, key_of(1), STR("who"), (hash128){0, 0}, 5, STR("yes"));
+    cache_put(c, CACHE_ANSWERS, key_of(2), STR(""), (hash128){0, 0}, 5, STR(""));
+    cache_flush(c);
+    for (int round = 0; round < 2; round++) {
+        for (uint64_t i = 1; i <= 50; i++)
+            assert_true(has_block(c, i));
+        assert_false(has_block(c, 51));
+        buf b = {0};
+        buf_append_c(&b, "kept ");
+        assert_true(cache_get(c, CACHE_ANSWERS, key_of(1), STR("who"), NULL, 0, &b));
+        assert_true(cache_get(c, CACHE_ANSWERS, key_of(2), STR(""), NULL, 0, &b));
+        assert_string_equal(b.p, "kept yes");
+        buf_free(&b);
+        cache_stats st = stats_of(c);
+        assert_int_equal(st.blocks, 50);
+        assert_int_equal(st.answers, 2);
+        assert_int_equal(st.hits, 52);
+        assert_int_equal(st.misses, 1);
+        assert_true(st.writing);
+        if (round == 0) {
+            store_close(s);
+            char file[600];
+            snprintf(file, sizeof file, "%s/cache.mdb", path);
+            OK(cache_check(file, &e));
+            s = open_with(path, 0);
+            c = cache_of(s);
+        }
+    }
+    OK(cache_clear(c, CACHE_KV, &e));
+    assert_false(has_block(c, 1));
+    assert_int_equal(stats_of(c).blocks, 0);
+    assert_int_equal(stats_of(c).answers, 2);
+    put_block(c, 1, 0, 1);
+    cache_flush(c);
+    assert_true(has_block(c, 1));
+    store_close(s);
+}
+
+static void test_another_identity_is_a_miss(void **state) {
+    (void)state;
+    store *s = open_with(scratch("identity"), 0);
+    cache *c = cache_of(s);
+    buf b = {0};
+    cache_put(c, CACHE_ANSWERS, key_of(1), STR("model A"), (hash128){0, 0}, 5, STR("yes"));
+    cache_flush(c);
+    assert_false(cache_get(c, CACHE_ANSWERS, key_of(1), STR("model B"), NULL, 0, &b));
+    assert_int_equal(b.n, 0);
+    cache_put(c, CACHE_ANSWERS, key_of(1), STR("model B"), (hash128){0, 0}, 5, STR("no"));
+    cache_flush(c);
+    assert_true(cache_get(c, CACHE_ANSWERS, key_of(1), STR("model B"), NULL, 0, &b));
+    assert_string_equal(b.p, "no");
+    put_block(c, 7, 0, 1);
+    cache_flush(c);
+    char small[10];
+    assert_false(cache_get(c, CACHE_KV, key_of(7), STR("block 7"), small, sizeof small, NULL));
+    assert_int_equal(stats_of(c).corrupt, 2);
+    buf_free(&b);
+    store_close(s);
+}
+
+static void test_budget_is_kept(void **state) {
+    (void)state;
+    static const cache_policy policies[] = {CACHE_FIFO, CACHE_LRU, CACHE_COST};
+    enum { BUDGET = 4 << 20 };
+    for (size_t p = 0; p < BASE_COUNT(policies); p++) {
+        char path[512];
+        snprintf(path, sizeof path, "%s/budget%d", scratch_dir, (int)p);
+        store *s = open_with(path, BUDGET);
+        cache *c = cache_of(s);
+        cache_set(c, BUDGET, policies[p]);
+        put_block(c, 1, 0, 1000); /* dear and used */
+        for (uint64_t i = 2; i < 400; i++) {
+            put_block(c, i, 0, 1);
+            cache_flush(c);
+            if (i < 30 || policies[p] == CACHE_LRU)
+                has_block(c, 1);
+            assert_true(stats_of(c).bytes <= BUDGET);
+        }
+        cache_stats st = stats_of(c);
+        assert_true(st.evicted > 300);
+        assert_int_equal(st.dropped, 0);
+        assert_int_equal(has_block(c, 1), policies[p] != CACHE_FIFO);
+        assert_true(has_block(c, 399));
+        assert_false(has_block(c, 2));
+        struct stat file;
+        snprintf(path, sizeof path, "%s/budget%d/cache.mdb", scratch_dir, (int)p);
+        assert_int_equal(stat(path, &file), 0);
+        assert_true(file.st_size <= (off_t)cache_map_bytes(BUDGET));
+        store_close(s);
+        OK(cache_check(path, &e));
+    }
+}
+
+/* A chain is evicted from its end: what is left is always reachable. */
+static void test_leaves_go_first(void **state) {
+    (void)state;
+    cache_index x = {.free = -1};
+    for (uint64_t i = 1; i <= 100; i++)
+        index_add(&x, CACHE_KV, key_of(i), i > 1 ? key_of(i - 1) : (hash128){0, 0}, (double)i, 1000);
+    cache_entry *victims[100];
+    size_t n = index_victims(&x, CACHE_FIFO, 10000, victims, 100);
+    assert_int_equal(n, 10);
+    for (size_t i = 0; i < n; i++)
+        assert_true(hash128_equal(victims[i]->key, key_of(100 - i)));
+    for (size_t i = 0; i < n; i++)
+        index_remove(&x, victims[i]);
+    assert_int_equal(x.live, 90);
+    assert_null(index_find(&x, CACHE_KV, key_of(95)));
+    assert_int_equal(index_find(&x, CACHE_KV, key_of(90))->children, 0);
+    index_link(&x);
+    assert_int_equal(index_find(&x, CACHE_KV, key_of(89))->children, 1);
+    index_free(&x);
+}
+
+static void test_two_stores_share_one_file(void **state) {
+    (void)state;
+    setenv("XDG_CACHE_HOME", scratch("xdg"), 1);
+    store *a = open_with(NULL, 0), *b = open_with(NULL, 0);
+    cache *c = cache_of(a);
+    assert_ptr_equal(cache_of(b), c);
+    put_block(c, 3, 0, 1);
+    store_close(a);
+    cache_flush(c);
+    assert_true(has_block(cache_of(b), 3));
+    store_close(b);
+    struct stat st;
+    assert_int_equal(stat(scratch("xdg/kvasir/cache.mdb"), &st), 0);
+    assert_int_equal(st.st_mode & 0777, 0600);
+    unsetenv("XDG_CACHE_HOME");
+}
+
+/* Another process writes and evicts in the same file at the same time. */
+static void test_two_processes(void **state) {
+    (void)state;
+    enum { BUDGET = 4 << 20, BLOCKS = 300 };
+    char path[512];
+    snprintf(path, sizeof path, "%s", scratch("both"));
+    store_close(open_with(path, BUDGET));
+    pid_t pid = fork();
+    store *s = NULL;
+    store_options options = {.path = path, .cache_bytes = BUDGET};
+    if (store_open(&options, &s, &e) != 0)
+        _exit(3);
+    cache *c = store_cache(s, &e);
+    if (!c)
+        _exit(4);
+    for (uint64_t i = 1; i <= BLOCKS; i++) {
+        put_block(c, i, 0, 1);
+        if (i % 7 == 0)
+            cache_flush(c);
+        has_block(c, i / 2);
+    }
+    cache_flush(c);
+    bool last = has_block(c, BLOCKS), within = stats_of(c).bytes <= BUDGET, writing = stats_of(c).writing;
+    store_close(s);
+    if (pid == 0)
+        _exit(last && within && writing ? 0 : 5);
+    int status;
+    waitpid(pid, &status, 0);
+    assert_int_equal(status, 0);
+    assert_true(last && within && writing);
+    char file[600];
+    snprintf(file, sizeof file, "%s/cache.mdb", path);
+    OK(cache_check(file, &e));
+}
+
+/* ---- damage ------------------------------------------------------------------------------------ */
+
+static unsigned char *load_file(const char *path, size_t *n) {
+    struct stat st;
+    assert_int_equal(stat(path, &st), 0);
+    *n = (size_t)st.st_size;
+    unsigned char *p = malloc(*n);
+    FILE *f = fopen(path, "rb");
+    assert_int_equal(fread(p, 1, *n, f), *n);
+    fclose(f);
+    return p;
+}
+
+static void save_file(const char *path, const unsigned char *p, size_t n) {
+    FILE *f = fopen(path, "wb");
+    assert_int_equal(fwrite(p, 1, n, f), n);
+    fclose(f);
+}
+
+static bool is_payload(const unsigned char *file, size_t page) {
+    uint64_t number;
+    uint16_t flags;
+    memcpy(&number, file + page * 4096, 8);
+    memcpy(&flags, file + page * 4096 + 10, 2);
+    return number != page || flags == 0 || flags > 8;
+}
+
+/* Uses the damaged cache in every way: no wrong answer, no crash. */
+static void use_damaged(const char *path) {
+    store *s = open_with(path, 0);
+    cache *c = cache_of(s);
+    for (uint64_t i = 1; i <= 40; i++)
+        has_block(c, i);
+    buf b = {0};
+    for (uint64_t i = 1; i <= 300; i++) {
+        char answer[32];
+        snprintf(answer, sizeof answer, "answer %d", (int)i);
+        buf_clear(&b);
+        if (cache_get(c, CACHE_ANSWERS, key_of(i), STR("id"), NULL, 0, &b))
+            assert_string_equal(b.p, answer);
+    }
+    for (uint64_t i = 41; i <= 44; i++)
+        put_block(c, i, 0, 1);
+    cache_flush(c);
+    for (uint64_t i = 41; i <= 44; i++)
+        assert_true(has_block(c, i));
+    buf_free(&b);
+    store_close(s);
+}
+
+static void test_flipped_bits(void **state) {
+    (void)state;
+    char path[512], file[600];
+    snprintf(path, sizeof path, "%s", scratch("flipped"));
+    snprintf(file, sizeof file, "%s/cache.mdb", path);
+    store *s = open_with(path, 0);
+    cache *c = cache_of(s);
+    for (uint64_t i = 1; i <= 40; i++)
+        put_block(c, i, i - 1, 1);
+    for (uint64_t i = 1; i <= 300; i++) {
+        char answer[32];
+        snprintf(answer, sizeof answer, "answer %d", (int)i);
+        cache_put(c, CACHE_ANSWERS, key_of(i), STR("id"), (hash128){0, 0}, 5, str_from(answer));
+    }
+    cache_flush(c);
+    OK(cache_clear(c, CACHE_ANSWERS, &e)); /* a free list with pages in it */
+    for (uint64_t i = 1; i <= 300; i++) {
+        char answer[32];
+        snprintf(answer, sizeof answer, "answer %d", (int)i);
+        cache_put(c, CACHE_ANSWERS, key_of(i), STR("id"), (hash128){0, 0}, 5, str_from(answer));
+    }
+    cache_flush(c);
+    store_close(s);
+    size_t n, tree_pages[4096], ntree = 0;
+    unsigned char *good = load_file(file, &n), *bad = malloc(n);
+    for (size_t page = 0; page < n / 4096 && ntree < 4096; page++)
+        if (!is_payload(good, page))
+            tree_pages[ntree++] = page;
+    const char *wanted = getenv("KVASIR_FLIPS");
+    int flips = wanted ? atoi(wanted) : 150, rebuilt = 0;
+    uint64_t seed = 99;
+    for (int i = 0; i < flips; i++) {
+        seed = hash_mix(seed, (uint64_t)i);
+        size_t at = i % 2 ? tree_pages[seed % ntree] * 4096 + (seed >> 32) % (i % 4 == 1 ? 64 : 4096) : (seed >> 20) % n;
+        memcpy(bad, good, n);
+        bad[at] ^= (unsigned char)(1u << (seed >> 8) % 8);
+        save_file(file, bad, n);
+        rebuilt += cache_check_tree(file);
+        use_damaged(path);
+    }
+    assert_true(rebuilt > flips / 10);
+    save_file(file, good, n / 2); /* cut off */
+    use_damaged(path);
+    save_file(file, (const unsigned char *)"short", 5);
+    use_damaged(path);
+    save_file(file, good, 0);
+    use_damaged(path);
+    free(good);
+    free(bad);
+}
+
+static void test_older_version_starts_anew(void **state) {
+    (void)state;
+    char path[512], file[600];
+    snprintf(path, sizeof path, "%s", scratch("older"));
+    snprintf(file, sizeof file, "%s/cache.mdb", path);
+    store *s = open_with(path, 0);
+    put_block(cache_of(s), 1, 0, 1);
+    store_close(s);
+    MDB_env *env;
+    MDB_txn *t;
+    MDB_dbi dbi;
+    uint32_t version = 0;
+    MDB_val key = {7, "version"}, data = {sizeof version, &version};
+    mdb_env_create(&env);
+    mdb_env_set_maxdbs(env, 8);
+    assert_int_equal(mdb_env_open(env, file, MDB_NOSUBDIR, 0600), 0);
+    mdb_txn_begin(env, NULL, 0, &t);
+    assert_int_equal(mdb_dbi_open(t, "format", 0, &dbi), 0);
+    assert_int_equal(mdb_put(t, dbi, &key, &data, 0), 0);
+    assert_int_equal(mdb_txn_commit(t), 0);
+    mdb_env_close(env);
+    s = open_with(path, 0);
+    cache *c = cache_of(s);
+    assert_false(has_block(c, 1));
+    put_block(c, 1, 0, 1);
+    cache_flush(c);
+    assert_true(has_block(c, 1));
+    store_close(s);
+}
+
+static void test_unusable_place(void **state) {
+    (void)state;
+    store *s = NULL;
+    store_options options = {.cache_path = "/proc/no/such/cache.mdb"};
+    OK(store_open(&options, &s, &e));
+    err_clear(&e);
+    assert_null(store_cache(s, &e));
+    assert_true(e.message[0]);
+    store_close(s);
+}
+
+/* ---- failed writes ----------------------------------------------------------------------------- */
+
+/* The program's own pwrite and pwritev come before the C library's when liblmdb calls them. */
+static _Atomic int writes_left = -1;
+static int write_errno;
+
+static bool write_fails(void) {
+    if (writes_left < 0)
+        return false;
+    if (writes_left > 0) {
+        writes_left--;
+        return false;
+    }
+    errno = write_errno;
+    return true;
+}
+
+ssize_t pwrite(int fd, const void *p, size_t n, off_t at) {
+    static ssize_t (*real)(int, const void *, size_t, off_t);
+    if (!real)
+        *(void **)&real = dlsym(RTLD_NEXT, "pwrite");
+    return write_fails() ? -1 : real(fd, p, n, at);
+}
+
+ssize_t pwritev(int fd, const struct iovec *v, int count, off_t at) {
+    static ssize_t (*real)(int, const struct iovec *, int, off_t);
+    if (!real)
+        *(void **)&real = dlsym(RTLD_NEXT, "pwritev");
+    return write_fails() ? -1 : real(fd, v, count, at);
+}
+
+static void test_failed_writes_of_the_cache(void **state) {
+    (void)state;
+    static const int errors[] = {ENOSPC, EIO};
+    for (int n = 0; n < 40; n++) {
+        char path[512];
+        snprintf(path, sizeof path, "%s/failing%d", scratch_dir, n);
+        store *s = open_with(path, 0);
+        cache *c = cache_of(s);
+        write_errno = errors[n % 2];
+        writes_left = n / 2;
+        for (uint64_t i = 1; i <= 20; i++) {
+            put_block(c, i, 0, 1);
+            cache_flush(c);
+        }
+        cache_stats st = stats_of(c);
+        assert_true(writes_left != 0 || !st.writing);
+        assert_true(st.writing || strstr(st.why_not, strerror(write_errno)));
+        for (uint64_t i = 1; i <= 20; i++)
+            has_block(c, i);
+        writes_left = -1;
+        store_close(s);
+        s = open_with(path, 0);
+        c = cache_of(s);
+        for (uint64_t i = 1; i <= 20; i++)
+            has_block(c, i);
+        put_block(c, 99, 0, 1);
+        cache_flush(c);
+        assert_true(has_block(c, 99));
+        store_close(s);
+    }
+}
+
+/* A commit that fails is no commit; the database goes on. */
+static void test_failed_writes_of_tables(void **state) {
+    (void)state;
+    store *s = open_at(scratch("failing-tables"));
+    txn *t = begin(s, true);
+    create_people(t);
+    OK(txn_commit(t, &e));
+    uint64_t rows = 0;
+    int failures = 0;
+    for (int n = 0; n < 12; n++) {
+        t = begin(s, true);
+        for (int i = 0; i < 200; i++)
+            add_person(t, value_null(), "somebody with a name that fills the page a little", i);
+        write_errno = ENOSPC;
+        writes_left = n % 4;
+        err_clear(&e);
+        int status = txn_commit(t, &e);
+        writes_left = -1;
+        failures += status != 0;
+        if (status)
+            assert_true(status == ERR_FULL || status == ERR_IO);
+        rows += status ? 0 : 200;
+        store_close(s); /* after a failed meta page LMDB wants the environment opened anew */
+        s = open_at(scratch("failing-tables"));
+        t = begin(s, true);
+        assert_int_equal(count_rows(t, "people"), rows);
+        txn_abort(t);
+    }
+    assert_true(failures > 3);
+    store_close(s);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_round_trip),
+        cmocka_unit_test(test_another_identity_is_a_miss),
+        cmocka_unit_test(test_budget_is_kept),
+        cmocka_unit_test(test_leaves_go_first),
+        cmocka_unit_test(test_two_stores_share_one_file),
+        cmocka_unit_test(test_two_processes),
+        cmocka_unit_test(test_flipped_bits),
+        cmocka_unit_test(test_older_version_starts_anew),
+        cmocka_unit_test(test_unusable_place),
+        cmocka_unit_test(test_failed_writes_of_the_cache),
+        cmocka_unit_test(test_failed_writes_of_tables),
+    };
+    return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);
+}
