@@ -383,19 +383,3 @@ const plan_rule_info *plan_rules(size_t *count) {
     *count = 0;
     return NULL;
 }
-
-void plan_print(const plan *p, const plan_actual *actual, bool times, buf *out) {
-    (void)actual;
-    (void)times;
-    buf_printf(out, "%d nodes\n", p->nnodes);
-}
-
-void plan_print_json(const plan *p, const plan_actual *actual, buf *out) {
-    (void)actual;
-    buf_printf(out, "{\"nodes\":%d}\n", p->nnodes);
-}
-
-void plan_print_rules(const plan *p, buf *out) {
-    (void)p;
-    (void)out;
-}

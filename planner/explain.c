@@ -1,0 +1,484 @@
+/*
+ * explain.c - plans as people read them: one node a line, its facts indented under it.
+ *
+ *   Project r.id                                              rows≈80
+ *   └─ Filter LLM#1 = 'positive'                              rows≈80
+ *      └─ LLM                                                 rows≈240
+ *         │  #1 'Is the review positive or negative?' (synopsis, review) RETURNS ENUM('positive', 'negative') by use
+ *         │  240 distinct inputs, 49,100 prompt tokens, 10,200 computed, hit rate 79.2 %
+ *         └─ Hash join r.movie = m.id                          rows≈240
+ *
+ * Invariant: nothing is printed that is not in the plan or in `actual`; without times the text depends on statistics alone, so it can
+ * be a golden test.
+ */
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "planner_int.h"
+
+enum { FACT_COLUMN = 58, PROMPT_WIDTH = 50, MAX_DEPTH = 64 };
+
+typedef struct printer {
+    const plan *plan;
+    const plan_actual *actual;
+    bool times;
+    buf *out;
+    bool last[MAX_DEPTH]; /* is the node at this depth the last child? */
+    bool *shared_shown;
+} printer;
+
+/* ---- pieces ------------------------------------------------------------------------------------ */
+
+/* 12345678 as 12,345,678. */
+static void print_count(buf *out, double n) {
+    char digits[40];
+    int len = snprintf(digits, sizeof digits, "%.0f", n < 0 ? 0 : n);
+    for (int i = 0; i < len; i++) {
+        if (i > 0 && (len - i) % 3 == 0)
+            buf_append_char(out, ',');
+        buf_append_char(out, digits[i]);
+    }
+}
+
+static void print_ms(buf *out, double ms) {
+    if (ms >= 60e3)
+        buf_printf(out, "%.1f min", ms / 60e3);
+    else if (ms >= 1e3)
+        buf_printf(out, "%.1f s", ms / 1e3);
+    else
+        buf_printf(out, "%.*f ms", ms < 10 ? 2 : 0, ms);
+}
+
+static void print_exprs(buf *out, expr *const *exprs, int n) {
+    for (int i = 0; i < n; i++) {
+        if (i)
+            buf_append_c(out, ", ");
+        if (i == 8 && n > 10) {
+            buf_printf(out, "… %d more", n - 8);
+            return;
+        }
+        expr_print(exprs[i], out);
+    }
+}
+
+static const char *join_name(join_kind k) {
+    static const char *const names[] = {"join", "left join", "cross join", "semi join", "anti join", "single join", "mark join"};
+    return names[k];
+}
+
+static const char *agg_name(agg_kind k) {
+    static const char *const names[] = {"count", "count", "sum", "avg", "min", "max", "group_concat", "first"};
+    return names[k];
+}
+
+/* ---- one line a node --------------------------------------------------------------------------- */
+
+static void print_bounds(buf *out, const plan_node *n) {
+    int parts = BASE_MAX(n->scan.nlow, n->scan.nhigh);
+    for (int i = 0; i < parts; i++) {
+        const expr *low = i < n->scan.nlow ? n->scan.low[i] : NULL, *high = i < n->scan.nhigh ? n->scan.high[i] : NULL;
+        int at = n->scan.index ? n->scan.index->columns[i] : n->scan.table->rowid_column;
+        str name = at >= 0 ? n->scan.table->columns[at].name : STR("rowid");
+        buf_append_c(out, i ? ", " : " [");
+        buf_append_str(out, name);
+        if (low && high && expr_equal(low, high)) {
+            buf_append_c(out, " = ");
+            expr_print(low, out);
+            continue;
+        }
+        if (low) {
+            buf_append_c(out, n->scan.low_inclusive || i + 1 < n->scan.nlow ? " >= " : " > ");
+            expr_print(low, out);
+        }
+        if (high) {
+            buf_append_c(out, n->scan.high_inclusive || i + 1 < n->scan.nhigh ? " <= " : " < ");
+            expr_print(high, out);
+        }
+    }
+    if (parts)
+        buf_append_char(out, ']');
+}
+
+static void print_scan(buf *out, const plan_node *n) {
+    bool indexed = n->scan.index != NULL, bounded = n->scan.nlow + n->scan.nhigh > 0;
+    buf_append_c(out, indexed ? "Index scan " : bounded ? "Key scan " : "Scan ");
+    buf_append_str(out, n->scan.table->name);
+    if (n->scan.alias.n && !str_equal_nocase(n->scan.alias, n->scan.table->name)) {
+        buf_append_char(out, ' ');
+        buf_append_str(out, n->scan.alias);
+    }
+    if (indexed) {
+        buf_append_c(out, " by ");
+        buf_append_str(out, n->scan.index->name.n ? n->scan.index->name : STR("primary key"));
+    }
+    print_bounds(out, n);
+    if (n->scan.filter) {
+        buf_append_c(out, " where ");
+        expr_print(n->scan.filter, out);
+    }
+}
+
+static void print_join(buf *out, const plan_node *n) {
+    buf_printf(out, "%s %s", n->kind == PLAN_HASH_JOIN ? "Hash" : "Loop", join_name(n->join.kind));
+    const char *between = " ";
+    for (int i = 0; i < n->join.nkeys; i++, between = " and ") {
+        buf_append_c(out, between);
+        expr_print(n->join.left_keys[i], out);
+        buf_append_c(out, n->join.null_safe ? " is " : " = ");
+        expr_print(n->join.right_keys[i], out);
+    }
+    if (n->join.predicate) {
+        buf_append_c(out, between);
+        expr_print(n->join.predicate, out);
+    }
+}
+
+static void print_group(buf *out, const plan_node *n) {
+    buf_append_c(out, n->group.nkeys ? "Group by " : "Aggregate");
+    print_exprs(out, n->group.keys, n->group.nkeys);
+    for (int i = 0; i < n->group.naggs; i++) {
+        const plan_agg *a = &n->group.aggs[i];
+        buf_append_c(out, i == 0 && n->group.nkeys ? ": " : i ? ", " : " ");
+        buf_printf(out, "%s(%s", agg_name(a->kind), a->distinct ? "distinct " : "");
+        if (a->arg)
+            expr_print(a->arg, out);
+        else
+            buf_append_char(out, '*');
+        buf_append_char(out, ')');
+        if (a->filter) {
+            buf_append_c(out, " filter ");
+            expr_print(a->filter, out);
+        }
+    }
+}
+
+static void print_sort(buf *out, const plan_node *n) {
+    if (n->sort.limit >= 0)
+        buf_printf(out, "Top %" PRId64 " by ", n->sort.limit);
+    else
+        buf_append_c(out, "Sort by ");
+    for (int i = 0; i < n->sort.nkeys; i++) {
+        if (i)
+            buf_append_c(out, ", ");
+        expr_print(n->sort.keys[i].value, out);
+        if (n->sort.keys[i].descending)
+            buf_append_c(out, " desc");
+    }
+}
+
+static void print_limit(buf *out, const plan_node *n) {
+    buf_append_c(out, "Limit");
+    if (n->limit.limit >= 0)
+        buf_printf(out, " %" PRId64, n->limit.limit);
+    if (n->limit.offset > 0)
+        buf_printf(out, " offset %" PRId64, n->limit.offset);
+    for (int i = 0; i < n->limit.npartition; i++) {
+        buf_append_c(out, i ? ", " : " per ");
+        buf_append_str(out, n->left->names[n->limit.partition[i]]);
+    }
+}
+
+static void print_title(buf *out, const plan_node *n) {
+    static const char *const setops[] = {"Union all", "Union", "Except", "Intersect"};
+    switch (n->kind) {
+    case PLAN_VALUES:
+        buf_printf(out, "Values (%d row%s)", n->values.nrows, n->values.nrows == 1 ? "" : "s");
+        return;
+    case PLAN_SCAN:
+        print_scan(out, n);
+        return;
+    case PLAN_FILE:
+        buf_append_c(out, "File ");
+        buf_append_str(out, n->file.path);
+        if (n->file.filter) {
+            buf_append_c(out, " where ");
+            expr_print(n->file.filter, out);
+        }
+        return;
+    case PLAN_SYSTEM:
+        buf_append_c(out, "System table ");
+        buf_append_str(out, n->system.name);
+        return;
+    case PLAN_FILTER:
+        buf_append_c(out, "Filter ");
+        expr_print(n->filter.predicate, out);
+        return;
+    case PLAN_PROJECT:
+        buf_append_c(out, "Project ");
+        print_exprs(out, n->project.exprs, n->ncols);
+        return;
+    case PLAN_HASH_JOIN:
+    case PLAN_LOOP_JOIN:
+        print_join(out, n);
+        return;
+    case PLAN_GROUP:
+        print_group(out, n);
+        return;
+    case PLAN_SORT:
+        print_sort(out, n);
+        return;
+    case PLAN_LIMIT:
+        print_limit(out, n);
+        return;
+    case PLAN_DISTINCT:
+        buf_append_c(out, "Distinct");
+        return;
+    case PLAN_SETOP:
+        buf_append_c(out, setops[n->setop.op]);
+        return;
+    case PLAN_LLM:
+        buf_append_c(out, "LLM");
+        if (n->llm.wanted > 0)
+            buf_printf(out, " in waves for %" PRId64 " rows", n->llm.wanted);
+        return;
+    case PLAN_SHARED:
+        buf_printf(out, "Shared #%d", n->shared.number);
+        return;
+    case PLAN_NUMBER:
+        buf_append_c(out, "Number rows");
+        return;
+    case PLAN_RESIDUAL:
+        buf_append_c(out, "Keep pairs where ");
+        expr_print(n->residual.predicate, out);
+        return;
+    }
+}
+
+/* ---- layout ------------------------------------------------------------------------------------ */
+
+static void print_indent(printer *p, int depth, bool node_line, bool has_child) {
+    for (int d = 1; d < depth; d++)
+        buf_append_c(p->out, p->last[d] ? "   " : "│  ");
+    if (depth > 0)
+        buf_append_c(p->out, !node_line ? (p->last[depth] ? "   " : "│  ") : p->last[depth] ? "└─ " : "├─ ");
+    if (!node_line)
+        buf_append_c(p->out, has_child ? "│  " : "   ");
+}
+
+static const plan_actual *actual_of(const printer *p, const plan_node *n) {
+    return p->actual && p->actual[n->number].known ? &p->actual[n->number] : NULL;
+}
+
+static void print_figures(printer *p, const plan_node *n, size_t line_start) {
+    const plan_actual *a = actual_of(p, n);
+    int width = utf8_width((str){p->out->p + line_start, p->out->n - line_start});
+    buf_printf(p->out, "%*s", BASE_MAX(2, FACT_COLUMN - width), "");
+    if (a) {
+        buf_append_c(p->out, "rows ");
+        print_count(p->out, (double)a->rows);
+        buf_append_c(p->out, " (≈");
+        print_count(p->out, n->estimate.rows);
+        buf_append_char(p->out, ')');
+        if (p->times) {
+            buf_append_c(p->out, ", ");
+            print_ms(p->out, a->ms);
+        }
+    } else {
+        buf_append_c(p->out, "rows≈");
+        print_count(p->out, n->estimate.rows);
+        if (n->estimate.guess)
+            buf_append_char(p->out, '?');
+        if (n->kind == PLAN_LLM) {
+            buf_append_c(p->out, ", cost≈");
+            print_ms(p->out, n->estimate.cost_ms);
+        }
+    }
+    buf_append_char(p->out, '\n');
+}
+
+/* ---- LLM nodes --------------------------------------------------------------------------------- */
+
+static void print_type(buf *out, const llm_call *call) {
+    static const char *const names[] = {"TEXT", "ENUM", "BOOLEAN", "INTEGER", "REAL"};
+    buf_printf(out, " RETURNS %s", names[call->returns]);
+    if (call->returns == RETURNS_ENUM) {
+        buf_append_char(out, '(');
+        for (int i = 0; i < call->nliterals; i++) {
+            if (i)
+                buf_append_c(out, ", ");
+            if (i == 6 && call->nliterals > 8) {
+                buf_printf(out, "… %d more", call->nliterals - 6);
+                break;
+            }
+            value_print_sql(out, value_text(call->literals[i]));
+        }
+        buf_append_char(out, ')');
+    } else if (call->returns == RETURNS_INTEGER && call->nliterals > 0) {
+        buf_append_c(out, " BETWEEN ");
+        buf_append_str(out, call->literals[0]);
+        buf_append_c(out, " AND ");
+        buf_append_str(out, call->literals[call->nliterals - 1]);
+    }
+    if (call->by_use)
+        buf_append_c(out, " by use");
+}
+
+static void print_call(buf *out, const plan_llm_use *u) {
+    const llm_call *call = u->call;
+    buf_printf(out, "#%d ", call->number);
+    str text = call->instruction;
+    size_t fit = utf8_fit(text, PROMPT_WIDTH);
+    buf_append_char(out, '\'');
+    for (size_t i = 0; i < fit; i++)
+        buf_append_char(out, text.p[i] == '\n' ? ' ' : text.p[i]);
+    buf_append_c(out, fit < text.n ? "…' (" : "' (");
+    for (int k = 0; k < call->nfields; k++) {
+        if (k)
+            buf_append_c(out, ", ");
+        buf_append_str(out, call->field_names[u->field_order[k]]);
+    }
+    buf_append_char(out, ')');
+    print_type(out, call);
+    if (call->examples)
+        buf_append_c(out, " with examples");
+    if (call->model.n) {
+        buf_append_c(out, " by ");
+        buf_append_str(out, call->model);
+    }
+    if (u->guard) {
+        buf_append_c(out, " only where ");
+        expr_print(u->guard, out);
+    }
+}
+
+static void print_tokens_table(printer *p, const plan_actual *a, int depth, bool has_child) {
+    print_indent(p, depth, false, has_child);
+    buf_printf(p->out, "%-10s %10s %10s %14s %14s %9s\n", "strategy", "rows", "distinct", "prompt tokens", "computed", "hit rate");
+    for (int i = 0; i < a->ntokens; i++) {
+        const plan_tokens *t = &a->tokens[i];
+        buf number = {0};
+        print_indent(p, depth, false, has_child);
+        buf_printf(p->out, "%-10s ", t->strategy);
+        const double figures[] = {(double)t->rows, (double)t->distinct_inputs, (double)t->prompt_tokens,
+                                  (double)t->computed_tokens};
+        const int widths[] = {10, 10, 14, 14};
+        for (size_t k = 0; k < BASE_COUNT(figures); k++) {
+            buf_clear(&number);
+            if (t->scaled)
+                buf_append_char(&number, '~');
+            print_count(&number, figures[k]);
+            buf_printf(p->out, "%*s ", widths[k], number.p);
+        }
+        double rate = t->prompt_tokens ? 1 - (double)t->computed_tokens / (double)t->prompt_tokens : 0;
+        buf_printf(p->out, "%7.1f %%\n", 100 * rate);
+        buf_free(&number);
+    }
+}
+
+static void print_llm_figures(printer *p, const plan_node *n, const plan_actual *a) {
+    const plan_estimate *e = &n->estimate;
+    double inputs = a ? (double)a->distinct_inputs : e->distinct_inputs;
+    double prompt = a ? (double)a->prompt_tokens : e->prompt_tokens;
+    double computed = a ? (double)a->computed_tokens : e->computed_tokens;
+    double output = a ? (double)a->output_tokens : e->output_tokens;
+    const char *about = a ? "" : "≈";
+    buf_append_c(p->out, about);
+    print_count(p->out, inputs);
+    buf_printf(p->out, " distinct inputs, %s", about);
+    print_count(p->out, prompt);
+    buf_printf(p->out, " prompt tokens, %s", about);
+    print_count(p->out, computed);
+    buf_printf(p->out, " computed, hit rate %s%.1f %%, %s", about, prompt > 0 ? 100 * (1 - computed / prompt) : 0, about);
+    print_count(p->out, output);
+    buf_append_c(p->out, " output tokens");
+    if (a && a->stored_answers > 0) {
+        buf_append_c(p->out, ", ");
+        print_count(p->out, (double)a->stored_answers);
+        buf_append_c(p->out, " answers stored before");
+    }
+    if (a && a->reused_disk > 0) {
+        buf_append_c(p->out, ", ");
+        print_count(p->out, (double)a->reused_disk);
+        buf_append_c(p->out, " tokens from disk");
+    }
+    buf_append_char(p->out, '\n');
+}
+
+static void print_llm(printer *p, const plan_node *n, int depth) {
+    const plan_actual *a = actual_of(p, n);
+    for (int i = 0; i < n->llm.nuses; i++) {
+        print_indent(p, depth, false, true);
+        print_call(p->out, &n->llm.uses[i]);
+        buf_append_char(p->out, '\n');
+    }
+    if (a && a->field_order.n) {
+        print_indent(p, depth, false, true);
+        buf_append_c(p->out, "field order: ");
+        buf_append_str(p->out, a->field_order);
+        if (!isnan(a->bound) && a->bound > 0)
+            buf_printf(p->out, "; at most %.1f points more are possible", 100 * a->bound);
+        buf_append_char(p->out, '\n');
+    }
+    if (a && a->ntokens > 0) {
+        print_tokens_table(p, a, depth, true);
+        return;
+    }
+    print_indent(p, depth, false, true);
+    print_llm_figures(p, n, a);
+}
+
+/* ---- the tree ---------------------------------------------------------------------------------- */
+
+static void print_node(printer *p, const plan_node *n, int depth) {
+    size_t start = p->out->n;
+    print_indent(p, depth, true, false);
+    print_title(p->out, n);
+    print_figures(p, n, start);
+    if (n->kind == PLAN_LLM)
+        print_llm(p, n, depth);
+    if (depth + 1 >= MAX_DEPTH) {
+        buf_append_c(p->out, "…\n");
+        return;
+    }
+    if (n->kind == PLAN_SHARED) {
+        bool shown = p->shared_shown[n->shared.number];
+        p->shared_shown[n->shared.number] = true;
+        if (shown)
+            return;
+    }
+    if (n->left) {
+        p->last[depth + 1] = n->right == NULL;
+        print_node(p, n->left, depth + 1);
+    }
+    if (n->right) {
+        p->last[depth + 1] = true;
+        print_node(p, n->right, depth + 1);
+    }
+}
+
+static int largest_share(const plan_node *n) {
+    if (!n)
+        return 0;
+    int left = largest_share(n->left), right = largest_share(n->right);
+    return BASE_MAX(n->kind == PLAN_SHARED ? n->shared.number + 1 : 0, BASE_MAX(left, right));
+}
+
+void plan_print(const plan *p, const plan_actual *actual, bool times, buf *out) {
+    if (!p->root)
+        return;
+    arena *mem = arena_new();
+    int nshared = largest_share(p->root);
+    for (int i = 0; i < p->stmt->ncalls; i++)
+        nshared = BASE_MAX(nshared, largest_share(p->examples[i]));
+    printer print = {.plan = p, .actual = actual, .times = times, .out = out, .shared_shown = ARENA_ARRAY(mem, bool, nshared + 1)};
+    print_node(&print, p->root, 0);
+    for (int i = 0; i < p->stmt->ncalls; i++)
+        if (p->examples[i]) {
+            buf_printf(out, "Examples of LLM#%d\n", p->stmt->calls[i]->number);
+            print.last[1] = true;
+            print_node(&print, p->examples[i], 1);
+        }
+    arena_free(mem);
+}
+
+void plan_print_rules(const plan *p, buf *out) {
+    for (int i = 0; i < p->nrules; i++) {
+        const plan_rule_report *r = &p->rules[i];
+        if (!r->changed)
+            continue;
+        buf_printf(out, "-- %s\n", r->name);
+        buf_append_str(out, r->after);
+    }
+}
