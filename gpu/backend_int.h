@@ -72,6 +72,8 @@ typedef struct llm_backend {
     int (*forward)(llm_engine *engine, void *work, const pass *p, err *e);
     void (*kv_read)(llm_engine *engine, void *work, int32_t block, void *out);
     void (*kv_write)(llm_engine *engine, void *work, int32_t block, const void *in);
+    /* What a session measured, for the next start (side_file.c); NULL: nothing is kept. Thread-safe. */
+    void (*keep_rates)(llm_engine *engine, double prefill_tok_s, double decode_tok_s);
     /* Instead of logits: the whole answer at once (NULL where `forward` gives logits). */
     void (*answer)(llm_engine *engine, const backend_question *question, backend_answer *out, buf *text);
 } llm_backend;

@@ -139,6 +139,8 @@ static int cpu_open(llm_engine *engine, const llm_engine_options *options, err *
     engine->info.default_format = LLM_FORMAT_COMPLETION;
 
     hash128 weights = gguf_identity(engine->file), probe;
+    s->weights = weights;
+    s->cache_dir = options->cache_dir != NULL ? mem_strndup(options->cache_dir, strlen(options->cache_dir)) : NULL;
     bool bf16 = false;
     s->threads = pool_new(engine->info.threads);
     code = precision_choose(engine, options, weights, s->k->name, &bf16, e);
@@ -175,7 +177,20 @@ static void cpu_close(llm_engine *engine) {
     }
     gemm_free(s->g);
     pool_free(s->threads);
+    free(s->cache_dir);
     free(s);
+}
+
+static void cpu_keep_rates(llm_engine *engine, double prefill_tok_s, double decode_tok_s) {
+    cpu_state *s = engine->state;
+    side_facts facts;
+    pool_lock(s->threads);
+    if (side_file_read(s->cache_dir, s->weights, s->k->name, &facts)) {
+        facts.prefill_tok_s = prefill_tok_s > 0 ? prefill_tok_s : facts.prefill_tok_s;
+        facts.decode_tok_s = decode_tok_s > 0 ? decode_tok_s : facts.decode_tok_s;
+        side_file_write(s->cache_dir, s->weights, s->k->name, &facts);
+    }
+    pool_unlock(s->threads);
 }
 
 static void cpu_encode(const llm_engine *engine, str text, bool parse_special, bool segment_start, llm_token **out,
@@ -210,4 +225,5 @@ const llm_backend backend_cpu = {
     .forward = cpu_forward,
     .kv_read = cpu_kv_read,
     .kv_write = cpu_kv_write,
+    .keep_rates = cpu_keep_rates,
 };

@@ -35,9 +35,6 @@ static void run_attend(cpu_work *w, attend_scratch *s, int base, int from, int t
     const model_config *c = &w->engine->config;
     int d = c->head_dim, group = c->n_heads / c->n_kv_heads, window = w->s->model.layers[w->layer].window;
     int32_t block = w->rows[base + from].table[b];
-    const kernels *k = w->s->k;
-    k->from_bf16(cpu_keys(w, block, w->layer, kv_head), d * LLM_BLOCK_TOKENS, s->kt);
-    k->from_bf16(cpu_values(w, block, w->layer, kv_head), d * LLM_BLOCK_TOKENS, s->v);
     for (int i = from; i < to; i++) {
         int position = w->rows[base + i].position, first = b * LLM_BLOCK_TOKENS;
         int high = BASE_MIN(position - first + 1, LLM_BLOCK_TOKENS);
@@ -51,15 +48,16 @@ static void run_attend(cpu_work *w, attend_scratch *s, int base, int from, int t
     attend_unit unit = {.q = s->q + (size_t)at * (size_t)d,
                         .nq = (to - from) * group,
                         .d = d,
-                        .kt = s->kt,
-                        .v = s->v,
+                        .kt = cpu_keys(w, block, w->layer, kv_head),
+                        .v = cpu_values(w, block, w->layer, kv_head),
+                        .wide = s->wide,
                         .low = s->low + at,
                         .high = s->high + at,
                         .softcap = c->attn_softcap,
                         .top = s->top + at,
                         .sum = s->sum + at,
                         .out = s->out + (size_t)at * (size_t)d};
-    k->attend(&unit);
+    w->s->k->attend(&unit);
 }
 
 static void queries_gather(cpu_work *w, attend_scratch *s, int base, int rows, int kv_head) {

@@ -518,8 +518,7 @@ static void attend_scratch_new(cpu_work *w) {
         s->out = aligned_zero(queries * d * sizeof(float));
         s->top = aligned_zero(queries * sizeof(float));
         s->sum = aligned_zero(queries * sizeof(float));
-        s->kt = aligned_zero(d * LLM_BLOCK_TOKENS * sizeof(float));
-        s->v = aligned_zero(d * LLM_BLOCK_TOKENS * sizeof(float));
+        s->wide = aligned_zero(2 * d * LLM_BLOCK_TOKENS * sizeof(float));
         s->low = aligned_zero(queries * sizeof(int));
         s->high = aligned_zero(queries * sizeof(int));
     }
@@ -553,7 +552,7 @@ void cpu_work_free(llm_engine *engine, void *work) {
     cpu_work *w = work;
     for (int i = 0; i < pool_threads(w->s->threads); i++) {
         attend_scratch *s = &w->attend[i];
-        void *all[] = {s->q, s->out, s->top, s->sum, s->kt, s->v, s->low, s->high};
+        void *all[] = {s->q, s->out, s->top, s->sum, s->wide, s->low, s->high};
         for (size_t j = 0; j < BASE_COUNT(all); j++) {
             free(all[j]);
         }

@@ -33,11 +33,13 @@ typedef struct cpu_state {
     bool two_ropes;
     float rope_magnitude;
     char device[64];
+    char *cache_dir; /* NULL: no side file */
+    hash128 weights; /* the file's identity */
 } cpu_state;
 
 /* A worker's attention scratch: queries of ATTEND_ROWS rows × one kv head's group. */
 typedef struct attend_scratch {
-    float *q, *out, *top, *sum, *kt, *v;
+    float *q, *out, *top, *sum, *wide;
     int *low, *high;
 } attend_scratch;
 

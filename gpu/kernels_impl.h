@@ -259,8 +259,23 @@ static void k_geglu(const float *gate, const float *up, int n, float *out) {
 
 /* ---- attention --------------------------------------------------------------------------------- */
 
+/* A block's keys or values: widened before (wide), or as they are read. */
+typedef struct operand {
+    const float *wide; /* NULL: not widened */
+    const uint16_t *narrow;
+} operand;
+
+static inline vf operand_load(operand o, int at) {
+    if (o.wide != NULL) {
+        return load(o.wide + at);
+    }
+    vh h;
+    memcpy(&h, o.narrow + at, sizeof h);
+    return (vf)(__builtin_convertvector(h, vu) << 16);
+}
+
 /* Scores of T queries against the block: s[t][KV]. T is a constant of the caller, so the loops unroll. */
-static inline __attribute__((always_inline)) void scores(const float *q, int d, const float *kt, int T, vf s[][KV]) {
+static inline __attribute__((always_inline)) void scores(const float *q, int d, operand kt, int T, vf s[][KV]) {
     for (int t = 0; t < T; t++) {
         for (int k = 0; k < KV; k++) {
             s[t][k] = (vf){0};
@@ -269,7 +284,7 @@ static inline __attribute__((always_inline)) void scores(const float *q, int d, 
     for (int i = 0; i < d; i++) {
         vf key[KV];
         for (int k = 0; k < KV; k++) {
-            key[k] = load(kt + i * KEYS + k * W);
+            key[k] = operand_load(kt, i * KEYS + k * W);
         }
         for (int t = 0; t < T; t++) {
             vf x = all(q[t * d + i]);
@@ -337,7 +352,7 @@ static inline __attribute__((always_inline)) void weigh(const attend_unit *u, in
 }
 
 /* out[t][c..c+n*W) = out * old[t] + p[t] x v, keys in order; n vectors of columns at a time. */
-static inline __attribute__((always_inline)) void gather(const float *p, const float *old, const float *v, int d, int c, int T, int n, float *out) {
+static inline __attribute__((always_inline)) void gather(const float *p, const float *old, operand v, int d, int c, int T, int n, float *out) {
     vf o[TILE][4];
     for (int t = 0; t < T; t++) {
         for (int k = 0; k < n; k++) {
@@ -347,7 +362,7 @@ static inline __attribute__((always_inline)) void gather(const float *p, const f
     for (int j = 0; j < KEYS; j++) {
         vf vk[4];
         for (int k = 0; k < n; k++) {
-            vk[k] = load(v + j * d + c + k * W);
+            vk[k] = operand_load(v, j * d + c + k * W);
         }
         for (int t = 0; t < T; t++) {
             vf x = all(p[t * KEYS + j]);
@@ -363,35 +378,49 @@ static inline __attribute__((always_inline)) void gather(const float *p, const f
     }
 }
 
-static inline __attribute__((always_inline)) void attend_tile(const attend_unit *u, int at, int T) {
+static inline __attribute__((always_inline)) void attend_tile(const attend_unit *u, operand kt, operand v, int at,
+                                                              int T) {
     vf s[TILE][KV];
     float p[TILE * KEYS], old[TILE];
     int d = u->d;
-    scores(u->q + at * d, d, u->kt, T, s);
+    scores(u->q + at * d, d, kt, T, s);
     weigh(u, at, T, s, p, old);
     float *out = u->out + at * d;
     int c = 0;
     for (; c + 4 * W <= d; c += 4 * W) {
-        gather(p, old, u->v, d, c, T, 4, out);
+        gather(p, old, v, d, c, T, 4, out);
     }
     for (; c < d; c += W) {
-        gather(p, old, u->v, d, c, T, 1, out);
+        gather(p, old, v, d, c, T, 1, out);
     }
 }
 
-static void k_attend(const attend_unit *u) {
+static inline __attribute__((always_inline)) void attend_all(const attend_unit *u, operand kt, operand v) {
     int i = 0;
     for (; i + TILE <= u->nq; i += TILE) {
-        attend_tile(u, i, TILE);
+        attend_tile(u, kt, v, i, TILE);
     }
 #if TILE > 3
     for (; i + 3 <= u->nq; i += 3) {
-        attend_tile(u, i, 3);
+        attend_tile(u, kt, v, i, 3);
     }
 #endif
     for (; i < u->nq; i++) {
-        attend_tile(u, i, 1);
+        attend_tile(u, kt, v, i, 1);
     }
+}
+
+/* Widening is exact, so the two ways give the same bits; the choice is one of speed. */
+static void k_attend(const attend_unit *u) {
+    operand kt = {NULL, u->kt}, v = {NULL, u->v};
+    if (u->nq <= 2 * TILE) {
+        attend_all(u, kt, v);
+        return;
+    }
+    int n = u->d * KEYS;
+    k_from_bf16(u->kt, n, u->wide);
+    k_from_bf16(u->v, n, u->wide + n);
+    attend_all(u, (operand){u->wide, NULL}, (operand){u->wide + n, NULL});
 }
 
 const kernels KERNELS_TABLE = {

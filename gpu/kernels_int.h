@@ -13,13 +13,14 @@
 /*
  * One KV block and the queries that attend to it together.
  *
- *   q [nq, d] (scaled)   kt [d, 32]   v [32, d]   visible keys of query i: [low[i], high[i])
+ *   q [nq, d] (scaled)   kt [d, 32]   v [32, d] (both bf16)   visible keys of query i: [low[i], high[i])
  *   running state per query: top [nq], sum [nq], out [nq, d]; start with -INFINITY, 0, 0
  */
 typedef struct attend_unit {
     const float *q;
     int nq, d;
-    const float *kt, *v;
+    const uint16_t *kt, *v;
+    float *wide; /* room for [2, d, 32], where kt and v are widened once when many queries share them */
     const int *low, *high;
     float softcap; /* 0: none */
     float *top, *sum, *out;

@@ -92,10 +92,22 @@ static void drop_unanswered(llm_session *s) {
     }
 }
 
+/* Rates worth keeping come from passes that were long enough to measure. */
+static void rates_keep(const llm_session *s) {
+    const llm_stats *st = &s->stats;
+    bool prefill = st->prefill_ms > 500, decode = st->decode_ms > 500;
+    if (s->runs_model && s->engine->backend->keep_rates != NULL && (prefill || decode)) {
+        s->engine->backend->keep_rates(s->engine,
+                                       prefill ? (double)st->computed_tokens * 1e3 / st->prefill_ms : 0,
+                                       decode ? (double)st->output_tokens * 1e3 / st->decode_ms : 0);
+    }
+}
+
 void llm_session_free(llm_session *s) {
     if (s == NULL) {
         return;
     }
+    rates_keep(s);
     drop_unanswered(s);
     list_free(&s->ready);
     list_free(&s->handed);

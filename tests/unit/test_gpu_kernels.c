@@ -121,13 +121,16 @@ static void rope(void **state) {
 
 /* ---- attention --------------------------------------------------------------------------------- */
 
-enum { QUERIES = 11, DIM = 80, BLOCKS = 3 };
+enum { QUERIES = 29, DIM = 80, BLOCKS = 3 };
 
 typedef struct attention {
     float q[QUERIES * DIM], kt[BLOCKS][DIM * LLM_BLOCK_TOKENS], v[BLOCKS][LLM_BLOCK_TOKENS * DIM];
+    uint16_t narrow_kt[BLOCKS][DIM * LLM_BLOCK_TOKENS], narrow_v[BLOCKS][LLM_BLOCK_TOKENS * DIM];
     float top[QUERIES], sum[QUERIES], out[QUERIES * DIM];
     int position[QUERIES];
 } attention;
+
+static float wide[2 * DIM * LLM_BLOCK_TOKENS];
 
 static void attention_run(const kernels *k, attention *a, int from, int count, float softcap, int window) {
     for (int i = from; i < from + count; i++) {
@@ -142,7 +145,8 @@ static void attention_run(const kernels *k, attention *a, int from, int count, f
             high[i] = BASE_MIN(a->position[i] + 1 - first, LLM_BLOCK_TOKENS);
             low[i] = window > 0 ? BASE_MAX(a->position[i] + 1 - window - first, 0) : 0;
         }
-        attend_unit unit = {a->q + from * DIM, count, DIM, a->kt[b], a->v[b], low + from, high + from, softcap,
+        attend_unit unit = {a->q + from * DIM, count, DIM, a->narrow_kt[b], a->narrow_v[b], wide, low + from,
+                            high + from, softcap,
                             a->top + from, a->sum + from, a->out + from * DIM};
         k->attend(&unit);
     }
@@ -179,6 +183,12 @@ static void attend(void **state) {
     fill(a.q, QUERIES * DIM, 1, 0.6f);
     fill(a.kt[0], BLOCKS * DIM * 32, 2, 1);
     fill(a.v[0], BLOCKS * DIM * 32, 3, 1);
+    for (int b = 0; b < BLOCKS; b++) { /* what bf16 holds, so that the reference sees the same values */
+        kernels_generic.to_bf16(a.kt[b], DIM * 32, a.narrow_kt[b]);
+        kernels_generic.from_bf16(a.narrow_kt[b], DIM * 32, a.kt[b]);
+        kernels_generic.to_bf16(a.v[b], DIM * 32, a.narrow_v[b]);
+        kernels_generic.from_bf16(a.narrow_v[b], DIM * 32, a.v[b]);
+    }
     for (int i = 0; i < QUERIES; i++) {
         a.position[i] = (i * 17 + 30) % (BLOCKS * 32);
     }
