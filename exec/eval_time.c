@@ -18,6 +18,7 @@
 
 #define DAY_MS INT64_C(86400000)
 #define UNIX_EPOCH_MS INT64_C(210866760000000) /* 1970-01-01 as jd_ms */
+#define FIRST_MS INT64_C(148699540800000)      /* 0000-01-01 00:00:00 */
 #define LAST_MS INT64_C(464269060799999)       /* 9999-12-31 23:59:59.999 */
 
 typedef struct moment {
@@ -315,7 +316,7 @@ static bool moment_of(const value *args, int nargs, moment *m) {
         if (!modify(m, text, k == 1))
             return false;
     }
-    return m->jd_ms >= 0 && m->jd_ms <= LAST_MS;
+    return m->jd_ms >= FIRST_MS && m->jd_ms <= LAST_MS;
 }
 
 /* ---- printing ---------------------------------------------------------------------------------- */

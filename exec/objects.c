@@ -44,15 +44,26 @@ static void column_list(const table_def *t, const index_def *x, buf *out) {
     buf_append_char(out, ')');
 }
 
-/* The index that a constraint of CREATE TABLE made; others came by CREATE INDEX. */
-static bool is_constraint(const index_def *x) {
-    return x->primary || (x->unique && (x->name.n == 0 || memchr(x->name.p, '.', x->name.n) != NULL));
+/* Whether a constraint of CREATE TABLE made the index: the binder names those <table>_<columns>_key. A user's index of such a name is
+ * shown as UNIQUE within its table, which means the same. */
+static bool is_constraint(const table_def *t, const index_def *x) {
+    buf tail = {0};
+    if (x->primary || !x->unique)
+        return x->primary;
+    for (int k = 0; k < x->ncolumns; k++) {
+        buf_append_char(&tail, '_');
+        buf_append_str(&tail, t->columns[x->columns[k]].name);
+    }
+    buf_append_c(&tail, "_key");
+    bool made = x->name.n > tail.n && str_equal_nocase((str){x->name.p + (x->name.n - tail.n), tail.n}, buf_str(&tail));
+    buf_free(&tail);
+    return made;
 }
 
 static const index_def *column_constraint(const table_def *t, int column_at) {
     for (int k = 0; k < t->nindexes; k++) {
         const index_def *x = &t->indexes[k];
-        if (is_constraint(x) && x->ncolumns == 1 && x->columns[0] == column_at)
+        if (is_constraint(t, x) && x->ncolumns == 1 && x->columns[0] == column_at)
             return x;
     }
     return NULL;
@@ -81,7 +92,7 @@ void table_sql(const table_def *t, buf *out) {
     }
     for (int k = 0; k < t->nindexes; k++) {
         const index_def *x = &t->indexes[k];
-        if (!is_constraint(x) || x->ncolumns == 1)
+        if (!is_constraint(t, x) || x->ncolumns == 1)
             continue;
         buf_append_c(out, x->primary ? ", PRIMARY KEY " : ", UNIQUE ");
         column_list(t, x, out);
@@ -158,7 +169,7 @@ static void add_tables(object_list *l, const catalog *c, buf *sql) {
     for (int k = 0; k < c->ntables; k++)
         for (int i = 0; i < c->tables[k].nindexes; i++) {
             const index_def *x = &c->tables[k].indexes[i];
-            if (is_constraint(x))
+            if (is_constraint(&c->tables[k], x))
                 continue;
             index_sql(&c->tables[k], x, sql);
             add(l, "index", x->name, sql, 0);

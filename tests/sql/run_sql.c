@@ -12,6 +12,7 @@
  */
 #include <ftw.h>
 #include <libgen.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,7 +23,7 @@
 typedef struct runner {
     db *db;
     const char *path;
-    char here[4096], tmp[64];
+    char here[PATH_MAX], tmp[64];
     bool update;
     buf updated;
     int line, failed, records;
@@ -213,8 +214,12 @@ static int test_file(const char *path, bool update) {
         fprintf(stderr, "cannot read %s\n", path);
         return 1;
     }
-    snprintf(r.here, sizeof r.here, "%s", path);
-    snprintf(r.here, sizeof r.here, "%s", dirname(r.here));
+    if (!realpath(path, r.here)) {
+        fprintf(stderr, "no file %s\n", path);
+        buf_free(&text);
+        return 1;
+    }
+    (void)dirname(r.here); /* cuts it in place */
     snprintf(r.tmp, sizeof r.tmp, "/tmp/run_sql-XXXXXX");
     if (!mkdtemp(r.tmp) || db_open(&options, &r.db, &e) != 0) {
         fprintf(stderr, "cannot start: %s\n", e.message);
