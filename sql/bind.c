@@ -72,12 +72,27 @@ static int known_setting(binder *b, const ast *a, const sql_stmt *s) {
     return status ? place_error(b, &problem, a->name.pos, a->name.len) : 0;
 }
 
+/* SHOW TABLES is SELECT * FROM kvasir_tables. */
+static int bind_show_tables(binder *b, const ast *a, sql_stmt *s) {
+    node star = {.kind = NODE_STAR, .pos = a->name.pos, .len = a->name.len};
+    select_item item = {.value = &star};
+    void *items[1] = {&item};
+    from_item from = {.kind = FROM_NAME, .pos = a->name.pos, .len = a->name.len, .name = a->name};
+    query q = {.kind = QUERY_SELECT, .pos = a->name.pos, .len = a->name.len, .items = {items, 1, 1}, .from = &from};
+    from.name.name = STR("kvasir_tables");
+    s->kind = STMT_SELECT;
+    s->name = STR("");
+    return bind_query(b, &q, &s->query);
+}
+
 static int bind_show(binder *b, const ast *a, sql_stmt *s) {
     s->kind = STMT_SHOW;
     s->name = dotted(b, a);
     if (str_equal_nocase(s->name, STR("cache")))
         s->kind = STMT_SHOW_CACHE;
-    else if (s->name.n && !str_equal_nocase(s->name, STR("tables")))
+    else if (str_equal_nocase(s->name, STR("tables")))
+        return bind_show_tables(b, a, s);
+    else if (s->name.n)
         return known_setting(b, a, s);
     return 0;
 }

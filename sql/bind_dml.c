@@ -382,11 +382,11 @@ static int bind_assignments(binder *b, const ast *a, const table_def *t, expr **
 }
 
 int bind_update(binder *b, ast *a, sql_stmt *s) {
-    scope rows = {.outer = NULL};
+    scope *rows = ARENA_NEW(b->mem, scope);
     lift steps = {{0}};
     rel *r;
     s->kind = STMT_UPDATE;
-    int status = target_rows(b, a, s, &rows, &r);
+    int status = target_rows(b, a, s, rows, &r);
     if (status)
         return status;
     const table_def *t = s->table;
@@ -409,10 +409,10 @@ int bind_update(binder *b, ast *a, sql_stmt *s) {
 }
 
 int bind_delete(binder *b, ast *a, sql_stmt *s) {
-    scope rows = {.outer = NULL};
+    scope *rows = ARENA_NEW(b->mem, scope);
     rel *r;
     s->kind = STMT_DELETE;
-    int status = target_rows(b, a, s, &rows, &r);
+    int status = target_rows(b, a, s, rows, &r);
     if (status)
         return status;
     s->query = rel_project(b->mem, r, 1);

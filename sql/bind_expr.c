@@ -113,46 +113,43 @@ static expr *bind_variable(binder *b, const node *n) {
 
 /* ---- operators --------------------------------------------------------------------------------- */
 
-/* AND and OR. Each operand is needed only where those before it have not decided. */
+/* What must hold for operand i of AND or OR to be looked at: those before it have not decided. */
+static expr *undecided(binder *b, const node *n, expr **before, int i) {
+    expr **open = ARENA_ARRAY(b->mem, expr *, i);
+    for (int k = 0; k < i; k++)
+        open[k] = n->op == OP_AND ? is_false(b, before[k], true) : is_true(b, before[k], true);
+    return expr_chain(b->mem, OP_AND, open, i);
+}
+
 static expr *bind_chain(binder *b, const node *n) {
-    expr *x = expr_new(b->mem, EXPR_OP, TYPE_BOOLEAN, n->nargs);
-    x->op = n->op;
-    expr *undecided = NULL, *before = b->guard;
+    expr **args = ARENA_ARRAY(b->mem, expr *, n->nargs), *before = b->guard;
     for (int i = 0; i < n->nargs; i++) {
-        if (i > 0 && has_llm(n->args[i])) {
-            expr **open = ARENA_ARRAY(b->mem, expr *, i);
-            for (int k = 0; k < i; k++)
-                open[k] = n->op == OP_AND ? is_false(b, x->args[k], true) : is_true(b, x->args[k], true);
-            undecided = expr_chain(b->mem, OP_AND, open, i);
-            b->guard = expr_and(b->mem, before, undecided);
-        }
-        x->args[i] = bind_condition(b, n->args[i]);
+        if (i > 0 && has_llm(n->args[i]))
+            b->guard = expr_and(b->mem, before, undecided(b, n, args, i));
+        args[i] = bind_condition(b, n->args[i]);
         b->guard = before;
-        if (!x->args[i])
+        if (!args[i])
             return NULL;
     }
-    return x;
+    return expr_chain(b->mem, n->op, args, n->nargs);
 }
 
 static expr *bind_concat(binder *b, const node *n) {
-    expr *x = expr_new(b->mem, EXPR_OP, TYPE_TEXT, n->nargs);
-    x->op = OP_CONCAT;
-    bool constant = true;
+    expr **args = ARENA_ARRAY(b->mem, expr *, n->nargs);
+    bool constant = true, null = false;
     for (int i = 0; i < n->nargs; i++) {
         expr *arg = bind_expr(b, n->args[i]);
         if (!arg || !(arg = to_type(b, arg, TYPE_TEXT, "||")))
             return NULL;
-        x->args[i] = arg;
+        args[i] = arg;
         constant = constant && arg->kind == EXPR_LITERAL;
+        null = null || expr_is_null(arg);
     }
     if (!constant)
-        return x;
+        return expr_chain(b->mem, OP_CONCAT, args, n->nargs);
     buf joined = {0};
-    bool null = false;
-    for (int i = 0; i < n->nargs; i++) {
-        null = null || expr_is_null(x->args[i]);
-        value_print(&joined, x->args[i]->literal);
-    }
+    for (int i = 0; i < n->nargs; i++)
+        value_print(&joined, args[i]->literal);
     expr *folded = expr_literal(b->mem, null ? value_null() : value_text(str_copy(b->mem, buf_str(&joined))));
     folded->type = TYPE_TEXT;
     buf_free(&joined);

@@ -17,7 +17,7 @@ expr *expr_literal(arena *a, value v);
 expr *expr_column(arena *a, int id, value_type type, str name);
 expr *expr_op1(arena *a, expr_op op, value_type type, expr *l);
 expr *expr_op2(arena *a, expr_op op, value_type type, expr *l, expr *r);
-expr *expr_chain(arena *a, expr_op op, expr **args, int nargs); /* BOOLEAN; one arg: itself; none: NULL */
+expr *expr_chain(arena *a, expr_op op, expr **args, int nargs); /* one arg: itself; none: NULL */
 expr *expr_and(arena *a, expr *l, expr *r);                     /* either may be NULL */
 expr *expr_cast(arena *a, expr *from, value_type type);
 expr *expr_at(expr *x, int pos, int len);

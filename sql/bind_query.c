@@ -204,7 +204,8 @@ static int output_of(binder *b, const node *n, const output *outs, int nouts) {
     if (n->kind == NODE_LITERAL && n->literal.type == TYPE_INTEGER) {
         if (n->literal.i >= 1 && n->literal.i <= nouts)
             return (int)n->literal.i - 1;
-        fail_node(b, n, "ORDER BY %lld: there are %d columns", (long long)n->literal.i, nouts);
+        fail_node(b, n, "ORDER BY %lld: there %s %d column%s", (long long)n->literal.i, nouts == 1 ? "is" : "are", nouts,
+                  nouts == 1 ? "" : "s");
         return -2;
     }
     if (n->kind != NODE_COLUMN || n->qualifier.name.n)
@@ -570,7 +571,7 @@ static int bind_setop(binder *b, query *q, rel **out) {
     if (status)
         return status;
     if (l->ncols != r->ncols)
-        return fail(b, ERR_BIND, q->right->pos, q->right->len, "%s: %d columns on one side, %d on the other",
+        return fail(b, ERR_BIND, q->right->pos, q->right->len, "%s needs as many columns on both sides: %d and %d",
                     setop_name(q->op), l->ncols, r->ncols);
     value_type *types = ARENA_ARRAY(b->mem, value_type, l->ncols);
     if ((status = setop_types(b, q, l, r, types)) != 0)

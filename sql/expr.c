@@ -112,15 +112,15 @@ expr *expr_op1(arena *a, expr_op op, value_type type, expr *l) {
     return x;
 }
 
+/* A balanced tree: ten thousand conjuncts are fourteen levels deep, evaluated from left to right all the same. */
 expr *expr_chain(arena *a, expr_op op, expr **args, int nargs) {
     if (nargs == 0)
         return NULL;
     if (nargs == 1)
         return args[0];
-    expr *x = expr_new(a, EXPR_OP, TYPE_BOOLEAN, nargs);
-    x->op = op;
-    memcpy(x->args, args, sizeof *args * (size_t)nargs);
-    return x;
+    int half = (nargs + 1) / 2;
+    return expr_op2(a, op, op == OP_CONCAT ? TYPE_TEXT : TYPE_BOOLEAN, expr_chain(a, op, args, half),
+                    expr_chain(a, op, args + half, nargs - half));
 }
 
 expr *expr_and(arena *a, expr *l, expr *r) {

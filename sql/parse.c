@@ -14,6 +14,15 @@ enum { MAX_OPEN_PARENTHESES = AST_MAX_DEPTH };
 
 /* ---- messages ---------------------------------------------------------------------------------- */
 
+/* A word that passed as an alias but was meant as the keyword that goes on: FORM, WEHRE, GRUOP. */
+static const char *clause_nearest(str word) {
+    static const char *const clauses[] = {"FROM",  "WHERE", "GROUP", "ORDER",  "HAVING", "LIMIT",     "JOIN",   "LEFT",
+                                          "INNER", "CROSS", "USING", "UNION",  "EXCEPT", "INTERSECT", "OFFSET", "VALUES",
+                                          "ON",    "AND",   "OR",    "SET",    "AS",     "RETURNS",   "FILTER", "BETWEEN",
+                                          "LIKE",  "DESC",  "ASC",   "NULLS"};
+    return str_nearest(word, clauses, BASE_COUNT(clauses));
+}
+
 /* The nearest of the keywords the parser would take here, else the nearest of all. */
 static const char *nearest(str word, const int *expected, int nexpected) {
     const char *near_ones[256];
@@ -24,6 +33,8 @@ static const char *nearest(str word, const int *expected, int nexpected) {
             near_ones[n++] = name;
     }
     const char *found = str_nearest(word, near_ones, n);
+    if (!found)
+        found = clause_nearest(word);
     return found ? found : keyword_nearest(word);
 }
 
@@ -55,15 +66,6 @@ static void hint_expected(err *e, const int *expected, int nexpected) {
         err_hint(e, "expected %s", out);
 }
 
-/* A word that passed as an alias but was meant as the keyword that goes on: FORM, WEHRE, GRUOP. */
-static const char *clause_nearest(str word) {
-    static const char *const clauses[] = {"FROM",  "WHERE", "GROUP", "ORDER",  "HAVING", "LIMIT",     "JOIN",   "LEFT",
-                                          "INNER", "CROSS", "USING", "UNION",  "EXCEPT", "INTERSECT", "OFFSET", "VALUES",
-                                          "ON",    "AND",   "OR",    "SET",    "AS",     "RETURNS",   "FILTER", "BETWEEN",
-                                          "LIKE",  "DESC",  "ASC",   "NULLS"};
-    return str_nearest(word, clauses, BASE_COUNT(clauses));
-}
-
 /* Two letters are near to too much. */
 static bool worth_guessing(token t) {
     return t.len > 2 || (t.len == 2 && (str_equal_nocase(t.text, STR("yb")) || str_equal_nocase(t.text, STR("no"))));
@@ -73,7 +75,9 @@ static void hint_keyword_or_expected(parser *p, token at, const int *expected, i
     bool wants_name = false, keyword = keyword_code(at.text) != 0;
     for (int i = 0; i < nexpected; i++)
         wants_name = wants_name || expected[i] == TK_ID;
-    if (keyword && wants_name && p->previous_code != TK_ID)
+    if (p->previous_code == TK_COMMA && keyword)
+        err_hint(p->error, "is the comma before it one too many?");
+    else if (keyword && wants_name && p->previous_code != TK_ID)
         err_hint(p->error, "%.*s is a keyword; as a name, write \"%.*s\"", at.len, at.text.p, at.len, at.text.p);
     else
         hint_expected(p->error, expected, nexpected);

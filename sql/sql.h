@@ -177,7 +177,7 @@ typedef enum expr_op {
     OP_ADD, OP_SUB, OP_MUL, OP_DIV, OP_MOD, OP_NEG, OP_CONCAT,
     OP_EQ, OP_NE, OP_LT, OP_LE, OP_GT, OP_GE,
     OP_IS, OP_IS_NOT, /* IS [NOT] DISTINCT FROM reversed: NULL-safe equality; also IS NULL, IS TRUE */
-    OP_AND, OP_OR, OP_NOT, /* AND, OR and CONCAT take two or more args: chains are flat */
+    OP_AND, OP_OR, OP_NOT, /* chains of AND, OR and CONCAT are balanced trees of two args each */
     OP_LIKE, OP_ILIKE, OP_GLOB /* args: text, pattern [, escape]; LIKE is case-sensitive as in psql and duckdb, ILIKE is not */
 } expr_op;
 

@@ -49,7 +49,7 @@ static const rel_column *system_table(void *ctx, str name, int *ncols) {
     static const rel_column columns[] = {{0, TYPE_TEXT, NAME("name"), {NULL, 0}}, {0, TYPE_TEXT, NAME("value"), {NULL, 0}}};
     (void)ctx;
     *ncols = 2;
-    return str_equal_nocase(name, STR("kvasir_settings")) ? columns : NULL;
+    return str_equal_nocase(name, STR("kvasir_settings")) || str_equal_nocase(name, STR("kvasir_tables")) ? columns : NULL;
 }
 
 void fixture_init(fixture *f) {
