@@ -325,13 +325,13 @@ void text_markdown_end(format *f) {
     const box_state *s = f->state;
     markdown_line(f, NULL);
     for (int i = 0; i < f->ncols; i++) {
-        buf_append_c(f->out, i ? "-|-" : "|-");
-        for (int k = 0; k < s->width[i] - s->right[i]; k++)
+        buf_append_char(f->out, '|');
+        for (int k = 0; k < s->width[i] + 2 - s->right[i]; k++)
             buf_append_char(f->out, '-');
         if (s->right[i])
             buf_append_char(f->out, ':');
     }
-    buf_append_c(f->out, "-|\n");
+    buf_append_c(f->out, "|\n");
     for (const chunk *c = s->first; c; c = c->next) {
         for (int r = 0; r < c->rows; r++)
             markdown_line(f, &c->cells[r * f->ncols]);

@@ -10,7 +10,7 @@
 
 #include "shell_int.h"
 
-enum { BAR_COLUMNS = 20, REDRAW_MS = 100 };
+enum { BAR_COLUMNS = 20, REDRAW_MS = 100, DUMB_MS = 2000 };
 
 void progress_duration(buf *out, double seconds) {
     long whole = lround(seconds);
@@ -123,19 +123,22 @@ static int64_t now_ms(void) {
 }
 
 void progress_draw(progress_line *p, const shell *sh, const exec_progress *x) {
-    if (sh->term.dumb) /* no way to erase it */
-        return;
-    if (p->shown && now_ms() - p->drawn_ms < REDRAW_MS)
+    /* A terminal that cannot erase gets a line a second, or two, instead of one that changes. */
+    bool dumb = sh->term.dumb;
+    if (p->drawn_ms && now_ms() - p->drawn_ms < (dumb ? DUMB_MS : REDRAW_MS))
         return;
     int columns, rows;
     term_size(&columns, &rows);
     buf line = {0};
     progress_render(p, x, columns - 1, sh->term.utf8, &line);
     fflush(stdout);
-    fprintf(stderr, "\r%s%s%s\033[K", style_on(sh->term.color_err, STYLE_BAR), line.p ? line.p : "",
-            style_off(sh->term.color_err, STYLE_BAR));
+    if (dumb)
+        fprintf(stderr, "%s\n", line.p ? line.p : "");
+    else
+        fprintf(stderr, "\r%s%s%s\033[K", style_on(sh->term.color_err, STYLE_BAR), line.p ? line.p : "",
+                style_off(sh->term.color_err, STYLE_BAR));
     fflush(stderr);
-    p->shown = true;
+    p->shown = !dumb;
     p->drawn_ms = now_ms();
     buf_free(&line);
 }

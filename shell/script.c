@@ -22,6 +22,18 @@ struct script {
 
 enum { COMPACT_BYTES = 64 * 1024, READ_DEPTH = 32 };
 
+/* A `;` ends a statement even where a parenthesis is still open: better an error now than a prompt that waits for ever. */
+static bool find_semicolon(str text, size_t *length) {
+    token_class class;
+    for (size_t at = 0, n; at < text.n && (n = sql_token(text, at, &class)) > 0; at += n) {
+        if (class == TOKEN_OPERATOR && n == 1 && text.p[at] == ';') {
+            *length = at + 1;
+            return true;
+        }
+    }
+    return false;
+}
+
 piece_kind script_piece(str text, bool last, size_t *length) {
     size_t n = 0;
     while (n < text.n && strchr(" \t\r\n\f", text.p[n]) && text.p[n])
@@ -38,7 +50,7 @@ piece_kind script_piece(str text, bool last, size_t *length) {
         return text.p[0] == '#' ? PIECE_BLANK : PIECE_COMMAND;
     }
     bool empty = false;
-    bool whole = sql_statement_end(text, length, &empty);
+    bool whole = sql_statement_end(text, length, &empty) || (!empty && find_semicolon(text, length));
     if (!whole && !last)
         return PIECE_PARTIAL;
     if (!whole)

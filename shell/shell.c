@@ -73,7 +73,7 @@ static int usage(const err *e) {
 /* Examines a cache in a process of its own, which a damaged page may kill (storage starts it so). */
 static int check_cache(const char *path) {
     err e = {.pos = -1};
-    if (cache_check_tree(path, &e) == 0)
+    if (cache_check(path, &e) == 0)
         return SHELL_OK;
     fprintf(stderr, "kvasir: %s\n", e.message);
     return SHELL_FAILED;

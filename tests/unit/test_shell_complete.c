@@ -1,0 +1,164 @@
+/*
+ * Completion: the cursor is where `|` stands; what comes first is what is meant.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+#include "shell_int.h"
+
+static const char *movie_columns[] = {"id", "name", "year", "Genre 2"};
+static value_type movie_types[] = {TYPE_INTEGER, TYPE_TEXT, TYPE_INTEGER, TYPE_TEXT};
+static const char *review_columns[] = {"movie_id", "review", "score"};
+static value_type review_types[] = {TYPE_INTEGER, TYPE_TEXT, TYPE_REAL};
+static const db_object objects[] = {
+    {"table", "movies", "", 4, movie_columns, movie_types},
+    {"table", "reviews", "", 3, review_columns, review_types},
+    {"model", "small", "", 0, NULL, NULL},
+    {"system", "kvasir_settings", "", 0, NULL, NULL},
+};
+
+static arena *mem;
+static completion found;
+
+static void find(const char *text) {
+    static char copy[1024];
+    const char *bar = strchr(text, '|');
+    size_t cursor = (size_t)(bar - text);
+    memcpy(copy, text, cursor);
+    strcpy(copy + cursor, bar + 1);
+    arena_reset(mem);
+    complete_find(str_from(copy), cursor, objects, (int)BASE_COUNT(objects), mem, &found);
+}
+
+static bool has(const char *word) {
+    for (int i = 0; i < found.count; i++) {
+        if (strcmp(found.items[i].text, word) == 0)
+            return true;
+    }
+    return false;
+}
+
+static void expect_first(const char *text, const char *word) {
+    find(text);
+    if (found.count == 0 || strcmp(found.items[0].text, word) != 0)
+        print_error("%s: %s\n", text, found.count ? found.items[0].text : "nothing");
+    assert_true(found.count > 0);
+    assert_string_equal(found.items[0].text, word);
+}
+
+static void test_first(void **state) {
+    (void)state;
+    static const struct {
+        const char *text, *word;
+    } cases[] = {
+        {"SEL|", "SELECT"},
+        {"sel|", "select"},
+        {"SELECT na| FROM movies", "name"},
+        {"SELECT r.| FROM movies m JOIN reviews r ON true", "movie_id"},
+        {"SELECT m.na|, r.score FROM reviews AS r, movies AS m", "name"},
+        {"SELECT * F|", "FROM"},
+        {"SELECT * FROM mo|", "movies"},
+        {"SELECT * FROM movies W|", "WHERE"},
+        {"SELECT * FROM movies WHERE ye|", "year"},
+        {"SELECT * FROM movies WHERE year > 1 A|", "AND"},
+        {"SELECT * FROM movies ORDER |", "BY"},
+        {"SELECT * FROM movies GROUP BY g|", "\"Genre 2\""},
+        {"SELECT * FROM movies m LEFT |", "JOIN"},
+        {"SELECT coa|", "coalesce("},
+        {"INSERT INTO rev|", "reviews"},
+        {"INSERT INTO reviews (sc|", "score"},
+        {"UPDATE movies SET ye|", "year"},
+        {"SET ps|", "psm"},
+        {"SET psm = |", "'auto'"},
+        {"SET dedup = of|", "off"},
+        {"DROP MODEL |", "small"},
+        {"SELECT 1; DELETE FR|", "FROM"},
+        {"SELECT LLM('Is {re|} good?', review) FROM reviews", "review}"},
+        {"SELECT LLM('x', review) RETURNS EN|", "ENUM"},
+        {"SELECT LLM('x', review, model => |) FROM reviews", "small"},
+        {"SELECT ti| FROM (SELECT name AS title FROM movies) t", "title"},
+        {"WITH w AS (SELECT year AS y2 FROM movies) SELECT y| FROM w", "y2"},
+        {"SELECT (SELECT re| FROM reviews) FROM movies", "review"},
+        {".ta|", ".tables"},
+        {"\\ti|", "\\timing"},
+        {".schema re|", "reviews"},
+        {".mode mark|", "markdown"},
+        {".explain SELECT na| FROM movies", "name"},
+    };
+    for (size_t i = 0; i < BASE_COUNT(cases); i++)
+        expect_first(cases[i].text, cases[i].word);
+}
+
+static void test_not_offered(void **state) {
+    (void)state;
+    find("SELECT | FROM movies");
+    assert_true(has("name"));
+    assert_false(has("review"));
+    find("SELECT 'na| FROM movies");
+    assert_int_equal(found.count, 0);
+    find("SELECT 1 -- na|");
+    assert_int_equal(found.count, 0);
+    find("SELECT x FROM reviews WHERE movie_id IN (SELECT na| FROM movies)");
+    assert_true(has("name"));
+}
+
+/* Any cut of any text must be survived. */
+static void test_any_text(void **state) {
+    (void)state;
+    static const char text[] = "WITH a AS (SELECT (b) FROM ((c) d, 'e''f' JOIN \"g\" USING (h)), ) SELECT a.*, {i} é, 'j";
+    for (size_t i = 0; i < sizeof text; i++) {
+        for (size_t k = 0; k <= i; k++) {
+            arena_reset(mem);
+            complete_find((str){text, i}, k, objects, (int)BASE_COUNT(objects), mem, &found);
+            assert_true(found.start <= k);
+        }
+    }
+}
+
+static void test_fast(void **state) {
+    (void)state;
+    enum { TABLES = 1000 };
+    arena *names = arena_new();
+    db_object *many = ARENA_ARRAY(names, db_object, TABLES);
+    for (int i = 0; i < TABLES; i++)
+        many[i] = (db_object){"table", arena_printf(names, "table_%d", i), "", 4, movie_columns, movie_types};
+    struct timespec from, to;
+    clock_gettime(CLOCK_MONOTONIC, &from);
+    static const char text[] = "SELECT * FROM t";
+    complete_find(str_from(text), strlen(text), many, TABLES, mem, &found);
+    clock_gettime(CLOCK_MONOTONIC, &to);
+    double ms = (double)(to.tv_sec - from.tv_sec) * 1e3 + (double)(to.tv_nsec - from.tv_nsec) / 1e6;
+    print_message("1,000 tables: %.2f ms\n", ms);
+    assert_int_equal(found.count, TABLES);
+    assert_true(ms < 1000); /* 20 ms is meant; sanitizers and busy machines are slower */
+    arena_free(names);
+}
+
+static int set_up(void **state) {
+    (void)state;
+    mem = arena_new();
+    return 0;
+}
+
+static int tear_down(void **state) {
+    (void)state;
+    arena_free(mem);
+    return 0;
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_first),
+        cmocka_unit_test(test_not_offered),
+        cmocka_unit_test(test_any_text),
+        cmocka_unit_test(test_fast),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}

@@ -1,0 +1,133 @@
+/*
+ * Output modes over rows of every type: widths of wide characters, fitting, truncation, quoting, machine output.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "shell_int.h"
+
+enum { ROWS = 3 };
+
+static const char *const names[] = {"id", "title", "score", "ok"};
+static const value_type types[] = {TYPE_INTEGER, TYPE_TEXT, TYPE_REAL, TYPE_BOOLEAN};
+
+static void make_batch(arena *mem, batch *b) {
+    static const char *const titles[ROWS] = {"東京物語", "a,\"b\"\nc", NULL};
+    batch_init(b, mem, types, 4, ROWS);
+    for (int i = 0; i < ROWS; i++) {
+        column_set(&b->cols[0], mem, ROWS, i, value_int(i * 1000));
+        column_set(&b->cols[1], mem, ROWS, i, titles[i] ? value_text(str_from(titles[i])) : value_null());
+        column_set(&b->cols[2], mem, ROWS, i, i == 1 ? value_null() : value_real(i + 0.5));
+        column_set(&b->cols[3], mem, ROWS, i, value_bool(i == 0));
+    }
+    b->rows = ROWS;
+}
+
+static char *render(const char *mode, format_options options) {
+    static buf out;
+    arena *mem = arena_new();
+    batch b;
+    format f;
+    make_batch(mem, &b);
+    buf_clear(&out);
+    format_begin(&f, format_mode_find(mode), &options, 4, names, types, &out);
+    format_rows(&f, &b);
+    format_end(&f);
+    arena_free(mem);
+    return out.p;
+}
+
+static void test_box(void **state) {
+    (void)state;
+    assert_string_equal(render("box", (format_options){.utf8 = true}),
+                        "┌──────┬──────────┬───────┬───────┐\n"
+                        "│   id │ title    │ score │ ok    │\n"
+                        "├──────┼──────────┼───────┼───────┤\n"
+                        "│    0 │ 東京物語 │   0.5 │ true  │\n"
+                        "│ 1000 │ a,\"b\"␊c  │  NULL │ false │\n"
+                        "│ 2000 │ NULL     │   2.5 │ false │\n"
+                        "└──────┴──────────┴───────┴───────┘\n");
+}
+
+static void test_box_ascii(void **state) {
+    (void)state;
+    const char *text = render("box", (format_options){.max_rows = 1, .types_row = true, .null_text = "-"});
+    assert_non_null(strstr(text, "+---------+----------+-------+---------+\n|      id | title    | score | ok      |\n"
+                                 "| INTEGER | TEXT     |  REAL | BOOLEAN |\n"));
+    assert_non_null(strstr(text, "... 2 more rows\n"));
+}
+
+/* Every line of a fitted box is as wide as the terminal at most, whatever the cells are. */
+static void test_fits(void **state) {
+    (void)state;
+    for (int width = 20; width < 60; width++) {
+        str text = str_from(render("box", (format_options){.utf8 = true, .width = width}));
+        while (text.n) {
+            const char *end = memchr(text.p, '\n', text.n);
+            str line = {text.p, (size_t)(end - text.p)};
+            assert_true(utf8_width(line) <= width);
+            text = (str){end + 1, text.n - line.n - 1};
+        }
+    }
+    /* too narrow for a table: one value a line */
+    assert_non_null(strstr(render("box", (format_options){.utf8 = true, .width = 24}), "─ row 3 "));
+}
+
+static void test_machine(void **state) {
+    (void)state;
+    assert_string_equal(render("csv", (format_options){0}), "id,title,score,ok\n0,東京物語,0.5,1\n"
+                                                            "1000,\"a,\"\"b\"\"\nc\",,0\n2000,,2.5,0\n");
+    assert_string_equal(render("json", (format_options){0}),
+                        "[{\"id\":0,\"title\":\"東京物語\",\"score\":0.5,\"ok\":1},\n"
+                        " {\"id\":1000,\"title\":\"a,\\\"b\\\"\\nc\",\"score\":null,\"ok\":0},\n"
+                        " {\"id\":2000,\"title\":null,\"score\":2.5,\"ok\":0}]\n");
+    assert_string_equal(render("insert", (format_options){.insert_table = "m"}),
+                        "INSERT INTO m VALUES (0, '東京物語', 0.5, TRUE);\n"
+                        "INSERT INTO m VALUES (1000, 'a,\"b\"\nc', NULL, FALSE);\n"
+                        "INSERT INTO m VALUES (2000, NULL, 2.5, FALSE);\n");
+    assert_string_equal(render("markdown", (format_options){0}),
+                        "|   id | title      | score | ok    |\n"
+                        "|-----:|------------|------:|-------|\n"
+                        "|    0 | 東京物語   |   0.5 | true  |\n"
+                        "| 1000 | a,\"b\"<br>c |  NULL | false |\n"
+                        "| 2000 | NULL       |   2.5 | false |\n");
+    assert_string_equal(render("list", (format_options){.no_headers = true, .null_text = "∅"}),
+                        "0|東京物語|0.5|1\n1000|a,\"b\"\nc|∅|0\n2000|∅|2.5|0\n");
+    assert_non_null(strstr(render("html", (format_options){0}), "<td>a,&quot;b&quot;\nc</td><td></td>"));
+    assert_non_null(strstr(render("line", (format_options){0}), "   id = 0\ntitle = 東京物語\n"));
+}
+
+static void test_json_text(void **state) {
+    (void)state;
+    buf out = {0};
+    format_json_string(&out, (str){"\0\x1f\\\b\xff/é", 8});
+    assert_string_equal(out.p, "\"\\u0000\\u001f\\\\\\b\xEF\xBF\xBD/é\"");
+    buf_free(&out);
+}
+
+static void test_counts(void **state) {
+    (void)state;
+    static const struct {
+        uint64_t n;
+        const char *text;
+    } cases[] = {{0, "0"}, {999, "999"}, {1000, "1,000"}, {1234567, "1,234,567"}};
+    for (size_t i = 0; i < BASE_COUNT(cases); i++) {
+        buf out = {0};
+        format_count(&out, cases[i].n);
+        assert_string_equal(out.p, cases[i].text);
+        buf_free(&out);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_box),     cmocka_unit_test(test_box_ascii), cmocka_unit_test(test_fits),
+        cmocka_unit_test(test_machine), cmocka_unit_test(test_json_text), cmocka_unit_test(test_counts),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

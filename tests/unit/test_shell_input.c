@@ -1,0 +1,136 @@
+/*
+ * What comes in: arguments, pieces of scripts, history files.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "shell_int.h"
+
+static bool parse(args *a, err *e, int argc, const char **argv) {
+    *e = (err){0};
+    return args_parse(argc, (char **)argv, a, e);
+}
+#define PARSE(a, e, ...)                                                                                               \
+    parse((a), (e), (int)(sizeof((const char *[]){"kvasir", __VA_ARGS__}) / sizeof(char *)),                           \
+          (const char *[]){"kvasir", __VA_ARGS__})
+
+static void test_args(void **state) {
+    (void)state;
+    args a;
+    err e;
+    assert_true(PARSE(&a, &e, "db", "--csv", "-c", "SELECT 1", "--file=x.sql", "--set", "n=a=b", "--keep-going"));
+    assert_string_equal(a.db, "db");
+    assert_string_equal(a.mode, "csv");
+    assert_int_equal(a.ninputs, 2);
+    assert_int_equal(a.inputs[1].kind, INPUT_FILE);
+    assert_string_equal(a.inputs[1].text, "x.sql");
+    assert_true(str_equal(a.variables[0].name, STR("n")));
+    assert_string_equal(a.variables[0].value, "a=b");
+    assert_true(a.keep_going);
+    args_free(&a);
+    assert_true(PARSE(&a, &e, ":memory:", "select 1", "-json"));
+    assert_null(a.db);
+    assert_int_equal(a.ninputs, 1);
+    assert_string_equal(a.mode, "json");
+    args_free(&a);
+    assert_true(PARSE(&a, &e, "--", "-odd-name"));
+    assert_string_equal(a.db, "-odd-name");
+    args_free(&a);
+}
+
+static void test_args_wrong(void **state) {
+    (void)state;
+    args a;
+    err e;
+    assert_false(PARSE(&a, &e, "--markdwon"));
+    assert_non_null(strstr(e.hint, "--markdown"));
+    args_free(&a);
+    assert_false(PARSE(&a, &e, "-c"));
+    assert_non_null(strstr(e.message, "SQL"));
+    args_free(&a);
+    assert_false(PARSE(&a, &e, "--read-only=yes"));
+    args_free(&a);
+    assert_false(PARSE(&a, &e, "--set", "novalue"));
+    args_free(&a);
+    assert_false(PARSE(&a, &e, "a", "b", "c"));
+    args_free(&a);
+}
+
+static void expect_piece(const char *text, bool last, piece_kind kind, size_t length) {
+    size_t n = 0;
+    assert_int_equal(script_piece(str_from(text), last, &n), kind);
+    if (kind != PIECE_PARTIAL)
+        assert_int_equal(n, length);
+}
+
+static void test_pieces(void **state) {
+    (void)state;
+    expect_piece("  \n SELECT 1;", false, PIECE_BLANK, 4);
+    expect_piece("SELECT 1; SELECT 2;", false, PIECE_STATEMENT, 9);
+    expect_piece("SELECT ';' -- ;\n;x", false, PIECE_STATEMENT, 17);
+    expect_piece("SELECT 1", false, PIECE_PARTIAL, 0);
+    expect_piece("SELECT 1", true, PIECE_STATEMENT, 8);
+    expect_piece("SELECT (1;", false, PIECE_STATEMENT, 10); /* the parser tells, not endless waiting */
+    expect_piece("SELECT '(;", false, PIECE_PARTIAL, 0);
+    expect_piece(".tables\nSELECT 1;", false, PIECE_COMMAND, 7);
+    expect_piece("\\dt", false, PIECE_PARTIAL, 0);
+    expect_piece("\\dt", true, PIECE_COMMAND, 3);
+    expect_piece("#!/usr/bin/kvasir\n", false, PIECE_BLANK, 17);
+    expect_piece("-- only a comment\n", true, PIECE_BLANK, 18);
+    expect_piece(";", false, PIECE_BLANK, 1);
+}
+
+static void test_history(void **state) {
+    (void)state;
+    char path[] = "/tmp/kvasir-history-XXXXXX";
+    close(mkstemp(path));
+    history_list first, second;
+    history_open(&first, path);
+    history_open(&second, path); /* two shells at once */
+    assert_true(history_add(&first, STR("SELECT 'a\\n',\n  2;\n")));
+    assert_false(history_add(&first, STR("SELECT 'a\\n',\n  2;"))); /* repeated */
+    assert_true(history_add(&second, STR("SELECT 3;")));
+    assert_false(history_add(&second, STR(" SELECT 'secret';")));
+    assert_false(history_add(&second, STR("  \n")));
+    history_close(&first);
+    history_close(&second);
+    history_open(&first, path);
+    assert_int_equal(first.count, 2);
+    assert_string_equal(first.lines[0], "SELECT 'a\\n',\n  2;");
+    assert_string_equal(first.lines[1], "SELECT 3;");
+    history_close(&first);
+    unlink(path);
+}
+
+static void test_commands(void **state) {
+    (void)state;
+    static const struct {
+        const char *typed, *name;
+    } cases[] = {
+        {".tables", "tables"}, {"\\dt", "tables"}, {"\\d+", "tables"}, {".QUIT", "quit"}, {"\\q", "quit"},
+        {".exit", "quit"},     {"\\timing", "timer"}, {".tim", "timer"}, {"\\!", "shell"}, {"\\?", "help"},
+    };
+    for (size_t i = 0; i < BASE_COUNT(cases); i++) {
+        const command *c = command_find(str_from(cases[i].typed));
+        assert_non_null(c);
+        assert_string_equal(c->name, cases[i].name);
+    }
+    assert_null(command_find(STR(".tabels")));
+    assert_null(command_find(STR(".")));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_args),    cmocka_unit_test(test_args_wrong), cmocka_unit_test(test_pieces),
+        cmocka_unit_test(test_history), cmocka_unit_test(test_commands),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,156 @@
+/*
+ * The progress line and the live view as pictures: every size, both alphabets, nothing outside.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "view_int.h"
+
+static exec_progress sample(double seconds, uint64_t rows) {
+    exec_progress x = {.llm_running = true,
+                       .phase = "model",
+                       .rows_total = 200,
+                       .rows_done = rows,
+                       .seconds = seconds,
+                       .llm_seconds = seconds,
+                       .operator_number = 1,
+                       .operators = 1,
+                       .field_order = "synopsis, review",
+                       .last_answer = "positive",
+                       .last_input = "東京 is fine"};
+    x.llm.prompt_tokens = rows * 1000;
+    x.llm.computed_tokens = rows * 160;
+    x.llm.reused_memory = rows * 800;
+    x.llm.reused_disk = rows * 40;
+    x.llm.output_tokens = rows;
+    x.llm.kv_bytes = 3 << 20;
+    x.llm.kv_budget_bytes = 1 << 30;
+    return x;
+}
+
+static void run(view_state *v, bool utf8) {
+    view_start(v, STR("SELECT *\n  FROM reviews"), utf8);
+    for (int i = 1; i <= 10; i++) {
+        exec_progress x = sample(i, (uint64_t)i * 15);
+        view_update(v, &x);
+    }
+    v->nprefixes = 1;
+    v->prefixes[0] = (view_prefix){"synopsis: A young …", 412, 31, 12};
+}
+
+static char *picture(const view_state *v, int w, int h) {
+    static buf out;
+    view_cell *cells = mem_alloc(sizeof(view_cell) * (size_t)(w * h + 1));
+    cells[w * h] = (view_cell){"guard", 0x5a};
+    view_render(v, w, h, cells);
+    assert_string_equal(cells[w * h].text, "guard");
+    buf_clear(&out);
+    for (int y = 0; y < h; y++) {
+        buf line = {0};
+        for (int x = 0; x < w; x++) {
+            buf_append_c(&line, cells[y * w + x].text);
+            assert_true(cells[y * w + x].attr < VIEW_ATTRS);
+        }
+        assert_int_equal(utf8_width(buf_str(&line)), w);
+        buf_append_str(&out, buf_str(&line));
+        buf_append_char(&out, '\n');
+        buf_free(&line);
+    }
+    free(cells);
+    return out.p;
+}
+
+static void test_sizes(void **state) {
+    (void)state;
+    view_state v;
+    for (int utf8 = 0; utf8 < 2; utf8++) {
+        run(&v, utf8 != 0);
+        for (v.page = 0; v.page < 2; v.page++) {
+            for (int help = 0; help < 2; help++) {
+                v.help = help != 0;
+                for (int w = 1; w < 130; w += 7) {
+                    for (int h = 1; h < 45; h += 3)
+                        picture(&v, w, h);
+                }
+            }
+        }
+    }
+}
+
+static void test_full(void **state) {
+    (void)state;
+    view_state v;
+    run(&v, true);
+    const char *text = picture(&v, 80, 24);
+    static const char *const parts[] = {"LLM 1 of 1",     "SELECT * FROM reviews", "150 of 200",  "15.0/s",
+                                        "ETA 3.3 s",      "average  84 %",         "memory 80 %", "computed 16 %",
+                                        "saved 126,000",  "synopsis, review",      "31 x  412",   "positive",
+                                        "back to the shell"};
+    for (size_t i = 0; i < BASE_COUNT(parts); i++) {
+        if (strstr(text, parts[i]) == NULL)
+            print_error("no '%s' in\n%s", parts[i], text);
+        assert_non_null(strstr(text, parts[i]));
+    }
+    assert_non_null(strstr(picture(&v, 30, 2), "150/200 rows  hit 84 %"));
+}
+
+static void test_mock(void **state) {
+    (void)state;
+    view_state v;
+    err e = {0};
+    double wait_s;
+    view_start(&v, STR(""), true);
+    assert_true(view_mock_line("{\"seconds\":2,\"rows_total\":10,\"rows_done\":5,\"statement\":\"SELECT 1\","
+                               "\"baselines\":{\"no cache\":1000,\"FIFO\":600},\"computed_tokens\":200,"
+                               "\"prefixes\":[{\"text\":\"p\",\"tokens\":3,\"fanout\":4,\"done\":1}]}",
+                               &v, &wait_s, &e));
+    assert_true(wait_s == 2);
+    assert_int_equal(v.now.rows_done, 5);
+    assert_int_equal(v.nprefixes, 1);
+    v.page = 1;
+    assert_non_null(strstr(picture(&v, 80, 24), "FIFO"));
+    assert_false(view_mock_line("[1]", &v, &wait_s, &e));
+}
+
+static void test_progress(void **state) {
+    (void)state;
+    progress_line p = {0};
+    buf out = {0};
+    for (int width = 1; width < 140; width++) {
+        for (int i = 0; i < 3; i++) {
+            exec_progress x = sample(i + width, (uint64_t)(i + 1) * 30);
+            buf_clear(&out);
+            progress_render(&p, &x, width, width % 2 == 0, &out);
+            assert_true(utf8_width(buf_str(&out)) <= width);
+        }
+    }
+    assert_non_null(strstr(out.p, "90/200 rows"));
+    assert_non_null(strstr(out.p, "hit 84 %"));
+    assert_non_null(strstr(out.p, "ETA"));
+    buf_free(&out);
+}
+
+static void test_summary(void **state) {
+    (void)state;
+    exec_summary s = {.seconds = 6.2, .llm_inputs = 200};
+    s.llm.prompt_tokens = 196000;
+    s.llm.computed_tokens = 31204;
+    buf out = {0};
+    shell_summary_line(&s, &out);
+    assert_string_equal(out.p, "200 rows, 6.2 s, hit rate 84 %, 31,204 of 196,000 tokens computed");
+    buf_free(&out);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_sizes),    cmocka_unit_test(test_full),    cmocka_unit_test(test_mock),
+        cmocka_unit_test(test_progress), cmocka_unit_test(test_summary),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
