@@ -352,7 +352,7 @@ int bind_insert(binder *b, ast *a, sql_stmt *s) {
 static int target_rows(binder *b, const ast *a, sql_stmt *s, scope *rows, rel **out) {
     int status = find_table(b, a->name, &s->table);
     if (!status)
-        status = bind_scan(b, s->table, s->table->name, NULL, true, rows, out);
+        status = bind_scan(b, s->table, a->name2.name.n ? a->name2.name : s->table->name, NULL, true, rows, out);
     b->scope = rows;
     if (!status && a->where)
         status = bind_conjuncts(b, a->where, out);

@@ -74,7 +74,13 @@ static int bind_view(binder *b, const view_def *v, str alias, const list *column
     if (b->view_depth >= MAX_VIEW_DEPTH)
         return fail(b, ERR_LIMIT, -1, 0, "views stand in views more than %d deep at \"%.*s\"", MAX_VIEW_DEPTH, (int)v->name.n,
                     v->name.p);
-    binder saved = *b;
+    const struct {
+        int view_depth;
+        bool mentions_rowid;
+        err *e;
+        cte_binding *ctes;
+        scope *scope;
+    } saved = {b->view_depth, b->mentions_rowid, b->e, b->ctes, b->scope};
     ast *a;
     bool rowid;
     err inner = {0};
@@ -87,11 +93,13 @@ static int bind_view(binder *b, const view_def *v, str alias, const list *column
         b->mentions_rowid = rowid;
         b->e = &inner;
         b->ctes = NULL;
+        b->scope = NULL; /* a view sees nothing of where it is used */
         status = subquery(b, a->query, &r);
         b->view_depth = saved.view_depth;
         b->mentions_rowid = saved.mentions_rowid;
         b->e = saved.e;
         b->ctes = saved.ctes;
+        b->scope = saved.scope;
     }
     if (status) {
         if (inner.code == ERR_LIMIT) /* too deep: one name says it */
@@ -315,7 +323,7 @@ static rel *left_with_residual(binder *b, rel *left, rel *right, expr *plain, co
     for (int i = 0; i < n; i++) {
         if (all[i].steps.steps.n == 0)
             continue;
-        guard_steps(b, &all[i].steps, is_match);
+        guard_steps(b, &all[i].steps, predicate); /* only pairs that are still in */
         r = lift_place(b, &all[i].steps, r);
         predicate = expr_and(b->mem, predicate, all[i].value);
     }

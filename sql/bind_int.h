@@ -144,6 +144,7 @@ typedef struct binder {
     const char *refuse;    /* LLM calls and subqueries are refused here: "CHECK" */
     const output *aliases; /* select items an unknown name may stand for */
     int naliases;
+    const list *unseen;    /* select items whose aliases WHERE cannot see: for a hint */
     cte_binding *ctes;
     id_info *ids;
     int ids_cap;

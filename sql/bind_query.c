@@ -138,6 +138,23 @@ static int put_limit(binder *b, query *q, rel **r) {
 
 /* ---- SELECT ------------------------------------------------------------------------------------ */
 
+/* An expression is named by its text; over several lines written, it is one line as a name. */
+static str one_line(binder *b, str s) {
+    bool plain = true;
+    for (size_t i = 0; i < s.n; i++)
+        plain = plain && (unsigned char)s.p[i] >= ' ';
+    if (plain)
+        return s;
+    char *out = arena_alloc(b->mem, s.n + 1);
+    size_t n = 0;
+    for (size_t i = 0; i < s.n; i++) {
+        bool blank = (unsigned char)s.p[i] <= ' ';
+        if (!blank || (n > 0 && out[n - 1] != ' '))
+            out[n++] = blank ? ' ' : s.p[i];
+    }
+    return (str){out, n};
+}
+
 static str output_name(binder *b, const select_item *item) {
     const node *n = item->value;
     if (item->alias.name.n)
@@ -149,8 +166,7 @@ static str output_name(binder *b, const select_item *item) {
             return n->name.name;
         return n->kind == NODE_LLM ? STR("llm") : STR("?column?");
     }
-    str s = {b->text.p + n->pos, (size_t)n->len};
-    return s;
+    return one_line(b, (str){b->text.p + n->pos, (size_t)n->len});
 }
 
 static int expand_star(binder *b, const node *n, const scope *s, output *outs, int *count) {
@@ -171,7 +187,11 @@ static int expand_star(binder *b, const node *n, const scope *s, output *outs, i
 }
 
 static int list_outputs(binder *b, query *q, const scope *s, output **out, int *count) {
-    output *outs = ARENA_ARRAY(b->mem, output, q->items.n * (s->n + 1));
+    int most = q->items.n;
+    for (int i = 0; i < q->items.n; i++)
+        if (((select_item *)q->items.items[i])->value->kind == NODE_STAR)
+            most += s->n;
+    output *outs = ARENA_ARRAY(b->mem, output, most);
     *count = 0;
     for (int i = 0; i < q->items.n; i++) {
         select_item *item = q->items.items[i];
@@ -394,8 +414,12 @@ int bind_select(binder *b, query *q, rel **out) {
     else
         r = rel_one_row(b->mem);
     b->scope = &s;
-    if (!status && q->where)
+    if (!status && q->where) {
+        const list *before = b->unseen;
+        b->unseen = &q->items;
         status = bind_conjuncts(b, q->where, &r);
+        b->unseen = before;
+    }
     output *outs = NULL;
     int nouts = 0;
     if (!status)

@@ -77,17 +77,23 @@ command(A) ::= explainable(E). { A = E; }
 
 explainable(A) ::= query(Q). { A = ast_new(p, AST_QUERY); A->query = Q; }
 explainable(A) ::= insert(I). { A = I; }
-explainable(A) ::= UPDATE name(N) SET assignments(L) where_opt(W). {
+explainable(A) ::= UPDATE name(N) target_alias(T) SET assignments(L) where_opt(W). {
     A = ast_new(p, AST_UPDATE);
     A->name = ident_of(p, N);
+    A->name2 = ident_of(p, T);
     A->items = *L;
     A->where = W;
 }
-explainable(A) ::= DELETE FROM name(N) where_opt(W). {
+explainable(A) ::= DELETE FROM name(N) target_alias(T) where_opt(W). {
     A = ast_new(p, AST_DELETE);
     A->name = ident_of(p, N);
+    A->name2 = ident_of(p, T);
     A->where = W;
 }
+
+target_alias(A) ::= . { A = NO_TOKEN; }
+target_alias(A) ::= AS name(N). { A = N; }
+target_alias(A) ::= ID|STRINGNAME(N). { A = N; }
 
 %type assignments {list *}
 %type assignment {assignment *}
@@ -180,6 +186,7 @@ column_spec(A) ::= name(N) type(T). {
 }
 column_spec(A) ::= column_spec(A) NOT NULL. { A->not_null = true; }
 column_spec(A) ::= column_spec(A) NULL.
+column_spec(A) ::= column_spec(A) CONSTRAINT name.
 column_spec(A) ::= column_spec(A) PRIMARY KEY. { A->primary = true; }
 column_spec(A) ::= column_spec(A) UNIQUE. { A->unique = true; }
 column_spec(A) ::= column_spec(A) DEFAULT literal(X). {

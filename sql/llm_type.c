@@ -124,8 +124,6 @@ static int returns_given(binder *b, const llm_type *t, llm_call *call) {
     str name = t->name.name;
     if (str_equal_nocase(name, STR("ENUM")))
         return returns_enum(b, t, call);
-    if (t->literals.n)
-        return fail_type(b, t, "a list of answers goes with ENUM: RETURNS ENUM('yes', 'no')", NULL);
     if (!type_parse(name, &type) || type == TYPE_BLOB) {
         static const char *const names[] = {"TEXT", "ENUM", "BOOLEAN", "INTEGER", "REAL"};
         const char *meant = str_nearest(name, names, BASE_COUNT(names));
@@ -136,6 +134,8 @@ static int returns_given(binder *b, const llm_type *t, llm_call *call) {
             err_hint(b->e, "RETURNS TEXT, ENUM('…', …), BOOLEAN, INTEGER [BETWEEN a AND b] or REAL");
         return ERR_BIND;
     }
+    if (t->literals.n)
+        return fail_type(b, t, "a list of answers goes with ENUM: RETURNS ENUM('yes', 'no')", NULL);
     if (type == TYPE_BOOLEAN)
         returns_boolean(b, call);
     else

@@ -144,8 +144,23 @@ static void tables_of(binder *b, const scope *s, char *out, size_t room) {
     }
 }
 
+/* SELECT year / 10 AS decade … WHERE decade > 1: a name, but not yet. */
+static bool hint_alias(binder *b, const node *n) {
+    for (int i = 0; b->unseen && !n->qualifier.name.n && i < b->unseen->n; i++) {
+        const select_item *item = b->unseen->items[i];
+        if (!str_equal_nocase(item->alias.name, n->name.name))
+            continue;
+        err_hint(b->e, "the select list comes after WHERE: repeat the expression that is named \"%.*s\"",
+                 (int)BASE_MIN(n->name.name.n, (size_t)60), n->name.name.p);
+        return true;
+    }
+    return false;
+}
+
 static void hint_column(binder *b, const node *n) {
     enum { MOST = 512 };
+    if (hint_alias(b, n))
+        return;
     const char *names[MOST];
     size_t count = 0;
     for (const scope *s = b->scope; s; s = s->outer)
