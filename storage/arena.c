@@ -1,8 +1,9 @@
 /*
  * arena.c - memory: the allocators that cannot fail, arenas and the growable string.
  *
- * Invariant: a chunk never moves, so what an arena handed out stays where it is until reset. Chunks beyond a spilling
- * arena's limit live in a mapping of an unlinked file: the system pages them out, and pointers need no swizzling.
+ * Invariant: a chunk never moves, so what an arena handed out stays where it is until reset. Chunks
+ * beyond a spilling arena's limit live in a mapping of an unlinked file: the system pages them out,
+ * and pointers need no swizzling.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -72,7 +73,7 @@ void *mem_try_alloc(size_t bytes) {
     return malloc(bytes ? bytes : 1);
 }
 
-/* ---- arena ------------------------------------------------------------------------------------- */
+/* ---- arena ----------------------------------------------------------------------------------- */
 
 arena *arena_new(void) {
     arena *a = mem_zalloc(sizeof *a);
@@ -111,7 +112,8 @@ void arena_free(arena *a) {
     free(a);
 }
 
-/* Keeps the largest ordinary chunk: an arena reset once a batch settles on one chunk and asks malloc no more. */
+/* Keeps the largest ordinary chunk: an arena reset once a batch settles on one chunk and asks
+ * malloc no more. */
 void arena_reset(arena *a) {
     chunk *keep = NULL;
     for (chunk *c = a->head, *next; c; c = next) {
@@ -173,7 +175,8 @@ static chunk *chunk_new(arena *a, size_t bytes) {
             a->failed = true;
     }
     if (!c) {
-        size_t size = a->head ? BASE_MIN(a->head->size * 2, (size_t)CHUNK_MAX) : (size_t)CHUNK_FIRST;
+        size_t size =
+            a->head ? BASE_MIN(a->head->size * 2, (size_t)CHUNK_MAX) : (size_t)CHUNK_FIRST;
         size = BASE_MAX(size, bytes);
         c = mem_alloc(size + CHUNK_HEADER);
         c->size = size;
@@ -237,7 +240,7 @@ char *arena_printf(arena *a, const char *format, ...) {
     return p;
 }
 
-/* ---- buf --------------------------------------------------------------------------------------- */
+/* ---- buf ------------------------------------------------------------------------------------- */
 
 static void buf_reserve(buf *b, size_t more) {
     if (b->cap - b->n > more)

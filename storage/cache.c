@@ -1,9 +1,10 @@
 /*
- * cache.c - the KV and answer cache: opening and closing its file, reading from it, queueing writes.
+ * cache.c - the KV and answer cache: opening and closing its file, reading from it, queueing
+ * writes.
  *
- * Invariants: what cache_get returns has the caller's identity and the checksum it was stored with; a pointer into the map
- * is never used after its transaction; LMDB sees the file only after cache_check passed it, unless another process has it
- * open, and so checked it, already.
+ * Invariants: what cache_get returns has the caller's identity and the checksum it was stored with;
+ * a pointer into the map is never used after its transaction; LMDB sees the file only after
+ * cache_check passed it, unless another process has it open, and so checked it, already.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -36,7 +37,7 @@ size_t cache_map_bytes(size_t budget) {
     return bytes / 4096 * 4096;
 }
 
-/* ---- where the file is ------------------------------------------------------------------------- */
+/* ---- where the file is ----------------------------------------------------------------------- */
 
 static void make_directories(char *path) {
     for (char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
@@ -67,7 +68,7 @@ static char *with_suffix(const char *path, const char *suffix) {
     return b.p;
 }
 
-/* ---- the state file ---------------------------------------------------------------------------- */
+/* ---- the state file -------------------------------------------------------------------------- */
 
 static void state_write(int fd, char state) {
     /* Its loss costs no more than a check. */
@@ -100,9 +101,10 @@ static int state_open(cache *c, err *e) {
     return c->state_fd < 0 ? ERR_IO : 0;
 }
 
-/* ---- the environment --------------------------------------------------------------------------- */
+/* ---- the environment ------------------------------------------------------------------------- */
 
-/* Moves a cache that cannot be trusted out of the way: it may be of interest, its place is needed. */
+/* Moves a cache that cannot be trusted out of the way: it may be of interest, its place is
+ * needed. */
 static void set_aside(const cache *c) {
     char *lock = with_suffix(c->path, "-lock"), *damaged = with_suffix(c->path, "-damaged");
     if (rename(c->path, damaged) != 0)
@@ -186,7 +188,8 @@ static int try_open(cache *c) {
     return rc;
 }
 
-/* Opens the file; alone, we check it first and start anew when it is damaged or of another version. */
+/* Opens the file; alone, we check it first and start anew when it is damaged or of another
+ * version. */
 static int files_open(cache *c, bool alone, err *e) {
     err why;
     if (alone && access(c->path, F_OK) == 0 && cache_check(c->path, &why) != 0) {
@@ -196,8 +199,9 @@ static int files_open(cache *c, bool alone, err *e) {
         c->stats.corrupt++;
     }
     int rc = try_open(c);
-    bool unusable = rc == MDB_INVALID || rc == MDB_VERSION_MISMATCH || rc == MDB_CORRUPTED || rc == MDB_PAGE_NOTFOUND ||
-                    rc == MDB_NOTFOUND || rc == MDB_INCOMPATIBLE || rc == MDB_BAD_VALSIZE;
+    bool unusable = rc == MDB_INVALID || rc == MDB_VERSION_MISMATCH || rc == MDB_CORRUPTED ||
+                    rc == MDB_PAGE_NOTFOUND || rc == MDB_NOTFOUND || rc == MDB_INCOMPATIBLE ||
+                    rc == MDB_BAD_VALSIZE;
     if (unusable && alone && !c->read_only) {
         set_aside(c);
         rc = try_open(c);
@@ -230,7 +234,7 @@ static int cache_open_file(cache *c, err *e) {
     return 0;
 }
 
-/* ---- open and close ---------------------------------------------------------------------------- */
+/* ---- open and close -------------------------------------------------------------------------- */
 
 static void cache_free(cache *c) {
     if (c->thread_started) {
@@ -275,7 +279,8 @@ static cache *cache_new(char *path, size_t budget) {
     return c;
 }
 
-/* Two stores of this process may share a file (two :memory: ones do); LMDB allows one environment. */
+/* Two stores of this process may share a file (two :memory: ones do); LMDB allows one
+ * environment. */
 static cache *find_open(const char *path) {
     struct stat st;
     if (stat(path, &st) != 0)
@@ -328,14 +333,15 @@ void cache_close(cache *c) {
     pthread_mutex_unlock(&open_mutex);
 }
 
-/* ---- values ------------------------------------------------------------------------------------ */
+/* ---- values ---------------------------------------------------------------------------------- */
 
 static uint32_t payload_offset(size_t identity_bytes) {
     return (uint32_t)(CACHE_HEADER + (identity_bytes + 63) / 64 * 64);
 }
 
 /* The header with its checksum left out seeds the hash of identity and payload. */
-static uint64_t value_checksum(const value_header *h, const unsigned char *identity, const unsigned char *payload) {
+static uint64_t value_checksum(const value_header *h, const unsigned char *identity,
+                               const unsigned char *payload) {
     value_header bare = *h;
     bare.checksum = 0;
     uint64_t seed = hash64(&bare, sizeof bare, CACHE_VERSION);
@@ -363,14 +369,16 @@ static cache_job *make_value(hash128 key, str identity, str payload) {
 typedef enum value_state { VALUE_GOOD, VALUE_OTHER, VALUE_DAMAGED } value_state;
 
 /* Copies the payload first and then sums the copy, so that what is returned is what was checked. */
-static value_state read_value(MDB_val data, hash128 key, str identity, void *out, size_t bytes, buf *answer) {
+static value_state read_value(MDB_val data, hash128 key, str identity, void *out, size_t bytes,
+                              buf *answer) {
     value_header h;
     const unsigned char *p = data.mv_data;
     if (data.mv_size < CACHE_HEADER)
         return VALUE_DAMAGED;
     memcpy(&h, p, sizeof h);
-    if (h.magic != CACHE_MAGIC || h.version != CACHE_VERSION || h.payload_at != payload_offset(h.identity_bytes) ||
-        h.payload_at > data.mv_size || h.payload_bytes != data.mv_size - h.payload_at || !hash128_equal(h.key, key))
+    if (h.magic != CACHE_MAGIC || h.version != CACHE_VERSION ||
+        h.payload_at != payload_offset(h.identity_bytes) || h.payload_at > data.mv_size ||
+        h.payload_bytes != data.mv_size - h.payload_at || !hash128_equal(h.key, key))
         return VALUE_DAMAGED;
     size_t before = answer ? answer->n : 0;
     bool fits = answer || h.payload_bytes == bytes;
@@ -395,7 +403,7 @@ static value_state read_value(MDB_val data, hash128 key, str identity, void *out
     return state;
 }
 
-/* ---- get --------------------------------------------------------------------------------------- */
+/* ---- get ------------------------------------------------------------------------------------- */
 
 static int reader_take(cache *c, MDB_txn **out) {
     MDB_txn *t = NULL;
@@ -460,7 +468,8 @@ static void note_read(cache *c, cache_space space, hash128 key, bool found, valu
     pthread_mutex_unlock(&c->mutex);
 }
 
-bool cache_get(cache *c, cache_space space, hash128 key, str identity, void *out, size_t bytes, buf *answer) {
+bool cache_get(cache *c, cache_space space, hash128 key, str identity, void *out, size_t bytes,
+               buf *answer) {
     value_state state = VALUE_GOOD;
     bool found = false;
     MDB_txn *t;
@@ -484,13 +493,15 @@ bool cache_get(cache *c, cache_space space, hash128 key, str identity, void *out
     return found && state == VALUE_GOOD;
 }
 
-/* ---- put and the rest -------------------------------------------------------------------------- */
+/* ---- put and the rest ------------------------------------------------------------------------ */
 
-void cache_put(cache *c, cache_space space, hash128 key, str identity, hash128 parent, double cost, str payload) {
+void cache_put(cache *c, cache_space space, hash128 key, str identity, hash128 parent, double cost,
+               str payload) {
     pthread_mutex_lock(&c->mutex);
     bool wanted = c->stats.writing && !index_find(&c->index, (uint8_t)space, key);
     size_t bytes = payload_offset(identity.n) + payload.n;
-    if (wanted && (c->queued_bytes + bytes > CACHE_QUEUE_BYTES || cache_disk_bytes(bytes) > c->budget / 4)) {
+    if (wanted &&
+        (c->queued_bytes + bytes > CACHE_QUEUE_BYTES || cache_disk_bytes(bytes) > c->budget / 4)) {
         c->stats.dropped++;
         wanted = false;
     }
@@ -561,7 +572,8 @@ int cache_clear(cache *c, cache_space space, err *e) {
     MDB_txn *t = NULL;
     pthread_rwlock_rdlock(&c->env_lock);
     int rc = mdb_txn_begin(c->env, NULL, 0, &t);
-    if (!rc && ((rc = mdb_drop(t, c->values[space], 0)) != 0 || (rc = clear_use(c, t, space)) != 0)) {
+    if (!rc &&
+        ((rc = mdb_drop(t, c->values[space], 0)) != 0 || (rc = clear_use(c, t, space)) != 0)) {
         mdb_txn_abort(t);
     } else if (!rc) {
         pthread_mutex_lock(&c->mutex);

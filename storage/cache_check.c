@@ -1,14 +1,17 @@
 /*
  * cache_check.c - walks the pages of an LMDB 0.9 file without LMDB.
  *
- * LMDB trusts its pages: a flipped bit in one can make it read or write anywhere, in our process. So before LMDB opens a
- * cache, every page that it could reach is read here, with every number checked before it is used. A file passes only if:
+ * LMDB trusts its pages: a flipped bit in one can make it read or write anywhere, in our process.
+ * So before LMDB opens a cache, every page that it could reach is read here, with every number
+ * checked before it is used. A file passes only if:
  *   the newer meta page is sane, and has the flags and page size that this build writes;
- *   each branch, leaf and overflow page is reached once, carries its own number and its kind's flags, its nodes fill the
- *     page without gap or overlap, keys ascend, all leaves are equally deep, and the tree's counts are those of its record;
+ *   each branch, leaf and overflow page is reached once, carries its own number and its kind's
+ *   flags, its nodes fill the
+ *     page without gap or overlap, keys ascend, all leaves are equally deep, and the tree's counts
+ *     are those of its record;
  *   the free list's pages are in the file's range, once each, and none is in use.
- * What passes can still hold wrong values; those have checksums. Formats: struct MDB_page, MDB_node, MDB_db, MDB_meta of
- * mdb.c, 64 bit, little-endian.
+ * What passes can still hold wrong values; those have checksums. Formats: struct MDB_page,
+ * MDB_node, MDB_db, MDB_meta of mdb.c, 64 bit, little-endian.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -33,7 +36,8 @@ enum {
     F_SUBDATA = 2,
     DEPTH_MAX = 32,
     KEY_BYTES_MAX = 511,
-    FREE_DB_FLAGS = 0x4008 /* MDB_INTEGERKEY, and the environment's persistent flags: MDB_NOSUBDIR */
+    FREE_DB_FLAGS =
+        0x4008 /* MDB_INTEGERKEY, and the environment's persistent flags: MDB_NOSUBDIR */
 };
 
 #define META_MAGIC 0xBEEFC0DEu
@@ -68,7 +72,8 @@ typedef struct tree {
     tree_kind kind;
     uint64_t branch, leaf, overflow, entries;
     int leaf_depth;
-    uint8_t last_key[KEY_BYTES_MAX], least_key[KEY_BYTES_MAX]; /* the key before; the next one's lower bound */
+    uint8_t last_key[KEY_BYTES_MAX],
+        least_key[KEY_BYTES_MAX]; /* the key before; the next one's lower bound */
     size_t last_bytes, least_bytes;
     bool has_last, has_least;
 } tree;
@@ -105,7 +110,7 @@ static int use_pages(walk *w, uint64_t first, uint64_t count, bool in_file) {
 
 static int check_tree_root(walk *w, const db_record *db, tree_kind kind);
 
-/* ---- leaves ------------------------------------------------------------------------------------ */
+/* ---- leaves ---------------------------------------------------------------------------------- */
 
 static int compare_keys(const tree *t, const uint8_t *a, size_t na, const uint8_t *b, size_t nb) {
     if (t->kind == TREE_FREE && na == 8 && nb == 8)
@@ -167,7 +172,8 @@ static int check_overflow(walk *w, tree *t, uint64_t page, uint64_t bytes, const
     return 0;
 }
 
-static int check_leaf_node(walk *w, tree *t, uint64_t page, const uint8_t *node, size_t room, size_t *used) {
+static int check_leaf_node(walk *w, tree *t, uint64_t page, const uint8_t *node, size_t room,
+                           size_t *used) {
     size_t key_bytes = load16(node + 6), flags = load16(node + 4);
     uint64_t data_bytes = load16(node) | (uint64_t)load16(node + 2) << 16;
     bool big = flags == F_BIGDATA;
@@ -195,7 +201,7 @@ static int check_leaf_node(walk *w, tree *t, uint64_t page, const uint8_t *node,
     return check_tree_root(w, &db, TREE_VALUES);
 }
 
-/* ---- pages ------------------------------------------------------------------------------------- */
+/* ---- pages ----------------------------------------------------------------------------------- */
 
 static int compare_offsets(const void *a, const void *b) {
     uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
@@ -216,10 +222,11 @@ static bool nodes_tile(uint32_t *spans, int n, uint32_t upper) {
 
 static int check_page(walk *w, tree *t, uint64_t page, int depth);
 
-static int check_branch_node(walk *w, tree *t, uint64_t page, const uint8_t *node, size_t room, bool first, int depth,
-                             size_t *used) {
+static int check_branch_node(walk *w, tree *t, uint64_t page, const uint8_t *node, size_t room,
+                             bool first, int depth, size_t *used) {
     size_t key_bytes = load16(node + 6);
-    uint64_t child = load16(node) | (uint64_t)load16(node + 2) << 16 | (uint64_t)load16(node + 4) << 32;
+    uint64_t child =
+        load16(node) | (uint64_t)load16(node + 2) << 16 | (uint64_t)load16(node + 4) << 32;
     if (key_bytes > KEY_BYTES_MAX || NODE_HEADER + key_bytes > room || (key_bytes == 0) != first)
         return damaged(w, page, "has a node that leads outside");
     *used = (NODE_HEADER + key_bytes + 1) & ~(size_t)1;
@@ -289,7 +296,7 @@ static int check_tree_root(walk *w, const db_record *db, tree_kind kind) {
     return 0;
 }
 
-/* ---- the file ---------------------------------------------------------------------------------- */
+/* ---- the file -------------------------------------------------------------------------------- */
 
 /* As LMDB picks: the higher transaction; a commit writes the meta page of its parity. */
 static int pick_meta(walk *w) {
@@ -297,7 +304,8 @@ static int pick_meta(walk *w) {
     for (uint64_t i = 0; i < 2; i++) {
         const uint8_t *p = w->map + i * PAGE;
         memcpy(&metas[i], p + PAGE_HEADER, sizeof metas[i]);
-        if (load64(p) != i || load16(p + 10) != P_META || metas[i].magic != META_MAGIC || metas[i].version != 1)
+        if (load64(p) != i || load16(p + 10) != P_META || metas[i].magic != META_MAGIC ||
+            metas[i].version != 1)
             return damaged(w, i, "is no meta page");
         if (metas[i].txn != 0 && metas[i].txn % 2 != i)
             return damaged(w, i, "is a meta page of the other parity");
@@ -306,7 +314,8 @@ static int pick_meta(walk *w) {
     }
     w->meta = metas[metas[0].txn < metas[1].txn];
     w->last_page = w->meta.last_page;
-    if (w->last_page < 1 || w->last_page > (w->meta.map_bytes / PAGE) || w->last_page > w->pages + (1u << 20))
+    if (w->last_page < 1 || w->last_page > (w->meta.map_bytes / PAGE) ||
+        w->last_page > w->pages + (1u << 20))
         return damaged(w, 0, "the last page is out of range");
     return 0;
 }

@@ -1,8 +1,10 @@
 /*
- * cache_index.c - what the cache holds, in memory: a hash table of entries with their use, and the order of eviction.
+ * cache_index.c - what the cache holds, in memory: a hash table of entries with their use, and the
+ * order of eviction.
  *
- * Invariant: children counts live entries that name an entry as their parent, so an entry with children is never evicted
- * before them: a block without the blocks above it could never be reached. Knows no LMDB.
+ * Invariant: children counts live entries that name an entry as their parent, so an entry with
+ * children is never evicted before them: a block without the blocks above it could never be
+ * reached. Knows no LMDB.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +13,8 @@
 
 enum { PAGE = 4096, PAGE_HEADER = 16, SMALL_MAX = 2000, SMALL_OVERHEAD = 192 };
 
-/* Small values share leaf pages, which are about two thirds full, and have a use record; large ones have pages of their own. */
+/* Small values share leaf pages, which are about two thirds full, and have a use record; large
+ * ones have pages of their own. */
 uint64_t cache_disk_bytes(size_t n) {
     if (n <= SMALL_MAX)
         return n + n / 2 + SMALL_OVERHEAD;
@@ -67,7 +70,8 @@ static cache_entry *parent_of(cache_index *x, const cache_entry *e) {
     return index_find(x, e->space, e->parent);
 }
 
-cache_entry *index_add(cache_index *x, uint8_t space, hash128 key, hash128 parent, double cost, uint64_t bytes) {
+cache_entry *index_add(cache_index *x, uint8_t space, hash128 key, hash128 parent, double cost,
+                       uint64_t bytes) {
     if (x->count == 0)
         x->free = -1;
     if (x->live >= x->nbuckets)
@@ -84,8 +88,14 @@ cache_entry *index_add(cache_index *x, uint8_t space, hash128 key, hash128 paren
     }
     cache_entry *e = &x->entries[i];
     int b = bucket_of(x, space, key);
-    *e = (cache_entry){.key = key, .parent = parent, .space = space, .live = true, .changed = true,
-                       .bytes = BASE_MAX(bytes, (uint64_t)1), .cost = cost > 0 ? cost : 0.001, .next = x->buckets[b]};
+    *e = (cache_entry){.key = key,
+                       .parent = parent,
+                       .space = space,
+                       .live = true,
+                       .changed = true,
+                       .bytes = BASE_MAX(bytes, (uint64_t)1),
+                       .cost = cost > 0 ? cost : 0.001,
+                       .next = x->buckets[b]};
     e->born = e->used = ++x->clock;
     e->priority = priority_of(x, e);
     x->buckets[b] = i;
@@ -132,7 +142,7 @@ void index_link(cache_index *x) {
     }
 }
 
-/* ---- eviction ---------------------------------------------------------------------------------- */
+/* ---- eviction -------------------------------------------------------------------------------- */
 
 typedef struct candidate {
     double rank;
@@ -159,7 +169,8 @@ static double rank_of(const cache_entry *e, cache_policy policy) {
     return e->priority;
 }
 
-size_t index_victims(cache_index *x, cache_policy policy, uint64_t bytes, cache_entry **out, size_t max) {
+size_t index_victims(cache_index *x, cache_policy policy, uint64_t bytes, cache_entry **out,
+                     size_t max) {
     candidate *all = mem_alloc(sizeof *all * (size_t)BASE_MAX(x->count, 1));
     uint32_t *children = mem_alloc(sizeof *children * (size_t)BASE_MAX(x->count, 1));
     size_t n = 0, chosen = 0;
@@ -167,7 +178,8 @@ size_t index_victims(cache_index *x, cache_policy policy, uint64_t bytes, cache_
     for (int i = 0; i < x->count; i++) {
         children[i] = x->entries[i].children;
         if (x->entries[i].live)
-            all[n++] = (candidate){rank_of(&x->entries[i], policy), x->entries[i].used, &x->entries[i]};
+            all[n++] =
+                (candidate){rank_of(&x->entries[i], policy), x->entries[i].used, &x->entries[i]};
     }
     if (n)
         qsort(all, n, sizeof *all, compare_candidates);

@@ -6,19 +6,21 @@
  *   cache_write.c  the write-behind thread: batches, eviction, failures
  *   cache_check.c  walks the file's pages without LMDB, before LMDB may see them
  *
- * Trees: "kv" and "answers" (16-byte key → value), "use" (space byte + key → use record), "format" ("version" → u32).
- * A value:
+ * Trees: "kv" and "answers" (16-byte key → value), "use" (space byte + key → use record), "format"
+ * ("version" → u32). A value:
  *
- *   0       4         8            12          16            24        32     48              48 + 64·n
- *   +-------+---------+------------+-----------+-------------+---------+------+---------------+-------------+
- *   | magic | version | identity n | payload at| payload n   | XXH3    | key  | identity, pad | payload     |
- *   +-------+---------+------------+-----------+-------------+---------+------+---------------+-------------+
+ *   0     4       8        12         16         24    32    48             48 + 64·n
+ *   +-----+-------+--------+----------+----------+-----+-----+--------------+---------+
+ *   |magic|version|identity|payload at|payload   |XXH3 |key  |identity, pad |payload  |
+ *   |     |       | bytes  |          | bytes u64| u64 | 16  |              |         |
+ *   +-----+-------+--------+----------+----------+-----+-----+--------------+---------+
  *
- * LMDB's overflow pages begin with 16 bytes, so a payload at 48 + 64·n is 64-byte aligned in the map. The checksum covers
- * all other fields, identity and payload.
+ * LMDB's overflow pages begin with 16 bytes, so a payload at 48 + 64·n is 64-byte aligned in the
+ * map. The checksum covers all other fields, identity and payload.
  *
- * cache.mdb-state holds one byte, and each process that has the cache open a shared lock on it: who gets it exclusively is
- * alone, checks the pages, and may replace the file. 'C': closed, all pages synced; 'D': in use.
+ * cache.mdb-state holds one byte, and each process that has the cache open a shared lock on it: who
+ * gets it exclusively is alone, checks the pages, and may replace the file. 'C': closed, all pages
+ * synced; 'D': in use.
  */
 #ifndef CACHE_INT_H
 #define CACHE_INT_H
@@ -41,14 +43,14 @@ enum {
 #define CACHE_QUEUE_BYTES ((size_t)64 << 20)
 #define CACHE_BATCH_BYTES ((size_t)16 << 20)
 
-/* ---- the index --------------------------------------------------------------------------------- */
+/* ---- the index ------------------------------------------------------------------------------- */
 
 typedef struct cache_entry {
     hash128 key, parent;
     uint8_t space;
     bool live, changed; /* changed: its use record is behind */
     uint32_t hits, children;
-    uint64_t bytes; /* on disk, whole pages */
+    uint64_t bytes;      /* on disk, whole pages */
     uint64_t born, used; /* clock ticks */
     double cost, priority;
     int next; /* in its bucket, or in the free list; -1 */
@@ -66,17 +68,20 @@ typedef struct cache_index {
 void index_clear(cache_index *x);
 void index_free(cache_index *x);
 cache_entry *index_find(cache_index *x, uint8_t space, hash128 key);
-cache_entry *index_add(cache_index *x, uint8_t space, hash128 key, hash128 parent, double cost, uint64_t bytes);
+cache_entry *index_add(cache_index *x, uint8_t space, hash128 key, hash128 parent, double cost,
+                       uint64_t bytes);
 void index_remove(cache_index *x, cache_entry *entry);
 void index_touch(cache_index *x, cache_entry *entry);
 /* Counts children anew, after entries were added in any order. */
 void index_link(cache_index *x);
-/* The keys to evict, in order, so that `bytes` become free: leaves before their parents. Returns their number. */
-size_t index_victims(cache_index *x, cache_policy policy, uint64_t bytes, cache_entry **out, size_t max);
+/* The keys to evict, in order, so that `bytes` become free: leaves before their parents. Returns
+ * their number. */
+size_t index_victims(cache_index *x, cache_policy policy, uint64_t bytes, cache_entry **out,
+                     size_t max);
 /* Bytes that a value of n bytes takes on disk. */
 uint64_t cache_disk_bytes(size_t n);
 
-/* ---- the cache --------------------------------------------------------------------------------- */
+/* ---- the cache ------------------------------------------------------------------------------- */
 
 typedef enum cache_job_kind { CACHE_JOB_PUT, CACHE_JOB_DELETE } cache_job_kind;
 
@@ -86,7 +91,7 @@ typedef struct cache_job {
     uint8_t space;
     hash128 key, parent;
     double cost;
-    size_t bytes; /* of value */
+    size_t bytes;          /* of value */
     unsigned char value[]; /* header, identity, payload */
 } cache_job;
 
@@ -99,7 +104,8 @@ struct cache {
     int state_fd;
     bool read_only;
 
-    pthread_rwlock_t env_lock; /* shared while LMDB transactions live, exclusive to change the map */
+    /* Shared while LMDB transactions live, exclusive to change the map. */
+    pthread_rwlock_t env_lock;
     MDB_env *env;
     MDB_dbi values[CACHE_SPACES], use, format;
 
@@ -121,7 +127,7 @@ struct cache {
 size_t cache_map_bytes(size_t budget);
 /* Another process made the map larger: takes its size. No lock is held. */
 void cache_adopt_map(cache *c);
-void *cache_writer(void *arg); /* the thread */
+void *cache_writer(void *arg);                /* the thread */
 void cache_enqueue(cache *c, cache_job *job); /* the mutex is held */
 int cache_load_index(cache *c, MDB_txn *t);
 

@@ -1,9 +1,10 @@
 /*
- * cache_write.c - the write-behind thread: batches of puts and deletes, eviction, what happens when a write fails.
+ * cache_write.c - the write-behind thread: batches of puts and deletes, eviction, what happens when
+ * a write fails.
  *
- * Invariants: nobody waits for this thread but cache_flush and cache_close; a failed write turns writing off for good, and
- * what was stored stays readable; a batch is small against the budget, because pages freed by one transaction serve only the
- * one after the next.
+ * Invariants: nobody waits for this thread but cache_flush and cache_close; a failed write turns
+ * writing off for good, and what was stored stays readable; a batch is small against the budget,
+ * because pages freed by one transaction serve only the one after the next.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -51,7 +52,7 @@ static int use_write(cache *c, MDB_txn *t, const cache_entry *e) {
     return mdb_put(t, c->use, &key, &data, 0);
 }
 
-/* ---- loading ----------------------------------------------------------------------------------- */
+/* ---- loading --------------------------------------------------------------------------------- */
 
 static void load_entry(cache *c, MDB_txn *t, uint8_t space, hash128 key, size_t value_bytes) {
     use_key name;
@@ -62,8 +63,8 @@ static void load_entry(cache *c, MDB_txn *t, uint8_t space, hash128 key, size_t 
         memcpy(&r, data.mv_data, sizeof r);
     known = known && r.checksum == use_checksum(&r, key);
     hash128 none = {0, 0};
-    cache_entry *e =
-        index_add(&c->index, space, key, known ? r.parent : none, known ? r.cost : 0, cache_disk_bytes(value_bytes));
+    cache_entry *e = index_add(&c->index, space, key, known ? r.parent : none, known ? r.cost : 0,
+                               cache_disk_bytes(value_bytes));
     if (known) {
         e->born = r.born;
         e->used = r.used;
@@ -104,7 +105,7 @@ int cache_load_index(cache *c, MDB_txn *t) {
     return 0;
 }
 
-/* ---- one batch --------------------------------------------------------------------------------- */
+/* ---- one batch ------------------------------------------------------------------------------- */
 
 static int delete_entry(cache *c, MDB_txn *t, uint8_t space, hash128 key) {
     use_key name;
@@ -165,7 +166,8 @@ static int write_job(cache *c, MDB_txn *t, const cache_job *job) {
     uint32_t children = e ? e->children : 0;
     if (e)
         index_remove(&c->index, e);
-    e = index_add(&c->index, job->space, job->key, job->parent, job->cost, cache_disk_bytes(job->bytes));
+    e = index_add(&c->index, job->space, job->key, job->parent, job->cost,
+                  cache_disk_bytes(job->bytes));
     e->children = children;
     e->changed = false;
     cache_entry copy = *e;
@@ -226,7 +228,8 @@ static int write_batch(cache *c, const cache_job *jobs, size_t bytes, bool save_
     return rc;
 }
 
-/* The map is full although the budget is not: other processes' readers hold pages, or free pages lie badly. */
+/* The map is full although the budget is not: other processes' readers hold pages, or free pages
+ * lie badly. */
 static int make_room(cache *c) {
     MDB_txn *t = NULL;
     int rc = mdb_txn_begin(c->env, NULL, 0, &t);
@@ -249,7 +252,7 @@ static int make_room(cache *c) {
     return rc;
 }
 
-/* ---- the thread -------------------------------------------------------------------------------- */
+/* ---- the thread ------------------------------------------------------------------------------ */
 
 /* Whether to go on writing after `rc`. The mutex is held. */
 static void note_failure(cache *c, int rc, const cache_job *jobs) {
@@ -259,7 +262,8 @@ static void note_failure(cache *c, int rc, const cache_job *jobs) {
     if (rc == MDB_MAP_FULL || rc == MDB_TXN_FULL)
         return;
     c->stats.writing = false;
-    snprintf(c->stats.why_not, sizeof c->stats.why_not, "writing '%s' failed: %s", c->path, mdb_strerror(rc));
+    snprintf(c->stats.why_not, sizeof c->stats.why_not, "writing '%s' failed: %s", c->path,
+             mdb_strerror(rc));
 }
 
 static void drop_queue(cache *c) {
@@ -288,7 +292,8 @@ static int run_batch(cache *c, const cache_job *jobs, size_t bytes, bool save_us
     return rc;
 }
 
-/* What the index knows may be ahead of the file after a failed batch; readers trust the file alone. */
+/* What the index knows may be ahead of the file after a failed batch; readers trust the file
+ * alone. */
 static void reload_after_failure(cache *c) {
     MDB_txn *t = NULL;
     pthread_rwlock_rdlock(&c->env_lock);

@@ -1,9 +1,9 @@
 /*
  * catalog.c - the catalog as the transaction sees it: loading, looking up, and the records' bytes.
  *
- * Invariant: a snapshot never changes while a transaction other than its loader's can see it; the store keeps the last one
- * and loads again when the schema cookie differs, or only the version counters when another transaction committed.
- * Changing the catalog is catalog_change.c's.
+ * Invariant: a snapshot never changes while a transaction other than its loader's can see it; the
+ * store keeps the last one and loads again when the schema cookie differs, or only the version
+ * counters when another transaction committed. Changing the catalog is catalog_change.c's.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +12,7 @@
 
 static const char magic[8] = "kvasir\n";
 
-/* ---- bytes ------------------------------------------------------------------------------------- */
+/* ---- bytes ----------------------------------------------------------------------------------- */
 
 void put_u8(buf *b, uint8_t v) {
     buf_append(b, &v, 1);
@@ -72,7 +72,7 @@ str get_str(bytes_reader *r) {
     return s;
 }
 
-/* ---- the header -------------------------------------------------------------------------------- */
+/* ---- the header ------------------------------------------------------------------------------ */
 
 static void header_write(buf *b, uint64_t cookie, uint32_t next_id) {
     buf_append(b, magic, sizeof magic);
@@ -81,16 +81,19 @@ static void header_write(buf *b, uint64_t cookie, uint32_t next_id) {
     put_u32(b, next_id);
 }
 
-int catalog_check_header(const char *path, MDB_val header, uint64_t *cookie, uint32_t *next_id, err *e) {
+int catalog_check_header(const char *path, MDB_val header, uint64_t *cookie, uint32_t *next_id,
+                         err *e) {
     if (header.mv_size < sizeof magic + 4 || memcmp(header.mv_data, magic, sizeof magic) != 0)
-        return err_set(e, ERR_CORRUPT, "'%s' is not a kvasir database: its catalog has no header", path);
+        return err_set(e, ERR_CORRUPT, "'%s' is not a kvasir database: its catalog has no header",
+                       path);
     bytes_reader r = {(const uint8_t *)header.mv_data + sizeof magic,
                       (const uint8_t *)header.mv_data + header.mv_size, false};
     uint32_t version = get_u32(&r);
     if (version != FORMAT_VERSION) {
-        err_set(e, ERR_UNSUPPORTED, "'%s' has format version %u; this kvasir reads version %d", path, version,
-                FORMAT_VERSION);
-        err_hint(e, version > FORMAT_VERSION ? "a newer kvasir wrote it" : "an older kvasir wrote it");
+        err_set(e, ERR_UNSUPPORTED, "'%s' has format version %u; this kvasir reads version %d",
+                path, version, FORMAT_VERSION);
+        err_hint(e,
+                 version > FORMAT_VERSION ? "a newer kvasir wrote it" : "an older kvasir wrote it");
         return ERR_UNSUPPORTED;
     }
     *cookie = get_u64(&r);
@@ -127,7 +130,7 @@ int catalog_raise_cookie(txn *t, uint32_t next_id, err *e) {
     return lmdb_error(e, rc, "cannot write the catalog");
 }
 
-/* ---- records ----------------------------------------------------------------------------------- */
+/* ---- records --------------------------------------------------------------------------------- */
 
 void catalog_write_table(buf *b, const table_def *def, uint32_t tree, const uint32_t *index_trees) {
     put_str(b, def->name);
@@ -158,7 +161,8 @@ void catalog_write_table(buf *b, const table_def *def, uint32_t tree, const uint
         put_str(b, def->checks[i]);
 }
 
-/* A count that the bytes left could hold at one byte each: keeps a damaged record from asking for all memory. */
+/* A count that the bytes left could hold at one byte each: keeps a damaged record from asking
+ * for all memory. */
 static int get_count(bytes_reader *r) {
     uint32_t n = get_u32(r);
     if (n > (size_t)(r->end - r->p)) {
@@ -204,7 +208,8 @@ static void read_columns(bytes_reader *r, arena *a, table_def *def) {
     }
 }
 
-bool catalog_read_table(MDB_val data, arena *a, table_def *def, uint32_t *tree, uint32_t **index_trees) {
+bool catalog_read_table(MDB_val data, arena *a, table_def *def, uint32_t *tree,
+                        uint32_t **index_trees) {
     bytes_reader r = {data.mv_data, (const uint8_t *)data.mv_data + data.mv_size, false};
     def->name = str_copy(a, get_str(&r));
     *tree = get_u32(&r);
@@ -258,7 +263,7 @@ bool catalog_read_model(MDB_val data, arena *a, model_def *def) {
     return !r.bad;
 }
 
-/* ---- loading ----------------------------------------------------------------------------------- */
+/* ---- loading --------------------------------------------------------------------------------- */
 
 /* One record while loading; sorted by kind, then by name. */
 typedef struct loaded {
@@ -326,7 +331,8 @@ static bool load_objects(snapshot *s, const loaded *records, size_t count) {
             int at = s->catalog.ntables++;
             table_info *info = &s->infos[at];
             info->def = &s->tables[at];
-            good = catalog_read_table(r->data, s->mem, &s->tables[at], &info->tree, &info->index_trees);
+            good = catalog_read_table(r->data, s->mem, &s->tables[at], &info->tree,
+                                      &info->index_trees);
             s->tables[at].id = r->id;
             row_layout_init(&info->layout, s->mem, &s->tables[at]);
         } else if (r->kind == 'V') {
@@ -348,7 +354,8 @@ static int load_versions(txn *t, snapshot *s, err *e) {
         MDB_val key = {sizeof name, name}, data;
         int rc = mdb_get(t->mdb, t->store->catalog_dbi, &key, &data);
         if (rc || data.mv_size != 8)
-            return err_set(e, ERR_CORRUPT, "the catalog lacks the state of table '%s'", s->tables[i].name.p);
+            return err_set(e, ERR_CORRUPT, "the catalog lacks the state of table '%s'",
+                           s->tables[i].name.p);
         memcpy(&s->tables[i].version, data.mv_data, 8);
     }
     /* A write transaction sees what the one before it committed, and its id is one higher. */
@@ -440,7 +447,7 @@ int txn_load_catalog(txn *t, err *e) {
     return 0;
 }
 
-/* ---- looking up -------------------------------------------------------------------------------- */
+/* ---- looking up ------------------------------------------------------------------------------ */
 
 static int compare_nocase(str a, str b) {
     size_t n = BASE_MIN(a.n, b.n);
@@ -503,5 +510,6 @@ int table_resolve(txn *t, const table_def *def, const table_info **out, err *e) 
             *out = &s->infos[i];
             return 0;
         }
-    return err_set(e, ERR_BIND, "table '%.*s' was changed or dropped meanwhile", (int)def->name.n, def->name.p);
+    return err_set(e, ERR_BIND, "table '%.*s' was changed or dropped meanwhile", (int)def->name.n,
+                   def->name.p);
 }

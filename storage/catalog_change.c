@@ -1,15 +1,16 @@
 /*
  * catalog_change.c - CREATE, DROP, ALTER: changes of the catalog and the trees they entail.
  *
- * Invariant: every change runs in the statement's child transaction if there is a savepoint, raises the schema cookie and
- * leaves t->snap loaded anew, so that a definition in hand is never half changed.
+ * Invariant: every change runs in the statement's child transaction if there is a savepoint, raises
+ * the schema cookie and leaves t->snap loaded anew, so that a definition in hand is never half
+ * changed.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "storage_int.h"
 
-/* ---- records and names ------------------------------------------------------------------------- */
+/* ---- records and names ----------------------------------------------------------------------- */
 
 static MDB_val record_key(uint8_t name[5], char kind, uint32_t id) {
     name[0] = (uint8_t)kind;
@@ -21,13 +22,15 @@ static MDB_val record_key(uint8_t name[5], char kind, uint32_t id) {
 static int record_put(txn *t, char kind, uint32_t id, const buf *b, err *e) {
     uint8_t name[5];
     MDB_val key = record_key(name, kind, id), data = {b->n, b->p};
-    return lmdb_error(e, mdb_put(t->mdb, t->store->catalog_dbi, &key, &data, 0), "cannot write the catalog");
+    return lmdb_error(e, mdb_put(t->mdb, t->store->catalog_dbi, &key, &data, 0),
+                      "cannot write the catalog");
 }
 
 static int record_delete(txn *t, char kind, uint32_t id, err *e) {
     uint8_t name[5];
     MDB_val key = record_key(name, kind, id);
-    return lmdb_error(e, mdb_del(t->mdb, t->store->catalog_dbi, &key, NULL), "cannot write the catalog");
+    return lmdb_error(e, mdb_del(t->mdb, t->store->catalog_dbi, &key, NULL),
+                      "cannot write the catalog");
 }
 
 /* The end of each change: `next_id` as used up by it. */
@@ -36,7 +39,8 @@ static int change_done(txn *t, uint32_t next_id, err *e) {
     return status ? status : txn_load_catalog(t, e);
 }
 
-static int put_table(txn *t, const table_def *def, uint32_t tree, const uint32_t *index_trees, err *e) {
+static int put_table(txn *t, const table_def *def, uint32_t tree, const uint32_t *index_trees,
+                     err *e) {
     buf b = {0};
     catalog_write_table(&b, def, tree, index_trees);
     int status = record_put(t, 'T', def->id, &b, e);
@@ -64,7 +68,7 @@ static int find_table(txn *t, str name, const table_info **out, err *e) {
     return 0;
 }
 
-/* ---- trees ------------------------------------------------------------------------------------- */
+/* ---- trees ----------------------------------------------------------------------------------- */
 
 static void mark_used_trees(const snapshot *s, bool *used) {
     memset(used, 0, TREES_MAX);
@@ -86,7 +90,8 @@ static int take_trees(txn *t, uint32_t *out, int count, err *e) {
         while (at < TREES_MAX && used[at])
             at++;
         if (at == TREES_MAX)
-            return err_set(e, ERR_LIMIT, "a database holds at most %d tables and indexes together", TREES_MAX);
+            return err_set(e, ERR_LIMIT, "a database holds at most %d tables and indexes together",
+                           TREES_MAX);
         out[i] = at++;
         MDB_dbi dbi;
         int status = txn_dbi(t, out[i], true, &dbi, e);
@@ -103,7 +108,7 @@ static int empty_tree(txn *t, uint32_t tree, err *e) {
     return status ? status : lmdb_error(e, mdb_drop(t->mdb, dbi, 0), "cannot drop");
 }
 
-/* ---- tables ------------------------------------------------------------------------------------ */
+/* ---- tables ---------------------------------------------------------------------------------- */
 
 static int check_columns(const table_def *def, err *e) {
     if (def->ncolumns < 1 || def->ncolumns > COLUMNS_MAX)
@@ -114,7 +119,8 @@ static int check_columns(const table_def *def, err *e) {
             return err_set(e, ERR_TYPE, "column '%.*s' has no type", (int)c->name.n, c->name.p);
         for (int k = 0; k < i; k++)
             if (str_equal_nocase(c->name, def->columns[k].name))
-                return err_set(e, ERR_BIND, "column '%.*s' is there twice", (int)c->name.n, c->name.p);
+                return err_set(e, ERR_BIND, "column '%.*s' is there twice", (int)c->name.n,
+                               c->name.p);
     }
     return 0;
 }
@@ -127,15 +133,16 @@ static bool index_name_taken(const catalog *c, const index_def *made, int nmade,
 }
 
 /* A nameless index (a constraint's) is called <table>_<columns>_key or <table>_pkey. */
-static str index_name(const catalog *c, arena *a, const table_def *def, const index_def *x, const index_def *made,
-                      int nmade) {
+static str index_name(const catalog *c, arena *a, const table_def *def, const index_def *x,
+                      const index_def *made, int nmade) {
     buf b = {0};
     buf_append_str(&b, def->name);
     if (x->primary) {
         buf_append_c(&b, "_pkey");
     } else {
         for (int i = 0; i < x->ncolumns; i++)
-            buf_printf(&b, "_%.*s", (int)def->columns[x->columns[i]].name.n, def->columns[x->columns[i]].name.p);
+            buf_printf(&b, "_%.*s", (int)def->columns[x->columns[i]].name.n,
+                       def->columns[x->columns[i]].name.p);
         buf_append_c(&b, x->unique ? "_key" : "_idx");
     }
     size_t stem = b.n;
@@ -153,7 +160,8 @@ static int check_index(const table_def *def, const index_def *x, err *e) {
         return err_set(e, ERR_BIND, "an index needs a column");
     for (int i = 0; i < x->ncolumns; i++)
         if (x->columns[i] < 0 || x->columns[i] >= def->ncolumns)
-            return err_set(e, ERR_INTERNAL, "an index names column %d of %d", x->columns[i], def->ncolumns);
+            return err_set(e, ERR_INTERNAL, "an index names column %d of %d", x->columns[i],
+                           def->ncolumns);
     return 0;
 }
 
@@ -172,7 +180,8 @@ static int create_table(txn *t, const table_def *def, arena *a, err *e) {
             break;
         x->id = next_id++;
         if (x->name.n && index_name_taken(&t->snap->catalog, made.indexes, i, x->name))
-            status = err_set(e, ERR_BIND, "there is already an index '%.*s'", (int)x->name.n, x->name.p);
+            status =
+                err_set(e, ERR_BIND, "there is already an index '%.*s'", (int)x->name.n, x->name.p);
         else if (!x->name.n)
             x->name = index_name(&t->snap->catalog, a, def, x, made.indexes, i);
     }
@@ -224,10 +233,10 @@ int catalog_drop_table(txn *t, str name, err *e) {
     return status ? status : change_done(t, t->snap->next_id, e);
 }
 
-/* Writes all rows of `from` anew into tree `to` with layout `after`; column i of a new row is `source[i]` of the old, or
- * `fill` where that is -1. */
-static int rewrite_rows(txn *t, const table_info *from, uint32_t to, const row_layout *after, const int *source,
-                        value fill, err *e) {
+/* Writes all rows of `from` anew into tree `to` with layout `after`; column i of a new row is
+ * `source[i]` of the old, or `fill` where that is -1. */
+static int rewrite_rows(txn *t, const table_info *from, uint32_t to, const row_layout *after,
+                        const int *source, value fill, err *e) {
     MDB_cursor *in = NULL, *out = NULL;
     MDB_val key, data;
     int n = after->ncolumns;
@@ -258,8 +267,10 @@ static int rewrite_rows(txn *t, const table_info *from, uint32_t to, const row_l
     return status;
 }
 
-/* The table gets the columns of `made` (rowid_column and indexes adjusted by the caller) and its rows move to a new tree. */
-static int reshape(txn *t, const table_info *info, table_def *made, const int *source, value fill, arena *a, err *e) {
+/* The table gets the columns of `made` (rowid_column and indexes adjusted by the caller) and its
+ * rows move to a new tree. */
+static int reshape(txn *t, const table_info *info, table_def *made, const int *source, value fill,
+                   arena *a, err *e) {
     uint32_t tree = 0, old_tree = info->tree;
     row_layout layout;
     row_layout_init(&layout, a, made);
@@ -279,8 +290,8 @@ static int reshape(txn *t, const table_info *info, table_def *made, const int *s
 static int check_column_free(const table_def *def, str name, err *e) {
     for (int i = 0; i < def->ncolumns; i++)
         if (str_equal_nocase(def->columns[i].name, name))
-            return err_set(e, ERR_BIND, "table '%.*s' already has a column '%.*s'", (int)def->name.n, def->name.p,
-                           (int)name.n, name.p);
+            return err_set(e, ERR_BIND, "table '%.*s' already has a column '%.*s'",
+                           (int)def->name.n, def->name.p, (int)name.n, name.p);
     return 0;
 }
 
@@ -297,7 +308,8 @@ int catalog_add_column(txn *t, str table, const column_def *added, value fill, e
     if (!status)
         status = table_row_count(t, info->def, &rows, e);
     if (!status && added->not_null && fill.type == TYPE_NULL && rows > 0)
-        status = err_set(e, ERR_CONSTRAINT, "column '%.*s' is NOT NULL and the table's rows have no value for it",
+        status = err_set(e, ERR_CONSTRAINT,
+                         "column '%.*s' is NOT NULL and the table's rows have no value for it",
                          (int)added->name.n, added->name.p);
     if (!status && fill.type != TYPE_NULL && fill.type != added->type)
         status = err_set(e, ERR_INTERNAL, "the new added's value is of another type");
@@ -331,8 +343,8 @@ static int check_droppable(const table_def *def, int at, err *e) {
     for (int i = 0; i < def->nindexes; i++)
         for (int k = 0; k < def->indexes[i].ncolumns; k++)
             if (def->indexes[i].columns[k] == at)
-                return err_set(e, ERR_BIND, "column '%.*s' belongs to index '%.*s'", (int)name.n, name.p,
-                               (int)def->indexes[i].name.n, def->indexes[i].name.p);
+                return err_set(e, ERR_BIND, "column '%.*s' belongs to index '%.*s'", (int)name.n,
+                               name.p, (int)def->indexes[i].name.n, def->indexes[i].name.p);
     return 0;
 }
 
@@ -362,7 +374,8 @@ int catalog_drop_column(txn *t, str table, int at, err *e) {
         *x = info->def->indexes[i];
         x->columns = ARENA_ARRAY(a, int, x->ncolumns);
         for (int k = 0; k < x->ncolumns; k++)
-            x->columns[k] = info->def->indexes[i].columns[k] - (info->def->indexes[i].columns[k] > at);
+            x->columns[k] =
+                info->def->indexes[i].columns[k] - (info->def->indexes[i].columns[k] > at);
     }
     status = reshape(t, info, &made, source, value_null(), a, e);
     arena_free(a);
@@ -394,7 +407,8 @@ int catalog_rename_column(txn *t, str table, int at, str to, err *e) {
         return status;
     if (at < 0 || at >= info->def->ncolumns)
         return err_set(e, ERR_INTERNAL, "column %d of %d", at, info->def->ncolumns);
-    if (!str_equal_nocase(info->def->columns[at].name, to) && (status = check_column_free(info->def, to, e)) != 0)
+    if (!str_equal_nocase(info->def->columns[at].name, to) &&
+        (status = check_column_free(info->def, to, e)) != 0)
         return status;
     table_def made = *info->def;
     size_t bytes = sizeof *made.columns * (size_t)made.ncolumns;
@@ -407,7 +421,7 @@ int catalog_rename_column(txn *t, str table, int at, str to, err *e) {
     return status ? status : change_done(t, t->snap->next_id, e);
 }
 
-/* ---- indexes ----------------------------------------------------------------------------------- */
+/* ---- indexes --------------------------------------------------------------------------------- */
 
 int catalog_create_index(txn *t, str table, const index_def *def, err *e) {
     const table_info *info = NULL;
@@ -417,7 +431,8 @@ int catalog_create_index(txn *t, str table, const index_def *def, err *e) {
     if (!status)
         status = check_index(info->def, def, e);
     if (!status && def->name.n && catalog_index(&t->snap->catalog, def->name, NULL))
-        status = err_set(e, ERR_BIND, "there is already an index '%.*s'", (int)def->name.n, def->name.p);
+        status =
+            err_set(e, ERR_BIND, "there is already an index '%.*s'", (int)def->name.n, def->name.p);
     if (status)
         return status;
     arena *a = arena_new();
@@ -456,8 +471,8 @@ int catalog_drop_index(txn *t, str name, err *e) {
     if (!x)
         return no_such(e, "index", name);
     if (x->primary)
-        return err_set(e, ERR_BIND, "'%.*s' is the primary key of table '%.*s'", (int)name.n, name.p,
-                       (int)table->name.n, table->name.p);
+        return err_set(e, ERR_BIND, "'%.*s' is the primary key of table '%.*s'", (int)name.n,
+                       name.p, (int)table->name.n, table->name.p);
     const table_info *info = &t->snap->infos[table - t->snap->tables];
     int at = (int)(x - table->indexes), n = table->nindexes - 1;
     if ((status = empty_tree(t, info->index_trees[at], e)) != 0)
@@ -476,7 +491,7 @@ int catalog_drop_index(txn *t, str name, err *e) {
     return status ? status : change_done(t, t->snap->next_id, e);
 }
 
-/* ---- views and models -------------------------------------------------------------------------- */
+/* ---- views and models ------------------------------------------------------------------------ */
 
 int catalog_create_view(txn *t, const view_def *def, bool or_replace, err *e) {
     int status = txn_before_change(t, e);
@@ -508,7 +523,8 @@ int catalog_create_model(txn *t, const model_def *def, bool or_replace, err *e) 
     int status = txn_before_change(t, e);
     const model_def *old = catalog_model(&t->snap->catalog, def->name);
     if (!status && old && !or_replace)
-        status = err_set(e, ERR_BIND, "there is already a model '%.*s'", (int)def->name.n, def->name.p);
+        status =
+            err_set(e, ERR_BIND, "there is already a model '%.*s'", (int)def->name.n, def->name.p);
     if (status)
         return status;
     uint32_t next_id = t->snap->next_id;

@@ -1,7 +1,9 @@
 /*
- * csv.c - reading CSV and TSV: batches of typed rows, errors that name file, line, column and value.
+ * csv.c - reading CSV and TSV: batches of typed rows, errors that name file, line, column and
+ * value.
  *
- * Invariant: c->line is the line on which the record at in.start begins; cells handed out live in the batch's arena.
+ * Invariant: c->line is the line on which the record at in.start begins; cells handed out live in
+ * the batch's arena.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +13,7 @@
 
 enum { TEXT_PIECE = 64 << 10 };
 
-/* ---- records ----------------------------------------------------------------------------------- */
+/* ---- records --------------------------------------------------------------------------------- */
 
 static int64_t count_lines(const char *p, const char *end) {
     int64_t n = 0;
@@ -22,7 +24,8 @@ static int64_t count_lines(const char *p, const char *end) {
     return n;
 }
 
-int csv_error(const csv *c, err *e, err_code code, const char *at, int position, const char *format, ...) {
+int csv_error(const csv *c, err *e, err_code code, const char *at, int position, const char *format,
+              ...) {
     char what[512];
     va_list args;
     va_start(args, format);
@@ -33,15 +36,17 @@ int csv_error(const csv *c, err *e, err_code code, const char *at, int position,
     long long line = (long long)(c->line + (inside ? count_lines(start, at) : 0));
     if (position < 0)
         return err_set(e, code, "%s, line %lld: %s", c->in.name, line, what);
-    return err_set(e, code, "%s, line %lld, column '%.*s': %s", c->in.name, line, (int)c->names[position].n,
-                   c->names[position].p, what);
+    return err_set(e, code, "%s, line %lld, column '%.*s': %s", c->in.name, line,
+                   (int)c->names[position].n, c->names[position].p, what);
 }
 
 static int quote_error(const csv *c, csv_status status, err *e) {
     if (status == CSV_OPEN_QUOTE)
-        return csv_error(c, e, ERR_CORRUPT, c->record.next, -1, "a quote is opened here and never closed");
+        return csv_error(c, e, ERR_CORRUPT, c->record.next, -1,
+                         "a quote is opened here and never closed");
     return csv_error(c, e, ERR_CORRUPT, c->record.next, -1,
-                     "cell %d has text behind its closing quote (a quote inside is written \"\")", c->record.n);
+                     "cell %d has text behind its closing quote (a quote inside is written \"\")",
+                     c->record.n);
 }
 
 int csv_peek(csv *c, bool *end, err *e) {
@@ -55,7 +60,8 @@ int csv_peek(csv *c, bool *end, err *e) {
         if (status != CSV_MORE)
             return quote_error(c, status, e);
         if (in->end - in->start > CSV_RECORD_MAX)
-            return csv_error(c, e, ERR_LIMIT, in->p + in->start, -1, "a record longer than 1 GiB begins here");
+            return csv_error(c, e, ERR_LIMIT, in->p + in->start, -1,
+                             "a record longer than 1 GiB begins here");
         int failed = csv_input_more(in, e);
         if (failed)
             return failed;
@@ -71,7 +77,7 @@ void csv_advance(csv *c) {
     c->line += quoted ? count_lines(p, c->record.next) : 1;
 }
 
-/* ---- cells ------------------------------------------------------------------------------------- */
+/* ---- cells ----------------------------------------------------------------------------------- */
 
 /* Where a batch's texts go: pieces of its arena, filled without a call per cell. */
 typedef struct text_pieces {
@@ -82,6 +88,8 @@ typedef struct text_pieces {
 
 static str keep_text(text_pieces *t, const csv_cell *cell) {
     size_t n = cell->n;
+    if (n == 0)
+        return (str){"", 0};
     if (n > t->room) {
         if (n > TEXT_PIECE / 4) { /* a cell of its own piece */
             char *own = arena_alloc(t->mem, n);
@@ -92,16 +100,17 @@ static str keep_text(text_pieces *t, const csv_cell *cell) {
         t->room = TEXT_PIECE;
     }
     char *out = t->p;
-    if (n)
-        memcpy(out, cell->p, n);
+    memcpy(out, cell->p, n);
     t->p += n;
     t->room -= n;
     return (str){out, n};
 }
 
-static int convert_error(const csv *c, const csv_cell *cell, int position, const err *cause, err *e) {
+static int convert_error(const csv *c, const csv_cell *cell, int position, const err *cause,
+                         err *e) {
     csv_error(c, e, ERR_TYPE, cell->p, position, "%s", cause->message);
-    err_hint(e, "types are guessed from the first MiB; a table made with CREATE TABLE and filled with COPY has its own");
+    err_hint(e, "types are guessed from the first MiB; a table made with CREATE TABLE and filled "
+                "with COPY has its own");
     return ERR_TYPE;
 }
 
@@ -154,7 +163,8 @@ str csv_recode(str s, arena *a) {
     return (str){out, n};
 }
 
-/* The record's bytes are one span, so that its UTF-8 is checked once; only when that fails each cell is. */
+/* The record's bytes are one span, so that its UTF-8 is checked once; only when that fails each
+ * cell is. */
 static void recode_cells(csv *c, const value_type *types, arena *a) {
     const char *p = c->in.p + c->in.start;
     if (utf8_valid((str){p, (size_t)(c->record.next - p)}))
@@ -174,8 +184,8 @@ static void recode_cells(csv *c, const value_type *types, arena *a) {
 
 static int store_record(csv *c, const value_type *types, text_pieces *texts, batch *out, err *e) {
     if (c->record.n != c->ncolumns)
-        return csv_error(c, e, ERR_CORRUPT, c->in.p + c->in.start, -1, "%d cells where %s has %d", c->record.n,
-                         c->header ? "the header" : "the first line", c->ncolumns);
+        return csv_error(c, e, ERR_CORRUPT, c->in.p + c->in.start, -1, "%d cells where %s has %d",
+                         c->record.n, c->header ? "the header" : "the first line", c->ncolumns);
     recode_cells(c, types, out->mem);
     int status = 0;
     for (int i = 0; i < c->ncolumns && !status; i++)
@@ -183,7 +193,7 @@ static int store_record(csv *c, const value_type *types, text_pieces *texts, bat
     return status;
 }
 
-/* ---- the interface ----------------------------------------------------------------------------- */
+/* ---- the interface --------------------------------------------------------------------------- */
 
 int csv_next(csv *c, const value_type *types, batch *out, int64_t *lines, err *e) {
     text_pieces texts = {.mem = out->mem};

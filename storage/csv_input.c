@@ -1,7 +1,8 @@
 /*
  * csv_input.c - bytes for the CSV reader: a file, standard input, either gzipped, or memory.
  *
- * Invariant: what lies between start and end stays until the reader moves start; its address may change in csv_input_more.
+ * Invariant: what lies between start and end stays until the reader moves start; its address may
+ * change in csv_input_more.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -36,7 +37,8 @@ static int gzip_damaged(const csv_input *in, err *e) {
     return err_set(e, ERR_CORRUPT, "'%s': the gzip data is damaged or cut off", in->name);
 }
 
-/* Members may follow each other, as `cat a.gz b.gz` makes them; zero padding behind the last is ignored. */
+/* Members may follow each other, as `cat a.gz b.gz` makes them; zero padding behind the last is
+ * ignored. */
 static int gzip_next_member(csv_input *in, err *e) {
     csv_gzip *g = in->gzip;
     while (g->z.avail_in && *g->z.next_in == 0) {
@@ -116,7 +118,8 @@ int csv_input_more(csv_input *in, err *e) {
     if (in->end == in->cap)
         window_grow(in, in->cap * 2);
     size_t got = 0, room = in->cap - in->end;
-    int status = in->gzip ? read_gzip(in, in->p + in->end, room, &got, e) : read_fd(in, in->p + in->end, room, &got, e);
+    int status = in->gzip ? read_gzip(in, in->p + in->end, room, &got, e)
+                          : read_fd(in, in->p + in->end, room, &got, e);
     if (status)
         return status;
     in->end += got;

@@ -1,7 +1,8 @@
 /*
  * csv_int.h - what the CSV files share: the input window, one record's cells, the reader.
  *
- *   csv_input.c   bytes: a file, standard input, gzip, or memory, as a window that grows to hold a whole record
+ *   csv_input.c   bytes: a file, standard input, gzip, or memory, as a window that grows to hold a
+ *                 whole record
  *   csv_record.c  one record → cells
  *   csv_sniff.c   delimiter, header, names and types from the first records
  *   csv.c         batches of typed rows, and errors that name the place
@@ -26,7 +27,7 @@ struct csv_gzip;
  */
 typedef struct csv_input {
     const char *name;
-    int fd;             /* -1: memory */
+    int fd; /* -1: memory */
     bool owns_fd;
     struct csv_gzip *gzip;
     char *p;
@@ -37,7 +38,8 @@ typedef struct csv_input {
 int csv_input_open(csv_input *in, const char *path, err *e);
 void csv_input_memory(csv_input *in, const void *bytes, size_t n);
 void csv_input_close(csv_input *in);
-/* Reads more behind `end`; moves what is unread to the front, or grows. eof when there is no more. */
+/* Reads more behind `end`; moves what is unread to the front, or grows. eof when there is no
+ * more. */
 int csv_input_more(csv_input *in, err *e);
 
 /* A cell's bytes in the window, without its quotes; `escaped`: "" within stands for one quote. */
@@ -62,7 +64,8 @@ typedef enum csv_status {
 } csv_status;
 
 /* The record at p. `last`: the input ends at `end`. */
-csv_status csv_record_next(const char *p, const char *end, bool last, char delimiter, csv_record *out);
+csv_status csv_record_next(const char *p, const char *end, bool last, char delimiter,
+                           csv_record *out);
 /* The cell's text; when escaped, it is unescaped into memory from `a`. */
 str csv_cell_text(const csv_cell *c, arena *a);
 
@@ -90,8 +93,9 @@ int csv_open_memory(const void *bytes, size_t n, const csv_options *options, csv
 int csv_peek(csv *c, bool *end, err *e);
 /* Goes behind the record just read. */
 void csv_advance(csv *c);
-/* An error at `at` within the current record: "name, line N, column 'c': …". `column` < 0: no column. */
-int csv_error(const csv *c, err *e, err_code code, const char *at, int position, const char *format, ...)
-    BASE_PRINTF(6, 7);
+/* An error at `at` within the current record: "name, line N, column 'c': …". `column` < 0: no
+ * column. */
+int csv_error(const csv *c, err *e, err_code code, const char *at, int position, const char *format,
+              ...) BASE_PRINTF(6, 7);
 
 #endif

@@ -1,8 +1,8 @@
 /*
  * csv_record.c - one record of a CSV file: finding where its cells and its line end.
  *
- * Invariant: a quote opens a quoted cell only as the cell's first byte; elsewhere it is text, as TSV files have it. Inside a
- * quoted cell only quotes matter.
+ * Invariant: a quote opens a quoted cell only as the cell's first byte; elsewhere it is text, as
+ * TSV files have it. Inside a quoted cell only quotes matter.
  */
 #include <string.h>
 
@@ -16,7 +16,8 @@ static const char *find_end(const char *p, const char *end, char delimiter) {
     const __m128i d = _mm_set1_epi8(delimiter), nl = _mm_set1_epi8('\n');
     for (; p < end; p += 16) {
         __m128i bytes = _mm_loadu_si128((const __m128i *)(const void *)p);
-        int hits = _mm_movemask_epi8(_mm_or_si128(_mm_cmpeq_epi8(bytes, d), _mm_cmpeq_epi8(bytes, nl)));
+        int hits =
+            _mm_movemask_epi8(_mm_or_si128(_mm_cmpeq_epi8(bytes, d), _mm_cmpeq_epi8(bytes, nl)));
         if (hits) {
             p += __builtin_ctz((unsigned)hits);
             return p < end ? p : end;
@@ -54,8 +55,8 @@ static csv_cell *add_cell(csv_record *out) {
 }
 
 /* The cell at p, and in *after the delimiter, newline or end behind it. */
-static csv_status scan_cell(const char *p, const char *end, bool last, char delimiter, csv_cell *cell,
-                            const char **after) {
+static csv_status scan_cell(const char *p, const char *end, bool last, char delimiter,
+                            csv_cell *cell, const char **after) {
     *cell = (csv_cell){.p = p};
     if (p == end || *p != '"') {
         const char *stop = find_end(p, end, delimiter);
@@ -86,7 +87,8 @@ static csv_status scan_cell(const char *p, const char *end, bool last, char deli
     return CSV_BAD_QUOTE;
 }
 
-csv_status csv_record_next(const char *p, const char *end, bool last, char delimiter, csv_record *out) {
+csv_status csv_record_next(const char *p, const char *end, bool last, char delimiter,
+                           csv_record *out) {
     out->n = 0;
     if (p == end)
         return last ? CSV_END : CSV_MORE;

@@ -1,12 +1,15 @@
 /*
- * csv_sniff.c - what a CSV file does not say: its delimiter, whether it has a header, its columns' names and types.
+ * csv_sniff.c - what a CSV file does not say: its delimiter, whether it has a header, its columns'
+ * names and types.
  *
  * Read are the complete records of the first MiB (of the first 64 KiB for the delimiter). Rules:
- *   delimiter  the candidate under which most records have as many cells as the first, more than one; ties to more cells
- *   types      INTEGER, REAL or BOOLEAN (true/false) when every cell that is there converts and prints back alike: a number
- *              with leading zeros or a plus sign, or too long for 64 bits, makes its column TEXT; so does a quoted ""
- *   header     some column is no TEXT but its first cell does not convert; or, when all are TEXT, the first record's cells
- *              all look like names and none occurs below itself
+ *   delimiter  the candidate under which most records have as many cells as the first, more than
+ *              one; ties to more cells
+ *   types      INTEGER, REAL or BOOLEAN (true/false) when every cell that is there converts and
+ *              prints back alike: a number with leading zeros or a plus sign, or too long for 64
+ *              bits, makes its column TEXT; so does a quoted ""
+ *   header     some column is no TEXT but its first cell does not convert; or, when all are TEXT,
+ *              the first record's cells all look like names and none occurs below itself
  * Invariant: nothing is consumed beyond the byte order mark and, with a header, the first record.
  */
 #include <string.h>
@@ -17,7 +20,7 @@ enum { SNIFF_BYTES = 1 << 20, DELIMITER_BYTES = 64 << 10, NAME_BYTES_MAX = 64 };
 
 static const char candidates[] = {',', '\t', ';', '|'};
 
-/* ---- the sample -------------------------------------------------------------------------------- */
+/* ---- the sample ------------------------------------------------------------------------------ */
 
 static int fill_sample(csv *c, err *e) {
     while (!c->in.eof && c->in.end - c->in.start < SNIFF_BYTES) {
@@ -43,9 +46,10 @@ static bool is_blank(const csv_record *r) {
     return r->n == 1 && r->cells[0].n == 0 && !r->cells[0].quoted;
 }
 
-/* ---- delimiter --------------------------------------------------------------------------------- */
+/* ---- delimiter ------------------------------------------------------------------------------- */
 
-/* How well `delimiter` explains the sample: the share of records as wide as the first, and that width. */
+/* How well `delimiter` explains the sample: the share of records as wide as the first, and that
+ * width. */
 static double delimiter_fit(csv *c, char delimiter, int *width) {
     const char *p = c->in.p + c->in.start;
     size_t all = c->in.end - c->in.start, n = BASE_MIN(all, (size_t)DELIMITER_BYTES);
@@ -83,7 +87,7 @@ static char find_delimiter(csv *c) {
     return best;
 }
 
-/* ---- types ------------------------------------------------------------------------------------- */
+/* ---- types ----------------------------------------------------------------------------------- */
 
 static str trimmed(str s) {
     while (s.n && (s.p[0] == ' ' || s.p[0] == '\t'))
@@ -93,7 +97,8 @@ static str trimmed(str s) {
     return s;
 }
 
-/* A number whose text would not come back from its value is a name made of digits: a postcode, a telephone. */
+/* A number whose text would not come back from its value is a name made of digits: a postcode, a
+ * telephone. */
 static bool plain_number(str s) {
     if (s.n && s.p[0] == '-')
         s.p++, s.n--;
@@ -147,7 +152,8 @@ static void sample_record(const csv *c, sample *s) {
         if (cell_is_null(c, cell))
             continue;
         if (s->types[i] != TYPE_TEXT)
-            s->types[i] = join_types(s->types[i], cell->quoted && cell->n == 0 ? TYPE_TEXT : cell_type(text));
+            s->types[i] =
+                join_types(s->types[i], cell->quoted && cell->n == 0 ? TYPE_TEXT : cell_type(text));
         if (s->types[i] == TYPE_TEXT && !s->repeats[i])
             s->repeats[i] = str_equal(text, (str){s->first[i].p, s->first[i].n});
     }
@@ -178,7 +184,7 @@ static bool find_header(const csv *c, const sample *s) {
     return true;
 }
 
-/* ---- names ------------------------------------------------------------------------------------- */
+/* ---- names ----------------------------------------------------------------------------------- */
 
 static bool name_taken(const csv *c, int count, str name) {
     for (int i = 0; i < count; i++)
@@ -204,7 +210,7 @@ static void make_names(csv *c, const csv_cell *first) {
     }
 }
 
-/* ---- all together ------------------------------------------------------------------------------ */
+/* ---- all together ---------------------------------------------------------------------------- */
 
 static void sample_rest(csv *c, sample *s) {
     const char *p = c->record.next, *end = c->in.p + c->in.end;
@@ -245,7 +251,8 @@ int csv_sniff(csv *c, err *e) {
                 .first = ARENA_ARRAY(c->mem, csv_cell, n)};
     memcpy(s.first, c->record.cells, sizeof *s.first * (size_t)n);
     sample_rest(c, &s);
-    c->header = c->options.header == CSV_HEADER_YES || (c->options.header == CSV_HEADER_AUTO && find_header(c, &s));
+    c->header = c->options.header == CSV_HEADER_YES ||
+                (c->options.header == CSV_HEADER_AUTO && find_header(c, &s));
     decide_types(c, &s);
     make_names(c, s.first);
     if ((status = csv_peek(c, &end, e)) != 0)

@@ -1,7 +1,8 @@
 /*
  * csv_write.c - one row as a line of CSV.
  *
- * Invariant: csv_next reads back the same cells: a cell is quoted when it is the empty text or holds what the format uses.
+ * Invariant: csv_next reads back the same cells: a cell is quoted when it is the empty text or
+ * holds what the format uses.
  */
 #include <string.h>
 

@@ -1,8 +1,9 @@
 /*
  * env.c - opening and closing a database: its directory, its LMDB environment, its format.
  *
- * Invariant: one directory is open at most once in a process (LMDB's locks and POSIX locks are both per process), and a
- * directory that is not ours is never written to. What a transaction does is txn.c's.
+ * Invariant: one directory is open at most once in a process (LMDB's locks and POSIX locks are both
+ * per process), and a directory that is not ours is never written to. What a transaction does is
+ * txn.c's.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -20,8 +21,8 @@
 #define MAP_BYTES_MIN ((size_t)64 << 20)
 enum { READERS_MAX = 510, INIT_TIMEOUT_MS = 5000 };
 
-static const char *const our_files[] = {"tables.mdb",     "tables.mdb-lock", "cache.mdb",
-                                        "cache.mdb-lock", "writer.lock",     "owner.lock",
+static const char *const our_files[] = {"tables.mdb",      "tables.mdb-lock",  "cache.mdb",
+                                        "cache.mdb-lock",  "writer.lock",      "owner.lock",
                                         "cache.mdb-state", "cache.mdb-damaged"};
 
 static pthread_mutex_t open_mutex = PTHREAD_MUTEX_INITIALIZER;
@@ -40,7 +41,8 @@ int lmdb_error(err *e, int rc, const char *what) {
     case MDB_READERS_FULL:
         return err_set(e, ERR_BUSY, "%s: too many processes are reading this database", what);
     case MDB_PANIC:
-        return err_set(e, ERR_IO, "%s: a write failed before; leave the database and open it again", what);
+        return err_set(e, ERR_IO, "%s: a write failed before; leave the database and open it again",
+                       what);
     case MDB_BAD_TXN:
         return err_set(e, ERR_IO, "%s: this transaction failed before; ROLLBACK ends it", what);
     case MDB_CORRUPTED:
@@ -55,7 +57,7 @@ int lmdb_error(err *e, int rc, const char *what) {
     }
 }
 
-/* ---- the directory ----------------------------------------------------------------------------- */
+/* ---- the directory --------------------------------------------------------------------------- */
 
 static bool is_our_file(const char *name) {
     for (size_t i = 0; i < BASE_COUNT(our_files); i++)
@@ -78,7 +80,8 @@ static int file_is_no_database(const char *path, err *e) {
     return ERR_CORRUPT;
 }
 
-/* A directory with other things in it and no tables.mdb is somebody's; making files there would surprise them. */
+/* A directory with other things in it and no tables.mdb is somebody's; making files there would
+ * surprise them. */
 static int directory_check(const char *path, bool *has_tables, err *e) {
     DIR *d = opendir(path);
     if (!d)
@@ -89,13 +92,15 @@ static int directory_check(const char *path, bool *has_tables, err *e) {
     for (struct dirent *entry; (entry = readdir(d));) {
         if (strcmp(entry->d_name, "tables.mdb") == 0)
             *has_tables = true;
-        else if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0 && !is_our_file(entry->d_name))
+        else if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0 &&
+                 !is_our_file(entry->d_name))
             memcpy(other, entry->d_name, strlen(entry->d_name) + 1);
     }
     closedir(d);
     if (!*has_tables && *other)
-        status = err_set(e, ERR_CORRUPT, "'%s' is a directory with other files in it ('%s'), not a kvasir database", path,
-                         other);
+        status = err_set(e, ERR_CORRUPT,
+                         "'%s' is a directory with other files in it ('%s'), not a kvasir database",
+                         path, other);
     return status;
 }
 
@@ -122,7 +127,8 @@ static int directory_prepare(store *s, err *e) {
         return err_set_errno(e, errno, "cannot examine '%s'", s->path);
     const char *network = fs_network_name((long)fs.f_type);
     if (network) {
-        err_set(e, ERR_UNSUPPORTED, "'%s' is on a network file system (%s), where locks and memory maps do not work",
+        err_set(e, ERR_UNSUPPORTED,
+                "'%s' is on a network file system (%s), where locks and memory maps do not work",
                 s->path, network);
         err_hint(e, "keep the database on a local disk");
         return ERR_UNSUPPORTED;
@@ -143,7 +149,8 @@ static int lock_file_open(store *s, err *e) {
         s->read_only = true;
     if (error == EACCES || error == EROFS || error == EPERM) {
         s->read_only = s->no_lock = true;
-        s->lock_fd = open(path.p, O_RDONLY | O_CLOEXEC); /* may be absent: then nobody ever wrote here since */
+        s->lock_fd = open(
+            path.p, O_RDONLY | O_CLOEXEC); /* may be absent: then nobody ever wrote here since */
         error = 0;
     }
     if (error)
@@ -153,7 +160,7 @@ static int lock_file_open(store *s, err *e) {
     return error ? ERR_IO : 0;
 }
 
-/* ---- the environment --------------------------------------------------------------------------- */
+/* ---- the environment ------------------------------------------------------------------------- */
 
 static int env_try_open(store *s, const char *file, size_t map_bytes) {
     unsigned flags = MDB_NOSUBDIR | MDB_NOTLS;
@@ -186,7 +193,8 @@ static int env_open(store *s, err *e) {
         s->map_bytes /= 2;
     buf_free(&file);
     if (rc == MDB_INVALID || rc == MDB_VERSION_MISMATCH)
-        return err_set(e, ERR_CORRUPT, "'%s/tables.mdb' is not a kvasir database: %s", s->path, mdb_strerror(rc));
+        return err_set(e, ERR_CORRUPT, "'%s/tables.mdb' is not a kvasir database: %s", s->path,
+                       mdb_strerror(rc));
     if (rc)
         return err_set_errno(e, rc, "cannot open '%s/tables.mdb'", s->path);
     MDB_envinfo info;
@@ -214,7 +222,9 @@ static int format_check(store *s, bool *empty, err *e) {
     } else if (stat.ms_entries == 0) {
         *empty = true;
     } else if (mdb_dbi_open(mdb, "catalog", 0, &dbi) != 0) {
-        status = err_set(e, ERR_CORRUPT, "'%s/tables.mdb' is another program's LMDB file, not a kvasir database", s->path);
+        status = err_set(e, ERR_CORRUPT,
+                         "'%s/tables.mdb' is another program's LMDB file, not a kvasir database",
+                         s->path);
     } else {
         MDB_val key = {1, "H"}, header = {0, NULL};
         uint64_t cookie;
@@ -243,7 +253,8 @@ static int format_initialise(store *s, err *e) {
     if (!status && empty) {
         MDB_txn *mdb = NULL;
         int rc = mdb_txn_begin(s->env, NULL, 0, &mdb);
-        status = rc ? lmdb_error(e, rc, "cannot write the database") : catalog_initialise(s, mdb, e);
+        status =
+            rc ? lmdb_error(e, rc, "cannot write the database") : catalog_initialise(s, mdb, e);
         if (!status && (rc = mdb_txn_commit(mdb)) != 0)
             status = lmdb_error(e, rc, "cannot write the database");
         else if (status && mdb)
@@ -255,7 +266,8 @@ static int format_initialise(store *s, err *e) {
 
 static int format_open(store *s, err *e) {
     bool empty = false;
-    int status = s->no_lock ? reader_lock(s, &(txn_wait){.busy_timeout_ms = INIT_TIMEOUT_MS}, e) : 0;
+    int status =
+        s->no_lock ? reader_lock(s, &(txn_wait){.busy_timeout_ms = INIT_TIMEOUT_MS}, e) : 0;
     if (status)
         return status;
     status = format_check(s, &empty, e);
@@ -268,7 +280,7 @@ static int format_open(store *s, err *e) {
     return format_initialise(s, e);
 }
 
-/* ---- open and close ---------------------------------------------------------------------------- */
+/* ---- open and close -------------------------------------------------------------------------- */
 
 static int store_register(store *s, err *e) {
     int status = 0;

@@ -18,7 +18,8 @@ static void copy_text(char *out, size_t size, const char *text) {
         size_t start = n;
         while (start > 0 && n - start < 4 && (text[start - 1] & 0xC0) == 0x80)
             start--;
-        if (start > 0 && (text[start - 1] & 0xC0) == 0xC0 && !utf8_valid((str){text + start - 1, n - start + 1}))
+        if (start > 0 && (text[start - 1] & 0xC0) == 0xC0 &&
+            !utf8_valid((str){text + start - 1, n - start + 1}))
             n = start - 1;
     }
     memcpy(out, text, n);
@@ -79,7 +80,7 @@ void err_clear(err *e) {
     *e = (err){.code = ERR_NONE, .pos = -1};
 }
 
-/* ---- byte strings ------------------------------------------------------------------------------ */
+/* ---- byte strings ---------------------------------------------------------------------------- */
 
 str str_from(const char *c_string) {
     return (str){c_string ? c_string : "", c_string ? strlen(c_string) : 0};

@@ -1,8 +1,9 @@
 /*
  * index.c - entries of secondary indexes, unique checks, building an index.
  *
- * Invariant: an index has exactly one entry for each row of its table. Keys end in the rowid whether unique or not; that no
- * two rows have equal cells is this file's doing. Cells beyond KEY_CUT bytes are compared on the rows themselves.
+ * Invariant: an index has exactly one entry for each row of its table. Keys end in the rowid
+ * whether unique or not; that no two rows have equal cells is this file's doing. Cells beyond
+ * KEY_CUT bytes are compared on the rows themselves.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -52,14 +53,15 @@ int index_violation(const table_def *def, const index_def *index, const value *r
         if (shortened)
             buf_append_c(&values, "…");
     }
-    err_set(e, ERR_CONSTRAINT, "table '%.*s' already has a row with (%s) = (%s)", (int)def->name.n, def->name.p, names.p,
-            values.p);
+    err_set(e, ERR_CONSTRAINT, "table '%.*s' already has a row with (%s) = (%s)", (int)def->name.n,
+            def->name.p, names.p, values.p);
     buf_free(&names);
     buf_free(&values);
     return ERR_CONSTRAINT;
 }
 
-int index_add_row(txn *t, const table_info *info, int index, const value *row, int64_t rowid, err *e) {
+int index_add_row(txn *t, const table_info *info, int index, const value *row, int64_t rowid,
+                  err *e) {
     MDB_cursor *c;
     int status = txn_cursor(t, info->index_trees[index], &c, e);
     if (status)
@@ -69,7 +71,8 @@ int index_add_row(txn *t, const table_info *info, int index, const value *row, i
     return lmdb_error(e, mdb_cursor_put(c, &key, &data, 0), "cannot write an index");
 }
 
-int index_remove_row(txn *t, const table_info *info, int index, const value *row, int64_t rowid, err *e) {
+int index_remove_row(txn *t, const table_info *info, int index, const value *row, int64_t rowid,
+                     err *e) {
     MDB_cursor *c;
     MDB_val data;
     int status = txn_cursor(t, info->index_trees[index], &c, e);
@@ -84,8 +87,8 @@ int index_remove_row(txn *t, const table_info *info, int index, const value *row
 }
 
 /* Whether the row at rowid has the same index cells as `row`. */
-static int row_has_cells(txn *t, const table_info *info, const index_def *x, const value *row, int64_t rowid,
-                         bool *equal, err *e) {
+static int row_has_cells(txn *t, const table_info *info, const index_def *x, const value *row,
+                         int64_t rowid, bool *equal, err *e) {
     value *other = mem_alloc(sizeof *other * (size_t)info->def->ncolumns);
     bool found = false;
     int status = table_get(t, info->def, rowid, other, &found, e);
@@ -96,8 +99,8 @@ static int row_has_cells(txn *t, const table_info *info, const index_def *x, con
     return status;
 }
 
-int index_find_equal(txn *t, const table_info *info, int index, const value *row, bool has_self, int64_t self,
-                     int64_t *rowid, bool *found, err *e) {
+int index_find_equal(txn *t, const table_info *info, int index, const value *row, bool has_self,
+                     int64_t self, int64_t *rowid, bool *found, err *e) {
     const index_def *x = &info->def->indexes[index];
     MDB_cursor *c;
     *found = false;
@@ -127,9 +130,10 @@ int index_find_equal(txn *t, const table_info *info, int index, const value *row
     return rc == MDB_NOTFOUND ? 0 : lmdb_error(e, rc, "cannot read an index");
 }
 
-/* ---- building ---------------------------------------------------------------------------------- */
+/* ---- building -------------------------------------------------------------------------------- */
 
-/* Keys of one run, to be sorted: LMDB takes sorted keys several times faster than scattered ones. */
+/* Keys of one run, to be sorted: LMDB takes sorted keys several times faster than scattered
+ * ones. */
 typedef struct run {
     arena *mem;
     MDB_val *keys;
@@ -193,7 +197,8 @@ static int build_fill(txn *t, const table_info *info, int index, run *r, value *
     return run_write(t, info, index, r, first, e);
 }
 
-/* Equal neighbours in key order are the duplicates; among cut keys the rows decide, each against those of its hash. */
+/* Equal neighbours in key order are the duplicates; among cut keys the rows decide, each against
+ * those of its hash. */
 static int build_check(txn *t, const table_info *info, int index, value *row, err *e) {
     const index_def *x = &info->def->indexes[index];
     MDB_cursor *c;

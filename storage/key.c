@@ -1,8 +1,9 @@
 /*
  * key.c - order-preserving index keys (drawn in storage_int.h).
  *
- * Invariant: for uncut keys, memcmp of two entries orders them as value_compare orders their cells, then by rowid. Cut keys
- * agree on that for their first KEY_CUT bytes only; who meets one asks the row.
+ * Invariant: for uncut keys, memcmp of two entries orders them as value_compare orders their cells,
+ * then by rowid. Cut keys agree on that for their first KEY_CUT bytes only; who meets one asks the
+ * row.
  */
 #include <math.h>
 #include <string.h>
@@ -63,12 +64,14 @@ void key_append_cell(buf *b, value_type type, value v) {
     }
 }
 
-void key_append_cells(buf *b, const table_def *def, const index_def *index, const value *row, int count) {
+void key_append_cells(buf *b, const table_def *def, const index_def *index, const value *row,
+                      int count) {
     for (int i = 0; i < count; i++)
         key_append_cell(b, def->columns[index->columns[i]].type, row[index->columns[i]]);
 }
 
-void key_make(buf *b, const table_def *def, const index_def *index, const value *row, int64_t rowid) {
+void key_make(buf *b, const table_def *def, const index_def *index, const value *row,
+              int64_t rowid) {
     uint8_t tail[KEY_HASH + KEY_ROWID];
     buf_clear(b);
     key_append_cells(b, def, index, row, index->ncolumns);

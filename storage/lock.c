@@ -1,9 +1,9 @@
 /*
  * lock.c - writer.lock: one writing process at a time, known by its pid.
  *
- * A POSIX record lock: the kernel drops it when its process dies, and F_GETLK tells who holds it. It belongs to the
- * process, not to the descriptor, which is right here because a database is opened once per process.
- * Invariant: whoever holds an LMDB write transaction holds this lock.
+ * A POSIX record lock: the kernel drops it when its process dies, and F_GETLK tells who holds it.
+ * It belongs to the process, not to the descriptor, which is right here because a database is
+ * opened once per process. Invariant: whoever holds an LMDB write transaction holds this lock.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -31,9 +31,11 @@ static int busy_error(const store *s, short type, int64_t waited_ms, err *e) {
         pid = (long)who.l_pid;
     double seconds = (double)waited_ms / 1000;
     if (pid > 0)
-        err_set(e, ERR_BUSY, "'%s' is being written by process %ld; gave up after %.1f s", s->path, pid, seconds);
+        err_set(e, ERR_BUSY, "'%s' is being written by process %ld; gave up after %.1f s", s->path,
+                pid, seconds);
     else
-        err_set(e, ERR_BUSY, "'%s' is being written by another process; gave up after %.1f s", s->path, seconds);
+        err_set(e, ERR_BUSY, "'%s' is being written by another process; gave up after %.1f s",
+                s->path, seconds);
     err_hint(e, "SET busy_timeout waits longer");
     return ERR_BUSY;
 }
@@ -50,7 +52,8 @@ static int lock_wait(store *s, short type, const txn_wait *wait, err *e) {
         if (errno != EACCES && errno != EAGAIN && errno != EINTR)
             return err_set_errno(e, errno, "cannot lock '%s/writer.lock'", s->path);
         if (wait && wait->cancel && atomic_load(wait->cancel))
-            return err_set(e, ERR_CANCELLED, "stopped while waiting for another process to finish writing");
+            return err_set(e, ERR_CANCELLED,
+                           "stopped while waiting for another process to finish writing");
         int64_t waited = now_ms() - start;
         if (waited >= timeout)
             return busy_error(s, type, waited, e);

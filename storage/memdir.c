@@ -1,8 +1,9 @@
 /*
  * memdir.c - the private directory behind :memory:, and which file systems are refused.
  *
- * Invariant: a directory kvasir-mem-* whose owner.lock nobody holds belongs to a process that died, and may be removed by
- * any later process of the same user. The lock is flock(), which dies with its process.
+ * Invariant: a directory kvasir-mem-* whose owner.lock nobody holds belongs to a process that died,
+ * and may be removed by any later process of the same user. The lock is flock(), which dies with
+ * its process.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -23,9 +24,9 @@ static const struct {
     long magic;
     const char *name;
 } network_systems[] = {
-    {0x6969, "NFS"},       {0x517B, "SMB"},       {0xFF534D42, "CIFS"}, {0xFE534D42, "SMB2"},
-    {0x73757245, "Coda"},  {0x5346414F, "AFS"},   {0x6B414653, "AFS"},  {0x00C36400, "Ceph"},
-    {0x01021997, "9P"},    {0x0BD00BD0, "Lustre"}, {0x564C, "NCP"},     {0x47504653, "GPFS"},
+    {0x6969, "NFS"},       {0x517B, "SMB"},        {0xFF534D42, "CIFS"}, {0xFE534D42, "SMB2"},
+    {0x73757245, "Coda"},  {0x5346414F, "AFS"},    {0x6B414653, "AFS"},  {0x00C36400, "Ceph"},
+    {0x01021997, "9P"},    {0x0BD00BD0, "Lustre"}, {0x564C, "NCP"},      {0x47504653, "GPFS"},
     {0x7461636F, "OCFS2"}, {0x01161970, "GFS2"},
 };
 
@@ -64,8 +65,10 @@ int memdir_create(char **path, int *owner_fd, err *e) {
     buf_printf(&lock, "%s/owner.lock", name.p);
     *owner_fd = open(lock.p, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     buf_free(&lock);
-    /* The byte says that the lock was held once: a sweep that meets an empty lock file is too early. */
-    if (*owner_fd < 0 || flock(*owner_fd, LOCK_EX | LOCK_NB) != 0 || write(*owner_fd, "k", 1) != 1) {
+    /* The byte says that the lock was held once: a sweep that meets an empty lock file is too
+     * early. */
+    if (*owner_fd < 0 || flock(*owner_fd, LOCK_EX | LOCK_NB) != 0 ||
+        write(*owner_fd, "k", 1) != 1) {
         err_set_errno(e, errno, "cannot lock the temporary database '%s'", name.p);
         if (*owner_fd >= 0)
             close(*owner_fd);
@@ -83,7 +86,8 @@ void memdir_remove(const char *path, int owner_fd) {
         close(owner_fd);
 }
 
-/* Removes the directory unless its owner lives. A directory without a lock file may be just being made. */
+/* Removes the directory unless its owner lives. A directory without a lock file may be just
+ * being made. */
 static void sweep_one(const char *path) {
     struct stat st;
     if (lstat(path, &st) != 0 || !S_ISDIR(st.st_mode) || st.st_uid != geteuid())
@@ -97,8 +101,8 @@ static void sweep_one(const char *path) {
             remove_files(path);
         return;
     }
-    if (flock(fd, LOCK_EX | LOCK_NB) == 0 &&
-        fstat(fd, &st) == 0 && (st.st_size > 0 || time(NULL) - st.st_mtime > UNLOCKED_GRACE_S))
+    if (flock(fd, LOCK_EX | LOCK_NB) == 0 && fstat(fd, &st) == 0 &&
+        (st.st_size > 0 || time(NULL) - st.st_mtime > UNLOCKED_GRACE_S))
         remove_files(path);
     close(fd);
 }

@@ -1,8 +1,9 @@
 /*
  * meta.c - small facts beside the catalog: opaque bytes by key.
  *
- * Invariant: a key longer than LMDB takes is stored under its own first bytes and its hash, with the whole key in front of
- * the bytes, so that any key works and prefixes of at most META_KEEP bytes still find it.
+ * Invariant: a key longer than LMDB takes is stored under its own first bytes and its hash, with
+ * the whole key in front of the bytes, so that any key works and prefixes of at most META_KEEP
+ * bytes still find it.
  */
 #include <errno.h>
 #include <string.h>
@@ -83,5 +84,7 @@ int meta_delete_prefix(txn *t, str prefix, err *e) {
             rc = MDB_NOTFOUND;
     }
     mdb_cursor_close(c);
-    return rc == 0 || rc == MDB_NOTFOUND ? 0 : lmdb_error(e, rc, "cannot write a setting of the database");
+    return rc == 0 || rc == MDB_NOTFOUND
+               ? 0
+               : lmdb_error(e, rc, "cannot write a setting of the database");
 }

@@ -1,7 +1,8 @@
 /*
  * row.c - the bytes of one row (drawn in storage_int.h).
  *
- * Invariant: nothing is read outside the row's bytes whatever they are; a row that cannot be what it claims is ERR_CORRUPT.
+ * Invariant: nothing is read outside the row's bytes whatever they are; a row that cannot be what
+ * it claims is ERR_CORRUPT.
  */
 #include <string.h>
 

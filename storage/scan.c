@@ -1,12 +1,13 @@
 /*
  * scan.c - walking a table by rowid or by an index, a batch at a time.
  *
- * First the rows' bytes of a whole batch are gathered from the cursor, then each wanted column is decoded in a loop of its
- * own. Invariants: cells point into the map; a scan survives writes of its transaction between two batches by seeking
- * behind the last entry it read.
+ * First the rows' bytes of a whole batch are gathered from the cursor, then each wanted column is
+ * decoded in a loop of its own. Invariants: cells point into the map; a scan survives writes of its
+ * transaction between two batches by seeking behind the last entry it read.
  *
- * Where index keys are cut, entries with the same first KEY_CUT bytes form a *group* whose order and bounds the key does not
- * tell: their rows are fetched, compared with the bounds, sorted by their cells and handed out from `pending`.
+ * Where index keys are cut, entries with the same first KEY_CUT bytes form a *group* whose order
+ * and bounds the key does not tell: their rows are fetched, compared with the bounds, sorted by
+ * their cells and handed out from `pending`.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -67,7 +68,7 @@ void scan_orphan(table_scan *s) {
     s->txn = NULL;
 }
 
-/* ---- bounds ------------------------------------------------------------------------------------ */
+/* ---- bounds ---------------------------------------------------------------------------------- */
 
 static void bound_by_rowid(table_scan *s, const scan_spec *spec) {
     s->low_rowid = INT64_MIN;
@@ -106,7 +107,8 @@ static int check_bound(const table_def *def, const index_def *index, const scan_
     for (int i = 0; i < b->n; i++) {
         value_type want = index ? def->columns[index->columns[i]].type : TYPE_INTEGER;
         if (b->values[i].type != want && b->values[i].type != TYPE_NULL)
-            return err_set(e, ERR_INTERNAL, "a scan of %s is bound by %s", type_name(want), type_name(b->values[i].type));
+            return err_set(e, ERR_INTERNAL, "a scan of %s is bound by %s", type_name(want),
+                           type_name(b->values[i].type));
     }
     return 0;
 }
@@ -131,7 +133,7 @@ static int compare_to_bound(MDB_val key, const buf *bound) {
     return n ? memcmp(key.mv_data, bound->p, n) : 0;
 }
 
-/* ---- placing the cursors ----------------------------------------------------------------------- */
+/* ---- placing the cursors --------------------------------------------------------------------- */
 
 static int cursors_open(table_scan *s, err *e) {
     txn *t = s->txn;
@@ -177,7 +179,7 @@ static void remember(table_scan *s, const void *key, size_t n) {
     s->started = true;
 }
 
-/* ---- gathering rows ---------------------------------------------------------------------------- */
+/* ---- gathering rows -------------------------------------------------------------------------- */
 
 static int gather_by_rowid(table_scan *s, bool placed, int *count, err *e) {
     MDB_val key, data;
@@ -329,7 +331,7 @@ static int gather_by_index(table_scan *s, bool placed, int *count, err *e) {
     return 0;
 }
 
-/* ---- decoding columns -------------------------------------------------------------------------- */
+/* ---- decoding columns ------------------------------------------------------------------------ */
 
 static void fill_nulls(const table_scan *s, column *out, arena *mem, int at, int n) {
     size_t byte = 2 + (size_t)at / 8;
@@ -385,7 +387,7 @@ static int fill_column(const table_scan *s, column *out, arena *mem, int at, int
     return 0;
 }
 
-/* ---- the interface ----------------------------------------------------------------------------- */
+/* ---- the interface --------------------------------------------------------------------------- */
 
 static int scan_setup(table_scan *s, const scan_spec *spec, err *e) {
     const table_def *def = s->info->def;
@@ -448,10 +450,12 @@ int scan_next(table_scan *s, batch *out, err *e) {
     if (!s->txn)
         return err_set(e, ERR_INTERNAL, "a scan was used after its transaction");
     if (!s->done && !s->empty) {
-        bool placed = s->started && s->epoch == s->txn->epoch && s->rows && (!s->index || s->entries);
+        bool placed =
+            s->started && s->epoch == s->txn->epoch && s->rows && (!s->index || s->entries);
         if ((status = cursors_open(s, e)) != 0)
             return status;
-        status = s->index ? gather_by_index(s, placed && s->npending == 0, &n, e) : gather_by_rowid(s, placed, &n, e);
+        status = s->index ? gather_by_index(s, placed && s->npending == 0, &n, e)
+                          : gather_by_rowid(s, placed, &n, e);
         s->epoch = s->txn->epoch;
         if (status)
             return status;

@@ -1,9 +1,10 @@
 /*
  * stats.c - ANALYZE: what the planner wants to know of a table's columns.
  *
- * One pass over all rows gives NULLs, bytes, extremes and distinct values (exact up to EXACT_DISTINCT, then HyperLogLog,
- * 1.6 % standard error); a reservoir of SAMPLE_ROWS rows, drawn from a fixed seed, gives the p90 length and the common
- * values. Invariant: the same rows give the same statistics. Bytes are those of the value as printed.
+ * One pass over all rows gives NULLs, bytes, extremes and distinct values (exact up to
+ * EXACT_DISTINCT, then HyperLogLog, 1.6 % standard error); a reservoir of SAMPLE_ROWS rows, drawn
+ * from a fixed seed, gives the p90 length and the common values. Invariant: the same rows give the
+ * same statistics. Bytes are those of the value as printed.
  */
 #include <math.h>
 #include <stdio.h>
@@ -41,7 +42,7 @@ typedef struct pass {
     int ncolumns;
 } pass;
 
-/* ---- counting ---------------------------------------------------------------------------------- */
+/* ---- counting -------------------------------------------------------------------------------- */
 
 static size_t int_bytes(int64_t i) {
     size_t n = i < 0 ? 2 : 1;
@@ -156,7 +157,7 @@ static int pass_run(txn *t, const table_def *def, pass *p, const atomic_bool *ca
     return status;
 }
 
-/* ---- the sample -------------------------------------------------------------------------------- */
+/* ---- the sample ------------------------------------------------------------------------------ */
 
 static int compare_rowids(const void *a, const void *b) {
     int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
@@ -200,8 +201,8 @@ static void find_common(column_stats *out, arena *a, const value *sorted, int n,
     }
 }
 
-static void finish_column(const pass *p, int column_at, value *values, size_t *sizes, int n, arena *a,
-                          column_stats *out) {
+static void finish_column(const pass *p, int column_at, value *values, size_t *sizes, int n,
+                          arena *a, column_stats *out) {
     const column_pass *c = &p->columns[column_at];
     uint64_t present = p->rows - c->nulls;
     out->distinct = distinct_of(c);
@@ -229,7 +230,8 @@ static int finish(txn *t, const table_def *def, pass *p, table_stats *out, err *
         qsort(p->sample, (size_t)n, sizeof *p->sample, compare_rowids);
     for (int i = 0; i < n && !status; i++) {
         bool found;
-        status = table_get(t, def, p->sample[i], cells + (size_t)i * (size_t)def->ncolumns, &found, e);
+        status =
+            table_get(t, def, p->sample[i], cells + (size_t)i * (size_t)def->ncolumns, &found, e);
     }
     for (int k = 0; k < def->ncolumns && !status; k++) {
         int present = 0;
@@ -243,7 +245,7 @@ static int finish(txn *t, const table_def *def, pass *p, table_stats *out, err *
     return status;
 }
 
-/* ---- keeping them ------------------------------------------------------------------------------ */
+/* ---- keeping them ---------------------------------------------------------------------------- */
 
 static void put_double(buf *b, double d) {
     uint64_t bits;

@@ -9,10 +9,12 @@
  *                 V id(be)    view        M id(be)  model
  *                 S id(be)    state of a table: its version counter
  *   "meta"      small facts by key; statistics are under "stats:<table id>"
- *   "s<n>"      a tree: the rows of one table or the entries of one index. A dropped object's tree is emptied and its
- *               number used again, because closing LMDB handles inside nested transactions is not safe.
+ *   "s<n>"      a tree: the rows of one table or the entries of one index. A dropped object's tree
+ *               is emptied and its number used again, because closing LMDB handles inside nested
+ *               transactions is not safe.
  *
- * A row's key is its rowid, big-endian with the sign bit flipped, so that bytewise order is numeric order. A row:
+ * A row's key is its rowid, big-endian with the sign bit flipped, so that bytewise order is numeric
+ * order. A row:
  *
  *   0        2            2+ceil(ncols/8)                     text
  *   +--------+------------+-----------------------------------+------------------------+
@@ -22,16 +24,16 @@
  *              column i is  TEXT, BLOB u32 end offset in the    separators
  *              NULL         text area; rowid column: none
  *
- * Slots are at offsets that follow from the definition alone, so that a scan reads only the columns it wants. A TEXT cell
- * starts where the TEXT or BLOB column before it ends.
+ * Slots are at offsets that follow from the definition alone, so that a scan reads only the columns
+ * it wants. A TEXT cell starts where the TEXT or BLOB column before it ends.
  *
  * An index entry has its key and no value:
  *
  *   | cell, cell, …                 | rowid (8) |   at most 400 bytes of cells
  *   | first 400 bytes | XXH3-128    | rowid (8) |   else; 424 bytes long, which no other entry is
  *
- *   cell: 0 for NULL, else 1 and INTEGER: 8 bytes, sign flipped; REAL: 8 bytes, ordered; BOOLEAN: 1 byte;
- *   TEXT, BLOB: bytes with 0 written as 0 255, closed by 0 0.
+ *   cell: 0 for NULL, else 1 and INTEGER: 8 bytes, sign flipped; REAL: 8 bytes, ordered; BOOLEAN: 1
+ *   byte; TEXT, BLOB: bytes with 0 written as 0 255, closed by 0 0.
  *
  * Cells are prefix-free, so two different keys differ within the shorter one.
  */
@@ -55,14 +57,15 @@ enum {
 
 #define ROW_BYTES_MAX ((size_t)1 << 30)
 
-/* ---- rows (row.c) ------------------------------------------------------------------------------ */
+/* ---- rows (row.c) ---------------------------------------------------------------------------- */
 
 typedef struct row_layout {
     int ncolumns, rowid_column;
-    uint32_t slots_end;   /* where the text area begins */
+    uint32_t slots_end; /* where the text area begins */
     const column_def *columns;
-    uint32_t *slot;       /* offset of each column's slot; 0: the rowid column */
-    uint32_t *text_start; /* TEXT, BLOB: offset of the slot that holds its start; 0: it starts the text area */
+    uint32_t *slot; /* offset of each column's slot; 0: the rowid column */
+    /* TEXT, BLOB: offset of the slot that holds its start; 0: it starts the text area. */
+    uint32_t *text_start;
 } row_layout;
 
 void row_layout_init(row_layout *l, arena *a, const table_def *def);
@@ -85,13 +88,15 @@ static inline int64_t rowid_get(const void *p) {
     return (int64_t)(__builtin_bswap64(be) ^ ((uint64_t)1 << 63));
 }
 
-/* ---- keys (key.c) ------------------------------------------------------------------------------ */
+/* ---- keys (key.c) ---------------------------------------------------------------------------- */
 
 void key_append_cell(buf *b, value_type type, value v);
 /* The cells of `count` leading index columns, uncut. */
-void key_append_cells(buf *b, const table_def *def, const index_def *index, const value *row, int count);
+void key_append_cells(buf *b, const table_def *def, const index_def *index, const value *row,
+                      int count);
 /* The entry of a row: cells, cut and hashed when long, then the rowid. Replaces b. */
-void key_make(buf *b, const table_def *def, const index_def *index, const value *row, int64_t rowid);
+void key_make(buf *b, const table_def *def, const index_def *index, const value *row,
+              int64_t rowid);
 static inline bool key_is_cut(MDB_val key) {
     return key.mv_size == KEY_CUT_BYTES;
 }
@@ -99,7 +104,7 @@ static inline int64_t key_rowid(MDB_val key) {
     return rowid_get((const char *)key.mv_data + key.mv_size - KEY_ROWID);
 }
 
-/* ---- the catalog in memory (catalog.c) --------------------------------------------------------- */
+/* ---- the catalog in memory (catalog.c) ------------------------------------------------------- */
 
 typedef struct table_info {
     const table_def *def;
@@ -112,11 +117,12 @@ typedef struct table_info {
 typedef struct snapshot {
     int refs;
     arena *mem;
-    uint64_t cookie, version_txn; /* version_txn: the LMDB transaction whose version counters are in tables[] */
+    uint64_t cookie;
+    uint64_t version_txn; /* the LMDB transaction whose version counters are in tables[] */
     uint32_t next_id;
     catalog catalog;
-    table_def *tables;  /* catalog.tables, writable for the counters */
-    table_info *infos;  /* as tables */
+    table_def *tables; /* catalog.tables, writable for the counters */
+    table_info *infos; /* as tables */
     uint32_t *view_ids, *model_ids;
 } snapshot;
 
@@ -124,7 +130,8 @@ void snapshot_release(snapshot *s); /* NULL is fine */
 
 /* The records' bytes; readers copy into `a` and are false when the bytes are damaged. */
 void catalog_write_table(buf *b, const table_def *def, uint32_t tree, const uint32_t *index_trees);
-bool catalog_read_table(MDB_val data, arena *a, table_def *def, uint32_t *tree, uint32_t **index_trees);
+bool catalog_read_table(MDB_val data, arena *a, table_def *def, uint32_t *tree,
+                        uint32_t **index_trees);
 void catalog_write_view(buf *b, const view_def *def);
 bool catalog_read_view(MDB_val data, arena *a, view_def *def);
 void catalog_write_model(buf *b, const model_def *def);
@@ -132,17 +139,19 @@ bool catalog_read_model(MDB_val data, arena *a, model_def *def);
 int catalog_raise_cookie(txn *t, uint32_t next_id, err *e);
 int catalog_initialise(store *s, MDB_txn *mdb, err *e);
 /* ERR_CORRUPT or ERR_UNSUPPORTED unless the header is one this build reads. */
-int catalog_check_header(const char *path, MDB_val header, uint64_t *cookie, uint32_t *next_id, err *e);
+int catalog_check_header(const char *path, MDB_val header, uint64_t *cookie, uint32_t *next_id,
+                         err *e);
 
-/* The definition as this transaction has it. ERR_BIND when the table is gone or has another shape. */
+/* The definition as this transaction has it. ERR_BIND when the table is gone or has another
+ * shape. */
 int table_resolve(txn *t, const table_def *def, const table_info **out, err *e);
 
-/* ---- transactions (txn.c) ---------------------------------------------------------------------- */
+/* ---- transactions (txn.c) -------------------------------------------------------------------- */
 
 typedef struct txn_tree {
     MDB_cursor *cursor; /* open on the innermost LMDB transaction, or NULL */
     int64_t last_rowid;
-    bool last_known;    /* last_rowid is the tree's last key; last_empty: it has none */
+    bool last_known; /* last_rowid is the tree's last key; last_empty: it has none */
     bool last_empty;
 } txn_tree;
 
@@ -162,25 +171,25 @@ typedef struct opened_handle {
 } opened_handle;
 
 /*
- * A savepoint begins as a short undo log, because an LMDB child transaction costs ten times a single-row INSERT. After
- * UNDO_MAX rows, before any other kind of change, or near the end of the map, a child transaction takes over; rolling back
- * then aborts the child and replays the log.
+ * A savepoint begins as a short undo log, because an LMDB child transaction costs ten times a
+ * single-row INSERT. After UNDO_MAX rows, before any other kind of change, or near the end of the
+ * map, a child transaction takes over; rolling back then aborts the child and replays the log.
  */
 struct txn {
     store *store;
     txn *next_open;
     bool write, savepoint;
-    bool broken; /* a statement could not be undone: commit is refused */
+    bool broken;         /* a statement could not be undone: commit is refused */
     MDB_txn *root, *mdb; /* mdb: the child while there is one, else root */
     snapshot *snap;
-    snapshot *retired;        /* the one before the last catalog change: callers may still read it */
+    snapshot *retired; /* the one before the last catalog change: callers may still read it */
     snapshot *savepoint_snap; /* as it was at the savepoint */
     txn_tree *trees;
     uint32_t ntrees;
     opened_handle *opened;
     int nopened, opened_cap;
     table_scan *scans;
-    uint64_t epoch; /* raised by every write: what scans read may have moved */
+    uint64_t epoch;  /* raised by every write: what scans read may have moved */
     uint32_t *dirty; /* ids of the tables that changed */
     int ndirty, dirty_cap;
     undo_entry undo[UNDO_MAX];
@@ -200,30 +209,35 @@ void txn_close_cursors(txn *t);
 /* Before any change other than of one row: the savepoint, if any, becomes a child transaction. */
 int txn_before_change(txn *t, err *e);
 /* Before one row is written: logs its old bytes (NULL: none), or makes the child. */
-int txn_before_row(txn *t, const table_info *info, int64_t rowid, const MDB_val *old, size_t new_bytes, err *e);
+int txn_before_row(txn *t, const table_info *info, int64_t rowid, const MDB_val *old,
+                   size_t new_bytes, err *e);
 void txn_mark_dirty(txn *t, uint32_t table_id);
 int txn_need_write(const txn *t, err *e);
 
 /* Translates an LMDB or errno status. `what` reads like "cannot write the table". */
 int lmdb_error(err *e, int rc, const char *what);
 
-/* ---- tables (table.c, index.c) ----------------------------------------------------------------- */
+/* ---- tables (table.c, index.c) --------------------------------------------------------------- */
 
 /* Makes the row at rowid equal to the bytes (NULL: absent), indexes included, checking nothing. */
-int table_restore(txn *t, const table_info *info, int64_t rowid, const uint8_t *bytes, size_t nbytes, err *e);
-int table_put_bytes(txn *t, const table_info *info, int64_t rowid, const uint8_t *bytes, size_t n, err *e);
-int index_add_row(txn *t, const table_info *info, int index, const value *row, int64_t rowid, err *e);
-int index_remove_row(txn *t, const table_info *info, int index, const value *row, int64_t rowid, err *e);
+int table_restore(txn *t, const table_info *info, int64_t rowid, const uint8_t *bytes,
+                  size_t nbytes, err *e);
+int table_put_bytes(txn *t, const table_info *info, int64_t rowid, const uint8_t *bytes, size_t n,
+                    err *e);
+int index_add_row(txn *t, const table_info *info, int index, const value *row, int64_t rowid,
+                  err *e);
+int index_remove_row(txn *t, const table_info *info, int index, const value *row, int64_t rowid,
+                     err *e);
 /* A row other than `self` (when has_self) whose index columns equal row's. */
-int index_find_equal(txn *t, const table_info *info, int index, const value *row, bool has_self, int64_t self,
-                     int64_t *rowid, bool *found, err *e);
+int index_find_equal(txn *t, const table_info *info, int index, const value *row, bool has_self,
+                     int64_t self, int64_t *rowid, bool *found, err *e);
 int index_build(txn *t, const table_info *info, int index, err *e);
 /* Unique over exactly these columns, in any order; over any when ncolumns is 0. */
 bool index_is_unique_on(const index_def *index, const int *columns, int ncolumns);
 bool index_row_has_null(const index_def *index, const value *row);
 int index_violation(const table_def *def, const index_def *index, const value *row, err *e);
 
-/* ---- scans (scan.c) ---------------------------------------------------------------------------- */
+/* ---- scans (scan.c) -------------------------------------------------------------------------- */
 
 table_scan *scan_next_open(const table_scan *s);
 void scan_detach(table_scan *s); /* its LMDB cursors close; it seeks again when asked for more */
@@ -231,12 +245,13 @@ void scan_orphan(table_scan *s); /* its transaction ends */
 
 int stats_forget(txn *t, uint32_t table_id, err *e); /* stats.c */
 
-/* ---- the store (env.c, lock.c, memdir.c) ------------------------------------------------------- */
+/* ---- the store (env.c, lock.c, memdir.c) ----------------------------------------------------- */
 
 struct store {
     char *path;
     bool memory, read_only;
-    bool no_lock; /* a directory we cannot write to: readers hold writer.lock shared instead of an LMDB slot */
+    /* A directory we cannot write to: readers hold writer.lock shared instead of an LMDB slot. */
+    bool no_lock;
     MDB_env *env;
     size_t map_bytes;
     dev_t device;
@@ -256,7 +271,8 @@ int writer_lock(store *s, const txn_wait *wait, err *e);
 void writer_unlock(store *s);
 int reader_lock(store *s, const txn_wait *wait, err *e);
 
-/* A private directory under $TMPDIR, removed by memdir_remove; *owner_fd holds its lock as long as the process lives. */
+/* A private directory under $TMPDIR, removed by memdir_remove; *owner_fd holds its lock as long
+ * as the process lives. */
 int memdir_create(char **path, int *owner_fd, err *e);
 void memdir_remove(const char *path, int owner_fd);
 void memdir_sweep(void);
@@ -265,7 +281,7 @@ const char *fs_network_name(long magic);
 
 void cache_close(struct cache *c); /* NULL is fine */
 
-/* ---- bytes (catalog.c, stats.c) ---------------------------------------------------------------- */
+/* ---- bytes (catalog.c, stats.c) -------------------------------------------------------------- */
 
 void put_u8(buf *b, uint8_t v);
 void put_u32(buf *b, uint32_t v);

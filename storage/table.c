@@ -1,8 +1,8 @@
 /*
  * table.c - single rows: insert, update, delete, get.
  *
- * Invariant: all constraints are checked before the first byte is written, so that a refused row leaves nothing behind; the
- * row and its index entries change together.
+ * Invariant: all constraints are checked before the first byte is written, so that a refused row
+ * leaves nothing behind; the row and its index entries change together.
  */
 #include <string.h>
 
@@ -10,17 +10,18 @@
 
 static int row_refused(const table_def *def, const column_def *c, value v, err *e) {
     if (v.type == TYPE_NULL)
-        return err_set(e, ERR_CONSTRAINT, "column '%.*s.%.*s' must not be NULL", (int)def->name.n, def->name.p,
-                       (int)c->name.n, c->name.p);
-    return err_set(e, ERR_TYPE, "column '%.*s.%.*s' is %s, the value is %s", (int)def->name.n, def->name.p,
-                   (int)c->name.n, c->name.p, type_name(c->type), type_name(v.type));
+        return err_set(e, ERR_CONSTRAINT, "column '%.*s.%.*s' must not be NULL", (int)def->name.n,
+                       def->name.p, (int)c->name.n, c->name.p);
+    return err_set(e, ERR_TYPE, "column '%.*s.%.*s' is %s, the value is %s", (int)def->name.n,
+                   def->name.p, (int)c->name.n, c->name.p, type_name(c->type), type_name(v.type));
 }
 
 static int check_row(const table_info *info, const value *row, err *e) {
     const table_def *def = info->def;
     for (int i = 0; i < def->ncolumns; i++) {
         const column_def *c = &def->columns[i];
-        if (row[i].type == TYPE_NULL ? c->not_null && i != def->rowid_column : row[i].type != c->type)
+        if (row[i].type == TYPE_NULL ? c->not_null && i != def->rowid_column
+                                     : row[i].type != c->type)
             return row_refused(def, c, row[i], e);
     }
     for (int i = 0; i < def->nindexes; i++)
@@ -28,11 +29,13 @@ static int check_row(const table_info *info, const value *row, err *e) {
             if (row[def->indexes[i].columns[k]].type == TYPE_NULL)
                 return row_refused(def, &def->columns[def->indexes[i].columns[k]], value_null(), e);
     if (row_size(&info->layout, row) > ROW_BYTES_MAX)
-        return err_set(e, ERR_LIMIT, "a row of table '%.*s' would be longer than 1 GiB", (int)def->name.n, def->name.p);
+        return err_set(e, ERR_LIMIT, "a row of table '%.*s' would be longer than 1 GiB",
+                       (int)def->name.n, def->name.p);
     return 0;
 }
 
-static int check_unique(txn *t, const table_info *info, const value *row, bool has_self, int64_t self, err *e) {
+static int check_unique(txn *t, const table_info *info, const value *row, bool has_self,
+                        int64_t self, err *e) {
     for (int i = 0; i < info->def->nindexes; i++) {
         const index_def *x = &info->def->indexes[i];
         bool found = false;
@@ -52,13 +55,14 @@ static int rowid_taken(const table_def *def, int64_t rowid, err *e) {
     if (def->rowid_column < 0)
         return err_set(e, ERR_INTERNAL, "rowid %lld is taken", (long long)rowid);
     str name = def->columns[def->rowid_column].name;
-    return err_set(e, ERR_CONSTRAINT, "table '%.*s' already has a row with %.*s = %lld", (int)def->name.n, def->name.p,
-                   (int)name.n, name.p, (long long)rowid);
+    return err_set(e, ERR_CONSTRAINT, "table '%.*s' already has a row with %.*s = %lld",
+                   (int)def->name.n, def->name.p, (int)name.n, name.p, (long long)rowid);
 }
 
-/* ---- reading one row --------------------------------------------------------------------------- */
+/* ---- reading one row ------------------------------------------------------------------------- */
 
-static int fetch(txn *t, const table_info *info, int64_t rowid, MDB_val *data, bool *found, err *e) {
+static int fetch(txn *t, const table_info *info, int64_t rowid, MDB_val *data, bool *found,
+                 err *e) {
     MDB_cursor *c;
     uint8_t bytes[KEY_ROWID];
     int status = txn_cursor(t, info->tree, &c, e);
@@ -96,7 +100,7 @@ int table_row_count(txn *t, const table_def *def, uint64_t *out, err *e) {
     return status;
 }
 
-/* ---- writing ----------------------------------------------------------------------------------- */
+/* ---- writing --------------------------------------------------------------------------------- */
 
 /* The greatest rowid in use; kept while this transaction's cursors live. */
 static int last_rowid(txn *t, const table_info *info, txn_tree **out, err *e) {
@@ -128,13 +132,16 @@ static int next_rowid(txn *t, const table_info *info, int64_t *out, err *e) {
         return 0;
     }
     if (tree->last_rowid == INT64_MAX)
-        return err_set(e, ERR_LIMIT, "table '%.*s' has used its last rowid", (int)info->def->name.n, info->def->name.p);
+        return err_set(e, ERR_LIMIT, "table '%.*s' has used its last rowid", (int)info->def->name.n,
+                       info->def->name.p);
     *out = tree->last_rowid + 1;
     return 0;
 }
 
-/* Writes a new row. Rows behind the last one are appended, which fills pages and needs no search. */
-static int put_new_row(txn *t, const table_info *info, int64_t rowid, const MDB_val *bytes, err *e) {
+/* Writes a new row. Rows behind the last one are appended, which fills pages and needs no
+ * search. */
+static int put_new_row(txn *t, const table_info *info, int64_t rowid, const MDB_val *bytes,
+                       err *e) {
     uint8_t key_bytes[KEY_ROWID];
     txn_tree *tree;
     int status = last_rowid(t, info, &tree, e);
@@ -176,7 +183,8 @@ static int add_to_indexes(txn *t, const table_info *info, const value *row, int6
     return status;
 }
 
-static int remove_from_indexes(txn *t, const table_info *info, const value *row, int64_t rowid, err *e) {
+static int remove_from_indexes(txn *t, const table_info *info, const value *row, int64_t rowid,
+                               err *e) {
     int status = 0;
     for (int i = 0; i < info->def->nindexes && !status; i++)
         status = index_remove_row(t, info, i, row, rowid, e);
@@ -184,8 +192,8 @@ static int remove_from_indexes(txn *t, const table_info *info, const value *row,
 }
 
 /*
- * A row operation works on copies in row_mem: the caller's cells, and the old row's, may point into pages that LMDB moves
- * or frees while the first of several trees is written.
+ * A row operation works on copies in row_mem: the caller's cells, and the old row's, may point into
+ * pages that LMDB moves or frees while the first of several trees is written.
  */
 static arena *scratch(txn *t) {
     if (!t->row_mem)
@@ -194,8 +202,8 @@ static arena *scratch(txn *t) {
 }
 
 /* The row's bytes, and its cells within them. */
-static int encode_row(txn *t, const table_info *info, const value *row, int64_t rowid, MDB_val *bytes, value **cells,
-                      err *e) {
+static int encode_row(txn *t, const table_info *info, const value *row, int64_t rowid,
+                      MDB_val *bytes, value **cells, err *e) {
     bytes->mv_size = row_size(&info->layout, row);
     bytes->mv_data = arena_alloc(scratch(t), bytes->mv_size);
     row_encode(&info->layout, row, bytes->mv_data);
@@ -207,14 +215,15 @@ static int encode_row(txn *t, const table_info *info, const value *row, int64_t 
 }
 
 /* The old row at rowid, as bytes in the map and as cells of a copy. */
-static int fetch_old(txn *t, const table_info *info, int64_t rowid, MDB_val *data, value **cells, err *e) {
+static int fetch_old(txn *t, const table_info *info, int64_t rowid, MDB_val *data, value **cells,
+                     err *e) {
     bool found = false;
     int status = fetch(t, info, rowid, data, &found, e);
     if (status)
         return status;
     if (!found)
-        return err_set(e, ERR_INTERNAL, "table '%.*s' has no row %lld", (int)info->def->name.n, info->def->name.p,
-                       (long long)rowid);
+        return err_set(e, ERR_INTERNAL, "table '%.*s' has no row %lld", (int)info->def->name.n,
+                       info->def->name.p, (long long)rowid);
     *cells = NULL;
     if (!info->def->nindexes)
         return 0;
@@ -309,7 +318,8 @@ static int move_row(txn *t, const table_info *info, int64_t rowid, const value *
     return status;
 }
 
-static int update_in_place(txn *t, const table_info *info, int64_t rowid, const value *row, err *e) {
+static int update_in_place(txn *t, const table_info *info, int64_t rowid, const value *row,
+                           err *e) {
     MDB_val data, bytes;
     value *old, *cells;
     scratch_reset(t);
@@ -350,7 +360,8 @@ int table_update(txn *t, const table_def *def, int64_t rowid, const value *row, 
     return update_in_place(t, info, rowid, row, e);
 }
 
-int table_put_bytes(txn *t, const table_info *info, int64_t rowid, const uint8_t *bytes, size_t n, err *e) {
+int table_put_bytes(txn *t, const table_info *info, int64_t rowid, const uint8_t *bytes, size_t n,
+                    err *e) {
     MDB_cursor *c;
     uint8_t key_bytes[KEY_ROWID];
     int status = txn_cursor(t, info->tree, &c, e);
@@ -383,8 +394,8 @@ int table_delete(txn *t, const table_def *def, int64_t rowid, err *e) {
     return status ? status : delete_row(t, info, rowid, e);
 }
 
-int table_find_conflict(txn *t, const table_def *def, const value *row, const int *columns, int ncolumns,
-                        int64_t *rowid, bool *found, err *e) {
+int table_find_conflict(txn *t, const table_def *def, const value *row, const int *columns,
+                        int ncolumns, int64_t *rowid, bool *found, err *e) {
     const table_info *info;
     int status = table_resolve(t, def, &info, e);
     *found = false;
@@ -403,7 +414,8 @@ int table_find_conflict(txn *t, const table_def *def, const value *row, const in
     return status;
 }
 
-int table_restore(txn *t, const table_info *info, int64_t rowid, const uint8_t *bytes, size_t nbytes, err *e) {
+int table_restore(txn *t, const table_info *info, int64_t rowid, const uint8_t *bytes,
+                  size_t nbytes, err *e) {
     MDB_val data;
     value *cells;
     bool found = false;

@@ -1,9 +1,10 @@
 /*
  * txn.c - transactions and savepoints.
  *
- * Invariants: a write transaction of LMDB exists only while this process holds writer.lock; LMDB cursors never outlive a
- * change of the innermost LMDB transaction (scans seek again, row cursors reopen); LMDB handles of trees are opened when a
- * catalog is loaded, so that no transaction meets a handle younger than itself.
+ * Invariants: a write transaction of LMDB exists only while this process holds writer.lock; LMDB
+ * cursors never outlive a change of the innermost LMDB transaction (scans seek again, row cursors
+ * reopen); LMDB handles of trees are opened when a catalog is loaded, so that no transaction meets
+ * a handle younger than itself.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,11 +12,12 @@
 
 #include "storage_int.h"
 
-/* Estimates for deciding whether the map is far enough from full to do without a child transaction. */
+/* Estimates for deciding whether the map is far enough from full to do without a child
+ * transaction. */
 enum { ROW_OVERHEAD_PAGES = 64, UNDO_BYTES_MAX = 1 << 20 };
 #define MAP_SLACK ((size_t)16 << 20)
 
-/* ---- handles and cursors ----------------------------------------------------------------------- */
+/* ---- handles and cursors --------------------------------------------------------------------- */
 
 int txn_dbi(txn *t, uint32_t tree, bool create, MDB_dbi *out, err *e) {
     if (tree >= TREES_MAX)
@@ -83,7 +85,7 @@ void txn_close_cursors(txn *t) {
     t->epoch++;
 }
 
-/* ---- begin and end ----------------------------------------------------------------------------- */
+/* ---- begin and end --------------------------------------------------------------------------- */
 
 static int begin_write(txn *t, const txn_wait *wait, err *e) {
     store *s = t->store;
@@ -239,7 +241,8 @@ int txn_begin(store *s, bool write, const txn_wait *wait, txn **out, err *e) {
         for (txn *other = s->open_txns; other; other = other->next_open)
             if (other->write) {
                 txn_abort(t);
-                return err_set(e, ERR_INTERNAL, "a table is being opened during this process's write transaction");
+                return err_set(e, ERR_INTERNAL,
+                               "a table is being opened during this process's write transaction");
             }
         end_read(t);
         t->root = NULL;
@@ -272,7 +275,8 @@ static int raise_versions(txn *t, err *e) {
 static int commit_write(txn *t, err *e) {
     int status = t->savepoint ? txn_release(t, e) : 0;
     if (!status && t->broken)
-        status = err_set(e, ERR_IO, "a statement could not be undone; the transaction is rolled back");
+        status =
+            err_set(e, ERR_IO, "a statement could not be undone; the transaction is rolled back");
     if (!status)
         status = raise_versions(t, e);
     if (status) {
@@ -344,7 +348,7 @@ void txn_mark_dirty(txn *t, uint32_t table_id) {
     t->dirty[t->ndirty++] = table_id;
 }
 
-/* ---- savepoints -------------------------------------------------------------------------------- */
+/* ---- savepoints ------------------------------------------------------------------------------ */
 
 static int child_begin(txn *t, err *e) {
     txn_close_cursors(t);
@@ -442,14 +446,16 @@ static bool map_has_room(const txn *t, size_t bytes) {
     return t->used_bytes + bytes + MAP_SLACK < t->store->map_bytes;
 }
 
-int txn_before_row(txn *t, const table_info *info, int64_t rowid, const MDB_val *old, size_t new_bytes, err *e) {
+int txn_before_row(txn *t, const table_info *info, int64_t rowid, const MDB_val *old,
+                   size_t new_bytes, err *e) {
     t->epoch++;
     size_t old_bytes = old ? old->mv_size : 0;
     t->used_bytes += new_bytes + old_bytes + ROW_OVERHEAD_PAGES * (size_t)4096 / 16;
     if (!t->savepoint || t->mdb != t->root)
         return 0;
     if (t->nundo == UNDO_MAX || old_bytes > UNDO_BYTES_MAX ||
-        !map_has_room(t, new_bytes + ROW_OVERHEAD_PAGES * (size_t)4096 * (size_t)(1 + info->def->nindexes)))
+        !map_has_room(t, new_bytes +
+                             ROW_OVERHEAD_PAGES * (size_t)4096 * (size_t)(1 + info->def->nindexes)))
         return child_begin(t, e);
     undo_entry *u = &t->undo[t->nundo++];
     *u = (undo_entry){.table_id = info->def->id, .rowid = rowid};

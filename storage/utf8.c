@@ -1,7 +1,8 @@
 /*
  * utf8.c - code points, terminal width and case, over utf8proc.
  *
- * Invariant: every byte string is acceptable; a byte that is no part of a code point counts as one U+FFFD.
+ * Invariant: every byte string is acceptable; a byte that is no part of a code point counts as one
+ * U+FFFD.
  */
 #include <string.h>
 #include <utf8proc.h>
@@ -29,7 +30,8 @@ size_t utf8_encode(uint32_t cp, char out[4]) {
 bool utf8_valid(str s) {
     while (s.n) {
         uint64_t eight = 0;
-        while (s.n >= sizeof eight && (memcpy(&eight, s.p, sizeof eight), (eight & 0x8080808080808080u) == 0)) {
+        while (s.n >= sizeof eight &&
+               (memcpy(&eight, s.p, sizeof eight), (eight & 0x8080808080808080u) == 0)) {
             s.p += sizeof eight;
             s.n -= sizeof eight;
         }
@@ -41,7 +43,8 @@ bool utf8_valid(str s) {
             continue;
         }
         utf8proc_int32_t c = 0;
-        utf8proc_ssize_t k = utf8proc_iterate((const utf8proc_uint8_t *)s.p, (utf8proc_ssize_t)s.n, &c);
+        utf8proc_ssize_t k =
+            utf8proc_iterate((const utf8proc_uint8_t *)s.p, (utf8proc_ssize_t)s.n, &c);
         if (k <= 0)
             return false;
         s.p += k;
@@ -67,7 +70,8 @@ size_t utf8_offset(str s, size_t code_points) {
     return at;
 }
 
-/* Columns of one code point alone. Control characters are shown escaped as one column by whoever prints them. */
+/* Columns of one code point alone. Control characters are shown escaped as one column by whoever
+ * prints them. */
 static int cp_width(uint32_t cp) {
     if (cp < 0x20 || cp == 0x7f)
         return 1;
@@ -78,8 +82,8 @@ static int cp_width(uint32_t cp) {
     return utf8proc_charwidth((utf8proc_int32_t)cp);
 }
 
-/* Bytes and columns of the grapheme cluster at the start of `s`: a cluster is as wide as its widest code point, and
- * two where an emoji presentation selector or a flag pair asks for it. */
+/* Bytes and columns of the grapheme cluster at the start of `s`: a cluster is as wide as its widest
+ * code point, and two where an emoji presentation selector or a flag pair asks for it. */
 static size_t cluster_next(str s, int *width) {
     uint32_t first = 0, cp = 0;
     size_t at = utf8_next(s, &first);
@@ -90,7 +94,8 @@ static size_t cluster_next(str s, int *width) {
     uint32_t before = first;
     while (at < s.n) {
         size_t k = utf8_next((str){s.p + at, s.n - at}, &cp);
-        if (utf8proc_grapheme_break_stateful((utf8proc_int32_t)before, (utf8proc_int32_t)cp, &state))
+        if (utf8proc_grapheme_break_stateful((utf8proc_int32_t)before, (utf8proc_int32_t)cp,
+                                             &state))
             break;
         int w = cp_width(cp);
         if (cp == 0xFE0F || (first >= 0x1F1E6 && first <= 0x1F1FF))

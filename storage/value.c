@@ -1,8 +1,8 @@
 /*
  * value.c - single values: types by name, comparison, hashing, conversion, printing.
  *
- * Invariant: value_compare(a, b) == 0 implies value_hash(a) == value_hash(b); INTEGER and REAL compare exactly, never
- * through a rounded double.
+ * Invariant: value_compare(a, b) == 0 implies value_hash(a) == value_hash(b); INTEGER and REAL
+ * compare exactly, never through a rounded double.
  */
 #include <float.h>
 #include <locale.h>
@@ -18,15 +18,33 @@ static const struct {
     const char *name;
     value_type type;
 } type_names[] = {
-    {"INTEGER", TYPE_INTEGER}, {"INT", TYPE_INTEGER},     {"BIGINT", TYPE_INTEGER},
-    {"SMALLINT", TYPE_INTEGER}, {"TINYINT", TYPE_INTEGER}, {"INT8", TYPE_INTEGER},
-    {"INT4", TYPE_INTEGER},    {"INT2", TYPE_INTEGER},    {"REAL", TYPE_REAL},
-    {"DOUBLE", TYPE_REAL},     {"DOUBLE PRECISION", TYPE_REAL}, {"FLOAT", TYPE_REAL},
-    {"FLOAT8", TYPE_REAL},     {"FLOAT4", TYPE_REAL},     {"NUMERIC", TYPE_REAL},
-    {"DECIMAL", TYPE_REAL},    {"TEXT", TYPE_TEXT},       {"VARCHAR", TYPE_TEXT},
-    {"CHAR", TYPE_TEXT},       {"STRING", TYPE_TEXT},     {"DATE", TYPE_TEXT},
-    {"TIME", TYPE_TEXT},       {"TIMESTAMP", TYPE_TEXT},  {"DATETIME", TYPE_TEXT},
-    {"BOOLEAN", TYPE_BOOLEAN}, {"BOOL", TYPE_BOOLEAN},    {"BLOB", TYPE_BLOB},
+    {"INTEGER", TYPE_INTEGER},
+    {"INT", TYPE_INTEGER},
+    {"BIGINT", TYPE_INTEGER},
+    {"SMALLINT", TYPE_INTEGER},
+    {"TINYINT", TYPE_INTEGER},
+    {"INT8", TYPE_INTEGER},
+    {"INT4", TYPE_INTEGER},
+    {"INT2", TYPE_INTEGER},
+    {"REAL", TYPE_REAL},
+    {"DOUBLE", TYPE_REAL},
+    {"DOUBLE PRECISION", TYPE_REAL},
+    {"FLOAT", TYPE_REAL},
+    {"FLOAT8", TYPE_REAL},
+    {"FLOAT4", TYPE_REAL},
+    {"NUMERIC", TYPE_REAL},
+    {"DECIMAL", TYPE_REAL},
+    {"TEXT", TYPE_TEXT},
+    {"VARCHAR", TYPE_TEXT},
+    {"CHAR", TYPE_TEXT},
+    {"STRING", TYPE_TEXT},
+    {"DATE", TYPE_TEXT},
+    {"TIME", TYPE_TEXT},
+    {"TIMESTAMP", TYPE_TEXT},
+    {"DATETIME", TYPE_TEXT},
+    {"BOOLEAN", TYPE_BOOLEAN},
+    {"BOOL", TYPE_BOOLEAN},
+    {"BLOB", TYPE_BLOB},
     {"BYTEA", TYPE_BLOB},
 };
 
@@ -50,7 +68,7 @@ value value_copy(arena *a, value v) {
     return v;
 }
 
-/* ---- comparison and hashing -------------------------------------------------------------------- */
+/* ---- comparison and hashing ------------------------------------------------------------------ */
 
 static int class_of(value_type t) {
     static const int classes[] = {0, 1, 1, 1, 2, 3};
@@ -61,7 +79,8 @@ static int compare_int(int64_t a, int64_t b) {
     return (a > b) - (a < b);
 }
 
-/* Exact: a double beyond int64 decides at once; inside, its whole part is exact and its fraction breaks the tie. */
+/* Exact: a double beyond int64 decides at once; inside, its whole part is exact and its fraction
+ * breaks the tie. */
 static int compare_int_real(int64_t i, double r) {
     if (isnan(r))
         return 1;
@@ -124,7 +143,7 @@ uint64_t value_hash(value v) {
     return hash64(v.s.p, v.s.n, (uint64_t)v.type);
 }
 
-/* ---- text to numbers and back ------------------------------------------------------------------ */
+/* ---- text to numbers and back ---------------------------------------------------------------- */
 
 bool parse_integer(str s, int64_t *out) {
     size_t i = 0;
@@ -148,7 +167,8 @@ bool parse_integer(str s, int64_t *out) {
     return true;
 }
 
-/* Digits, one '.', an exponent: what strtod takes beyond that (hex, nan, inf, blanks) is not a number to SQL. */
+/* Digits, one '.', an exponent: what strtod takes beyond that (hex, nan, inf, blanks) is not a
+ * number to SQL. */
 static bool looks_real(str s) {
     size_t i = 0, digits = 0;
     if (i < s.n && (s.p[i] == '-' || s.p[i] == '+'))
@@ -188,11 +208,11 @@ static locale_t c_locale(void) {
     return l;
 }
 
-/* At most 15 digits and a power of ten up to 22 are exact doubles, and one division of two such rounds correctly (Clinger
- * 1990): nearly all numbers in files, at a tenth of strtod's time. */
+/* At most 15 digits and a power of ten up to 22 are exact doubles, and one division of two such
+ * rounds correctly (Clinger 1990): nearly all numbers in files, at a tenth of strtod's time. */
 static bool parse_short_real(str s, double *out) {
-    static const double powers[] = {1e0,  1e1,  1e2,  1e3,  1e4,  1e5,  1e6,  1e7, 1e8,
-                                    1e9,  1e10, 1e11, 1e12, 1e13, 1e14, 1e15};
+    static const double powers[] = {1e0, 1e1, 1e2,  1e3,  1e4,  1e5,  1e6,  1e7,
+                                    1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15};
     size_t i = s.n && s.p[0] == '-', decimals = 0, digits = 0;
     int64_t n = 0;
     bool point = false;
@@ -289,7 +309,7 @@ void value_print_sql(buf *b, value v) {
     }
 }
 
-/* ---- conversion -------------------------------------------------------------------------------- */
+/* ---- conversion ------------------------------------------------------------------------------ */
 
 static str trim_blanks(str s) {
     while (s.n && (s.p[0] == ' ' || s.p[0] == '\t'))
@@ -300,7 +320,8 @@ static str trim_blanks(str s) {
 }
 
 static bool text_to_boolean(str s, int64_t *out) {
-    static const char *const words[] = {"false", "true", "f", "t", "no", "yes", "0", "1", "off", "on"};
+    static const char *const words[] = {"false", "true", "f", "t",   "no",
+                                        "yes",   "0",    "1", "off", "on"};
     for (size_t i = 0; i < BASE_COUNT(words); i++)
         if (str_equal_nocase(s, str_from(words[i]))) {
             *out = (int64_t)(i % 2);
@@ -323,7 +344,8 @@ static bool text_to_number(value_type to, str s, value *out) {
     if (to == TYPE_REAL)
         return parse_real(s, &out->r);
     double r;
-    return parse_integer(s, &out->i) || (parse_real(s, &r) && r == trunc(r) && real_to_integer(r, &out->i));
+    return parse_integer(s, &out->i) ||
+           (parse_real(s, &r) && r == trunc(r) && real_to_integer(r, &out->i));
 }
 
 static bool cast_to_number(value v, value_type to, value *out) {

@@ -1,6 +1,6 @@
 /*
- * crash_int.h - the killing: a child that runs this very program with other arguments, a pipe on which it acknowledges what
- * it has made durable, and SIGKILL after a random while.
+ * crash_int.h - the killing: a child that runs this very program with other arguments, a pipe on
+ * which it acknowledges what it has made durable, and SIGKILL after a random while.
  */
 #ifndef CRASH_INT_H
 #define CRASH_INT_H
@@ -17,14 +17,14 @@
 
 #include "storage/storage.h"
 
-#define CHECK(condition, ...)                                                                                          \
-    do {                                                                                                               \
-        if (!(condition)) {                                                                                            \
-            fprintf(stderr, "%s:%d: ", __FILE__, __LINE__);                                                            \
-            fprintf(stderr, __VA_ARGS__);                                                                              \
-            fputc('\n', stderr);                                                                                       \
-            exit(1);                                                                                                   \
-        }                                                                                                              \
+#define CHECK(condition, ...)                                                                      \
+    do {                                                                                           \
+        if (!(condition)) {                                                                        \
+            fprintf(stderr, "%s:%d: ", __FILE__, __LINE__);                                        \
+            fprintf(stderr, __VA_ARGS__);                                                          \
+            fputc('\n', stderr);                                                                   \
+            exit(1);                                                                               \
+        }                                                                                          \
     } while (0)
 
 static uint64_t crash_state;
@@ -34,7 +34,8 @@ static inline uint32_t crash_random(uint32_t n) {
     return (uint32_t)(crash_state >> 33) % n;
 }
 
-/* Prints the seed: `program`, `program SEED` or KVASIR_CRASH_SEED repeats a run. Returns the number of rounds. */
+/* Prints the seed: `program`, `program SEED` or KVASIR_CRASH_SEED repeats a run. Returns the
+ * number of rounds. */
 static inline int crash_start(const char *seed) {
     const char *rounds = getenv("KVASIR_CRASH_ROUNDS");
     if (!seed)
@@ -58,8 +59,9 @@ static inline void crash_remove(const char *path) {
     rmdir(path);
 }
 
-/* Runs `program --write DIR SEED`, its acknowledgements (int64 each) on its standard output, kills it between `ms` / 2 and
- * `ms` after the first, and returns the last one, or -1 when there was none. */
+/* Runs `program --write DIR SEED`, its acknowledgements (int64 each) on its standard output, kills
+ * it between `ms` / 2 and `ms` after the first, and returns the last one, or -1 when there was
+ * none. */
 static inline int64_t crash_kill_writer(const char *dir, int ms) {
     int up[2];
     CHECK(pipe(up) == 0, "pipe");
@@ -78,7 +80,8 @@ static inline int64_t crash_kill_writer(const char *dir, int ms) {
     bool first = read(up[0], &ack, sizeof ack) == sizeof ack;
     if (first)
         last = ack;
-    struct timespec pause = {.tv_nsec = (long)(ms / 2 + (int)crash_random((uint32_t)(ms / 2 + 1))) * 1000000L};
+    struct timespec pause = {.tv_nsec = (long)(ms / 2 + (int)crash_random((uint32_t)(ms / 2 + 1))) *
+                                        1000000L};
     nanosleep(&pause, NULL);
     kill(pid, SIGKILL);
     while (read(up[0], &ack, sizeof ack) == sizeof ack)

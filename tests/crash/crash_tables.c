@@ -1,9 +1,10 @@
 /*
- * crash_tables.c - SIGKILL while a table is written: every acknowledged transaction is there, each is whole, the indexes
- * agree with the rows, and the database can be written at once.
+ * crash_tables.c - SIGKILL while a table is written: every acknowledged transaction is there, each
+ * is whole, the indexes agree with the rows, and the database can be written at once.
  *
- * The writer's transaction n adds rows ROWS·n … ROWS·n + ROWS - 1, rewrites those of a former transaction and deletes and
- * re-creates another's; sometimes a statement of it is rolled back; now and then it makes and drops an index.
+ * The writer's transaction n adds rows ROWS·n … ROWS·n + ROWS - 1, rewrites those of a former
+ * transaction and deletes and re-creates another's; sometimes a statement of it is rolled back; now
+ * and then it makes and drops an index.
  */
 #include "crash_int.h"
 
@@ -25,11 +26,16 @@ static const table_def *rows_table(txn *t) {
 }
 
 static void create(txn *t) {
-    column_def columns[] = {{.name = STR("k"), .type = TYPE_INTEGER}, {.name = STR("text"), .type = TYPE_TEXT}};
+    column_def columns[] = {{.name = STR("k"), .type = TYPE_INTEGER},
+                            {.name = STR("text"), .type = TYPE_TEXT}};
     int on_k[] = {0}, on_text[] = {1};
     index_def indexes[] = {{.unique = true, .primary = true, .ncolumns = 1, .columns = on_k},
                            {.ncolumns = 1, .columns = on_text}};
-    table_def def = {.name = STR("rows"), .ncolumns = 2, .columns = columns, .rowid_column = -1, .nindexes = 2,
+    table_def def = {.name = STR("rows"),
+                     .ncolumns = 2,
+                     .columns = columns,
+                     .rowid_column = -1,
+                     .nindexes = 2,
                      .indexes = indexes};
     CHECK(catalog_create_table(t, &def, &e) == 0, "%s", e.message);
 }
@@ -48,9 +54,11 @@ static void rewrite_rows(txn *t, int64_t from, bool delete) {
         value row[2] = {value_int(k), text_of(k, text)};
         int64_t rowid;
         bool found;
-        CHECK(table_find_conflict(t, rows_table(t), row, (int[]){0}, 1, &rowid, &found, &e) == 0 && found,
+        CHECK(table_find_conflict(t, rows_table(t), row, (int[]){0}, 1, &rowid, &found, &e) == 0 &&
+                  found,
               "row %lld is gone", (long long)k);
-        int status = delete ? table_delete(t, rows_table(t), rowid, &e) : table_update(t, rows_table(t), rowid, row, &e);
+        int status = delete ? table_delete(t, rows_table(t), rowid, &e)
+                            : table_update(t, rows_table(t), rowid, row, &e);
         CHECK(status == 0, "%s", e.message);
     }
     if (delete)
@@ -72,8 +80,9 @@ static void one_transaction(store *s, int64_t n) {
     if (crash_random(10) == 0) {
         int both[] = {1, 0};
         index_def x = {.name = STR("extra"), .ncolumns = 2, .columns = both};
-        int status = catalog_index(txn_catalog(t), x.name, NULL) ? catalog_drop_index(t, x.name, &e)
-                                                                 : catalog_create_index(t, STR("rows"), &x, &e);
+        int status = catalog_index(txn_catalog(t), x.name, NULL)
+                         ? catalog_drop_index(t, x.name, &e)
+                         : catalog_create_index(t, STR("rows"), &x, &e);
         CHECK(status == 0, "%s", e.message);
     }
     CHECK(txn_commit(t, &e) == 0, "%s", e.message);
@@ -120,10 +129,12 @@ static void check_order(txn *t, const index_def *x, int64_t rows) {
             int64_t k = b.cols[0].i[i];
             CHECK(k >= 0 && k < rows && !seen[k], "row %lld twice or out of range", (long long)k);
             seen[k] = true;
-            CHECK(str_equal(text_of(k, text).s, b.cols[1].s[i]), "row %lld has another text", (long long)k);
+            CHECK(str_equal(text_of(k, text).s, b.cols[1].s[i]), "row %lld has another text",
+                  (long long)k);
         }
     }
-    CHECK(count == rows, "%lld of %lld rows by %s", (long long)count, (long long)rows, x ? x->name.p : "rowid");
+    CHECK(count == rows, "%lld of %lld rows by %s", (long long)count, (long long)rows,
+          x ? x->name.p : "rowid");
     scan_close(s);
     arena_free(mem);
     free(seen);
@@ -142,7 +153,8 @@ static int64_t check(const char *dir, int64_t acknowledged) {
         return 0;
     }
     int64_t n = transactions_in(t);
-    CHECK(n > acknowledged, "transaction %lld was acknowledged, %lld are there", (long long)acknowledged, (long long)n);
+    CHECK(n > acknowledged, "transaction %lld was acknowledged, %lld are there",
+          (long long)acknowledged, (long long)n);
     const table_def *def = rows_table(t);
     check_order(t, NULL, n * ROWS);
     for (int i = 0; i < def->nindexes; i++)

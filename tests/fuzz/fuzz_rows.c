@@ -1,5 +1,6 @@
 /*
- * fuzz_rows.c - any bytes as a row, a catalog record and index cells: damaged ones are refused, whole ones come back.
+ * fuzz_rows.c - any bytes as a row, a catalog record and index cells: damaged ones are refused,
+ * whole ones come back.
  *
  * The first bytes choose the table's columns; the rest is the row.
  */
@@ -57,8 +58,9 @@ static void check_catalog(const uint8_t *data, size_t size) {
         table_def again = {0};
         uint32_t again_tree, *again_trees;
         catalog_write_table(&b, &table, tree, index_trees);
-        if (!catalog_read_table((MDB_val){b.n, b.p}, a, &again, &again_tree, &again_trees) || again_tree != tree ||
-            again.ncolumns != table.ncolumns || !str_equal(again.name, table.name))
+        if (!catalog_read_table((MDB_val){b.n, b.p}, a, &again, &again_tree, &again_trees) ||
+            again_tree != tree || again.ncolumns != table.ncolumns ||
+            !str_equal(again.name, table.name))
             abort();
         buf_free(&b);
     }
@@ -70,7 +72,8 @@ static void check_catalog(const uint8_t *data, size_t size) {
 /* Two texts cut from the input: their cells are in the order of the texts. */
 static void check_keys(const uint8_t *data, size_t size) {
     size_t half = size / 2;
-    value a = value_text((str){(const char *)data, half}), b = value_text((str){(const char *)data + half, size - half});
+    value a = value_text((str){(const char *)data, half}),
+          b = value_text((str){(const char *)data + half, size - half});
     buf x = {0}, y = {0};
     key_append_cell(&x, TYPE_TEXT, a);
     key_append_cell(&y, TYPE_TEXT, b);

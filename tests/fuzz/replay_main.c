@@ -1,11 +1,12 @@
 /*
- * replay_main.c - runs a fuzzer without libFuzzer: each seed file as it is, then mutations of them for some seconds.
+ * replay_main.c - runs a fuzzer without libFuzzer: each seed file as it is, then mutations of them
+ * for some seconds.
  *
- *   fuzz_x CORPUS [SECONDS [SEED]]      prints the seed; KVASIR_FUZZ_SEED in the environment sets it too
- *   fuzz_x FILE                         that input alone
+ *   fuzz_x CORPUS [SECONDS [SEED]]      prints the seed; KVASIR_FUZZ_SEED in the environment sets
+ *   it too fuzz_x FILE                         that input alone
  *
- * Before each mutated input its bytes are kept in a buffer; when the process dies of a signal, they are written to
- * crash-<name of the program> in the current directory.
+ * Before each mutated input its bytes are kept in a buffer; when the process dies of a signal, they
+ * are written to crash-<name of the program> in the current directory.
  */
 #include <dirent.h>
 #include <fcntl.h>
@@ -146,7 +147,8 @@ int main(int argc, char **argv) {
         fprintf(stderr, "usage: %s CORPUS [SECONDS [SEED]]\n", argv[0]);
         return 2;
     }
-    const char *name = strrchr(argv[0], '/'), *wanted = argc > 3 ? argv[3] : getenv("KVASIR_FUZZ_SEED");
+    const char *name = strrchr(argv[0], '/'),
+               *wanted = argc > 3 ? argv[3] : getenv("KVASIR_FUZZ_SEED");
     double limit = argc > 2 ? atof(argv[2]) : 0;
     state = wanted ? strtoull(wanted, NULL, 10) : (uint64_t)time(NULL);
     snprintf(crash_file, sizeof crash_file, "crash-%s", name ? name + 1 : argv[0]);

@@ -1,5 +1,6 @@
 /*
- * storage_help_int.h - what the storage tests share: a scratch directory, checks that print the error, a small table.
+ * storage_help_int.h - what the storage tests share: a scratch directory, checks that print the
+ * error, a small table.
  */
 #ifndef STORAGE_HELP_INT_H
 #define STORAGE_HELP_INT_H
@@ -19,18 +20,18 @@
 
 #include "storage/storage.h"
 
-#define OK(call)                                                                                                       \
-    do {                                                                                                               \
-        err_clear(&e);                                                                                                 \
-        if ((call) != 0)                                                                                               \
-            fail_msg("%s: %s", #call, e.message);                                                                      \
+#define OK(call)                                                                                   \
+    do {                                                                                           \
+        err_clear(&e);                                                                             \
+        if ((call) != 0)                                                                           \
+            fail_msg("%s: %s", #call, e.message);                                                  \
     } while (0)
-#define FAILS(code_, call)                                                                                             \
-    do {                                                                                                               \
-        err_clear(&e);                                                                                                 \
-        assert_int_equal((call), (code_));                                                                             \
-        assert_int_equal(e.code, (code_));                                                                             \
-        assert_true(e.message[0]);                                                                                     \
+#define FAILS(code_, call)                                                                         \
+    do {                                                                                           \
+        err_clear(&e);                                                                             \
+        assert_int_equal((call), (code_));                                                         \
+        assert_int_equal(e.code, (code_));                                                         \
+        assert_true(e.message[0]);                                                                 \
     } while (0)
 
 static err e;
@@ -95,18 +96,21 @@ __attribute__((unused)) static const table_def *table_named(txn *t, const char *
     return def;
 }
 
-#define COLUMN(name_, type_) {.name = {name_, sizeof(name_) - 1}, .type = type_}
+#define COLUMN(name_, type_)                                                                       \
+    { .name = {name_, sizeof(name_) - 1}, .type = type_ }
 
 /* t(id INTEGER PRIMARY KEY, name TEXT, score REAL, flag BOOLEAN) */
 __attribute__((unused)) static void create_people(txn *t) {
-    column_def columns[] = {COLUMN("id", TYPE_INTEGER), COLUMN("name", TYPE_TEXT), COLUMN("score", TYPE_REAL),
-                            COLUMN("flag", TYPE_BOOLEAN)};
+    column_def columns[] = {COLUMN("id", TYPE_INTEGER), COLUMN("name", TYPE_TEXT),
+                            COLUMN("score", TYPE_REAL), COLUMN("flag", TYPE_BOOLEAN)};
     table_def def = {.name = STR("people"), .ncolumns = 4, .columns = columns, .rowid_column = 0};
     OK(catalog_create_table(t, &def, &e));
 }
 
-__attribute__((unused)) static int64_t add_person(txn *t, value id, const char *name, double score) {
-    value row[4] = {id, name ? value_text(str_from(name)) : value_null(), value_real(score), value_bool(true)};
+__attribute__((unused)) static int64_t add_person(txn *t, value id, const char *name,
+                                                  double score) {
+    value row[4] = {id, name ? value_text(str_from(name)) : value_null(), value_real(score),
+                    value_bool(true)};
     int64_t rowid = 0;
     OK(table_insert(t, table_named(t, "people"), row, &rowid, &e));
     return rowid;

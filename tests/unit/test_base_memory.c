@@ -94,7 +94,12 @@ static void test_utf8_valid(void **state) {
     (void)state;
     assert_true(utf8_valid(STR("plain ascii that is longer than eight bytes")));
     assert_true(utf8_valid(STR("grün 日本 🎉 und so weiter")));
-    static const char *const bad[] = {"\xa0", "abcdefgh\xff", "\xc3", "\xed\xa0\x80", "\xc0\x80", "\xf8\x88\x80\x80\x80",
+    static const char *const bad[] = {"\xa0",
+                                      "abcdefgh\xff",
+                                      "\xc3",
+                                      "\xed\xa0\x80",
+                                      "\xc0\x80",
+                                      "\xf8\x88\x80\x80\x80",
                                       "aaaaaaaaaaaaaaa\xe2\x82"};
     for (size_t i = 0; i < BASE_COUNT(bad); i++)
         assert_false(utf8_valid(str_from(bad[i])));

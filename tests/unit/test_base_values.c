@@ -6,19 +6,32 @@
 
 static void test_order_is_total_and_hash_agrees(void **state) {
     (void)state;
-    value v[] = {value_null(),          value_real(NAN),        value_real(-INFINITY),
-                 value_int(INT64_MIN),  value_real(-1.5),       value_int(-1),
-                 value_bool(false),     value_int(1),           value_real(1.5),
-                 value_int(9007199254740992), value_int(9007199254740993), value_int(INT64_MAX),
-                 value_real(9223372036854775808.0), value_real(INFINITY), value_text(STR("")),
-                 value_text(STR("a")),  value_text(STR("ab")),  {.type = TYPE_BLOB, .s = STR("")}};
+    value v[] = {value_null(),
+                 value_real(NAN),
+                 value_real(-INFINITY),
+                 value_int(INT64_MIN),
+                 value_real(-1.5),
+                 value_int(-1),
+                 value_bool(false),
+                 value_int(1),
+                 value_real(1.5),
+                 value_int(9007199254740992),
+                 value_int(9007199254740993),
+                 value_int(INT64_MAX),
+                 value_real(9223372036854775808.0),
+                 value_real(INFINITY),
+                 value_text(STR("")),
+                 value_text(STR("a")),
+                 value_text(STR("ab")),
+                 {.type = TYPE_BLOB, .s = STR("")}};
     for (size_t i = 0; i < BASE_COUNT(v); i++)
         for (size_t k = 0; k < BASE_COUNT(v); k++) {
             int c = value_compare(v[i], v[k]);
             assert_int_equal((c > 0) - (c < 0), (i > k) - (i < k));
         }
     assert_int_equal(value_compare(value_int(1), value_real(1.0)), 0);
-    assert_int_equal(value_compare(value_real(9007199254740992.0), value_int(9007199254740993)), -1);
+    assert_int_equal(value_compare(value_real(9007199254740992.0), value_int(9007199254740993)),
+                     -1);
     assert_true(value_hash(value_int(1)) == value_hash(value_real(1.0)));
     assert_true(value_hash(value_bool(true)) == value_hash(value_int(1)));
     assert_true(value_hash(value_real(0.0)) == value_hash(value_real(-0.0)));
@@ -30,7 +43,8 @@ static void test_integers_as_text(void **state) {
     int64_t i;
     assert_true(parse_integer(STR("-9223372036854775808"), &i) && i == INT64_MIN);
     assert_true(parse_integer(STR("9223372036854775807"), &i) && i == INT64_MAX);
-    static const char *const bad[] = {"", "-", "+", "9223372036854775808", "-9223372036854775809", "1 ", " 1", "0x1", "1e3"};
+    static const char *const bad[] = {
+        "", "-", "+", "9223372036854775808", "-9223372036854775809", "1 ", " 1", "0x1", "1e3"};
     for (size_t k = 0; k < BASE_COUNT(bad); k++)
         assert_false(parse_integer(str_from(bad[k]), &i));
 }
@@ -40,10 +54,18 @@ static void test_reals_as_text(void **state) {
     static const struct {
         const char *text;
         double value;
-    } good[] = {{"1", 1},       {"-0.5", -0.5},   {".5", 0.5},  {"5.", 5},           {"1e3", 1000},
-                {"+2.5E-1", 0.25}, {"0.1", 0.1}, {"123456789012345678901", 123456789012345678901.0},
-                {"2.2250738585072011e-308", 2.2250738585072011e-308}, {"999999999999999", 999999999999999.0}};
-    static const char *const bad[] = {"", ".", "-", "1e", "nan", "inf", "0x10", "1,5", "1 ", "1e999", "--1", "1.2.3"};
+    } good[] = {{"1", 1},
+                {"-0.5", -0.5},
+                {".5", 0.5},
+                {"5.", 5},
+                {"1e3", 1000},
+                {"+2.5E-1", 0.25},
+                {"0.1", 0.1},
+                {"123456789012345678901", 123456789012345678901.0},
+                {"2.2250738585072011e-308", 2.2250738585072011e-308},
+                {"999999999999999", 999999999999999.0}};
+    static const char *const bad[] = {"",     ".",   "-",  "1e",    "nan", "inf",
+                                      "0x10", "1,5", "1 ", "1e999", "--1", "1.2.3"};
     double r;
     for (size_t k = 0; k < BASE_COUNT(good); k++) {
         assert_true(parse_real(str_from(good[k].text), &r));
@@ -58,7 +80,8 @@ static void test_format_real_round_trips(void **state) {
     static const struct {
         double r;
         const char *text;
-    } known[] = {{0.1, "0.1"}, {100, "100.0"}, {-0.0, "-0.0"}, {1e300, "1e+300"}, {5e-324, "5e-324"}, {1.0 / 3, "0.3333333333333333"}};
+    } known[] = {{0.1, "0.1"},      {100, "100.0"},     {-0.0, "-0.0"},
+                 {1e300, "1e+300"}, {5e-324, "5e-324"}, {1.0 / 3, "0.3333333333333333"}};
     char text[32];
     double back;
     for (size_t k = 0; k < BASE_COUNT(known); k++) {
@@ -87,8 +110,9 @@ static void test_parse_real_is_exact(void **state) {
         char text[40];
         double r;
         x = hash_mix(x, (uint64_t)k);
-        snprintf(text, sizeof text, "%s%llu.%0*llu", x & 1 ? "-" : "", (unsigned long long)(x >> 40),
-                 (int)(x % 9 + 1), (unsigned long long)(x >> 8 & 0xff));
+        snprintf(text, sizeof text, "%s%llu.%0*llu", x & 1 ? "-" : "",
+                 (unsigned long long)(x >> 40), (int)(x % 9 + 1),
+                 (unsigned long long)(x >> 8 & 0xff));
         assert_true(parse_real(str_from(text), &r));
         assert_true(r == strtod(text, NULL));
     }
@@ -124,7 +148,8 @@ static void test_casts(void **state) {
     assert_string_equal(e.message, "'abc' is not an INTEGER");
     FAILS(ERR_TYPE, value_cast(a, value_text(STR("1.5")), TYPE_INTEGER, &out, &e));
     FAILS(ERR_TYPE, value_cast(a, value_real(1e300), TYPE_INTEGER, &out, &e));
-    FAILS(ERR_TYPE, value_cast(a, (value){.type = TYPE_BLOB, .s = STR("\xff")}, TYPE_TEXT, &out, &e));
+    FAILS(ERR_TYPE,
+          value_cast(a, (value){.type = TYPE_BLOB, .s = STR("\xff")}, TYPE_TEXT, &out, &e));
     arena_free(a);
 }
 

@@ -51,11 +51,18 @@ static void test_definitions_survive(void **state) {
     int on_k[] = {0};
     index_def primary = {.unique = true, .primary = true, .ncolumns = 1, .columns = on_k};
     str check = STR("k <> 'x'");
-    table_def def = {.name = STR("kv"), .ncolumns = 2, .columns = columns, .rowid_column = -1, .nindexes = 1,
-                     .indexes = &primary, .nchecks = 1, .checks = &check};
+    table_def def = {.name = STR("kv"),
+                     .ncolumns = 2,
+                     .columns = columns,
+                     .rowid_column = -1,
+                     .nindexes = 1,
+                     .indexes = &primary,
+                     .nchecks = 1,
+                     .checks = &check};
     OK(catalog_create_table(t, &def, &e));
     str names[] = {STR("one"), STR("two")};
-    view_def view = {.name = STR("w"), .ncolumns = 2, .columns = names, .sql = STR("SELECT k, v FROM kv")};
+    view_def view = {
+        .name = STR("w"), .ncolumns = 2, .columns = names, .sql = STR("SELECT k, v FROM kv")};
     OK(catalog_create_view(t, &view, false, &e));
     view.sql = STR("SELECT v, k FROM kv");
     FAILS(ERR_BIND, catalog_create_view(t, &view, false, &e));
@@ -68,7 +75,8 @@ static void test_definitions_survive(void **state) {
     t = begin(s, true);
     const table_def *kv = table_named(t, "kv");
     assert_true(kv->columns[0].not_null && str_equal(kv->columns[1].check_sql, STR("v > 0")));
-    assert_true(str_equal(kv->checks[0], check) && str_equal(kv->columns[1].default_sql, STR("1.5")));
+    assert_true(str_equal(kv->checks[0], check) &&
+                str_equal(kv->columns[1].default_sql, STR("1.5")));
     assert_true(kv->indexes[0].primary && str_equal(kv->indexes[0].name, STR("kv_pkey")));
     assert_true(str_equal(catalog_view(txn_catalog(t), STR("W"))->sql, view.sql));
     assert_true(str_equal(catalog_view(txn_catalog(t), STR("w"))->columns[1], STR("two")));
@@ -92,19 +100,26 @@ static void test_constraints(void **state) {
     int on_k[] = {0}, on_n[] = {1};
     index_def indexes[] = {{.unique = true, .primary = true, .ncolumns = 1, .columns = on_k},
                            {.unique = true, .ncolumns = 1, .columns = on_n}};
-    table_def def = {.name = STR("c"), .ncolumns = 2, .columns = columns, .rowid_column = -1, .nindexes = 2,
+    table_def def = {.name = STR("c"),
+                     .ncolumns = 2,
+                     .columns = columns,
+                     .rowid_column = -1,
+                     .nindexes = 2,
                      .indexes = indexes};
     OK(catalog_create_table(t, &def, &e));
     const table_def *c = table_named(t, "c");
     int64_t rowid, other;
     bool found;
     OK(table_insert(t, c, (value[]){value_text(STR("a")), value_int(1)}, &rowid, &e));
-    FAILS(ERR_CONSTRAINT, table_insert(t, c, (value[]){value_text(STR("a")), value_int(2)}, &rowid, &e));
+    FAILS(ERR_CONSTRAINT,
+          table_insert(t, c, (value[]){value_text(STR("a")), value_int(2)}, &rowid, &e));
     assert_string_equal(e.message, "table 'c' already has a row with (k) = ('a')");
-    FAILS(ERR_CONSTRAINT, table_insert(t, c, (value[]){value_text(STR("b")), value_int(1)}, &rowid, &e));
+    FAILS(ERR_CONSTRAINT,
+          table_insert(t, c, (value[]){value_text(STR("b")), value_int(1)}, &rowid, &e));
     FAILS(ERR_CONSTRAINT, table_insert(t, c, (value[]){value_null(), value_int(3)}, &rowid, &e));
     assert_string_equal(e.message, "column 'c.k' must not be NULL");
-    FAILS(ERR_CONSTRAINT, table_insert(t, c, (value[]){value_text(STR("c")), value_null()}, &rowid, &e));
+    FAILS(ERR_CONSTRAINT,
+          table_insert(t, c, (value[]){value_text(STR("c")), value_null()}, &rowid, &e));
     FAILS(ERR_TYPE, table_insert(t, c, (value[]){value_int(1), value_int(1)}, &rowid, &e));
     value row[] = {value_text(STR("a")), value_int(9)};
     OK(table_find_conflict(t, c, row, on_k, 1, &other, &found, &e));
@@ -173,7 +188,11 @@ static void test_alter_columns(void **state) {
     OK(table_get(t, p, 77, row, &found, &e));
     assert_true(found && row[1].r == 77 && row[2].i == 1 && str_equal(row[3].s, STR("filled")));
     int wanted[] = {0, 3};
-    scan_spec spec = {.table = p, .index = &p->indexes[0], .low = {&low, 1, false}, .columns = wanted, .ncolumns = 2};
+    scan_spec spec = {.table = p,
+                      .index = &p->indexes[0],
+                      .low = {&low, 1, false},
+                      .columns = wanted,
+                      .ncolumns = 2};
     table_scan *s;
     arena *mem = arena_new();
     batch b = {.mem = mem};
@@ -261,7 +280,8 @@ static void test_many_tables(void **state) {
     int status = 0, made = 0;
     for (; made < 3000 && !status; made++) {
         snprintf(name, sizeof name, "t%d", made);
-        table_def def = {.name = str_from(name), .ncolumns = 1, .columns = columns, .rowid_column = -1};
+        table_def def = {
+            .name = str_from(name), .ncolumns = 1, .columns = columns, .rowid_column = -1};
         status = catalog_create_table(t, &def, &e);
         if (made == 300)
             break;

@@ -1,4 +1,5 @@
-/* test_storage_csv.c - CSV and TSV: sniffing, cells, errors that name the place, gzip, writing and reading back. */
+/* test_storage_csv.c - CSV and TSV: sniffing, cells, errors that name the place, gzip, writing
+ * and reading back. */
 #include <zlib.h>
 
 #include "csv_int.h"
@@ -18,8 +19,8 @@ static void expect(const char *text, const csv_options *options, const char *exp
     int n = csv_column_count(c);
     for (int i = 0; i < n; i++) {
         types[i] = csv_column_type(c, i);
-        buf_printf(&out, "%s%.*s:%c", i ? "," : "", (int)csv_column_name(c, i).n, csv_column_name(c, i).p,
-                   type_name(types[i])[0]);
+        buf_printf(&out, "%s%.*s:%c", i ? "," : "", (int)csv_column_name(c, i).n,
+                   csv_column_name(c, i).p, type_name(types[i])[0]);
     }
     arena *mem = arena_new();
     batch b = {.mem = mem};
@@ -44,12 +45,15 @@ static void test_sniffing(void **state) {
     expect("a;b;c\n1;2;3", NULL, "a:I,b:I,c:I|1,2,3");
     expect("x|y\ntrue|F\nFALSE|G\n", NULL, "x:B,y:T|TRUE,'F'|FALSE,'G'");
     expect("1,2\n3,4\n", NULL, "column1:I,column2:I|1,2|3,4");
-    expect("name,city\nAda,London\nAlan,Wilmslow\n", NULL, "name:T,city:T|'Ada','London'|'Alan','Wilmslow'");
+    expect("name,city\nAda,London\nAlan,Wilmslow\n", NULL,
+           "name:T,city:T|'Ada','London'|'Alan','Wilmslow'");
     expect("Ada,London\nAda,Paris\n", NULL, "column1:T,column2:T|'Ada','London'|'Ada','Paris'");
     expect("zip,phone\n01234,+49123\n", NULL, "zip:T,phone:T|'01234','+49123'");
     expect("n\n99999999999999999999\n", NULL, "n:T|'99999999999999999999'");
     expect("n,m\n1,\n2.5,\n", NULL, "n:R,m:T|1.0,NULL|2.5,NULL");
-    expect("\xef\xbb\xbf" "a,b\n1,2\n", NULL, "a:I,b:I|1,2");
+    expect("\xef\xbb\xbf"
+           "a,b\n1,2\n",
+           NULL, "a:I,b:I|1,2");
     expect("a,a,,A\n1,2,3,4\n", NULL, "a:I,a_2:I,column3:I,A_3:I|1,2,3,4");
     expect("one\n1\n\n3\n", NULL, "one:I|1|NULL|3");
     expect("a,b\n1,2\n\n3,4\n\n", NULL, "a:I,b:I|1,2|3,4");
@@ -71,7 +75,8 @@ static void test_quotes(void **state) {
     expect("a,b\n1,\"2\"", NULL, "a:I,b:I|1,2");
 }
 
-static void read_fails(const char *text, const value_type *types, err_code code, const char *message) {
+static void read_fails(const char *text, const value_type *types, err_code code,
+                       const char *message) {
     csv *c = open_text(str_from(text), NULL);
     arena *mem = arena_new();
     batch b = {.mem = mem};
@@ -85,18 +90,25 @@ static void test_errors_name_the_place(void **state) {
     (void)state;
     value_type integers[] = {TYPE_INTEGER, TYPE_INTEGER, TYPE_INTEGER};
     value_type mixed[] = {TYPE_TEXT, TYPE_INTEGER, TYPE_REAL};
-    read_fails("a,b\n1,2\n3,x4\n", integers, ERR_TYPE, "memory, line 3, column 'b': 'x4' is not an INTEGER");
+    read_fails("a,b\n1,2\n3,x4\n", integers, ERR_TYPE,
+               "memory, line 3, column 'b': 'x4' is not an INTEGER");
     read_fails("a,b\n\"two\nlines\",2\n\"and\nmore\",\"\nz\"\n", mixed, ERR_TYPE,
                "memory, line 5, column 'b': '\nz' is not an INTEGER");
-    read_fails("a,b\n1,2\n3\n", integers, ERR_CORRUPT, "memory, line 3: 1 cells where the header has 2");
-    read_fails("a,b\n1,2\n3,4,5\n", integers, ERR_CORRUPT, "memory, line 3: 3 cells where the header has 2");
-    read_fails("a,b\n1,2\n3,\"4\n", integers, ERR_CORRUPT, "memory, line 3: a quote is opened here and never closed");
+    read_fails("a,b\n1,2\n3\n", integers, ERR_CORRUPT,
+               "memory, line 3: 1 cells where the header has 2");
+    read_fails("a,b\n1,2\n3,4,5\n", integers, ERR_CORRUPT,
+               "memory, line 3: 3 cells where the header has 2");
+    read_fails("a,b\n1,2\n3,\"4\n", integers, ERR_CORRUPT,
+               "memory, line 3: a quote is opened here and never closed");
     read_fails("a,b\n1,2\n3,\"4\"x\n", integers, ERR_CORRUPT,
-               "memory, line 3: cell 2 has text behind its closing quote (a quote inside is written \"\")");
+               "memory, line 3: cell 2 has text behind its closing quote (a quote inside is "
+               "written \"\")");
     csv *c = NULL;
     FAILS(ERR_CORRUPT, csv_open_memory("", 0, NULL, &c, &e));
     FAILS(ERR_CORRUPT, csv_open_memory("a,b\0c", 5, NULL, &c, &e));
-    FAILS(ERR_UNSUPPORTED, csv_open_memory("\xff\xfe" "a", 3, NULL, &c, &e));
+    FAILS(ERR_UNSUPPORTED, csv_open_memory("\xff\xfe"
+                                           "a",
+                                           3, NULL, &c, &e));
     FAILS(ERR_IO, csv_open(scratch("absent.csv"), NULL, &c, &e));
     FAILS(ERR_IO, csv_open(scratch_dir, NULL, &c, &e));
 }
@@ -143,7 +155,8 @@ static void check_big(const char *path, int rows) {
         if (b.rows == 0)
             break;
         for (int i = 0; i < b.rows; i++, seen++) {
-            snprintf(text, sizeof text, "line %d\nof \"%0*d\" text", (int)seen, (int)seen % 700 + 1, (int)seen);
+            snprintf(text, sizeof text, "line %d\nof \"%0*d\" text", (int)seen, (int)seen % 700 + 1,
+                     (int)seen);
             assert_int_equal(b.cols[0].i[i], seen);
             assert_true(str_equal(b.cols[1].s[i], str_from(text)));
             assert_int_equal(lines[i], 2 + 2 * seen);
@@ -167,7 +180,8 @@ static void test_files(void **state) {
         size_t half = big.n / (size_t)members;
         for (int i = 0; i < members; i++) {
             gzFile z = gzopen(scratch("big.csv.gz"), i ? "ab" : "wb");
-            gzwrite(z, big.p + (size_t)i * half, (unsigned)(i == members - 1 ? big.n - (size_t)i * half : half));
+            gzwrite(z, big.p + (size_t)i * half,
+                    (unsigned)(i == members - 1 ? big.n - (size_t)i * half : half));
             gzclose(z);
         }
         check_big(scratch("big.csv.gz"), 12000);
@@ -192,14 +206,16 @@ static void test_files(void **state) {
 
 static void test_written_rows_read_back(void **state) {
     (void)state;
-    static const str texts[] = {{"", 0},         {"a", 1},        {" a ", 3},       {"a,b", 3},  {"\"", 1},
-                                {"line\nline", 9}, {"\r", 1},     {"日本", 6},      {"x\ty", 3}, {"\"\"", 2}};
+    static const str texts[] = {{"", 0},     {"a", 1},          {" a ", 3}, {"a,b", 3},
+                                {"\"", 1},   {"line\nline", 9}, {"\r", 1},  {"日本", 6},
+                                {"x\ty", 3}, {"\"\"", 2}};
     for (size_t d = 0; d < 2; d++) {
         char delimiter = ",\t"[d];
         buf out = {0};
         buf_printf(&out, "a%cb\n", delimiter);
         for (size_t i = 0; i < BASE_COUNT(texts); i++) {
-            value row[2] = {value_text(texts[i]), i % 2 ? value_null() : value_text(texts[BASE_COUNT(texts) - 1 - i])};
+            value row[2] = {value_text(texts[i]),
+                            i % 2 ? value_null() : value_text(texts[BASE_COUNT(texts) - 1 - i])};
             csv_write_row(&out, row, 2, delimiter);
         }
         csv_options options = {.delimiter = delimiter, .header = CSV_HEADER_YES};

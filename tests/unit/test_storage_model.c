@@ -1,8 +1,9 @@
 /*
- * test_storage_model.c - random rows, indexes, savepoints and transactions against a naive table in memory.
+ * test_storage_model.c - random rows, indexes, savepoints and transactions against a naive table in
+ * memory.
  *
- * Texts are chosen so that many are longer than a key and share its first 400 bytes: cut keys, hash groups and the checks
- * on the row are exercised as much as plain keys.
+ * Texts are chosen so that many are longer than a key and share its first 400 bytes: cut keys, hash
+ * groups and the checks on the row are exercised as much as plain keys.
  */
 #include "storage_help_int.h"
 
@@ -56,19 +57,25 @@ static void values_of(const naive_row *r, value out[3]) {
 }
 
 static void create(txn *t) {
-    column_def columns[] = {COLUMN("a", TYPE_INTEGER), COLUMN("b", TYPE_TEXT), COLUMN("c", TYPE_REAL)};
+    column_def columns[] = {COLUMN("a", TYPE_INTEGER), COLUMN("b", TYPE_TEXT),
+                            COLUMN("c", TYPE_REAL)};
     int by_b[] = {1}, by_cb[] = {2, 1}, by_ab[] = {0, 1};
     index_def indexes[] = {{.name = STR("by_b"), .ncolumns = 1, .columns = by_b},
                            {.name = STR("by_cb"), .ncolumns = 2, .columns = by_cb},
                            {.name = STR("by_ab"), .unique = true, .ncolumns = 2, .columns = by_ab}};
-    table_def def = {.name = STR("m"), .ncolumns = 3, .columns = columns, .rowid_column = -1, .nindexes = 3,
+    table_def def = {.name = STR("m"),
+                     .ncolumns = 3,
+                     .columns = columns,
+                     .rowid_column = -1,
+                     .nindexes = 3,
                      .indexes = indexes};
     OK(catalog_create_table(t, &def, &e));
 }
 
 static int naive_conflict(const naive *m, const naive_row *r, int self) {
     for (int i = 0; i < ROWS_MAX; i++)
-        if (m->rows[i].alive && i != self && m->rows[i].a == r->a && m->rows[i].text == r->text && r->text >= 0)
+        if (m->rows[i].alive && i != self && m->rows[i].a == r->a && m->rows[i].text == r->text &&
+            r->text >= 0)
             return i;
     return -1;
 }
@@ -81,7 +88,8 @@ static int naive_last(const naive *m) {
 }
 
 static naive_row random_row(void) {
-    return (naive_row){true, (int)next(40) - 20, (int)next(63) - 3 < 0 ? -1 : (int)next(60), (double)next(9) / 4 - 1};
+    return (naive_row){true, (int)next(40) - 20, (int)next(63) - 3 < 0 ? -1 : (int)next(60),
+                       (double)next(9) / 4 - 1};
 }
 
 static void step_insert(txn *t, naive *m) {
@@ -130,7 +138,7 @@ static void step_change(txn *t, naive *m, bool delete) {
     m->rows[at] = r;
 }
 
-/* ---- comparing --------------------------------------------------------------------------------- */
+/* ---- comparing ------------------------------------------------------------------------------- */
 
 static const int *order_columns;
 static int order_count;
@@ -146,7 +154,8 @@ static int compare_rows(const void *pa, const void *pb) {
     return c ? c : a - b;
 }
 
-static bool in_bounds(const naive_row *r, const int *columns, const scan_bound *low, const scan_bound *high) {
+static bool in_bounds(const naive_row *r, const int *columns, const scan_bound *low,
+                      const scan_bound *high) {
     value v[3];
     int c = 0;
     values_of(r, v);
@@ -160,7 +169,8 @@ static bool in_bounds(const naive_row *r, const int *columns, const scan_bound *
     return !(high->n && (c > 0 || (c == 0 && !high->inclusive)));
 }
 
-static void check_scan(txn *t, const naive *m, const index_def *x, const scan_bound *low, const scan_bound *high) {
+static void check_scan(txn *t, const naive *m, const index_def *x, const scan_bound *low,
+                       const scan_bound *high) {
     static const int by_rowid[1];
     const int *columns = x ? x->columns : by_rowid;
     int expected[ROWS_MAX], n = 0, seen = 0;

@@ -1,4 +1,5 @@
-/* test_storage_open.c - which directories are databases, read-only ones, formats, :memory:, backups, orphans. */
+/* test_storage_open.c - which directories are databases, read-only ones, formats, :memory:,
+ * backups, orphans. */
 #include <fcntl.h>
 #include <lmdb.h>
 #include <signal.h>
@@ -130,7 +131,8 @@ static void test_read_only(void **state) {
     store_close(s);
 }
 
-/* A directory without write permission opens read-only; root ignores permissions, so a child becomes nobody. */
+/* A directory without write permission opens read-only; root ignores permissions, so a child
+ * becomes nobody. */
 static void test_directory_without_permission(void **state) {
     (void)state;
     char path[512];
@@ -151,7 +153,8 @@ static void test_directory_without_permission(void **state) {
             _exit(9);
         store_options options = {.path = path};
         txn *r = NULL, *w = NULL;
-        if (store_open(&options, &s, &e) != 0 || !store_is_read_only(s) || txn_begin(s, false, NULL, &r, &e) != 0)
+        if (store_open(&options, &s, &e) != 0 || !store_is_read_only(s) ||
+            txn_begin(s, false, NULL, &r, &e) != 0)
             _exit(1);
         uint64_t n = 1;
         if (table_row_count(r, catalog_table(txn_catalog(r), STR("people")), &n, &e) != 0 || n != 0)
@@ -238,7 +241,8 @@ static void test_network_file_systems(void **state) {
     (void)state;
     assert_string_equal(fs_network_name(0x6969), "NFS");
     assert_string_equal(fs_network_name((long)0xFF534D42), "CIFS");
-    assert_string_equal(fs_network_name((long)(int32_t)0xFF534D42), "CIFS"); /* as a signed word has it */
+    assert_string_equal(fs_network_name((long)(int32_t)0xFF534D42),
+                        "CIFS"); /* as a signed word has it */
     assert_null(fs_network_name(0xEF53));
     assert_null(fs_network_name(0x01021994));
 }

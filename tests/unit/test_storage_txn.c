@@ -1,4 +1,5 @@
-/* test_storage_txn.c - isolation, statement rollback, versions, catalog changes, the map's end, several processes. */
+/* test_storage_txn.c - isolation, statement rollback, versions, catalog changes, the map's end,
+ * several processes. */
 #include <signal.h>
 #include <sys/wait.h>
 
@@ -198,7 +199,7 @@ static void test_huge_cells(void **state) {
     free(big);
 }
 
-/* ---- several processes ------------------------------------------------------------------------- */
+/* ---- several processes ----------------------------------------------------------------------- */
 
 /* A child that opens the database, begins to write, says so, and waits to be told to go on. */
 static pid_t start_writer(const char *path, int *to_child, int *from_child) {
@@ -212,11 +213,12 @@ static pid_t start_writer(const char *path, int *to_child, int *from_child) {
         store_options options = {.path = path};
         txn_wait wait = {.busy_timeout_ms = 5000};
         char c = 'k';
-        if (store_open(&options, &s, &e) || txn_begin(s, true, &wait, &t, &e) || write(up[1], &c, 1) != 1 ||
-            read(down[0], &c, 1) != 1)
+        if (store_open(&options, &s, &e) || txn_begin(s, true, &wait, &t, &e) ||
+            write(up[1], &c, 1) != 1 || read(down[0], &c, 1) != 1)
             _exit(1);
         value row[4] = {value_null(), value_text(STR("child")), value_null(), value_null()};
-        if (table_insert(t, catalog_table(txn_catalog(t), STR("people")), row, NULL, &e) || txn_commit(t, &e))
+        if (table_insert(t, catalog_table(txn_catalog(t), STR("people")), row, NULL, &e) ||
+            txn_commit(t, &e))
             _exit(2);
         store_close(s);
         _exit(0);
@@ -302,7 +304,8 @@ static void test_schema_of_another_process(void **state) {
         store *s = open_at(path);
         txn *t = begin(s, true);
         column_def extra = COLUMN("extra", TYPE_TEXT);
-        if (catalog_add_column(t, STR("people"), &extra, value_text(STR("new")), &e) || txn_commit(t, &e))
+        if (catalog_add_column(t, STR("people"), &extra, value_text(STR("new")), &e) ||
+            txn_commit(t, &e))
             _exit(2);
         store_close(s);
         _exit(write(done[1], &c, 1) == 1 ? 0 : 3);
