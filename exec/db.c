@@ -5,7 +5,6 @@
  * its end before the next. A hand-over costs no system call when both sides are awake: each looks at a counter for some
  * microseconds before it sleeps.
  */
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -14,7 +13,8 @@
 
 /* ---- the worker -------------------------------------------------------------------------------- */
 
-bool db_may_spin(void) {
+/* Whether two threads can run at once at all. */
+static bool has_two_cores(void) {
     static atomic_int cores;
     int n = atomic_load_explicit(&cores, memory_order_relaxed);
     if (n == 0) {
@@ -24,20 +24,44 @@ bool db_may_spin(void) {
     return n > 1;
 }
 
-void short_pause(int round) {
+static inline void short_pause(void) {
 #if defined(__x86_64__) || defined(__i386__)
     __builtin_ia32_pause();
 #endif
-    if (round % 256 == 255)
-        sched_yield();
+}
+
+/* On a busy machine the other thread waits for a core, perhaps ours: looking on then costs both. So what did not help is tried less
+ * and less, but never quite given up. */
+enum { SPIN_MOST = 1000, SPIN_LEAST = 8, SPIN_TRY = 64 };
+
+void spin_until(spin *s, const atomic_uint *counter, unsigned seen) {
+    if (s->waits++ % SPIN_TRY == 0)
+        s->rounds = BASE_MAX(s->rounds, SPIN_MOST / 4);
+    if (!has_two_cores() || s->rounds < SPIN_LEAST)
+        return;
+    for (int k = 0; k < s->rounds; k++) {
+        if (atomic_load_explicit(counter, memory_order_acquire) != seen) {
+            s->rounds = BASE_MIN(SPIN_MOST, s->rounds * 2);
+            return;
+        }
+        short_pause();
+    }
+    s->rounds /= 4;
+}
+
+/* A lock that is held for less time than going to sleep takes. */
+void short_lock_init(pthread_mutex_t *lock) {
+    pthread_mutexattr_t attr;
+    pthread_mutexattr_init(&attr);
+    pthread_mutexattr_settype(&attr, PTHREAD_MUTEX_ADAPTIVE_NP);
+    pthread_mutex_init(lock, &attr);
+    pthread_mutexattr_destroy(&attr);
 }
 
 static void wait_for_job(db *d, unsigned seen) {
-    for (int k = 0; db_may_spin() && k < SPIN_ROUNDS; k++) {
-        if (atomic_load_explicit(&d->posted, memory_order_acquire) != seen)
-            return;
-        short_pause(k);
-    }
+    spin_until(&d->spin, &d->posted, seen);
+    if (atomic_load_explicit(&d->posted, memory_order_acquire) != seen)
+        return;
     pthread_mutex_lock(&d->lock);
     d->sleeping = true;
     while (atomic_load_explicit(&d->posted, memory_order_acquire) == seen)
@@ -158,7 +182,7 @@ int db_open(const db_options *options, db **out, err *e) {
     open_request request = {options};
     *out = NULL;
     settings_init(&d->settings);
-    pthread_mutex_init(&d->lock, NULL);
+    short_lock_init(&d->lock);
     pthread_cond_init(&d->work, NULL);
     if (options->model && *options->model)
         d->model_override = mem_strndup(options->model, strlen(options->model));

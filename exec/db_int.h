@@ -23,6 +23,12 @@ typedef struct table_version {
     uint64_t version;
 } table_version;
 
+/* How long it pays to look at a counter before sleeping: learned. */
+typedef struct spin {
+    int rounds;
+    unsigned waits;
+} spin;
+
 struct db {
     store *store;
     settings settings;
@@ -43,6 +49,8 @@ struct db {
     bool sleeping, quit;
     void (*job)(db *d, void *arg);
     void *job_arg;
+    spin spin;         /* the worker's */
+    spin caller_spin;  /* the caller's */
     atomic_uint posted; /* raised by each job, and by quit */
     stmt *spare;        /* a finished statement whose memory the next one takes */
 };
@@ -92,9 +100,9 @@ struct stmt {
 void db_post(db *d, void (*job)(db *d, void *arg), void *arg);
 /* Runs fn on the worker and waits for it. */
 int db_call(db *d, int (*fn)(db *d, void *arg, err *e), void *arg, err *e);
-void short_pause(int round); /* for spinning: round 0, 1, … */
-enum { SPIN_ROUNDS = 2000 };
-bool db_may_spin(void);
+void short_lock_init(pthread_mutex_t *lock);
+/* Looks at the counter for some microseconds, until it is not `seen`; returns early where that has not helped lately. */
+void spin_until(spin *s, const atomic_uint *counter, unsigned seen);
 
 /* ---- stmt.c: results and the life of a statement ------------------------------------------------- */
 

@@ -18,7 +18,7 @@ stmt *stmt_new(db *d, str text) {
         s = mem_zalloc(sizeof *s);
         s->db = d;
         s->mem = arena_new();
-        pthread_mutex_init(&s->lock, NULL);
+        short_lock_init(&s->lock);
         pthread_cond_init(&s->changed, NULL);
     }
     buf_clear(&s->text);

@@ -183,19 +183,11 @@ static bool wait_for_event(stmt *s, int timeout_ms) {
     return true;
 }
 
-static void spin_for_event(stmt *s) {
-    unsigned seen = s->events_seen;
-    for (int k = 0; db_may_spin() && k < SPIN_ROUNDS; k++) {
-        if (atomic_load_explicit(&s->events, memory_order_acquire) != seen)
-            return;
-        short_pause(k);
-    }
-}
-
 stmt_status stmt_next(stmt *s, int timeout_ms, const batch **out, err *e) {
     stmt_status status = STMT_ROWS;
     *out = NULL;
-    spin_for_event(s);
+    if (timeout_ms != 0)
+        spin_until(&s->db->caller_spin, &s->events, s->events_seen);
     pthread_mutex_lock(&s->lock);
     if (s->current) {
         s->current->next = s->idle;
