@@ -78,17 +78,15 @@ typedef struct prompt_spec {
     const llm_call *call;
     llm_engine *engine;
     const settings *settings;
-    const prompt_example *examples;
-    int nexamples;
-    const uint8_t *example_order; /* field order of the examples; NULL: as written */
     bool data_first;
 } prompt_spec;
 
 /* Tokenizes head and values. ERR_MODEL when the answer type cannot be constrained. */
 int prompt_new(const prompt_spec *spec, const llm_inputs *in, prompt **out, err *e);
 void prompt_free(prompt *p); /* NULL is fine */
-/* Puts the examples into the head, in this field order; once, before prompt_spans. */
-void prompt_set_examples(prompt *p, const prompt_example *examples, int count, const uint8_t *order);
+/* Closes the head: the examples (there may be none) in this field order, and the blank line before the row. Exactly once, before
+ * prompt_spans. */
+void prompt_close_head(prompt *p, const prompt_example *examples, int count, const uint8_t *order);
 /* Spans of one input in the given field order; returns how many. `out` has room for prompt_max_spans(). */
 int prompt_spans(const prompt *p, const llm_inputs *in, uint32_t input, const uint8_t *order, llm_span **out);
 int prompt_max_spans(const prompt *p);

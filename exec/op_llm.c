@@ -57,8 +57,6 @@ static int solve_order(op *o, use_run *u, err *e) {
 static void place_examples(op *o, use_run *u) {
     const llm_runtime *r = o->ctx->llm;
     int at = u->use->call->number - 1;
-    if (r->nexamples[at] == 0)
-        return;
     const uint8_t *order = u->in->count ? u->order.psm.field_order : NULL;
     uint8_t whole[PSM_MAX_FIELDS];
     if (order && u->order.psm.ngroups > 0) {
@@ -74,7 +72,7 @@ static void place_examples(op *o, use_run *u) {
                 whole[n++] = (uint8_t)f;
         order = whole;
     }
-    prompt_set_examples(u->prompt, r->examples[at], r->nexamples[at], order);
+    prompt_close_head(u->prompt, r->examples[at], r->nexamples[at], order);
 }
 
 static int prepare_use(op *o, use_run *u, err *e) {

@@ -124,12 +124,11 @@ int prompt_new(const prompt_spec *spec, const llm_inputs *in, prompt **out, err 
         return status;
     build_head(p);
     build_values(p, in);
-    prompt_set_examples(p, spec->examples, spec->nexamples, spec->example_order);
     return 0;
 }
 
 /* The blank line before the row is a segment of its own: "\n\n" would be another token than two line breaks at a cut. */
-void prompt_set_examples(prompt *p, const prompt_example *examples, int count, const uint8_t *order) {
+void prompt_close_head(prompt *p, const prompt_example *examples, int count, const uint8_t *order) {
     buf b = {0};
     for (int i = 0; i < count; i++) {
         if (!p->data_first || i > 0)

@@ -71,7 +71,7 @@ typedef struct result {
     bool scaled;
     int rows;
     double seconds, agreement;
-    double prompt_tokens, head_tokens, computed_tokens;
+    double prompt_tokens, head_tokens, computed_tokens, thr_body;
     uint64_t hash;
     double sql_seconds;
 } result;
@@ -312,6 +312,14 @@ static void take_rows(void *ctx, const batch *b) {
     }
 }
 
+/* Tokens of the bodies that were computed: the shared head is computed once where anything is reused, else with every prompt. */
+static double thr_body(const result *r) {
+    bool reuses = strcmp(r->mode->name, "no_cache") != 0;
+    double head = reuses ? r->head_tokens / r->rows : r->head_tokens;
+    double body = r->prompt_tokens - r->head_tokens;
+    return body > 0 ? 1 - (r->computed_tokens - head) / body : 0;
+}
+
 static void measure(db *d, const query *q, const mode *m, const char *table, const review *rows, int n, result *out) {
     exec_summary summary;
     answers a = {.hash = 1, .positive = mem_zalloc((size_t)n + 1), .rows = n};
@@ -335,16 +343,9 @@ static void measure(db *d, const query *q, const mode *m, const char *table, con
                     .head_tokens = (double)summary.head_tokens,
                     .computed_tokens = (double)summary.llm.computed_tokens,
                     .hash = a.hash};
+    out->thr_body = thr_body(out);
     buf_free(&sql);
     free(a.positive);
-}
-
-/* Tokens of the bodies that were computed: the shared head is computed once where anything is reused, else with every prompt. */
-static double thr_body(const result *r) {
-    bool reuses = strcmp(r->mode->name, "no_cache") != 0;
-    double head = reuses ? r->head_tokens / r->rows : r->head_tokens;
-    double body = r->prompt_tokens - r->head_tokens;
-    return body > 0 ? 1 - (r->computed_tokens - head) / body : 0;
 }
 
 static void scale(result *r, const result *whole) {
@@ -363,7 +364,7 @@ static void print_result(const result *r, const result *slowest, bool json) {
         printf("{\"query\":\"%s\",\"mode\":\"%s\",\"scaled\":%s,\"rows\":%d,\"seconds\":%.3f,\"sql_seconds\":%.3f,"
                "\"prompt_tokens\":%.0f,\"head_tokens\":%.0f,\"computed_tokens\":%.0f,\"thr\":%.4f,\"thr_body\":%.4f,",
                r->query, r->mode->name, r->scaled ? "true" : "false", r->rows, r->seconds, r->sql_seconds, r->prompt_tokens,
-               r->head_tokens, r->computed_tokens, thr, thr_body(r));
+               r->head_tokens, r->computed_tokens, thr, r->thr_body);
         if (isnan(r->agreement))
             printf("\"agreement\":null,");
         else
@@ -373,7 +374,7 @@ static void print_result(const result *r, const result *slowest, bool json) {
         const char *mark = r->scaled ? "~" : " ";
         printf("%-3s %-9s %s%6d %s%9.2f %7.1fx %s%10.0f %s%10.0f %6.1f%% %6.1f%%  ", r->query, r->mode->label, " ", r->rows, mark,
                r->seconds, slowest->seconds / r->seconds, mark, r->prompt_tokens, mark, r->computed_tokens, 100 * thr,
-               100 * thr_body(r));
+               100 * r->thr_body);
         if (isnan(r->agreement))
             printf("    –  ");
         else
