@@ -120,11 +120,13 @@ static hash128 fingerprint(const llm_engine *engine, const cpu_state *s, hash128
     return h;
 }
 
-/* A model is chat-tuned by its family; the default one answers better in completion format (DIALECT 3). */
+/* Completion is every model's default format until its side file says otherwise (DIALECT 3). */
 static int cpu_open(llm_engine *engine, const llm_engine_options *options, err *e) {
     cpu_state *s = mem_zalloc(sizeof *s);
     engine->state = s;
     s->k = kernels_choose();
+    const char *isa = getenv("ONEDNN_MAX_CPU_ISA");
+    snprintf(s->machine, sizeof s->machine, "%s %s", s->k->name, isa != NULL ? isa : "");
     int code = gguf_open(options->path, &engine->file, e);
     code = code != 0 ? code : config_read(engine->file, &engine->config, e);
     code = code != 0 ? code : tokenizer_new(engine->file, &engine->tokenizer, e);
@@ -143,7 +145,7 @@ static int cpu_open(llm_engine *engine, const llm_engine_options *options, err *
     s->cache_dir = options->cache_dir != NULL ? mem_strndup(options->cache_dir, strlen(options->cache_dir)) : NULL;
     bool bf16 = false;
     s->threads = pool_new(engine->info.threads);
-    code = precision_choose(engine, options, weights, s->k->name, &bf16, e);
+    code = precision_choose(engine, options, weights, s->machine, &bf16, e);
     code = code != 0 ? code : gemm_new(s->threads, bf16, &s->g, e);
     code = code != 0 ? code
                      : model_load(&s->model, engine->file, &engine->config, s->g, s->threads, &probe, e);
@@ -185,10 +187,10 @@ static void cpu_keep_rates(llm_engine *engine, double prefill_tok_s, double deco
     cpu_state *s = engine->state;
     side_facts facts;
     pool_lock(s->threads);
-    if (side_file_read(s->cache_dir, s->weights, s->k->name, &facts)) {
+    if (side_file_read(s->cache_dir, s->weights, s->machine, &facts)) {
         facts.prefill_tok_s = prefill_tok_s > 0 ? prefill_tok_s : facts.prefill_tok_s;
         facts.decode_tok_s = decode_tok_s > 0 ? decode_tok_s : facts.decode_tok_s;
-        side_file_write(s->cache_dir, s->weights, s->k->name, &facts);
+        side_file_write(s->cache_dir, s->weights, s->machine, &facts);
     }
     pool_unlock(s->threads);
 }

@@ -33,6 +33,7 @@ typedef struct cpu_state {
     bool two_ropes;
     float rope_magnitude;
     char device[64];
+    char machine[128]; /* what measured rates hold for: kernels, and a bound on oneDNN's */
     char *cache_dir; /* NULL: no side file */
     hash128 weights; /* the file's identity */
 } cpu_state;

@@ -220,11 +220,68 @@ static void cancel_keeps_what_is_answered(void **state) {
     llm_session_free(s);
 }
 
+static void prefixes_are_seen(void **state) {
+    (void)state;
+    err e = {0};
+    llm_session *s;
+    llm_session_options options = {.pass_tokens = 64};
+    assert_int_equal(llm_session_new(engine, &options, &s, &e), 0);
+    llm_span *head = span(LLM_SPAN_TEMPLATE, "What is it about?\nstory of a long summer\n");
+    for (int i = 0; i < 40; i++) {
+        char text[64];
+        snprintf(text, sizeof text, " %d is the number\n", i);
+        llm_span *spans[] = {head, span(LLM_SPAN_VALUE, text)};
+        llm_request r = {.tag = (uint64_t)i, .spans = spans, .nspans = 2};
+        assert_int_equal(llm_submit(s, &r, &e), 0);
+        llm_span_release(spans[1]);
+    }
+    llm_event events[4];
+    int count;
+    bool idle = false;
+    assert_int_equal(llm_step(s, events, 4, &count, &idle, &e), 0);
+    llm_prefix widest[3];
+    assert_true(llm_session_prefixes(s, widest, 3) >= 1);
+    assert_int_equal(widest[0].fanout, 40);
+    assert_true(widest[0].done > 0 && widest[0].done < 40);
+    assert_non_null(memmem(widest[0].text.p, widest[0].text.n, "summer", 6));
+    while (!idle) {
+        assert_int_equal(llm_step(s, events, 4, &count, &idle, &e), 0);
+    }
+    llm_stats st;
+    llm_session_stats(s, &st);
+    assert_true(st.kv_bytes > 0); /* the head stays for the next statement */
+    llm_session_clear(s);
+    llm_session_stats(s, &st);
+    assert_int_equal(st.kv_bytes, 0);
+    llm_span_release(head);
+    llm_session_free(s);
+}
+
+/* Random sessions: whatever the limits, every request is answered once and the counts add up. */
+static void random_sessions(void **state) {
+    (void)state;
+    static answers out, first;
+    uint64_t seed = 3;
+    for (int round = 0; round < 60; round++) {
+        seed = hash_mix(seed, (uint64_t)round);
+        size_t block = llm_engine_info(engine)->kv_bytes_per_token * LLM_BLOCK_TOKENS;
+        llm_session_options options = {.reuse = (llm_reuse)(seed % 3),
+                                       .window = (int)(seed >> 8 & 15),
+                                       .max_batch = 1 + (int)(seed >> 16 & 7),
+                                       .pass_tokens = 1 + (int)(seed >> 24 & 127),
+                                       .kv_memory_bytes = (8 + (size_t)(seed >> 32 & 31)) * block,
+                                       .count_only = (seed >> 40 & 3) == 0};
+        run(options, 6, 6, (seed >> 44 & 1) != 0, round == 0 ? &first : &out);
+        check_balance(round == 0 ? &first.stats : &out.stats);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tree_computes_each_node_once), cmocka_unit_test(answers_ignore_field_order),
         cmocka_unit_test(counting_equals_running),      cmocka_unit_test(limits_are_errors),
-        cmocka_unit_test(cancel_keeps_what_is_answered),
+        cmocka_unit_test(cancel_keeps_what_is_answered), cmocka_unit_test(prefixes_are_seen),
+        cmocka_unit_test(random_sessions),
     };
     return cmocka_run_group_tests(tests, open_engine, close_engine);
 }
