@@ -117,12 +117,14 @@ static void merge(const op *o, const sort_item *a, int64_t na, const sort_item *
     memcpy(out, na ? a : b, sizeof *out * (size_t)(na + nb));
 }
 
-/* Sorts items[0..n); `spare` has room for n. The result is in items. */
-static void sort_items(const op *o, sort_item *items, sort_item *spare, int64_t n) {
+/* Sorts items[0..n); `spare` has room for n. The result is in items. false: cancelled. */
+static bool sort_items(const op *o, sort_item *items, sort_item *spare, int64_t n) {
     for (int64_t at = 0; at < n; at += RUN)
         sort_run(o, items + at, BASE_MIN(RUN, n - at));
     sort_item *from = items, *to = spare;
     for (int64_t width = RUN; width < n; width *= 2) {
+        if (o->ctx->cancel && atomic_load_explicit(o->ctx->cancel, memory_order_relaxed))
+            return false;
         for (int64_t at = 0; at < n; at += 2 * width) {
             int64_t na = BASE_MIN(width, n - at), nb = BASE_MIN(width, n - at - na);
             if (nb == 0 || !before(o, from[at + na], from[at + na - 1]))
@@ -136,6 +138,7 @@ static void sort_items(const op *o, sort_item *items, sort_item *spare, int64_t 
     }
     if (from != items)
         memcpy(items, from, sizeof *items * (size_t)n);
+    return true;
 }
 
 /* s->order = all kept rows, sorted. */
@@ -155,7 +158,8 @@ static int sort_rows(op *o, err *e) {
             s->order[row] = (sort_item){prefix_of(&o->node->sort.keys[0], &keys->cols[0], k), row};
         }
     }
-    sort_items(o, s->order, s->order + s->count, s->count);
+    if (!sort_items(o, s->order, s->order + s->count, s->count))
+        return err_set(e, ERR_CANCELLED, "cancelled");
     return 0;
 }
 

@@ -1,0 +1,215 @@
+/*
+ * test_exec_db.c - the database handle: results by batch, cancelling, statements and transactions that follow each other.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "exec/exec.h"
+
+static db *open_memory(void) {
+    db *d;
+    err e;
+    db_options options = {0};
+    assert_int_equal(db_open(&options, &d, &e), 0);
+    return d;
+}
+
+/* Runs a statement; gives its rows, the sum of its first column, its error. */
+typedef struct outcome {
+    int64_t rows, sum, changes;
+    int code;
+    err e;
+} outcome;
+
+static outcome run(db *d, const char *sql) {
+    outcome o = {0};
+    const batch *b;
+    stmt_status status;
+    stmt *s = db_submit(d, str_from(sql));
+    err_clear(&o.e);
+    while ((status = stmt_next(s, -1, &b, &o.e)) == STMT_ROWS) {
+        o.rows += b->rows;
+        for (int k = 0; k < b->rows && b->cols[0].type == TYPE_INTEGER; k++)
+            o.sum += b->cols[0].i[k];
+    }
+    o.code = status == STMT_ERROR ? (int)o.e.code : 0;
+    o.changes = stmt_changes(s);
+    stmt_free(s);
+    return o;
+}
+
+static void run_ok(db *d, const char *sql) {
+    outcome o = run(d, sql);
+    if (o.code)
+        fail_msg("%s: %s", sql, o.e.message);
+}
+
+/* t: 0 … 9,999 */
+static void make_numbers(db *d) {
+    run_ok(d, "CREATE TABLE digits (n INTEGER)");
+    run_ok(d, "INSERT INTO digits VALUES (0), (1), (2), (3), (4), (5), (6), (7), (8), (9)");
+    run_ok(d, "CREATE TABLE t AS SELECT a.n * 1000 + b.n * 100 + c.n * 10 + x.n AS n FROM digits a, digits b, digits c, digits x");
+}
+
+static void a_result_larger_than_the_queue_arrives_whole(void **state) {
+    (void)state;
+    db *d = open_memory();
+    make_numbers(d);
+    outcome o = run(d, "SELECT t.n, repeat('x', 500) FROM t, digits");
+    assert_int_equal(o.code, 0);
+    assert_int_equal(o.rows, 100000);
+    assert_int_equal(o.sum, 10 * 9999LL * 10000 / 2);
+    db_close(d);
+}
+
+static void a_cancelled_statement_ends_and_the_next_one_runs(void **state) {
+    (void)state;
+    db *d = open_memory();
+    make_numbers(d);
+    static const char *const endless[] = {
+        "SELECT count(*) FROM t a, t b, t c",
+        "SELECT a.n FROM t a, t b, t c",
+        "SELECT count(*) FROM t a JOIN t b ON a.n % 2 = b.n % 2 JOIN t c ON b.n % 3 = c.n % 3",
+        "SELECT a.n FROM t a, t b ORDER BY a.n * b.n",
+        "INSERT INTO digits SELECT a.n FROM t a, t b, t c",
+    };
+    for (size_t k = 0; k < BASE_COUNT(endless); k++) {
+        const batch *b;
+        err e;
+        stmt_status status;
+        stmt *s = db_submit(d, str_from(endless[k]));
+        usleep(20000);
+        stmt_cancel(s);
+        while ((status = stmt_next(s, -1, &b, &e)) == STMT_ROWS) {
+        }
+        assert_int_equal(status, STMT_ERROR);
+        assert_int_equal(e.code, ERR_CANCELLED);
+        stmt_free(s);
+        assert_int_equal(run(d, "SELECT count(*) FROM digits").sum, 10);
+    }
+    /* Freeing one that still runs, with rows nobody read, cancels it too. */
+    for (int k = 0; k < 20; k++)
+        stmt_free(db_submit(d, STR("SELECT a.n FROM t a, t b, t c")));
+    assert_int_equal(run(d, "SELECT n FROM digits").rows, 10);
+    db_close(d);
+}
+
+static void a_statement_still_running_is_pending(void **state) {
+    (void)state;
+    db *d = open_memory();
+    make_numbers(d);
+    const batch *b;
+    err e;
+    exec_progress p;
+    stmt *s = db_submit(d, STR("SELECT count(*) FROM t a, t b, t c"));
+    assert_int_equal(stmt_next(s, 0, &b, &e), STMT_PENDING);
+    assert_int_equal(stmt_next(s, 5, &b, &e), STMT_PENDING);
+    stmt_progress(s, &p);
+    assert_true(p.seconds > 0.004);
+    stmt_free(s);
+    db_close(d);
+}
+
+static void a_transaction_is_told_and_ends(void **state) {
+    (void)state;
+    db *d = open_memory();
+    run_ok(d, "CREATE TABLE a (x INTEGER)");
+    assert_false(db_in_transaction(d));
+    run_ok(d, "BEGIN");
+    assert_true(db_in_transaction(d));
+    assert_int_equal(run(d, "INSERT INTO a VALUES (1), (2)").changes, 2);
+    assert_int_equal(run(d, "SELECT x FROM nowhere").code, ERR_BIND);
+    assert_true(db_in_transaction(d));
+    assert_false(db_transaction_failed(d));
+    assert_int_equal(run(d, "SELECT x FROM a").sum, 3);
+    run_ok(d, "ROLLBACK");
+    assert_false(db_in_transaction(d));
+    assert_int_equal(run(d, "SELECT x FROM a").rows, 0);
+    run_ok(d, "BEGIN");
+    run_ok(d, "INSERT INTO a VALUES (7)");
+    db_close(d); /* an open transaction is rolled back */
+}
+
+static void many_small_statements_reuse_what_the_first_made(void **state) {
+    (void)state;
+    db *d = open_memory();
+    char sql[80];
+    run_ok(d, "CREATE TABLE a (id INTEGER PRIMARY KEY, x TEXT)");
+    run_ok(d, "BEGIN");
+    for (int k = 0; k < 2000; k++) {
+        snprintf(sql, sizeof sql, "INSERT INTO a VALUES (%d, 'text %d')", k, k);
+        run_ok(d, sql);
+    }
+    run_ok(d, "COMMIT");
+    for (int k = 0; k < 500; k++) {
+        snprintf(sql, sizeof sql, "SELECT id FROM a WHERE id = %d", k * 3);
+        assert_int_equal(run(d, sql).sum, k * 3);
+    }
+    db_close(d);
+}
+
+static void objects_are_listed_with_their_sql(void **state) {
+    (void)state;
+    db *d = open_memory();
+    arena *a = arena_new();
+    db_object *objects;
+    int count, seen = 0;
+    err e;
+    run_ok(d, "CREATE TABLE reviews (id INTEGER PRIMARY KEY, body TEXT NOT NULL)");
+    run_ok(d, "CREATE INDEX by_body ON reviews (body)");
+    run_ok(d, "CREATE VIEW short AS SELECT id FROM reviews WHERE length(body) < 10");
+    assert_int_equal(db_objects(d, a, &objects, &count, &e), 0);
+    for (int k = 0; k < count; k++) {
+        const db_object *o = &objects[k];
+        if (strcmp(o->name, "reviews") == 0) {
+            assert_string_equal(o->kind, "table");
+            assert_string_equal(o->sql, "CREATE TABLE reviews (id INTEGER PRIMARY KEY, body TEXT NOT NULL)");
+            assert_int_equal(o->ncolumns, 2);
+            assert_string_equal(o->columns[1], "body");
+            seen++;
+        } else if (strcmp(o->name, "by_body") == 0) {
+            assert_string_equal(o->sql, "CREATE INDEX by_body ON reviews (body)");
+            seen++;
+        } else if (strcmp(o->name, "short") == 0) {
+            assert_string_equal(o->kind, "view");
+            assert_int_equal(o->ncolumns, 1);
+            seen++;
+        } else {
+            assert_string_equal(o->kind, "system");
+        }
+    }
+    assert_int_equal(seen, 3);
+    arena_free(a);
+    db_close(d);
+}
+
+static void variables_stand_for_their_text(void **state) {
+    (void)state;
+    db *d = open_memory();
+    db_set_variable(d, STR("n"), STR("41"));
+    assert_int_equal(run(d, "SELECT CAST(:n AS INTEGER) + 1").sum, 42);
+    db_set_variable(d, STR("n"), STR("1"));
+    assert_int_equal(run(d, "SELECT CAST(:n AS INTEGER) + 1").sum, 2);
+    assert_int_equal(run(d, "SELECT :unknown").code, ERR_BIND);
+    db_close(d);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_result_larger_than_the_queue_arrives_whole),
+        cmocka_unit_test(a_cancelled_statement_ends_and_the_next_one_runs),
+        cmocka_unit_test(a_statement_still_running_is_pending),
+        cmocka_unit_test(a_transaction_is_told_and_ends),
+        cmocka_unit_test(many_small_statements_reuse_what_the_first_made),
+        cmocka_unit_test(objects_are_listed_with_their_sql),
+        cmocka_unit_test(variables_stand_for_their_text),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
