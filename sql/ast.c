@@ -1,8 +1,9 @@
 /*
  * ast.c - constructors of the syntax tree, called by the grammar.
  *
- * Invariant: every node knows its span of text and its depth; one deeper than AST_MAX_DEPTH ends the parse with ERR_LIMIT.
- * Leaves all meaning to the binder, but for what the spelling alone decides: literals, flat chains, NOT x IN.
+ * Invariant: every node knows its span of text and its depth; one deeper than AST_MAX_DEPTH ends
+ * the parse with ERR_LIMIT. Leaves all meaning to the binder, but for what the spelling alone
+ * decides: literals, flat chains, NOT x IN.
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -39,7 +40,8 @@ void parser_fail(parser *p, err_code code, int pos, int len, const char *format,
     err_set_at(p->error, code, pos, len, "%s", message);
 }
 
-/* ---- names and texts --------------------------------------------------------------------------- */
+/* ---- names and texts ---------------------------------------------------------------------------
+ */
 
 /* The text between the quotes, doubled quotes made one. */
 static str unquote(arena *a, str s) {
@@ -87,7 +89,8 @@ value_type type_of(parser *p, ident name) {
     value_type t = TYPE_TEXT;
     if (type_parse(name.name, &t) || p->failed)
         return t;
-    static const char *const known[] = {"INTEGER", "REAL", "TEXT", "BOOLEAN", "BLOB", "BIGINT", "DOUBLE", "VARCHAR"};
+    static const char *const known[] = {"INTEGER", "REAL",   "TEXT",   "BOOLEAN",
+                                        "BLOB",    "BIGINT", "DOUBLE", "VARCHAR"};
     parser_fail(p, ERR_BIND, name.pos, name.len, "no type \"%.*s\"", (int)name.name.n, name.name.p);
     const char *meant = str_nearest(name.name, known, BASE_COUNT(known));
     if (meant)
@@ -97,7 +100,8 @@ value_type type_of(parser *p, ident name) {
     return t;
 }
 
-/* ---- nodes ------------------------------------------------------------------------------------- */
+/* ---- nodes -------------------------------------------------------------------------------------
+ */
 
 node *node_new(parser *p, node_kind kind, int pos, int len) {
     node *n = ARENA_NEW(p->mem, node);
@@ -122,7 +126,8 @@ static void deepen(parser *p, int *depth, int below, int pos, int len) {
     if (below + 1 > *depth)
         *depth = below + 1;
     if (*depth > AST_MAX_DEPTH)
-        parser_fail(p, ERR_LIMIT, pos, len, "the statement is nested more than %d levels deep", AST_MAX_DEPTH);
+        parser_fail(p, ERR_LIMIT, pos, len, "the statement is nested more than %d levels deep",
+                    AST_MAX_DEPTH);
 }
 
 void node_arg(parser *p, node *n, node *arg) {
@@ -218,7 +223,8 @@ node *node_unary(parser *p, expr_op op, token at, node *x) {
     return n;
 }
 
-/* a AND b AND c is one node of three: only chains written without parentheses grow, so a chain's span never shrinks. */
+/* a AND b AND c is one node of three: only chains written without parentheses grow, so a chain's
+ * span never shrinks. */
 node *node_binary(parser *p, expr_op op, node *a, node *b) {
     bool chain = op == OP_AND || op == OP_OR || op == OP_CONCAT;
     if (chain && a->kind == NODE_OP && a->op == op && a->nargs >= 2) {
@@ -332,7 +338,8 @@ node *node_filter(parser *p, node *call, node *condition, token end) {
     return node_span(call, call->pos, end.pos + end.len);
 }
 
-/* ---- LLM calls --------------------------------------------------------------------------------- */
+/* ---- LLM calls ---------------------------------------------------------------------------------
+ */
 
 llm_arg *llm_arg_new(parser *p, node *x, token *alias, token *option) {
     llm_arg *a = ARENA_NEW(p->mem, llm_arg);
@@ -344,7 +351,8 @@ llm_arg *llm_arg_new(parser *p, node *x, token *alias, token *option) {
     return a;
 }
 
-llm_type *llm_type_new(parser *p, token start, token name, list *literals, node *low, node *high, token end) {
+llm_type *llm_type_new(parser *p, token start, token name, list *literals, node *low, node *high,
+                       token end) {
     llm_type *t = ARENA_NEW(p->mem, llm_type);
     t->given = true;
     t->name = ident_of(p, name);
@@ -380,7 +388,8 @@ node *node_llm(parser *p, token start, list *args, llm_type *returns, token end)
     return n;
 }
 
-/* ---- queries ----------------------------------------------------------------------------------- */
+/* ---- queries -----------------------------------------------------------------------------------
+ */
 
 query *query_new(parser *p, query_kind kind, token start) {
     query *q = ARENA_NEW(p->mem, query);
@@ -417,13 +426,15 @@ query *query_setop(parser *p, set_op op, query *a, query *b) {
     return q;
 }
 
-/* A query that has an ORDER BY, LIMIT or WITH of its own, in parentheses, keeps it: the new one goes around. */
+/* A query that has an ORDER BY, LIMIT or WITH of its own, in parentheses, keeps it: the new one
+ * goes around. */
 static query *query_wrap(parser *p, query *q) {
     if (!q->order_by.n && !q->limit && !q->offset)
         return q;
     query *outer = query_new(p, QUERY_SELECT, (token){{NULL, 0}, q->pos, 0});
     outer->len = q->len;
-    list_add(p->mem, &outer->items, select_item_new(p, node_star(p, NULL, (token){{NULL, 0}, q->pos, 1}), NULL));
+    list_add(p->mem, &outer->items,
+             select_item_new(p, node_star(p, NULL, (token){{NULL, 0}, q->pos, 1}), NULL));
     outer->from = from_query(p, q);
     query_deepen(p, outer, q->depth);
     return outer;
@@ -445,7 +456,8 @@ query *query_tail(parser *p, query *q, list *order_by, node *limit, node *offset
 query *query_with(parser *p, token start, query *q, list *with) {
     if (q->with.n) { /* WITH … (WITH … SELECT …): the inner one stays inside */
         query *outer = query_new(p, QUERY_SELECT, (token){{NULL, 0}, q->pos, 0});
-        list_add(p->mem, &outer->items, select_item_new(p, node_star(p, NULL, (token){{NULL, 0}, q->pos, 1}), NULL));
+        list_add(p->mem, &outer->items,
+                 select_item_new(p, node_star(p, NULL, (token){{NULL, 0}, q->pos, 1}), NULL));
         outer->from = from_query(p, q);
         query_deepen(p, outer, q->depth);
         q = outer;
@@ -459,8 +471,8 @@ query *query_with(parser *p, token start, query *q, list *with) {
     return q;
 }
 
-query *query_select(parser *p, token start, bool distinct, list *items, from_item *from, node *where, list *group_by,
-                    node *having) {
+query *query_select(parser *p, token start, bool distinct, list *items, from_item *from,
+                    node *where, list *group_by, node *having) {
     query *q = query_new(p, QUERY_SELECT, start);
     q->distinct = distinct;
     q->items = *items;
@@ -534,7 +546,8 @@ from_item *from_alias(parser *p, from_item *f, token *alias, list *columns) {
     return f;
 }
 
-from_item *from_join(parser *p, join_kind kind, from_item *a, from_item *b, node *on, list *using_columns) {
+from_item *from_join(parser *p, join_kind kind, from_item *a, from_item *b, node *on,
+                     list *using_columns) {
     from_item *f = from_new(p, FROM_JOIN, a->pos, b->pos + b->len - a->pos);
     f->join = kind;
     f->left = a;

@@ -1,8 +1,9 @@
 /*
  * ast_int.h - the syntax tree: what the grammar builds and the binder reads.
  *
- * Names in it are as written, nothing is resolved. All of it lives in the arena of the statement. Invariant: no tree is
- * deeper than AST_MAX_DEPTH (chains of AND, OR and || are flat), so whoever walks it may recurse.
+ * Names in it are as written, nothing is resolved. All of it lives in the arena of the statement.
+ * Invariant: no tree is deeper than AST_MAX_DEPTH (chains of AND, OR and || are flat), so whoever
+ * walks it may recurse.
  */
 #ifndef KVASIR_AST_INT_H
 #define KVASIR_AST_INT_H
@@ -55,8 +56,8 @@ typedef struct llm_option {
 
 typedef struct llm_type {
     bool given;
-    ident name;     /* TEXT, ENUM, … as written */
-    list literals;  /* of str* */
+    ident name;    /* TEXT, ENUM, … as written */
+    list literals; /* of str* */
     bool between;
     node *low, *high;
     int pos, len;
@@ -77,8 +78,8 @@ struct node {
     node *filter;
     query *query;
     value_type type;
-    ident *names;   /* NODE_LLM: per argument, n = 0: no alias */
-    list options;   /* NODE_LLM: of llm_option* */
+    ident *names; /* NODE_LLM: per argument, n = 0: no alias */
+    list options; /* NODE_LLM: of llm_option* */
     llm_type returns;
 };
 
@@ -124,15 +125,15 @@ struct query {
     int depth;
     list with; /* of cte* */
     bool distinct;
-    list items;     /* of select_item* */
+    list items; /* of select_item* */
     from_item *from;
     node *where;
-    list group_by;  /* of node* */
+    list group_by; /* of node* */
     node *having;
-    list rows;      /* QUERY_VALUES: of list* of node* */
+    list rows; /* QUERY_VALUES: of list* of node* */
     set_op op;
     query *left, *right;
-    list order_by;  /* of order_item* */
+    list order_by; /* of order_item* */
     node *limit, *offset;
 };
 
@@ -140,9 +141,9 @@ typedef struct column_spec {
     ident name;
     value_type type;
     bool not_null, primary, unique;
-    node *standard;  /* DEFAULT */
+    node *standard; /* DEFAULT */
     str default_sql, check_sql;
-    list checks;     /* of node* */
+    list checks; /* of node* */
 } column_spec;
 
 typedef struct table_spec {
@@ -202,13 +203,13 @@ struct ast {
     ident name;     /* table, view, index, model, setting */
     ident name2;    /* second part of a setting, new name, table of an index */
     ident column;
-    list columns;   /* of ident* */
-    list items;     /* assignments, copy options, explain options, index expressions */
+    list columns; /* of ident* */
+    list items;   /* assignments, copy options, explain options, index expressions */
     query *query;
     table_spec *table;
     column_spec *spec;
     node *where, *value;
-    node *llm;      /* WARM */
+    node *llm; /* WARM */
     conflict_action on_conflict;
     list conflict_columns;
     list conflict_set; /* of assignment* */
@@ -220,7 +221,8 @@ struct ast {
     ast *inner; /* EXPLAIN */
 };
 
-/* ---- the parser's state ------------------------------------------------------------------------ */
+/* ---- the parser's state ------------------------------------------------------------------------
+ */
 
 typedef struct parser {
     arena *mem;
@@ -239,8 +241,8 @@ int sql_parse(str text, arena *mem, ast **out, bool *mentions_rowid, err *e);
 int sql_parse_expr(str text, arena *mem, node **out, err *e);
 void parser_unexpected(parser *p, int code, token at, const int *expected, int nexpected);
 
-/* lex.re: the token at text[at]: its code (0 at the end, TK_SPACE and TK_COMMENT for what the parser skips, TK_ILLEGAL
- * with *problem set for what is no token) and length. */
+/* lex.re: the token at text[at]: its code (0 at the end, TK_SPACE and TK_COMMENT for what the
+ * parser skips, TK_ILLEGAL with *problem set for what is no token) and length. */
 int sql_lex(str text, size_t at, size_t *length, const char **problem);
 enum { TK_SPACE = 1000, TK_COMMENT, TK_ILLEGAL };
 
@@ -252,7 +254,8 @@ bool keyword_is_operator(int code);
 /* The nearest keyword, or NULL. */
 const char *keyword_nearest(str word);
 
-/* ---- ast.c: constructors that the grammar calls ----------------------------------------------------- */
+/* ---- ast.c: constructors that the grammar calls
+ * ----------------------------------------------------- */
 
 void list_add(arena *a, list *l, void *item);
 list *list_new(arena *a);
@@ -292,15 +295,16 @@ typedef struct llm_arg {
     ident alias, option;
 } llm_arg;
 llm_arg *llm_arg_new(parser *p, node *value, token *alias, token *option);
-llm_type *llm_type_new(parser *p, token start, token name, list *literals, node *low, node *high, token end);
+llm_type *llm_type_new(parser *p, token start, token name, list *literals, node *low, node *high,
+                       token end);
 
 query *query_new(parser *p, query_kind kind, token start);
 query *query_setop(parser *p, set_op op, query *a, query *b);
 query *query_tail(parser *p, query *q, list *order_by, node *limit, node *offset);
 query *query_with(parser *p, token start, query *q, list *with);
 query *query_paren(query *q, token open, token close);
-query *query_select(parser *p, token start, bool distinct, list *items, from_item *from, node *where, list *group_by,
-                    node *having);
+query *query_select(parser *p, token start, bool distinct, list *items, from_item *from,
+                    node *where, list *group_by, node *having);
 query *query_values(parser *p, token start, list *rows);
 cte *cte_new(parser *p, token name, list *columns, query *q);
 
@@ -308,7 +312,8 @@ from_item *from_name(parser *p, token name);
 from_item *from_file(parser *p, token path);
 from_item *from_query(parser *p, query *q);
 from_item *from_alias(parser *p, from_item *f, token *alias, list *columns);
-from_item *from_join(parser *p, join_kind kind, from_item *a, from_item *b, node *on, list *using_columns);
+from_item *from_join(parser *p, join_kind kind, from_item *a, from_item *b, node *on,
+                     list *using_columns);
 
 order_item *order_item_new(parser *p, node *value, bool descending, int nulls);
 select_item *select_item_new(parser *p, node *value, token *alias);
@@ -316,8 +321,8 @@ ast *ast_new(parser *p, ast_kind kind);
 ast *ast_insert(parser *p, token name, list *columns, query *q, ast *conflict);
 value_type type_of(parser *p, ident name);
 str slice_of(parser *p, int from, int to);
-void parser_fail(parser *p, err_code code, int pos, int len, const char *format, ...) BASE_PRINTF(5, 6);
-
+void parser_fail(parser *p, err_code code, int pos, int len, const char *format, ...)
+    BASE_PRINTF(5, 6);
 
 /* grammar.y */
 void *sql_grammarAlloc(void *(*allocate)(size_t));

@@ -1,8 +1,9 @@
 /*
- * bind.c - from text to a bound statement: the passes, and the statements that are neither queries, rows nor definitions.
+ * bind.c - from text to a bound statement: the passes, and the statements that are neither queries,
+ * rows nor definitions.
  *
- * Invariant: binding reads the syntax tree and the catalog and changes neither, so a statement can be bound again when its LLM
- * calls turn out to have another type (llm_type.c).
+ * Invariant: binding reads the syntax tree and the catalog and changes neither, so a statement can
+ * be bound again when its LLM calls turn out to have another type (llm_type.c).
  */
 #include <stdio.h>
 #include <string.h>
@@ -11,13 +12,14 @@
 
 enum { MAX_PASSES = 8 };
 
-/* ---- settings ---------------------------------------------------------------------------------- */
+/* ---- settings ----------------------------------------------------------------------------------
+ */
 
 static str dotted(binder *b, const ast *a) {
     if (!a->name2.name.n)
         return a->name.name;
-    return str_from(arena_printf(b->mem, "%.*s.%.*s", (int)a->name.name.n, a->name.name.p, (int)a->name2.name.n,
-                                 a->name2.name.p));
+    return str_from(arena_printf(b->mem, "%.*s.%.*s", (int)a->name.name.n, a->name.name.p,
+                                 (int)a->name2.name.n, a->name2.name.p));
 }
 
 static int place_error(binder *b, const err *problem, int pos, int len) {
@@ -41,7 +43,9 @@ static int try_setting(binder *b, const ast *a, const sql_stmt *s) {
     if (!status)
         return 0;
     if (problem.code == ERR_BIND || !a->value)
-        return place_error(b, &problem, a->name.pos, a->name2.name.n ? a->name2.pos + a->name2.len - a->name.pos : a->name.len);
+        return place_error(b, &problem, a->name.pos,
+                           a->name2.name.n ? a->name2.pos + a->name2.len - a->name.pos
+                                           : a->name.len);
     return place_error(b, &problem, a->value->pos, a->value->len);
 }
 
@@ -58,7 +62,8 @@ static int bind_set(binder *b, const ast *a, sql_stmt *s) {
     if (!is_rule(a))
         return try_setting(b, a, s);
     value v = s->set_value;
-    bool word = v.type == TYPE_TEXT && (str_equal_nocase(v.s, STR("on")) || str_equal_nocase(v.s, STR("off")));
+    bool word = v.type == TYPE_TEXT &&
+                (str_equal_nocase(v.s, STR("on")) || str_equal_nocase(v.s, STR("off")));
     if (v.type == TYPE_BOOLEAN || word || v.type == TYPE_NULL)
         return 0;
     return fail(b, ERR_TYPE, a->value->pos, a->value->len, "a rule is on or off");
@@ -78,7 +83,11 @@ static int bind_show_tables(binder *b, const ast *a, sql_stmt *s) {
     select_item item = {.value = &star};
     void *items[1] = {&item};
     from_item from = {.kind = FROM_NAME, .pos = a->name.pos, .len = a->name.len, .name = a->name};
-    query q = {.kind = QUERY_SELECT, .pos = a->name.pos, .len = a->name.len, .items = {items, 1, 1}, .from = &from};
+    query q = {.kind = QUERY_SELECT,
+               .pos = a->name.pos,
+               .len = a->name.len,
+               .items = {items, 1, 1},
+               .from = &from};
     from.name.name = STR("kvasir_tables");
     s->kind = STMT_SELECT;
     s->name = STR("");
@@ -103,7 +112,8 @@ static int bind_reset(binder *b, const ast *a, sql_stmt *s) {
     return s->name.n ? known_setting(b, a, s) : 0;
 }
 
-/* ---- others ------------------------------------------------------------------------------------ */
+/* ---- others ------------------------------------------------------------------------------------
+ */
 
 static bool switched_on(const node *given, bool *valid) {
     *valid = true;
@@ -112,9 +122,11 @@ static bool switched_on(const node *given, bool *valid) {
     value_type t = given->literal.type;
     if (given->kind == NODE_LITERAL && (t == TYPE_BOOLEAN || t == TYPE_INTEGER))
         return given->literal.i != 0;
-    if (given->kind == NODE_LITERAL && t == TYPE_TEXT && str_equal_nocase(given->literal.s, STR("on")))
+    if (given->kind == NODE_LITERAL && t == TYPE_TEXT &&
+        str_equal_nocase(given->literal.s, STR("on")))
         return true;
-    *valid = given->kind == NODE_LITERAL && t == TYPE_TEXT && str_equal_nocase(given->literal.s, STR("off"));
+    *valid = given->kind == NODE_LITERAL && t == TYPE_TEXT &&
+             str_equal_nocase(given->literal.s, STR("off"));
     return false;
 }
 
@@ -136,7 +148,8 @@ static int explain_option(binder *b, const copy_option *o, sql_stmt *s) {
     }
     fail_ident(b, o->name, "EXPLAIN has no option \"%.*s\"", (int)o->name.name.n, o->name.name.p);
     const char *meant = str_nearest(o->name.name, names, BASE_COUNT(names));
-    err_hint(b->e, meant ? "did you mean %s?" : "options are ANALYZE, TOKENS, RULES, FORMAT JSON", meant);
+    err_hint(b->e, meant ? "did you mean %s?" : "options are ANALYZE, TOKENS, RULES, FORMAT JSON",
+             meant);
     return ERR_BIND;
 }
 
@@ -168,7 +181,11 @@ static int bind_warm(binder *b, const ast *a, sql_stmt *s) {
     select_item item = {.value = a->llm};
     void *items[1] = {&item};
     from_item from = {.kind = FROM_NAME, .pos = a->name.pos, .len = a->name.len, .name = a->name};
-    query q = {.kind = QUERY_SELECT, .pos = a->llm->pos, .len = a->llm->len, .items = {items, 1, 1}, .from = &from};
+    query q = {.kind = QUERY_SELECT,
+               .pos = a->llm->pos,
+               .len = a->llm->len,
+               .items = {items, 1, 1},
+               .from = &from};
     return bind_query(b, &q, &s->query);
 }
 
@@ -237,7 +254,8 @@ int bind_stmt(binder *b, ast *a, sql_stmt *s) {
     return err_set(b->e, ERR_INTERNAL, "a statement of no kind");
 }
 
-/* ---- passes ------------------------------------------------------------------------------------ */
+/* ---- passes ------------------------------------------------------------------------------------
+ */
 
 /* The statement without blanks, comments and semicolons around it. */
 static str trimmed(str text) {
@@ -286,8 +304,14 @@ int sql_bind(str text, const bind_env *env, arena *mem, sql_stmt **out, err *e) 
         err_clear(e);
         sql_stmt *s = ARENA_NEW(mem, sql_stmt);
         s->text = statement;
-        binder b = {.mem = mem, .env = env, .e = e, .text = text, .next_id = 1, .next_share = 1,
-                    .mentions_rowid = mentions_rowid, .known = &known};
+        binder b = {.mem = mem,
+                    .env = env,
+                    .e = e,
+                    .text = text,
+                    .next_id = 1,
+                    .next_share = 1,
+                    .mentions_rowid = mentions_rowid,
+                    .known = &known};
         status = bind_stmt(&b, a, s);
         if (llm_learn(mem, &known, &b.calls))
             continue; /* also after an error: it may come of a type not known yet */

@@ -1,12 +1,14 @@
 /*
- * bind_call.c - function calls: scalars by the parameter letters of functions.c, aggregates into the grouping.
+ * bind_call.c - function calls: scalars by the parameter letters of functions.c, aggregates into
+ * the grouping.
  */
 #include <string.h>
 
 #include "bind_int.h"
 #include "functions_int.h"
 
-/* ---- scalars ----------------------------------------------------------------------------------- */
+/* ---- scalars -----------------------------------------------------------------------------------
+ */
 
 static expr *fit_argument(binder *b, expr *x, char class, const char *name) {
     const char *what = arena_printf(b->mem, "%s()", name);
@@ -86,12 +88,13 @@ static value_type result_type(const expr *call) {
 
 static expr *wrong_count(binder *b, const node *n, const function_info *info) {
     fail_node(b, n, "%s() takes %s%d argument%s, not %d", info->name,
-              info->max_args < 0                    ? "at least "
+              info->max_args < 0                                             ? "at least "
               : n->nargs < info->min_args && info->max_args > info->min_args ? "at least "
-              : info->max_args > info->min_args     ? "at most "
-                                                    : "",
+              : info->max_args > info->min_args                              ? "at most "
+                                                                             : "",
               n->nargs < info->min_args ? info->min_args : info->max_args,
-              (n->nargs < info->min_args ? info->min_args : info->max_args) == 1 ? "" : "s", n->nargs);
+              (n->nargs < info->min_args ? info->min_args : info->max_args) == 1 ? "" : "s",
+              n->nargs);
     err_hint(b->e, "%s", info->signature);
     return NULL;
 }
@@ -99,7 +102,8 @@ static expr *wrong_count(binder *b, const node *n, const function_info *info) {
 static expr *bind_scalar_call(binder *b, const node *n, function_id id) {
     const function_info *info = function_of(id);
     if (n->star || n->distinct || n->filter) {
-        fail_node(b, n, "%s() is no aggregate: *, DISTINCT and FILTER mean nothing in it", info->name);
+        fail_node(b, n, "%s() is no aggregate: *, DISTINCT and FILTER mean nothing in it",
+                  info->name);
         return NULL;
     }
     if (n->nargs < info->min_args || (info->max_args >= 0 && n->nargs > info->max_args))
@@ -114,7 +118,8 @@ static expr *bind_scalar_call(binder *b, const node *n, function_id id) {
     return call;
 }
 
-/* ---- aggregates -------------------------------------------------------------------------------- */
+/* ---- aggregates --------------------------------------------------------------------------------
+ */
 
 bool node_has_aggregate(const node *n) {
     agg_kind kind;
@@ -183,7 +188,8 @@ static int bind_aggregate_parts(binder *b, const node *n, rel_agg *agg) {
     if (agg->kind == AGG_COUNT && (n->star || n->nargs == 0)) {
         agg->kind = AGG_COUNT_STAR;
         agg->type = TYPE_INTEGER;
-        return agg->distinct ? fail_node(b, n, "count(DISTINCT *) is not offered: name the columns") : 0;
+        return agg->distinct ? fail_node(b, n, "count(DISTINCT *) is not offered: name the columns")
+                             : 0;
     }
     int status = aggregate_argument(b, n, agg);
     return status ? status : aggregate_separator(b, n, agg);
@@ -191,15 +197,20 @@ static int bind_aggregate_parts(binder *b, const node *n, rel_agg *agg) {
 
 static expr *bind_aggregate(binder *b, const node *n, agg_kind kind) {
     if (!b->group) {
-        fail_node(b, n, "%s() is not allowed in %s", aggregate_name(kind), b->no_aggregate ? b->no_aggregate : "this place");
+        fail_node(b, n, "%s() is not allowed in %s", aggregate_name(kind),
+                  b->no_aggregate ? b->no_aggregate : "this place");
         if (b->no_aggregate && strcmp(b->no_aggregate, "WHERE") == 0)
             err_hint(b->e, "conditions on groups stand in HAVING");
         return NULL;
     }
-    if (n->star ? kind != AGG_COUNT : (n->nargs > (kind == AGG_GROUP_CONCAT ? 2 : 1) || (n->nargs == 0 && kind != AGG_COUNT))) {
-        fail_node(b, n, "%s() takes one %s", aggregate_name(kind), kind == AGG_GROUP_CONCAT ? "value and a separator" : "value");
+    if (n->star ? kind != AGG_COUNT
+                : (n->nargs > (kind == AGG_GROUP_CONCAT ? 2 : 1) ||
+                   (n->nargs == 0 && kind != AGG_COUNT))) {
+        fail_node(b, n, "%s() takes one %s", aggregate_name(kind),
+                  kind == AGG_GROUP_CONCAT ? "value and a separator" : "value");
         if (kind == AGG_MIN || kind == AGG_MAX)
-            err_hint(b->e, "%s(a, b) gives the %s of several values", kind == AGG_MIN ? "least" : "greatest",
+            err_hint(b->e, "%s(a, b) gives the %s of several values",
+                     kind == AGG_MIN ? "least" : "greatest",
                      kind == AGG_MIN ? "least" : "greatest");
         return NULL;
     }

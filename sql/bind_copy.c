@@ -15,9 +15,12 @@ static int delimiter_of(binder *b, const copy_option *o, char *out) {
 
 static int header_of(binder *b, const copy_option *o, csv_header *out) {
     const node *n = o->value;
-    bool on = !n || (n->literal.type == TYPE_BOOLEAN || n->literal.type == TYPE_INTEGER ? n->literal.i != 0
-                     : n->literal.type == TYPE_TEXT && str_equal_nocase(n->literal.s, STR("on")));
-    bool off = n && !on && (n->literal.type != TYPE_TEXT || str_equal_nocase(n->literal.s, STR("off")));
+    bool on =
+        !n || (n->literal.type == TYPE_BOOLEAN || n->literal.type == TYPE_INTEGER
+                   ? n->literal.i != 0
+                   : n->literal.type == TYPE_TEXT && str_equal_nocase(n->literal.s, STR("on")));
+    bool off =
+        n && !on && (n->literal.type != TYPE_TEXT || str_equal_nocase(n->literal.s, STR("off")));
     *out = on ? CSV_HEADER_YES : CSV_HEADER_NO;
     return on || off ? 0 : fail_ident(b, o->name, "HEADER is true or false");
 }
@@ -37,7 +40,8 @@ static int bind_options(binder *b, const ast *a, csv_options *out) {
     for (int i = 0; i < a->items.n; i++) {
         const copy_option *o = a->items.items[i];
         int status;
-        if (str_equal_nocase(o->name.name, STR("DELIMITER")) || str_equal_nocase(o->name.name, STR("DELIM"))) {
+        if (str_equal_nocase(o->name.name, STR("DELIMITER")) ||
+            str_equal_nocase(o->name.name, STR("DELIM"))) {
             status = delimiter_of(b, o, &out->delimiter);
         } else if (str_equal_nocase(o->name.name, STR("HEADER"))) {
             status = header_of(b, o, &out->header);
@@ -49,9 +53,12 @@ static int bind_options(binder *b, const ast *a, csv_options *out) {
         } else if (str_equal_nocase(o->name.name, STR("FORMAT"))) {
             status = format_of(b, o, &out->delimiter);
         } else {
-            fail_ident(b, o->name, "COPY has no option \"%.*s\"", (int)o->name.name.n, o->name.name.p);
+            fail_ident(b, o->name, "COPY has no option \"%.*s\"", (int)o->name.name.n,
+                       o->name.name.p);
             const char *meant = str_nearest(o->name.name, names, BASE_COUNT(names));
-            err_hint(b->e, meant ? "did you mean %s?" : "options are DELIMITER, HEADER, NULL, FORMAT", meant);
+            err_hint(b->e,
+                     meant ? "did you mean %s?" : "options are DELIMITER, HEADER, NULL, FORMAT",
+                     meant);
             return ERR_BIND;
         }
         if (status)

@@ -1,13 +1,16 @@
 /*
- * bind_ddl.c - CREATE, DROP, ALTER: definitions checked as far as the catalog and the language can tell.
+ * bind_ddl.c - CREATE, DROP, ALTER: definitions checked as far as the catalog and the language can
+ * tell.
  *
- * DEFAULT, CHECK and a view's query are kept as text; they are bound here once to prove that they can be.
+ * DEFAULT, CHECK and a view's query are kept as text; they are bound here once to prove that they
+ * can be.
  */
 #include <string.h>
 
 #include "bind_int.h"
 
-/* ---- names ------------------------------------------------------------------------------------- */
+/* ---- names -------------------------------------------------------------------------------------
+ */
 
 static const char *kind_of(binder *b, str name) {
     const catalog *c = b->env->catalog;
@@ -22,7 +25,8 @@ static const char *kind_of(binder *b, str name) {
 }
 
 /* Tables and views share their names. */
-static int relation_free(binder *b, ident name, const char *making, bool if_not_exists, bool or_replace) {
+static int relation_free(binder *b, ident name, const char *making, bool if_not_exists,
+                         bool or_replace) {
     const char *is = catalog_table(b->env->catalog, name.name)  ? "table"
                      : catalog_view(b->env->catalog, name.name) ? "view"
                                                                 : NULL;
@@ -31,13 +35,16 @@ static int relation_free(binder *b, ident name, const char *making, bool if_not_
     return fail_ident(b, name, "there is a %s \"%.*s\" already", is, (int)name.name.n, name.name.p);
 }
 
-/* ---- CREATE TABLE ------------------------------------------------------------------------------ */
+/* ---- CREATE TABLE ------------------------------------------------------------------------------
+ */
 
-static str joined_name(binder *b, const table_def *t, const int *columns, int n, const char *suffix) {
+static str joined_name(binder *b, const table_def *t, const int *columns, int n,
+                       const char *suffix) {
     buf out = {0};
     buf_append_str(&out, t->name);
     for (int i = 0; i < n; i++)
-        buf_printf(&out, "_%.*s", (int)t->columns[columns[i]].name.n, t->columns[columns[i]].name.p);
+        buf_printf(&out, "_%.*s", (int)t->columns[columns[i]].name.n,
+                   t->columns[columns[i]].name.p);
     buf_append_c(&out, suffix);
     str s = str_copy(b->mem, buf_str(&out));
     buf_free(&out);
@@ -60,8 +67,10 @@ static int table_columns(binder *b, const table_spec *spec, table_def *t) {
         const column_spec *c = spec->columns.items[i];
         for (int k = 0; k < i; k++)
             if (str_equal_nocase(t->columns[k].name, c->name.name))
-                return fail_ident(b, c->name, "column \"%.*s\" is named twice", (int)c->name.name.n, c->name.name.p);
-        t->columns[i] = (column_def){c->name.name, c->type, c->not_null || c->primary, c->default_sql, c->check_sql};
+                return fail_ident(b, c->name, "column \"%.*s\" is named twice", (int)c->name.name.n,
+                                  c->name.name.p);
+        t->columns[i] = (column_def){c->name.name, c->type, c->not_null || c->primary,
+                                     c->default_sql, c->check_sql};
     }
     return 0;
 }
@@ -73,7 +82,9 @@ static int table_keys(binder *b, const table_spec *spec, table_def *t) {
     for (int i = 0; i < t->ncolumns; i++) {
         const column_spec *c = spec->columns.items[i];
         if (c->primary && n++ > 0)
-            return fail_ident(b, c->name, "a table has one primary key: write PRIMARY KEY (a, b) for several columns");
+            return fail_ident(
+                b, c->name,
+                "a table has one primary key: write PRIMARY KEY (a, b) for several columns");
         if (c->primary)
             primary[0] = i;
     }
@@ -145,7 +156,8 @@ static int table_of_query(binder *b, const ast *a, sql_stmt *s, table_def *t) {
         str name = s->query->cols[i].name;
         for (int k = 0; k < i; k++)
             if (str_equal_nocase(t->columns[k].name, name)) {
-                fail(b, ERR_BIND, a->query->pos, a->query->len, "two columns would be named \"%.*s\"", (int)name.n, name.p);
+                fail(b, ERR_BIND, a->query->pos, a->query->len,
+                     "two columns would be named \"%.*s\"", (int)name.n, name.p);
                 err_hint(b->e, "give one another name: AS");
                 return ERR_BIND;
             }
@@ -161,10 +173,12 @@ int bind_create_table(binder *b, ast *a, sql_stmt *s) {
     int status = relation_free(b, a->name, "table", a->if_not_exists, false);
     if (status)
         return status;
-    return a->query ? table_of_query(b, a, s, &s->create_table) : table_of_spec(b, a, &s->create_table);
+    return a->query ? table_of_query(b, a, s, &s->create_table)
+                    : table_of_spec(b, a, &s->create_table);
 }
 
-/* ---- other things created ---------------------------------------------------------------------- */
+/* ---- other things created ----------------------------------------------------------------------
+ */
 
 int bind_create_index(binder *b, ast *a, sql_stmt *s) {
     s->kind = STMT_CREATE_INDEX;
@@ -178,10 +192,12 @@ int bind_create_index(binder *b, ast *a, sql_stmt *s) {
         const order_item *o = a->items.items[i];
         const node *n = o->value;
         if (n->kind != NODE_COLUMN || n->qualifier.name.n)
-            return fail(b, ERR_UNSUPPORTED, n->pos, n->len, "%s not allowed in an index: it is on columns",
+            return fail(b, ERR_UNSUPPORTED, n->pos, n->len,
+                        "%s not allowed in an index: it is on columns",
                         n->kind == NODE_LLM ? "an LLM call is" : "expressions are");
         if (o->descending)
-            return fail(b, ERR_UNSUPPORTED, n->pos, n->len, "an index is read both ways: DESC is not offered");
+            return fail(b, ERR_UNSUPPORTED, n->pos, n->len,
+                        "an index is read both ways: DESC is not offered");
         ident *name = ARENA_NEW(b->mem, ident);
         *name = n->name;
         list_add(b->mem, &names, name);
@@ -192,9 +208,11 @@ int bind_create_index(binder *b, ast *a, sql_stmt *s) {
     if ((status = find_columns(b, s->table, &names, &x->columns)) != 0)
         return status;
     const table_def *other;
-    x->name = a->name.name.n ? a->name.name : joined_name(b, s->table, x->columns, x->ncolumns, "_idx");
+    x->name =
+        a->name.name.n ? a->name.name : joined_name(b, s->table, x->columns, x->ncolumns, "_idx");
     if (catalog_index(b->env->catalog, x->name, &other) && !a->if_not_exists)
-        return fail_ident(b, a->name.name.n ? a->name : a->name2, "there is an index \"%.*s\" already", (int)x->name.n, x->name.p);
+        return fail_ident(b, a->name.name.n ? a->name : a->name2,
+                          "there is an index \"%.*s\" already", (int)x->name.n, x->name.p);
     return 0;
 }
 
@@ -214,7 +232,8 @@ int bind_create_view(binder *b, ast *a, sql_stmt *s) {
     v->ncolumns = a->columns.n;
     v->columns = ARENA_ARRAY(b->mem, str, v->ncolumns);
     if (v->ncolumns && v->ncolumns != s->query->ncols)
-        return fail_ident(b, a->name, "the view names %d columns, its query has %d", v->ncolumns, s->query->ncols);
+        return fail_ident(b, a->name, "the view names %d columns, its query has %d", v->ncolumns,
+                          s->query->ncols);
     for (int i = 0; i < v->ncolumns; i++)
         v->columns[i] = ((ident *)a->columns.items[i])->name;
     s->query = NULL;
@@ -230,17 +249,22 @@ int bind_create_model(binder *b, ast *a, sql_stmt *s) {
     if (a->path.n == 0)
         return fail_ident(b, a->name, "a model comes FROM a file");
     if (catalog_model(b->env->catalog, a->name.name) && !a->if_not_exists && !a->or_replace)
-        return fail_ident(b, a->name, "there is a model \"%.*s\" already", (int)s->name.n, s->name.p);
+        return fail_ident(b, a->name, "there is a model \"%.*s\" already", (int)s->name.n,
+                          s->name.p);
     return 0;
 }
 
-/* ---- DROP, ALTER ------------------------------------------------------------------------------- */
+/* ---- DROP, ALTER -------------------------------------------------------------------------------
+ */
 
 int bind_drop(binder *b, ast *a, sql_stmt *s) {
     static const struct {
         stmt_kind kind;
         const char *name;
-    } kinds[] = {{STMT_DROP_TABLE, "table"}, {STMT_DROP_VIEW, "view"}, {STMT_DROP_INDEX, "index"}, {STMT_DROP_MODEL, "model"}};
+    } kinds[] = {{STMT_DROP_TABLE, "table"},
+                 {STMT_DROP_VIEW, "view"},
+                 {STMT_DROP_INDEX, "index"},
+                 {STMT_DROP_MODEL, "model"}};
     const char *wanted = "";
     const table_def *t;
     const catalog *c = b->env->catalog;
@@ -248,8 +272,10 @@ int bind_drop(binder *b, ast *a, sql_stmt *s) {
     s->kind = a->stmt;
     s->name = name;
     s->if_exists = a->if_exists;
-    bool there = (a->stmt == STMT_DROP_TABLE && catalog_table(c, name)) || (a->stmt == STMT_DROP_VIEW && catalog_view(c, name)) ||
-                 (a->stmt == STMT_DROP_INDEX && catalog_index(c, name, &t)) || (a->stmt == STMT_DROP_MODEL && catalog_model(c, name));
+    bool there = (a->stmt == STMT_DROP_TABLE && catalog_table(c, name)) ||
+                 (a->stmt == STMT_DROP_VIEW && catalog_view(c, name)) ||
+                 (a->stmt == STMT_DROP_INDEX && catalog_index(c, name, &t)) ||
+                 (a->stmt == STMT_DROP_MODEL && catalog_model(c, name));
     if (there || a->if_exists)
         return 0;
     for (size_t i = 0; i < BASE_COUNT(kinds); i++)
@@ -272,7 +298,8 @@ static bool node_names(const node *n, str name) {
     return false;
 }
 
-/* CHECK texts name columns: one that they use can neither go nor change its name. A column's own CHECK goes with it. */
+/* CHECK texts name columns: one that they use can neither go nor change its name. A column's own
+ * CHECK goes with it. */
 static int not_in_checks(binder *b, const table_def *t, int at, bool own_too, ident name) {
     for (int i = 0; i < t->ncolumns + t->nchecks; i++) {
         str sql = i < t->ncolumns ? t->columns[i].check_sql : t->checks[i - t->ncolumns];
@@ -281,8 +308,9 @@ static int not_in_checks(binder *b, const table_def *t, int at, bool own_too, id
         if (sql.n == 0 || (i == at && !own_too) || sql_parse_expr(sql, b->mem, &n, &ignored))
             continue;
         if (node_names(n, t->columns[at].name))
-            return fail_ident(b, name, "CHECK (%.*s) uses column \"%.*s\"", (int)BASE_MIN(sql.n, (size_t)200), sql.p,
-                              (int)name.name.n, name.name.p);
+            return fail_ident(b, name, "CHECK (%.*s) uses column \"%.*s\"",
+                              (int)BASE_MIN(sql.n, (size_t)200), sql.p, (int)name.name.n,
+                              name.name.p);
     }
     return 0;
 }
@@ -293,8 +321,8 @@ static int add_column(binder *b, const ast *a, sql_stmt *s) {
     s->kind = STMT_ADD_COLUMN;
     for (int i = 0; i < t->ncolumns; i++)
         if (str_equal_nocase(t->columns[i].name, c->name.name))
-            return fail_ident(b, c->name, "%.*s has a column \"%.*s\" already", (int)t->name.n, t->name.p,
-                              (int)c->name.name.n, c->name.name.p);
+            return fail_ident(b, c->name, "%.*s has a column \"%.*s\" already", (int)t->name.n,
+                              t->name.p, (int)c->name.name.n, c->name.name.p);
     if (c->primary || c->unique)
         return fail(b, ERR_UNSUPPORTED, c->name.pos, c->name.len,
                     "an added column cannot be UNIQUE or a key: add it, then CREATE UNIQUE INDEX");
@@ -328,14 +356,14 @@ static int change_column(binder *b, const ast *a, sql_stmt *s) {
     for (int i = 0; drop && i < t->nindexes; i++)
         for (int k = 0; k < t->indexes[i].ncolumns; k++)
             if (t->indexes[i].columns[k] == s->column)
-                return fail_ident(b, a->column, "index \"%.*s\" uses it: DROP that first", (int)t->indexes[i].name.n,
-                                  t->indexes[i].name.p);
+                return fail_ident(b, a->column, "index \"%.*s\" uses it: DROP that first",
+                                  (int)t->indexes[i].name.n, t->indexes[i].name.p);
     if (!drop) {
         s->new_name = a->name2.name;
         for (int i = 0; i < t->ncolumns; i++)
             if (i != s->column && str_equal_nocase(t->columns[i].name, s->new_name))
-                return fail_ident(b, a->name2, "%.*s has a column \"%.*s\" already", (int)t->name.n, t->name.p,
-                                  (int)s->new_name.n, s->new_name.p);
+                return fail_ident(b, a->name2, "%.*s has a column \"%.*s\" already", (int)t->name.n,
+                                  t->name.p, (int)s->new_name.n, s->new_name.p);
     }
     return not_in_checks(b, t, s->column, !drop, a->column);
 }

@@ -1,20 +1,24 @@
 /*
- * bind_dml.c - INSERT, UPDATE, DELETE: each becomes a query that gives the rows to write, and what to check on them.
+ * bind_dml.c - INSERT, UPDATE, DELETE: each becomes a query that gives the rows to write, and what
+ * to check on them.
  *
- * INSERT: all columns of the table, in its order, cast, defaults included. UPDATE: the rowid, then all new values. DELETE: the
- * rowid. Invariant: exec never looks at a default or a column's type again; CHECK it does.
+ * INSERT: all columns of the table, in its order, cast, defaults included. UPDATE: the rowid, then
+ * all new values. DELETE: the rowid. Invariant: exec never looks at a default or a column's type
+ * again; CHECK it does.
  */
 #include <string.h>
 
 #include "bind_int.h"
 
-/* ---- one row of a table ------------------------------------------------------------------------ */
+/* ---- one row of a table ------------------------------------------------------------------------
+ */
 
 int find_column(binder *b, const table_def *t, ident name) {
     for (int i = 0; i < t->ncolumns; i++)
         if (str_equal_nocase(t->columns[i].name, name.name))
             return i;
-    fail_ident(b, name, "no column \"%.*s\" in %.*s", (int)name.name.n, name.name.p, (int)t->name.n, t->name.p);
+    fail_ident(b, name, "no column \"%.*s\" in %.*s", (int)name.name.n, name.name.p, (int)t->name.n,
+               t->name.p);
     const char **names = ARENA_ARRAY(b->mem, const char *, t->ncolumns);
     for (int i = 0; i < t->ncolumns; i++)
         names[i] = arena_strndup(b->mem, t->columns[i].name.p, t->columns[i].name.n);
@@ -30,7 +34,8 @@ int find_columns(binder *b, const table_def *t, const list *names, int **out) {
             return (int)b->e->code;
         for (int k = 0; k < i; k++)
             if (columns[k] == columns[i])
-                return fail_ident(b, *name, "column \"%.*s\" is named twice", (int)name->name.n, name->name.p);
+                return fail_ident(b, *name, "column \"%.*s\" is named twice", (int)name->name.n,
+                                  name->name.p);
     }
     *out = columns;
     return 0;
@@ -80,7 +85,8 @@ expr *bind_row_condition(binder *b, const node *n, scope *s, const char *refuse)
     return x;
 }
 
-/* Texts of the catalog are bound with their errors named as such: they have no place in this statement. */
+/* Texts of the catalog are bound with their errors named as such: they have no place in this
+ * statement. */
 static int bind_check_text(binder *b, const table_def *t, str sql, scope *s, row_check *out) {
     node *n;
     err problem = {0};
@@ -92,8 +98,8 @@ static int bind_check_text(binder *b, const table_def *t, str sql, scope *s, row
         out->text = sql;
         return out->value ? 0 : (int)b->e->code;
     }
-    return err_set(b->e, ERR_CORRUPT, "CHECK (%.*s) of %.*s: %s", (int)sql.n, sql.p, (int)t->name.n, t->name.p,
-                   problem.message);
+    return err_set(b->e, ERR_CORRUPT, "CHECK (%.*s) of %.*s: %s", (int)sql.n, sql.p, (int)t->name.n,
+                   t->name.p, problem.message);
 }
 
 int bind_checks(binder *b, const table_def *t, sql_stmt *s) {
@@ -132,7 +138,8 @@ int bind_default(binder *b, const column_def *c, expr **out) {
     err problem = {0};
     int status = sql_parse_expr(c->default_sql, b->mem, &n, &problem);
     if (status)
-        return err_set(b->e, ERR_CORRUPT, "DEFAULT of %.*s: %s", (int)c->name.n, c->name.p, problem.message);
+        return err_set(b->e, ERR_CORRUPT, "DEFAULT of %.*s: %s", (int)c->name.n, c->name.p,
+                       problem.message);
     b->view_depth++;
     expr *x = bind_over_row(b, n, NULL, "DEFAULT");
     *out = x ? to_type(b, x, c->type, column_what(b, c)) : NULL;
@@ -140,11 +147,12 @@ int bind_default(binder *b, const column_def *c, expr **out) {
     return *out ? 0 : (int)b->e->code;
 }
 
-/* ---- INSERT ------------------------------------------------------------------------------------ */
+/* ---- INSERT ------------------------------------------------------------------------------------
+ */
 
 typedef struct target {
     const table_def *table;
-    int n;         /* columns that get a value */
+    int n; /* columns that get a value */
     int *columns;
     expr **defaults; /* per column of the table; NULL literal where there is none */
 } target;
@@ -175,11 +183,11 @@ static int find_target(binder *b, const ast *a, target *t) {
 }
 
 static int wrong_width(binder *b, const target *t, int pos, int len, int given) {
-    fail(b, ERR_BIND, pos, len, "%.*s: %d value%s for %d column%s", (int)t->table->name.n, t->table->name.p, given,
-         given == 1 ? "" : "s", t->n, t->n == 1 ? "" : "s");
+    fail(b, ERR_BIND, pos, len, "%.*s: %d value%s for %d column%s", (int)t->table->name.n,
+         t->table->name.p, given, given == 1 ? "" : "s", t->n, t->n == 1 ? "" : "s");
     if (given < t->n && t->n == t->table->ncolumns)
-        err_hint(b->e, "name the columns that are given: INSERT INTO %.*s (…)", (int)BASE_MIN(t->table->name.n, (size_t)80),
-                 t->table->name.p);
+        err_hint(b->e, "name the columns that are given: INSERT INTO %.*s (…)",
+                 (int)BASE_MIN(t->table->name.n, (size_t)80), t->table->name.p);
     return ERR_BIND;
 }
 
@@ -209,7 +217,8 @@ static void name_columns(binder *b, const table_def *t, rel *r) {
         r->cols[i] = (rel_column){new_id(b), t->columns[i].type, t->columns[i].name, {NULL, 0}};
 }
 
-/* A row with calls or subqueries is a projection over its steps; all constant rows are one REL_VALUES. */
+/* A row with calls or subqueries is a projection over its steps; all constant rows are one
+ * REL_VALUES. */
 static rel *rows_rel(binder *b, const target *t, expr ***rows, lift *lifts, int nrows) {
     int ncols = t->table->ncolumns;
     bool plain = true;
@@ -279,7 +288,9 @@ static int conflict_target(binder *b, const ast *a, sql_stmt *s) {
     const table_def *t = s->table;
     if (!a->conflict_columns.n) {
         if (a->on_conflict == CONFLICT_UPDATE)
-            return fail_ident(b, a->name, "ON CONFLICT DO UPDATE names the columns that are unique: ON CONFLICT (id) DO UPDATE");
+            return fail_ident(b, a->name,
+                              "ON CONFLICT DO UPDATE names the columns that are unique: ON "
+                              "CONFLICT (id) DO UPDATE");
         return 0;
     }
     s->nconflict = a->conflict_columns.n;
@@ -297,7 +308,8 @@ static int conflict_target(binder *b, const ast *a, sql_stmt *s) {
         if (matched == s->nconflict)
             return 0;
     }
-    fail_ident(b, *(ident *)a->conflict_columns.items[0], "ON CONFLICT: no unique index or primary key has these columns");
+    fail_ident(b, *(ident *)a->conflict_columns.items[0],
+               "ON CONFLICT: no unique index or primary key has these columns");
     return ERR_BIND;
 }
 
@@ -315,13 +327,15 @@ static int conflict_assignments(binder *b, const ast *a, sql_stmt *s) {
         if (c < 0)
             return (int)b->e->code;
         if (s->conflict_set[c])
-            return fail_ident(b, set->column, "column \"%.*s\" is set twice", (int)set->column.name.n, set->column.name.p);
+            return fail_ident(b, set->column, "column \"%.*s\" is set twice",
+                              (int)set->column.name.n, set->column.name.p);
         expr *x = bind_over_row(b, set->value, &row, "ON CONFLICT");
         if (!x || !(x = to_type(b, x, t->columns[c].type, column_what(b, &t->columns[c]))))
             return (int)b->e->code;
         s->conflict_set[c] = x;
     }
-    if (a->conflict_where && !(s->conflict_where = bind_row_condition(b, a->conflict_where, &row, "ON CONFLICT")))
+    if (a->conflict_where &&
+        !(s->conflict_where = bind_row_condition(b, a->conflict_where, &row, "ON CONFLICT")))
         return (int)b->e->code;
     return 0;
 }
@@ -334,7 +348,8 @@ int bind_insert(binder *b, ast *a, sql_stmt *s) {
         return status;
     s->table = t.table;
     const query *q = a->query;
-    bool values = !q || (q->kind == QUERY_VALUES && !q->with.n && !q->order_by.n && !q->limit && !q->offset);
+    bool values =
+        !q || (q->kind == QUERY_VALUES && !q->with.n && !q->order_by.n && !q->limit && !q->offset);
     status = values ? insert_values(b, a, &t, &s->query) : insert_query(b, a, &t, &s->query);
     if (!status)
         status = bind_checks(b, t.table, s);
@@ -346,13 +361,15 @@ int bind_insert(binder *b, ast *a, sql_stmt *s) {
     return status;
 }
 
-/* ---- UPDATE, DELETE ---------------------------------------------------------------------------- */
+/* ---- UPDATE, DELETE ----------------------------------------------------------------------------
+ */
 
 /* The table's rows that WHERE keeps, their rowid last. */
 static int target_rows(binder *b, const ast *a, sql_stmt *s, scope *rows, rel **out) {
     int status = find_table(b, a->name, &s->table);
     if (!status)
-        status = bind_scan(b, s->table, a->name2.name.n ? a->name2.name : s->table->name, NULL, true, rows, out);
+        status = bind_scan(b, s->table, a->name2.name.n ? a->name2.name : s->table->name, NULL,
+                           true, rows, out);
     b->scope = rows;
     if (!status && a->where)
         status = bind_conjuncts(b, a->where, out);
@@ -360,7 +377,8 @@ static int target_rows(binder *b, const ast *a, sql_stmt *s, scope *rows, rel **
 }
 
 static rel_expr rowid_expr(binder *b, const sql_stmt *s, const rel *r, rel_column *col) {
-    const rel_column *from = &r->cols[s->table->ncolumns]; /* filters and calls only add columns behind it */
+    const rel_column *from =
+        &r->cols[s->table->ncolumns]; /* filters and calls only add columns behind it */
     *col = (rel_column){new_id(b), TYPE_INTEGER, STR("rowid"), {NULL, 0}};
     return (rel_expr){expr_column(b->mem, from->id, TYPE_INTEGER, from->name), col->id};
 }
@@ -372,7 +390,8 @@ static int bind_assignments(binder *b, const ast *a, const table_def *t, expr **
         if (c < 0)
             return (int)b->e->code;
         if (values[c])
-            return fail_ident(b, set->column, "column \"%.*s\" is set twice", (int)set->column.name.n, set->column.name.p);
+            return fail_ident(b, set->column, "column \"%.*s\" is set twice",
+                              (int)set->column.name.n, set->column.name.p);
         expr *x = bind_expr(b, set->value);
         if (!x || !(x = to_type(b, x, t->columns[c].type, column_what(b, &t->columns[c]))))
             return (int)b->e->code;

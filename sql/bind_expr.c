@@ -1,15 +1,18 @@
 /*
- * bind_expr.c - expressions: names become columns, operators get operands of equal types, guards are kept.
+ * bind_expr.c - expressions: names become columns, operators get operands of equal types, guards
+ * are kept.
  *
- * The guard (b->guard) is the condition under which the value being bound is looked at: LLM calls found below it are asked for
- * no other row. It covers AND, OR, CASE here; COALESCE, IIF, FILTER in bind_call.c.
- * Invariant: what is returned names columns by id and holds no LLM call and no subquery; those are steps of b->lift.
+ * The guard (b->guard) is the condition under which the value being bound is looked at: LLM calls
+ * found below it are asked for no other row. It covers AND, OR, CASE here; COALESCE, IIF, FILTER in
+ * bind_call.c. Invariant: what is returned names columns by id and holds no LLM call and no
+ * subquery; those are steps of b->lift.
  */
 #include <string.h>
 
 #include "bind_int.h"
 
-/* ---- small truths ------------------------------------------------------------------------------ */
+/* ---- small truths ------------------------------------------------------------------------------
+ */
 
 static expr *test(binder *b, expr *x, value v, bool negated) {
     expr *with = expr_literal(b->mem, v);
@@ -51,7 +54,8 @@ static bool has_llm(const node *n) {
     return n->filter && has_llm(n->filter);
 }
 
-/* ---- names and values --------------------------------------------------------------------------- */
+/* ---- names and values ---------------------------------------------------------------------------
+ */
 
 /* The select item that an unknown name stands for, or NULL. */
 static const node *find_alias(const binder *b, const node *n) {
@@ -75,7 +79,9 @@ static expr *current_time_of(binder *b, const node *n) {
     static const struct {
         const char *name;
         function_id function;
-    } words[] = {{"current_date", FUNC_DATE}, {"current_time", FUNC_TIME}, {"current_timestamp", FUNC_DATETIME}};
+    } words[] = {{"current_date", FUNC_DATE},
+                 {"current_time", FUNC_TIME},
+                 {"current_timestamp", FUNC_DATETIME}};
     for (size_t i = 0; i < BASE_COUNT(words); i++)
         if (!n->qualifier.name.n && str_equal_nocase(n->name.name, str_from(words[i].name))) {
             expr *x = expr_new(b->mem, EXPR_FUNC, TYPE_TEXT, 0);
@@ -88,7 +94,8 @@ static expr *current_time_of(binder *b, const node *n) {
 static str qualified(binder *b, const scope_column *c) {
     if (!c->table.n)
         return c->name;
-    return str_from(arena_printf(b->mem, "%.*s.%.*s", (int)c->table.n, c->table.p, (int)c->name.n, c->name.p));
+    return str_from(
+        arena_printf(b->mem, "%.*s.%.*s", (int)c->table.n, c->table.p, (int)c->name.n, c->name.p));
 }
 
 static expr *bind_column(binder *b, const node *n) {
@@ -111,7 +118,8 @@ static expr *bind_variable(binder *b, const node *n) {
     return NULL;
 }
 
-/* ---- operators --------------------------------------------------------------------------------- */
+/* ---- operators ---------------------------------------------------------------------------------
+ */
 
 /* What must hold for operand i of AND or OR to be looked at: those before it have not decided. */
 static expr *undecided(binder *b, const node *n, expr **before, int i) {
@@ -150,7 +158,8 @@ static expr *bind_concat(binder *b, const node *n) {
     buf joined = {0};
     for (int i = 0; i < n->nargs; i++)
         value_print(&joined, args[i]->literal);
-    expr *folded = expr_literal(b->mem, null ? value_null() : value_text(str_copy(b->mem, buf_str(&joined))));
+    expr *folded =
+        expr_literal(b->mem, null ? value_null() : value_text(str_copy(b->mem, buf_str(&joined))));
     folded->type = TYPE_TEXT;
     buf_free(&joined);
     return folded;
@@ -225,7 +234,8 @@ static expr *bind_between(binder *b, const node *n) {
     expr *high = low ? bind_expr(b, n->args[2]) : NULL;
     if (!high)
         return NULL;
-    expr *from = comparison(b, OP_GE, x, low, n), *to = from ? comparison(b, OP_LE, x, high, n) : NULL;
+    expr *from = comparison(b, OP_GE, x, low, n),
+         *to = from ? comparison(b, OP_LE, x, high, n) : NULL;
     return to ? expr_and(b->mem, from, to) : NULL;
 }
 
@@ -237,7 +247,8 @@ static expr *bind_in(binder *b, const node *n) {
         return NULL;
     for (int i = 1; i < n->nargs; i++) {
         expr *x = in->args[0];
-        if (!(in->args[i] = bind_expr(b, n->args[i])) || unify_comparison(b, &x, &in->args[i], n->pos, n->len))
+        if (!(in->args[i] = bind_expr(b, n->args[i])) ||
+            unify_comparison(b, &x, &in->args[i], n->pos, n->len))
             return NULL;
         if (expr_is_null(in->args[0]))
             in->args[0] = x;
@@ -287,10 +298,11 @@ static expr *bind_op(binder *b, const node *n) {
     return NULL;
 }
 
-/* ---- CASE -------------------------------------------------------------------------------------- */
+/* ---- CASE --------------------------------------------------------------------------------------
+ */
 
-/* CASE x WHEN v … becomes CASE WHEN x = v …, with one x. A branch is looked at only where the conditions before it were not
- * true and its own is. */
+/* CASE x WHEN v … becomes CASE WHEN x = v …, with one x. A branch is looked at only where the
+ * conditions before it were not true and its own is. */
 static expr *bind_case(binder *b, const node *n) {
     int at = n->has_operand ? 1 : 0, branches = (n->nargs - at - (n->has_else ? 1 : 0)) / 2;
     expr *operand = n->has_operand ? bind_expr(b, n->args[0]) : NULL;
@@ -303,7 +315,8 @@ static expr *bind_case(binder *b, const node *n) {
         const node *when = n->args[at + 2 * i], *then = n->args[at + 2 * i + 1];
         expr *condition = bind_guarded(b, when, none_before);
         if (condition)
-            condition = operand ? comparison(b, OP_EQ, operand, condition, when) : to_condition(b, condition);
+            condition = operand ? comparison(b, OP_EQ, operand, condition, when)
+                                : to_condition(b, condition);
         if (!condition)
             return NULL;
         x->args[2 * i] = condition;
@@ -312,7 +325,8 @@ static expr *bind_case(binder *b, const node *n) {
             return NULL;
         none_before = expr_and(b->mem, none_before, is_true(b, condition, true));
     }
-    values[branches] = n->has_else ? bind_guarded(b, n->args[n->nargs - 1], none_before) : expr_literal(b->mem, value_null());
+    values[branches] = n->has_else ? bind_guarded(b, n->args[n->nargs - 1], none_before)
+                                   : expr_literal(b->mem, value_null());
     if (!values[branches] || unify_all(b, values, branches + 1, "CASE", &x->type))
         return NULL;
     for (int i = 0; i < branches; i++)
@@ -323,7 +337,8 @@ static expr *bind_case(binder *b, const node *n) {
     return x;
 }
 
-/* ---- all of them ------------------------------------------------------------------------------- */
+/* ---- all of them -------------------------------------------------------------------------------
+ */
 
 static expr *bind_cast(binder *b, const node *n) {
     expr *x = bind_expr(b, n->args[0]);

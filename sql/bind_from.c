@@ -1,8 +1,9 @@
 /*
  * bind_from.c - FROM: tables, views, CTEs, files, derived tables, joins; WHERE's conjuncts.
  *
- * A name means, in this order: a CTE, a table, a view, a system table. Invariant: no join predicate holds an LLM call or a
- * subquery: those of an inner join become filters above it, those of a LEFT JOIN a residual over its candidate pairs.
+ * A name means, in this order: a CTE, a table, a view, a system table. Invariant: no join predicate
+ * holds an LLM call or a subquery: those of an inner join become filters above it, those of a LEFT
+ * JOIN a residual over its candidate pairs.
  */
 #include <string.h>
 
@@ -15,7 +16,8 @@ int rename_columns(binder *b, rel_column *cols, int ncols, const list *names, st
         return 0;
     if (names->n > ncols) {
         ident *extra = names->items[ncols];
-        return fail_ident(b, *extra, "%.*s has %d columns, %d names are given", (int)table.n, table.p, ncols, names->n);
+        return fail_ident(b, *extra, "%.*s has %d columns, %d names are given", (int)table.n,
+                          table.p, ncols, names->n);
     }
     for (int i = 0; i < names->n; i++)
         cols[i].name = ((ident *)names->items[i])->name;
@@ -44,10 +46,13 @@ static int check_alias(binder *b, const scope *s, str alias, int pos, int len) {
     return 0;
 }
 
-/* ---- tables ------------------------------------------------------------------------------------ */
+/* ---- tables ------------------------------------------------------------------------------------
+ */
 
-/* Every column of the table, and its rowid when it is wanted; by that name only where no column has it. */
-int bind_scan(binder *b, const table_def *t, str alias, const list *columns, bool rowid, scope *s, rel **out) {
+/* Every column of the table, and its rowid when it is wanted; by that name only where no column has
+ * it. */
+int bind_scan(binder *b, const table_def *t, str alias, const list *columns, bool rowid, scope *s,
+              rel **out) {
     rel *r = rel_make(b->mem, REL_SCAN, t->ncolumns + rowid);
     r->scan.table = t;
     r->scan.alias = alias;
@@ -70,10 +75,11 @@ int bind_scan(binder *b, const table_def *t, str alias, const list *columns, boo
     return status;
 }
 
-static int bind_view(binder *b, const view_def *v, str alias, const list *columns, scope *s, rel **out) {
+static int bind_view(binder *b, const view_def *v, str alias, const list *columns, scope *s,
+                     rel **out) {
     if (b->view_depth >= MAX_VIEW_DEPTH)
-        return fail(b, ERR_LIMIT, -1, 0, "views stand in views more than %d deep at \"%.*s\"", MAX_VIEW_DEPTH, (int)v->name.n,
-                    v->name.p);
+        return fail(b, ERR_LIMIT, -1, 0, "views stand in views more than %d deep at \"%.*s\"",
+                    MAX_VIEW_DEPTH, (int)v->name.n, v->name.p);
     const struct {
         int view_depth;
         bool mentions_rowid;
@@ -105,7 +111,8 @@ static int bind_view(binder *b, const view_def *v, str alias, const list *column
         if (inner.code == ERR_LIMIT) /* too deep: one name says it */
             fail(b, inner.code, -1, 0, "%s", inner.message);
         else
-            fail(b, inner.code, -1, 0, "in view %.*s: %s", (int)v->name.n, v->name.p, inner.message);
+            fail(b, inner.code, -1, 0, "in view %.*s: %s", (int)v->name.n, v->name.p,
+                 inner.message);
         if (inner.hint[0])
             err_hint(b->e, "%s", inner.hint);
         return status;
@@ -116,7 +123,8 @@ static int bind_view(binder *b, const view_def *v, str alias, const list *column
     return expose(b, r, alias, columns, s);
 }
 
-static int bind_cte(binder *b, cte_binding *c, str alias, const list *columns, scope *s, rel **out) {
+static int bind_cte(binder *b, cte_binding *c, str alias, const list *columns, scope *s,
+                    rel **out) {
     rel *r = rel_shared(b->mem, c->bound, c->number);
     for (int i = 0; i < r->ncols; i++) {
         int id = new_id(b);
@@ -131,8 +139,8 @@ static int bind_cte(binder *b, cte_binding *c, str alias, const list *columns, s
     return expose(b, r, alias, columns, s);
 }
 
-static int bind_system(binder *b, const rel_column *cols, int ncols, ident name, str alias, const list *columns, scope *s,
-                       rel **out) {
+static int bind_system(binder *b, const rel_column *cols, int ncols, ident name, str alias,
+                       const list *columns, scope *s, rel **out) {
     rel *r = rel_make(b->mem, REL_SYSTEM, ncols);
     r->system.name = name.name;
     for (int i = 0; i < ncols; i++) {
@@ -159,7 +167,8 @@ static void hint_table(binder *b, str name) {
     if (meant)
         err_hint(b->e, "did you mean \"%s\"?", meant);
     else if (memchr(name.p, '.', name.n))
-        err_hint(b->e, "a file stands in single quotes: FROM '%.*s'", (int)BASE_MIN(name.n, (size_t)100), name.p);
+        err_hint(b->e, "a file stands in single quotes: FROM '%.*s'",
+                 (int)BASE_MIN(name.n, (size_t)100), name.p);
     else if (n == 0)
         err_hint(b->e, "there are no tables yet: CREATE TABLE, or FROM 'file.csv'");
 }
@@ -188,7 +197,8 @@ int bind_table(binder *b, ident name, str alias, const list *columns, scope *s, 
     if (v)
         return bind_view(b, v, alias, columns, s, out);
     int ncols = 0;
-    const rel_column *cols = b->env->system_table ? b->env->system_table(b->env->ctx, name.name, &ncols) : NULL;
+    const rel_column *cols =
+        b->env->system_table ? b->env->system_table(b->env->ctx, name.name, &ncols) : NULL;
     if (cols)
         return bind_system(b, cols, ncols, name, alias, columns, s, out);
     return find_table(b, name, &t);
@@ -229,14 +239,16 @@ static int bind_file(binder *b, from_item *f, scope *s, rel **out) {
     for (int i = 0; i < n; i++) {
         r->file.types[i] = csv_column_type(file, i);
         r->file.columns[i] = i;
-        r->cols[i] = (rel_column){new_id(b), r->file.types[i], str_copy(b->mem, csv_column_name(file, i)), alias};
+        r->cols[i] = (rel_column){new_id(b), r->file.types[i],
+                                  str_copy(b->mem, csv_column_name(file, i)), alias};
     }
     csv_close(file);
     *out = r;
     return expose(b, r, alias, &f->columns, s);
 }
 
-/* ---- joins ------------------------------------------------------------------------------------- */
+/* ---- joins -------------------------------------------------------------------------------------
+ */
 
 static void flatten_and(binder *b, const node *n, list *out) {
     if (n->kind == NODE_OP && n->op == OP_AND)
@@ -246,7 +258,8 @@ static void flatten_and(binder *b, const node *n, list *out) {
         list_add(b->mem, out, (void *)(uintptr_t)n);
 }
 
-/* Binds each conjunct with its own steps: those without any can go into a join, the others stand above it. */
+/* Binds each conjunct with its own steps: those without any can go into a join, the others stand
+ * above it. */
 conjunct *bind_conditions(binder *b, const node *where, bool reuse, int *count) {
     list nodes = {0};
     flatten_and(b, where, &nodes);
@@ -276,13 +289,15 @@ static int using_predicate(binder *b, const from_item *f, scope *s, int split, e
             if (s->cols[k].merged || !str_equal_nocase(s->cols[k].name, name->name))
                 continue;
             if (*side)
-                return fail_ident(b, *name, "column \"%.*s\" of USING is ambiguous", (int)name->name.n, name->name.p);
+                return fail_ident(b, *name, "column \"%.*s\" of USING is ambiguous",
+                                  (int)name->name.n, name->name.p);
             *side = &s->cols[k];
         }
         if (!l || !r)
-            return fail_ident(b, *name, "USING: no column \"%.*s\" on the %s side", (int)name->name.n, name->name.p,
-                              l ? "right" : "left");
-        expr *x = expr_column(b->mem, l->id, l->type, l->name), *y = expr_column(b->mem, r->id, r->type, r->name);
+            return fail_ident(b, *name, "USING: no column \"%.*s\" on the %s side",
+                              (int)name->name.n, name->name.p, l ? "right" : "left");
+        expr *x = expr_column(b->mem, l->id, l->type, l->name),
+             *y = expr_column(b->mem, r->id, r->type, r->name);
         if (unify_comparison(b, &x, &y, name->pos, name->len))
             return (int)b->e->code;
         *predicate = expr_and(b->mem, *predicate, expr_op2(b->mem, OP_EQ, TYPE_BOOLEAN, x, y));
@@ -291,13 +306,15 @@ static int using_predicate(binder *b, const from_item *f, scope *s, int split, e
     return 0;
 }
 
-/* The right side with a column that is TRUE in each of its rows: NULL then tells a row without a partner. */
+/* The right side with a column that is TRUE in each of its rows: NULL then tells a row without a
+ * partner. */
 static rel *with_matched(binder *b, rel *right, int id) {
     rel *p = rel_project(b->mem, right, right->ncols + 1);
     for (int i = 0; i < right->ncols; i++) {
         p->cols[i] = right->cols[i];
-        p->project.exprs[i] =
-            (rel_expr){expr_column(b->mem, right->cols[i].id, right->cols[i].type, right->cols[i].name), right->cols[i].id};
+        p->project.exprs[i] = (rel_expr){
+            expr_column(b->mem, right->cols[i].id, right->cols[i].type, right->cols[i].name),
+            right->cols[i].id};
     }
     p->cols[right->ncols] = (rel_column){id, TYPE_BOOLEAN, STR("matched"), {NULL, 0}};
     p->project.exprs[right->ncols] = (rel_expr){expr_literal(b->mem, value_bool(true)), id};
@@ -312,8 +329,10 @@ static void guard_steps(binder *b, lift *l, expr *guard) {
     }
 }
 
-/* LEFT JOIN … ON plain AND costly: the plain part pairs, then the costly part is asked of the pairs alone. */
-static rel *left_with_residual(binder *b, rel *left, rel *right, expr *plain, conjunct *all, int n) {
+/* LEFT JOIN … ON plain AND costly: the plain part pairs, then the costly part is asked of the pairs
+ * alone. */
+static rel *left_with_residual(binder *b, rel *left, rel *right, expr *plain, conjunct *all,
+                               int n) {
     int group = new_id(b), matched = new_id(b);
     left = rel_number(b->mem, left, group);
     right = with_matched(b, right, matched);
@@ -362,7 +381,8 @@ static int join_on(binder *b, const from_item *f, scope *s, rel *left, rel *righ
         *out = left_with_residual(b, left, right, plain, all, n);
         return 0;
     }
-    rel *r = rel_join(b->mem, plain || f->join == JOIN_LEFT ? f->join : JOIN_CROSS, left, right, plain);
+    rel *r =
+        rel_join(b->mem, plain || f->join == JOIN_LEFT ? f->join : JOIN_CROSS, left, right, plain);
     for (int i = 0; i < n; i++)
         if (all[i].steps.steps.n) {
             r = lift_place(b, &all[i].steps, r);
@@ -395,7 +415,8 @@ static int bind_join(binder *b, from_item *f, scope *s, rel **out) {
             status = check_alias(b, &before, both.cols[i].table, f->pos, f->len);
         if (!status) {
             int at = s->n;
-            scope_add(b, s, both.cols[i].table, both.cols[i].name, both.cols[i].id, both.cols[i].type);
+            scope_add(b, s, both.cols[i].table, both.cols[i].name, both.cols[i].id,
+                      both.cols[i].type);
             s->cols[at].merged = both.cols[i].merged;
             s->cols[at].secret = both.cols[i].secret;
         }
@@ -417,7 +438,8 @@ int bind_from(binder *b, from_item *f, scope *s, rel **out) {
     case FROM_QUERY:
         break;
     }
-    int status = check_alias(b, s, alias, f->alias.name.n ? f->alias.pos : f->pos, f->alias.name.n ? f->alias.len : f->len);
+    int status = check_alias(b, s, alias, f->alias.name.n ? f->alias.pos : f->pos,
+                             f->alias.name.n ? f->alias.len : f->len);
     if (status)
         return status;
     if (f->kind == FROM_NAME)
@@ -428,10 +450,11 @@ int bind_from(binder *b, from_item *f, scope *s, rel **out) {
     return status ? status : expose(b, *out, alias, &f->columns, s);
 }
 
-/* ---- WHERE ------------------------------------------------------------------------------------- */
+/* ---- WHERE -------------------------------------------------------------------------------------
+ */
 
-/* One filter a conjunct, in the order written; beyond that many the rest of the plain ones share one, so that a generated
- * condition of thousands makes no tree as deep. */
+/* One filter a conjunct, in the order written; beyond that many the rest of the plain ones share
+ * one, so that a generated condition of thousands makes no tree as deep. */
 enum { MAX_FILTERS = 64 };
 
 int bind_conjuncts(binder *b, const node *where, rel **r) {

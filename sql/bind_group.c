@@ -1,9 +1,10 @@
 /*
  * bind_group.c - GROUP BY, aggregates, HAVING.
  *
- * Everything above the groups is bound over the rows first, as it is written, and then rewritten: what equals a key becomes
- * that key's column, an aggregate is its own column already, and any other column of the rows is the error that SQL asks for.
- * LLM calls and subqueries of the select list and HAVING are rewritten in the same way; those that vanish in a key are not asked.
+ * Everything above the groups is bound over the rows first, as it is written, and then rewritten:
+ * what equals a key becomes that key's column, an aggregate is its own column already, and any
+ * other column of the rows is the error that SQL asks for. LLM calls and subqueries of the select
+ * list and HAVING are rewritten in the same way; those that vanish in a key are not asked.
  */
 #include <string.h>
 
@@ -16,14 +17,15 @@ typedef struct clone {
     bool prob;
 } clone;
 
-/* ---- keys -------------------------------------------------------------------------------------- */
+/* ---- keys --------------------------------------------------------------------------------------
+ */
 
 static expr *bind_key(binder *b, const node *n, const output *outs, int nouts) {
     if (n->kind != NODE_LITERAL || n->literal.type != TYPE_INTEGER)
         return bind_expr(b, n);
     if (n->literal.i < 1 || n->literal.i > nouts) {
-        fail_node(b, n, "GROUP BY %lld: there %s %d column%s", (long long)n->literal.i, nouts == 1 ? "is" : "are", nouts,
-                  nouts == 1 ? "" : "s");
+        fail_node(b, n, "GROUP BY %lld: there %s %d column%s", (long long)n->literal.i,
+                  nouts == 1 ? "is" : "are", nouts, nouts == 1 ? "" : "s");
         return NULL;
     }
     const output *o = &outs[n->literal.i - 1];
@@ -70,7 +72,8 @@ int group_having(binder *b, grouping *g, const node *having, conjunct_list *out)
     return out->items ? 0 : (int)b->e->code;
 }
 
-/* ---- rewriting --------------------------------------------------------------------------------- */
+/* ---- rewriting ---------------------------------------------------------------------------------
+ */
 
 static expr *rewrite(binder *b, grouping *g, lift *above, expr *x);
 
@@ -134,7 +137,8 @@ static expr *clone_below(binder *b, grouping *g, lift *above, const step *below,
     for (int i = 0; i < g->clones.n; i++) {
         const clone *c = g->clones.items[i];
         if (c->below_id == below->use.out_id)
-            return expr_column(b->mem, prob ? c->use->use.prob_id : c->use->use.out_id, x->type, x->column.name);
+            return expr_column(b->mem, prob ? c->use->use.prob_id : c->use->use.out_id, x->type,
+                               x->column.name);
     }
     step *s = ARENA_NEW(b->mem, step);
     s->use = below->use;
@@ -157,12 +161,14 @@ static expr *clone_below(binder *b, grouping *g, lift *above, const step *below,
 
 static expr *ungrouped(binder *b, const grouping *g, const expr *x) {
     str name = x->column.name;
-    fail(b, ERR_BIND, x->pos, x->len, "column \"%.*s\" is neither grouped nor aggregated", (int)name.n, name.p);
+    fail(b, ERR_BIND, x->pos, x->len, "column \"%.*s\" is neither grouped nor aggregated",
+         (int)name.n, name.p);
     if (g->nkeys)
-        err_hint(b->e, "add it to GROUP BY, or write MIN(%.*s)", (int)BASE_MIN(name.n, (size_t)60), name.p);
+        err_hint(b->e, "add it to GROUP BY, or write MIN(%.*s)", (int)BASE_MIN(name.n, (size_t)60),
+                 name.p);
     else
-        err_hint(b->e, "write GROUP BY %.*s, or MIN(%.*s)", (int)BASE_MIN(name.n, (size_t)60), name.p,
-                 (int)BASE_MIN(name.n, (size_t)60), name.p);
+        err_hint(b->e, "write GROUP BY %.*s, or MIN(%.*s)", (int)BASE_MIN(name.n, (size_t)60),
+                 name.p, (int)BASE_MIN(name.n, (size_t)60), name.p);
     return NULL;
 }
 
@@ -188,7 +194,8 @@ static expr *rewrite_column(binder *b, grouping *g, lift *above, expr *x) {
 static expr *rewrite(binder *b, grouping *g, lift *above, expr *x) {
     for (int i = 0; i < g->nkeys; i++)
         if (x->kind != EXPR_LITERAL && expr_equal(g->keys[i].value, x))
-            return expr_at(expr_column(b->mem, g->keys[i].id, x->type, key_name(g, i)), x->pos, x->len);
+            return expr_at(expr_column(b->mem, g->keys[i].id, x->type, key_name(g, i)), x->pos,
+                           x->len);
     if (x->kind == EXPR_COLUMN)
         return rewrite_column(b, g, above, x);
     if (x->nargs == 0)
@@ -215,7 +222,8 @@ void group_prune(lift *above) {
     above->steps.n = kept;
 }
 
-/* ---- the node ---------------------------------------------------------------------------------- */
+/* ---- the node ----------------------------------------------------------------------------------
+ */
 
 static rel *group_node(binder *b, const grouping *g, rel *left) {
     rel *r = rel_make(b->mem, REL_GROUP, g->nkeys + g->aggs.n);

@@ -1,16 +1,19 @@
 /*
- * bind_int.h - the binder's inside: scopes, what waits to be lifted out of an expression, and who binds what.
+ * bind_int.h - the binder's inside: scopes, what waits to be lifted out of an expression, and who
+ * binds what.
  *
- * A clause is bound in three steps: its expressions (which leave LLM calls and subqueries in b->lift as *steps* and refer to
- * their columns), then lift_place puts the steps as nodes on the clause's input, then the clause's own node goes on top.
- * Binding functions return NULL or non-zero after filling b->e.
+ * A clause is bound in three steps: its expressions (which leave LLM calls and subqueries in
+ * b->lift as *steps* and refer to their columns), then lift_place puts the steps as nodes on the
+ * clause's input, then the clause's own node goes on top. Binding functions return NULL or non-zero
+ * after filling b->e.
  */
 #ifndef KVASIR_BIND_INT_H
 #define KVASIR_BIND_INT_H
 
 #include "ast_int.h"
 
-/* ---- expr.c, rel.c ------------------------------------------------------------------------------ */
+/* ---- expr.c, rel.c ------------------------------------------------------------------------------
+ */
 
 expr *expr_new(arena *a, expr_kind kind, value_type type, int nargs);
 expr *expr_literal(arena *a, value v);
@@ -28,7 +31,8 @@ rel *rel_one_row(arena *a);
 rel *rel_filter(arena *a, rel *left, expr *predicate);
 rel *rel_project(arena *a, rel *left, int ncols);
 rel *rel_join(arena *a, join_kind kind, rel *left, rel *right, expr *predicate);
-rel *rel_apply(arena *a, join_kind kind, rel *left, rel *right, expr *predicate, int mark_id, bool mark_null);
+rel *rel_apply(arena *a, join_kind kind, rel *left, rel *right, expr *predicate, int mark_id,
+               bool mark_null);
 rel *rel_llm(arena *a, rel *left, llm_use *uses, int nuses);
 rel *rel_number(arena *a, rel *left, int id);
 rel *rel_sort(arena *a, rel *left, sort_key *keys, int nkeys);
@@ -46,7 +50,8 @@ void rel_walk(rel *r, rel_visit *v);
 void rel_settle(rel *r, int column, value_type type);
 void rel_settle_all(rel *r);
 
-/* ---- scopes ------------------------------------------------------------------------------------ */
+/* ---- scopes ------------------------------------------------------------------------------------
+ */
 
 typedef struct scope_column {
     str table, name;
@@ -65,7 +70,8 @@ typedef struct scope {
     list computed; /* of step*: LLM columns already there for every row */
 } scope;
 
-/* What an LLM column, a subquery's value or its mark waits for: a node to be put below the clause. */
+/* What an LLM column, a subquery's value or its mark waits for: a node to be put below the clause.
+ */
 struct step {
     bool is_apply, placed;
     llm_use use;
@@ -74,7 +80,8 @@ struct step {
     expr *predicate;
     int mark_id, value_id;
     bool mark_null;
-    bool is_above; /* grouped queries: computed over the groups (HAVING), though its args still name the input's columns */
+    bool is_above; /* grouped queries: computed over the groups (HAVING), though its args still name
+                      the input's columns */
     bool rewritten;
 };
 
@@ -86,10 +93,10 @@ typedef struct lift {
 typedef struct call_info {
     str key;
     int number;
-    bool given;     /* RETURNS was written */
-    bool prob;      /* LLM_PROB wants it */
+    bool given; /* RETURNS was written */
+    bool prob;  /* LLM_PROB wants it */
     bool number_use, boolean_use;
-    list literals;  /* of str*: the texts it is compared with */
+    list literals;                /* of str*: the texts it is compared with */
     int literal_pos, literal_len; /* of the first */
     int pos, len;
     llm_call *call;
@@ -112,7 +119,7 @@ typedef struct cte_binding {
 } cte_binding;
 
 typedef struct output {
-    const node *value;       /* NULL: a star's column */
+    const node *value; /* NULL: a star's column */
     const scope_column *col;
     str name;
     str qualifier;
@@ -122,10 +129,10 @@ typedef struct output {
 typedef struct grouping {
     int nkeys;
     rel_expr *keys;
-    list aggs;      /* of rel_agg* */
-    lift below;     /* calls in keys and aggregate arguments */
-    rel *input;     /* once placed */
-    list clones;    /* of clone*: calls computed below the groups that are asked again above them */
+    list aggs;   /* of rel_agg* */
+    lift below;  /* calls in keys and aggregate arguments */
+    rel *input;  /* once placed */
+    list clones; /* of clone*: calls computed below the groups that are asked again above them */
 } grouping;
 
 typedef struct binder {
@@ -139,23 +146,24 @@ typedef struct binder {
     scope *scope;
     lift *lift;
     expr *guard;
-    grouping *group;       /* aggregates are allowed and go here */
+    grouping *group;          /* aggregates are allowed and go here */
     const char *no_aggregate; /* why not, where group is NULL */
-    const char *refuse;    /* LLM calls and subqueries are refused here: "CHECK" */
-    const output *aliases; /* select items an unknown name may stand for */
+    const char *refuse;       /* LLM calls and subqueries are refused here: "CHECK" */
+    const output *aliases;    /* select items an unknown name may stand for */
     int naliases;
-    const list *unseen;    /* select items whose aliases WHERE cannot see: for a hint */
+    const list *unseen; /* select items whose aliases WHERE cannot see: for a hint */
     cte_binding *ctes;
     id_info *ids;
     int ids_cap;
-    list calls;            /* of call_info*: this pass */
-    const list *known;     /* of call_info*: the pass before; NULL at first */
+    list calls;        /* of call_info*: this pass */
+    const list *known; /* of call_info*: the pass before; NULL at first */
     int ncalls;
 } binder;
 
 int new_id(binder *b);
 id_info *id_of(binder *b, int id);
-void id_copy(binder *b, int to, const expr *from); /* when `from` is a column, `to` has the same values */
+void id_copy(binder *b, int to,
+             const expr *from); /* when `from` is a column, `to` has the same values */
 scope_column *scope_add(binder *b, scope *s, str table, str name, int id, value_type type);
 void scope_add_rel(binder *b, scope *s, const rel *r, str table);
 /* The column, or NULL with an error. *outer: it belongs to an enclosing query. */
@@ -168,7 +176,8 @@ int fail_node(binder *b, const node *n, const char *format, ...) BASE_PRINTF(3, 
 int fail_ident(binder *b, ident i, const char *format, ...) BASE_PRINTF(3, 4);
 void hint_nearest(binder *b, str word, const char *const *candidates, size_t count);
 
-/* ---- expressions: bind_expr.c, bind_call.c, bind_types.c ----------------------------------------------- */
+/* ---- expressions: bind_expr.c, bind_call.c, bind_types.c
+ * ----------------------------------------------- */
 
 expr *bind_expr(binder *b, const node *n);
 expr *bind_condition(binder *b, const node *n);
@@ -181,19 +190,23 @@ expr *is_false(binder *b, expr *x, bool negated);
 expr *is_null(binder *b, expr *x);
 
 expr *to_condition(binder *b, expr *x);
-/* The value as `type`: a literal converts now (or is an error), anything else at run time. `what`: for the message. */
+/* The value as `type`: a literal converts now (or is an error), anything else at run time. `what`:
+ * for the message. */
 expr *to_type(binder *b, expr *x, value_type type, const char *what);
-expr *to_type_implicit(binder *b, expr *x, value_type type, const char *what); /* only where no information is lost */
+expr *to_type_implicit(binder *b, expr *x, value_type type,
+                       const char *what); /* only where no information is lost */
 expr *to_number(binder *b, expr *x, const char *what);
 int unify_comparison(binder *b, expr **x, expr **y, int pos, int len);
 int unify_all(binder *b, expr **xs, int n, const char *what, value_type *type);
 
-/* ---- queries: bind_query.c, bind_from.c, bind_group.c ---------------------------------------------- */
+/* ---- queries: bind_query.c, bind_from.c, bind_group.c
+ * ---------------------------------------------- */
 
 int bind_query(binder *b, query *q, rel **out);
 int bind_select(binder *b, query *q, rel **out);
 int bind_from(binder *b, from_item *f, scope *s, rel **out);
-int bind_scan(binder *b, const table_def *t, str alias, const list *columns, bool rowid, scope *s, rel **out);
+int bind_scan(binder *b, const table_def *t, str alias, const list *columns, bool rowid, scope *s,
+              rel **out);
 int bind_table(binder *b, ident name, str alias, const list *columns, scope *s, rel **out);
 int bind_conjuncts(binder *b, const node *where, rel **r);
 /* bind_group.c, in the order they are called. */
@@ -205,7 +218,8 @@ typedef struct conjunct_list {
     int n;
     conjunct *items;
 } conjunct_list;
-/* The conjuncts of `where`, each with its own steps. reuse: each may use what those before it computed. NULL: an error. */
+/* The conjuncts of `where`, each with its own steps. reuse: each may use what those before it
+ * computed. NULL: an error. */
 conjunct *bind_conditions(binder *b, const node *where, bool reuse, int *count);
 int group_keys(binder *b, grouping *g, query *q, const output *outs, int nouts);
 int group_having(binder *b, grouping *g, const node *having, conjunct_list *out);
@@ -222,7 +236,8 @@ rel *union_all(binder *b, rel **parts, int n); /* balanced, in order */
 /* (…) AS t(a, b): renames, or an error when the counts differ. */
 int rename_columns(binder *b, rel_column *cols, int ncols, const list *names, str table);
 
-/* ---- LLM calls: llm_calls.c, llm_type.c ------------------------------------------------------------- */
+/* ---- LLM calls: llm_calls.c, llm_type.c
+ * ------------------------------------------------------------- */
 
 expr *bind_llm(binder *b, const node *n, bool prob);
 /* Puts the steps of `l` on r, in the order they need each other. */
@@ -232,7 +247,8 @@ step *lift_use(binder *b, lift *l, call_info *info, expr **args, bool want_prob)
 /* Later expressions of the scope may use these columns. */
 void lift_register(binder *b, const lift *l);
 void lift_apply(binder *b, lift *l, step *s);
-/* Notes what an untyped call is compared with, for the next pass. true: its type is open, do not unify now. */
+/* Notes what an untyped call is compared with, for the next pass. true: its type is open, do not
+ * unify now. */
 bool llm_note_use(binder *b, const expr *call, const expr *with);
 bool llm_check_literal(binder *b, const expr *call, const expr *with);
 call_info *llm_info_of(binder *b, const expr *x);
@@ -242,9 +258,10 @@ int llm_give_type(binder *b, const node *n, llm_call *call, call_info *info);
 bool llm_learn(arena *a, list *known, const list *seen);
 void expr_key(binder *b, buf *out, const expr *x);
 
-/* ---- statements ---------------------------------------------------------------------------------- */
+/* ---- statements
+ * ---------------------------------------------------------------------------------- */
 
-int bind_stmt(binder *b, ast *a, sql_stmt *s); /* bind.c */
+int bind_stmt(binder *b, ast *a, sql_stmt *s);   /* bind.c */
 int bind_insert(binder *b, ast *a, sql_stmt *s); /* bind_dml.c */
 int bind_update(binder *b, ast *a, sql_stmt *s);
 int bind_delete(binder *b, ast *a, sql_stmt *s);
@@ -259,7 +276,8 @@ int bind_alter(binder *b, ast *a, sql_stmt *s);
 int find_table(binder *b, ident name, const table_def **out);
 int find_column(binder *b, const table_def *t, ident name); /* its position; -1: an error */
 int find_columns(binder *b, const table_def *t, const list *names, int **out);
-/* Expressions over one row of a table, not over a relation: no calls, no subqueries. `refuse` names the place. */
+/* Expressions over one row of a table, not over a relation: no calls, no subqueries. `refuse` names
+ * the place. */
 expr *bind_row_condition(binder *b, const node *n, scope *s, const char *refuse);
 /* Columns of x in s: slot = position in s. */
 void set_slots(expr *x, const scope *s);

@@ -1,17 +1,22 @@
 /*
- * bind_query.c - queries: WITH, set operations, VALUES, SELECT, ORDER BY, LIMIT; subqueries in expressions.
+ * bind_query.c - queries: WITH, set operations, VALUES, SELECT, ORDER BY, LIMIT; subqueries in
+ * expressions.
  *
- *   SELECT:  FROM -> WHERE's filters -> [groups, HAVING] -> steps of the select list -> PROJECT -> DISTINCT -> SORT -> LIMIT
+ *   SELECT:  FROM -> WHERE's filters -> [groups, HAVING] -> steps of the select list -> PROJECT ->
+ * DISTINCT -> SORT -> LIMIT
  *
- * Invariant: what bind_query returns has fresh ids for its columns, one a column, in the order written.
+ * Invariant: what bind_query returns has fresh ids for its columns, one a column, in the order
+ * written.
  */
 #include <string.h>
 
 #include "bind_int.h"
 
-/* ---- subqueries -------------------------------------------------------------------------------- */
+/* ---- subqueries --------------------------------------------------------------------------------
+ */
 
-/* Binds q as a query of its own: what waits for the enclosing clause is none of its business, but its scope is. */
+/* Binds q as a query of its own: what waits for the enclosing clause is none of its business, but
+ * its scope is. */
 int subquery(binder *b, query *q, rel **out) {
     lift *above = b->lift;
     expr *guard = b->guard;
@@ -94,7 +99,8 @@ expr *bind_in_query(binder *b, const node *n) {
     return expr_column(b->mem, s->mark_id, TYPE_BOOLEAN, STR("in"));
 }
 
-/* ---- LIMIT ------------------------------------------------------------------------------------- */
+/* ---- LIMIT -------------------------------------------------------------------------------------
+ */
 
 static int limit_value(binder *b, const node *n, const char *what, int64_t *out) {
     const char *before = b->refuse;
@@ -136,7 +142,8 @@ static int put_limit(binder *b, query *q, rel **r) {
     return status;
 }
 
-/* ---- SELECT ------------------------------------------------------------------------------------ */
+/* ---- SELECT ------------------------------------------------------------------------------------
+ */
 
 /* An expression is named by its text; over several lines written, it is one line as a name. */
 static str one_line(binder *b, str s) {
@@ -173,7 +180,8 @@ static int expand_star(binder *b, const node *n, const scope *s, output *outs, i
     int before = *count;
     for (int i = 0; i < s->n; i++) {
         const scope_column *c = &s->cols[i];
-        if (c->secret || (n->qualifier.name.n ? !str_equal_nocase(c->table, n->qualifier.name) : c->merged))
+        if (c->secret ||
+            (n->qualifier.name.n ? !str_equal_nocase(c->table, n->qualifier.name) : c->merged))
             continue;
         outs[(*count)++] = (output){.col = c, .name = c->name, .qualifier = c->table};
     }
@@ -181,7 +189,11 @@ static int expand_star(binder *b, const node *n, const scope *s, output *outs, i
         return 0;
     if (!n->qualifier.name.n)
         return fail_node(b, n, "SELECT * without FROM");
-    const node named = {.kind = NODE_COLUMN, .pos = n->pos, .len = n->len, .qualifier = n->qualifier, .name = {STR("*"), n->pos, n->len}};
+    const node named = {.kind = NODE_COLUMN,
+                        .pos = n->pos,
+                        .len = n->len,
+                        .qualifier = n->qualifier,
+                        .name = {STR("*"), n->pos, n->len}};
     scope_find(b, &named);
     return (int)b->e->code;
 }
@@ -210,7 +222,8 @@ static int list_outputs(binder *b, query *q, const scope *s, output **out, int *
 static int bind_outputs(binder *b, output *outs, int n) {
     for (int i = 0; i < n; i++) {
         const scope_column *c = outs[i].col;
-        outs[i].bound = c ? expr_column(b->mem, c->id, c->type, c->name) : bind_expr(b, outs[i].value);
+        outs[i].bound =
+            c ? expr_column(b->mem, c->id, c->type, c->name) : bind_expr(b, outs[i].value);
         if (!outs[i].bound)
             return (int)b->e->code;
         if (!c && outs[i].value->kind == NODE_COLUMN)
@@ -224,8 +237,8 @@ static int output_of(binder *b, const node *n, const output *outs, int nouts) {
     if (n->kind == NODE_LITERAL && n->literal.type == TYPE_INTEGER) {
         if (n->literal.i >= 1 && n->literal.i <= nouts)
             return (int)n->literal.i - 1;
-        fail_node(b, n, "ORDER BY %lld: there %s %d column%s", (long long)n->literal.i, nouts == 1 ? "is" : "are", nouts,
-                  nouts == 1 ? "" : "s");
+        fail_node(b, n, "ORDER BY %lld: there %s %d column%s", (long long)n->literal.i,
+                  nouts == 1 ? "is" : "are", nouts, nouts == 1 ? "" : "s");
         return -2;
     }
     if (n->kind != NODE_COLUMN || n->qualifier.name.n)
@@ -233,9 +246,10 @@ static int output_of(binder *b, const node *n, const output *outs, int nouts) {
     int found = -1;
     for (int i = 0; i < nouts; i++)
         if (str_equal_nocase(outs[i].name, n->name.name)) {
-            if (found >= 0 && outs[found].bound && outs[i].bound && !expr_equal(outs[found].bound, outs[i].bound)) {
-                fail_node(b, n, "ORDER BY \"%.*s\" is ambiguous: two columns have that name", (int)n->name.name.n,
-                          n->name.name.p);
+            if (found >= 0 && outs[found].bound && outs[i].bound &&
+                !expr_equal(outs[found].bound, outs[i].bound)) {
+                fail_node(b, n, "ORDER BY \"%.*s\" is ambiguous: two columns have that name",
+                          (int)n->name.name.n, n->name.name.p);
                 return -2;
             }
             found = found < 0 ? i : found;
@@ -245,8 +259,8 @@ static int output_of(binder *b, const node *n, const output *outs, int nouts) {
 
 typedef struct ordering {
     int n;
-    int *outputs;   /* which output, or -1 */
-    expr **values;  /* for -1 */
+    int *outputs;  /* which output, or -1 */
+    expr **values; /* for -1 */
     const list *items;
 } ordering;
 
@@ -268,16 +282,19 @@ static int bind_order(binder *b, query *q, const output *outs, int nouts, orderi
             if (expr_equal(outs[k].bound, o->values[i]))
                 o->outputs[i] = k;
         if (o->outputs[i] < 0 && q->distinct)
-            return fail_node(b, item->value, "with DISTINCT, ORDER BY may only name selected columns");
+            return fail_node(b, item->value,
+                             "with DISTINCT, ORDER BY may only name selected columns");
     }
     return 0;
 }
 
-static rel *put_sort(binder *b, rel *r, const ordering *o, const int *ids, const value_type *types) {
+static rel *put_sort(binder *b, rel *r, const ordering *o, const int *ids,
+                     const value_type *types) {
     sort_key *keys = ARENA_ARRAY(b->mem, sort_key, o->n);
     for (int i = 0; i < o->n; i++) {
         const order_item *item = o->items->items[i];
-        keys[i] = (sort_key){expr_column(b->mem, ids[i], types[i], STR("")), item->descending, item->nulls_first};
+        keys[i] = (sort_key){expr_column(b->mem, ids[i], types[i], STR("")), item->descending,
+                             item->nulls_first};
         for (int k = 0; k < r->ncols; k++)
             if (r->cols[k].id == ids[i])
                 keys[i].value->column.name = r->cols[k].name;
@@ -286,7 +303,8 @@ static rel *put_sort(binder *b, rel *r, const ordering *o, const int *ids, const
 }
 
 /* PROJECT with the outputs first and the sort keys that are none of them after. */
-static rel *project_outputs(binder *b, rel *r, const output *outs, int nouts, const ordering *o, int *ids, value_type *types) {
+static rel *project_outputs(binder *b, rel *r, const output *outs, int nouts, const ordering *o,
+                            int *ids, value_type *types) {
     int hidden = 0;
     for (int i = 0; i < o->n; i++)
         hidden += o->outputs[i] < 0;
@@ -303,7 +321,8 @@ static rel *project_outputs(binder *b, rel *r, const output *outs, int nouts, co
         if (k < 0) {
             k = at++;
             p->project.exprs[k] = (rel_expr){o->values[i], new_id(b)};
-            p->cols[k] = (rel_column){p->project.exprs[k].id, o->values[i]->type, STR("sort key"), {NULL, 0}};
+            p->cols[k] = (rel_column){
+                p->project.exprs[k].id, o->values[i]->type, STR("sort key"), {NULL, 0}};
             if (p->cols[k].type == TYPE_NULL)
                 p->cols[k].type = o->values[i]->type = TYPE_TEXT;
         }
@@ -327,7 +346,8 @@ static rel *project_first(binder *b, rel *r, int ncols) {
     return p;
 }
 
-static rel *finish_select(binder *b, query *q, rel *r, const output *outs, int nouts, const ordering *o) {
+static rel *finish_select(binder *b, query *q, rel *r, const output *outs, int nouts,
+                          const ordering *o) {
     int *ids = ARENA_ARRAY(b->mem, int, o->n);
     value_type *types = ARENA_ARRAY(b->mem, value_type, o->n);
     r = project_outputs(b, r, outs, nouts, o, ids, types);
@@ -431,7 +451,8 @@ int bind_select(binder *b, query *q, rel **out) {
     return status;
 }
 
-/* ---- VALUES ------------------------------------------------------------------------------------ */
+/* ---- VALUES ------------------------------------------------------------------------------------
+ */
 
 /* Rows with LLM calls or subqueries cannot be constants: each becomes a SELECT of its own. */
 rel *union_all(binder *b, rel **rows, int n) {
@@ -445,12 +466,14 @@ rel *union_all(binder *b, rel **rows, int n) {
     for (int i = 0; i < l->ncols; i++) {
         u->cols[i] = l->cols[i];
         u->cols[i].id = new_id(b);
-        id_copy(b, u->cols[i].id, expr_column(b->mem, l->cols[i].id, l->cols[i].type, l->cols[i].name));
+        id_copy(b, u->cols[i].id,
+                expr_column(b->mem, l->cols[i].id, l->cols[i].type, l->cols[i].name));
     }
     return u;
 }
 
-static rel *values_rel(binder *b, expr ***rows, lift *lifts, int nrows, int ncols, const value_type *types) {
+static rel *values_rel(binder *b, expr ***rows, lift *lifts, int nrows, int ncols,
+                       const value_type *types) {
     bool plain = true;
     for (int i = 0; i < nrows; i++)
         plain = plain && lifts[i].steps.n == 0;
@@ -466,7 +489,8 @@ static rel *values_rel(binder *b, expr ***rows, lift *lifts, int nrows, int ncol
         }
         for (int k = 0; k < ncols; k++) {
             int id = new_id(b);
-            r->cols[k] = (rel_column){id, types[k], str_from(arena_printf(b->mem, "column%d", k + 1)), {NULL, 0}};
+            r->cols[k] = (rel_column){
+                id, types[k], str_from(arena_printf(b->mem, "column%d", k + 1)), {NULL, 0}};
             if (!plain)
                 r->project.exprs[k] = (rel_expr){rows[i][k], id};
         }
@@ -483,7 +507,8 @@ static int bind_values(binder *b, query *q, rel **out) {
     for (int i = 0; i < nrows; i++) {
         list *row = q->rows.items[i];
         if (row->n != ncols)
-            return fail_node(b, row->items[0], "row %d of VALUES has %d values, the first has %d", i + 1, row->n, ncols);
+            return fail_node(b, row->items[0], "row %d of VALUES has %d values, the first has %d",
+                             i + 1, row->n, ncols);
         rows[i] = ARENA_ARRAY(b->mem, expr *, ncols);
         b->lift = &lifts[i];
         for (int k = 0; k < ncols; k++)
@@ -506,7 +531,8 @@ static int bind_values(binder *b, query *q, rel **out) {
     return 0;
 }
 
-/* ---- set operations ----------------------------------------------------------------------------- */
+/* ---- set operations -----------------------------------------------------------------------------
+ */
 
 static const char *setop_name(set_op op) {
     static const char *const names[] = {"UNION ALL", "UNION", "EXCEPT", "INTERSECT"};
@@ -525,7 +551,8 @@ static rel *cast_columns(binder *b, rel *r, const value_type *types) {
         expr *x = expr_column(b->mem, r->cols[i].id, r->cols[i].type, r->cols[i].name);
         int id = new_id(b);
         id_copy(b, id, x);
-        p->project.exprs[i] = (rel_expr){x->type == types[i] ? x : expr_cast(b->mem, x, types[i]), id};
+        p->project.exprs[i] =
+            (rel_expr){x->type == types[i] ? x : expr_cast(b->mem, x, types[i]), id};
         p->cols[i] = r->cols[i];
         p->cols[i].id = id;
         p->cols[i].type = types[i];
@@ -537,8 +564,9 @@ static int setop_types(binder *b, query *q, rel *l, rel *r, value_type *types) {
     for (int i = 0; i < l->ncols; i++) {
         value_type x = l->cols[i].type, y = r->cols[i].type;
         if (x != y && x && y && !(type_is_number(x) && type_is_number(y))) {
-            fail(b, ERR_BIND, q->pos, q->len, "column %d of %s is %s on one side and %s on the other", i + 1,
-                 setop_name(q->op), type_name(x), type_name(y));
+            fail(b, ERR_BIND, q->pos, q->len,
+                 "column %d of %s is %s on one side and %s on the other", i + 1, setop_name(q->op),
+                 type_name(x), type_name(y));
             err_hint(b->e, "CAST(… AS %s) converts", type_name(x == TYPE_TEXT ? y : x));
             return ERR_BIND;
         }
@@ -595,8 +623,9 @@ static int bind_setop(binder *b, query *q, rel **out) {
     if (status)
         return status;
     if (l->ncols != r->ncols)
-        return fail(b, ERR_BIND, q->right->pos, q->right->len, "%s needs as many columns on both sides: %d and %d",
-                    setop_name(q->op), l->ncols, r->ncols);
+        return fail(b, ERR_BIND, q->right->pos, q->right->len,
+                    "%s needs as many columns on both sides: %d and %d", setop_name(q->op),
+                    l->ncols, r->ncols);
     value_type *types = ARENA_ARRAY(b->mem, value_type, l->ncols);
     if ((status = setop_types(b, q, l, r, types)) != 0)
         return status;
@@ -617,20 +646,23 @@ static int bind_setop(binder *b, query *q, rel **out) {
     return 0;
 }
 
-/* ---- WITH, and all together --------------------------------------------------------------------- */
+/* ---- WITH, and all together ---------------------------------------------------------------------
+ */
 
 static int bind_with(binder *b, query *q) {
     for (int i = 0; i < q->with.n; i++) {
         cte *def = q->with.items[i];
         for (int k = 0; k < i; k++)
             if (str_equal_nocase(((cte *)q->with.items[k])->name.name, def->name.name))
-                return fail_ident(b, def->name, "WITH names \"%.*s\" twice", (int)def->name.name.n, def->name.name.p);
+                return fail_ident(b, def->name, "WITH names \"%.*s\" twice", (int)def->name.name.n,
+                                  def->name.name.p);
         cte_binding *c = ARENA_NEW(b->mem, cte_binding);
         c->def = def;
         c->outer = b->ctes;
         int status = subquery(b, def->query, &c->bound);
         if (!status)
-            status = rename_columns(b, c->bound->cols, c->bound->ncols, &def->columns, def->name.name);
+            status =
+                rename_columns(b, c->bound->cols, c->bound->ncols, &def->columns, def->name.name);
         if (status)
             return status;
         c->number = b->next_share++;
@@ -649,7 +681,8 @@ static void unshare(binder *b, const cte_binding *stop) {
         r->project.exprs = ARENA_ARRAY(b->mem, rel_expr, r->ncols);
         for (int i = 0; i < r->ncols; i++) {
             const rel_column *from = &r->left->cols[i];
-            r->project.exprs[i] = (rel_expr){expr_column(b->mem, from->id, from->type, from->name), r->cols[i].id};
+            r->project.exprs[i] =
+                (rel_expr){expr_column(b->mem, from->id, from->type, from->name), r->cols[i].id};
         }
     }
 }

@@ -1,8 +1,9 @@
 /*
  * bind_types.c - types: what converts to what, silently or not at all.
  *
- * The tower is BOOLEAN < INTEGER < REAL. A literal takes the type of what it meets if its value allows; a column never changes
- * class (TEXT, number, BLOB) without CAST. Invariant: a literal NULL gets the type that its place wants.
+ * The tower is BOOLEAN < INTEGER < REAL. A literal takes the type of what it meets if its value
+ * allows; a column never changes class (TEXT, number, BLOB) without CAST. Invariant: a literal NULL
+ * gets the type that its place wants.
  */
 #include <math.h>
 #include <stdio.h>
@@ -33,7 +34,8 @@ static expr *convert_literal(binder *b, expr *x, value_type type) {
 }
 
 static void type_error(binder *b, const expr *x, value_type type, const char *what) {
-    fail(b, ERR_BIND, x->pos, x->len, "%s wants %s, not %s", what, type_name(type), type_name(x->type));
+    fail(b, ERR_BIND, x->pos, x->len, "%s wants %s, not %s", what, type_name(type),
+         type_name(x->type));
     err_hint(b->e, "CAST(… AS %s) converts", type_name(type));
 }
 
@@ -102,28 +104,32 @@ expr *to_condition(binder *b, expr *x) {
         return x;
     if (type_is_number(x->type)) {
         value zero = x->type == TYPE_REAL ? value_real(0) : value_int(0);
-        return expr_at(expr_op2(b->mem, OP_NE, TYPE_BOOLEAN, x, expr_literal(b->mem, zero)), x->pos, x->len);
+        return expr_at(expr_op2(b->mem, OP_NE, TYPE_BOOLEAN, x, expr_literal(b->mem, zero)), x->pos,
+                       x->len);
     }
     if (call && !call->given)
         return x; /* typed in the next pass */
-    fail(b, ERR_BIND, x->pos, x->len, "a condition is true or false; this is %s", type_name(x->type));
+    fail(b, ERR_BIND, x->pos, x->len, "a condition is true or false; this is %s",
+         type_name(x->type));
     if (call)
         err_hint(b->e, "compare the answer, or write RETURNS BOOLEAN");
     return NULL;
 }
 
-/* ---- comparisons ------------------------------------------------------------------------------- */
+/* ---- comparisons -------------------------------------------------------------------------------
+ */
 
-/* A whole REAL literal beside an INTEGER becomes INTEGER, an exact INTEGER literal beside a REAL becomes REAL: comparisons of
- * one type are the fast ones. Others stay: value_compare is exact across the tower. */
+/* A whole REAL literal beside an INTEGER becomes INTEGER, an exact INTEGER literal beside a REAL
+ * becomes REAL: comparisons of one type are the fast ones. Others stay: value_compare is exact
+ * across the tower. */
 static void align_number(binder *b, expr **literal, value_type other) {
     expr *x = *literal;
     if (!is_literal(x) || x->type == other)
         return;
     double r = x->type == TYPE_REAL ? x->literal.r : 0;
     bool whole = x->type == TYPE_REAL && other == TYPE_INTEGER && r == floor(r) && fabs(r) < 9e15;
-    bool exact = x->type == TYPE_INTEGER && other == TYPE_REAL && x->literal.i < (INT64_C(1) << 53) &&
-                 x->literal.i > -(INT64_C(1) << 53);
+    bool exact = x->type == TYPE_INTEGER && other == TYPE_REAL &&
+                 x->literal.i < (INT64_C(1) << 53) && x->literal.i > -(INT64_C(1) << 53);
     bool up = x->type == TYPE_BOOLEAN && type_is_number(other);
     if (whole || exact || up) {
         expr *y = convert_literal(b, x, other);
@@ -137,9 +143,11 @@ static int cannot_compare(binder *b, const expr *x, const expr *y, int pos, int 
     const expr *other = literal == x ? y : x;
     if (literal && literal->type == TYPE_TEXT && type_is_number(other->type)) {
         fail(b, ERR_BIND, literal->pos, literal->len, "'%.*s' is not %s, which it is compared with",
-             (int)BASE_MIN(literal->literal.s.n, (size_t)60), literal->literal.s.p, type_name(other->type));
+             (int)BASE_MIN(literal->literal.s.n, (size_t)60), literal->literal.s.p,
+             type_name(other->type));
     } else {
-        fail(b, ERR_BIND, pos, len, "%s and %s do not compare", type_name(x->type), type_name(y->type));
+        fail(b, ERR_BIND, pos, len, "%s and %s do not compare", type_name(x->type),
+             type_name(y->type));
     }
     value_type to = x->type == TYPE_BLOB || y->type == TYPE_BLOB ? TYPE_BLOB
                     : x->type == TYPE_TEXT                       ? y->type
@@ -188,11 +196,13 @@ int unify_comparison(binder *b, expr **x, expr **y, int pos, int len) {
     return cannot_compare(b, *x, *y, pos, len);
 }
 
-/* One type for all (CASE, COALESCE, IN, VALUES): the highest number, or the one class; literals follow the others. */
+/* One type for all (CASE, COALESCE, IN, VALUES): the highest number, or the one class; literals
+ * follow the others. */
 int unify_all(binder *b, expr **xs, int n, const char *what, value_type *type) {
     value_type t = TYPE_NULL;
     const expr *first = NULL;
-    for (int pass = 0; pass < 2 && t == TYPE_NULL; pass++) /* literals have a say only when there is nothing else */
+    for (int pass = 0; pass < 2 && t == TYPE_NULL;
+         pass++) /* literals have a say only when there is nothing else */
         for (int i = 0; i < n; i++) {
             if (expr_is_null(xs[i]) || (is_literal(xs[i]) && pass == 0))
                 continue;
@@ -208,12 +218,14 @@ int unify_all(binder *b, expr **xs, int n, const char *what, value_type *type) {
             }
         }
     for (int i = 0; i < n; i++) /* a REAL literal among INTEGER columns lifts them all */
-        if (is_literal(xs[i]) && type_is_number(xs[i]->type) && type_is_number(t) && xs[i]->type > t)
+        if (is_literal(xs[i]) && type_is_number(xs[i]->type) && type_is_number(t) &&
+            xs[i]->type > t)
             t = xs[i]->type;
     for (int i = 0; i < n && t != TYPE_NULL; i++) {
-        if (is_literal(xs[i]) && !expr_is_null(xs[i]) && xs[i]->type != t && !type_is_number(xs[i]->type) != !type_is_number(t) &&
-            xs[i]->type != TYPE_TEXT) {
-            fail(b, ERR_BIND, xs[i]->pos, xs[i]->len, "%s mixes %s and %s", what, type_name(t), type_name(xs[i]->type));
+        if (is_literal(xs[i]) && !expr_is_null(xs[i]) && xs[i]->type != t &&
+            !type_is_number(xs[i]->type) != !type_is_number(t) && xs[i]->type != TYPE_TEXT) {
+            fail(b, ERR_BIND, xs[i]->pos, xs[i]->len, "%s mixes %s and %s", what, type_name(t),
+                 type_name(xs[i]->type));
             err_hint(b->e, "CAST(… AS %s) converts", type_name(t));
             return ERR_BIND;
         }

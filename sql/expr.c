@@ -1,7 +1,8 @@
 /*
  * expr.c - questions about bound expressions, and their construction.
  *
- * Invariant: nothing here changes an expression in place; equality ignores places in the text and slots.
+ * Invariant: nothing here changes an expression in place; equality ignores places in the text and
+ * slots.
  */
 #include <string.h>
 
@@ -70,7 +71,8 @@ void expr_columns(const expr *x, void (*visit)(void *ctx, int id), void *ctx) {
         expr_columns(x->args[i], visit, ctx);
 }
 
-/* ---- construction ------------------------------------------------------------------------------ */
+/* ---- construction ------------------------------------------------------------------------------
+ */
 
 expr *expr_new(arena *a, expr_kind kind, value_type type, int nargs) {
     expr *x = ARENA_NEW(a, expr);
@@ -112,15 +114,16 @@ expr *expr_op1(arena *a, expr_op op, value_type type, expr *l) {
     return x;
 }
 
-/* A balanced tree: ten thousand conjuncts are fourteen levels deep, evaluated from left to right all the same. */
+/* A balanced tree: ten thousand conjuncts are fourteen levels deep, evaluated from left to right
+ * all the same. */
 expr *expr_chain(arena *a, expr_op op, expr **args, int nargs) {
     if (nargs == 0)
         return NULL;
     if (nargs == 1)
         return args[0];
     int half = (nargs + 1) / 2;
-    return expr_op2(a, op, op == OP_CONCAT ? TYPE_TEXT : TYPE_BOOLEAN, expr_chain(a, op, args, half),
-                    expr_chain(a, op, args + half, nargs - half));
+    return expr_op2(a, op, op == OP_CONCAT ? TYPE_TEXT : TYPE_BOOLEAN,
+                    expr_chain(a, op, args, half), expr_chain(a, op, args + half, nargs - half));
 }
 
 expr *expr_and(arena *a, expr *l, expr *r) {

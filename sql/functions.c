@@ -1,7 +1,8 @@
 /*
  * functions.c - the functions by name: what they take, what they give. Their bodies are exec's.
  *
- * Invariant: every function of SQL_FUNCTIONS has a row of parameter classes here (tests/unit/test_sql_tables.c).
+ * Invariant: every function of SQL_FUNCTIONS has a row of parameter classes here
+ * (tests/unit/test_sql_text.c).
  */
 #include <string.h>
 
@@ -12,19 +13,22 @@
 #define RESULT_TEXT RESULT_IS(TYPE_TEXT)
 #define RESULT_BOOLEAN RESULT_IS(TYPE_BOOLEAN)
 
-/* A letter a parameter, the last one repeated: t TEXT, i INTEGER, r REAL, n any number, a anything, s TEXT made from
- * anything, c condition, = the common type of all these, x comparable with the first,
- * b TEXT or BLOB, d TEXT or a number. */
+/* A letter a parameter, the last one repeated: t TEXT, i INTEGER, r REAL, n any number, a anything,
+ * s TEXT made from anything, c condition, = the common type of all these, x comparable with the
+ * first, b TEXT or BLOB, d TEXT or a number. */
 static const char *const parameters[FUNC_COUNT] = {
-    [FUNC_ABS] = "n",       [FUNC_ROUND] = "ri",     [FUNC_FLOOR] = "n",     [FUNC_CEIL] = "n",
-    [FUNC_SIGN] = "n",      [FUNC_SQRT] = "r",       [FUNC_POWER] = "r",     [FUNC_LN] = "r",
-    [FUNC_EXP] = "r",       [FUNC_MOD] = "n",        [FUNC_RANDOM] = "",     [FUNC_LENGTH] = "b",
-    [FUNC_LOWER] = "t",     [FUNC_UPPER] = "t",      [FUNC_TRIM] = "t",      [FUNC_LTRIM] = "t",
-    [FUNC_RTRIM] = "t",     [FUNC_SUBSTR] = "ti",    [FUNC_REPLACE] = "t",   [FUNC_INSTR] = "t",
-    [FUNC_CONCAT] = "s",    [FUNC_REPEAT] = "ti",    [FUNC_HEX] = "a",       [FUNC_CHAR_] = "i",
-    [FUNC_UNICODE] = "t",   [FUNC_TYPEOF] = "a",     [FUNC_COALESCE] = "=",  [FUNC_IFNULL] = "=",
-    [FUNC_NULLIF] = "ax",   [FUNC_IIF] = "c=",       [FUNC_GREATEST] = "=",  [FUNC_LEAST] = "=",
-    [FUNC_DATE] = "dt",     [FUNC_TIME] = "dt",      [FUNC_DATETIME] = "dt", [FUNC_STRFTIME] = "tdt",
+    [FUNC_ABS] = "n",        [FUNC_ROUND] = "ri",     [FUNC_FLOOR] = "n",
+    [FUNC_CEIL] = "n",       [FUNC_SIGN] = "n",       [FUNC_SQRT] = "r",
+    [FUNC_POWER] = "r",      [FUNC_LN] = "r",         [FUNC_EXP] = "r",
+    [FUNC_MOD] = "n",        [FUNC_RANDOM] = "",      [FUNC_LENGTH] = "b",
+    [FUNC_LOWER] = "t",      [FUNC_UPPER] = "t",      [FUNC_TRIM] = "t",
+    [FUNC_LTRIM] = "t",      [FUNC_RTRIM] = "t",      [FUNC_SUBSTR] = "ti",
+    [FUNC_REPLACE] = "t",    [FUNC_INSTR] = "t",      [FUNC_CONCAT] = "s",
+    [FUNC_REPEAT] = "ti",    [FUNC_HEX] = "a",        [FUNC_CHAR_] = "i",
+    [FUNC_UNICODE] = "t",    [FUNC_TYPEOF] = "a",     [FUNC_COALESCE] = "=",
+    [FUNC_IFNULL] = "=",     [FUNC_NULLIF] = "ax",    [FUNC_IIF] = "c=",
+    [FUNC_GREATEST] = "=",   [FUNC_LEAST] = "=",      [FUNC_DATE] = "dt",
+    [FUNC_TIME] = "dt",      [FUNC_DATETIME] = "dt",  [FUNC_STRFTIME] = "tdt",
     [FUNC_JULIANDAY] = "dt", [FUNC_UNIXEPOCH] = "dt", [FUNC_VERSION] = "",
 };
 
@@ -32,25 +36,31 @@ static const char *const parameters[FUNC_COUNT] = {
 #define RESULT_COMMON RESULT_AS_COMMON
 #define RESULT_NUMBER1 RESULT_AS_NUMBER
 static const function_result results[FUNC_COUNT] = {
-#define FUNCTION_RESULT(id, name, low, high, result, volatile_, signature, help) [FUNC_##id] = RESULT_##result,
+#define FUNCTION_RESULT(id, name, low, high, result, volatile_, signature, help)                   \
+    [FUNC_##id] = RESULT_##result,
     SQL_FUNCTIONS(FUNCTION_RESULT)
 #undef FUNCTION_RESULT
 };
 
-/* Scalars first, in the order of function_id; then aggregates, in the order of agg_kind names below; then the model's. */
+/* Scalars first, in the order of function_id; then aggregates, in the order of agg_kind names
+ * below; then the model's. */
 static const function_info infos[] = {
-#define FUNCTION_INFO(id, name, low, high, result, volatile_, signature, help)                                         \
+#define FUNCTION_INFO(id, name, low, high, result, volatile_, signature, help)                     \
     {name, low, high, volatile_, false, signature, help},
     SQL_FUNCTIONS(FUNCTION_INFO)
 #undef FUNCTION_INFO
-    {"count", 0, 1, false, true, "count(*) | count([DISTINCT] x)", "rows, or values that are not NULL"},
+        {"count", 0, 1, false, true, "count(*) | count([DISTINCT] x)",
+         "rows, or values that are not NULL"},
     {"sum", 1, 1, false, true, "sum([DISTINCT] x)", "the sum; NULL without values"},
     {"avg", 1, 1, false, true, "avg([DISTINCT] x)", "the mean; NULL without values"},
     {"min", 1, 1, false, true, "min(x)", "the least value"},
     {"max", 1, 1, false, true, "max(x)", "the greatest value"},
-    {"group_concat", 1, 2, false, true, "group_concat([DISTINCT] x [, separator])", "texts joined, by ',' unless said otherwise"},
-    {"string_agg", 1, 2, false, true, "string_agg([DISTINCT] x, separator)", "group_concat by another name"},
-    {"llm", 1, -1, false, false, "LLM(prompt, field [AS name], … [, option => value]) [RETURNS type]", "ask the model"},
+    {"group_concat", 1, 2, false, true, "group_concat([DISTINCT] x [, separator])",
+     "texts joined, by ',' unless said otherwise"},
+    {"string_agg", 1, 2, false, true, "string_agg([DISTINCT] x, separator)",
+     "group_concat by another name"},
+    {"llm", 1, -1, false, false,
+     "LLM(prompt, field [AS name], … [, option => value]) [RETURNS type]", "ask the model"},
     {"llm_prob", 1, 1, false, false, "LLM_PROB(LLM(…))", "the probability of a typed answer"},
 };
 
@@ -99,8 +109,13 @@ bool aggregate_find(str name, agg_kind *out) {
         const char *name;
         agg_kind kind;
     } kinds[] = {
-        {"count", AGG_COUNT}, {"sum", AGG_SUM}, {"avg", AGG_AVG}, {"min", AGG_MIN}, {"max", AGG_MAX},
-        {"group_concat", AGG_GROUP_CONCAT}, {"string_agg", AGG_GROUP_CONCAT},
+        {"count", AGG_COUNT},
+        {"sum", AGG_SUM},
+        {"avg", AGG_AVG},
+        {"min", AGG_MIN},
+        {"max", AGG_MAX},
+        {"group_concat", AGG_GROUP_CONCAT},
+        {"string_agg", AGG_GROUP_CONCAT},
     };
     for (size_t i = 0; i < BASE_COUNT(kinds); i++)
         if (str_equal_nocase(name, str_from(kinds[i].name))) {
@@ -118,6 +133,7 @@ const char *function_nearest(str name) {
 }
 
 const char *aggregate_name(agg_kind kind) {
-    static const char *const names[] = {"count", "count", "sum", "avg", "min", "max", "group_concat", "first"};
+    static const char *const names[] = {"count", "count", "sum",          "avg",
+                                        "min",   "max",   "group_concat", "first"};
     return names[kind];
 }

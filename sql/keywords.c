@@ -1,7 +1,8 @@
 /*
  * keywords.c - the keywords: one table for the lexer, completion, hints and messages.
  *
- * Invariant: the table is sorted by name and holds every word of grammar.y; tests/unit/test_sql_lex.c checks both.
+ * Invariant: the table is sorted by name (tests/unit/test_sql_text.c); each word is a token of
+ * grammar.y, or this does not compile.
  */
 #include <string.h>
 
@@ -9,17 +10,19 @@
 #include "grammar.h"
 
 /* X(word): the token is TK_<word>. Sorted. */
-#define SQL_KEYWORDS(X)                                                                            \
-    X(ADD) X(ALL) X(ALTER) X(ANALYZE) X(AND) X(ANSWERS) X(AS) X(ASC) X(BEGIN) X(BETWEEN) X(BY)      \
-    X(CACHE) X(CASE) X(CAST) X(CHECK) X(CLEAR) X(COLLATE) X(COLUMN) X(COMMIT) X(CONFLICT)           \
-    X(CONSTRAINT) X(COPY) X(CREATE) X(CROSS) X(DEFAULT) X(DELETE) X(DESC) X(DISTINCT) X(DO)         \
-    X(DROP) X(ELSE) X(END) X(ESCAPE) X(EXCEPT) X(EXISTS) X(EXPLAIN) X(FALSE) X(FILTER) X(FIRST)     \
-    X(FOR) X(FROM) X(FULL) X(GLOB) X(GROUP) X(HAVING) X(IF) X(ILIKE) X(IN) X(INDEX) X(INNER)        \
-    X(INSERT) X(INTERSECT) X(INTO) X(IS) X(JOIN) X(KEY) X(KV) X(LAST) X(LEFT) X(LIKE) X(LIMIT)      \
-    X(LLM) X(MODEL) X(NATURAL) X(NOT) X(NOTHING) X(NULL) X(NULLS) X(OFFSET) X(ON) X(OR) X(ORDER)    \
-    X(OUTER) X(PRIMARY) X(RECURSIVE) X(REFERENCES) X(RENAME) X(REPLACE) X(RESET) X(RETURNS)         \
-    X(RIGHT) X(ROLLBACK) X(SELECT) X(SET) X(SHOW) X(TABLE) X(THEN) X(TO) X(TRANSACTION) X(TRUE)     \
+/* clang-format off */
+#define SQL_KEYWORDS(X) \
+    X(ADD) X(ALL) X(ALTER) X(ANALYZE) X(AND) X(ANSWERS) X(AS) X(ASC) X(BEGIN) X(BETWEEN) X(BY) \
+    X(CACHE) X(CASE) X(CAST) X(CHECK) X(CLEAR) X(COLLATE) X(COLUMN) X(COMMIT) X(CONFLICT) \
+    X(CONSTRAINT) X(COPY) X(CREATE) X(CROSS) X(DEFAULT) X(DELETE) X(DESC) X(DISTINCT) X(DO) \
+    X(DROP) X(ELSE) X(END) X(ESCAPE) X(EXCEPT) X(EXISTS) X(EXPLAIN) X(FALSE) X(FILTER) X(FIRST) \
+    X(FOR) X(FROM) X(FULL) X(GLOB) X(GROUP) X(HAVING) X(IF) X(ILIKE) X(IN) X(INDEX) X(INNER) \
+    X(INSERT) X(INTERSECT) X(INTO) X(IS) X(JOIN) X(KEY) X(KV) X(LAST) X(LEFT) X(LIKE) X(LIMIT) \
+    X(LLM) X(MODEL) X(NATURAL) X(NOT) X(NOTHING) X(NULL) X(NULLS) X(OFFSET) X(ON) X(OR) X(ORDER) \
+    X(OUTER) X(PRIMARY) X(RECURSIVE) X(REFERENCES) X(RENAME) X(REPLACE) X(RESET) X(RETURNS) \
+    X(RIGHT) X(ROLLBACK) X(SELECT) X(SET) X(SHOW) X(TABLE) X(THEN) X(TO) X(TRANSACTION) X(TRUE) \
     X(UNION) X(UNIQUE) X(UPDATE) X(USING) X(VALUES) X(VIEW) X(WARM) X(WHEN) X(WHERE) X(WITH)
+/* clang-format on */
 
 #define KEYWORD_NAME(word) #word,
 static const char *const names[] = {SQL_KEYWORDS(KEYWORD_NAME)};
@@ -30,11 +33,18 @@ static const struct {
     int code;
     const char *name;
 } signs[] = {
-    {TK_EQ, "="},           {TK_NE, "<>"},          {TK_LT, "<"},        {TK_LE, "<="},   {TK_GT, ">"},
-    {TK_GE, ">="},          {TK_PLUS, "+"},         {TK_MINUS, "-"},     {TK_STAR, "*"},  {TK_SLASH, "/"},
-    {TK_PERCENT, "%"},      {TK_CONCAT, "||"},      {TK_CAST_TO, "::"},  {TK_LP, "("},    {TK_RP, ")"},
-    {TK_COMMA, ","},        {TK_DOT, "."},          {TK_SEMI, ";"},      {TK_ARROW, "=>"}, {TK_ID, "a name"},
-    {TK_STRING, "a text"},  {TK_NUMBER, "a number"}, {TK_BLOB, "a blob"}, {TK_VARIABLE, "a :variable"},
+    {TK_EQ, "="},          {TK_NE, "<>"},
+    {TK_LT, "<"},          {TK_LE, "<="},
+    {TK_GT, ">"},          {TK_GE, ">="},
+    {TK_PLUS, "+"},        {TK_MINUS, "-"},
+    {TK_STAR, "*"},        {TK_SLASH, "/"},
+    {TK_PERCENT, "%"},     {TK_CONCAT, "||"},
+    {TK_CAST_TO, "::"},    {TK_LP, "("},
+    {TK_RP, ")"},          {TK_COMMA, ","},
+    {TK_DOT, "."},         {TK_SEMI, ";"},
+    {TK_ARROW, "=>"},      {TK_ID, "a name"},
+    {TK_STRING, "a text"}, {TK_NUMBER, "a number"},
+    {TK_BLOB, "a blob"},   {TK_VARIABLE, "a :variable"},
 };
 
 int keyword_code(str word) {
@@ -71,7 +81,8 @@ const char *keyword_name(int code) {
 bool keyword_is_operator(int code) {
     for (size_t i = 0; i < BASE_COUNT(signs); i++)
         if (signs[i].code == code)
-            return code != TK_ID && code != TK_STRING && code != TK_NUMBER && code != TK_BLOB && code != TK_VARIABLE;
+            return code != TK_ID && code != TK_STRING && code != TK_NUMBER && code != TK_BLOB &&
+                   code != TK_VARIABLE;
     return false;
 }
 

@@ -1,16 +1,18 @@
 /*
  * llm_calls.c - lifting LLM calls out of expressions, into REL_LLM nodes with guards.
  *
- * A call is known by its key: prompt, fields' names and what they are made of, options, type. Equal keys share one llm_call,
- * whose type by use is collected over the whole statement (llm_type.c). An occurrence is a step; equal ones of one clause are
- * one, with their guards joined by OR, unless that made two calls wait for each other.
- * Invariant: a step's guard and arguments name only columns of the clause's input and of steps that can be placed before it.
+ * A call is known by its key: prompt, fields' names and what they are made of, options, type. Equal
+ * keys share one llm_call, whose type by use is collected over the whole statement (llm_type.c). An
+ * occurrence is a step; equal ones of one clause are one, with their guards joined by OR, unless
+ * that made two calls wait for each other. Invariant: a step's guard and arguments name only
+ * columns of the clause's input and of steps that can be placed before it.
  */
 #include <string.h>
 
 #include "bind_int.h"
 
-/* ---- identity ---------------------------------------------------------------------------------- */
+/* ---- identity ----------------------------------------------------------------------------------
+ */
 
 static void key_column(binder *b, buf *out, int id) {
     const id_info *info = id_of(b, id);
@@ -22,7 +24,8 @@ static void key_column(binder *b, buf *out, int id) {
         buf_printf(out, "#%d", info->same_as);
 }
 
-/* The text by which two expressions are the same question: base columns by table and position, whatever the alias. */
+/* The text by which two expressions are the same question: base columns by table and position,
+ * whatever the alias. */
 void expr_key(binder *b, buf *out, const expr *x) {
     buf_printf(out, "(%d:%d:", (int)x->kind, (int)x->type);
     switch (x->kind) {
@@ -61,7 +64,8 @@ call_info *llm_info_of(binder *b, const expr *x) {
     return x->kind == EXPR_COLUMN ? id_of(b, x->column.id)->call : NULL;
 }
 
-/* ---- steps ------------------------------------------------------------------------------------- */
+/* ---- steps -------------------------------------------------------------------------------------
+ */
 
 void lift_apply(binder *b, lift *l, step *s) {
     list_add(b->mem, &l->steps, s);
@@ -133,7 +137,8 @@ static step *find_same(binder *b, lift *l, const llm_call *call, expr **args) {
             return s;
         if (depends(l, b->guard, s->use.out_id))
             continue;
-        s->use.guard = b->guard ? expr_chain(b->mem, OP_OR, (expr *[]){s->use.guard, b->guard}, 2) : NULL;
+        s->use.guard =
+            b->guard ? expr_chain(b->mem, OP_OR, (expr *[]){s->use.guard, b->guard}, 2) : NULL;
         return s;
     }
     return NULL;
@@ -144,7 +149,11 @@ step *lift_use(binder *b, lift *l, call_info *info, expr **args, bool want_prob)
     if (!s) {
         s = ARENA_NEW(b->mem, step);
         s->value_id = s->mark_id = -1;
-        s->use = (llm_use){.call = info->call, .args = args, .guard = b->guard, .out_id = new_id(b), .prob_id = -1};
+        s->use = (llm_use){.call = info->call,
+                           .args = args,
+                           .guard = b->guard,
+                           .out_id = new_id(b),
+                           .prob_id = -1};
         id_of(b, s->use.out_id)->call = info;
         list_add(b->mem, &l->steps, s);
     }
@@ -153,10 +162,12 @@ step *lift_use(binder *b, lift *l, call_info *info, expr **args, bool want_prob)
     return s;
 }
 
-/* ---- placing ----------------------------------------------------------------------------------- */
+/* ---- placing -----------------------------------------------------------------------------------
+ */
 
 static bool waits_for(const step *s, const step *other) {
-    int ids[2] = {other->is_apply ? other->value_id : other->use.out_id, other->is_apply ? other->mark_id : other->use.prob_id};
+    int ids[2] = {other->is_apply ? other->value_id : other->use.out_id,
+                  other->is_apply ? other->mark_id : other->use.prob_id};
     for (int i = 0; i < 2; i++) {
         if (ids[i] < 0)
             continue;
@@ -232,7 +243,8 @@ rel *lift_place(binder *b, lift *l, rel *r) {
     return r;
 }
 
-/* ---- fields ------------------------------------------------------------------------------------ */
+/* ---- fields ------------------------------------------------------------------------------------
+ */
 
 typedef struct fields {
     int n, cap;
@@ -244,8 +256,13 @@ typedef struct fields {
 static void add_field(binder *b, fields *f, expr *x, str name, str table, const node *n) {
     if (f->n == f->cap) {
         int cap = f->cap ? 2 * f->cap : 8;
-        fields bigger = {f->n, cap, ARENA_ARRAY(b->mem, expr *, cap), ARENA_ARRAY(b->mem, str, cap),
-                         ARENA_ARRAY(b->mem, str, cap), ARENA_ARRAY(b->mem, int, cap), ARENA_ARRAY(b->mem, int, cap)};
+        fields bigger = {f->n,
+                         cap,
+                         ARENA_ARRAY(b->mem, expr *, cap),
+                         ARENA_ARRAY(b->mem, str, cap),
+                         ARENA_ARRAY(b->mem, str, cap),
+                         ARENA_ARRAY(b->mem, int, cap),
+                         ARENA_ARRAY(b->mem, int, cap)};
         for (int i = 0; i < f->n; i++) {
             bigger.args[i] = f->args[i];
             bigger.names[i] = f->names[i];
@@ -267,7 +284,8 @@ static int add_star(binder *b, fields *f, const node *n) {
     int before = f->n;
     for (int i = 0; b->scope && i < b->scope->n; i++) {
         const scope_column *c = &b->scope->cols[i];
-        if (c->secret || (n->qualifier.name.n ? !str_equal_nocase(c->table, n->qualifier.name) : c->merged))
+        if (c->secret ||
+            (n->qualifier.name.n ? !str_equal_nocase(c->table, n->qualifier.name) : c->merged))
             continue;
         add_field(b, f, expr_column(b->mem, c->id, c->type, c->name), c->name, c->table, n);
     }
@@ -275,7 +293,8 @@ static int add_star(binder *b, fields *f, const node *n) {
         return 0;
     if (!n->qualifier.name.n)
         return fail_node(b, n, "* stands for no column here: there is no FROM");
-    fail_ident(b, n->qualifier, "no table \"%.*s\" in FROM", (int)n->qualifier.name.n, n->qualifier.name.p);
+    fail_ident(b, n->qualifier, "no table \"%.*s\" in FROM", (int)n->qualifier.name.n,
+               n->qualifier.name.p);
     return ERR_BIND;
 }
 
@@ -316,20 +335,21 @@ static int distinguish(binder *b, fields *f) {
                 clash[i] = clash[k] = true;
     for (int i = 0; i < f->n; i++)
         if (clash[i] && f->tables[i].n)
-            f->names[i] = str_from(arena_printf(b->mem, "%.*s.%.*s", (int)f->tables[i].n, f->tables[i].p,
-                                                (int)f->names[i].n, f->names[i].p));
+            f->names[i] = str_from(arena_printf(b->mem, "%.*s.%.*s", (int)f->tables[i].n,
+                                                f->tables[i].p, (int)f->names[i].n, f->names[i].p));
     for (int i = 0; i < f->n; i++)
         for (int k = i + 1; k < f->n; k++)
             if (str_equal_nocase(f->names[i], f->names[k])) {
-                fail(b, ERR_BIND, f->positions[k], f->lengths[k], "LLM() has two fields named \"%.*s\"",
-                     (int)f->names[k].n, f->names[k].p);
+                fail(b, ERR_BIND, f->positions[k], f->lengths[k],
+                     "LLM() has two fields named \"%.*s\"", (int)f->names[k].n, f->names[k].p);
                 err_hint(b->e, "give one another name: AS");
                 return ERR_BIND;
             }
     return 0;
 }
 
-/* ---- the prompt -------------------------------------------------------------------------------- */
+/* ---- the prompt --------------------------------------------------------------------------------
+ */
 
 static int find_field(const fields *f, str name) {
     for (int i = 0; i < f->n; i++)
@@ -343,9 +363,12 @@ static int unknown_field(binder *b, const fields *f, str name, const node *promp
     for (int i = 0; i < f->n; i++)
         names[i] = arena_strndup(b->mem, f->names[i].p, f->names[i].n);
     bool exact = prompt->kind == NODE_LITERAL && prompt->literal.type == TYPE_TEXT &&
-                 (size_t)prompt->len == prompt->literal.s.n + 2; /* no doubled quotes: offsets are the text's */
-    int pos = exact ? prompt->pos + 1 + (int)at : prompt->pos, len = exact ? (int)name.n : prompt->len;
-    fail(b, ERR_BIND, pos, len, "the prompt names {%.*s}, which is no field of the call", (int)BASE_MIN(name.n, (size_t)80), name.p);
+                 (size_t)prompt->len ==
+                     prompt->literal.s.n + 2; /* no doubled quotes: offsets are the text's */
+    int pos = exact ? prompt->pos + 1 + (int)at : prompt->pos,
+        len = exact ? (int)name.n : prompt->len;
+    fail(b, ERR_BIND, pos, len, "the prompt names {%.*s}, which is no field of the call",
+         (int)BASE_MIN(name.n, (size_t)80), name.p);
     const char *meant = str_nearest(name, names, (size_t)f->n);
     if (meant)
         err_hint(b->e, "did you mean {%s}? A brace itself is written {{", meant);
@@ -407,7 +430,8 @@ static int bind_prompt(binder *b, const node *n, value *out) {
         return (int)b->e->code;
     if (!x || x->kind != EXPR_LITERAL) {
         fail_node(b, n->args[0], "the prompt must be a constant text");
-        err_hint(b->e, "what differs by row goes in as a field: LLM('… {name} …', expression AS name)");
+        err_hint(b->e,
+                 "what differs by row goes in as a field: LLM('… {name} …', expression AS name)");
         return ERR_BIND;
     }
     if (!expr_is_null(x) && x->type != TYPE_TEXT)
@@ -418,7 +442,8 @@ static int bind_prompt(binder *b, const node *n, value *out) {
     return 0;
 }
 
-/* ---- options ----------------------------------------------------------------------------------- */
+/* ---- options -----------------------------------------------------------------------------------
+ */
 
 static int option_constant(binder *b, const llm_option *o, value_type type, value *out) {
     expr *x = bind_expr(b, o->value);
@@ -447,8 +472,8 @@ static int option_model(binder *b, const llm_option *o, llm_call *call) {
         if (meant)
             err_hint(b->e, "did you mean \"%s\"?", meant);
         else
-            err_hint(b->e, "CREATE MODEL %.*s FROM 'file.gguf' makes it known", (int)BASE_MIN(n->name.name.n, (size_t)80),
-                     n->name.name.p);
+            err_hint(b->e, "CREATE MODEL %.*s FROM 'file.gguf' makes it known",
+                     (int)BASE_MIN(n->name.name.n, (size_t)80), n->name.name.p);
         return ERR_BIND;
     }
     value v;
@@ -495,7 +520,8 @@ static int bind_option(binder *b, const llm_option *o, llm_call *call, const nod
     return ERR_BIND;
 }
 
-/* ---- examples ---------------------------------------------------------------------------------- */
+/* ---- examples ----------------------------------------------------------------------------------
+ */
 
 static int example_columns(binder *b, const node *n, const fields *f, llm_call *call, rel *r) {
     int answer = -1;
@@ -516,7 +542,8 @@ static int example_columns(binder *b, const node *n, const fields *f, llm_call *
     }
     if (call->nexample_fields == 0 && f->n > 0) {
         fail_node(b, n, "examples have none of the call's fields as a column");
-        err_hint(b->e, "the first field is \"%.*s\"", (int)BASE_MIN(f->names[0].n, (size_t)80), f->names[0].p);
+        err_hint(b->e, "the first field is \"%.*s\"", (int)BASE_MIN(f->names[0].n, (size_t)80),
+                 f->names[0].p);
         return ERR_BIND;
     }
     columns[call->nexample_fields] = answer;
@@ -542,13 +569,15 @@ static int bind_examples(binder *b, const node *n, const fields *f, llm_call *ca
     rel *r = NULL;
     b->scope = NULL;
     b->refuse = "the examples' own query";
-    int status = is_name ? bind_table(b, n->name, n->name.name, NULL, &own, &r) : subquery(b, n->query, &r);
+    int status =
+        is_name ? bind_table(b, n->name, n->name.name, NULL, &own, &r) : subquery(b, n->query, &r);
     b->scope = outer;
     b->refuse = refuse;
     return status ? status : example_columns(b, n, f, call, r);
 }
 
-/* ---- the call ---------------------------------------------------------------------------------- */
+/* ---- the call ----------------------------------------------------------------------------------
+ */
 
 static bool any_volatile(const fields *f) {
     for (int i = 0; i < f->n; i++)
@@ -557,7 +586,8 @@ static bool any_volatile(const fields *f) {
     return false;
 }
 
-static str call_key(binder *b, const node *n, const llm_call *call, const fields *f, const node *examples) {
+static str call_key(binder *b, const node *n, const llm_call *call, const fields *f,
+                    const node *examples) {
     buf k = {0};
     value_print_sql(&k, call->prompt);
     for (int i = 0; i < f->n; i++) {
@@ -565,7 +595,8 @@ static str call_key(binder *b, const node *n, const llm_call *call, const fields
         buf_append_str(&k, f->names[i]);
         expr_key(b, &k, f->args[i]);
     }
-    buf_printf(&k, "|%d|%zu:%.*s|", call->max_tokens, call->model.n, (int)call->model.n, call->model.p ? call->model.p : "");
+    buf_printf(&k, "|%d|%zu:%.*s|", call->max_tokens, call->model.n, (int)call->model.n,
+               call->model.p ? call->model.p : "");
     value_print_sql(&k, call->temperature);
     if (examples && examples->kind == NODE_COLUMN)
         buf_printf(&k, "|examples %.*s", (int)examples->name.name.n, examples->name.name.p);
@@ -598,7 +629,8 @@ static int bind_parts(binder *b, const node *n, llm_call *call, fields *f, const
     return status;
 }
 
-static int complete_call(binder *b, const node *n, llm_call *call, const fields *f, const node *examples, call_info *info) {
+static int complete_call(binder *b, const node *n, llm_call *call, const fields *f,
+                         const node *examples, call_info *info) {
     call->nfields = f->n;
     call->field_names = f->names;
     call->field_required = ARENA_ARRAY(b->mem, bool, f->n);

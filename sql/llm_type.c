@@ -1,8 +1,9 @@
 /*
  * llm_type.c - the type of an LLM call's answer: as RETURNS says, or by use.
  *
- * By use: the texts that a call without RETURNS is compared with, anywhere in the statement, are its literals. They are only
- * all known once everything is bound; so the statement is bound again, with what the pass before found, until nothing changes.
+ * By use: the texts that a call without RETURNS is compared with, anywhere in the statement, are
+ * its literals. They are only all known once everything is bound; so the statement is bound again,
+ * with what the pass before found, until nothing changes.
  */
 #include <string.h>
 
@@ -25,17 +26,39 @@ value_type llm_call_type(const llm_call *call) {
     return TYPE_TEXT;
 }
 
-/* ---- complements ------------------------------------------------------------------------------- */
+/* ---- complements -------------------------------------------------------------------------------
+ */
 
 /* What the other answer is, when only one was named. The affirmative stands first. */
 static const char *const pairs[][2] = {
-    {"yes", "no"},           {"true", "false"},          {"positive", "negative"},   {"good", "bad"},
-    {"relevant", "irrelevant"}, {"spam", "ham"},         {"correct", "incorrect"},   {"right", "wrong"},
-    {"valid", "invalid"},    {"happy", "sad"},           {"like", "dislike"},        {"agree", "disagree"},
-    {"pass", "fail"},        {"accept", "reject"},       {"approved", "rejected"},   {"safe", "unsafe"},
-    {"toxic", "non-toxic"},  {"subjective", "objective"}, {"formal", "informal"},    {"fresh", "rotten"},
-    {"satisfied", "dissatisfied"}, {"recommended", "not recommended"}, {"urgent", "not urgent"}, {"y", "n"},
-    {"fact", "opinion"},     {"real", "fake"},           {"supported", "refuted"},   {"match", "no match"},
+    {"yes", "no"},
+    {"true", "false"},
+    {"positive", "negative"},
+    {"good", "bad"},
+    {"relevant", "irrelevant"},
+    {"spam", "ham"},
+    {"correct", "incorrect"},
+    {"right", "wrong"},
+    {"valid", "invalid"},
+    {"happy", "sad"},
+    {"like", "dislike"},
+    {"agree", "disagree"},
+    {"pass", "fail"},
+    {"accept", "reject"},
+    {"approved", "rejected"},
+    {"safe", "unsafe"},
+    {"toxic", "non-toxic"},
+    {"subjective", "objective"},
+    {"formal", "informal"},
+    {"fresh", "rotten"},
+    {"satisfied", "dissatisfied"},
+    {"recommended", "not recommended"},
+    {"urgent", "not urgent"},
+    {"y", "n"},
+    {"fact", "opinion"},
+    {"real", "fake"},
+    {"supported", "refuted"},
+    {"match", "no match"},
 };
 
 static char upper(char c) {
@@ -44,7 +67,8 @@ static char upper(char c) {
 
 /* `word` written as `like` is: YES, Yes or yes. */
 static str in_case_of(arena *a, const char *word, str like) {
-    bool all = like.n > 1 || (like.n == 1 && upper(like.p[0]) == like.p[0]), first = like.p[0] >= 'A' && like.p[0] <= 'Z';
+    bool all = like.n > 1 || (like.n == 1 && upper(like.p[0]) == like.p[0]),
+         first = like.p[0] >= 'A' && like.p[0] <= 'Z';
     for (size_t i = 0; i < like.n; i++)
         all = all && upper(like.p[i]) == like.p[i];
     char *out = arena_strndup(a, word, strlen(word));
@@ -65,7 +89,8 @@ static bool complete_pair(arena *a, str one, str out[2]) {
     return false;
 }
 
-/* ---- RETURNS ----------------------------------------------------------------------------------- */
+/* ---- RETURNS -----------------------------------------------------------------------------------
+ */
 
 static int fail_type(binder *b, const llm_type *t, const char *message, const char *hint) {
     fail(b, ERR_BIND, t->pos, t->len, "%s", message);
@@ -99,11 +124,14 @@ static int returns_enum(binder *b, const llm_type *t, llm_call *call) {
 static int returns_between(binder *b, const llm_type *t, llm_call *call) {
     value low = t->low->literal, high = t->high->literal;
     if (call->returns != RETURNS_INTEGER || low.type != TYPE_INTEGER || high.type != TYPE_INTEGER)
-        return fail_type(b, t, "BETWEEN goes with INTEGER and whole numbers: RETURNS INTEGER BETWEEN 1 AND 5", NULL);
+        return fail_type(
+            b, t, "BETWEEN goes with INTEGER and whole numbers: RETURNS INTEGER BETWEEN 1 AND 5",
+            NULL);
     if (low.i >= high.i)
         return fail_type(b, t, "RETURNS INTEGER BETWEEN wants the smaller number first", NULL);
     if ((uint64_t)high.i - (uint64_t)low.i >= MAX_LITERALS)
-        return fail(b, ERR_LIMIT, t->pos, t->len, "INTEGER BETWEEN spans at most %d numbers", MAX_LITERALS);
+        return fail(b, ERR_LIMIT, t->pos, t->len, "INTEGER BETWEEN spans at most %d numbers",
+                    MAX_LITERALS);
     call->nliterals = (int)(high.i - low.i) + 1;
     call->literals = ARENA_ARRAY(b->mem, str, call->nliterals);
     for (int i = 0; i < call->nliterals; i++)
@@ -127,11 +155,13 @@ static int returns_given(binder *b, const llm_type *t, llm_call *call) {
     if (!type_parse(name, &type) || type == TYPE_BLOB) {
         static const char *const names[] = {"TEXT", "ENUM", "BOOLEAN", "INTEGER", "REAL"};
         const char *meant = str_nearest(name, names, BASE_COUNT(names));
-        fail(b, ERR_BIND, t->pos, t->len, "a call cannot return \"%.*s\"", (int)BASE_MIN(name.n, (size_t)80), name.p);
+        fail(b, ERR_BIND, t->pos, t->len, "a call cannot return \"%.*s\"",
+             (int)BASE_MIN(name.n, (size_t)80), name.p);
         if (meant)
             err_hint(b->e, "did you mean %s?", meant);
         else
-            err_hint(b->e, "RETURNS TEXT, ENUM('…', …), BOOLEAN, INTEGER [BETWEEN a AND b] or REAL");
+            err_hint(b->e,
+                     "RETURNS TEXT, ENUM('…', …), BOOLEAN, INTEGER [BETWEEN a AND b] or REAL");
         return ERR_BIND;
     }
     if (t->literals.n)
@@ -139,11 +169,14 @@ static int returns_given(binder *b, const llm_type *t, llm_call *call) {
     if (type == TYPE_BOOLEAN)
         returns_boolean(b, call);
     else
-        call->returns = type == TYPE_INTEGER ? RETURNS_INTEGER : type == TYPE_REAL ? RETURNS_REAL : RETURNS_TEXT;
+        call->returns = type == TYPE_INTEGER ? RETURNS_INTEGER
+                        : type == TYPE_REAL  ? RETURNS_REAL
+                                             : RETURNS_TEXT;
     return t->between ? returns_between(b, t, call) : 0;
 }
 
-/* ---- by use ------------------------------------------------------------------------------------ */
+/* ---- by use ------------------------------------------------------------------------------------
+ */
 
 static int enum_by_use(binder *b, const call_info *info, llm_call *call) {
     int n = info->literals.n;
@@ -154,7 +187,8 @@ static int enum_by_use(binder *b, const call_info *info, llm_call *call) {
         call->literals[i] = *(str *)info->literals.items[i];
     call->nliterals = n;
     if (n > MAX_LITERALS)
-        return fail(b, ERR_LIMIT, info->pos, info->len, "a call is compared with more than %d texts", MAX_LITERALS);
+        return fail(b, ERR_LIMIT, info->pos, info->len,
+                    "a call is compared with more than %d texts", MAX_LITERALS);
     if (n > 1)
         return 0;
     str one = call->literals[0];
@@ -162,7 +196,8 @@ static int enum_by_use(binder *b, const call_info *info, llm_call *call) {
         call->nliterals = 2;
         return 0;
     }
-    fail(b, ERR_BIND, info->literal_pos, info->literal_len, "'%.*s' is the only answer this call is compared with: what else may it say?",
+    fail(b, ERR_BIND, info->literal_pos, info->literal_len,
+         "'%.*s' is the only answer this call is compared with: what else may it say?",
          (int)BASE_MIN(one.n, (size_t)60), one.p);
     err_hint(b->e, "write LLM(…) RETURNS ENUM('%.*s', …)", (int)BASE_MIN(one.n, (size_t)60), one.p);
     return ERR_BIND;
@@ -176,7 +211,8 @@ int llm_give_type(binder *b, const node *n, llm_call *call, call_info *info) {
         return 0;
     int kinds = (use->literals.n > 0) + use->number_use + use->boolean_use;
     if (kinds > 1) {
-        fail(b, ERR_BIND, use->pos, use->len, "this call is compared with values of different types");
+        fail(b, ERR_BIND, use->pos, use->len,
+             "this call is compared with values of different types");
         err_hint(b->e, "say what it returns: LLM(…) RETURNS INTEGER");
         return ERR_BIND;
     }
@@ -222,7 +258,8 @@ bool llm_note_use(binder *b, const expr *call, const expr *with) {
 /* A text that is none of a call's answers never equals it: a slip of the pen, said now. */
 bool llm_check_literal(binder *b, const expr *call, const expr *with) {
     call_info *info = llm_info_of(b, call);
-    if (!info || info->call->returns != RETURNS_ENUM || with->kind != EXPR_LITERAL || with->type != TYPE_TEXT || !info->given)
+    if (!info || info->call->returns != RETURNS_ENUM || with->kind != EXPR_LITERAL ||
+        with->type != TYPE_TEXT || !info->given)
         return true;
     const char **names = ARENA_ARRAY(b->mem, const char *, info->call->nliterals);
     for (int i = 0; i < info->call->nliterals; i++) {
@@ -251,7 +288,8 @@ static bool learn(arena *a, call_info *known, const call_info *seen) {
     for (int i = 0; i < seen->literals.n; i++) {
         bool there = false;
         for (int k = 0; k < known->literals.n; k++)
-            there = there || str_equal(*(str *)known->literals.items[k], *(str *)seen->literals.items[i]);
+            there = there ||
+                    str_equal(*(str *)known->literals.items[k], *(str *)seen->literals.items[i]);
         if (!there) {
             list_add(a, &known->literals, seen->literals.items[i]);
             news = true;

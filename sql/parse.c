@@ -1,5 +1,6 @@
 /*
- * parse.c - drives lexer and parser, and words their complaints: what is wrong, where, and what may have been meant.
+ * parse.c - drives lexer and parser, and words their complaints: what is wrong, where, and what may
+ * have been meant.
  *
  * Invariant: the first error wins; after it nothing more is fed to the parser.
  */
@@ -12,14 +13,16 @@
 
 enum { MAX_OPEN_PARENTHESES = AST_MAX_DEPTH };
 
-/* ---- messages ---------------------------------------------------------------------------------- */
+/* ---- messages ----------------------------------------------------------------------------------
+ */
 
 /* A word that passed as an alias but was meant as the keyword that goes on: FORM, WEHRE, GRUOP. */
 static const char *clause_nearest(str word) {
-    static const char *const clauses[] = {"FROM",  "WHERE", "GROUP", "ORDER",  "HAVING", "LIMIT",     "JOIN",   "LEFT",
-                                          "INNER", "CROSS", "USING", "UNION",  "EXCEPT", "INTERSECT", "OFFSET", "VALUES",
-                                          "ON",    "AND",   "OR",    "SET",    "AS",     "RETURNS",   "FILTER", "BETWEEN",
-                                          "LIKE",  "DESC",  "ASC",   "NULLS"};
+    static const char *const clauses[] = {
+        "FROM",    "WHERE",  "GROUP",   "ORDER", "HAVING", "LIMIT",  "JOIN",
+        "LEFT",    "INNER",  "CROSS",   "USING", "UNION",  "EXCEPT", "INTERSECT",
+        "OFFSET",  "VALUES", "ON",      "AND",   "OR",     "SET",    "AS",
+        "RETURNS", "FILTER", "BETWEEN", "LIKE",  "DESC",   "ASC",    "NULLS"};
     return str_nearest(word, clauses, BASE_COUNT(clauses));
 }
 
@@ -68,7 +71,8 @@ static void hint_expected(err *e, const int *expected, int nexpected) {
 
 /* Two letters are near to too much. */
 static bool worth_guessing(token t) {
-    return t.len > 2 || (t.len == 2 && (str_equal_nocase(t.text, STR("yb")) || str_equal_nocase(t.text, STR("no"))));
+    return t.len > 2 || (t.len == 2 && (str_equal_nocase(t.text, STR("yb")) ||
+                                        str_equal_nocase(t.text, STR("no"))));
 }
 
 static void hint_keyword_or_expected(parser *p, token at, const int *expected, int nexpected) {
@@ -78,7 +82,8 @@ static void hint_keyword_or_expected(parser *p, token at, const int *expected, i
     if (p->previous_code == TK_COMMA && keyword)
         err_hint(p->error, "is the comma before it one too many?");
     else if (keyword && wants_name && p->previous_code != TK_ID)
-        err_hint(p->error, "%.*s is a keyword; as a name, write \"%.*s\"", at.len, at.text.p, at.len, at.text.p);
+        err_hint(p->error, "%.*s is a keyword; as a name, write \"%.*s\"", at.len, at.text.p,
+                 at.len, at.text.p);
     else
         hint_expected(p->error, expected, nexpected);
 }
@@ -89,7 +94,8 @@ void parser_unexpected(parser *p, int code, token at, const int *expected, int n
     p->failed = true;
     const char *meant = NULL;
     token place = at;
-    if (p->previous_code == TK_ID && worth_guessing(p->previous) && (meant = clause_nearest(p->previous.text)) != NULL)
+    if (p->previous_code == TK_ID && worth_guessing(p->previous) &&
+        (meant = clause_nearest(p->previous.text)) != NULL)
         place = p->previous;
     else if (code == TK_ID && worth_guessing(at))
         meant = nearest(at.text, expected, nexpected);
@@ -104,7 +110,8 @@ void parser_unexpected(parser *p, int code, token at, const int *expected, int n
         hint_keyword_or_expected(p, at, expected, nexpected);
 }
 
-/* ---- driving ----------------------------------------------------------------------------------- */
+/* ---- driving -----------------------------------------------------------------------------------
+ */
 
 static void feed(parser *p, void *machine, int code, token t) {
     p->last = t;
@@ -116,7 +123,8 @@ static void feed(parser *p, void *machine, int code, token t) {
 
 static bool deep(parser *p, int code, token t, int *open) {
     if (code == TK_LP && ++*open > MAX_OPEN_PARENTHESES) {
-        parser_fail(p, ERR_LIMIT, t.pos, t.len, "parentheses are nested more than %d deep", MAX_OPEN_PARENTHESES);
+        parser_fail(p, ERR_LIMIT, t.pos, t.len, "parentheses are nested more than %d deep",
+                    MAX_OPEN_PARENTHESES);
         return true;
     }
     if (code == TK_RP && *open > 0)
@@ -141,7 +149,8 @@ static void run(parser *p, void *machine) {
             return;
         }
         if (code && ended && code != TK_SEMI) {
-            parser_fail(p, ERR_SYNTAX, t.pos, t.len, "one statement at a time: there is more text behind the ;");
+            parser_fail(p, ERR_SYNTAX, t.pos, t.len,
+                        "one statement at a time: there is more text behind the ;");
             return;
         }
         ended = ended || code == TK_SEMI;
@@ -154,7 +163,11 @@ static void run(parser *p, void *machine) {
 }
 
 static int parse(str text, arena *mem, int first, parser *p, err *e) {
-    *p = (parser){.mem = mem, .text = text, .error = e, .last = {{NULL, 0}, -1, 0}, .previous = {{NULL, 0}, -1, 0}};
+    *p = (parser){.mem = mem,
+                  .text = text,
+                  .error = e,
+                  .last = {{NULL, 0}, -1, 0},
+                  .previous = {{NULL, 0}, -1, 0}};
     if (text.n > (size_t)INT32_MAX / 2)
         return err_set(e, ERR_LIMIT, "a statement may have at most 1 GiB");
     void *machine = sql_grammarAlloc(malloc);

@@ -1,11 +1,31 @@
-/* print.c - bound expressions as SQL text, relations as a tree: for EXPLAIN (RULES), messages and tests. */
+/* print.c - bound expressions as SQL text, relations as a tree: for EXPLAIN (RULES), messages and
+ * tests. */
 #include <string.h>
 
 #include "bind_int.h"
 #include "functions_int.h"
 
-static const char *const op_names[] = {"+", "-", "*", "/", "%", "-", "||", "=", "<>", "<", "<=", ">", ">=",
-                                       "IS NOT DISTINCT FROM", "IS DISTINCT FROM", "AND", "OR", "NOT", "LIKE", "ILIKE", "GLOB"};
+static const char *const op_names[] = {"+",
+                                       "-",
+                                       "*",
+                                       "/",
+                                       "%",
+                                       "-",
+                                       "||",
+                                       "=",
+                                       "<>",
+                                       "<",
+                                       "<=",
+                                       ">",
+                                       ">=",
+                                       "IS NOT DISTINCT FROM",
+                                       "IS DISTINCT FROM",
+                                       "AND",
+                                       "OR",
+                                       "NOT",
+                                       "LIKE",
+                                       "ILIKE",
+                                       "GLOB"};
 
 /* How tightly an operator binds; arguments that bind less are put in parentheses. */
 static int tightness(const expr *x) {
@@ -24,7 +44,8 @@ static void print_argument(const expr *x, int least, buf *out) {
 
 static bool is_word_test(const expr *x) {
     const expr *r = x->args[1];
-    return r->kind == EXPR_LITERAL && (r->literal.type == TYPE_NULL || r->literal.type == TYPE_BOOLEAN);
+    return r->kind == EXPR_LITERAL &&
+           (r->literal.type == TYPE_NULL || r->literal.type == TYPE_BOOLEAN);
 }
 
 static void print_op(const expr *x, buf *out) {
@@ -43,7 +64,8 @@ static void print_op(const expr *x, buf *out) {
     for (int i = 1; i < x->nargs; i++) {
         bool escape = i == 2 && (x->op == OP_LIKE || x->op == OP_ILIKE || x->op == OP_GLOB);
         buf_printf(out, " %s ", escape ? "ESCAPE" : op_names[x->op]);
-        bool chain = x->op == OP_AND || x->op == OP_OR || x->op == OP_CONCAT; /* a AND (b AND c) needs none */
+        bool chain = x->op == OP_AND || x->op == OP_OR ||
+                     x->op == OP_CONCAT; /* a AND (b AND c) needs none */
         print_argument(x->args[i], chain ? mine : mine + 1, out);
     }
 }
@@ -100,8 +122,8 @@ void expr_print(const expr *x, buf *out) {
     }
 }
 
-/* ---- relations --------------------------------------------------------------------------------- */
-
+/* ---- relations ---------------------------------------------------------------------------------
+ */
 
 static const char *join_name(join_kind kind) {
     static const char *const names[] = {"inner", "left", "cross", "semi", "anti", "single", "mark"};
@@ -114,7 +136,8 @@ static void print_call(const llm_use *u, buf *out) {
     buf_printf(out, " #%d = LLM#%d ", u->out_id, c->number);
     value_print_sql(out, c->prompt);
     for (int i = 0; i < c->nfields; i++) {
-        buf_printf(out, ", %.*s%s: ", (int)c->field_names[i].n, c->field_names[i].p, c->field_required[i] ? "!" : "");
+        buf_printf(out, ", %.*s%s: ", (int)c->field_names[i].n, c->field_names[i].p,
+                   c->field_required[i] ? "!" : "");
         expr_print(u->args[i], out);
     }
     buf_printf(out, " -> %s", kinds[c->returns]);
@@ -263,8 +286,10 @@ static void print_details(const rel *r, buf *out) {
 }
 
 static void print_tree(const rel *r, int depth, buf *out) {
-    static const char *const names[] = {"Values", "Scan", "File", "System", "Filter", "Project", "Join", "Apply", "Group",
-                                        "Sort", "Limit", "Distinct", "SetOp", "LLM", "Shared", "Number", "OuterResidual"};
+    static const char *const names[] = {"Values",  "Scan",         "File",  "System", "Filter",
+                                        "Project", "Join",         "Apply", "Group",  "Sort",
+                                        "Limit",   "Distinct",     "SetOp", "LLM",    "Shared",
+                                        "Number",  "OuterResidual"};
     for (; r; r = r->left) {
         for (int i = 0; i < depth; i++)
             buf_append_c(out, "  ");

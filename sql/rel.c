@@ -1,8 +1,8 @@
 /*
  * rel.c - construction of relations and walks over them.
  *
- * Invariant: a node that neither adds nor drops columns has its child's `cols` array itself, so a type settled below is
- * settled above.
+ * Invariant: a node that neither adds nor drops columns has its child's `cols` array itself, so a
+ * type settled below is settled above.
  */
 #include <string.h>
 
@@ -67,7 +67,8 @@ rel *rel_join(arena *a, join_kind kind, rel *left, rel *right, expr *predicate) 
     return r;
 }
 
-rel *rel_apply(arena *a, join_kind kind, rel *left, rel *right, expr *predicate, int mark_id, bool mark_null) {
+rel *rel_apply(arena *a, join_kind kind, rel *left, rel *right, expr *predicate, int mark_id,
+               bool mark_null) {
     rel *r = rel_new(a, REL_APPLY, left, right);
     r->join.kind = kind;
     r->join.predicate = predicate;
@@ -87,12 +88,16 @@ rel *rel_llm(arena *a, rel *left, llm_use *uses, int nuses) {
     r->llm.uses = uses;
     r->llm.nuses = nuses;
     for (int i = 0; i < nuses; i++) {
-        rel_column out = {uses[i].out_id, llm_call_type(uses[i].call),
-                          str_from(arena_printf(a, "LLM#%d", uses[i].call->number)), {NULL, 0}};
+        rel_column out = {uses[i].out_id,
+                          llm_call_type(uses[i].call),
+                          str_from(arena_printf(a, "LLM#%d", uses[i].call->number)),
+                          {NULL, 0}};
         add_columns(a, r, &out, 1);
         if (uses[i].prob_id >= 0) {
-            rel_column prob = {uses[i].prob_id, TYPE_REAL,
-                               str_from(arena_printf(a, "LLM#%d.prob", uses[i].call->number)), {NULL, 0}};
+            rel_column prob = {uses[i].prob_id,
+                               TYPE_REAL,
+                               str_from(arena_printf(a, "LLM#%d.prob", uses[i].call->number)),
+                               {NULL, 0}};
             add_columns(a, r, &prob, 1);
         }
     }
@@ -141,7 +146,8 @@ rel *rel_shared(arena *a, rel *left, int number) {
     return r;
 }
 
-/* ---- walks ------------------------------------------------------------------------------------- */
+/* ---- walks -------------------------------------------------------------------------------------
+ */
 
 static void each(rel_visit *v, expr **x) {
     if (*x)

@@ -1,15 +1,16 @@
 /*
  * scope.c - which name means which column, and what is said when none or several do.
  *
- * Invariant: a column found in an outer scope makes the query correlated by nothing but its id; who unnests it looks for ids
- * that the subquery itself does not produce.
+ * Invariant: a column found in an outer scope makes the query correlated by nothing but its id; who
+ * unnests it looks for ids that the subquery itself does not produce.
  */
 #include <stdio.h>
 #include <string.h>
 
 #include "bind_int.h"
 
-/* ---- errors ------------------------------------------------------------------------------------ */
+/* ---- errors ------------------------------------------------------------------------------------
+ */
 
 static int fail_v(binder *b, err_code code, int pos, int len, const char *format, va_list args) {
     char message[sizeof b->e->message];
@@ -49,7 +50,8 @@ void hint_nearest(binder *b, str word, const char *const *candidates, size_t cou
         err_hint(b->e, "did you mean \"%s\"?", meant);
 }
 
-/* ---- ids --------------------------------------------------------------------------------------- */
+/* ---- ids ---------------------------------------------------------------------------------------
+ */
 
 id_info *id_of(binder *b, int id) {
     if (id >= b->ids_cap) {
@@ -76,7 +78,8 @@ void id_copy(binder *b, int to, const expr *from) {
     *id_of(b, to) = info;
 }
 
-/* ---- columns ----------------------------------------------------------------------------------- */
+/* ---- columns -----------------------------------------------------------------------------------
+ */
 
 scope_column *scope_add(binder *b, scope *s, str table, str name, int id, value_type type) {
     if (s->n == s->cap) {
@@ -116,8 +119,9 @@ static const scope_column *find_in(binder *b, const scope *s, const node *n, boo
             *failed = true;
             fail_node(b, n, "column \"%.*s\" is ambiguous", (int)n->name.name.n, n->name.name.p);
             if (found->table.n && c->table.n && !str_equal_nocase(found->table, c->table))
-                err_hint(b->e, "%.*s.%.*s or %.*s.%.*s?", (int)found->table.n, found->table.p, (int)found->name.n,
-                         found->name.p, (int)c->table.n, c->table.p, (int)c->name.n, c->name.p);
+                err_hint(b->e, "%.*s.%.*s or %.*s.%.*s?", (int)found->table.n, found->table.p,
+                         (int)found->name.n, found->name.p, (int)c->table.n, c->table.p,
+                         (int)c->name.n, c->name.p);
             return NULL;
         }
         found = c;
@@ -136,7 +140,8 @@ static void tables_of(binder *b, const scope *s, char *out, size_t room) {
         if (!s->cols[i].table.n || str_equal_nocase(last, s->cols[i].table))
             continue;
         last = s->cols[i].table;
-        int k = snprintf(out + used, room - used, "%s%.*s", count ? ", " : " in ", (int)BASE_MIN(last.n, (size_t)40), last.p);
+        int k = snprintf(out + used, room - used, "%s%.*s", count ? ", " : " in ",
+                         (int)BASE_MIN(last.n, (size_t)40), last.p);
         if (k < 0 || (size_t)k >= room - used)
             return;
         used += (size_t)k;
@@ -150,7 +155,8 @@ static bool hint_alias(binder *b, const node *n) {
         const select_item *item = b->unseen->items[i];
         if (!str_equal_nocase(item->alias.name, n->name.name))
             continue;
-        err_hint(b->e, "the select list comes after WHERE: repeat the expression that is named \"%.*s\"",
+        err_hint(b->e,
+                 "the select list comes after WHERE: repeat the expression that is named \"%.*s\"",
                  (int)BASE_MIN(n->name.name.n, (size_t)60), n->name.name.p);
         return true;
     }
@@ -169,7 +175,8 @@ static void hint_column(binder *b, const node *n) {
             if (n->qualifier.name.n && !str_equal_nocase(c->table, n->qualifier.name))
                 continue;
             if (str_equal_nocase(c->name, n->name.name)) { /* right column, wrong table */
-                err_hint(b->e, "did you mean %.*s.%.*s?", (int)c->table.n, c->table.p, (int)c->name.n, c->name.p);
+                err_hint(b->e, "did you mean %.*s.%.*s?", (int)c->table.n, c->table.p,
+                         (int)c->name.n, c->name.p);
                 return;
             }
             names[count++] = arena_strndup(b->mem, c->name.p, c->name.n);
@@ -179,9 +186,11 @@ static void hint_column(binder *b, const node *n) {
         err_hint(b->e, "did you mean \"%s\"?", meant);
         return;
     }
-    bool quoted = b->view_depth == 0 && n->pos >= 0 && (size_t)n->pos < b->text.n && b->text.p[n->pos] == '"';
+    bool quoted =
+        b->view_depth == 0 && n->pos >= 0 && (size_t)n->pos < b->text.n && b->text.p[n->pos] == '"';
     if (quoted)
-        err_hint(b->e, "texts stand in single quotes: '%.*s'", (int)BASE_MIN(n->name.name.n, (size_t)100), n->name.name.p);
+        err_hint(b->e, "texts stand in single quotes: '%.*s'",
+                 (int)BASE_MIN(n->name.name.n, (size_t)100), n->name.name.p);
     else if (!n->qualifier.name.n && !keyword_code(n->name.name) && keyword_nearest(n->name.name))
         err_hint(b->e, "did you mean %s?", keyword_nearest(n->name.name));
     else if (!b->scope || b->scope->n == 0)
@@ -199,7 +208,8 @@ static void unknown_table(binder *b, const node *n) {
                 last = s->cols[i].table;
                 names[count++] = arena_strndup(b->mem, last.p, last.n);
             }
-    fail_ident(b, n->qualifier, "no table \"%.*s\" in FROM", (int)n->qualifier.name.n, n->qualifier.name.p);
+    fail_ident(b, n->qualifier, "no table \"%.*s\" in FROM", (int)n->qualifier.name.n,
+               n->qualifier.name.p);
     hint_nearest(b, n->qualifier.name, names, count);
 }
 
@@ -218,7 +228,8 @@ const scope_column *scope_find(binder *b, const node *n) {
     char where[256];
     where[0] = 0;
     if (n->qualifier.name.n)
-        snprintf(where, sizeof where, " in %.*s", (int)BASE_MIN(n->qualifier.name.n, (size_t)100), n->qualifier.name.p);
+        snprintf(where, sizeof where, " in %.*s", (int)BASE_MIN(n->qualifier.name.n, (size_t)100),
+                 n->qualifier.name.p);
     else if (b->scope)
         tables_of(b, b->scope, where, sizeof where);
     fail_ident(b, n->name, "no column \"%.*s\"%s", (int)n->name.name.n, n->name.name.p, where);

@@ -1,8 +1,9 @@
 /*
- * settings.c - the settings: one table (SQL_SETTINGS) makes the struct, SET, SHOW, RESET and completion.
+ * settings.c - the settings: one table (SQL_SETTINGS) makes the struct, SET, SHOW, RESET and
+ * completion.
  *
- * Invariant: a settings struct always holds valid values; TEXT members are never NULL and owned by it. A statement reads a
- * copy, so SET never changes a running one.
+ * Invariant: a settings struct always holds valid values; TEXT members are never NULL and owned by
+ * it. A statement reads a copy, so SET never changes a running one.
  */
 #include <math.h>
 #include <stdio.h>
@@ -12,7 +13,8 @@
 #include "sql/sql.h"
 
 static const setting_info infos[] = {
-#define SETTING_INFO(name, type, standard, words, help) {#name, SETTING_##type, standard, words, help},
+#define SETTING_INFO(name, type, standard, words, help)                                            \
+    {#name, SETTING_##type, standard, words, help},
     SQL_SETTINGS(SETTING_INFO)
 #undef SETTING_INFO
 };
@@ -50,14 +52,17 @@ static int find(str name, size_t *out, err *e) {
     return ERR_BIND;
 }
 
-/* ---- values ------------------------------------------------------------------------------------ */
+/* ---- values ------------------------------------------------------------------------------------
+ */
 
 static int wrong(size_t i, str given, const char *allowed, err *e) {
-    return err_set(e, ERR_TYPE, "%s cannot be '%.*s': %s", infos[i].name, (int)given.n, given.p, allowed);
+    return err_set(e, ERR_TYPE, "%s cannot be '%.*s': %s", infos[i].name, (int)given.n, given.p,
+                   allowed);
 }
 
 static bool parse_switch(str s, bool *out) {
-    static const char *const on[] = {"on", "true", "yes", "1"}, *const off[] = {"off", "false", "no", "0"};
+    static const char *const on[] = {"on", "true", "yes", "1"}, *const off[] = {"off", "false",
+                                                                                "no", "0"};
     for (size_t i = 0; i < BASE_COUNT(on); i++) {
         if (str_equal_nocase(s, str_from(on[i])))
             return *out = true;
@@ -69,13 +74,15 @@ static bool parse_switch(str s, bool *out) {
     return false;
 }
 
-/* '2GB', '512 kB', '1.5 GiB', '4096': decimal and binary prefixes both mean powers of 1,024, as in psql. */
+/* '2GB', '512 kB', '1.5 GiB', '4096': decimal and binary prefixes both mean powers of 1,024, as in
+ * psql. */
 static bool parse_bytes(str s, int64_t *out) {
     static const struct {
         const char *name;
         int shift;
-    } units[] = {{"", 0},    {"b", 0},    {"k", 10},   {"kb", 10},  {"kib", 10}, {"m", 20}, {"mb", 20}, {"mib", 20},
-                 {"g", 30},  {"gb", 30},  {"gib", 30}, {"t", 40},   {"tb", 40},  {"tib", 40}};
+    } units[] = {{"", 0},     {"b", 0},   {"k", 10},   {"kb", 10}, {"kib", 10},
+                 {"m", 20},   {"mb", 20}, {"mib", 20}, {"g", 30},  {"gb", 30},
+                 {"gib", 30}, {"t", 40},  {"tb", 40},  {"tib", 40}};
     size_t n = 0;
     while (n < s.n && ((s.p[n] >= '0' && s.p[n] <= '9') || s.p[n] == '.'))
         n++;
@@ -240,13 +247,15 @@ int settings_show(const settings *s, str name, buf *out, err *e) {
     return 0;
 }
 
-/* ---- the struct -------------------------------------------------------------------------------- */
+/* ---- the struct --------------------------------------------------------------------------------
+ */
 
 void settings_init(settings *s) {
     memset(s, 0, sizeof *s);
     for (size_t i = 0; i < BASE_COUNT(infos); i++) {
         err e = {0};
-        (void)set_parsed(s, i, str_from(infos[i].standard), &e); /* the standards are valid: a test sets each */
+        (void)set_parsed(s, i, str_from(infos[i].standard),
+                         &e); /* the standards are valid: a test sets each */
     }
 }
 

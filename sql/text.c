@@ -1,7 +1,8 @@
 /*
  * text.c - statements as text: where one ends, classes of tokens, and errors shown at their place.
  *
- * Uses the lexer alone, so it works on what cannot be parsed. Positions are bytes; columns are what a terminal shows.
+ * Uses the lexer alone, so it works on what cannot be parsed. Positions are bytes; columns are what
+ * a terminal shows.
  */
 #include <string.h>
 
@@ -69,7 +70,8 @@ size_t sql_token(str text, size_t at, token_class *out) {
     return n;
 }
 
-/* ---- places ------------------------------------------------------------------------------------ */
+/* ---- places ------------------------------------------------------------------------------------
+ */
 
 static size_t line_start(str text, size_t pos) {
     while (pos > 0 && text.p[pos - 1] != '\n')
@@ -85,7 +87,8 @@ void sql_error_place(str text, int pos, int *line, int *col) {
     *col = (int)utf8_length((str){text.p + start, at - start}) + 1;
 }
 
-/* Tabs and other controls take one column each here, so that the caret stands where it should on any terminal. */
+/* Tabs and other controls take one column each here, so that the caret stands where it should on
+ * any terminal. */
 static void append_flat(buf *out, str s) {
     for (size_t i = 0; i < s.n; i++)
         buf_append_char(out, (unsigned char)s.p[i] < ' ' || s.p[i] == 127 ? ' ' : s.p[i]);
@@ -118,7 +121,8 @@ void sql_error_caret(str text, const err *e, buf *out) {
     /* A long line is shown by the part around the place. */
     size_t from = start;
     while (flat_width((str){text.p + from, pos - from}) > BEFORE)
-        from = next_start(text, from + BASE_MAX((size_t)1, (pos - from) / 4 > 200 ? (pos - from) / 4 : 1));
+        from = next_start(
+            text, from + BASE_MAX((size_t)1, (pos - from) / 4 > 200 ? (pos - from) / 4 : 1));
     str rest = {text.p + from, end - from};
     size_t shown = utf8_fit(rest, SHOWN);
     if (shown < rest.n && from + shown <= pos)

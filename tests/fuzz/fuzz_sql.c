@@ -1,6 +1,7 @@
 /*
- * fuzz_sql.c - any text, parsed and bound over the fixture's catalog, must end in a tree or an error with a place in the text.
- * Also walks it by tokens and looks for its end, as the shell does at every key.
+ * fuzz_sql.c - any text, parsed and bound over the fixture's catalog, must end in a tree or an
+ * error with a place in the text. Also walks it by tokens and looks for its end, as the shell does
+ * at every key.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,15 +31,84 @@ static void walk_tokens(str text) {
     check(length <= text.n, "a statement ends within the text");
 }
 
-/* Words a statement may hold: swapped in for tokens, they reach further into the binder than bytes do. */
+/* Words a statement may hold: swapped in for tokens, they reach further into the binder than bytes
+ * do. */
 static const char *const words[] = {
-    "SELECT", "*", "FROM", "reviews", "movies", "r", "m", "title", "review", "stars", "year", "id", "WHERE", "GROUP BY", "HAVING",
-    "ORDER BY", "LIMIT", "1", "2.5", "'yes'", "'x'", "NULL", "TRUE", "(", ")", ",", "=", "<>", "<", "+", "||", "AND", "OR", "NOT",
-    "IN", "EXISTS", "(SELECT id FROM movies)", "(SELECT max(year) FROM movies m WHERE m.id = movie_id)", "count(*)", "sum(stars)",
-    "LLM('Good?', review)", "LLM_PROB(LLM('Good?', review))", "LLM('Rate', review) RETURNS INTEGER", "CASE WHEN fresh THEN 1 END",
-    "coalesce(title, 'a')", "DISTINCT", "UNION", "EXCEPT", "JOIN", "LEFT JOIN", "CROSS JOIN", "ON", "USING (id)", "AS", "a",
-    "FILTER (WHERE fresh)", "VALUES (1, 'a')", "WITH a AS (SELECT 1 AS id)", "IS NULL", "BETWEEN 1 AND 2", "LIKE 'a%'", "::TEXT",
-    "rowid", "tones", "shots", "INSERT INTO", "UPDATE", "SET", "DEFAULT", "DESC", "NULLS FIRST", ".", "-", ":n", "kvasir_settings",
+    "SELECT",
+    "*",
+    "FROM",
+    "reviews",
+    "movies",
+    "r",
+    "m",
+    "title",
+    "review",
+    "stars",
+    "year",
+    "id",
+    "WHERE",
+    "GROUP BY",
+    "HAVING",
+    "ORDER BY",
+    "LIMIT",
+    "1",
+    "2.5",
+    "'yes'",
+    "'x'",
+    "NULL",
+    "TRUE",
+    "(",
+    ")",
+    ",",
+    "=",
+    "<>",
+    "<",
+    "+",
+    "||",
+    "AND",
+    "OR",
+    "NOT",
+    "IN",
+    "EXISTS",
+    "(SELECT id FROM movies)",
+    "(SELECT max(year) FROM movies m WHERE m.id = movie_id)",
+    "count(*)",
+    "sum(stars)",
+    "LLM('Good?', review)",
+    "LLM_PROB(LLM('Good?', review))",
+    "LLM('Rate', review) RETURNS INTEGER",
+    "CASE WHEN fresh THEN 1 END",
+    "coalesce(title, 'a')",
+    "DISTINCT",
+    "UNION",
+    "EXCEPT",
+    "JOIN",
+    "LEFT JOIN",
+    "CROSS JOIN",
+    "ON",
+    "USING (id)",
+    "AS",
+    "a",
+    "FILTER (WHERE fresh)",
+    "VALUES (1, 'a')",
+    "WITH a AS (SELECT 1 AS id)",
+    "IS NULL",
+    "BETWEEN 1 AND 2",
+    "LIKE 'a%'",
+    "::TEXT",
+    "rowid",
+    "tones",
+    "shots",
+    "INSERT INTO",
+    "UPDATE",
+    "SET",
+    "DEFAULT",
+    "DESC",
+    "NULLS FIRST",
+    ".",
+    "-",
+    ":n",
+    "kvasir_settings",
 };
 
 static uint32_t draw(uint64_t *state, uint32_t n) {
@@ -46,7 +116,8 @@ static uint32_t draw(uint64_t *state, uint32_t n) {
     return (uint32_t)(*state >> 33) % n;
 }
 
-/* The text with some of its tokens replaced, doubled, dropped, or one put in; chosen by the text itself. */
+/* The text with some of its tokens replaced, doubled, dropped, or one put in; chosen by the text
+ * itself. */
 static void mutate(str text, uint64_t *state, buf *out) {
     token_class class;
     for (size_t at = 0, n; at < text.n; at += n) {
@@ -72,7 +143,8 @@ static void bind_one(str text, const bind_env *env) {
     sql_stmt *s = NULL;
     buf out = {0};
     if (sql_bind(text, env, mem, &s, &e)) {
-        check(e.code != ERR_NONE && e.code != ERR_INTERNAL && e.message[0], "a failure says what failed");
+        check(e.code != ERR_NONE && e.code != ERR_INTERNAL && e.message[0],
+              "a failure says what failed");
         check(e.pos <= (int)text.n && e.pos + e.len <= (int)text.n, "an error is within the text");
         sql_error_caret(text, &e, &out);
     } else if (s->query) {

@@ -1,9 +1,12 @@
 /*
- * sql_trees.c - the runner of the .tree files here: binds each statement over the fixture and compares what is printed.
+ * sql_trees.c - the runner of the .tree files here: binds each statement over the fixture and
+ * compares what is printed.
  *
- *   sql_trees FILE…            compare          sql_trees --write FILE…   write the output into the files
+ *   sql_trees FILE…            compare          sql_trees --write FILE…   write the output into the
+ * files
  *
- * A file is blocks: a statement's lines, "----", the expected lines up to a blank line. Lines of # before a block stay.
+ * A file is blocks: a statement's lines, "----", the expected lines up to a blank line. Lines of #
+ * before a block stay.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,10 +15,12 @@
 #include "fixture.h"
 
 static const char *const kinds[] = {
-    "SELECT", "INSERT", "UPDATE", "DELETE", "CREATE TABLE", "CREATE TABLE AS", "CREATE INDEX", "CREATE VIEW", "CREATE MODEL",
-    "DROP TABLE", "DROP INDEX", "DROP VIEW", "DROP MODEL", "ADD COLUMN", "DROP COLUMN", "RENAME TABLE", "RENAME COLUMN",
-    "COPY FROM", "COPY TO", "BEGIN", "COMMIT", "ROLLBACK", "SET", "RESET", "SHOW", "EXPLAIN", "ANALYZE", "SHOW CACHE",
-    "CLEAR CACHE", "WARM"};
+    "SELECT",          "INSERT",        "UPDATE",      "DELETE",       "CREATE TABLE",
+    "CREATE TABLE AS", "CREATE INDEX",  "CREATE VIEW", "CREATE MODEL", "DROP TABLE",
+    "DROP INDEX",      "DROP VIEW",     "DROP MODEL",  "ADD COLUMN",   "DROP COLUMN",
+    "RENAME TABLE",    "RENAME COLUMN", "COPY FROM",   "COPY TO",      "BEGIN",
+    "COMMIT",          "ROLLBACK",      "SET",         "RESET",        "SHOW",
+    "EXPLAIN",         "ANALYZE",       "SHOW CACHE",  "CLEAR CACHE",  "WARM"};
 
 static void print_error(str text, const err *e, buf *out) {
     buf_printf(out, "error: %s\n", e->message);
@@ -27,7 +32,8 @@ static void print_error(str text, const err *e, buf *out) {
 static void print_columns(const rel *r, buf *out) {
     buf_append_c(out, "columns:");
     for (int i = 0; i < r->ncols; i++)
-        buf_printf(out, "%s %.*s %s", i ? "," : "", (int)r->cols[i].name.n, r->cols[i].name.p, type_name(r->cols[i].type));
+        buf_printf(out, "%s %.*s %s", i ? "," : "", (int)r->cols[i].name.n, r->cols[i].name.p,
+                   type_name(r->cols[i].type));
     buf_append_char(out, '\n');
 }
 
@@ -43,10 +49,12 @@ static void print_stmt(const sql_stmt *s, buf *out) {
         value_print_sql(out, s->set_value);
     }
     for (int i = 0; i < s->create_table.ncolumns; i++)
-        buf_printf(out, "%s %.*s %s%s", i ? "," : ":", (int)s->create_table.columns[i].name.n, s->create_table.columns[i].name.p,
-                   type_name(s->create_table.columns[i].type), s->create_table.columns[i].not_null ? " NOT NULL" : "");
+        buf_printf(out, "%s %.*s %s%s", i ? "," : ":", (int)s->create_table.columns[i].name.n,
+                   s->create_table.columns[i].name.p, type_name(s->create_table.columns[i].type),
+                   s->create_table.columns[i].not_null ? " NOT NULL" : "");
     for (int i = 0; i < s->create_table.nindexes; i++)
-        buf_printf(out, " index %.*s", (int)s->create_table.indexes[i].name.n, s->create_table.indexes[i].name.p);
+        buf_printf(out, " index %.*s", (int)s->create_table.indexes[i].name.n,
+                   s->create_table.indexes[i].name.p);
     if (s->create_index.ncolumns)
         buf_printf(out, " index %.*s", (int)s->create_index.name.n, s->create_index.name.p);
     if (s->create_view.sql.n)
@@ -61,7 +69,8 @@ static void print_stmt(const sql_stmt *s, buf *out) {
     if (s->conflict_set)
         for (int i = 0; i < s->table->ncolumns; i++)
             if (s->conflict_set[i]) {
-                buf_printf(out, "on conflict %.*s = ", (int)s->table->columns[i].name.n, s->table->columns[i].name.p);
+                buf_printf(out, "on conflict %.*s = ", (int)s->table->columns[i].name.n,
+                           s->table->columns[i].name.p);
                 expr_print(s->conflict_set[i], out);
                 buf_append_char(out, '\n');
             }
@@ -135,8 +144,8 @@ static int run_file(const char *path, const bind_env *env, buf *again) {
         run(statement, env, &got);
         if (!str_equal(buf_str(&got), want)) {
             wrong++;
-            fprintf(stderr, "%s: %.*s\n--- expected\n%.*s--- got\n%s\n", path, (int)statement.n, statement.p, (int)want.n,
-                    want.p, got.p ? got.p : "");
+            fprintf(stderr, "%s: %.*s\n--- expected\n%.*s--- got\n%s\n", path, (int)statement.n,
+                    statement.p, (int)want.n, want.p, got.p ? got.p : "");
         }
         buf_printf(again, "%.*s\n----\n%s\n", (int)statement.n, statement.p, got.p ? got.p : "");
         buf_free(&got);

@@ -1,4 +1,5 @@
-/* Bound statements: limits, the promises of sql.h's comments, LLM calls. The trees themselves are in the .tree files of tests/sql. */
+/* Bound statements: limits, the promises of sql.h's comments, LLM calls. The trees themselves are
+ * in the .tree files of tests/sql. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -92,7 +93,8 @@ static void nesting_has_a_limit(void **state) {
     refused(repeated("select 1", " + 1", 100000, ""), ERR_LIMIT);
     refused(repeated("select 1", " union all select 1", 5000, ""), ERR_LIMIT);
     refused(repeated("select ", "(select ", 5000, "1"), ERR_LIMIT);
-    refused(repeated("select ", "case when true then ", 5000, repeated("1 ", "end ", 5000, "")), ERR_LIMIT);
+    refused(repeated("select ", "case when true then ", 5000, repeated("1 ", "end ", 5000, "")),
+            ERR_LIMIT);
     refused(repeated("select * from ", "(select * from ", 5000, "movies"), ERR_LIMIT);
     refused(repeated("", "explain (", 5000, ""), ERR_SYNTAX);
     refused(repeated("select * from movies m0", " join movies using (id)", 5000, ""), ERR_LIMIT);
@@ -123,10 +125,12 @@ static int count_ids(const rel *r, int *seen, int most) {
 static void ids_are_below_next_id_and_typed(void **state) {
     (void)state;
     static const char *const statements[] = {
-        "select null, m.*, (select null) from movies m left join reviews r on LLM('fit?', m.title, r.review) = 'yes'",
+        "select null, m.*, (select null) from movies m left join reviews r on LLM('fit?', m.title, "
+        "r.review) = 'yes'",
         "with a as (select null as x) select * from a union select 'b' from a",
         "select null union all select null",
-        "select coalesce(null, null), case when true then null end, min(null) from movies group by null",
+        "select coalesce(null, null), case when true then null end, min(null) from movies group by "
+        "null",
         "values (null, 1)",
         "create table t as select null as n",
     };
@@ -139,8 +143,10 @@ static void ids_are_below_next_id_and_typed(void **state) {
 
 static void equal_calls_are_one(void **state) {
     (void)state;
-    sql_stmt *s = bound("select LLM('Good {review}?', review), case when LLM('Good {review}?', r.review) = 'yes' then 1 end from reviews r "
-                        "where LLM('Good {review}?', review) <> 'maybe' order by LLM('Good {review}?', review)");
+    sql_stmt *s = bound(
+        "select LLM('Good {review}?', review), case when LLM('Good {review}?', r.review) = 'yes' "
+        "then 1 end from reviews r "
+        "where LLM('Good {review}?', review) <> 'maybe' order by LLM('Good {review}?', review)");
     assert_int_equal(s->ncalls, 1);
     const llm_call *c = s->calls[0];
     assert_int_equal(c->returns, RETURNS_ENUM);
@@ -148,19 +154,28 @@ static void equal_calls_are_one(void **state) {
     assert_int_equal(c->nliterals, 2);
     assert_true(str_equal(c->instruction, STR("Good review?")));
     assert_true(c->field_required[0]);
-    s = bound("select LLM('a', review), LLM('b', review), LLM('a', review, max_tokens => 3), LLM('a', review AS x) from reviews");
+    s = bound("select LLM('a', review), LLM('b', review), LLM('a', review, max_tokens => 3), "
+              "LLM('a', review AS x) from reviews");
     assert_int_equal(s->ncalls, 4);
-    s = bound("select LLM('a', a.review) from reviews a union all select LLM('a', b.review) from reviews b");
+    s = bound("select LLM('a', a.review) from reviews a union all select LLM('a', b.review) from "
+              "reviews b");
     assert_int_equal(s->ncalls, 1);
 }
 
 static void complements_keep_the_case(void **state) {
     (void)state;
-    static const char *const cases[][3] = {{"yes", "yes", "no"}, {"NO", "YES", "NO"}, {"Positive", "Positive", "Negative"}, {"ham", "spam", "ham"}};
+    static const char *const cases[][3] = {{"yes", "yes", "no"},
+                                           {"NO", "YES", "NO"},
+                                           {"Positive", "Positive", "Negative"},
+                                           {"ham", "spam", "ham"}};
     for (size_t i = 0; i < BASE_COUNT(cases); i++) {
-        const llm_call *c = bound(arena_printf(mem, "select 1 from reviews where LLM('x', review) = '%s'", cases[i][0]))->calls[0];
+        const llm_call *c =
+            bound(arena_printf(mem, "select 1 from reviews where LLM('x', review) = '%s'",
+                               cases[i][0]))
+                ->calls[0];
         assert_int_equal(c->nliterals, 2);
-        assert_true(str_equal(c->literals[0], str_from(cases[i][1])) && str_equal(c->literals[1], str_from(cases[i][2])));
+        assert_true(str_equal(c->literals[0], str_from(cases[i][1])) &&
+                    str_equal(c->literals[1], str_from(cases[i][2])));
     }
     err e = refused("select 1 from reviews where LLM('x', review) = 'blue'", ERR_BIND);
     assert_non_null(strstr(e.hint, "RETURNS ENUM('blue', …)"));
@@ -172,13 +187,17 @@ static void calls_are_refused_where_they_cannot_be(void **state) {
     refused("create table t (a text default (LLM('ok?')))", ERR_BIND);
     refused("create index i on reviews (LLM('ok?', review))", ERR_UNSUPPORTED);
     refused("select 1 limit LLM('how many?') RETURNS INTEGER", ERR_BIND);
-    refused("select LLM('x', review, examples => (select review, LLM('y', review) AS answer from reviews)) from reviews", ERR_BIND);
-    refused("insert into few_shot (id) values (1) on conflict (id) do update set answer = LLM('x')", ERR_BIND);
+    refused("select LLM('x', review, examples => (select review, LLM('y', review) AS answer from "
+            "reviews)) from reviews",
+            ERR_BIND);
+    refused("insert into few_shot (id) values (1) on conflict (id) do update set answer = LLM('x')",
+            ERR_BIND);
 }
 
 static void checks_and_conflicts_have_slots(void **state) {
     (void)state;
-    sql_stmt *s = bound("insert into everything (id, score) values (1, 2) on conflict (id) do update set score = everything.score + excluded.score");
+    sql_stmt *s = bound("insert into everything (id, score) values (1, 2) on conflict (id) do "
+                        "update set score = everything.score + excluded.score");
     assert_int_equal(s->nchecks, 2);
     assert_int_equal(s->checks[0].value->args[0]->column.slot, 2);
     const expr *sum = s->conflict_set[2];
@@ -199,10 +218,14 @@ static void a_view_may_not_contain_itself(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(long_chains_stay_shallow),      cmocka_unit_test(nesting_has_a_limit),
-        cmocka_unit_test(texts_are_trimmed),             cmocka_unit_test(ids_are_below_next_id_and_typed),
-        cmocka_unit_test(equal_calls_are_one),           cmocka_unit_test(complements_keep_the_case),
-        cmocka_unit_test(calls_are_refused_where_they_cannot_be), cmocka_unit_test(checks_and_conflicts_have_slots),
+        cmocka_unit_test(long_chains_stay_shallow),
+        cmocka_unit_test(nesting_has_a_limit),
+        cmocka_unit_test(texts_are_trimmed),
+        cmocka_unit_test(ids_are_below_next_id_and_typed),
+        cmocka_unit_test(equal_calls_are_one),
+        cmocka_unit_test(complements_keep_the_case),
+        cmocka_unit_test(calls_are_refused_where_they_cannot_be),
+        cmocka_unit_test(checks_and_conflicts_have_slots),
         cmocka_unit_test(a_view_may_not_contain_itself),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -1,4 +1,5 @@
-/* Settings: standards are valid, values of every spelling, errors that help, copies of their own. */
+/* Settings: standards are valid, values of every spelling, errors that help, copies of their own.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,7 +19,9 @@ static void standards_are_valid_and_shown(void **state) {
     for (size_t i = 0; i < n; i++) {
         err e = {0};
         buf shown = {0};
-        assert_int_equal(settings_set(&s, str_from(table[i].name), value_text(str_from(table[i].standard)), &e), 0);
+        assert_int_equal(
+            settings_set(&s, str_from(table[i].name), value_text(str_from(table[i].standard)), &e),
+            0);
         assert_int_equal(settings_show(&s, str_from(table[i].name), &shown, &e), 0);
         assert_string_equal(shown.p ? shown.p : "", table[i].standard);
         assert_int_equal(settings_set(&s, str_from(table[i].name), value_null(), &e), 0);
@@ -64,15 +67,18 @@ static void wrong_values_say_what_is_right(void **state) {
         const char *name, *value, *part;
         err_code code;
     } cases[] = {
-        {"psn", "off", "no setting", ERR_BIND},     {"psm", "fix", "off/fixed", ERR_TYPE},    {"dedup", "maybe", "on or off", ERR_TYPE},
-        {"threads", "-1", "whole number", ERR_TYPE}, {"kv_memory", "2XB", "bytes", ERR_TYPE}, {"temperature", "hot", "number", ERR_TYPE},
-        {"kv_memory", "-1", "bytes", ERR_TYPE},      {"kv_memory", "1e300", "bytes", ERR_TYPE},
+        {"psn", "off", "no setting", ERR_BIND},    {"psm", "fix", "off/fixed", ERR_TYPE},
+        {"dedup", "maybe", "on or off", ERR_TYPE}, {"threads", "-1", "whole number", ERR_TYPE},
+        {"kv_memory", "2XB", "bytes", ERR_TYPE},   {"temperature", "hot", "number", ERR_TYPE},
+        {"kv_memory", "-1", "bytes", ERR_TYPE},    {"kv_memory", "1e300", "bytes", ERR_TYPE},
     };
     settings s;
     settings_init(&s);
     for (size_t i = 0; i < BASE_COUNT(cases); i++) {
         err e = {0};
-        assert_int_equal(settings_set(&s, str_from(cases[i].name), value_text(str_from(cases[i].value)), &e), cases[i].code);
+        assert_int_equal(
+            settings_set(&s, str_from(cases[i].name), value_text(str_from(cases[i].value)), &e),
+            cases[i].code);
         assert_non_null(strstr(e.message, cases[i].part));
     }
     err e = {0};
@@ -100,8 +106,10 @@ static void copies_are_their_own(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(standards_are_valid_and_shown), cmocka_unit_test(values_are_understood),
-        cmocka_unit_test(wrong_values_say_what_is_right), cmocka_unit_test(copies_are_their_own),
+        cmocka_unit_test(standards_are_valid_and_shown),
+        cmocka_unit_test(values_are_understood),
+        cmocka_unit_test(wrong_values_say_what_is_right),
+        cmocka_unit_test(copies_are_their_own),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

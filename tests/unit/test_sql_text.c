@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #include "ast_int.h"
+#include "functions_int.h"
 #include "tests/sql/fixture.c"
 
 static void keywords_are_sorted_and_found(void **state) {
@@ -37,6 +38,8 @@ static void functions_have_signatures(void **state) {
         aggregates += f[i].is_aggregate;
     }
     assert_int_equal(aggregates, 7);
+    for (int i = 0; i < FUNC_COUNT; i++)
+        assert_non_null(function_parameters((function_id)i));
 }
 
 static void tokens_have_classes(void **state) {
@@ -46,11 +49,26 @@ static void tokens_have_classes(void **state) {
         token_class class;
         size_t length;
     } cases[] = {
-        {"select x", TOKEN_KEYWORD, 6}, {"name$1 ", TOKEN_NAME, 6},       {"\"a\"\"b\" ", TOKEN_NAME, 6}, {"'it''s' x", TOKEN_STRING, 7},
-        {"x'00ff'", TOKEN_STRING, 7},   {"1.5e-3+", TOKEN_NUMBER, 6},     {".5", TOKEN_NUMBER, 2},       {"-- a\nb", TOKEN_COMMENT, 4},
-        {"/* a /* b */ */ c", TOKEN_COMMENT, 15}, {"/* a", TOKEN_BAD, 4}, {"'abc", TOKEN_BAD, 4},        {"=>", TOKEN_OPERATOR, 2},
-        {"::int", TOKEN_OPERATOR, 2},   {":who", TOKEN_NAME, 4},          {" \n\t", TOKEN_BLANK, 3},     {"~", TOKEN_BAD, 1},
-        {"12abc", TOKEN_BAD, 5},        {"日本 x", TOKEN_NAME, 6},        {"x'0'", TOKEN_BAD, 4},        {"", TOKEN_BLANK, 0},
+        {"select x", TOKEN_KEYWORD, 6},
+        {"name$1 ", TOKEN_NAME, 6},
+        {"\"a\"\"b\" ", TOKEN_NAME, 6},
+        {"'it''s' x", TOKEN_STRING, 7},
+        {"x'00ff'", TOKEN_STRING, 7},
+        {"1.5e-3+", TOKEN_NUMBER, 6},
+        {".5", TOKEN_NUMBER, 2},
+        {"-- a\nb", TOKEN_COMMENT, 4},
+        {"/* a /* b */ */ c", TOKEN_COMMENT, 15},
+        {"/* a", TOKEN_BAD, 4},
+        {"'abc", TOKEN_BAD, 4},
+        {"=>", TOKEN_OPERATOR, 2},
+        {"::int", TOKEN_OPERATOR, 2},
+        {":who", TOKEN_NAME, 4},
+        {" \n\t", TOKEN_BLANK, 3},
+        {"~", TOKEN_BAD, 1},
+        {"12abc", TOKEN_BAD, 5},
+        {"日本 x", TOKEN_NAME, 6},
+        {"x'0'", TOKEN_BAD, 4},
+        {"", TOKEN_BLANK, 0},
     };
     for (size_t i = 0; i < BASE_COUNT(cases); i++) {
         token_class class;
@@ -66,15 +84,24 @@ static void statements_end(void **state) {
         bool ends, empty;
         size_t length;
     } cases[] = {
-        {"select 1; select 2", true, false, 9}, {"select 1", false, false, 8},   {"select ';", false, false, 9},
-        {"select ';';", true, false, 11},       {"select (1;", false, false, 10}, {"-- ;\n", false, true, 5},
-        {"/* ; */ ;", true, true, 9},           {"/* ;", false, false, 4},        {"  ", false, true, 2},
-        {";", true, true, 1},                   {"select \";\" ;", true, false, 12}, {"select 1) ;", true, false, 11},
+        {"select 1; select 2", true, false, 9},
+        {"select 1", false, false, 8},
+        {"select ';", false, false, 9},
+        {"select ';';", true, false, 11},
+        {"select (1;", false, false, 10},
+        {"-- ;\n", false, true, 5},
+        {"/* ; */ ;", true, true, 9},
+        {"/* ;", false, false, 4},
+        {"  ", false, true, 2},
+        {";", true, true, 1},
+        {"select \";\" ;", true, false, 12},
+        {"select 1) ;", true, false, 11},
     };
     for (size_t i = 0; i < BASE_COUNT(cases); i++) {
         size_t length;
         bool empty;
-        assert_int_equal(sql_statement_end(str_from(cases[i].text), &length, &empty), cases[i].ends);
+        assert_int_equal(sql_statement_end(str_from(cases[i].text), &length, &empty),
+                         cases[i].ends);
         assert_int_equal(empty, cases[i].empty);
         if (cases[i].ends)
             assert_int_equal(length, cases[i].length);
@@ -116,8 +143,10 @@ static void carets_stand_under_their_place(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(keywords_are_sorted_and_found), cmocka_unit_test(functions_have_signatures),
-        cmocka_unit_test(tokens_have_classes),           cmocka_unit_test(statements_end),
+        cmocka_unit_test(keywords_are_sorted_and_found),
+        cmocka_unit_test(functions_have_signatures),
+        cmocka_unit_test(tokens_have_classes),
+        cmocka_unit_test(statements_end),
         cmocka_unit_test(carets_stand_under_their_place),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
