@@ -408,15 +408,16 @@ static void find_in_string(finder *f) {
 
 /* ---- commands ---------------------------------------------------------------------------------- */
 
+/* Other programs' names for a command only when ours does not begin so, or after a backslash. */
 static void find_command_names(finder *f, char sign) {
     size_t n;
     const command *table = commands_table(&n);
-    for (size_t i = 0; i < n; i++) {
-        if (sign == '.')
-            add(f, arena_printf(f->a, ".%s", table[i].name), table[i].help, CANDIDATE_COMMAND, SCORE_TABLE);
+    for (size_t i = 0; i < n && sign == '.'; i++)
+        add(f, arena_printf(f->a, ".%s", table[i].name), table[i].help, CANDIDATE_COMMAND, SCORE_TABLE);
+    for (size_t i = 0; i < n && (sign == '\\' || f->out->count == 0); i++) {
         for (const char *p = table[i].aliases; *p;) {
             size_t k = strcspn(p, " ");
-            if (p[0] == sign && (sign == '\\' || f->prefix.n > 1))
+            if (p[0] == sign)
                 add(f, arena_strndup(f->a, p, k), table[i].help, CANDIDATE_COMMAND, SCORE_RARE);
             p += k + (p[k] == ' ');
         }

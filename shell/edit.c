@@ -370,6 +370,20 @@ static void list_candidates(editor *ed, const completion *c) {
     buf_free(&out);
 }
 
+/* From the cursor's row to the line's last one: the list goes below it. */
+static void go_below(const editor *ed, const LineInfoW *line) {
+    int columns, rows, indent = (int)strlen(ed->prompt);
+    bool exact;
+    buf text = {0};
+    term_size(&columns, &rows);
+    narrow(line->buffer, line->cursor, &text);
+    int row = editor_rows(buf_str(&text), indent, columns, &exact);
+    narrow(line->cursor, line->lastchar, &text);
+    for (int last = editor_rows(buf_str(&text), indent, columns, &exact); row < last; row++)
+        putchar('\n');
+    buf_free(&text);
+}
+
 static unsigned char on_complete(EditLine *el, int key) {
     (void)key;
     editor *ed = editor_of(el);
@@ -379,7 +393,6 @@ static unsigned char on_complete(EditLine *el, int key) {
     narrow(line->buffer, line->cursor, &text);
     size_t cursor = text.n;
     narrow(line->cursor, line->lastchar, &text);
-    int behind = (int)(line->lastchar - line->cursor);
     learn_names(ed);
     arena *mem = arena_new();
     completion c = {0};
@@ -390,20 +403,20 @@ static unsigned char on_complete(EditLine *el, int key) {
                         memcmp(c.items[0].text, text.p + c.start, c.common) != 0)) {
         el_deletestr(el, (int)utf8_length((str){text.p + c.start, typed}));
         str chosen = {c.items[0].text, c.common};
+        candidate_kind kind = c.items[0].kind;
         buf with_blank = {0};
         buf_append_str(&with_blank, chosen);
         char last = chosen.n ? chosen.p[chosen.n - 1] : 0;
         bool open = last == '(' || last == '/' || last == '.' || last == '{' || last == '}';
-        if (c.count == 1 && !open && text.p[cursor < text.n ? cursor : 0] != ' ')
+        bool more = kind == CANDIDATE_COLUMN || kind == CANDIDATE_TABLE; /* a comma or dot may follow */
+        if (c.count == 1 && !open && !more && (cursor == text.n || text.p[cursor] != ' '))
             buf_append_char(&with_blank, ' ');
         insert_text(el, buf_str(&with_blank));
         buf_free(&with_blank);
         result = CC_REFRESH;
     } else if (c.count > 1) {
-        el_cursor(el, behind); /* the list goes below the last row */
-        el_set(el, EL_REFRESH);
+        go_below(ed, line);
         list_candidates(ed, &c);
-        el_cursor(el, -behind);
         result = CC_REDISPLAY;
     }
     arena_free(mem);
@@ -494,15 +507,18 @@ void editor_remember(editor *ed, const char *statement) {
     free(wide);
 }
 
-/* A colour between \1 marks does not count as width. */
+/* Between \1 marks stands what has no width; libedit shows it with the character behind it, so the colour ends before
+ * the prompt's last blank. */
 static void set_prompt(editor *ed, const char *prompt) {
     bool color = ed->sh->term.color_out;
+    size_t n = strlen(prompt) - 1;
     buf_clear(&ed->prompt_text);
     if (color)
         buf_printf(&ed->prompt_text, "\1%s\1", style_on(true, STYLE_PROMPT));
-    buf_append_c(&ed->prompt_text, prompt);
+    buf_append(&ed->prompt_text, prompt, n);
     if (color)
         buf_printf(&ed->prompt_text, "\1%s\1", style_off(true, STYLE_PROMPT));
+    buf_append_c(&ed->prompt_text, prompt + n);
 }
 
 static void paste_mode(const editor *ed, bool on) {
@@ -514,6 +530,7 @@ static void paste_mode(const editor *ed, bool on) {
 
 edit_status editor_read(editor *ed, const char *prompt, str before, str prefill, buf *line) {
     int count = 0;
+    ed->prompt = prompt;
     set_prompt(ed, prompt);
     ed->before = before;
     ed->prefill = prefill;
@@ -526,8 +543,10 @@ edit_status editor_read(editor *ed, const char *prompt, str before, str prefill,
     buf_clear(line);
     const LineInfoW *info = el_wline(ed->el);
     if (ed->interrupted) {
-        el_cursor(ed->el, (int)(info->lastchar - info->cursor));
-        fputs("^C\n", stdout);
+        narrow(info->buffer, info->lastchar, line);
+        bool at_end = info->cursor == info->lastchar;
+        go_below(ed, info);
+        fputs(at_end ? "^C\n" : "\n", stdout);
         return EDIT_INTERRUPTED;
     }
     if (ed->back) {

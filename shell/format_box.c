@@ -29,6 +29,7 @@ struct chunk {
 typedef struct box_state {
     chunk *first, *last;
     int *width; /* natural, then fitted */
+    int *data;  /* of the cells alone */
     bool *right;
 } box_state;
 
@@ -54,6 +55,7 @@ void box_begin(format *f) {
     f->mem = arena_new_spilling(BOX_HEAP_BYTES, NULL);
     box_state *s = ARENA_NEW(f->mem, box_state);
     s->width = ARENA_ARRAY(f->mem, int, f->ncols + 1);
+    s->data = ARENA_ARRAY(f->mem, int, f->ncols + 1);
     s->right = ARENA_ARRAY(f->mem, bool, f->ncols + 1);
     for (int i = 0; i < f->ncols; i++) {
         s->right[i] = f->types[i] == TYPE_INTEGER || f->types[i] == TYPE_REAL;
@@ -104,6 +106,7 @@ static void keep_row(format *f, const batch *b, int row, bool markdown) {
         cells[i].width = utf8_width(cells[i].text);
         cells[i].null = v.type == TYPE_NULL;
         s->width[i] = BASE_MAX(s->width[i], cells[i].width);
+        s->data[i] = BASE_MAX(s->data[i], cells[i].width);
     }
     buf_free(&raw);
     buf_free(&shown);
@@ -133,7 +136,14 @@ static bool fit(format *f) {
     if (f->options.width == 0)
         return true;
     int room = f->options.width - (3 * f->ncols + 1), total = 0, texts = 0;
+    for (int i = 0; i < f->ncols; i++)
+        total += s->width[i];
+    if (total <= room)
+        return true;
+    total = 0;
     for (int i = 0; i < f->ncols; i++) {
+        if (s->right[i]) /* a number is never cut, its heading may be */
+            s->width[i] = BASE_MAX(s->data[i], BASE_MIN(s->width[i], MIN_TEXT));
         total += s->width[i];
         if (s->right[i])
             room -= s->width[i];

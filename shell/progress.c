@@ -24,6 +24,12 @@ void progress_duration(buf *out, double seconds) {
         buf_printf(out, "%ld h %ld min", whole / 3600, whole / 60 % 60);
 }
 
+/* Of the prompts done so far: prompt_tokens counts those that still wait, too. */
+double progress_hit_rate(const llm_stats *m) {
+    double reused = (double)(m->reused_memory + m->reused_disk), all = reused + (double)m->computed_tokens;
+    return all > 0 ? reused / all : 0;
+}
+
 static void smooth(double *rate, double now) {
     *rate = *rate > 0 ? 0.7 * *rate + 0.3 * now : now;
 }
@@ -97,9 +103,8 @@ void progress_render(progress_line *p, const exec_progress *x, int width, bool u
         part(out, width, &text);
         buf_clear(&text);
     }
-    if (x->llm.prompt_tokens) {
-        double hit = 1 - (double)x->llm.computed_tokens / (double)x->llm.prompt_tokens;
-        buf_printf(&text, "hit %.0f %%", 100 * BASE_MAX(hit, 0.0));
+    if (x->llm.computed_tokens) {
+        buf_printf(&text, "hit %.0f %%", 100 * progress_hit_rate(&x->llm));
         part(out, width, &text);
         buf_clear(&text);
     }

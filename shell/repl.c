@@ -37,7 +37,7 @@ static const char *prompt_of(const repl *r) {
 
 /* Draws the statement again in colours, over what was typed. Left alone when the screen may not look as we think. */
 static void echo_highlighted(repl *r, str text, const char *first, const char *next) {
-    if (!r->sh->term.color_out)
+    if (!r->sh->term.color_out || text.p[0] == '.' || text.p[0] == '\\')
         return;
     int columns, rows, used = 0;
     term_size(&columns, &rows);
@@ -83,6 +83,17 @@ static bool bare_word(repl *r, str line) {
         }
     }
     return false;
+}
+
+/* A command in the middle of a statement runs at once, as in psql; the statement goes on after it. */
+static bool command_within(repl *r, str line) {
+    size_t n = 0;
+    while (n < line.n && !strchr(" \t;\n", line.p[n]))
+        n++;
+    if (n < 2 || !strchr(".\\", line.p[0]) || command_find((str){line.p, n}) == NULL)
+        return false;
+    command_line(r->sh, line);
+    return true;
 }
 
 static void remember(repl *r, str text) {
@@ -186,6 +197,8 @@ static void loop(repl *r) {
         }
         r->idle_interrupts = 0;
         if (r->pending.n == 0 && bare_word(r, buf_str(&r->line)))
+            continue;
+        if (r->pending.n && command_within(r, buf_str(&r->line)))
             continue;
         const char *first = r->pending.n ? next : prompt;
         if (r->pending.n)

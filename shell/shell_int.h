@@ -386,6 +386,7 @@ void progress_draw(progress_line *p, const shell *sh, const exec_progress *x);
 void progress_clear(progress_line *p);
 /* The line itself, at most `width` columns. Pure but for the smoothing in p. */
 void progress_render(progress_line *p, const exec_progress *x, int width, bool utf8, buf *out);
+double progress_hit_rate(const llm_stats *m);
 void progress_duration(buf *out, double seconds);
 
 #endif

@@ -26,10 +26,6 @@ void view_start(view_state *v, str statement, bool utf8) {
     v->statement[n] = 0;
 }
 
-static double hit_rate(uint64_t prompt, uint64_t computed) {
-    return prompt ? BASE_MAX(1 - (double)computed / (double)prompt, 0.0) : 0;
-}
-
 static void push_sample(view_state *v, float hit) {
     if (v->nhit == VIEW_SAMPLES) {
         memmove(v->hit, v->hit + 1, sizeof v->hit - sizeof v->hit[0]);
@@ -56,8 +52,12 @@ void view_update(view_state *v, const exec_progress *x) {
     if (dt < 0.5)
         return;
     const llm_stats *a = &v->mark.llm, *b = &x->llm;
-    if (b->prompt_tokens > a->prompt_tokens && b->computed_tokens >= a->computed_tokens) {
-        v->hit_now = hit_rate(b->prompt_tokens - a->prompt_tokens, b->computed_tokens - a->computed_tokens);
+    uint64_t seen_before = a->reused_memory + a->reused_disk, seen = b->reused_memory + b->reused_disk;
+    bool grew = seen >= seen_before && b->computed_tokens >= a->computed_tokens;
+    double fresh = grew ? (double)(b->computed_tokens - a->computed_tokens) : 0;
+    double reused = grew ? (double)(seen - seen_before) : 0;
+    if (fresh + reused > 0) {
+        v->hit_now = reused / (fresh + reused);
         push_sample(v, (float)v->hit_now);
     }
     uint64_t before = a->computed_tokens + a->output_tokens, after = b->computed_tokens + b->output_tokens;
@@ -198,7 +198,7 @@ static void draw_hit(canvas *c) {
     buf text = {0};
     label(c, "hit rate");
     buf_printf(&text, "now %3.0f %%  average %3.0f %%  ", 100 * v->hit_now,
-               100 * hit_rate(v->now.llm.prompt_tokens, v->now.llm.computed_tokens));
+               100 * progress_hit_rate(&v->now.llm));
     int at = put_buf(c, LABEL_COLUMNS, VIEW_BOLD, &text);
     draw_spark(c, at, c->w - at - 1);
     c->row++;
@@ -207,7 +207,7 @@ static void draw_hit(canvas *c) {
 /* Where prompt tokens came from, as one bar: memory, disk, computed. */
 static void draw_split(canvas *c) {
     const llm_stats *m = &c->v->now.llm;
-    double sent = (double)BASE_MAX(m->prompt_tokens, 1u);
+    double sent = (double)BASE_MAX(m->reused_memory + m->reused_disk + m->computed_tokens, 1u);
     int columns = BASE_MAX(c->w / 3, 10), x = LABEL_COLUMNS;
     int memory = (int)((double)m->reused_memory / sent * columns + 0.5);
     int disk = (int)((double)m->reused_disk / sent * columns + 0.5);
@@ -235,7 +235,7 @@ static void draw_tokens(canvas *c) {
     } parts[] = {
         {"sent", m->prompt_tokens},
         {"computed", m->computed_tokens},
-        {"saved", m->prompt_tokens - BASE_MIN(m->computed_tokens, m->prompt_tokens)},
+        {"saved", m->reused_memory + m->reused_disk},
         {"decoded", m->output_tokens},
     };
     int x = LABEL_COLUMNS;
@@ -363,7 +363,7 @@ static void draw_one_line(canvas *c) {
     format_count(&text, x->rows_done);
     buf_append_char(&text, '/');
     format_count(&text, x->rows_total);
-    buf_printf(&text, " rows  hit %.0f %%", 100 * hit_rate(x->llm.prompt_tokens, x->llm.computed_tokens));
+    buf_printf(&text, " rows  hit %.0f %%", 100 * progress_hit_rate(&x->llm));
     put_buf(c, 0, VIEW_PLAIN, &text);
 }
 
