@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -19,7 +20,7 @@
 #include "cache_int.h"
 #include "storage_int.h"
 
-enum { STATE_WAIT_MS = 3000, MAP_SHARE = 10, MAP_MIN = 16 << 20 };
+enum { USERS_WAIT_MS = 3000, MAP_SHARE = 10, MAP_MIN = 16 << 20, PREFETCH_MIN = 64 << 10 };
 
 static const char *const value_trees[CACHE_SPACES] = {"kv", "answers"};
 
@@ -68,37 +69,31 @@ static char *with_suffix(const char *path, const char *suffix) {
     return b.p;
 }
 
-/* ---- the state file -------------------------------------------------------------------------- */
-
-static void state_write(int fd, char state) {
-    /* Its loss costs no more than a check. */
-    if (pwrite(fd, &state, 1, 0) != 1)
-        return;
-}
+/* ---- who has it open ------------------------------------------------------------------------- */
 
 /* Whether the file may be taken over: locks it exclusively if nobody has it open, else shared. */
-static int state_lock(cache *c, bool *alone, err *e) {
+static int users_lock(cache *c, bool *alone, err *e) {
     for (int waited = 0;; waited += 20) {
-        *alone = flock(c->state_fd, LOCK_EX | LOCK_NB) == 0;
-        if (*alone || flock(c->state_fd, LOCK_SH | LOCK_NB) == 0)
+        *alone = flock(c->users_fd, LOCK_EX | LOCK_NB) == 0;
+        if (*alone || flock(c->users_fd, LOCK_SH | LOCK_NB) == 0)
             return 0;
-        if (waited >= STATE_WAIT_MS)
+        if (waited >= USERS_WAIT_MS)
             return err_set(e, ERR_BUSY, "another process is checking '%s'", c->path);
         nanosleep(&(struct timespec){.tv_nsec = 20000000}, NULL);
     }
 }
 
-static int state_open(cache *c, err *e) {
-    char *path = with_suffix(c->path, "-state");
-    c->state_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    if (c->state_fd < 0 && (errno == EACCES || errno == EROFS)) {
+static int users_open(cache *c, err *e) {
+    char *path = with_suffix(c->path, "-users");
+    c->users_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (c->users_fd < 0 && (errno == EACCES || errno == EROFS)) {
         c->read_only = true;
-        c->state_fd = open(path, O_RDONLY | O_CLOEXEC);
+        c->users_fd = open(path, O_RDONLY | O_CLOEXEC);
     }
-    if (c->state_fd < 0)
+    if (c->users_fd < 0)
         err_set_errno(e, errno, "cannot use the cache '%s'", c->path);
     free(path);
-    return c->state_fd < 0 ? ERR_IO : 0;
+    return c->users_fd < 0 ? ERR_IO : 0;
 }
 
 /* ---- the environment ------------------------------------------------------------------------- */
@@ -124,7 +119,7 @@ static void env_close(cache *c) {
 }
 
 static int env_open(cache *c) {
-    unsigned flags = MDB_NOSUBDIR | MDB_NOTLS | MDB_NOSYNC | MDB_NORDAHEAD;
+    unsigned flags = MDB_NOSUBDIR | MDB_NOTLS | MDB_NOSYNC;
     int rc = mdb_env_create(&c->env);
     if (rc)
         return rc;
@@ -213,17 +208,15 @@ static int files_open(cache *c, bool alone, err *e) {
 
 static int cache_open_file(cache *c, err *e) {
     bool alone = false;
-    int status = state_open(c, e);
+    int status = users_open(c, e);
     if (!status)
-        status = state_lock(c, &alone, e);
+        status = users_lock(c, &alone, e);
     if (!status)
         status = files_open(c, alone, e);
     if (status)
         return status;
-    if (!c->read_only)
-        state_write(c->state_fd, 'D');
     if (alone)
-        flock(c->state_fd, LOCK_SH);
+        flock(c->users_fd, LOCK_SH);
     c->stats.writing = !c->read_only;
     if (c->read_only)
         snprintf(c->stats.why_not, sizeof c->stats.why_not, "'%s' cannot be written", c->path);
@@ -245,15 +238,9 @@ static void cache_free(cache *c) {
         pthread_mutex_unlock(&c->mutex);
         pthread_join(c->thread, NULL);
     }
-    bool writing = c->stats.writing;
-    if (c->env && writing && mdb_env_sync(c->env, 1) != 0)
-        writing = false;
     env_close(c);
-    if (c->state_fd >= 0) {
-        if (writing && flock(c->state_fd, LOCK_EX | LOCK_NB) == 0)
-            state_write(c->state_fd, 'C');
-        close(c->state_fd);
-    }
+    if (c->users_fd >= 0)
+        close(c->users_fd);
     index_free(&c->index);
     pthread_rwlock_destroy(&c->env_lock);
     pthread_mutex_destroy(&c->mutex);
@@ -267,7 +254,7 @@ static cache *cache_new(char *path, size_t budget) {
     cache *c = mem_zalloc(sizeof *c);
     c->refs = 1;
     c->path = path;
-    c->state_fd = -1;
+    c->users_fd = -1;
     c->budget = BASE_MAX(budget ? budget : CACHE_BUDGET_DEFAULT, CACHE_BUDGET_MIN);
     c->policy = CACHE_COST;
     c->last = &c->first;
@@ -367,6 +354,14 @@ static cache_job *make_value(hash128 key, str identity, str payload) {
 }
 
 typedef enum value_state { VALUE_GOOD, VALUE_OTHER, VALUE_DAMAGED } value_state;
+
+/* Asks the system to read a value's pages at once: copying would fault them in one by one. */
+static void will_need(MDB_val data) {
+    uintptr_t first = (uintptr_t)data.mv_data & ~(uintptr_t)4095;
+    uintptr_t end = (uintptr_t)data.mv_data + data.mv_size;
+    if (data.mv_size > PREFETCH_MIN)
+        madvise((void *)first, end - first, MADV_WILLNEED);
+}
 
 /* Copies the payload first and then sums the copy, so that what is returned is what was checked. */
 static value_state read_value(MDB_val data, hash128 key, str identity, void *out, size_t bytes,
@@ -484,13 +479,28 @@ bool cache_get(cache *c, cache_space space, hash128 key, str identity, void *out
         hash128 k = key;
         MDB_val name = {sizeof k, &k}, data;
         found = mdb_get(t, c->values[space], &name, &data) == 0;
-        if (found)
+        if (found) {
+            will_need(data);
             state = read_value(data, key, identity, out, bytes, answer);
+        }
         reader_give(c, t);
     }
     pthread_rwlock_unlock(&c->env_lock);
     note_read(c, space, key, found, state);
     return found && state == VALUE_GOOD;
+}
+
+void cache_prefetch(cache *c, cache_space space, hash128 key) {
+    MDB_txn *t;
+    pthread_rwlock_rdlock(&c->env_lock);
+    if (reader_take(c, &t) == 0) {
+        hash128 k = key;
+        MDB_val name = {sizeof k, &k}, data;
+        if (mdb_get(t, c->values[space], &name, &data) == 0)
+            will_need(data);
+        reader_give(c, t);
+    }
+    pthread_rwlock_unlock(&c->env_lock);
 }
 
 /* ---- put and the rest ------------------------------------------------------------------------ */

@@ -1,7 +1,7 @@
 /*
  * cache_int.h - what the cache's files share, and the format of cache.mdb.
  *
- *   cache.c        opening, its state file, get and put, the interface
+ *   cache.c        opening and closing, get and put, the interface
  *   cache_index.c  what is stored, in memory: keys, sizes, use; which entry goes first
  *   cache_write.c  the write-behind thread: batches, eviction, failures
  *   cache_check.c  walks the file's pages without LMDB, before LMDB may see them
@@ -18,9 +18,10 @@
  * LMDB's overflow pages begin with 16 bytes, so a payload at 48 + 64·n is 64-byte aligned in the
  * map. The checksum covers all other fields, identity and payload.
  *
- * cache.mdb-state holds one byte, and each process that has the cache open a shared lock on it: who
- * gets it exclusively is alone, checks the pages, and may replace the file. 'C': closed, all pages
- * synced; 'D': in use.
+ * Each process that has the cache open holds a shared lock on cache.mdb-users: who gets it
+ * exclusively is alone, checks the pages before LMDB sees them, and may replace the file. Nothing
+ * is ever synced: what a power failure leaves half written is what the check and the checksums are
+ * for.
  */
 #ifndef CACHE_INT_H
 #define CACHE_INT_H
@@ -101,7 +102,7 @@ struct cache {
     dev_t device;
     ino_t inode;
     char *path;
-    int state_fd;
+    int users_fd;
     bool read_only;
 
     /* Shared while LMDB transactions live, exclusive to change the map. */

@@ -23,7 +23,7 @@ enum { READERS_MAX = 510, INIT_TIMEOUT_MS = 5000 };
 
 static const char *const our_files[] = {"tables.mdb",      "tables.mdb-lock",  "cache.mdb",
                                         "cache.mdb-lock",  "writer.lock",      "owner.lock",
-                                        "cache.mdb-state", "cache.mdb-damaged"};
+                                        "cache.mdb-users", "cache.mdb-damaged"};
 
 static pthread_mutex_t open_mutex = PTHREAD_MUTEX_INITIALIZER;
 static store *open_stores;
