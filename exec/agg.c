@@ -3,8 +3,8 @@
  *
  *   cells  one a group: count of the values taken in, and what the kind needs
  *
- * Invariant: sums do not depend on their order more than they must: INTEGER sums are kept in 128 bits and checked at the end, REAL
- * sums carry what rounding lost (Neumaier).
+ * Invariant: sums do not depend on their order more than they must: INTEGER sums are kept in 128
+ * bits and checked at the end, REAL sums carry what rounding lost (Neumaier).
  */
 #include <math.h>
 #include <stdlib.h>
@@ -61,7 +61,8 @@ agg *agg_new(const exec_ctx *ctx, const plan_agg *what, arena *mem) {
 
 static bool keeps_text(const agg *a) {
     agg_kind k = a->plan->kind;
-    return k == AGG_GROUP_CONCAT || ((k == AGG_MIN || k == AGG_MAX || k == AGG_FIRST) && is_text(a->arg_type));
+    return k == AGG_GROUP_CONCAT ||
+           ((k == AGG_MIN || k == AGG_MAX || k == AGG_FIRST) && is_text(a->arg_type));
 }
 
 void agg_free(agg *a) {
@@ -86,7 +87,8 @@ static int make_cells(agg *a, uint32_t ngroups, err *e) {
     return 0;
 }
 
-/* ---- taking values in -------------------------------------------------------------------------- */
+/* ---- taking values in --------------------------------------------------------------------------
+ */
 
 static void cell_set_text(agg_cell *c, str s) {
     if (s.n > c->text.cap) {
@@ -174,7 +176,8 @@ static void add_first(agg *a, const column *c, const uint32_t *groups, int count
     }
 }
 
-static int add_texts(agg *a, const column *c, const uint32_t *groups, int count, arena *pass, err *e) {
+static int add_texts(agg *a, const column *c, const uint32_t *groups, int count, arena *pass,
+                     err *e) {
     for (int k = 0; k < count; k++) {
         agg_cell *cell = &a->cells[groups[a->rows[k]]];
         value v = column_get(c, a->rows[k]);
@@ -188,8 +191,10 @@ static int add_texts(agg *a, const column *c, const uint32_t *groups, int count,
     return 0;
 }
 
-/* a->rows = the rows that count: FILTER true, value not NULL (FIRST takes NULL too), new if DISTINCT. */
-static int choose_rows(agg *a, const batch *in, const column *arg, const uint32_t *groups, arena *pass, int *count, err *e) {
+/* a->rows = the rows that count: FILTER true, value not NULL (FIRST takes NULL too), new if
+ * DISTINCT. */
+static int choose_rows(agg *a, const batch *in, const column *arg, const uint32_t *groups,
+                       arena *pass, int *count, err *e) {
     int status = 0, n = in->rows;
     if (a->plan->filter) {
         if ((status = eval_filter(a->plan->filter, in, pass, a->rows, &n, e)) != 0)
@@ -243,7 +248,8 @@ static int read_separator(agg *a, err *e) {
     return status;
 }
 
-int agg_add(agg *a, const batch *in, const uint32_t *groups, uint32_t ngroups, arena *pass, err *e) {
+int agg_add(agg *a, const batch *in, const uint32_t *groups, uint32_t ngroups, arena *pass,
+            err *e) {
     column arg = {0};
     int count, status = make_cells(a, ngroups, e);
     if (status == 0 && a->plan->arg)
@@ -278,7 +284,8 @@ int agg_add(agg *a, const batch *in, const uint32_t *groups, uint32_t ngroups, a
     return status;
 }
 
-/* ---- results ----------------------------------------------------------------------------------- */
+/* ---- results -----------------------------------------------------------------------------------
+ */
 
 static int sum_value(const agg *a, const agg_cell *c, value *out, err *e) {
     if (a->arg_type == TYPE_REAL) {

@@ -1,9 +1,10 @@
 /*
- * db.c - the database handle: opening and closing, the worker thread, handing jobs over, facts kept beside the catalog.
+ * db.c - the database handle: opening and closing, the worker thread, handing jobs over, facts kept
+ * beside the catalog.
  *
- * Invariant: the worker alone uses the store's transactions, as long as the db lives. One job is out at a time; who posts waits for
- * its end before the next. A hand-over costs no system call when both sides are awake: each looks at a counter for some
- * microseconds before it sleeps.
+ * Invariant: the worker alone uses the store's transactions, as long as the db lives. One job is
+ * out at a time; who posts waits for its end before the next. A hand-over costs no system call when
+ * both sides are awake: each looks at a counter for some microseconds before it sleeps.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +12,8 @@
 
 #include "db_int.h"
 
-/* ---- the worker -------------------------------------------------------------------------------- */
+/* ---- the worker --------------------------------------------------------------------------------
+ */
 
 /* Whether two threads can run at once at all. */
 static bool has_two_cores(void) {
@@ -30,8 +32,8 @@ static inline void short_pause(void) {
 #endif
 }
 
-/* On a busy machine the other thread waits for a core, perhaps ours: looking on then costs both. So what did not help is tried less
- * and less, but never quite given up. */
+/* On a busy machine the other thread waits for a core, perhaps ours: looking on then costs both. So
+ * what did not help is tried less and less, but never quite given up. */
 enum { SPIN_MOST = 1000, SPIN_LEAST = 8, SPIN_TRY = 64 };
 
 void spin_until(spin *s, const atomic_uint *counter, unsigned seen) {
@@ -123,7 +125,11 @@ static void run_call(db *d, void *arg) {
 }
 
 int db_call(db *d, int (*fn)(db *d, void *arg, err *e), void *arg, err *e) {
-    call_job c = {.fn = fn, .arg = arg, .e = e, .lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+    call_job c = {.fn = fn,
+                  .arg = arg,
+                  .e = e,
+                  .lock = PTHREAD_MUTEX_INITIALIZER,
+                  .changed = PTHREAD_COND_INITIALIZER};
     db_post(d, run_call, &c);
     pthread_mutex_lock(&c.lock);
     while (!c.done)
@@ -134,7 +140,8 @@ int db_call(db *d, int (*fn)(db *d, void *arg, err *e), void *arg, err *e) {
     return c.status;
 }
 
-/* ---- open, close ------------------------------------------------------------------------------- */
+/* ---- open, close -------------------------------------------------------------------------------
+ */
 
 typedef struct open_request {
     const db_options *options;
@@ -142,7 +149,9 @@ typedef struct open_request {
 
 static int open_store(db *d, void *arg, err *e) {
     const db_options *o = ((open_request *)arg)->options;
-    store_options options = {.path = o->path, .read_only = o->read_only, .must_exist = o->must_exist,
+    store_options options = {.path = o->path,
+                             .read_only = o->read_only,
+                             .must_exist = o->must_exist,
                              .cache_bytes = (size_t)d->settings.kv_disk};
     return store_open(&options, &d->store, e);
 }
@@ -209,7 +218,8 @@ void db_close(db *d) {
     free_db(d);
 }
 
-/* ---- plain facts ------------------------------------------------------------------------------- */
+/* ---- plain facts -------------------------------------------------------------------------------
+ */
 
 bool db_in_transaction(const db *d) {
     return atomic_load(&d->in_transaction);
@@ -246,13 +256,15 @@ void db_set_variable(db *d, str name, str text) {
             d->variables[2 * k + 1] = (str){mem_strndup(text.p, text.n), text.n};
             return;
         }
-    d->variables = mem_realloc(d->variables, sizeof *d->variables * 2 * (size_t)(d->nvariables + 1));
+    d->variables =
+        mem_realloc(d->variables, sizeof *d->variables * 2 * (size_t)(d->nvariables + 1));
     d->variables[2 * d->nvariables] = (str){mem_strndup(name.p, name.n), name.n};
     d->variables[2 * d->nvariables + 1] = (str){mem_strndup(text.p, text.n), text.n};
     d->nvariables++;
 }
 
-/* ---- on the worker: facts, backup, models ------------------------------------------------------- */
+/* ---- on the worker: facts, backup, models -------------------------------------------------------
+ */
 
 static void fact_key(str key, buf *out) {
     buf_append_c(out, "fact/");
@@ -267,7 +279,9 @@ int db_remember(db *d, str key, str bytes, err *e) {
         return 0;
     int status = txn_begin(d->store, true, &at_once, &t, e);
     if (status)
-        return status == ERR_BUSY ? 0 : status; /* another process writes: what was learned is learned again */
+        return status == ERR_BUSY
+                   ? 0
+                   : status; /* another process writes: what was learned is learned again */
     fact_key(key, &full);
     status = meta_put(t, buf_str(&full), bytes, e);
     buf_free(&full);
@@ -356,7 +370,8 @@ int db_tokenize(db *d, str text, buf *out, err *e) {
     return db_call(d, tokenize, &r, e);
 }
 
-/* ---- statements -------------------------------------------------------------------------------- */
+/* ---- statements --------------------------------------------------------------------------------
+ */
 
 stmt *db_submit(db *d, str text) {
     stmt *s = stmt_new(d, text);

@@ -5,8 +5,9 @@
  *   db_submit --job-->                   stmt_execute: bind, plan, run
  *   stmt_next <--batches, at most 16 MB-- stmt_push
  *
- * Who may touch what: everything under `lock` by both; `txn`, `active`, `settings` and a running statement's ctx by the worker
- * alone; between statements (stmt_free has returned) by the caller too, since the hand-over of the next job orders them.
+ * Who may touch what: everything under `lock` by both; `txn`, `active`, `settings` and a running
+ * statement's ctx by the worker alone; between statements (stmt_free has returned) by the caller
+ * too, since the hand-over of the next job orders them.
  */
 #ifndef KVASIR_DB_INT_H
 #define KVASIR_DB_INT_H
@@ -16,7 +17,8 @@
 
 #include "rowset_int.h"
 
-/* What a read transaction saw of a table, to tell whether a later write transaction sees the same. */
+/* What a read transaction saw of a table, to tell whether a later write transaction sees the same.
+ */
 typedef struct table_version {
     char *name;
     uint32_t id;
@@ -40,7 +42,7 @@ struct db {
     txn *txn;    /* the open transaction of BEGIN, begun by its first statement; else NULL */
     txn *active; /* the transaction that the running statement uses, `txn` or its own; else NULL */
     atomic_bool in_transaction, failed; /* between BEGIN and its end; it can only be rolled back */
-    table_version *seen; /* of a BEGIN's read transaction, for its first write */
+    table_version *seen;                /* of a BEGIN's read transaction, for its first write */
     int nseen;
 
     pthread_t worker;
@@ -49,8 +51,8 @@ struct db {
     bool sleeping, quit;
     void (*job)(db *d, void *arg);
     void *job_arg;
-    spin spin;         /* the worker's */
-    spin caller_spin;  /* the caller's */
+    spin spin;          /* the worker's */
+    spin caller_spin;   /* the caller's */
     atomic_uint posted; /* raised by each job, and by quit */
     stmt *spare;        /* a finished statement whose memory the next one takes */
 };
@@ -70,7 +72,7 @@ struct stmt {
     atomic_bool cancel;
     exec_ctx ctx; /* the worker's */
     sql_stmt *bound;
-    int nshared; /* entries of ctx.shared */
+    int nshared;    /* entries of ctx.shared */
     bool described; /* ncols, names, types and is_text are final (told under the lock) */
     int ncols;
     const char **names;
@@ -79,12 +81,13 @@ struct stmt {
     int64_t changes;
     stmt_kind kind;
     struct timespec start;
-    bool keeps_rows; /* rows are dropped, not handed out: EXPLAIN ANALYZE runs another statement's query */
+    bool keeps_rows; /* rows are dropped, not handed out: EXPLAIN ANALYZE runs another statement's
+                        query */
 
     pthread_mutex_t lock;
     pthread_cond_t changed;
     unsigned events_seen; /* batches the caller took */
-    atomic_uint events; /* raised by each batch and by the end: what a short wait looks at */
+    atomic_uint events;   /* raised by each batch and by the end: what a short wait looks at */
     result *head, *tail, *idle, *current;
     size_t queued_bytes;
     bool waiting; /* somebody sleeps on `changed` */
@@ -95,16 +98,19 @@ struct stmt {
     exec_summary summary;
 };
 
-/* ---- db.c -------------------------------------------------------------------------------------- */
+/* ---- db.c --------------------------------------------------------------------------------------
+ */
 
 void db_post(db *d, void (*job)(db *d, void *arg), void *arg);
 /* Runs fn on the worker and waits for it. */
 int db_call(db *d, int (*fn)(db *d, void *arg, err *e), void *arg, err *e);
 void short_lock_init(pthread_mutex_t *lock);
-/* Looks at the counter for some microseconds, until it is not `seen`; returns early where that has not helped lately. */
+/* Looks at the counter for some microseconds, until it is not `seen`; returns early where that has
+ * not helped lately. */
 void spin_until(spin *s, const atomic_uint *counter, unsigned seen);
 
-/* ---- stmt.c: results and the life of a statement ------------------------------------------------- */
+/* ---- stmt.c: results and the life of a statement
+ * ------------------------------------------------- */
 
 stmt *stmt_new(db *d, str text);
 void stmt_destroy(stmt *s);
@@ -113,14 +119,15 @@ void stmt_tell(stmt *s); /* something changed for the caller; under the lock */
 void stmt_drop_results(stmt *s);
 /* Names the result's columns (copied); before the first stmt_push. */
 void stmt_describe(stmt *s, int ncols, const str *names, const value_type *types, bool is_text);
-int stmt_push(stmt *s, const batch *b, err *e); /* copies; waits while the queue is full; ERR_CANCELLED */
+int stmt_push(stmt *s, const batch *b,
+              err *e); /* copies; waits while the queue is full; ERR_CANCELLED */
 int stmt_push_text(stmt *s, const char *column, str text, err *e);
 
 void stmt_release_plan(stmt *s); /* what the last plan kept */
 /* Plans x's query (ctx->plan, ready, shared). */
 int stmt_plan(stmt *s, sql_stmt *x, err *e);
-/* Runs the planned query. With LLM calls outside a transaction the snapshot is taken and the transaction ended first. Rows go to
- * `into`, or to the caller when it is NULL. */
+/* Runs the planned query. With LLM calls outside a transaction the snapshot is taken and the
+ * transaction ended first. Rows go to `into`, or to the caller when it is NULL. */
 int stmt_run_plan(stmt *s, rowset *into, err *e);
 /* Ends the statement's own transaction, if it has one: commits or aborts it. */
 int stmt_end_txn(stmt *s, bool commit, err *e);
@@ -137,7 +144,8 @@ int versions_check(const table_version *seen, int count, const catalog *c, err *
 /* A constant SQL expression as a value of type `type`: DEFAULTs of ALTER TABLE. */
 int stmt_scalar(stmt *s, str sql, value_type type, value *out, err *e);
 
-/* ---- statements by kind ------------------------------------------------------------------------- */
+/* ---- statements by kind -------------------------------------------------------------------------
+ */
 
 int stmt_select(stmt *s, sql_stmt *x, err *e);
 int stmt_dml(stmt *s, sql_stmt *x, err *e);
@@ -160,7 +168,7 @@ typedef struct row_sink {
     const table_def *table;
     arena *mem; /* reset by each batch */
     int64_t rows, changes;
-    bool name_rows; /* errors name the row */
+    bool name_rows;       /* errors name the row */
     const int64_t *lines; /* or, of a file, its path and the batch's line numbers */
     const char *path;
 } row_sink;
@@ -176,7 +184,8 @@ void model_sql(const model_def *m, buf *out);
 /* A name, quoted where it must be. */
 void name_sql(str name, buf *out);
 
-/* ---- system tables (op_system.c) ------------------------------------------------------------------ */
+/* ---- system tables (op_system.c)
+ * ------------------------------------------------------------------ */
 
 const rel_column *system_table_columns(void *ctx, str name, int *ncols);
 typedef struct system_table_info {

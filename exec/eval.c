@@ -1,9 +1,11 @@
 /*
- * eval.c - expressions over batches: dispatch by kind, and the kinds that choose which rows to evaluate.
+ * eval.c - expressions over batches: dispatch by kind, and the kinds that choose which rows to
+ * evaluate.
  *
- * Invariant: AND, OR, CASE, COALESCE and IIF evaluate a part only over rows that need it, unless that part cannot fail: so an
- * error in a branch not taken never arises. A part for some rows is evaluated over a batch narrowed to them and scattered back.
- * Arithmetic, comparison, casts and functions are in eval_op.c, eval_cast.c, eval_func.c, eval_text.c, eval_time.c.
+ * Invariant: AND, OR, CASE, COALESCE and IIF evaluate a part only over rows that need it, unless
+ * that part cannot fail: so an error in a branch not taken never arises. A part for some rows is
+ * evaluated over a batch narrowed to them and scattered back. Arithmetic, comparison, casts and
+ * functions are in eval_op.c, eval_cast.c, eval_func.c, eval_text.c, eval_time.c.
  */
 #include <assert.h>
 #include <stdio.h>
@@ -11,7 +13,8 @@
 
 #include "eval_int.h"
 
-/* ---- operands ---------------------------------------------------------------------------------- */
+/* ---- operands ----------------------------------------------------------------------------------
+ */
 
 static bool is_text(value_type t) {
     return t == TYPE_TEXT || t == TYPE_BLOB;
@@ -25,7 +28,8 @@ void operand_new(const eval_env *v, value_type type, int n, operand *out) {
 
 void operand_null(const eval_env *v, value_type type, operand *out) {
     static const str empty = {"", 0};
-    out->c = (column){.type = type, .null = arena_alloc(v->mem, 1), .i = arena_zalloc(v->mem, sizeof(str))};
+    out->c = (column){
+        .type = type, .null = arena_alloc(v->mem, 1), .i = arena_zalloc(v->mem, sizeof(str))};
     out->c.null[0] = 1;
     if (is_text(type))
         out->c.s[0] = empty;
@@ -75,7 +79,8 @@ int eval_error(const eval_env *v, const expr *x, err_code code, const char *form
 }
 
 /* out[rows[k]] = from[k] */
-static void scatter(const eval_env *v, operand *out, int n, const operand *from, const int *rows, int count) {
+static void scatter(const eval_env *v, operand *out, int n, const operand *from, const int *rows,
+                    int count) {
     bool text = is_text(out->c.type);
     for (int k = 0; k < count; k++) {
         int at = k * from->step;
@@ -88,7 +93,8 @@ static void scatter(const eval_env *v, operand *out, int n, const operand *from,
     }
 }
 
-/* ---- some rows of a batch ---------------------------------------------------------------------- */
+/* ---- some rows of a batch ----------------------------------------------------------------------
+ */
 
 static void gather_used(const eval_env *v, const expr *x, const int *rows, int count, batch *out) {
     if (x->kind == EXPR_COLUMN) {
@@ -140,7 +146,8 @@ int eval_args(const eval_env *v, const expr *x, operand **out, int *n) {
     return 0;
 }
 
-/* ---- AND, OR ----------------------------------------------------------------------------------- */
+/* ---- AND, OR -----------------------------------------------------------------------------------
+ */
 
 enum { IS_FALSE, IS_TRUE, IS_NULL };
 
@@ -148,9 +155,12 @@ static inline int truth(const operand *a, int row) {
     return operand_null_at(a, row) ? IS_NULL : a->c.i[row * a->step] != 0;
 }
 
-static void combine(const eval_env *v, bool is_and, const operand *a, const operand *b, int n, operand *out) {
-    static const uint8_t and_table[3][3] = {{IS_FALSE, IS_FALSE, IS_FALSE}, {IS_FALSE, IS_TRUE, IS_NULL}, {IS_FALSE, IS_NULL, IS_NULL}};
-    static const uint8_t or_table[3][3] = {{IS_FALSE, IS_TRUE, IS_NULL}, {IS_TRUE, IS_TRUE, IS_TRUE}, {IS_NULL, IS_TRUE, IS_NULL}};
+static void combine(const eval_env *v, bool is_and, const operand *a, const operand *b, int n,
+                    operand *out) {
+    static const uint8_t and_table[3][3] = {
+        {IS_FALSE, IS_FALSE, IS_FALSE}, {IS_FALSE, IS_TRUE, IS_NULL}, {IS_FALSE, IS_NULL, IS_NULL}};
+    static const uint8_t or_table[3][3] = {
+        {IS_FALSE, IS_TRUE, IS_NULL}, {IS_TRUE, IS_TRUE, IS_TRUE}, {IS_NULL, IS_TRUE, IS_NULL}};
     const uint8_t(*table)[3] = is_and ? and_table : or_table;
     operand_new(v, TYPE_BOOLEAN, n, out);
     for (int k = 0; k < n; k++) {
@@ -196,7 +206,8 @@ static int eval_logic(const eval_env *v, const expr *x, operand *out) {
     return 0;
 }
 
-/* ---- CASE, IIF, COALESCE, NULLIF --------------------------------------------------------------- */
+/* ---- CASE, IIF, COALESCE, NULLIF ---------------------------------------------------------------
+ */
 
 /* Rows not yet decided, and the column their values go to. */
 typedef struct choice {
@@ -318,7 +329,8 @@ static int eval_func(const eval_env *v, const expr *x, operand *out) {
     }
 }
 
-/* ---- dispatch ---------------------------------------------------------------------------------- */
+/* ---- dispatch ----------------------------------------------------------------------------------
+ */
 
 static void eval_literal(const eval_env *v, const expr *x, operand *out) {
     if (x->literal.type == TYPE_NULL) {

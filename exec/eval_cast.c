@@ -1,15 +1,17 @@
 /*
  * eval_cast.c - CAST and IN.
  *
- * Invariant: a cast converts what value_cast converts and fails where it fails, with the same words; the loops here are only its
- * fast ways. IN is three-valued: NULL when there is no match and a NULL took part.
+ * Invariant: a cast converts what value_cast converts and fails where it fails, with the same
+ * words; the loops here are only its fast ways. IN is three-valued: NULL when there is no match and
+ * a NULL took part.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "eval_int.h"
 
-/* ---- CAST -------------------------------------------------------------------------------------- */
+/* ---- CAST --------------------------------------------------------------------------------------
+ */
 
 static int cast_cells(const eval_env *v, const expr *x, const operand *a, int n, operand *out) {
     operand_new(v, x->type, n, out);
@@ -66,7 +68,8 @@ int eval_cast(const eval_env *v, const expr *x, operand *out) {
     return status;
 }
 
-/* ---- IN ---------------------------------------------------------------------------------------- */
+/* ---- IN ----------------------------------------------------------------------------------------
+ */
 
 enum { SORT_FROM = 12 }; /* below so many constants, a plain walk is quicker */
 
@@ -79,8 +82,10 @@ static int by_text(const void *a, const void *b) {
     return str_compare(*(const str *)a, *(const str *)b);
 }
 
-/* Constants of one type as the needle's, sorted: every row is a binary search. false: the list is not of that kind. */
-static bool in_sorted(const eval_env *v, const operand *args, int nargs, int n, bool *any_null, int64_t *out) {
+/* Constants of one type as the needle's, sorted: every row is a binary search. false: the list is
+ * not of that kind. */
+static bool in_sorted(const eval_env *v, const operand *args, int nargs, int n, bool *any_null,
+                      int64_t *out) {
     value_type t = args[0].c.type;
     bool text = t == TYPE_TEXT;
     if (nargs - 1 < SORT_FROM || (t != TYPE_INTEGER && !text))
@@ -97,7 +102,8 @@ static bool in_sorted(const eval_env *v, const operand *args, int nargs, int n, 
     }
     qsort(list, count, cell, text ? by_text : by_int);
     for (int k = 0; k < n; k++) {
-        const void *needle = text ? (const void *)&args[0].c.s[k * args[0].step] : (const void *)&args[0].c.i[k * args[0].step];
+        const void *needle = text ? (const void *)&args[0].c.s[k * args[0].step]
+                                  : (const void *)&args[0].c.i[k * args[0].step];
         out[k] = bsearch(needle, list, count, cell, text ? by_text : by_int) != NULL;
     }
     return true;

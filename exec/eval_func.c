@@ -1,8 +1,10 @@
 /*
- * eval_func.c - scalar functions: the row-by-row driver, the table by function_id, numbers and conversions.
+ * eval_func.c - scalar functions: the row-by-row driver, the table by function_id, numbers and
+ * conversions.
  *
- * Invariant: a function whose entry does not say takes_null never sees a NULL. A result beyond its type's range is an error,
- * a result that does not exist (sqrt of -1) is NULL. Texts are in eval_text.c, times in eval_time.c.
+ * Invariant: a function whose entry does not say takes_null never sees a NULL. A result beyond its
+ * type's range is an error, a result that does not exist (sqrt of -1) is NULL. Texts are in
+ * eval_text.c, times in eval_time.c.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -12,7 +14,8 @@
 #include "eval_int.h"
 
 static int range_error(const call_env *c, value_type type) {
-    return eval_error(c->v, c->x, ERR_ARITHMETIC, "the result is out of range for %s", type_name(type));
+    return eval_error(c->v, c->x, ERR_ARITHMETIC, "the result is out of range for %s",
+                      type_name(type));
 }
 
 static double as_real(value v) {
@@ -126,7 +129,8 @@ static int fn_typeof(const call_env *c, const value *args, int nargs, value *out
 static int extreme(const value *args, int nargs, int sign, value *out) {
     *out = value_null();
     for (int k = 0; k < nargs; k++)
-        if (args[k].type != TYPE_NULL && (out->type == TYPE_NULL || value_compare(args[k], *out) * sign > 0))
+        if (args[k].type != TYPE_NULL &&
+            (out->type == TYPE_NULL || value_compare(args[k], *out) * sign > 0))
             *out = args[k];
     return 0;
 }
@@ -148,24 +152,18 @@ static int fn_version(const call_env *c, const value *args, int nargs, value *ou
 }
 
 static const function_row_entry number_functions[] = {
-    {FUNC_ABS, false, fn_abs},
-    {FUNC_ROUND, false, fn_round},
-    {FUNC_FLOOR, false, fn_floor},
-    {FUNC_CEIL, false, fn_ceil},
-    {FUNC_SIGN, false, fn_sign},
-    {FUNC_SQRT, false, fn_sqrt},
-    {FUNC_POWER, false, fn_power},
-    {FUNC_LN, false, fn_ln},
-    {FUNC_EXP, false, fn_exp},
-    {FUNC_MOD, false, fn_mod},
-    {FUNC_RANDOM, true, fn_random},
-    {FUNC_TYPEOF, true, fn_typeof},
-    {FUNC_GREATEST, true, fn_greatest},
-    {FUNC_LEAST, true, fn_least},
+    {FUNC_ABS, false, fn_abs},          {FUNC_ROUND, false, fn_round},
+    {FUNC_FLOOR, false, fn_floor},      {FUNC_CEIL, false, fn_ceil},
+    {FUNC_SIGN, false, fn_sign},        {FUNC_SQRT, false, fn_sqrt},
+    {FUNC_POWER, false, fn_power},      {FUNC_LN, false, fn_ln},
+    {FUNC_EXP, false, fn_exp},          {FUNC_MOD, false, fn_mod},
+    {FUNC_RANDOM, true, fn_random},     {FUNC_TYPEOF, true, fn_typeof},
+    {FUNC_GREATEST, true, fn_greatest}, {FUNC_LEAST, true, fn_least},
     {FUNC_VERSION, true, fn_version},
 };
 
-static const function_row_entry *find_in(const function_row_entry *table, size_t count, function_id id) {
+static const function_row_entry *find_in(const function_row_entry *table, size_t count,
+                                         function_id id) {
     for (size_t k = 0; k < count; k++)
         if (table[k].id == id)
             return &table[k];
@@ -179,7 +177,8 @@ static const function_row_entry *function_find(function_id id) {
     return f ? f : find_in(time_functions, time_function_count, id);
 }
 
-/* Stores a function's result, which may be another number type than the expression's (greatest of INTEGER and REAL). */
+/* Stores a function's result, which may be another number type than the expression's (greatest of
+ * INTEGER and REAL). */
 static int store_result(const call_env *c, value got, int n, int row, operand *out) {
     if (got.type == TYPE_NULL) {
         operand_set_null(c->v, out, n, row);

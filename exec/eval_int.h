@@ -1,10 +1,12 @@
 /*
  * eval_int.h - what the files of the evaluator share.
  *
- *   operand  the values of one expression over the rows of a batch: one cell a row (step 1), or one for all (step 0)
+ *   operand  the values of one expression over the rows of a batch: one cell a row (step 1), or one
+ * for all (step 0)
  *
- * The value of row k is at k * step in `c`. An operand's type is its expression's; NULL bytes exist only where a row may be
- * NULL. Columns are allocated in the environment's arena, or alias the input's.
+ * The value of row k is at k * step in `c`. An operand's type is its expression's; NULL bytes exist
+ * only where a row may be NULL. Columns are allocated in the environment's arena, or alias the
+ * input's.
  */
 #ifndef KVASIR_EVAL_INT_H
 #define KVASIR_EVAL_INT_H
@@ -26,10 +28,12 @@ typedef struct eval_env {
 int eval_any(const eval_env *v, const expr *x, operand *out);
 /* Over the rows rows[0..count) of the input alone. */
 int eval_narrow(const eval_env *v, const expr *x, const int *rows, int count, operand *out);
-/* Evaluates all arguments of x; *n is 1 when all are constant, else the batch's rows. Allocated in the arena. */
+/* Evaluates all arguments of x; *n is 1 when all are constant, else the batch's rows. Allocated in
+ * the arena. */
 int eval_args(const eval_env *v, const expr *x, operand **out, int *n);
 bool eval_cannot_fail(const expr *x);
-int eval_error(const eval_env *v, const expr *x, err_code code, const char *format, ...) BASE_PRINTF(4, 5);
+int eval_error(const eval_env *v, const expr *x, err_code code, const char *format, ...)
+    BASE_PRINTF(4, 5);
 
 void operand_null(const eval_env *v, value_type type, operand *out);
 bool operand_is_null(const operand *a); /* NULL for every row */
@@ -46,7 +50,8 @@ static inline value operand_get(const operand *a, int row) {
 /* eval_op.c */
 int eval_op(const eval_env *v, const expr *x, operand *out);
 /* a `how` b for n rows, three-valued (OP_EQ … OP_GE). */
-void eval_compare(const eval_env *v, expr_op how, const operand *a, const operand *b, int n, operand *out);
+void eval_compare(const eval_env *v, expr_op how, const operand *a, const operand *b, int n,
+                  operand *out);
 
 /* eval_cast.c */
 int eval_cast(const eval_env *v, const expr *x, operand *out);

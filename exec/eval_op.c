@@ -1,8 +1,9 @@
 /*
  * eval_op.c - arithmetic, comparison, IS, NOT and || as typed loops over operands.
  *
- * Invariant: a loop computes every row, NULL ones too (their data is defined); NULL bytes decide afterwards. Only a row that is
- * not NULL may overflow. INTEGER and REAL compare exactly, never through a rounded double.
+ * Invariant: a loop computes every row, NULL ones too (their data is defined); NULL bytes decide
+ * afterwards. Only a row that is not NULL may overflow. INTEGER and REAL compare exactly, never
+ * through a rounded double.
  */
 #include <assert.h>
 #include <math.h>
@@ -10,10 +11,12 @@
 
 #include "eval_int.h"
 
-/* ---- NULLs ------------------------------------------------------------------------------------- */
+/* ---- NULLs -------------------------------------------------------------------------------------
+ */
 
 /* out is NULL where a or b is. */
-static void merge_nulls(const eval_env *v, const operand *a, const operand *b, int n, operand *out) {
+static void merge_nulls(const eval_env *v, const operand *a, const operand *b, int n,
+                        operand *out) {
     if (!a->c.null && (!b || !b->c.null))
         return;
     uint8_t *null = arena_alloc(v->mem, (size_t)n);
@@ -23,10 +26,12 @@ static void merge_nulls(const eval_env *v, const operand *a, const operand *b, i
 }
 
 static bool any_null_type(const operand *a, const operand *b) {
-    return a->c.type == TYPE_NULL || b->c.type == TYPE_NULL || operand_is_null(a) || operand_is_null(b);
+    return a->c.type == TYPE_NULL || b->c.type == TYPE_NULL || operand_is_null(a) ||
+           operand_is_null(b);
 }
 
-/* ---- arithmetic -------------------------------------------------------------------------------- */
+/* ---- arithmetic --------------------------------------------------------------------------------
+ */
 
 static bool add_i(int64_t a, int64_t b, int64_t *out) {
     return __builtin_add_overflow(a, b, out);
@@ -55,8 +60,10 @@ static bool mod_i(int64_t a, int64_t b, int64_t *out) {
 
 typedef bool (*int_op)(int64_t a, int64_t b, int64_t *out);
 
-/* Inlined with a constant op, so each is its own loop. Returns whether any row overflowed, a NULL row perhaps. */
-static inline __attribute__((always_inline)) bool int_loop(int_op apply, const operand *a, const operand *b, int n, int64_t *out) {
+/* Inlined with a constant op, so each is its own loop. Returns whether any row overflowed, a NULL
+ * row perhaps. */
+static inline __attribute__((always_inline)) bool int_loop(int_op apply, const operand *a,
+                                                           const operand *b, int n, int64_t *out) {
     const int64_t *pa = a->c.i, *pb = b->c.i;
     int sa = a->step, sb = b->step;
     bool over = false;
@@ -65,7 +72,9 @@ static inline __attribute__((always_inline)) bool int_loop(int_op apply, const o
     return over;
 }
 
-static inline __attribute__((always_inline)) bool divide_loop(const eval_env *v, int_op apply, const operand *a, const operand *b, int n, operand *out) {
+static inline __attribute__((always_inline)) bool divide_loop(const eval_env *v, int_op apply,
+                                                              const operand *a, const operand *b,
+                                                              int n, operand *out) {
     bool over = false;
     for (int k = 0; k < n; k++) {
         int64_t divisor = b->c.i[k * b->step];
@@ -78,16 +87,20 @@ static inline __attribute__((always_inline)) bool divide_loop(const eval_env *v,
 }
 
 static int_op int_op_of(expr_op what) {
-    static const int_op ops[] = {[OP_ADD] = add_i, [OP_SUB] = sub_i, [OP_MUL] = mul_i, [OP_DIV] = div_i, [OP_MOD] = mod_i};
+    static const int_op ops[] = {
+        [OP_ADD] = add_i, [OP_SUB] = sub_i, [OP_MUL] = mul_i, [OP_DIV] = div_i, [OP_MOD] = mod_i};
     return ops[what];
 }
 
 static int overflow_error(const eval_env *v, const expr *x, int64_t a, int64_t b) {
-    static const char *const names[] = {[OP_ADD] = "+", [OP_SUB] = "-", [OP_MUL] = "*", [OP_DIV] = "/"};
-    return eval_error(v, x, ERR_ARITHMETIC, "%lld %s %lld is out of range for INTEGER", (long long)a, names[x->op], (long long)b);
+    static const char *const names[] = {
+        [OP_ADD] = "+", [OP_SUB] = "-", [OP_MUL] = "*", [OP_DIV] = "/"};
+    return eval_error(v, x, ERR_ARITHMETIC, "%lld %s %lld is out of range for INTEGER",
+                      (long long)a, names[x->op], (long long)b);
 }
 
-static int int_arithmetic(const eval_env *v, const expr *x, const operand *a, const operand *b, int n, operand *out) {
+static int int_arithmetic(const eval_env *v, const expr *x, const operand *a, const operand *b,
+                          int n, operand *out) {
     bool over = false;
     operand_new(v, TYPE_INTEGER, n, out);
     merge_nulls(v, a, b, n, out);
@@ -115,7 +128,8 @@ static int int_arithmetic(const eval_env *v, const expr *x, const operand *a, co
     return 0;
 }
 
-static int real_arithmetic(const eval_env *v, const expr *x, const operand *a, const operand *b, int n, operand *out) {
+static int real_arithmetic(const eval_env *v, const expr *x, const operand *a, const operand *b,
+                           int n, operand *out) {
     const double *pa = a->c.r, *pb = b->c.r;
     int sa = a->step, sb = b->step;
     operand_new(v, TYPE_REAL, n, out);
@@ -155,13 +169,16 @@ static int negate(const eval_env *v, const expr *x, const operand *a, int n, ope
     for (int k = 0; k < n; k++) {
         if (a->c.type == TYPE_REAL)
             out->c.r[k] = -a->c.r[k * a->step];
-        else if (__builtin_sub_overflow(0, a->c.i[k * a->step], &out->c.i[k]) && !column_is_null(&out->c, k))
-            return eval_error(v, x, ERR_ARITHMETIC, "-(%lld) is out of range for INTEGER", (long long)a->c.i[k * a->step]);
+        else if (__builtin_sub_overflow(0, a->c.i[k * a->step], &out->c.i[k]) &&
+                 !column_is_null(&out->c, k))
+            return eval_error(v, x, ERR_ARITHMETIC, "-(%lld) is out of range for INTEGER",
+                              (long long)a->c.i[k * a->step]);
     }
     return 0;
 }
 
-/* A REAL view of a number, for operands that the binder left as BOOLEAN or INTEGER beside a REAL. */
+/* A REAL view of a number, for operands that the binder left as BOOLEAN or INTEGER beside a REAL.
+ */
 static void to_real(const eval_env *v, operand *a, int n) {
     if (a->c.type == TYPE_REAL)
         return;
@@ -182,7 +199,8 @@ static int arithmetic(const eval_env *v, const expr *x, operand *args, int n, op
         return 0;
     }
     if (!type_is_number(a->c.type) || !type_is_number(b->c.type))
-        return eval_error(v, x, ERR_INTERNAL, "arithmetic on %s and %s", type_name(a->c.type), type_name(b->c.type));
+        return eval_error(v, x, ERR_INTERNAL, "arithmetic on %s and %s", type_name(a->c.type),
+                          type_name(b->c.type));
     if (x->op == OP_NEG)
         return negate(v, x, a, n, out);
     if (a->c.type != TYPE_REAL && b->c.type != TYPE_REAL)
@@ -192,40 +210,43 @@ static int arithmetic(const eval_env *v, const expr *x, operand *args, int n, op
     return real_arithmetic(v, x, a, b, n, out);
 }
 
-/* ---- comparison -------------------------------------------------------------------------------- */
+/* ---- comparison --------------------------------------------------------------------------------
+ */
 
-#define COMPARE_SWITCH(A, B)                                                                                               \
-    switch (how) {                                                                                                          \
-    case OP_EQ:                                                                                                            \
-        for (int k = 0; k < n; k++)                                                                                        \
-            out[k] = (A) == (B);                                                                                           \
-        break;                                                                                                             \
-    case OP_NE:                                                                                                            \
-        for (int k = 0; k < n; k++)                                                                                        \
-            out[k] = (A) != (B);                                                                                           \
-        break;                                                                                                             \
-    case OP_LT:                                                                                                            \
-        for (int k = 0; k < n; k++)                                                                                        \
-            out[k] = (A) < (B);                                                                                            \
-        break;                                                                                                             \
-    case OP_LE:                                                                                                            \
-        for (int k = 0; k < n; k++)                                                                                        \
-            out[k] = (A) <= (B);                                                                                           \
-        break;                                                                                                             \
-    case OP_GT:                                                                                                            \
-        for (int k = 0; k < n; k++)                                                                                        \
-            out[k] = (A) > (B);                                                                                            \
-        break;                                                                                                             \
-    default:                                                                                                               \
-        for (int k = 0; k < n; k++)                                                                                        \
-            out[k] = (A) >= (B);                                                                                           \
+#define COMPARE_SWITCH(A, B)                                                                       \
+    switch (how) {                                                                                 \
+    case OP_EQ:                                                                                    \
+        for (int k = 0; k < n; k++)                                                                \
+            out[k] = (A) == (B);                                                                   \
+        break;                                                                                     \
+    case OP_NE:                                                                                    \
+        for (int k = 0; k < n; k++)                                                                \
+            out[k] = (A) != (B);                                                                   \
+        break;                                                                                     \
+    case OP_LT:                                                                                    \
+        for (int k = 0; k < n; k++)                                                                \
+            out[k] = (A) < (B);                                                                    \
+        break;                                                                                     \
+    case OP_LE:                                                                                    \
+        for (int k = 0; k < n; k++)                                                                \
+            out[k] = (A) <= (B);                                                                   \
+        break;                                                                                     \
+    case OP_GT:                                                                                    \
+        for (int k = 0; k < n; k++)                                                                \
+            out[k] = (A) > (B);                                                                    \
+        break;                                                                                     \
+    default:                                                                                       \
+        for (int k = 0; k < n; k++)                                                                \
+            out[k] = (A) >= (B);                                                                   \
     }
 
-static inline __attribute__((always_inline)) void compare_ints(expr_op how, const int64_t *a, int sa, const int64_t *b, int sb, int n, int64_t *out) {
+static inline __attribute__((always_inline)) void
+compare_ints(expr_op how, const int64_t *a, int sa, const int64_t *b, int sb, int n, int64_t *out) {
     COMPARE_SWITCH(a[k * sa], b[k * sb])
 }
 
-static inline __attribute__((always_inline)) void compare_reals(expr_op how, const double *a, int sa, const double *b, int sb, int n, int64_t *out) {
+static inline __attribute__((always_inline)) void
+compare_reals(expr_op how, const double *a, int sa, const double *b, int sb, int n, int64_t *out) {
     COMPARE_SWITCH(a[k * sa], b[k * sb])
 }
 
@@ -249,7 +270,8 @@ static void compare_mixed(expr_op how, const operand *a, const operand *b, int n
 /* Data of the comparison alone; NULL bytes are the caller's. */
 static void compare_data(expr_op how, const operand *a, const operand *b, int n, int64_t *out) {
     value_type ta = a->c.type, tb = b->c.type;
-    bool ints = (ta == TYPE_INTEGER || ta == TYPE_BOOLEAN) && (tb == TYPE_INTEGER || tb == TYPE_BOOLEAN);
+    bool ints =
+        (ta == TYPE_INTEGER || ta == TYPE_BOOLEAN) && (tb == TYPE_INTEGER || tb == TYPE_BOOLEAN);
     if (ints && a->step && !b->step)
         compare_ints(how, a->c.i, 1, b->c.i, 0, n, out);
     else if (ints && a->step && b->step)
@@ -266,7 +288,8 @@ static void compare_data(expr_op how, const operand *a, const operand *b, int n,
         compare_mixed(how, a, b, n, out);
 }
 
-void eval_compare(const eval_env *v, expr_op how, const operand *a, const operand *b, int n, operand *out) {
+void eval_compare(const eval_env *v, expr_op how, const operand *a, const operand *b, int n,
+                  operand *out) {
     if (any_null_type(a, b)) {
         operand_null(v, TYPE_BOOLEAN, out);
         return;
@@ -277,7 +300,8 @@ void eval_compare(const eval_env *v, expr_op how, const operand *a, const operan
 }
 
 /* NULL-safe: never NULL itself. */
-static void eval_is(const eval_env *v, bool negated, const operand *a, const operand *b, int n, operand *out) {
+static void eval_is(const eval_env *v, bool negated, const operand *a, const operand *b, int n,
+                    operand *out) {
     bool a_typed = a->c.type != TYPE_NULL, b_typed = b->c.type != TYPE_NULL;
     operand_new(v, TYPE_BOOLEAN, n, out);
     if (a_typed && b_typed && !operand_is_null(a) && !operand_is_null(b))
@@ -292,7 +316,8 @@ static void eval_is(const eval_env *v, bool negated, const operand *a, const ope
     }
 }
 
-/* ---- NOT, || ----------------------------------------------------------------------------------- */
+/* ---- NOT, || -----------------------------------------------------------------------------------
+ */
 
 static void eval_not(const eval_env *v, const operand *a, int n, operand *out) {
     if (a->c.type == TYPE_NULL) {
@@ -305,7 +330,8 @@ static void eval_not(const eval_env *v, const operand *a, int n, operand *out) {
         out->c.i[k] = a->c.i[k * a->step] == 0;
 }
 
-static void eval_concat(const eval_env *v, const expr *x, const operand *a, const operand *b, int n, operand *out) {
+static void eval_concat(const eval_env *v, const expr *x, const operand *a, const operand *b, int n,
+                        operand *out) {
     if (any_null_type(a, b)) {
         operand_null(v, x->type, out);
         return;

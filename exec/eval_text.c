@@ -1,8 +1,9 @@
 /*
  * eval_text.c - functions on texts, and LIKE, ILIKE, GLOB.
  *
- * Invariant: positions and counts are code points; a text that is all ASCII takes the byte-wise way with the same result.
- * A constant pattern is taken apart once per batch: `abc`, `abc%`, `%abc`, `%abc%` need no matcher.
+ * Invariant: positions and counts are code points; a text that is all ASCII takes the byte-wise way
+ * with the same result. A constant pattern is taken apart once per batch: `abc`, `abc%`, `%abc`,
+ * `%abc%` need no matcher.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -88,10 +89,12 @@ static int fn_rtrim(const call_env *c, const value *args, int nargs, value *out)
     return text_result(out, trimmed(c, args, nargs, false, true));
 }
 
-/* As sqlite's: position 0 is the place before the first character, a negative count takes those before `from`. */
+/* As sqlite's: position 0 is the place before the first character, a negative count takes those
+ * before `from`. */
 static int fn_substr(const call_env *c, const value *args, int nargs, value *out) {
     str s = text_of(c, args[0]);
-    int64_t n = (int64_t)utf8_length(s), from = args[1].i, count = nargs > 2 ? args[2].i : INT64_MAX / 4;
+    int64_t n = (int64_t)utf8_length(s), from = args[1].i,
+            count = nargs > 2 ? args[2].i : INT64_MAX / 4;
     int64_t far = INT64_MAX / 4;
     from = BASE_MAX(-far, BASE_MIN(from, far));
     count = BASE_MAX(-far, BASE_MIN(count, far));
@@ -205,15 +208,18 @@ static int fn_unicode(const call_env *c, const value *args, int nargs, value *ou
 }
 
 const function_row_entry text_functions[] = {
-    {FUNC_LENGTH, false, fn_length},   {FUNC_LOWER, false, fn_lower},     {FUNC_UPPER, false, fn_upper},
-    {FUNC_TRIM, false, fn_trim},       {FUNC_LTRIM, false, fn_ltrim},     {FUNC_RTRIM, false, fn_rtrim},
-    {FUNC_SUBSTR, false, fn_substr},   {FUNC_REPLACE, false, fn_replace}, {FUNC_INSTR, false, fn_instr},
-    {FUNC_CONCAT, true, fn_concat},    {FUNC_REPEAT, false, fn_repeat},   {FUNC_HEX, false, fn_hex},
-    {FUNC_CHAR_, true, fn_char},       {FUNC_UNICODE, false, fn_unicode},
+    {FUNC_LENGTH, false, fn_length}, {FUNC_LOWER, false, fn_lower},
+    {FUNC_UPPER, false, fn_upper},   {FUNC_TRIM, false, fn_trim},
+    {FUNC_LTRIM, false, fn_ltrim},   {FUNC_RTRIM, false, fn_rtrim},
+    {FUNC_SUBSTR, false, fn_substr}, {FUNC_REPLACE, false, fn_replace},
+    {FUNC_INSTR, false, fn_instr},   {FUNC_CONCAT, true, fn_concat},
+    {FUNC_REPEAT, false, fn_repeat}, {FUNC_HEX, false, fn_hex},
+    {FUNC_CHAR_, true, fn_char},     {FUNC_UNICODE, false, fn_unicode},
 };
 const size_t text_function_count = BASE_COUNT(text_functions);
 
-/* ---- LIKE, ILIKE, GLOB ------------------------------------------------------------------------- */
+/* ---- LIKE, ILIKE, GLOB -------------------------------------------------------------------------
+ */
 
 typedef struct wildcard {
     char any, one; /* '%', '_' or '*', '?' */
@@ -264,7 +270,8 @@ static bool match_one(const wildcard *w, str *p, str *s) {
     return same;
 }
 
-/* Linear but for backing up to the last `any`: a later one never needs an earlier one to take more. */
+/* Linear but for backing up to the last `any`: a later one never needs an earlier one to take more.
+ */
 static bool match(const wildcard *w, str p, str s) {
     str back_p = {NULL, 0}, back_s = {NULL, 0};
     uint32_t cp;
@@ -289,7 +296,13 @@ static bool match(const wildcard *w, str p, str s) {
     }
 }
 
-typedef enum pattern_shape { SHAPE_GENERAL, SHAPE_EXACT, SHAPE_PREFIX, SHAPE_SUFFIX, SHAPE_INFIX } pattern_shape;
+typedef enum pattern_shape {
+    SHAPE_GENERAL,
+    SHAPE_EXACT,
+    SHAPE_PREFIX,
+    SHAPE_SUFFIX,
+    SHAPE_INFIX
+} pattern_shape;
 
 /* A pattern whose only wildcards are `any` at its ends; *core is what is between. */
 static pattern_shape pattern_analyse(const wildcard *w, str p, str *core) {
@@ -319,7 +332,8 @@ static bool match_shape(const wildcard *w, pattern_shape shape, str p, str core,
     return match(w, p, s);
 }
 
-static int check_escape(const eval_env *v, const expr *x, const operand *escape, int row, str *out) {
+static int check_escape(const eval_env *v, const expr *x, const operand *escape, int row,
+                        str *out) {
     uint32_t cp;
     *out = escape->c.s[row * escape->step];
     if (out->n == 0 || utf8_next(*out, &cp) != out->n)
@@ -361,7 +375,8 @@ int eval_match(const eval_env *v, const expr *x, operand *out) {
         return status;
     operand_new(v, TYPE_BOOLEAN, n, out);
     for (int k = 0; k < n; k++) {
-        if (operand_null_at(&args[0], k) || operand_null_at(&args[1], k) || (x->nargs > 2 && operand_null_at(&args[2], k))) {
+        if (operand_null_at(&args[0], k) || operand_null_at(&args[1], k) ||
+            (x->nargs > 2 && operand_null_at(&args[2], k))) {
             operand_set_null(v, out, n, k);
             continue;
         }

@@ -1,10 +1,12 @@
 /*
  * eval_time.c - date and time functions on ISO text, as sqlite's: values, modifiers, strftime.
  *
- *   moment.jd_ms   milliseconds since noon in Greenwich on 24 November 4714 B.C. (proleptic Gregorian)
+ *   moment.jd_ms   milliseconds since noon in Greenwich on 24 November 4714 B.C. (proleptic
+ * Gregorian)
  *
- * Invariant: a moment is always within years 0000 to 9999; text that is no time, an unknown modifier and a moment out of range
- * give NULL, never an error: one odd cell shall not end a query over a column of dates.
+ * Invariant: a moment is always within years 0000 to 9999; text that is no time, an unknown
+ * modifier and a moment out of range give NULL, never an error: one odd cell shall not end a query
+ * over a column of dates.
  */
 #include <ctype.h>
 #include <math.h>
@@ -23,7 +25,8 @@
 
 typedef struct moment {
     int64_t jd_ms;
-    bool is_number; /* the value was a bare number that 'unixepoch' or 'auto' may still reinterpret */
+    bool is_number; /* the value was a bare number that 'unixepoch' or 'auto' may still reinterpret
+                     */
     double number;
     bool subsecond;
 } moment;
@@ -58,7 +61,8 @@ static void civil_of(int64_t jd_ms, civil *c) {
     c->ms = ms % 60000;
 }
 
-/* ---- reading a time ---------------------------------------------------------------------------- */
+/* ---- reading a time ----------------------------------------------------------------------------
+ */
 
 /* Exactly `digits` digits within [low, high]; advances. */
 static bool read_digits(const char **p, int digits, int low, int high, int *out) {
@@ -170,7 +174,8 @@ static bool read_time(value v, moment *m) {
     return parse_real(v.s, &r) && set_number(m, r);
 }
 
-/* ---- modifiers --------------------------------------------------------------------------------- */
+/* ---- modifiers ---------------------------------------------------------------------------------
+ */
 
 static int64_t local_offset_ms(int64_t utc_jd_ms) {
     time_t t = (time_t)((utc_jd_ms - UNIX_EPOCH_MS) / 1000);
@@ -319,7 +324,8 @@ static bool moment_of(const value *args, int nargs, moment *m) {
     return m->jd_ms >= FIRST_MS && m->jd_ms <= LAST_MS;
 }
 
-/* ---- printing ---------------------------------------------------------------------------------- */
+/* ---- printing ----------------------------------------------------------------------------------
+ */
 
 static int day_of_year(const civil *c) {
     return (int)((jd_of(c->year, c->month, c->day) - jd_of(c->year, 1, 1)) / DAY_MS);
@@ -340,33 +346,89 @@ static bool format_one(char f, const moment *m, const civil *c, buf *b) {
     char number[32];
     iso_week(m->jd_ms, &year, &week);
     switch (f) {
-    case 'd': buf_printf(b, "%02d", c->day); return true;
-    case 'e': buf_printf(b, "%2d", c->day); return true;
-    case 'f': buf_printf(b, "%02d.%03d", second, (int)(c->ms % 1000)); return true;
-    case 'F': buf_printf(b, "%04d-%02d-%02d", c->year, c->month, c->day); return true;
-    case 'g': buf_printf(b, "%02d", year % 100); return true;
-    case 'G': buf_printf(b, "%04d", year); return true;
-    case 'H': buf_printf(b, "%02d", c->hour); return true;
-    case 'I': buf_printf(b, "%02d", hour12); return true;
-    case 'j': buf_printf(b, "%03d", day_of_year(c) + 1); return true;
-    case 'J': buf_append(b, number, format_real((double)m->jd_ms / (double)DAY_MS, number)); return true;
-    case 'k': buf_printf(b, "%2d", c->hour); return true;
-    case 'l': buf_printf(b, "%2d", hour12); return true;
-    case 'm': buf_printf(b, "%02d", c->month); return true;
-    case 'M': buf_printf(b, "%02d", c->minute); return true;
-    case 'p': buf_append_c(b, c->hour < 12 ? "AM" : "PM"); return true;
-    case 'P': buf_append_c(b, c->hour < 12 ? "am" : "pm"); return true;
-    case 'R': buf_printf(b, "%02d:%02d", c->hour, c->minute); return true;
-    case 's': buf_printf(b, "%lld", (long long)((m->jd_ms - UNIX_EPOCH_MS - (m->jd_ms < UNIX_EPOCH_MS ? 999 : 0)) / 1000)); return true;
-    case 'S': buf_printf(b, "%02d", second); return true;
-    case 'T': buf_printf(b, "%02d:%02d:%02d", c->hour, c->minute, second); return true;
-    case 'u': buf_printf(b, "%d", monday + 1); return true;
-    case 'U': buf_printf(b, "%02d", (day_of_year(c) + 7 - sunday) / 7); return true;
-    case 'V': buf_printf(b, "%02d", week); return true;
-    case 'w': buf_printf(b, "%d", sunday); return true;
-    case 'W': buf_printf(b, "%02d", (day_of_year(c) + 7 - monday) / 7); return true;
-    case 'Y': buf_printf(b, "%04d", c->year); return true;
-    case '%': buf_append_char(b, '%'); return true;
+    case 'd':
+        buf_printf(b, "%02d", c->day);
+        return true;
+    case 'e':
+        buf_printf(b, "%2d", c->day);
+        return true;
+    case 'f':
+        buf_printf(b, "%02d.%03d", second, (int)(c->ms % 1000));
+        return true;
+    case 'F':
+        buf_printf(b, "%04d-%02d-%02d", c->year, c->month, c->day);
+        return true;
+    case 'g':
+        buf_printf(b, "%02d", year % 100);
+        return true;
+    case 'G':
+        buf_printf(b, "%04d", year);
+        return true;
+    case 'H':
+        buf_printf(b, "%02d", c->hour);
+        return true;
+    case 'I':
+        buf_printf(b, "%02d", hour12);
+        return true;
+    case 'j':
+        buf_printf(b, "%03d", day_of_year(c) + 1);
+        return true;
+    case 'J':
+        buf_append(b, number, format_real((double)m->jd_ms / (double)DAY_MS, number));
+        return true;
+    case 'k':
+        buf_printf(b, "%2d", c->hour);
+        return true;
+    case 'l':
+        buf_printf(b, "%2d", hour12);
+        return true;
+    case 'm':
+        buf_printf(b, "%02d", c->month);
+        return true;
+    case 'M':
+        buf_printf(b, "%02d", c->minute);
+        return true;
+    case 'p':
+        buf_append_c(b, c->hour < 12 ? "AM" : "PM");
+        return true;
+    case 'P':
+        buf_append_c(b, c->hour < 12 ? "am" : "pm");
+        return true;
+    case 'R':
+        buf_printf(b, "%02d:%02d", c->hour, c->minute);
+        return true;
+    case 's':
+        buf_printf(
+            b, "%lld",
+            (long long)((m->jd_ms - UNIX_EPOCH_MS - (m->jd_ms < UNIX_EPOCH_MS ? 999 : 0)) / 1000));
+        return true;
+    case 'S':
+        buf_printf(b, "%02d", second);
+        return true;
+    case 'T':
+        buf_printf(b, "%02d:%02d:%02d", c->hour, c->minute, second);
+        return true;
+    case 'u':
+        buf_printf(b, "%d", monday + 1);
+        return true;
+    case 'U':
+        buf_printf(b, "%02d", (day_of_year(c) + 7 - sunday) / 7);
+        return true;
+    case 'V':
+        buf_printf(b, "%02d", week);
+        return true;
+    case 'w':
+        buf_printf(b, "%d", sunday);
+        return true;
+    case 'W':
+        buf_printf(b, "%02d", (day_of_year(c) + 7 - monday) / 7);
+        return true;
+    case 'Y':
+        buf_printf(b, "%04d", c->year);
+        return true;
+    case '%':
+        buf_append_char(b, '%');
+        return true;
     }
     return false;
 }
@@ -387,10 +449,12 @@ static int format_moment(const call_env *c, str format, const moment *m, value *
     return 0;
 }
 
-static int format_or_null(const call_env *c, const value *args, int nargs, str plain, str precise, value *out) {
+static int format_or_null(const call_env *c, const value *args, int nargs, str plain, str precise,
+                          value *out) {
     moment m;
     *out = value_null();
-    return moment_of(args, nargs, &m) ? format_moment(c, m.subsecond ? precise : plain, &m, out) : 0;
+    return moment_of(args, nargs, &m) ? format_moment(c, m.subsecond ? precise : plain, &m, out)
+                                      : 0;
 }
 
 static int fn_date(const call_env *c, const value *args, int nargs, value *out) {
@@ -429,7 +493,8 @@ static int fn_unixepoch(const call_env *c, const value *args, int nargs, value *
 }
 
 const function_row_entry time_functions[] = {
-    {FUNC_DATE, false, fn_date},         {FUNC_TIME, false, fn_time},           {FUNC_DATETIME, false, fn_datetime},
-    {FUNC_STRFTIME, false, fn_strftime}, {FUNC_JULIANDAY, false, fn_julianday}, {FUNC_UNIXEPOCH, false, fn_unixepoch},
+    {FUNC_DATE, false, fn_date},           {FUNC_TIME, false, fn_time},
+    {FUNC_DATETIME, false, fn_datetime},   {FUNC_STRFTIME, false, fn_strftime},
+    {FUNC_JULIANDAY, false, fn_julianday}, {FUNC_UNIXEPOCH, false, fn_unixepoch},
 };
 const size_t time_function_count = BASE_COUNT(time_functions);

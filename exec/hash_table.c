@@ -169,7 +169,8 @@ static bool has_null(const column *keys, int nkeys, int row) {
     return false;
 }
 
-void hash_table_find(hash_table *h, const column *keys, int rows, bool nulls_match, int64_t *entries) {
+void hash_table_find(hash_table *h, const column *keys, int rows, bool nulls_match,
+                     int64_t *entries) {
     hash_rows(h, keys, rows);
     for (int k = 0; k < rows; k++) {
         entries[k] = -1;

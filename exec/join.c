@@ -24,7 +24,8 @@ int join_read_left(op *o, join_pairs *p, err *e) {
 }
 
 /* The candidates' columns, left then right, for those with `keep`; into cols. */
-static void gather_pairs(op *o, join_pairs *p, const int *left, const int64_t *rows, int count, column *cols, int nright) {
+static void gather_pairs(op *o, join_pairs *p, const int *left, const int64_t *rows, int count,
+                         column *cols, int nright) {
     int nleft = p->in->ncols;
     for (int c = 0; c < nleft; c++)
         column_gather(&cols[c], o->pass, &p->in->cols[c], left, count);
@@ -40,7 +41,8 @@ static int test_pairs(op *o, join_pairs *p, err *e) {
     if (!predicate || p->count == 0)
         return 0;
     int nright = o->node->right->ncols, n = 0;
-    int *left = arena_alloc(o->pass, sizeof *left * (size_t)p->count), *where = arena_alloc(o->pass, sizeof *where * (size_t)p->count);
+    int *left = arena_alloc(o->pass, sizeof *left * (size_t)p->count),
+        *where = arena_alloc(o->pass, sizeof *where * (size_t)p->count);
     int64_t *rows = arena_alloc(o->pass, sizeof *rows * (size_t)p->count);
     for (int k = 0; k < p->count; k++)
         if (p->row[k] != END_OF_LEFT_ROW) {
@@ -95,7 +97,8 @@ static void finish_left(const op *o, join_pairs *p, int left) {
 
 static int choose_pairs(op *o, join_pairs *p, err *e) {
     join_kind kind = o->node->join.kind;
-    bool pairs_out = kind == JOIN_INNER || kind == JOIN_CROSS || kind == JOIN_LEFT || kind == JOIN_SINGLE;
+    bool pairs_out =
+        kind == JOIN_INNER || kind == JOIN_CROSS || kind == JOIN_LEFT || kind == JOIN_SINGLE;
     p->out_count = 0;
     for (int k = 0; k < p->count; k++) {
         int left = p->left[k];
@@ -126,7 +129,8 @@ int join_emit(op *o, join_pairs *p, err *e) {
     o->out.rows = status ? 0 : p->out_count;
     if (status || p->out_count == 0)
         return status;
-    gather_pairs(o, p, p->out_left, p->out_row, p->out_count, o->out.cols, left_alone ? 0 : o->node->right->ncols);
+    gather_pairs(o, p, p->out_left, p->out_row, p->out_count, o->out.cols,
+                 left_alone ? 0 : o->node->right->ncols);
     if (kind == JOIN_MARK) {
         column *mark = &o->out.cols[p->in->ncols];
         column_init(mark, o->pass, TYPE_BOOLEAN, p->out_count, true);

@@ -1,9 +1,11 @@
 /*
- * join_int.h - what hash and loop join share: from candidate pairs to output rows, for every kind of join.
+ * join_int.h - what hash and loop join share: from candidate pairs to output rows, for every kind
+ * of join.
  *
- * A join lists candidate pairs (left row of the batch, row of the kept right input), all of one left row in a row, and behind them
- * an end mark (right = -1) where the kind needs to know that a left row has no more. join_emit filters them by the predicate and
- * makes output rows in candidate order, so the left input's order is kept.
+ * A join lists candidate pairs (left row of the batch, row of the kept right input), all of one
+ * left row in a row, and behind them an end mark (right = -1) where the kind needs to know that a
+ * left row has no more. join_emit filters them by the predicate and makes output rows in candidate
+ * order, so the left input's order is kept.
  */
 #ifndef KVASIR_JOIN_INT_H
 #define KVASIR_JOIN_INT_H
@@ -14,9 +16,9 @@ enum { END_OF_LEFT_ROW = -1 };
 
 typedef struct join_pairs {
     rowset *right;
-    batch *in;                        /* the left batch */
-    uint8_t matched[BATCH_ROWS];      /* per left row: a pair passed */
-    uint8_t unknown[BATCH_ROWS];      /* per left row: a predicate was NULL (MARK) */
+    batch *in;                   /* the left batch */
+    uint8_t matched[BATCH_ROWS]; /* per left row: a pair passed */
+    uint8_t unknown[BATCH_ROWS]; /* per left row: a predicate was NULL (MARK) */
     int count;
     int left[BATCH_ROWS];
     int64_t row[BATCH_ROWS];

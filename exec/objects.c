@@ -7,7 +7,8 @@
 
 #include "db_int.h"
 
-/* ---- SQL text ---------------------------------------------------------------------------------- */
+/* ---- SQL text ----------------------------------------------------------------------------------
+ */
 
 static bool is_keyword(str name) {
     size_t count;
@@ -44,8 +45,9 @@ static void column_list(const table_def *t, const index_def *x, buf *out) {
     buf_append_char(out, ')');
 }
 
-/* Whether a constraint of CREATE TABLE made the index: the binder names those <table>_<columns>_key. A user's index of such a name is
- * shown as UNIQUE within its table, which means the same. */
+/* Whether a constraint of CREATE TABLE made the index: the binder names those
+ * <table>_<columns>_key. A user's index of such a name is shown as UNIQUE within its table, which
+ * means the same. */
 static bool is_constraint(const table_def *t, const index_def *x) {
     buf tail = {0};
     if (x->primary || !x->unique)
@@ -55,7 +57,8 @@ static bool is_constraint(const table_def *t, const index_def *x) {
         buf_append_str(&tail, t->columns[x->columns[k]].name);
     }
     buf_append_c(&tail, "_key");
-    bool made = x->name.n > tail.n && str_equal_nocase((str){x->name.p + (x->name.n - tail.n), tail.n}, buf_str(&tail));
+    bool made = x->name.n > tail.n &&
+                str_equal_nocase((str){x->name.p + (x->name.n - tail.n), tail.n}, buf_str(&tail));
     buf_free(&tail);
     return made;
 }
@@ -129,7 +132,8 @@ void model_sql(const model_def *m, buf *out) {
     value_print_sql(out, value_text(m->source));
 }
 
-/* ---- db_objects --------------------------------------------------------------------------------- */
+/* ---- db_objects ---------------------------------------------------------------------------------
+ */
 
 typedef struct object_list {
     arena *mem;
@@ -182,7 +186,8 @@ static void add_views(db *d, object_list *l, const catalog *c, buf *sql) {
         const view_def *v = &c->views[k];
         sql_stmt *x = NULL;
         err ignored;
-        bind_env env = {.catalog = c, .settings = &d->settings, .system_table = system_table_columns, .ctx = d};
+        bind_env env = {
+            .catalog = c, .settings = &d->settings, .system_table = system_table_columns, .ctx = d};
         buf query = {0};
         buf_append_c(&query, "SELECT * FROM ");
         name_sql(v->name, &query);
@@ -191,7 +196,8 @@ static void add_views(db *d, object_list *l, const catalog *c, buf *sql) {
         view_sql(v, sql);
         db_object *o = add(l, "view", v->name, sql, bound ? x->query->ncols : 0);
         for (int i = 0; i < o->ncolumns; i++) {
-            o->columns[i] = arena_strndup(l->mem, x->query->cols[i].name.p, x->query->cols[i].name.n);
+            o->columns[i] =
+                arena_strndup(l->mem, x->query->cols[i].name.p, x->query->cols[i].name.n);
             o->types[i] = x->query->cols[i].type;
         }
         buf_free(&query);

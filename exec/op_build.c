@@ -1,8 +1,10 @@
 /*
- * op_build.c - from plan nodes to operators; what is done around every operator: cancel, rows, time, closing.
+ * op_build.c - from plan nodes to operators; what is done around every operator: cancel, rows,
+ * time, closing.
  *
- * Invariant: an operator is closed exactly once, its children after it, whatever failed before. A shared node's input is built by
- * the operator that reads it first (op_shared.c), so that it runs once.
+ * Invariant: an operator is closed exactly once, its children after it, whatever failed before. A
+ * shared node's input is built by the operator that reads it first (op_shared.c), so that it runs
+ * once.
  */
 #include <assert.h>
 #include <stdlib.h>
@@ -12,22 +14,14 @@
 #include "op_int.h"
 
 static const op_class *const classes[] = {
-    [PLAN_VALUES] = &op_values,
-    [PLAN_SCAN] = &op_scan,
-    [PLAN_FILE] = &op_file,
-    [PLAN_SYSTEM] = &op_system,
-    [PLAN_FILTER] = &op_filter,
-    [PLAN_PROJECT] = &op_project,
-    [PLAN_HASH_JOIN] = &op_hash_join,
-    [PLAN_LOOP_JOIN] = &op_loop_join,
-    [PLAN_GROUP] = &op_group,
-    [PLAN_SORT] = &op_sort,
-    [PLAN_LIMIT] = &op_limit,
-    [PLAN_DISTINCT] = &op_distinct,
-    [PLAN_SETOP] = &op_setop,
-    [PLAN_LLM] = &op_llm,
-    [PLAN_SHARED] = &op_shared,
-    [PLAN_NUMBER] = &op_number,
+    [PLAN_VALUES] = &op_values,       [PLAN_SCAN] = &op_scan,
+    [PLAN_FILE] = &op_file,           [PLAN_SYSTEM] = &op_system,
+    [PLAN_FILTER] = &op_filter,       [PLAN_PROJECT] = &op_project,
+    [PLAN_HASH_JOIN] = &op_hash_join, [PLAN_LOOP_JOIN] = &op_loop_join,
+    [PLAN_GROUP] = &op_group,         [PLAN_SORT] = &op_sort,
+    [PLAN_LIMIT] = &op_limit,         [PLAN_DISTINCT] = &op_distinct,
+    [PLAN_SETOP] = &op_setop,         [PLAN_LLM] = &op_llm,
+    [PLAN_SHARED] = &op_shared,       [PLAN_NUMBER] = &op_number,
     [PLAN_RESIDUAL] = &op_residual,
 };
 
@@ -119,7 +113,8 @@ void op_close(op *o) {
     o->pass = NULL;
 }
 
-/* ---- shared helps ------------------------------------------------------------------------------ */
+/* ---- shared helps ------------------------------------------------------------------------------
+ */
 
 void op_init_out(op *o) {
     o->out = (batch){.ncols = o->node->ncols, .mem = o->pass};

@@ -1,5 +1,6 @@
 /*
- * op_distinct.c - distinct rows: the first of each, in order of first appearance. NULL equals NULL here.
+ * op_distinct.c - distinct rows: the first of each, in order of first appearance. NULL equals NULL
+ * here.
  */
 #include "op_int.h"
 

@@ -1,7 +1,8 @@
 /*
  * op_file.c - FROM 'f.csv': the wanted columns of a file's rows, with a filter.
  *
- * Invariant: every cell is read as the type that binding decided on, so a file that changed since then is an error, not a surprise.
+ * Invariant: every cell is read as the type that binding decided on, so a file that changed since
+ * then is an error, not a surprise.
  */
 #include "op_int.h"
 
@@ -17,10 +18,13 @@ static int file_open(op *o, err *e) {
     op_init_out(o);
     s->wanted.cols = ARENA_ARRAY(o->mem, column, BASE_MAX(p->ncols, 1));
     s->wanted.ncols = p->ncols;
-    int status = csv_open(arena_strndup(o->mem, p->file.path.p, p->file.path.n), &p->file.options, &s->file, e);
+    int status = csv_open(arena_strndup(o->mem, p->file.path.p, p->file.path.n), &p->file.options,
+                          &s->file, e);
     if (status == 0 && csv_column_count(s->file) != p->file.nfile_columns)
-        status = err_set(e, ERR_CORRUPT, "%.*s changed while the statement was prepared: %d columns now, %d before",
-                         (int)p->file.path.n, p->file.path.p, csv_column_count(s->file), p->file.nfile_columns);
+        status = err_set(e, ERR_CORRUPT,
+                         "%.*s changed while the statement was prepared: %d columns now, %d before",
+                         (int)p->file.path.n, p->file.path.p, csv_column_count(s->file),
+                         p->file.nfile_columns);
     return status;
 }
 
@@ -59,5 +63,8 @@ static void file_close(op *o) {
     csv_close(((file_state *)o->state)->file);
 }
 
-const op_class op_file = {
-    .name = "file", .state_bytes = sizeof(file_state), .open = file_open, .next = file_next, .close = file_close};
+const op_class op_file = {.name = "file",
+                          .state_bytes = sizeof(file_state),
+                          .open = file_open,
+                          .next = file_next,
+                          .close = file_close};

@@ -33,4 +33,7 @@ static int filter_next(op *o, batch **out, err *e) {
     return status;
 }
 
-const op_class op_filter = {.name = "filter", .state_bytes = sizeof(filter_state), .open = filter_open, .next = filter_next};
+const op_class op_filter = {.name = "filter",
+                            .state_bytes = sizeof(filter_state),
+                            .open = filter_open,
+                            .next = filter_next};

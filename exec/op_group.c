@@ -1,5 +1,6 @@
 /*
- * op_group.c - hash aggregation: groups in order of first appearance; without keys exactly one group, even of no rows.
+ * op_group.c - hash aggregation: groups in order of first appearance; without keys exactly one
+ * group, even of no rows.
  *
  * Keys come out as the hash table keeps them, batch by batch, without a copy.
  */
@@ -78,5 +79,8 @@ static void group_close(op *o) {
         agg_free(s->aggs[k]);
 }
 
-const op_class op_group = {
-    .name = "group", .state_bytes = sizeof(group_state), .open = group_open, .next = group_next, .close = group_close};
+const op_class op_group = {.name = "group",
+                           .state_bytes = sizeof(group_state),
+                           .open = group_open,
+                           .next = group_next,
+                           .close = group_close};

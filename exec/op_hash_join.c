@@ -1,11 +1,13 @@
 /*
- * op_hash_join.c - join by equal keys: the right input is kept and hashed, the left input probes and keeps its order.
+ * op_hash_join.c - join by equal keys: the right input is kept and hashed, the left input probes
+ * and keeps its order.
  *
  *   entries   one a distinct key              first[entry]   its first right row
  *   next[row] the next right row of the same key, in input order
  *
- * Invariant: a NULL key matches nothing unless the join is null_safe. A MARK join that answers IN (mark_null) is NULL where a NULL
- * could have been the match: then the rows with NULL keys are compared one by one.
+ * Invariant: a NULL key matches nothing unless the join is null_safe. A MARK join that answers IN
+ * (mark_null) is NULL where a NULL could have been the match: then the rows with NULL keys are
+ * compared one by one.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -19,12 +21,12 @@ typedef struct hash_join_state {
     size_t nentries;
     int64_t *next; /* per right row */
     size_t nnext;
-    rowset *right_keys;  /* mark_null with NULLs about: every right row's keys */
-    int64_t *null_rows;  /* right rows with a NULL key */
+    rowset *right_keys; /* mark_null with NULLs about: every right row's keys */
+    int64_t *null_rows; /* right rows with a NULL key */
     int64_t nnull;
     column *left_keys;
     uint32_t entries[BATCH_ROWS];
-    int64_t found[BATCH_ROWS]; /* entry of each left row, or -1 */
+    int64_t found[BATCH_ROWS];     /* entry of each left row, or -1 */
     uint8_t left_null[BATCH_ROWS]; /* the left row has a NULL key */
     int left;
     int64_t chain; /* right row to pair next, or -1 */
@@ -34,7 +36,8 @@ static bool tells_unknown(const op *o) {
     return o->node->join.kind == JOIN_MARK && o->node->join.mark_null && !o->node->join.null_safe;
 }
 
-/* ---- building ---------------------------------------------------------------------------------- */
+/* ---- building ----------------------------------------------------------------------------------
+ */
 
 static void *grow(void *old, size_t used, size_t wanted, size_t bytes, size_t *capacity, err *e) {
     if (wanted <= *capacity)
@@ -135,7 +138,8 @@ static int hash_join_open(op *o, err *e) {
     return join_build(o, e);
 }
 
-/* ---- probing ----------------------------------------------------------------------------------- */
+/* ---- probing -----------------------------------------------------------------------------------
+ */
 
 static void start_row(hash_join_state *s) {
     s->chain = -1;
@@ -151,7 +155,8 @@ static int probe_batch(op *o, err *e) {
     arena_reset(o->pass);
     status = op_eval(o, o->node->join.left_keys, o->node->join.nkeys, s->pairs.in, s->left_keys, e);
     if (status == 0)
-        hash_table_find(s->table, s->left_keys, s->pairs.in->rows, o->node->join.null_safe, s->found);
+        hash_table_find(s->table, s->left_keys, s->pairs.in->rows, o->node->join.null_safe,
+                        s->found);
     for (int k = 0; status == 0 && tells_unknown(o) && k < s->pairs.in->rows; k++)
         s->left_null[k] = null_key(s->left_keys, o->node->join.nkeys, k);
     s->left = 0;
@@ -163,14 +168,15 @@ static int probe_batch(op *o, err *e) {
 static bool could_match(const op *o, const hash_join_state *s, const value *left, int64_t row) {
     for (int k = 0; k < o->node->join.nkeys; k++) {
         value right = rowset_get(s->right_keys, row, k);
-        if (left[k].type != TYPE_NULL && right.type != TYPE_NULL && value_compare(left[k], right) != 0)
+        if (left[k].type != TYPE_NULL && right.type != TYPE_NULL &&
+            value_compare(left[k], right) != 0)
             return false;
     }
     return true;
 }
 
-/* Candidates whose key comparison is unknown make the mark unknown, unless their predicate is false. The keys are read again from
- * the left row: o->pass was reset since they were computed. */
+/* Candidates whose key comparison is unknown make the mark unknown, unless their predicate is
+ * false. The keys are read again from the left row: o->pass was reset since they were computed. */
 static int find_unknown(op *o, int left, err *e) {
     hash_join_state *s = o->state;
     const plan_node *p = o->node;
@@ -180,7 +186,8 @@ static int find_unknown(op *o, int left, err *e) {
     if (count == 0)
         return 0;
     arena *mem = arena_new();
-    value *keys = ARENA_ARRAY(mem, value, nkeys), *row = ARENA_ARRAY(mem, value, ncols), test = value_null();
+    value *keys = ARENA_ARRAY(mem, value, nkeys), *row = ARENA_ARRAY(mem, value, ncols),
+          test = value_null();
     int status = 0;
     for (int c = 0; c < s->pairs.in->ncols; c++)
         row[c] = column_get(&s->pairs.in->cols[c], left);
@@ -205,7 +212,8 @@ static int probe_fill(op *o, err *e) {
     join_pairs *p = &s->pairs;
     join_kind kind = o->node->join.kind;
     bool needs_end = join_needs_end(kind);
-    bool one_is_enough = !o->node->join.predicate && (kind == JOIN_SEMI || kind == JOIN_ANTI || kind == JOIN_MARK);
+    bool one_is_enough =
+        !o->node->join.predicate && (kind == JOIN_SEMI || kind == JOIN_ANTI || kind == JOIN_MARK);
     while (s->left < p->in->rows && p->count < BATCH_ROWS) {
         if (s->chain >= 0) {
             join_add(p, s->left, s->chain);

@@ -12,8 +12,9 @@ void op_init_out(op *o);
 void op_gather(op *o, const batch *in, const int *rows, int count);
 /* Evaluates `n` expressions over `in` into out[0..n), in o->pass. */
 int op_eval(op *o, expr *const *exprs, int n, const batch *in, column *out, err *e);
-/* Prefixes the message of an error over the batch with the number of the row that caused it, when the statement inserts:
- * `before` rows came in earlier batches. The expressions are evaluated again, row by row, to find it. */
+/* Prefixes the message of an error over the batch with the number of the row that caused it, when
+ * the statement inserts: `before` rows came in earlier batches. The expressions are evaluated
+ * again, row by row, to find it. */
 void op_name_row(op *o, expr *const *exprs, int n, const batch *in, int64_t before, err *e);
 
 /* The state of PLAN_ROWSET: set by op_build for a subtree that was read ahead. */

@@ -94,5 +94,8 @@ static void limit_close(op *o) {
     free(s->counts);
 }
 
-const op_class op_limit = {
-    .name = "limit", .state_bytes = sizeof(limit_state), .open = limit_open, .next = limit_next, .close = limit_close};
+const op_class op_limit = {.name = "limit",
+                           .state_bytes = sizeof(limit_state),
+                           .open = limit_open,
+                           .next = limit_next,
+                           .close = limit_close};

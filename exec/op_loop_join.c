@@ -1,5 +1,6 @@
 /*
- * op_loop_join.c - join by any predicate, or none: every left row meets every row of the kept right input.
+ * op_loop_join.c - join by any predicate, or none: every left row meets every row of the kept right
+ * input.
  */
 #include "join_int.h"
 
@@ -19,7 +20,8 @@ static void loop_fill(const op *o, loop_state *s) {
     join_pairs *p = &s->pairs;
     join_kind kind = o->node->join.kind;
     int64_t nright = rowset_rows(p->right);
-    bool one_is_enough = !o->node->join.predicate && (kind == JOIN_SEMI || kind == JOIN_ANTI || kind == JOIN_MARK);
+    bool one_is_enough =
+        !o->node->join.predicate && (kind == JOIN_SEMI || kind == JOIN_ANTI || kind == JOIN_MARK);
     if (one_is_enough)
         nright = BASE_MIN(nright, 1);
     while (s->left < p->in->rows && p->count < BATCH_ROWS) {
@@ -61,5 +63,8 @@ static void loop_close(op *o) {
     rowset_free(((loop_state *)o->state)->pairs.right);
 }
 
-const op_class op_loop_join = {
-    .name = "loop join", .state_bytes = sizeof(loop_state), .open = loop_open, .next = loop_next, .close = loop_close};
+const op_class op_loop_join = {.name = "loop join",
+                               .state_bytes = sizeof(loop_state),
+                               .open = loop_open,
+                               .next = loop_next,
+                               .close = loop_close};

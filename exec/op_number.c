@@ -31,4 +31,7 @@ static int number_next(op *o, batch **out, err *e) {
     return 0;
 }
 
-const op_class op_number = {.name = "number", .state_bytes = sizeof(number_state), .open = number_open, .next = number_next};
+const op_class op_number = {.name = "number",
+                            .state_bytes = sizeof(number_state),
+                            .open = number_open,
+                            .next = number_next};

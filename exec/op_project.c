@@ -31,5 +31,7 @@ static int project_next(op *o, batch **out, err *e) {
     return 0;
 }
 
-const op_class op_project = {
-    .name = "project", .state_bytes = sizeof(project_state), .open = project_open, .next = project_next};
+const op_class op_project = {.name = "project",
+                             .state_bytes = sizeof(project_state),
+                             .open = project_open,
+                             .next = project_next};

@@ -1,9 +1,10 @@
 /*
- * op_residual.c - the ON of a LEFT JOIN with LLM calls in it: over candidate pairs, those of one left row consecutive (group slot),
- * keeps the pairs whose predicate is true, else one pair with the right side's columns NULL.
+ * op_residual.c - the ON of a LEFT JOIN with LLM calls in it: over candidate pairs, those of one
+ * left row consecutive (group slot), keeps the pairs whose predicate is true, else one pair with
+ * the right side's columns NULL.
  *
- * Invariant: a left row gives at least one row. Its first pair is kept back until a pair passes or the next left row begins, also
- * across batches.
+ * Invariant: a left row gives at least one row. Its first pair is kept back until a pair passes or
+ * the next left row begins, also across batches.
  */
 #include <string.h>
 

@@ -13,4 +13,5 @@ static int rowset_next(op *o, batch **out, err *e) {
     return 0;
 }
 
-const op_class op_rowset = {.name = "rowset", .state_bytes = sizeof(rowset_state), .next = rowset_next};
+const op_class op_rowset = {
+    .name = "rowset", .state_bytes = sizeof(rowset_state), .next = rowset_next};

@@ -1,8 +1,9 @@
 /*
- * op_scan.c - reading a table, whole or a range of its rowids or of an index, with a filter right where the rows come in.
+ * op_scan.c - reading a table, whole or a range of its rowids or of an index, with a filter right
+ * where the rows come in.
  *
- * Invariant: cells point into the read transaction's map and are not copied; who keeps them does. A bound that is NULL matches no
- * row, as `x = NULL` does not.
+ * Invariant: cells point into the read transaction's map and are not copied; who keeps them does. A
+ * bound that is NULL matches no row, as `x = NULL` does not.
  */
 #include "op_int.h"
 
@@ -14,7 +15,8 @@ typedef struct scan_state {
 } scan_state;
 
 /* false in *open: a bound is NULL. */
-static int scan_bounds(op *o, expr **exprs, int n, bool inclusive, scan_bound *out, bool *possible, err *e) {
+static int scan_bounds(op *o, expr **exprs, int n, bool inclusive, scan_bound *out, bool *possible,
+                       err *e) {
     if (n == 0)
         return 0;
     value *values = ARENA_ARRAY(o->mem, value, n);
@@ -32,14 +34,20 @@ static int scan_bounds(op *o, expr **exprs, int n, bool inclusive, scan_bound *o
 static int scan_start(op *o, err *e) {
     const plan_node *p = o->node;
     scan_state *s = o->state;
-    scan_spec spec = {.table = p->scan.table, .index = p->scan.index, .columns = p->scan.columns, .ncolumns = p->ncols};
+    scan_spec spec = {.table = p->scan.table,
+                      .index = p->scan.index,
+                      .columns = p->scan.columns,
+                      .ncolumns = p->ncols};
     bool possible = true;
     op_init_out(o);
     if (!o->ctx->txn)
-        return err_set(e, ERR_INTERNAL, "a scan of %.*s after its snapshot ended", (int)p->scan.table->name.n, p->scan.table->name.p);
-    int status = scan_bounds(o, p->scan.low, p->scan.nlow, p->scan.low_inclusive, &spec.low, &possible, e);
+        return err_set(e, ERR_INTERNAL, "a scan of %.*s after its snapshot ended",
+                       (int)p->scan.table->name.n, p->scan.table->name.p);
+    int status =
+        scan_bounds(o, p->scan.low, p->scan.nlow, p->scan.low_inclusive, &spec.low, &possible, e);
     if (status == 0)
-        status = scan_bounds(o, p->scan.high, p->scan.nhigh, p->scan.high_inclusive, &spec.high, &possible, e);
+        status = scan_bounds(o, p->scan.high, p->scan.nhigh, p->scan.high_inclusive, &spec.high,
+                             &possible, e);
     s->empty = !possible;
     if (status || s->empty)
         return status;
@@ -81,5 +89,8 @@ static void scan_end(op *o) {
     scan_close(((scan_state *)o->state)->scan);
 }
 
-const op_class op_scan = {
-    .name = "scan", .state_bytes = sizeof(scan_state), .open = scan_start, .next = scan_rows, .close = scan_end};
+const op_class op_scan = {.name = "scan",
+                          .state_bytes = sizeof(scan_state),
+                          .open = scan_start,
+                          .next = scan_rows,
+                          .close = scan_end};

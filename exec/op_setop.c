@@ -1,7 +1,9 @@
 /*
- * op_setop.c - UNION [ALL], EXCEPT, INTERSECT. Rows come in order of first appearance, the left input's first; NULL equals NULL.
+ * op_setop.c - UNION [ALL], EXCEPT, INTERSECT. Rows come in order of first appearance, the left
+ * input's first; NULL equals NULL.
  *
- * EXCEPT and INTERSECT read the right input whole first; then the left passes through, each distinct row once.
+ * EXCEPT and INTERSECT read the right input whole first; then the left passes through, each
+ * distinct row once.
  */
 #include "op_int.h"
 
@@ -89,5 +91,8 @@ static void setop_close(op *o) {
     hash_table_free(s->right);
 }
 
-const op_class op_setop = {
-    .name = "setop", .state_bytes = sizeof(setop_state), .open = setop_open, .next = setop_next, .close = setop_close};
+const op_class op_setop = {.name = "setop",
+                           .state_bytes = sizeof(setop_state),
+                           .open = setop_open,
+                           .next = setop_next,
+                           .close = setop_close};

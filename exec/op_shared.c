@@ -1,5 +1,6 @@
 /*
- * op_shared.c - a CTE used more than once: the first reader computes and keeps it, all read what was kept.
+ * op_shared.c - a CTE used more than once: the first reader computes and keeps it, all read what
+ * was kept.
  */
 #include "op_int.h"
 
@@ -33,4 +34,5 @@ static int shared_next(op *o, batch **out, err *e) {
     return 0;
 }
 
-const op_class op_shared = {.name = "shared", .state_bytes = sizeof(shared_state), .next = shared_next};
+const op_class op_shared = {
+    .name = "shared", .state_bytes = sizeof(shared_state), .next = shared_next};

@@ -2,9 +2,11 @@
  * op_sort.c - ORDER BY: stable, by any keys; with a limit only the best rows are kept.
  *
  *   rows   all input rows (spilling)          keys   their sort keys (spilling)
- *   order  {prefix, row}: the first key as an order-preserving number decides most comparisons without touching the keys
+ *   order  {prefix, row}: the first key as an order-preserving number decides most comparisons
+ * without touching the keys
  *
- * Invariant: rows that compare equal come out in input order; so with a limit a later row that equals the last kept one is dropped.
+ * Invariant: rows that compare equal come out in input order; so with a limit a later row that
+ * equals the last kept one is dropped.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -25,7 +27,8 @@ typedef struct sort_state {
     int chosen[BATCH_ROWS];
 } sort_state;
 
-/* ---- comparison -------------------------------------------------------------------------------- */
+/* ---- comparison --------------------------------------------------------------------------------
+ */
 
 static uint64_t ordered_bits(const column *c, int row) {
     uint64_t bits = 0;
@@ -59,7 +62,8 @@ static uint64_t prefix_of(const sort_key *k, const column *c, int row) {
 }
 
 static int compare_cell(const sort_key *k, const column *a, int i, const column *b, int j) {
-    bool a_null = a->type == TYPE_NULL || column_is_null(a, i), b_null = b->type == TYPE_NULL || column_is_null(b, j);
+    bool a_null = a->type == TYPE_NULL || column_is_null(a, i),
+         b_null = b->type == TYPE_NULL || column_is_null(b, j);
     if (a_null || b_null)
         return a_null == b_null ? 0 : a_null == k->nulls_first ? -1 : 1;
     int c;
@@ -85,12 +89,15 @@ static bool before(const op *o, sort_item a, sort_item b) {
     if (a.prefix != b.prefix)
         return a.prefix < b.prefix;
     const rowset *keys = ((sort_state *)o->state)->keys;
-    const batch *ba = rowset_batch(keys, (int)(a.row / BATCH_ROWS)), *bb = rowset_batch(keys, (int)(b.row / BATCH_ROWS));
-    int c = compare_keys(o->node, ba->cols, (int)(a.row % BATCH_ROWS), bb->cols, (int)(b.row % BATCH_ROWS));
+    const batch *ba = rowset_batch(keys, (int)(a.row / BATCH_ROWS)),
+                *bb = rowset_batch(keys, (int)(b.row / BATCH_ROWS));
+    int c = compare_keys(o->node, ba->cols, (int)(a.row % BATCH_ROWS), bb->cols,
+                         (int)(b.row % BATCH_ROWS));
     return c ? c < 0 : a.row < b.row;
 }
 
-/* ---- merge sort -------------------------------------------------------------------------------- */
+/* ---- merge sort --------------------------------------------------------------------------------
+ */
 
 enum { RUN = 12 };
 
@@ -104,7 +111,8 @@ static void sort_run(const op *o, sort_item *a, int64_t n) {
     }
 }
 
-static void merge(const op *o, const sort_item *a, int64_t na, const sort_item *b, int64_t nb, sort_item *out) {
+static void merge(const op *o, const sort_item *a, int64_t na, const sort_item *b, int64_t nb,
+                  sort_item *out) {
     while (na && nb) {
         if (before(o, *b, *a)) {
             *out++ = *b++;
@@ -163,7 +171,8 @@ static int sort_rows(op *o, err *e) {
     return 0;
 }
 
-/* ---- keeping the best -------------------------------------------------------------------------- */
+/* ---- keeping the best --------------------------------------------------------------------------
+ */
 
 /* Keeps the first `limit` rows in sorted order as rows 0 … limit - 1. */
 static int prune(op *o, err *e) {
@@ -191,14 +200,16 @@ static int prune(op *o, err *e) {
     return status;
 }
 
-/* Rows of the batch that come before the worst of `limit` kept ones (rows 0 … limit - 1 are sorted after a prune). */
+/* Rows of the batch that come before the worst of `limit` kept ones (rows 0 … limit - 1 are sorted
+ * after a prune). */
 static int better_rows(op *o, int rows, bool pruned) {
     sort_state *s = o->state;
     int64_t limit = o->node->sort.limit;
     int count = 0;
     const batch *worst = pruned ? rowset_batch(s->keys, (int)((limit - 1) / BATCH_ROWS)) : NULL;
     for (int k = 0; k < rows; k++)
-        if (!worst || compare_keys(o->node, s->key_cols, k, worst->cols, (int)((limit - 1) % BATCH_ROWS)) < 0)
+        if (!worst ||
+            compare_keys(o->node, s->key_cols, k, worst->cols, (int)((limit - 1) % BATCH_ROWS)) < 0)
             s->chosen[count++] = k;
     return count;
 }
@@ -220,7 +231,8 @@ static int keep_best(op *o, const batch *in, bool *pruned, err *e) {
 
 static int keep_all(op *o, const batch *in, err *e) {
     sort_state *s = o->state;
-    batch keys = {.rows = in->rows, .ncols = o->node->sort.nkeys, .cols = s->key_cols, .mem = o->pass};
+    batch keys = {
+        .rows = in->rows, .ncols = o->node->sort.nkeys, .cols = s->key_cols, .mem = o->pass};
     int status = rowset_append(s->rows, in, e);
     return status ? status : rowset_append(s->keys, &keys, e);
 }
@@ -286,5 +298,8 @@ static void sort_close(op *o) {
     free(s->order);
 }
 
-const op_class op_sort = {
-    .name = "sort", .state_bytes = sizeof(sort_state), .open = sort_open, .next = sort_next, .close = sort_close};
+const op_class op_sort = {.name = "sort",
+                          .state_bytes = sizeof(sort_state),
+                          .open = sort_open,
+                          .next = sort_next,
+                          .close = sort_close};

@@ -1,7 +1,8 @@
 /*
  * op_system.c - system tables: what the program knows of itself, as rows.
  *
- * Each is one row of the table below: its columns and the function that makes all its rows at once; they are few.
+ * Each is one row of the table below: its columns and the function that makes all its rows at once;
+ * they are few.
  */
 #include <string.h>
 
@@ -35,9 +36,13 @@ static void buf_cell(maker *m, buf *b) {
     buf_clear(b);
 }
 
-#define COLUMN(column_name, column_type) {.type = column_type, .name = {column_name, sizeof(column_name) - 1}}
+#define COLUMN(column_name, column_type)                                                           \
+    {                                                                                              \
+        .type = column_type, .name = { column_name, sizeof(column_name) - 1 }                      \
+    }
 
-static const rel_column settings_cols[] = {COLUMN("name", TYPE_TEXT), COLUMN("value", TYPE_TEXT), COLUMN("standard", TYPE_TEXT),
+static const rel_column settings_cols[] = {COLUMN("name", TYPE_TEXT), COLUMN("value", TYPE_TEXT),
+                                           COLUMN("standard", TYPE_TEXT),
                                            COLUMN("words", TYPE_TEXT), COLUMN("help", TYPE_TEXT)};
 
 static int settings_rows(maker *m, err *e) {
@@ -57,7 +62,8 @@ static int settings_rows(maker *m, err *e) {
     return status;
 }
 
-static const rel_column functions_cols[] = {COLUMN("name", TYPE_TEXT), COLUMN("kind", TYPE_TEXT), COLUMN("signature", TYPE_TEXT),
+static const rel_column functions_cols[] = {COLUMN("name", TYPE_TEXT), COLUMN("kind", TYPE_TEXT),
+                                            COLUMN("signature", TYPE_TEXT),
                                             COLUMN("help", TYPE_TEXT)};
 
 static int functions_rows(maker *m, err *e) {
@@ -73,8 +79,9 @@ static int functions_rows(maker *m, err *e) {
     return 0;
 }
 
-static const rel_column tables_cols[] = {COLUMN("name", TYPE_TEXT), COLUMN("kind", TYPE_TEXT), COLUMN("row_count", TYPE_INTEGER),
-                                         COLUMN("column_count", TYPE_INTEGER), COLUMN("sql", TYPE_TEXT)};
+static const rel_column tables_cols[] = {
+    COLUMN("name", TYPE_TEXT), COLUMN("kind", TYPE_TEXT), COLUMN("row_count", TYPE_INTEGER),
+    COLUMN("column_count", TYPE_INTEGER), COLUMN("sql", TYPE_TEXT)};
 
 static int tables_rows(maker *m, err *e) {
     const catalog *c = txn_catalog(m->o->ctx->txn);
@@ -111,9 +118,11 @@ static int tables_rows(maker *m, err *e) {
     return 0;
 }
 
-static const rel_column columns_cols[] = {COLUMN("table_name", TYPE_TEXT), COLUMN("position", TYPE_INTEGER), COLUMN("name", TYPE_TEXT),
-                                          COLUMN("type", TYPE_TEXT), COLUMN("not_null", TYPE_BOOLEAN),
-                                          COLUMN("primary_key", TYPE_BOOLEAN), COLUMN("default_value", TYPE_TEXT)};
+static const rel_column columns_cols[] = {
+    COLUMN("table_name", TYPE_TEXT),   COLUMN("position", TYPE_INTEGER),
+    COLUMN("name", TYPE_TEXT),         COLUMN("type", TYPE_TEXT),
+    COLUMN("not_null", TYPE_BOOLEAN),  COLUMN("primary_key", TYPE_BOOLEAN),
+    COLUMN("default_value", TYPE_TEXT)};
 
 static bool in_primary_key(const table_def *t, int column_at) {
     if (column_at == t->rowid_column)
@@ -137,14 +146,16 @@ static int columns_rows(maker *m, err *e) {
             text_cell(m, str_from(type_name(t->columns[i].type)));
             cell(m, value_bool(t->columns[i].not_null));
             cell(m, value_bool(in_primary_key(t, i)));
-            cell(m, t->columns[i].default_sql.n ? value_text(t->columns[i].default_sql) : value_null());
+            cell(m, t->columns[i].default_sql.n ? value_text(t->columns[i].default_sql)
+                                                : value_null());
         }
     }
     return 0;
 }
 
-static const rel_column indexes_cols[] = {COLUMN("name", TYPE_TEXT), COLUMN("table_name", TYPE_TEXT), COLUMN("columns", TYPE_TEXT),
-                                          COLUMN("is_unique", TYPE_BOOLEAN), COLUMN("is_primary", TYPE_BOOLEAN)};
+static const rel_column indexes_cols[] = {
+    COLUMN("name", TYPE_TEXT), COLUMN("table_name", TYPE_TEXT), COLUMN("columns", TYPE_TEXT),
+    COLUMN("is_unique", TYPE_BOOLEAN), COLUMN("is_primary", TYPE_BOOLEAN)};
 
 static int indexes_rows(maker *m, err *e) {
     (void)e;
@@ -169,8 +180,8 @@ static int indexes_rows(maker *m, err *e) {
     return 0;
 }
 
-static const rel_column rules_cols[] = {COLUMN("position", TYPE_INTEGER), COLUMN("name", TYPE_TEXT), COLUMN("is_on", TYPE_BOOLEAN),
-                                        COLUMN("help", TYPE_TEXT)};
+static const rel_column rules_cols[] = {COLUMN("position", TYPE_INTEGER), COLUMN("name", TYPE_TEXT),
+                                        COLUMN("is_on", TYPE_BOOLEAN), COLUMN("help", TYPE_TEXT)};
 
 static bool listed(const char *list, const char *name) {
     size_t n = strlen(name);
@@ -196,7 +207,11 @@ static int rules_rows(maker *m, err *e) {
     return 0;
 }
 
-#define SYSTEM_TABLE(short_name) {{"kvasir_" #short_name, (int)BASE_COUNT(short_name##_cols), short_name##_cols}, short_name##_rows}
+#define SYSTEM_TABLE(short_name)                                                                   \
+    {                                                                                              \
+        {"kvasir_" #short_name, (int)BASE_COUNT(short_name##_cols), short_name##_cols},            \
+            short_name##_rows                                                                      \
+    }
 
 static const struct {
     system_table_info info;
@@ -220,7 +235,8 @@ const rel_column *system_table_columns(void *ctx, str name, int *ncols) {
     return NULL;
 }
 
-/* ---- the operator ------------------------------------------------------------------------------ */
+/* ---- the operator ------------------------------------------------------------------------------
+ */
 
 typedef struct system_state {
     rowset *rows;
@@ -247,7 +263,8 @@ static int system_open(op *o, err *e) {
         int status = tables[k].rows(&m, e);
         return status ? status : rowset_full_error(s->rows, e);
     }
-    return err_set(e, ERR_INTERNAL, "no system table \"%.*s\"", (int)o->node->system.name.n, o->node->system.name.p);
+    return err_set(e, ERR_INTERNAL, "no system table \"%.*s\"", (int)o->node->system.name.n,
+                   o->node->system.name.p);
 }
 
 static int system_next(op *o, batch **out, err *e) {
@@ -267,5 +284,8 @@ static void system_close(op *o) {
     rowset_free(((system_state *)o->state)->rows);
 }
 
-const op_class op_system = {
-    .name = "system", .state_bytes = sizeof(system_state), .open = system_open, .next = system_next, .close = system_close};
+const op_class op_system = {.name = "system",
+                            .state_bytes = sizeof(system_state),
+                            .open = system_open,
+                            .next = system_next,
+                            .close = system_close};

@@ -1,5 +1,6 @@
 /*
- * op_values.c - VALUES: rows of expressions without columns; one row of no columns is SELECT without FROM.
+ * op_values.c - VALUES: rows of expressions without columns; one row of no columns is SELECT
+ * without FROM.
  *
  * Invariant: an error names the row when there are several.
  */
@@ -42,7 +43,8 @@ static int values_next(op *o, batch **out, err *e) {
         if (status) {
             if (o->node->values.nrows > 1 && e->code != ERR_CANCELLED) {
                 err inner = *e;
-                err_set_at(e, inner.code, inner.pos, inner.len, "row %d: %s", s->at + k + 1, inner.message);
+                err_set_at(e, inner.code, inner.pos, inner.len, "row %d: %s", s->at + k + 1,
+                           inner.message);
                 if (inner.hint[0])
                     err_hint(e, "%s", inner.hint);
             }
@@ -55,4 +57,7 @@ static int values_next(op *o, batch **out, err *e) {
     return 0;
 }
 
-const op_class op_values = {.name = "values", .state_bytes = sizeof(values_state), .open = values_open, .next = values_next};
+const op_class op_values = {.name = "values",
+                            .state_bytes = sizeof(values_state),
+                            .open = values_open,
+                            .next = values_next};

@@ -1,10 +1,11 @@
 /*
- * rowset.c - rows kept: whole batches of fixed types, their cells copied, in memory that spills to a temporary file.
+ * rowset.c - rows kept: whole batches of fixed types, their cells copied, in memory that spills to
+ * a temporary file.
  *
  *   batches  [0] 2,048 rows  [1] 2,048 rows  …  [n-1] the rest
  *
- * Invariant: row r is in batch r / BATCH_ROWS at r % BATCH_ROWS, and a batch never moves once it has its full capacity;
- * only the first grows (small results are common and shall stay small).
+ * Invariant: row r is in batch r / BATCH_ROWS at r % BATCH_ROWS, and a batch never moves once it
+ * has its full capacity; only the first grows (small results are common and shall stay small).
  */
 #include <assert.h>
 #include <stdlib.h>
@@ -180,7 +181,8 @@ static const column *cell_column(const rowset *r, int64_t row, int c) {
     return &r->batches[row / BATCH_ROWS]->cols[c];
 }
 
-void rowset_gather(const rowset *r, int c, arena *mem, const int64_t *rows, int count, column *out) {
+void rowset_gather(const rowset *r, int c, arena *mem, const int64_t *rows, int count,
+                   column *out) {
     out->type = r->types[c];
     out->null = NULL;
     bool texts = cell_bytes(out->type) == sizeof(str);

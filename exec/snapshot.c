@@ -1,8 +1,9 @@
 /*
- * snapshot.c - reading ahead: every maximal subtree without LLM nodes of a plan that has some, so that the transaction can end.
+ * snapshot.c - reading ahead: every maximal subtree without LLM nodes of a plan that has some, so
+ * that the transaction can end.
  *
- * Invariant: after snapshot_take no operator of the plan needs the transaction. A shared subtree without LLM nodes is kept once, by
- * the operators that share it (op_shared.c).
+ * Invariant: after snapshot_take no operator of the plan needs the transaction. A shared subtree
+ * without LLM nodes is kept once, by the operators that share it (op_shared.c).
  */
 #include "op_int.h"
 

@@ -1,15 +1,17 @@
 /*
  * stmt.c - the life of a statement: submit, bind, dispatch by kind, results to the caller, end.
  *
- * Invariant: a statement either does all it says or leaves no trace: alone, it has its own transaction, committed only at its end;
- * inside BEGIN, a write is under a savepoint. How results reach the caller is in stmt_result.c, queries in stmt_query.c.
+ * Invariant: a statement either does all it says or leaves no trace: alone, it has its own
+ * transaction, committed only at its end; inside BEGIN, a write is under a savepoint. How results
+ * reach the caller is in stmt_result.c, queries in stmt_query.c.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "db_int.h"
 
-/* ---- making and freeing ------------------------------------------------------------------------ */
+/* ---- making and freeing ------------------------------------------------------------------------
+ */
 
 stmt *stmt_new(db *d, str text) {
     stmt *s = d->spare;
@@ -61,7 +63,8 @@ static void publish(exec_ctx *ctx, const exec_progress *p) {
     pthread_mutex_unlock(&s->lock);
 }
 
-/* ---- transactions ------------------------------------------------------------------------------ */
+/* ---- transactions ------------------------------------------------------------------------------
+ */
 
 static void forget_seen(db *d) {
     for (int k = 0; k < d->nseen; k++)
@@ -71,7 +74,8 @@ static void forget_seen(db *d) {
     d->nseen = 0;
 }
 
-/* What BEGIN's read transaction sees, so that its first write can tell whether anything changed since. */
+/* What BEGIN's read transaction sees, so that its first write can tell whether anything changed
+ * since. */
 static void remember_seen(db *d, const catalog *c) {
     forget_seen(d);
     d->seen = mem_alloc(sizeof *d->seen * (size_t)BASE_MAX(c->ntables, 1));
@@ -107,9 +111,11 @@ static int upgrade(db *d, const txn_wait *wait, err *e) {
     }
     forget_seen(d);
     if (status == ERR_BUSY || status == ERR_CANCELLED) {
-        atomic_store(&d->failed, true); /* what it read is gone: nothing after this would be of one snapshot */
+        atomic_store(&d->failed,
+                     true); /* what it read is gone: nothing after this would be of one snapshot */
         if (d->txn == NULL && status == ERR_BUSY) {
-            err_set(e, ERR_BUSY, "the database changed since this transaction began; roll back and start over");
+            err_set(e, ERR_BUSY,
+                    "the database changed since this transaction began; roll back and start over");
             err_hint(e, "ROLLBACK");
         }
     }
@@ -146,7 +152,8 @@ int stmt_end_txn(stmt *s, bool commit, err *e) {
     return 0;
 }
 
-/* ---- binding ----------------------------------------------------------------------------------- */
+/* ---- binding -----------------------------------------------------------------------------------
+ */
 
 enum { ACCESS_NONE, ACCESS_READ, ACCESS_WRITE };
 
@@ -188,12 +195,15 @@ static const kind_info kinds[] = {
     [STMT_WARM] = {ACCESS_READ, stmt_select},
 };
 
-/* Whether the text begins like a statement that writes: only a guess, to begin the right transaction at once. */
+/* Whether the text begins like a statement that writes: only a guess, to begin the right
+ * transaction at once. */
 static bool looks_like_write(str text) {
-    static const char *const words[] = {"INSERT", "UPDATE", "DELETE", "CREATE", "DROP", "ALTER", "ANALYZE", "COPY"};
+    static const char *const words[] = {"INSERT", "UPDATE", "DELETE",  "CREATE",
+                                        "DROP",   "ALTER",  "ANALYZE", "COPY"};
     size_t at = 0, n;
     token_class class = TOKEN_BLANK;
-    while ((n = sql_token(text, at, &class)) > 0 && (class == TOKEN_BLANK || class == TOKEN_COMMENT))
+    while ((n = sql_token(text, at, &class)) > 0 &&
+           (class == TOKEN_BLANK || class == TOKEN_COMMENT))
         at += n;
     str first = {text.p + at, n};
     for (size_t k = 0; n && k < BASE_COUNT(words); k++)
@@ -241,10 +251,12 @@ static const catalog *copy_catalog(arena *mem, const catalog *from) {
         copy_table(mem, &from->tables[k], &tables[k]);
     for (int k = 0; k < from->nviews; k++) {
         const view_def *v = &from->views[k];
-        views[k] = (view_def){str_copy(mem, v->name), v->ncolumns, copy_strs(mem, v->columns, v->ncolumns), str_copy(mem, v->sql)};
+        views[k] = (view_def){str_copy(mem, v->name), v->ncolumns,
+                              copy_strs(mem, v->columns, v->ncolumns), str_copy(mem, v->sql)};
     }
     for (int k = 0; k < from->nmodels; k++)
-        models[k] = (model_def){str_copy(mem, from->models[k].name), str_copy(mem, from->models[k].source)};
+        models[k] =
+            (model_def){str_copy(mem, from->models[k].name), str_copy(mem, from->models[k].source)};
     to->tables = tables;
     to->views = views;
     to->models = models;
@@ -285,8 +297,9 @@ static int access_of(const sql_stmt *x) {
     return kinds[x->kind].access;
 }
 
-/* Binds in the right kind of transaction. A statement outside BEGIN whose calls take long must not hold one: it is bound to a
- * copy of the catalog in a read transaction, which ends with its snapshot. */
+/* Binds in the right kind of transaction. A statement outside BEGIN whose calls take long must not
+ * hold one: it is bound to a copy of the catalog in a read transaction, which ends with its
+ * snapshot. */
 static int prepare(stmt *s, err *e) {
     bool write = looks_like_write(buf_str(&s->text)) && !store_is_read_only(s->db->store);
     int status = stmt_prepare(s, write, false, e);
@@ -303,7 +316,8 @@ static int prepare(stmt *s, err *e) {
     return stmt_prepare(s, wants, alone && calls, e);
 }
 
-/* ---- running ----------------------------------------------------------------------------------- */
+/* ---- running -----------------------------------------------------------------------------------
+ */
 
 static int refuse_in_failed(const stmt *s, err *e) {
     if (!atomic_load(&s->db->failed) || s->bound->kind == STMT_ROLLBACK)
@@ -316,7 +330,8 @@ static int refuse_in_failed(const stmt *s, err *e) {
 static int run_bound(stmt *s, err *e) {
     sql_stmt *x = s->bound;
     db *d = s->db;
-    bool inside = d->txn && d->active == d->txn && txn_is_write(d->txn) && access_of(x) == ACCESS_WRITE;
+    bool inside =
+        d->txn && d->active == d->txn && txn_is_write(d->txn) && access_of(x) == ACCESS_WRITE;
     int status = inside ? txn_savepoint(d->txn, e) : 0;
     s->kind = x->kind;
     if (status == 0)
@@ -348,7 +363,12 @@ void stmt_execute(db *d, void *arg) {
     stmt *s = arg;
     err e, ignored;
     err_clear(&e);
-    s->ctx = (exec_ctx){.db = d, .settings = &d->settings, .mem = s->mem, .cancel = &s->cancel, .publish = publish, .publish_ctx = s};
+    s->ctx = (exec_ctx){.db = d,
+                        .settings = &d->settings,
+                        .mem = s->mem,
+                        .cancel = &s->cancel,
+                        .publish = publish,
+                        .publish_ctx = s};
     int status = prepare(s, &e);
     if (status == 0)
         status = refuse_in_failed(s, &e);

@@ -1,8 +1,9 @@
 /*
  * stmt_copy.c - COPY t FROM 'f.csv' and COPY t TO 'f.csv'.
  *
- * Invariant: a file is read as the table's types, cell by cell; what does not fit names file, line, column and value, and nothing of
- * the file stays. A file that could not be written whole is removed.
+ * Invariant: a file is read as the table's types, cell by cell; what does not fit names file, line,
+ * column and value, and nothing of the file stays. A file that could not be written whole is
+ * removed.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -13,14 +14,15 @@
 
 #include "db_int.h"
 
-/* ---- COPY FROM --------------------------------------------------------------------------------- */
+/* ---- COPY FROM ---------------------------------------------------------------------------------
+ */
 
 typedef struct copy_map {
     int nfile;
-    int *table_column;  /* per file column */
-    value_type *types;  /* per file column */
-    column *defaults;   /* per table column, for those not in the file; filled for a whole batch */
-    bool *from_file;    /* per table column */
+    int *table_column; /* per file column */
+    value_type *types; /* per file column */
+    column *defaults;  /* per table column, for those not in the file; filled for a whole batch */
+    bool *from_file;   /* per table column */
 } copy_map;
 
 static int map_columns(stmt *s, const sql_stmt *x, csv *file, copy_map *m, err *e) {
@@ -28,8 +30,9 @@ static int map_columns(stmt *s, const sql_stmt *x, csv *file, copy_map *m, err *
     int given = x->copy.ncolumns ? x->copy.ncolumns : t->ncolumns;
     m->nfile = csv_column_count(file);
     if (m->nfile != given)
-        return err_set(e, ERR_CORRUPT, "%.*s has %d column%s, the target has %d", (int)x->copy.path.n, x->copy.path.p, m->nfile,
-                       m->nfile == 1 ? "" : "s", given);
+        return err_set(e, ERR_CORRUPT, "%.*s has %d column%s, the target has %d",
+                       (int)x->copy.path.n, x->copy.path.p, m->nfile, m->nfile == 1 ? "" : "s",
+                       given);
     m->table_column = ARENA_ARRAY(s->mem, int, BASE_MAX(m->nfile, 1));
     m->types = ARENA_ARRAY(s->mem, value_type, BASE_MAX(m->nfile, 1));
     m->from_file = ARENA_ARRAY(s->mem, bool, t->ncolumns);
@@ -44,7 +47,8 @@ static int map_columns(stmt *s, const sql_stmt *x, csv *file, copy_map *m, err *
 }
 
 /* The columns that the file lacks, for `rows` rows. */
-static int fill_defaults(const sql_stmt *x, const copy_map *m, int rows, arena *mem, batch *out, err *e) {
+static int fill_defaults(const sql_stmt *x, const copy_map *m, int rows, arena *mem, batch *out,
+                         err *e) {
     for (int c = 0; c < x->table->ncolumns; c++) {
         if (m->from_file[c])
             continue;
@@ -52,7 +56,8 @@ static int fill_defaults(const sql_stmt *x, const copy_map *m, int rows, arena *
         column_init(to, mem, x->table->columns[c].type, rows, false);
         for (int k = 0; k < rows; k++) {
             value v = value_null();
-            int status = x->defaults && x->defaults[c] ? eval_value(x->defaults[c], NULL, 0, mem, &v, e) : 0;
+            int status =
+                x->defaults && x->defaults[c] ? eval_value(x->defaults[c], NULL, 0, mem, &v, e) : 0;
             if (status)
                 return status;
             column_set(to, mem, rows, k, v);
@@ -82,7 +87,8 @@ static int copy_rows(stmt *s, const sql_stmt *x, csv *file, copy_map *m, row_sin
             out.cols[m->table_column[k]] = in.cols[k];
         out.rows = in.rows;
         out.mem = mem;
-        if ((status = fill_defaults(x, m, in.rows, mem, &out, e)) != 0 || (status = row_sink_write(w, &out, e)) != 0)
+        if ((status = fill_defaults(x, m, in.rows, mem, &out, e)) != 0 ||
+            (status = row_sink_write(w, &out, e)) != 0)
             break;
         report_rows(s, w->rows);
     }
@@ -108,7 +114,8 @@ int stmt_copy_from(stmt *s, sql_stmt *x, err *e) {
     return status;
 }
 
-/* ---- COPY TO ----------------------------------------------------------------------------------- */
+/* ---- COPY TO -----------------------------------------------------------------------------------
+ */
 
 typedef struct copy_file {
     const char *path;

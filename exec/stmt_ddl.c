@@ -1,6 +1,6 @@
 /*
- * stmt_ddl.c - CREATE, DROP, ALTER, ANALYZE: the catalog is storage's; what needs evaluating (DEFAULT, CHECK of a new column) is
- * done here.
+ * stmt_ddl.c - CREATE, DROP, ALTER, ANALYZE: the catalog is storage's; what needs evaluating
+ * (DEFAULT, CHECK of a new column) is done here.
  */
 #include <string.h>
 
@@ -77,8 +77,9 @@ static int check_existing(stmt *s, str table, const column_def *column_new, err 
     buf_printf(&sql, " WHERE NOT (%.*s)", (int)column_new->check_sql.n, column_new->check_sql.p);
     int status = stmt_scalar(s, buf_str(&sql), TYPE_INTEGER, &bad, e);
     if (status == 0 && bad.i > 0)
-        status = err_set(e, ERR_CONSTRAINT, "CHECK (%.*s) fails for %lld row%s already there", (int)column_new->check_sql.n,
-                         column_new->check_sql.p, (long long)bad.i, bad.i == 1 ? "" : "s");
+        status = err_set(e, ERR_CONSTRAINT, "CHECK (%.*s) fails for %lld row%s already there",
+                         (int)column_new->check_sql.n, column_new->check_sql.p, (long long)bad.i,
+                         bad.i == 1 ? "" : "s");
     buf_free(&sql);
     return status;
 }
@@ -94,7 +95,9 @@ static int add_column(stmt *s, const sql_stmt *x, txn *t, err *e) {
     if (status)
         return status;
     if (c->not_null && fill.type == TYPE_NULL && rows > 0) {
-        err_set(e, ERR_CONSTRAINT, "column \"%.*s\" is NOT NULL, but the rows already there would have no value", (int)c->name.n, c->name.p);
+        err_set(e, ERR_CONSTRAINT,
+                "column \"%.*s\" is NOT NULL, but the rows already there would have no value",
+                (int)c->name.n, c->name.p);
         err_hint(e, "give it a DEFAULT");
         return ERR_CONSTRAINT;
     }
@@ -120,10 +123,12 @@ int stmt_ddl(stmt *s, sql_stmt *x, err *e) {
         stmt_kind kind;
         ddl_fn run;
     } table[] = {
-        {STMT_CREATE_TABLE, create_table}, {STMT_CREATE_INDEX, create_index}, {STMT_CREATE_VIEW, create_view},
-        {STMT_CREATE_MODEL, create_model}, {STMT_DROP_TABLE, drop_table},     {STMT_DROP_INDEX, drop_index},
-        {STMT_DROP_VIEW, drop_view},       {STMT_DROP_MODEL, drop_model},     {STMT_ADD_COLUMN, add_column},
-        {STMT_DROP_COLUMN, drop_column},   {STMT_RENAME_TABLE, rename_table}, {STMT_RENAME_COLUMN, rename_column},
+        {STMT_CREATE_TABLE, create_table}, {STMT_CREATE_INDEX, create_index},
+        {STMT_CREATE_VIEW, create_view},   {STMT_CREATE_MODEL, create_model},
+        {STMT_DROP_TABLE, drop_table},     {STMT_DROP_INDEX, drop_index},
+        {STMT_DROP_VIEW, drop_view},       {STMT_DROP_MODEL, drop_model},
+        {STMT_ADD_COLUMN, add_column},     {STMT_DROP_COLUMN, drop_column},
+        {STMT_RENAME_TABLE, rename_table}, {STMT_RENAME_COLUMN, rename_column},
     };
     for (size_t k = 0; k < BASE_COUNT(table); k++)
         if (table[k].kind == x->kind)

@@ -1,9 +1,10 @@
 /*
  * stmt_dml.c - INSERT with ON CONFLICT, UPDATE, DELETE.
  *
- * Invariant: all that a statement reads is read before its first write, so it never meets its own rows. With LLM calls outside BEGIN
- * the new rows are computed without a transaction; they are applied only if no table that was read changed meanwhile, else computed
- * again (stored answers make that cheap), three times at most.
+ * Invariant: all that a statement reads is read before its first write, so it never meets its own
+ * rows. With LLM calls outside BEGIN the new rows are computed without a transaction; they are
+ * applied only if no table that was read changed meanwhile, else computed again (stored answers
+ * make that cheap), three times at most.
  */
 #include <string.h>
 
@@ -11,7 +12,8 @@
 
 enum { ATTEMPTS = 3 };
 
-/* ---- one row at a time -------------------------------------------------------------------------- */
+/* ---- one row at a time --------------------------------------------------------------------------
+ */
 
 void row_sink_init(row_sink *w, stmt *s, const sql_stmt *x, const table_def *table) {
     *w = (row_sink){.s = s, .x = x, .table = table, .mem = arena_new()};
@@ -32,7 +34,8 @@ static int name_row(const row_sink *w, int row, err *e) {
     if (w->lines)
         err_set(e, code, "%s:%lld: %s", w->path, (long long)w->lines[row], message);
     else if (w->name_rows)
-        err_set_at(e, code, e->pos, e->len, "row %lld: %s", (long long)(w->rows + row + 1), message);
+        err_set_at(e, code, e->pos, e->len, "row %lld: %s", (long long)(w->rows + row + 1),
+                   message);
     if (hint[0])
         err_hint(e, "%s", hint);
     return (int)code;
@@ -51,8 +54,8 @@ static int check_rows(row_sink *w, const batch *rows, int *bad, err *e) {
             if (test.type == TYPE_NULL || column_is_null(&test, row) || test.i[row] != 0)
                 continue;
             *bad = row;
-            return err_set(e, ERR_CONSTRAINT, "CHECK (%.*s) of table \"%.*s\" fails", (int)c->text.n, c->text.p,
-                           (int)w->table->name.n, w->table->name.p);
+            return err_set(e, ERR_CONSTRAINT, "CHECK (%.*s) of table \"%.*s\" fails",
+                           (int)c->text.n, c->text.p, (int)w->table->name.n, w->table->name.p);
         }
     }
     return 0;
@@ -76,7 +79,8 @@ static int update_standing(row_sink *w, const value *row, int64_t rowid, err *e)
     const sql_stmt *x = w->x;
     int n = w->table->ncolumns;
     bool found;
-    value *both = ARENA_ARRAY(w->mem, value, 2 * n), *fresh = ARENA_ARRAY(w->mem, value, n), test = value_bool(true);
+    value *both = ARENA_ARRAY(w->mem, value, 2 * n), *fresh = ARENA_ARRAY(w->mem, value, n),
+          test = value_bool(true);
     int status = table_get(w->s->db->active, w->table, rowid, both, &found, e);
     if (status)
         return status;
@@ -84,13 +88,15 @@ static int update_standing(row_sink *w, const value *row, int64_t rowid, err *e)
         both[c] = value_copy(w->mem, both[c]);
         both[n + c] = row[c];
     }
-    if (x->conflict_where && (status = eval_value(x->conflict_where, both, 2 * n, w->mem, &test, e)) != 0)
+    if (x->conflict_where &&
+        (status = eval_value(x->conflict_where, both, 2 * n, w->mem, &test, e)) != 0)
         return status;
     if (test.type == TYPE_NULL || test.i == 0)
         return 0;
     for (int c = 0; c < n; c++) {
         fresh[c] = both[c];
-        if (x->conflict_set[c] && (status = eval_value(x->conflict_set[c], both, 2 * n, w->mem, &fresh[c], e)) != 0)
+        if (x->conflict_set[c] &&
+            (status = eval_value(x->conflict_set[c], both, 2 * n, w->mem, &fresh[c], e)) != 0)
             return status;
     }
     if ((status = check_one(w, fresh, e)) != 0)
@@ -105,7 +111,8 @@ static int insert_row(row_sink *w, const value *row, err *e) {
     int64_t rowid;
     bool found = false;
     if (x->on_conflict != CONFLICT_FAIL) {
-        int status = table_find_conflict(t, w->table, row, x->conflict_columns, x->nconflict, &rowid, &found, e);
+        int status = table_find_conflict(t, w->table, row, x->conflict_columns, x->nconflict,
+                                         &rowid, &found, e);
         if (status)
             return status;
     }
@@ -136,7 +143,8 @@ int row_sink_write(row_sink *w, const batch *rows, err *e) {
     return 0;
 }
 
-/* ---- INSERT ------------------------------------------------------------------------------------ */
+/* ---- INSERT ------------------------------------------------------------------------------------
+ */
 
 static int insert_rowset(row_sink *w, const rowset *rows, err *e) {
     int status = 0;
@@ -147,7 +155,8 @@ static int insert_rowset(row_sink *w, const rowset *rows, err *e) {
 }
 
 static bool reads_tables(const plan_node *p) {
-    return p && (p->kind == PLAN_SCAN || p->kind == PLAN_SYSTEM || p->kind == PLAN_LLM || reads_tables(p->left) || reads_tables(p->right));
+    return p && (p->kind == PLAN_SCAN || p->kind == PLAN_SYSTEM || p->kind == PLAN_LLM ||
+                 reads_tables(p->left) || reads_tables(p->right));
 }
 
 /* Rows that come from no table are written as they are made. */
@@ -168,7 +177,8 @@ static int insert_stream(row_sink *w, err *e) {
     return status;
 }
 
-/* ---- UPDATE, DELETE ----------------------------------------------------------------------------- */
+/* ---- UPDATE, DELETE -----------------------------------------------------------------------------
+ */
 
 /* A row's rowid and its new cells from UPDATE's query. */
 static void update_row_of(const rowset *rows, int64_t at, int n, int64_t *rowid, value *row) {
@@ -177,8 +187,8 @@ static void update_row_of(const rowset *rows, int64_t at, int n, int64_t *rowid,
         row[c] = rowset_get(rows, at, c + 1);
 }
 
-/* Rows in the way of each other (SET id = id + 1) wait until the other has moved: the waiting ones are tried again in turns of
- * changing direction, as long as that helps. */
+/* Rows in the way of each other (SET id = id + 1) wait until the other has moved: the waiting ones
+ * are tried again in turns of changing direction, as long as that helps. */
 static int update_rows(row_sink *w, const rowset *rows, err *e) {
     txn *t = w->s->db->active;
     int64_t count = rowset_rows(rows), waiting = count, rowid;
@@ -242,13 +252,15 @@ static int delete_rowset(row_sink *w, const rowset *rows, err *e) {
     return 0;
 }
 
-/* ---- computing and applying ---------------------------------------------------------------------- */
+/* ---- computing and applying
+ * ---------------------------------------------------------------------- */
 
 static int apply(stmt *s, const sql_stmt *x, const rowset *rows, err *e) {
     const table_def *table = catalog_table(txn_catalog(s->db->active), x->table->name);
     row_sink w;
     if (!table)
-        return err_set(e, ERR_INTERNAL, "table \"%.*s\" is gone", (int)x->table->name.n, x->table->name.p);
+        return err_set(e, ERR_INTERNAL, "table \"%.*s\" is gone", (int)x->table->name.n,
+                       x->table->name.p);
     row_sink_init(&w, s, x, table);
     int status;
     if (x->kind == STMT_UPDATE)

@@ -1,8 +1,9 @@
 /*
  * stmt_explain.c - EXPLAIN: the plan as text, estimated, counted (TOKENS) or measured (ANALYZE).
  *
- * Invariant: plain EXPLAIN reads no table and calls no model. EXPLAIN ANALYZE does what the statement does and drops its rows;
- * EXPLAIN (TOKENS) runs all below the model and counts, changing nothing.
+ * Invariant: plain EXPLAIN reads no table and calls no model. EXPLAIN ANALYZE does what the
+ * statement does and drops its rows; EXPLAIN (TOKENS) runs all below the model and counts, changing
+ * nothing.
  */
 #include "db_int.h"
 
@@ -41,7 +42,8 @@ static int measure(stmt *s, sql_stmt *x, err *e) {
     }
 }
 
-/* Rules' trees are printed only if the planner is told that they are wanted: by the statement being the EXPLAIN itself. */
+/* Rules' trees are printed only if the planner is told that they are wanted: by the statement being
+ * the EXPLAIN itself. */
 static int plan_inner(stmt *s, sql_stmt *x, sql_stmt *inner, err *e) {
     (void)x;
     return stmt_plan(s, inner, e);

@@ -1,15 +1,18 @@
 /*
- * stmt_query.c - from a bound query to rows: planning, the snapshot of statements that call the model, running, SELECT.
+ * stmt_query.c - from a bound query to rows: planning, the snapshot of statements that call the
+ * model, running, SELECT.
  *
- * Invariant: outside BEGIN no transaction is open while the model works. What the query reads is kept before the first call
- * (snapshot.c), and the statement was bound to a copy of the catalog, so nothing points into the transaction that ended.
+ * Invariant: outside BEGIN no transaction is open while the model works. What the query reads is
+ * kept before the first call (snapshot.c), and the statement was bound to a copy of the catalog, so
+ * nothing points into the transaction that ended.
  */
 #include <string.h>
 #include <sys/stat.h>
 
 #include "db_int.h"
 
-/* ---- planning ---------------------------------------------------------------------------------- */
+/* ---- planning ----------------------------------------------------------------------------------
+ */
 
 static int table_stats_of(void *ctx, const table_def *table, arena *a, table_stats *out) {
     exec_ctx *c = ctx;
@@ -54,7 +57,10 @@ int stmt_plan(stmt *s, sql_stmt *x, err *e) {
     c->stmt = x;
     if (x->ncalls && !c->llm)
         c->llm = llm_runtime_new(c);
-    plan_env env = {.settings = c->settings, .ctx = c, .table_stats = table_stats_of, .file_stats = file_stats_of};
+    plan_env env = {.settings = c->settings,
+                    .ctx = c,
+                    .table_stats = table_stats_of,
+                    .file_stats = file_stats_of};
     if (x->ncalls)
         llm_plan_hooks(c, &env);
     int status = plan_build(x, &env, s->mem, &p, e);
@@ -71,7 +77,8 @@ int stmt_plan(stmt *s, sql_stmt *x, err *e) {
     return 0;
 }
 
-/* ---- running ----------------------------------------------------------------------------------- */
+/* ---- running -----------------------------------------------------------------------------------
+ */
 
 static int run_root(stmt *s, rowset *into, err *e) {
     op *root;
@@ -126,13 +133,15 @@ int stmt_select(stmt *s, sql_stmt *x, err *e) {
     return stmt_run_plan(s, NULL, e);
 }
 
-/* ---- versions of what a plan read ---------------------------------------------------------------- */
+/* ---- versions of what a plan read
+ * ---------------------------------------------------------------- */
 
 static void collect(stmt *s, const table_def *t, table_version *out, int *count) {
     for (int k = 0; k < *count; k++)
         if (out[k].id == t->id)
             return;
-    out[(*count)++] = (table_version){arena_strndup(s->mem, t->name.p, t->name.n), t->id, t->version};
+    out[(*count)++] =
+        (table_version){arena_strndup(s->mem, t->name.p, t->name.n), t->id, t->version};
 }
 
 static void collect_scans(stmt *s, const plan_node *p, table_version *out, int *count) {
@@ -164,12 +173,15 @@ table_version *plan_versions(stmt *s, int *count) {
     return out;
 }
 
-/* ---- one value --------------------------------------------------------------------------------- */
+/* ---- one value ---------------------------------------------------------------------------------
+ */
 
 int stmt_scalar(stmt *s, str sql, value_type type, value *out, err *e) {
     buf text = {0};
     buf_printf(&text, "SELECT CAST((%.*s) AS %s)", (int)sql.n, sql.p, type_name(type));
-    bind_env env = {.catalog = txn_catalog(s->db->active), .settings = s->ctx.settings, .system_table = system_table_columns,
+    bind_env env = {.catalog = txn_catalog(s->db->active),
+                    .settings = s->ctx.settings,
+                    .system_table = system_table_columns,
                     .ctx = s->db};
     sql_stmt *x;
     exec_ctx outer = s->ctx;
@@ -177,7 +189,8 @@ int stmt_scalar(stmt *s, str sql, value_type type, value *out, err *e) {
     s->ctx.ready = s->ctx.shared = NULL;
     s->nshared = 0;
     rowset *rows = rowset_new(&s->ctx, &type, 1);
-    int status = sql_bind((str){arena_strndup(s->mem, text.p, text.n), text.n}, &env, s->mem, &x, e);
+    int status =
+        sql_bind((str){arena_strndup(s->mem, text.p, text.n), text.n}, &env, s->mem, &x, e);
     if (status == 0)
         status = stmt_plan(s, x, e);
     if (status == 0)

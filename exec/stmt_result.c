@@ -1,8 +1,9 @@
 /*
  * stmt_result.c - batches from the worker to the caller, and the caller's side of a statement.
  *
- * Invariant: the queue holds at most about QUEUE_BYTES, so a slow reader slows the worker instead of filling memory. A batch handed
- * to the caller is his until he asks for the next. Both sides look at a counter for some microseconds before they sleep.
+ * Invariant: the queue holds at most about QUEUE_BYTES, so a slow reader slows the worker instead
+ * of filling memory. A batch handed to the caller is his until he asks for the next. Both sides
+ * look at a counter for some microseconds before they sleep.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -29,7 +30,8 @@ void stmt_drop_results(stmt *s) {
     s->queued_bytes = 0;
 }
 
-/* ---- results: the worker's side ----------------------------------------------------------------- */
+/* ---- results: the worker's side -----------------------------------------------------------------
+ */
 
 void stmt_tell(stmt *s) {
     atomic_fetch_add_explicit(&s->events, 1, memory_order_release);
@@ -163,7 +165,8 @@ int stmt_push_text(stmt *s, const char *name, str text, err *e) {
     return stmt_push(s, &b, e);
 }
 
-/* ---- the caller's side -------------------------------------------------------------------------- */
+/* ---- the caller's side --------------------------------------------------------------------------
+ */
 
 /* Waits until a batch or the end is there; false when the time is up. The lock is held. */
 static bool wait_for_event(stmt *s, int timeout_ms) {
@@ -286,7 +289,8 @@ void stmt_progress(stmt *s, exec_progress *out) {
     pthread_mutex_lock(&s->lock);
     *out = s->progress;
     pthread_mutex_unlock(&s->lock);
-    out->seconds = (double)(now.tv_sec - s->start.tv_sec) + (double)(now.tv_nsec - s->start.tv_nsec) * 1e-9;
+    out->seconds =
+        (double)(now.tv_sec - s->start.tv_sec) + (double)(now.tv_nsec - s->start.tv_nsec) * 1e-9;
 }
 
 void stmt_summary(const stmt *s, exec_summary *out) {

@@ -1,15 +1,17 @@
 /*
  * stmt_set.c - SET, RESET, SHOW, BEGIN, COMMIT, ROLLBACK, SHOW CACHE, CLEAR CACHE.
  *
- * Invariant: settings change only here, between two statements' runs; a statement reads one unchanging set. `rule.<name>` is a view of
- * the setting rules_off, a list of names separated by blanks or commas.
+ * Invariant: settings change only here, between two statements' runs; a statement reads one
+ * unchanging set. `rule.<name>` is a view of the setting rules_off, a list of names separated by
+ * blanks or commas.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "db_int.h"
 
-/* ---- rule.<name> ------------------------------------------------------------------------------- */
+/* ---- rule.<name> -------------------------------------------------------------------------------
+ */
 
 static bool is_rule(str name, str *rule) {
     if (name.n < 5 || !str_equal_nocase((str){name.p, 5}, STR("rule.")))
@@ -90,7 +92,8 @@ static int check_rules_off(value v, err *e) {
     return status;
 }
 
-/* ---- SET, RESET, SHOW --------------------------------------------------------------------------- */
+/* ---- SET, RESET, SHOW ---------------------------------------------------------------------------
+ */
 
 int stmt_set(stmt *s, sql_stmt *x, err *e) {
     str rule;
@@ -158,7 +161,9 @@ int stmt_show(stmt *s, sql_stmt *x, err *e) {
         return show_all(s, e);
     if (is_rule(x->name, &rule)) {
         int status = find_rule(rule, &known, e);
-        return status ? status : show_one(s, x->name, rule_is_off(&s->db->settings, known) ? STR("off") : STR("on"), e);
+        return status ? status
+                      : show_one(s, x->name,
+                                 rule_is_off(&s->db->settings, known) ? STR("off") : STR("on"), e);
     }
     buf text = {0};
     int status = settings_show(&s->db->settings, x->name, &text, e);
@@ -168,7 +173,8 @@ int stmt_show(stmt *s, sql_stmt *x, err *e) {
     return status;
 }
 
-/* ---- transactions ------------------------------------------------------------------------------ */
+/* ---- transactions ------------------------------------------------------------------------------
+ */
 
 static int begin(stmt *s, err *e) {
     if (atomic_load(&s->db->in_transaction))
@@ -203,7 +209,8 @@ int stmt_transaction(stmt *s, sql_stmt *x, err *e) {
     return end(s, x->kind == STMT_COMMIT, e);
 }
 
-/* ---- the cache --------------------------------------------------------------------------------- */
+/* ---- the cache ---------------------------------------------------------------------------------
+ */
 
 static int show_cache(stmt *s, cache *c, const err *why, err *e) {
     static const value_type types[] = {TYPE_TEXT, TYPE_TEXT};
@@ -215,8 +222,10 @@ static int show_cache(stmt *s, cache *c, const err *why, err *e) {
     const struct {
         const char *name;
         uint64_t n;
-    } rows[] = {{"blocks", st.blocks}, {"answers", st.answers}, {"bytes", st.bytes},     {"budget_bytes", st.budget_bytes},
-                {"hits", st.hits},     {"misses", st.misses},   {"corrupt", st.corrupt}, {"evicted", st.evicted},
+    } rows[] = {{"blocks", st.blocks},   {"answers", st.answers},
+                {"bytes", st.bytes},     {"budget_bytes", st.budget_bytes},
+                {"hits", st.hits},       {"misses", st.misses},
+                {"corrupt", st.corrupt}, {"evicted", st.evicted},
                 {"dropped", st.dropped}, {"written", st.written}};
     stmt_describe(s, 2, names, types, false);
     batch_init(&b, s->mem, types, 2, (int)BASE_COUNT(rows) + 1);

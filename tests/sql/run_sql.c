@@ -4,11 +4,12 @@
  *   # comment
  *   SELECT 1, 'a'          one statement, on any number of lines
  *   ----
- *   1|a                    rows; or `ok`, `ok 3` (rows changed), `error: message`, `hint: …`, `at line:column`
- *                          a blank line ends the record
+ *   1|a                    rows; or `ok`, `ok 3` (rows changed), `error: message`, `hint: …`, `at
+ * line:column` a blank line ends the record
  *
- * A record without `----` must succeed, whatever it prints. Each file runs in a database of its own, in memory. `$TMP` stands for a fresh
- * directory, `$HERE` for that of the test file. `--update` writes what was printed back into the file: read the diff.
+ * A record without `----` must succeed, whatever it prints. Each file runs in a database of its
+ * own, in memory. `$TMP` stands for a fresh directory, `$HERE` for that of the test file.
+ * `--update` writes what was printed back into the file: read the diff.
  */
 #include <ftw.h>
 #include <libgen.h>
@@ -140,8 +141,8 @@ static void check_record(runner *r, str sql, bool has_expected, str expected, in
     if (has_expected ? !str_equal(buf_str(&got), expected) : !ok) {
         r->failed++;
         if (!r->update)
-            printf("%s:%d:\n%.*s---- expected\n%.*s---- got\n%.*s\n", r->path, line, (int)sql.n, sql.p, (int)expected.n, expected.p, (int)got.n,
-                   got.n ? got.p : "");
+            printf("%s:%d:\n%.*s---- expected\n%.*s---- got\n%.*s\n", r->path, line, (int)sql.n,
+                   sql.p, (int)expected.n, expected.p, (int)got.n, got.n ? got.p : "");
     }
     buf_free(&text);
     buf_free(&got);
@@ -221,7 +222,8 @@ static int test_file(const char *path, bool update) {
     }
     (void)dirname(r.here); /* cuts it in place */
     snprintf(r.tmp, sizeof r.tmp, "/tmp/run_sql-XXXXXX");
-    if (!mkdtemp(r.tmp) || db_open(&options, &r.db, &e) != 0) {
+    if (!mkdtemp(r.tmp) || setenv("XDG_CACHE_HOME", r.tmp, 1) != 0 ||
+        db_open(&options, &r.db, &e) != 0) {
         fprintf(stderr, "cannot start: %s\n", e.message);
         buf_free(&text);
         return 1;

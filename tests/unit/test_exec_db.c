@@ -1,5 +1,6 @@
 /*
- * test_exec_db.c - the database handle: results by batch, cancelling, statements and transactions that follow each other.
+ * test_exec_db.c - the database handle: results by batch, cancelling, statements and transactions
+ * that follow each other.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -55,7 +56,8 @@ static void run_ok(db *d, const char *sql) {
 static void make_numbers(db *d) {
     run_ok(d, "CREATE TABLE digits (n INTEGER)");
     run_ok(d, "INSERT INTO digits VALUES (0), (1), (2), (3), (4), (5), (6), (7), (8), (9)");
-    run_ok(d, "CREATE TABLE t AS SELECT a.n * 1000 + b.n * 100 + c.n * 10 + x.n AS n FROM digits a, digits b, digits c, digits x");
+    run_ok(d, "CREATE TABLE t AS SELECT a.n * 1000 + b.n * 100 + c.n * 10 + x.n AS n FROM digits "
+              "a, digits b, digits c, digits x");
 }
 
 static void a_result_larger_than_the_queue_arrives_whole(void **state) {
@@ -170,7 +172,8 @@ static void objects_are_listed_with_their_sql(void **state) {
         const db_object *o = &objects[k];
         if (strcmp(o->name, "reviews") == 0) {
             assert_string_equal(o->kind, "table");
-            assert_string_equal(o->sql, "CREATE TABLE reviews (id INTEGER PRIMARY KEY, body TEXT NOT NULL)");
+            assert_string_equal(
+                o->sql, "CREATE TABLE reviews (id INTEGER PRIMARY KEY, body TEXT NOT NULL)");
             assert_int_equal(o->ncolumns, 2);
             assert_string_equal(o->columns[1], "body");
             seen++;

@@ -41,7 +41,8 @@ static void fill(batch *b, arena *a) {
     batch_init(b, a, types, 2, ROWS);
     srand(7);
     for (int k = 0; k < ROWS; k++) {
-        column_set(&b->cols[0], a, ROWS, k, rand() % 5 ? value_int(rand() % 100 - 50) : value_null());
+        column_set(&b->cols[0], a, ROWS, k,
+                   rand() % 5 ? value_int(rand() % 100 - 50) : value_null());
         column_set(&b->cols[1], a, ROWS, k, rand() % 5 ? value_int(rand() % 7 - 3) : value_null());
     }
     b->rows = ROWS;
@@ -57,7 +58,8 @@ static void division_by_zero_and_null_are_null(void **state) {
     expr *x = apply(a, OP_DIV, TYPE_INTEGER, slot(a, 0, TYPE_INTEGER), slot(a, 1, TYPE_INTEGER));
     assert_int_equal(eval_column(x, &b, a, &out, &e), 0);
     for (int k = 0; k < ROWS; k++) {
-        value l = column_get(&b.cols[0], k), r = column_get(&b.cols[1], k), got = column_get(&out, k);
+        value l = column_get(&b.cols[0], k), r = column_get(&b.cols[1], k),
+              got = column_get(&out, k);
         if (l.type == TYPE_NULL || r.type == TYPE_NULL || r.i == 0)
             assert_int_equal(got.type, TYPE_NULL);
         else
@@ -89,7 +91,8 @@ static void overflow_counts_only_where_no_null_stands(void **state) {
     arena_free(a);
 }
 
-/* b <> 0 AND big / b overflows nowhere that is asked: AND keeps its right side from rows that do not need it. */
+/* b <> 0 AND big / b overflows nowhere that is asked: AND keeps its right side from rows that do
+ * not need it. */
 static void and_evaluates_its_right_side_where_needed(void **state) {
     (void)state;
     arena *a = arena_new();
@@ -100,8 +103,10 @@ static void and_evaluates_its_right_side_where_needed(void **state) {
     for (int k = 0; k < ROWS; k++) /* where column 1 is 0, column 0 + INT64_MAX would overflow */
         if (!column_is_null(&b.cols[0], k))
             b.cols[0].i[k] = !column_is_null(&b.cols[1], k) && b.cols[1].i[k] == 0 ? 5 : -5;
-    expr *nonzero = apply(a, OP_NE, TYPE_BOOLEAN, slot(a, 1, TYPE_INTEGER), literal(a, value_int(0)));
-    expr *sum = apply(a, OP_ADD, TYPE_INTEGER, slot(a, 0, TYPE_INTEGER), literal(a, value_int(INT64_MAX)));
+    expr *nonzero =
+        apply(a, OP_NE, TYPE_BOOLEAN, slot(a, 1, TYPE_INTEGER), literal(a, value_int(0)));
+    expr *sum =
+        apply(a, OP_ADD, TYPE_INTEGER, slot(a, 0, TYPE_INTEGER), literal(a, value_int(INT64_MAX)));
     expr *positive = apply(a, OP_GT, TYPE_BOOLEAN, sum, literal(a, value_int(0)));
     expr *both = apply(a, OP_AND, TYPE_BOOLEAN, nonzero, positive);
     assert_int_equal(eval_filter(both, &b, a, rows, &count, &e), 0);
@@ -112,7 +117,8 @@ static void and_evaluates_its_right_side_where_needed(void **state) {
     column out;
     assert_int_equal(eval_column(both, &b, a, &out, &e), 0);
     for (int k = 0; k < ROWS; k++) {
-        value l = column_get(&b.cols[0], k), r = column_get(&b.cols[1], k), got = column_get(&out, k);
+        value l = column_get(&b.cols[0], k), r = column_get(&b.cols[1], k),
+              got = column_get(&out, k);
         if (r.type != TYPE_NULL && r.i == 0)
             assert_true(got.type == TYPE_BOOLEAN && got.i == 0);
         else if (l.type == TYPE_NULL || r.type == TYPE_NULL)
@@ -136,11 +142,13 @@ static void case_takes_the_first_true_branch_of_each_row(void **state) {
     x->args[0] = apply(a, OP_GT, TYPE_BOOLEAN, slot(a, 0, TYPE_INTEGER), literal(a, value_int(10)));
     x->args[1] = literal(a, value_int(1));
     x->args[2] = apply(a, OP_LT, TYPE_BOOLEAN, slot(a, 1, TYPE_INTEGER), literal(a, value_int(0)));
-    x->args[3] = apply(a, OP_MUL, TYPE_INTEGER, slot(a, 1, TYPE_INTEGER), literal(a, value_int(100)));
+    x->args[3] =
+        apply(a, OP_MUL, TYPE_INTEGER, slot(a, 1, TYPE_INTEGER), literal(a, value_int(100)));
     x->args[4] = literal(a, value_null());
     assert_int_equal(eval_column(x, &b, a, &out, &e), 0);
     for (int k = 0; k < ROWS; k++) {
-        value l = column_get(&b.cols[0], k), r = column_get(&b.cols[1], k), got = column_get(&out, k);
+        value l = column_get(&b.cols[0], k), r = column_get(&b.cols[1], k),
+              got = column_get(&out, k);
         if (l.type != TYPE_NULL && l.i > 10)
             assert_int_equal(got.i, 1);
         else if (r.type != TYPE_NULL && r.i < 0)
@@ -174,7 +182,8 @@ static void like_agrees_with_the_plainest_matcher(void **state) {
         value v;
         err e;
         arena_reset(a);
-        expr *x = apply(a, OP_LIKE, TYPE_BOOLEAN, literal(a, value_text(str_from(text))), literal(a, value_text(str_from(pattern))));
+        expr *x = apply(a, OP_LIKE, TYPE_BOOLEAN, literal(a, value_text(str_from(text))),
+                        literal(a, value_text(str_from(pattern))));
         assert_int_equal(eval_value(x, NULL, 0, a, &v, &e), 0);
         if ((v.i != 0) != plain_like(pattern, text))
             fail_msg("'%s' LIKE '%s' is %d", text, pattern, (int)v.i);
@@ -193,7 +202,8 @@ static void in_is_three_valued_for_short_and_long_lists(void **state) {
             arena_reset(a);
             fill(&b, a);
             expr *x = ARENA_NEW(a, expr);
-            *x = (expr){.kind = EXPR_IN, .type = TYPE_BOOLEAN, .pos = -1, .nargs = n + 1 + with_null};
+            *x = (expr){
+                .kind = EXPR_IN, .type = TYPE_BOOLEAN, .pos = -1, .nargs = n + 1 + with_null};
             x->args = ARENA_ARRAY(a, expr *, n + 2);
             x->args[0] = slot(a, 0, TYPE_INTEGER);
             for (int k = 0; k < n; k++)
@@ -203,7 +213,8 @@ static void in_is_three_valued_for_short_and_long_lists(void **state) {
             assert_int_equal(eval_column(x, &b, a, &out, &e), 0);
             for (int k = 0; k < ROWS; k++) {
                 value v = column_get(&b.cols[0], k), got = column_get(&out, k);
-                bool in = v.type != TYPE_NULL && v.i >= -20 && (v.i + 20) % 3 == 0 && (v.i + 20) / 3 < n;
+                bool in =
+                    v.type != TYPE_NULL && v.i >= -20 && (v.i + 20) % 3 == 0 && (v.i + 20) / 3 < n;
                 if (in)
                     assert_int_equal(got.i, 1);
                 else if (v.type == TYPE_NULL || with_null)

@@ -95,7 +95,9 @@ static void equal_keys_are_one_entry(void **state) {
             assert_true(entries[row] <= next); /* new entries in row order */
             next += entries[row] == next;
             for (int c = 0; c < COLUMNS - 1; c++)
-                assert_int_equal(value_compare(rowset_get(hash_table_keys(h), entries[row], c), column_get(&b->cols[c], row)), 0);
+                assert_int_equal(value_compare(rowset_get(hash_table_keys(h), entries[row], c),
+                                               column_get(&b->cols[c], row)),
+                                 0);
         }
         hash_table_find(h, b->cols, b->rows, true, found);
         for (int row = 0; row < b->rows; row++)
@@ -111,7 +113,8 @@ static void equal_keys_are_one_entry(void **state) {
     rowset_free(r);
 }
 
-/* ---- the sort operator over a subtree read ahead -------------------------------------------------- */
+/* ---- the sort operator over a subtree read ahead
+ * -------------------------------------------------- */
 
 static int compare_rows(const rowset *r, const sort_key *keys, int nkeys, int64_t a, int64_t b) {
     for (int k = 0; k < nkeys; k++) {
@@ -127,8 +130,14 @@ static int compare_rows(const rowset *r, const sort_key *keys, int nkeys, int64_
 }
 
 static void check_sort(rowset *input, sort_key *keys, int nkeys, int64_t limit) {
-    plan_node leaf = {.kind = PLAN_VALUES, .number = 1, .ncols = COLUMNS, .types = (value_type *)(uintptr_t)types};
-    plan_node sort = {.kind = PLAN_SORT, .ncols = COLUMNS, .types = (value_type *)(uintptr_t)types, .left = &leaf};
+    plan_node leaf = {.kind = PLAN_VALUES,
+                      .number = 1,
+                      .ncols = COLUMNS,
+                      .types = (value_type *)(uintptr_t)types};
+    plan_node sort = {.kind = PLAN_SORT,
+                      .ncols = COLUMNS,
+                      .types = (value_type *)(uintptr_t)types,
+                      .left = &leaf};
     settings s = {.work_memory = 1 << 20};
     rowset *ready[2] = {NULL, input};
     exec_ctx ctx = {.settings = &s, .mem = arena_new(), .ready = ready};
@@ -145,7 +154,8 @@ static void check_sort(rowset *input, sort_key *keys, int nkeys, int64_t limit) 
     op_close(o);
     int64_t count = rowset_rows(input), kept = limit >= 0 ? BASE_MIN(limit, count) : count;
     assert_int_equal(rowset_rows(out), kept);
-    /* Each row's place is the number of rows before it: the k-th row put out must be the one of rank k. */
+    /* Each row's place is the number of rows before it: the k-th row put out must be the one of
+     * rank k. */
     for (int64_t i = 0; i < count; i++) {
         int64_t at = 0;
         for (int64_t j = 0; j < count; j++)
@@ -168,7 +178,8 @@ static void sorting_is_stable_with_and_without_a_limit(void **state) {
     rowset *input = make_rows(NULL, 3000);
     for (size_t k = 0; k < BASE_COUNT(limits); k++)
         for (int flags = 0; flags < 8; flags += 3) {
-            sort_key keys[2] = {{&cols[flags % 3], flags & 1, flags & 2}, {&cols[(flags + 1) % 3], flags & 4, flags & 1}};
+            sort_key keys[2] = {{&cols[flags % 3], flags & 1, flags & 2},
+                                {&cols[(flags + 1) % 3], flags & 4, flags & 1}};
             check_sort(input, keys, 1 + flags % 2, limits[k]);
         }
     rowset_free(input);
