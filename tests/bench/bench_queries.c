@@ -285,7 +285,7 @@ static void load_tables(db *d, dataset *set, const review *rows, int n, int nbas
     for (int i = 0; i < nbase; i++)
         insert_row(d, &sql, "base", i, (str[]){rows[i].movie, rows[i].text, rows[i].fresh}, 3);
     insert_flush(d, &sql);
-    for (int i = 0; i < 2; i++)
+    for (int i = 1; i >= 0; i--) /* the rotten one first: a small model leans towards the answer that it saw last */
         insert_row(d, &sql, "few_shot", -1,
                    (str[]){ex[i].text, ex_synopses[i], i == 0 ? STR("positive") : STR("negative")}, 3);
     insert_flush(d, &sql);
