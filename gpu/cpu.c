@@ -48,11 +48,7 @@ static int precision_choose(llm_engine *engine, const llm_engine_options *option
     return 0;
 }
 
-static int refuse_unsupported(const llm_engine *engine, const llm_engine_options *options, err *e) {
-    if (engine->config.head_dim % 16 != 0) {
-        return err_set(e, ERR_UNSUPPORTED, "heads of %d dimensions: the CPU backend wants a multiple of 16",
-                       engine->config.head_dim);
-    }
+static int refuse_unsupported(const llm_engine_options *options, err *e) {
     if (options->attention != LLM_ATTENTION_FULL) {
         return err_set(e, ERR_UNSUPPORTED, "streaming attention is not offered by the CPU backend");
     }
@@ -120,17 +116,59 @@ static hash128 fingerprint(const llm_engine *engine, const cpu_state *s, hash128
     return h;
 }
 
-/* Completion is every model's default format until its side file says otherwise (DIALECT 3). */
-static int cpu_open(llm_engine *engine, const llm_engine_options *options, err *e) {
+static void rope_prepare(llm_engine *engine, cpu_state *s) {
+    const model_config *c = &engine->config;
+    size_t pairs = (size_t)(c->rope_dims / 2);
+    s->frequencies = ARENA_ARRAY(engine->mem, float, pairs);
+    s->frequencies_local = ARENA_ARRAY(engine->mem, float, pairs);
+    config_rope_frequencies(c, 0, s->frequencies_local);
+    memcpy(s->frequencies, s->frequencies_local, sizeof(float) * pairs);
+    for (int l = 0; l < c->n_layers; l++) {
+        bool local = s->model.layers[l].window > 0;
+        config_rope_frequencies(c, l, local ? s->frequencies_local : s->frequencies);
+    }
+    s->two_ropes = memcmp(s->frequencies, s->frequencies_local, sizeof(float) * pairs) != 0;
+    s->rope_magnitude = config_rope_magnitude(c);
+}
+
+int cpu_load(llm_engine *engine, const llm_engine_options *options, err *e) {
     cpu_state *s = mem_zalloc(sizeof *s);
     engine->state = s;
-    s->k = kernels_choose();
+    s->k = kernels_choose(engine->config.head_dim);
+    if (s->k == NULL) {
+        return err_set(e, ERR_UNSUPPORTED, "heads of %d dimensions: the CPU backend wants a multiple of 4",
+                       engine->config.head_dim);
+    }
+    int code = refuse_unsupported(options, e);
+    if (code != 0) {
+        return code;
+    }
     const char *isa = getenv("ONEDNN_MAX_CPU_ISA");
     snprintf(s->machine, sizeof s->machine, "%s %s", s->k->name, isa != NULL ? isa : "");
+    s->weights = gguf_identity(engine->file);
+    s->cache_dir = options->cache_dir != NULL ? mem_strndup(options->cache_dir, strlen(options->cache_dir)) : NULL;
+    s->threads = pool_new(engine->info.threads);
+    hash128 probe;
+    bool bf16 = false;
+    code = precision_choose(engine, options, s->weights, s->machine, &bf16, e);
+    code = code != 0 ? code : gemm_new(s->threads, bf16, &s->g, e);
+    code = code != 0 ? code
+                     : model_load(&s->model, engine->file, &engine->config, s->g, s->threads, &probe, e);
+    if (code != 0) {
+        return code;
+    }
+    gguf_release_pages(engine->file);
+    rope_prepare(engine, s);
+    info_fill(engine, s);
+    engine->info.fingerprint = fingerprint(engine, s, s->weights, probe);
+    return 0;
+}
+
+/* Completion is every model's default format until its side file says otherwise (DIALECT 3). */
+static int cpu_open(llm_engine *engine, const llm_engine_options *options, err *e) {
     int code = gguf_open(options->path, &engine->file, e);
     code = code != 0 ? code : config_read(engine->file, &engine->config, e);
     code = code != 0 ? code : tokenizer_new(engine->file, &engine->tokenizer, e);
-    code = code != 0 ? code : refuse_unsupported(engine, options, e);
     if (code != 0) {
         return code;
     }
@@ -139,34 +177,7 @@ static int cpu_open(llm_engine *engine, const llm_engine_options *options, err *
     engine->adds_bos = tokenizer_adds_bos(engine->tokenizer);
     engine->chat = template_for_chat(engine->file, &engine->info.chat_family);
     engine->info.default_format = LLM_FORMAT_COMPLETION;
-
-    hash128 weights = gguf_identity(engine->file), probe;
-    s->weights = weights;
-    s->cache_dir = options->cache_dir != NULL ? mem_strndup(options->cache_dir, strlen(options->cache_dir)) : NULL;
-    bool bf16 = false;
-    s->threads = pool_new(engine->info.threads);
-    code = precision_choose(engine, options, weights, s->machine, &bf16, e);
-    code = code != 0 ? code : gemm_new(s->threads, bf16, &s->g, e);
-    code = code != 0 ? code
-                     : model_load(&s->model, engine->file, &engine->config, s->g, s->threads, &probe, e);
-    if (code != 0) {
-        return code;
-    }
-    gguf_release_pages(engine->file);
-    size_t pairs = (size_t)(engine->config.rope_dims / 2);
-    s->frequencies = ARENA_ARRAY(engine->mem, float, pairs);
-    s->frequencies_local = ARENA_ARRAY(engine->mem, float, pairs);
-    config_rope_frequencies(&engine->config, 0, s->frequencies_local);
-    memcpy(s->frequencies, s->frequencies_local, sizeof(float) * pairs);
-    for (int l = 0; l < engine->config.n_layers; l++) {
-        bool local = s->model.layers[l].window > 0;
-        config_rope_frequencies(&engine->config, l, local ? s->frequencies_local : s->frequencies);
-    }
-    s->two_ropes = memcmp(s->frequencies, s->frequencies_local, sizeof(float) * pairs) != 0;
-    s->rope_magnitude = config_rope_magnitude(&engine->config);
-    info_fill(engine, s);
-    engine->info.fingerprint = fingerprint(engine, s, weights, probe);
-    return 0;
+    return cpu_load(engine, options, e);
 }
 
 static void cpu_close(llm_engine *engine) {

@@ -441,7 +441,7 @@ typedef struct bound_job {
 
 static void bound_task(void *ctx, int task, int worker) {
     const bound_job *job = ctx;
-    const model *m = &job->s->model;
+    const packed_model *m = &job->s->model;
     int tiles = job->rows / gemm_tile(job->s->g);
     const model_layer *layer = &m->layers[task / tiles];
     const gemm_weight *weights[] = {&layer->qkv, &layer->o, &layer->gate_up, &layer->down};

@@ -27,7 +27,7 @@ enum { ATTEND_ROWS = 64 }; /* rows that one attention task takes through the blo
 typedef struct cpu_state {
     pool *threads;
     gemm *g;
-    model model;
+    packed_model model;
     const kernels *k;
     float *frequencies, *frequencies_local; /* [rope_dims/2] */
     bool two_ropes;
@@ -70,6 +70,9 @@ void cpu_attend(cpu_work *w, int chunk, int kv_head, int worker);
 int cpu_attend_chunks(const cpu_work *w);
 uint16_t *cpu_keys(const cpu_work *w, int32_t block, int layer, int kv_head);
 uint16_t *cpu_values(const cpu_work *w, int32_t block, int layer, int kv_head);
+
+/* cpu.c: all of opening but the file, its config and its tokenizer, which engine has (tests: from memory). */
+int cpu_load(llm_engine *engine, const llm_engine_options *options, err *e);
 
 /* cpu_forward.c */
 /* Tokens/s of the layers' matrix products alone, `rows` at a time, through the pool: the bound of benchmarks. */

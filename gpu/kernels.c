@@ -36,7 +36,11 @@ int kernels_available(const kernels **out) {
     return n;
 }
 
-const kernels *kernels_choose(void) {
+const kernels *kernels_choose(int head_dim) {
     const kernels *tables[3];
-    return tables[kernels_available(tables) - 1];
+    int n = kernels_available(tables);
+    while (n > 0 && head_dim % tables[n - 1]->width != 0) {
+        n--;
+    }
+    return n > 0 ? tables[n - 1] : NULL;
 }

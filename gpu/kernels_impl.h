@@ -352,14 +352,15 @@ static inline __attribute__((always_inline)) void weigh(const attend_unit *u, in
 }
 
 /* out[t][c..c+n*W) = out * old[t] + p[t] x v, keys in order; n vectors of columns at a time. */
-static inline __attribute__((always_inline)) void gather(const float *p, const float *old, operand v, int d, int c, int T, int n, float *out) {
+static inline __attribute__((always_inline)) void gather(const float *p, const float *old, operand v, int keys, int d,
+                                                         int c, int T, int n, float *out) {
     vf o[TILE][4];
     for (int t = 0; t < T; t++) {
         for (int k = 0; k < n; k++) {
             o[t][k] = load(out + t * d + c + k * W) * all(old[t]);
         }
     }
-    for (int j = 0; j < KEYS; j++) {
+    for (int j = 0; j < keys; j++) {
         vf vk[4];
         for (int k = 0; k < n; k++) {
             vk[k] = operand_load(v, j * d + c + k * W);
@@ -386,12 +387,15 @@ static inline __attribute__((always_inline)) void attend_tile(const attend_unit 
     scores(u->q + at * d, d, kt, T, s);
     weigh(u, at, T, s, p, old);
     float *out = u->out + at * d;
-    int c = 0;
+    int c = 0, keys = 1; /* keys that none of them sees have weight zero and add nothing */
+    for (int t = 0; t < T; t++) {
+        keys = BASE_MAX(keys, BASE_MIN(u->high[at + t], KEYS));
+    }
     for (; c + 4 * W <= d; c += 4 * W) {
-        gather(p, old, v, d, c, T, 4, out);
+        gather(p, old, v, keys, d, c, T, 4, out);
     }
     for (; c < d; c += W) {
-        gather(p, old, v, d, c, T, 1, out);
+        gather(p, old, v, keys, d, c, T, 1, out);
     }
 }
 
@@ -425,6 +429,7 @@ static void k_attend(const attend_unit *u) {
 
 const kernels KERNELS_TABLE = {
     .name = KERNELS_NAME,
+    .width = W,
     .rms_norm = k_rms_norm,
     .to_bf16 = k_to_bf16,
     .from_bf16 = k_from_bf16,

@@ -28,6 +28,7 @@ typedef struct attend_unit {
 
 typedef struct kernels {
     const char *name;
+    int width; /* floats of a vector; attend wants head dimensions in multiples of it */
     /* out[n] = x / rms(x) * w; w NULL: all ones */
     void (*rms_norm)(const float *x, const float *w, float eps, int n, float *out);
     void (*to_bf16)(const float *x, int n, uint16_t *out); /* nearest, ties to even */
@@ -38,7 +39,7 @@ typedef struct kernels {
     void (*swiglu)(const float *gate, const float *up, int n, float *out);
     void (*geglu)(const float *gate, const float *up, int n, float *out); /* gelu, tanh form */
     float (*dot)(const float *a, const float *b, int n);
-    void (*attend)(const attend_unit *unit); /* d: a multiple of 16 */
+    void (*attend)(const attend_unit *unit); /* d: a multiple of width */
     void (*exp)(const float *x, int n, float *out); /* what softmax uses; for tests */
 } kernels;
 
@@ -47,8 +48,8 @@ extern const kernels kernels_generic;
 extern const kernels kernels_avx2, kernels_avx512;
 #endif
 
-/* The best table that this machine and ONEDNN_MAX_CPU_ISA allow. */
-const kernels *kernels_choose(void);
+/* The best table that this machine, ONEDNN_MAX_CPU_ISA and the heads' dimensions allow; NULL: none. */
+const kernels *kernels_choose(int head_dim);
 /* All that this machine can run; returns how many (at most 3). */
 int kernels_available(const kernels **out);
 

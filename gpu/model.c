@@ -14,7 +14,7 @@
 /* ---- rows in our order ------------------------------------------------------------------------- */
 
 typedef struct row_source {
-    const model *m;
+    const packed_model *m;
     int layer;
     const gemm_weight *w;
 } row_source;
@@ -84,7 +84,7 @@ static void down_row(const void *ctx, int row, float *out) {
     model_tensor_rows(model_tensor(s->m->file, s->layer, "ffn_down.weight"), (uint64_t)row, 1, out);
 }
 
-void model_head_row(const model *m, int id, float *out) {
+void model_head_row(const packed_model *m, int id, float *out) {
     model_tensor_rows(m->head_tensor, (uint64_t)id, 1, out);
 }
 
@@ -92,7 +92,7 @@ static void head_row(const void *ctx, int row, float *out) {
     model_head_row(((const row_source *)ctx)->m, row, out);
 }
 
-void model_embed(const model *m, int id, float *out) {
+void model_embed(const packed_model *m, int id, float *out) {
     model_tensor_rows(m->embedding, (uint64_t)id, 1, out);
     float scale = m->config->embd_scale;
     for (int i = 0; scale != 1.0f && i < m->config->n_embd; i++) {
@@ -102,7 +102,7 @@ void model_embed(const model *m, int id, float *out) {
 
 /* ---- small tensors ----------------------------------------------------------------------------- */
 
-static float *vector_load(model *m, int layer, const char *name) {
+static float *vector_load(packed_model *m, int layer, const char *name) {
     const gguf_tensor *t = model_tensor(m->file, layer, name);
     if (t == NULL) {
         return NULL;
@@ -112,7 +112,7 @@ static float *vector_load(model *m, int layer, const char *name) {
     return out;
 }
 
-static float *head_norm_load(model *m, int layer, const char *name) {
+static float *head_norm_load(packed_model *m, int layer, const char *name) {
     float *plain = vector_load(m, layer, name);
     float *out = ARENA_ARRAY(m->mem, float, m->config->head_dim);
     for (int i = 0; i < m->config->head_dim; i++) {
@@ -121,7 +121,7 @@ static float *head_norm_load(model *m, int layer, const char *name) {
     return out;
 }
 
-static void layer_load_vectors(model *m, int l) {
+static void layer_load_vectors(packed_model *m, int l) {
     const model_config *c = m->config;
     model_layer *layer = &m->layers[l];
     layer->attn_norm = vector_load(m, l, "attn_norm.weight");
@@ -158,7 +158,7 @@ typedef struct pack_job {
 } pack_job;
 
 typedef struct pack_work {
-    model *m;
+    packed_model *m;
     pack_job *jobs;
     int count;
     atomic_int failed;
@@ -183,7 +183,7 @@ static void jobs_add(pack_work *work, gemm_weight *w, int layer, gemm_row row) {
     }
 }
 
-static int pack_all(model *m, pool *threads, err *e) {
+static int pack_all(packed_model *m, pool *threads, err *e) {
     int total = m->head.nparts;
     for (int l = 0; l < m->config->n_layers; l++) {
         model_layer *y = &m->layers[l];
@@ -215,7 +215,7 @@ static int part_columns(int n) {
     return BASE_MIN(BASE_MAX(part, 64), 512);
 }
 
-static int weights_declare(model *m, err *e) {
+static int weights_declare(packed_model *m, err *e) {
     const model_config *c = m->config;
     int heads = BASE_MAX(192 / c->head_dim, 1) * c->head_dim;
     int code = 0;
@@ -230,9 +230,9 @@ static int weights_declare(model *m, err *e) {
     return code != 0 ? code : gemm_declare(m->g, c->vocab, c->n_embd, 512, &m->head, e);
 }
 
-int model_load(model *m, const gguf *file, const model_config *config, gemm *g, pool *threads, hash128 *digest,
+int model_load(packed_model *m, const gguf *file, const model_config *config, gemm *g, pool *threads, hash128 *digest,
                err *e) {
-    *m = (model){.file = file, .config = config, .g = g, .mem = arena_new()};
+    *m = (packed_model){.file = file, .config = config, .g = g, .mem = arena_new()};
     m->layers = ARENA_ARRAY(m->mem, model_layer, config->n_layers);
     m->embedding = model_tensor(file, -1, "token_embd.weight");
     m->head_tensor = config->tied_head ? m->embedding : model_tensor(file, -1, "output.weight");
@@ -245,7 +245,7 @@ int model_load(model *m, const gguf *file, const model_config *config, gemm *g, 
     return code != 0 ? code : pack_all(m, threads, e);
 }
 
-void model_free(model *m) {
+void model_free(packed_model *m) {
     for (int l = 0; m->layers != NULL && l < m->config->n_layers; l++) {
         gemm_weight_free(&m->layers[l].qkv);
         gemm_weight_free(&m->layers[l].o);
@@ -254,5 +254,5 @@ void model_free(model *m) {
     }
     gemm_weight_free(&m->head);
     arena_free(m->mem);
-    *m = (model){0};
+    *m = (packed_model){0};
 }

@@ -23,7 +23,7 @@ typedef struct model_layer {
     int window; /* 0: sees all */
 } model_layer;
 
-typedef struct model {
+typedef struct packed_model {
     const gguf *file;
     const model_config *config;
     gemm *g;
@@ -32,13 +32,13 @@ typedef struct model {
     gemm_weight head;
     float *final_norm;
     const gguf_tensor *embedding, *head_tensor;
-} model;
+} packed_model;
 
 /* Declares, probes and packs everything; `digest` covers the probe. On failure model_free is still to be called. */
-int model_load(model *m, const gguf *file, const model_config *config, gemm *g, pool *threads, hash128 *digest, err *e);
-void model_free(model *m);
+int model_load(packed_model *m, const gguf *file, const model_config *config, gemm *g, pool *threads, hash128 *digest, err *e);
+void model_free(packed_model *m);
 /* Row `id` of the token embedding, scaled: out[width]. */
-void model_embed(const model *m, int id, float *out);
-void model_head_row(const model *m, int id, float *out);
+void model_embed(const packed_model *m, int id, float *out);
+void model_head_row(const packed_model *m, int id, float *out);
 
 #endif
