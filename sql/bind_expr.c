@@ -45,6 +45,25 @@ expr *bind_condition(binder *b, const node *n) {
     return x ? to_condition(b, x) : NULL;
 }
 
+/* Repeated operands inside repeated operands multiply: what walks a tree would walk it for ever. */
+enum { MAX_COPIES = 1 << 20 };
+
+expr *bind_repeated(binder *b, const node *n, int times) {
+    int64_t before = b->copies;
+    b->copies = BASE_MIN((before ? before : 1) * times, (int64_t)MAX_COPIES + 1);
+    expr *x = bind_expr(b, n);
+    b->copies = before;
+    return x;
+}
+
+static bool count_copies(binder *b, const node *n) {
+    b->excess += b->copies > 1 ? b->copies - 1 : 0;
+    if (b->excess <= MAX_COPIES)
+        return true;
+    fail(b, ERR_LIMIT, n->pos, n->len, "the expression is too large: its parts repeat each other");
+    return false;
+}
+
 static bool has_llm(const node *n) {
     if (n->kind == NODE_LLM)
         return true;
@@ -229,7 +248,7 @@ static expr *bind_like(binder *b, const node *n) {
 }
 
 static expr *bind_between(binder *b, const node *n) {
-    expr *x = bind_expr(b, n->args[0]);
+    expr *x = bind_repeated(b, n->args[0], 2);
     expr *low = x ? bind_expr(b, n->args[1]) : NULL;
     expr *high = low ? bind_expr(b, n->args[2]) : NULL;
     if (!high)
@@ -305,7 +324,7 @@ static expr *bind_op(binder *b, const node *n) {
  * conditions before it were not true and its own is. */
 static expr *bind_case(binder *b, const node *n) {
     int at = n->has_operand ? 1 : 0, branches = (n->nargs - at - (n->has_else ? 1 : 0)) / 2;
-    expr *operand = n->has_operand ? bind_expr(b, n->args[0]) : NULL;
+    expr *operand = n->has_operand ? bind_repeated(b, n->args[0], branches) : NULL;
     if (n->has_operand && !operand)
         return NULL;
     expr *x = expr_new(b->mem, EXPR_CASE, TYPE_NULL, 2 * branches + 1);
@@ -382,7 +401,7 @@ static expr *bind_kind(binder *b, const node *n) {
 }
 
 expr *bind_expr(binder *b, const node *n) {
-    expr *x = bind_kind(b, n);
+    expr *x = count_copies(b, n) ? bind_kind(b, n) : NULL;
     if (!x || b->view_depth > 0)
         return x;
     if (x->pos < 0)

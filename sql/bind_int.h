@@ -45,6 +45,7 @@ typedef struct rel_visit {
     void (*on_expr)(struct rel_visit *v, expr **x); /* may replace *x; NULL: not wanted */
     void (*on_use)(struct rel_visit *v, llm_use *u);
     void *ctx;
+    uint64_t seen[16]; /* share numbers already walked; the rare larger ones are walked again */
 } rel_visit;
 void rel_walk(rel *r, rel_visit *v);
 void rel_settle(rel *r, int column, value_type type);
@@ -83,6 +84,7 @@ struct step {
     bool is_above; /* grouped queries: computed over the groups (HAVING), though its args still name
                       the input's columns */
     bool rewritten;
+    int searched; /* the last search that came by: b->search */
 };
 
 typedef struct lift {
@@ -158,6 +160,9 @@ typedef struct binder {
     list calls;        /* of call_info*: this pass */
     const list *known; /* of call_info*: the pass before; NULL at first */
     int ncalls;
+    int search;
+    int64_t copies,
+        excess; /* how often what is being bound will stand in the tree; nodes beyond one each */
 } binder;
 
 int new_id(binder *b);
@@ -183,6 +188,8 @@ expr *bind_expr(binder *b, const node *n);
 expr *bind_condition(binder *b, const node *n);
 expr *bind_call(binder *b, const node *n);
 bool node_has_aggregate(const node *n);
+/* Binds an operand that will stand in the tree `times` times, as in x BETWEEN a AND b. */
+expr *bind_repeated(binder *b, const node *n, int times);
 /* Binds with `more` added to the guard. */
 expr *bind_guarded(binder *b, const node *n, expr *more);
 expr *is_true(binder *b, expr *x, bool negated); /* x IS [NOT] TRUE */

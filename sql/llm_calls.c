@@ -94,24 +94,31 @@ static bool mentions(const expr *x, int id) {
     return s.found;
 }
 
-/* Does x name the column `id`, or a column of a step that needs it? */
-static bool depends(const lift *l, const expr *x, int id) {
+/* Does x name the column `id`, or a column of a step that needs it? Each step is looked at once a
+ * search. */
+static bool reaches(binder *b, const lift *l, const expr *x, int id) {
     if (!x)
         return false;
     if (mentions(x, id))
         return true;
     for (int i = 0; i < l->steps.n; i++) {
-        const step *s = l->steps.items[i];
+        step *s = l->steps.items[i];
         int made = s->is_apply ? (s->mark_id >= 0 ? s->mark_id : s->value_id) : s->use.out_id;
-        if (made == id || !mentions(x, made))
+        if (made == id || s->searched == b->search || !mentions(x, made))
             continue;
-        if (depends(l, s->is_apply ? s->predicate : s->use.guard, id))
+        s->searched = b->search;
+        if (reaches(b, l, s->is_apply ? s->predicate : s->use.guard, id))
             return true;
         for (int k = 0; !s->is_apply && k < s->use.call->nfields; k++)
-            if (depends(l, s->use.args[k], id))
+            if (reaches(b, l, s->use.args[k], id))
                 return true;
     }
     return false;
+}
+
+static bool depends(binder *b, const lift *l, const expr *x, int id) {
+    b->search++;
+    return reaches(b, l, x, id);
 }
 
 static bool same_question(const step *s, const llm_call *call, expr **args) {
@@ -135,7 +142,7 @@ static step *find_same(binder *b, lift *l, const llm_call *call, expr **args) {
             continue;
         if (!s->use.guard || expr_equal(s->use.guard, b->guard))
             return s;
-        if (depends(l, b->guard, s->use.out_id))
+        if (depends(b, l, b->guard, s->use.out_id))
             continue;
         s->use.guard =
             b->guard ? expr_chain(b->mem, OP_OR, (expr *[]){s->use.guard, b->guard}, 2) : NULL;

@@ -285,26 +285,45 @@ static void print_details(const rel *r, buf *out) {
     }
 }
 
-static void print_tree(const rel *r, int depth, buf *out) {
+/* Share numbers whose inside is printed already: a CTE is shown where it first stands. */
+typedef struct printed {
+    int n;
+    int numbers[256];
+} printed;
+
+static bool is_printed(printed *p, const rel *r) {
+    if (r->kind != REL_SHARED)
+        return false;
+    for (int i = 0; i < p->n; i++)
+        if (p->numbers[i] == r->shared.number)
+            return true;
+    if (p->n < (int)BASE_COUNT(p->numbers))
+        p->numbers[p->n++] = r->shared.number;
+    return false;
+}
+
+static void print_tree(const rel *r, int depth, printed *p, buf *out) {
     static const char *const names[] = {"Values",  "Scan",         "File",  "System", "Filter",
                                         "Project", "Join",         "Apply", "Group",  "Sort",
                                         "Limit",   "Distinct",     "SetOp", "LLM",    "Shared",
                                         "Number",  "OuterResidual"};
-    for (; r; r = r->left) {
+    for (bool again = false; r && !again; r = r->left) {
+        again = is_printed(p, r);
         for (int i = 0; i < depth; i++)
             buf_append_c(out, "  ");
         buf_append_c(out, names[r->kind]);
         print_details(r, out);
-        buf_append_char(out, '\n');
+        buf_append_c(out, again ? " again\n" : "\n");
         depth++;
         if (r->right) {
-            print_tree(r->left, depth, out);
-            print_tree(r->right, depth, out);
+            print_tree(r->left, depth, p, out);
+            print_tree(r->right, depth, p, out);
             return;
         }
     }
 }
 
 void rel_print(const rel *r, buf *out) {
-    print_tree(r, 0, out);
+    printed p = {0};
+    print_tree(r, 0, &p, out);
 }

@@ -209,9 +209,19 @@ static void each_expr(rel *r, rel_visit *v) {
     }
 }
 
-/* A shared relation is walked once per reference; visitors do not mind. */
+/* A shared relation's inside is walked once. */
+static bool walked(rel_visit *v, const rel *r) {
+    if (r->kind != REL_SHARED || r->shared.number >= (int)(64 * BASE_COUNT(v->seen)))
+        return false;
+    unsigned number = (unsigned)r->shared.number;
+    uint64_t bit = UINT64_C(1) << (number % 64);
+    bool before = (v->seen[number / 64] & bit) != 0;
+    v->seen[number / 64] |= bit;
+    return before;
+}
+
 void rel_walk(rel *r, rel_visit *v) {
-    for (; r; r = r->left) {
+    for (; r && !walked(v, r); r = r->left) {
         if (r->kind == REL_LLM)
             each_llm(r, v);
         else if (v->on_expr)

@@ -100,6 +100,36 @@ static void nesting_has_a_limit(void **state) {
     refused(repeated("select * from movies m0", " join movies using (id)", 5000, ""), ERR_LIMIT);
 }
 
+/* Small texts whose trees, or the searches through them, would double with each level. */
+static void nothing_grows_exponentially(void **state) {
+    (void)state;
+    refused(repeated("select 1 where ", "(", 100, repeated("1", " between 0 and 1)", 100, "")),
+            ERR_LIMIT);
+    refused(repeated("select ", "case ", 100,
+                     repeated("1", " when 1 then 1 when 2 then 2 end", 100, "")),
+            ERR_LIMIT);
+    bound(repeated("select 1 where ", "(", 10, repeated("1", " between 0 and 1)", 10, "")));
+    buf ctes = {0};
+    buf_append_c(&ctes, "with c0 as (select 1 as x)");
+    for (int i = 1; i < 100; i++)
+        buf_printf(&ctes, ", c%d as (select a.x from c%d a, c%d b)", i, i - 1, i - 1);
+    buf_append_c(&ctes, " select * from c99");
+    buf out = {0};
+    rel_print(bound(arena_strndup(mem, ctes.p, ctes.n))->query, &out);
+    assert_true(out.n < 1000000);
+    buf_clear(&ctes);
+    buf_append_c(&ctes, "select case when id > 0 then true");
+    for (int i = 0; i < 40; i++)
+        buf_printf(&ctes, " or LLM('%d', title) = 'yes'", i);
+    buf_append_c(&ctes, " else false");
+    for (int i = 0; i < 40; i++)
+        buf_printf(&ctes, " or LLM('%d', title) = 'yes'", i);
+    buf_append_c(&ctes, " end from movies");
+    assert_int_equal(bound(arena_strndup(mem, ctes.p, ctes.n))->ncalls, 40);
+    buf_free(&ctes);
+    buf_free(&out);
+}
+
 static void texts_are_trimmed(void **state) {
     (void)state;
     sql_stmt *s = bound("  -- before\n select 1 /* in */ ;\n -- after\n");
@@ -220,6 +250,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(long_chains_stay_shallow),
         cmocka_unit_test(nesting_has_a_limit),
+        cmocka_unit_test(nothing_grows_exponentially),
         cmocka_unit_test(texts_are_trimmed),
         cmocka_unit_test(ids_are_below_next_id_and_typed),
         cmocka_unit_test(equal_calls_are_one),
