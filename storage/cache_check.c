@@ -334,6 +334,11 @@ static int walk_file(walk *w) {
     return status;
 }
 
+int cache_check_bytes(const void *bytes, size_t n, err *e) {
+    walk w = {.map = bytes, .pages = n / PAGE, .e = e};
+    return n < 2 * PAGE ? err_set(e, ERR_CORRUPT, "the file is cut off") : walk_file(&w);
+}
+
 int cache_check_tree(const char *path) {
     err e;
     return cache_check(path, &e) ? 1 : 0;
@@ -348,18 +353,16 @@ int cache_check(const char *path, err *e) {
             close(fd);
         return err_set_errno(e, error, "cannot open '%s'", path);
     }
-    if (st.st_size < 2 * PAGE) {
+    if (st.st_size == 0) { /* LMDB makes a new one */
         close(fd);
-        return st.st_size == 0 ? 0 : err_set(e, ERR_CORRUPT, "'%s' is cut off", path);
+        return 0;
     }
-    walk w = {.pages = (uint64_t)st.st_size / PAGE, .e = e};
     void *map = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_SHARED, fd, 0);
     close(fd);
     if (map == MAP_FAILED)
         return err_set_errno(e, errno, "cannot map '%s'", path);
     madvise(map, (size_t)st.st_size, MADV_RANDOM);
-    w.map = map;
-    int status = walk_file(&w);
+    int status = cache_check_bytes(map, (size_t)st.st_size, e);
     munmap(map, (size_t)st.st_size);
     return status;
 }

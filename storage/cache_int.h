@@ -125,6 +125,8 @@ struct cache {
     cache_stats stats;
 };
 
+/* cache_check on a file's bytes. */
+int cache_check_bytes(const void *bytes, size_t n, err *e);
 size_t cache_map_bytes(size_t budget);
 /* Another process made the map larger: takes its size. No lock is held. */
 void cache_adopt_map(cache *c);

@@ -21,7 +21,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-enum { INPUT_MAX = 1 << 16, SEEDS_MAX = 4096 };
+enum { INPUT_MAX = 1 << 17, SEEDS_MAX = 4096 };
 
 typedef struct seed {
     uint8_t *p;
