@@ -1,28 +1,15 @@
 /*
- * estimate.c - how many rows and distinct values each relation has, and what they cost.
+ * estimate.c - how many rows each relation has, and how many different values its columns.
  *
- * Invariant: estimates are functions of statistics, settings and learned facts handed in through plan_env; nothing is read or measured
- * here. Cost is milliseconds (DESIGN 4): token counts × rates for LLM nodes, rows × a constant for the rest.
+ * Invariant: estimates are functions of statistics, settings and learned facts handed in through plan_env; nothing is read or
+ * measured here. What they cost is cost.c's.
  */
 #include <math.h>
 #include <string.h>
 
-#include "planner_int.h"
+#include "estimate_int.h"
 
-static const double GUESSED_ROWS = 1000, GUESSED_BYTES = 40, BYTES_PER_TOKEN = 4.2;
-static const double NOMINAL_PREFILL = 2000, NOMINAL_DECODE = 500;
-
-typedef struct remembered {
-    const rel *key;
-    rel_estimate *value;
-} remembered;
-
-struct estimator {
-    arena *mem;
-    const plan_env *env;
-    remembered *slots;
-    uint32_t nslots, count;
-};
+static const double GUESSED_ROWS = 1000, GUESSED_BYTES = 40;
 
 estimator *estimator_new(arena *mem, const plan_env *env) {
     estimator *s = ARENA_NEW(mem, estimator);
@@ -76,31 +63,44 @@ static const column_estimate *column_of(estimator *s, const rel *r, int id) {
     return at < 0 ? NULL : &estimate_rel(s, r)->columns[at];
 }
 
-/* The estimate of an expression's values over r. */
-static column_estimate expr_estimate(estimator *s, const expr *x, const rel *r, double rows) {
+column_estimate estimate_expr(estimator *s, const expr *x, const rel *r) {
+    double rows = estimate_rel(s, r)->rows, distinct = 1, bytes = 0;
     if (x->kind == EXPR_COLUMN) {
         const column_estimate *c = column_of(s, r, x->column.id);
         return c ? *c : column_guess(x->type, rows);
     }
-    if (x->kind == EXPR_CAST && x->nargs == 1)
-        return expr_estimate(s, x->args[0], r, rows);
+    if (x->kind == EXPR_CAST)
+        return estimate_expr(s, x->args[0], r);
     if (expr_is_constant(x)) {
         column_estimate c = {.distinct = 1, .bytes = type_bytes(x->type)};
         if (x->kind == EXPR_LITERAL && x->literal.type == TYPE_TEXT)
             c.bytes = (double)x->literal.s.n;
+        c.null_fraction = x->type == TYPE_NULL;
         return c;
     }
     column_estimate c = column_guess(x->type, rows);
-    double distinct = 1, bytes = 0;
     for (int i = 0; i < x->nargs; i++) {
-        column_estimate part = expr_estimate(s, x->args[i], r, rows);
+        column_estimate part = estimate_expr(s, x->args[i], r);
         distinct = BASE_MIN(distinct * part.distinct, rows);
         bytes += part.bytes;
     }
-    c.distinct = BASE_MAX(1, distinct);
+    if (!expr_is_volatile(x))
+        c.distinct = BASE_MAX(1, x->type == TYPE_BOOLEAN ? BASE_MIN(2, distinct) : distinct);
     if (x->type == TYPE_TEXT)
         c.bytes = bytes;
     return c;
+}
+
+/* Different values left when `share` of `rows` rows stay, each value being carried by rows ÷ distinct of them. */
+static double distinct_left(double distinct, double rows, double share) {
+    if (share >= 1 || distinct <= 1)
+        return distinct;
+    return distinct * (1 - pow(1 - BASE_MAX(0, share), rows / distinct));
+}
+
+static void thin_out(column_estimate *columns, int n, double rows, double share) {
+    for (int i = 0; i < n; i++)
+        columns[i].distinct = distinct_left(columns[i].distinct, rows, share);
 }
 
 /* ---- leaves ------------------------------------------------------------------------------------ */
@@ -150,34 +150,47 @@ static void estimate_leaf(estimator *s, const rel *r, rel_estimate *e) {
 
 /* ---- selectivity ------------------------------------------------------------------------------- */
 
-/* The LLM call whose answer column `id` is, looked for below r. */
+/* The LLM call whose answer column `id` is, looked for in r and below. */
 static const llm_use *use_of_column(const rel *r, int id) {
     for (; r; r = r->left) {
+        int at = column_at(r, id);
+        if (at < 0)
+            return NULL;
         if (r->kind == REL_LLM)
             for (int i = 0; i < r->llm.nuses; i++)
                 if (r->llm.uses[i].out_id == id)
                     return &r->llm.uses[i];
-        if (r->right) {
-            const llm_use *u = use_of_column(r->right, id);
-            if (u)
-                return u;
+        if (r->kind == REL_SHARED) {
+            id = r->left->cols[at].id;
+        } else if (r->kind == REL_PROJECT || (r->kind == REL_GROUP && at < r->group.nkeys)) {
+            const expr *from = r->kind == REL_GROUP ? r->group.keys[at].value : r->project.exprs[at].value;
+            if (from->kind != EXPR_COLUMN)
+                return NULL;
+            id = from->column.id;
+        } else if (r->right && column_at(r->left, id) < 0) {
+            return use_of_column(r->right, id);
         }
     }
     return NULL;
 }
 
+/* What was learned of the call's answers, else an even share of its literals. */
 static double literal_share(estimator *s, const llm_call *call, value v) {
-    arena *a = s->mem;
     value text;
     err ignored = {0};
     double learned = -1;
-    if (s->env->selectivity && value_cast(a, v, TYPE_TEXT, &text, &ignored) == 0 && text.type == TYPE_TEXT)
+    if (v.type == TYPE_BOOLEAN)
+        text = value_text(v.i ? STR("yes") : STR("no"));
+    else if (value_cast(s->mem, v, TYPE_TEXT, &text, &ignored) != 0)
+        return 0;
+    if (s->env->selectivity && text.type == TYPE_TEXT)
         learned = s->env->selectivity(s->env->ctx, call, text.s);
     if (learned >= 0)
         return learned;
     return call->nliterals > 0 ? 1.0 / call->nliterals : 0.1;
 }
 
+/* The share of rows where a column's most common values include v; negative: it is none of them. */
 static double common_share(const column_estimate *c, value v) {
     if (!c->stats)
         return -1;
@@ -187,21 +200,45 @@ static double common_share(const column_estimate *c, value v) {
     return -1;
 }
 
-static double equality_share(estimator *s, const expr *x, const rel *r, double rows) {
+/* x = constant. */
+static double value_share(estimator *s, const expr *x, const expr *constant, const rel *r) {
+    const llm_use *use = x->kind == EXPR_COLUMN ? use_of_column(r, x->column.id) : NULL;
+    if (use && constant->kind == EXPR_LITERAL)
+        return literal_share(s, use->call, constant->literal);
+    column_estimate c = estimate_expr(s, x, r);
+    double share = constant->kind == EXPR_LITERAL ? common_share(&c, constant->literal) : -1;
+    return share >= 0 ? share : (1 - c.null_fraction) / BASE_MAX(1, c.distinct);
+}
+
+static double equality_share(estimator *s, const expr *x, const rel *r) {
     const expr *a = x->args[0], *b = x->args[1];
-    if (a->kind == EXPR_LITERAL) {
-        const expr *swap = a;
-        a = b;
-        b = swap;
+    if (expr_is_constant(b))
+        return value_share(s, a, b, r);
+    if (expr_is_constant(a))
+        return value_share(s, b, a, r);
+    return 1 / BASE_MAX(1, BASE_MAX(estimate_expr(s, a, r).distinct, estimate_expr(s, b, r).distinct));
+}
+
+/* x IS y: with NULL, TRUE and FALSE on the right the share is another question. */
+static double is_share(estimator *s, const expr *x, const rel *r) {
+    const expr *a = x->args[0], *b = x->args[1];
+    if (b->kind != EXPR_LITERAL)
+        return equality_share(s, x, r);
+    if (b->literal.type == TYPE_NULL)
+        return estimate_expr(s, a, r).null_fraction;
+    if (b->literal.type == TYPE_BOOLEAN && a->type == TYPE_BOOLEAN) {
+        double share = estimate_selectivity(s, a, r);
+        return b->literal.i ? share : 1 - share;
     }
-    if (a->kind == EXPR_COLUMN && b->kind == EXPR_LITERAL) {
-        const llm_use *u = use_of_column(r, a->column.id);
-        if (u)
-            return literal_share(s, u->call, b->literal);
-    }
-    column_estimate ca = expr_estimate(s, a, r, rows), cb = expr_estimate(s, b, r, rows);
-    double share = b->kind == EXPR_LITERAL ? common_share(&ca, b->literal) : -1;
-    return share >= 0 ? share : 1 / BASE_MAX(1, BASE_MAX(ca.distinct, cb.distinct));
+    return value_share(s, a, b, r);
+}
+
+static double in_share(estimator *s, const expr *x, const rel *r) {
+    double share = 0;
+    for (int i = 1; i < x->nargs; i++)
+        share += expr_is_constant(x->args[i]) ? value_share(s, x->args[0], x->args[i], r)
+                                              : 1 / BASE_MAX(1, estimate_expr(s, x->args[0], r).distinct);
+    return share;
 }
 
 static bool as_number(value v, double *out) {
@@ -212,7 +249,7 @@ static bool as_number(value v, double *out) {
 }
 
 /* column < literal by interpolation between the column's extremes, else a third. */
-static double range_share(estimator *s, const expr *x, const rel *r, double rows) {
+static double range_share(estimator *s, const expr *x, const rel *r) {
     const expr *a = x->args[0], *b = x->args[1];
     bool less = x->op == OP_LT || x->op == OP_LE;
     double low, high, at;
@@ -222,41 +259,36 @@ static double range_share(estimator *s, const expr *x, const rel *r, double rows
         b = swap;
         less = !less;
     }
-    column_estimate c = expr_estimate(s, a, r, rows);
+    column_estimate c = estimate_expr(s, a, r);
+    double present = 1 - c.null_fraction;
     if (b->kind != EXPR_LITERAL || !c.stats || !as_number(c.stats->low, &low) || !as_number(c.stats->high, &high) ||
         !as_number(b->literal, &at) || high <= low)
-        return 1.0 / 3;
+        return present / 3;
     double below = BASE_MIN(1, BASE_MAX(0, (at - low) / (high - low)));
-    return less ? below : 1 - below;
+    return present * (less ? below : 1 - below);
 }
 
 static double op_selectivity(estimator *s, const expr *x, const rel *r) {
-    double rows = estimate_rel(s, r)->rows, share = 1;
     switch (x->op) {
     case OP_AND:
-        for (int i = 0; i < x->nargs; i++)
-            share *= estimate_selectivity(s, x->args[i], r);
-        return share;
+        return estimate_selectivity(s, x->args[0], r) * estimate_selectivity(s, x->args[1], r);
     case OP_OR:
-        for (int i = 0; i < x->nargs; i++)
-            share *= 1 - estimate_selectivity(s, x->args[i], r);
-        return 1 - share;
+        return 1 - (1 - estimate_selectivity(s, x->args[0], r)) * (1 - estimate_selectivity(s, x->args[1], r));
     case OP_NOT:
         return 1 - estimate_selectivity(s, x->args[0], r);
     case OP_EQ:
-        return equality_share(s, x, r, rows);
+        return equality_share(s, x, r);
     case OP_NE:
-        return 1 - equality_share(s, x, r, rows);
+        return 1 - equality_share(s, x, r);
     case OP_LT:
     case OP_LE:
     case OP_GT:
     case OP_GE:
-        return range_share(s, x, r, rows);
+        return range_share(s, x, r);
     case OP_IS:
+        return is_share(s, x, r);
     case OP_IS_NOT:
-        share = x->args[1]->type == TYPE_NULL ? expr_estimate(s, x->args[0], r, rows).null_fraction
-                                              : equality_share(s, x, r, rows);
-        return x->op == OP_IS ? share : 1 - share;
+        return 1 - is_share(s, x, r);
     case OP_LIKE:
     case OP_ILIKE:
     case OP_GLOB:
@@ -267,13 +299,16 @@ static double op_selectivity(estimator *s, const expr *x, const rel *r) {
 }
 
 double estimate_selectivity(estimator *s, const expr *x, const rel *r) {
+    const expr yes = {.kind = EXPR_LITERAL, .type = TYPE_BOOLEAN, .pos = -1, .literal = value_bool(true)};
     double share = 0.5;
     if (x->kind == EXPR_LITERAL)
         share = x->literal.type != TYPE_NULL && x->literal.i != 0;
     else if (x->kind == EXPR_OP)
         share = op_selectivity(s, x, r);
     else if (x->kind == EXPR_IN)
-        share = (x->nargs - 1) / BASE_MAX(1, expr_estimate(s, x->args[0], r, estimate_rel(s, r)->rows).distinct);
+        share = in_share(s, x, r);
+    else if (x->kind == EXPR_COLUMN)
+        share = value_share(s, x, &yes, r);
     return BASE_MIN(1, BASE_MAX(0, share));
 }
 
@@ -283,75 +318,141 @@ static void copy_columns(rel_estimate *e, int at, const rel_estimate *from, int 
     memcpy(e->columns + at, from->columns, sizeof *e->columns * (size_t)n);
 }
 
+static const column_estimate *side_column(estimator *s, const rel *join, int id) {
+    const column_estimate *c = column_of(s, join->left, id);
+    return c ? c : column_of(s, join->right, id);
+}
+
+static bool is_column_equality(const expr *x) {
+    return x->kind == EXPR_OP && (x->op == OP_EQ || x->op == OP_IS) && x->args[0]->kind == EXPR_COLUMN &&
+           x->args[1]->kind == EXPR_COLUMN;
+}
+
 /* Equality of one column of each side: 1 ÷ the larger number of distinct values; the rest multiplies. */
 static double join_selectivity(estimator *s, const expr *x, const rel *r) {
     if (!x)
         return 1;
-    if (x->kind == EXPR_OP && x->op == OP_AND) {
-        double share = 1;
-        for (int i = 0; i < x->nargs; i++)
-            share *= join_selectivity(s, x->args[i], r);
-        return share;
+    if (x->kind == EXPR_LITERAL)
+        return x->literal.type != TYPE_NULL && x->literal.i != 0;
+    if (x->kind == EXPR_OP && x->op == OP_AND)
+        return join_selectivity(s, x->args[0], r) * join_selectivity(s, x->args[1], r);
+    if (!is_column_equality(x))
+        return 1.0 / 3;
+    double most = 1;
+    for (int i = 0; i < 2; i++) {
+        const column_estimate *c = side_column(s, r, x->args[i]->column.id);
+        if (c)
+            most = BASE_MAX(most, c->distinct);
     }
-    if (x->kind == EXPR_OP && (x->op == OP_EQ || x->op == OP_IS) && x->args[0]->kind == EXPR_COLUMN &&
-        x->args[1]->kind == EXPR_COLUMN) {
-        double most = 1;
-        for (int i = 0; i < 2; i++) {
-            const column_estimate *c = column_of(s, r->left, x->args[i]->column.id);
-            if (!c)
-                c = column_of(s, r->right, x->args[i]->column.id);
-            if (c)
-                most = BASE_MAX(most, c->distinct);
-        }
-        return 1 / most;
+    return 1 / most;
+}
+
+/* Columns that are equal have the fewer values of the two. */
+static void meet_columns(const expr *x, const rel *r, rel_estimate *e) {
+    if (!x || x->kind != EXPR_OP)
+        return;
+    if (x->op == OP_AND) {
+        meet_columns(x->args[0], r, e);
+        meet_columns(x->args[1], r, e);
+        return;
     }
-    return 1.0 / 3;
+    int a = is_column_equality(x) ? column_at(r, x->args[0]->column.id) : -1;
+    int b = is_column_equality(x) ? column_at(r, x->args[1]->column.id) : -1;
+    if (a >= 0 && b >= 0)
+        e->columns[a].distinct = e->columns[b].distinct = BASE_MIN(e->columns[a].distinct, e->columns[b].distinct);
+}
+
+static double join_rows(join_kind kind, double left, double pairs) {
+    switch (kind) {
+    case JOIN_INNER:
+    case JOIN_CROSS:
+        return pairs;
+    case JOIN_LEFT:
+        return BASE_MAX(left, pairs);
+    case JOIN_SEMI:
+        return BASE_MIN(left, pairs);
+    case JOIN_ANTI:
+        return BASE_MAX(BASE_MIN(1, left), left - pairs);
+    case JOIN_SINGLE:
+    case JOIN_MARK:
+        break;
+    }
+    return left;
 }
 
 static void estimate_join(estimator *s, const rel *r, rel_estimate *e) {
     const rel_estimate *left = estimate_rel(s, r->left), *right = estimate_rel(s, r->right);
+    join_kind kind = r->join.kind;
     double pairs = left->rows * right->rows * join_selectivity(s, r->join.predicate, r);
     e->guess = left->guess || right->guess;
-    e->rows = left->rows;
-    if (r->join.kind == JOIN_INNER || r->join.kind == JOIN_CROSS)
-        e->rows = pairs;
-    else if (r->join.kind == JOIN_LEFT)
-        e->rows = BASE_MAX(left->rows, pairs);
-    else if (r->join.kind == JOIN_SEMI)
-        e->rows = BASE_MIN(left->rows, pairs);
-    else if (r->join.kind == JOIN_ANTI)
-        e->rows = BASE_MAX(1, left->rows - BASE_MIN(left->rows, pairs));
+    e->rows = join_rows(kind, left->rows, pairs);
+    int nright = r->ncols - r->left->ncols;
     copy_columns(e, 0, left, r->left->ncols);
-    for (int i = r->left->ncols; i < r->ncols; i++) {
-        int from = i - r->left->ncols;
-        bool of_right = r->join.kind != JOIN_MARK && from < r->right->ncols;
-        e->columns[i] = of_right ? right->columns[from] : column_guess(r->cols[i].type, e->rows);
+    if (left->rows > 0)
+        thin_out(e->columns, r->left->ncols, left->rows, e->rows / left->rows);
+    if (kind == JOIN_MARK)
+        e->columns[r->left->ncols] = column_guess(TYPE_BOOLEAN, e->rows);
+    if (kind == JOIN_MARK || nright <= 0)
+        return;
+    copy_columns(e, r->left->ncols, right, nright);
+    if (right->rows > 0)
+        thin_out(e->columns + r->left->ncols, nright, right->rows, pairs / right->rows);
+    if (kind == JOIN_INNER)
+        meet_columns(r->join.predicate, r, e);
+    for (int i = r->left->ncols; i < r->ncols && kind != JOIN_INNER && kind != JOIN_CROSS; i++) {
+        double matched = left->rows > 0 ? BASE_MIN(1, pairs / left->rows) : 1;
+        e->columns[i].null_fraction = 1 - matched * (1 - e->columns[i].null_fraction);
+        e->columns[i].stats = NULL;
     }
 }
+
+/* ---- one input --------------------------------------------------------------------------------- */
 
 static double keys_distinct(estimator *s, const rel *r, double rows) {
     double product = 1;
     for (int i = 0; i < r->group.nkeys; i++)
-        product *= expr_estimate(s, r->group.keys[i].value, r->left, rows).distinct;
-    return BASE_MAX(1, BASE_MIN(product, rows));
+        product *= estimate_expr(s, r->group.keys[i].value, r->left).distinct;
+    return BASE_MAX(BASE_MIN(1, rows), BASE_MIN(product, rows));
+}
+
+static column_estimate aggregate_estimate(estimator *s, const rel *r, const rel_agg *a, double groups) {
+    column_estimate c = column_guess(a->type, groups);
+    c.distinct = BASE_MAX(1, groups);
+    if (!a->arg)
+        return c;
+    double rows = estimate_rel(s, r->left)->rows, bytes = estimate_expr(s, a->arg, r->left).bytes;
+    if (a->kind == AGG_GROUP_CONCAT)
+        c.bytes = (bytes + 1) * rows / BASE_MAX(1, groups);
+    else if (a->type == TYPE_TEXT)
+        c.bytes = bytes;
+    return c;
 }
 
 static void estimate_group(estimator *s, const rel *r, rel_estimate *e) {
-    const rel_estimate *left = estimate_rel(s, r->left);
-    e->rows = r->group.nkeys ? keys_distinct(s, r, left->rows) : 1;
-    for (int i = 0; i < r->ncols; i++)
-        e->columns[i] = i < r->group.nkeys ? expr_estimate(s, r->group.keys[i].value, r->left, left->rows)
-                                           : column_guess(r->cols[i].type, e->rows);
+    e->rows = r->group.nkeys ? keys_distinct(s, r, estimate_rel(s, r->left)->rows) : 1;
+    for (int i = 0; i < r->group.nkeys; i++)
+        e->columns[i] = estimate_expr(s, r->group.keys[i].value, r->left);
+    for (int i = 0; i < r->group.naggs; i++)
+        e->columns[r->group.nkeys + i] = aggregate_estimate(s, r, &r->group.aggs[i], e->rows);
 }
 
 static void estimate_setop(estimator *s, const rel *r, rel_estimate *e) {
     const rel_estimate *left = estimate_rel(s, r->left), *right = estimate_rel(s, r->right);
+    bool both = r->setop.op == SETOP_UNION_ALL || r->setop.op == SETOP_UNION;
+    double all = BASE_MAX(left->rows + right->rows, 1);
+    e->guess = left->guess || right->guess;
     copy_columns(e, 0, left, r->ncols);
-    e->rows = left->rows + right->rows;
-    if (r->setop.op == SETOP_UNION)
-        e->rows *= 0.8;
-    if (r->setop.op == SETOP_EXCEPT || r->setop.op == SETOP_INTERSECT)
-        e->rows = left->rows / 2;
+    for (int i = 0; i < r->ncols && both; i++) {
+        column_estimate *c = &e->columns[i];
+        const column_estimate *other = &right->columns[i];
+        c->bytes = (c->bytes * left->rows + other->bytes * right->rows) / all;
+        c->null_fraction = (c->null_fraction * left->rows + other->null_fraction * right->rows) / all;
+        c->distinct += other->distinct;
+        c->stats = NULL;
+    }
+    e->rows = r->setop.op == SETOP_UNION_ALL ? left->rows + right->rows
+              : r->setop.op == SETOP_UNION   ? 0.8 * (left->rows + right->rows)
+                                             : left->rows / 2;
 }
 
 static double distinct_rows(const rel *r, const rel_estimate *left) {
@@ -359,6 +460,53 @@ static double distinct_rows(const rel *r, const rel_estimate *left) {
     for (int i = 0; i < r->ncols; i++)
         product *= left->columns[i].distinct;
     return BASE_MIN(product, left->rows);
+}
+
+/* Columns that a true condition ties to constants. */
+static void pin_columns(const expr *x, const rel *r, rel_estimate *e) {
+    if (x->kind == EXPR_OP && x->op == OP_AND) {
+        pin_columns(x->args[0], r, e);
+        pin_columns(x->args[1], r, e);
+        return;
+    }
+    bool equality = x->kind == EXPR_OP && (x->op == OP_EQ || x->op == OP_IS);
+    if (!equality && x->kind != EXPR_IN)
+        return;
+    const expr *side = x->args[0]->kind == EXPR_COLUMN || !equality ? x->args[0] : x->args[1];
+    int at = side->kind == EXPR_COLUMN ? column_at(r, side->column.id) : -1;
+    if (equality && !expr_is_constant(side == x->args[0] ? x->args[1] : x->args[0]))
+        return;
+    if (at >= 0)
+        e->columns[at].distinct = BASE_MIN(e->columns[at].distinct, x->nargs - 1);
+}
+
+static void estimate_filter(estimator *s, const rel *r, rel_estimate *e) {
+    double before = e->rows;
+    e->rows *= estimate_selectivity(s, r->filter.predicate, r->left);
+    thin_out(e->columns, r->ncols, before, before > 0 ? e->rows / before : 1);
+    pin_columns(r->filter.predicate, r, e);
+}
+
+static void estimate_limit(const rel *r, rel_estimate *e) {
+    double groups = 1, before = e->rows;
+    for (int i = 0; i < r->limit.npartition; i++) {
+        int at = column_at(r, r->limit.partition[i]);
+        groups *= at >= 0 ? e->columns[at].distinct : 1;
+    }
+    groups = BASE_MAX(1, BASE_MIN(groups, e->rows));
+    e->rows = BASE_MAX(0, e->rows - (double)r->limit.offset * groups);
+    if (r->limit.limit >= 0)
+        e->rows = BASE_MIN(e->rows, (double)r->limit.limit * groups);
+    thin_out(e->columns, r->ncols, before, before > 0 ? e->rows / before : 1);
+}
+
+static void estimate_llm_columns(const rel *r, rel_estimate *e) {
+    for (int i = 0; i < r->llm.nuses; i++) {
+        const llm_use *use = &r->llm.uses[i];
+        int at = column_at(r, use->out_id);
+        if (at >= 0 && use->call->nliterals > 0)
+            e->columns[at].distinct = use->call->nliterals;
+    }
 }
 
 static void estimate_unary(estimator *s, const rel *r, rel_estimate *e) {
@@ -370,25 +518,23 @@ static void estimate_unary(estimator *s, const rel *r, rel_estimate *e) {
         e->columns[i] = column_guess(r->cols[i].type, e->rows);
     switch (r->kind) {
     case REL_FILTER:
-        e->rows *= estimate_selectivity(s, r->filter.predicate, r->left);
+        estimate_filter(s, r, e);
         break;
     case REL_PROJECT:
         for (int i = 0; i < r->ncols; i++)
-            e->columns[i] = expr_estimate(s, r->project.exprs[i].value, r->left, left->rows);
+            e->columns[i] = estimate_expr(s, r->project.exprs[i].value, r->left);
         break;
     case REL_LIMIT:
-        if (r->limit.limit >= 0 && r->limit.npartition == 0)
-            e->rows = BASE_MIN(e->rows, (double)r->limit.limit);
+        estimate_limit(r, e);
         break;
     case REL_DISTINCT:
         e->rows = distinct_rows(r, left);
         break;
+    case REL_NUMBER:
+        e->columns[r->ncols - 1].distinct = e->rows;
+        break;
     case REL_LLM:
-        for (int i = 0; i < r->llm.nuses; i++) {
-            int at = column_at(r, r->llm.uses[i].out_id);
-            if (at >= 0 && r->llm.uses[i].call->nliterals > 0)
-                e->columns[at].distinct = r->llm.uses[i].call->nliterals;
-        }
+        estimate_llm_columns(r, e);
         break;
     default:
         break;
@@ -421,113 +567,4 @@ const rel_estimate *estimate_rel(estimator *s, const rel *r) {
     slot = memo_slot(s->slots, s->nslots, r);
     *slot = (remembered){r, e};
     return e;
-}
-
-/* ---- LLM nodes --------------------------------------------------------------------------------- */
-
-typedef struct field_estimate {
-    double tokens, distinct, score;
-} field_estimate;
-
-static double text_tokens(const estimator *s, str text) {
-    return s->env->count_tokens ? s->env->count_tokens(s->env->ctx, text) : (double)text.n / BYTES_PER_TOKEN;
-}
-
-/* v1's order: average length × N ÷ cardinality, descending; or the one on record. */
-static void choose_order(estimator *s, const llm_call *call, const field_estimate *f, uint8_t *order) {
-    if (s->env->field_order && s->env->field_order(s->env->ctx, call, order))
-        return;
-    for (int i = 0; i < call->nfields; i++) {
-        int at = i;
-        for (; at > 0 && f[order[at - 1]].score < f[i].score; at--)
-            order[at] = order[at - 1];
-        order[at] = (uint8_t)i;
-    }
-}
-
-static double expected_output(estimator *s, const llm_call *call) {
-    double learned = s->env->output_tokens ? s->env->output_tokens(s->env->ctx, call) : -1;
-    if (learned >= 0)
-        return learned;
-    if (call->returns != RETURNS_TEXT)
-        return 1;
-    int64_t longest = call->max_tokens ? call->max_tokens : s->env->settings->max_tokens;
-    return 0.7 * (double)longest;
-}
-
-void estimate_llm_use(estimator *s, const llm_use *use, const rel *input, plan_estimate *out, uint8_t *order) {
-    const llm_call *call = use->call;
-    double rows = estimate_rel(s, input)->rows, distinct = 1, body = 0;
-    field_estimate *f = ARENA_ARRAY(s->mem, field_estimate, call->nfields + 1);
-    if (use->guard)
-        rows *= estimate_selectivity(s, use->guard, input);
-    for (int i = 0; i < call->nfields; i++) {
-        column_estimate c = expr_estimate(s, use->args[i], input, rows);
-        f[i].tokens = c.bytes / BYTES_PER_TOKEN + (double)call->field_names[i].n / BYTES_PER_TOKEN + 2;
-        f[i].distinct = BASE_MAX(1, BASE_MIN(c.distinct, rows));
-        f[i].score = f[i].tokens * rows / f[i].distinct;
-        distinct = BASE_MIN(distinct * f[i].distinct, rows);
-        body += f[i].tokens;
-    }
-    choose_order(s, call, f, order);
-    double head = text_tokens(s, call->instruction) + 3, tail = 2, computed = head, prefixes = 1;
-    if (call->examples)
-        head += estimate_rel(s, call->examples)->rows * (body + 4);
-    for (int k = 0; k < call->nfields; k++) {
-        prefixes = BASE_MIN(prefixes * f[order[k]].distinct, distinct);
-        computed += prefixes * f[order[k]].tokens;
-    }
-    double answered = s->env->answered ? BASE_MAX(0, s->env->answered(s->env->ctx, call)) : 0;
-    double prefill = s->env->prefill_tok_s > 0 ? s->env->prefill_tok_s : NOMINAL_PREFILL;
-    double decode = s->env->decode_tok_s > 0 ? s->env->decode_tok_s : NOMINAL_DECODE;
-    bool nominal = s->env->settings->cost_rates == RATES_NOMINAL;
-    out->distinct_inputs += distinct;
-    out->prompt_tokens += distinct * (head + body + tail);
-    out->computed_tokens += (computed + distinct * tail) * (1 - answered);
-    out->output_tokens += distinct * expected_output(s, call) * (1 - answered);
-    out->cost_ms += 1e3 * ((computed + distinct * tail) / (nominal ? NOMINAL_PREFILL : prefill) +
-                           distinct * (expected_output(s, call) - (call->returns != RETURNS_TEXT)) /
-                               (nominal ? NOMINAL_DECODE : decode)) *
-                    (1 - answered);
-    out->hit_rate = out->prompt_tokens > 0 ? 1 - out->computed_tokens / out->prompt_tokens : 0;
-    out->hit_rate = BASE_MAX(0, out->hit_rate);
-}
-
-/* ---- cost -------------------------------------------------------------------------------------- */
-
-/* Milliseconds per row, of the order that one core needs; only their relation to token costs matters. */
-static const double ROW_MS = 0.0002, SORT_ROW_MS = 0.00005, PAIR_MS = 0.00002;
-
-double estimate_cost_ms(estimator *s, const rel *r) {
-    double rows = estimate_rel(s, r)->rows;
-    double in = r->left ? estimate_rel(s, r->left)->rows : rows;
-    double right = r->right ? estimate_rel(s, r->right)->rows : 0;
-    plan_estimate llm = {0};
-    switch (r->kind) {
-    case REL_JOIN:
-    case REL_APPLY:
-        return (in + right + rows) * ROW_MS + (r->join.predicate ? 0 : in * right * PAIR_MS);
-    case REL_SORT:
-        return in * log2(in + 2) * SORT_ROW_MS;
-    case REL_LLM:
-        for (int i = 0; i < r->llm.nuses; i++) {
-            uint8_t *order = ARENA_ARRAY(s->mem, uint8_t, r->llm.uses[i].call->nfields + 1);
-            estimate_llm_use(s, &r->llm.uses[i], r->left, &llm, order);
-        }
-        return llm.cost_ms;
-    default:
-        return (in + right) * ROW_MS;
-    }
-}
-
-void estimate_node(estimator *s, const rel *r, plan_node *node) {
-    const rel_estimate *e = estimate_rel(s, r);
-    node->estimate.rows = e->rows;
-    node->estimate.guess = e->guess;
-    if (r->kind != REL_LLM) {
-        node->estimate.cost_ms = estimate_cost_ms(s, r);
-        return;
-    }
-    for (int i = 0; i < r->llm.nuses; i++)
-        estimate_llm_use(s, &r->llm.uses[i], r->left, &node->estimate, node->llm.uses[i].field_order);
 }

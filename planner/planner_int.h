@@ -21,6 +21,9 @@ typedef struct rule_ctx {
     const sql_stmt *stmt;
     int next_id, next_share; /* new column ids and share numbers are taken from here */
     estimator *estimates;
+    int *counts; /* of the rule at work, per share number */
+    rel **shared_before, **shared_after; /* inputs of shared relations that the rule at work has been through, per share number */
+    int nshared;                         /* entries of these */
     err *e; /* a rule that fails sets it and returns its input */
 } rule_ctx;
 
@@ -32,7 +35,7 @@ rel *rules_run(rule_ctx *r, rel *root, bool print, plan *p);
 /* A shallow copy in r->mem. */
 rel *rel_copy(rule_ctx *r, const rel *from);
 
-/* ---- estimates (estimate.c) -------------------------------------------------------------------- */
+/* ---- estimates (estimate.c, cost.c) ------------------------------------------------------------ */
 
 /* What is expected of one column of a relation. */
 typedef struct column_estimate {
@@ -57,5 +60,7 @@ void estimate_llm_use(estimator *s, const llm_use *use, const rel *input, plan_e
 void estimate_node(estimator *s, const rel *r, plan_node *node);
 /* Cost in ms of everything a relation node does itself, its inputs' cost left out. */
 double estimate_cost_ms(estimator *s, const rel *r);
+/* Once nodes are numbered: selectivity of LLM nodes, what waves spare them, and the plan's total. */
+void estimate_plan(plan *p, arena *mem);
 
 #endif

@@ -1,0 +1,255 @@
+/*
+ * cost.c - what relations cost in milliseconds: tokens × rates for LLM nodes, rows × a constant for the rest (DESIGN 4).
+ *
+ * Invariant: a cost is a function of estimates, settings and rates handed in; with nominal rates it depends on nothing of the machine.
+ * The hit rate is that of a sorted prefix tree: under one field order a prefix of k fields is computed once per distinct value of it.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "estimate_int.h"
+
+static const double BYTES_PER_TOKEN = 4.2;
+static const double NOMINAL_PREFILL = 2000, NOMINAL_DECODE = 500;
+static const double FIRST_WAVE = 16; /* the fewest rows that a LIMIT asks for at a time */
+
+/* ---- LLM nodes --------------------------------------------------------------------------------- */
+
+typedef struct field_estimate {
+    double tokens, distinct, score;
+} field_estimate;
+
+static double text_tokens(const estimator *s, str text) {
+    return s->env->count_tokens ? s->env->count_tokens(s->env->ctx, text) : (double)text.n / BYTES_PER_TOKEN;
+}
+
+static void order_as_written(const llm_call *call, uint8_t *order) {
+    for (int i = 0; i < call->nfields; i++)
+        order[i] = (uint8_t)i;
+}
+
+/* `SET field_order = 'b, a'`: the listed fields first, the rest as written. Names that are no field are exec's to refuse. */
+static void order_as_listed(const llm_call *call, str list, uint8_t *order) {
+    int n = 0;
+    while (list.n) {
+        const char *comma = memchr(list.p, ',', list.n);
+        str name = {list.p, comma ? (size_t)(comma - list.p) : list.n};
+        list = (str){list.p + name.n + (comma != NULL), list.n - name.n - (comma != NULL)};
+        while (name.n && name.p[0] == ' ')
+            name = (str){name.p + 1, name.n - 1};
+        while (name.n && name.p[name.n - 1] == ' ')
+            name.n--;
+        for (int f = 0; f < call->nfields; f++)
+            if (str_equal_nocase(name, call->field_names[f]) && !memchr(order, f, (size_t)n))
+                order[n++] = (uint8_t)f;
+    }
+    for (int f = 0; f < call->nfields; f++)
+        if (!memchr(order, f, (size_t)n))
+            order[n++] = (uint8_t)f;
+}
+
+/* The order listed, else as written when nothing is to be ordered, else the one on record, else v1's: average length × N ÷
+ * cardinality, descending. */
+static void choose_order(estimator *s, const llm_call *call, const field_estimate *f, uint8_t *order) {
+    const settings *set = s->env->settings;
+    str wanted = str_from(set->field_order);
+    bool keep = str_equal_nocase(wanted, STR("keep"));
+    if (!keep && !str_equal_nocase(wanted, STR("fresh"))) {
+        order_as_listed(call, wanted, order);
+        return;
+    }
+    if (set->psm == PSM_SETTING_OFF) {
+        order_as_written(call, order);
+        return;
+    }
+    if (keep && s->env->field_order && s->env->field_order(s->env->ctx, call, order))
+        return;
+    for (int i = 0; i < call->nfields; i++) {
+        int at = i;
+        for (; at > 0 && f[order[at - 1]].score < f[i].score; at--)
+            order[at] = order[at - 1];
+        order[at] = (uint8_t)i;
+    }
+}
+
+static double expected_output(const estimator *s, const llm_call *call) {
+    double learned = s->env->output_tokens ? s->env->output_tokens(s->env->ctx, call) : -1;
+    if (learned >= 0)
+        return learned;
+    if (call->returns != RETURNS_TEXT)
+        return 1;
+    int64_t longest = call->max_tokens ? call->max_tokens : s->env->settings->max_tokens;
+    return 0.7 * (double)longest;
+}
+
+/* Rows that ask: their guard is true and no field named in braces is NULL. */
+static double asking_rows(estimator *s, const llm_use *use, const rel *input) {
+    double rows = estimate_rel(s, input)->rows;
+    if (use->call->prompt.type == TYPE_NULL)
+        return 0;
+    if (use->guard)
+        rows *= estimate_selectivity(s, use->guard, input);
+    for (int i = 0; i < use->call->nfields; i++)
+        if (use->call->field_required[i])
+            rows *= 1 - estimate_expr(s, use->args[i], input).null_fraction;
+    return rows;
+}
+
+static double distinct_inputs(estimator *s, const llm_use *use, const rel *input, double rows, field_estimate *f) {
+    double distinct = BASE_MIN(1, rows);
+    for (int i = 0; i < use->call->nfields; i++) {
+        column_estimate c = estimate_expr(s, use->args[i], input);
+        double present = 1 - (use->call->field_required[i] ? 0 : c.null_fraction);
+        f[i].tokens = ((c.bytes + (double)use->call->field_names[i].n) / BYTES_PER_TOKEN + 2) * present;
+        f[i].distinct = BASE_MAX(1, BASE_MIN(c.distinct, rows));
+        f[i].score = f[i].tokens * rows / f[i].distinct;
+        distinct = BASE_MIN(distinct * f[i].distinct, rows);
+    }
+    return s->env->settings->dedup ? distinct : rows;
+}
+
+typedef struct rates {
+    double prefill, decode;
+} rates;
+
+static rates rates_of(const plan_env *env) {
+    rates r = {NOMINAL_PREFILL, NOMINAL_DECODE};
+    if (env->settings->cost_rates != RATES_NOMINAL && env->prefill_tok_s > 0)
+        r.prefill = env->prefill_tok_s;
+    if (env->settings->cost_rates != RATES_NOMINAL && env->decode_tok_s > 0)
+        r.decode = env->decode_tok_s;
+    return r;
+}
+
+void estimate_llm_use(estimator *s, const llm_use *use, const rel *input, plan_estimate *out, uint8_t *order) {
+    const llm_call *call = use->call;
+    double rows = asking_rows(s, use, input), body = 0, prefixes = 1;
+    field_estimate *f = ARENA_ARRAY(s->mem, field_estimate, call->nfields + 1);
+    double distinct = distinct_inputs(s, use, input, rows, f);
+    choose_order(s, call, f, order);
+    for (int i = 0; i < call->nfields; i++)
+        body += f[i].tokens;
+    double head = text_tokens(s, call->instruction) + 3, tail = 2;
+    if (call->examples)
+        head += estimate_rel(s, call->examples)->rows * (body + 4);
+    double prompt = distinct * (head + body + tail), computed = (distinct > 0 ? head : 0) + distinct * tail;
+    for (int k = 0; k < call->nfields; k++) {
+        prefixes = BASE_MIN(prefixes * f[order[k]].distinct, distinct);
+        computed += prefixes * f[order[k]].tokens;
+    }
+    if (!s->env->settings->kv_cache)
+        computed = prompt;
+    double answered = s->env->answered ? BASE_MIN(1, BASE_MAX(0, s->env->answered(s->env->ctx, call))) : 0;
+    double output = expected_output(s, call) * distinct;
+    /* The first token of an answer comes with the prefill. */
+    double decoded = call->returns == RETURNS_TEXT ? output : BASE_MAX(0, output - distinct);
+    rates rate = rates_of(s->env);
+    out->distinct_inputs += distinct;
+    out->prompt_tokens += prompt;
+    out->computed_tokens += computed * (1 - answered);
+    out->output_tokens += output * (1 - answered);
+    out->cost_ms += 1e3 * (computed / rate.prefill + decoded / rate.decode) * (1 - answered);
+    out->hit_rate = out->prompt_tokens > 0 ? BASE_MAX(0, 1 - out->computed_tokens / out->prompt_tokens) : 0;
+}
+
+/* ---- cost -------------------------------------------------------------------------------------- */
+
+/* Milliseconds per row, of the order that one core needs; only their relation to token costs matters. */
+static const double ROW_MS = 0.0002, SORT_ROW_MS = 0.00005, PAIR_MS = 0.00002;
+
+/* Can rows be found by hashing, or must each meet each? */
+static bool has_equality(const expr *x) {
+    if (!x || x->kind != EXPR_OP)
+        return false;
+    if (x->op == OP_AND)
+        return has_equality(x->args[0]) || has_equality(x->args[1]);
+    return (x->op == OP_EQ || x->op == OP_IS) && !expr_is_constant(x->args[0]) && !expr_is_constant(x->args[1]);
+}
+
+static double join_ms(const rel *r, double left, double right, double out) {
+    double meeting = has_equality(r->join.predicate) ? 0 : left * right * PAIR_MS;
+    return (left + right + out) * ROW_MS + meeting;
+}
+
+double estimate_cost_ms(estimator *s, const rel *r) {
+    double rows = estimate_rel(s, r)->rows;
+    double in = r->left ? estimate_rel(s, r->left)->rows : rows;
+    double right = r->right ? estimate_rel(s, r->right)->rows : 0;
+    plan_estimate llm = {0};
+    switch (r->kind) {
+    case REL_JOIN:
+    case REL_APPLY:
+        return join_ms(r, in, right, rows);
+    case REL_SORT:
+        return in * log2(in + 2) * SORT_ROW_MS;
+    case REL_LLM:
+        for (int i = 0; i < r->llm.nuses; i++) {
+            uint8_t *order = ARENA_ARRAY(s->mem, uint8_t, r->llm.uses[i].call->nfields + 1);
+            estimate_llm_use(s, &r->llm.uses[i], r->left, &llm, order);
+        }
+        return llm.cost_ms;
+    default:
+        return (in + right) * ROW_MS;
+    }
+}
+
+void estimate_node(estimator *s, const rel *r, plan_node *node) {
+    const rel_estimate *e = estimate_rel(s, r);
+    node->estimate = (plan_estimate){.rows = e->rows, .guess = e->guess};
+    if (r->kind != REL_LLM) {
+        node->estimate.cost_ms = estimate_cost_ms(s, r);
+        return;
+    }
+    node->estimate.selectivity = 1;
+    for (int i = 0; i < r->llm.nuses; i++)
+        estimate_llm_use(s, &r->llm.uses[i], r->left, &node->estimate, node->llm.uses[i].field_order);
+}
+
+/* ---- the whole plan ---------------------------------------------------------------------------- */
+
+/* A LIMIT above stops the model after so many rows that pass. */
+static void estimate_waves(plan_estimate *e, int64_t wanted) {
+    double asked = BASE_MAX(FIRST_WAVE, (double)wanted / BASE_MAX(e->selectivity, 1e-6));
+    if (asked >= e->rows)
+        return;
+    double share = asked / e->rows;
+    e->distinct_inputs *= share;
+    e->prompt_tokens *= share;
+    e->computed_tokens *= share;
+    e->output_tokens *= share;
+    e->cost_ms *= share;
+}
+
+static void finish_node(plan *p, plan_node *n, double passing, bool *seen) {
+    if (!n || seen[n->number])
+        return;
+    seen[n->number] = true;
+    plan_estimate *e = &n->estimate;
+    if (n->kind == PLAN_LLM) {
+        e->selectivity = e->rows > 0 && passing >= 0 ? BASE_MIN(1, passing / e->rows) : 1;
+        if (n->llm.wanted > 0)
+            estimate_waves(e, n->llm.wanted);
+        p->total.distinct_inputs += e->distinct_inputs;
+        p->total.prompt_tokens += e->prompt_tokens;
+        p->total.computed_tokens += e->computed_tokens;
+        p->total.output_tokens += e->output_tokens;
+    }
+    p->total.cost_ms += e->cost_ms;
+    double below = n->kind == PLAN_FILTER ? (passing >= 0 ? passing : e->rows) : -1;
+    finish_node(p, n->left, below, seen);
+    finish_node(p, n->right, -1, seen);
+}
+
+void estimate_plan(plan *p, arena *mem) {
+    bool *seen = ARENA_ARRAY(mem, bool, p->nnodes + 1);
+    plan_estimate *t = &p->total;
+    *t = (plan_estimate){.selectivity = 1};
+    if (p->root) {
+        t->rows = p->root->estimate.rows;
+        t->guess = p->root->estimate.guess;
+    }
+    finish_node(p, p->root, -1, seen);
+    for (int i = 0; i < p->stmt->ncalls; i++)
+        finish_node(p, p->examples[i], -1, seen);
+    t->hit_rate = t->prompt_tokens > 0 ? BASE_MAX(0, 1 - t->computed_tokens / t->prompt_tokens) : 0;
+}
