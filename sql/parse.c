@@ -92,6 +92,12 @@ void parser_unexpected(parser *p, int code, token at, const int *expected, int n
     if (p->failed)
         return;
     p->failed = true;
+    if (code == TK_LP && p->previous_code == TK_ID &&
+        str_equal_nocase(p->previous.text, STR("over"))) {
+        err_set_at(p->error, ERR_UNSUPPORTED, p->previous.pos, p->previous.len,
+                   "window functions are not offered");
+        return;
+    }
     const char *meant = NULL;
     token place = at;
     if (p->previous_code == TK_ID && worth_guessing(p->previous) &&

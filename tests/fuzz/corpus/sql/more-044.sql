@@ -1,0 +1,1 @@
+update reviews as r set title = 'x' where r.stars > 3

@@ -1,0 +1,1 @@
+delete from reviews r where r.id in (select id from movies m where m.id = r.movie_id)

@@ -1,0 +1,1 @@
+select year / 10 as decade from movies where decade > 190

@@ -1,0 +1,2 @@
+select year /
+	10 from movies

@@ -1,0 +1,1 @@
+select (select b from recent where a = m.title) from movies m

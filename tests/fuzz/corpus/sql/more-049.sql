@@ -1,0 +1,1 @@
+select id from reviews where case when stars > 3 then LLM('a', title) = 'yes' or LLM('b', title) = 'yes' else LLM('b', title) = 'no' or LLM('a', title) = 'no' end

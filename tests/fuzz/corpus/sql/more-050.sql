@@ -1,0 +1,1 @@
+select LLM('a', title), coalesce(review, LLM('a', title)) from reviews

@@ -1,0 +1,1 @@
+select case when stars > 3 then LLM('a', title) when stars > 1 then LLM('a', title) end from reviews

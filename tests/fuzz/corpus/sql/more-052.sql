@@ -1,0 +1,1 @@
+select id from reviews where LLM('a', title) = 'yes' and LLM('a', title) <> 'no' and LLM('b', title) = 'yes'

@@ -1,0 +1,1 @@
+select max(LLM('len', review) returns integer), movie_id from reviews where LLM('len', review) returns integer > 3 group by movie_id

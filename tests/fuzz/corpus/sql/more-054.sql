@@ -1,0 +1,1 @@
+select movie_id, LLM('sum up', group_concat(review) as reviews) from reviews group by movie_id having LLM('sum up', group_concat(review) as reviews) like 'a%' order by LLM('sum up', group_concat(review) as reviews)

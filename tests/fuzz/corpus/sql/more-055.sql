@@ -1,0 +1,1 @@
+select LLM('kind', review) as kind, count(*) from reviews where stars > 1 group by 1 having LLM('kind', review) in ('a', 'b')

@@ -1,0 +1,1 @@
+select r.id from reviews r left join movies m on r.movie_id = m.id and exists (select 1 from few_shot f where f.id = m.id)

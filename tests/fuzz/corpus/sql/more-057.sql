@@ -1,0 +1,1 @@
+select r.id from reviews r join movies m on r.movie_id = m.id and m.year = (select max(year) from movies)

@@ -1,0 +1,1 @@
+select r.id from reviews r left join movies m on LLM('same', r.title, m.title) = 'yes' and m.year > 2000 and LLM('fit', r.review, m.synopsis) = 'yes'

@@ -1,0 +1,1 @@
+select tone, count(*) from tones where tone in ('warm', 'cold') group by tone

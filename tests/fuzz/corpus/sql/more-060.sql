@@ -1,0 +1,1 @@
+select llm_prob(LLM('x', review) returns boolean) p from reviews where LLM('x', review) returns boolean order by p desc limit 5

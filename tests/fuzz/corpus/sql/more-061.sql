@@ -1,0 +1,1 @@
+select * from reviews where LLM('x', review) returns integer between 1 and 5 > 3

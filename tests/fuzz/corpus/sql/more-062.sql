@@ -1,0 +1,1 @@
+select * from reviews where LLM('x', review) between 1 and 5

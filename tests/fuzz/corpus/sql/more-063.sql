@@ -1,0 +1,1 @@
+select LLM('x', review) returns integer between 5 and 1 from reviews

@@ -1,0 +1,1 @@
+select LLM('x', review) returns enm('a', 'b') from reviews

@@ -1,0 +1,1 @@
+select LLM('x', review) + 1 from reviews where LLM('x', review) > 3

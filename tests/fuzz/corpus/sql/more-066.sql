@@ -1,0 +1,1 @@
+select LLM('hello'), LLM('{{}}'), LLM('a {', 1 as a)

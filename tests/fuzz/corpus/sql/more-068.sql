@@ -1,0 +1,1 @@
+select LLM('x', *) from reviews r join movies m using (id)

@@ -1,0 +1,1 @@
+select LLM('x', bytes) from everything

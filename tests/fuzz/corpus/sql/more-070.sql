@@ -1,0 +1,1 @@
+select id, LLM('x', review) as a from reviews union all select id, LLM('x', review) from reviews order by a

@@ -1,0 +1,1 @@
+select a from (select id, LLM('x', review) as a from reviews union all select id, LLM('x', review) from reviews) where a in ('p', 'q')

@@ -1,0 +1,1 @@
+insert into few_shot (id, answer) values (1, LLM('x', 'a' as t)), (2, LLM('x', 'b' as t)), (3, 'c')

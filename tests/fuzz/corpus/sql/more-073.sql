@@ -1,0 +1,1 @@
+select * from movies where LLM('good {title}?', title) = 'good' and id in (select movie_id from reviews where LLM('good {review}?', review) = 'good')

@@ -1,0 +1,1 @@
+select 'it''s', x'00ff', "title", current_date, 1e3, .5 from movies

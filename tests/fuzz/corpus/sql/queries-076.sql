@@ -1,0 +1,1 @@
+select year between 1990 and 2000 and m.title not like 'A%' escape '!', m.title is not null, fresh is not true, stars is not distinct from 3, year not in (1, 2.0, null) from movies m, reviews r

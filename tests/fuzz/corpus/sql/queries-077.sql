@@ -1,0 +1,1 @@
+select cast('12' as integer), '1.5'::real, title::integer, cast(year as text), 'x'::integer from movies

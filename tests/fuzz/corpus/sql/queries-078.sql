@@ -1,0 +1,1 @@
+select case year when 1999 then 'a' else title end, case when year > 1 then 1 when year > 0 then 2.5 end from movies

@@ -1,0 +1,1 @@
+select case when year > 1 then 'a' else 2 end from movies

@@ -1,0 +1,1 @@
+select case when year > 1 then title else year end from movies

@@ -1,0 +1,1 @@
+select substr(title, 1, 3), round(stars, 1), length(stars) from reviews

@@ -1,0 +1,1 @@
+select upper(fresh) from reviews

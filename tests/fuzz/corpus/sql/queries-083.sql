@@ -1,0 +1,1 @@
+select nullif(review, 'x'), iif(stars, 1, 2.0), greatest(1, year, 2.5), mod(year, 2), typeof(null), date('now'), abs(true) from reviews, movies

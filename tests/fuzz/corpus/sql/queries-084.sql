@@ -1,0 +1,1 @@
+select round(1, 2, 3)

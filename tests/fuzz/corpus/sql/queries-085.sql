@@ -1,0 +1,1 @@
+select min(1, 2)

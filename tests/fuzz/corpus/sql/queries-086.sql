@@ -1,0 +1,1 @@
+select count(distinct review), group_concat(review, '; '), string_agg(distinct review, ','), avg(year), sum(fresh), max(review), count(*) filter (where year > 1) from movies, reviews

@@ -1,0 +1,1 @@
+select count(*) from movies where count(*) > 1

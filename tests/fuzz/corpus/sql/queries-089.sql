@@ -1,0 +1,1 @@
+select year / 10 * 10 as decade, count(*) from movies group by decade having decade > 1950 order by count(*) desc, decade nulls first

@@ -1,0 +1,1 @@
+select lower(title) || 'x', count(*) from movies group by lower(title)

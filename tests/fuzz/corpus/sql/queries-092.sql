@@ -1,0 +1,1 @@
+select (select count(*) from reviews r where r.movie_id = m.id and r.stars > m.year), m.id from movies m group by m.id, m.year

@@ -1,0 +1,1 @@
+select (select count(*) from reviews r where r.movie_id = m.id), m.year from movies m group by m.year

@@ -1,0 +1,1 @@
+select m.*, r.title from movies as m inner join reviews as r on m.id = movie_id and m.title = r.title left outer join movies m2 on m2.id = m.id cross join few_shot

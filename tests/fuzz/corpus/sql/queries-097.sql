@@ -1,0 +1,1 @@
+select m.id from movies

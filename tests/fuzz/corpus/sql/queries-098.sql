@@ -1,0 +1,1 @@
+select movies.nmae, r.title from movies

@@ -1,0 +1,1 @@
+select * from (select id, title from movies order by year limit 3) as t (a, b) where a > 1

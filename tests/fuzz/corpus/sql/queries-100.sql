@@ -1,0 +1,1 @@
+select * from (select 1, 2) t (a, b, c)

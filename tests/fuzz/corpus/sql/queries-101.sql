@@ -1,0 +1,1 @@
+select distinct year from movies order by title

@@ -1,0 +1,1 @@
+select distinct year, title from movies order by title, 1 desc limit all offset 3

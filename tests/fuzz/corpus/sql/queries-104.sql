@@ -1,0 +1,1 @@
+select title from movies limit -1

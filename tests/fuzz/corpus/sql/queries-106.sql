@@ -1,0 +1,1 @@
+(select 1 as x order by 1) union (select 2 limit 1) order by x desc limit 1

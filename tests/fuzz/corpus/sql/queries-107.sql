@@ -1,0 +1,1 @@
+select 1 union select 2 intersect select 3 except select 'a'

@@ -1,0 +1,1 @@
+select id, title from movies union all select id, review from reviews order by 2 desc nulls last, id + 1

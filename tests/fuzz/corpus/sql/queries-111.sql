@@ -1,0 +1,1 @@
+with x (a) as (values (1), (2)), y as (select a from x where a > 1) select * from y where a in (select a from x)

@@ -1,0 +1,1 @@
+with x as (select 1), x as (select 2) select * from x

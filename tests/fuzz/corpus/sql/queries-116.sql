@@ -1,0 +1,1 @@
+select id from movies where id in (select id, title from movies)

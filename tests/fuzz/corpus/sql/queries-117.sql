@@ -1,0 +1,1 @@
+select id from movies where id = (select title from movies)

@@ -1,0 +1,1 @@
+select exists (select * from reviews where movie_id = id) from movies

@@ -1,0 +1,1 @@
+select * from 'no-such-file.csv'

@@ -1,0 +1,1 @@
+select rowid, title from reviews where rowid < 3

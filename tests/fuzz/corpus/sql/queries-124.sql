@@ -1,0 +1,1 @@
+select a.id from movies a join movies b on a.id = b.id join movies c on b.id = x.id

@@ -1,0 +1,1 @@
+select title titel from movies order by titel || 'x'

@@ -1,0 +1,1 @@
+select count(*) from movies where id in (1, 'two')

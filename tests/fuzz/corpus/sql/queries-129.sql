@@ -1,0 +1,1 @@
+select id from movies where id = 1 adn year = 2

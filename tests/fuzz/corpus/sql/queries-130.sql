@@ -1,0 +1,1 @@
+select id from movies order yb id

@@ -1,0 +1,1 @@
+insret into movies values (1)

@@ -1,0 +1,1 @@
+creat table x (a int)

@@ -1,0 +1,1 @@
+update movies set title = 'x' were id = 1

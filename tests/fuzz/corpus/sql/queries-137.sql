@@ -1,0 +1,1 @@
+select * from moviez as m where m.id = 1

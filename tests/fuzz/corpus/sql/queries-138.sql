@@ -1,0 +1,1 @@
+select 日本 from movies where title = '日本語日本語' and nope = 1

@@ -1,0 +1,4 @@
+select 1 as a,
+	2 as b,
+	wrong as c
+from movies
