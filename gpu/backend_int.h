@@ -1,15 +1,19 @@
 /*
- * backend_int.h - what runs a pass of the model: a table of functions, one per device (cpu, test, later cuda, remote).
+ * backend_int.h - what runs a pass of the model: a table of functions, one per device (cpu, test,
+ * later cuda, remote).
  *
- * A pass is plain data: rows (one new token each), where their KV goes, and the logits wanted. The scheduler fills it,
- * a backend executes it; neither knows the other's insides. KV is paged: LLM_BLOCK_TOKENS positions a block; a row's
- * block table lists the blocks of positions 0, 32, 64, … up to its own.
+ * A pass is plain data: rows (one new token each), where their KV goes, and the logits wanted. The
+ * scheduler fills it, a backend executes it; neither knows the other's insides. KV is paged:
+ * LLM_BLOCK_TOKENS positions a block; a row's block table lists the blocks of positions 0, 32, 64,
+ * … up to its own.
  *
  *   row        token t at position p, table [b0 b1 b2 …]   keys 0..p of the table are visible to it
- *   copies     before attention, in order: the first n slots of block `from` -> block `to` (a branch inside a block)
+ *   copies     before attention, in order: the first n slots of block `from` -> block `to`, where
+ *              prompts branch inside a block
  *   wants      logits after a row: the listed ids, or the whole vocabulary
  *
- * Invariant: the bits of a row's KV and logits depend on its path's tokens alone, never on the other rows.
+ * Invariant: the bits of a row's KV and logits depend on its path's tokens alone, never on the
+ * other rows.
  */
 #ifndef KVASIR_BACKEND_INT_H
 #define KVASIR_BACKEND_INT_H
@@ -35,7 +39,8 @@ typedef struct pass_want {
 } pass_want;
 
 typedef struct pass {
-    pass_row *rows; /* neighbours in the prefix tree stand together, so that blocks are shared by runs of rows */
+    pass_row *rows; /* neighbours in the prefix tree stand together, so that blocks are shared by
+                       runs of rows */
     int nrows;
     pass_copy *copies;
     int ncopies;
@@ -63,19 +68,22 @@ typedef struct llm_backend {
     int (*open)(llm_engine *engine, const llm_engine_options *options, err *e);
     void (*close)(llm_engine *engine);
     /* Tokens of a text, appended (tokenizer_encode's contract), and back. */
-    void (*encode)(const llm_engine *engine, str text, bool parse_special, bool segment_start, llm_token **out,
-                   size_t *count, size_t *cap);
+    void (*encode)(const llm_engine *engine, str text, bool parse_special, bool segment_start,
+                   llm_token **out, size_t *count, size_t *cap);
     void (*decode)(const llm_engine *engine, llm_token token, bool special, buf *out);
-    /* The mutable side of a session: KV of `blocks` blocks and work memory for passes of up to `rows` rows. */
+    /* The mutable side of a session: KV of `blocks` blocks and work memory for passes of up to
+     * `rows` rows. */
     int (*work_new)(llm_engine *engine, int blocks, int rows, void **work, err *e);
     void (*work_free)(llm_engine *engine, void *work);
     int (*forward)(llm_engine *engine, void *work, const pass *p, err *e);
     void (*kv_read)(llm_engine *engine, void *work, int32_t block, void *out);
     void (*kv_write)(llm_engine *engine, void *work, int32_t block, const void *in);
-    /* What a session measured, for the next start (side_file.c); NULL: nothing is kept. Thread-safe. */
+    /* What a session measured, for the next start (side_file.c); NULL: nothing is kept.
+     * Thread-safe. */
     void (*keep_rates)(llm_engine *engine, double prefill_tok_s, double decode_tok_s);
     /* Instead of logits: the whole answer at once (NULL where `forward` gives logits). */
-    void (*answer)(llm_engine *engine, const backend_question *question, backend_answer *out, buf *text);
+    void (*answer)(llm_engine *engine, const backend_question *question, backend_answer *out,
+                   buf *text);
 } llm_backend;
 
 extern const llm_backend backend_cpu;

@@ -1,8 +1,9 @@
 /*
  * cpu.c - the CPU backend: opening a model, choosing a precision, and the table of functions.
  *
- * Owns the engine's CPU state. Invariant: the fingerprint covers all that a KV bit depends on: weights, positions,
- * precision, kernels and library (through the probe's output). The pass itself is cpu_forward.c's.
+ * Owns the engine's CPU state. Invariant: the fingerprint covers all that a KV bit depends on:
+ * weights, positions, precision, kernels and library (through the probe's output). The pass itself
+ * is cpu_forward.c's.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,8 +15,8 @@
 /* bf16 halves the accuracy of products; it must pay for that. */
 static const double BF16_MUST_GAIN = 1.2;
 
-static side_facts precision_facts(llm_engine *engine, const llm_engine_options *options, hash128 weights,
-                                  const char *machine) {
+static side_facts precision_facts(llm_engine *engine, const llm_engine_options *options,
+                                  hash128 weights, const char *machine) {
     side_facts facts;
     if (side_file_read(options->cache_dir, weights, machine, &facts)) {
         return facts;
@@ -31,13 +32,15 @@ static int precision_choose(llm_engine *engine, const llm_engine_options *option
                             const char *machine, bool *bf16, err *e) {
     llm_model_info *info = &engine->info;
     if (options->precision == LLM_INT8) {
-        return err_set(e, ERR_UNSUPPORTED, "precision 'int8' is not offered by the CPU backend: use f32, bf16 or auto");
+        return err_set(e, ERR_UNSUPPORTED,
+                       "precision 'int8' is not offered by the CPU backend: use f32, bf16 or auto");
     }
     if (options->precision == LLM_PRECISION_AUTO) {
         side_facts facts = precision_facts(engine, options, weights, machine);
         *bf16 = facts.bf16 != 0;
-        info->precision_reason = arena_printf(engine->mem, "one thread does %.0f GFLOP/s in bf16, %.0f in f32",
-                                              facts.bf16_rate / 1e9, facts.f32_rate / 1e9);
+        info->precision_reason =
+            arena_printf(engine->mem, "one thread does %.0f GFLOP/s in bf16, %.0f in f32",
+                         facts.bf16_rate / 1e9, facts.f32_rate / 1e9);
         info->prefill_tok_s = facts.prefill_tok_s;
         info->decode_tok_s = facts.decode_tok_s;
     } else {
@@ -89,13 +92,16 @@ static void info_fill(llm_engine *engine, cpu_state *s) {
     info->ffn = c->ffn;
     info->vocab = c->vocab;
     info->context = c->context;
-    info->kv_bytes_per_token = (size_t)c->n_layers * (size_t)c->n_kv_heads * (size_t)c->head_dim * 2 * sizeof(uint16_t);
-    info->capabilities = LLM_CAN_LOGITS | LLM_CAN_KV | LLM_CAN_SCORE | LLM_CAN_GUIDE | LLM_IS_DETERMINISTIC;
+    info->kv_bytes_per_token =
+        (size_t)c->n_layers * (size_t)c->n_kv_heads * (size_t)c->head_dim * 2 * sizeof(uint16_t);
+    info->capabilities =
+        LLM_CAN_LOGITS | LLM_CAN_KV | LLM_CAN_SCORE | LLM_CAN_GUIDE | LLM_IS_DETERMINISTIC;
     info->threads = pool_threads(s->threads);
 }
 
 /* Everything that decides a KV bit, in one place. */
-static hash128 fingerprint(const llm_engine *engine, const cpu_state *s, hash128 weights, hash128 probe) {
+static hash128 fingerprint(const llm_engine *engine, const cpu_state *s, hash128 weights,
+                           hash128 probe) {
     buf b = {0};
     const model_config *c = &engine->config;
     buf_append(&b, &weights, sizeof weights);
@@ -136,7 +142,8 @@ int cpu_load(llm_engine *engine, const llm_engine_options *options, err *e) {
     engine->state = s;
     s->k = kernels_choose(engine->config.head_dim);
     if (s->k == NULL) {
-        return err_set(e, ERR_UNSUPPORTED, "heads of %d dimensions: the CPU backend wants a multiple of 4",
+        return err_set(e, ERR_UNSUPPORTED,
+                       "heads of %d dimensions: the CPU backend wants a multiple of 4",
                        engine->config.head_dim);
     }
     int code = refuse_unsupported(options, e);
@@ -146,14 +153,17 @@ int cpu_load(llm_engine *engine, const llm_engine_options *options, err *e) {
     const char *isa = getenv("ONEDNN_MAX_CPU_ISA");
     snprintf(s->machine, sizeof s->machine, "%s %s", s->k->name, isa != NULL ? isa : "");
     s->weights = gguf_identity(engine->file);
-    s->cache_dir = options->cache_dir != NULL ? mem_strndup(options->cache_dir, strlen(options->cache_dir)) : NULL;
+    s->cache_dir = options->cache_dir != NULL
+                       ? mem_strndup(options->cache_dir, strlen(options->cache_dir))
+                       : NULL;
     s->threads = pool_new(engine->info.threads);
     hash128 probe;
     bool bf16 = false;
     code = precision_choose(engine, options, s->weights, s->machine, &bf16, e);
     code = code != 0 ? code : gemm_new(s->threads, bf16, &s->g, e);
-    code = code != 0 ? code
-                     : model_load(&s->model, engine->file, &engine->config, s->g, s->threads, &probe, e);
+    code = code != 0
+               ? code
+               : model_load(&s->model, engine->file, &engine->config, s->g, s->threads, &probe, e);
     if (code != 0) {
         return code;
     }
@@ -206,8 +216,8 @@ static void cpu_keep_rates(llm_engine *engine, double prefill_tok_s, double deco
     pool_unlock(s->threads);
 }
 
-static void cpu_encode(const llm_engine *engine, str text, bool parse_special, bool segment_start, llm_token **out,
-                       size_t *count, size_t *cap) {
+static void cpu_encode(const llm_engine *engine, str text, bool parse_special, bool segment_start,
+                       llm_token **out, size_t *count, size_t *cap) {
     tokenizer_encode(engine->tokenizer, text, parse_special, segment_start, out, count, cap);
 }
 

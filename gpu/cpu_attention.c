@@ -1,10 +1,11 @@
 /*
  * cpu_attention.c - attention by shared block (ENGINE 3).
  *
- * A task takes up to ATTEND_ROWS rows and one kv head through the blocks of their tables. Neighbouring rows whose
- * table has the same block attend to it together, so that a shared prefix is read and widened to f32 once per task.
- * Invariant: each query meets its blocks one by one in order of position, each as a unit of 32 keys with those it
- * cannot see masked; nothing depends on which rows share a task.
+ * A task takes up to ATTEND_ROWS rows and one kv head through the blocks of their tables.
+ * Neighbouring rows whose table has the same block attend to it together, so that a shared prefix
+ * is read and widened to f32 once per task. Invariant: each query meets its blocks one by one in
+ * order of position, each as a unit of 32 keys with those it cannot see masked; nothing depends on
+ * which rows share a task.
  */
 #include <math.h>
 #include <string.h>
@@ -14,7 +15,8 @@
 uint16_t *cpu_keys(const cpu_work *w, int32_t block, int layer, int kv_head) {
     const model_config *c = &w->engine->config;
     size_t head = (size_t)c->head_dim * LLM_BLOCK_TOKENS;
-    return w->kv + (size_t)block * w->block_elements + (size_t)layer * w->layer_elements + (size_t)kv_head * head;
+    return w->kv + (size_t)block * w->block_elements + (size_t)layer * w->layer_elements +
+           (size_t)kv_head * head;
 }
 
 uint16_t *cpu_values(const cpu_work *w, int32_t block, int layer, int kv_head) {
@@ -27,13 +29,16 @@ int cpu_attend_chunks(const cpu_work *w) {
 
 static bool row_sees(const pass_row *row, int b, int window) {
     int first = b * LLM_BLOCK_TOKENS;
-    return first <= row->position && (window == 0 || first + LLM_BLOCK_TOKENS > row->position - window + 1);
+    return first <= row->position &&
+           (window == 0 || first + LLM_BLOCK_TOKENS > row->position - window + 1);
 }
 
 /* Rows [from, to) of the chunk, group queries each, against block index b. */
-static void run_attend(cpu_work *w, attend_scratch *s, int base, int from, int to, int b, int kv_head) {
+static void run_attend(cpu_work *w, attend_scratch *s, int base, int from, int to, int b,
+                       int kv_head) {
     const model_config *c = &w->engine->config;
-    int d = c->head_dim, group = c->n_heads / c->n_kv_heads, window = w->s->model.layers[w->layer].window;
+    int d = c->head_dim, group = c->n_heads / c->n_kv_heads,
+        window = w->s->model.layers[w->layer].window;
     int32_t block = w->rows[base + from].table[b];
     for (int i = from; i < to; i++) {
         int position = w->rows[base + i].position, first = b * LLM_BLOCK_TOKENS;
@@ -65,7 +70,8 @@ static void queries_gather(cpu_work *w, attend_scratch *s, int base, int rows, i
     size_t group = (size_t)(c->n_heads / c->n_kv_heads), d = (size_t)c->head_dim;
     size_t width = (size_t)c->n_heads * d, run = group * d;
     for (int i = 0; i < rows; i++) {
-        memcpy(s->q + (size_t)i * run, w->q + (size_t)(base + i) * width + (size_t)kv_head * run, run * sizeof(float));
+        memcpy(s->q + (size_t)i * run, w->q + (size_t)(base + i) * width + (size_t)kv_head * run,
+               run * sizeof(float));
     }
     memset(s->out, 0, (size_t)rows * run * sizeof(float));
     for (size_t i = 0; i < (size_t)rows * group; i++) {
@@ -111,7 +117,8 @@ void cpu_attend(cpu_work *w, int chunk, int kv_head, int worker) {
                 continue;
             }
             int to = from + 1;
-            while (to < rows && row_sees(row + (to - from), b, window) && row[to - from].table[b] == row->table[b]) {
+            while (to < rows && row_sees(row + (to - from), b, window) &&
+                   row[to - from].table[b] == row->table[b]) {
                 to++;
             }
             run_attend(w, s, base, from, to, b, kv_head);

@@ -1,9 +1,10 @@
 /*
  * cpu_forward.c - one pass through the layers on the CPU.
  *
- * Work is cut into tiles of rows and parts of columns. With many tiles a task takes one tile through a run of stages;
- * with few, each stage is spread over tiles × parts. Both do the same operations on each row in the same order, so
- * the choice (by row and thread count) does not show in the bits. The last layer and the head run for wanted rows.
+ * Work is cut into tiles of rows and parts of columns. With many tiles a task takes one tile
+ * through a run of stages; with few, each stage is spread over tiles × parts. Both do the same
+ * operations on each row in the same order, so the choice (by row and thread count) does not show
+ * in the bits. The last layer and the head run for wanted rows.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -13,7 +14,8 @@
 
 #include "cpu_int.h"
 
-/* ---- rows and tiles ---------------------------------------------------------------------------- */
+/* ---- rows and tiles ----------------------------------------------------------------------------
+ */
 
 static int tile_count(const cpu_work *w) {
     int tile = gemm_tile(w->s->g);
@@ -47,7 +49,8 @@ static void operand_store(const cpu_work *w, const float *x, int n, void *out) {
     }
 }
 
-/* ---- stages ------------------------------------------------------------------------------------ */
+/* ---- stages ------------------------------------------------------------------------------------
+ */
 
 static void norm_rows(cpu_work *w, tile_range t, const float *weight, int worker) {
     int n = w->engine->config.n_embd;
@@ -59,7 +62,8 @@ static void norm_rows(cpu_work *w, tile_range t, const float *weight, int worker
 }
 
 /* One head of one row: bias, norm, rope. */
-static void head_finish(const cpu_work *w, int row, const float *bias, const float *norm, bool turns, float *x) {
+static void head_finish(const cpu_work *w, int row, const float *bias, const float *norm,
+                        bool turns, float *x) {
     const model_config *c = &w->engine->config;
     const model_layer *layer = &w->s->model.layers[w->layer];
     if (bias != NULL) {
@@ -76,7 +80,9 @@ static void head_finish(const cpu_work *w, int row, const float *bias, const flo
 
 static void key_store(const cpu_work *w, int row, int kv_head, const float *x) {
     int d = w->engine->config.head_dim, slot = w->rows[row].position % LLM_BLOCK_TOKENS;
-    uint16_t *to = cpu_keys(w, w->rows[row].table[w->rows[row].position / LLM_BLOCK_TOKENS], w->layer, kv_head) + slot;
+    uint16_t *to = cpu_keys(w, w->rows[row].table[w->rows[row].position / LLM_BLOCK_TOKENS],
+                            w->layer, kv_head) +
+                   slot;
     uint16_t narrow[CONFIG_MAX_HEAD_DIM];
     w->s->k->to_bf16(x, d, narrow);
     for (int i = 0; i < d; i++) {
@@ -94,7 +100,8 @@ static void stage_qkv(cpu_work *w, tile_range t, int part, int worker) {
     const model_config *c = &w->engine->config;
     const model_layer *layer = &w->s->model.layers[w->layer];
     const gemm_part *p = &layer->qkv.parts[part];
-    const float *out = gemm_run(w->s->g, &layer->qkv, part, worker, t.height, row_of(w, w->a, t.first, c->n_embd));
+    const float *out =
+        gemm_run(w->s->g, &layer->qkv, part, worker, t.height, row_of(w, w->a, t.first, c->n_embd));
     int d = c->head_dim, width = c->n_heads * d;
     float x[CONFIG_MAX_HEAD_DIM];
     for (int i = 0; i < t.rows; i++) {
@@ -121,11 +128,12 @@ static void stage_qkv(cpu_work *w, tile_range t, int part, int worker) {
 }
 
 /* x += A × part, or y = A × part where a norm comes before the sum. */
-static void stage_add(cpu_work *w, tile_range t, const gemm_weight *weight, int part, int worker, void *a,
-                      const float *bias, bool normed) {
+static void stage_add(cpu_work *w, tile_range t, const gemm_weight *weight, int part, int worker,
+                      void *a, const float *bias, bool normed) {
     int n = w->engine->config.n_embd;
     const gemm_part *p = &weight->parts[part];
-    const float *out = gemm_run(w->s->g, weight, part, worker, t.height, row_of(w, a, t.first, weight->k));
+    const float *out =
+        gemm_run(w->s->g, weight, part, worker, t.height, row_of(w, a, t.first, weight->k));
     for (int i = 0; i < t.rows; i++) {
         size_t at = (size_t)(t.first + i) * (size_t)n + (size_t)p->first;
         const float *from = out + (size_t)i * (size_t)p->n;
@@ -153,7 +161,8 @@ static void stage_gate_up(cpu_work *w, tile_range t, int part, int worker) {
     const model_config *c = &w->engine->config;
     const model_layer *layer = &w->s->model.layers[w->layer];
     const gemm_part *p = &layer->gate_up.parts[part];
-    const float *out = gemm_run(w->s->g, &layer->gate_up, part, worker, t.height, row_of(w, w->a, t.first, c->n_embd));
+    const float *out = gemm_run(w->s->g, &layer->gate_up, part, worker, t.height,
+                                row_of(w, w->a, t.first, c->n_embd));
     int half = p->n / 2;
     float *scratch = scratch_of(w, worker);
     void (*act)(const float *, const float *, int, float *) =
@@ -166,17 +175,31 @@ static void stage_gate_up(cpu_work *w, tile_range t, int part, int worker) {
     }
 }
 
-/* ---- stages as tasks --------------------------------------------------------------------------- */
+/* ---- stages as tasks ---------------------------------------------------------------------------
+ */
 
-typedef enum stage { STAGE_ATTN_NORM, STAGE_QKV, STAGE_O, STAGE_FFN_NORM, STAGE_GATE_UP, STAGE_DOWN, STAGE_END } stage;
+typedef enum stage {
+    STAGE_ATTN_NORM,
+    STAGE_QKV,
+    STAGE_O,
+    STAGE_FFN_NORM,
+    STAGE_GATE_UP,
+    STAGE_DOWN,
+    STAGE_END
+} stage;
 
 static int stage_parts(const model_layer *layer, stage s) {
     switch (s) {
-    case STAGE_QKV: return layer->qkv.nparts;
-    case STAGE_O: return layer->o.nparts;
-    case STAGE_GATE_UP: return layer->gate_up.nparts;
-    case STAGE_DOWN: return layer->down.nparts;
-    default: return 1;
+    case STAGE_QKV:
+        return layer->qkv.nparts;
+    case STAGE_O:
+        return layer->o.nparts;
+    case STAGE_GATE_UP:
+        return layer->gate_up.nparts;
+    case STAGE_DOWN:
+        return layer->down.nparts;
+    default:
+        return 1;
     }
 }
 
@@ -184,20 +207,29 @@ static void stage_run(cpu_work *w, stage s, int tile, int part, int worker) {
     const model_layer *layer = &w->s->model.layers[w->layer];
     tile_range t = tile_of(w, tile);
     switch (s) {
-    case STAGE_ATTN_NORM: norm_rows(w, t, layer->attn_norm, worker); break;
-    case STAGE_QKV: stage_qkv(w, t, part, worker); break;
+    case STAGE_ATTN_NORM:
+        norm_rows(w, t, layer->attn_norm, worker);
+        break;
+    case STAGE_QKV:
+        stage_qkv(w, t, part, worker);
+        break;
     case STAGE_O:
-        stage_add(w, t, &layer->o, part, worker, w->att, layer->o_bias, layer->post_attn_norm != NULL);
+        stage_add(w, t, &layer->o, part, worker, w->att, layer->o_bias,
+                  layer->post_attn_norm != NULL);
         break;
     case STAGE_FFN_NORM:
         post_norm_rows(w, t, layer->post_attn_norm, worker);
         norm_rows(w, t, layer->ffn_norm, worker);
         break;
-    case STAGE_GATE_UP: stage_gate_up(w, t, part, worker); break;
+    case STAGE_GATE_UP:
+        stage_gate_up(w, t, part, worker);
+        break;
     case STAGE_DOWN:
         stage_add(w, t, &layer->down, part, worker, w->h, NULL, layer->post_ffn_norm != NULL);
         break;
-    case STAGE_END: post_norm_rows(w, t, layer->post_ffn_norm, worker); break;
+    case STAGE_END:
+        post_norm_rows(w, t, layer->post_ffn_norm, worker);
+        break;
     }
 }
 
@@ -258,12 +290,14 @@ static void copies_run(cpu_work *w) {
             for (size_t j = 0; j < d; j++) {
                 memcpy(to + j * LLM_BLOCK_TOKENS, from + j * LLM_BLOCK_TOKENS, n);
             }
-            memcpy(cpu_values(w, copy->to, w->layer, h), cpu_values(w, copy->from, w->layer, h), n * d);
+            memcpy(cpu_values(w, copy->to, w->layer, h), cpu_values(w, copy->from, w->layer, h),
+                   n * d);
         }
     }
 }
 
-/* ---- first and last rows ----------------------------------------------------------------------- */
+/* ---- first and last rows -----------------------------------------------------------------------
+ */
 
 static void embed_task(void *ctx, int task, int worker) {
     (void)worker;
@@ -273,7 +307,8 @@ static void embed_task(void *ctx, int task, int worker) {
     model_embed(&w->s->model, w->rows[task].token, w->x + (size_t)task * (size_t)c->n_embd);
     for (int set = 0; set < (w->s->two_ropes ? 2 : 1); set++) {
         const float *f = set == 0 ? w->s->frequencies : w->s->frequencies_local;
-        float *angles = (set == 0 ? w->angles : w->angles_local) + (size_t)task * (size_t)c->rope_dims;
+        float *angles =
+            (set == 0 ? w->angles : w->angles_local) + (size_t)task * (size_t)c->rope_dims;
         for (int i = 0; i < half; i++) {
             double angle = (double)position * (double)f[i];
             angles[i] = (float)cos(angle) * w->s->rope_magnitude;
@@ -295,7 +330,8 @@ static void wanted_rows(cpu_work *w) {
 /* From here on only wanted rows go on: they move together at the front. */
 static void rows_compact(cpu_work *w) {
     const model_config *c = &w->engine->config;
-    size_t x = sizeof(float) * (size_t)c->n_embd, q = sizeof(float) * (size_t)(c->n_heads * c->head_dim);
+    size_t x = sizeof(float) * (size_t)c->n_embd,
+           q = sizeof(float) * (size_t)(c->n_heads * c->head_dim);
     for (int i = 0; i < w->nwanted; i++) {
         int from = w->wanted[i];
         if (from != i) {
@@ -363,7 +399,8 @@ static void head_run(cpu_work *w) {
         }
         w->want_rows[i] = at;
         if (w->p->wants[i].ids == NULL) {
-            operand_store(w, w->x + (size_t)at * (size_t)c->n_embd, c->n_embd, row_of(w, w->a, whole, c->n_embd));
+            operand_store(w, w->x + (size_t)at * (size_t)c->n_embd, c->n_embd,
+                          row_of(w, w->a, whole, c->n_embd));
             w->whole[whole++] = i;
         }
     }
@@ -374,7 +411,8 @@ static void head_run(cpu_work *w) {
     }
 }
 
-/* ---- the pass ---------------------------------------------------------------------------------- */
+/* ---- the pass ----------------------------------------------------------------------------------
+ */
 
 /* Few rows: smaller tasks, so that no thread idles; many: all that share a block together. */
 static int attend_rows_for(const cpu_work *w) {
@@ -410,8 +448,8 @@ static void wants_reserve(cpu_work *w, int wants) {
 int cpu_forward(llm_engine *engine, void *work, const pass *p, err *e) {
     cpu_work *w = work;
     if (p->nrows > w->rows_cap || p->nwants > w->rows_cap) {
-        return err_set(e, ERR_INTERNAL, "a pass of %d rows and %d wants in buffers for %d", p->nrows, p->nwants,
-                       w->rows_cap);
+        return err_set(e, ERR_INTERNAL, "a pass of %d rows and %d wants in buffers for %d",
+                       p->nrows, p->nwants, w->rows_cap);
     }
     pool_lock(w->s->threads);
     w->p = p;
@@ -431,7 +469,8 @@ int cpu_forward(llm_engine *engine, void *work, const pass *p, err *e) {
     return 0;
 }
 
-/* ---- the bound --------------------------------------------------------------------------------- */
+/* ---- the bound ---------------------------------------------------------------------------------
+ */
 
 typedef struct bound_job {
     cpu_state *s;
@@ -446,9 +485,11 @@ static void bound_task(void *ctx, int task, int worker) {
     const model_layer *layer = &m->layers[task / tiles];
     const gemm_weight *weights[] = {&layer->qkv, &layer->o, &layer->gate_up, &layer->down};
     for (size_t i = 0; i < BASE_COUNT(weights); i++) {
-        size_t tile = (size_t)gemm_tile(job->s->g) * (size_t)weights[i]->k * gemm_element(job->s->g);
+        size_t tile =
+            (size_t)gemm_tile(job->s->g) * (size_t)weights[i]->k * gemm_element(job->s->g);
         for (int p = 0; p < weights[i]->nparts; p++) {
-            gemm_run(job->s->g, weights[i], p, worker, gemm_tile(job->s->g), job->a + (size_t)(task % tiles) * tile);
+            gemm_run(job->s->g, weights[i], p, worker, gemm_tile(job->s->g),
+                     job->a + (size_t)(task % tiles) * tile);
         }
     }
 }
@@ -466,7 +507,8 @@ double cpu_gemm_bound(llm_engine *engine, int rows, clockid_t clock) {
         clock_gettime(clock, &from);
         pool_run(s->threads, c->n_layers * (rows / gemm_tile(s->g)), bound_task, &job);
         clock_gettime(clock, &to);
-        double seconds = (double)(to.tv_sec - from.tv_sec) + (double)(to.tv_nsec - from.tv_nsec) / 1e9;
+        double seconds =
+            (double)(to.tv_sec - from.tv_sec) + (double)(to.tv_nsec - from.tv_nsec) / 1e9;
         best = BASE_MAX(best, rows / seconds);
     }
     pool_unlock(s->threads);
@@ -474,7 +516,8 @@ double cpu_gemm_bound(llm_engine *engine, int rows, clockid_t clock) {
     return best;
 }
 
-/* ---- work memory ------------------------------------------------------------------------------- */
+/* ---- work memory -------------------------------------------------------------------------------
+ */
 
 static void *aligned_zero(size_t bytes) {
     size_t rounded = (bytes + 127) / 64 * 64;
@@ -496,20 +539,23 @@ static bool buffers_new(cpu_work *w) {
     w->att = aligned_zero(rows * heads * element);
     w->h = aligned_zero(rows * (size_t)c->ffn * element);
     w->angles = aligned_zero(rows * (size_t)c->rope_dims * sizeof(float));
-    w->norm_scratch = aligned_zero(workers * (size_t)BASE_MAX(BASE_MAX(c->n_embd, c->ffn), 64) * sizeof(float));
+    w->norm_scratch =
+        aligned_zero(workers * (size_t)BASE_MAX(BASE_MAX(c->n_embd, c->ffn), 64) * sizeof(float));
     bool more = true;
     if (c->post_norm) {
         more = (w->y = aligned_zero(rows * width * sizeof(float))) != NULL;
     }
     if (w->s->two_ropes) {
-        more = more && (w->angles_local = aligned_zero(rows * (size_t)c->rope_dims * sizeof(float))) != NULL;
+        more = more && (w->angles_local =
+                            aligned_zero(rows * (size_t)c->rope_dims * sizeof(float))) != NULL;
     }
     return more && w->x && w->q && w->a && w->att && w->h && w->angles && w->norm_scratch;
 }
 
 static void attend_scratch_new(cpu_work *w) {
     const model_config *c = &w->engine->config;
-    size_t queries = (size_t)ATTEND_ROWS * (size_t)(c->n_heads / c->n_kv_heads), d = (size_t)c->head_dim;
+    size_t queries = (size_t)ATTEND_ROWS * (size_t)(c->n_heads / c->n_kv_heads),
+           d = (size_t)c->head_dim;
     int workers = pool_threads(w->s->threads);
     w->attend = mem_zalloc(sizeof *w->attend * (size_t)workers);
     for (int i = 0; i < workers; i++) {
@@ -534,14 +580,17 @@ int cpu_work_new(llm_engine *engine, int blocks, int rows, void **work, err *e) 
     w->layer_elements = (size_t)c->n_kv_heads * (size_t)c->head_dim * LLM_BLOCK_TOKENS * 2;
     w->block_elements = w->layer_elements * (size_t)c->n_layers;
     w->kv_bytes = (size_t)blocks * w->block_elements * sizeof(uint16_t);
-    /* zero pages that the system gives as they are first written: kv_memory is a limit, not a cost */
-    void *kv = mmap(NULL, w->kv_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    /* zero pages that the system gives as they are first written: kv_memory is a limit, not a cost
+     */
+    void *kv = mmap(NULL, w->kv_bytes, PROT_READ | PROT_WRITE,
+                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     w->kv = kv != MAP_FAILED ? kv : NULL;
     w->rows = mem_alloc(sizeof *w->rows * (size_t)w->rows_cap);
     attend_scratch_new(w);
     if (!buffers_new(w) || w->kv == NULL) {
         cpu_work_free(engine, w);
-        return err_set(e, ERR_FULL, "no memory for %zu bytes of KV and the buffers of %d rows", w->kv_bytes, rows);
+        return err_set(e, ERR_FULL, "no memory for %zu bytes of KV and the buffers of %d rows",
+                       w->kv_bytes, rows);
     }
     *work = w;
     return 0;
@@ -560,8 +609,21 @@ void cpu_work_free(llm_engine *engine, void *work) {
     if (w->kv != NULL) {
         munmap(w->kv, w->kv_bytes);
     }
-    void *all[] = {w->x, w->q, w->y, w->a, w->att, w->h, w->angles, w->angles_local, w->norm_scratch, w->attend,
-                   w->rows, w->wanted, w->want_rows, w->whole, w};
+    void *all[] = {w->x,
+                   w->q,
+                   w->y,
+                   w->a,
+                   w->att,
+                   w->h,
+                   w->angles,
+                   w->angles_local,
+                   w->norm_scratch,
+                   w->attend,
+                   w->rows,
+                   w->wanted,
+                   w->want_rows,
+                   w->whole,
+                   w};
     for (size_t j = 0; j < BASE_COUNT(all); j++) {
         free(all[j]);
     }

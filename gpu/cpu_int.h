@@ -10,8 +10,9 @@
  *   h    A   [rows, ffn]
  *   y    f32 [rows, width]           a branch's output, only where it is normed before it is added
  *
- * KV: bf16, per block and layer: K [kv_heads, head_dim, 32] (a key's values are a column), then V [kv_heads, 32,
- * head_dim]. Slots not yet written are zero or old, always finite: attention masks them.
+ * KV: bf16, per block and layer: K [kv_heads, head_dim, 32] (a key's values are a column), then V
+ * [kv_heads, 32, head_dim]. Slots not yet written are zero or old, always finite: attention masks
+ * them.
  */
 #ifndef KVASIR_CPU_INT_H
 #define KVASIR_CPU_INT_H
@@ -34,8 +35,8 @@ typedef struct cpu_state {
     float rope_magnitude;
     char device[64];
     char machine[128]; /* what measured rates hold for: kernels, and a bound on oneDNN's */
-    char *cache_dir; /* NULL: no side file */
-    hash128 weights; /* the file's identity */
+    char *cache_dir;   /* NULL: no side file */
+    hash128 weights;   /* the file's identity */
 } cpu_state;
 
 /* A worker's attention scratch: queries of ATTEND_ROWS rows × one kv head's group. */
@@ -52,13 +53,13 @@ typedef struct cpu_work {
     size_t kv_bytes, block_elements, layer_elements;
     float *x, *q, *y, *angles, *angles_local; /* angles: [rows, rope_dims] = cos, sin */
     void *a, *att, *h;
-    float *norm_scratch; /* per worker [max(width, heads*head_dim)] */
+    float *norm_scratch;    /* per worker [max(width, heads*head_dim)] */
     attend_scratch *attend; /* per worker */
     pass_row *rows;         /* of the pass, later only the wanted ones */
     int nrows;
-    int *wanted, nwanted;   /* unique rows of the wants, ascending */
-    int *want_rows;         /* per want: its place in wanted */
-    int *whole;             /* wants of the whole vocabulary */
+    int *wanted, nwanted; /* unique rows of the wants, ascending */
+    int *want_rows;       /* per want: its place in wanted */
+    int *whole;           /* wants of the whole vocabulary */
     int wants_cap;
     const pass *p;
     int layer;
@@ -71,11 +72,13 @@ int cpu_attend_chunks(const cpu_work *w);
 uint16_t *cpu_keys(const cpu_work *w, int32_t block, int layer, int kv_head);
 uint16_t *cpu_values(const cpu_work *w, int32_t block, int layer, int kv_head);
 
-/* cpu.c: all of opening but the file, its config and its tokenizer, which engine has (tests: from memory). */
+/* cpu.c: all of opening but the file, its config and its tokenizer, which engine has (tests: from
+ * memory). */
 int cpu_load(llm_engine *engine, const llm_engine_options *options, err *e);
 
 /* cpu_forward.c */
-/* Tokens/s of the layers' matrix products alone, `rows` at a time, through the pool: the bound of benchmarks. */
+/* Tokens/s of the layers' matrix products alone, `rows` at a time, through the pool: the bound of
+ * benchmarks. */
 double cpu_gemm_bound(llm_engine *engine, int rows, clockid_t clock);
 int cpu_forward(llm_engine *engine, void *work, const pass *p, err *e);
 int cpu_work_new(llm_engine *engine, int blocks, int rows, void **work, err *e);

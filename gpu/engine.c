@@ -1,8 +1,9 @@
 /*
  * engine.c - opening and closing an engine, and the facts about it.
  *
- * Owns the choice of backend and what all backends share (file, tokenizer, template). Invariant: an engine that
- * llm_engine_open returned is complete and never changes. Weights and kernels are the backend's.
+ * Owns the choice of backend and what all backends share (file, tokenizer, template). Invariant: an
+ * engine that llm_engine_open returned is complete and never changes. Weights and kernels are the
+ * backend's.
  */
 #include <sched.h>
 #include <stdlib.h>
@@ -56,7 +57,7 @@ int llm_engine_open(const llm_engine_options *options, llm_engine **out, err *e)
     }
     const llm_backend *backend = backend_choose(options, e);
     if (backend == NULL) {
-        return e->code;
+        return (int)e->code;
     }
     double start = clock_ms();
     llm_engine *engine = mem_zalloc(sizeof *engine);

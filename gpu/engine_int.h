@@ -34,8 +34,8 @@ struct llm_span {
 };
 
 /* Appends the tokens of `text` as one segment. */
-void engine_encode(const llm_engine *engine, str text, bool special, bool start, llm_token **out, size_t *count,
-                   size_t *cap);
+void engine_encode(const llm_engine *engine, str text, bool special, bool start, llm_token **out,
+                   size_t *count, size_t *cap);
 bool engine_is_end(const llm_engine *engine, llm_token id);
 
 #endif

@@ -1,8 +1,9 @@
 /*
  * gemm.c - oneDNN's matrix products at fixed heights, and the probe that tells which heights agree.
  *
- * Owns every oneDNN handle. Invariant: for one (weight, row of A) gemm_run gives the same bits whatever the height,
- * the row's place in the tile, the other rows, and the thread. Tiling and threads are the caller's.
+ * Owns every oneDNN handle. Invariant: for one (weight, row of A) gemm_run gives the same bits
+ * whatever the height, the row's place in the tile, the other rows, and the thread. Tiling and
+ * threads are the caller's.
  */
 #include <oneapi/dnnl/dnnl.h>
 #include <pthread.h>
@@ -49,15 +50,16 @@ static int fail(err *e, dnnl_status_t status, const char *what) {
     return err_set(e, ERR_INTERNAL, "oneDNN: %s failed (status %d)", what, (int)status);
 }
 
-/* ---- kernels ----------------------------------------------------------------------------------- */
+/* ---- kernels -----------------------------------------------------------------------------------
+ */
 
 static dnnl_data_type_t input_type(const gemm *g) {
     return g->bf16 ? dnnl_bf16 : dnnl_f32;
 }
 
 /* `packed`: the layout to use, or NULL to let the library choose. */
-static dnnl_status_t kernel_describe(const gemm *g, int k, int n, int height, const dnnl_memory_desc_t *packed,
-                                     dnnl_primitive_desc_t *out) {
+static dnnl_status_t kernel_describe(const gemm *g, int k, int n, int height,
+                                     const dnnl_memory_desc_t *packed, dnnl_primitive_desc_t *out) {
     dnnl_dims_t ad = {height, k}, bd = {k, n}, cd = {height, n};
     dnnl_memory_desc_t a, b, c;
     dnnl_memory_desc_init_by_tag(&a, 2, ad, input_type(g), dnnl_ab);
@@ -94,8 +96,8 @@ static void kernel_free(gemm_kernel *k, int workers) {
     *k = (gemm_kernel){0};
 }
 
-static dnnl_status_t memories_new(const gemm *g, dnnl_primitive_desc_t desc, dnnl_query_t what, void *handle,
-                                  dnnl_memory_t **out) {
+static dnnl_status_t memories_new(const gemm *g, dnnl_primitive_desc_t desc, dnnl_query_t what,
+                                  void *handle, dnnl_memory_t **out) {
     int index = what == dnnl_query_exec_arg_md ? DNNL_ARG_SCRATCHPAD : 0;
     const dnnl_memory_desc_t *md = dnnl_primitive_desc_query_md(desc, what, index);
     *out = mem_zalloc(sizeof **out * (size_t)g->workers);
@@ -106,8 +108,10 @@ static dnnl_status_t memories_new(const gemm *g, dnnl_primitive_desc_t desc, dnn
     return status;
 }
 
-static dnnl_status_t kernel_new(const gemm *g, gemm_shape *shape, int height, bool first, gemm_kernel *out) {
-    dnnl_status_t status = kernel_describe(g, shape->k, shape->n, height, first ? NULL : &shape->packed, &out->desc);
+static dnnl_status_t kernel_new(const gemm *g, gemm_shape *shape, int height, bool first,
+                                gemm_kernel *out) {
+    dnnl_status_t status =
+        kernel_describe(g, shape->k, shape->n, height, first ? NULL : &shape->packed, &out->desc);
     if (status != dnnl_success) {
         return status;
     }
@@ -122,12 +126,14 @@ static dnnl_status_t kernel_new(const gemm *g, gemm_shape *shape, int height, bo
         status = memories_new(g, out->desc, dnnl_query_dst_md, DNNL_MEMORY_NONE, &out->dst);
     }
     if (status == dnnl_success) {
-        status = memories_new(g, out->desc, dnnl_query_scratchpad_md, DNNL_MEMORY_ALLOCATE, &out->scratch);
+        status = memories_new(g, out->desc, dnnl_query_scratchpad_md, DNNL_MEMORY_ALLOCATE,
+                              &out->scratch);
     }
     return status;
 }
 
-static void kernel_run(gemm *g, gemm_kernel *k, dnnl_memory_t weights, int worker, const void *a, float *c) {
+static void kernel_run(gemm *g, gemm_kernel *k, dnnl_memory_t weights, int worker, const void *a,
+                       float *c) {
     dnnl_memory_set_data_handle(k->src[worker], (void *)(uintptr_t)a);
     dnnl_memory_set_data_handle(k->dst[worker], c);
     dnnl_exec_arg_t args[] = {{DNNL_ARG_SRC, k->src[worker]},
@@ -138,7 +144,8 @@ static void kernel_run(gemm *g, gemm_kernel *k, dnnl_memory_t weights, int worke
     dnnl_stream_wait(g->streams[worker]);
 }
 
-/* ---- lifetime ---------------------------------------------------------------------------------- */
+/* ---- lifetime ----------------------------------------------------------------------------------
+ */
 
 int gemm_new(pool *threads, bool bf16, gemm **out, err *e) {
     omp_set_num_threads(1);
@@ -199,7 +206,8 @@ const char *gemm_implementation(const gemm *g) {
     return g->implementation;
 }
 
-/* ---- shapes and heights ------------------------------------------------------------------------ */
+/* ---- shapes and heights ------------------------------------------------------------------------
+ */
 
 static int shape_find(gemm *g, int k, int n, err *e) {
     for (int s = 0; s < g->nshapes; s++) {
@@ -224,7 +232,7 @@ int gemm_declare(gemm *g, int n, int k, int part, gemm_weight *out, err *e) {
         p->n = BASE_MIN(part, n - p->first);
         p->shape = shape_find(g, k, p->n, e);
         if (p->shape < 0) {
-            return e->code;
+            return (int)e->code;
         }
     }
     return 0;
@@ -238,7 +246,8 @@ static void kernels_drop(gemm *g) {
     }
 }
 
-/* Kernels of all shapes at the given heights; false where the library has none with the same layout. */
+/* Kernels of all shapes at the given heights; false where the library has none with the same
+ * layout. */
 static bool kernels_make(gemm *g, const int *heights, int count) {
     const char *name = NULL;
     for (int s = 0; s < g->nshapes; s++) {
@@ -262,7 +271,8 @@ static bool kernels_make(gemm *g, const int *heights, int count) {
     return true;
 }
 
-/* ---- packing ----------------------------------------------------------------------------------- */
+/* ---- packing -----------------------------------------------------------------------------------
+ */
 
 static dnnl_status_t pack(gemm *g, const gemm_shape *shape, float *plain, dnnl_memory_t *out) {
     dnnl_dims_t dims = {shape->k, shape->n};
@@ -277,7 +287,8 @@ static dnnl_status_t pack(gemm *g, const gemm_shape *shape, float *plain, dnnl_m
         status = dnnl_memory_create(out, &shape->packed, g->engine, DNNL_MEMORY_ALLOCATE);
     }
     if (status == dnnl_success) {
-        status = dnnl_reorder_primitive_desc_create(&desc, &md, g->engine, &shape->packed, g->engine, NULL);
+        status = dnnl_reorder_primitive_desc_create(&desc, &md, g->engine, &shape->packed,
+                                                    g->engine, NULL);
     }
     if (status == dnnl_success) {
         status = dnnl_primitive_create(&reorder, desc);
@@ -327,7 +338,8 @@ void gemm_weight_free(gemm_weight *w) {
     *w = (gemm_weight){0};
 }
 
-/* ---- the probe --------------------------------------------------------------------------------- */
+/* ---- the probe ---------------------------------------------------------------------------------
+ */
 
 enum { PROBE_ROWS = 80 };
 
@@ -360,7 +372,8 @@ static void *probe_rows(const gemm *g, const float *a, int k, int height, int st
     return out;
 }
 
-/* Every height, with rows in several places, must give each row the same bits. reference: [PROBE_ROWS, n]. */
+/* Every height, with rows in several places, must give each row the same bits. reference:
+ * [PROBE_ROWS, n]. */
 static bool shape_agrees(gemm *g, int s, const float *a, dnnl_memory_t weights, float *reference) {
     gemm_shape *shape = &g->shapes[s];
     static const int steps[] = {1, 3, 7};
@@ -401,7 +414,8 @@ static bool heights_agree(gemm *g, hash128 *digest) {
         probe_fill(a, PROBE_ROWS * k, 1);
         probe_fill(w, k * n, 2);
         dnnl_memory_t weights = NULL;
-        same = pack(g, shape, w, &weights) == dnnl_success && shape_agrees(g, s, a, weights, reference);
+        same = pack(g, shape, w, &weights) == dnnl_success &&
+               shape_agrees(g, s, a, weights, reference);
         hash128 h = hash_128(reference, sizeof(float) * (size_t)g->heights[g->nheights - 1] * n);
         sum.low = hash_mix(sum.low, h.low);
         sum.high = hash_mix(sum.high, h.high);
@@ -415,8 +429,8 @@ static bool heights_agree(gemm *g, hash128 *digest) {
 }
 
 int gemm_probe(gemm *g, hash128 *digest, err *e) {
-    static const int candidates[][MAX_HEIGHTS] = {{GEMM_TILE, GEMM_SMALL}, {GEMM_TILE, 32}, {GEMM_TILE, 0},
-                                                  {32, 0}, {GEMM_SMALL, 0}, {1, 0}};
+    static const int candidates[][MAX_HEIGHTS] = {
+        {GEMM_TILE, GEMM_SMALL}, {GEMM_TILE, 32}, {GEMM_TILE, 0}, {32, 0}, {GEMM_SMALL, 0}, {1, 0}};
     omp_set_num_threads(1);
     for (size_t i = 0; i < BASE_COUNT(candidates); i++) {
         g->nheights = candidates[i][1] > 0 ? 2 : 1;
@@ -430,7 +444,8 @@ int gemm_probe(gemm *g, hash128 *digest, err *e) {
         }
         kernels_drop(g);
     }
-    return err_set(e, ERR_UNSUPPORTED, "oneDNN's %s products depend on the row's place at every height tried",
+    return err_set(e, ERR_UNSUPPORTED,
+                   "oneDNN's %s products depend on the row's place at every height tried",
                    g->bf16 ? "bf16" : "f32");
 }
 
@@ -442,14 +457,16 @@ int gemm_tile(const gemm *g) {
     return g->heights[0];
 }
 
-const float *gemm_run(gemm *g, const gemm_weight *w, int part, int worker, int height, const void *a) {
+const float *gemm_run(gemm *g, const gemm_weight *w, int part, int worker, int height,
+                      const void *a) {
     const gemm_part *p = &w->parts[part];
     int h = g->nheights > 1 && height == g->heights[1] ? 1 : 0;
     kernel_run(g, &g->shapes[p->shape].kernels[h], p->memory, worker, a, g->out[worker]);
     return g->out[worker];
 }
 
-/* ---- measuring --------------------------------------------------------------------------------- */
+/* ---- measuring ---------------------------------------------------------------------------------
+ */
 
 static double seconds(void) {
     struct timespec t;
@@ -468,7 +485,8 @@ double gemm_measure(bool bf16, int k, int n) {
     g->nheights = 1;
     shape_find(g, k, n, &e);
     if (kernels_make(g, g->heights, 1)) {
-        float *w = mem_alloc(sizeof(float) * (size_t)k * (size_t)n), *c = mem_alloc(sizeof(float) * GEMM_TILE * (size_t)n);
+        float *w = mem_alloc(sizeof(float) * (size_t)k * (size_t)n),
+              *c = mem_alloc(sizeof(float) * GEMM_TILE * (size_t)n);
         float *a = mem_alloc(sizeof(float) * PROBE_ROWS * (size_t)k);
         probe_fill(w, (size_t)k * (size_t)n, 2);
         probe_fill(a, (size_t)k * PROBE_ROWS, 1);

@@ -1,8 +1,8 @@
 /*
  * guide.c - compiling constraints (llm_guide_new) and deciding them from logits.
  *
- * Invariant: a guide is immutable and depends on (engine's tokenizer, kind, literals, template) alone. Running the
- * model over its segments is schedule.c's.
+ * Invariant: a guide is immutable and depends on (engine's tokenizer, kind, literals, template)
+ * alone. Running the model over its segments is schedule.c's.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -10,14 +10,16 @@
 
 #include "guide_int.h"
 
-/* ---- the tree of literals ---------------------------------------------------------------------- */
+/* ---- the tree of literals ----------------------------------------------------------------------
+ */
 
 typedef struct literal_tokens {
     llm_token *ids;
     size_t count, cap;
 } literal_tokens;
 
-static literal_tokens tokenize_literal(const llm_engine *engine, str literal, const llm_template *after) {
+static literal_tokens tokenize_literal(const llm_engine *engine, str literal,
+                                       const llm_template *after) {
     buf text = {0};
     buf_append_str(&text, after->answer_lead);
     buf_append_str(&text, literal);
@@ -29,8 +31,8 @@ static literal_tokens tokenize_literal(const llm_engine *engine, str literal, co
 
 static int node_add(llm_guide *g, int parent, llm_token token) {
     int id = g->nnodes++;
-    g->nodes[id] = (guide_node){.token = token, .parent = parent, .child = -1, .sibling = -1, .literal = -1,
-                                .branch = -1};
+    g->nodes[id] = (guide_node){
+        .token = token, .parent = parent, .child = -1, .sibling = -1, .literal = -1, .branch = -1};
     if (parent >= 0) {
         int *link = &g->nodes[parent].child;
         while (*link >= 0) {
@@ -86,7 +88,8 @@ static void branch_fill(llm_guide *g, int node, int count) {
     g->nodes[node].branch = g->nbranches++;
 }
 
-/* The run of tokens that ends in branch `index`, from the nearest branching node above (or the prompt). */
+/* The run of tokens that ends in branch `index`, from the nearest branching node above (or the
+ * prompt). */
 static void segment_fill(llm_guide *g, int index) {
     guide_branch *b = &g->branches[index];
     int count = 0, node = b->node;
@@ -152,7 +155,8 @@ static void tree_compile(llm_guide *g) {
     g->longest = longest_path(g);
 }
 
-static int choice_compile(llm_guide *g, const llm_engine *engine, const llm_template *after, err *e) {
+static int choice_compile(llm_guide *g, const llm_engine *engine, const llm_template *after,
+                          err *e) {
     literal_tokens *t = mem_zalloc(sizeof *t * (size_t)g->count);
     size_t total = 1, common = SIZE_MAX;
     for (int i = 0; i < g->count; i++) {
@@ -173,8 +177,10 @@ static int choice_compile(llm_guide *g, const llm_engine *engine, const llm_temp
     for (int i = 0; i < g->count; i++) {
         tree_insert(g, t[i].ids + common, t[i].count - common, i);
         if (!after->chat && memchr(g->literals[i].p, '\n', g->literals[i].n) != NULL) {
-            code = err_set(e, ERR_UNSUPPORTED, "the answer '%.*s' has a line break, which ends an answer in "
-                           "completion format", (int)BASE_MIN(g->literals[i].n, 60), g->literals[i].p);
+            code = err_set(e, ERR_UNSUPPORTED,
+                           "the answer '%.*s' has a line break, which ends an answer in "
+                           "completion format",
+                           (int)BASE_MIN(g->literals[i].n, 60), g->literals[i].p);
         }
     }
     for (int i = 0; i < g->count; i++) {
@@ -187,10 +193,12 @@ static int choice_compile(llm_guide *g, const llm_engine *engine, const llm_temp
     return code;
 }
 
-/* ---- numbers ----------------------------------------------------------------------------------- */
+/* ---- numbers -----------------------------------------------------------------------------------
+ */
 
 /* The state after one more byte, or -1. */
-static int number_step(llm_guide_kind kind, int state, char c, str lead, size_t *lead_at, int *digits) {
+static int number_step(llm_guide_kind kind, int state, char c, str lead, size_t *lead_at,
+                       int *digits) {
     if (state == NUMBER_LEAD) {
         if (*lead_at < lead.n) {
             bool fits = lead.p[*lead_at] == c;
@@ -220,7 +228,8 @@ static int by_digits(const void *a, const void *b) {
 }
 
 /* Runs a token's text through the automaton; lead must come whole within one token. */
-static bool number_token_fits(llm_guide_kind kind, int state, str text, str lead, number_token *out) {
+static bool number_token_fits(llm_guide_kind kind, int state, str text, str lead,
+                              number_token *out) {
     size_t lead_at = 0;
     int digits = 0;
     for (size_t i = 0; i < text.n; i++) {
@@ -250,7 +259,8 @@ static void number_state_fill(llm_guide *g, int state, const number_token *token
     }
 }
 
-static int number_compile(llm_guide *g, const llm_engine *engine, const llm_template *after, err *e) {
+static int number_compile(llm_guide *g, const llm_engine *engine, const llm_template *after,
+                          err *e) {
     g->first = after->answer_lead.n > 0 ? NUMBER_LEAD : NUMBER_START;
     if (engine->tokenizer == NULL) {
         return 0; /* a backend that answers whole */
@@ -267,7 +277,8 @@ static int number_compile(llm_guide *g, const llm_engine *engine, const llm_temp
             buf_clear(&text);
             tokenizer_decode(engine->tokenizer, id, false, &text);
             fit[count].id = id;
-            count += number_token_fits(g->kind, state, buf_str(&text), after->answer_lead, &fit[count]);
+            count +=
+                number_token_fits(g->kind, state, buf_str(&text), after->answer_lead, &fit[count]);
         }
         qsort(fit, (size_t)count, sizeof *fit, by_digits);
         number_state_fill(g, state, fit, count);
@@ -276,7 +287,8 @@ static int number_compile(llm_guide *g, const llm_engine *engine, const llm_temp
     free(fit);
     return g->states[NUMBER_START].count > 0
                ? 0
-               : err_set(e, ERR_UNSUPPORTED, "this model's vocabulary has no digits to answer a number with");
+               : err_set(e, ERR_UNSUPPORTED,
+                         "this model's vocabulary has no digits to answer a number with");
 }
 
 int guide_allowed(const llm_guide *guide, number_state state, int digits) {
@@ -288,7 +300,8 @@ int guide_allowed(const llm_guide *guide, number_state state, int digits) {
     return count;
 }
 
-/* ---- deciding ---------------------------------------------------------------------------------- */
+/* ---- deciding ----------------------------------------------------------------------------------
+ */
 
 void guide_softmax(const float *logits, int count, double *log_prob) {
     double top = -INFINITY, sum = 0;
@@ -341,9 +354,11 @@ int guide_best(const llm_guide *guide, double *const *log_prob, double *prob) {
     return best;
 }
 
-/* ---- lifetime ---------------------------------------------------------------------------------- */
+/* ---- lifetime ----------------------------------------------------------------------------------
+ */
 
-static hash128 guide_identity(llm_guide_kind kind, const str *literals, int count, const llm_template *after) {
+static hash128 guide_identity(llm_guide_kind kind, const str *literals, int count,
+                              const llm_template *after) {
     buf b = {0};
     buf_printf(&b, "%d %s %d\n", (int)kind, after->name, count);
     for (int i = 0; i < count; i++) {
@@ -355,8 +370,8 @@ static hash128 guide_identity(llm_guide_kind kind, const str *literals, int coun
     return h;
 }
 
-llm_guide *llm_guide_new(const llm_engine *engine, llm_guide_kind kind, const str *literals, int count,
-                         const llm_template *after, err *e) {
+llm_guide *llm_guide_new(const llm_engine *engine, llm_guide_kind kind, const str *literals,
+                         int count, const llm_template *after, err *e) {
     if (kind == LLM_GUIDE_CHOICE && count < 1) {
         err_set(e, ERR_BIND, "a choice needs at least one answer");
         return NULL;
@@ -377,7 +392,8 @@ llm_guide *llm_guide_new(const llm_engine *engine, llm_guide_kind kind, const st
     for (int i = 0; i < g->count; i++) {
         g->literals[i] = str_copy(g->mem, literals[i]);
     }
-    int code = kind == LLM_GUIDE_CHOICE ? choice_compile(g, engine, after, e) : number_compile(g, engine, after, e);
+    int code = kind == LLM_GUIDE_CHOICE ? choice_compile(g, engine, after, e)
+                                        : number_compile(g, engine, after, e);
     if (code != 0) {
         llm_guide_release(g);
         return NULL;

@@ -1,7 +1,8 @@
 /*
  * kernels.c - choosing a kernel table at start.
  *
- * Invariant: the choice depends on the machine and ONEDNN_MAX_CPU_ISA alone, so that a process and its next run agree.
+ * Invariant: the choice depends on the machine and ONEDNN_MAX_CPU_ISA alone, so that a process and
+ * its next run agree.
  */
 #include <stdlib.h>
 #include <strings.h>

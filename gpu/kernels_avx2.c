@@ -1,4 +1,5 @@
-/* kernels_avx2.c - the kernel table for AVX2; the source is kernels_impl.h, the flags are CMake's. */
+/* kernels_avx2.c - the kernel table for AVX2; the source is kernels_impl.h, the flags are CMake's.
+ */
 #if defined(__x86_64__)
 #define KERNELS_TABLE kernels_avx2
 #define KERNELS_NAME "AVX2"

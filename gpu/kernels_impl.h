@@ -1,9 +1,10 @@
 /*
  * kernels_impl.h - the source of every kernel table, included by kernels_<isa>.c, which names it.
  *
- * Vectors are gcc's vector extension (W floats); only fused multiply-add is per instruction set. Sums run in W partial
- * sums that meet in a fixed tree. Invariant: no loop's order of operations depends on how many rows or queries are
- * in the call. Compiled with -ffp-contract=off: what is fused is written so.
+ * Vectors are gcc's vector extension (W floats); only fused multiply-add is per instruction set.
+ * Sums run in W partial sums that meet in a fixed tree. Invariant: no loop's order of operations
+ * depends on how many rows or queries are in the call. Compiled with -ffp-contract=off: what is
+ * fused is written so.
  */
 #include <math.h>
 #include <string.h>
@@ -105,7 +106,8 @@ static inline vf max_lanes(vf v) {
     return max_v(v, SWAP1(v));
 }
 
-/* e^x by 2^n * e^r, |r| <= ln2/2, a polynomial of degree 6 (relative error about 2e-7); 0 below -87 (-infinity too). */
+/* e^x by 2^n * e^r, |r| <= ln2/2, a polynomial of degree 6 (relative error about 2e-7); 0 below -87
+ * (-infinity too). */
 static inline vf exp_v(vf x) {
     const vf magic = all(12582912.0f);
     vi tiny = x < all(-87.0f);
@@ -148,7 +150,8 @@ static void k_exp(const float *x, int n, float *out) {
     }
 }
 
-/* ---- rows -------------------------------------------------------------------------------------- */
+/* ---- rows --------------------------------------------------------------------------------------
+ */
 
 static float k_dot(const float *a, const float *b, int n) {
     vf s0 = {0}, s1 = {0};
@@ -257,7 +260,8 @@ static void k_geglu(const float *gate, const float *up, int n, float *out) {
     }
 }
 
-/* ---- attention --------------------------------------------------------------------------------- */
+/* ---- attention ---------------------------------------------------------------------------------
+ */
 
 /* A block's keys or values: widened before (wide), or as they are read. */
 typedef struct operand {
@@ -274,8 +278,10 @@ static inline vf operand_load(operand o, int at) {
     return (vf)(__builtin_convertvector(h, vu) << 16);
 }
 
-/* Scores of T queries against the block: s[t][KV]. T is a constant of the caller, so the loops unroll. */
-static inline __attribute__((always_inline)) void scores(const float *q, int d, operand kt, int T, vf s[][KV]) {
+/* Scores of T queries against the block: s[t][KV]. T is a constant of the caller, so the loops
+ * unroll. */
+static inline __attribute__((always_inline)) void scores(const float *q, int d, operand kt, int T,
+                                                         vf s[][KV]) {
     for (int t = 0; t < T; t++) {
         for (int k = 0; k < KV; k++) {
             s[t][k] = (vf){0};
@@ -312,10 +318,11 @@ static inline void scores_mask(vf s[KV], int low, int high) {
     }
 }
 
-/* Turns the scores of T queries at `at` into weights p[t][KEYS]; old[t]: what their earlier sums are multiplied by.
- * A query that sees no key of the block (a window that ends before it) keeps what it has. */
-static inline __attribute__((always_inline)) void weigh(const attend_unit *u, int at, int T, vf s[][KV], float *p,
-                                                        float *old) {
+/* Turns the scores of T queries at `at` into weights p[t][KEYS]; old[t]: what their earlier sums
+ * are multiplied by. A query that sees no key of the block (a window that ends before it) keeps
+ * what it has. */
+static inline __attribute__((always_inline)) void weigh(const attend_unit *u, int at, int T,
+                                                        vf s[][KV], float *p, float *old) {
     float fall[W] = {0};
     vf top[TILE];
     for (int t = 0; t < T; t++) {
@@ -352,8 +359,9 @@ static inline __attribute__((always_inline)) void weigh(const attend_unit *u, in
 }
 
 /* out[t][c..c+n*W) = out * old[t] + p[t] x v, keys in order; n vectors of columns at a time. */
-static inline __attribute__((always_inline)) void gather(const float *p, const float *old, operand v, int keys, int d,
-                                                         int c, int T, int n, float *out) {
+static inline __attribute__((always_inline)) void gather(const float *p, const float *old,
+                                                         operand v, int keys, int d, int c, int T,
+                                                         int n, float *out) {
     vf o[TILE][4];
     for (int t = 0; t < T; t++) {
         for (int k = 0; k < n; k++) {
@@ -379,8 +387,8 @@ static inline __attribute__((always_inline)) void gather(const float *p, const f
     }
 }
 
-static inline __attribute__((always_inline)) void attend_tile(const attend_unit *u, operand kt, operand v, int at,
-                                                              int T) {
+static inline __attribute__((always_inline)) void attend_tile(const attend_unit *u, operand kt,
+                                                              operand v, int at, int T) {
     vf s[TILE][KV];
     float p[TILE * KEYS], old[TILE];
     int d = u->d;
@@ -399,7 +407,8 @@ static inline __attribute__((always_inline)) void attend_tile(const attend_unit 
     }
 }
 
-static inline __attribute__((always_inline)) void attend_all(const attend_unit *u, operand kt, operand v) {
+static inline __attribute__((always_inline)) void attend_all(const attend_unit *u, operand kt,
+                                                             operand v) {
     int i = 0;
     for (; i + TILE <= u->nq; i += TILE) {
         attend_tile(u, kt, v, i, TILE);

@@ -1,9 +1,10 @@
 /*
  * kernels_int.h - the inner loops that oneDNN does not do, as a table per instruction set.
  *
- * One source (kernels_impl.h) compiled three times; kernels_choose picks at start (ONEDNN_MAX_CPU_ISA bounds it, as it
- * bounds oneDNN). Tables differ in their last bits; within one, every function has a fixed order of operations for
- * each row or query, so results do not depend on what else is in the call.
+ * One source (kernels_impl.h) compiled three times; kernels_choose picks at start
+ * (ONEDNN_MAX_CPU_ISA bounds it, as it bounds oneDNN). Tables differ in their last bits; within
+ * one, every function has a fixed order of operations for each row or query, so results do not
+ * depend on what else is in the call.
  */
 #ifndef KVASIR_KERNELS_INT_H
 #define KVASIR_KERNELS_INT_H
@@ -13,14 +14,15 @@
 /*
  * One KV block and the queries that attend to it together.
  *
- *   q [nq, d] (scaled)   kt [d, 32]   v [32, d] (both bf16)   visible keys of query i: [low[i], high[i])
- *   running state per query: top [nq], sum [nq], out [nq, d]; start with -INFINITY, 0, 0
+ *   q [nq, d] (scaled)   kt [d, 32]   v [32, d] (both bf16)   visible keys of query i: [low[i],
+ * high[i]) running state per query: top [nq], sum [nq], out [nq, d]; start with -INFINITY, 0, 0
  */
 typedef struct attend_unit {
     const float *q;
     int nq, d;
     const uint16_t *kt, *v;
-    float *wide; /* room for [2, d, 32], where kt and v are widened once when many queries share them */
+    float *wide; /* room for [2, d, 32], where kt and v are widened once when many queries share
+                    them */
     const int *low, *high;
     float softcap; /* 0: none */
     float *top, *sum, *out;
@@ -39,7 +41,7 @@ typedef struct kernels {
     void (*swiglu)(const float *gate, const float *up, int n, float *out);
     void (*geglu)(const float *gate, const float *up, int n, float *out); /* gelu, tanh form */
     float (*dot)(const float *a, const float *b, int n);
-    void (*attend)(const attend_unit *unit); /* d: a multiple of width */
+    void (*attend)(const attend_unit *unit);        /* d: a multiple of width */
     void (*exp)(const float *x, int n, float *out); /* what softmax uses; for tests */
 } kernels;
 
@@ -48,7 +50,8 @@ extern const kernels kernels_generic;
 extern const kernels kernels_avx2, kernels_avx512;
 #endif
 
-/* The best table that this machine, ONEDNN_MAX_CPU_ISA and the heads' dimensions allow; NULL: none. */
+/* The best table that this machine, ONEDNN_MAX_CPU_ISA and the heads' dimensions allow; NULL: none.
+ */
 const kernels *kernels_choose(int head_dim);
 /* All that this machine can run; returns how many (at most 3). */
 int kernels_available(const kernels **out);

@@ -1,8 +1,8 @@
 /*
  * model.c - from a file's tensors to packed matrices, in parallel.
  *
- * Owns the order of rows (model_int.h). Invariant: nothing is kept in a second copy; a part is dequantised into a
- * scratch, packed, and forgotten. What an architecture is, is config.c's.
+ * Owns the order of rows (model_int.h). Invariant: nothing is kept in a second copy; a part is
+ * dequantised into a scratch, packed, and forgotten. What an architecture is, is config.c's.
  */
 #include <stdatomic.h>
 #include <stdio.h>
@@ -11,7 +11,8 @@
 
 #include "model_int.h"
 
-/* ---- rows in our order ------------------------------------------------------------------------- */
+/* ---- rows in our order -------------------------------------------------------------------------
+ */
 
 typedef struct row_source {
     const packed_model *m;
@@ -76,7 +77,8 @@ static void gate_up_row(const void *ctx, int row, float *out) {
 
 static void o_row(const void *ctx, int row, float *out) {
     const row_source *s = ctx;
-    model_tensor_rows(model_tensor(s->m->file, s->layer, "attn_output.weight"), (uint64_t)row, 1, out);
+    model_tensor_rows(model_tensor(s->m->file, s->layer, "attn_output.weight"), (uint64_t)row, 1,
+                      out);
 }
 
 static void down_row(const void *ctx, int row, float *out) {
@@ -100,7 +102,8 @@ void model_embed(const packed_model *m, int id, float *out) {
     }
 }
 
-/* ---- small tensors ----------------------------------------------------------------------------- */
+/* ---- small tensors -----------------------------------------------------------------------------
+ */
 
 static float *vector_load(packed_model *m, int layer, const char *name) {
     const gguf_tensor *t = model_tensor(m->file, layer, name);
@@ -149,7 +152,8 @@ static void layer_load_vectors(packed_model *m, int l) {
     layer->window = config_layer_window(c, l);
 }
 
-/* ---- packing ----------------------------------------------------------------------------------- */
+/* ---- packing -----------------------------------------------------------------------------------
+ */
 
 typedef struct pack_job {
     gemm_weight *w;
@@ -202,12 +206,13 @@ static int pack_all(packed_model *m, pool *threads, err *e) {
     free(work.jobs);
     if (atomic_load(&work.failed)) {
         *e = work.first_error;
-        return e->code;
+        return (int)e->code;
     }
     return 0;
 }
 
-/* ---- loading ----------------------------------------------------------------------------------- */
+/* ---- loading -----------------------------------------------------------------------------------
+ */
 
 /* Columns of a part: an eighth or so, so that a few rows still keep all threads busy. */
 static int part_columns(int n) {
@@ -221,17 +226,21 @@ static int weights_declare(packed_model *m, err *e) {
     int code = 0;
     for (int l = 0; l < c->n_layers && code == 0; l++) {
         model_layer *y = &m->layers[l];
-        code = gemm_declare(m->g, (c->n_heads + 2 * c->n_kv_heads) * c->head_dim, c->n_embd, heads, &y->qkv, e);
+        code = gemm_declare(m->g, (c->n_heads + 2 * c->n_kv_heads) * c->head_dim, c->n_embd, heads,
+                            &y->qkv, e);
         code = code != 0 ? code
-                         : gemm_declare(m->g, c->n_embd, c->n_heads * c->head_dim, part_columns(c->n_embd), &y->o, e);
+                         : gemm_declare(m->g, c->n_embd, c->n_heads * c->head_dim,
+                                        part_columns(c->n_embd), &y->o, e);
         code = code != 0 ? code : gemm_declare(m->g, 2 * c->ffn, c->n_embd, 384, &y->gate_up, e);
-        code = code != 0 ? code : gemm_declare(m->g, c->n_embd, c->ffn, part_columns(c->n_embd), &y->down, e);
+        code = code != 0
+                   ? code
+                   : gemm_declare(m->g, c->n_embd, c->ffn, part_columns(c->n_embd), &y->down, e);
     }
     return code != 0 ? code : gemm_declare(m->g, c->vocab, c->n_embd, 512, &m->head, e);
 }
 
-int model_load(packed_model *m, const gguf *file, const model_config *config, gemm *g, pool *threads, hash128 *digest,
-               err *e) {
+int model_load(packed_model *m, const gguf *file, const model_config *config, gemm *g,
+               pool *threads, hash128 *digest, err *e) {
     *m = (packed_model){.file = file, .config = config, .g = g, .mem = arena_new()};
     m->layers = ARENA_ARRAY(m->mem, model_layer, config->n_layers);
     m->embedding = model_tensor(file, -1, "token_embd.weight");

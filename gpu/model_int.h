@@ -2,10 +2,10 @@
  * model_int.h - a model's weights as the CPU's forward pass reads them.
  *
  * Matrices are packed for gemm.c, rows in the order the pass wants:
- *   qkv      [(heads + 2 kv_heads) * head_dim, width]   q heads, k heads, v heads; parts hold whole heads; where the
- *            file's rope pairs neighbours, rows of q and k are permuted so that it pairs halves
- *   gate_up  [2 ffn, width]   each part is [gate rows | the same up rows]
- * Small tensors are f32. Immutable once loaded; the head's rows for allowed answers are read from the file as needed.
+ *   qkv      [(heads + 2 kv_heads) * head_dim, width]   q heads, k heads, v heads; parts hold whole
+ * heads; where the file's rope pairs neighbours, rows of q and k are permuted so that it pairs
+ * halves gate_up  [2 ffn, width]   each part is [gate rows | the same up rows] Small tensors are
+ * f32. Immutable once loaded; the head's rows for allowed answers are read from the file as needed.
  */
 #ifndef KVASIR_MODEL_INT_H
 #define KVASIR_MODEL_INT_H
@@ -34,8 +34,10 @@ typedef struct packed_model {
     const gguf_tensor *embedding, *head_tensor;
 } packed_model;
 
-/* Declares, probes and packs everything; `digest` covers the probe. On failure model_free is still to be called. */
-int model_load(packed_model *m, const gguf *file, const model_config *config, gemm *g, pool *threads, hash128 *digest, err *e);
+/* Declares, probes and packs everything; `digest` covers the probe. On failure model_free is still
+ * to be called. */
+int model_load(packed_model *m, const gguf *file, const model_config *config, gemm *g,
+               pool *threads, hash128 *digest, err *e);
 void model_free(packed_model *m);
 /* Row `id` of the token embedding, scaled: out[width]. */
 void model_embed(const packed_model *m, int id, float *out);

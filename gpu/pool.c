@@ -1,12 +1,13 @@
 /*
  * pool.c - the threads that run tiles.
  *
- * A job is published as one word, from which tasks are claimed:   claim  [generation:16 | tasks:24 | next:24]
+ * A job is published as one word, from which tasks are claimed:   claim  [generation:16 | tasks:24
+ * | next:24]
  *
- * Invariant: who claimed a task of a job may read fn and ctx until it counts the task as done, since the next job is
- * published only when all tasks are done. The caller never waits for a worker that has claimed nothing: on a busy
- * machine it does the job alone. Workers spin briefly before they sleep, as a pass is hundreds of short jobs.
- * No OpenMP of our own (it hides from TSan).
+ * Invariant: who claimed a task of a job may read fn and ctx until it counts the task as done,
+ * since the next job is published only when all tasks are done. The caller never waits for a worker
+ * that has claimed nothing: on a busy machine it does the job alone. Workers spin briefly before
+ * they sleep, as a pass is hundreds of short jobs. No OpenMP of our own (it hides from TSan).
  */
 #include <pthread.h>
 #include <sched.h>

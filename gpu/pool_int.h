@@ -1,8 +1,9 @@
 /*
  * pool_int.h - one pool of threads per engine; a job is a function over task numbers 0..tasks-1.
  *
- * Worker 0 is the caller. Every worker tells OpenMP to use one thread, since oneDNN's primitives run inside tasks.
- * Tasks are taken in any order by any worker: a task's result must not depend on which worker runs it.
+ * Worker 0 is the caller. Every worker tells OpenMP to use one thread, since oneDNN's primitives
+ * run inside tasks. Tasks are taken in any order by any worker: a task's result must not depend on
+ * which worker runs it.
  */
 #ifndef KVASIR_POOL_INT_H
 #define KVASIR_POOL_INT_H
@@ -15,7 +16,8 @@ typedef void (*pool_task)(void *ctx, int task, int worker);
 pool *pool_new(int threads); /* at least 1; fewer when the system refuses threads */
 void pool_free(pool *p);
 int pool_threads(const pool *p);
-/* Returns when all tasks are done. One caller at a time: lock around it with pool_lock where sessions may race. */
+/* Returns when all tasks are done. One caller at a time: lock around it with pool_lock where
+ * sessions may race. */
 void pool_run(pool *p, int tasks, pool_task fn, void *ctx);
 void pool_lock(pool *p);
 void pool_unlock(pool *p);

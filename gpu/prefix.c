@@ -1,8 +1,9 @@
 /*
  * prefix.c - the radix tree of prefix_int.h: insertion, splitting, residency, eviction.
  *
- * Invariant: every resident node's parents are resident, and a block's reference count is the number of nodes that
- * own it. What to compute, and when, is schedule.c's; the blocks' bytes are the backend's.
+ * Invariant: every resident node's parents are resident, and a block's reference count is the
+ * number of nodes that own it. What to compute, and when, is schedule.c's; the blocks' bytes are
+ * the backend's.
  */
 #include <assert.h>
 #include <stdlib.h>
@@ -18,7 +19,8 @@ static int blocks_for(int tokens) {
     return (tokens + LLM_BLOCK_TOKENS - 1) / LLM_BLOCK_TOKENS;
 }
 
-/* ---- lookup ------------------------------------------------------------------------------------ */
+/* ---- lookup ------------------------------------------------------------------------------------
+ */
 
 static size_t slot_hash(const prefix_node *parent, llm_token token) {
     return (size_t)hash_mix((uint64_t)(uintptr_t)parent, (uint64_t)(uint32_t)token);
@@ -26,7 +28,8 @@ static size_t slot_hash(const prefix_node *parent, llm_token token) {
 
 static size_t slot_find(const prefix_tree *t, const prefix_node *parent, llm_token token) {
     size_t i = slot_hash(parent, token) & t->mask;
-    while (t->slots[i] != NULL && (t->slots[i]->parent != parent || t->slots[i]->tokens[0] != token)) {
+    while (t->slots[i] != NULL &&
+           (t->slots[i]->parent != parent || t->slots[i]->tokens[0] != token)) {
         i = (i + 1) & t->mask;
     }
     return i;
@@ -63,7 +66,8 @@ static void slot_remove(prefix_tree *t, const prefix_node *node) {
     }
 }
 
-/* ---- links ------------------------------------------------------------------------------------- */
+/* ---- links -------------------------------------------------------------------------------------
+ */
 
 static void child_append(prefix_node *parent, prefix_node *node) {
     node->parent = parent;
@@ -108,7 +112,8 @@ void prefix_touch(prefix_tree *t, prefix_node *node) {
     }
 }
 
-/* ---- nodes ------------------------------------------------------------------------------------- */
+/* ---- nodes -------------------------------------------------------------------------------------
+ */
 
 static prefix_node *node_new(const llm_token *tokens, int count, int capacity, int start) {
     prefix_node *node = mem_zalloc(sizeof *node);
@@ -128,7 +133,8 @@ static void node_free(prefix_node *node) {
     free(node);
 }
 
-/* Both halves of a resident node keep its blocks; the one that the cut falls into belongs to both. */
+/* Both halves of a resident node keep its blocks; the one that the cut falls into belongs to both.
+ */
 static void split_blocks(prefix_tree *t, prefix_node *upper, prefix_node *lower) {
     int cut = lower->start;
     upper->first_block = lower->first_block;
@@ -196,8 +202,8 @@ prefix_node *prefix_insert(prefix_tree *t, const llm_token *tokens, int count) {
     return at;
 }
 
-prefix_node *prefix_add_private(prefix_tree *t, prefix_node *parent, const llm_token *tokens, int count,
-                                int capacity) {
+prefix_node *prefix_add_private(prefix_tree *t, prefix_node *parent, const llm_token *tokens,
+                                int count, int capacity) {
     (void)t;
     prefix_node *node = node_new(tokens, count, capacity, parent->start + parent->count);
     node->is_private = true;
@@ -226,7 +232,8 @@ static void node_remove(prefix_tree *t, prefix_node *node) {
     node_free(node);
 }
 
-/* ---- residency --------------------------------------------------------------------------------- */
+/* ---- residency ---------------------------------------------------------------------------------
+ */
 
 static void block_release(prefix_tree *t, int32_t block) {
     if (--t->refs[block] == 0) {
@@ -296,7 +303,8 @@ bool prefix_make_resident(prefix_tree *t, prefix_node *node, int extra) {
 }
 
 void prefix_prune(prefix_tree *t, prefix_node *node, bool keep_shared, bool keep_all) {
-    while (node != &t->root && node->first_child == NULL && node->pending == 0 && node->users == 0) {
+    while (node != &t->root && node->first_child == NULL && node->pending == 0 &&
+           node->users == 0) {
         bool kept = keep_all || node->keep || (keep_shared && node->fanout > 1);
         if (node->table != NULL && kept && !node->is_private) {
             return;
@@ -325,14 +333,16 @@ void prefix_evict_unused(prefix_tree *t) {
     }
 }
 
-/* ---- identities -------------------------------------------------------------------------------- */
+/* ---- identities --------------------------------------------------------------------------------
+ */
 
 void prefix_tokens(const prefix_node *node, int from, int count, llm_token *out) {
     for (; node != NULL && count > 0; node = node->parent) {
         int end = from + count;
         int low = BASE_MAX(from, node->start), high = BASE_MIN(end, node->start + node->count);
         if (low < high) {
-            memcpy(out + (low - from), node->tokens + (low - node->start), sizeof(llm_token) * (size_t)(high - low));
+            memcpy(out + (low - from), node->tokens + (low - node->start),
+                   sizeof(llm_token) * (size_t)(high - low));
             count = low - from;
         }
     }
@@ -367,7 +377,8 @@ void prefix_make_keys(prefix_node *node, hash128 seed) {
     }
 }
 
-/* ---- the tree ---------------------------------------------------------------------------------- */
+/* ---- the tree ----------------------------------------------------------------------------------
+ */
 
 void prefix_init(prefix_tree *t, int blocks, prefix_node **cursor) {
     *t = (prefix_tree){.mask = 1023, .nblocks = blocks, .cursor = cursor};

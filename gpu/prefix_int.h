@@ -1,19 +1,21 @@
 /*
  * prefix_int.h - the radix tree of prompts over tokens, and the KV blocks that its nodes hold.
  *
- *   root ── "instruction, examples" ──┬── "movie A" ──┬── "review 1"      every edge is a run of tokens at fixed
- *           positions 0..79           │   80..389     └── "review 2"      positions; nodes split at any token
- *                                     └── "movie B" ── …
+ *   root ── "instruction" ──┬── "movie A" ──┬── "review 1"     every edge is a run of tokens
+ *           0..79           │   80..389     └── "review 2"     at fixed positions; a node
+ *                           └── "movie B" ── …                 splits at any token
  *
- * A node at positions [start, start + count) owns the blocks start/32 .. (start+count-1)/32. Where start falls inside
- * a block, the node's first block is a copy of its parent's last (or the same block, counted twice, after a split):
+ * A node at positions [start, start + count) owns the blocks start/32 .. (start+count-1)/32. Where
+ * start falls inside a block, the node's first block is a copy of its parent's last (or the same
+ * block, counted twice, after a split):
  *
  *   parent  |....|....|..      |          node.table  [p0 p1 n2 n3]
  *   node    |         |..xx|xxx |                            ^first_block
  *
- * A node is resident when it has a table; its parents then are, too. `computed` of its tokens have their KV.
- * Invariants: users > 0 (a live request passes through) forbids eviction; pending counts requests not yet answered;
- * waiting those of them not yet admitted. A private node (decoded tokens, literals) is in no lookup and never splits.
+ * A node is resident when it has a table; its parents then are, too. `computed` of its tokens have
+ * their KV. Invariants: users > 0 (a live request passes through) forbids eviction; pending counts
+ * requests not yet answered; waiting those of them not yet admitted. A private node (decoded
+ * tokens, literals) is in no lookup and never splits.
  */
 #ifndef KVASIR_PREFIX_INT_H
 #define KVASIR_PREFIX_INT_H
@@ -32,10 +34,10 @@ struct prefix_node {
     int resident_children;
     int pending, waiting, users, fanout;
     bool is_private, keep;
-    prefix_node *older, *newer;     /* resident nodes, oldest first */
-    struct request *first, *last;   /* waiting requests that end here */
-    hash128 *keys;                  /* of blocks first_block.. that end in this node; NULL: not asked for yet */
-    int loaded_blocks;              /* of these, come from the store */
+    prefix_node *older, *newer;   /* resident nodes, oldest first */
+    struct request *first, *last; /* waiting requests that end here */
+    hash128 *keys;     /* of blocks first_block.. that end in this node; NULL: not asked for yet */
+    int loaded_blocks; /* of these, come from the store */
 };
 
 typedef struct prefix_tree {
@@ -53,17 +55,21 @@ typedef struct prefix_tree {
 
 void prefix_init(prefix_tree *t, int blocks, prefix_node **cursor);
 void prefix_free(prefix_tree *t);
-/* The node that ends exactly after tokens[count]; made, or split off, as needed. Counts of its path are unchanged. */
+/* The node that ends exactly after tokens[count]; made, or split off, as needed. Counts of its path
+ * are unchanged. */
 prefix_node *prefix_insert(prefix_tree *t, const llm_token *tokens, int count);
 /* A private child; tokens are copied, room for `capacity`. */
-prefix_node *prefix_add_private(prefix_tree *t, prefix_node *parent, const llm_token *tokens, int count, int capacity);
+prefix_node *prefix_add_private(prefix_tree *t, prefix_node *parent, const llm_token *tokens,
+                                int count, int capacity);
 /* Adds to the counts of a node and all above it. */
 void prefix_count(prefix_node *node, int pending, int waiting, int users);
-/* Gives `node` (parents resident) blocks for its tokens and `extra` more. false: no room, nothing changed. */
+/* Gives `node` (parents resident) blocks for its tokens and `extra` more. false: no room, nothing
+ * changed. */
 bool prefix_make_resident(prefix_tree *t, prefix_node *node, int extra);
 /* Takes its blocks away; its children must not be resident. */
 void prefix_evict(prefix_tree *t, prefix_node *node);
-/* Removes `node` and then its parents, as long as they have no children, requests, or KV worth keeping
+/* Removes `node` and then its parents, as long as they have no children, requests, or KV worth
+ * keeping
  * (`keep_shared`: nodes that several prompts shared stay; keep_all: all resident ones). */
 void prefix_prune(prefix_tree *t, prefix_node *node, bool keep_shared, bool keep_all);
 /* Removes a private node that has no children, and gives its blocks back; its parents stay. */

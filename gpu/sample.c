@@ -1,8 +1,8 @@
 /*
  * sample.c - from logits to a token.
  *
- * Invariant: a pure function of its arguments; randomness comes from (seed, step) alone, so a row's sample never
- * depends on the batch it ran in.
+ * Invariant: a pure function of its arguments; randomness comes from (seed, step) alone, so a row's
+ * sample never depends on the batch it ran in.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -53,7 +53,8 @@ static int candidates_keep(const candidate *c, int count, const llm_sampling *s,
     return keep;
 }
 
-int sample_token(const float *logits, int count, const llm_sampling *sampling, uint64_t seed, int step) {
+int sample_token(const float *logits, int count, const llm_sampling *sampling, uint64_t seed,
+                 int step) {
     int best = sample_greedy(logits, count);
     if (!(sampling->temperature > 0)) {
         return best;

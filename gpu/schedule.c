@@ -1,10 +1,11 @@
 /*
  * schedule.c - which tokens go into the next pass.
  *
- * Owns the order of prompts (DESIGN 7): TREE walks the prefix tree depth first, so every node is computed once and
- * its KV is near; FIFO and NONE take requests as submitted. A pass holds one decode row of every live sequence, then
- * new prompt tokens up to options.pass_tokens. Invariant: a request is admitted only when blocks for its whole prompt
- * and answer are there; what a live request uses is never evicted. The meaning of logits is settle.c's.
+ * Owns the order of prompts (DESIGN 7): TREE walks the prefix tree depth first, so every node is
+ * computed once and its KV is near; FIFO and NONE take requests as submitted. A pass holds one
+ * decode row of every live sequence, then new prompt tokens up to options.pass_tokens. Invariant: a
+ * request is admitted only when blocks for its whole prompt and answer are there; what a live
+ * request uses is never evicted. The meaning of logits is settle.c's.
  */
 #include <assert.h>
 #include <stdlib.h>
@@ -12,14 +13,15 @@
 
 #include "session_int.h"
 
-/* ---- the pass ---------------------------------------------------------------------------------- */
+/* ---- the pass ----------------------------------------------------------------------------------
+ */
 
-#define GROW(p, count, cap)                                                  \
-    do {                                                                     \
-        if ((count) == (cap)) {                                              \
-            (cap) = (cap) > 0 ? (cap) * 2 : 64;                              \
-            (p) = mem_realloc((p), sizeof *(p) * (size_t)(cap));             \
-        }                                                                    \
+#define GROW(p, count, cap)                                                                        \
+    do {                                                                                           \
+        if ((count) == (cap)) {                                                                    \
+            (cap) = (cap) > 0 ? (cap)*2 : 64;                                                      \
+            (p) = mem_realloc((p), sizeof *(p) * (size_t)(cap));                                   \
+        }                                                                                          \
     } while (0)
 
 void schedule_reset_pass(llm_session *s) {
@@ -31,7 +33,8 @@ void schedule_reset_pass(llm_session *s) {
 
 static void pass_row_add(llm_session *s, llm_token token, int position, const int32_t *table) {
     GROW(s->pass.rows, s->pass.nrows, s->rows_cap);
-    s->pass.rows[s->pass.nrows++] = (pass_row){.token = token, .position = position, .table = table};
+    s->pass.rows[s->pass.nrows++] =
+        (pass_row){.token = token, .position = position, .table = table};
 }
 
 static void pass_want_add(llm_session *s, request *r, int what, const llm_token *ids, int count) {
@@ -64,7 +67,8 @@ static int rows_left(const llm_session *s) {
     return s->options.pass_tokens - s->prefill_rows;
 }
 
-/* ---- blocks from the store --------------------------------------------------------------------- */
+/* ---- blocks from the store ---------------------------------------------------------------------
+ */
 
 static void kv_id_fill(const llm_session *s, prefix_node *node, int i, llm_kv_id *id) {
     hash128 seed = s->engine->info.fingerprint;
@@ -76,7 +80,8 @@ static void kv_id_fill(const llm_session *s, prefix_node *node, int i, llm_kv_id
     prefix_tokens(node, b * LLM_BLOCK_TOKENS, LLM_BLOCK_TOKENS, id->tokens);
 }
 
-/* Leading full blocks of a node that has just become resident; returns its tokens that need no computing. */
+/* Leading full blocks of a node that has just become resident; returns its tokens that need no
+ * computing. */
 static int load_blocks(llm_session *s, prefix_node *node) {
     int loaded = 0;
     if (s->options.store.get == NULL || !s->runs_model || node->is_private) {
@@ -98,7 +103,8 @@ static int load_blocks(llm_session *s, prefix_node *node) {
     return loaded == 0 ? 0 : (node->first_block + loaded) * LLM_BLOCK_TOKENS - node->start;
 }
 
-/* ---- placing ----------------------------------------------------------------------------------- */
+/* ---- placing -----------------------------------------------------------------------------------
+ */
 
 /* Gives a node its blocks and the shared part of its first one. */
 static bool node_enter(llm_session *s, request *r, prefix_node *node, int extra) {
@@ -111,8 +117,10 @@ static bool node_enter(llm_session *s, request *r, prefix_node *node, int extra)
     int shared = node->start % LLM_BLOCK_TOKENS;
     if (shared != 0 && node->loaded_blocks == 0) {
         GROW(s->pass.copies, s->pass.ncopies, s->copies_cap);
-        s->pass.copies[s->pass.ncopies++] = (pass_copy){
-            .from = node->parent->table[node->first_block], .to = node->table[node->first_block], .tokens = shared};
+        s->pass.copies[s->pass.ncopies++] =
+            (pass_copy){.from = node->parent->table[node->first_block],
+                        .to = node->table[node->first_block],
+                        .tokens = shared};
     }
     return true;
 }
@@ -162,7 +170,8 @@ static void last_row_ensure(llm_session *s, request *r) {
     const pass *p = &s->pass;
     const prefix_node *end = r->end;
     int position = end->start + end->count - 1;
-    if (p->nrows > 0 && p->rows[p->nrows - 1].table == end->table && p->rows[p->nrows - 1].position == position) {
+    if (p->nrows > 0 && p->rows[p->nrows - 1].table == end->table &&
+        p->rows[p->nrows - 1].position == position) {
         return;
     }
     pass_row_add(s, end->tokens[end->count - 1], position, end->table);
@@ -184,7 +193,8 @@ static void prompt_wants(llm_session *s, request *r) {
     if (g == NULL || !s->runs_model) {
         pass_want_add(s, r, WANT_NEXT_TOKEN, NULL, vocab);
     } else if (g->kind != LLM_GUIDE_CHOICE) {
-        pass_want_add(s, r, WANT_NEXT_TOKEN, g->states[r->state].ids, guide_allowed(g, r->state, 0));
+        pass_want_add(s, r, WANT_NEXT_TOKEN, g->states[r->state].ids,
+                      guide_allowed(g, r->state, 0));
     } else {
         for (int b = 0; b < g->nbranches; b++) {
             if (g->branches[b].segment < 0) {
@@ -202,7 +212,8 @@ static placed segments_place(llm_session *s, request *r) {
         const guide_segment *seg = &g->segments[i];
         if (r->segments[i] == NULL) {
             prefix_node *parent = seg->parent >= 0 ? r->segments[seg->parent] : r->end;
-            r->segments[i] = prefix_add_private(&s->tree, parent, seg->tokens, seg->count, seg->count);
+            r->segments[i] =
+                prefix_add_private(&s->tree, parent, seg->tokens, seg->count, seg->count);
             r->segments[i]->users = 1;
         }
         prefix_node *node = r->segments[i];
@@ -219,7 +230,8 @@ static placed segments_place(llm_session *s, request *r) {
     return PLACED;
 }
 
-/* How many tokens an answer may add behind its prompt (CHOICE: none, its segments have their own nodes). */
+/* How many tokens an answer may add behind its prompt (CHOICE: none, its segments have their own
+ * nodes). */
 static int answer_room(const llm_session *s, const request *r) {
     if (!s->runs_model || r->raw != NULL) {
         return 0;
@@ -227,12 +239,13 @@ static int answer_room(const llm_session *s, const request *r) {
     if (r->guide == NULL) {
         return r->max_tokens;
     }
-    return r->guide->kind == LLM_GUIDE_CHOICE ? 0 : GUIDE_MAX_DIGITS + 4; /* lead, sign, point, spare */
+    return r->guide->kind == LLM_GUIDE_CHOICE ? 0
+                                              : GUIDE_MAX_DIGITS + 4; /* lead, sign, point, spare */
 }
 
 static placed prompt_place(llm_session *s, request *r) {
-    if (!r->arrived && r->branches_left == 0 && r->guide != NULL && r->guide->kind == LLM_GUIDE_CHOICE &&
-        s->runs_model && !s->options.keep_logits) {
+    if (!r->arrived && r->branches_left == 0 && r->guide != NULL &&
+        r->guide->kind == LLM_GUIDE_CHOICE && s->runs_model && !s->options.keep_logits) {
         return PLACED; /* one literal: nothing to ask */
     }
     if (r->segments_placed == 0 && !r->arrived) {
@@ -266,11 +279,13 @@ static void token_place(llm_session *s, request *r) {
         pass_want_add(s, r, WANT_NEXT_TOKEN, NULL, s->engine->info.vocab);
     } else {
         const llm_guide *g = r->guide;
-        pass_want_add(s, r, WANT_NEXT_TOKEN, g->states[r->state].ids, guide_allowed(g, r->state, r->digits));
+        pass_want_add(s, r, WANT_NEXT_TOKEN, g->states[r->state].ids,
+                      guide_allowed(g, r->state, r->digits));
     }
 }
 
-/* ---- release ----------------------------------------------------------------------------------- */
+/* ---- release -----------------------------------------------------------------------------------
+ */
 
 static void answer_nodes_release(llm_session *s, request *r) {
     for (int i = r->segments != NULL ? r->guide->nsegments : 0; i-- > 0;) {
@@ -291,7 +306,8 @@ void schedule_segment_done(llm_session *s, request *r, int segment) {
     r->segments[segment] = NULL;
 }
 
-/* ---- admission --------------------------------------------------------------------------------- */
+/* ---- admission ---------------------------------------------------------------------------------
+ */
 
 static request *node_take(prefix_node *node) {
     request *r = node->first;
@@ -363,8 +379,9 @@ static request *request_enter(llm_session *s) {
     request *r = list_pop(&s->queue);
     int n = session_flatten(s, r);
     r->sample_seed = request_seed(s, r);
-    r->end = s->options.reuse == LLM_REUSE_NONE ? prefix_add_private(&s->tree, &s->tree.root, s->scratch, n, n)
-                                                : prefix_insert(&s->tree, s->scratch, n);
+    r->end = s->options.reuse == LLM_REUSE_NONE
+                 ? prefix_add_private(&s->tree, &s->tree.root, s->scratch, n, n)
+                 : prefix_insert(&s->tree, s->scratch, n);
     prefix_count(r->end, 1, 1, 0);
     s->in_window++;
     return r;
@@ -393,7 +410,8 @@ static void live_add(llm_session *s, request *r) {
     r->live = true;
 }
 
-/* A prompt that cannot have its branches and fit: it starts anew as one private node, with all else evicted. */
+/* A prompt that cannot have its branches and fit: it starts anew as one private node, with all else
+ * evicted. */
 static void request_isolate(llm_session *s, request *r) {
     answer_nodes_release(s, r);
     prefix_count(r->end, -1, 0, -1);
@@ -441,7 +459,8 @@ bool schedule_fill(llm_session *s) {
 }
 
 void schedule_release(llm_session *s, request *r) {
-    bool keep_shared = s->options.reuse == LLM_REUSE_TREE, keep_all = s->options.reuse == LLM_REUSE_FIFO;
+    bool keep_shared = s->options.reuse == LLM_REUSE_TREE,
+         keep_all = s->options.reuse == LLM_REUSE_FIFO;
     answer_nodes_release(s, r);
     if (r->end != NULL) {
         prefix_count(r->end, -1, r->live ? 0 : -1, r->live ? -1 : 0);

@@ -1,8 +1,8 @@
 /*
  * session.c - the public face of a session: submit, step, statistics.
  *
- * Invariant: between calls no pass is in flight, and every request is in exactly one place (session_int.h). The
- * order of work is schedule.c's, the meaning of logits settle.c's.
+ * Invariant: between calls no pass is in flight, and every request is in exactly one place
+ * (session_int.h). The order of work is schedule.c's, the meaning of logits settle.c's.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -11,7 +11,12 @@
 
 #include "session_int.h"
 
-enum { DEFAULT_MAX_BATCH = 256, DEFAULT_PASS_TOKENS = 1024, DEFAULT_FIFO_WINDOW = 64, DEFAULT_MAX_TOKENS = 32 };
+enum {
+    DEFAULT_MAX_BATCH = 256,
+    DEFAULT_PASS_TOKENS = 1024,
+    DEFAULT_FIFO_WINDOW = 64,
+    DEFAULT_MAX_TOKENS = 32
+};
 
 static double now_ms(void) {
     struct timespec t;
@@ -19,9 +24,11 @@ static double now_ms(void) {
     return (double)t.tv_sec * 1e3 + (double)t.tv_nsec / 1e6;
 }
 
-/* ---- lifetime ---------------------------------------------------------------------------------- */
+/* ---- lifetime ----------------------------------------------------------------------------------
+ */
 
-int llm_session_new(llm_engine *engine, const llm_session_options *options, llm_session **out, err *e) {
+int llm_session_new(llm_engine *engine, const llm_session_options *options, llm_session **out,
+                    err *e) {
     llm_session *s = mem_zalloc(sizeof *s);
     s->engine = engine;
     s->options = *options;
@@ -36,15 +43,17 @@ int llm_session_new(llm_engine *engine, const llm_session_options *options, llm_
     size_t blocks = BASE_MIN(o->kv_memory_bytes / s->block_size, (size_t)1 << 24);
     *out = NULL;
     if (blocks < 2) {
-        int code = err_set(e, ERR_LIMIT, "kv_memory of %zu bytes holds no two blocks of %zu bytes", o->kv_memory_bytes,
-                           s->block_size);
+        int code = err_set(e, ERR_LIMIT, "kv_memory of %zu bytes holds no two blocks of %zu bytes",
+                           o->kv_memory_bytes, s->block_size);
         free(s);
         return code;
     }
     s->runs_model = !o->count_only && engine->backend->forward != NULL;
     if (s->runs_model) {
-        /* a pass may run over its prompt tokens by a few rows: last tokens run again for their logits */
-        int code = engine->backend->work_new(engine, (int)blocks, o->pass_tokens + o->max_batch + 64, &s->work, e);
+        /* a pass may run over its prompt tokens by a few rows: last tokens run again for their
+         * logits */
+        int code = engine->backend->work_new(engine, (int)blocks,
+                                             o->pass_tokens + o->max_batch + 64, &s->work, e);
         if (code != 0) {
             free(s);
             return code;
@@ -97,9 +106,9 @@ static void rates_keep(const llm_session *s) {
     const llm_stats *st = &s->stats;
     bool prefill = st->prefill_ms > 500, decode = st->decode_ms > 500;
     if (s->runs_model && s->engine->backend->keep_rates != NULL && (prefill || decode)) {
-        s->engine->backend->keep_rates(s->engine,
-                                       prefill ? (double)st->computed_tokens * 1e3 / st->prefill_ms : 0,
-                                       decode ? (double)st->output_tokens * 1e3 / st->decode_ms : 0);
+        s->engine->backend->keep_rates(
+            s->engine, prefill ? (double)st->computed_tokens * 1e3 / st->prefill_ms : 0,
+            decode ? (double)st->output_tokens * 1e3 / st->decode_ms : 0);
     }
 }
 
@@ -133,11 +142,13 @@ void llm_session_clear(llm_session *s) {
     prefix_evict_unused(&s->tree);
 }
 
-/* ---- submitting -------------------------------------------------------------------------------- */
+/* ---- submitting --------------------------------------------------------------------------------
+ */
 
 /* BOS comes first where the prompt starts with a template that does not bring its own. */
 static bool needs_bos(const llm_engine *engine, const llm_request *q) {
-    if (!engine->adds_bos || engine->bos < 0 || q->nspans == 0 || q->spans[0]->kind != LLM_SPAN_TEMPLATE) {
+    if (!engine->adds_bos || engine->bos < 0 || q->nspans == 0 ||
+        q->spans[0]->kind != LLM_SPAN_TEMPLATE) {
         return false;
     }
     const llm_span *first = q->spans[0];
@@ -152,10 +163,12 @@ static int spans_tokens(llm_span *const *spans, int count) {
     return (int)BASE_MIN(n, (size_t)1 << 30);
 }
 
-/* Removes the last field (its name and value) in front of the closing template; false when there is none. */
+/* Removes the last field (its name and value) in front of the closing template; false when there is
+ * none. */
 static bool drop_last_field(request *r) {
     int at = r->nspans - 1;
-    while (at >= 0 && r->spans[at]->kind != LLM_SPAN_VALUE && r->spans[at]->kind != LLM_SPAN_CHUNK) {
+    while (at >= 0 && r->spans[at]->kind != LLM_SPAN_VALUE &&
+           r->spans[at]->kind != LLM_SPAN_CHUNK) {
         at--;
     }
     if (at < 0) {
@@ -186,15 +199,19 @@ static int fit_check(llm_session *s, request *r, err *e) {
     }
     s->stats.truncated += cut;
     if (r->prompt_tokens + answer > context) {
-        return err_set(e, ERR_LIMIT, "a prompt of %d tokens and an answer of up to %d exceed the model's context of %d",
-                       r->prompt_tokens, answer, context);
+        return err_set(
+            e, ERR_LIMIT,
+            "a prompt of %d tokens and an answer of up to %d exceed the model's context of %d",
+            r->prompt_tokens, answer, context);
     }
     /* the answer's literals may need a block a branch */
-    int segments = r->guide != NULL && r->guide->kind == LLM_GUIDE_CHOICE ? 2 * r->guide->longest : 2;
+    int segments =
+        r->guide != NULL && r->guide->kind == LLM_GUIDE_CHOICE ? 2 * r->guide->longest : 2;
     int need = (r->prompt_tokens + answer) / LLM_BLOCK_TOKENS + 1 + segments;
     if (need > s->tree.nblocks) {
         return err_set(e, ERR_LIMIT,
-                       "a prompt of %d tokens and its answer need %d KV blocks, kv_memory of %zu bytes holds %d",
+                       "a prompt of %d tokens and its answer need %d KV blocks, kv_memory of %zu "
+                       "bytes holds %d",
                        r->prompt_tokens, need, s->stats.kv_budget_bytes, s->tree.nblocks);
     }
     return 0;
@@ -232,7 +249,8 @@ int llm_submit(llm_session *s, const llm_request *q, err *e) {
     r->prompt_tokens = spans_tokens(q->spans, q->nspans) + needs_bos(s->engine, q) +
                        (r->guide != NULL ? r->guide->nprefix : 0);
     request_restart(r);
-    int code = r->prompt_tokens > 0 ? fit_check(s, r, e) : err_set(e, ERR_LIMIT, "a prompt without a token");
+    int code = r->prompt_tokens > 0 ? fit_check(s, r, e)
+                                    : err_set(e, ERR_LIMIT, "a prompt without a token");
     if (code != 0) {
         request_free(r);
         return code;
@@ -243,7 +261,8 @@ int llm_submit(llm_session *s, const llm_request *q, err *e) {
     return 0;
 }
 
-/* ---- stepping ---------------------------------------------------------------------------------- */
+/* ---- stepping ----------------------------------------------------------------------------------
+ */
 
 /* Offers the full blocks of the nodes that the pass completed. */
 static void store_offer(llm_session *s) {
@@ -261,7 +280,8 @@ static void store_offer(llm_session *s) {
         int full = prefix_full_blocks(node);
         for (int b = node->loaded_blocks; b < full; b++) {
             int depth = node->first_block + b;
-            llm_kv_id id = {.fingerprint = seed, .depth = depth, .fanout = node->fanout, .key = node->keys[b]};
+            llm_kv_id id = {
+                .fingerprint = seed, .depth = depth, .fanout = node->fanout, .key = node->keys[b]};
             id.parent = b > 0 ? node->keys[b - 1] : prefix_key(node->parent, depth - 1, seed);
             id.cost_ms = s->ms_per_token * LLM_BLOCK_TOKENS;
             prefix_tokens(node, depth * LLM_BLOCK_TOKENS, LLM_BLOCK_TOKENS, id.tokens);
@@ -298,7 +318,8 @@ static int one_pass(llm_session *s, err *e) {
         return err_set(e, ERR_INTERNAL, "this session's last pass failed; start a new one");
     }
     if (!schedule_fill(s)) {
-        return err_set(e, ERR_FULL, "no room in kv_memory for a prompt of %d tokens", s->current->prompt_tokens);
+        return err_set(e, ERR_FULL, "no room in kv_memory for a prompt of %d tokens",
+                       s->current->prompt_tokens);
     }
     int code = pass_run(s, e);
     if (code == 0) {
@@ -353,7 +374,8 @@ void llm_session_stats(const llm_session *s, llm_stats *out) {
     out->live_sequences = s->nlive;
 }
 
-/* ---- log-probabilities ------------------------------------------------------------------------- */
+/* ---- log-probabilities -------------------------------------------------------------------------
+ */
 
 static void log_softmax(float *x, int n) {
     double top = (double)x[0], sum = 0;
@@ -376,10 +398,13 @@ int llm_logprobs(llm_session *s, const llm_token *tokens, size_t count, float *o
     }
     size_t need = count / LLM_BLOCK_TOKENS + 1;
     if (count == 0 || count > (size_t)info->context || need > (size_t)s->tree.nblocks) {
-        return err_set(e, ERR_LIMIT, "a prompt of %zu tokens: the context holds %d, kv_memory %d", count, info->context,
-                       s->tree.nblocks * LLM_BLOCK_TOKENS);
+        return err_set(e, ERR_LIMIT, "a prompt of %zu tokens: the context holds %d, kv_memory %d",
+                       count, info->context, s->tree.nblocks * LLM_BLOCK_TOKENS);
     }
-    request r = {.raw = (llm_token *)(uintptr_t)tokens, .raw_logits = out, .prompt_tokens = (int)count, .live = true};
+    request r = {.raw = (llm_token *)(uintptr_t)tokens,
+                 .raw_logits = out,
+                 .prompt_tokens = (int)count,
+                 .live = true};
     bool share = s->options.reuse != LLM_REUSE_NONE;
     r.end = share ? prefix_insert(&s->tree, tokens, (int)count)
                   : prefix_add_private(&s->tree, &s->tree.root, tokens, (int)count, (int)count);
@@ -404,7 +429,8 @@ int llm_logprobs(llm_session *s, const llm_token *tokens, size_t count, float *o
     return code;
 }
 
-/* ---- views ------------------------------------------------------------------------------------- */
+/* ---- views -------------------------------------------------------------------------------------
+ */
 
 enum { PREFIX_TEXT_BYTES = 200, PREFIX_TEXT_TOKENS = 64 };
 
@@ -413,7 +439,8 @@ static int widest_nodes(const prefix_node *root, const prefix_node **best, int c
     int n = 0;
     const prefix_node *node = root->first_child;
     while (node != NULL && node != root) {
-        if (!node->is_private && node->fanout > 1 && (n < capacity || node->fanout > best[n - 1]->fanout)) {
+        if (!node->is_private && node->fanout > 1 &&
+            (n < capacity || node->fanout > best[n - 1]->fanout)) {
             int at = n < capacity ? n++ : n - 1;
             for (; at > 0 && best[at - 1]->fanout < node->fanout; at--) {
                 best[at] = best[at - 1];

@@ -1,9 +1,11 @@
 /*
  * session_int.h - requests in flight and the session around them.
  *
- *   queue ──(window)──> tree (waiting) ──schedule_fill──> live ──session_settle──> ready ──llm_step──> events
+ *   queue ──(window)──> tree (waiting) ──schedule_fill──> live ──session_settle──> ready
+ *   ready ──llm_step──> events
  *
- * A request is in exactly one of these places; `live` ones have their path's users counted, so that their KV stays.
+ * A request is in exactly one of these places; `live` ones have their path's users counted, so that
+ * their KV stays.
  */
 #ifndef KVASIR_SESSION_INT_H
 #define KVASIR_SESSION_INT_H
@@ -36,14 +38,14 @@ typedef struct request {
     llm_token *output;
     int noutput;
     buf text;
-    double log_prob;   /* INTEGER, REAL: so far */
+    double log_prob; /* INTEGER, REAL: so far */
     number_state state;
     int digits;
 
     double **branch_log_prob; /* CHOICE: per branch, NULL until known */
     int branches_left;
-    prefix_node **segments;   /* per segment of the guide, NULL before and after it is resident */
-    int *segment_children;    /* not yet done below it */
+    prefix_node **segments; /* per segment of the guide, NULL before and after it is resident */
+    int *segment_children;  /* not yet done below it */
     int segments_placed;
 
     llm_finish finish;
@@ -72,12 +74,12 @@ struct llm_session {
     void *work; /* the backend's; NULL when nothing goes through a model */
     bool runs_model;
     prefix_tree tree;
-    prefix_node *cursor;  /* where the depth-first walk stands */
-    request_list queue;   /* not yet in the window */
-    request_list ready;   /* answered, not handed out */
-    request_list handed;  /* whose texts the last events point to */
-    request *current;     /* admitted, its prompt not yet wholly placed */
-    request **live;       /* in order of admission */
+    prefix_node *cursor; /* where the depth-first walk stands */
+    request_list queue;  /* not yet in the window */
+    request_list ready;  /* answered, not handed out */
+    request_list handed; /* whose texts the last events point to */
+    request *current;    /* admitted, its prompt not yet wholly placed */
+    request **live;      /* in order of admission */
     int nlive, live_cap;
     int in_window;
 
@@ -87,14 +89,14 @@ struct llm_session {
     want_owner *owners;
     float *logits;
     size_t logits_cap, logits_used;
-    size_t *logits_at; /* per want: offset, made a pointer when the pass is complete */
+    size_t *logits_at;            /* per want: offset, made a pointer when the pass is complete */
     prefix_node **finished_nodes; /* whose tokens this pass completes */
     int nfinished, finished_cap;
     int prefill_rows, decode_rows;
 
     llm_token *scratch; /* one prompt */
     int scratch_cap;
-    void *block_bytes;  /* one KV block, for the store */
+    void *block_bytes; /* one KV block, for the store */
     size_t block_size;
     double ms_per_token;
     llm_stats stats;
@@ -103,7 +105,8 @@ struct llm_session {
 };
 
 /* ---- schedule.c */
-/* Fills the pass: decode rows first, then prompts in order. false: nothing could be placed although work is left. */
+/* Fills the pass: decode rows first, then prompts in order. false: nothing could be placed although
+ * work is left. */
 bool schedule_fill(llm_session *s);
 /* Places `r` alone, whatever else waits (llm_logprobs). */
 bool schedule_fill_one(llm_session *s, request *r);
@@ -127,9 +130,10 @@ request *list_pop(request_list *list);
 int session_flatten(llm_session *s, const request *r);
 
 /* ---- sample.c */
-/* The next token from logits[count] by the sampling rules; `step` counts the answer's tokens. Greedy: the first of
- * the largest. The same (seed, step, logits) give the same token. */
-int sample_token(const float *logits, int count, const llm_sampling *sampling, uint64_t seed, int step);
+/* The next token from logits[count] by the sampling rules; `step` counts the answer's tokens.
+ * Greedy: the first of the largest. The same (seed, step, logits) give the same token. */
+int sample_token(const float *logits, int count, const llm_sampling *sampling, uint64_t seed,
+                 int step);
 /* The `k` largest of logits[count], largest first, ties to the lower index. */
 void sample_top(const float *logits, int count, int k, float *values, llm_token *ids);
 

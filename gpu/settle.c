@@ -1,8 +1,9 @@
 /*
  * settle.c - what a pass's logits mean: next tokens, branches of literals, finished answers.
  *
- * Owns the answer side of a request, the stop rules (ENGINE 4) and their texts. Invariant: a request's answer is
- * decided from its own logits alone, in the order of its own tokens. Which rows run is schedule.c's.
+ * Owns the answer side of a request, the stop rules (ENGINE 4) and their texts. Invariant: a
+ * request's answer is decided from its own logits alone, in the order of its own tokens. Which rows
+ * run is schedule.c's.
  */
 #include <ctype.h>
 #include <math.h>
@@ -11,7 +12,8 @@
 
 #include "session_int.h"
 
-/* ---- lists and lifetime ------------------------------------------------------------------------ */
+/* ---- lists and lifetime ------------------------------------------------------------------------
+ */
 
 void list_push(request_list *list, request *r) {
     r->next = NULL;
@@ -80,7 +82,8 @@ void request_restart(request *r) {
     }
 }
 
-/* ---- finishing --------------------------------------------------------------------------------- */
+/* ---- finishing ---------------------------------------------------------------------------------
+ */
 
 static str trimmed(str s) {
     while (s.n > 0 && isspace((unsigned char)s.p[0])) {
@@ -134,7 +137,8 @@ static void choice_finish(llm_session *s, request *r) {
 static void answer_finish(llm_session *s, request *r) {
     const llm_backend *backend = s->engine->backend;
     if (!s->options.count_only && backend->answer != NULL) {
-        backend_question q = {.spans = r->spans, .nspans = r->nspans, .guide = r->guide, .max_tokens = r->max_tokens};
+        backend_question q = {
+            .spans = r->spans, .nspans = r->nspans, .guide = r->guide, .max_tokens = r->max_tokens};
         backend_answer a = {.choice = -1, .prob = NAN};
         backend->answer(s->engine, &q, &a, &r->text);
         r->choice = a.choice;
@@ -144,10 +148,11 @@ static void answer_finish(llm_session *s, request *r) {
     request_finish(s, r, r->guide != NULL ? LLM_FINISH_CHOICE : LLM_FINISH_STOP);
 }
 
-/* ---- free text --------------------------------------------------------------------------------- */
+/* ---- free text ---------------------------------------------------------------------------------
+ */
 
-/* Where an answer's text ends by the rules, or SIZE_MAX: the first newline behind other text (completion), the first
- * of the request's own stop texts. */
+/* Where an answer's text ends by the rules, or SIZE_MAX: the first newline behind other text
+ * (completion), the first of the request's own stop texts. */
 static size_t text_stop(const request *r) {
     size_t at = SIZE_MAX;
     str text = buf_str(&r->text);
@@ -161,7 +166,8 @@ static size_t text_stop(const request *r) {
     }
     for (int k = 0; k < r->nstop; k++) {
         str stop = r->stop[k];
-        const char *found = stop.n > 0 && text.n > 0 ? memmem(text.p, text.n, stop.p, stop.n) : NULL;
+        const char *found =
+            stop.n > 0 && text.n > 0 ? memmem(text.p, text.n, stop.p, stop.n) : NULL;
         if (found != NULL) {
             at = BASE_MIN(at, (size_t)(found - text.p));
         }
@@ -194,7 +200,8 @@ static void text_token(llm_session *s, request *r, const float *logits, int voca
     }
 }
 
-/* ---- numbers ----------------------------------------------------------------------------------- */
+/* ---- numbers -----------------------------------------------------------------------------------
+ */
 
 /* Takes the likeliest allowed token; where only END is allowed nothing is asked of the model. */
 static void number_token(llm_session *s, request *r, const float *logits, int count) {
@@ -220,7 +227,8 @@ static void number_token(llm_session *s, request *r, const float *logits, int co
     }
 }
 
-/* ---- literals ---------------------------------------------------------------------------------- */
+/* ---- literals ----------------------------------------------------------------------------------
+ */
 
 /* A segment whose children are done goes, and so may its parents. */
 static void segment_settle(llm_session *s, request *r, int segment) {
@@ -247,7 +255,8 @@ static void branch_settle(llm_session *s, request *r, int branch, const float *l
     }
 }
 
-/* ---- the pass ---------------------------------------------------------------------------------- */
+/* ---- the pass ----------------------------------------------------------------------------------
+ */
 
 static void top_keep(request *r, const float *logits, int vocab) {
     r->top_logits = mem_alloc(sizeof(float) * LLM_TOP_LOGITS);
@@ -292,8 +301,8 @@ void session_settle(llm_session *s) {
     }
     for (int i = 0; i < s->nlive; i++) { /* sets of one literal: no logits were asked for */
         request *r = s->live[i];
-        if (r->live && r != s->current && r->guide != NULL && r->guide->kind == LLM_GUIDE_CHOICE && s->runs_model &&
-            r->branches_left == 0) {
+        if (r->live && r != s->current && r->guide != NULL && r->guide->kind == LLM_GUIDE_CHOICE &&
+            s->runs_model && r->branches_left == 0) {
             choice_finish(s, r);
         }
     }

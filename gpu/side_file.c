@@ -1,8 +1,10 @@
 /*
- * side_file.c - what was measured about a model on this machine, kept between runs: small `key value` lines.
+ * side_file.c - what was measured about a model on this machine, kept between runs: small `key
+ * value` lines.
  *
- * One file per (model, machine) in options.cache_dir. Invariant: a missing, damaged or unwritable side file changes
- * nothing but time: it is measured again. The precision chosen once stays, so that stored answers stay valid.
+ * One file per (model, machine) in options.cache_dir. Invariant: a missing, damaged or unwritable
+ * side file changes nothing but time: it is measured again. The precision chosen once stays, so
+ * that stored answers stay valid.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -35,7 +37,8 @@ static void processor_name(char *out, size_t cap) {
 static bool side_path(const char *dir, hash128 model, const char *machine, char *out, size_t cap) {
     char processor[256];
     processor_name(processor, sizeof processor);
-    uint64_t h = hash64(processor, strlen(processor), hash64(machine, strlen(machine), SIDE_VERSION));
+    uint64_t h =
+        hash64(processor, strlen(processor), hash64(machine, strlen(machine), SIDE_VERSION));
     return snprintf(out, cap, "%s/model-%016llx-%016llx.side", dir, (unsigned long long)model.low,
                     (unsigned long long)h) < (int)cap;
 }
@@ -74,8 +77,11 @@ void side_file_write(const char *dir, hash128 model, const char *machine, const 
     if (f == NULL) {
         return;
     }
-    fprintf(f, "version %d\nbf16 %d\nf32_rate %.6g\nbf16_rate %.6g\nprefill_tok_s %.6g\ndecode_tok_s %.6g\n",
-            SIDE_VERSION, facts->bf16, facts->f32_rate, facts->bf16_rate, facts->prefill_tok_s, facts->decode_tok_s);
+    fprintf(f,
+            "version %d\nbf16 %d\nf32_rate %.6g\nbf16_rate %.6g\nprefill_tok_s %.6g\ndecode_tok_s "
+            "%.6g\n",
+            SIDE_VERSION, facts->bf16, facts->f32_rate, facts->bf16_rate, facts->prefill_tok_s,
+            facts->decode_tok_s);
     bool written = ferror(f) == 0;
     written = fclose(f) == 0 && written;
     if (!written || rename(temporary, path) != 0) {

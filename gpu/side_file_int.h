@@ -7,8 +7,8 @@
 #include "storage/base.h"
 
 typedef struct side_facts {
-    int bf16;                    /* the precision chosen by measurement */
-    double f32_rate, bf16_rate;  /* FLOP/s of one thread */
+    int bf16;                   /* the precision chosen by measurement */
+    double f32_rate, bf16_rate; /* FLOP/s of one thread */
     double prefill_tok_s, decode_tok_s;
 } side_facts;
 

@@ -1,16 +1,17 @@
 /*
  * span.c - spans: reference-counted tokens of a text segment, and whole-string tokenization.
  *
- * Invariant: a span never changes after llm_span_new, so threads may share it. The tokenizer itself is
- * tokenizer.c's (or the test backend's); adding BOS is the session's, which knows what comes first.
+ * Invariant: a span never changes after llm_span_new, so threads may share it. The tokenizer itself
+ * is tokenizer.c's (or the test backend's); adding BOS is the session's, which knows what comes
+ * first.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "engine_int.h"
 
-void engine_encode(const llm_engine *engine, str text, bool special, bool start, llm_token **out, size_t *count,
-                   size_t *cap) {
+void engine_encode(const llm_engine *engine, str text, bool special, bool start, llm_token **out,
+                   size_t *count, size_t *cap) {
     engine->backend->encode(engine, text, special, start, out, count, cap);
 }
 
@@ -65,7 +66,8 @@ str llm_span_text(const llm_span *span) {
     return span->text;
 }
 
-llm_token *llm_tokenize(const llm_engine *engine, str text, bool add_bos, bool parse_special, size_t *count) {
+llm_token *llm_tokenize(const llm_engine *engine, str text, bool add_bos, bool parse_special,
+                        size_t *count) {
     llm_token *tokens = mem_alloc(sizeof(llm_token) * 16);
     size_t cap = 16;
     *count = 0;
@@ -76,7 +78,8 @@ llm_token *llm_tokenize(const llm_engine *engine, str text, bool add_bos, bool p
     return tokens;
 }
 
-void llm_detokenize(const llm_engine *engine, const llm_token *tokens, size_t count, bool special, buf *out) {
+void llm_detokenize(const llm_engine *engine, const llm_token *tokens, size_t count, bool special,
+                    buf *out) {
     for (size_t i = 0; i < count; i++) {
         engine->backend->decode(engine, tokens[i], special, out);
     }

@@ -1,10 +1,11 @@
 /*
  * test_hash.c - the backend "test:hash" (DESIGN 5): answers without a model, for golden sessions.
  *
- * An answer is a hash of template, constraint and the (name, value) pairs sorted by name, so that it depends on what is
- * asked and never on field order, batch or cache. Tokens are runs of up to three bytes of a word, so that they can be
- * turned back into text; scheduling, reuse and statistics are those of a real model. "test:hash:slow" sleeps 20 ms an
- * answer, so that a test can interrupt it.
+ * An answer is a hash of template, constraint and the (name, value) pairs sorted by name, so that
+ * it depends on what is asked and never on field order, batch or cache. Tokens are runs of up to
+ * three bytes of a word, so that they can be turned back into text; scheduling, reuse and
+ * statistics are those of a real model. "test:hash:slow" sleeps 20 ms an answer, so that a test can
+ * interrupt it.
  */
 #ifdef KVASIR_TEST_MODELS
 #include <stdlib.h>
@@ -15,7 +16,13 @@
 #include "guide_int.h"
 
 /* A token is its bytes: count in bits 24.., then up to three bytes. 1 is BOS. */
-enum { TEST_PIECE = 3, TEST_BOS = 1, TEST_VOCAB = 4 << 24, TEST_CONTEXT = 8192, TEST_KV_BYTES = 1024 };
+enum {
+    TEST_PIECE = 3,
+    TEST_BOS = 1,
+    TEST_VOCAB = 4 << 24,
+    TEST_CONTEXT = 8192,
+    TEST_KV_BYTES = 1024
+};
 
 static int test_open(llm_engine *engine, const llm_engine_options *options, err *e) {
     (void)options;
@@ -63,8 +70,8 @@ static size_t piece_length(const char *p, size_t n) {
     return len;
 }
 
-static void test_encode(const llm_engine *engine, str text, bool parse_special, bool segment_start, llm_token **out,
-                        size_t *count, size_t *cap) {
+static void test_encode(const llm_engine *engine, str text, bool parse_special, bool segment_start,
+                        llm_token **out, size_t *count, size_t *cap) {
     (void)engine;
     (void)parse_special;
     (void)segment_start;
@@ -93,7 +100,8 @@ static void test_decode(const llm_engine *engine, llm_token token, bool special,
     }
 }
 
-/* ---- answers ----------------------------------------------------------------------------------- */
+/* ---- answers -----------------------------------------------------------------------------------
+ */
 
 typedef struct field {
     str name, value;
@@ -149,7 +157,8 @@ static uint64_t question_hash(const backend_question *q) {
     return h;
 }
 
-static void test_answer(llm_engine *engine, const backend_question *q, backend_answer *out, buf *text) {
+static void test_answer(llm_engine *engine, const backend_question *q, backend_answer *out,
+                        buf *text) {
     if (strstr(engine->info.path, ":slow") != NULL) {
         usleep(20000);
     }

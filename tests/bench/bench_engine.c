@@ -1,9 +1,11 @@
 /*
- * bench_engine.c - bench_engine [--json] [--precision f32|bf16|int8] [--threads N] [--cpu-time]: the engine against
- * the machine. --cpu-time counts the process's time instead of the clock's: with one thread, for a busy machine.
+ * bench_engine.c - bench_engine [--json] [--precision f32|bf16|int8] [--threads N] [--cpu-time]:
+ * the engine against the machine. --cpu-time counts the process's time instead of the clock's: with
+ * one thread, for a busy machine.
  *
- * The bound is a pass of the layers' matrix products alone at M = 1,024, measured in the same process; everything else
- * is given as tokens/s and as a ratio of it. The model: KVASIR_MODEL, else the default one.
+ * The bound is a pass of the layers' matrix products alone at M = 1,024, measured in the same
+ * process; everything else is given as tokens/s and as a ratio of it. The model: KVASIR_MODEL, else
+ * the default one.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,11 +22,13 @@ static double now_s(void) {
     return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
-static const char *const words[] = {" the", " film", " is", " a", " story", " of", " men", " and", " music", " that",
-                                    " never", " ends", " in", " one", " good", " scene", " with", " light", " but"};
+static const char *const words[] = {" the",  " film",  " is",   " a",     " story", " of", " men",
+                                    " and",  " music", " that", " never", " ends",  " in", " one",
+                                    " good", " scene", " with", " light", " but"};
 
 /* A span of about `tokens` tokens, different for each seed. */
-static llm_span *text_span(const llm_engine *engine, llm_span_kind kind, uint64_t seed, int tokens) {
+static llm_span *text_span(const llm_engine *engine, llm_span_kind kind, uint64_t seed,
+                           int tokens) {
     buf text = {0};
     for (int i = 0; i < tokens; i++) {
         seed = hash_mix(seed, (uint64_t)i);
@@ -40,8 +44,10 @@ static void die(const err *e) {
     exit(2);
 }
 
-static void submit(llm_session *s, llm_span **spans, int n, llm_guide *guide, const llm_template *after, int tokens) {
-    llm_request q = {.spans = spans, .nspans = n, .guide = guide, .after = after, .max_tokens = tokens};
+static void submit(llm_session *s, llm_span **spans, int n, llm_guide *guide,
+                   const llm_template *after, int tokens) {
+    llm_request q = {
+        .spans = spans, .nspans = n, .guide = guide, .after = after, .max_tokens = tokens};
     err e = {0};
     if (llm_submit(s, &q, &e) != 0) {
         die(&e);
@@ -81,7 +87,8 @@ static double prefill(llm_engine *engine, int prompts, int tokens) {
     return (double)st.computed_tokens / seconds;
 }
 
-/* Tokens/s while all `sequences` sequences are live; `shared` of their prompt's tokens are one prefix. */
+/* Tokens/s while all `sequences` sequences are live; `shared` of their prompt's tokens are one
+ * prefix. */
 static double decode(llm_engine *engine, int sequences, int shared, int own) {
     err e = {0};
     llm_session *s;
@@ -124,8 +131,8 @@ static double decode(llm_engine *engine, int sequences, int shared, int own) {
 
 static void print_line(bool json, const char *name, double rate, double bound) {
     if (json) {
-        printf("{\"name\":\"%s\",\"tok_s\":%.1f,\"bound_tok_s\":%.1f,\"ratio\":%.4f}\n", name, rate, bound,
-               rate / bound);
+        printf("{\"name\":\"%s\",\"tok_s\":%.1f,\"bound_tok_s\":%.1f,\"ratio\":%.4f}\n", name, rate,
+               bound, rate / bound);
     } else {
         printf("%-22s %10.1f tokens/s   %.3f of the bound\n", name, rate, rate / bound);
     }
@@ -133,7 +140,8 @@ static void print_line(bool json, const char *name, double rate, double bound) {
 }
 
 static const char *model_path(char *out, size_t cap) {
-    const char *file_given = getenv("KVASIR_MODEL"), *data = getenv("XDG_DATA_HOME"), *home = getenv("HOME");
+    const char *file_given = getenv("KVASIR_MODEL"), *data = getenv("XDG_DATA_HOME"),
+               *home = getenv("HOME");
     const char *file = "kvasir/models/SmolLM2-135M-Instruct.Q4_1.gguf";
     if (file_given != NULL) {
         return file_given;
@@ -163,10 +171,11 @@ int main(int argc, char **argv) {
             options.precision = strcmp(next, "f32") == 0    ? LLM_F32
                                 : strcmp(next, "bf16") == 0 ? LLM_BF16
                                 : strcmp(next, "int8") == 0 ? LLM_INT8
-                                                             : LLM_PRECISION_AUTO;
+                                                            : LLM_PRECISION_AUTO;
             i++;
         } else {
-            fprintf(stderr, "usage: bench_engine [--json] [--precision f32|bf16|int8] [--threads N] [--cpu-time]\n");
+            fprintf(stderr, "usage: bench_engine [--json] [--precision f32|bf16|int8] [--threads "
+                            "N] [--cpu-time]\n");
             return 2;
         }
     }
@@ -177,11 +186,12 @@ int main(int argc, char **argv) {
     }
     const llm_model_info *info = llm_engine_info(engine);
     if (!json) {
-        printf("%s, %s (%s), %d threads, loaded in %.0f ms\n", info->device, info->precision, info->precision_reason,
-               info->threads, info->load_ms);
+        printf("%s, %s (%s), %d threads, loaded in %.0f ms\n", info->device, info->precision,
+               info->precision_reason, info->threads, info->load_ms);
     }
     double bound = 0, whole = 0;
-    for (int i = 0; i < 3; i++) { /* in turns, the best of each: a neighbour's noise must not favour one */
+    for (int i = 0; i < 3;
+         i++) { /* in turns, the best of each: a neighbour's noise must not favour one */
         bound = BASE_MAX(bound, cpu_gemm_bound(engine, 1024, clock_used));
         whole = BASE_MAX(whole, prefill(engine, 64, 512));
     }

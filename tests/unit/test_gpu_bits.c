@@ -1,8 +1,10 @@
 /*
- * test_gpu_bits.c - answers do not depend on company, order, threads or where KV came from: bit for bit.
+ * test_gpu_bits.c - answers do not depend on company, order, threads or where KV came from: bit for
+ * bit.
  *
- * Runs the real model (KVASIR_MODEL or the default one; skipped when absent) over prompts that share heads and bodies,
- * whose branches fall inside blocks and between them. KVASIR_LONG=1: 200 prompts, else a few.
+ * Runs the real model (KVASIR_MODEL or the default one; skipped when absent) over prompts that
+ * share heads and bodies, whose branches fall inside blocks and between them. KVASIR_LONG=1: 200
+ * prompts, else a few.
  */
 #include <math.h>
 #include <setjmp.h>
@@ -35,11 +37,13 @@ typedef struct fixture {
 
 static fixture f;
 
-/* ---- prompts ----------------------------------------------------------------------------------- */
+/* ---- prompts -----------------------------------------------------------------------------------
+ */
 
-static const char *const words[] = {"a",     "film", "that",  "moves", "slowly", "but",   "never", "bores", "the",
-                                    "actor", "is",   "good",  "and",   "bad",    "scene", "of",    "light", "seven",
-                                    "dull",  "plot", "warm",  "harsh", "sound",  "music", "story", "ends",  "well"};
+static const char *const words[] = {"a",     "film",  "that",  "moves", "slowly", "but",  "never",
+                                    "bores", "the",   "actor", "is",    "good",   "and",  "bad",
+                                    "scene", "of",    "light", "seven", "dull",   "plot", "warm",
+                                    "harsh", "sound", "music", "story", "ends",   "well"};
 
 static void text_make(uint64_t seed, int count, buf *out) {
     for (int i = 0; i < count; i++) {
@@ -50,14 +54,16 @@ static void text_make(uint64_t seed, int count, buf *out) {
     buf_append_char(out, '\n');
 }
 
-/* Prompt i: a shared head, one of several bodies (whose lengths walk over block boundaries), a tail of its own. */
+/* Prompt i: a shared head, one of several bodies (whose lengths walk over block boundaries), a tail
+ * of its own. */
 static int prompt_spans(const llm_engine *engine, int i, llm_span **out) {
     buf body = {0}, tail = {0};
     text_make(1000 + (uint64_t)(i % 7), 20 + 9 * (i % 7), &body);
     text_make(5000 + (uint64_t)i, 3 + i % 40, &tail);
     int n = 0;
     out[n++] = llm_span_new(engine, LLM_SPAN_TEMPLATE, STR(""));
-    out[n++] = llm_span_new(engine, LLM_SPAN_INSTRUCTION, STR("Is the review positive or negative?\n"));
+    out[n++] =
+        llm_span_new(engine, LLM_SPAN_INSTRUCTION, STR("Is the review positive or negative?\n"));
     out[n++] = llm_span_new(engine, LLM_SPAN_NAME, STR("story:"));
     out[n++] = llm_span_new(engine, LLM_SPAN_VALUE, buf_str(&body));
     out[n++] = llm_span_new(engine, LLM_SPAN_NAME, STR("review:"));
@@ -68,17 +74,23 @@ static int prompt_spans(const llm_engine *engine, int i, llm_span **out) {
     return n;
 }
 
-/* Every kind of answer: literals that differ at once, literals with inner branches, a number, free text. */
+/* Every kind of answer: literals that differ at once, literals with inner branches, a number, free
+ * text. */
 static llm_guide *prompt_guide(const llm_engine *engine, int i) {
     static const str plain[] = {{"positive", 8}, {"negative", 8}};
-    static const str nested[] = {{"1", 1}, {"10", 2}, {"12", 2}, {"2", 1}, {"very good", 9}, {"very bad", 8}};
+    static const str nested[] = {{"1", 1}, {"10", 2},        {"12", 2},
+                                 {"2", 1}, {"very good", 9}, {"very bad", 8}};
     const llm_template *after = llm_engine_template(engine, LLM_FORMAT_COMPLETION);
     err e = {0};
     switch (i % 4) {
-    case 0: return llm_guide_new(engine, LLM_GUIDE_CHOICE, plain, 2, after, &e);
-    case 1: return llm_guide_new(engine, LLM_GUIDE_CHOICE, nested, 6, after, &e);
-    case 2: return llm_guide_new(engine, LLM_GUIDE_INTEGER, NULL, 0, after, &e);
-    default: return NULL;
+    case 0:
+        return llm_guide_new(engine, LLM_GUIDE_CHOICE, plain, 2, after, &e);
+    case 1:
+        return llm_guide_new(engine, LLM_GUIDE_CHOICE, nested, 6, after, &e);
+    case 2:
+        return llm_guide_new(engine, LLM_GUIDE_INTEGER, NULL, 0, after, &e);
+    default:
+        return NULL;
     }
 }
 
@@ -86,7 +98,11 @@ static void submit(llm_session *s, const llm_engine *engine, int i) {
     llm_span *spans[8];
     int n = prompt_spans(engine, i, spans);
     llm_guide *guide = prompt_guide(engine, i);
-    llm_request q = {.tag = (uint64_t)i, .spans = spans, .nspans = n, .guide = guide, .max_tokens = 6,
+    llm_request q = {.tag = (uint64_t)i,
+                     .spans = spans,
+                     .nspans = n,
+                     .guide = guide,
+                     .max_tokens = 6,
                      .after = llm_engine_template(engine, LLM_FORMAT_COMPLETION)};
     if (i % 8 == 7) {
         q.sampling = (llm_sampling){.temperature = 0.9f, .top_p = 0.95f, .seed = 11};
@@ -120,24 +136,27 @@ static llm_session *session(llm_engine *engine, llm_session_options options) {
     llm_session *s;
     err e = {0};
     options.keep_logits = true;
-    options.kv_memory_bytes = options.kv_memory_bytes > 0 ? options.kv_memory_bytes : (size_t)256 << 20;
+    options.kv_memory_bytes =
+        options.kv_memory_bytes > 0 ? options.kv_memory_bytes : (size_t)256 << 20;
     assert_int_equal(llm_session_new(engine, &options, &s, &e), 0);
     return s;
 }
 
 static void same(const answer *a, const answer *b, const char *what) {
     for (int i = 0; i < f.prompts; i++) {
-        bool equal = strcmp(a[i].text, b[i].text) == 0 && memcmp(&a[i].prob, &b[i].prob, sizeof a[i].prob) == 0 &&
+        bool equal = strcmp(a[i].text, b[i].text) == 0 &&
+                     memcmp(&a[i].prob, &b[i].prob, sizeof a[i].prob) == 0 &&
                      memcmp(a[i].top, b[i].top, sizeof a[i].top) == 0 &&
                      memcmp(a[i].ids, b[i].ids, sizeof a[i].ids) == 0;
         if (!equal) {
-            fail_msg("%s: prompt %d: '%s' %.17g %.9g, alone '%s' %.17g %.9g", what, i, b[i].text, b[i].prob,
-                     (double)b[i].top[0], a[i].text, a[i].prob, (double)a[i].top[0]);
+            fail_msg("%s: prompt %d: '%s' %.17g %.9g, alone '%s' %.17g %.9g", what, i, b[i].text,
+                     b[i].prob, (double)b[i].top[0], a[i].text, a[i].prob, (double)a[i].top[0]);
         }
     }
 }
 
-/* ---- runs -------------------------------------------------------------------------------------- */
+/* ---- runs --------------------------------------------------------------------------------------
+ */
 
 static void run_all(llm_session *s, const llm_engine *engine, bool reverse, answer *out) {
     for (int i = 0; i < f.prompts; i++) {
@@ -148,7 +167,8 @@ static void run_all(llm_session *s, const llm_engine *engine, bool reverse, answ
 
 static int setup(void **state) {
     (void)state;
-    const char *model = getenv("KVASIR_MODEL"), *data = getenv("XDG_DATA_HOME"), *home = getenv("HOME");
+    const char *model = getenv("KVASIR_MODEL"), *data = getenv("XDG_DATA_HOME"),
+               *home = getenv("HOME");
     const char *file = "kvasir/models/SmolLM2-135M-Instruct.Q4_1.gguf";
     if (model != NULL) {
         snprintf(f.path, sizeof f.path, "%s", model);
@@ -187,7 +207,8 @@ static int teardown(void **state) {
     return 0;
 }
 
-static void check_run(llm_engine *engine, llm_session_options options, bool reverse, const char *what) {
+static void check_run(llm_engine *engine, llm_session_options options, bool reverse,
+                      const char *what) {
     if (f.reference == NULL) {
         skip();
     }
@@ -211,7 +232,8 @@ static void in_reverse(void **state) {
 
 static void with_one_thread(void **state) {
     (void)state;
-    check_run(f.one, (llm_session_options){.pass_tokens = 333, .max_batch = 5}, false, "1 thread, batches of 5");
+    check_run(f.one, (llm_session_options){.pass_tokens = 333, .max_batch = 5}, false,
+              "1 thread, batches of 5");
 }
 
 static void without_cache(void **state) {
@@ -226,7 +248,8 @@ static void first_in_first_out(void **state) {
 
 static void with_little_memory(void **state) {
     (void)state;
-    check_run(f.two, (llm_session_options){.kv_memory_bytes = (size_t)14 << 20}, false, "19 blocks of KV");
+    check_run(f.two, (llm_session_options){.kv_memory_bytes = (size_t)14 << 20}, false,
+              "19 blocks of KV");
 }
 
 static void warm(void **state) {
@@ -247,7 +270,8 @@ static void warm(void **state) {
     free(out);
 }
 
-/* ---- blocks from a store ----------------------------------------------------------------------- */
+/* ---- blocks from a store -----------------------------------------------------------------------
+ */
 
 typedef struct stored {
     llm_kv_id id;
@@ -305,9 +329,14 @@ static void from_a_store(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(in_one_batch),  cmocka_unit_test(in_reverse),         cmocka_unit_test(with_one_thread),
-        cmocka_unit_test(without_cache), cmocka_unit_test(first_in_first_out), cmocka_unit_test(with_little_memory),
-        cmocka_unit_test(warm),          cmocka_unit_test(from_a_store),
+        cmocka_unit_test(in_one_batch),
+        cmocka_unit_test(in_reverse),
+        cmocka_unit_test(with_one_thread),
+        cmocka_unit_test(without_cache),
+        cmocka_unit_test(first_in_first_out),
+        cmocka_unit_test(with_little_memory),
+        cmocka_unit_test(warm),
+        cmocka_unit_test(from_a_store),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -1,8 +1,10 @@
 /*
- * test_gpu_cpu.c - the CPU backend against the reference forward, on tiny models of every architecture.
+ * test_gpu_cpu.c - the CPU backend against the reference forward, on tiny models of every
+ * architecture.
  *
- * The reference keeps KV in f32, the backend in bf16: log-probabilities agree to a few hundredths, and within f32 the
- * same prompt gives the same bits with 1 and 2 threads, whole and token by token.
+ * The reference keeps KV in f32, the backend in bf16: log-probabilities agree to a few hundredths,
+ * and within f32 the same prompt gives the same bits with 1 and 2 threads, whole and token by
+ * token.
  */
 #include "cpu_int.h"
 #include "gpu_testing.h"
@@ -27,7 +29,8 @@ static void log_softmax(float *x, int n) {
 static void engine_load(llm_engine *engine, gguf *file, int threads, llm_precision precision) {
     err e = {0};
     llm_engine_options options = {.precision = precision};
-    *engine = (llm_engine){.backend = &backend_cpu, .mem = arena_new(), .file = file, .bos = -1, .eos = -1};
+    *engine = (llm_engine){
+        .backend = &backend_cpu, .mem = arena_new(), .file = file, .bos = -1, .eos = -1};
     engine->info.threads = threads;
     assert_int_equal(config_read(file, &engine->config, &e), 0);
     if (cpu_load(engine, &options, &e) != 0) {
@@ -40,7 +43,8 @@ static void engine_unload(llm_engine *engine) {
     arena_free(engine->mem);
 }
 
-static void logprobs(llm_engine *engine, const llm_token *tokens, int n, bool stepwise, float *out) {
+static void logprobs(llm_engine *engine, const llm_token *tokens, int n, bool stepwise,
+                     float *out) {
     llm_session *s;
     err e = {0};
     llm_session_options options = {.kv_memory_bytes = 1 << 20, .pass_tokens = 8};
@@ -71,7 +75,8 @@ static void check_model(const tiny_model *t) {
     logprobs(&engine, tokens, TINY_TOKENS, false, got);
     for (int i = 0; i < TINY_VOCAB; i++) {
         if (!(fabsf(got[i] - want[i]) < 0.05f * (1 + fabsf(want[i])))) {
-            fail_msg("%s: token %d has %.5g instead of %.5g", t->name, i, (double)got[i], (double)want[i]);
+            fail_msg("%s: token %d has %.5g instead of %.5g", t->name, i, (double)got[i],
+                     (double)want[i]);
         }
     }
     logprobs(&engine, tokens, TINY_TOKENS, true, again);

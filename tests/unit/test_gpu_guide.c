@@ -1,5 +1,6 @@
 /*
- * test_gpu_guide.c - the tree of literals, what of it must be computed, and which literal wins; stop rules of numbers.
+ * test_gpu_guide.c - the tree of literals, what of it must be computed, and which literal wins;
+ * stop rules of numbers.
  *
  * Uses the test backend's tokens: digits alone, words in runs of three letters.
  */
@@ -35,7 +36,8 @@ static llm_guide *choice(const char *const *literals, int count, err *e) {
     for (int i = 0; i < count; i++) {
         texts[i] = str_from(literals[i]);
     }
-    return llm_guide_new(engine, LLM_GUIDE_CHOICE, texts, count, llm_engine_template(engine, LLM_FORMAT_COMPLETION), e);
+    return llm_guide_new(engine, LLM_GUIDE_CHOICE, texts, count,
+                         llm_engine_template(engine, LLM_FORMAT_COMPLETION), e);
 }
 
 static void first_tokens_differ(void **state) {
@@ -75,14 +77,16 @@ static void inner_branches(void **state) {
     assert_int_equal(guide_best(g, (double *[]){root, inner}, &prob), 2);
     assert_true(fabs(prob - (exp(root[0] + inner[2]))) < 1e-12);
     guide_softmax((float[]){0, 0, 0}, 3, inner); /* split in three, "1" loses to "2" */
-    assert_int_equal(guide_best(g, (double *[]){root, inner}, &prob), 0 + 3 * (root[1] > root[0] + inner[0]));
+    assert_int_equal(guide_best(g, (double *[]){root, inner}, &prob),
+                     0 + 3 * (root[1] > root[0] + inner[0]));
     llm_guide_release(g);
 }
 
 static void deeper_segments(void **state) {
     (void)state;
     err e = {0};
-    llm_guide *g = choice((const char *[]){"wonderful", "wonderland", "wonder", "wooden", "bad"}, 5, &e);
+    llm_guide *g =
+        choice((const char *[]){"wonderful", "wonderland", "wonder", "wooden", "bad"}, 5, &e);
     assert_non_null(g);
     int sum = 0;
     for (int i = 0; i < g->nsegments; i++) {
@@ -124,8 +128,10 @@ static void refusals(void **state) {
 static void identity(void **state) {
     (void)state;
     err e = {0};
-    llm_guide *a = choice((const char *[]){"x", "y"}, 2, &e), *b = choice((const char *[]){"x", "y"}, 2, &e);
-    llm_guide *c = choice((const char *[]){"y", "x"}, 2, &e), *d = choice((const char *[]){"xy"}, 1, &e);
+    llm_guide *a = choice((const char *[]){"x", "y"}, 2, &e),
+              *b = choice((const char *[]){"x", "y"}, 2, &e);
+    llm_guide *c = choice((const char *[]){"y", "x"}, 2, &e),
+              *d = choice((const char *[]){"xy"}, 1, &e);
     assert_true(hash128_equal(llm_guide_key(a), llm_guide_key(b)));
     assert_false(hash128_equal(llm_guide_key(a), llm_guide_key(c)));
     assert_false(hash128_equal(llm_guide_key(a), llm_guide_key(d)));
@@ -149,7 +155,8 @@ static void digits_are_limited(void **state) {
 static void sampling(void **state) {
     (void)state;
     float logits[] = {0, 3, 3, -1, 2};
-    llm_sampling greedy = {0}, hot = {.temperature = 1, .top_p = 1}, narrow = {.temperature = 1, .top_p = 1, .top_k = 1};
+    llm_sampling greedy = {0}, hot = {.temperature = 1, .top_p = 1},
+                 narrow = {.temperature = 1, .top_p = 1, .top_k = 1};
     assert_int_equal(sample_token(logits, 5, &greedy, 1, 0), 1);
     int seen[5] = {0};
     for (int i = 0; i < 2000; i++) {
@@ -167,9 +174,14 @@ static void sampling(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(first_tokens_differ),    cmocka_unit_test(inner_branches), cmocka_unit_test(deeper_segments),
-        cmocka_unit_test(one_literal_is_certain), cmocka_unit_test(refusals),       cmocka_unit_test(identity),
-        cmocka_unit_test(digits_are_limited),     cmocka_unit_test(sampling),
+        cmocka_unit_test(first_tokens_differ),
+        cmocka_unit_test(inner_branches),
+        cmocka_unit_test(deeper_segments),
+        cmocka_unit_test(one_literal_is_certain),
+        cmocka_unit_test(refusals),
+        cmocka_unit_test(identity),
+        cmocka_unit_test(digits_are_limited),
+        cmocka_unit_test(sampling),
     };
     return cmocka_run_group_tests(tests, open_engine, close_engine);
 }

@@ -1,6 +1,6 @@
 /*
- * test_gpu_kernels.c - every kernel table of this machine against plain double arithmetic, and against itself: a row's
- * bits must not depend on what else is in the call.
+ * test_gpu_kernels.c - every kernel table of this machine against plain double arithmetic, and
+ * against itself: a row's bits must not depend on what else is in the call.
  */
 #include <math.h>
 #include <setjmp.h>
@@ -63,7 +63,8 @@ static void rows(void **state) {
             }
             k->geglu(x, y, m, out);
             for (int i = 0; i < m; i++) {
-                double v = (double)x[i], g = 0.5 * v * (1 + tanh(0.79788456080286536 * (v + 0.044715 * v * v * v)));
+                double v = (double)x[i],
+                       g = 0.5 * v * (1 + tanh(0.79788456080286536 * (v + 0.044715 * v * v * v)));
                 near((double)out[i], g * (double)y[i], 1e-5);
             }
             k->exp(x, m, out);
@@ -113,13 +114,16 @@ static void rope(void **state) {
         }
         tables[t]->rope(x, cs, 32);
         for (int i = 0; i < 32; i++) {
-            near((double)x[i], (double)was[i] * (double)cs[i] - (double)was[i + 32] * (double)cs[32 + i], 1e-6);
-            near((double)x[i + 32], (double)was[i + 32] * (double)cs[i] + (double)was[i] * (double)cs[32 + i], 1e-6);
+            near((double)x[i],
+                 (double)was[i] * (double)cs[i] - (double)was[i + 32] * (double)cs[32 + i], 1e-6);
+            near((double)x[i + 32],
+                 (double)was[i + 32] * (double)cs[i] + (double)was[i] * (double)cs[32 + i], 1e-6);
         }
     }
 }
 
-/* ---- attention --------------------------------------------------------------------------------- */
+/* ---- attention ---------------------------------------------------------------------------------
+ */
 
 enum { QUERIES = 29, DIM = 80, BLOCKS = 3 };
 
@@ -132,7 +136,8 @@ typedef struct attention {
 
 static float wide[2 * DIM * LLM_BLOCK_TOKENS];
 
-static void attention_run(const kernels *k, attention *a, int from, int count, float softcap, int window) {
+static void attention_run(const kernels *k, attention *a, int from, int count, float softcap,
+                          int window) {
     for (int i = from; i < from + count; i++) {
         a->top[i] = -INFINITY;
         a->sum[i] = 0;
@@ -145,9 +150,9 @@ static void attention_run(const kernels *k, attention *a, int from, int count, f
             high[i] = BASE_MIN(a->position[i] + 1 - first, LLM_BLOCK_TOKENS);
             low[i] = window > 0 ? BASE_MAX(a->position[i] + 1 - window - first, 0) : 0;
         }
-        attend_unit unit = {a->q + from * DIM, count, DIM, a->narrow_kt[b], a->narrow_v[b], wide, low + from,
-                            high + from, softcap,
-                            a->top + from, a->sum + from, a->out + from * DIM};
+        attend_unit unit = {a->q + from * DIM, count,         DIM,           a->narrow_kt[b],
+                            a->narrow_v[b],    wide,          low + from,    high + from,
+                            softcap,           a->top + from, a->sum + from, a->out + from * DIM};
         k->attend(&unit);
     }
 }
@@ -183,7 +188,8 @@ static void attend(void **state) {
     fill(a.q, QUERIES * DIM, 1, 0.6f);
     fill(a.kt[0], BLOCKS * DIM * 32, 2, 1);
     fill(a.v[0], BLOCKS * DIM * 32, 3, 1);
-    for (int b = 0; b < BLOCKS; b++) { /* what bf16 holds, so that the reference sees the same values */
+    for (int b = 0; b < BLOCKS;
+         b++) { /* what bf16 holds, so that the reference sees the same values */
         kernels_generic.to_bf16(a.kt[b], DIM * 32, a.narrow_kt[b]);
         kernels_generic.from_bf16(a.narrow_kt[b], DIM * 32, a.kt[b]);
         kernels_generic.to_bf16(a.v[b], DIM * 32, a.narrow_v[b]);
@@ -206,7 +212,8 @@ static void attend(void **state) {
     }
 }
 
-/* ---- products ---------------------------------------------------------------------------------- */
+/* ---- products ----------------------------------------------------------------------------------
+ */
 
 enum { K = 96, N = 80, ROWS = 70 };
 
@@ -275,8 +282,9 @@ static void pool_runs_each_task_once(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rows),   cmocka_unit_test(narrow_and_wide), cmocka_unit_test(rope),
-        cmocka_unit_test(attend), cmocka_unit_test(products),        cmocka_unit_test(pool_runs_each_task_once),
+        cmocka_unit_test(rows),     cmocka_unit_test(narrow_and_wide),
+        cmocka_unit_test(rope),     cmocka_unit_test(attend),
+        cmocka_unit_test(products), cmocka_unit_test(pool_runs_each_task_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,6 @@
 /*
- * test_gpu_prefix.c - the radix tree against a naive model: paths spell what was inserted, blocks are counted right,
- * eviction spares what is used, keys depend on the path alone.
+ * test_gpu_prefix.c - the radix tree against a naive model: paths spell what was inserted, blocks
+ * are counted right, eviction spares what is used, keys depend on the path alone.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -20,7 +20,8 @@ static uint64_t next_random(uint64_t *seed) {
 }
 
 /* Few distinct tokens and copied beginnings, so that prompts share and split everywhere. */
-static int prompt_make(uint64_t *seed, llm_token all[][LONGEST], const int *lengths, int done, llm_token *out) {
+static int prompt_make(uint64_t *seed, llm_token all[][LONGEST], const int *lengths, int done,
+                       llm_token *out) {
     int n = 1 + (int)(next_random(seed) % (LONGEST - 1)), from = 0;
     if (done > 0) {
         int other = (int)(next_random(seed) % (uint64_t)done);

@@ -1,5 +1,6 @@
 /*
- * test_gpu_schedule.c - scheduling, reuse and statistics, run with the test backend: exact counts, no model.
+ * test_gpu_schedule.c - scheduling, reuse and statistics, run with the test backend: exact counts,
+ * no model.
  */
 #include <math.h>
 #include <setjmp.h>
@@ -44,14 +45,18 @@ typedef struct answers {
     llm_stats stats;
 } answers;
 
-/* `movies` × `reviews` prompts: head, movie, review; each movie's reviews are spread over the input. */
-static void run(llm_session_options options, int movies, int reviews, bool reviews_first, answers *out) {
+/* `movies` × `reviews` prompts: head, movie, review; each movie's reviews are spread over the
+ * input. */
+static void run(llm_session_options options, int movies, int reviews, bool reviews_first,
+                answers *out) {
     err e = {0};
     llm_session *s;
     assert_int_equal(llm_session_new(engine, &options, &s, &e), 0);
-    llm_span *head = span(LLM_SPAN_TEMPLATE, ""), *ask = span(LLM_SPAN_INSTRUCTION, "Is the review positive?\n");
+    llm_span *head = span(LLM_SPAN_TEMPLATE, ""),
+             *ask = span(LLM_SPAN_INSTRUCTION, "Is the review positive?\n");
     llm_span *after = span(LLM_SPAN_TEMPLATE, "answer:");
-    llm_span *movie_name = span(LLM_SPAN_NAME, "movie:"), *review_name = span(LLM_SPAN_NAME, "review:");
+    llm_span *movie_name = span(LLM_SPAN_NAME, "movie:"),
+             *review_name = span(LLM_SPAN_NAME, "review:");
     str literals[] = {STR("positive"), STR("negative")};
     const llm_template *template = llm_engine_template(engine, LLM_FORMAT_AUTO);
     llm_guide *guide = llm_guide_new(engine, LLM_GUIDE_CHOICE, literals, 2, template, &e);
@@ -59,14 +64,18 @@ static void run(llm_session_options options, int movies, int reviews, bool revie
     for (int i = 0; i < movies * reviews; i++) {
         int m = i % movies;
         char text[256];
-        snprintf(text, sizeof text, " the story of movie number %d goes on and on for quite a while\n", m);
+        snprintf(text, sizeof text,
+                 " the story of movie number %d goes on and on for quite a while\n", m);
         llm_span *movie = span(LLM_SPAN_VALUE, text);
         snprintf(text, sizeof text, " opinion %d of it\n", i);
         llm_span *review = span(LLM_SPAN_VALUE, text);
         llm_span *by_movie[] = {head, ask, movie_name, movie, review_name, review, after};
         llm_span *by_review[] = {head, ask, review_name, review, movie_name, movie, after};
-        llm_request q = {.tag = (uint64_t)i, .spans = reviews_first ? by_review : by_movie, .nspans = 7,
-                         .guide = guide, .after = template};
+        llm_request q = {.tag = (uint64_t)i,
+                         .spans = reviews_first ? by_review : by_movie,
+                         .nspans = 7,
+                         .guide = guide,
+                         .after = template};
         assert_int_equal(llm_submit(s, &q, &e), 0);
         llm_span_release(movie);
         llm_span_release(review);
@@ -79,9 +88,11 @@ static void run(llm_session_options options, int movies, int reviews, bool revie
         assert_int_equal(llm_step(s, events, 16, &count, &idle, &e), 0);
         for (int i = 0; i < count; i++, seen++) {
             assert_true(events[i].tag < (uint64_t)(movies * reviews));
-            snprintf(out->text[events[i].tag], sizeof out->text[0], "%.*s", (int)events[i].text.n, events[i].text.p);
+            snprintf(out->text[events[i].tag], sizeof out->text[0], "%.*s", (int)events[i].text.n,
+                     events[i].text.p);
             out->prob[events[i].tag] = events[i].prob;
-            assert_int_equal(events[i].prompt_tokens, events[i].reused_tokens + events[i].computed_tokens);
+            assert_int_equal(events[i].prompt_tokens,
+                             events[i].reused_tokens + events[i].computed_tokens);
         }
     }
     assert_int_equal(seen, movies * reviews);
@@ -109,14 +120,18 @@ static void tree_computes_each_node_once(void **state) {
     check_balance(&fifo.stats);
     check_balance(&none.stats);
     assert_int_equal(none.stats.computed_tokens, none.stats.prompt_tokens);
-    assert_int_equal(fifo.stats.computed_tokens, tree.stats.computed_tokens); /* all fits: nothing evicted */
+    assert_int_equal(fifo.stats.computed_tokens,
+                     tree.stats.computed_tokens); /* all fits: nothing evicted */
     assert_true(tree.stats.computed_tokens * 2 < none.stats.computed_tokens);
-    /* three blocks of memory per prompt at most: the tree still computes each node once, FIFO cannot */
+    /* three blocks of memory per prompt at most: the tree still computes each node once, FIFO
+     * cannot */
     size_t block = llm_engine_info(engine)->kv_bytes_per_token * LLM_BLOCK_TOKENS;
-    run((llm_session_options){.reuse = LLM_REUSE_TREE, .kv_memory_bytes = 12 * block}, 20, 10, false, &small);
+    run((llm_session_options){.reuse = LLM_REUSE_TREE, .kv_memory_bytes = 12 * block}, 20, 10,
+        false, &small);
     check_balance(&small.stats);
     assert_int_equal(small.stats.computed_tokens, tree.stats.computed_tokens);
-    run((llm_session_options){.reuse = LLM_REUSE_FIFO, .kv_memory_bytes = 12 * block}, 20, 10, false, &fifo);
+    run((llm_session_options){.reuse = LLM_REUSE_FIFO, .kv_memory_bytes = 12 * block}, 20, 10,
+        false, &fifo);
     check_balance(&fifo.stats);
     assert_true(fifo.stats.computed_tokens > tree.stats.computed_tokens);
     assert_true(fifo.stats.evicted_blocks > 0);
@@ -278,9 +293,12 @@ static void random_sessions(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(tree_computes_each_node_once), cmocka_unit_test(answers_ignore_field_order),
-        cmocka_unit_test(counting_equals_running),      cmocka_unit_test(limits_are_errors),
-        cmocka_unit_test(cancel_keeps_what_is_answered), cmocka_unit_test(prefixes_are_seen),
+        cmocka_unit_test(tree_computes_each_node_once),
+        cmocka_unit_test(answers_ignore_field_order),
+        cmocka_unit_test(counting_equals_running),
+        cmocka_unit_test(limits_are_errors),
+        cmocka_unit_test(cancel_keeps_what_is_answered),
+        cmocka_unit_test(prefixes_are_seen),
         cmocka_unit_test(random_sessions),
     };
     return cmocka_run_group_tests(tests, open_engine, close_engine);

@@ -1,11 +1,13 @@
 /*
- * check_vectors.c - check_vectors TOKENS.jsonl GREEDY.jsonl: the engine against frozen vectors of another engine.
+ * check_vectors.c - check_vectors TOKENS.jsonl GREEDY.jsonl: the engine against frozen vectors of
+ * another engine.
  *
- * TOKENS: {"text", "ids"} a line; whole-string tokenization must be equal. GREEDY: {"ids", "steps": [{"id", "top":
- * [[id, log-probability] x 10]}]}: fed the vector's own tokens, the mean KL over the ten listed tokens (both sides
- * renormalised over them) must be below 0.001, and the likeliest token equal in 98 % of the steps whose reference
- * margin is over 0.05 nat. The model: KVASIR_MODEL, else the default one. Exits 0 at the gate, 1 below, 2 on errors,
- * 77 without a model.
+ * TOKENS: {"text", "ids"} a line; whole-string tokenization must be equal. GREEDY: {"ids", "steps":
+ * [{"id", "top":
+ * [[id, log-probability] x 10]}]}: fed the vector's own tokens, the mean KL over the ten listed
+ * tokens (both sides renormalised over them) must be below 0.001, and the likeliest token equal in
+ * 98 % of the steps whose reference margin is over 0.05 nat. The model: KVASIR_MODEL, else the
+ * default one. Exits 0 at the gate, 1 below, 2 on errors, 77 without a model.
  */
 #include <cjson/cJSON.h>
 #include <math.h>
@@ -35,8 +37,8 @@ static llm_token *ids_of(const cJSON *array, size_t *count) {
     return ids;
 }
 
-/* cJSON ends a string at a NUL that it holds (a text of the vectors does): the text goes in with \u0000 written as a
- * private mark and comes out with its NULs. */
+/* cJSON ends a string at a NUL that it holds (a text of the vectors does): the text goes in with
+ * \u0000 written as a private mark and comes out with its NULs. */
 static const char NUL_ESCAPE[] = "\\u0000", NUL_MARK[] = "\\uf8ff";
 
 static cJSON *parse_with_nuls(char *line) {
@@ -153,7 +155,8 @@ static int each_line(const char *path, llm_engine *engine, llm_session *session,
 }
 
 static const char *model_path(char *out, size_t cap) {
-    const char *model = getenv("KVASIR_MODEL"), *data = getenv("XDG_DATA_HOME"), *home = getenv("HOME");
+    const char *model = getenv("KVASIR_MODEL"), *data = getenv("XDG_DATA_HOME"),
+               *home = getenv("HOME");
     if (model != NULL) {
         return model;
     }
@@ -167,8 +170,8 @@ static const char *model_path(char *out, size_t cap) {
 }
 
 static llm_precision precision_of(const char *name) {
-    return name == NULL               ? LLM_PRECISION_AUTO
-           : strcmp(name, "f32") == 0 ? LLM_F32
+    return name == NULL                ? LLM_PRECISION_AUTO
+           : strcmp(name, "f32") == 0  ? LLM_F32
            : strcmp(name, "bf16") == 0 ? LLM_BF16
            : strcmp(name, "int8") == 0 ? LLM_INT8
                                        : LLM_PRECISION_AUTO;
@@ -201,9 +204,10 @@ int main(int argc, char **argv) {
     } else {
         double kl = s.kl / BASE_MAX(s.steps, 1), top1 = (double)s.top1 / BASE_MAX(s.clear_steps, 1);
         const llm_model_info *info = llm_engine_info(engine);
-        printf("tokens_equal=%d/%d kl_mean=%.6f top1=%.4f\n", s.tokens_equal, s.tokens_total, kl, top1);
-        fprintf(stderr, "%d steps, %d clear; %s, %s; loaded in %.0f ms\n", s.steps, s.clear_steps, info->device,
-                info->precision, info->load_ms);
+        printf("tokens_equal=%d/%d kl_mean=%.6f top1=%.4f\n", s.tokens_equal, s.tokens_total, kl,
+               top1);
+        fprintf(stderr, "%d steps, %d clear; %s, %s; loaded in %.0f ms\n", s.steps, s.clear_steps,
+                info->device, info->precision, info->load_ms);
         pass = s.tokens_equal == s.tokens_total && s.steps > 0 && kl < KL_GATE && top1 >= TOP1_GATE;
     }
     llm_session_free(session);
