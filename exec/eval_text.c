@@ -270,12 +270,34 @@ static bool match_one(const wildcard *w, str *p, str *s) {
     return same;
 }
 
+/* Whether the pattern's byte stands for itself alone: then bytes decide, without decoding. */
+static bool is_plain(const wildcard *w, char c) {
+    return (unsigned char)c < 0x80 && c != w->any && c != w->one && !(w->sets && c == '[') &&
+           (w->escape.n == 0 || c != w->escape.p[0]);
+}
+
+/* Where the pattern behind the last `any` may begin to match next; p = NULL: nowhere. */
+static str next_start(const wildcard *w, str p, str s) {
+    uint32_t cp;
+    if (s.n == 0)
+        return (str){NULL, 0};
+    s = slice(s, utf8_next(s, &cp), s.n);
+    if (p.n == 0 || !is_plain(w, p.p[0]))
+        return s;
+    const char *at = memchr(s.p, p.p[0], s.n);
+    return at ? slice(s, (size_t)(at - s.p), s.n) : (str){NULL, 0};
+}
+
 /* Linear but for backing up to the last `any`: a later one never needs an earlier one to take more.
  */
 static bool match(const wildcard *w, str p, str s) {
     str back_p = {NULL, 0}, back_s = {NULL, 0};
-    uint32_t cp;
     for (;;) {
+        if (p.n && s.n && p.p[0] == s.p[0] && is_plain(w, p.p[0])) {
+            p = slice(p, 1, p.n);
+            s = slice(s, 1, s.n);
+            continue;
+        }
         if (p.n && p.p[0] == w->any && !(w->escape.n == 1 && w->escape.p[0] == w->any)) {
             p = slice(p, 1, p.n);
             if (p.n == 0)
@@ -288,9 +310,8 @@ static bool match(const wildcard *w, str p, str s) {
             return true;
         if (p.n && match_one(w, &p, &s))
             continue;
-        if (!back_p.p || back_s.n == 0)
+        if (!back_p.p || (back_s = next_start(w, back_p, back_s)).p == NULL)
             return false;
-        back_s = slice(back_s, utf8_next(back_s, &cp), back_s.n);
         p = back_p;
         s = back_s;
     }

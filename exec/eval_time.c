@@ -340,29 +340,11 @@ static void iso_week(int64_t jd_ms, int *year, int *week) {
     *week = day_of_year(&thursday) / 7 + 1;
 }
 
-static bool format_one(char f, const moment *m, const civil *c, buf *b) {
-    int year, week, second = (int)(c->ms / 1000), hour12 = c->hour % 12 ? c->hour % 12 : 12;
-    int sunday = (int)((m->jd_ms + DAY_MS * 3 / 2) / DAY_MS % 7), monday = (sunday + 6) % 7;
-    char number[32];
-    iso_week(m->jd_ms, &year, &week);
+static bool format_clock(char f, const civil *c, buf *b) {
+    int second = (int)(c->ms / 1000), hour12 = c->hour % 12 ? c->hour % 12 : 12;
     switch (f) {
-    case 'd':
-        buf_printf(b, "%02d", c->day);
-        return true;
-    case 'e':
-        buf_printf(b, "%2d", c->day);
-        return true;
     case 'f':
         buf_printf(b, "%02d.%03d", second, (int)(c->ms % 1000));
-        return true;
-    case 'F':
-        buf_printf(b, "%04d-%02d-%02d", c->year, c->month, c->day);
-        return true;
-    case 'g':
-        buf_printf(b, "%02d", year % 100);
-        return true;
-    case 'G':
-        buf_printf(b, "%04d", year);
         return true;
     case 'H':
         buf_printf(b, "%02d", c->hour);
@@ -370,20 +352,11 @@ static bool format_one(char f, const moment *m, const civil *c, buf *b) {
     case 'I':
         buf_printf(b, "%02d", hour12);
         return true;
-    case 'j':
-        buf_printf(b, "%03d", day_of_year(c) + 1);
-        return true;
-    case 'J':
-        buf_append(b, number, format_real((double)m->jd_ms / (double)DAY_MS, number));
-        return true;
     case 'k':
         buf_printf(b, "%2d", c->hour);
         return true;
     case 'l':
         buf_printf(b, "%2d", hour12);
-        return true;
-    case 'm':
-        buf_printf(b, "%02d", c->month);
         return true;
     case 'M':
         buf_printf(b, "%02d", c->minute);
@@ -397,16 +370,53 @@ static bool format_one(char f, const moment *m, const civil *c, buf *b) {
     case 'R':
         buf_printf(b, "%02d:%02d", c->hour, c->minute);
         return true;
-    case 's':
-        buf_printf(
-            b, "%lld",
-            (long long)((m->jd_ms - UNIX_EPOCH_MS - (m->jd_ms < UNIX_EPOCH_MS ? 999 : 0)) / 1000));
-        return true;
     case 'S':
         buf_printf(b, "%02d", second);
         return true;
     case 'T':
         buf_printf(b, "%02d:%02d:%02d", c->hour, c->minute, second);
+        return true;
+    case '%':
+        buf_append_char(b, '%');
+        return true;
+    }
+    return false;
+}
+
+static bool format_day(char f, const moment *m, const civil *c, buf *b) {
+    int year, week;
+    int sunday = (int)((m->jd_ms + DAY_MS * 3 / 2) / DAY_MS % 7), monday = (sunday + 6) % 7;
+    char number[32];
+    iso_week(m->jd_ms, &year, &week);
+    switch (f) {
+    case 'd':
+        buf_printf(b, "%02d", c->day);
+        return true;
+    case 'e':
+        buf_printf(b, "%2d", c->day);
+        return true;
+    case 'F':
+        buf_printf(b, "%04d-%02d-%02d", c->year, c->month, c->day);
+        return true;
+    case 'g':
+        buf_printf(b, "%02d", year % 100);
+        return true;
+    case 'G':
+        buf_printf(b, "%04d", year);
+        return true;
+    case 'j':
+        buf_printf(b, "%03d", day_of_year(c) + 1);
+        return true;
+    case 'J':
+        buf_append(b, number, format_real((double)m->jd_ms / (double)DAY_MS, number));
+        return true;
+    case 'm':
+        buf_printf(b, "%02d", c->month);
+        return true;
+    case 's':
+        buf_printf(
+            b, "%lld",
+            (long long)((m->jd_ms - UNIX_EPOCH_MS - (m->jd_ms < UNIX_EPOCH_MS ? 999 : 0)) / 1000));
         return true;
     case 'u':
         buf_printf(b, "%d", monday + 1);
@@ -426,9 +436,6 @@ static bool format_one(char f, const moment *m, const civil *c, buf *b) {
     case 'Y':
         buf_printf(b, "%04d", c->year);
         return true;
-    case '%':
-        buf_append_char(b, '%');
-        return true;
     }
     return false;
 }
@@ -442,7 +449,8 @@ static int format_moment(const call_env *c, str format, const moment *m, value *
         if (format.p[k] != '%')
             buf_append_char(&b, format.p[k]);
         else
-            good = k + 1 < format.n && format_one(format.p[++k], m, &at, &b);
+            good = ++k < format.n &&
+                   (format_clock(format.p[k], &at, &b) || format_day(format.p[k], m, &at, &b));
     }
     *out = good ? value_text(str_copy(c->mem, buf_str(&b))) : value_null();
     buf_free(&b);
