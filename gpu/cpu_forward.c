@@ -14,8 +14,7 @@
 
 #include "cpu_int.h"
 
-/* ---- rows and tiles ----------------------------------------------------------------------------
- */
+/* ---- rows and tiles -------------------------------------------------------------------------- */
 
 static int tile_count(const cpu_work *w) {
     int tile = gemm_tile(w->s->g);
@@ -49,8 +48,7 @@ static void operand_store(const cpu_work *w, const float *x, int n, void *out) {
     }
 }
 
-/* ---- stages ------------------------------------------------------------------------------------
- */
+/* ---- stages ---------------------------------------------------------------------------------- */
 
 static void norm_rows(cpu_work *w, tile_range t, const float *weight, int worker) {
     int n = w->engine->config.n_embd;
@@ -175,8 +173,7 @@ static void stage_gate_up(cpu_work *w, tile_range t, int part, int worker) {
     }
 }
 
-/* ---- stages as tasks ---------------------------------------------------------------------------
- */
+/* ---- stages as tasks ------------------------------------------------------------------------- */
 
 typedef enum stage {
     STAGE_ATTN_NORM,
@@ -296,8 +293,7 @@ static void copies_run(cpu_work *w) {
     }
 }
 
-/* ---- first and last rows -----------------------------------------------------------------------
- */
+/* ---- first and last rows --------------------------------------------------------------------- */
 
 static void embed_task(void *ctx, int task, int worker) {
     (void)worker;
@@ -411,8 +407,7 @@ static void head_run(cpu_work *w) {
     }
 }
 
-/* ---- the pass ----------------------------------------------------------------------------------
- */
+/* ---- the pass -------------------------------------------------------------------------------- */
 
 /* Few rows: smaller tasks, so that no thread idles; many: all that share a block together. */
 static int attend_rows_for(const cpu_work *w) {
@@ -469,8 +464,7 @@ int cpu_forward(llm_engine *engine, void *work, const pass *p, err *e) {
     return 0;
 }
 
-/* ---- the bound ---------------------------------------------------------------------------------
- */
+/* ---- the bound ------------------------------------------------------------------------------- */
 
 typedef struct bound_job {
     cpu_state *s;
@@ -516,8 +510,7 @@ double cpu_gemm_bound(llm_engine *engine, int rows, clockid_t clock) {
     return best;
 }
 
-/* ---- work memory -------------------------------------------------------------------------------
- */
+/* ---- work memory ----------------------------------------------------------------------------- */
 
 static void *aligned_zero(size_t bytes) {
     size_t rounded = (bytes + 127) / 64 * 64;

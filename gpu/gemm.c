@@ -50,8 +50,7 @@ static int fail(err *e, dnnl_status_t status, const char *what) {
     return err_set(e, ERR_INTERNAL, "oneDNN: %s failed (status %d)", what, (int)status);
 }
 
-/* ---- kernels -----------------------------------------------------------------------------------
- */
+/* ---- kernels --------------------------------------------------------------------------------- */
 
 static dnnl_data_type_t input_type(const gemm *g) {
     return g->bf16 ? dnnl_bf16 : dnnl_f32;
@@ -144,8 +143,7 @@ static void kernel_run(gemm *g, gemm_kernel *k, dnnl_memory_t weights, int worke
     dnnl_stream_wait(g->streams[worker]);
 }
 
-/* ---- lifetime ----------------------------------------------------------------------------------
- */
+/* ---- lifetime -------------------------------------------------------------------------------- */
 
 int gemm_new(pool *threads, bool bf16, gemm **out, err *e) {
     omp_set_num_threads(1);
@@ -206,8 +204,7 @@ const char *gemm_implementation(const gemm *g) {
     return g->implementation;
 }
 
-/* ---- shapes and heights ------------------------------------------------------------------------
- */
+/* ---- shapes and heights ---------------------------------------------------------------------- */
 
 static int shape_find(gemm *g, int k, int n, err *e) {
     for (int s = 0; s < g->nshapes; s++) {
@@ -271,8 +268,7 @@ static bool kernels_make(gemm *g, const int *heights, int count) {
     return true;
 }
 
-/* ---- packing -----------------------------------------------------------------------------------
- */
+/* ---- packing --------------------------------------------------------------------------------- */
 
 static dnnl_status_t pack(gemm *g, const gemm_shape *shape, float *plain, dnnl_memory_t *out) {
     dnnl_dims_t dims = {shape->k, shape->n};
@@ -338,8 +334,7 @@ void gemm_weight_free(gemm_weight *w) {
     *w = (gemm_weight){0};
 }
 
-/* ---- the probe ---------------------------------------------------------------------------------
- */
+/* ---- the probe ------------------------------------------------------------------------------- */
 
 enum { PROBE_ROWS = 80 };
 
@@ -465,8 +460,7 @@ const float *gemm_run(gemm *g, const gemm_weight *w, int part, int worker, int h
     return g->out[worker];
 }
 
-/* ---- measuring ---------------------------------------------------------------------------------
- */
+/* ---- measuring ------------------------------------------------------------------------------- */
 
 static double seconds(void) {
     struct timespec t;

@@ -10,8 +10,7 @@
 
 #include "guide_int.h"
 
-/* ---- the tree of literals ----------------------------------------------------------------------
- */
+/* ---- the tree of literals -------------------------------------------------------------------- */
 
 typedef struct literal_tokens {
     llm_token *ids;
@@ -193,8 +192,7 @@ static int choice_compile(llm_guide *g, const llm_engine *engine, const llm_temp
     return code;
 }
 
-/* ---- numbers -----------------------------------------------------------------------------------
- */
+/* ---- numbers --------------------------------------------------------------------------------- */
 
 /* The state after one more byte, or -1. */
 static int number_step(llm_guide_kind kind, int state, char c, str lead, size_t *lead_at,
@@ -300,8 +298,7 @@ int guide_allowed(const llm_guide *guide, number_state state, int digits) {
     return count;
 }
 
-/* ---- deciding ----------------------------------------------------------------------------------
- */
+/* ---- deciding -------------------------------------------------------------------------------- */
 
 void guide_softmax(const float *logits, int count, double *log_prob) {
     double top = -INFINITY, sum = 0;
@@ -354,8 +351,7 @@ int guide_best(const llm_guide *guide, double *const *log_prob, double *prob) {
     return best;
 }
 
-/* ---- lifetime ----------------------------------------------------------------------------------
- */
+/* ---- lifetime -------------------------------------------------------------------------------- */
 
 static hash128 guide_identity(llm_guide_kind kind, const str *literals, int count,
                               const llm_template *after) {

@@ -150,8 +150,7 @@ static void k_exp(const float *x, int n, float *out) {
     }
 }
 
-/* ---- rows --------------------------------------------------------------------------------------
- */
+/* ---- rows ------------------------------------------------------------------------------------ */
 
 static float k_dot(const float *a, const float *b, int n) {
     vf s0 = {0}, s1 = {0};
@@ -260,8 +259,7 @@ static void k_geglu(const float *gate, const float *up, int n, float *out) {
     }
 }
 
-/* ---- attention ---------------------------------------------------------------------------------
- */
+/* ---- attention ------------------------------------------------------------------------------- */
 
 /* A block's keys or values: widened before (wide), or as they are read. */
 typedef struct operand {

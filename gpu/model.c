@@ -11,8 +11,7 @@
 
 #include "model_int.h"
 
-/* ---- rows in our order -------------------------------------------------------------------------
- */
+/* ---- rows in our order ----------------------------------------------------------------------- */
 
 typedef struct row_source {
     const packed_model *m;
@@ -102,8 +101,7 @@ void model_embed(const packed_model *m, int id, float *out) {
     }
 }
 
-/* ---- small tensors -----------------------------------------------------------------------------
- */
+/* ---- small tensors --------------------------------------------------------------------------- */
 
 static float *vector_load(packed_model *m, int layer, const char *name) {
     const gguf_tensor *t = model_tensor(m->file, layer, name);
@@ -152,8 +150,7 @@ static void layer_load_vectors(packed_model *m, int l) {
     layer->window = config_layer_window(c, l);
 }
 
-/* ---- packing -----------------------------------------------------------------------------------
- */
+/* ---- packing --------------------------------------------------------------------------------- */
 
 typedef struct pack_job {
     gemm_weight *w;
@@ -211,8 +208,7 @@ static int pack_all(packed_model *m, pool *threads, err *e) {
     return 0;
 }
 
-/* ---- loading -----------------------------------------------------------------------------------
- */
+/* ---- loading --------------------------------------------------------------------------------- */
 
 /* Columns of a part: an eighth or so, so that a few rows still keep all threads busy. */
 static int part_columns(int n) {

@@ -19,8 +19,7 @@ static int blocks_for(int tokens) {
     return (tokens + LLM_BLOCK_TOKENS - 1) / LLM_BLOCK_TOKENS;
 }
 
-/* ---- lookup ------------------------------------------------------------------------------------
- */
+/* ---- lookup ---------------------------------------------------------------------------------- */
 
 static size_t slot_hash(const prefix_node *parent, llm_token token) {
     return (size_t)hash_mix((uint64_t)(uintptr_t)parent, (uint64_t)(uint32_t)token);
@@ -66,8 +65,7 @@ static void slot_remove(prefix_tree *t, const prefix_node *node) {
     }
 }
 
-/* ---- links -------------------------------------------------------------------------------------
- */
+/* ---- links ----------------------------------------------------------------------------------- */
 
 static void child_append(prefix_node *parent, prefix_node *node) {
     node->parent = parent;
@@ -112,8 +110,7 @@ void prefix_touch(prefix_tree *t, prefix_node *node) {
     }
 }
 
-/* ---- nodes -------------------------------------------------------------------------------------
- */
+/* ---- nodes ----------------------------------------------------------------------------------- */
 
 static prefix_node *node_new(const llm_token *tokens, int count, int capacity, int start) {
     prefix_node *node = mem_zalloc(sizeof *node);
@@ -232,8 +229,7 @@ static void node_remove(prefix_tree *t, prefix_node *node) {
     node_free(node);
 }
 
-/* ---- residency ---------------------------------------------------------------------------------
- */
+/* ---- residency ------------------------------------------------------------------------------- */
 
 static void block_release(prefix_tree *t, int32_t block) {
     if (--t->refs[block] == 0) {
@@ -333,8 +329,7 @@ void prefix_evict_unused(prefix_tree *t) {
     }
 }
 
-/* ---- identities --------------------------------------------------------------------------------
- */
+/* ---- identities ------------------------------------------------------------------------------ */
 
 void prefix_tokens(const prefix_node *node, int from, int count, llm_token *out) {
     for (; node != NULL && count > 0; node = node->parent) {
@@ -377,8 +372,7 @@ void prefix_make_keys(prefix_node *node, hash128 seed) {
     }
 }
 
-/* ---- the tree ----------------------------------------------------------------------------------
- */
+/* ---- the tree -------------------------------------------------------------------------------- */
 
 void prefix_init(prefix_tree *t, int blocks, prefix_node **cursor) {
     *t = (prefix_tree){.mask = 1023, .nblocks = blocks, .cursor = cursor};

@@ -13,8 +13,7 @@
 
 #include "session_int.h"
 
-/* ---- the pass ----------------------------------------------------------------------------------
- */
+/* ---- the pass -------------------------------------------------------------------------------- */
 
 #define GROW(p, count, cap)                                                                        \
     do {                                                                                           \
@@ -67,8 +66,7 @@ static int rows_left(const llm_session *s) {
     return s->options.pass_tokens - s->prefill_rows;
 }
 
-/* ---- blocks from the store ---------------------------------------------------------------------
- */
+/* ---- blocks from the store ------------------------------------------------------------------- */
 
 static void kv_id_fill(const llm_session *s, prefix_node *node, int i, llm_kv_id *id) {
     hash128 seed = s->engine->info.fingerprint;
@@ -103,8 +101,7 @@ static int load_blocks(llm_session *s, prefix_node *node) {
     return loaded == 0 ? 0 : (node->first_block + loaded) * LLM_BLOCK_TOKENS - node->start;
 }
 
-/* ---- placing -----------------------------------------------------------------------------------
- */
+/* ---- placing --------------------------------------------------------------------------------- */
 
 /* Gives a node its blocks and the shared part of its first one. */
 static bool node_enter(llm_session *s, request *r, prefix_node *node, int extra) {
@@ -284,8 +281,7 @@ static void token_place(llm_session *s, request *r) {
     }
 }
 
-/* ---- release -----------------------------------------------------------------------------------
- */
+/* ---- release --------------------------------------------------------------------------------- */
 
 static void answer_nodes_release(llm_session *s, request *r) {
     for (int i = r->segments != NULL ? r->guide->nsegments : 0; i-- > 0;) {
@@ -306,8 +302,7 @@ void schedule_segment_done(llm_session *s, request *r, int segment) {
     r->segments[segment] = NULL;
 }
 
-/* ---- admission ---------------------------------------------------------------------------------
- */
+/* ---- admission ------------------------------------------------------------------------------- */
 
 static request *node_take(prefix_node *node) {
     request *r = node->first;

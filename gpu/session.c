@@ -24,8 +24,7 @@ static double now_ms(void) {
     return (double)t.tv_sec * 1e3 + (double)t.tv_nsec / 1e6;
 }
 
-/* ---- lifetime ----------------------------------------------------------------------------------
- */
+/* ---- lifetime -------------------------------------------------------------------------------- */
 
 int llm_session_new(llm_engine *engine, const llm_session_options *options, llm_session **out,
                     err *e) {
@@ -142,8 +141,7 @@ void llm_session_clear(llm_session *s) {
     prefix_evict_unused(&s->tree);
 }
 
-/* ---- submitting --------------------------------------------------------------------------------
- */
+/* ---- submitting ------------------------------------------------------------------------------ */
 
 /* BOS comes first where the prompt starts with a template that does not bring its own. */
 static bool needs_bos(const llm_engine *engine, const llm_request *q) {
@@ -261,8 +259,7 @@ int llm_submit(llm_session *s, const llm_request *q, err *e) {
     return 0;
 }
 
-/* ---- stepping ----------------------------------------------------------------------------------
- */
+/* ---- stepping -------------------------------------------------------------------------------- */
 
 /* Offers the full blocks of the nodes that the pass completed. */
 static void store_offer(llm_session *s) {
@@ -374,8 +371,7 @@ void llm_session_stats(const llm_session *s, llm_stats *out) {
     out->live_sequences = s->nlive;
 }
 
-/* ---- log-probabilities -------------------------------------------------------------------------
- */
+/* ---- log-probabilities ----------------------------------------------------------------------- */
 
 static void log_softmax(float *x, int n) {
     double top = (double)x[0], sum = 0;
@@ -429,8 +425,7 @@ int llm_logprobs(llm_session *s, const llm_token *tokens, size_t count, float *o
     return code;
 }
 
-/* ---- views -------------------------------------------------------------------------------------
- */
+/* ---- views ----------------------------------------------------------------------------------- */
 
 enum { PREFIX_TEXT_BYTES = 200, PREFIX_TEXT_TOKENS = 64 };
 

@@ -12,8 +12,7 @@
 
 #include "session_int.h"
 
-/* ---- lists and lifetime ------------------------------------------------------------------------
- */
+/* ---- lists and lifetime ---------------------------------------------------------------------- */
 
 void list_push(request_list *list, request *r) {
     r->next = NULL;
@@ -82,8 +81,7 @@ void request_restart(request *r) {
     }
 }
 
-/* ---- finishing ---------------------------------------------------------------------------------
- */
+/* ---- finishing ------------------------------------------------------------------------------- */
 
 static str trimmed(str s) {
     while (s.n > 0 && isspace((unsigned char)s.p[0])) {
@@ -148,8 +146,7 @@ static void answer_finish(llm_session *s, request *r) {
     request_finish(s, r, r->guide != NULL ? LLM_FINISH_CHOICE : LLM_FINISH_STOP);
 }
 
-/* ---- free text ---------------------------------------------------------------------------------
- */
+/* ---- free text ------------------------------------------------------------------------------- */
 
 /* Where an answer's text ends by the rules, or SIZE_MAX: the first newline behind other text
  * (completion), the first of the request's own stop texts. */
@@ -200,8 +197,7 @@ static void text_token(llm_session *s, request *r, const float *logits, int voca
     }
 }
 
-/* ---- numbers -----------------------------------------------------------------------------------
- */
+/* ---- numbers --------------------------------------------------------------------------------- */
 
 /* Takes the likeliest allowed token; where only END is allowed nothing is asked of the model. */
 static void number_token(llm_session *s, request *r, const float *logits, int count) {
@@ -227,8 +223,7 @@ static void number_token(llm_session *s, request *r, const float *logits, int co
     }
 }
 
-/* ---- literals ----------------------------------------------------------------------------------
- */
+/* ---- literals -------------------------------------------------------------------------------- */
 
 /* A segment whose children are done goes, and so may its parents. */
 static void segment_settle(llm_session *s, request *r, int segment) {
@@ -255,8 +250,7 @@ static void branch_settle(llm_session *s, request *r, int branch, const float *l
     }
 }
 
-/* ---- the pass ----------------------------------------------------------------------------------
- */
+/* ---- the pass -------------------------------------------------------------------------------- */
 
 static void top_keep(request *r, const float *logits, int vocab) {
     r->top_logits = mem_alloc(sizeof(float) * LLM_TOP_LOGITS);

@@ -100,8 +100,7 @@ static void test_decode(const llm_engine *engine, llm_token token, bool special,
     }
 }
 
-/* ---- answers -----------------------------------------------------------------------------------
- */
+/* ---- answers --------------------------------------------------------------------------------- */
 
 typedef struct field {
     str name, value;

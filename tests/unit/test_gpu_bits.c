@@ -37,8 +37,7 @@ typedef struct fixture {
 
 static fixture f;
 
-/* ---- prompts -----------------------------------------------------------------------------------
- */
+/* ---- prompts --------------------------------------------------------------------------------- */
 
 static const char *const words[] = {"a",     "film",  "that",  "moves", "slowly", "but",  "never",
                                     "bores", "the",   "actor", "is",    "good",   "and",  "bad",
@@ -155,8 +154,7 @@ static void same(const answer *a, const answer *b, const char *what) {
     }
 }
 
-/* ---- runs --------------------------------------------------------------------------------------
- */
+/* ---- runs ------------------------------------------------------------------------------------ */
 
 static void run_all(llm_session *s, const llm_engine *engine, bool reverse, answer *out) {
     for (int i = 0; i < f.prompts; i++) {
@@ -270,8 +268,7 @@ static void warm(void **state) {
     free(out);
 }
 
-/* ---- blocks from a store -----------------------------------------------------------------------
- */
+/* ---- blocks from a store --------------------------------------------------------------------- */
 
 typedef struct stored {
     llm_kv_id id;
