@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <math.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
 
@@ -185,6 +186,45 @@ static void test_leaves_go_first(void **state) {
     index_free(&x);
 }
 
+/* Reads of a skewed set among blocks that are read once, in a cache for a tenth of them. */
+static double hit_rate(cache_policy policy) {
+    enum { KEYS = 2000, ROOM = 200, READS = 60000 };
+    cache_index x = {.free = -1};
+    uint64_t seed = 5, once = KEYS;
+    int hits = 0;
+    for (int i = 0; i < READS; i++) {
+        seed = hash_mix(seed, (uint64_t)i);
+        double u = (double)(seed >> 11) / 9007199254740992.0;
+        /* key k of the skewed set is read in proportion to 1 / (k + 1) */
+        uint64_t n = seed % 10 < 3 ? once++ : (uint64_t)(pow(KEYS, u) - 1);
+        cache_entry *entry = index_find(&x, CACHE_KV, key_of(n));
+        if (entry) {
+            index_touch(&x, entry);
+            hits++;
+            continue;
+        }
+        if (x.live == ROOM) {
+            cache_entry *victims[8];
+            size_t count = index_victims(&x, policy, 8000, victims, 8);
+            for (size_t k = 0; k < count; k++) {
+                x.age = victims[k]->priority > x.age ? victims[k]->priority : x.age;
+                index_remove(&x, victims[k]);
+            }
+        }
+        index_add(&x, CACHE_KV, key_of(n), (hash128){0, 0}, 1, 1000);
+    }
+    index_free(&x);
+    return (double)hits / READS;
+}
+
+static void test_cost_beats_recency(void **state) {
+    (void)state;
+    double fifo = hit_rate(CACHE_FIFO), lru = hit_rate(CACHE_LRU), cost = hit_rate(CACHE_COST);
+    print_message("hit rates: fifo %.3f, lru %.3f, cost %.3f\n", fifo, lru, cost);
+    assert_true(lru > fifo);
+    assert_true(cost > lru + 0.03);
+}
+
 static void test_two_stores_share_one_file(void **state) {
     (void)state;
     setenv("XDG_CACHE_HOME", scratch("xdg"), 1);
@@ -330,8 +370,8 @@ static void test_flipped_bits(void **state) {
         rebuilt += cache_check_tree(file);
         use_damaged(path);
     }
-    assert_true(rebuilt > 0); /* many tree pages are of former transactions */
-    save_file(file, good, n / 2);      /* cut off */
+    assert_true(rebuilt > 0);     /* many tree pages are of former transactions */
+    save_file(file, good, n / 2); /* cut off */
     use_damaged(path);
     save_file(file, (const unsigned char *)"short", 5);
     use_damaged(path);
@@ -528,6 +568,7 @@ int main(void) {
         cmocka_unit_test(test_another_identity_is_a_miss),
         cmocka_unit_test(test_budget_is_kept),
         cmocka_unit_test(test_leaves_go_first),
+        cmocka_unit_test(test_cost_beats_recency),
         cmocka_unit_test(test_two_stores_share_one_file),
         cmocka_unit_test(test_two_processes),
         cmocka_unit_test(test_threads),
