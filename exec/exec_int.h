@@ -108,6 +108,9 @@ void llm_runtime_free(llm_runtime *r);
 /* Reads the examples of all calls while the transaction is open; ctx->plan is set. snapshot_take calls it. */
 int llm_runtime_examples(exec_ctx *ctx, err *e);
 
+/* Whether a node is a filter that reads LLM answers: there are none while counting, so it lets every row pass. */
+bool count_passes_filter(const plan_node *n);
+
 /* Hooks for plan_env: token counting, learned selectivities, field orders on record. */
 void llm_plan_hooks(exec_ctx *ctx, plan_env *env);
 

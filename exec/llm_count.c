@@ -1,8 +1,9 @@
 /*
- * llm_count.c - EXPLAIN (TOKENS): what a statement's prompts cost under every strategy, counted without the model.
+ * llm_count.c - EXPLAIN (TOKENS): what a statement's prompts cost under every strategy, counted
+ * without the model.
  *
- * Invariant: the counts come from the engine's own scheduler run without a backend (count_only), so they are what a cold run would
- * compute, evictions included.
+ * Invariant: the counts come from the engine's own scheduler run without a backend (count_only), so
+ * they are what a cold run would compute, evictions included.
  */
 #include <stdlib.h>
 
@@ -24,8 +25,8 @@ static const counted strategies[] = {
 /* FIFO as DESIGN 7 has it: 64 requests in sight, and KV memory for as many of the longest. */
 enum { FIFO_WINDOW = 64 };
 
-static int run_session(llm_engine *engine, const llm_session_options *options, const prompt *p, const llm_inputs *in,
-                       const input_order *order, llm_stats *out, err *e) {
+static int run_session(llm_engine *engine, const llm_session_options *options, const prompt *p,
+                       const llm_inputs *in, const input_order *order, llm_stats *out, err *e) {
     llm_session *session;
     llm_event events[64];
     bool idle = false;
@@ -52,10 +53,65 @@ static int run_session(llm_engine *engine, const llm_session_options *options, c
     return status;
 }
 
-int count_use(exec_ctx *ctx, const plan_llm_use *use, const prompt *p, const llm_inputs *in, bool scaled, plan_actual *actual,
-              err *e) {
+/* Whether column `slot` of node n carries an LLM answer, or is made from one. */
+static bool slot_is_answer(const plan_node *n, int slot);
+
+static bool expr_reads_answer(const expr *x, const plan_node *in) {
+    if (x->kind == EXPR_COLUMN)
+        return slot_is_answer(in, x->column.slot);
+    for (int i = 0; i < x->nargs; i++)
+        if (expr_reads_answer(x->args[i], in))
+            return true;
+    return false;
+}
+
+static bool slot_is_answer(const plan_node *n, int slot) {
+    const plan_node *in = n->left;
+    if (!in || slot < 0)
+        return false;
+    switch (n->kind) {
+    case PLAN_LLM:
+        return slot >= in->ncols || slot_is_answer(in, slot);
+    case PLAN_PROJECT:
+        return expr_reads_answer(n->project.exprs[slot], in);
+    case PLAN_GROUP:
+        if (slot < n->group.nkeys)
+            return expr_reads_answer(n->group.keys[slot], in);
+        return n->group.aggs[slot - n->group.nkeys].arg &&
+               expr_reads_answer(n->group.aggs[slot - n->group.nkeys].arg, in);
+    case PLAN_HASH_JOIN:
+    case PLAN_LOOP_JOIN:
+        if (slot < in->ncols)
+            return slot_is_answer(in, slot);
+        return slot - in->ncols < n->right->ncols && slot_is_answer(n->right, slot - in->ncols);
+    default:
+        return slot < in->ncols && slot_is_answer(in, slot);
+    }
+}
+
+bool count_passes_filter(const plan_node *n) {
+    return n->kind == PLAN_FILTER && expr_reads_answer(n->filter.predicate, n->left);
+}
+
+/* The share of rows that the filters on answers below n are expected to keep. */
+static double answers_share(const plan_node *n) {
+    double share = 1;
+    for (; n; n = n->left)
+        if (count_passes_filter(n) && n->left->estimate.rows > 0)
+            share *= BASE_MIN(1, n->estimate.rows / n->left->estimate.rows);
+    return share;
+}
+
+static uint64_t scaled_count(uint64_t n, double share) {
+    return (uint64_t)((double)n * share + 0.5);
+}
+
+int count_use(exec_ctx *ctx, const plan_llm_use *use, const prompt *p, const llm_inputs *in,
+              const plan_node *node, plan_actual *actual, err *e) {
     int status = 0;
-    plan_tokens *out = ARENA_ARRAY(ctx->mem, plan_tokens, actual->ntokens + (int)BASE_COUNT(strategies));
+    double share = answers_share(node->left);
+    plan_tokens *out =
+        ARENA_ARRAY(ctx->mem, plan_tokens, actual->ntokens + (int)BASE_COUNT(strategies));
     for (int i = 0; i < actual->ntokens; i++)
         out[i] = actual->tokens[i];
     for (size_t i = 0; i < BASE_COUNT(strategies) && status == 0; i++) {
@@ -74,13 +130,14 @@ int count_use(exec_ctx *ctx, const plan_llm_use *use, const prompt *p, const llm
         options.window = c->reuse == LLM_REUSE_FIFO ? FIFO_WINDOW : 0;
         if (status == 0)
             status = run_session(p->engine, &options, p, in, &order, &stats, e);
-        out[actual->ntokens++] = (plan_tokens){.strategy = c->name,
-                                               .rows = (uint64_t)in->needed_rows,
-                                               .distinct_inputs = in->count,
-                                               .prompt_tokens = stats.prompt_tokens,
-                                               .head_tokens = p->head_tokens * in->count,
-                                               .computed_tokens = stats.computed_tokens,
-                                               .scaled = scaled};
+        out[actual->ntokens++] =
+            (plan_tokens){.strategy = c->name,
+                          .rows = scaled_count((uint64_t)in->needed_rows, share),
+                          .distinct_inputs = scaled_count(in->count, share),
+                          .prompt_tokens = scaled_count(stats.prompt_tokens, share),
+                          .head_tokens = scaled_count(p->head_tokens * in->count, share),
+                          .computed_tokens = scaled_count(stats.computed_tokens, share),
+                          .scaled = share < 1};
         arena_free(mem);
     }
     actual->tokens = out;

@@ -173,8 +173,9 @@ typedef struct call_facts {
 bool facts_recall(exec_ctx *ctx, const llm_call *call, hash128 fingerprint, call_facts *out);
 int facts_remember(exec_ctx *ctx, const llm_call *call, hash128 fingerprint, const call_facts *facts, err *e);
 
-/* EXPLAIN (TOKENS): fills actual->tokens for one use under every strategy (llm_count.c). */
-int count_use(exec_ctx *ctx, const plan_llm_use *use, const prompt *p, const llm_inputs *in, bool scaled, plan_actual *actual,
-              err *e);
+/* EXPLAIN (TOKENS) (llm_count.c): fills actual->tokens for one use of `node` under every strategy; what lies above a filter
+ * on answers is scaled by what the filter is expected to keep. */
+int count_use(exec_ctx *ctx, const plan_llm_use *use, const prompt *p, const llm_inputs *in,
+              const plan_node *node, plan_actual *actual, err *e);
 
 #endif

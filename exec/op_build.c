@@ -42,6 +42,8 @@ static int build_children(op *o, err *e) {
 }
 
 int op_build(exec_ctx *ctx, const plan_node *node, op **out, err *e) {
+    if (ctx->count_only && count_passes_filter(node))
+        return op_build(ctx, node->left, out, e);
     op *o = ARENA_NEW(ctx->mem, op);
     rowset *ready = ctx->ready ? ctx->ready[node->number] : NULL;
     o->class = ready ? &op_rowset : classes[node->kind];

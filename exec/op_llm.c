@@ -393,7 +393,7 @@ static int count_all(op *o, err *e) {
     llm_state *s = o->state;
     int status = 0;
     for (int i = 0; i < s->nuses && status == 0; i++)
-        status = count_use(o->ctx, s->uses[i].use, s->uses[i].prompt, s->uses[i].in, false, &o->actual, e);
+        status = count_use(o->ctx, s->uses[i].use, s->uses[i].prompt, s->uses[i].in, o->node, &o->actual, e);
     s->answered_rows = rowset_rows(s->rows);
     return status;
 }
