@@ -163,8 +163,10 @@ static void print_sort(buf *out, const plan_node *n) {
         if (i)
             buf_append_c(out, ", ");
         expr_print(n->sort.keys[i].value, out);
-        if (n->sort.keys[i].descending)
-            buf_append_c(out, " desc");
+        const sort_key *k = &n->sort.keys[i];
+        buf_append_c(out, k->descending ? " desc" : "");
+        if (k->nulls_first != k->descending)
+            buf_append_c(out, k->nulls_first ? " nulls first" : " nulls last");
     }
 }
 
@@ -383,6 +385,8 @@ static void print_llm_figures(printer *p, const plan_node *n, const plan_actual 
     buf_printf(p->out, " computed, hit rate %s%.1f %%, %s", about, prompt > 0 ? 100 * (1 - computed / prompt) : 0, about);
     print_count(p->out, output);
     buf_append_c(p->out, " output tokens");
+    if (!a && e->selectivity < 1)
+        buf_printf(p->out, ", keeps ≈%.3g %% of rows", 100 * e->selectivity);
     if (a && a->stored_answers > 0) {
         buf_append_c(p->out, ", ");
         print_count(p->out, (double)a->stored_answers);
@@ -435,7 +439,7 @@ static void print_node(printer *p, const plan_node *n, int depth) {
     if (n->kind == PLAN_SHARED) {
         bool shown = p->shared_shown[n->shared.number];
         p->shared_shown[n->shared.number] = true;
-        if (shown)
+        if (shown) /* its tree stands where it was named first */
             return;
     }
     if (n->left) {

@@ -1,5 +1,10 @@
 /*
- * explain_json.c - EXPLAIN (FORMAT JSON): the same facts as explain.c prints, as one object a node.
+ * explain_json.c - EXPLAIN (FORMAT JSON): the same facts as explain.c prints, and more, as one object a node.
+ *
+ *   {"plan": {"node": …, "columns": […], …, "estimate": {…}, "actual": {…}, "inputs": [{…}, …]},
+ *    "examples": [{"call": 1, "plan": {…}}], "rules": [{"rule": …, "changed": …}], "total": {…}}
+ *
+ * Invariant: a fact has one key wherever it occurs, numbers are numbers, and nothing is left out for being long.
  */
 #include <cjson/cJSON.h>
 #include <math.h>
@@ -49,17 +54,96 @@ static void add_strs(cJSON *o, const char *key, const str *s, int n, const uint8
     }
 }
 
+static const char *join_name(join_kind k) {
+    static const char *const names[] = {"inner", "left", "cross", "semi", "anti", "single", "mark"};
+    return names[k];
+}
+
 static void add_call(cJSON *list, const plan_llm_use *u) {
     static const char *const types[] = {"TEXT", "ENUM", "BOOLEAN", "INTEGER", "REAL"};
+    const llm_call *call = u->call;
     cJSON *o = cJSON_CreateObject();
     cJSON_AddItemToArray(list, o);
-    cJSON_AddNumberToObject(o, "call", u->call->number);
-    add_str(o, "instruction", u->call->instruction);
-    add_strs(o, "fields", u->call->field_names, u->call->nfields, u->field_order);
-    cJSON_AddStringToObject(o, "returns", types[u->call->returns]);
-    cJSON_AddBoolToObject(o, "by_use", u->call->by_use);
-    add_strs(o, "literals", u->call->literals, u->call->nliterals, NULL);
+    cJSON_AddNumberToObject(o, "call", call->number);
+    add_str(o, "instruction", call->instruction);
+    add_strs(o, "fields", call->field_names, call->nfields, u->field_order);
+    add_exprs(o, "arguments", u->args, call->nfields);
+    cJSON_AddStringToObject(o, "returns", types[call->returns]);
+    cJSON_AddBoolToObject(o, "by_use", call->by_use);
+    add_strs(o, "literals", call->literals, call->nliterals, NULL);
+    if (call->model.n)
+        add_str(o, "model", call->model);
+    if (call->max_tokens)
+        cJSON_AddNumberToObject(o, "max_tokens", call->max_tokens);
+    cJSON_AddBoolToObject(o, "examples", call->examples != NULL);
+    cJSON_AddBoolToObject(o, "prob", u->prob_slot >= 0);
     add_expr(o, "guard", u->guard);
+}
+
+static void add_sort_keys(cJSON *o, const plan_node *n) {
+    cJSON *list = cJSON_AddArrayToObject(o, "keys");
+    for (int i = 0; i < n->sort.nkeys; i++) {
+        cJSON *key = cJSON_CreateObject();
+        cJSON_AddItemToArray(list, key);
+        add_expr(key, "value", n->sort.keys[i].value);
+        cJSON_AddBoolToObject(key, "descending", n->sort.keys[i].descending);
+        cJSON_AddBoolToObject(key, "nulls_first", n->sort.keys[i].nulls_first);
+    }
+    if (n->sort.limit >= 0)
+        cJSON_AddNumberToObject(o, "limit", (double)n->sort.limit);
+}
+
+static void add_group(cJSON *o, const plan_node *n) {
+    static const char *const names[] = {"count", "count", "sum", "avg", "min", "max", "group_concat", "first"};
+    add_exprs(o, "keys", n->group.keys, n->group.nkeys);
+    cJSON *list = cJSON_AddArrayToObject(o, "aggregates");
+    for (int i = 0; i < n->group.naggs; i++) {
+        const plan_agg *a = &n->group.aggs[i];
+        cJSON *one = cJSON_CreateObject();
+        cJSON_AddItemToArray(list, one);
+        cJSON_AddStringToObject(one, "function", names[a->kind]);
+        cJSON_AddBoolToObject(one, "distinct", a->distinct);
+        add_expr(one, "argument", a->arg);
+        add_expr(one, "filter", a->filter);
+    }
+}
+
+static void add_limit(cJSON *o, const plan_node *n) {
+    if (n->limit.limit >= 0)
+        cJSON_AddNumberToObject(o, "limit", (double)n->limit.limit);
+    cJSON_AddNumberToObject(o, "offset", (double)n->limit.offset);
+    cJSON *list = n->limit.npartition ? cJSON_AddArrayToObject(o, "partition") : NULL;
+    for (int i = 0; i < n->limit.npartition; i++) {
+        str name = n->left->names[n->limit.partition[i]];
+        char *text = mem_strndup(name.p, name.n);
+        cJSON_AddItemToArray(list, cJSON_CreateString(text));
+        free(text);
+    }
+}
+
+static void add_scan(cJSON *o, const plan_node *n) {
+    add_str(o, "table", n->scan.table->name);
+    if (n->scan.alias.n)
+        add_str(o, "alias", n->scan.alias);
+    if (n->scan.index)
+        add_str(o, "index", n->scan.index->name);
+    if (n->scan.nlow) {
+        add_exprs(o, "low", n->scan.low, n->scan.nlow);
+        cJSON_AddBoolToObject(o, "low_inclusive", n->scan.low_inclusive);
+    }
+    if (n->scan.nhigh) {
+        add_exprs(o, "high", n->scan.high, n->scan.nhigh);
+        cJSON_AddBoolToObject(o, "high_inclusive", n->scan.high_inclusive);
+    }
+    add_expr(o, "filter", n->scan.filter);
+}
+
+static void add_llm(cJSON *o, const plan_node *n) {
+    cJSON *list = cJSON_AddArrayToObject(o, "calls");
+    for (int i = 0; i < n->llm.nuses; i++)
+        add_call(list, &n->llm.uses[i]);
+    if (n->llm.wanted > 0)
+        cJSON_AddNumberToObject(o, "wanted", (double)n->llm.wanted);
 }
 
 static void add_tokens(cJSON *o, const plan_actual *a) {
@@ -91,34 +175,42 @@ static void add_actual(cJSON *o, const plan_node *n, const plan_actual *a) {
     cJSON_AddNumberToObject(actual, "reused_disk", (double)a->reused_disk);
     cJSON_AddNumberToObject(actual, "output_tokens", (double)a->output_tokens);
     add_str(actual, "field_order", a->field_order);
+    if (!isnan(a->bound))
+        cJSON_AddNumberToObject(actual, "bound", a->bound);
     add_tokens(actual, a);
 }
 
-static void add_estimate(cJSON *o, const plan_node *n) {
-    const plan_estimate *e = &n->estimate;
-    cJSON *estimate = cJSON_AddObjectToObject(o, "estimate");
+static void add_estimate(cJSON *o, const char *key, const plan_estimate *e, bool llm) {
+    cJSON *estimate = cJSON_AddObjectToObject(o, key);
     cJSON_AddNumberToObject(estimate, "rows", round(e->rows));
     cJSON_AddNumberToObject(estimate, "cost_ms", e->cost_ms);
     cJSON_AddBoolToObject(estimate, "guess", e->guess);
-    if (n->kind != PLAN_LLM)
+    if (!llm)
         return;
     cJSON_AddNumberToObject(estimate, "distinct_inputs", round(e->distinct_inputs));
     cJSON_AddNumberToObject(estimate, "prompt_tokens", round(e->prompt_tokens));
     cJSON_AddNumberToObject(estimate, "computed_tokens", round(e->computed_tokens));
     cJSON_AddNumberToObject(estimate, "hit_rate", e->hit_rate);
     cJSON_AddNumberToObject(estimate, "output_tokens", round(e->output_tokens));
+    cJSON_AddNumberToObject(estimate, "selectivity", e->selectivity);
+}
+
+static void add_join(cJSON *o, const plan_node *n) {
+    cJSON_AddStringToObject(o, "join", join_name(n->join.kind));
+    add_exprs(o, "left_keys", n->join.left_keys, n->join.nkeys);
+    add_exprs(o, "right_keys", n->join.right_keys, n->join.nkeys);
+    cJSON_AddBoolToObject(o, "null_safe", n->join.null_safe);
+    add_expr(o, "predicate", n->join.predicate);
 }
 
 static void add_details(cJSON *o, const plan_node *n) {
-    cJSON *list;
+    static const char *const setops[] = {"union all", "union", "except", "intersect"};
     switch (n->kind) {
+    case PLAN_VALUES:
+        cJSON_AddNumberToObject(o, "rows", n->values.nrows);
+        break;
     case PLAN_SCAN:
-        add_str(o, "table", n->scan.table->name);
-        if (n->scan.index)
-            add_str(o, "index", n->scan.index->name);
-        add_exprs(o, "low", n->scan.low, n->scan.nlow);
-        add_exprs(o, "high", n->scan.high, n->scan.nhigh);
-        add_expr(o, "filter", n->scan.filter);
+        add_scan(o, n);
         break;
     case PLAN_FILE:
         add_str(o, "path", n->file.path);
@@ -135,56 +227,92 @@ static void add_details(cJSON *o, const plan_node *n) {
         break;
     case PLAN_HASH_JOIN:
     case PLAN_LOOP_JOIN:
-        add_exprs(o, "left_keys", n->join.left_keys, n->join.nkeys);
-        add_exprs(o, "right_keys", n->join.right_keys, n->join.nkeys);
-        add_expr(o, "predicate", n->join.predicate);
+        add_join(o, n);
         break;
     case PLAN_GROUP:
-        add_exprs(o, "keys", n->group.keys, n->group.nkeys);
+        add_group(o, n);
+        break;
+    case PLAN_SORT:
+        add_sort_keys(o, n);
         break;
     case PLAN_LIMIT:
-        cJSON_AddNumberToObject(o, "limit", (double)n->limit.limit);
-        cJSON_AddNumberToObject(o, "offset", (double)n->limit.offset);
+        add_limit(o, n);
+        break;
+    case PLAN_SETOP:
+        cJSON_AddStringToObject(o, "operation", setops[n->setop.op]);
         break;
     case PLAN_LLM:
-        list = cJSON_AddArrayToObject(o, "calls");
-        for (int i = 0; i < n->llm.nuses; i++)
-            add_call(list, &n->llm.uses[i]);
+        add_llm(o, n);
         break;
-    default:
+    case PLAN_SHARED:
+        cJSON_AddNumberToObject(o, "shared", n->shared.number);
+        break;
+    case PLAN_RESIDUAL:
+        add_expr(o, "predicate", n->residual.predicate);
+        break;
+    case PLAN_DISTINCT:
+    case PLAN_NUMBER:
         break;
     }
 }
 
-static cJSON *node_json(const plan_node *n, const plan_actual *actual) {
+/* The tree under a shared relation is written where it occurs first. */
+static cJSON *node_json(const plan_node *n, const plan_actual *actual, bool *written) {
     cJSON *o = cJSON_CreateObject();
+    bool again = written[n->number];
+    written[n->number] = true;
+    cJSON_AddNumberToObject(o, "number", n->number);
     cJSON_AddStringToObject(o, "node", kind_name(n->kind));
     add_strs(o, "columns", n->names, n->ncols, NULL);
     add_details(o, n);
-    add_estimate(o, n);
+    add_estimate(o, "estimate", &n->estimate, n->kind == PLAN_LLM);
     if (actual && actual[n->number].known)
         add_actual(o, n, &actual[n->number]);
-    if (!n->left)
+    if (!n->left || again || (n->kind == PLAN_SHARED && written[n->left->number]))
         return o;
     cJSON *inputs = cJSON_AddArrayToObject(o, "inputs");
-    cJSON_AddItemToArray(inputs, node_json(n->left, actual));
+    cJSON_AddItemToArray(inputs, node_json(n->left, actual, written));
     if (n->right)
-        cJSON_AddItemToArray(inputs, node_json(n->right, actual));
+        cJSON_AddItemToArray(inputs, node_json(n->right, actual, written));
     return o;
+}
+
+static void add_examples(cJSON *root, const plan *p, const plan_actual *actual, bool *written) {
+    cJSON *list = NULL;
+    for (int i = 0; i < p->stmt->ncalls; i++) {
+        if (!p->examples[i])
+            continue;
+        list = list ? list : cJSON_AddArrayToObject(root, "examples");
+        cJSON *one = cJSON_CreateObject();
+        cJSON_AddItemToArray(list, one);
+        cJSON_AddNumberToObject(one, "call", p->stmt->calls[i]->number);
+        cJSON_AddItemToObject(one, "plan", node_json(p->examples[i], actual, written));
+    }
+}
+
+static void add_rules(cJSON *root, const plan *p) {
+    cJSON *rules = cJSON_AddArrayToObject(root, "rules");
+    for (int i = 0; i < p->nrules; i++) {
+        cJSON *one = cJSON_CreateObject();
+        cJSON_AddItemToArray(rules, one);
+        cJSON_AddStringToObject(one, "rule", p->rules[i].name);
+        cJSON_AddBoolToObject(one, "changed", p->rules[i].changed);
+    }
 }
 
 void plan_print_json(const plan *p, const plan_actual *actual, buf *out) {
     cJSON *root = cJSON_CreateObject();
+    bool *written = mem_zalloc((size_t)p->nnodes + 1);
     if (p->root)
-        cJSON_AddItemToObject(root, "plan", node_json(p->root, actual));
-    cJSON *rules = cJSON_AddArrayToObject(root, "rules");
-    for (int i = 0; i < p->nrules; i++)
-        if (p->rules[i].changed)
-            cJSON_AddItemToArray(rules, cJSON_CreateString(p->rules[i].name));
+        cJSON_AddItemToObject(root, "plan", node_json(p->root, actual, written));
+    add_examples(root, p, actual, written);
+    add_rules(root, p);
+    add_estimate(root, "total", &p->total, p->has_llm);
     char *text = cJSON_Print(root);
     if (text)
         buf_append_c(out, text);
     buf_append_char(out, '\n');
     free(text);
+    free(written);
     cJSON_Delete(root);
 }
