@@ -77,19 +77,22 @@ static bool has_llm(const node *n) {
  */
 
 /* The select item that an unknown name stands for, or NULL. */
-static const node *find_alias(const binder *b, const node *n) {
+static const output *find_alias(const binder *b, const node *n) {
     for (int i = 0; b->aliases && !n->qualifier.name.n && i < b->naliases; i++)
         if (b->aliases[i].value && str_equal_nocase(b->aliases[i].name, n->name.name))
-            return b->aliases[i].value;
+            return &b->aliases[i];
     return NULL;
 }
 
-/* An alias inside its own definition is a column or nothing. */
-static expr *bind_alias(binder *b, const node *meant) {
+/* ORDER BY comes when the select list is bound; GROUP BY and HAVING bind the item for themselves.
+ * An alias inside its own definition is a column or nothing. */
+static expr *bind_alias(binder *b, const output *meant) {
     const output *aliases = b->aliases;
     err_clear(b->e);
+    if (meant->bound)
+        return meant->bound;
     b->aliases = NULL;
-    expr *x = bind_expr(b, meant);
+    expr *x = bind_expr(b, meant->value);
     b->aliases = aliases;
     return x;
 }
@@ -124,7 +127,7 @@ static expr *bind_column(binder *b, const node *n) {
     const scope_column *c = scope_find(b, n);
     if (c)
         return expr_column(b->mem, c->id, c->type, qualified(b, c));
-    const node *meant = find_alias(b, n);
+    const output *meant = find_alias(b, n);
     return meant ? bind_alias(b, meant) : NULL;
 }
 

@@ -23,6 +23,7 @@ int subquery(binder *b, query *q, rel **out) {
     grouping *group = b->group;
     const char *why = b->no_aggregate;
     const output *aliases = b->aliases;
+    int naliases = b->naliases;
     b->lift = NULL;
     b->guard = NULL;
     b->group = NULL;
@@ -34,6 +35,7 @@ int subquery(binder *b, query *q, rel **out) {
     b->group = group;
     b->no_aggregate = why;
     b->aliases = aliases;
+    b->naliases = naliases;
     if (!status)
         rel_settle_all(*out);
     return status;
@@ -427,6 +429,7 @@ static int select_grouped(binder *b, query *q, output *outs, int nouts, rel *r, 
 int bind_select(binder *b, query *q, rel **out) {
     scope s = {.outer = b->scope};
     scope *outer = b->scope;
+    lift *above = b->lift;
     rel *r = NULL;
     int status = 0;
     if (q->from)
@@ -448,6 +451,8 @@ int bind_select(binder *b, query *q, rel **out) {
         status = is_grouped(q, outs, nouts) ? select_grouped(b, q, outs, nouts, r, out)
                                             : select_plain(b, q, outs, nouts, r, out);
     b->scope = outer;
+    b->lift = above;
+    b->aliases = NULL;
     return status;
 }
 
@@ -582,11 +587,13 @@ static int setop_types(binder *b, query *q, rel *l, rel *r, value_type *types) {
 static int bind_operand(binder *b, query *q, rel **out) {
     lift *above = b->lift;
     const output *aliases = b->aliases;
+    int naliases = b->naliases;
     b->lift = NULL;
     b->aliases = NULL;
     int status = bind_query(b, q, out);
     b->lift = above;
     b->aliases = aliases;
+    b->naliases = naliases;
     return status;
 }
 
@@ -607,6 +614,7 @@ static int bind_setop_order(binder *b, query *q, rel **r) {
     b->no_aggregate = "ORDER BY of a set operation";
     int status = bind_order(b, q, outs, n, &o);
     b->scope = outer;
+    b->lift = NULL;
     if (status)
         return status;
     if (o.n == 0)

@@ -191,7 +191,8 @@ static void hint_column(binder *b, const node *n) {
     if (quoted)
         err_hint(b->e, "texts stand in single quotes: '%.*s'",
                  (int)BASE_MIN(n->name.name.n, (size_t)100), n->name.name.p);
-    else if (!n->qualifier.name.n && !keyword_code(n->name.name) && keyword_nearest(n->name.name))
+    else if (!n->qualifier.name.n && n->name.name.n > 3 && !keyword_code(n->name.name) &&
+             keyword_nearest(n->name.name))
         err_hint(b->e, "did you mean %s?", keyword_nearest(n->name.name));
     else if (!b->scope || b->scope->n == 0)
         err_hint(b->e, "there is no FROM; texts stand in single quotes");
