@@ -22,10 +22,6 @@ static int print_plan(stmt *s, const sql_stmt *x, bool times, err *e) {
     return status;
 }
 
-static bool has_query(const sql_stmt *x) {
-    return x->query != NULL;
-}
-
 /* Runs x, measuring. Reading ahead and retries may run a node twice: op_close adds its time. */
 static int measure(stmt *s, sql_stmt *x, err *e) {
     switch (x->kind) {
@@ -42,18 +38,13 @@ static int measure(stmt *s, sql_stmt *x, err *e) {
     }
 }
 
-/* Rules' trees are printed only if the planner is told that they are wanted: by the statement being
- * the EXPLAIN itself. */
-static int plan_inner(stmt *s, sql_stmt *x, sql_stmt *inner, err *e) {
-    (void)x;
-    return stmt_plan(s, inner, e);
-}
-
 int stmt_explain(stmt *s, sql_stmt *x, err *e) {
     sql_stmt *inner = x->explain.stmt;
-    if (!has_query(inner))
+    if (!inner->query)
         return err_set(e, ERR_UNSUPPORTED, "EXPLAIN needs a statement with a query");
-    int status = plan_inner(s, x, inner, e);
+    inner->explain.rules =
+        x->explain.rules; /* the planner keeps the trees only if they are wanted */
+    int status = stmt_plan(s, inner, e);
     if (status || (!x->explain.analyze && !x->explain.tokens))
         return status ? status : print_plan(s, x, false, e);
     s->keeps_rows = true;
