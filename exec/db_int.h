@@ -81,7 +81,7 @@ struct stmt {
     int64_t changes;
     stmt_kind kind;
     struct timespec start;
-    bool keeps_rows; /* rows are dropped, not handed out: EXPLAIN ANALYZE runs another statement's
+    bool drops_rows; /* rows are dropped, not handed out: EXPLAIN ANALYZE runs another statement's
                         query */
 
     pthread_mutex_t lock;

@@ -27,7 +27,7 @@ stmt *stmt_new(db *d, str text) {
     buf_append(&s->text, text.p, text.n);
     arena_reset(s->mem);
     atomic_store(&s->cancel, false);
-    s->described = s->is_text = s->finished = s->waiting = s->keeps_rows = false;
+    s->described = s->is_text = s->finished = s->waiting = s->drops_rows = false;
     s->ncols = 0;
     s->names = NULL;
     s->types = NULL;

@@ -16,7 +16,7 @@ static int print_plan(stmt *s, const sql_stmt *x, bool times, err *e) {
         plan_print_json(c->plan, c->actual, &out);
     else
         plan_print(c->plan, c->actual, times, &out);
-    s->keeps_rows = false;
+    s->drops_rows = false;
     int status = stmt_push_text(s, "plan", buf_str(&out), e);
     buf_free(&out);
     return status;
@@ -42,12 +42,12 @@ int stmt_explain(stmt *s, sql_stmt *x, err *e) {
     sql_stmt *inner = x->explain.stmt;
     if (!inner->query)
         return err_set(e, ERR_UNSUPPORTED, "EXPLAIN needs a statement with a query");
-    inner->explain.rules =
-        x->explain.rules; /* the planner keeps the trees only if they are wanted */
+    /* The planner keeps the trees only if they are wanted. */
+    inner->explain.rules = x->explain.rules;
     int status = stmt_plan(s, inner, e);
     if (status || (!x->explain.analyze && !x->explain.tokens))
         return status ? status : print_plan(s, x, false, e);
-    s->keeps_rows = true;
+    s->drops_rows = true;
     s->ctx.count_only = x->explain.tokens;
     s->ctx.actual = ARENA_ARRAY(s->mem, plan_actual, BASE_MAX(s->ctx.plan->nnodes, 1));
     if (x->explain.tokens)

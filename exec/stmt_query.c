@@ -67,6 +67,8 @@ int stmt_plan(stmt *s, sql_stmt *x, err *e) {
     if (status)
         return status;
     c->plan = p;
+    if (c->actual) /* measuring: the nodes may be others than last time */
+        c->actual = ARENA_ARRAY(s->mem, plan_actual, BASE_MAX(p->nnodes, 1));
     count_shared(p->root, &s->nshared);
     for (int k = 0; k < x->ncalls; k++)
         count_shared(p->examples[k], &s->nshared);
@@ -127,7 +129,7 @@ int stmt_select(stmt *s, sql_stmt *x, err *e) {
     if (status)
         return status;
     if (x->kind == STMT_WARM)
-        s->keeps_rows = true;
+        s->drops_rows = true;
     else
         describe_query(s, x);
     return stmt_run_plan(s, NULL, e);

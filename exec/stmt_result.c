@@ -130,7 +130,7 @@ int stmt_push(stmt *s, const batch *b, err *e) {
     if (b->rows == 0)
         return 0;
     s->summary.rows += (uint64_t)b->rows;
-    if (s->keeps_rows)
+    if (s->drops_rows)
         return 0;
     result *r = result_take(s);
     if (!r)
