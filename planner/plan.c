@@ -8,15 +8,14 @@
 #include <string.h>
 #include <time.h>
 
-#include "planner_int.h"
+#include "rules_int.h"
 
 typedef struct builder {
     arena *mem;
-    const sql_stmt *stmt;
-    const plan_env *env;
+    rule_ctx *rules;
     plan_node **shared; /* by share number */
-    int next_number;
     bool has_llm;
+    plan_estimate total;
     err *e;
 } builder;
 
@@ -125,61 +124,85 @@ static bool only_from(const expr *x, const rel *r) {
     return true;
 }
 
-static bool uses_columns(const expr *x) {
-    return !expr_is_constant(x) && !expr_is_volatile(x);
-}
-
-/* left = right with each side from one input: a key of a hash join. */
-static bool is_key(const expr *x, const rel *left, const rel *right, const expr **lk, const expr **rk, bool *null_safe) {
-    if (x->kind != EXPR_OP || (x->op != OP_EQ && x->op != OP_IS) || x->nargs != 2)
+/* a = b or a IS b with each side from one input: a key of a hash join. */
+static bool is_key(const expr *x, const rel *left, const rel *right, expr **lk, expr **rk) {
+    if (x->kind != EXPR_OP || (x->op != OP_EQ && x->op != OP_IS) || expr_is_volatile(x))
         return false;
-    const expr *p = x->args[0], *q = x->args[1];
-    if (p->type != q->type || !uses_columns(p) || !uses_columns(q))
-        return false;
-    *null_safe = x->op == OP_IS;
-    if (only_from(p, left) && only_from(q, right)) {
-        *lk = p;
-        *rk = q;
-        return true;
+    for (int i = 0; i < 2; i++) {
+        *lk = x->args[i];
+        *rk = x->args[1 - i];
+        if (only_from(*lk, left) && only_from(*rk, right) && !expr_is_constant(*lk) && !expr_is_constant(*rk))
+            return true;
     }
-    *lk = q;
-    *rk = p;
-    return only_from(q, left) && only_from(p, right);
+    return false;
 }
 
-static expr *and_of(builder *b, expr *x, expr *y) {
-    if (!x)
-        return y;
-    expr *both = ARENA_NEW(b->mem, expr);
-    *both = (expr){.kind = EXPR_OP, .type = TYPE_BOOLEAN, .pos = -1, .op = OP_AND, .nargs = 2};
-    both->args = ARENA_ARRAY(b->mem, expr *, 2);
-    both->args[0] = x;
-    both->args[1] = y;
-    return both;
+static expr *cast_to(builder *b, expr *x, value_type type) {
+    if (x->type == type)
+        return x;
+    expr *cast = ARENA_NEW(b->mem, expr);
+    *cast = (expr){.kind = EXPR_CAST, .type = type, .pos = -1, .nargs = 1};
+    cast->args = ARENA_ARRAY(b->mem, expr *, 1);
+    cast->args[0] = x;
+    return cast;
 }
 
+/* Keys hash as one type. false: they have none in common. *exact: equal keys are equal values; an INTEGER made REAL may be rounded, so
+ * the comparison itself has to be kept too. */
+static bool same_type(builder *b, expr **lk, expr **rk, bool *exact) {
+    value_type l = (*lk)->type, r = (*rk)->type;
+    *exact = true;
+    if (l == r)
+        return true;
+    if (!type_is_number(l) || !type_is_number(r))
+        return false;
+    value_type common = l == TYPE_REAL || r == TYPE_REAL ? TYPE_REAL : TYPE_INTEGER;
+    *exact = common == TYPE_INTEGER || l == TYPE_BOOLEAN || r == TYPE_BOOLEAN;
+    *lk = cast_to(b, *lk, common);
+    *rk = cast_to(b, *rk, common);
+    return true;
+}
+
+/* Keys compare all with = or all with IS: those of the first one's kind become keys, IS first where both occur (the outer columns of
+ * subqueries tie with IS; what is left of IN must stay a predicate to know unknown from false). */
 static void split_keys(builder *b, plan_node *n, const rel *r) {
-    const expr *p = r->join.predicate;
-    bool flat = p && p->kind == EXPR_OP && p->op == OP_AND;
-    int parts = !p ? 0 : flat ? p->nargs : 1;
+    conjuncts all = {0}, rest = {0};
+    expr *lk, *rk;
     scope left = {r->left, NULL}, right = {r->right, NULL}, both = {r->left, r->right};
-    n->join.left_keys = ARENA_ARRAY(b->mem, expr *, parts + 1);
-    n->join.right_keys = ARENA_ARRAY(b->mem, expr *, parts + 1);
-    for (int i = 0; i < parts; i++) {
-        const expr *part = flat ? p->args[i] : p, *lk, *rk;
-        bool null_safe = false;
-        bool key = is_key(part, r->left, r->right, &lk, &rk, &null_safe);
-        if (key && (n->join.nkeys == 0 || n->join.null_safe == null_safe)) {
-            n->join.null_safe = null_safe;
+    conjuncts_split(b->rules, &all, r->join.predicate);
+    n->join.left_keys = ARENA_ARRAY(b->mem, expr *, all.n + 1);
+    n->join.right_keys = ARENA_ARRAY(b->mem, expr *, all.n + 1);
+    for (int i = 0; i < all.n; i++)
+        if (all.list[i]->kind == EXPR_OP && all.list[i]->op == OP_IS && is_key(all.list[i], r->left, r->right, &lk, &rk))
+            n->join.null_safe = true;
+    for (int i = 0; i < all.n; i++) {
+        expr *part = all.list[i];
+        bool exact = false;
+        bool key = is_key(part, r->left, r->right, &lk, &rk) && (part->op == OP_IS) == n->join.null_safe &&
+                   same_type(b, &lk, &rk, &exact);
+        if (key) {
             n->join.left_keys[n->join.nkeys] = resolve(b, lk, &left);
             n->join.right_keys[n->join.nkeys++] = resolve(b, rk, &right);
-        } else {
-            n->join.predicate = and_of(b, n->join.predicate, resolve(b, part, &both));
         }
+        if (!key || !exact)
+            conjuncts_add(b->rules, &rest, part);
     }
+    n->join.predicate = resolve(b, conjuncts_join(b->rules, &rest), &both);
+}
+
+static bool is_correlated(builder *b, const rel *apply) {
+    id_set unbound = rel_free_ids(b->rules, apply->right);
+    for (int i = 0; i < apply->left->ncols; i++)
+        if (id_set_has(&unbound, apply->left->cols[i].id))
+            return true;
+    return false;
 }
 
 static plan_node *build_join(builder *b, const rel *r) {
+    if (r->kind == REL_APPLY && is_correlated(b, r)) {
+        err_set(b->e, ERR_UNSUPPORTED, "this subquery reads columns of the query around it, and the rule \"unnest\" is off");
+        err_hint(b->e, "SET rule.unnest = on");
+    }
     plan_node *left = build(b, r->left), *right = build(b, r->right);
     plan_node *n = node_new(b, PLAN_LOOP_JOIN, r);
     n->left = left;
@@ -234,7 +257,7 @@ static plan_node *build_group(builder *b, const rel *r) {
 static plan_node *build_sort(builder *b, const rel *r) {
     plan_node *n = build_unary(b, PLAN_SORT, r);
     scope in = {r->left, NULL};
-    n->sort.limit = -1;
+    n->sort.limit = r->sort.first > 0 ? r->sort.first : -1;
     n->sort.nkeys = r->sort.nkeys;
     n->sort.keys = ARENA_ARRAY(b->mem, sort_key, r->sort.nkeys + 1);
     for (int i = 0; i < r->sort.nkeys; i++) {
@@ -268,6 +291,7 @@ static plan_node *build_llm(builder *b, const rel *r) {
     scope in = {r->left, NULL};
     b->has_llm = true;
     n->llm.nuses = r->llm.nuses;
+    n->llm.wanted = r->llm.wanted;
     n->llm.uses = ARENA_ARRAY(b->mem, plan_llm_use, r->llm.nuses + 1);
     for (int i = 0; i < r->llm.nuses; i++) {
         const llm_use *u = &r->llm.uses[i];
@@ -307,9 +331,29 @@ static plan_node *build_residual(builder *b, const rel *r) {
     return n;
 }
 
-static plan_node *build(builder *b, const rel *r) {
-    plan_node *n = NULL;
+/* A filter right over a table or file is the scan's own, and may choose how the table is read. */
+static plan_node *build_filter(builder *b, const rel *r) {
     scope in = {r->left, NULL};
+    conjuncts all = {0}, rest = {0};
+    plan_node *n;
+    if (r->left->kind != REL_SCAN && r->left->kind != REL_FILE) {
+        n = build_unary(b, PLAN_FILTER, r);
+        n->filter.predicate = resolve(b, r->filter.predicate, &in);
+        return n;
+    }
+    n = build_leaf(b, r->left);
+    if (r->left->kind == REL_FILE) {
+        n->file.filter = resolve(b, r->filter.predicate, &in);
+        return n;
+    }
+    conjuncts_split(b->rules, &all, r->filter.predicate);
+    access_choose(b->rules, r->left, &all, n, &rest);
+    n->scan.filter = resolve(b, conjuncts_join(b->rules, &rest), &in);
+    return n;
+}
+
+static plan_node *build_node(builder *b, const rel *r) {
+    plan_node *n = NULL;
     switch (r->kind) {
     case REL_VALUES:
         return build_values(b, r);
@@ -318,9 +362,7 @@ static plan_node *build(builder *b, const rel *r) {
     case REL_SYSTEM:
         return build_leaf(b, r);
     case REL_FILTER:
-        n = build_unary(b, PLAN_FILTER, r);
-        n->filter.predicate = resolve(b, r->filter.predicate, &in);
-        return n;
+        return build_filter(b, r);
     case REL_PROJECT:
         return build_project(b, r);
     case REL_JOIN:
@@ -351,6 +393,16 @@ static plan_node *build(builder *b, const rel *r) {
     return n;
 }
 
+static plan_node *build(builder *b, const rel *r) {
+    plan_node *n = build_node(b, r);
+    estimate_node(b->rules->estimates, r, n);
+    b->total.cost_ms += n->estimate.cost_ms;
+    b->total.prompt_tokens += n->estimate.prompt_tokens;
+    b->total.computed_tokens += n->estimate.computed_tokens;
+    b->total.output_tokens += n->estimate.output_tokens;
+    return n;
+}
+
 static void number_nodes(plan *p, plan_node *n) {
     if (!n || n->number >= 0)
         return;
@@ -359,27 +411,46 @@ static void number_nodes(plan *p, plan_node *n) {
     number_nodes(p, n->right);
 }
 
-int plan_build(const sql_stmt *stmt, const plan_env *env, arena *a, plan **out, err *e) {
-    builder b = {.mem = a, .stmt = stmt, .env = env, .e = e};
-    plan *p = ARENA_NEW(a, plan);
-    err_clear(e);
-    b.shared = ARENA_ARRAY(a, plan_node *, stmt->next_share + 1);
-    p->stmt = stmt;
-    p->examples = ARENA_ARRAY(a, plan_node *, stmt->ncalls + 1);
-    p->root = stmt->query ? build(&b, stmt->query) : NULL;
-    p->has_llm = b.has_llm;
-    p->nnodes = 0;
-    number_nodes(p, p->root);
-    for (int i = 0; i < stmt->ncalls; i++) {
-        if (stmt->calls[i]->examples)
-            p->examples[i] = build(&b, stmt->calls[i]->examples);
-        number_nodes(p, p->examples[i]);
-    }
-    *out = p;
-    return (int)e->code;
+static double now_ms(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
 }
 
-const plan_rule_info *plan_rules(size_t *count) {
-    *count = 0;
-    return NULL;
+/* Rules, then nodes. */
+static void plan_all(const sql_stmt *stmt, builder *b, plan *p) {
+    rule_ctx *rules = b->rules;
+    rel *query = stmt->query ? rules_run(rules, stmt->query, stmt->explain.rules, p) : NULL;
+    rel **examples = ARENA_ARRAY(b->mem, rel *, stmt->ncalls + 1);
+    for (int i = 0; i < stmt->ncalls; i++)
+        if (stmt->calls[i]->examples)
+            examples[i] = rules_run(rules, stmt->calls[i]->examples, false, NULL);
+    if (b->e->code != ERR_NONE)
+        return;
+    b->shared = ARENA_ARRAY(b->mem, plan_node *, rules->next_share + 1);
+    p->root = query ? build(b, query) : NULL;
+    p->has_llm = b->has_llm;
+    number_nodes(p, p->root);
+    for (int i = 0; i < stmt->ncalls; i++) {
+        p->examples[i] = examples[i] ? build(b, examples[i]) : NULL;
+        number_nodes(p, p->examples[i]);
+    }
+    if (p->root)
+        b->total.rows = p->root->estimate.rows;
+    p->total = b->total;
+}
+
+int plan_build(const sql_stmt *stmt, const plan_env *env, arena *a, plan **out, err *e) {
+    double start = now_ms();
+    rule_ctx rules = {.mem = a, .env = env, .stmt = stmt, .next_id = stmt->next_id, .next_share = stmt->next_share, .e = e};
+    builder b = {.mem = a, .rules = &rules, .e = e};
+    plan *p = ARENA_NEW(a, plan);
+    err_clear(e);
+    rules.estimates = estimator_new(a, env);
+    p->stmt = stmt;
+    p->examples = ARENA_ARRAY(a, plan_node *, stmt->ncalls + 1);
+    plan_all(stmt, &b, p);
+    p->planning_ms = now_ms() - start;
+    *out = p;
+    return (int)e->code;
 }

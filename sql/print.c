@@ -204,6 +204,8 @@ static void print_sort(const rel *r, buf *out) {
         if (k->nulls_first != k->descending)
             buf_append_c(out, k->nulls_first ? " NULLS FIRST" : " NULLS LAST");
     }
+    if (r->sort.first > 0)
+        buf_printf(out, ", first %lld", (long long)r->sort.first);
 }
 
 static void print_details(const rel *r, buf *out) {
@@ -269,6 +271,8 @@ static void print_details(const rel *r, buf *out) {
             buf_append_c(out, i ? ";" : "");
             print_call(&r->llm.uses[i], out);
         }
+        if (r->llm.wanted > 0)
+            buf_printf(out, " in waves for %lld", (long long)r->llm.wanted);
         break;
     case REL_SHARED:
         buf_printf(out, " %d", r->shared.number);

@@ -357,6 +357,7 @@ struct rel {
         struct {
             int nkeys;
             sort_key *keys;
+            int64_t first; /* > 0: no more than the first so many rows are wanted (set by the planner) */
         } sort;
         struct {
             int64_t limit, offset;
@@ -369,6 +370,7 @@ struct rel {
         struct {
             int nuses;
             llm_use *uses;
+            int64_t wanted; /* > 0: a LIMIT above wants about so many rows that pass (set by the planner) */
         } llm;
         struct {
             int number;

@@ -1,0 +1,156 @@
+/*
+ * access.c - how a table is read: whole, by a range of rowids, or by an index; what is left to filter.
+ *
+ * Invariant: a condition becomes a bound only if the bound says the same: `column op constant`, the constant of the column's own type.
+ * Equal on a prefix of an index, then at most one range on the column behind it.
+ */
+#include "rules_int.h"
+
+/* An index is worth its look-ups when it leaves at most this share of the rows. */
+static const double INDEX_SHARE = 0.15;
+
+typedef struct bounds {
+    const index_def *index; /* NULL: rowid */
+    int nequal;
+    expr **equal;
+    int *used; /* conjuncts that the bounds say, nused */
+    int nused;
+    expr *low, *high;
+    bool low_inclusive, high_inclusive;
+    double share;
+} bounds;
+
+/* column op constant, or the other way round; op as if the column stood left. */
+static bool is_bound(const expr *x, const rel *scan, int table_column, expr_op *op, expr **constant) {
+    static const expr_op turned[] = {[OP_EQ] = OP_EQ, [OP_LT] = OP_GT, [OP_LE] = OP_GE, [OP_GT] = OP_LT, [OP_GE] = OP_LE};
+    if (x->kind != EXPR_OP || x->nargs != 2 ||
+        (x->op != OP_EQ && x->op != OP_LT && x->op != OP_LE && x->op != OP_GT && x->op != OP_GE))
+        return false;
+    for (int i = 0; i < 2; i++) {
+        const expr *c = x->args[i];
+        *constant = x->args[1 - i];
+        if (c->kind != EXPR_COLUMN || !expr_is_constant(*constant) || (*constant)->type != c->type)
+            continue;
+        for (int k = 0; k < scan->ncols; k++)
+            if (scan->cols[k].id == c->column.id && scan->scan.columns[k] == table_column) {
+                *op = i == 0 ? x->op : turned[x->op];
+                return true;
+            }
+    }
+    return false;
+}
+
+static void use_conjunct(rule_ctx *r, bounds *b, const rel *scan, const conjuncts *all, int i) {
+    b->used[b->nused++] = i;
+    b->share *= estimate_selectivity(r->estimates, all->list[i], scan);
+}
+
+static bool find_equal(rule_ctx *r, bounds *b, const rel *scan, const conjuncts *all, int table_column) {
+    expr_op op;
+    expr *constant;
+    for (int i = 0; i < all->n; i++)
+        if (is_bound(all->list[i], scan, table_column, &op, &constant) && op == OP_EQ) {
+            b->equal[b->nequal++] = constant;
+            use_conjunct(r, b, scan, all, i);
+            return true;
+        }
+    return false;
+}
+
+static void find_range(rule_ctx *r, bounds *b, const rel *scan, const conjuncts *all, int table_column) {
+    expr_op op;
+    expr *constant;
+    for (int i = 0; i < all->n; i++) {
+        if (!is_bound(all->list[i], scan, table_column, &op, &constant) || op == OP_EQ)
+            continue;
+        bool low = op == OP_GT || op == OP_GE;
+        if (low ? b->low != NULL : b->high != NULL)
+            continue;
+        if (low) {
+            b->low = constant;
+            b->low_inclusive = op == OP_GE;
+        } else {
+            b->high = constant;
+            b->high_inclusive = op == OP_LE;
+        }
+        use_conjunct(r, b, scan, all, i);
+    }
+}
+
+static bounds try_index(rule_ctx *r, const rel *scan, const conjuncts *all, const index_def *index) {
+    bounds b = {.index = index, .share = 1, .low_inclusive = true, .high_inclusive = true};
+    int n = index ? index->ncolumns : 1;
+    b.equal = ARENA_ARRAY(r->mem, expr *, n + 1);
+    b.used = ARENA_ARRAY(r->mem, int, all->n + 1);
+    for (int k = 0; k < n; k++) {
+        int at = index ? index->columns[k] : -1;
+        bool found = find_equal(r, &b, scan, all, at);
+        if (!found && !index && scan->scan.table->rowid_column >= 0)
+            found = find_equal(r, &b, scan, all, at = scan->scan.table->rowid_column);
+        if (found)
+            continue;
+        find_range(r, &b, scan, all, at);
+        if (!index && b.nused == 0)
+            find_range(r, &b, scan, all, -1);
+        break;
+    }
+    return b;
+}
+
+static bool is_unique_match(const bounds *b) {
+    return b->index ? b->index->unique && b->nequal == b->index->ncolumns : b->nequal == 1;
+}
+
+/* Rowids come for nothing; an index costs a look-up a row. */
+static bool is_better(const bounds *b, const bounds *best) {
+    if (b->nused == 0)
+        return false;
+    if (is_unique_match(b) != is_unique_match(best))
+        return is_unique_match(b);
+    if (b->index && !is_unique_match(b) && b->share > INDEX_SHARE)
+        return false;
+    return best->nused == 0 || b->share < best->share * (best->index ? 1 : 0.5);
+}
+
+static void set_bounds(rule_ctx *r, plan_node *node, const bounds *b) {
+    bool low = b->nequal || b->low, high = b->nequal || b->high;
+    node->scan.index = b->index;
+    node->scan.nlow = low ? b->nequal + (b->low != NULL) : 0;
+    node->scan.nhigh = high ? b->nequal + (b->high != NULL) : 0;
+    node->scan.low_inclusive = b->low_inclusive;
+    node->scan.high_inclusive = b->high_inclusive;
+    node->scan.low = ARENA_ARRAY(r->mem, expr *, node->scan.nlow + 1);
+    node->scan.high = ARENA_ARRAY(r->mem, expr *, node->scan.nhigh + 1);
+    for (int i = 0; i < b->nequal; i++)
+        node->scan.low[i] = node->scan.high[i] = b->equal[i];
+    if (b->low)
+        node->scan.low[b->nequal] = b->low;
+    if (b->high)
+        node->scan.high[b->nequal] = b->high;
+}
+
+/* With only an upper bound an index range would begin at the NULLs, which `column < x` does not match. */
+static bool starts_at_nulls(const bounds *b) {
+    return b->index && b->high && !b->low;
+}
+
+void access_choose(rule_ctx *r, const rel *scan, const conjuncts *all, plan_node *node, conjuncts *rest) {
+    const table_def *t = scan->scan.table;
+    bounds best = try_index(r, scan, all, NULL);
+    for (int i = 0; i < t->nindexes; i++) {
+        bounds b = try_index(r, scan, all, &t->indexes[i]);
+        if (is_better(&b, &best))
+            best = b;
+    }
+    bool *used = ARENA_ARRAY(r->mem, bool, all->n + 1);
+    for (int i = 0; i < best.nused; i++)
+        used[best.used[i]] = true;
+    if (best.nused) {
+        set_bounds(r, node, &best);
+        if (starts_at_nulls(&best)) /* kept as a filter: it drops the NULLs */
+            used[best.used[best.nused - 1]] = false;
+    }
+    for (int i = 0; i < all->n; i++)
+        if (!used[i])
+            conjuncts_add(r, rest, all->list[i]);
+}

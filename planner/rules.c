@@ -1,0 +1,124 @@
+/*
+ * rules.c - the rules in the order they run, and running them.
+ *
+ * Invariant: the root's columns (ids, order) are the same after every rule. A rule is one function, one row here, one plan test; SET
+ * rule.<name> = off leaves it out.
+ */
+#include <string.h>
+#include <time.h>
+
+#include "rules_int.h"
+
+typedef struct rule {
+    plan_rule_info info;
+    rule_fn run;
+} rule;
+
+static const rule table[] = {
+    {{"filters", "merge stacked filters; drop conditions that are always true"}, rule_filters},
+    {{"inline", "make a CTE that is read once part of the query"}, rule_inline},
+    {{"unnest", "turn subqueries into joins, correlated ones too"}, rule_unnest},
+    {{"semi_joins", "IN and EXISTS in WHERE become semi and anti joins"}, rule_semi_joins},
+    {{"pushdown", "move conditions down to the tables and into joins"}, rule_pushdown},
+    {{"projects", "merge projections over projections"}, rule_projects},
+    {{"prune", "read and carry only columns that are used"}, rule_prune},
+};
+
+const plan_rule_info *plan_rules(size_t *count) {
+    static plan_rule_info infos[BASE_COUNT(table)];
+    *count = BASE_COUNT(table);
+    for (size_t i = 0; i < BASE_COUNT(table); i++)
+        infos[i] = table[i].info;
+    return infos;
+}
+
+static str next_name(str *list) {
+    size_t n = 0;
+    while (list->n && (list->p[0] == ' ' || list->p[0] == ','))
+        *list = (str){list->p + 1, list->n - 1};
+    while (n < list->n && list->p[n] != ',' && list->p[n] != ' ')
+        n++;
+    str name = {list->p, n};
+    *list = (str){list->p + n, list->n - n};
+    return name;
+}
+
+static int find_rule(str name) {
+    for (size_t i = 0; i < BASE_COUNT(table); i++)
+        if (str_equal_nocase(name, str_from(table[i].info.name)))
+            return (int)i;
+    return -1;
+}
+
+static int unknown_rule(str name, err *e) {
+    const char *names[BASE_COUNT(table)];
+    for (size_t i = 0; i < BASE_COUNT(table); i++)
+        names[i] = table[i].info.name;
+    err_set(e, ERR_BIND, "no planner rule \"%.*s\"", (int)name.n, name.p);
+    const char *near = str_nearest(name, names, BASE_COUNT(table));
+    if (near)
+        err_hint(e, "did you mean \"%s\"?", near);
+    return ERR_BIND;
+}
+
+static int read_off(const settings *s, bool *off, err *e) {
+    str list = str_from(s->rules_off);
+    for (str name = next_name(&list); name.n; name = next_name(&list)) {
+        int at = find_rule(name);
+        if (at < 0)
+            return unknown_rule(name, e);
+        off[at] = true;
+    }
+    return 0;
+}
+
+static double now_ms(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
+}
+
+static str tree_text(rule_ctx *r, const rel *x) {
+    buf out = {0};
+    rel_print(x, &out);
+    str text = str_copy(r->mem, buf_str(&out));
+    buf_free(&out);
+    return text;
+}
+
+static void forget_shared(rule_ctx *r) {
+    r->nshared = r->next_share;
+    r->shared_before = ARENA_ARRAY(r->mem, rel *, r->nshared + 1);
+    r->shared_after = ARENA_ARRAY(r->mem, rel *, r->nshared + 1);
+}
+
+static rel *run_one(rule_ctx *r, const rule *what, rel *root, str *before, plan_rule_report *report) {
+    double start = now_ms();
+    forget_shared(r);
+    rel *after = rel_like(r, what->run(r, root), root);
+    *report = (plan_rule_report){.name = what->info.name, .changed = after != root, .ms = now_ms() - start};
+    if (before && after != root) {
+        str text = tree_text(r, after);
+        report->changed = !str_equal(text, *before);
+        report->after = text;
+        *before = text;
+    }
+    return after;
+}
+
+rel *rules_run(rule_ctx *r, rel *root, bool print, plan *p) {
+    bool off[BASE_COUNT(table)] = {false};
+    if (read_off(r->env->settings, off, r->e))
+        return root;
+    plan_rule_report *reports = ARENA_ARRAY(r->mem, plan_rule_report, BASE_COUNT(table));
+    str before = print ? tree_text(r, root) : (str){NULL, 0};
+    int n = 0;
+    for (size_t i = 0; i < BASE_COUNT(table) && r->e->code == ERR_NONE; i++)
+        if (!off[i])
+            root = run_one(r, &table[i], root, print ? &before : NULL, &reports[n++]);
+    if (p && !p->rules) {
+        p->rules = reports;
+        p->nrules = n;
+    }
+    return root;
+}

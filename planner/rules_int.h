@@ -1,0 +1,124 @@
+/*
+ * rules_int.h - what the rules share: sets of column ids, conjuncts, rebuilding a relation around new inputs.
+ *
+ * Invariant: nothing here changes a rel or an expr in place. A node whose parts did not change is returned itself, so a rule that
+ * finds nothing to do gives back the pointer it was given.
+ */
+#ifndef KVASIR_RULES_INT_H
+#define KVASIR_RULES_INT_H
+
+#include "planner_int.h"
+
+/* ---- sets of column ids ------------------------------------------------------------------------ */
+
+typedef struct id_set {
+    arena *mem;
+    uint64_t *bits;
+    int nwords;
+} id_set;
+
+id_set id_set_new(arena *mem);
+void id_set_add(id_set *s, int id);
+bool id_set_has(const id_set *s, int id);
+void id_set_add_all(id_set *s, const id_set *from);
+void id_set_add_expr(id_set *s, const expr *x); /* x may be NULL */
+void id_set_add_columns(id_set *s, const rel *r);
+id_set id_set_copy(const id_set *s);
+bool expr_only_in(const expr *x, const id_set *s); /* every column of x is in s */
+bool expr_touches(const expr *x, const id_set *s); /* some column of x is in s; x may be NULL */
+
+/* ---- expressions ------------------------------------------------------------------------------- */
+
+/* Columns to be replaced: ids[i] by with[i]. */
+typedef struct expr_map {
+    int n, room;
+    int *ids;
+    expr **with;
+} expr_map;
+
+void expr_map_add(rule_ctx *r, expr_map *m, int id, expr *with);
+expr *expr_map_get(const expr_map *m, int id); /* NULL: not in it */
+expr *expr_replace(rule_ctx *r, expr *x, const expr_map *m);
+/* Replaces in every expression of the tree, LLM nodes and partitions too (partition columns must map to columns). */
+rel *rel_replace(rule_ctx *r, rel *x, const expr_map *m);
+/* The node's own expressions alone; inputs and columns stay. */
+rel *rel_replace_here(rule_ctx *r, const rel *x, const expr_map *m);
+bool expr_is_true(const expr *x);
+expr *make_op(rule_ctx *r, expr_op op, expr *a, expr *b); /* a BOOLEAN; b may be NULL */
+expr *make_literal(rule_ctx *r, value v);
+expr *make_func(rule_ctx *r, function_id function, value_type type, expr *a, expr *b);
+
+/* A growing list of conditions that must all hold. */
+typedef struct conjuncts {
+    int n, room;
+    expr **list;
+} conjuncts;
+
+void conjuncts_add(rule_ctx *r, conjuncts *c, expr *x);
+void conjuncts_split(rule_ctx *r, conjuncts *c, expr *x); /* by AND; x may be NULL */
+expr *conjuncts_join(rule_ctx *r, const conjuncts *c);    /* NULL when empty */
+
+expr *column_expr(rule_ctx *r, const rel_column *c);
+const rel_column *rel_column_of(const rel *x, int id); /* NULL: it has none */
+
+/* ---- relations --------------------------------------------------------------------------------- */
+
+/* Rebuilds a node over other inputs: a copy with its columns derived again, or `x` itself if nothing changed. Where inputs count by
+ * position (set operations, DISTINCT, shared relations) they are first given back the columns they had. */
+rel *rel_over(rule_ctx *r, rel *x, rel *left, rel *right);
+/* Columns of a node from its inputs and its kind, after a change. */
+void rel_set_columns(rule_ctx *r, rel *x);
+/* `x` with exactly the columns `like` has: itself or a projection over it. */
+rel *rel_like(rule_ctx *r, rel *x, const rel *like);
+rel *make_filter(rule_ctx *r, rel *left, const conjuncts *c); /* `left` itself when there are none */
+rel *make_join(rule_ctx *r, join_kind kind, rel *left, rel *right, expr *predicate);
+rel *make_project(rule_ctx *r, rel *left, int ncols);
+/* Adds an output to a projection made by make_project with room for it. */
+void project_set(rel *project, int at, rel_column c, expr *x);
+rel *make_llm(rule_ctx *r, rel *left, const llm_use *uses, int nuses);
+rel *make_node(rule_ctx *r, rel_kind kind, rel *left, rel *right);
+
+/* Applies fn to the inputs of a node. */
+rel *rel_each_input(rule_ctx *r, rel *x, rule_fn fn);
+
+/* Calls visit for every expression of the node itself. */
+void rel_exprs(const rel *x, void (*visit)(void *ctx, const expr *e), void *ctx);
+/* Ids that the node itself reads from its inputs. */
+void rel_reads(const rel *x, id_set *s);
+/* Ids read in the tree that nothing in the tree makes. */
+id_set rel_free_ids(rule_ctx *r, const rel *x);
+bool rel_is_volatile(const rel *x); /* anything volatile in the tree */
+bool rel_has_llm(const rel *x);
+
+/* ---- the rules (one file each) ------------------------------------------------------------------ */
+
+rel *rule_filters(rule_ctx *r, rel *x);
+rel *rule_inline(rule_ctx *r, rel *x);
+rel *rule_unnest(rule_ctx *r, rel *x);
+rel *rule_semi_joins(rule_ctx *r, rel *x);
+rel *rule_pushdown(rule_ctx *r, rel *x);
+rel *rule_projects(rule_ctx *r, rel *x);
+rel *rule_llm_up(rule_ctx *r, rel *x);
+rel *rule_join_order(rule_ctx *r, rel *x);
+rel *rule_llm_placement(rule_ctx *r, rel *x);
+rel *rule_llm_late(rule_ctx *r, rel *x);
+rel *rule_prune(rule_ctx *r, rel *x);
+rel *rule_top_k(rule_ctx *r, rel *x);
+rel *rule_waves(rule_ctx *r, rel *x);
+
+/* A correlated subquery that equalities tie to the outer query alone: its conditions pulled up, unnest_pull.c. NULL: not of that
+ * shape. */
+rel *unnest_by_pulling(rule_ctx *r, rel *apply, const id_set *outer);
+/* Grouping x over `left` with columns more[i] as further keys ids[i]. Without keys before, its aggregates get new ids. */
+rel *group_by_more(rule_ctx *r, const rel *x, rel *left, const rel_column *more, const int *ids, int nmore);
+/* From position `at` of `project`: the aggregates of x (no keys) under their own ids, from g made by group_by_more and joined to
+ * rows that may have no group: there a count is 0. */
+void aggregates_or_zero(rule_ctx *r, const rel *x, const rel *g, rel *project, int at);
+
+/* ---- scans (access.c) -------------------------------------------------------------------------- */
+
+/* Chooses rowid or index bounds for a scan from the conditions above it and leaves those it did not use in `rest`. The bounds are
+ * written into `node` with constant expressions. */
+void access_choose(rule_ctx *r, const rel *scan, const conjuncts *all, plan_node *node, conjuncts *rest);
+
+#endif

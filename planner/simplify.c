@@ -1,0 +1,128 @@
+/*
+ * simplify.c - rules that take away what does nothing: stacked filters, TRUE, projections over projections, a CTE used once.
+ */
+#include <string.h>
+
+#include "rules_int.h"
+
+/* ---- filters ----------------------------------------------------------------------------------- */
+
+static bool is_never(const expr *x) {
+    return x->kind == EXPR_LITERAL && (x->literal.type == TYPE_NULL || (x->literal.type == TYPE_BOOLEAN && x->literal.i == 0));
+}
+
+static rel *no_rows(rule_ctx *r, const rel *x) {
+    rel *empty = make_node(r, REL_VALUES, NULL, NULL);
+    empty->ncols = x->ncols;
+    empty->cols = x->cols;
+    empty->values.rows = ARENA_ARRAY(r->mem, expr **, 1);
+    return empty;
+}
+
+/* Filters one on the other become one, inner conditions first; TRUE goes; FALSE and NULL leave no rows to ask for. */
+rel *rule_filters(rule_ctx *r, rel *x) {
+    if (x->kind != REL_FILTER)
+        return rel_each_input(r, x, rule_filters);
+    int depth = 0;
+    rel *base = x;
+    for (; base->kind == REL_FILTER; base = base->left)
+        depth++;
+    rel **chain = ARENA_ARRAY(r->mem, rel *, depth);
+    int at = depth;
+    for (rel *f = x; f->kind == REL_FILTER; f = f->left)
+        chain[--at] = f;
+    conjuncts all = {0}, kept = {0};
+    for (int i = 0; i < depth; i++)
+        conjuncts_split(r, &all, chain[i]->filter.predicate);
+    for (int i = 0; i < all.n; i++) {
+        if (is_never(all.list[i]))
+            return no_rows(r, x);
+        if (!expr_is_true(all.list[i]))
+            conjuncts_add(r, &kept, all.list[i]);
+    }
+    rel *left = rule_filters(r, base);
+    if (depth == 1 && kept.n == all.n)
+        return rel_over(r, x, left, NULL);
+    return make_filter(r, left, &kept);
+}
+
+/* ---- projections ------------------------------------------------------------------------------- */
+
+typedef struct use_counts {
+    const rel *of;
+    int *count; /* per column */
+} use_counts;
+
+static void count_column(void *ctx, int id) {
+    use_counts *u = ctx;
+    for (int i = 0; i < u->of->ncols; i++)
+        u->count[i] += u->of->cols[i].id == id;
+}
+
+static void count_expr(void *ctx, const expr *x) {
+    expr_columns(x, count_column, ctx);
+}
+
+/* Whether the inner projection's expressions may be written into the outer's: none volatile, none computed twice by it. */
+static bool can_merge(rule_ctx *r, const rel *outer, const rel *inner) {
+    use_counts u = {inner, ARENA_ARRAY(r->mem, int, inner->ncols + 1)};
+    rel_exprs(outer, count_expr, &u);
+    for (int i = 0; i < inner->ncols; i++) {
+        const expr *x = inner->project.exprs[i].value;
+        bool cheap = x->kind == EXPR_COLUMN || x->kind == EXPR_LITERAL;
+        if (expr_is_volatile(x) || (!cheap && u.count[i] > 1))
+            return false;
+    }
+    return true;
+}
+
+static bool is_identity(const rel *p) {
+    if (p->ncols != p->left->ncols)
+        return false;
+    for (int i = 0; i < p->ncols; i++) {
+        const expr *x = p->project.exprs[i].value;
+        if (x->kind != EXPR_COLUMN || x->column.id != p->cols[i].id || p->left->cols[i].id != p->cols[i].id)
+            return false;
+    }
+    return true;
+}
+
+rel *rule_projects(rule_ctx *r, rel *x) {
+    while (x->kind == REL_PROJECT && x->left->kind == REL_PROJECT && can_merge(r, x, x->left)) {
+        expr_map map = {0};
+        const rel *inner = x->left;
+        for (int i = 0; i < inner->ncols; i++)
+            expr_map_add(r, &map, inner->cols[i].id, inner->project.exprs[i].value);
+        x = rel_replace_here(r, x, &map);
+        x->left = inner->left;
+    }
+    x = rel_each_input(r, x, rule_projects);
+    return x->kind == REL_PROJECT && is_identity(x) ? x->left : x;
+}
+
+/* ---- shared relations -------------------------------------------------------------------------- */
+
+static void count_shared(const rel *x, int *count) {
+    for (; x; x = x->left) {
+        if (x->kind == REL_SHARED && count[x->shared.number]++ > 0)
+            return;
+        if (x->right)
+            count_shared(x->right, count);
+    }
+}
+
+static rel *inline_shared(rule_ctx *r, rel *x) {
+    if (x->kind != REL_SHARED || r->counts[x->shared.number] != 1 || rel_is_volatile(x->left))
+        return rel_each_input(r, x, inline_shared);
+    rel *p = make_project(r, inline_shared(r, x->left), x->ncols);
+    for (int i = 0; i < x->ncols; i++)
+        project_set(p, i, x->cols[i], column_expr(r, &x->left->cols[i]));
+    return p;
+}
+
+/* A CTE that one place reads becomes part of the query around it. */
+rel *rule_inline(rule_ctx *r, rel *x) {
+    r->counts = ARENA_ARRAY(r->mem, int, r->next_share + 1);
+    count_shared(x, r->counts);
+    return inline_shared(r, x);
+}
