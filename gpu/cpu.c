@@ -108,7 +108,8 @@ static hash128 fingerprint(const llm_engine *engine, const cpu_state *s, hash128
     buf_append(&b, &probe, sizeof probe);
     buf_append(&b, s->frequencies, sizeof(float) * (size_t)(c->rope_dims / 2));
     buf_append(&b, s->frequencies_local, sizeof(float) * (size_t)(c->rope_dims / 2));
-    buf_printf(&b, "%s %s kv-bf16 full %d 1", engine->info.precision, s->k->name, LLM_BLOCK_TOKENS);
+    buf_printf(&b, "%s %s kv-bf16-pairs full %d 2", engine->info.precision, s->k->name,
+               LLM_BLOCK_TOKENS);
     float in[64], out[64 * 3];
     for (int i = 0; i < 64; i++) {
         in[i] = (float)(i - 40) * 0.173f;
@@ -140,7 +141,7 @@ static void rope_prepare(llm_engine *engine, cpu_state *s) {
 int cpu_load(llm_engine *engine, const llm_engine_options *options, err *e) {
     cpu_state *s = mem_zalloc(sizeof *s);
     engine->state = s;
-    s->k = kernels_choose(engine->config.head_dim);
+    s->k = kernels_choose(engine->config.head_dim, false);
     if (s->k == NULL) {
         return err_set(e, ERR_UNSUPPORTED,
                        "heads of %d dimensions: the CPU backend wants a multiple of 4",
@@ -160,6 +161,7 @@ int cpu_load(llm_engine *engine, const llm_engine_options *options, err *e) {
     hash128 probe;
     bool bf16 = false;
     code = precision_choose(engine, options, s->weights, s->machine, &bf16, e);
+    s->k = kernels_choose(engine->config.head_dim, bf16);
     code = code != 0 ? code : gemm_new(s->threads, bf16, &s->g, e);
     code = code != 0
                ? code

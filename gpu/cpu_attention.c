@@ -3,7 +3,7 @@
  *
  * A task takes up to ATTEND_ROWS rows and one kv head through the blocks of their tables.
  * Neighbouring rows whose table has the same block attend to it together, so that a shared prefix
- * is read and widened to f32 once per task. Invariant: each query meets its blocks one by one in
+ * is read once per task. Invariant: each query meets its blocks one by one in
  * order of position, each as a unit of 32 keys with those it cannot see masked; nothing depends on
  * which rows share a task.
  */
@@ -55,7 +55,6 @@ static void run_attend(cpu_work *w, attend_scratch *s, int base, int from, int t
                         .d = d,
                         .kt = cpu_keys(w, block, w->layer, kv_head),
                         .v = cpu_values(w, block, w->layer, kv_head),
-                        .wide = s->wide,
                         .low = s->low + at,
                         .high = s->high + at,
                         .softcap = c->attn_softcap,

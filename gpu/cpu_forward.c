@@ -76,22 +76,29 @@ static void head_finish(const cpu_work *w, int row, const float *bias, const flo
     }
 }
 
+static int32_t row_block(const cpu_work *w, int row) {
+    return w->rows[row].table[w->rows[row].position / LLM_BLOCK_TOKENS];
+}
+
 static void key_store(const cpu_work *w, int row, int kv_head, const float *x) {
     int d = w->engine->config.head_dim, slot = w->rows[row].position % LLM_BLOCK_TOKENS;
-    uint16_t *to = cpu_keys(w, w->rows[row].table[w->rows[row].position / LLM_BLOCK_TOKENS],
-                            w->layer, kv_head) +
-                   slot;
+    uint16_t *to = cpu_keys(w, row_block(w, row), w->layer, kv_head) + 2 * slot;
     uint16_t narrow[CONFIG_MAX_HEAD_DIM];
     w->s->k->to_bf16(x, d, narrow);
-    for (int i = 0; i < d; i++) {
-        to[i * LLM_BLOCK_TOKENS] = narrow[i];
+    for (int i = 0; i < d; i += 2) {
+        memcpy(to + i * LLM_BLOCK_TOKENS, narrow + i, 2 * sizeof(uint16_t));
     }
 }
 
 static void value_store(const cpu_work *w, int row, int kv_head, const float *x) {
     int d = w->engine->config.head_dim, slot = w->rows[row].position % LLM_BLOCK_TOKENS;
-    int32_t block = w->rows[row].table[w->rows[row].position / LLM_BLOCK_TOKENS];
-    w->s->k->to_bf16(x, d, cpu_values(w, block, w->layer, kv_head) + (size_t)slot * (size_t)d);
+    uint16_t *to =
+        cpu_values(w, row_block(w, row), w->layer, kv_head) + slot / 2 * 2 * d + slot % 2;
+    uint16_t narrow[CONFIG_MAX_HEAD_DIM];
+    w->s->k->to_bf16(x, d, narrow);
+    for (int i = 0; i < d; i++) {
+        to[2 * i] = narrow[i];
+    }
 }
 
 static void stage_qkv(cpu_work *w, tile_range t, int part, int worker) {
@@ -274,21 +281,28 @@ static void attend_task(void *ctx, int task, int worker) {
     cpu_attend(w, task / heads, task % heads, worker);
 }
 
+/* The first n slots of one head: the others of `to` may already hold keys of this pass. */
+static void slots_copy(const cpu_work *w, const pass_copy *copy, int kv_head) {
+    size_t d = (size_t)w->engine->config.head_dim, n = (size_t)copy->tokens;
+    const uint16_t *from = cpu_keys(w, copy->from, w->layer, kv_head);
+    uint16_t *to = cpu_keys(w, copy->to, w->layer, kv_head);
+    for (size_t i = 0; i < d; i += 2) {
+        memcpy(to + i * LLM_BLOCK_TOKENS, from + i * LLM_BLOCK_TOKENS, 2 * n * sizeof(uint16_t));
+    }
+    from = cpu_values(w, copy->from, w->layer, kv_head);
+    to = cpu_values(w, copy->to, w->layer, kv_head);
+    size_t whole = n / 2 * 2 * d;
+    memcpy(to, from, whole * sizeof(uint16_t));
+    for (size_t i = 0; n % 2 != 0 && i < d; i++) {
+        to[whole + 2 * i] = from[whole + 2 * i];
+    }
+}
+
 /* The shared slots of a branch's first block, in order: a copy may start from another's result. */
 static void copies_run(cpu_work *w) {
-    const model_config *c = &w->engine->config;
-    size_t d = (size_t)c->head_dim;
     for (int i = 0; i < w->p->ncopies; i++) {
-        const pass_copy *copy = &w->p->copies[i];
-        size_t n = sizeof(uint16_t) * (size_t)copy->tokens;
-        for (int h = 0; h < c->n_kv_heads; h++) {
-            const uint16_t *from = cpu_keys(w, copy->from, w->layer, h);
-            uint16_t *to = cpu_keys(w, copy->to, w->layer, h);
-            for (size_t j = 0; j < d; j++) {
-                memcpy(to + j * LLM_BLOCK_TOKENS, from + j * LLM_BLOCK_TOKENS, n);
-            }
-            memcpy(cpu_values(w, copy->to, w->layer, h), cpu_values(w, copy->from, w->layer, h),
-                   n * d);
+        for (int h = 0; h < w->engine->config.n_kv_heads; h++) {
+            slots_copy(w, &w->p->copies[i], h);
         }
     }
 }
@@ -557,7 +571,6 @@ static void attend_scratch_new(cpu_work *w) {
         s->out = aligned_zero(queries * d * sizeof(float));
         s->top = aligned_zero(queries * sizeof(float));
         s->sum = aligned_zero(queries * sizeof(float));
-        s->wide = aligned_zero(2 * d * LLM_BLOCK_TOKENS * sizeof(float));
         s->low = aligned_zero(queries * sizeof(int));
         s->high = aligned_zero(queries * sizeof(int));
     }
@@ -594,7 +607,7 @@ void cpu_work_free(llm_engine *engine, void *work) {
     cpu_work *w = work;
     for (int i = 0; i < pool_threads(w->s->threads); i++) {
         attend_scratch *s = &w->attend[i];
-        void *all[] = {s->q, s->out, s->top, s->sum, s->wide, s->low, s->high};
+        void *all[] = {s->q, s->out, s->top, s->sum, s->low, s->high};
         for (size_t j = 0; j < BASE_COUNT(all); j++) {
             free(all[j]);
         }

@@ -10,9 +10,9 @@
  *   h    A   [rows, ffn]
  *   y    f32 [rows, width]           a branch's output, only where it is normed before it is added
  *
- * KV: bf16, per block and layer: K [kv_heads, head_dim, 32] (a key's values are a column), then V
- * [kv_heads, 32, head_dim]. Slots not yet written are zero or old, always finite: attention masks
- * them.
+ * KV: bf16, per block and layer: K [kv_heads, head_dim/2, 32, 2] (a key's values are columns of
+ * pairs), then V [kv_heads, 32/2, head_dim, 2] (pairs of keys): what products of pairs read. Slots
+ * not yet written are zero or old, always finite: attention masks them.
  */
 #ifndef KVASIR_CPU_INT_H
 #define KVASIR_CPU_INT_H
@@ -41,7 +41,7 @@ typedef struct cpu_state {
 
 /* A worker's attention scratch: queries of ATTEND_ROWS rows × one kv head's group. */
 typedef struct attend_scratch {
-    float *q, *out, *top, *sum, *wide;
+    float *q, *out, *top, *sum;
     int *low, *high;
 } attend_scratch;
 

@@ -9,6 +9,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "config_int.h"
 #include "kernels_int.h"
 
 #if defined(__AVX512F__)
@@ -34,6 +35,7 @@ typedef uint16_t vh __attribute__((vector_size(2 * W)));
 #endif
 
 #define KEYS LLM_BLOCK_TOKENS
+#define CONFIG_HEAD_PAIRS (CONFIG_MAX_HEAD_DIM / 2)
 #define KV (KEYS / W) /* vectors of scores a query has in a block */
 
 static inline vf load(const float *p) {
@@ -261,39 +263,58 @@ static void k_geglu(const float *gate, const float *up, int n, float *out) {
 
 /* ---- attention ------------------------------------------------------------------------------- */
 
-/* A block's keys or values: widened before (wide), or as they are read. */
-typedef struct operand {
-    const float *wide; /* NULL: not widened */
-    const uint16_t *narrow;
-} operand;
-
-static inline vf operand_load(operand o, int at) {
-    if (o.wide != NULL) {
-        return load(o.wide + at);
-    }
-    vh h;
-    memcpy(&h, o.narrow + at, sizeof h);
-    return (vf)(__builtin_convertvector(h, vu) << 16);
+/* Pairs (dimensions of a key, or keys of a value) lie together in 32 bits: the first is low. */
+static inline vu load_pairs(const uint16_t *p) {
+    vu v;
+    memcpy(&v, p, sizeof v);
+    return v;
 }
+
+static inline vf first_of(vu pairs) {
+    return (vf)(pairs << 16);
+}
+
+static inline vf second_of(vu pairs) {
+    return (vf)(pairs & 0xffff0000u);
+}
+
+#if defined(__AVX512BF16__)
+static inline vf dot_pairs(vf sum, uint32_t x, vu pairs) {
+    return (vf)_mm512_dpbf16_ps((__m512)sum, (__m512bh)_mm512_set1_epi32((int)x), (__m512bh)pairs);
+}
+
+/* n floats as n/2 pairs; the hardware rounds to nearest even. */
+static inline void narrow_pairs(const float *x, int n, uint32_t *out) {
+    for (int i = 0; i < n; i += W) {
+        __m256bh h = _mm512_cvtneps_pbh((__m512)load(x + i));
+        memcpy(out + i / 2, &h, sizeof h);
+    }
+}
+#endif
 
 /* Scores of T queries against the block: s[t][KV]. T is a constant of the caller, so the loops
  * unroll. */
-static inline __attribute__((always_inline)) void scores(const float *q, int d, operand kt, int T,
-                                                         vf s[][KV]) {
+static inline __attribute__((always_inline)) void scores(const float *q, int d, const uint16_t *kt,
+                                                         int T, vf s[][KV]) {
     for (int t = 0; t < T; t++) {
         for (int k = 0; k < KV; k++) {
             s[t][k] = (vf){0};
         }
     }
-    for (int i = 0; i < d; i++) {
-        vf key[KV];
+#if defined(__AVX512BF16__)
+    uint32_t qp[TILE * CONFIG_HEAD_PAIRS];
+    narrow_pairs(q, T * d, qp);
+#endif
+    for (int i = 0; i < d; i += 2) {
         for (int k = 0; k < KV; k++) {
-            key[k] = operand_load(kt, i * KEYS + k * W);
-        }
-        for (int t = 0; t < T; t++) {
-            vf x = all(q[t * d + i]);
-            for (int k = 0; k < KV; k++) {
-                s[t][k] = fma_v(x, key[k], s[t][k]);
+            vu pairs = load_pairs(kt + i * KEYS + 2 * k * W);
+            for (int t = 0; t < T; t++) {
+#if defined(__AVX512BF16__)
+                s[t][k] = dot_pairs(s[t][k], qp[(t * d + i) / 2], pairs);
+#else
+                s[t][k] = fma_v(all(q[t * d + i]), first_of(pairs), s[t][k]);
+                s[t][k] = fma_v(all(q[t * d + i + 1]), second_of(pairs), s[t][k]);
+#endif
             }
         }
     }
@@ -357,24 +378,28 @@ static inline __attribute__((always_inline)) void weigh(const attend_unit *u, in
 }
 
 /* out[t][c..c+n*W) = out * old[t] + p[t] x v, keys in order; n vectors of columns at a time. */
-static inline __attribute__((always_inline)) void gather(const float *p, const float *old,
-                                                         operand v, int keys, int d, int c, int T,
-                                                         int n, float *out) {
+static inline __attribute__((always_inline)) void gather(const float *p, const uint32_t *pp,
+                                                         const float *old, const uint16_t *v,
+                                                         int keys, int d, int c, int T, int n,
+                                                         float *out) {
+    (void)p; /* one of the two forms of the weights is used */
+    (void)pp;
     vf o[TILE][4];
     for (int t = 0; t < T; t++) {
         for (int k = 0; k < n; k++) {
             o[t][k] = load(out + t * d + c + k * W) * all(old[t]);
         }
     }
-    for (int j = 0; j < keys; j++) {
-        vf vk[4];
+    for (int j = 0; j < keys; j += 2) {
         for (int k = 0; k < n; k++) {
-            vk[k] = operand_load(v, j * d + c + k * W);
-        }
-        for (int t = 0; t < T; t++) {
-            vf x = all(p[t * KEYS + j]);
-            for (int k = 0; k < n; k++) {
-                o[t][k] = fma_v(x, vk[k], o[t][k]);
+            vu pairs = load_pairs(v + j * d + 2 * (c + k * W));
+            for (int t = 0; t < T; t++) {
+#if defined(__AVX512BF16__)
+                o[t][k] = dot_pairs(o[t][k], pp[(t * KEYS + j) / 2], pairs);
+#else
+                o[t][k] = fma_v(all(p[t * KEYS + j]), first_of(pairs), o[t][k]);
+                o[t][k] = fma_v(all(p[t * KEYS + j + 1]), second_of(pairs), o[t][k]);
+#endif
             }
         }
     }
@@ -385,58 +410,50 @@ static inline __attribute__((always_inline)) void gather(const float *p, const f
     }
 }
 
-static inline __attribute__((always_inline)) void attend_tile(const attend_unit *u, operand kt,
-                                                              operand v, int at, int T) {
+static inline __attribute__((always_inline)) void attend_tile(const attend_unit *u, int at, int T) {
     vf s[TILE][KV];
     float p[TILE * KEYS], old[TILE];
+    uint32_t pp[TILE * KEYS / 2];
     int d = u->d;
-    scores(u->q + at * d, d, kt, T, s);
+    scores(u->q + at * d, d, u->kt, T, s);
     weigh(u, at, T, s, p, old);
+#if defined(__AVX512BF16__)
+    narrow_pairs(p, T * KEYS, pp);
+#endif
     float *out = u->out + at * d;
     int c = 0, keys = 1; /* keys that none of them sees have weight zero and add nothing */
     for (int t = 0; t < T; t++) {
         keys = BASE_MAX(keys, BASE_MIN(u->high[at + t], KEYS));
     }
     for (; c + 4 * W <= d; c += 4 * W) {
-        gather(p, old, v, keys, d, c, T, 4, out);
+        gather(p, pp, old, u->v, keys, d, c, T, 4, out);
     }
     for (; c < d; c += W) {
-        gather(p, old, v, keys, d, c, T, 1, out);
+        gather(p, pp, old, u->v, keys, d, c, T, 1, out);
     }
 }
 
-static inline __attribute__((always_inline)) void attend_all(const attend_unit *u, operand kt,
-                                                             operand v) {
+static void k_attend(const attend_unit *u) {
     int i = 0;
     for (; i + TILE <= u->nq; i += TILE) {
-        attend_tile(u, kt, v, i, TILE);
+        attend_tile(u, i, TILE);
     }
 #if TILE > 3
     for (; i + 3 <= u->nq; i += 3) {
-        attend_tile(u, kt, v, i, 3);
+        attend_tile(u, i, 3);
     }
 #endif
     for (; i < u->nq; i++) {
-        attend_tile(u, kt, v, i, 1);
+        attend_tile(u, i, 1);
     }
-}
-
-/* Widening is exact, so the two ways give the same bits; the choice is one of speed. */
-static void k_attend(const attend_unit *u) {
-    operand kt = {NULL, u->kt}, v = {NULL, u->v};
-    if (u->nq <= 2 * TILE) {
-        attend_all(u, kt, v);
-        return;
-    }
-    int n = u->d * KEYS;
-    k_from_bf16(u->kt, n, u->wide);
-    k_from_bf16(u->v, n, u->wide + n);
-    attend_all(u, (operand){u->wide, NULL}, (operand){u->wide + n, NULL});
 }
 
 const kernels KERNELS_TABLE = {
     .name = KERNELS_NAME,
     .width = W,
+#if defined(__AVX512BF16__)
+    .narrow = true,
+#endif
     .rms_norm = k_rms_norm,
     .to_bf16 = k_to_bf16,
     .from_bf16 = k_from_bf16,

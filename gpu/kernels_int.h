@@ -1,7 +1,7 @@
 /*
  * kernels_int.h - the inner loops that oneDNN does not do, as a table per instruction set.
  *
- * One source (kernels_impl.h) compiled three times; kernels_choose picks at start
+ * One source (kernels_impl.h) compiled four times; kernels_choose picks at start
  * (ONEDNN_MAX_CPU_ISA bounds it, as it bounds oneDNN). Tables differ in their last bits; within
  * one, every function has a fixed order of operations for each row or query, so results do not
  * depend on what else is in the call.
@@ -21,8 +21,6 @@ typedef struct attend_unit {
     const float *q;
     int nq, d;
     const uint16_t *kt, *v;
-    float *wide; /* room for [2, d, 32], where kt and v are widened once when many queries share
-                    them */
     const int *low, *high;
     float softcap; /* 0: none */
     float *top, *sum, *out;
@@ -30,7 +28,8 @@ typedef struct attend_unit {
 
 typedef struct kernels {
     const char *name;
-    int width; /* floats of a vector; attend wants head dimensions in multiples of it */
+    bool narrow; /* attend rounds queries and weights to bf16, for its products of pairs */
+    int width;   /* floats of a vector; attend wants head dimensions in multiples of it */
     /* out[n] = x / rms(x) * w; w NULL: all ones */
     void (*rms_norm)(const float *x, const float *w, float eps, int n, float *out);
     void (*to_bf16)(const float *x, int n, uint16_t *out); /* nearest, ties to even */
@@ -47,13 +46,13 @@ typedef struct kernels {
 
 extern const kernels kernels_generic;
 #if defined(__x86_64__)
-extern const kernels kernels_avx2, kernels_avx512;
+extern const kernels kernels_avx2, kernels_avx512, kernels_avx512bf16;
 #endif
 
 /* The best table that this machine, ONEDNN_MAX_CPU_ISA and the heads' dimensions allow; NULL: none.
  */
-const kernels *kernels_choose(int head_dim);
-/* All that this machine can run; returns how many (at most 3). */
+const kernels *kernels_choose(int head_dim, bool narrow);
+/* All that this machine can run; returns how many (at most 4). */
 int kernels_available(const kernels **out);
 
 #endif
