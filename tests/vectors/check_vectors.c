@@ -7,7 +7,8 @@
  * [[id, log-probability] x 10]}]}: fed the vector's own tokens, the mean KL over the ten listed
  * tokens (both sides renormalised over them) must be below 0.001, and the likeliest token equal in
  * 98 % of the steps whose reference margin is over 0.05 nat. The model: KVASIR_MODEL, else the
- * default one. Exits 0 at the gate, 1 below, 2 on errors, 77 without a model.
+ * default one. Exits 0 at the gate, 1 below, 2 on errors, 77 without the
+ * model or the vectors.
  */
 #include <cjson/cJSON.h>
 #include <math.h>
@@ -190,10 +191,12 @@ int main(int argc, char **argv) {
                                   .precision = precision_of(argc > 3 ? argv[3] : NULL)};
     llm_session_options session_options = {0};
     sums s = {0};
-    if (access(options.path, R_OK) != 0) {
-        fprintf(stderr, "check_vectors: no model at %s\n", options.path);
-        return 77;
-    }
+    const char *needed[] = {options.path, argv[1], argv[2]};
+    for (size_t i = 0; i < BASE_COUNT(needed); i++)
+        if (access(needed[i], R_OK) != 0) {
+            printf("check_vectors: skipped: %s is absent\n", needed[i]);
+            return 77;
+        }
     int code = llm_engine_open(&options, &engine, &e);
     code = code != 0 ? code : llm_session_new(engine, &session_options, &session, &e);
     code = code != 0 ? code : each_line(argv[1], engine, session, &s, &e);
