@@ -85,10 +85,12 @@ static void add_words(finder *f, const char *words, int score) {
     }
 }
 
+/* Every keyword that begins so: offered when nothing likelier does. */
 static void add_all_keywords(finder *f, int score) {
     size_t n;
     const char *const *words = sql_keywords(&n);
-    for (size_t i = 0; i < n && f->prefix.n; i++)
+    bool needed = f->prefix.n > 0 && f->out->count == 0;
+    for (size_t i = 0; i < n && needed; i++)
         add_keyword(f, words[i], score);
 }
 

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <termios.h>
 #include <unistd.h>
 
 #include "edit_int.h"
@@ -28,8 +29,10 @@ struct editor {
     str before;     /* lines of the statement already entered */
     str prefill;    /* inserted by the first key */
     bool give_prefill, interrupted, back, paste_enabled;
+    bool fresh; /* no key was read since libedit entered raw mode */
     buf stash;      /* bytes read behind a paste's end */
     size_t stash_at;
+    int back_in_history; /* Ups that asked for an older statement: libedit would wipe the line on Down without any */
     arena *names;   /* what completion knows; NULL: not asked since the last statement */
     db_object *objects;
     int nobjects;
@@ -110,17 +113,31 @@ static int read_byte(editor *ed, char *out) {
     return 0;
 }
 
+/* Ctrl-C as a key, not as a signal to every process of the terminal. libedit's own setting for it is lost whenever it
+ * enters raw mode, so this is done at the first key after that. */
+static void claim_keys(void) {
+    struct termios modes;
+    if (tcgetattr(STDIN_FILENO, &modes) != 0 || (modes.c_lflag & ICANON))
+        return;
+    modes.c_cc[VINTR] = modes.c_cc[VQUIT] = _POSIX_VDISABLE;
+    tcsetattr(STDIN_FILENO, TCSANOW, &modes);
+}
+
 static void after_signal(editor *ed) {
     if (signals_resized())
         el_resize(ed->el);
     if (signals_continued()) {
         el_set(ed->el, EL_PREP_TERM, 1);
+        claim_keys();
         el_set(ed->el, EL_REFRESH);
     }
 }
 
 static int read_char(EditLine *el, wchar_t *out) {
     editor *ed = editor_of(el);
+    if (ed->fresh)
+        claim_keys();
+    ed->fresh = false;
     if (ed->give_prefill) {
         ed->give_prefill = false;
         *out = KEY_PREFILL;
@@ -271,16 +288,46 @@ static unsigned char on_up(EditLine *el, int key) {
         ed->back = true;
         return CC_NEWLINE;
     }
+    ed->back_in_history++;
     el_wpush(el, L"\020"); /* Ctrl-P: the statement before, in emacs and vi */
     return CC_NORM;
 }
 
 static unsigned char on_down(EditLine *el, int key) {
     (void)key;
+    editor *ed = editor_of(el);
     if (move_row(el, 1))
         return CC_REFRESH;
+    if (ed->back_in_history == 0)
+        return CC_NORM;
+    ed->back_in_history--;
     el_wpush(el, L"\016");
     return CC_NORM;
+}
+
+/* To the row's end; from there, to the statement's. */
+static unsigned char on_home(EditLine *el, int key) {
+    (void)key;
+    const LineInfoW *line = el_wline(el);
+    const wchar_t *p = line->cursor;
+    while (p > line->buffer && p[-1] != L'\n')
+        p--;
+    if (p == line->cursor)
+        p = line->buffer;
+    el_cursor(el, (int)(p - line->cursor));
+    return CC_REFRESH;
+}
+
+static unsigned char on_end(EditLine *el, int key) {
+    (void)key;
+    const LineInfoW *line = el_wline(el);
+    const wchar_t *p = line->cursor;
+    while (p < line->lastchar && *p != L'\n')
+        p++;
+    if (p == line->cursor)
+        p = line->lastchar;
+    el_cursor(el, (int)(p - line->cursor));
+    return CC_REFRESH;
 }
 
 /* ---- completion -------------------------------------------------------------------------------- */
@@ -435,7 +482,7 @@ static void bind_keys(EditLine *el) {
     static const struct {
         const wchar_t *name, *help;
         unsigned char (*run)(EditLine *, int);
-        const char *keys[3];
+        const char *keys[5];
     } table[] = {
         {L"kvasir-paste", L"insert pasted text", on_paste, {"\\e[200~"}},
         {L"kvasir-prefill", L"insert the lines before", on_prefill, {"^\\"}},
@@ -443,12 +490,14 @@ static void bind_keys(EditLine *el) {
         {L"kvasir-complete", L"complete the word", on_complete, {"^I"}},
         {L"kvasir-up", L"the row or statement before", on_up, {"\\e[A", "\\eOA"}},
         {L"kvasir-down", L"the row or statement after", on_down, {"\\e[B", "\\eOB"}},
+        {L"kvasir-home", L"start of the row", on_home, {"^A", "\\e[H", "\\eOH", "\\e[1~"}},
+        {L"kvasir-end", L"end of the row", on_end, {"^E", "\\e[F", "\\eOF", "\\e[4~"}},
     };
     for (size_t i = 0; i < BASE_COUNT(table); i++) {
         char name[32];
         wcstombs(name, table[i].name, sizeof name);
         el_wset(el, EL_ADDFN, table[i].name, table[i].help, table[i].run);
-        for (int k = 0; k < 3 && table[i].keys[k]; k++) {
+        for (int k = 0; k < 5 && table[i].keys[k]; k++) {
             el_set(el, EL_BIND, table[i].keys[k], name, NULL);
             if (table[i].keys[k][0] == '\\') /* vi's command mode has a map of its own */
                 el_set(el, EL_BIND, "-a", table[i].keys[k], name, NULL);
@@ -481,7 +530,6 @@ editor *editor_new(shell *sh, history_list *history) {
     el_wset(ed->el, EL_GETCFN, read_char);
     el_set(ed->el, EL_PROMPT_ESC, give_prompt, '\1');
     el_set(ed->el, EL_SIGNAL, 0);
-    el_set(ed->el, EL_SETTY, "-d", "intr=", "quit=", NULL);
     ed->paste_enabled = !sh->term.dumb;
     if (ed->paste_enabled)
         term_set_restore_text(PASTE_OFF);
@@ -536,6 +584,8 @@ edit_status editor_read(editor *ed, const char *prompt, str before, str prefill,
     ed->prefill = prefill;
     ed->give_prefill = prefill.n > 0;
     ed->interrupted = ed->back = false;
+    ed->fresh = true;
+    ed->back_in_history = 0;
     signals_clear();
     paste_mode(ed, true);
     const wchar_t *text = el_wgets(ed->el, &count);

@@ -267,6 +267,8 @@ static stmt_status wait_for_end(run *r, err *e) {
 
 static void tell_cancelled(const run *r) {
     buf text = {0};
+    if (r->sh->term.err_tty && !r->sh->term.dumb)
+        buf_append_c(&text, "\r\033[K"); /* over the terminal's ^C */
     buf_append_c(&text, "stopped after ");
     progress_duration(&text, r->now.seconds);
     if (r->now.answers_kept) {

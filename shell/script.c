@@ -38,6 +38,9 @@ piece_kind script_piece(str text, bool last, size_t *length) {
     size_t n = 0;
     while (n < text.n && strchr(" \t\r\n\f", text.p[n]) && text.p[n])
         n++;
+    token_class class = TOKEN_BLANK;
+    if (n == 0 && text.n && text.p[0] != '#')
+        n = sql_token(text, 0, &class) * (class == TOKEN_COMMENT); /* a command may follow a comment */
     if (n > 0 || text.n == 0) {
         *length = n;
         return PIECE_BLANK;

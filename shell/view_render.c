@@ -45,6 +45,11 @@ static void push_answer(view_state *v, const exec_progress *x) {
     snprintf(v->answers[0].input, sizeof v->answers[0].input, "%s", x->last_input);
 }
 
+/* Answers come by the pass, so half a second alone says little. */
+static void smooth(double *rate, double now) {
+    *rate = *rate > 0 ? 0.8 * *rate + 0.2 * now : now;
+}
+
 void view_update(view_state *v, const exec_progress *x) {
     v->now = *x;
     push_answer(v, x);
@@ -61,8 +66,10 @@ void view_update(view_state *v, const exec_progress *x) {
         push_sample(v, (float)v->hit_now);
     }
     uint64_t before = a->computed_tokens + a->output_tokens, after = b->computed_tokens + b->output_tokens;
-    v->token_rate = after >= before ? (double)(after - before) / dt : 0;
-    v->rows_rate = x->rows_done >= v->mark.rows_done ? (double)(x->rows_done - v->mark.rows_done) / dt : 0;
+    if (after >= before)
+        smooth(&v->token_rate, (double)(after - before) / dt);
+    if (x->rows_done >= v->mark.rows_done)
+        smooth(&v->rows_rate, (double)(x->rows_done - v->mark.rows_done) / dt);
     v->mark = *x;
     v->mark_seconds = x->seconds;
 }
@@ -323,9 +330,10 @@ static void draw_baselines(canvas *c, int last_row) {
     double most = 1;
     for (int i = 0; i < v->nbaselines; i++)
         all[n++] = v->baselines[i];
-    if (n == 0) /* nothing reused is what was sent */
-        all[n++] = (view_baseline){"no cache", (double)v->now.llm.prompt_tokens};
-    all[n++] = (view_baseline){"this run", (double)v->now.llm.computed_tokens};
+    const llm_stats *m = &v->now.llm;
+    if (n == 0) /* nothing reused: every token of the prompts done so far */
+        all[n++] = (view_baseline){"no cache", (double)(m->reused_memory + m->reused_disk + m->computed_tokens)};
+    all[n++] = (view_baseline){"this run", (double)m->computed_tokens};
     for (int i = 0; i < n; i++)
         most = BASE_MAX(most, all[i].tokens);
     put(c, 1, c->row++, VIEW_BOLD, "prompt tokens computed, by strategy");

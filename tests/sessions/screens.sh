@@ -1,0 +1,209 @@
+#!/bin/sh
+# Drives the real program in a pseudo-terminal (tmux) and looks at the screen: editing, completion, paste, history,
+# errors, Ctrl-C, paging, resizing, the live view, signals. Each check waits until the screen shows what it should.
+#
+#   screens.sh KVASIR
+set -u
+kvasir=$1
+work=$(mktemp -d "${TMPDIR:-/tmp}/kvasir-screens-XXXXXX")
+round=0
+tm() { tmux -L "kvasir-$$-$round" -f /dev/null "$@"; }
+trap 'tm kill-server 2>/dev/null; rm -rf "$work"' EXIT INT TERM
+
+# run COLUMNS ROWS COMMAND: a fresh terminal; its exit code and the terminal's state are shown when it ends
+run() {
+    tm kill-server 2>/dev/null
+    round=$((round + 1)) # a server of its own: the one before may still be leaving
+    cat >"$work/run" <<END
+cd $work; env HOME=$work XDG_STATE_HOME=$work/state LC_ALL=C.UTF-8 ${environment:-} sh -c 'echo \$\$ >pid; exec $3'
+echo "left with \$?"; stty -a | grep -q -- '-icanon' && echo raw || echo sane
+exec sleep 600
+END
+    tm new-session -d -s s -x "$1" -y "$2" "sh $work/run"
+}
+
+# start COLUMNS ROWS ARGUMENTS: a fresh shell at its prompt
+start() {
+    run "$1" "$2" "$kvasir $3"
+    see '^kvasir>'
+}
+text() { tm send-keys -t s -l "$(printf '%s' "$1" | sed 's/;$/\\;/')"; }
+key() { tm send-keys -t s "$@"; }
+enter() { text "$1"; key Enter; }
+screen() { tm capture-pane -t s -p "$@"; }
+fail() {
+    printf 'screens.sh: %s: %s:\n' "$check" "$1"
+    screen
+    exit 1
+}
+# see PATTERN: the screen has it (basic regular expression) within 10 seconds
+see() {
+    n=0
+    while [ $n -lt 100 ]; do
+        screen | grep -q -- "$1" && return 0
+        n=$((n + 1))
+        sleep 0.1
+    done
+    fail "no '$1' on the screen"
+}
+see_not() { screen | grep -q -- "$1" && fail "'$1' is on the screen"; }
+check() { check=$1; }
+
+cat >"$work/setup.sql" <<'END'
+CREATE MODEL m FROM 'test:hash';
+CREATE TABLE movies(id INTEGER PRIMARY KEY, name TEXT, year INTEGER);
+INSERT INTO movies VALUES (1, 'Heat', 1995), (2, '東京物語', 1953), (3, 'Amélie 👍', 2001);
+CREATE TABLE digits(d INTEGER);
+INSERT INTO digits VALUES (0), (1), (2), (3), (4), (5), (6), (7), (8), (9);
+CREATE TABLE many AS SELECT a.d + 10 * b.d + 100 * c.d + 1000 * e.d AS n FROM digits a, digits b, digits c, digits e;
+CREATE TABLE texts AS SELECT n, 'text number ' || n AS t FROM many;
+END
+"$kvasir" "$work/s.kvasir" -f "$work/setup.sql" || exit 1
+
+check 'statements over several lines, wide characters'
+start 80 24 s.kvasir
+enter 'SELECT name, year'
+see '^   \.\.\.>'
+enter 'FROM movies ORDER BY id;'
+see '│ 東京物語  │ 1953 │'
+see '│ Amélie 👍 │ 2001 │'
+see '^3 rows'
+
+check 'errors keep the prompt'
+enter 'SELEC 1;'
+see 'did you mean SELECT?'
+enter '.tabels'
+see 'did you mean .tables?'
+enter '\dt'
+see '^digits  many    movies  texts'
+
+check 'completion right of the cursor'
+text 'SELECT na'
+key Tab
+see 'SELECT name'
+text ' FROM mov'
+key Tab
+see 'SELECT name FROM movies'
+text ' WHERE '
+key Tab
+see '^year *INTEGER'
+key C-c
+see '\^C'
+
+check 'Up joins the lines of a statement'
+enter 'SELECT 1'
+enter '+ 1'
+key Up Up End
+text '0'
+key Down End
+enter ' AS eleven;'
+see '│     11 │'
+
+check 'an open transaction shows in the prompt'
+enter 'BEGIN;'
+see 'kvasir\*>'
+enter 'ROLLBACK;'
+
+check 'Ctrl-D leaves; history comes back, whole'
+key C-d
+see 'left with 0'
+see '^sane'
+start 80 24 s.kvasir
+key Up
+see 'ROLLBACK;'
+key Up Up
+see '^+ 1 AS eleven;'
+key C-c
+
+check 'bracketed paste: newlines and tabs stay, nothing runs before Enter'
+printf 'SELECT\t1 AS pasted,\n\t2 AS too;\nSELECT 3 AS three;\n' | tm load-buffer -
+tm paste-buffer -p -t s
+see 'SELECT 3 AS three;$'
+see_not 'pasted │'
+key Enter
+see '│ pasted │ too │'
+see '│ three │'
+
+check 'Ctrl-C stops a statement and keeps its answers'
+enter "SET model = 'm';"
+enter "SET dedup = off;"
+enter "SELECT count(*) FROM many a, many b WHERE a.n + b.n < 0;"
+sleep 0.5
+key C-c
+see '^stopped after'
+enter 'SELECT 42 AS answer;'
+see '│     42 │'
+
+check 'a long result goes through the pager'
+environment="PAGER='less -FRSX'"
+if command -v less >/dev/null; then
+    start 80 24 s.kvasir
+    enter 'SELECT n FROM many;'
+    see '^:$'
+    key G
+    see '^│ 9999 │'
+    key q
+    see '^10,000 rows'
+fi
+
+check 'without a pager rows are capped'
+environment='PAGER=cat'
+start 80 24 s.kvasir
+enter '.pager off'
+enter 'SELECT n FROM many;'
+see '^… 9,960 more rows'
+
+check 'too wide: one value a line'
+start 40 10 s.kvasir
+enter 'SELECT name, year, name, year, name, year, name FROM movies WHERE id = 1;'
+see '^─ row 1 ─*$'
+
+check 'NO_COLOR and TERM=dumb'
+environment='NO_COLOR=1'
+start 80 24 s.kvasir
+enter 'SELECT 1;'
+see '│ 1 │'
+screen -e | grep -q "$(printf '\033')\[[0-9;]*[1-9]m" && fail 'colour with NO_COLOR'
+environment='TERM=dumb'
+start 80 24 s.kvasir
+enter 'SELECT 1;'
+see '│ 1 │'
+environment=
+
+check 'SIGTERM at the prompt leaves a sane terminal'
+start 80 24 s.kvasir
+kill -TERM "$(cat "$work/pid")"
+see 'left with 143'
+see '^sane'
+
+check 'the live view, its pages, resizing, and back'
+cat >"$work/mock.jsonl" <<'END'
+{"statement":"SELECT LLM('good?', review) FROM reviews","phase":"model","operators":1,"operator_number":1,"rows_total":200,"rows_done":0,"seconds":0}
+{"seconds":0.6,"rows_done":40,"prompt_tokens":40000,"computed_tokens":9000,"reused_memory":31000,"last_answer":"yes","last_input":"東京"}
+{"seconds":1.2,"rows_done":90,"prompt_tokens":90000,"computed_tokens":15000,"reused_memory":75000,"last_answer":"no","last_input":"Heat","prefixes":[{"text":"synopsis: two detectives","tokens":300,"fanout":40,"done":12}],"baselines":{"no cache":196000,"FIFO":120000}}
+END
+run 80 24 "$kvasir --view --mock mock.jsonl"
+see 'LLM 1 of 1'
+see '90 of 200'
+see 'two detectives'
+key 2
+see 'FIFO'
+tm resize-window -t s -x 60 -y 12
+see 'FIFO'
+key 1
+see 'last answers'
+tm resize-window -t s -x 30 -y 3
+see '90/200 rows'
+tm resize-window -t s -x 120 -y 40
+see 'two detectives'
+key q
+see 'left with 0'
+
+check 'SIGTERM with the view open'
+run 80 24 "$kvasir --view --mock mock.jsonl"
+see 'LLM 1 of 1'
+kill -TERM "$(cat "$work/pid")"
+see '^left with'
+see '^sane'
+
+echo 'screens: as expected'
