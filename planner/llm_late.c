@@ -1,0 +1,85 @@
+/*
+ * llm_late.c - LLM projections above ORDER BY and LIMIT, so that only rows that are shown are asked about.
+ *
+ *   Limit(Sort(Project e (LLM(x))))  ->  Project e (LLM(Limit(Sort(x))))
+ *
+ * Invariant: calls that the sort reads, and calls below a filter, stay: a LIMIT counts rows that passed.
+ */
+#include <string.h>
+
+#include "rules_int.h"
+
+typedef struct split_uses {
+    llm_use *late, *early;
+    int nlate, nearly;
+} split_uses;
+
+static bool is_steady(const llm_use *u) {
+    for (int i = 0; i < u->call->nfields; i++)
+        if (expr_is_volatile(u->args[i]))
+            return false;
+    return !u->guard || !expr_is_volatile(u->guard);
+}
+
+static split_uses split(rule_ctx *r, const rel *llm, const rel *above) {
+    split_uses s = {0};
+    id_set reads = id_set_new(r->mem);
+    rel_reads(above, &reads);
+    s.late = ARENA_ARRAY(r->mem, llm_use, llm->llm.nuses + 1);
+    s.early = ARENA_ARRAY(r->mem, llm_use, llm->llm.nuses + 1);
+    for (int i = 0; i < llm->llm.nuses; i++) {
+        const llm_use *u = &llm->llm.uses[i];
+        bool read = id_set_has(&reads, u->out_id) || (u->prob_id >= 0 && id_set_has(&reads, u->prob_id));
+        if (read || !is_steady(u))
+            s.early[s.nearly++] = *u;
+        else
+            s.late[s.nlate++] = *u;
+    }
+    return s;
+}
+
+static bool is_volatile_project(const rel *p) {
+    for (int i = 0; i < p->ncols; i++)
+        if (expr_is_volatile(p->project.exprs[i].value))
+            return true;
+    return false;
+}
+
+/* x (a sort or limit) over `input`, with the LLM calls at the top of `input` moved above it; NULL: there are none that can. */
+static rel *lift(rule_ctx *r, rel *x, rel *input) {
+    if (input->kind == REL_PROJECT && input->left->kind == REL_PROJECT)
+        input = rule_projects(r, input);
+    rel *project = input->kind == REL_PROJECT ? input : NULL;
+    rel *llm = project ? project->left : input;
+    expr_map map = {0};
+    if (llm->kind != REL_LLM || (project && is_volatile_project(project)))
+        return NULL;
+    for (int i = 0; project && i < project->ncols; i++)
+        expr_map_add(r, &map, project->cols[i].id, project->project.exprs[i].value);
+    rel *core = rel_replace_here(r, x, &map);
+    split_uses s = split(r, llm, core);
+    if (s.nlate == 0)
+        return NULL;
+    core->left = s.nearly ? make_llm(r, llm->left, s.early, s.nearly) : llm->left;
+    rel_set_columns(r, core);
+    rel *again = lift(r, core, core->left);
+    rel *top = make_llm(r, again ? again : core, s.late, s.nlate);
+    return project ? rel_over(r, project, top, NULL) : top;
+}
+
+static rel *late(rule_ctx *r, rel *x) {
+    if (x->kind != REL_LIMIT || x->limit.npartition > 0)
+        return rel_each_input(r, x, late);
+    rel *input = late(r, x->left);
+    rel *sort = input->kind == REL_SORT ? input : NULL;
+    if (sort) {
+        rel *lifted = lift(r, sort, sort->left);
+        input = lifted ? lifted : input;
+    }
+    rel *lifted = lift(r, x, input);
+    return lifted ? lifted : rel_over(r, x, input, NULL);
+}
+
+rel *rule_llm_late(rule_ctx *r, rel *x) {
+    return late(r, x);
+}

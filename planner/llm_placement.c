@@ -1,0 +1,260 @@
+/*
+ * llm_placement.c - where LLM calls stand: after all cheaper filters, filters among them by cost ÷ rows removed, above joins that
+ * leave fewer distinct inputs and below joins that do not.
+ *
+ * A *stack* is a run of filters and LLM nodes, one over the other. It is taken apart into calls and conditions and put together again:
+ * conditions that need no answer first, then call by call the one that removes rows most cheaply, each followed by the conditions that it
+ * makes possible, last the calls that only add a column. Invariant: answers and rows are the same in any order; only what they cost
+ * changes.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "rules_int.h"
+
+/* Below a join only if it has at most so many times as many distinct inputs there. */
+static const double SAME_INPUTS = 1.001;
+
+typedef struct llm_stack {
+    rule_ctx *r;
+    int nuses, room;
+    llm_use *uses; /* in written order, from the bottom */
+    bool *placed;
+    conjuncts conditions; /* those that wait for an answer */
+    bool *applied;
+    conjuncts last; /* volatile ones: they stay on top */
+    bool may_sink;
+} llm_stack;
+
+static rel *place(rule_ctx *r, rel *x, bool streaming);
+
+/* ---- taking apart ------------------------------------------------------------------------------ */
+
+static void add_uses(llm_stack *s, const rel *x) {
+    if (s->nuses + x->llm.nuses > s->room) {
+        int room = 2 * (s->nuses + x->llm.nuses);
+        llm_use *uses = ARENA_ARRAY(s->r->mem, llm_use, room);
+        if (s->nuses)
+            memcpy(uses, s->uses, sizeof *uses * (size_t)s->nuses);
+        s->uses = uses;
+        s->room = room;
+    }
+    memcpy(s->uses + s->nuses, x->llm.uses, sizeof *x->llm.uses * (size_t)x->llm.nuses);
+    s->nuses += x->llm.nuses;
+}
+
+/* Collects the stack that ends in x and returns what it stands on. */
+static rel *take_apart(llm_stack *s, rel *x, conjuncts *all) {
+    if (x->kind != REL_FILTER && x->kind != REL_LLM)
+        return x;
+    rel *base = take_apart(s, x->left, all);
+    if (x->kind == REL_LLM)
+        add_uses(s, x);
+    else
+        conjuncts_split(s->r, all, x->filter.predicate);
+    return base;
+}
+
+static void add_outputs(id_set *ids, const llm_use *u) {
+    id_set_add(ids, u->out_id);
+    if (u->prob_id >= 0)
+        id_set_add(ids, u->prob_id);
+}
+
+/* ---- one call ---------------------------------------------------------------------------------- */
+
+static bool use_only_in(const llm_use *u, const id_set *ids) {
+    for (int i = 0; i < u->call->nfields; i++)
+        if (!expr_only_in(u->args[i], ids))
+            return false;
+    return !u->guard || expr_only_in(u->guard, ids);
+}
+
+static bool use_is_volatile(const llm_use *u) {
+    for (int i = 0; i < u->call->nfields; i++)
+        if (expr_is_volatile(u->args[i]))
+            return true;
+    return u->guard && expr_is_volatile(u->guard);
+}
+
+static plan_estimate estimate_use(rule_ctx *r, const llm_use *u, const rel *input) {
+    plan_estimate e = {0};
+    uint8_t *order = ARENA_ARRAY(r->mem, uint8_t, u->call->nfields + 1);
+    estimate_llm_use(r->estimates, u, input, &e, order);
+    return e;
+}
+
+/* A call on top of x; in the LLM node there if that is one and its answers are not read by the call. */
+static rel *add_call(rule_ctx *r, rel *x, const llm_use *u) {
+    id_set below = id_set_new(r->mem);
+    if (x->kind != REL_LLM)
+        return make_llm(r, x, u, 1);
+    id_set_add_columns(&below, x->left);
+    if (!use_only_in(u, &below))
+        return make_llm(r, x, u, 1);
+    int n = x->llm.nuses;
+    llm_use *uses = ARENA_ARRAY(r->mem, llm_use, n + 1);
+    memcpy(uses, x->llm.uses, sizeof *uses * (size_t)n);
+    uses[n] = *u;
+    rel *both = make_llm(r, x->left, uses, n + 1);
+    return both;
+}
+
+/* The side of a join where the call costs no more than above it; NULL: none. */
+static rel *cheaper_side(rule_ctx *r, rel *x, const llm_use *u, const conjuncts *conditions) {
+    bool inner = x->kind == REL_JOIN && (x->join.kind == JOIN_INNER || x->join.kind == JOIN_CROSS);
+    if (x->kind != REL_JOIN || use_is_volatile(u))
+        return NULL;
+    for (int side = 0; side < 1 + inner; side++) {
+        rel *input = side ? x->right : x->left;
+        id_set ids = id_set_new(r->mem);
+        id_set_add_columns(&ids, input);
+        bool fits = use_only_in(u, &ids);
+        add_outputs(&ids, u);
+        for (int i = 0; i < conditions->n; i++)
+            fits = fits && expr_only_in(conditions->list[i], &ids);
+        if (fits && estimate_use(r, u, input).distinct_inputs <= estimate_use(r, u, x).distinct_inputs * SAME_INPUTS)
+            return input;
+    }
+    return NULL;
+}
+
+static rel *sink(rule_ctx *r, rel *x, const llm_use *u, const conjuncts *conditions, bool may_sink) {
+    rel *side = may_sink ? cheaper_side(r, x, u, conditions) : NULL;
+    if (!side)
+        return make_filter(r, add_call(r, x, u), conditions);
+    rel *filled = sink(r, side, u, conditions, true);
+    return side == x->left ? rel_over(r, x, filled, x->right) : rel_over(r, x, x->left, filled);
+}
+
+/* ---- putting together -------------------------------------------------------------------------- */
+
+/* Conditions that can be decided with the answers in `ids`. */
+static conjuncts decided(const llm_stack *s, const id_set *ids) {
+    conjuncts out = {0};
+    for (int i = 0; i < s->conditions.n; i++)
+        if (!s->applied[i] && expr_only_in(s->conditions.list[i], ids))
+            conjuncts_add(s->r, &out, s->conditions.list[i]);
+    return out;
+}
+
+static void mark_applied(llm_stack *s, const conjuncts *c) {
+    for (int i = 0; i < s->conditions.n; i++)
+        for (int k = 0; k < c->n; k++)
+            s->applied[i] |= s->conditions.list[i] == c->list[k];
+}
+
+/* Whether a condition that still waits reads the call's answer, directly or through other calls. */
+static bool is_awaited(const llm_stack *s, const llm_use *u) {
+    id_set out = id_set_new(s->r->mem);
+    add_outputs(&out, u);
+    for (int i = 0; i < s->conditions.n; i++)
+        if (!s->applied[i] && expr_touches(s->conditions.list[i], &out))
+            return true;
+    for (int i = 0; i < s->nuses; i++) {
+        if (s->placed[i] || &s->uses[i] == u)
+            continue;
+        bool reads = expr_touches(s->uses[i].guard, &out);
+        for (int k = 0; k < s->uses[i].call->nfields; k++)
+            reads = reads || expr_touches(s->uses[i].args[k], &out);
+        if (reads && is_awaited(s, &s->uses[i]))
+            return true;
+    }
+    return false;
+}
+
+/* Milliseconds per row removed; calls that decide nothing yet come behind those that do, calls nobody waits for last. */
+static double rank_of(const llm_stack *s, const rel *x, const id_set *ids, const llm_use *u) {
+    id_set with = id_set_copy(ids);
+    add_outputs(&with, u);
+    plan_estimate e = estimate_use(s->r, u, x);
+    conjuncts on = decided(s, &with);
+    if (on.n == 0)
+        return is_awaited(s, u) ? 1e200 + e.cost_ms : INFINITY;
+    rel *answered = make_llm(s->r, (rel *)x, u, 1);
+    double kept = 1, rows = estimate_rel(s->r->estimates, x)->rows;
+    for (int i = 0; i < on.n; i++)
+        kept *= estimate_selectivity(s->r->estimates, on.list[i], answered);
+    return e.cost_ms / BASE_MAX(1e-6, (1 - kept) * rows);
+}
+
+static int next_use(const llm_stack *s, const rel *x, const id_set *ids) {
+    int best = -1, waiting = 0;
+    double best_rank = INFINITY;
+    for (int i = 0; i < s->nuses; i++)
+        waiting += !s->placed[i];
+    for (int i = 0; i < s->nuses; i++) {
+        if (s->placed[i] || !use_only_in(&s->uses[i], ids))
+            continue;
+        if (waiting == 1)
+            return i;
+        double rank = rank_of(s, x, ids, &s->uses[i]);
+        if (best < 0 || rank < best_rank) {
+            best = i;
+            best_rank = rank;
+        }
+    }
+    return best;
+}
+
+static rel *put_together(llm_stack *s, rel *x) {
+    id_set ids = id_set_new(s->r->mem);
+    id_set_add_columns(&ids, x);
+    for (int at = next_use(s, x, &ids); at >= 0; at = next_use(s, x, &ids)) {
+        const llm_use *u = &s->uses[at];
+        add_outputs(&ids, u);
+        conjuncts on = decided(s, &ids);
+        s->placed[at] = true;
+        mark_applied(s, &on);
+        x = sink(s->r, x, u, &on, s->may_sink);
+    }
+    return make_filter(s->r, x, &s->last);
+}
+
+static bool all_placed(const llm_stack *s) {
+    for (int i = 0; i < s->nuses; i++)
+        if (!s->placed[i])
+            return false;
+    for (int i = 0; i < s->conditions.n; i++)
+        if (!s->applied[i])
+            return false;
+    return true;
+}
+
+/* ---- the rule ---------------------------------------------------------------------------------- */
+
+static rel *place_stack(rule_ctx *r, rel *x, bool streaming) {
+    llm_stack s = {.r = r, .may_sink = !streaming};
+    conjuncts all = {0}, plain = {0};
+    rel *base = take_apart(&s, x, &all);
+    if (s.nuses == 0)
+        return rel_over(r, x, place(r, x->left, streaming && x->kind == REL_FILTER), NULL);
+    id_set answers = id_set_new(r->mem);
+    for (int i = 0; i < s.nuses; i++)
+        add_outputs(&answers, &s.uses[i]);
+    for (int i = 0; i < all.n; i++)
+        conjuncts_add(r, expr_is_volatile(all.list[i]) ? &s.last : expr_touches(all.list[i], &answers) ? &s.conditions : &plain,
+                      all.list[i]);
+    s.placed = ARENA_ARRAY(r->mem, bool, s.nuses);
+    s.applied = ARENA_ARRAY(r->mem, bool, s.conditions.n + 1);
+    if (plain.n)
+        base = rule_pushdown(r, make_filter(r, base, &plain));
+    rel *done = put_together(&s, place(r, base, false));
+    return all_placed(&s) ? done : x;
+}
+
+/* streaming: a LIMIT above takes rows as they come, so calls stay on top, where they can be made in waves. */
+static rel *place(rule_ctx *r, rel *x, bool streaming) {
+    if (x->kind == REL_FILTER || x->kind == REL_LLM)
+        return place_stack(r, x, streaming);
+    bool passes = x->kind == REL_LIMIT || (streaming && x->kind == REL_PROJECT);
+    if (x->kind == REL_SHARED)
+        return rel_each_input(r, x, rule_llm_placement);
+    rel *left = x->left ? place(r, x->left, passes) : NULL;
+    rel *right = x->right ? place(r, x->right, false) : NULL;
+    return rel_over(r, x, left, right);
+}
+
+rel *rule_llm_placement(rule_ctx *r, rel *x) {
+    return place(r, x, false);
+}

@@ -1,0 +1,102 @@
+/*
+ * llm_up.c - LLM calls, and the filters on their answers, lifted above the joins they stand under.
+ *
+ * A call above a join sees no more distinct inputs than below it, and the joins become one tree that can be ordered; llm_placement.c
+ * puts calls back where that costs nothing. Invariant: nothing is lifted out of a side whose rows a join may make up (NULLs of an outer
+ * join) or merely tests.
+ */
+#include "rules_int.h"
+
+static bool is_inner(const rel *x) {
+    return x->join.kind == JOIN_INNER || x->join.kind == JOIN_CROSS;
+}
+
+/* Whether LLM calls stand at the top of x, under filters and projections alone. */
+static bool has_calls_on_top(const rel *x) {
+    for (; x->kind == REL_FILTER || x->kind == REL_PROJECT || x->kind == REL_LLM; x = x->left)
+        if (x->kind == REL_LLM)
+            return true;
+    return false;
+}
+
+static void note_volatile(void *ctx, const expr *e) {
+    *(bool *)ctx |= expr_is_volatile(e);
+}
+
+static bool node_is_volatile(const rel *x) {
+    bool found = false;
+    rel_exprs(x, note_volatile, &found);
+    return found;
+}
+
+/* The node at the top of `side` goes above the join: over `joined`, which has its input in place of it. */
+static rel *place_above(rule_ctx *r, const rel *node, rel *joined, const rel *join) {
+    if (node->kind != REL_PROJECT) {
+        rel *copy = rel_copy(r, node);
+        copy->left = joined;
+        rel_set_columns(r, copy);
+        return copy;
+    }
+    rel *p = make_project(r, joined, join->ncols);
+    for (int i = 0; i < join->ncols; i++) {
+        expr *x = NULL;
+        for (int k = 0; k < node->ncols && !x; k++)
+            if (node->cols[k].id == join->cols[i].id)
+                x = node->project.exprs[k].value;
+        project_set(p, i, join->cols[i], x ? x : column_expr(r, &join->cols[i]));
+    }
+    return p;
+}
+
+/* Conditions of the join in terms of the node's input; those that read the model's answers become a filter above. */
+static void split_conditions(rule_ctx *r, const rel *join, const rel *node, conjuncts *on, conjuncts *above) {
+    conjuncts all = {0};
+    expr_map map = {0};
+    id_set answers = id_set_new(r->mem);
+    for (int i = 0; node->kind == REL_PROJECT && i < node->ncols; i++)
+        expr_map_add(r, &map, node->cols[i].id, node->project.exprs[i].value);
+    for (int i = 0; node->kind == REL_LLM && i < node->llm.nuses; i++) {
+        id_set_add(&answers, node->llm.uses[i].out_id);
+        if (node->llm.uses[i].prob_id >= 0)
+            id_set_add(&answers, node->llm.uses[i].prob_id);
+    }
+    conjuncts_split(r, &all, join->join.predicate);
+    for (int i = 0; i < all.n; i++)
+        conjuncts_add(r, expr_touches(all.list[i], &answers) ? above : on, expr_replace(r, all.list[i], &map));
+}
+
+/* Lifts the node at the top of one side; NULL: it has to stay. */
+static rel *lift_one(rule_ctx *r, rel *x, bool from_left) {
+    rel *node = from_left ? x->left : x->right;
+    conjuncts on = {0}, above = {0};
+    if (!has_calls_on_top(node) || node_is_volatile(node))
+        return NULL;
+    split_conditions(r, x, node, &on, &above);
+    if (above.n && !is_inner(x))
+        return NULL;
+    rel *join = rel_copy(r, x);
+    if (from_left)
+        join->left = node->left;
+    else
+        join->right = node->left;
+    join->join.predicate = conjuncts_join(r, &on);
+    if (is_inner(x))
+        join->join.kind = on.n ? JOIN_INNER : JOIN_CROSS;
+    rel_set_columns(r, join);
+    return make_filter(r, place_above(r, node, join, x), &above);
+}
+
+/* Lifts what else can be lifted from the join below the nodes lifted before. */
+static rel *lift_all(rule_ctx *r, rel *x) {
+    if (x->kind != REL_JOIN)
+        return rel_over(r, x, lift_all(r, x->left), NULL);
+    rel *lifted = lift_one(r, x, true);
+    if (!lifted && is_inner(x))
+        lifted = lift_one(r, x, false);
+    return lifted ? lift_all(r, lifted) : x;
+}
+
+rel *rule_llm_up(rule_ctx *r, rel *x) {
+    x = rel_each_input(r, x, rule_llm_up);
+    return x->kind == REL_JOIN ? lift_all(r, x) : x;
+}
