@@ -1,7 +1,8 @@
 /*
  * args.c - the command line, as one table of options from which parsing, hints and --help are made.
  *
- * Leaves to others: opening anything. An argument that is no option is the database; a second one is SQL, as in sqlite3.
+ * Leaves to others: opening anything. An argument that is no option is the database; a second one
+ * is SQL, as in sqlite3.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -31,12 +32,15 @@ typedef struct option {
 } option;
 
 static const option options[] = {
-    {"-c", "SQL", "run SQL (or a command such as '.tables') and exit; may be repeated", OPTION_COMMAND},
+    {"-c", "SQL", "run SQL (or a command such as '.tables') and exit; may be repeated",
+     OPTION_COMMAND},
     {"-f", "FILE", "run a script (- is standard input) and exit; may be repeated", OPTION_FILE},
     {"--set", "NAME=VALUE", "set the variable :NAME", OPTION_SET},
     {"--read-only", NULL, "open the database for reading", OPTION_READ_ONLY},
-    {"--keep-going", NULL, "go on after an error in a script (the exit code stays 1)", OPTION_KEEP_GOING},
-    {"--model", "PATH", "a GGUF file or model name to use instead of the default model", OPTION_MODEL},
+    {"--keep-going", NULL, "go on after an error in a script (the exit code stays 1)",
+     OPTION_KEEP_GOING},
+    {"--model", "PATH", "a GGUF file or model name to use instead of the default model",
+     OPTION_MODEL},
     {"--view", NULL, "show running LLM statements in the live view", OPTION_VIEW},
     {"--mock", "FILE", "replay a recorded run in the view (with --view)", OPTION_MOCK},
     {"--no-color", NULL, "no colour, as with NO_COLOR=1", OPTION_NO_COLOR},
@@ -111,20 +115,47 @@ static bool add_variable(args *out, const char *text, err *e) {
 
 static bool option_apply(args *out, const option *o, const char *given, err *e) {
     switch (o->id) {
-    case OPTION_COMMAND: add_input(out, INPUT_COMMAND, given); break;
-    case OPTION_FILE: add_input(out, INPUT_FILE, given); break;
-    case OPTION_SET: return add_variable(out, given, e);
-    case OPTION_READ_ONLY: out->read_only = true; break;
-    case OPTION_KEEP_GOING: out->keep_going = true; break;
-    case OPTION_MODEL: out->model = given; break;
-    case OPTION_NO_COLOR: out->no_color = true; break;
-    case OPTION_NO_INIT: out->no_init = true; break;
-    case OPTION_VIEW: out->view = true; break;
-    case OPTION_MOCK: out->mock = given; break;
-    case OPTION_VERSION: out->version = true; break;
-    case OPTION_HELP: out->help = true; break;
-    case OPTION_CHECK_CACHE: out->check_cache = given; break;
-    case OPTION_MODE: out->mode = given; break;
+    case OPTION_COMMAND:
+        add_input(out, INPUT_COMMAND, given);
+        break;
+    case OPTION_FILE:
+        add_input(out, INPUT_FILE, given);
+        break;
+    case OPTION_SET:
+        return add_variable(out, given, e);
+    case OPTION_READ_ONLY:
+        out->read_only = true;
+        break;
+    case OPTION_KEEP_GOING:
+        out->keep_going = true;
+        break;
+    case OPTION_MODEL:
+        out->model = given;
+        break;
+    case OPTION_NO_COLOR:
+        out->no_color = true;
+        break;
+    case OPTION_NO_INIT:
+        out->no_init = true;
+        break;
+    case OPTION_VIEW:
+        out->view = true;
+        break;
+    case OPTION_MOCK:
+        out->mock = given;
+        break;
+    case OPTION_VERSION:
+        out->version = true;
+        break;
+    case OPTION_HELP:
+        out->help = true;
+        break;
+    case OPTION_CHECK_CACHE:
+        out->check_cache = given;
+        break;
+    case OPTION_MODE:
+        out->mode = given;
+        break;
     }
     return true;
 }

@@ -1,8 +1,8 @@
 /*
  * commands.c - the table of shell commands, and the short ones.
  *
- * Invariant: dispatch, .help, completion and "did you mean" are made from this one table. psql's and sqlite3's names for
- * a thing are aliases in its row. Longer commands live in commands_*.c.
+ * Invariant: dispatch, .help, completion and "did you mean" are made from this one table. psql's
+ * and sqlite3's names for a thing are aliases in its row. Longer commands live in commands_*.c.
  */
 #include <ctype.h>
 #include <stdlib.h>
@@ -15,7 +15,8 @@
 /* ---- arguments --------------------------------------------------------------------------------- */
 
 static bool parse_switch(shell *sh, command_call *c, bool *out) {
-    static const char *const on[] = {"on", "true", "yes", "1"}, *const off[] = {"off", "false", "no", "0"};
+    static const char *const on[] = {"on", "true", "yes", "1"}, *const off[] = {"off", "false",
+                                                                                "no", "0"};
     if (c->argc == 0) {
         *out = !*out;
         return true;
@@ -129,7 +130,8 @@ static bool cmd_width(shell *sh, command_call *c) {
 static bool cmd_maxrows(shell *sh, command_call *c) {
     int64_t n = -1;
     if (c->argc && (!parse_integer(str_from(c->argv[0]), &n) || n < 0))
-        return shell_complain(sh, "%s wants a number of rows (0: all), not '%s'", c->name, c->argv[0]);
+        return shell_complain(sh, "%s wants a number of rows (0: all), not '%s'", c->name,
+                              c->argv[0]);
     sh->max_rows = n;
     return true;
 }
@@ -168,7 +170,8 @@ static bool cmd_print(shell *sh, command_call *c) {
 static bool cmd_quit(shell *sh, command_call *c) {
     int64_t code = 0;
     if (c->argc && (!parse_integer(str_from(c->argv[0]), &code) || code < 0 || code > 255))
-        return shell_complain(sh, "%s wants an exit code from 0 to 255, not '%s'", c->name, c->argv[0]);
+        return shell_complain(sh, "%s wants an exit code from 0 to 255, not '%s'", c->name,
+                              c->argv[0]);
     sh->quit = true;
     sh->quit_code = (int)code;
     return true;
@@ -193,8 +196,9 @@ static bool cmd_set(shell *sh, command_call *c) {
     } else if (c->argc >= 2) {
         text = str_from(c->argv[1]);
     } else {
-        return shell_complain(sh, "%s wants NAME=VALUE (settings such as psm are set by SQL: SET psm = 'off';)",
-                              c->name);
+        return shell_complain(
+            sh, "%s wants NAME=VALUE (settings such as psm are set by SQL: SET psm = 'off';)",
+            c->name);
     }
     err e = {.pos = -1};
     return shell_set_variable(sh, name, text, &e) || shell_complain(sh, "%s", e.message);
@@ -257,36 +261,44 @@ static bool cmd_show(shell *sh, command_call *c) {
 static const command commands[] = {
     {"help", "\\? \\h .h .?", "[COMMAND]", "this list, or one command", ARG_COMMAND, cmd_help},
     {"tables", "\\dt \\d .ls", "[PATTERN]", "tables and views", ARG_TABLE, cmd_tables},
-    {"schema", ".describe .desc \\sf", "[NAME]", "the CREATE statements (\\d NAME as well)", ARG_TABLE, cmd_schema},
+    {"schema", ".describe .desc \\sf", "[NAME]", "the CREATE statements (\\d NAME as well)",
+     ARG_TABLE, cmd_schema},
     {"views", "\\dv", "[PATTERN]", "views", ARG_TABLE, cmd_views},
     {"indexes", "\\di .indices", "[PATTERN]", "indexes", ARG_TABLE, cmd_indexes},
     {"functions", "\\df", "[PATTERN]", "functions with their arguments", ARG_ANY, cmd_functions},
-    {"settings", "\\dconfig", "[PATTERN]", "settings: what SET and SHOW know", ARG_SETTING, cmd_settings},
+    {"settings", "\\dconfig", "[PATTERN]", "settings: what SET and SHOW know", ARG_SETTING,
+     cmd_settings},
     {"read", "\\i \\ir .source", "FILE", "run a script", ARG_FILE, cmd_read},
-    {"import", "", "FILE TABLE", "read a CSV or TSV file into a table, made if it is not there", ARG_FILE, cmd_import},
+    {"import", "", "FILE TABLE", "read a CSV or TSV file into a table, made if it is not there",
+     ARG_FILE, cmd_import},
     {"dump", "", "[TABLE ...]", "everything as SQL", ARG_TABLE, cmd_dump},
     {"backup", ".save", "DIRECTORY", "copy the database, compacted", ARG_FILE, cmd_backup},
-    {"open", "\\c \\connect", "[DIRECTORY]", "close this database and open another", ARG_FILE, cmd_open},
+    {"open", "\\c \\connect", "[DIRECTORY]", "close this database and open another", ARG_FILE,
+     cmd_open},
     {"databases", "\\l \\conninfo", "", "where the database is", ARG_NONE, cmd_databases},
     {"mode", "\\pset", "[MODE [TABLE]]", "how results are shown", ARG_MODE, cmd_mode},
     {"expanded", "\\x", "[on|off]", "one value a line, or a table again", ARG_ONOFF, cmd_expanded},
     {"headers", ".header \\t", "[on|off]", "column names", ARG_ONOFF, cmd_headers},
     {"types", "", "[on|off]", "a row with the columns' types", ARG_ONOFF, cmd_types},
-    {"width", "", "[N ...]", "widths of a box's columns (0: by content, negative: right)", ARG_ANY, cmd_width},
+    {"width", "", "[N ...]", "widths of a box's columns (0: by content, negative: right)", ARG_ANY,
+     cmd_width},
     {"nullvalue", "", "[TEXT]", "how NULL is shown", ARG_ANY, cmd_nullvalue},
     {"maxrows", "", "[N]", "rows a box shows (0: all)", ARG_ANY, cmd_maxrows},
     {"pager", "", "[on|off]", "long results through $PAGER", ARG_ONOFF, cmd_pager},
-    {"output", "\\o", "[FILE]", "send results to a file; none: back to the screen", ARG_FILE, cmd_output},
+    {"output", "\\o", "[FILE]", "send results to a file; none: back to the screen", ARG_FILE,
+     cmd_output},
     {"once", "\\g", "FILE", "send the next result to a file", ARG_FILE, cmd_once},
     {"timer", "\\timing", "[on|off]", "the time of each statement", ARG_ONOFF, cmd_timer},
     {"progress", "", "[on|off]", "the progress line of LLM statements", ARG_ONOFF, cmd_progress},
     {"stats", "", "[on|off]", "figures of the last statement, or of each", ARG_ONOFF, cmd_stats},
-    {"explain", "", "[tokens|analyze] [SQL]", "the plan of SQL, or of the last statement", ARG_SQL, cmd_explain},
+    {"explain", "", "[tokens|analyze] [SQL]", "the plan of SQL, or of the last statement", ARG_SQL,
+     cmd_explain},
     {"view", "\\view", "[on|off|SQL]", "the live view of LLM statements", ARG_SQL, cmd_view},
     {"model", "", "[NAME|FILE]", "the model in use, or use another", ARG_FILE, cmd_model},
     {"tokens", "", "TEXT", "how the model reads a text", ARG_ANY, cmd_tokens},
     {"cache", "", "[clear]", "what the cache holds, or empty it", ARG_ANY, cmd_cache},
-    {"set", "\\set .param .parameter", "[NAME=VALUE]", "the variable :NAME in SQL", ARG_ANY, cmd_set},
+    {"set", "\\set .param .parameter", "[NAME=VALUE]", "the variable :NAME in SQL", ARG_ANY,
+     cmd_set},
     {"print", "\\echo \\qecho", "TEXT", "print a text", ARG_ANY, cmd_print},
     {"echo", "", "[on|off]", "repeat statements before they run", ARG_ONOFF, cmd_echo},
     {"bail", "", "[on|off]", "stop scripts at the first error", ARG_ONOFF, cmd_bail},
@@ -413,7 +425,8 @@ bool command_line(shell *sh, str line) {
     call.name = arena_strndup(call.mem, typed.p, typed.n);
     call.rest = trim((str){line.p + n, line.n - n});
     if (found->arg != ARG_ANY && found->arg != ARG_SQL) {
-        while (call.rest.n && call.rest.p[call.rest.n - 1] == ';') /* the habit of the other language */
+        while (call.rest.n &&
+               call.rest.p[call.rest.n - 1] == ';') /* the habit of the other language */
             call.rest.n--;
         call.rest = trim(call.rest);
     } else if (call.rest.n == 1 && call.rest.p[0] == ';') {
@@ -432,7 +445,8 @@ bool command_line(shell *sh, str line) {
 bool cmd_help(shell *sh, command_call *c) {
     const command *one = NULL;
     if (c->argc) {
-        char *typed = arena_printf(c->mem, "%s%s", strchr(".\\", c->argv[0][0]) ? "" : ".", c->argv[0]);
+        char *typed =
+            arena_printf(c->mem, "%s%s", strchr(".\\", c->argv[0][0]) ? "" : ".", c->argv[0]);
         one = command_find(str_from(typed));
         if (one == NULL)
             return unknown(sh, str_from(typed));
@@ -452,7 +466,9 @@ bool cmd_help(shell *sh, command_call *c) {
                style_off(color, STYLE_DIM));
     }
     if (one == NULL)
-        printf("\nLLM('Is {review} positive?', review) RETURNS BOOLEAN asks the model about each row;\n"
-               ".functions and .settings list the rest. Ctrl-C stops a statement, Ctrl-D leaves.\n");
+        printf(
+            "\nLLM('Is {review} positive?', review) RETURNS BOOLEAN asks the model about each "
+            "row;\n"
+            ".functions and .settings list the rest. Ctrl-C stops a statement, Ctrl-D leaves.\n");
     return true;
 }

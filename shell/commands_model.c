@@ -1,5 +1,6 @@
 /*
- * commands_model.c - commands about the model and its work: .model, .tokens, .cache, .stats, .explain, .view.
+ * commands_model.c - commands about the model and its work: .model, .tokens, .cache, .stats,
+ * .explain, .view.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -36,7 +37,8 @@ static bool show_model(shell *sh) {
     printf("%14s  %zu bytes a token, blocks of %d tokens\n", "KV", m->kv_bytes_per_token,
            m->kv_block_tokens);
     printf("%14s  %s, %d threads\n", "device", m->device, m->threads);
-    printf("%14s  %s (%s)\n", "precision", m->precision, m->precision_reason ? m->precision_reason : "");
+    printf("%14s  %s (%s)\n", "precision", m->precision,
+           m->precision_reason ? m->precision_reason : "");
     printf("%14s  %s (chat family: %s)\n", "prompt format",
            m->default_format == LLM_FORMAT_CHAT ? "chat" : "completion", m->chat_family);
     line_rate("prefill", m->prefill_tok_s);
@@ -86,7 +88,8 @@ bool cmd_cache(shell *sh, command_call *c) {
         const char *what = c->argc > 1 ? c->argv[1] : "";
         return shell_sql(sh, arena_printf(c->mem, "CLEAR CACHE %s", what));
     }
-    return shell_complain(sh, "%s shows what the cache holds, %s clear empties it", c->name, c->name);
+    return shell_complain(sh, "%s shows what the cache holds, %s clear empties it", c->name,
+                          c->name);
 }
 
 /* ---- .stats ------------------------------------------------------------------------------------ */
@@ -126,7 +129,8 @@ bool cmd_stats(shell *sh, command_call *c) {
                100 * (1 - (double)s->llm.computed_tokens / (double)s->llm.prompt_tokens));
     uint64_t body = s->llm.prompt_tokens - BASE_MIN(s->head_tokens, s->llm.prompt_tokens);
     if (body && s->head_tokens) {
-        double saved = (double)s->llm.prompt_tokens - (double)s->llm.computed_tokens - (double)s->head_tokens;
+        double saved =
+            (double)s->llm.prompt_tokens - (double)s->llm.computed_tokens - (double)s->head_tokens;
         printf("%20s  %.1f %%\n", "without the head", 100 * BASE_MAX(saved, 0.0) / (double)body);
     }
     return true;

@@ -1,8 +1,9 @@
 /*
- * commands_schema.c - commands that show or move what the database holds: .tables, .schema, .dump, .import, .backup.
+ * commands_schema.c - commands that show or move what the database holds: .tables, .schema, .dump,
+ * .import, .backup.
  *
- * Invariant: what .dump writes, .read reads back: tables with their rows first, then indexes, then views in an order in
- * which each finds the ones it is made of.
+ * Invariant: what .dump writes, .read reads back: tables with their rows first, then indexes, then
+ * views in an order in which each finds the ones it is made of.
  */
 #include <ctype.h>
 #include <fnmatch.h>
@@ -14,7 +15,8 @@
 void name_append(buf *out, const char *name) {
     bool plain = *name && !isdigit((unsigned char)*name);
     for (const char *p = name; *p && plain; p++)
-        plain = (*p >= 'a' && *p <= 'z') || (*p >= '0' && *p <= '9') || *p == '_' || (*p >= 'A' && *p <= 'Z');
+        plain = (*p >= 'a' && *p <= 'z') || (*p >= '0' && *p <= '9') || *p == '_' ||
+                (*p >= 'A' && *p <= 'Z');
     size_t n;
     const char *const *words = sql_keywords(&n);
     for (size_t i = 0; i < n && plain; i++)
@@ -328,7 +330,8 @@ bool cmd_import(shell *sh, command_call *c) {
     const char *words[2] = {0};
     int given = 0, n;
     for (int i = 0; i < c->argc; i++) {
-        if (c->argv[i][0] == '-' && c->argv[i][1]) /* sqlite3's --csv and such: the file is looked at instead */
+        if (c->argv[i][0] == '-' &&
+            c->argv[i][1]) /* sqlite3's --csv and such: the file is looked at instead */
             continue;
         if (given < 2)
             words[given] = c->argv[i];

@@ -1,8 +1,8 @@
 /*
  * complete.c - which words may stand at the cursor, best first.
  *
- * Invariant: a pure function of text, cursor and the database's names; words come from the tables that the parser,
- * settings, functions and commands are made of, so what is offered exists.
+ * Invariant: a pure function of text, cursor and the database's names; words come from the tables
+ * that the parser, settings, functions and commands are made of, so what is offered exists.
  */
 #include <ctype.h>
 #include <dirent.h>
@@ -15,7 +15,14 @@
 enum { MOST_CANDIDATES = 2000 };
 
 /* Scores: the further up, the likelier meant. */
-enum { SCORE_RARE = 10, SCORE_KEYWORD = 40, SCORE_FUNCTION = 50, SCORE_TABLE = 60, SCORE_NEXT = 90, SCORE_COLUMN = 100 };
+enum {
+    SCORE_RARE = 10,
+    SCORE_KEYWORD = 40,
+    SCORE_FUNCTION = 50,
+    SCORE_TABLE = 60,
+    SCORE_NEXT = 90,
+    SCORE_COLUMN = 100
+};
 
 typedef struct finder {
     scope s;
@@ -99,7 +106,8 @@ static void add_functions(finder *f) {
     const function_info *table = sql_functions(&n);
     for (size_t i = 0; i < n && f->prefix.n; i++) {
         if (begins_with(table[i].name, f->prefix))
-            add(f, arena_printf(f->a, "%s(", table[i].name), table[i].signature, CANDIDATE_FUNCTION, SCORE_FUNCTION);
+            add(f, arena_printf(f->a, "%s(", table[i].name), table[i].signature, CANDIDATE_FUNCTION,
+                SCORE_FUNCTION);
     }
 }
 
@@ -107,7 +115,8 @@ static void add_tables(finder *f, int score) {
     for (int i = 0; i < f->nobjects; i++) {
         const db_object *o = &f->objects[i];
         bool system = strcmp(o->kind, "system") == 0;
-        if (system ? f->prefix.n > 0 : strcmp(o->kind, "table") == 0 || strcmp(o->kind, "view") == 0)
+        if (system ? f->prefix.n > 0
+                   : strcmp(o->kind, "table") == 0 || strcmp(o->kind, "view") == 0)
             add(f, quoted(f, o->name), o->kind, CANDIDATE_TABLE, system ? SCORE_RARE : score);
     }
     for (int i = 0; i < f->s.ntables; i++) {
@@ -177,7 +186,8 @@ static void add_scope_columns(finder *f) {
             continue;
         add_columns_of_table(f, t, seen > 1);
         if (t->alias.n && f->prefix.n)
-            add(f, arena_printf(f->a, "%.*s.", (int)t->alias.n, t->alias.p), "", CANDIDATE_TABLE, SCORE_TABLE);
+            add(f, arena_printf(f->a, "%.*s.", (int)t->alias.n, t->alias.p), "", CANDIDATE_TABLE,
+                SCORE_TABLE);
     }
     for (int i = 0; i < f->nobjects && seen == 0; i++) {
         if (strcmp(f->objects[i].kind, "table") == 0 || strcmp(f->objects[i].kind, "view") == 0)
@@ -191,13 +201,31 @@ static void add_scope_columns(finder *f) {
 static const struct {
     const char *word, *next;
 } pairs[] = {
-    {"GROUP", "BY"}, {"ORDER", "BY"}, {"PARTITION", "BY"}, {"INSERT", "INTO OR"}, {"DELETE", "FROM"},
-    {"CREATE", "TABLE VIEW INDEX MODEL UNIQUE OR TEMP"}, {"DROP", "TABLE VIEW INDEX MODEL COLUMN"},
-    {"ALTER", "TABLE"}, {"LEFT", "JOIN OUTER"}, {"INNER", "JOIN"}, {"CROSS", "JOIN"}, {"OUTER", "JOIN"},
-    {"IS", "NULL NOT DISTINCT TRUE FALSE"}, {"NULLS", "FIRST LAST"}, {"UNION", "ALL SELECT"},
-    {"UNIQUE", "INDEX"}, {"EXPLAIN", "SELECT ANALYZE UPDATE DELETE INSERT WITH"}, {"CLEAR", "CACHE"},
-    {"RETURNS", "TEXT ENUM BOOLEAN INTEGER REAL"}, {"CONFLICT", "DO"}, {"DO", "NOTHING UPDATE"},
-    {"PRIMARY", "KEY"}, {"IF", "EXISTS NOT"}, {"ADD", "COLUMN"}, {"RENAME", "TO COLUMN"},
+    {"GROUP", "BY"},
+    {"ORDER", "BY"},
+    {"PARTITION", "BY"},
+    {"INSERT", "INTO OR"},
+    {"DELETE", "FROM"},
+    {"CREATE", "TABLE VIEW INDEX MODEL UNIQUE OR TEMP"},
+    {"DROP", "TABLE VIEW INDEX MODEL COLUMN"},
+    {"ALTER", "TABLE"},
+    {"LEFT", "JOIN OUTER"},
+    {"INNER", "JOIN"},
+    {"CROSS", "JOIN"},
+    {"OUTER", "JOIN"},
+    {"IS", "NULL NOT DISTINCT TRUE FALSE"},
+    {"NULLS", "FIRST LAST"},
+    {"UNION", "ALL SELECT"},
+    {"UNIQUE", "INDEX"},
+    {"EXPLAIN", "SELECT ANALYZE UPDATE DELETE INSERT WITH"},
+    {"CLEAR", "CACHE"},
+    {"RETURNS", "TEXT ENUM BOOLEAN INTEGER REAL"},
+    {"CONFLICT", "DO"},
+    {"DO", "NOTHING UPDATE"},
+    {"PRIMARY", "KEY"},
+    {"IF", "EXISTS NOT"},
+    {"ADD", "COLUMN"},
+    {"RENAME", "TO COLUMN"},
 };
 
 /* What may follow a finished operand, by clause, likeliest first. */
@@ -205,7 +233,8 @@ static const struct {
     const char *clause, *next;
 } followers[] = {
     {"SELECT", "FROM AS RETURNS FILTER IS IN LIKE AND OR"},
-    {"FROM", "WHERE JOIN LEFT GROUP ORDER LIMIT ON AS USING INNER CROSS UNION HAVING EXCEPT INTERSECT"},
+    {"FROM",
+     "WHERE JOIN LEFT GROUP ORDER LIMIT ON AS USING INNER CROSS UNION HAVING EXCEPT INTERSECT"},
     {"JOIN", "ON USING AS WHERE JOIN LEFT GROUP ORDER LIMIT"},
     {"ON", "AND OR WHERE JOIN LEFT GROUP ORDER LIMIT IS IN LIKE BETWEEN NOT RETURNS CONFLICT"},
     {"WHERE", "AND OR GROUP ORDER LIMIT IS IN LIKE BETWEEN NOT RETURNS UNION"},
@@ -219,8 +248,9 @@ static const struct {
     {"VALUES", "ON"},
 };
 
-static const char statement_words[] = "SELECT WITH INSERT UPDATE DELETE CREATE EXPLAIN SET SHOW BEGIN COMMIT ROLLBACK "
-                                      "COPY DROP ALTER ANALYZE VALUES RESET FROM CLEAR WARM";
+static const char statement_words[] =
+    "SELECT WITH INSERT UPDATE DELETE CREATE EXPLAIN SET SHOW BEGIN COMMIT ROLLBACK "
+    "COPY DROP ALTER ANALYZE VALUES RESET FROM CLEAR WARM";
 
 static const scope_token *before(const finder *f, int back) {
     static const scope_token none = {TOKEN_BLANK, {"", 0}, -1};
@@ -260,7 +290,8 @@ static void find_qualified(finder *f) {
     str alias = scope_unquote(before(f, 2)->text);
     for (int i = 0; i < f->s.ntables; i++) {
         const scope_table *t = &f->s.tables[i];
-        if (t->group != -2 && (str_equal_nocase(t->alias, alias) || str_equal_nocase(t->name, alias))) {
+        if (t->group != -2 &&
+            (str_equal_nocase(t->alias, alias) || str_equal_nocase(t->name, alias))) {
             add_columns_of_table(f, t, false);
             return;
         }
@@ -274,14 +305,17 @@ static void find_qualified(finder *f) {
 static const db_object *insert_target(const finder *f) {
     for (int i = f->s.before - 1; i >= 2; i--) {
         if (token_is(&f->s.tokens[i], "(") && f->s.tokens[i].group == f->s.parents[f->s.group])
-            return token_is(&f->s.tokens[i - 2], "INTO") ? find_object(f, scope_unquote(f->s.tokens[i - 1].text)) : NULL;
+            return token_is(&f->s.tokens[i - 2], "INTO")
+                       ? find_object(f, scope_unquote(f->s.tokens[i - 1].text))
+                       : NULL;
     }
     return NULL;
 }
 
 static bool ends_operand(const scope_token *t) {
-    return t->class == TOKEN_NAME || t->class == TOKEN_NUMBER || t->class == TOKEN_STRING || token_is(t, ")") ||
-           token_is(t, "*") || token_is(t, "END") || token_is(t, "NULL") || token_is(t, "TRUE") || token_is(t, "FALSE");
+    return t->class == TOKEN_NAME || t->class == TOKEN_NUMBER || t->class == TOKEN_STRING ||
+           token_is(t, ")") || token_is(t, "*") || token_is(t, "END") || token_is(t, "NULL") ||
+           token_is(t, "TRUE") || token_is(t, "FALSE");
 }
 
 static bool find_after_keyword(finder *f) {
@@ -337,7 +371,8 @@ static void find_sql(finder *f) {
         add_setting_values(f, f->s.tokens[1].text);
     } else if (token_is(last, "=>") && token_is(before(f, 2), "model")) {
         add_objects(f, "model", CANDIDATE_MODEL);
-    } else if (last->class == TOKEN_KEYWORD && (token_is(last, "MODEL") || token_is(last, "INDEX")) && first_is(f, "DROP")) {
+    } else if (last->class == TOKEN_KEYWORD &&
+               (token_is(last, "MODEL") || token_is(last, "INDEX")) && first_is(f, "DROP")) {
         add_objects(f, token_is(last, "MODEL") ? "model" : "index", CANDIDATE_MODEL);
     } else if (wants_table(f)) {
         add_tables(f, SCORE_COLUMN);
@@ -372,14 +407,19 @@ static void find_files(finder *f, str path, const char *close) {
         return;
     for (struct dirent *e; (e = readdir(d)) != NULL;) {
         bool hidden = e->d_name[0] == '.';
-        if (hidden && (path.n == slash || path.p[slash] != '.' || !strcmp(e->d_name, ".") || !strcmp(e->d_name, "..")))
+        if (hidden && (path.n == slash || path.p[slash] != '.' || !strcmp(e->d_name, ".") ||
+                       !strcmp(e->d_name, "..")))
             continue;
         struct stat facts;
         const char *full = arena_printf(f->a, "%s/%s", dir, e->d_name);
         bool is_dir = stat(full, &facts) == 0 && S_ISDIR(facts.st_mode);
-        const char *text = arena_printf(f->a, "%.*s%s%s", (int)slash, path.p, e->d_name, is_dir ? "/" : close);
+        const char *text =
+            arena_printf(f->a, "%.*s%s%s", (int)slash, path.p, e->d_name, is_dir ? "/" : close);
         bool data = strstr(e->d_name, ".csv") || strstr(e->d_name, ".tsv");
-        add(f, text, "", CANDIDATE_FILE, is_dir ? SCORE_KEYWORD : data ? SCORE_COLUMN : SCORE_TABLE);
+        add(f, text, "", CANDIDATE_FILE,
+            is_dir ? SCORE_KEYWORD
+            : data ? SCORE_COLUMN
+                   : SCORE_TABLE);
     }
     closedir(d);
 }
@@ -401,7 +441,8 @@ static void find_in_string(finder *f) {
     const scope_token *last = before(f, 1);
     if (last->text.p && last->text.p == f->s.text.p + f->s.string_start - 1)
         last = before(f, 2);
-    if (token_is(last, "FROM") || token_is(last, "JOIN") || token_is(last, "TO") || token_is(last, ",")) {
+    if (token_is(last, "FROM") || token_is(last, "JOIN") || token_is(last, "TO") ||
+        token_is(last, ",")) {
         f->out->start = f->s.string_start;
         f->prefix = inside;
         find_files(f, inside, "'");
@@ -415,7 +456,8 @@ static void find_command_names(finder *f, char sign) {
     size_t n;
     const command *table = commands_table(&n);
     for (size_t i = 0; i < n && sign == '.'; i++)
-        add(f, arena_printf(f->a, ".%s", table[i].name), table[i].help, CANDIDATE_COMMAND, SCORE_TABLE);
+        add(f, arena_printf(f->a, ".%s", table[i].name), table[i].help, CANDIDATE_COMMAND,
+            SCORE_TABLE);
     for (size_t i = 0; i < n && (sign == '\\' || f->out->count == 0); i++) {
         for (const char *p = table[i].aliases; *p;) {
             size_t k = strcspn(p, " ");
@@ -429,11 +471,21 @@ static void find_command_names(finder *f, char sign) {
 static void find_command_argument(finder *f, const command *c) {
     size_t n;
     switch (c->arg) {
-    case ARG_TABLE: add_tables(f, SCORE_TABLE); break;
-    case ARG_FILE: find_files(f, f->prefix, ""); break;
-    case ARG_ONOFF: add_words(f, "on off", SCORE_TABLE); break;
-    case ARG_COMMAND: find_command_names(f, '.'); break;
-    case ARG_SETTING: add_settings(f); break;
+    case ARG_TABLE:
+        add_tables(f, SCORE_TABLE);
+        break;
+    case ARG_FILE:
+        find_files(f, f->prefix, "");
+        break;
+    case ARG_ONOFF:
+        add_words(f, "on off", SCORE_TABLE);
+        break;
+    case ARG_COMMAND:
+        find_command_names(f, '.');
+        break;
+    case ARG_SETTING:
+        add_settings(f);
+        break;
     case ARG_MODE: {
         const format_mode *modes = format_modes(&n);
         for (size_t i = 0; i < n; i++)
@@ -442,7 +494,8 @@ static void find_command_argument(finder *f, const command *c) {
     }
     case ARG_SQL:
     case ARG_NONE:
-    case ARG_ANY: break;
+    case ARG_ANY:
+        break;
     }
 }
 
@@ -468,7 +521,8 @@ static void find_in_command(finder *f, str text, size_t cursor) {
         find_sql(f);
         return;
     }
-    bool second_of_import = strcmp(c->name, "import") == 0 && memchr(text.p + name + 1, ' ', start - name - 1);
+    bool second_of_import =
+        strcmp(c->name, "import") == 0 && memchr(text.p + name + 1, ' ', start - name - 1);
     if (second_of_import)
         add_tables(f, SCORE_TABLE);
     else
@@ -482,7 +536,8 @@ static int by_score(const void *a, const void *b) {
     return x->score != y->score ? y->score - x->score : strcmp(x->text, y->text);
 }
 
-void complete_find(str text, size_t cursor, const db_object *objects, int nobjects, arena *a, completion *out) {
+void complete_find(str text, size_t cursor, const db_object *objects, int nobjects, arena *a,
+                   completion *out) {
     *out = (completion){.start = cursor};
     finder f = {.objects = objects, .nobjects = nobjects, .a = a, .out = out};
     if (text.n && (text.p[0] == '.' || text.p[0] == '\\')) {
@@ -509,6 +564,7 @@ void complete_find(str text, size_t cursor, const db_object *objects, int nobjec
             k++;
         out->common = k;
     }
-    while (out->common && (out->items[0].text[out->common] & 0xc0) == 0x80) /* never half a character */
+    while (out->common &&
+           (out->items[0].text[out->common] & 0xc0) == 0x80) /* never half a character */
         out->common--;
 }

@@ -1,6 +1,7 @@
 /*
- * complete_int.h - what completion knows about the text around the cursor; shared by complete.c (which words may stand
- * there) and complete_scope.c (reading the statement, both sides of the cursor).
+ * complete_int.h - what completion knows about the text around the cursor; shared by complete.c
+ * (which words may stand there) and complete_scope.c (reading the statement, both sides of the
+ * cursor).
  */
 #ifndef KVASIR_COMPLETE_INT_H
 #define KVASIR_COMPLETE_INT_H
@@ -18,7 +19,7 @@ typedef struct scope_token {
 typedef struct scope_table {
     str name, alias; /* alias: as written, else the name */
     int group;       /* where it is visible: this group and those inside */
-    int subquery;    /* group of a derived table or CTE whose select list gives the columns; -1: a table */
+    int subquery; /* group of a derived table or CTE whose select list gives the columns; -1: a table */
 } scope_table;
 
 typedef struct scope {
@@ -41,7 +42,8 @@ typedef struct scope {
 void scope_read(str text, size_t cursor, arena *a, scope *out);
 bool scope_sees(const scope *s, int from_group, int table_group);
 /* Calls visit for every column of a derived table or CTE that its select list names. */
-void scope_subquery_columns(const scope *s, int group, void (*visit)(void *ctx, str name), void *ctx);
+void scope_subquery_columns(const scope *s, int group, void (*visit)(void *ctx, str name),
+                            void *ctx);
 static inline bool token_is(const scope_token *t, const char *word) {
     return t->class != TOKEN_STRING && str_equal_nocase(t->text, str_from(word));
 }

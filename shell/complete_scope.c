@@ -1,8 +1,9 @@
 /*
- * complete_scope.c - reads a statement that is still being typed: tokens, parentheses, tables and their aliases on both
- * sides of the cursor, and the clause the cursor is in.
+ * complete_scope.c - reads a statement that is still being typed: tokens, parentheses, tables and
+ * their aliases on both sides of the cursor, and the clause the cursor is in.
  *
- * Invariant: any text will do; what cannot be understood is skipped. Linear in the statement's length.
+ * Invariant: any text will do; what cannot be understood is skipped. Linear in the statement's
+ * length.
  */
 #include <string.h>
 
@@ -32,7 +33,8 @@ static void place_cursor(scope *s, token_class class, size_t at, size_t n) {
         return;
     bool inside = s->cursor < at + n;
     bool open = n == 1 || s->text.p[at + n - 1] != s->text.p[at];
-    if ((class == TOKEN_STRING || class == TOKEN_BAD) && s->text.p[at] == '\'' && (inside || open)) {
+    if ((class == TOKEN_STRING || class == TOKEN_BAD) && s->text.p[at] == '\'' &&
+        (inside || open)) {
         s->in_string = true;
         s->string_start = at + 1;
     } else if (class == TOKEN_COMMENT && (inside || s->text.p[at] == '-')) {
@@ -127,12 +129,14 @@ static str read_alias(const scope *s, int i, str otherwise) {
 }
 
 static bool opens_tables(const scope_token *t) {
-    return token_is(t, "FROM") || token_is(t, "JOIN") || token_is(t, "INTO") || token_is(t, "UPDATE");
+    return token_is(t, "FROM") || token_is(t, "JOIN") || token_is(t, "INTO") ||
+           token_is(t, "UPDATE");
 }
 
 static bool closes_tables(const scope_token *t) {
-    static const char *const words[] = {"WHERE", "GROUP", "ORDER", "HAVING", "LIMIT", "SET", "ON", "USING",
-                                        "SELECT", "VALUES", "UNION", "EXCEPT", "INTERSECT", "OFFSET"};
+    static const char *const words[] = {"WHERE", "GROUP",  "ORDER",     "HAVING", "LIMIT",
+                                        "SET",   "ON",     "USING",     "SELECT", "VALUES",
+                                        "UNION", "EXCEPT", "INTERSECT", "OFFSET"};
     for (size_t i = 0; i < BASE_COUNT(words); i++) {
         if (token_is(t, words[i]))
             return true;
@@ -142,7 +146,8 @@ static bool closes_tables(const scope_token *t) {
 
 static int matching_close(const scope *s, int open) {
     int i = open + 1;
-    while (i < s->ntokens && !(token_is(&s->tokens[i], ")") && s->tokens[i].group == s->tokens[open].group))
+    while (i < s->ntokens &&
+           !(token_is(&s->tokens[i], ")") && s->tokens[i].group == s->tokens[open].group))
         i++;
     return i;
 }
@@ -172,14 +177,17 @@ static void read_tables(scope *s, arena *a) {
             str name = scope_unquote(t->text);
             bool typed = t->text.p == s->text.p + s->start && s->start < s->cursor;
             if (!typed && t->class != TOKEN_STRING)
-                add_table(s, a, &cap, (scope_table){name, read_alias(s, i + 1, name), t->group, -1});
+                add_table(s, a, &cap,
+                          (scope_table){name, read_alias(s, i + 1, name), t->group, -1});
             expect = false;
         }
-        bool cte = t->class == TOKEN_NAME && token_is(token_at(s, i + 1), "AS") && token_is(token_at(s, i + 2), "(") &&
+        bool cte = t->class == TOKEN_NAME && token_is(token_at(s, i + 1), "AS") &&
+                   token_is(token_at(s, i + 2), "(") &&
                    (token_is(token_at(s, i - 1), "WITH") || token_is(token_at(s, i - 1), ",") ||
                     token_is(token_at(s, i - 1), "RECURSIVE"));
         if (cte && token_is(&s->tokens[0], "WITH")) /* visible by name only: group -2 */
-            add_table(s, a, &cap, (scope_table){scope_unquote(t->text), {"", 0}, -2, group_opened(s, i + 2)});
+            add_table(s, a, &cap,
+                      (scope_table){scope_unquote(t->text), {"", 0}, -2, group_opened(s, i + 2)});
     }
     if (s->before == s->ntokens)
         s->expects_table = expect;
@@ -187,8 +195,9 @@ static void read_tables(scope *s, arena *a) {
 
 /* The keyword of the cursor's own group that stands last before it. */
 static void read_clause(scope *s) {
-    static const char *const clauses[] = {"SELECT", "FROM", "WHERE", "GROUP", "HAVING", "ORDER", "LIMIT", "ON", "SET",
-                                          "VALUES", "USING", "RETURNS", "INTO", "JOIN", "UPDATE", "DELETE"};
+    static const char *const clauses[] = {"SELECT", "FROM", "WHERE",  "GROUP",  "HAVING", "ORDER",
+                                          "LIMIT",  "ON",   "SET",    "VALUES", "USING",  "RETURNS",
+                                          "INTO",   "JOIN", "UPDATE", "DELETE"};
     s->clause = "";
     for (int i = s->before - 1; i >= 0; i--) {
         if (s->tokens[i].group != s->group)
@@ -210,7 +219,8 @@ void scope_read(str text, size_t cursor, arena *a, scope *out) {
 }
 
 /* The last name of each item of the group's first select list. */
-void scope_subquery_columns(const scope *s, int group, void (*visit)(void *ctx, str name), void *ctx) {
+void scope_subquery_columns(const scope *s, int group, void (*visit)(void *ctx, str name),
+                            void *ctx) {
     bool in_list = false;
     str last = {0};
     for (int i = 0; i < s->ntokens; i++) {

@@ -1,8 +1,10 @@
 /*
- * edit.c - libedit, and what it lacks: bracketed paste, Up into the lines before, Ctrl-C as a key, our completion.
+ * edit.c - libedit, and what it lacks: bracketed paste, Up into the lines before, Ctrl-C as a key,
+ * our completion.
  *
- * Invariant: every byte from the terminal passes read_char or paste, one at a time unless it is pasted, so nothing typed
- * ahead is lost to a pager or editor started meanwhile. Keys of ~/.editrc hold but for the few bound in bind_keys.
+ * Invariant: every byte from the terminal passes read_char or paste, one at a time unless it is
+ * pasted, so nothing typed ahead is lost to a pager or editor started meanwhile. Keys of ~/.editrc
+ * hold but for the few bound in bind_keys.
  */
 #include <errno.h>
 #include <histedit.h>
@@ -26,14 +28,14 @@ struct editor {
     HistoryW *history;
     const char *prompt;
     buf prompt_text;
-    str before;     /* lines of the statement already entered */
-    str prefill;    /* inserted by the first key */
+    str before;  /* lines of the statement already entered */
+    str prefill; /* inserted by the first key */
     bool give_prefill, interrupted, back, paste_enabled;
     bool fresh; /* no key was read since libedit entered raw mode */
-    buf stash;      /* bytes read behind a paste's end */
+    buf stash;  /* bytes read behind a paste's end */
     size_t stash_at;
     int back_in_history; /* Ups that asked for an older statement: libedit would wipe the line on Down without any */
-    arena *names;   /* what completion knows; NULL: not asked since the last statement */
+    arena *names; /* what completion knows; NULL: not asked since the last statement */
     db_object *objects;
     int nobjects;
 };
@@ -108,13 +110,14 @@ static int read_byte(editor *ed, char *out) {
         return -1;
     /* A program we started may have left the terminal non-blocking. */
     int off = 0;
-    if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK) && ioctl(STDIN_FILENO, FIONBIO, &off) == 0)
+    if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK) &&
+        ioctl(STDIN_FILENO, FIONBIO, &off) == 0)
         return -1;
     return 0;
 }
 
-/* Ctrl-C as a key, not as a signal to every process of the terminal. libedit's own setting for it is lost whenever it
- * enters raw mode, so this is done at the first key after that. */
+/* Ctrl-C as a key, not as a signal to every process of the terminal. libedit's own setting for it
+ * is lost whenever it enters raw mode, so this is done at the first key after that. */
 static void claim_keys(void) {
     struct termios modes;
     if (tcgetattr(STDIN_FILENO, &modes) != 0 || (modes.c_lflag & ICANON))
@@ -181,7 +184,8 @@ static void read_paste(editor *ed, buf *text) {
     ed->stash_at = 0;
     char *block = mem_alloc(PASTE_BLOCK);
     for (size_t seen = 0;;) {
-        char *end = text->n >= mark ? memmem(text->p + seen, text->n - seen, paste_end, mark) : NULL;
+        char *end =
+            text->n >= mark ? memmem(text->p + seen, text->n - seen, paste_end, mark) : NULL;
         if (end) {
             size_t length = (size_t)(end - text->p);
             buf_append(&ed->stash, end + mark, text->n - length - mark);
@@ -252,7 +256,8 @@ static unsigned char on_interrupt(EditLine *el, int key) {
     return CC_NEWLINE;
 }
 
-/* Moves the cursor to the same column of the row before (direction -1) or after (+1); false: there is none. */
+/* Moves the cursor to the same column of the row before (direction -1) or after (+1); false: there
+ * is none. */
 static bool move_row(EditLine *el, int direction) {
     const LineInfoW *line = el_wline(el);
     const wchar_t *start = line->cursor, *p;
@@ -349,11 +354,15 @@ void editor_forget_names(editor *ed) {
 
 static style candidate_style(candidate_kind kind) {
     switch (kind) {
-    case CANDIDATE_KEYWORD: return STYLE_KEYWORD;
-    case CANDIDATE_FUNCTION: return STYLE_FUNCTION;
+    case CANDIDATE_KEYWORD:
+        return STYLE_KEYWORD;
+    case CANDIDATE_FUNCTION:
+        return STYLE_FUNCTION;
     case CANDIDATE_TABLE:
-    case CANDIDATE_MODEL: return STYLE_BOLD;
-    default: return STYLE_PLAIN;
+    case CANDIDATE_MODEL:
+        return STYLE_BOLD;
+    default:
+        return STYLE_PLAIN;
     }
 }
 
@@ -455,7 +464,8 @@ static unsigned char on_complete(EditLine *el, int key) {
         buf_append_str(&with_blank, chosen);
         char last = chosen.n ? chosen.p[chosen.n - 1] : 0;
         bool open = last == '(' || last == '/' || last == '.' || last == '{' || last == '}';
-        bool more = kind == CANDIDATE_COLUMN || kind == CANDIDATE_TABLE; /* a comma or dot may follow */
+        bool more =
+            kind == CANDIDATE_COLUMN || kind == CANDIDATE_TABLE; /* a comma or dot may follow */
         if (c.count == 1 && !open && !more && (cursor == text.n || text.p[cursor] != ' '))
             buf_append_char(&with_blank, ' ');
         insert_text(el, buf_str(&with_blank));
@@ -555,8 +565,8 @@ void editor_remember(editor *ed, const char *statement) {
     free(wide);
 }
 
-/* Between \1 marks stands what has no width; libedit shows it with the character behind it, so the colour ends before
- * the prompt's last blank. */
+/* Between \1 marks stands what has no width; libedit shows it with the character behind it, so the
+ * colour ends before the prompt's last blank. */
 static void set_prompt(editor *ed, const char *prompt) {
     bool color = ed->sh->term.color_out;
     size_t n = strlen(prompt) - 1;

@@ -1,7 +1,8 @@
 /*
  * format.c - results as text: the table of output modes, and what they share.
  *
- * Invariant: formatting is a pure function of options and rows; it appends to a buffer and knows no terminal.
+ * Invariant: formatting is a pure function of options and rows; it appends to a buffer and knows no
+ * terminal.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -30,9 +31,9 @@ const format_mode *format_modes(size_t *count) {
 static const struct {
     const char *alias, *name;
 } aliases[] = {
-    {"ndjson", "jsonl"}, {"jsonlines", "jsonl"}, {"tabs", "tsv"}, {"md", "markdown"},
-    {"vertical", "line"}, {"table", "box"}, {"column", "box"}, {"duckbox", "box"},
-    {"aligned", "box"}, {"quote", "insert"},
+    {"ndjson", "jsonl"},  {"jsonlines", "jsonl"}, {"tabs", "tsv"},   {"md", "markdown"},
+    {"vertical", "line"}, {"table", "box"},       {"column", "box"}, {"duckbox", "box"},
+    {"aligned", "box"},   {"quote", "insert"},
 };
 
 const format_mode *format_mode_find(const char *name) {
@@ -50,8 +51,12 @@ const format_mode *format_mode_find(const char *name) {
 
 void format_begin(format *f, const format_mode *mode, const format_options *options, int ncols,
                   const char *const *names, const value_type *types, buf *out) {
-    *f = (format){.mode = mode, .options = *options, .ncols = ncols, .names = names,
-                  .types = types, .out = out};
+    *f = (format){.mode = mode,
+                  .options = *options,
+                  .ncols = ncols,
+                  .names = names,
+                  .types = types,
+                  .out = out};
     if (mode->begin)
         mode->begin(f);
 }

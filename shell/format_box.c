@@ -1,10 +1,12 @@
 /*
- * format_box.c - tables for people: box and Markdown, which must know every cell before they know a width.
+ * format_box.c - tables for people: box and Markdown, which must know every cell before they know a
+ * width.
  *
  *   box_state.cells [rows_kept][ncols]   the text of each cell, control characters made visible, with its columns
  *
- * Invariant: what utf8_width counts is what the terminal shows; every line of a box has the same width. A box that
- * would leave its text columns fewer than MIN_TEXT columns is shown vertically instead.
+ * Invariant: what utf8_width counts is what the terminal shows; every line of a box has the same
+ * width. A box that would leave its text columns fewer than MIN_TEXT columns is shown vertically
+ * instead.
  */
 #include <limits.h>
 #include <string.h>
@@ -122,8 +124,8 @@ void text_markdown_row(format *f, const batch *b, int row) {
 
 /* ---- fitting ----------------------------------------------------------------------------------- */
 
-/* Numbers keep their width; text columns share the rest: none wider than `level`, the widest level that fits. False: too
- * narrow to be read as a table. */
+/* Numbers keep their width; text columns share the rest: none wider than `level`, the widest level
+ * that fits. False: too narrow to be read as a table. */
 static bool fit(format *f) {
     box_state *s = f->state;
     for (int i = 0; i < f->ncols && i < f->options.nwidths; i++) {
@@ -171,7 +173,8 @@ static bool fit(format *f) {
     }
     if (level < MIN_TEXT)
         return false;
-    int extra = open > 0 ? left - level * open : 0; /* what division left over goes to the first ones */
+    int extra =
+        open > 0 ? left - level * open : 0; /* what division left over goes to the first ones */
     for (int i = 0; i < f->ncols; i++) {
         if (s->right[i] || s->width[i] <= level)
             continue;

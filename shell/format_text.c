@@ -1,8 +1,9 @@
 /*
- * format_text.c - the output modes that write each row as it comes: for machines, files and other programs.
+ * format_text.c - the output modes that write each row as it comes: for machines, files and other
+ * programs.
  *
- * Invariant: numbers as value_print writes them (never by locale), BOOLEAN as 0/1; what reads the format gets back
- * the same values.
+ * Invariant: numbers as value_print writes them (never by locale), BOOLEAN as 0/1; what reads the
+ * format gets back the same values.
  */
 #include <math.h>
 #include <string.h>
@@ -105,7 +106,9 @@ void text_list_row(format *f, const batch *b, int row) {
 
 static void json_value(buf *out, value v) {
     switch (v.type) {
-    case TYPE_NULL: buf_append_c(out, "null"); return;
+    case TYPE_NULL:
+        buf_append_c(out, "null");
+        return;
     case TYPE_REAL:
         if (!isfinite(v.r)) /* JSON has no word for them */
             buf_append_c(out, "null");
@@ -113,8 +116,12 @@ static void json_value(buf *out, value v) {
             value_print(out, v);
         return;
     case TYPE_BOOLEAN:
-    case TYPE_INTEGER: value_print(out, v); return;
-    case TYPE_TEXT: format_json_string(out, v.s); return;
+    case TYPE_INTEGER:
+        value_print(out, v);
+        return;
+    case TYPE_TEXT:
+        format_json_string(out, v.s);
+        return;
     case TYPE_BLOB:
         buf_append_char(out, '"');
         for (size_t i = 0; i < v.s.n; i++)
@@ -178,11 +185,20 @@ void text_line_row(format *f, const batch *b, int row) {
 static void html_text(buf *out, str s) {
     for (size_t i = 0; i < s.n; i++) {
         switch (s.p[i]) {
-        case '<': buf_append_c(out, "&lt;"); break;
-        case '>': buf_append_c(out, "&gt;"); break;
-        case '&': buf_append_c(out, "&amp;"); break;
-        case '"': buf_append_c(out, "&quot;"); break;
-        default: buf_append_char(out, s.p[i]);
+        case '<':
+            buf_append_c(out, "&lt;");
+            break;
+        case '>':
+            buf_append_c(out, "&gt;");
+            break;
+        case '&':
+            buf_append_c(out, "&amp;");
+            break;
+        case '"':
+            buf_append_c(out, "&quot;");
+            break;
+        default:
+            buf_append_char(out, s.p[i]);
         }
     }
 }

@@ -5,14 +5,21 @@
 
 static style class_style(token_class class, str text, size_t end) {
     switch (class) {
-    case TOKEN_KEYWORD: return STYLE_KEYWORD;
-    case TOKEN_NUMBER: return STYLE_NUMBER;
-    case TOKEN_STRING: return STYLE_STRING;
-    case TOKEN_COMMENT: return STYLE_COMMENT;
-    case TOKEN_BAD: return STYLE_ERROR;
-    case TOKEN_NAME: return end < text.n && text.p[end] == '(' ? STYLE_FUNCTION : STYLE_PLAIN;
+    case TOKEN_KEYWORD:
+        return STYLE_KEYWORD;
+    case TOKEN_NUMBER:
+        return STYLE_NUMBER;
+    case TOKEN_STRING:
+        return STYLE_STRING;
+    case TOKEN_COMMENT:
+        return STYLE_COMMENT;
+    case TOKEN_BAD:
+        return STYLE_ERROR;
+    case TOKEN_NAME:
+        return end < text.n && text.p[end] == '(' ? STYLE_FUNCTION : STYLE_PLAIN;
     case TOKEN_OPERATOR:
-    case TOKEN_BLANK: return STYLE_PLAIN;
+    case TOKEN_BLANK:
+        return STYLE_PLAIN;
     }
     return STYLE_PLAIN;
 }

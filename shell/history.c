@@ -4,7 +4,8 @@
  *   file: one statement a line, newline written as \n and backslash as \\; appended under a lock as statements are
  *   entered, so that shells open at the same time lose nothing of each other
  *
- * Invariant: a statement that begins with a blank is written nowhere. The file is the user's alone (0600).
+ * Invariant: a statement that begins with a blank is written nowhere. The file is the user's alone
+ * (0600).
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -65,7 +66,8 @@ static void make_directories(const char *path) {
 }
 
 static char *standard_path(void) {
-    const char *set = getenv("KVASIR_HISTORY"), *state = getenv("XDG_STATE_HOME"), *home = getenv("HOME");
+    const char *set = getenv("KVASIR_HISTORY"), *state = getenv("XDG_STATE_HOME"),
+               *home = getenv("HOME");
     buf path = {0};
     if (set)
         buf_append_c(&path, set); /* empty: keep none */

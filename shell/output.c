@@ -1,5 +1,6 @@
 /*
- * output.c - where results go: stdout, a file (.output, .once), or a pager when a result is longer than the screen.
+ * output.c - where results go: stdout, a file (.output, .once), or a pager when a result is longer
+ * than the screen.
  *
  * Invariant: a failed write is remembered once and told once; after it nothing more is written.
  */
@@ -52,8 +53,8 @@ static bool longer_than_screen(const buf *text) {
     return lines >= rows - 1;
 }
 
-/* $PAGER, else less; a machine without either shows the result plainly. -F -R -S -X: leave at once when it fits, show
- * colours, chop long lines, leave the text on the screen. */
+/* $PAGER, else less; a machine without either shows the result plainly. -F -R -S -X: leave at once
+ * when it fits, show colours, chop long lines, leave the text on the screen. */
 static FILE *pager_start(void) {
     const char *program = getenv("PAGER");
     if (program == NULL)

@@ -1,8 +1,8 @@
 /*
  * progress.c - one line on stderr while the model works: rows, rates, hit rate, what is left.
  *
- * Invariant: drawn on terminals only, erased before anything else is printed. progress_render is pure but for the
- * smoothed rates it keeps.
+ * Invariant: drawn on terminals only, erased before anything else is printed. progress_render is
+ * pure but for the smoothed rates it keeps.
  */
 #include <math.h>
 #include <string.h>
@@ -26,7 +26,8 @@ void progress_duration(buf *out, double seconds) {
 
 /* Of the prompts done so far: prompt_tokens counts those that still wait, too. */
 double progress_hit_rate(const llm_stats *m) {
-    double reused = (double)(m->reused_memory + m->reused_disk), all = reused + (double)m->computed_tokens;
+    double reused = (double)(m->reused_memory + m->reused_disk),
+           all = reused + (double)m->computed_tokens;
     return all > 0 ? reused / all : 0;
 }
 
@@ -140,8 +141,8 @@ void progress_draw(progress_line *p, const shell *sh, const exec_progress *x) {
     if (dumb)
         fprintf(stderr, "%s\n", line.p ? line.p : "");
     else
-        fprintf(stderr, "\r%s%s%s\033[K", style_on(sh->term.color_err, STYLE_BAR), line.p ? line.p : "",
-                style_off(sh->term.color_err, STYLE_BAR));
+        fprintf(stderr, "\r%s%s%s\033[K", style_on(sh->term.color_err, STYLE_BAR),
+                line.p ? line.p : "", style_off(sh->term.color_err, STYLE_BAR));
     fflush(stderr);
     p->shown = !dumb;
     p->drawn_ms = now_ms();

@@ -1,9 +1,9 @@
 /*
  * repl.c - the prompt: lines become statements and commands, statements become history.
  *
- * Invariant: a statement is one entry of the history and can be edited as one, however many lines it was typed on.
- * Up on its first line joins the lines before; Ctrl-C forgets it; nothing at the prompt ends the shell but Ctrl-D, .quit
- * and a lost terminal.
+ * Invariant: a statement is one entry of the history and can be edited as one, however many lines
+ * it was typed on. Up on its first line joins the lines before; Ctrl-C forgets it; nothing at the
+ * prompt ends the shell but Ctrl-D, .quit and a lost terminal.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -35,7 +35,8 @@ static const char *prompt_of(const repl *r) {
     return failed ? "kvasir!> " : open ? "kvasir*> " : "kvasir> ";
 }
 
-/* Draws the statement again in colours, over what was typed. Left alone when the screen may not look as we think. */
+/* Draws the statement again in colours, over what was typed. Left alone when the screen may not
+ * look as we think. */
 static void echo_highlighted(repl *r, str text, const char *first, const char *next) {
     if (!r->sh->term.color_out || text.p[0] == '.' || text.p[0] == '\\')
         return;
@@ -55,7 +56,8 @@ static void echo_highlighted(repl *r, str text, const char *first, const char *n
     }
     if (used >= rows)
         goto out;
-    buf_printf(&out, "\033[%dA\r\033[J%s%s%s", used, style_on(true, STYLE_PROMPT), first, style_off(true, STYLE_PROMPT));
+    buf_printf(&out, "\033[%dA\r\033[J%s%s%s", used, style_on(true, STYLE_PROMPT), first,
+               style_off(true, STYLE_PROMPT));
     for (size_t i = 0; i < shown.n; i++) {
         buf_append_char(&out, shown.p[i]);
         if (shown.p[i] == '\n')
@@ -73,7 +75,8 @@ out:
 static bool bare_word(repl *r, str line) {
     static const struct {
         const char *word, *command;
-    } words[] = {{"quit", ".quit"}, {"exit", ".quit"}, {"help", ".help"}, {"?", ".help"}, {"q", ".quit"}};
+    } words[] = {
+        {"quit", ".quit"}, {"exit", ".quit"}, {"help", ".help"}, {"?", ".help"}, {"q", ".quit"}};
     while (line.n && strchr(" ;\n", line.p[line.n - 1]))
         line.n--;
     for (size_t i = 0; i < BASE_COUNT(words); i++) {
@@ -160,9 +163,10 @@ static void interrupted(repl *r) {
 
 static void greet(const shell *sh) {
     bool color = sh->term.color_out;
-    printf("%skvasir %s%s  %s.help%s lists commands, %sCtrl-D%s leaves%s\n", style_on(color, STYLE_BOLD), KVASIR_VERSION,
-           style_off(color, STYLE_BOLD), style_on(color, STYLE_HINT), style_off(color, STYLE_HINT),
-           style_on(color, STYLE_HINT), style_off(color, STYLE_HINT),
+    printf("%skvasir %s%s  %s.help%s lists commands, %sCtrl-D%s leaves%s\n",
+           style_on(color, STYLE_BOLD), KVASIR_VERSION, style_off(color, STYLE_BOLD),
+           style_on(color, STYLE_HINT), style_off(color, STYLE_HINT), style_on(color, STYLE_HINT),
+           style_off(color, STYLE_HINT),
            sh->db_path ? "" : "; in memory: .open DIRECTORY keeps what you do");
     fflush(stdout);
 }
@@ -173,7 +177,8 @@ static void loop(repl *r) {
     while (!sh->quit && !signals_terminated()) {
         const char *prompt = prompt_of(r);
         const char *next = prompt_width(prompt) == 9 ? "    ...> " : "   ...> ";
-        edit_status status = editor_read(r->ed, prompt, buf_str(&r->pending), buf_str(&prefill), &r->line);
+        edit_status status =
+            editor_read(r->ed, prompt, buf_str(&r->pending), buf_str(&prefill), &r->line);
         buf_clear(&prefill);
         if (status == EDIT_BACK) {
             erase_rows_before(r, prompt_width(prompt));
@@ -263,13 +268,16 @@ static bool slurp(const char *path, buf *out) {
 bool cmd_edit(shell *sh, command_call *c) {
     if (sh->repl == NULL || !sh->term.interactive)
         return shell_complain(sh, "%s works at the prompt only", c->name);
-    const char *program = getenv("VISUAL") ? getenv("VISUAL") : getenv("EDITOR") ? getenv("EDITOR") : "vi";
+    const char *program = getenv("VISUAL")   ? getenv("VISUAL")
+                          : getenv("EDITOR") ? getenv("EDITOR")
+                                             : "vi";
     const char *dir = getenv("TMPDIR") && *getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp";
     char *path = arena_printf(c->mem, "%s/kvasir-edit-XXXXXX", dir);
     int fd = mkstemp(path);
     if (fd < 0)
         return shell_complain(sh, "cannot make a file in %s", dir);
-    bool ok = write(fd, sh->last_text.p ? sh->last_text.p : "", sh->last_text.n) == (ssize_t)sh->last_text.n;
+    bool ok = write(fd, sh->last_text.p ? sh->last_text.p : "", sh->last_text.n) ==
+              (ssize_t)sh->last_text.n;
     close(fd);
     buf text = {0};
     int status = ok ? system(arena_printf(c->mem, "%s '%s'", program, path)) : -1;

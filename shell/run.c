@@ -1,8 +1,9 @@
 /*
- * run.c - one statement from its text to its last row on the screen: waiting, progress, Ctrl-C, errors, summary.
+ * run.c - one statement from its text to its last row on the screen: waiting, progress, Ctrl-C,
+ * errors, summary.
  *
- * Invariant: Ctrl-C ends the statement, never the shell at a prompt; a second one ends the waiting. Nothing but rows
- * is written to stdout unless a person sits there.
+ * Invariant: Ctrl-C ends the statement, never the shell at a prompt; a second one ends the waiting.
+ * Nothing but rows is written to stdout unless a person sits there.
  */
 #include <errno.h>
 #include <stdlib.h>

@@ -1,8 +1,10 @@
 /*
- * script.c - text that nobody types: -c, -f, stdin and .read, cut into statements and commands and run in order.
+ * script.c - text that nobody types: -c, -f, stdin and .read, cut into statements and commands and
+ * run in order.
  *
- * Invariant: the first error stops all of it unless --keep-going; a message names file, line and column of the text as
- * it was read. Standard input is read line by line, so that whoever writes to it gets answers as they come.
+ * Invariant: the first error stops all of it unless --keep-going; a message names file, line and
+ * column of the text as it was read. Standard input is read line by line, so that whoever writes to
+ * it gets answers as they come.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -22,7 +24,8 @@ struct script {
 
 enum { COMPACT_BYTES = 64 * 1024, READ_DEPTH = 32 };
 
-/* A `;` ends a statement even where a parenthesis is still open: better an error now than a prompt that waits for ever. */
+/* A `;` ends a statement even where a parenthesis is still open: better an error now than a prompt
+ * that waits for ever. */
 static bool find_semicolon(str text, size_t *length) {
     token_class class;
     for (size_t at = 0, n; at < text.n && (n = sql_token(text, at, &class)) > 0; at += n) {
@@ -40,12 +43,14 @@ piece_kind script_piece(str text, bool last, size_t *length) {
         n++;
     token_class class = TOKEN_BLANK;
     if (n == 0 && text.n && text.p[0] != '#')
-        n = sql_token(text, 0, &class) * (class == TOKEN_COMMENT); /* a command may follow a comment */
+        n = sql_token(text, 0, &class) *
+            (class == TOKEN_COMMENT); /* a command may follow a comment */
     if (n > 0 || text.n == 0) {
         *length = n;
         return PIECE_BLANK;
     }
-    if (text.p[0] == '.' || text.p[0] == '\\' || text.p[0] == '#') { /* #! of an executable script */
+    if (text.p[0] == '.' || text.p[0] == '\\' ||
+        text.p[0] == '#') { /* #! of an executable script */
         const char *end = memchr(text.p, '\n', text.n);
         *length = end ? (size_t)(end - text.p) : text.n;
         if (end == NULL && !last)
@@ -53,7 +58,8 @@ piece_kind script_piece(str text, bool last, size_t *length) {
         return text.p[0] == '#' ? PIECE_BLANK : PIECE_COMMAND;
     }
     bool empty = false;
-    bool whole = sql_statement_end(text, length, &empty) || (!empty && find_semicolon(text, length));
+    bool whole =
+        sql_statement_end(text, length, &empty) || (!empty && find_semicolon(text, length));
     if (!whole && !last)
         return PIECE_PARTIAL;
     if (!whole)
@@ -80,7 +86,8 @@ static void compact(script *sc) {
     sc->at = 0;
 }
 
-/* More text; a statement can only end with a line that has a ';', so shorter steps need no look at the whole. */
+/* More text; a statement can only end with a line that has a ';', so shorter steps need no look at
+ * the whole. */
 static bool read_more(shell *sh, script *sc) {
     if (sc->in == NULL || sc->eof)
         return false;

@@ -1,7 +1,9 @@
 /*
- * shell.c - from arguments to exit code: opens the database, runs what was asked for, closes in order.
+ * shell.c - from arguments to exit code: opens the database, runs what was asked for, closes in
+ * order.
  *
- * Leaves to others: statements (run.c), scripts (script.c), the prompt (repl.c). Nothing here opens a model.
+ * Leaves to others: statements (run.c), scripts (script.c), the prompt (repl.c). Nothing here opens
+ * a model.
  */
 #include <errno.h>
 #include <stdlib.h>

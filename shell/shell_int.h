@@ -1,5 +1,6 @@
 /*
- * shell_int.h - what the shell's files share: one `shell` struct, and the functions each file offers the others.
+ * shell_int.h - what the shell's files share: one `shell` struct, and the functions each file
+ * offers the others.
  *
  *   arguments ─ args.c          text of SQL ─ script.c, repl.c (libedit: edit.c)
  *                                     │
@@ -7,9 +8,10 @@
  *                                     │
  *                     format.c (format_box.c, format_text.c) ── output.c (stdout, file, pager)
  *
- * Ownership: `shell` owns what it points to; strings in it are on the heap. One thread: the shell's.
- * Invariants: what is no data goes to stderr unless a person sits at a terminal; whether one does, and whether there
- * is colour, is decided in term_detect alone.
+ * Ownership: `shell` owns what it points to; strings in it are on the heap. One thread: the
+ * shell's.
+ * Invariants: what is no data goes to stderr unless a person sits at a terminal; whether one does,
+ * and whether there is colour, is decided in term_detect alone.
  */
 #ifndef KVASIR_SHELL_INT_H
 #define KVASIR_SHELL_INT_H
@@ -23,10 +25,11 @@
 /* ---- the terminal (term.c) --------------------------------------------------------------------- */
 
 typedef struct term {
-    bool interactive; /* stdin and stdout are terminals: prompts, row counts, paging, fitting to the width */
-    bool err_tty;     /* stderr is one: progress lines */
-    bool dumb;        /* TERM is unset or dumb: no cursor movement, no colour */
-    bool utf8;        /* box drawing and blocks may be used; else ASCII */
+    bool
+        interactive; /* stdin and stdout are terminals: prompts, row counts, paging, fitting to the width */
+    bool err_tty; /* stderr is one: progress lines */
+    bool dumb;    /* TERM is unset or dumb: no cursor movement, no colour */
+    bool utf8;    /* box drawing and blocks may be used; else ASCII */
     bool color_out, color_err;
 } term;
 
@@ -46,7 +49,8 @@ typedef enum style {
 } style;
 
 void term_detect(term *t, bool no_color);
-void term_size(int *columns, int *rows); /* of the terminal on stdout or stderr; 80 × 24 if unknown */
+void term_size(int *columns,
+               int *rows); /* of the terminal on stdout or stderr; 80 × 24 if unknown */
 const char *style_on(bool color, style s);
 const char *style_off(bool color, style s);
 void style_append(buf *out, bool color, style s, const char *text);
@@ -82,10 +86,10 @@ typedef struct args_variable {
 } args_variable;
 
 typedef struct args {
-    const char *db;    /* NULL: in memory */
-    const char *mode;  /* NULL: box */
+    const char *db;   /* NULL: in memory */
+    const char *mode; /* NULL: box */
     const char *model;
-    const char *mock;  /* --mock FILE: replay a recorded run in the view */
+    const char *mock; /* --mock FILE: replay a recorded run in the view */
     const char *check_cache;
     bool read_only, keep_going, no_color, version, help, view, no_init;
     args_input *inputs; /* -c and -f in order */
@@ -107,7 +111,8 @@ typedef struct format_options {
     int width;                /* columns to fit a box into; 0: unlimited */
     uint64_t max_rows;        /* rows a box shows; 0: all */
     bool no_headers, types_row, color, utf8;
-    const int *widths; /* .width: columns per result column, 0: by content; negative: right-aligned */
+    const int
+        *widths; /* .width: columns per result column, 0: by content; negative: right-aligned */
     int nwidths;
 } format_options;
 
@@ -137,7 +142,8 @@ struct format {
 
 const format_mode *format_modes(size_t *count);
 const format_mode *format_mode_find(const char *name); /* NULL: none */
-/* Column names and types must outlive the format; everything is appended to `out`, which the caller may drain. */
+/* Column names and types must outlive the format; everything is appended to `out`, which the caller
+ * may drain. */
 void format_begin(format *f, const format_mode *mode, const format_options *options, int ncols,
                   const char *const *names, const value_type *types, buf *out);
 void format_rows(format *f, const batch *b);
@@ -173,7 +179,8 @@ void text_list_row(format *f, const batch *b, int row);
 
 /* ---- output (output.c) ------------------------------------------------------------------------- */
 
-/* Where results go. Invariant: `hold` is empty unless a pager may still be started for the result in progress. */
+/* Where results go. Invariant: `hold` is empty unless a pager may still be started for the result
+ * in progress. */
 typedef struct output {
     FILE *file; /* stdout, or .output's */
     char *path; /* of .output and .once; NULL: stdout */
@@ -225,7 +232,8 @@ typedef struct shell {
 
 /* ---- running statements (run.c) ---------------------------------------------------------------- */
 
-/* Where a statement's text stands, for messages. `text` is what is shown with the caret: the statement begins at `at`. */
+/* Where a statement's text stands, for messages. `text` is what is shown with the caret: the
+ * statement begins at `at`. */
 typedef struct place {
     const char *file; /* NULL: the prompt */
     str text;
@@ -240,7 +248,8 @@ bool shell_sql(shell *sh, const char *text);
 /* Calls `row` with every batch of a query; no output. */
 typedef void (*shell_batch_fn)(void *ctx, stmt *s, const batch *b);
 int shell_query(shell *sh, str text, shell_batch_fn fn, void *ctx, err *e);
-/* Waits for a statement that Ctrl-C left behind; false: it still runs, and we were told not to wait longer. */
+/* Waits for a statement that Ctrl-C left behind; false: it still runs, and we were told not to wait
+ * longer. */
 bool shell_settle(shell *sh, bool wait);
 void shell_error(shell *sh, const place *where, const err *e);
 /* A message to a person: stdout at the prompt, nowhere otherwise. */
@@ -269,14 +278,24 @@ piece_kind script_piece(str text, bool last, size_t *length);
 enum { COMMAND_ARGS = 16 };
 
 typedef struct command_call {
-    const char *name;    /* as typed, with its dot or backslash */
-    str rest;            /* all after the name, trimmed */
-    int argc;            /* words of it: quotes removed */
+    const char *name; /* as typed, with its dot or backslash */
+    str rest;         /* all after the name, trimmed */
+    int argc;         /* words of it: quotes removed */
     char *argv[COMMAND_ARGS];
     arena *mem;
 } command_call;
 
-typedef enum command_arg { ARG_NONE, ARG_TABLE, ARG_FILE, ARG_MODE, ARG_ONOFF, ARG_SQL, ARG_COMMAND, ARG_SETTING, ARG_ANY } command_arg;
+typedef enum command_arg {
+    ARG_NONE,
+    ARG_TABLE,
+    ARG_FILE,
+    ARG_MODE,
+    ARG_ONOFF,
+    ARG_SQL,
+    ARG_COMMAND,
+    ARG_SETTING,
+    ARG_ANY
+} command_arg;
 
 typedef struct command {
     const char *name;    /* "tables": typed as .tables */
@@ -364,7 +383,8 @@ typedef struct completion {
     size_t common; /* bytes that all candidates share */
 } completion;
 
-/* Pure: what may stand at `cursor` of the statement (or command line) `text`, best first. Allocated in `a`. */
+/* Pure: what may stand at `cursor` of the statement (or command line) `text`, best first. Allocated
+ * in `a`. */
 void complete_find(str text, size_t cursor, const db_object *objects, int nobjects, arena *a,
                    completion *out);
 

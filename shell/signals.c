@@ -1,8 +1,8 @@
 /*
  * signals.c - Ctrl-C, resizing, stopping and being asked to leave.
  *
- * Invariant: handlers only set flags, cancel the watched statement (async-signal-safe by exec.h) and restore the
- * terminal. Whoever waits (the prompt, a running statement) looks at the flags.
+ * Invariant: handlers only set flags, cancel the watched statement (async-signal-safe by exec.h)
+ * and restore the terminal. Whoever waits (the prompt, a running statement) looks at the flags.
  */
 #include <stdatomic.h>
 #include <unistd.h>
@@ -22,7 +22,8 @@ static void on_interrupt(int number) {
         stmt_cancel(s);
 }
 
-/* The first request ends the statement and lets the shell close its files; the second ends the process. */
+/* The first request ends the statement and lets the shell close its files; the second ends the
+ * process. */
 static void on_terminate(int number) {
     if (atomic_exchange(&terminated, number) != 0) {
         term_restore();

@@ -1,7 +1,9 @@
 /*
- * term.c - what the terminal is: who sits there, its size, its colours, and how it looked before we came.
+ * term.c - what the terminal is: who sits there, its size, its colours, and how it looked before we
+ * came.
  *
- * Invariant: NO_COLOR, TERM=dumb, pipes and --no-color are read here and nowhere else; everybody asks `term`.
+ * Invariant: NO_COLOR, TERM=dumb, pipes and --no-color are read here and nowhere else; everybody
+ * asks `term`.
  */
 #include <langinfo.h>
 #include <locale.h>
@@ -18,7 +20,8 @@ static struct termios saved_modes;
 static volatile sig_atomic_t modes_saved;
 static const char *volatile restore_text;
 
-/* Text is UTF-8 inside, whatever the locale; only what we draw with follows it. An unset locale is no statement. */
+/* Text is UTF-8 inside, whatever the locale; only what we draw with follows it. An unset locale is
+ * no statement. */
 static bool locale_is_utf8(void) {
     const char *name = getenv("LC_ALL");
     if (name == NULL || *name == 0)
@@ -63,10 +66,18 @@ void term_size(int *columns, int *rows) {
 }
 
 static const char *const style_codes[] = {
-    [STYLE_PLAIN] = "",         [STYLE_DIM] = "\033[2m",       [STYLE_BOLD] = "\033[1m",
-    [STYLE_ERROR] = "\033[1;31m", [STYLE_HINT] = "\033[36m",   [STYLE_KEYWORD] = "\033[1;34m",
-    [STYLE_FUNCTION] = "\033[35m", [STYLE_STRING] = "\033[32m", [STYLE_NUMBER] = "\033[33m",
-    [STYLE_COMMENT] = "\033[2m", [STYLE_PROMPT] = "\033[1;36m", [STYLE_BAR] = "\033[36m",
+    [STYLE_PLAIN] = "",
+    [STYLE_DIM] = "\033[2m",
+    [STYLE_BOLD] = "\033[1m",
+    [STYLE_ERROR] = "\033[1;31m",
+    [STYLE_HINT] = "\033[36m",
+    [STYLE_KEYWORD] = "\033[1;34m",
+    [STYLE_FUNCTION] = "\033[35m",
+    [STYLE_STRING] = "\033[32m",
+    [STYLE_NUMBER] = "\033[33m",
+    [STYLE_COMMENT] = "\033[2m",
+    [STYLE_PROMPT] = "\033[1;36m",
+    [STYLE_BAR] = "\033[36m",
 };
 
 const char *style_on(bool color, style s) {

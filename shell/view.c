@@ -1,8 +1,8 @@
 /*
  * view.c - the live view on a terminal: ncurses around view_render.c's picture.
  *
- * Invariant: at most four pictures a second, each put out by one doupdate; the terminal is put back on every way out,
- * signals included (the bytes for it are made ready when the view opens).
+ * Invariant: at most four pictures a second, each put out by one doupdate; the terminal is put back
+ * on every way out, signals included (the bytes for it are made ready when the view opens).
  */
 #include <curses.h>
 #include <errno.h>
@@ -125,16 +125,26 @@ static bool read_keys(view *v, stmt *s) {
         switch (key) {
         case 'q':
         case 'Q':
-        case 27: return false;
+        case 27:
+            return false;
         case 'c':
             if (s != NULL)
                 stmt_cancel(s);
             break;
-        case '1': v->state.page = 0; break;
-        case '2': v->state.page = 1; break;
-        case '\t': v->state.page ^= 1; break;
-        case '?': v->state.help = !v->state.help; break;
-        default: break;
+        case '1':
+            v->state.page = 0;
+            break;
+        case '2':
+            v->state.page = 1;
+            break;
+        case '\t':
+            v->state.page ^= 1;
+            break;
+        case '?':
+            v->state.help = !v->state.help;
+            break;
+        default:
+            break;
         }
     }
     return true;

@@ -1,6 +1,6 @@
 /*
- * view_int.h - the live view of an LLM statement: a state that grows with the run, a pure picture of it, and the
- * ncurses loop that shows the picture.
+ * view_int.h - the live view of an LLM statement: a state that grows with the run, a pure picture
+ * of it, and the ncurses loop that shows the picture.
  *
  *   exec_progress ──view_update──> view_state ──view_render──> cells ──view.c──> screen
  *
@@ -20,7 +20,7 @@ typedef enum view_attr {
     VIEW_TITLE, /* reverse */
     VIEW_GOOD,  /* saved work */
     VIEW_DISK,
-    VIEW_WORK,  /* computed */
+    VIEW_WORK, /* computed */
     VIEW_ATTRS
 } view_attr;
 
@@ -50,9 +50,9 @@ typedef struct view_state {
     char statement[512];
     exec_progress now;
     bool utf8, help, finished;
-    int page; /* 0: the run, 1: baselines */
+    int page;                              /* 0: the run, 1: baselines */
     double hit_now, rows_rate, token_rate; /* of the latest half second and more */
-    float hit[VIEW_SAMPLES]; /* hit rates, oldest first */
+    float hit[VIEW_SAMPLES];               /* hit rates, oldest first */
     int nhit;
     double mark_seconds; /* what the rates are measured from */
     exec_progress mark;
@@ -68,12 +68,14 @@ void view_start(view_state *v, str statement, bool utf8);
 void view_update(view_state *v, const exec_progress *x);
 /* Fills cells[h][w]. All of it from 80 × 24 up, less on smaller screens, one line on a row or two. */
 void view_render(const view_state *v, int w, int h, view_cell *cells);
-/* One recorded step, a JSON object a line; false: *e says what is wrong with it. `wait_s`: since the step before. */
+/* One recorded step, a JSON object a line; false: *e says what is wrong with it. `wait_s`: since
+ * the step before. */
 bool view_mock_line(const char *line, view_state *v, double *wait_s, err *e);
 
 typedef struct view view;
 view *view_open(shell *sh, str statement); /* NULL: the terminal cannot show it */
-/* Draws at most four times a second and reads keys; false: back to the shell, the statement runs on. */
+/* Draws at most four times a second and reads keys; false: back to the shell, the statement runs
+ * on. */
 bool view_tick(view *v, const exec_progress *x, stmt *s);
 void view_close(view *v, bool finished);
 /* Replays a recorded run; its exit code. */

@@ -1,8 +1,10 @@
 /*
- * view_mock.c - a recorded run, one JSON object a line, as the view's state: for tests and for teaching.
+ * view_mock.c - a recorded run, one JSON object a line, as the view's state: for tests and for
+ * teaching.
  *
- * The keys are those of `numbers` and `texts` below, all optional and kept from line to line, plus "prefixes":
- * [{"text", "tokens", "fanout", "done"}] and "baselines": {"name": tokens}. "seconds" is when the line is shown.
+ * The keys are those of `numbers` and `texts` below, all optional and kept from line to line, plus
+ * "prefixes": [{"text", "tokens", "fanout", "done"}] and "baselines": {"name": tokens}. "seconds"
+ * is when the line is shown.
  */
 #include <cjson/cJSON.h>
 #include <string.h>
@@ -51,10 +53,18 @@ static void set_number(exec_progress *x, size_t i, double n) {
     void *to = (char *)x + numbers[i].at;
     double whole = BASE_MAX(n, 0.0);
     switch (numbers[i].kind) {
-    case NUMBER_U64: *(uint64_t *)to = (uint64_t)whole; break;
-    case NUMBER_SIZE: *(size_t *)to = (size_t)whole; break;
-    case NUMBER_INT: *(int *)to = (int)whole; break;
-    case NUMBER_DOUBLE: *(double *)to = n; break;
+    case NUMBER_U64:
+        *(uint64_t *)to = (uint64_t)whole;
+        break;
+    case NUMBER_SIZE:
+        *(size_t *)to = (size_t)whole;
+        break;
+    case NUMBER_INT:
+        *(int *)to = (int)whole;
+        break;
+    case NUMBER_DOUBLE:
+        *(double *)to = n;
+        break;
     }
 }
 
@@ -73,7 +83,9 @@ static void read_prefixes(const cJSON *list, view_state *v) {
         if (v->nprefixes == VIEW_PREFIXES)
             break;
         view_prefix *p = &v->prefixes[v->nprefixes++];
-        *p = (view_prefix){.tokens = int_of(one, "tokens"), .fanout = int_of(one, "fanout"), .done = int_of(one, "done")};
+        *p = (view_prefix){.tokens = int_of(one, "tokens"),
+                           .fanout = int_of(one, "fanout"),
+                           .done = int_of(one, "done")};
         snprintf(p->text, sizeof p->text, "%s", cJSON_IsString(text) ? text->valuestring : "");
     }
 }

@@ -1,8 +1,8 @@
 /*
  * view_render.c - the live view as a picture: state in, cells out, no terminal.
  *
- * Invariant: view_render is pure, writes every cell once at least, and never outside w × h. What does not fit is left
- * out from the least telling panel up.
+ * Invariant: view_render is pure, writes every cell once at least, and never outside w × h. What
+ * does not fit is left out from the least telling panel up.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -36,8 +36,8 @@ static void push_sample(view_state *v, float hit) {
 
 static void push_answer(view_state *v, const exec_progress *x) {
     const view_answer *last = &v->answers[0];
-    if (x->last_answer[0] == 0 ||
-        (v->nanswers && !strcmp(last->answer, x->last_answer) && !strcmp(last->input, x->last_input)))
+    if (x->last_answer[0] == 0 || (v->nanswers && !strcmp(last->answer, x->last_answer) &&
+                                   !strcmp(last->input, x->last_input)))
         return;
     memmove(v->answers + 1, v->answers, sizeof v->answers - sizeof v->answers[0]);
     v->nanswers = BASE_MIN(v->nanswers + 1, VIEW_ANSWERS);
@@ -57,7 +57,8 @@ void view_update(view_state *v, const exec_progress *x) {
     if (dt < 0.5)
         return;
     const llm_stats *a = &v->mark.llm, *b = &x->llm;
-    uint64_t seen_before = a->reused_memory + a->reused_disk, seen = b->reused_memory + b->reused_disk;
+    uint64_t seen_before = a->reused_memory + a->reused_disk,
+             seen = b->reused_memory + b->reused_disk;
     bool grew = seen >= seen_before && b->computed_tokens >= a->computed_tokens;
     double fresh = grew ? (double)(b->computed_tokens - a->computed_tokens) : 0;
     double reused = grew ? (double)(seen - seen_before) : 0;
@@ -65,7 +66,8 @@ void view_update(view_state *v, const exec_progress *x) {
         v->hit_now = reused / (fresh + reused);
         push_sample(v, (float)v->hit_now);
     }
-    uint64_t before = a->computed_tokens + a->output_tokens, after = b->computed_tokens + b->output_tokens;
+    uint64_t before = a->computed_tokens + a->output_tokens,
+             after = b->computed_tokens + b->output_tokens;
     if (after >= before)
         smooth(&v->token_rate, (double)(after - before) / dt);
     if (x->rows_done >= v->mark.rows_done)
@@ -218,7 +220,8 @@ static void draw_split(canvas *c) {
     int columns = BASE_MAX(c->w / 3, 10), x = LABEL_COLUMNS;
     int memory = (int)((double)m->reused_memory / sent * columns + 0.5);
     int disk = (int)((double)m->reused_disk / sent * columns + 0.5);
-    int work = BASE_MIN((int)((double)m->computed_tokens / sent * columns + 0.5), columns - memory - disk);
+    int work =
+        BASE_MIN((int)((double)m->computed_tokens / sent * columns + 0.5), columns - memory - disk);
     label(c, "tokens");
     x = put_bar(c, x, memory, 1, VIEW_GOOD);
     x = put_bar(c, x, disk, 1, VIEW_DISK);
@@ -313,8 +316,11 @@ static void draw_answers(canvas *c, int last_row) {
 }
 
 static void draw_keys(canvas *c, int row) {
-    static const char *const keys[][2] = {
-        {"q", "back to the shell"}, {"c", "cancel, keep answers"}, {"1", "run"}, {"2", "baselines"}, {"?", "help"}};
+    static const char *const keys[][2] = {{"q", "back to the shell"},
+                                          {"c", "cancel, keep answers"},
+                                          {"1", "run"},
+                                          {"2", "baselines"},
+                                          {"?", "help"}};
     int x = 1;
     for (size_t i = 0; i < BASE_COUNT(keys); i++) {
         x = put(c, x, row, VIEW_TITLE, keys[i][0]);
@@ -332,7 +338,8 @@ static void draw_baselines(canvas *c, int last_row) {
         all[n++] = v->baselines[i];
     const llm_stats *m = &v->now.llm;
     if (n == 0) /* nothing reused: every token of the prompts done so far */
-        all[n++] = (view_baseline){"no cache", (double)(m->reused_memory + m->reused_disk + m->computed_tokens)};
+        all[n++] = (view_baseline){
+            "no cache", (double)(m->reused_memory + m->reused_disk + m->computed_tokens)};
     all[n++] = (view_baseline){"this run", (double)m->computed_tokens};
     for (int i = 0; i < n; i++)
         most = BASE_MAX(most, all[i].tokens);

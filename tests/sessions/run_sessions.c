@@ -1,9 +1,11 @@
 /*
- * run_sessions.c - runs golden sessions: commands and their expected output side by side, as a reader would see them.
+ * run_sessions.c - runs golden sessions: commands and their expected output side by side, as a
+ * reader would see them.
  *
  *   run_sessions [--update] KVASIR FILE...        KVASIR: the program under test
  *
- * A .session file is prose, with sessions indented by two blanks; in a .md file they stand in ```console fences:
+ * A .session file is prose, with sessions indented by two blanks; in a .md file they stand in
+ * ```console fences:
  *
  *     $ kvasir -c 'SELECT 1 AS a' --csv      a command for sh; `> ` lines go on with it (here-documents)
  *     a                                      what it prints, stdout and stderr together
@@ -11,11 +13,13 @@
  *     [1]                                    its exit code, when it is not 0
  *     ...                                    alone on a line: any lines, or none
  *
- * All commands of a file run in one sh, in a fresh directory that is removed afterwards; kvasir is first in PATH,
- * $TESTDIR is the file's directory, HOME and the XDG directories but XDG_DATA_HOME are in the fresh one.
+ * All commands of a file run in one sh, in a fresh directory that is removed afterwards; kvasir is
+ * first in PATH, $TESTDIR is the file's directory, HOME and the XDG directories but XDG_DATA_HOME
+ * are in the fresh one.
  *
- * What differs between runs is masked on both sides (table `masks`): times, rates, token rates, the fresh directory.
- * --update writes what was printed (masked) into the file. Exits 1 when a file differs.
+ * What differs between runs is masked on both sides (table `masks`): times, rates, token rates, the
+ * fresh directory. --update writes what was printed (masked) into the file. Exits 1 when a file
+ * differs.
  */
 #include <errno.h>
 #include <limits.h>
@@ -47,7 +51,8 @@ typedef struct lines {
     size_t n;
 } lines;
 
-/* One command: what it is, what was expected, what came. Positions are line numbers of the file, from 0. */
+/* One command: what it is, what was expected, what came. Positions are line numbers of the file,
+ * from 0. */
 typedef struct step {
     buf command;
     size_t line, expected_from, expected_to;
@@ -133,7 +138,8 @@ static void parse_line(session *s, const char *text, size_t line, bool *open) {
 
 static void parse(session *s) {
     size_t length = strlen(s->path);
-    bool markdown = length > 3 && strcmp(s->path + length - 3, ".md") == 0, fenced = false, open = false;
+    bool markdown = length > 3 && strcmp(s->path + length - 3, ".md") == 0, fenced = false,
+         open = false;
     for (size_t i = 0; i < s->text.n; i++) {
         const char *text = s->text.p[i];
         bool in_session = markdown ? fenced : strncmp(text, "  ", 2) == 0;
@@ -160,7 +166,8 @@ static void set_in(const char *name, const char *dir, const char *below) {
 
 /* Of the child: a world that is the same everywhere. */
 static void set_environment(const session *s, const char *program) {
-    char path[2 * PATH_MAX], *real = realpath(program, NULL), *slash = real ? strrchr(real, '/') : NULL;
+    char path[2 * PATH_MAX], *real = realpath(program, NULL),
+                             *slash = real ? strrchr(real, '/') : NULL;
     if (slash == NULL)
         die("cannot find", program);
     *slash = 0;
@@ -331,7 +338,8 @@ static void show_difference(const session *s, const step *st) {
     size_t head = 0, tail = 0;
     while (head < e->n && head < a->n && strcmp(e->p[head], a->p[head]) == 0)
         head++;
-    while (tail < e->n - head && tail < a->n - head && strcmp(e->p[e->n - 1 - tail], a->p[a->n - 1 - tail]) == 0)
+    while (tail < e->n - head && tail < a->n - head &&
+           strcmp(e->p[e->n - 1 - tail], a->p[a->n - 1 - tail]) == 0)
         tail++;
     printf("%s:%zu: $ %.*s", s->path, st->line + 1, (int)st->command.n, st->command.p);
     for (size_t i = head > 3 ? head - 3 : 0; i < head; i++)
@@ -388,7 +396,8 @@ static bool run_session(const char *program, const char *path, bool update) {
     if (mkdtemp(s.dir) == NULL)
         die("cannot make", s.dir);
     char mark[MARK_DIGITS + 8], file[PATH_MAX + 16];
-    snprintf(mark, sizeof mark, "--%0*lx--", MARK_DIGITS, (unsigned long)hash64(s.dir, strlen(s.dir), 1));
+    snprintf(mark, sizeof mark, "--%0*lx--", MARK_DIGITS,
+             (unsigned long)hash64(s.dir, strlen(s.dir), 1));
     write_script(&s, mark, &script);
     snprintf(file, sizeof file, "%s/.script", s.dir);
     FILE *f = fopen(file, "w");
@@ -409,7 +418,10 @@ static bool run_session(const char *program, const char *path, bool update) {
     }
     if (update && !ok)
         update_file(&s);
-    printf("%s: %zu commands, %s\n", path, s.nsteps, ok ? "as expected" : update ? "updated" : "DIFFERENT");
+    printf("%s: %zu commands, %s\n", path, s.nsteps,
+           ok       ? "as expected"
+           : update ? "updated"
+                    : "DIFFERENT");
     for (size_t k = 0; k < s.nsteps; k++) {
         buf_free(&s.steps[k].command);
         lines_free(&s.steps[k].expected);

@@ -112,7 +112,8 @@ static void test_not_offered(void **state) {
 /* Any cut of any text must be survived. */
 static void test_any_text(void **state) {
     (void)state;
-    static const char text[] = "WITH a AS (SELECT (b) FROM ((c) d, 'e''f' JOIN \"g\" USING (h)), ) SELECT a.*, {i} é, 'j";
+    static const char text[] =
+        "WITH a AS (SELECT (b) FROM ((c) d, 'e''f' JOIN \"g\" USING (h)), ) SELECT a.*, {i} é, 'j";
     for (size_t i = 0; i < sizeof text; i++) {
         for (size_t k = 0; k <= i; k++) {
             arena_reset(mem);
@@ -128,7 +129,8 @@ static void test_fast(void **state) {
     arena *names = arena_new();
     db_object *many = ARENA_ARRAY(names, db_object, TABLES);
     for (int i = 0; i < TABLES; i++)
-        many[i] = (db_object){"table", arena_printf(names, "table_%d", i), "", 4, movie_columns, movie_types};
+        many[i] = (db_object){"table",    arena_printf(names, "table_%d", i), "", 4, movie_columns,
+                              movie_types};
     struct timespec from, to;
     clock_gettime(CLOCK_MONOTONIC, &from);
     static const char text[] = "SELECT * FROM t";

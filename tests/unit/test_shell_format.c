@@ -1,5 +1,6 @@
 /*
- * Output modes over rows of every type: widths of wide characters, fitting, truncation, quoting, machine output.
+ * Output modes over rows of every type: widths of wide characters, fitting, truncation, quoting,
+ * machine output.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -21,7 +22,8 @@ static void make_batch(arena *mem, batch *b) {
     batch_init(b, mem, types, 4, ROWS);
     for (int i = 0; i < ROWS; i++) {
         column_set(&b->cols[0], mem, ROWS, i, value_int(i * 1000));
-        column_set(&b->cols[1], mem, ROWS, i, titles[i] ? value_text(str_from(titles[i])) : value_null());
+        column_set(&b->cols[1], mem, ROWS, i,
+                   titles[i] ? value_text(str_from(titles[i])) : value_null());
         column_set(&b->cols[2], mem, ROWS, i, i == 1 ? value_null() : value_real(i + 0.5));
         column_set(&b->cols[3], mem, ROWS, i, value_bool(i == 0));
     }
@@ -56,9 +58,11 @@ static void test_box(void **state) {
 
 static void test_box_ascii(void **state) {
     (void)state;
-    const char *text = render("box", (format_options){.max_rows = 1, .types_row = true, .null_text = "-"});
-    assert_non_null(strstr(text, "+---------+----------+-------+---------+\n|      id | title    | score | ok      |\n"
-                                 "| INTEGER | TEXT     |  REAL | BOOLEAN |\n"));
+    const char *text =
+        render("box", (format_options){.max_rows = 1, .types_row = true, .null_text = "-"});
+    assert_non_null(strstr(
+        text, "+---------+----------+-------+---------+\n|      id | title    | score | ok      |\n"
+              "| INTEGER | TEXT     |  REAL | BOOLEAN |\n"));
     assert_non_null(strstr(text, "... 2 more rows\n"));
 }
 
@@ -80,8 +84,9 @@ static void test_fits(void **state) {
 
 static void test_machine(void **state) {
     (void)state;
-    assert_string_equal(render("csv", (format_options){0}), "id,title,score,ok\n0,東京物語,0.5,1\n"
-                                                            "1000,\"a,\"\"b\"\"\nc\",,0\n2000,,2.5,0\n");
+    assert_string_equal(render("csv", (format_options){0}),
+                        "id,title,score,ok\n0,東京物語,0.5,1\n"
+                        "1000,\"a,\"\"b\"\"\nc\",,0\n2000,,2.5,0\n");
     assert_string_equal(render("json", (format_options){0}),
                         "[{\"id\":0,\"title\":\"東京物語\",\"score\":0.5,\"ok\":1},\n"
                         " {\"id\":1000,\"title\":\"a,\\\"b\\\"\\nc\",\"score\":null,\"ok\":0},\n"
@@ -98,7 +103,8 @@ static void test_machine(void **state) {
                         "| 2000 | NULL       |   2.5 | false |\n");
     assert_string_equal(render("list", (format_options){.no_headers = true, .null_text = "∅"}),
                         "0|東京物語|0.5|1\n1000|a,\"b\"\nc|∅|0\n2000|∅|2.5|0\n");
-    assert_non_null(strstr(render("html", (format_options){0}), "<td>a,&quot;b&quot;\nc</td><td></td>"));
+    assert_non_null(
+        strstr(render("html", (format_options){0}), "<td>a,&quot;b&quot;\nc</td><td></td>"));
     assert_non_null(strstr(render("line", (format_options){0}), "   id = 0\ntitle = 東京物語\n"));
 }
 
@@ -126,8 +132,9 @@ static void test_counts(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_box),     cmocka_unit_test(test_box_ascii), cmocka_unit_test(test_fits),
-        cmocka_unit_test(test_machine), cmocka_unit_test(test_json_text), cmocka_unit_test(test_counts),
+        cmocka_unit_test(test_box),       cmocka_unit_test(test_box_ascii),
+        cmocka_unit_test(test_fits),      cmocka_unit_test(test_machine),
+        cmocka_unit_test(test_json_text), cmocka_unit_test(test_counts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

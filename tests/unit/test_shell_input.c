@@ -18,15 +18,16 @@ static bool parse(args *a, err *e, int argc, const char **argv) {
     *e = (err){0};
     return args_parse(argc, (char **)argv, a, e);
 }
-#define PARSE(a, e, ...)                                                                                               \
-    parse((a), (e), (int)(sizeof((const char *[]){"kvasir", __VA_ARGS__}) / sizeof(char *)),                           \
+#define PARSE(a, e, ...)                                                                           \
+    parse((a), (e), (int)(sizeof((const char *[]){"kvasir", __VA_ARGS__}) / sizeof(char *)),       \
           (const char *[]){"kvasir", __VA_ARGS__})
 
 static void test_args(void **state) {
     (void)state;
     args a;
     err e;
-    assert_true(PARSE(&a, &e, "db", "--csv", "-c", "SELECT 1", "--file=x.sql", "--set", "n=a=b", "--keep-going"));
+    assert_true(PARSE(&a, &e, "db", "--csv", "-c", "SELECT 1", "--file=x.sql", "--set", "n=a=b",
+                      "--keep-going"));
     assert_string_equal(a.db, "db");
     assert_string_equal(a.mode, "csv");
     assert_int_equal(a.ninputs, 2);
@@ -78,7 +79,8 @@ static void test_pieces(void **state) {
     expect_piece("SELECT ';' -- ;\n;x", false, PIECE_STATEMENT, 17);
     expect_piece("SELECT 1", false, PIECE_PARTIAL, 0);
     expect_piece("SELECT 1", true, PIECE_STATEMENT, 8);
-    expect_piece("SELECT (1;", false, PIECE_STATEMENT, 10); /* the parser tells, not endless waiting */
+    expect_piece("SELECT (1;", false, PIECE_STATEMENT,
+                 10); /* the parser tells, not endless waiting */
     expect_piece("SELECT '(;", false, PIECE_PARTIAL, 0);
     expect_piece(".tables\nSELECT 1;", false, PIECE_COMMAND, 7);
     expect_piece("\\dt", false, PIECE_PARTIAL, 0);
@@ -115,8 +117,9 @@ static void test_commands(void **state) {
     static const struct {
         const char *typed, *name;
     } cases[] = {
-        {".tables", "tables"}, {"\\dt", "tables"}, {"\\d+", "tables"}, {".QUIT", "quit"}, {"\\q", "quit"},
-        {".exit", "quit"},     {"\\timing", "timer"}, {".tim", "timer"}, {"\\!", "shell"}, {"\\?", "help"},
+        {".tables", "tables"}, {"\\dt", "tables"}, {"\\d+", "tables"},    {".QUIT", "quit"},
+        {"\\q", "quit"},       {".exit", "quit"},  {"\\timing", "timer"}, {".tim", "timer"},
+        {"\\!", "shell"},      {"\\?", "help"},
     };
     for (size_t i = 0; i < BASE_COUNT(cases); i++) {
         const command *c = command_find(str_from(cases[i].typed));
@@ -129,8 +132,9 @@ static void test_commands(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_args),    cmocka_unit_test(test_args_wrong), cmocka_unit_test(test_pieces),
-        cmocka_unit_test(test_history), cmocka_unit_test(test_commands),
+        cmocka_unit_test(test_args),     cmocka_unit_test(test_args_wrong),
+        cmocka_unit_test(test_pieces),   cmocka_unit_test(test_history),
+        cmocka_unit_test(test_commands),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

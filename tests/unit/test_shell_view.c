@@ -88,10 +88,11 @@ static void test_full(void **state) {
     view_state v;
     run(&v, true);
     const char *text = picture(&v, 80, 24);
-    static const char *const parts[] = {"LLM 1 of 1",     "SELECT * FROM reviews", "150 of 200",  "15.0/s",
-                                        "ETA 3.3 s",      "average  84 %",         "memory 80 %", "computed 16 %",
-                                        "saved 126,000",  "synopsis, review",      "31 x  412",   "positive",
-                                        "back to the shell"};
+    static const char *const parts[] = {
+        "LLM 1 of 1",       "SELECT * FROM reviews", "150 of 200",  "15.0/s",
+        "ETA 3.3 s",        "average  84 %",         "memory 80 %", "computed 16 %",
+        "saved 126,000",    "synopsis, review",      "31 x  412",   "positive",
+        "back to the shell"};
     for (size_t i = 0; i < BASE_COUNT(parts); i++) {
         if (strstr(text, parts[i]) == NULL)
             print_error("no '%s' in\n%s", parts[i], text);
@@ -106,10 +107,11 @@ static void test_mock(void **state) {
     err e = {0};
     double wait_s;
     view_start(&v, STR(""), true);
-    assert_true(view_mock_line("{\"seconds\":2,\"rows_total\":10,\"rows_done\":5,\"statement\":\"SELECT 1\","
-                               "\"baselines\":{\"no cache\":1000,\"FIFO\":600},\"computed_tokens\":200,"
-                               "\"prefixes\":[{\"text\":\"p\",\"tokens\":3,\"fanout\":4,\"done\":1}]}",
-                               &v, &wait_s, &e));
+    assert_true(view_mock_line(
+        "{\"seconds\":2,\"rows_total\":10,\"rows_done\":5,\"statement\":\"SELECT 1\","
+        "\"baselines\":{\"no cache\":1000,\"FIFO\":600},\"computed_tokens\":200,"
+        "\"prefixes\":[{\"text\":\"p\",\"tokens\":3,\"fanout\":4,\"done\":1}]}",
+        &v, &wait_s, &e));
     assert_true(wait_s == 2);
     assert_int_equal(v.now.rows_done, 5);
     assert_int_equal(v.nprefixes, 1);
@@ -149,8 +151,9 @@ static void test_summary(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sizes),    cmocka_unit_test(test_full),    cmocka_unit_test(test_mock),
-        cmocka_unit_test(test_progress), cmocka_unit_test(test_summary),
+        cmocka_unit_test(test_sizes),   cmocka_unit_test(test_full),
+        cmocka_unit_test(test_mock),    cmocka_unit_test(test_progress),
+        cmocka_unit_test(test_summary),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
