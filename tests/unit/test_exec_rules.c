@@ -87,7 +87,7 @@ static void gen_from(gen *g, buf *out, gen_scope *s, int depth);
 
 static void gen_leaf(gen *g, buf *out, const gen_scope *s, bool is_text) {
     static const char *const texts[] = {"'x'", "'y'", "'xy'", "''", "'z'"};
-    const gen_column *c = chance(g, 80) ? any_column(g, s, is_text) : NULL;
+    const gen_column *c = chance(g, 90) ? any_column(g, s, is_text) : NULL;
     if (c)
         buf_append_c(out, c->text);
     else if (chance(g, 4))
@@ -182,11 +182,11 @@ static void gen_membership(gen *g, buf *out, const gen_scope *s, int depth) {
 }
 
 static void gen_condition(gen *g, buf *out, const gen_scope *s, int depth) {
-    static const char *const numbers[] = {"? = ?", "? <> ?", "? < ?", "? >= ?", "? = ?", "? IS NULL", "? IS NOT NULL",
-                                          "? IN (1, 2, ?)", "? NOT IN (0, ?)", "? BETWEEN ? AND ?", "? IS DISTINCT FROM ?",
-                                          "? IS NOT DISTINCT FROM ?"};
-    static const char *const texts[] = {"? = ?", "? <> ?", "? < ?", "? IS NULL", "? LIKE 'x%'", "? IN ('x', 'y')"};
-    static const char *const links[] = {"(! AND !)", "(! OR !)", "NOT (!)", "(! AND !)"};
+    static const char *const numbers[] = {"? = ?", "? <> ?", "? <= ?", "? >= ?", "? = ?", "? IS NULL", "? IS NOT NULL",
+                                          "? IN (1, 2, ?)", "? NOT IN (0, ?)", "? BETWEEN -1 AND ?", "? IS DISTINCT FROM ?",
+                                          "? IS NOT DISTINCT FROM ?", "? IS NOT NULL", "? <= 4"};
+    static const char *const texts[] = {"? = ?", "? <> ?", "? <= ?", "? IS NULL", "? LIKE 'x%'", "? IN ('x', 'y')", "? >= ?"};
+    static const char *const links[] = {"(! AND !)", "(! OR !)", "NOT (!)", "(! OR !)"};
     if (depth > 0 && chance(g, 30)) {
         gen_pair(g, out, links[pick(g, BASE_COUNT(links))], s, false, depth);
     } else if (depth > 1 && chance(g, 30)) {
@@ -272,7 +272,7 @@ static void gen_order(gen *g, buf *out, int ntypes) {
     for (int i = 1; i <= ntypes; i++)
         buf_printf(out, "%s %d%s", i == 1 ? " ORDER BY" : ",", i, chance(g, 50) ? " NULLS FIRST" : " DESC NULLS LAST");
     if (chance(g, 40))
-        buf_printf(out, " LIMIT %u OFFSET %u", pick(g, 6), pick(g, 3));
+        buf_printf(out, " LIMIT %u OFFSET %u", 1 + pick(g, 6), pick(g, 3));
 }
 
 /* After GROUP BY: the keys and some aggregates are what expressions are made of. */
@@ -307,7 +307,7 @@ static void gen_select(gen *g, buf *out, const gen_scope *outer, const bool *typ
     bool is_distinct = chance(g, 15) && !g->exists;
     g->exists = false;
     gen_from(g, &from, &own, depth);
-    bool grouped = chance(g, 25), filtered = chance(g, 75);
+    bool grouped = chance(g, 25), filtered = chance(g, 60);
     if (grouped) {
         gen_groups(g, &own, &groups, &keys);
         s = &groups;
@@ -367,7 +367,7 @@ static void gen_with(gen *g, buf *out) {
 
 static void gen_cell(gen *g, buf *out, bool is_text) {
     static const char *const texts[] = {"'x'", "'y'", "'xy'", "''", "'xx'"};
-    if (chance(g, 20))
+    if (chance(g, 12))
         buf_append_c(out, "NULL");
     else if (is_text)
         buf_append_c(out, texts[pick(g, BASE_COUNT(texts))]);
@@ -382,7 +382,7 @@ static void gen_data(gen *g, buf *out) {
                                          "CREATE TABLE t2 (b INTEGER, c TEXT, e INTEGER)"};
     static const char *const indexes[] = {"CREATE INDEX i0 ON t0 (b)", "CREATE INDEX i1 ON t1 (c, a)", "CREATE INDEX i2 ON t2 (e)"};
     for (size_t t = 0; t < BASE_COUNT(tables); t++) {
-        uint32_t rows = pick(g, 9);
+        uint32_t rows = chance(g, 10) ? 0 : 2 + pick(g, 9);
         buf_printf(out, "DROP TABLE IF EXISTS %s\n%s\n", tables[t].name, create[t]);
         if (chance(g, 50))
             buf_printf(out, "%s\n", indexes[t]);
