@@ -15,7 +15,6 @@ typedef struct builder {
     rule_ctx *rules;
     plan_node **shared; /* by share number */
     bool has_llm;
-    plan_estimate total;
     err *e;
 } builder;
 
@@ -396,10 +395,6 @@ static plan_node *build_node(builder *b, const rel *r) {
 static plan_node *build(builder *b, const rel *r) {
     plan_node *n = build_node(b, r);
     estimate_node(b->rules->estimates, r, n);
-    b->total.cost_ms += n->estimate.cost_ms;
-    b->total.prompt_tokens += n->estimate.prompt_tokens;
-    b->total.computed_tokens += n->estimate.computed_tokens;
-    b->total.output_tokens += n->estimate.output_tokens;
     return n;
 }
 
@@ -435,9 +430,7 @@ static void plan_all(const sql_stmt *stmt, builder *b, plan *p) {
         p->examples[i] = examples[i] ? build(b, examples[i]) : NULL;
         number_nodes(p, p->examples[i]);
     }
-    if (p->root)
-        b->total.rows = p->root->estimate.rows;
-    p->total = b->total;
+    estimate_plan(p, b->mem);
 }
 
 int plan_build(const sql_stmt *stmt, const plan_env *env, arena *a, plan **out, err *e) {
