@@ -48,42 +48,38 @@ static rel *place_above(rule_ctx *r, const rel *node, rel *joined, const rel *jo
     return p;
 }
 
-/* Conditions of the join in terms of the node's input; those that read the model's answers become a filter above. */
-static void split_conditions(rule_ctx *r, const rel *join, const rel *node, conjuncts *on, conjuncts *above) {
-    conjuncts all = {0};
-    expr_map map = {0};
+/* The join reads what the node makes of the model's answers: lifting it would leave a join without its condition. */
+static bool reads_answers(rule_ctx *r, const rel *join, const rel *node) {
     id_set answers = id_set_new(r->mem);
-    for (int i = 0; node->kind == REL_PROJECT && i < node->ncols; i++)
-        expr_map_add(r, &map, node->cols[i].id, node->project.exprs[i].value);
     for (int i = 0; node->kind == REL_LLM && i < node->llm.nuses; i++) {
         id_set_add(&answers, node->llm.uses[i].out_id);
         if (node->llm.uses[i].prob_id >= 0)
             id_set_add(&answers, node->llm.uses[i].prob_id);
     }
-    conjuncts_split(r, &all, join->join.predicate);
-    for (int i = 0; i < all.n; i++)
-        conjuncts_add(r, expr_touches(all.list[i], &answers) ? above : on, expr_replace(r, all.list[i], &map));
+    return expr_touches(join->join.predicate, &answers);
+}
+
+/* The join's condition in terms of the node's input. */
+static expr *condition_below(rule_ctx *r, const rel *join, const rel *node) {
+    expr_map map = {0};
+    for (int i = 0; node->kind == REL_PROJECT && i < node->ncols; i++)
+        expr_map_add(r, &map, node->cols[i].id, node->project.exprs[i].value);
+    return expr_replace(r, join->join.predicate, &map);
 }
 
 /* Lifts the node at the top of one side; NULL: it has to stay. */
 static rel *lift_one(rule_ctx *r, rel *x, bool from_left) {
     rel *node = from_left ? x->left : x->right;
-    conjuncts on = {0}, above = {0};
-    if (!has_calls_on_top(node) || node_is_volatile(node))
-        return NULL;
-    split_conditions(r, x, node, &on, &above);
-    if (above.n && !is_inner(x))
+    if (!has_calls_on_top(node) || node_is_volatile(node) || reads_answers(r, x, node))
         return NULL;
     rel *join = rel_copy(r, x);
     if (from_left)
         join->left = node->left;
     else
         join->right = node->left;
-    join->join.predicate = conjuncts_join(r, &on);
-    if (is_inner(x))
-        join->join.kind = on.n ? JOIN_INNER : JOIN_CROSS;
+    join->join.predicate = condition_below(r, x, node);
     rel_set_columns(r, join);
-    return make_filter(r, place_above(r, node, join, x), &above);
+    return place_above(r, node, join, x);
 }
 
 /* Lifts what else can be lifted from the join below the nodes lifted before. */

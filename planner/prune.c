@@ -82,6 +82,8 @@ static rel *prune_leaf(pruner *p, rel *x, const id_set *wanted) {
 static rel *prune_project(pruner *p, rel *x, const id_set *wanted) {
     int count, *at = wanted_positions(p, x, wanted, &count);
     rel *copy = x;
+    if (count == 0) /* only rows are counted */
+        return prune(p, x->left, wanted);
     if (count < x->ncols) {
         copy = with_columns(p, x, at, count);
         copy->project.exprs = ARENA_ARRAY(p->r->mem, rel_expr, count + 1);

@@ -20,12 +20,12 @@ static const rule table[] = {
     {{"unnest", "turn subqueries into joins, correlated ones too"}, rule_unnest},
     {{"semi_joins", "IN and EXISTS in WHERE become semi and anti joins"}, rule_semi_joins},
     {{"pushdown", "move conditions down to the tables and into joins"}, rule_pushdown},
-    {{"projects", "merge projections over projections"}, rule_projects},
     {{"llm_late", "move LLM projections above ORDER BY and LIMIT"}, rule_llm_late},
     {{"llm_up", "lift LLM calls above joins, so that these can be ordered"}, rule_llm_up},
     {{"join_order", "order inner joins by estimated rows"}, rule_join_order},
     {{"llm_placement", "order LLM filters by cost and rows removed; put LLM calls where fewest inputs are"}, rule_llm_placement},
     {{"prune", "read and carry only columns that are used"}, rule_prune},
+    {{"projects", "merge projections over projections"}, rule_projects},
     {{"top_k", "keep only the first rows of a sort under a LIMIT"}, rule_top_k},
     {{"waves", "ask the model only for as many rows as a LIMIT needs"}, rule_waves},
 };
