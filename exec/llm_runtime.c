@@ -66,6 +66,10 @@ static void kv_put(void *ctx, const llm_kv_id *id, const void *kv, size_t bytes)
     cache_put(ctx, CACHE_KV, id->key, kv_identity(id), id->parent, id->cost_ms, (str){kv, bytes});
 }
 
+static void kv_prefetch(void *ctx, const llm_kv_id *id) {
+    cache_prefetch(ctx, CACHE_KV, id->key);
+}
+
 cache *runtime_cache(llm_runtime *r) {
     static const cache_policy policies[] = {CACHE_COST, CACHE_LRU, CACHE_FIFO};
     const settings *s = r->ctx->settings;
@@ -112,6 +116,7 @@ static void stats_add(llm_stats *sum, const llm_stats *more) {
     s.prefill_ms += sum->prefill_ms;
     s.decode_ms += sum->decode_ms;
     s.load_ms += sum->load_ms;
+    s.store_ms += sum->store_ms;
     *sum = s;
 }
 
@@ -137,7 +142,8 @@ int runtime_session(llm_runtime *r, llm_engine *engine, llm_session **out, err *
     cache *c = options.reuse == LLM_REUSE_TREE && r->ctx->settings->kv_keep != KEEP_NONE ? runtime_cache(r) : NULL;
     if (c)
         options.store = (llm_kv_store){
-            .ctx = c, .get = kv_get, .put = kv_put, .keep_all = r->ctx->settings->kv_keep == KEEP_ALL};
+            .ctx = c, .get = kv_get, .put = kv_put, .prefetch = kv_prefetch,
+            .keep_all = r->ctx->settings->kv_keep == KEEP_ALL};
     int status = llm_session_new(engine, &options, &r->session, e);
     r->engine = engine;
     *out = r->session;

@@ -179,6 +179,7 @@ typedef struct llm_kv_store {
     void *ctx;
     bool (*get)(void *ctx, const llm_kv_id *id, void *kv, size_t bytes);
     void (*put)(void *ctx, const llm_kv_id *id, const void *kv, size_t bytes);
+    void (*prefetch)(void *ctx, const llm_kv_id *id); /* a get will come soon; may be NULL */
     bool keep_all; /* false: offer only blocks that at least two prompts share */
 } llm_kv_store;
 
@@ -208,6 +209,7 @@ typedef struct llm_stats {
     uint64_t reused_memory, reused_disk;
     uint64_t output_tokens, passes, evicted_blocks, truncated;
     double prefill_ms, decode_ms, load_ms;
+    double store_ms; /* of looking for KV blocks in the store and reading them */
     size_t kv_bytes, kv_budget_bytes;
     int live_sequences;
 } llm_stats;

@@ -34,6 +34,7 @@ struct prefix_node {
     int resident_children;
     int pending, waiting, users, fanout;
     bool is_private, keep;
+    bool looked_ahead; /* the store was told that its blocks will be wanted */
     prefix_node *older, *newer;   /* resident nodes, oldest first */
     struct request *first, *last; /* waiting requests that end here */
     hash128 *keys;     /* of blocks first_block.. that end in this node; NULL: not asked for yet */

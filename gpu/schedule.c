@@ -78,6 +78,45 @@ static void kv_id_fill(const llm_session *s, prefix_node *node, int i, llm_kv_id
     prefix_tokens(node, b * LLM_BLOCK_TOKENS, LLM_BLOCK_TOKENS, id->tokens);
 }
 
+/* How far the store reads ahead of the walk: blocks told of, and nodes looked at, per pass. */
+enum { AHEAD_BLOCKS = 64, AHEAD_NODES = 512 };
+
+/* The node behind `node` in the order of the walk, leaving out what nobody waits for. */
+static prefix_node *walk_next(prefix_node *node) {
+    if (node->waiting > 0 && node->first_child != NULL) {
+        return node->first_child;
+    }
+    while (node != NULL && node->next == NULL) {
+        node = node->parent;
+    }
+    return node != NULL ? node->next : NULL;
+}
+
+/* Tells the store which blocks the next passes will ask for, so that it reads them while this one
+ * computes. */
+static void look_ahead(llm_session *s) {
+    const llm_kv_store *store = &s->options.store;
+    if (store->prefetch == NULL || !s->runs_model || s->options.reuse != LLM_REUSE_TREE) {
+        return;
+    }
+    prefix_node *node = s->cursor;
+    for (int blocks = 0, seen = 0; node != NULL && blocks < AHEAD_BLOCKS && seen < AHEAD_NODES;
+         seen++, node = walk_next(node)) {
+        if (node->waiting == 0 || node->looked_ahead || node->table != NULL || node->is_private ||
+            node->parent == NULL) {
+            continue;
+        }
+        prefix_make_keys(node, s->engine->info.fingerprint);
+        int full = prefix_full_blocks(node);
+        for (int i = 0; i < full; i++, blocks++) {
+            llm_kv_id id;
+            kv_id_fill(s, node, i, &id);
+            store->prefetch(store->ctx, &id);
+        }
+        node->looked_ahead = true;
+    }
+}
+
 /* Leading full blocks of a node that has just become resident; returns its tokens that need no
  * computing. */
 static int load_blocks(llm_session *s, prefix_node *node) {
@@ -85,6 +124,7 @@ static int load_blocks(llm_session *s, prefix_node *node) {
     if (s->options.store.get == NULL || !s->runs_model || node->is_private) {
         return 0;
     }
+    double start = session_now_ms();
     prefix_make_keys(node, s->engine->info.fingerprint);
     int full = prefix_full_blocks(node);
     while (loaded < full) {
@@ -98,6 +138,7 @@ static int load_blocks(llm_session *s, prefix_node *node) {
         loaded++;
     }
     node->loaded_blocks = loaded;
+    s->stats.store_ms += session_now_ms() - start;
     return loaded == 0 ? 0 : (node->first_block + loaded) * LLM_BLOCK_TOKENS - node->start;
 }
 
@@ -450,6 +491,7 @@ bool schedule_fill(llm_session *s) {
         s->current = NULL;
     }
     schedule_seal(s);
+    look_ahead(s);
     return s->pass.nrows > 0 || s->nlive == 0 || s->current == NULL;
 }
 

@@ -18,7 +18,7 @@ enum {
     DEFAULT_MAX_TOKENS = 32
 };
 
-static double now_ms(void) {
+double session_now_ms(void) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec * 1e3 + (double)t.tv_nsec / 1e6;
@@ -293,13 +293,13 @@ static int pass_run(llm_session *s, err *e) {
         s->stats.passes += s->pass.nrows > 0;
         return 0;
     }
-    double start = now_ms();
+    double start = session_now_ms();
     int code = s->engine->backend->forward(s->engine, s->work, &s->pass, e);
     if (code != 0) {
         s->failed = true;
         return code;
     }
-    double ms = now_ms() - start, share = (double)s->prefill_rows / (double)s->pass.nrows;
+    double ms = session_now_ms() - start, share = (double)s->prefill_rows / (double)s->pass.nrows;
     s->stats.prefill_ms += ms * share;
     s->stats.decode_ms += ms * (1 - share);
     s->stats.passes++;

@@ -104,6 +104,8 @@ struct llm_session {
     bool failed; /* a pass failed: KV may be incomplete */
 };
 
+double session_now_ms(void); /* monotonic */
+
 /* ---- schedule.c */
 /* Fills the pass: decode rows first, then prompts in order. false: nothing could be placed although
  * work is left. */
