@@ -17,6 +17,10 @@
  * first in PATH, $TESTDIR is the file's directory, HOME and the XDG directories but XDG_DATA_HOME
  * are in the fresh one.
  *
+ * A .md file is read as in the root of a checkout: its folder's name leads to it. One that says, in a line of its own,
+ * <!-- needs the default model --> is skipped (exit code 77) where that is not installed. KVASIR_MODEL is not looked
+ * at, for another model gives other answers.
+ *
  * What differs between runs is masked on both sides (table `masks`): times, rates, token rates, the
  * fresh directory. --update writes what was printed (masked) into the file. Exits 1 when a file
  * differs.
@@ -35,7 +39,7 @@
 
 #include "storage/base.h"
 
-enum { TIME_LIMIT_S = 300, MARK_DIGITS = 16 };
+enum { TIME_LIMIT_S = 300, MARK_DIGITS = 16, SKIPPED = 77 };
 
 /* Extended regular expressions, applied in order; # stands for a number. */
 static const struct {
@@ -117,6 +121,11 @@ static void new_step(session *s, const char *command, size_t line) {
     buf_append_char(&st->command, '\n');
 }
 
+static bool is_markdown(const char *path) {
+    size_t n = strlen(path);
+    return n > 3 && strcmp(path + n - 3, ".md") == 0;
+}
+
 static void parse_line(session *s, const char *text, size_t line, bool *open) {
     if (strncmp(text, "$ ", 2) == 0) {
         new_step(s, text + 2, line);
@@ -137,9 +146,7 @@ static void parse_line(session *s, const char *text, size_t line, bool *open) {
 }
 
 static void parse(session *s) {
-    size_t length = strlen(s->path);
-    bool markdown = length > 3 && strcmp(s->path + length - 3, ".md") == 0, fenced = false,
-         open = false;
+    bool markdown = is_markdown(s->path), fenced = false, open = false;
     for (size_t i = 0; i < s->text.n; i++) {
         const char *text = s->text.p[i];
         bool in_session = markdown ? fenced : strncmp(text, "  ", 2) == 0;
@@ -193,6 +200,7 @@ static void set_environment(const session *s, const char *program) {
     setenv("TZ", "UTC", 1);
     unsetenv("NO_COLOR");
     unsetenv("PAGER");
+    unsetenv("KVASIR_MODEL");
     free(real);
     free(file);
 }
@@ -353,8 +361,7 @@ static void show_difference(const session *s, const step *st) {
 }
 
 static void update_file(const session *s) {
-    size_t length = strlen(s->path);
-    bool markdown = length > 3 && strcmp(s->path + length - 3, ".md") == 0;
+    bool markdown = is_markdown(s->path);
     const char *indent = markdown ? "" : "  ";
     FILE *out = fopen(s->path, "w");
     if (out == NULL)
@@ -385,16 +392,58 @@ static void remove_dir(const char *dir) {
         waitpid(child, NULL, 0);
 }
 
-static bool run_session(const char *program, const char *path, bool update) {
+/* Whether the file asks for a model that is not here. */
+static bool lacks_model(const session *s) {
+    static const char default_model[] = "SmolLM2-135M-Instruct.Q4_1.gguf";
+    static const char mark[] = "<!-- needs the default model -->";
+    char path[2 * PATH_MAX];
+    const char *data = getenv("XDG_DATA_HOME"), *home = getenv("HOME");
+    for (size_t i = 0; i < s->text.n; i++) {
+        if (strcmp(s->text.p[i], mark) != 0)
+            continue;
+        snprintf(path, sizeof path, "%s%s/kvasir/models/%s",
+                 data && *data ? data
+                 : home        ? home
+                               : "",
+                 data && *data ? "" : "/.local/share", default_model);
+        return access(path, R_OK) != 0;
+    }
+    return false;
+}
+
+/* Markdown is read in the root of a checkout: there, its folder's name leads to it. */
+static void link_folder(const session *s) {
+    char link[2 * PATH_MAX], *file = realpath(s->path, NULL),
+                             *slash = file ? strrchr(file, '/') : NULL;
+    if (slash == NULL)
+        die("cannot find", s->path);
+    *slash = 0;
+    slash = strrchr(file, '/');
+    snprintf(link, sizeof link, "%s%s", s->dir, slash ? slash : "/");
+    if (symlink(file, link) != 0)
+        die("cannot link", link);
+    free(file);
+}
+
+static bool run_session(const char *program, const char *path, bool update, bool *skipped) {
     session s = {.path = path};
     buf text = {0}, script = {0}, out = {0};
     read_file(path, &text);
     s.text = split(text.p, text.n);
+    if (lacks_model(&s)) {
+        printf("%s: skipped, the default model is not installed\n", path);
+        *skipped = true;
+        lines_free(&s.text);
+        buf_free(&text);
+        return true;
+    }
     parse(&s);
     const char *tmp = getenv("TMPDIR");
     snprintf(s.dir, sizeof s.dir, "%s/kvasir-session-XXXXXX", tmp && *tmp ? tmp : "/tmp");
     if (mkdtemp(s.dir) == NULL)
         die("cannot make", s.dir);
+    if (is_markdown(path))
+        link_folder(&s);
     char mark[MARK_DIGITS + 8], file[PATH_MAX + 16];
     snprintf(mark, sizeof mark, "--%0*lx--", MARK_DIGITS,
              (unsigned long)hash64(s.dir, strlen(s.dir), 1));
@@ -438,7 +487,7 @@ static bool run_session(const char *program, const char *path, bool update) {
 
 int main(int argc, char **argv) {
     int first = 1;
-    bool update = argc > 1 && strcmp(argv[1], "--update") == 0, ok = true;
+    bool update = argc > 1 && strcmp(argv[1], "--update") == 0, ok = true, skipped = false;
     first += update;
     if (argc - first < 2) {
         fprintf(stderr, "usage: run_sessions [--update] KVASIR FILE...\n");
@@ -446,6 +495,6 @@ int main(int argc, char **argv) {
     }
     alarm(TIME_LIMIT_S); /* a session that hangs is a failed one */
     for (int i = first + 1; i < argc; i++)
-        ok = run_session(argv[first], argv[i], update) && ok;
-    return ok ? 0 : 1;
+        ok = run_session(argv[first], argv[i], update, &skipped) && ok;
+    return !ok ? 1 : skipped ? SKIPPED : 0;
 }
