@@ -68,11 +68,6 @@ static const char *join_name(join_kind k) {
     return names[k];
 }
 
-static const char *agg_name(agg_kind k) {
-    static const char *const names[] = {"count", "count", "sum", "avg", "min", "max", "group_concat", "first"};
-    return names[k];
-}
-
 /* ---- one line a node --------------------------------------------------------------------------- */
 
 static void print_bounds(buf *out, const plan_node *n) {
@@ -369,35 +364,42 @@ static void print_tokens_table(printer *p, const plan_actual *a, int depth, bool
     }
 }
 
-static void print_llm_figures(printer *p, const plan_node *n, const plan_actual *a) {
-    const plan_estimate *e = &n->estimate;
-    double inputs = a ? (double)a->distinct_inputs : e->distinct_inputs;
-    double prompt = a ? (double)a->prompt_tokens : e->prompt_tokens;
-    double computed = a ? (double)a->computed_tokens : e->computed_tokens;
-    double output = a ? (double)a->output_tokens : e->output_tokens;
-    const char *about = a ? "" : "≈";
-    buf_append_c(p->out, about);
-    print_count(p->out, inputs);
-    buf_printf(p->out, " distinct inputs, %s", about);
-    print_count(p->out, prompt);
-    buf_printf(p->out, " prompt tokens, %s", about);
-    print_count(p->out, computed);
-    buf_printf(p->out, " computed, hit rate %s%.1f %%, %s", about, prompt > 0 ? 100 * (1 - computed / prompt) : 0, about);
-    print_count(p->out, output);
-    buf_append_c(p->out, " output tokens");
-    if (!a && e->selectivity < 1)
-        buf_printf(p->out, ", keeps ≈%.3g %% of rows", 100 * e->selectivity);
-    if (a && a->stored_answers > 0) {
-        buf_append_c(p->out, ", ");
-        print_count(p->out, (double)a->stored_answers);
-        buf_append_c(p->out, " answers stored before");
+static void print_llm_estimate(buf *out, const plan_estimate *e) {
+    buf_append_c(out, "≈");
+    print_count(out, e->distinct_inputs);
+    buf_append_c(out, " distinct inputs, ≈");
+    print_count(out, e->prompt_tokens);
+    buf_append_c(out, " prompt tokens, ≈");
+    print_count(out, e->computed_tokens);
+    buf_printf(out, " computed, hit rate ≈%.1f %%, ≈", 100 * e->hit_rate);
+    print_count(out, e->output_tokens);
+    buf_append_c(out, " output tokens");
+    if (e->selectivity < 1)
+        buf_printf(out, ", keeps ≈%.3g %% of rows", 100 * e->selectivity);
+    buf_append_char(out, '\n');
+}
+
+static void print_llm_actual(buf *out, const plan_actual *a) {
+    double rate = a->prompt_tokens ? 1 - (double)a->computed_tokens / (double)a->prompt_tokens : 0;
+    print_count(out, (double)a->distinct_inputs);
+    buf_append_c(out, " distinct inputs, ");
+    print_count(out, (double)a->prompt_tokens);
+    buf_append_c(out, " prompt tokens, ");
+    print_count(out, (double)a->computed_tokens);
+    buf_printf(out, " computed, hit rate %.1f %%, ", 100 * rate);
+    print_count(out, (double)a->output_tokens);
+    buf_append_c(out, " output tokens");
+    if (a->stored_answers > 0) {
+        buf_append_c(out, ", ");
+        print_count(out, (double)a->stored_answers);
+        buf_append_c(out, " answers stored before");
     }
-    if (a && a->reused_disk > 0) {
-        buf_append_c(p->out, ", ");
-        print_count(p->out, (double)a->reused_disk);
-        buf_append_c(p->out, " tokens from disk");
+    if (a->reused_disk > 0) {
+        buf_append_c(out, ", ");
+        print_count(out, (double)a->reused_disk);
+        buf_append_c(out, " tokens from disk");
     }
-    buf_append_char(p->out, '\n');
+    buf_append_char(out, '\n');
 }
 
 static void print_llm(printer *p, const plan_node *n, int depth) {
@@ -419,8 +421,12 @@ static void print_llm(printer *p, const plan_node *n, int depth) {
         print_tokens_table(p, a, depth, true);
         return;
     }
+    if (a) {
+        print_indent(p, depth, false, true);
+        print_llm_actual(p->out, a);
+    }
     print_indent(p, depth, false, true);
-    print_llm_figures(p, n, a);
+    print_llm_estimate(p->out, &n->estimate);
 }
 
 /* ---- the tree ---------------------------------------------------------------------------------- */

@@ -94,14 +94,13 @@ static void add_sort_keys(cJSON *o, const plan_node *n) {
 }
 
 static void add_group(cJSON *o, const plan_node *n) {
-    static const char *const names[] = {"count", "count", "sum", "avg", "min", "max", "group_concat", "first"};
     add_exprs(o, "keys", n->group.keys, n->group.nkeys);
     cJSON *list = cJSON_AddArrayToObject(o, "aggregates");
     for (int i = 0; i < n->group.naggs; i++) {
         const plan_agg *a = &n->group.aggs[i];
         cJSON *one = cJSON_CreateObject();
         cJSON_AddItemToArray(list, one);
-        cJSON_AddStringToObject(one, "function", names[a->kind]);
+        cJSON_AddStringToObject(one, "function", agg_name(a->kind));
         cJSON_AddBoolToObject(one, "distinct", a->distinct);
         add_expr(one, "argument", a->arg);
         add_expr(one, "filter", a->filter);

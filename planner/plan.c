@@ -14,6 +14,7 @@ typedef struct builder {
     arena *mem;
     rule_ctx *rules;
     plan_node **shared; /* by share number */
+    column_names *names;
     bool has_llm;
     err *e;
 } builder;
@@ -46,6 +47,7 @@ static expr *resolve(builder *b, const expr *x, const scope *s) {
     *copy = *x;
     if (x->kind == EXPR_COLUMN) {
         copy->column.slot = scope_slot(s, x->column.id);
+        copy->column.name = names_of(b->names, x->column.id, x->column.name);
         if (copy->column.slot < 0 && b->e->code == ERR_NONE)
             err_set(b->e, ERR_INTERNAL, "column %.*s (#%d) is not in reach", (int)x->column.name.n, x->column.name.p,
                     x->column.id);
@@ -423,6 +425,10 @@ static void plan_all(const sql_stmt *stmt, builder *b, plan *p) {
     if (b->e->code != ERR_NONE)
         return;
     b->shared = ARENA_ARRAY(b->mem, plan_node *, rules->next_share + 1);
+    b->names = names_new(b->mem, rules->next_id, rules->next_share);
+    for (int i = -1; i < stmt->ncalls; i++)
+        if (i < 0 ? query : examples[i])
+            names_collect(b->names, i < 0 ? query : examples[i]);
     p->root = query ? build(b, query) : NULL;
     p->has_llm = b->has_llm;
     number_nodes(p, p->root);

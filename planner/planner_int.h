@@ -63,4 +63,14 @@ double estimate_cost_ms(estimator *s, const rel *r);
 /* Once nodes are numbered: selectivity of LLM nodes, what waves spare them, and the plan's total. */
 void estimate_plan(plan *p, arena *mem);
 
+/* ---- names in EXPLAIN (names.c) ---------------------------------------------------------------- */
+
+typedef struct column_names column_names;
+
+column_names *names_new(arena *mem, int nids, int nshared);
+void names_collect(column_names *s, const rel *r);
+/* What a column is called; `otherwise` when it is a table's or has no better name. */
+str names_of(const column_names *s, int id, str otherwise);
+const char *agg_name(agg_kind k);
+
 #endif
