@@ -36,7 +36,14 @@ typedef struct pass_want {
     const llm_token *ids; /* NULL: the whole vocabulary */
     int count;            /* ids, or the vocabulary's size */
     float *logits;        /* [count], filled by the backend */
+    /* Where the backend `tops` and top > 0 (ids NULL, top <= PASS_TOP): instead of all, logits[top] are the largest,
+     * largest first, ties to the lower id; top_ids[top] their tokens; *log_sum log Σ exp over the vocabulary. */
+    int top;
+    llm_token *top_ids;
+    float *log_sum;
 } pass_want;
+
+enum { PASS_TOP = 16 };
 
 typedef struct pass {
     pass_row *rows; /* neighbours in the prefix tree stand together, so that blocks are shared by
@@ -64,6 +71,7 @@ typedef struct backend_answer {
 
 typedef struct llm_backend {
     const char *name;
+    bool tops; /* wants may ask for their likeliest tokens alone */
     /* Fills engine->state and the facts in engine->info. */
     int (*open)(llm_engine *engine, const llm_engine_options *options, err *e);
     void (*close)(llm_engine *engine);
@@ -86,7 +94,12 @@ typedef struct llm_backend {
                    buf *text);
 } llm_backend;
 
+#ifdef KVASIR_CPU
 extern const llm_backend backend_cpu;
+#endif
+#ifdef KVASIR_CUDA
+extern const llm_backend backend_cuda;
+#endif
 #ifdef KVASIR_TEST_MODELS
 extern const llm_backend backend_test;
 #endif

@@ -26,18 +26,29 @@ static int usable_threads(const llm_engine_options *options) {
     return sched_getaffinity(0, sizeof set, &set) == 0 ? BASE_MAX(CPU_COUNT(&set), 1) : 1;
 }
 
-static const llm_backend *backend_choose(const llm_engine_options *options, err *e) {
+/* The devices a name stands for, best first; what is not built in is left out. Returns how many. */
+static int backends_for(const llm_engine_options *options, const llm_backend *out[2]) {
+    const char *device = options->device != NULL ? options->device : "auto";
+    int n = 0;
 #ifdef KVASIR_TEST_MODELS
     if (strncmp(options->path, "test:hash", 9) == 0) {
-        return &backend_test;
+        out[0] = &backend_test;
+        return 1;
     }
 #endif
-    const char *device = options->device != NULL ? options->device : "auto";
-    if (strcmp(device, "auto") == 0 || strcmp(device, "cpu") == 0) {
-        return &backend_cpu;
+    bool any = strcmp(device, "auto") == 0;
+    (void)any;
+#ifdef KVASIR_CUDA
+    if (any || strncmp(device, "cuda", 4) == 0) {
+        out[n++] = &backend_cuda;
     }
-    err_set(e, ERR_UNSUPPORTED, "no device '%s' in this build: use 'auto' or 'cpu'", device);
-    return NULL;
+#endif
+#ifdef KVASIR_CPU
+    if (any || strcmp(device, "cpu") == 0) {
+        out[n++] = &backend_cpu;
+    }
+#endif
+    return n;
 }
 
 /* The newline closes an answer in completion format: the one token that "\n" is, or -1. */
@@ -50,15 +61,7 @@ static llm_token newline_token(const llm_engine *engine) {
     return id;
 }
 
-int llm_engine_open(const llm_engine_options *options, llm_engine **out, err *e) {
-    *out = NULL;
-    if (options->path == NULL || options->path[0] == '\0') {
-        return err_set(e, ERR_MODEL, "no model file given");
-    }
-    const llm_backend *backend = backend_choose(options, e);
-    if (backend == NULL) {
-        return (int)e->code;
-    }
+static int open_with(const llm_backend *backend, const llm_engine_options *options, llm_engine **out, err *e) {
     double start = clock_ms();
     llm_engine *engine = mem_zalloc(sizeof *engine);
     engine->backend = backend;
@@ -76,6 +79,28 @@ int llm_engine_open(const llm_engine_options *options, llm_engine **out, err *e)
     engine->info.load_ms = clock_ms() - start;
     *out = engine;
     return 0;
+}
+
+int llm_engine_open(const llm_engine_options *options, llm_engine **out, err *e) {
+    *out = NULL;
+    if (options->path == NULL || options->path[0] == '\0') {
+        return err_set(e, ERR_MODEL, "no model file given");
+    }
+    const llm_backend *backends[2];
+    int n = backends_for(options, backends);
+    if (n == 0) {
+        return err_set(e, ERR_UNSUPPORTED, "no device '%s' in this build", options->device);
+    }
+    int code = open_with(backends[0], options, out, e);
+    if (code != 0 && n > 1) { /* 'auto': the next device will do, and says why it was not the first */
+        err first = *e;
+        err_clear(e);
+        code = open_with(backends[1], options, out, e);
+        if (code == 0) {
+            (*out)->info.device_reason = arena_strndup((*out)->mem, first.message, strlen(first.message));
+        }
+    }
+    return code;
 }
 
 void llm_engine_close(llm_engine *engine) {

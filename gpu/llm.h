@@ -54,6 +54,7 @@ enum {
 typedef struct llm_model_info {
     const char *path, *name, *architecture;
     const char *device;           /* "cpu (AVX-512)", "cuda:0 NVIDIA …" */
+    const char *device_reason;    /* one clause: why 'auto' took no better device; NULL: it did, or was not asked */
     const char *precision;        /* "f32", "bf16", "int8" */
     const char *precision_reason; /* one clause: why this one */
     const char *chat_family;      /* "chatml", "llama3", …, or "none" */

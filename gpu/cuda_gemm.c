@@ -1,0 +1,468 @@
+/*
+ * cuda_gemm.c - cuBLASLt: loading it, choosing algorithms that keep a row's bits, running products.
+ *
+ * Owns every cuBLASLt handle. Invariant: for one (plan, weight, row of A) cuda_gemm_run gives the same bits whatever
+ * the number of rows and the row's place; a plan whose candidates all fail that test fails the probe. When to run
+ * what is cuda_forward.c's.
+ */
+#include "cuda_gemm_int.h"
+
+#include <cublasLt.h>
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cuda_kernels_int.h"
+
+/* ---- the library ------------------------------------------------------------------------------- */
+
+#define BLAS_FUNCTIONS(X)                                                                          \
+    X(cublasLtCreate)                                                                              \
+    X(cublasLtDestroy)                                                                             \
+    X(cublasLtGetVersion)                                                                          \
+    X(cublasLtMatmul)                                                                              \
+    X(cublasLtMatmulAlgoCheck)                                                                     \
+    X(cublasLtMatmulAlgoConfigGetAttribute)                                                        \
+    X(cublasLtMatmulAlgoGetHeuristic)                                                              \
+    X(cublasLtMatmulDescCreate)                                                                    \
+    X(cublasLtMatmulDescDestroy)                                                                   \
+    X(cublasLtMatmulDescSetAttribute)                                                              \
+    X(cublasLtMatmulPreferenceCreate)                                                              \
+    X(cublasLtMatmulPreferenceDestroy)                                                             \
+    X(cublasLtMatmulPreferenceSetAttribute)                                                        \
+    X(cublasLtMatrixLayoutCreate)                                                                  \
+    X(cublasLtMatrixLayoutDestroy)
+
+typedef struct blas_table {
+#define X(name) __typeof__(&name) name;
+    BLAS_FUNCTIONS(X)
+#undef X
+} blas_table;
+
+/* The heights that get an algorithm of their own where its bits allow; the last is the tall one. */
+static const int heights[] = {64, 512, INT32_MAX};
+enum { HEIGHTS = 3, CANDIDATES = 16, PROBE_ROWS = 2048 };
+
+typedef struct gemm_plan {
+    int n, k, rows;
+    bool out_f32;
+    cublasLtMatmulAlgo_t algorithms[HEIGHTS];
+    bool own[HEIGHTS]; /* the height has an algorithm of its own */
+} gemm_plan;
+
+struct cuda_gemm {
+    void *library;
+    blas_table blas;
+    cublasLtHandle_t handle;
+    cublasLtMatmulDesc_t
+        product; /* D = Wᵀ as stored (column-major [K, N]) × A; the same for all plans */
+    cublasLtMatmulPreference_t preference;
+    gemm_plan plans[CUDA_GEMM_PLANS];
+    int nplans;
+};
+
+int cuda_check(cudaError_t status, const char *what, err *e) {
+    if (status == cudaSuccess) {
+        return 0;
+    }
+    err_code code = status == cudaErrorMemoryAllocation ? ERR_FULL : ERR_INTERNAL;
+    return err_set(e, code, "CUDA: %s: %s", what, cudaGetErrorString(status));
+}
+
+static int blas_check(cublasStatus_t status, const char *what, err *e) {
+    if (status == CUBLAS_STATUS_SUCCESS) {
+        return 0;
+    }
+    return err_set(e, ERR_INTERNAL, "cuBLASLt: %s failed (status %d)", what, (int)status);
+}
+
+static int library_load(cuda_gemm *g, err *e) {
+    char name[64];
+    snprintf(name, sizeof name, "libcublasLt.so.%d", CUBLAS_VER_MAJOR);
+    g->library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+    if (g->library == NULL) {
+        return err_set(e, ERR_UNSUPPORTED, "%s is not to be found", name);
+    }
+    const char *missing = NULL;
+#define X(symbol)                                                                                  \
+    do {                                                                                           \
+        void *p = dlsym(g->library, #symbol);                                                      \
+        missing = p == NULL ? #symbol : missing;                                                   \
+        memcpy(&g->blas.symbol, &p, sizeof p);                                                     \
+    } while (0);
+    BLAS_FUNCTIONS(X)
+#undef X
+    return missing == NULL ? 0 : err_set(e, ERR_UNSUPPORTED, "%s has no %s", name, missing);
+}
+
+/* No workspace, no reduction: what is left sums each output in one place. */
+static int preference_make(cuda_gemm *g, err *e) {
+    size_t workspace = 0;
+    uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_NONE;
+    cublasStatus_t status = g->blas.cublasLtMatmulPreferenceCreate(&g->preference);
+    if (status == CUBLAS_STATUS_SUCCESS) {
+        status = g->blas.cublasLtMatmulPreferenceSetAttribute(
+            g->preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace, sizeof workspace);
+    }
+    if (status == CUBLAS_STATUS_SUCCESS) {
+        status = g->blas.cublasLtMatmulPreferenceSetAttribute(
+            g->preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &reductions,
+            sizeof reductions);
+    }
+    return blas_check(status, "setting preferences", e);
+}
+
+int cuda_gemm_new(cuda_gemm **out, err *e) {
+    cuda_gemm *g = mem_zalloc(sizeof *g);
+    *out = g;
+    int code = library_load(g, e);
+    if (code != 0) {
+        return code;
+    }
+    code = blas_check(g->blas.cublasLtCreate(&g->handle), "creating a handle", e);
+    if (code == 0) {
+        code = blas_check(
+            g->blas.cublasLtMatmulDescCreate(&g->product, CUBLAS_COMPUTE_32F, CUDA_R_32F),
+            "describing a product", e);
+    }
+    if (code == 0) {
+        cublasOperation_t transposed = CUBLAS_OP_T;
+        code =
+            blas_check(g->blas.cublasLtMatmulDescSetAttribute(
+                           g->product, CUBLASLT_MATMUL_DESC_TRANSA, &transposed, sizeof transposed),
+                       "describing a product", e);
+    }
+    return code != 0 ? code : preference_make(g, e);
+}
+
+void cuda_gemm_free(cuda_gemm *g) {
+    if (g == NULL) {
+        return;
+    }
+    if (g->preference != NULL) {
+        g->blas.cublasLtMatmulPreferenceDestroy(g->preference);
+    }
+    if (g->product != NULL) {
+        g->blas.cublasLtMatmulDescDestroy(g->product);
+    }
+    if (g->handle != NULL) {
+        g->blas.cublasLtDestroy(g->handle);
+    }
+    if (g->library != NULL) {
+        dlclose(g->library);
+    }
+    free(g);
+}
+
+int cuda_gemm_declare(cuda_gemm *g, int n, int k, bool out_f32, int rows, err *e) {
+    for (int i = 0; i < g->nplans; i++) {
+        gemm_plan *p = &g->plans[i];
+        if (p->n == n && p->k == k && p->out_f32 == out_f32) {
+            p->rows = BASE_MAX(p->rows, rows);
+            return i;
+        }
+    }
+    if (g->nplans == CUDA_GEMM_PLANS) {
+        err_set(e, ERR_LIMIT, "more than %d shapes of matrices", CUDA_GEMM_PLANS);
+        return -1;
+    }
+    g->plans[g->nplans] = (gemm_plan){.n = n, .k = k, .rows = rows, .out_f32 = out_f32};
+    return g->nplans++;
+}
+
+/* ---- one product ------------------------------------------------------------------------------- */
+
+/* The three matrices as the library sees them: column-major W [K, N], A [K, rows], out [N, rows]. */
+typedef struct layouts {
+    cublasLtMatrixLayout_t w, a, out;
+} layouts;
+
+static void layouts_free(const cuda_gemm *g, layouts *l) {
+    cublasLtMatrixLayout_t all[] = {l->w, l->a, l->out};
+    for (size_t i = 0; i < BASE_COUNT(all); i++) {
+        if (all[i] != NULL) {
+            g->blas.cublasLtMatrixLayoutDestroy(all[i]);
+        }
+    }
+}
+
+static int layouts_make(const cuda_gemm *g, const gemm_plan *p, int rows, layouts *l, err *e) {
+    *l = (layouts){0};
+    uint64_t n = (uint64_t)p->n, k = (uint64_t)p->k, m = (uint64_t)rows;
+    cudaDataType_t out = p->out_f32 ? CUDA_R_32F : CUDA_R_16BF;
+    cublasStatus_t status = g->blas.cublasLtMatrixLayoutCreate(&l->w, CUDA_R_16BF, k, n, p->k);
+    if (status == CUBLAS_STATUS_SUCCESS) {
+        status = g->blas.cublasLtMatrixLayoutCreate(&l->a, CUDA_R_16BF, k, m, p->k);
+    }
+    if (status == CUBLAS_STATUS_SUCCESS) {
+        status = g->blas.cublasLtMatrixLayoutCreate(&l->out, out, n, m, p->n);
+    }
+    if (status != CUBLAS_STATUS_SUCCESS) {
+        layouts_free(g, l);
+    }
+    return blas_check(status, "describing a matrix", e);
+}
+
+static int product_run(const cuda_gemm *g, const gemm_plan *p,
+                       const cublasLtMatmulAlgo_t *algorithm, const void *w, const void *a,
+                       int rows, bool adds, void *out, cudaStream_t stream, err *e) {
+    layouts l;
+    int code = layouts_make(g, p, rows, &l, e);
+    if (code != 0) {
+        return code;
+    }
+    const float one = 1, beta = adds ? 1 : 0;
+    cublasStatus_t status =
+        g->blas.cublasLtMatmul(g->handle, g->product, &one, w, l.w, a, l.a, &beta, out, l.out, out,
+                               l.out, algorithm, NULL, 0, stream);
+    layouts_free(g, &l);
+    return blas_check(status, "a product", e);
+}
+
+static int height_index(int rows) {
+    int i = 0;
+    while (rows > heights[i]) {
+        i++;
+    }
+    return i;
+}
+
+int cuda_gemm_run(cuda_gemm *g, int plan, const void *w, const void *a, int rows, bool adds,
+                  void *out, cudaStream_t stream, err *e) {
+    const gemm_plan *p = &g->plans[plan];
+    int height = (rows + CUDA_GEMM_ROWS - 1) / CUDA_GEMM_ROWS * CUDA_GEMM_ROWS;
+    return product_run(g, p, &p->algorithms[height_index(height)], w, a, height, adds, out, stream,
+                       e);
+}
+
+/* ---- the probe --------------------------------------------------------------------------------- */
+
+/* What a plan is tested with. `expected` are the outputs of all rows by the tall algorithm. */
+typedef struct probe {
+    cuda_gemm *g;
+    cudaStream_t stream;
+    int rows;                /* of a, expected, out */
+    uint16_t *w, *a, *moved; /* [n, k], [rows, k], [rows, k]: a from another row on */
+    void *expected, *out;    /* [rows, n] */
+    unsigned *differing;
+} probe;
+
+static size_t out_bytes(const gemm_plan *p) {
+    return p->out_f32 ? sizeof(float) : sizeof(uint16_t);
+}
+
+static void probe_free(probe *t) {
+    void *all[] = {t->w, t->a, t->moved, t->expected, t->out, t->differing};
+    for (size_t i = 0; i < BASE_COUNT(all); i++) {
+        cudaFree(all[i]);
+    }
+}
+
+static int probe_new(probe *t, const gemm_plan *p, err *e) {
+    size_t n = (size_t)p->n, k = (size_t)p->k, rows = (size_t)t->rows, element = out_bytes(p);
+    struct {
+        void **at;
+        size_t bytes;
+    } wanted[] = {
+        {(void **)&t->w, n * k * 2},        {(void **)&t->a, rows * k * 2},
+        {(void **)&t->moved, rows * k * 2}, {&t->expected, rows * n * element},
+        {&t->out, rows * n * element},      {(void **)&t->differing, sizeof *t->differing}};
+    int code = 0;
+    for (size_t i = 0; i < BASE_COUNT(wanted) && code == 0; i++) {
+        code =
+            cuda_check(cudaMalloc(wanted[i].at, wanted[i].bytes), "memory for testing products", e);
+    }
+    if (code == 0) {
+        code = cuda_check(k_random(t->w, n * k, 1, 2, t->stream), "filling a matrix", e);
+    }
+    return code != 0 ? code
+                     : cuda_check(k_random(t->a, rows * k, 2, 2, t->stream), "filling a matrix", e);
+}
+
+static bool is_whole(const cuda_gemm *g, const cublasLtMatmulHeuristicResult_t *r) {
+    int32_t splits = 0;
+    uint32_t reduction = 0;
+    size_t size;
+    return r->state == CUBLAS_STATUS_SUCCESS && r->workspaceSize == 0 &&
+           g->blas.cublasLtMatmulAlgoConfigGetAttribute(&r->algo, CUBLASLT_ALGO_CONFIG_SPLITK_NUM,
+                                                        &splits, sizeof splits,
+                                                        &size) == CUBLAS_STATUS_SUCCESS &&
+           splits <= 1 &&
+           g->blas.cublasLtMatmulAlgoConfigGetAttribute(
+               &r->algo, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME, &reduction, sizeof reduction,
+               &size) == CUBLAS_STATUS_SUCCESS &&
+           reduction == CUBLASLT_REDUCTION_SCHEME_NONE;
+}
+
+/* Does the algorithm take this many rows at all? */
+static bool fits(const cuda_gemm *g, const gemm_plan *p, const cublasLtMatmulAlgo_t *algorithm,
+                 int rows) {
+    layouts l;
+    err ignored = {0};
+    if (layouts_make(g, p, rows, &l, &ignored) != 0) {
+        return false;
+    }
+    cublasLtMatmulHeuristicResult_t result = {0};
+    cublasStatus_t status = g->blas.cublasLtMatmulAlgoCheck(g->handle, g->product, l.w, l.a, l.out,
+                                                            l.out, algorithm, &result);
+    layouts_free(g, &l);
+    return status == CUBLAS_STATUS_SUCCESS && result.workspaceSize == 0;
+}
+
+/* Rows first .. first + rows of A, alone: do they have the bits expected? */
+static int agrees(probe *t, const gemm_plan *p, const cublasLtMatmulAlgo_t *algorithm, int first,
+                  int rows, bool *same, err *e) {
+    size_t row = (size_t)p->k * sizeof(uint16_t), element = out_bytes(p), n = (size_t)p->n;
+    unsigned differing = 1;
+    const char *expected = (const char *)t->expected + (size_t)first * n * element;
+    size_t halves = (size_t)rows * n * element / sizeof(uint16_t);
+    const uint16_t *from = t->a + (size_t)first * (size_t)p->k;
+    int code = cuda_check(
+        cudaMemcpyAsync(t->moved, from, (size_t)rows * row, cudaMemcpyDeviceToDevice, t->stream),
+        "moving rows", e);
+    code = code != 0
+               ? code
+               : cuda_check(cudaMemsetAsync(t->out, 0xff, halves * 2, t->stream), "poisoning", e);
+    code = code != 0
+               ? code
+               : product_run(t->g, p, algorithm, t->w, t->moved, rows, false, t->out, t->stream, e);
+    code = code != 0 ? code
+                     : cuda_check(cudaMemsetAsync(t->differing, 0, sizeof *t->differing, t->stream),
+                                  "a counter", e);
+    code = code != 0 ? code
+                     : cuda_check(k_differ((const uint16_t *)(const void *)expected, t->out, halves,
+                                           t->differing, t->stream),
+                                  "comparing", e);
+    code = code != 0 ? code
+                     : cuda_check(cudaMemcpyAsync(&differing, t->differing, sizeof differing,
+                                                  cudaMemcpyDeviceToHost, t->stream),
+                                  "reading a counter", e);
+    code = code != 0 ? code : cuda_check(cudaStreamSynchronize(t->stream), "testing a product", e);
+    *same = differing == 0;
+    return code;
+}
+
+/* About half as many rows again. */
+static int height_after(int rows, int tallest) {
+    int next = rows + BASE_MAX(rows / 2 / CUDA_GEMM_ROWS, 1) * CUDA_GEMM_ROWS;
+    return rows < tallest ? BASE_MIN(next, tallest) : next;
+}
+
+/* Heights up to `tallest`, rows taken from several places. */
+static int agrees_everywhere(probe *t, const gemm_plan *p, const cublasLtMatmulAlgo_t *algorithm,
+                             int tallest, bool *same, err *e) {
+    *same = true;
+    for (int rows = CUDA_GEMM_ROWS; *same && rows <= tallest; rows = height_after(rows, tallest)) {
+        int places[] = {0, (t->rows - rows) / 2 | 1, t->rows - rows};
+        *same = fits(t->g, p, algorithm, rows);
+        for (size_t i = 0; *same && i < BASE_COUNT(places); i++) {
+            int first = BASE_MIN(places[i], t->rows - rows);
+            int code = agrees(t, p, algorithm, first, rows, same, e);
+            if (code != 0) {
+                return code;
+            }
+        }
+    }
+    return 0;
+}
+
+static int candidates_ask(const cuda_gemm *g, const gemm_plan *p, int rows,
+                          cublasLtMatmulHeuristicResult_t *out, int *count, err *e) {
+    layouts l;
+    int code = layouts_make(g, p, rows, &l, e);
+    if (code != 0) {
+        return code;
+    }
+    cublasStatus_t status = g->blas.cublasLtMatmulAlgoGetHeuristic(
+        g->handle, g->product, l.w, l.a, l.out, l.out, g->preference, CANDIDATES, out, count);
+    layouts_free(g, &l);
+    *count = status == CUBLAS_STATUS_SUCCESS ? *count : 0;
+    return status == CUBLAS_STATUS_NOT_SUPPORTED ? 0
+                                                 : blas_check(status, "asking for algorithms", e);
+}
+
+/* The tall algorithm: the library's first choice that passes; its outputs become what is expected. */
+static int tall_choose(probe *t, gemm_plan *p, err *e) {
+    cublasLtMatmulHeuristicResult_t found[CANDIDATES];
+    int count = 0, code = candidates_ask(t->g, p, t->rows, found, &count, e);
+    for (int i = 0; code == 0 && i < count; i++) {
+        if (!is_whole(t->g, &found[i])) {
+            continue;
+        }
+        bool same = false;
+        code = product_run(t->g, p, &found[i].algo, t->w, t->a, t->rows, false, t->expected,
+                           t->stream, e);
+        code = code != 0 ? code : agrees_everywhere(t, p, &found[i].algo, t->rows, &same, e);
+        if (code == 0 && same) {
+            for (int h = 0; h < HEIGHTS; h++) {
+                p->algorithms[h] = found[i].algo;
+            }
+            p->own[HEIGHTS - 1] = true;
+            return 0;
+        }
+    }
+    return code != 0
+               ? code
+               : err_set(
+                     e, ERR_UNSUPPORTED,
+                     "no product of cuBLASLt keeps its bits at all heights for [%d, %d] (%d tried)",
+                     p->n, p->k, count);
+}
+
+/* A lower height's own algorithm: the first whose bits are the tall one's. */
+static int low_choose(probe *t, gemm_plan *p, int h, err *e) {
+    cublasLtMatmulHeuristicResult_t found[CANDIDATES];
+    int count = 0,
+        code = heights[h] < t->rows ? candidates_ask(t->g, p, heights[h], found, &count, e) : 0;
+    for (int i = 0; code == 0 && i < count && !p->own[h]; i++) {
+        bool same = false;
+        if (is_whole(t->g, &found[i])) {
+            code = agrees_everywhere(t, p, &found[i].algo, heights[h], &same, e);
+        }
+        if (code == 0 && same) {
+            p->algorithms[h] = found[i].algo;
+            p->own[h] = true;
+        }
+    }
+    return code;
+}
+
+/* The first rows' bits, for the fingerprint. */
+static int outputs_hash(probe *t, const gemm_plan *p, hash128 *digest, err *e) {
+    size_t bytes = (size_t)CUDA_GEMM_ROWS * (size_t)p->n * out_bytes(p);
+    char *host = mem_alloc(bytes);
+    int code =
+        cuda_check(cudaMemcpyAsync(host, t->expected, bytes, cudaMemcpyDeviceToHost, t->stream),
+                   "reading a product", e);
+    code = code != 0 ? code : cuda_check(cudaStreamSynchronize(t->stream), "reading a product", e);
+    hash128 both[2] = {*digest, hash_128(host, bytes)};
+    *digest = hash_128(both, sizeof both);
+    free(host);
+    return code;
+}
+
+int cuda_gemm_probe(cuda_gemm *g, cudaStream_t stream, hash128 *digest, err *e) {
+    int code = 0;
+    for (int i = 0; i < g->nplans && code == 0; i++) {
+        gemm_plan *p = &g->plans[i];
+        probe t = {.g = g, .stream = stream, .rows = BASE_MIN(p->rows, PROBE_ROWS)};
+        t.rows = BASE_MAX(t.rows / CUDA_GEMM_ROWS, 1) * CUDA_GEMM_ROWS;
+        code = probe_new(&t, p, e);
+        code = code != 0 ? code : tall_choose(&t, p, e);
+        for (int h = 0; h < HEIGHTS - 1 && code == 0; h++) {
+            code = low_choose(&t, p, h, e);
+        }
+        code = code != 0 ? code : outputs_hash(&t, p, digest, e);
+        probe_free(&t);
+    }
+    return code;
+}
+
+void cuda_gemm_describe(const cuda_gemm *g, buf *out) {
+    buf_printf(out, "cuBLASLt %zu", g->blas.cublasLtGetVersion());
+    for (int i = 0; i < g->nplans; i++) {
+        const gemm_plan *p = &g->plans[i];
+        buf_printf(out, ", [%d, %d]: %d algorithms", p->n, p->k, p->own[0] + p->own[1] + p->own[2]);
+    }
+}

@@ -1,0 +1,377 @@
+/*
+ * cuda_part.c - a part of a pass as plain data: which rows, which copies, attention's tasks, one buffer for the card.
+ *
+ * A pass is cut where the rows outgrow the buffers or the blocks outgrow the card; rows stand parents first, so a part
+ * finds what it attends to. Where a part is cut does not show in the bits: no kernel's result depends on the batch.
+ * Invariant: a part that may run as a graph has counts padded to few sizes, its arrays at places that follow from the
+ * counts alone, and padding that does nothing: tasks without queries, rows without a place in the pool.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "cuda_int.h"
+
+static int last_block(const pass_row *row) {
+    return row->position / LLM_BLOCK_TOKENS;
+}
+
+/* ---- how much ---------------------------------------------------------------------------------- */
+
+static void mark_block(cuda_work *w, int32_t block) {
+    if (w->marks[block] == w->mark) {
+        return;
+    }
+    w->marks[block] = w->mark;
+    if (w->nused == w->used_cap) {
+        w->used_cap = w->used_cap * 2 + 1024;
+        w->used = mem_realloc(w->used, sizeof *w->used * w->used_cap);
+    }
+    w->used[w->nused++] = block;
+}
+
+static void marks_begin(cuda_work *w) {
+    w->mark++;
+    w->nused = 0;
+}
+
+/* Marks the blocks of row i that the row before it did not already. */
+static void row_mark(cuda_work *w, const pass *p, int first, int i) {
+    const pass_row *row = &p->rows[i], *before = i > first ? row - 1 : NULL;
+    bool same = before != NULL && before->table == row->table;
+    for (int b = same ? last_block(before) : 0; b <= last_block(row); b++) {
+        mark_block(w, row->table[b]);
+    }
+}
+
+int cuda_part_rows(cuda_work *w, const pass *p, int first, err *e) {
+    size_t slots = (size_t)w->kv.slots, copies = 2 * (size_t)p->ncopies;
+    int states = 0, n = 0;
+    marks_begin(w);
+    while (first + n < p->nrows && n < w->rows_cap) {
+        const pass_row *row = &p->rows[first + n];
+        states += row->position / PLAN_CHUNK + 1;
+        if (w->kv.paged) {
+            row_mark(w, p, first, first + n);
+        }
+        if (states > w->states_cap || (w->kv.paged && w->nused + copies > slots)) {
+            break;
+        }
+        n++;
+    }
+    if (n == 0) {
+        err_set(e, ERR_FULL,
+                "a sequence of %d tokens does not fit the card's memory: it holds %d KV blocks",
+                p->rows[first].position + 1, w->kv.slots);
+    }
+    return n;
+}
+
+/* ---- wants ------------------------------------------------------------------------------------- */
+
+static void wants_reserve(cuda_work *w, int n) {
+    if (n > w->wants_cap) {
+        w->wants_cap = 2 * n;
+        w->wanted = mem_realloc(w->wanted, sizeof *w->wanted * (size_t)w->wants_cap);
+        w->want_rows = mem_realloc(w->want_rows, sizeof *w->want_rows * (size_t)w->wants_cap);
+        w->whole = mem_realloc(w->whole, sizeof(*w->whole) * (size_t)w->wants_cap);
+    }
+}
+
+static bool is_top(const pass_want *want) {
+    return want->ids == NULL && want->top > 0;
+}
+
+/* The wants of the part's rows, their rows, and those of the whole vocabulary: tops first. */
+static void wants_find(cuda_work *w, cuda_part *part) {
+    const pass *p = part->p;
+    int at = part->want_first;
+    while (at < p->nwants && p->wants[at].row < part->first + part->nrows) {
+        at++;
+    }
+    part->nwants = at - part->want_first;
+    wants_reserve(w, part->nwants);
+    for (int i = 0; i < part->nwants; i++) {
+        const pass_want *want = &p->wants[part->want_first + i];
+        int row = want->row - part->first;
+        if (part->nwanted == 0 || w->wanted[part->nwanted - 1] != row) {
+            w->wanted[part->nwanted++] = row;
+        }
+        w->want_rows[i] = part->nwanted - 1;
+        part->nitems += want->ids != NULL ? want->count : 0;
+    }
+    for (int tops = 1; tops >= 0; tops--) {
+        for (int i = 0; i < part->nwants; i++) {
+            pass_want *want = &p->wants[part->want_first + i];
+            if (want->ids == NULL && is_top(want) == (tops != 0)) {
+                w->whole[part->nwhole++] = want;
+            }
+        }
+        part->ntops = tops != 0 ? part->nwhole : part->ntops;
+    }
+    part->all_wanted = part->nwanted == part->nrows;
+}
+
+/* ---- rows and copies by slots ------------------------------------------------------------------ */
+
+/* The rows' tables in slots of the card. Neighbours with one table get one again. */
+static void tables_translate(cuda_work *w, const cuda_part *part) {
+    const pass_row *rows = part->p->rows + part->first;
+    size_t n = 0;
+    for (int i = 0; i < part->nrows; i++) {
+        bool same = i > 0 && rows[i].table == rows[i - 1].table;
+        n += same ? 0 : (size_t)w->engine->config.context / LLM_BLOCK_TOKENS + 2;
+    }
+    if (n > w->tables_cap) {
+        w->tables_cap = n;
+        w->tables = mem_realloc(w->tables, sizeof *w->tables * n);
+    }
+    size_t at = 0;
+    for (int i = 0; i < part->nrows;) {
+        int end = i, blocks = 0;
+        while (end < part->nrows && rows[end].table == rows[i].table) {
+            blocks = BASE_MAX(blocks, last_block(&rows[end++]) + 1);
+        }
+        for (int b = 0; b < blocks; b++) {
+            w->tables[at + (size_t)b] = cuda_kv_slot(&w->kv, rows[i].table[b]);
+        }
+        for (; i < end; i++) {
+            w->plan_rows[i].table = w->tables + at;
+        }
+        at += (size_t)blocks;
+    }
+}
+
+static void rows_plan(cuda_work *w, const cuda_part *part) {
+    const pass_row *rows = part->p->rows + part->first;
+    for (int i = 0; i < part->nrows; i++) {
+        w->plan_rows[i] = (plan_row){rows[i].position, rows[i].table};
+    }
+    if (w->kv.paged) {
+        tables_translate(w, part);
+    }
+    const model_config *c = &w->engine->config;
+    int group = c->n_heads / c->n_kv_heads;
+    plan_make(&w->plan, w->plan_rows, part->nrows, group);
+    if (!part->all_wanted) {
+        for (int i = 0; i < part->nwanted; i++) {
+            w->last_rows[i] = w->plan_rows[w->wanted[i]];
+        }
+        plan_make(&w->last_plan, w->last_rows, part->nwanted, group);
+    }
+}
+
+/* The copies that the part's blocks start from, and the blocks that those start from. */
+static int copies_find(cuda_work *w, const cuda_part *part) {
+    const pass *p = part->p;
+    int n = 0;
+    for (int i = p->ncopies; i-- > 0;) {
+        const pass_copy *copy = &p->copies[i];
+        if (!w->copied[i] && w->marks[copy->to] == w->mark) {
+            mark_block(w, copy->from);
+            w->copied[i] = true;
+            w->copies[n++] = (plan_copy){copy->from, copy->to, copy->tokens};
+        }
+    }
+    for (int i = 0; i < n / 2; i++) { /* back in order */
+        plan_copy other = w->copies[i];
+        w->copies[i] = w->copies[n - 1 - i];
+        w->copies[n - 1 - i] = other;
+    }
+    return n;
+}
+
+static void copies_plan(cuda_work *w, cuda_part *part, int n) {
+    for (int i = 0; i < n; i++) {
+        w->copies[i].from = cuda_kv_slot(&w->kv, w->copies[i].from);
+        w->copies[i].to = cuda_kv_slot(&w->kv, w->copies[i].to);
+    }
+    part->copy_levels = plan_copies(w->copies, n, w->copy_levels, w->sorted, w->copy_ends);
+}
+
+/* ---- the buffer -------------------------------------------------------------------------------- */
+
+static int padded(int n, bool graph) {
+    int size = 16;
+    while (graph && size < n) {
+        size *= 2;
+    }
+    return graph && n > 0 ? size : n;
+}
+
+static void shape_make(const attend_plan *plan, bool graph, attend_shape *s) {
+    s->levels = plan->levels;
+    for (int l = 0; l < plan->levels; l++) {
+        s->wide[l] = padded(plan->wide[l].count, graph);
+        s->narrow[l] = padded(plan->narrow[l].count, graph);
+    }
+    s->merges = padded(plan->nmerges, graph);
+}
+
+static size_t place(size_t *end, size_t bytes) {
+    size_t at = *end;
+    *end = (at + bytes + 255) / 256 * 256;
+    return at;
+}
+
+static void attend_place(const attend_plan *plan, const attend_shape *s, int rows,
+                         attend_layout *at, size_t *end) {
+    at->states = place(end, sizeof(int32_t) * (size_t)rows);
+    for (int l = 0; l < s->levels; l++) {
+        at->wide[l] = place(end, sizeof(plan_task) * (size_t)s->wide[l]);
+        at->narrow[l] = place(end, sizeof(plan_task) * (size_t)s->narrow[l]);
+    }
+    at->merges = place(end, sizeof(plan_merge) * (size_t)s->merges);
+    at->blocks = place(end, sizeof(int32_t) * (size_t)plan->nblocks);
+}
+
+/* What graphs read comes first, the list of blocks, whose length varies, last of it. */
+static void part_place(const cuda_work *w, cuda_part *part, int ncopies) {
+    part_layout *at = &part->at;
+    size_t end = 0, rows = sizeof(int32_t) * (size_t)part->shape.rows;
+    at->tokens = place(&end, rows);
+    at->positions = place(&end, rows);
+    at->slots = place(&end, rows);
+    attend_place(&w->plan, &part->shape.attend, part->shape.rows, &at->all, &end);
+    if (!part->all_wanted) {
+        at->wanted = place(&end, sizeof(int32_t) * (size_t)part->nwanted);
+        at->wanted_positions = place(&end, sizeof(int32_t) * (size_t)part->nwanted);
+        attend_place(&w->last_plan, &part->last, part->nwanted, &at->last, &end);
+    }
+    at->copies = place(&end, sizeof(plan_copy) * (size_t)ncopies);
+    at->items = place(&end, sizeof(plan_item) * (size_t)part->nitems);
+    at->whole = place(&end, sizeof(int32_t) * (size_t)part->nwhole);
+    at->bytes = end;
+}
+
+static void attend_fill(const attend_plan *plan, const attend_shape *s, const attend_layout *at,
+                        int nrows, int rows, char *base) {
+    int32_t *states = (int32_t *)(void *)(base + at->states);
+    memcpy(states, plan->states, sizeof *states * (size_t)nrows);
+    memset(states + nrows, 0xff, sizeof *states * (size_t)(rows - nrows));
+    for (int l = 0; l < s->levels; l++) {
+        const plan_list *lists[] = {&plan->wide[l], &plan->narrow[l]};
+        const size_t places[] = {at->wide[l], at->narrow[l]};
+        const int counts[] = {s->wide[l], s->narrow[l]};
+        for (int k = 0; k < 2; k++) {
+            plan_task *to = (plan_task *)(void *)(base + places[k]);
+            int n = lists[k]->count;
+            if (counts[k] > 0) {
+                memcpy(to, lists[k]->at, sizeof *to * (size_t)n);
+                memset(to + n, 0, sizeof *to * (size_t)(counts[k] - n));
+            }
+        }
+    }
+    plan_merge *merges = (plan_merge *)(void *)(base + at->merges);
+    if (s->merges > 0) {
+        memcpy(merges, plan->merges, sizeof *merges * (size_t)plan->nmerges);
+        memset(merges + plan->nmerges, 0, sizeof *merges * (size_t)(s->merges - plan->nmerges));
+    }
+    memcpy(base + at->blocks, plan->blocks, sizeof(int32_t) * (size_t)plan->nblocks);
+}
+
+static void rows_fill(const cuda_work *w, const cuda_part *part, char *base) {
+    int32_t *tokens = (int32_t *)(void *)(base + part->at.tokens);
+    int32_t *positions = (int32_t *)(void *)(base + part->at.positions);
+    int32_t *slots = (int32_t *)(void *)(base + part->at.slots);
+    for (int i = 0; i < part->shape.rows; i++) {
+        bool real = i < part->nrows;
+        const plan_row *row = &w->plan_rows[i];
+        tokens[i] = real ? part->p->rows[part->first + i].token : 0;
+        positions[i] = real ? row->position : 0;
+        slots[i] =
+            real ? row->table[row->position / PLAN_BLOCK] * PLAN_BLOCK + row->position % PLAN_BLOCK
+                 : -1;
+    }
+    if (!part->all_wanted) {
+        int32_t *wanted = (int32_t *)(void *)(base + part->at.wanted);
+        int32_t *at = (int32_t *)(void *)(base + part->at.wanted_positions);
+        for (int i = 0; i < part->nwanted; i++) {
+            wanted[i] = w->wanted[i];
+            at[i] = w->last_rows[i].position;
+        }
+    }
+}
+
+static void wants_fill(const cuda_work *w, const cuda_part *part, char *base) {
+    plan_item *items = (plan_item *)(void *)(base + part->at.items);
+    int32_t *whole = (int32_t *)(void *)(base + part->at.whole);
+    const pass_want *first = part->p->wants + part->want_first;
+    for (int i = 0; i < part->nwants; i++) {
+        for (int k = 0; first[i].ids != NULL && k < first[i].count; k++) {
+            *items++ = (plan_item){w->want_rows[i], first[i].ids[k]};
+        }
+    }
+    for (int i = 0; i < part->nwhole; i++) {
+        whole[i] = w->want_rows[w->whole[i] - first];
+    }
+}
+
+int cuda_pinned_reserve(char **p, size_t *cap, size_t bytes, err *e) {
+    if (bytes <= *cap) {
+        return 0;
+    }
+    cudaFreeHost(*p);
+    *p = NULL;
+    *cap = 0;
+    size_t size = bytes + bytes / 2 + 4096;
+    int code = cuda_check(cudaMallocHost((void **)p, size), "pinned memory", e);
+    *cap = code == 0 ? size : 0;
+    return code;
+}
+
+static int buffers_reserve(cuda_work *w, size_t bytes, err *e) {
+    size_t host_cap = w->part_cap;
+    int code = cuda_pinned_reserve(&w->part_host, &host_cap, bytes, e);
+    if (code != 0 || host_cap == w->part_cap) {
+        w->part_cap = host_cap;
+        return code;
+    }
+    cudaFree(w->part_device);
+    w->part_device = NULL;
+    w->part_cap = 0;
+    cuda_graphs_drop(w);
+    code =
+        cuda_check(cudaMalloc((void **)&w->part_device, host_cap), "memory for a pass's rows", e);
+    w->part_cap = code == 0 ? host_cap : 0;
+    return code;
+}
+
+int cuda_part_make(cuda_work *w, cuda_part *part, err *e) {
+    const pass *p = part->p;
+    marks_begin(w);
+    for (int i = part->first; i < part->first + part->nrows; i++) {
+        row_mark(w, p, part->first, i);
+    }
+    int ncopies = copies_find(w, part);
+    int code = cuda_kv_bring(&w->kv, w->used, w->nused, e);
+    if (code != 0) {
+        return code;
+    }
+    wants_find(w, part);
+    rows_plan(w, part);
+    copies_plan(w, part, ncopies);
+    part->graph = part->nrows <= CUDA_GRAPH_ROWS && part->all_wanted && ncopies == 0 &&
+                  padded(part->nrows, true) <= w->rows_cap;
+    part->shape = (graph_shape){.rows = padded(part->nrows, part->graph)};
+    shape_make(&w->plan, part->graph, &part->shape.attend);
+    part->last = (attend_shape){0};
+    if (!part->all_wanted) {
+        shape_make(&w->last_plan, false, &part->last);
+    }
+    part_place(w, part, ncopies);
+    code = buffers_reserve(w, part->at.bytes, e);
+    if (code != 0) {
+        return code;
+    }
+    char *base = w->part_host;
+    rows_fill(w, part, base);
+    attend_fill(&w->plan, &part->shape.attend, &part->at.all, part->nrows, part->shape.rows, base);
+    if (!part->all_wanted) {
+        attend_fill(&w->last_plan, &part->last, &part->at.last, part->nwanted, part->nwanted, base);
+    }
+    if (ncopies > 0) {
+        memcpy(base + part->at.copies, w->sorted, sizeof *w->sorted * (size_t)ncopies);
+    }
+    wants_fill(w, part, base);
+    return 0;
+}

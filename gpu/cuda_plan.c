@@ -1,0 +1,212 @@
+/*
+ * cuda_plan.c - cuts attention into tasks by shared block (cuda_plan_int.h), and copies into levels.
+ *
+ * Invariant: every (row, block at or before its position) is in exactly one task, a row's tasks of one chunk are of
+ * rising levels in the order of its blocks, and a row that leaves a level before its last block has a state to leave.
+ */
+#include "cuda_plan_int.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "storage/base.h"
+
+typedef struct planner {
+    attend_plan *p;
+    const plan_row *rows;
+    int group;
+} planner;
+
+static int last_block(const plan_row *row) {
+    return row->position / PLAN_BLOCK;
+}
+
+/* ---- lists ------------------------------------------------------------------------------------- */
+
+static void *grown(void *list, int count, int more, int *cap, size_t size) {
+    if (count + more <= *cap) {
+        return list;
+    }
+    *cap = BASE_MAX(2 * *cap, count + more + 64);
+    return mem_realloc(list, (size_t)*cap * size);
+}
+
+static void task_add(plan_list *list, plan_task task) {
+    list->at = grown(list->at, list->count, 1, &list->cap, sizeof *list->at);
+    list->at[list->count++] = task;
+}
+
+static int blocks_add(attend_plan *p, const int32_t *table, int b0, int b1) {
+    int n = b1 - b0, at = p->nblocks;
+    p->blocks = grown(p->blocks, p->nblocks, n, &p->blocks_cap, sizeof *p->blocks);
+    memcpy(p->blocks + at, table + b0, (size_t)n * sizeof *p->blocks);
+    p->nblocks += n;
+    return at;
+}
+
+/* ---- runs of rows ------------------------------------------------------------------------------ */
+
+/* The end of the blocks from b0 on that all rows [from, to) which reach them share; *longest: a row that sees all. */
+static int shared_end(const planner *pl, int from, int to, int b0, int chunk_end, int *longest) {
+    *longest = from;
+    for (int i = from; i < to; i++) {
+        if (last_block(&pl->rows[i]) > last_block(&pl->rows[*longest])) {
+            *longest = i;
+        }
+    }
+    const plan_row *model = &pl->rows[*longest];
+    int end = BASE_MIN(chunk_end, last_block(model) + 1);
+    for (int i = from; i < to; i++) {
+        const plan_row *row = &pl->rows[i];
+        if (row->table == model->table) { /* neighbours mostly share the table itself */
+            continue;
+        }
+        int reach = BASE_MIN(end, last_block(row) + 1);
+        for (int b = b0; b < reach; b++) {
+            if (row->table[b] != model->table[b]) {
+                end = b;
+                break;
+            }
+        }
+    }
+    return end;
+}
+
+/* Cuts the run's queries into tasks; each ends where the last of its rows ends. */
+static void tasks_emit(const planner *pl, int from, int to, int b0, int b1, int blocks_at,
+                       int level) {
+    attend_plan *p = pl->p;
+    int queries = (to - from) * pl->group;
+    bool wide = queries > PLAN_NARROW;
+    int size = wide ? PLAN_WIDE : PLAN_NARROW;
+    for (int q = 0; q < queries; q += size) {
+        int n = BASE_MIN(size, queries - q), end = b0;
+        int least = INT32_MAX;
+        for (int i = from + q / pl->group; i <= from + (q + n - 1) / pl->group; i++) {
+            end = BASE_MAX(end, BASE_MIN(b1, last_block(&pl->rows[i]) + 1));
+            least = BASE_MIN(least, pl->rows[i].position);
+        }
+        task_add(wide ? &p->wide[level] : &p->narrow[level],
+                 (plan_task){from, q, n, b0, end, blocks_at, least, level > 0});
+    }
+}
+
+/* Rows [from, to) all reach block b0 and have the same one there. */
+static void run_plan(const planner *pl, int from, int to, int b0, int chunk_end, int level) {
+    attend_plan *p = pl->p;
+    int longest;
+    int b1 = shared_end(pl, from, to, b0, chunk_end, &longest);
+    assert(b1 > b0 && level < PLAN_LEVELS);
+    p->levels = BASE_MAX(p->levels, level + 1);
+    tasks_emit(pl, from, to, b0, b1, blocks_add(p, pl->rows[longest].table, b0, b1), level);
+    if (b1 == chunk_end) {
+        return;
+    }
+    for (int i = from; i < to;) {
+        const plan_row *row = &pl->rows[i];
+        if (last_block(row) < b1) {
+            i++;
+            continue;
+        }
+        int end = i;
+        while (end < to && last_block(&pl->rows[end]) >= b1 &&
+               pl->rows[end].table[b1] == row->table[b1]) {
+            p->states[end++] = 0; /* goes on from a state; which one is decided below */
+        }
+        run_plan(pl, i, end, b1, chunk_end, level + 1);
+        i = end;
+    }
+}
+
+static void chunk_plan(const planner *pl, int nrows, int chunk) {
+    int b0 = chunk * PLAN_CHUNK_BLOCKS;
+    for (int i = 0; i < nrows;) {
+        const plan_row *row = &pl->rows[i];
+        if (last_block(row) < b0) {
+            i++;
+            continue;
+        }
+        int end = i + 1;
+        while (end < nrows && last_block(&pl->rows[end]) >= b0 &&
+               pl->rows[end].table[b0] == row->table[b0]) {
+            end++;
+        }
+        run_plan(pl, i, end, b0, b0 + PLAN_CHUNK_BLOCKS, 0);
+        i = end;
+    }
+}
+
+/* Rows with several chunks get a state for each and are merged; others one state, if their levels need it. */
+static void states_assign(attend_plan *p, const plan_row *rows, int nrows) {
+    for (int i = 0; i < nrows; i++) {
+        int chunks = rows[i].position / PLAN_CHUNK + 1;
+        if (chunks == 1 && p->states[i] < 0) {
+            continue;
+        }
+        p->states[i] = p->nstates;
+        p->nstates += chunks;
+        if (chunks > 1) {
+            p->merges = grown(p->merges, p->nmerges, 1, &p->merges_cap, sizeof *p->merges);
+            p->merges[p->nmerges++] = (plan_merge){i, p->states[i], chunks};
+        }
+    }
+}
+
+void plan_make(attend_plan *p, const plan_row *rows, int nrows, int group) {
+    for (int level = 0; level < PLAN_LEVELS; level++) {
+        p->wide[level].count = p->narrow[level].count = 0;
+    }
+    p->levels = p->nblocks = p->nmerges = p->nstates = 0;
+    p->states = grown(p->states, 0, nrows, &p->states_cap, sizeof *p->states);
+    int blocks = 0;
+    for (int i = 0; i < nrows; i++) {
+        p->states[i] = -1;
+        blocks = BASE_MAX(blocks, last_block(&rows[i]) + 1);
+    }
+    planner pl = {p, rows, group};
+    for (int chunk = 0; chunk * PLAN_CHUNK_BLOCKS < blocks; chunk++) {
+        chunk_plan(&pl, nrows, chunk);
+    }
+    states_assign(p, rows, nrows);
+}
+
+void plan_free(attend_plan *p) {
+    for (int level = 0; level < PLAN_LEVELS; level++) {
+        free(p->wide[level].at);
+        free(p->narrow[level].at);
+    }
+    free(p->blocks);
+    free(p->merges);
+    free(p->states);
+    *p = (attend_plan){0};
+}
+
+/* ---- copies ------------------------------------------------------------------------------------ */
+
+/* level[2 * block]: one more than the level of the last copy that wrote the block; level[2 * block + 1]: that read it. */
+int plan_copies(const plan_copy *in, int count, int32_t *level, plan_copy *out, int *ends) {
+    int levels = 0;
+    int *of = mem_alloc(sizeof *of * (size_t)BASE_MAX(count, 1));
+    for (int i = 0; i < count; i++) {
+        int32_t *from = level + 2 * (size_t)in[i].from, *to = level + 2 * (size_t)in[i].to;
+        of[i] = BASE_MAX(from[0], BASE_MAX(to[0], to[1]));
+        to[0] = of[i] + 1;
+        from[1] = BASE_MAX(from[1], of[i] + 1);
+        levels = BASE_MAX(levels, of[i] + 1);
+    }
+    int n = 0;
+    for (int l = 0; l < levels; l++) {
+        for (int i = 0; i < count; i++) {
+            if (of[i] == l) {
+                out[n++] = in[i];
+            }
+        }
+        ends[l] = n;
+    }
+    for (int i = 0; i < count; i++) {
+        level[2 * (size_t)in[i].to] = level[2 * (size_t)in[i].from + 1] = 0;
+    }
+    free(of);
+    return levels;
+}

@@ -1,0 +1,169 @@
+/*
+ * cuda_work.c - a session's memory on the card.
+ *
+ * Plain allocations. Where the card is short, first the rows of a part are halved, then blocks of KV stay in host
+ * memory (cuda_kv.c): the session runs slower, with the same bits. Activations come first, since nothing runs without
+ * them; weights are there already.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "cuda_int.h"
+
+enum { LEAST_ROWS = 64, SPARE_STATES = 4096 };
+/* Left free for the library's kernels, graphs, and other programs. */
+static const size_t SPARE_BYTES = (size_t)256 << 20;
+
+static int round_rows(int rows) {
+    return (rows + CUDA_GEMM_ROWS - 1) / CUDA_GEMM_ROWS * CUDA_GEMM_ROWS;
+}
+
+/* One device buffer of a session, and its bytes for a number of rows and states. */
+typedef struct device_buffer {
+    void **at;
+    size_t per_row, per_state, fixed;
+} device_buffer;
+
+enum { BUFFERS = 14 };
+
+static int buffers_list(cuda_work *w, device_buffer out[BUFFERS]) {
+    const model_config *c = &w->engine->config;
+    size_t width = (size_t)c->n_embd, heads = (size_t)(c->n_heads * c->head_dim);
+    size_t qkv = heads + 2 * (size_t)(c->n_kv_heads * c->head_dim), f = sizeof(float),
+           h = sizeof(uint16_t);
+    size_t most = BASE_MAX(width, heads);
+    int n = 0;
+    out[n++] = (device_buffer){(void **)&w->x, width * f, 0, 0};
+    out[n++] = (device_buffer){(void **)&w->qkv, BASE_MAX(qkv, width) * f, 0, 0};
+    out[n++] = (device_buffer){(void **)&w->a, most * h, 0, 0};
+    out[n++] = (device_buffer){(void **)&w->q, most * h, 0, 0};
+    out[n++] = (device_buffer){(void **)&w->att, most * h, 0, 0};
+    out[n++] = (device_buffer){(void **)&w->gate_up, 2 * (size_t)c->ffn * h, 0, 0};
+    out[n++] = (device_buffer){(void **)&w->h, (size_t)c->ffn * h, 0, 0};
+    out[n++] = (device_buffer){(void **)&w->angles, (size_t)c->rope_dims * f, 0, 0};
+    if (c->post_norm) {
+        out[n++] = (device_buffer){(void **)&w->y, width * f, 0, 0};
+    }
+    if (w->s->two_ropes) {
+        out[n++] = (device_buffer){(void **)&w->angles_local, (size_t)c->rope_dims * f, 0, 0};
+    }
+    out[n++] = (device_buffer){(void **)&w->state_out, 0, heads * f, 0};
+    out[n++] = (device_buffer){(void **)&w->state_norm, 0, (size_t)c->n_heads * 2 * f, 0};
+    out[n++] = (device_buffer){(void **)&w->logits, 0, 0, CUDA_HEAD_ROWS * (size_t)c->vocab * f};
+    return n;
+}
+
+/* All buffers, zeroed (padding is read, never used), or none. */
+static cudaError_t buffers_new(cuda_work *w, const device_buffer *list, int n) {
+    cudaError_t status = cudaSuccess;
+    for (int i = 0; i < n && status == cudaSuccess; i++) {
+        size_t bytes = list[i].per_row * (size_t)w->rows_cap +
+                       list[i].per_state * (size_t)w->states_cap + list[i].fixed;
+        status = cudaMalloc(list[i].at, bytes);
+        status = status == cudaSuccess ? cudaMemset(*list[i].at, 0, bytes) : status;
+    }
+    if (status == cudaSuccess) {
+        return cudaDeviceSynchronize();
+    }
+    cudaGetLastError(); /* taken note of */
+    for (int i = 0; i < n; i++) {
+        cudaFree(*list[i].at);
+        *list[i].at = NULL;
+    }
+    return status;
+}
+
+static bool room_is_left(void) {
+    size_t left = 0, total = 0;
+    return cudaMemGetInfo(&left, &total) == cudaSuccess && left > SPARE_BYTES;
+}
+
+/* Halves the rows until the buffers fit and leave some room for KV. */
+static int buffers_fit(cuda_work *w, int rows, err *e) {
+    device_buffer list[BUFFERS];
+    int n = buffers_list(w, list), states = w->engine->config.context / PLAN_CHUNK + 1;
+    cudaError_t status;
+    for (w->rows_cap = round_rows(BASE_MIN(BASE_MAX(rows, LEAST_ROWS), CUDA_PASS_ROWS));;
+         w->rows_cap = round_rows(w->rows_cap / 2)) {
+        w->states_cap = w->rows_cap + BASE_MIN(w->rows_cap, SPARE_STATES) + states;
+        status = buffers_new(w, list, n);
+        if (status == cudaSuccess && (room_is_left() || w->rows_cap <= LEAST_ROWS)) {
+            return 0;
+        }
+        for (int i = 0; i < n; i++) {
+            cudaFree(*list[i].at);
+            *list[i].at = NULL;
+        }
+        if ((status != cudaSuccess && status != cudaErrorMemoryAllocation) ||
+            w->rows_cap <= LEAST_ROWS) {
+            return cuda_check(status, "memory for a pass's activations", e);
+        }
+    }
+}
+
+static void host_new(cuda_work *w, int blocks) {
+    size_t rows = (size_t)w->rows_cap, n = (size_t)blocks;
+    w->plan_rows = mem_alloc(sizeof *w->plan_rows * rows);
+    w->last_rows = mem_alloc(sizeof *w->last_rows * rows);
+    w->marks = mem_zalloc(sizeof *w->marks * n);
+    w->copy_levels = mem_zalloc(sizeof *w->copy_levels * 2 * n);
+}
+
+int cuda_work_new(llm_engine *engine, int blocks, int rows, void **work, err *e) {
+    cuda_work *w = mem_zalloc(sizeof *w);
+    w->engine = engine;
+    w->s = engine->state;
+    int code = cuda_check(cudaSetDevice(w->s->device), "choosing the card", e);
+    code = code != 0 ? code
+                     : cuda_check(cudaStreamCreateWithFlags(&w->stream, cudaStreamNonBlocking),
+                                  "a stream", e);
+    code = code != 0 ? code : buffers_fit(w, rows, e);
+    /* a sequence of the whole context must find its blocks on the card */
+    int least = engine->config.context / LLM_BLOCK_TOKENS + 2;
+    code = code != 0 ? code : cuda_kv_new(&w->kv, &engine->config, blocks, BASE_MIN(least, 256), e);
+    if (code != 0) {
+        cuda_work_free(engine, w);
+        return code;
+    }
+    host_new(w, blocks);
+    *work = w;
+    return 0;
+}
+
+void cuda_graphs_drop(cuda_work *w) {
+    for (int i = 0; i < w->ngraphs; i++) {
+        cudaGraphExecDestroy(w->graphs[i].exec);
+    }
+    w->ngraphs = 0;
+}
+
+void cuda_work_free(llm_engine *engine, void *work) {
+    (void)engine;
+    cuda_work *w = work;
+    cudaSetDevice(w->s->device);
+    if (w->stream != NULL) {
+        cudaStreamSynchronize(w->stream);
+    }
+    cuda_graphs_drop(w);
+    device_buffer list[BUFFERS];
+    int n = buffers_list(w, list);
+    for (int i = 0; i < n; i++) {
+        cudaFree(*list[i].at);
+    }
+    cuda_kv_free(&w->kv);
+    cudaFree(w->answers);
+    cudaFree(w->part_device);
+    cudaFreeHost(w->part_host);
+    cudaFreeHost(w->back);
+    if (w->stream != NULL) {
+        cudaStreamDestroy(w->stream);
+    }
+    plan_free(&w->plan);
+    plan_free(&w->last_plan);
+    void *all[] = {
+        w->plan_rows, w->last_rows, w->tables, w->marks,  w->used,      w->copy_levels, w->copies,
+        w->sorted,    w->copy_ends, w->copied, w->wanted, w->want_rows, w->whole,       w};
+    for (size_t i = 0; i < BASE_COUNT(all); i++) {
+        free(all[i]);
+    }
+}
