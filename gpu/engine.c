@@ -61,7 +61,8 @@ static llm_token newline_token(const llm_engine *engine) {
     return id;
 }
 
-static int open_with(const llm_backend *backend, const llm_engine_options *options, llm_engine **out, err *e) {
+static int open_with(const llm_backend *backend, const llm_engine_options *options,
+                     llm_engine **out, err *e) {
     double start = clock_ms();
     llm_engine *engine = mem_zalloc(sizeof *engine);
     engine->backend = backend;
@@ -92,12 +93,14 @@ int llm_engine_open(const llm_engine_options *options, llm_engine **out, err *e)
         return err_set(e, ERR_UNSUPPORTED, "no device '%s' in this build", options->device);
     }
     int code = open_with(backends[0], options, out, e);
-    if (code != 0 && n > 1) { /* 'auto': the next device will do, and says why it was not the first */
+    if (code != 0 &&
+        n > 1) { /* 'auto': the next device will do, and says why it was not the first */
         err first = *e;
         err_clear(e);
         code = open_with(backends[1], options, out, e);
         if (code == 0) {
-            (*out)->info.device_reason = arena_strndup((*out)->mem, first.message, strlen(first.message));
+            (*out)->info.device_reason =
+                arena_strndup((*out)->mem, first.message, strlen(first.message));
         }
     }
     return code;
