@@ -168,12 +168,15 @@ bool cmd_view(shell *sh, command_call *c) {
     bool on = c->argc == 1 && str_equal_nocase(str_from(c->argv[0]), STR("on"));
     if (!sh->term.interactive || sh->term.dumb)
         return shell_complain(sh, "%s needs a terminal", c->name);
-    sh->want_view = !off;
     if (off || on || (c->argc == 0 && sh->last_text.n == 0)) {
+        sh->want_view = !off;
         shell_note(sh, "live view: %s", off ? "off" : "on for LLM statements");
         return true;
     }
-    if (c->argc)
-        return shell_sql(sh, arena_strndup(c->mem, c->rest.p, c->rest.n));
-    return shell_sql(sh, arena_strndup(c->mem, sh->last_text.p, sh->last_text.n));
+    str text = c->argc ? c->rest : buf_str(&sh->last_text);
+    bool before = sh->want_view;
+    sh->want_view = true;
+    bool ok = shell_sql(sh, arena_strndup(c->mem, text.p, text.n));
+    sh->want_view = before;
+    return ok;
 }

@@ -44,12 +44,13 @@ static void update_rates(progress_line *p, const exec_progress *x) {
     if (dt < 0.25)
         return;
     uint64_t tokens = x->llm.computed_tokens + x->llm.output_tokens;
-    if (x->rows_done >= p->last_rows)
-        smooth(&p->rate, (double)(x->rows_done - p->last_rows) / dt);
+    uint64_t asked = x->rows_done - BASE_MIN(x->answers_stored, x->rows_done);
+    if (asked >= p->last_rows) /* stored answers come at once and say nothing of the rest */
+        smooth(&p->rate, (double)(asked - p->last_rows) / dt);
     if (tokens >= p->last_tokens)
         smooth(&p->token_rate, (double)(tokens - p->last_tokens) / dt);
     p->last_seconds = x->llm_seconds;
-    p->last_rows = x->rows_done;
+    p->last_rows = asked;
     p->last_tokens = tokens;
 }
 

@@ -106,6 +106,8 @@ typedef struct run {
     value_type *types;
     progress_line progress;
     view *view;
+    view_state
+        *known; /* the view's baselines, asked for before the start; NULL: no view is wanted */
     bool saw_llm;
     uint64_t rows;
     exec_progress now;
@@ -218,15 +220,16 @@ static void show_progress(run *r) {
     stmt_progress(r->s, &r->now);
     if (r->now.llm_running)
         r->saw_llm = true;
-    if (r->view == NULL && r->saw_llm && sh->want_view && sh->term.interactive) {
+    if (r->view == NULL && r->saw_llm && r->known != NULL) {
         progress_clear(&r->progress);
-        r->view = view_open(sh, buf_str(&sh->last_text));
+        r->view = view_open(sh, buf_str(&sh->last_text), r->known);
+        free(r->known);
+        r->known = NULL;
     }
     if (r->view != NULL) {
         if (!view_tick(r->view, &r->now, r->s)) {
             view_close(r->view, false);
             r->view = NULL;
-            sh->want_view = false;
         }
     } else if (sh->progress && r->saw_llm && sh->term.err_tty) {
         progress_draw(&r->progress, sh, &r->now);
@@ -354,44 +357,65 @@ bool shell_settle(shell *sh, bool wait) {
     return true;
 }
 
+/* Before the start: what it will cost, and what the view wants to know. */
+static bool prepare(run *r, str text) {
+    shell *sh = r->sh;
+    if (!estimate_confirm(sh, text))
+        return false;
+    if (sh->want_view && sh->term.terminal && !sh->term.dumb) {
+        r->known = mem_zalloc(sizeof(view_state));
+        estimate_baselines(sh, text, r->known);
+    }
+    return true;
+}
+
+static bool finish(run *r, stmt_status status, const err *e, const place *where) {
+    shell *sh = r->sh;
+    bool ok = status == STMT_DONE;
+    if (r->view != NULL)
+        view_close(r->view, true);
+    if (ok) {
+        end_result(r);
+        stmt_summary(r->s, &sh->last);
+        tell_times(r);
+        if (sh->stats)
+            ok = command_line(sh, STR(".stats"));
+    } else if (status == STMT_ERROR) {
+        tell_failure(r, e, where);
+    } else {
+        if (r->formatting)
+            format_free(&r->format);
+        shell_note(sh, "left to stop by itself; the next statement waits for it");
+        sh->lingering = r->s;
+        r->s = NULL;
+    }
+    if (r->s != NULL)
+        stmt_free(r->s);
+    free(r->known);
+    free(r->names);
+    free(r->types);
+    buf_free(&r->out);
+    return check_output(sh) && ok;
+}
+
 bool shell_statement(shell *sh, str text, const place *where) {
     if (!shell_settle(sh, true))
         return false;
     if (sh->db == NULL)
         return shell_complain(sh, "no database is open; .open DIRECTORY opens one");
+    run r = {.sh = sh};
+    if (!prepare(&r, text))
+        return false;
     buf_clear(&sh->last_text);
     buf_append_str(&sh->last_text, text);
-    run r = {.sh = sh, .s = db_submit(sh->db, text)};
+    r.s = db_submit(sh->db, text);
     err e = {.pos = -1};
     signals_watch(r.s);
     stmt_status status = wait_for_end(&r, &e);
     signals_watch(NULL);
     stmt_progress(r.s, &r.now);
     progress_clear(&r.progress);
-    if (r.view != NULL)
-        view_close(r.view, true);
-    bool ok = status == STMT_DONE;
-    if (ok) {
-        end_result(&r);
-        stmt_summary(r.s, &sh->last);
-        tell_times(&r);
-        if (sh->stats)
-            ok = command_line(sh, STR(".stats"));
-    } else if (status == STMT_ERROR) {
-        tell_failure(&r, &e, where);
-    } else {
-        if (r.formatting)
-            format_free(&r.format);
-        shell_note(sh, "left to stop by itself; the next statement waits for it");
-        sh->lingering = r.s;
-        r.s = NULL;
-    }
-    if (r.s != NULL)
-        stmt_free(r.s);
-    free(r.names);
-    free(r.types);
-    buf_free(&r.out);
-    return check_output(sh) && ok;
+    return finish(&r, status, &e, where);
 }
 
 bool shell_sql(shell *sh, const char *text) {

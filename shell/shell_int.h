@@ -27,6 +27,7 @@
 typedef struct term {
     bool
         interactive; /* stdin and stdout are terminals: prompts, row counts, paging, fitting to the width */
+    bool terminal; /* the same, even while -c or -f runs: a live view can be shown */
     bool err_tty; /* stderr is one: progress lines */
     bool dumb;    /* TERM is unset or dumb: no cursor movement, no colour */
     bool utf8;    /* box drawing and blocks may be used; else ASCII */
@@ -241,6 +242,9 @@ typedef struct place {
     int line; /* of text[0], from 1 */
 } place;
 
+/* Tells a person what a long LLM statement will cost, and asks where SET confirm = on. False: not to
+ * be run. (estimate.c) */
+bool estimate_confirm(shell *sh, str text);
 /* Runs one statement, prints its result or error. False: it failed (or was stopped). */
 bool shell_statement(shell *sh, str text, const place *where);
 /* Same, for commands that are SQL underneath; errors are told without a place. */

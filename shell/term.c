@@ -44,7 +44,7 @@ void term_detect(term *t, bool no_color) {
     t->dumb = name == NULL || *name == 0 || strcmp(name, "dumb") == 0;
     bool out_tty = isatty(STDOUT_FILENO) != 0;
     t->err_tty = isatty(STDERR_FILENO) != 0;
-    t->interactive = isatty(STDIN_FILENO) && out_tty;
+    t->interactive = t->terminal = isatty(STDIN_FILENO) && out_tty;
     const char *off = getenv("NO_COLOR");
     bool color = !no_color && !t->dumb && (off == NULL || *off == 0);
     t->color_out = color && out_tty;

@@ -114,8 +114,13 @@ static view *open_screen(const term *t, str statement) {
     return v;
 }
 
-view *view_open(shell *sh, str statement) {
-    return open_screen(&sh->term, statement);
+view *view_open(shell *sh, str statement, const view_state *known) {
+    view *v = open_screen(&sh->term, statement);
+    if (v != NULL) {
+        memcpy(v->state.baselines, known->baselines, sizeof v->state.baselines);
+        v->state.nbaselines = known->nbaselines;
+    }
+    return v;
 }
 
 /* False: leave the view. */
@@ -129,7 +134,7 @@ static bool read_keys(view *v, stmt *s) {
             return false;
         case 'c':
             if (s != NULL)
-                stmt_cancel(s);
+                raise(SIGINT); /* the same as Ctrl-C in all that follows */
             break;
         case '1':
             v->state.page = 0;

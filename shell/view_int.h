@@ -72,8 +72,12 @@ void view_render(const view_state *v, int w, int h, view_cell *cells);
  * the step before. */
 bool view_mock_line(const char *line, view_state *v, double *wait_s, err *e);
 
+/* Asks EXPLAIN what each strategy would compute for the statement; before it runs. */
+void estimate_baselines(shell *sh, str text, view_state *v);
+
 typedef struct view view;
-view *view_open(shell *sh, str statement); /* NULL: the terminal cannot show it */
+/* `known`: its baselines are shown. NULL: the terminal cannot show it. */
+view *view_open(shell *sh, str statement, const view_state *known);
 /* Draws at most four times a second and reads keys; false: back to the shell, the statement runs
  * on. */
 bool view_tick(view *v, const exec_progress *x, stmt *s);

@@ -70,8 +70,10 @@ void view_update(view_state *v, const exec_progress *x) {
              after = b->computed_tokens + b->output_tokens;
     if (after >= before)
         smooth(&v->token_rate, (double)(after - before) / dt);
-    if (x->rows_done >= v->mark.rows_done)
-        smooth(&v->rows_rate, (double)(x->rows_done - v->mark.rows_done) / dt);
+    uint64_t asked = x->rows_done - BASE_MIN(x->answers_stored, x->rows_done);
+    uint64_t asked_before = v->mark.rows_done - BASE_MIN(v->mark.answers_stored, v->mark.rows_done);
+    if (asked >= asked_before)
+        smooth(&v->rows_rate, (double)(asked - asked_before) / dt);
     v->mark = *x;
     v->mark_seconds = x->seconds;
 }

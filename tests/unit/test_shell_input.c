@@ -86,7 +86,7 @@ static void test_pieces(void **state) {
     expect_piece("\\dt", false, PIECE_PARTIAL, 0);
     expect_piece("\\dt", true, PIECE_COMMAND, 3);
     expect_piece("#!/usr/bin/kvasir\n", false, PIECE_BLANK, 17);
-    expect_piece("-- only a comment\n", true, PIECE_BLANK, 18);
+    expect_piece("-- only a comment\n", true, PIECE_BLANK, 17);
     expect_piece(";", false, PIECE_BLANK, 1);
 }
 
