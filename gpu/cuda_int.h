@@ -187,7 +187,9 @@ int cuda_work_new(llm_engine *engine, int blocks, int rows, void **work, err *e)
 void cuda_work_free(llm_engine *engine, void *work);
 
 /* ---- cuda_kv.c */
-int cuda_kv_new(cuda_kv *kv, const model_config *c, int blocks, int least_slots, err *e);
+/* Room on the card for most_slots blocks, or fewer, down to least_slots, where memory is short. */
+int cuda_kv_new(cuda_kv *kv, const model_config *c, int blocks, int least_slots, int most_slots,
+                err *e);
 void cuda_kv_free(cuda_kv *kv);
 /* Brings blocks[n] onto the card for a new part (at most `slots` of them, repeats are fine). */
 int cuda_kv_bring(cuda_kv *kv, const int32_t *blocks, size_t n, err *e);

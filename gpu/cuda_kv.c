@@ -22,10 +22,10 @@ static uint16_t *slot_at(const cuda_kv *kv, int32_t slot) {
 
 /* ---- lifetime ---------------------------------------------------------------------------------- */
 
-/* As many slots as the card takes, up to `blocks`: what it refuses is asked for again, smaller by an eighth. */
-static cudaError_t slots_new(cuda_kv *kv, int blocks, int least) {
+/* As many slots as the card takes, up to `most`: what it refuses is asked for again, smaller by an eighth. */
+static cudaError_t slots_new(cuda_kv *kv, int most, int least) {
     cudaError_t status = cudaErrorMemoryAllocation;
-    for (int slots = blocks; slots >= least; slots = slots - BASE_MAX(slots / 8, 1)) {
+    for (int slots = most; slots >= least; slots = slots - BASE_MAX(slots / 8, 1)) {
         kv->slots = slots;
         void *at = NULL;
         status = cudaMalloc(&at, (size_t)slots * block_bytes(kv));
@@ -57,12 +57,14 @@ static cudaError_t copy_stream_new(cuda_kv *kv) {
     return status;
 }
 
-int cuda_kv_new(cuda_kv *kv, const model_config *c, int blocks, int least_slots, err *e) {
+int cuda_kv_new(cuda_kv *kv, const model_config *c, int blocks, int least_slots, int most_slots,
+                err *e) {
     kv->blocks = blocks;
     kv->layer_elements = (size_t)c->n_kv_heads * (size_t)c->head_dim * LLM_BLOCK_TOKENS * 2;
     kv->block_elements = kv->layer_elements * (size_t)c->n_layers;
     int code =
-        cuda_check(slots_new(kv, blocks, BASE_MIN(blocks, least_slots)), "memory for KV blocks", e);
+        cuda_check(slots_new(kv, BASE_MIN(blocks, most_slots), BASE_MIN(blocks, least_slots)),
+                   "memory for KV blocks", e);
     code = code != 0 ? code : cuda_check(copy_stream_new(kv), "a stream for KV blocks", e);
     if (code != 0) {
         return code;

@@ -113,26 +113,34 @@ static void wants_find(cuda_work *w, cuda_part *part) {
 
 /* ---- rows and copies by slots ------------------------------------------------------------------ */
 
+/* The rows that share the table of row i, and the blocks that the longest of them needs. */
+static int table_run(const cuda_part *part, int i, int *blocks) {
+    const pass_row *rows = part->p->rows + part->first;
+    int end = i;
+    *blocks = 0;
+    while (end < part->nrows && rows[end].table == rows[i].table) {
+        *blocks = BASE_MAX(*blocks, last_block(&rows[end++]) + 1);
+    }
+    return end;
+}
+
 /* The rows' tables in slots of the card. Neighbours with one table get one again. */
 static void tables_translate(cuda_work *w, const cuda_part *part) {
-    const pass_row *rows = part->p->rows + part->first;
-    size_t n = 0;
-    for (int i = 0; i < part->nrows; i++) {
-        bool same = i > 0 && rows[i].table == rows[i - 1].table;
-        n += same ? 0 : (size_t)w->engine->config.context / LLM_BLOCK_TOKENS + 2;
+    size_t n = 0, at = 0;
+    int blocks;
+    for (int i = 0; i < part->nrows; i = table_run(part, i, &blocks)) {
+        table_run(part, i, &blocks);
+        n += (size_t)blocks;
     }
     if (n > w->tables_cap) {
-        w->tables_cap = n;
-        w->tables = mem_realloc(w->tables, sizeof *w->tables * n);
+        w->tables_cap = 2 * n;
+        w->tables = mem_realloc(w->tables, sizeof *w->tables * w->tables_cap);
     }
-    size_t at = 0;
     for (int i = 0; i < part->nrows;) {
-        int end = i, blocks = 0;
-        while (end < part->nrows && rows[end].table == rows[i].table) {
-            blocks = BASE_MAX(blocks, last_block(&rows[end++]) + 1);
-        }
+        const int32_t *table = part->p->rows[part->first + i].table;
+        int end = table_run(part, i, &blocks);
         for (int b = 0; b < blocks; b++) {
-            w->tables[at + (size_t)b] = cuda_kv_slot(&w->kv, rows[i].table[b]);
+            w->tables[at + (size_t)b] = cuda_kv_slot(&w->kv, table[b]);
         }
         for (; i < end; i++) {
             w->plan_rows[i].table = w->tables + at;

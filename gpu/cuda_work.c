@@ -120,7 +120,9 @@ int cuda_work_new(llm_engine *engine, int blocks, int rows, void **work, err *e)
     code = code != 0 ? code : buffers_fit(w, rows, e);
     /* a sequence of the whole context must find its blocks on the card */
     int least = engine->config.context / LLM_BLOCK_TOKENS + 2;
-    code = code != 0 ? code : cuda_kv_new(&w->kv, &engine->config, blocks, BASE_MIN(least, 256), e);
+    code = code != 0
+               ? code
+               : cuda_kv_new(&w->kv, &engine->config, blocks, BASE_MIN(least, 256), blocks, e);
     if (code != 0) {
         cuda_work_free(engine, w);
         return code;

@@ -1,0 +1,322 @@
+/*
+ * test_forward.c - whole passes on the card: against ref.c for every architecture, and bit for bit against themselves:
+ * alone or in company, in one pass or several, with all blocks on the card or some in host memory.
+ */
+#include "test_kernels_int.h"
+
+#include "ref_int.h"
+
+enum { LONGEST = 600, BLOCKS = 96 };
+
+/* ---- an engine without a tokenizer ------------------------------------------------------------- */
+
+typedef struct fixture {
+    gguf_maker maker;
+    gguf *g;
+    ref *r;
+    llm_engine *engine;
+} fixture;
+
+static void fixture_open(fixture *f, const tiny_model *t) {
+    *f = (fixture){0};
+    err e = {0};
+    str file = tiny_make(&f->maker, t);
+    assert_int_equal(gguf_open_memory(file.p, file.n, &f->g, &e), 0);
+    assert_int_equal(ref_open(f->g, &f->r, &e), 0);
+    f->engine = mem_zalloc(sizeof *f->engine);
+    *f->engine = (llm_engine){
+        .backend = &backend_cuda, .file = f->g, .mem = arena_new(), .config = *ref_config(f->r)};
+    f->engine->info.threads = 2;
+    f->engine->state = mem_zalloc(sizeof(cuda_state));
+    if (cuda_start(f->engine, 0, &e) != 0)
+        fail_msg("%s: %s", t->name, e.message);
+}
+
+static void fixture_close(fixture *f) {
+    backend_cuda.close(f->engine);
+    arena_free(f->engine->mem);
+    free(f->engine);
+    ref_close(f->r);
+    gguf_close(f->g);
+    make_free(&f->maker);
+}
+
+static cuda_work *work_open(fixture *f, int rows, int slots) {
+    err e = {0};
+    void *work = NULL;
+    if (cuda_work_new(f->engine, BLOCKS, rows, &work, &e) != 0)
+        fail_msg("%s", e.message);
+    cuda_work *w = work;
+    if (slots > 0) { /* a card with less memory */
+        cuda_kv_free(&w->kv);
+        assert_int_equal(cuda_kv_new(&w->kv, &f->engine->config, BLOCKS, slots, slots, &e), 0);
+        assert_true(w->kv.paged);
+    }
+    return w;
+}
+
+/* ---- a small tree of sequences ----------------------------------------------------------------- */
+
+enum { SEQUENCES = 5, ASKED = 3 };
+
+/* A head that all share, and an end of its own for each; blocks as the scheduler would give them. */
+typedef struct tree {
+    int head, length[SEQUENCES];
+    llm_token tokens[SEQUENCES][LONGEST];
+    int32_t head_table[LONGEST / LLM_BLOCK_TOKENS + 1],
+        tables[SEQUENCES][LONGEST / LLM_BLOCK_TOKENS + 1];
+} tree;
+
+static void tree_make(tree *t, int head, int longest) {
+    int32_t next = 0;
+    t->head = head;
+    for (int b = 0; b <= (head - 1) / LLM_BLOCK_TOKENS; b++)
+        t->head_table[b] = next++;
+    for (int s = 0; s < SEQUENCES; s++) {
+        t->length[s] = s == 0 ? longest : head + 1 + (longest - head - 1) * s / (2 * SEQUENCES);
+        for (int i = 0; i < t->length[s]; i++)
+            t->tokens[s][i] = (i < head ? i * 7 + i / 5 : i * 11 + s * 3 + 1) % TINY_VOCAB;
+        for (int b = 0; b <= (t->length[s] - 1) / LLM_BLOCK_TOKENS; b++)
+            t->tables[s][b] = b < head / LLM_BLOCK_TOKENS ? t->head_table[b] : next++;
+    }
+    assert_true(next <= BLOCKS);
+}
+
+typedef struct answers {
+    float logits[SEQUENCES][TINY_VOCAB], ids[SEQUENCES][ASKED];
+} answers;
+
+static const llm_token asked[ASKED] = {3, 17, 39};
+
+static void rows_add(pass *p, const tree *t, int s, int from, int to, const int32_t *table) {
+    for (int i = from; i < to; i++)
+        p->rows[p->nrows++] = (pass_row){t->tokens[s][i], i, table};
+}
+
+static void wants_add(pass *p, int s, answers *out) {
+    p->wants[p->nwants++] =
+        (pass_want){p->nrows - 1, NULL, TINY_VOCAB, out->logits[s], 0, NULL, NULL};
+    p->wants[p->nwants++] = (pass_want){p->nrows - 1, asked, ASKED, out->ids[s], 0, NULL, NULL};
+}
+
+static void copy_add(pass *p, const tree *t, int s) {
+    int at = t->head / LLM_BLOCK_TOKENS;
+    if (t->head % LLM_BLOCK_TOKENS)
+        p->copies[p->ncopies++] =
+            (pass_copy){t->head_table[at], t->tables[s][at], t->head % LLM_BLOCK_TOKENS};
+}
+
+static void pass_run(fixture *f, cuda_work *w, pass *p) {
+    err e = {0};
+    if (cuda_forward(f->engine, w, p, &e) != 0)
+        fail_msg("%s", e.message);
+    p->nrows = p->ncopies = p->nwants = 0;
+}
+
+/* All sequences in one pass: the head once. */
+static void run_together(fixture *f, cuda_work *w, const tree *t, answers *out) {
+    pass_row *rows = malloc(sizeof *rows * LONGEST * (SEQUENCES + 1));
+    pass_copy copies[SEQUENCES];
+    pass_want wants[2 * SEQUENCES];
+    pass p = {.rows = rows, .copies = copies, .wants = wants};
+    rows_add(&p, t, 0, 0, t->head, t->head_table);
+    for (int s = 0; s < SEQUENCES; s++) {
+        copy_add(&p, t, s);
+        rows_add(&p, t, s, t->head, t->length[s], t->tables[s]);
+        wants_add(&p, s, out);
+    }
+    pass_run(f, w, &p);
+    free(rows);
+}
+
+/* Each sequence for itself, `step` tokens a pass; the last token alone where `decodes`. */
+static void run_alone(fixture *f, cuda_work *w, const tree *t, int step, bool decodes,
+                      answers *out) {
+    pass_row *rows = malloc(sizeof *rows * LONGEST);
+    pass_want wants[2];
+    for (int s = 0; s < SEQUENCES; s++) {
+        int32_t table[LONGEST / LLM_BLOCK_TOKENS + 1];
+        for (int b = 0; b < LONGEST / LLM_BLOCK_TOKENS + 1; b++)
+            table[b] = BLOCKS - 1 - b;
+        pass p = {.rows = rows, .wants = wants};
+        int end = t->length[s] - (decodes ? 1 : 0);
+        for (int at = 0; at < end; at += step) {
+            rows_add(&p, t, s, at, BASE_MIN(at + step, end), table);
+            if (at + step >= t->length[s])
+                wants_add(&p, s, out);
+            pass_run(f, w, &p);
+        }
+        if (decodes) {
+            rows_add(&p, t, s, end, end + 1, table);
+            wants_add(&p, s, out);
+            pass_run(f, w, &p);
+        }
+    }
+    free(rows);
+}
+
+/* ---- tests ------------------------------------------------------------------------------------- */
+
+static const tiny_model models[] = {
+    {"llama", "llama", 2, 64, 0, 0, NULL},
+    {"llama-head", "llama", 2, 128, TINY_HEAD, 0, NULL},
+    {"llama-bias", "llama", 2, 64, TINY_BIAS | TINY_OUT_BIAS, 0, NULL},
+    {"llama3", "llama", 1, 64, TINY_DIVISORS, 0, NULL},
+    {"llama-yarn", "llama", 2, 64, 0, 0, "yarn"},
+    {"smollm3", "smollm3", 4, 64, 0, 0, NULL},
+    {"qwen2", "qwen2", 2, 64, TINY_BIAS, 0, NULL},
+    {"qwen3", "qwen3", 2, 128, TINY_QK_NORM, 0, NULL},
+    {"phi3", "phi3", 2, 96, TINY_FUSED | TINY_HEAD, 5, NULL},
+    {"gemma", "gemma", 2, 256, 0, 0, NULL},
+    {"gemma2", "gemma2", 3, 256, TINY_POST_NORM | TINY_CAPS, 5, NULL},
+    {"gemma3", "gemma3", 7, 256, TINY_POST_NORM | TINY_QK_NORM, 5, "linear"},
+};
+
+/* bf16 weights and activations against f32: a few hundredths of the logits' size on these noisy models. */
+static void every_architecture_is_near_the_reference(void **state) {
+    (void)state;
+    tree *t = malloc(sizeof *t);
+    tree_make(t, 37, 80);
+    for (size_t i = 0; i < BASE_COUNT(models); i++) {
+        fixture f;
+        fixture_open(&f, &models[i]);
+        cuda_work *w = work_open(&f, 512, 0);
+        answers got;
+        memset(&got, 0xff, sizeof got);
+        run_together(&f, w, t, &got);
+        for (int s = 0; s < SEQUENCES; s++) {
+            float expected[TINY_VOCAB], ids[ASKED];
+            err e = {0};
+            assert_int_equal(
+                ref_forward(f.r, t->tokens[s], t->length[s], t->length[s] - 1, expected, &e), 0);
+            for (int k = 0; k < ASKED; k++)
+                ids[k] = expected[asked[k]];
+            near(models[i].name, got.logits[s], expected, TINY_VOCAB, 0.05);
+            near(models[i].name, got.ids[s], ids, ASKED, 0.08);
+        }
+        cuda_work_free(f.engine, w);
+        fixture_close(&f);
+    }
+    free(t);
+}
+
+static void same(const answers *a, const answers *b, const char *what) {
+    for (int s = 0; s < SEQUENCES; s++) {
+        if (memcmp(a->logits[s], b->logits[s], sizeof a->logits[s]) != 0 ||
+            memcmp(a->ids[s], b->ids[s], sizeof a->ids[s]) != 0)
+            fail_msg("%s: sequence %d has other bits", what, s);
+    }
+}
+
+static void bits_do_not_depend_on_company(void **state) {
+    (void)state;
+    static const int heads[] = {1, 32, 75, 523};
+    tree *t = malloc(sizeof *t);
+    fixture f;
+    fixture_open(&f, &models[0]);
+    for (size_t i = 0; i < BASE_COUNT(heads); i++) {
+        answers one, other;
+        tree_make(t, heads[i], BASE_MIN(heads[i] + 70, LONGEST));
+        cuda_work *w = work_open(&f, 4096, 0);
+        run_together(&f, w, t, &one);
+        run_alone(&f, w, t, LONGEST, false, &other);
+        same(&one, &other, "alone");
+        run_alone(&f, w, t, 23, false, &other);
+        same(&one, &other, "23 tokens a pass");
+        run_alone(&f, w, t, 64, true, &other);
+        same(&one, &other, "the last token decoded");
+        cuda_work_free(f.engine, w);
+        w = work_open(&f, 64, 0); /* parts of 64 rows */
+        run_together(&f, w, t, &other);
+        same(&one, &other, "in parts");
+        cuda_work_free(f.engine, w);
+        w = work_open(&f, 64, 40); /* 40 blocks on the card */
+        run_together(&f, w, t, &other);
+        same(&one, &other, "with blocks in host memory");
+        run_alone(&f, w, t, 100, false, &other);
+        same(&one, &other, "alone, with blocks in host memory");
+        cuda_work_free(f.engine, w);
+    }
+    fixture_close(&f);
+    free(t);
+}
+
+/* Blocks read from one session and written to another go on there with the same bits. */
+static void blocks_travel(void **state) {
+    (void)state;
+    fixture f;
+    fixture_open(&f, &models[7]);
+    tree *t = malloc(sizeof *t);
+    tree_make(t, 64, 100);
+    answers one, other;
+    pass_row rows[LONGEST];
+    pass_want wants[2];
+    pass p = {.rows = rows, .wants = wants};
+    cuda_work *a = work_open(&f, 512, 0), *b = work_open(&f, 512, 20);
+    rows_add(&p, t, 0, 0, t->length[0], t->tables[0]);
+    wants_add(&p, 0, &one);
+    pass_run(&f, a, &p);
+    char *block = malloc(a->kv.block_elements * 2);
+    for (int i = 0; i < 64 / LLM_BLOCK_TOKENS; i++) {
+        backend_cuda.kv_read(f.engine, a, t->tables[0][i], block);
+        backend_cuda.kv_write(f.engine, b, t->tables[0][i], block);
+    }
+    rows_add(&p, t, 0, 64, t->length[0], t->tables[0]);
+    wants_add(&p, 0, &other);
+    pass_run(&f, b, &p);
+    assert_memory_equal(one.logits[0], other.logits[0], sizeof one.logits[0]);
+    assert_memory_equal(one.ids[0], other.ids[0], sizeof one.ids[0]);
+    free(block);
+    cuda_work_free(f.engine, a);
+    cuda_work_free(f.engine, b);
+    free(t);
+    fixture_close(&f);
+}
+
+/* The likeliest tokens alone are those of all logits. */
+static void tops_are_those_of_the_logits(void **state) {
+    (void)state;
+    fixture f;
+    fixture_open(&f, &models[2]);
+    cuda_work *w = work_open(&f, 512, 0);
+    enum { N = 150, K = 4 };
+    int32_t table[N / LLM_BLOCK_TOKENS + 1] = {0, 1, 2, 3, 4};
+    pass_row rows[N];
+    pass_want *wants = malloc(sizeof *wants * 2 * N);
+    float(*logits)[TINY_VOCAB] = malloc(sizeof *logits * N), (*tops)[K] = malloc(sizeof *tops * N),
+    sums[N];
+    llm_token(*ids)[K] = malloc(sizeof *ids * N);
+    pass p = {.rows = rows, .nrows = N, .wants = wants};
+    for (int i = 0; i < N; i++) {
+        rows[i] = (pass_row){i * 13 % TINY_VOCAB, i, table};
+        wants[p.nwants++] = (pass_want){i, NULL, TINY_VOCAB, logits[i], 0, NULL, NULL};
+        wants[p.nwants++] = (pass_want){i, NULL, TINY_VOCAB, tops[i], 1 + i % K, ids[i], &sums[i]};
+    }
+    pass_run(&f, w, &p);
+    for (int i = 0; i < N; i++) {
+        double sum = 0;
+        int best = 0;
+        for (int j = 0; j < TINY_VOCAB; j++) {
+            sum += exp((double)logits[i][j]);
+            best = logits[i][j] > logits[i][best] ? j : best;
+        }
+        assert_int_equal(ids[i][0], best);
+        assert_true(fabs(log(sum) - (double)sums[i]) < 1e-4);
+        for (int k = 0; k <= i % K; k++)
+            assert_true(tops[i][k] == logits[i][ids[i][k]] &&
+                        (k == 0 || tops[i][k] <= tops[i][k - 1]));
+    }
+    void *all[] = {wants, logits, tops, ids};
+    for (size_t i = 0; i < BASE_COUNT(all); i++)
+        free(all[i]);
+    cuda_work_free(f.engine, w);
+    fixture_close(&f);
+}
+
+const struct CMUnitTest forward_tests[] = {
+    cmocka_unit_test(every_architecture_is_near_the_reference),
+    cmocka_unit_test(bits_do_not_depend_on_company),
+    cmocka_unit_test(blocks_travel),
+    cmocka_unit_test(tops_are_those_of_the_logits),
+};
+const size_t forward_tests_count = BASE_COUNT(forward_tests);
