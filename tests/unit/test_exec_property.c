@@ -1,0 +1,592 @@
+/*
+ * test_exec_property.c - what a statement with LLM calls answers depends on nothing that only decides what it costs: not on the order of
+ * prompts, dedup, KV cache, windows, eviction, stored answers, spilling, nor on any rule of the planner.
+ *
+ * The judge: the hashing test model answers by what is asked alone, so every call can be written as a CASE over its fields' values, with
+ * answers asked one by one beforehand. A random statement runs once with CASEs in place of its calls - plain SQL - and then with the calls,
+ * under every variant of the settings and with each rule off. Rows compare in their order where SQL, or DIALECT 4, promises one: under a
+ * total ORDER BY, and over one table; else as bags.
+ *
+ *   KVASIR_SEED=7 KVASIR_CASES=100 KVASIR_CASE=12 test_exec_property     (KVASIR_CASE: this one alone, with its SQL)
+ *   KVASIR_LONG=1: ten times as many
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "exec/exec.h"
+
+enum { CASES = 1000, CASES_PER_DATA = 20 };
+
+/* ---- running ----------------------------------------------------------------------------------- */
+
+typedef struct answer {
+    char **rows;
+    int n, room;
+    bool failed;
+    err e;
+} answer;
+
+static void answer_add(answer *a, str row) {
+    if (a->n == a->room) {
+        a->room = a->room ? 2 * a->room : 16;
+        a->rows = mem_realloc(a->rows, sizeof *a->rows * (size_t)a->room);
+    }
+    a->rows[a->n++] = mem_strndup(row.p ? row.p : "", row.n);
+}
+
+static void answer_free(answer *a) {
+    for (int i = 0; i < a->n; i++)
+        free(a->rows[i]);
+    free(a->rows);
+    *a = (answer){0};
+}
+
+static int by_text(const void *a, const void *b) {
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+static bool answer_equal(const answer *a, const answer *b) {
+    if (a->failed || b->failed || a->n != b->n)
+        return false;
+    for (int i = 0; i < a->n; i++)
+        if (strcmp(a->rows[i], b->rows[i]) != 0)
+            return false;
+    return true;
+}
+
+static void print_row(buf *line, const batch *b, int row) {
+    for (int c = 0; c < b->ncols; c++) {
+        value v = column_get(&b->cols[c], row);
+        buf_append_c(line, c ? "|" : "");
+        if (v.type == TYPE_NULL)
+            buf_append_c(line, "NULL");
+        else
+            value_print(line, v);
+    }
+}
+
+static void run(db *d, str sql, bool ordered, answer *out) {
+    stmt *s = db_submit(d, sql);
+    const batch *b;
+    stmt_status status;
+    buf line = {0};
+    *out = (answer){0};
+    while ((status = stmt_next(s, -1, &b, &out->e)) == STMT_ROWS)
+        for (int k = 0; k < b->rows; k++) {
+            buf_clear(&line);
+            print_row(&line, b, k);
+            answer_add(out, buf_str(&line));
+        }
+    out->failed = status == STMT_ERROR;
+    if (!ordered && out->n)
+        qsort(out->rows, (size_t)out->n, sizeof *out->rows, by_text);
+    buf_free(&line);
+    stmt_free(s);
+}
+
+static void run_c(db *d, const char *sql) {
+    answer a;
+    run(d, str_from(sql), true, &a);
+    if (a.failed)
+        fail_msg("%s: %s", sql, a.e.message);
+    answer_free(&a);
+}
+
+/* Statements, one a line. */
+static void run_lines(db *d, str text) {
+    while (text.n) {
+        const char *end = memchr(text.p, '\n', text.n);
+        char *sql = mem_strndup(text.p, (size_t)(end - text.p));
+        run_c(d, sql);
+        text = (str){end + 1, text.n - (size_t)(end - text.p) - 1};
+        free(sql);
+    }
+}
+
+/* ---- questions, and what the model answers ----------------------------------------------------- */
+
+static const char *const texts[] = {"'red'", "'red deer'", "'red deer run'", "''", "'the quick brown fox'", "NULL"};
+static const char *const numbers[] = {"-1", "0", "1", "2", "3", "NULL"};
+enum { DOMAIN = 6 };
+
+/* A call of one or two fields: f is a text or a number, g (if there) a text. */
+typedef struct question {
+    const char *prompt, *options, *returns;
+    int fields;
+    bool is_text; /* of the answer */
+} question;
+
+static const question questions[] = {
+    {"What of {f}?", "", " RETURNS ENUM('x', 'y', 'z')", 1, true},
+    {"Which?", "", " RETURNS ENUM('x', 'y')", 2, true},
+    {"Which of {g}?", "", " RETURNS ENUM('x', 'y', 'z')", 2, true},
+    {"Say", ", max_tokens => 4", " RETURNS TEXT", 2, true},
+    {"Rate {f}", "", " RETURNS INTEGER BETWEEN 0 AND 3", 1, false},
+    {"Count", "", " RETURNS INTEGER", 2, false},
+    {"Like these", ", examples => few", " RETURNS ENUM('x', 'y')", 2, true},
+};
+enum { QUESTIONS = BASE_COUNT(questions) };
+
+/* Answers as SQL literals: [question][is f a number][f][g]. */
+static char *answers[QUESTIONS][2][DOMAIN][DOMAIN];
+
+static void append_call(buf *out, const question *q, const char *f, const char *g) {
+    buf_printf(out, "LLM('%s', %s AS f", q->prompt, f);
+    if (q->fields == 2)
+        buf_printf(out, ", %s AS g", g);
+    buf_printf(out, "%s)%s", q->options, q->returns);
+}
+
+static void ask_one_by_one(db *d) {
+    for (int i = 0; i < QUESTIONS * 2 * DOMAIN * DOMAIN; i++) {
+        int g = i % DOMAIN, f = i / DOMAIN % DOMAIN, number = i / DOMAIN / DOMAIN % 2, at = i / DOMAIN / DOMAIN / 2;
+        const question *q = &questions[at];
+        buf sql = {0}, literal = {0}, fs = {0}, gs = {0};
+        answer a;
+        buf_printf(&fs, "CAST(%s AS %s)", number ? numbers[f] : texts[f], number ? "INTEGER" : "TEXT");
+        buf_printf(&gs, "CAST(%s AS TEXT)", texts[g]);
+        buf_append_c(&sql, "SELECT ");
+        append_call(&sql, q, fs.p, gs.p);
+        run(d, buf_str(&sql), true, &a);
+        assert_false(a.failed);
+        assert_int_equal(a.n, 1);
+        bool quoted = q->is_text && strcmp(a.rows[0], "NULL") != 0;
+        buf_printf(&literal, quoted ? "'%s'" : "%s", a.rows[0]);
+        answers[at][number][f][g] = mem_strndup(literal.p, literal.n);
+        answer_free(&a);
+        buf_free(&sql);
+        buf_free(&literal);
+        buf_free(&fs);
+        buf_free(&gs);
+    }
+}
+
+static void forget_answers(void) {
+    for (int i = 0; i < QUESTIONS * 2 * DOMAIN * DOMAIN; i++)
+        free((&answers[0][0][0][0])[i]);
+}
+
+/* The call as a CASE over what its fields may hold. */
+static void append_case(buf *out, int at, bool number, const char *f, const char *g) {
+    const question *q = &questions[at];
+    buf_append_c(out, "CASE");
+    for (int i = 0; i < DOMAIN; i++) {
+        buf_printf(out, " WHEN %s IS NOT DISTINCT FROM %s THEN ", f, number ? numbers[i] : texts[i]);
+        if (q->fields == 1) {
+            buf_append_c(out, answers[at][number][i][0]);
+            continue;
+        }
+        buf_append_c(out, "CASE");
+        for (int k = 0; k < DOMAIN; k++)
+            buf_printf(out, " WHEN %s IS NOT DISTINCT FROM %s THEN %s", g, texts[k], answers[at][number][i][k]);
+        buf_printf(out, " ELSE CAST(NULL AS %s) END", q->is_text ? "TEXT" : "INTEGER");
+    }
+    buf_printf(out, " ELSE CAST(NULL AS %s) END", q->is_text ? "TEXT" : "INTEGER");
+}
+
+/* ---- statements -------------------------------------------------------------------------------- */
+
+/* Columns at hand, from the table aliases in reach; every statement is written twice, with calls and with CASEs. */
+typedef struct gen {
+    uint64_t state;
+    bool judge; /* CASEs */
+    const char *text_columns[8], *number_columns[8];
+    int ntexts, nnumbers;
+    bool ordered; /* one table, or a total order */
+} gen;
+
+static uint32_t pick(gen *g, uint32_t n) {
+    g->state += 0x9e3779b97f4a7c15u;
+    return (uint32_t)(hash_mix(g->state, 13) >> 33) % n;
+}
+
+static bool chance(gen *g, uint32_t percent) {
+    return pick(g, 100) < percent;
+}
+
+static const char *text_column(gen *g) {
+    return g->text_columns[pick(g, (uint32_t)g->ntexts)];
+}
+
+static const char *number_column(gen *g) {
+    return g->number_columns[pick(g, (uint32_t)g->nnumbers)];
+}
+
+static void reach_r(gen *g) {
+    static const char *const texts_r[] = {"r.a", "r.b"}, *const numbers_r[] = {"r.k", "r.v"};
+    for (int i = 0; i < 2; i++) {
+        g->text_columns[g->ntexts++] = texts_r[i];
+        g->number_columns[g->nnumbers++] = numbers_r[i];
+    }
+}
+
+static void reach_s(gen *g) {
+    g->text_columns[g->ntexts++] = "s.t";
+    g->number_columns[g->nnumbers++] = "s.k";
+    g->number_columns[g->nnumbers++] = "s.w";
+}
+
+static void gen_call(gen *g, buf *out, bool is_text) {
+    int at = (int)pick(g, QUESTIONS);
+    while (questions[at].is_text != is_text)
+        at = (at + 1) % QUESTIONS;
+    bool number = chance(g, 35);
+    const char *f = number ? number_column(g) : text_column(g), *h = text_column(g);
+    if (g->judge)
+        append_case(out, at, number, f, h);
+    else
+        append_call(out, &questions[at], f, h);
+}
+
+static void gen_condition(gen *g, buf *out, int depth);
+
+static void gen_value(gen *g, buf *out, bool is_text, int depth) {
+    uint32_t shape = depth > 0 ? pick(g, 10) : 9;
+    if (shape < 4) {
+        gen_call(g, out, is_text);
+    } else if (shape == 4) {
+        buf_append_c(out, "CASE WHEN ");
+        gen_condition(g, out, depth - 1);
+        buf_append_c(out, " THEN ");
+        gen_value(g, out, is_text, depth - 1);
+        buf_append_c(out, " ELSE ");
+        gen_value(g, out, is_text, depth - 1);
+        buf_append_c(out, " END");
+    } else if (shape == 5) {
+        buf_append_c(out, "coalesce(");
+        gen_value(g, out, is_text, depth - 1);
+        buf_append_c(out, ", ");
+        gen_value(g, out, is_text, depth - 1);
+        buf_append_char(out, ')');
+    } else if (shape == 6) {
+        buf_append_char(out, '(');
+        gen_value(g, out, is_text, depth - 1);
+        buf_append_c(out, is_text ? " || " : " + ");
+        gen_value(g, out, is_text, depth - 1);
+        buf_append_char(out, ')');
+    } else {
+        buf_append_c(out, is_text ? text_column(g) : number_column(g));
+    }
+}
+
+static void gen_condition(gen *g, buf *out, int depth) {
+    static const char *const text_tests[] = {"%s = 'red'", "%s <> ''", "%s IS NULL", "%s LIKE 'red%%'"};
+    static const char *const number_tests[] = {"%s > 0", "%s = 1", "%s IS NOT NULL", "%s < 3"};
+    uint32_t shape = pick(g, depth > 0 ? 10 : 6);
+    if (shape < 3) {
+        bool is_text = chance(g, 75);
+        gen_call(g, out, is_text);
+        static const char *const text_ends[] = {" = 'x'", " <> 'y'", " LIKE '%2%'", " IS NULL"};
+        static const char *const number_ends[] = {" > 1", " = 2", " < 40", " IS NOT NULL"};
+        buf_append_c(out, is_text ? text_ends[pick(g, 4)] : number_ends[pick(g, 4)]);
+    } else if (shape < 6) {
+        bool is_text = chance(g, 50);
+        buf_printf(out, is_text ? text_tests[pick(g, 4)] : number_tests[pick(g, 4)], is_text ? text_column(g) : number_column(g));
+    } else {
+        static const char *const links[] = {" AND ", " OR ", " OR ", " AND "};
+        buf_append_c(out, chance(g, 20) ? "NOT (" : "(");
+        gen_condition(g, out, depth - 1);
+        buf_append_c(out, links[shape - 6]);
+        gen_condition(g, out, depth - 1);
+        buf_append_char(out, ')');
+    }
+}
+
+/* FROM, and which columns it brings. */
+static void gen_from(gen *g, buf *out) {
+    uint32_t shape = pick(g, 8);
+    reach_r(g);
+    buf_append_c(out, " FROM r");
+    g->ordered = shape < 3;
+    if (g->ordered)
+        return;
+    reach_s(g);
+    if (shape < 6) {
+        buf_append_c(out, " JOIN s ON r.k = s.k");
+    } else {
+        buf_append_c(out, " LEFT JOIN s ON r.k = s.k AND ");
+        gen_condition(g, out, 1);
+    }
+}
+
+/* A subquery over s, correlated with r, as a value or a condition. */
+static void gen_subquery(gen *g, buf *out, bool condition) {
+    gen inner = {.state = g->state, .judge = g->judge};
+    reach_r(&inner);
+    reach_s(&inner);
+    buf_append_c(out, condition ? chance(&inner, 50) ? "EXISTS (SELECT 1" : "NOT EXISTS (SELECT 1" : "(SELECT count(*)");
+    buf_append_c(out, " FROM s WHERE s.k = r.k AND ");
+    gen_condition(&inner, out, 1);
+    buf_append_char(out, ')');
+    g->state = inner.state;
+}
+
+static void gen_plain(gen *g, buf *out) {
+    buf from = {0};
+    int n = 1 + (int)pick(g, 3);
+    gen_from(g, &from);
+    bool only_r = g->ordered, distinct = chance(g, 12);
+    buf_append_c(out, distinct ? "SELECT DISTINCT r.n AS c0" : "SELECT r.n AS c0");
+    for (int i = 1; i <= n; i++) {
+        buf_append_c(out, ", ");
+        if (only_r && chance(g, 12))
+            gen_subquery(g, out, false);
+        else
+            gen_value(g, out, chance(g, 60), 2);
+        buf_printf(out, " AS c%d", i);
+    }
+    buf_append_str(out, buf_str(&from));
+    if (chance(g, 65)) {
+        buf_append_c(out, " WHERE ");
+        gen_condition(g, out, 2);
+        if (only_r && chance(g, 25)) {
+            buf_append_c(out, chance(g, 50) ? " AND " : " OR ");
+            gen_subquery(g, out, true);
+        }
+    }
+    bool sorted = chance(g, 40);
+    for (int i = 0; sorted && i <= n; i++)
+        buf_printf(out, "%s%d%s", i ? ", " : " ORDER BY ", n - i + 1, chance(g, 50) ? " DESC" : "");
+    g->ordered = (only_r && !distinct) || sorted;
+    if (g->ordered && chance(g, 60))
+        buf_printf(out, " LIMIT %u OFFSET %u", pick(g, 6), pick(g, 3));
+    buf_free(&from);
+}
+
+static void gen_grouped(gen *g, buf *out) {
+    buf from = {0}, key = {0};
+    gen_from(g, &from);
+    gen_value(g, &key, true, 1);
+    buf_printf(out, "SELECT %s AS c0, count(*) AS c1, sum(", key.p);
+    gen_value(g, out, false, 1);
+    buf_append_c(out, ") AS c2, count(*) FILTER (WHERE ");
+    gen_condition(g, out, 1);
+    buf_append_c(out, ") AS c3");
+    buf_append_str(out, buf_str(&from));
+    if (chance(g, 50)) {
+        buf_append_c(out, " WHERE ");
+        gen_condition(g, out, 1);
+    }
+    buf_printf(out, " GROUP BY %s", key.p);
+    if (chance(g, 40)) {
+        buf_append_c(out, " HAVING count(*) > 1 OR max(");
+        gen_value(g, out, false, 1);
+        buf_append_c(out, ") > 1");
+    }
+    g->ordered = chance(g, 40);
+    buf_append_c(out, g->ordered ? " ORDER BY c1 DESC, c0 NULLS FIRST LIMIT 4" : "");
+    buf_free(&from);
+    buf_free(&key);
+}
+
+/* Two branches, a derived table or a CTE around a plain query. */
+static void gen_statement(gen *g, buf *out) {
+    uint32_t shape = pick(g, 10);
+    if (shape < 6) {
+        gen_plain(g, out);
+    } else if (shape < 8) {
+        gen_grouped(g, out);
+    } else if (shape == 8) {
+        buf_append_c(out, "WITH q AS (SELECT r.n, ");
+        reach_r(g);
+        gen_value(g, out, true, 2);
+        buf_append_c(out, " AS e, r.k FROM r) SELECT q.e, count(*) FROM q WHERE q.e <> 'y' OR q.k > 0 GROUP BY q.e");
+        buf_append_c(out, " UNION ALL SELECT q.e, q.n FROM q WHERE q.e = 'x'");
+        g->ordered = false;
+    } else {
+        gen inner = {.state = g->state, .judge = g->judge};
+        buf_append_c(out, "SELECT q.c1, q.c0 FROM (");
+        gen_plain(&inner, out);
+        *g = inner;
+        buf_append_c(out, ") AS q WHERE q.c1 IS NOT NULL");
+    }
+}
+
+/* ---- data -------------------------------------------------------------------------------------- */
+
+static void gen_data(gen *g, buf *out) {
+    uint32_t n = 1 + pick(g, chance(g, 30) ? 60 : 14), m = pick(g, 9);
+    buf_append_c(out, "DROP TABLE IF EXISTS r\nDROP TABLE IF EXISTS s\n"
+                      "CREATE TABLE r (n INTEGER PRIMARY KEY, k INTEGER, a TEXT, b TEXT, v INTEGER)\n"
+                      "CREATE TABLE s (k INTEGER, t TEXT, w INTEGER)\n");
+    for (uint32_t i = 0; i < n; i++)
+        buf_printf(out, "%s(%u, %s, %s, %s, %s)%s", i ? ", " : "INSERT INTO r VALUES ", i, numbers[pick(g, DOMAIN)],
+                   texts[pick(g, DOMAIN)], texts[pick(g, DOMAIN)], numbers[pick(g, DOMAIN)], i + 1 == n ? "\n" : "");
+    for (uint32_t i = 0; i < m; i++)
+        buf_printf(out, "%s(%s, %s, %s)%s", i ? ", " : "INSERT INTO s VALUES ", numbers[pick(g, DOMAIN)], texts[pick(g, DOMAIN)],
+                   numbers[pick(g, DOMAIN)], i + 1 == m ? "\n" : "");
+    if (chance(g, 50))
+        buf_append_c(out, "ANALYZE\n");
+}
+
+/* ---- the cases --------------------------------------------------------------------------------- */
+
+/* Settings that only decide what a statement costs. Each stands alone: RESET follows. */
+static const char *const variants[] = {
+    "SET psm = 'off'",
+    "SET psm = 'fixed'",
+    "SET psm = 'grouped'",
+    "SET psm = 'auto'",
+    "SET field_order = 'fresh'",
+    "SET field_order = 'f'",
+    "SET dedup = off",
+    "SET kv_cache = off",
+    "SET kv_cache = off\nSET dedup = off\nSET psm = 'off'",
+    "SET llm_schedule = 'fifo'\nSET llm_window = 2",
+    "SET llm_window = 3",
+    "SET llm_sample = 0",
+    "SET llm_sample = 2",
+    "SET answer_cache = on",
+    "SET answer_cache = on",
+    "SET work_memory = '1kB'",
+};
+
+typedef struct test_case {
+    int number;
+    bool ordered;
+    buf sql, judge, data;
+    answer expected;
+} test_case;
+
+static void make_case(uint64_t seed, int number, test_case *c) {
+    gen g = {.state = hash_mix(seed, (uint64_t)number + 1)}, again = g;
+    *c = (test_case){.number = number};
+    gen_statement(&g, &c->sql);
+    c->ordered = g.ordered;
+    again.judge = true;
+    gen_statement(&again, &c->judge);
+    if (number % CASES_PER_DATA == 0) {
+        gen d = {.state = hash_mix(seed, (uint64_t)number + 1) + 77};
+        gen_data(&d, &c->data);
+    }
+}
+
+static void free_case(test_case *c) {
+    buf_free(&c->sql);
+    buf_free(&c->judge);
+    buf_free(&c->data);
+    answer_free(&c->expected);
+}
+
+static void standard_settings(db *d) {
+    static const char *const wanted = "RESET ALL\nSET model = 'hashing'\nSET cost_rates = 'nominal'\nSET answer_cache = off\n";
+    run_lines(d, str_from(wanted));
+}
+
+static void print_answer(const char *title, const answer *a) {
+    printf("-- %s: %d rows%s%s\n", title, a->n, a->failed ? ", " : "", a->failed ? a->e.message : "");
+    for (int i = 0; i < a->n && i < 12; i++)
+        printf("%s\n", a->rows[i]);
+}
+
+static int check(db *d, const test_case *c, const char *set, str data) {
+    answer a;
+    buf lines = {0};
+    buf_printf(&lines, "%s\n", set);
+    run_lines(d, buf_str(&lines));
+    buf_free(&lines);
+    run(d, buf_str(&c->sql), c->ordered, &a);
+    standard_settings(d);
+    bool ok = answer_equal(&c->expected, &a);
+    if (!ok) {
+        printf("case %d differs under %s\n%.*s%s\n", c->number, set, (int)data.n, data.p, c->sql.p);
+        print_answer("expected", &c->expected);
+        print_answer("got", &a);
+    }
+    answer_free(&a);
+    return !ok;
+}
+
+static int check_case(db *d, test_case *c, str data) {
+    size_t nrules;
+    const plan_rule_info *rules = plan_rules(&nrules);
+    int bad = 0;
+    run(d, buf_str(&c->judge), c->ordered, &c->expected);
+    if (c->expected.failed) {
+        printf("case %d: the judge fails: %s\n%.*s%s\n", c->number, c->expected.e.message, (int)data.n, data.p, c->judge.p);
+        return 1;
+    }
+    for (size_t i = 0; i < BASE_COUNT(variants) && !bad; i++)
+        bad = check(d, c, variants[i], data);
+    for (size_t i = 0; i < nrules && !bad; i++) {
+        char off[120];
+        snprintf(off, sizeof off, "SET rules_off = '%s'", rules[i].name);
+        if (strcmp(rules[i].name, "unnest") != 0) /* without it there is no plan for a correlated subquery */
+            bad = check(d, c, off, data);
+    }
+    return bad;
+}
+
+static long number_from(const char *name, long standard) {
+    const char *text = getenv(name);
+    return text ? atol(text) : standard;
+}
+
+static db *open_db(void) {
+    static const char *const setup =
+        "CREATE MODEL hashing FROM 'test:hash'\nSET model = 'hashing'\n"
+        "CREATE TABLE few (f TEXT, g TEXT, answer TEXT)\nINSERT INTO few VALUES ('red', 'deer', 'x'), ('fox', NULL, 'y')\n";
+    db_options options = {.path = NULL};
+    db *d;
+    err e;
+    if (db_open(&options, &d, &e))
+        fail_msg("%s", e.message);
+    run_lines(d, str_from(setup));
+    return d;
+}
+
+static void test_costs_change_no_answer(void **state) {
+    (void)state;
+    uint64_t seed = (uint64_t)number_from("KVASIR_SEED", 1);
+    int n = (int)number_from("KVASIR_CASES", getenv("KVASIR_LONG") ? 10 * CASES : CASES);
+    int only = (int)number_from("KVASIR_CASE", -1), bad = 0;
+    db *d = open_db();
+    buf data = {0};
+    printf("seed %llu: %d statements, each under %d settings and without each rule\n", (unsigned long long)seed, n,
+           (int)BASE_COUNT(variants));
+    ask_one_by_one(d);
+    standard_settings(d);
+    for (int i = 0; i < n && bad < 10; i++) {
+        test_case c;
+        make_case(seed, i, &c);
+        if (c.data.n) {
+            buf_clear(&data);
+            buf_append_str(&data, buf_str(&c.data));
+            run_lines(d, buf_str(&data));
+        }
+        if (only == i)
+            printf("%s%s\n", data.p, c.sql.p);
+        if (only < 0 || only == i)
+            bad += check_case(d, &c, buf_str(&data));
+        free_case(&c);
+    }
+    forget_answers();
+    buf_free(&data);
+    db_close(d);
+    assert_int_equal(bad, 0);
+}
+
+/* The cache of a database in memory is the user's; tests have their own. */
+static int own_cache(void **state) {
+    static char dir[] = "/tmp/kvasir-property-XXXXXX";
+    *state = mkdtemp(dir);
+    return *state && setenv("XDG_CACHE_HOME", dir, 1) == 0 ? 0 : -1;
+}
+
+static int remove_cache(void **state) {
+    char command[128];
+    snprintf(command, sizeof command, "rm -rf '%s'", (char *)*state);
+    return system(command);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_costs_change_no_answer)};
+    return cmocka_run_group_tests(tests, own_cache, remove_cache);
+}
