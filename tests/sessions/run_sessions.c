@@ -17,9 +17,9 @@
  * first in PATH, $TESTDIR is the file's directory, HOME and the XDG directories but XDG_DATA_HOME
  * are in the fresh one.
  *
- * A .md file is read as in the root of a checkout: its folder's name leads to it. One that says, in a line of its own,
- * <!-- needs the default model --> is skipped (exit code 77) where that is not installed. KVASIR_MODEL is not looked
- * at, for another model gives other answers.
+ * A .md file is read as in the root of a checkout: its folder's name leads to it. One that says,
+ * in a line of its own, <!-- needs the default model --> is skipped (exit code 77) where that is
+ * not installed. KVASIR_MODEL is not looked at, for another model gives other answers.
  *
  * What differs between runs is masked on both sides (table `masks`): times, rates, token rates, the
  * fresh directory. --update writes what was printed (masked) into the file. Exits 1 when a file
@@ -45,7 +45,7 @@ enum { TIME_LIMIT_S = 300, MARK_DIGITS = 16, SKIPPED = 77 };
 static const struct {
     const char *pattern, *with;
 } masks[] = {
-    {"[0-9][0-9,]*(\\.[0-9]+)? (µs|ms|s|min|h)([ ,;:.)]|$)", "# \\2\\3"},
+    {"[0-9][0-9,]*(\\.[0-9]+)? (µs|ms|s|min|h)([ ,;:.)]|$)", "# s\\3"},
     {"# (h|min) # (min|s)", "# s"},
     {"[0-9][0-9,]*(\\.[0-9]+)? (rows/s|tok/s|tokens/s)", "# \\2"},
 };
