@@ -51,13 +51,22 @@ static int precision_choose(llm_engine *engine, const llm_engine_options *option
     return 0;
 }
 
-static int refuse_unsupported(const llm_engine_options *options, err *e) {
-    if (options->attention != LLM_ATTENTION_FULL) {
-        return err_set(e, ERR_UNSUPPORTED, "streaming attention is not offered by the CPU backend");
+static int kv_choose(llm_engine *engine, cpu_state *s, const llm_engine_options *options, err *e) {
+    llm_model_info *info = &engine->info;
+    info->attention = options->attention;
+    info->kv_dtype = s->kv_dtype = options->kv_dtype;
+    if (options->attention == LLM_ATTENTION_FULL) {
+        return 0;
     }
-    if (options->kv_dtype != LLM_KV_BF16) {
-        return err_set(e, ERR_UNSUPPORTED, "the CPU backend keeps KV in bf16 only");
+    int sinks = options->sink_tokens, window = options->window_tokens;
+    if (sinks < 0 || window < 1 || sinks > engine->config.context - window) {
+        return err_set(e, ERR_LIMIT,
+                       "streaming attention over %d sinks and %d window tokens: they must be at "
+                       "least 0 and 1, and together at most the model's context of %d",
+                       sinks, window, engine->config.context);
     }
+    info->sink_tokens = s->sinks = sinks;
+    info->window_tokens = s->window = window;
     return 0;
 }
 
@@ -92,8 +101,7 @@ static void info_fill(llm_engine *engine, cpu_state *s) {
     info->ffn = c->ffn;
     info->vocab = c->vocab;
     info->context = c->context;
-    info->kv_bytes_per_token =
-        (size_t)c->n_layers * (size_t)c->n_kv_heads * (size_t)c->head_dim * 2 * sizeof(uint16_t);
+    info->kv_bytes_per_token = cpu_kv_layout(c, s->kv_dtype).block / LLM_BLOCK_TOKENS;
     info->capabilities =
         LLM_CAN_LOGITS | LLM_CAN_KV | LLM_CAN_SCORE | LLM_CAN_GUIDE | LLM_IS_DETERMINISTIC;
     info->threads = pool_threads(s->threads);
@@ -108,8 +116,8 @@ static hash128 fingerprint(const llm_engine *engine, const cpu_state *s, hash128
     buf_append(&b, &probe, sizeof probe);
     buf_append(&b, s->frequencies, sizeof(float) * (size_t)(c->rope_dims / 2));
     buf_append(&b, s->frequencies_local, sizeof(float) * (size_t)(c->rope_dims / 2));
-    buf_printf(&b, "%s %s kv-bf16-pairs full %d 2", engine->info.precision, s->k->name,
-               LLM_BLOCK_TOKENS);
+    buf_printf(&b, "%s %s kv-%s attention %d+%d block %d version 3", engine->info.precision,
+               s->k->name, cpu_kv_name(s->kv_dtype), s->sinks, s->window, LLM_BLOCK_TOKENS);
     float in[64], out[64 * 3];
     for (int i = 0; i < 64; i++) {
         in[i] = (float)(i - 40) * 0.173f;
@@ -147,7 +155,7 @@ int cpu_load(llm_engine *engine, const llm_engine_options *options, err *e) {
                        "heads of %d dimensions: the CPU backend wants a multiple of 4",
                        engine->config.head_dim);
     }
-    int code = refuse_unsupported(options, e);
+    int code = kv_choose(engine, s, options, e);
     if (code != 0) {
         return code;
     }
@@ -230,13 +238,13 @@ static void cpu_decode(const llm_engine *engine, llm_token token, bool special, 
 static void cpu_kv_read(llm_engine *engine, void *work, int32_t block, void *out) {
     (void)engine;
     cpu_work *w = work;
-    memcpy(out, cpu_keys(w, block, 0, 0), w->block_elements * sizeof(uint16_t));
+    memcpy(out, cpu_kv_block(w, block), w->layout.block);
 }
 
 static void cpu_kv_write(llm_engine *engine, void *work, int32_t block, const void *in) {
     (void)engine;
     cpu_work *w = work;
-    memcpy(cpu_keys(w, block, 0, 0), in, w->block_elements * sizeof(uint16_t));
+    memcpy(cpu_kv_block(w, block), in, w->layout.block);
 }
 
 const llm_backend backend_cpu = {

@@ -59,46 +59,58 @@ static void norm_rows(cpu_work *w, tile_range t, const float *weight, int worker
     }
 }
 
-/* One head of one row: bias, norm, rope. */
-static void head_finish(const cpu_work *w, int row, const float *bias, const float *norm,
-                        bool turns, float *x) {
+static void head_norm(const cpu_work *w, const float *bias, const float *norm, float *x) {
     const model_config *c = &w->engine->config;
-    const model_layer *layer = &w->s->model.layers[w->layer];
     if (bias != NULL) {
         w->s->k->add(x, bias, c->head_dim);
     }
     if (norm != NULL) {
         w->s->k->rms_norm(x, norm, c->eps, c->head_dim, x);
     }
-    if (turns && layer->has_rope) {
-        const float *angles = layer->window > 0 && w->s->two_ropes ? w->angles_local : w->angles;
-        w->s->k->rope(x, angles + (size_t)row * (size_t)c->rope_dims, c->rope_dims / 2);
+}
+
+/* To the row's position, or to the one from which it sees the sinks (set: ANGLES_SINK). */
+static void head_turn(const cpu_work *w, int row, int set, float *x) {
+    const model_layer *layer = &w->s->model.layers[w->layer];
+    int dims = w->engine->config.rope_dims;
+    if (layer->has_rope) {
+        set += layer->window > 0 && w->s->two_ropes ? ANGLES_LOCAL : 0;
+        w->s->k->rope(x, w->angles[set] + (size_t)row * (size_t)dims, dims / 2);
     }
 }
 
-static int32_t row_block(const cpu_work *w, int row) {
-    return w->rows[row].table[w->rows[row].position / LLM_BLOCK_TOKENS];
-}
-
-static void key_store(const cpu_work *w, int row, int kv_head, const float *x) {
-    int d = w->engine->config.head_dim, slot = w->rows[row].position % LLM_BLOCK_TOKENS;
-    uint16_t *to = cpu_keys(w, row_block(w, row), w->layer, kv_head) + 2 * slot;
-    uint16_t narrow[CONFIG_MAX_HEAD_DIM];
-    w->s->k->to_bf16(x, d, narrow);
-    for (int i = 0; i < d; i += 2) {
-        memcpy(to + i * LLM_BLOCK_TOKENS, narrow + i, 2 * sizeof(uint16_t));
+static void query_store(const cpu_work *w, int row, int head, int set, const float *x, float *to) {
+    const model_config *c = &w->engine->config;
+    size_t d = (size_t)c->head_dim, width = (size_t)c->n_heads * d;
+    float *q = to + (size_t)row * width + (size_t)head * d;
+    memcpy(q, x, sizeof(float) * d);
+    head_turn(w, row, set, q);
+    for (size_t j = 0; j < d; j++) {
+        q[j] *= c->attn_scale;
     }
 }
 
-static void value_store(const cpu_work *w, int row, int kv_head, const float *x) {
-    int d = w->engine->config.head_dim, slot = w->rows[row].position % LLM_BLOCK_TOKENS;
-    uint16_t *to =
-        cpu_values(w, row_block(w, row), w->layer, kv_head) + slot / 2 * 2 * d + slot % 2;
-    uint16_t narrow[CONFIG_MAX_HEAD_DIM];
-    w->s->k->to_bf16(x, d, narrow);
-    for (int i = 0; i < d; i++) {
-        to[2 * i] = narrow[i];
+/* Head `head` of row `row` of the fused q, k, v: x is what the product gave. */
+static void qkv_store(const cpu_work *w, int row, int head, const float *bias, float *x) {
+    const model_config *c = &w->engine->config;
+    const model_layer *layer = &w->s->model.layers[w->layer];
+    if (head < c->n_heads) {
+        head_norm(w, bias, layer->q_norm, x);
+        query_store(w, row, head, 0, x, w->q);
+        if (cpu_layer_streams(w)) {
+            query_store(w, row, head, ANGLES_SINK, x, w->q_sink);
+        }
+        return;
     }
+    bool key = head < c->n_heads + c->n_kv_heads;
+    head_norm(w, bias, key ? layer->k_norm : NULL, x);
+    if (key) {
+        head_turn(w, row, 0, x);
+    }
+    int position = w->rows[row].position,
+        kv_head = head - c->n_heads - (key ? 0 : c->n_kv_heads);
+    cpu_kv_store(w, w->rows[row].table[position / LLM_BLOCK_TOKENS], position % LLM_BLOCK_TOKENS,
+                 key ? 0 : 1, kv_head, x);
 }
 
 static void stage_qkv(cpu_work *w, tile_range t, int part, int worker) {
@@ -107,27 +119,13 @@ static void stage_qkv(cpu_work *w, tile_range t, int part, int worker) {
     const gemm_part *p = &layer->qkv.parts[part];
     const float *out =
         gemm_run(w->s->g, &layer->qkv, part, worker, t.height, row_of(w, w->a, t.first, c->n_embd));
-    int d = c->head_dim, width = c->n_heads * d;
+    int d = c->head_dim;
     float x[CONFIG_MAX_HEAD_DIM];
     for (int i = 0; i < t.rows; i++) {
-        int row = t.first + i;
         for (int at = 0; at < p->n; at += d) {
-            int head = (p->first + at) / d;
             const float *bias = layer->qkv_bias != NULL ? layer->qkv_bias + p->first + at : NULL;
             memcpy(x, out + (size_t)i * (size_t)p->n + at, sizeof(float) * (size_t)d);
-            if (head < c->n_heads) {
-                head_finish(w, row, bias, layer->q_norm, true, x);
-                float *q = w->q + (size_t)row * (size_t)width + (size_t)head * (size_t)d;
-                for (int j = 0; j < d; j++) {
-                    q[j] = x[j] * c->attn_scale;
-                }
-            } else if (head < c->n_heads + c->n_kv_heads) {
-                head_finish(w, row, bias, layer->k_norm, true, x);
-                key_store(w, row, head - c->n_heads, x);
-            } else {
-                head_finish(w, row, bias, NULL, false, x);
-                value_store(w, row, head - c->n_heads - c->n_kv_heads, x);
-            }
+            qkv_store(w, t.first + i, (p->first + at) / d, bias, x);
         }
     }
 }
@@ -281,48 +279,36 @@ static void attend_task(void *ctx, int task, int worker) {
     cpu_attend(w, task / heads, task % heads, worker);
 }
 
-/* The first n slots of one head: the others of `to` may already hold keys of this pass. */
-static void slots_copy(const cpu_work *w, const pass_copy *copy, int kv_head) {
-    size_t d = (size_t)w->engine->config.head_dim, n = (size_t)copy->tokens;
-    const uint16_t *from = cpu_keys(w, copy->from, w->layer, kv_head);
-    uint16_t *to = cpu_keys(w, copy->to, w->layer, kv_head);
-    for (size_t i = 0; i < d; i += 2) {
-        memcpy(to + i * LLM_BLOCK_TOKENS, from + i * LLM_BLOCK_TOKENS, 2 * n * sizeof(uint16_t));
-    }
-    from = cpu_values(w, copy->from, w->layer, kv_head);
-    to = cpu_values(w, copy->to, w->layer, kv_head);
-    size_t whole = n / 2 * 2 * d;
-    memcpy(to, from, whole * sizeof(uint16_t));
-    for (size_t i = 0; n % 2 != 0 && i < d; i++) {
-        to[whole + 2 * i] = from[whole + 2 * i];
-    }
-}
-
 /* The shared slots of a branch's first block, in order: a copy may start from another's result. */
 static void copies_run(cpu_work *w) {
     for (int i = 0; i < w->p->ncopies; i++) {
-        for (int h = 0; h < w->engine->config.n_kv_heads; h++) {
-            slots_copy(w, &w->p->copies[i], h);
-        }
+        cpu_kv_copy(w, &w->p->copies[i]);
     }
 }
 
 /* ---- first and last rows --------------------------------------------------------------------- */
 
+static void angles_fill(const cpu_work *w, int set, int position, float *out) {
+    int half = w->engine->config.rope_dims / 2;
+    const float *f = set & ANGLES_LOCAL ? w->s->frequencies_local : w->s->frequencies;
+    for (int i = 0; i < half; i++) {
+        double angle = (double)position * (double)f[i];
+        out[i] = (float)cos(angle) * w->s->rope_magnitude;
+        out[half + i] = (float)sin(angle) * w->s->rope_magnitude;
+    }
+}
+
 static void embed_task(void *ctx, int task, int worker) {
     (void)worker;
     cpu_work *w = ctx;
     const model_config *c = &w->engine->config;
-    int half = c->rope_dims / 2, position = w->rows[task].position;
+    int position = w->rows[task].position,
+        sink = BASE_MIN(position, w->s->sinks + w->s->window);
     model_embed(&w->s->model, w->rows[task].token, w->x + (size_t)task * (size_t)c->n_embd);
-    for (int set = 0; set < (w->s->two_ropes ? 2 : 1); set++) {
-        const float *f = set == 0 ? w->s->frequencies : w->s->frequencies_local;
-        float *angles =
-            (set == 0 ? w->angles : w->angles_local) + (size_t)task * (size_t)c->rope_dims;
-        for (int i = 0; i < half; i++) {
-            double angle = (double)position * (double)f[i];
-            angles[i] = (float)cos(angle) * w->s->rope_magnitude;
-            angles[half + i] = (float)sin(angle) * w->s->rope_magnitude;
+    for (int set = 0; set < ANGLES_SETS; set++) {
+        if (w->angles[set] != NULL) {
+            angles_fill(w, set, set & ANGLES_SINK ? sink : position,
+                        w->angles[set] + (size_t)task * (size_t)c->rope_dims);
         }
     }
 }
@@ -347,6 +333,9 @@ static void rows_compact(cpu_work *w) {
         if (from != i) {
             memcpy((char *)w->x + (size_t)i * x, (char *)w->x + (size_t)from * x, x);
             memcpy((char *)w->q + (size_t)i * q, (char *)w->q + (size_t)from * q, q);
+            if (w->q_sink != NULL) {
+                memcpy((char *)w->q_sink + (size_t)i * q, (char *)w->q_sink + (size_t)from * q, q);
+            }
             w->rows[i] = w->rows[from];
         }
     }
@@ -545,18 +534,22 @@ static bool buffers_new(cpu_work *w) {
     w->a = aligned_zero(rows * width * element);
     w->att = aligned_zero(rows * heads * element);
     w->h = aligned_zero(rows * (size_t)c->ffn * element);
-    w->angles = aligned_zero(rows * (size_t)c->rope_dims * sizeof(float));
     w->norm_scratch =
         aligned_zero(workers * (size_t)BASE_MAX(BASE_MAX(c->n_embd, c->ffn), 64) * sizeof(float));
-    bool more = true;
+    bool more = true, streams = w->s->window > 0;
     if (c->post_norm) {
         more = (w->y = aligned_zero(rows * width * sizeof(float))) != NULL;
     }
-    if (w->s->two_ropes) {
-        more = more && (w->angles_local =
-                            aligned_zero(rows * (size_t)c->rope_dims * sizeof(float))) != NULL;
+    if (streams) {
+        more = more && (w->q_sink = aligned_zero(rows * heads * sizeof(float))) != NULL;
     }
-    return more && w->x && w->q && w->a && w->att && w->h && w->angles && w->norm_scratch;
+    for (int set = 0; set < ANGLES_SETS; set++) {
+        if ((streams || !(set & ANGLES_SINK)) && (w->s->two_ropes || !(set & ANGLES_LOCAL))) {
+            w->angles[set] = aligned_zero(rows * (size_t)c->rope_dims * sizeof(float));
+            more = more && w->angles[set] != NULL;
+        }
+    }
+    return more && w->x && w->q && w->a && w->att && w->h && w->norm_scratch;
 }
 
 static void attend_scratch_new(cpu_work *w) {
@@ -568,6 +561,9 @@ static void attend_scratch_new(cpu_work *w) {
     for (int i = 0; i < workers; i++) {
         attend_scratch *s = &w->attend[i];
         s->q = aligned_zero(queries * d * sizeof(float));
+        s->q_sink = w->s->window > 0 ? aligned_zero(queries * d * sizeof(float)) : NULL;
+        s->kt = aligned_zero(LLM_BLOCK_TOKENS * d * sizeof(uint16_t));
+        s->v = aligned_zero(LLM_BLOCK_TOKENS * d * sizeof(uint16_t));
         s->out = aligned_zero(queries * d * sizeof(float));
         s->top = aligned_zero(queries * sizeof(float));
         s->sum = aligned_zero(queries * sizeof(float));
@@ -577,15 +573,13 @@ static void attend_scratch_new(cpu_work *w) {
 }
 
 int cpu_work_new(llm_engine *engine, int blocks, int rows, void **work, err *e) {
-    const model_config *c = &engine->config;
     cpu_work *w = mem_zalloc(sizeof *w);
     w->engine = engine;
     w->s = engine->state;
     int tile = gemm_tile(w->s->g);
     w->rows_cap = (rows + tile - 1) / tile * tile;
-    w->layer_elements = (size_t)c->n_kv_heads * (size_t)c->head_dim * LLM_BLOCK_TOKENS * 2;
-    w->block_elements = w->layer_elements * (size_t)c->n_layers;
-    w->kv_bytes = (size_t)blocks * w->block_elements * sizeof(uint16_t);
+    w->layout = cpu_kv_layout(&engine->config, w->s->kv_dtype);
+    w->kv_bytes = (size_t)blocks * w->layout.block;
     /* zero pages that the system gives as they are first written: kv_memory is a limit, not a cost
      */
     void *kv = mmap(NULL, w->kv_bytes, PROT_READ | PROT_WRITE,
@@ -607,7 +601,7 @@ void cpu_work_free(llm_engine *engine, void *work) {
     cpu_work *w = work;
     for (int i = 0; i < pool_threads(w->s->threads); i++) {
         attend_scratch *s = &w->attend[i];
-        void *all[] = {s->q, s->out, s->top, s->sum, s->low, s->high};
+        void *all[] = {s->q, s->q_sink, s->out, s->top, s->sum, s->low, s->high, s->kt, s->v};
         for (size_t j = 0; j < BASE_COUNT(all); j++) {
             free(all[j]);
         }
@@ -621,8 +615,11 @@ void cpu_work_free(llm_engine *engine, void *work) {
                    w->a,
                    w->att,
                    w->h,
-                   w->angles,
-                   w->angles_local,
+                   w->q_sink,
+                   w->angles[0],
+                   w->angles[1],
+                   w->angles[2],
+                   w->angles[3],
                    w->norm_scratch,
                    w->attend,
                    w->rows,

@@ -5,14 +5,13 @@
  *
  *   x    f32 [rows, width]           the residual stream
  *   a    A   [rows, width]           normed, in the GEMM's type A (f32 or bf16)
- *   q    f32 [rows, heads*head_dim]  after rope, scaled
+ *   q    f32 [rows, heads*head_dim]  after rope, scaled; q_sink: the same for streaming's sinks
  *   att  A   [rows, heads*head_dim]
  *   h    A   [rows, ffn]
  *   y    f32 [rows, width]           a branch's output, only where it is normed before it is added
  *
- * KV: bf16, per block and layer: K [kv_heads, head_dim/2, 32, 2] (a key's values are columns of
- * pairs), then V [kv_heads, 32/2, head_dim, 2] (pairs of keys): what products of pairs read. Slots
- * not yet written are zero or old, always finite: attention masks them.
+ * KV lies as cpu_kv.c draws it. Slots not yet written are zero or old, always finite: attention
+ * masks them.
  */
 #ifndef KVASIR_CPU_INT_H
 #define KVASIR_CPU_INT_H
@@ -33,6 +32,8 @@ typedef struct cpu_state {
     float *frequencies, *frequencies_local; /* [rope_dims/2] */
     bool two_ropes;
     float rope_magnitude;
+    int sinks, window; /* streaming attention; window 0: all is seen */
+    llm_kv_dtype kv_dtype;
     char device[64];
     char machine[128]; /* what measured rates hold for: kernels, and a bound on oneDNN's */
     char *cache_dir;   /* NULL: no side file */
@@ -41,17 +42,30 @@ typedef struct cpu_state {
 
 /* A worker's attention scratch: queries of ATTEND_ROWS rows × one kv head's group. */
 typedef struct attend_scratch {
-    float *q, *out, *top, *sum;
+    float *q, *q_sink, *out, *top, *sum;
     int *low, *high;
+    uint16_t *kt, *v; /* one head of an int8 block, as bf16 */
 } attend_scratch;
+
+/* Bytes: of one head's K or V in a block, up to a layer's scales, of a layer, of a block. */
+typedef struct kv_layout {
+    llm_kv_dtype dtype;
+    size_t head, scales, layer, block;
+} kv_layout;
+
+/* Rope's cos and sin at a row's own position, and at the one from which it sees the sinks; layers
+ * with a window may have a rope of their own. */
+enum { ANGLES_LOCAL = 1, ANGLES_SINK = 2, ANGLES_SETS = 4 };
 
 typedef struct cpu_work {
     llm_engine *engine;
     cpu_state *s;
     int rows_cap;
-    uint16_t *kv;
-    size_t kv_bytes, block_elements, layer_elements;
-    float *x, *q, *y, *angles, *angles_local; /* angles: [rows, rope_dims] = cos, sin */
+    char *kv;
+    size_t kv_bytes;
+    kv_layout layout;
+    float *x, *q, *q_sink, *y;
+    float *angles[ANGLES_SETS]; /* [rows, rope_dims] = cos, sin; NULL: not needed */
     void *a, *att, *h;
     float *norm_scratch;    /* per worker [max(width, heads*head_dim)] */
     attend_scratch *attend; /* per worker */
@@ -69,8 +83,21 @@ typedef struct cpu_work {
 /* One attention task: rows [64t, 64t+64) × kv head, through all their blocks (cpu_attention.c). */
 void cpu_attend(cpu_work *w, int chunk, int kv_head, int worker);
 int cpu_attend_chunks(const cpu_work *w);
-uint16_t *cpu_keys(const cpu_work *w, int32_t block, int layer, int kv_head);
-uint16_t *cpu_values(const cpu_work *w, int32_t block, int layer, int kv_head);
+/* The layer at hand sees sinks and a window instead of all keys. */
+bool cpu_layer_streams(const cpu_work *w);
+
+/* cpu_kv.c; `side` is 0 for keys, 1 for values */
+const char *cpu_kv_name(llm_kv_dtype dtype);
+kv_layout cpu_kv_layout(const model_config *c, llm_kv_dtype dtype);
+void *cpu_kv_block(const cpu_work *w, int32_t block);
+/* Stores x[head_dim] in the layer at hand. */
+void cpu_kv_store(const cpu_work *w, int32_t block, int slot, int side, int kv_head,
+                  const float *x);
+/* The first slots of a block alone: the others of `to` may already hold keys of this pass. */
+void cpu_kv_copy(const cpu_work *w, const pass_copy *copy);
+/* Points the unit at one head's keys and values, unpacked into the scratch where kernels need it. */
+void cpu_kv_view(const cpu_work *w, int32_t block, int kv_head, attend_scratch *s,
+                 attend_unit *unit);
 
 /* cpu.c: all of opening but the file, its config and its tokenizer, which engine has (tests: from
  * memory). */

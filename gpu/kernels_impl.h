@@ -26,6 +26,7 @@ typedef float vf __attribute__((vector_size(4 * W)));
 typedef int32_t vi __attribute__((vector_size(4 * W)));
 typedef uint32_t vu __attribute__((vector_size(4 * W)));
 typedef uint16_t vh __attribute__((vector_size(2 * W)));
+typedef int8_t vb __attribute__((vector_size(W)));
 
 /* Queries whose scores and sums stay in registers together. */
 #if W == 16
@@ -210,6 +211,49 @@ static void k_from_bf16(const uint16_t *x, int n, float *out) {
     }
 }
 
+static inline vf abs_v(vf x) {
+    return (vf)((vi)x & 0x7fffffff);
+}
+
+static float k_to_int8(const float *x, int n, int8_t *out) {
+    vf top = {0};
+    int i = 0;
+    for (; i + W <= n; i += W) {
+        top = max_v(abs_v(load(x + i)), top);
+    }
+    float largest = max_lanes(top)[0];
+    for (; i < n; i++) {
+        largest = fmaxf(largest, fabsf(x[i]));
+    }
+    float scale = largest / 127.0f, inverse = largest > 0 ? 127.0f / largest : 0;
+    const vf magic = all(12582912.0f); /* adding it rounds to an integer in the low bits */
+    for (i = 0; i + W <= n; i += W) {
+        vi q = (vi)(load(x + i) * all(inverse) + magic) - (vi)magic;
+        vb b = __builtin_convertvector(q, vb);
+        memcpy(out + i, &b, sizeof b);
+    }
+    for (; i < n; i++) {
+        out[i] = (int8_t)lrintf(x[i] * inverse);
+    }
+    return scale;
+}
+
+static void k_int8_to_bf16(const int8_t *x, int n, uint16_t *out) {
+    int i = 0;
+    for (; i + W <= n; i += W) {
+        vb b;
+        memcpy(&b, x + i, sizeof b);
+        vh h = __builtin_convertvector((vu)__builtin_convertvector(b, vf) >> 16, vh);
+        memcpy(out + i, &h, sizeof h);
+    }
+    for (; i < n; i++) {
+        uint32_t u;
+        float f = (float)x[i];
+        memcpy(&u, &f, 4);
+        out[i] = (uint16_t)(u >> 16);
+    }
+}
+
 static void k_add(float *x, const float *y, int n) {
     for (int i = 0; i < n; i++) {
         x[i] += y[i];
@@ -296,11 +340,6 @@ static inline void narrow_pairs(const float *x, int n, uint32_t *out) {
  * unroll. */
 static inline __attribute__((always_inline)) void scores(const float *q, int d, const uint16_t *kt,
                                                          int T, vf s[][KV]) {
-    for (int t = 0; t < T; t++) {
-        for (int k = 0; k < KV; k++) {
-            s[t][k] = (vf){0};
-        }
-    }
 #if defined(__AVX512BF16__)
     uint32_t qp[TILE * CONFIG_HEAD_PAIRS];
     narrow_pairs(q, T * d, qp);
@@ -315,6 +354,19 @@ static inline __attribute__((always_inline)) void scores(const float *q, int d, 
                 s[t][k] = fma_v(all(q[t * d + i]), first_of(pairs), s[t][k]);
                 s[t][k] = fma_v(all(q[t * d + i + 1]), second_of(pairs), s[t][k]);
 #endif
+            }
+        }
+    }
+}
+
+/* The same over keys in f32. */
+static inline __attribute__((always_inline)) void scores_wide(const float *q, int d,
+                                                              const float *kt, int T, vf s[][KV]) {
+    for (int i = 0; i < d; i++) {
+        for (int k = 0; k < KV; k++) {
+            vf keys = load(kt + i * KEYS + k * W);
+            for (int t = 0; t < T; t++) {
+                s[t][k] = fma_v(all(q[t * d + i]), keys, s[t][k]);
             }
         }
     }
@@ -346,6 +398,9 @@ static inline __attribute__((always_inline)) void weigh(const attend_unit *u, in
     vf top[TILE];
     for (int t = 0; t < T; t++) {
         int i = at + t;
+        for (int k = 0; u->key_scale != NULL && k < KV; k++) {
+            s[t][k] *= load(u->key_scale + k * W);
+        }
         for (int k = 0; u->softcap > 0 && k < KV; k++) {
             s[t][k] = softcap_v(s[t][k], u->softcap);
         }
@@ -369,36 +424,48 @@ static inline __attribute__((always_inline)) void weigh(const attend_unit *u, in
         vf total = {0};
         for (int k = 0; k < KV; k++) {
             vf e = exp_v(s[t][k] - top[t]);
-            store(p + t * KEYS + k * W, e);
             total += e;
+            store(p + t * KEYS + k * W,
+                  u->value_scale != NULL ? e * load(u->value_scale + k * W) : e);
         }
         old[t] = fall[t];
         u->sum[at + t] = u->sum[at + t] * old[t] + sum_lanes(total)[0];
     }
 }
 
+/* The weights of T queries: f32, and as pairs where products take pairs. */
+typedef struct weights {
+    float p[TILE * KEYS], old[TILE];
+    uint32_t pairs[TILE * KEYS / 2];
+} weights;
+
 /* out[t][c..c+n*W) = out * old[t] + p[t] x v, keys in order; n vectors of columns at a time. */
-static inline __attribute__((always_inline)) void gather(const float *p, const uint32_t *pp,
-                                                         const float *old, const uint16_t *v,
-                                                         int keys, int d, int c, int T, int n,
-                                                         float *out) {
-    (void)p; /* one of the two forms of the weights is used */
-    (void)pp;
+static inline __attribute__((always_inline)) void gather(const weights *w, const void *values,
+                                                         bool wide, int keys, int d, int c, int T,
+                                                         int n, float *out) {
     vf o[TILE][4];
     for (int t = 0; t < T; t++) {
         for (int k = 0; k < n; k++) {
-            o[t][k] = load(out + t * d + c + k * W) * all(old[t]);
+            o[t][k] = load(out + t * d + c + k * W) * all(w->old[t]);
         }
     }
-    for (int j = 0; j < keys; j += 2) {
+    for (int j = 0; wide && j < keys; j++) {
         for (int k = 0; k < n; k++) {
-            vu pairs = load_pairs(v + j * d + 2 * (c + k * W));
+            vf v = load((const float *)values + j * d + c + k * W);
+            for (int t = 0; t < T; t++) {
+                o[t][k] = fma_v(all(w->p[t * KEYS + j]), v, o[t][k]);
+            }
+        }
+    }
+    for (int j = 0; !wide && j < keys; j += 2) {
+        for (int k = 0; k < n; k++) {
+            vu pairs = load_pairs((const uint16_t *)values + j * d + 2 * (c + k * W));
             for (int t = 0; t < T; t++) {
 #if defined(__AVX512BF16__)
-                o[t][k] = dot_pairs(o[t][k], pp[(t * KEYS + j) / 2], pairs);
+                o[t][k] = dot_pairs(o[t][k], w->pairs[(t * KEYS + j) / 2], pairs);
 #else
-                o[t][k] = fma_v(all(p[t * KEYS + j]), first_of(pairs), o[t][k]);
-                o[t][k] = fma_v(all(p[t * KEYS + j + 1]), second_of(pairs), o[t][k]);
+                o[t][k] = fma_v(all(w->p[t * KEYS + j]), first_of(pairs), o[t][k]);
+                o[t][k] = fma_v(all(w->p[t * KEYS + j + 1]), second_of(pairs), o[t][k]);
 #endif
             }
         }
@@ -410,15 +477,26 @@ static inline __attribute__((always_inline)) void gather(const float *p, const u
     }
 }
 
-static inline __attribute__((always_inline)) void attend_tile(const attend_unit *u, int at, int T) {
+static inline __attribute__((always_inline)) void attend_tile(const attend_unit *u, bool wide,
+                                                              int at, int T) {
     vf s[TILE][KV];
-    float p[TILE * KEYS], old[TILE];
-    uint32_t pp[TILE * KEYS / 2];
+    weights w;
     int d = u->d;
-    scores(u->q + at * d, d, u->kt, T, s);
-    weigh(u, at, T, s, p, old);
+    for (int t = 0; t < T; t++) {
+        for (int k = 0; k < KV; k++) {
+            s[t][k] = (vf){0};
+        }
+    }
+    if (wide) {
+        scores_wide(u->q + at * d, d, u->kt, T, s);
+    } else {
+        scores(u->q + at * d, d, u->kt, T, s);
+    }
+    weigh(u, at, T, s, w.p, w.old);
 #if defined(__AVX512BF16__)
-    narrow_pairs(p, T * KEYS, pp);
+    if (!wide) {
+        narrow_pairs(w.p, T * KEYS, w.pairs);
+    }
 #endif
     float *out = u->out + at * d;
     int c = 0, keys = 1; /* keys that none of them sees have weight zero and add nothing */
@@ -426,25 +504,33 @@ static inline __attribute__((always_inline)) void attend_tile(const attend_unit 
         keys = BASE_MAX(keys, BASE_MIN(u->high[at + t], KEYS));
     }
     for (; c + 4 * W <= d; c += 4 * W) {
-        gather(p, pp, old, u->v, keys, d, c, T, 4, out);
+        gather(&w, u->v, wide, keys, d, c, T, 4, out);
     }
     for (; c < d; c += W) {
-        gather(p, pp, old, u->v, keys, d, c, T, 1, out);
+        gather(&w, u->v, wide, keys, d, c, T, 1, out);
+    }
+}
+
+static inline __attribute__((always_inline)) void attend_unit_run(const attend_unit *u, bool wide) {
+    int i = 0;
+    for (; i + TILE <= u->nq; i += TILE) {
+        attend_tile(u, wide, i, TILE);
+    }
+#if TILE > 3
+    for (; i + 3 <= u->nq; i += 3) {
+        attend_tile(u, wide, i, 3);
+    }
+#endif
+    for (; i < u->nq; i++) {
+        attend_tile(u, wide, i, 1);
     }
 }
 
 static void k_attend(const attend_unit *u) {
-    int i = 0;
-    for (; i + TILE <= u->nq; i += TILE) {
-        attend_tile(u, i, TILE);
-    }
-#if TILE > 3
-    for (; i + 3 <= u->nq; i += 3) {
-        attend_tile(u, i, 3);
-    }
-#endif
-    for (; i < u->nq; i++) {
-        attend_tile(u, i, 1);
+    if (u->wide) {
+        attend_unit_run(u, true);
+    } else {
+        attend_unit_run(u, false);
     }
 }
 
@@ -457,6 +543,8 @@ const kernels KERNELS_TABLE = {
     .rms_norm = k_rms_norm,
     .to_bf16 = k_to_bf16,
     .from_bf16 = k_from_bf16,
+    .to_int8 = k_to_int8,
+    .int8_to_bf16 = k_int8_to_bf16,
     .add = k_add,
     .rope = k_rope,
     .swiglu = k_swiglu,

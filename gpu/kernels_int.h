@@ -14,13 +14,17 @@
 /*
  * One KV block and the queries that attend to it together.
  *
- *   q [nq, d] (scaled)   kt [d, 32]   v [32, d] (both bf16)   visible keys of query i: [low[i],
- * high[i]) running state per query: top [nq], sum [nq], out [nq, d]; start with -INFINITY, 0, 0
+ *   q [nq, d] (scaled)        visible keys of query i: [low[i], high[i])
+ *   kt, v                     bf16, pairs: [d/2, 32, 2] and [32/2, d, 2]; wide: f32, [d, 32] and [32, d]
+ *   key_scale, value_scale    [32]: a key's scores and a value's weights are multiplied by it; NULL: 1
+ *   top [nq], sum [nq], out [nq, d]   running state per query; starts with -INFINITY, 0, 0
  */
 typedef struct attend_unit {
     const float *q;
     int nq, d;
-    const uint16_t *kt, *v;
+    const void *kt, *v;
+    bool wide;
+    const float *key_scale, *value_scale;
     const int *low, *high;
     float softcap; /* 0: none */
     float *top, *sum, *out;
@@ -34,6 +38,9 @@ typedef struct kernels {
     void (*rms_norm)(const float *x, const float *w, float eps, int n, float *out);
     void (*to_bf16)(const float *x, int n, uint16_t *out); /* nearest, ties to even */
     void (*from_bf16)(const uint16_t *x, int n, float *out);
+    /* x = out * scale to the nearest of 255 steps; returns scale (0 for zeros) */
+    float (*to_int8)(const float *x, int n, int8_t *out);
+    void (*int8_to_bf16)(const int8_t *x, int n, uint16_t *out); /* exact */
     void (*add)(float *x, const float *y, int n);
     /* x[i], x[i + half] turn by cs[i] = cos, cs[half + i] = sin */
     void (*rope)(float *x, const float *cs, int half);

@@ -63,6 +63,9 @@ typedef struct llm_model_info {
     int layers, width, heads, kv_heads, head_dim, ffn, vocab, context;
     size_t kv_bytes_per_token;
     int kv_block_tokens;
+    llm_attention attention; /* streaming: prompts may be longer than the context */
+    int sink_tokens, window_tokens; /* 0 without streaming */
+    llm_kv_dtype kv_dtype;
     unsigned capabilities;
     int threads;
     hash128 fingerprint;      /* identity of KV blocks and answers (ENGINE 3) */
@@ -198,6 +201,7 @@ typedef struct llm_session_options {
     int pass_tokens; /* new tokens of one prefill pass; 0: 1024 */
     bool keep_logits;
     bool count_only; /* run the schedule without the model: every answer is empty, the statistics are exact for prompts */
+    bool warm_only; /* compute, and offer to the store, what prompts share (with store.keep_all: all of them); every answer is empty */
     bool truncate;   /* cut prompts over the context at a span boundary instead of failing */
     llm_kv_store store;
     const atomic_bool *cancel; /* looked at once per pass */

@@ -189,8 +189,14 @@ static int answer_tokens(const request *r) {
     return r->guide->kind == LLM_GUIDE_CHOICE ? r->guide->longest : GUIDE_MAX_DIGITS + 4;
 }
 
+/* Streaming attention reads on beyond the context; positions then end where an int does. */
+static int context_limit(const llm_session *s) {
+    const llm_model_info *info = &s->engine->info;
+    return info->attention == LLM_ATTENTION_STREAMING ? 1 << 30 : info->context;
+}
+
 static int fit_check(llm_session *s, request *r, err *e) {
-    int context = s->engine->info.context, answer = answer_tokens(r);
+    int context = context_limit(s), answer = answer_tokens(r);
     bool cut = false;
     while (s->options.truncate && r->prompt_tokens + answer > context && drop_last_field(r)) {
         cut = true;
@@ -393,7 +399,7 @@ int llm_logprobs(llm_session *s, const llm_token *tokens, size_t count, float *o
         return err_set(e, ERR_UNSUPPORTED, "%s gives no logits", info->name);
     }
     size_t need = count / LLM_BLOCK_TOKENS + 1;
-    if (count == 0 || count > (size_t)info->context || need > (size_t)s->tree.nblocks) {
+    if (count == 0 || count > (size_t)context_limit(s) || need > (size_t)s->tree.nblocks) {
         return err_set(e, ERR_LIMIT, "a prompt of %zu tokens: the context holds %d, kv_memory %d",
                        count, info->context, s->tree.nblocks * LLM_BLOCK_TOKENS);
     }
