@@ -1,0 +1,168 @@
+/*
+ * cpu_kv.c - where keys and values lie in the CPU's KV blocks, for each type of KV.
+ *
+ * Owns the layout; a block's bytes are what sessions store and load. Invariant: a slot's bytes are a
+ * function of its own key or value, so a stored block, a copied slot and a computed one are equal.
+ * Who attends to what is cpu_attention.c's.
+ *
+ *   block   layer 0 | layer 1 | …
+ *   layer   K [kv heads] | V [kv heads] | scales of K [kv heads, 32] | scales of V [kv heads, 32]
+ *   bf16    K [d/2, 32, 2]   V [32/2, d, 2]   pairs (of dimensions; of keys), no scales
+ *   int8    the same, each value times its slot's scale
+ *   f32     K [d, 32]        V [32, d]        no scales
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "cpu_int.h"
+
+enum { SLOTS = LLM_BLOCK_TOKENS };
+
+const char *cpu_kv_name(llm_kv_dtype dtype) {
+    static const char *const names[] = {
+        [LLM_KV_BF16] = "bf16", [LLM_KV_F32] = "f32", [LLM_KV_INT8] = "int8"};
+    return names[dtype];
+}
+
+static size_t element_bytes(llm_kv_dtype dtype) {
+    static const size_t bytes[] = {[LLM_KV_BF16] = 2, [LLM_KV_F32] = 4, [LLM_KV_INT8] = 1};
+    return bytes[dtype];
+}
+
+kv_layout cpu_kv_layout(const model_config *c, llm_kv_dtype dtype) {
+    kv_layout l = {.dtype = dtype};
+    size_t heads = (size_t)c->n_kv_heads;
+    l.head = (size_t)c->head_dim * SLOTS * element_bytes(dtype);
+    l.scales = 2 * heads * l.head;
+    l.layer = l.scales + (dtype == LLM_KV_INT8 ? 2 * heads * SLOTS * sizeof(float) : 0);
+    l.block = l.layer * (size_t)c->n_layers;
+    return l;
+}
+
+void *cpu_kv_block(const cpu_work *w, int32_t block) {
+    return w->kv + (size_t)block * w->layout.block;
+}
+
+/* K (side 0) or V (side 1) of one head in the layer at hand. */
+static void *head_of(const cpu_work *w, int32_t block, int side, int kv_head) {
+    size_t heads = (size_t)w->engine->config.n_kv_heads;
+    return (char *)cpu_kv_block(w, block) + (size_t)w->layer * w->layout.layer +
+           ((size_t)side * heads + (size_t)kv_head) * w->layout.head;
+}
+
+static float *scales_of(const cpu_work *w, int32_t block, int side, int kv_head) {
+    size_t heads = (size_t)w->engine->config.n_kv_heads;
+    char *layer = (char *)cpu_kv_block(w, block) + (size_t)w->layer * w->layout.layer;
+    return (float *)(void *)(layer + w->layout.scales) +
+           ((size_t)side * heads + (size_t)kv_head) * SLOTS;
+}
+
+/* ---- one slot -------------------------------------------------------------------------------- */
+
+/* Element i of a slot: in pairs of dimensions for K, of keys for V. */
+static size_t pair_at(int side, int slot, int i, int d) {
+    return side == 0 ? (size_t)(i / 2 * 2 * SLOTS + 2 * slot + i % 2)
+                     : (size_t)(slot / 2 * 2 * d + 2 * i + slot % 2);
+}
+
+static size_t wide_at(int side, int slot, int i, int d) {
+    return side == 0 ? (size_t)(i * SLOTS + slot) : (size_t)(slot * d + i);
+}
+
+static void store_bf16(const cpu_work *w, int32_t block, int slot, int side, int kv_head,
+                       const float *x) {
+    int d = w->engine->config.head_dim;
+    uint16_t *to = head_of(w, block, side, kv_head), narrow[CONFIG_MAX_HEAD_DIM];
+    w->s->k->to_bf16(x, d, narrow);
+    if (side == 0) {
+        for (int i = 0; i < d; i += 2) {
+            memcpy(to + i * SLOTS + 2 * slot, narrow + i, 2 * sizeof *narrow);
+        }
+        return;
+    }
+    to += slot / 2 * 2 * d + slot % 2;
+    for (int i = 0; i < d; i++) {
+        to[2 * i] = narrow[i];
+    }
+}
+
+void cpu_kv_store(const cpu_work *w, int32_t block, int slot, int side, int kv_head,
+                  const float *x) {
+    int d = w->engine->config.head_dim;
+    if (w->layout.dtype == LLM_KV_BF16) {
+        store_bf16(w, block, slot, side, kv_head, x);
+    } else if (w->layout.dtype == LLM_KV_INT8) {
+        int8_t *to = head_of(w, block, side, kv_head), narrow[CONFIG_MAX_HEAD_DIM];
+        scales_of(w, block, side, kv_head)[slot] = w->s->k->to_int8(x, d, narrow);
+        for (int i = 0; i < d; i++) {
+            to[pair_at(side, slot, i, d)] = narrow[i];
+        }
+    } else {
+        float *to = head_of(w, block, side, kv_head);
+        for (int i = 0; i < d; i++) {
+            to[wide_at(side, slot, i, d)] = x[i];
+        }
+    }
+}
+
+/* ---- slots of a branch ----------------------------------------------------------------------- */
+
+/* The first n slots of `count` runs that hold `size` bytes a slot, SLOTS of them a run. */
+static void runs_copy(char *to, const char *from, int count, size_t size, size_t n) {
+    for (int i = 0; i < count; i++) {
+        memcpy(to + (size_t)i * SLOTS * size, from + (size_t)i * SLOTS * size, n * size);
+    }
+}
+
+/* Values lie by pairs of keys: whole pairs, then the first of the last one. */
+static void values_copy(char *to, const char *from, size_t n, size_t d, size_t size) {
+    size_t whole = n / 2 * 2 * d * size;
+    memcpy(to, from, whole);
+    for (size_t i = 0; n % 2 != 0 && i < d; i++) {
+        memcpy(to + whole + 2 * i * size, from + whole + 2 * i * size, size);
+    }
+}
+
+static void head_copy(const cpu_work *w, const pass_copy *copy, int kv_head) {
+    int d = w->engine->config.head_dim;
+    size_t n = (size_t)copy->tokens, size = element_bytes(w->layout.dtype);
+    char *k = head_of(w, copy->to, 0, kv_head), *v = head_of(w, copy->to, 1, kv_head);
+    const char *from_k = head_of(w, copy->from, 0, kv_head),
+               *from_v = head_of(w, copy->from, 1, kv_head);
+    if (w->layout.dtype == LLM_KV_F32) {
+        runs_copy(k, from_k, d, size, n);
+        memcpy(v, from_v, n * (size_t)d * size);
+        return;
+    }
+    runs_copy(k, from_k, d / 2, 2 * size, n);
+    values_copy(v, from_v, n, (size_t)d, size);
+    for (int side = 0; side < 2 && w->layout.dtype == LLM_KV_INT8; side++) {
+        memcpy(scales_of(w, copy->to, side, kv_head), scales_of(w, copy->from, side, kv_head),
+               n * sizeof(float));
+    }
+}
+
+void cpu_kv_copy(const cpu_work *w, const pass_copy *copy) {
+    for (int h = 0; h < w->engine->config.n_kv_heads; h++) {
+        head_copy(w, copy, h);
+    }
+}
+
+/* ---- what kernels read ----------------------------------------------------------------------- */
+
+void cpu_kv_view(const cpu_work *w, int32_t block, int kv_head, attend_scratch *s,
+                 attend_unit *unit) {
+    unit->kt = head_of(w, block, 0, kv_head);
+    unit->v = head_of(w, block, 1, kv_head);
+    unit->wide = w->layout.dtype == LLM_KV_F32;
+    unit->key_scale = unit->value_scale = NULL;
+    if (w->layout.dtype == LLM_KV_INT8) {
+        int n = w->engine->config.head_dim * SLOTS;
+        w->s->k->int8_to_bf16(unit->kt, n, s->kt);
+        w->s->k->int8_to_bf16(unit->v, n, s->v);
+        unit->kt = s->kt;
+        unit->v = s->v;
+        unit->key_scale = scales_of(w, block, 0, kv_head);
+        unit->value_scale = scales_of(w, block, 1, kv_head);
+    }
+}
