@@ -96,6 +96,7 @@ struct stmt {
     err error;
     exec_progress progress;
     exec_summary summary;
+    buf notice; /* the worker's until the statement is finished */
 };
 
 /* ---- db.c --------------------------------------------------------------------------------------
@@ -183,6 +184,9 @@ void view_sql(const view_def *v, buf *out);
 void model_sql(const model_def *m, buf *out);
 /* A name, quoted where it must be. */
 void name_sql(str name, buf *out);
+
+/* Deletes the entries that a model's file made: `what` 0 both, 1 KV, 2 answers (model_files.c). */
+int model_files_clear(db *d, cache *c, str source, int what, err *e);
 
 /* ---- system tables (op_system.c)
  * ------------------------------------------------------------------ */

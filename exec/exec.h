@@ -49,6 +49,9 @@ value_type stmt_column_type(const stmt *s, int column);
 /* Rows inserted, updated, deleted or copied; -1 for statements that change none. */
 int64_t stmt_changes(const stmt *s);
 stmt_kind stmt_what(const stmt *s);
+/* What the user should know although nothing failed, one line each, '\n' between them; "" for none. Known from STMT_DONE or
+ * STMT_ERROR on, until stmt_free. */
+const char *stmt_notice(const stmt *s);
 /* Whether the result is one text to be shown as it is (EXPLAIN), not a table. */
 bool stmt_is_text(const stmt *s);
 

@@ -91,6 +91,11 @@ struct exec_ctx {
     plan_actual *actual; /* nnodes entries: filled as operators close, for EXPLAIN ANALYZE and (TOKENS) */
 };
 
+/* Adds a line to what stmt_notice gives: printf without a newline. The worker's thread. */
+void exec_notice(exec_ctx *ctx, const char *format, ...) BASE_PRINTF(2, 3);
+/* Tells of a file's cells that were no UTF-8; `file` may be NULL. */
+void notice_recoded(exec_ctx *ctx, const char *path, const csv *file);
+
 /* Reads every maximal subtree without LLM nodes of a plan that has some into ctx->ready, so that the transaction can end. */
 int snapshot_take(exec_ctx *ctx, err *e);
 

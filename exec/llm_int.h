@@ -13,6 +13,8 @@
 #ifndef KVASIR_LLM_INT_H
 #define KVASIR_LLM_INT_H
 
+#include <stdio.h>
+
 #include "exec_int.h"
 
 /* ---- inputs (llm_inputs.c) --------------------------------------------------------------------- */
@@ -135,6 +137,23 @@ void answer_store(cache *c, const answer_id *id, const llm_answer *a, double cos
 /* The SQL value of an answer; TEXT is referenced. */
 int answer_value(const llm_call *call, const llm_answer *a, value *out, err *e);
 
+/* ---- KV blocks on disk (llm_kv.c) ---------------------------------------------------------------- */
+
+/* Between a session and the cache. With KVASIR_KV_TRACE=file in the environment each block that was read, or computed and
+ * offered, is a line of that file: key, parent, milliseconds, bytes; for replaying by tests/bench/bench_evict. */
+typedef struct kv_link {
+    cache *cache;
+    FILE *trace;
+} kv_link;
+void kv_link_open(kv_link *l, cache *c, bool keep_all, llm_kv_store *out);
+void kv_link_close(kv_link *l);
+
+/* ---- which entries are whose (model_files.c) ------------------------------------------------------ */
+
+/* Notes that this model file makes entries of this fingerprint. If the file is another one than last time, the entries of the
+ * old one are dropped, with a notice. */
+void model_files_check(exec_ctx *ctx, cache *c, const llm_model_info *info);
+
 /* ---- the runtime (llm_runtime.c) ---------------------------------------------------------------- */
 
 /* What a statement's LLM operators share. Engines are opened when the runtime is made, while the catalog can still be read; what
@@ -149,6 +168,7 @@ struct llm_runtime {
     llm_engine *engine; /* of `session` */
     llm_session *session;
     cache *cache; /* NULL: off or unusable */
+    kv_link kv;   /* between `session` and `cache` */
     bool cache_tried;
     llm_stats before; /* sums of the sessions before this one */
     int operators_started;

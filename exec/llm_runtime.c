@@ -38,6 +38,7 @@ void llm_runtime_free(llm_runtime *r) {
     if (!r)
         return;
     llm_session_free(r->session);
+    kv_link_close(&r->kv);
     answer_memo_free(r->memo);
     arena_free(r->mem);
     free(r);
@@ -51,24 +52,7 @@ int runtime_engine(llm_runtime *r, const llm_call *call, llm_engine **out, err *
     return e->code ? (int)e->code : err_set(e, ERR_INTERNAL, "LLM#%d has no engine", call->number);
 }
 
-/* ---- KV blocks on disk ------------------------------------------------------------------------- */
-
-static str kv_identity(const llm_kv_id *id) {
-    /* fingerprint, parent, key and tokens lie in a row at the start of the struct */
-    return (str){(const char *)id, offsetof(llm_kv_id, depth)};
-}
-
-static bool kv_get(void *ctx, const llm_kv_id *id, void *kv, size_t bytes) {
-    return cache_get(ctx, CACHE_KV, id->key, kv_identity(id), kv, bytes, NULL);
-}
-
-static void kv_put(void *ctx, const llm_kv_id *id, const void *kv, size_t bytes) {
-    cache_put(ctx, CACHE_KV, id->key, kv_identity(id), id->parent, id->cost_ms, (str){kv, bytes});
-}
-
-static void kv_prefetch(void *ctx, const llm_kv_id *id) {
-    cache_prefetch(ctx, CACHE_KV, id->key);
-}
+/* ---- the cache -------------------------------------------------------------------------------- */
 
 cache *runtime_cache(llm_runtime *r) {
     static const cache_policy policies[] = {CACHE_COST, CACHE_LRU, CACHE_FIFO};
@@ -82,6 +66,9 @@ cache *runtime_cache(llm_runtime *r) {
         r->cache = store_cache(db_store(r->ctx->db), &ignored);
         if (r->cache)
             cache_set(r->cache, (size_t)s->kv_disk, policies[s->kv_evict]);
+        for (int i = 0; r->cache && i < r->ctx->stmt->ncalls; i++)
+            if (r->engines[i])
+                model_files_check(r->ctx, r->cache, llm_engine_info(r->engines[i]));
     }
     return r->cache;
 }
@@ -97,6 +84,7 @@ void session_options(const exec_ctx *ctx, llm_session_options *out) {
                                                       : LLM_REUSE_TREE,
         .window = (int)s->llm_window,
         .truncate = s->llm_overflow != 0,
+        .warm_only = ctx->stmt->kind == STMT_WARM,
         .cancel = ctx->cancel,
     };
 }
@@ -141,9 +129,7 @@ int runtime_session(llm_runtime *r, llm_engine *engine, llm_session **out, err *
     session_options(r->ctx, &options);
     cache *c = options.reuse == LLM_REUSE_TREE && r->ctx->settings->kv_keep != KEEP_NONE ? runtime_cache(r) : NULL;
     if (c)
-        options.store = (llm_kv_store){
-            .ctx = c, .get = kv_get, .put = kv_put, .prefetch = kv_prefetch,
-            .keep_all = r->ctx->settings->kv_keep == KEEP_ALL};
+        kv_link_open(&r->kv, c, r->ctx->settings->kv_keep == KEEP_ALL, &options.store);
     int status = llm_session_new(engine, &options, &r->session, e);
     r->engine = engine;
     *out = r->session;

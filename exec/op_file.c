@@ -60,7 +60,10 @@ static int file_next(op *o, batch **out, err *e) {
 }
 
 static void file_close(op *o) {
-    csv_close(((file_state *)o->state)->file);
+    file_state *s = o->state;
+    str path = o->node->file.path;
+    notice_recoded(o->ctx, arena_strndup(o->mem, path.p, path.n), s->file);
+    csv_close(s->file);
 }
 
 const op_class op_file = {.name = "file",

@@ -24,6 +24,7 @@ typedef struct use_run {
     bool *queued;
     uint64_t stored;
     call_facts facts;
+    bool learned; /* `facts` are more than the record's */
 } use_run;
 
 typedef struct llm_state {
@@ -161,6 +162,12 @@ static const llm_answer *keep_answer(op *o, use_run *u, uint32_t input, const ll
     return u->answers[input];
 }
 
+/* Where answers are kept; NULL: nowhere. WARM has none: it is there for the KV. */
+static cache *answers_cache(const exec_ctx *ctx) {
+    bool wanted = ctx->settings->answer_cache && ctx->stmt->kind != STMT_WARM;
+    return wanted ? runtime_cache(ctx->llm) : NULL;
+}
+
 /* An answer that is known already: from this statement, or from disk. */
 static bool find_known(op *o, use_run *u, uint32_t input, llm_span **spans, int nspans, answer_id *id) {
     exec_ctx *ctx = o->ctx;
@@ -172,7 +179,7 @@ static bool find_known(op *o, use_run *u, uint32_t input, llm_span **spans, int 
             return true;
         }
     }
-    cache *c = ctx->settings->answer_cache ? runtime_cache(ctx->llm) : NULL;
+    cache *c = answers_cache(ctx);
     llm_answer stored;
     if (!c)
         return false;
@@ -253,6 +260,7 @@ static int submit_use(op *o, int use, int64_t from, int64_t to, err *e) {
 }
 
 static void learn(use_run *u, const llm_event *event) {
+    u->learned = true;
     u->facts.answers++;
     u->facts.output_tokens += (uint64_t)event->output_tokens;
     if (event->choice >= 0 && event->choice < (int)BASE_COUNT(u->facts.literal_counts))
@@ -267,13 +275,18 @@ static void take_event(op *o, const llm_event *event) {
                     .choice = event->choice,
                     .prob = event->prob,
                     .output_tokens = (uint32_t)event->output_tokens};
+    if (o->ctx->stmt->kind == STMT_WARM) {
+        a = (llm_answer){.text = STR(""), .choice = -1, .failed = true};
+        keep_answer(o, u, input, &a);
+        return;
+    }
     keep_answer(o, u, input, &a);
     learn(u, event);
     size_t n = utf8_fit(event->text, 70);
     n = BASE_MIN(n, sizeof s->progress.last_answer - 1);
     memcpy(s->progress.last_answer, event->text.p, n);
     s->progress.last_answer[n] = 0;
-    cache *c = o->ctx->settings->answer_cache ? runtime_cache(o->ctx->llm) : NULL;
+    cache *c = answers_cache(o->ctx);
     if (!c)
         return;
     answer_id id = {0};
@@ -307,7 +320,7 @@ static int remember_facts(op *o, err *e) {
     int status = 0;
     for (int i = 0; i < s->nuses && status == 0; i++) {
         use_run *u = &s->uses[i];
-        if (u->facts.answers > 0)
+        if (u->learned) /* a commit is not free */
             status = facts_remember(o->ctx, u->use->call, llm_engine_info(u->engine)->fingerprint, &u->facts, e);
     }
     return status;

@@ -8,18 +8,27 @@
 
 #include "db_int.h"
 #include "op_int.h"
+#include "system_int.h"
 
 /* Rows under construction: cells in table order. */
-typedef struct maker {
+struct maker {
     op *o;
     rowset *rows;
     int ncols;
     column *row; /* one row of ncols columns */
     int filled;
     arena *mem;
-} maker;
+};
 
-static void cell(maker *m, value v) {
+exec_ctx *system_ctx(const maker *m) {
+    return m->o->ctx;
+}
+
+arena *system_mem(const maker *m) {
+    return m->mem;
+}
+
+void system_cell(maker *m, value v) {
     column_set(&m->row[m->filled], m->mem, 1, 0, v);
     if (++m->filled == m->ncols) {
         rowset_push(m->rows, m->row, 0);
@@ -28,18 +37,13 @@ static void cell(maker *m, value v) {
 }
 
 static void text_cell(maker *m, str s) {
-    cell(m, value_text(s));
+    system_cell(m, value_text(s));
 }
 
 static void buf_cell(maker *m, buf *b) {
     text_cell(m, str_copy(m->mem, buf_str(b)));
     buf_clear(b);
 }
-
-#define COLUMN(column_name, column_type)                                                           \
-    {                                                                                              \
-        .type = column_type, .name = { column_name, sizeof(column_name) - 1 }                      \
-    }
 
 static const rel_column settings_cols[] = {COLUMN("name", TYPE_TEXT), COLUMN("value", TYPE_TEXT),
                                            COLUMN("standard", TYPE_TEXT),
@@ -93,24 +97,24 @@ static int tables_rows(maker *m, err *e) {
             return status;
         text_cell(m, c->tables[k].name);
         text_cell(m, STR("table"));
-        cell(m, value_int((int64_t)rows));
-        cell(m, value_int(c->tables[k].ncolumns));
+        system_cell(m, value_int((int64_t)rows));
+        system_cell(m, value_int(c->tables[k].ncolumns));
         table_sql(&c->tables[k], &sql);
         buf_cell(m, &sql);
     }
     for (int k = 0; k < c->nviews; k++) {
         text_cell(m, c->views[k].name);
         text_cell(m, STR("view"));
-        cell(m, value_null());
-        cell(m, value_null());
+        system_cell(m, value_null());
+        system_cell(m, value_null());
         view_sql(&c->views[k], &sql);
         buf_cell(m, &sql);
     }
     for (int k = 0; k < c->nmodels; k++) {
         text_cell(m, c->models[k].name);
         text_cell(m, STR("model"));
-        cell(m, value_null());
-        cell(m, value_null());
+        system_cell(m, value_null());
+        system_cell(m, value_null());
         model_sql(&c->models[k], &sql);
         buf_cell(m, &sql);
     }
@@ -141,12 +145,12 @@ static int columns_rows(maker *m, err *e) {
         const table_def *t = &c->tables[k];
         for (int i = 0; i < t->ncolumns; i++) {
             text_cell(m, t->name);
-            cell(m, value_int(i + 1));
+            system_cell(m, value_int(i + 1));
             text_cell(m, t->columns[i].name);
             text_cell(m, str_from(type_name(t->columns[i].type)));
-            cell(m, value_bool(t->columns[i].not_null));
-            cell(m, value_bool(in_primary_key(t, i)));
-            cell(m, t->columns[i].default_sql.n ? value_text(t->columns[i].default_sql)
+            system_cell(m, value_bool(t->columns[i].not_null));
+            system_cell(m, value_bool(in_primary_key(t, i)));
+            system_cell(m, t->columns[i].default_sql.n ? value_text(t->columns[i].default_sql)
                                                 : value_null());
         }
     }
@@ -172,8 +176,8 @@ static int indexes_rows(maker *m, err *e) {
             text_cell(m, x->name);
             text_cell(m, t->name);
             buf_cell(m, &list);
-            cell(m, value_bool(x->unique || x->primary));
-            cell(m, value_bool(x->primary));
+            system_cell(m, value_bool(x->unique || x->primary));
+            system_cell(m, value_bool(x->primary));
         }
     }
     buf_free(&list);
@@ -199,17 +203,19 @@ static int rules_rows(maker *m, err *e) {
     size_t count;
     const plan_rule_info *rules = plan_rules(&count);
     for (size_t k = 0; k < count; k++) {
-        cell(m, value_int((int64_t)k + 1));
+        system_cell(m, value_int((int64_t)k + 1));
         text_cell(m, str_from(rules[k].name));
-        cell(m, value_bool(!listed(m->o->ctx->settings->rules_off, rules[k].name)));
+        system_cell(m, value_bool(!listed(m->o->ctx->settings->rules_off, rules[k].name)));
         text_cell(m, str_from(rules[k].help));
     }
     return 0;
 }
 
+/* An array, here or elsewhere, is told by its size. */
+#define SYSTEM_COLUMNS(cols) (int)(sizeof(cols) / sizeof((cols)[0]))
 #define SYSTEM_TABLE(short_name)                                                                   \
     {                                                                                              \
-        {"kvasir_" #short_name, (int)BASE_COUNT(short_name##_cols), short_name##_cols},            \
+        {"kvasir_" #short_name, SYSTEM_COLUMNS(short_name##_cols), short_name##_cols},            \
             short_name##_rows                                                                      \
     }
 
@@ -219,6 +225,7 @@ static const struct {
 } tables[] = {
     SYSTEM_TABLE(settings), SYSTEM_TABLE(functions), SYSTEM_TABLE(tables),
     SYSTEM_TABLE(columns),  SYSTEM_TABLE(indexes),   SYSTEM_TABLE(rules),
+    SYSTEM_TABLE(cache),    SYSTEM_TABLE(prefixes),  SYSTEM_TABLE(statements),
 };
 
 const system_table_info *system_table_at(size_t k) {

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "db_int.h"
+#include "history_int.h"
 
 /* ---- making and freeing ------------------------------------------------------------------------
  */
@@ -25,6 +25,7 @@ stmt *stmt_new(db *d, str text) {
     }
     buf_clear(&s->text);
     buf_append(&s->text, text.p, text.n);
+    buf_clear(&s->notice);
     arena_reset(s->mem);
     atomic_store(&s->cancel, false);
     s->described = s->is_text = s->finished = s->waiting = s->drops_rows = false;
@@ -51,6 +52,7 @@ void stmt_destroy(stmt *s) {
     stmt_drop_results(s);
     arena_free(s->mem);
     buf_free(&s->text);
+    buf_free(&s->notice);
     pthread_cond_destroy(&s->changed);
     pthread_mutex_destroy(&s->lock);
     free(s);
@@ -382,6 +384,8 @@ void stmt_execute(db *d, void *arg) {
     s->summary.seconds = seconds_since(&s->start);
     s->summary.sql_seconds = s->summary.seconds - s->summary.llm_seconds;
     release_ctx(s);
+    buf record = {0};
+    history_record(s, status, &record);
     pthread_mutex_lock(&s->lock);
     s->described = true;
     s->status = status;
@@ -389,4 +393,6 @@ void stmt_execute(db *d, void *arg) {
     s->finished = true;
     stmt_tell(s);
     pthread_mutex_unlock(&s->lock); /* the caller may take the statement from here on */
+    history_write(d, &record);      /* nobody waits for it but the next statement */
+    buf_free(&record);
 }

@@ -110,6 +110,7 @@ int stmt_copy_from(stmt *s, sql_stmt *x, err *e) {
         status = copy_rows(s, x, file, &m, &w, e);
     s->changes = w.changes;
     row_sink_free(&w);
+    notice_recoded(&s->ctx, path, file);
     csv_close(file);
     return status;
 }

@@ -125,6 +125,12 @@ static void describe_query(stmt *s, const sql_stmt *x) {
 
 /* SELECT; WARM runs its query for what it leaves in the cache and hands out no rows. */
 int stmt_select(stmt *s, sql_stmt *x, err *e) {
+    const settings *set = s->ctx.settings;
+    if (x->kind == STMT_WARM && (!set->cache || set->kv_keep == KEEP_NONE)) {
+        err_set(e, ERR_BIND, "WARM has nowhere to keep what it computes");
+        err_hint(e, set->cache ? "SET kv_keep = 'shared'" : "SET cache = on");
+        return ERR_BIND;
+    }
     int status = stmt_plan(s, x, e);
     if (status)
         return status;

@@ -1,5 +1,5 @@
 /*
- * stmt_set.c - SET, RESET, SHOW, BEGIN, COMMIT, ROLLBACK, SHOW CACHE, CLEAR CACHE.
+ * stmt_set.c - SET, RESET, SHOW, BEGIN, COMMIT, ROLLBACK.
  *
  * Invariant: settings change only here, between two statements' runs; a statement reads one
  * unchanging set. `rule.<name>` is a view of the setting rules_off, a list of names separated by
@@ -207,51 +207,4 @@ int stmt_transaction(stmt *s, sql_stmt *x, err *e) {
     if (x->kind == STMT_BEGIN)
         return begin(s, e);
     return end(s, x->kind == STMT_COMMIT, e);
-}
-
-/* ---- the cache ---------------------------------------------------------------------------------
- */
-
-static int show_cache(stmt *s, cache *c, const err *why, err *e) {
-    static const value_type types[] = {TYPE_TEXT, TYPE_TEXT};
-    const str names[] = {STR("name"), STR("value")};
-    cache_stats st = {0};
-    batch b;
-    if (c)
-        cache_get_stats(c, &st);
-    const struct {
-        const char *name;
-        uint64_t n;
-    } rows[] = {{"blocks", st.blocks},   {"answers", st.answers},
-                {"bytes", st.bytes},     {"budget_bytes", st.budget_bytes},
-                {"hits", st.hits},       {"misses", st.misses},
-                {"corrupt", st.corrupt}, {"evicted", st.evicted},
-                {"dropped", st.dropped}, {"written", st.written}};
-    stmt_describe(s, 2, names, types, false);
-    batch_init(&b, s->mem, types, 2, (int)BASE_COUNT(rows) + 1);
-    for (size_t k = 0; k < BASE_COUNT(rows); k++) {
-        b.cols[0].s[k] = str_from(rows[k].name);
-        b.cols[1].s[k] = str_from(arena_printf(s->mem, "%llu", (unsigned long long)rows[k].n));
-    }
-    const char *writing = !c ? why->message : st.writing ? "yes" : st.why_not;
-    b.cols[0].s[BASE_COUNT(rows)] = STR("writing");
-    b.cols[1].s[BASE_COUNT(rows)] = str_from(arena_strndup(s->mem, writing, strlen(writing)));
-    b.rows = (int)BASE_COUNT(rows) + 1;
-    return stmt_push(s, &b, e);
-}
-
-int stmt_cache(stmt *s, sql_stmt *x, err *e) {
-    err why;
-    err_clear(&why);
-    cache *c = store_cache(s->db->store, &why);
-    if (c)
-        cache_flush(c);
-    if (x->kind == STMT_SHOW_CACHE)
-        return show_cache(s, c, &why, e);
-    if (!c) {
-        *e = why;
-        return (int)why.code;
-    }
-    int status = x->clear != 2 ? cache_clear(c, CACHE_KV, e) : 0;
-    return status == 0 && x->clear != 1 ? cache_clear(c, CACHE_ANSWERS, e) : status;
 }

@@ -281,7 +281,21 @@ static int answer_room(const llm_session *s, const request *r) {
                                               : GUIDE_MAX_DIGITS + 4; /* lead, sign, point, spare */
 }
 
+/* The prompt's tokens that the store would keep, and nothing of an answer. */
+static placed warm_place(llm_session *s, request *r) {
+    prefix_node *node = r->end;
+    while (node->parent != NULL && node->fanout < 2 && !s->options.store.keep_all) {
+        node = node->parent;
+    }
+    placed path = path_place(s, r, node);
+    r->arrived = path == PLACED;
+    return path;
+}
+
 static placed prompt_place(llm_session *s, request *r) {
+    if (s->options.warm_only && s->runs_model && r->raw == NULL) {
+        return warm_place(s, r);
+    }
     if (!r->arrived && r->branches_left == 0 && r->guide != NULL &&
         r->guide->kind == LLM_GUIDE_CHOICE && s->runs_model && !s->options.keep_logits) {
         return PLACED; /* one literal: nothing to ask */

@@ -295,7 +295,9 @@ void session_settle(llm_session *s) {
     }
     for (int i = 0; i < s->nlive; i++) { /* sets of one literal: no logits were asked for */
         request *r = s->live[i];
-        if (r->live && r != s->current && r->guide != NULL && r->guide->kind == LLM_GUIDE_CHOICE &&
+        if (r->live && r != s->current && r->arrived && s->options.warm_only) {
+            request_finish(s, r, LLM_FINISH_STOP);
+        } else if (r->live && r != s->current && r->guide != NULL && r->guide->kind == LLM_GUIDE_CHOICE &&
             s->runs_model && r->branches_left == 0) {
             choice_finish(s, r);
         }

@@ -24,12 +24,6 @@ enum { USERS_WAIT_MS = 3000, MAP_SHARE = 10, MAP_MIN = 16 << 20, PREFETCH_MIN = 
 
 static const char *const value_trees[CACHE_SPACES] = {"kv", "answers"};
 
-typedef struct value_header {
-    uint32_t magic, version, identity_bytes, payload_at;
-    uint64_t payload_bytes, checksum;
-    hash128 key;
-} value_header;
-
 static pthread_mutex_t open_mutex = PTHREAD_MUTEX_INITIALIZER;
 static cache *open_caches;
 
@@ -442,12 +436,14 @@ static void note_read(cache *c, cache_space space, hash128 key, bool found, valu
     cache_entry *entry = index_find(&c->index, (uint8_t)space, key);
     if (found && state == VALUE_GOOD) {
         c->stats.hits++;
+        c->stats.of[space].hits++;
         if (entry)
             index_touch(&c->index, entry);
         pthread_mutex_unlock(&c->mutex);
         return;
     }
     c->stats.misses++;
+    c->stats.of[space].misses++;
     if (found) {
         c->stats.corrupt++;
         if (entry)
@@ -606,5 +602,10 @@ void cache_get_stats(cache *c, cache_stats *out) {
     out->answers = c->index.per_space[CACHE_ANSWERS];
     out->bytes = c->index.bytes;
     out->budget_bytes = c->budget;
+    for (int i = 0; i < c->index.count; i++)
+        if (c->index.entries[i].live)
+            out->of[c->index.entries[i].space].bytes += c->index.entries[i].bytes;
+    for (int i = 0; i < CACHE_SPACES; i++)
+        out->of[i].entries = c->index.per_space[i];
     pthread_mutex_unlock(&c->mutex);
 }

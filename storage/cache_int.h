@@ -4,6 +4,7 @@
  *   cache.c        opening and closing, get and put, the interface
  *   cache_index.c  what is stored, in memory: keys, sizes, use; which entry goes first
  *   cache_write.c  the write-behind thread: batches, eviction, failures
+ *   cache_items.c  what is stored, for people: lists, identities, clearing by identity
  *   cache_check.c  walks the file's pages without LMDB, before LMDB may see them
  *
  * Trees: "kv" and "answers" (16-byte key → value), "use" (space byte + key → use record), "format"
@@ -43,6 +44,12 @@ enum {
 #define CACHE_BUDGET_MIN ((size_t)1 << 20)
 #define CACHE_QUEUE_BYTES ((size_t)64 << 20)
 #define CACHE_BATCH_BYTES ((size_t)16 << 20)
+
+typedef struct value_header {
+    uint32_t magic, version, identity_bytes, payload_at;
+    uint64_t payload_bytes, checksum;
+    hash128 key;
+} value_header;
 
 /* ---- the index ------------------------------------------------------------------------------- */
 
@@ -133,5 +140,6 @@ void cache_adopt_map(cache *c);
 void *cache_writer(void *arg);                /* the thread */
 void cache_enqueue(cache *c, cache_job *job); /* the mutex is held */
 int cache_load_index(cache *c, MDB_txn *t);
+int cache_delete(cache *c, MDB_txn *t, uint8_t space, hash128 key); /* value and use record */
 
 #endif

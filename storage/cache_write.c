@@ -107,7 +107,7 @@ int cache_load_index(cache *c, MDB_txn *t) {
 
 /* ---- one batch ------------------------------------------------------------------------------- */
 
-static int delete_entry(cache *c, MDB_txn *t, uint8_t space, hash128 key) {
+int cache_delete(cache *c, MDB_txn *t, uint8_t space, hash128 key) {
     use_key name;
     MDB_val k = {sizeof key, &key}, u = key_of(&name, space, key);
     int rc = mdb_del(t, c->values[space], &k, NULL);
@@ -126,7 +126,7 @@ static int evict(cache *c, MDB_txn *t, uint64_t incoming) {
     size_t n = index_victims(&c->index, c->policy, excess, victims, VICTIMS_MAX);
     int rc = 0;
     for (size_t i = 0; i < n && rc == 0; i++) {
-        rc = delete_entry(c, t, victims[i]->space, victims[i]->key);
+        rc = cache_delete(c, t, victims[i]->space, victims[i]->key);
         if (victims[i]->priority > c->index.age)
             c->index.age = victims[i]->priority;
         index_remove(&c->index, victims[i]);
@@ -156,7 +156,7 @@ static cache_job *take_batch(cache *c, size_t *bytes) {
 static int write_job(cache *c, MDB_txn *t, const cache_job *job) {
     hash128 k = job->key;
     if (job->kind == CACHE_JOB_DELETE)
-        return delete_entry(c, t, job->space, job->key);
+        return cache_delete(c, t, job->space, job->key);
     MDB_val key = {sizeof k, &k}, data = {job->bytes, (void *)(uintptr_t)job->value};
     int rc = mdb_put(t, c->values[job->space], &key, &data, 0);
     if (rc)

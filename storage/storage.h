@@ -239,12 +239,26 @@ typedef struct cache cache;
 typedef enum cache_space { CACHE_KV, CACHE_ANSWERS } cache_space;
 typedef enum cache_policy { CACHE_FIFO, CACHE_LRU, CACHE_COST } cache_policy;
 
+/* Of one space; hits and misses are this process's. */
+typedef struct cache_space_stats {
+    uint64_t entries, bytes, hits, misses;
+} cache_space_stats;
+
 typedef struct cache_stats {
     uint64_t blocks, answers, bytes, budget_bytes;
     uint64_t hits, misses, corrupt, evicted, dropped, written;
     bool writing;         /* false after a failed write or on a read-only directory */
     char why_not[256];
+    cache_space_stats of[2]; /* by cache_space */
 } cache_stats;
+
+/* One stored value, as the index knows it. */
+typedef struct cache_item {
+    hash128 key, parent;
+    uint64_t bytes, used; /* used: larger is later */
+    uint32_t hits, children;
+    double cost;
+} cache_item;
 
 /* The store's cache, opened (and checked after an unclean end) on first use; NULL only when it cannot be used at all, with
  * the reason in *e. */
@@ -259,6 +273,12 @@ void cache_flush(cache *c); /* waits until what was put is committed */
 void cache_set(cache *c, size_t budget_bytes, cache_policy policy);
 int cache_clear(cache *c, cache_space space, err *e);
 void cache_get_stats(cache *c, cache_stats *out);
+/* All values of a space, in no order; returns their number. */
+size_t cache_items(cache *c, cache_space space, arena *a, cache_item **out);
+/* Appends the identity that a value was stored with (not its checksum's judgement: for showing, not for answering). */
+bool cache_identity(cache *c, cache_space space, hash128 key, buf *out);
+/* Deletes the values whose identity begins with `identity`; *deleted (may be NULL): how many. */
+int cache_clear_matching(cache *c, cache_space space, str identity, uint64_t *deleted, err *e);
 /* Walks every page of a cache.mdb that nobody has open, without LMDB: 0, or ERR_CORRUPT with what is wrong and on which
  * page. Every opening that is alone does this first, so that LMDB never meets a damaged page. */
 int cache_check(const char *path, err *e);

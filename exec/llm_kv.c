@@ -1,0 +1,56 @@
+/*
+ * llm_kv.c - KV blocks between an engine's session and the cache.
+ *
+ * Invariant (DESIGN 2.5): the identity that goes with a block is all of it: fingerprint, parent, key
+ * and tokens, so that the cache hands out nothing else.
+ */
+#include <stdlib.h>
+
+#include "llm_int.h"
+
+static str kv_identity(const llm_kv_id *id) {
+    /* fingerprint, parent, key and tokens lie in a row at the start of the struct */
+    return (str){(const char *)id, offsetof(llm_kv_id, depth)};
+}
+
+static void trace_block(const kv_link *l, const llm_kv_id *id, size_t bytes) {
+    if (l->trace)
+        fprintf(l->trace, "%016llx%016llx %016llx%016llx %.3f %zu\n",
+                (unsigned long long)id->key.high, (unsigned long long)id->key.low,
+                (unsigned long long)id->parent.high, (unsigned long long)id->parent.low,
+                id->cost_ms, bytes);
+}
+
+static bool kv_get(void *ctx, const llm_kv_id *id, void *kv, size_t bytes) {
+    const kv_link *l = ctx;
+    bool found = cache_get(l->cache, CACHE_KV, id->key, kv_identity(id), kv, bytes, NULL);
+    if (found)
+        trace_block(l, id, bytes);
+    return found;
+}
+
+static void kv_put(void *ctx, const llm_kv_id *id, const void *kv, size_t bytes) {
+    const kv_link *l = ctx;
+    trace_block(l, id, bytes);
+    cache_put(l->cache, CACHE_KV, id->key, kv_identity(id), id->parent, id->cost_ms,
+              (str){kv, bytes});
+}
+
+static void kv_prefetch(void *ctx, const llm_kv_id *id) {
+    cache_prefetch(((const kv_link *)ctx)->cache, CACHE_KV, id->key);
+}
+
+void kv_link_open(kv_link *l, cache *c, bool keep_all, llm_kv_store *out) {
+    const char *trace = getenv("KVASIR_KV_TRACE");
+    kv_link_close(l);
+    l->cache = c;
+    l->trace = trace && *trace ? fopen(trace, "ae") : NULL;
+    *out = (llm_kv_store){
+        .ctx = l, .get = kv_get, .put = kv_put, .prefetch = kv_prefetch, .keep_all = keep_all};
+}
+
+void kv_link_close(kv_link *l) {
+    if (l->trace)
+        fclose(l->trace);
+    *l = (kv_link){0};
+}
