@@ -5,8 +5,8 @@
  *   (SELECT max(w) FROM u WHERE u.k = t.id)              Join left (t, Group by u.k (u)) on t.id = u.k
  *
  * Invariant of pull(): for every outer row, the rows of the input are those rows of the result for which all pulled conditions are
- * true, in the same order. Above a condition that is not an equality no grouping, DISTINCT or LIMIT may stand; above an equality
- * they work by its inner column.
+ * true, in the same order. Above a condition that is not an equality (= or IS) no grouping, DISTINCT or LIMIT may stand; above an
+ * equality they work by its inner column.
  */
 #include <string.h>
 
@@ -46,9 +46,9 @@ static bool node_reads_outer(const puller *p, const rel *x) {
 
 /* ---- conditions -------------------------------------------------------------------------------- */
 
-/* outer = inner (either way round): the two sides. */
+/* outer = inner or outer IS inner (either way round): the two sides. */
 static bool is_equality(const puller *p, const expr *x, expr **outer, expr **inner) {
-    if (x->kind != EXPR_OP || x->op != OP_EQ)
+    if (x->kind != EXPR_OP || (x->op != OP_EQ && x->op != OP_IS))
         return false;
     for (int i = 0; i < 2; i++) {
         *outer = x->args[i];
@@ -79,7 +79,7 @@ static rel *take(puller *p, rel *x, expr *condition, bool keyed) {
         inner = column_expr(p->r, &x->cols[x->ncols - 1]);
     }
     if (equal)
-        condition = make_op(p->r, OP_EQ, outer, inner);
+        condition = make_op(p->r, condition->op, outer, inner);
     conjuncts_add(p->r, &p->pulled, condition);
     id_set reads = id_set_new(p->r->mem);
     id_set_add_expr(&reads, condition);
@@ -272,12 +272,28 @@ static rel *decide(puller *p, rel *right) {
         expr *outer, *inner, *x = p->pulled.list[i];
         if (is_equality(p, x, &outer, &inner)) {
             p->pulled.list[i] = make_op(p->r, OP_IS, outer, inner);
-            conjuncts_add(p->r, &not_null, make_op(p->r, OP_IS_NOT, inner, make_literal(p->r, value_null())));
+            if (x->op == OP_EQ)
+                conjuncts_add(p->r, &not_null, make_op(p->r, OP_IS_NOT, inner, make_literal(p->r, value_null())));
         } else {
             p->pulled.list[i] = make_op(p->r, OP_IS, x, make_literal(p->r, value_bool(true)));
         }
     }
     return make_filter(p->r, right, &not_null);
+}
+
+/* Conditions without an equality make a join that looks at all pairs. Where the outer columns repeat, the general way looks at the pairs of
+ * their distinct values alone. */
+static bool looks_at_too_many(puller *p, const rel *left) {
+    expr *outer, *inner;
+    double distinct = 1;
+    const rel_estimate *e = estimate_rel(p->r->estimates, left);
+    for (int i = 0; i < p->pulled.n; i++)
+        if (is_equality(p, p->pulled.list[i], &outer, &inner))
+            return false;
+    for (int i = 0; i < left->ncols; i++)
+        if (id_set_has(p->outer, left->cols[i].id))
+            distinct *= e->columns[i].distinct;
+    return distinct < e->rows / 2;
 }
 
 static puller puller_new(rule_ctx *r, const id_set *outer) {
@@ -293,7 +309,7 @@ rel *unnest_by_pulling(rule_ctx *r, rel *apply, const id_set *outer) {
         p = puller_new(r, outer);
     }
     rel *right = pull(&p, apply->right, false);
-    if (p.failed)
+    if (p.failed || looks_at_too_many(&p, apply->left))
         return NULL;
     if (apply->join.kind == JOIN_MARK && apply->join.mark_null)
         right = decide(&p, right);
