@@ -34,6 +34,8 @@ struct editor {
     bool fresh; /* no key was read since libedit entered raw mode */
     buf stash;  /* bytes read behind a paste's end */
     size_t stash_at;
+    buf pasted;
+    bool vi; /* ~/.editrc has `bind -v` */
     int back_in_history; /* Ups that asked for an older statement: libedit would wipe the line on Down without any */
     arena *names; /* what completion knows; NULL: not asked since the last statement */
     db_object *objects;
@@ -232,12 +234,17 @@ static unsigned char insert_text(EditLine *el, str text) {
 
 static unsigned char on_paste(EditLine *el, int key) {
     (void)key;
-    buf text = {0};
-    read_paste(editor_of(el), &text);
-    clean_paste(&text);
-    unsigned char result = insert_text(el, buf_str(&text));
-    buf_free(&text);
-    return result;
+    editor *ed = editor_of(el);
+    buf_clear(&ed->pasted);
+    read_paste(ed, &ed->pasted);
+    clean_paste(&ed->pasted);
+    if (!ed->vi)
+        return insert_text(el, buf_str(&ed->pasted));
+    /* The mark's escape has left vi's insert mode: `a` goes back to where the cursor was. */
+    static const wchar_t again[] = {L'a', KEY_PREFILL, 0};
+    ed->prefill = buf_str(&ed->pasted);
+    el_wpush(el, again);
+    return CC_NORM;
 }
 
 static unsigned char on_prefill(EditLine *el, int key) {
@@ -488,7 +495,18 @@ static char *give_prompt(EditLine *el) {
     return ed->prompt_text.p;
 }
 
-static void bind_keys(EditLine *el) {
+/* In vi's insert mode an escape must act at once, so there a sequence is bound as libedit binds the
+ * arrows: what follows the escape, in command mode. */
+static void bind_key(EditLine *el, bool vi, const char *keys, const char *name) {
+    if (vi && keys[0] == '\\')
+        el_set(el, EL_BIND, "-a", keys + 2, name, NULL);
+    else
+        el_set(el, EL_BIND, keys, name, NULL);
+    if (vi && keys[0] == '^') /* control keys do the same in both modes */
+        el_set(el, EL_BIND, "-a", keys, name, NULL);
+}
+
+static void bind_keys(EditLine *el, bool vi) {
     static const struct {
         const wchar_t *name, *help;
         unsigned char (*run)(EditLine *, int);
@@ -508,12 +526,12 @@ static void bind_keys(EditLine *el) {
         wcstombs(name, table[i].name, sizeof name);
         el_wset(el, EL_ADDFN, table[i].name, table[i].help, table[i].run);
         for (int k = 0; k < 5 && table[i].keys[k]; k++) {
-            el_set(el, EL_BIND, table[i].keys[k], name, NULL);
-            if (table[i].keys[k][0] == '\\') /* vi's command mode has a map of its own */
-                el_set(el, EL_BIND, "-a", table[i].keys[k], name, NULL);
+            bind_key(el, vi, table[i].keys[k], name);
         }
     }
     el_set(el, EL_BIND, "^R", "em-inc-search-prev", NULL);
+    if (vi)
+        return;
     el_set(el, EL_BIND, "\\e[1;5D", "ed-prev-word", NULL);
     el_set(el, EL_BIND, "\\e[1;5C", "em-next-word", NULL);
     el_set(el, EL_BIND, "\\e[3~", "ed-delete-next-char", NULL);
@@ -536,7 +554,9 @@ editor *editor_new(shell *sh, history_list *history) {
     el_set(ed->el, EL_EDITOR, "emacs");
     el_wset(ed->el, EL_HIST, history_w, ed->history);
     el_source(ed->el, NULL); /* ~/.editrc; none is no error */
-    bind_keys(ed->el);
+    const char *mode = NULL;
+    ed->vi = el_get(ed->el, EL_EDITOR, &mode) == 0 && mode != NULL && strcmp(mode, "vi") == 0;
+    bind_keys(ed->el, ed->vi);
     el_wset(ed->el, EL_GETCFN, read_char);
     el_set(ed->el, EL_PROMPT_ESC, give_prompt, '\1');
     el_set(ed->el, EL_SIGNAL, 0);
@@ -554,6 +574,7 @@ void editor_free(editor *ed) {
     history_wend(ed->history);
     buf_free(&ed->prompt_text);
     buf_free(&ed->stash);
+    buf_free(&ed->pasted);
     arena_free(ed->names);
     free(ed);
 }
