@@ -21,8 +21,10 @@ typedef struct bounds {
 } bounds;
 
 /* column op constant, or the other way round; op as if the column stood left. */
-static bool is_bound(const expr *x, const rel *scan, int table_column, expr_op *op, expr **constant) {
-    static const expr_op turned[] = {[OP_EQ] = OP_EQ, [OP_LT] = OP_GT, [OP_LE] = OP_GE, [OP_GT] = OP_LT, [OP_GE] = OP_LE};
+static bool is_bound(const expr *x, const rel *scan, int table_column, expr_op *op,
+                     expr **constant) {
+    static const expr_op turned[] = {
+        [OP_EQ] = OP_EQ, [OP_LT] = OP_GT, [OP_LE] = OP_GE, [OP_GT] = OP_LT, [OP_GE] = OP_LE};
     if (x->kind != EXPR_OP || x->nargs != 2 ||
         (x->op != OP_EQ && x->op != OP_LT && x->op != OP_LE && x->op != OP_GT && x->op != OP_GE))
         return false;
@@ -45,7 +47,8 @@ static void use_conjunct(rule_ctx *r, bounds *b, const rel *scan, const conjunct
     b->share *= estimate_selectivity(r->estimates, all->list[i], scan);
 }
 
-static bool find_equal(rule_ctx *r, bounds *b, const rel *scan, const conjuncts *all, int table_column) {
+static bool find_equal(rule_ctx *r, bounds *b, const rel *scan, const conjuncts *all,
+                       int table_column) {
     expr_op op;
     expr *constant;
     for (int i = 0; i < all->n; i++)
@@ -57,7 +60,8 @@ static bool find_equal(rule_ctx *r, bounds *b, const rel *scan, const conjuncts 
     return false;
 }
 
-static void find_range(rule_ctx *r, bounds *b, const rel *scan, const conjuncts *all, int table_column) {
+static void find_range(rule_ctx *r, bounds *b, const rel *scan, const conjuncts *all,
+                       int table_column) {
     expr_op op;
     expr *constant;
     for (int i = 0; i < all->n; i++) {
@@ -77,7 +81,8 @@ static void find_range(rule_ctx *r, bounds *b, const rel *scan, const conjuncts 
     }
 }
 
-static bounds try_index(rule_ctx *r, const rel *scan, const conjuncts *all, const index_def *index) {
+static bounds try_index(rule_ctx *r, const rel *scan, const conjuncts *all,
+                        const index_def *index) {
     bounds b = {.index = index, .share = 1, .low_inclusive = true, .high_inclusive = true};
     int n = index ? index->ncolumns : 1;
     b.equal = ARENA_ARRAY(r->mem, expr *, n + 1);
@@ -134,7 +139,8 @@ static bool starts_at_nulls(const bounds *b) {
     return b->index && b->high && !b->low;
 }
 
-void access_choose(rule_ctx *r, const rel *scan, const conjuncts *all, plan_node *node, conjuncts *rest) {
+void access_choose(rule_ctx *r, const rel *scan, const conjuncts *all, plan_node *node,
+                   conjuncts *rest) {
     const table_def *t = scan->scan.table;
     bounds best = try_index(r, scan, all, NULL);
     for (int i = 0; i < t->nindexes; i++) {

@@ -195,7 +195,8 @@ static rel *build_order(const join_graph *g, const int *order) {
                 conjuncts_add(g->r, &on, g->conditions[c].x);
                 done[c] = true;
             }
-        x = make_join(g->r, on.n ? JOIN_INNER : JOIN_CROSS, x, g->parts[order[i]].x, conjuncts_join(g->r, &on));
+        x = make_join(g->r, on.n ? JOIN_INNER : JOIN_CROSS, x, g->parts[order[i]].x,
+                      conjuncts_join(g->r, &on));
     }
     return x;
 }

@@ -29,7 +29,8 @@ static split_uses split(rule_ctx *r, const rel *llm, const rel *above) {
     s.early = ARENA_ARRAY(r->mem, llm_use, llm->llm.nuses + 1);
     for (int i = 0; i < llm->llm.nuses; i++) {
         const llm_use *u = &llm->llm.uses[i];
-        bool read = id_set_has(&reads, u->out_id) || (u->prob_id >= 0 && id_set_has(&reads, u->prob_id));
+        bool read =
+            id_set_has(&reads, u->out_id) || (u->prob_id >= 0 && id_set_has(&reads, u->prob_id));
         if (read || !is_steady(u))
             s.early[s.nearly++] = *u;
         else

@@ -113,13 +113,15 @@ static rel *cheaper_side(rule_ctx *r, rel *x, const llm_use *u, const conjuncts 
         add_outputs(&ids, u);
         for (int i = 0; i < conditions->n; i++)
             fits = fits && expr_only_in(conditions->list[i], &ids);
-        if (fits && estimate_use(r, u, input).distinct_inputs <= estimate_use(r, u, x).distinct_inputs * SAME_INPUTS)
+        if (fits && estimate_use(r, u, input).distinct_inputs <=
+                        estimate_use(r, u, x).distinct_inputs * SAME_INPUTS)
             return input;
     }
     return NULL;
 }
 
-static rel *sink(rule_ctx *r, rel *x, const llm_use *u, const conjuncts *conditions, bool may_sink) {
+static rel *sink(rule_ctx *r, rel *x, const llm_use *u, const conjuncts *conditions,
+                 bool may_sink) {
     rel *side = may_sink ? cheaper_side(r, x, u, conditions) : NULL;
     if (!side)
         return make_filter(r, add_call(r, x, u), conditions);
@@ -233,7 +235,10 @@ static rel *place_stack(rule_ctx *r, rel *x, bool streaming) {
     for (int i = 0; i < s.nuses; i++)
         add_outputs(&answers, &s.uses[i]);
     for (int i = 0; i < all.n; i++)
-        conjuncts_add(r, expr_is_volatile(all.list[i]) ? &s.last : expr_touches(all.list[i], &answers) ? &s.conditions : &plain,
+        conjuncts_add(r,
+                      expr_is_volatile(all.list[i])         ? &s.last
+                      : expr_touches(all.list[i], &answers) ? &s.conditions
+                                                            : &plain,
                       all.list[i]);
     s.placed = ARENA_ARRAY(r->mem, bool, s.nuses);
     s.applied = ARENA_ARRAY(r->mem, bool, s.conditions.n + 1);

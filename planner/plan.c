@@ -49,8 +49,8 @@ static expr *resolve(builder *b, const expr *x, const scope *s) {
         copy->column.slot = scope_slot(s, x->column.id);
         copy->column.name = names_of(b->names, x->column.id, x->column.name);
         if (copy->column.slot < 0 && b->e->code == ERR_NONE)
-            err_set(b->e, ERR_INTERNAL, "column %.*s (#%d) is not in reach", (int)x->column.name.n, x->column.name.p,
-                    x->column.id);
+            err_set(b->e, ERR_INTERNAL, "column %.*s (#%d) is not in reach", (int)x->column.name.n,
+                    x->column.name.p, x->column.id);
         return copy;
     }
     copy->args = ARENA_ARRAY(b->mem, expr *, x->nargs + 1);
@@ -132,7 +132,8 @@ static bool is_key(const expr *x, const rel *left, const rel *right, expr **lk, 
     for (int i = 0; i < 2; i++) {
         *lk = x->args[i];
         *rk = x->args[1 - i];
-        if (only_from(*lk, left) && only_from(*rk, right) && !expr_is_constant(*lk) && !expr_is_constant(*rk))
+        if (only_from(*lk, left) && only_from(*rk, right) && !expr_is_constant(*lk) &&
+            !expr_is_constant(*rk))
             return true;
     }
     return false;
@@ -174,13 +175,14 @@ static void split_keys(builder *b, plan_node *n, const rel *r) {
     n->join.left_keys = ARENA_ARRAY(b->mem, expr *, all.n + 1);
     n->join.right_keys = ARENA_ARRAY(b->mem, expr *, all.n + 1);
     for (int i = 0; i < all.n; i++)
-        if (all.list[i]->kind == EXPR_OP && all.list[i]->op == OP_IS && is_key(all.list[i], r->left, r->right, &lk, &rk))
+        if (all.list[i]->kind == EXPR_OP && all.list[i]->op == OP_IS &&
+            is_key(all.list[i], r->left, r->right, &lk, &rk))
             n->join.null_safe = true;
     for (int i = 0; i < all.n; i++) {
         expr *part = all.list[i];
         bool exact = false;
-        bool key = is_key(part, r->left, r->right, &lk, &rk) && (part->op == OP_IS) == n->join.null_safe &&
-                   same_type(b, &lk, &rk, &exact);
+        bool key = is_key(part, r->left, r->right, &lk, &rk) &&
+                   (part->op == OP_IS) == n->join.null_safe && same_type(b, &lk, &rk, &exact);
         if (key) {
             n->join.left_keys[n->join.nkeys] = resolve(b, lk, &left);
             n->join.right_keys[n->join.nkeys++] = resolve(b, rk, &right);
@@ -201,7 +203,9 @@ static bool is_correlated(builder *b, const rel *apply) {
 
 static plan_node *build_join(builder *b, const rel *r) {
     if (r->kind == REL_APPLY && is_correlated(b, r)) {
-        err_set(b->e, ERR_UNSUPPORTED, "this subquery reads columns of the query around it, and the rule \"unnest\" is off");
+        err_set(
+            b->e, ERR_UNSUPPORTED,
+            "this subquery reads columns of the query around it, and the rule \"unnest\" is off");
         err_hint(b->e, "SET rule.unnest = on");
     }
     plan_node *left = build(b, r->left), *right = build(b, r->right);
@@ -441,7 +445,12 @@ static void plan_all(const sql_stmt *stmt, builder *b, plan *p) {
 
 int plan_build(const sql_stmt *stmt, const plan_env *env, arena *a, plan **out, err *e) {
     double start = now_ms();
-    rule_ctx rules = {.mem = a, .env = env, .stmt = stmt, .next_id = stmt->next_id, .next_share = stmt->next_share, .e = e};
+    rule_ctx rules = {.mem = a,
+                      .env = env,
+                      .stmt = stmt,
+                      .next_id = stmt->next_id,
+                      .next_share = stmt->next_share,
+                      .e = e};
     builder b = {.mem = a, .rules = &rules, .e = e};
     plan *p = ARENA_NEW(a, plan);
     err_clear(e);

@@ -156,7 +156,8 @@ static rel *prune_whole(pruner *p, rel *x) {
     id_set_add_columns(&left, x->left);
     if (x->right)
         id_set_add_columns(&right, x->right);
-    return rel_over(p->r, x, prune(p, x->left, &left), x->right ? prune(p, x->right, &right) : NULL);
+    return rel_over(p->r, x, prune(p, x->left, &left),
+                    x->right ? prune(p, x->right, &right) : NULL);
 }
 
 /* ---- two inputs, shared ones ------------------------------------------------------------------- */

@@ -38,7 +38,8 @@ static expr *below(rule_ctx *r, expr *x, const expr_map *map, const id_set *fixe
     return expr_replace(r, x, map);
 }
 
-static rel *push_through(rule_ctx *r, rel *x, const conjuncts *above, const expr_map *map, const id_set *fixed) {
+static rel *push_through(rule_ctx *r, rel *x, const conjuncts *above, const expr_map *map,
+                         const id_set *fixed) {
     conjuncts down = {0}, here = {0};
     for (int i = 0; i < above->n; i++) {
         expr *moved = below(r, above->list[i], map, fixed);
@@ -94,7 +95,8 @@ static rel *push_number(rule_ctx *r, rel *x, const conjuncts *above) {
 /* Below a residual, whole left rows may go: conditions on what stands under the node that numbers them. */
 static rel *push_residual(rule_ctx *r, rel *x, const conjuncts *above) {
     const rel *numbered = x->left;
-    while (numbered && !(numbered->kind == REL_NUMBER && numbered->number.id == x->residual.group_id))
+    while (numbered &&
+           !(numbered->kind == REL_NUMBER && numbered->number.id == x->residual.group_id))
         numbered = numbered->left;
     if (!numbered)
         return stay(r, x, above);
@@ -128,7 +130,8 @@ static bool is_strict(const expr *x, const id_set *ids) {
         return id_set_has(ids, x->column.id);
     if (x->kind == EXPR_CAST || x->kind == EXPR_IN)
         return is_strict(x->args[0], ids);
-    if (x->kind != EXPR_OP || x->op == OP_IS || x->op == OP_IS_NOT || x->op == OP_AND || x->op == OP_OR)
+    if (x->kind != EXPR_OP || x->op == OP_IS || x->op == OP_IS_NOT || x->op == OP_AND ||
+        x->op == OP_OR)
         return false;
     for (int i = 0; i < x->nargs; i++)
         if (is_strict(x->args[i], ids))
@@ -143,7 +146,8 @@ static bool rejects_null(const expr *x, const id_set *ids) {
         return x->op == OP_AND ? left || right : left && right;
     }
     if (x->kind == EXPR_OP && x->op == OP_IS_NOT)
-        return x->args[1]->kind == EXPR_LITERAL && x->args[1]->literal.type == TYPE_NULL && is_strict(x->args[0], ids);
+        return x->args[1]->kind == EXPR_LITERAL && x->args[1]->literal.type == TYPE_NULL &&
+               is_strict(x->args[0], ids);
     return is_strict(x, ids);
 }
 

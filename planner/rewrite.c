@@ -133,7 +133,8 @@ expr *expr_replace(rule_ctx *r, expr *x, const expr_map *m) {
 }
 
 bool expr_is_true(const expr *x) {
-    return x->kind == EXPR_LITERAL && type_is_number(x->literal.type) && x->literal.type != TYPE_REAL && x->literal.i != 0;
+    return x->kind == EXPR_LITERAL && type_is_number(x->literal.type) &&
+           x->literal.type != TYPE_REAL && x->literal.i != 0;
 }
 
 void conjuncts_add(rule_ctx *r, conjuncts *c, expr *x) {
@@ -210,7 +211,8 @@ expr *column_expr(rule_ctx *r, const rel_column *c) {
     x->column.slot = -1;
     x->column.name = c->name;
     if (c->qualifier.n)
-        x->column.name = str_from(arena_printf(r->mem, "%.*s.%.*s", (int)c->qualifier.n, c->qualifier.p, (int)c->name.n, c->name.p));
+        x->column.name = str_from(arena_printf(r->mem, "%.*s.%.*s", (int)c->qualifier.n,
+                                               c->qualifier.p, (int)c->name.n, c->name.p));
     return x;
 }
 
@@ -243,7 +245,10 @@ static rel_column llm_column(rule_ctx *r, const rel *x, const llm_use *u, bool p
     const rel_column *had = rel_column_of(x, prob ? u->prob_id : u->out_id);
     if (had)
         return *had;
-    rel_column c = {prob ? u->prob_id : u->out_id, prob ? TYPE_REAL : llm_call_type(u->call), {NULL, 0}, {NULL, 0}};
+    rel_column c = {prob ? u->prob_id : u->out_id,
+                    prob ? TYPE_REAL : llm_call_type(u->call),
+                    {NULL, 0},
+                    {NULL, 0}};
     c.name = str_from(arena_printf(r->mem, prob ? "LLM#%d.prob" : "LLM#%d", u->call->number));
     return c;
 }
@@ -356,7 +361,8 @@ rel *make_node(rule_ctx *r, rel_kind kind, rel *left, rel *right) {
     x->kind = kind;
     x->left = left;
     x->right = right;
-    if (left && (kind == REL_FILTER || kind == REL_SORT || kind == REL_LIMIT || kind == REL_DISTINCT))
+    if (left &&
+        (kind == REL_FILTER || kind == REL_SORT || kind == REL_LIMIT || kind == REL_DISTINCT))
         rel_set_columns(r, x);
     return x;
 }

@@ -23,7 +23,9 @@ static const rule table[] = {
     {{"llm_late", "move LLM projections above ORDER BY and LIMIT"}, rule_llm_late},
     {{"llm_up", "lift LLM calls above joins, so that these can be ordered"}, rule_llm_up},
     {{"join_order", "order inner joins by estimated rows"}, rule_join_order},
-    {{"llm_placement", "order LLM filters by cost and rows removed; put LLM calls where fewest inputs are"}, rule_llm_placement},
+    {{"llm_placement",
+      "order LLM filters by cost and rows removed; put LLM calls where fewest inputs are"},
+     rule_llm_placement},
     {{"prune", "read and carry only columns that are used"}, rule_prune},
     {{"projects", "merge projections over projections"}, rule_projects},
     {{"top_k", "keep only the first rows of a sort under a LIMIT"}, rule_top_k},
@@ -98,11 +100,13 @@ static void forget_shared(rule_ctx *r) {
     r->shared_after = ARENA_ARRAY(r->mem, rel *, r->nshared + 1);
 }
 
-static rel *run_one(rule_ctx *r, const rule *what, rel *root, str *before, plan_rule_report *report) {
+static rel *run_one(rule_ctx *r, const rule *what, rel *root, str *before,
+                    plan_rule_report *report) {
     double start = now_ms();
     forget_shared(r);
     rel *after = rel_like(r, what->run(r, root), root);
-    *report = (plan_rule_report){.name = what->info.name, .changed = after != root, .ms = now_ms() - start};
+    *report = (plan_rule_report){
+        .name = what->info.name, .changed = after != root, .ms = now_ms() - start};
     if (before && after != root) {
         str text = tree_text(r, after);
         report->changed = !str_equal(text, *before);

@@ -70,7 +70,8 @@ rel *rel_over(rule_ctx *r, rel *x, rel *left, rel *right);
 void rel_set_columns(rule_ctx *r, rel *x);
 /* `x` with exactly the columns `like` has: itself or a projection over it. */
 rel *rel_like(rule_ctx *r, rel *x, const rel *like);
-rel *make_filter(rule_ctx *r, rel *left, const conjuncts *c); /* `left` itself when there are none */
+rel *make_filter(rule_ctx *r, rel *left,
+                 const conjuncts *c); /* `left` itself when there are none */
 rel *make_join(rule_ctx *r, join_kind kind, rel *left, rel *right, expr *predicate);
 rel *make_project(rule_ctx *r, rel *left, int ncols);
 /* Adds an output to a projection made by make_project with room for it. */
@@ -110,7 +111,8 @@ rel *rule_waves(rule_ctx *r, rel *x);
  * shape. */
 rel *unnest_by_pulling(rule_ctx *r, rel *apply, const id_set *outer);
 /* Grouping x over `left` with columns more[i] as further keys ids[i]. Without keys before, its aggregates get new ids. */
-rel *group_by_more(rule_ctx *r, const rel *x, rel *left, const rel_column *more, const int *ids, int nmore);
+rel *group_by_more(rule_ctx *r, const rel *x, rel *left, const rel_column *more, const int *ids,
+                   int nmore);
 /* From position `at` of `project`: the aggregates of x (no keys) under their own ids, from g made by group_by_more and joined to
  * rows that may have no group: there a count is 0. */
 void aggregates_or_zero(rule_ctx *r, const rel *x, const rel *g, rel *project, int at);
@@ -119,6 +121,7 @@ void aggregates_or_zero(rule_ctx *r, const rel *x, const rel *g, rel *project, i
 
 /* Chooses rowid or index bounds for a scan from the conditions above it and leaves those it did not use in `rest`. The bounds are
  * written into `node` with constant expressions. */
-void access_choose(rule_ctx *r, const rel *scan, const conjuncts *all, plan_node *node, conjuncts *rest);
+void access_choose(rule_ctx *r, const rel *scan, const conjuncts *all, plan_node *node,
+                   conjuncts *rest);
 
 #endif

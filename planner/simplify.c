@@ -8,7 +8,8 @@
 /* ---- filters ----------------------------------------------------------------------------------- */
 
 static bool is_never(const expr *x) {
-    return x->kind == EXPR_LITERAL && (x->literal.type == TYPE_NULL || (x->literal.type == TYPE_BOOLEAN && x->literal.i == 0));
+    return x->kind == EXPR_LITERAL &&
+           (x->literal.type == TYPE_NULL || (x->literal.type == TYPE_BOOLEAN && x->literal.i == 0));
 }
 
 static rel *no_rows(rule_ctx *r, const rel *x) {
@@ -81,7 +82,8 @@ static bool is_identity(const rel *p) {
         return false;
     for (int i = 0; i < p->ncols; i++) {
         const expr *x = p->project.exprs[i].value;
-        if (x->kind != EXPR_COLUMN || x->column.id != p->cols[i].id || p->left->cols[i].id != p->cols[i].id)
+        if (x->kind != EXPR_COLUMN || x->column.id != p->cols[i].id ||
+            p->left->cols[i].id != p->cols[i].id)
             return false;
     }
     return true;

@@ -21,7 +21,7 @@ typedef struct outer_columns {
     int number; /* of S */
     id_set ids; /* f */
     int n;
-    const rel_column **cols; /* f, as columns of L */
+    const rel_column **cols;             /* f, as columns of L */
     rel **shared_before, **shared_after; /* CTEs that read f, by share number */
     int nshared;
 } outer_columns;
@@ -143,7 +143,8 @@ static rel *push_limit(outer_columns *o, rel *x, int *d) {
     return copy;
 }
 
-rel *group_by_more(rule_ctx *r, const rel *x, rel *left, const rel_column *more, const int *ids, int nmore) {
+rel *group_by_more(rule_ctx *r, const rel *x, rel *left, const rel_column *more, const int *ids,
+                   int nmore) {
     int nkeys = x->group.nkeys, naggs = x->group.naggs;
     rel *g = rel_copy(r, x);
     g->left = left;
@@ -163,7 +164,8 @@ rel *group_by_more(rule_ctx *r, const rel *x, rel *left, const rel_column *more,
     for (int i = 0; i < naggs; i++) {
         g->group.aggs[i] = x->group.aggs[i];
         g->cols[nkeys + nmore + i] = x->cols[nkeys + i];
-        if (nkeys == 0) { /* its aggregates get new ids: the old ones are made by aggregates_or_zero */
+        if (nkeys ==
+            0) { /* its aggregates get new ids: the old ones are made by aggregates_or_zero */
             g->group.aggs[i].id = r->next_id++;
             g->cols[nmore + i].id = g->group.aggs[i].id;
         }
@@ -252,7 +254,8 @@ static rel *setop_of(outer_columns *o, set_op op, rel *left, rel *right, const r
 }
 
 static rel *push_setop(outer_columns *o, rel *x, int *d) {
-    int *left_d = ARENA_ARRAY(o->r->mem, int, o->n + 1), *right_d = ARENA_ARRAY(o->r->mem, int, o->n + 1);
+    int *left_d = ARENA_ARRAY(o->r->mem, int, o->n + 1),
+        *right_d = ARENA_ARRAY(o->r->mem, int, o->n + 1);
     rel *left = push(o, x->left, left_d), *right = push(o, x->right, right_d);
     left = exactly(o, left, x->left, left_d);
     right = exactly(o, right, x->right, right_d);
@@ -277,9 +280,11 @@ static rel *push_values(outer_columns *o, rel *x, int *d) {
     for (int row = 1; row < x->values.nrows; row++) {
         int *row_d = ARENA_ARRAY(o->r->mem, int, o->n + 1);
         rel_column *cols = ARENA_ARRAY(o->r->mem, rel_column, x->ncols + 1);
-        rel *first = make_project(o->r, all, x->ncols + o->n); /* ids of its own for what the union gives again */
+        rel *first = make_project(
+            o->r, all, x->ncols + o->n); /* ids of its own for what the union gives again */
         for (int i = 0; i < x->ncols + o->n; i++)
-            project_set(first, i, renamed(&all->cols[i], o->r->next_id++), column_expr(o->r, &all->cols[i]));
+            project_set(first, i, renamed(&all->cols[i], o->r->next_id++),
+                        column_expr(o->r, &all->cols[i]));
         for (int i = 0; i < x->ncols; i++)
             cols[i] = renamed(&x->cols[i], o->r->next_id++);
         all = setop_of(o, SETOP_UNION_ALL, first, values_row(o, x, row, cols, row_d), x, d);
@@ -296,7 +301,8 @@ static rel *push_shared(outer_columns *o, rel *x, int *d) {
     if (o->shared_before[number] != x->left) {
         rel *left = push(o, x->left, inner);
         o->shared_before[number] = x->left;
-        o->shared_after[number] = shared_ref(o->r, exactly(o, left, x->left, inner), o->r->next_share++, true);
+        o->shared_after[number] =
+            shared_ref(o->r, exactly(o, left, x->left, inner), o->r->next_share++, true);
     }
     const rel *made = o->shared_after[number];
     rel *ref = shared_ref(o->r, made->left, made->shared.number, true);

@@ -16,7 +16,7 @@ typedef struct puller {
     rule_ctx *r;
     const id_set *outer;
     conjuncts pulled;
-    id_set carried;   /* inner columns that pulled conditions read: every node passes them up */
+    id_set carried; /* inner columns that pulled conditions read: every node passes them up */
     bool failed;
 } puller;
 
@@ -53,8 +53,8 @@ static bool is_equality(const puller *p, const expr *x, expr **outer, expr **inn
     for (int i = 0; i < 2; i++) {
         *outer = x->args[i];
         *inner = x->args[1 - i];
-        if (expr_only_in(*outer, p->outer) && expr_touches(*outer, p->outer) && !expr_touches(*inner, p->outer) &&
-            !expr_is_constant(*inner))
+        if (expr_only_in(*outer, p->outer) && expr_touches(*outer, p->outer) &&
+            !expr_touches(*inner, p->outer) && !expr_is_constant(*inner))
             return true;
     }
     return false;
@@ -212,7 +212,8 @@ static rel *pull(puller *p, rel *x, bool keyed) {
     case REL_LIMIT:
         return pull_limit(p, x);
     case REL_SORT:
-        return node_reads_outer(p, x) ? fail(p, x) : rel_over(p->r, x, pull(p, x->left, keyed), NULL);
+        return node_reads_outer(p, x) ? fail(p, x)
+                                      : rel_over(p->r, x, pull(p, x->left, keyed), NULL);
     case REL_GROUP:
         if (x->group.nkeys == 0 || node_reads_outer(p, x))
             return fail(p, x);
@@ -257,7 +258,8 @@ static rel *pull_aggregate(puller *p, const rel *apply) {
     while (n-- > 0) {
         rel *next = project_beside(p->r, top, left, projects[n]->ncols);
         for (int i = 0; i < projects[n]->ncols; i++)
-            project_set(next, left->ncols + i, projects[n]->cols[i], projects[n]->project.exprs[i].value);
+            project_set(next, left->ncols + i, projects[n]->cols[i],
+                        projects[n]->project.exprs[i].value);
         top = next;
     }
     return top;
@@ -273,7 +275,8 @@ static rel *decide(puller *p, rel *right) {
         if (is_equality(p, x, &outer, &inner)) {
             p->pulled.list[i] = make_op(p->r, OP_IS, outer, inner);
             if (x->op == OP_EQ)
-                conjuncts_add(p->r, &not_null, make_op(p->r, OP_IS_NOT, inner, make_literal(p->r, value_null())));
+                conjuncts_add(p->r, &not_null,
+                              make_op(p->r, OP_IS_NOT, inner, make_literal(p->r, value_null())));
         } else {
             p->pulled.list[i] = make_op(p->r, OP_IS, x, make_literal(p->r, value_bool(true)));
         }

@@ -131,7 +131,8 @@ static void replace_values(rule_ctx *r, rel *x, const expr_map *m) {
 static void replace_project(rule_ctx *r, rel *x, const expr_map *m) {
     rel_expr *exprs = ARENA_ARRAY(r->mem, rel_expr, x->ncols + 1);
     for (int i = 0; i < x->ncols; i++)
-        exprs[i] = (rel_expr){expr_replace(r, x->project.exprs[i].value, m), x->project.exprs[i].id};
+        exprs[i] =
+            (rel_expr){expr_replace(r, x->project.exprs[i].value, m), x->project.exprs[i].id};
     x->project.exprs = exprs;
 }
 

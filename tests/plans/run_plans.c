@@ -107,8 +107,9 @@ static bool same_rows(runner *r, str sql, int line) {
     sort_lines(&with);
     sort_lines(&without);
     if (!str_equal(buf_str(&with), buf_str(&without))) {
-        printf("%s:%d: other rows without rules\n%.*s---- with\n%.*s---- without\n%.*s\n", r->path, line, (int)sql.n, sql.p,
-               (int)with.n, with.n ? with.p : "", (int)without.n, without.n ? without.p : "");
+        printf("%s:%d: other rows without rules\n%.*s---- with\n%.*s---- without\n%.*s\n", r->path,
+               line, (int)sql.n, sql.p, (int)with.n, with.n ? with.p : "", (int)without.n,
+               without.n ? without.p : "");
         ok = false;
     }
     buf_free(&with);
@@ -141,8 +142,8 @@ static void check_record(runner *r, str sql, bool is_query, str expected, int li
         buf_append_c(&r->updated, "----\n");
         buf_append_str(&r->updated, buf_str(&got));
         if (!ok)
-            printf("%s:%d:\n%.*s---- expected\n%.*s---- got\n%.*s\n", r->path, line, (int)sql.n, sql.p, (int)expected.n,
-                   expected.p, (int)got.n, got.p);
+            printf("%s:%d:\n%.*s---- expected\n%.*s---- got\n%.*s\n", r->path, line, (int)sql.n,
+                   sql.p, (int)expected.n, expected.p, (int)got.n, got.p);
         ok = same_rows(r, sql, line) && ok;
     } else if (!run(r, "", sql, &got)) {
         printf("%s:%d: %.*s", r->path, line, (int)got.n, got.p);
