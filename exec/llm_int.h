@@ -151,8 +151,8 @@ void kv_link_close(kv_link *l);
 /* ---- which entries are whose (model_files.c) ------------------------------------------------------ */
 
 /* Notes that this model file makes entries of this fingerprint. If the file is another one than last time, the entries of the
- * old one are dropped, with a notice. */
-void model_files_check(exec_ctx *ctx, cache *c, const llm_model_info *info);
+ * old one are dropped, with a notice; false: they could not be, so the cache must not be asked. */
+bool model_files_check(exec_ctx *ctx, cache *c, const llm_model_info *info);
 
 /* ---- the runtime (llm_runtime.c) ---------------------------------------------------------------- */
 

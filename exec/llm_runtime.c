@@ -67,8 +67,8 @@ cache *runtime_cache(llm_runtime *r) {
         if (r->cache)
             cache_set(r->cache, (size_t)s->kv_disk, policies[s->kv_evict]);
         for (int i = 0; r->cache && i < r->ctx->stmt->ncalls; i++)
-            if (r->engines[i])
-                model_files_check(r->ctx, r->cache, llm_engine_info(r->engines[i]));
+            if (r->engines[i] && !model_files_check(r->ctx, r->cache, llm_engine_info(r->engines[i])))
+                r->cache = NULL;
     }
     return r->cache;
 }

@@ -1,12 +1,15 @@
 /*
  * model_files.c - which entries of the cache belong to which model file.
  *
- *   fact/model_file/<path>   array of {fingerprint, bytes, mtime}, one per way the file was opened
+ *   fact/model_file/<path>   array of {fingerprint, content, bytes, mtime}, one per way it was opened
  *
- * A fingerprint covers weights, options and machine (ENGINE 3), so entries of a file that changed are
- * never found again; this is what lets them go at once, and say so. Entries that another machine or
- * another option made of the same file stay.
+ * A fingerprint covers options, machine and samples of the weights (ENGINE 3): enough to tell models
+ * apart without reading gigabytes at every start, not to tell that one weight was edited. So a file whose
+ * size or time is not the one on record is read whole, and if its bytes are others, what the old one left
+ * is dropped, with a notice. Entries that another machine or another option made of the same bytes stay.
+ * Invariant: this is decided before the first entry of the statement is looked up.
  */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -14,10 +17,10 @@
 #include "db_int.h"
 #include "llm_int.h"
 
-enum { FINGERPRINTS_MAX = 16 };
+enum { FINGERPRINTS_MAX = 16, CHUNK = 4 << 20 };
 
 typedef struct file_record {
-    hash128 fingerprint;
+    hash128 fingerprint, content;
     uint64_t bytes;
     int64_t mtime_ns;
 } file_record;
@@ -35,6 +38,29 @@ static void look_at_file(const llm_model_info *info, file_record *out) {
         out->bytes = (uint64_t)st.st_size;
         out->mtime_ns = (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec;
     }
+}
+
+/* A hash of the hashes of the file's chunks; zero for what cannot be read. */
+static hash128 content_hash(const char *path) {
+    hash128 zero = {0, 0};
+    FILE *f = fopen(path, "re");
+    if (!f)
+        return zero;
+    char *chunk = mem_alloc(CHUNK);
+    buf hashes = {0};
+    for (size_t n; (n = fread(chunk, 1, CHUNK, f)) > 0;) {
+        hash128 h = hash_128(chunk, n);
+        buf_append(&hashes, &h, sizeof h);
+    }
+    hash128 all = ferror(f) || hashes.n == 0 ? zero : hash_128(hashes.p, hashes.n);
+    buf_free(&hashes);
+    free(chunk);
+    fclose(f);
+    return all;
+}
+
+static bool same_stat(const file_record *a, const file_record *b) {
+    return a->bytes == b->bytes && a->mtime_ns == b->mtime_ns;
 }
 
 /* The records of a path, at most FINGERPRINTS_MAX; a record that cannot be read is one not known. */
@@ -65,38 +91,51 @@ static int drop_entries(cache *c, hash128 fingerprint, bool kv, bool answers, ui
     return status;
 }
 
-void model_files_check(exec_ctx *ctx, cache *c, const llm_model_info *info) {
-    file_record now, kept[FINGERPRINTS_MAX + 1];
+/* Whether the record on hand is what the file still is, by size and time. */
+static bool is_known(const file_record *records, int n, const file_record *now) {
+    for (int i = 0; i < n; i++)
+        if (hash128_equal(records[i].fingerprint, now->fingerprint))
+            return same_stat(&records[i], now);
+    return false;
+}
+
+bool model_files_check(exec_ctx *ctx, cache *c, const llm_model_info *info) {
+    file_record now, records[FINGERPRINTS_MAX + 1];
     buf key = {0};
     err ignored = {0};
     uint64_t dropped[2] = {0, 0};
-    bool known = false, changed = false;
-    int n, nkept = 0;
+    bool usable = true;
+    int kept = 0;
     record_key(info->path, &key);
-    n = records_read(ctx->db, buf_str(&key), kept);
+    int n = records_read(ctx->db, buf_str(&key), records);
     look_at_file(info, &now);
-    for (int i = 0; i < n; i++)
-        known = known || hash128_equal(kept[i].fingerprint, now.fingerprint);
+    if (is_known(records, n, &now)) {
+        buf_free(&key);
+        return true;
+    }
+    now.content = content_hash(info->path);
     for (int i = 0; i < n; i++) {
-        bool same = kept[i].bytes == now.bytes && kept[i].mtime_ns == now.mtime_ns;
-        if (known || same) {
-            kept[nkept++] = kept[i];
-            continue;
+        if (!hash128_equal(records[i].content, now.content)) {
+            usable = drop_entries(c, records[i].fingerprint, true, true, dropped, &ignored) == 0 && usable;
+        } else if (!hash128_equal(records[i].fingerprint, now.fingerprint)) {
+            records[kept] = records[i];
+            records[kept].mtime_ns = now.mtime_ns; /* copied or touched: the bytes are the same */
+            records[kept++].bytes = now.bytes;
         }
-        changed = true;
-        drop_entries(c, kept[i].fingerprint, true, true, dropped, &ignored);
     }
-    if (changed)
-        exec_notice(ctx, "the model file %s changed: %llu KV blocks and %llu answers of the old one were dropped",
+    if (dropped[0] + dropped[1] > 0)
+        exec_notice(ctx,
+                    "the model file %s changed: %llu KV blocks and %llu answers of the old one were "
+                    "dropped",
                     info->path, (unsigned long long)dropped[0], (unsigned long long)dropped[1]);
-    if (!known) {
-        if (nkept == FINGERPRINTS_MAX)
-            memmove(kept, kept + 1, sizeof *kept * (size_t)--nkept);
-        kept[nkept++] = now;
+    if (kept == FINGERPRINTS_MAX)
+        memmove(records, records + 1, sizeof *records * (size_t)--kept);
+    records[kept++] = now;
+    if (usable)
         db_remember(ctx->db, buf_str(&key),
-                    (str){(const char *)kept, sizeof *kept * (size_t)nkept}, &ignored);
-    }
+                    (str){(const char *)records, sizeof *records * (size_t)kept}, &ignored);
     buf_free(&key);
+    return usable;
 }
 
 int model_files_clear(db *d, cache *c, str source, int what, err *e) {

@@ -1,0 +1,365 @@
+/*
+ * test_exec_cache.c - what a second session finds: answers, KV, history; after kills, flipped bits and a
+ * changed model file; with another process at work.
+ *
+ * Answers come from test:hash, but for the KV of a real model, which is skipped where there is none
+ * (KVASIR_MODEL or the default one). The other process is this program again:
+ * test_exec_cache DIRECTORY SQL …
+ */
+#include <fcntl.h>
+#include <ftw.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "exec/exec.h"
+
+extern char **environ;
+
+enum { ROWS = 60 };
+
+static char directory[64], path[80];
+
+static const char question[] = "SELECT id, LLM('Is {body} long?', body, topic, model => m) "
+                               "RETURNS ENUM('yes', 'no', 'maybe') FROM t ORDER BY id";
+
+/* ---- SQL --------------------------------------------------------------------------------------- */
+
+static db *open_path(void) {
+    db *d;
+    err e;
+    db_options options = {.path = path};
+    if (db_open(&options, &d, &e) != 0) {
+        fprintf(stderr, "%s\n", e.message);
+        exit(2);
+    }
+    return d;
+}
+
+typedef struct outcome {
+    int status;
+    uint64_t hash; /* of the rows */
+    int64_t first; /* the first INTEGER of the last batch */
+    exec_summary sum;
+    char notice[512];
+} outcome;
+
+static outcome run(db *d, const char *sql) {
+    const batch *b;
+    stmt_status status;
+    err e;
+    outcome out = {.hash = 1, .first = -1};
+    stmt *s = db_submit(d, str_from(sql));
+    err_clear(&e);
+    while ((status = stmt_next(s, -1, &b, &e)) == STMT_ROWS)
+        for (int c = 0; c < b->ncols; c++)
+            for (int r = 0; r < b->rows; r++) {
+                const column *col = &b->cols[c];
+                if (column_is_null(col, r))
+                    out.hash = hash_mix(out.hash, 7);
+                else if (col->type == TYPE_TEXT)
+                    out.hash = hash64(col->s[r].p, col->s[r].n, out.hash);
+                else
+                    out.hash = hash_mix(out.hash, (uint64_t)col->i[r]);
+                if (r == 0 && c == 0 && col->type == TYPE_INTEGER)
+                    out.first = col->i[0];
+            }
+    out.status = status == STMT_ERROR ? (int)e.code : 0;
+    stmt_summary(s, &out.sum);
+    snprintf(out.notice, sizeof out.notice, "%s", stmt_notice(s));
+    stmt_free(s);
+    if (out.status)
+        fprintf(stderr, "%s: %s\n", sql, e.message);
+    return out;
+}
+
+static outcome run_ok(db *d, const char *sql) {
+    outcome o = run(d, sql);
+    assert_int_equal(o.status, 0);
+    return o;
+}
+
+/* One session: opens, runs what is given, closes; the last one's outcome. */
+static outcome session(const char *set, const char *sql) {
+    db *d = open_path();
+    if (set)
+        run_ok(d, set);
+    outcome o = run_ok(d, sql);
+    db_close(d);
+    return o;
+}
+
+static void make_table(const char *model) {
+    buf sql = {0};
+    db *d = open_path();
+    buf_printf(&sql, "CREATE MODEL m FROM '%s'", model);
+    run_ok(d, sql.p);
+    buf_clear(&sql);
+    run_ok(d, "CREATE TABLE t (id INTEGER PRIMARY KEY, topic TEXT, body TEXT)");
+    for (int i = 0; i < ROWS; i++)
+        buf_printf(&sql,
+                   "%s(%d, 'A long evening with many guests, number %d of them all, who talk about "
+                   "the river, the mill, the price of salt and the bridge that was never built', "
+                   "'body %d')",
+                   i ? ", " : "INSERT INTO t VALUES ", i, i % 3, i * 7919 % 1000);
+    run_ok(d, sql.p);
+    buf_free(&sql);
+    db_close(d);
+}
+
+/* ---- the other process ------------------------------------------------------------------------- */
+
+static pid_t start_other(const char *first, const char *second) {
+    char self[] = "/proc/self/exe";
+    char *args[] = {self, path, (char *)(uintptr_t)first, (char *)(uintptr_t)second, NULL};
+    pid_t pid;
+    assert_int_equal(posix_spawn(&pid, self, NULL, NULL, args, environ), 0);
+    return pid;
+}
+
+static int be_other(int argc, char **argv) {
+    snprintf(path, sizeof path, "%s", argv[1]);
+    db *d = open_path();
+    int status = 0;
+    for (int k = 2; k < argc && !status; k++)
+        status = run(d, argv[k]).status;
+    db_close(d);
+    return status;
+}
+
+/* ---- tests ------------------------------------------------------------------------------------- */
+
+static void a_second_session_asks_nothing_again(void **state) {
+    (void)state;
+    make_table("test:hash");
+    outcome first = session(NULL, question), second = session(NULL, question);
+    assert_int_equal(first.sum.llm.requests, ROWS);
+    assert_int_equal(second.sum.llm.requests, 0);
+    assert_int_equal(second.sum.answers_stored, ROWS);
+    assert_true(first.hash == second.hash);
+    outcome off = session("SET answer_cache = off", question);
+    assert_int_equal(off.sum.llm.requests, ROWS);
+    assert_true(off.hash == first.hash);
+    session(NULL, "CLEAR CACHE ANSWERS FOR MODEL m");
+    assert_int_equal(session(NULL, "SELECT entries FROM kvasir_cache WHERE space = 'answers'").first, 0);
+    assert_int_equal(session(NULL, question).sum.llm.requests, ROWS);
+}
+
+static void the_history_says_what_was_asked(void **state) {
+    (void)state;
+    make_table("test:hash");
+    session(NULL, question);
+    session(NULL, "SELECT count(*) FROM t"); /* no model: no record */
+    session(NULL, question);
+    db *d = open_path();
+    assert_int_equal(run_ok(d, "SELECT count(*) FROM kvasir_statements").first, 2);
+    assert_int_equal(run_ok(d, "SELECT answers_stored FROM kvasir_statements WHERE number = 2").first, ROWS);
+    assert_int_equal(run_ok(d, "SELECT count(*) FROM kvasir_statements WHERE text LIKE 'SELECT id, LLM(%' "
+                               "AND result = 'done' AND row_count = 60 AND ended_at > '2020' AND seconds >= 0")
+                         .first,
+                     2);
+    assert_int_equal(run_ok(d, "SELECT inputs FROM kvasir_statements").first, ROWS);
+    db_close(d);
+}
+
+static void a_killed_statement_resumes_with_the_same_answers(void **state) {
+    (void)state;
+    make_table("test:hash:slow");
+    outcome fresh = session("SET cache = off", question);
+    for (int round = 0; round < 3; round++) {
+        pid_t pid = start_other("SET llm_window = 4", question); /* passes are short */
+        usleep((useconds_t)(250000 + round * 110000));
+        kill(pid, SIGKILL);
+        waitpid(pid, NULL, 0);
+    }
+    outcome rerun = session(NULL, question);
+    assert_true(rerun.hash == fresh.hash);
+    assert_int_equal(rerun.sum.answers_stored + rerun.sum.llm.requests, ROWS);
+    assert_true(rerun.sum.answers_stored > 0);
+    assert_int_equal(session(NULL, question).sum.answers_stored, ROWS);
+}
+
+static void flip_bits(const char *file, int count, uint64_t seed) {
+    int fd = open(file, O_RDWR | O_CLOEXEC);
+    struct stat st;
+    assert_true(fd >= 0 && fstat(fd, &st) == 0);
+    for (int i = 0; i < count; i++) {
+        seed = hash_mix(seed, (uint64_t)i + 1);
+        off_t at = (off_t)(seed % (uint64_t)st.st_size);
+        unsigned char byte;
+        assert_int_equal(pread(fd, &byte, 1, at), 1);
+        byte ^= (unsigned char)(1u << (seed >> 61));
+        assert_int_equal(pwrite(fd, &byte, 1, at), 1);
+    }
+    close(fd);
+}
+
+static void flipped_bits_change_no_answer(void **state) {
+    (void)state;
+    char file[128];
+    make_table("test:hash");
+    snprintf(file, sizeof file, "%s/cache.mdb", path);
+    outcome fresh = session("SET cache = off", question);
+    session(NULL, question);
+    for (int round = 0; round < 10; round++) {
+        flip_bits(file, 1 << round, (uint64_t)round);
+        assert_true(session(NULL, question).hash == fresh.hash);
+    }
+}
+
+static void two_processes_share_a_cache(void **state) {
+    (void)state;
+    int status;
+    make_table("test:hash:slow");
+    outcome fresh = session("SET cache = off", question);
+    pid_t others[2] = {start_other(question, NULL), start_other(question, NULL)};
+    usleep(200000);
+    db *d = open_path(); /* and a third is not held up by them */
+    assert_int_equal(run_ok(d, "SELECT count(*) FROM t").first, ROWS);
+    run_ok(d, "INSERT INTO t VALUES (100, 'x', NULL)");
+    run_ok(d, "DELETE FROM t WHERE id = 100");
+    assert_true(run_ok(d, question).hash == fresh.hash);
+    for (int i = 0; i < 2; i++) {
+        waitpid(others[i], &status, 0);
+        assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    }
+    assert_int_equal(run_ok(d, question).sum.answers_stored, ROWS);
+    db_close(d);
+}
+
+static void files_in_another_encoding_are_told_of(void **state) {
+    (void)state;
+    char file[128], sql[300];
+    snprintf(file, sizeof file, "%s/latin.csv", directory);
+    FILE *f = fopen(file, "we");
+    assert_non_null(f);
+    fputs("id,name\n1,Ann\n2,Ren\xe9\n3,\xc4nne\n", f);
+    fclose(f);
+    db *d = open_path();
+    snprintf(sql, sizeof sql, "SELECT count(*) FROM '%s'", file);
+    outcome o = run_ok(d, sql);
+    assert_int_equal(o.first, 3);
+    snprintf(sql, sizeof sql, "SELECT name FROM '%s'", file);
+    o = run_ok(d, sql);
+    assert_non_null(strstr(o.notice, "2 cells are not UTF-8, the first on line 3"));
+    run_ok(d, "CREATE TABLE people (id INTEGER, name TEXT)");
+    snprintf(sql, sizeof sql, "COPY people FROM '%s'", file);
+    o = run_ok(d, sql);
+    assert_non_null(strstr(o.notice, "not UTF-8"));
+    o = run_ok(d, "SELECT count(*) FROM people WHERE name = 'Ren\xc3\xa9'");
+    assert_int_equal(o.first, 1);
+    assert_string_equal(o.notice, "");
+    db_close(d);
+}
+
+/* ---- with a real model ------------------------------------------------------------------------- */
+
+static bool find_model(char out[4096]) {
+    const char *model = getenv("KVASIR_MODEL"), *data = getenv("XDG_DATA_HOME"), *home = getenv("HOME");
+    if (model && *model)
+        snprintf(out, 4096, "%s", model);
+    else if (data && *data)
+        snprintf(out, 4096, "%s/kvasir/models/SmolLM2-135M-Instruct.Q4_1.gguf", data);
+    else
+        snprintf(out, 4096, "%s/.local/share/kvasir/models/SmolLM2-135M-Instruct.Q4_1.gguf", home ? home : "");
+    return access(out, R_OK) == 0;
+}
+
+static void copy_file(const char *from, const char *to) {
+    static char bytes[1 << 20];
+    FILE *in = fopen(from, "re"), *out = fopen(to, "we");
+    assert_true(in && out);
+    for (size_t n; (n = fread(bytes, 1, sizeof bytes, in)) > 0;)
+        assert_int_equal(fwrite(bytes, 1, n, out), n);
+    fclose(in);
+    assert_int_equal(fclose(out), 0);
+}
+
+static void warmed_prefixes_are_found_and_go_with_their_model(void **state) {
+    (void)state;
+    static const char few[] = "SELECT id, LLM('Is {body} long?', body, topic, model => m) "
+                              "RETURNS ENUM('yes', 'no') FROM v ORDER BY id";
+    char model[4096], copy[128];
+    if (!find_model(model))
+        skip();
+    snprintf(copy, sizeof copy, "%s/model.gguf", directory);
+    copy_file(model, copy);
+    make_table(copy);
+    session(NULL, "CREATE VIEW v AS SELECT * FROM t WHERE id < 12");
+    outcome fresh = session("SET cache = off", few);
+    outcome warm = session(NULL, "WARM v USING LLM('Is {body} long?', body, topic, model => m) "
+                                 "RETURNS ENUM('yes', 'no')");
+    assert_int_equal(warm.hash, 1); /* no rows */
+    assert_true(warm.sum.llm.computed_tokens > 0);
+    assert_true(warm.sum.llm.computed_tokens < fresh.sum.llm.computed_tokens);
+    assert_int_equal(session(NULL, "SELECT entries FROM kvasir_cache WHERE space = 'answers'").first, 0);
+    assert_true(session(NULL, "SELECT tokens FROM kvasir_prefixes").first >= 32);
+    outcome second = session(NULL, few);
+    assert_true(second.sum.llm.reused_disk >= 32);
+    assert_int_equal(second.sum.answers_stored, 0);
+    assert_true(second.hash == fresh.hash);
+    assert_string_equal(second.notice, "");
+
+    int fd = open(copy, O_RDWR | O_CLOEXEC); /* another file of the same name: one weight is other */
+    struct stat st;
+    unsigned char byte;
+    assert_true(fd >= 0 && fstat(fd, &st) == 0 && pread(fd, &byte, 1, st.st_size - 4096) == 1);
+    byte ^= 0x10;
+    assert_int_equal(pwrite(fd, &byte, 1, st.st_size - 4096), 1);
+    close(fd);
+    outcome changed = session(NULL, few);
+    assert_non_null(strstr(changed.notice, "changed"));
+    assert_non_null(strstr(changed.notice, "12 answers"));
+    assert_int_equal(changed.sum.llm.reused_disk, 0);
+    assert_int_equal(changed.sum.answers_stored, 0);
+    assert_string_equal(session(NULL, few).notice, "");
+}
+
+/* ---- set up ------------------------------------------------------------------------------------ */
+
+static int make_directory(void **state) {
+    (void)state;
+    const char *tmp = getenv("TMPDIR");
+    snprintf(directory, sizeof directory, "%.40s/kvasir-cache-XXXXXX", tmp && *tmp ? tmp : "/tmp");
+    if (!mkdtemp(directory))
+        return 1;
+    snprintf(path, sizeof path, "%s/d.kvasir", directory);
+    return 0;
+}
+
+static int remove_one(const char *name, const struct stat *st, int flag, struct FTW *ftw) {
+    (void)st, (void)flag, (void)ftw;
+    return remove(name);
+}
+
+static int remove_directory(void **state) {
+    (void)state;
+    return nftw(directory, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+}
+
+#define TEST(function) cmocka_unit_test_setup_teardown(function, make_directory, remove_directory)
+
+int main(int argc, char **argv) {
+    const struct CMUnitTest tests[] = {
+        TEST(a_second_session_asks_nothing_again),
+        TEST(the_history_says_what_was_asked),
+        TEST(a_killed_statement_resumes_with_the_same_answers),
+        TEST(flipped_bits_change_no_answer),
+        TEST(two_processes_share_a_cache),
+        TEST(files_in_another_encoding_are_told_of),
+        TEST(warmed_prefixes_are_found_and_go_with_their_model),
+    };
+    if (argc > 1)
+        return be_other(argc, argv);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
