@@ -18,6 +18,7 @@
 struct ref {
     const gguf *g;
     model_config c;
+    int sinks, window; /* streaming attention; window 0: all keys are seen */
 };
 
 /* The activations of one pass over n tokens. */
@@ -28,6 +29,7 @@ typedef struct pass {
     float *x;          /* [n][n_embd] the residual stream */
     float *h, *branch; /* [n][n_embd] a normed input, a branch's output */
     float *q, *att;    /* [n][n_heads * head_dim] */
+    float *q_sink;     /* as q, turned to where the sinks are seen from */
     float *k, *v;      /* [n][n_kv_heads * head_dim] */
     float *gate, *up;  /* [n][ffn] */
     float *scores;     /* [n] */
@@ -48,6 +50,11 @@ int ref_open(const gguf *g, ref **out, err *e) {
 
 void ref_close(ref *r) {
     free(r);
+}
+
+void ref_set_streaming(ref *r, int sinks, int window) {
+    r->sinks = sinks;
+    r->window = window;
 }
 
 const model_config *ref_config(const ref *r) {
@@ -108,8 +115,9 @@ static void rms_norm(const pass *p, const gguf_tensor *weight, const float *x, i
     }
 }
 
-/* Turns each pair of every head of x[n][heads * head_dim] by its position's angle. */
-static void rotate(const pass *p, float *x, int heads) {
+/* Turns each pair of every head of x[n][heads * head_dim] by its position's angle, no position
+ * beyond `last`. */
+static void rotate(const pass *p, float *x, int heads, int last) {
     const model_config *c = p->c;
     int half = c->rope_dims / 2;
     float frequencies[CONFIG_MAX_HEAD_DIM / 2];
@@ -117,7 +125,7 @@ static void rotate(const pass *p, float *x, int heads) {
     double magnitude = (double)config_rope_magnitude(c);
     for (int position = 0; position < p->n; position++) {
         for (int i = 0; i < half; i++) {
-            double angle = (double)position * (double)frequencies[i];
+            double angle = (double)BASE_MIN(position, last) * (double)frequencies[i];
             float cosine = (float)(cos(angle) * magnitude), sine = (float)(sin(angle) * magnitude);
             int a = c->pairing == ROPE_NEIGHBOURS ? 2 * i : i;
             int b = c->pairing == ROPE_NEIGHBOURS ? 2 * i + 1 : i + half;
@@ -149,24 +157,33 @@ static void softmax(float *x, int n) {
         x[i] /= sum;
 }
 
+/* A layer whose own window is no larger needs no sinks: it was trained without them. */
+static bool streams(const pass *p) {
+    int window = config_layer_window(p->c, p->layer);
+    return p->r->window > 0 && (window == 0 || window > p->r->window);
+}
+
 /* One query head at one position over the keys that it sees; out[head_dim]. */
 static void attend(const pass *p, int position, int head, float *out) {
     const model_config *c = p->c;
     size_t width = (size_t)c->head_dim, kv_width = (size_t)c->n_kv_heads * width;
-    const float *q = p->q + ((size_t)position * (size_t)c->n_heads + (size_t)head) * width;
+    size_t at = ((size_t)position * (size_t)c->n_heads + (size_t)head) * width;
     size_t kv_head = (size_t)(head / (c->n_heads / c->n_kv_heads)) * width;
-    int window = config_layer_window(c, p->layer);
-    int first = window > 0 && position >= window ? position - window + 1 : 0;
-    for (int j = first; j <= position; j++) {
+    int sinks = streams(p) ? p->r->sinks : 0;
+    int window = streams(p) ? p->r->window : config_layer_window(c, p->layer);
+    int first = window > 0 ? BASE_MAX(position - window + 1, 0) : 0;
+    for (int j = 0; j <= position; j++) {
+        const float *q = (j < sinks ? p->q_sink : p->q) + at;
         float score = dot(q, p->k + (size_t)j * kv_width + kv_head, c->head_dim) * c->attn_scale;
-        p->scores[j - first] = soft_cap(score, c->attn_softcap);
+        bool seen = j < sinks || j >= first;
+        p->scores[j] = seen ? soft_cap(score, c->attn_softcap) : -INFINITY;
     }
-    softmax(p->scores, position - first + 1);
+    softmax(p->scores, position + 1);
     memset(out, 0, width * sizeof *out);
-    for (int j = first; j <= position; j++) {
+    for (int j = 0; j <= position; j++) {
         const float *v = p->v + (size_t)j * kv_width + kv_head;
         for (size_t d = 0; d < width; d++)
-            out[d] += p->scores[j - first] * v[d];
+            out[d] += p->scores[j] * v[d];
     }
 }
 
@@ -212,9 +229,12 @@ static void attention(const pass *p) {
         rms_norm(p, weight(p, "attn_q_norm.weight"), p->q, p->n * c->n_heads, c->head_dim, p->q);
         rms_norm(p, weight(p, "attn_k_norm.weight"), p->k, p->n * c->n_kv_heads, c->head_dim, p->k);
     }
+    memcpy(p->q_sink, p->q,
+           (size_t)p->n * (size_t)c->n_heads * (size_t)c->head_dim * sizeof *p->q);
     if (config_layer_has_rope(c, p->layer)) {
-        rotate(p, p->q, c->n_heads);
-        rotate(p, p->k, c->n_kv_heads);
+        rotate(p, p->q_sink, c->n_heads, p->r->sinks + p->r->window);
+        rotate(p, p->q, c->n_heads, p->n);
+        rotate(p, p->k, c->n_kv_heads, p->n);
     }
     for (int position = 0; position < p->n; position++) {
         for (int head = 0; head < c->n_heads; head++)
@@ -276,12 +296,12 @@ static bool allocate(pass *p) {
     size_t q = (size_t)c->n_heads * (size_t)c->head_dim,
            kv = (size_t)c->n_kv_heads * (size_t)c->head_dim;
     size_t widest = BASE_MAX(BASE_MAX(d, q), ffn);
-    float *at = mem_try_alloc((n * (3 * d + 2 * q + 2 * kv + 2 * ffn + 1) + widest) * sizeof *at);
+    float *at = mem_try_alloc((n * (3 * d + 3 * q + 2 * kv + 2 * ffn + 1) + widest) * sizeof *at);
     if (!at)
         return false;
-    float **parts[] = {&p->x, &p->h, &p->branch, &p->q,  &p->att,
+    float **parts[] = {&p->x, &p->h, &p->branch, &p->q,  &p->q_sink, &p->att,
                        &p->k, &p->v, &p->gate,   &p->up, &p->scores};
-    const size_t widths[] = {d, d, d, q, q, kv, kv, ffn, ffn, 1};
+    const size_t widths[] = {d, d, d, q, q, q, kv, kv, ffn, ffn, 1};
     for (size_t i = 0; i < BASE_COUNT(parts); i++) {
         *parts[i] = at;
         at += n * widths[i];

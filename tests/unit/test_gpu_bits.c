@@ -3,8 +3,9 @@
  * bit.
  *
  * Runs the real model (KVASIR_MODEL or the default one; skipped when absent) over prompts that
- * share heads and bodies, whose branches fall inside blocks and between them. KVASIR_LONG=1: 200
- * prompts, else a few.
+ * share heads and bodies, whose branches fall inside blocks and between them: in full attention
+ * with bf16 KV, then the tests that differ most for every other type of KV and for streaming
+ * attention. KVASIR_LONG=1: 200 prompts, else a few.
  */
 #include <math.h>
 #include <setjmp.h>
@@ -36,6 +37,15 @@ typedef struct fixture {
 } fixture;
 
 static fixture f;
+
+/* The engine that a group of tests runs; full attention and bf16 KV first. */
+static const llm_engine_options engines[] = {
+    {.kv_dtype = LLM_KV_BF16},
+    {.kv_dtype = LLM_KV_INT8},
+    {.kv_dtype = LLM_KV_F32},
+    {.attention = LLM_ATTENTION_STREAMING, .sink_tokens = 4, .window_tokens = 50},
+};
+static size_t engine_at;
 
 /* ---- prompts --------------------------------------------------------------------------------- */
 
@@ -180,10 +190,13 @@ static int setup(void **state) {
         return 0;
     }
     const char *all = getenv("KVASIR_LONG");
-    f.prompts = all != NULL && strcmp(all, "1") == 0 ? MAX_PROMPTS : 24;
+    f.prompts = all != NULL && strcmp(all, "1") == 0 ? MAX_PROMPTS : engine_at == 0 ? 24 : 12;
     f.reference = mem_zalloc(sizeof *f.reference * MAX_PROMPTS);
     err e = {0};
-    llm_engine_options one = {.path = f.path, .threads = 1}, two = {.path = f.path, .threads = 2};
+    llm_engine_options one = engines[engine_at], two = one;
+    one.path = two.path = f.path;
+    one.threads = 1;
+    two.threads = 2;
     if (llm_engine_open(&one, &f.one, &e) != 0 || llm_engine_open(&two, &f.two, &e) != 0) {
         fprintf(stderr, "%s\n", e.message);
         return 1;
@@ -202,6 +215,7 @@ static int teardown(void **state) {
     llm_engine_close(f.one);
     llm_engine_close(f.two);
     free(f.reference);
+    f = (fixture){0};
     return 0;
 }
 
@@ -246,7 +260,8 @@ static void first_in_first_out(void **state) {
 
 static void with_little_memory(void **state) {
     (void)state;
-    check_run(f.two, (llm_session_options){.kv_memory_bytes = (size_t)14 << 20}, false,
+    size_t block = f.two != NULL ? llm_engine_info(f.two)->kv_bytes_per_token * LLM_BLOCK_TOKENS : 0;
+    check_run(f.two, (llm_session_options){.kv_memory_bytes = 19 * block}, false,
               "19 blocks of KV");
 }
 
@@ -335,5 +350,15 @@ int main(void) {
         cmocka_unit_test(warm),
         cmocka_unit_test(from_a_store),
     };
-    return cmocka_run_group_tests(tests, setup, teardown);
+    const struct CMUnitTest fewer[] = {
+        cmocka_unit_test(in_reverse),
+        cmocka_unit_test(with_one_thread),
+        cmocka_unit_test(with_little_memory),
+        cmocka_unit_test(from_a_store),
+    };
+    int failed = cmocka_run_group_tests(tests, setup, teardown);
+    for (engine_at = 1; engine_at < BASE_COUNT(engines); engine_at++) {
+        failed += cmocka_run_group_tests(fewer, setup, teardown);
+    }
+    return failed;
 }
