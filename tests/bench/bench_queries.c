@@ -1,12 +1,14 @@
 /*
- * bench_queries - the papers' queries on real tables: no cache, FIFO, fixed and grouped order side by side.
+ * bench_queries.c - the papers' queries on real tables: no cache, FIFO, fixed and grouped order side by side.
  *
- *   bench_queries --data DIR [--rows N] [--baseline-rows K] [--query Q1,Q2] [--mode fixed,…] [--json]
+ *   bench_queries --data DIR [--set movies|beer] [--rows N] [--baseline-rows K] [--query Q1,Q2] [--mode fixed,…] [--wide]
+ *                 [--ablations] [--json]
  *   bench_queries --tutorial DIR [--seconds S]      the quick start's demonstration on the tutorials' data
  *
- * DIR holds rt.reviews.tsv.gz and rt.movie_info.tsv.gz. Whole movies are taken in a seeded order until there are N joined rows, which
- * are then shuffled by a fixed seed. Fields are r.review, m.synopsis, in that order as written. Every mode starts with empty KV and
- * no stored answers; the model is opened before the clock starts. Modes run on --baseline-rows are scaled by tokens and marked ~.
+ * movies: fields are r.review, m.synopsis, in that order as written; --wide takes all of the papers' columns that the data has.
+ * Every mode starts with empty KV and no stored answers; the model is opened before the clock starts. Modes run on --baseline-rows are
+ * scaled by tokens and marked ~. FIFO sees 64 requests at a time and has KV memory for 64.
+ * --ablations: field order alone, row order alone, dedup (without KV cache), and the order of two LLM filters.
  */
 #include <inttypes.h>
 #include <math.h>
@@ -14,338 +16,256 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "exec/exec.h"
+#include "bench_data.h"
 
-enum { MAX_MODES = 4 };
-
-typedef struct review {
-    str movie, text, fresh;
-} review;
-
-typedef struct movie {
-    str id, synopsis;
-    int nreviews;
-} movie;
-
-typedef struct dataset {
-    arena *mem;
-    movie *movies;
-    int nmovies;
-    review *reviews;
-    int nreviews, capacity;
-} dataset;
+enum { MAX_MODES = 6, FIFO_WINDOW = 64 };
 
 typedef struct mode {
     const char *name, *label, *settings; /* statements that set it up */
-    bool slow;
+    bool slow, fifo;
+    bool best_fields; /* fields written in the best order, not in the dataset's */
+    bool ablation;
 } mode;
 
 static const mode modes[MAX_MODES] = {
-    {"no_cache", "no cache", "SET psm = 'off'; SET kv_cache = off; SET llm_schedule = 'tree'; SET llm_window = 64", true},
-    {"fifo", "FIFO", "SET psm = 'off'; SET kv_cache = on; SET llm_schedule = 'fifo'; SET llm_window = 64", true},
-    {"fixed", "fixed", "SET psm = 'fixed'; SET kv_cache = on; SET llm_schedule = 'tree'; SET llm_window = 0", false},
-    {"grouped", "grouped", "SET psm = 'grouped'; SET kv_cache = on; SET llm_schedule = 'tree'; SET llm_window = 0", false},
+    {"no_cache", "no cache", "SET psm = 'off'; SET kv_cache = off; SET llm_schedule = 'tree'; SET llm_window = 64", true, false,
+     false, false},
+    {"fifo", "FIFO", "SET psm = 'off'; SET kv_cache = on; SET llm_schedule = 'fifo'; SET llm_window = 64", true, true, false, false},
+    {"columns", "fields", "SET psm = 'off'; SET kv_cache = on; SET llm_schedule = 'fifo'; SET llm_window = 64", true, true, true,
+     true},
+    {"row_order", "rows", "SET psm = 'off'; SET kv_cache = on; SET llm_schedule = 'tree'; SET llm_window = 0", true, false, false,
+     true},
+    {"fixed", "fixed", "SET psm = 'fixed'; SET kv_cache = on; SET llm_schedule = 'tree'; SET llm_window = 0", false, false, false,
+     false},
+    {"grouped", "grouped", "SET psm = 'grouped'; SET kv_cache = on; SET llm_schedule = 'tree'; SET llm_window = 0", false, false,
+     false, false},
 };
 
+/* What is asked of a dataset. {T} in `from` is the table of rows, which has a key r.n. */
+typedef struct subject {
+    const char *name, *from, *fields, *best_fields, *wide, *best_wide, *group;
+    const char *summary, *class, *rating; /* prompts */
+    const char *class_tail, *yes, *no;    /* options and type of the class, two of its answers */
+    const char *once, *once_fields;       /* columns whose values repeat, for dedup */
+    const char *few, *few_fields, *few_type; /* a question about few distinct inputs, for the order of filters */
+    void (*read)(const char *dir, int rows, bench_set *out);
+    void (*load)(db *d, const bench_set *set, int nbase);
+} subject;
+
+static const subject subjects[] = {
+    {"movies", "{T} r JOIN movies m ON r.movie = m.id", "r.review, m.synopsis", "m.synopsis, r.review",
+     "m.genre, m.synopsis, m.studio, r.publisher, r.review, r.movie, r.top_critic",
+     "m.synopsis, r.movie, m.studio, m.genre, r.publisher, r.top_critic, r.review", "r.movie",
+     "Summarize the review in a few words.", "Is the review positive or negative?",
+     "How much did the critic like the film, from 1 to 5?", ", examples => few_shot) RETURNS ENUM('positive', 'negative')",
+     "positive", "negative", "m.synopsis AS synopsis", "r.synopsis", "What kind of film is it?", "m.synopsis",
+     "ENUM('comedy', 'drama', 'thriller', 'horror', 'romance', 'documentary')", bench_movies, bench_load_movies},
+    {"beer", "{T} r", "r.profile, r.time, r.overall, r.taste, r.palate, r.appearance, r.name, r.style, r.beer",
+     "r.name, r.beer, r.style, r.time, r.profile, r.overall, r.taste, r.appearance, r.palate",
+     "r.profile, r.time, r.overall, r.taste, r.palate, r.appearance, r.name, r.style, r.beer",
+     "r.name, r.beer, r.style, r.time, r.profile, r.overall, r.taste, r.appearance, r.palate", "r.beer",
+     "Describe the beer and its review in a few words.", "Is the beer of European origin?",
+     "How much did the reviewer like the beer, from 1 to 5?", ") RETURNS ENUM('yes', 'no')", "yes", "no",
+     "r.name AS name, r.style AS style", "r.name, r.style", "Where is this style of beer from?", "r.style",
+     "ENUM('Belgium', 'Germany', 'England', 'Ireland', 'United States', 'elsewhere')", bench_beer, bench_load_beer},
+};
+
+/* {x} in `sql` stands for the subject's parts. */
 typedef struct query {
-    const char *name, *sql; /* %s: the table of rows */
-    bool is_filter;         /* returns n of the rows that pass */
-    bool one_order;         /* has examples: grouped is fixed */
+    const char *name, *sql;
+    double paper;    /* the papers' speed-up over no cache */
+    bool is_filter;  /* returns the n of the rows that pass */
+    bool is_grouped; /* one row a group */
 } query;
 
 static const query queries[] = {
-    {"Q1",
-     "SELECT r.n, LLM('Summarize the review in a few words.', r.review, m.synopsis, max_tokens => 16) "
-     "FROM %s r JOIN movies m ON r.movie = m.id ORDER BY r.n",
-     false, false},
-    {"Q2",
-     "SELECT r.n FROM %s r JOIN movies m ON r.movie = m.id "
-     "WHERE LLM('Is the review positive or negative?', r.review, m.synopsis, examples => few_shot) "
-     "RETURNS ENUM('positive', 'negative') = 'positive' ORDER BY r.n",
-     true, true},
+    {"Q1", "SELECT r.n, LLM('{summary}', {fields}, max_tokens => 16) FROM {from} ORDER BY r.n", 3.6, false, false},
+    {"Q2", "SELECT r.n FROM {from} WHERE LLM('{class}', {fields}{class_tail} = '{yes}' ORDER BY r.n", 4.4, true, false},
+    {"Q3",
+     "SELECT r.n, LLM('{summary}', {fields}, max_tokens => 16) FROM {from} "
+     "WHERE LLM('{class}', {fields}{class_tail} = '{no}' ORDER BY r.n",
+     3.0, false, false},
+    {"Q4",
+     "SELECT {group}, avg(LLM('{rating}', {fields}) RETURNS INTEGER BETWEEN 1 AND 5) FROM {from} GROUP BY {group} ORDER BY 1",
+     3.4, false, true},
 };
+
+typedef struct answers {
+    arena *mem;
+    char **text; /* by n, or by position where rows are groups; NULL: no such row */
+    int rows, count;
+    bool grouped;
+    uint64_t hash;
+} answers;
 
 typedef struct result {
     const char *query;
     const mode *mode;
     bool scaled;
     int rows;
-    double seconds, agreement;
+    double seconds, agreement, same, paper;
     double prompt_tokens, head_tokens, computed_tokens, thr_body;
-    uint64_t hash;
-    double sql_seconds;
+    double sql_seconds, solve_seconds;
+    answers a;
 } result;
 
 typedef struct options {
-    const char *data, *tutorial, *queries, *modes;
+    const char *data, *tutorial, *queries, *modes, *subject;
     int rows, baseline_rows;
     double seconds;
-    bool json;
+    bool json, wide, ablations;
 } options;
 
-static BASE_NORETURN void die(const char *what, const err *e) {
-    fprintf(stderr, "bench_queries: %s%s%s\n", what, e ? ": " : "", e ? e->message : "");
-    if (e && e->hint[0])
-        fprintf(stderr, "  hint: %s\n", e->hint);
-    exit(1);
+/* What all measurements of a run share. */
+typedef struct bench {
+    const options *o;
+    const subject *s;
+    bench_set set;
+    db *d;
+    int nbase;
+    double kv_bytes_per_token;
+} bench;
+
+/* ---- statements -------------------------------------------------------------------------------- */
+
+static const char *part_of(const bench *b, const char *name, size_t n, bool best) {
+    const subject *s = b->s;
+    const struct {
+        const char *name, *text;
+    } parts[] = {{"summary", s->summary}, {"class", s->class},       {"class_tail", s->class_tail},
+                 {"rating", s->rating},   {"yes", s->yes},           {"no", s->no},
+                 {"group", s->group},     {"from", s->from},         {"once", s->once},
+                 {"few", s->few},         {"few_fields", s->few_fields}, {"few_type", s->few_type},
+                 {"once_fields", s->once_fields},
+                 {"fields", b->o->wide ? (best ? s->best_wide : s->wide) : best ? s->best_fields : s->fields}};
+    for (size_t i = 0; i < BASE_COUNT(parts); i++)
+        if (strlen(parts[i].name) == n && memcmp(parts[i].name, name, n) == 0)
+            return parts[i].text;
+    bench_die("a query names an unknown part", NULL);
 }
 
-/* ---- SQL --------------------------------------------------------------------------------------- */
-
-typedef void (*row_fn)(void *ctx, const batch *b);
-
-static void run(db *d, const char *sql, row_fn each, void *ctx, exec_summary *summary) {
-    err e = {0};
-    const batch *b;
-    stmt *s = db_submit(d, str_from(sql));
-    for (;;) {
-        stmt_status status = stmt_next(s, -1, &b, &e);
-        if (status == STMT_ERROR) {
-            fprintf(stderr, "in: %.300s\n", sql);
-            die("statement failed", &e);
-        }
-        if (status == STMT_DONE)
-            break;
-        if (status == STMT_ROWS && each)
-            each(ctx, b);
-    }
-    if (summary)
-        stmt_summary(s, summary);
-    stmt_free(s);
-}
-
-static void run_all(db *d, const char *statements) {
-    str rest = str_from(statements);
-    while (rest.n) {
-        const char *end = memchr(rest.p, ';', rest.n);
-        size_t n = end ? (size_t)(end - rest.p) : rest.n;
-        char *one = mem_strndup(rest.p, n);
-        run(d, one, NULL, NULL, NULL);
-        free(one);
-        n += end != NULL;
-        rest = (str){rest.p + n, rest.n - n};
-    }
-}
-
-/* ---- data -------------------------------------------------------------------------------------- */
-
-static uint64_t next_random(uint64_t *state) {
-    uint64_t z = (*state += 0x9e3779b97f4a7c15u);
-    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return z ^ (z >> 31);
-}
-
-static int csv_find(const csv *c, const char *name) {
-    for (int i = 0; i < csv_column_count(c); i++)
-        if (str_equal_nocase(csv_column_name(c, i), str_from(name)))
-            return i;
-    fprintf(stderr, "bench_queries: no column %s\n", name);
-    exit(1);
-}
-
-/* Reads three text columns of a file; `keep` decides per row. */
-static void read_file(const char *dir, const char *file, const char *const names[3], arena *mem,
-                      void (*keep)(dataset *, str, str, str), dataset *set) {
-    err e = {0};
-    csv *c;
-    buf path = {0};
-    csv_options text_only = {.all_text = true};
-    buf_printf(&path, "%s/%s", dir, file);
-    if (csv_open(path.p, &text_only, &c, &e))
-        die("cannot read the data", &e);
-    int n = csv_column_count(c), at[3];
-    value_type *types = mem_alloc(sizeof *types * (size_t)n);
-    for (int i = 0; i < n; i++)
-        types[i] = TYPE_TEXT;
-    for (int i = 0; i < 3; i++)
-        at[i] = csv_find(c, names[i]);
-    arena *pass = arena_new();
-    for (;;) {
-        batch b = {.mem = pass};
-        if (csv_next(c, types, &b, NULL, &e))
-            die("cannot read the data", &e);
-        if (b.rows == 0)
-            break;
-        for (int r = 0; r < b.rows; r++) {
-            str cell[3];
-            for (int i = 0; i < 3; i++)
-                cell[i] = column_is_null(&b.cols[at[i]], r) ? (str){"", 0} : str_copy(mem, b.cols[at[i]].s[r]);
-            keep(set, cell[0], cell[1], cell[2]);
-        }
-        arena_reset(pass);
-    }
-    arena_free(pass);
-    free(types);
-    buf_free(&path);
-    csv_close(c);
-}
-
-static void keep_movie(dataset *d, str id, str synopsis, str unused) {
-    (void)unused;
-    if (synopsis.n == 0)
-        return;
-    if (d->nmovies % 1024 == 0)
-        d->movies = mem_realloc(d->movies, sizeof *d->movies * (size_t)(d->nmovies + 1024));
-    d->movies[d->nmovies++] = (movie){id, synopsis, 0};
-}
-
-static void keep_review(dataset *d, str id, str text, str fresh) {
-    if (text.n == 0)
-        return;
-    if (d->nreviews == d->capacity) {
-        d->capacity = d->capacity ? d->capacity * 2 : 4096;
-        d->reviews = mem_realloc(d->reviews, sizeof *d->reviews * (size_t)d->capacity);
-    }
-    d->reviews[d->nreviews++] = (review){id, text, fresh};
-}
-
-static void insert_flush(db *d, buf *sql) {
-    if (sql->n)
-        run(d, sql->p, NULL, NULL, NULL);
-    buf_clear(sql);
-}
-
-static void insert_row(db *d, buf *sql, const char *table, int64_t n, const str *cells, int ncells) {
-    buf_printf(sql, sql->n ? ", (" : "INSERT INTO %s VALUES (", table);
-    if (n >= 0)
-        buf_printf(sql, "%" PRId64 ", ", n);
-    for (int i = 0; i < ncells; i++) {
-        if (i)
-            buf_append_c(sql, ", ");
-        value_print_sql(sql, value_text(cells[i]));
-    }
-    buf_append_char(sql, ')');
-    if (sql->n > 200000)
-        insert_flush(d, sql);
-}
-
-static int review_by_movie(const void *a, const void *b) {
-    return str_compare(((const review *)a)->movie, ((const review *)b)->movie);
-}
-
-static void shuffle(review *rows, int n, uint64_t seed) {
-    for (int i = n - 1; i > 0; i--) {
-        int j = (int)(next_random(&seed) % (uint64_t)(i + 1));
-        review swap = rows[i];
-        rows[i] = rows[j];
-        rows[j] = swap;
-    }
-}
-
-/* Takes whole movies in a seeded order until there are `rows` joined rows; returns them, shuffled. The two examples are the first
- * fresh and the first rotten review of the movies that come next in that order. */
-static int choose_rows(dataset *d, int rows, review **out, review examples[2], str example_synopses[2]) {
-    uint64_t seed = 20240311;
-    int n = 0, want = 2;
-    qsort(d->reviews, (size_t)d->nreviews, sizeof *d->reviews, review_by_movie);
-    for (int i = d->nmovies - 1; i > 0; i--) {
-        int j = (int)(next_random(&seed) % (uint64_t)(i + 1));
-        movie swap = d->movies[i];
-        d->movies[i] = d->movies[j];
-        d->movies[j] = swap;
-    }
-    *out = mem_alloc(sizeof **out * (size_t)(d->nreviews + 1));
-    bool found[2] = {false, false};
-    for (int m = 0; m < d->nmovies && want > 0; m++) {
-        review key = {.movie = d->movies[m].id};
-        review *hit = bsearch(&key, d->reviews, (size_t)d->nreviews, sizeof key, review_by_movie);
-        if (!hit)
+/* Puts the subject's parts and the table's name into a query. */
+static void expand(const bench *b, const char *sql, const char *table, bool best, buf *out) {
+    for (const char *at = sql; *at; at++) {
+        const char *end = *at == '{' ? strchr(at, '}') : NULL;
+        if (!end) {
+            buf_append_char(out, *at);
             continue;
-        while (hit > d->reviews && str_equal(hit[-1].movie, key.movie))
-            hit--;
-        for (; hit < d->reviews + d->nreviews && str_equal(hit->movie, key.movie); hit++) {
-            int which = str_equal(hit->fresh, STR("fresh")) ? 0 : 1;
-            if (n < rows) {
-                (*out)[n++] = *hit;
-            } else if (!found[which] && m % 2 == which) {
-                examples[which] = *hit;
-                example_synopses[which] = d->movies[m].synopsis;
-                found[which] = true;
-                want--;
-            }
         }
+        if (memcmp(at, "{T}", 3) == 0)
+            buf_append_c(out, table);
+        else
+            expand(b, part_of(b, at + 1, (size_t)(end - at - 1), best), table, best, out);
+        at = end;
     }
-    shuffle(*out, n, 7);
-    return n;
 }
 
-static void load_tables(db *d, dataset *set, const review *rows, int n, int nbase, const review ex[2], const str ex_synopses[2]) {
-    buf sql = {0};
-    run_all(d, "CREATE TABLE movies (id TEXT PRIMARY KEY, synopsis TEXT); "
-               "CREATE TABLE few_shot (review TEXT, synopsis TEXT, answer TEXT); "
-               "CREATE TABLE reviews (n INTEGER PRIMARY KEY, movie TEXT, review TEXT, fresh TEXT); "
-               "CREATE TABLE base (n INTEGER PRIMARY KEY, movie TEXT, review TEXT, fresh TEXT)");
-    for (int i = 0; i < set->nmovies; i++)
-        insert_row(d, &sql, "movies", -1, (str[]){set->movies[i].id, set->movies[i].synopsis}, 2);
-    insert_flush(d, &sql);
-    for (int i = 0; i < n; i++)
-        insert_row(d, &sql, "reviews", i, (str[]){rows[i].movie, rows[i].text, rows[i].fresh}, 3);
-    insert_flush(d, &sql);
-    for (int i = 0; i < nbase; i++)
-        insert_row(d, &sql, "base", i, (str[]){rows[i].movie, rows[i].text, rows[i].fresh}, 3);
-    insert_flush(d, &sql);
-    for (int i = 1; i >= 0; i--) /* the rotten one first: a small model leans towards the answer that it saw last */
-        insert_row(d, &sql, "few_shot", -1,
-                   (str[]){ex[i].text, ex_synopses[i], i == 0 ? STR("positive") : STR("negative")}, 3);
-    insert_flush(d, &sql);
-    buf_free(&sql);
-}
-
-/* ---- measuring --------------------------------------------------------------------------------- */
-
-typedef struct answers {
-    uint64_t hash;
-    bool *positive;
-    int rows;
-} answers;
+/* ---- answers ----------------------------------------------------------------------------------- */
 
 static void take_rows(void *ctx, const batch *b) {
     answers *a = ctx;
     for (int r = 0; r < b->rows; r++) {
-        int64_t n = b->cols[0].i[r];
-        a->hash = hash_mix(a->hash, (uint64_t)n);
-        if (b->ncols == 1 && n >= 0 && n < a->rows)
-            a->positive[n] = true;
-        if (b->ncols > 1 && !column_is_null(&b->cols[1], r))
-            a->hash = hash64(b->cols[1].s[r].p, b->cols[1].s[r].n, a->hash);
+        buf text = {0};
+        for (int c = 0; c < b->ncols; c++) {
+            value v = column_get(&b->cols[c], r);
+            buf_append_char(&text, '|');
+            if (v.type != TYPE_NULL)
+                value_print(&text, v);
+        }
+        int64_t at = a->grouped ? a->count : b->cols[0].i[r];
+        a->hash = hash64(text.p, text.n, a->hash);
+        a->count++;
+        if (at >= 0 && at < a->rows)
+            a->text[at] = (char *)(uintptr_t)str_copy(a->mem, (str){text.p, text.n + 1}).p;
+        buf_free(&text);
     }
 }
 
+/* The share of rows that both answered, or dropped, alike; groups compare only over the same rows. */
+static double same_answers(const answers *a, const answers *b) {
+    int n = BASE_MIN(a->rows, b->rows), same = 0, seen = 0;
+    if (n == 0 || (a->grouped && a->rows != b->rows))
+        return NAN;
+    for (int i = 0; i < n; i++) {
+        bool neither = !a->text[i] && !b->text[i];
+        same += neither ? !a->grouped : a->text[i] && b->text[i] && strcmp(a->text[i], b->text[i]) == 0;
+        seen += a->grouped ? !neither : 1;
+    }
+    return (double)same / BASE_MAX(seen, 1);
+}
+
+static double label_agreement(const bench *b, const answers *a) {
+    int agree = 0, labelled = 0;
+    for (int i = 0; i < a->rows; i++) {
+        labelled += b->set.rows[i].label.n > 0;
+        agree += (a->text[i] != NULL) == str_equal(b->set.rows[i].label, STR("fresh"));
+    }
+    return labelled ? (double)agree / a->rows : NAN;
+}
+
+/* ---- measuring --------------------------------------------------------------------------------- */
+
 /* Tokens of the bodies that were computed: the shared head is computed once where anything is reused, else with every prompt. */
 static double thr_body(const result *r) {
-    bool reuses = strcmp(r->mode->name, "no_cache") != 0;
+    bool reuses = strstr(r->mode->settings, "kv_cache = off") == NULL;
     double head = reuses ? r->head_tokens / r->rows : r->head_tokens;
     double body = r->prompt_tokens - r->head_tokens;
     return body > 0 ? 1 - (r->computed_tokens - head) / body : 0;
 }
 
-static void measure(db *d, const query *q, const mode *m, const char *table, const review *rows, int n, result *out) {
+static void add_texts(void *ctx, const batch *b) {
+    for (int r = 0; r < b->rows; r++)
+        for (int c = 0; c < b->ncols; c++)
+            if (!column_is_null(&b->cols[c], r)) {
+                buf_append_str(ctx, b->cols[c].s[r]);
+                buf_append_char(ctx, '\n');
+            }
+}
+
+/* KV memory for as many requests as FIFO sees at a time: the first rows' fields, in whole blocks, with room for a head and an answer. */
+static void set_fifo_memory(bench *b) {
+    buf sql = {0}, texts = {0}, listing = {0};
+    err e;
+    expand(b, "SELECT {fields} FROM {from} WHERE r.n < 64", "reviews", false, &sql);
+    bench_run(b->d, sql.p, add_texts, &texts, NULL);
+    if (db_tokenize(b->d, buf_str(&texts), &listing, &e))
+        bench_die("cannot count tokens", &e);
+    double tokens = atof(listing.p) + FIFO_WINDOW * 2.0 * LLM_BLOCK_TOKENS;
+    buf_clear(&sql);
+    buf_printf(&sql, "SET kv_memory = %.0f", tokens * b->kv_bytes_per_token);
+    bench_run(b->d, sql.p, NULL, NULL, NULL);
+    buf_free(&sql);
+    buf_free(&texts);
+    buf_free(&listing);
+}
+
+static void measure(bench *b, const query *q, const mode *m, const char *table, int n, result *out) {
     exec_summary summary;
-    answers a = {.hash = 1, .positive = mem_zalloc((size_t)n + 1), .rows = n};
+    arena *mem = b->set.mem;
+    answers a = {.mem = mem, .text = ARENA_ARRAY(mem, char *, n + 1), .rows = n, .grouped = q->is_grouped, .hash = 1};
     buf sql = {0};
-    int agree = 0;
-    run_all(d, m->settings);
-    const char *at = strstr(q->sql, "%s");
-    buf_append(&sql, q->sql, (size_t)(at - q->sql));
-    buf_append_c(&sql, table);
-    buf_append_c(&sql, at + 2);
-    run(d, sql.p, take_rows, &a, &summary);
-    for (int i = 0; i < n; i++)
-        agree += a.positive[i] == str_equal(rows[i].fresh, STR("fresh"));
+    bench_run_all(b->d, m->settings);
+    if (m->fifo)
+        set_fifo_memory(b);
+    else
+        bench_run(b->d, "RESET kv_memory", NULL, NULL, NULL);
+    expand(b, q->sql, table, m->best_fields, &sql);
+    bench_run(b->d, sql.p, take_rows, &a, &summary);
     *out = (result){.query = q->name,
                     .mode = m,
                     .rows = n,
+                    .paper = q->paper,
                     .seconds = summary.seconds,
                     .sql_seconds = summary.sql_seconds,
-                    .agreement = q->is_filter ? (double)agree / n : NAN,
+                    .solve_seconds = summary.solve_seconds,
+                    .agreement = q->is_filter ? label_agreement(b, &a) : NAN,
+                    .same = NAN,
                     .prompt_tokens = (double)summary.llm.prompt_tokens,
                     .head_tokens = (double)summary.head_tokens,
                     .computed_tokens = (double)summary.llm.computed_tokens,
-                    .hash = a.hash};
+                    .a = a};
     out->thr_body = thr_body(out);
     buf_free(&sql);
-    free(a.positive);
 }
 
 static void scale(result *r, const result *whole) {
@@ -355,34 +275,63 @@ static void scale(result *r, const result *whole) {
     r->computed_tokens *= factor;
     r->prompt_tokens *= factor;
     r->head_tokens *= factor;
+    r->sql_seconds *= factor;
+    r->solve_seconds *= factor;
     r->rows = whole->rows;
 }
 
-static void print_result(const result *r, const result *slowest, bool json) {
-    double thr = 1 - r->computed_tokens / r->prompt_tokens;
+/* ---- printing ---------------------------------------------------------------------------------- */
+
+static void print_heading(const options *o) {
+    if (!o->json)
+        printf("%-6s %-9s %7s %10s %8s %6s %11s %11s %7s %7s %6s %6s %6s  %s\n", "", "mode", "rows", "seconds", "speed", "paper",
+               "tokens sent", "computed", "THR", "body", "SQL", "same", "agree", "answers");
+}
+
+static void print_share(double share, bool json, const char *name) {
+    if (json && isnan(share))
+        printf("\"%s\":null,", name);
+    else if (json)
+        printf("\"%s\":%.4f,", name, share);
+    else if (isnan(share))
+        printf("%8s ", "–"); /* three bytes wide, one column */
+    else
+        printf("%6.3f ", share);
+}
+
+static void print_json(const result *r, double speed) {
+    printf("{\"query\":\"%s\",\"mode\":\"%s\",\"scaled\":%s,\"rows\":%d,\"seconds\":%.3f,\"sql_seconds\":%.3f,"
+           "\"prompt_tokens\":%.0f,\"head_tokens\":%.0f,\"computed_tokens\":%.0f,\"thr\":%.4f,\"thr_body\":%.4f,",
+           r->query, r->mode->name, r->scaled ? "true" : "false", r->rows, r->seconds, r->sql_seconds, r->prompt_tokens,
+           r->head_tokens, r->computed_tokens, 1 - r->computed_tokens / r->prompt_tokens, r->thr_body);
+    print_share(r->agreement, true, "agreement");
+    print_share(r->same, true, "same_answers");
+    printf("\"solve_seconds\":%.4f,\"speedup\":%.3f,\"paper_speedup\":%.1f,\"answers_hash\":\"%016" PRIx64 "\"}\n", r->solve_seconds,
+           speed, r->paper, r->a.hash);
+}
+
+/* The slowest mode stands first; `reference` is what speed is told against. */
+static void print_result(const result *r, const result *reference, bool json) {
+    double speed = reference->seconds / r->seconds;
     if (json) {
-        printf("{\"query\":\"%s\",\"mode\":\"%s\",\"scaled\":%s,\"rows\":%d,\"seconds\":%.3f,\"sql_seconds\":%.3f,"
-               "\"prompt_tokens\":%.0f,\"head_tokens\":%.0f,\"computed_tokens\":%.0f,\"thr\":%.4f,\"thr_body\":%.4f,",
-               r->query, r->mode->name, r->scaled ? "true" : "false", r->rows, r->seconds, r->sql_seconds, r->prompt_tokens,
-               r->head_tokens, r->computed_tokens, thr, r->thr_body);
-        if (isnan(r->agreement))
-            printf("\"agreement\":null,");
-        else
-            printf("\"agreement\":%.4f,", r->agreement);
-        printf("\"answers_hash\":\"%016" PRIx64 "\"}\n", r->hash);
+        print_json(r, speed);
     } else {
         const char *mark = r->scaled ? "~" : " ";
-        printf("%-3s %-9s %s%6d %s%9.2f %7.1fx %s%10.0f %s%10.0f %6.1f%% %6.1f%%  ", r->query, r->mode->label, " ", r->rows, mark,
-               r->seconds, slowest->seconds / r->seconds, mark, r->prompt_tokens, mark, r->computed_tokens, 100 * thr,
-               100 * r->thr_body);
-        if (isnan(r->agreement))
-            printf("    –  ");
-        else
-            printf("%.3f  ", r->agreement);
-        printf("%016" PRIx64 "\n", r->hash);
+        bool best = strcmp(r->mode->name, "grouped") == 0 && r->paper > 0;
+        char paper[16] = "";
+        if (best)
+            snprintf(paper, sizeof paper, "%.1fx", r->paper);
+        printf("%-6s %-9s %s%6d %s%9.2f %7.1fx %6s %s%10.0f %s%10.0f %6.1f%% %6.1f%% %5.2f%% ", r->query, r->mode->label, " ",
+               r->rows, mark, r->seconds, speed, paper, mark, r->prompt_tokens, mark, r->computed_tokens,
+               100 * (1 - r->computed_tokens / r->prompt_tokens), 100 * r->thr_body, 100 * r->sql_seconds / r->seconds);
+        print_share(r->same, false, "same_answers");
+        print_share(r->agreement, false, "agreement");
+        printf(" %016" PRIx64 "\n", r->a.hash);
     }
     fflush(stdout);
 }
+
+/* ---- queries ----------------------------------------------------------------------------------- */
 
 static bool chosen(const char *list, const char *name) {
     if (!list)
@@ -394,67 +343,168 @@ static bool chosen(const char *list, const char *name) {
     return false;
 }
 
-static void bench_query(db *d, const query *q, const review *rows, int n, int nbase, const options *o) {
+static bool wanted(const options *o, const mode *m) {
+    return o->modes ? chosen(o->modes, m->name) : !m->ablation || o->ablations;
+}
+
+static void bench_query(bench *b, const query *q) {
     result results[MAX_MODES], *whole = NULL;
+    const result *first = NULL;
     bool have[MAX_MODES] = {false};
+    int n = b->set.nrows;
     for (int pass = 0; pass < 2; pass++) /* the quick modes first: they know the whole's tokens */
-        for (int m = 0; m < MAX_MODES; m++) {
-            bool sample = modes[m].slow && nbase < n;
-            if (modes[m].slow != (pass == 1) || !chosen(o->modes, modes[m].name) || (q->one_order && m == 3))
+        for (int m = MAX_MODES - 1; m >= 0; m--) {
+            bool sample = modes[m].slow && b->nbase < n;
+            if (modes[m].slow != (pass == 1) || !wanted(b->o, &modes[m]))
                 continue;
-            measure(d, q, &modes[m], sample ? "base" : "reviews", rows, sample ? nbase : n, &results[m]);
+            measure(b, q, &modes[m], sample ? "base" : "reviews", sample ? b->nbase : n, &results[m]);
             have[m] = true;
             if (!sample)
                 whole = &results[m];
             else if (whole)
                 scale(&results[m], whole);
         }
-    const result *slowest = NULL;
     for (int m = 0; m < MAX_MODES; m++) {
         if (!have[m])
             continue;
-        if (!slowest)
-            slowest = &results[m];
-        print_result(&results[m], slowest, o->json);
+        first = first ? first : &results[m];
+        if (&results[m] != first)
+            results[m].same = same_answers(&first->a, &results[m].a);
+        print_result(&results[m], first, b->o->json);
     }
 }
 
-static db *open_db(void) {
+/* ---- ablations of the operator ----------------------------------------------------------------- */
+
+/* Two settings side by side; the first is the slow one. */
+static void bench_pair(bench *b, const query *q, const mode pair[2]) {
+    result results[2];
+    int n = b->set.nrows;
+    bool sample = b->nbase < n;
+    measure(b, q, &pair[1], "reviews", n, &results[1]);
+    measure(b, q, &pair[0], sample ? "base" : "reviews", sample ? b->nbase : n, &results[0]);
+    if (sample && strcmp(q->name, "DEDUP") == 0) {
+        results[0].seconds *= (double)n / b->nbase; /* every row costs the same */
+        results[0].prompt_tokens *= (double)n / b->nbase;
+        results[0].head_tokens *= (double)n / b->nbase;
+        results[0].computed_tokens *= (double)n / b->nbase;
+        results[0].rows = n;
+        results[0].scaled = true;
+    }
+    results[1].same = same_answers(&results[0].a, &results[1].a);
+    print_result(&results[0], &results[0], b->o->json);
+    print_result(&results[1], &results[0], b->o->json);
+}
+
+/* Where inputs repeat and nothing else helps: one field of a joined table, no KV cache. */
+static void bench_dedup(bench *b) {
+    static const mode pair[] = {
+        {"dedup_off", "all rows", "SET psm = 'off'; SET kv_cache = off; SET llm_window = 64; SET dedup = off", true, false, false, true},
+        {"dedup_on", "dedup", "SET psm = 'off'; SET kv_cache = off; SET llm_window = 64; SET dedup = on", false, false, false, true}};
+    static const query q = {"DEDUP",
+                            "SELECT r.n, LLM('{few}', {once_fields}) RETURNS {few_type} FROM once_{T} r ORDER BY r.n", 8.2, false,
+                            false};
+    static const char *const tables[] = {"reviews", "base"};
+    for (int t = 0; t < 2; t++) {
+        buf sql = {0};
+        expand(b, "CREATE TABLE once_{T} AS SELECT r.n AS n, {once} FROM {from}", tables[t], false, &sql);
+        bench_run(b->d, sql.p, NULL, NULL, NULL);
+        buf_free(&sql);
+    }
+    bench_pair(b, &q, pair);
+    bench_run_all(b->d, "SET dedup = on; SET kv_cache = on");
+}
+
+typedef struct share {
+    char literal[64];
+    double share, rows;
+} share;
+
+/* Keeps the answer that most rows have among those that at most 15 % have; else the rarest. */
+static void take_share(void *ctx, const batch *b) {
+    share *best = ctx;
+    for (int r = 0; r < b->rows; r++) {
+        double s = (double)b->cols[1].i[r] / best->rows;
+        bool first = best->literal[0] == 0, fits = s <= 0.15;
+        if (column_is_null(&b->cols[0], r) || !(first || (best->share > 0.15 ? s < best->share : fits && s > best->share)))
+            continue;
+        snprintf(best->literal, sizeof best->literal, "%.*s", (int)b->cols[0].s[r].n, b->cols[0].s[r].p);
+        best->share = s;
+    }
+}
+
+/* A filter on every row's own prompt, written first, and one of few prompts that keeps few rows. The measured share comes from a run
+ * before, as the planner's does. */
+static void bench_filters(bench *b) {
+    static const mode pair[] = {
+        {"filters_written", "written", "SET psm = 'auto'; SET rules_off = 'llm_placement, llm_up'", false, false, false, true},
+        {"filters_planned", "planned", "SET psm = 'auto'; SET rules_off = ''", false, false, false, true}};
+    share s = {.rows = b->set.nrows};
+    buf sql = {0}, text = {0};
+    bench_run_all(b->d, "SET psm = 'auto'; SET llm_schedule = 'tree'; SET llm_window = 0; RESET kv_memory");
+    expand(b,
+           "SELECT q.a, count(*) FROM (SELECT LLM('{few}', {few_fields}) RETURNS {few_type} AS a FROM {from}) AS q GROUP BY q.a",
+           "reviews", false, &sql);
+    bench_run(b->d, sql.p, take_share, &s, NULL);
+    buf_printf(&text,
+               "SELECT r.n FROM {from} WHERE LLM('{summary}', {fields}, max_tokens => 16) IS NOT NULL "
+               "AND LLM('{few}', {few_fields}) RETURNS {few_type} = '%s' ORDER BY r.n",
+               s.literal);
+    query q = {"FILTER", text.p, 6.7, false, false};
+    if (!b->o->json)
+        printf("FILTER: '%s' is the answer on %.1f %% of the rows\n", s.literal, 100 * s.share);
+    else
+        printf("{\"query\":\"FILTER\",\"literal\":\"%s\",\"selectivity\":%.4f}\n", s.literal, s.share);
+    int nbase = b->nbase;
+    b->nbase = b->set.nrows; /* rows passed depend on which rows there are: not scaled */
+    bench_pair(b, &q, pair);
+    b->nbase = nbase;
+    bench_run_all(b->d, "SET rules_off = ''");
+    buf_free(&sql);
+    buf_free(&text);
+}
+
+/* ---- running ----------------------------------------------------------------------------------- */
+
+static db *open_db(double *kv_bytes_per_token) {
     err e = {0};
     db *d;
     const llm_model_info *info;
     db_options memory = {.model = getenv("KVASIR_MODEL")};
     if (db_open(&memory, &d, &e))
-        die("cannot open a database", &e);
+        bench_die("cannot open a database", &e);
     if (db_model_info(d, &info, &e))
-        die("cannot open the model", &e);
-    run_all(d, "SET cache = off; SET answer_cache = off; SET field_order = 'fresh'");
+        bench_die("cannot open the model", &e);
+    if (kv_bytes_per_token)
+        *kv_bytes_per_token = (double)info->kv_bytes_per_token;
+    bench_run_all(d, "SET cache = off; SET answer_cache = off; SET field_order = 'fresh'");
     return d;
 }
 
+static const subject *find_subject(const char *name) {
+    for (size_t i = 0; i < BASE_COUNT(subjects); i++)
+        if (strcmp(subjects[i].name, name) == 0)
+            return &subjects[i];
+    bench_die("--set is movies or beer", NULL);
+}
+
 static void bench_data(const options *o) {
-    static const char *const movie_columns[] = {"id", "synopsis", "rating"};
-    static const char *const review_columns[] = {"id", "review", "fresh"};
-    dataset set = {.mem = arena_new()};
-    review *rows, examples[2] = {{{0}, {0}, {0}}, {{0}, {0}, {0}}};
-    str synopses[2] = {{0}, {0}};
-    read_file(o->data, "rt.movie_info.tsv.gz", movie_columns, set.mem, keep_movie, &set);
-    read_file(o->data, "rt.reviews.tsv.gz", review_columns, set.mem, keep_review, &set);
-    int n = choose_rows(&set, o->rows, &rows, examples, synopses);
-    int nbase = o->baseline_rows > 0 && o->baseline_rows < n ? o->baseline_rows : n;
-    db *d = open_db();
-    load_tables(d, &set, rows, n, nbase, examples, synopses);
-    if (!o->json)
-        printf("%-3s %-9s %7s %10s %8s %11s %11s %7s %7s  %-6s %s\n", "", "mode", "rows", "seconds", "speed", "tokens sent",
-               "computed", "THR", "body", "agree", "answers");
+    bench b = {.o = o, .s = find_subject(o->subject)};
+    b.s->read(o->data, o->rows, &b.set);
+    b.nbase = o->baseline_rows > 0 && o->baseline_rows < b.set.nrows ? o->baseline_rows : b.set.nrows;
+    b.d = open_db(&b.kv_bytes_per_token);
+    b.s->load(b.d, &b.set, b.nbase);
+    bench_run(b.d, "ANALYZE", NULL, NULL, NULL);
+    print_heading(o);
     for (size_t q = 0; q < BASE_COUNT(queries); q++)
         if (chosen(o->queries, queries[q].name))
-            bench_query(d, &queries[q], rows, n, nbase, o);
-    db_close(d);
-    free(rows);
-    free(set.movies);
-    free(set.reviews);
-    arena_free(set.mem);
+            bench_query(&b, &queries[q]);
+    if (o->ablations && chosen(o->queries, "DEDUP"))
+        bench_dedup(&b);
+    if (o->ablations && chosen(o->queries, "FILTER"))
+        bench_filters(&b);
+    db_close(b.d);
+    bench_set_free(&b.set);
 }
 
 /* ---- the quick start's demonstration ----------------------------------------------------------- */
@@ -466,9 +516,9 @@ static const char *const tutorial_sql =
 
 static void make_demo(db *d, int rows) {
     buf sql = {0};
-    run_all(d, "DROP TABLE IF EXISTS demo");
+    bench_run_all(d, "DROP TABLE IF EXISTS demo");
     buf_printf(&sql, "CREATE TABLE demo AS SELECT id, movie, review FROM reviews ORDER BY id LIMIT %d", rows);
-    run(d, sql.p, NULL, NULL, NULL);
+    bench_run(d, sql.p, NULL, NULL, NULL);
     buf_free(&sql);
 }
 
@@ -477,7 +527,7 @@ static void load_tutorial(db *d, const char *dir) {
     for (int i = 0; i < 2; i++) {
         buf sql = {0};
         buf_printf(&sql, "CREATE TABLE %s AS SELECT * FROM '%s/%s.csv'", files[i], dir, files[i]);
-        run(d, sql.p, NULL, NULL, NULL);
+        bench_run(d, sql.p, NULL, NULL, NULL);
         buf_free(&sql);
     }
 }
@@ -487,16 +537,16 @@ static void count_row(void *ctx, const batch *b) {
 }
 
 static void demonstrate(const options *o) {
-    static const int shown[] = {0, 1, 2};
+    static const int shown[] = {0, 1, 4};
     static const char *const labels[] = {"no cache", "FIFO", "PSM"};
     exec_summary s;
     int64_t total = 0;
-    db *d = open_db();
+    db *d = open_db(NULL);
     load_tutorial(d, o->tutorial);
-    run(d, "SELECT count(*) FROM reviews", count_row, &total, NULL);
+    bench_run(d, "SELECT count(*) FROM reviews", count_row, &total, NULL);
     make_demo(d, 6);
-    run_all(d, modes[0].settings);
-    run(d, tutorial_sql, NULL, NULL, &s);
+    bench_run_all(d, modes[0].settings);
+    bench_run(d, tutorial_sql, NULL, NULL, &s);
     int rows = (int)BASE_MIN((double)total, BASE_MAX(12.0, o->seconds / (s.seconds / 6)));
     make_demo(d, rows);
     printf("%s\n\non %d of the %" PRId64 " reviews, as many as row-by-row calls answer in about %.0f s:\n\n", tutorial_sql, rows,
@@ -504,8 +554,8 @@ static void demonstrate(const options *o) {
     printf("  %-10s %9s %13s %16s %15s %9s\n", "", "seconds", "tokens sent", "tokens computed", "token hit rate", "speed-up");
     double first = 0;
     for (size_t i = 0; i < BASE_COUNT(shown); i++) {
-        run_all(d, modes[shown[i]].settings);
-        run(d, tutorial_sql, NULL, NULL, &s);
+        bench_run_all(d, modes[shown[i]].settings);
+        bench_run(d, tutorial_sql, NULL, NULL, &s);
         if (i == 0)
             first = s.seconds;
         printf("  %-10s %9.2f %13" PRIu64 " %16" PRIu64 " %14.1f%% %8.1fx\n", labels[i], s.seconds, s.llm.prompt_tokens,
@@ -517,36 +567,56 @@ static void demonstrate(const options *o) {
     db_close(d);
 }
 
+static const char usage[] = "usage: bench_queries --data DIR [--set movies|beer] [--rows N] [--baseline-rows K] [--query Q1,Q2] "
+                            "[--mode fixed,…] [--wide] [--ablations] [--json]";
+
+/* Options that take a value; false: there is none of that name. */
+static bool set_value(options *o, const char *name, const char *text) {
+    if (strcmp(name, "--data") == 0)
+        o->data = text;
+    else if (strcmp(name, "--tutorial") == 0)
+        o->tutorial = text;
+    else if (strcmp(name, "--set") == 0)
+        o->subject = text;
+    else if (strcmp(name, "--rows") == 0)
+        o->rows = atoi(text);
+    else if (strcmp(name, "--baseline-rows") == 0)
+        o->baseline_rows = atoi(text);
+    else if (strcmp(name, "--seconds") == 0)
+        o->seconds = atof(text);
+    else if (strcmp(name, "--query") == 0)
+        o->queries = text;
+    else if (strcmp(name, "--mode") == 0)
+        o->modes = text;
+    else
+        return false;
+    return true;
+}
+
+static bool set_switch(options *o, const char *name) {
+    if (strcmp(name, "--json") == 0)
+        return o->json = true;
+    if (strcmp(name, "--wide") == 0)
+        return o->wide = true;
+    if (strcmp(name, "--ablations") == 0)
+        return o->ablations = true;
+    return false;
+}
+
 int main(int argc, char **argv) {
-    options o = {.rows = 2000, .seconds = 20};
+    options o = {.rows = 2000, .seconds = 20, .subject = "movies"};
     for (int i = 1; i < argc; i++) {
-        const char *next = i + 1 < argc ? argv[i + 1] : NULL;
-        if (strcmp(argv[i], "--json") == 0)
-            o.json = true;
-        else if (!next)
-            die("usage: bench_queries --data DIR [--rows N] [--baseline-rows K] [--query Q1,Q2] [--mode …] [--json]", NULL);
-        else if (strcmp(argv[i], "--data") == 0)
-            o.data = argv[++i];
-        else if (strcmp(argv[i], "--tutorial") == 0)
-            o.tutorial = argv[++i];
-        else if (strcmp(argv[i], "--rows") == 0)
-            o.rows = atoi(argv[++i]);
-        else if (strcmp(argv[i], "--baseline-rows") == 0)
-            o.baseline_rows = atoi(argv[++i]);
-        else if (strcmp(argv[i], "--seconds") == 0)
-            o.seconds = atof(argv[++i]);
-        else if (strcmp(argv[i], "--query") == 0)
-            o.queries = argv[++i];
-        else if (strcmp(argv[i], "--mode") == 0)
-            o.modes = argv[++i];
-        else
-            die("unknown option", NULL);
+        if (set_switch(&o, argv[i]))
+            continue;
+        if (i + 1 == argc || !set_value(&o, argv[i], argv[i + 1]))
+            bench_die(usage, NULL);
+        i++;
     }
     if (o.tutorial)
         demonstrate(&o);
     else if (o.data)
         bench_data(&o);
     else
-        die("say --data DIR or --tutorial DIR", NULL);
+        bench_die("say --data DIR or --tutorial DIR", NULL);
     return 0;
 }
