@@ -362,6 +362,19 @@ static void meet_columns(const expr *x, const rel *r, rel_estimate *e) {
         e->columns[a].distinct = e->columns[b].distinct = BASE_MIN(e->columns[a].distinct, e->columns[b].distinct);
 }
 
+/* The share of a side's rows that can find a partner: of two equal columns the one with more values keeps as many as the other has. */
+static double met_share(estimator *s, const expr *x, const rel *r, const rel *side) {
+    if (!x || x->kind != EXPR_OP)
+        return 1;
+    if (x->op == OP_AND)
+        return met_share(s, x->args[0], r, side) * met_share(s, x->args[1], r, side);
+    if (!is_column_equality(x))
+        return 1;
+    int own = column_at(side, x->args[0]->column.id) >= 0 ? 0 : 1;
+    const column_estimate *a = side_column(s, r, x->args[own]->column.id), *b = side_column(s, r, x->args[!own]->column.id);
+    return a && b && a->distinct > b->distinct ? b->distinct / a->distinct : 1;
+}
+
 static double join_rows(join_kind kind, double left, double pairs) {
     switch (kind) {
     case JOIN_INNER:
@@ -388,15 +401,17 @@ static void estimate_join(estimator *s, const rel *r, rel_estimate *e) {
     e->rows = join_rows(kind, left->rows, pairs);
     int nright = r->ncols - r->left->ncols;
     copy_columns(e, 0, left, r->left->ncols);
+    double met = kind == JOIN_INNER ? met_share(s, r->join.predicate, r, r->left) : 1;
     if (left->rows > 0)
-        thin_out(e->columns, r->left->ncols, left->rows, e->rows / left->rows);
+        thin_out(e->columns, r->left->ncols, left->rows, BASE_MIN(met, e->rows / left->rows));
     if (kind == JOIN_MARK)
         e->columns[r->left->ncols] = column_guess(TYPE_BOOLEAN, e->rows);
     if (kind == JOIN_MARK || nright <= 0)
         return;
     copy_columns(e, r->left->ncols, right, nright);
+    met = met_share(s, r->join.predicate, r, r->right);
     if (right->rows > 0)
-        thin_out(e->columns + r->left->ncols, nright, right->rows, pairs / right->rows);
+        thin_out(e->columns + r->left->ncols, nright, right->rows, BASE_MIN(met, pairs / right->rows));
     if (kind == JOIN_INNER)
         meet_columns(r->join.predicate, r, e);
     for (int i = r->left->ncols; i < r->ncols && kind != JOIN_INNER && kind != JOIN_CROSS; i++) {

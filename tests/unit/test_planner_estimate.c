@@ -164,6 +164,10 @@ static void test_joins(void **state) {
     /* the key has as many values as the smaller side brings */
     assert_near(distinct_of("select r.movie_id from reviews r join (select id from movies where year = 2000) m on r.movie_id = m.id"),
                 0.9 / 50 * MOVIES);
+    /* and rows that find no partner take their values along */
+    assert_near(distinct_of("select m.synopsis from (select movie_id from reviews where movie_id in (1, 2)) r "
+                            "join movies m on r.movie_id = m.id"),
+                2);
 }
 
 static void test_other_operators(void **state) {
