@@ -41,6 +41,10 @@ stmt_status stmt_next(stmt *s, int timeout_ms, const batch **out, err *e);
 void stmt_free(stmt *s); /* cancels what still runs and waits for it */
 /* Asks the statement to stop at the next batch or engine pass; it ends in ERR_CANCELLED. Async-signal-safe. */
 void stmt_cancel(stmt *s);
+/* Holds the statement between two passes of the engine, or lets it go on; the time held counts for no limit, rate or ETA. */
+void stmt_pause(stmt *s, bool paused);
+/* Whether somebody looks at what costs a little to tell: prefixes, operators, the disk's share of exec_progress. */
+void stmt_watch(stmt *s, bool watched);
 
 /* Result columns, known from the first status that is not STMT_PENDING; 0 columns: a statement without rows. */
 int stmt_column_count(const stmt *s);
@@ -54,6 +58,23 @@ stmt_kind stmt_what(const stmt *s);
 const char *stmt_notice(const stmt *s);
 /* Whether the result is one text to be shown as it is (EXPLAIN), not a table. */
 bool stmt_is_text(const stmt *s);
+
+enum { EXEC_PREFIXES = 16, EXEC_OPERATORS = 24, EXEC_SHARED = 256 };
+
+/* A prefix that prompts share: the end of its text, its tokens, the prompts that pass through it, and how many of these are
+ * answered. */
+typedef struct exec_prefix {
+    char text[96];
+    int tokens, fanout, done;
+} exec_prefix;
+
+/* One operator of the plan, in print order, `depth` below the first. */
+typedef struct exec_operator {
+    char name[48];
+    int depth;
+    bool source, model; /* it has no input; it asks the model */
+    uint64_t rows_in, rows_out;
+} exec_operator;
 
 /* A consistent copy of where a statement is; what the progress line and the view are made of. */
 typedef struct exec_progress {
@@ -69,6 +90,16 @@ typedef struct exec_progress {
     int operator_number, operators; /* LLM#1 of 2 */
     char field_order[160];
     char last_answer[80], last_input[80];
+    uint64_t stored_tokens;    /* of the prompts whose answers were stored: not in llm.prompt_tokens */
+    bool paused;
+    uint8_t shared[EXEC_SHARED]; /* of each of the latest prompts, oldest first: percent of its tokens that were reused */
+    int nshared;
+    /* Only while watched (stmt_watch): */
+    exec_prefix prefixes[EXEC_PREFIXES]; /* widest first */
+    int nprefixes;
+    exec_operator operator_rows[EXEC_OPERATORS];
+    int noperators;
+    uint64_t disk_bytes, disk_budget_bytes; /* the cache's */
 } exec_progress;
 
 void stmt_progress(stmt *s, exec_progress *out);

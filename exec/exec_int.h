@@ -80,6 +80,8 @@ struct exec_ctx {
     txn *txn;    /* NULL once a snapshot was taken */
     arena *mem;  /* as long as the statement */
     const atomic_bool *cancel;
+    const atomic_bool *paused, *watched; /* stmt_pause, stmt_watch */
+    uint64_t *rows_out;                  /* nnodes entries: rows that each node gave so far; NULL: not counted */
     rowset **ready;     /* nnodes entries: rows of subtrees read ahead (snapshot), or NULL */
     rowset **shared;    /* by share number, made on first use */
     bool count_only;    /* EXPLAIN (TOKENS): LLM operators count and pass every row */

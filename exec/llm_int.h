@@ -173,6 +173,8 @@ struct llm_runtime {
     llm_stats before; /* sums of the sessions before this one */
     int operators_started;
     double started_s;
+    double watched_s;       /* when details were last collected (watch.c) */
+    uint64_t stored_tokens; /* of prompts whose answers were stored */
     arena *mem;
 };
 

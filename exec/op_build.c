@@ -68,6 +68,13 @@ int op_build(exec_ctx *ctx, const plan_node *node, op **out, err *e) {
     return status;
 }
 
+/* Rows read ahead were counted when they were read. */
+static void count_rows(op *o, uint64_t rows) {
+    o->actual.rows += rows;
+    if (o->ctx->rows_out && o->class != &op_rowset)
+        o->ctx->rows_out[o->node->number] += rows;
+}
+
 int op_next(op *o, batch **out, err *e) {
     *out = NULL;
     if (o->ctx->cancel && atomic_load_explicit(o->ctx->cancel, memory_order_relaxed))
@@ -77,7 +84,7 @@ int op_next(op *o, batch **out, err *e) {
     if (o->ctx->actual)
         o->actual.ms += now_ms() - start;
     if (status == 0 && *out)
-        o->actual.rows += (uint64_t)(*out)->rows;
+        count_rows(o, (uint64_t)(*out)->rows);
     return status;
 }
 

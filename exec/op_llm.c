@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "llm_int.h"
+#include "watch_int.h"
 
 /* One use of the node while it runs. */
 typedef struct use_run {
@@ -115,6 +115,8 @@ static void publish(op *o, const char *phase) {
     p->llm_seconds = clock_seconds() - s->started_s;
     p->head_tokens = o->ctx->summary.head_tokens;
     runtime_stats(o->ctx->llm, &p->llm);
+    p->stored_tokens = o->ctx->llm->stored_tokens;
+    watch_details(o->ctx, p, false);
     if (o->ctx->publish)
         o->ctx->publish(o->ctx, p);
 }
@@ -140,6 +142,7 @@ static int prepare(op *o, err *e) {
     runtime_stats(o->ctx->llm, &s->stats_before);
     o->ctx->llm->operators_started++;
     s->progress.operator_number = o->ctx->llm->operators_started;
+    s->progress.operators = watch_operators(o->ctx->plan->root);
     return status;
 }
 
@@ -188,6 +191,7 @@ static bool find_known(op *o, use_run *u, uint32_t input, llm_span **spans, int 
         return false;
     keep_answer(o, u, input, &stored);
     u->stored++;
+    watch_stored(ctx->llm, spans, nspans);
     ctx->summary.answers_stored++;
     o->actual.stored_answers++;
     return true;
@@ -282,6 +286,8 @@ static void take_event(op *o, const llm_event *event) {
     }
     keep_answer(o, u, input, &a);
     learn(u, event);
+    const uint8_t *order = u->order.psm.field_order + (size_t)input * (size_t)u->in->nfields;
+    watch_prompt(&s->progress, event, u->in, input, order);
     size_t n = utf8_fit(event->text, 70);
     n = BASE_MIN(n, sizeof s->progress.last_answer - 1);
     memcpy(s->progress.last_answer, event->text.p, n);
@@ -291,7 +297,6 @@ static void take_event(op *o, const llm_event *event) {
         return;
     answer_id id = {0};
     llm_span **spans = mem_alloc(sizeof *spans * (size_t)prompt_max_spans(u->prompt));
-    const uint8_t *order = u->order.psm.field_order + (size_t)input * (size_t)u->in->nfields;
     answer_identify(u->prompt, o->ctx->settings, spans, prompt_spans(u->prompt, u->in, input, order, spans), &id);
     const llm_model_info *info = llm_engine_info(u->engine);
     double rate = info->prefill_tok_s > 0 ? info->prefill_tok_s : 2000;
@@ -328,6 +333,15 @@ static int remember_facts(op *o, err *e) {
 
 enum { EVENTS_AT_ONCE = 64 };
 
+/* Time that a person held the statement is nobody's: clocks that began before it are set on. */
+static void wait_while_paused(op *o, double *started) {
+    llm_state *s = o->state;
+    double held = watch_pause(o->ctx, &s->progress, publish, o);
+    *started += held;
+    s->started_s += held;
+    o->ctx->llm->started_s += held;
+}
+
 /* Answers rows [from, to): queues all of them, then runs the engine until it is idle. */
 static int answer_rows(op *o, int64_t from, int64_t to, err *e) {
     llm_state *s = o->state;
@@ -339,6 +353,7 @@ static int answer_rows(op *o, int64_t from, int64_t to, err *e) {
         status = submit_use(o, i, from, to, e);
     publish(o, "model");
     while (status == 0 && !idle && o->ctx->llm->session) {
+        wait_while_paused(o, &started);
         status = llm_step(o->ctx->llm->session, events, EVENTS_AT_ONCE, &count, &idle, e);
         for (int i = 0; i < count; i++)
             take_event(o, &events[i]);
@@ -454,6 +469,8 @@ static void llm_close(op *o) {
         o->actual.reused_disk = now.reused_disk - s->stats_before.reused_disk;
         o->actual.output_tokens = now.output_tokens - s->stats_before.output_tokens;
         o->ctx->summary.llm = now;
+        watch_details(o->ctx, &s->progress, true);
+        publish(o, "done");
         /* the texts go with this operator's arena, the figures are read after it */
         o->actual.field_order = str_copy(o->ctx->mem, o->actual.field_order);
     }

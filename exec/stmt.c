@@ -28,6 +28,8 @@ stmt *stmt_new(db *d, str text) {
     buf_clear(&s->notice);
     arena_reset(s->mem);
     atomic_store(&s->cancel, false);
+    atomic_store(&s->paused, false);
+    atomic_store(&s->watched, false);
     s->described = s->is_text = s->finished = s->waiting = s->drops_rows = false;
     s->ncols = 0;
     s->names = NULL;
@@ -369,6 +371,8 @@ void stmt_execute(db *d, void *arg) {
                         .settings = &d->settings,
                         .mem = s->mem,
                         .cancel = &s->cancel,
+                        .paused = &s->paused,
+                        .watched = &s->watched,
                         .publish = publish,
                         .publish_ctx = s};
     int status = prepare(s, &e);

@@ -74,6 +74,7 @@ int stmt_plan(stmt *s, sql_stmt *x, err *e) {
         count_shared(p->examples[k], &s->nshared);
     if (s->nshared)
         c->shared = ARENA_ARRAY(s->mem, rowset *, s->nshared);
+    c->rows_out = p->has_llm ? ARENA_ARRAY(s->mem, uint64_t, BASE_MAX(p->nnodes, 1)) : NULL;
     if (p->has_llm)
         c->ready = ARENA_ARRAY(s->mem, rowset *, BASE_MAX(p->nnodes, 1));
     return 0;

@@ -221,6 +221,14 @@ void stmt_cancel(stmt *s) {
     atomic_store(&s->cancel, true);
 }
 
+void stmt_pause(stmt *s, bool paused) {
+    atomic_store(&s->paused, paused);
+}
+
+void stmt_watch(stmt *s, bool watched) {
+    atomic_store(&s->watched, watched);
+}
+
 void stmt_free(stmt *s) {
     if (!s)
         return;

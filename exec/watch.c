@@ -1,0 +1,153 @@
+/*
+ * watch.c - what a live view sees of a running statement: prefixes, operators, how much of each prompt was shared; and pausing.
+ *
+ * Invariant: nothing here changes what is asked or in which order. What costs more than a few adds per prompt is done four
+ * times a second at most, and only while somebody watches.
+ */
+#include <string.h>
+#include <time.h>
+
+#include "watch_int.h"
+
+static const double DETAILS_S = 0.25;
+enum { PAUSE_LOOK_MS = 20, TEXT_PERCENT = 100 };
+
+/* ---- texts of fixed size ----------------------------------------------------------------------- */
+
+/* The end of `text` that fits into `size` bytes, on one line, cut between characters. */
+static void copy_tail(char *out, size_t size, str text) {
+    size_t from = text.n >= size ? text.n - size + 1 : 0, n = 0;
+    while (from < text.n && ((unsigned char)text.p[from] & 0xc0) == 0x80)
+        from++;
+    for (size_t i = from; i < text.n; i++)
+        out[n++] = (unsigned char)text.p[i] < 0x20 ? ' ' : text.p[i];
+    while (n && out[n - 1] == ' ')
+        n--;
+    out[n] = 0;
+}
+
+static void copy_head(char *out, size_t size, str text) {
+    size_t n = BASE_MIN(text.n, size - 1);
+    while (n < text.n && n && ((unsigned char)text.p[n] & 0xc0) == 0x80)
+        n--;
+    memcpy(out, text.p, n);
+    out[n] = 0;
+}
+
+/* ---- prompts ----------------------------------------------------------------------------------- */
+
+static void push_shared(exec_progress *p, int percent) {
+    if (p->nshared == EXEC_SHARED) {
+        memmove(p->shared, p->shared + 1, sizeof p->shared - sizeof p->shared[0]);
+        p->nshared--;
+    }
+    p->shared[p->nshared++] = (uint8_t)percent;
+}
+
+void watch_prompt(exec_progress *p, const llm_event *event, const llm_inputs *in, uint32_t input, const uint8_t *order) {
+    if (event->prompt_tokens > 0)
+        push_shared(p, (int)((int64_t)event->reused_tokens * TEXT_PERCENT / event->prompt_tokens));
+    p->last_input[0] = 0;
+    for (int k = in->nfields - 1; k >= 0; k--) {
+        uint32_t id = in->value[order[k]][input];
+        if (id == PSM_ABSENT)
+            continue;
+        copy_head(p->last_input, sizeof p->last_input, in->fields[order[k]].text[id]);
+        return;
+    }
+}
+
+void watch_stored(llm_runtime *r, llm_span *const *spans, int nspans) {
+    for (int i = 0; i < nspans; i++) {
+        size_t count;
+        llm_span_tokens(spans[i], &count);
+        r->stored_tokens += count;
+    }
+}
+
+/* ---- details ----------------------------------------------------------------------------------- */
+
+static void collect_prefixes(const llm_runtime *r, exec_progress *p) {
+    llm_prefix found[EXEC_PREFIXES];
+    p->nprefixes = llm_session_prefixes(r->session, found, EXEC_PREFIXES);
+    for (int i = 0; i < p->nprefixes; i++) {
+        exec_prefix *to = &p->prefixes[i];
+        to->tokens = found[i].tokens;
+        to->fanout = found[i].fanout;
+        to->done = found[i].done;
+        copy_tail(to->text, sizeof to->text, found[i].text);
+    }
+}
+
+static void name_operator(char *out, size_t size, const plan_node *n) {
+    static const char *const names[] = {
+        [PLAN_VALUES] = "values",       [PLAN_SCAN] = "scan",          [PLAN_FILE] = "file",   [PLAN_SYSTEM] = "system table",
+        [PLAN_FILTER] = "filter",       [PLAN_PROJECT] = "project",    [PLAN_HASH_JOIN] = "hash join",
+        [PLAN_LOOP_JOIN] = "loop join", [PLAN_GROUP] = "group",        [PLAN_SORT] = "sort",   [PLAN_LIMIT] = "limit",
+        [PLAN_DISTINCT] = "distinct",   [PLAN_SETOP] = "union",        [PLAN_LLM] = "LLM",     [PLAN_SHARED] = "shared",
+        [PLAN_NUMBER] = "number",       [PLAN_RESIDUAL] = "residual",
+    };
+    if (n->kind == PLAN_SCAN)
+        snprintf(out, size, "scan %.*s", (int)n->scan.table->name.n, n->scan.table->name.p);
+    else if (n->kind == PLAN_LLM && n->llm.nuses)
+        snprintf(out, size, "LLM#%d", n->llm.uses[0].call->number);
+    else
+        snprintf(out, size, "%s", names[n->kind]);
+}
+
+/* In print order; projections only rename, so they are left out. */
+static void collect_operators(const exec_ctx *ctx, const plan_node *n, int depth, exec_progress *p) {
+    if (!n || p->noperators == EXEC_OPERATORS)
+        return;
+    if (n->kind != PLAN_PROJECT) {
+        exec_operator *o = &p->operator_rows[p->noperators++];
+        *o = (exec_operator){.depth = depth++, .model = n->kind == PLAN_LLM, .rows_out = ctx->rows_out[n->number]};
+        o->rows_in = (n->left ? ctx->rows_out[n->left->number] : 0) + (n->right ? ctx->rows_out[n->right->number] : 0);
+        o->source = !n->left && !n->right;
+        name_operator(o->name, sizeof o->name, n);
+    }
+    collect_operators(ctx, n->left, depth, p);
+    collect_operators(ctx, n->right, depth, p);
+}
+
+int watch_operators(const plan_node *n) {
+    return n ? (n->kind == PLAN_LLM) + watch_operators(n->left) + watch_operators(n->right) : 0;
+}
+
+void watch_details(exec_ctx *ctx, exec_progress *p, bool last) {
+    llm_runtime *r = ctx->llm;
+    double now = clock_seconds();
+    if (!ctx->watched || !atomic_load_explicit(ctx->watched, memory_order_relaxed) || (!last && now - r->watched_s < DETAILS_S))
+        return;
+    r->watched_s = now;
+    if (r->session)
+        collect_prefixes(r, p);
+    p->noperators = 0;
+    if (ctx->rows_out)
+        collect_operators(ctx, ctx->plan->root, 0, p);
+    if (r->cache) {
+        cache_stats stats;
+        cache_get_stats(r->cache, &stats);
+        p->disk_bytes = stats.bytes;
+        p->disk_budget_bytes = stats.budget_bytes;
+    }
+}
+
+/* ---- pausing ----------------------------------------------------------------------------------- */
+
+static bool held(const exec_ctx *ctx) {
+    bool cancelled = ctx->cancel && atomic_load_explicit(ctx->cancel, memory_order_relaxed);
+    return ctx->paused && atomic_load_explicit(ctx->paused, memory_order_relaxed) && !cancelled;
+}
+
+double watch_pause(const exec_ctx *ctx, exec_progress *p, void (*publish)(op *o, const char *phase), op *o) {
+    if (!held(ctx))
+        return 0;
+    double started = clock_seconds();
+    p->paused = true;
+    publish(o, "paused");
+    while (held(ctx))
+        nanosleep(&(struct timespec){.tv_nsec = PAUSE_LOOK_MS * 1000000L}, NULL);
+    p->paused = false;
+    return clock_seconds() - started;
+}
