@@ -119,7 +119,8 @@ static int table_run(const cuda_part *part, int i, int *blocks) {
     int end = i;
     *blocks = 0;
     while (end < part->nrows && rows[end].table == rows[i].table) {
-        *blocks = BASE_MAX(*blocks, last_block(&rows[end++]) + 1);
+        *blocks = BASE_MAX(*blocks, last_block(&rows[end]) + 1);
+        end++;
     }
     return end;
 }
