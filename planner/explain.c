@@ -14,6 +14,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "planner_int.h"
@@ -458,21 +459,11 @@ static void print_node(printer *p, const plan_node *n, int depth) {
     }
 }
 
-static int largest_share(const plan_node *n) {
-    if (!n)
-        return 0;
-    int left = largest_share(n->left), right = largest_share(n->right);
-    return BASE_MAX(n->kind == PLAN_SHARED ? n->shared.number + 1 : 0, BASE_MAX(left, right));
-}
-
 void plan_print(const plan *p, const plan_actual *actual, bool times, buf *out) {
     if (!p->root)
         return;
-    arena *mem = arena_new();
-    int nshared = largest_share(p->root);
-    for (int i = 0; i < p->stmt->ncalls; i++)
-        nshared = BASE_MAX(nshared, largest_share(p->examples[i]));
-    printer print = {.plan = p, .actual = actual, .times = times, .out = out, .shared_shown = ARENA_ARRAY(mem, bool, nshared + 1)};
+    bool *shown = mem_zalloc((size_t)p->nshared + 1);
+    printer print = {.plan = p, .actual = actual, .times = times, .out = out, .shared_shown = shown};
     print_node(&print, p->root, 0);
     for (int i = 0; i < p->stmt->ncalls; i++)
         if (p->examples[i]) {
@@ -480,7 +471,7 @@ void plan_print(const plan *p, const plan_actual *actual, bool times, buf *out) 
             print.last[1] = true;
             print_node(&print, p->examples[i], 1);
         }
-    arena_free(mem);
+    free(shown);
 }
 
 void plan_print_rules(const plan *p, buf *out) {

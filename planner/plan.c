@@ -428,6 +428,7 @@ static void plan_all(const sql_stmt *stmt, builder *b, plan *p) {
             examples[i] = rules_run(rules, stmt->calls[i]->examples, false, NULL);
     if (b->e->code != ERR_NONE)
         return;
+    p->nshared = rules->next_share;
     b->shared = ARENA_ARRAY(b->mem, plan_node *, rules->next_share + 1);
     b->names = names_new(b->mem, rules->next_id, rules->next_share);
     for (int i = -1; i < stmt->ncalls; i++)

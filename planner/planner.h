@@ -173,7 +173,7 @@ typedef struct plan_rule_report {
 
 typedef struct plan {
     plan_node *root;
-    int nnodes;
+    int nnodes, nshared; /* node numbers and numbers of shared results are below these */
     const sql_stmt *stmt;
     plan_node **examples; /* stmt->ncalls entries: the plan of calls[i]->examples, or NULL */
     int nrules;

@@ -19,19 +19,25 @@ static void count_columns(const rel *x, int *count) {
         count[x->cols[i].id]++;
 }
 
-static void count_reads(const rel *x, int *count) {
+/* A shared relation is computed once, whoever refers to it: it reads once. */
+static void count_reads(const rel *x, int *count, bool *seen) {
     for (; x; x = x->left) {
         rel_exprs(x, count_expr, count);
         bool by_position = x->kind == REL_SETOP || x->kind == REL_DISTINCT || x->kind == REL_SHARED;
         if (by_position)
             count_columns(x->left, count);
+        if (x->kind == REL_SHARED) {
+            if (seen[x->shared.number])
+                return;
+            seen[x->shared.number] = true;
+        }
         for (int i = 0; x->kind == REL_LIMIT && i < x->limit.npartition; i++)
             count[x->limit.partition[i]]++;
         if (!x->right)
             continue;
         if (by_position)
             count_columns(x->right, count);
-        count_reads(x->right, count);
+        count_reads(x->right, count, seen);
     }
 }
 
@@ -80,6 +86,6 @@ static rel *semi_joins(rule_ctx *r, rel *x) {
 rel *rule_semi_joins(rule_ctx *r, rel *x) {
     r->counts = ARENA_ARRAY(r->mem, int, r->next_id + 1);
     count_columns(x, r->counts);
-    count_reads(x, r->counts);
+    count_reads(x, r->counts, ARENA_ARRAY(r->mem, bool, r->next_share + 1));
     return semi_joins(r, x);
 }
