@@ -280,18 +280,23 @@ static int probe_new(probe *t, const gemm_plan *p, err *e) {
                      : cuda_check(k_random(t->a, rows * k, 2, 2, t->stream), "filling a matrix", e);
 }
 
+/* An algorithm may not know an attribute; then the test alone decides. */
 static bool is_whole(const cuda_gemm *g, const cublasLtMatmulHeuristicResult_t *r) {
     int32_t splits = 0;
-    uint32_t reduction = 0;
+    uint32_t reduction = CUBLASLT_REDUCTION_SCHEME_NONE;
     size_t size;
-    return r->state == CUBLAS_STATUS_SUCCESS && r->workspaceSize == 0 &&
-           g->blas.cublasLtMatmulAlgoConfigGetAttribute(&r->algo, CUBLASLT_ALGO_CONFIG_SPLITK_NUM,
-                                                        &splits, sizeof splits,
-                                                        &size) == CUBLAS_STATUS_SUCCESS &&
-           splits <= 1 &&
-           g->blas.cublasLtMatmulAlgoConfigGetAttribute(
+    if (r->state != CUBLAS_STATUS_SUCCESS || r->workspaceSize != 0) {
+        return false;
+    }
+    if (g->blas.cublasLtMatmulAlgoConfigGetAttribute(&r->algo, CUBLASLT_ALGO_CONFIG_SPLITK_NUM,
+                                                     &splits, sizeof splits,
+                                                     &size) == CUBLAS_STATUS_SUCCESS &&
+        splits > 1) {
+        return false;
+    }
+    return g->blas.cublasLtMatmulAlgoConfigGetAttribute(
                &r->algo, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME, &reduction, sizeof reduction,
-               &size) == CUBLAS_STATUS_SUCCESS &&
+               &size) != CUBLAS_STATUS_SUCCESS ||
            reduction == CUBLASLT_REDUCTION_SCHEME_NONE;
 }
 
