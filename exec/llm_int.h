@@ -81,11 +81,14 @@ typedef struct prompt_spec {
     llm_engine *engine;
     const settings *settings;
     bool data_first;
+    const prompt *like; /* of the same fields over the same inputs: its tokens are taken over; or NULL */
 } prompt_spec;
 
 /* Tokenizes head and values. ERR_MODEL when the answer type cannot be constrained. */
 int prompt_new(const prompt_spec *spec, const llm_inputs *in, prompt **out, err *e);
 void prompt_free(prompt *p); /* NULL is fine */
+/* Changes what stands first; before prompt_close_head. */
+void prompt_lay_out(prompt *p, bool data_first);
 /* Closes the head: the examples (there may be none) in this field order, and the blank line before the row. Exactly once, before
  * prompt_spans. */
 void prompt_close_head(prompt *p, const prompt_example *examples, int count, const uint8_t *order);
@@ -108,6 +111,15 @@ int order_solve_plain(const prompt *p, const llm_inputs *in, psm_strategy strate
                       err *e);
 /* The key of a call's facts kept in the catalog: "field_order/…". */
 void call_fact_key(const llm_call *call, const char *prefix, hash128 fingerprint, buf *out);
+
+/* ---- layout and waves (llm_layout.c) ------------------------------------------------------------- */
+
+/* Whether two uses of a node ask about the same fields of the same rows, so that data first would share them. */
+bool uses_share_fields(const plan_llm_use *a, const plan_llm_use *b);
+/* Whether the data should stand first in `count` calls that share the distinct inputs `in` (DESIGN 2.2: by token counts). */
+int layout_choose(const prompt *const *calls, int count, const llm_inputs *in, bool *data_first, err *e);
+/* How many rows to ask next when a LIMIT stands above: `asked` so far, last_wave of them at once (0: none yet). */
+int64_t wave_rows(const exec_ctx *ctx, const plan_node *node, int64_t asked, int64_t last_wave);
 
 /* ---- answers (llm_answers.c) ------------------------------------------------------------------- */
 
@@ -143,9 +155,10 @@ int answer_value(const llm_call *call, const llm_answer *a, value *out, err *e);
  * offered, is a line of that file: key, parent, milliseconds, bytes; for replaying by tests/bench/bench_evict. */
 typedef struct kv_link {
     cache *cache;
+    double block_ms; /* to compute a block again, by the model's measured rate: one pass's time is too uneven to rank by */
     FILE *trace;
 } kv_link;
-void kv_link_open(kv_link *l, cache *c, bool keep_all, llm_kv_store *out);
+void kv_link_open(kv_link *l, cache *c, const llm_engine *engine, bool keep_all, llm_kv_store *out);
 void kv_link_close(kv_link *l);
 
 /* ---- which entries are whose (model_files.c) ------------------------------------------------------ */

@@ -18,7 +18,7 @@ static void trace_block(const kv_link *l, const llm_kv_id *id, size_t bytes) {
         fprintf(l->trace, "%016llx%016llx %016llx%016llx %.3f %zu\n",
                 (unsigned long long)id->key.high, (unsigned long long)id->key.low,
                 (unsigned long long)id->parent.high, (unsigned long long)id->parent.low,
-                id->cost_ms, bytes);
+                l->block_ms, bytes);
 }
 
 static bool kv_get(void *ctx, const llm_kv_id *id, void *kv, size_t bytes) {
@@ -32,7 +32,7 @@ static bool kv_get(void *ctx, const llm_kv_id *id, void *kv, size_t bytes) {
 static void kv_put(void *ctx, const llm_kv_id *id, const void *kv, size_t bytes) {
     const kv_link *l = ctx;
     trace_block(l, id, bytes);
-    cache_put(l->cache, CACHE_KV, id->key, kv_identity(id), id->parent, id->cost_ms,
+    cache_put(l->cache, CACHE_KV, id->key, kv_identity(id), id->parent, l->block_ms,
               (str){kv, bytes});
 }
 
@@ -40,10 +40,14 @@ static void kv_prefetch(void *ctx, const llm_kv_id *id) {
     cache_prefetch(((const kv_link *)ctx)->cache, CACHE_KV, id->key);
 }
 
-void kv_link_open(kv_link *l, cache *c, bool keep_all, llm_kv_store *out) {
+enum { NOMINAL_TOK_S = 2000 };
+
+void kv_link_open(kv_link *l, cache *c, const llm_engine *engine, bool keep_all, llm_kv_store *out) {
+    double rate = llm_engine_info(engine)->prefill_tok_s;
     const char *trace = getenv("KVASIR_KV_TRACE");
     kv_link_close(l);
     l->cache = c;
+    l->block_ms = 1e3 * LLM_BLOCK_TOKENS / (rate > 0 ? rate : NOMINAL_TOK_S);
     l->trace = trace && *trace ? fopen(trace, "ae") : NULL;
     *out = (llm_kv_store){
         .ctx = l, .get = kv_get, .put = kv_put, .prefetch = kv_prefetch, .keep_all = keep_all};

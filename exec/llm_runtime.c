@@ -129,7 +129,7 @@ int runtime_session(llm_runtime *r, llm_engine *engine, llm_session **out, err *
     session_options(r->ctx, &options);
     cache *c = options.reuse == LLM_REUSE_TREE && r->ctx->settings->kv_keep != KEEP_NONE ? runtime_cache(r) : NULL;
     if (c)
-        kv_link_open(&r->kv, c, r->ctx->settings->kv_keep == KEEP_ALL, &options.store);
+        kv_link_open(&r->kv, c, engine, r->ctx->settings->kv_keep == KEEP_ALL, &options.store);
     int status = llm_session_new(engine, &options, &r->session, e);
     r->engine = engine;
     *out = r->session;

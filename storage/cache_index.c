@@ -26,16 +26,52 @@ static int bucket_of(const cache_index *x, uint8_t space, hash128 key) {
 }
 
 void index_clear(cache_index *x) {
-    uint64_t clock = x->clock;
-    index_free(x);
-    x->clock = clock;
+    free(x->entries);
+    free(x->buckets);
+    *x = (cache_index){.free = -1, .clock = x->clock, .sketch = x->sketch};
 }
 
 void index_free(cache_index *x) {
-    free(x->entries);
-    free(x->buckets);
+    index_clear(x);
+    free(x->sketch);
     *x = (cache_index){.free = -1};
 }
+
+/* ---- how often a key is wanted --------------------------------------------------------------- */
+
+enum { NOTED_MIN = 4096, NOTED_PER_ENTRY = 16 };
+
+static unsigned sketch_slot(uint8_t space, hash128 key, int row) {
+    return (unsigned)(hash_mix(key.low ^ space, key.high + (uint64_t)row) & (SKETCH_WIDTH - 1));
+}
+
+static void sketch_halve(cache_sketch *s) {
+    for (int row = 0; row < SKETCH_ROWS; row++)
+        for (int i = 0; i < SKETCH_WIDTH; i++)
+            s->counts[row][i] /= 2;
+    s->noted = 0;
+}
+
+void index_note(cache_index *x, uint8_t space, hash128 key) {
+    if (!x->sketch)
+        x->sketch = mem_zalloc(sizeof *x->sketch);
+    cache_sketch *s = x->sketch;
+    for (int row = 0; row < SKETCH_ROWS; row++) {
+        uint8_t *count = &s->counts[row][sketch_slot(space, key, row)];
+        *count = (uint8_t)(*count + (*count < SKETCH_MAX));
+    }
+    if (++s->noted > (uint64_t)NOTED_PER_ENTRY * (uint64_t)BASE_MAX(x->live, NOTED_MIN))
+        sketch_halve(s);
+}
+
+unsigned index_frequency(const cache_index *x, uint8_t space, hash128 key) {
+    unsigned least = x->sketch ? SKETCH_MAX : 0;
+    for (int row = 0; x->sketch && row < SKETCH_ROWS; row++)
+        least = BASE_MIN(least, (unsigned)x->sketch->counts[row][sketch_slot(space, key, row)]);
+    return least;
+}
+
+/* ---- the table ------------------------------------------------------------------------------- */
 
 static void rehash(cache_index *x) {
     x->nbuckets = BASE_MAX(x->nbuckets * 2, 1024);
@@ -58,10 +94,6 @@ cache_entry *index_find(cache_index *x, uint8_t space, hash128 key) {
         if (x->entries[i].space == space && hash128_equal(x->entries[i].key, key))
             return &x->entries[i];
     return NULL;
-}
-
-static double priority_of(const cache_index *x, const cache_entry *e) {
-    return x->age + (double)(e->hits + 1) * e->cost / (double)e->bytes;
 }
 
 static cache_entry *parent_of(cache_index *x, const cache_entry *e) {
@@ -97,7 +129,6 @@ cache_entry *index_add(cache_index *x, uint8_t space, hash128 key, hash128 paren
                        .cost = cost > 0 ? cost : 0.001,
                        .next = x->buckets[b]};
     e->born = e->used = ++x->clock;
-    e->priority = priority_of(x, e);
     x->buckets[b] = i;
     x->live++;
     x->bytes += e->bytes;
@@ -128,8 +159,8 @@ void index_remove(cache_index *x, cache_entry *e) {
 void index_touch(cache_index *x, cache_entry *e) {
     e->hits++;
     e->used = ++x->clock;
-    e->priority = priority_of(x, e);
     e->changed = true;
+    index_note(x, e->space, e->key);
 }
 
 void index_link(cache_index *x) {
@@ -150,14 +181,8 @@ typedef struct candidate {
     cache_entry *entry;
 } candidate;
 
-static int compare_candidates(const void *pa, const void *pb) {
-    const candidate *a = pa, *b = pb;
-    if (a->rank != b->rank)
-        return a->rank < b->rank ? -1 : 1;
-    return (a->used > b->used) - (a->used < b->used);
-}
-
-static double rank_of(const cache_entry *e, cache_policy policy) {
+/* COST: what a byte of it saves, by how often it is wanted. */
+static double rank_of(const cache_index *x, const cache_entry *e, cache_policy policy) {
     switch (policy) {
     case CACHE_FIFO:
         return (double)e->born;
@@ -166,40 +191,58 @@ static double rank_of(const cache_entry *e, cache_policy policy) {
     case CACHE_COST:
         break;
     }
-    return e->priority;
+    return (double)(index_frequency(x, e->space, e->key) + 1) * e->cost / (double)e->bytes;
 }
 
+static bool goes_before(const candidate *a, const candidate *b) {
+    return a->rank != b->rank ? a->rank < b->rank : a->used < b->used;
+}
+
+/* A heap whose first goes first. */
+static void heap_push(candidate *heap, size_t *n, candidate c) {
+    size_t at = (*n)++;
+    for (; at > 0 && goes_before(&c, &heap[(at - 1) / 2]); at = (at - 1) / 2)
+        heap[at] = heap[(at - 1) / 2];
+    heap[at] = c;
+}
+
+static candidate heap_pop(candidate *heap, size_t *n) {
+    candidate first = heap[0], last = heap[--*n];
+    size_t at = 0;
+    for (size_t child; (child = 2 * at + 1) < *n; at = child) {
+        if (child + 1 < *n && goes_before(&heap[child + 1], &heap[child]))
+            child++;
+        if (!goes_before(&heap[child], &last))
+            break;
+        heap[at] = heap[child];
+    }
+    heap[at] = last;
+    return first;
+}
+
+/* A parent stands in the heap once its last child has been chosen: so a chain of blocks that is worth
+ * little goes whole before any leaf that is worth more. */
 size_t index_victims(cache_index *x, cache_policy policy, uint64_t bytes, cache_entry **out,
                      size_t max) {
-    candidate *all = mem_alloc(sizeof *all * (size_t)BASE_MAX(x->count, 1));
-    uint32_t *children = mem_alloc(sizeof *children * (size_t)BASE_MAX(x->count, 1));
+    candidate *heap = mem_alloc(sizeof *heap * (size_t)(x->count + 1));
+    uint32_t *children = mem_alloc(sizeof *children * (size_t)(x->count + 1));
     size_t n = 0, chosen = 0;
     uint64_t freed = 0;
     for (int i = 0; i < x->count; i++) {
-        children[i] = x->entries[i].children;
-        if (x->entries[i].live)
-            all[n++] =
-                (candidate){rank_of(&x->entries[i], policy), x->entries[i].used, &x->entries[i]};
+        cache_entry *e = &x->entries[i];
+        children[i] = e->children;
+        if (e->live && e->children == 0)
+            heap_push(heap, &n, (candidate){rank_of(x, e, policy), e->used, e});
     }
-    if (n)
-        qsort(all, n, sizeof *all, compare_candidates);
-    /* Each pass takes leaves in order; their parents may be leaves in the next. */
-    for (bool progress = true; progress && freed < bytes && chosen < max;) {
-        progress = false;
-        for (size_t i = 0; i < n && freed < bytes && chosen < max; i++) {
-            cache_entry *e = all[i].entry;
-            if (!e || children[e - x->entries])
-                continue;
-            cache_entry *parent = parent_of(x, e);
-            if (parent && children[parent - x->entries])
-                children[parent - x->entries]--;
-            out[chosen++] = e;
-            freed += e->bytes;
-            all[i].entry = NULL;
-            progress = true;
-        }
+    while (n > 0 && freed < bytes && chosen < max) {
+        cache_entry *e = heap_pop(heap, &n).entry;
+        out[chosen++] = e;
+        freed += e->bytes;
+        cache_entry *parent = parent_of(x, e);
+        if (parent && children[parent - x->entries] > 0 && --children[parent - x->entries] == 0)
+            heap_push(heap, &n, (candidate){rank_of(x, parent, policy), parent->used, parent});
     }
     free(children);
-    free(all);
+    free(heap);
     return chosen;
 }

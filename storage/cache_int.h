@@ -8,7 +8,7 @@
  *   cache_check.c  walks the file's pages without LMDB, before LMDB may see them
  *
  * Trees: "kv" and "answers" (16-byte key → value), "use" (space byte + key → use record), "format"
- * ("version" → u32). A value:
+ * ("version" → u32, "sketch" → how often keys were wanted). A value:
  *
  *   0     4       8        12         16         24    32    48             48 + 64·n
  *   +-----+-------+--------+----------+----------+-----+-----+--------------+---------+
@@ -60,9 +60,18 @@ typedef struct cache_entry {
     uint32_t hits, children;
     uint64_t bytes;      /* on disk, whole pages */
     uint64_t born, used; /* clock ticks */
-    double cost, priority;
+    double cost;
     int next; /* in its bucket, or in the free list; -1 */
 } cache_entry;
+
+/* How often keys were wanted of late, stored or not (a count-min sketch, as in TinyLFU): a key's count is
+ * the least of its four counters; all are halved when there were many, so that old fame fades. That it
+ * outlives eviction is the point: what comes back again and again is known when it does. */
+enum { SKETCH_ROWS = 4, SKETCH_WIDTH = 1 << 14, SKETCH_MAX = 255 };
+typedef struct cache_sketch {
+    uint64_t noted; /* since the last halving */
+    uint8_t counts[SKETCH_ROWS][SKETCH_WIDTH];
+} cache_sketch;
 
 typedef struct cache_index {
     cache_entry *entries;
@@ -70,16 +79,19 @@ typedef struct cache_index {
     int *buckets;
     int nbuckets; /* a power of two */
     uint64_t clock, bytes, per_space[CACHE_SPACES];
-    double age; /* GreedyDual's L: the priority of what was evicted last */
+    cache_sketch *sketch; /* NULL: nothing noted yet */
 } cache_index;
 
-void index_clear(cache_index *x);
+void index_clear(cache_index *x); /* the clock and the sketch stay */
 void index_free(cache_index *x);
 cache_entry *index_find(cache_index *x, uint8_t space, hash128 key);
 cache_entry *index_add(cache_index *x, uint8_t space, hash128 key, hash128 parent, double cost,
                        uint64_t bytes);
 void index_remove(cache_index *x, cache_entry *entry);
 void index_touch(cache_index *x, cache_entry *entry);
+/* Counts a key as wanted; index_touch does, index_add does not. */
+void index_note(cache_index *x, uint8_t space, hash128 key);
+unsigned index_frequency(const cache_index *x, uint8_t space, hash128 key);
 /* Counts children anew, after entries were added in any order. */
 void index_link(cache_index *x);
 /* The keys to evict, in order, so that `bytes` become free: leaves before their parents. Returns

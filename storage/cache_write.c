@@ -16,7 +16,7 @@ enum { VICTIMS_MAX = 4096, BATCH_SHARE = 64, SPARE_SHARE = 32 };
 
 typedef struct use_record {
     uint64_t born, used, bytes;
-    double cost, priority;
+    double cost, spare;
     hash128 parent;
     uint32_t hits, unused;
     uint64_t checksum; /* of what is above, seeded by the key */
@@ -44,7 +44,6 @@ static int use_write(cache *c, MDB_txn *t, const cache_entry *e) {
     r.used = e->used;
     r.bytes = e->bytes;
     r.cost = e->cost;
-    r.priority = e->priority;
     r.parent = e->parent;
     r.hits = e->hits;
     r.checksum = use_checksum(&r, e->key);
@@ -69,9 +68,45 @@ static void load_entry(cache *c, MDB_txn *t, uint8_t space, hash128 key, size_t 
         e->born = r.born;
         e->used = r.used;
         e->hits = r.hits;
-        e->priority = r.priority;
         e->changed = false;
         c->index.clock = BASE_MAX(c->index.clock, BASE_MAX(r.born, r.used));
+    }
+}
+
+/* What is stored of the sketch: its bytes and their checksum, under "sketch" in the tree "format". */
+static int save_sketch(cache *c, MDB_txn *t) {
+    const cache_sketch *s = c->index.sketch;
+    MDB_val key = {6, "sketch"}, data = {sizeof(uint64_t) + sizeof *s, NULL};
+    if (!s)
+        return 0;
+    int rc = mdb_put(t, c->format, &key, &data, MDB_RESERVE);
+    if (rc)
+        return rc;
+    uint64_t sum = hash64(s, sizeof *s, CACHE_VERSION);
+    memcpy(data.mv_data, &sum, sizeof sum);
+    memcpy((char *)data.mv_data + sizeof sum, s, sizeof *s);
+    return 0;
+}
+
+/* Without a sound sketch, what the entries themselves have seen is a beginning. */
+static void load_sketch(cache *c, MDB_txn *t) {
+    enum { SEED_MAX = 8 };
+    cache_sketch *s = mem_zalloc(sizeof *s);
+    MDB_val key = {6, "sketch"}, data;
+    uint64_t sum = 0;
+    if (mdb_get(t, c->format, &key, &data) == 0 && data.mv_size == sizeof sum + sizeof *s) {
+        memcpy(&sum, data.mv_data, sizeof sum);
+        memcpy(s, (const char *)data.mv_data + sizeof sum, sizeof *s);
+        if (sum == hash64(s, sizeof *s, CACHE_VERSION)) {
+            c->index.sketch = s;
+            return;
+        }
+    }
+    free(s);
+    for (int i = 0; i < c->index.count; i++) {
+        const cache_entry *e = &c->index.entries[i];
+        for (uint32_t k = 0; e->live && k < BASE_MIN(e->hits + 1, (uint32_t)SEED_MAX); k++)
+            index_note(&c->index, e->space, e->key);
     }
 }
 
@@ -97,11 +132,8 @@ int cache_load_index(cache *c, MDB_txn *t) {
             return rc;
     }
     index_link(&c->index);
-    double lowest = 0;
-    for (int i = 0; i < c->index.count; i++)
-        if (i == 0 || c->index.entries[i].priority < lowest)
-            lowest = c->index.entries[i].priority;
-    c->index.age = lowest;
+    if (!c->index.sketch)
+        load_sketch(c, t);
     return 0;
 }
 
@@ -127,8 +159,6 @@ static int evict(cache *c, MDB_txn *t, uint64_t incoming) {
     int rc = 0;
     for (size_t i = 0; i < n && rc == 0; i++) {
         rc = cache_delete(c, t, victims[i]->space, victims[i]->key);
-        if (victims[i]->priority > c->index.age)
-            c->index.age = victims[i]->priority;
         index_remove(&c->index, victims[i]);
         c->stats.evicted++;
     }
@@ -170,6 +200,7 @@ static int write_job(cache *c, MDB_txn *t, const cache_job *job) {
                   cache_disk_bytes(job->bytes));
     e->children = children;
     e->changed = false;
+    index_note(&c->index, job->space, job->key);
     cache_entry copy = *e;
     c->stats.written++;
     pthread_mutex_unlock(&c->mutex);
@@ -177,8 +208,8 @@ static int write_job(cache *c, MDB_txn *t, const cache_job *job) {
 }
 
 static int write_use(cache *c, MDB_txn *t) {
-    int rc = 0;
     pthread_mutex_lock(&c->mutex);
+    int rc = save_sketch(c, t);
     for (int i = 0; i < c->index.count && rc == 0; i++) {
         cache_entry *e = &c->index.entries[i];
         if (e->live && e->changed) {

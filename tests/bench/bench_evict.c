@@ -94,11 +94,8 @@ static void make_space(cache_index *x, cache_policy policy, uint64_t budget, uin
     if (x->bytes + incoming <= budget)
         return;
     size_t n = index_victims(x, policy, x->bytes + incoming - budget + budget / SPARE, victims, VICTIMS);
-    for (size_t i = 0; i < n; i++) {
-        if (victims[i]->priority > x->age)
-            x->age = victims[i]->priority;
+    for (size_t i = 0; i < n; i++)
         index_remove(x, victims[i]);
-    }
 }
 
 static double replay(const trace *t, cache_policy policy, uint64_t budget) {
@@ -114,6 +111,7 @@ static double replay(const trace *t, cache_policy policy, uint64_t budget) {
         }
         make_space(&x, policy, budget, cache_disk_bytes(a->bytes));
         index_add(&x, CACHE_KV, a->key, a->parent, a->cost, cache_disk_bytes(a->bytes));
+        index_note(&x, CACHE_KV, a->key);
     }
     index_free(&x);
     return t->count ? (double)hits / t->count : 0;

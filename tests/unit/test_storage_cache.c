@@ -206,12 +206,11 @@ static double hit_rate(cache_policy policy) {
         if (x.live == ROOM) {
             cache_entry *victims[8];
             size_t count = index_victims(&x, policy, 8000, victims, 8);
-            for (size_t k = 0; k < count; k++) {
-                x.age = victims[k]->priority > x.age ? victims[k]->priority : x.age;
+            for (size_t k = 0; k < count; k++)
                 index_remove(&x, victims[k]);
-            }
         }
         index_add(&x, CACHE_KV, key_of(n), (hash128){0, 0}, 1, 1000);
+        index_note(&x, CACHE_KV, key_of(n));
     }
     index_free(&x);
     return (double)hits / READS;
