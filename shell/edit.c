@@ -607,6 +607,10 @@ static void paste_mode(const editor *ed, bool on) {
     fflush(stdout);
 }
 
+void editor_feed(editor *ed, str typed) {
+    buf_append(&ed->stash, typed.p, typed.n);
+}
+
 edit_status editor_read(editor *ed, const char *prompt, str before, str prefill, buf *line) {
     int count = 0;
     ed->prompt = prompt;

@@ -23,6 +23,8 @@ void editor_free(editor *ed);
 /* Reads one line (of several rows, if recalled or pasted) into `line`, without its newline.
  * `before`: the statement's lines so far, for completion. `prefill`: text to start with. */
 edit_status editor_read(editor *ed, const char *prompt, str before, str prefill, buf *line);
+/* Typed while a statement ran: the next line begins with it. */
+void editor_feed(editor *ed, str typed);
 /* The list has a new last entry. */
 void editor_remember(editor *ed, const char *statement);
 /* Names may have changed: the next completion asks the database again. */

@@ -38,7 +38,7 @@ static void smooth(double *rate, double now) {
 static void update_rates(progress_line *p, const exec_progress *x) {
     double dt = x->llm_seconds - p->last_seconds;
     if (dt < 0) { /* the next LLM operator has begun */
-        *p = (progress_line){.shown = p->shown};
+        *p = (progress_line){.shown = p->shown, .keys = p->keys};
         dt = x->llm_seconds;
     }
     if (dt < 0.25)
@@ -118,6 +118,11 @@ void progress_render(progress_line *p, const exec_progress *x, int width, bool u
     if (p->token_rate > 0) {
         format_count(&text, (uint64_t)p->token_rate);
         buf_append_c(&text, " tok/s");
+        part(out, width, &text);
+        buf_clear(&text);
+    }
+    if (p->keys) {
+        buf_append_c(&text, "v view");
         part(out, width, &text);
     }
     buf_free(&text);

@@ -237,6 +237,10 @@ int repl_run(shell *sh) {
     return sh->quit_code;
 }
 
+void repl_feed(repl *r, str typed) {
+    editor_feed(r->ed, typed);
+}
+
 /* ---- commands of the prompt -------------------------------------------------------------------- */
 
 bool cmd_history(shell *sh, command_call *c) {

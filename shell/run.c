@@ -105,9 +105,10 @@ typedef struct run {
     const char **names;
     value_type *types;
     progress_line progress;
+    key_watch keys;
     view *view;
-    view_state
-        *known; /* the view's baselines, asked for before the start; NULL: no view is wanted */
+    view_state *state; /* what the view shows, kept from the first LLM call on; NULL: no terminal */
+    bool open_view;    /* as soon as there is something to see */
     bool saw_llm;
     uint64_t rows;
     exec_progress now;
@@ -168,7 +169,7 @@ static void take_rows(run *r, const batch *b) {
     } else if (r->formatting) {
         format_rows(&r->format, b);
     }
-    if (r->out.n >= DRAIN_BYTES)
+    if (r->out.n >= DRAIN_BYTES && r->view == NULL)
         drain(r);
 }
 
@@ -215,22 +216,30 @@ static void end_result(run *r) {
 
 /* ---- waiting ----------------------------------------------------------------------------------- */
 
+static void close_view(run *r) {
+    if (r->view != NULL)
+        view_close(r->view);
+    r->view = NULL;
+}
+
 static void show_progress(run *r) {
     shell *sh = r->sh;
     stmt_progress(r->s, &r->now);
-    if (r->now.llm_running)
+    if (r->now.llm_running && !r->saw_llm) {
         r->saw_llm = true;
-    if (r->view == NULL && r->saw_llm && r->known != NULL) {
+        keys_open(&r->keys, sh);
+        r->progress.keys = r->keys.open;
+    }
+    if (r->saw_llm && r->state != NULL)
+        view_update(r->state, &r->now);
+    if (r->view == NULL && r->saw_llm && (keys_view(&r->keys) || r->open_view)) {
         progress_clear(&r->progress);
-        r->view = view_open(sh, buf_str(&sh->last_text), r->known);
-        free(r->known);
-        r->known = NULL;
+        r->view = r->state ? view_open(sh, r->state, r->s) : NULL;
+        r->open_view = false;
     }
     if (r->view != NULL) {
-        if (!view_tick(r->view, &r->now, r->s)) {
-            view_close(r->view, false);
-            r->view = NULL;
-        }
+        if (!view_tick(r->view))
+            close_view(r);
     } else if (sh->progress && r->saw_llm && sh->term.err_tty) {
         progress_draw(&r->progress, sh, &r->now);
     }
@@ -259,8 +268,12 @@ static stmt_status wait_for_end(run *r, err *e) {
             begin_result(r);
             begun = true;
         }
-        if (status == STMT_ROWS)
+        if (status == STMT_ROWS) {
+            if (r->view == NULL)
+                keys_close(&r->keys, r->sh); /* a pager may want the keys */
+            r->progress.keys = r->keys.open;
             take_rows(r, b);
+        }
         if (status == STMT_DONE || status == STMT_ERROR)
             return status;
         if (given_up(r))
@@ -362,9 +375,12 @@ static bool prepare(run *r, str text) {
     shell *sh = r->sh;
     if (!estimate_confirm(sh, text))
         return false;
-    if (sh->want_view && sh->term.terminal && !sh->term.dumb) {
-        r->known = mem_zalloc(sizeof(view_state));
-        estimate_baselines(sh, text, r->known);
+    if (sh->term.terminal && !sh->term.dumb) {
+        r->state = mem_alloc(sizeof(view_state));
+        view_start(r->state, text, sh->term.utf8);
+        r->open_view = sh->want_view;
+        if (sh->want_view)
+            estimate_baselines(sh, text, r->state);
     }
     return true;
 }
@@ -372,8 +388,6 @@ static bool prepare(run *r, str text) {
 static bool finish(run *r, stmt_status status, const err *e, const place *where) {
     shell *sh = r->sh;
     bool ok = status == STMT_DONE;
-    if (r->view != NULL)
-        view_close(r->view, true);
     if (ok) {
         end_result(r);
         stmt_summary(r->s, &sh->last);
@@ -391,7 +405,7 @@ static bool finish(run *r, stmt_status status, const err *e, const place *where)
     }
     if (r->s != NULL)
         stmt_free(r->s);
-    free(r->known);
+    free(r->state);
     free(r->names);
     free(r->types);
     buf_free(&r->out);
@@ -412,6 +426,8 @@ bool shell_statement(shell *sh, str text, const place *where) {
     err e = {.pos = -1};
     signals_watch(r.s);
     stmt_status status = wait_for_end(&r, &e);
+    close_view(&r);
+    keys_close(&r.keys, sh);
     signals_watch(NULL);
     stmt_progress(r.s, &r.now);
     progress_clear(&r.progress);

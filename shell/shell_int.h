@@ -18,6 +18,7 @@
 
 #include <signal.h>
 #include <stdio.h>
+#include <termios.h>
 
 #include "exec/exec.h"
 #include "shell/shell.h"
@@ -349,6 +350,8 @@ bool shell_set_variable(shell *sh, str name, str text, err *e);
 /* ---- prompt (repl.c, edit.c, history.c, complete.c, highlight.c) ------------------------------- */
 
 int repl_run(shell *sh);
+/* What was typed while a statement ran is typed at the next prompt. */
+void repl_feed(repl *r, str typed);
 
 /* Whole statements, oldest first; a file shared by all shells of a user. */
 typedef struct history_list {
@@ -395,10 +398,26 @@ void complete_find(str text, size_t cursor, const db_object *objects, int nobjec
 /* The statement with its tokens coloured. */
 void highlight(str text, bool color, buf *out);
 
+/* ---- keys while a statement runs (keys.c) ------------------------------------------------------ */
+
+typedef struct key_watch {
+    bool open;
+    struct termios before;
+    buf typed; /* not for us: the prompt's, later */
+} key_watch;
+
+/* Keys are taken one by one from here on; nothing happens where nobody could press any. */
+void keys_open(key_watch *k, const shell *sh);
+/* Whether the key for the live view was pressed. */
+bool keys_view(key_watch *k);
+/* The terminal as it was; what else was typed goes to the prompt. */
+void keys_close(key_watch *k, shell *sh);
+
 /* ---- progress (progress.c) --------------------------------------------------------------------- */
 
 typedef struct progress_line {
     bool shown;
+    bool keys; /* v opens the view */
     int64_t drawn_ms;
     double rate, token_rate; /* smoothed */
     double last_seconds;

@@ -16,7 +16,8 @@
 enum { REDRAW_MS = 250 };
 
 struct view {
-    view_state state;
+    view_state *state;
+    stmt *statement; /* NULL: a recorded run */
     SCREEN *screen;
     view_cell *cells;
     int w, h;
@@ -38,8 +39,9 @@ static void set_attribute(const view *v, uint8_t attr) {
     static const attr_t plain[VIEW_ATTRS] = {[VIEW_BOLD] = A_BOLD,
                                              [VIEW_TITLE] = A_REVERSE,
                                              [VIEW_GOOD] = A_BOLD,
+                                             [VIEW_KNOWN] = A_BOLD,
                                              [VIEW_WORK] = A_UNDERLINE};
-    bool pair = v->color && (attr == VIEW_GOOD || attr == VIEW_DISK || attr == VIEW_WORK);
+    bool pair = v->color && (attr == VIEW_GOOD || attr == VIEW_DISK || attr == VIEW_KNOWN || attr == VIEW_WORK);
     attr_set(v->color ? colored[attr] : plain[attr], pair ? (short)attr : (short)0, NULL);
 }
 
@@ -56,7 +58,7 @@ static void draw(view *v) {
         fit_cells(v);
         clearok(curscr, TRUE);
     }
-    view_render(&v->state, v->w, v->h, v->cells);
+    view_render(v->state, v->w, v->h, v->cells);
     werase(stdscr);
     for (int y = 0; y < v->h; y++) {
         for (int x = 0; x < v->w; x++) {
@@ -84,10 +86,12 @@ static void prepare_restore(view *v) {
     term_set_restore_text(v->restore);
 }
 
-static view *open_screen(const term *t, str statement) {
+static view *open_screen(const term *t, view_state *state, stmt *s) {
     if (t->dumb)
         return NULL;
     view *v = mem_zalloc(sizeof *v);
+    v->state = state;
+    v->statement = s;
     fflush(stdout);
     v->screen = newterm(NULL, stdout, stdin);
     if (v->screen == NULL) {
@@ -107,66 +111,100 @@ static view *open_screen(const term *t, str statement) {
         use_default_colors();
         init_pair(VIEW_GOOD, COLOR_GREEN, -1);
         init_pair(VIEW_DISK, COLOR_CYAN, -1);
+        init_pair(VIEW_KNOWN, COLOR_MAGENTA, -1);
         init_pair(VIEW_WORK, COLOR_YELLOW, -1);
     }
-    view_start(&v->state, statement, t->utf8);
     fit_cells(v);
     return v;
 }
 
-view *view_open(shell *sh, str statement, const view_state *known) {
-    view *v = open_screen(&sh->term, statement);
-    if (v != NULL) {
-        memcpy(v->state.baselines, known->baselines, sizeof v->state.baselines);
-        v->state.nbaselines = known->nbaselines;
-    }
+view *view_open(const shell *sh, view_state *state, stmt *s) {
+    view *v = open_screen(&sh->term, state, s);
+    if (v != NULL)
+        stmt_watch(s, true);
     return v;
 }
 
+static void turn_to(view_state *state, int panel) {
+    state->panel = (view_panel)((panel + PANELS) % PANELS);
+    state->scroll = 0;
+    state->help = false;
+}
+
+static void scroll_by(view_state *state, int rows) {
+    int most = BASE_MAX((int)EXEC_OPERATORS, (int)VIEW_ANSWERS);
+    state->scroll = BASE_MIN(BASE_MAX(state->scroll + rows, 0), most);
+}
+
 /* False: leave the view. */
-static bool read_keys(view *v, stmt *s) {
-    for (int key; (key = getch()) != ERR;) {
-        v->drawn_ms = 0;
-        switch (key) {
-        case 'q':
-        case 'Q':
-        case 27:
-            return false;
-        case 'c':
-            if (s != NULL)
-                raise(SIGINT); /* the same as Ctrl-C in all that follows */
-            break;
-        case '1':
-            v->state.page = 0;
-            break;
-        case '2':
-            v->state.page = 1;
-            break;
-        case '\t':
-            v->state.page ^= 1;
-            break;
-        case '?':
-            v->state.help = !v->state.help;
-            break;
-        default:
-            break;
-        }
+static bool press(view *v, int key) {
+    view_state *state = v->state;
+    switch (key) {
+    case 'q':
+    case 'Q':
+    case 27:
+        return false;
+    case 'c':
+        if (v->statement != NULL)
+            raise(SIGINT); /* the same as Ctrl-C in all that follows */
+        break;
+    case 'p':
+        if (v->statement != NULL)
+            stmt_pause(v->statement, !state->now.paused);
+        break;
+    case '1':
+    case '2':
+    case '3':
+    case '4':
+        turn_to(state, key - '1');
+        break;
+    case '\t':
+    case KEY_RIGHT:
+        turn_to(state, (int)state->panel + 1);
+        break;
+    case KEY_LEFT:
+        turn_to(state, (int)state->panel - 1);
+        break;
+    case KEY_UP:
+    case KEY_DOWN:
+        scroll_by(state, key == KEY_UP ? -1 : 1);
+        break;
+    case KEY_PPAGE:
+    case KEY_NPAGE:
+        scroll_by(state, key == KEY_PPAGE ? -10 : 10);
+        break;
+    case '?':
+        state->help = !state->help;
+        break;
+    default:
+        break;
     }
     return true;
 }
 
-bool view_tick(view *v, const exec_progress *x, stmt *s) {
-    if (!read_keys(v, s))
-        return false;
-    if (now_ms() - v->drawn_ms < REDRAW_MS)
-        return true;
-    view_update(&v->state, x);
-    draw(v);
+static bool read_keys(view *v) {
+    for (int key; (key = getch()) != ERR;) {
+        v->drawn_ms = 0;
+        if (!press(v, key))
+            return false;
+    }
     return true;
 }
 
-void view_close(view *v, bool finished) {
-    (void)finished;
+bool view_tick(view *v) {
+    if (!read_keys(v))
+        return false;
+    if (now_ms() - v->drawn_ms >= REDRAW_MS)
+        draw(v);
+    return true;
+}
+
+/* Who leaves the view wants the statement to go on, so one that was held is let go. */
+void view_close(view *v) {
+    if (v->statement != NULL) {
+        stmt_pause(v->statement, false);
+        stmt_watch(v->statement, false);
+    }
     endwin();
     delscreen(v->screen);
     term_set_restore_text(NULL);
@@ -202,7 +240,7 @@ static void print_picture(const view_state *state) {
 
 static bool wait_and_draw(view *v, double seconds) {
     for (int64_t until = now_ms() + (int64_t)(seconds * 1000);;) {
-        if (!read_keys(v, NULL) || signals_interrupts() || signals_terminated())
+        if (!read_keys(v) || signals_interrupts() || signals_terminated())
             return false;
         if (now_ms() - v->drawn_ms >= REDRAW_MS)
             draw(v);
@@ -226,8 +264,7 @@ int view_mock(const term *t, const char *path) {
         return complain(path, 0, strerror(errno));
     view_state state;
     view_start(&state, STR("a recorded run"), t->utf8);
-    view *v = t->interactive ? open_screen(t, STR("a recorded run")) : NULL;
-    view_state *shown = v ? &v->state : &state;
+    view *v = t->interactive ? open_screen(t, &state, NULL) : NULL;
     char *line = NULL;
     size_t cap = 0;
     int number = 0;
@@ -236,15 +273,14 @@ int view_mock(const term *t, const char *path) {
     while (ok && going && getline(&line, &cap, in) > 0) {
         double wait_s = 0;
         number++;
-        ok = view_mock_line(line, shown, &wait_s, &e);
+        ok = view_mock_line(line, &state, &wait_s, &e);
         if (ok && v)
             going = wait_and_draw(v, BASE_MIN(wait_s, 5.0));
     }
     if (v) {
         while (ok && going) /* the last picture stays until a key */
             going = wait_and_draw(v, 1);
-        state = v->state;
-        view_close(v, true);
+        view_close(v);
     }
     if (ok)
         print_picture(&state);

@@ -11,7 +11,7 @@
 
 #include "shell_int.h"
 
-enum { VIEW_SAMPLES = 512, VIEW_ANSWERS = 32, VIEW_PREFIXES = 16, VIEW_BASELINES = 6 };
+enum { VIEW_SAMPLES = 512, VIEW_ANSWERS = 32, VIEW_BASELINES = 6 };
 
 typedef enum view_attr {
     VIEW_PLAIN,
@@ -20,6 +20,7 @@ typedef enum view_attr {
     VIEW_TITLE, /* reverse */
     VIEW_GOOD,  /* saved work */
     VIEW_DISK,
+    VIEW_KNOWN, /* answers that were stored */
     VIEW_WORK, /* computed */
     VIEW_ATTRS
 } view_attr;
@@ -34,23 +35,21 @@ typedef struct view_answer {
     char input[80], answer[80];
 } view_answer;
 
-/* A shared prefix: how many prompts pass through it, and how many of these are answered. */
-typedef struct view_prefix {
-    char text[96];
-    int tokens, fanout, done;
-} view_prefix;
-
 /* Tokens that another strategy computes for the same statement. */
 typedef struct view_baseline {
     char name[24];
     double tokens;
 } view_baseline;
 
+/* Keys 1 to 4. */
+typedef enum view_panel { PANEL_RUN, PANEL_STRATEGIES, PANEL_PREFIXES, PANEL_ROWS, PANELS } view_panel;
+
 typedef struct view_state {
     char statement[512];
     exec_progress now;
     bool utf8, help, finished;
-    int page;                              /* 0: the run, 1: baselines */
+    view_panel panel;
+    int scroll;                            /* first row shown of a panel's list */
     double hit_now, rows_rate, token_rate; /* of the latest half second and more */
     float hit[VIEW_SAMPLES];               /* hit rates, oldest first */
     int nhit;
@@ -58,8 +57,6 @@ typedef struct view_state {
     exec_progress mark;
     view_answer answers[VIEW_ANSWERS]; /* newest first */
     int nanswers;
-    view_prefix prefixes[VIEW_PREFIXES];
-    int nprefixes;
     view_baseline baselines[VIEW_BASELINES];
     int nbaselines;
 } view_state;
@@ -76,12 +73,13 @@ bool view_mock_line(const char *line, view_state *v, double *wait_s, err *e);
 void estimate_baselines(shell *sh, str text, view_state *v);
 
 typedef struct view view;
-/* `known`: its baselines are shown. NULL: the terminal cannot show it. */
-view *view_open(shell *sh, str statement, const view_state *known);
+/* Shows `state`, which the caller keeps up to date and which must outlive the view, of the running
+ * statement s. NULL: the terminal cannot show it. */
+view *view_open(const shell *sh, view_state *state, stmt *s);
 /* Draws at most four times a second and reads keys; false: back to the shell, the statement runs
  * on. */
-bool view_tick(view *v, const exec_progress *x, stmt *s);
-void view_close(view *v, bool finished);
+bool view_tick(view *v);
+void view_close(view *v);
 /* Replays a recorded run; its exit code. */
 int view_mock(const term *t, const char *path);
 

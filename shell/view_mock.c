@@ -3,8 +3,9 @@
  * teaching.
  *
  * The keys are those of `numbers` and `texts` below, all optional and kept from line to line, plus
- * "prefixes": [{"text", "tokens", "fanout", "done"}] and "baselines": {"name": tokens}. "seconds"
- * is when the line is shown.
+ * "prefixes": [{"text", "tokens", "fanout", "done"}], "rows": [{"name", "depth", "in", "out"}] (the
+ * operators), "shared": [percent] (of each of the latest prompts) and "baselines": {"name": tokens}.
+ * "seconds" is when the line is shown.
  */
 #include <cjson/cJSON.h>
 #include <string.h>
@@ -37,6 +38,9 @@ static const struct {
     {"kv_bytes", AT(llm.kv_bytes), NUMBER_SIZE},
     {"kv_budget_bytes", AT(llm.kv_budget_bytes), NUMBER_SIZE},
     {"live_sequences", AT(llm.live_sequences), NUMBER_INT},
+    {"stored_tokens", AT(stored_tokens), NUMBER_U64},
+    {"disk_bytes", AT(disk_bytes), NUMBER_U64},
+    {"disk_budget_bytes", AT(disk_budget_bytes), NUMBER_U64},
 };
 static const struct {
     const char *key;
@@ -73,20 +77,54 @@ static int int_of(const cJSON *object, const char *key) {
     return cJSON_IsNumber(n) ? n->valueint : 0;
 }
 
-static void read_prefixes(const cJSON *list, view_state *v) {
+static void copy_text(const cJSON *object, const char *key, char *out, size_t size) {
+    const cJSON *text = cJSON_GetObjectItemCaseSensitive(object, key);
+    snprintf(out, size, "%s", cJSON_IsString(text) ? text->valuestring : "");
+}
+
+static void read_prefixes(const cJSON *list, exec_progress *x) {
     const cJSON *one;
     if (!cJSON_IsArray(list))
         return;
-    v->nprefixes = 0;
+    x->nprefixes = 0;
     cJSON_ArrayForEach(one, list) {
-        const cJSON *text = cJSON_GetObjectItemCaseSensitive(one, "text");
-        if (v->nprefixes == VIEW_PREFIXES)
+        if (x->nprefixes == EXEC_PREFIXES)
             break;
-        view_prefix *p = &v->prefixes[v->nprefixes++];
-        *p = (view_prefix){.tokens = int_of(one, "tokens"),
+        exec_prefix *p = &x->prefixes[x->nprefixes++];
+        *p = (exec_prefix){.tokens = int_of(one, "tokens"),
                            .fanout = int_of(one, "fanout"),
                            .done = int_of(one, "done")};
-        snprintf(p->text, sizeof p->text, "%s", cJSON_IsString(text) ? text->valuestring : "");
+        copy_text(one, "text", p->text, sizeof p->text);
+    }
+}
+
+static void read_operators(const cJSON *list, exec_progress *x) {
+    const cJSON *one;
+    if (!cJSON_IsArray(list))
+        return;
+    x->noperators = 0;
+    cJSON_ArrayForEach(one, list) {
+        if (x->noperators == EXEC_OPERATORS)
+            break;
+        exec_operator *o = &x->operator_rows[x->noperators++];
+        *o = (exec_operator){.depth = BASE_MAX(int_of(one, "depth"), 0),
+                             .source = !cJSON_HasObjectItem(one, "in"),
+                             .rows_in = (uint64_t)BASE_MAX(int_of(one, "in"), 0),
+                             .rows_out = (uint64_t)BASE_MAX(int_of(one, "out"), 0)};
+        copy_text(one, "name", o->name, sizeof o->name);
+        o->model = strncmp(o->name, "LLM", 3) == 0;
+    }
+}
+
+static void read_shared(const cJSON *list, exec_progress *x) {
+    const cJSON *one;
+    if (!cJSON_IsArray(list))
+        return;
+    x->nshared = 0;
+    cJSON_ArrayForEach(one, list) {
+        int percent = cJSON_IsNumber(one) ? one->valueint : 0;
+        if (x->nshared < EXEC_SHARED)
+            x->shared[x->nshared++] = (uint8_t)BASE_MIN(BASE_MAX(percent, 0), 100);
     }
 }
 
@@ -126,7 +164,9 @@ bool view_mock_line(const char *line, view_state *v, double *wait_s, err *e) {
     if (cJSON_IsString(statement))
         snprintf(v->statement, sizeof v->statement, "%s", statement->valuestring);
     v->finished = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(object, "finished"));
-    read_prefixes(cJSON_GetObjectItemCaseSensitive(object, "prefixes"), v);
+    read_prefixes(cJSON_GetObjectItemCaseSensitive(object, "prefixes"), &x);
+    read_operators(cJSON_GetObjectItemCaseSensitive(object, "rows"), &x);
+    read_shared(cJSON_GetObjectItemCaseSensitive(object, "shared"), &x);
     read_baselines(cJSON_GetObjectItemCaseSensitive(object, "baselines"), v);
     *wait_s = BASE_MAX(x.seconds - v->now.seconds, 0.0);
     x.llm_running = true;

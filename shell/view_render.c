@@ -9,7 +9,7 @@
 
 #include "view_int.h"
 
-enum { LABEL_COLUMNS = 10, SMALL_W = 60, SMALL_H = 12, TINY_W = 40, TINY_H = 6 };
+enum { LABEL_COLUMNS = 11, OPERATOR_COLUMNS = 30, SMALL_W = 60, SMALL_H = 12, TINY_W = 40, TINY_H = 6 };
 
 /* ---- the state --------------------------------------------------------------------------------- */
 
@@ -137,6 +137,19 @@ static int put_bar(canvas *c, int x, int columns, double part, view_attr attr) {
     return x + columns;
 }
 
+/* Of a bar with a text of so many columns behind it: a third of the screen, less where it is narrow. */
+static int bar_columns(const canvas *c, int text) {
+    return BASE_MIN(c->w / 3, BASE_MAX(c->w - LABEL_COLUMNS - 1 - text, 8));
+}
+
+/* A count whose last digit stands at x + 9. */
+static void put_count(canvas *c, int x, uint64_t n) {
+    enum { COUNT_COLUMNS = 10 };
+    buf text = {0};
+    format_count(&text, n);
+    put_buf(c, x + COUNT_COLUMNS - BASE_MIN((int)text.n, (int)COUNT_COLUMNS), VIEW_PLAIN, &text);
+}
+
 static void bytes(buf *out, double n) {
     static const char *const units[] = {"B", "kB", "MB", "GB", "TB"};
     size_t u = 0;
@@ -178,7 +191,7 @@ static void draw_rows(canvas *c) {
     buf text = {0};
     label(c, "rows");
     double part = x->rows_total ? (double)x->rows_done / (double)x->rows_total : 0;
-    int at = put_bar(c, LABEL_COLUMNS, BASE_MAX(c->w / 3, 10), part, VIEW_GOOD) + 1;
+    int at = put_bar(c, LABEL_COLUMNS, bar_columns(c, 30), part, VIEW_GOOD) + 1;
     format_count(&text, x->rows_done);
     buf_append_c(&text, " of ");
     format_count(&text, x->rows_total);
@@ -193,15 +206,18 @@ static void draw_rows(canvas *c) {
     c->row++;
 }
 
-static void draw_spark(canvas *c, int x, int columns) {
+/* A block as high as `part` of a row. */
+static const char *step(bool utf8, double part) {
     static const char *const steps[] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
     static const char *const ascii[] = {"_", "_", ".", ".", "-", "-", "=", "#"};
+    int k = BASE_MIN(BASE_MAX((int)(part * 8), 0), 7);
+    return utf8 ? steps[k] : ascii[k];
+}
+
+static void draw_spark(canvas *c, int x, int columns) {
     const view_state *v = c->v;
-    int from = BASE_MAX(v->nhit - columns, 0);
-    for (int i = from; i < v->nhit; i++) {
-        int k = BASE_MIN((int)(v->hit[i] * 8), 7);
-        put(c, x++, c->row, VIEW_GOOD, v->utf8 ? steps[k] : ascii[k]);
-    }
+    for (int i = BASE_MAX(v->nhit - columns, 0); i < v->nhit; i++)
+        put(c, x++, c->row, VIEW_GOOD, step(v->utf8, v->hit[i]));
 }
 
 static void draw_hit(canvas *c) {
@@ -215,27 +231,37 @@ static void draw_hit(canvas *c) {
     c->row++;
 }
 
-/* Where prompt tokens came from, as one bar: memory, disk, computed. */
+/* Where the tokens of prompts came from, as one bar: memory, disk, stored answers (whose prompts were
+ * not even sent), computed. */
 static void draw_split(canvas *c) {
-    const llm_stats *m = &c->v->now.llm;
-    double sent = (double)BASE_MAX(m->reused_memory + m->reused_disk + m->computed_tokens, 1u);
-    int columns = BASE_MAX(c->w / 3, 10), x = LABEL_COLUMNS;
-    int memory = (int)((double)m->reused_memory / sent * columns + 0.5);
-    int disk = (int)((double)m->reused_disk / sent * columns + 0.5);
-    int work =
-        BASE_MIN((int)((double)m->computed_tokens / sent * columns + 0.5), columns - memory - disk);
+    const exec_progress *x = &c->v->now;
+    const struct {
+        const char *name;
+        uint64_t tokens;
+        view_attr attr;
+        bool always;
+    } parts[] = {{"memory", x->llm.reused_memory, VIEW_GOOD, true},
+                 {"disk", x->llm.reused_disk, VIEW_DISK, true},
+                 {"answers", x->stored_tokens, VIEW_KNOWN, false},
+                 {"computed", x->llm.computed_tokens, VIEW_WORK, true}};
+    enum { TEXT_COLUMNS = 52 };
+    double all = 0, before = 0;
+    int columns = bar_columns(c, TEXT_COLUMNS);
+    int at = LABEL_COLUMNS + columns + 1;
+    for (size_t i = 0; i < BASE_COUNT(parts); i++)
+        all += (double)parts[i].tokens;
     label(c, "tokens");
-    x = put_bar(c, x, memory, 1, VIEW_GOOD);
-    x = put_bar(c, x, disk, 1, VIEW_DISK);
-    put_bar(c, x, BASE_MAX(work, 0), 1, VIEW_WORK);
-    buf text = {0};
-    x = LABEL_COLUMNS + columns + 1;
-    buf_printf(&text, "memory %.0f %%", 100 * (double)m->reused_memory / sent);
-    x = put_buf(c, x, VIEW_GOOD, &text) + 2;
-    buf_printf(&text, "disk %.0f %%", 100 * (double)m->reused_disk / sent);
-    x = put_buf(c, x, VIEW_DISK, &text) + 2;
-    buf_printf(&text, "computed %.0f %%", 100 * (double)m->computed_tokens / sent);
-    put_buf(c, x, VIEW_WORK, &text);
+    for (size_t i = 0; i < BASE_COUNT(parts); i++) {
+        double part = all > 0 ? (double)parts[i].tokens / all : 0;
+        int from = (int)(before * columns + 0.5), to = (int)((before + part) * columns + 0.5);
+        put_bar(c, LABEL_COLUMNS + from, to - from, 1, parts[i].attr);
+        before += part;
+        if (!parts[i].always && parts[i].tokens == 0)
+            continue;
+        buf text = {0};
+        buf_printf(&text, "%s %.0f %%", parts[i].name, 100 * part);
+        at = put_buf(c, at, parts[i].attr, &text) + 2;
+    }
     c->row++;
 }
 
@@ -250,34 +276,43 @@ static void draw_tokens(canvas *c) {
         {"saved", m->reused_memory + m->reused_disk},
         {"decoded", m->output_tokens},
     };
-    int x = LABEL_COLUMNS;
+    buf text = {0};
+    format_count(&text, (uint64_t)c->v->token_rate);
+    buf_append_c(&text, " tok/s");
+    int x = put_buf(c, LABEL_COLUMNS, VIEW_BOLD, &text) + 2;
     for (size_t i = 0; i < BASE_COUNT(parts); i++) {
-        buf text = {0};
         buf_printf(&text, "%s ", parts[i].name);
         x = put_buf(c, x, VIEW_DIM, &text);
         format_count(&text, parts[i].n);
         x = put_buf(c, x, VIEW_PLAIN, &text) + 2;
     }
-    buf text = {0};
-    format_count(&text, (uint64_t)c->v->token_rate);
-    buf_append_c(&text, " tok/s");
-    put_buf(c, x, VIEW_BOLD, &text);
     c->row++;
 }
 
-static void draw_memory(canvas *c) {
-    const llm_stats *m = &c->v->now.llm;
+/* One line of a budget: "KV memory ███   34 MB of 1.1 GB". */
+static int put_budget(canvas *c, const char *name, double used, double budget) {
     buf text = {0};
-    label(c, "KV");
-    double part = m->kv_budget_bytes ? (double)m->kv_bytes / (double)m->kv_budget_bytes : 0;
-    int at = put_bar(c, LABEL_COLUMNS, BASE_MAX(c->w / 3, 10), part, VIEW_DISK) + 1;
-    bytes(&text, (double)m->kv_bytes);
+    label(c, name);
+    int at = put_bar(c, LABEL_COLUMNS, bar_columns(c, 30), budget > 0 ? used / budget : 0, VIEW_DISK);
+    bytes(&text, used);
     buf_append_c(&text, " of ");
-    bytes(&text, (double)m->kv_budget_bytes);
+    bytes(&text, budget);
+    return put_buf(c, at + 1, VIEW_PLAIN, &text);
+}
+
+static void draw_memory(canvas *c) {
+    const exec_progress *x = &c->v->now;
+    const llm_stats *m = &x->llm;
+    buf text = {0};
+    int at = put_budget(c, "KV memory", (double)m->kv_bytes, (double)m->kv_budget_bytes);
     buf_printf(&text, "  %d sequences", m->live_sequences);
     if (m->evicted_blocks)
         buf_printf(&text, "  %llu blocks evicted", (unsigned long long)m->evicted_blocks);
     put_buf(c, at, VIEW_PLAIN, &text);
+    c->row++;
+    if (x->disk_budget_bytes == 0)
+        return;
+    put_budget(c, "KV disk", (double)x->disk_bytes, (double)x->disk_budget_bytes);
     c->row++;
 }
 
@@ -288,27 +323,61 @@ static void draw_order(canvas *c) {
     put(c, LABEL_COLUMNS, c->row++, VIEW_PLAIN, c->v->now.field_order);
 }
 
-static void draw_prefixes(canvas *c, int most) {
-    const view_state *v = c->v;
-    if (v->nprefixes == 0 || most < 2)
+/* The latest prompts in the order they ran, one a column: high where a prompt shared most of what it
+ * says with those before it, low where it broke off. */
+static void draw_strip(canvas *c) {
+    const exec_progress *x = &c->v->now;
+    int columns = BASE_MIN(c->w - LABEL_COLUMNS - 1, x->nshared);
+    if (x->nshared == 0)
+        return;
+    label(c, "order");
+    for (int i = 0; i < columns; i++) {
+        int percent = x->shared[x->nshared - columns + i];
+        put(c, LABEL_COLUMNS + i, c->row, percent < 50 ? VIEW_WORK : VIEW_GOOD,
+            step(c->v->utf8, percent / 100.0));
+    }
+    c->row++;
+}
+
+static void draw_prefixes(canvas *c, int rows, int from) {
+    const exec_progress *x = &c->v->now;
+    if (x->nprefixes == 0 || rows < 2)
         return;
     put(c, 1, c->row++, VIEW_BOLD, "widest shared prefixes");
-    for (int i = 0; i < v->nprefixes && i < most - 1; i++, c->row++) {
-        const view_prefix *p = &v->prefixes[i];
+    for (int i = from; i < x->nprefixes && i - from < rows - 1; i++, c->row++) {
+        const exec_prefix *p = &x->prefixes[i];
         buf text = {0};
         buf_printf(&text, "%5d x %4d tok ", p->fanout, p->tokens);
-        int x = put_buf(c, 1, VIEW_PLAIN, &text);
-        x = put_bar(c, x, 8, p->fanout ? (double)p->done / p->fanout : 0, VIEW_GOOD) + 1;
-        put(c, x, c->row, VIEW_DIM, p->text);
+        int at = put_buf(c, 1, VIEW_PLAIN, &text);
+        at = put_bar(c, at, 8, p->fanout ? (double)p->done / p->fanout : 0, VIEW_GOOD) + 1;
+        format_visible(&text, str_from(p->text), c->v->utf8);
+        put_buf(c, at, VIEW_DIM, &text);
     }
 }
 
-static void draw_answers(canvas *c, int last_row) {
+static void draw_operators(canvas *c, int rows, int from) {
+    const exec_progress *x = &c->v->now;
+    if (x->noperators == 0 || rows < 2)
+        return;
+    put(c, 1, c->row, VIEW_BOLD, "operators");
+    put(c, OPERATOR_COLUMNS - 2, c->row, VIEW_DIM, "rows in");
+    put(c, OPERATOR_COLUMNS + 15, c->row++, VIEW_DIM, "out");
+    for (int i = from; i < x->noperators && i - from < rows - 1; i++, c->row++) {
+        const exec_operator *o = &x->operator_rows[i];
+        int indent = BASE_MIN(2 * o->depth, OPERATOR_COLUMNS / 2);
+        put(c, 1 + indent, c->row, o->model ? VIEW_GOOD : VIEW_PLAIN, o->name);
+        if (!o->source)
+            put_count(c, OPERATOR_COLUMNS, o->rows_in);
+        put_count(c, OPERATOR_COLUMNS + 13, o->rows_out);
+    }
+}
+
+static void draw_answers(canvas *c, int rows, int from) {
     const view_state *v = c->v;
-    if (c->row + 1 >= last_row || v->nanswers == 0)
+    if (v->nanswers == 0 || rows < 2)
         return;
     put(c, 1, c->row++, VIEW_BOLD, "last answers");
-    for (int i = 0; i < v->nanswers && c->row < last_row; i++, c->row++) {
+    for (int i = from; i < v->nanswers && i - from < rows - 1; i++, c->row++) {
         buf shown = {0};
         format_visible(&shown, str_from(v->answers[i].answer), v->utf8);
         int x = put_buf(c, 1, VIEW_PLAIN, &shown);
@@ -318,15 +387,26 @@ static void draw_answers(canvas *c, int last_row) {
 }
 
 static void draw_keys(canvas *c, int row) {
-    static const char *const keys[][2] = {{"q", "back to the shell"},
-                                          {"c", "cancel, keep answers"},
-                                          {"1", "run"},
-                                          {"2", "baselines"},
-                                          {"?", "help"}};
+    static const struct {
+        const char *key, *brief, *text;
+        int panel; /* -1: none */
+    } keys[] = {{"q", "shell", "back to the shell", -1},
+                {"c", "cancel, keep", "cancel, keep answers", -1},
+                {"p", "pause", "pause", -1},
+                {"?", "help", "help", -1},
+                {"1", "run", "run", PANEL_RUN},
+                {"2", "compare", "compare", PANEL_STRATEGIES},
+                {"3", "prefixes", "prefixes", PANEL_PREFIXES},
+                {"4", "rows", "rows, answers", PANEL_ROWS}};
+    enum { WIDE = 112 };
     int x = 1;
     for (size_t i = 0; i < BASE_COUNT(keys); i++) {
-        x = put(c, x, row, VIEW_TITLE, keys[i][0]);
-        x = put(c, x + 1, row, VIEW_DIM, keys[i][1]) + 2;
+        bool here = keys[i].panel == (int)c->v->panel;
+        const char *text = c->w < WIDE ? keys[i].brief : keys[i].text;
+        if (x + 2 + (int)strlen(text) > c->w)
+            break;
+        x = put(c, x, row, VIEW_TITLE, keys[i].key);
+        x = put(c, x + 1, row, here ? VIEW_BOLD : VIEW_DIM, text) + 2;
     }
 }
 
@@ -356,21 +436,29 @@ static void draw_baselines(canvas *c, int last_row) {
             buf_printf(&text, "  %.1f x less than %s", all[0].tokens / all[i].tokens, all[0].name);
         put_buf(c, at + 1, VIEW_PLAIN, &text);
     }
+    if (v->nbaselines == 0 && c->row + 1 < last_row)
+        put(c, 1, c->row + 1, VIEW_DIM,
+            ".view STATEMENT counts FIFO, fixed and grouped, too, before it runs the statement");
 }
 
 static void draw_help(canvas *c) {
     static const char *const lines[] = {
         "hit rate   prompt tokens whose KV was there already, of all that were sent",
-        "tokens     where they came from: memory, the cache on disk, or computed now",
+        "tokens     where they came from: memory, the cache on disk, stored answers, or computed",
         "rows       distinct inputs answered; known ones were stored by an earlier run",
-        "KV         keys and values held in memory, of what kv_memory allows",
+        "KV         keys and values held in memory and on disk, of what the settings allow",
         "fields     the order in which each prompt names its fields, and why it shares",
+        "order      the latest prompts: high ones share what they begin with, low ones do not",
+        "prefixes   prompts x tokens, how many of these prompts are answered, where it ends",
         "",
         "q  back to the shell, the statement runs on      c  stop it; answers are kept",
-        "1  the run   2  what other strategies would compute   ?  close this",
+        "p  hold it, or let it go on                      ?  close this",
+        "1  the run   2  what other strategies would compute   3  shared prefixes",
+        "4  operators and answers       left, right: turn     up, down: scroll",
     };
+    enum { FACTS = 7 };
     for (size_t i = 0; i < BASE_COUNT(lines) && c->row < c->h - 1; i++)
-        put(c, 1, c->row++, i < 5 ? VIEW_PLAIN : VIEW_DIM, lines[i]);
+        put(c, 1, c->row++, i < FACTS ? VIEW_PLAIN : VIEW_DIM, lines[i]);
 }
 
 /* A row or two: the progress line. */
@@ -382,6 +470,63 @@ static void draw_one_line(canvas *c) {
     format_count(&text, x->rows_total);
     buf_printf(&text, " rows  hit %.0f %%", 100 * progress_hit_rate(&x->llm));
     put_buf(c, 0, VIEW_PLAIN, &text);
+}
+
+/* Operators whole where they fit, then answers; arrows scroll the answers. */
+static void draw_rows_panel(canvas *c, int last_row) {
+    int most = BASE_MAX(c->v->nanswers - 1, 0);
+    draw_operators(c, BASE_MIN(c->v->now.noperators + 1, (last_row - c->row) / 2 + 1), 0);
+    c->row += c->v->now.noperators > 0 && last_row - c->row > 3;
+    draw_answers(c, last_row - c->row, BASE_MIN(c->v->scroll, most));
+}
+
+/* Shares `rows` out to lists that want some, one by one; a list with its title alone gets none. */
+static void share_rows(int rows, const int *wants, int *gets, int n) {
+    bool left = true;
+    memset(gets, 0, sizeof *gets * (size_t)n);
+    while (rows > 0 && left) {
+        left = false;
+        for (int i = 0; i < n && rows > 0; i++) {
+            if (gets[i] == wants[i])
+                continue;
+            gets[i]++;
+            rows--;
+            left = true;
+        }
+    }
+}
+
+static void draw_lists(canvas *c, int last_row) {
+    static void (*const draw[])(canvas *, int, int) = {draw_prefixes, draw_operators, draw_answers};
+    enum { LISTS = BASE_COUNT(draw), ROOMY = 30 };
+    const exec_progress *x = &c->v->now;
+    const int wants[LISTS] = {x->nprefixes + (x->nprefixes > 0), x->noperators + (x->noperators > 0),
+                              c->v->nanswers + (c->v->nanswers > 0)};
+    int gets[LISTS], blanks = 0;
+    bool roomy = c->h >= ROOMY;
+    for (int i = 0; i < LISTS; i++)
+        blanks += roomy && wants[i] > 0;
+    share_rows(last_row - c->row - blanks, wants, gets, LISTS);
+    for (int i = 0; i < LISTS; i++) {
+        c->row += roomy && gets[i] > 1;
+        draw[i](c, gets[i], 0);
+    }
+}
+
+static void draw_run(canvas *c, int last_row, bool small, bool full) {
+    draw_rows(c);
+    draw_hit(c);
+    draw_split(c);
+    if (small)
+        return;
+    draw_tokens(c);
+    draw_memory(c);
+    draw_order(c);
+    draw_strip(c);
+    if (full)
+        draw_lists(c, last_row);
+    else
+        draw_answers(c, last_row - c->row, 0);
 }
 
 void view_render(const view_state *v, int w, int h, view_cell *cells) {
@@ -400,28 +545,16 @@ void view_render(const view_state *v, int w, int h, view_cell *cells) {
     draw_keys(&c, last_row);
     if (!small) {
         draw_statement(&c);
-        c.row++;
+        c.row += full;
     }
-    if (v->help) {
+    if (v->help)
         draw_help(&c);
-        return;
-    }
-    if (v->page == 1) {
+    else if (v->panel == PANEL_STRATEGIES)
         draw_baselines(&c, last_row);
-        return;
-    }
-    draw_rows(&c);
-    draw_hit(&c);
-    draw_split(&c);
-    if (small)
-        return;
-    draw_tokens(&c);
-    draw_memory(&c);
-    draw_order(&c);
-    if (full) {
-        c.row++;
-        draw_prefixes(&c, (last_row - c.row) / 2);
-        c.row += v->nprefixes > 0;
-    }
-    draw_answers(&c, last_row);
+    else if (v->panel == PANEL_PREFIXES)
+        draw_prefixes(&c, last_row - c.row, BASE_MIN(v->scroll, BASE_MAX(v->now.nprefixes - 1, 0)));
+    else if (v->panel == PANEL_ROWS)
+        draw_rows_panel(&c, last_row);
+    else
+        draw_run(&c, last_row, small, full);
 }

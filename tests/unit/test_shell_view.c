@@ -31,6 +31,16 @@ static exec_progress sample(double seconds, uint64_t rows) {
     x.llm.output_tokens = rows;
     x.llm.kv_bytes = 3 << 20;
     x.llm.kv_budget_bytes = 1 << 30;
+    x.llm.live_sequences = 16;
+    x.disk_bytes = 40 << 20;
+    x.disk_budget_bytes = (uint64_t)8 << 30;
+    x.nprefixes = 1;
+    x.prefixes[0] = (exec_prefix){"synopsis: A young …", 412, 31, 12};
+    x.noperators = 2;
+    x.operator_rows[0] = (exec_operator){.name = "filter", .rows_in = rows, .rows_out = rows / 3};
+    x.operator_rows[1] = (exec_operator){.name = "scan reviews", .depth = 1, .source = true, .rows_out = 12345};
+    for (x.nshared = 0; x.nshared < EXEC_SHARED; x.nshared++)
+        x.shared[x.nshared] = (uint8_t)(x.nshared % 8 ? 95 : 12);
     return x;
 }
 
@@ -40,8 +50,6 @@ static void run(view_state *v, bool utf8) {
         exec_progress x = sample(i, (uint64_t)i * 15);
         view_update(v, &x);
     }
-    v->nprefixes = 1;
-    v->prefixes[0] = (view_prefix){"synopsis: A young …", 412, 31, 12};
 }
 
 static char *picture(const view_state *v, int w, int h) {
@@ -71,7 +79,7 @@ static void test_sizes(void **state) {
     view_state v;
     for (int utf8 = 0; utf8 < 2; utf8++) {
         run(&v, utf8 != 0);
-        for (v.page = 0; v.page < 2; v.page++) {
+        for (v.panel = PANEL_RUN; v.panel < PANELS; v.panel++) {
             for (int help = 0; help < 2; help++) {
                 v.help = help != 0;
                 for (int w = 1; w < 130; w += 7) {
@@ -83,22 +91,53 @@ static void test_sizes(void **state) {
     }
 }
 
-static void test_full(void **state) {
-    (void)state;
-    view_state v;
-    run(&v, true);
-    const char *text = picture(&v, 80, 24);
-    static const char *const parts[] = {
-        "LLM 1 of 1",       "SELECT * FROM reviews", "150 of 200",  "15.0/s",
-        "ETA 3.3 s",        "average  84 %",         "memory 80 %", "computed 16 %",
-        "saved 126,000",    "synopsis, review",      "31 x  412",   "positive",
-        "back to the shell"};
-    for (size_t i = 0; i < BASE_COUNT(parts); i++) {
+static void expect(const char *text, const char *const *parts, size_t n) {
+    for (size_t i = 0; i < n; i++) {
         if (strstr(text, parts[i]) == NULL)
             print_error("no '%s' in\n%s", parts[i], text);
         assert_non_null(strstr(text, parts[i]));
     }
-    assert_non_null(strstr(picture(&v, 30, 2), "150/200 rows  hit 84 %"));
+}
+#define EXPECT(text, ...)                                                                          \
+    do {                                                                                           \
+        static const char *const parts[] = {__VA_ARGS__};                                          \
+        expect(text, parts, BASE_COUNT(parts));                                                    \
+    } while (0)
+
+/* All of it from 80 x 24 up; what matters most on smaller screens; one line below 40 x 6. */
+static void test_full(void **state) {
+    (void)state;
+    view_state v;
+    run(&v, true);
+    EXPECT(picture(&v, 80, 24), "LLM 1 of 1", "SELECT * FROM reviews", "150 of 200", "15.0/s",
+           "ETA 3.3 s", "average  84 %", "memory 80 %", "computed 16 %", "saved 126,000",
+           "KV memory", "3.1 MB of 1.1 GB", "KV disk", "42 MB of 8.6 GB", "synopsis, review",
+           "order     ████▁███████▁", "31 x  412", "scan reviews", "12,345", "positive  東京 is fine",
+           "2,415 tok/s", "q shell", "p pause", "? help", "4 rows");
+    EXPECT(picture(&v, 120, 40), "LLM 1 of 1", "KV disk", "scan reviews", "31 x  412",
+           "back to the shell", "4 rows, answers");
+    EXPECT(picture(&v, 60, 12), "150 of 200", "memory 80 %", "KV disk", "synopsis, review", "c cancel, keep");
+    EXPECT(picture(&v, 40, 6), "150 of 200", "average  84 %", "q shell", "p pause");
+    assert_null(strstr(picture(&v, 40, 6), "KV"));
+    EXPECT(picture(&v, 30, 2), "150/200 rows  hit 84 %");
+}
+
+static void test_panels(void **state) {
+    (void)state;
+    view_state v;
+    run(&v, false);
+    v.now.stored_tokens = 50000;
+    EXPECT(picture(&v, 80, 24), "answers 25 %", "memory 60 %");
+    v.panel = PANEL_STRATEGIES;
+    EXPECT(picture(&v, 80, 24), "no cache", "this run", ".view STATEMENT");
+    v.panel = PANEL_PREFIXES;
+    EXPECT(picture(&v, 80, 24), "synopsis: A young");
+    v.panel = PANEL_ROWS;
+    EXPECT(picture(&v, 80, 24), "operators", "filter", "last answers", "positive");
+    v.scroll = 1000; /* past the end: the last ones stay */
+    EXPECT(picture(&v, 80, 24), "positive");
+    v.help = true;
+    EXPECT(picture(&v, 80, 24), "stored answers", "up, down: scroll");
 }
 
 static void test_mock(void **state) {
@@ -114,8 +153,8 @@ static void test_mock(void **state) {
         &v, &wait_s, &e));
     assert_true(wait_s == 2);
     assert_int_equal(v.now.rows_done, 5);
-    assert_int_equal(v.nprefixes, 1);
-    v.page = 1;
+    assert_int_equal(v.now.nprefixes, 1);
+    v.panel = PANEL_STRATEGIES;
     assert_non_null(strstr(picture(&v, 80, 24), "FIFO"));
     assert_false(view_mock_line("[1]", &v, &wait_s, &e));
 }
@@ -151,7 +190,7 @@ static void test_summary(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sizes),   cmocka_unit_test(test_full),
+        cmocka_unit_test(test_sizes),   cmocka_unit_test(test_full),     cmocka_unit_test(test_panels),
         cmocka_unit_test(test_mock),    cmocka_unit_test(test_progress),
         cmocka_unit_test(test_summary),
     };
