@@ -6,6 +6,8 @@
  * Invariant: the rows come out as they came in, whatever the order of the prompts (DIALECT 4). Answers arrive in the memo and, where
  * the cache is on, on disk one by one, so that a cancelled statement loses none that it paid for (DESIGN 2.6).
  * With a LIMIT above (node->llm.wanted) rows are answered in waves, in input order; else all at once.
+ * Uses that ask about the same fields form a group: its inputs are gathered and tokenized once, and where the data stand first
+ * (llm_layout.c) the questions about a row are sent one after the other, so that they share it.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -16,6 +18,7 @@
 /* One use of the node while it runs. */
 typedef struct use_run {
     const plan_llm_use *use;
+    struct use_run *leader; /* the first use of its group: maybe itself */
     llm_engine *engine;
     llm_inputs *in;
     prompt *prompt;
@@ -76,31 +79,109 @@ static void place_examples(op *o, use_run *u) {
     prompt_close_head(u->prompt, r->examples[at], r->nexamples[at], order);
 }
 
+static bool data_first_wanted(const settings *s) {
+    return s->llm_layout == LAYOUT_DATA_FIRST;
+}
+
+/* Inputs, tokens and field order of one use; its group's where it has a leader. */
 static int prepare_use(op *o, use_run *u, err *e) {
     exec_ctx *ctx = o->ctx;
+    bool leads = u->leader == u;
     int status = runtime_engine(ctx->llm, u->use->call, &u->engine, e);
-    if (status == 0)
+    u->in = u->leader->in;
+    if (status == 0 && leads)
         status = inputs_gather(ctx, u->use, ((llm_state *)o->state)->rows, ctx->settings->dedup, o->mem, &u->in, e);
     if (status)
         return status;
     prompt_spec spec = {.call = u->use->call,
                         .engine = u->engine,
                         .settings = ctx->settings,
-                        .data_first = ctx->settings->llm_layout == LAYOUT_DATA_FIRST};
+                        .data_first = data_first_wanted(ctx->settings),
+                        .like = leads ? NULL : u->leader->prompt};
     status = prompt_new(&spec, u->in, &u->prompt, e);
     if (status == 0)
         status = solve_order(o, u, e);
     if (status)
         return status;
-    place_examples(o, u);
     u->answers = ARENA_ARRAY(o->mem, const llm_answer *, u->in->count + 1);
     u->queued = ARENA_ARRAY(o->mem, bool, u->in->count + 1);
     facts_recall(ctx, u->use->call, llm_engine_info(u->engine)->fingerprint, &u->facts);
     ctx->summary.llm_inputs += (uint64_t)u->in->needed_rows;
     ctx->summary.distinct_inputs += u->in->count;
     o->actual.distinct_inputs += u->in->count;
-    o->actual.field_order = u->order.text;
     return 0;
+}
+
+/* Lets the group of `leader` send the data first where that computes fewer tokens; they then stand in one order for all its calls. */
+static int lay_out_group(op *o, use_run *leader, err *e) {
+    llm_state *s = o->state;
+    const prompt **calls = ARENA_ARRAY(o->mem, const prompt *, s->nuses + 1);
+    llm_inputs *distinct = leader->in;
+    bool data_first = false;
+    int count = 0, status = 0;
+    for (int i = 0; i < s->nuses; i++)
+        if (s->uses[i].leader == leader)
+            calls[count++] = s->uses[i].prompt;
+    if (count < 2 || o->ctx->settings->llm_layout == LAYOUT_INSTRUCTION_FIRST)
+        return 0;
+    if (data_first_wanted(o->ctx->settings))
+        data_first = true;
+    else if (!o->ctx->settings->dedup) /* whether rows are asked apart must not change what they are asked */
+        status = inputs_gather(o->ctx, leader->use, s->rows, true, o->mem, &distinct, e);
+    if (status == 0 && !data_first)
+        status = layout_choose(calls, count, distinct, &data_first, e);
+    for (int i = 0; i < s->nuses && status == 0 && data_first; i++) {
+        use_run *u = &s->uses[i];
+        if (u->leader != leader)
+            continue;
+        prompt_lay_out(u->prompt, true);
+        u->order = leader->order;
+    }
+    return status;
+}
+
+/* "synopsis, review", with the call's number where the uses differ, and what stands first. */
+static str orders_text(op *o) {
+    llm_state *s = o->state;
+    buf b = {0};
+    bool alike = true;
+    for (int i = 1; i < s->nuses; i++)
+        alike = alike && str_equal(s->uses[i].order.text, s->uses[0].order.text) &&
+                s->uses[i].prompt->data_first == s->uses[0].prompt->data_first;
+    for (int i = 0; i < (alike ? BASE_MIN(s->nuses, 1) : s->nuses); i++) {
+        const use_run *u = &s->uses[i];
+        if (!alike)
+            buf_printf(&b, "%s#%d ", i ? ", then " : "", u->use->call->number);
+        buf_append_str(&b, u->order.text);
+        if (u->prompt->data_first)
+            buf_append_c(&b, ", before the instruction");
+    }
+    str text = str_copy(o->mem, buf_str(&b));
+    buf_free(&b);
+    return text;
+}
+
+static int prepare_uses(op *o, err *e) {
+    llm_state *s = o->state;
+    int status = 0;
+    for (int i = 0; i < s->nuses; i++) {
+        s->uses[i].leader = &s->uses[i];
+        for (int k = 0; k < i && s->uses[i].leader == &s->uses[i]; k++)
+            if (uses_share_fields(s->uses[k].use, s->uses[i].use))
+                s->uses[i].leader = s->uses[k].leader;
+    }
+    for (int i = 0; i < s->nuses && status == 0; i++) {
+        status = prepare_use(o, &s->uses[i], e);
+        s->inputs_total += s->uses[i].in ? s->uses[i].in->count : 0;
+    }
+    for (int i = 0; i < s->nuses && status == 0; i++)
+        if (s->uses[i].leader == &s->uses[i])
+            status = lay_out_group(o, &s->uses[i], e);
+    for (int i = 0; i < s->nuses && status == 0; i++)
+        place_examples(o, &s->uses[i]);
+    if (status == 0)
+        o->actual.field_order = orders_text(o);
+    return status;
 }
 
 static void publish(op *o, const char *phase) {
@@ -128,15 +209,13 @@ static int prepare(op *o, err *e) {
     publish(o, "reading");
     int status = rowset_drain(s->rows, o->left, e);
     publish(o, "ordering");
-    for (int i = 0; i < s->nuses && status == 0; i++) {
-        status = prepare_use(o, &s->uses[i], e);
-        s->inputs_total += s->uses[i].in ? s->uses[i].in->count : 0;
-    }
-    for (int i = 0; i < s->nuses && status == 0; i++) {
-        str text = s->uses[i].order.text;
-        size_t n = BASE_MIN(text.n, sizeof s->progress.field_order - 1);
-        memcpy(s->progress.field_order, text.p, n);
-        s->progress.field_order[n] = 0;
+    if (status == 0)
+        status = prepare_uses(o, e);
+    if (status == 0) {
+        str text = o->actual.field_order;
+        size_t n = utf8_fit(text, sizeof s->progress.field_order - 1);
+        memcpy(s->progress.field_order, text.p, BASE_MIN(n, sizeof s->progress.field_order - 1));
+        s->progress.field_order[BASE_MIN(n, sizeof s->progress.field_order - 1)] = 0;
     }
     s->prepared = true;
     runtime_stats(o->ctx->llm, &s->stats_before);
@@ -235,9 +314,29 @@ static int submit_input(op *o, int use, uint32_t input, llm_session *session, ll
                       (long long)row_of_input(u->in, input), reason.message);
 }
 
+/* Queues one input unless it has an answer. */
+static int ask_input(op *o, int use, uint32_t input, llm_session *session, llm_span **spans, answer_id *id, err *e) {
+    use_run *u = &((llm_state *)o->state)->uses[use];
+    if (u->answers[input] || u->queued[input])
+        return 0;
+    const uint8_t *order = u->order.psm.field_order + (size_t)input * (size_t)u->in->nfields;
+    int nspans = prompt_spans(u->prompt, u->in, input, order, spans);
+    if (find_known(o, u, input, spans, nspans, id))
+        return 0;
+    u->queued[input] = true;
+    return submit_input(o, use, input, session, spans, nspans, e);
+}
+
+/* Whether use i goes through the inputs together with use `first`: it is of its group, and the data stand first. */
+static bool goes_along(const llm_state *s, int first, int i) {
+    const use_run *u = &s->uses[i];
+    return i == first || (i > first && u->leader == &s->uses[first] && u->prompt->data_first);
+}
+
 /* Queues the inputs of rows [from, to) that have no answer yet, in the solver's order. */
 static int submit_use(op *o, int use, int64_t from, int64_t to, err *e) {
-    use_run *u = &((llm_state *)o->state)->uses[use];
+    llm_state *s = o->state;
+    use_run *u = &s->uses[use];
     bool *wanted = mem_zalloc(u->in->count + 1u);
     llm_span **spans = mem_alloc(sizeof *spans * (size_t)prompt_max_spans(u->prompt));
     answer_id id = {0};
@@ -248,14 +347,9 @@ static int submit_use(op *o, int use, int64_t from, int64_t to, err *e) {
             wanted[u->in->of_row[r]] = true;
     for (uint32_t k = 0; k < u->in->count && status == 0; k++) {
         uint32_t input = u->order.psm.row_order[k];
-        if (!wanted[input] || u->answers[input] || u->queued[input])
-            continue;
-        const uint8_t *order = u->order.psm.field_order + (size_t)input * (size_t)u->in->nfields;
-        int nspans = prompt_spans(u->prompt, u->in, input, order, spans);
-        if (find_known(o, u, input, spans, nspans, &id))
-            continue;
-        u->queued[input] = true;
-        status = submit_input(o, use, input, session, spans, nspans, e);
+        for (int i = use; i < s->nuses && status == 0 && wanted[input]; i++)
+            if (goes_along(s, use, i))
+                status = ask_input(o, i, input, session, spans, &id, e);
     }
     buf_free(&id.identity);
     free(spans);
@@ -426,7 +520,7 @@ static int count_all(op *o, err *e) {
     return status;
 }
 
-/* The next wave: twice as many rows as before, from as many as the LIMIT needs. */
+/* All rows, or the next wave of as many as the LIMIT above should need. */
 static int next_wave(op *o, err *e) {
     llm_state *s = o->state;
     int64_t rows = rowset_rows(s->rows);
@@ -434,7 +528,7 @@ static int next_wave(op *o, err *e) {
         return count_all(o, e);
     if (o->node->llm.wanted <= 0)
         return answer_rows(o, 0, rows, e);
-    s->wave = s->wave ? s->wave * 2 : BASE_MAX(o->node->llm.wanted, (int64_t)16);
+    s->wave = wave_rows(o->ctx, o->node, s->answered_rows, s->wave);
     return answer_rows(o, s->answered_rows, BASE_MIN(rows, s->answered_rows + s->wave), e);
 }
 
@@ -474,6 +568,8 @@ static void llm_close(op *o) {
         /* the texts go with this operator's arena, the figures are read after it */
         o->actual.field_order = str_copy(o->ctx->mem, o->actual.field_order);
     }
+    if (s->progress.answers_kept > 0) /* the next statement may ask the same: it finds them, however soon it comes */
+        cache_flush(answers_cache(o->ctx));
     for (int i = 0; i < s->nuses; i++)
         prompt_free(s->uses[i].prompt);
     rowset_free(s->rows);

@@ -96,6 +96,35 @@ static void build_head(prompt *p) {
     p->behind[p->nbehind++] = llm_span_new(p->engine, LLM_SPAN_TEMPLATE, p->tmpl->after);
 }
 
+static void release_head(prompt *p) {
+    for (int i = 0; i < p->nbefore; i++)
+        llm_span_release(p->before[i]);
+    for (int i = 0; i < p->nbehind; i++)
+        llm_span_release(p->behind[i]);
+    p->nbefore = p->nbehind = 0;
+}
+
+void prompt_lay_out(prompt *p, bool data_first) {
+    if (p->data_first == data_first)
+        return;
+    release_head(p);
+    p->data_first = data_first;
+    build_head(p);
+}
+
+static void take_values(prompt *p, const prompt *from) {
+    p->names = ARENA_ARRAY(p->mem, llm_span *, p->nfields + 1);
+    p->values = ARENA_ARRAY(p->mem, llm_span **, p->nfields + 1);
+    p->nvalues = ARENA_ARRAY(p->mem, uint32_t, p->nfields + 1);
+    for (int f = 0; f < p->nfields; f++) {
+        p->names[f] = llm_span_retain(from->names[f]);
+        p->nvalues[f] = from->nvalues[f];
+        p->values[f] = ARENA_ARRAY(p->mem, llm_span *, p->nvalues[f] + 1);
+        for (uint32_t i = 0; i < p->nvalues[f]; i++)
+            p->values[f][i] = llm_span_retain(from->values[f][i]);
+    }
+}
+
 static void build_values(prompt *p, const llm_inputs *in) {
     p->names = ARENA_ARRAY(p->mem, llm_span *, p->nfields + 1);
     p->values = ARENA_ARRAY(p->mem, llm_span **, p->nfields + 1);
@@ -123,7 +152,10 @@ int prompt_new(const prompt_spec *spec, const llm_inputs *in, prompt **out, err 
     if (status)
         return status;
     build_head(p);
-    build_values(p, in);
+    if (spec->like)
+        take_values(p, spec->like);
+    else
+        build_values(p, in);
     return 0;
 }
 
@@ -162,10 +194,7 @@ void prompt_close_head(prompt *p, const prompt_example *examples, int count, con
 void prompt_free(prompt *p) {
     if (!p)
         return;
-    for (int i = 0; i < p->nbefore; i++)
-        llm_span_release(p->before[i]);
-    for (int i = 0; i < p->nbehind; i++)
-        llm_span_release(p->behind[i]);
+    release_head(p);
     for (int f = 0; p->values && f < p->nfields; f++) {
         llm_span_release(p->names[f]);
         for (uint32_t i = 0; i < p->nvalues[f]; i++)

@@ -1,0 +1,236 @@
+/*
+ * test_exec_llm.c - what the LLM operator spends: layouts that share rows between questions, waves that stop early, and caps.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "exec/exec.h"
+
+static db *d;
+
+/* What a statement said: its rows as text, what it cost, and how it ended. */
+typedef struct outcome {
+    buf text;
+    exec_summary summary;
+    bool failed;
+    err e;
+} outcome;
+
+static void outcome_free(outcome *o) {
+    buf_free(&o->text);
+}
+
+static outcome run(const char *sql) {
+    outcome o = {0};
+    const batch *b;
+    stmt_status status;
+    stmt *s = db_submit(d, str_from(sql));
+    while ((status = stmt_next(s, -1, &b, &o.e)) == STMT_ROWS)
+        for (int r = 0; r < b->rows; r++)
+            for (int c = 0; c < b->ncols; c++) {
+                value v = column_get(&b->cols[c], r);
+                if (v.type != TYPE_NULL)
+                    value_print(&o.text, v);
+                buf_append_char(&o.text, c + 1 < b->ncols ? '|' : '\n');
+            }
+    o.failed = status == STMT_ERROR;
+    stmt_summary(s, &o.summary);
+    stmt_free(s);
+    return o;
+}
+
+static void ok(const char *sql) {
+    outcome o = run(sql);
+    if (o.failed)
+        fail_msg("%s: %s", sql, o.e.message);
+    outcome_free(&o);
+}
+
+/* The statement's text result under one more setting, which is reset. */
+static outcome run_under(const char *name, const char *word, const char *sql) {
+    buf set = {0};
+    buf_printf(&set, "SET %s = %s", name, word);
+    ok(set.p);
+    outcome o = run(sql);
+    buf_clear(&set);
+    buf_printf(&set, "RESET %s", name);
+    ok(set.p);
+    buf_free(&set);
+    return o;
+}
+
+enum { ROWS = 400, LONG_ROWS = 60 };
+
+static void make_tables(void) {
+    buf sql = {0};
+    ok("CREATE TABLE notes (n INTEGER PRIMARY KEY, body TEXT, author TEXT)");
+    ok("CREATE TABLE words (n INTEGER PRIMARY KEY, word TEXT)");
+    buf_append_c(&sql, "INSERT INTO notes VALUES ");
+    for (int i = 0; i < LONG_ROWS; i++)
+        buf_printf(&sql, "%s(%d, 'note %d says that the %d dogs of the village bark at night and that nobody sleeps %d', 'author %d')",
+                   i ? ", " : "", i, i * 7, i % 5, i, i % 4);
+    ok(sql.p);
+    buf_clear(&sql);
+    buf_append_c(&sql, "INSERT INTO words VALUES ");
+    for (int i = 0; i < ROWS; i++)
+        buf_printf(&sql, "%s(%d, 'w%d')", i ? ", " : "", i, i);
+    ok(sql.p);
+    buf_free(&sql);
+}
+
+static int set_up(void **state) {
+    static char dir[] = "/tmp/kvasir-llm-XXXXXX";
+    db_options options = {.path = NULL};
+    err e;
+    *state = mkdtemp(dir);
+    if (!*state || setenv("XDG_CACHE_HOME", dir, 1) != 0 || db_open(&options, &d, &e) != 0)
+        return -1;
+    ok("CREATE MODEL hashing FROM 'test:hash'");
+    ok("CREATE MODEL slow FROM 'test:hash:slow'");
+    ok("SET model = 'hashing'");
+    ok("SET answer_cache = off");
+    make_tables();
+    return 0;
+}
+
+static int tear_down(void **state) {
+    char command[128];
+    db_close(d);
+    snprintf(command, sizeof command, "rm -rf '%s'", (char *)*state);
+    return system(command);
+}
+
+/* ---- layout ------------------------------------------------------------------------------------ */
+
+static const char two_questions[] =
+    "SELECT n, LLM('Sad?', body, author) RETURNS ENUM('a', 'b', 'c'), LLM('Old?', body, author) RETURNS ENUM('a', 'b', 'c') FROM notes";
+
+static void test_questions_about_a_row_share_it(void **state) {
+    (void)state;
+    outcome chosen = run(two_questions), first = run_under("llm_layout", "'instruction'", two_questions);
+    assert_false(chosen.failed);
+    assert_int_equal(first.summary.llm.prompt_tokens > 0, true);
+    assert_true(chosen.summary.llm.computed_tokens < 0.75 * (double)first.summary.llm.computed_tokens);
+    outcome_free(&chosen);
+    outcome_free(&first);
+}
+
+/* How rows are asked must not change what they are asked. */
+static void test_layout_ignores_what_only_costs(void **state) {
+    (void)state;
+    static const char *const same[][2] = {{"dedup", "off"},     {"kv_cache", "off"},       {"psm", "'off'"},
+                                          {"psm", "'grouped'"}, {"llm_window", "4"},       {"llm_schedule", "'fifo'"},
+                                          {"answer_cache", "on"}, {"kv_memory", "'1MB'"}};
+    outcome chosen = run(two_questions);
+    for (size_t i = 0; i < BASE_COUNT(same); i++) {
+        outcome other = run_under(same[i][0], same[i][1], two_questions);
+        assert_false(other.failed);
+        assert_string_equal(other.text.p, chosen.text.p);
+        outcome_free(&other);
+    }
+    outcome_free(&chosen);
+}
+
+static bool explained(const char *select, const char *words) {
+    buf sql = {0};
+    buf_printf(&sql, "EXPLAIN ANALYZE %s", select);
+    outcome o = run(sql.p);
+    assert_false(o.failed);
+    bool found = strstr(o.text.p, words) != NULL;
+    outcome_free(&o);
+    buf_free(&sql);
+    return found;
+}
+
+static void test_layout_is_explained(void **state) {
+    (void)state;
+    assert_true(explained(two_questions, "before the instruction"));
+    /* one question, long questions about little, other fields, a guard: the instruction stays first */
+    assert_false(explained("SELECT LLM('Sad?', body) FROM notes", "before the instruction"));
+    assert_false(explained("SELECT LLM('Is this the word that the village elder would have liked to hear at night?', word), "
+                           "LLM('Is this the word that the village priest would have liked to hear at noon?', word) FROM words",
+                           "before the instruction"));
+    assert_false(explained("SELECT LLM('Sad?', body), LLM('Old?', author) FROM notes", "before the instruction"));
+    assert_false(explained("SELECT LLM('Sad?', body), CASE WHEN n > 3 THEN LLM('Old?', body) END FROM notes",
+                           "before the instruction"));
+}
+
+/* ---- waves ------------------------------------------------------------------------------------- */
+
+static void test_waves_follow_the_share_that_passes(void **state) {
+    (void)state;
+    outcome few = run("SELECT n FROM words WHERE LLM('Third?', word) RETURNS ENUM('a', 'b', 'c') = 'a' LIMIT 20");
+    outcome all = run("SELECT n FROM words WHERE LLM('Third!', word) RETURNS ENUM('a', 'b', 'c') = 'a'");
+    assert_false(few.failed);
+    assert_int_equal(all.summary.llm.requests, ROWS);
+    assert_in_range(few.summary.llm.requests, 20, 120); /* a third of the rows pass: 60 on average */
+    outcome_free(&few);
+    outcome_free(&all);
+}
+
+static void test_a_limit_that_nothing_fills_asks_all(void **state) {
+    (void)state;
+    outcome o = run("SELECT n FROM words WHERE LLM('None?', word) RETURNS ENUM('a', 'b') = 'a' AND n + length(word) < 0 LIMIT 3");
+    assert_int_equal(o.text.n, 0);
+    outcome_free(&o);
+    o = run("SELECT n FROM words WHERE LLM('Name it', word, max_tokens => 4) RETURNS TEXT IS NULL LIMIT 3");
+    assert_int_equal(o.text.n, 0);
+    assert_int_equal(o.summary.llm.requests, ROWS);
+    outcome_free(&o);
+}
+
+/* ---- counts and caps --------------------------------------------------------------------------- */
+
+static void test_token_counts_bound_what_is_possible(void **state) {
+    (void)state;
+    outcome o = run("EXPLAIN (TOKENS) SELECT LLM('Sad?', author, body, n % 3 AS third, n % 7 AS seventh) FROM notes");
+    assert_false(o.failed);
+    assert_non_null(strstr(o.text.p, "grouped"));
+    outcome_free(&o);
+}
+
+static void test_a_cap_on_tokens(void **state) {
+    (void)state;
+    ok("SET answer_cache = on");
+    static const char sql[] = "SELECT n, LLM('Capped', body, max_tokens => 4) RETURNS TEXT FROM notes";
+    outcome o = run_under("max_tokens_total", "1100", sql);
+    assert_true(o.failed);
+    assert_int_equal(o.e.code, ERR_LIMIT);
+    assert_non_null(strstr(o.e.message, "max_tokens_total = 1100"));
+    outcome_free(&o);
+    o = run(sql); /* what was paid for is kept */
+    assert_false(o.failed);
+    assert_true(o.summary.answers_stored > 0);
+    assert_int_equal(o.summary.answers_stored + o.summary.llm.requests, LONG_ROWS);
+    outcome_free(&o);
+    ok("SET answer_cache = off");
+}
+
+static void test_a_cap_on_seconds(void **state) {
+    (void)state;
+    ok("SET model = 'slow'");
+    outcome o = run_under("max_seconds", "0.1", "SELECT n, LLM('Late', body, max_tokens => 4) RETURNS TEXT FROM notes");
+    assert_true(o.failed);
+    assert_int_equal(o.e.code, ERR_LIMIT);
+    assert_non_null(strstr(o.e.message, "max_seconds = 0.1 s"));
+    assert_true(o.summary.llm.done < LONG_ROWS);
+    ok("SET model = 'hashing'");
+    outcome_free(&o);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_questions_about_a_row_share_it), cmocka_unit_test(test_layout_ignores_what_only_costs),
+        cmocka_unit_test(test_layout_is_explained),            cmocka_unit_test(test_waves_follow_the_share_that_passes),
+        cmocka_unit_test(test_a_limit_that_nothing_fills_asks_all), cmocka_unit_test(test_token_counts_bound_what_is_possible),
+        cmocka_unit_test(test_a_cap_on_tokens),                cmocka_unit_test(test_a_cap_on_seconds),
+    };
+    return cmocka_run_group_tests(tests, set_up, tear_down);
+}
