@@ -16,7 +16,7 @@
 
 extern void omp_set_num_threads(int);
 
-enum { MAX_SHAPES = 32, MAX_HEIGHTS = 2, MAX_PART = 4096 };
+enum { MAX_SHAPES = 32, MAX_HEIGHTS = 4, MAX_PART = 4096 };
 
 /* One primitive: A [height, k] × B [k, n]. */
 typedef struct gemm_kernel {
@@ -425,10 +425,21 @@ static bool heights_agree(gemm *g, hash128 *digest) {
 
 int gemm_probe(gemm *g, hash128 *digest, err *e) {
     static const int candidates[][MAX_HEIGHTS] = {
-        {GEMM_TILE, GEMM_SMALL}, {GEMM_TILE, 32}, {GEMM_TILE, 0}, {32, 0}, {GEMM_SMALL, 0}, {1, 0}};
+        {GEMM_TILE, GEMM_SMALL, 4, 1}, /* one row alone reads weights as fast as memory gives them */
+        {GEMM_TILE, GEMM_SMALL, 1},
+        {GEMM_TILE, GEMM_SMALL, 4},
+        {GEMM_TILE, GEMM_SMALL},
+        {GEMM_TILE, 32},
+        {GEMM_TILE},
+        {32},
+        {GEMM_SMALL},
+        {1}};
     omp_set_num_threads(1);
     for (size_t i = 0; i < BASE_COUNT(candidates); i++) {
-        g->nheights = candidates[i][1] > 0 ? 2 : 1;
+        g->nheights = 0;
+        while (g->nheights < MAX_HEIGHTS && candidates[i][g->nheights] > 0) {
+            g->nheights++;
+        }
         memcpy(g->heights, candidates[i], sizeof g->heights);
         if (kernels_make(g, g->heights, g->nheights) && heights_agree(g, digest)) {
             for (int w = 0; w < g->workers; w++) {
@@ -445,7 +456,11 @@ int gemm_probe(gemm *g, hash128 *digest, err *e) {
 }
 
 int gemm_height(const gemm *g, int rows) {
-    return g->nheights > 1 && rows <= g->heights[1] ? g->heights[1] : g->heights[0];
+    int h = g->nheights - 1;
+    while (h > 0 && g->heights[h] < rows) {
+        h--;
+    }
+    return g->heights[h];
 }
 
 int gemm_tile(const gemm *g) {
@@ -455,7 +470,10 @@ int gemm_tile(const gemm *g) {
 const float *gemm_run(gemm *g, const gemm_weight *w, int part, int worker, int height,
                       const void *a) {
     const gemm_part *p = &w->parts[part];
-    int h = g->nheights > 1 && height == g->heights[1] ? 1 : 0;
+    int h = 0;
+    while (g->heights[h] != height) {
+        h++;
+    }
     kernel_run(g, &g->shapes[p->shape].kernels[h], p->memory, worker, a, g->out[worker]);
     return g->out[worker];
 }

@@ -1,7 +1,8 @@
 /*
- * bench_engine.c - bench_engine [--json] [--precision f32|bf16|int8] [--threads N] [--cpu-time]:
- * the engine against the machine. --cpu-time counts the process's time instead of the clock's: with
- * one thread, for a busy machine.
+ * bench_engine.c - bench_engine [--json] [--precision f32|bf16|int8] [--kv bf16|f32|int8]
+ * [--threads N] [--cpu-time] [--only NAME]: the engine against the machine. --cpu-time counts the
+ * process's time instead of the clock's: with one thread, for a busy machine. --only: the lines
+ * whose name holds NAME.
  *
  * The bound is a pass of the layers' matrix products alone at M = 1,024, measured in the same
  * process; everything else is given as tokens/s and as a ratio of it. The model: KVASIR_MODEL, else
@@ -129,8 +130,52 @@ static double decode(llm_engine *engine, int sequences, int shared, int own) {
     return seconds > 0 ? (double)tokens / seconds : 0;
 }
 
-static void print_line(bool json, const char *name, double rate, double bound) {
-    if (json) {
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+enum { STREAM_BYTES = 256 << 20, STREAM_TASKS = 64 };
+
+static void stream_task(void *ctx, int task, int worker) {
+    (void)worker;
+    const uint64_t *p = (const uint64_t *)ctx + (size_t)task * (STREAM_BYTES / STREAM_TASKS / 8);
+    uint64_t sums[8] = {0};
+    for (size_t i = 0; i < STREAM_BYTES / STREAM_TASKS / 8; i += 8) {
+        for (size_t j = 0; j < 8; j++) {
+            sums[j] ^= p[i + j];
+        }
+    }
+    volatile uint64_t keep = sums[0] ^ sums[1] ^ sums[2] ^ sums[3] ^ sums[4] ^ sums[5] ^ sums[6] ^
+                             sums[7];
+    (void)keep;
+}
+
+/* Bytes/s that the engine's threads read together from memory that no cache holds. */
+static double memory_rate(llm_engine *engine) {
+    cpu_state *state = engine->state;
+    char *bytes = mem_alloc(STREAM_BYTES);
+    memset(bytes, 1, STREAM_BYTES);
+    double best = 0;
+    for (int i = 0; i < 5; i++) {
+        double start = now_s();
+        pool_run(state->threads, STREAM_TASKS, stream_task, bytes);
+        best = BASE_MAX(best, STREAM_BYTES / (now_s() - start));
+    }
+    free(bytes);
+    return best;
+}
+
+/* ---- lines ----------------------------------------------------------------------------------- */
+
+typedef struct report {
+    bool json;
+    const char *only; /* NULL: every line */
+} report;
+
+static bool wanted(const report *r, const char *name) {
+    return r->only == NULL || strstr(name, r->only) != NULL;
+}
+
+static void print_line(const report *r, const char *name, double rate, double bound) {
+    if (r->json) {
         printf("{\"name\":\"%s\",\"tok_s\":%.1f,\"bound_tok_s\":%.1f,\"ratio\":%.4f}\n", name, rate,
                bound, rate / bound);
     } else {
@@ -154,30 +199,88 @@ static const char *model_path(char *out, size_t cap) {
     return out;
 }
 
+typedef struct decode_case {
+    const char *name;
+    int sequences, shared, own;
+} decode_case;
+
+static const decode_case decode_cases[] = {
+    {"decode_b1", 1, 200, 50},
+    {"decode_b16", 16, 200, 50},
+    {"decode_b64", 64, 250, 10},
+    {"decode_b64_shared_2000", 64, 2000, 4},
+    {"decode_b64_own_2000", 64, 2, 500},
+};
+
+static void measure(llm_engine *engine, const report *r) {
+    double bound = 0, whole = 0;
+    for (int i = 0; i < 3; i++) {
+        /* in turns, the best of each: a neighbour's noise must not favour one */
+        bound = BASE_MAX(bound, cpu_gemm_bound(engine, 1024, clock_used));
+        whole = wanted(r, "prefill_512") ? BASE_MAX(whole, prefill(engine, 64, 512)) : 0;
+    }
+    print_line(r, "bound", bound, bound);
+    if (wanted(r, "prefill_512")) {
+        print_line(r, "prefill_512", whole, bound);
+    }
+    double one = 0;
+    for (size_t i = 0; i < BASE_COUNT(decode_cases); i++) {
+        const decode_case *c = &decode_cases[i];
+        if (wanted(r, c->name)) {
+            double rate = decode(engine, c->sequences, c->shared, c->own);
+            print_line(r, c->name, rate, bound);
+            one = c->sequences == 1 ? rate : one;
+        }
+    }
+    if (one > 0) { /* a token reads every weight once: what memory allows is the bound there */
+        double limit = memory_rate(engine) / (double)llm_engine_info(engine)->weight_bytes;
+        print_line(r, "decode_b1_of_memory", one, limit);
+    }
+}
+
+static bool arguments_read(int argc, char **argv, llm_engine_options *options, report *r) {
+    for (int i = 1; i < argc; i++) {
+        const char *next = i + 1 < argc ? argv[i + 1] : NULL;
+        if (strcmp(argv[i], "--json") == 0) {
+            r->json = true;
+            continue;
+        }
+        if (strcmp(argv[i], "--cpu-time") == 0) {
+            clock_used = CLOCK_PROCESS_CPUTIME_ID;
+            continue;
+        }
+        if (next == NULL) {
+            return false;
+        }
+        if (strcmp(argv[i], "--threads") == 0) {
+            options->threads = atoi(next);
+        } else if (strcmp(argv[i], "--only") == 0) {
+            r->only = next;
+        } else if (strcmp(argv[i], "--kv") == 0) {
+            options->kv_dtype = strcmp(next, "f32") == 0    ? LLM_KV_F32
+                                : strcmp(next, "int8") == 0 ? LLM_KV_INT8
+                                                            : LLM_KV_BF16;
+        } else if (strcmp(argv[i], "--precision") == 0) {
+            options->precision = strcmp(next, "f32") == 0    ? LLM_F32
+                                 : strcmp(next, "bf16") == 0 ? LLM_BF16
+                                 : strcmp(next, "int8") == 0 ? LLM_INT8
+                                                             : LLM_PRECISION_AUTO;
+        } else {
+            return false;
+        }
+        i++;
+    }
+    return true;
+}
+
 int main(int argc, char **argv) {
     char path[4096];
-    bool json = false;
-    llm_engine_options options = {.path = model_path(path, sizeof path)};
-    for (int i = 1; i < argc; i++) {
-        const char *next = i + 1 < argc ? argv[i + 1] : "";
-        if (strcmp(argv[i], "--json") == 0) {
-            json = true;
-        } else if (strcmp(argv[i], "--cpu-time") == 0) {
-            clock_used = CLOCK_PROCESS_CPUTIME_ID;
-        } else if (strcmp(argv[i], "--threads") == 0) {
-            options.threads = atoi(next);
-            i++;
-        } else if (strcmp(argv[i], "--precision") == 0) {
-            options.precision = strcmp(next, "f32") == 0    ? LLM_F32
-                                : strcmp(next, "bf16") == 0 ? LLM_BF16
-                                : strcmp(next, "int8") == 0 ? LLM_INT8
-                                                            : LLM_PRECISION_AUTO;
-            i++;
-        } else {
-            fprintf(stderr, "usage: bench_engine [--json] [--precision f32|bf16|int8] [--threads "
-                            "N] [--cpu-time]\n");
-            return 2;
-        }
+    report r = {0};
+    llm_engine_options options = {.path = model_path(path, sizeof path), .device = "cpu"};
+    if (!arguments_read(argc, argv, &options, &r)) {
+        fprintf(stderr, "usage: bench_engine [--json] [--precision f32|bf16|int8] [--kv "
+                        "bf16|f32|int8] [--threads N] [--cpu-time] [--only NAME]\n");
+        return 2;
     }
     err e = {0};
     llm_engine *engine;
@@ -185,23 +288,11 @@ int main(int argc, char **argv) {
         die(&e);
     }
     const llm_model_info *info = llm_engine_info(engine);
-    if (!json) {
+    if (!r.json) {
         printf("%s, %s (%s), %d threads, loaded in %.0f ms\n", info->device, info->precision,
                info->precision_reason, info->threads, info->load_ms);
     }
-    double bound = 0, whole = 0;
-    for (int i = 0; i < 3;
-         i++) { /* in turns, the best of each: a neighbour's noise must not favour one */
-        bound = BASE_MAX(bound, cpu_gemm_bound(engine, 1024, clock_used));
-        whole = BASE_MAX(whole, prefill(engine, 64, 512));
-    }
-    print_line(json, "bound", bound, bound);
-    print_line(json, "prefill_512", whole, bound);
-    print_line(json, "decode_b1", decode(engine, 1, 200, 50), bound);
-    print_line(json, "decode_b16", decode(engine, 16, 200, 50), bound);
-    print_line(json, "decode_b64", decode(engine, 64, 250, 10), bound);
-    print_line(json, "decode_b64_shared_2000", decode(engine, 64, 2000, 4), bound);
-    print_line(json, "decode_b64_own_2000", decode(engine, 64, 2, 500), bound);
+    measure(engine, &r);
     llm_engine_close(engine);
     return 0;
 }
