@@ -37,5 +37,9 @@ struct llm_span {
 void engine_encode(const llm_engine *engine, str text, bool special, bool start, llm_token **out,
                    size_t *count, size_t *cap);
 bool engine_is_end(const llm_engine *engine, llm_token id);
+/* Text behind `last` (-1: nothing yet) takes SentencePiece's space prefix. */
+bool engine_starts_after(const llm_engine *engine, llm_token last);
+/* `span` as it stands behind `last`: itself, retained, or its text with the prefix. */
+llm_span *engine_span_behind(const llm_engine *engine, llm_span *span, llm_token last);
 
 #endif

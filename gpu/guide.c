@@ -17,13 +17,24 @@ typedef struct literal_tokens {
     size_t count, cap;
 } literal_tokens;
 
+/* The template's last token, behind which the answer starts. */
+static llm_token template_end(const llm_engine *engine, const llm_template *after) {
+    literal_tokens t = {0};
+    engine_encode(engine, after->after, true, false, &t.ids, &t.count, &t.cap);
+    llm_token last = t.count > 0 ? t.ids[t.count - 1] : -1;
+    free(t.ids);
+    return last;
+}
+
 static literal_tokens tokenize_literal(const llm_engine *engine, str literal,
                                        const llm_template *after) {
     buf text = {0};
     buf_append_str(&text, after->answer_lead);
     buf_append_str(&text, literal);
     literal_tokens t = {0};
-    engine_encode(engine, buf_str(&text), false, false, &t.ids, &t.count, &t.cap);
+    llm_token last = template_end(engine, after);
+    bool start = last >= 0 && engine_starts_after(engine, last);
+    engine_encode(engine, buf_str(&text), false, start, &t.ids, &t.count, &t.cap);
     buf_free(&text);
     return t;
 }

@@ -104,7 +104,8 @@ typedef enum llm_span_kind {
 typedef struct llm_span llm_span;
 
 /* Tokenizes `text` as one segment (ENGINE 5). All kinds but TEMPLATE take control tokens as plain text (DESIGN 2.4).
- * Thread-safe. Never NULL. The first span of a request should be a TEMPLATE (its text may be ""): it carries BOS. */
+ * Thread-safe. Never NULL. The first span of a request should be a TEMPLATE (its text may be ""): it carries BOS.
+ * SentencePiece's space in front of a prompt's first text is added by llm_submit: not in these tokens. */
 llm_span *llm_span_new(const llm_engine *engine, llm_span_kind kind, str text);
 llm_span *llm_span_retain(llm_span *span);
 void llm_span_release(llm_span *span); /* NULL is fine */

@@ -153,6 +153,18 @@ static bool needs_bos(const llm_engine *engine, const llm_request *q) {
     return first->count == 0 || first->tokens[0] != engine->bos;
 }
 
+/* Retains the request's spans, each as its place wants it; -1 in `last`: no token so far. */
+static void spans_attach(const llm_engine *engine, request *r, const llm_request *q) {
+    llm_token last = -1;
+    r->nspans = q->nspans;
+    r->spans = mem_alloc(sizeof *r->spans * (size_t)BASE_MAX(q->nspans, 1));
+    for (int i = 0; i < q->nspans; i++) {
+        llm_span *span = engine_span_behind(engine, q->spans[i], last);
+        last = span->count > 0 ? span->tokens[span->count - 1] : last;
+        r->spans[i] = span;
+    }
+}
+
 static int spans_tokens(llm_span *const *spans, int count) {
     size_t n = 0;
     for (int i = 0; i < count; i++) {
@@ -236,11 +248,7 @@ int llm_submit(llm_session *s, const llm_request *q, err *e) {
     r->sampling = q->sampling;
     r->choice = -1;
     r->prob = NAN;
-    r->nspans = q->nspans;
-    r->spans = mem_alloc(sizeof *r->spans * (size_t)BASE_MAX(q->nspans, 1));
-    for (int i = 0; i < q->nspans; i++) {
-        r->spans[i] = llm_span_retain(q->spans[i]);
-    }
+    spans_attach(s->engine, r, q);
     r->nstop = q->nstop;
     r->stop = mem_zalloc(sizeof *r->stop * (size_t)BASE_MAX(q->nstop, 1));
     for (int i = 0; i < q->nstop; i++) {
@@ -250,7 +258,7 @@ int llm_submit(llm_session *s, const llm_request *q, err *e) {
         guide_attach(r, q->guide);
     }
     r->output = mem_alloc(sizeof(llm_token) * (size_t)BASE_MAX(answer_tokens(r), 1));
-    r->prompt_tokens = spans_tokens(q->spans, q->nspans) + needs_bos(s->engine, q) +
+    r->prompt_tokens = spans_tokens(r->spans, r->nspans) + needs_bos(s->engine, q) +
                        (r->guide != NULL ? r->guide->nprefix : 0);
     request_restart(r);
     int code = r->prompt_tokens > 0 ? fit_check(s, r, e)

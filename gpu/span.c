@@ -2,8 +2,8 @@
  * span.c - spans: reference-counted tokens of a text segment, and whole-string tokenization.
  *
  * Invariant: a span never changes after llm_span_new, so threads may share it. The tokenizer itself
- * is tokenizer.c's (or the test backend's); adding BOS is the session's, which knows what comes
- * first.
+ * is tokenizer.c's (or the test backend's); BOS and a space in front are for the session to add,
+ * which knows what comes first.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -19,11 +19,14 @@ bool engine_is_end(const llm_engine *engine, llm_token id) {
     return engine->tokenizer != NULL && tokenizer_is_end(engine->tokenizer, id);
 }
 
-llm_span *llm_span_new(const llm_engine *engine, llm_span_kind kind, str text) {
+bool engine_starts_after(const llm_engine *engine, llm_token last) {
+    return engine->tokenizer != NULL && tokenizer_starts_after(engine->tokenizer, last);
+}
+
+static llm_span *span_make(const llm_engine *engine, llm_span_kind kind, str text, bool start) {
     llm_token *tokens = NULL;
     size_t count = 0, cap = 0;
-    bool ours = kind == LLM_SPAN_TEMPLATE;
-    engine_encode(engine, text, ours, ours, &tokens, &count, &cap);
+    engine_encode(engine, text, kind == LLM_SPAN_TEMPLATE, start, &tokens, &count, &cap);
 
     size_t token_bytes = count * sizeof(llm_token);
     llm_span *span = mem_alloc(sizeof *span + token_bytes + text.n + 1);
@@ -44,6 +47,18 @@ llm_span *llm_span_new(const llm_engine *engine, llm_span_kind kind, str text) {
     span->tokens = own_tokens;
     span->text = (str){own_text, text.n};
     return span;
+}
+
+/* A span does not know its place: as in the middle of a text. The session makes the first one
+ * anew where the tokenizer puts a space in front (engine_span_behind). */
+llm_span *llm_span_new(const llm_engine *engine, llm_span_kind kind, str text) {
+    return span_make(engine, kind, text, false);
+}
+
+llm_span *engine_span_behind(const llm_engine *engine, llm_span *span, llm_token last) {
+    return span->text.n > 0 && engine_starts_after(engine, last)
+               ? span_make(engine, span->kind, span->text, true)
+               : llm_span_retain(span);
 }
 
 llm_span *llm_span_retain(llm_span *span) {

@@ -350,6 +350,11 @@ bool tokenizer_is_control(const tokenizer *t, llm_token id) {
     return id >= 0 && id < t->n && token_is(t, id, TOKEN_IS_CONTROL);
 }
 
+bool tokenizer_starts_after(const tokenizer *t, llm_token id) {
+    return t->sentencepiece && t->adds_space_prefix &&
+           (id < 0 || (id < t->n && token_is(t, id, TOKEN_IS_GUARDED)));
+}
+
 bool tokenizer_is_end(const tokenizer *t, llm_token id) {
     return id >= 0 && id < t->n && token_is(t, id, TOKEN_IS_END);
 }

@@ -31,6 +31,8 @@ llm_token tokenizer_bos(const tokenizer *t); /* -1: none */
 llm_token tokenizer_eos(const tokenizer *t); /* -1: none */
 bool tokenizer_adds_bos(const tokenizer *t);
 bool tokenizer_is_control(const tokenizer *t, llm_token id);
+/* Text behind this token, or at a prompt's start (id < 0), is encoded with segment_start. */
+bool tokenizer_starts_after(const tokenizer *t, llm_token id);
 bool tokenizer_is_end(const tokenizer *t, llm_token id); /* any end-of-generation token, by the file's ids and types */
 
 /* The chat family by marker strings in the file's template (ENGINE 5); "none" when unknown. `table` row or NULL. */

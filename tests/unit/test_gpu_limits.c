@@ -1,0 +1,316 @@
+/*
+ * test_gpu_limits.c - prompts at the limits, on a tiny model with a SentencePiece vocabulary: where
+ * its space prefix goes, contexts and budgets that are too small, truncation, streaming beyond the
+ * context, and little memory shared by many.
+ */
+#include "cpu_int.h"
+#include "gpu_testing.h"
+#include "gpu_tiny.h"
+
+#include <math.h>
+
+enum { CONTEXT = 64 };
+
+typedef struct fixture {
+    gguf_maker maker;
+    gguf *file;
+    llm_engine engine;
+} fixture;
+
+#define MARK "\xE2\x96\x81"
+
+/* 40 tokens: pieces that merge, with and without the space in front, and one control token. */
+static void vocabulary(gguf_maker *m) {
+    static const char *const words[] = {
+        "<unk>", "<s>",   "</s>", "<|user|>", MARK, "a", "b", "ab", MARK "a", MARK "b",
+        MARK "ab", ":", "\n", "c", "d", "cd", MARK "c", MARK "cd", "ba", MARK "ba"};
+    str tokens[TINY_VOCAB];
+    int32_t kinds[TINY_VOCAB];
+    float scores[TINY_VOCAB];
+    static char fill[TINY_VOCAB][8];
+    for (size_t i = 0; i < TINY_VOCAB; i++) {
+        snprintf(fill[i], sizeof fill[i], "%c%c", 'e' + (int)(i % 10), 'o' + (int)(i / 10));
+        tokens[i] = str_from(i < BASE_COUNT(words) ? words[i] : fill[i]);
+        kinds[i] = i == 0 ? 2 : i <= 3 ? 3 : 1;
+        scores[i] = -(float)tokens[i].n * 0.1f - (float)i * 0.001f;
+    }
+    make_str(m, "tokenizer.ggml.model", "llama");
+    make_strs(m, "tokenizer.ggml.tokens", tokens, TINY_VOCAB);
+    make_words(m, "tokenizer.ggml.token_type", 5, kinds, TINY_VOCAB);
+    make_words(m, "tokenizer.ggml.scores", 6, scores, TINY_VOCAB);
+    make_u32(m, "tokenizer.ggml.bos_token_id", 1);
+    make_u32(m, "tokenizer.ggml.eos_token_id", 2);
+    make_u32(m, "tokenizer.ggml.unknown_token_id", 0);
+}
+
+static void fixture_open(fixture *f, llm_engine_options options) {
+    err e = {0};
+    *f = (fixture){0};
+    vocabulary(&f->maker);
+    str file = tiny_make(&f->maker, &tiny_models[0]);
+    assert_int_equal(gguf_open_memory(file.p, file.n, &f->file, &e), 0);
+    llm_engine *engine = &f->engine;
+    *engine = (llm_engine){.backend = &backend_cpu, .mem = arena_new(), .file = f->file};
+    engine->info.threads = 2;
+    options.precision = LLM_F32;
+    assert_int_equal(config_read(f->file, &engine->config, &e), 0);
+    assert_int_equal(tokenizer_new(f->file, &engine->tokenizer, &e), 0);
+    engine->bos = tokenizer_bos(engine->tokenizer);
+    engine->eos = tokenizer_eos(engine->tokenizer);
+    engine->newline = 12;
+    engine->adds_bos = true;
+    if (cpu_load(engine, &options, &e) != 0) {
+        fail_msg("%s", e.message);
+    }
+}
+
+static void fixture_close(fixture *f) {
+    backend_cpu.close(&f->engine);
+    tokenizer_free(f->engine.tokenizer);
+    arena_free(f->engine.mem);
+    gguf_close(f->file);
+    make_free(&f->maker);
+}
+
+typedef struct piece {
+    llm_span_kind kind;
+    const char *text;
+} piece;
+
+static int submit(fixture *f, llm_session *s, const piece *pieces, int n, int max_tokens,
+                  uint64_t tag, err *e) {
+    llm_span *spans[16];
+    for (int i = 0; i < n; i++) {
+        spans[i] = llm_span_new(&f->engine, pieces[i].kind, str_from(pieces[i].text));
+    }
+    llm_request q = {.tag = tag,
+                     .spans = spans,
+                     .nspans = n,
+                     .max_tokens = max_tokens,
+                     .after = llm_engine_template(&f->engine, LLM_FORMAT_COMPLETION)};
+    int code = llm_submit(s, &q, e);
+    for (int i = 0; i < n; i++) {
+        llm_span_release(spans[i]);
+    }
+    return code;
+}
+
+static llm_session *session(fixture *f, llm_session_options options) {
+    llm_session *s;
+    err e = {0};
+    if (llm_session_new(&f->engine, &options, &s, &e) != 0) {
+        fail_msg("%s", e.message);
+    }
+    return s;
+}
+
+/* ---- the space in front ---------------------------------------------------------------------- */
+
+/* The prompt of the pieces has as many tokens, and the same logits behind it, as `whole`. */
+static void expect_prompt(fixture *f, const piece *pieces, int n, const char *whole) {
+    err e = {0};
+    llm_session *s = session(f, (llm_session_options){.keep_logits = true});
+    size_t count;
+    llm_token *tokens = llm_tokenize(&f->engine, str_from(whole), true, true, &count);
+    float want[TINY_VOCAB];
+    assert_int_equal(llm_logprobs(s, tokens, count, want, &e), 0);
+    assert_int_equal(submit(f, s, pieces, n, 1, 0, &e), 0);
+    bool idle = false, seen = false;
+    while (!idle) {
+        llm_event ev;
+        int got;
+        assert_int_equal(llm_step(s, &ev, 1, &got, &idle, &e), 0);
+        if (got > 0) {
+            assert_int_equal(ev.prompt_tokens, count);
+            float shift = ev.top_logits[0] - want[ev.top_tokens[0]];
+            for (int i = 0; i < LLM_TOP_LOGITS; i++) {
+                assert_true(fabsf(ev.top_logits[i] - want[ev.top_tokens[i]] - shift) < 1e-5f);
+            }
+            seen = true;
+        }
+    }
+    assert_true(seen);
+    free(tokens);
+    llm_session_free(s);
+}
+
+static void the_first_text_has_the_space(void **state) {
+    (void)state;
+    fixture f;
+    fixture_open(&f, (llm_engine_options){0});
+    const piece plain[] = {{LLM_SPAN_TEMPLATE, ""},
+                           {LLM_SPAN_INSTRUCTION, "ab\n"},
+                           {LLM_SPAN_NAME, "cd:"},
+                           {LLM_SPAN_VALUE, " ab a\n"},
+                           {LLM_SPAN_TEMPLATE, "ab:"}};
+    expect_prompt(&f, plain, 5, "ab\ncd: ab a\nab:");
+    const piece chat[] = {{LLM_SPAN_TEMPLATE, "<|user|>"},
+                          {LLM_SPAN_INSTRUCTION, "ab\n"},
+                          {LLM_SPAN_TEMPLATE, "ba<|user|>"}};
+    expect_prompt(&f, chat, 3, "<|user|>ab\nba<|user|>");
+    const piece first[] = {{LLM_SPAN_TEMPLATE, "ab"}, {LLM_SPAN_VALUE, " ab\n"}};
+    expect_prompt(&f, first, 2, "ab ab\n");
+    fixture_close(&f);
+}
+
+/* ---- contexts -------------------------------------------------------------------------------- */
+
+static void text_of(int words, char *out, size_t cap) {
+    size_t n = 0;
+    for (int i = 0; i < words && n + 4 < cap; i++) {
+        n += (size_t)snprintf(out + n, cap - n, " %s", i % 3 == 0 ? "ab" : i % 3 == 1 ? "cd" : "a");
+    }
+    snprintf(out + n, cap - n, "\n");
+}
+
+static int drain(llm_session *s, char (*texts)[64], int *most_live) {
+    bool idle = false;
+    int done = 0;
+    err e = {0};
+    while (!idle) {
+        llm_event events[8];
+        int count;
+        if (llm_step(s, events, 8, &count, &idle, &e) != 0) {
+            fail_msg("%s", e.message);
+        }
+        llm_stats st;
+        llm_session_stats(s, &st);
+        *most_live = BASE_MAX(*most_live, st.live_sequences);
+        assert_true(st.kv_bytes <= st.kv_budget_bytes);
+        for (int i = 0; i < count; i++, done++) {
+            snprintf(texts[events[i].tag], 64, "%.*s", (int)events[i].text.n, events[i].text.p);
+        }
+    }
+    return done;
+}
+
+static void too_long_for_the_context(void **state) {
+    (void)state;
+    fixture f;
+    char field[1024], texts[1][64], expected[64];
+    text_of(40, field, sizeof field);
+    const piece pieces[] = {{LLM_SPAN_TEMPLATE, ""}, {LLM_SPAN_NAME, "a:"},
+                            {LLM_SPAN_VALUE, " cd\n"}, {LLM_SPAN_NAME, "b:"},
+                            {LLM_SPAN_VALUE, field},   {LLM_SPAN_TEMPLATE, "ab:"}};
+    fixture_open(&f, (llm_engine_options){0});
+    err e = {0};
+    llm_session *s = session(&f, (llm_session_options){0});
+    assert_int_equal(submit(&f, s, pieces, 6, 20, 0, &e), ERR_LIMIT);
+    snprintf(expected, sizeof expected, "context of %d", CONTEXT);
+    assert_non_null(strstr(e.message, expected));
+    assert_non_null(strstr(e.message, "a prompt of 5"));
+    llm_session_free(s);
+    s = session(&f, (llm_session_options){.truncate = true});
+    assert_int_equal(submit(&f, s, pieces, 6, 20, 0, &e), 0);
+    int live = 0;
+    assert_int_equal(drain(s, texts, &live), 1);
+    llm_stats st;
+    llm_session_stats(s, &st);
+    assert_int_equal(st.truncated, 1);
+    assert_true(st.prompt_tokens < 16); /* the second field is gone, whole */
+    const piece all[] = {{LLM_SPAN_TEMPLATE, ""}, {LLM_SPAN_INSTRUCTION, field}};
+    assert_int_equal(submit(&f, s, all, 2, 40, 0, &e), ERR_LIMIT); /* nothing to cut */
+    llm_session_free(s);
+    fixture_close(&f);
+}
+
+static void streaming_reads_on(void **state) {
+    (void)state;
+    fixture f;
+    char field[8192], texts[1][64];
+    text_of(1500, field, sizeof field);
+    fixture_open(&f, (llm_engine_options){.attention = LLM_ATTENTION_STREAMING,
+                                          .sink_tokens = 4,
+                                          .window_tokens = 40});
+    err e = {0};
+    llm_session *s = session(&f, (llm_session_options){0});
+    const piece pieces[] = {
+        {LLM_SPAN_TEMPLATE, ""}, {LLM_SPAN_VALUE, field}, {LLM_SPAN_TEMPLATE, "ab:"}};
+    assert_int_equal(submit(&f, s, pieces, 3, 20, 0, &e), 0);
+    int live = 0;
+    assert_int_equal(drain(s, texts, &live), 1);
+    llm_stats st;
+    llm_session_stats(s, &st);
+    assert_true(st.computed_tokens > 20 * CONTEXT && st.truncated == 0);
+    llm_session_free(s);
+    fixture_close(&f);
+}
+
+/* ---- budgets --------------------------------------------------------------------------------- */
+
+enum { ROWS = 40 };
+
+static void submit_rows(fixture *f, llm_session *s) {
+    err e = {0};
+    for (int i = 0; i < ROWS; i++) {
+        char shared[256], own[256];
+        text_of(10 + i % 4, shared, sizeof shared);
+        text_of(2 + i % 17, own, sizeof own);
+        const piece pieces[] = {{LLM_SPAN_TEMPLATE, ""},
+                                {LLM_SPAN_VALUE, shared},
+                                {LLM_SPAN_VALUE, own},
+                                {LLM_SPAN_TEMPLATE, i % 2 != 0 ? "ab:" : "cd:"}};
+        assert_int_equal(submit(f, s, pieces, 4, 20, (uint64_t)i, &e), 0);
+    }
+}
+
+/* Few blocks: fewer sequences live at a time, finished branches go first, the answers stay. */
+static void many_rows_in_few_blocks(void **state) {
+    (void)state;
+    static const int budgets[] = {1000, 24, 9, 5};
+    static char want[ROWS][64], got[ROWS][64];
+    int most[BASE_COUNT(budgets)] = {0};
+    uint64_t evicted = 0;
+    fixture f;
+    fixture_open(&f, (llm_engine_options){0});
+    size_t block = f.engine.info.kv_bytes_per_token * LLM_BLOCK_TOKENS;
+    for (size_t i = 0; i < BASE_COUNT(budgets); i++) {
+        llm_session *s =
+            session(&f, (llm_session_options){.kv_memory_bytes = (size_t)budgets[i] * block});
+        submit_rows(&f, s);
+        assert_int_equal(drain(s, i == 0 ? want : got, &most[i]), ROWS);
+        llm_stats st;
+        llm_session_stats(s, &st);
+        uint64_t sum = st.computed_tokens + st.reused_memory + st.reused_disk;
+        assert_true(i == 0 ? sum == st.prompt_tokens : sum >= st.prompt_tokens); /* evicted: again */
+        evicted += st.evicted_blocks;
+        assert_true(i == 0 ? evicted == 0 : most[i] <= most[i - 1]);
+        for (int row = 0; row < ROWS && i > 0; row++) {
+            assert_string_equal(got[row], want[row]);
+        }
+        llm_session_free(s);
+    }
+    assert_true(most[0] == ROWS && most[BASE_COUNT(budgets) - 1] < ROWS / 4 && evicted > 0);
+    fixture_close(&f);
+}
+
+static void too_long_for_the_budget(void **state) {
+    (void)state;
+    fixture f;
+    fixture_open(&f, (llm_engine_options){0});
+    size_t block = f.engine.info.kv_bytes_per_token * LLM_BLOCK_TOKENS;
+    err e = {0};
+    llm_session *s;
+    llm_session_options one = {.kv_memory_bytes = block};
+    assert_int_equal(llm_session_new(&f.engine, &one, &s, &e), ERR_LIMIT);
+    s = session(&f, (llm_session_options){.kv_memory_bytes = 2 * block});
+    char field[256];
+    text_of(20, field, sizeof field);
+    const piece pieces[] = {{LLM_SPAN_TEMPLATE, ""}, {LLM_SPAN_VALUE, field}};
+    assert_int_equal(submit(&f, s, pieces, 2, 20, 0, &e), ERR_LIMIT);
+    assert_non_null(strstr(e.message, "kv_memory"));
+    llm_stats st;
+    llm_session_stats(s, &st);
+    assert_int_equal(st.requests, 0); /* nothing was started */
+    llm_session_free(s);
+    fixture_close(&f);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_first_text_has_the_space), cmocka_unit_test(too_long_for_the_context),
+        cmocka_unit_test(streaming_reads_on),           cmocka_unit_test(many_rows_in_few_blocks),
+        cmocka_unit_test(too_long_for_the_budget),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
