@@ -27,6 +27,7 @@ static cache *open_cache(const char *dir, store **s) {
     CHECK(store_open(&options, s, &e) == 0, "%s", e.message);
     cache *c = store_cache(*s, &e);
     CHECK(c, "%s", e.message);
+    cache_set(c, BUDGET, CACHE_LRU); /* what was flushed last must not go for what is read more often */
     return c;
 }
 
