@@ -2,8 +2,8 @@
  * models.c - which model a call means, and the engines that are open.
  *
  * Invariant: one engine per distinct (path, options) and db; it stays open until the db closes, so that a second statement starts
- * with packed weights. The standard model is found in this order: --model or KVASIR_MODEL, SET model, the file that the
- * quick start fetches.
+ * with packed weights. What a call names comes first, then SET model, then --model or
+ * KVASIR_MODEL (each a name or a path), then the file that the quick start fetches.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -35,13 +35,11 @@ static void xdg_path(const char *variable, const char *fallback, const char *res
 static int resolve(db *d, const settings *s, const catalog *c, str name, buf *path, err *e) {
     if (name.n == 0)
         name = str_from(s->model);
+    if (name.n == 0)
+        name = str_from(db_model_override(d));
     const model_def *def = c && name.n ? catalog_model(c, name) : NULL;
     if (def) {
         buf_append_str(path, def->source);
-        return 0;
-    }
-    if (name.n == 0 && db_model_override(d)) {
-        buf_append_c(path, db_model_override(d));
         return 0;
     }
     if (name.n == 0) {
@@ -53,15 +51,14 @@ static int resolve(db *d, const settings *s, const catalog *c, str name, buf *pa
         err_hint(e, "sh tutorials/quickstart.sh fetches it; or name a .gguf file with --model or KVASIR_MODEL");
         return ERR_MODEL;
     }
-    bool is_path = memchr(name.p, '/', name.n) || (name.n > 5 && memcmp(name.p + name.n - 5, ".gguf", 5) == 0) ||
-                   (name.n > 5 && memcmp(name.p, "test:", 5) == 0);
-    if (!is_path) {
-        err_set(e, ERR_MODEL, "no model \"%.*s\"", (int)name.n, name.p);
-        err_hint(e, "CREATE MODEL %.*s FROM 'file.gguf'", (int)name.n, name.p);
-        return ERR_MODEL;
-    }
     buf_append_str(path, name);
-    return 0;
+    bool is_path = memchr(name.p, '/', name.n) || (name.n > 5 && memcmp(name.p + name.n - 5, ".gguf", 5) == 0) ||
+                   (name.n > 5 && memcmp(name.p, "test:", 5) == 0) || access(path->p, R_OK) == 0;
+    if (is_path)
+        return 0;
+    err_set(e, ERR_MODEL, "no model \"%.*s\"", (int)name.n, name.p);
+    err_hint(e, "CREATE MODEL %.*s FROM 'file.gguf'", (int)name.n, name.p);
+    return ERR_MODEL;
 }
 
 static int open_engine(const settings *s, const char *path, llm_engine **out, err *e) {

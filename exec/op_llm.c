@@ -436,18 +436,18 @@ static void wait_while_paused(op *o, double *started) {
     o->ctx->llm->started_s += held;
 }
 
-/* Answers rows [from, to): queues all of them, then runs the engine until it is idle. */
-static int answer_rows(op *o, int64_t from, int64_t to, err *e) {
+/* Queues the uses of one engine, then runs it until it is idle: a session serves one engine. */
+static int answer_engine(op *o, const llm_engine *engine, int64_t from, int64_t to, double *started, err *e) {
     llm_state *s = o->state;
     llm_event events[EVENTS_AT_ONCE];
     int status = 0, count = 0;
     bool idle = false;
-    double started = clock_seconds();
     for (int i = 0; i < s->nuses && status == 0; i++)
-        status = submit_use(o, i, from, to, e);
+        if (s->uses[i].engine == engine)
+            status = submit_use(o, i, from, to, e);
     publish(o, "model");
     while (status == 0 && !idle && o->ctx->llm->session) {
-        wait_while_paused(o, &started);
+        wait_while_paused(o, started);
         status = llm_step(o->ctx->llm->session, events, EVENTS_AT_ONCE, &count, &idle, e);
         for (int i = 0; i < count; i++)
             take_event(o, &events[i]);
@@ -455,12 +455,35 @@ static int answer_rows(op *o, int64_t from, int64_t to, err *e) {
         if (status == 0)
             status = check_caps(o, e);
     }
+    return status;
+}
+
+static bool engine_is_first(const llm_state *s, int use) {
+    for (int i = 0; i < use; i++)
+        if (s->uses[i].engine == s->uses[use].engine)
+            return false;
+    return true;
+}
+
+/* Answers rows [from, to), engine by engine. */
+static int answer_rows(op *o, int64_t from, int64_t to, err *e) {
+    llm_state *s = o->state;
+    int status = 0;
+    double started = clock_seconds();
+    for (int i = 0; i < s->nuses && status == 0; i++)
+        if (engine_is_first(s, i))
+            status = answer_engine(o, s->uses[i].engine, from, to, &started, e);
     o->ctx->summary.llm_seconds += clock_seconds() - started;
     s->answered_rows = to;
     return status ? status : remember_facts(o, e);
 }
 
 /* ---- handing out ------------------------------------------------------------------------------- */
+
+/* Counting and warming leave every input unanswered. */
+static bool answers_wanted(const op *o) {
+    return !o->ctx->count_only && o->ctx->stmt->kind != STMT_WARM;
+}
 
 static int fill_use(op *o, const use_run *u, int64_t first_row, int rows, err *e) {
     const plan_llm_use *use = u->use;
@@ -474,6 +497,8 @@ static int fill_use(op *o, const use_run *u, int64_t first_row, int rows, err *e
         const llm_answer *a = input == NO_INPUT ? NULL : u->answers[input];
         value v = value_null();
         int status = a ? answer_value(use->call, a, &v, e) : 0;
+        if (input != NO_INPUT && !a && answers_wanted(o))
+            status = err_set(e, ERR_INTERNAL, "LLM#%d: an input was not answered", use->call->number);
         if (status)
             return status;
         column_set(out, o->pass, rows, i, v);
@@ -511,11 +536,21 @@ static int emit(op *o, batch **out, err *e) {
     return 0;
 }
 
+/* Calls that are sent together are counted together. */
 static int count_all(op *o, err *e) {
     llm_state *s = o->state;
     int status = 0;
-    for (int i = 0; i < s->nuses && status == 0; i++)
-        status = count_use(o->ctx, s->uses[i].use, s->uses[i].prompt, s->uses[i].in, o->node, &o->actual, e);
+    const prompt **calls = ARENA_ARRAY(o->mem, const prompt *, s->nuses + 1);
+    for (int i = 0; i < s->nuses && status == 0; i++) {
+        const use_run *u = &s->uses[i];
+        int count = 0;
+        if (u->leader != u && u->prompt->data_first)
+            continue;
+        for (int k = i; k < s->nuses; k++)
+            if (goes_along(s, i, k))
+                calls[count++] = s->uses[k].prompt;
+        status = count_calls(o->ctx, calls, count, u->in, o->node, &o->actual, e);
+    }
     s->answered_rows = rowset_rows(s->rows);
     return status;
 }

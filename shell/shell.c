@@ -151,7 +151,8 @@ static void shell_setup(shell *sh, const args *a) {
     sh->read_only = a->read_only;
     sh->max_rows = -1;
     sh->want_view = a->view;
-    sh->model = a->model ? mem_strndup(a->model, strlen(a->model)) : NULL;
+    const char *model = a->model ? a->model : getenv("KVASIR_MODEL");
+    sh->model = model ? mem_strndup(model, strlen(model)) : NULL;
 }
 
 static int shell_finish(shell *sh, int code) {
