@@ -375,7 +375,7 @@ int cuda_part_make(cuda_work *w, cuda_part *part, err *e) {
     char *base = w->part_host;
     rows_fill(w, part, base);
     attend_fill(&w->plan, &part->shape.attend, &part->at.all, part->nrows, part->shape.rows, base);
-    if (!part->all_wanted) {
+    if (!part->all_wanted && part->nwanted > 0) {
         attend_fill(&w->last_plan, &part->last, &part->at.last, part->nwanted, part->nwanted, base);
     }
     if (ncopies > 0) {
