@@ -5,6 +5,7 @@
  * Invariant: the counts come from the engine's own scheduler run without a backend (count_only), so
  * they are what a cold run would compute, evictions included.
  */
+#include <math.h>
 #include <stdlib.h>
 
 #include "llm_int.h"
@@ -25,31 +26,42 @@ static const counted strategies[] = {
 /* FIFO as DESIGN 7 has it: 64 requests in sight, and KV memory for as many of the longest. */
 enum { FIFO_WINDOW = 64 };
 
-static int run_session(llm_engine *engine, const llm_session_options *options, const prompt *p,
+/* One input after the other, all calls' questions about it together. */
+static int submit_all(llm_session *session, const prompt *const *calls, int count, const llm_inputs *in,
+                      const input_order *order, err *e) {
+    int status = 0;
+    llm_span **spans = mem_alloc(sizeof *spans * (size_t)prompt_max_spans(calls[0]));
+    for (uint32_t k = 0; k < in->count; k++) {
+        uint32_t input = order->psm.row_order[k];
+        const uint8_t *fields = order->psm.field_order + (size_t)input * (size_t)in->nfields;
+        for (int i = 0; i < count && status == 0; i++) {
+            const prompt *p = calls[i];
+            llm_request request = {.tag = input,
+                                   .spans = spans,
+                                   .nspans = prompt_spans(p, in, input, fields, spans),
+                                   .guide = p->guide,
+                                   .after = p->tmpl,
+                                   .max_tokens = 1};
+            status = llm_submit(session, &request, e);
+        }
+    }
+    free(spans);
+    return status;
+}
+
+static int run_session(const llm_session_options *options, const prompt *const *calls, int count,
                        const llm_inputs *in, const input_order *order, llm_stats *out, err *e) {
     llm_session *session;
     llm_event events[64];
     bool idle = false;
-    int count, status = llm_session_new(engine, options, &session, e);
+    int finished, status = llm_session_new(calls[0]->engine, options, &session, e);
     if (status)
         return status;
-    llm_span **spans = mem_alloc(sizeof *spans * (size_t)prompt_max_spans(p));
-    for (uint32_t k = 0; k < in->count && status == 0; k++) {
-        uint32_t input = order->psm.row_order[k];
-        const uint8_t *fields = order->psm.field_order + (size_t)input * (size_t)in->nfields;
-        llm_request request = {.tag = input,
-                               .spans = spans,
-                               .nspans = prompt_spans(p, in, input, fields, spans),
-                               .guide = p->guide,
-                               .after = p->tmpl,
-                               .max_tokens = 1};
-        status = llm_submit(session, &request, e);
-    }
+    status = submit_all(session, calls, count, in, order, e);
     while (status == 0 && !idle)
-        status = llm_step(session, events, 64, &count, &idle, e);
+        status = llm_step(session, events, 64, &finished, &idle, e);
     llm_session_stats(session, out);
     llm_session_free(session);
-    free(spans);
     return status;
 }
 
@@ -106,40 +118,52 @@ static uint64_t scaled_count(uint64_t n, double share) {
     return (uint64_t)((double)n * share + 0.5);
 }
 
-int count_use(exec_ctx *ctx, const plan_llm_use *use, const prompt *p, const llm_inputs *in,
-              const plan_node *node, plan_actual *actual, err *e) {
+/* Counts one strategy; with the bound where it is the last. */
+static int count_strategy(exec_ctx *ctx, const counted *c, bool last, const prompt *const *calls, int count,
+                          const llm_inputs *in, llm_stats *stats, double *gap, err *e) {
+    arena *mem = arena_new();
+    input_order order = {0};
+    llm_session_options options;
+    bool bounded = last && in->count > 1 && in->nfields > 1;
+    int status = order_solve_plain(calls[0], in, c->strategy, bounded, mem, &order, e);
+    session_options(ctx, &options);
+    options.reuse = c->reuse;
+    options.count_only = true;
+    options.window = c->reuse == LLM_REUSE_FIFO ? FIFO_WINDOW : 0;
+    if (status == 0)
+        status = run_session(&options, calls, count, in, &order, stats, e);
+    if (status == 0 && bounded)
+        status = order_gap(calls[0], in, &order, gap, e);
+    arena_free(mem);
+    return status;
+}
+
+int count_calls(exec_ctx *ctx, const prompt *const *calls, int count, const llm_inputs *in,
+                const plan_node *node, plan_actual *actual, err *e) {
     int status = 0;
-    double share = answers_share(node->left);
-    plan_tokens *out =
-        ARENA_ARRAY(ctx->mem, plan_tokens, actual->ntokens + (int)BASE_COUNT(strategies));
+    double share = answers_share(node->left), gap = NAN;
+    size_t head = 0, n = BASE_COUNT(strategies);
+    plan_tokens *out = ARENA_ARRAY(ctx->mem, plan_tokens, actual->ntokens + (int)n);
     for (int i = 0; i < actual->ntokens; i++)
         out[i] = actual->tokens[i];
-    for (size_t i = 0; i < BASE_COUNT(strategies) && status == 0; i++) {
-        const counted *c = &strategies[i];
-        bool one_order = use->call->examples != NULL;
-        if (c->strategy == PSM_GROUPED && one_order)
-            continue; /* with examples one field order holds for all rows: fixed is all there is */
-        arena *mem = arena_new();
-        input_order order = {0};
-        llm_session_options options;
+    for (int i = 0; i < count; i++)
+        head += calls[i]->head_tokens;
+    if (calls[0]->call->examples)
+        n--; /* with examples one field order holds for all rows: fixed is all there is */
+    for (size_t i = 0; i < n && status == 0; i++) {
         llm_stats stats = {0};
-        status = order_solve_plain(p, in, c->strategy, false, mem, &order, e);
-        session_options(ctx, &options);
-        options.reuse = c->reuse;
-        options.count_only = true;
-        options.window = c->reuse == LLM_REUSE_FIFO ? FIFO_WINDOW : 0;
-        if (status == 0)
-            status = run_session(p->engine, &options, p, in, &order, &stats, e);
-        out[actual->ntokens++] =
-            (plan_tokens){.strategy = c->name,
-                          .rows = scaled_count((uint64_t)in->needed_rows, share),
-                          .distinct_inputs = scaled_count(in->count, share),
-                          .prompt_tokens = scaled_count(stats.prompt_tokens, share),
-                          .head_tokens = scaled_count(p->head_tokens * in->count, share),
-                          .computed_tokens = scaled_count(stats.computed_tokens, share),
-                          .scaled = share < 1};
-        arena_free(mem);
+        status = count_strategy(ctx, &strategies[i], i + 1 == n, calls, count, in, &stats, &gap, e);
+        out[actual->ntokens++] = (plan_tokens){
+            .strategy = strategies[i].name,
+            .rows = scaled_count((uint64_t)in->needed_rows * (uint64_t)count, share),
+            .distinct_inputs = scaled_count((uint64_t)in->count * (uint64_t)count, share),
+            .prompt_tokens = scaled_count(stats.prompt_tokens, share),
+            .head_tokens = scaled_count(head * in->count, share),
+            .computed_tokens = scaled_count(stats.computed_tokens, share),
+            .scaled = share < 1};
     }
     actual->tokens = out;
+    if (gap > actual->bound)
+        actual->bound = gap;
     return status;
 }

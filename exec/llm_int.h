@@ -109,6 +109,8 @@ int order_solve(exec_ctx *ctx, const prompt *p, const llm_inputs *in, psm_strate
 /* The same without records, for counting. */
 int order_solve_plain(const prompt *p, const llm_inputs *in, psm_strategy strategy, bool bound, arena *mem, input_order *out,
                       err *e);
+/* The share of tokens that whole cells could share beyond what they do in this order, which was solved with its bound; NAN: not known. */
+int order_gap(const prompt *p, const llm_inputs *in, const input_order *order, double *gap, err *e);
 /* The key of a call's facts kept in the catalog: "field_order/…". */
 void call_fact_key(const llm_call *call, const char *prefix, hash128 fingerprint, buf *out);
 
@@ -187,6 +189,7 @@ struct llm_runtime {
     int operators_started;
     double started_s;
     double watched_s;       /* when details were last collected (watch.c) */
+    double held_s;          /* the statement was paused so long */
     uint64_t stored_tokens; /* of prompts whose answers were stored */
     arena *mem;
 };
@@ -208,9 +211,10 @@ typedef struct call_facts {
 bool facts_recall(exec_ctx *ctx, const llm_call *call, hash128 fingerprint, call_facts *out);
 int facts_remember(exec_ctx *ctx, const llm_call *call, hash128 fingerprint, const call_facts *facts, err *e);
 
-/* EXPLAIN (TOKENS) (llm_count.c): fills actual->tokens for one use of `node` under every strategy; what lies above a filter
- * on answers is scaled by what the filter is expected to keep. */
-int count_use(exec_ctx *ctx, const plan_llm_use *use, const prompt *p, const llm_inputs *in,
-              const plan_node *node, plan_actual *actual, err *e);
+/* EXPLAIN (TOKENS) (llm_count.c): adds to actual->tokens what `count` calls of `node` over the same inputs cost under every strategy, and
+ * keeps the largest gap to the solver's bound; what lies above a filter on answers is scaled by what the filter is expected to
+ * keep. */
+int count_calls(exec_ctx *ctx, const prompt *const *calls, int count, const llm_inputs *in, const plan_node *node, plan_actual *actual,
+                err *e);
 
 #endif

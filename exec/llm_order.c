@@ -5,6 +5,7 @@
  * per call (instruction, fields, model) and used while its token count is within 5 % of a fresh solve's, so that another WHERE
  * does not lose the stored answers.
  */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -70,6 +71,17 @@ int order_solve_plain(const prompt *p, const llm_inputs *in, psm_strategy strate
                       err *e) {
     psm_options options = {.strategy = strategy, .one_order = p->call->examples != NULL, .bound = bound};
     return solve(p, in, &options, mem, out, e);
+}
+
+int order_gap(const prompt *p, const llm_inputs *in, const input_order *order, double *gap, err *e) {
+    psm_input input;
+    psm_score score;
+    arena *mem = arena_new();
+    solver_input(p, in, mem, &input);
+    int status = psm_evaluate(&input, order->psm.field_order, order->psm.row_order, &score, e);
+    *gap = status == 0 && score.total_units ? order->psm.bound - (double)score.cell_units / (double)score.total_units : NAN;
+    arena_free(mem);
+    return status;
 }
 
 /* ---- the order a user listed ------------------------------------------------------------------- */
