@@ -15,40 +15,70 @@
 /* bf16 halves the accuracy of products; it must pay for that. */
 static const double BF16_MUST_GAIN = 1.2;
 
-static side_facts precision_facts(llm_engine *engine, const llm_engine_options *options,
-                                  hash128 weights, const char *machine) {
+/* Small models follow examples better than a chat's turns (DIALECT 3); the larger were tuned on
+ * turns. */
+static const uint64_t CHAT_FROM_PARAMETERS = 1000000000;
+
+static uint64_t parameter_count(const gguf *file) {
+    uint64_t total = 0;
+    for (size_t i = 0; i < gguf_tensor_count(file); i++) {
+        const gguf_tensor *t = gguf_tensor_at(file, i);
+        uint64_t n = 1;
+        for (int d = 0; d < t->ndims; d++) {
+            n *= t->dims[d];
+        }
+        total += n;
+    }
+    return total;
+}
+
+/* From the side file, or measured now and kept there. */
+static side_facts facts_find(const llm_engine *engine, const cpu_state *s) {
     side_facts facts;
-    if (side_file_read(options->cache_dir, weights, machine, &facts)) {
+    if (side_file_read(s->cache_dir, s->weights, s->machine, &facts)) {
         return facts;
     }
     facts = (side_facts){.f32_rate = gemm_measure(false, engine->config.n_embd, 384),
                          .bf16_rate = gemm_measure(true, engine->config.n_embd, 384)};
     facts.bf16 = facts.bf16_rate > facts.f32_rate * BF16_MUST_GAIN;
-    side_file_write(options->cache_dir, weights, machine, &facts);
+    facts.chat = engine->chat != NULL && parameter_count(engine->file) >= CHAT_FROM_PARAMETERS;
+    side_file_write(s->cache_dir, s->weights, s->machine, &facts);
     return facts;
 }
 
-static int precision_choose(llm_engine *engine, const llm_engine_options *options, hash128 weights,
-                            const char *machine, bool *bf16, err *e) {
+static int precision_choose(llm_engine *engine, const llm_engine_options *options,
+                            const side_facts *facts, bool *bf16, err *e) {
     llm_model_info *info = &engine->info;
     if (options->precision == LLM_INT8) {
         return err_set(e, ERR_UNSUPPORTED,
                        "precision 'int8' is not offered by the CPU backend: use f32, bf16 or auto");
     }
+    *bf16 = options->precision == LLM_BF16;
+    info->precision_reason = "asked for";
     if (options->precision == LLM_PRECISION_AUTO) {
-        side_facts facts = precision_facts(engine, options, weights, machine);
-        *bf16 = facts.bf16 != 0;
+        *bf16 = facts->bf16 != 0;
         info->precision_reason =
             arena_printf(engine->mem, "one thread does %.0f GFLOP/s in bf16, %.0f in f32",
-                         facts.bf16_rate / 1e9, facts.f32_rate / 1e9);
-        info->prefill_tok_s = facts.prefill_tok_s;
-        info->decode_tok_s = facts.decode_tok_s;
-    } else {
-        *bf16 = options->precision == LLM_BF16;
-        info->precision_reason = "asked for";
+                         facts->bf16_rate / 1e9, facts->f32_rate / 1e9);
     }
     info->precision = *bf16 ? "bf16" : "f32";
     return 0;
+}
+
+/* Rates of earlier sessions at the precision that 'auto' takes; else a first guess from the layers'
+ * products at a tile's height and at a small one, which sessions will correct. */
+static void rates_find(llm_engine *engine, cpu_state *s, const side_facts *facts) {
+    llm_model_info *info = &engine->info;
+    static const double others = 0.7; /* the share of a pass that products take */
+    s->keeps_rates = (facts->bf16 != 0) == gemm_is_bf16(s->g);
+    info->prefill_tok_s = s->keeps_rates ? facts->prefill_tok_s : 0;
+    info->decode_tok_s = s->keeps_rates ? facts->decode_tok_s : 0;
+    if (info->prefill_tok_s <= 0) {
+        info->prefill_tok_s = others * cpu_gemm_rate(engine, gemm_tile(s->g));
+    }
+    if (info->decode_tok_s <= 0) {
+        info->decode_tok_s = others * cpu_gemm_rate(engine, gemm_height(s->g, GEMM_SMALL));
+    }
 }
 
 static int kv_choose(llm_engine *engine, cpu_state *s, const llm_engine_options *options, err *e) {
@@ -68,19 +98,6 @@ static int kv_choose(llm_engine *engine, cpu_state *s, const llm_engine_options 
     info->sink_tokens = s->sinks = sinks;
     info->window_tokens = s->window = window;
     return 0;
-}
-
-static uint64_t parameter_count(const gguf *file) {
-    uint64_t total = 0;
-    for (size_t i = 0; i < gguf_tensor_count(file); i++) {
-        const gguf_tensor *t = gguf_tensor_at(file, i);
-        uint64_t n = 1;
-        for (int d = 0; d < t->ndims; d++) {
-            n *= t->dims[d];
-        }
-        total += n;
-    }
-    return total;
 }
 
 static void info_fill(llm_engine *engine, cpu_state *s) {
@@ -168,7 +185,10 @@ int cpu_load(llm_engine *engine, const llm_engine_options *options, err *e) {
     s->threads = pool_new(engine->info.threads);
     hash128 probe;
     bool bf16 = false;
-    code = precision_choose(engine, options, s->weights, s->machine, &bf16, e);
+    side_facts facts = facts_find(engine, s);
+    engine->info.default_format =
+        facts.chat != 0 && engine->chat != NULL ? LLM_FORMAT_CHAT : LLM_FORMAT_COMPLETION;
+    code = precision_choose(engine, options, &facts, &bf16, e);
     s->k = kernels_choose(engine->config.head_dim, bf16);
     code = code != 0 ? code : gemm_new(s->threads, bf16, &s->g, e);
     code = code != 0
@@ -181,10 +201,10 @@ int cpu_load(llm_engine *engine, const llm_engine_options *options, err *e) {
     rope_prepare(engine, s);
     info_fill(engine, s);
     engine->info.fingerprint = fingerprint(engine, s, s->weights, probe);
+    rates_find(engine, s, &facts);
     return 0;
 }
 
-/* Completion is every model's default format until its side file says otherwise (DIALECT 3). */
 static int cpu_open(llm_engine *engine, const llm_engine_options *options, err *e) {
     int code = gguf_open(options->path, &engine->file, e);
     code = code != 0 ? code : config_read(engine->file, &engine->config, e);
@@ -196,7 +216,6 @@ static int cpu_open(llm_engine *engine, const llm_engine_options *options, err *
     engine->eos = tokenizer_eos(engine->tokenizer);
     engine->adds_bos = tokenizer_adds_bos(engine->tokenizer);
     engine->chat = template_for_chat(engine->file, &engine->info.chat_family);
-    engine->info.default_format = LLM_FORMAT_COMPLETION;
     return cpu_load(engine, options, e);
 }
 
@@ -218,7 +237,7 @@ static void cpu_keep_rates(llm_engine *engine, double prefill_tok_s, double deco
     cpu_state *s = engine->state;
     side_facts facts;
     pool_lock(s->threads);
-    if (side_file_read(s->cache_dir, s->weights, s->machine, &facts)) {
+    if (s->keeps_rates && side_file_read(s->cache_dir, s->weights, s->machine, &facts)) {
         facts.prefill_tok_s = prefill_tok_s > 0 ? prefill_tok_s : facts.prefill_tok_s;
         facts.decode_tok_s = decode_tok_s > 0 ? decode_tok_s : facts.decode_tok_s;
         side_file_write(s->cache_dir, s->weights, s->machine, &facts);

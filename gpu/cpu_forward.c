@@ -471,46 +471,60 @@ int cpu_forward(llm_engine *engine, void *work, const pass *p, err *e) {
 
 typedef struct bound_job {
     cpu_state *s;
-    const char *a;
-    int rows;
+    char *a;
+    int rows, height;
 } bound_job;
 
+/* Task: one tile through one layer's products. */
 static void bound_task(void *ctx, int task, int worker) {
     const bound_job *job = ctx;
-    const packed_model *m = &job->s->model;
-    int tiles = job->rows / gemm_tile(job->s->g);
-    const model_layer *layer = &m->layers[task / tiles];
+    int tiles = job->rows / job->height;
+    const model_layer *layer = &job->s->model.layers[task / tiles];
     const gemm_weight *weights[] = {&layer->qkv, &layer->o, &layer->gate_up, &layer->down};
     for (size_t i = 0; i < BASE_COUNT(weights); i++) {
-        size_t tile =
-            (size_t)gemm_tile(job->s->g) * (size_t)weights[i]->k * gemm_element(job->s->g);
+        size_t tile = (size_t)job->height * (size_t)weights[i]->k * gemm_element(job->s->g);
         for (int p = 0; p < weights[i]->nparts; p++) {
-            gemm_run(job->s->g, weights[i], p, worker, gemm_tile(job->s->g),
+            gemm_run(job->s->g, weights[i], p, worker, job->height,
                      job->a + (size_t)(task % tiles) * tile);
         }
     }
 }
 
-double cpu_gemm_bound(llm_engine *engine, int rows, clockid_t clock) {
-    cpu_state *s = engine->state;
+/* Seconds of the best of `runs` passes of the products of the first `layers` layers; 0: no memory. */
+static double bound_seconds(llm_engine *engine, bound_job job, int layers, int runs,
+                            clockid_t clock) {
     const model_config *c = &engine->config;
     size_t columns = (size_t)BASE_MAX(BASE_MAX(c->n_embd, c->ffn), c->n_heads * c->head_dim);
-    size_t bytes = (size_t)rows * columns * gemm_element(s->g);
-    bound_job job = {s, calloc(1, bytes), rows};
+    job.s = engine->state;
+    job.a = calloc((size_t)job.rows * columns, gemm_element(job.s->g));
     double best = 0;
-    pool_lock(s->threads);
-    for (int i = 0; job.a != NULL && i < 5; i++) {
+    pool_lock(job.s->threads);
+    for (int i = 0; job.a != NULL && i < runs; i++) {
         struct timespec from, to;
         clock_gettime(clock, &from);
-        pool_run(s->threads, c->n_layers * (rows / gemm_tile(s->g)), bound_task, &job);
+        pool_run(job.s->threads, layers * (job.rows / job.height), bound_task, &job);
         clock_gettime(clock, &to);
         double seconds =
             (double)(to.tv_sec - from.tv_sec) + (double)(to.tv_nsec - from.tv_nsec) / 1e9;
-        best = BASE_MAX(best, rows / seconds);
+        best = i == 0 ? seconds : BASE_MIN(best, seconds);
     }
-    pool_unlock(s->threads);
-    free((char *)(uintptr_t)job.a);
+    pool_unlock(job.s->threads);
+    free(job.a);
     return best;
+}
+
+double cpu_gemm_bound(llm_engine *engine, int rows, clockid_t clock) {
+    const cpu_state *s = engine->state;
+    bound_job job = {.rows = rows, .height = gemm_tile(s->g)};
+    double seconds = bound_seconds(engine, job, engine->config.n_layers, 5, clock);
+    return seconds > 0 ? rows / seconds : 0;
+}
+
+double cpu_gemm_rate(llm_engine *engine, int rows) {
+    int all = engine->config.n_layers, layers = BASE_MIN(all, 8);
+    bound_job job = {.rows = rows, .height = rows};
+    double seconds = bound_seconds(engine, job, layers, 2, CLOCK_MONOTONIC);
+    return seconds > 0 ? rows * (double)layers / all / seconds : 0;
 }
 
 /* ---- work memory ----------------------------------------------------------------------------- */

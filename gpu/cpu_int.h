@@ -38,6 +38,7 @@ typedef struct cpu_state {
     char machine[128]; /* what measured rates hold for: kernels, and a bound on oneDNN's */
     char *cache_dir;   /* NULL: no side file */
     hash128 weights;   /* the file's identity */
+    bool keeps_rates;  /* sessions measure what the side file is about: auto's precision */
 } cpu_state;
 
 /* A worker's attention scratch: queries of ATTEND_ROWS rows × one kv head's group. */
@@ -107,6 +108,8 @@ int cpu_load(llm_engine *engine, const llm_engine_options *options, err *e);
 /* Tokens/s of the layers' matrix products alone, `rows` at a time, through the pool: the bound of
  * benchmarks. */
 double cpu_gemm_bound(llm_engine *engine, int rows, clockid_t clock);
+/* The same for one tile of `rows` rows, a height of the GEMM's; quick, from a few layers. */
+double cpu_gemm_rate(llm_engine *engine, int rows);
 int cpu_forward(llm_engine *engine, void *work, const pass *p, err *e);
 int cpu_work_new(llm_engine *engine, int blocks, int rows, void **work, err *e);
 void cpu_work_free(llm_engine *engine, void *work);

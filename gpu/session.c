@@ -100,10 +100,11 @@ static void drop_unanswered(llm_session *s) {
     }
 }
 
-/* Rates worth keeping come from passes that were long enough to measure. */
+/* Rates worth keeping come from passes that were long enough to measure, short as a session may be.
+ */
 static void rates_keep(const llm_session *s) {
     const llm_stats *st = &s->stats;
-    bool prefill = st->prefill_ms > 500, decode = st->decode_ms > 500;
+    bool prefill = st->prefill_ms > 100, decode = st->decode_ms > 100;
     if (s->runs_model && s->engine->backend->keep_rates != NULL && (prefill || decode)) {
         s->engine->backend->keep_rates(
             s->engine, prefill ? (double)st->computed_tokens * 1e3 / st->prefill_ms : 0,

@@ -15,7 +15,7 @@
 
 #include "side_file_int.h"
 
-enum { SIDE_VERSION = 1 };
+enum { SIDE_VERSION = 2 };
 
 /* "model name" of the first processor, or "". */
 static void processor_name(char *out, size_t cap) {
@@ -59,6 +59,7 @@ bool side_file_read(const char *dir, hash128 model, const char *machine, side_fa
         out->bf16_rate = strcmp(key, "bf16_rate") == 0 ? number : out->bf16_rate;
         out->prefill_tok_s = strcmp(key, "prefill_tok_s") == 0 ? number : out->prefill_tok_s;
         out->decode_tok_s = strcmp(key, "decode_tok_s") == 0 ? number : out->decode_tok_s;
+        out->chat = strcmp(key, "chat") == 0 ? (int)number : out->chat;
     }
     if (f != NULL) {
         fclose(f);
@@ -79,9 +80,9 @@ void side_file_write(const char *dir, hash128 model, const char *machine, const 
     }
     fprintf(f,
             "version %d\nbf16 %d\nf32_rate %.6g\nbf16_rate %.6g\nprefill_tok_s %.6g\ndecode_tok_s "
-            "%.6g\n",
+            "%.6g\nchat %d\n",
             SIDE_VERSION, facts->bf16, facts->f32_rate, facts->bf16_rate, facts->prefill_tok_s,
-            facts->decode_tok_s);
+            facts->decode_tok_s, facts->chat);
     bool written = ferror(f) == 0;
     written = fclose(f) == 0 && written;
     if (!written || rename(temporary, path) != 0) {

@@ -9,7 +9,8 @@
 typedef struct side_facts {
     int bf16;                   /* the precision chosen by measurement */
     double f32_rate, bf16_rate; /* FLOP/s of one thread */
-    double prefill_tok_s, decode_tok_s;
+    double prefill_tok_s, decode_tok_s; /* 0: not yet measured */
+    int chat; /* 'auto' means chat format; one may edit it */
 } side_facts;
 
 /* false: there is none that can be used. */
