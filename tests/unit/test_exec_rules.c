@@ -227,7 +227,7 @@ static void gen_source(gen *g, buf *out, gen_scope *s, int depth) {
     char alias[16];
     snprintf(alias, sizeof alias, "s%d", ++g->aliases);
     if (depth > 0 && chance(g, 20)) {
-        bool types[MAX_OUT];
+        bool types[MAX_OUT] = {false};
         int n = 1 + (int)pick(g, MAX_OUT);
         for (int i = 0; i < n; i++)
             types[i] = chance(g, 30);
@@ -250,13 +250,35 @@ static void gen_source(gen *g, buf *out, gen_scope *s, int depth) {
         add_column(s, alias, t->columns[i], t->is_text[i]);
 }
 
+/* A chain of inner joins by equal numbers, long enough for the joins' order to matter. */
+static void gen_chain(gen *g, buf *out, gen_scope *s, int depth) {
+    int n = 3 + (int)pick(g, 3);
+    g->one_table = false;
+    for (int i = 0; i < n; i++) {
+        gen_scope fresh = {.n = 0};
+        buf_append_c(out, i ? " JOIN " : "");
+        gen_source(g, out, &fresh, depth - 1);
+        const gen_column *old = column_in(g, s, false, false), *new = column_in(g, &fresh, false, false);
+        if (i > 0 && old && new)
+            buf_printf(out, " ON %s = %s", old->text, new->text);
+        else if (i > 0)
+            buf_append_c(out, " ON 1 = 0");
+        for (int k = 0; k < fresh.n && s->n < MAX_COLUMNS; k++)
+            s->cols[s->n++] = fresh.cols[k];
+    }
+}
+
 static void gen_from(gen *g, buf *out, gen_scope *s, int depth) {
+    static const char *const joins[] = {" JOIN ", " LEFT JOIN ", " JOIN ", " CROSS JOIN "};
     int n = chance(g, 50) ? 1 : 2 + (int)pick(g, depth > 1 ? 2 : 1);
     bool commas = chance(g, 40);
     buf_append_c(out, " FROM ");
+    if (depth > 1 && chance(g, 15)) {
+        gen_chain(g, out, s, depth);
+        return;
+    }
     g->one_table = g->one_table && n == 1;
     for (int i = 0; i < n; i++) {
-        static const char *const joins[] = {" JOIN ", " LEFT JOIN ", " JOIN ", " CROSS JOIN "};
         uint32_t join = pick(g, BASE_COUNT(joins));
         if (i > 0)
             buf_append_c(out, commas ? ", " : joins[join]);
@@ -595,18 +617,20 @@ static int check_case(db *d, test_case *c, str data) {
 
 /* ---- sqlite3 ----------------------------------------------------------------------------------- */
 
-static void append_lines(FILE *f, str text) {
-    for (size_t i = 0; i < text.n; i++) {
-        if (text.p[i] == '\n')
-            fputc(';', f);
-        fputc(text.p[i], f);
+/* The tables alone: with indexes and statistics sqlite3 3.40 has been seen to lose rows of IN under ORDER BY … LIMIT. */
+static void append_tables(FILE *f, str text) {
+    while (text.n) {
+        size_t n = (size_t)((const char *)memchr(text.p, '\n', text.n) - text.p);
+        if (strncmp(text.p, "CREATE INDEX", 12) != 0 && strncmp(text.p, "ANALYZE", 7) != 0)
+            fprintf(f, "%.*s;\n", (int)n, text.p);
+        text = (str){text.p + n + 1, text.n - n - 1};
     }
 }
 
 static void write_script(FILE *f, const test_case *cases, int n) {
     fputs(".mode list\n.nullvalue NULL\n.bail off\nPRAGMA case_sensitive_like = on;\n", f);
     for (int i = 0; i < n; i++) {
-        append_lines(f, buf_str(&cases[i].data));
+        append_tables(f, buf_str(&cases[i].data));
         if (!cases[i].llm)
             fprintf(f, "SELECT '#%d';\n%s;\n", i, cases[i].sql.p);
     }
