@@ -92,6 +92,7 @@ typedef struct exec_progress {
     char last_answer[80], last_input[80];
     uint64_t stored_tokens;    /* of the prompts whose answers were stored: not in llm.prompt_tokens */
     bool paused;
+    double held_seconds;       /* that the statement was paused so far; not in the times above */
     uint8_t shared[EXEC_SHARED]; /* of each of the latest prompts, oldest first: percent of its tokens that were reused */
     int nshared;
     /* Only while watched (stmt_watch): */
@@ -106,6 +107,7 @@ void stmt_progress(stmt *s, exec_progress *out);
 /* Totals of a finished statement: what .timer and benches print. */
 typedef struct exec_summary {
     double seconds, sql_seconds, solve_seconds, llm_seconds; /* sql_seconds: all that is not the model's */
+    double held_seconds; /* paused: in `seconds` alone */
     uint64_t rows;
     uint64_t llm_inputs, distinct_inputs, answers_stored;
     llm_stats llm;

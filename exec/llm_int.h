@@ -189,7 +189,6 @@ struct llm_runtime {
     int operators_started;
     double started_s;
     double watched_s;       /* when details were last collected (watch.c) */
-    double held_s;          /* the statement was paused so long */
     uint64_t stored_tokens; /* of prompts whose answers were stored */
     arena *mem;
 };

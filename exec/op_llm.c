@@ -197,7 +197,7 @@ static void publish(op *o, const char *phase) {
     p->head_tokens = o->ctx->summary.head_tokens;
     runtime_stats(o->ctx->llm, &p->llm);
     p->stored_tokens = o->ctx->llm->stored_tokens;
-    p->held_seconds = o->ctx->llm->held_s;
+    p->held_seconds = o->ctx->summary.held_seconds;
     watch_details(o->ctx, p, false);
     if (o->ctx->publish)
         o->ctx->publish(o->ctx, p);
@@ -435,7 +435,7 @@ static void wait_while_paused(op *o, double *started) {
     *started += held;
     s->started_s += held;
     o->ctx->llm->started_s += held;
-    o->ctx->llm->held_s += held;
+    o->ctx->summary.held_seconds += held;
 }
 
 /* Queues the uses of one engine, then runs it until it is idle: a session serves one engine. */

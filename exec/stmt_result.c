@@ -297,8 +297,10 @@ void stmt_progress(stmt *s, exec_progress *out) {
     pthread_mutex_lock(&s->lock);
     *out = s->progress;
     pthread_mutex_unlock(&s->lock);
-    out->seconds =
-        (double)(now.tv_sec - s->start.tv_sec) + (double)(now.tv_nsec - s->start.tv_nsec) * 1e-9;
+    if (out->paused) /* `seconds` is when it was held */
+        return;
+    out->seconds = (double)(now.tv_sec - s->start.tv_sec) +
+                   (double)(now.tv_nsec - s->start.tv_nsec) * 1e-9 - out->held_seconds;
 }
 
 void stmt_summary(const stmt *s, exec_summary *out) {

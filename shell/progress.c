@@ -78,6 +78,10 @@ static void part(buf *out, int width, const buf *text) {
 }
 
 void progress_render(progress_line *p, const exec_progress *x, int width, bool utf8, buf *out) {
+    static const char hint[] = "v view";
+    enum { HINT_WIDTH = 60, HINT_COLUMNS = sizeof hint - 1 + 2 };
+    bool hinted = p->keys && width >= HINT_WIDTH;
+    width -= hinted ? HINT_COLUMNS : 0;
     update_rates(p, x);
     buf text = {0};
     if (x->operators > 1)
@@ -93,7 +97,7 @@ void progress_render(progress_line *p, const exec_progress *x, int width, bool u
     }
     part(out, width, &text);
     buf_clear(&text);
-    if (x->rows_total && width >= 60) {
+    if (x->rows_total && width >= HINT_WIDTH) {
         bar(&text, (double)x->rows_done / (double)x->rows_total, utf8);
         part(out, width, &text);
         buf_clear(&text);
@@ -121,10 +125,8 @@ void progress_render(progress_line *p, const exec_progress *x, int width, bool u
         part(out, width, &text);
         buf_clear(&text);
     }
-    if (p->keys) {
-        buf_append_c(&text, "v view");
-        part(out, width, &text);
-    }
+    if (hinted)
+        buf_printf(out, "  %s", hint);
     buf_free(&text);
 }
 
