@@ -252,7 +252,7 @@ static void record(const char *file, const char *data, const char *path, int sta
 
 int main(int argc, char **argv) {
     const char *file = NULL, *to = NULL, *data = NULL, *path = NULL, *shares = "0.1,0.25,0.5";
-    int statements = 120, status = 0;
+    int statements = 320, status = 0;
     bool json = false;
     for (int i = 1; i < argc; i++) {
         const char *next = i + 1 < argc ? argv[i + 1] : NULL;
