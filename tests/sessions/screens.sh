@@ -180,18 +180,30 @@ check 'the live view, its pages, resizing, and back'
 cat >"$work/mock.jsonl" <<'END'
 {"statement":"SELECT LLM('good?', review) FROM reviews","phase":"model","operators":1,"operator_number":1,"rows_total":200,"rows_done":0,"seconds":0}
 {"seconds":0.6,"rows_done":40,"prompt_tokens":40000,"computed_tokens":9000,"reused_memory":31000,"last_answer":"yes","last_input":"東京"}
-{"seconds":1.2,"rows_done":90,"prompt_tokens":90000,"computed_tokens":15000,"reused_memory":75000,"last_answer":"no","last_input":"Heat","prefixes":[{"text":"synopsis: two detectives","tokens":300,"fanout":40,"done":12}],"baselines":{"no cache":196000,"FIFO":120000}}
+{"seconds":1.2,"rows_done":90,"prompt_tokens":90000,"computed_tokens":15000,"reused_memory":75000,"last_answer":"no","last_input":"Heat","rows":[{"name":"LLM#1","depth":0,"in":200,"out":0},{"name":"scan reviews","depth":1,"out":200}],"shared":[0,90,90,12],"prefixes":[{"text":"synopsis: two detectives","tokens":300,"fanout":40,"done":12}],"baselines":{"no cache":196000,"FIFO":120000}}
 END
 run 80 24 "$kvasir --view --mock mock.jsonl"
 see 'LLM 1 of 1'
 see '90 of 200'
 see 'two detectives'
+see 'scan reviews'
+see '^ order *▁██▁'
+key 2
+see 'FIFO'
+key Right
+see 'two detectives'
+see_not 'FIFO'
+key 4
+see 'last answers'
+see_not 'two detectives'
+key '?'
+see 'hold it, or let it go on'
 key 2
 see 'FIFO'
 tm resize-window -t s -x 60 -y 12
 see 'FIFO'
 key 1
-see 'last answers'
+see '90 of 200'
 tm resize-window -t s -x 30 -y 3
 see '90/200 rows'
 tm resize-window -t s -x 120 -y 40
@@ -204,6 +216,49 @@ run 80 24 "$kvasir --view --mock mock.jsonl"
 see 'LLM 1 of 1'
 kill -TERM "$(cat "$work/pid")"
 see '^left with'
+see '^sane'
+
+check 'a key opens the view during a run; pause, back, again, cancel; what else was typed is kept'
+environment='PAGER=cat'
+start 80 24 s.kvasir
+enter "CREATE MODEL slow FROM 'test:hash:slow';"
+enter "SET model = 'slow';"
+enter "SELECT count(*) FROM texts WHERE LLM('is it?', t) RETURNS BOOLEAN;"
+see 'v view$'
+key v
+see 'LLM 1 of 1'
+see 'LLM#1'
+see '^ order '
+see '^ KV disk '
+key p
+see 'LLM 1 of 1  paused'
+sleep 0.3 # the rest of this picture
+screen | sed -n 4p >"$work/held"
+sleep 0.6
+screen | sed -n 4p | cmp -s - "$work/held" || fail 'a held statement goes on'
+key p
+see 'LLM 1 of 1  model'
+key q
+see 'v view$'
+tm resize-window -t s -x 60 -y 12
+text 'SELECT 7 * 6 AS typed_ahead;'
+key Enter
+sleep 0.3
+key C-v
+see '^ kvasir  LLM 1 of 1'
+tm resize-window -t s -x 80 -y 24
+see 'LLM#1'
+key c
+see '^stopped after .*answers are kept'
+see '│ typed_ahead │'
+
+check 'SIGTERM with the view of a running statement'
+enter "SELECT count(*) FROM texts WHERE LLM('was it?', t) RETURNS BOOLEAN;"
+see 'v view$'
+key v
+see 'LLM 1 of 1'
+kill -TERM "$(cat "$work/pid")"
+see '^left with 143'
 see '^sane'
 
 echo 'screens: as expected'
