@@ -42,7 +42,8 @@ static void kv_prefetch(void *ctx, const llm_kv_id *id) {
 
 enum { NOMINAL_TOK_S = 2000 };
 
-void kv_link_open(kv_link *l, cache *c, const llm_engine *engine, bool keep_all, llm_kv_store *out) {
+void kv_link_open(kv_link *l, cache *c, const llm_engine *engine, bool keep_all,
+                  llm_kv_store *out) {
     double rate = llm_engine_info(engine)->prefill_tok_s;
     const char *trace = getenv("KVASIR_KV_TRACE");
     kv_link_close(l);

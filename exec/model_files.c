@@ -116,7 +116,8 @@ bool model_files_check(exec_ctx *ctx, cache *c, const llm_model_info *info) {
     now.content = content_hash(info->path);
     for (int i = 0; i < n; i++) {
         if (!hash128_equal(records[i].content, now.content)) {
-            usable = drop_entries(c, records[i].fingerprint, true, true, dropped, &ignored) == 0 && usable;
+            usable = drop_entries(c, records[i].fingerprint, true, true, dropped, &ignored) == 0 &&
+                     usable;
         } else if (!hash128_equal(records[i].fingerprint, now.fingerprint)) {
             records[kept] = records[i];
             records[kept].mtime_ns = now.mtime_ns; /* copied or touched: the bytes are the same */
@@ -124,10 +125,11 @@ bool model_files_check(exec_ctx *ctx, cache *c, const llm_model_info *info) {
         }
     }
     if (dropped[0] + dropped[1] > 0)
-        exec_notice(ctx,
-                    "the model file %s changed: %llu KV blocks and %llu answers of the old one were "
-                    "dropped",
-                    info->path, (unsigned long long)dropped[0], (unsigned long long)dropped[1]);
+        exec_notice(
+            ctx,
+            "the model file %s changed: %llu KV blocks and %llu answers of the old one were "
+            "dropped",
+            info->path, (unsigned long long)dropped[0], (unsigned long long)dropped[1]);
     if (kept == FINGERPRINTS_MAX)
         memmove(records, records + 1, sizeof *records * (size_t)--kept);
     records[kept++] = now;

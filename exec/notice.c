@@ -34,6 +34,7 @@ void notice_recoded(exec_ctx *ctx, const char *path, const csv *file) {
         exec_notice(ctx, "%s: a cell on line %lld is not UTF-8: read as Windows-1252", path,
                     (long long)line);
     else if (cells > 1)
-        exec_notice(ctx, "%s: %lld cells are not UTF-8, the first on line %lld: read as Windows-1252",
+        exec_notice(ctx,
+                    "%s: %lld cells are not UTF-8, the first on line %lld: read as Windows-1252",
                     path, (long long)cells, (long long)line);
 }

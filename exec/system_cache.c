@@ -23,11 +23,11 @@ static void rate_cell(maker *m, uint64_t part, uint64_t whole) {
  */
 
 const rel_column cache_cols[CACHE_COLS] = {
-    COLUMN("space", TYPE_TEXT),          COLUMN("entries", TYPE_INTEGER),
-    COLUMN("bytes", TYPE_INTEGER),       COLUMN("budget_bytes", TYPE_INTEGER),
-    COLUMN("hits", TYPE_INTEGER),        COLUMN("misses", TYPE_INTEGER),
-    COLUMN("hit_rate", TYPE_REAL),       COLUMN("evicted", TYPE_INTEGER),
-    COLUMN("is_writing", TYPE_BOOLEAN),  COLUMN("why_not", TYPE_TEXT)};
+    COLUMN("space", TYPE_TEXT),         COLUMN("entries", TYPE_INTEGER),
+    COLUMN("bytes", TYPE_INTEGER),      COLUMN("budget_bytes", TYPE_INTEGER),
+    COLUMN("hits", TYPE_INTEGER),       COLUMN("misses", TYPE_INTEGER),
+    COLUMN("hit_rate", TYPE_REAL),      COLUMN("evicted", TYPE_INTEGER),
+    COLUMN("is_writing", TYPE_BOOLEAN), COLUMN("why_not", TYPE_TEXT)};
 
 int cache_rows(maker *m, err *e) {
     static const char *const spaces[] = {"kv", "answers"};
@@ -167,14 +167,20 @@ int prefixes_rows(maker *m, err *e) {
 /* ---- kvasir_statements ------------------------------------------------------------------------
  */
 
-const rel_column statements_cols[STATEMENTS_COLS] = {
-    COLUMN("number", TYPE_INTEGER),         COLUMN("ended_at", TYPE_TEXT),
-    COLUMN("text", TYPE_TEXT),              COLUMN("result", TYPE_TEXT),
-    COLUMN("row_count", TYPE_INTEGER),      COLUMN("inputs", TYPE_INTEGER),
-    COLUMN("answers_stored", TYPE_INTEGER), COLUMN("prompt_tokens", TYPE_INTEGER),
-    COLUMN("computed_tokens", TYPE_INTEGER), COLUMN("from_memory", TYPE_INTEGER),
-    COLUMN("from_disk", TYPE_INTEGER),      COLUMN("output_tokens", TYPE_INTEGER),
-    COLUMN("hit_rate", TYPE_REAL),          COLUMN("seconds", TYPE_REAL)};
+const rel_column statements_cols[STATEMENTS_COLS] = {COLUMN("number", TYPE_INTEGER),
+                                                     COLUMN("ended_at", TYPE_TEXT),
+                                                     COLUMN("text", TYPE_TEXT),
+                                                     COLUMN("result", TYPE_TEXT),
+                                                     COLUMN("row_count", TYPE_INTEGER),
+                                                     COLUMN("inputs", TYPE_INTEGER),
+                                                     COLUMN("answers_stored", TYPE_INTEGER),
+                                                     COLUMN("prompt_tokens", TYPE_INTEGER),
+                                                     COLUMN("computed_tokens", TYPE_INTEGER),
+                                                     COLUMN("from_memory", TYPE_INTEGER),
+                                                     COLUMN("from_disk", TYPE_INTEGER),
+                                                     COLUMN("output_tokens", TYPE_INTEGER),
+                                                     COLUMN("hit_rate", TYPE_REAL),
+                                                     COLUMN("seconds", TYPE_REAL)};
 
 static value time_value(maker *m, int64_t at) {
     char text[40];
@@ -192,7 +198,9 @@ int statements_rows(maker *m, err *e) {
     int status = history_read(system_ctx(m)->txn, system_mem(m), &all, &texts, &n, e);
     for (int i = 0; i < n && status == 0; i++) {
         const history_entry *h = &all[i];
-        const char *ended = h->status == ERR_CANCELLED ? "cancelled" : h->status ? "failed" : "done";
+        const char *ended = h->status == ERR_CANCELLED ? "cancelled"
+                            : h->status                ? "failed"
+                                                       : "done";
         int_cell(m, h->number + 1);
         system_cell(m, time_value(m, h->at));
         system_cell(m, value_text(texts[i]));

@@ -72,8 +72,7 @@ static size_t find_matching(cache *c, MDB_txn *t, cache_space space, str wanted,
     if (mdb_cursor_open(t, c->values[space], &cursor) != 0)
         return 0;
     int rc = mdb_cursor_get(cursor, &key, &data, MDB_SET_RANGE);
-    for (; rc == 0 && n < DELETES_AT_ONCE;
-         rc = mdb_cursor_get(cursor, &key, &data, MDB_NEXT)) {
+    for (; rc == 0 && n < DELETES_AT_ONCE; rc = mdb_cursor_get(cursor, &key, &data, MDB_NEXT)) {
         str identity = identity_of(data);
         if (key.mv_size == sizeof *keys && identity.n >= wanted.n && identity.p &&
             memcmp(identity.p, wanted.p, wanted.n) == 0)

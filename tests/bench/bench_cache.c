@@ -30,9 +30,9 @@ typedef struct options {
 
 /* One session's figures. */
 typedef struct session {
-    double open_s;      /* of the model, in `seconds` */
-    double seconds;     /* the statement */
-    double close_s;     /* flushing and closing */
+    double open_s;  /* of the model, in `seconds` */
+    double seconds; /* the statement */
+    double close_s; /* flushing and closing */
     exec_summary sum;
     cache_stats cache;
     uint64_t hash;
@@ -128,14 +128,18 @@ static void load(const options *o) {
                        "CREATE TABLE reviews AS SELECT id, movie, review FROM '%s/reviews.csv'",
                        o->tutorial, o->tutorial);
         else
-            buf_printf(&sql,
-                       "CREATE TABLE movies AS SELECT id, synopsis FROM '%s/rt.movie_info.tsv.gz' WHERE synopsis <> ''; "
-                       "CREATE TABLE reviews AS SELECT movie, review FROM (SELECT r.id AS movie, r.review AS review "
-                       "FROM '%s/rt.reviews.tsv.gz' r JOIN movies m ON r.id = m.id WHERE r.review <> '' "
-                       "ORDER BY r.id LIMIT %d) ORDER BY substr(review, 20, 9), review",
-                       o->data, o->data, o->rows);
+            buf_printf(
+                &sql,
+                "CREATE TABLE movies AS SELECT id, synopsis FROM '%s/rt.movie_info.tsv.gz' WHERE "
+                "synopsis <> ''; "
+                "CREATE TABLE reviews AS SELECT movie, review FROM (SELECT r.id AS movie, r.review "
+                "AS review "
+                "FROM '%s/rt.reviews.tsv.gz' r JOIN movies m ON r.id = m.id WHERE r.review <> '' "
+                "ORDER BY r.id LIMIT %d) ORDER BY substr(review, 20, 9), review",
+                o->data, o->data, o->rows);
         run_all(d, sql.p);
-        run(d, "CREATE VIEW joined AS SELECT r.review AS review, m.synopsis AS synopsis " ASK, NULL);
+        run(d, "CREATE VIEW joined AS SELECT r.review AS review, m.synopsis AS synopsis " ASK,
+            NULL);
         run(d, "CREATE TABLE sampled AS SELECT movie, review FROM reviews LIMIT 100", NULL);
     }
     buf_free(&sql);
@@ -184,13 +188,15 @@ typedef enum gate { AT_LEAST, BELOW, SHOWN } gate;
 
 static bool all_met = true;
 
-static void report(const options *o, const char *name, double figure, gate g, double limit, const char *how) {
+static void report(const options *o, const char *name, double figure, gate g, double limit,
+                   const char *how) {
     bool met = g == SHOWN || (g == AT_LEAST ? figure >= limit : figure < limit);
     all_met = all_met && met;
     if (o->json) {
         printf("{\"measure\":\"%s\",\"value\":%.5f", name, figure);
         if (g != SHOWN)
-            printf(",\"gate\":\"%s %g\",\"met\":%s", g == AT_LEAST ? ">=" : "<", limit, met ? "true" : "false");
+            printf(",\"gate\":\"%s %g\",\"met\":%s", g == AT_LEAST ? ">=" : "<", limit,
+                   met ? "true" : "false");
         printf(",\"how\":\"%s\"}\n", how);
     } else {
         printf("%-52s %10.4g", name, figure);
@@ -210,15 +216,15 @@ static void check_hash(const char *what, uint64_t a, uint64_t b) {
     printf("answers differ: %s: %016" PRIx64 " and %016" PRIx64 "\n", what, a, b);
 }
 
-static const char first_question[] =
-    "SELECT LLM('Is the review positive or negative?', r.review, m.synopsis) RETURNS ENUM('positive', 'negative') " ASK;
-static const char other_question[] =
-    "SELECT LLM('Does the review mention an actor?', r.review, m.synopsis) RETURNS ENUM('yes', 'no') " ASK;
-static const char other_sampled[] =
-    "SELECT LLM('Does the review mention an actor?', r.review, m.synopsis) RETURNS ENUM('yes', 'no') "
-    "FROM sampled r JOIN movies m ON r.movie = m.id";
-static const char warm_first[] =
-    "WARM joined USING LLM('Is the review positive or negative?', review, synopsis) RETURNS ENUM('positive', 'negative')";
+static const char first_question[] = "SELECT LLM('Is the review positive or negative?', r.review, "
+                                     "m.synopsis) RETURNS ENUM('positive', 'negative') " ASK;
+static const char other_question[] = "SELECT LLM('Does the review mention an actor?', r.review, "
+                                     "m.synopsis) RETURNS ENUM('yes', 'no') " ASK;
+static const char other_sampled[] = "SELECT LLM('Does the review mention an actor?', r.review, "
+                                    "m.synopsis) RETURNS ENUM('yes', 'no') "
+                                    "FROM sampled r JOIN movies m ON r.movie = m.id";
+static const char warm_first[] = "WARM joined USING LLM('Is the review positive or negative?', "
+                                 "review, synopsis) RETURNS ENUM('positive', 'negative')";
 static const char no_disk[] = "SET cache = off";
 static const char no_answers[] = "SET answer_cache = off";
 
@@ -227,7 +233,9 @@ static double us_loading(const session *s) {
 }
 
 static double us_computing(const session *s) {
-    return s->sum.llm.computed_tokens ? 1e3 * s->sum.llm.prefill_ms / (double)s->sum.llm.computed_tokens : 0;
+    return s->sum.llm.computed_tokens
+               ? 1e3 * s->sum.llm.prefill_ms / (double)s->sum.llm.computed_tokens
+               : 0;
 }
 
 static session best_of(session a, session b) {
@@ -237,7 +245,8 @@ static session best_of(session a, session b) {
 /* The same statement again: with its answers, with its KV alone, cold, and against a memory that is warm. */
 static void same_question(const options *o) {
     session plain, first;
-    for (int k = 0; k < o->repeat; k++) { /* alternating, the best of each: the machine is not ours alone */
+    for (int k = 0; k < o->repeat;
+         k++) { /* alternating, the best of each: the machine is not ours alone */
         session a = run_session(o, no_disk, first_question, false);
         clear(o);
         session b = run_session(o, "", first_question, false);
@@ -256,21 +265,28 @@ static void same_question(const options *o) {
     report(o, "tokens computed by the first session", (double)p->computed_tokens, SHOWN, 0, "");
     report(o, "second session, answers stored, s", stored.seconds, SHOWN, 0, "");
     report(o, "of that the model's opening, s", stored.open_s, SHOWN, 0, "");
-    report(o, "answers stored: times faster", first.seconds / stored.seconds, AT_LEAST, 100, "statement to statement");
+    report(o, "answers stored: times faster", first.seconds / stored.seconds, AT_LEAST, 100,
+           "statement to statement");
     report(o, "writing slows the first session, %",
-           100 * ((first.seconds + first.close_s) / (plain.seconds + plain.close_s) - 1), BELOW, 3, "closing in it");
-    double sent = (double)p->prompt_tokens, again = (double)(p->computed_tokens - shared.sum.llm.computed_tokens);
-    report(o, "THR of a warm memory", 1 - again / sent, SHOWN, 0, "what is left when all that prompts share is there");
+           100 * ((first.seconds + first.close_s) / (plain.seconds + plain.close_s) - 1), BELOW, 3,
+           "closing in it");
+    double sent = (double)p->prompt_tokens,
+           again = (double)(p->computed_tokens - shared.sum.llm.computed_tokens);
+    report(o, "THR of a warm memory", 1 - again / sent, SHOWN, 0,
+           "what is left when all that prompts share is there");
     double thr = 1 - (double)warm.sum.llm.computed_tokens / sent;
-    report(o, "tokens that prompts share", (double)shared.sum.llm.computed_tokens, SHOWN, 0, "WARM");
+    report(o, "tokens that prompts share", (double)shared.sum.llm.computed_tokens, SHOWN, 0,
+           "WARM");
     report(o, "THR from disk", thr, SHOWN, 0, "answers off");
     report(o, "THR from disk / of a warm memory", thr / (1 - again / sent), AT_LEAST, 0.99, "");
     report(o, "KV from disk, times faster", first.seconds / warm.seconds, SHOWN, 0, "answers off");
     report(o, "computing a token, us", us_computing(&plain), SHOWN, 0, "");
     report(o, "loading a token, page cache, us", us_loading(&warm), SHOWN, 0, "");
     report(o, "loading a token, cold, us", us_loading(&cold), SHOWN, 0, "");
-    report(o, "loading / computing a token, page cache", us_loading(&warm) / us_computing(&plain), BELOW, 0.125, "");
-    report(o, "loading / computing a token, cold", us_loading(&cold) / us_computing(&plain), BELOW, 0.25, "");
+    report(o, "loading / computing a token, page cache", us_loading(&warm) / us_computing(&plain),
+           BELOW, 0.125, "");
+    report(o, "loading / computing a token, cold", us_loading(&cold) / us_computing(&plain), BELOW,
+           0.25, "");
     check_hash("writing", plain.hash, first.hash);
     check_hash("answers stored", plain.hash, stored.hash);
     check_hash("KV from disk", plain.hash, warm.hash);
@@ -282,26 +298,30 @@ static void size_of_a_token(const options *o) {
     uint64_t bytes = number_of(d, "SELECT bytes FROM kvasir_cache WHERE space = 'kv'");
     uint64_t blocks = number_of(d, "SELECT entries FROM kvasir_cache WHERE space = 'kv'");
     db_close(d);
-    report(o, "bytes on disk per stored token", blocks ? (double)bytes / ((double)blocks * 32) : 0, BELOW, 24 * 1024,
-           "bf16");
+    report(o, "bytes on disk per stored token", blocks ? (double)bytes / ((double)blocks * 32) : 0,
+           BELOW, 24 * 1024, "bf16");
 }
 
 /* Another question over the same rows, data first: what the first one kept, and what WARM kept. */
 static void other(const options *o) {
     static const char data_first[] = "SET llm_layout = 'data'; SET kv_keep = 'all'";
-    session none = run_session(o, "SET llm_layout = 'data'; SET cache = off; SET kv_cache = off", other_sampled, false);
-    session memory = run_session(o, "SET llm_layout = 'data'; SET cache = off", other_question, false);
+    session none = run_session(o, "SET llm_layout = 'data'; SET cache = off; SET kv_cache = off",
+                               other_sampled, false);
+    session memory =
+        run_session(o, "SET llm_layout = 'data'; SET cache = off", other_question, false);
     clear(o);
     session before = run_session(o, data_first, first_question, false);
     session after = run_session(o, data_first, other_question, false);
     clear(o);
     run_session(o, data_first, first_question, false);
     session cold = run_session(o, data_first, other_question, true);
-    double whole = none.seconds * (double)memory.sum.llm.prompt_tokens / (double)none.sum.llm.prompt_tokens;
+    double whole =
+        none.seconds * (double)memory.sum.llm.prompt_tokens / (double)none.sum.llm.prompt_tokens;
     report(o, "data first, no cache, s", whole, SHOWN, 0, "scaled by tokens");
     report(o, "data first, memory alone, s", memory.seconds, SHOWN, 0, "");
     report(o, "data first, the question before, s", before.seconds, SHOWN, 0, "kv_keep = 'all'");
-    report(o, "another question, times faster than no cache", whole / after.seconds, AT_LEAST, 3, "kv_keep = 'all'");
+    report(o, "another question, times faster than no cache", whole / after.seconds, AT_LEAST, 3,
+           "kv_keep = 'all'");
     report(o, "another question, cold, times faster", whole / cold.seconds, SHOWN, 0, "");
     check_hash("another question", memory.hash, after.hash);
     check_hash("another question, cold", memory.hash, cold.hash);
@@ -314,7 +334,9 @@ int main(int argc, char **argv) {
         if (strcmp(argv[i], "--json") == 0)
             o.json = true;
         else if (!next)
-            die("usage: bench_cache --data DIR | --tutorial DIR [--rows N] [--repeat K] [--db DIR] [--json]", NULL);
+            die("usage: bench_cache --data DIR | --tutorial DIR [--rows N] [--repeat K] [--db DIR] "
+                "[--json]",
+                NULL);
         else if (strcmp(argv[i], "--data") == 0)
             o.data = argv[++i];
         else if (strcmp(argv[i], "--tutorial") == 0)

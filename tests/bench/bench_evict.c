@@ -73,7 +73,8 @@ static void trace_read(const char *path, trace *t) {
     while (gzgets(f, line, sizeof line)) {
         unsigned long long k[4];
         visit a = {.next = NEVER};
-        if (sscanf(line, "%16llx%16llx %16llx%16llx %lf %zu", &k[0], &k[1], &k[2], &k[3], &a.cost, &a.bytes) != 6)
+        if (sscanf(line, "%16llx%16llx %16llx%16llx %lf %zu", &k[0], &k[1], &k[2], &k[3], &a.cost,
+                   &a.bytes) != 6)
             die("a line of the trace is no access", NULL);
         a.key = (hash128){.high = k[0], .low = k[1]};
         a.parent = (hash128){.high = k[2], .low = k[3]};
@@ -93,7 +94,8 @@ static void make_space(cache_index *x, cache_policy policy, uint64_t budget, uin
     cache_entry *victims[VICTIMS];
     if (x->bytes + incoming <= budget)
         return;
-    size_t n = index_victims(x, policy, x->bytes + incoming - budget + budget / SPARE, victims, VICTIMS);
+    size_t n =
+        index_victims(x, policy, x->bytes + incoming - budget + budget / SPARE, victims, VICTIMS);
     for (size_t i = 0; i < n; i++)
         index_remove(x, victims[i]);
 }
@@ -120,7 +122,8 @@ static double replay(const trace *t, cache_policy policy, uint64_t budget) {
 /* Keeps what is wanted soonest; blocks of one model have one size, so places can be counted. */
 static double belady(const trace *t, uint64_t budget) {
     int places = (int)((double)budget * t->blocks / (double)BASE_MAX(t->bytes, (uint64_t)1));
-    int *next = mem_alloc(sizeof *next * (size_t)BASE_MAX(t->blocks, 1)); /* of those inside, else -1 */
+    int *next =
+        mem_alloc(sizeof *next * (size_t)BASE_MAX(t->blocks, 1)); /* of those inside, else -1 */
     int inside = 0, hits = 0;
     for (int b = 0; b < t->blocks; b++)
         next[b] = -1;
@@ -147,8 +150,8 @@ static int compare(const trace *t, const char *shares, bool json) {
     double over_lru = 0, of_belady = 0;
     int n = 0;
     if (!json)
-        printf("%d accesses to %d blocks\n%8s %8s %8s %8s %8s\n", t->count, t->blocks, "share", "fifo", "lru", "cost",
-               "belady");
+        printf("%d accesses to %d blocks\n%8s %8s %8s %8s %8s\n", t->count, t->blocks, "share",
+               "fifo", "lru", "cost", "belady");
     for (const char *at = shares; *at;) {
         double share = atof(at);
         uint64_t budget = (uint64_t)(share * (double)t->bytes);
@@ -168,7 +171,10 @@ static int compare(const trace *t, const char *shares, bool json) {
     bool met = over_lru >= 0.05 && of_belady >= 0.85;
     printf(json ? "{\"over_lru\":%.4f,\"of_belady\":%.4f,\"met\":%s}\n"
                 : "cost: %+.4f over lru (>= 0.05), %.4f of the optimum (>= 0.85): %s\n",
-           over_lru, of_belady, json ? (met ? "true" : "false") : met ? "yes" : "NO");
+           over_lru, of_belady,
+           json  ? (met ? "true" : "false")
+           : met ? "yes"
+                 : "NO");
     return met ? 0 : 1;
 }
 
@@ -216,8 +222,9 @@ enum { WINDOWS = 8, WINDOW_MOVIES = 6 };
  * question that is asked once. Only what prompts share is computed (WARM). */
 static void record(const char *file, const char *data, const char *path, int statements) {
     static const char *const questions[] = {
-        "Is the review positive or negative?", "Does the review mention an actor?", "Is the review about the plot?",
-        "Would the critic see the film again?", "Is the review written in anger?"};
+        "Is the review positive or negative?", "Does the review mention an actor?",
+        "Is the review about the plot?", "Would the critic see the film again?",
+        "Is the review written in anger?"};
     err e = {0};
     db *d;
     uint64_t state = 20240311;
@@ -225,23 +232,33 @@ static void record(const char *file, const char *data, const char *path, int sta
     unlink(file);
     if (setenv("KVASIR_KV_TRACE", file, 1) != 0 || db_open(&o, &d, &e))
         die("cannot open the database", &e);
-    runf(d, "CREATE TABLE movies AS SELECT id, synopsis FROM '%s/rt.movie_info.tsv.gz' WHERE synopsis <> ''", data);
+    runf(d,
+         "CREATE TABLE movies AS SELECT id, synopsis FROM '%s/rt.movie_info.tsv.gz' WHERE synopsis "
+         "<> ''",
+         data);
     runf(d,
          "CREATE TABLE reviews AS SELECT r.id AS movie, r.review AS review, m.synopsis AS synopsis "
-         "FROM '%s/rt.reviews.tsv.gz' r JOIN movies m ON r.id = m.id WHERE r.review <> '' ORDER BY r.id LIMIT 6000",
+         "FROM '%s/rt.reviews.tsv.gz' r JOIN movies m ON r.id = m.id WHERE r.review <> '' ORDER BY "
+         "r.id LIMIT 6000",
          data);
-    run(d, "CREATE TABLE chosen AS SELECT movie, min(review) AS a, max(review) AS b, min(synopsis) AS synopsis "
+    run(d, "CREATE TABLE chosen AS SELECT movie, min(review) AS a, max(review) AS b, min(synopsis) "
+           "AS synopsis "
            "FROM reviews GROUP BY movie ORDER BY movie");
     for (int w = 0; w < WINDOWS; w++)
         runf(d,
-             "CREATE VIEW w%d AS SELECT synopsis, a AS review FROM (SELECT * FROM chosen ORDER BY movie LIMIT %d OFFSET %d) "
-             "UNION ALL SELECT synopsis, b FROM (SELECT * FROM chosen ORDER BY movie LIMIT %d OFFSET %d)",
+             "CREATE VIEW w%d AS SELECT synopsis, a AS review FROM (SELECT * FROM chosen ORDER BY "
+             "movie LIMIT %d OFFSET %d) "
+             "UNION ALL SELECT synopsis, b FROM (SELECT * FROM chosen ORDER BY movie LIMIT %d "
+             "OFFSET %d)",
              w, WINDOW_MOVIES, w * WINDOW_MOVIES, WINDOW_MOVIES, w * WINDOW_MOVIES);
     run(d, "SET field_order = 'synopsis, review'");
     for (int i = 0; i < statements; i++) {
         int w = zipf(&state, WINDOWS), q = zipf(&state, (int)BASE_COUNT(questions));
         if (i % 4 == 3)
-            runf(d, "WARM w%d USING LLM('Question %d: is it a good review?', synopsis, review) RETURNS BOOLEAN", w, i);
+            runf(d,
+                 "WARM w%d USING LLM('Question %d: is it a good review?', synopsis, review) "
+                 "RETURNS BOOLEAN",
+                 w, i);
         else
             runf(d, "WARM w%d USING LLM('%s', synopsis, review) RETURNS BOOLEAN", w, questions[q]);
         fprintf(stderr, "\r%d of %d", i + 1, statements);
@@ -261,7 +278,9 @@ int main(int argc, char **argv) {
             continue;
         }
         if (!next)
-            die("usage: bench_evict --trace FILE [--share S,S…] [--json] | --record FILE --data DIR --db PATH", NULL);
+            die("usage: bench_evict --trace FILE [--share S,S…] [--json] | --record FILE --data "
+                "DIR --db PATH",
+                NULL);
         if (strcmp(argv[i], "--trace") == 0)
             file = next;
         else if (strcmp(argv[i], "--record") == 0)

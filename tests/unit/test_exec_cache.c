@@ -151,7 +151,8 @@ static void a_second_session_asks_nothing_again(void **state) {
     assert_int_equal(off.sum.llm.requests, ROWS);
     assert_true(off.hash == first.hash);
     session(NULL, "CLEAR CACHE ANSWERS FOR MODEL m");
-    assert_int_equal(session(NULL, "SELECT entries FROM kvasir_cache WHERE space = 'answers'").first, 0);
+    assert_int_equal(
+        session(NULL, "SELECT entries FROM kvasir_cache WHERE space = 'answers'").first, 0);
     assert_int_equal(session(NULL, question).sum.llm.requests, ROWS);
 }
 
@@ -163,11 +164,13 @@ static void the_history_says_what_was_asked(void **state) {
     session(NULL, question);
     db *d = open_path();
     assert_int_equal(run_ok(d, "SELECT count(*) FROM kvasir_statements").first, 2);
-    assert_int_equal(run_ok(d, "SELECT answers_stored FROM kvasir_statements WHERE number = 2").first, ROWS);
-    assert_int_equal(run_ok(d, "SELECT count(*) FROM kvasir_statements WHERE text LIKE 'SELECT id, LLM(%' "
-                               "AND result = 'done' AND row_count = 60 AND ended_at > '2020' AND seconds >= 0")
-                         .first,
-                     2);
+    assert_int_equal(
+        run_ok(d, "SELECT answers_stored FROM kvasir_statements WHERE number = 2").first, ROWS);
+    assert_int_equal(
+        run_ok(d, "SELECT count(*) FROM kvasir_statements WHERE text LIKE 'SELECT id, LLM(%' "
+                  "AND result = 'done' AND row_count = 60 AND ended_at > '2020' AND seconds >= 0")
+            .first,
+        2);
     assert_int_equal(run_ok(d, "SELECT inputs FROM kvasir_statements").first, ROWS);
     db_close(d);
 }
@@ -265,13 +268,15 @@ static void files_in_another_encoding_are_told_of(void **state) {
 /* ---- with a real model ------------------------------------------------------------------------- */
 
 static bool find_model(char out[4096]) {
-    const char *model = getenv("KVASIR_MODEL"), *data = getenv("XDG_DATA_HOME"), *home = getenv("HOME");
+    const char *model = getenv("KVASIR_MODEL"), *data = getenv("XDG_DATA_HOME"),
+               *home = getenv("HOME");
     if (model && *model)
         snprintf(out, 4096, "%s", model);
     else if (data && *data)
         snprintf(out, 4096, "%s/kvasir/models/SmolLM2-135M-Instruct.Q4_1.gguf", data);
     else
-        snprintf(out, 4096, "%s/.local/share/kvasir/models/SmolLM2-135M-Instruct.Q4_1.gguf", home ? home : "");
+        snprintf(out, 4096, "%s/.local/share/kvasir/models/SmolLM2-135M-Instruct.Q4_1.gguf",
+                 home ? home : "");
     return access(out, R_OK) == 0;
 }
 
@@ -302,7 +307,8 @@ static void warmed_prefixes_are_found_and_go_with_their_model(void **state) {
     assert_int_equal(warm.hash, 1); /* no rows */
     assert_true(warm.sum.llm.computed_tokens > 0);
     assert_true(warm.sum.llm.computed_tokens < fresh.sum.llm.computed_tokens);
-    assert_int_equal(session(NULL, "SELECT entries FROM kvasir_cache WHERE space = 'answers'").first, 0);
+    assert_int_equal(
+        session(NULL, "SELECT entries FROM kvasir_cache WHERE space = 'answers'").first, 0);
     assert_true(session(NULL, "SELECT tokens FROM kvasir_prefixes").first >= 32);
     outcome second = session(NULL, few);
     assert_true(second.sum.llm.reused_disk >= 32);
@@ -310,7 +316,8 @@ static void warmed_prefixes_are_found_and_go_with_their_model(void **state) {
     assert_true(second.hash == fresh.hash);
     assert_string_equal(second.notice, "");
 
-    int fd = open(copy, O_RDWR | O_CLOEXEC); /* another file of the same name: one weight is other */
+    int fd =
+        open(copy, O_RDWR | O_CLOEXEC); /* another file of the same name: one weight is other */
     struct stat st;
     unsigned char byte;
     assert_true(fd >= 0 && fstat(fd, &st) == 0 && pread(fd, &byte, 1, st.st_size - 4096) == 1);
