@@ -126,7 +126,7 @@ int stmt_push_text(stmt *s, const char *column, str text, err *e);
 
 void stmt_release_plan(stmt *s); /* what the last plan kept */
 /* Plans x's query (ctx->plan, ready, shared). */
-int stmt_plan(stmt *s, sql_stmt *x, err *e);
+int stmt_plan(stmt *s, const sql_stmt *x, err *e);
 /* Runs the planned query. With LLM calls outside a transaction the snapshot is taken and the
  * transaction ended first. Rows go to `into`, or to the caller when it is NULL. */
 int stmt_run_plan(stmt *s, rowset *into, err *e);

@@ -114,6 +114,9 @@ llm_runtime *llm_runtime_new(exec_ctx *ctx);
 void llm_runtime_free(llm_runtime *r);
 /* Reads the examples of all calls while the transaction is open; ctx->plan is set. snapshot_take calls it. */
 int llm_runtime_examples(exec_ctx *ctx, err *e);
+/* Where the order of LLM filters depends on shares not known, asks about `llm_sample` rows; *learned: plan again. After snapshot_take
+ * (llm_sample.c). */
+int llm_runtime_sample(exec_ctx *ctx, bool *learned, err *e);
 
 /* Whether a node is a filter that reads LLM answers: there are none while counting, so it lets every row pass. */
 bool count_passes_filter(const plan_node *n);

@@ -171,6 +171,12 @@ bool model_files_check(exec_ctx *ctx, cache *c, const llm_model_info *info);
 
 /* ---- the runtime (llm_runtime.c) ---------------------------------------------------------------- */
 
+/* What earlier runs of a call showed: how often each literal was the answer, and how long answers were. */
+typedef struct call_facts {
+    uint64_t answers, output_tokens;
+    uint64_t literal_counts[32]; /* the first 32 literals */
+} call_facts;
+
 /* What a statement's LLM operators share. Engines are opened when the runtime is made, while the catalog can still be read; what
  * went wrong then is reported by the operator that needs the engine, so that EXPLAIN works without a model. */
 struct llm_runtime {
@@ -185,6 +191,8 @@ struct llm_runtime {
     cache *cache; /* NULL: off or unusable */
     kv_link kv;   /* between `session` and `cache` */
     bool cache_tried;
+    int64_t sample;      /* > 0: operators ask about so many rows only (llm_sample.c) */
+    call_facts *sampled; /* by call number - 1: what sampling showed */
     llm_stats before; /* sums of the sessions before this one */
     int operators_started;
     double started_s;
@@ -202,11 +210,6 @@ cache *runtime_cache(llm_runtime *r);
 void runtime_stats(const llm_runtime *r, llm_stats *out);
 void session_options(const exec_ctx *ctx, llm_session_options *out);
 
-/* What earlier runs of a call showed: how often each literal was the answer, and how long answers were. */
-typedef struct call_facts {
-    uint64_t answers, output_tokens;
-    uint64_t literal_counts[32]; /* the first 32 literals */
-} call_facts;
 bool facts_recall(exec_ctx *ctx, const llm_call *call, hash128 fingerprint, call_facts *out);
 int facts_remember(exec_ctx *ctx, const llm_call *call, hash128 fingerprint, const call_facts *facts, err *e);
 

@@ -25,6 +25,7 @@ llm_runtime *llm_runtime_new(exec_ctx *ctx) {
     r->engines = ARENA_ARRAY(r->mem, llm_engine *, n + 1);
     r->examples = ARENA_ARRAY(r->mem, prompt_example *, n + 1);
     r->nexamples = ARENA_ARRAY(r->mem, int, n + 1);
+    r->sampled = ARENA_ARRAY(r->mem, call_facts, n + 1);
     r->started_s = clock_seconds();
     const catalog *c = ctx->txn ? txn_catalog(ctx->txn) : NULL;
     for (int i = 0; i < n && r->open_error.code == ERR_NONE; i++) {
@@ -228,6 +229,10 @@ bool facts_recall(exec_ctx *ctx, const llm_call *call, hash128 fingerprint, call
     str bytes;
     bool found = false;
     err ignored = {0};
+    if (ctx->llm && ctx->llm->sampled[call->number - 1].answers > 0) {
+        *out = ctx->llm->sampled[call->number - 1];
+        return true;
+    }
     arena *a = arena_new();
     call_fact_key(call, "learned", fingerprint, &key);
     /* A fact that cannot be read is a fact not known. */

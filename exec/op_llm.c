@@ -35,6 +35,7 @@ typedef struct llm_state {
     use_run *uses;
     int nuses;
     int64_t answered_rows, emitted_rows, wave;
+    int64_t step; /* every step-th row is asked: 1, or more in a sample */
     bool prepared;
     uint64_t inputs_total, inputs_done;
     llm_stats stats_before;
@@ -343,7 +344,7 @@ static int submit_use(op *o, int use, int64_t from, int64_t to, err *e) {
     answer_id id = {0};
     llm_session *session;
     int status = runtime_session(o->ctx->llm, u->engine, &session, e);
-    for (int64_t r = from; r < to; r++)
+    for (int64_t r = from; r < to; r += s->step)
         if (u->in->of_row[r] != NO_INPUT)
             wanted[u->in->of_row[r]] = true;
     for (uint32_t k = 0; k < u->in->count && status == 0; k++) {
@@ -420,6 +421,8 @@ static int remember_facts(op *o, err *e) {
     int status = 0;
     for (int i = 0; i < s->nuses && status == 0; i++) {
         use_run *u = &s->uses[i];
+        if (u->learned && o->ctx->llm->sample > 0)
+            o->ctx->llm->sampled[u->use->call->number - 1] = u->facts;
         if (u->learned) /* a commit is not free */
             status = facts_remember(o->ctx, u->use->call, llm_engine_info(u->engine)->fingerprint, &u->facts, e);
     }
@@ -563,6 +566,8 @@ static int next_wave(op *o, err *e) {
     int64_t rows = rowset_rows(s->rows);
     if (o->ctx->count_only)
         return count_all(o, e);
+    if (o->ctx->llm->sample > 0)
+        s->step = BASE_MAX(1, rows / o->ctx->llm->sample);
     if (o->node->llm.wanted <= 0)
         return answer_rows(o, 0, rows, e);
     s->wave = wave_rows(o->ctx, o->node, s->answered_rows, s->wave);
@@ -573,6 +578,7 @@ static int llm_open(op *o, err *e) {
     llm_state *s = o->state;
     (void)e;
     s->nuses = o->node->llm.nuses;
+    s->step = 1;
     s->uses = ARENA_ARRAY(o->mem, use_run, s->nuses + 1);
     for (int i = 0; i < s->nuses; i++)
         s->uses[i].use = &o->node->llm.uses[i];
@@ -585,8 +591,8 @@ static int llm_next(op *o, batch **out, err *e) {
     *out = NULL;
     if (status == 0 && s->emitted_rows == s->answered_rows && s->answered_rows < rowset_rows(s->rows))
         status = next_wave(o, e);
-    if (status || s->emitted_rows == rowset_rows(s->rows))
-        return status;
+    if (status || o->ctx->llm->sample > 0 || s->emitted_rows == rowset_rows(s->rows))
+        return status; /* a sample's rows go nowhere: what they taught is kept */
     return emit(o, out, e);
 }
 

@@ -50,7 +50,7 @@ void stmt_release_plan(stmt *s) {
     s->nshared = 0;
 }
 
-int stmt_plan(stmt *s, sql_stmt *x, err *e) {
+int stmt_plan(stmt *s, const sql_stmt *x, err *e) {
     exec_ctx *c = &s->ctx;
     plan *p;
     stmt_release_plan(s);
@@ -98,6 +98,16 @@ static int run_root(stmt *s, rowset *into, err *e) {
     return status;
 }
 
+/* Asks about a few rows where that decides the plan, and plans again with what they showed. */
+static int plan_by_sample(stmt *s, err *e) {
+    bool learned;
+    int status = llm_runtime_sample(&s->ctx, &learned, e);
+    if (status || !learned)
+        return status;
+    status = stmt_plan(s, s->ctx.stmt, e);
+    return status ? status : snapshot_take(&s->ctx, e);
+}
+
 int stmt_run_plan(stmt *s, rowset *into, err *e) {
     exec_ctx *c = &s->ctx;
     if (c->plan->has_llm) {
@@ -105,6 +115,8 @@ int stmt_run_plan(stmt *s, rowset *into, err *e) {
         int status = snapshot_take(c, e);
         if (status == 0)
             status = llm_runtime_examples(c, e);
+        if (status == 0)
+            status = plan_by_sample(s, e);
         if (status == 0 && alone)
             status = stmt_end_txn(s, false, e);
         if (status)

@@ -186,6 +186,22 @@ static void test_a_limit_that_nothing_fills_asks_all(void **state) {
     outcome_free(&o);
 }
 
+/* ---- samples ----------------------------------------------------------------------------------- */
+
+/* What a sample asked is not asked again: each of two filters meets each row once at most, whichever comes first. */
+static void test_a_sample_is_paid_once(void **state) {
+    (void)state;
+    static const char sql[] = "SELECT n FROM words WHERE LLM('Broad?', word) RETURNS ENUM('a', 'b', 'c') <> 'a' "
+                              "AND LLM('Tight?', word) RETURNS ENUM('a', 'b', 'c') = 'a'";
+    outcome sampled = run(sql), unsampled = run_under("llm_sample", "0", sql);
+    if (sampled.failed)
+        fail_msg("%s", sampled.e.message);
+    assert_string_equal(sampled.text.p, unsampled.text.p);
+    assert_in_range(sampled.summary.llm.requests, ROWS, ROWS + ROWS / 2 + 32); /* the narrow one first, the sample of the other kept */
+    outcome_free(&sampled);
+    outcome_free(&unsampled);
+}
+
 /* ---- counts and caps --------------------------------------------------------------------------- */
 
 static void test_token_counts_bound_what_is_possible(void **state) {
@@ -230,6 +246,7 @@ int main(void) {
         cmocka_unit_test(test_questions_about_a_row_share_it), cmocka_unit_test(test_layout_ignores_what_only_costs),
         cmocka_unit_test(test_layout_is_explained),            cmocka_unit_test(test_waves_follow_the_share_that_passes),
         cmocka_unit_test(test_a_limit_that_nothing_fills_asks_all), cmocka_unit_test(test_token_counts_bound_what_is_possible),
+        cmocka_unit_test(test_a_sample_is_paid_once),
         cmocka_unit_test(test_a_cap_on_tokens),                cmocka_unit_test(test_a_cap_on_seconds),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
