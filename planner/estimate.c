@@ -50,7 +50,8 @@ static double type_bytes(value_type t) {
 }
 
 static column_estimate column_guess(value_type type, double rows) {
-    return (column_estimate){.distinct = type == TYPE_BOOLEAN ? 2 : BASE_MAX(1, rows / 10), .bytes = type_bytes(type)};
+    double distinct = BASE_MAX(1, BASE_MIN(rows, BASE_MAX(10, rows / 10)));
+    return (column_estimate){.distinct = type == TYPE_BOOLEAN ? 2 : distinct, .bytes = type_bytes(type)};
 }
 
 static void cap_distinct(rel_estimate *e, const rel *r) {
@@ -216,6 +217,8 @@ static double equality_share(estimator *s, const expr *x, const rel *r) {
         return value_share(s, a, b, r);
     if (expr_is_constant(a))
         return value_share(s, b, a, r);
+    if (expr_equal(a, b) && !expr_is_volatile(a))
+        return 1 - estimate_expr(s, a, r).null_fraction;
     return 1 / BASE_MAX(1, BASE_MAX(estimate_expr(s, a, r).distinct, estimate_expr(s, b, r).distinct));
 }
 

@@ -43,6 +43,12 @@ static void print_count(buf *out, double n) {
     }
 }
 
+/* Some rows are at least one, as people count. */
+static void print_rows(buf *out, const plan_estimate *e) {
+    buf_append_c(out, "≈");
+    print_count(out, e->rows > 0 ? BASE_MAX(1, e->rows) : 0);
+}
+
 static void print_ms(buf *out, double ms) {
     if (ms >= 60e3)
         buf_printf(out, "%.1f min", ms / 60e3);
@@ -71,6 +77,21 @@ static const char *join_name(join_kind k) {
 
 /* ---- one line a node --------------------------------------------------------------------------- */
 
+/* a = 1, a > 1, a <= 3, or 1 < a <= 3; low, high may be NULL. */
+static void print_range(buf *out, str name, const expr *low, bool with_low, const expr *high, bool with_high) {
+    bool both = low && high, equal = both && expr_equal(low, high);
+    if (both && !equal) {
+        expr_print(low, out);
+        buf_append_c(out, with_low ? " <= " : " < ");
+    }
+    buf_append_str(out, name);
+    if (equal || !high)
+        buf_append_c(out, equal ? " = " : with_low ? " >= " : " > ");
+    else
+        buf_append_c(out, with_high ? " <= " : " < ");
+    expr_print(equal || !high ? low : high, out);
+}
+
 static void print_bounds(buf *out, const plan_node *n) {
     int parts = BASE_MAX(n->scan.nlow, n->scan.nhigh);
     for (int i = 0; i < parts; i++) {
@@ -78,20 +99,8 @@ static void print_bounds(buf *out, const plan_node *n) {
         int at = n->scan.index ? n->scan.index->columns[i] : n->scan.table->rowid_column;
         str name = at >= 0 ? n->scan.table->columns[at].name : STR("rowid");
         buf_append_c(out, i ? ", " : " [");
-        buf_append_str(out, name);
-        if (low && high && expr_equal(low, high)) {
-            buf_append_c(out, " = ");
-            expr_print(low, out);
-            continue;
-        }
-        if (low) {
-            buf_append_c(out, n->scan.low_inclusive || i + 1 < n->scan.nlow ? " >= " : " > ");
-            expr_print(low, out);
-        }
-        if (high) {
-            buf_append_c(out, n->scan.high_inclusive || i + 1 < n->scan.nhigh ? " <= " : " < ");
-            expr_print(high, out);
-        }
+        print_range(out, name, low, n->scan.low_inclusive || i + 1 < n->scan.nlow, high,
+                    n->scan.high_inclusive || i + 1 < n->scan.nhigh);
     }
     if (parts)
         buf_append_char(out, ']');
@@ -266,16 +275,16 @@ static void print_figures(printer *p, const plan_node *n, size_t line_start) {
     if (a) {
         buf_append_c(p->out, "rows ");
         print_count(p->out, (double)a->rows);
-        buf_append_c(p->out, " (≈");
-        print_count(p->out, n->estimate.rows);
+        buf_append_c(p->out, " (");
+        print_rows(p->out, &n->estimate);
         buf_append_char(p->out, ')');
         if (p->times) {
             buf_append_c(p->out, ", ");
             print_ms(p->out, a->ms);
         }
     } else {
-        buf_append_c(p->out, "rows≈");
-        print_count(p->out, n->estimate.rows);
+        buf_append_c(p->out, "rows");
+        print_rows(p->out, &n->estimate);
         if (n->estimate.guess)
             buf_append_char(p->out, '?');
         if (n->kind == PLAN_LLM) {
