@@ -209,6 +209,7 @@ static void test_token_counts_bound_what_is_possible(void **state) {
     outcome o = run("EXPLAIN (TOKENS) SELECT LLM('Sad?', author, body, n % 3 AS third, n % 7 AS seventh) FROM notes");
     assert_false(o.failed);
     assert_non_null(strstr(o.text.p, "grouped"));
+    assert_non_null(strstr(o.text.p, "points more are possible"));
     outcome_free(&o);
 }
 
