@@ -1,8 +1,8 @@
 /*
  * bench_engine.c - bench_engine [--json] [--precision f32|bf16|int8] [--kv bf16|f32|int8]
  * [--threads N] [--cpu-time] [--only NAME]: the engine against the machine. --cpu-time counts the
- * process's time instead of the clock's: with one thread, for a busy machine. --only: the lines
- * whose name holds NAME.
+ * process's time instead of the clock's: with one thread, for a busy machine. --only: the bound
+ * and the line of that name.
  *
  * The bound is a pass of the layers' matrix products alone at M = 1,024, measured in the same
  * process; everything else is given as tokens/s and as a ratio of it. The model: KVASIR_MODEL, else
@@ -171,7 +171,7 @@ typedef struct report {
 } report;
 
 static bool wanted(const report *r, const char *name) {
-    return r->only == NULL || strstr(name, r->only) != NULL;
+    return r->only == NULL || strcmp(name, r->only) == 0;
 }
 
 static void print_line(const report *r, const char *name, double rate, double bound) {

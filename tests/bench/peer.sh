@@ -53,12 +53,12 @@ best_of() { # command that prints a number for a format's file; sets best to "nu
     best="0 none"
     for f in $formats; do
         rate=$("$@" "$(file_of "$f")" || true)
-        best=$(echo "$best ${rate:-0} $f" | awk '{ print $3 > $1 ? $3 " " $4 : $1 " " $2 }')
+        best=$(echo "$best ${rate:-0} $f" | awk '{ print ($3 > $1 ? $3 " " $4 : $1 " " $2) }')
     done
 }
 line() { # what, ours, "theirs format", unit
     echo "$3" | awk -v what="$1" -v k="$2" -v unit="$4" \
-        '{ printf "%-44s %10.1f %10.1f %-7s %-9s %6.2f\n", what, k, $1, $2, unit, $1 > 0 ? k / $1 : 0 }'
+        '{ printf "%-44s %10.1f %10.1f %-7s %-9s %6.2f\n", what, k, $1, $2, unit, ($1 > 0 ? k / $1 : 0) }'
 }
 
 prefill() {
