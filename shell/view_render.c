@@ -305,7 +305,7 @@ static void draw_memory(canvas *c) {
     const llm_stats *m = &x->llm;
     buf text = {0};
     int at = put_budget(c, "KV memory", (double)m->kv_bytes, (double)m->kv_budget_bytes);
-    buf_printf(&text, "  %d sequences", m->live_sequences);
+    buf_printf(&text, m->live_sequences == 1 ? "  %d sequence" : "  %d sequences", m->live_sequences);
     if (m->evicted_blocks)
         buf_printf(&text, "  %llu blocks evicted", (unsigned long long)m->evicted_blocks);
     put_buf(c, at, VIEW_PLAIN, &text);
