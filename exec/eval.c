@@ -308,6 +308,7 @@ static int eval_nullif(const eval_env *v, const expr *x, operand *out) {
     for (int k = 0; k < n; k++)
         if (truth(&same, k) == IS_TRUE)
             operand_set_null(v, out, n, k);
+    out->step = args[0].step || args[1].step; /* constants alone make one cell */
     return 0;
 }
 

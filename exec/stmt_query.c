@@ -31,15 +31,6 @@ static void file_stats_of(void *ctx, str path, double *rows, double *bytes_per_r
         *rows = (double)st.st_size / GUESSED_ROW_BYTES;
 }
 
-static void count_shared(const plan_node *p, int *n) {
-    if (!p)
-        return;
-    if (p->kind == PLAN_SHARED)
-        *n = BASE_MAX(*n, p->shared.number + 1);
-    count_shared(p->left, n);
-    count_shared(p->right, n);
-}
-
 void stmt_release_plan(stmt *s) {
     exec_ctx *c = &s->ctx;
     for (int k = 0; c->ready && k < c->plan->nnodes; k++)
@@ -69,9 +60,7 @@ int stmt_plan(stmt *s, const sql_stmt *x, err *e) {
     c->plan = p;
     if (c->actual) /* measuring: the nodes may be others than last time */
         c->actual = ARENA_ARRAY(s->mem, plan_actual, BASE_MAX(p->nnodes, 1));
-    count_shared(p->root, &s->nshared);
-    for (int k = 0; k < x->ncalls; k++)
-        count_shared(p->examples[k], &s->nshared);
+    s->nshared = p->nshared;
     if (s->nshared)
         c->shared = ARENA_ARRAY(s->mem, rowset *, s->nshared);
     c->rows_out = p->has_llm ? ARENA_ARRAY(s->mem, uint64_t, BASE_MAX(p->nnodes, 1)) : NULL;
