@@ -477,7 +477,7 @@ static db *open_db(double *kv_bytes_per_token) {
         bench_die("cannot open the model", &e);
     if (kv_bytes_per_token)
         *kv_bytes_per_token = (double)info->kv_bytes_per_token;
-    bench_run_all(d, "SET cache = off; SET answer_cache = off; SET field_order = 'fresh'");
+    bench_run_all(d, "SET cache = off; SET answer_cache = off; SET llm_layout = 'auto'; SET field_order = 'fresh'");
     return d;
 }
 

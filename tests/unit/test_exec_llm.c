@@ -96,6 +96,7 @@ static int set_up(void **state) {
     ok("CREATE MODEL slow FROM 'test:hash:slow'");
     ok("SET model = 'hashing'");
     ok("SET answer_cache = off");
+    ok("SET llm_layout = 'auto'");
     make_tables();
     return 0;
 }
@@ -115,6 +116,7 @@ static const char two_questions[] =
 static void test_questions_about_a_row_share_it(void **state) {
     (void)state;
     outcome chosen = run(two_questions), first = run_under("llm_layout", "'instruction'", two_questions);
+    ok("SET llm_layout = 'auto'");
     assert_false(chosen.failed);
     assert_int_equal(first.summary.llm.prompt_tokens > 0, true);
     assert_true(chosen.summary.llm.computed_tokens < 0.75 * (double)first.summary.llm.computed_tokens);
