@@ -27,8 +27,8 @@ static const counted strategies[] = {
 enum { FIFO_WINDOW = 64 };
 
 /* One input after the other, all calls' questions about it together. */
-static int submit_all(llm_session *session, const prompt *const *calls, int count, const llm_inputs *in,
-                      const input_order *order, err *e) {
+static int submit_all(llm_session *session, const prompt *const *calls, int count,
+                      const llm_inputs *in, const input_order *order, err *e) {
     int status = 0;
     llm_span **spans = mem_alloc(sizeof *spans * (size_t)prompt_max_spans(calls[0]));
     for (uint32_t k = 0; k < in->count; k++) {
@@ -119,8 +119,8 @@ static uint64_t scaled_count(uint64_t n, double share) {
 }
 
 /* Counts one strategy; with the bound where it is the last. */
-static int count_strategy(exec_ctx *ctx, const counted *c, bool last, const prompt *const *calls, int count,
-                          const llm_inputs *in, llm_stats *stats, double *gap, err *e) {
+static int count_strategy(exec_ctx *ctx, const counted *c, bool last, const prompt *const *calls,
+                          int count, const llm_inputs *in, llm_stats *stats, double *gap, err *e) {
     arena *mem = arena_new();
     input_order order = {0};
     llm_session_options options;

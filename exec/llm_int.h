@@ -39,13 +39,15 @@ typedef struct llm_inputs {
     uint64_t *hash;       /* per input */
     uint32_t *slots;
     uint32_t nslots;
-    uint32_t *of_row; /* [rows] the input of each row, or NO_INPUT: its answer is NULL without a call */
+    uint32_t
+        *of_row; /* [rows] the input of each row, or NO_INPUT: its answer is NULL without a call */
     int64_t rows, needed_rows;
     arena *mem;
 } llm_inputs;
 
 /* Reads the use's fields from every row; with `dedup` equal inputs become one. Texts are copied. Lives in `mem`. */
-int inputs_gather(exec_ctx *ctx, const plan_llm_use *use, const rowset *rows, bool dedup, arena *mem, llm_inputs **out, err *e);
+int inputs_gather(exec_ctx *ctx, const plan_llm_use *use, const rowset *rows, bool dedup,
+                  arena *mem, llm_inputs **out, err *e);
 /* The 128-bit identity of an input within its call: number of the call, then (field, text) pairs. */
 hash128 inputs_key(const llm_inputs *in, const llm_call *call, uint32_t input);
 
@@ -58,15 +60,16 @@ typedef struct prompt {
     bool data_first;
     llm_engine *engine;
     int nfields;
-    llm_span **before;  /* spans in front of the row's fields: the shared head when instruction first */
+    llm_span *
+        *before; /* spans in front of the row's fields: the shared head when instruction first */
     int nbefore;
-    llm_span **behind;  /* spans behind them */
+    llm_span **behind; /* spans behind them */
     int nbehind;
     llm_span **names;   /* nfields: "review:" */
     llm_span ***values; /* [field][value id]: " text\n" */
     uint32_t *nvalues;
     size_t head_tokens;
-    llm_guide *guide;   /* NULL: free text */
+    llm_guide *guide; /* NULL: free text */
     arena *mem;
 } prompt;
 
@@ -81,7 +84,8 @@ typedef struct prompt_spec {
     llm_engine *engine;
     const settings *settings;
     bool data_first;
-    const prompt *like; /* of the same fields over the same inputs: its tokens are taken over; or NULL */
+    const prompt
+        *like; /* of the same fields over the same inputs: its tokens are taken over; or NULL */
 } prompt_spec;
 
 /* Tokenizes head and values. ERR_MODEL when the answer type cannot be constrained. */
@@ -93,7 +97,8 @@ void prompt_lay_out(prompt *p, bool data_first);
  * prompt_spans. */
 void prompt_close_head(prompt *p, const prompt_example *examples, int count, const uint8_t *order);
 /* Spans of one input in the given field order; returns how many. `out` has room for prompt_max_spans(). */
-int prompt_spans(const prompt *p, const llm_inputs *in, uint32_t input, const uint8_t *order, llm_span **out);
+int prompt_spans(const prompt *p, const llm_inputs *in, uint32_t input, const uint8_t *order,
+                 llm_span **out);
 int prompt_max_spans(const prompt *p);
 
 /* ---- order (llm_order.c) ----------------------------------------------------------------------- */
@@ -105,10 +110,11 @@ typedef struct input_order {
 } input_order;
 
 /* Solves field and input order over all inputs; keeps and reuses the record of the field order (DESIGN 2.2). */
-int order_solve(exec_ctx *ctx, const prompt *p, const llm_inputs *in, psm_strategy strategy, arena *mem, input_order *out, err *e);
+int order_solve(exec_ctx *ctx, const prompt *p, const llm_inputs *in, psm_strategy strategy,
+                arena *mem, input_order *out, err *e);
 /* The same without records, for counting. */
-int order_solve_plain(const prompt *p, const llm_inputs *in, psm_strategy strategy, bool bound, arena *mem, input_order *out,
-                      err *e);
+int order_solve_plain(const prompt *p, const llm_inputs *in, psm_strategy strategy, bool bound,
+                      arena *mem, input_order *out, err *e);
 /* The share of tokens that whole cells could share beyond what they do in this order, which was solved with its bound; NAN: not known. */
 int order_gap(const prompt *p, const llm_inputs *in, const input_order *order, double *gap, err *e);
 /* The key of a call's facts kept in the catalog: "field_order/…". */
@@ -119,7 +125,8 @@ void call_fact_key(const llm_call *call, const char *prefix, hash128 fingerprint
 /* Whether two uses of a node ask about the same fields of the same rows, so that data first would share them. */
 bool uses_share_fields(const plan_llm_use *a, const plan_llm_use *b);
 /* Whether the data should stand first in `count` calls that share the distinct inputs `in` (DESIGN 2.2: by token counts). */
-int layout_choose(const prompt *const *calls, int count, const llm_inputs *in, bool *data_first, err *e);
+int layout_choose(const prompt *const *calls, int count, const llm_inputs *in, bool *data_first,
+                  err *e);
 /* How many rows to ask next when a LIMIT stands above: `asked` so far, last_wave of them at once (0: none yet). */
 int64_t wave_rows(const exec_ctx *ctx, const plan_node *node, int64_t asked, int64_t last_wave);
 
@@ -137,14 +144,16 @@ typedef struct answer_memo answer_memo;
 answer_memo *answer_memo_new(void);
 void answer_memo_free(answer_memo *m);
 const llm_answer *answer_memo_find(const answer_memo *m, hash128 key);
-const llm_answer *answer_memo_add(answer_memo *m, hash128 key, const llm_answer *a); /* copies text */
+const llm_answer *answer_memo_add(answer_memo *m, hash128 key,
+                                  const llm_answer *a); /* copies text */
 
 /* Identity of a prompt's answer on disk: engine, tokens, constraint, sampling, template. */
 typedef struct answer_id {
     hash128 key;
     buf identity;
 } answer_id;
-void answer_identify(const prompt *p, const settings *s, llm_span *const *spans, int nspans, answer_id *out);
+void answer_identify(const prompt *p, const settings *s, llm_span *const *spans, int nspans,
+                     answer_id *out);
 bool answer_load(cache *c, const answer_id *id, arena *mem, llm_answer *out);
 void answer_store(cache *c, const answer_id *id, const llm_answer *a, double cost_ms);
 
@@ -157,7 +166,8 @@ int answer_value(const llm_call *call, const llm_answer *a, value *out, err *e);
  * offered, is a line of that file: key, parent, milliseconds, bytes; for replaying by tests/bench/bench_evict. */
 typedef struct kv_link {
     cache *cache;
-    double block_ms; /* to compute a block again, by the model's measured rate: one pass's time is too uneven to rank by */
+    double
+        block_ms; /* to compute a block again, by the model's measured rate: one pass's time is too uneven to rank by */
     FILE *trace;
 } kv_link;
 void kv_link_open(kv_link *l, cache *c, const llm_engine *engine, bool keep_all, llm_kv_store *out);
@@ -193,7 +203,7 @@ struct llm_runtime {
     bool cache_tried;
     int64_t sample;      /* > 0: operators ask about so many rows only (llm_sample.c) */
     call_facts *sampled; /* by call number - 1: what sampling showed */
-    llm_stats before; /* sums of the sessions before this one */
+    llm_stats before;    /* sums of the sessions before this one */
     int operators_started;
     double started_s;
     double watched_s;       /* when details were last collected (watch.c) */
@@ -211,12 +221,13 @@ void runtime_stats(const llm_runtime *r, llm_stats *out);
 void session_options(const exec_ctx *ctx, llm_session_options *out);
 
 bool facts_recall(exec_ctx *ctx, const llm_call *call, hash128 fingerprint, call_facts *out);
-int facts_remember(exec_ctx *ctx, const llm_call *call, hash128 fingerprint, const call_facts *facts, err *e);
+int facts_remember(exec_ctx *ctx, const llm_call *call, hash128 fingerprint,
+                   const call_facts *facts, err *e);
 
 /* EXPLAIN (TOKENS) (llm_count.c): adds to actual->tokens what `count` calls of `node` over the same inputs cost under every strategy, and
  * keeps the largest gap to the solver's bound; what lies above a filter on answers is scaled by what the filter is expected to
  * keep. */
-int count_calls(exec_ctx *ctx, const prompt *const *calls, int count, const llm_inputs *in, const plan_node *node, plan_actual *actual,
-                err *e);
+int count_calls(exec_ctx *ctx, const prompt *const *calls, int count, const llm_inputs *in,
+                const plan_node *node, plan_actual *actual, err *e);
 
 #endif

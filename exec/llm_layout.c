@@ -16,13 +16,15 @@ static const double LEAST_SAVING = 0.1;
 
 bool uses_share_fields(const plan_llm_use *a, const plan_llm_use *b) {
     const llm_call *x = a->call, *y = b->call;
-    if (x->nfields == 0 || x->nfields != y->nfields || x->examples || y->examples || a->guard || b->guard)
+    if (x->nfields == 0 || x->nfields != y->nfields || x->examples || y->examples || a->guard ||
+        b->guard)
         return false;
-    if (x->prompt.type == TYPE_NULL || y->prompt.type == TYPE_NULL || !str_equal(x->model, y->model))
+    if (x->prompt.type == TYPE_NULL || y->prompt.type == TYPE_NULL ||
+        !str_equal(x->model, y->model))
         return false;
     for (int f = 0; f < x->nfields; f++)
-        if (!str_equal(x->field_names[f], y->field_names[f]) || x->field_required[f] != y->field_required[f] ||
-            !expr_equal(a->args[f], b->args[f]))
+        if (!str_equal(x->field_names[f], y->field_names[f]) ||
+            x->field_required[f] != y->field_required[f] || !expr_equal(a->args[f], b->args[f]))
             return false;
     return true;
 }
@@ -35,7 +37,8 @@ static double instruction_tokens(const prompt *p) {
     return (double)count + 1; /* its line break */
 }
 
-int layout_choose(const prompt *const *calls, int count, const llm_inputs *in, bool *data_first, err *e) {
+int layout_choose(const prompt *const *calls, int count, const llm_inputs *in, bool *data_first,
+                  err *e) {
     input_order order = {0};
     double questions = 0;
     *data_first = false;
@@ -47,7 +50,8 @@ int layout_choose(const prompt *const *calls, int count, const llm_inputs *in, b
         questions += instruction_tokens(calls[i]);
     if (status == 0) {
         double data = (double)(order.psm.total_units - order.psm.shared_units);
-        double instruction_leads = questions + count * data, data_leads = data + in->count * questions;
+        double instruction_leads = questions + count * data,
+               data_leads = data + in->count * questions;
         *data_first = data_leads <= (1 - LEAST_SAVING) * instruction_leads;
     }
     arena_free(mem);

@@ -58,7 +58,8 @@ static str order_text(const prompt *p, const psm_result *r, arena *mem) {
     return text;
 }
 
-static int solve(const prompt *p, const llm_inputs *in, const psm_options *options, arena *mem, input_order *out, err *e) {
+static int solve(const prompt *p, const llm_inputs *in, const psm_options *options, arena *mem,
+                 input_order *out, err *e) {
     psm_input input;
     solver_input(p, in, mem, &input);
     int status = psm_solve(&input, options, mem, &out->psm, e);
@@ -67,19 +68,23 @@ static int solve(const prompt *p, const llm_inputs *in, const psm_options *optio
     return status;
 }
 
-int order_solve_plain(const prompt *p, const llm_inputs *in, psm_strategy strategy, bool bound, arena *mem, input_order *out,
-                      err *e) {
-    psm_options options = {.strategy = strategy, .one_order = p->call->examples != NULL, .bound = bound};
+int order_solve_plain(const prompt *p, const llm_inputs *in, psm_strategy strategy, bool bound,
+                      arena *mem, input_order *out, err *e) {
+    psm_options options = {
+        .strategy = strategy, .one_order = p->call->examples != NULL, .bound = bound};
     return solve(p, in, &options, mem, out, e);
 }
 
-int order_gap(const prompt *p, const llm_inputs *in, const input_order *order, double *gap, err *e) {
+int order_gap(const prompt *p, const llm_inputs *in, const input_order *order, double *gap,
+              err *e) {
     psm_input input;
     psm_score score;
     arena *mem = arena_new();
     solver_input(p, in, mem, &input);
     int status = psm_evaluate(&input, order->psm.field_order, order->psm.row_order, &score, e);
-    *gap = status == 0 && score.total_units ? order->psm.bound - (double)score.cell_units / (double)score.total_units : NAN;
+    *gap = status == 0 && score.total_units
+               ? order->psm.bound - (double)score.cell_units / (double)score.total_units
+               : NAN;
     arena_free(mem);
     return status;
 }
@@ -103,8 +108,8 @@ static int listed_order(const prompt *p, const char *list, uint8_t *order, err *
             if (str_equal_nocase(name, p->call->field_names[f]))
                 found = f;
         if (found < 0)
-            return err_set(e, ERR_BIND, "field_order names %.*s, which is no field of LLM#%d", (int)name.n, name.p,
-                           p->call->number);
+            return err_set(e, ERR_BIND, "field_order names %.*s, which is no field of LLM#%d",
+                           (int)name.n, name.p, p->call->number);
         if (!used[found])
             order[n++] = (uint8_t)found;
         used[found] = true;
@@ -128,7 +133,8 @@ void call_fact_key(const llm_call *call, const char *prefix, hash128 fingerprint
     }
     hash128 h = hash_128(b.p, b.n);
     buf_free(&b);
-    buf_printf(out, "%s/%016llx%016llx", prefix, (unsigned long long)h.high, (unsigned long long)h.low);
+    buf_printf(out, "%s/%016llx%016llx", prefix, (unsigned long long)h.high,
+               (unsigned long long)h.low);
 }
 
 static bool is_permutation(const uint8_t *order, int n) {
@@ -160,8 +166,8 @@ static void only_order(const psm_result *r, int nfields, uint8_t *order) {
 
 /* Uses the recorded order while it is nearly as good as the fresh one, else records the fresh one. Orders that differ by row group
  * are a function of the data and have no record. */
-static int apply_record(exec_ctx *ctx, const prompt *p, const llm_inputs *in, psm_options *options, arena *mem, input_order *out,
-                        err *e) {
+static int apply_record(exec_ctx *ctx, const prompt *p, const llm_inputs *in, psm_options *options,
+                        arena *mem, input_order *out, err *e) {
     uint8_t fresh[PSM_MAX_FIELDS];
     buf key = {0};
     str stored;
@@ -171,30 +177,37 @@ static int apply_record(exec_ctx *ctx, const prompt *p, const llm_inputs *in, ps
     only_order(&out->psm, p->nfields, fresh);
     call_fact_key(p->call, "field_order", llm_engine_info(p->engine)->fingerprint, &key);
     int status = db_recall(ctx->db, buf_str(&key), mem, &stored, &found, e);
-    bool usable = status == 0 && found && stored.n == (size_t)p->nfields && is_permutation((const uint8_t *)stored.p, p->nfields);
+    bool usable = status == 0 && found && stored.n == (size_t)p->nfields &&
+                  is_permutation((const uint8_t *)stored.p, p->nfields);
     if (usable && memcmp(stored.p, fresh, stored.n) != 0) {
         input_order kept = {.recorded = true};
         options->given_order = (const uint8_t *)stored.p;
         status = solve(p, in, options, mem, &kept, e);
-        usable = (double)computed_units(&kept.psm) <= RECORD_TOLERANCE * (double)computed_units(&out->psm);
+        usable = (double)computed_units(&kept.psm) <=
+                 RECORD_TOLERANCE * (double)computed_units(&out->psm);
         if (status == 0 && usable)
             *out = kept;
     }
     if (status == 0 && !usable)
-        status = db_remember(ctx->db, buf_str(&key), (str){(const char *)fresh, (size_t)p->nfields}, e);
+        status =
+            db_remember(ctx->db, buf_str(&key), (str){(const char *)fresh, (size_t)p->nfields}, e);
     buf_free(&key);
     return status;
 }
 
-int order_solve(exec_ctx *ctx, const prompt *p, const llm_inputs *in, psm_strategy strategy, arena *mem, input_order *out, err *e) {
+int order_solve(exec_ctx *ctx, const prompt *p, const llm_inputs *in, psm_strategy strategy,
+                arena *mem, input_order *out, err *e) {
     const char *mode = ctx->settings->field_order;
     uint8_t listed[PSM_MAX_FIELDS];
-    psm_options options = {.strategy = strategy, .one_order = p->call->examples != NULL, .bound = false};
+    psm_options options = {
+        .strategy = strategy, .one_order = p->call->examples != NULL, .bound = false};
     *out = (input_order){0};
-    bool keep = str_equal_nocase(str_from(mode), STR("keep")), fresh = str_equal_nocase(str_from(mode), STR("fresh"));
+    bool keep = str_equal_nocase(str_from(mode), STR("keep")),
+         fresh = str_equal_nocase(str_from(mode), STR("fresh"));
     if (p->nfields > PSM_MAX_FIELDS)
-        return err_set_at(e, ERR_LIMIT, p->call->pos, p->call->len, "an LLM call takes at most %d fields, this one has %d",
-                          PSM_MAX_FIELDS, p->nfields);
+        return err_set_at(e, ERR_LIMIT, p->call->pos, p->call->len,
+                          "an LLM call takes at most %d fields, this one has %d", PSM_MAX_FIELDS,
+                          p->nfields);
     if (!keep && !fresh) {
         int status = listed_order(p, mode, listed, e);
         if (status)

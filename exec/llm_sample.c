@@ -45,7 +45,8 @@ static bool worth_asking(exec_ctx *ctx, const plan_llm_use *u, const plan_node *
     call_facts facts;
     const llm_engine *engine = ctx->llm->engines[u->call->number - 1];
     if (!engine || u->call->nliterals == 0 ||
-        (facts_recall(ctx, u->call, llm_engine_info(engine)->fingerprint, &facts) && facts.answers > 0))
+        (facts_recall(ctx, u->call, llm_engine_info(engine)->fingerprint, &facts) &&
+         facts.answers > 0))
         return false;
     for (int f = 0; f < u->call->nfields; f++)
         if (!reads_base(u->args[f], base))
@@ -54,7 +55,8 @@ static bool worth_asking(exec_ctx *ctx, const plan_llm_use *u, const plan_node *
 }
 
 /* One call over the base's rows; the operator asks a sample of them while the runtime says so. */
-static int ask_sample(exec_ctx *ctx, const plan_llm_use *u, const plan_node *like, const plan_node *base, err *e) {
+static int ask_sample(exec_ctx *ctx, const plan_llm_use *u, const plan_node *like,
+                      const plan_node *base, err *e) {
     plan_node *node = ARENA_NEW(ctx->mem, plan_node);
     plan_llm_use *use = ARENA_NEW(ctx->mem, plan_llm_use);
     op *o;
@@ -109,7 +111,8 @@ static int visit(exec_ctx *ctx, const plan_node *n, bool *learned, err *e) {
 
 int llm_runtime_sample(exec_ctx *ctx, bool *learned, err *e) {
     *learned = false;
-    if (!ctx->llm || ctx->count_only || ctx->settings->llm_sample <= 0 || ctx->stmt->kind == STMT_WARM)
+    if (!ctx->llm || ctx->count_only || ctx->settings->llm_sample <= 0 ||
+        ctx->stmt->kind == STMT_WARM)
         return 0;
     ctx->llm->sample = ctx->settings->llm_sample;
     int status = visit(ctx, ctx->plan->root, learned, e);

@@ -53,7 +53,8 @@ static psm_strategy strategy_of(const settings *s) {
 
 static int solve_order(op *o, use_run *u, err *e) {
     double started = clock_seconds();
-    int status = order_solve(o->ctx, u->prompt, u->in, strategy_of(o->ctx->settings), o->mem, &u->order, e);
+    int status =
+        order_solve(o->ctx, u->prompt, u->in, strategy_of(o->ctx->settings), o->mem, &u->order, e);
     o->ctx->summary.solve_seconds += clock_seconds() - started;
     return status;
 }
@@ -91,7 +92,8 @@ static int prepare_use(op *o, use_run *u, err *e) {
     int status = runtime_engine(ctx->llm, u->use->call, &u->engine, e);
     u->in = u->leader->in;
     if (status == 0 && leads)
-        status = inputs_gather(ctx, u->use, ((llm_state *)o->state)->rows, ctx->settings->dedup, o->mem, &u->in, e);
+        status = inputs_gather(ctx, u->use, ((llm_state *)o->state)->rows, ctx->settings->dedup,
+                               o->mem, &u->in, e);
     if (status)
         return status;
     prompt_spec spec = {.call = u->use->call,
@@ -127,7 +129,8 @@ static int lay_out_group(op *o, use_run *leader, err *e) {
         return 0;
     if (data_first_wanted(o->ctx->settings))
         data_first = true;
-    else if (!o->ctx->settings->dedup) /* whether rows are asked apart must not change what they are asked */
+    else if (!o->ctx->settings
+                  ->dedup) /* whether rows are asked apart must not change what they are asked */
         status = inputs_gather(o->ctx, leader->use, s->rows, true, o->mem, &distinct, e);
     if (status == 0 && !data_first)
         status = layout_choose(calls, count, distinct, &data_first, e);
@@ -253,10 +256,12 @@ static cache *answers_cache(const exec_ctx *ctx) {
 }
 
 /* An answer that is known already: from this statement, or from disk. */
-static bool find_known(op *o, use_run *u, uint32_t input, llm_span **spans, int nspans, answer_id *id) {
+static bool find_known(op *o, use_run *u, uint32_t input, llm_span **spans, int nspans,
+                       answer_id *id) {
     exec_ctx *ctx = o->ctx;
     if (ctx->settings->dedup) {
-        const llm_answer *a = answer_memo_find(ctx->llm->memo, inputs_key(u->in, u->use->call, input));
+        const llm_answer *a =
+            answer_memo_find(ctx->llm->memo, inputs_key(u->in, u->use->call, input));
         if (a) {
             u->answers[input] = a;
             ((llm_state *)o->state)->inputs_done++;
@@ -290,7 +295,8 @@ static void sampling_of(const settings *s, const llm_call *call, llm_sampling *o
         out->temperature = (float)call->temperature.i;
 }
 
-static int submit_input(op *o, int use, uint32_t input, llm_session *session, llm_span **spans, int nspans, err *e) {
+static int submit_input(op *o, int use, uint32_t input, llm_session *session, llm_span **spans,
+                        int nspans, err *e) {
     llm_state *s = o->state;
     use_run *u = &s->uses[use];
     const settings *set = o->ctx->settings;
@@ -299,7 +305,8 @@ static int submit_input(op *o, int use, uint32_t input, llm_session *session, ll
                            .nspans = nspans,
                            .guide = u->prompt->guide,
                            .after = u->prompt->tmpl,
-                           .max_tokens = u->use->call->max_tokens ? u->use->call->max_tokens : (int)set->max_tokens};
+                           .max_tokens = u->use->call->max_tokens ? u->use->call->max_tokens
+                                                                  : (int)set->max_tokens};
     sampling_of(set, u->use->call, &request.sampling);
     int status = llm_submit(session, &request, e);
     if (status == 0) {
@@ -312,12 +319,13 @@ static int submit_input(op *o, int use, uint32_t input, llm_session *session, ll
         return 0;
     }
     err reason = *e;
-    return err_set_at(e, reason.code, u->use->call->pos, u->use->call->len, "LLM#%d, row %lld: %s", u->use->call->number,
-                      (long long)row_of_input(u->in, input), reason.message);
+    return err_set_at(e, reason.code, u->use->call->pos, u->use->call->len, "LLM#%d, row %lld: %s",
+                      u->use->call->number, (long long)row_of_input(u->in, input), reason.message);
 }
 
 /* Queues one input unless it has an answer. */
-static int ask_input(op *o, int use, uint32_t input, llm_session *session, llm_span **spans, answer_id *id, err *e) {
+static int ask_input(op *o, int use, uint32_t input, llm_session *session, llm_span **spans,
+                     answer_id *id, err *e) {
     use_run *u = &((llm_state *)o->state)->uses[use];
     if (u->answers[input] || u->queued[input])
         return 0;
@@ -393,7 +401,8 @@ static void take_event(op *o, const llm_event *event) {
         return;
     answer_id id = {0};
     llm_span **spans = mem_alloc(sizeof *spans * (size_t)prompt_max_spans(u->prompt));
-    answer_identify(u->prompt, o->ctx->settings, spans, prompt_spans(u->prompt, u->in, input, order, spans), &id);
+    answer_identify(u->prompt, o->ctx->settings, spans,
+                    prompt_spans(u->prompt, u->in, input, order, spans), &id);
     const llm_model_info *info = llm_engine_info(u->engine);
     double rate = info->prefill_tok_s > 0 ? info->prefill_tok_s : 2000;
     answer_store(c, &id, &a, 1e3 * (double)event->computed_tokens / rate);
@@ -407,12 +416,18 @@ static int check_caps(op *o, err *e) {
     llm_state *s = o->state;
     llm_stats now;
     runtime_stats(o->ctx->llm, &now);
-    if (set->max_tokens_total > 0 && now.computed_tokens + now.output_tokens > (uint64_t)set->max_tokens_total)
-        return err_set(e, ERR_LIMIT, "stopped: more than max_tokens_total = %lld tokens computed (%llu of %llu answers done)",
-                       (long long)set->max_tokens_total, (unsigned long long)s->inputs_done, (unsigned long long)s->inputs_total);
+    if (set->max_tokens_total > 0 &&
+        now.computed_tokens + now.output_tokens > (uint64_t)set->max_tokens_total)
+        return err_set(e, ERR_LIMIT,
+                       "stopped: more than max_tokens_total = %lld tokens computed (%llu of %llu "
+                       "answers done)",
+                       (long long)set->max_tokens_total, (unsigned long long)s->inputs_done,
+                       (unsigned long long)s->inputs_total);
     if (set->max_seconds > 0 && clock_seconds() - o->ctx->llm->started_s > set->max_seconds)
-        return err_set(e, ERR_LIMIT, "stopped: more than max_seconds = %g s (%llu of %llu answers done)", set->max_seconds,
-                       (unsigned long long)s->inputs_done, (unsigned long long)s->inputs_total);
+        return err_set(e, ERR_LIMIT,
+                       "stopped: more than max_seconds = %g s (%llu of %llu answers done)",
+                       set->max_seconds, (unsigned long long)s->inputs_done,
+                       (unsigned long long)s->inputs_total);
     return 0;
 }
 
@@ -424,7 +439,8 @@ static int remember_facts(op *o, err *e) {
         if (u->learned && o->ctx->llm->sample > 0)
             o->ctx->llm->sampled[u->use->call->number - 1] = u->facts;
         if (u->learned) /* a commit is not free */
-            status = facts_remember(o->ctx, u->use->call, llm_engine_info(u->engine)->fingerprint, &u->facts, e);
+            status = facts_remember(o->ctx, u->use->call, llm_engine_info(u->engine)->fingerprint,
+                                    &u->facts, e);
     }
     return status;
 }
@@ -442,7 +458,8 @@ static void wait_while_paused(op *o, double *started) {
 }
 
 /* Queues the uses of one engine, then runs it until it is idle: a session serves one engine. */
-static int answer_engine(op *o, const llm_engine *engine, int64_t from, int64_t to, double *started, err *e) {
+static int answer_engine(op *o, const llm_engine *engine, int64_t from, int64_t to, double *started,
+                         err *e) {
     llm_state *s = o->state;
     llm_event events[EVENTS_AT_ONCE];
     int status = 0, count = 0;
@@ -503,7 +520,8 @@ static int fill_use(op *o, const use_run *u, int64_t first_row, int rows, err *e
         value v = value_null();
         int status = a ? answer_value(use->call, a, &v, e) : 0;
         if (input != NO_INPUT && !a && answers_wanted(o))
-            status = err_set(e, ERR_INTERNAL, "LLM#%d: an input was not answered", use->call->number);
+            status =
+                err_set(e, ERR_INTERNAL, "LLM#%d: an input was not answered", use->call->number);
         if (status)
             return status;
         column_set(out, o->pass, rows, i, v);
@@ -589,7 +607,8 @@ static int llm_next(op *o, batch **out, err *e) {
     llm_state *s = o->state;
     int status = s->prepared ? 0 : prepare(o, e);
     *out = NULL;
-    if (status == 0 && s->emitted_rows == s->answered_rows && s->answered_rows < rowset_rows(s->rows))
+    if (status == 0 && s->emitted_rows == s->answered_rows &&
+        s->answered_rows < rowset_rows(s->rows))
         status = next_wave(o, e);
     if (status || o->ctx->llm->sample > 0 || s->emitted_rows == rowset_rows(s->rows))
         return status; /* a sample's rows go nowhere: what they taught is kept */
@@ -611,12 +630,16 @@ static void llm_close(op *o) {
         /* the texts go with this operator's arena, the figures are read after it */
         o->actual.field_order = str_copy(o->ctx->mem, o->actual.field_order);
     }
-    if (s->progress.answers_kept > 0) /* the next statement may ask the same: it finds them, however soon it comes */
+    if (s->progress.answers_kept >
+        0) /* the next statement may ask the same: it finds them, however soon it comes */
         cache_flush(answers_cache(o->ctx));
     for (int i = 0; i < s->nuses; i++)
         prompt_free(s->uses[i].prompt);
     rowset_free(s->rows);
 }
 
-const op_class op_llm = {
-    .name = "LLM", .state_bytes = sizeof(llm_state), .open = llm_open, .next = llm_next, .close = llm_close};
+const op_class op_llm = {.name = "LLM",
+                         .state_bytes = sizeof(llm_state),
+                         .open = llm_open,
+                         .next = llm_next,
+                         .close = llm_close};

@@ -36,7 +36,8 @@ static void append_cell(buf *out, str cell) {
     }
 }
 
-static llm_span *span_printf(llm_engine *engine, llm_span_kind kind, const char *before, str text, const char *after, bool cell) {
+static llm_span *span_printf(llm_engine *engine, llm_span_kind kind, const char *before, str text,
+                             const char *after, bool cell) {
     buf b = {0};
     buf_append_c(&b, before);
     if (cell)
@@ -92,7 +93,8 @@ static void build_head(prompt *p) {
     if (!p->data_first)
         add_before(p, span_printf(p->engine, LLM_SPAN_INSTRUCTION, "", instruction, "\n", false));
     else
-        p->behind[p->nbehind++] = span_printf(p->engine, LLM_SPAN_INSTRUCTION, "\n", instruction, "\n", false);
+        p->behind[p->nbehind++] =
+            span_printf(p->engine, LLM_SPAN_INSTRUCTION, "\n", instruction, "\n", false);
     p->behind[p->nbehind++] = llm_span_new(p->engine, LLM_SPAN_TEMPLATE, p->tmpl->after);
 }
 
@@ -209,7 +211,8 @@ int prompt_max_spans(const prompt *p) {
     return 2 * HEAD_SPANS + 2 * p->nfields;
 }
 
-int prompt_spans(const prompt *p, const llm_inputs *in, uint32_t input, const uint8_t *order, llm_span **out) {
+int prompt_spans(const prompt *p, const llm_inputs *in, uint32_t input, const uint8_t *order,
+                 llm_span **out) {
     int n = 0;
     for (int i = 0; i < p->nbefore; i++)
         out[n++] = p->before[i];

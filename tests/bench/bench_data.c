@@ -63,7 +63,8 @@ static int csv_find(const csv *c, const char *name) {
 }
 
 /* Reads the named columns of a file as text, '' for NULL. */
-static void read_file(const char *dir, const char *file, const char *const *names, int count, bench_set *set, keep_fn keep) {
+static void read_file(const char *dir, const char *file, const char *const *names, int count,
+                      bench_set *set, keep_fn keep) {
     err e = {0};
     csv *c;
     buf path = {0};
@@ -87,7 +88,9 @@ static void read_file(const char *dir, const char *file, const char *const *name
         for (int r = 0; r < b.rows; r++) {
             str cells[BENCH_COLUMNS];
             for (int i = 0; i < count; i++)
-                cells[i] = column_is_null(&b.cols[at[i]], r) ? (str){"", 0} : str_copy(set->mem, b.cols[at[i]].s[r]);
+                cells[i] = column_is_null(&b.cols[at[i]], r)
+                               ? (str){"", 0}
+                               : str_copy(set->mem, b.cols[at[i]].s[r]);
             keep(set, cells);
         }
         arena_reset(pass);
@@ -256,10 +259,13 @@ static void insert_rows(db *d, const char *table, const bench_set *set, int rows
 
 void bench_load_movies(db *d, const bench_set *set, int nbase) {
     buf sql = {0};
-    bench_run_all(d, "CREATE TABLE movies (id TEXT PRIMARY KEY, synopsis TEXT, genre TEXT, studio TEXT);"
-                     "CREATE TABLE few_shot (review TEXT, synopsis TEXT, answer TEXT);"
-                     "CREATE TABLE reviews (n INTEGER PRIMARY KEY, movie TEXT, review TEXT, publisher TEXT, top_critic TEXT);"
-                     "CREATE TABLE base (n INTEGER PRIMARY KEY, movie TEXT, review TEXT, publisher TEXT, top_critic TEXT)");
+    bench_run_all(
+        d, "CREATE TABLE movies (id TEXT PRIMARY KEY, synopsis TEXT, genre TEXT, studio TEXT);"
+           "CREATE TABLE few_shot (review TEXT, synopsis TEXT, answer TEXT);"
+           "CREATE TABLE reviews (n INTEGER PRIMARY KEY, movie TEXT, review TEXT, publisher TEXT, "
+           "top_critic TEXT);"
+           "CREATE TABLE base (n INTEGER PRIMARY KEY, movie TEXT, review TEXT, publisher TEXT, "
+           "top_critic TEXT)");
     for (int i = 0; i < set->nfilms; i++) {
         const bench_film *f = &set->films[i];
         insert_row(d, &sql, "movies", -1, (str[]){f->id, f->synopsis, f->genre, f->studio}, 4);
@@ -267,9 +273,12 @@ void bench_load_movies(db *d, const bench_set *set, int nbase) {
     insert_flush(d, &sql);
     insert_rows(d, "reviews", set, set->nrows, 4);
     insert_rows(d, "base", set, nbase, 4);
-    for (int i = 1; i >= 0; i--) { /* the rotten one first: a small model leans towards the answer that it saw last */
+    for (int i = 1; i >= 0;
+         i--) { /* the rotten one first: a small model leans towards the answer that it saw last */
         str answer = i == 0 ? STR("positive") : STR("negative");
-        insert_row(d, &sql, "few_shot", -1, (str[]){set->examples[i].cells[CELL_REVIEW], set->example_synopses[i], answer}, 3);
+        insert_row(d, &sql, "few_shot", -1,
+                   (str[]){set->examples[i].cells[CELL_REVIEW], set->example_synopses[i], answer},
+                   3);
     }
     insert_flush(d, &sql);
     buf_free(&sql);
@@ -280,7 +289,8 @@ void bench_load_beer(db *d, const bench_set *set, int nbase) {
     for (int t = 0; t < 2; t++) {
         buf sql = {0};
         buf_printf(&sql,
-                   "CREATE TABLE %s (n INTEGER PRIMARY KEY, profile TEXT, time TEXT, overall TEXT, taste TEXT, palate TEXT, "
+                   "CREATE TABLE %s (n INTEGER PRIMARY KEY, profile TEXT, time TEXT, overall TEXT, "
+                   "taste TEXT, palate TEXT, "
                    "appearance TEXT, name TEXT, style TEXT, beer TEXT)",
                    tables[t]);
         bench_run(d, sql.p, NULL, NULL, NULL);

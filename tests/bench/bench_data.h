@@ -30,7 +30,8 @@ typedef struct bench_set {
     int nrows, capacity;
     bench_film *films;
     int nfilms;
-    bench_row examples[2]; /* two reviews of films that are not among the rows: positive, negative */
+    bench_row
+        examples[2]; /* two reviews of films that are not among the rows: positive, negative */
     str example_synopses[2];
 } bench_set;
 

@@ -28,17 +28,24 @@ typedef struct mode {
 } mode;
 
 static const mode modes[MAX_MODES] = {
-    {"no_cache", "no cache", "SET psm = 'off'; SET kv_cache = off; SET llm_schedule = 'tree'; SET llm_window = 64", true, false,
-     false, false},
-    {"fifo", "FIFO", "SET psm = 'off'; SET kv_cache = on; SET llm_schedule = 'fifo'; SET llm_window = 64", true, true, false, false},
-    {"columns", "fields", "SET psm = 'off'; SET kv_cache = on; SET llm_schedule = 'fifo'; SET llm_window = 64", true, true, true,
-     true},
-    {"row_order", "rows", "SET psm = 'off'; SET kv_cache = on; SET llm_schedule = 'tree'; SET llm_window = 0", true, false, false,
-     true},
-    {"fixed", "fixed", "SET psm = 'fixed'; SET kv_cache = on; SET llm_schedule = 'tree'; SET llm_window = 0", false, false, false,
-     false},
-    {"grouped", "grouped", "SET psm = 'grouped'; SET kv_cache = on; SET llm_schedule = 'tree'; SET llm_window = 0", false, false,
-     false, false},
+    {"no_cache", "no cache",
+     "SET psm = 'off'; SET kv_cache = off; SET llm_schedule = 'tree'; SET llm_window = 64", true,
+     false, false, false},
+    {"fifo", "FIFO",
+     "SET psm = 'off'; SET kv_cache = on; SET llm_schedule = 'fifo'; SET llm_window = 64", true,
+     true, false, false},
+    {"columns", "fields",
+     "SET psm = 'off'; SET kv_cache = on; SET llm_schedule = 'fifo'; SET llm_window = 64", true,
+     true, true, true},
+    {"row_order", "rows",
+     "SET psm = 'off'; SET kv_cache = on; SET llm_schedule = 'tree'; SET llm_window = 0", true,
+     false, false, true},
+    {"fixed", "fixed",
+     "SET psm = 'fixed'; SET kv_cache = on; SET llm_schedule = 'tree'; SET llm_window = 0", false,
+     false, false, false},
+    {"grouped", "grouped",
+     "SET psm = 'grouped'; SET kv_cache = on; SET llm_schedule = 'tree'; SET llm_window = 0", false,
+     false, false, false},
 };
 
 /* What is asked of a dataset. {T} in `from` is the table of rows, which has a key r.n. */
@@ -47,27 +54,53 @@ typedef struct subject {
     const char *summary, *class, *rating; /* prompts */
     const char *class_tail, *yes, *no;    /* options and type of the class, two of its answers */
     const char *once, *once_fields;       /* columns whose values repeat, for dedup */
-    const char *few, *few_fields, *few_type; /* a question about few distinct inputs, for the order of filters */
+    const char *few, *few_fields,
+        *few_type; /* a question about few distinct inputs, for the order of filters */
     void (*read)(const char *dir, int rows, bench_set *out);
     void (*load)(db *d, const bench_set *set, int nbase);
 } subject;
 
 static const subject subjects[] = {
-    {"movies", "{T} r JOIN movies m ON r.movie = m.id", "r.review, m.synopsis", "m.synopsis, r.review",
+    {"movies",
+     "{T} r JOIN movies m ON r.movie = m.id",
+     "r.review, m.synopsis",
+     "m.synopsis, r.review",
      "m.genre, m.synopsis, m.studio, r.publisher, r.review, r.movie, r.top_critic",
-     "m.synopsis, r.movie, m.studio, m.genre, r.publisher, r.top_critic, r.review", "r.movie",
-     "Summarize the review in a few words.", "Is the review positive or negative?",
-     "How much did the critic like the film, from 1 to 5?", ", examples => few_shot) RETURNS ENUM('positive', 'negative')",
-     "positive", "negative", "m.synopsis AS synopsis", "r.synopsis", "What kind of film is it?", "m.synopsis",
-     "ENUM('comedy', 'drama', 'thriller', 'horror', 'romance', 'documentary')", bench_movies, bench_load_movies},
-    {"beer", "{T} r", "r.profile, r.time, r.overall, r.taste, r.palate, r.appearance, r.name, r.style, r.beer",
+     "m.synopsis, r.movie, m.studio, m.genre, r.publisher, r.top_critic, r.review",
+     "r.movie",
+     "Summarize the review in a few words.",
+     "Is the review positive or negative?",
+     "How much did the critic like the film, from 1 to 5?",
+     ", examples => few_shot) RETURNS ENUM('positive', 'negative')",
+     "positive",
+     "negative",
+     "m.synopsis AS synopsis",
+     "r.synopsis",
+     "What kind of film is it?",
+     "m.synopsis",
+     "ENUM('comedy', 'drama', 'thriller', 'horror', 'romance', 'documentary')",
+     bench_movies,
+     bench_load_movies},
+    {"beer",
+     "{T} r",
+     "r.profile, r.time, r.overall, r.taste, r.palate, r.appearance, r.name, r.style, r.beer",
      "r.name, r.beer, r.style, r.time, r.profile, r.overall, r.taste, r.appearance, r.palate",
      "r.profile, r.time, r.overall, r.taste, r.palate, r.appearance, r.name, r.style, r.beer",
-     "r.name, r.beer, r.style, r.time, r.profile, r.overall, r.taste, r.appearance, r.palate", "r.beer",
-     "Describe the beer and its review in a few words.", "Is the beer of European origin?",
-     "How much did the reviewer like the beer, from 1 to 5?", ") RETURNS ENUM('yes', 'no')", "yes", "no",
-     "r.name AS name, r.style AS style", "r.name, r.style", "Where is this style of beer from?", "r.style",
-     "ENUM('Belgium', 'Germany', 'England', 'Ireland', 'United States', 'elsewhere')", bench_beer, bench_load_beer},
+     "r.name, r.beer, r.style, r.time, r.profile, r.overall, r.taste, r.appearance, r.palate",
+     "r.beer",
+     "Describe the beer and its review in a few words.",
+     "Is the beer of European origin?",
+     "How much did the reviewer like the beer, from 1 to 5?",
+     ") RETURNS ENUM('yes', 'no')",
+     "yes",
+     "no",
+     "r.name AS name, r.style AS style",
+     "r.name, r.style",
+     "Where is this style of beer from?",
+     "r.style",
+     "ENUM('Belgium', 'Germany', 'England', 'Ireland', 'United States', 'elsewhere')",
+     bench_beer,
+     bench_load_beer},
 };
 
 /* {x} in `sql` stands for the subject's parts. */
@@ -79,14 +112,18 @@ typedef struct query {
 } query;
 
 static const query queries[] = {
-    {"Q1", "SELECT r.n, LLM('{summary}', {fields}, max_tokens => 16) FROM {from} ORDER BY r.n", 3.6, false, false},
-    {"Q2", "SELECT r.n FROM {from} WHERE LLM('{class}', {fields}{class_tail} = '{yes}' ORDER BY r.n", 4.4, true, false},
+    {"Q1", "SELECT r.n, LLM('{summary}', {fields}, max_tokens => 16) FROM {from} ORDER BY r.n", 3.6,
+     false, false},
+    {"Q2",
+     "SELECT r.n FROM {from} WHERE LLM('{class}', {fields}{class_tail} = '{yes}' ORDER BY r.n", 4.4,
+     true, false},
     {"Q3",
      "SELECT r.n, LLM('{summary}', {fields}, max_tokens => 16) FROM {from} "
      "WHERE LLM('{class}', {fields}{class_tail} = '{no}' ORDER BY r.n",
      3.0, false, false},
     {"Q4",
-     "SELECT {group}, avg(LLM('{rating}', {fields}) RETURNS INTEGER BETWEEN 1 AND 5) FROM {from} GROUP BY {group} ORDER BY 1",
+     "SELECT {group}, avg(LLM('{rating}', {fields}) RETURNS INTEGER BETWEEN 1 AND 5) FROM {from} "
+     "GROUP BY {group} ORDER BY 1",
      3.4, false, true},
 };
 
@@ -132,12 +169,22 @@ static const char *part_of(const bench *b, const char *name, size_t n, bool best
     const subject *s = b->s;
     const struct {
         const char *name, *text;
-    } parts[] = {{"summary", s->summary}, {"class", s->class},       {"class_tail", s->class_tail},
-                 {"rating", s->rating},   {"yes", s->yes},           {"no", s->no},
-                 {"group", s->group},     {"from", s->from},         {"once", s->once},
-                 {"few", s->few},         {"few_fields", s->few_fields}, {"few_type", s->few_type},
+    } parts[] = {{"summary", s->summary},
+                 {"class", s->class},
+                 {"class_tail", s->class_tail},
+                 {"rating", s->rating},
+                 {"yes", s->yes},
+                 {"no", s->no},
+                 {"group", s->group},
+                 {"from", s->from},
+                 {"once", s->once},
+                 {"few", s->few},
+                 {"few_fields", s->few_fields},
+                 {"few_type", s->few_type},
                  {"once_fields", s->once_fields},
-                 {"fields", b->o->wide ? (best ? s->best_wide : s->wide) : best ? s->best_fields : s->fields}};
+                 {"fields", b->o->wide ? (best ? s->best_wide : s->wide)
+                            : best     ? s->best_fields
+                                       : s->fields}};
     for (size_t i = 0; i < BASE_COUNT(parts); i++)
         if (strlen(parts[i].name) == n && memcmp(parts[i].name, name, n) == 0)
             return parts[i].text;
@@ -188,7 +235,8 @@ static double same_answers(const answers *a, const answers *b) {
         return NAN;
     for (int i = 0; i < n; i++) {
         bool neither = !a->text[i] && !b->text[i];
-        same += neither ? !a->grouped : a->text[i] && b->text[i] && strcmp(a->text[i], b->text[i]) == 0;
+        same +=
+            neither ? !a->grouped : a->text[i] && b->text[i] && strcmp(a->text[i], b->text[i]) == 0;
         seen += a->grouped ? !neither : 1;
     }
     return (double)same / BASE_MAX(seen, 1);
@@ -239,10 +287,15 @@ static void set_fifo_memory(bench *b) {
     buf_free(&listing);
 }
 
-static void measure(bench *b, const query *q, const mode *m, const char *table, int n, result *out) {
+static void measure(bench *b, const query *q, const mode *m, const char *table, int n,
+                    result *out) {
     exec_summary summary;
     arena *mem = b->set.mem;
-    answers a = {.mem = mem, .text = ARENA_ARRAY(mem, char *, n + 1), .rows = n, .grouped = q->is_grouped, .hash = 1};
+    answers a = {.mem = mem,
+                 .text = ARENA_ARRAY(mem, char *, n + 1),
+                 .rows = n,
+                 .grouped = q->is_grouped,
+                 .hash = 1};
     buf sql = {0};
     bench_run_all(b->d, m->settings);
     if (m->fifo)
@@ -284,8 +337,9 @@ static void scale(result *r, const result *whole) {
 
 static void print_heading(const options *o) {
     if (!o->json)
-        printf("%-6s %-9s %7s %10s %8s %6s %11s %11s %7s %7s %6s %6s %6s  %s\n", "", "mode", "rows", "seconds", "speed", "paper",
-               "tokens sent", "computed", "THR", "body", "SQL", "same", "agree", "answers");
+        printf("%-6s %-9s %7s %10s %8s %6s %11s %11s %7s %7s %6s %6s %6s  %s\n", "", "mode", "rows",
+               "seconds", "speed", "paper", "tokens sent", "computed", "THR", "body", "SQL", "same",
+               "agree", "answers");
 }
 
 static void print_share(double share, bool json, const char *name) {
@@ -300,14 +354,18 @@ static void print_share(double share, bool json, const char *name) {
 }
 
 static void print_json(const result *r, double speed) {
-    printf("{\"query\":\"%s\",\"mode\":\"%s\",\"scaled\":%s,\"rows\":%d,\"seconds\":%.3f,\"sql_seconds\":%.3f,"
-           "\"prompt_tokens\":%.0f,\"head_tokens\":%.0f,\"computed_tokens\":%.0f,\"thr\":%.4f,\"thr_body\":%.4f,",
-           r->query, r->mode->name, r->scaled ? "true" : "false", r->rows, r->seconds, r->sql_seconds, r->prompt_tokens,
-           r->head_tokens, r->computed_tokens, 1 - r->computed_tokens / r->prompt_tokens, r->thr_body);
+    printf("{\"query\":\"%s\",\"mode\":\"%s\",\"scaled\":%s,\"rows\":%d,\"seconds\":%.3f,\"sql_"
+           "seconds\":%.3f,"
+           "\"prompt_tokens\":%.0f,\"head_tokens\":%.0f,\"computed_tokens\":%.0f,\"thr\":%.4f,"
+           "\"thr_body\":%.4f,",
+           r->query, r->mode->name, r->scaled ? "true" : "false", r->rows, r->seconds,
+           r->sql_seconds, r->prompt_tokens, r->head_tokens, r->computed_tokens,
+           1 - r->computed_tokens / r->prompt_tokens, r->thr_body);
     print_share(r->agreement, true, "agreement");
     print_share(r->same, true, "same_answers");
-    printf("\"solve_seconds\":%.4f,\"speedup\":%.3f,\"paper_speedup\":%.1f,\"answers_hash\":\"%016" PRIx64 "\"}\n", r->solve_seconds,
-           speed, r->paper, r->a.hash);
+    printf("\"solve_seconds\":%.4f,\"speedup\":%.3f,\"paper_speedup\":%.1f,\"answers_hash\":\"%"
+           "016" PRIx64 "\"}\n",
+           r->solve_seconds, speed, r->paper, r->a.hash);
 }
 
 /* The slowest mode stands first; `reference` is what speed is told against. */
@@ -321,9 +379,11 @@ static void print_result(const result *r, const result *reference, bool json) {
         char paper[16] = "";
         if (best)
             snprintf(paper, sizeof paper, "%.1fx", r->paper);
-        printf("%-6s %-9s %s%6d %s%9.2f %7.1fx %6s %s%10.0f %s%10.0f %6.1f%% %6.1f%% %5.2f%% ", r->query, r->mode->label, " ",
-               r->rows, mark, r->seconds, speed, paper, mark, r->prompt_tokens, mark, r->computed_tokens,
-               100 * (1 - r->computed_tokens / r->prompt_tokens), 100 * r->thr_body, 100 * r->sql_seconds / r->seconds);
+        printf("%-6s %-9s %s%6d %s%9.2f %7.1fx %6s %s%10.0f %s%10.0f %6.1f%% %6.1f%% %5.2f%% ",
+               r->query, r->mode->label, " ", r->rows, mark, r->seconds, speed, paper, mark,
+               r->prompt_tokens, mark, r->computed_tokens,
+               100 * (1 - r->computed_tokens / r->prompt_tokens), 100 * r->thr_body,
+               100 * r->sql_seconds / r->seconds);
         print_share(r->same, false, "same_answers");
         print_share(r->agreement, false, "agreement");
         printf(" %016" PRIx64 "\n", r->a.hash);
@@ -357,7 +417,8 @@ static void bench_query(bench *b, const query *q) {
             bool sample = modes[m].slow && b->nbase < n;
             if (modes[m].slow != (pass == 1) || !wanted(b->o, &modes[m]))
                 continue;
-            measure(b, q, &modes[m], sample ? "base" : "reviews", sample ? b->nbase : n, &results[m]);
+            measure(b, q, &modes[m], sample ? "base" : "reviews", sample ? b->nbase : n,
+                    &results[m]);
             have[m] = true;
             if (!sample)
                 whole = &results[m];
@@ -399,15 +460,21 @@ static void bench_pair(bench *b, const query *q, const mode pair[2]) {
 /* Where inputs repeat and nothing else helps: one field of a joined table, no KV cache. */
 static void bench_dedup(bench *b) {
     static const mode pair[] = {
-        {"dedup_off", "all rows", "SET psm = 'off'; SET kv_cache = off; SET llm_window = 64; SET dedup = off", true, false, false, true},
-        {"dedup_on", "dedup", "SET psm = 'off'; SET kv_cache = off; SET llm_window = 64; SET dedup = on", false, false, false, true}};
-    static const query q = {"DEDUP",
-                            "SELECT r.n, LLM('{few}', {once_fields}) RETURNS {few_type} FROM once_{T} r ORDER BY r.n", 8.2, false,
-                            false};
+        {"dedup_off", "all rows",
+         "SET psm = 'off'; SET kv_cache = off; SET llm_window = 64; SET dedup = off", true, false,
+         false, true},
+        {"dedup_on", "dedup",
+         "SET psm = 'off'; SET kv_cache = off; SET llm_window = 64; SET dedup = on", false, false,
+         false, true}};
+    static const query q = {
+        "DEDUP",
+        "SELECT r.n, LLM('{few}', {once_fields}) RETURNS {few_type} FROM once_{T} r ORDER BY r.n",
+        8.2, false, false};
     static const char *const tables[] = {"reviews", "base"};
     for (int t = 0; t < 2; t++) {
         buf sql = {0};
-        expand(b, "CREATE TABLE once_{T} AS SELECT r.n AS n, {once} FROM {from}", tables[t], false, &sql);
+        expand(b, "CREATE TABLE once_{T} AS SELECT r.n AS n, {once} FROM {from}", tables[t], false,
+               &sql);
         bench_run(b->d, sql.p, NULL, NULL, NULL);
         buf_free(&sql);
     }
@@ -426,9 +493,11 @@ static void take_share(void *ctx, const batch *b) {
     for (int r = 0; r < b->rows; r++) {
         double s = (double)b->cols[1].i[r] / best->rows;
         bool first = best->literal[0] == 0, fits = s <= 0.15;
-        if (column_is_null(&b->cols[0], r) || !(first || (best->share > 0.15 ? s < best->share : fits && s > best->share)))
+        if (column_is_null(&b->cols[0], r) ||
+            !(first || (best->share > 0.15 ? s < best->share : fits && s > best->share)))
             continue;
-        snprintf(best->literal, sizeof best->literal, "%.*s", (int)b->cols[0].s[r].n, b->cols[0].s[r].p);
+        snprintf(best->literal, sizeof best->literal, "%.*s", (int)b->cols[0].s[r].n,
+                 b->cols[0].s[r].p);
         best->share = s;
     }
 }
@@ -437,24 +506,30 @@ static void take_share(void *ctx, const batch *b) {
  * before, as the planner's does. */
 static void bench_filters(bench *b) {
     static const mode pair[] = {
-        {"filters_written", "written", "SET psm = 'auto'; SET rules_off = 'llm_placement, llm_up'", false, false, false, true},
-        {"filters_planned", "planned", "SET psm = 'auto'; SET rules_off = ''", false, false, false, true}};
+        {"filters_written", "written", "SET psm = 'auto'; SET rules_off = 'llm_placement, llm_up'",
+         false, false, false, true},
+        {"filters_planned", "planned", "SET psm = 'auto'; SET rules_off = ''", false, false, false,
+         true}};
     share s = {.rows = b->set.nrows};
     buf sql = {0}, text = {0};
-    bench_run_all(b->d, "SET psm = 'auto'; SET llm_schedule = 'tree'; SET llm_window = 0; RESET kv_memory");
+    bench_run_all(
+        b->d, "SET psm = 'auto'; SET llm_schedule = 'tree'; SET llm_window = 0; RESET kv_memory");
     expand(b,
-           "SELECT q.a, count(*) FROM (SELECT LLM('{few}', {few_fields}) RETURNS {few_type} AS a FROM {from}) AS q GROUP BY q.a",
+           "SELECT q.a, count(*) FROM (SELECT LLM('{few}', {few_fields}) RETURNS {few_type} AS a "
+           "FROM {from}) AS q GROUP BY q.a",
            "reviews", false, &sql);
     bench_run(b->d, sql.p, take_share, &s, NULL);
-    buf_printf(&text,
-               "SELECT r.n FROM {from} WHERE LLM('{summary}', {fields}, max_tokens => 16) IS NOT NULL "
-               "AND LLM('{few}', {few_fields}) RETURNS {few_type} = '%s' ORDER BY r.n",
-               s.literal);
+    buf_printf(
+        &text,
+        "SELECT r.n FROM {from} WHERE LLM('{summary}', {fields}, max_tokens => 16) IS NOT NULL "
+        "AND LLM('{few}', {few_fields}) RETURNS {few_type} = '%s' ORDER BY r.n",
+        s.literal);
     query q = {"FILTER", text.p, 6.7, false, false};
     if (!b->o->json)
         printf("FILTER: '%s' is the answer on %.1f %% of the rows\n", s.literal, 100 * s.share);
     else
-        printf("{\"query\":\"FILTER\",\"literal\":\"%s\",\"selectivity\":%.4f}\n", s.literal, s.share);
+        printf("{\"query\":\"FILTER\",\"literal\":\"%s\",\"selectivity\":%.4f}\n", s.literal,
+               s.share);
     int nbase = b->nbase;
     b->nbase = b->set.nrows; /* rows passed depend on which rows there are: not scaled */
     bench_pair(b, &q, pair);
@@ -477,7 +552,8 @@ static db *open_db(double *kv_bytes_per_token) {
         bench_die("cannot open the model", &e);
     if (kv_bytes_per_token)
         *kv_bytes_per_token = (double)info->kv_bytes_per_token;
-    bench_run_all(d, "SET cache = off; SET answer_cache = off; SET llm_layout = 'auto'; SET field_order = 'fresh'");
+    bench_run_all(d, "SET cache = off; SET answer_cache = off; SET llm_layout = 'auto'; SET "
+                     "field_order = 'fresh'");
     return d;
 }
 
@@ -491,7 +567,8 @@ static const subject *find_subject(const char *name) {
 static void bench_data(const options *o) {
     bench b = {.o = o, .s = find_subject(o->subject)};
     b.s->read(o->data, o->rows, &b.set);
-    b.nbase = o->baseline_rows > 0 && o->baseline_rows < b.set.nrows ? o->baseline_rows : b.set.nrows;
+    b.nbase =
+        o->baseline_rows > 0 && o->baseline_rows < b.set.nrows ? o->baseline_rows : b.set.nrows;
     b.d = open_db(&b.kv_bytes_per_token);
     b.s->load(b.d, &b.set, b.nbase);
     bench_run(b.d, "ANALYZE", NULL, NULL, NULL);
@@ -517,7 +594,9 @@ static const char *const tutorial_sql =
 static void make_demo(db *d, int rows) {
     buf sql = {0};
     bench_run_all(d, "DROP TABLE IF EXISTS demo");
-    buf_printf(&sql, "CREATE TABLE demo AS SELECT id, movie, review FROM reviews ORDER BY id LIMIT %d", rows);
+    buf_printf(&sql,
+               "CREATE TABLE demo AS SELECT id, movie, review FROM reviews ORDER BY id LIMIT %d",
+               rows);
     bench_run(d, sql.p, NULL, NULL, NULL);
     buf_free(&sql);
 }
@@ -549,25 +628,30 @@ static void demonstrate(const options *o) {
     bench_run(d, tutorial_sql, NULL, NULL, &s);
     int rows = (int)BASE_MIN((double)total, BASE_MAX(12.0, o->seconds / (s.seconds / 6)));
     make_demo(d, rows);
-    printf("%s\n\non %d of the %" PRId64 " reviews, as many as row-by-row calls answer in about %.0f s:\n\n", tutorial_sql, rows,
-           total, o->seconds);
-    printf("  %-10s %9s %13s %16s %15s %9s\n", "", "seconds", "tokens sent", "tokens computed", "token hit rate", "speed-up");
+    printf("%s\n\non %d of the %" PRId64
+           " reviews, as many as row-by-row calls answer in about %.0f s:\n\n",
+           tutorial_sql, rows, total, o->seconds);
+    printf("  %-10s %9s %13s %16s %15s %9s\n", "", "seconds", "tokens sent", "tokens computed",
+           "token hit rate", "speed-up");
     double first = 0;
     for (size_t i = 0; i < BASE_COUNT(shown); i++) {
         bench_run_all(d, modes[shown[i]].settings);
         bench_run(d, tutorial_sql, NULL, NULL, &s);
         if (i == 0)
             first = s.seconds;
-        printf("  %-10s %9.2f %13" PRIu64 " %16" PRIu64 " %14.1f%% %8.1fx\n", labels[i], s.seconds, s.llm.prompt_tokens,
-               s.llm.computed_tokens, 100.0 * (1 - (double)s.llm.computed_tokens / (double)s.llm.prompt_tokens),
+        printf("  %-10s %9.2f %13" PRIu64 " %16" PRIu64 " %14.1f%% %8.1fx\n", labels[i], s.seconds,
+               s.llm.prompt_tokens, s.llm.computed_tokens,
+               100.0 * (1 - (double)s.llm.computed_tokens / (double)s.llm.prompt_tokens),
                first / s.seconds);
         fflush(stdout);
     }
-    printf("\nFIFO keeps the prefixes it has seen; PSM also decides the order of fields and rows, so that prompts share them.\n");
+    printf("\nFIFO keeps the prefixes it has seen; PSM also decides the order of fields and rows, "
+           "so that prompts share them.\n");
     db_close(d);
 }
 
-static const char usage[] = "usage: bench_queries --data DIR [--set movies|beer] [--rows N] [--baseline-rows K] [--query Q1,Q2] "
+static const char usage[] = "usage: bench_queries --data DIR [--set movies|beer] [--rows N] "
+                            "[--baseline-rows K] [--query Q1,Q2] "
                             "[--mode fixed,…] [--wide] [--ablations] [--json]";
 
 /* Options that take a value; false: there is none of that name. */

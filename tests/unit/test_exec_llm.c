@@ -74,7 +74,9 @@ static void make_tables(void) {
     ok("CREATE TABLE words (n INTEGER PRIMARY KEY, word TEXT)");
     buf_append_c(&sql, "INSERT INTO notes VALUES ");
     for (int i = 0; i < LONG_ROWS; i++)
-        buf_printf(&sql, "%s(%d, 'note %d says that the %d dogs of the village bark at night and that nobody sleeps %d', 'author %d')",
+        buf_printf(&sql,
+                   "%s(%d, 'note %d says that the %d dogs of the village bark at night and that "
+                   "nobody sleeps %d', 'author %d')",
                    i ? ", " : "", i, i * 7, i % 5, i, i % 4);
     ok(sql.p);
     buf_clear(&sql);
@@ -111,15 +113,18 @@ static int tear_down(void **state) {
 /* ---- layout ------------------------------------------------------------------------------------ */
 
 static const char two_questions[] =
-    "SELECT n, LLM('Sad?', body, author) RETURNS ENUM('a', 'b', 'c'), LLM('Old?', body, author) RETURNS ENUM('a', 'b', 'c') FROM notes";
+    "SELECT n, LLM('Sad?', body, author) RETURNS ENUM('a', 'b', 'c'), LLM('Old?', body, author) "
+    "RETURNS ENUM('a', 'b', 'c') FROM notes";
 
 static void test_questions_about_a_row_share_it(void **state) {
     (void)state;
-    outcome chosen = run(two_questions), first = run_under("llm_layout", "'instruction'", two_questions);
+    outcome chosen = run(two_questions),
+            first = run_under("llm_layout", "'instruction'", two_questions);
     ok("SET llm_layout = 'auto'");
     assert_false(chosen.failed);
     assert_int_equal(first.summary.llm.prompt_tokens > 0, true);
-    assert_true(chosen.summary.llm.computed_tokens < 0.75 * (double)first.summary.llm.computed_tokens);
+    assert_true(chosen.summary.llm.computed_tokens <
+                0.75 * (double)first.summary.llm.computed_tokens);
     outcome_free(&chosen);
     outcome_free(&first);
 }
@@ -127,8 +132,9 @@ static void test_questions_about_a_row_share_it(void **state) {
 /* How rows are asked must not change what they are asked. */
 static void test_layout_ignores_what_only_costs(void **state) {
     (void)state;
-    static const char *const same[][2] = {{"dedup", "off"},     {"kv_cache", "off"},       {"psm", "'off'"},
-                                          {"psm", "'grouped'"}, {"llm_window", "4"},       {"llm_schedule", "'fifo'"},
+    static const char *const same[][2] = {{"dedup", "off"},       {"kv_cache", "off"},
+                                          {"psm", "'off'"},       {"psm", "'grouped'"},
+                                          {"llm_window", "4"},    {"llm_schedule", "'fifo'"},
                                           {"answer_cache", "on"}, {"kv_memory", "'1MB'"}};
     outcome chosen = run(two_questions);
     for (size_t i = 0; i < BASE_COUNT(same); i++) {
@@ -156,33 +162,42 @@ static void test_layout_is_explained(void **state) {
     assert_true(explained(two_questions, "before the instruction"));
     /* one question, long questions about little, other fields, a guard: the instruction stays first */
     assert_false(explained("SELECT LLM('Sad?', body) FROM notes", "before the instruction"));
-    assert_false(explained("SELECT LLM('Is this the word that the village elder would have liked to hear at night?', word), "
-                           "LLM('Is this the word that the village priest would have liked to hear at noon?', word) FROM words",
+    assert_false(explained("SELECT LLM('Is this the word that the village elder would have liked "
+                           "to hear at night?', word), "
+                           "LLM('Is this the word that the village priest would have liked to hear "
+                           "at noon?', word) FROM words",
                            "before the instruction"));
-    assert_false(explained("SELECT LLM('Sad?', body), LLM('Old?', author) FROM notes", "before the instruction"));
-    assert_false(explained("SELECT LLM('Sad?', body), CASE WHEN n > 3 THEN LLM('Old?', body) END FROM notes",
+    assert_false(explained("SELECT LLM('Sad?', body), LLM('Old?', author) FROM notes",
                            "before the instruction"));
+    assert_false(
+        explained("SELECT LLM('Sad?', body), CASE WHEN n > 3 THEN LLM('Old?', body) END FROM notes",
+                  "before the instruction"));
 }
 
 /* ---- waves ------------------------------------------------------------------------------------- */
 
 static void test_waves_follow_the_share_that_passes(void **state) {
     (void)state;
-    outcome few = run("SELECT n FROM words WHERE LLM('Third?', word) RETURNS ENUM('a', 'b', 'c') = 'a' LIMIT 20");
-    outcome all = run("SELECT n FROM words WHERE LLM('Third!', word) RETURNS ENUM('a', 'b', 'c') = 'a'");
+    outcome few = run(
+        "SELECT n FROM words WHERE LLM('Third?', word) RETURNS ENUM('a', 'b', 'c') = 'a' LIMIT 20");
+    outcome all =
+        run("SELECT n FROM words WHERE LLM('Third!', word) RETURNS ENUM('a', 'b', 'c') = 'a'");
     assert_false(few.failed);
     assert_int_equal(all.summary.llm.requests, ROWS);
-    assert_in_range(few.summary.llm.requests, 20, 120); /* a third of the rows pass: 60 on average */
+    assert_in_range(few.summary.llm.requests, 20,
+                    120); /* a third of the rows pass: 60 on average */
     outcome_free(&few);
     outcome_free(&all);
 }
 
 static void test_a_limit_that_nothing_fills_asks_all(void **state) {
     (void)state;
-    outcome o = run("SELECT n FROM words WHERE LLM('None?', word) RETURNS ENUM('a', 'b') = 'a' AND n + length(word) < 0 LIMIT 3");
+    outcome o = run("SELECT n FROM words WHERE LLM('None?', word) RETURNS ENUM('a', 'b') = 'a' AND "
+                    "n + length(word) < 0 LIMIT 3");
     assert_int_equal(o.text.n, 0);
     outcome_free(&o);
-    o = run("SELECT n FROM words WHERE LLM('Name it', word, max_tokens => 4) RETURNS TEXT IS NULL LIMIT 3");
+    o = run("SELECT n FROM words WHERE LLM('Name it', word, max_tokens => 4) RETURNS TEXT IS NULL "
+            "LIMIT 3");
     assert_int_equal(o.text.n, 0);
     assert_int_equal(o.summary.llm.requests, ROWS);
     outcome_free(&o);
@@ -193,13 +208,15 @@ static void test_a_limit_that_nothing_fills_asks_all(void **state) {
 /* What a sample asked is not asked again: each of two filters meets each row once at most, whichever comes first. */
 static void test_a_sample_is_paid_once(void **state) {
     (void)state;
-    static const char sql[] = "SELECT n FROM words WHERE LLM('Broad?', word) RETURNS ENUM('a', 'b', 'c') <> 'a' "
-                              "AND LLM('Tight?', word) RETURNS ENUM('a', 'b', 'c') = 'a'";
+    static const char sql[] =
+        "SELECT n FROM words WHERE LLM('Broad?', word) RETURNS ENUM('a', 'b', 'c') <> 'a' "
+        "AND LLM('Tight?', word) RETURNS ENUM('a', 'b', 'c') = 'a'";
     outcome sampled = run(sql), unsampled = run_under("llm_sample", "0", sql);
     if (sampled.failed)
         fail_msg("%s", sampled.e.message);
     assert_string_equal(sampled.text.p, unsampled.text.p);
-    assert_in_range(sampled.summary.llm.requests, ROWS, ROWS + ROWS / 2 + 32); /* the narrow one first, the sample of the other kept */
+    assert_in_range(sampled.summary.llm.requests, ROWS,
+                    ROWS + ROWS / 2 + 32); /* the narrow one first, the sample of the other kept */
     outcome_free(&sampled);
     outcome_free(&unsampled);
 }
@@ -208,7 +225,8 @@ static void test_a_sample_is_paid_once(void **state) {
 
 static void test_token_counts_bound_what_is_possible(void **state) {
     (void)state;
-    outcome o = run("EXPLAIN (TOKENS) SELECT LLM('Sad?', author, body, n % 3 AS third, n % 7 AS seventh) FROM notes");
+    outcome o = run("EXPLAIN (TOKENS) SELECT LLM('Sad?', author, body, n % 3 AS third, n % 7 AS "
+                    "seventh) FROM notes");
     assert_false(o.failed);
     assert_non_null(strstr(o.text.p, "grouped"));
     assert_non_null(strstr(o.text.p, "points more are possible"));
@@ -218,7 +236,8 @@ static void test_token_counts_bound_what_is_possible(void **state) {
 static void test_a_cap_on_tokens(void **state) {
     (void)state;
     ok("SET answer_cache = on");
-    static const char sql[] = "SELECT n, LLM('Capped', body, max_tokens => 4) RETURNS TEXT FROM notes";
+    static const char sql[] =
+        "SELECT n, LLM('Capped', body, max_tokens => 4) RETURNS TEXT FROM notes";
     outcome o = run_under("max_tokens_total", "1100", sql);
     assert_true(o.failed);
     assert_int_equal(o.e.code, ERR_LIMIT);
@@ -235,7 +254,8 @@ static void test_a_cap_on_tokens(void **state) {
 static void test_a_cap_on_seconds(void **state) {
     (void)state;
     ok("SET model = 'slow'");
-    outcome o = run_under("max_seconds", "0.1", "SELECT n, LLM('Late', body, max_tokens => 4) RETURNS TEXT FROM notes");
+    outcome o = run_under("max_seconds", "0.1",
+                          "SELECT n, LLM('Late', body, max_tokens => 4) RETURNS TEXT FROM notes");
     assert_true(o.failed);
     assert_int_equal(o.e.code, ERR_LIMIT);
     assert_non_null(strstr(o.e.message, "max_seconds = 0.1 s"));
@@ -246,11 +266,15 @@ static void test_a_cap_on_seconds(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_questions_about_a_row_share_it), cmocka_unit_test(test_layout_ignores_what_only_costs),
-        cmocka_unit_test(test_layout_is_explained),            cmocka_unit_test(test_waves_follow_the_share_that_passes),
-        cmocka_unit_test(test_a_limit_that_nothing_fills_asks_all), cmocka_unit_test(test_token_counts_bound_what_is_possible),
+        cmocka_unit_test(test_questions_about_a_row_share_it),
+        cmocka_unit_test(test_layout_ignores_what_only_costs),
+        cmocka_unit_test(test_layout_is_explained),
+        cmocka_unit_test(test_waves_follow_the_share_that_passes),
+        cmocka_unit_test(test_a_limit_that_nothing_fills_asks_all),
+        cmocka_unit_test(test_token_counts_bound_what_is_possible),
         cmocka_unit_test(test_a_sample_is_paid_once),
-        cmocka_unit_test(test_a_cap_on_tokens),                cmocka_unit_test(test_a_cap_on_seconds),
+        cmocka_unit_test(test_a_cap_on_tokens),
+        cmocka_unit_test(test_a_cap_on_seconds),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

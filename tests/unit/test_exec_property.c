@@ -22,7 +22,11 @@
 
 #include "exec/exec.h"
 
-enum { CASES = 1000, CASES_PER_DATA = 20, LAYOUT_CASES = 3 }; /* every third case is asked with llm_layout = 'auto', too */
+enum {
+    CASES = 1000,
+    CASES_PER_DATA = 20,
+    LAYOUT_CASES = 3
+}; /* every third case is asked with llm_layout = 'auto', too */
 
 /* ---- running ----------------------------------------------------------------------------------- */
 
@@ -112,7 +116,8 @@ static void run_lines(db *d, str text) {
 
 /* ---- questions, and what the model answers ----------------------------------------------------- */
 
-static const char *const texts[] = {"'red'", "'red deer'", "'red deer run'", "''", "'the quick brown fox'", "NULL"};
+static const char *const texts[] = {
+    "'red'", "'red deer'", "'red deer run'", "''", "'the quick brown fox'", "NULL"};
 static const char *const numbers[] = {"-1", "0", "1", "2", "3", "NULL"};
 enum { DOMAIN = 6 };
 
@@ -146,11 +151,13 @@ static void append_call(buf *out, const question *q, const char *f, const char *
 
 static void ask_one_by_one(db *d) {
     for (int i = 0; i < QUESTIONS * 2 * DOMAIN * DOMAIN; i++) {
-        int g = i % DOMAIN, f = i / DOMAIN % DOMAIN, number = i / DOMAIN / DOMAIN % 2, at = i / DOMAIN / DOMAIN / 2;
+        int g = i % DOMAIN, f = i / DOMAIN % DOMAIN, number = i / DOMAIN / DOMAIN % 2,
+            at = i / DOMAIN / DOMAIN / 2;
         const question *q = &questions[at];
         buf sql = {0}, literal = {0}, fs = {0}, gs = {0};
         answer a;
-        buf_printf(&fs, "CAST(%s AS %s)", number ? numbers[f] : texts[f], number ? "INTEGER" : "TEXT");
+        buf_printf(&fs, "CAST(%s AS %s)", number ? numbers[f] : texts[f],
+                   number ? "INTEGER" : "TEXT");
         buf_printf(&gs, "CAST(%s AS TEXT)", texts[g]);
         buf_append_c(&sql, "SELECT ");
         append_call(&sql, q, fs.p, gs.p);
@@ -178,14 +185,16 @@ static void append_case(buf *out, int at, bool number, const char *f, const char
     const question *q = &questions[at];
     buf_append_c(out, "CASE");
     for (int i = 0; i < DOMAIN; i++) {
-        buf_printf(out, " WHEN %s IS NOT DISTINCT FROM %s THEN ", f, number ? numbers[i] : texts[i]);
+        buf_printf(out, " WHEN %s IS NOT DISTINCT FROM %s THEN ", f,
+                   number ? numbers[i] : texts[i]);
         if (q->fields == 1) {
             buf_append_c(out, answers[at][number][i][0]);
             continue;
         }
         buf_append_c(out, "CASE");
         for (int k = 0; k < DOMAIN; k++)
-            buf_printf(out, " WHEN %s IS NOT DISTINCT FROM %s THEN %s", g, texts[k], answers[at][number][i][k]);
+            buf_printf(out, " WHEN %s IS NOT DISTINCT FROM %s THEN %s", g, texts[k],
+                       answers[at][number][i][k]);
         buf_printf(out, " ELSE CAST(NULL AS %s) END", q->is_text ? "TEXT" : "INTEGER");
     }
     buf_printf(out, " ELSE CAST(NULL AS %s) END", q->is_text ? "TEXT" : "INTEGER");
@@ -277,7 +286,8 @@ static void gen_value(gen *g, buf *out, bool is_text, int depth) {
 }
 
 static void gen_condition(gen *g, buf *out, int depth) {
-    static const char *const text_tests[] = {"%s = 'red'", "%s <> ''", "%s IS NULL", "%s LIKE 'red%%'"};
+    static const char *const text_tests[] = {"%s = 'red'", "%s <> ''", "%s IS NULL",
+                                             "%s LIKE 'red%%'"};
     static const char *const number_tests[] = {"%s > 0", "%s = 1", "%s IS NOT NULL", "%s < 3"};
     uint32_t shape = pick(g, depth > 0 ? 10 : 6);
     if (shape < 3) {
@@ -288,7 +298,8 @@ static void gen_condition(gen *g, buf *out, int depth) {
         buf_append_c(out, is_text ? text_ends[pick(g, 4)] : number_ends[pick(g, 4)]);
     } else if (shape < 6) {
         bool is_text = chance(g, 50);
-        buf_printf(out, is_text ? text_tests[pick(g, 4)] : number_tests[pick(g, 4)], is_text ? text_column(g) : number_column(g));
+        buf_printf(out, is_text ? text_tests[pick(g, 4)] : number_tests[pick(g, 4)],
+                   is_text ? text_column(g) : number_column(g));
     } else {
         static const char *const links[] = {" AND ", " OR ", " OR ", " AND "};
         buf_append_c(out, chance(g, 20) ? "NOT (" : "(");
@@ -321,7 +332,8 @@ static void gen_subquery(gen *g, buf *out, bool condition) {
     gen inner = {.state = g->state, .judge = g->judge};
     reach_r(&inner);
     reach_s(&inner);
-    buf_append_c(out, condition ? chance(&inner, 50) ? "EXISTS (SELECT 1" : "NOT EXISTS (SELECT 1" : "(SELECT count(*)");
+    buf_append_c(out, condition ? chance(&inner, 50) ? "EXISTS (SELECT 1" : "NOT EXISTS (SELECT 1"
+                                : "(SELECT count(*)");
     buf_append_c(out, " FROM s WHERE s.k = r.k AND ");
     gen_condition(&inner, out, 1);
     buf_append_char(out, ')');
@@ -397,7 +409,8 @@ static void gen_statement(gen *g, buf *out) {
         buf_append_c(out, "WITH q AS (SELECT r.n, ");
         reach_r(g);
         gen_value(g, out, true, 2);
-        buf_append_c(out, " AS e, r.k FROM r) SELECT q.e, count(*) FROM q WHERE q.e <> 'y' OR q.k > 0 GROUP BY q.e");
+        buf_append_c(out, " AS e, r.k FROM r) SELECT q.e, count(*) FROM q WHERE q.e <> 'y' OR q.k "
+                          "> 0 GROUP BY q.e");
         buf_append_c(out, " UNION ALL SELECT q.e, q.n FROM q WHERE q.e = 'x'");
         g->ordered = false;
     } else {
@@ -413,15 +426,18 @@ static void gen_statement(gen *g, buf *out) {
 
 static void gen_data(gen *g, buf *out) {
     uint32_t n = 1 + pick(g, chance(g, 30) ? 60 : 14), m = pick(g, 9);
-    buf_append_c(out, "DROP TABLE IF EXISTS r\nDROP TABLE IF EXISTS s\n"
-                      "CREATE TABLE r (n INTEGER PRIMARY KEY, k INTEGER, a TEXT, b TEXT, v INTEGER)\n"
-                      "CREATE TABLE s (k INTEGER, t TEXT, w INTEGER)\n");
+    buf_append_c(out,
+                 "DROP TABLE IF EXISTS r\nDROP TABLE IF EXISTS s\n"
+                 "CREATE TABLE r (n INTEGER PRIMARY KEY, k INTEGER, a TEXT, b TEXT, v INTEGER)\n"
+                 "CREATE TABLE s (k INTEGER, t TEXT, w INTEGER)\n");
     for (uint32_t i = 0; i < n; i++)
-        buf_printf(out, "%s(%u, %s, %s, %s, %s)%s", i ? ", " : "INSERT INTO r VALUES ", i, numbers[pick(g, DOMAIN)],
-                   texts[pick(g, DOMAIN)], texts[pick(g, DOMAIN)], numbers[pick(g, DOMAIN)], i + 1 == n ? "\n" : "");
+        buf_printf(out, "%s(%u, %s, %s, %s, %s)%s", i ? ", " : "INSERT INTO r VALUES ", i,
+                   numbers[pick(g, DOMAIN)], texts[pick(g, DOMAIN)], texts[pick(g, DOMAIN)],
+                   numbers[pick(g, DOMAIN)], i + 1 == n ? "\n" : "");
     for (uint32_t i = 0; i < m; i++)
-        buf_printf(out, "%s(%s, %s, %s)%s", i ? ", " : "INSERT INTO s VALUES ", numbers[pick(g, DOMAIN)], texts[pick(g, DOMAIN)],
-                   numbers[pick(g, DOMAIN)], i + 1 == m ? "\n" : "");
+        buf_printf(out, "%s(%s, %s, %s)%s", i ? ", " : "INSERT INTO s VALUES ",
+                   numbers[pick(g, DOMAIN)], texts[pick(g, DOMAIN)], numbers[pick(g, DOMAIN)],
+                   i + 1 == m ? "\n" : "");
     if (chance(g, 50))
         buf_append_c(out, "ANALYZE\n");
 }
@@ -477,12 +493,14 @@ static void free_case(test_case *c) {
 
 static void standard_settings(db *d) {
     static const char *const wanted =
-        "RESET ALL\nSET model = 'hashing'\nSET cost_rates = 'nominal'\nSET answer_cache = off\nSET llm_layout = 'instruction'\n";
+        "RESET ALL\nSET model = 'hashing'\nSET cost_rates = 'nominal'\nSET answer_cache = off\nSET "
+        "llm_layout = 'instruction'\n";
     run_lines(d, str_from(wanted));
 }
 
 static void print_answer(const char *title, const answer *a) {
-    printf("-- %s: %d rows%s%s\n", title, a->n, a->failed ? ", " : "", a->failed ? a->e.message : "");
+    printf("-- %s: %d rows%s%s\n", title, a->n, a->failed ? ", " : "",
+           a->failed ? a->e.message : "");
     for (int i = 0; i < a->n && i < 12; i++)
         printf("%s\n", a->rows[i]);
 }
@@ -518,7 +536,8 @@ static int check_layout(db *d, const test_case *c, str data) {
         run_with(d, c, "SET llm_layout = 'auto'", variants[i], &a);
         bad = !answer_equal(&chosen, &a);
         if (bad) {
-            printf("case %d: layout depends on %s\n%.*s%s\n", c->number, variants[i], (int)data.n, data.p, c->sql.p);
+            printf("case %d: layout depends on %s\n%.*s%s\n", c->number, variants[i], (int)data.n,
+                   data.p, c->sql.p);
             print_answer("expected", &chosen);
             print_answer("got", &a);
         }
@@ -534,7 +553,8 @@ static int check_case(db *d, test_case *c, str data) {
     int bad = 0;
     run(d, buf_str(&c->judge), c->ordered, &c->expected);
     if (c->expected.failed) {
-        printf("case %d: the judge fails: %s\n%.*s%s\n", c->number, c->expected.e.message, (int)data.n, data.p, c->judge.p);
+        printf("case %d: the judge fails: %s\n%.*s%s\n", c->number, c->expected.e.message,
+               (int)data.n, data.p, c->judge.p);
         return 1;
     }
     for (size_t i = 0; i < BASE_COUNT(variants) && !bad; i++)
@@ -542,7 +562,8 @@ static int check_case(db *d, test_case *c, str data) {
     for (size_t i = 0; i < nrules && !bad; i++) {
         char off[120];
         snprintf(off, sizeof off, "SET rules_off = '%s'", rules[i].name);
-        if (strcmp(rules[i].name, "unnest") != 0) /* without it there is no plan for a correlated subquery */
+        if (strcmp(rules[i].name, "unnest") !=
+            0) /* without it there is no plan for a correlated subquery */
             bad = check(d, c, off, data);
     }
     if (c->number % LAYOUT_CASES == 0 && !bad)
@@ -558,7 +579,8 @@ static long number_from(const char *name, long standard) {
 static db *open_db(void) {
     static const char *const setup =
         "CREATE MODEL hashing FROM 'test:hash'\nSET model = 'hashing'\n"
-        "CREATE TABLE few (f TEXT, g TEXT, answer TEXT)\nINSERT INTO few VALUES ('red', 'deer', 'x'), ('fox', NULL, 'y')\n";
+        "CREATE TABLE few (f TEXT, g TEXT, answer TEXT)\nINSERT INTO few VALUES ('red', 'deer', "
+        "'x'), ('fox', NULL, 'y')\n";
     db_options options = {.path = NULL};
     db *d;
     err e;
@@ -575,8 +597,8 @@ static void test_costs_change_no_answer(void **state) {
     int only = (int)number_from("KVASIR_CASE", -1), bad = 0;
     db *d = open_db();
     buf data = {0};
-    printf("seed %llu: %d statements, each under %d settings and without each rule\n", (unsigned long long)seed, n,
-           (int)BASE_COUNT(variants));
+    printf("seed %llu: %d statements, each under %d settings and without each rule\n",
+           (unsigned long long)seed, n, (int)BASE_COUNT(variants));
     standard_settings(d);
     ask_one_by_one(d);
     for (int i = 0; i < n && bad < 10; i++) {
