@@ -68,6 +68,9 @@ INSERT INTO reviews (id, review, rating, fresh, critic, top_critic, publisher, d
 CREATE TABLE movies (id INTEGER PRIMARY KEY, title TEXT);
 INSERT INTO movies SELECT DISTINCT id, 'movie ' || id FROM raw;
 EOF
+prepare
+"$kvasir" "$work/k.kvasir" -f "$work/import.k" >/dev/null
+sqlite3 -batch "$work/s.db" ".read $work/import.s"
 "$kvasir" "$work/k.kvasir" -f "$work/fill.sql" >/dev/null
 sqlite3 -batch "$work/s.db" ".read $work/fill.sql"
 prepare() { :; }
