@@ -385,9 +385,23 @@ static bool prepare(run *r, str text) {
     return true;
 }
 
+/* What the user should know although nothing failed. */
+static void tell_notices(const run *r) {
+    str rest = str_from(stmt_notice(r->s));
+    while (rest.n > 0) {
+        const char *end = memchr(rest.p, '\n', rest.n);
+        size_t n = end != NULL ? (size_t)(end - rest.p) : rest.n;
+        fprintf(stderr, "notice: %.*s\n", (int)n, rest.p);
+        n += end != NULL;
+        rest = (str){rest.p + n, rest.n - n};
+    }
+}
+
 static bool finish(run *r, stmt_status status, const err *e, const place *where) {
     shell *sh = r->sh;
     bool ok = status == STMT_DONE;
+    if (ok || status == STMT_ERROR)
+        tell_notices(r);
     if (ok) {
         end_result(r);
         stmt_summary(r->s, &sh->last);
