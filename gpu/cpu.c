@@ -237,13 +237,9 @@ static void cpu_close(llm_engine *engine) {
 
 static void cpu_keep_rates(llm_engine *engine, double prefill_tok_s, double decode_tok_s) {
     cpu_state *s = engine->state;
-    side_facts facts;
     pool_lock(s->threads);
-    if (s->keeps_rates && side_file_read(s->cache_dir, s->weights, s->machine, &facts)) {
-        facts.prefill_tok_s = prefill_tok_s > 0 ? prefill_tok_s : facts.prefill_tok_s;
-        facts.decode_tok_s = decode_tok_s > 0 ? decode_tok_s : facts.decode_tok_s;
-        side_file_write(s->cache_dir, s->weights, s->machine, &facts);
-    }
+    if (s->keeps_rates)
+        side_file_keep_rates(s->cache_dir, s->weights, s->machine, prefill_tok_s, decode_tok_s);
     pool_unlock(s->threads);
 }
 

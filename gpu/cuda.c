@@ -312,13 +312,8 @@ static void cuda_close(llm_engine *engine) {
 
 static void cuda_keep_rates(llm_engine *engine, double prefill_tok_s, double decode_tok_s) {
     cuda_state *s = engine->state;
-    side_facts facts;
     pool_lock(s->threads);
-    if (side_file_read(s->cache_dir, s->weights, s->name, &facts)) {
-        facts.prefill_tok_s = prefill_tok_s > 0 ? prefill_tok_s : facts.prefill_tok_s;
-        facts.decode_tok_s = decode_tok_s > 0 ? decode_tok_s : facts.decode_tok_s;
-        side_file_write(s->cache_dir, s->weights, s->name, &facts);
-    }
+    side_file_keep_rates(s->cache_dir, s->weights, s->name, prefill_tok_s, decode_tok_s);
     pool_unlock(s->threads);
 }
 

@@ -89,3 +89,14 @@ void side_file_write(const char *dir, hash128 model, const char *machine, const 
         unlink(temporary);
     }
 }
+
+void side_file_keep_rates(const char *dir, hash128 model, const char *machine, double prefill_tok_s,
+                          double decode_tok_s) {
+    side_facts facts;
+    if (!side_file_read(dir, model, machine, &facts)) {
+        return;
+    }
+    facts.prefill_tok_s = prefill_tok_s > 0 ? prefill_tok_s : facts.prefill_tok_s;
+    facts.decode_tok_s = decode_tok_s > 0 ? decode_tok_s : facts.decode_tok_s;
+    side_file_write(dir, model, machine, &facts);
+}

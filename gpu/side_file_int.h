@@ -16,5 +16,8 @@ typedef struct side_facts {
 /* false: there is none that can be used. */
 bool side_file_read(const char *dir, hash128 model, const char *machine, side_facts *out);
 void side_file_write(const char *dir, hash128 model, const char *machine, const side_facts *facts);
+/* Puts the rates that are above 0 in the place of those on record; nothing where there is no record. */
+void side_file_keep_rates(const char *dir, hash128 model, const char *machine, double prefill_tok_s,
+                          double decode_tok_s);
 
 #endif
