@@ -90,6 +90,26 @@ static void test_nearest(void **state) {
     assert_null(str_nearest(STR(""), words, 4));
 }
 
+/* Length and offset skip ASCII by words: the same as a code point at a time, wherever words begin
+ * and end. */
+static void test_utf8_counts_by_code_point(void **state) {
+    (void)state;
+    const str text = STR("plain ASCII text, é, then more of it; 日本 and \xff\xc3, the end of it");
+    for (size_t from = 0; from <= text.n; from++) {
+        for (size_t to = from; to <= text.n; to++) {
+            str part = {text.p + from, to - from};
+            size_t count = 0;
+            uint32_t cp;
+            for (size_t at = 0; at < part.n; count++) {
+                assert_int_equal(utf8_offset(part, count), at);
+                at += utf8_next((str){part.p + at, part.n - at}, &cp);
+            }
+            assert_int_equal(utf8_length(part), count);
+            assert_int_equal(utf8_offset(part, count + 1), part.n);
+        }
+    }
+}
+
 static void test_utf8_valid(void **state) {
     (void)state;
     assert_true(utf8_valid(STR("plain ascii that is longer than eight bytes")));
@@ -152,6 +172,7 @@ static void test_buf(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_utf8_counts_by_code_point),
         cmocka_unit_test(test_arena_keeps_what_it_gave),
         cmocka_unit_test(test_arena_spills),
         cmocka_unit_test(test_arena_survives_a_spill_that_fails),
