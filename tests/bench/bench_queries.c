@@ -628,9 +628,13 @@ static void demonstrate(const options *o) {
     bench_run(d, tutorial_sql, NULL, NULL, &s);
     int rows = (int)BASE_MIN((double)total, BASE_MAX(12.0, o->seconds / (s.seconds / 6)));
     make_demo(d, rows);
-    printf("%s\n\non %d of the %" PRId64
-           " reviews, as many as row-by-row calls answer in about %.0f s:\n\n",
-           tutorial_sql, rows, total, o->seconds);
+    printf("%s\n\n", tutorial_sql);
+    if (rows < total)
+        printf("on %d of the %" PRId64
+               " reviews, as many as row-by-row calls answer in about %.0f s:\n\n",
+               rows, total, o->seconds);
+    else
+        printf("on all %" PRId64 " reviews:\n\n", total);
     printf("  %-10s %9s %13s %16s %15s %9s\n", "", "seconds", "tokens sent", "tokens computed",
            "token hit rate", "speed-up");
     double first = 0;
