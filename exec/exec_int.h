@@ -112,6 +112,9 @@ void models_close(db *d);
  * failed is reported by the LLM operator. */
 llm_runtime *llm_runtime_new(exec_ctx *ctx);
 void llm_runtime_free(llm_runtime *r);
+/* One of its engines was opened on a record of this machine that does not hold any more (llm.h): what was found stored
+ * counts as not found. */
+bool llm_runtime_outdated(const llm_runtime *r);
 /* Reads the examples of all calls while the transaction is open; ctx->plan is set. snapshot_take calls it. */
 int llm_runtime_examples(exec_ctx *ctx, err *e);
 /* Where the order of LLM filters depends on shares not known, asks about `llm_sample` rows; *learned: plan again. After snapshot_take

@@ -193,6 +193,7 @@ struct llm_runtime {
     exec_ctx *ctx;
     answer_memo *memo;
     llm_engine **engines; /* by call number - 1 */
+    int nengines;
     err open_error;
     prompt_example **examples; /* by call number - 1; read with the snapshot */
     int *nexamples;

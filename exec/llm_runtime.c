@@ -23,6 +23,7 @@ llm_runtime *llm_runtime_new(exec_ctx *ctx) {
     r->mem = arena_new();
     r->memo = answer_memo_new();
     r->engines = ARENA_ARRAY(r->mem, llm_engine *, n + 1);
+    r->nengines = n;
     r->examples = ARENA_ARRAY(r->mem, prompt_example *, n + 1);
     r->nexamples = ARENA_ARRAY(r->mem, int, n + 1);
     r->sampled = ARENA_ARRAY(r->mem, call_facts, n + 1);
@@ -43,6 +44,13 @@ void llm_runtime_free(llm_runtime *r) {
     answer_memo_free(r->memo);
     arena_free(r->mem);
     free(r);
+}
+
+bool llm_runtime_outdated(const llm_runtime *r) {
+    for (int i = 0; r && i < r->nengines; i++)
+        if (r->engines[i] && llm_engine_outdated(r->engines[i]))
+            return true;
+    return false;
 }
 
 int runtime_engine(llm_runtime *r, const llm_call *call, llm_engine **out, err *e) {

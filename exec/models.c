@@ -2,7 +2,7 @@
  * models.c - which model a call means, and the engines that are open.
  *
  * Invariant: one engine per distinct (path, options) and db; it stays open until the db closes, so that a second statement starts
- * with packed weights. What a call names comes first, then SET model, then --model or
+ * with packed weights; an outdated one (llm.h) stays open too, since others may hold its facts, but is not handed out again. What a call names comes first, then SET model, then --model or
  * KVASIR_MODEL (each a name or a path), then the file that the quick start fetches.
  */
 #include <stdlib.h>
@@ -61,7 +61,7 @@ static int resolve(db *d, const settings *s, const catalog *c, str name, buf *pa
     return ERR_MODEL;
 }
 
-static int open_engine(const settings *s, const char *path, llm_engine **out, err *e) {
+static int open_engine(const settings *s, const char *path, bool load_now, llm_engine **out, err *e) {
     static const llm_precision precisions[] = {LLM_PRECISION_AUTO, LLM_F32, LLM_BF16, LLM_INT8};
     static const llm_kv_dtype dtypes[] = {LLM_KV_BF16, LLM_KV_F32, LLM_KV_INT8};
     buf side = {0};
@@ -76,6 +76,7 @@ static int open_engine(const settings *s, const char *path, llm_engine **out, er
         .window_tokens = (int)s->window_tokens,
         .kv_dtype = dtypes[s->kv_dtype],
         .cache_dir = side.p,
+        .load_now = load_now,
     };
     int status = llm_engine_open(&options, out, e);
     buf_free(&side);
@@ -92,10 +93,13 @@ int models_engine(db *d, const settings *s, const catalog *c, str name, llm_engi
     buf_printf(&key, "%s|%d|%d|%d|%d|%d|%d|%s", path.p ? path.p : "", (int)s->threads, s->precision, s->attention,
                (int)s->sink_tokens, (int)s->window_tokens, s->kv_dtype, s->device);
     *out = NULL;
+    bool outdated = false;
     for (int i = 0; i < m->count && status == 0; i++)
-        if (strcmp(m->slots[i].key, key.p) == 0)
-            *out = m->slots[i].engine;
-    if (status == 0 && !*out && (status = open_engine(s, path.p, out, e)) == 0) {
+        if (strcmp(m->slots[i].key, key.p) == 0) {
+            outdated = llm_engine_outdated(m->slots[i].engine);
+            *out = outdated ? NULL : m->slots[i].engine;
+        }
+    if (status == 0 && !*out && (status = open_engine(s, path.p, outdated, out, e)) == 0) {
         m->slots = mem_realloc(m->slots, sizeof *m->slots * (size_t)(m->count + 1));
         m->slots[m->count++] = (model_slot){mem_strndup(key.p, key.n), *out};
     }

@@ -363,31 +363,47 @@ static void release_ctx(stmt *s) {
     s->ctx = (exec_ctx){0};
 }
 
-void stmt_execute(db *d, void *arg) {
-    stmt *s = arg;
-    err e, ignored;
-    err_clear(&e);
-    s->ctx = (exec_ctx){.db = d,
-                        .settings = &d->settings,
+static int run_once(stmt *s, err *e) {
+    err ignored;
+    err_clear(e);
+    s->ctx = (exec_ctx){.db = s->db,
+                        .settings = &s->db->settings,
                         .mem = s->mem,
                         .cancel = &s->cancel,
                         .paused = &s->paused,
                         .watched = &s->watched,
                         .publish = publish,
                         .publish_ctx = s};
-    int status = prepare(s, &e);
+    int status = prepare(s, e);
     if (status == 0)
-        status = refuse_in_failed(s, &e);
+        status = refuse_in_failed(s, e);
     if (status == 0)
-        status = run_bound(s, &e);
+        status = run_bound(s, e);
     else
         stmt_end_txn(s, false, &ignored);
+    return status;
+}
+
+/* The model computes otherwise than the fingerprint said under which stored answers were looked up. Where none of them has
+ * left the statement yet, it can start over. */
+static bool may_start_over(const stmt *s, int status) {
+    return status == ERR_MODEL && s->summary.rows == 0 && s->kind != STMT_COPY_TO &&
+           llm_runtime_outdated(s->ctx.llm);
+}
+
+void stmt_execute(db *d, void *arg) {
+    stmt *s = arg;
+    err e;
+    int status = run_once(s, &e);
+    if (may_start_over(s, status)) {
+        release_ctx(s);
+        status = run_once(s, &e);
+    }
     uint64_t rows = s->summary.rows;
     s->summary = s->ctx.summary;
     s->summary.rows = rows;
     s->summary.seconds = seconds_since(&s->start);
-    s->summary.sql_seconds =
-        s->summary.seconds - s->summary.llm_seconds - s->summary.held_seconds;
+    s->summary.sql_seconds = s->summary.seconds - s->summary.llm_seconds - s->summary.held_seconds;
     release_ctx(s);
     buf record = {0};
     history_record(s, status, &record);

@@ -4,13 +4,17 @@
  * Owns the engine's CPU state. Invariant: the fingerprint covers all that a KV bit depends on:
  * weights, positions, precision, kernels and library (through the probe's output). The pass itself
  * is cpu_forward.c's.
+ *
+ * Opening takes the probe's output from the side file where it has one for the same library, settings and
+ * shapes, and leaves the weights where they are: a statement whose answers are all stored needs none. The first
+ * session that runs a pass loads them (cpu_ready), probes, and compares; if the bits are others, no pass is run,
+ * the record is put right, and the engine is outdated: one opened anew has the fingerprint of today.
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cpu_int.h"
-#include "side_file_int.h"
 
 /* bf16 halves the accuracy of products; it must pay for that. */
 static const double BF16_MUST_GAIN = 1.2;
@@ -51,9 +55,10 @@ static int precision_choose(llm_engine *engine, const llm_engine_options *option
     llm_model_info *info = &engine->info;
     if (options->precision == LLM_INT8) {
         /* one plane of activations is fast and misses the gate; two pass it and are slower than bf16 */
-        return err_set(e, ERR_UNSUPPORTED,
-                       "precision 'int8' is not offered by the CPU backend: where its answers are "
-                       "exact enough it was measured at 0.6 of bf16's speed; use f32, bf16 or auto");
+        return err_set(
+            e, ERR_UNSUPPORTED,
+            "precision 'int8' is not offered by the CPU backend: where its answers are "
+            "exact enough it was measured at 0.6 of bf16's speed; use f32, bf16 or auto");
     }
     *bf16 = options->precision == LLM_BF16;
     info->precision_reason = "asked for";
@@ -67,19 +72,29 @@ static int precision_choose(llm_engine *engine, const llm_engine_options *option
     return 0;
 }
 
-/* Rates of earlier sessions at the precision that 'auto' takes; else a first guess from the layers'
- * products at a tile's height and at a small one, which sessions will correct. */
-static void rates_find(llm_engine *engine, cpu_state *s, const side_facts *facts) {
+/* Rates on record, at the precision that 'auto' takes. */
+static bool rates_recall(llm_engine *engine, cpu_state *s, const side_facts *facts) {
     llm_model_info *info = &engine->info;
-    static const double others = 0.7; /* the share of a pass that products take */
     s->keeps_rates = (facts->bf16 != 0) == gemm_is_bf16(s->g);
     info->prefill_tok_s = s->keeps_rates ? facts->prefill_tok_s : 0;
     info->decode_tok_s = s->keeps_rates ? facts->decode_tok_s : 0;
+    return info->prefill_tok_s > 0 && info->decode_tok_s > 0;
+}
+
+/* A first guess from the layers' products at a tile's height and at a small one, put on record;
+ * sessions will correct it. */
+static void rates_guess(llm_engine *engine, cpu_state *s) {
+    llm_model_info *info = &engine->info;
+    static const double others = 0.7; /* the share of a pass that products take */
     if (info->prefill_tok_s <= 0) {
         info->prefill_tok_s = others * cpu_gemm_rate(engine, gemm_tile(s->g));
     }
     if (info->decode_tok_s <= 0) {
         info->decode_tok_s = others * cpu_gemm_rate(engine, gemm_height(s->g, GEMM_SMALL));
+    }
+    if (s->keeps_rates) {
+        side_file_keep_rates(s->cache_dir, s->weights, s->machine, info->prefill_tok_s,
+                             info->decode_tok_s);
     }
 }
 
@@ -111,7 +126,7 @@ static void info_fill(llm_engine *engine, cpu_state *s) {
     info->device = s->device;
     info->parameters = parameter_count(engine->file);
     info->file_bytes = gguf_file_bytes(engine->file);
-    info->weight_bytes = gemm_bytes(s->g);
+    info->weight_bytes = s->probe.packed_bytes;
     info->layers = c->n_layers;
     info->width = c->n_embd;
     info->heads = c->n_heads;
@@ -127,12 +142,11 @@ static void info_fill(llm_engine *engine, cpu_state *s) {
 }
 
 /* Everything that decides a KV bit, in one place. */
-static hash128 fingerprint(const llm_engine *engine, const cpu_state *s, hash128 weights,
-                           hash128 probe) {
+static hash128 fingerprint(const llm_engine *engine, const cpu_state *s) {
     buf b = {0};
     const model_config *c = &engine->config;
-    buf_append(&b, &weights, sizeof weights);
-    buf_append(&b, &probe, sizeof probe);
+    buf_append(&b, &s->weights, sizeof s->weights);
+    buf_append(&b, &s->probe.digest, sizeof s->probe.digest);
     buf_append(&b, s->frequencies, sizeof(float) * (size_t)(c->rope_dims / 2));
     buf_append(&b, s->frequencies_local, sizeof(float) * (size_t)(c->rope_dims / 2));
     buf_printf(&b, "%s %s kv-%s attention %d+%d block %d version 3", engine->info.precision,
@@ -158,11 +172,62 @@ static void rope_prepare(llm_engine *engine, cpu_state *s) {
     config_rope_frequencies(c, 0, s->frequencies_local);
     memcpy(s->frequencies, s->frequencies_local, sizeof(float) * pairs);
     for (int l = 0; l < c->n_layers; l++) {
-        bool local = s->model.layers[l].window > 0;
+        bool local = config_layer_window(c, l) > 0;
         config_rope_frequencies(c, l, local ? s->frequencies_local : s->frequencies);
     }
     s->two_ropes = memcmp(s->frequencies, s->frequencies_local, sizeof(float) * pairs) != 0;
     s->rope_magnitude = config_rope_magnitude(c);
+}
+
+/* ---- weights --------------------------------------------------------------------------------- */
+
+static void probe_keep(const cpu_state *s, const side_probe *found) {
+    side_facts facts;
+    side_probe *kept = &facts.probe[gemm_is_bf16(s->g)];
+    if (side_file_read(s->cache_dir, s->weights, s->machine, &facts) &&
+        (!hash128_equal(kept->identity, found->identity) ||
+         !hash128_equal(kept->digest, found->digest) ||
+         kept->packed_bytes != found->packed_bytes)) {
+        *kept = *found;
+        side_file_write(s->cache_dir, s->weights, s->machine, &facts);
+    }
+}
+
+/* What the probe finds goes to the side file and to `found`. The pool's lock is held, or nobody else knows the engine. */
+static int weights_load(llm_engine *engine, cpu_state *s, side_probe *found, err *e) {
+    int code = model_load(&s->model, s->threads, &found->digest, e);
+    if (code != 0) {
+        return code;
+    }
+    gguf_release_pages(engine->file);
+    found->identity = gemm_identity(s->g);
+    found->packed_bytes = gemm_bytes(s->g);
+    probe_keep(s, found);
+    s->loaded = true;
+    return 0;
+}
+
+int cpu_ready(llm_engine *engine, err *e) {
+    cpu_state *s = engine->state;
+    pool_lock(s->threads);
+    if (!s->loaded && s->load_error.code == ERR_NONE) {
+        side_probe found = {0};
+        int code = weights_load(engine, s, &found, &s->load_error);
+        if (code == 0 && (!hash128_equal(found.digest, s->probe.digest) ||
+                          !hash128_equal(gguf_identity(engine->file), s->weights))) {
+            atomic_store(&engine->outdated, true);
+            err_set(&s->load_error, ERR_MODEL,
+                    "%s computes otherwise than when it was last loaded here: run the statement "
+                    "again, so that stored answers and new ones do not mix",
+                    engine->info.path);
+        }
+    }
+    if (s->load_error.code != ERR_NONE) {
+        *e = s->load_error;
+    }
+    int code = (int)s->load_error.code;
+    pool_unlock(s->threads);
+    return code;
 }
 
 int cpu_load(llm_engine *engine, const llm_engine_options *options, err *e) {
@@ -185,7 +250,6 @@ int cpu_load(llm_engine *engine, const llm_engine_options *options, err *e) {
                        ? mem_strndup(options->cache_dir, strlen(options->cache_dir))
                        : NULL;
     s->threads = pool_new(engine->info.threads);
-    hash128 probe;
     bool bf16 = false;
     side_facts facts = facts_find(engine, s);
     engine->info.default_format =
@@ -193,17 +257,23 @@ int cpu_load(llm_engine *engine, const llm_engine_options *options, err *e) {
     code = precision_choose(engine, options, &facts, &bf16, e);
     s->k = kernels_choose(engine->config.head_dim, bf16);
     code = code != 0 ? code : gemm_new(s->threads, bf16, &s->g, e);
-    code = code != 0
-               ? code
-               : model_load(&s->model, engine->file, &engine->config, s->g, s->threads, &probe, e);
+    code = code != 0 ? code : model_declare(&s->model, engine->file, &engine->config, s->g, e);
     if (code != 0) {
         return code;
     }
-    gguf_release_pages(engine->file);
     rope_prepare(engine, s);
+    s->probe = facts.probe[bf16];
+    bool known = !options->load_now && s->probe.packed_bytes > 0 &&
+                 hash128_equal(s->probe.identity, gemm_identity(s->g));
+    if (!rates_recall(engine, s, &facts) || !known) {
+        code = weights_load(engine, s, &s->probe, e);
+        if (code != 0) {
+            return code;
+        }
+        rates_guess(engine, s);
+    }
     info_fill(engine, s);
-    engine->info.fingerprint = fingerprint(engine, s, s->weights, probe);
-    rates_find(engine, s, &facts);
+    engine->info.fingerprint = fingerprint(engine, s);
     return 0;
 }
 

@@ -21,6 +21,7 @@
 #include "engine_int.h"
 #include "kernels_int.h"
 #include "model_int.h"
+#include "side_file_int.h"
 
 enum { ATTEND_ROWS = 64 }; /* rows that one attention task takes through the blocks */
 
@@ -39,6 +40,9 @@ typedef struct cpu_state {
     char *cache_dir;   /* NULL: no side file */
     hash128 weights;   /* the file's identity */
     bool keeps_rates;  /* sessions measure what the side file is about: auto's precision */
+    side_probe probe;  /* which the fingerprint covers: the last load's, or this one's */
+    bool loaded;       /* under the pool's lock, as is: */
+    err load_error;
 } cpu_state;
 
 /* A worker's attention scratch: queries of ATTEND_ROWS rows × one kv head's group. */
@@ -103,6 +107,9 @@ void cpu_kv_view(const cpu_work *w, int32_t block, int kv_head, attend_scratch *
 /* cpu.c: all of opening but the file, its config and its tokenizer, which engine has (tests: from
  * memory). */
 int cpu_load(llm_engine *engine, const llm_engine_options *options, err *e);
+/* Reads and packs the weights unless they are: before the first pass. Any thread. ERR_MODEL, and the engine is outdated:
+ * its fingerprint was taken from a record that does not hold any more. */
+int cpu_ready(llm_engine *engine, err *e);
 
 /* cpu_forward.c */
 /* Tokens/s of the layers' matrix products alone, `rows` at a time, through the pool: the bound of

@@ -121,6 +121,10 @@ const llm_model_info *llm_engine_info(const llm_engine *engine) {
     return &engine->info;
 }
 
+bool llm_engine_outdated(const llm_engine *engine) {
+    return atomic_load(&engine->outdated);
+}
+
 const llm_template *llm_engine_template(const llm_engine *engine, llm_format format) {
     if (format == LLM_FORMAT_AUTO) {
         format = engine->info.default_format;

@@ -22,6 +22,7 @@ struct llm_engine {
     const llm_template *chat; /* NULL: the family is unknown */
     llm_token bos, eos, newline;
     bool adds_bos;
+    atomic_bool outdated;
 };
 
 /* tokens and text lie behind the struct in one allocation; `refs` is atomic. */

@@ -336,7 +336,27 @@ void gemm_weight_free(gemm_weight *w) {
 
 /* ---- the probe ------------------------------------------------------------------------------- */
 
-enum { PROBE_ROWS = 80 };
+enum { PROBE_ROWS = 80, PROBE_VERSION = 1 };
+
+hash128 gemm_identity(const gemm *g) {
+    static const char *const settings[] = {
+        "ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA",           "ONEDNN_CPU_ISA_HINTS",
+        "DNNL_CPU_ISA_HINTS", "ONEDNN_DEFAULT_FPMATH_MODE", "DNNL_DEFAULT_FPMATH_MODE"};
+    const dnnl_version_t *v = dnnl_version();
+    buf b = {0};
+    buf_printf(&b, "%d %s %d.%d.%d %s", PROBE_VERSION, g->bf16 ? "bf16" : "f32", v->major, v->minor,
+               v->patch, v->hash);
+    for (size_t i = 0; i < BASE_COUNT(settings); i++) {
+        const char *set = getenv(settings[i]);
+        buf_printf(&b, "|%s", set != NULL ? set : "");
+    }
+    for (int s = 0; s < g->nshapes; s++) {
+        buf_printf(&b, "|%d %d", g->shapes[s].k, g->shapes[s].n);
+    }
+    hash128 h = hash_128(b.p, b.n);
+    buf_free(&b);
+    return h;
+}
 
 static void probe_fill(float *x, size_t n, uint64_t seed) {
     for (size_t i = 0; i < n; i++) {
@@ -425,7 +445,8 @@ static bool heights_agree(gemm *g, hash128 *digest) {
 
 int gemm_probe(gemm *g, hash128 *digest, err *e) {
     static const int candidates[][MAX_HEIGHTS] = {
-        {GEMM_TILE, GEMM_SMALL, 4, 1}, /* one row alone reads weights as fast as memory gives them */
+        {GEMM_TILE, GEMM_SMALL, 4,
+         1}, /* one row alone reads weights as fast as memory gives them */
         {GEMM_TILE, GEMM_SMALL, 1},
         {GEMM_TILE, GEMM_SMALL, 4},
         {GEMM_TILE, GEMM_SMALL},

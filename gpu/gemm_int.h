@@ -43,6 +43,9 @@ size_t gemm_element(const gemm *g); /* bytes of an element of A */
 /* Declares a weight cut into parts of `part` columns (the last may be smaller); packs nothing yet.
  */
 int gemm_declare(gemm *g, int n, int k, int part, gemm_weight *out, err *e);
+/* What the outcome of gemm_probe hangs on, as far as it can be known without running it: library, its settings, precision
+ * and declared shapes. */
+hash128 gemm_identity(const gemm *g);
 /* Finds the heights that agree on all declared shapes; `digest` covers the probe's bits. */
 int gemm_probe(gemm *g, hash128 *digest, err *e);
 /* Dequantises and packs one part; a task of the load. */

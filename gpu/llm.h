@@ -38,7 +38,8 @@ typedef struct llm_engine_options {
     llm_attention attention;
     int sink_tokens, window_tokens; /* streaming attention only */
     llm_kv_dtype kv_dtype;
-    const char *cache_dir; /* where the side file (rates, precision, format) lives; NULL: none is read or written */
+    const char *cache_dir; /* where the side file (rates, precision, format, probe) lives; NULL: none is read or written */
+    bool load_now; /* read the weights at once, even where what the last load found is on record */
 } llm_engine_options;
 
 /* What a backend can do. */
@@ -70,13 +71,17 @@ typedef struct llm_model_info {
     int threads;
     hash128 fingerprint;      /* identity of KV blocks and answers (ENGINE 3) */
     double prefill_tok_s, decode_tok_s; /* measured on this machine; 0 when not yet measured */
-    double load_ms;
+    double load_ms; /* of opening; sessions add what the weights took (llm_stats) */
 } llm_model_info;
 
 /* Opens a model; ERR_IO, ERR_CORRUPT (the file, with what is wrong), ERR_UNSUPPORTED (names the architecture or type). */
 int llm_engine_open(const llm_engine_options *options, llm_engine **out, err *e);
 void llm_engine_close(llm_engine *engine); /* NULL is fine */
 const llm_model_info *llm_engine_info(const llm_engine *engine);
+/* Opening may believe what the last load on this machine found out, and leave the weights unread until a session runs a
+ * pass. If they then compute otherwise, that llm_step fails with ERR_MODEL before any answer, and the engine is outdated:
+ * its fingerprint is of the past, one opened anew is right. Any thread. */
+bool llm_engine_outdated(const llm_engine *engine);
 
 /* How user text is wrapped. `before` and `after` stand around the body and may hold control tokens; an answer
  * literal follows `after` with `answer_lead` in front; a shared head ends where the first row's field starts. */

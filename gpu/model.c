@@ -235,18 +235,20 @@ static int weights_declare(packed_model *m, err *e) {
     return code != 0 ? code : gemm_declare(m->g, c->vocab, c->n_embd, 512, &m->head, e);
 }
 
-int model_load(packed_model *m, const gguf *file, const model_config *config, gemm *g,
-               pool *threads, hash128 *digest, err *e) {
+int model_declare(packed_model *m, const gguf *file, const model_config *config, gemm *g, err *e) {
     *m = (packed_model){.file = file, .config = config, .g = g, .mem = arena_new()};
     m->layers = ARENA_ARRAY(m->mem, model_layer, config->n_layers);
     m->embedding = model_tensor(file, -1, "token_embd.weight");
     m->head_tensor = config->tied_head ? m->embedding : model_tensor(file, -1, "output.weight");
+    return weights_declare(m, e);
+}
+
+int model_load(packed_model *m, pool *threads, hash128 *digest, err *e) {
     m->final_norm = vector_load(m, -1, "output_norm.weight");
-    for (int l = 0; l < config->n_layers; l++) {
+    for (int l = 0; l < m->config->n_layers; l++) {
         layer_load_vectors(m, l);
     }
-    int code = weights_declare(m, e);
-    code = code != 0 ? code : gemm_probe(g, digest, e);
+    int code = gemm_probe(m->g, digest, e);
     return code != 0 ? code : pack_all(m, threads, e);
 }
 

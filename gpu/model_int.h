@@ -34,10 +34,10 @@ typedef struct packed_model {
     const gguf_tensor *embedding, *head_tensor;
 } packed_model;
 
-/* Declares, probes and packs everything; `digest` covers the probe. On failure model_free is still
- * to be called. */
-int model_load(packed_model *m, const gguf *file, const model_config *config, gemm *g,
-               pool *threads, hash128 *digest, err *e);
+/* Declares the matrices: quick, reads no weight. On failure model_free is still to be called, here and below. */
+int model_declare(packed_model *m, const gguf *file, const model_config *config, gemm *g, err *e);
+/* Probes, then reads and packs everything; `digest` covers the probe. */
+int model_load(packed_model *m, pool *threads, hash128 *digest, err *e);
 void model_free(packed_model *m);
 /* Row `id` of the token embedding, scaled: out[width]. */
 void model_embed(const packed_model *m, int id, float *out);

@@ -48,17 +48,6 @@ int llm_session_new(llm_engine *engine, const llm_session_options *options, llm_
         return code;
     }
     s->runs_model = !o->count_only && engine->backend->forward != NULL;
-    if (s->runs_model) {
-        /* a pass may run over its prompt tokens by a few rows: last tokens run again for their
-         * logits */
-        int code = engine->backend->work_new(engine, (int)blocks,
-                                             o->pass_tokens + o->max_batch + 64, &s->work, e);
-        if (code != 0) {
-            free(s);
-            return code;
-        }
-        s->block_bytes = mem_alloc(s->block_size);
-    }
     prefix_init(&s->tree, (int)blocks, &s->cursor);
     s->tree.first_in_first_out = o->reuse == LLM_REUSE_FIFO;
     s->cursor = &s->tree.root;
@@ -66,6 +55,23 @@ int llm_session_new(llm_engine *engine, const llm_session_options *options, llm_
     s->stats.load_ms = engine->info.load_ms;
     *out = s;
     return 0;
+}
+
+/* The model's side of a session waits for the first pass: where all answers are stored there is none. */
+static int work_begin(llm_session *s, err *e) {
+    if (!s->runs_model || s->work != NULL) {
+        return 0;
+    }
+    /* a pass may run over its prompt tokens by a few rows: last tokens run again for their logits */
+    const llm_session_options *o = &s->options;
+    double start = session_now_ms();
+    int code = s->engine->backend->work_new(s->engine, s->tree.nblocks,
+                                            o->pass_tokens + o->max_batch + 64, &s->work, e);
+    if (code == 0) {
+        s->block_bytes = mem_alloc(s->block_size);
+        s->stats.load_ms += session_now_ms() - start;
+    }
+    return code;
 }
 
 static void list_free(request_list *list) {
@@ -121,7 +127,7 @@ void llm_session_free(llm_session *s) {
     list_free(&s->ready);
     list_free(&s->handed);
     prefix_free(&s->tree);
-    if (s->runs_model) {
+    if (s->work != NULL) {
         s->engine->backend->work_free(s->engine, s->work);
     }
     free(s->live);
@@ -329,11 +335,15 @@ static int one_pass(llm_session *s, err *e) {
     if (s->failed) {
         return err_set(e, ERR_INTERNAL, "this session's last pass failed; start a new one");
     }
+    int code = work_begin(s, e);
+    if (code != 0) {
+        return code;
+    }
     if (!schedule_fill(s)) {
         return err_set(e, ERR_FULL, "no room in kv_memory for a prompt of %d tokens",
                        s->current->prompt_tokens);
     }
-    int code = pass_run(s, e);
+    code = pass_run(s, e);
     if (code == 0) {
         session_settle(s);
     }
@@ -412,6 +422,10 @@ int llm_logprobs(llm_session *s, const llm_token *tokens, size_t count, float *o
         return err_set(e, ERR_LIMIT, "a prompt of %zu tokens: the context holds %d, kv_memory %d",
                        count, info->context, s->tree.nblocks * LLM_BLOCK_TOKENS);
     }
+    int code = work_begin(s, e);
+    if (code != 0) {
+        return code;
+    }
     request r = {.raw = (llm_token *)(uintptr_t)tokens,
                  .raw_logits = out,
                  .prompt_tokens = (int)count,
@@ -421,7 +435,6 @@ int llm_logprobs(llm_session *s, const llm_token *tokens, size_t count, float *o
                   : prefix_add_private(&s->tree, &s->tree.root, tokens, (int)count, (int)count);
     r.end->keep = true;
     prefix_count(r.end, 1, 0, 1);
-    int code = 0;
     bool placed = false;
     while (code == 0 && !placed) {
         schedule_reset_pass(s);

@@ -43,15 +43,36 @@ static bool side_path(const char *dir, hash128 model, const char *machine, char 
                     (unsigned long long)h) < (int)cap;
 }
 
+static const char *const probe_keys[] = {"probe_f32", "probe_bf16"};
+
+/* identity.digest.bytes, in hexadecimal; what does not read so is no record. */
+static void probe_parse(const char *text, side_probe *out) {
+    unsigned long long n[5];
+    if (sscanf(text, "%16llx%16llx.%16llx%16llx.%16llx", &n[0], &n[1], &n[2], &n[3], &n[4]) == 5) {
+        *out = (side_probe){.identity = {.low = n[1], .high = n[0]},
+                            .digest = {.low = n[3], .high = n[2]},
+                            .packed_bytes = n[4]};
+    }
+}
+
+static void probe_print(FILE *f, const char *key, const side_probe *p) {
+    if (p->packed_bytes > 0) {
+        fprintf(f, "%s %016llx%016llx.%016llx%016llx.%llx\n", key,
+                (unsigned long long)p->identity.high, (unsigned long long)p->identity.low,
+                (unsigned long long)p->digest.high, (unsigned long long)p->digest.low,
+                (unsigned long long)p->packed_bytes);
+    }
+}
+
 bool side_file_read(const char *dir, hash128 model, const char *machine, side_facts *out) {
-    char path[4096], key[64], text[64];
+    char path[4096], key[64], text[128];
     int version = 0;
     *out = (side_facts){0};
     if (dir == NULL || !side_path(dir, model, machine, path, sizeof path)) {
         return false;
     }
     FILE *f = fopen(path, "r");
-    while (f != NULL && fscanf(f, "%63s %63s", key, text) == 2) {
+    while (f != NULL && fscanf(f, "%63s %127s", key, text) == 2) {
         double number = strtod(text, NULL);
         version = strcmp(key, "version") == 0 ? (int)number : version;
         out->bf16 = strcmp(key, "bf16") == 0 ? (int)number : out->bf16;
@@ -60,6 +81,11 @@ bool side_file_read(const char *dir, hash128 model, const char *machine, side_fa
         out->prefill_tok_s = strcmp(key, "prefill_tok_s") == 0 ? number : out->prefill_tok_s;
         out->decode_tok_s = strcmp(key, "decode_tok_s") == 0 ? number : out->decode_tok_s;
         out->chat = strcmp(key, "chat") == 0 ? (int)number : out->chat;
+        for (int p = 0; p < 2; p++) {
+            if (strcmp(key, probe_keys[p]) == 0) {
+                probe_parse(text, &out->probe[p]);
+            }
+        }
     }
     if (f != NULL) {
         fclose(f);
@@ -83,6 +109,9 @@ void side_file_write(const char *dir, hash128 model, const char *machine, const 
             "%.6g\nchat %d\n",
             SIDE_VERSION, facts->bf16, facts->f32_rate, facts->bf16_rate, facts->prefill_tok_s,
             facts->decode_tok_s, facts->chat);
+    for (int p = 0; p < 2; p++) {
+        probe_print(f, probe_keys[p], &facts->probe[p]);
+    }
     bool written = ferror(f) == 0;
     written = fclose(f) == 0 && written;
     if (!written || rename(temporary, path) != 0) {

@@ -6,11 +6,19 @@
 
 #include "storage/base.h"
 
+/* What the probe of the products found at the last load. All zero: nothing on record. */
+typedef struct side_probe {
+    hash128 identity; /* what it hangs on (gemm_identity) */
+    hash128 digest;
+    uint64_t packed_bytes; /* of all weights */
+} side_probe;
+
 typedef struct side_facts {
     int bf16;                   /* the precision chosen by measurement */
     double f32_rate, bf16_rate; /* FLOP/s of one thread */
     double prefill_tok_s, decode_tok_s; /* 0: not yet measured */
     int chat; /* 'auto' means chat format; one may edit it */
+    side_probe probe[2]; /* in f32, in bf16 */
 } side_facts;
 
 /* false: there is none that can be used. */

@@ -332,6 +332,54 @@ static void warmed_prefixes_are_found_and_go_with_their_model(void **state) {
     assert_string_equal(session(NULL, few).notice, "");
 }
 
+/* Changes one digit of what the side files say that this machine computes. */
+static int tamper(const char *name, const struct stat *st, int flag, struct FTW *ftw) {
+    static char text[4096];
+    (void)st, (void)ftw;
+    if (flag != FTW_F || !strstr(name, ".side"))
+        return 0;
+    FILE *f = fopen(name, "r+e");
+    assert_non_null(f);
+    size_t n = fread(text, 1, sizeof text - 1, f);
+    text[n] = 0;
+    char *digit = strchr(strstr(text, "probe_"), '.') + 5;
+    *digit = *digit == '0' ? '1' : '0';
+    rewind(f);
+    assert_int_equal(fwrite(text, 1, n, f), n);
+    assert_int_equal(fclose(f), 0);
+    return 0;
+}
+
+static void a_machine_that_computes_otherwise_is_found_out(void **state) {
+    (void)state;
+    static const char few[] = "SELECT id, LLM('Is {body} long?', body, topic, model => m) "
+                              "RETURNS ENUM('yes', 'no') FROM t WHERE id < 6 ORDER BY id";
+    static const char more[] = "SELECT id, LLM('Is {body} long?', body, topic, model => m) "
+                               "RETURNS ENUM('yes', 'no') FROM t WHERE id < 9 ORDER BY id";
+    char model[4096];
+    if (!find_model(model))
+        skip();
+    const char *usual = getenv("XDG_CACHE_HOME");
+    char *kept = usual ? strdup(usual) : NULL;
+    setenv("XDG_CACHE_HOME", directory, 1);
+    make_table(model);
+    session(NULL, few);
+    outcome stored = session(NULL, few);
+    assert_int_equal(stored.sum.answers_stored, 6);
+    assert_int_equal(stored.sum.llm.computed_tokens, 0);
+    outcome fresh = session("SET answer_cache = off", more);
+    nftw(directory, tamper, 8, FTW_PHYS);
+    outcome again = session(NULL, more);
+    assert_true(again.hash == fresh.hash);
+    assert_int_equal(again.sum.answers_stored, 6); /* the right record's, after a false start */
+    assert_int_equal(session(NULL, more).sum.answers_stored, 9);
+    if (kept)
+        setenv("XDG_CACHE_HOME", kept, 1);
+    else
+        unsetenv("XDG_CACHE_HOME");
+    free(kept);
+}
+
 /* ---- set up ------------------------------------------------------------------------------------ */
 
 static int make_directory(void **state) {
@@ -365,6 +413,7 @@ int main(int argc, char **argv) {
         TEST(two_processes_share_a_cache),
         TEST(files_in_another_encoding_are_told_of),
         TEST(warmed_prefixes_are_found_and_go_with_their_model),
+        TEST(a_machine_that_computes_otherwise_is_found_out),
     };
     if (argc > 1)
         return be_other(argc, argv);

@@ -11,7 +11,9 @@
 #include "gpu_tiny.h"
 #include "ref_int.h"
 
+#include <dirent.h>
 #include <math.h>
+#include <unistd.h>
 
 static void log_softmax(float *x, int n) {
     double top = -INFINITY, sum = 0;
@@ -36,7 +38,7 @@ typedef struct variant {
     float tolerance;
 } variant;
 
-#define STREAM(sinks, last)                                                                      \
+#define STREAM(sinks, last)                                                                        \
     .attention = LLM_ATTENTION_STREAMING, .sink_tokens = (sinks), .window_tokens = (last)
 
 /* Sinks and windows that end inside blocks, at their ends, and span several. */
@@ -67,6 +69,7 @@ static void engine_load(llm_engine *engine, gguf *file, int threads, const varia
     llm_engine_options options = v->options;
     *engine = (llm_engine){
         .backend = &backend_cpu, .mem = arena_new(), .file = file, .bos = -1, .eos = -1};
+    engine->info.path = "tiny.gguf";
     engine->info.threads = threads;
     assert_int_equal(config_read(file, &engine->config, &e), 0);
     if (cpu_load(engine, &options, &e) != 0) {
@@ -96,8 +99,8 @@ static void logprobs(llm_engine *engine, const llm_token *tokens, int n, bool st
 static void check_near(const float *got, const float *want, const variant *v, const char *model) {
     for (int i = 0; i < TINY_VOCAB; i++) {
         if (!(fabsf(got[i] - want[i]) < v->tolerance * (1 + fabsf(want[i])))) {
-            fail_msg("%s, %s: token %d has %.5g instead of %.5g", model, v->name, i,
-                     (double)got[i], (double)want[i]);
+            fail_msg("%s, %s: token %d has %.5g instead of %.5g", model, v->name, i, (double)got[i],
+                     (double)want[i]);
         }
     }
 }
@@ -184,8 +187,110 @@ static void options_are_identity(void **state) {
     make_free(&m);
 }
 
+/* ---- opening on a record --------------------------------------------------------------------- */
+
+static void open_on_record(llm_engine *engine, gguf *file, const char *dir, bool load_now) {
+    variant v = {
+        .options = {.precision = LLM_PRECISION_AUTO, .cache_dir = dir, .load_now = load_now}};
+    engine_load(engine, file, 1, &v);
+}
+
+static bool weights_are_read(const llm_engine *engine) {
+    const cpu_state *s = engine->state;
+    return s->loaded && gemm_bytes(s->g) == engine->info.weight_bytes;
+}
+
+static void only_file(const char *dir, char out[512]) {
+    DIR *d = opendir(dir);
+    out[0] = '\0';
+    for (struct dirent *entry; d != NULL && (entry = readdir(d)) != NULL;) {
+        if (entry->d_name[0] != '.') {
+            assert_string_equal(out, "");
+            snprintf(out, 512, "%s/%s", dir, entry->d_name);
+        }
+    }
+    closedir(d);
+}
+
+/* Changes one digit of what the probe found. */
+static void tamper(const char *side_file) {
+    char text[4096];
+    FILE *f = fopen(side_file, "r+");
+    assert_non_null(f);
+    size_t n = fread(text, 1, sizeof text - 1, f);
+    text[n] = '\0';
+    char *digit = strchr(strstr(text, "probe_"), '.') + 5;
+    *digit = *digit == '0' ? '1' : '0';
+    rewind(f);
+    assert_int_equal(fwrite(text, 1, n, f), n);
+    assert_int_equal(fclose(f), 0);
+}
+
+static int one_answer(llm_engine *engine, float *logits, err *e) {
+    llm_session *s;
+    llm_session_options options = {.kv_memory_bytes = 1 << 20};
+    static const llm_token tokens[] = {1, 2, 3, 4, 5};
+    assert_int_equal(llm_session_new(engine, &options, &s, e), 0);
+    int code = llm_logprobs(s, tokens, BASE_COUNT(tokens), logits, e);
+    llm_session_free(s);
+    return code;
+}
+
+static void a_record_spares_the_weights(void **state) {
+    (void)state;
+    gguf_maker m = {0};
+    err e = {0};
+    gguf *g;
+    llm_engine first, second;
+    float want[TINY_VOCAB], got[TINY_VOCAB];
+    char dir[] = "/tmp/kvasir-side-XXXXXX";
+    assert_non_null(mkdtemp(dir));
+    str file = tiny_make(&m, &tiny_models[0]);
+    assert_int_equal(gguf_open_memory(file.p, file.n, &g, &e), 0);
+    open_on_record(&first, g, dir, false);
+    assert_true(weights_are_read(&first));
+    assert_int_equal(one_answer(&first, want, &e), 0);
+
+    open_on_record(&second, g, dir, false);
+    assert_false(weights_are_read(&second));
+    assert_true(hash128_equal(second.info.fingerprint, first.info.fingerprint));
+    assert_true(second.info.prefill_tok_s > 0 && second.info.decode_tok_s > 0);
+    assert_int_equal(second.info.weight_bytes, first.info.weight_bytes);
+    assert_int_equal(one_answer(&second, got, &e), 0);
+    assert_true(weights_are_read(&second) && !llm_engine_outdated(&second));
+    assert_memory_equal(got, want, sizeof got);
+    engine_unload(&second);
+
+    /* bits that are not the record's: nothing is computed under its fingerprint */
+    char side_file[512];
+    only_file(dir, side_file);
+    tamper(side_file);
+    open_on_record(&second, g, dir, false);
+    assert_false(hash128_equal(second.info.fingerprint, first.info.fingerprint));
+    for (int i = 0; i < 2; i++) {
+        assert_int_equal(one_answer(&second, got, &e), ERR_MODEL);
+    }
+    assert_true(llm_engine_outdated(&second));
+    engine_unload(&second);
+    open_on_record(&second, g, dir, false); /* the record is right again */
+    assert_true(hash128_equal(second.info.fingerprint, first.info.fingerprint));
+    assert_false(weights_are_read(&second));
+    engine_unload(&second);
+    tamper(side_file);
+    open_on_record(&second, g, dir, true); /* or not asked */
+    assert_true(weights_are_read(&second));
+    assert_true(hash128_equal(second.info.fingerprint, first.info.fingerprint));
+    engine_unload(&second);
+    engine_unload(&first);
+    gguf_close(g);
+    make_free(&m);
+    assert_int_equal(unlink(side_file), 0);
+    assert_int_equal(rmdir(dir), 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {cmocka_unit_test(every_architecture),
-                                       cmocka_unit_test(options_are_identity)};
+                                       cmocka_unit_test(options_are_identity),
+                                       cmocka_unit_test(a_record_spares_the_weights)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
