@@ -5,6 +5,7 @@
  * and sqlite3's names for a thing are aliases in its row. Longer commands live in commands_*.c.
  */
 #include <ctype.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -269,8 +270,8 @@ static const command commands[] = {
     {"settings", "\\dconfig", "[PATTERN]", "settings: what SET and SHOW know", ARG_SETTING,
      cmd_settings},
     {"read", "\\i \\ir .source", "FILE", "run a script", ARG_FILE, cmd_read},
-    {"import", "", "FILE TABLE", "read a CSV or TSV file into a table, made if it is not there",
-     ARG_FILE, cmd_import},
+    {"import", "", "FILE TABLE", "CSV or TSV into a table, made if it is not there", ARG_FILE,
+     cmd_import},
     {"dump", "", "[TABLE ...]", "everything as SQL", ARG_TABLE, cmd_dump},
     {"backup", ".save", "DIRECTORY", "copy the database, compacted", ARG_FILE, cmd_backup},
     {"open", "\\c \\connect", "[DIRECTORY]", "close this database and open another", ARG_FILE,
@@ -280,8 +281,7 @@ static const command commands[] = {
     {"expanded", "\\x", "[on|off]", "one value a line, or a table again", ARG_ONOFF, cmd_expanded},
     {"headers", ".header \\t", "[on|off]", "column names", ARG_ONOFF, cmd_headers},
     {"types", "", "[on|off]", "a row with the columns' types", ARG_ONOFF, cmd_types},
-    {"width", "", "[N ...]", "widths of a box's columns (0: by content, negative: right)", ARG_ANY,
-     cmd_width},
+    {"width", "", "[N ...]", "box columns (0: by content, negative: right)", ARG_ANY, cmd_width},
     {"nullvalue", "", "[TEXT]", "how NULL is shown", ARG_ANY, cmd_nullvalue},
     {"maxrows", "", "[N]", "rows a box shows (0: all)", ARG_ANY, cmd_maxrows},
     {"pager", "", "[on|off]", "long results through $PAGER", ARG_ONOFF, cmd_pager},
@@ -291,7 +291,7 @@ static const command commands[] = {
     {"timer", "\\timing", "[on|off]", "the time of each statement", ARG_ONOFF, cmd_timer},
     {"progress", "", "[on|off]", "the progress line of LLM statements", ARG_ONOFF, cmd_progress},
     {"stats", "", "[on|off]", "figures of the last statement, or of each", ARG_ONOFF, cmd_stats},
-    {"explain", "", "[tokens|analyze] [SQL]", "the plan of SQL, or of the last statement", ARG_SQL,
+    {"explain", "", "[tokens|analyze] [SQL]", "plan of SQL or of the last statement", ARG_SQL,
      cmd_explain},
     {"view", "\\view", "[on|off|SQL]", "the live view of LLM statements", ARG_SQL, cmd_view},
     {"model", "", "[NAME|FILE]", "the model in use, or use another", ARG_FILE, cmd_model},
@@ -442,33 +442,37 @@ bool command_line(shell *sh, str line) {
     return ok;
 }
 
+/* One command; its other names only where the whole still fits a line of the terminal. */
+static void help_line(const shell *sh, const command *k, int columns) {
+    bool color = sh->term.color_out;
+    char left[64];
+    int width = snprintf(left, sizeof left, ".%s %s", k->name, k->usage);
+    int gap = BASE_MAX(26 - width, 0);
+    int used = 2 + width + gap + 1 + utf8_width(str_from(k->help));
+    bool aliases = *k->aliases && used + 2 + (int)strlen(k->aliases) < columns;
+    printf("  %s.%s%s %s%*s %s%s%s%s%s\n", style_on(color, STYLE_BOLD), k->name,
+           style_off(color, STYLE_BOLD), k->usage, gap, "", k->help, style_on(color, STYLE_DIM),
+           aliases ? "  " : "", aliases ? k->aliases : "", style_off(color, STYLE_DIM));
+}
+
 bool cmd_help(shell *sh, command_call *c) {
-    const command *one = NULL;
+    int columns = INT_MAX, rows;
     if (c->argc) {
         char *typed =
             arena_printf(c->mem, "%s%s", strchr(".\\", c->argv[0][0]) ? "" : ".", c->argv[0]);
-        one = command_find(str_from(typed));
+        const command *one = command_find(str_from(typed));
         if (one == NULL)
             return unknown(sh, str_from(typed));
+        help_line(sh, one, columns);
+        return true;
     }
-    bool color = sh->term.color_out;
-    if (one == NULL)
-        printf("SQL statements end with ';'. Commands stand on a line of their own:\n\n");
-    for (size_t i = 0; i < BASE_COUNT(commands); i++) {
-        const command *k = &commands[i];
-        if (one != NULL && k != one)
-            continue;
-        char left[64];
-        int width = snprintf(left, sizeof left, ".%s %s", k->name, k->usage);
-        printf("  %s.%s%s %s%*s %s%s%s%s%s\n", style_on(color, STYLE_BOLD), k->name,
-               style_off(color, STYLE_BOLD), k->usage, BASE_MAX(26 - width, 0), "", k->help,
-               style_on(color, STYLE_DIM), *k->aliases ? "  " : "", k->aliases,
-               style_off(color, STYLE_DIM));
-    }
-    if (one == NULL)
-        printf(
-            "\nLLM('Is {review} positive?', review) RETURNS BOOLEAN asks the model about each "
-            "row;\n"
-            ".functions and .settings list the rest. Ctrl-C stops a statement, Ctrl-D leaves.\n");
+    if (sh->term.interactive)
+        term_size(&columns, &rows);
+    printf("SQL statements end with ';'. Commands stand on a line of their own:\n\n");
+    for (size_t i = 0; i < BASE_COUNT(commands); i++)
+        help_line(sh, &commands[i], columns);
+    printf("\nLLM('Is {review} positive?', review) RETURNS BOOLEAN asks about each row.\n"
+           ".help NAME tells of one command, .functions and .settings list the rest of SQL.\n"
+           "Ctrl-C stops a statement, Ctrl-D leaves.\n");
     return true;
 }

@@ -166,8 +166,7 @@ static void greet(const shell *sh) {
     printf("%skvasir %s%s  %s.help%s lists commands, %sCtrl-D%s leaves%s\n",
            style_on(color, STYLE_BOLD), KVASIR_VERSION, style_off(color, STYLE_BOLD),
            style_on(color, STYLE_HINT), style_off(color, STYLE_HINT), style_on(color, STYLE_HINT),
-           style_off(color, STYLE_HINT),
-           sh->db_path ? "" : "; in memory: .open DIRECTORY keeps what you do");
+           style_off(color, STYLE_HINT), sh->db_path ? "" : "; in memory, .open DIR to keep");
     fflush(stdout);
 }
 
