@@ -112,6 +112,8 @@ void models_close(db *d);
  * failed is reported by the LLM operator. */
 llm_runtime *llm_runtime_new(exec_ctx *ctx);
 void llm_runtime_free(llm_runtime *r);
+/* PIN, after its query ran: keeps the blocks it used from being evicted, with a notice of how many. */
+int llm_runtime_pin(exec_ctx *ctx, str name, err *e);
 /* One of its engines was opened on a record of this machine that does not hold any more (llm.h): what was found stored
  * counts as not found. */
 bool llm_runtime_outdated(const llm_runtime *r);

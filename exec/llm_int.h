@@ -169,9 +169,14 @@ typedef struct kv_link {
     double
         block_ms; /* to compute a block again, by the model's measured rate: one pass's time is too uneven to rank by */
     FILE *trace;
+    hash128 *noted; /* PIN: the blocks that were read or offered */
+    size_t nnoted, noted_cap;
+    bool notes;
 } kv_link;
 void kv_link_open(kv_link *l, cache *c, const llm_engine *engine, bool keep_all, llm_kv_store *out);
 void kv_link_close(kv_link *l);
+/* Pins the blocks noted so far (set `notes` before the session runs). */
+int kv_link_pin(const kv_link *l, str name, cache_pins *out, err *e);
 
 /* ---- which entries are whose (model_files.c) ------------------------------------------------------ */
 

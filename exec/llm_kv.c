@@ -21,17 +21,30 @@ static void trace_block(const kv_link *l, const llm_kv_id *id, size_t bytes) {
                 l->block_ms, bytes);
 }
 
+static void note_block(kv_link *l, hash128 key) {
+    if (!l->notes)
+        return;
+    if (l->nnoted == l->noted_cap) {
+        l->noted_cap = BASE_MAX(l->noted_cap * 2, (size_t)64);
+        l->noted = mem_realloc(l->noted, sizeof *l->noted * l->noted_cap);
+    }
+    l->noted[l->nnoted++] = key;
+}
+
 static bool kv_get(void *ctx, const llm_kv_id *id, void *kv, size_t bytes) {
-    const kv_link *l = ctx;
+    kv_link *l = ctx;
     bool found = cache_get(l->cache, CACHE_KV, id->key, kv_identity(id), kv, bytes, NULL);
-    if (found)
+    if (found) {
         trace_block(l, id, bytes);
+        note_block(l, id->key);
+    }
     return found;
 }
 
 static void kv_put(void *ctx, const llm_kv_id *id, const void *kv, size_t bytes) {
-    const kv_link *l = ctx;
+    kv_link *l = ctx;
     trace_block(l, id, bytes);
+    note_block(l, id->key);
     cache_put(l->cache, CACHE_KV, id->key, kv_identity(id), id->parent, l->block_ms,
               (str){kv, bytes});
 }
@@ -57,5 +70,11 @@ void kv_link_open(kv_link *l, cache *c, const llm_engine *engine, bool keep_all,
 void kv_link_close(kv_link *l) {
     if (l->trace)
         fclose(l->trace);
+    free(l->noted);
     *l = (kv_link){0};
+}
+
+int kv_link_pin(const kv_link *l, str name, cache_pins *out, err *e) {
+    *out = (cache_pins){0};
+    return l->cache ? cache_pin(l->cache, name, l->noted, l->nnoted, out, e) : 0;
 }

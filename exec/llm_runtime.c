@@ -139,9 +139,19 @@ int runtime_session(llm_runtime *r, llm_engine *engine, llm_session **out, err *
     cache *c = options.reuse == LLM_REUSE_TREE && r->ctx->settings->kv_keep != KEEP_NONE ? runtime_cache(r) : NULL;
     if (c)
         kv_link_open(&r->kv, c, engine, r->ctx->settings->kv_keep == KEEP_ALL, &options.store);
+    r->kv.notes = c && r->ctx->stmt->pin;
     int status = llm_session_new(engine, &options, &r->session, e);
     r->engine = engine;
     *out = r->session;
+    return status;
+}
+
+int llm_runtime_pin(exec_ctx *ctx, str name, err *e) {
+    cache_pins pins;
+    int status = kv_link_pin(&ctx->llm->kv, name, &pins, e);
+    if (status == 0)
+        exec_notice(ctx, "%.*s pins %llu blocks, %.1f MB", (int)BASE_MIN(name.n, 100u), name.p,
+                    (unsigned long long)pins.blocks, (double)pins.bytes / 1e6);
     return status;
 }
 

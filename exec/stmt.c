@@ -197,6 +197,7 @@ static const kind_info kinds[] = {
     [STMT_SHOW_CACHE] = {ACCESS_NONE, stmt_cache},
     [STMT_CLEAR_CACHE] = {ACCESS_NONE, stmt_cache},
     [STMT_WARM] = {ACCESS_READ, stmt_select},
+    [STMT_UNPIN] = {ACCESS_NONE, stmt_cache},
 };
 
 /* Whether the text begins like a statement that writes: only a guess, to begin the right

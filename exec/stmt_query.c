@@ -125,11 +125,12 @@ static void describe_query(stmt *s, const sql_stmt *x) {
     stmt_describe(s, n, names, types, false);
 }
 
-/* SELECT; WARM runs its query for what it leaves in the cache and hands out no rows. */
+/* SELECT; WARM and PIN run their query for what it leaves in the cache and hand out no rows. */
 int stmt_select(stmt *s, sql_stmt *x, err *e) {
     const settings *set = s->ctx.settings;
     if (x->kind == STMT_WARM && (!set->cache || set->kv_keep == KEEP_NONE)) {
-        err_set(e, ERR_BIND, "WARM has nowhere to keep what it computes");
+        err_set(e, ERR_BIND, "%s has nowhere to keep what it computes",
+                x->pin ? "PIN" : "WARM");
         err_hint(e, set->cache ? "SET kv_keep = 'shared'" : "SET cache = on");
         return ERR_BIND;
     }
@@ -140,7 +141,8 @@ int stmt_select(stmt *s, sql_stmt *x, err *e) {
         s->drops_rows = true;
     else
         describe_query(s, x);
-    return stmt_run_plan(s, NULL, e);
+    status = stmt_run_plan(s, NULL, e);
+    return status == 0 && x->pin ? llm_runtime_pin(&s->ctx, x->name, e) : status;
 }
 
 /* ---- versions of what a plan read

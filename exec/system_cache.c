@@ -23,11 +23,12 @@ static void rate_cell(maker *m, uint64_t part, uint64_t whole) {
  */
 
 const rel_column cache_cols[CACHE_COLS] = {
-    COLUMN("space", TYPE_TEXT),         COLUMN("entries", TYPE_INTEGER),
-    COLUMN("bytes", TYPE_INTEGER),      COLUMN("budget_bytes", TYPE_INTEGER),
-    COLUMN("hits", TYPE_INTEGER),       COLUMN("misses", TYPE_INTEGER),
-    COLUMN("hit_rate", TYPE_REAL),      COLUMN("evicted", TYPE_INTEGER),
-    COLUMN("is_writing", TYPE_BOOLEAN), COLUMN("why_not", TYPE_TEXT)};
+    COLUMN("space", TYPE_TEXT),      COLUMN("entries", TYPE_INTEGER),
+    COLUMN("bytes", TYPE_INTEGER),   COLUMN("budget_bytes", TYPE_INTEGER),
+    COLUMN("pinned", TYPE_INTEGER),  COLUMN("hits", TYPE_INTEGER),
+    COLUMN("misses", TYPE_INTEGER),  COLUMN("hit_rate", TYPE_REAL),
+    COLUMN("evicted", TYPE_INTEGER), COLUMN("is_writing", TYPE_BOOLEAN),
+    COLUMN("why_not", TYPE_TEXT)};
 
 int cache_rows(maker *m, err *e) {
     static const char *const spaces[] = {"kv", "answers"};
@@ -46,6 +47,7 @@ int cache_rows(maker *m, err *e) {
         int_cell(m, s->entries);
         int_cell(m, s->bytes);
         int_cell(m, st.budget_bytes);
+        int_cell(m, s->pinned);
         int_cell(m, s->hits);
         int_cell(m, s->misses);
         rate_cell(m, s->hits, s->hits + s->misses);
@@ -102,8 +104,8 @@ static int by_worth(const void *pa, const void *pb) {
 }
 
 /* The text of the prefix's last blocks, where the standard model is the one that made it. */
-static value prefix_text(maker *m, const llm_engine *engine, cache *c, stored_block *all, size_t n,
-                         const stored_block *b) {
+static str prefix_text(arena *mem, const llm_engine *engine, cache *c, stored_block *all, size_t n,
+                       const stored_block *b) {
     llm_token tokens[TEXT_BLOCKS * LLM_BLOCK_TOKENS];
     int at = TEXT_BLOCKS;
     bool ours = engine != NULL;
@@ -120,28 +122,23 @@ static value prefix_text(maker *m, const llm_engine *engine, cache *c, stored_bl
         buf_free(&identity);
     }
     if (!ours)
-        return value_null();
+        return (str){NULL, 0};
     buf text = {0};
     llm_detokenize(engine, tokens + at * LLM_BLOCK_TOKENS,
                    (size_t)(TEXT_BLOCKS - at) * LLM_BLOCK_TOKENS, false, &text);
-    value v = value_text(str_copy(system_mem(m), buf_str(&text)));
+    str copy = str_copy(mem, buf_str(&text));
     buf_free(&text);
-    return v;
+    return copy;
 }
 
-int prefixes_rows(maker *m, err *e) {
-    exec_ctx *ctx = system_ctx(m);
-    err ignored;
-    (void)e;
-    err_clear(&ignored);
-    cache *c = store_cache(db_store(ctx->db), &ignored);
-    if (!c)
-        return 0;
+int cache_prefixes(exec_ctx *ctx, const catalog *known, cache *c, arena *mem, int max,
+                   cache_prefix *out) {
     cache_item *items;
-    size_t n = cache_items(c, CACHE_KV, system_mem(m), &items), ends = 0;
-    stored_block *all = ARENA_ARRAY(system_mem(m), stored_block, n + 1);
-    stored_block **order = ARENA_ARRAY(system_mem(m), stored_block *, n + 1);
+    size_t n = cache_items(c, CACHE_KV, mem, &items), ends = 0;
+    stored_block *all = ARENA_ARRAY(mem, stored_block, n + 1);
+    stored_block **order = ARENA_ARRAY(mem, stored_block *, n + 1);
     llm_engine *engine = NULL;
+    err ignored; /* without a model prefixes have no text */
     for (size_t i = 0; i < n; i++)
         all[i].item = items[i];
     qsort(all, n, sizeof *all, by_key);
@@ -152,14 +149,35 @@ int prefixes_rows(maker *m, err *e) {
         }
     if (ends) {
         qsort(order, ends, sizeof *order, by_worth);
-        models_engine(ctx->db, ctx->settings, txn_catalog(ctx->txn), STR(""), &engine, &ignored);
+        err_clear(&ignored);
+        models_engine(ctx->db, ctx->settings, known, STR(""), &engine, &ignored);
     }
-    for (size_t i = 0; i < ends && i < PREFIXES_SHOWN; i++) {
+    int count = (int)BASE_MIN(ends, (size_t)max);
+    for (int i = 0; i < count; i++) {
         const stored_block *b = order[i];
-        int_cell(m, (uint64_t)b->depth * LLM_BLOCK_TOKENS);
-        int_cell(m, b->item.hits);
-        int_cell(m, (uint64_t)b->depth * b->item.bytes);
-        system_cell(m, prefix_text(m, engine, c, all, n, b));
+        out[i] = (cache_prefix){.tokens = (uint64_t)b->depth * LLM_BLOCK_TOKENS,
+                                .hits = b->item.hits,
+                                .bytes = (uint64_t)b->depth * b->item.bytes,
+                                .text = prefix_text(mem, engine, c, all, n, b)};
+    }
+    return count;
+}
+
+int prefixes_rows(maker *m, err *e) {
+    exec_ctx *ctx = system_ctx(m);
+    err ignored;
+    (void)e;
+    err_clear(&ignored);
+    cache *c = store_cache(db_store(ctx->db), &ignored);
+    if (!c)
+        return 0;
+    cache_prefix *list = ARENA_ARRAY(system_mem(m), cache_prefix, PREFIXES_SHOWN);
+    int n = cache_prefixes(ctx, txn_catalog(ctx->txn), c, system_mem(m), PREFIXES_SHOWN, list);
+    for (int i = 0; i < n; i++) {
+        int_cell(m, list[i].tokens);
+        int_cell(m, list[i].hits);
+        int_cell(m, list[i].bytes);
+        system_cell(m, list[i].text.p ? value_text(list[i].text) : value_null());
     }
     return 0;
 }

@@ -19,7 +19,17 @@ arena *system_mem(const maker *m);
     }
 
 /* system_cache.c */
-enum { CACHE_COLS = 10, PREFIXES_COLS = 4, STATEMENTS_COLS = 14 };
+/* A stored prefix: how long, how often its last block was read, what it takes, and the text of its end (NULL: made by
+ * another model than the standard one). */
+typedef struct cache_prefix {
+    uint64_t tokens, hits, bytes;
+    str text;
+} cache_prefix;
+/* The stored prefixes that save most, best first; returns how many. */
+int cache_prefixes(exec_ctx *ctx, const catalog *known, cache *c, arena *mem, int max,
+                   cache_prefix *out);
+
+enum { CACHE_COLS = 11, PREFIXES_COLS = 4, STATEMENTS_COLS = 14 };
 extern const rel_column cache_cols[CACHE_COLS], prefixes_cols[PREFIXES_COLS],
     statements_cols[STATEMENTS_COLS];
 int cache_rows(maker *m, err *e);

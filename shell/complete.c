@@ -219,6 +219,10 @@ static const struct {
     {"UNIQUE", "INDEX"},
     {"EXPLAIN", "SELECT ANALYZE UPDATE DELETE INSERT WITH"},
     {"CLEAR", "CACHE"},
+    {"CACHE", "KV ANSWERS FOR"},
+    {"KV", "FOR"},
+    {"ANSWERS", "FOR"},
+    {"FOR", "MODEL"},
     {"RETURNS", "TEXT ENUM BOOLEAN INTEGER REAL"},
     {"CONFLICT", "DO"},
     {"DO", "NOTHING UPDATE"},
@@ -250,7 +254,7 @@ static const struct {
 
 static const char statement_words[] =
     "SELECT WITH INSERT UPDATE DELETE CREATE EXPLAIN SET SHOW BEGIN COMMIT ROLLBACK "
-    "COPY DROP ALTER ANALYZE VALUES RESET FROM CLEAR WARM";
+    "COPY DROP ALTER ANALYZE VALUES RESET FROM CLEAR WARM PIN UNPIN";
 
 static const scope_token *before(const finder *f, int back) {
     static const scope_token none = {TOKEN_BLANK, {"", 0}, -1};
@@ -372,7 +376,8 @@ static void find_sql(finder *f) {
     } else if (token_is(last, "=>") && token_is(before(f, 2), "model")) {
         add_objects(f, "model", CANDIDATE_MODEL);
     } else if (last->class == TOKEN_KEYWORD &&
-               (token_is(last, "MODEL") || token_is(last, "INDEX")) && first_is(f, "DROP")) {
+               (token_is(last, "MODEL") || token_is(last, "INDEX")) &&
+               (first_is(f, "DROP") || first_is(f, "CLEAR"))) {
         add_objects(f, token_is(last, "MODEL") ? "model" : "index", CANDIDATE_MODEL);
     } else if (wants_table(f)) {
         add_tables(f, SCORE_COLUMN);

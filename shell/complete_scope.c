@@ -130,7 +130,8 @@ static str read_alias(const scope *s, int i, str otherwise) {
 
 static bool opens_tables(const scope_token *t) {
     return token_is(t, "FROM") || token_is(t, "JOIN") || token_is(t, "INTO") ||
-           token_is(t, "UPDATE");
+           token_is(t, "UPDATE") || token_is(t, "WARM") || token_is(t, "PIN") ||
+           token_is(t, "UNPIN");
 }
 
 static bool closes_tables(const scope_token *t) {

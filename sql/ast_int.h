@@ -193,7 +193,8 @@ typedef enum ast_kind {
     AST_EXPLAIN,
     AST_ANALYZE,
     AST_CLEAR_CACHE,
-    AST_WARM
+    AST_WARM, /* and PIN */
+    AST_UNPIN
 } ast_kind;
 
 typedef struct ast ast;
@@ -209,7 +210,8 @@ struct ast {
     table_spec *table;
     column_spec *spec;
     node *where, *value;
-    node *llm; /* WARM */
+    node *llm; /* WARM, PIN */
+    bool pin;
     conflict_action on_conflict;
     list conflict_columns;
     list conflict_set; /* of assignment* */

@@ -175,9 +175,11 @@ static int bind_clear(binder *b, const ast *a, sql_stmt *s) {
     return 0;
 }
 
-/* WARM t USING LLM(…): the KV of the prompts that SELECT LLM(…) FROM t would send. */
+/* WARM t USING LLM(…): the KV of the prompts that SELECT LLM(…) FROM t would send; PIN: kept for good, by the name of t. */
 static int bind_warm(binder *b, const ast *a, sql_stmt *s) {
     s->kind = STMT_WARM;
+    s->name = a->name.name;
+    s->pin = a->pin;
     select_item item = {.value = a->llm};
     void *items[1] = {&item};
     from_item from = {.kind = FROM_NAME, .pos = a->name.pos, .len = a->name.len, .name = a->name};
@@ -250,6 +252,10 @@ int bind_stmt(binder *b, ast *a, sql_stmt *s) {
         return bind_clear(b, a, s);
     case AST_WARM:
         return bind_warm(b, a, s);
+    case AST_UNPIN: /* the table may be gone, what was pinned for it not */
+        s->kind = STMT_UNPIN;
+        s->name = a->name.name;
+        return 0;
     }
     return err_set(b->e, ERR_INTERNAL, "a statement of no kind");
 }

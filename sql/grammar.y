@@ -41,8 +41,8 @@ static int end_of(token t) {
 
 %fallback ID
     ADD ALTER ANALYZE ANSWERS BEGIN CACHE CLEAR COLUMN COMMIT CONFLICT COPY DO END EXPLAIN FILTER FIRST IF INDEX
-    KEY KV LAST MODEL NOTHING NULLS OFFSET RECURSIVE RENAME REPLACE RESET RETURNS ROLLBACK SHOW TO TRANSACTION
-    VIEW WARM.
+    KEY KV LAST MODEL NOTHING NULLS OFFSET PIN RECURSIVE RENAME REPLACE RESET RETURNS ROLLBACK SHOW TO TRANSACTION
+    UNPIN VIEW WARM.
 
 %nonassoc LOWEST.
 %nonassoc RP.
@@ -393,6 +393,13 @@ command(A) ::= WARM name(N) USING llm(X). {
     A->name = ident_of(p, N);
     A->llm = X;
 }
+command(A) ::= PIN name(N) USING llm(X). {
+    A = ast_new(p, AST_WARM);
+    A->name = ident_of(p, N);
+    A->llm = X;
+    A->pin = true;
+}
+command(A) ::= UNPIN name(N). { A = ast_new(p, AST_UNPIN); A->name = ident_of(p, N); }
 
 command(A) ::= EXPLAIN explainable(E). { A = ast_new(p, AST_EXPLAIN); A->inner = E; }
 command(A) ::= EXPLAIN ANALYZE explainable(E). {

@@ -401,7 +401,7 @@ typedef enum stmt_kind {
     STMT_ADD_COLUMN, STMT_DROP_COLUMN, STMT_RENAME_TABLE, STMT_RENAME_COLUMN,
     STMT_COPY_FROM, STMT_COPY_TO, STMT_BEGIN, STMT_COMMIT, STMT_ROLLBACK,
     STMT_SET, STMT_RESET, STMT_SHOW, STMT_EXPLAIN, STMT_ANALYZE,
-    STMT_SHOW_CACHE, STMT_CLEAR_CACHE, STMT_WARM
+    STMT_SHOW_CACHE, STMT_CLEAR_CACHE, STMT_WARM, STMT_UNPIN
 } stmt_kind;
 
 /* A condition or expression over one row of a table: columns have slot = position in the table. */
@@ -454,6 +454,7 @@ struct sql_stmt {
         bool analyze, tokens, json, rules; /* rules: print the tree after each rule */
     } explain;
     int clear; /* CLEAR CACHE: 0 both, 1 KV, 2 ANSWERS */
+    bool pin;  /* WARM that also pins what it warmed, under `name`: PIN */
 };
 
 /* What the binder may look at. System tables' columns come from exec. */

@@ -143,6 +143,11 @@ static int trees_open(cache *c) {
         rc = mdb_dbi_open(t, "use", create, &c->use);
     if (!rc)
         rc = mdb_dbi_open(t, "format", create, &c->format);
+    if (!rc) {
+        rc = mdb_dbi_open(t, "pins", create, &c->pins);
+        c->has_pins = rc == 0;
+        rc = rc == MDB_NOTFOUND ? 0 : rc;
+    }
     uint32_t version = CACHE_VERSION, found = 0;
     MDB_val key = {7, "version"}, data;
     MDB_stat stat;
@@ -579,7 +584,8 @@ int cache_clear(cache *c, cache_space space, err *e) {
     pthread_rwlock_rdlock(&c->env_lock);
     int rc = mdb_txn_begin(c->env, NULL, 0, &t);
     if (!rc &&
-        ((rc = mdb_drop(t, c->values[space], 0)) != 0 || (rc = clear_use(c, t, space)) != 0)) {
+        ((rc = mdb_drop(t, c->values[space], 0)) != 0 || (rc = clear_use(c, t, space)) != 0 ||
+         (space == CACHE_KV && c->has_pins && (rc = mdb_drop(t, c->pins, 0)) != 0))) {
         mdb_txn_abort(t);
     } else if (!rc) {
         pthread_mutex_lock(&c->mutex);
@@ -603,8 +609,12 @@ void cache_get_stats(cache *c, cache_stats *out) {
     out->bytes = c->index.bytes;
     out->budget_bytes = c->budget;
     for (int i = 0; i < c->index.count; i++)
-        if (c->index.entries[i].live)
-            out->of[c->index.entries[i].space].bytes += c->index.entries[i].bytes;
+        if (c->index.entries[i].live) {
+            const cache_entry *entry = &c->index.entries[i];
+            out->of[entry->space].bytes += entry->bytes;
+            out->of[entry->space].pinned += entry->pins > 0;
+            out->of[entry->space].pinned_bytes += entry->pins > 0 ? entry->bytes : 0;
+        }
     for (int i = 0; i < CACHE_SPACES; i++)
         out->of[i].entries = c->index.per_space[i];
     pthread_mutex_unlock(&c->mutex);

@@ -226,7 +226,7 @@ static candidate heap_pop(candidate *heap, size_t *n) {
     return first;
 }
 
-/* A parent stands in the heap once its last child has been chosen: so a chain of blocks that is worth
+/* A parent stands in the heap once its last child has been chosen, which a pinned one never is: so a chain of blocks that is worth
  * little goes whole before any leaf that is worth more. */
 size_t index_victims(cache_index *x, cache_policy policy, uint64_t bytes, cache_entry **out,
                      size_t max) {
@@ -237,7 +237,7 @@ size_t index_victims(cache_index *x, cache_policy policy, uint64_t bytes, cache_
     for (int i = 0; i < x->count; i++) {
         cache_entry *e = &x->entries[i];
         children[i] = e->children;
-        if (e->live && e->children == 0)
+        if (e->live && e->children == 0 && e->pins == 0)
             heap_push(heap, &n, (candidate){rank_of(x, e, policy), e->used, e});
     }
     while (n > 0 && freed < bytes && chosen < max) {
@@ -245,7 +245,8 @@ size_t index_victims(cache_index *x, cache_policy policy, uint64_t bytes, cache_
         out[chosen++] = e;
         freed += e->bytes;
         cache_entry *parent = parent_of(x, e);
-        if (parent && children[parent - x->entries] > 0 && --children[parent - x->entries] == 0)
+        if (parent && children[parent - x->entries] > 0 && --children[parent - x->entries] == 0 &&
+            parent->pins == 0)
             heap_push(heap, &n, (candidate){rank_of(x, parent, policy), parent->used, parent});
     }
     free(children);

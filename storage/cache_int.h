@@ -4,11 +4,12 @@
  *   cache.c        opening and closing, get and put, the interface
  *   cache_index.c  what is stored, in memory: keys, sizes, use; which entry goes first
  *   cache_write.c  the write-behind thread: batches, eviction, failures
+ *   cache_pins.c   which blocks eviction must leave alone
  *   cache_items.c  what is stored, for people: lists, identities, clearing by identity
  *   cache_check.c  walks the file's pages without LMDB, before LMDB may see them
  *
  * Trees: "kv" and "answers" (16-byte key → value), "use" (space byte + key → use record), "format"
- * ("version" → u32, "sketch" → how often keys were wanted). A value:
+ * ("version" → u32, "sketch" → how often keys were wanted), "pins" (cache_pins.c). A value:
  *
  *   0     4       8        12         16         24    32    48             48 + 64·n
  *   +-----+-------+--------+----------+----------+-----+-----+--------------+---------+
@@ -57,7 +58,7 @@ typedef struct cache_entry {
     hash128 key, parent;
     uint8_t space;
     bool live, changed; /* changed: its use record is behind */
-    uint32_t hits, children;
+    uint32_t hits, children, pins;
     uint64_t bytes;      /* on disk, whole pages */
     uint64_t born, used; /* clock ticks */
     double cost;
@@ -127,7 +128,8 @@ struct cache {
     /* Shared while LMDB transactions live, exclusive to change the map. */
     pthread_rwlock_t env_lock;
     MDB_env *env;
-    MDB_dbi values[CACHE_SPACES], use, format;
+    MDB_dbi values[CACHE_SPACES], use, format, pins;
+    bool has_pins; /* false: a file from before there were any, which cannot be written */
 
     pthread_mutex_t mutex; /* all below */
     pthread_cond_t wake, idle;
@@ -152,6 +154,9 @@ void cache_adopt_map(cache *c);
 void *cache_writer(void *arg);                /* the thread */
 void cache_enqueue(cache *c, cache_job *job); /* the mutex is held */
 int cache_load_index(cache *c, MDB_txn *t);
+/* Pins of one block on record; and of all blocks, into an index just loaded. */
+uint32_t cache_count_pins(cache *c, MDB_txn *t, hash128 block);
+int cache_load_pins(cache *c, MDB_txn *t);
 int cache_delete(cache *c, MDB_txn *t, uint8_t space, hash128 key); /* value and use record */
 
 #endif

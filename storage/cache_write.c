@@ -132,6 +132,9 @@ int cache_load_index(cache *c, MDB_txn *t) {
             return rc;
     }
     index_link(&c->index);
+    int rc = cache_load_pins(c, t);
+    if (rc)
+        return rc;
     if (!c->index.sketch)
         load_sketch(c, t);
     return 0;
@@ -191,6 +194,7 @@ static int write_job(cache *c, MDB_txn *t, const cache_job *job) {
     int rc = mdb_put(t, c->values[job->space], &key, &data, 0);
     if (rc)
         return rc;
+    uint32_t pins = job->space == CACHE_KV ? cache_count_pins(c, t, job->key) : 0;
     pthread_mutex_lock(&c->mutex);
     cache_entry *e = index_find(&c->index, job->space, job->key);
     uint32_t children = e ? e->children : 0;
@@ -199,6 +203,7 @@ static int write_job(cache *c, MDB_txn *t, const cache_job *job) {
     e = index_add(&c->index, job->space, job->key, job->parent, job->cost,
                   cache_disk_bytes(job->bytes));
     e->children = children;
+    e->pins = pins;
     e->changed = false;
     index_note(&c->index, job->space, job->key);
     cache_entry copy = *e;
@@ -259,10 +264,11 @@ static int write_batch(cache *c, const cache_job *jobs, size_t bytes, bool save_
     return rc;
 }
 
-/* The map is full although the budget is not: other processes' readers hold pages, or free pages
- * lie badly. */
+/* The map is full although the budget is not: other processes' readers hold pages, be they dead, or free
+ * pages lie badly. */
 static int make_room(cache *c) {
     MDB_txn *t = NULL;
+    mdb_reader_check(c->env, NULL);
     int rc = mdb_txn_begin(c->env, NULL, 0, &t);
     if (rc)
         return rc;

@@ -241,7 +241,7 @@ typedef enum cache_policy { CACHE_FIFO, CACHE_LRU, CACHE_COST } cache_policy;
 
 /* Of one space; hits and misses are this process's. */
 typedef struct cache_space_stats {
-    uint64_t entries, bytes, hits, misses;
+    uint64_t entries, bytes, hits, misses, pinned, pinned_bytes;
 } cache_space_stats;
 
 typedef struct cache_stats {
@@ -251,6 +251,11 @@ typedef struct cache_stats {
     char why_not[256];
     cache_space_stats of[2]; /* by cache_space */
 } cache_stats;
+
+/* What a name's pins came to: records, and stored blocks among them. */
+typedef struct cache_pins {
+    uint64_t records, blocks, bytes;
+} cache_pins;
 
 /* One stored value, as the index knows it. */
 typedef struct cache_item {
@@ -273,6 +278,10 @@ void cache_flush(cache *c); /* waits until what was put is committed */
 void cache_set(cache *c, size_t budget_bytes, cache_policy policy);
 int cache_clear(cache *c, cache_space space, err *e);
 void cache_get_stats(cache *c, cache_stats *out);
+/* Keeps those of the KV blocks that are stored from being evicted until the name is unpinned or the cache cleared.
+ * ERR_FULL, and nothing changes, where pins would take more than half of the budget. */
+int cache_pin(cache *c, str name, const hash128 *blocks, size_t n, cache_pins *out, err *e);
+int cache_unpin(cache *c, str name, cache_pins *out, err *e);
 /* All values of a space, in no order; returns their number. */
 size_t cache_items(cache *c, cache_space space, arena *a, cache_item **out);
 /* Appends the identity that a value was stored with (not its checksum's judgement: for showing, not for answering). */

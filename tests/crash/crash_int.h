@@ -28,6 +28,7 @@
     } while (0)
 
 static uint64_t crash_state;
+static unsigned crash_seed; /* the last writer's */
 
 static inline uint32_t crash_random(uint32_t n) {
     crash_state = crash_state * 6364136223846793005u + 1442695040888963407u;
@@ -43,7 +44,7 @@ static inline int crash_start(const char *seed) {
     crash_state = seed ? strtoull(seed, NULL, 10) : (uint64_t)time(NULL);
     printf("seed %llu\n", (unsigned long long)crash_state);
     fflush(stdout);
-    return rounds ? atoi(rounds) : 50;
+    return rounds ? atoi(rounds) : getenv("KVASIR_LONG") ? 500 : 50;
 }
 
 static inline void crash_remove(const char *path) {
@@ -66,7 +67,8 @@ static inline int64_t crash_kill_writer(const char *dir, int ms) {
     int up[2];
     CHECK(pipe(up) == 0, "pipe");
     char seed[32];
-    snprintf(seed, sizeof seed, "%u", crash_random(1u << 30));
+    crash_seed = crash_random(1u << 30);
+    snprintf(seed, sizeof seed, "%u", crash_seed);
     pid_t pid = fork(); /* nothing is open in this process */
     if (pid == 0) {
         dup2(up[1], STDOUT_FILENO);

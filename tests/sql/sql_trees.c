@@ -20,7 +20,8 @@ static const char *const kinds[] = {
     "DROP INDEX",      "DROP VIEW",     "DROP MODEL",  "ADD COLUMN",   "DROP COLUMN",
     "RENAME TABLE",    "RENAME COLUMN", "COPY FROM",   "COPY TO",      "BEGIN",
     "COMMIT",          "ROLLBACK",      "SET",         "RESET",        "SHOW",
-    "EXPLAIN",         "ANALYZE",       "SHOW CACHE",  "CLEAR CACHE",  "WARM"};
+    "EXPLAIN",         "ANALYZE",       "SHOW CACHE",  "CLEAR CACHE",  "WARM",
+    "UNPIN"};
 
 static void print_error(str text, const err *e, buf *out) {
     buf_printf(out, "error: %s\n", e->message);

@@ -316,6 +316,19 @@ static void warmed_prefixes_are_found_and_go_with_their_model(void **state) {
     assert_true(second.hash == fresh.hash);
     assert_string_equal(second.notice, "");
 
+    static const char pinned[] = "SELECT pinned FROM kvasir_cache WHERE space = 'kv'";
+    assert_int_equal(session(NULL, pinned).first, 0);
+    outcome pin = session(NULL, "PIN v USING LLM('Is {body} long?', body, topic, model => m) "
+                                "RETURNS ENUM('yes', 'no')");
+    assert_non_null(strstr(pin.notice, "v pins"));
+    assert_int_equal(pin.hash, 1);
+    assert_true(pin.sum.llm.reused_disk >= 32);
+    int64_t blocks = session(NULL, pinned).first;
+    assert_true(blocks >= 1);
+    assert_int_equal(session(NULL, "SELECT entries FROM kvasir_cache").first, blocks);
+    session(NULL, "UNPIN V");
+    assert_int_equal(session(NULL, pinned).first, 0);
+
     int fd =
         open(copy, O_RDWR | O_CLOEXEC); /* another file of the same name: one weight is other */
     struct stat st;

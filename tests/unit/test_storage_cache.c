@@ -186,6 +186,73 @@ static void test_leaves_go_first(void **state) {
     index_free(&x);
 }
 
+static void put_blocks(cache *c, uint64_t from, uint64_t to) {
+    for (uint64_t i = from; i < to; i++) {
+        put_block(c, i, 0, 1);
+        cache_flush(c);
+    }
+}
+
+/* Pinned blocks stay while others come and go, for as long as any name holds them. */
+static void test_pins_outlast_eviction(void **state) {
+    (void)state;
+    enum { BUDGET = 4 << 20, PINNED = 20 };
+    store *s = open_with(scratch("pins"), BUDGET);
+    cache *c = cache_of(s);
+    hash128 keys[PINNED + 1];
+    cache_pins pins;
+    for (uint64_t i = 0; i < PINNED; i++) {
+        put_block(c, i + 1, i, 1); /* a chain */
+        keys[i] = key_of(i + 1);
+    }
+    keys[PINNED] = key_of(999); /* not stored: left out */
+    OK(cache_pin(c, STR("Few"), keys, PINNED + 1, &pins, &e));
+    assert_int_equal(pins.blocks, PINNED);
+    OK(cache_pin(c, STR("other"), keys, 3, &pins, &e));
+    assert_int_equal(stats_of(c).of[CACHE_KV].pinned, PINNED);
+    put_blocks(c, 100, 300);
+    store_close(s);
+    s = open_with(scratch("pins"), BUDGET); /* another session knows them, too */
+    c = cache_of(s);
+    put_blocks(c, 300, 500);
+    assert_true(stats_of(c).evicted > 100 && stats_of(c).bytes <= BUDGET);
+    for (uint64_t i = 1; i <= PINNED; i++)
+        assert_true(has_block(c, i));
+    OK(cache_unpin(c, STR("few"), &pins, &e));
+    assert_int_equal(pins.records, PINNED);
+    OK(cache_unpin(c, STR("few"), &pins, &e));
+    assert_int_equal(pins.records, 0);
+    cache_set(c, BUDGET, CACHE_FIFO);
+    put_blocks(c, 500, 700);
+    for (uint64_t i = 1; i <= PINNED; i++)
+        assert_int_equal(has_block(c, i), i <= 3);
+    OK(cache_clear(c, CACHE_KV, &e));
+    assert_int_equal(stats_of(c).of[CACHE_KV].pinned, 0);
+    OK(cache_unpin(c, STR("other"), &pins, &e));
+    assert_int_equal(pins.records, 0);
+    store_close(s);
+}
+
+/* More than half of the budget is refused, and then nothing is pinned. */
+static void test_pins_are_bounded(void **state) {
+    (void)state;
+    enum { BUDGET = 4 << 20, MANY = 50 };
+    store *s = open_with(scratch("many-pins"), BUDGET);
+    cache *c = cache_of(s);
+    hash128 keys[MANY];
+    cache_pins pins;
+    put_blocks(c, 1, MANY + 1);
+    for (uint64_t i = 0; i < MANY; i++)
+        keys[i] = key_of(i + 1);
+    assert_int_equal(cache_pin(c, STR("many"), keys, MANY, &pins, &e), ERR_FULL);
+    assert_int_equal(stats_of(c).of[CACHE_KV].pinned, 0);
+    OK(cache_pin(c, STR("many"), keys, MANY / 2, &pins, &e));
+    assert_int_equal(stats_of(c).of[CACHE_KV].pinned, MANY / 2);
+    assert_int_equal(cache_pin(c, STR("more"), keys + MANY / 2, MANY / 2, &pins, &e), ERR_FULL);
+    assert_int_equal(stats_of(c).of[CACHE_KV].pinned, MANY / 2);
+    store_close(s);
+}
+
 /* Reads of a skewed set among blocks that are read once, in a cache for a tenth of them. */
 static double hit_rate(cache_policy policy) {
     enum { KEYS = 2000, ROOM = 200, READS = 60000 };
@@ -277,6 +344,11 @@ static void test_two_processes(void **state) {
     OK(cache_check(file, &e));
 }
 
+/* `sh tests/run.sh --long` asks for full counts. */
+static bool long_run(void) {
+    return getenv("KVASIR_LONG") != NULL;
+}
+
 /* ---- damage ---------------------------------------------------------------------------------- */
 
 static unsigned char *load_file(const char *path, size_t *n) {
@@ -356,7 +428,7 @@ static void test_flipped_bits(void **state) {
         if (!is_payload(good, page))
             tree_pages[ntree++] = page;
     const char *wanted = getenv("KVASIR_FLIPS");
-    int flips = wanted ? atoi(wanted) : 150, rebuilt = 0;
+    int flips = wanted ? atoi(wanted) : long_run() ? 1000 : 150, rebuilt = 0;
     uint64_t seed = 99;
     for (int i = 0; i < flips; i++) {
         seed = hash_mix(seed, (uint64_t)i);
@@ -421,6 +493,115 @@ static void test_unusable_place(void **state) {
     store_close(s);
 }
 
+/* ---- places that cannot be written ------------------------------------------------------------ */
+
+/* The program's own open comes before the C library's, too: a read-only file system, even for root. */
+static const char *read_only_part;
+
+static int open_as_allowed(const char *name, const char *path, int flags, mode_t mode) {
+    int (*real)(const char *, int, mode_t);
+    *(void **)&real = dlsym(RTLD_NEXT, name);
+    bool writes = (flags & O_ACCMODE) != O_RDONLY || (flags & O_CREAT);
+    if (read_only_part && writes && strstr(path, read_only_part)) {
+        errno = EROFS;
+        return -1;
+    }
+    return real(path, flags, mode);
+}
+
+static mode_t mode_of(int flags, va_list args) {
+    return flags & O_CREAT ? (mode_t)va_arg(args, int) : 0;
+}
+
+int open(const char *path, int flags, ...) {
+    va_list args;
+    va_start(args, flags);
+    mode_t mode = mode_of(flags, args);
+    va_end(args);
+    return open_as_allowed("open", path, flags, mode);
+}
+
+int open64(const char *path, int flags, ...);
+int open64(const char *path, int flags, ...) {
+    va_list args;
+    va_start(args, flags);
+    mode_t mode = mode_of(flags, args);
+    va_end(args);
+    return open_as_allowed("open64", path, flags, mode);
+}
+
+static void test_read_only_place(void **state) {
+    (void)state;
+    char file[600];
+    snprintf(file, sizeof file, "%s/unwritable-cache.mdb", scratch_dir);
+    store *s = NULL;
+    store_options options = {.cache_path = file};
+    OK(store_open(&options, &s, &e));
+    put_block(cache_of(s), 1, 0, 1);
+    store_close(s);
+    read_only_part = "unwritable-cache";
+    OK(store_open(&options, &s, &e));
+    cache *c = cache_of(s);
+    cache_pins pins;
+    assert_true(has_block(c, 1));
+    put_block(c, 2, 0, 1);
+    cache_flush(c);
+    assert_false(has_block(c, 2));
+    assert_false(stats_of(c).writing);
+    assert_non_null(strstr(stats_of(c).why_not, "cannot be written"));
+    assert_int_not_equal(cache_clear(c, CACHE_KV, &e), 0);
+    assert_int_not_equal(cache_unpin(c, STR("x"), &pins, &e), 0);
+    assert_true(has_block(c, 1));
+    store_close(s);
+    read_only_part = NULL;
+}
+
+/* Another process reads from an old snapshot, so that no page that it sees can be used again: the map fills up, writes are
+ * dropped, and go on when the reader has gone. */
+static void test_map_full(void **state) {
+    (void)state;
+    enum { BUDGET = 16 << 20 };
+    char path[512], file[600], byte = 0;
+    int ready[2], done[2];
+    snprintf(path, sizeof path, "%s", scratch("map-full"));
+    snprintf(file, sizeof file, "%s/cache.mdb", path);
+    store *s = open_with(path, BUDGET);
+    put_blocks(cache_of(s), 1, 200);
+    store_close(s);
+    assert_true(pipe(ready) == 0 && pipe(done) == 0);
+    pid_t pid = fork(); /* nothing is open */
+    if (pid == 0) {
+        MDB_env *env;
+        MDB_txn *t;
+        bool holds = mdb_env_create(&env) == 0 &&
+                     mdb_env_open(env, file, MDB_NOSUBDIR | MDB_RDONLY, 0600) == 0 &&
+                     mdb_txn_begin(env, NULL, MDB_RDONLY, &t) == 0;
+        close(done[1]);
+        holds = holds && write(ready[1], &byte, 1) == 1 && read(done[0], &byte, 1) == 0;
+        _exit(holds ? 0 : 1);
+    }
+    close(ready[1]);
+    close(done[0]);
+    assert_int_equal(read(ready[0], &byte, 1), 1);
+    s = open_with(path, BUDGET);
+    cache *c = cache_of(s);
+    put_blocks(c, 200, 600);
+    assert_true(stats_of(c).dropped > 0);
+    assert_true(stats_of(c).writing);
+    for (uint64_t i = 1; i < 600; i++)
+        has_block(c, i);
+    close(done[1]);
+    int status;
+    waitpid(pid, &status, 0);
+    assert_int_equal(status, 0);
+    close(ready[0]);
+    put_blocks(c, 600, 650);
+    assert_true(has_block(c, 649));
+    assert_int_equal(stats_of(c).corrupt, 0);
+    store_close(s);
+    OK(cache_check(file, &e));
+}
+
 /* ---- failed writes --------------------------------------------------------------------------- */
 
 /* The program's own pwrite and pwritev come before the C library's when liblmdb calls them. */
@@ -455,32 +636,37 @@ ssize_t pwritev(int fd, const struct iovec *v, int count, off_t at) {
 static void test_failed_writes_of_the_cache(void **state) {
     (void)state;
     static const int errors[] = {ENOSPC, EIO};
-    for (int n = 0; n < 40; n++) {
+    const int last = long_run() ? 200 : 20; /* the write that fails, from 1 */
+    const uint64_t blocks = (uint64_t)last;
+    for (int n = 2; n < 2 * last + 2; n++) {
         char path[512];
         snprintf(path, sizeof path, "%s/failing%d", scratch_dir, n);
         store *s = open_with(path, 0);
         cache *c = cache_of(s);
         write_errno = errors[n % 2];
-        writes_left = n / 2;
-        for (uint64_t i = 1; i <= 20; i++) {
+        writes_left = n / 2 - 1;
+        for (uint64_t i = 1; i <= blocks; i++) {
             put_block(c, i, 0, 1);
             cache_flush(c);
         }
         cache_stats st = stats_of(c);
         assert_true(writes_left != 0 || !st.writing);
         assert_true(st.writing || strstr(st.why_not, strerror(write_errno)));
-        for (uint64_t i = 1; i <= 20; i++)
+        for (uint64_t i = 1; i <= blocks; i++)
             has_block(c, i);
         writes_left = -1;
         store_close(s);
         s = open_with(path, 0);
         c = cache_of(s);
-        for (uint64_t i = 1; i <= 20; i++)
+        for (uint64_t i = 1; i <= blocks; i++)
             has_block(c, i);
-        put_block(c, 99, 0, 1);
+        put_block(c, 999, 0, 1);
         cache_flush(c);
-        assert_true(has_block(c, 99));
+        assert_true(has_block(c, 999));
         store_close(s);
+        char file[600];
+        snprintf(file, sizeof file, "%s/cache.mdb", path);
+        unlink(file);
     }
 }
 
@@ -567,6 +753,8 @@ int main(void) {
         cmocka_unit_test(test_another_identity_is_a_miss),
         cmocka_unit_test(test_budget_is_kept),
         cmocka_unit_test(test_leaves_go_first),
+        cmocka_unit_test(test_pins_outlast_eviction),
+        cmocka_unit_test(test_pins_are_bounded),
         cmocka_unit_test(test_cost_beats_recency),
         cmocka_unit_test(test_two_stores_share_one_file),
         cmocka_unit_test(test_two_processes),
@@ -574,6 +762,8 @@ int main(void) {
         cmocka_unit_test(test_flipped_bits),
         cmocka_unit_test(test_older_version_starts_anew),
         cmocka_unit_test(test_unusable_place),
+        cmocka_unit_test(test_read_only_place),
+        cmocka_unit_test(test_map_full),
         cmocka_unit_test(test_failed_writes_of_the_cache),
         cmocka_unit_test(test_failed_writes_of_tables),
     };
