@@ -25,7 +25,8 @@ static int cast_cells(const eval_env *v, const expr *x, const operand *a, int n,
                 out->c.i[k] = 0;
             continue;
         }
-        int status = value_cast(v->mem, from, x->type, &to, v->e);
+        int status = x->exact ? value_assign(v->mem, from, x->type, &to, v->e)
+                              : value_cast(v->mem, from, x->type, &to, v->e);
         if (status) {
             v->e->pos = x->pos;
             v->e->len = x->len;

@@ -159,7 +159,8 @@ static bool row_fails(op *o, expr *const *exprs, int n, const batch *in, int row
 void op_name_row(op *o, expr *const *exprs, int n, const batch *in, int64_t before, err *e) {
     bool by_value = e->code == ERR_TYPE || e->code == ERR_ARITHMETIC;
     const sql_stmt *s = o->ctx->stmt;
-    if (!by_value || !s || s->kind != STMT_INSERT || strncmp(e->message, "row ", 4) == 0)
+    bool writes = s && (s->kind == STMT_INSERT || s->kind == STMT_UPDATE);
+    if (!by_value || !writes || strncmp(e->message, "row ", 4) == 0)
         return;
     for (int row = 0; row < in->rows; row++) {
         if (!row_fails(o, exprs, n, in, row))

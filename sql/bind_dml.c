@@ -121,13 +121,9 @@ int bind_checks(binder *b, const table_def *t, sql_stmt *s) {
     return status;
 }
 
-static const char *column_what(binder *b, const column_def *c) {
-    return arena_printf(b->mem, "column %.*s", (int)c->name.n, c->name.p);
-}
-
 int bind_default_node(binder *b, const node *n, const column_def *c) {
     expr *x = bind_over_row(b, n, NULL, "DEFAULT");
-    return x && to_type(b, x, c->type, column_what(b, c)) ? 0 : (int)b->e->code;
+    return x && to_column(b, x, c) ? 0 : (int)b->e->code;
 }
 
 int bind_default(binder *b, const column_def *c, expr **out) {
@@ -142,7 +138,7 @@ int bind_default(binder *b, const column_def *c, expr **out) {
                        problem.message);
     b->view_depth++;
     expr *x = bind_over_row(b, n, NULL, "DEFAULT");
-    *out = x ? to_type(b, x, c->type, column_what(b, c)) : NULL;
+    *out = x ? to_column(b, x, c) : NULL;
     b->view_depth--;
     return *out ? 0 : (int)b->e->code;
 }
@@ -205,7 +201,7 @@ static int bind_row(binder *b, const target *t, const list *row, expr **out) {
         expr *x = bind_expr(b, n);
         if (!x)
             return (int)b->e->code;
-        if (x->type != c->type && !(x = to_type(b, x, c->type, column_what(b, c))))
+        if (x->type != c->type && !(x = to_column(b, x, c)))
             return (int)b->e->code;
         out[t->columns[i]] = x;
     }
@@ -278,7 +274,7 @@ static int insert_query(binder *b, const ast *a, const target *t, rel **out) {
         const column_def *c = &t->table->columns[t->columns[i]];
         rel_settle(r, i, c->type);
         expr *x = expr_column(b->mem, r->cols[i].id, r->cols[i].type, r->cols[i].name);
-        p->project.exprs[t->columns[i]].value = to_type(b, x, c->type, column_what(b, c));
+        p->project.exprs[t->columns[i]].value = to_column(b, x, c);
     }
     *out = p;
     return 0;
@@ -330,7 +326,7 @@ static int conflict_assignments(binder *b, const ast *a, sql_stmt *s) {
             return fail_ident(b, set->column, "column \"%.*s\" is set twice",
                               (int)set->column.name.n, set->column.name.p);
         expr *x = bind_over_row(b, set->value, &row, "ON CONFLICT");
-        if (!x || !(x = to_type(b, x, t->columns[c].type, column_what(b, &t->columns[c]))))
+        if (!x || !(x = to_column(b, x, &t->columns[c])))
             return (int)b->e->code;
         s->conflict_set[c] = x;
     }
@@ -393,7 +389,7 @@ static int bind_assignments(binder *b, const ast *a, const table_def *t, expr **
             return fail_ident(b, set->column, "column \"%.*s\" is set twice",
                               (int)set->column.name.n, set->column.name.p);
         expr *x = bind_expr(b, set->value);
-        if (!x || !(x = to_type(b, x, t->columns[c].type, column_what(b, &t->columns[c]))))
+        if (!x || !(x = to_column(b, x, &t->columns[c])))
             return (int)b->e->code;
         values[c] = x;
     }

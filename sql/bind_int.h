@@ -200,6 +200,7 @@ expr *to_condition(binder *b, expr *x);
 /* The value as `type`: a literal converts now (or is an error), anything else at run time. `what`:
  * for the message. */
 expr *to_type(binder *b, expr *x, value_type type, const char *what);
+expr *to_column(binder *b, expr *x, const column_def *c); /* what is stored there: exactly, or an error */
 expr *to_type_implicit(binder *b, expr *x, value_type type,
                        const char *what); /* only where no information is lost */
 expr *to_number(binder *b, expr *x, const char *what);

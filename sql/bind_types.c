@@ -39,20 +39,32 @@ static void type_error(binder *b, const expr *x, value_type type, const char *wh
     err_hint(b->e, "CAST(… AS %s) converts", type_name(type));
 }
 
-expr *to_type(binder *b, expr *x, value_type type, const char *what) {
+static expr *converted(binder *b, expr *x, value_type type, bool exact, const char *what) {
     if (expr_is_null(x))
         return null_as(b, x, type);
     if (x->type == type)
         return x;
-    if (!is_literal(x))
-        return expr_cast(b->mem, x, type);
+    if (!is_literal(x)) {
+        expr *cast = expr_cast(b->mem, x, type);
+        cast->exact = exact;
+        return cast;
+    }
     err problem = {0};
     value out;
-    if (value_cast(b->mem, x->literal, type, &out, &problem)) {
+    if ((exact ? value_assign : value_cast)(b->mem, x->literal, type, &out, &problem)) {
         fail(b, ERR_TYPE, x->pos, x->len, "%s: %s", what, problem.message);
         return NULL;
     }
     return expr_at(expr_literal(b->mem, out), x->pos, x->len);
+}
+
+expr *to_type(binder *b, expr *x, value_type type, const char *what) {
+    return converted(b, x, type, false, what);
+}
+
+expr *to_column(binder *b, expr *x, const column_def *c) {
+    const char *what = arena_printf(b->mem, "column %.*s", (int)c->name.n, c->name.p);
+    return converted(b, x, c->type, true, what);
 }
 
 expr *to_type_implicit(binder *b, expr *x, value_type type, const char *what) {

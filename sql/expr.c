@@ -31,8 +31,11 @@ bool expr_equal(const expr *a, const expr *b) {
         if (a->function != b->function)
             return false;
         break;
-    case EXPR_CASE:
     case EXPR_CAST:
+        if (a->exact != b->exact)
+            return false;
+        break;
+    case EXPR_CASE:
     case EXPR_IN:
         break;
     }

@@ -631,13 +631,10 @@ expr(A) ::= expr(X) CONCAT expr(Y). { A = node_binary(p, OP_CONCAT, X, Y); }
 expr(A) ::= MINUS(T) expr(X). [SIGN] { A = node_unary(p, OP_NEG, T, X); }
 expr(A) ::= PLUS expr(X). [SIGN] { A = X; }
 
-expr(A) ::= expr(X) IS not(N) NULL(T). [IS] { A = node_is(p, N, X, node_value(p, T, value_null())); }
-expr(A) ::= expr(X) IS not(N) TRUE(T). [IS] { A = node_is(p, N, X, node_value(p, T, value_bool(true))); }
-expr(A) ::= expr(X) IS not(N) FALSE(T). [IS] { A = node_is(p, N, X, node_value(p, T, value_bool(false))); }
-expr(A) ::= expr(X) IS not(N) DISTINCT FROM expr(Y). [IS] { A = node_is(p, !N, X, Y); }
-%type not {bool}
-not(A) ::= . { A = false; }
-not(A) ::= NOT. { A = true; }
+expr(A) ::= expr(X) IS expr(Y). { A = node_is(p, false, X, Y); }
+expr(A) ::= expr(X) IS NOT expr(Y). [IS] { A = node_is(p, true, X, Y); }
+expr(A) ::= expr(X) IS DISTINCT FROM expr(Y). [IS] { A = node_is(p, true, X, Y); }
+expr(A) ::= expr(X) IS NOT DISTINCT FROM expr(Y). [IS] { A = node_is(p, false, X, Y); }
 
 %type like_word {struct { expr_op op; bool negated; }}
 like_word(A) ::= LIKE. { A.op = OP_LIKE; A.negated = false; }

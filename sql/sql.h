@@ -194,6 +194,7 @@ struct expr {
         } column;
         expr_op op;
         function_id function;
+        bool exact; /* of a cast into a column: what value_assign refuses is an error */
     };
     int nargs;
     expr **args;

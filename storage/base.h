@@ -181,6 +181,8 @@ uint64_t value_hash(value v); /* equal values (1, 1.0, TRUE) hash alike */
 /* Strict conversion; ERR_TYPE with a message like `'abc' is not an INTEGER` when the value does not convert.
  * NULL converts to every type. TEXT made from other types is allocated in `a`. */
 int value_cast(arena *a, value v, value_type to, value *out, err *e);
+/* As value_cast, but a REAL with a fraction is no INTEGER: what a column of that type may be given. */
+int value_assign(arena *a, value v, value_type to, value *out, err *e);
 /* Appends the value as machine output prints it: shortest round-trip REAL, BOOLEAN as 0/1, TEXT raw, NULL empty,
  * BLOB as its bytes. */
 void value_print(buf *b, value v);

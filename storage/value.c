@@ -367,6 +367,18 @@ static bool cast_to_number(value v, value_type to, value *out) {
     return true;
 }
 
+static int refuse(value v, value_type to, err *e) {
+    buf b = {0};
+    value_print_sql(&b, v);
+    if (b.n > 100) {
+        b.n = utf8_fit((str){b.p, b.n}, 97);
+        buf_append_c(&b, "…");
+    }
+    err_set(e, ERR_TYPE, "%s is not %s %s", b.p, to == TYPE_INTEGER ? "an" : "a", type_name(to));
+    buf_free(&b);
+    return ERR_TYPE;
+}
+
 int value_cast(arena *a, value v, value_type to, value *out, err *e) {
     if (v.type == to || v.type == TYPE_NULL) {
         *out = v;
@@ -393,13 +405,11 @@ int value_cast(arena *a, value v, value_type to, value *out, err *e) {
     }
     if (to != TYPE_BLOB && cast_to_number(v, to, out))
         return 0;
-    buf b = {0};
-    value_print_sql(&b, v);
-    if (b.n > 100) {
-        b.n = utf8_fit((str){b.p, b.n}, 97);
-        buf_append_c(&b, "…");
-    }
-    err_set(e, ERR_TYPE, "%s is not %s %s", b.p, to == TYPE_INTEGER ? "an" : "a", type_name(to));
-    buf_free(&b);
-    return ERR_TYPE;
+    return refuse(v, to, e);
+}
+
+int value_assign(arena *a, value v, value_type to, value *out, err *e) {
+    if (v.type == TYPE_REAL && to == TYPE_INTEGER && v.r != trunc(v.r))
+        return refuse(v, to, e);
+    return value_cast(a, v, to, out, e);
 }
