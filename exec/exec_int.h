@@ -107,6 +107,10 @@ int snapshot_take(exec_ctx *ctx, err *e);
  * to get a model when there is none. The engine is owned by the db. `c`: the catalog to look CREATE MODEL names up in; may be NULL. */
 int models_engine(db *d, const settings *s, const catalog *c, str name, llm_engine **out, err *e);
 void models_close(db *d);
+/* Whether CREATE MODEL may name this file: ERR_MODEL where it cannot be read. */
+int models_check_file(str source, err *e);
+/* Appends the file that calls use which name no model; ERR_MODEL: there is none. */
+int models_standard(db *d, const settings *s, const catalog *c, buf *path, err *e);
 
 /* Makes the statement's runtime: ctx->stmt and ctx->txn are set; engines of all calls are opened here. Never NULL; what
  * failed is reported by the LLM operator. */

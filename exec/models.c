@@ -5,6 +5,7 @@
  * with packed weights; an outdated one (llm.h) stays open too, since others may hold its facts, but is not handed out again. What a call names comes first, then SET model, then --model or
  * KVASIR_MODEL (each a name or a path), then the file that the quick start fetches.
  */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -59,6 +60,22 @@ static int resolve(db *d, const settings *s, const catalog *c, str name, buf *pa
     err_set(e, ERR_MODEL, "no model \"%.*s\"", (int)name.n, name.p);
     err_hint(e, "CREATE MODEL %.*s FROM 'file.gguf'", (int)name.n, name.p);
     return ERR_MODEL;
+}
+
+int models_check_file(str source, err *e) {
+    buf path = {0};
+    int status = 0;
+    buf_append_str(&path, source);
+    if (strncmp(path.p, "test:", 5) != 0 && access(path.p, R_OK) != 0) {
+        status = err_set(e, ERR_MODEL, "cannot read the model file %s: %s", path.p, strerror(errno));
+        err_hint(e, "a model is a .gguf file; its path is from %s", path.p[0] == '/' ? "the root" : "the working directory");
+    }
+    buf_free(&path);
+    return status;
+}
+
+int models_standard(db *d, const settings *s, const catalog *c, buf *path, err *e) {
+    return resolve(d, s, c, (str){"", 0}, path, e);
 }
 
 static int open_engine(const settings *s, const char *path, bool load_now, llm_engine **out, err *e) {

@@ -5,6 +5,7 @@
  * they are few.
  */
 #include <string.h>
+#include <sys/stat.h>
 
 #include "db_int.h"
 #include "op_int.h"
@@ -151,7 +152,7 @@ static int columns_rows(maker *m, err *e) {
             system_cell(m, value_bool(t->columns[i].not_null));
             system_cell(m, value_bool(in_primary_key(t, i)));
             system_cell(m, t->columns[i].default_sql.n ? value_text(t->columns[i].default_sql)
-                                                : value_null());
+                                                       : value_null());
         }
     }
     return 0;
@@ -211,11 +212,45 @@ static int rules_rows(maker *m, err *e) {
     return 0;
 }
 
+static const rel_column models_cols[] = {COLUMN("name", TYPE_TEXT), COLUMN("file", TYPE_TEXT),
+                                         COLUMN("bytes", TYPE_INTEGER),
+                                         COLUMN("is_standard", TYPE_BOOLEAN)};
+
+/* `bytes` is NULL where there is no such file. */
+static void model_row(maker *m, value name, str file, bool standard) {
+    struct stat st;
+    char *path = arena_printf(m->mem, "%.*s", (int)file.n, file.p);
+    system_cell(m, name);
+    text_cell(m, file);
+    system_cell(m, stat(path, &st) == 0 ? value_int(st.st_size) : value_null());
+    system_cell(m, value_bool(standard));
+}
+
+/* The models that have a name, and the one that calls use which name none. */
+static int models_rows(maker *m, err *e) {
+    const exec_ctx *ctx = m->o->ctx;
+    const catalog *c = txn_catalog(ctx->txn);
+    buf standard = {0};
+    err none = {0};
+    (void)e;
+    bool known = models_standard(ctx->db, ctx->settings, c, &standard, &none) == 0,
+         listed_too = false;
+    for (int k = 0; k < c->nmodels; k++) {
+        bool is_standard = known && str_equal(c->models[k].source, buf_str(&standard));
+        listed_too = listed_too || is_standard;
+        model_row(m, value_text(c->models[k].name), c->models[k].source, is_standard);
+    }
+    if (known && !listed_too)
+        model_row(m, value_null(), buf_str(&standard), true);
+    buf_free(&standard);
+    return 0;
+}
+
 /* An array, here or elsewhere, is told by its size. */
 #define SYSTEM_COLUMNS(cols) (int)(sizeof(cols) / sizeof((cols)[0]))
 #define SYSTEM_TABLE(short_name)                                                                   \
     {                                                                                              \
-        {"kvasir_" #short_name, SYSTEM_COLUMNS(short_name##_cols), short_name##_cols},            \
+        {"kvasir_" #short_name, SYSTEM_COLUMNS(short_name##_cols), short_name##_cols},             \
             short_name##_rows                                                                      \
     }
 
@@ -223,9 +258,9 @@ static const struct {
     system_table_info info;
     int (*rows)(maker *m, err *e);
 } tables[] = {
-    SYSTEM_TABLE(settings), SYSTEM_TABLE(functions), SYSTEM_TABLE(tables),
-    SYSTEM_TABLE(columns),  SYSTEM_TABLE(indexes),   SYSTEM_TABLE(rules),
-    SYSTEM_TABLE(cache),    SYSTEM_TABLE(prefixes),  SYSTEM_TABLE(statements),
+    SYSTEM_TABLE(settings), SYSTEM_TABLE(functions),  SYSTEM_TABLE(tables), SYSTEM_TABLE(columns),
+    SYSTEM_TABLE(indexes),  SYSTEM_TABLE(rules),      SYSTEM_TABLE(models), SYSTEM_TABLE(cache),
+    SYSTEM_TABLE(prefixes), SYSTEM_TABLE(statements),
 };
 
 const system_table_info *system_table_at(size_t k) {

@@ -34,7 +34,8 @@ static int create_model(stmt *s, const sql_stmt *x, txn *t, err *e) {
     (void)s;
     if (x->if_not_exists && catalog_model(txn_catalog(t), x->create_model.name))
         return 0;
-    return catalog_create_model(t, &x->create_model, x->or_replace, e);
+    int status = models_check_file(x->create_model.source, e);
+    return status ? status : catalog_create_model(t, &x->create_model, x->or_replace, e);
 }
 
 static int drop_table(stmt *s, const sql_stmt *x, txn *t, err *e) {

@@ -370,7 +370,7 @@ static void find_sql(finder *f) {
     } else if (setting && f->s.before == 1) {
         add_settings(f);
         if (first_is(f, "SHOW"))
-            add_words(f, "CACHE", SCORE_KEYWORD);
+            add_words(f, "CACHE TABLES INDEXES MODELS STATEMENTS PREFIXES RULES", SCORE_KEYWORD);
     } else if (setting && f->s.before >= 3) {
         add_setting_values(f, f->s.tokens[1].text);
     } else if (token_is(last, "=>") && token_is(before(f, 2), "model")) {

@@ -77,8 +77,8 @@ static int known_setting(binder *b, const ast *a, const sql_stmt *s) {
     return status ? place_error(b, &problem, a->name.pos, a->name.len) : 0;
 }
 
-/* SHOW TABLES is SELECT * FROM kvasir_tables. */
-static int bind_show_tables(binder *b, const ast *a, sql_stmt *s) {
+/* SHOW TABLES is SELECT * FROM kvasir_tables, and so for every system table. */
+static int bind_show_rows(binder *b, const ast *a, str table, sql_stmt *s) {
     node star = {.kind = NODE_STAR, .pos = a->name.pos, .len = a->name.len};
     select_item item = {.value = &star};
     void *items[1] = {&item};
@@ -88,10 +88,15 @@ static int bind_show_tables(binder *b, const ast *a, sql_stmt *s) {
                .len = a->name.len,
                .items = {items, 1, 1},
                .from = &from};
-    from.name.name = STR("kvasir_tables");
+    from.name.name = table;
     s->kind = STMT_SELECT;
     s->name = STR("");
     return bind_query(b, &q, &s->query);
+}
+
+static bool is_system_table(const binder *b, str name) {
+    int ncols;
+    return b->env->system_table && b->env->system_table(b->env->ctx, name, &ncols);
 }
 
 static int bind_show(binder *b, const ast *a, sql_stmt *s) {
@@ -99,10 +104,10 @@ static int bind_show(binder *b, const ast *a, sql_stmt *s) {
     s->name = dotted(b, a);
     if (str_equal_nocase(s->name, STR("cache")))
         s->kind = STMT_SHOW_CACHE;
-    else if (str_equal_nocase(s->name, STR("tables")))
-        return bind_show_tables(b, a, s);
-    else if (s->name.n)
-        return known_setting(b, a, s);
+    else if (s->name.n) {
+        str table = str_from(arena_printf(b->mem, "kvasir_%.*s", (int)s->name.n, s->name.p));
+        return is_system_table(b, table) ? bind_show_rows(b, a, table, s) : known_setting(b, a, s);
+    }
     return 0;
 }
 
