@@ -96,25 +96,19 @@ static void check(const char *dir, int64_t acknowledged, int64_t *kept) {
           "the file has grown to %lld bytes", (long long)st.st_size);
 }
 
+static int64_t kept, by_use, kills;
+
+static void round_of_killing(const char *database) {
+    int64_t acknowledged = crash_kill_writer(database, 60);
+    check(database, acknowledged, &kept);
+    by_use += policy_of(crash_seed) == CACHE_LRU;
+    kills++;
+}
+
 int main(int argc, char **argv) {
-    if (argc == 4 && strcmp(argv[1], "--write") == 0)
-        return writer(argv[2], argv[3]);
-    int rounds = crash_start(argc > 1 ? argv[1] : NULL);
-    const char *tmp = getenv("TMPDIR");
-    char dir[256], database[300];
-    snprintf(dir, sizeof dir, "%s/kvasir-crash-XXXXXX", tmp && *tmp ? tmp : "/tmp");
-    CHECK(mkdtemp(dir), "mkdtemp");
-    snprintf(database, sizeof database, "%s/db", dir);
-    int64_t kept = 0, by_use = 0;
-    for (int i = 0; i < rounds; i++) {
-        int64_t acknowledged = crash_kill_writer(database, 60);
-        check(database, acknowledged, &kept);
-        by_use += policy_of(crash_seed) == CACHE_LRU;
-    }
-    crash_remove(database);
-    rmdir(dir);
-    printf("%d kills; evicting by use, the last block flushed was there after %lld of %lld\n",
-           rounds, (long long)kept, (long long)by_use);
-    CHECK(kept > by_use * 9 / 10, "flushed blocks are lost");
-    return 0;
+    int status = crash_main(argc, argv, &(crash_test){writer, round_of_killing});
+    printf("%lld kills; evicting by use, the last block flushed was there after %lld of %lld\n",
+           (long long)kills, (long long)kept, (long long)by_use);
+    CHECK(kept >= by_use * 9 / 10, "flushed blocks are lost");
+    return status;
 }

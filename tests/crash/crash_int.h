@@ -1,6 +1,6 @@
 /*
  * crash_int.h - the killing: a child that runs this very program with other arguments, a pipe on
- * which it acknowledges what it has made durable, and SIGKILL after a random while.
+ * which it acknowledges what it has made durable, and SIGKILL after a random while; rounds of it.
  */
 #ifndef CRASH_INT_H
 #define CRASH_INT_H
@@ -93,6 +93,29 @@ static inline int64_t crash_kill_writer(const char *dir, int ms) {
     waitpid(pid, &status, 0);
     CHECK(WIFSIGNALED(status), "the writer ended by itself with status %d", status);
     return last;
+}
+
+typedef struct crash_test {
+    int (*writer)(const char *dir,
+                  const char *seed); /* writes and acknowledges until it is killed */
+    /* One round: kills a writer of `database` and checks what it left. */
+    void (*round)(const char *database);
+} crash_test;
+
+static inline int crash_main(int argc, char **argv, const crash_test *t) {
+    if (argc == 4 && strcmp(argv[1], "--write") == 0)
+        return t->writer(argv[2], argv[3]);
+    int rounds = crash_start(argc > 1 ? argv[1] : NULL);
+    const char *tmp = getenv("TMPDIR");
+    char dir[256], database[300];
+    snprintf(dir, sizeof dir, "%s/kvasir-crash-XXXXXX", tmp && *tmp ? tmp : "/tmp");
+    CHECK(mkdtemp(dir), "mkdtemp");
+    snprintf(database, sizeof database, "%s/db", dir);
+    for (int i = 0; i < rounds; i++)
+        t->round(database);
+    crash_remove(database);
+    rmdir(dir);
+    return 0;
 }
 
 #endif

@@ -165,27 +165,21 @@ static int64_t check(const char *dir, int64_t acknowledged) {
     return n + 1;
 }
 
-int main(int argc, char **argv) {
-    if (argc == 4 && strcmp(argv[1], "--write") == 0)
-        return writer(argv[2], argv[3]);
-    int rounds = crash_start(argc > 1 ? argv[1] : NULL);
-    const char *tmp = getenv("TMPDIR");
-    char dir[256], database[300];
-    snprintf(dir, sizeof dir, "%s/kvasir-crash-XXXXXX", tmp && *tmp ? tmp : "/tmp");
-    CHECK(mkdtemp(dir), "mkdtemp");
-    snprintf(database, sizeof database, "%s/db", dir);
-    int64_t total = 0, n = 0;
-    for (int i = 0; i < rounds; i++) {
-        if (n * ROWS > 20000) { /* a young database again: its pages split and merge more */
-            crash_remove(database);
-            n = 0;
-        }
-        int64_t acknowledged = crash_kill_writer(database, 80);
-        n = check(database, acknowledged);
-        total += acknowledged >= 0;
+static int64_t transactions, kills, after_commit;
+
+static void round_of_killing(const char *database) {
+    if (transactions * ROWS > 20000) { /* a young database again: its pages split and merge more */
+        crash_remove(database);
+        transactions = 0;
     }
-    crash_remove(database);
-    rmdir(dir);
-    printf("%d kills, %lld of them after a commit\n", rounds, (long long)total);
-    return 0;
+    int64_t acknowledged = crash_kill_writer(database, 80);
+    transactions = check(database, acknowledged);
+    after_commit += acknowledged >= 0;
+    kills++;
+}
+
+int main(int argc, char **argv) {
+    int status = crash_main(argc, argv, &(crash_test){writer, round_of_killing});
+    printf("%lld kills, %lld of them after a commit\n", (long long)kills, (long long)after_commit);
+    return status;
 }

@@ -3,91 +3,20 @@
  * changed model file; with another process at work.
  *
  * Answers come from test:hash, but for the KV of a real model, which is skipped where there is none
- * (KVASIR_MODEL or the default one). The other process is this program again:
- * test_exec_cache DIRECTORY SQL …
+ * (KVASIR_MODEL or the default one).
  */
 #include <fcntl.h>
-#include <ftw.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <spawn.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
-#include <cmocka.h>
-
-#include "exec/exec.h"
-
-extern char **environ;
+#include "exec_other_int.h"
 
 enum { ROWS = 60 };
-
-static char directory[64], path[80];
 
 static const char question[] = "SELECT id, LLM('Is {body} long?', body, topic, model => m) "
                                "RETURNS ENUM('yes', 'no', 'maybe') FROM t ORDER BY id";
 
-/* ---- SQL --------------------------------------------------------------------------------------- */
-
-static db *open_path(void) {
-    db *d;
-    err e;
-    db_options options = {.path = path};
-    if (db_open(&options, &d, &e) != 0) {
-        fprintf(stderr, "%s\n", e.message);
-        exit(2);
-    }
-    return d;
-}
-
-typedef struct outcome {
-    int status;
-    uint64_t hash; /* of the rows */
-    int64_t first; /* the first INTEGER of the last batch */
-    exec_summary sum;
-    char notice[512];
-} outcome;
-
-static outcome run(db *d, const char *sql) {
-    const batch *b;
-    stmt_status status;
-    err e;
-    outcome out = {.hash = 1, .first = -1};
-    stmt *s = db_submit(d, str_from(sql));
-    err_clear(&e);
-    while ((status = stmt_next(s, -1, &b, &e)) == STMT_ROWS)
-        for (int c = 0; c < b->ncols; c++)
-            for (int r = 0; r < b->rows; r++) {
-                const column *col = &b->cols[c];
-                if (column_is_null(col, r))
-                    out.hash = hash_mix(out.hash, 7);
-                else if (col->type == TYPE_TEXT)
-                    out.hash = hash64(col->s[r].p, col->s[r].n, out.hash);
-                else
-                    out.hash = hash_mix(out.hash, (uint64_t)col->i[r]);
-                if (r == 0 && c == 0 && col->type == TYPE_INTEGER)
-                    out.first = col->i[0];
-            }
-    out.status = status == STMT_ERROR ? (int)e.code : 0;
-    stmt_summary(s, &out.sum);
-    snprintf(out.notice, sizeof out.notice, "%s", stmt_notice(s));
-    stmt_free(s);
-    if (out.status)
-        fprintf(stderr, "%s: %s\n", sql, e.message);
-    return out;
-}
-
-static outcome run_ok(db *d, const char *sql) {
-    outcome o = run(d, sql);
-    assert_int_equal(o.status, 0);
-    return o;
-}
+/* ---- sessions ---------------------------------------------------------------------------------- */
 
 /* One session: opens, runs what is given, closes; the last one's outcome. */
 static outcome session(const char *set, const char *sql) {
@@ -115,26 +44,6 @@ static void make_table(const char *model) {
     run_ok(d, sql.p);
     buf_free(&sql);
     db_close(d);
-}
-
-/* ---- the other process ------------------------------------------------------------------------- */
-
-static pid_t start_other(const char *first, const char *second) {
-    char self[] = "/proc/self/exe";
-    char *args[] = {self, path, (char *)(uintptr_t)first, (char *)(uintptr_t)second, NULL};
-    pid_t pid;
-    assert_int_equal(posix_spawn(&pid, self, NULL, NULL, args, environ), 0);
-    return pid;
-}
-
-static int be_other(int argc, char **argv) {
-    snprintf(path, sizeof path, "%s", argv[1]);
-    db *d = open_path();
-    int status = 0;
-    for (int k = 2; k < argc && !status; k++)
-        status = run(d, argv[k]).status;
-    db_close(d);
-    return status;
 }
 
 /* ---- tests ------------------------------------------------------------------------------------- */
@@ -180,7 +89,7 @@ static void a_killed_statement_resumes_with_the_same_answers(void **state) {
     make_table("test:hash:slow");
     outcome fresh = session("SET cache = off", question);
     for (int round = 0; round < 3; round++) {
-        pid_t pid = start_other("SET llm_window = 4", question); /* passes are short */
+        pid_t pid = start_other("0", "SET llm_window = 4", question); /* passes are short */
         usleep((useconds_t)(250000 + round * 110000));
         kill(pid, SIGKILL);
         waitpid(pid, NULL, 0);
@@ -222,20 +131,17 @@ static void flipped_bits_change_no_answer(void **state) {
 
 static void two_processes_share_a_cache(void **state) {
     (void)state;
-    int status;
     make_table("test:hash:slow");
     outcome fresh = session("SET cache = off", question);
-    pid_t others[2] = {start_other(question, NULL), start_other(question, NULL)};
+    pid_t others[2] = {start_other("0", question, NULL), start_other("0", question, NULL)};
     usleep(200000);
     db *d = open_path(); /* and a third is not held up by them */
     assert_int_equal(run_ok(d, "SELECT count(*) FROM t").first, ROWS);
     run_ok(d, "INSERT INTO t VALUES (100, 'x', NULL)");
     run_ok(d, "DELETE FROM t WHERE id = 100");
     assert_true(run_ok(d, question).hash == fresh.hash);
-    for (int i = 0; i < 2; i++) {
-        waitpid(others[i], &status, 0);
-        assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
-    }
+    for (int i = 0; i < 2; i++)
+        wait_other(others[i]);
     assert_int_equal(run_ok(d, question).sum.answers_stored, ROWS);
     db_close(d);
 }
@@ -394,26 +300,6 @@ static void a_machine_that_computes_otherwise_is_found_out(void **state) {
 }
 
 /* ---- set up ------------------------------------------------------------------------------------ */
-
-static int make_directory(void **state) {
-    (void)state;
-    const char *tmp = getenv("TMPDIR");
-    snprintf(directory, sizeof directory, "%.40s/kvasir-cache-XXXXXX", tmp && *tmp ? tmp : "/tmp");
-    if (!mkdtemp(directory))
-        return 1;
-    snprintf(path, sizeof path, "%s/d.kvasir", directory);
-    return 0;
-}
-
-static int remove_one(const char *name, const struct stat *st, int flag, struct FTW *ftw) {
-    (void)st, (void)flag, (void)ftw;
-    return remove(name);
-}
-
-static int remove_directory(void **state) {
-    (void)state;
-    return nftw(directory, remove_one, 8, FTW_DEPTH | FTW_PHYS);
-}
 
 #define TEST(function) cmocka_unit_test_setup_teardown(function, make_directory, remove_directory)
 
