@@ -46,6 +46,8 @@ static str one_line(shown *w, str text) {
     for (size_t i = 0; i < cut.n; i++)
         if ((unsigned char)cut.p[i] < ' ')
             ((char *)(uintptr_t)cut.p)[i] = ' ';
+    while (cut.n && cut.p[cut.n - 1] == ' ')
+        cut.n--;
     return cut;
 }
 

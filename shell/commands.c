@@ -296,7 +296,7 @@ static const command commands[] = {
     {"view", "\\view", "[on|off|SQL]", "the live view of LLM statements", ARG_SQL, cmd_view},
     {"model", "", "[NAME|FILE]", "the model in use, or use another", ARG_FILE, cmd_model},
     {"tokens", "", "TEXT", "how the model reads a text", ARG_ANY, cmd_tokens},
-    {"cache", "", "[clear]", "what the cache holds, or empty it", ARG_ANY, cmd_cache},
+    {"cache", "", "[clear [kv|answers]]", "what the cache holds, or empty it", ARG_ANY, cmd_cache},
     {"set", "\\set .param .parameter", "[NAME=VALUE]", "the variable :NAME in SQL", ARG_ANY,
      cmd_set},
     {"print", "\\echo \\qecho", "TEXT", "print a text", ARG_ANY, cmd_print},
