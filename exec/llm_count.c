@@ -125,7 +125,8 @@ static int count_strategy(exec_ctx *ctx, const counted *c, bool last, const prom
     input_order order = {0};
     llm_session_options options;
     bool bounded = last && in->count > 1 && in->nfields > 1;
-    int status = order_solve_plain(calls[0], in, c->strategy, bounded, mem, &order, e);
+    int status =
+        order_solve_plain(ctx->settings, calls[0], in, c->strategy, bounded, mem, &order, e);
     session_options(ctx, &options);
     options.reuse = c->reuse;
     options.count_only = true;

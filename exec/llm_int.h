@@ -113,8 +113,8 @@ typedef struct input_order {
 int order_solve(exec_ctx *ctx, const prompt *p, const llm_inputs *in, psm_strategy strategy,
                 arena *mem, input_order *out, err *e);
 /* The same without records, for counting. */
-int order_solve_plain(const prompt *p, const llm_inputs *in, psm_strategy strategy, bool bound,
-                      arena *mem, input_order *out, err *e);
+int order_solve_plain(const settings *s, const prompt *p, const llm_inputs *in,
+                      psm_strategy strategy, bool bound, arena *mem, input_order *out, err *e);
 /* The share of tokens that whole cells could share beyond what they do in this order, which was solved with its bound; NAN: not known. */
 int order_gap(const prompt *p, const llm_inputs *in, const input_order *order, double *gap, err *e);
 /* The key of a call's facts kept in the catalog: "field_order/…". */
@@ -125,7 +125,7 @@ void call_fact_key(const llm_call *call, const char *prefix, hash128 fingerprint
 /* Whether two uses of a node ask about the same fields of the same rows, so that data first would share them. */
 bool uses_share_fields(const plan_llm_use *a, const plan_llm_use *b);
 /* Whether the data should stand first in `count` calls that share the distinct inputs `in` (DESIGN 2.2: by token counts). */
-int layout_choose(const prompt *const *calls, int count, const llm_inputs *in, bool *data_first,
+int layout_choose(const settings *s, const prompt *const *calls, int count, const llm_inputs *in, bool *data_first,
                   err *e);
 /* How many rows to ask next when a LIMIT stands above: `asked` so far, last_wave of them at once (0: none yet). */
 int64_t wave_rows(const exec_ctx *ctx, const plan_node *node, int64_t asked, int64_t last_wave);
@@ -209,6 +209,7 @@ struct llm_runtime {
     bool cache_tried;
     int64_t sample;      /* > 0: operators ask about so many rows only (llm_sample.c) */
     call_facts *sampled; /* by call number - 1: what sampling showed */
+    bool forget;         /* the plan must not depend on earlier runs (llm_plan_hooks) */
     llm_stats before;    /* sums of the sessions before this one */
     int operators_started;
     double started_s;
@@ -227,6 +228,8 @@ void runtime_stats(const llm_runtime *r, llm_stats *out);
 void session_options(const exec_ctx *ctx, llm_session_options *out);
 
 bool facts_recall(exec_ctx *ctx, const llm_call *call, hash128 fingerprint, call_facts *out);
+/* The same for planning: only what this statement's sample showed, where earlier runs must not decide. */
+bool facts_for_plan(exec_ctx *ctx, const llm_call *call, hash128 fingerprint, call_facts *out);
 int facts_remember(exec_ctx *ctx, const llm_call *call, hash128 fingerprint,
                    const call_facts *facts, err *e);
 

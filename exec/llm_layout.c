@@ -37,15 +37,15 @@ static double instruction_tokens(const prompt *p) {
     return (double)count + 1; /* its line break */
 }
 
-int layout_choose(const prompt *const *calls, int count, const llm_inputs *in, bool *data_first,
-                  err *e) {
+int layout_choose(const settings *s, const prompt *const *calls, int count, const llm_inputs *in,
+                  bool *data_first, err *e) {
     input_order order = {0};
     double questions = 0;
     *data_first = false;
     if (count < 2 || in->count == 0)
         return 0;
     arena *mem = arena_new();
-    int status = order_solve_plain(calls[0], in, PSM_FIXED, false, mem, &order, e);
+    int status = order_solve_plain(s, calls[0], in, PSM_FIXED, false, mem, &order, e);
     for (int i = 0; i < count; i++)
         questions += instruction_tokens(calls[i]);
     if (status == 0) {

@@ -68,11 +68,39 @@ static int solve(const prompt *p, const llm_inputs *in, const psm_options *optio
     return status;
 }
 
-int order_solve_plain(const prompt *p, const llm_inputs *in, psm_strategy strategy, bool bound,
-                      arena *mem, input_order *out, err *e) {
+/* ---- the order a user listed ------------------------------------------------------------------- */
+
+/* The order of SET field_order = 'a, b', made in `mem`; NULL where the setting lists none. */
+static int listed_order(const settings *s, const llm_call *call, arena *mem, const uint8_t **out,
+                        err *e) {
+    str list = str_from(s->field_order), unknown;
+    *out = NULL;
+    if (str_equal_nocase(list, STR("keep")) || str_equal_nocase(list, STR("fresh")))
+        return 0;
+    uint8_t *order = ARENA_ARRAY(mem, uint8_t, call->nfields + 1);
+    *out = order;
+    if (llm_call_listed_order(call, list, order, &unknown))
+        return 0;
+    const char **names = ARENA_ARRAY(mem, const char *, call->nfields + 1);
+    for (int f = 0; f < call->nfields; f++)
+        names[f] = arena_strndup(mem, call->field_names[f].p, call->field_names[f].n);
+    err_set_at(e, ERR_BIND, call->pos, call->len,
+               "field_order names %.*s, which is no field of LLM#%d", (int)unknown.n, unknown.p,
+               call->number);
+    const char *meant = str_nearest(unknown, names, (size_t)call->nfields);
+    if (meant)
+        err_hint(e, "did you mean %s?", meant);
+    else
+        err_hint(e, "SET field_order = 'keep' lets the planner choose");
+    return ERR_BIND;
+}
+
+int order_solve_plain(const settings *s, const prompt *p, const llm_inputs *in,
+                      psm_strategy strategy, bool bound, arena *mem, input_order *out, err *e) {
     psm_options options = {
         .strategy = strategy, .one_order = p->call->examples != NULL, .bound = bound};
-    return solve(p, in, &options, mem, out, e);
+    int status = listed_order(s, p->call, mem, &options.given_order, e);
+    return status ? status : solve(p, in, &options, mem, out, e);
 }
 
 int order_gap(const prompt *p, const llm_inputs *in, const input_order *order, double *gap,
@@ -87,38 +115,6 @@ int order_gap(const prompt *p, const llm_inputs *in, const input_order *order, d
                : NAN;
     arena_free(mem);
     return status;
-}
-
-/* ---- the order a user listed ------------------------------------------------------------------- */
-
-/* Parses `SET field_order = 'a, b'`: the listed fields first, the rest as written. */
-static int listed_order(const prompt *p, const char *list, uint8_t *order, err *e) {
-    bool used[PSM_MAX_FIELDS] = {false};
-    int n = 0;
-    for (const char *at = list; *at;) {
-        const char *end = strchr(at, ',');
-        size_t len = end ? (size_t)(end - at) : strlen(at);
-        str name = {at, len};
-        while (name.n && name.p[0] == ' ')
-            name.p++, name.n--;
-        while (name.n && name.p[name.n - 1] == ' ')
-            name.n--;
-        int found = -1;
-        for (int f = 0; f < p->nfields; f++)
-            if (str_equal_nocase(name, p->call->field_names[f]))
-                found = f;
-        if (found < 0)
-            return err_set(e, ERR_BIND, "field_order names %.*s, which is no field of LLM#%d",
-                           (int)name.n, name.p, p->call->number);
-        if (!used[found])
-            order[n++] = (uint8_t)found;
-        used[found] = true;
-        at += len + (end != NULL);
-    }
-    for (int f = 0; f < p->nfields; f++)
-        if (!used[f])
-            order[n++] = (uint8_t)f;
-    return 0;
 }
 
 /* ---- the record -------------------------------------------------------------------------------- */
@@ -165,7 +161,7 @@ static void only_order(const psm_result *r, int nfields, uint8_t *order) {
 }
 
 /* Uses the recorded order while it is nearly as good as the fresh one, else records the fresh one. Orders that differ by row group
- * are a function of the data and have no record. */
+ * are a function of the rows and have no record. */
 static int apply_record(exec_ctx *ctx, const prompt *p, const llm_inputs *in, psm_options *options,
                         arena *mem, input_order *out, err *e) {
     uint8_t fresh[PSM_MAX_FIELDS];
@@ -185,8 +181,10 @@ static int apply_record(exec_ctx *ctx, const prompt *p, const llm_inputs *in, ps
         status = solve(p, in, options, mem, &kept, e);
         usable = (double)computed_units(&kept.psm) <=
                  RECORD_TOLERANCE * (double)computed_units(&out->psm);
-        if (status == 0 && usable)
+        if (status == 0 && usable) {
+            kept.text = str_from(arena_printf(mem, "%.*s (kept)", (int)kept.text.n, kept.text.p));
             *out = kept;
+        }
     }
     if (status == 0 && !usable)
         status =
@@ -197,24 +195,17 @@ static int apply_record(exec_ctx *ctx, const prompt *p, const llm_inputs *in, ps
 
 int order_solve(exec_ctx *ctx, const prompt *p, const llm_inputs *in, psm_strategy strategy,
                 arena *mem, input_order *out, err *e) {
-    const char *mode = ctx->settings->field_order;
-    uint8_t listed[PSM_MAX_FIELDS];
     psm_options options = {
         .strategy = strategy, .one_order = p->call->examples != NULL, .bound = false};
     *out = (input_order){0};
-    bool keep = str_equal_nocase(str_from(mode), STR("keep")),
-         fresh = str_equal_nocase(str_from(mode), STR("fresh"));
+    bool keep = str_equal_nocase(str_from(ctx->settings->field_order), STR("keep"));
     if (p->nfields > PSM_MAX_FIELDS)
         return err_set_at(e, ERR_LIMIT, p->call->pos, p->call->len,
                           "an LLM call takes at most %d fields, this one has %d", PSM_MAX_FIELDS,
                           p->nfields);
-    if (!keep && !fresh) {
-        int status = listed_order(p, mode, listed, e);
-        if (status)
-            return status;
-        options.given_order = listed;
-    }
-    int status = solve(p, in, &options, mem, out, e);
+    int status = listed_order(ctx->settings, p->call, mem, &options.given_order, e);
+    if (status == 0)
+        status = solve(p, in, &options, mem, out, e);
     if (status == 0 && keep && strategy != PSM_OFF && p->nfields > 1)
         status = apply_record(ctx, p, in, &options, mem, out, e);
     return status;

@@ -262,6 +262,12 @@ bool facts_recall(exec_ctx *ctx, const llm_call *call, hash128 fingerprint, call
     return ok;
 }
 
+bool facts_for_plan(exec_ctx *ctx, const llm_call *call, hash128 fingerprint, call_facts *out) {
+    if (ctx->llm && ctx->llm->forget && ctx->llm->sampled[call->number - 1].answers == 0)
+        return false;
+    return facts_recall(ctx, call, fingerprint, out);
+}
+
 int facts_remember(exec_ctx *ctx, const llm_call *call, hash128 fingerprint, const call_facts *facts, err *e) {
     buf key = {0};
     call_fact_key(call, "learned", fingerprint, &key);
@@ -288,11 +294,12 @@ static double hook_selectivity(void *arg, const llm_call *call, str literal) {
     exec_ctx *ctx = arg;
     call_facts facts;
     llm_engine *engine = hook_engine(ctx, call);
-    if (!engine || !facts_recall(ctx, call, llm_engine_info(engine)->fingerprint, &facts) || facts.answers == 0)
+    if (!engine || !facts_for_plan(ctx, call, llm_engine_info(engine)->fingerprint, &facts) || facts.answers == 0)
         return -1;
     for (int i = 0; i < call->nliterals && i < (int)BASE_COUNT(facts.literal_counts); i++)
         if (str_equal(call->literals[i], literal))
-            return (double)facts.literal_counts[i] / (double)facts.answers;
+            /* Laplace's rule of succession: a literal that few answers never were is rare, not impossible */
+            return ((double)facts.literal_counts[i] + 1) / ((double)facts.answers + call->nliterals);
     return -1;
 }
 
@@ -300,7 +307,7 @@ static double hook_output_tokens(void *arg, const llm_call *call) {
     exec_ctx *ctx = arg;
     call_facts facts;
     llm_engine *engine = hook_engine(ctx, call);
-    if (!engine || !facts_recall(ctx, call, llm_engine_info(engine)->fingerprint, &facts) || facts.answers == 0)
+    if (!engine || !facts_for_plan(ctx, call, llm_engine_info(engine)->fingerprint, &facts) || facts.answers == 0)
         return -1;
     return (double)facts.output_tokens / (double)facts.answers;
 }
@@ -326,6 +333,27 @@ static bool hook_field_order(void *arg, const llm_call *call, uint8_t *order) {
     return found;
 }
 
+/* Whether the rows that reach this call decide its field order: one is to be found, and none is on record. */
+static bool order_depends_on_rows(exec_ctx *ctx, const llm_call *call) {
+    const settings *s = ctx->settings;
+    uint8_t order[PSM_MAX_FIELDS];
+    str mode = str_from(s->field_order);
+    if (call->nfields < 2 || call->nfields > PSM_MAX_FIELDS || s->psm == PSM_SETTING_OFF)
+        return false;
+    if (str_equal_nocase(mode, STR("keep")))
+        return s->psm == PSM_SETTING_GROUPED || !hook_field_order(ctx, call, order);
+    return str_equal_nocase(mode, STR("fresh"));
+}
+
+/* Where a call's field order is still to be found, what was measured or learned must not decide where the call stands: that would
+ * change the rows that reach it, by them its field order, and so the text of its prompts (DESIGN 2.2). */
+static bool may_use_what_was_learned(exec_ctx *ctx) {
+    for (int i = 0; i < ctx->stmt->ncalls; i++)
+        if (order_depends_on_rows(ctx, ctx->stmt->calls[i]))
+            return false;
+    return true;
+}
+
 void llm_plan_hooks(exec_ctx *ctx, plan_env *env) {
     env->ctx = ctx;
     env->selectivity = hook_selectivity;
@@ -334,7 +362,8 @@ void llm_plan_hooks(exec_ctx *ctx, plan_env *env) {
     if (!ctx->llm || ctx->stmt->ncalls == 0 || !ctx->llm->engines[0])
         return;
     env->count_tokens = hook_count_tokens;
-    if (ctx->settings->cost_rates == RATES_MEASURED) {
+    ctx->llm->forget = !may_use_what_was_learned(ctx);
+    if (ctx->settings->cost_rates == RATES_MEASURED && !ctx->llm->forget) {
         const llm_model_info *info = llm_engine_info(ctx->llm->engines[0]);
         env->prefill_tok_s = info->prefill_tok_s;
         env->decode_tok_s = info->decode_tok_s;

@@ -45,7 +45,7 @@ static bool worth_asking(exec_ctx *ctx, const plan_llm_use *u, const plan_node *
     call_facts facts;
     const llm_engine *engine = ctx->llm->engines[u->call->number - 1];
     if (!engine || u->call->nliterals == 0 ||
-        (facts_recall(ctx, u->call, llm_engine_info(engine)->fingerprint, &facts) &&
+        (facts_for_plan(ctx, u->call, llm_engine_info(engine)->fingerprint, &facts) &&
          facts.answers > 0))
         return false;
     for (int f = 0; f < u->call->nfields; f++)

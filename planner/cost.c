@@ -28,26 +28,6 @@ static void order_as_written(const llm_call *call, uint8_t *order) {
         order[i] = (uint8_t)i;
 }
 
-/* `SET field_order = 'b, a'`: the listed fields first, the rest as written. Names that are no field are exec's to refuse. */
-static void order_as_listed(const llm_call *call, str list, uint8_t *order) {
-    int n = 0;
-    while (list.n) {
-        const char *comma = memchr(list.p, ',', list.n);
-        str name = {list.p, comma ? (size_t)(comma - list.p) : list.n};
-        list = (str){list.p + name.n + (comma != NULL), list.n - name.n - (comma != NULL)};
-        while (name.n && name.p[0] == ' ')
-            name = (str){name.p + 1, name.n - 1};
-        while (name.n && name.p[name.n - 1] == ' ')
-            name.n--;
-        for (int f = 0; f < call->nfields; f++)
-            if (str_equal_nocase(name, call->field_names[f]) && !memchr(order, f, (size_t)n))
-                order[n++] = (uint8_t)f;
-    }
-    for (int f = 0; f < call->nfields; f++)
-        if (!memchr(order, f, (size_t)n))
-            order[n++] = (uint8_t)f;
-}
-
 /* The order listed, else as written when nothing is to be ordered, else the one on record, else v1's: average length × N ÷
  * cardinality, descending. */
 static void choose_order(estimator *s, const llm_call *call, const field_estimate *f, uint8_t *order) {
@@ -55,7 +35,8 @@ static void choose_order(estimator *s, const llm_call *call, const field_estimat
     str wanted = str_from(set->field_order);
     bool keep = str_equal_nocase(wanted, STR("keep"));
     if (!keep && !str_equal_nocase(wanted, STR("fresh"))) {
-        order_as_listed(call, wanted, order);
+        str unknown; /* exec's to refuse */
+        (void)llm_call_listed_order(call, wanted, order, &unknown);
         return;
     }
     if (set->psm == PSM_SETTING_OFF) {

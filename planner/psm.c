@@ -214,13 +214,13 @@ static candidate solve_fixed(psm_table *t, const psm_options *options, bool best
     return c;
 }
 
-static candidate solve_off(const psm_table *t) {
+static candidate solve_off(const psm_table *t, const psm_options *options) {
     uint8_t written[PSM_MAX_FIELDS];
     for (int f = 0; f < t->fields; f++) {
         written[f] = (uint8_t)f;
     }
     candidate c = candidate_new(t);
-    candidate_one_order(t, &c, written);
+    candidate_one_order(t, &c, options->given_order != NULL ? options->given_order : written);
     for (uint32_t r = 0; r < t->rows; r++) {
         c.rows[r] = r;
     }
@@ -248,7 +248,7 @@ static candidate solve_by_strategy(psm_table *t, const psm_input *in, const psm_
     result->used = PSM_FIXED;
     if (options->strategy == PSM_OFF) {
         result->used = PSM_OFF;
-        return solve_off(t);
+        return solve_off(t, options);
     }
     if (options->given_order != NULL || options->one_order) {
         return solve_fixed(t, options, true);

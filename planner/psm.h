@@ -48,8 +48,7 @@ typedef struct psm_input {
 
 typedef struct psm_options {
     psm_strategy strategy;
-    /* nfields entries, a permutation: the one order to use whatever the strategy but PSM_OFF; or
-     * NULL. */
+    /* nfields entries, a permutation: the one order to use whatever the strategy; or NULL. */
     const uint8_t *given_order;
     /* The statement has examples, so one field order holds for all rows; the best one is then
      * looked for, not only the one of greatest score. */

@@ -682,3 +682,46 @@ expr *bind_llm(binder *b, const node *n, bool prob) {
     return prob ? expr_column(b->mem, s->use.prob_id, TYPE_REAL, STR("LLM_PROB"))
                 : expr_column(b->mem, s->use.out_id, llm_call_type(info->call), name);
 }
+
+/* ---- field order -------------------------------------------------------------------------------
+ */
+
+static int listed_field(const llm_call *call, str name) {
+    const char *dot = memchr(name.p, '.', name.n);
+    for (int f = 0; f < call->nfields; f++)
+        if (str_equal_nocase(name, call->field_names[f]))
+            return f;
+    if (!dot)
+        return -1;
+    return listed_field(call, (str){dot + 1, name.n - (size_t)(dot + 1 - name.p)});
+}
+
+static str trim_spaces(str s) {
+    while (s.n && s.p[0] == ' ')
+        s = (str){s.p + 1, s.n - 1};
+    while (s.n && s.p[s.n - 1] == ' ')
+        s.n--;
+    return s;
+}
+
+bool llm_call_listed_order(const llm_call *call, str names, uint8_t *order, str *unknown) {
+    bool known = true;
+    int n = 0;
+    while (names.n) {
+        const char *comma = memchr(names.p, ',', names.n);
+        str item = {names.p, comma ? (size_t)(comma - names.p) : names.n};
+        names = (str){names.p + item.n + (comma != NULL), names.n - item.n - (comma != NULL)};
+        item = trim_spaces(item);
+        int f = listed_field(call, item);
+        if (f < 0 && known) {
+            *unknown = item;
+            known = false;
+        }
+        if (f >= 0 && !memchr(order, f, (size_t)n))
+            order[n++] = (uint8_t)f;
+    }
+    for (int f = 0; f < call->nfields; f++)
+        if (!memchr(order, f, (size_t)n))
+            order[n++] = (uint8_t)f;
+    return known;
+}
