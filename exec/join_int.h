@@ -3,7 +3,7 @@
  * of join.
  *
  * A join lists candidate pairs (left row of the batch, row of the kept right input), all of one
- * left row in a row, and behind them an end mark (right = -1) where the kind needs to know that a
+ * left row in a row (unless only whether there is one matters), and behind them an end mark (right = -1) where the kind needs to know that a
  * left row has no more. join_emit filters them by the predicate and makes output rows in candidate
  * order, so the left input's order is kept.
  */

@@ -101,7 +101,9 @@ int stmt_copy_from(stmt *s, sql_stmt *x, err *e) {
     copy_map m;
     row_sink w;
     const char *path = arena_strndup(s->mem, x->copy.path.p, x->copy.path.n);
-    int status = csv_open(path, &x->copy.options, &file, e);
+    csv_options options = x->copy.options;
+    options.own_types = true;
+    int status = csv_open(path, &options, &file, e);
     if (status)
         return status;
     row_sink_init(&w, s, x, x->table);

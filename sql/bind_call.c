@@ -221,7 +221,7 @@ static expr *bind_aggregate(binder *b, const node *n, agg_kind kind) {
     b->group = NULL;
     b->no_aggregate = "an aggregate";
     b->lift = &g->below;
-    b->guard = NULL;
+    b->guard = b->inherited;
     rel_agg *agg = ARENA_NEW(b->mem, rel_agg);
     agg->kind = kind;
     agg->distinct = n->distinct;

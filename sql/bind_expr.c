@@ -64,13 +64,14 @@ static bool count_copies(binder *b, const node *n) {
     return false;
 }
 
-static bool has_llm(const node *n) {
-    if (n->kind == NODE_LLM)
+/* Whether a call may stand in it: a subquery may name a view that has one. */
+static bool may_ask(const node *n) {
+    if (n->kind == NODE_LLM || n->query)
         return true;
     for (int i = 0; i < n->nargs; i++)
-        if (has_llm(n->args[i]))
+        if (may_ask(n->args[i]))
             return true;
-    return n->filter && has_llm(n->filter);
+    return n->filter && may_ask(n->filter);
 }
 
 /* ---- names and values ---------------------------------------------------------------------------
@@ -154,7 +155,7 @@ static expr *undecided(binder *b, const node *n, expr **before, int i) {
 static expr *bind_chain(binder *b, const node *n) {
     expr **args = ARENA_ARRAY(b->mem, expr *, n->nargs), *before = b->guard;
     for (int i = 0; i < n->nargs; i++) {
-        if (i > 0 && has_llm(n->args[i]))
+        if (i > 0 && may_ask(n->args[i]))
             b->guard = expr_and(b->mem, before, undecided(b, n, args, i));
         args[i] = bind_condition(b, n->args[i]);
         b->guard = before;
@@ -342,7 +343,7 @@ static expr *bind_case(binder *b, const node *n) {
         if (!condition)
             return NULL;
         x->args[2 * i] = condition;
-        expr *here = has_llm(then) ? expr_and(b->mem, none_before, condition) : NULL;
+        expr *here = may_ask(then) ? expr_and(b->mem, none_before, condition) : NULL;
         if (!(values[i] = bind_guarded(b, then, here)))
             return NULL;
         none_before = expr_and(b->mem, none_before, is_true(b, condition, true));

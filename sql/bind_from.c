@@ -100,7 +100,7 @@ static int bind_view(binder *b, const view_def *v, str alias, const list *column
         b->e = &inner;
         b->ctes = NULL;
         b->scope = NULL; /* a view sees nothing of where it is used */
-        status = subquery(b, a->query, &r);
+        status = derived_query(b, a->query, &r);
         b->view_depth = saved.view_depth;
         b->mentions_rowid = saved.mentions_rowid;
         b->e = saved.e;
@@ -446,7 +446,7 @@ int bind_from(binder *b, from_item *f, scope *s, rel **out) {
         return bind_table(b, f->name, alias, &f->columns, s, out);
     if (f->kind == FROM_FILE)
         return bind_file(b, f, s, out);
-    status = subquery(b, f->query, out);
+    status = derived_query(b, f->query, out);
     return status ? status : expose(b, *out, alias, &f->columns, s);
 }
 

@@ -119,6 +119,8 @@ static bool rewrite_step(binder *b, grouping *g, lift *above, step *s) {
     s->rewritten = true;
     if (s->predicate && !(s->predicate = rewrite(b, g, above, s->predicate)))
         return false;
+    if (s->guard && !(s->guard = rewrite(b, g, above, s->guard)))
+        return false;
     if (s->is_apply) {
         rewriting w = {b, g, above, false};
         rel_visit v = {.on_expr = rewrite_inside, .ctx = &w};

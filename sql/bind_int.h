@@ -81,6 +81,8 @@ struct step {
     expr *predicate;
     int mark_id, value_id;
     bool mark_null;
+    expr *guard; /* of a subquery: is_apply; calls inside it read it as the column guard_id */
+    int guard_id;
     bool is_above; /* grouped queries: computed over the groups (HAVING), though its args still name
                       the input's columns */
     bool rewritten;
@@ -148,6 +150,7 @@ typedef struct binder {
     scope *scope;
     lift *lift;
     expr *guard;
+    expr *inherited; /* of the query being bound: the guard that all its calls have */
     grouping *group;          /* aggregates are allowed and go here */
     const char *no_aggregate; /* why not, where group is NULL */
     const char *refuse;       /* LLM calls and subqueries are refused here: "CHECK" */
@@ -240,6 +243,10 @@ expr *bind_in_query(binder *b, const node *n);
 expr *bind_exists(binder *b, const node *n);
 expr *bind_scalar(binder *b, const node *n);
 int subquery(binder *b, query *q, rel **out);
+/* Whether x (or NULL) names the column `id`. */
+bool expr_mentions(const expr *x, int id);
+/* A query in FROM: as subquery(), but what guards the query around it guards its calls too. */
+int derived_query(binder *b, query *q, rel **out);
 rel *union_all(binder *b, rel **parts, int n); /* balanced, in order */
 /* (…) AS t(a, b): renames, or an error when the counts differ. */
 int rename_columns(binder *b, rel_column *cols, int ncols, const list *names, str table);

@@ -16,28 +16,64 @@
  */
 
 /* Binds q as a query of its own: what waits for the enclosing clause is none of its business, but
- * its scope is. */
-int subquery(binder *b, query *q, rel **out) {
+ * its scope is. `inherited`: what guards each of its calls. */
+static int nested_query(binder *b, query *q, expr *inherited, rel **out) {
     lift *above = b->lift;
-    expr *guard = b->guard;
+    expr *guard = b->guard, *around = b->inherited;
     grouping *group = b->group;
     const char *why = b->no_aggregate;
     const output *aliases = b->aliases;
     int naliases = b->naliases;
     b->lift = NULL;
-    b->guard = NULL;
+    b->guard = b->inherited = inherited;
     b->group = NULL;
     b->no_aggregate = NULL;
     b->aliases = NULL;
     int status = bind_query(b, q, out);
     b->lift = above;
     b->guard = guard;
+    b->inherited = around;
     b->group = group;
     b->no_aggregate = why;
     b->aliases = aliases;
     b->naliases = naliases;
     if (!status)
         rel_settle_all(*out);
+    return status;
+}
+
+int subquery(binder *b, query *q, rel **out) {
+    return nested_query(b, q, NULL, out);
+}
+
+int derived_query(binder *b, query *q, rel **out) {
+    return nested_query(b, q, b->guard, out);
+}
+
+typedef struct guard_search {
+    int id;
+    bool found;
+} guard_search;
+
+static void search_guard(rel_visit *v, expr **x) {
+    guard_search *s = v->ctx;
+    s->found = s->found || expr_mentions(*x, s->id);
+}
+
+/* A subquery in an expression. Its calls look at the guard as one BOOLEAN column, so that a query
+ * that names nothing else of its surroundings is run for three cases at most, not for every row. */
+static int guarded_query(binder *b, query *q, rel **out, int *guard_id) {
+    *guard_id = -1;
+    if (!b->guard)
+        return subquery(b, q, out);
+    guard_search used = {new_id(b), false};
+    expr *inherited = expr_column(b->mem, used.id, TYPE_BOOLEAN, STR("guard"));
+    int status = nested_query(b, q, inherited, out);
+    rel_visit v = {.on_expr = search_guard, .ctx = &used};
+    if (!status)
+        rel_walk(*out, &v);
+    if (!status && used.found)
+        *guard_id = used.id;
     return status;
 }
 
@@ -55,12 +91,14 @@ static int one_column(binder *b, const node *n, rel *r) {
     return fail_node(b, n, "the subquery must give one column, not %d", r->ncols);
 }
 
-static step *apply_step(binder *b, join_kind kind, rel *right) {
+static step *apply_step(binder *b, join_kind kind, rel *right, int guard_id) {
     step *s = ARENA_NEW(b->mem, step);
     s->is_apply = true;
     s->kind = kind;
     s->right = right;
     s->mark_id = s->value_id = -1;
+    s->guard_id = guard_id;
+    s->guard = guard_id >= 0 ? b->guard : NULL;
     if (kind == JOIN_MARK)
         s->mark_id = new_id(b);
     else
@@ -71,31 +109,34 @@ static step *apply_step(binder *b, join_kind kind, rel *right) {
 
 expr *bind_scalar(binder *b, const node *n) {
     rel *r;
-    if (!may_hold_subquery(b, n) || subquery(b, n->query, &r) || one_column(b, n, r))
+    int guard;
+    if (!may_hold_subquery(b, n) || guarded_query(b, n->query, &r, &guard) || one_column(b, n, r))
         return NULL;
-    apply_step(b, JOIN_SINGLE, r);
+    apply_step(b, JOIN_SINGLE, r, guard);
     return expr_column(b->mem, r->cols[0].id, r->cols[0].type, r->cols[0].name);
 }
 
 expr *bind_exists(binder *b, const node *n) {
     rel *r;
-    if (!may_hold_subquery(b, n) || subquery(b, n->query, &r))
+    int guard;
+    if (!may_hold_subquery(b, n) || guarded_query(b, n->query, &r, &guard))
         return NULL;
-    step *s = apply_step(b, JOIN_MARK, r);
+    step *s = apply_step(b, JOIN_MARK, r, guard);
     return expr_column(b->mem, s->mark_id, TYPE_BOOLEAN, STR("exists"));
 }
 
 expr *bind_in_query(binder *b, const node *n) {
     rel *r;
+    int guard;
     if (!may_hold_subquery(b, n))
         return NULL;
     expr *x = bind_expr(b, n->args[0]);
-    if (!x || subquery(b, n->query, &r) || one_column(b, n, r))
+    if (!x || guarded_query(b, n->query, &r, &guard) || one_column(b, n, r))
         return NULL;
     expr *y = expr_column(b->mem, r->cols[0].id, r->cols[0].type, r->cols[0].name);
     if (unify_comparison(b, &x, &y, n->pos, n->len))
         return NULL;
-    step *s = apply_step(b, JOIN_MARK, r);
+    step *s = apply_step(b, JOIN_MARK, r, guard);
     s->predicate = expr_op2(b->mem, OP_EQ, TYPE_BOOLEAN, x, y);
     s->mark_null = true;
     return expr_column(b->mem, s->mark_id, TYPE_BOOLEAN, STR("in"));

@@ -87,7 +87,7 @@ static void search_id(void *ctx, int id) {
     s->found = s->found || s->id == id;
 }
 
-static bool mentions(const expr *x, int id) {
+bool expr_mentions(const expr *x, int id) {
     search s = {id, false};
     if (x)
         expr_columns(x, search_id, &s);
@@ -99,15 +99,16 @@ static bool mentions(const expr *x, int id) {
 static bool reaches(binder *b, const lift *l, const expr *x, int id) {
     if (!x)
         return false;
-    if (mentions(x, id))
+    if (expr_mentions(x, id))
         return true;
     for (int i = 0; i < l->steps.n; i++) {
         step *s = l->steps.items[i];
         int made = s->is_apply ? (s->mark_id >= 0 ? s->mark_id : s->value_id) : s->use.out_id;
-        if (made == id || s->searched == b->search || !mentions(x, made))
+        if (made == id || s->searched == b->search || !expr_mentions(x, made))
             continue;
         s->searched = b->search;
-        if (reaches(b, l, s->is_apply ? s->predicate : s->use.guard, id))
+        if (reaches(b, l, s->is_apply ? s->predicate : s->use.guard, id) ||
+            reaches(b, l, s->guard, id))
             return true;
         for (int k = 0; !s->is_apply && k < s->use.call->nfields; k++)
             if (reaches(b, l, s->use.args[k], id))
@@ -179,14 +180,14 @@ static bool waits_for(const step *s, const step *other) {
         if (ids[i] < 0)
             continue;
         if (s->is_apply) {
-            if (mentions(s->predicate, ids[i]))
+            if (expr_mentions(s->predicate, ids[i]) || expr_mentions(s->guard, ids[i]))
                 return true;
             continue;
         }
-        if (mentions(s->use.guard, ids[i]))
+        if (expr_mentions(s->use.guard, ids[i]))
             return true;
         for (int k = 0; k < s->use.call->nfields; k++)
-            if (mentions(s->use.args[k], ids[i]))
+            if (expr_mentions(s->use.args[k], ids[i]))
                 return true;
     }
     return false;
@@ -201,6 +202,19 @@ static bool is_ready(const lift *l, const step *s) {
     return true;
 }
 
+/* r and one column more: the guard of a subquery, true or not. */
+static rel *with_guard_column(binder *b, rel *r, const step *s) {
+    rel *p = rel_project(b->mem, r, r->ncols + 1);
+    for (int i = 0; i < r->ncols; i++) {
+        const rel_column *c = &r->cols[i];
+        p->cols[i] = *c;
+        p->project.exprs[i] = (rel_expr){expr_column(b->mem, c->id, c->type, c->name), c->id};
+    }
+    p->cols[r->ncols] = (rel_column){s->guard_id, TYPE_BOOLEAN, STR("guard"), {NULL, 0}};
+    p->project.exprs[r->ncols] = (rel_expr){s->guard, s->guard_id};
+    return p;
+}
+
 static rel *place_applies(binder *b, lift *l, rel *r, int *left) {
     for (bool again = true; again;) {
         again = false;
@@ -208,6 +222,8 @@ static rel *place_applies(binder *b, lift *l, rel *r, int *left) {
             step *s = l->steps.items[i];
             if (!s->is_apply || s->placed || !is_ready(l, s))
                 continue;
+            if (s->guard)
+                r = with_guard_column(b, r, s);
             r = rel_apply(b->mem, s->kind, r, s->right, s->predicate, s->mark_id, s->mark_null);
             s->placed = again = true;
             --*left;

@@ -259,7 +259,7 @@ bool llm_note_use(binder *b, const expr *call, const expr *with) {
 bool llm_check_literal(binder *b, const expr *call, const expr *with) {
     call_info *info = llm_info_of(b, call);
     if (!info || info->call->returns != RETURNS_ENUM || with->kind != EXPR_LITERAL ||
-        with->type != TYPE_TEXT || !info->given)
+        with->type != TYPE_TEXT || expr_is_null(with) || !info->given)
         return true;
     const char **names = ARENA_ARRAY(b->mem, const char *, info->call->nliterals);
     for (int i = 0; i < info->call->nliterals; i++) {

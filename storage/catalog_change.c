@@ -337,7 +337,7 @@ static int check_droppable(const table_def *def, int at, err *e) {
         return err_set(e, ERR_INTERNAL, "column %d of %d", at, def->ncolumns);
     str name = def->columns[at].name;
     if (def->ncolumns == 1)
-        return err_set(e, ERR_BIND, "'%.*s' is the table's only at", (int)name.n, name.p);
+        return err_set(e, ERR_BIND, "'%.*s' is the table's only column", (int)name.n, name.p);
     if (at == def->rowid_column)
         return err_set(e, ERR_BIND, "'%.*s' is the primary key", (int)name.n, name.p);
     for (int i = 0; i < def->nindexes; i++)

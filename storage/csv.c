@@ -109,8 +109,13 @@ static str keep_text(text_pieces *t, const csv_cell *cell) {
 static int convert_error(const csv *c, const csv_cell *cell, int position, const err *cause,
                          err *e) {
     csv_error(c, e, ERR_TYPE, cell->p, position, "%s", cause->message);
-    err_hint(e, "types are guessed from the first MiB; a table made with CREATE TABLE and filled "
-                "with COPY has its own");
+    if (c->options.own_types)
+        err_hint(e, "the table has its types from CREATE TABLE; to look at the file as it is: "
+                    "SELECT * FROM '%s'",
+                 c->name);
+    else
+        err_hint(e, "types are guessed from the first MiB; a table made with CREATE TABLE and "
+                    "filled with COPY has its own");
     return ERR_TYPE;
 }
 

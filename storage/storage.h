@@ -211,6 +211,7 @@ typedef struct csv_options {
     csv_header header;
     str null_text;  /* an unquoted cell equal to this is NULL; default: the empty text */
     bool all_text;  /* no type sniffing */
+    bool own_types; /* the caller has types of its own: no hint that they were guessed */
 } csv_options;
 
 typedef struct csv csv;
