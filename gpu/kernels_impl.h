@@ -36,6 +36,12 @@ typedef int8_t vb __attribute__((vector_size(W)));
 #endif
 
 #define KEYS LLM_BLOCK_TOKENS
+/* Before loops over a tile's queries: unrolled, their scores stay in registers. */
+#if defined(__GNUC__) && !defined(__clang__)
+#define UNROLL _Pragma("GCC unroll 8")
+#else
+#define UNROLL _Pragma("unroll 8")
+#endif
 #define CONFIG_HEAD_PAIRS (CONFIG_MAX_HEAD_DIM / 2)
 #define KV (KEYS / W) /* vectors of scores a query has in a block */
 
@@ -67,8 +73,35 @@ static inline vf pick(vi mask, vf a, vf b) {
     return (vf)((mask & (vi)a) | (~mask & (vi)b));
 }
 
+/* a > b ? a : b, and a < b ? a : b: what the instructions do too, NaNs included. */
 static inline vf max_v(vf a, vf b) {
+#if defined(__AVX512F__)
+    return (vf)_mm512_max_ps((__m512)a, (__m512)b);
+#elif defined(__AVX2__)
+    return (vf)_mm256_max_ps((__m256)a, (__m256)b);
+#else
     return pick(a > b, a, b);
+#endif
+}
+
+static inline vf min_v(vf a, vf b) {
+#if defined(__AVX512F__)
+    return (vf)_mm512_min_ps((__m512)a, (__m512)b);
+#elif defined(__AVX2__)
+    return (vf)_mm256_min_ps((__m256)a, (__m256)b);
+#else
+    return pick(a < b, a, b);
+#endif
+}
+
+/* v, but 0 where x is below `least`. */
+static inline vf zero_below(vf x, float least, vf v) {
+#if defined(__AVX512F__)
+    __mmask16 kept = _mm512_cmp_ps_mask((__m512)x, (__m512)all(least), _CMP_NLT_UQ);
+    return (vf)_mm512_maskz_mov_ps(kept, (__m512)v);
+#else
+    return pick(x < all(least), (vf){0}, v);
+#endif
 }
 
 /* Lane i of the result is lane i ^ n of v. */
@@ -113,9 +146,8 @@ static inline vf max_lanes(vf v) {
  * (-infinity too). */
 static inline vf exp_v(vf x) {
     const vf magic = all(12582912.0f);
-    vi tiny = x < all(-87.0f);
-    x = pick(tiny, all(-87.0f), x);
-    x = pick(x > all(88.0f), all(88.0f), x);
+    const vf asked = x;
+    x = min_v(all(88.0f), max_v(all(-87.0f), x));
     vf t = fma_v(x, all(1.44269504088896341f), magic);
     vi n = (vi)t - (vi)magic;
     vf nf = t - magic;
@@ -127,7 +159,7 @@ static inline vf exp_v(vf x) {
     p = fma_v(p, r, all(5.0000001201e-1f));
     p = fma_v(p, r * r, r + all(1.0f));
     vf scale = (vf)((n + 127) << 23);
-    return pick(tiny, (vf){0}, p * scale);
+    return zero_below(asked, -87.0f, p * scale);
 }
 
 /* A tail shorter than a vector goes through a padded copy, so that it sees the same operations. */
@@ -243,7 +275,7 @@ static void k_int8_to_bf16(const int8_t *x, int n, uint16_t *out) {
     for (; i + W <= n; i += W) {
         vb b;
         memcpy(&b, x + i, sizeof b);
-        vh h = __builtin_convertvector((vu)__builtin_convertvector(b, vf) >> 16, vh);
+        vh h = __builtin_convertvector((vu) __builtin_convertvector(b, vf) >> 16, vh);
         memcpy(out + i, &h, sizeof h);
     }
     for (; i < n; i++) {
@@ -344,15 +376,16 @@ static inline __attribute__((always_inline)) void scores(const float *q, int d, 
     uint32_t qp[TILE * CONFIG_HEAD_PAIRS];
     narrow_pairs(q, T * d, qp);
 #endif
-    for (int i = 0; i < d; i += 2) {
+    const int half = d / 2;
+    for (int i = 0; i < half; i++) {
         for (int k = 0; k < KV; k++) {
-            vu pairs = load_pairs(kt + i * KEYS + 2 * k * W);
+            vu pairs = load_pairs(kt + 2 * i * KEYS + 2 * k * W);
             for (int t = 0; t < T; t++) {
 #if defined(__AVX512BF16__)
-                s[t][k] = dot_pairs(s[t][k], qp[(t * d + i) / 2], pairs);
+                s[t][k] = dot_pairs(s[t][k], qp[t * half + i], pairs);
 #else
-                s[t][k] = fma_v(all(q[t * d + i]), first_of(pairs), s[t][k]);
-                s[t][k] = fma_v(all(q[t * d + i + 1]), second_of(pairs), s[t][k]);
+                s[t][k] = fma_v(all(q[t * d + 2 * i]), first_of(pairs), s[t][k]);
+                s[t][k] = fma_v(all(q[t * d + 2 * i + 1]), second_of(pairs), s[t][k]);
 #endif
             }
         }
@@ -396,6 +429,7 @@ static inline __attribute__((always_inline)) void weigh(const attend_unit *u, in
                                                         vf s[][KV], float *p, float *old) {
     float fall[W] = {0};
     vf top[TILE];
+    UNROLL
     for (int t = 0; t < T; t++) {
         int i = at + t;
         for (int k = 0; u->key_scale != NULL && k < KV; k++) {
@@ -420,6 +454,7 @@ static inline __attribute__((always_inline)) void weigh(const attend_unit *u, in
         u->top[i] = none ? u->top[i] : top[t][0];
     }
     store(fall, exp_v(load(fall)));
+    UNROLL
     for (int t = 0; t < T; t++) {
         vf total = {0};
         for (int k = 0; k < KV; k++) {
@@ -457,15 +492,15 @@ static inline __attribute__((always_inline)) void gather(const weights *w, const
             }
         }
     }
-    for (int j = 0; !wide && j < keys; j += 2) {
+    for (int j = 0; !wide && 2 * j < keys; j++) {
         for (int k = 0; k < n; k++) {
-            vu pairs = load_pairs((const uint16_t *)values + j * d + 2 * (c + k * W));
+            vu pairs = load_pairs((const uint16_t *)values + 2 * j * d + 2 * (c + k * W));
             for (int t = 0; t < T; t++) {
 #if defined(__AVX512BF16__)
-                o[t][k] = dot_pairs(o[t][k], w->pairs[(t * KEYS + j) / 2], pairs);
+                o[t][k] = dot_pairs(o[t][k], w->pairs[t * (KEYS / 2) + j], pairs);
 #else
-                o[t][k] = fma_v(all(w->p[t * KEYS + j]), first_of(pairs), o[t][k]);
-                o[t][k] = fma_v(all(w->p[t * KEYS + j + 1]), second_of(pairs), o[t][k]);
+                o[t][k] = fma_v(all(w->p[t * KEYS + 2 * j]), first_of(pairs), o[t][k]);
+                o[t][k] = fma_v(all(w->p[t * KEYS + 2 * j + 1]), second_of(pairs), o[t][k]);
 #endif
             }
         }
@@ -478,10 +513,9 @@ static inline __attribute__((always_inline)) void gather(const weights *w, const
 }
 
 static inline __attribute__((always_inline)) void attend_tile(const attend_unit *u, bool wide,
-                                                              int at, int T) {
+                                                              int d, int at, int T) {
     vf s[TILE][KV];
     weights w;
-    int d = u->d;
     for (int t = 0; t < T; t++) {
         for (int k = 0; k < KV; k++) {
             s[t][k] = (vf){0};
@@ -511,26 +545,31 @@ static inline __attribute__((always_inline)) void attend_tile(const attend_unit 
     }
 }
 
-static inline __attribute__((always_inline)) void attend_unit_run(const attend_unit *u, bool wide) {
+static inline __attribute__((always_inline)) void attend_unit_run(const attend_unit *u, bool wide,
+                                                                  int d) {
     int i = 0;
     for (; i + TILE <= u->nq; i += TILE) {
-        attend_tile(u, wide, i, TILE);
+        attend_tile(u, wide, d, i, TILE);
     }
 #if TILE > 3
     for (; i + 3 <= u->nq; i += 3) {
-        attend_tile(u, wide, i, 3);
+        attend_tile(u, wide, d, i, 3);
     }
 #endif
     for (; i < u->nq; i++) {
-        attend_tile(u, wide, i, 1);
+        attend_tile(u, wide, d, i, 1);
     }
 }
 
 static void k_attend(const attend_unit *u) {
     if (u->wide) {
-        attend_unit_run(u, true);
+        attend_unit_run(u, true, u->d);
+    } else if (u->d == 64) { /* a constant: the addresses of the inner loops become offsets */
+        attend_unit_run(u, false, 64);
+    } else if (u->d == 128) {
+        attend_unit_run(u, false, 128);
     } else {
-        attend_unit_run(u, false);
+        attend_unit_run(u, false, u->d);
     }
 }
 
