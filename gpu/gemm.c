@@ -10,6 +10,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 
 #include "gemm_int.h"
@@ -31,6 +32,16 @@ typedef struct gemm_shape {
     gemm_kernel kernels[MAX_HEIGHTS];
 } gemm_shape;
 
+/* Packed weights lie together on huge pages: a decode step reads all of them, and on small ones it
+ * waits for the page table. */
+enum { HUGE_PAGE = 2 << 20, CHUNK = 16 * HUGE_PAGE, PACKED_ALIGN = 4096 };
+
+typedef struct gemm_chunk {
+    struct gemm_chunk *next;
+    char *bytes;
+    size_t size, used;
+} gemm_chunk;
+
 struct gemm {
     pool *threads;
     int workers;
@@ -43,6 +54,8 @@ struct gemm {
     int heights[MAX_HEIGHTS]; /* falling */
     int nheights;
     atomic_size_t bytes;
+    pthread_mutex_t packing; /* guards chunks */
+    gemm_chunk *chunks;      /* the one in use first */
     char implementation[64];
 };
 
@@ -151,6 +164,7 @@ int gemm_new(pool *threads, bool bf16, gemm **out, err *e) {
     g->threads = threads;
     g->workers = threads != NULL ? pool_threads(threads) : 1;
     g->bf16 = bf16;
+    pthread_mutex_init(&g->packing, NULL);
     g->streams = mem_zalloc(sizeof *g->streams * (size_t)g->workers);
     g->out = mem_zalloc(sizeof *g->out * (size_t)g->workers);
     dnnl_status_t status = dnnl_engine_create(&g->engine, dnnl_cpu, 0);
@@ -183,6 +197,12 @@ void gemm_free(gemm *g) {
     if (g->engine != NULL) {
         dnnl_engine_destroy(g->engine);
     }
+    for (gemm_chunk *c = g->chunks, *next; c != NULL; c = next) {
+        next = c->next;
+        free(c->bytes);
+        free(c);
+    }
+    pthread_mutex_destroy(&g->packing);
     free(g->streams);
     free(g->out);
     free(g);
@@ -270,7 +290,33 @@ static bool kernels_make(gemm *g, const int *heights, int count) {
 
 /* ---- packing --------------------------------------------------------------------------------- */
 
-static dnnl_status_t pack(gemm *g, const gemm_shape *shape, float *plain, dnnl_memory_t *out) {
+/* Room for packed bytes, which lives as long as g; NULL: no memory. */
+static void *room_for(gemm *g, size_t bytes) {
+    bytes = (bytes + PACKED_ALIGN - 1) & ~(size_t)(PACKED_ALIGN - 1);
+    pthread_mutex_lock(&g->packing);
+    gemm_chunk *c = g->chunks;
+    if (c == NULL || c->size - c->used < bytes) {
+        size_t size = BASE_MAX((size_t)CHUNK, (bytes + HUGE_PAGE - 1) & ~(size_t)(HUGE_PAGE - 1));
+        char *memory = aligned_alloc(HUGE_PAGE, size);
+        c = NULL;
+        if (memory != NULL) {
+            (void)madvise(memory, size, MADV_HUGEPAGE); /* without it everything works, slower */
+            c = mem_zalloc(sizeof *c);
+            *c = (gemm_chunk){g->chunks, memory, size, 0};
+            g->chunks = c;
+        }
+    }
+    void *room = c != NULL ? c->bytes + c->used : NULL;
+    if (c != NULL) {
+        c->used += bytes;
+    }
+    pthread_mutex_unlock(&g->packing);
+    return room;
+}
+
+/* `room`: of the packed size, or DNNL_MEMORY_ALLOCATE. */
+static dnnl_status_t pack(gemm *g, const gemm_shape *shape, float *plain, void *room,
+                          dnnl_memory_t *out) {
     dnnl_dims_t dims = {shape->k, shape->n};
     dnnl_memory_desc_t md;
     dnnl_memory_desc_init_by_tag(&md, 2, dims, dnnl_f32, dnnl_ba); /* [n, k] row-major */
@@ -280,7 +326,7 @@ static dnnl_status_t pack(gemm *g, const gemm_shape *shape, float *plain, dnnl_m
     dnnl_stream_t stream = NULL;
     dnnl_status_t status = dnnl_memory_create(&from, &md, g->engine, plain);
     if (status == dnnl_success) {
-        status = dnnl_memory_create(out, &shape->packed, g->engine, DNNL_MEMORY_ALLOCATE);
+        status = dnnl_memory_create(out, &shape->packed, g->engine, room);
     }
     if (status == dnnl_success) {
         status = dnnl_reorder_primitive_desc_create(&desc, &md, g->engine, &shape->packed,
@@ -317,10 +363,13 @@ int gemm_pack(gemm *g, gemm_weight *w, int part, gemm_row row, const void *ctx, 
         row(ctx, p->first + i, plain + (size_t)i * (size_t)w->k);
     }
     dnnl_memory_t packed = NULL;
-    dnnl_status_t status = pack(g, &g->shapes[p->shape], plain, &packed);
+    const gemm_shape *shape = &g->shapes[p->shape];
+    size_t bytes = dnnl_memory_desc_get_size(&shape->packed);
+    void *room = room_for(g, bytes);
+    dnnl_status_t status = room == NULL ? dnnl_out_of_memory : pack(g, shape, plain, room, &packed);
     free(plain);
     p->memory = packed;
-    atomic_fetch_add(&g->bytes, dnnl_memory_desc_get_size(&g->shapes[p->shape].packed));
+    atomic_fetch_add(&g->bytes, bytes);
     return status == dnnl_success ? 0 : fail(e, status, "packing a matrix");
 }
 
@@ -429,7 +478,7 @@ static bool heights_agree(gemm *g, hash128 *digest) {
         probe_fill(a, PROBE_ROWS * k, 1);
         probe_fill(w, k * n, 2);
         dnnl_memory_t weights = NULL;
-        same = pack(g, shape, w, &weights) == dnnl_success &&
+        same = pack(g, shape, w, DNNL_MEMORY_ALLOCATE, &weights) == dnnl_success &&
                shape_agrees(g, s, a, weights, reference);
         hash128 h = hash_128(reference, sizeof(float) * (size_t)g->heights[g->nheights - 1] * n);
         sum.low = hash_mix(sum.low, h.low);
@@ -525,7 +574,7 @@ double gemm_measure(bool bf16, int k, int n) {
         probe_fill(a, (size_t)k * PROBE_ROWS, 1);
         void *rows = probe_rows(g, a, k, GEMM_TILE, 1, 0);
         dnnl_memory_t weights = NULL;
-        if (pack(g, &g->shapes[0], w, &weights) == dnnl_success) {
+        if (pack(g, &g->shapes[0], w, DNNL_MEMORY_ALLOCATE, &weights) == dnnl_success) {
             for (int i = 0; i < 12; i++) {
                 double start = seconds();
                 kernel_run(g, &g->shapes[0].kernels[0], weights, 0, rows, c);
