@@ -2,12 +2,13 @@
  * bench_queries.c - the papers' queries on real tables: no cache, FIFO, fixed and grouped order side by side.
  *
  *   bench_queries --data DIR [--set movies|beer] [--rows N] [--baseline-rows K] [--query Q1,Q2] [--mode fixed,…] [--wide]
- *                 [--ablations] [--json]
+ *                 [--ablations] [--copy DIR] [--json]
  *   bench_queries --tutorial DIR [--seconds S]      the quick start's demonstration on the tutorials' data
  *
  * movies: fields are r.review, m.synopsis, in that order as written; --wide takes all of the papers' columns that the data has.
  * Every mode starts with empty KV and no stored answers; the model is opened before the clock starts. Modes run on --baseline-rows are
  * scaled by tokens and marked ~. FIFO sees 64 requests at a time and has KV memory for 64.
+ * --copy: writes the rows of Q2, in the order that shares most, and its examples as CSV files to DIR, for others to ask the same.
  * --ablations: field order alone, row order alone, dedup (without KV cache), and the order of two LLM filters.
  */
 #include <inttypes.h>
@@ -147,7 +148,7 @@ typedef struct result {
 } result;
 
 typedef struct options {
-    const char *data, *tutorial, *queries, *modes, *subject;
+    const char *data, *tutorial, *queries, *modes, *subject, *copy;
     int rows, baseline_rows;
     double seconds;
     bool json, wide, ablations;
@@ -564,6 +565,16 @@ static const subject *find_subject(const char *name) {
     bench_die("--set is movies or beer", NULL);
 }
 
+static void copy_questions(const bench *b) {
+    buf sql = {0};
+    buf_printf(&sql,
+               "COPY (SELECT m.synopsis, r.review FROM reviews r JOIN movies m ON r.movie = m.id "
+               "ORDER BY 1, 2) TO '%s/rows.csv'; COPY few_shot TO '%s/examples.csv'",
+               b->o->copy, b->o->copy);
+    bench_run_all(b->d, sql.p);
+    buf_free(&sql);
+}
+
 static void bench_data(const options *o) {
     bench b = {.o = o, .s = find_subject(o->subject)};
     b.s->read(o->data, o->rows, &b.set);
@@ -572,6 +583,8 @@ static void bench_data(const options *o) {
     b.d = open_db(&b.kv_bytes_per_token);
     b.s->load(b.d, &b.set, b.nbase);
     bench_run(b.d, "ANALYZE", NULL, NULL, NULL);
+    if (o->copy && b.s->load == bench_load_movies)
+        copy_questions(&b);
     print_heading(o);
     for (size_t q = 0; q < BASE_COUNT(queries); q++)
         if (chosen(o->queries, queries[q].name))
@@ -656,7 +669,7 @@ static void demonstrate(const options *o) {
 
 static const char usage[] = "usage: bench_queries --data DIR [--set movies|beer] [--rows N] "
                             "[--baseline-rows K] [--query Q1,Q2] "
-                            "[--mode fixed,…] [--wide] [--ablations] [--json]";
+                            "[--mode fixed,…] [--wide] [--ablations] [--copy DIR] [--json]";
 
 /* Options that take a value; false: there is none of that name. */
 static bool set_value(options *o, const char *name, const char *text) {
@@ -676,6 +689,8 @@ static bool set_value(options *o, const char *name, const char *text) {
         o->queries = text;
     else if (strcmp(name, "--mode") == 0)
         o->modes = text;
+    else if (strcmp(name, "--copy") == 0)
+        o->copy = text;
     else
         return false;
     return true;

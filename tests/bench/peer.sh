@@ -77,7 +77,7 @@ line "prefill, prompts of 512 tokens" "$(ours prefill_512)" "$best" tokens/s
 best_of decode
 line "decode, 64 sequences on one 250-token prefix" "$(ours decode_b64)" "$best" tokens/s
 
-# ---- Q2: is the review positive or negative, synopsis first, rows of one film together ----
+# ---- Q2: the very rows and examples of bench_queries, synopsis first, rows of one film together ----
 
 absent=
 [ -x "$LLAMA_BIN/llama-server" ] || absent=llama-server
@@ -88,30 +88,22 @@ done
 [ -z "$absent" ] || { echo "peer.sh: no rows of Q2: $absent is absent" >&2; exit 0; }
 
 cat >"$work/ask.py" <<'EOF'
-# ask.py DATA ROWS SEED URL: whole films until there are ROWS reviews, asked in the order that shares most; prints rows/s.
-import csv, gzip, http.client, itertools, json, random, sys, threading, time
+# ask.py DIR HOST: asks about the rows that bench_queries wrote to DIR, in their order; prints rows/s.
+import csv, http.client, json, sys, threading, time
 
 def table(name):
-    with gzip.open(f"{sys.argv[1]}/{name}", "rt", encoding="utf-8", errors="replace", newline="") as f:
-        return list(csv.DictReader(f, delimiter="\t"))
+    with open(f"{sys.argv[1]}/{name}.csv", encoding="utf-8", newline="") as f:
+        return list(csv.DictReader(f))
 
-def clean(text):
-    return " ".join((text or "").split())
+def line(text):
+    return text.replace("\r", " ").replace("\n", " ")
 
-films = {r["id"]: clean(r["synopsis"]) for r in table("rt.movie_info.tsv.gz") if clean(r["synopsis"])}
-reviews = [r for r in table("rt.reviews.tsv.gz") if clean(r["review"]) and r["id"] in films]
-order = sorted(films)
-random.Random(int(sys.argv[3])).shuffle(order)
-place = {film: i for i, film in enumerate(order)}
-reviews.sort(key=lambda r: (place[r["id"]], clean(r["review"])))
 def prompt(r, answer=""):
-    return f"synopsis: {films[r['id']]}\nreview: {clean(r['review'])}\nanswer:{answer}"
+    return f"synopsis: {line(r['synopsis'])}\nreview: {line(r['review'])}\nanswer:{answer}"
 
-shots = [next(r for r in reversed(reviews) if r["fresh"] == k) for k in ("fresh", "rotten")]
-head = "Is the review positive or negative?\n" + "".join(
-    prompt(r, f" {a}\n\n") for r, a in zip(shots, ("positive", "negative")))
-asked = reviews[: int(sys.argv[2])]
-host = sys.argv[4]
+head = "Is the review positive or negative?\n" + "".join(prompt(r, f" {r['answer']}\n\n") for r in table("examples"))
+asked = table("rows")
+host = sys.argv[2]
 
 def run(workers):
     todo, lock, failed = iter(asked), threading.Lock(), []
@@ -156,12 +148,12 @@ rows_per_s() {
         fi
         sleep 0.5
     done
-    python3 "$work/ask.py" "$data" "$rows" 1 "127.0.0.1:$port"
+    python3 "$work/ask.py" "$work" "127.0.0.1:$port"
     kill "$server"
     wait "$server" 2>/dev/null || true
     rm "$work/server"
 }
-"$build/bench_queries" --data "$data" --rows "$rows" --query Q2 --mode fixed --json >"$work/queries"
+"$build/bench_queries" --data "$data" --rows "$rows" --query Q2 --mode fixed --copy "$work" --json >"$work/queries"
 seconds=$(number seconds <"$work/queries")
 best_of rows_per_s
 line "Q2, $rows rows in the order that shares most" "$(awk -v n="$rows" -v s="$seconds" 'BEGIN { print n / s }')" "$best" rows/s
