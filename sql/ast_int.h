@@ -46,7 +46,8 @@ typedef enum node_kind {
     NODE_CASE,     /* args: [operand,] when, then, …, else; has_operand, has_else */
     NODE_CAST,     /* args[0], type */
     NODE_CALL,     /* name(args); distinct, star, filter */
-    NODE_LLM       /* args: prompt, fields; names: their aliases; options; returns */
+    NODE_LLM,      /* args: prompt, fields; names: their aliases; options; returns */
+    NODE_BOUND     /* bound: a column put in by the binder, never by the grammar */
 } node_kind;
 
 typedef struct llm_option {
@@ -81,6 +82,7 @@ struct node {
     ident *names; /* NODE_LLM: per argument, n = 0: no alias */
     list options; /* NODE_LLM: of llm_option* */
     llm_type returns;
+    const expr *bound;
 };
 
 typedef struct select_item {

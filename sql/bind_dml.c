@@ -187,25 +187,13 @@ static int wrong_width(binder *b, const target *t, int pos, int len, int given) 
     return ERR_BIND;
 }
 
-static int bind_row(binder *b, const target *t, const list *row, expr **out) {
-    const node *first = row->items[0], *last = row->items[row->n - 1];
-    if (row->n != t->n)
-        return wrong_width(b, t, first->pos, last->pos + last->len - first->pos, row->n);
-    for (int i = 0; i < t->table->ncolumns; i++)
-        out[i] = t->defaults[i];
-    for (int i = 0; i < t->n; i++) {
-        const node *n = row->items[i];
-        const column_def *c = &t->table->columns[t->columns[i]];
-        if (n->kind == NODE_DEFAULT)
-            continue;
-        expr *x = bind_expr(b, n);
-        if (!x)
-            return (int)b->e->code;
-        if (x->type != c->type && !(x = to_column(b, x, c)))
-            return (int)b->e->code;
-        out[t->columns[i]] = x;
-    }
-    return 0;
+static expr *bind_cell(binder *b, void *ctx, const node *n, int at) {
+    const target *t = ctx;
+    const column_def *c = &t->table->columns[t->columns[at]];
+    if (n->kind == NODE_DEFAULT)
+        return t->defaults[t->columns[at]];
+    expr *x = bind_expr(b, n);
+    return x && x->type != c->type ? to_column(b, x, c) : x;
 }
 
 static void name_columns(binder *b, const table_def *t, rel *r) {
@@ -213,49 +201,41 @@ static void name_columns(binder *b, const table_def *t, rel *r) {
         r->cols[i] = (rel_column){new_id(b), t->columns[i].type, t->columns[i].name, {NULL, 0}};
 }
 
-/* A row with calls or subqueries is a projection over its steps; all constant rows are one
- * REL_VALUES. */
-static rel *rows_rel(binder *b, const target *t, expr ***rows, lift *lifts, int nrows) {
-    int ncols = t->table->ncolumns;
-    bool plain = true;
-    for (int i = 0; i < nrows; i++)
-        plain = plain && lifts[i].steps.n == 0;
-    if (plain) {
-        rel *r = rel_make(b->mem, REL_VALUES, ncols);
-        r->values.nrows = nrows;
-        r->values.rows = rows;
-        name_columns(b, t->table, r);
-        return r;
+static int check_widths(binder *b, const target *t, const list *rows) {
+    for (int i = 0; i < rows->n; i++) {
+        const list *row = rows->items[i];
+        const node *first = row->items[0], *last = row->items[row->n - 1];
+        if (row->n != t->n)
+            return wrong_width(b, t, first->pos, last->pos + last->len - first->pos, row->n);
     }
-    rel **parts = ARENA_ARRAY(b->mem, rel *, nrows);
-    for (int i = 0; i < nrows; i++) {
-        rel *p = rel_project(b->mem, lift_place(b, &lifts[i], rel_one_row(b->mem)), ncols);
-        name_columns(b, t->table, p);
-        for (int k = 0; k < ncols; k++)
-            p->project.exprs[k] = (rel_expr){rows[i][k], p->cols[k].id};
-        parts[i] = p;
-    }
-    return union_all(b, parts, nrows);
+    return 0;
 }
 
-static int insert_values(binder *b, const ast *a, const target *t, rel **out) {
-    int nrows = a->default_values ? 1 : a->query->rows.n;
-    expr ***rows = ARENA_ARRAY(b->mem, expr **, nrows);
-    lift *lifts = ARENA_ARRAY(b->mem, lift, nrows);
+/* Cells of the columns that are named become cells of all columns. */
+static expr **with_defaults(binder *b, const target *t, expr **cells) {
+    size_t bytes = sizeof *cells * (size_t)t->table->ncolumns;
+    expr **all = memcpy(ARENA_ARRAY(b->mem, expr *, t->table->ncolumns), t->defaults, bytes);
+    for (int i = 0; cells && i < t->n; i++)
+        all[t->columns[i]] = cells[i];
+    return all;
+}
+
+static int insert_values(binder *b, const ast *a, target *t, rel **out) {
+    values_part standard = {0}, *parts = &standard;
+    int nparts = 1, ncols = t->table->ncolumns, status = 0;
     b->no_aggregate = "VALUES";
-    for (int i = 0; i < nrows; i++) {
-        rows[i] = ARENA_ARRAY(b->mem, expr *, t->table->ncolumns);
-        b->lift = &lifts[i];
-        if (a->default_values) {
-            memcpy(rows[i], t->defaults, sizeof *rows[i] * (size_t)t->table->ncolumns);
-            continue;
-        }
-        int status = bind_row(b, t, a->query->rows.items[i], rows[i]);
-        if (status)
-            return status;
-    }
-    b->lift = NULL;
-    *out = rows_rel(b, t, rows, lifts, nrows);
+    if (!a->default_values)
+        status = check_widths(b, t, &a->query->rows);
+    if (!status && !a->default_values)
+        status = bind_rows(b, &a->query->rows, bind_cell, t, &parts, &nparts);
+    if (status)
+        return status;
+    for (int i = 0; i < nparts; i++)
+        parts[i].cells = with_defaults(b, t, parts[i].cells);
+    rel_column *cols = ARENA_ARRAY(b->mem, rel_column, ncols);
+    for (int i = 0; i < ncols; i++)
+        cols[i] = (rel_column){-1, t->table->columns[i].type, t->table->columns[i].name, {NULL, 0}};
+    *out = values_rel(b, parts, nparts, cols, ncols);
     return 0;
 }
 

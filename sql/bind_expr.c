@@ -374,6 +374,8 @@ static expr *bind_kind(binder *b, const node *n) {
         return expr_literal(b->mem, n->literal);
     case NODE_VARIABLE:
         return bind_variable(b, n);
+    case NODE_BOUND:
+        return expr_column(b->mem, n->bound->column.id, n->bound->type, n->bound->column.name);
     case NODE_COLUMN:
         return bind_column(b, n);
     case NODE_STAR:

@@ -247,9 +247,26 @@ int subquery(binder *b, query *q, rel **out);
 bool expr_mentions(const expr *x, int id);
 /* A query in FROM: as subquery(), but what guards the query around it guards its calls too. */
 int derived_query(binder *b, query *q, rel **out);
-rel *union_all(binder *b, rel **parts, int n); /* balanced, in order */
 /* (…) AS t(a, b): renames, or an error when the counts differ. */
 int rename_columns(binder *b, rel_column *cols, int ncols, const list *names, str table);
+
+/* ---- VALUES: bind_values.c ----------------------------------------------------------------------
+ */
+
+/* One row of VALUES, or consecutive rows that ask the model the same: `cells` over `source`. */
+typedef struct values_part {
+    rel *source; /* NULL: no columns, one row */
+    lift steps;
+    expr **cells;
+} values_part;
+/* Binds what stands at column `at` of a row. */
+typedef expr *cell_binder(binder *b, void *ctx, const node *n, int at);
+/* rows: of list* of node*, all as long as the first. */
+int bind_rows(binder *b, const list *rows, cell_binder *cell, void *ctx, values_part **parts,
+              int *nparts);
+/* cols: types and names; the ids are new. */
+rel *values_rel(binder *b, values_part *parts, int nparts, const rel_column *cols, int ncols);
+int bind_values(binder *b, query *q, rel **out);
 
 /* ---- LLM calls: llm_calls.c, llm_type.c
  * ------------------------------------------------------------- */

@@ -1,5 +1,5 @@
 /*
- * bind_query.c - queries: WITH, set operations, VALUES, SELECT, ORDER BY, LIMIT; subqueries in
+ * bind_query.c - queries: WITH, set operations, SELECT, ORDER BY, LIMIT; subqueries in
  * expressions.
  *
  *   SELECT:  FROM -> WHERE's filters -> [groups, HAVING] -> steps of the select list -> PROJECT ->
@@ -495,86 +495,6 @@ int bind_select(binder *b, query *q, rel **out) {
     b->lift = above;
     b->aliases = NULL;
     return status;
-}
-
-/* ---- VALUES ------------------------------------------------------------------------------------
- */
-
-/* Rows with LLM calls or subqueries cannot be constants: each becomes a SELECT of its own. */
-rel *union_all(binder *b, rel **rows, int n) {
-    if (n == 1)
-        return rows[0];
-    rel *l = union_all(b, rows, n / 2), *r = union_all(b, rows + n / 2, n - n / 2);
-    rel *u = rel_make(b->mem, REL_SETOP, l->ncols);
-    u->left = l;
-    u->right = r;
-    u->setop.op = SETOP_UNION_ALL;
-    for (int i = 0; i < l->ncols; i++) {
-        u->cols[i] = l->cols[i];
-        u->cols[i].id = new_id(b);
-        id_copy(b, u->cols[i].id,
-                expr_column(b->mem, l->cols[i].id, l->cols[i].type, l->cols[i].name));
-    }
-    return u;
-}
-
-static rel *values_rel(binder *b, expr ***rows, lift *lifts, int nrows, int ncols,
-                       const value_type *types) {
-    bool plain = true;
-    for (int i = 0; i < nrows; i++)
-        plain = plain && lifts[i].steps.n == 0;
-    rel **parts = ARENA_ARRAY(b->mem, rel *, nrows);
-    for (int i = 0; i < (plain ? 1 : nrows); i++) {
-        rel *r;
-        if (plain) {
-            r = rel_make(b->mem, REL_VALUES, ncols);
-            r->values.nrows = nrows;
-            r->values.rows = rows;
-        } else {
-            r = rel_project(b->mem, lift_place(b, &lifts[i], rel_one_row(b->mem)), ncols);
-        }
-        for (int k = 0; k < ncols; k++) {
-            int id = new_id(b);
-            r->cols[k] = (rel_column){
-                id, types[k], str_from(arena_printf(b->mem, "column%d", k + 1)), {NULL, 0}};
-            if (!plain)
-                r->project.exprs[k] = (rel_expr){rows[i][k], id};
-        }
-        parts[i] = r;
-    }
-    return union_all(b, parts, plain ? 1 : nrows);
-}
-
-static int bind_values(binder *b, query *q, rel **out) {
-    int nrows = q->rows.n, ncols = ((list *)q->rows.items[0])->n;
-    expr ***rows = ARENA_ARRAY(b->mem, expr **, nrows);
-    lift *lifts = ARENA_ARRAY(b->mem, lift, nrows);
-    b->no_aggregate = "VALUES";
-    for (int i = 0; i < nrows; i++) {
-        list *row = q->rows.items[i];
-        if (row->n != ncols)
-            return fail_node(b, row->items[0], "row %d of VALUES has %d values, the first has %d",
-                             i + 1, row->n, ncols);
-        rows[i] = ARENA_ARRAY(b->mem, expr *, ncols);
-        b->lift = &lifts[i];
-        for (int k = 0; k < ncols; k++)
-            if (!(rows[i][k] = bind_expr(b, row->items[k])))
-                return (int)b->e->code;
-    }
-    b->lift = NULL;
-    value_type *types = ARENA_ARRAY(b->mem, value_type, ncols);
-    expr **down = ARENA_ARRAY(b->mem, expr *, nrows);
-    for (int k = 0; k < ncols; k++) {
-        for (int i = 0; i < nrows; i++)
-            down[i] = rows[i][k];
-        int status = unify_all(b, down, nrows, "VALUES", &types[k]);
-        if (status)
-            return status;
-        for (int i = 0; i < nrows; i++)
-            rows[i][k] = down[i];
-    }
-    *out = values_rel(b, rows, lifts, nrows, ncols, types);
-    return 0;
 }
 
 /* ---- set operations -----------------------------------------------------------------------------

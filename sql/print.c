@@ -208,6 +208,44 @@ static void print_sort(const rel *r, buf *out) {
         buf_printf(out, ", first %lld", (long long)r->sort.first);
 }
 
+static void print_join(const rel *r, buf *out) {
+    buf_printf(out, " %s", join_name(r->join.kind));
+    if (r->join.kind == JOIN_MARK)
+        buf_printf(out, " #%d%s", r->join.mark_id, r->join.mark_null ? " null-aware" : "");
+    if (r->join.predicate) {
+        buf_append_c(out, " on ");
+        expr_print(r->join.predicate, out);
+    }
+}
+
+static void print_group(const rel *r, buf *out) {
+    for (int i = 0; i < r->group.nkeys; i++) {
+        buf_append_c(out, i ? ", " : " by ");
+        expr_print(r->group.keys[i].value, out);
+        buf_printf(out, " #%d", r->group.keys[i].id);
+    }
+    for (int i = 0; i < r->group.naggs; i++)
+        print_aggregate(&r->group.aggs[i], out);
+}
+
+static void print_limit(const rel *r, buf *out) {
+    if (r->limit.limit >= 0)
+        buf_printf(out, " %lld", (long long)r->limit.limit);
+    if (r->limit.offset)
+        buf_printf(out, " offset %lld", (long long)r->limit.offset);
+    for (int i = 0; i < r->limit.npartition; i++)
+        buf_printf(out, "%s#%d", i ? ", " : " per ", r->limit.partition[i]);
+}
+
+static void print_llm(const rel *r, buf *out) {
+    for (int i = 0; i < r->llm.nuses; i++) {
+        buf_append_c(out, i ? ";" : "");
+        print_call(&r->llm.uses[i], out);
+    }
+    if (r->llm.wanted > 0)
+        buf_printf(out, " in waves for %lld", (long long)r->llm.wanted);
+}
+
 static void print_details(const rel *r, buf *out) {
     static const char *const setops[] = {"UNION ALL", "UNION", "EXCEPT", "INTERSECT"};
     switch (r->kind) {
@@ -235,44 +273,22 @@ static void print_details(const rel *r, buf *out) {
         break;
     case REL_JOIN:
     case REL_APPLY:
-        buf_printf(out, " %s", join_name(r->join.kind));
-        if (r->join.kind == JOIN_MARK)
-            buf_printf(out, " #%d%s", r->join.mark_id, r->join.mark_null ? " null-aware" : "");
-        if (r->join.predicate) {
-            buf_append_c(out, " on ");
-            expr_print(r->join.predicate, out);
-        }
+        print_join(r, out);
         break;
     case REL_GROUP:
-        for (int i = 0; i < r->group.nkeys; i++) {
-            buf_append_c(out, i ? ", " : " by ");
-            expr_print(r->group.keys[i].value, out);
-            buf_printf(out, " #%d", r->group.keys[i].id);
-        }
-        for (int i = 0; i < r->group.naggs; i++)
-            print_aggregate(&r->group.aggs[i], out);
+        print_group(r, out);
         break;
     case REL_SORT:
         print_sort(r, out);
         break;
     case REL_LIMIT:
-        if (r->limit.limit >= 0)
-            buf_printf(out, " %lld", (long long)r->limit.limit);
-        if (r->limit.offset)
-            buf_printf(out, " offset %lld", (long long)r->limit.offset);
-        for (int i = 0; i < r->limit.npartition; i++)
-            buf_printf(out, "%s#%d", i ? ", " : " per ", r->limit.partition[i]);
+        print_limit(r, out);
         break;
     case REL_SETOP:
         buf_printf(out, " %s", setops[r->setop.op]);
         break;
     case REL_LLM:
-        for (int i = 0; i < r->llm.nuses; i++) {
-            buf_append_c(out, i ? ";" : "");
-            print_call(&r->llm.uses[i], out);
-        }
-        if (r->llm.wanted > 0)
-            buf_printf(out, " in waves for %lld", (long long)r->llm.wanted);
+        print_llm(r, out);
         break;
     case REL_SHARED:
         buf_printf(out, " %d", r->shared.number);

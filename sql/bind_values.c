@@ -1,0 +1,348 @@
+/*
+ * bind_values.c - VALUES, of a query or an INSERT: constant rows, and rows that ask the model the
+ * same question.
+ *
+ *   VALUES (1, LLM('p', 'a' AS x)), (2, LLM('p', 'b' AS x))
+ *     -> PROJECT #1, LLM#3 over LLM 'p' (x: #2) over VALUES (1, 'a'), (2, 'b')
+ *
+ * Consecutive rows that differ only in named fields of their LLM calls and in columns without calls
+ * are one part: what differs becomes a column of constant rows, and the first row's expressions are
+ * bound once over it, so that all rows' prompts form one batch. Invariant: parts keep the order
+ * written. Rows with subqueries, which have no constant rows to stand on, are a part each.
+ */
+#include "bind_int.h"
+
+/* ---- rows alike --------------------------------------------------------------------------------
+ */
+
+static bool has_call(const node *n) {
+    bool found = n->kind == NODE_LLM;
+    for (int i = 0; i < n->nargs && !found; i++)
+        found = has_call(n->args[i]);
+    return found;
+}
+
+static bool has_query(const node *n) {
+    bool found = n->query || (n->filter && has_query(n->filter));
+    for (int i = 0; i < n->nargs && !found; i++)
+        found = has_query(n->args[i]);
+    for (int i = 0; i < n->options.n && !found; i++)
+        found = has_query(((llm_option *)n->options.items[i])->value);
+    return found;
+}
+
+/* Argument i of a call may differ by row: its name does not come from what it is. */
+static bool is_open(const node *n, int i) {
+    return n->kind == NODE_LLM && i > 0 && n->names[i].name.n && n->args[i]->kind != NODE_STAR &&
+           !has_call(n->args[i]);
+}
+
+static bool same_words(const node *x, const node *y) {
+    return x->kind == y->kind && x->literal.type == y->literal.type &&
+           value_compare(x->literal, y->literal) == 0 && str_equal(x->digits, y->digits) &&
+           str_equal(x->qualifier.name, y->qualifier.name) &&
+           str_equal(x->name.name, y->name.name) && x->op == y->op && x->nargs == y->nargs &&
+           x->negated == y->negated && x->distinct == y->distinct && x->star == y->star &&
+           x->has_operand == y->has_operand && x->has_else == y->has_else && x->type == y->type;
+}
+
+static bool same_node(const node *x, const node *y);
+
+static bool same_returns(const llm_type *x, const llm_type *y) {
+    if (x->given != y->given || !str_equal(x->name.name, y->name.name) ||
+        x->literals.n != y->literals.n || x->between != y->between)
+        return false;
+    for (int i = 0; i < x->literals.n; i++)
+        if (!str_equal(*(str *)x->literals.items[i], *(str *)y->literals.items[i]))
+            return false;
+    return !x->between || (same_node(x->low, y->low) && same_node(x->high, y->high));
+}
+
+static bool same_call(const node *x, const node *y) {
+    if (x->options.n != y->options.n || !same_returns(&x->returns, &y->returns))
+        return false;
+    for (int i = 0; i < x->nargs; i++)
+        if (!str_equal(x->names[i].name, y->names[i].name))
+            return false;
+    for (int i = 0; i < x->options.n; i++) {
+        const llm_option *o = x->options.items[i], *p = y->options.items[i];
+        if (!str_equal_nocase(o->name.name, p->name.name) || !same_node(o->value, p->value))
+            return false;
+    }
+    return true;
+}
+
+static bool same_node(const node *x, const node *y) {
+    if (!same_words(x, y) || x->kind == NODE_STAR || x->filter || y->filter)
+        return false;
+    if (x->kind == NODE_LLM && !same_call(x, y))
+        return false;
+    for (int i = 0; i < x->nargs; i++)
+        if (!(is_open(x, i) && is_open(y, i)) && !same_node(x->args[i], y->args[i]))
+            return false;
+    return true;
+}
+
+static bool is_alike(const list *x, const list *y) {
+    for (int k = 0; k < x->n; k++) {
+        const node *n = x->items[k], *m = y->items[k];
+        if (has_query(n) || has_query(m) || has_call(n) != has_call(m) ||
+            (has_call(n) && !same_node(n, m)))
+            return false;
+    }
+    return true;
+}
+
+static int count_alike(const list *rows, int first) {
+    const list *row = rows->items[first];
+    bool asks = false;
+    for (int k = 0; k < row->n && !asks; k++)
+        asks = has_call(row->items[k]);
+    int n = 1;
+    while (asks && first + n < rows->n && is_alike(row, rows->items[first + n]))
+        n++;
+    return n;
+}
+
+/* ---- what differs becomes columns --------------------------------------------------------------
+ */
+
+/* Something of each row that is a column of the constant rows: a whole cell, or a field. */
+typedef struct hole {
+    const node *value;
+    int cell; /* -1: a field */
+    str name;
+} hole;
+
+static void add_hole(binder *b, list *holes, const node *n, int cell, str name) {
+    hole *h = ARENA_NEW(b->mem, hole);
+    *h = (hole){n, cell, name};
+    list_add(b->mem, holes, h);
+}
+
+static void find_fields(binder *b, const node *n, list *holes) {
+    for (int i = 0; i < n->nargs; i++)
+        if (is_open(n, i))
+            add_hole(b, holes, n->args[i], -1, n->names[i].name);
+        else
+            find_fields(b, n->args[i], holes);
+}
+
+static list find_holes(binder *b, const list *row) {
+    list holes = {0};
+    for (int k = 0; k < row->n; k++) {
+        const node *n = row->items[k];
+        if (has_call(n))
+            find_fields(b, n, &holes);
+        else
+            add_hole(b, &holes, n, k, str_from(arena_printf(b->mem, "column%d", k + 1)));
+    }
+    return holes;
+}
+
+/* The fields of one row. *fit: their types are those of the rows before. */
+static int bind_holes(binder *b, const list *holes, cell_binder *cell, void *ctx, expr **out,
+                      value_type *types, bool *fit) {
+    *fit = true;
+    for (int i = 0; i < holes->n; i++) {
+        const hole *h = holes->items[i];
+        out[i] = h->cell >= 0 ? cell(b, ctx, h->value, h->cell) : bind_expr(b, h->value);
+        if (!out[i])
+            return (int)b->e->code;
+        if (h->cell < 0 && types[i] && out[i]->type && out[i]->type != types[i])
+            *fit = false; /* 1 and '1' are different questions */
+    }
+    for (int i = 0; i < holes->n && *fit; i++)
+        types[i] = types[i] ? types[i] : out[i]->type;
+    return 0;
+}
+
+static int settle_holes(binder *b, const list *holes, expr ***rows, int nrows, value_type *types) {
+    expr **down = ARENA_ARRAY(b->mem, expr *, nrows);
+    for (int i = 0; i < holes->n; i++) {
+        for (int k = 0; k < nrows; k++)
+            down[k] = rows[k][i];
+        int status = unify_all(b, down, nrows, "VALUES", &types[i]);
+        if (status)
+            return status;
+        bool open = types[i] == TYPE_NULL && ((hole *)holes->items[i])->cell < 0;
+        for (int k = 0; k < nrows; k++)
+            if (!(rows[k][i] = open ? to_type(b, down[k], TYPE_TEXT, "a field") : down[k]))
+                return (int)b->e->code;
+        types[i] = open ? TYPE_TEXT : types[i];
+    }
+    return 0;
+}
+
+/* n with columns in place of its fields, in the order of find_fields. */
+static node *fill_fields(binder *b, const node *n, const rel *source, int *at) {
+    node *copy = ARENA_NEW(b->mem, node);
+    *copy = *n;
+    copy->args = ARENA_ARRAY(b->mem, node *, n->nargs);
+    for (int i = 0; i < n->nargs; i++) {
+        if (!is_open(n, i)) {
+            copy->args[i] = fill_fields(b, n->args[i], source, at);
+            continue;
+        }
+        const rel_column *c = &source->cols[(*at)++];
+        node *field = copy->args[i] = ARENA_NEW(b->mem, node);
+        field->kind = NODE_BOUND;
+        field->pos = n->args[i]->pos;
+        field->len = n->args[i]->len;
+        field->bound = expr_column(b->mem, c->id, c->type, c->name);
+    }
+    return copy;
+}
+
+/* ---- parts -------------------------------------------------------------------------------------
+ */
+
+/* A column of NULLs alone stays as written: its type is still open. */
+static expr *source_cell(binder *b, const rel *source, int at) {
+    const rel_column *c = &source->cols[at];
+    return c->type ? expr_column(b->mem, c->id, c->type, c->name)
+                   : expr_literal(b->mem, value_null());
+}
+
+/* *n rows alike from `first`; fewer are taken where the type of a field changes. */
+static int bind_alike(binder *b, const list *rows, int first, int *n, cell_binder *cell, void *ctx,
+                      values_part *part) {
+    const list *row = rows->items[first];
+    list holes = find_holes(b, row);
+    expr ***values = ARENA_ARRAY(b->mem, expr **, *n);
+    value_type *types = ARENA_ARRAY(b->mem, value_type, holes.n);
+    bool fit = true;
+    int taken = 0;
+    for (; taken < *n && fit; taken += fit) {
+        list of_row = find_holes(b, rows->items[first + taken]);
+        values[taken] = ARENA_ARRAY(b->mem, expr *, holes.n);
+        int status = bind_holes(b, &of_row, cell, ctx, values[taken], types, &fit);
+        if (status)
+            return status;
+    }
+    *n = taken;
+    int status = settle_holes(b, &holes, values, taken, types);
+    if (status)
+        return status;
+    rel *source = part->source = rel_make(b->mem, REL_VALUES, holes.n);
+    source->values.nrows = taken;
+    source->values.rows = values;
+    for (int i = 0; i < holes.n; i++)
+        source->cols[i] =
+            (rel_column){new_id(b), types[i], ((hole *)holes.items[i])->name, {NULL, 0}};
+    for (int k = 0, at = 0; k < row->n; k++) {
+        const node *x = row->items[k];
+        if (!has_call(x))
+            part->cells[k] = source_cell(b, source, at++);
+        else if (!(part->cells[k] = cell(b, ctx, fill_fields(b, x, source, &at), k)))
+            return (int)b->e->code;
+    }
+    return 0;
+}
+
+int bind_rows(binder *b, const list *rows, cell_binder *cell, void *ctx, values_part **parts,
+              int *nparts) {
+    *parts = ARENA_ARRAY(b->mem, values_part, rows->n);
+    *nparts = 0;
+    int status = 0;
+    for (int i = 0, n; i < rows->n && !status; i += n) {
+        const list *row = rows->items[i];
+        values_part *part = &(*parts)[(*nparts)++];
+        part->cells = ARENA_ARRAY(b->mem, expr *, row->n);
+        b->lift = &part->steps;
+        n = count_alike(rows, i);
+        if (n > 1)
+            status = bind_alike(b, rows, i, &n, cell, ctx, part);
+        for (int k = 0; n == 1 && !part->source && k < row->n && !status; k++)
+            if (!(part->cells[k] = cell(b, ctx, row->items[k], k)))
+                status = (int)b->e->code;
+    }
+    b->lift = NULL;
+    return status;
+}
+
+static rel *union_all(binder *b, rel **parts, int n) { /* balanced, in order */
+    if (n == 1)
+        return parts[0];
+    rel *l = union_all(b, parts, n / 2), *r = union_all(b, parts + n / 2, n - n / 2);
+    rel *u = rel_make(b->mem, REL_SETOP, l->ncols);
+    u->left = l;
+    u->right = r;
+    u->setop.op = SETOP_UNION_ALL;
+    for (int i = 0; i < l->ncols; i++) {
+        u->cols[i] = l->cols[i];
+        u->cols[i].id = new_id(b);
+        id_copy(b, u->cols[i].id,
+                expr_column(b->mem, l->cols[i].id, l->cols[i].type, l->cols[i].name));
+    }
+    return u;
+}
+
+static void name_columns(binder *b, rel *r, const rel_column *cols) {
+    for (int i = 0; i < r->ncols; i++) {
+        r->cols[i] = cols[i];
+        r->cols[i].id = new_id(b);
+    }
+}
+
+rel *values_rel(binder *b, values_part *parts, int nparts, const rel_column *cols, int ncols) {
+    bool plain = true;
+    for (int i = 0; i < nparts; i++)
+        plain = plain && !parts[i].source && parts[i].steps.steps.n == 0;
+    if (plain) {
+        rel *r = rel_make(b->mem, REL_VALUES, ncols);
+        r->values.nrows = nparts;
+        r->values.rows = ARENA_ARRAY(b->mem, expr **, nparts);
+        for (int i = 0; i < nparts; i++)
+            r->values.rows[i] = parts[i].cells;
+        name_columns(b, r, cols);
+        return r;
+    }
+    rel **done = ARENA_ARRAY(b->mem, rel *, nparts);
+    for (int i = 0; i < nparts; i++) {
+        rel *source = parts[i].source ? parts[i].source : rel_one_row(b->mem);
+        done[i] = rel_project(b->mem, lift_place(b, &parts[i].steps, source), ncols);
+        name_columns(b, done[i], cols);
+        for (int k = 0; k < ncols; k++) {
+            done[i]->project.exprs[k] = (rel_expr){parts[i].cells[k], done[i]->cols[k].id};
+            if (nparts == 1) /* else the column has the answers of several calls */
+                id_copy(b, done[i]->cols[k].id, parts[i].cells[k]);
+        }
+    }
+    return union_all(b, done, nparts);
+}
+
+/* ---- VALUES as a query -------------------------------------------------------------------------
+ */
+
+static expr *bind_value(binder *b, void *ctx, const node *n, int at) {
+    (void)ctx;
+    (void)at;
+    return bind_expr(b, n);
+}
+
+int bind_values(binder *b, query *q, rel **out) {
+    int ncols = ((list *)q->rows.items[0])->n, nparts;
+    for (int i = 1; i < q->rows.n; i++) {
+        list *row = q->rows.items[i];
+        if (row->n != ncols)
+            return fail_node(b, row->items[0], "row %d of VALUES has %d values, the first has %d",
+                             i + 1, row->n, ncols);
+    }
+    values_part *parts;
+    b->no_aggregate = "VALUES";
+    int status = bind_rows(b, &q->rows, bind_value, NULL, &parts, &nparts);
+    rel_column *cols = ARENA_ARRAY(b->mem, rel_column, ncols);
+    expr **down = ARENA_ARRAY(b->mem, expr *, nparts);
+    for (int k = 0; k < ncols && !status; k++) {
+        for (int i = 0; i < nparts; i++)
+            down[i] = parts[i].cells[k];
+        cols[k].name = str_from(arena_printf(b->mem, "column%d", k + 1));
+        status = unify_all(b, down, nparts, "VALUES", &cols[k].type);
+        for (int i = 0; i < nparts; i++)
+            parts[i].cells[k] = down[i];
+    }
+    if (!status)
+        *out = values_rel(b, parts, nparts, cols, ncols);
+    return status;
+}
