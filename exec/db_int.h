@@ -69,7 +69,7 @@ struct stmt {
     db *db;
     buf text;
     arena *mem; /* as long as the statement: tree, plan, operators */
-    atomic_bool cancel, paused, watched;
+    atomic_bool cancel, paused, watched, compared;
     exec_ctx ctx; /* the worker's */
     sql_stmt *bound;
     int nshared;    /* entries of ctx.shared */

@@ -45,6 +45,9 @@ void stmt_cancel(stmt *s);
 void stmt_pause(stmt *s, bool paused);
 /* Whether somebody looks at what costs a little to tell: prefixes, operators, the disk's share of exec_progress. */
 void stmt_watch(stmt *s, bool watched);
+/* Asks the LLM operator at work to count, once, what other strategies would compute (exec_progress.baselines): the model waits
+ * for it as long as EXPLAIN (TOKENS) takes. */
+void stmt_compare(stmt *s, bool wanted);
 
 /* Result columns, known from the first status that is not STMT_PENDING; 0 columns: a statement without rows. */
 int stmt_column_count(const stmt *s);
@@ -59,7 +62,7 @@ const char *stmt_notice(const stmt *s);
 /* Whether the result is one text to be shown as it is (EXPLAIN), not a table. */
 bool stmt_is_text(const stmt *s);
 
-enum { EXEC_PREFIXES = 16, EXEC_OPERATORS = 24, EXEC_SHARED = 256 };
+enum { EXEC_PREFIXES = 16, EXEC_OPERATORS = 24, EXEC_SHARED = 256, EXEC_BASELINES = 4 };
 
 /* A prefix that prompts share: the end of its text, its tokens, the prompts that pass through it, and how many of these are
  * answered. */
@@ -75,6 +78,12 @@ typedef struct exec_operator {
     bool source, model; /* it has no input; it asks the model */
     uint64_t rows_in, rows_out;
 } exec_operator;
+
+/* What a strategy computes of the prompts of the LLM operator at work. */
+typedef struct exec_baseline {
+    char name[24];
+    uint64_t computed_tokens;
+} exec_baseline;
 
 /* A consistent copy of where a statement is; what the progress line and the view are made of. */
 typedef struct exec_progress {
@@ -101,6 +110,9 @@ typedef struct exec_progress {
     exec_operator operator_rows[EXEC_OPERATORS];
     int noperators;
     uint64_t disk_bytes, disk_budget_bytes; /* the cache's */
+    /* Once asked for (stmt_compare): */
+    exec_baseline baselines[EXEC_BASELINES];
+    int nbaselines;
 } exec_progress;
 
 void stmt_progress(stmt *s, exec_progress *out);

@@ -80,7 +80,7 @@ struct exec_ctx {
     txn *txn;    /* NULL once a snapshot was taken */
     arena *mem;  /* as long as the statement */
     const atomic_bool *cancel;
-    const atomic_bool *paused, *watched; /* stmt_pause, stmt_watch */
+    const atomic_bool *paused, *watched, *compared; /* stmt_pause, stmt_watch, stmt_compare */
     uint64_t *rows_out;                  /* nnodes entries: rows that each node gave so far; NULL: not counted */
     rowset **ready;     /* nnodes entries: rows of subtrees read ahead (snapshot), or NULL */
     rowset **shared;    /* by share number, made on first use */

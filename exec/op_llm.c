@@ -445,6 +445,39 @@ static int remember_facts(op *o, err *e) {
     return status;
 }
 
+/* Calls that are sent together are counted together. */
+static int count_uses(op *o, plan_actual *into, err *e) {
+    llm_state *s = o->state;
+    int status = 0;
+    const prompt **calls = ARENA_ARRAY(o->mem, const prompt *, s->nuses + 1);
+    for (int i = 0; i < s->nuses && status == 0; i++) {
+        const use_run *u = &s->uses[i];
+        int count = 0;
+        if (u->leader != u && u->prompt->data_first)
+            continue;
+        for (int k = i; k < s->nuses; k++)
+            if (goes_along(s, i, k))
+                calls[count++] = s->uses[k].prompt;
+        status = count_calls(o->ctx, calls, count, u->in, o->node, into, e);
+    }
+    return status;
+}
+
+/* For a view that compares, once: the model waits meanwhile. */
+static int count_baselines(op *o, err *e) {
+    llm_state *s = o->state;
+    exec_progress *p = &s->progress;
+    plan_actual counted = {.bound = NAN};
+    if (p->nbaselines || !o->ctx->compared ||
+        !atomic_load_explicit(o->ctx->compared, memory_order_relaxed))
+        return 0;
+    publish(o, "counting");
+    int status = count_uses(o, &counted, e);
+    for (int i = 0; i < counted.ntokens && status == 0; i++)
+        watch_baseline(p, counted.tokens[i].strategy, counted.tokens[i].computed_tokens);
+    return status;
+}
+
 enum { EVENTS_AT_ONCE = 64 };
 
 /* Time that a person held the statement is nobody's: clocks that began before it are set on. */
@@ -476,6 +509,8 @@ static int answer_engine(op *o, const llm_engine *engine, int64_t from, int64_t 
         publish(o, "model");
         if (status == 0)
             status = check_caps(o, e);
+        if (status == 0)
+            status = count_baselines(o, e);
     }
     return status;
 }
@@ -559,23 +594,10 @@ static int emit(op *o, batch **out, err *e) {
     return 0;
 }
 
-/* Calls that are sent together are counted together. */
 static int count_all(op *o, err *e) {
     llm_state *s = o->state;
-    int status = 0;
-    const prompt **calls = ARENA_ARRAY(o->mem, const prompt *, s->nuses + 1);
-    for (int i = 0; i < s->nuses && status == 0; i++) {
-        const use_run *u = &s->uses[i];
-        int count = 0;
-        if (u->leader != u && u->prompt->data_first)
-            continue;
-        for (int k = i; k < s->nuses; k++)
-            if (goes_along(s, i, k))
-                calls[count++] = s->uses[k].prompt;
-        status = count_calls(o->ctx, calls, count, u->in, o->node, &o->actual, e);
-    }
     s->answered_rows = rowset_rows(s->rows);
-    return status;
+    return count_uses(o, &o->actual, e);
 }
 
 /* All rows, or the next wave of as many as the LIMIT above should need. */

@@ -30,6 +30,7 @@ stmt *stmt_new(db *d, str text) {
     atomic_store(&s->cancel, false);
     atomic_store(&s->paused, false);
     atomic_store(&s->watched, false);
+    atomic_store(&s->compared, false);
     s->described = s->is_text = s->finished = s->waiting = s->drops_rows = false;
     s->ncols = 0;
     s->names = NULL;
@@ -373,6 +374,7 @@ static int run_once(stmt *s, err *e) {
                         .cancel = &s->cancel,
                         .paused = &s->paused,
                         .watched = &s->watched,
+                        .compared = &s->compared,
                         .publish = publish,
                         .publish_ctx = s};
     int status = prepare(s, e);

@@ -229,6 +229,10 @@ void stmt_watch(stmt *s, bool watched) {
     atomic_store(&s->watched, watched);
 }
 
+void stmt_compare(stmt *s, bool wanted) {
+    atomic_store(&s->compared, wanted);
+}
+
 void stmt_free(stmt *s) {
     if (!s)
         return;

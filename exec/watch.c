@@ -44,7 +44,8 @@ static void push_shared(exec_progress *p, int percent) {
     p->shared[p->nshared++] = (uint8_t)percent;
 }
 
-void watch_prompt(exec_progress *p, const llm_event *event, const llm_inputs *in, uint32_t input, const uint8_t *order) {
+void watch_prompt(exec_progress *p, const llm_event *event, const llm_inputs *in, uint32_t input,
+                  const uint8_t *order) {
     if (event->prompt_tokens > 0)
         push_shared(p, (int)((int64_t)event->reused_tokens * TEXT_PERCENT / event->prompt_tokens));
     p->last_input[0] = 0;
@@ -55,6 +56,20 @@ void watch_prompt(exec_progress *p, const llm_event *event, const llm_inputs *in
         copy_head(p->last_input, sizeof p->last_input, in->fields[order[k]].text[id]);
         return;
     }
+}
+
+void watch_baseline(exec_progress *p, const char *strategy, uint64_t computed_tokens) {
+    int i = 0;
+    while (i < p->nbaselines && strcmp(p->baselines[i].name, strategy) != 0)
+        i++;
+    if (i == EXEC_BASELINES)
+        return;
+    if (i == p->nbaselines) {
+        p->baselines[i] = (exec_baseline){.computed_tokens = 0};
+        copy_head(p->baselines[i].name, sizeof p->baselines[i].name, str_from(strategy));
+        p->nbaselines++;
+    }
+    p->baselines[i].computed_tokens += computed_tokens;
 }
 
 void watch_stored(llm_runtime *r, llm_span *const *spans, int nspans) {
@@ -81,11 +96,15 @@ static void collect_prefixes(const llm_runtime *r, exec_progress *p) {
 
 static void name_operator(char *out, size_t size, const plan_node *n) {
     static const char *const names[] = {
-        [PLAN_VALUES] = "values",       [PLAN_SCAN] = "scan",          [PLAN_FILE] = "file",   [PLAN_SYSTEM] = "system table",
-        [PLAN_FILTER] = "filter",       [PLAN_PROJECT] = "project",    [PLAN_HASH_JOIN] = "hash join",
-        [PLAN_LOOP_JOIN] = "loop join", [PLAN_GROUP] = "group",        [PLAN_SORT] = "sort",   [PLAN_LIMIT] = "limit",
-        [PLAN_DISTINCT] = "distinct",   [PLAN_SETOP] = "union",        [PLAN_LLM] = "LLM",     [PLAN_SHARED] = "shared",
-        [PLAN_NUMBER] = "number",       [PLAN_RESIDUAL] = "residual",
+        [PLAN_VALUES] = "values",       [PLAN_SCAN] = "scan",
+        [PLAN_FILE] = "file",           [PLAN_SYSTEM] = "system table",
+        [PLAN_FILTER] = "filter",       [PLAN_PROJECT] = "project",
+        [PLAN_HASH_JOIN] = "hash join", [PLAN_LOOP_JOIN] = "loop join",
+        [PLAN_GROUP] = "group",         [PLAN_SORT] = "sort",
+        [PLAN_LIMIT] = "limit",         [PLAN_DISTINCT] = "distinct",
+        [PLAN_SETOP] = "union",         [PLAN_LLM] = "LLM",
+        [PLAN_SHARED] = "shared",       [PLAN_NUMBER] = "number",
+        [PLAN_RESIDUAL] = "residual",
     };
     if (n->kind == PLAN_SCAN)
         snprintf(out, size, "scan %.*s", (int)n->scan.table->name.n, n->scan.table->name.p);
@@ -96,13 +115,16 @@ static void name_operator(char *out, size_t size, const plan_node *n) {
 }
 
 /* In print order; projections only rename, so they are left out. */
-static void collect_operators(const exec_ctx *ctx, const plan_node *n, int depth, exec_progress *p) {
+static void collect_operators(const exec_ctx *ctx, const plan_node *n, int depth,
+                              exec_progress *p) {
     if (!n || p->noperators == EXEC_OPERATORS)
         return;
     if (n->kind != PLAN_PROJECT) {
         exec_operator *o = &p->operator_rows[p->noperators++];
-        *o = (exec_operator){.depth = depth++, .model = n->kind == PLAN_LLM, .rows_out = ctx->rows_out[n->number]};
-        o->rows_in = (n->left ? ctx->rows_out[n->left->number] : 0) + (n->right ? ctx->rows_out[n->right->number] : 0);
+        *o = (exec_operator){
+            .depth = depth++, .model = n->kind == PLAN_LLM, .rows_out = ctx->rows_out[n->number]};
+        o->rows_in = (n->left ? ctx->rows_out[n->left->number] : 0) +
+                     (n->right ? ctx->rows_out[n->right->number] : 0);
         o->source = !n->left && !n->right;
         name_operator(o->name, sizeof o->name, n);
     }
@@ -117,7 +139,8 @@ int watch_operators(const plan_node *n) {
 void watch_details(exec_ctx *ctx, exec_progress *p, bool last) {
     llm_runtime *r = ctx->llm;
     double now = clock_seconds();
-    if (!ctx->watched || !atomic_load_explicit(ctx->watched, memory_order_relaxed) || (!last && now - r->watched_s < DETAILS_S))
+    if (!ctx->watched || !atomic_load_explicit(ctx->watched, memory_order_relaxed) ||
+        (!last && now - r->watched_s < DETAILS_S))
         return;
     r->watched_s = now;
     if (r->session)
@@ -140,7 +163,8 @@ static bool held(const exec_ctx *ctx) {
     return ctx->paused && atomic_load_explicit(ctx->paused, memory_order_relaxed) && !cancelled;
 }
 
-double watch_pause(const exec_ctx *ctx, exec_progress *p, void (*publish)(op *o, const char *phase), op *o) {
+double watch_pause(const exec_ctx *ctx, exec_progress *p, void (*publish)(op *o, const char *phase),
+                   op *o) {
     if (!held(ctx))
         return 0;
     double started = clock_seconds();

@@ -9,6 +9,8 @@
 /* Notes one finished prompt: how much of it was shared, and its input's text (the field that stands last, so the one that
  * tells inputs apart); `order`: its fields, of which it may lack some. */
 void watch_prompt(exec_progress *p, const llm_event *event, const llm_inputs *in, uint32_t input, const uint8_t *order);
+/* Adds what a strategy computes to the figure under its name. */
+void watch_baseline(exec_progress *p, const char *strategy, uint64_t computed_tokens);
 /* Prompt tokens that a stored answer made unnecessary. */
 void watch_stored(llm_runtime *r, llm_span *const *spans, int nspans);
 /* How many LLM operators a plan has. */

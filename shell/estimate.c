@@ -102,20 +102,6 @@ bool estimate_confirm(shell *sh, str text) {
 
 /* ---- baselines --------------------------------------------------------------------------------- */
 
-static void add_baseline(view_state *v, const char *name, double tokens) {
-    int i = 0;
-    while (i < v->nbaselines && strcmp(v->baselines[i].name, name) != 0)
-        i++;
-    if (i == VIEW_BASELINES)
-        return;
-    if (i == v->nbaselines) {
-        v->nbaselines++;
-        v->baselines[i].tokens = 0;
-        snprintf(v->baselines[i].name, sizeof v->baselines[i].name, "%s", name);
-    }
-    v->baselines[i].tokens += tokens;
-}
-
 /* Every LLM node's strategies, summed by name. */
 static void collect_strategies(const cJSON *node, view_state *v) {
     const cJSON *actual = cJSON_GetObjectItemCaseSensitive(node, "actual"), *one;
@@ -123,7 +109,7 @@ static void collect_strategies(const cJSON *node, view_state *v) {
     cJSON_ArrayForEach(one, list) {
         const cJSON *name = cJSON_GetObjectItemCaseSensitive(one, "strategy");
         if (cJSON_IsString(name))
-            add_baseline(v, name->valuestring, number(one, "computed_tokens"));
+            view_add_baseline(v, name->valuestring, number(one, "computed_tokens"));
     }
     cJSON_ArrayForEach(one, cJSON_GetObjectItemCaseSensitive(node, "inputs"))
         collect_strategies(one, v);

@@ -41,7 +41,8 @@ static void set_attribute(const view *v, uint8_t attr) {
                                              [VIEW_GOOD] = A_BOLD,
                                              [VIEW_KNOWN] = A_BOLD,
                                              [VIEW_WORK] = A_UNDERLINE};
-    bool pair = v->color && (attr == VIEW_GOOD || attr == VIEW_DISK || attr == VIEW_KNOWN || attr == VIEW_WORK);
+    bool pair = v->color &&
+                (attr == VIEW_GOOD || attr == VIEW_DISK || attr == VIEW_KNOWN || attr == VIEW_WORK);
     attr_set(v->color ? colored[attr] : plain[attr], pair ? (short)attr : (short)0, NULL);
 }
 
@@ -194,6 +195,8 @@ static bool read_keys(view *v) {
 bool view_tick(view *v) {
     if (!read_keys(v))
         return false;
+    if (v->statement != NULL)
+        stmt_compare(v->statement, view_wants_baselines(v->state));
     if (now_ms() - v->drawn_ms >= REDRAW_MS)
         draw(v);
     return true;

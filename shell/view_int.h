@@ -59,6 +59,7 @@ typedef struct view_state {
     int nanswers;
     view_baseline baselines[VIEW_BASELINES];
     int nbaselines;
+    int counted_operator; /* the LLM operator whose baselines came last with the progress; 0: none did */
 } view_state;
 
 void view_start(view_state *v, str statement, bool utf8);
@@ -68,6 +69,10 @@ void view_render(const view_state *v, int w, int h, view_cell *cells);
 /* One recorded step, a JSON object a line; false: *e says what is wrong with it. `wait_s`: since
  * the step before. */
 bool view_mock_line(const char *line, view_state *v, double *wait_s, err *e);
+
+/* Whether the baselines of the operator at work are still to be asked for (stmt_compare). */
+bool view_wants_baselines(const view_state *v);
+void view_add_baseline(view_state *v, const char *name, double tokens);
 
 /* Asks EXPLAIN what each strategy would compute for the statement; before it runs. */
 void estimate_baselines(shell *sh, str text, view_state *v);

@@ -9,7 +9,14 @@
 
 #include "view_int.h"
 
-enum { LABEL_COLUMNS = 11, OPERATOR_COLUMNS = 30, SMALL_W = 60, SMALL_H = 12, TINY_W = 40, TINY_H = 6 };
+enum {
+    LABEL_COLUMNS = 11,
+    OPERATOR_COLUMNS = 30,
+    SMALL_W = 60,
+    SMALL_H = 12,
+    TINY_W = 40,
+    TINY_H = 6
+};
 
 /* ---- the state --------------------------------------------------------------------------------- */
 
@@ -50,9 +57,39 @@ static void smooth(double *rate, double now) {
     *rate = *rate > 0 ? 0.8 * *rate + 0.2 * now : now;
 }
 
+void view_add_baseline(view_state *v, const char *name, double tokens) {
+    int i = 0;
+    while (i < v->nbaselines && strcmp(v->baselines[i].name, name) != 0)
+        i++;
+    if (i == VIEW_BASELINES)
+        return;
+    if (i == v->nbaselines) {
+        v->nbaselines++;
+        v->baselines[i].tokens = 0;
+        snprintf(v->baselines[i].name, sizeof v->baselines[i].name, "%s", name);
+    }
+    v->baselines[i].tokens += tokens;
+}
+
+/* Counted before the statement ran (EXPLAIN), they are those of all its operators. */
+bool view_wants_baselines(const view_state *v) {
+    bool counted_before = v->nbaselines > 0 && v->counted_operator == 0;
+    return v->panel == PANEL_STRATEGIES && !counted_before &&
+           v->counted_operator != v->now.operator_number;
+}
+
+static void take_baselines(view_state *v, const exec_progress *x) {
+    if (x->nbaselines == 0 || x->operator_number == v->counted_operator)
+        return;
+    v->counted_operator = x->operator_number;
+    for (int i = 0; i < x->nbaselines; i++)
+        view_add_baseline(v, x->baselines[i].name, (double)x->baselines[i].computed_tokens);
+}
+
 void view_update(view_state *v, const exec_progress *x) {
     v->now = *x;
     push_answer(v, x);
+    take_baselines(v, x);
     double dt = x->seconds - v->mark_seconds;
     if (dt < 0.5)
         return;
@@ -293,7 +330,8 @@ static void draw_tokens(canvas *c) {
 static int put_budget(canvas *c, const char *name, double used, double budget) {
     buf text = {0};
     label(c, name);
-    int at = put_bar(c, LABEL_COLUMNS, bar_columns(c, 30), budget > 0 ? used / budget : 0, VIEW_DISK);
+    int at =
+        put_bar(c, LABEL_COLUMNS, bar_columns(c, 30), budget > 0 ? used / budget : 0, VIEW_DISK);
     bytes(&text, used);
     buf_append_c(&text, " of ");
     bytes(&text, budget);
@@ -305,7 +343,8 @@ static void draw_memory(canvas *c) {
     const llm_stats *m = &x->llm;
     buf text = {0};
     int at = put_budget(c, "KV memory", (double)m->kv_bytes, (double)m->kv_budget_bytes);
-    buf_printf(&text, m->live_sequences == 1 ? "  %d sequence" : "  %d sequences", m->live_sequences);
+    buf_printf(&text, m->live_sequences == 1 ? "  %d sequence" : "  %d sequences",
+               m->live_sequences);
     if (m->evicted_blocks)
         buf_printf(&text, "  %llu blocks evicted", (unsigned long long)m->evicted_blocks);
     put_buf(c, at, VIEW_PLAIN, &text);
@@ -436,9 +475,8 @@ static void draw_baselines(canvas *c, int last_row) {
             buf_printf(&text, "  %.1f x less than %s", all[0].tokens / all[i].tokens, all[0].name);
         put_buf(c, at + 1, VIEW_PLAIN, &text);
     }
-    if (v->nbaselines == 0 && c->row + 1 < last_row)
-        put(c, 1, c->row + 1, VIEW_DIM,
-            ".view STATEMENT counts FIFO, fixed and grouped, too, before it runs the statement");
+    if (v->nbaselines == 0 && !v->finished && c->row + 1 < last_row)
+        put(c, 1, c->row + 1, VIEW_DIM, "counting what FIFO, fixed and grouped would compute");
 }
 
 static void draw_help(canvas *c) {
@@ -500,7 +538,8 @@ static void draw_lists(canvas *c, int last_row) {
     static void (*const draw[])(canvas *, int, int) = {draw_prefixes, draw_operators, draw_answers};
     enum { LISTS = BASE_COUNT(draw), ROOMY = 30 };
     const exec_progress *x = &c->v->now;
-    const int wants[LISTS] = {x->nprefixes + (x->nprefixes > 0), x->noperators + (x->noperators > 0),
+    const int wants[LISTS] = {x->nprefixes + (x->nprefixes > 0),
+                              x->noperators + (x->noperators > 0),
                               c->v->nanswers + (c->v->nanswers > 0)};
     int gets[LISTS], blanks = 0;
     bool roomy = c->h >= ROOMY;

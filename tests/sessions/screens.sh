@@ -238,6 +238,9 @@ sleep 0.6
 screen | sed -n 4p | cmp -s - "$work/held" || fail 'a held statement goes on'
 key p
 see 'LLM 1 of 1  model'
+key 2
+see '^ grouped '
+key 1
 key q
 see 'v view$'
 tm resize-window -t s -x 60 -y 12

@@ -38,7 +38,8 @@ static exec_progress sample(double seconds, uint64_t rows) {
     x.prefixes[0] = (exec_prefix){"synopsis: A young …", 412, 31, 12};
     x.noperators = 2;
     x.operator_rows[0] = (exec_operator){.name = "filter", .rows_in = rows, .rows_out = rows / 3};
-    x.operator_rows[1] = (exec_operator){.name = "scan reviews", .depth = 1, .source = true, .rows_out = 12345};
+    x.operator_rows[1] =
+        (exec_operator){.name = "scan reviews", .depth = 1, .source = true, .rows_out = 12345};
     for (x.nshared = 0; x.nshared < EXEC_SHARED; x.nshared++)
         x.shared[x.nshared] = (uint8_t)(x.nshared % 8 ? 95 : 12);
     return x;
@@ -112,11 +113,12 @@ static void test_full(void **state) {
     EXPECT(picture(&v, 80, 24), "LLM 1 of 1", "SELECT * FROM reviews", "150 of 200", "15.0/s",
            "ETA 3.3 s", "average  84 %", "memory 80 %", "computed 16 %", "saved 126,000",
            "KV memory", "3.1 MB of 1.1 GB", "KV disk", "42 MB of 8.6 GB", "synopsis, review",
-           "order     ████▁███████▁", "31 x  412", "scan reviews", "12,345", "positive  東京 is fine",
-           "2,415 tok/s", "q shell", "p pause", "? help", "4 rows");
+           "order     ████▁███████▁", "31 x  412", "scan reviews", "12,345",
+           "positive  東京 is fine", "2,415 tok/s", "q shell", "p pause", "? help", "4 rows");
     EXPECT(picture(&v, 120, 40), "LLM 1 of 1", "KV disk", "scan reviews", "31 x  412",
            "back to the shell", "4 rows, answers");
-    EXPECT(picture(&v, 60, 12), "150 of 200", "memory 80 %", "KV disk", "synopsis, review", "c cancel, keep");
+    EXPECT(picture(&v, 60, 12), "150 of 200", "memory 80 %", "KV disk", "synopsis, review",
+           "c cancel, keep");
     EXPECT(picture(&v, 40, 6), "150 of 200", "average  84 %", "q shell", "p pause");
     assert_null(strstr(picture(&v, 40, 6), "KV"));
     EXPECT(picture(&v, 30, 2), "150/200 rows  hit 84 %");
@@ -129,7 +131,7 @@ static void test_panels(void **state) {
     v.now.stored_tokens = 50000;
     EXPECT(picture(&v, 80, 24), "answers 25 %", "memory 60 %");
     v.panel = PANEL_STRATEGIES;
-    EXPECT(picture(&v, 80, 24), "no cache", "this run", ".view STATEMENT");
+    EXPECT(picture(&v, 80, 24), "no cache", "this run", "counting what FIFO");
     v.panel = PANEL_PREFIXES;
     EXPECT(picture(&v, 80, 24), "synopsis: A young");
     v.panel = PANEL_ROWS;
@@ -157,6 +159,36 @@ static void test_mock(void **state) {
     v.panel = PANEL_STRATEGIES;
     assert_non_null(strstr(picture(&v, 80, 24), "FIFO"));
     assert_false(view_mock_line("[1]", &v, &wait_s, &e));
+}
+
+/* Baselines that come with the progress are asked for on their page alone, once an operator, and add up. */
+static void test_baselines_while_running(void **state) {
+    (void)state;
+    view_state v;
+    view_start(&v, STR("SELECT 1"), true);
+    exec_progress x = {.llm_running = true, .operator_number = 1, .operators = 2};
+    view_update(&v, &x);
+    assert_false(view_wants_baselines(&v));
+    v.panel = PANEL_STRATEGIES;
+    assert_true(view_wants_baselines(&v));
+    x.nbaselines = 2;
+    x.baselines[0] = (exec_baseline){"no cache", 700};
+    x.baselines[1] = (exec_baseline){"grouped", 100};
+    for (int i = 0; i < 3; i++)
+        view_update(&v, &x);
+    assert_false(view_wants_baselines(&v));
+    assert_true(v.baselines[0].tokens == 700);
+    x.operator_number = 2;
+    x.nbaselines = 0;
+    view_update(&v, &x);
+    assert_true(view_wants_baselines(&v));
+    x.nbaselines = 2;
+    view_update(&v, &x);
+    assert_false(view_wants_baselines(&v));
+    assert_true(v.baselines[0].tokens == 1400 && v.baselines[1].tokens == 200);
+    assert_non_null(strstr(picture(&v, 80, 24), "grouped"));
+    v.counted_operator = 0; /* as after EXPLAIN (TOKENS): they are the whole statement's */
+    assert_false(view_wants_baselines(&v));
 }
 
 static void test_progress(void **state) {
@@ -190,8 +222,12 @@ static void test_summary(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sizes),   cmocka_unit_test(test_full),     cmocka_unit_test(test_panels),
-        cmocka_unit_test(test_mock),    cmocka_unit_test(test_progress),
+        cmocka_unit_test(test_sizes),
+        cmocka_unit_test(test_full),
+        cmocka_unit_test(test_panels),
+        cmocka_unit_test(test_mock),
+        cmocka_unit_test(test_baselines_while_running),
+        cmocka_unit_test(test_progress),
         cmocka_unit_test(test_summary),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
