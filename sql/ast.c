@@ -415,13 +415,22 @@ query *query_paren(query *q, token open, token close) {
     return q;
 }
 
+/* a UNION ALL b UNION ALL c is one chain: its length is no depth. */
+static bool is_chain(const query *q) {
+    return q->kind == QUERY_SETOP && q->op == SETOP_UNION_ALL && !q->with.n && !q->order_by.n &&
+           !q->limit && !q->offset;
+}
+
 query *query_setop(parser *p, set_op op, query *a, query *b) {
-    query *q = query_new(p, QUERY_SETOP, (token){{NULL, 0}, a->pos, 0});
-    q->len = b->pos + b->len - a->pos;
-    q->op = op;
-    q->left = a;
-    q->right = b;
-    query_deepen(p, q, a->depth);
+    query *q = a;
+    if (op != SETOP_UNION_ALL || !is_chain(a)) {
+        q = query_new(p, QUERY_SETOP, (token){{NULL, 0}, a->pos, 0});
+        q->op = op;
+        list_add(p->mem, &q->terms, a);
+        query_deepen(p, q, a->depth);
+    }
+    q->len = b->pos + b->len - q->pos;
+    list_add(p->mem, &q->terms, b);
     query_deepen(p, q, b->depth);
     return q;
 }

@@ -134,7 +134,7 @@ struct query {
     node *having;
     list rows; /* QUERY_VALUES: of list* of node* */
     set_op op;
-    query *left, *right;
+    list terms; /* QUERY_SETOP: of query*; two, or as many as a chain of UNION ALL has */
     list order_by; /* of order_item* */
     node *limit, *offset;
 };

@@ -584,19 +584,13 @@ static int bind_setop_order(binder *b, query *q, rel **r) {
     return *r ? 0 : (int)b->e->code;
 }
 
-static int bind_setop(binder *b, query *q, rel **out) {
-    rel *l, *r;
-    int status = bind_operand(b, q->left, &l);
-    if (!status)
-        status = bind_operand(b, q->right, &r);
-    if (status)
-        return status;
+static int join_terms(binder *b, query *q, int pos, int len, rel *l, rel *r, rel **out) {
     if (l->ncols != r->ncols)
-        return fail(b, ERR_BIND, q->right->pos, q->right->len,
-                    "%s needs as many columns on both sides: %d and %d", setop_name(q->op),
-                    l->ncols, r->ncols);
+        return fail(b, ERR_BIND, pos, len, "%s needs as many columns on both sides: %d and %d",
+                    setop_name(q->op), l->ncols, r->ncols);
     value_type *types = ARENA_ARRAY(b->mem, value_type, l->ncols);
-    if ((status = setop_types(b, q, l, r, types)) != 0)
+    int status = setop_types(b, q, l, r, types);
+    if (status)
         return status;
     l = cast_columns(b, l, types);
     r = cast_columns(b, r, types);
@@ -613,6 +607,19 @@ static int bind_setop(binder *b, query *q, rel **out) {
     }
     *out = u;
     return 0;
+}
+
+/* Terms from..to-1, as a balanced tree: a chain of thousands is no deeper than a dozen. */
+static int bind_terms(binder *b, query *q, int from, int to, rel **out) {
+    if (to - from == 1)
+        return bind_operand(b, q->terms.items[from], out);
+    int middle = from + (to - from + 1) / 2;
+    rel *l, *r;
+    int status = bind_terms(b, q, from, middle, &l);
+    if (!status)
+        status = bind_terms(b, q, middle, to, &r);
+    const query *second = q->terms.items[middle];
+    return status ? status : join_terms(b, q, second->pos, second->len, l, r, out);
 }
 
 /* ---- WITH, and all together ---------------------------------------------------------------------
@@ -670,7 +677,7 @@ int bind_query(binder *b, query *q, rel **out) {
                 status = bind_setop_order(b, q, out);
             break;
         case QUERY_SETOP:
-            status = bind_setop(b, q, out);
+            status = bind_terms(b, q, 0, q->terms.n, out);
             if (!status)
                 status = bind_setop_order(b, q, out);
             break;
