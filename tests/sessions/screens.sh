@@ -230,6 +230,23 @@ see 'LLM 1 of 1'
 see 'LLM#1'
 see '^ order '
 see '^ KV disk '
+key 2
+see '^ no cache  *█.*[0-9]'
+see '^ FIFO  *█.*[0-9]'
+see '^ fixed  *█.*[0-9]'
+see '^ grouped  *█.*[0-9]'
+key 1
+see '^ KV disk '
+# shell_cpu: nanoseconds of CPU time so far of the shell's thread
+pid=$(cat "$work/pid")
+shell_cpu() { cut -d ' ' -f 1 "/proc/$pid/task/$pid/schedstat"; }
+if [ -r "/proc/$pid/task/$pid/schedstat" ]; then
+    before=$(shell_cpu)
+    sleep 2
+    cost=$((($(shell_cpu) - before) / 2000))
+    echo "the view open: $cost us of CPU time a second"
+    [ $cost -lt 10000 ] || fail 'the view costs more than 1 % of the run'
+fi
 key p
 see 'LLM 1 of 1  paused'
 sleep 0.3 # the rest of this picture
@@ -263,5 +280,16 @@ see 'LLM 1 of 1'
 kill -TERM "$(cat "$work/pid")"
 see '^left with 143'
 see '^sane'
+
+check 'SELECT 1, from the start of the program to its end'
+best=1000000000
+for i in 1 2 3 4 5 6 7 8 9 10; do
+    began=$(date +%s%N)
+    "$kvasir" "$work/s.kvasir" -c 'SELECT 1;' >/dev/null || fail 'SELECT 1'
+    took=$(($(date +%s%N) - began))
+    [ $took -ge $best ] || best=$took
+done
+echo "SELECT 1: $((best / 1000)) us"
+[ $best -lt 30000000 ] || fail 'SELECT 1 takes more than 30 ms'
 
 echo 'screens: as expected'

@@ -131,21 +131,26 @@ static void test_any_text(void **state) {
 
 static void test_fast(void **state) {
     (void)state;
-    enum { TABLES = 1000 };
+    enum { TABLES = 1000, TIMES = 5 };
     arena *names = arena_new();
     db_object *many = ARENA_ARRAY(names, db_object, TABLES);
     for (int i = 0; i < TABLES; i++)
         many[i] = (db_object){"table",    arena_printf(names, "table_%d", i), "", 4, movie_columns,
                               movie_types};
-    struct timespec from, to;
-    clock_gettime(CLOCK_MONOTONIC, &from);
     static const char text[] = "SELECT * FROM t";
-    complete_find(str_from(text), strlen(text), many, TABLES, mem, &found);
-    clock_gettime(CLOCK_MONOTONIC, &to);
-    double ms = (double)(to.tv_sec - from.tv_sec) * 1e3 + (double)(to.tv_nsec - from.tv_nsec) / 1e6;
-    print_message("1,000 tables: %.2f ms\n", ms);
-    assert_int_equal(found.count, TABLES);
-    assert_true(ms < 1000); /* 20 ms is meant; sanitizers and busy machines are slower */
+    double best_ms = 1e9;
+    for (int i = 0; i < TIMES; i++) {
+        struct timespec from, to;
+        arena_reset(mem);
+        clock_gettime(CLOCK_THREAD_CPUTIME_ID, &from);
+        complete_find(str_from(text), strlen(text), many, TABLES, mem, &found);
+        clock_gettime(CLOCK_THREAD_CPUTIME_ID, &to);
+        double ms = (double)(to.tv_sec - from.tv_sec) * 1e3 + (double)(to.tv_nsec - from.tv_nsec) / 1e6;
+        best_ms = ms < best_ms ? ms : best_ms;
+        assert_int_equal(found.count, TABLES);
+    }
+    print_message("1,000 tables: %.2f ms of CPU time\n", best_ms);
+    assert_true(best_ms < 20);
     arena_free(names);
 }
 
