@@ -121,7 +121,9 @@ capture() {
     svg <"$work/screen" >"$work/picture" && mv "$work/picture" "tutorials/pictures/$1.svg"
 }
 
-"$kvasir" "$work/films.kvasir" -c ".import tutorials/data/movies.csv movies" -c ".import tutorials/data/reviews.csv reviews" >/dev/null
+"$kvasir" "$work/films.kvasir" -c ".import tutorials/data/movies.csv movies" -c ".import tutorials/data/reviews.csv reviews" \
+    -c "CREATE VIEW few_shot AS SELECT review, CASE WHEN stars > 3 THEN 'positive' ELSE 'negative' END AS answer
+        FROM reviews WHERE id IN (2, 6, 15, 25)" >/dev/null
 cat >"$work/start" <<END
 cd $work && exec env HOME=$work XDG_DATA_HOME=${XDG_DATA_HOME:-$HOME/.local/share} XDG_STATE_HOME=$work LC_ALL=C.UTF-8 \
     TERM=tmux-256color PAGER=cat $kvasir films.kvasir
@@ -133,9 +135,10 @@ see '^kvasir>'
 
 enter 'SELECT titel, year FROM movies;'
 see 'hint'
-enter "SELECT title, review, LLM('Is the review positive?', review) RETURNS BOOLEAN AS good"
+enter "SELECT stars, LLM('Is the review positive or negative?', review, examples => few_shot)"
 see '\.\.\.>'
-enter 'FROM reviews JOIN movies ON movie = movies.id WHERE stars IN (1, 5) LIMIT 8;'
+enter "    RETURNS ENUM('positive', 'negative') AS mood, title, review"
+enter 'FROM reviews JOIN movies ON movie = movies.id WHERE stars IN (1, 5) LIMIT 11;'
 see 'rows, .*tokens computed'
 sleep 0.5
 tm send-keys -t s -l 'SELECT m. FROM movies m'
