@@ -199,6 +199,8 @@ static void set_environment(const session *s, const char *program) {
     setenv("TERM", "dumb", 1);
     setenv("TZ", "UTC", 1);
     unsetenv("NO_COLOR");
+    unsetenv("COLUMNS");
+    unsetenv("LINES");
     unsetenv("PAGER");
     unsetenv("KVASIR_MODEL");
     free(real);

@@ -115,6 +115,30 @@ key Up Up
 see '^+ 1 AS eleven;'
 key C-c
 
+check 'a leading space keeps a statement out of the history; Ctrl-R finds another'
+enter " SELECT 'secret' AS s;"
+see '│ secret │'
+enter "SELECT 'public' AS p;"
+see '│ public │'
+key C-d
+see 'left with 0'
+grep -rq secret "$work/state" && fail 'the secret is in the history'
+grep -rq public "$work/state" || fail 'the history lacks a statement'
+start 120 40 s.kvasir
+key C-r
+text 'AS eleven'
+see '+ 1 AS eleven;'
+key C-c
+
+check 'a megabyte pasted'
+{ printf " SELECT length('"; head -c 1000000 /dev/zero | tr '\0' x; printf "') AS size;"; } >"$work/large"
+tm load-buffer "$work/large"
+began=$(date +%s%N)
+tm paste-buffer -p -t s
+key Enter
+see '│ 1000000 │'
+echo "1 MB pasted, run and shown: $((($(date +%s%N) - began) / 1000000)) ms"
+
 check 'bracketed paste: newlines and tabs stay, nothing runs before Enter'
 printf 'SELECT\t1 AS pasted,\n\t2 AS too;\nSELECT 3 AS three;\n' | tm load-buffer -
 tm paste-buffer -p -t s
