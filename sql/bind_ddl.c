@@ -289,30 +289,46 @@ int bind_drop(binder *b, ast *a, sql_stmt *s) {
     return ERR_BIND;
 }
 
-static bool node_names(const node *n, str name) {
-    if (n->kind == NODE_COLUMN && str_equal_nocase(n->name.name, name))
+static bool names_column(const node *n, str name) {
+    return str_equal_nocase(n->name.name, name);
+}
+
+static bool names_table(const node *n, str name) {
+    return str_equal_nocase(n->qualifier.name, name);
+}
+
+typedef bool (*column_says)(const node *column, str name);
+
+static bool any_column(const node *n, column_says says, str name) {
+    if (n->kind == NODE_COLUMN && says(n, name))
         return true;
     for (int i = 0; i < n->nargs; i++)
-        if (node_names(n->args[i], name))
+        if (any_column(n->args[i], says, name))
             return true;
     return false;
+}
+
+/* The first CHECK with a column of which `says` is true, that of column `skip` aside; n = 0: none. */
+static str find_check(binder *b, const table_def *t, int skip, column_says says, str name) {
+    for (int i = 0; i < t->ncolumns + t->nchecks; i++) {
+        str sql = i < t->ncolumns ? t->columns[i].check_sql : t->checks[i - t->ncolumns];
+        node *n;
+        err ignored = {0};
+        if (sql.n && i != skip && sql_parse_expr(sql, b->mem, &n, &ignored) == 0 &&
+            any_column(n, says, name))
+            return sql;
+    }
+    return (str){NULL, 0};
 }
 
 /* CHECK texts name columns: one that they use can neither go nor change its name. A column's own
  * CHECK goes with it. */
 static int not_in_checks(binder *b, const table_def *t, int at, bool own_too, ident name) {
-    for (int i = 0; i < t->ncolumns + t->nchecks; i++) {
-        str sql = i < t->ncolumns ? t->columns[i].check_sql : t->checks[i - t->ncolumns];
-        node *n;
-        err ignored = {0};
-        if (sql.n == 0 || (i == at && !own_too) || sql_parse_expr(sql, b->mem, &n, &ignored))
-            continue;
-        if (node_names(n, t->columns[at].name))
-            return fail_ident(b, name, "CHECK (%.*s) uses column \"%.*s\"",
-                              (int)BASE_MIN(sql.n, (size_t)200), sql.p, (int)name.name.n,
-                              name.name.p);
-    }
-    return 0;
+    str sql = find_check(b, t, own_too ? -1 : at, names_column, t->columns[at].name);
+    return sql.n
+               ? fail_ident(b, name, "CHECK (%.*s) uses column \"%.*s\"",
+                            (int)BASE_MIN(sql.n, (size_t)200), sql.p, (int)name.name.n, name.name.p)
+               : 0;
 }
 
 static int add_column(binder *b, const ast *a, sql_stmt *s) {
@@ -381,5 +397,9 @@ int bind_alter(binder *b, ast *a, sql_stmt *s) {
     s->new_name = a->name2.name;
     if (str_equal_nocase(s->new_name, s->name))
         return 0;
+    str sql = find_check(b, s->table, -1, names_table, s->table->name);
+    if (sql.n)
+        return fail_ident(b, a->name, "CHECK (%.*s) names the table",
+                          (int)BASE_MIN(sql.n, (size_t)200), sql.p);
     return relation_free(b, a->name2, "table", false, false);
 }
