@@ -75,9 +75,10 @@ bool shell_complain(shell *sh, const char *message, ...) {
 
 void shell_summary_line(const exec_summary *s, buf *out) {
     format_count(out, s->llm_inputs);
-    buf_append_c(out, s->llm_inputs == 1 ? " row, " : " rows, ");
-    progress_duration(out, s->seconds);
     const llm_stats *m = &s->llm;
+    bool asked = m->prompt_tokens || s->answers_stored; /* else EXPLAIN (TOKENS) counted them */
+    buf_printf(out, " %s %s, ", s->llm_inputs == 1 ? "row" : "rows", asked ? "asked" : "counted");
+    progress_duration(out, s->seconds);
     if (m->prompt_tokens) {
         double hit = 1 - (double)m->computed_tokens / (double)m->prompt_tokens;
         buf_printf(out, ", hit rate %.0f %%, ", 100 * BASE_MAX(hit, 0.0));

@@ -216,7 +216,7 @@ static void test_summary(void **state) {
     s.llm.computed_tokens = 31204;
     buf out = {0};
     shell_summary_line(&s, &out);
-    assert_string_equal(out.p, "200 rows, 6.2 s, hit rate 84 %, 31,204 of 196,000 tokens computed");
+    assert_string_equal(out.p, "200 rows asked, 6.2 s, hit rate 84 %, 31,204 of 196,000 tokens computed");
     buf_free(&out);
 }
 
