@@ -296,6 +296,17 @@ key c
 see '^stopped after .*answers are kept'
 see '│ typed_ahead │'
 
+check 'a statement of over a minute is told before, and asked about with SET confirm'
+enter "CREATE TABLE long AS SELECT t || repeat(' word', 60) AS t FROM texts; ANALYZE long;"
+see '^10,000 rows written'
+enter "SET confirm = on; SET cost_rates = 'nominal';"
+enter "SELECT count(*) FROM long WHERE LLM('is it?', t) RETURNS BOOLEAN;"
+see '^about .* prompts, .* tokens to compute; Ctrl-C'
+see '^run it. .y/N.'
+enter 'n'
+see '^not run'
+enter "RESET confirm; RESET cost_rates;"
+
 check 'SIGTERM with the view of a running statement'
 enter "SELECT count(*) FROM texts WHERE LLM('was it?', t) RETURNS BOOLEAN;"
 see 'v view$'
