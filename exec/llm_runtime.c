@@ -333,23 +333,19 @@ static bool hook_field_order(void *arg, const llm_call *call, uint8_t *order) {
     return found;
 }
 
-/* Whether the rows that reach this call decide its field order: one is to be found, and none is on record. */
-static bool order_depends_on_rows(exec_ctx *ctx, const llm_call *call) {
-    const settings *s = ctx->settings;
-    uint8_t order[PSM_MAX_FIELDS];
+/* Whether the rows that reach this call can decide its field order: it is solved for, or a record of it is compared with what
+ * would be solved. */
+static bool order_depends_on_rows(const settings *s, const llm_call *call) {
     str mode = str_from(s->field_order);
-    if (call->nfields < 2 || call->nfields > PSM_MAX_FIELDS || s->psm == PSM_SETTING_OFF)
-        return false;
-    if (str_equal_nocase(mode, STR("keep")))
-        return s->psm == PSM_SETTING_GROUPED || !hook_field_order(ctx, call, order);
-    return str_equal_nocase(mode, STR("fresh"));
+    return call->nfields > 1 && s->psm != PSM_SETTING_OFF &&
+           (str_equal_nocase(mode, STR("keep")) || str_equal_nocase(mode, STR("fresh")));
 }
 
-/* Where a call's field order is still to be found, what was measured or learned must not decide where the call stands: that would
- * change the rows that reach it, by them its field order, and so the text of its prompts (DESIGN 2.2). */
+/* Where a call's field order hangs on its rows, what was measured or learned by earlier runs must not decide where the call stands:
+ * that would change the rows that reach it, by them its field order, and so the text of its prompts (DESIGN 2.2). */
 static bool may_use_what_was_learned(exec_ctx *ctx) {
     for (int i = 0; i < ctx->stmt->ncalls; i++)
-        if (order_depends_on_rows(ctx, ctx->stmt->calls[i]))
+        if (order_depends_on_rows(ctx->settings, ctx->stmt->calls[i]))
             return false;
     return true;
 }
