@@ -72,6 +72,8 @@ typedef struct backend_answer {
 typedef struct llm_backend {
     const char *name;
     bool tops; /* wants may ask for their likeliest tokens alone */
+    /* What a session takes where its options do not say: new tokens of a pass, live sequences. */
+    int pass_tokens, max_batch;
     /* Fills engine->state and the facts in engine->info. */
     int (*open)(llm_engine *engine, const llm_engine_options *options, err *e);
     void (*close)(llm_engine *engine);

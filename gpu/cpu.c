@@ -336,6 +336,8 @@ static void cpu_kv_write(llm_engine *engine, void *work, int32_t block, const vo
 
 const llm_backend backend_cpu = {
     .name = "cpu",
+    .pass_tokens = 1024,
+    .max_batch = 256,
     .open = cpu_open,
     .close = cpu_close,
     .encode = cpu_encode,

@@ -203,8 +203,8 @@ typedef struct llm_session_options {
     size_t kv_memory_bytes; /* 0: 1 GiB */
     llm_reuse reuse;
     int window;      /* requests the scheduler sees at a time; 0: all (TREE), 64 (FIFO, NONE) */
-    int max_batch;   /* sequences decoded together; 0: 256 */
-    int pass_tokens; /* new tokens of one prefill pass; 0: 1024 */
+    int max_batch;   /* sequences decoded together; 0: as many as suit the device */
+    int pass_tokens; /* new tokens of one prefill pass; 0: as many as suit the device */
     bool keep_logits;
     bool count_only; /* run the schedule without the model: every answer is empty, the statistics are exact for prompts */
     bool warm_only; /* compute, and offer to the store, what prompts share (with store.keep_all: all of them); every answer is empty */

@@ -36,19 +36,24 @@ static void pass_row_add(llm_session *s, llm_token token, int position, const in
         (pass_row){.token = token, .position = position, .table = table};
 }
 
-static void pass_want_add(llm_session *s, request *r, int what, const llm_token *ids, int count) {
+/* `count` logits, or, where top > 0 and the backend can find them, the `top` largest of the vocabulary's. */
+static void pass_want_add(llm_session *s, request *r, int what, const llm_token *ids, int count,
+                          int top) {
     if (s->pass.nwants == s->wants_cap) {
         s->wants_cap = s->wants_cap > 0 ? s->wants_cap * 2 : 64;
         size_t n = (size_t)s->wants_cap;
         s->pass.wants = mem_realloc(s->pass.wants, sizeof *s->pass.wants * n);
         s->owners = mem_realloc(s->owners, sizeof *s->owners * n);
         s->logits_at = mem_realloc(s->logits_at, sizeof *s->logits_at * n);
+        s->tops = mem_realloc(s->tops, sizeof *s->tops * n);
     }
     int w = s->pass.nwants++;
-    s->pass.wants[w] = (pass_want){.row = s->pass.nrows - 1, .ids = ids, .count = count};
+    top = s->engine->backend->tops ? top : 0;
+    s->pass.wants[w] =
+        (pass_want){.row = s->pass.nrows - 1, .ids = ids, .count = count, .top = top};
     s->owners[w] = (want_owner){r, what};
     s->logits_at[w] = s->logits_used;
-    s->logits_used += s->runs_model ? (size_t)count : 0;
+    s->logits_used += !s->runs_model ? 0 : (size_t)(top > 0 ? top : count);
 }
 
 void schedule_seal(llm_session *s) {
@@ -58,7 +63,12 @@ void schedule_seal(llm_session *s) {
         s->logits = mem_alloc(sizeof(float) * s->logits_cap);
     }
     for (int w = 0; w < s->pass.nwants && s->runs_model; w++) {
-        s->pass.wants[w].logits = s->logits + s->logits_at[w];
+        pass_want *want = &s->pass.wants[w];
+        want->logits = s->logits + s->logits_at[w];
+        if (want->top > 0) {
+            want->top_ids = s->tops[w].ids;
+            want->log_sum = &s->tops[w].log_sum;
+        }
     }
 }
 
@@ -218,25 +228,31 @@ static void last_row_ensure(llm_session *s, request *r) {
     s->stats.computed_tokens++;
 }
 
+/* Greedy text needs the likeliest token alone; a draw needs all. */
+static void text_want(llm_session *s, request *r) {
+    pass_want_add(s, r, WANT_NEXT_TOKEN, NULL, s->engine->info.vocab,
+                  r->sampling.temperature > 0 ? 0 : 1);
+}
+
 static void prompt_wants(llm_session *s, request *r) {
     int vocab = s->engine->info.vocab;
     if (r->raw != NULL) {
-        pass_want_add(s, r, WANT_RAW, NULL, vocab);
+        pass_want_add(s, r, WANT_RAW, NULL, vocab, 0);
         return;
     }
     if (s->options.keep_logits && s->runs_model) {
-        pass_want_add(s, r, WANT_TOP, NULL, vocab);
+        pass_want_add(s, r, WANT_TOP, NULL, vocab, LLM_TOP_LOGITS);
     }
     const llm_guide *g = r->guide;
     if (g == NULL || !s->runs_model) {
-        pass_want_add(s, r, WANT_NEXT_TOKEN, NULL, vocab);
+        text_want(s, r);
     } else if (g->kind != LLM_GUIDE_CHOICE) {
         pass_want_add(s, r, WANT_NEXT_TOKEN, g->states[r->state].ids,
-                      guide_allowed(g, r->state, 0));
+                      guide_allowed(g, r->state, 0), 0);
     } else {
         for (int b = 0; b < g->nbranches; b++) {
             if (g->branches[b].segment < 0) {
-                pass_want_add(s, r, b, g->branches[b].ids, g->branches[b].count);
+                pass_want_add(s, r, b, g->branches[b].ids, g->branches[b].count, 0);
             }
         }
     }
@@ -262,7 +278,7 @@ static placed segments_place(llm_session *s, request *r) {
             return PASS_FULL;
         }
         const guide_branch *b = &g->branches[seg->branch];
-        pass_want_add(s, r, seg->branch, b->ids, b->count);
+        pass_want_add(s, r, seg->branch, b->ids, b->count, 0);
         r->segments_placed++;
     }
     return PLACED;
@@ -328,11 +344,11 @@ static void token_place(llm_session *s, request *r) {
     tail->computed = tail->count;
     s->decode_rows++;
     if (r->guide == NULL) {
-        pass_want_add(s, r, WANT_NEXT_TOKEN, NULL, s->engine->info.vocab);
+        text_want(s, r);
     } else {
         const llm_guide *g = r->guide;
         pass_want_add(s, r, WANT_NEXT_TOKEN, g->states[r->state].ids,
-                      guide_allowed(g, r->state, r->digits));
+                      guide_allowed(g, r->state, r->digits), 0);
     }
 }
 

@@ -11,12 +11,7 @@
 
 #include "session_int.h"
 
-enum {
-    DEFAULT_MAX_BATCH = 256,
-    DEFAULT_PASS_TOKENS = 1024,
-    DEFAULT_FIFO_WINDOW = 64,
-    DEFAULT_MAX_TOKENS = 32
-};
+enum { DEFAULT_FIFO_WINDOW = 64, DEFAULT_MAX_TOKENS = 32 };
 
 double session_now_ms(void) {
     struct timespec t;
@@ -33,8 +28,8 @@ int llm_session_new(llm_engine *engine, const llm_session_options *options, llm_
     s->options = *options;
     llm_session_options *o = &s->options;
     o->kv_memory_bytes = o->kv_memory_bytes > 0 ? o->kv_memory_bytes : (size_t)1 << 30;
-    o->max_batch = o->max_batch > 0 ? o->max_batch : DEFAULT_MAX_BATCH;
-    o->pass_tokens = o->pass_tokens > 0 ? o->pass_tokens : DEFAULT_PASS_TOKENS;
+    o->max_batch = o->max_batch > 0 ? o->max_batch : engine->backend->max_batch;
+    o->pass_tokens = o->pass_tokens > 0 ? o->pass_tokens : engine->backend->pass_tokens;
     if (o->window == 0 && o->reuse != LLM_REUSE_TREE) {
         o->window = DEFAULT_FIFO_WINDOW;
     }
@@ -137,6 +132,7 @@ void llm_session_free(llm_session *s) {
     free(s->owners);
     free(s->logits);
     free(s->logits_at);
+    free(s->tops);
     free(s->finished_nodes);
     free(s->scratch);
     free(s->block_bytes);

@@ -63,6 +63,14 @@ typedef struct want_owner {
     int what; /* a branch of the request's guide, or WANT_… */
 } want_owner;
 
+_Static_assert((int)LLM_TOP_LOGITS <= (int)PASS_TOP, "a want's tops hold what an event shows");
+
+/* What a want gets beside its logits where it asks for the likeliest tokens alone. */
+typedef struct want_tops {
+    llm_token ids[PASS_TOP];
+    float log_sum;
+} want_tops;
+
 typedef struct request_list {
     request *first, *last;
     int count;
@@ -87,6 +95,7 @@ struct llm_session {
     pass pass;
     int rows_cap, copies_cap, wants_cap;
     want_owner *owners;
+    want_tops *tops; /* per want */
     float *logits;
     size_t logits_cap, logits_used;
     size_t *logits_at;            /* per want: offset, made a pointer when the pass is complete */

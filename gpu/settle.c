@@ -178,8 +178,11 @@ static void output_push(request *r, llm_token token) {
     tail->tokens[tail->count++] = token;
 }
 
-static void text_token(llm_session *s, request *r, const float *logits, int vocab) {
-    llm_token token = sample_token(logits, vocab, &r->sampling, r->sample_seed, r->noutput);
+/* The likeliest token, where the backend was asked for that alone, is what greedy sampling takes. */
+static void text_token(llm_session *s, request *r, const pass_want *want) {
+    llm_token token = want->top > 0 ? want->top_ids[0]
+                                    : sample_token(want->logits, want->count, &r->sampling,
+                                                   r->sample_seed, r->noutput);
     if (engine_is_end(s->engine, token)) {
         text_set(r, buf_str(&r->text));
         request_finish(s, r, LLM_FINISH_STOP);
@@ -252,10 +255,15 @@ static void branch_settle(llm_session *s, request *r, int branch, const float *l
 
 /* ---- the pass -------------------------------------------------------------------------------- */
 
-static void top_keep(request *r, const float *logits, int vocab) {
+static void top_keep(request *r, const pass_want *want) {
     r->top_logits = mem_alloc(sizeof(float) * LLM_TOP_LOGITS);
     r->top_tokens = mem_alloc(sizeof(llm_token) * LLM_TOP_LOGITS);
-    sample_top(logits, vocab, LLM_TOP_LOGITS, r->top_logits, r->top_tokens);
+    if (want->top > 0) {
+        memcpy(r->top_logits, want->logits, sizeof(float) * LLM_TOP_LOGITS);
+        memcpy(r->top_tokens, want->top_ids, sizeof(llm_token) * LLM_TOP_LOGITS);
+    } else {
+        sample_top(want->logits, want->count, LLM_TOP_LOGITS, r->top_logits, r->top_tokens);
+    }
 }
 
 static void raw_keep(request *r, const float *logits, int vocab) {
@@ -267,7 +275,7 @@ static void want_settle(llm_session *s, want_owner owner, const pass_want *want)
     if (!s->runs_model) {
         answer_finish(s, r);
     } else if (owner.what == WANT_TOP) {
-        top_keep(r, want->logits, want->count);
+        top_keep(r, want);
     } else if (owner.what == WANT_RAW) {
         raw_keep(r, want->logits, want->count);
     } else if (owner.what >= 0) {
@@ -275,7 +283,7 @@ static void want_settle(llm_session *s, want_owner owner, const pass_want *want)
     } else if (r->guide != NULL) {
         number_token(s, r, want->logits, want->count);
     } else {
-        text_token(s, r, want->logits, want->count);
+        text_token(s, r, want);
     }
 }
 

@@ -182,6 +182,8 @@ static void test_answer(llm_engine *engine, const backend_question *q, backend_a
 
 const llm_backend backend_test = {
     .name = "test",
+    .pass_tokens = 1024,
+    .max_batch = 256,
     .open = test_open,
     .close = test_close,
     .encode = test_encode,

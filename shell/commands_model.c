@@ -36,7 +36,10 @@ static bool show_model(shell *sh) {
     printf("%14s  %d tokens of a vocabulary of %d\n", "context", m->context, m->vocab);
     printf("%14s  %zu bytes a token, blocks of %d tokens\n", "KV", m->kv_bytes_per_token,
            m->kv_block_tokens);
-    printf("%14s  %s, %d threads\n", "device", m->device, m->threads);
+    line_bytes("KV budget", (uint64_t)db_settings(sh->db)->kv_memory);
+    bool only = m->device_reason != NULL; /* 'auto' would have taken another */
+    printf("%14s  %s, %d threads%s%s%s\n", "device", m->device, m->threads, only ? " (" : "",
+           only ? m->device_reason : "", only ? ")" : "");
     printf("%14s  %s (%s)\n", "precision", m->precision,
            m->precision_reason ? m->precision_reason : "");
     printf("%14s  %s (chat family: %s)\n", "prompt format",

@@ -18,7 +18,7 @@
 
 #include <cmocka.h>
 
-#include "gpu/llm.h"
+#include "session_int.h"
 
 enum { MAX_PROMPTS = 200 };
 
@@ -265,6 +265,52 @@ static void with_little_memory(void **state) {
               "19 blocks of KV");
 }
 
+/* A device that finds the likeliest tokens itself, made of the one at hand: same answers, and nobody is handed a
+ * vocabulary's logits but who draws from them. */
+static const llm_backend *plain;
+
+static int tops_forward(llm_engine *engine, void *work, const pass *p, err *e) {
+    pass whole = *p;
+    size_t vocab = (size_t)engine->info.vocab, n = (size_t)p->nwants;
+    float *logits = mem_alloc(sizeof *logits * vocab * (n + 1));
+    whole.wants = mem_alloc(sizeof *whole.wants * (n + 1));
+    for (size_t i = 0; i < n; i++) {
+        whole.wants[i] = p->wants[i];
+        if (p->wants[i].top > 0) {
+            assert_true(p->wants[i].ids == NULL && p->wants[i].top <= PASS_TOP);
+            whole.wants[i].top = 0;
+            whole.wants[i].logits = logits + i * vocab;
+        }
+    }
+    int code = plain->forward(engine, work, &whole, e);
+    for (size_t i = 0; i < n && code == 0; i++) {
+        const pass_want *want = &p->wants[i];
+        if (want->top > 0) {
+            sample_top(logits + i * vocab, want->count, want->top, want->logits, want->top_ids);
+            *want->log_sum = 0;
+        }
+    }
+    free(logits);
+    free(whole.wants);
+    return code;
+}
+
+static void with_the_likeliest_tokens_alone(void **state) {
+    (void)state;
+    if (f.reference == NULL) {
+        skip();
+    }
+    plain = f.two->backend;
+    llm_backend tops = *plain;
+    tops.tops = true;
+    tops.forward = tops_forward;
+    if (!plain->tops) {
+        f.two->backend = &tops;
+    }
+    check_run(f.two, (llm_session_options){.pass_tokens = 100}, false, "likeliest tokens alone");
+    f.two->backend = plain;
+}
+
 static void warm(void **state) {
     (void)state;
     if (f.reference == NULL) {
@@ -347,6 +393,7 @@ int main(void) {
         cmocka_unit_test(without_cache),
         cmocka_unit_test(first_in_first_out),
         cmocka_unit_test(with_little_memory),
+        cmocka_unit_test(with_the_likeliest_tokens_alone),
         cmocka_unit_test(warm),
         cmocka_unit_test(from_a_store),
     };

@@ -1,5 +1,5 @@
 /*
- * check_vectors.c - check_vectors TOKENS.jsonl GREEDY.jsonl [f32|bf16|int8] [kv-f32|kv-bf16|kv-int8]:
+ * check_vectors.c - check_vectors TOKENS.jsonl GREEDY.jsonl [f32|bf16|int8] [kv-f32|kv-bf16|kv-int8] [cpu|cuda:0]:
  * the engine against frozen vectors of another engine.
  *
  * TOKENS: {"text", "ids"} a line; whole-string tokenization must be equal. GREEDY: {"ids", "steps":
@@ -195,19 +195,23 @@ static bool option_read(const char *word, llm_engine_options *o) {
             known = true;
         }
     }
+    if (strcmp(word, "cpu") == 0 || strncmp(word, "cuda", 4) == 0) {
+        o->device = word;
+        known = true;
+    }
     return known;
 }
 
 int main(int argc, char **argv) {
     char path[4096];
-    llm_engine_options options = {.path = model_path(path, sizeof path)};
+    llm_engine_options options = {.path = model_path(path, sizeof path), .device = "cpu"};
     bool understood = argc >= 3;
     for (int i = 3; i < argc; i++) {
         understood = option_read(argv[i], &options) && understood;
     }
     if (!understood) {
         fprintf(stderr, "usage: check_vectors TOKENS.jsonl GREEDY.jsonl [auto|f32|bf16|int8] "
-                        "[kv-bf16|kv-f32|kv-int8]\n");
+                        "[kv-bf16|kv-f32|kv-int8] [cpu|cuda:0]\n");
         return 2;
     }
     bool int8 = options.precision == LLM_INT8 || options.kv_dtype == LLM_KV_INT8;
