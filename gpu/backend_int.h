@@ -36,11 +36,10 @@ typedef struct pass_want {
     const llm_token *ids; /* NULL: the whole vocabulary */
     int count;            /* ids, or the vocabulary's size */
     float *logits;        /* [count], filled by the backend */
-    /* Where the backend `tops` and top > 0 (ids NULL, top <= PASS_TOP): instead of all, logits[top] are the largest,
-     * largest first, ties to the lower id; top_ids[top] their tokens; *log_sum log Σ exp over the vocabulary. */
+    /* top > 0 (ids NULL, top <= PASS_TOP): instead of all, logits[top] are the largest, largest first, ties to the lower
+     * id; top_ids[top] their tokens. */
     int top;
     llm_token *top_ids;
-    float *log_sum;
 } pass_want;
 
 enum { PASS_TOP = 16 };
@@ -71,7 +70,6 @@ typedef struct backend_answer {
 
 typedef struct llm_backend {
     const char *name;
-    bool tops; /* wants may ask for their likeliest tokens alone */
     /* What a session takes where its options do not say: new tokens of a pass, live sequences. */
     int pass_tokens, max_batch;
     /* Fills engine->state and the facts in engine->info. */

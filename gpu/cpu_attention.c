@@ -116,22 +116,36 @@ static void outputs_scatter(cpu_work *w, attend_scratch *s, int base, int rows, 
     }
 }
 
-/* All rows of the chunk that see something of block index b, in runs of the same block. */
+/* Rows [from, to) of the chunk that see something of the same block: one unit. */
+typedef struct attend_run {
+    int from, to;
+} attend_run;
+
+/* The first run of block index b at or behind row `from`; empty: none is left. */
+static attend_run run_find(const cpu_work *w, int base, int rows, int from, int b, key_part part) {
+    const pass_row *row = &w->rows[base];
+    while (from < rows && !row_sees(w, row + from, b, part)) {
+        from++;
+    }
+    int to = from;
+    while (to < rows && row_sees(w, row + to, b, part) && row[to].table[b] == row[from].table[b]) {
+        to++;
+    }
+    return (attend_run){from, to};
+}
+
+/* All rows of the chunk that see something of block index b. While one run is computed the next
+ * one's block comes from memory: in decode few queries meet a block, and it is in no cache. */
 static void block_attend(cpu_work *w, attend_scratch *s, int base, int rows, int b, int kv_head,
                          key_part part) {
-    for (int from = 0; from < rows;) {
-        const pass_row *row = &w->rows[base + from];
-        if (!row_sees(w, row, b, part)) {
-            from++;
-            continue;
+    attend_run run = run_find(w, base, rows, 0, b, part);
+    while (run.from < run.to) {
+        attend_run next = run_find(w, base, rows, run.to, b, part);
+        if (next.from < next.to) {
+            cpu_kv_prefetch(w, w->rows[base + next.from].table[b], kv_head);
         }
-        int to = from + 1;
-        while (to < rows && row_sees(w, row + (to - from), b, part) &&
-               row[to - from].table[b] == row->table[b]) {
-            to++;
-        }
-        run_attend(w, s, base, from, to, b, kv_head, part);
-        from = to;
+        run_attend(w, s, base, run.from, run.to, b, kv_head, part);
+        run = next;
     }
 }
 

@@ -14,48 +14,14 @@
 
 #include "cpu_int.h"
 
-/* ---- rows and tiles -------------------------------------------------------------------------- */
-
-static int tile_count(const cpu_work *w) {
-    int tile = gemm_tile(w->s->g);
-    return (w->nrows + tile - 1) / tile;
-}
-
-typedef struct tile_range {
-    int first, rows, height;
-} tile_range;
-
-static tile_range tile_of(const cpu_work *w, int tile) {
-    int size = gemm_tile(w->s->g), first = tile * size, rows = BASE_MIN(size, w->nrows - first);
-    return (tile_range){first, rows, gemm_height(w->s->g, rows)};
-}
-
-static void *row_of(const cpu_work *w, void *base, int row, int columns) {
-    return (char *)base + (size_t)row * (size_t)columns * gemm_element(w->s->g);
-}
-
-static float *scratch_of(const cpu_work *w, int worker) {
-    const model_config *c = &w->engine->config;
-    return w->norm_scratch + (size_t)worker * (size_t)BASE_MAX(BASE_MAX(c->n_embd, c->ffn), 64);
-}
-
-/* Stores f32 values as the GEMM reads them. */
-static void operand_store(const cpu_work *w, const float *x, int n, void *out) {
-    if (gemm_is_bf16(w->s->g)) {
-        w->s->k->to_bf16(x, n, out);
-    } else {
-        memcpy(out, x, sizeof(float) * (size_t)n);
-    }
-}
-
 /* ---- stages ---------------------------------------------------------------------------------- */
 
 static void norm_rows(cpu_work *w, tile_range t, const float *weight, int worker) {
     int n = w->engine->config.n_embd;
-    float *scratch = scratch_of(w, worker);
+    float *scratch = cpu_scratch_of(w, worker);
     for (int i = t.first; i < t.first + t.rows; i++) {
         w->s->k->rms_norm(w->x + (size_t)i * (size_t)n, weight, w->engine->config.eps, n, scratch);
-        operand_store(w, scratch, n, row_of(w, w->a, i, n));
+        cpu_operand_store(w, scratch, n, cpu_row_of(w, w->a, i, n));
     }
 }
 
@@ -107,8 +73,7 @@ static void qkv_store(const cpu_work *w, int row, int head, const float *bias, f
     if (key) {
         head_turn(w, row, 0, x);
     }
-    int position = w->rows[row].position,
-        kv_head = head - c->n_heads - (key ? 0 : c->n_kv_heads);
+    int position = w->rows[row].position, kv_head = head - c->n_heads - (key ? 0 : c->n_kv_heads);
     cpu_kv_store(w, w->rows[row].table[position / LLM_BLOCK_TOKENS], position % LLM_BLOCK_TOKENS,
                  key ? 0 : 1, kv_head, x);
 }
@@ -117,8 +82,8 @@ static void stage_qkv(cpu_work *w, tile_range t, int part, int worker) {
     const model_config *c = &w->engine->config;
     const model_layer *layer = &w->s->model.layers[w->layer];
     const gemm_part *p = &layer->qkv.parts[part];
-    const float *out =
-        gemm_run(w->s->g, &layer->qkv, part, worker, t.height, row_of(w, w->a, t.first, c->n_embd));
+    const float *out = gemm_run(w->s->g, &layer->qkv, part, worker, t.height,
+                                cpu_row_of(w, w->a, t.first, c->n_embd));
     int d = c->head_dim;
     float x[CONFIG_MAX_HEAD_DIM];
     for (int i = 0; i < t.rows; i++) {
@@ -136,7 +101,7 @@ static void stage_add(cpu_work *w, tile_range t, const gemm_weight *weight, int 
     int n = w->engine->config.n_embd;
     const gemm_part *p = &weight->parts[part];
     const float *out =
-        gemm_run(w->s->g, weight, part, worker, t.height, row_of(w, a, t.first, weight->k));
+        gemm_run(w->s->g, weight, part, worker, t.height, cpu_row_of(w, a, t.first, weight->k));
     for (int i = 0; i < t.rows; i++) {
         size_t at = (size_t)(t.first + i) * (size_t)n + (size_t)p->first;
         const float *from = out + (size_t)i * (size_t)p->n;
@@ -153,7 +118,7 @@ static void stage_add(cpu_work *w, tile_range t, const gemm_weight *weight, int 
 
 static void post_norm_rows(cpu_work *w, tile_range t, const float *weight, int worker) {
     int n = w->engine->config.n_embd;
-    float *scratch = scratch_of(w, worker);
+    float *scratch = cpu_scratch_of(w, worker);
     for (int i = t.first; i < t.first + t.rows && weight != NULL; i++) {
         w->s->k->rms_norm(w->y + (size_t)i * (size_t)n, weight, w->engine->config.eps, n, scratch);
         w->s->k->add(w->x + (size_t)i * (size_t)n, scratch, n);
@@ -165,16 +130,16 @@ static void stage_gate_up(cpu_work *w, tile_range t, int part, int worker) {
     const model_layer *layer = &w->s->model.layers[w->layer];
     const gemm_part *p = &layer->gate_up.parts[part];
     const float *out = gemm_run(w->s->g, &layer->gate_up, part, worker, t.height,
-                                row_of(w, w->a, t.first, c->n_embd));
+                                cpu_row_of(w, w->a, t.first, c->n_embd));
     int half = p->n / 2;
-    float *scratch = scratch_of(w, worker);
+    float *scratch = cpu_scratch_of(w, worker);
     void (*act)(const float *, const float *, int, float *) =
         c->activation == FFN_SILU ? w->s->k->swiglu : w->s->k->geglu;
     for (int i = 0; i < t.rows; i++) {
         const float *row = out + (size_t)i * (size_t)p->n;
         act(row, row + half, half, scratch);
-        char *to = row_of(w, w->h, t.first + i, c->ffn);
-        operand_store(w, scratch, half, to + (size_t)(p->first / 2) * gemm_element(w->s->g));
+        char *to = cpu_row_of(w, w->h, t.first + i, c->ffn);
+        cpu_operand_store(w, scratch, half, to + (size_t)(p->first / 2) * gemm_element(w->s->g));
     }
 }
 
@@ -190,6 +155,7 @@ typedef enum stage {
     STAGE_END
 } stage;
 
+/* Parts of columns; 0: the stage goes by rows, and a tile may be cut anywhere between them. */
 static int stage_parts(const model_layer *layer, stage s) {
     switch (s) {
     case STAGE_QKV:
@@ -201,13 +167,12 @@ static int stage_parts(const model_layer *layer, stage s) {
     case STAGE_DOWN:
         return layer->down.nparts;
     default:
-        return 1;
+        return 0;
     }
 }
 
-static void stage_run(cpu_work *w, stage s, int tile, int part, int worker) {
+static void stage_run(cpu_work *w, stage s, tile_range t, int part, int worker) {
     const model_layer *layer = &w->s->model.layers[w->layer];
-    tile_range t = tile_of(w, tile);
     switch (s) {
     case STAGE_ATTN_NORM:
         norm_rows(w, t, layer->attn_norm, worker);
@@ -238,29 +203,44 @@ static void stage_run(cpu_work *w, stage s, int tile, int part, int worker) {
 typedef struct stage_job {
     cpu_work *w;
     stage first, last;
-    int parts; /* 0: a task is a tile and all the stages */
+    int parts;  /* of a tile's columns */
+    int slices; /* of a tile's rows */
 } stage_job;
 
-static void stage_task(void *ctx, int task, int worker) {
+/* Task: a tile through all the stages. */
+static void tile_task(void *ctx, int task, int worker) {
     const stage_job *job = ctx;
-    if (job->parts > 0) {
-        stage_run(job->w, job->first, task / job->parts, task % job->parts, worker);
-        return;
-    }
     for (stage s = job->first; s <= job->last; s++) {
-        int parts = stage_parts(&job->w->s->model.layers[job->w->layer], s);
+        int parts = BASE_MAX(stage_parts(&job->w->s->model.layers[job->w->layer], s), 1);
         for (int p = 0; p < parts; p++) {
-            stage_run(job->w, s, task, p, worker);
+            stage_run(job->w, s, cpu_tile_of(job->w, task), p, worker);
         }
     }
 }
 
+/* Task: one part of a tile's columns through one stage. */
+static void part_task(void *ctx, int task, int worker) {
+    const stage_job *job = ctx;
+    tile_range t = cpu_tile_of(job->w, task / job->parts);
+    stage_run(job->w, job->first, t, task % job->parts, worker);
+}
+
+/* Task: one slice of a tile's rows through one stage. */
+static void slice_task(void *ctx, int task, int worker) {
+    const stage_job *job = ctx;
+    tile_range t = cpu_tile_of(job->w, task / job->slices);
+    int slice = task % job->slices, from = t.rows * slice / job->slices;
+    t.rows = t.rows * (slice + 1) / job->slices - from;
+    t.first += from;
+    stage_run(job->w, job->first, t, 0, worker);
+}
+
 static void stages(cpu_work *w, stage first, stage last) {
     pool *threads = w->s->threads;
-    int tiles = tile_count(w), n = pool_threads(threads);
+    int tiles = cpu_tile_count(w), n = pool_threads(threads);
     if (tiles >= 3 * n || n == 1) {
-        stage_job job = {w, first, last, 0};
-        pool_run(threads, tiles, stage_task, &job);
+        stage_job job = {.w = w, .first = first, .last = last};
+        pool_run(threads, tiles, tile_task, &job);
         return;
     }
     const model_layer *layer = &w->s->model.layers[w->layer];
@@ -268,8 +248,12 @@ static void stages(cpu_work *w, stage first, stage last) {
         if (s == STAGE_END && layer->post_ffn_norm == NULL) {
             continue;
         }
-        stage_job job = {w, s, s, stage_parts(layer, s)};
-        pool_run(threads, tiles * job.parts, stage_task, &job);
+        stage_job job = {.w = w, .first = s, .parts = stage_parts(layer, s), .slices = n};
+        if (job.parts > 0) {
+            pool_run(threads, tiles * job.parts, part_task, &job);
+        } else {
+            pool_run(threads, tiles * job.slices, slice_task, &job);
+        }
     }
 }
 
@@ -302,8 +286,7 @@ static void embed_task(void *ctx, int task, int worker) {
     (void)worker;
     cpu_work *w = ctx;
     const model_config *c = &w->engine->config;
-    int position = w->rows[task].position,
-        sink = BASE_MIN(position, w->s->sinks + w->s->window);
+    int position = w->rows[task].position, sink = BASE_MIN(position, w->s->sinks + w->s->window);
     model_embed(&w->s->model, w->rows[task].token, w->x + (size_t)task * (size_t)c->n_embd);
     for (int set = 0; set < ANGLES_SETS; set++) {
         if (w->angles[set] != NULL) {
@@ -340,74 +323,6 @@ static void rows_compact(cpu_work *w) {
         }
     }
     w->nrows = w->nwanted;
-}
-
-static void final_cap(const cpu_work *w, float *logits, int n) {
-    float cap = w->engine->config.final_softcap;
-    for (int i = 0; cap > 0 && i < n; i++) {
-        logits[i] = cap * tanhf(logits[i] / cap);
-    }
-}
-
-static void final_norm_task(void *ctx, int task, int worker) {
-    cpu_work *w = ctx;
-    int n = w->engine->config.n_embd;
-    float *x = w->x + (size_t)task * (size_t)n, *scratch = scratch_of(w, worker);
-    w->s->k->rms_norm(x, w->s->model.final_norm, w->engine->config.eps, n, scratch);
-    memcpy(x, scratch, sizeof(float) * (size_t)n);
-}
-
-/* The allowed rows of the head alone: products of fixed order, with the file's exact weights. */
-static void ids_task(void *ctx, int task, int worker) {
-    cpu_work *w = ctx;
-    const pass_want *want = &w->p->wants[task];
-    int n = w->engine->config.n_embd;
-    float *row = scratch_of(w, worker);
-    for (int i = 0; want->ids != NULL && i < want->count; i++) {
-        model_head_row(&w->s->model, want->ids[i], row);
-        want->logits[i] = w->s->k->dot(w->x + (size_t)w->want_rows[task] * (size_t)n, row, n);
-    }
-    if (want->ids != NULL) {
-        final_cap(w, want->logits, want->count);
-    }
-}
-
-/* Task: one tile of the rows that want the whole vocabulary × one part of the head. */
-static void head_task(void *ctx, int task, int worker) {
-    cpu_work *w = ctx;
-    const gemm_weight *head = &w->s->model.head;
-    tile_range t = tile_of(w, task / head->nparts);
-    int part = task % head->nparts;
-    const gemm_part *p = &head->parts[part];
-    const void *a = row_of(w, w->a, t.first, w->engine->config.n_embd);
-    const float *out = gemm_run(w->s->g, head, part, worker, t.height, a);
-    for (int i = 0; i < t.rows; i++) {
-        float *logits = w->p->wants[w->whole[t.first + i]].logits + p->first;
-        memcpy(logits, out + (size_t)i * (size_t)p->n, sizeof(float) * (size_t)p->n);
-        final_cap(w, logits, p->n);
-    }
-}
-
-static void head_run(cpu_work *w) {
-    const model_config *c = &w->engine->config;
-    pool_run(w->s->threads, w->nwanted, final_norm_task, w);
-    int whole = 0, at = 0;
-    for (int i = 0; i < w->p->nwants; i++) {
-        while (w->wanted[at] != w->p->wants[i].row) {
-            at++;
-        }
-        w->want_rows[i] = at;
-        if (w->p->wants[i].ids == NULL) {
-            operand_store(w, w->x + (size_t)at * (size_t)c->n_embd, c->n_embd,
-                          row_of(w, w->a, whole, c->n_embd));
-            w->whole[whole++] = i;
-        }
-    }
-    pool_run(w->s->threads, w->p->nwants, ids_task, w);
-    if (whole > 0) {
-        w->nrows = whole;
-        pool_run(w->s->threads, tile_count(w) * w->s->model.head.nparts, head_task, w);
-    }
 }
 
 /* ---- the pass -------------------------------------------------------------------------------- */
@@ -461,7 +376,7 @@ int cpu_forward(llm_engine *engine, void *work, const pass *p, err *e) {
         layer_run(w, w->layer == layers - 1);
     }
     if (w->nwanted > 0) {
-        head_run(w);
+        cpu_head_run(w);
     }
     pool_unlock(w->s->threads);
     return 0;
@@ -607,6 +522,8 @@ int cpu_work_new(llm_engine *engine, int blocks, int rows, void **work, err *e) 
     void *kv = mmap(NULL, w->kv_bytes, PROT_READ | PROT_WRITE,
                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     w->kv = kv != MAP_FAILED ? kv : NULL;
+    if (w->kv != NULL)
+        madvise(w->kv, w->kv_bytes, MADV_HUGEPAGE);
     w->rows = mem_alloc(sizeof *w->rows * (size_t)w->rows_cap);
     attend_scratch_new(w);
     if (!buffers_new(w) || w->kv == NULL) {
@@ -631,24 +548,11 @@ void cpu_work_free(llm_engine *engine, void *work) {
     if (w->kv != NULL) {
         munmap(w->kv, w->kv_bytes);
     }
-    void *all[] = {w->x,
-                   w->q,
-                   w->y,
-                   w->a,
-                   w->att,
-                   w->h,
-                   w->q_sink,
-                   w->angles[0],
-                   w->angles[1],
-                   w->angles[2],
-                   w->angles[3],
-                   w->norm_scratch,
-                   w->attend,
-                   w->rows,
-                   w->wanted,
-                   w->want_rows,
-                   w->whole,
-                   w};
+    void *all[] = {
+        w->x,      w->q,         w->y,         w->a,         w->att,       w->h,
+        w->q_sink, w->angles[0], w->angles[1], w->angles[2], w->angles[3], w->norm_scratch,
+        w->attend, w->rows,      w->wanted,    w->want_rows, w->whole,     w->tops,
+        w};
     for (size_t j = 0; j < BASE_COUNT(all); j++) {
         free(all[j]);
     }

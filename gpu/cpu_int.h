@@ -16,6 +16,7 @@
 #ifndef KVASIR_CPU_INT_H
 #define KVASIR_CPU_INT_H
 
+#include <string.h>
 #include <time.h>
 
 #include "engine_int.h"
@@ -62,6 +63,8 @@ typedef struct kv_layout {
  * with a window may have a rope of their own. */
 enum { ANGLES_LOCAL = 1, ANGLES_SINK = 2, ANGLES_SETS = 4 };
 
+typedef struct head_top head_top; /* cpu_head.c */
+
 typedef struct cpu_work {
     llm_engine *engine;
     cpu_state *s;
@@ -80,10 +83,47 @@ typedef struct cpu_work {
     int *want_rows;       /* per want: its place in wanted */
     int *whole;           /* wants of the whole vocabulary */
     int wants_cap;
+    head_top *tops; /* [wants of the whole vocabulary, parts of the head] */
+    size_t tops_cap;
     const pass *p;
     int layer;
     int attend_rows;
 } cpu_work;
+
+/* ---- rows and tiles; what the files of a pass share */
+
+/* Rows [first, first + rows) of the pass, and the GEMM's height for them. */
+typedef struct tile_range {
+    int first, rows, height;
+} tile_range;
+
+static inline int cpu_tile_count(const cpu_work *w) {
+    int tile = gemm_tile(w->s->g);
+    return (w->nrows + tile - 1) / tile;
+}
+
+static inline tile_range cpu_tile_of(const cpu_work *w, int tile) {
+    int size = gemm_tile(w->s->g), first = tile * size, rows = BASE_MIN(size, w->nrows - first);
+    return (tile_range){first, rows, gemm_height(w->s->g, rows)};
+}
+
+static inline void *cpu_row_of(const cpu_work *w, void *base, int row, int columns) {
+    return (char *)base + (size_t)row * (size_t)columns * gemm_element(w->s->g);
+}
+
+static inline float *cpu_scratch_of(const cpu_work *w, int worker) {
+    const model_config *c = &w->engine->config;
+    return w->norm_scratch + (size_t)worker * (size_t)BASE_MAX(BASE_MAX(c->n_embd, c->ffn), 64);
+}
+
+/* Stores f32 values as the GEMM reads them. */
+static inline void cpu_operand_store(const cpu_work *w, const float *x, int n, void *out) {
+    if (gemm_is_bf16(w->s->g)) {
+        w->s->k->to_bf16(x, n, out);
+    } else {
+        memcpy(out, x, sizeof(float) * (size_t)n);
+    }
+}
 
 /* One attention task: rows [64t, 64t+64) × kv head, through all their blocks (cpu_attention.c). */
 void cpu_attend(cpu_work *w, int chunk, int kv_head, int worker);
@@ -100,6 +140,8 @@ void cpu_kv_store(const cpu_work *w, int32_t block, int slot, int side, int kv_h
                   const float *x);
 /* The first slots of a block alone: the others of `to` may already hold keys of this pass. */
 void cpu_kv_copy(const cpu_work *w, const pass_copy *copy);
+/* Asks for one head's keys and values ahead of their use. */
+void cpu_kv_prefetch(const cpu_work *w, int32_t block, int kv_head);
 /* Points the unit at one head's keys and values, unpacked into the scratch where kernels need it. */
 void cpu_kv_view(const cpu_work *w, int32_t block, int kv_head, attend_scratch *s,
                  attend_unit *unit);
@@ -110,6 +152,9 @@ int cpu_load(llm_engine *engine, const llm_engine_options *options, err *e);
 /* Reads and packs the weights unless they are: before the first pass. Any thread. ERR_MODEL, and the engine is outdated:
  * its fingerprint was taken from a record that does not hold any more. */
 int cpu_ready(llm_engine *engine, err *e);
+
+/* cpu_head.c: the logits that the pass wants of rows w->wanted, whose states are w->x. */
+void cpu_head_run(cpu_work *w);
 
 /* cpu_forward.c */
 /* Tokens/s of the layers' matrix products alone, `rows` at a time, through the pool: the bound of

@@ -150,6 +150,15 @@ void cpu_kv_copy(const cpu_work *w, const pass_copy *copy) {
 
 /* ---- what kernels read ----------------------------------------------------------------------- */
 
+void cpu_kv_prefetch(const cpu_work *w, int32_t block, int kv_head) {
+    for (int side = 0; side < 2; side++) {
+        const char *bytes = head_of(w, block, side, kv_head);
+        for (size_t at = 0; at < w->layout.head; at += 64) {
+            __builtin_prefetch(bytes + at, 0, 2);
+        }
+    }
+}
+
 void cpu_kv_view(const cpu_work *w, int32_t block, int kv_head, attend_scratch *s,
                  attend_unit *unit) {
     unit->kt = head_of(w, block, 0, kv_head);

@@ -346,7 +346,6 @@ static void cuda_kv_write(llm_engine *engine, void *work, int32_t block, const v
 
 const llm_backend backend_cuda = {
     .name = "cuda",
-    .tops = true,
     .pass_tokens = 8192,
     .max_batch = 1024,
     .open = cuda_open,

@@ -285,8 +285,8 @@ static void layers_launch(flow *f, row_set *r) {
 
 /* ---- the head ---------------------------------------------------------------------------------- */
 
-/* Where tops' answers lie behind the items' logits, in floats: per top PASS_TOP values, PASS_TOP ids, one sum. */
-enum { TOP_FLOATS = 2 * PASS_TOP + 1 };
+/* Where tops' answers lie behind the items' logits, in floats: per top PASS_TOP values, PASS_TOP ids. */
+enum { TOP_FLOATS = 2 * PASS_TOP };
 
 static size_t answers_floats(const cuda_part *part) {
     return (size_t)part->nitems + (size_t)part->ntops * TOP_FLOATS;
@@ -328,14 +328,13 @@ static int tops_most(const cuda_work *w, int first, int rows) {
     return BASE_MIN(k, PASS_TOP);
 }
 
-/* One slice's tops: values [rows, k], ids [rows, k], sums [rows], at the place of its first want. */
+/* One slice's tops: values [rows, k], ids [rows, k], at the place of its first want. */
 static void tops_make(flow *f, int first, int rows) {
     cuda_work *w = f->w;
     int k = tops_most(w, first, rows);
     float *values = w->answers + f->part->nitems + (size_t)first * TOP_FLOATS;
     int32_t *ids = (int32_t *)(void *)(values + (size_t)rows * PASS_TOP);
-    float *sums = values + (size_t)rows * 2 * PASS_TOP;
-    check(f, k_top(w->logits, w->engine->config.vocab, rows, k, values, ids, sums, f->stream),
+    check(f, k_top(w->logits, w->engine->config.vocab, rows, k, values, ids, f->stream),
           "the likeliest tokens");
 }
 
@@ -381,7 +380,6 @@ static void tops_return(flow *f, const float *answers, int first, int rows) {
     int k = tops_most(w, first, rows);
     const float *values = answers + f->part->nitems + (size_t)first * TOP_FLOATS;
     const int32_t *ids = (const int32_t *)(const void *)(values + (size_t)rows * PASS_TOP);
-    const float *sums = values + (size_t)rows * 2 * PASS_TOP;
     for (int i = 0; i < rows; i++) {
         const pass_want *want = w->whole[first + i];
         int n = BASE_MIN(want->top, k);
@@ -393,7 +391,6 @@ static void tops_return(flow *f, const float *answers, int first, int rows) {
             want->logits[j] = values[i * k + j];
             want->top_ids[j] = ids[i * k + j];
         }
-        *want->log_sum = sums[i];
     }
 }
 

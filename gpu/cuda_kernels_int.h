@@ -101,9 +101,9 @@ cudaError_t k_gather(const void *from, const int32_t *index, size_t bytes, int r
 cudaError_t k_head_ids(const plan_item *items, int count, const float *x, const uint16_t *head,
                        int n, float cap, float *out, cudaStream_t stream);
 cudaError_t k_soft_cap(float *x, size_t count, float cap, cudaStream_t stream);
-/* Per row of logits[rows, vocab]: its `k` largest, largest first, ties to the lower id, and log Σ exp. */
+/* Per row of logits[rows, vocab]: its `k` largest, largest first, ties to the lower id. */
 cudaError_t k_top(const float *logits, int vocab, int rows, int k, float *values, int32_t *ids,
-                  float *log_sum, cudaStream_t stream);
+                  cudaStream_t stream);
 
 /* For probes and benches: x[i] uniform in [-scale/2, scale/2) by i and seed; *count += differing elements. */
 cudaError_t k_random(uint16_t *x, size_t count, uint64_t seed, float scale, cudaStream_t stream);

@@ -339,34 +339,23 @@ __device__ candidate row_next(const float *logits, int vocab, candidate last, ca
     return best;
 }
 
-__global__ void top(const float *logits, int vocab, int k, float *values, int32_t *ids,
-                    float *log_sum) {
+__global__ void top(const float *logits, int vocab, int k, float *values, int32_t *ids) {
     __shared__ candidate warps[ROW_THREADS / 32];
-    __shared__ float sums[ROW_THREADS / 32];
     size_t row = blockIdx.x;
     const float *x = logits + row * vocab;
-    candidate last = {INFINITY, -1}, first = {0, 0};
+    candidate last = {INFINITY, -1};
     for (int i = 0; i < k; i++) {
         last = row_next(x, vocab, last, warps);
-        first = i == 0 ? last : first;
         if (threadIdx.x == 0) {
             values[row * k + i] = last.value;
             ids[row * k + i] = last.id;
         }
     }
-    float sum = 0;
-    for (int i = threadIdx.x; i < vocab; i += blockDim.x) {
-        sum += expf(x[i] - first.value);
-    }
-    sum = block_sum(sum, sums);
-    if (threadIdx.x == 0) {
-        log_sum[row] = first.value + logf(sum);
-    }
 }
 
 cudaError_t k_top(const float *logits, int vocab, int rows, int k, float *values, int32_t *ids,
-                  float *log_sum, cudaStream_t stream) {
-    top<<<rows, ROW_THREADS, 0, stream>>>(logits, vocab, k, values, ids, log_sum);
+                  cudaStream_t stream) {
+    top<<<rows, ROW_THREADS, 0, stream>>>(logits, vocab, k, values, ids);
     return cudaGetLastError();
 }
 

@@ -203,6 +203,35 @@ static float k_dot(const float *a, const float *b, int n) {
     return sum_lanes(s0 + s1)[0];
 }
 
+static inline bool any_equal(vf a, vf b) {
+#if defined(__AVX512F__)
+    return _mm512_cmp_ps_mask((__m512)a, (__m512)b, _CMP_EQ_OQ) != 0;
+#elif defined(__AVX2__)
+    return _mm256_movemask_ps(_mm256_cmp_ps((__m256)a, (__m256)b, _CMP_EQ_OQ)) != 0;
+#else
+    vi equal = a == b;
+    return (equal[0] | equal[1] | equal[2] | equal[3]) != 0;
+#endif
+}
+
+static int k_largest(const float *x, int n) {
+    vf best = all(-INFINITY);
+    int i = 0;
+    for (; i + W <= n; i += W) {
+        best = max_v(load(x + i), best);
+    }
+    float top = max_lanes(best)[0];
+    for (; i < n; i++) {
+        top = x[i] > top ? x[i] : top;
+    }
+    for (i = 0; i + W <= n && !any_equal(load(x + i), all(top)); i += W) {
+    }
+    while (i < n && x[i] != top) {
+        i++;
+    }
+    return i < n ? i : 0;
+}
+
 static void k_rms_norm(const float *x, const float *w, float eps, int n, float *out) {
     float scale = 1.0f / sqrtf(k_dot(x, x, n) / (float)n + eps);
     int i = 0;
@@ -589,6 +618,7 @@ const kernels KERNELS_TABLE = {
     .swiglu = k_swiglu,
     .geglu = k_geglu,
     .dot = k_dot,
+    .largest = k_largest,
     .attend = k_attend,
     .exp = k_exp,
 };

@@ -47,6 +47,7 @@ typedef struct kernels {
     void (*swiglu)(const float *gate, const float *up, int n, float *out);
     void (*geglu)(const float *gate, const float *up, int n, float *out); /* gelu, tanh form */
     float (*dot)(const float *a, const float *b, int n);
+    int (*largest)(const float *x, int n);          /* the first of the largest; NaNs are not */
     void (*attend)(const attend_unit *unit);        /* d: a multiple of width */
     void (*exp)(const float *x, int n, float *out); /* what softmax uses; for tests */
 } kernels;

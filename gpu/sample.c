@@ -84,20 +84,3 @@ int sample_token(const float *logits, int count, const llm_sampling *sampling, u
     free(c);
     return id;
 }
-
-void sample_top(const float *logits, int count, int k, float *values, llm_token *ids) {
-    int n = 0;
-    for (int i = 0; i < count; i++) {
-        if (n == k && logits[i] <= values[k - 1]) {
-            continue;
-        }
-        int at = n < k ? n++ : k - 1;
-        while (at > 0 && values[at - 1] < logits[i]) {
-            values[at] = values[at - 1];
-            ids[at] = ids[at - 1];
-            at--;
-        }
-        values[at] = logits[i];
-        ids[at] = i;
-    }
-}

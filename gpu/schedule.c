@@ -36,7 +36,7 @@ static void pass_row_add(llm_session *s, llm_token token, int position, const in
         (pass_row){.token = token, .position = position, .table = table};
 }
 
-/* `count` logits, or, where top > 0 and the backend can find them, the `top` largest of the vocabulary's. */
+/* `count` logits, or, where top > 0, the `top` largest of the vocabulary's. */
 static void pass_want_add(llm_session *s, request *r, int what, const llm_token *ids, int count,
                           int top) {
     if (s->pass.nwants == s->wants_cap) {
@@ -45,10 +45,9 @@ static void pass_want_add(llm_session *s, request *r, int what, const llm_token 
         s->pass.wants = mem_realloc(s->pass.wants, sizeof *s->pass.wants * n);
         s->owners = mem_realloc(s->owners, sizeof *s->owners * n);
         s->logits_at = mem_realloc(s->logits_at, sizeof *s->logits_at * n);
-        s->tops = mem_realloc(s->tops, sizeof *s->tops * n);
+        s->top_ids = mem_realloc(s->top_ids, sizeof *s->top_ids * n);
     }
     int w = s->pass.nwants++;
-    top = s->engine->backend->tops ? top : 0;
     s->pass.wants[w] =
         (pass_want){.row = s->pass.nrows - 1, .ids = ids, .count = count, .top = top};
     s->owners[w] = (want_owner){r, what};
@@ -63,12 +62,8 @@ void schedule_seal(llm_session *s) {
         s->logits = mem_alloc(sizeof(float) * s->logits_cap);
     }
     for (int w = 0; w < s->pass.nwants && s->runs_model; w++) {
-        pass_want *want = &s->pass.wants[w];
-        want->logits = s->logits + s->logits_at[w];
-        if (want->top > 0) {
-            want->top_ids = s->tops[w].ids;
-            want->log_sum = &s->tops[w].log_sum;
-        }
+        s->pass.wants[w].logits = s->logits + s->logits_at[w];
+        s->pass.wants[w].top_ids = s->top_ids[w];
     }
 }
 
@@ -247,8 +242,8 @@ static void prompt_wants(llm_session *s, request *r) {
     if (g == NULL || !s->runs_model) {
         text_want(s, r);
     } else if (g->kind != LLM_GUIDE_CHOICE) {
-        pass_want_add(s, r, WANT_NEXT_TOKEN, g->states[r->state].ids,
-                      guide_allowed(g, r->state, 0), 0);
+        pass_want_add(s, r, WANT_NEXT_TOKEN, g->states[r->state].ids, guide_allowed(g, r->state, 0),
+                      0);
     } else {
         for (int b = 0; b < g->nbranches; b++) {
             if (g->branches[b].segment < 0) {

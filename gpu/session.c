@@ -132,7 +132,7 @@ void llm_session_free(llm_session *s) {
     free(s->owners);
     free(s->logits);
     free(s->logits_at);
-    free(s->tops);
+    free(s->top_ids);
     free(s->finished_nodes);
     free(s->scratch);
     free(s->block_bytes);

@@ -65,12 +65,6 @@ typedef struct want_owner {
 
 _Static_assert((int)LLM_TOP_LOGITS <= (int)PASS_TOP, "a want's tops hold what an event shows");
 
-/* What a want gets beside its logits where it asks for the likeliest tokens alone. */
-typedef struct want_tops {
-    llm_token ids[PASS_TOP];
-    float log_sum;
-} want_tops;
-
 typedef struct request_list {
     request *first, *last;
     int count;
@@ -95,7 +89,7 @@ struct llm_session {
     pass pass;
     int rows_cap, copies_cap, wants_cap;
     want_owner *owners;
-    want_tops *tops; /* per want */
+    llm_token (*top_ids)[PASS_TOP]; /* per want: of its likeliest tokens */
     float *logits;
     size_t logits_cap, logits_used;
     size_t *logits_at;            /* per want: offset, made a pointer when the pass is complete */
@@ -145,7 +139,5 @@ int session_flatten(llm_session *s, const request *r);
  * Greedy: the first of the largest. The same (seed, step, logits) give the same token. */
 int sample_token(const float *logits, int count, const llm_sampling *sampling, uint64_t seed,
                  int step);
-/* The `k` largest of logits[count], largest first, ties to the lower index. */
-void sample_top(const float *logits, int count, int k, float *values, llm_token *ids);
 
 #endif

@@ -178,7 +178,6 @@ static void output_push(request *r, llm_token token) {
     tail->tokens[tail->count++] = token;
 }
 
-/* The likeliest token, where the backend was asked for that alone, is what greedy sampling takes. */
 static void text_token(llm_session *s, request *r, const pass_want *want) {
     llm_token token = want->top > 0 ? want->top_ids[0]
                                     : sample_token(want->logits, want->count, &r->sampling,
@@ -256,14 +255,11 @@ static void branch_settle(llm_session *s, request *r, int branch, const float *l
 /* ---- the pass -------------------------------------------------------------------------------- */
 
 static void top_keep(request *r, const pass_want *want) {
-    r->top_logits = mem_alloc(sizeof(float) * LLM_TOP_LOGITS);
-    r->top_tokens = mem_alloc(sizeof(llm_token) * LLM_TOP_LOGITS);
-    if (want->top > 0) {
-        memcpy(r->top_logits, want->logits, sizeof(float) * LLM_TOP_LOGITS);
-        memcpy(r->top_tokens, want->top_ids, sizeof(llm_token) * LLM_TOP_LOGITS);
-    } else {
-        sample_top(want->logits, want->count, LLM_TOP_LOGITS, r->top_logits, r->top_tokens);
-    }
+    size_t top = (size_t)want->top;
+    r->top_logits = mem_alloc(sizeof(float) * top);
+    r->top_tokens = mem_alloc(sizeof(llm_token) * top);
+    memcpy(r->top_logits, want->logits, sizeof(float) * top);
+    memcpy(r->top_tokens, want->top_ids, sizeof(llm_token) * top);
 }
 
 static void raw_keep(request *r, const float *logits, int vocab) {
@@ -305,8 +301,8 @@ void session_settle(llm_session *s) {
         request *r = s->live[i];
         if (r->live && r != s->current && r->arrived && s->options.warm_only) {
             request_finish(s, r, LLM_FINISH_STOP);
-        } else if (r->live && r != s->current && r->guide != NULL && r->guide->kind == LLM_GUIDE_CHOICE &&
-            s->runs_model && r->branches_left == 0) {
+        } else if (r->live && r != s->current && r->guide != NULL &&
+                   r->guide->kind == LLM_GUIDE_CHOICE && s->runs_model && r->branches_left == 0) {
             choice_finish(s, r);
         }
     }

@@ -120,7 +120,7 @@ static double prefill_tokens_s(llm_engine *engine, int prompts, int tokens) {
     int32_t *tables = mem_alloc(sizeof *tables * (size_t)(prompts * blocks));
     pass_row *rows = mem_alloc(sizeof *rows * (size_t)n);
     pass_want *wants = mem_zalloc(sizeof *wants * (size_t)prompts);
-    float *logits = mem_alloc(sizeof *logits * 2 * (size_t)prompts);
+    float *logits = mem_alloc(sizeof *logits * (size_t)prompts);
     llm_token *ids = mem_alloc(sizeof *ids * (size_t)prompts);
     for (int i = 0; i < prompts * blocks; i++) {
         tables[i] = i;
@@ -135,8 +135,7 @@ static double prefill_tokens_s(llm_engine *engine, int prompts, int tokens) {
                                .count = engine->config.vocab,
                                .logits = &logits[i],
                                .top = 1,
-                               .top_ids = &ids[i],
-                               .log_sum = &logits[prompts + i]};
+                               .top_ids = &ids[i]};
     }
     pass p = {.rows = rows, .nrows = n, .wants = wants, .nwants = prompts};
     void *work = work_new(engine, prompts * blocks, n);
@@ -157,7 +156,7 @@ static double decode_ms(llm_engine *engine, int live, int shared, int context) {
     int32_t *tables = mem_alloc(sizeof *tables * (size_t)(live * blocks)), next = common;
     pass_row *rows = mem_alloc(sizeof *rows * (size_t)live);
     pass_want *wants = mem_zalloc(sizeof *wants * (size_t)live);
-    float *logits = mem_alloc(sizeof *logits * 2 * (size_t)live);
+    float *logits = mem_alloc(sizeof *logits * (size_t)live);
     llm_token *ids = mem_alloc(sizeof *ids * (size_t)live);
     for (int i = 0; i < live; i++) {
         for (int b = 0; b < blocks; b++) {
@@ -168,8 +167,7 @@ static double decode_ms(llm_engine *engine, int live, int shared, int context) {
                                .count = engine->config.vocab,
                                .logits = &logits[i],
                                .top = 1,
-                               .top_ids = &ids[i],
-                               .log_sum = &logits[live + i]};
+                               .top_ids = &ids[i]};
     }
     pass p = {.rows = rows, .nrows = live, .wants = wants, .nwants = live};
     void *work = work_new(engine, next, live);

@@ -150,23 +150,17 @@ static void tops_come_in_order_with_ties(void **state) {
     (void)state;
     enum { ROWS = 3, VOCAB = 1003, K = 10 };
     static float x[ROWS * VOCAB];
-    float values[ROWS * K], sums[ROWS];
+    float values[ROWS * K];
     int32_t ids[ROWS * K];
     fill(x, NULL, ROWS * VOCAB, 10, 20);
     for (int i = 0; i < VOCAB; i++)
         x[VOCAB + i] = (float)(i % 3); /* row 1: many equals */
-    float *card = to_card(x, sizeof x), *v = to_card(NULL, sizeof values),
-          *s = to_card(NULL, sizeof sums);
+    float *card = to_card(x, sizeof x), *v = to_card(NULL, sizeof values);
     int32_t *id = to_card(NULL, sizeof ids);
-    must(k_top(card, VOCAB, ROWS, K, v, id, s, NULL));
+    must(k_top(card, VOCAB, ROWS, K, v, id, NULL));
     from_card(values, v, sizeof values);
     from_card(ids, id, sizeof ids);
-    from_card(sums, s, sizeof sums);
     for (int r = 0; r < ROWS; r++) {
-        double sum = 0;
-        for (int i = 0; i < VOCAB; i++)
-            sum += exp((double)x[r * VOCAB + i]);
-        assert_true(fabs((double)sums[r] - log(sum)) < 1e-4);
         for (int k = 0; k < K; k++) {
             int32_t id_k = ids[r * K + k];
             assert_true(id_k >= 0 && id_k < VOCAB);
@@ -181,7 +175,6 @@ static void tops_come_in_order_with_ties(void **state) {
     }
     cudaFree(card);
     cudaFree(v);
-    cudaFree(s);
     cudaFree(id);
 }
 

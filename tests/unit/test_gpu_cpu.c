@@ -288,9 +288,59 @@ static void a_record_spares_the_weights(void **state) {
     assert_int_equal(rmdir(dir), 0);
 }
 
+/* The likeliest tokens alone are those that all logits show, with the same bits. */
+static void tops_are_the_largest(void **state) {
+    (void)state;
+    enum { ROWS = 3, TOP = 10 };
+    gguf_maker m = {0};
+    err e = {0};
+    gguf *g;
+    llm_engine engine;
+    void *work;
+    str file = tiny_make(&m, &tiny_models[0]);
+    assert_int_equal(gguf_open_memory(file.p, file.n, &g, &e), 0);
+    variant v = {.options = {.precision = LLM_F32}};
+    engine_load(&engine, g, 2, &v);
+    assert_int_equal(backend_cpu.work_new(&engine, 1, 64, &work, &e), 0);
+    static const int32_t table[] = {0};
+    static float logits[3 * ROWS][TINY_VOCAB];
+    llm_token ids[3 * ROWS][PASS_TOP];
+    static const int tops[] = {0, TOP, 1};
+    pass_row rows[ROWS];
+    pass_want wants[3 * ROWS];
+    for (int i = 0; i < 3 * ROWS; i++) {
+        rows[i / 3] = (pass_row){.token = i / 3 + 1, .position = i / 3, .table = table};
+        wants[i] = (pass_want){.row = i / 3,
+                               .count = TINY_VOCAB,
+                               .logits = logits[i],
+                               .top = tops[i % 3],
+                               .top_ids = ids[i]};
+    }
+    pass p = {.rows = rows, .nrows = ROWS, .wants = wants, .nwants = 3 * ROWS};
+    assert_int_equal(backend_cpu.forward(&engine, work, &p, &e), 0);
+    for (int r = 0; r < ROWS; r++) {
+        const float *x = logits[3 * r];
+        for (int k = 0; k < TOP; k++) {
+            llm_token id = ids[3 * r + 1][k];
+            int before = 0;
+            for (int i = 0; i < TINY_VOCAB; i++) {
+                before += x[i] > x[id] || (x[i] == x[id] && i < id);
+            }
+            assert_int_equal(before, k);
+            assert_memory_equal(&logits[3 * r + 1][k], &x[id], sizeof *x);
+        }
+        assert_int_equal(ids[3 * r + 2][0], ids[3 * r + 1][0]);
+        assert_memory_equal(logits[3 * r + 2], logits[3 * r + 1], sizeof(float));
+    }
+    backend_cpu.work_free(&engine, work);
+    engine_unload(&engine);
+    gguf_close(g);
+    make_free(&m);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_architecture),
-                                       cmocka_unit_test(options_are_identity),
-                                       cmocka_unit_test(a_record_spares_the_weights)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_architecture), cmocka_unit_test(options_are_identity),
+        cmocka_unit_test(tops_are_the_largest), cmocka_unit_test(a_record_spares_the_weights)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

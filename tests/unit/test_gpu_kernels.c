@@ -72,6 +72,16 @@ static void rows(void **state) {
                 near((double)out[i], exp((double)x[i]), 1e-6);
             }
         }
+        for (int m = 1; m < 100; m++) {
+            fill(x, m, 5, 4);
+            int best = 0;
+            for (int i = 1; i < m; i++) {
+                best = x[i] > x[best] ? i : best;
+            }
+            assert_int_equal(k->largest(x, m), best);
+            x[m - 1] = x[m / 2] = 9; /* the first of equals */
+            assert_int_equal(k->largest(x, m), m / 2);
+        }
         float edges[4] = {-INFINITY, -200, -88, 0};
         k->exp(edges, 4, out);
         assert_true(out[0] == 0 && out[1] == 0 && out[2] == 0 && out[3] == 1);
