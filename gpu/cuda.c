@@ -87,10 +87,11 @@ static int refuse_unsupported(const llm_engine *engine, err *e) {
                        "heads of %d dimensions: the CUDA backend has 64, 96, 128 and 256",
                        c->head_dim);
     }
-    if (c->n_embd % 8 != 0 || c->ffn % 8 != 0) {
-        return err_set(e, ERR_UNSUPPORTED,
-                       "a width of %d and ffn of %d: the CUDA backend wants multiples of 8",
-                       c->n_embd, c->ffn);
+    if (c->n_embd % 8 != 0 || c->ffn % 8 != 0 || c->n_embd > CUDA_WIDEST) {
+        return err_set(
+            e, ERR_UNSUPPORTED,
+            "a width of %d and ffn of %d: the CUDA backend wants multiples of 8, up to %d wide",
+            c->n_embd, c->ffn, (int)CUDA_WIDEST);
     }
     return 0;
 }

@@ -21,6 +21,7 @@
 
 enum {
     CUDA_PASS_ROWS = 16384, /* most rows of a part */
+    CUDA_WIDEST = 16384,    /* columns of a row that a norm holds in registers */
     CUDA_GRAPH_ROWS = 1024, /* parts up to here, of decode rows alone, run as captured graphs */
     CUDA_GRAPHS = 48,       /* kept per session */
     CUDA_HEAD_ROWS = 128,   /* rows of one product with the head */

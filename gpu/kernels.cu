@@ -8,7 +8,15 @@
 #include "cuda_device.cuh"
 #include "cuda_kernels_int.h"
 
-enum { ROW_THREADS = 256, HEAD_WARPS = 4, HEAD_MAX = 512 };
+enum {
+    ROW_THREADS = 256,
+    NORM_THREADS = 256, /* of a row up to 4,096 wide; wider ones take up to NORM_MOST */
+    NORM_MOST = 1024,
+    TOP_THREADS = 1024,
+    TOP_LOADS = 8,
+    HEAD_WARPS = 4,
+    HEAD_MAX = 512
+};
 
 __host__ __device__ static __nv_bfloat16 *as_bf16(uint16_t *p) {
     return reinterpret_cast<__nv_bfloat16 *>(p);
@@ -24,12 +32,16 @@ static unsigned ceil_div(size_t n, size_t by) {
 
 /* ---- rows in ----------------------------------------------------------------------------------- */
 
+/* Two neighbouring columns a thread. */
 __global__ void embed(const int32_t *tokens, const __nv_bfloat16 *table, float scale, int n,
                       float *x) {
     size_t row = blockIdx.x;
-    const __nv_bfloat16 *from = table + static_cast<size_t>(tokens[row]) * n;
-    for (int i = threadIdx.x; i < n; i += blockDim.x) {
-        x[row * n + i] = __bfloat162float(from[i]) * scale;
+    const __nv_bfloat162 *from = reinterpret_cast<const __nv_bfloat162 *>(
+        table + static_cast<size_t>(tokens[row]) * n);
+    float2 *to = reinterpret_cast<float2 *>(x + row * n);
+    for (int i = threadIdx.x; i < n / 2; i += blockDim.x) {
+        float2 pair = __bfloat1622float2(from[i]);
+        to[i] = make_float2(pair.x * scale, pair.y * scale);
     }
 }
 
@@ -64,39 +76,82 @@ cudaError_t k_angles(const int32_t *positions, const float *frequencies, int hal
 
 /* ---- norms ------------------------------------------------------------------------------------- */
 
-/* 1 / rms of this block's row; thread t adds columns t, t + threads, … */
-__device__ float row_scale(const float *x, int n, float eps, float *sums) {
+/* A thread holds four neighbouring columns in each of PIECES pieces: piece p begins at column 4 * (t + p * threads). */
+__device__ __forceinline__ float4 columns_load(const float *x, int column, int n) {
+    return column < n ? *reinterpret_cast<const float4 *>(x + column) : make_float4(0, 0, 0, 0);
+}
+
+/* 1 / rms of this block's row. */
+template <int PIECES>
+__device__ __forceinline__ float row_scale(const float4 (&x)[PIECES], int n, float eps,
+                                           float *sums) {
     float sum = 0;
-    for (int i = threadIdx.x; i < n; i += blockDim.x) {
-        sum = fmaf(x[i], x[i], sum);
+#pragma unroll
+    for (int p = 0; p < PIECES; p++) {
+        sum = fmaf(x[p].x, x[p].x, sum);
+        sum = fmaf(x[p].y, x[p].y, sum);
+        sum = fmaf(x[p].z, x[p].z, sum);
+        sum = fmaf(x[p].w, x[p].w, sum);
     }
     return 1.0f / sqrtf(block_sum(sum, sums) / n + eps);
 }
 
-__global__ void norm(norm_args a) {
-    __shared__ float sums[ROW_THREADS / 32];
+/* The row lies in registers between its one reading and its one writing. */
+template <int PIECES> __global__ void norm(norm_args a) {
+    __shared__ float sums[NORM_MOST / 32];
     size_t at = static_cast<size_t>(blockIdx.x) * a.n;
-    float *x = a.x + at;
+    int first = static_cast<int>(threadIdx.x) * 4, step = static_cast<int>(blockDim.x) * 4;
+    float4 x[PIECES];
+#pragma unroll
+    for (int p = 0; p < PIECES; p++) {
+        x[p] = columns_load(a.x + at, first + p * step, a.n);
+    }
     if (a.branch != nullptr) {
-        const float *branch = a.branch + at;
+        float4 branch[PIECES];
+#pragma unroll
+        for (int p = 0; p < PIECES; p++) {
+            branch[p] = columns_load(a.branch + at, first + p * step, a.n);
+        }
         float scale = row_scale(branch, a.n, a.eps, sums);
-        for (int i = threadIdx.x; i < a.n;
-             i += blockDim.x) { /* each thread reads back only what it wrote */
-            x[i] += branch[i] * scale * a.branch_weight[i];
+#pragma unroll
+        for (int p = 0; p < PIECES; p++) {
+            float4 w = columns_load(a.branch_weight, first + p * step, a.n);
+            x[p].x += branch[p].x * scale * w.x;
+            x[p].y += branch[p].y * scale * w.y;
+            x[p].z += branch[p].z * scale * w.z;
+            x[p].w += branch[p].w * scale * w.w;
         }
     }
     float scale = row_scale(x, a.n, a.eps, sums);
-    for (int i = threadIdx.x; i < a.n; i += blockDim.x) {
-        float value = x[i] * scale * a.weight[i];
-        as_bf16(a.out)[at + i] = __float2bfloat16_rn(value);
-        if (a.in_place) {
-            x[i] = value;
+#pragma unroll
+    for (int p = 0; p < PIECES; p++) {
+        int column = first + p * step;
+        float4 w = columns_load(a.weight, column, a.n);
+        float4 out =
+            make_float4(x[p].x * scale * w.x, x[p].y * scale * w.y, x[p].z * scale * w.z,
+                        x[p].w * scale * w.w);
+        if (column < a.n) {
+            *reinterpret_cast<uint2 *>(a.out + at + column) =
+                make_uint2(pack_bf16(out.x, out.y), pack_bf16(out.z, out.w));
+            if (a.in_place || a.branch != nullptr) {
+                *reinterpret_cast<float4 *>(a.x + at + column) = a.in_place ? out : x[p];
+            }
         }
     }
 }
 
 cudaError_t k_norm(const norm_args *args, cudaStream_t stream) {
-    norm<<<args->rows, ROW_THREADS, 0, stream>>>(*args);
+    /* one piece where the row is narrow, else four at most */
+    unsigned warps = ceil_div(static_cast<size_t>(args->n), 4 * 32);
+    if (warps <= NORM_THREADS / 32) {
+        norm<1><<<args->rows, warps * 32, 0, stream>>>(*args);
+        return cudaGetLastError();
+    }
+    warps = ceil_div(warps, 4) > NORM_THREADS / 32 ? ceil_div(warps, 4) : NORM_THREADS / 32;
+    if (warps > NORM_MOST / 32) {
+        return cudaErrorInvalidValue;
+    }
+    norm<4><<<args->rows, warps * 32, 0, stream>>>(*args);
     return cudaGetLastError();
 }
 
@@ -198,26 +253,34 @@ __device__ float gelu_tanh(float x) {
     return 0.5f * x * (1.0f + tanhf(0.79788456080286535588f * x * fmaf(0.044715f * x, x, 1.0f)));
 }
 
-/* Two neighbouring columns a thread. */
-__global__ void activate(const __nv_bfloat162 *gate_up, int half_ffn, bool gelu, size_t count,
-                         __nv_bfloat162 *h) {
-    size_t at = static_cast<size_t>(blockIdx.x) * blockDim.x + threadIdx.x;
-    if (at >= count) {
+__device__ __forceinline__ uint32_t activate_pair(uint32_t gate, uint32_t up, bool gelu) {
+    __nv_bfloat162 g2, u2;
+    memcpy(&g2, &gate, sizeof g2);
+    memcpy(&u2, &up, sizeof u2);
+    float2 g = __bfloat1622float2(g2), u = __bfloat1622float2(u2);
+    float a = gelu ? gelu_tanh(g.x) : silu(g.x), b = gelu ? gelu_tanh(g.y) : silu(g.y);
+    return pack_bf16(a * u.x, b * u.y);
+}
+
+/* Eight neighbouring columns a thread: 16 bytes of each matrix. */
+__global__ void activate(const uint16_t *gate_up, int ffn, bool gelu, uint16_t *h) {
+    int i = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x) * 8;
+    if (i >= ffn) {
         return;
     }
-    size_t row = at / half_ffn, i = at % half_ffn;
-    float2 gate = __bfloat1622float2(gate_up[row * 2 * half_ffn + i]);
-    float2 up = __bfloat1622float2(gate_up[row * 2 * half_ffn + half_ffn + i]);
-    float a = gelu ? gelu_tanh(gate.x) : silu(gate.x), b = gelu ? gelu_tanh(gate.y) : silu(gate.y);
-    h[at] = __floats2bfloat162_rn(a * up.x, b * up.y);
+    size_t row = blockIdx.y, at = row * ffn + i;
+    uint4 gate = *reinterpret_cast<const uint4 *>(gate_up + row * 2 * ffn + i);
+    uint4 up = *reinterpret_cast<const uint4 *>(gate_up + row * 2 * ffn + ffn + i);
+    *reinterpret_cast<uint4 *>(h + at) =
+        make_uint4(activate_pair(gate.x, up.x, gelu), activate_pair(gate.y, up.y, gelu),
+                   activate_pair(gate.z, up.z, gelu), activate_pair(gate.w, up.w, gelu));
 }
 
 cudaError_t k_activate(const uint16_t *gate_up, int ffn, bool gelu, int rows, uint16_t *h,
                        cudaStream_t stream) {
-    size_t count = static_cast<size_t>(rows) * (ffn / 2);
-    activate<<<ceil_div(count, ROW_THREADS), ROW_THREADS, 0, stream>>>(
-        reinterpret_cast<const __nv_bfloat162 *>(gate_up), ffn / 2, gelu, count,
-        reinterpret_cast<__nv_bfloat162 *>(h));
+    unsigned threads = 128; /* 1,024 columns; a model's ffn is a multiple of 8 */
+    dim3 grid(ceil_div(static_cast<size_t>(ffn) / 8, threads), static_cast<unsigned>(rows));
+    activate<<<grid, threads, 0, stream>>>(gate_up, ffn, gelu, h);
     return cudaGetLastError();
 }
 
@@ -317,13 +380,28 @@ __device__ candidate warp_first(candidate best) {
     return best;
 }
 
+/* logits[at + i * threads], all on their way before the first is used; -infinity behind the row. */
+__device__ __forceinline__ void logits_load(const float *logits, int at, int vocab,
+                                            float values[TOP_LOADS]) {
+#pragma unroll
+    for (int i = 0; i < TOP_LOADS; i++) {
+        int id = at + i * TOP_THREADS;
+        values[i] = id < vocab ? logits[id] : -INFINITY;
+    }
+}
+
 /* The first of the row's candidates that come after `last`. */
 __device__ candidate row_next(const float *logits, int vocab, candidate last, candidate *warps) {
     candidate best = {-INFINITY, INT32_MAX};
-    for (int i = threadIdx.x; i < vocab; i += blockDim.x) {
-        candidate here = {logits[i], i};
-        if (comes_before(last, here) && comes_before(here, best)) {
-            best = here;
+    for (int at = threadIdx.x; at < vocab; at += TOP_LOADS * TOP_THREADS) {
+        float values[TOP_LOADS];
+        logits_load(logits, at, vocab, values);
+#pragma unroll
+        for (int i = 0; i < TOP_LOADS; i++) {
+            candidate here = {values[i], at + i * TOP_THREADS};
+            if (here.id < vocab && comes_before(last, here) && comes_before(here, best)) {
+                best = here;
+            }
         }
     }
     best = warp_first(best);
@@ -339,8 +417,10 @@ __device__ candidate row_next(const float *logits, int vocab, candidate last, ca
     return best;
 }
 
-__global__ void top(const float *logits, int vocab, int k, float *values, int32_t *ids) {
-    __shared__ candidate warps[ROW_THREADS / 32];
+/* As many threads as a block has: there are fewer rows than the card has processors for. */
+__global__ void __launch_bounds__(TOP_THREADS)
+    top(const float *logits, int vocab, int k, float *values, int32_t *ids) {
+    __shared__ candidate warps[TOP_THREADS / 32];
     size_t row = blockIdx.x;
     const float *x = logits + row * vocab;
     candidate last = {INFINITY, -1};
@@ -355,7 +435,7 @@ __global__ void top(const float *logits, int vocab, int k, float *values, int32_
 
 cudaError_t k_top(const float *logits, int vocab, int rows, int k, float *values, int32_t *ids,
                   cudaStream_t stream) {
-    top<<<rows, ROW_THREADS, 0, stream>>>(logits, vocab, k, values, ids);
+    top<<<rows, TOP_THREADS, 0, stream>>>(logits, vocab, k, values, ids);
     return cudaGetLastError();
 }
 

@@ -2,7 +2,7 @@
  * kernels_attention.cu - attention by shared block on tensor cores (FlashAttention-2's loop over blocks of 32 keys).
  *
  * One thread block takes one task (cuda_plan_int.h) and one kv head: its queries, 16 to a warp, go through the task's
- * blocks in order, each block loaded once for all of them and the next one while this one is used. Invariant: a
+ * blocks in order, each block loaded once for all of them and the next ones while this one is used. Invariant: a
  * query's state (top, sum, out) after a block is a function of its state before and the block's keys; which queries
  * share a warp, and where a task ends and another resumes, does not show. A block of which a query sees nothing leaves
  * its state as it is: factor exp2(0) = 1, weights 0.
@@ -17,10 +17,18 @@ enum { KEYS = PLAN_BLOCK, KEY_TILES = KEYS / 8, KEY_STEPS = KEYS / 16 };
 /* A row of shared memory: 16 bytes longer than its values, so that eight rows lie in different banks. */
 template <int D> constexpr int PITCH = D + 8;
 
-/* queries [warps * 16][PITCH], then two stages of keys [32][PITCH] and values [32][PITCH] */
+/* Blocks in shared memory: the one in use, and those on their way. A task on few blocks of a big card is bound by how
+ * long a block takes to come; more stages hide that, fewer leave room for other tasks (64 wide, 4 warps: 46 KB). */
+template <int D> constexpr int STAGES = D <= 96 ? 4 : D <= 128 ? 3 : 2;
+
+/* queries [warps * 16][PITCH], then the stages, each of keys [32][PITCH] and values [32][PITCH] */
 template <int D, int WARPS> constexpr size_t shared_bytes() {
-    return sizeof(__nv_bfloat16) * static_cast<size_t>(WARPS * 16 + 4 * KEYS) * PITCH<D>;
+    return sizeof(__nv_bfloat16) * static_cast<size_t>(WARPS * 16 + 2 * STAGES<D> * KEYS) *
+           PITCH<D>;
 }
+
+/* Wider heads leave no registers for the queries: they are read from shared memory again for each block. */
+template <int D> constexpr bool KEEPS_QUERIES = D <= 128;
 
 /* One thread's two rows (g, g + 8) of its warp's 16 queries. */
 struct query_rows {
@@ -60,27 +68,37 @@ __device__ __forceinline__ void queries_load(const attend_args &a, const plan_ta
     }
 }
 
-/* Begins to load a block's keys and values, which lie one behind the other. */
+/* Begins to load a block's keys and values, which lie one behind the other. Behind the last block: nothing, which
+ * keeps the count of groups in step. */
 template <int D>
 __device__ __forceinline__ void block_begin(const attend_args &a, const plan_task &task, int b,
                                             __nv_bfloat16 *stage) {
-    size_t block = static_cast<size_t>(a.blocks[task.blocks_at + b - task.b0]);
-    const __nv_bfloat16 *from = reinterpret_cast<const __nv_bfloat16 *>(a.kv) +
-                                block * a.block_elements +
-                                static_cast<size_t>(blockIdx.y) * 2 * KEYS * D;
-    for (int i = threadIdx.x; i < 2 * KEYS * (D / 8); i += blockDim.x) {
-        int key = i / (D / 8), column = i % (D / 8) * 8;
-        copy_begin(stage + key * PITCH<D> + column, from + key * D + column);
+    if (b < task.b1) {
+        size_t block = static_cast<size_t>(a.blocks[task.blocks_at + b - task.b0]);
+        const __nv_bfloat16 *from = reinterpret_cast<const __nv_bfloat16 *>(a.kv) +
+                                    block * a.block_elements +
+                                    static_cast<size_t>(blockIdx.y) * 2 * KEYS * D;
+        for (int i = threadIdx.x; i < 2 * KEYS * (D / 8); i += blockDim.x) {
+            int key = i / (D / 8), column = i % (D / 8) * 8;
+            copy_begin(stage + key * PITCH<D> + column, from + key * D + column);
+        }
     }
     copy_commit();
 }
 
-/* scores[n-tile] = 16 queries x 32 keys */
+/* This lane's place in a tile of its warp's 16 queries. */
 template <int D>
-__device__ __forceinline__ void scores_make(const __nv_bfloat16 *queries, const __nv_bfloat16 *keys,
+__device__ __forceinline__ const __nv_bfloat16 *query_at(const __nv_bfloat16 *queries) {
+    int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    return queries + (warp * 16 + lane % 16) * PITCH<D> + lane / 16 * 8;
+}
+
+/* scores[n-tile] = 16 queries x 32 keys; kept [D / 16]: the queries, where they are kept */
+template <int D>
+__device__ __forceinline__ void scores_make(const uint32_t (*kept)[4], const __nv_bfloat16 *query,
+                                            const __nv_bfloat16 *keys,
                                             float scores[KEY_TILES][4]) {
     int lane = threadIdx.x % 32;
-    const __nv_bfloat16 *a_row = queries + lane % 16 * PITCH<D> + lane / 16 * 8;
     const __nv_bfloat16 *b_row = keys + (lane / 16 * 8 + lane % 8) * PITCH<D> + lane / 8 % 2 * 8;
 #pragma unroll
     for (int n = 0; n < KEY_TILES; n++) {
@@ -91,8 +109,11 @@ __device__ __forceinline__ void scores_make(const __nv_bfloat16 *queries, const 
     }
 #pragma unroll
     for (int k = 0; k < D; k += 16) {
-        uint32_t q[4];
-        load_matrices(q, a_row + k);
+        uint32_t read[4];
+        if (!KEEPS_QUERIES<D>) {
+            load_matrices(read, query + k);
+        }
+        const uint32_t *q = KEEPS_QUERIES<D> ? kept[k / 16] : read;
 #pragma unroll
         for (int n = 0; n < KEY_TILES; n += 2) {
             uint32_t b[4];
@@ -103,6 +124,11 @@ __device__ __forceinline__ void scores_make(const __nv_bfloat16 *queries, const 
     }
 }
 
+/* Does the query see every key of block b? */
+__device__ __forceinline__ bool sees_all(const attend_args &a, int position, int b) {
+    return position >= b * KEYS + KEYS - 1 && (a.window == 0 || b * KEYS > position - a.window);
+}
+
 /* Scores in units of log 2; keys that the query does not see become -infinity. */
 __device__ __forceinline__ void scores_mask(const attend_args &a, const query_rows &q, int b,
                                             float scores[KEY_TILES][4]) {
@@ -111,13 +137,23 @@ __device__ __forceinline__ void scores_mask(const attend_args &a, const query_ro
     for (int n = 0; n < KEY_TILES; n++) {
 #pragma unroll
         for (int i = 0; i < 4; i++) {
-            int key = first + n * 8 + i % 2, position = q.position[i / 2];
-            bool seen = key <= position && (a.window == 0 || key > position - a.window);
             float score = scores[n][i] * a.scale;
             if (a.cap > 0) {
                 score = a.cap * tanhf(score / a.cap);
             }
-            scores[n][i] = seen ? score * LOG2_E : -INFINITY;
+            scores[n][i] = score * LOG2_E;
+        }
+    }
+    if (__all_sync(WARP_ALL, sees_all(a, q.position[0], b) && sees_all(a, q.position[1], b))) {
+        return;
+    }
+#pragma unroll
+    for (int n = 0; n < KEY_TILES; n++) {
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            int key = first + n * 8 + i % 2, position = q.position[i / 2];
+            bool seen = key <= position && (a.window == 0 || key > position - a.window);
+            scores[n][i] = seen ? scores[n][i] : -INFINITY;
         }
     }
 }
@@ -247,6 +283,8 @@ __device__ __forceinline__ void state_store(const attend_args &a, const plan_tas
     }
 }
 
+/* Stage i % STAGES holds block first + i. A barrier before block i is used says two things: all threads' parts of it
+ * have come, and all warps are done with block i - 1, whose stage the load that follows may overwrite. */
 template <int D, int WARPS> __global__ void __launch_bounds__(WARPS * 32) attend(attend_args a) {
     extern __shared__ __align__(16) unsigned char memory[];
     plan_task task = a.tasks[blockIdx.x];
@@ -255,37 +293,40 @@ template <int D, int WARPS> __global__ void __launch_bounds__(WARPS * 32) attend
     }
     __nv_bfloat16 *queries = reinterpret_cast<__nv_bfloat16 *>(memory);
     __nv_bfloat16 *stages = queries + WARPS * 16 * PITCH<D>;
-    constexpr int stage = 2 * KEYS * PITCH<D>;
-    int group = a.heads / a.kv_heads, warp = threadIdx.x / 32;
-    query_rows q = rows_of(a, task, group);
-    float top[2], sum[2], out[D / 8][4];
-    state_load<D>(a, task, q, top, sum, out);
-    queries_load<D>(a, task, group, WARPS * 16, queries);
-
-    int first = task.b0;
+    constexpr int stage = 2 * KEYS * PITCH<D>, ahead = STAGES<D> - 1;
+    int group = a.heads / a.kv_heads, first = task.b0;
     if (a.window > 0) {
         first = max(first, (task.least_position - a.window + 1) / KEYS);
     }
-    if (first < task.b1) {
-        block_begin<D>(a, task, first, stages);
+#pragma unroll
+    for (int i = 0; i < ahead; i++) {
+        block_begin<D>(a, task, first + i, stages + i * stage);
     }
-    for (int b = first; b < task.b1; b++) {
-        const __nv_bfloat16 *keys = stages + (b - first) % 2 * stage;
-        if (b + 1 < task.b1) {
-            block_begin<D>(a, task, b + 1, stages + (b + 1 - first) % 2 * stage);
-            copy_wait<1>();
-        } else {
-            copy_wait<0>();
-        }
+    query_rows q = rows_of(a, task, group);
+    queries_load<D>(a, task, group, WARPS * 16, queries);
+    float top[2], sum[2], out[D / 8][4];
+    state_load<D>(a, task, q, top, sum, out);
+    __syncthreads();
+    const __nv_bfloat16 *query = query_at<D>(queries);
+    uint32_t kept[KEEPS_QUERIES<D> ? D / 16 : 1][4];
+#pragma unroll
+    for (int k = 0; KEEPS_QUERIES<D> && k < D / 16; k++) {
+        load_matrices(kept[k], query + k * 16);
+    }
+    for (int b = first, at = 0; b < task.b1; b++) {
+        copy_wait<ahead - 1>();
         __syncthreads();
+        int next = at == 0 ? ahead : at - 1; /* the stage of block b - 1 */
+        block_begin<D>(a, task, b + ahead, stages + next * stage);
         if (__any_sync(WARP_ALL, q.position[0] >= b * KEYS || q.position[1] >= b * KEYS)) {
+            const __nv_bfloat16 *keys = stages + at * stage;
             float scores[KEY_TILES][4], old[2];
-            scores_make<D>(queries + warp * 16 * PITCH<D>, keys, scores);
+            scores_make<D>(kept, query, keys, scores);
             scores_mask(a, q, b, scores);
             scores_weigh(scores, top, sum, old);
             values_gather<D>(keys + KEYS * PITCH<D>, scores, old, out);
         }
-        __syncthreads();
+        at = at == ahead ? 0 : at + 1;
     }
     state_store<D>(a, task, q, top, sum, out);
 }

@@ -73,6 +73,9 @@ static void norms_equal_plain_c(void **state) {
     norm_case(5, 32, false);
     norm_case(3, 4096, true);
     norm_case(2, 8, true);
+    norm_case(2, 4104, true);
+    norm_case(2, 8192, false);
+    norm_case(1, 16384, true);
 }
 
 static void activations_equal_plain_c(void **state) {

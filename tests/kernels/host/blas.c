@@ -1,0 +1,225 @@
+/*
+ * blas.c - the functions of cuBLASLt that gpu/ calls, in plain C, as a library of the same name beside the tests.
+ *
+ * Three algorithms are offered: the first cuts its sums where the number of rows says so, the second says that it
+ * splits K; neither may be taken. The third adds in order.
+ */
+#include <cublasLt.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "card_int.h"
+
+struct layout {
+    cudaDataType type;
+    uint64_t rows, cols;
+    int64_t ld;
+};
+
+static struct layout *layout_of(cublasLtMatrixLayout_t l) {
+    return (struct layout *)(void *)l;
+}
+
+cublasStatus_t cublasLtCreate(cublasLtHandle_t *out) {
+    *out = calloc(1, 16);
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtDestroy(cublasLtHandle_t h) {
+    free(h);
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+size_t cublasLtGetVersion(void) {
+    return 1;
+}
+
+cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *out, cudaDataType type,
+                                          uint64_t rows, uint64_t cols, int64_t ld) {
+    struct layout *l = malloc(sizeof *l);
+    *l = (struct layout){type, rows, cols, ld};
+    *out = (cublasLtMatrixLayout_t)(void *)l;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t l) {
+    free((void *)l);
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *out, cublasComputeType_t compute,
+                                        cudaDataType_t scale) {
+    (void)compute;
+    (void)scale;
+    *out = calloc(1, 256);
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t d) {
+    free((void *)d);
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t d,
+                                              cublasLtMatmulDescAttributes_t a, const void *p,
+                                              size_t n) {
+    (void)d;
+    (void)a;
+    (void)p;
+    (void)n;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t *out) {
+    *out = calloc(1, 256);
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t p) {
+    free((void *)p);
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p,
+                                                    cublasLtMatmulPreferenceAttributes_t a,
+                                                    const void *v, size_t n) {
+    (void)p;
+    (void)a;
+    (void)v;
+    (void)n;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t h, cublasLtMatmulDesc_t d,
+                                              cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
+                                              cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t out,
+                                              cublasLtMatmulPreference_t preference, int wanted,
+                                              cublasLtMatmulHeuristicResult_t results[],
+                                              int *found) {
+    (void)h;
+    (void)d;
+    (void)a;
+    (void)b;
+    (void)c;
+    (void)out;
+    (void)preference;
+    *found = wanted < 3 ? wanted : 3;
+    for (int i = 0; i < *found; i++) {
+        memset(&results[i], 0, sizeof results[i]);
+        results[i].algo.data[0] = (uint64_t)i;
+    }
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t h, cublasLtMatmulDesc_t d,
+                                       cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
+                                       cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t out,
+                                       const cublasLtMatmulAlgo_t *algo,
+                                       cublasLtMatmulHeuristicResult_t *result) {
+    (void)h;
+    (void)d;
+    (void)a;
+    (void)b;
+    (void)c;
+    (void)out;
+    memset(result, 0, sizeof *result);
+    result->algo = *algo;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulAlgoConfigGetAttribute(const cublasLtMatmulAlgo_t *algo,
+                                                    cublasLtMatmulAlgoConfigAttributes_t attribute,
+                                                    void *out, size_t bytes, size_t *written) {
+    uint32_t value = attribute == CUBLASLT_ALGO_CONFIG_SPLITK_NUM && algo->data[0] == 1 ? 4 : 0;
+    memcpy(out, &value, bytes < sizeof value ? bytes : sizeof value);
+    *written = sizeof value;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+/* ---- the product ------------------------------------------------------------------------------- */
+
+struct product {
+    const uint16_t *w, *a;
+    void *out;
+    int n, k, rows;
+    int out_f32, adds, cut; /* cut: where a sum is begun anew */
+};
+
+static float widen(uint16_t x) {
+    uint32_t u = (uint32_t)x << 16;
+    float f;
+    memcpy(&f, &u, sizeof f);
+    return f;
+}
+
+static uint16_t narrow(float x) {
+    uint32_t u;
+    memcpy(&u, &x, sizeof u);
+    return (uint16_t)((u + 0x7fffu + (u >> 16 & 1)) >> 16);
+}
+
+/* Rows of W become columns, so that one row of A meets many of them at a time. */
+static void product_run(void *ctx) {
+    struct product *p = ctx;
+    size_t n = (size_t)p->n, k = (size_t)p->k;
+    float *columns = malloc(n * k * sizeof *columns), *sums = malloc(2 * n * sizeof *sums);
+    for (size_t j = 0; j < n; j++) {
+        for (size_t i = 0; i < k; i++) {
+            columns[i * n + j] = widen(p->w[j * k + i]);
+        }
+    }
+    for (int r = 0; r < p->rows; r++) {
+        float *sum = sums, *first = sums + n;
+        memset(sums, 0, 2 * n * sizeof *sums);
+        for (size_t i = 0; i < k; i++) {
+            float x = widen(p->a[(size_t)r * k + i]);
+            if ((int)i == p->cut) {
+                memcpy(first, sum, n * sizeof *sum);
+                memset(sum, 0, n * sizeof *sum);
+            }
+            for (size_t j = 0; j < n; j++) {
+                sum[j] += x * columns[i * n + j];
+            }
+        }
+        for (size_t j = 0; j < n; j++) {
+            float total = first[j] + sum[j];
+            size_t at = (size_t)r * n + j;
+            if (p->out_f32) {
+                float *out = p->out;
+                out[at] = p->adds ? out[at] + total : total;
+            } else {
+                ((uint16_t *)p->out)[at] = narrow(total);
+            }
+        }
+    }
+    free(columns);
+    free(sums);
+}
+
+/* A captured product may run many times: its description is never freed. */
+cublasStatus_t cublasLtMatmul(cublasLtHandle_t h, cublasLtMatmulDesc_t d, const void *alpha,
+                              const void *w, cublasLtMatrixLayout_t wl, const void *a,
+                              cublasLtMatrixLayout_t al, const void *beta, const void *c,
+                              cublasLtMatrixLayout_t cl, void *out, cublasLtMatrixLayout_t ol,
+                              const cublasLtMatmulAlgo_t *algo, void *workspace, size_t bytes,
+                              cudaStream_t stream) {
+    (void)h;
+    (void)d;
+    (void)alpha;
+    (void)cl;
+    (void)c;
+    (void)workspace;
+    (void)bytes;
+    struct product *p = malloc(sizeof *p);
+    *p = (struct product){.w = w,
+                          .a = a,
+                          .out = out,
+                          .n = (int)layout_of(wl)->cols,
+                          .k = (int)layout_of(wl)->rows,
+                          .rows = (int)layout_of(al)->cols,
+                          .out_f32 = layout_of(ol)->type == CUDA_R_32F,
+                          .adds = *(const float *)beta != 0,
+                          .cut = algo->data[0] == 0 ? (int)(layout_of(al)->cols % 7 + 1) * 2 : -1};
+    card_enqueue_plain(stream, product_run, p);
+    return CUBLAS_STATUS_SUCCESS;
+}

@@ -1,0 +1,593 @@
+/*
+ * card.cc - a card made of the host: threads as fibers, streams as queues, memory with a guard page behind it.
+ *
+ * Owns what card.h promises and the part of the CUDA runtime that gpu/ calls. Invariant: an operation of a stream runs
+ * once, after those before it and after the events it waits for; in late order only when somebody waits.
+ */
+#include "card.h"
+
+#include <csetjmp>
+#include <cstdio>
+#include <cstdlib>
+#include <deque>
+#include <map>
+#include <sys/mman.h>
+#include <ucontext.h>
+#include <vector>
+
+#include "card_int.h"
+
+/* ---- fibers ------------------------------------------------------------------------------------ */
+
+card_index threadIdx, blockIdx;
+dim3 blockDim, gridDim;
+unsigned char *card_shared;
+
+enum { STACK = 128 << 10, SHARED = 256 << 10, GUARD = 0xa5 };
+
+struct pending_copy {
+    void *to;
+    const void *from;
+    size_t bytes;
+};
+
+/* Arrivals of the threads that are still alive; a round ends when all have arrived. */
+struct meeting {
+    unsigned alive, arrived;
+    uint64_t round;
+};
+
+struct fiber {
+    ucontext_t start;
+    jmp_buf at;
+    bool started, done;
+    unsigned index;
+    uint64_t exchanges;
+    std::deque<std::vector<pending_copy>> groups;
+    std::vector<pending_copy> open;
+};
+
+static bool late;
+static std::deque<fiber> fibers; /* never moved */
+static jmp_buf home;
+static unsigned running, count, left;
+static const std::function<void()> *kernel;
+static meeting whole;
+static meeting warps[32];
+static unsigned char exchanged[32][2][32][CARD_LANE];
+
+void card_order(bool late_order) {
+    late = late_order;
+}
+
+__attribute__((constructor)) static void order_read() {
+    const char *order = getenv("CARD_ORDER");
+    late = order != nullptr && strcmp(order, "late") == 0;
+}
+
+static void fiber_main();
+
+static void fiber_go(unsigned i) {
+    running = i;
+    fiber &f = fibers[i];
+    if (f.started) {
+        _longjmp(f.at, 1);
+    }
+    f.started = true;
+    setcontext(&f.start);
+}
+
+/* The next thread that is not done: upwards, or downwards in late order. */
+static unsigned fiber_after(unsigned i) {
+    do {
+        i = late ? (i + count - 1) % count : (i + 1) % count;
+    } while (fibers[i].done);
+    return i;
+}
+
+static void here(unsigned i) {
+    threadIdx = {i, 0, 0};
+}
+
+static void yield() {
+    unsigned me = running, next = fiber_after(me);
+    if (next == me) {
+        return;
+    }
+    if (_setjmp(fibers[me].at) == 0) {
+        fiber_go(next);
+    }
+    here(me);
+}
+
+static void release(meeting &m) {
+    if (m.arrived == m.alive) {
+        m.arrived = 0;
+        m.round++;
+    }
+}
+
+static void meet(meeting &m) {
+    uint64_t round = m.round;
+    m.arrived++;
+    release(m);
+    while (m.round == round) {
+        yield();
+    }
+}
+
+void __syncthreads() {
+    meet(whole);
+}
+
+void card_sync_warp() {
+    meet(warps[running / 32]);
+}
+
+const unsigned char *card_exchange(const void *mine, size_t bytes) {
+    unsigned warp = running / 32, side = fibers[running].exchanges++ % 2;
+    memcpy(exchanged[warp][side][running % 32], mine, bytes);
+    meet(warps[warp]);
+    return &exchanged[warp][side][0][0];
+}
+
+static void fiber_main() {
+    for (;;) {
+        unsigned me = running;
+        here(me);
+        (*kernel)();
+        fiber &f = fibers[me];
+        card_copy_commit();
+        card_copy_wait(0);
+        f.done = true;
+        whole.alive--;
+        warps[me / 32].alive--;
+        release(whole);
+        release(warps[me / 32]);
+        if (_setjmp(f.at) == 0) {
+            if (--left == 0) {
+                _longjmp(home, 1);
+            }
+            fiber_go(fiber_after(me));
+        }
+    }
+}
+
+static void fibers_reserve(unsigned n) {
+    while (fibers.size() < n) {
+        fibers.emplace_back();
+        fiber &f = fibers.back();
+        getcontext(&f.start);
+        f.start.uc_stack.ss_sp = malloc(STACK);
+        f.start.uc_stack.ss_size = STACK;
+        f.start.uc_link = nullptr;
+        makecontext(&f.start, fiber_main, 0);
+    }
+}
+
+static void block_run() {
+    left = count;
+    whole = {count, 0, 0};
+    for (unsigned i = 0; i < count; i++) {
+        warps[i / 32] = {i / 32 < count / 32 ? 32 : count % 32, 0, 0};
+        fibers[i].done = false;
+        fibers[i].exchanges = 0;
+    }
+    if (_setjmp(home) == 0) {
+        fiber_go(late ? count - 1 : 0);
+    }
+}
+
+static void kernel_run(dim3 grid, dim3 block, size_t shared, const std::function<void()> &body) {
+    static unsigned char memory[SHARED] __attribute__((aligned(128)));
+    if (block.y * block.z != 1 || block.x == 0 || block.x > 1024 || shared > 227 * 1024 ||
+        grid.x == 0 || grid.y == 0 || grid.y > 65535) {
+        card_fail("a launch that no card takes");
+        return;
+    }
+    count = block.x;
+    fibers_reserve(count);
+    kernel = &body;
+    gridDim = grid;
+    blockDim = block;
+    card_shared = memory;
+    for (unsigned y = 0; y < grid.y; y++) {
+        for (unsigned x = 0; x < grid.x; x++) {
+            blockIdx = {x, y, 0};
+            memset(memory, 0xff, shared);
+            memset(memory + shared, GUARD, 256);
+            block_run();
+            for (unsigned i = 0; i < 256; i++) {
+                if (memory[shared + i] != GUARD) {
+                    card_fail("a write behind shared memory");
+                }
+            }
+        }
+    }
+}
+
+void card_copy_begin(void *to, const void *from, size_t bytes) {
+    if (reinterpret_cast<uintptr_t>(to) % bytes != 0 ||
+        reinterpret_cast<uintptr_t>(from) % bytes != 0) {
+        card_fail("a copy that is not aligned");
+    }
+    if (late) {
+        fibers[running].open.push_back({to, from, bytes});
+    } else {
+        memcpy(to, from, bytes);
+    }
+}
+
+void card_copy_commit() {
+    fiber &f = fibers[running];
+    f.groups.push_back(f.open);
+    f.open.clear();
+}
+
+void card_copy_wait(int open) {
+    fiber &f = fibers[running];
+    while (f.groups.size() > static_cast<size_t>(open)) {
+        for (const pending_copy &c : f.groups.front()) {
+            memcpy(c.to, c.from, c.bytes);
+        }
+        f.groups.pop_front();
+    }
+}
+
+/* ---- streams ----------------------------------------------------------------------------------- */
+
+struct CUstream_st {
+    std::deque<std::function<void()>> waiting;
+    uint64_t done, enqueued;
+    CUgraph_st *capture;
+};
+
+struct CUevent_st {
+    CUstream_st *stream;
+    uint64_t number;
+};
+
+struct CUgraph_st {
+    std::vector<std::function<void()>> steps;
+};
+
+struct CUgraphExec_st {
+    std::vector<std::function<void()>> steps;
+};
+
+static CUstream_st standard;
+static std::vector<CUstream_st *> streams = {&standard};
+static cudaError_t sticky;
+
+void card_fail(const char *what) {
+    fprintf(stderr, "card: %s\n", what);
+    sticky = cudaErrorLaunchFailure;
+}
+
+static CUstream_st *stream_of(cudaStream_t s) {
+    return s != nullptr ? s : &standard;
+}
+
+static void drain(CUstream_st *s, uint64_t number) {
+    while (s->done < number && !s->waiting.empty()) {
+        std::function<void()> step = s->waiting.front();
+        s->waiting.pop_front();
+        step();
+        s->done++;
+    }
+}
+
+void card_enqueue(cudaStream_t stream, std::function<void()> step) {
+    CUstream_st *s = stream_of(stream);
+    if (s->capture != nullptr) {
+        s->capture->steps.push_back(step);
+        return;
+    }
+    s->waiting.push_back(step);
+    s->enqueued++;
+    if (!late) {
+        drain(s, s->enqueued);
+    }
+}
+
+/* Waiting is not allowed while a stream is captured. */
+static cudaError_t capture_refuses() {
+    for (CUstream_st *s : streams) {
+        if (s->capture != nullptr) {
+            card_fail("a wait or an allocation while a graph is captured");
+            return cudaErrorStreamCaptureUnsupported;
+        }
+    }
+    return sticky;
+}
+
+void card_launch(dim3 grid, dim3 block, size_t shared, cudaStream_t stream,
+                 std::function<void()> body) {
+    card_enqueue(stream, [=] { kernel_run(grid, block, shared, body); });
+}
+
+extern "C" {
+
+void card_enqueue_plain(cudaStream_t stream, void (*run)(void *), void *ctx) {
+    card_enqueue(stream, [=] { run(ctx); });
+}
+
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t *out, unsigned) {
+    *out = new CUstream_st();
+    streams.push_back(*out);
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamSynchronize(cudaStream_t s) {
+    cudaError_t status = capture_refuses();
+    drain(stream_of(s), stream_of(s)->enqueued);
+    return status != cudaSuccess ? status : sticky;
+}
+
+cudaError_t cudaDeviceSynchronize() {
+    cudaError_t status = capture_refuses();
+    for (CUstream_st *s : streams) {
+        drain(s, s->enqueued);
+    }
+    return status != cudaSuccess ? status : sticky;
+}
+
+cudaError_t cudaStreamDestroy(cudaStream_t s) {
+    drain(s, s->enqueued);
+    streams.erase(std::find(streams.begin(), streams.end(), s));
+    delete s;
+    return cudaSuccess;
+}
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *out, unsigned) {
+    *out = new CUevent_st();
+    return cudaSuccess;
+}
+
+cudaError_t cudaEventCreate(cudaEvent_t *out) {
+    return cudaEventCreateWithFlags(out, 0);
+}
+
+cudaError_t cudaEventDestroy(cudaEvent_t e) {
+    delete e;
+    return cudaSuccess;
+}
+
+cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s) {
+    *e = {stream_of(s), stream_of(s)->enqueued};
+    return cudaSuccess;
+}
+
+cudaError_t cudaEventSynchronize(cudaEvent_t e) {
+    if (e->stream != nullptr) {
+        drain(e->stream, e->number);
+    }
+    return capture_refuses();
+}
+
+cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t, cudaEvent_t) {
+    *ms = 1;
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned) {
+    CUevent_st now = *e;
+    if (now.stream != nullptr) {
+        card_enqueue(s, [=] { drain(now.stream, now.number); });
+    }
+    return cudaSuccess;
+}
+
+/* ---- graphs ------------------------------------------------------------------------------------ */
+
+cudaError_t cudaStreamBeginCapture(cudaStream_t s, cudaStreamCaptureMode) {
+    s->capture = new CUgraph_st();
+    return cudaSuccess;
+}
+
+cudaError_t cudaStreamEndCapture(cudaStream_t s, cudaGraph_t *out) {
+    *out = s->capture;
+    s->capture = nullptr;
+    return cudaSuccess;
+}
+
+cudaError_t cudaGraphInstantiate(cudaGraphExec_t *out, cudaGraph_t graph, unsigned long long) {
+    *out = new CUgraphExec_st{graph->steps};
+    return cudaSuccess;
+}
+
+cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
+    delete graph;
+    return cudaSuccess;
+}
+
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) {
+    delete exec;
+    return cudaSuccess;
+}
+
+static int launched;
+
+int card_graphs_launched() {
+    return launched;
+}
+
+cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t s) {
+    launched++;
+    for (const std::function<void()> &step : exec->steps) {
+        card_enqueue(s, step);
+    }
+    return cudaSuccess;
+}
+
+/* ---- memory ------------------------------------------------------------------------------------ */
+
+struct allocation {
+    void *map;
+    size_t mapped, bytes;
+    bool device;
+};
+
+static std::map<void *, allocation> allocations;
+static size_t total_bytes = static_cast<size_t>(8) << 30, used_bytes;
+static long refuse_at = -1, asked;
+
+void card_memory(size_t total) {
+    total_bytes = total;
+}
+
+/* The n-th request for memory from now on is refused; -1: none. */
+void card_refuse(long n) {
+    refuse_at = n;
+    asked = 0;
+}
+
+/* Ends at a page that may not be touched; poisoned. */
+static cudaError_t allocate(void **out, size_t bytes, bool device) {
+    cudaError_t status = capture_refuses();
+    *out = nullptr;
+    if (status != cudaSuccess || bytes == 0) {
+        return status;
+    }
+    bool refused = refuse_at >= 0 && asked++ == refuse_at;
+    if (refused || (device && bytes > total_bytes - used_bytes)) {
+        return cudaErrorMemoryAllocation;
+    }
+    size_t page = 4096, whole_pages = (bytes + page - 1) / page * page, room = (bytes + 15) / 16 * 16;
+    unsigned char *map =
+        static_cast<unsigned char *>(mmap(nullptr, whole_pages + page, PROT_READ | PROT_WRITE,
+                                          MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+    if (map == MAP_FAILED) {
+        return cudaErrorMemoryAllocation;
+    }
+    mprotect(map + whole_pages, page, PROT_NONE);
+    *out = map + whole_pages - room;
+    memset(*out, 0xff, bytes < (1u << 26) ? bytes : 0); /* the very large stay untouched pages */
+    allocations[*out] = {map, whole_pages + page, bytes, device};
+    used_bytes += device ? bytes : 0;
+    return cudaSuccess;
+}
+
+static cudaError_t give_back(void *p) {
+    if (p == nullptr) {
+        return cudaSuccess;
+    }
+    cudaDeviceSynchronize();
+    auto at = allocations.find(p);
+    if (at == allocations.end()) {
+        card_fail("freed memory that was never allocated");
+        return cudaErrorInvalidValue;
+    }
+    used_bytes -= at->second.device ? at->second.bytes : 0;
+    munmap(at->second.map, at->second.mapped);
+    allocations.erase(at);
+    return cudaSuccess;
+}
+
+size_t card_allocations() {
+    return allocations.size();
+}
+
+cudaError_t cudaMalloc(void **out, size_t bytes) {
+    return allocate(out, bytes, true);
+}
+
+cudaError_t cudaMallocHost(void **out, size_t bytes) {
+    return allocate(out, bytes, false);
+}
+
+cudaError_t cudaFree(void *p) {
+    return give_back(p);
+}
+
+cudaError_t cudaFreeHost(void *p) {
+    return give_back(p);
+}
+
+cudaError_t cudaMemGetInfo(size_t *left_bytes, size_t *total) {
+    *left_bytes = total_bytes - used_bytes;
+    *total = total_bytes;
+    return sticky;
+}
+
+cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, cudaMemcpyKind) {
+    cudaError_t status = cudaStreamSynchronize(nullptr);
+    memcpy(to, from, bytes);
+    return status;
+}
+
+cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpyKind,
+                            cudaStream_t s) {
+    card_enqueue(s, [=] { memcpy(to, from, bytes); });
+    return sticky;
+}
+
+cudaError_t cudaMemcpy2DAsync(void *to, size_t to_pitch, const void *from, size_t from_pitch,
+                              size_t width, size_t height, cudaMemcpyKind, cudaStream_t s) {
+    card_enqueue(s, [=] {
+        for (size_t i = 0; i < height; i++) {
+            memcpy(static_cast<char *>(to) + i * to_pitch,
+                   static_cast<const char *>(from) + i * from_pitch, width);
+        }
+    });
+    return sticky;
+}
+
+cudaError_t cudaMemsetAsync(void *to, int value, size_t bytes, cudaStream_t s) {
+    card_enqueue(s, [=] { memset(to, value, bytes); });
+    return sticky;
+}
+
+cudaError_t cudaMemset(void *to, int value, size_t bytes) {
+    return cudaMemsetAsync(to, value, bytes, nullptr);
+}
+
+/* ---- the device -------------------------------------------------------------------------------- */
+
+static cudaError_t presence;
+static int capability = 9, driver_version = CUDART_VERSION;
+
+void card_presence(cudaError_t status, int driver, int major) {
+    presence = status;
+    driver_version = driver;
+    capability = major;
+}
+
+cudaError_t cudaGetDeviceCount(int *out) {
+    *out = presence == cudaSuccess ? 1 : 0;
+    return presence;
+}
+
+cudaError_t cudaDriverGetVersion(int *out) {
+    *out = driver_version;
+    return cudaSuccess;
+}
+
+cudaError_t cudaSetDevice(int device) {
+    return presence != cudaSuccess ? presence : device == 0 ? cudaSuccess : cudaErrorInvalidDevice;
+}
+
+cudaError_t cudaDeviceGetAttribute(int *out, cudaDeviceAttr attribute, int) {
+    *out = attribute == cudaDevAttrComputeCapabilityMajor ? capability : 0;
+    return cudaSuccess;
+}
+
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp *out, int) {
+    memset(out, 0, sizeof *out);
+    snprintf(out->name, sizeof out->name, "host");
+    out->totalGlobalMem = total_bytes;
+    out->multiProcessorCount = 1;
+    return cudaSuccess;
+}
+
+cudaError_t cudaGetLastError() {
+    return sticky;
+}
+
+const char *cudaGetErrorString(cudaError_t status) {
+    return status == cudaErrorMemoryAllocation   ? "out of memory"
+           : status == cudaErrorLaunchFailure    ? "unspecified launch failure"
+           : status == cudaErrorInvalidDevice    ? "invalid device ordinal"
+                                                 : "an error";
+}
+}

@@ -1,0 +1,106 @@
+/*
+ * card.h - CUDA's words for the host's compiler: kernels run as fibers, one for each thread of a block.
+ *
+ * Included ahead of a kernel's source, whose launches CMake has rewritten into card_launch (launches.sed). A block's
+ * threads take turns: a thread runs until it waits for its warp or its block. What a card may do in any order is done
+ * here in one of two (card_order): early, where copies and streams run as soon as they can, or late, where they run as
+ * late as they may and threads run backwards. A missing barrier or wait shows in one of them.
+ */
+#ifndef KVASIR_HOST_CARD_H
+#define KVASIR_HOST_CARD_H
+
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+
+#undef __shared__
+#define __shared__ static
+#undef __launch_bounds__
+#define __launch_bounds__(...)
+#undef __align__
+#define __align__(n)
+
+struct card_index {
+    unsigned x, y, z;
+};
+extern card_index threadIdx, blockIdx;
+extern dim3 blockDim, gridDim;
+extern unsigned char *card_shared;
+
+using std::max;
+using std::min;
+
+void card_launch(dim3 grid, dim3 block, size_t shared, cudaStream_t stream,
+                 std::function<void()> body);
+
+/* A launch copies its arguments at once. */
+template <typename F, typename... T> static inline std::function<void()> card_bind(F f, T... args) {
+    return [=] { f(args...); };
+}
+
+/* ---- inside a kernel --------------------------------------------------------------------------- */
+
+void __syncthreads();
+void card_sync_warp();
+/* What each lane of the warp gave, 64 bytes a lane; valid until the lane's next but one exchange. */
+const unsigned char *card_exchange(const void *mine, size_t bytes);
+enum { CARD_LANE = 64 };
+
+static inline void __syncwarp(unsigned = 0xffffffffu) {
+    card_sync_warp();
+}
+
+template <typename T> static inline T card_lane(const unsigned char *all, unsigned lane) {
+    T value;
+    memcpy(&value, all + lane * CARD_LANE, sizeof value);
+    return value;
+}
+
+template <typename T> static inline T __shfl_xor_sync(unsigned, T value, int step) {
+    const unsigned char *all = card_exchange(&value, sizeof value);
+    return card_lane<T>(all, threadIdx.x % 32 ^ static_cast<unsigned>(step));
+}
+
+template <typename T> static inline T __shfl_sync(unsigned, T value, int lane) {
+    const unsigned char *all = card_exchange(&value, sizeof value);
+    return card_lane<T>(all, static_cast<unsigned>(lane));
+}
+
+static inline int card_count(int value) {
+    const unsigned char *all = card_exchange(&value, sizeof value);
+    int n = 0;
+    for (unsigned lane = 0; lane < 32; lane++) {
+        n += card_lane<int>(all, lane) != 0;
+    }
+    return n;
+}
+
+static inline int __any_sync(unsigned, int value) {
+    return card_count(value) > 0;
+}
+
+static inline int __all_sync(unsigned, int value) {
+    return card_count(value) == 32;
+}
+
+static inline unsigned atomicAdd(unsigned *p, unsigned more) {
+    unsigned before = *p;
+    *p += more;
+    return before;
+}
+
+template <typename F>
+static inline cudaError_t cudaFuncSetAttribute(F *, cudaFuncAttribute, size_t bytes) {
+    return bytes <= 227 * 1024 ? cudaSuccess : cudaErrorInvalidValue;
+}
+
+/* Copies into shared memory under way: done at once (early) or when they are waited for (late). */
+void card_copy_begin(void *to, const void *from, size_t bytes);
+void card_copy_commit();
+void card_copy_wait(int open);
+
+#endif

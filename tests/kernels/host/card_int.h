@@ -1,0 +1,28 @@
+/*
+ * card_int.h - what tests ask of the card made of the host: its order, its memory, whether it is there at all.
+ */
+#ifndef KVASIR_HOST_CARD_INT_H
+#define KVASIR_HOST_CARD_INT_H
+
+#include <cuda_runtime_api.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+void card_order(bool late);
+void card_fail(const char *what); /* every call fails from now on */
+void card_memory(size_t total);   /* of the card, in bytes */
+void card_refuse(long n);         /* the n-th request for memory from now on (from 0); -1: none */
+size_t card_allocations(void);    /* not yet freed */
+int card_graphs_launched(void);
+void card_presence(cudaError_t status, int driver, int capability);
+/* For the library of products: run(ctx) in its turn on the stream. */
+void card_enqueue_plain(cudaStream_t stream, void (*run)(void *), void *ctx);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
