@@ -54,11 +54,12 @@ static int precision_choose(llm_engine *engine, const llm_engine_options *option
                             const side_facts *facts, bool *bf16, err *e) {
     llm_model_info *info = &engine->info;
     if (options->precision == LLM_INT8) {
-        /* one plane of activations is fast and misses the gate; two pass it and are slower than bf16 */
+        /* HACKING.md, What was tried */
         return err_set(
             e, ERR_UNSUPPORTED,
-            "precision 'int8' is not offered by the CPU backend: where its answers are "
-            "exact enough it was measured at 0.6 of bf16's speed; use f32, bf16 or auto");
+            "precision 'int8' is not offered by the CPU backend: answers as exact as the "
+            "others' take two products for one, which leaves nothing of its speed; use "
+            "f32, bf16 or auto");
     }
     *bf16 = options->precision == LLM_BF16;
     info->precision_reason = "asked for";

@@ -247,9 +247,13 @@ static void k_rms_norm(const float *x, const float *w, float eps, int n, float *
 static void k_to_bf16(const float *x, int n, uint16_t *out) {
     int i = 0;
     for (; i + W <= n; i += W) {
+#if defined(__AVX512BF16__)
+        __m256bh h = _mm512_cvtneps_pbh((__m512)load(x + i));
+#else
         vu u = (vu)load(x + i);
         u = (u + 0x7fffu + ((u >> 16) & 1u)) >> 16;
         vh h = __builtin_convertvector(u, vh);
+#endif
         memcpy(out + i, &h, sizeof h);
     }
     for (; i < n; i++) {

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "cpu_int.h"
 
@@ -88,9 +89,27 @@ static double prefill(llm_engine *engine, int prompts, int tokens) {
     return (double)st.computed_tokens / seconds;
 }
 
+/* What the process holds in memory, and what it cannot do without: packed weights and KV in use. */
+typedef struct footprint {
+    double resident, needed; /* bytes */
+} footprint;
+
+static footprint footprint_now(const llm_engine *engine, const llm_stats *st) {
+    footprint f = {.needed = (double)(llm_engine_info(engine)->weight_bytes + st->kv_bytes)};
+    FILE *file = fopen("/proc/self/statm", "r");
+    long pages = 0;
+    if (file != NULL && fscanf(file, "%*d %ld", &pages) == 1) {
+        f.resident = (double)pages * (double)sysconf(_SC_PAGESIZE);
+    }
+    if (file != NULL) {
+        fclose(file);
+    }
+    return f;
+}
+
 /* Tokens/s while all `sequences` sequences are live; `shared` of their prompt's tokens are one
- * prefix. */
-static double decode(llm_engine *engine, int sequences, int shared, int own) {
+ * prefix. `memory` is taken at the last of these steps. */
+static double decode(llm_engine *engine, int sequences, int shared, int own, footprint *memory) {
     err e = {0};
     llm_session *s;
     llm_session_options options = {.max_batch = sequences};
@@ -123,6 +142,7 @@ static double decode(llm_engine *engine, int sequences, int shared, int own) {
             before.computed_tokens == after.computed_tokens) {
             seconds += took;
             tokens += (uint64_t)sequences;
+            *memory = footprint_now(engine, &after);
         }
     }
     llm_span_release(head);
@@ -143,8 +163,8 @@ static void stream_task(void *ctx, int task, int worker) {
             sums[j] ^= p[i + j];
         }
     }
-    volatile uint64_t keep = sums[0] ^ sums[1] ^ sums[2] ^ sums[3] ^ sums[4] ^ sums[5] ^ sums[6] ^
-                             sums[7];
+    volatile uint64_t keep =
+        sums[0] ^ sums[1] ^ sums[2] ^ sums[3] ^ sums[4] ^ sums[5] ^ sums[6] ^ sums[7];
     (void)keep;
 }
 
@@ -199,16 +219,25 @@ static const char *model_path(char *out, size_t cap) {
     return out;
 }
 
+static void print_memory(const report *r, const char *name, footprint f) {
+    if (r->json) {
+        printf("{\"name\":\"%s_memory\",\"resident_bytes\":%.0f,\"needed_bytes\":%.0f,\"ratio\":%."
+               "4f}\n",
+               name, f.resident, f.needed, f.resident / f.needed);
+    } else {
+        printf("%-22s %10.0f MB resident   %.3f of weights and KV in use\n", name, f.resident / 1e6,
+               f.resident / f.needed);
+    }
+}
+
 typedef struct decode_case {
     const char *name;
     int sequences, shared, own;
 } decode_case;
 
 static const decode_case decode_cases[] = {
-    {"decode_b1", 1, 200, 50},
-    {"decode_b16", 16, 200, 50},
-    {"decode_b64", 64, 250, 10},
-    {"decode_b64_shared_2000", 64, 2000, 4},
+    {"decode_b1", 1, 200, 50},           {"decode_b16", 16, 200, 50},
+    {"decode_b64", 64, 250, 10},         {"decode_b64_shared_2000", 64, 2000, 4},
     {"decode_b64_own_2000", 64, 2, 500},
 };
 
@@ -227,8 +256,10 @@ static void measure(llm_engine *engine, const report *r) {
     for (size_t i = 0; i < BASE_COUNT(decode_cases); i++) {
         const decode_case *c = &decode_cases[i];
         if (wanted(r, c->name)) {
-            double rate = decode(engine, c->sequences, c->shared, c->own);
+            footprint memory = {0};
+            double rate = decode(engine, c->sequences, c->shared, c->own, &memory);
             print_line(r, c->name, rate, bound);
+            print_memory(r, c->name, memory);
             one = c->sequences == 1 ? rate : one;
         }
     }
