@@ -416,19 +416,22 @@ static int check_caps(op *o, err *e) {
     llm_state *s = o->state;
     llm_stats now;
     runtime_stats(o->ctx->llm, &now);
+    int status = 0;
     if (set->max_tokens_total > 0 &&
         now.computed_tokens + now.output_tokens > (uint64_t)set->max_tokens_total)
-        return err_set(e, ERR_LIMIT,
-                       "stopped: more than max_tokens_total = %lld tokens computed (%llu of %llu "
-                       "answers done)",
-                       (long long)set->max_tokens_total, (unsigned long long)s->inputs_done,
-                       (unsigned long long)s->inputs_total);
-    if (set->max_seconds > 0 && clock_seconds() - o->ctx->llm->started_s > set->max_seconds)
-        return err_set(e, ERR_LIMIT,
-                       "stopped: more than max_seconds = %g s (%llu of %llu answers done)",
-                       set->max_seconds, (unsigned long long)s->inputs_done,
-                       (unsigned long long)s->inputs_total);
-    return 0;
+        status = err_set(e, ERR_LIMIT,
+                         "stopped: more than max_tokens_total = %lld tokens computed (%llu of %llu "
+                         "answers done)",
+                         (long long)set->max_tokens_total, (unsigned long long)s->inputs_done,
+                         (unsigned long long)s->inputs_total);
+    else if (set->max_seconds > 0 && clock_seconds() - o->ctx->llm->started_s > set->max_seconds)
+        status = err_set(e, ERR_LIMIT,
+                         "stopped: more than max_seconds = %g s (%llu of %llu answers done)",
+                         set->max_seconds, (unsigned long long)s->inputs_done,
+                         (unsigned long long)s->inputs_total);
+    if (status != 0 && s->progress.answers_kept > 0)
+        err_hint(e, "its answers are kept: run it again to go on from there");
+    return status;
 }
 
 static int remember_facts(op *o, err *e) {

@@ -65,7 +65,7 @@ static const column_estimate *column_of(estimator *s, const rel *r, int id) {
 }
 
 column_estimate estimate_expr(estimator *s, const expr *x, const rel *r) {
-    double rows = estimate_rel(s, r)->rows, distinct = 1, bytes = 0;
+    double rows = estimate_rel(s, r)->rows, distinct = 1;
     if (x->kind == EXPR_COLUMN) {
         const column_estimate *c = column_of(s, r, x->column.id);
         return c ? *c : column_guess(x->type, rows);
@@ -74,8 +74,8 @@ column_estimate estimate_expr(estimator *s, const expr *x, const rel *r) {
         return estimate_expr(s, x->args[0], r);
     if (expr_is_constant(x)) {
         column_estimate c = {.distinct = 1, .bytes = type_bytes(x->type)};
-        if (x->kind == EXPR_LITERAL && x->literal.type == TYPE_TEXT)
-            c.bytes = (double)x->literal.s.n;
+        if (x->type == TYPE_TEXT)
+            c.bytes = estimate_text_bytes(s, x, r);
         c.null_fraction = x->type == TYPE_NULL;
         return c;
     }
@@ -83,12 +83,11 @@ column_estimate estimate_expr(estimator *s, const expr *x, const rel *r) {
     for (int i = 0; i < x->nargs; i++) {
         column_estimate part = estimate_expr(s, x->args[i], r);
         distinct = BASE_MIN(distinct * part.distinct, rows);
-        bytes += part.bytes;
     }
     if (!expr_is_volatile(x))
         c.distinct = BASE_MAX(1, x->type == TYPE_BOOLEAN ? BASE_MIN(2, distinct) : distinct);
     if (x->type == TYPE_TEXT)
-        c.bytes = bytes;
+        c.bytes = estimate_text_bytes(s, x, r);
     return c;
 }
 

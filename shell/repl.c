@@ -26,13 +26,11 @@ static int prompt_width(const char *prompt) {
     return (int)strlen(prompt);
 }
 
-static const char *prompt_of(const repl *r) {
-    const shell *sh = r->sh;
-    bool open = sh->db && sh->lingering == NULL && db_in_transaction(sh->db);
-    bool failed = open && db_transaction_failed(sh->db);
-    if (r->pending.n)
-        return open ? "    ...> " : "   ...> ";
-    return failed ? "kvasir!> " : open ? "kvasir*> " : "kvasir> ";
+/* Before a statement's first line: whether a transaction is open, and can only be rolled back. */
+static const char *first_prompt(const shell *sh) {
+    if (!sh->db || sh->lingering || !db_in_transaction(sh->db))
+        return "kvasir> ";
+    return db_transaction_failed(sh->db) ? "kvasir!> " : "kvasir*> ";
 }
 
 /* Draws the statement again in colours, over what was typed. Left alone when the screen may not
@@ -174,8 +172,9 @@ static void loop(repl *r) {
     shell *sh = r->sh;
     buf prefill = {0};
     while (!sh->quit && !signals_terminated()) {
-        const char *prompt = prompt_of(r);
-        const char *next = prompt_width(prompt) == 9 ? "    ...> " : "   ...> ";
+        const char *first = first_prompt(sh);
+        const char *next = prompt_width(first) == 9 ? "    ...> " : "   ...> ";
+        const char *prompt = r->pending.n ? next : first;
         edit_status status =
             editor_read(r->ed, prompt, buf_str(&r->pending), buf_str(&prefill), &r->line);
         buf_clear(&prefill);
@@ -204,9 +203,6 @@ static void loop(repl *r) {
             continue;
         if (r->pending.n && command_within(r, buf_str(&r->line)))
             continue;
-        const char *first = r->pending.n ? next : prompt;
-        if (r->pending.n)
-            first = prompt_width(next) == 9 ? "kvasir*> " : "kvasir> ";
         buf_append_str(&r->pending, buf_str(&r->line));
         buf_append_char(&r->pending, '\n');
         run_pending(r, first, next);

@@ -115,6 +115,25 @@ key Up Up
 see '^+ 1 AS eleven;'
 key C-c
 
+check 'a transaction that can only be rolled back shows in the prompt'
+enter 'BEGIN;'
+see '^kvasir\*>'
+enter 'SELECT count(*) AS before FROM movies;'
+see '│ before │'
+"$kvasir" "$work/s.kvasir" -c "INSERT INTO movies VALUES (9, 'Alien', 1979)" || fail 'a writer beside the reader'
+enter "INSERT INTO movies VALUES (10, 'Aliens', 1986);"
+see 'the database changed since this transaction began'
+see '^kvasir!>'
+enter 'SELECT 1'
+see '^    \.\.\.>'
+enter ';'
+see 'this transaction can only be rolled back'
+see 'ROLLBACK'
+enter 'ROLLBACK;'
+see '^kvasir>'
+enter 'DELETE FROM movies WHERE id = 9;'
+see '^1 row'
+
 check 'a leading space keeps a statement out of the history; Ctrl-R finds another'
 enter " SELECT 'secret' AS s;"
 see '│ secret │'
@@ -157,6 +176,13 @@ key C-c
 see '^stopped after'
 enter 'SELECT 42 AS answer;'
 see '│     42 │'
+
+check 'a limit stops a statement, keeps its answers, and says so'
+enter 'SET max_tokens_total = 6000;'
+enter "SELECT count(LLM('How long?', t) RETURNS INTEGER) FROM texts;"
+see 'stopped: more than max_tokens_total = 6000'
+see 'its answers are kept: run it again to go on from there'
+enter 'SET max_tokens_total = 0;'
 
 check 'a long result goes through the pager'
 environment="PAGER='less -FRSX'"

@@ -130,6 +130,32 @@ static double distinct_of(const char *sql) {
             fail_msg("%s is %.9g, not %.9g", #actual, is_, wanted_);                               \
     } while (0)
 
+/* ---- texts -------------------------------------------------------------------------------------- */
+
+static void test_texts_of_expressions(void **state) {
+    (void)state;
+    static const struct {
+        const char *expression;
+        double bytes;
+    } cases[] = {
+        {"title", 20},
+        {"upper(title)", 20},
+        {"title || ': ' || synopsis", 862},
+        {"substr(synopsis, 1, 100)", 100},
+        {"substr(title, 1, 100)", 20},
+        {"repeat(title, 40)", 800},
+        {"repeat('word ', 400)", 2000},
+        {"CASE WHEN year < 1990 THEN title ELSE synopsis END", 840},
+        {"coalesce(title, synopsis)", 840},
+        {"iif(year < 1990, 'old', title)", 20},
+        {"CAST(title AS TEXT)", 20},
+    };
+    for (size_t i = 0; i < BASE_COUNT(cases); i++) {
+        const char *sql = arena_printf(mem, "select %s from movies", cases[i].expression);
+        assert_near(estimate_of(bound(sql)->query)->columns[0].bytes, cases[i].bytes);
+    }
+}
+
 /* ---- rows -------------------------------------------------------------------------------------- */
 
 static void test_filters(void **state) {
@@ -375,7 +401,7 @@ static void test_printed(void **state) {
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        TEST(test_filters),       TEST(test_joins),      TEST(test_other_operators),   TEST(test_values_left),
+        TEST(test_texts_of_expressions), TEST(test_filters),       TEST(test_joins),      TEST(test_other_operators),   TEST(test_values_left),
         TEST(test_distinct_inputs), TEST(test_field_order), TEST(test_hit_rate),        TEST(test_rates),
         TEST(test_output),        TEST(test_examples_are_head), TEST(test_answers_share), TEST(test_plan_totals),
         TEST(test_waves_cost_less), TEST(test_printed),
