@@ -324,10 +324,11 @@ static void tops_are_those_of_the_logits(void **state) {
     fixture_close(&f);
 }
 
+/* The quickest first: checkers run it alone. */
 const struct CMUnitTest forward_tests[] = {
+    cmocka_unit_test(blocks_travel),
     cmocka_unit_test(every_architecture_is_near_the_reference),
     cmocka_unit_test(bits_do_not_depend_on_company),
-    cmocka_unit_test(blocks_travel),
     cmocka_unit_test(tops_are_those_of_the_logits),
 };
 const size_t forward_tests_count = BASE_COUNT(forward_tests);

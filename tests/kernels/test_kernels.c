@@ -394,7 +394,8 @@ static void products_equal_plain_c(void **state) {
     }
 }
 
-int main(void) {
+/* test_kernels [--small [passes]]: what a checker can follow in a minute, the kernels alone or with a few passes. */
+int main(int argc, char **argv) {
     char why[200];
     if (!cuda_usable(0, why, sizeof why)) {
         printf("skipped: %s\n", why);
@@ -407,9 +408,17 @@ int main(void) {
         cmocka_unit_test(allowed_tokens_equal_plain_c),
         cmocka_unit_test(tops_come_in_order_with_ties),
         cmocka_unit_test(attention_equals_plain_c_and_keeps_its_bits),
-        cmocka_unit_test(products_equal_plain_c),
     };
+    const struct CMUnitTest products[] = {cmocka_unit_test(products_equal_plain_c)};
+    bool small = argc > 1 && strcmp(argv[1], "--small") == 0;
+    bool passes = argc > 2 && strcmp(argv[2], "passes") == 0;
     int failed = cmocka_run_group_tests_name("kernels", tests, NULL, NULL);
-    return failed +
-           _cmocka_run_group_tests("forward", forward_tests, forward_tests_count, NULL, NULL);
+    if (!small) {
+        failed += cmocka_run_group_tests_name("products", products, NULL, NULL);
+        failed +=
+            _cmocka_run_group_tests("forward", forward_tests, forward_tests_count, NULL, NULL);
+    } else if (passes) {
+        failed += _cmocka_run_group_tests("forward", forward_tests, 1, NULL, NULL);
+    }
+    return failed;
 }
