@@ -115,6 +115,8 @@ int order_solve(exec_ctx *ctx, const prompt *p, const llm_inputs *in, psm_strate
 /* The same without records, for counting. */
 int order_solve_plain(const settings *s, const prompt *p, const llm_inputs *in,
                       psm_strategy strategy, bool bound, arena *mem, input_order *out, err *e);
+/* The best one order, whatever psm says and whoever listed another. */
+int order_solve_best(const prompt *p, const llm_inputs *in, arena *mem, input_order *out, err *e);
 /* The share of tokens that whole cells could share beyond what they do in this order, which was solved with its bound; NAN: not known. */
 int order_gap(const prompt *p, const llm_inputs *in, const input_order *order, double *gap, err *e);
 /* The key of a call's facts kept in the catalog: "field_order/…". */
@@ -125,8 +127,7 @@ void call_fact_key(const llm_call *call, const char *prefix, hash128 fingerprint
 /* Whether two uses of a node ask about the same fields of the same rows, so that data first would share them. */
 bool uses_share_fields(const plan_llm_use *a, const plan_llm_use *b);
 /* Whether the data should stand first in `count` calls that share the distinct inputs `in` (DESIGN 2.2: by token counts). */
-int layout_choose(const settings *s, const prompt *const *calls, int count, const llm_inputs *in, bool *data_first,
-                  err *e);
+int layout_choose(const prompt *const *calls, int count, const llm_inputs *in, bool *data_first, err *e);
 /* How many rows to ask next when a LIMIT stands above: `asked` so far, last_wave of them at once (0: none yet). */
 int64_t wave_rows(const exec_ctx *ctx, const plan_node *node, int64_t asked, int64_t last_wave);
 

@@ -5,7 +5,7 @@
  *   data first          row 1 | question | other question                  a row is computed once for all calls on it
  *
  * Invariant (DESIGN 2.2): the layout is a function of statement, data and settings alone: it is counted over the distinct inputs in the
- * best one order, whatever dedup, KV cache and psm are, and before anybody asks what is answered already.
+ * best one order, whatever dedup, KV cache, psm and a listed order are, and before anybody asks what is answered already.
  */
 #include <math.h>
 
@@ -37,7 +37,7 @@ static double instruction_tokens(const prompt *p) {
     return (double)count + 1; /* its line break */
 }
 
-int layout_choose(const settings *s, const prompt *const *calls, int count, const llm_inputs *in,
+int layout_choose(const prompt *const *calls, int count, const llm_inputs *in,
                   bool *data_first, err *e) {
     input_order order = {0};
     double questions = 0;
@@ -45,7 +45,7 @@ int layout_choose(const settings *s, const prompt *const *calls, int count, cons
     if (count < 2 || in->count == 0)
         return 0;
     arena *mem = arena_new();
-    int status = order_solve_plain(s, calls[0], in, PSM_FIXED, false, mem, &order, e);
+    int status = order_solve_best(calls[0], in, mem, &order, e);
     for (int i = 0; i < count; i++)
         questions += instruction_tokens(calls[i]);
     if (status == 0) {

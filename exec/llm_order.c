@@ -103,6 +103,11 @@ int order_solve_plain(const settings *s, const prompt *p, const llm_inputs *in,
     return status ? status : solve(p, in, &options, mem, out, e);
 }
 
+int order_solve_best(const prompt *p, const llm_inputs *in, arena *mem, input_order *out, err *e) {
+    psm_options options = {.strategy = PSM_FIXED, .one_order = true};
+    return solve(p, in, &options, mem, out, e);
+}
+
 int order_gap(const prompt *p, const llm_inputs *in, const input_order *order, double *gap,
               err *e) {
     psm_input input;

@@ -133,7 +133,7 @@ static int lay_out_group(op *o, use_run *leader, err *e) {
                   ->dedup) /* whether rows are asked apart must not change what they are asked */
         status = inputs_gather(o->ctx, leader->use, s->rows, true, o->mem, &distinct, e);
     if (status == 0 && !data_first)
-        status = layout_choose(o->ctx->settings, calls, count, distinct, &data_first, e);
+        status = layout_choose(calls, count, distinct, &data_first, e);
     for (int i = 0; i < s->nuses && status == 0 && data_first; i++) {
         use_run *u = &s->uses[i];
         if (u->leader != leader)

@@ -10,109 +10,13 @@
  *   KVASIR_SEED=7 KVASIR_CASES=100 KVASIR_CASE=12 test_exec_property     (KVASIR_CASE: this one alone, with its SQL)
  *   KVASIR_LONG=1: ten times as many
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
-
-#include <cmocka.h>
-
-#include "exec/exec.h"
+#include "exec_answer_int.h"
 
 enum {
     CASES = 1000,
     CASES_PER_DATA = 20,
     LAYOUT_CASES = 3
 }; /* every third case is asked with llm_layout = 'auto', too */
-
-/* ---- running ----------------------------------------------------------------------------------- */
-
-typedef struct answer {
-    char **rows;
-    int n, room;
-    bool failed;
-    err e;
-} answer;
-
-static void answer_add(answer *a, str row) {
-    if (a->n == a->room) {
-        a->room = a->room ? 2 * a->room : 16;
-        a->rows = mem_realloc(a->rows, sizeof *a->rows * (size_t)a->room);
-    }
-    a->rows[a->n++] = mem_strndup(row.p ? row.p : "", row.n);
-}
-
-static void answer_free(answer *a) {
-    for (int i = 0; i < a->n; i++)
-        free(a->rows[i]);
-    free(a->rows);
-    *a = (answer){0};
-}
-
-static int by_text(const void *a, const void *b) {
-    return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
-static bool answer_equal(const answer *a, const answer *b) {
-    if (a->failed || b->failed || a->n != b->n)
-        return false;
-    for (int i = 0; i < a->n; i++)
-        if (strcmp(a->rows[i], b->rows[i]) != 0)
-            return false;
-    return true;
-}
-
-static void print_row(buf *line, const batch *b, int row) {
-    for (int c = 0; c < b->ncols; c++) {
-        value v = column_get(&b->cols[c], row);
-        buf_append_c(line, c ? "|" : "");
-        if (v.type == TYPE_NULL)
-            buf_append_c(line, "NULL");
-        else
-            value_print(line, v);
-    }
-}
-
-static void run(db *d, str sql, bool ordered, answer *out) {
-    stmt *s = db_submit(d, sql);
-    const batch *b;
-    stmt_status status;
-    buf line = {0};
-    *out = (answer){0};
-    while ((status = stmt_next(s, -1, &b, &out->e)) == STMT_ROWS)
-        for (int k = 0; k < b->rows; k++) {
-            buf_clear(&line);
-            print_row(&line, b, k);
-            answer_add(out, buf_str(&line));
-        }
-    out->failed = status == STMT_ERROR;
-    if (!ordered && out->n)
-        qsort(out->rows, (size_t)out->n, sizeof *out->rows, by_text);
-    buf_free(&line);
-    stmt_free(s);
-}
-
-static void run_c(db *d, const char *sql) {
-    answer a;
-    run(d, str_from(sql), true, &a);
-    if (a.failed)
-        fail_msg("%s: %s", sql, a.e.message);
-    answer_free(&a);
-}
-
-/* Statements, one a line. */
-static void run_lines(db *d, str text) {
-    while (text.n) {
-        const char *end = memchr(text.p, '\n', text.n);
-        char *sql = mem_strndup(text.p, (size_t)(end - text.p));
-        run_c(d, sql);
-        text = (str){end + 1, text.n - (size_t)(end - text.p) - 1};
-        free(sql);
-    }
-}
 
 /* ---- questions, and what the model answers ----------------------------------------------------- */
 
@@ -161,7 +65,7 @@ static void ask_one_by_one(db *d) {
         buf_printf(&gs, "CAST(%s AS TEXT)", texts[g]);
         buf_append_c(&sql, "SELECT ");
         append_call(&sql, q, fs.p, gs.p);
-        run(d, buf_str(&sql), true, &a);
+        run(d, buf_str(&sql), &a);
         assert_false(a.failed);
         assert_int_equal(a.n, 1);
         bool quoted = q->is_text && strcmp(a.rows[0], "NULL") != 0;
@@ -498,11 +402,10 @@ static void standard_settings(db *d) {
     run_lines(d, str_from(wanted));
 }
 
-static void print_answer(const char *title, const answer *a) {
-    printf("-- %s: %d rows%s%s\n", title, a->n, a->failed ? ", " : "",
-           a->failed ? a->e.message : "");
-    for (int i = 0; i < a->n && i < 12; i++)
-        printf("%s\n", a->rows[i]);
+static void run_ordered(db *d, str sql, bool ordered, answer *out) {
+    run(d, sql, out);
+    if (!ordered)
+        answer_sort(out);
 }
 
 static void run_with(db *d, const test_case *c, const char *set, const char *more, answer *out) {
@@ -510,7 +413,7 @@ static void run_with(db *d, const test_case *c, const char *set, const char *mor
     buf_printf(&lines, "%s\n%s%s", set, more ? more : "", more ? "\n" : "");
     run_lines(d, buf_str(&lines));
     buf_free(&lines);
-    run(d, buf_str(&c->sql), c->ordered, out);
+    run_ordered(d, buf_str(&c->sql), c->ordered, out);
     standard_settings(d);
 }
 
@@ -534,7 +437,7 @@ static int check_layout(db *d, const test_case *c, str data) {
     run_with(d, c, "SET llm_layout = 'auto'", NULL, &chosen);
     for (size_t i = 0; i < BASE_COUNT(variants) && !bad; i++) {
         run_with(d, c, "SET llm_layout = 'auto'", variants[i], &a);
-        bad = !answer_equal(&chosen, &a);
+        bad = chosen.failed || !answer_equal(&chosen, &a);
         if (bad) {
             printf("case %d: layout depends on %s\n%.*s%s\n", c->number, variants[i], (int)data.n,
                    data.p, c->sql.p);
@@ -551,7 +454,7 @@ static int check_case(db *d, test_case *c, str data) {
     size_t nrules;
     const plan_rule_info *rules = plan_rules(&nrules);
     int bad = 0;
-    run(d, buf_str(&c->judge), c->ordered, &c->expected);
+    run_ordered(d, buf_str(&c->judge), c->ordered, &c->expected);
     if (c->expected.failed) {
         printf("case %d: the judge fails: %s\n%.*s%s\n", c->number, c->expected.e.message,
                (int)data.n, data.p, c->judge.p);
@@ -569,11 +472,6 @@ static int check_case(db *d, test_case *c, str data) {
     if (c->number % LAYOUT_CASES == 0 && !bad)
         bad = check_layout(d, c, data);
     return bad;
-}
-
-static long number_from(const char *name, long standard) {
-    const char *text = getenv(name);
-    return text ? atol(text) : standard;
 }
 
 static db *open_db(void) {

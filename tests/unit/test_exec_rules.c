@@ -9,19 +9,9 @@
  *   KVASIR_SEED=7 KVASIR_CASES=100 KVASIR_CASE=12 test_exec_rules     (KVASIR_CASE: this one alone, with its SQL)
  *   KVASIR_LONG=1: ten times as many
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
+#include "exec_answer_int.h"
 
-#include <cmocka.h>
-
-#include "exec/exec.h"
-
-enum { CASES = 1000, CASES_PER_DATA = 20, MAX_COLUMNS = 48, MAX_OUT = 3 };
+enum { CASES = 1000, BATCH = 500, CASES_PER_DATA = 20, MAX_COLUMNS = 48, MAX_OUT = 3 };
 
 typedef struct gen {
     uint64_t state;
@@ -426,98 +416,6 @@ static void gen_data(gen *g, buf *out) {
 
 /* ---- running ----------------------------------------------------------------------------------- */
 
-typedef struct answer {
-    char **rows;
-    int n, room;
-    bool failed;
-    err e;
-} answer;
-
-static void answer_add(answer *a, const char *row, size_t n) {
-    if (a->n == a->room) {
-        a->room = a->room ? 2 * a->room : 16;
-        a->rows = mem_realloc(a->rows, sizeof *a->rows * (size_t)a->room);
-    }
-    a->rows[a->n++] = mem_strndup(row, n);
-}
-
-static void answer_free(answer *a) {
-    for (int i = 0; i < a->n; i++)
-        free(a->rows[i]);
-    free(a->rows);
-    *a = (answer){0};
-}
-
-static int by_text(const void *a, const void *b) {
-    return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
-static void answer_sort(answer *a) {
-    if (a->n)
-        qsort(a->rows, (size_t)a->n, sizeof *a->rows, by_text);
-}
-
-static bool answer_equal(const answer *a, const answer *b) {
-    if (a->failed != b->failed || a->n != b->n)
-        return false;
-    for (int i = 0; i < a->n; i++)
-        if (strcmp(a->rows[i], b->rows[i]) != 0)
-            return false;
-    return true;
-}
-
-static void print_row(buf *line, const batch *b, int row) {
-    for (int c = 0; c < b->ncols; c++) {
-        value v = column_get(&b->cols[c], row);
-        buf_append_c(line, c ? "|" : "");
-        if (v.type == TYPE_NULL)
-            buf_append_c(line, "NULL");
-        else
-            value_print(line, v);
-    }
-}
-
-static void run(db *d, str sql, answer *out) {
-    stmt *s = db_submit(d, sql);
-    const batch *b;
-    stmt_status status;
-    buf line = {0};
-    *out = (answer){0};
-    while ((status = stmt_next(s, -1, &b, &out->e)) == STMT_ROWS)
-        for (int k = 0; k < b->rows; k++) {
-            buf_clear(&line);
-            print_row(&line, b, k);
-            answer_add(out, line.p ? line.p : "", line.n);
-        }
-    out->failed = status == STMT_ERROR;
-    buf_free(&line);
-    stmt_free(s);
-}
-
-static void run_c(db *d, const char *sql) {
-    answer a;
-    run(d, str_from(sql), &a);
-    if (a.failed)
-        fail_msg("%s: %s", sql, a.e.message);
-    answer_free(&a);
-}
-
-static void run_lines(db *d, str text) {
-    while (text.n) {
-        const char *end = memchr(text.p, '\n', text.n);
-        char *sql = mem_strndup(text.p, (size_t)(end - text.p));
-        run_c(d, sql);
-        text = (str){end + 1, text.n - (size_t)(end - text.p) - 1};
-        free(sql);
-    }
-}
-
-static void print_answer(const char *title, const answer *a) {
-    printf("-- %s: %d rows%s%s\n", title, a->n, a->failed ? ", " : "", a->failed ? a->e.message : "");
-    for (int i = 0; i < a->n && i < 12; i++)
-        printf("%s\n", a->rows[i]);
-}
-
 static void report(const char *what, int number, str data, str sql, const answer *a, const answer *b) {
     printf("case %d differs: %s\n%.*s%.*s\n", number, what, (int)data.n, data.p ? data.p : "", (int)sql.n, sql.p);
     print_answer("all rules", a);
@@ -650,7 +548,7 @@ static void read_answers(FILE *f, test_case *cases) {
         } else if (at && strstr(line, " error near line ")) {
             at->judged = false;
         } else if (at && at->judged) {
-            answer_add(&at->oracle, line, (size_t)n);
+            answer_add(&at->oracle, (str){line, (size_t)n});
         }
     }
     free(line);
@@ -697,11 +595,6 @@ static int check_sqlite(test_case *cases, int n, int *judged) {
 
 /* ---- all of it --------------------------------------------------------------------------------- */
 
-static long number_from(const char *name, long standard) {
-    const char *text = getenv(name);
-    return text ? atol(text) : standard;
-}
-
 static db *open_db(void) {
     db_options options = {.path = NULL};
     db *d;
@@ -715,35 +608,45 @@ static db *open_db(void) {
     return d;
 }
 
+/* Cases first … first + n - 1, then sqlite3's judgement of them; returns how many are wrong. A multiple of CASES_PER_DATA
+ * comes first, so that a batch has its own tables; answers are kept for one batch at a time. */
+static int run_batch(db *d, uint64_t seed, int first, int n, int only, int *judged) {
+    test_case *cases = mem_zalloc(sizeof *cases * (size_t)n);
+    str data = {NULL, 0};
+    int bad = 0;
+    for (int i = 0; i < n && bad < 10; i++) {
+        test_case *c = &cases[i];
+        make_case(seed, first + i, c);
+        if (c->data.n) {
+            data = buf_str(&c->data);
+            set_rules_off(d, "");
+            run_lines(d, data);
+        }
+        if (only < 0 || only == c->number)
+            bad += check_case(d, c, data);
+        if (only == c->number)
+            printf("%s\n", c->sql.p);
+        if (only >= 0 && only != c->number)
+            c->all.failed = true; /* not run: not compared */
+    }
+    if (bad == 0 && ask_sqlite(cases, n))
+        bad += check_sqlite(cases, n, judged);
+    for (int i = 0; i < n; i++)
+        free_case(&cases[i]);
+    free(cases);
+    return bad;
+}
+
 static void test_rules_change_no_answer(void **state) {
     (void)state;
     uint64_t seed = (uint64_t)number_from("KVASIR_SEED", 1);
     int n = (int)number_from("KVASIR_CASES", getenv("KVASIR_LONG") ? 10 * CASES : CASES);
     int only = (int)number_from("KVASIR_CASE", -1), bad = 0, judged = 0;
-    test_case *cases = mem_zalloc(sizeof *cases * (size_t)n);
     db *d = open_db();
-    str data = {NULL, 0};
-    for (int i = 0; i < n && bad < 10; i++) {
-        make_case(seed, i, &cases[i]);
-        if (cases[i].data.n) {
-            data = buf_str(&cases[i].data);
-            set_rules_off(d, "");
-            run_lines(d, data);
-        }
-        if (only < 0 || only == i)
-            bad += check_case(d, &cases[i], data);
-        if (only == i)
-            printf("%s\n", cases[i].sql.p);
-        if (only >= 0 && only != i)
-            cases[i].all.failed = true; /* not run: not compared */
-    }
+    for (int first = 0; first < n && bad < 10; first += BATCH)
+        bad += run_batch(d, seed, first, BASE_MIN(BATCH, n - first), only, &judged);
     db_close(d);
-    if (ask_sqlite(cases, n))
-        bad += check_sqlite(cases, n, &judged);
     printf("seed %llu: %d statements, %d of them compared with sqlite3\n", (unsigned long long)seed, n, judged);
-    for (int i = 0; i < n; i++)
-        free_case(&cases[i]);
-    free(cases);
     assert_int_equal(bad, 0);
 }
 
