@@ -110,6 +110,8 @@ int stmt_copy_from(stmt *s, sql_stmt *x, err *e) {
     w.path = path;
     if ((status = map_columns(s, x, file, &m, e)) == 0)
         status = copy_rows(s, x, file, &m, &w, e);
+    if (status == 0)
+        status = row_sink_end(&w, e);
     s->changes = w.changes;
     row_sink_free(&w);
     notice_recoded(&s->ctx, path, file);

@@ -10,7 +10,11 @@
 
 #include "db_int.h"
 
-enum { ATTEMPTS = 3 };
+enum {
+    ATTEMPTS = 3,
+    MANY_ROWS = 64, /* written by one statement: statistics are kept up with them */
+    RECOUNT = 5     /* an UPDATE of at least one in so many rows */
+};
 
 /* ---- one row at a time --------------------------------------------------------------------------
  */
@@ -20,6 +24,7 @@ void row_sink_init(row_sink *w, stmt *s, const sql_stmt *x, const table_def *tab
 }
 
 void row_sink_free(row_sink *w) {
+    stats_feed_free(w->feed);
     arena_free(w->mem);
 }
 
@@ -105,23 +110,33 @@ static int update_standing(row_sink *w, const value *row, int64_t rowid, err *e)
     return table_update(w->s->db->active, w->table, rowid, fresh, e);
 }
 
-static int insert_row(row_sink *w, const value *row, err *e) {
+static int insert_row(row_sink *w, const value *row, int64_t *rowid, err *e) {
     txn *t = w->s->db->active;
     const sql_stmt *x = w->x;
-    int64_t rowid;
+    int64_t standing;
     bool found = false;
     if (x->on_conflict != CONFLICT_FAIL) {
         int status = table_find_conflict(t, w->table, row, x->conflict_columns, x->nconflict,
-                                         &rowid, &found, e);
+                                         &standing, &found, e);
         if (status)
             return status;
     }
     if (found && x->on_conflict == CONFLICT_NOTHING)
         return 0;
     if (found)
-        return update_standing(w, row, rowid, e);
+        return update_standing(w, row, standing, e);
     w->changes++;
-    return table_insert(t, w->table, row, &rowid, e);
+    return table_insert(t, w->table, row, rowid, e);
+}
+
+/* Statistics begin with the first batch, of INSERT with the first of many rows: single rows are not worth it, they age what is known.
+ * Rows that may be in conflict with others may be changes, and are not counted. */
+static int count_from_now(row_sink *w, int rows, err *e) {
+    bool many = rows >= MANY_ROWS || (rows > 0 && w->x->kind != STMT_INSERT);
+    if (w->feed || !many || w->x->on_conflict != CONFLICT_FAIL)
+        return 0;
+    w->rowids = ARENA_ARRAY(w->s->mem, int64_t, BATCH_ROWS);
+    return stats_feed_resume(w->s->db->active, w->table, &w->feed, e);
 }
 
 int row_sink_write(row_sink *w, const batch *rows, err *e) {
@@ -130,17 +145,28 @@ int row_sink_write(row_sink *w, const batch *rows, err *e) {
     int status = check_rows(w, rows, &bad, e);
     if (status)
         return name_row(w, bad, e);
+    if ((status = count_from_now(w, rows->rows, e)) != 0)
+        return status;
     value *row = ARENA_ARRAY(w->mem, value, BASE_MAX(n, 1));
+    int64_t rowid = 0;
     for (int k = 0; k < rows->rows; k++) {
         for (int c = 0; c < n; c++)
             row[c] = column_get(&rows->cols[c], k);
-        if ((status = insert_row(w, row, e)) != 0)
+        if ((status = insert_row(w, row, &rowid, e)) != 0)
             return name_row(w, k, e);
+        if (w->feed)
+            w->rowids[k] = rowid;
     }
+    if (w->feed)
+        stats_feed_rows(w->feed, rows, w->rowids);
     w->rows += rows->rows;
     if (atomic_load_explicit(&w->s->cancel, memory_order_relaxed))
         return err_set(e, ERR_CANCELLED, "cancelled");
     return 0;
+}
+
+int row_sink_end(row_sink *w, err *e) {
+    return w->feed ? stats_feed_keep(w->feed, w->s->db->active, w->table, e) : 0;
 }
 
 /* ---- INSERT ------------------------------------------------------------------------------------
@@ -252,6 +278,15 @@ static int delete_rowset(row_sink *w, const rowset *rows, err *e) {
     return 0;
 }
 
+/* What was counted of a column says nothing once an UPDATE has filled it. */
+static int recount(const row_sink *w, err *e) {
+    uint64_t rows;
+    int status = table_row_count(w->s->db->active, w->table, &rows, e);
+    if (status || w->changes < MANY_ROWS || (uint64_t)w->changes * RECOUNT < rows)
+        return status;
+    return stats_analyze(w->s->db->active, w->table, &w->s->cancel, e);
+}
+
 /* ---- computing and applying
  * ---------------------------------------------------------------------- */
 
@@ -269,6 +304,8 @@ static int apply(stmt *s, const sql_stmt *x, const rowset *rows, err *e) {
         status = delete_rowset(&w, rows, e);
     else
         status = rows ? insert_rowset(&w, rows, e) : insert_stream(&w, e);
+    if (status == 0)
+        status = x->kind == STMT_UPDATE ? recount(&w, e) : row_sink_end(&w, e);
     s->changes = w.changes;
     row_sink_free(&w);
     return status;
@@ -347,6 +384,8 @@ int stmt_create_table_as(stmt *s, sql_stmt *x, err *e) {
         row_sink w;
         row_sink_init(&w, s, x, catalog_table(txn_catalog(s->db->active), x->create_table.name));
         status = insert_rowset(&w, rows, e);
+        if (status == 0)
+            status = row_sink_end(&w, e);
         s->changes = w.changes;
         row_sink_free(&w);
     }

@@ -250,7 +250,7 @@ static bool as_number(value v, double *out) {
     return true;
 }
 
-/* column < literal by interpolation between the column's extremes, else a third. */
+/* column < literal by interpolation between the column's extremes, its values taken to lie evenly; else a third. */
 static double range_share(estimator *s, const expr *x, const rel *r) {
     const expr *a = x->args[0], *b = x->args[1];
     bool less = x->op == OP_LT || x->op == OP_LE;
@@ -266,7 +266,9 @@ static double range_share(estimator *s, const expr *x, const rel *r) {
     if (b->kind != EXPR_LITERAL || !c.stats || !as_number(c.stats->low, &low) || !as_number(c.stats->high, &high) ||
         !as_number(b->literal, &at) || high <= low)
         return present / 3;
-    double below = BASE_MIN(1, BASE_MAX(0, (at - low) / (high - low)));
+    bool with_equal = less ? x->op == OP_LE || x->op == OP_GE : x->op == OP_LT || x->op == OP_GT;
+    double values = BASE_MAX(2, c.distinct), steps = (at - low) / (high - low) * (values - 1);
+    double below = at < low ? 0 : BASE_MIN(1, (steps + with_equal) / values);
     return present * (less ? below : 1 - below);
 }
 

@@ -1,46 +1,24 @@
 /*
- * stats.c - ANALYZE: what the planner wants to know of a table's columns.
+ * stats.c - what the planner wants to know of a table's columns: counted by ANALYZE, and while many
+ * rows are written.
  *
- * One pass over all rows gives NULLs, bytes, extremes and distinct values (exact up to
- * EXACT_DISTINCT, then HyperLogLog, 1.6 % standard error); a reservoir of SAMPLE_ROWS rows, drawn
- * from a fixed seed, gives the p90 length and the common values. Invariant: the same rows give the
- * same statistics. Bytes are those of the value as printed.
+ *   rows --stats_feed--> counts: NULLs, bytes, extremes, hashes of values, a reservoir of rowids
+ *        --stats_keep--> column_stats, for people and planner      (stats_record.c: their bytes)
+ *                      + the counts themselves, so that the next rows are added to them
+ *
+ * Distinct values are exact up to EXACT_DISTINCT, then HyperLogLog's (1.6 % standard error); the
+ * reservoir, drawn from a fixed seed, gives p90 lengths, common values and the joint sample.
+ * Invariant: the same rows in the same order give the same statistics. Bytes are those of the value
+ * as printed. What is deleted or changed row by row is not uncounted: stats_get ages the figures by
+ * the exact number of rows, and ANALYZE counts anew.
  */
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "storage_int.h"
+#include "stats_int.h"
 
-enum {
-    STATS_VERSION = 1,
-    SAMPLE_ROWS = 8192,
-    EXACT_DISTINCT = 1024,
-    EXACT_SLOTS = 4096,
-    HLL_BITS = 12,
-    HLL_REGISTERS = 1 << HLL_BITS,
-    BOUND_BYTES_MAX = 128, /* of a text kept as low, high or common value */
-    COMMON_MAX = 8
-};
-
-typedef struct column_pass {
-    uint64_t nulls, bytes;
-    bool has_values;
-    value low, high;
-    uint64_t exact[EXACT_SLOTS]; /* open addressing by hash; 0: free */
-    int nexact;                  /* beyond EXACT_DISTINCT: too many to tell */
-    uint8_t hll[HLL_REGISTERS];
-} column_pass;
-
-typedef struct pass {
-    arena *mem;
-    uint64_t rows, random;
-    int64_t *sample; /* rowids */
-    int nsample;
-    column_pass *columns;
-    int ncolumns;
-} pass;
+enum { BOUND_BYTES_MAX = 128 /* of a text kept as low, high or common value */ };
 
 /* ---- counting -------------------------------------------------------------------------------- */
 
@@ -58,24 +36,33 @@ static size_t printed_bytes(value v) {
     return v.type == TYPE_REAL ? format_real(v.r, text) : int_bytes(v.i);
 }
 
-static void count_distinct(column_pass *c, uint64_t hash) {
+static void count_register(column_count *c, uint64_t hash) {
     unsigned at = (unsigned)(hash >> (64 - HLL_BITS));
     uint64_t rest = hash << HLL_BITS;
     uint8_t rank = (uint8_t)(rest ? __builtin_clzll(rest) + 1 : 64 - HLL_BITS + 1);
     c->hll[at] = BASE_MAX(c->hll[at], rank);
-    if (c->nexact > EXACT_DISTINCT)
-        return;
+}
+
+bool count_hash(column_count *c, uint64_t hash) {
+    if (c->nexact > EXACT_DISTINCT) {
+        count_register(c, hash);
+        return true;
+    }
     hash += hash == 0;
     size_t slot = hash % EXACT_SLOTS;
     while (c->exact[slot] && c->exact[slot] != hash)
         slot = (slot + 1) % EXACT_SLOTS;
-    if (!c->exact[slot]) {
-        c->exact[slot] = hash;
-        c->nexact++;
-    }
+    if (c->exact[slot])
+        return false;
+    c->exact[slot] = hash;
+    if (++c->nexact > EXACT_DISTINCT)
+        for (slot = 0; slot < EXACT_SLOTS; slot++)
+            if (c->exact[slot])
+                count_register(c, c->exact[slot]);
+    return true;
 }
 
-static double distinct_of(const column_pass *c) {
+static double distinct_of(const column_count *c) {
     if (c->nexact <= EXACT_DISTINCT)
         return c->nexact;
     double sum = 0, m = HLL_REGISTERS;
@@ -97,45 +84,138 @@ static value keep(arena *a, value v) {
     return value_copy(a, v);
 }
 
-static void pass_value(pass *p, column_pass *c, value v) {
-    if (v.type == TYPE_NULL) {
-        c->nulls++;
-        return;
-    }
-    c->bytes += printed_bytes(v);
-    uint64_t hash = value_hash(v);
-    count_distinct(c, hash64(&hash, sizeof hash, 1));
-    if (!c->has_values || value_compare(v, c->low) < 0)
-        c->low = keep(p->mem, v);
-    if (!c->has_values || value_compare(v, c->high) > 0)
-        c->high = keep(p->mem, v);
-    c->has_values = true;
-}
-
-static uint64_t next_random(uint64_t *state) {
-    uint64_t z = *state += 0x9e3779b97f4a7c15u;
+/* Integers as hashes: every bit of the result hangs on every bit of i. */
+static uint64_t spread(int64_t i) {
+    uint64_t z = (uint64_t)i + 0x9e3779b97f4a7c15u;
     z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
     z = (z ^ z >> 27) * 0x94d049bb133111ebu;
     return z ^ z >> 31;
 }
 
-static void pass_batch(pass *p, const batch *b) {
-    for (int i = 0; i < b->rows; i++) { /* the last column is the rowid */
-        uint64_t at = p->rows + (uint64_t)i;
-        int64_t rowid = b->cols[p->ncolumns].i[i];
-        if (p->nsample < SAMPLE_ROWS)
-            p->sample[p->nsample++] = rowid;
-        else if ((at = next_random(&p->random) % (at + 1)) < SAMPLE_ROWS)
-            p->sample[at] = rowid;
-    }
-    for (int k = 0; k < p->ncolumns; k++)
-        for (int i = 0; i < b->rows; i++)
-            pass_value(p, &p->columns[k], column_get(&b->cols[k], i));
-    p->rows += (uint64_t)b->rows;
+static void count_extremes(arena *a, column_count *c, value v) {
+    if (!c->has_values || value_compare(v, c->low) < 0)
+        c->low = keep(a, v);
+    if (!c->has_values || value_compare(v, c->high) > 0)
+        c->high = keep(a, v);
+    c->has_values = true;
 }
 
-static int pass_run(txn *t, const table_def *def, pass *p, const atomic_bool *cancel, err *e) {
-    int *columns = ARENA_ARRAY(p->mem, int, def->ncolumns + 1);
+/* The first eight bytes of a text as a number that orders as they do: most texts need no more to be found between the extremes. */
+static uint64_t head_of(str s) {
+    uint8_t bytes[8] = {0};
+    memcpy(bytes, s.n ? s.p : "", BASE_MIN(s.n, sizeof bytes));
+    uint64_t head = 0;
+    for (size_t i = 0; i < sizeof bytes; i++)
+        head = head << 8 | bytes[i];
+    return head;
+}
+
+static void count_texts(arena *a, column_count *c, const column *in, int rows) {
+    uint64_t low = c->has_values ? head_of(c->low.s) : 0;
+    uint64_t high = c->has_values ? head_of(c->high.s) : 0;
+    for (int i = 0; i < rows; i++) {
+        if (column_is_null(in, i)) {
+            c->nulls++;
+            continue;
+        }
+        str s = in->s[i];
+        c->bytes += s.n;
+        if (!count_hash(c, hash64(s.p, s.n, (uint64_t)in->type)))
+            continue;
+        uint64_t head = head_of(s);
+        if (c->has_values && head > low && head < high)
+            continue;
+        count_extremes(a, c, (value){.type = in->type, .s = s});
+        low = head_of(c->low.s);
+        high = head_of(c->high.s);
+    }
+}
+
+static void count_integer(arena *a, column_count *c, value v) {
+    c->bytes += int_bytes(v.i);
+    if (!count_hash(c, spread(v.i)))
+        return;
+    if (!c->has_values || v.i < c->low.i || v.i > c->high.i)
+        count_extremes(a, c, v);
+}
+
+static void count_integers(arena *a, column_count *c, const column *in, int rows) {
+    for (int i = 0; i < rows; i++)
+        if (column_is_null(in, i))
+            c->nulls++;
+        else
+            count_integer(a, c, (value){.type = in->type, .i = in->i[i]});
+}
+
+/* How long they are printed is left to the sample: printing each would cost more than all else. */
+static void count_reals(arena *a, column_count *c, const column *in, int rows) {
+    for (int i = 0; i < rows; i++) {
+        value v = column_get(in, i);
+        if (v.type == TYPE_NULL)
+            c->nulls++;
+        else if (count_hash(c, spread((int64_t)value_hash(v))))
+            count_extremes(a, c, v);
+    }
+}
+
+static uint64_t next_random(uint64_t *state) {
+    uint64_t z = spread((int64_t)*state);
+    *state += 0x9e3779b97f4a7c15u;
+    return z;
+}
+
+void stats_feed_rows(stats_feed *f, const batch *b, const int64_t *rowids) {
+    for (int i = 0; i < b->rows; i++) {
+        uint64_t at = f->rows + (uint64_t)i;
+        if (f->nsample < SAMPLE_ROWS)
+            f->sample[f->nsample++] = rowids[i];
+        else if ((at = next_random(&f->random) % (at + 1)) < SAMPLE_ROWS)
+            f->sample[at] = rowids[i];
+    }
+    for (int k = 0; k < f->ncolumns; k++) {
+        const column *in = &b->cols[k];
+        column_count *c = &f->columns[k];
+        if (k == f->rowid_column) /* which a batch may leave to be assigned */
+            for (int i = 0; i < b->rows; i++)
+                count_integer(f->mem, c, value_int(rowids[i]));
+        else if (in->type == TYPE_TEXT || in->type == TYPE_BLOB)
+            count_texts(f->mem, c, in, b->rows);
+        else if (in->type == TYPE_REAL)
+            count_reals(f->mem, c, in, b->rows);
+        else
+            count_integers(f->mem, c, in, b->rows);
+    }
+    f->rows += (uint64_t)b->rows;
+}
+
+stats_feed *stats_feed_new(const table_def *def) {
+    stats_feed *f = mem_zalloc(sizeof *f);
+    f->mem = arena_new();
+    f->random = 1;
+    f->ncolumns = def->ncolumns;
+    f->rowid_column = def->rowid_column;
+    f->columns = ARENA_ARRAY(f->mem, column_count, BASE_MAX(def->ncolumns, 1));
+    f->sample = ARENA_ARRAY(f->mem, int64_t, SAMPLE_ROWS);
+    return f;
+}
+
+void stats_feed_clear(stats_feed *f) {
+    f->rows = 0;
+    f->random = 1;
+    f->nsample = 0;
+    memset(f->columns, 0, sizeof *f->columns * (size_t)BASE_MAX(f->ncolumns, 1));
+}
+
+void stats_feed_free(stats_feed *f) {
+    if (!f)
+        return;
+    arena_free(f->mem);
+    free(f);
+}
+
+static int feed_table(txn *t, const table_def *def, stats_feed *f, const atomic_bool *cancel,
+                      err *e) {
+    int *columns = ARENA_ARRAY(f->mem, int, def->ncolumns + 1);
     for (int i = 0; i < def->ncolumns; i++)
         columns[i] = i;
     columns[def->ncolumns] = -1;
@@ -149,8 +229,8 @@ static int pass_run(txn *t, const table_def *def, pass *p, const atomic_bool *ca
         b.mem = mem;
         if (cancel && atomic_load(cancel))
             status = err_set(e, ERR_CANCELLED, "stopped");
-        else if ((status = scan_next(s, &b, e)) == 0)
-            pass_batch(p, &b);
+        else if ((status = scan_next(s, &b, e)) == 0 && b.rows)
+            stats_feed_rows(f, &b, b.cols[def->ncolumns].i);
     }
     arena_free(mem);
     scan_close(s);
@@ -201,174 +281,157 @@ static void find_common(column_stats *out, arena *a, const value *sorted, int n,
     }
 }
 
-static void finish_column(const pass *p, int column_at, value *values, size_t *sizes, int n,
-                          arena *a, column_stats *out) {
-    const column_pass *c = &p->columns[column_at];
-    uint64_t present = p->rows - c->nulls;
+static void finish_column(const stats_feed *f, int column_at, value *values, size_t *sizes, int n,
+                          int sampled, column_stats *out) {
+    const column_count *c = &f->columns[column_at];
+    uint64_t present = f->rows - c->nulls;
+    double sum = 0;
     out->distinct = distinct_of(c);
-    out->null_fraction = p->rows ? (double)c->nulls / (double)p->rows : 0;
+    out->null_fraction = f->rows ? (double)c->nulls / (double)f->rows : 0;
     out->average_bytes = present ? (double)c->bytes / (double)present : 0;
-    out->low = c->has_values ? value_copy(a, c->low) : value_null();
-    out->high = c->has_values ? value_copy(a, c->high) : value_null();
+    out->low = c->has_values ? c->low : value_null();
+    out->high = c->has_values ? c->high : value_null();
     if (n == 0)
         return;
-    for (int i = 0; i < n; i++)
+    for (int i = 0; i < n; i++) {
         sizes[i] = printed_bytes(values[i]);
+        sum += (double)sizes[i];
+    }
+    if (values[0].type == TYPE_REAL)
+        out->average_bytes = sum / n;
     qsort(sizes, (size_t)n, sizeof *sizes, compare_sizes);
     out->p90_bytes = (double)sizes[BASE_MIN(n * 9 / 10, n - 1)];
     qsort(values, (size_t)n, sizeof *values, compare_values);
-    find_common(out, a, values, n, p->nsample);
+    find_common(out, f->mem, values, n, sampled);
+}
+
+/* Which of the joint sample's rows have equal values in a column, and how long they are. */
+static void finish_joint(const stats_feed *f, const value *cells, int n, table_stats *out) {
+    enum { SLOTS = 4 * JOINT_ROWS };
+    uint64_t *hashes = ARENA_ARRAY(f->mem, uint64_t, SLOTS);
+    uint32_t *ids = ARENA_ARRAY(f->mem, uint32_t, SLOTS);
+    out->njoint = BASE_MIN(n, (int)JOINT_ROWS);
+    for (int k = 0; k < f->ncolumns; k++) {
+        column_stats *c = &out->columns[k];
+        uint32_t count = 0;
+        c->joint = ARENA_ARRAY(f->mem, joint_cell, BASE_MAX(out->njoint, 1));
+        memset(ids, 0, sizeof *ids * SLOTS);
+        for (int i = 0; i < out->njoint; i++) {
+            int64_t row = (int64_t)i * n / out->njoint; /* spread over the reservoir */
+            value v = cells[row * f->ncolumns + k];
+            c->joint[i] = (joint_cell){JOINT_NULL, 0};
+            if (v.type == TYPE_NULL)
+                continue;
+            uint64_t hash = value_hash(v);
+            size_t slot = hash_mix(3, hash) % SLOTS;
+            while (ids[slot] && hashes[slot] != hash)
+                slot = (slot + 1) % SLOTS;
+            if (!ids[slot]) {
+                hashes[slot] = hash;
+                ids[slot] = ++count;
+            }
+            size_t bytes = BASE_MIN(printed_bytes(v), (size_t)UINT32_MAX);
+            c->joint[i] = (joint_cell){ids[slot] - 1, (uint32_t)bytes};
+        }
+    }
 }
 
 /* Reads the sampled rows and completes the statistics. */
-static int finish(txn *t, const table_def *def, pass *p, table_stats *out, err *e) {
-    int n = p->nsample, status = 0;
-    value *cells = ARENA_ARRAY(p->mem, value, (size_t)BASE_MAX(n, 1) * (size_t)def->ncolumns);
-    value *values = ARENA_ARRAY(p->mem, value, BASE_MAX(n, 1));
-    size_t *sizes = ARENA_ARRAY(p->mem, size_t, BASE_MAX(n, 1));
-    if (n)
-        qsort(p->sample, (size_t)n, sizeof *p->sample, compare_rowids);
-    for (int i = 0; i < n && !status; i++) {
-        bool found;
-        status =
-            table_get(t, def, p->sample[i], cells + (size_t)i * (size_t)def->ncolumns, &found, e);
+static int finish(txn *t, const table_def *def, stats_feed *f, table_stats *out, err *e) {
+    int n = 0, status = 0;
+    size_t width = (size_t)def->ncolumns;
+    value *cells = ARENA_ARRAY(f->mem, value, (size_t)BASE_MAX(f->nsample, 1) * width);
+    value *values = ARENA_ARRAY(f->mem, value, BASE_MAX(f->nsample, 1));
+    size_t *sizes = ARENA_ARRAY(f->mem, size_t, BASE_MAX(f->nsample, 1));
+    int64_t *rowids = ARENA_ARRAY(f->mem, int64_t, BASE_MAX(f->nsample, 1));
+    if (f->nsample) { /* in the table's order; the reservoir itself keeps its own */
+        memcpy(rowids, f->sample, sizeof *rowids * (size_t)f->nsample);
+        qsort(rowids, (size_t)f->nsample, sizeof *rowids, compare_rowids);
     }
-    for (int k = 0; k < def->ncolumns && !status; k++) {
+    for (int i = 0; i < f->nsample && !status; i++) {
+        bool found;
+        status = table_get(t, def, rowids[i], cells + (size_t)n * width, &found, e);
+        n += found; /* else deleted since it was drawn */
+    }
+    if (status)
+        return status;
+    for (int k = 0; k < def->ncolumns; k++) {
         int present = 0;
         for (int i = 0; i < n; i++) {
-            value v = cells[(size_t)i * (size_t)def->ncolumns + (size_t)k];
+            value v = cells[(size_t)i * width + (size_t)k];
             if (v.type != TYPE_NULL)
                 values[present++] = v;
         }
-        finish_column(p, k, values, sizes, present, p->mem, &out->columns[k]);
+        finish_column(f, k, values, sizes, present, n, &out->columns[k]);
     }
-    return status;
+    finish_joint(f, cells, n, out);
+    return 0;
 }
 
 /* ---- keeping them ---------------------------------------------------------------------------- */
 
-static void put_double(buf *b, double d) {
-    uint64_t bits;
-    memcpy(&bits, &d, sizeof bits);
-    put_u64(b, bits);
+int stats_feed_keep(stats_feed *f, txn *t, const table_def *def, err *e) {
+    table_stats stats = {.analyzed = true, .counted_rows = f->rows, .ncolumns = def->ncolumns};
+    stats.columns = ARENA_ARRAY(f->mem, column_stats, BASE_MAX(def->ncolumns, 1));
+    int status = finish(t, def, f, &stats, e);
+    return status ? status : stats_record_put(t, def, &stats, f, e);
 }
 
-static double get_double(bytes_reader *r) {
-    uint64_t bits = get_u64(r);
-    double d;
-    memcpy(&d, &bits, sizeof d);
-    return d;
-}
-
-static void put_value(buf *b, value v) {
-    put_u8(b, (uint8_t)v.type);
-    if (v.type == TYPE_TEXT || v.type == TYPE_BLOB)
-        put_str(b, v.s);
-    else
-        put_u64(b, (uint64_t)v.i);
-}
-
-static value get_value(bytes_reader *r, arena *a) {
-    uint8_t type = get_u8(r);
-    value v = {.type = (value_type)type, .i = 0};
-    if (type > TYPE_BLOB) {
-        r->bad = true;
-        return value_null();
+int stats_feed_resume(txn *t, const table_def *def, stats_feed **out, err *e) {
+    uint64_t rows;
+    int status = table_row_count(t, def, &rows, e);
+    *out = NULL;
+    if (status)
+        return status;
+    *out = stats_feed_new(def);
+    if (rows == 0)
+        return 0;
+    bool found;
+    status = stats_record_counts(t, def, *out, &found, e);
+    /* Rows that nobody counted are counted now, as are those of which half came or went uncounted. */
+    if (status == 0 && (!found || (*out)->rows > 2 * rows || rows > 2 * (*out)->rows)) {
+        stats_feed_clear(*out);
+        status = feed_table(t, def, *out, NULL, e);
     }
-    if (type == TYPE_TEXT || type == TYPE_BLOB)
-        v.s = str_copy(a, get_str(r));
-    else
-        v.i = (int64_t)get_u64(r);
-    return v;
-}
-
-static str stats_key(uint32_t table_id, char out[32]) {
-    int n = snprintf(out, 32, "stats:%u", table_id);
-    return (str){out, (size_t)n + 1}; /* its zero too: "stats:1" is no prefix of "stats:12" */
-}
-
-int stats_forget(txn *t, uint32_t table_id, err *e) {
-    char name[32];
-    return meta_delete_prefix(t, stats_key(table_id, name), e);
-}
-
-static void write_stats(buf *b, const table_stats *s) {
-    put_u32(b, STATS_VERSION);
-    put_u32(b, (uint32_t)s->ncolumns);
-    for (int i = 0; i < s->ncolumns; i++) {
-        const column_stats *c = &s->columns[i];
-        put_double(b, c->distinct);
-        put_double(b, c->null_fraction);
-        put_double(b, c->average_bytes);
-        put_double(b, c->p90_bytes);
-        put_value(b, c->low);
-        put_value(b, c->high);
-        put_u32(b, (uint32_t)c->ncommon);
-        for (int k = 0; k < c->ncommon; k++) {
-            put_value(b, c->common[k]);
-            put_double(b, c->common_fraction[k]);
-        }
+    if (status) {
+        stats_feed_free(*out);
+        *out = NULL;
     }
-}
-
-/* False when the bytes are of another version or shape: then there are no statistics. */
-static bool read_stats(str bytes, arena *a, table_stats *out) {
-    bytes_reader r = {(const uint8_t *)bytes.p, (const uint8_t *)bytes.p + bytes.n, false};
-    if (get_u32(&r) != STATS_VERSION || get_u32(&r) != (uint32_t)out->ncolumns)
-        return false;
-    for (int i = 0; i < out->ncolumns && !r.bad; i++) {
-        column_stats *c = &out->columns[i];
-        c->distinct = get_double(&r);
-        c->null_fraction = get_double(&r);
-        c->average_bytes = get_double(&r);
-        c->p90_bytes = get_double(&r);
-        c->low = get_value(&r, a);
-        c->high = get_value(&r, a);
-        uint32_t n = get_u32(&r);
-        r.bad = r.bad || n > COMMON_MAX;
-        c->ncommon = r.bad ? 0 : (int)n;
-        for (int k = 0; k < c->ncommon; k++) {
-            c->common[k] = get_value(&r, a);
-            c->common_fraction[k] = get_double(&r);
-        }
-    }
-    return !r.bad;
-}
-
-int stats_analyze(txn *t, const table_def *def, const atomic_bool *cancel, err *e) {
-    arena *mem = arena_new();
-    pass p = {.mem = mem, .random = 1, .ncolumns = def->ncolumns};
-    p.sample = ARENA_ARRAY(mem, int64_t, SAMPLE_ROWS);
-    p.columns = ARENA_ARRAY(mem, column_pass, def->ncolumns);
-    table_stats stats = {.analyzed = true, .ncolumns = def->ncolumns};
-    stats.columns = ARENA_ARRAY(mem, column_stats, def->ncolumns);
-    int status = pass_run(t, def, &p, cancel, e);
-    if (!status)
-        status = finish(t, def, &p, &stats, e);
-    if (!status) {
-        char name[32];
-        buf b = {0};
-        write_stats(&b, &stats);
-        status = meta_put(t, stats_key(def->id, name), buf_str(&b), e);
-        buf_free(&b);
-    }
-    arena_free(mem);
     return status;
 }
 
+int stats_analyze(txn *t, const table_def *def, const atomic_bool *cancel, err *e) {
+    stats_feed *f = stats_feed_new(def);
+    int status = feed_table(t, def, f, cancel, e);
+    if (!status)
+        status = stats_feed_keep(f, t, def, e);
+    stats_feed_free(f);
+    return status;
+}
+
+/* ---- reading them ---------------------------------------------------------------------------- */
+
+/* Since the rows were counted their number changed by `growth`. A column whose values are all
+ * different gets or loses values with its rows, one of few values keeps them; between the two the
+ * exponent is the share of rows that bring a value of their own. */
+static void age(table_stats *s) {
+    double counted = (double)s->counted_rows, growth = (double)s->rows / BASE_MAX(1, counted);
+    for (int i = 0; i < s->ncolumns && s->rows != s->counted_rows; i++) {
+        column_stats *c = &s->columns[i];
+        double present = counted * (1 - c->null_fraction);
+        if (present > 0)
+            c->distinct *= pow(growth, BASE_MIN(1, c->distinct / present));
+        c->distinct = BASE_MIN(c->distinct, (double)s->rows * (1 - c->null_fraction));
+    }
+}
+
 int stats_get(txn *t, const table_def *def, arena *a, table_stats *out, err *e) {
-    char name[32];
-    str bytes;
-    bool found;
     *out = (table_stats){.ncolumns = def->ncolumns};
     out->columns = ARENA_ARRAY(a, column_stats, BASE_MAX(def->ncolumns, 1));
     int status = table_row_count(t, def, &out->rows, e);
     if (!status)
-        status = meta_get(t, stats_key(def->id, name), &bytes, &found, e);
-    if (status || !found)
-        return status;
-    out->analyzed = read_stats(bytes, a, out);
-    if (!out->analyzed)
-        memset(out->columns, 0, sizeof *out->columns * (size_t)BASE_MAX(def->ncolumns, 1));
-    return 0;
+        status = stats_record_get(t, def, a, out, e);
+    if (!status && out->analyzed)
+        age(out);
+    return status;
 }

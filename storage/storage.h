@@ -182,25 +182,42 @@ void scan_close(table_scan *s); /* NULL is fine */
 
 /* ---- statistics -------------------------------------------------------------------------------- */
 
+/* A cell of the joint sample: rows of equal value have equal ids, 0, 1, … within a column. */
+#define JOINT_NULL UINT32_MAX
+typedef struct joint_cell {
+    uint32_t id, bytes;
+} joint_cell;
+
 typedef struct column_stats {
     double distinct, null_fraction, average_bytes, p90_bytes;
     value low, high;
     int ncommon; /* most common values, at most 8 */
     value common[8];
     double common_fraction[8];
+    joint_cell *joint; /* njoint cells, row by row the same rows in every column */
 } column_stats;
 
 typedef struct table_stats {
     uint64_t rows;
     bool analyzed; /* false: only `rows` is known */
-    int ncolumns;
+    uint64_t counted_rows; /* those the rest was counted over */
+    int ncolumns, njoint;
     column_stats *columns;
 } table_stats;
 
-/* Reads the whole table and keeps the result until the next ANALYZE. */
+/* Reads the whole table and keeps the result. */
 int stats_analyze(txn *t, const table_def *def, const atomic_bool *cancel, err *e);
-/* What is known: the row count always (exact), the rest if analyzed. Allocated in `a`. */
+/* What is known: the row count always (exact), the rest if it was counted, by ANALYZE or while many rows were written; distinct
+ * values are scaled to the rows of now. Allocated in `a`. */
 int stats_get(txn *t, const table_def *def, arena *a, table_stats *out, err *e);
+
+/* Counting rows while they are written: resume, feed each batch with its rows' ids, keep. Resume takes up what is known of the
+ * rows already there, and reads them where nobody has counted them. */
+typedef struct stats_feed stats_feed;
+int stats_feed_resume(txn *t, const table_def *def, stats_feed **out, err *e);
+void stats_feed_rows(stats_feed *f, const batch *rows, const int64_t *rowids); /* columns as the table's */
+int stats_feed_keep(stats_feed *f, txn *t, const table_def *def, err *e);
+void stats_feed_free(stats_feed *f); /* NULL is fine */
 
 /* ---- CSV --------------------------------------------------------------------------------------- */
 

@@ -8,7 +8,7 @@
  *                 T id(be)    table: name, tree, columns, indexes (each with its tree), checks
  *                 V id(be)    view        M id(be)  model
  *                 S id(be)    state of a table: its version counter
- *   "meta"      small facts by key; statistics are under "stats:<table id>"
+ *   "meta"      small facts by key; statistics are under "stats:<table id>" and "counts:<table id>"
  *   "s<n>"      a tree: the rows of one table or the entries of one index. A dropped object's tree
  *               is emptied and its number used again, because closing LMDB handles inside nested
  *               transactions is not safe.
@@ -243,7 +243,7 @@ table_scan *scan_next_open(const table_scan *s);
 void scan_detach(table_scan *s); /* its LMDB cursors close; it seeks again when asked for more */
 void scan_orphan(table_scan *s); /* its transaction ends */
 
-int stats_forget(txn *t, uint32_t table_id, err *e); /* stats.c */
+int stats_forget(txn *t, uint32_t table_id, err *e); /* stats_record.c */
 
 /* ---- the store (env.c, lock.c, memdir.c) ----------------------------------------------------- */
 
@@ -281,7 +281,7 @@ const char *fs_network_name(long magic);
 
 void cache_close(struct cache *c); /* NULL is fine */
 
-/* ---- bytes (catalog.c, stats.c) -------------------------------------------------------------- */
+/* ---- bytes (catalog.c, stats_record.c) -------------------------------------------------------------- */
 
 void put_u8(buf *b, uint8_t v);
 void put_u32(buf *b, uint32_t v);

@@ -166,9 +166,12 @@ static void test_filters(void **state) {
     assert_near(rows_of("select 1 from reviews where stars = 5"), 0.3 * REVIEWS);
     assert_near(rows_of("select 1 from reviews where stars = 4"), 0.8 / 5 * REVIEWS);
     assert_near(rows_of("select 1 from reviews where movie_id in (1, 2, 3)"), 150);
-    assert_near(rows_of("select 1 from movies where year < 1980"), 0.9 * 0.2 * MOVIES);
-    assert_near(rows_of("select 1 from movies where 1980 > year"), 0.9 * 0.2 * MOVIES);
-    assert_near(rows_of("select 1 from movies where year >= 1980"), 0.9 * 0.8 * MOVIES);
+    assert_near(rows_of("select 1 from movies where year < 1980"), 0.9 * 9.8 / 50 * MOVIES);
+    assert_near(rows_of("select 1 from movies where 1980 > year"), 0.9 * 9.8 / 50 * MOVIES);
+    assert_near(rows_of("select 1 from movies where year >= 1980"), 0.9 * 40.2 / 50 * MOVIES);
+    assert_near(rows_of("select 1 from movies where year <= 1980"), 0.9 * 10.8 / 50 * MOVIES);
+    assert_near(rows_of("select 1 from movies where year <= 1970"), 0.9 / 50 * MOVIES);
+    assert_near(rows_of("select 1 from movies where year < 1970"), 0);
     assert_near(rows_of("select 1 from reviews where stars is null"), 0.2 * REVIEWS);
     assert_near(rows_of("select 1 from reviews where stars is not null"), 0.8 * REVIEWS);
     assert_near(rows_of("select 1 from reviews where title like 'A%'"), 0.1 * REVIEWS);

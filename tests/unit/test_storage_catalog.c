@@ -272,6 +272,59 @@ static void test_statistics(void **state) {
     txn_abort(t);
 }
 
+/* Rows fed in two turns give what ANALYZE counts of all of them. */
+static void test_statistics_while_writing(void **state) {
+    (void)state;
+    enum { BATCH = 2000, BATCHES = 6 };
+    txn *t = begin(db, true);
+    create_people(t);
+    const table_def *p = table_named(t, "people");
+    arena *a = arena_new();
+    table_stats fed, analyzed;
+    static int64_t rowids[BATCH];
+    column cols[4];
+    batch b = {.rows = BATCH, .ncols = p->ncolumns, .cols = cols, .mem = a};
+    assert_int_equal(p->ncolumns, 4);
+    for (int turn = 0; turn < BATCHES; turn++) {
+        stats_feed *f;
+        OK(stats_feed_resume(t, p, &f, &e));
+        for (int k = 0; k < 4; k++)
+            column_init(&cols[k], a, p->columns[k].type, BATCH, false);
+        for (int i = 0; i < BATCH; i++) {
+            int n = turn * BATCH + i;
+            value row[] = {value_null(), n % 7 ? value_text(STR("x")) : value_null(), value_real(n % 3000),
+                           value_null()};
+            OK(table_insert(t, p, row, &rowids[i], &e));
+            for (int k = 0; k < 4; k++)
+                column_set(&cols[k], a, BATCH, i, row[k]);
+        }
+        stats_feed_rows(f, &b, rowids);
+        OK(stats_feed_keep(f, t, p, &e));
+        stats_feed_free(f);
+    }
+    OK(stats_get(t, p, a, &fed, &e));
+    OK(stats_analyze(t, p, NULL, &e));
+    OK(stats_get(t, p, a, &analyzed, &e));
+    assert_true(fed.analyzed && fed.counted_rows == BATCH * BATCHES && fed.njoint == analyzed.njoint);
+    assert_true(fed.njoint > 100);
+    for (int k = 0; k < 4; k++) {
+        const column_stats *x = &fed.columns[k], *y = &analyzed.columns[k];
+        assert_true(x->distinct == y->distinct && x->null_fraction == y->null_fraction);
+        assert_true(x->average_bytes == y->average_bytes && x->p90_bytes == y->p90_bytes);
+        assert_true(value_compare(x->low, y->low) == 0 && value_compare(x->high, y->high) == 0);
+        assert_memory_equal(x->joint, y->joint, sizeof *x->joint * (size_t)fed.njoint);
+    }
+    double keys = fed.columns[0].distinct, few = fed.columns[1].distinct;
+    for (int i = 0; i < BATCH * BATCHES / 2; i++)
+        OK(table_delete(t, p, i + 1, &e));
+    OK(stats_get(t, p, a, &fed, &e));
+    assert_int_equal(fed.rows, BATCH * BATCHES / 2);
+    assert_true(fabs(fed.columns[0].distinct / keys - 0.5) < 0.03); /* keys go with their rows */
+    assert_true(fabs(fed.columns[1].distinct / few - 1) < 0.01);       /* one value stays */
+    arena_free(a);
+    txn_abort(t);
+}
+
 static void test_many_tables(void **state) {
     (void)state;
     txn *t = begin(db, true);
@@ -304,6 +357,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_alter_columns, open_db, close_db),
         cmocka_unit_test_setup_teardown(test_meta, open_db, close_db),
         cmocka_unit_test_setup_teardown(test_statistics, open_db, close_db),
+        cmocka_unit_test_setup_teardown(test_statistics_while_writing, open_db, close_db),
         cmocka_unit_test_setup_teardown(test_many_tables, open_db, close_db),
     };
     return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);

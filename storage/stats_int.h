@@ -1,0 +1,47 @@
+/*
+ * stats_int.h - counts of a table's rows, shared by stats.c (counting) and stats_record.c (their
+ * bytes).
+ */
+#ifndef KVASIR_STATS_INT_H
+#define KVASIR_STATS_INT_H
+
+#include "storage_int.h"
+
+enum {
+    SAMPLE_ROWS = 1024, /* the reservoir */
+    JOINT_ROWS = 512,   /* of these, in the joint sample */
+    EXACT_DISTINCT = 1024,
+    EXACT_SLOTS = 2048,
+    COMMON_MAX = 8,     /* BASE_COUNT(column_stats.common) */
+    HLL_BITS = 12,
+    HLL_REGISTERS = 1 << HLL_BITS
+};
+
+typedef struct column_count {
+    uint64_t nulls, bytes;
+    bool has_values;
+    value low, high;
+    int nexact;                  /* beyond EXACT_DISTINCT: too many to tell, hll counts */
+    uint64_t exact[EXACT_SLOTS]; /* open addressing by hash; 0: free */
+    uint8_t hll[HLL_REGISTERS];
+} column_count;
+
+struct stats_feed {
+    arena *mem;
+    uint64_t rows, random;
+    int64_t *sample; /* [SAMPLE_ROWS] rowids */
+    int nsample;
+    column_count *columns;
+    int ncolumns, rowid_column;
+};
+
+bool count_hash(column_count *c, uint64_t hash); /* false: its value was there before */
+void stats_feed_clear(stats_feed *f); /* as stats_feed_new made it */
+
+/* *found = false: there are no counts; f must be cleared. */
+int stats_record_counts(txn *t, const table_def *def, stats_feed *f, bool *found, err *e);
+int stats_record_get(txn *t, const table_def *def, arena *a, table_stats *out, err *e);
+int stats_record_put(txn *t, const table_def *def, const table_stats *s, const stats_feed *f,
+                     err *e);
+
+#endif
