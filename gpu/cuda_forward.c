@@ -45,7 +45,8 @@ static const void *on_card(const flow *f, size_t at) {
 static void multiply(flow *f, int plan, const uint16_t *weight, const uint16_t *a, int rows,
                      bool adds, void *out) {
     if (f->code == 0) {
-        f->code = cuda_gemm_run(f->w->s->g, plan, weight, a, rows, adds, out, f->stream, f->e);
+        f->code = cuda_gemm_run(f->w->s->g, plan, weight, a, rows, adds, out, f->w->workspace,
+                                f->stream, f->e);
     }
 }
 

@@ -40,15 +40,16 @@ typedef struct blas_table {
 #undef X
 } blas_table;
 
-/* The heights that get an algorithm of their own where its bits allow; the last is the tall one. */
-static const int heights[] = {64, 512, INT32_MAX};
-enum { HEIGHTS = 3, CANDIDATES = 16, PROBE_ROWS = 2048 };
+/* The ranges of heights, by their ends, that get an algorithm each. */
+static const int heights[] = {64, 256, 1024, 4096, INT32_MAX};
+enum { HEIGHTS = 5, CANDIDATES = 12, TIMED_RUNS = 5 };
+static const size_t WORKSPACE_BYTES = (size_t)32 << 20;
 
 typedef struct gemm_plan {
     int n, k, rows;
     bool out_f32;
     cublasLtMatmulAlgo_t algorithms[HEIGHTS];
-    bool own[HEIGHTS]; /* the height has an algorithm of its own */
+    bool own[HEIGHTS]; /* another than the one that defines the bits */
 } gemm_plan;
 
 struct cuda_gemm {
@@ -60,6 +61,7 @@ struct cuda_gemm {
     cublasLtMatmulPreference_t preference;
     gemm_plan plans[CUDA_GEMM_PLANS];
     int nplans;
+    size_t workspace; /* 0, or WORKSPACE_BYTES where an algorithm was chosen that wants some */
 };
 
 int cuda_check(cudaError_t status, const char *what, err *e) {
@@ -96,9 +98,9 @@ static int library_load(cuda_gemm *g, err *e) {
     return missing == NULL ? 0 : err_set(e, ERR_UNSUPPORTED, "%s has no %s", name, missing);
 }
 
-/* No workspace, no reduction: what is left sums each output in one place. */
+/* No reduction: what is left sums each output in one place. */
 static int preference_make(cuda_gemm *g, err *e) {
-    size_t workspace = 0;
+    size_t workspace = WORKSPACE_BYTES;
     uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_NONE;
     cublasStatus_t status = g->blas.cublasLtMatmulPreferenceCreate(&g->preference);
     if (status == CUBLAS_STATUS_SUCCESS) {
@@ -204,18 +206,27 @@ static int layouts_make(const cuda_gemm *g, const gemm_plan *p, int rows, layout
     return blas_check(status, "describing a matrix", e);
 }
 
+/* One product's operands; `space` bytes at `workspace` are the stream's own. */
+typedef struct operands {
+    const void *w, *a;
+    int rows;
+    bool adds;
+    void *out, *workspace;
+    size_t space;
+} operands;
+
 static int product_run(const cuda_gemm *g, const gemm_plan *p,
-                       const cublasLtMatmulAlgo_t *algorithm, const void *w, const void *a,
-                       int rows, bool adds, void *out, cudaStream_t stream, err *e) {
+                       const cublasLtMatmulAlgo_t *algorithm, const operands *o,
+                       cudaStream_t stream, err *e) {
     layouts l;
-    int code = layouts_make(g, p, rows, &l, e);
+    int code = layouts_make(g, p, o->rows, &l, e);
     if (code != 0) {
         return code;
     }
-    const float one = 1, beta = adds ? 1 : 0;
+    const float one = 1, beta = o->adds ? 1 : 0;
     cublasStatus_t status =
-        g->blas.cublasLtMatmul(g->handle, g->product, &one, w, l.w, a, l.a, &beta, out, l.out, out,
-                               l.out, algorithm, NULL, 0, stream);
+        g->blas.cublasLtMatmul(g->handle, g->product, &one, o->w, l.w, o->a, l.a, &beta, o->out,
+                               l.out, o->out, l.out, algorithm, o->workspace, o->space, stream);
     layouts_free(g, &l);
     return blas_check(status, "a product", e);
 }
@@ -228,24 +239,31 @@ static int height_index(int rows) {
     return i;
 }
 
+size_t cuda_gemm_workspace(const cuda_gemm *g) {
+    return g->workspace;
+}
+
 int cuda_gemm_run(cuda_gemm *g, int plan, const void *w, const void *a, int rows, bool adds,
-                  void *out, cudaStream_t stream, err *e) {
+                  void *out, void *workspace, cudaStream_t stream, err *e) {
     const gemm_plan *p = &g->plans[plan];
     int height = (rows + CUDA_GEMM_ROWS - 1) / CUDA_GEMM_ROWS * CUDA_GEMM_ROWS;
-    return product_run(g, p, &p->algorithms[height_index(height)], w, a, height, adds, out, stream,
-                       e);
+    operands o = {w, a, height, adds, out, workspace, g->workspace};
+    return product_run(g, p, &p->algorithms[height_index(height)], &o, stream, e);
 }
 
 /* ---- the probe --------------------------------------------------------------------------------- */
 
-/* What a plan is tested with. `expected` are the outputs of all rows by the tall algorithm. */
+/* What a plan is tested with. `expected` are the outputs of all rows by the algorithm that defines the bits. */
 typedef struct probe {
     cuda_gemm *g;
     cudaStream_t stream;
+    int tallest;             /* height whose algorithms are asked for, whatever memory there is */
     int rows;                /* of a, expected, out */
     uint16_t *w, *a, *moved; /* [n, k], [rows, k], [rows, k]: a from another row on */
     void *expected, *out;    /* [rows, n] */
+    void *workspace;         /* [WORKSPACE_BYTES] */
     unsigned *differing;
+    cudaEvent_t begin, end;
 } probe;
 
 static size_t out_bytes(const gemm_plan *p) {
@@ -253,9 +271,15 @@ static size_t out_bytes(const gemm_plan *p) {
 }
 
 static void probe_free(probe *t) {
-    void *all[] = {t->w, t->a, t->moved, t->expected, t->out, t->differing};
+    void *all[] = {t->w, t->a, t->moved, t->expected, t->out, t->workspace, t->differing};
     for (size_t i = 0; i < BASE_COUNT(all); i++) {
         cudaFree(all[i]);
+    }
+    if (t->begin != NULL) {
+        cudaEventDestroy(t->begin);
+    }
+    if (t->end != NULL) {
+        cudaEventDestroy(t->end);
     }
 }
 
@@ -264,11 +288,15 @@ static int probe_new(probe *t, const gemm_plan *p, err *e) {
     struct {
         void **at;
         size_t bytes;
-    } wanted[] = {
-        {(void **)&t->w, n * k * 2},        {(void **)&t->a, rows * k * 2},
-        {(void **)&t->moved, rows * k * 2}, {&t->expected, rows * n * element},
-        {&t->out, rows * n * element},      {(void **)&t->differing, sizeof *t->differing}};
-    int code = 0;
+    } wanted[] = {{(void **)&t->w, n * k * 2},
+                  {(void **)&t->a, rows * k * 2},
+                  {(void **)&t->moved, rows * k * 2},
+                  {&t->expected, rows * n * element},
+                  {&t->out, rows * n * element},
+                  {&t->workspace, WORKSPACE_BYTES},
+                  {(void **)&t->differing, sizeof *t->differing}};
+    int code = cuda_check(cudaEventCreate(&t->begin), "an event", e);
+    code = code != 0 ? code : cuda_check(cudaEventCreate(&t->end), "an event", e);
     for (size_t i = 0; i < BASE_COUNT(wanted) && code == 0; i++) {
         code =
             cuda_check(cudaMalloc(wanted[i].at, wanted[i].bytes), "memory for testing products", e);
@@ -285,7 +313,7 @@ static bool is_whole(const cuda_gemm *g, const cublasLtMatmulHeuristicResult_t *
     int32_t splits = 0;
     uint32_t reduction = CUBLASLT_REDUCTION_SCHEME_NONE;
     size_t size;
-    if (r->state != CUBLAS_STATUS_SUCCESS || r->workspaceSize != 0) {
+    if (r->state != CUBLAS_STATUS_SUCCESS || r->workspaceSize > WORKSPACE_BYTES) {
         return false;
     }
     if (g->blas.cublasLtMatmulAlgoConfigGetAttribute(&r->algo, CUBLASLT_ALGO_CONFIG_SPLITK_NUM,
@@ -312,7 +340,11 @@ static bool fits(const cuda_gemm *g, const gemm_plan *p, const cublasLtMatmulAlg
     cublasStatus_t status = g->blas.cublasLtMatmulAlgoCheck(g->handle, g->product, l.w, l.a, l.out,
                                                             l.out, algorithm, &result);
     layouts_free(g, &l);
-    return status == CUBLAS_STATUS_SUCCESS && result.workspaceSize == 0;
+    return status == CUBLAS_STATUS_SUCCESS && result.workspaceSize <= WORKSPACE_BYTES;
+}
+
+static operands probe_operands(const probe *t, const void *a, int rows, void *out) {
+    return (operands){t->w, a, rows, false, out, t->workspace, WORKSPACE_BYTES};
 }
 
 /* Rows first .. first + rows of A, alone: do they have the bits expected? */
@@ -329,9 +361,8 @@ static int agrees(probe *t, const gemm_plan *p, const cublasLtMatmulAlgo_t *algo
     code = code != 0
                ? code
                : cuda_check(cudaMemsetAsync(t->out, 0xff, halves * 2, t->stream), "poisoning", e);
-    code = code != 0
-               ? code
-               : product_run(t->g, p, algorithm, t->w, t->moved, rows, false, t->out, t->stream, e);
+    operands o = probe_operands(t, t->moved, rows, t->out);
+    code = code != 0 ? code : product_run(t->g, p, algorithm, &o, t->stream, e);
     code = code != 0 ? code
                      : cuda_check(cudaMemsetAsync(t->differing, 0, sizeof *t->differing, t->stream),
                                   "a counter", e);
@@ -387,23 +418,23 @@ static int candidates_ask(const cuda_gemm *g, const gemm_plan *p, int rows,
                                                  : blas_check(status, "asking for algorithms", e);
 }
 
-/* The tall algorithm: the library's first choice that passes; its outputs become what is expected. */
-static int tall_choose(probe *t, gemm_plan *p, err *e) {
+/* The algorithm that defines the bits: the library's first choice for tall products that passes. */
+static int reference_choose(probe *t, gemm_plan *p, err *e) {
     cublasLtMatmulHeuristicResult_t found[CANDIDATES];
-    int count = 0, code = candidates_ask(t->g, p, t->rows, found, &count, e);
+    int count = 0, code = candidates_ask(t->g, p, t->tallest, found, &count, e);
     for (int i = 0; code == 0 && i < count; i++) {
         if (!is_whole(t->g, &found[i])) {
             continue;
         }
         bool same = false;
-        code = product_run(t->g, p, &found[i].algo, t->w, t->a, t->rows, false, t->expected,
-                           t->stream, e);
+        operands o = probe_operands(t, t->a, t->rows, t->expected);
+        code = product_run(t->g, p, &found[i].algo, &o, t->stream, e);
         code = code != 0 ? code : agrees_everywhere(t, p, &found[i].algo, t->rows, &same, e);
         if (code == 0 && same) {
             for (int h = 0; h < HEIGHTS; h++) {
                 p->algorithms[h] = found[i].algo;
             }
-            p->own[HEIGHTS - 1] = true;
+            t->g->workspace = found[i].workspaceSize > 0 ? WORKSPACE_BYTES : t->g->workspace;
             return 0;
         }
     }
@@ -415,19 +446,52 @@ static int tall_choose(probe *t, gemm_plan *p, err *e) {
                      p->n, p->k, count);
 }
 
-/* A lower height's own algorithm: the first whose bits are the tall one's. */
-static int low_choose(probe *t, gemm_plan *p, int h, err *e) {
+/* Milliseconds of a product at this height, after one run to warm up. */
+static int product_time(probe *t, const gemm_plan *p, const cublasLtMatmulAlgo_t *algorithm,
+                        int rows, float *ms, err *e) {
+    operands o = probe_operands(t, t->a, rows, t->out);
+    int code = product_run(t->g, p, algorithm, &o, t->stream, e);
+    code = code != 0 ? code : cuda_check(cudaEventRecord(t->begin, t->stream), "an event", e);
+    for (int i = 0; i < TIMED_RUNS && code == 0; i++) {
+        code = product_run(t->g, p, algorithm, &o, t->stream, e);
+    }
+    code = code != 0 ? code : cuda_check(cudaEventRecord(t->end, t->stream), "an event", e);
+    code = code != 0 ? code : cuda_check(cudaEventSynchronize(t->end), "timing a product", e);
+    return code != 0 ? code : cuda_check(cudaEventElapsedTime(ms, t->begin, t->end), "an event", e);
+}
+
+typedef struct timed {
+    const cublasLtMatmulHeuristicResult_t *found;
+    float ms;
+} timed;
+
+static int by_time(const void *a, const void *b) {
+    const timed *x = a, *y = b;
+    return (x->ms > y->ms) - (x->ms < y->ms);
+}
+
+/* The fastest algorithm with the bits expected, for heights up to heights[h]; what is faster than the one that defines
+ * the bits is tested, fastest first. */
+static int range_choose(probe *t, gemm_plan *p, int h, err *e) {
     cublasLtMatmulHeuristicResult_t found[CANDIDATES];
-    int count = 0,
-        code = heights[h] < t->rows ? candidates_ask(t->g, p, heights[h], found, &count, e) : 0;
-    for (int i = 0; code == 0 && i < count && !p->own[h]; i++) {
-        bool same = false;
-        if (is_whole(t->g, &found[i])) {
-            code = agrees_everywhere(t, p, &found[i].algo, heights[h], &same, e);
+    timed order[CANDIDATES];
+    int rows = BASE_MIN(heights[h], t->rows), count = 0, n = 0;
+    float limit = 0;
+    int code = candidates_ask(t->g, p, rows, found, &count, e);
+    code = code != 0 ? code : product_time(t, p, &p->algorithms[h], rows, &limit, e);
+    for (int i = 0; code == 0 && i < count; i++) {
+        float ms = 0;
+        if (is_whole(t->g, &found[i]) &&
+            (code = product_time(t, p, &found[i].algo, rows, &ms, e)) == 0 && ms < limit) {
+            order[n++] = (timed){&found[i], ms};
         }
-        if (code == 0 && same) {
-            p->algorithms[h] = found[i].algo;
-            p->own[h] = true;
+    }
+    qsort(order, (size_t)n, sizeof *order, by_time);
+    for (int i = 0; code == 0 && i < n && !p->own[h]; i++) {
+        code = agrees_everywhere(t, p, &order[i].found->algo, rows, &p->own[h], e);
+        if (code == 0 && p->own[h]) {
+            p->algorithms[h] = order[i].found->algo;
+            t->g->workspace = order[i].found->workspaceSize > 0 ? WORKSPACE_BYTES : t->g->workspace;
         }
     }
     return code;
@@ -447,16 +511,31 @@ static int outputs_hash(probe *t, const gemm_plan *p, hash128 *digest, err *e) {
     return code;
 }
 
-int cuda_gemm_probe(cuda_gemm *g, cudaStream_t stream, hash128 *digest, err *e) {
+/* As many rows as a quarter of the free memory takes. */
+static int rows_fitting(const gemm_plan *p, int rows) {
+    size_t left = 0, total = 0;
+    size_t row = ((size_t)p->k * sizeof(uint16_t) + (size_t)p->n * out_bytes(p)) * 2;
+    if (cudaMemGetInfo(&left, &total) == cudaSuccess) {
+        rows = (int)BASE_MIN((size_t)rows, left / 4 / row);
+    }
+    return BASE_MAX(rows / CUDA_GEMM_ROWS, 1) * CUDA_GEMM_ROWS;
+}
+
+int cuda_gemm_probe(cuda_gemm *g, cudaStream_t stream, int rows, hash128 *digest, err *e) {
     int code = 0;
     for (int i = 0; i < g->nplans && code == 0; i++) {
         gemm_plan *p = &g->plans[i];
-        probe t = {.g = g, .stream = stream, .rows = BASE_MIN(p->rows, PROBE_ROWS)};
-        t.rows = BASE_MAX(t.rows / CUDA_GEMM_ROWS, 1) * CUDA_GEMM_ROWS;
+        probe t = {.g = g, .stream = stream, .tallest = BASE_MIN(p->rows, rows)};
+        t.rows = rows_fitting(p, t.tallest);
         code = probe_new(&t, p, e);
-        code = code != 0 ? code : tall_choose(&t, p, e);
-        for (int h = 0; h < HEIGHTS - 1 && code == 0; h++) {
-            code = low_choose(&t, p, h, e);
+        code = code != 0 ? code : reference_choose(&t, p, e);
+        for (int h = 0; h < HEIGHTS && code == 0; h++) {
+            if (h == 0 || heights[h - 1] < t.rows) {
+                code = range_choose(&t, p, h, e);
+            } else { /* taller than was tested: as the tallest that was */
+                p->algorithms[h] = p->algorithms[h - 1];
+                p->own[h] = p->own[h - 1];
+            }
         }
         code = code != 0 ? code : outputs_hash(&t, p, digest, e);
         probe_free(&t);
@@ -468,6 +547,10 @@ void cuda_gemm_describe(const cuda_gemm *g, buf *out) {
     buf_printf(out, "cuBLASLt %zu", g->blas.cublasLtGetVersion());
     for (int i = 0; i < g->nplans; i++) {
         const gemm_plan *p = &g->plans[i];
-        buf_printf(out, ", [%d, %d]: %d algorithms", p->n, p->k, p->own[0] + p->own[1] + p->own[2]);
+        int own = 0;
+        for (int h = 0; h < HEIGHTS; h++) {
+            own += p->own[h];
+        }
+        buf_printf(out, ", [%d, %d]: %d of %d tuned", p->n, p->k, own, (int)HEIGHTS);
     }
 }

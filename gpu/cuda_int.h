@@ -21,6 +21,7 @@
 
 enum {
     CUDA_PASS_ROWS = 16384, /* most rows of a part */
+    CUDA_PROBE_ROWS = 8192, /* most rows that products are tested and timed on */
     CUDA_WIDEST = 16384,    /* columns of a row that a norm holds in registers */
     CUDA_GRAPH_ROWS = 1024, /* parts up to here, of decode rows alone, run as captured graphs */
     CUDA_GRAPHS = 48,       /* kept per session */
@@ -53,6 +54,7 @@ typedef struct cuda_state {
     int nallocations, allocations_cap;
     size_t weight_bytes;
     pool *threads; /* for dequantising */
+    int probe_rows; /* 0: CUDA_PROBE_ROWS */
     char name[320], reason[160];
     char *cache_dir;
     hash128 weights;
@@ -126,6 +128,7 @@ typedef struct cuda_work {
     float *angles, *angles_local;
     float *state_out, *state_norm; /* [states_cap, heads, d], [states_cap, heads, 2] */
     float *logits;                 /* [CUDA_HEAD_ROWS, vocab] */
+    void *workspace;               /* of the products on `stream` */
     float *answers;                /* items' logits; then per top: values, ids, log sum */
     size_t answers_cap;            /* in floats */
 

@@ -271,7 +271,10 @@ int cuda_load(llm_engine *engine, hash128 *digest, err *e) {
     cuda_state *s = engine->state;
     *digest = (hash128){0};
     int code = plans_declare(engine, e);
-    code = code != 0 ? code : cuda_gemm_probe(s->g, s->stream, digest, e);
+    code = code != 0
+               ? code
+               : cuda_gemm_probe(s->g, s->stream,
+                                 s->probe_rows > 0 ? s->probe_rows : CUDA_PROBE_ROWS, digest, e);
     if (code != 0) {
         return code;
     }

@@ -24,7 +24,7 @@ typedef struct device_buffer {
     size_t per_row, per_state, fixed;
 } device_buffer;
 
-enum { BUFFERS = 14 };
+enum { BUFFERS = 15 };
 
 static int buffers_list(cuda_work *w, device_buffer out[BUFFERS]) {
     const model_config *c = &w->engine->config;
@@ -50,6 +50,9 @@ static int buffers_list(cuda_work *w, device_buffer out[BUFFERS]) {
     out[n++] = (device_buffer){(void **)&w->state_out, 0, heads * f, 0};
     out[n++] = (device_buffer){(void **)&w->state_norm, 0, (size_t)c->n_heads * 2 * f, 0};
     out[n++] = (device_buffer){(void **)&w->logits, 0, 0, CUDA_HEAD_ROWS * (size_t)c->vocab * f};
+    if (cuda_gemm_workspace(w->s->g) > 0) {
+        out[n++] = (device_buffer){&w->workspace, 0, 0, cuda_gemm_workspace(w->s->g)};
+    }
     return n;
 }
 

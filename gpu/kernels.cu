@@ -36,8 +36,8 @@ static unsigned ceil_div(size_t n, size_t by) {
 __global__ void embed(const int32_t *tokens, const __nv_bfloat16 *table, float scale, int n,
                       float *x) {
     size_t row = blockIdx.x;
-    const __nv_bfloat162 *from = reinterpret_cast<const __nv_bfloat162 *>(
-        table + static_cast<size_t>(tokens[row]) * n);
+    const __nv_bfloat162 *from =
+        reinterpret_cast<const __nv_bfloat162 *>(table + static_cast<size_t>(tokens[row]) * n);
     float2 *to = reinterpret_cast<float2 *>(x + row * n);
     for (int i = threadIdx.x; i < n / 2; i += blockDim.x) {
         float2 pair = __bfloat1622float2(from[i]);
@@ -127,9 +127,8 @@ template <int PIECES> __global__ void norm(norm_args a) {
     for (int p = 0; p < PIECES; p++) {
         int column = first + p * step;
         float4 w = columns_load(a.weight, column, a.n);
-        float4 out =
-            make_float4(x[p].x * scale * w.x, x[p].y * scale * w.y, x[p].z * scale * w.z,
-                        x[p].w * scale * w.w);
+        float4 out = make_float4(x[p].x * scale * w.x, x[p].y * scale * w.y, x[p].z * scale * w.z,
+                                 x[p].w * scale * w.w);
         if (column < a.n) {
             *reinterpret_cast<uint2 *>(a.out + at + column) =
                 make_uint2(pack_bf16(out.x, out.y), pack_bf16(out.z, out.w));

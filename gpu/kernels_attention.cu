@@ -96,8 +96,7 @@ __device__ __forceinline__ const __nv_bfloat16 *query_at(const __nv_bfloat16 *qu
 /* scores[n-tile] = 16 queries x 32 keys; kept [D / 16]: the queries, where they are kept */
 template <int D>
 __device__ __forceinline__ void scores_make(const uint32_t (*kept)[4], const __nv_bfloat16 *query,
-                                            const __nv_bfloat16 *keys,
-                                            float scores[KEY_TILES][4]) {
+                                            const __nv_bfloat16 *keys, float scores[KEY_TILES][4]) {
     int lane = threadIdx.x % 32;
     const __nv_bfloat16 *b_row = keys + (lane / 16 * 8 + lane % 8) * PITCH<D> + lane / 8 % 2 * 8;
 #pragma unroll

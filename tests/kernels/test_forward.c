@@ -27,7 +27,9 @@ static void fixture_open(fixture *f, const tiny_model *t) {
     *f->engine = (llm_engine){
         .backend = &backend_cuda, .file = f->g, .mem = arena_new(), .config = *ref_config(f->r)};
     f->engine->info.threads = 2;
-    f->engine->state = mem_zalloc(sizeof(cuda_state));
+    cuda_state *s = mem_zalloc(sizeof *s);
+    s->probe_rows = 512;
+    f->engine->state = s;
     if (cuda_start(f->engine, 0, &e) != 0)
         fail_msg("%s: %s", t->name, e.message);
 }
@@ -94,8 +96,7 @@ static void rows_add(pass *p, const tree *t, int s, int from, int to, const int3
 }
 
 static void wants_add(pass *p, int s, answers *out) {
-    p->wants[p->nwants++] =
-        (pass_want){p->nrows - 1, NULL, TINY_VOCAB, out->logits[s], 0, NULL};
+    p->wants[p->nwants++] = (pass_want){p->nrows - 1, NULL, TINY_VOCAB, out->logits[s], 0, NULL};
     p->wants[p->nwants++] = (pass_want){p->nrows - 1, asked, ASKED, out->ids[s], 0, NULL};
 }
 

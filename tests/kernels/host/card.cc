@@ -453,7 +453,8 @@ static cudaError_t allocate(void **out, size_t bytes, bool device) {
     if (refused || (device && bytes > total_bytes - used_bytes)) {
         return cudaErrorMemoryAllocation;
     }
-    size_t page = 4096, whole_pages = (bytes + page - 1) / page * page, room = (bytes + 15) / 16 * 16;
+    size_t page = 4096, whole_pages = (bytes + page - 1) / page * page,
+           room = (bytes + 15) / 16 * 16;
     unsigned char *map =
         static_cast<unsigned char *>(mmap(nullptr, whole_pages + page, PROT_READ | PROT_WRITE,
                                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
@@ -462,7 +463,7 @@ static cudaError_t allocate(void **out, size_t bytes, bool device) {
     }
     mprotect(map + whole_pages, page, PROT_NONE);
     *out = map + whole_pages - room;
-    memset(*out, 0xff, bytes < (1u << 26) ? bytes : 0); /* the very large stay untouched pages */
+    memset(*out, 0xff, bytes < (4u << 20) ? bytes : 0); /* the large stay untouched pages */
     allocations[*out] = {map, whole_pages + page, bytes, device};
     used_bytes += device ? bytes : 0;
     return cudaSuccess;
@@ -585,9 +586,9 @@ cudaError_t cudaGetLastError() {
 }
 
 const char *cudaGetErrorString(cudaError_t status) {
-    return status == cudaErrorMemoryAllocation   ? "out of memory"
-           : status == cudaErrorLaunchFailure    ? "unspecified launch failure"
-           : status == cudaErrorInvalidDevice    ? "invalid device ordinal"
-                                                 : "an error";
+    return status == cudaErrorMemoryAllocation ? "out of memory"
+           : status == cudaErrorLaunchFailure  ? "unspecified launch failure"
+           : status == cudaErrorInvalidDevice  ? "invalid device ordinal"
+                                               : "an error";
 }
 }
