@@ -84,7 +84,7 @@ typedef struct llm_backend {
     int (*work_new)(llm_engine *engine, int blocks, int rows, void **work, err *e);
     void (*work_free)(llm_engine *engine, void *work);
     int (*forward)(llm_engine *engine, void *work, const pass *p, err *e);
-    void (*kv_read)(llm_engine *engine, void *work, int32_t block, void *out);
+    int (*kv_read)(llm_engine *engine, void *work, int32_t block, void *out, err *e);
     void (*kv_write)(llm_engine *engine, void *work, int32_t block, const void *in);
     /* What a session measured, for the next start (side_file.c); NULL: nothing is kept.
      * Thread-safe. */

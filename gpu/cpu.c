@@ -323,10 +323,12 @@ static void cpu_decode(const llm_engine *engine, llm_token token, bool special, 
     tokenizer_decode(engine->tokenizer, token, special, out);
 }
 
-static void cpu_kv_read(llm_engine *engine, void *work, int32_t block, void *out) {
+static int cpu_kv_read(llm_engine *engine, void *work, int32_t block, void *out, err *e) {
     (void)engine;
+    (void)e;
     cpu_work *w = work;
     memcpy(out, cpu_kv_block(w, block), w->layout.block);
+    return 0;
 }
 
 static void cpu_kv_write(llm_engine *engine, void *work, int32_t block, const void *in) {

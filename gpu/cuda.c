@@ -327,17 +327,14 @@ static void cuda_decode(const llm_engine *engine, llm_token token, bool special,
     tokenizer_decode(engine->tokenizer, token, special, out);
 }
 
-/* Neither can tell its caller of an error: the session's next pass fails with it. */
-static void cuda_kv_read(llm_engine *engine, void *work, int32_t block, void *out) {
+static int cuda_kv_read(llm_engine *engine, void *work, int32_t block, void *out, err *e) {
     cuda_work *w = work;
     cudaError_t status = cudaSetDevice(((cuda_state *)engine->state)->device);
     status = status == cudaSuccess ? cuda_kv_get(&w->kv, block, out) : status;
-    if (status != cudaSuccess) {
-        memset(out, 0, w->kv.block_elements * sizeof(uint16_t));
-        w->broken = status;
-    }
+    return cuda_check(status, "reading a KV block", e);
 }
 
+/* It cannot tell its caller of an error: the session's next pass fails with it. */
 static void cuda_kv_write(llm_engine *engine, void *work, int32_t block, const void *in) {
     cuda_work *w = work;
     cudaError_t status = cudaSetDevice(((cuda_state *)engine->state)->device);

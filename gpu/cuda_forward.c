@@ -23,7 +23,7 @@ typedef struct row_set {
     const attend_layout *at;
 } row_set;
 
-/* A pass on its way: the first error makes all later steps do nothing. */
+/* A pass on its way; the first error is the one that is told, and the pass is void. */
 typedef struct flow {
     cuda_work *w;
     const cuda_part *part;
@@ -424,7 +424,6 @@ static void answers_return(flow *f) {
 static int part_run(cuda_work *w, const cuda_part *part, err *e) {
     flow f = {.w = w, .part = part, .stream = w->stream, .e = e};
     row_set rows;
-    f.code = answers_reserve(w, part, e);
     check(&f, cudaStreamWaitEvent(f.stream, w->kv.arrived, 0), "waiting for KV blocks");
     check(&f,
           cudaMemcpyAsync(w->part_device, w->part_host, part->at.bytes, cudaMemcpyHostToDevice,
@@ -486,6 +485,27 @@ static int copies_reserve(cuda_work *w, int n) {
     return 0;
 }
 
+/* All that a part needs of memory, before any of it is sent. */
+static int part_prepare(cuda_work *w, cuda_part *part, err *e) {
+    int code = cuda_part_make(w, part, e);
+    return code != 0 ? code : answers_reserve(w, part, e);
+}
+
+/* Memory was short for a part: the next ones are half as tall. false: they cannot be. */
+static bool rows_lower(cuda_work *w, const cuda_part *part, err *e) {
+    int rows = BASE_MIN(part->nrows, w->rows_cap) / 2;
+    if (rows < 1) {
+        return false;
+    }
+    w->rows_cap = rows;
+    for (int i = 0; i < part->p->ncopies; i++) { /* what it would have taken is there again */
+        w->copied[i] = w->copied[i] == part->first + 1 ? 0 : w->copied[i];
+    }
+    cudaGetLastError(); /* taken note of */
+    err_clear(e);
+    return true;
+}
+
 int cuda_forward(llm_engine *engine, void *work, const pass *p, err *e) {
     (void)engine;
     cuda_work *w = work;
@@ -499,7 +519,11 @@ int cuda_forward(llm_engine *engine, void *work, const pass *p, err *e) {
         if (part.nrows == 0) {
             return e->code;
         }
-        code = cuda_part_make(w, &part, e);
+        code = part_prepare(w, &part, e);
+        if (code == ERR_FULL && rows_lower(w, &part, e)) {
+            code = 0;
+            continue;
+        }
         code = code != 0 ? code : part_run(w, &part, e);
         first += part.nrows;
         want += part.nwants;

@@ -147,7 +147,7 @@ typedef struct cuda_work {
     int32_t *copy_levels;       /* [2 * blocks], zero between parts */
     plan_copy *copies, *sorted; /* the part's copies, by slots */
     int *copy_ends, copies_cap;
-    bool *copied;            /* per copy of the pass */
+    int *copied; /* per copy of the pass: one more than the first row of the part that took it; 0: none did */
     int *wanted, *want_rows; /* [wants_cap] */
     pass_want **whole;
     int wants_cap;

@@ -177,7 +177,7 @@ static int copies_find(cuda_work *w, const cuda_part *part) {
         const pass_copy *copy = &p->copies[i];
         if (!w->copied[i] && w->marks[copy->to] == w->mark) {
             mark_block(w, copy->from);
-            w->copied[i] = true;
+            w->copied[i] = part->first + 1;
             w->copies[n++] = (plan_copy){copy->from, copy->to, copy->tokens};
         }
     }
@@ -319,7 +319,7 @@ int cuda_pinned_reserve(char **p, size_t *cap, size_t bytes, err *e) {
     if (bytes <= *cap) {
         return 0;
     }
-    cudaFreeHost(*p);
+    cudaFreeHost(*p); /* NULL is fine */
     *p = NULL;
     *cap = 0;
     size_t size = bytes + bytes / 2 + 4096;

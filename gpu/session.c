@@ -279,12 +279,10 @@ int llm_submit(llm_session *s, const llm_request *q, err *e) {
 /* ---- stepping -------------------------------------------------------------------------------- */
 
 /* Offers the full blocks of the nodes that the pass completed. */
-static void store_offer(llm_session *s) {
+static int store_offer(llm_session *s, err *e) {
     const llm_kv_store *store = &s->options.store;
-    if (store->put == NULL) {
-        return;
-    }
-    for (int i = 0; i < s->nfinished; i++) {
+    int code = 0;
+    for (int i = 0; store->put != NULL && i < s->nfinished; i++) {
         prefix_node *node = s->finished_nodes[i];
         if (node->is_private || (node->fanout < 2 && !store->keep_all)) {
             continue;
@@ -292,17 +290,21 @@ static void store_offer(llm_session *s) {
         hash128 seed = s->engine->info.fingerprint;
         prefix_make_keys(node, seed);
         int full = prefix_full_blocks(node);
-        for (int b = node->loaded_blocks; b < full; b++) {
+        for (int b = node->loaded_blocks; b < full && code == 0; b++) {
             int depth = node->first_block + b;
             llm_kv_id id = {
                 .fingerprint = seed, .depth = depth, .fanout = node->fanout, .key = node->keys[b]};
             id.parent = b > 0 ? node->keys[b - 1] : prefix_key(node->parent, depth - 1, seed);
             id.cost_ms = s->ms_per_token * LLM_BLOCK_TOKENS;
             prefix_tokens(node, depth * LLM_BLOCK_TOKENS, LLM_BLOCK_TOKENS, id.tokens);
-            s->engine->backend->kv_read(s->engine, s->work, node->table[depth], s->block_bytes);
-            store->put(store->ctx, &id, s->block_bytes, s->block_size);
+            code = s->engine->backend->kv_read(s->engine, s->work, node->table[depth],
+                                               s->block_bytes, e);
+            if (code == 0) {
+                store->put(store->ctx, &id, s->block_bytes, s->block_size);
+            }
         }
     }
+    return code;
 }
 
 static int pass_run(llm_session *s, err *e) {
@@ -323,8 +325,9 @@ static int pass_run(llm_session *s, err *e) {
     if (s->prefill_rows >= LLM_BLOCK_TOKENS) {
         s->ms_per_token = ms / (double)s->pass.nrows;
     }
-    store_offer(s);
-    return 0;
+    code = store_offer(s, e);
+    s->failed = code != 0;
+    return code;
 }
 
 static int one_pass(llm_session *s, err *e) {

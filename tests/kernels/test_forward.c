@@ -274,7 +274,8 @@ static void blocks_travel(void **state) {
     pass_run(&f, a, &p);
     char *block = malloc(a->kv.block_elements * 2);
     for (int i = 0; i < 64 / LLM_BLOCK_TOKENS; i++) {
-        backend_cuda.kv_read(f.engine, a, t->tables[0][i], block);
+        err e = {0};
+        assert_int_equal(backend_cuda.kv_read(f.engine, a, t->tables[0][i], block, &e), 0);
         backend_cuda.kv_write(f.engine, b, t->tables[0][i], block);
     }
     rows_add(&p, t, 0, 64, t->length[0], t->tables[0]);

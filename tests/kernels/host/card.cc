@@ -257,7 +257,7 @@ struct CUgraphExec_st {
 
 static CUstream_st standard;
 static std::vector<CUstream_st *> streams = {&standard};
-static cudaError_t sticky;
+static cudaError_t sticky, last; /* of the context for good; of the last call that failed */
 
 void card_fail(const char *what) {
     fprintf(stderr, "card: %s\n", what);
@@ -451,7 +451,7 @@ static cudaError_t allocate(void **out, size_t bytes, bool device) {
     }
     bool refused = refuse_at >= 0 && asked++ == refuse_at;
     if (refused || (device && bytes > total_bytes - used_bytes)) {
-        return cudaErrorMemoryAllocation;
+        return last = cudaErrorMemoryAllocation;
     }
     size_t page = 4096, whole_pages = (bytes + page - 1) / page * page,
            room = (bytes + 15) / 16 * 16;
@@ -582,7 +582,9 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp *out, int) {
 }
 
 cudaError_t cudaGetLastError() {
-    return sticky;
+    cudaError_t status = sticky != cudaSuccess ? sticky : last;
+    last = cudaSuccess;
+    return status;
 }
 
 const char *cudaGetErrorString(cudaError_t status) {

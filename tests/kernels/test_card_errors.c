@@ -1,0 +1,154 @@
+/*
+ * test_card_errors.c - the CUDA backend where something is missing: no driver, an old one, an old card, no memory, or a
+ * request for memory refused at any place. Runs on the card made of the host (host/card_int.h).
+ */
+#include "test_kernels_int.h"
+
+#include "card_int.h"
+
+enum { BLOCKS = 40, ROWS = 90 };
+
+static void a_missing_card_is_told_in_one_clause(void **state) {
+    (void)state;
+    static const struct {
+        cudaError_t status;
+        int driver, capability;
+        const char *says;
+    } cases[] = {{cudaErrorInsufficientDriver, 0, 9, "there is no NVIDIA driver"},
+                 {cudaErrorInsufficientDriver, 11040, 9, "knows CUDA 11.4"},
+                 {cudaErrorNoDevice, 13000, 9, "there is no NVIDIA card"},
+                 {cudaSuccess, 13000, 7, "compute capability 7.0, 8.0 is needed"}};
+    for (size_t i = 0; i < BASE_COUNT(cases); i++) {
+        char why[200] = "";
+        card_presence(cases[i].status, cases[i].driver, cases[i].capability);
+        assert_false(cuda_usable(0, why, sizeof why));
+        assert_non_null(strstr(why, cases[i].says));
+        llm_engine_options options = {.path = "none.gguf", .device = "cuda:0"};
+        llm_engine *engine = NULL;
+        err e = {0};
+        assert_int_equal(llm_engine_open(&options, &engine, &e), ERR_UNSUPPORTED);
+        assert_non_null(strstr(e.message, cases[i].says));
+        assert_null(engine);
+    }
+    card_presence(cudaSuccess, CUDART_VERSION, 9);
+}
+
+/* ---- memory ------------------------------------------------------------------------------------ */
+
+typedef struct fixture {
+    gguf_maker maker;
+    gguf *g;
+    llm_engine engine;
+} fixture;
+
+static int start(fixture *f, err *e) {
+    static const tiny_model tiny = {"llama", "llama", 1, 64, 0, 0, NULL};
+    *f = (fixture){0};
+    str file = tiny_make(&f->maker, &tiny);
+    assert_int_equal(gguf_open_memory(file.p, file.n, &f->g, e), 0);
+    f->engine = (llm_engine){.backend = &backend_cuda, .file = f->g, .mem = arena_new()};
+    assert_int_equal(config_read(f->g, &f->engine.config, e), 0);
+    f->engine.info.threads = 1;
+    cuda_state *s = mem_zalloc(sizeof *s);
+    s->probe_rows = 32;
+    f->engine.state = s;
+    return cuda_start(&f->engine, 0, e);
+}
+
+static void end(fixture *f) {
+    backend_cuda.close(&f->engine);
+    arena_free(f->engine.mem);
+    gguf_close(f->g);
+    make_free(&f->maker);
+}
+
+static void a_small_card_is_refused_in_one_line(void **state) {
+    (void)state;
+    fixture f;
+    err e = {0};
+    card_memory((size_t)64 << 20);
+    assert_int_equal(start(&f, &e), ERR_FULL);
+    assert_non_null(strstr(e.message, "the model needs"));
+    end(&f);
+    card_memory((size_t)8 << 30);
+    assert_int_equal(card_allocations(), 0);
+}
+
+/* Every request for memory of opening refused once: an error of its own, and nothing stays behind. */
+static void opening_survives_each_refusal(void **state) {
+    (void)state;
+    bool opened = false;
+    for (long n = 0; !opened; n++) {
+        fixture f;
+        err e = {0};
+        card_refuse(n);
+        int code = start(&f, &e);
+        card_refuse(-1);
+        assert_true(code == 0 || (code == ERR_FULL && e.message[0] != '\0'));
+        end(&f);
+        assert_int_equal(card_allocations(), 0);
+        opened = code == 0 && n > 60; /* work buffers are asked for again, smaller: those pass */
+        assert_true(n < 400);
+    }
+}
+
+/* A session and two passes, whose logits come back. */
+static int passes(fixture *f, float *logits, err *e) {
+    int32_t table[] = {3, 5, 9, 11};
+    pass_row rows[ROWS];
+    pass_want wants[ROWS];
+    void *work = NULL;
+    int code = cuda_work_new(&f->engine, BLOCKS, 256, &work, e);
+    for (int half = 0; half < 2 && code == 0; half++) {
+        pass p = {.rows = rows, .wants = wants};
+        for (int i = half * ROWS / 2; i < (half + 1) * ROWS / 2; i++) {
+            wants[p.nwants++] = (pass_want){
+                .row = p.nrows, .count = TINY_VOCAB, .logits = logits + (size_t)i * TINY_VOCAB};
+            rows[p.nrows++] = (pass_row){i * 5 % TINY_VOCAB, i, table};
+        }
+        code = cuda_forward(&f->engine, work, &p, e);
+    }
+    if (work != NULL) {
+        cuda_work_free(&f->engine, work);
+    }
+    return code;
+}
+
+/* Every request for memory of a session refused once: smaller parts with the same bits, or an error. */
+static void sessions_survive_each_refusal(void **state) {
+    (void)state;
+    fixture f;
+    err e = {0};
+    assert_int_equal(start(&f, &e), 0);
+    size_t count = (size_t)ROWS * TINY_VOCAB, before = card_allocations();
+    float *expected = malloc(count * sizeof *expected), *got = malloc(count * sizeof *got);
+    assert_int_equal(passes(&f, expected, &e), 0);
+    int survived = 0, failed = 0;
+    for (long n = 0; n < 40; n++) {
+        memset(got, 0xff, count * sizeof *got);
+        err_clear(&e);
+        card_refuse(n);
+        int code = passes(&f, got, &e);
+        card_refuse(-1);
+        assert_int_equal(card_allocations(), before);
+        assert_true(code == 0 || code == ERR_FULL);
+        survived += code == 0;
+        failed += code != 0;
+        if (code == 0)
+            assert_memory_equal(got, expected, count * sizeof *got);
+    }
+    assert_true(survived > 20 && failed > 0);
+    free(expected);
+    free(got);
+    end(&f);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_missing_card_is_told_in_one_clause),
+        cmocka_unit_test(a_small_card_is_refused_in_one_line),
+        cmocka_unit_test(opening_survives_each_refusal),
+        cmocka_unit_test(sessions_survive_each_refusal),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
