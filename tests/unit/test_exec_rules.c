@@ -11,7 +11,7 @@
  */
 #include "exec_answer_int.h"
 
-enum { CASES = 1000, BATCH = 500, CASES_PER_DATA = 20, MAX_COLUMNS = 48, MAX_OUT = 3 };
+enum { CASES = 1000, BATCH = 500, CASES_PER_DATA = 20, MAX_CTE_TABLES = 5, MAX_COLUMNS = 48, MAX_OUT = 3 };
 
 typedef struct gen {
     uint64_t state;
@@ -20,6 +20,8 @@ typedef struct gen {
     bool one_table; /* so far the outermost FROM is one table alone */
     bool exists;    /* the next SELECT is EXISTS's: sqlite3 forgets its DISTINCT, even under OFFSET */
     int cte;        /* columns of WITH w, all of them numbers; 0: none */
+    int tables;     /* named so far, w counting for those in it: each may multiply the rows by ten */
+    int cte_tables;
 } gen;
 
 static uint32_t pick(gen *g, uint32_t n) {
@@ -228,13 +230,15 @@ static void gen_source(gen *g, buf *out, gen_scope *s, int depth) {
         g->one_table = false;
         return;
     }
-    if (g->cte && chance(g, 40)) {
+    if (g->cte && chance(g, 40) && g->tables + g->cte_tables <= MAX_CTE_TABLES) {
+        g->tables += g->cte_tables;
         buf_printf(out, "w AS %s", alias);
         add_outputs(s, alias, NULL, g->cte);
         g->one_table = false;
         return;
     }
     const gen_table *t = &tables[pick(g, BASE_COUNT(tables))];
+    g->tables++;
     buf_printf(out, "%s AS %s", t->name, alias);
     for (int i = 0; t->columns[i]; i++)
         add_column(s, alias, t->columns[i], t->is_text[i]);
@@ -372,6 +376,8 @@ static void gen_with(gen *g, buf *out) {
     gen_query(g, out, NULL, numbers, n, 2);
     buf_append_c(out, ") ");
     g->cte = n;
+    g->cte_tables = g->tables;
+    g->tables = 0;
     g->one_table = true;
 }
 
