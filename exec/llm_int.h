@@ -124,8 +124,6 @@ void call_fact_key(const llm_call *call, const char *prefix, hash128 fingerprint
 
 /* ---- layout and waves (llm_layout.c) ------------------------------------------------------------- */
 
-/* Whether two uses of a node ask about the same fields of the same rows, so that data first would share them. */
-bool uses_share_fields(const plan_llm_use *a, const plan_llm_use *b);
 /* Whether the data should stand first in `count` calls that share the distinct inputs `in` (DESIGN 2.2: by token counts). */
 int layout_choose(const prompt *const *calls, int count, const llm_inputs *in, bool *data_first, err *e);
 /* How many rows to ask next when a LIMIT stands above: `asked` so far, last_wave of them at once (0: none yet). */

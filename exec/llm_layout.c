@@ -14,21 +14,6 @@
 /* Data first must save at least this share of the computed tokens: the instruction is better read before the data. */
 static const double LEAST_SAVING = 0.1;
 
-bool uses_share_fields(const plan_llm_use *a, const plan_llm_use *b) {
-    const llm_call *x = a->call, *y = b->call;
-    if (x->nfields == 0 || x->nfields != y->nfields || x->examples || y->examples || a->guard ||
-        b->guard)
-        return false;
-    if (x->prompt.type == TYPE_NULL || y->prompt.type == TYPE_NULL ||
-        !str_equal(x->model, y->model))
-        return false;
-    for (int f = 0; f < x->nfields; f++)
-        if (!str_equal(x->field_names[f], y->field_names[f]) ||
-            x->field_required[f] != y->field_required[f] || !expr_equal(a->args[f], b->args[f]))
-            return false;
-    return true;
-}
-
 static double instruction_tokens(const prompt *p) {
     size_t count;
     llm_span *span = llm_span_new(p->engine, LLM_SPAN_INSTRUCTION, p->call->instruction);

@@ -165,13 +165,18 @@ static str orders_text(op *o) {
     return text;
 }
 
+/* The same fields of the same rows. */
+static bool share_rows(const plan_llm_use *a, const plan_llm_use *b) {
+    return !a->guard && !b->guard && llm_calls_share_fields(a->call, a->args, b->call, b->args);
+}
+
 static int prepare_uses(op *o, err *e) {
     llm_state *s = o->state;
     int status = 0;
     for (int i = 0; i < s->nuses; i++) {
         s->uses[i].leader = &s->uses[i];
         for (int k = 0; k < i && s->uses[i].leader == &s->uses[i]; k++)
-            if (uses_share_fields(s->uses[k].use, s->uses[i].use))
+            if (share_rows(s->uses[k].use, s->uses[i].use))
                 s->uses[i].leader = s->uses[k].leader;
     }
     for (int i = 0; i < s->nuses && status == 0; i++) {

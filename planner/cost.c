@@ -102,22 +102,37 @@ static rates rates_of(const plan_env *env) {
     return r;
 }
 
-void estimate_llm_use(estimator *s, const llm_use *use, const rel *input, plan_estimate *out, uint8_t *order) {
+/* Tokens of a prefix tree over the fields in this order: a prefix of k fields once per distinct value of it. */
+static double tree_tokens(const llm_call *call, const field_estimate *f, const uint8_t *order, double distinct) {
+    double prefixes = 1, tokens = 0;
+    for (int k = 0; k < call->nfields; k++) {
+        prefixes = BASE_MIN(prefixes * f[order[k]].distinct, distinct);
+        tokens += prefixes * f[order[k]].tokens;
+    }
+    return tokens;
+}
+
+static double instruction_tokens(const estimator *s, const llm_call *call) {
+    return text_tokens(s, call->instruction) + 3;
+}
+
+void estimate_llm_use(estimator *s, const llm_use *use, const rel *input, use_layout layout, plan_estimate *out,
+                      uint8_t *order) {
     const llm_call *call = use->call;
-    double rows = asking_rows(s, use, input), body = 0, prefixes = 1;
+    double rows = asking_rows(s, use, input), body = 0;
     field_estimate *f = ARENA_ARRAY(s->mem, field_estimate, call->nfields + 1);
     double distinct = distinct_inputs(s, use, input, rows, f);
     choose_order(s, call, f, order);
     for (int i = 0; i < call->nfields; i++)
         body += f[i].tokens;
-    double head = text_tokens(s, call->instruction) + 3, tail = 2;
+    double question = instruction_tokens(s, call), examples = 0, tail = 2;
     if (call->examples)
-        head += estimate_rel(s, call->examples)->rows * (body + 4);
-    double prompt = distinct * (head + body + tail), computed = (distinct > 0 ? head : 0) + distinct * tail;
-    for (int k = 0; k < call->nfields; k++) {
-        prefixes = BASE_MIN(prefixes * f[order[k]].distinct, distinct);
-        computed += prefixes * f[order[k]].tokens;
-    }
+        examples = estimate_rel(s, call->examples)->rows * (body + 4);
+    double prompt = distinct * (question + examples + body + tail);
+    double computed = (distinct > 0 ? examples : 0) + distinct * tail;
+    computed += layout == LAID_INSTRUCTION_FIRST ? BASE_MIN(1, distinct) * question : distinct * question;
+    if (layout != LAID_ON_DATA)
+        computed += tree_tokens(call, f, order, distinct);
     if (!s->env->settings->kv_cache)
         computed = prompt;
     double answered = s->env->answered ? BASE_MIN(1, BASE_MAX(0, s->env->answered(s->env->ctx, call))) : 0;
@@ -131,6 +146,49 @@ void estimate_llm_use(estimator *s, const llm_use *use, const rel *input, plan_e
     out->output_tokens += output * (1 - answered);
     out->cost_ms += 1e3 * (computed / rate.prefill + decoded / rate.decode) * (1 - answered);
     out->hit_rate = out->prompt_tokens > 0 ? BASE_MAX(0, 1 - out->computed_tokens / out->prompt_tokens) : 0;
+}
+
+/* ---- layout ------------------------------------------------------------------------------------ */
+
+/* Data first must save at least this share of the computed tokens, as exec counts them then. */
+static const double LAYOUT_LEAST_SAVING = 0.1;
+
+static bool share_rows(const llm_use *a, const llm_use *b) {
+    return !a->guard && !b->guard && llm_calls_share_fields(a->call, a->args, b->call, b->args);
+}
+
+/* Whether `count` calls about the rows of `use`, with so many tokens of instruction, are better asked data first. */
+static bool data_pays(estimator *s, const llm_use *use, const rel *input, int count, double questions) {
+    uint8_t *order = ARENA_ARRAY(s->mem, uint8_t, use->call->nfields + 1);
+    field_estimate *f = ARENA_ARRAY(s->mem, field_estimate, use->call->nfields + 1);
+    double distinct = distinct_inputs(s, use, input, asking_rows(s, use, input), f);
+    choose_order(s, use->call, f, order);
+    double data = tree_tokens(use->call, f, order, distinct);
+    return data + distinct * questions <= (1 - LAYOUT_LEAST_SAVING) * (questions + count * data);
+}
+
+void estimate_layouts(estimator *s, const rel *llm, use_layout *out) {
+    int64_t wanted = s->env->settings->llm_layout;
+    const llm_use *uses = llm->llm.uses;
+    for (int i = 0; i < llm->llm.nuses; i++)
+        out[i] = wanted == LAYOUT_DATA_FIRST ? LAID_DATA_FIRST : LAID_INSTRUCTION_FIRST;
+    for (int i = 0; i < llm->llm.nuses && wanted != LAYOUT_INSTRUCTION_FIRST; i++) {
+        int count = 1;
+        double questions = instruction_tokens(s, uses[i].call);
+        if (out[i] == LAID_ON_DATA)
+            continue;
+        for (int k = i + 1; k < llm->llm.nuses; k++)
+            if (share_rows(&uses[i], &uses[k])) {
+                count++;
+                questions += instruction_tokens(s, uses[k].call);
+            }
+        if (wanted == LAYOUT_AUTO && (count < 2 || !data_pays(s, &uses[i], llm->left, count, questions)))
+            continue;
+        out[i] = LAID_DATA_FIRST;
+        for (int k = i + 1; k < llm->llm.nuses; k++)
+            if (share_rows(&uses[i], &uses[k]))
+                out[k] = LAID_ON_DATA;
+    }
 }
 
 /* ---- cost -------------------------------------------------------------------------------------- */
@@ -157,6 +215,7 @@ double estimate_cost_ms(estimator *s, const rel *r) {
     double in = r->left ? estimate_rel(s, r->left)->rows : rows;
     double right = r->right ? estimate_rel(s, r->right)->rows : 0;
     plan_estimate llm = {0};
+    use_layout *layouts;
     switch (r->kind) {
     case REL_JOIN:
     case REL_APPLY:
@@ -164,9 +223,11 @@ double estimate_cost_ms(estimator *s, const rel *r) {
     case REL_SORT:
         return in * log2(in + 2) * SORT_ROW_MS;
     case REL_LLM:
+        layouts = ARENA_ARRAY(s->mem, use_layout, r->llm.nuses + 1);
+        estimate_layouts(s, r, layouts);
         for (int i = 0; i < r->llm.nuses; i++) {
             uint8_t *order = ARENA_ARRAY(s->mem, uint8_t, r->llm.uses[i].call->nfields + 1);
-            estimate_llm_use(s, &r->llm.uses[i], r->left, &llm, order);
+            estimate_llm_use(s, &r->llm.uses[i], r->left, layouts[i], &llm, order);
         }
         return llm.cost_ms;
     default:
@@ -182,8 +243,13 @@ void estimate_node(estimator *s, const rel *r, plan_node *node) {
         return;
     }
     node->estimate.selectivity = 1;
-    for (int i = 0; i < r->llm.nuses; i++)
-        estimate_llm_use(s, &r->llm.uses[i], r->left, &node->estimate, node->llm.uses[i].field_order);
+    use_layout *layouts = ARENA_ARRAY(s->mem, use_layout, r->llm.nuses + 1);
+    estimate_layouts(s, r, layouts);
+    for (int i = 0; i < r->llm.nuses; i++) {
+        plan_llm_use *u = &node->llm.uses[i];
+        u->data_first = layouts[i] != LAID_INSTRUCTION_FIRST;
+        estimate_llm_use(s, &r->llm.uses[i], r->left, layouts[i], &node->estimate, u->field_order);
+    }
 }
 
 /* ---- the whole plan ---------------------------------------------------------------------------- */

@@ -322,7 +322,8 @@ static void print_type(buf *out, const llm_call *call) {
         buf_append_c(out, " by use");
 }
 
-static void print_call(buf *out, const plan_llm_use *u) {
+/* Fields in their estimated order, or as written where another line tells the true one. */
+static void print_call(buf *out, const plan_llm_use *u, bool as_written) {
     const llm_call *call = u->call;
     buf_printf(out, "#%d ", call->number);
     str text = call->instruction;
@@ -334,9 +335,9 @@ static void print_call(buf *out, const plan_llm_use *u) {
     for (int k = 0; k < call->nfields; k++) {
         if (k)
             buf_append_c(out, ", ");
-        buf_append_str(out, call->field_names[u->field_order[k]]);
+        buf_append_str(out, call->field_names[as_written ? k : u->field_order[k]]);
     }
-    buf_append_char(out, ')');
+    buf_append_c(out, u->data_first && !as_written ? " before the instruction)" : ")");
     print_type(out, call);
     if (call->examples)
         buf_append_c(out, " with examples");
@@ -416,7 +417,7 @@ static void print_llm(printer *p, const plan_node *n, int depth) {
     const plan_actual *a = actual_of(p, n);
     for (int i = 0; i < n->llm.nuses; i++) {
         print_indent(p, depth, false, true);
-        print_call(p->out, &n->llm.uses[i]);
+        print_call(p->out, &n->llm.uses[i], a && a->field_order.n);
         buf_append_char(p->out, '\n');
     }
     if (a && a->field_order.n) {

@@ -80,7 +80,8 @@ static bool use_is_volatile(const llm_use *u) {
 static plan_estimate estimate_use(rule_ctx *r, const llm_use *u, const rel *input) {
     plan_estimate e = {0};
     uint8_t *order = ARENA_ARRAY(r->mem, uint8_t, u->call->nfields + 1);
-    estimate_llm_use(r->estimates, u, input, &e, order);
+    bool data = r->env->settings->llm_layout == LAYOUT_DATA_FIRST;
+    estimate_llm_use(r->estimates, u, input, data ? LAID_DATA_FIRST : LAID_INSTRUCTION_FIRST, &e, order);
     return e;
 }
 

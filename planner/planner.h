@@ -68,7 +68,9 @@ typedef struct plan_llm_use {
     expr **args;  /* slots resolved against the input */
     expr *guard;  /* or NULL */
     int out_slot, prob_slot; /* in the node's output; prob_slot -1: not wanted */
-    uint8_t *field_order;    /* estimated best (EXPLAIN); exec decides over the real inputs */
+    /* As estimated (EXPLAIN); exec decides over the real inputs. */
+    uint8_t *field_order;
+    bool data_first;
 } plan_llm_use;
 
 typedef struct plan_agg {

@@ -54,8 +54,13 @@ estimator *estimator_new(arena *mem, const plan_env *env);
 const rel_estimate *estimate_rel(estimator *s, const rel *r);
 /* The share of `r`'s rows (0..1) for which x is true. */
 double estimate_selectivity(estimator *s, const expr *x, const rel *r);
+/* What stands first in a use's prompts; ON_DATA: data that an earlier use of the node has computed. */
+typedef enum use_layout { LAID_INSTRUCTION_FIRST, LAID_DATA_FIRST, LAID_ON_DATA } use_layout;
+/* The layouts of an LLM node's uses, as SET llm_layout wants them or by estimated tokens: one each into out. */
+void estimate_layouts(estimator *s, const rel *llm, use_layout *out);
 /* The facts of one LLM use over `input`: distinct inputs, tokens, cost in ms; estimated best field order into order (nfields). */
-void estimate_llm_use(estimator *s, const llm_use *use, const rel *input, plan_estimate *out, uint8_t *order);
+void estimate_llm_use(estimator *s, const llm_use *use, const rel *input, use_layout layout, plan_estimate *out,
+                      uint8_t *order);
 /* Fills node->estimate (and the estimated field orders of an LLM node) from the relation it was made of. */
 void estimate_node(estimator *s, const rel *r, plan_node *node);
 /* Cost in ms of everything a relation node does itself, its inputs' cost left out. */

@@ -741,3 +741,15 @@ bool llm_call_listed_order(const llm_call *call, str names, uint8_t *order, str 
             order[n++] = (uint8_t)f;
     return known;
 }
+
+bool llm_calls_share_fields(const llm_call *a, expr *const *a_args, const llm_call *b, expr *const *b_args) {
+    if (a->nfields == 0 || a->nfields != b->nfields || a->examples || b->examples)
+        return false;
+    if (a->prompt.type == TYPE_NULL || b->prompt.type == TYPE_NULL || !str_equal(a->model, b->model))
+        return false;
+    for (int f = 0; f < a->nfields; f++)
+        if (!str_equal(a->field_names[f], b->field_names[f]) || a->field_required[f] != b->field_required[f] ||
+            !expr_equal(a_args[f], b_args[f]))
+            return false;
+    return true;
+}

@@ -248,6 +248,8 @@ typedef struct llm_use {
     int out_id, prob_id;
 } llm_use;
 
+/* Whether two calls ask about the same fields of the same rows, so that prompts with the data first share them. */
+bool llm_calls_share_fields(const llm_call *a, expr *const *a_args, const llm_call *b, expr *const *b_args);
 /* Reads `SET field_order = 'a, r.b'`: the fields listed first, the rest as written, into order[nfields], always a permutation. A
  * field's qualifier may be written where the field has none. false: *unknown is a name in the list that is no field. */
 bool llm_call_listed_order(const llm_call *call, str names, uint8_t *order, str *unknown);

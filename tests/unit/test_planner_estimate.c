@@ -242,7 +242,11 @@ static plan_estimate llm_of(const char *sql, uint8_t *order) {
     plan_estimate e = {0};
     uint8_t own[8];
     assert_non_null(r);
-    estimate_llm_use(estimator_new(mem, &env), &r->llm.uses[0], r->left, &e, order ? order : own);
+    use_layout layouts[4];
+    estimator *s = estimator_new(mem, &env);
+    estimate_layouts(s, r, layouts);
+    for (int i = r->llm.nuses; i-- > 0;)
+        estimate_llm_use(s, &r->llm.uses[i], r->left, layouts[i], &e, order ? order : own);
     return e;
 }
 
