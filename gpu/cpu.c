@@ -19,23 +19,6 @@
 /* bf16 halves the accuracy of products; it must pay for that. */
 static const double BF16_MUST_GAIN = 1.2;
 
-/* Small models follow examples better than a chat's turns (DIALECT 3); the larger were tuned on
- * turns. */
-static const uint64_t CHAT_FROM_PARAMETERS = 1000000000;
-
-static uint64_t parameter_count(const gguf *file) {
-    uint64_t total = 0;
-    for (size_t i = 0; i < gguf_tensor_count(file); i++) {
-        const gguf_tensor *t = gguf_tensor_at(file, i);
-        uint64_t n = 1;
-        for (int d = 0; d < t->ndims; d++) {
-            n *= t->dims[d];
-        }
-        total += n;
-    }
-    return total;
-}
-
 /* From the side file, or measured now and kept there. */
 static side_facts facts_find(const llm_engine *engine, const cpu_state *s) {
     side_facts facts;
@@ -45,7 +28,7 @@ static side_facts facts_find(const llm_engine *engine, const cpu_state *s) {
     facts = (side_facts){.f32_rate = gemm_measure(false, engine->config.n_embd, 384),
                          .bf16_rate = gemm_measure(true, engine->config.n_embd, 384)};
     facts.bf16 = facts.bf16_rate > facts.f32_rate * BF16_MUST_GAIN;
-    facts.chat = engine->chat != NULL && parameter_count(engine->file) >= CHAT_FROM_PARAMETERS;
+    facts.chat = engine_prefers_chat(engine);
     side_file_write(s->cache_dir, s->weights, s->machine, &facts);
     return facts;
 }
@@ -122,23 +105,10 @@ static void info_fill(llm_engine *engine, cpu_state *s) {
     const model_config *c = &engine->config;
     llm_model_info *info = &engine->info;
     snprintf(s->device, sizeof s->device, "cpu (%s)", s->k->name);
-    info->name = c->name.n > 0 ? arena_strndup(engine->mem, c->name.p, c->name.n) : c->arch;
-    info->architecture = c->arch;
+    engine_file_facts(engine);
     info->device = s->device;
-    info->parameters = parameter_count(engine->file);
-    info->file_bytes = gguf_file_bytes(engine->file);
     info->weight_bytes = s->probe.packed_bytes;
-    info->layers = c->n_layers;
-    info->width = c->n_embd;
-    info->heads = c->n_heads;
-    info->kv_heads = c->n_kv_heads;
-    info->head_dim = c->head_dim;
-    info->ffn = c->ffn;
-    info->vocab = c->vocab;
-    info->context = c->context;
     info->kv_bytes_per_token = cpu_kv_layout(c, s->kv_dtype).block / LLM_BLOCK_TOKENS;
-    info->capabilities =
-        LLM_CAN_LOGITS | LLM_CAN_KV | LLM_CAN_SCORE | LLM_CAN_GUIDE | LLM_IS_DETERMINISTIC;
     info->threads = pool_threads(s->threads);
 }
 
@@ -279,17 +249,8 @@ int cpu_load(llm_engine *engine, const llm_engine_options *options, err *e) {
 }
 
 static int cpu_open(llm_engine *engine, const llm_engine_options *options, err *e) {
-    int code = gguf_open(options->path, &engine->file, e);
-    code = code != 0 ? code : config_read(engine->file, &engine->config, e);
-    code = code != 0 ? code : tokenizer_new(engine->file, &engine->tokenizer, e);
-    if (code != 0) {
-        return code;
-    }
-    engine->bos = tokenizer_bos(engine->tokenizer);
-    engine->eos = tokenizer_eos(engine->tokenizer);
-    engine->adds_bos = tokenizer_adds_bos(engine->tokenizer);
-    engine->chat = template_for_chat(engine->file, &engine->info.chat_family);
-    return cpu_load(engine, options, e);
+    int code = engine_file_open(engine, options->path, e);
+    return code != 0 ? code : cpu_load(engine, options, e);
 }
 
 static void cpu_close(llm_engine *engine) {
@@ -314,15 +275,6 @@ static void cpu_keep_rates(llm_engine *engine, double prefill_tok_s, double deco
     pool_unlock(s->threads);
 }
 
-static void cpu_encode(const llm_engine *engine, str text, bool parse_special, bool segment_start,
-                       llm_token **out, size_t *count, size_t *cap) {
-    tokenizer_encode(engine->tokenizer, text, parse_special, segment_start, out, count, cap);
-}
-
-static void cpu_decode(const llm_engine *engine, llm_token token, bool special, buf *out) {
-    tokenizer_decode(engine->tokenizer, token, special, out);
-}
-
 static int cpu_kv_read(llm_engine *engine, void *work, int32_t block, void *out, err *e) {
     (void)engine;
     (void)e;
@@ -343,8 +295,8 @@ const llm_backend backend_cpu = {
     .max_batch = 256,
     .open = cpu_open,
     .close = cpu_close,
-    .encode = cpu_encode,
-    .decode = cpu_decode,
+    .encode = engine_file_encode,
+    .decode = engine_file_decode,
     .work_new = cpu_work_new,
     .work_free = cpu_work_free,
     .forward = cpu_forward,

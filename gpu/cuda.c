@@ -53,24 +53,11 @@ bool cuda_usable(int device, char *why, size_t size) {
     return true;
 }
 
-static uint64_t parameter_count(const gguf *file) {
-    uint64_t total = 0;
-    for (size_t i = 0; i < gguf_tensor_count(file); i++) {
-        const gguf_tensor *t = gguf_tensor_at(file, i);
-        uint64_t n = 1;
-        for (int d = 0; d < t->ndims; d++) {
-            n *= t->dims[d];
-        }
-        total += n;
-    }
-    return total;
-}
-
 /* Weights and a little room to work must fit; KV takes what is left. */
 static int refuse_small_card(const llm_engine *engine, err *e) {
     static const size_t room = (size_t)768 << 20;
     size_t left = 0, total = 0,
-           need = engine->file != NULL ? parameter_count(engine->file) * sizeof(uint16_t) : 0;
+           need = engine->file != NULL ? engine_parameters(engine->file) * sizeof(uint16_t) : 0;
     int code = cuda_check(cudaMemGetInfo(&left, &total), "asking for the card's memory", e);
     if (code == 0 && need + room > left) {
         return err_set(e, ERR_FULL,
@@ -110,29 +97,14 @@ static void info_fill(llm_engine *engine, const struct cudaDeviceProp *card) {
     cuda_gemm_describe(s->g, &reason);
     snprintf(s->reason, sizeof s->reason, "tensor cores; %s", reason.p);
     buf_free(&reason);
-    info->name = c->name.n > 0 ? arena_strndup(engine->mem, c->name.p, c->name.n) : c->arch;
-    info->architecture = c->arch;
+    engine_file_facts(engine);
     info->device = s->name;
     info->precision = "bf16";
     info->precision_reason = s->reason;
     info->weight_bytes = s->weight_bytes;
-    info->layers = c->n_layers;
-    info->width = c->n_embd;
-    info->heads = c->n_heads;
-    info->kv_heads = c->n_kv_heads;
-    info->head_dim = c->head_dim;
-    info->ffn = c->ffn;
-    info->vocab = c->vocab;
-    info->context = c->context;
     info->kv_bytes_per_token =
         (size_t)c->n_layers * (size_t)c->n_kv_heads * (size_t)c->head_dim * 2 * sizeof(uint16_t);
     info->kv_block_tokens = LLM_BLOCK_TOKENS;
-    info->capabilities =
-        LLM_CAN_LOGITS | LLM_CAN_KV | LLM_CAN_SCORE | LLM_CAN_GUIDE | LLM_IS_DETERMINISTIC;
-    if (engine->file != NULL) {
-        info->parameters = parameter_count(engine->file);
-        info->file_bytes = gguf_file_bytes(engine->file);
-    }
 }
 
 /* The logits of fixed tokens: what every kernel and product of this card gives. */
@@ -265,17 +237,12 @@ static int cuda_open(llm_engine *engine, const llm_engine_options *options, err 
         return err_set(e, ERR_UNSUPPORTED, "cuda:%d: %s", device, why);
     }
     int code = refuse_options(options, e);
-    code = code != 0 ? code : gguf_open(options->path, &engine->file, e);
-    code = code != 0 ? code : config_read(engine->file, &engine->config, e);
-    code = code != 0 ? code : tokenizer_new(engine->file, &engine->tokenizer, e);
+    code = code != 0 ? code : engine_file_open(engine, options->path, e);
     if (code != 0) {
         return code;
     }
-    engine->bos = tokenizer_bos(engine->tokenizer);
-    engine->eos = tokenizer_eos(engine->tokenizer);
-    engine->adds_bos = tokenizer_adds_bos(engine->tokenizer);
-    engine->chat = template_for_chat(engine->file, &engine->info.chat_family);
-    engine->info.default_format = LLM_FORMAT_COMPLETION;
+    engine->info.default_format =
+        engine_prefers_chat(engine) ? LLM_FORMAT_CHAT : LLM_FORMAT_COMPLETION;
     s->weights = gguf_identity(engine->file);
     s->cache_dir = options->cache_dir != NULL
                        ? mem_strndup(options->cache_dir, strlen(options->cache_dir))
@@ -318,15 +285,6 @@ static void cuda_keep_rates(llm_engine *engine, double prefill_tok_s, double dec
     pool_unlock(s->threads);
 }
 
-static void cuda_encode(const llm_engine *engine, str text, bool parse_special, bool segment_start,
-                        llm_token **out, size_t *count, size_t *cap) {
-    tokenizer_encode(engine->tokenizer, text, parse_special, segment_start, out, count, cap);
-}
-
-static void cuda_decode(const llm_engine *engine, llm_token token, bool special, buf *out) {
-    tokenizer_decode(engine->tokenizer, token, special, out);
-}
-
 static int cuda_kv_read(llm_engine *engine, void *work, int32_t block, void *out, err *e) {
     cuda_work *w = work;
     cudaError_t status = cudaSetDevice(((cuda_state *)engine->state)->device);
@@ -348,8 +306,8 @@ const llm_backend backend_cuda = {
     .max_batch = 1024,
     .open = cuda_open,
     .close = cuda_close,
-    .encode = cuda_encode,
-    .decode = cuda_decode,
+    .encode = engine_file_encode,
+    .decode = engine_file_decode,
     .work_new = cuda_work_new,
     .work_free = cuda_work_free,
     .forward = cuda_forward,

@@ -43,4 +43,17 @@ bool engine_starts_after(const llm_engine *engine, llm_token last);
 /* `span` as it stands behind `last`: itself, retained, or its text with the prefix. */
 llm_span *engine_span_behind(const llm_engine *engine, llm_span *span, llm_token last);
 
+/* ---- engine_file.c: for backends that run a file */
+/* Opens the file; fills config, tokenizer and what they say of tokens and templates. */
+int engine_file_open(llm_engine *engine, const char *path, err *e);
+/* The facts in engine->info that the file alone decides; without a file (benches) what config says. */
+void engine_file_facts(llm_engine *engine);
+uint64_t engine_parameters(const gguf *file);
+/* Prompts as a chat's turns, where nothing else was asked for: the same on every device. */
+bool engine_prefers_chat(const llm_engine *engine);
+/* llm_backend's encode and decode, by the file's tokenizer. */
+void engine_file_encode(const llm_engine *engine, str text, bool parse_special, bool segment_start,
+                        llm_token **out, size_t *count, size_t *cap);
+void engine_file_decode(const llm_engine *engine, llm_token token, bool special, buf *out);
+
 #endif

@@ -1,0 +1,71 @@
+/*
+ * engine_file.c - what every backend that runs a file has alike: opening it, its tokens, its facts.
+ *
+ * Owns nothing of a device. Invariant: what is told here comes from the file alone.
+ */
+#include "engine_int.h"
+
+/* Small models follow examples better than a chat's turns (DIALECT 3); the larger were tuned on
+ * turns. */
+static const uint64_t CHAT_FROM_PARAMETERS = 1000000000;
+
+uint64_t engine_parameters(const gguf *file) {
+    uint64_t total = 0;
+    for (size_t i = 0; i < gguf_tensor_count(file); i++) {
+        const gguf_tensor *t = gguf_tensor_at(file, i);
+        uint64_t n = 1;
+        for (int d = 0; d < t->ndims; d++) {
+            n *= t->dims[d];
+        }
+        total += n;
+    }
+    return total;
+}
+
+int engine_file_open(llm_engine *engine, const char *path, err *e) {
+    int code = gguf_open(path, &engine->file, e);
+    code = code != 0 ? code : config_read(engine->file, &engine->config, e);
+    code = code != 0 ? code : tokenizer_new(engine->file, &engine->tokenizer, e);
+    if (code != 0) {
+        return code;
+    }
+    engine->bos = tokenizer_bos(engine->tokenizer);
+    engine->eos = tokenizer_eos(engine->tokenizer);
+    engine->adds_bos = tokenizer_adds_bos(engine->tokenizer);
+    engine->chat = template_for_chat(engine->file, &engine->info.chat_family);
+    return 0;
+}
+
+void engine_file_facts(llm_engine *engine) {
+    const model_config *c = &engine->config;
+    llm_model_info *info = &engine->info;
+    info->name = c->name.n > 0 ? arena_strndup(engine->mem, c->name.p, c->name.n) : c->arch;
+    info->architecture = c->arch;
+    info->layers = c->n_layers;
+    info->width = c->n_embd;
+    info->heads = c->n_heads;
+    info->kv_heads = c->n_kv_heads;
+    info->head_dim = c->head_dim;
+    info->ffn = c->ffn;
+    info->vocab = c->vocab;
+    info->context = c->context;
+    info->capabilities =
+        LLM_CAN_LOGITS | LLM_CAN_KV | LLM_CAN_SCORE | LLM_CAN_GUIDE | LLM_IS_DETERMINISTIC;
+    if (engine->file != NULL) {
+        info->parameters = engine_parameters(engine->file);
+        info->file_bytes = gguf_file_bytes(engine->file);
+    }
+}
+
+bool engine_prefers_chat(const llm_engine *engine) {
+    return engine->chat != NULL && engine_parameters(engine->file) >= CHAT_FROM_PARAMETERS;
+}
+
+void engine_file_encode(const llm_engine *engine, str text, bool parse_special, bool segment_start,
+                        llm_token **out, size_t *count, size_t *cap) {
+    tokenizer_encode(engine->tokenizer, text, parse_special, segment_start, out, count, cap);
+}
+
+void engine_file_decode(const llm_engine *engine, llm_token token, bool special, buf *out) {
+    tokenizer_decode(engine->tokenizer, token, special, out);
+}
