@@ -64,7 +64,7 @@ step() {
     took="$(($(date +%s) - begin)) s"
     case $status in
     0) say "$name" "ok, $took" ;;
-    77) say "$name" "skipped: $(tail -1 "$scratch/out")" ;;
+    77) say "$name" "$(tail -1 "$scratch/out")" ;;
     *)
         say "$name" "FAILED ($status), $took"
         tail -25 "$scratch/out"
@@ -101,12 +101,15 @@ fi
 
 for shape in $shapes; do
     begin=$(date +%s)
-    if timeout 240 "$build/bench_cuda" --shape "$shape" >"$scratch/$shape" 2>&1; then
-        say "bench $shape" "ok, $(($(date +%s) - begin)) s"
-    else
+    timeout 240 "$build/bench_cuda" --shape "$shape" >"$scratch/$shape" 2>&1
+    case $? in
+    0) say "bench $shape" "ok, $(($(date +%s) - begin)) s" ;;
+    77) say "bench $shape" "skipped: $(tail -1 "$scratch/$shape")" ;;
+    *)
         say "bench $shape" "FAILED: $(tail -1 "$scratch/$shape")"
         bad=1
-    fi
+        ;;
+    esac
     { echo "== bench $shape"; cat "$scratch/$shape"; } >>"$log"
 done
 echo
