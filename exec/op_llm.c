@@ -38,7 +38,6 @@ typedef struct llm_state {
     int64_t step; /* every step-th row is asked: 1, or more in a sample */
     bool prepared;
     uint64_t inputs_total, inputs_done;
-    llm_stats stats_before;
     uint64_t head_tokens;
     double started_s;
     exec_progress progress;
@@ -157,7 +156,7 @@ static str orders_text(op *o) {
         if (!alike)
             buf_printf(&b, "%s#%d ", i ? ", then " : "", u->use->call->number);
         buf_append_str(&b, u->order.text);
-        if (u->prompt->data_first)
+        if (u->prompt->data_first && u->order.text.n > 0)
             buf_append_c(&b, ", before the instruction");
     }
     str text = str_copy(o->mem, buf_str(&b));
@@ -228,7 +227,6 @@ static int prepare(op *o, err *e) {
         s->progress.field_order[BASE_MIN(n, sizeof s->progress.field_order - 1)] = 0;
     }
     s->prepared = true;
-    runtime_stats(o->ctx->llm, &s->stats_before);
     o->ctx->llm->operators_started++;
     s->progress.operator_number = o->ctx->llm->operators_started;
     s->progress.operators = watch_operators(o->ctx->plan->root);
@@ -530,14 +528,27 @@ static bool engine_is_first(const llm_state *s, int use) {
     return true;
 }
 
+/* What the model did between two looks at it was this operator's: others wait meanwhile. */
+static void count_work(op *o, const llm_stats *before) {
+    llm_stats now;
+    runtime_stats(o->ctx->llm, &now);
+    o->actual.prompt_tokens += now.prompt_tokens - before->prompt_tokens;
+    o->actual.computed_tokens += now.computed_tokens - before->computed_tokens;
+    o->actual.reused_disk += now.reused_disk - before->reused_disk;
+    o->actual.output_tokens += now.output_tokens - before->output_tokens;
+}
+
 /* Answers rows [from, to), engine by engine. */
 static int answer_rows(op *o, int64_t from, int64_t to, err *e) {
     llm_state *s = o->state;
+    llm_stats before;
     int status = 0;
     double started = clock_seconds();
+    runtime_stats(o->ctx->llm, &before);
     for (int i = 0; i < s->nuses && status == 0; i++)
         if (engine_is_first(s, i))
             status = answer_engine(o, s->uses[i].engine, from, to, &started, e);
+    count_work(o, &before);
     o->ctx->summary.llm_seconds += clock_seconds() - started;
     s->answered_rows = to;
     return status ? status : remember_facts(o, e);
@@ -647,14 +658,8 @@ static int llm_next(op *o, batch **out, err *e) {
 
 static void llm_close(op *o) {
     llm_state *s = o->state;
-    llm_stats now;
     if (o->ctx->llm && s->prepared) {
-        runtime_stats(o->ctx->llm, &now);
-        o->actual.prompt_tokens = now.prompt_tokens - s->stats_before.prompt_tokens;
-        o->actual.computed_tokens = now.computed_tokens - s->stats_before.computed_tokens;
-        o->actual.reused_disk = now.reused_disk - s->stats_before.reused_disk;
-        o->actual.output_tokens = now.output_tokens - s->stats_before.output_tokens;
-        o->ctx->summary.llm = now;
+        runtime_stats(o->ctx->llm, &o->ctx->summary.llm);
         watch_details(o->ctx, &s->progress, true);
         publish(o, "done");
         /* the texts go with this operator's arena, the figures are read after it */
