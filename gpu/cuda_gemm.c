@@ -83,6 +83,11 @@ static int library_load(cuda_gemm *g, err *e) {
     char name[64];
     snprintf(name, sizeof name, "libcublasLt.so.%d", CUBLAS_VER_MAJOR);
     g->library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+    if (g->library == NULL) { /* a toolkit's folder need not be on the loader's path */
+        char path[512];
+        snprintf(path, sizeof path, "%s/%s", KVASIR_CUDA_LIBRARIES, name);
+        g->library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    }
     if (g->library == NULL) {
         return err_set(e, ERR_UNSUPPORTED, "%s is not to be found", name);
     }
