@@ -100,6 +100,8 @@ void notice_recoded(exec_ctx *ctx, const char *path, const csv *file);
 
 /* Reads every maximal subtree without LLM nodes of a plan that has some into ctx->ready, so that the transaction can end. */
 int snapshot_take(exec_ctx *ctx, err *e);
+/* Whether an LLM node is in the subtree; p may be NULL. */
+bool snapshot_has_calls(const plan_node *p);
 
 /* ---- models (models.c) ------------------------------------------------------------------------- */
 

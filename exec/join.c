@@ -9,13 +9,15 @@ bool join_needs_end(join_kind kind) {
     return kind != JOIN_INNER && kind != JOIN_CROSS;
 }
 
-int join_read_right(op *o, join_pairs *p, err *e) {
+static int read_right(op *o, join_pairs *p, err *e) {
     p->right = rowset_new(o->ctx, o->node->right->types, o->node->right->ncols);
     return rowset_drain(p->right, o->right, e);
 }
 
 int join_read_left(op *o, join_pairs *p, err *e) {
     int status = op_next(o->left, &p->in, e);
+    if (status == 0 && !p->right && (p->in || op_right_counts(o)))
+        status = read_right(o, p, e);
     if (status == 0 && p->in) {
         memset(p->matched, 0, (size_t)p->in->rows);
         memset(p->unknown, 0, (size_t)p->in->rows);

@@ -31,9 +31,8 @@ typedef struct join_pairs {
 } join_pairs;
 
 bool join_needs_end(join_kind kind);
-/* Reads the right input whole. */
-int join_read_right(op *o, join_pairs *p, err *e);
-/* The next left batch, or p->in = NULL. */
+/* The next left batch, or p->in = NULL. The first reads the right input whole, never before: without
+ * left rows no kind of join has rows, and the right input's calls, if it has some, are not asked. */
 int join_read_left(op *o, join_pairs *p, err *e);
 static inline void join_add(join_pairs *p, int left, int64_t row) {
     p->left[p->count] = left;

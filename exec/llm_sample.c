@@ -18,10 +18,6 @@ typedef struct filter_stack {
     const plan_node *base;
 } filter_stack;
 
-static bool holds_calls(const plan_node *n) {
-    return n && (n->kind == PLAN_LLM || holds_calls(n->left) || holds_calls(n->right));
-}
-
 static filter_stack stack_at(const plan_node *n) {
     filter_stack s = {.count = 0};
     for (; n->kind == PLAN_LLM || n->kind == PLAN_FILTER; n = n->left)
@@ -99,7 +95,7 @@ static int sample_stack(exec_ctx *ctx, const filter_stack *s, bool *learned, err
 }
 
 static int visit(exec_ctx *ctx, const plan_node *n, bool *learned, err *e) {
-    if (!holds_calls(n))
+    if (!snapshot_has_calls(n))
         return 0;
     filter_stack s = stack_at(n);
     int status = s.count ? sample_stack(ctx, &s, learned, e) : 0;

@@ -143,6 +143,12 @@ int op_eval(op *o, expr *const *exprs, int n, const batch *in, column *out, err 
     return status;
 }
 
+bool op_right_counts(const op *o) {
+    const exec_ctx *ctx = o->ctx;
+    bool answered = !ctx->count_only && !(ctx->stmt && ctx->stmt->kind == STMT_WARM);
+    return !answered && snapshot_has_calls(o->node->left);
+}
+
 static bool row_fails(op *o, expr *const *exprs, int n, const batch *in, int row) {
     err ignored;
     batch one = {.rows = 1, .ncols = in->ncols, .mem = o->pass};

@@ -115,10 +115,8 @@ static int join_build(op *o, err *e) {
         types[k] = o->node->join.right_keys[k]->type;
     s->left_keys = ARENA_ARRAY(o->mem, column, nkeys);
     s->table = hash_table_new(o->ctx, types, nkeys);
-    int status = join_read_right(o, &s->pairs, e);
     size_t rows = (size_t)rowset_rows(s->pairs.right);
-    if (status)
-        return status;
+    int status = 0;
     s->next = mem_try_alloc(sizeof *s->next * rows);
     if (tells_unknown(o)) {
         s->right_keys = rowset_new(o->ctx, types, nkeys);
@@ -134,8 +132,9 @@ static int join_build(op *o, err *e) {
 }
 
 static int hash_join_open(op *o, err *e) {
+    (void)e;
     op_init_out(o);
-    return join_build(o, e);
+    return 0;
 }
 
 /* ---- probing -----------------------------------------------------------------------------------
@@ -151,6 +150,8 @@ static int probe_batch(op *o, err *e) {
     hash_join_state *s = o->state;
     int status = join_read_left(o, &s->pairs, e);
     if (status || !s->pairs.in)
+        return status;
+    if (!s->table && (status = join_build(o, e)) != 0)
         return status;
     arena_reset(o->pass);
     status = op_eval(o, o->node->join.left_keys, o->node->join.nkeys, s->pairs.in, s->left_keys, e);

@@ -17,6 +17,10 @@ int op_eval(op *o, expr *const *exprs, int n, const batch *in, column *out, err 
  * again, row by row, to find it. */
 void op_name_row(op *o, expr *const *exprs, int n, const batch *in, int64_t before, err *e);
 
+/* Whether the right input is to be read though the left has no rows: where calls are counted or
+ * warmed and not answered, a left input with calls says nothing about its rows. */
+bool op_right_counts(const op *o);
+
 /* The state of PLAN_ROWSET: set by op_build for a subtree that was read ahead. */
 typedef struct rowset_state {
     const rowset *rows;

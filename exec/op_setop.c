@@ -2,8 +2,8 @@
  * op_setop.c - UNION [ALL], EXCEPT, INTERSECT. Rows come in order of first appearance, the left
  * input's first; NULL equals NULL.
  *
- * EXCEPT and INTERSECT read the right input whole first; then the left passes through, each
- * distinct row once.
+ * EXCEPT and INTERSECT read the right input whole when the left has a first row; then the left
+ * passes through, each distinct row once.
  */
 #include "op_int.h"
 
@@ -17,15 +17,21 @@ typedef struct setop_state {
 } setop_state;
 
 static int setop_open(op *o, err *e) {
-    setop_state *s = o->state;
-    set_op how = o->node->setop.op;
-    batch *in;
-    int status = 0;
+    (void)e;
     op_init_out(o);
-    if (how != SETOP_UNION_ALL)
-        s->seen = hash_table_new(o->ctx, o->node->types, o->node->ncols);
-    if (how != SETOP_EXCEPT && how != SETOP_INTERSECT)
-        return 0;
+    if (o->node->setop.op != SETOP_UNION_ALL)
+        ((setop_state *)o->state)->seen = hash_table_new(o->ctx, o->node->types, o->node->ncols);
+    return 0;
+}
+
+static bool needs_right(const op *o) {
+    return o->node->setop.op == SETOP_EXCEPT || o->node->setop.op == SETOP_INTERSECT;
+}
+
+static int setop_read_right(op *o, err *e) {
+    setop_state *s = o->state;
+    batch *in;
+    int status;
     s->right = hash_table_new(o->ctx, o->node->types, o->node->ncols);
     while ((status = op_next(o->right, &in, e)) == 0 && in)
         if ((status = hash_table_add(s->right, in->cols, in->rows, s->entries, e)) != 0)
@@ -37,12 +43,14 @@ static int setop_input(op *o, batch **in, err *e) {
     setop_state *s = o->state;
     if (!s->left_done) {
         int status = op_next(o->left, in, e);
+        if (status == 0 && needs_right(o) && !s->right && (*in || op_right_counts(o)))
+            status = setop_read_right(o, e);
         if (status || *in)
             return status;
         s->left_done = true;
     }
     *in = NULL;
-    return s->right ? 0 : op_next(o->right, in, e);
+    return needs_right(o) ? 0 : op_next(o->right, in, e);
 }
 
 static int setop_choose(op *o, const batch *in, int *count, err *e) {

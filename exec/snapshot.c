@@ -7,8 +7,9 @@
  */
 #include "op_int.h"
 
-static bool has_llm(const plan_node *p) {
-    return p && (p->kind == PLAN_LLM || has_llm(p->left) || has_llm(p->right));
+bool snapshot_has_calls(const plan_node *p) {
+    return p && (p->kind == PLAN_LLM || snapshot_has_calls(p->left) ||
+                 snapshot_has_calls(p->right));
 }
 
 static int keep(exec_ctx *ctx, const plan_node *p, err *e) {
@@ -42,7 +43,7 @@ static int keep_shared(exec_ctx *ctx, const plan_node *p, err *e) {
 static int visit(exec_ctx *ctx, const plan_node *p, err *e) {
     if (!p || ctx->ready[p->number])
         return 0;
-    if (!has_llm(p))
+    if (!snapshot_has_calls(p))
         return p->kind == PLAN_SHARED ? keep_shared(ctx, p, e) : keep(ctx, p, e);
     int status = visit(ctx, p->left, e);
     return status ? status : visit(ctx, p->right, e);
