@@ -15,10 +15,6 @@ static const double FIRST_WAVE = 16; /* the fewest rows that a LIMIT asks for at
 
 /* ---- LLM nodes --------------------------------------------------------------------------------- */
 
-typedef struct field_estimate {
-    double tokens, distinct, score;
-} field_estimate;
-
 static double text_tokens(const estimator *s, str text) {
     return s->env->count_tokens ? s->env->count_tokens(s->env->ctx, text) : (double)text.n / BYTES_PER_TOKEN;
 }
@@ -29,28 +25,57 @@ static void order_as_written(const llm_call *call, uint8_t *order) {
 }
 
 /* The order listed, else as written when nothing is to be ordered, else the one on record, else v1's: average length × N ÷
- * cardinality, descending. */
-static void choose_order(estimator *s, const llm_call *call, const field_estimate *f, uint8_t *order) {
+ * cardinality, descending. With `joint` (joint_distinct) the last is replaced by the best there is. */
+static order_origin choose_order(estimator *s, const llm_call *call, const field_estimate *f, const double *joint,
+                                 uint8_t *order) {
     const settings *set = s->env->settings;
     str wanted = str_from(set->field_order);
     bool keep = str_equal_nocase(wanted, STR("keep"));
     if (!keep && !str_equal_nocase(wanted, STR("fresh"))) {
         str unknown; /* exec's to refuse */
         (void)llm_call_listed_order(call, wanted, order, &unknown);
-        return;
+        return ORDER_LISTED;
     }
     if (set->psm == PSM_SETTING_OFF) {
         order_as_written(call, order);
-        return;
+        return ORDER_WRITTEN;
     }
     if (keep && s->env->field_order && s->env->field_order(s->env->ctx, call, order))
-        return;
+        return ORDER_RECORDED;
+    if (joint) {
+        joint_order(s, f, joint, call->nfields, order);
+        return ORDER_SAMPLED;
+    }
     for (int i = 0; i < call->nfields; i++) {
         int at = i;
         for (; at > 0 && f[order[at - 1]].score < f[i].score; at--)
             order[at] = order[at - 1];
         order[at] = (uint8_t)i;
     }
+    return ORDER_SCORED;
+}
+
+/* Bytes of a column per token: from the values that its statistics keep, where there is a tokenizer. */
+static double bytes_per_token(estimator *s, const column_stats *c) {
+    double bytes = 0, tokens = 0;
+    if (!c || !s->env->count_tokens)
+        return BYTES_PER_TOKEN;
+    for (token_bytes *t = s->measured; t; t = t->next)
+        if (t->stats == c)
+            return t->bytes;
+    for (int i = -2; i < c->ncommon; i++) {
+        value text, v = i == -2 ? c->low : i == -1 ? c->high : c->common[i];
+        err ignored = {0};
+        if (v.type == TYPE_NULL || value_cast(s->mem, v, TYPE_TEXT, &text, &ignored) != 0)
+            continue;
+        double weight = i < 0 ? 1.0 / 16 : c->common_fraction[i];
+        bytes += weight * (double)text.s.n;
+        tokens += weight * text_tokens(s, text.s);
+    }
+    token_bytes *made = ARENA_NEW(s->mem, token_bytes);
+    *made = (token_bytes){s->measured, c, bytes > 0 && tokens > 0 ? bytes / tokens : BYTES_PER_TOKEN};
+    s->measured = made;
+    return made->bytes;
 }
 
 static double expected_output(const estimator *s, const llm_call *call) {
@@ -76,16 +101,21 @@ static double asking_rows(estimator *s, const llm_use *use, const rel *input) {
     return rows;
 }
 
-static double distinct_inputs(estimator *s, const llm_use *use, const rel *input, double rows, field_estimate *f) {
+/* Fills f, and *joint where the fields' joint sample is known. */
+static double distinct_inputs(estimator *s, const llm_use *use, const rel *input, double rows, field_estimate *f, double **joint) {
     double distinct = BASE_MIN(1, rows);
     for (int i = 0; i < use->call->nfields; i++) {
         column_estimate c = estimate_expr(s, use->args[i], input);
         double present = 1 - (use->call->field_required[i] ? 0 : c.null_fraction);
-        f[i].tokens = ((c.bytes + (double)use->call->field_names[i].n) / BYTES_PER_TOKEN + 2) * present;
+        f[i].tokens = (c.bytes / bytes_per_token(s, c.stats) + text_tokens(s, use->call->field_names[i]) + 2) * present;
         f[i].distinct = BASE_MAX(1, BASE_MIN(c.distinct, rows));
         f[i].score = f[i].tokens * rows / f[i].distinct;
+        f[i].joint = c.joint;
         distinct = BASE_MIN(distinct * f[i].distinct, rows);
     }
+    *joint = joint_distinct(s, use->call, f, rows);
+    if (*joint)
+        distinct = BASE_MIN((*joint)[(1u << use->call->nfields) - 1], rows);
     return s->env->settings->dedup ? distinct : rows;
 }
 
@@ -103,10 +133,13 @@ static rates rates_of(const plan_env *env) {
 }
 
 /* Tokens of a prefix tree over the fields in this order: a prefix of k fields once per distinct value of it. */
-static double tree_tokens(const llm_call *call, const field_estimate *f, const uint8_t *order, double distinct) {
+static double tree_tokens(const llm_call *call, const field_estimate *f, const double *joint, const uint8_t *order,
+                          double distinct) {
     double prefixes = 1, tokens = 0;
+    uint32_t set = 0;
     for (int k = 0; k < call->nfields; k++) {
-        prefixes = BASE_MIN(prefixes * f[order[k]].distinct, distinct);
+        set |= joint ? 1u << order[k] : 0;
+        prefixes = BASE_MIN(joint ? joint[set] : prefixes * f[order[k]].distinct, distinct);
         tokens += prefixes * f[order[k]].tokens;
     }
     return tokens;
@@ -116,13 +149,13 @@ static double instruction_tokens(const estimator *s, const llm_call *call) {
     return text_tokens(s, call->instruction) + 3;
 }
 
-void estimate_llm_use(estimator *s, const llm_use *use, const rel *input, use_layout layout, plan_estimate *out,
-                      uint8_t *order) {
+order_origin estimate_llm_use(estimator *s, const llm_use *use, const rel *input, use_layout layout, plan_estimate *out,
+                              uint8_t *order) {
     const llm_call *call = use->call;
-    double rows = asking_rows(s, use, input), body = 0;
+    double rows = asking_rows(s, use, input), body = 0, *joint;
     field_estimate *f = ARENA_ARRAY(s->mem, field_estimate, call->nfields + 1);
-    double distinct = distinct_inputs(s, use, input, rows, f);
-    choose_order(s, call, f, order);
+    double distinct = distinct_inputs(s, use, input, rows, f, &joint);
+    order_origin origin = choose_order(s, call, f, joint, order);
     for (int i = 0; i < call->nfields; i++)
         body += f[i].tokens;
     double question = instruction_tokens(s, call), examples = 0, tail = 2;
@@ -132,7 +165,7 @@ void estimate_llm_use(estimator *s, const llm_use *use, const rel *input, use_la
     double computed = (distinct > 0 ? examples : 0) + distinct * tail;
     computed += layout == LAID_INSTRUCTION_FIRST ? BASE_MIN(1, distinct) * question : distinct * question;
     if (layout != LAID_ON_DATA)
-        computed += tree_tokens(call, f, order, distinct);
+        computed += tree_tokens(call, f, joint, order, distinct);
     if (!s->env->settings->kv_cache)
         computed = prompt;
     double answered = s->env->answered ? BASE_MIN(1, BASE_MAX(0, s->env->answered(s->env->ctx, call))) : 0;
@@ -146,6 +179,7 @@ void estimate_llm_use(estimator *s, const llm_use *use, const rel *input, use_la
     out->output_tokens += output * (1 - answered);
     out->cost_ms += 1e3 * (computed / rate.prefill + decoded / rate.decode) * (1 - answered);
     out->hit_rate = out->prompt_tokens > 0 ? BASE_MAX(0, 1 - out->computed_tokens / out->prompt_tokens) : 0;
+    return origin;
 }
 
 /* ---- layout ------------------------------------------------------------------------------------ */
@@ -161,9 +195,9 @@ static bool share_rows(const llm_use *a, const llm_use *b) {
 static bool data_pays(estimator *s, const llm_use *use, const rel *input, int count, double questions) {
     uint8_t *order = ARENA_ARRAY(s->mem, uint8_t, use->call->nfields + 1);
     field_estimate *f = ARENA_ARRAY(s->mem, field_estimate, use->call->nfields + 1);
-    double distinct = distinct_inputs(s, use, input, asking_rows(s, use, input), f);
-    choose_order(s, use->call, f, order);
-    double data = tree_tokens(use->call, f, order, distinct);
+    double *joint, distinct = distinct_inputs(s, use, input, asking_rows(s, use, input), f, &joint);
+    (void)choose_order(s, use->call, f, joint, order);
+    double data = tree_tokens(use->call, f, joint, order, distinct);
     return data + distinct * questions <= (1 - LAYOUT_LEAST_SAVING) * (questions + count * data);
 }
 
@@ -248,7 +282,7 @@ void estimate_node(estimator *s, const rel *r, plan_node *node) {
     for (int i = 0; i < r->llm.nuses; i++) {
         plan_llm_use *u = &node->llm.uses[i];
         u->data_first = layouts[i] != LAID_INSTRUCTION_FIRST;
-        estimate_llm_use(s, &r->llm.uses[i], r->left, layouts[i], &node->estimate, u->field_order);
+        u->order_origin = estimate_llm_use(s, &r->llm.uses[i], r->left, layouts[i], &node->estimate, u->field_order);
     }
 }
 

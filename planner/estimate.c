@@ -127,7 +127,8 @@ static void estimate_scan(estimator *s, const rel *r, rel_estimate *e) {
             e->columns[i].distinct = e->rows;
         if (known && stats.analyzed && c >= 0 && c < stats.ncolumns) {
             const column_stats *cs = &stats.columns[c];
-            e->columns[i] = (column_estimate){cs->distinct, cs->null_fraction, cs->average_bytes, cs};
+            joint_column joint = {stats.njoint ? e : NULL, cs->joint, stats.njoint, e->rows};
+            e->columns[i] = (column_estimate){cs->distinct, cs->null_fraction, cs->average_bytes, cs, joint};
         }
     }
 }
@@ -422,6 +423,7 @@ static void estimate_join(estimator *s, const rel *r, rel_estimate *e) {
         double matched = left->rows > 0 ? BASE_MIN(1, pairs / left->rows) : 1;
         e->columns[i].null_fraction = 1 - matched * (1 - e->columns[i].null_fraction);
         e->columns[i].stats = NULL;
+        e->columns[i].joint.source = NULL;
     }
 }
 
@@ -468,6 +470,7 @@ static void estimate_setop(estimator *s, const rel *r, rel_estimate *e) {
         c->null_fraction = (c->null_fraction * left->rows + other->null_fraction * right->rows) / all;
         c->distinct += other->distinct;
         c->stats = NULL;
+        c->joint.source = NULL;
     }
     e->rows = r->setop.op == SETOP_UNION_ALL ? left->rows + right->rows
               : r->setop.op == SETOP_UNION   ? 0.8 * (left->rows + right->rows)

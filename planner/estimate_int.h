@@ -11,17 +11,49 @@ typedef struct remembered {
     rel_estimate *value;
 } remembered;
 
+/* One field of a call over its input. */
+typedef struct field_estimate {
+    double tokens, distinct, score;
+    joint_column joint;
+} field_estimate;
+
+/* What joint.c has counted in the sample of one source for one call: combinations by subset of its fields. */
+typedef struct joint_counts joint_counts;
+struct joint_counts {
+    joint_counts *next;
+    const llm_call *call;
+    const joint_cell *first;
+    int fields;
+    const double *counts;
+};
+
+/* How many bytes of a column's texts make a token, by the values that its statistics keep. */
+typedef struct token_bytes token_bytes;
+struct token_bytes {
+    token_bytes *next;
+    const column_stats *stats;
+    double bytes;
+};
+
 /* Estimates by relation node: an open hash table of nslots (a power of two) entries. */
 struct estimator {
     arena *mem;
     const plan_env *env;
     remembered *slots;
     uint32_t nslots, count;
+    joint_counts *counted;
+    token_bytes *measured;
 };
 
 /* The estimate of an expression's values over the rows of r. */
 column_estimate estimate_expr(estimator *s, const expr *x, const rel *r);
 /* Average bytes of an expression of type TEXT (estimate_text.c). */
 double estimate_text_bytes(estimator *s, const expr *x, const rel *r);
+
+/* For each subset (a bit a field) of a call's fields: how many different combinations of their values `rows` rows have. NULL: a field
+ * is no column of a table with statistics. */
+double *joint_distinct(estimator *s, const llm_call *call, const field_estimate *f, double rows);
+/* The field order under which the prefix tree has the fewest tokens. */
+void joint_order(estimator *s, const field_estimate *f, const double *distinct, int n, uint8_t *order);
 
 #endif

@@ -4,7 +4,7 @@
  *   Project r.id                                              rows≈80
  *   └─ Filter LLM#1 = 'positive'                              rows≈80
  *      └─ LLM                                                 rows≈240
- *         │  #1 'Is the review positive or negative?' (synopsis, review) RETURNS ENUM('positive', 'negative') by use
+ *         │  #1 'Is the review positive or negative?' (synopsis, review; order by sample) RETURNS ENUM('positive', 'negative') by use
  *         │  240 distinct inputs, 49,100 prompt tokens, 10,200 computed, hit rate 79.2 %
  *         └─ Hash join r.movie = m.id                          rows≈240
  *
@@ -295,6 +295,11 @@ static void print_figures(printer *p, const plan_node *n, size_t line_start) {
     buf_append_char(p->out, '\n');
 }
 
+const char *order_origin_name(order_origin o) {
+    static const char *const names[] = {"as written", "as listed", "order on record", "order by sample", "order by score"};
+    return names[o];
+}
+
 /* ---- LLM nodes --------------------------------------------------------------------------------- */
 
 static void print_type(buf *out, const llm_call *call) {
@@ -337,7 +342,9 @@ static void print_call(buf *out, const plan_llm_use *u, bool as_written) {
             buf_append_c(out, ", ");
         buf_append_str(out, call->field_names[as_written ? k : u->field_order[k]]);
     }
-    buf_append_c(out, u->data_first && !as_written ? " before the instruction)" : ")");
+    if (call->nfields > 1 && !as_written)
+        buf_printf(out, "; %s", order_origin_name(u->order_origin));
+    buf_append_c(out, u->data_first && !as_written ? ", before the instruction)" : ")");
     print_type(out, call);
     if (call->examples)
         buf_append_c(out, " with examples");

@@ -67,6 +67,7 @@ static void add_call(cJSON *list, const plan_llm_use *u) {
     cJSON_AddNumberToObject(o, "call", call->number);
     add_str(o, "instruction", call->instruction);
     add_strs(o, "fields", call->field_names, call->nfields, u->field_order);
+    cJSON_AddStringToObject(o, "field_order", order_origin_name(u->order_origin));
     cJSON_AddStringToObject(o, "layout", u->data_first ? "data first" : "instruction first");
     add_exprs(o, "arguments", u->args, call->nfields);
     cJSON_AddStringToObject(o, "returns", types[call->returns]);

@@ -63,12 +63,22 @@ typedef struct plan_estimate {
     double distinct_inputs, prompt_tokens, computed_tokens, hit_rate, output_tokens, selectivity;
 } plan_estimate;
 
+/* Where the field order that EXPLAIN shows comes from; over the real inputs exec solves it anew, but for the first two. */
+typedef enum order_origin {
+    ORDER_WRITTEN,  /* SET psm = 'off' */
+    ORDER_LISTED,   /* SET field_order = 'a, b' */
+    ORDER_RECORDED, /* the order kept for this call: used while it is nearly as good as the best */
+    ORDER_SAMPLED,  /* the best by the tables' joint samples */
+    ORDER_SCORED    /* without these: by length × repetition */
+} order_origin;
+
 typedef struct plan_llm_use {
     const llm_call *call;
     expr **args;  /* slots resolved against the input */
     expr *guard;  /* or NULL */
     int out_slot, prob_slot; /* in the node's output; prob_slot -1: not wanted */
     /* As estimated (EXPLAIN); exec decides over the real inputs. */
+    order_origin order_origin;
     uint8_t *field_order;
     bool data_first;
 } plan_llm_use;
@@ -194,6 +204,9 @@ typedef struct plan_rule_info {
     const char *name, *help;
 } plan_rule_info;
 const plan_rule_info *plan_rules(size_t *count);
+
+/* "as written", … : for EXPLAIN, behind the fields. */
+const char *order_origin_name(order_origin o);
 
 /* ---- EXPLAIN ----------------------------------------------------------------------------------- */
 

@@ -37,10 +37,19 @@ rel *rel_copy(rule_ctx *r, const rel *from);
 
 /* ---- estimates (estimate.c, cost.c) ------------------------------------------------------------ */
 
+/* A table's column in the joint sample of its statistics. */
+typedef struct joint_column {
+    const void *source; /* one per scan; NULL: there is no sample */
+    const joint_cell *cells;
+    int rows;
+    double table_rows;
+} joint_column;
+
 /* What is expected of one column of a relation. */
 typedef struct column_estimate {
     double distinct, null_fraction, bytes;
     const column_stats *stats; /* of the table's column it comes from unchanged, if analyzed; else NULL */
+    joint_column joint;
 } column_estimate;
 
 typedef struct rel_estimate {
@@ -59,8 +68,8 @@ typedef enum use_layout { LAID_INSTRUCTION_FIRST, LAID_DATA_FIRST, LAID_ON_DATA 
 /* The layouts of an LLM node's uses, as SET llm_layout wants them or by estimated tokens: one each into out. */
 void estimate_layouts(estimator *s, const rel *llm, use_layout *out);
 /* The facts of one LLM use over `input`: distinct inputs, tokens, cost in ms; estimated best field order into order (nfields). */
-void estimate_llm_use(estimator *s, const llm_use *use, const rel *input, use_layout layout, plan_estimate *out,
-                      uint8_t *order);
+order_origin estimate_llm_use(estimator *s, const llm_use *use, const rel *input, use_layout layout, plan_estimate *out,
+                              uint8_t *order);
 /* Fills node->estimate (and the estimated field orders of an LLM node) from the relation it was made of. */
 void estimate_node(estimator *s, const rel *r, plan_node *node);
 /* Cost in ms of everything a relation node does itself, its inputs' cost left out. */
