@@ -19,13 +19,12 @@
 #include <string.h>
 
 #include "exec/exec.h"
+#include "tests/sql/golden_int.h"
 
 typedef struct runner {
     db *db;
     const char *path;
-    bool update;
-    buf updated, rules_off;
-    int line, failed, records;
+    buf rules_off;
 } runner;
 
 /* ---- statements -------------------------------------------------------------------------------- */
@@ -129,108 +128,56 @@ static void list_rules(buf *out) {
 
 /* ---- records ----------------------------------------------------------------------------------- */
 
-static void check_record(runner *r, str sql, bool is_query, str expected, int line) {
+static void check_record(golden *g, void *ctx, str sql, const str *expected, int line) {
+    runner *r = ctx;
     buf got = {0};
-    r->records++;
-    buf_append_str(&r->updated, sql);
+    g->records++;
+    buf_append_str(&g->updated, sql);
     bool ok = true;
-    if (is_query) {
+    if (expected) {
         run(r, "EXPLAIN (RULES) ", sql, &got);
         buf_append_c(&got, "-- plan\n");
         run(r, "EXPLAIN ", sql, &got);
-        ok = (r->update || str_equal(buf_str(&got), expected));
-        buf_append_c(&r->updated, "----\n");
-        buf_append_str(&r->updated, buf_str(&got));
+        ok = (g->update || str_equal(buf_str(&got), *expected));
+        buf_append_c(&g->updated, "----\n");
+        buf_append_str(&g->updated, buf_str(&got));
         if (!ok)
             printf("%s:%d:\n%.*s---- expected\n%.*s---- got\n%.*s\n", r->path, line, (int)sql.n,
-                   sql.p, (int)expected.n, expected.p, (int)got.n, got.p);
+                   sql.p, (int)expected->n, expected->p, (int)got.n, got.p);
         ok = same_rows(r, sql, line) && ok;
     } else if (!run(r, "", sql, &got)) {
         printf("%s:%d: %.*s", r->path, line, (int)got.n, got.p);
         ok = false;
     }
-    r->failed += !ok;
+    g->failed += !ok;
     buf_free(&got);
 }
 
-static str next_line(str *rest) {
-    const char *end = memchr(rest->p, '\n', rest->n);
-    str line = {rest->p, end ? (size_t)(end - rest->p) + 1 : rest->n};
-    *rest = (str){rest->p + line.n, rest->n - line.n};
-    return line;
-}
-
-static bool is_blank(str line) {
-    return line.n == 0 || (line.n == 1 && line.p[0] == '\n');
-}
-
-static void run_file(runner *r, str text) {
-    while (text.n) {
-        str start = text, line = next_line(&text);
-        int first = ++r->line;
-        if (is_blank(line) || line.p[0] == '#') {
-            buf_append_str(&r->updated, line);
-            continue;
-        }
-        str sql = {start.p, 0}, expected = {"", 0};
-        bool is_query = false;
-        for (; !is_blank(line); line = text.n ? next_line(&text) : (str){"", 0}, r->line++) {
-            if (is_query) {
-                expected.n += line.n;
-            } else if (str_equal(line, STR("----\n"))) {
-                is_query = true;
-                expected = (str){text.p, 0};
-            } else {
-                sql.n += line.n;
-            }
-        }
-        check_record(r, sql, is_query, expected, first);
-        buf_append_str(&r->updated, line);
-    }
-}
-
-static bool read_file(const char *path, buf *out) {
-    FILE *f = fopen(path, "rb");
-    char chunk[8192];
-    size_t n;
-    if (!f)
-        return false;
-    while ((n = fread(chunk, 1, sizeof chunk, f)) > 0)
-        buf_append(out, chunk, n);
-    fclose(f);
-    return true;
-}
-
 static int test_file(const char *path, bool update) {
-    runner r = {.path = path, .update = update};
+    golden g = {.path = path, .update = update};
+    runner r = {.path = path};
     buf text = {0};
     db_options options = {0};
     err e;
-    if (!read_file(path, &text)) {
-        fprintf(stderr, "cannot read %s\n", path);
+    if (!golden_read(path, &text))
         return 1;
-    }
     if (db_open(&options, &r.db, &e) != 0) {
         fprintf(stderr, "cannot start: %s\n", e.message);
         buf_free(&text);
         return 1;
     }
     list_rules(&r.rules_off);
-    if (set_up(&r, "SET cost_rates = 'nominal'"))
-        run_file(&r, buf_str(&text));
-    else
-        r.failed++;
-    db_close(r.db);
-    FILE *f = update ? fopen(path, "wb") : NULL;
-    if (f) {
-        fwrite(r.updated.p, 1, r.updated.n, f);
-        fclose(f);
+    if (set_up(&r, "SET cost_rates = 'nominal'")) {
+        golden_run(&g, buf_str(&text), check_record, &r);
+        golden_write(&g);
+    } else {
+        g.failed++;
     }
-    printf("%s: %d records, %d failed%s\n", path, r.records, r.failed, update ? ", updated" : "");
+    db_close(r.db);
+    printf("%s: %d records, %d failed%s\n", path, g.records, g.failed, update ? ", updated" : "");
     buf_free(&r.rules_off);
-    buf_free(&r.updated);
     buf_free(&text);
-    return r.failed != 0;
+    return g.failed != 0;
 }
 
 int main(int argc, char **argv) {

@@ -20,14 +20,11 @@
 #include <unistd.h>
 
 #include "exec/exec.h"
+#include "tests/sql/golden_int.h"
 
 typedef struct runner {
     db *db;
-    const char *path;
     char here[PATH_MAX], tmp[64];
-    bool update;
-    buf updated;
-    int line, failed, records;
 } runner;
 
 static void print_value(buf *out, value v) {
@@ -127,78 +124,27 @@ static void unsubstitute(const runner *r, buf *text) {
     *text = out;
 }
 
-static void check_record(runner *r, str sql, bool has_expected, str expected, int line) {
+static void check_record(golden *g, void *ctx, str sql, const str *expected, int line) {
+    runner *r = ctx;
     buf text = {0}, got = {0};
     substitute(r, sql, &text);
     bool ok = run(r, buf_str(&text), &got);
     unsubstitute(r, &got);
-    r->records++;
-    buf_append_str(&r->updated, sql);
-    if (has_expected || (!ok && r->update)) {
-        buf_append_c(&r->updated, "----\n");
-        buf_append_str(&r->updated, buf_str(&got));
+    g->records++;
+    buf_append_str(&g->updated, sql);
+    if (expected || (!ok && g->update)) {
+        buf_append_c(&g->updated, "----\n");
+        buf_append_str(&g->updated, buf_str(&got));
     }
-    if (has_expected ? !str_equal(buf_str(&got), expected) : !ok) {
-        r->failed++;
-        if (!r->update)
-            printf("%s:%d:\n%.*s---- expected\n%.*s---- got\n%.*s\n", r->path, line, (int)sql.n,
-                   sql.p, (int)expected.n, expected.p, (int)got.n, got.n ? got.p : "");
+    if (expected ? !str_equal(buf_str(&got), *expected) : !ok) {
+        g->failed++;
+        str wanted = expected ? *expected : STR("");
+        if (!g->update)
+            printf("%s:%d:\n%.*s---- expected\n%.*s---- got\n%.*s\n", g->path, line, (int)sql.n,
+                   sql.p, (int)wanted.n, wanted.p, (int)got.n, got.n ? got.p : "");
     }
     buf_free(&text);
     buf_free(&got);
-}
-
-static str next_line(str *rest) {
-    const char *end = memchr(rest->p, '\n', rest->n);
-    str line = {rest->p, end ? (size_t)(end - rest->p) + 1 : rest->n};
-    *rest = (str){rest->p + line.n, rest->n - line.n};
-    return line;
-}
-
-static bool is_blank(str line) {
-    return line.n == 0 || (line.n == 1 && line.p[0] == '\n');
-}
-
-static void run_file(runner *r, str text) {
-    while (text.n) {
-        str start = text, line = next_line(&text);
-        r->line++;
-        if (is_blank(line) || line.p[0] == '#') {
-            buf_append_str(&r->updated, line);
-            continue;
-        }
-        int first = r->line;
-        str sql = {start.p, 0}, expected = {NULL, 0};
-        bool has_expected = false;
-        for (; !is_blank(line); line = next_line(&text), r->line++) {
-            if (!has_expected && str_equal(line, STR("----\n"))) {
-                has_expected = true;
-                expected = (str){text.p, 0};
-            } else if (has_expected) {
-                expected.n += line.n;
-            } else {
-                sql.n += line.n;
-            }
-            if (text.n == 0) {
-                line = (str){"", 0};
-                break;
-            }
-        }
-        check_record(r, sql, has_expected, expected, first);
-        buf_append_str(&r->updated, line);
-    }
-}
-
-static bool read_file(const char *path, buf *out) {
-    FILE *f = fopen(path, "rb");
-    char chunk[8192];
-    size_t n;
-    if (!f)
-        return false;
-    while ((n = fread(chunk, 1, sizeof chunk, f)) > 0)
-        buf_append(out, chunk, n);
-    fclose(f);
-    return true;
 }
 
 static int remove_one(const char *path, const struct stat *st, int type, struct FTW *ftw) {
@@ -207,14 +153,13 @@ static int remove_one(const char *path, const struct stat *st, int type, struct 
 }
 
 static int test_file(const char *path, bool update) {
-    runner r = {.path = path, .update = update};
+    golden g = {.path = path, .update = update};
+    runner r = {0};
     buf text = {0};
     db_options options = {0};
     err e;
-    if (!read_file(path, &text)) {
-        fprintf(stderr, "cannot read %s\n", path);
+    if (!golden_read(path, &text))
         return 1;
-    }
     if (!realpath(path, r.here)) {
         fprintf(stderr, "no file %s\n", path);
         buf_free(&text);
@@ -228,18 +173,16 @@ static int test_file(const char *path, bool update) {
         buf_free(&text);
         return 1;
     }
-    run_file(&r, buf_str(&text));
+    golden_run(&g, buf_str(&text), check_record, &r);
+    int differing = g.failed;
     db_close(r.db);
     nftw(r.tmp, remove_one, 16, FTW_DEPTH | FTW_PHYS);
-    FILE *f = update ? fopen(path, "wb") : NULL;
-    if (f) {
-        fwrite(r.updated.p, 1, r.updated.n, f);
-        fclose(f);
-    }
-    printf("%s: %d statements, %d %s\n", path, r.records, r.failed, update ? "updated" : "failed");
-    buf_free(&r.updated);
+    g.failed = 0; /* an update is what differing records are for; not to be written is a failure */
+    golden_write(&g);
+    printf("%s: %d statements, %d %s\n", path, g.records, differing,
+           update ? "updated" : "failed");
     buf_free(&text);
-    return r.failed && !update;
+    return g.failed || (differing && !update);
 }
 
 int main(int argc, char **argv) {
