@@ -199,6 +199,13 @@ static int setup(void **state) {
     two.threads = 2;
     if (llm_engine_open(&one, &f.one, &e) != 0 || llm_engine_open(&two, &f.two, &e) != 0) {
         fprintf(stderr, "%s\n", e.message);
+#ifndef KVASIR_CPU /* a build for cards alone: what the card at hand cannot do, or no card, is skipped */
+        if (e.code == ERR_UNSUPPORTED) {
+            free(f.reference);
+            f.reference = NULL;
+            return 0;
+        }
+#endif
         return 1;
     }
     for (int i = 0; i < f.prompts; i++) { /* alone: a session each */
