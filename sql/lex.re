@@ -88,6 +88,7 @@ static int scan(const unsigned char *start, const unsigned char *limit, const un
         return TK_ILLEGAL;
     }
     "`" [^`\x00]* "`"? { *end = cursor; *problem = "names are quoted with \""; return TK_ILLEGAL; }
+    "&&" { *end = cursor; *problem = "AND is written as a word"; return TK_ILLEGAL; }
     * { *end = cursor; *problem = "no SQL begins with this character"; return TK_ILLEGAL; }
     */
 #undef PEEK

@@ -42,7 +42,7 @@ static const char *nearest(str word, const int *expected, int nexpected) {
 }
 
 /* "expected ON or USING", when there are few enough to be of help. */
-static void hint_expected(err *e, const int *expected, int nexpected) {
+static bool hint_expected(err *e, const int *expected, int nexpected) {
     enum { FEW = 4 };
     const char *words[FEW];
     int n = 0;
@@ -53,7 +53,7 @@ static void hint_expected(err *e, const int *expected, int nexpected) {
         if (!name)
             continue;
         if (n == FEW)
-            return;
+            return false;
         words[n++] = name;
     }
     char out[128];
@@ -62,11 +62,51 @@ static void hint_expected(err *e, const int *expected, int nexpected) {
         const char *join = i == 0 ? "" : i == n - 1 ? " or " : ", ";
         int k = snprintf(out + used, sizeof out - used, "%s%s", join, words[i]);
         if (k < 0 || used + (size_t)k >= sizeof out)
-            return;
+            return false;
         used += (size_t)k;
     }
     if (n)
         err_hint(e, "expected %s", out);
+    return n > 0;
+}
+
+/* What other dialects write: the token before, its word (NULL: any), and the one stumbled over. */
+static const struct {
+    int previous;
+    const char *word;
+    int code;
+    const char *hint;
+} HABITS[] = {
+    {TK_ID, "TOP", TK_NUMBER, "the first rows are LIMIT n, at the end of the statement"},
+    {TK_ID, "DATE", TK_STRING, "dates are texts: '2024-01-31', or date('2024-01-31')"},
+    {TK_EQ, NULL, TK_LT, "less or equal is written <="},
+    {TK_ID, NULL, TK_ARROW, "greater or equal is written >="},
+    {TK_LIKE, NULL, TK_PERCENT, "a pattern is a text in single quotes: '%…%'"},
+};
+
+static bool hint_habit(parser *p, int code) {
+    for (size_t i = 0; i < BASE_COUNT(HABITS); i++)
+        if (HABITS[i].previous == p->previous_code && HABITS[i].code == code &&
+            (!HABITS[i].word || str_equal_nocase(p->previous.text, str_from(HABITS[i].word)))) {
+            err_hint(p->error, "%s", HABITS[i].hint);
+            return true;
+        }
+    return false;
+}
+
+static bool ends_value(int code) {
+    return code == TK_ID || code == TK_STRING || code == TK_NUMBER || code == TK_RP;
+}
+
+/* Two values side by side lack a comma; anything else, where a ) could stand, may lack that. */
+static void hint_missing(parser *p, int code, const int *expected, int nexpected) {
+    bool closing = false;
+    for (int i = 0; i < nexpected; i++)
+        closing = closing || expected[i] == TK_RP;
+    if (ends_value(p->previous_code) && ends_value(code) && code != TK_RP)
+        err_hint(p->error, "is a comma missing before it?");
+    else if (closing && code != TK_COMMA)
+        err_hint(p->error, "a ( is still open: its ) is missing");
 }
 
 /* Two letters are near to too much. */
@@ -75,7 +115,8 @@ static bool worth_guessing(token t) {
                                         str_equal_nocase(t.text, STR("no"))));
 }
 
-static void hint_keyword_or_expected(parser *p, token at, const int *expected, int nexpected) {
+static void hint_keyword_or_expected(parser *p, int code, token at, const int *expected,
+                                     int nexpected) {
     bool wants_name = false, keyword = keyword_code(at.text) != 0;
     for (int i = 0; i < nexpected; i++)
         wants_name = wants_name || expected[i] == TK_ID;
@@ -84,8 +125,8 @@ static void hint_keyword_or_expected(parser *p, token at, const int *expected, i
     else if (keyword && wants_name && p->previous_code != TK_ID)
         err_hint(p->error, "%.*s is a keyword; as a name, write \"%.*s\"", at.len, at.text.p,
                  at.len, at.text.p);
-    else
-        hint_expected(p->error, expected, nexpected);
+    else if (!hint_expected(p->error, expected, nexpected))
+        hint_missing(p, code, expected, nexpected);
 }
 
 void parser_unexpected(parser *p, int code, token at, const int *expected, int nexpected) {
@@ -112,8 +153,8 @@ void parser_unexpected(parser *p, int code, token at, const int *expected, int n
                    (int)BASE_MIN(place.text.n, (size_t)60), place.text.p);
     if (meant)
         err_hint(p->error, "did you mean %s?", meant);
-    else
-        hint_keyword_or_expected(p, at, expected, nexpected);
+    else if (!hint_habit(p, code))
+        hint_keyword_or_expected(p, code, at, expected, nexpected);
 }
 
 /* ---- driving -----------------------------------------------------------------------------------

@@ -191,6 +191,8 @@ static void hint_column(binder *b, const node *n) {
     if (quoted)
         err_hint(b->e, "texts stand in single quotes: '%.*s'",
                  (int)BASE_MIN(n->name.name.n, (size_t)100), n->name.name.p);
+    else if (n->name.name.n >= 3 && memcmp(n->name.name.p, "\xe2\x80", 2) == 0) /* ‘ ’ “ ” */
+        err_hint(b->e, "texts stand in straight single quotes: '…'");
     else if (!n->qualifier.name.n && n->name.name.n > 3 && !keyword_code(n->name.name) &&
              keyword_nearest(n->name.name))
         err_hint(b->e, "did you mean %s?", keyword_nearest(n->name.name));
