@@ -106,9 +106,11 @@ static int upgrade(db *d, const txn_wait *wait, err *e) {
     txn_abort(d->txn);
     d->txn = d->active = NULL;
     int status = txn_begin(d->store, true, wait, &d->txn, e);
+    bool changed = false; /* else another process holds the writer's lock, and the error names it */
     if (status == 0) {
         const catalog *c = txn_catalog(d->txn);
         status = c->ntables != tables ? (int)ERR_BUSY : versions_check(d->seen, tables, c, e);
+        changed = status == ERR_BUSY;
         if (status) {
             txn_abort(d->txn);
             d->txn = NULL;
@@ -118,11 +120,10 @@ static int upgrade(db *d, const txn_wait *wait, err *e) {
     if (status == ERR_BUSY || status == ERR_CANCELLED) {
         atomic_store(&d->failed,
                      true); /* what it read is gone: nothing after this would be of one snapshot */
-        if (d->txn == NULL && status == ERR_BUSY) {
+        if (changed)
             err_set(e, ERR_BUSY,
                     "the database changed since this transaction began; roll back and start over");
-            err_hint(e, "ROLLBACK");
-        }
+        err_hint(e, "ROLLBACK");
     }
     d->active = d->txn;
     return status;
