@@ -17,7 +17,9 @@
 static int table_stats_of(void *ctx, const table_def *table, arena *a, table_stats *out) {
     exec_ctx *c = ctx;
     err ignored; /* without statistics the planner guesses, and says so */
-    return c->txn ? stats_get(c->txn, table, a, out, &ignored) : (int)ERR_INTERNAL;
+    if (!c->txn)
+        return ERR_INTERNAL;
+    return stats_get(c->txn, table, c->stmt->ncalls > 0, a, out, &ignored);
 }
 
 enum { GUESSED_ROW_BYTES = 100 };

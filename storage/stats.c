@@ -425,12 +425,12 @@ static void age(table_stats *s) {
     }
 }
 
-int stats_get(txn *t, const table_def *def, arena *a, table_stats *out, err *e) {
+int stats_get(txn *t, const table_def *def, bool joint, arena *a, table_stats *out, err *e) {
     *out = (table_stats){.ncolumns = def->ncolumns};
     out->columns = ARENA_ARRAY(a, column_stats, BASE_MAX(def->ncolumns, 1));
     int status = table_row_count(t, def, &out->rows, e);
     if (!status)
-        status = stats_record_get(t, def, a, out, e);
+        status = stats_record_get(t, def, joint, a, out, e);
     if (!status && out->analyzed)
         age(out);
     return status;

@@ -40,7 +40,7 @@ void stats_feed_clear(stats_feed *f); /* as stats_feed_new made it */
 
 /* *found = false: there are no counts; f must be cleared. */
 int stats_record_counts(txn *t, const table_def *def, stats_feed *f, bool *found, err *e);
-int stats_record_get(txn *t, const table_def *def, arena *a, table_stats *out, err *e);
+int stats_record_get(txn *t, const table_def *def, bool joint, arena *a, table_stats *out, err *e);
 int stats_record_put(txn *t, const table_def *def, const table_stats *s, const stats_feed *f,
                      err *e);
 

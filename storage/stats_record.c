@@ -2,8 +2,8 @@
  * stats_record.c - statistics as bytes in the meta tree: what the planner reads under "stats:<table
  * id>", the counts behind it under "counts:<table id>".
  *
- *   stats   version, columns, counted rows, joint rows; per column its column_stats, then a joint
- *           cell (value id, bytes) per joint row
+ *   stats   version, columns, counted rows; per column its column_stats; joint rows; per column a
+ *           joint cell (value id, bytes) per joint row
  *   counts  version, columns, rows, random state, reservoir; per column NULLs, bytes, and the
  *           hashes of its values: 1 + nexact × 8 bytes, or the registers
  *
@@ -14,7 +14,7 @@
 
 #include "stats_int.h"
 
-enum { STATS_VERSION = 2 };
+enum { STATS_VERSION = 3 };
 
 static void put_double(buf *b, double d) {
     uint64_t bits;
@@ -69,7 +69,6 @@ static void write_stats(buf *b, const table_stats *s) {
     put_u32(b, STATS_VERSION);
     put_u32(b, (uint32_t)s->ncolumns);
     put_u64(b, s->counted_rows);
-    put_u32(b, (uint32_t)s->njoint);
     for (int i = 0; i < s->ncolumns; i++) {
         const column_stats *c = &s->columns[i];
         put_double(b, c->distinct);
@@ -83,14 +82,16 @@ static void write_stats(buf *b, const table_stats *s) {
             put_value(b, c->common[k]);
             put_double(b, c->common_fraction[k]);
         }
-        for (int k = 0; k < s->njoint; k++) {
-            put_u32(b, c->joint[k].id);
-            put_u32(b, c->joint[k].bytes);
-        }
     }
+    put_u32(b, (uint32_t)s->njoint);
+    for (int i = 0; i < s->ncolumns; i++)
+        for (int k = 0; k < s->njoint; k++) {
+            put_u32(b, s->columns[i].joint[k].id);
+            put_u32(b, s->columns[i].joint[k].bytes);
+        }
 }
 
-static void read_column(bytes_reader *r, int njoint, arena *a, column_stats *c) {
+static void read_column(bytes_reader *r, arena *a, column_stats *c) {
     c->distinct = get_double(r);
     c->null_fraction = get_double(r);
     c->average_bytes = get_double(r);
@@ -104,34 +105,41 @@ static void read_column(bytes_reader *r, int njoint, arena *a, column_stats *c) 
         c->common[k] = get_value(r, a);
         c->common_fraction[k] = get_double(r);
     }
-    c->joint = ARENA_ARRAY(a, joint_cell, BASE_MAX(njoint, 1));
-    for (int k = 0; k < njoint; k++) {
+}
+
+static void read_joint(bytes_reader *r, int rows, arena *a, column_stats *c) {
+    c->joint = ARENA_ARRAY(a, joint_cell, BASE_MAX(rows, 1));
+    for (int k = 0; k < rows; k++) {
         c->joint[k].id = get_u32(r);
         c->joint[k].bytes = get_u32(r);
-        r->bad = r->bad || (c->joint[k].id != JOINT_NULL && c->joint[k].id >= (uint32_t)njoint);
+        r->bad = r->bad || (c->joint[k].id != JOINT_NULL && c->joint[k].id >= (uint32_t)rows);
     }
 }
 
-static bool read_stats(str bytes, arena *a, table_stats *out) {
+static bool read_stats(str bytes, bool joint, arena *a, table_stats *out) {
     bytes_reader r = {(const uint8_t *)bytes.p, (const uint8_t *)bytes.p + bytes.n, false};
     if (get_u32(&r) != STATS_VERSION || get_u32(&r) != (uint32_t)out->ncolumns)
         return false;
     out->counted_rows = get_u64(&r);
+    for (int i = 0; i < out->ncolumns && !r.bad; i++)
+        read_column(&r, a, &out->columns[i]);
+    if (!joint || r.bad)
+        return !r.bad;
     out->njoint = (int)get_u32(&r);
     r.bad = r.bad || out->njoint < 0 || out->njoint > JOINT_ROWS;
     for (int i = 0; i < out->ncolumns && !r.bad; i++)
-        read_column(&r, out->njoint, a, &out->columns[i]);
+        read_joint(&r, out->njoint, a, &out->columns[i]);
     return !r.bad;
 }
 
-int stats_record_get(txn *t, const table_def *def, arena *a, table_stats *out, err *e) {
+int stats_record_get(txn *t, const table_def *def, bool joint, arena *a, table_stats *out, err *e) {
     char name[32];
     str bytes;
     bool found;
     int status = meta_get(t, record_key("stats", def->id, name), &bytes, &found, e);
     if (status || !found)
         return status;
-    out->analyzed = read_stats(bytes, a, out);
+    out->analyzed = read_stats(bytes, joint, a, out);
     if (!out->analyzed) {
         out->njoint = 0;
         memset(out->columns, 0, sizeof *out->columns * (size_t)BASE_MAX(def->ncolumns, 1));

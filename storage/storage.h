@@ -208,8 +208,9 @@ typedef struct table_stats {
 /* Reads the whole table and keeps the result. */
 int stats_analyze(txn *t, const table_def *def, const atomic_bool *cancel, err *e);
 /* What is known: the row count always (exact), the rest if it was counted, by ANALYZE or while many rows were written; distinct
- * values are scaled to the rows of now. Allocated in `a`. */
-int stats_get(txn *t, const table_def *def, arena *a, table_stats *out, err *e);
+ * values are scaled to the rows of now. The joint sample only where it is asked for: reading it costs more than a look-up by key.
+ * Allocated in `a`. */
+int stats_get(txn *t, const table_def *def, bool joint, arena *a, table_stats *out, err *e);
 
 /* Counting rows while they are written: resume, feed each batch with its rows' ids, keep. Resume takes up what is known of the
  * rows already there, and reads them where nobody has counted them. */

@@ -247,11 +247,11 @@ static void test_statistics(void **state) {
     table_stats stats;
     for (int i = 0; i < 20000; i++)
         add_person(t, value_null(), i % 4 == 0 ? "common" : i % 10 == 1 ? NULL : "x", i % 5000);
-    OK(stats_get(t, p, a, &stats, &e));
+    OK(stats_get(t, p, true, a, &stats, &e));
     assert_false(stats.analyzed);
     assert_int_equal(stats.rows, 20000);
     OK(stats_analyze(t, p, NULL, &e));
-    OK(stats_get(t, p, a, &stats, &e));
+    OK(stats_get(t, p, true, a, &stats, &e));
     assert_true(stats.analyzed);
     assert_true(stats.columns[1].distinct == 2);
     assert_true(fabs(stats.columns[1].null_fraction - 0.1) < 1e-9);
@@ -266,7 +266,7 @@ static void test_statistics(void **state) {
     FAILS(ERR_CANCELLED, stats_analyze(t, p, &cancel, &e));
     column_def extra = COLUMN("extra", TYPE_TEXT);
     OK(catalog_add_column(t, STR("people"), &extra, value_null(), &e));
-    OK(stats_get(t, table_named(t, "people"), a, &stats, &e));
+    OK(stats_get(t, table_named(t, "people"), true, a, &stats, &e));
     assert_false(stats.analyzed);
     arena_free(a);
     txn_abort(t);
@@ -302,9 +302,9 @@ static void test_statistics_while_writing(void **state) {
         OK(stats_feed_keep(f, t, p, &e));
         stats_feed_free(f);
     }
-    OK(stats_get(t, p, a, &fed, &e));
+    OK(stats_get(t, p, true, a, &fed, &e));
     OK(stats_analyze(t, p, NULL, &e));
-    OK(stats_get(t, p, a, &analyzed, &e));
+    OK(stats_get(t, p, true, a, &analyzed, &e));
     assert_true(fed.analyzed && fed.counted_rows == BATCH * BATCHES && fed.njoint == analyzed.njoint);
     assert_true(fed.njoint > 100);
     for (int k = 0; k < 4; k++) {
@@ -317,7 +317,7 @@ static void test_statistics_while_writing(void **state) {
     double keys = fed.columns[0].distinct, few = fed.columns[1].distinct;
     for (int i = 0; i < BATCH * BATCHES / 2; i++)
         OK(table_delete(t, p, i + 1, &e));
-    OK(stats_get(t, p, a, &fed, &e));
+    OK(stats_get(t, p, true, a, &fed, &e));
     assert_int_equal(fed.rows, BATCH * BATCHES / 2);
     assert_true(fabs(fed.columns[0].distinct / keys - 0.5) < 0.03); /* keys go with their rows */
     assert_true(fabs(fed.columns[1].distinct / few - 1) < 0.01);       /* one value stays */
