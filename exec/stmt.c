@@ -385,6 +385,8 @@ static int run_once(stmt *s, err *e) {
         status = run_bound(s, e);
     else
         stmt_end_txn(s, false, &ignored);
+    if (status == 0 && s->bound->compares_null)
+        exec_notice(&s->ctx, "a comparison with NULL is never true; IS NULL finds what is missing");
     return status;
 }
 

@@ -287,6 +287,7 @@ static str trimmed(str text) {
 static void collect_calls(binder *b, sql_stmt *s) {
     s->calls = ARENA_ARRAY(b->mem, llm_call *, b->ncalls);
     s->ncalls = b->ncalls;
+    s->compares_null = b->compares_null;
     for (int i = 0; i < b->calls.n; i++) {
         call_info *info = b->calls.items[i];
         if (info->call->number)

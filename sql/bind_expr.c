@@ -219,7 +219,12 @@ static expr *comparison(binder *b, expr_op op, expr *l, expr *r, const node *n) 
 static expr *bind_comparison(binder *b, const node *n) {
     expr *l = bind_expr(b, n->args[0]);
     expr *r = l ? bind_expr(b, n->args[1]) : NULL;
-    return r ? comparison(b, n->op, l, r, n) : NULL;
+    if (!r)
+        return NULL;
+    if (b->view_depth == 0 && (l->type == TYPE_NULL || r->type == TYPE_NULL) &&
+        !(expr_is_constant(l) && expr_is_constant(r)))
+        b->compares_null = true;
+    return comparison(b, n->op, l, r, n);
 }
 
 /* x IS TRUE takes numbers as conditions do; x IS NULL takes anything. */

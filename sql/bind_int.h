@@ -146,6 +146,7 @@ typedef struct binder {
     str text;
     int next_id, next_share;
     bool mentions_rowid;
+    bool compares_null;
     int view_depth; /* > 0: positions are another text's */
     scope *scope;
     lift *lift;

@@ -427,6 +427,7 @@ struct sql_stmt {
                    * cast; DELETE: rowid; COPY TO and CREATE TABLE AS: the rows; WARM: the query */
     int ncalls;
     llm_call **calls; /* every LLM call in it */
+    bool compares_null; /* by = or the like, with the literal: which is never true, and seldom meant */
     int next_id;      /* first column id not in use: the planner makes new ones from here */
     int next_share;
 
