@@ -14,8 +14,21 @@ static int read_right(op *o, join_pairs *p, err *e) {
     return rowset_drain(p->right, o->right, e);
 }
 
+/* A left row alone makes no row, and whether there is one on the right no model has to be asked. */
+static bool right_decides(const op *o) {
+    join_kind kind = o->node->join.kind;
+    return (kind == JOIN_INNER || kind == JOIN_CROSS || kind == JOIN_SEMI) &&
+           !snapshot_has_calls(o->node->right);
+}
+
 int join_read_left(op *o, join_pairs *p, err *e) {
-    int status = op_next(o->left, &p->in, e);
+    int status = 0;
+    p->in = NULL;
+    if (!p->right && right_decides(o) && snapshot_has_calls(o->node->left))
+        status = read_right(o, p, e);
+    if (status || (p->right && rowset_rows(p->right) == 0 && right_decides(o)))
+        return status;
+    status = op_next(o->left, &p->in, e);
     if (status == 0 && !p->right && (p->in || op_right_counts(o)))
         status = read_right(o, p, e);
     if (status == 0 && p->in) {

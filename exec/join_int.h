@@ -31,8 +31,9 @@ typedef struct join_pairs {
 } join_pairs;
 
 bool join_needs_end(join_kind kind);
-/* The next left batch, or p->in = NULL. The first reads the right input whole, never before: without
- * left rows no kind of join has rows, and the right input's calls, if it has some, are not asked. */
+/* The next left batch, or p->in = NULL. The first reads the right input whole, mostly not before it:
+ * without left rows no kind of join has rows, and the right input's calls, if it has some, are not
+ * asked. Where only the left has calls and needs a right row, the right comes first instead. */
 int join_read_left(op *o, join_pairs *p, err *e);
 static inline void join_add(join_pairs *p, int left, int64_t row) {
     p->left[p->count] = left;
