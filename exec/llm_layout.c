@@ -11,9 +11,6 @@
 
 #include "llm_int.h"
 
-/* Data first must save at least this share of the computed tokens: the instruction is better read before the data. */
-static const double LEAST_SAVING = 0.1;
-
 static double instruction_tokens(const prompt *p) {
     size_t count;
     llm_span *span = llm_span_new(p->engine, LLM_SPAN_INSTRUCTION, p->call->instruction);
@@ -35,9 +32,7 @@ int layout_choose(const prompt *const *calls, int count, const llm_inputs *in,
         questions += instruction_tokens(calls[i]);
     if (status == 0) {
         double data = (double)(order.psm.total_units - order.psm.shared_units);
-        double instruction_leads = questions + count * data,
-               data_leads = data + in->count * questions;
-        *data_first = data_leads <= (1 - LEAST_SAVING) * instruction_leads;
+        *data_first = plan_data_pays(data, in->count, questions, count);
     }
     arena_free(mem);
     return status;

@@ -37,7 +37,7 @@ static int precision_choose(llm_engine *engine, const llm_engine_options *option
                             const side_facts *facts, bool *bf16, err *e) {
     llm_model_info *info = &engine->info;
     if (options->precision == LLM_INT8) {
-        /* HACKING.md, What was tried */
+        /* the figures are in HACKING.md's table of what was tried */
         return err_set(
             e, ERR_UNSUPPORTED,
             "precision 'int8' is not offered by the CPU backend: answers as exact as the "

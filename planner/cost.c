@@ -184,8 +184,13 @@ order_origin estimate_llm_use(estimator *s, const llm_use *use, const rel *input
 
 /* ---- layout ------------------------------------------------------------------------------------ */
 
-/* Data first must save at least this share of the computed tokens, as exec counts them then. */
+/* Data first must save at least this share of the computed tokens: the instruction is better read before the data. */
 static const double LAYOUT_LEAST_SAVING = 0.1;
+
+bool plan_data_pays(double data, double inputs, double questions, int count) {
+    double instruction_leads = questions + count * data, data_leads = data + inputs * questions;
+    return data_leads <= (1 - LAYOUT_LEAST_SAVING) * instruction_leads;
+}
 
 static bool share_rows(const llm_use *a, const llm_use *b) {
     return !a->guard && !b->guard && llm_calls_share_fields(a->call, a->args, b->call, b->args);
@@ -197,8 +202,7 @@ static bool data_pays(estimator *s, const llm_use *use, const rel *input, int co
     field_estimate *f = ARENA_ARRAY(s->mem, field_estimate, use->call->nfields + 1);
     double *joint, distinct = distinct_inputs(s, use, input, asking_rows(s, use, input), f, &joint);
     (void)choose_order(s, use->call, f, joint, order);
-    double data = tree_tokens(use->call, f, joint, order, distinct);
-    return data + distinct * questions <= (1 - LAYOUT_LEAST_SAVING) * (questions + count * data);
+    return plan_data_pays(tree_tokens(use->call, f, joint, order, distinct), distinct, questions, count);
 }
 
 void estimate_layouts(estimator *s, const rel *llm, use_layout *out) {

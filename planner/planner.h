@@ -218,6 +218,10 @@ typedef struct plan_tokens {
 } plan_tokens;
 
 /* What happened at one node. */
+/* Whether `count` calls about the same rows, with `questions` tokens of instruction in all, are better asked data first: the rows
+ * make `inputs` distinct inputs and a prefix tree of `data` tokens. */
+bool plan_data_pays(double data, double inputs, double questions, int count);
+
 typedef struct plan_actual {
     bool known;
     uint64_t rows;
