@@ -1,34 +1,58 @@
 /*
- * op_scan.c - reading a table, whole or a range of its rowids or of an index, with a filter right
- * where the rows come in.
+ * op_scan.c - reading a table: whole, a range of its rowids, or the rows that keys lead to, with a
+ * filter right where the rows come in.
  *
- * Invariant: cells point into the read transaction's map and are not copied; who keeps them does. A
- * bound that is NULL matches no row, as `x = NULL` does not.
+ * Invariant: rows come in order of their rowids, however they were found: what an index or a list
+ * of keys leads to is listed and sorted first. Cells point into the read transaction's map and are
+ * not copied; who keeps them does. A bound that is NULL matches no row, as `x = NULL` does not.
  */
 #include "op_int.h"
 
 typedef struct scan_state {
     table_scan *scan;
     bool empty;
+    value *low, *high; /* the bounds' */
+    rowid_list found; /* by keys: the rows to read */
     batch in;
     int rows[BATCH_ROWS];
 } scan_state;
 
-/* false in *open: a bound is NULL. */
-static int scan_bounds(op *o, expr **exprs, int n, bool inclusive, scan_bound *out, bool *possible,
-                       err *e) {
-    if (n == 0)
-        return 0;
-    value *values = ARENA_ARRAY(o->mem, value, n);
+/* *possible becomes false where a bound is NULL; that of the IN list is left for later. */
+static int scan_bounds(op *o, expr **exprs, int n, bool inclusive, scan_bound *out, value **values,
+                       bool *possible, err *e) {
+    *values = ARENA_ARRAY(o->mem, value, BASE_MAX(n, 1));
     for (int k = 0; k < n; k++) {
-        int status = eval_value(exprs[k], NULL, 0, o->mem, &values[k], e);
+        if (o->node->scan.nin && k == o->node->scan.in_at)
+            continue;
+        int status = eval_value(exprs[k], NULL, 0, o->mem, &(*values)[k], e);
         if (status)
             return status;
-        if (values[k].type == TYPE_NULL)
+        if ((*values)[k].type == TYPE_NULL)
             *possible = false;
     }
-    *out = (scan_bound){.values = values, .n = n, .inclusive = inclusive};
+    *out = (scan_bound){.values = *values, .n = n, .inclusive = inclusive};
     return 0;
+}
+
+static int find_rows(scan_state *s, const scan_bound *low, const scan_bound *high, err *e) {
+    int status = scan_rebind(s->scan, low, high, e);
+    return status ? status : scan_rowids(s->scan, &s->found, e);
+}
+
+/* The rows in the bounds, once for each value of the list. */
+static int find_listed(op *o, const scan_bound *low, const scan_bound *high, err *e) {
+    const plan_node *p = o->node;
+    scan_state *s = o->state;
+    value v;
+    int status = 0;
+    for (int k = 0; k < p->scan.nin && status == 0; k++) {
+        status = eval_value(p->scan.in[k], NULL, 0, o->mem, &v, e);
+        if (status || v.type == TYPE_NULL)
+            continue;
+        s->low[p->scan.in_at] = s->high[p->scan.in_at] = v;
+        status = p->scan.index ? find_rows(s, low, high, e) : rowid_list_add(&s->found, v.i, e);
+    }
+    return status;
 }
 
 static int scan_start(op *o, err *e) {
@@ -38,20 +62,32 @@ static int scan_start(op *o, err *e) {
                       .index = p->scan.index,
                       .columns = p->scan.columns,
                       .ncolumns = p->ncols};
+    scan_bound low = {0}, high = {0};
     bool possible = true;
     op_init_out(o);
     if (!o->ctx->txn)
         return err_set(e, ERR_INTERNAL, "a scan of %.*s after its snapshot ended",
                        (int)p->scan.table->name.n, p->scan.table->name.p);
-    int status =
-        scan_bounds(o, p->scan.low, p->scan.nlow, p->scan.low_inclusive, &spec.low, &possible, e);
-    if (status == 0)
-        status = scan_bounds(o, p->scan.high, p->scan.nhigh, p->scan.high_inclusive, &spec.high,
+    int status = scan_bounds(o, p->scan.low, p->scan.nlow, p->scan.low_inclusive, &low, &s->low,
                              &possible, e);
+    if (status == 0)
+        status = scan_bounds(o, p->scan.high, p->scan.nhigh, p->scan.high_inclusive, &high,
+                             &s->high, &possible, e);
     s->empty = !possible;
     if (status || s->empty)
         return status;
-    return scan_open(o->ctx->txn, &spec, &s->scan, e);
+    bool by_rowid = !p->scan.index && !p->scan.nin;
+    if (by_rowid) {
+        spec.low = low;
+        spec.high = high;
+    }
+    status = scan_open(o->ctx->txn, &spec, &s->scan, e);
+    if (status || by_rowid)
+        return status;
+    status = p->scan.nin ? find_listed(o, &low, &high, e) : find_rows(s, &low, &high, e);
+    rowid_list_sort(&s->found);
+    scan_listed(s->scan, &s->found);
+    return status;
 }
 
 static int scan_rows(op *o, batch **out, err *e) {
@@ -86,7 +122,9 @@ static int scan_rows(op *o, batch **out, err *e) {
 }
 
 static void scan_end(op *o) {
-    scan_close(((scan_state *)o->state)->scan);
+    scan_state *s = o->state;
+    scan_close(s->scan);
+    rowid_list_free(&s->found);
 }
 
 const op_class op_scan = {.name = "scan",

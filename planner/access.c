@@ -2,7 +2,7 @@
  * access.c - how a table is read: whole, by a range of rowids, or by an index; what is left to filter.
  *
  * Invariant: a condition becomes a bound only if the bound says the same: `column op constant`, the constant of the column's own type.
- * Equal on a prefix of an index, then at most one range on the column behind it.
+ * Equal on a prefix of an index, one column of it perhaps to any of a list, then at most one range on the column behind it.
  */
 #include "rules_int.h"
 
@@ -13,12 +13,21 @@ typedef struct bounds {
     const index_def *index; /* NULL: rowid */
     int nequal;
     expr **equal;
+    int in_at, nin; /* equal[in_at] stands for any of these; nin 0: none does */
+    expr **in;
     int *used; /* conjuncts that the bounds say, nused */
     int nused;
     expr *low, *high;
     bool low_inclusive, high_inclusive;
     double share;
 } bounds;
+
+static bool is_column(const expr *x, const rel *scan, int table_column) {
+    for (int k = 0; x->kind == EXPR_COLUMN && k < scan->ncols; k++)
+        if (scan->cols[k].id == x->column.id && scan->scan.columns[k] == table_column)
+            return true;
+    return false;
+}
 
 /* column op constant, or the other way round; op as if the column stood left. */
 static bool is_bound(const expr *x, const rel *scan, int table_column, expr_op *op,
@@ -31,15 +40,39 @@ static bool is_bound(const expr *x, const rel *scan, int table_column, expr_op *
     for (int i = 0; i < 2; i++) {
         const expr *c = x->args[i];
         *constant = x->args[1 - i];
-        if (c->kind != EXPR_COLUMN || !expr_is_constant(*constant) || (*constant)->type != c->type)
+        if (!is_column(c, scan, table_column) || !expr_is_constant(*constant) ||
+            (*constant)->type != c->type)
             continue;
-        for (int k = 0; k < scan->ncols; k++)
-            if (scan->cols[k].id == c->column.id && scan->scan.columns[k] == table_column) {
-                *op = i == 0 ? x->op : turned[x->op];
-                return true;
-            }
+        *op = i == 0 ? x->op : turned[x->op];
+        return true;
     }
     return false;
+}
+
+/* Appends the values that the column must be one of: `column IN (…)`, `column = a`, and these joined by OR. NULLs match nothing and are
+ * left out. false: x says something else. */
+static bool is_list(rule_ctx *r, const expr *x, const rel *scan, int table_column, conjuncts *values) {
+    expr_op op;
+    expr *constant;
+    if (x->kind == EXPR_OP && x->op == OP_OR)
+        return is_list(r, x->args[0], scan, table_column, values) &&
+               is_list(r, x->args[1], scan, table_column, values);
+    if (x->kind != EXPR_IN) {
+        if (!is_bound(x, scan, table_column, &op, &constant) || op != OP_EQ)
+            return false;
+        conjuncts_add(r, values, constant);
+        return true;
+    }
+    if (!is_column(x->args[0], scan, table_column))
+        return false;
+    for (int i = 1; i < x->nargs; i++) {
+        if (x->args[i]->kind == EXPR_LITERAL && x->args[i]->literal.type == TYPE_NULL)
+            continue;
+        if (!expr_is_constant(x->args[i]) || x->args[i]->type != x->args[0]->type)
+            return false;
+        conjuncts_add(r, values, x->args[i]);
+    }
+    return true;
 }
 
 static void use_conjunct(rule_ctx *r, bounds *b, const rel *scan, const conjuncts *all, int i) {
@@ -58,6 +91,26 @@ static bool find_equal(rule_ctx *r, bounds *b, const rel *scan, const conjuncts 
             return true;
         }
     return false;
+}
+
+/* One list is enough: two would ask for every pair of their values. */
+static bool find_list(rule_ctx *r, bounds *b, const rel *scan, const conjuncts *all, int table_column) {
+    for (int i = 0; i < all->n && b->nin == 0 && rule_chosen(r, CHOICE_KEY_LISTS); i++) {
+        conjuncts values = {0};
+        if (!is_list(r, all->list[i], scan, table_column, &values) || values.n == 0)
+            continue;
+        b->in = values.list;
+        b->nin = values.n;
+        b->in_at = b->nequal;
+        b->equal[b->nequal++] = values.list[0];
+        use_conjunct(r, b, scan, all, i);
+        return true;
+    }
+    return false;
+}
+
+static bool find_equal_or_list(rule_ctx *r, bounds *b, const rel *scan, const conjuncts *all, int table_column) {
+    return find_equal(r, b, scan, all, table_column) || find_list(r, b, scan, all, table_column);
 }
 
 static void find_range(rule_ctx *r, bounds *b, const rel *scan, const conjuncts *all,
@@ -89,9 +142,9 @@ static bounds try_index(rule_ctx *r, const rel *scan, const conjuncts *all,
     b.used = ARENA_ARRAY(r->mem, int, all->n + 1);
     for (int k = 0; k < n; k++) {
         int at = index ? index->columns[k] : -1;
-        bool found = find_equal(r, &b, scan, all, at);
+        bool found = find_equal_or_list(r, &b, scan, all, at);
         if (!found && !index && scan->scan.table->rowid_column >= 0)
-            found = find_equal(r, &b, scan, all, at = scan->scan.table->rowid_column);
+            found = find_equal_or_list(r, &b, scan, all, at = scan->scan.table->rowid_column);
         if (found)
             continue;
         find_range(r, &b, scan, all, at);
@@ -103,7 +156,8 @@ static bounds try_index(rule_ctx *r, const rel *scan, const conjuncts *all,
 }
 
 static bool is_unique_match(const bounds *b) {
-    return b->index ? b->index->unique && b->nequal == b->index->ncolumns : b->nequal == 1;
+    int keys = b->index ? b->index->ncolumns : 1;
+    return b->nin == 0 && b->nequal == keys && (!b->index || b->index->unique);
 }
 
 /* Rowids come for nothing; an index costs a look-up a row. */
@@ -128,6 +182,9 @@ static void set_bounds(rule_ctx *r, plan_node *node, const bounds *b) {
     node->scan.high = ARENA_ARRAY(r->mem, expr *, node->scan.nhigh + 1);
     for (int i = 0; i < b->nequal; i++)
         node->scan.low[i] = node->scan.high[i] = b->equal[i];
+    node->scan.in = b->in;
+    node->scan.nin = b->nin;
+    node->scan.in_at = b->in_at;
     if (b->low)
         node->scan.low[b->nequal] = b->low;
     if (b->high)
@@ -142,8 +199,9 @@ static bool starts_at_nulls(const bounds *b) {
 void access_choose(rule_ctx *r, const rel *scan, const conjuncts *all, plan_node *node,
                    conjuncts *rest) {
     const table_def *t = scan->scan.table;
-    bounds best = try_index(r, scan, all, NULL);
-    for (int i = 0; i < t->nindexes; i++) {
+    bool by_keys = rule_chosen(r, CHOICE_KEYS);
+    bounds best = by_keys ? try_index(r, scan, all, NULL) : (bounds){0};
+    for (int i = 0; i < t->nindexes && by_keys; i++) {
         bounds b = try_index(r, scan, all, &t->indexes[i]);
         if (is_better(&b, &best))
             best = b;

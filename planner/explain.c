@@ -99,6 +99,11 @@ static void print_bounds(buf *out, const plan_node *n) {
         int at = n->scan.index ? n->scan.index->columns[i] : n->scan.table->rowid_column;
         str name = at >= 0 ? n->scan.table->columns[at].name : STR("rowid");
         buf_append_c(out, i ? ", " : " [");
+        if (n->scan.nin > 0 && n->scan.in_at == i) {
+            buf_append_str(out, name);
+            buf_printf(out, " IN %d value%s", n->scan.nin, n->scan.nin == 1 ? "" : "s");
+            continue;
+        }
         print_range(out, name, low, n->scan.low_inclusive || i + 1 < n->scan.nlow, high,
                     n->scan.high_inclusive || i + 1 < n->scan.nhigh);
     }

@@ -136,6 +136,10 @@ static void add_scan(cJSON *o, const plan_node *n) {
         add_exprs(o, "high", n->scan.high, n->scan.nhigh);
         cJSON_AddBoolToObject(o, "high_inclusive", n->scan.high_inclusive);
     }
+    if (n->scan.nin) {
+        add_exprs(o, "in", n->scan.in, n->scan.nin);
+        cJSON_AddNumberToObject(o, "in_at", n->scan.in_at);
+    }
     add_expr(o, "filter", n->scan.filter);
 }
 

@@ -112,6 +112,8 @@ struct plan_node {
             expr **low, **high;
             int nlow, nhigh;
             bool low_inclusive, high_inclusive;
+            expr **in; /* nin > 0: bound column in_at is any of these; low and high hold one of them there */
+            int nin, in_at;
             int *columns; /* as scan_spec.columns; ncols entries */
             expr *filter; /* over the output columns, or NULL */
         } scan;
@@ -202,6 +204,7 @@ int plan_build(const sql_stmt *stmt, const plan_env *env, arena *a, plan **out, 
 /* Rules in the order they run. */
 typedef struct plan_rule_info {
     const char *name, *help;
+    bool chooses; /* rewrites nothing, and changes not even the order of rows */
 } plan_rule_info;
 const plan_rule_info *plan_rules(size_t *count);
 

@@ -15,6 +15,9 @@
 
 typedef struct estimator estimator;
 
+/* Rules that rewrite nothing, but let plan.c and access.c choose a way of reading (rules.c). */
+typedef enum plan_choice { CHOICE_NONE, CHOICE_KEYS, CHOICE_KEY_LISTS, CHOICE_INDEX_JOIN } plan_choice;
+
 typedef struct rule_ctx {
     arena *mem;
     const plan_env *env;
@@ -24,6 +27,7 @@ typedef struct rule_ctx {
     int *counts; /* of the rule at work, per share number */
     rel **shared_before, **shared_after; /* inputs of shared relations that the rule at work has been through, per share number */
     int nshared;                         /* entries of these */
+    unsigned choices;  /* those that are on, by bit */
     err *e; /* a rule that fails sets it and returns its input */
 } rule_ctx;
 
@@ -31,6 +35,8 @@ typedef rel *(*rule_fn)(rule_ctx *r, rel *root);
 
 /* Runs all rules that are on over `root`, reporting each into plan->rules; `print` keeps the tree after each that changed it. */
 rel *rules_run(rule_ctx *r, rel *root, bool print, plan *p);
+
+bool rule_chosen(const rule_ctx *r, plan_choice c);
 
 /* A shallow copy in r->mem. */
 rel *rel_copy(rule_ctx *r, const rel *from);

@@ -11,25 +11,32 @@
 
 typedef struct rule {
     plan_rule_info info;
-    rule_fn run;
+    rule_fn run; /* NULL: a choice of plan.c's, made where the relation becomes a plan */
+    plan_choice choice;
 } rule;
 
 static const rule table[] = {
-    {{"filters", "merge stacked filters; drop conditions that are always true"}, rule_filters},
-    {{"inline", "make a CTE that is read once part of the query"}, rule_inline},
-    {{"unnest", "turn subqueries into joins, correlated ones too"}, rule_unnest},
-    {{"semi_joins", "IN and EXISTS in WHERE become semi and anti joins"}, rule_semi_joins},
-    {{"pushdown", "move conditions down to the tables and into joins"}, rule_pushdown},
-    {{"llm_late", "move LLM projections above ORDER BY and LIMIT"}, rule_llm_late},
-    {{"llm_up", "lift LLM calls above joins, so that these can be ordered"}, rule_llm_up},
-    {{"join_order", "order inner joins by estimated rows"}, rule_join_order},
+    {{"filters", "merge stacked filters; drop conditions that are always true", false}, rule_filters, CHOICE_NONE},
+    {{"inline", "make a CTE that is read once part of the query", false}, rule_inline, CHOICE_NONE},
+    {{"unnest", "turn subqueries into joins, correlated ones too", false}, rule_unnest, CHOICE_NONE},
+    {{"semi_joins", "IN and EXISTS in WHERE become semi and anti joins", false}, rule_semi_joins, CHOICE_NONE},
+    {{"pushdown", "move conditions down to the tables and into joins", false}, rule_pushdown, CHOICE_NONE},
+    {{"llm_late", "move LLM projections above ORDER BY and LIMIT", false}, rule_llm_late, CHOICE_NONE},
+    {{"llm_up", "lift LLM calls above joins, so that these can be ordered", false}, rule_llm_up, CHOICE_NONE},
+    {{"join_order", "order inner joins by estimated rows", false}, rule_join_order, CHOICE_NONE},
     {{"llm_placement",
-      "order LLM filters by cost and rows removed; put LLM calls where fewest inputs are"},
-     rule_llm_placement},
-    {{"prune", "read and carry only columns that are used"}, rule_prune},
-    {{"projects", "merge projections over projections"}, rule_projects},
-    {{"top_k", "keep only the first rows of a sort under a LIMIT"}, rule_top_k},
-    {{"waves", "ask the model only for as many rows as a LIMIT needs"}, rule_waves},
+      "order LLM filters by cost and rows removed; put LLM calls where fewest inputs are",
+      false},
+     rule_llm_placement,
+     CHOICE_NONE},
+    {{"prune", "read and carry only columns that are used", false}, rule_prune, CHOICE_NONE},
+    {{"projects", "merge projections over projections", false}, rule_projects, CHOICE_NONE},
+    {{"top_k", "keep only the first rows of a sort under a LIMIT", false}, rule_top_k, CHOICE_NONE},
+    {{"waves", "ask the model only for as many rows as a LIMIT needs", false}, rule_waves, CHOICE_NONE},
+    {{"keys", "read only those rows of a table that its key or an index leads to", true}, NULL, CHOICE_KEYS},
+    {{"key_lists", "use a key or an index for IN lists, and for equalities joined by OR", true},
+     NULL,
+     CHOICE_KEY_LISTS},
 };
 
 const plan_rule_info *plan_rules(size_t *count) {
@@ -116,6 +123,10 @@ static rel *run_one(rule_ctx *r, const rule *what, rel *root, str *before,
     return after;
 }
 
+bool rule_chosen(const rule_ctx *r, plan_choice c) {
+    return r->choices >> c & 1;
+}
+
 rel *rules_run(rule_ctx *r, rel *root, bool print, plan *p) {
     bool off[BASE_COUNT(table)] = {false};
     if (read_off(r->env->settings, off, r->e))
@@ -123,8 +134,11 @@ rel *rules_run(rule_ctx *r, rel *root, bool print, plan *p) {
     plan_rule_report *reports = ARENA_ARRAY(r->mem, plan_rule_report, BASE_COUNT(table));
     str before = print ? tree_text(r, root) : (str){NULL, 0};
     int n = 0;
+    r->choices = 0;
+    for (size_t i = 0; i < BASE_COUNT(table); i++)
+        r->choices |= off[i] ? 0 : 1u << table[i].choice;
     for (size_t i = 0; i < BASE_COUNT(table) && r->e->code == ERR_NONE; i++)
-        if (!off[i])
+        if (!off[i] && table[i].run)
             root = run_one(r, &table[i], root, print ? &before : NULL, &reports[n++]);
     if (p && !p->rules) {
         p->rules = reports;

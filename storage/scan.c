@@ -22,7 +22,8 @@ struct table_scan {
     uint32_t index_tree;
     int ncolumns, *columns;
     value_type *types;
-    arena *mem; /* of the scan */
+    arena *mem;       /* of the scan */
+    arena *bound_mem; /* of its bounds */
 
     /* Bounds by rowid. */
     int64_t low_rowid, high_rowid;
@@ -41,6 +42,9 @@ struct table_scan {
 
     int64_t *pending; /* rowids of the current cut group, in order */
     size_t npending, at_pending, cap_pending;
+
+    const int64_t *listed; /* NULL: by bounds; else the caller's rowids, and how far they are read */
+    size_t nlisted, at_listed;
 
     int64_t rowid[BATCH_ROWS];
     MDB_val bytes[BATCH_ROWS];
@@ -70,32 +74,34 @@ void scan_orphan(table_scan *s) {
 
 /* ---- bounds ---------------------------------------------------------------------------------- */
 
-static void bound_by_rowid(table_scan *s, const scan_spec *spec) {
+static void bound_by_rowid(table_scan *s, const scan_bound *low, const scan_bound *high) {
     s->low_rowid = INT64_MIN;
     s->high_rowid = INT64_MAX;
-    if (spec->low.n) {
-        value v = spec->low.values[0];
+    s->empty = false;
+    if (low->n) {
+        value v = low->values[0];
         s->low_rowid = v.i;
-        if (v.type == TYPE_NULL || (!spec->low.inclusive && v.i == INT64_MAX))
+        if (v.type == TYPE_NULL || (!low->inclusive && v.i == INT64_MAX))
             s->empty = true;
-        else if (!spec->low.inclusive)
+        else if (!low->inclusive)
             s->low_rowid++;
     }
-    if (spec->high.n) {
-        value v = spec->high.values[0];
+    if (high->n) {
+        value v = high->values[0];
         s->high_rowid = v.i;
-        if (v.type == TYPE_NULL || (!spec->high.inclusive && v.i == INT64_MIN))
+        if (v.type == TYPE_NULL || (!high->inclusive && v.i == INT64_MIN))
             s->empty = true;
-        else if (!spec->high.inclusive)
+        else if (!high->inclusive)
             s->high_rowid--;
     }
     s->empty = s->empty || s->low_rowid > s->high_rowid;
 }
 
 static value *bound_values(table_scan *s, const scan_bound *bound, buf *cells) {
-    value *values = ARENA_ARRAY(s->mem, value, BASE_MAX(bound->n, 1));
+    value *values = ARENA_ARRAY(s->bound_mem, value, BASE_MAX(bound->n, 1));
+    buf_clear(cells);
     for (int i = 0; i < bound->n; i++) {
-        values[i] = value_copy(s->mem, bound->values[i]);
+        values[i] = value_copy(s->bound_mem, bound->values[i]);
         key_append_cell(cells, s->info->def->columns[s->index->columns[i]].type, values[i]);
     }
     return values;
@@ -109,6 +115,25 @@ static int check_bound(const table_def *def, const index_def *index, const scan_
         if (b->values[i].type != want && b->values[i].type != TYPE_NULL)
             return err_set(e, ERR_INTERNAL, "a scan of %s is bound by %s", type_name(want),
                            type_name(b->values[i].type));
+    }
+    return 0;
+}
+
+static int set_bounds(table_scan *s, const scan_bound *low, const scan_bound *high, err *e) {
+    int status = check_bound(s->info->def, s->index, low, e);
+    if (status || (status = check_bound(s->info->def, s->index, high, e)) != 0)
+        return status;
+    s->nlow = low->n;
+    s->nhigh = high->n;
+    s->low_inclusive = low->inclusive;
+    s->high_inclusive = high->inclusive;
+    s->at_low = s->nlow && !s->low_inclusive;
+    arena_reset(s->bound_mem);
+    if (s->index) {
+        s->low_values = bound_values(s, low, &s->low);
+        s->high_values = bound_values(s, high, &s->high);
+    } else {
+        bound_by_rowid(s, low, high);
     }
     return 0;
 }
@@ -288,45 +313,72 @@ static int gather_group(table_scan *s, MDB_val key, err *e) {
     return sort_group(s, e);
 }
 
-static int gather_by_index(table_scan *s, bool placed, int *count, err *e) {
+/* The rowid of the next entry within the bounds; s->done at the end. *fresh: its row has to be there,
+ * while one of a cut group may have been deleted since the group was read. */
+static int next_entry(table_scan *s, bool *placed, int64_t *rowid, bool *fresh, err *e) {
     MDB_val key, data;
-    int n = 0, rc = 0, status;
+    int rc;
+    while (s->at_pending == s->npending) {
+        if ((rc = step(s, s->entries, placed, &key, &data)) != 0) {
+            s->done = rc == MDB_NOTFOUND;
+            return s->done ? 0 : lmdb_error(e, rc, "cannot read an index");
+        }
+        int c = s->nhigh ? compare_to_bound(key, &s->high) : -1;
+        if (c > 0 || (c == 0 && !s->high_inclusive && !key_is_cut(key))) {
+            s->done = true;
+            return 0;
+        }
+        if (s->at_low && (c = compare_to_bound(key, &s->low)) == 0 && !key_is_cut(key)) {
+            remember(s, key.mv_data, key.mv_size);
+            continue;
+        }
+        s->at_low = s->at_low && c <= 0;
+        if (!key_is_cut(key)) {
+            remember(s, key.mv_data, key.mv_size);
+            *rowid = key_rowid(key);
+            *fresh = true;
+            return 0;
+        }
+        int status = gather_group(s, key, e);
+        if (status)
+            return status;
+        *placed = false; /* the cursor may stand behind the group */
+    }
+    *rowid = s->pending[s->at_pending++];
+    *fresh = false;
+    return 0;
+}
+
+static int gather_by_index(table_scan *s, bool placed, int *count, err *e) {
+    int n = 0, status;
     while (n < BATCH_ROWS) {
         int64_t rowid;
-        bool found = true;
-        if (s->at_pending < s->npending) {
-            rowid = s->pending[s->at_pending++];
-            found = false; /* may have been deleted since the group was read */
-        } else {
-            if ((rc = step(s, s->entries, &placed, &key, &data)) != 0)
-                break;
-            int c = s->nhigh ? compare_to_bound(key, &s->high) : -1;
-            if (c > 0 || (c == 0 && !s->high_inclusive && !key_is_cut(key))) {
-                rc = MDB_NOTFOUND;
-                break;
-            }
-            if (s->at_low && (c = compare_to_bound(key, &s->low)) == 0 && !key_is_cut(key)) {
-                remember(s, key.mv_data, key.mv_size);
-                continue;
-            }
-            s->at_low = s->at_low && c <= 0;
-            if (key_is_cut(key)) {
-                if ((status = gather_group(s, key, e)) != 0)
-                    return status;
-                placed = false; /* the cursor may stand behind the group */
-                continue;
-            }
-            remember(s, key.mv_data, key.mv_size);
-            rowid = key_rowid(key);
-        }
-        if ((status = fetch_row(s, rowid, &s->bytes[n], found ? NULL : &found, e)) != 0)
+        bool fresh, found = true;
+        if ((status = next_entry(s, &placed, &rowid, &fresh, e)) != 0)
+            return status;
+        if (s->done)
+            break;
+        if ((status = fetch_row(s, rowid, &s->bytes[n], fresh ? NULL : &found, e)) != 0)
             return status;
         s->rowid[n] = rowid;
         n += found;
     }
-    if (rc && rc != MDB_NOTFOUND)
-        return lmdb_error(e, rc, "cannot read an index");
-    s->done = rc == MDB_NOTFOUND;
+    *count = n;
+    return 0;
+}
+
+static int gather_listed(table_scan *s, int *count, err *e) {
+    int n = 0;
+    while (n < BATCH_ROWS && s->at_listed < s->nlisted) {
+        bool found;
+        int64_t rowid = s->listed[s->at_listed++];
+        int status = fetch_row(s, rowid, &s->bytes[n], &found, e);
+        if (status)
+            return status;
+        s->rowid[n] = rowid;
+        n += found;
+    }
+    s->done = s->at_listed == s->nlisted;
     *count = n;
     return 0;
 }
@@ -399,20 +451,8 @@ static int scan_setup(table_scan *s, const scan_spec *spec, err *e) {
         s->index = &def->indexes[at];
         s->index_tree = s->info->index_trees[at];
     }
-    if ((status = check_bound(def, s->index, &spec->low, e)) != 0 ||
-        (status = check_bound(def, s->index, &spec->high, e)) != 0)
+    if ((status = set_bounds(s, &spec->low, &spec->high, e)) != 0)
         return status;
-    s->nlow = spec->low.n;
-    s->nhigh = spec->high.n;
-    s->low_inclusive = spec->low.inclusive;
-    s->high_inclusive = spec->high.inclusive;
-    s->at_low = s->nlow && !s->low_inclusive;
-    if (s->index) {
-        s->low_values = bound_values(s, &spec->low, &s->low);
-        s->high_values = bound_values(s, &spec->high, &s->high);
-    } else {
-        bound_by_rowid(s, spec);
-    }
     s->ncolumns = spec->ncolumns;
     s->columns = ARENA_ARRAY(s->mem, int, BASE_MAX(spec->ncolumns, 1));
     s->types = ARENA_ARRAY(s->mem, value_type, BASE_MAX(spec->ncolumns, 1));
@@ -435,6 +475,7 @@ int scan_open(txn *t, const scan_spec *spec, table_scan **out, err *e) {
     s->txn = t;
     s->info = info;
     s->mem = arena_new();
+    s->bound_mem = arena_new();
     s->next_open = t->scans;
     t->scans = s;
     if ((status = scan_setup(s, spec, e)) != 0) {
@@ -443,6 +484,33 @@ int scan_open(txn *t, const scan_spec *spec, table_scan **out, err *e) {
     }
     *out = s;
     return 0;
+}
+
+int scan_rebind(table_scan *s, const scan_bound *low, const scan_bound *high, err *e) {
+    s->started = s->done = s->empty = false;
+    s->npending = s->at_pending = 0;
+    s->listed = NULL;
+    return set_bounds(s, low, high, e);
+}
+
+int scan_rowids(table_scan *s, rowid_list *out, err *e) {
+    int64_t rowid = 0;
+    bool placed = false, fresh;
+    if (!s->txn || !s->index)
+        return err_set(e, ERR_INTERNAL, "rowids are listed of an index, within its transaction");
+    int status = cursors_open(s, e);
+    s->epoch = s->txn->epoch;
+    while (status == 0 && (status = next_entry(s, &placed, &rowid, &fresh, e)) == 0 && !s->done)
+        status = rowid_list_add(out, rowid, e);
+    return status;
+}
+
+void scan_listed(table_scan *s, const rowid_list *rows) {
+    static const int64_t none;
+    s->started = s->done = s->empty = false;
+    s->listed = rows->n ? rows->ids : &none;
+    s->nlisted = rows->n;
+    s->at_listed = 0;
 }
 
 int scan_next(table_scan *s, batch *out, err *e) {
@@ -454,8 +522,11 @@ int scan_next(table_scan *s, batch *out, err *e) {
             s->started && s->epoch == s->txn->epoch && s->rows && (!s->index || s->entries);
         if ((status = cursors_open(s, e)) != 0)
             return status;
-        status = s->index ? gather_by_index(s, placed && s->npending == 0, &n, e)
-                          : gather_by_rowid(s, placed, &n, e);
+        if (s->listed)
+            status = gather_listed(s, &n, e);
+        else
+            status = s->index ? gather_by_index(s, placed && s->npending == 0, &n, e)
+                              : gather_by_rowid(s, placed, &n, e);
         s->epoch = s->txn->epoch;
         if (status)
             return status;
@@ -474,6 +545,7 @@ void scan_close(table_scan *s) {
     if (s->txn)
         scan_orphan(s);
     arena_free(s->mem);
+    arena_free(s->bound_mem);
     buf_free(&s->low);
     buf_free(&s->high);
     buf_free(&s->last);

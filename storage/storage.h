@@ -180,6 +180,23 @@ int scan_open(txn *t, const scan_spec *spec, table_scan **out, err *e);
 int scan_next(table_scan *s, batch *out, err *e);
 void scan_close(table_scan *s); /* NULL is fine */
 
+/* Rowids on the heap. Zero-initialise; free with rowid_list_free. */
+typedef struct rowid_list {
+    int64_t *ids;
+    size_t n, capacity;
+} rowid_list;
+
+int rowid_list_add(rowid_list *l, int64_t rowid, err *e); /* ERR_FULL */
+void rowid_list_sort(rowid_list *l);                      /* ascending, each once */
+void rowid_list_free(rowid_list *l);
+/* Points an open scan at other bounds of its index or of the rowids, and at their beginning. */
+int scan_rebind(table_scan *s, const scan_bound *low, const scan_bound *high, err *e);
+/* Appends the rowids of an index scan's entries, from where it stands to its high bound, in key order. */
+int scan_rowids(table_scan *s, rowid_list *out, err *e);
+/* From now on the scan gives the rows listed, in the list's order, but for those that are not there; the list stays the caller's
+ * and must outlive the scan or its next scan_rebind. */
+void scan_listed(table_scan *s, const rowid_list *rows);
+
 /* ---- statistics -------------------------------------------------------------------------------- */
 
 /* A cell of the joint sample: rows of equal value have equal ids, 0, 1, … within a column. */

@@ -176,7 +176,8 @@ static void gen_membership(gen *g, buf *out, const gen_scope *s, int depth) {
 static void gen_condition(gen *g, buf *out, const gen_scope *s, int depth) {
     static const char *const numbers[] = {"? = ?", "? <> ?", "? <= ?", "? >= ?", "? = ?", "? IS NULL", "? IS NOT NULL",
                                           "? IN (1, 2, ?)", "? NOT IN (0, ?)", "? BETWEEN -1 AND ?", "? IS DISTINCT FROM ?",
-                                          "? IS NOT DISTINCT FROM ?", "? IS NOT NULL", "? <= 4"};
+                                          "? IS NOT DISTINCT FROM ?", "? IS NOT NULL", "? <= 4",
+                                          "? IN (3, 0, 3, NULL)"};
     static const char *const texts[] = {"? = ?", "? <> ?", "? <= ?", "? IS NULL", "? LIKE 'x%'", "? IN ('x', 'y')", "? >= ?"};
     static const char *const links[] = {"(! AND !)", "(! OR !)", "NOT (!)", "(! OR !)"};
     if (depth > 0 && chance(g, 30)) {
