@@ -85,12 +85,17 @@ static int refuse_unsupported(const llm_engine *engine, err *e) {
 
 /* ---- starting ---------------------------------------------------------------------------------- */
 
+/* Of what is free once the weights are there: the rest is for a pass's rows, graphs, and other programs. */
+static size_t kv_share(size_t left) {
+    return left / 4 * 3;
+}
+
 static void info_fill(llm_engine *engine, const struct cudaDeviceProp *card) {
     cuda_state *s = engine->state;
     const model_config *c = &engine->config;
     llm_model_info *info = &engine->info;
     size_t left = 0, total = card->totalGlobalMem;
-    cudaMemGetInfo(&left, &total);
+    bool known = cudaMemGetInfo(&left, &total) == cudaSuccess;
     snprintf(s->name, sizeof s->name, "cuda:%d %s, %.0f GiB (%.0f free after loading)", s->device,
              card->name, (double)total / GIB, (double)left / GIB);
     buf reason = {0};
@@ -105,6 +110,9 @@ static void info_fill(llm_engine *engine, const struct cudaDeviceProp *card) {
     info->kv_bytes_per_token =
         (size_t)c->n_layers * (size_t)c->n_kv_heads * (size_t)c->head_dim * 2 * sizeof(uint16_t);
     info->kv_block_tokens = LLM_BLOCK_TOKENS;
+    if (known) {
+        info->kv_memory_bytes = kv_share(left);
+    }
 }
 
 /* The logits of fixed tokens: what every kernel and product of this card gives. */

@@ -12,6 +12,9 @@
 
 #include "engine_int.h"
 
+/* On a plain machine, whose memory others want, too; a backend with memory of its own sets another. */
+static const size_t KV_STANDARD_BYTES = (size_t)1 << 30;
+
 static double clock_ms(void) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
@@ -71,6 +74,7 @@ static int open_with(const llm_backend *backend, const llm_engine_options *optio
     engine->info.path = arena_strndup(engine->mem, options->path, strlen(options->path));
     engine->info.threads = usable_threads(options);
     engine->info.kv_block_tokens = LLM_BLOCK_TOKENS;
+    engine->info.kv_memory_bytes = KV_STANDARD_BYTES;
     int code = backend->open(engine, options, e);
     if (code != 0) {
         llm_engine_close(engine);

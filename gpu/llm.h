@@ -64,6 +64,7 @@ typedef struct llm_model_info {
     int layers, width, heads, kv_heads, head_dim, ffn, vocab, context;
     size_t kv_bytes_per_token;
     int kv_block_tokens;
+    size_t kv_memory_bytes; /* what a session takes for KV where its options do not say */
     llm_attention attention; /* streaming: prompts may be longer than the context */
     int sink_tokens, window_tokens; /* 0 without streaming */
     llm_kv_dtype kv_dtype;
@@ -200,7 +201,7 @@ typedef enum llm_reuse {
 } llm_reuse;
 
 typedef struct llm_session_options {
-    size_t kv_memory_bytes; /* 0: 1 GiB */
+    size_t kv_memory_bytes; /* 0: as the model's info says */
     llm_reuse reuse;
     int window;      /* requests the scheduler sees at a time; 0: all (TREE), 64 (FIFO, NONE) */
     int max_batch;   /* sequences decoded together; 0: as many as suit the device */

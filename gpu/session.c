@@ -27,7 +27,7 @@ int llm_session_new(llm_engine *engine, const llm_session_options *options, llm_
     s->engine = engine;
     s->options = *options;
     llm_session_options *o = &s->options;
-    o->kv_memory_bytes = o->kv_memory_bytes > 0 ? o->kv_memory_bytes : (size_t)1 << 30;
+    o->kv_memory_bytes = o->kv_memory_bytes > 0 ? o->kv_memory_bytes : engine->info.kv_memory_bytes;
     o->max_batch = o->max_batch > 0 ? o->max_batch : engine->backend->max_batch;
     o->pass_tokens = o->pass_tokens > 0 ? o->pass_tokens : engine->backend->pass_tokens;
     if (o->window == 0 && o->reuse != LLM_REUSE_TREE) {

@@ -36,7 +36,8 @@ static bool show_model(shell *sh) {
     printf("%14s  %d tokens of a vocabulary of %d\n", "context", m->context, m->vocab);
     printf("%14s  %zu bytes a token, blocks of %d tokens\n", "KV", m->kv_bytes_per_token,
            m->kv_block_tokens);
-    line_bytes("KV budget", (uint64_t)db_settings(sh->db)->kv_memory);
+    int64_t kv = db_settings(sh->db)->kv_memory; /* 0: auto */
+    line_bytes("KV budget", kv > 0 ? (uint64_t)kv : (uint64_t)m->kv_memory_bytes);
     bool only = m->device_reason != NULL; /* 'auto' would have taken another */
     printf("%14s  %s, %d threads%s%s%s\n", "device", m->device, m->threads, only ? " (" : "",
            only ? m->device_reason : "", only ? ")" : "");

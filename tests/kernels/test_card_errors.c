@@ -143,10 +143,37 @@ static void sessions_survive_each_refusal(void **state) {
     end(&f);
 }
 
+/* Left to itself a session takes three quarters of what the weights left; a size that was asked for wins. */
+static void kv_takes_its_share_of_the_card(void **state) {
+    (void)state;
+    static const size_t totals[] = {(size_t)2 << 30, (size_t)6 << 30};
+    for (size_t i = 0; i < BASE_COUNT(totals); i++) {
+        fixture f;
+        err e = {0};
+        card_memory(totals[i]);
+        assert_int_equal(start(&f, &e), 0);
+        size_t left = 0, total = 0, asked = (size_t)5 << 20;
+        must(cudaMemGetInfo(&left, &total));
+        for (int explicit = 0; explicit < 2; explicit ++) {
+            llm_session_options options = {.kv_memory_bytes = explicit ? asked : 0};
+            llm_session *s = NULL;
+            llm_stats stats;
+            assert_int_equal(llm_session_new(&f.engine, &options, &s, &e), 0);
+            llm_session_stats(s, &stats);
+            size_t share = explicit ? asked : left / 4 * 3;
+            assert_true(stats.kv_budget_bytes <= share && stats.kv_budget_bytes > share / 100 * 99);
+            llm_session_free(s);
+        }
+        end(&f);
+    }
+    card_memory((size_t)8 << 30);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_missing_card_is_told_in_one_clause),
         cmocka_unit_test(a_small_card_is_refused_in_one_line),
+        cmocka_unit_test(kv_takes_its_share_of_the_card),
         cmocka_unit_test(opening_survives_each_refusal),
         cmocka_unit_test(sessions_survive_each_refusal),
     };
