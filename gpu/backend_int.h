@@ -40,9 +40,12 @@ typedef struct pass_want {
      * id; top_ids[top] their tokens. */
     int top;
     llm_token *top_ids;
+    /* > 0, of backends that draw: top <= PASS_DRAW, and `total` is the weight of the whole vocabulary (sample_int.h). */
+    float temperature;
+    uint64_t total;
 } pass_want;
 
-enum { PASS_TOP = 16 };
+enum { PASS_TOP = 16, PASS_DRAW = 64 };
 
 typedef struct pass {
     pass_row *rows; /* neighbours in the prefix tree stand together, so that blocks are shared by
@@ -72,6 +75,7 @@ typedef struct llm_backend {
     const char *name;
     /* What a session takes where its options do not say: new tokens of a pass, live sequences. */
     int pass_tokens, max_batch;
+    bool draws; /* weighs the vocabulary itself, so that a draw needs the likeliest tokens alone */
     /* Fills engine->state and the facts in engine->info. */
     int (*open)(llm_engine *engine, const llm_engine_options *options, err *e);
     void (*close)(llm_engine *engine);

@@ -312,6 +312,7 @@ const llm_backend backend_cuda = {
     .name = "cuda",
     .pass_tokens = 8192,
     .max_batch = 1024,
+    .draws = true,
     .open = cuda_open,
     .close = cuda_close,
     .encode = engine_file_encode,

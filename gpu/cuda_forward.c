@@ -286,17 +286,23 @@ static void layers_launch(flow *f, row_set *r) {
 
 /* ---- the head ---------------------------------------------------------------------------------- */
 
-/* Where tops' answers lie behind the items' logits, in floats: per top PASS_TOP values, PASS_TOP ids. */
-enum { TOP_FLOATS = 2 * PASS_TOP };
+/* Behind the items' logits, in floats: per top PASS_TOP values, PASS_TOP ids; then a `drawn` per draw. */
+enum { TOP_FLOATS = 2 * PASS_TOP, DRAWN_FLOATS = sizeof(drawn) / sizeof(float) };
+_Static_assert((int)DRAWN_MOST == (int)PASS_DRAW && sizeof(drawn) % sizeof(float) == 0,
+               "what the card draws from is what a want can hold");
+
+static size_t draws_at(const cuda_part *part) {
+    return ((size_t)part->nitems + (size_t)part->ntops * TOP_FLOATS + 1) / 2 * 2; /* 8 bytes */
+}
 
 static size_t answers_floats(const cuda_part *part) {
-    return (size_t)part->nitems + (size_t)part->ntops * TOP_FLOATS;
+    return draws_at(part) + (size_t)part->ndraws * DRAWN_FLOATS;
 }
 
 static int answers_reserve(cuda_work *w, const cuda_part *part, err *e) {
     size_t floats = answers_floats(part), bytes = floats * sizeof(float);
     size_t slice = (size_t)CUDA_HEAD_ROWS * (size_t)w->engine->config.vocab * sizeof(float);
-    bool raw = part->nwhole > part->ntops;
+    bool raw = part->nwhole > part->ntops + part->ndraws;
     int code = cuda_pinned_reserve(&w->back, &w->back_cap, BASE_MAX(bytes, raw ? slice : 0), e);
     if (code != 0 || floats <= w->answers_cap) {
         return code;
@@ -326,7 +332,7 @@ static int tops_most(const cuda_work *w, int first, int rows) {
     for (int i = first; i < first + rows; i++) {
         k = BASE_MAX(k, w->whole[i]->top);
     }
-    return BASE_MIN(k, PASS_TOP);
+    return k;
 }
 
 /* One slice's tops: values [rows, k], ids [rows, k], at the place of its first want. */
@@ -337,6 +343,18 @@ static void tops_make(flow *f, int first, int rows) {
     int32_t *ids = (int32_t *)(void *)(values + (size_t)rows * PASS_TOP);
     check(f, k_top(w->logits, w->engine->config.vocab, rows, k, values, ids, f->stream),
           "the likeliest tokens");
+}
+
+/* One slice's draws: as many candidates each as the most that one of them asks for. */
+static void draws_make(flow *f, int first, int rows) {
+    cuda_work *w = f->w;
+    size_t at = (size_t)(first - f->part->ntops);
+    const float *temperatures = on_card(f, f->part->at.temperatures);
+    drawn *out = (drawn *)(void *)(w->answers + draws_at(f->part)) + at;
+    check(f,
+          k_draw(w->logits, w->engine->config.vocab, rows, tops_most(w, first, rows),
+                 temperatures + at, out, f->stream),
+          "candidates of draws");
 }
 
 /* Logits go to their wants through the pinned buffer, slice by slice. */
@@ -352,15 +370,11 @@ static void raw_return(flow *f, int first, int rows) {
     }
 }
 
-static void slices_run(flow *f, int from, int to, bool tops) {
+static void slices_run(flow *f, int from, int to, void (*use)(flow *f, int first, int rows)) {
     for (int first = from; first < to; first += CUDA_HEAD_ROWS) {
         int rows = BASE_MIN(CUDA_HEAD_ROWS, to - first);
         logits_make(f, first, rows);
-        if (tops) {
-            tops_make(f, first, rows);
-        } else {
-            raw_return(f, first, rows);
-        }
+        use(f, first, rows);
     }
 }
 
@@ -372,8 +386,13 @@ static void head_run(flow *f, const row_set *r) {
           k_head_ids(on_card(f, part->at.items), part->nitems, r->x, w->s->head, c->n_embd,
                      c->final_softcap, w->answers, f->stream),
           "allowed tokens");
-    slices_run(f, 0, part->ntops, true);
-    slices_run(f, part->ntops, part->nwhole, false);
+    slices_run(f, 0, part->ntops, tops_make);
+    slices_run(f, part->ntops, part->ntops + part->ndraws, draws_make);
+    slices_run(f, part->ntops + part->ndraws, part->nwhole, raw_return);
+}
+
+static void no_numbers(flow *f) {
+    f->code = err_set(f->e, ERR_INTERNAL, "the card gave logits that are no numbers");
 }
 
 static void tops_return(flow *f, const float *answers, int first, int rows) {
@@ -386,11 +405,24 @@ static void tops_return(flow *f, const float *answers, int first, int rows) {
         int n = BASE_MIN(want->top, k);
         for (int j = 0; j < n; j++) {
             if (ids[i * k + j] >= w->engine->config.vocab) {
-                f->code = err_set(f->e, ERR_INTERNAL, "the card gave logits that are no numbers");
+                no_numbers(f);
                 return;
             }
             want->logits[j] = values[i * k + j];
             want->top_ids[j] = ids[i * k + j];
+        }
+    }
+}
+
+static void draws_return(flow *f, const float *answers) {
+    const drawn *all = (const drawn *)(const void *)(answers + draws_at(f->part));
+    for (int i = 0; i < f->part->ndraws; i++) {
+        pass_want *want = f->w->whole[f->part->ntops + i];
+        want->total = all[i].total;
+        memcpy(want->logits, all[i].values, sizeof(float) * (size_t)want->top);
+        memcpy(want->top_ids, all[i].ids, sizeof(llm_token) * (size_t)want->top);
+        if (want->total == 0 || all[i].ids[want->top - 1] >= f->w->engine->config.vocab) {
+            no_numbers(f);
         }
     }
 }
@@ -416,6 +448,9 @@ static void answers_return(flow *f) {
     }
     for (int first = 0; first < f->part->ntops && f->code == 0; first += CUDA_HEAD_ROWS) {
         tops_return(f, answers, first, BASE_MIN(CUDA_HEAD_ROWS, f->part->ntops - first));
+    }
+    if (f->code == 0) {
+        draws_return(f, answers);
     }
 }
 

@@ -53,7 +53,7 @@ typedef struct cuda_state {
     void **allocations; /* all of the above on the card */
     int nallocations, allocations_cap;
     size_t weight_bytes;
-    pool *threads; /* for dequantising */
+    pool *threads;  /* for dequantising */
     int probe_rows; /* 0: CUDA_PROBE_ROWS */
     char name[320], reason[160];
     char *cache_dir;
@@ -88,7 +88,7 @@ typedef struct part_layout {
     size_t tokens, positions, slots, wanted, wanted_positions;
     attend_layout all,
         last; /* of attention over all rows, and over the wanted ones in the last layer */
-    size_t copies, items, whole;
+    size_t copies, items, whole, temperatures;
     size_t bytes;
 } part_layout;
 
@@ -129,7 +129,7 @@ typedef struct cuda_work {
     float *state_out, *state_norm; /* [states_cap, heads, d], [states_cap, heads, 2] */
     float *logits;                 /* [CUDA_HEAD_ROWS, vocab] */
     void *workspace;               /* of the products on `stream` */
-    float *answers;                /* items' logits; then per top: values, ids, log sum */
+    float *answers;                /* items' logits, tops' values and ids, what was drawn from */
     size_t answers_cap;            /* in floats */
 
     char *part_host, *part_device; /* the part's data: pinned, and on the card */
@@ -147,7 +147,8 @@ typedef struct cuda_work {
     int32_t *copy_levels;       /* [2 * blocks], zero between parts */
     plan_copy *copies, *sorted; /* the part's copies, by slots */
     int *copy_ends, copies_cap;
-    int *copied; /* per copy of the pass: one more than the first row of the part that took it; 0: none did */
+    int *
+        copied; /* per copy of the pass: one more than the first row of the part that took it; 0: none did */
     int *wanted, *want_rows; /* [wants_cap] */
     pass_want **whole;
     int wants_cap;
@@ -165,8 +166,8 @@ typedef struct cuda_part {
     int want_first, nwants;
     int nwanted; /* unique rows of the wants: work->wanted, ascending, counted from `first` */
     int nitems;  /* allowed tokens of all wants */
-    int nwhole,
-        ntops; /* wants of the whole vocabulary: work->whole; of these, the first ask for tops */
+    int nwhole, ntops,
+        ndraws; /* wants of the whole vocabulary: work->whole; first those of tops, then those of draws */
     bool all_wanted, graph;
     int copy_levels; /* ends of levels: work->copy_ends */
     graph_shape shape;

@@ -105,6 +105,17 @@ cudaError_t k_soft_cap(float *x, size_t count, float cap, cudaStream_t stream);
 cudaError_t k_top(const float *logits, int vocab, int rows, int k, float *values, int32_t *ids,
                   cudaStream_t stream);
 
+/* A draw's candidates and what the whole vocabulary weighs (sample_int.h). */
+enum { DRAWN_MOST = 64 };
+typedef struct drawn {
+    uint64_t total;
+    float values[DRAWN_MOST];
+    int32_t ids[DRAWN_MOST];
+} drawn;
+/* Per row of logits[rows, vocab]: the `k` <= min(DRAWN_MOST, vocab) largest as k_top has them, and the weight of all. */
+cudaError_t k_draw(const float *logits, int vocab, int rows, int k, const float *temperatures,
+                   drawn *out, cudaStream_t stream);
+
 /* For probes and benches: x[i] uniform in [-scale/2, scale/2) by i and seed; *count += differing elements. */
 cudaError_t k_random(uint16_t *x, size_t count, uint64_t seed, float scale, cudaStream_t stream);
 cudaError_t k_differ(const uint16_t *a, const uint16_t *b, size_t count, unsigned *differing,

@@ -77,11 +77,14 @@ static void wants_reserve(cuda_work *w, int n) {
     }
 }
 
-static bool is_top(const pass_want *want) {
-    return want->ids == NULL && want->top > 0;
+/* What of the whole vocabulary a want is for. */
+typedef enum whole_kind { WHOLE_TOP, WHOLE_DRAW, WHOLE_RAW, WHOLE_KINDS } whole_kind;
+
+static whole_kind kind_of(const pass_want *want) {
+    return want->top == 0 ? WHOLE_RAW : want->temperature > 0 ? WHOLE_DRAW : WHOLE_TOP;
 }
 
-/* The wants of the part's rows, their rows, and those of the whole vocabulary: tops first. */
+/* The wants of the part's rows, their rows, and those of the whole vocabulary, by kind. */
 static void wants_find(cuda_work *w, cuda_part *part) {
     const pass *p = part->p;
     int at = part->want_first;
@@ -99,15 +102,18 @@ static void wants_find(cuda_work *w, cuda_part *part) {
         w->want_rows[i] = part->nwanted - 1;
         part->nitems += want->ids != NULL ? want->count : 0;
     }
-    for (int tops = 1; tops >= 0; tops--) {
+    int ends[WHOLE_KINDS];
+    for (int kind = 0; kind < WHOLE_KINDS; kind++) {
         for (int i = 0; i < part->nwants; i++) {
             pass_want *want = &p->wants[part->want_first + i];
-            if (want->ids == NULL && is_top(want) == (tops != 0)) {
+            if (want->ids == NULL && kind_of(want) == (whole_kind)kind) {
                 w->whole[part->nwhole++] = want;
             }
         }
-        part->ntops = tops != 0 ? part->nwhole : part->ntops;
+        ends[kind] = part->nwhole;
     }
+    part->ntops = ends[WHOLE_TOP];
+    part->ndraws = ends[WHOLE_DRAW] - ends[WHOLE_TOP];
     part->all_wanted = part->nwanted == part->nrows;
 }
 
@@ -249,6 +255,7 @@ static void part_place(const cuda_work *w, cuda_part *part, int ncopies) {
     at->copies = place(&end, sizeof(plan_copy) * (size_t)ncopies);
     at->items = place(&end, sizeof(plan_item) * (size_t)part->nitems);
     at->whole = place(&end, sizeof(int32_t) * (size_t)part->nwhole);
+    at->temperatures = place(&end, sizeof(float) * (size_t)part->ndraws);
     at->bytes = end;
 }
 
@@ -312,6 +319,10 @@ static void wants_fill(const cuda_work *w, const cuda_part *part, char *base) {
     }
     for (int i = 0; i < part->nwhole; i++) {
         whole[i] = w->want_rows[w->whole[i] - first];
+    }
+    float *temperatures = (float *)(void *)(base + part->at.temperatures);
+    for (int i = 0; i < part->ndraws; i++) {
+        temperatures[i] = w->whole[part->ntops + i]->temperature;
     }
 }
 

@@ -7,6 +7,7 @@
  */
 #include "cuda_device.cuh"
 #include "cuda_kernels_int.h"
+#include "sample_int.h"
 
 enum {
     ROW_THREADS = 256,
@@ -14,6 +15,7 @@ enum {
     NORM_MOST = 1024,
     TOP_THREADS = 1024,
     TOP_LOADS = 8,
+    DRAW_ROOM = 2 * TOP_THREADS,
     HEAD_WARPS = 4,
     HEAD_MAX = 512
 };
@@ -435,6 +437,127 @@ __global__ void __launch_bounds__(TOP_THREADS)
 cudaError_t k_top(const float *logits, int vocab, int rows, int k, float *values, int32_t *ids,
                   cudaStream_t stream) {
     top<<<rows, TOP_THREADS, 0, stream>>>(logits, vocab, k, values, ids);
+    return cudaGetLastError();
+}
+
+/* ---- draws ------------------------------------------------------------------------------------- */
+
+/* A token's place in the order of the answer as one number, the first the largest; no number comes last. */
+__device__ __forceinline__ uint64_t place_of(float value, int32_t id) {
+    uint32_t bits;
+    value += 0.0f; /* -0 equals 0 */
+    memcpy(&bits, &value, sizeof bits);
+    bits = value != value ? 0 : bits >> 31 != 0 ? ~bits : bits | 0x80000000u;
+    return static_cast<uint64_t>(bits) << 32 | ~static_cast<uint32_t>(id);
+}
+
+__device__ __forceinline__ int32_t id_at(uint64_t place) {
+    return static_cast<int32_t>(~static_cast<uint32_t>(place));
+}
+
+/* Sorts places[0..n), the largest first; n is a power of two, and all threads of the block take part. */
+__device__ void places_sort(uint64_t *places, unsigned n) {
+    for (unsigned run = 2; run <= n; run *= 2) {
+        for (unsigned step = run / 2; step > 0; step /= 2) {
+            for (unsigned i = threadIdx.x; i < n; i += blockDim.x) {
+                unsigned other = i ^ step;
+                bool falls = (i & run) == 0;
+                if (other > i && (places[i] < places[other]) == falls) {
+                    uint64_t place = places[i];
+                    places[i] = places[other];
+                    places[other] = place;
+                }
+            }
+            __syncthreads();
+        }
+    }
+}
+
+/* The sum over the block, in thread 0. */
+__device__ uint64_t weights_sum(uint64_t weight, uint64_t *sums) {
+    for (int step = 16; step > 0; step /= 2) {
+        weight += __shfl_xor_sync(WARP_ALL, weight, step);
+    }
+    if (threadIdx.x % 32 == 0) {
+        sums[threadIdx.x / 32] = weight;
+    }
+    __syncthreads();
+    weight = 0;
+    for (unsigned w = 0; threadIdx.x == 0 && w < blockDim.x / 32; w++) {
+        weight += sums[w];
+    }
+    return weight;
+}
+
+/* The k-th of the threads' firsts bounds the row's k-th: what comes before it is mostly few, and is gathered and
+ * sorted while all is weighed. Where it is too much for the room, candidates are looked for one by one. */
+__global__ void __launch_bounds__(TOP_THREADS)
+    draw(const float *logits, int vocab, int k, const float *temperatures, drawn *out) {
+    __shared__ uint64_t places[DRAW_ROOM];
+    __shared__ uint64_t sums[TOP_THREADS / 32];
+    __shared__ candidate warps[TOP_THREADS / 32];
+    __shared__ unsigned found;
+    const float *x = logits + static_cast<size_t>(blockIdx.x) * vocab;
+    drawn *to = &out[blockIdx.x];
+    uint64_t mine = 0, weight = 0;
+    for (int id = threadIdx.x; id < vocab; id += TOP_THREADS) {
+        mine = max(mine, place_of(x[id], id));
+    }
+    places[threadIdx.x] = mine;
+    found = 0;
+    __syncthreads();
+    places_sort(places, TOP_THREADS);
+    uint64_t bound = places[k - 1];
+    float largest = x[id_at(places[0])], temperature = temperatures[blockIdx.x];
+    __syncthreads();
+    for (int id = threadIdx.x; id < vocab; id += TOP_THREADS) {
+        float value = x[id];
+        uint64_t place = place_of(value, id);
+        weight += sample_weight(value, largest, temperature);
+        if (place >= bound) {
+            unsigned at = atomicAdd(&found, 1u);
+            if (at < DRAW_ROOM) {
+                places[at] = place;
+            }
+        }
+    }
+    weight = weights_sum(weight, sums); /* its barrier: all is found */
+    unsigned n = found, room = 1;
+    if (n > DRAW_ROOM) {
+        candidate last = {INFINITY, -1};
+        for (int i = 0; i < k; i++) {
+            last = row_next(x, vocab, last, warps);
+            if (threadIdx.x == 0) {
+                places[i] = place_of(last.value, last.id);
+            }
+        }
+    } else {
+        while (room < n) {
+            room *= 2;
+        }
+        for (unsigned i = n + threadIdx.x; i < room; i += TOP_THREADS) {
+            places[i] = 0;
+        }
+        __syncthreads();
+        places_sort(places, room);
+    }
+    __syncthreads();
+    if (threadIdx.x < static_cast<unsigned>(k)) {
+        int32_t id = id_at(places[threadIdx.x]);
+        to->ids[threadIdx.x] = id; /* none left that is a number: behind the vocabulary */
+        to->values[threadIdx.x] = id < vocab ? x[id] : -INFINITY;
+    }
+    if (threadIdx.x == 0) {
+        to->total = weight;
+    }
+}
+
+cudaError_t k_draw(const float *logits, int vocab, int rows, int k, const float *temperatures,
+                   drawn *out, cudaStream_t stream) {
+    if (k < 1 || k > DRAWN_MOST || k > vocab) {
+        return cudaErrorInvalidValue;
+    }
+    draw<<<rows, TOP_THREADS, 0, stream>>>(logits, vocab, k, temperatures, out);
     return cudaGetLastError();
 }
 

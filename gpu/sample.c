@@ -1,12 +1,14 @@
 /*
  * sample.c - from logits to a token.
  *
- * Invariant: a pure function of its arguments; randomness comes from (seed, step) alone, so a row's
- * sample never depends on the batch it ran in.
+ * A draw is made among candidates, likeliest first, equal ones by id, that weigh what sample_int.h says. Invariant: a
+ * pure function of its arguments; randomness comes from (seed, step) alone, so a row's sample never depends on the
+ * batch it ran in; and whoever knows the likeliest candidates and the weight of all draws what is drawn from all
+ * logits, or is told that these do not suffice.
  */
-#include <math.h>
 #include <stdlib.h>
 
+#include "sample_int.h"
 #include "session_int.h"
 
 static int sample_greedy(const float *logits, int count) {
@@ -20,13 +22,14 @@ static int sample_greedy(const float *logits, int count) {
 }
 
 typedef struct candidate {
-    double p;
+    uint64_t weight;
+    float logit;
     int id;
 } candidate;
 
-static int by_probability(const void *a, const void *b) {
+static int by_logit(const void *a, const void *b) {
     const candidate *x = a, *y = b;
-    return x->p != y->p ? (x->p < y->p ? 1 : -1) : x->id - y->id;
+    return x->logit != y->logit ? (x->logit < y->logit ? 1 : -1) : x->id - y->id;
 }
 
 static double uniform(uint64_t seed, int step) {
@@ -34,23 +37,47 @@ static double uniform(uint64_t seed, int step) {
     return (double)(bits >> 11) * 0x1p-53;
 }
 
-/* How many of the sorted candidates survive top_k, top_p and min_p; at least one. */
-static int candidates_keep(const candidate *c, int count, const llm_sampling *s, double total) {
-    int keep = s->top_k > 0 ? BASE_MIN(s->top_k, count) : count;
-    if (s->min_p > 0) {
-        while (keep > 1 && c[keep - 1].p < (double)s->min_p * c[0].p) {
-            keep--;
+/* Where the candidates that may be drawn end. */
+typedef struct cut {
+    int kept;
+    uint64_t weight; /* of those kept */
+    bool found;      /* one of top_k, top_p and min_p ends them, not the list */
+} cut;
+
+static cut candidates_cut(const candidate *c, int count, const llm_sampling *s, uint64_t total) {
+    cut at = {0};
+    for (; at.kept < count; at.weight += c[at.kept++].weight) {
+        double least = (double)s->min_p * (double)c[0].weight;
+        at.found = at.kept > 0 &&
+                   ((s->top_k > 0 && at.kept == s->top_k) || (double)c[at.kept].weight < least ||
+                    (s->top_p < 1 && s->top_p > 0 &&
+                     (double)at.weight >= (double)s->top_p * (double)total));
+        if (at.found) {
+            return at;
         }
     }
-    if (s->top_p < 1 && s->top_p > 0) {
-        double sum = 0;
-        int n = 0;
-        while (n < keep && sum < (double)s->top_p * total) {
-            sum += c[n++].p;
-        }
-        keep = BASE_MAX(n, 1);
+    at.found =
+        at.weight == total || (s->top_k > 0 && at.kept == s->top_k) ||
+        (s->top_p < 1 && s->top_p > 0 && (double)at.weight >= (double)s->top_p * (double)total);
+    return at;
+}
+
+/* The candidate drawn, or -1: it, or where they end, lies behind those known. */
+static int candidates_draw(const candidate *c, int count, const llm_sampling *s, uint64_t total,
+                           uint64_t seed, int step) {
+    cut end = candidates_cut(c, count, s, total);
+    bool cuts = s->top_k > 0 || s->min_p > 0 || (s->top_p < 1 && s->top_p > 0);
+    if (!end.found && cuts) {
+        return -1;
     }
-    return keep;
+    uint64_t at = (uint64_t)(uniform(seed, step) * (double)(end.found ? end.weight : total));
+    for (int i = 0; i < end.kept; i++) {
+        if (at < c[i].weight) {
+            return c[i].id;
+        }
+        at -= c[i].weight;
+    }
+    return end.found ? c[end.kept - 1].id : -1;
 }
 
 int sample_token(const float *logits, int count, const llm_sampling *sampling, uint64_t seed,
@@ -60,27 +87,31 @@ int sample_token(const float *logits, int count, const llm_sampling *sampling, u
         return best;
     }
     candidate *c = mem_alloc(sizeof *c * (size_t)count);
-    double total = 0;
+    uint64_t total = 0;
     int n = 0;
     for (int i = 0; i < count; i++) {
-        double p = exp(((double)logits[i] - (double)logits[best]) / (double)sampling->temperature);
-        if (p > 1e-12) { /* the rest cannot be drawn with 53 bits that matter */
-            c[n++] = (candidate){p, i};
-            total += p;
+        uint64_t weight = sample_weight(logits[i], logits[best], sampling->temperature);
+        if (weight > 0) {
+            c[n++] = (candidate){weight, logits[i], i};
+            total += weight;
         }
     }
-    qsort(c, (size_t)n, sizeof *c, by_probability);
-    int keep = candidates_keep(c, n, sampling, total);
-    double sum = 0;
-    for (int i = 0; i < keep; i++) {
-        sum += c[i].p;
-    }
-    double at = uniform(seed, step) * sum;
-    int chosen = 0;
-    while (chosen < keep - 1 && at >= c[chosen].p) {
-        at -= c[chosen++].p;
-    }
-    int id = c[chosen].id;
+    qsort(c, (size_t)n, sizeof *c, by_logit);
+    int id = n > 0 ? candidates_draw(c, n, sampling, total, seed, step) : best;
     free(c);
     return id;
+}
+
+int sample_likeliest(const float *logits, const llm_token *ids, int count, uint64_t total,
+                     const llm_sampling *sampling, uint64_t seed, int step) {
+    candidate c[PASS_DRAW];
+    int n = 0;
+    for (; n < count; n++) {
+        uint64_t weight = sample_weight(logits[n], logits[0], sampling->temperature);
+        if (weight == 0) {
+            break;
+        }
+        c[n] = (candidate){weight, logits[n], ids[n]};
+    }
+    return n > 0 ? candidates_draw(c, n, sampling, total, seed, step) : ids[0];
 }

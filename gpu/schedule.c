@@ -223,10 +223,17 @@ static void last_row_ensure(llm_session *s, request *r) {
     s->stats.computed_tokens++;
 }
 
-/* Greedy text needs the likeliest token alone; a draw needs all. */
+/* Greedy text needs the likeliest token alone; a draw a few of them, where the backend weighs the rest, else all. */
 static void text_want(llm_session *s, request *r) {
-    pass_want_add(s, r, WANT_NEXT_TOKEN, NULL, s->engine->info.vocab,
-                  r->sampling.temperature > 0 ? 0 : 1);
+    const llm_sampling *q = &r->sampling;
+    int vocab = s->engine->info.vocab, most = BASE_MIN((int)PASS_DRAW, vocab), top = 1;
+    if (q->temperature > 0) {
+        bool few = s->engine->backend->draws && !r->wants_all && q->top_k <= most;
+        top = !few ? 0 : q->top_k > 0 ? q->top_k : most;
+    }
+    pass_want_add(s, r, WANT_NEXT_TOKEN, NULL, vocab, top);
+    s->pass.wants[s->pass.nwants - 1].temperature = q->temperature;
+    r->wants_all = false;
 }
 
 static void prompt_wants(llm_session *s, request *r) {
@@ -331,12 +338,12 @@ static placed prompt_place(llm_session *s, request *r) {
     return segments_place(s, r);
 }
 
-/* The row of a token just decoded. */
+/* The row of a token just decoded; of the prompt's last token where the first is to be drawn once more. */
 static void token_place(llm_session *s, request *r) {
-    prefix_node *tail = r->tail;
-    int at = tail->count - 1;
-    pass_row_add(s, tail->tokens[at], tail->start + at, tail->table);
-    tail->computed = tail->count;
+    const prefix_node *last = r->tail->count > 0 ? r->tail : r->end;
+    int at = last->count - 1;
+    pass_row_add(s, last->tokens[at], last->start + at, last->table);
+    r->tail->computed = r->tail->count;
     s->decode_rows++;
     if (r->guide == NULL) {
         text_want(s, r);
@@ -491,8 +498,9 @@ bool schedule_fill_one(llm_session *s, request *r) {
 bool schedule_fill(llm_session *s) {
     schedule_reset_pass(s);
     for (int i = 0; i < s->nlive; i++) {
-        if (s->live[i] != s->current && s->live[i]->tail != NULL && s->live[i]->tail->count > 0) {
-            token_place(s, s->live[i]);
+        request *r = s->live[i];
+        if (r != s->current && r->tail != NULL && (r->tail->count > 0 || r->wants_all)) {
+            token_place(s, r);
         }
     }
     bool isolated = false;

@@ -30,6 +30,8 @@ typedef struct request {
 
     int prompt_tokens; /* with BOS and the guide's prefix */
     int computed, from_disk;
+    bool
+        wants_all; /* the likeliest tokens did not suffice to draw the next one: its row runs again */
     bool live, arrived; /* arrived: the pass in hand reaches the prompt's last token */
     prefix_node *end;   /* where the prompt ends in the tree */
     prefix_node *tail;  /* private: decoded tokens */
@@ -89,7 +91,7 @@ struct llm_session {
     pass pass;
     int rows_cap, copies_cap, wants_cap;
     want_owner *owners;
-    llm_token (*top_ids)[PASS_TOP]; /* per want: of its likeliest tokens */
+    llm_token (*top_ids)[PASS_DRAW]; /* per want: of its likeliest tokens */
     float *logits;
     size_t logits_cap, logits_used;
     size_t *logits_at;            /* per want: offset, made a pointer when the pass is complete */
@@ -139,5 +141,8 @@ int session_flatten(llm_session *s, const request *r);
  * Greedy: the first of the largest. The same (seed, step, logits) give the same token. */
 int sample_token(const float *logits, int count, const llm_sampling *sampling, uint64_t seed,
                  int step);
+/* The same from the `count` likeliest alone (at most PASS_DRAW, in order) and the weight of all; -1: they do not suffice. */
+int sample_likeliest(const float *logits, const llm_token *ids, int count, uint64_t total,
+                     const llm_sampling *sampling, uint64_t seed, int step);
 
 #endif

@@ -65,7 +65,7 @@ void request_free(request *r) {
 
 void request_restart(request *r) {
     const llm_guide *g = r->guide;
-    r->arrived = false;
+    r->arrived = r->wants_all = false;
     r->segments_placed = 0;
     r->noutput = r->digits = 0;
     r->log_prob = 0;
@@ -179,9 +179,19 @@ static void output_push(request *r, llm_token token) {
 }
 
 static void text_token(llm_session *s, request *r, const pass_want *want) {
-    llm_token token = want->top > 0 ? want->top_ids[0]
-                                    : sample_token(want->logits, want->count, &r->sampling,
-                                                   r->sample_seed, r->noutput);
+    llm_token token;
+    if (want->top == 0) {
+        token = sample_token(want->logits, want->count, &r->sampling, r->sample_seed, r->noutput);
+    } else if (want->temperature > 0) {
+        token = sample_likeliest(want->logits, want->top_ids, want->top, want->total, &r->sampling,
+                                 r->sample_seed, r->noutput);
+    } else {
+        token = want->top_ids[0];
+    }
+    if (token < 0) {
+        r->wants_all = true;
+        return;
+    }
     if (engine_is_end(s->engine, token)) {
         text_set(r, buf_str(&r->text));
         request_finish(s, r, LLM_FINISH_STOP);

@@ -5,6 +5,7 @@
 #include "test_kernels_int.h"
 
 #include "ref_int.h"
+#include "sample_int.h"
 
 enum { LONGEST = 600, BLOCKS = 96 };
 
@@ -96,8 +97,10 @@ static void rows_add(pass *p, const tree *t, int s, int from, int to, const int3
 }
 
 static void wants_add(pass *p, int s, answers *out) {
-    p->wants[p->nwants++] = (pass_want){p->nrows - 1, NULL, TINY_VOCAB, out->logits[s], 0, NULL};
-    p->wants[p->nwants++] = (pass_want){p->nrows - 1, asked, ASKED, out->ids[s], 0, NULL};
+    p->wants[p->nwants++] =
+        (pass_want){.row = p->nrows - 1, .count = TINY_VOCAB, .logits = out->logits[s]};
+    p->wants[p->nwants++] =
+        (pass_want){.row = p->nrows - 1, .ids = asked, .count = ASKED, .logits = out->ids[s]};
 }
 
 static void copy_add(pass *p, const tree *t, int s) {
@@ -290,7 +293,7 @@ static void blocks_travel(void **state) {
     fixture_close(&f);
 }
 
-/* The likeliest tokens alone are those of all logits. */
+/* The likeliest tokens alone are those of all logits, and so is what a draw weighs. */
 static void tops_are_those_of_the_logits(void **state) {
     (void)state;
     fixture f;
@@ -305,8 +308,13 @@ static void tops_are_those_of_the_logits(void **state) {
     pass p = {.rows = rows, .nrows = N, .wants = wants};
     for (int i = 0; i < N; i++) {
         rows[i] = (pass_row){i * 13 % TINY_VOCAB, i, table};
-        wants[p.nwants++] = (pass_want){i, NULL, TINY_VOCAB, logits[i], 0, NULL};
-        wants[p.nwants++] = (pass_want){i, NULL, TINY_VOCAB, tops[i], 1 + i % K, ids[i]};
+        wants[p.nwants++] = (pass_want){.row = i, .count = TINY_VOCAB, .logits = logits[i]};
+        wants[p.nwants++] = (pass_want){.row = i,
+                                        .count = TINY_VOCAB,
+                                        .logits = tops[i],
+                                        .top = 1 + i % K,
+                                        .top_ids = ids[i],
+                                        .temperature = i % 3 == 2 ? 0.5f : 0};
     }
     pass_run(&f, w, &p);
     for (int i = 0; i < N; i++) {
@@ -318,6 +326,10 @@ static void tops_are_those_of_the_logits(void **state) {
         for (int k = 0; k <= i % K; k++)
             assert_true(tops[i][k] == logits[i][ids[i][k]] &&
                         (k == 0 || tops[i][k] <= tops[i][k - 1]));
+        uint64_t total = 0;
+        for (int j = 0; j < TINY_VOCAB; j++)
+            total += sample_weight(logits[i][j], tops[i][0], 0.5f);
+        assert_true(i % 3 != 2 || wants[2 * i + 1].total == total);
     }
     void *all[] = {wants, logits, tops, ids};
     for (size_t i = 0; i < BASE_COUNT(all); i++)

@@ -5,7 +5,10 @@
  */
 #include "test_kernels_int.h"
 
+#include "sample_int.h"
+
 enum { BF16_PLACES = 256 }; /* bf16 keeps 8 bits: 1/256 is its step */
+enum { TOP_STRIDE = 1024 }; /* ids of one thread of k_draw lie so far apart */
 
 /* ---- rows -------------------------------------------------------------------------------------- */
 
@@ -179,6 +182,49 @@ static void tops_come_in_order_with_ties(void **state) {
     cudaFree(card);
     cudaFree(v);
     cudaFree(id);
+}
+
+/* What a draw is made from: the same candidates and weights as on the host, whatever lies where. */
+static void draws_have_the_hosts_candidates(void **state) {
+    (void)state;
+    enum { ROWS = 7, VOCAB = 50001, K = DRAWN_MOST };
+    static const int vocabs[] = {VOCAB, 1024, 300, K};
+    static const float temperatures[ROWS] = {0.7f, 1, 2.5f, 0.01f, 1, 1, 40};
+    float *x = malloc(sizeof *x * ROWS * VOCAB), *temp = to_card(temperatures, sizeof temperatures);
+    fill(x, NULL, (size_t)ROWS * VOCAB, 11, 30);
+    for (size_t v = 0; v < BASE_COUNT(vocabs); v++) {
+        int vocab = vocabs[v];
+        for (int i = 0; i < vocab; i++) {
+            x[4 * vocab + i] = (float)(i % 5 - 2) * 0.0f; /* all are equal, some are -0 */
+            x[5 * vocab + i] +=
+                i % TOP_STRIDE < K ? 100.0f : 0.0f; /* the largest with few threads */
+        }
+        drawn got[ROWS];
+        float *card = to_card(x, sizeof *x * ROWS * (size_t)vocab);
+        drawn *out = to_card(NULL, sizeof got);
+        must(k_draw(card, vocab, ROWS, K, temp, out, NULL));
+        from_card(got, out, sizeof got);
+        for (int r = 0; r < ROWS; r++) {
+            const float *row = x + (size_t)r * (size_t)vocab;
+            float largest = row[got[r].ids[0]];
+            uint64_t total = 0;
+            for (int k = 0; k < K; k++) {
+                int before = 0;
+                for (int i = 0; i < vocab; i++)
+                    before += row[i] > got[r].values[k] ||
+                              (row[i] == got[r].values[k] && i < got[r].ids[k]);
+                assert_int_equal(before, k);
+                assert_true(row[got[r].ids[k]] == got[r].values[k]);
+            }
+            for (int i = 0; i < vocab; i++)
+                total += sample_weight(row[i], largest, temperatures[r]);
+            assert_true(got[r].total == total && total >= (uint64_t)1 << SAMPLE_BITS);
+        }
+        cudaFree(card);
+        cudaFree(out);
+    }
+    cudaFree(temp);
+    free(x);
 }
 
 /* ---- attention --------------------------------------------------------------------------------- */
@@ -408,6 +454,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(angles_are_those_of_double),
         cmocka_unit_test(allowed_tokens_equal_plain_c),
         cmocka_unit_test(tops_come_in_order_with_ties),
+        cmocka_unit_test(draws_have_the_hosts_candidates),
         cmocka_unit_test(attention_equals_plain_c_and_keeps_its_bits),
     };
     const struct CMUnitTest products[] = {cmocka_unit_test(products_equal_plain_c)};

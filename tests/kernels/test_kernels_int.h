@@ -52,13 +52,13 @@ static inline float widen(uint16_t x) {
 
 static inline void fill(float *x, uint16_t *rounded, size_t n, uint64_t seed, float scale) {
     for (size_t i = 0; i < n; i++) {
-        float drawn = number(&seed, scale);
+        float one = number(&seed, scale);
         if (rounded) {
-            rounded[i] = narrow(drawn);
-            drawn = widen(rounded[i]);
+            rounded[i] = narrow(one);
+            one = widen(rounded[i]);
         }
         if (x)
-            x[i] = drawn;
+            x[i] = one;
     }
 }
 

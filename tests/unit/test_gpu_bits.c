@@ -18,6 +18,7 @@
 
 #include <cmocka.h>
 
+#include "sample_int.h"
 #include "session_int.h"
 
 enum { MAX_PROMPTS = 200 };
@@ -114,7 +115,8 @@ static void submit(llm_session *s, const llm_engine *engine, int i) {
                      .max_tokens = 6,
                      .after = llm_engine_template(engine, LLM_FORMAT_COMPLETION)};
     if (i % 8 == 7) {
-        q.sampling = (llm_sampling){.temperature = 0.9f, .top_p = 0.95f, .seed = 11};
+        q.sampling = i % 16 == 7 ? (llm_sampling){.temperature = 0.9f, .top_p = 0.95f, .seed = 11}
+                                 : (llm_sampling){.temperature = 1.5f, .top_p = 1, .seed = 12};
     }
     err e = {0};
     assert_int_equal(llm_submit(s, &q, &e), 0);
@@ -273,8 +275,10 @@ static void with_little_memory(void **state) {
               "19 blocks of KV");
 }
 
-/* A device that finds the likeliest tokens by looking at all logits: same answers. */
+/* A device that finds the likeliest tokens, and draws' candidates, by looking at all logits: same answers, also where
+ * the candidates do not suffice and the row runs again. */
 static const llm_backend *plain;
+static int draws_of_few, draws_of_all;
 
 static void largest(const float *logits, const pass_want *want) {
     for (int k = 0; k < want->top; k++) {
@@ -291,6 +295,14 @@ static void largest(const float *logits, const pass_want *want) {
     }
 }
 
+static uint64_t weigh(const float *logits, const pass_want *want) {
+    uint64_t total = 0;
+    for (int i = 0; i < want->count; i++) {
+        total += sample_weight(logits[i], want->logits[0], want->temperature);
+    }
+    return total;
+}
+
 static int all_forward(llm_engine *engine, void *work, const pass *p, err *e) {
     pass whole = *p;
     size_t vocab = (size_t)engine->info.vocab, n = (size_t)p->nwants;
@@ -299,17 +311,21 @@ static int all_forward(llm_engine *engine, void *work, const pass *p, err *e) {
     for (size_t i = 0; i < n; i++) {
         whole.wants[i] = p->wants[i];
         if (p->wants[i].top > 0) {
-            assert_true(p->wants[i].ids == NULL && p->wants[i].top <= PASS_TOP);
+            assert_true(p->wants[i].ids == NULL &&
+                        p->wants[i].top <= (p->wants[i].temperature > 0 ? PASS_DRAW : PASS_TOP));
             whole.wants[i].top = 0;
             whole.wants[i].logits = logits + i * vocab;
         }
     }
     int code = plain->forward(engine, work, &whole, e);
     for (size_t i = 0; i < n && code == 0; i++) {
-        const pass_want *want = &p->wants[i];
+        pass_want *want = &p->wants[i];
         if (want->top > 0) {
             largest(logits + i * vocab, want);
+            want->total = weigh(logits + i * vocab, want);
         }
+        draws_of_few += want->temperature > 0 && want->top > 0;
+        draws_of_all += want->temperature > 0 && want->top == 0;
     }
     free(logits);
     free(whole.wants);
@@ -324,9 +340,11 @@ static void with_all_logits(void **state) {
     plain = f.two->backend;
     llm_backend all = *plain;
     all.forward = all_forward;
+    all.draws = true;
     f.two->backend = &all;
     check_run(f.two, (llm_session_options){.pass_tokens = 100}, false, "all logits");
     f.two->backend = plain;
+    assert_true(draws_of_all > 0 && draws_of_few > draws_of_all);
 }
 
 static void warm(void **state) {

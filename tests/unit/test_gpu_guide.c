@@ -14,6 +14,7 @@
 #include <cmocka.h>
 
 #include "guide_int.h"
+#include "sample_int.h"
 #include "session_int.h"
 
 static llm_engine *engine;
@@ -168,6 +169,52 @@ static void sampling(void **state) {
     assert_true(seen[1] > 700 && seen[2] > 700 && seen[4] > 200 && seen[0] > 10 && seen[3] < 60);
 }
 
+/* Drawn from the likeliest and the weight of all: the same token, or -1; enough of them always suffice. */
+static void few_candidates_draw_what_all_would(void **state) {
+    (void)state;
+    enum { VOCAB = 700 };
+    static const llm_sampling samplings[] = {
+        {.temperature = 0.8f, .top_p = 1},
+        {.temperature = 3, .top_p = 1},
+        {.temperature = 1, .top_p = 0.9f},
+        {.temperature = 2, .top_p = 0.99f},
+        {.temperature = 1, .top_p = 1, .top_k = 40},
+        {.temperature = 1, .top_p = 0.5f, .top_k = PASS_DRAW},
+        {.temperature = 1.5f, .top_p = 1, .min_p = 0.1f},
+        {.temperature = 30, .top_p = 1, .min_p = 0.2f},
+    };
+    float logits[VOCAB], top[PASS_DRAW];
+    llm_token ids[PASS_DRAW];
+    for (int i = 0; i < VOCAB; i++) {
+        logits[i] = (float)(hash_mix(3, (uint64_t)i) % 4096) / 64 - 32; /* some are equal */
+    }
+    for (int k = 0; k < PASS_DRAW; k++) {
+        int best = -1;
+        for (int i = 0; i < VOCAB; i++) {
+            bool after =
+                k == 0 || logits[i] < top[k - 1] || (logits[i] == top[k - 1] && i > ids[k - 1]);
+            best = after && (best < 0 || logits[i] > logits[best]) ? i : best;
+        }
+        ids[k] = best;
+        top[k] = logits[best];
+    }
+    int undecided[BASE_COUNT(samplings)] = {0};
+    for (size_t q = 0; q < BASE_COUNT(samplings); q++) {
+        uint64_t total = 0;
+        for (int i = 0; i < VOCAB; i++) {
+            total += sample_weight(logits[i], top[0], samplings[q].temperature);
+        }
+        for (int step = 0; step < 500; step++) {
+            int all = sample_token(logits, VOCAB, &samplings[q], 5, step);
+            int few = sample_likeliest(top, ids, PASS_DRAW, total, &samplings[q], 5, step);
+            assert_true(few == all || few == -1);
+            undecided[q] += few == -1;
+        }
+    }
+    assert_true(undecided[0] < 250 && undecided[1] > 0 && undecided[7] == 500);
+    assert_int_equal(undecided[2] + undecided[4] + undecided[5] + undecided[6], 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(first_tokens_differ),
@@ -178,6 +225,7 @@ int main(void) {
         cmocka_unit_test(identity),
         cmocka_unit_test(digits_are_limited),
         cmocka_unit_test(sampling),
+        cmocka_unit_test(few_candidates_draw_what_all_would),
     };
     return cmocka_run_group_tests(tests, open_engine, close_engine);
 }

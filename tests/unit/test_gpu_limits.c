@@ -57,6 +57,7 @@ static void fixture_open(fixture *f, llm_engine_options options) {
     assert_int_equal(tokenizer_new(f->file, &engine->tokenizer, &e), 0);
     engine->bos = tokenizer_bos(engine->tokenizer);
     engine->eos = tokenizer_eos(engine->tokenizer);
+    engine->info.kv_memory_bytes = (size_t)1 << 30;
     engine->newline = 12;
     engine->adds_bos = true;
     if (cpu_load(engine, &options, &e) != 0) {

@@ -1,0 +1,43 @@
+/*
+ * sample_int.h - what a logit weighs in a draw: a whole number, the same on the host and on a card.
+ *
+ *   weight = floor(2^44 * exp((logit - largest) / temperature))        the largest weighs 2^44
+ *
+ * Only operations that round alike everywhere (compiled without contraction on both sides); sums of weights are exact,
+ * so their order does not show. What weighs nothing is never drawn: less than 2^-44 of the likeliest.
+ */
+#ifndef KVASIR_SAMPLE_INT_H
+#define KVASIR_SAMPLE_INT_H
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+#define SAMPLE_BOTH __host__ __device__ static inline
+#else
+#define SAMPLE_BOTH static inline
+#endif
+
+enum { SAMPLE_BITS = 44 };
+
+/* exp(r) to a unit in the last place or two, |r| <= ln(2) / 2: its series. */
+SAMPLE_BOTH double sample_exp(double r) {
+    double sum = 1;
+    for (int k = 13; k > 0; k--) {
+        sum = 1 + sum * (r * (1.0 / k));
+    }
+    return sum;
+}
+
+SAMPLE_BOTH uint64_t sample_weight(float logit, float largest, float temperature) {
+    double x = ((double)logit - (double)largest) / (double)temperature;
+    if (!(x > -31)) { /* less than 2^-44; also no number */
+        return 0;
+    }
+    int n = (int)(x * 1.44269504088896338700 - 0.5); /* to the nearest: x <= 0 */
+    double r =
+        (x - (double)n * 6.93147180369123816490e-01) - (double)n * 1.90821492927058770002e-10;
+    uint64_t mantissa = (uint64_t)(sample_exp(r) * 0x1p52); /* exp(x) = mantissa * 2^(n - 52) */
+    return mantissa >> (52 - SAMPLE_BITS - n);
+}
+
+#endif
