@@ -118,9 +118,11 @@ static uint64_t scaled_count(uint64_t n, double share) {
     return (uint64_t)((double)n * share + 0.5);
 }
 
-/* Counts one strategy; with the bound where it is the last. */
+/* Counts one strategy, less what the first `before` calls alone cost; with the bound where it is the last. */
 static int count_strategy(exec_ctx *ctx, const counted *c, bool last, const prompt *const *calls,
-                          int count, const llm_inputs *in, llm_stats *stats, double *gap, err *e) {
+                          int before, int count, const llm_inputs *in, llm_stats *stats,
+                          double *gap, err *e) {
+    llm_stats less = {0};
     arena *mem = arena_new();
     input_order order = {0};
     llm_session_options options;
@@ -133,31 +135,36 @@ static int count_strategy(exec_ctx *ctx, const counted *c, bool last, const prom
     options.window = c->reuse == LLM_REUSE_FIFO ? FIFO_WINDOW : 0;
     if (status == 0)
         status = run_session(&options, calls, count, in, &order, stats, e);
+    if (status == 0 && before > 0)
+        status = run_session(&options, calls, before, in, &order, &less, e);
+    stats->prompt_tokens -= less.prompt_tokens;
+    stats->computed_tokens -= less.computed_tokens;
     if (status == 0 && bounded)
         status = order_gap(calls[0], in, &order, gap, e);
     arena_free(mem);
     return status;
 }
 
-int count_calls(exec_ctx *ctx, const prompt *const *calls, int count, const llm_inputs *in,
-                const plan_node *node, plan_actual *actual, err *e) {
+int count_calls(exec_ctx *ctx, const prompt *const *calls, int before, int count,
+                const llm_inputs *in, const plan_node *node, plan_actual *actual, err *e) {
     int status = 0;
     double share = answers_share(node->left), gap = NAN;
     size_t head = 0, n = BASE_COUNT(strategies);
     plan_tokens *out = ARENA_ARRAY(ctx->mem, plan_tokens, actual->ntokens + (int)n);
     for (int i = 0; i < actual->ntokens; i++)
         out[i] = actual->tokens[i];
-    for (int i = 0; i < count; i++)
+    for (int i = before; i < count; i++)
         head += calls[i]->head_tokens;
     if (calls[0]->call->examples)
         n--; /* with examples one field order holds for all rows: fixed is all there is */
     for (size_t i = 0; i < n && status == 0; i++) {
         llm_stats stats = {0};
-        status = count_strategy(ctx, &strategies[i], i + 1 == n, calls, count, in, &stats, &gap, e);
+        status = count_strategy(ctx, &strategies[i], i + 1 == n, calls, before, count, in, &stats,
+                                &gap, e);
         out[actual->ntokens++] = (plan_tokens){
             .strategy = strategies[i].name,
-            .rows = scaled_count((uint64_t)in->needed_rows * (uint64_t)count, share),
-            .distinct_inputs = scaled_count((uint64_t)in->count * (uint64_t)count, share),
+            .rows = scaled_count((uint64_t)in->needed_rows * (uint64_t)(count - before), share),
+            .distinct_inputs = scaled_count((uint64_t)in->count * (uint64_t)(count - before), share),
             .prompt_tokens = scaled_count(stats.prompt_tokens, share),
             .head_tokens = scaled_count(head * in->count, share),
             .computed_tokens = scaled_count(stats.computed_tokens, share),

@@ -124,8 +124,14 @@ void call_fact_key(const llm_call *call, const char *prefix, hash128 fingerprint
 
 /* ---- layout and waves (llm_layout.c) ------------------------------------------------------------- */
 
+/* One of the calls about the same fields, and the share of the inputs that it is asked about. */
+typedef struct layout_call {
+    const prompt *prompt;
+    double share;
+} layout_call;
+
 /* Whether the data should stand first in `count` calls that share the distinct inputs `in` (DESIGN 2.2: by token counts). */
-int layout_choose(const prompt *const *calls, int count, const llm_inputs *in, bool *data_first, err *e);
+int layout_choose(const layout_call *calls, int count, const llm_inputs *in, bool *data_first, err *e);
 /* How many rows to ask next when a LIMIT stands above: `asked` so far, last_wave of them at once (0: none yet). */
 int64_t wave_rows(const exec_ctx *ctx, const plan_node *node, int64_t asked, int64_t last_wave);
 
@@ -232,10 +238,10 @@ bool facts_for_plan(exec_ctx *ctx, const llm_call *call, hash128 fingerprint, ca
 int facts_remember(exec_ctx *ctx, const llm_call *call, hash128 fingerprint,
                    const call_facts *facts, err *e);
 
-/* EXPLAIN (TOKENS) (llm_count.c): adds to actual->tokens what `count` calls of `node` over the same inputs cost under every strategy, and
- * keeps the largest gap to the solver's bound; what lies above a filter on answers is scaled by what the filter is expected to
- * keep. */
-int count_calls(exec_ctx *ctx, const prompt *const *calls, int count, const llm_inputs *in,
+/* EXPLAIN (TOKENS) (llm_count.c): adds to actual->tokens what calls[before..count) of `node` cost under every strategy beside
+ * calls[0..before) of nodes below over the same inputs, and keeps the largest gap to the solver's bound; what lies above a filter on
+ * answers is scaled by what the filter is expected to keep. */
+int count_calls(exec_ctx *ctx, const prompt *const *calls, int before, int count, const llm_inputs *in,
                 const plan_node *node, plan_actual *actual, err *e);
 
 #endif

@@ -9,7 +9,7 @@
  */
 #include <math.h>
 
-#include "llm_int.h"
+#include "op_llm_int.h"
 
 static double instruction_tokens(const prompt *p) {
     size_t count;
@@ -19,17 +19,16 @@ static double instruction_tokens(const prompt *p) {
     return (double)count + 1; /* its line break */
 }
 
-int layout_choose(const prompt *const *calls, int count, const llm_inputs *in,
-                  bool *data_first, err *e) {
+int layout_choose(const layout_call *calls, int count, const llm_inputs *in, bool *data_first, err *e) {
     input_order order = {0};
-    double questions = 0;
     *data_first = false;
     if (count < 2 || in->count == 0)
         return 0;
     arena *mem = arena_new();
-    int status = order_solve_best(calls[0], in, mem, &order, e);
+    plan_question *questions = ARENA_ARRAY(mem, plan_question, count);
+    int status = order_solve_best(calls[0].prompt, in, mem, &order, e);
     for (int i = 0; i < count; i++)
-        questions += instruction_tokens(calls[i]);
+        questions[i] = (plan_question){instruction_tokens(calls[i].prompt), calls[i].share};
     if (status == 0) {
         double data = (double)(order.psm.total_units - order.psm.shared_units);
         *data_first = plan_data_pays(data, in->count, questions, count);
@@ -57,11 +56,23 @@ static int64_t rows_passed(const exec_ctx *ctx, const plan_node *at, const plan_
     return left >= 0 ? left : rows_passed(ctx, at->right, node);
 }
 
+/* The share of its base's rows that the stack under `top` is planned to keep, and what the LIMIT above wants of them. */
+static double planned_share(const plan_node *top, int64_t *wanted) {
+    double share = 1;
+    const plan_node *base = llm_stack_base(top);
+    for (const plan_node *n = top; n != base; n = n->left)
+        if (n->kind == PLAN_LLM) {
+            *wanted = n->llm.wanted;
+            share *= n->estimate.selectivity;
+        }
+    return BASE_MIN(1, BASE_MAX(share, 0.01));
+}
+
 /* As many rows as should bring the rest of what the LIMIT wants, going by the share that passed, or is expected to at first. One more that
  * passed and two more that were asked are imagined, so that bad luck at the start does not ask for all. */
 int64_t wave_rows(const exec_ctx *ctx, const plan_node *node, int64_t asked, int64_t last_wave) {
-    int64_t wanted = node->llm.wanted;
-    double share = BASE_MIN(1, BASE_MAX(node->estimate.selectivity, 0.01));
+    int64_t wanted = 0;
+    double share = planned_share(node, &wanted);
     if (asked > 0) {
         int64_t passed = ctx->rows_out ? rows_passed(ctx, ctx->plan->root, node) : -1;
         if (passed < 0)

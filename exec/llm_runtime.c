@@ -333,10 +333,12 @@ static bool hook_field_order(void *arg, const llm_call *call, uint8_t *order) {
     return found;
 }
 
-/* Whether the rows that reach this call can decide its field order: it is solved for, or a record of it is compared with what
- * would be solved. */
-static bool order_depends_on_rows(const settings *s, const llm_call *call) {
+/* Whether the rows that reach this call can decide what its prompts say: a field order is solved for, or a record of it is compared with
+ * what would be solved; a layout is chosen by counting. */
+static bool text_depends_on_rows(const settings *s, const llm_call *call) {
     str mode = str_from(s->field_order);
+    if (s->llm_layout == LAYOUT_AUTO)
+        return true;
     return call->nfields > 1 && s->psm != PSM_SETTING_OFF &&
            (str_equal_nocase(mode, STR("keep")) || str_equal_nocase(mode, STR("fresh")));
 }
@@ -345,7 +347,7 @@ static bool order_depends_on_rows(const settings *s, const llm_call *call) {
  * that would change the rows that reach it, by them its field order, and so the text of its prompts (DESIGN 2.2). */
 static bool may_use_what_was_learned(exec_ctx *ctx) {
     for (int i = 0; i < ctx->stmt->ncalls; i++)
-        if (order_depends_on_rows(ctx->settings, ctx->stmt->calls[i]))
+        if (text_depends_on_rows(ctx->settings, ctx->stmt->calls[i]))
             return false;
     return true;
 }

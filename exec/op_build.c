@@ -12,6 +12,7 @@
 #include <time.h>
 
 #include "op_int.h"
+#include "op_llm_int.h"
 
 static const op_class *const classes[] = {
     [PLAN_VALUES] = &op_values,       [PLAN_SCAN] = &op_scan,
@@ -32,10 +33,12 @@ static double now_ms(void) {
 }
 
 static int build_children(op *o, err *e) {
-    const plan_node *node = o->node;
+    const plan_node *node = o->node, *left = node->left;
     if (o->class == &op_rowset || o->class == &op_shared)
         return 0;
-    int status = node->left ? op_build(o->ctx, node->left, &o->left, e) : 0;
+    if (o->class == &op_llm) /* it runs all nodes of its stack */
+        left = llm_stack_base(node);
+    int status = left ? op_build(o->ctx, left, &o->left, e) : 0;
     if (status == 0 && node->right)
         status = op_build(o->ctx, node->right, &o->right, e);
     return status;
@@ -46,7 +49,7 @@ int op_build(exec_ctx *ctx, const plan_node *node, op **out, err *e) {
         return op_build(ctx, node->left, out, e);
     op *o = ARENA_NEW(ctx->mem, op);
     rowset *ready = ctx->ready ? ctx->ready[node->number] : NULL;
-    o->class = ready ? &op_rowset : classes[node->kind];
+    o->class = ready ? &op_rowset : llm_stack_base(node) ? &op_llm : classes[node->kind];
     o->node = node;
     o->ctx = ctx;
     o->mem = ctx->mem;
@@ -88,24 +91,26 @@ int op_next(op *o, batch **out, err *e) {
     return status;
 }
 
-/* Time is kept per node alone: what the children took is theirs. */
-static void report(const op *o) {
-    plan_actual *a = &o->ctx->actual[o->node->number];
-    double rows_before = (double)a->rows, ms = o->actual.ms;
-    bool again = a->known;
-    if (o->left)
-        ms -= o->left->actual.ms;
-    if (o->right)
-        ms -= o->right->actual.ms;
-    ms = ms > 0 ? ms : 0;
-    if (again) { /* read ahead or shared before: the rows are the same ones */
-        a->ms += ms;
-        a->rows = BASE_MAX((uint64_t)rows_before, o->actual.rows);
+void op_report(exec_ctx *ctx, const plan_node *node, const plan_actual *actual) {
+    plan_actual *a = &ctx->actual[node->number];
+    if (a->known) { /* read ahead or shared before: the rows are the same ones */
+        a->ms += actual->ms;
+        a->rows = BASE_MAX(a->rows, actual->rows);
         return;
     }
-    *a = o->actual;
+    *a = *actual;
     a->known = true;
-    a->ms = ms;
+}
+
+/* Time is kept per node alone: what the children took is theirs. */
+static void report(const op *o) {
+    plan_actual a = o->actual;
+    if (o->left)
+        a.ms -= o->left->actual.ms;
+    if (o->right)
+        a.ms -= o->right->actual.ms;
+    a.ms = BASE_MAX(a.ms, 0);
+    op_report(o->ctx, o->node, &a);
 }
 
 void op_close(op *o) {

@@ -21,6 +21,9 @@ void op_name_row(op *o, expr *const *exprs, int n, const batch *in, int64_t befo
  * warmed and not answered, a left input with calls says nothing about its rows. */
 bool op_right_counts(const op *o);
 
+/* Adds to ctx->actual what a node did, for an operator that runs several: rows, its own time, and what LLM nodes count. */
+void op_report(exec_ctx *ctx, const plan_node *node, const plan_actual *actual);
+
 /* The state of PLAN_ROWSET: set by op_build for a subtree that was read ahead. */
 typedef struct rowset_state {
     const rowset *rows;

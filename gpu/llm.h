@@ -160,6 +160,7 @@ typedef struct llm_request {
     llm_sampling sampling;
     const str *stop; /* more texts that end an answer */
     int nstop;
+    bool keep; /* its prompt's beginning will be asked about again: its KV stays while there is room (LLM_REUSE_TREE) */
 } llm_request;
 
 typedef struct llm_event {

@@ -534,6 +534,7 @@ void schedule_release(llm_session *s, request *r) {
     answer_nodes_release(s, r);
     if (r->end != NULL) {
         prefix_count(r->end, -1, r->live ? 0 : -1, r->live ? -1 : 0);
+        r->end->keep |= r->keep && keep_shared;
         prefix_prune(&s->tree, r->end, keep_shared, keep_all);
         r->end = NULL;
         s->in_window -= r->raw == NULL;

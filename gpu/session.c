@@ -249,6 +249,7 @@ int llm_submit(llm_session *s, const llm_request *q, err *e) {
     r->chat = q->after != NULL && q->after->chat;
     r->max_tokens = q->max_tokens > 0 ? q->max_tokens : DEFAULT_MAX_TOKENS;
     r->sampling = q->sampling;
+    r->keep = q->keep;
     r->choice = -1;
     r->prob = NAN;
     spans_attach(s->engine, r, q);

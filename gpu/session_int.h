@@ -32,6 +32,7 @@ typedef struct request {
     int computed, from_disk;
     bool
         wants_all; /* the likeliest tokens did not suffice to draw the next one: its row runs again */
+    bool keep;
     bool live, arrived; /* arrived: the pass in hand reaches the prompt's last token */
     prefix_node *end;   /* where the prompt ends in the tree */
     prefix_node *tail;  /* private: decoded tokens */

@@ -145,7 +145,7 @@ static double tree_tokens(const llm_call *call, const field_estimate *f, const d
     return tokens;
 }
 
-static double instruction_tokens(const estimator *s, const llm_call *call) {
+double estimate_instruction_tokens(const estimator *s, const llm_call *call) {
     return text_tokens(s, call->instruction) + 3;
 }
 
@@ -158,7 +158,7 @@ order_origin estimate_llm_use(estimator *s, const llm_use *use, const rel *input
     order_origin origin = choose_order(s, call, f, joint, order);
     for (int i = 0; i < call->nfields; i++)
         body += f[i].tokens;
-    double question = instruction_tokens(s, call), examples = 0, tail = 2;
+    double question = estimate_instruction_tokens(s, call), examples = 0, tail = 2;
     if (call->examples)
         examples = estimate_rel(s, call->examples)->rows * (body + 4);
     double prompt = distinct * (question + examples + body + tail);
@@ -182,51 +182,14 @@ order_origin estimate_llm_use(estimator *s, const llm_use *use, const rel *input
     return origin;
 }
 
-/* ---- layout ------------------------------------------------------------------------------------ */
-
-/* Data first must save at least this share of the computed tokens: the instruction is better read before the data. */
-static const double LAYOUT_LEAST_SAVING = 0.1;
-
-bool plan_data_pays(double data, double inputs, double questions, int count) {
-    double instruction_leads = questions + count * data, data_leads = data + inputs * questions;
-    return data_leads <= (1 - LAYOUT_LEAST_SAVING) * instruction_leads;
-}
-
-static bool share_rows(const llm_use *a, const llm_use *b) {
-    return !a->guard && !b->guard && llm_calls_share_fields(a->call, a->args, b->call, b->args);
-}
-
-/* Whether `count` calls about the rows of `use`, with so many tokens of instruction, are better asked data first. */
-static bool data_pays(estimator *s, const llm_use *use, const rel *input, int count, double questions) {
+/* The prefix tree of the call's rows alone, in tokens, and how many distinct inputs they make. */
+void estimate_data(estimator *s, const llm_use *use, const rel *input, double *tokens, double *inputs) {
     uint8_t *order = ARENA_ARRAY(s->mem, uint8_t, use->call->nfields + 1);
     field_estimate *f = ARENA_ARRAY(s->mem, field_estimate, use->call->nfields + 1);
-    double *joint, distinct = distinct_inputs(s, use, input, asking_rows(s, use, input), f, &joint);
+    double *joint, distinct = distinct_inputs(s, use, input, estimate_rel(s, input)->rows, f, &joint);
     (void)choose_order(s, use->call, f, joint, order);
-    return plan_data_pays(tree_tokens(use->call, f, joint, order, distinct), distinct, questions, count);
-}
-
-void estimate_layouts(estimator *s, const rel *llm, use_layout *out) {
-    int64_t wanted = s->env->settings->llm_layout;
-    const llm_use *uses = llm->llm.uses;
-    for (int i = 0; i < llm->llm.nuses; i++)
-        out[i] = wanted == LAYOUT_DATA_FIRST ? LAID_DATA_FIRST : LAID_INSTRUCTION_FIRST;
-    for (int i = 0; i < llm->llm.nuses && wanted != LAYOUT_INSTRUCTION_FIRST; i++) {
-        int count = 1;
-        double questions = instruction_tokens(s, uses[i].call);
-        if (out[i] == LAID_ON_DATA)
-            continue;
-        for (int k = i + 1; k < llm->llm.nuses; k++)
-            if (share_rows(&uses[i], &uses[k])) {
-                count++;
-                questions += instruction_tokens(s, uses[k].call);
-            }
-        if (wanted == LAYOUT_AUTO && (count < 2 || !data_pays(s, &uses[i], llm->left, count, questions)))
-            continue;
-        out[i] = LAID_DATA_FIRST;
-        for (int k = i + 1; k < llm->llm.nuses; k++)
-            if (share_rows(&uses[i], &uses[k]))
-                out[k] = LAID_ON_DATA;
-    }
+    *tokens = tree_tokens(use->call, f, joint, order, distinct);
+    *inputs = distinct;
 }
 
 /* ---- cost -------------------------------------------------------------------------------------- */
@@ -253,7 +216,6 @@ double estimate_cost_ms(estimator *s, const rel *r) {
     double in = r->left ? estimate_rel(s, r->left)->rows : rows;
     double right = r->right ? estimate_rel(s, r->right)->rows : 0;
     plan_estimate llm = {0};
-    use_layout *layouts;
     switch (r->kind) {
     case REL_JOIN:
     case REL_APPLY:
@@ -261,11 +223,9 @@ double estimate_cost_ms(estimator *s, const rel *r) {
     case REL_SORT:
         return in * log2(in + 2) * SORT_ROW_MS;
     case REL_LLM:
-        layouts = ARENA_ARRAY(s->mem, use_layout, r->llm.nuses + 1);
-        estimate_layouts(s, r, layouts);
         for (int i = 0; i < r->llm.nuses; i++) {
             uint8_t *order = ARENA_ARRAY(s->mem, uint8_t, r->llm.uses[i].call->nfields + 1);
-            estimate_llm_use(s, &r->llm.uses[i], r->left, layouts[i], &llm, order);
+            estimate_llm_use(s, &r->llm.uses[i], r->left, estimate_layout(s, r, i), &llm, order);
         }
         return llm.cost_ms;
     default:
@@ -281,48 +241,61 @@ void estimate_node(estimator *s, const rel *r, plan_node *node) {
         return;
     }
     node->estimate.selectivity = 1;
-    use_layout *layouts = ARENA_ARRAY(s->mem, use_layout, r->llm.nuses + 1);
-    estimate_layouts(s, r, layouts);
     for (int i = 0; i < r->llm.nuses; i++) {
         plan_llm_use *u = &node->llm.uses[i];
-        u->data_first = layouts[i] != LAID_INSTRUCTION_FIRST;
-        u->order_origin = estimate_llm_use(s, &r->llm.uses[i], r->left, layouts[i], &node->estimate, u->field_order);
+        use_layout layout = estimate_layout(s, r, i);
+        u->data_first = layout != LAID_INSTRUCTION_FIRST;
+        u->order_origin = estimate_llm_use(s, &r->llm.uses[i], r->left, layout, &node->estimate, u->field_order);
     }
 }
 
 /* ---- the whole plan ---------------------------------------------------------------------------- */
 
-/* A LIMIT above stops the model after so many rows that pass. */
-static void estimate_waves(plan_estimate *e, int64_t wanted) {
-    double asked = BASE_MAX(FIRST_WAVE, (double)wanted / BASE_MAX(e->selectivity, 1e-6));
+/* A LIMIT above stops the model after so many rows that pass; returns how many rows it asks about. */
+static double estimate_waves(plan_estimate *e, double wanted) {
+    double asked = BASE_MAX(FIRST_WAVE, wanted / BASE_MAX(e->selectivity, 1e-6));
     if (asked >= e->rows)
-        return;
+        return e->rows;
     double share = asked / e->rows;
     e->distinct_inputs *= share;
     e->prompt_tokens *= share;
     e->computed_tokens *= share;
     e->output_tokens *= share;
     e->cost_ms *= share;
+    return asked;
 }
 
-static void finish_node(plan *p, plan_node *n, double passing, bool *seen) {
+/* What is known above a node: rows that pass the filter right there, and how many rows the LIMIT needs of it; -1: nothing. */
+typedef struct from_above {
+    double passing, wanted;
+} from_above;
+
+static from_above finish_llm(plan *p, plan_node *n, from_above above) {
+    plan_estimate *e = &n->estimate;
+    double wanted = above.wanted >= 0 ? above.wanted : (double)n->llm.wanted;
+    e->selectivity = e->rows > 0 && above.passing >= 0 ? BASE_MIN(1, above.passing / e->rows) : 1;
+    if (n->llm.wanted > 0)
+        wanted = estimate_waves(e, wanted);
+    p->total.distinct_inputs += e->distinct_inputs;
+    p->total.prompt_tokens += e->prompt_tokens;
+    p->total.computed_tokens += e->computed_tokens;
+    p->total.output_tokens += e->output_tokens;
+    return (from_above){-1, n->llm.wanted > 0 && n->llm.joins_below ? wanted : -1};
+}
+
+static void finish_node(plan *p, plan_node *n, from_above above, bool *seen) {
+    from_above nothing = {-1, -1};
     if (!n || seen[n->number])
         return;
     seen[n->number] = true;
-    plan_estimate *e = &n->estimate;
-    if (n->kind == PLAN_LLM) {
-        e->selectivity = e->rows > 0 && passing >= 0 ? BASE_MIN(1, passing / e->rows) : 1;
-        if (n->llm.wanted > 0)
-            estimate_waves(e, n->llm.wanted);
-        p->total.distinct_inputs += e->distinct_inputs;
-        p->total.prompt_tokens += e->prompt_tokens;
-        p->total.computed_tokens += e->computed_tokens;
-        p->total.output_tokens += e->output_tokens;
-    }
-    p->total.cost_ms += e->cost_ms;
-    double below = n->kind == PLAN_FILTER ? (passing >= 0 ? passing : e->rows) : -1;
+    from_above below = nothing;
+    if (n->kind == PLAN_LLM)
+        below = finish_llm(p, n, above);
+    else if (n->kind == PLAN_FILTER)
+        below = (from_above){above.passing >= 0 ? above.passing : n->estimate.rows, above.wanted};
+    p->total.cost_ms += n->estimate.cost_ms;
     finish_node(p, n->left, below, seen);
-    finish_node(p, n->right, -1, seen);
+    finish_node(p, n->right, nothing, seen);
 }
 
 void estimate_plan(plan *p, arena *mem) {
@@ -333,8 +306,8 @@ void estimate_plan(plan *p, arena *mem) {
         t->rows = p->root->estimate.rows;
         t->guess = p->root->estimate.guess;
     }
-    finish_node(p, p->root, -1, seen);
+    finish_node(p, p->root, (from_above){-1, -1}, seen);
     for (int i = 0; i < p->stmt->ncalls; i++)
-        finish_node(p, p->examples[i], -1, seen);
+        finish_node(p, p->examples[i], (from_above){-1, -1}, seen);
     t->hit_rate = t->prompt_tokens > 0 ? BASE_MAX(0, 1 - t->computed_tokens / t->prompt_tokens) : 0;
 }

@@ -35,6 +35,15 @@ struct token_bytes {
     double bytes;
 };
 
+/* What llm_stack.c found out about an LLM node. */
+typedef struct stacked_node stacked_node;
+struct stacked_node {
+    stacked_node *next;
+    const rel *node;
+    bool joins_below;
+    use_layout *layouts;
+};
+
 /* Estimates by relation node: an open hash table of nslots (a power of two) entries. */
 struct estimator {
     arena *mem;
@@ -43,12 +52,18 @@ struct estimator {
     uint32_t nslots, count;
     joint_counts *counted;
     token_bytes *measured;
+    stacked_node *stacked;
 };
 
 /* The estimate of an expression's values over the rows of r. */
 column_estimate estimate_expr(estimator *s, const expr *x, const rel *r);
 /* Average bytes of an expression of type TEXT (estimate_text.c). */
 double estimate_text_bytes(estimator *s, const expr *x, const rel *r);
+
+/* A call's instruction with its line break, in tokens. */
+double estimate_instruction_tokens(const estimator *s, const llm_call *call);
+/* The prefix tree of the call's fields over all rows of `input`, in tokens, and how many distinct inputs these make. */
+void estimate_data(estimator *s, const llm_use *use, const rel *input, double *tokens, double *inputs);
 
 /* For each subset (a bit a field) of a call's fields: how many different combinations of their values `rows` rows have. NULL: a field
  * is no column of a table with statistics. */

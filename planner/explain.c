@@ -440,6 +440,12 @@ static void print_llm(printer *p, const plan_node *n, int depth) {
             buf_printf(p->out, "; at most %.1f points more are possible", 100 * a->bound);
         buf_append_char(p->out, '\n');
     }
+    if (a && a->reordered.n) {
+        print_indent(p, depth, false, true);
+        buf_append_c(p->out, "asked ");
+        buf_append_str(p->out, a->reordered);
+        buf_append_char(p->out, '\n');
+    }
     if (a && a->ntokens > 0) {
         print_tokens_table(p, a, depth, true);
         return;

@@ -180,6 +180,8 @@ static void add_actual(cJSON *o, const plan_node *n, const plan_actual *a) {
     cJSON_AddNumberToObject(actual, "reused_disk", (double)a->reused_disk);
     cJSON_AddNumberToObject(actual, "output_tokens", (double)a->output_tokens);
     add_str(actual, "field_order", a->field_order);
+    if (a->reordered.n)
+        add_str(actual, "asked", a->reordered);
     if (!isnan(a->bound))
         cJSON_AddNumberToObject(actual, "bound", a->bound);
     add_tokens(actual, a);

@@ -37,12 +37,22 @@ rel *rule_top_k(rule_ctx *r, rel *x) {
 
 /* ---- waves ------------------------------------------------------------------------------------- */
 
+/* Marks the nodes of the uppermost stack: they are asked wave by wave together. */
+static rel *mark_stack(rule_ctx *r, rel *x, const llm_stack_rels *stack, int64_t rows) {
+    if (x == stack->base)
+        return x;
+    rel *marked = rel_over(r, x, mark_stack(r, x->left, stack, rows), NULL);
+    if (x->kind != REL_LLM)
+        return marked;
+    rel *copy = rel_copy(r, marked);
+    copy->llm.wanted = rows;
+    return copy;
+}
+
 static rel *mark_llm(rule_ctx *r, rel *x, int64_t rows) {
-    if (x->kind == REL_LLM && !rel_has_llm(x->left)) {
-        rel *copy = rel_copy(r, x);
-        copy->llm.wanted = rows;
-        return copy;
-    }
+    llm_stack_rels stack;
+    if (llm_stack_collect(r->mem, x, &stack))
+        return rel_has_llm(stack.base) ? x : mark_stack(r, x, &stack, rows);
     if (x->kind == REL_PROJECT || x->kind == REL_FILTER)
         return rel_over(r, x, mark_llm(r, x->left, rows), NULL);
     return x;

@@ -297,6 +297,8 @@ static plan_node *build_llm(builder *b, const rel *r) {
     b->has_llm = true;
     n->llm.nuses = r->llm.nuses;
     n->llm.wanted = r->llm.wanted;
+    n->llm.may_reorder = r->llm.may_reorder;
+    n->llm.joins_below = estimate_joins_below(b->rules->estimates, r);
     n->llm.uses = ARENA_ARRAY(b->mem, plan_llm_use, r->llm.nuses + 1);
     for (int i = 0; i < r->llm.nuses; i++) {
         const llm_use *u = &r->llm.uses[i];
@@ -430,6 +432,8 @@ static void plan_all(const sql_stmt *stmt, builder *b, plan *p) {
         return;
     p->nshared = rules->next_share;
     b->shared = ARENA_ARRAY(b->mem, plan_node *, rules->next_share + 1);
+    for (int i = -1; i < stmt->ncalls; i++)
+        estimate_stacks(rules->estimates, i < 0 ? query : examples[i]);
     b->names = names_new(b->mem, rules->next_id, rules->next_share);
     for (int i = -1; i < stmt->ncalls; i++)
         if (i < 0 ? query : examples[i])

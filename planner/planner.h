@@ -55,6 +55,9 @@ typedef enum plan_kind {
     PLAN_RESIDUAL
 } plan_kind;
 
+/* The most LLM nodes that one operator runs. */
+enum { PLAN_STACK = 32 };
+
 /* Estimates; cost in milliseconds of this node alone. */
 typedef struct plan_estimate {
     double rows, cost_ms;
@@ -165,6 +168,8 @@ struct plan_node {
             int nuses;
             plan_llm_use *uses; /* output: input columns, then one or two a use */
             int64_t wanted;     /* > 0: a LIMIT above needs about so many rows that pass: work in waves, in input order */
+            bool joins_below;   /* one operator runs this node and the next LLM node below, with the filters between them */
+            bool may_reorder;   /* its filters may change places with others of the stack during the run */
         } llm;
         struct {
             int number; /* nodes with the same number share one result; left is the same node in all */
@@ -211,6 +216,18 @@ const plan_rule_info *plan_rules(size_t *count);
 /* "as written", … : for EXPLAIN, behind the fields. */
 const char *order_origin_name(order_origin o);
 
+/* ---- layout (llm_stack.c) ---------------------------------------------------------------------- */
+
+/* One of several calls about the same rows: tokens of its instruction, and the share of the rows that are asked. */
+typedef struct plan_question {
+    double tokens, share;
+} plan_question;
+
+/* Whether the calls are better asked data first: all their rows make `inputs` distinct inputs and a prefix tree of `data` tokens. */
+bool plan_data_pays(double data, double inputs, const plan_question *questions, int count);
+/* The share of rows that so many filters on answers leave, each taken to keep half: what is learned must not change a prompt. */
+double plan_share_asked(int filters);
+
 /* ---- EXPLAIN ----------------------------------------------------------------------------------- */
 
 /* Exact token counts of one LLM use under one strategy. */
@@ -221,10 +238,6 @@ typedef struct plan_tokens {
 } plan_tokens;
 
 /* What happened at one node. */
-/* Whether `count` calls about the same rows, with `questions` tokens of instruction in all, are better asked data first: the rows
- * make `inputs` distinct inputs and a prefix tree of `data` tokens. */
-bool plan_data_pays(double data, double inputs, double questions, int count);
-
 typedef struct plan_actual {
     bool known;
     uint64_t rows;
@@ -232,6 +245,7 @@ typedef struct plan_actual {
     /* PLAN_LLM: */
     uint64_t distinct_inputs, stored_answers, prompt_tokens, computed_tokens, reused_disk, output_tokens;
     str field_order; /* "m.synopsis, r.review", or the largest groups' with their rows */
+    str reordered;   /* "before #1 after 128 rows: …"; n = 0: its calls came where they were planned */
     double bound;    /* at most this share of tokens more could be shared, NAN: not known */
     int ntokens;
     const plan_tokens *tokens; /* EXPLAIN (TOKENS) */

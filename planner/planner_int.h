@@ -69,10 +69,8 @@ estimator *estimator_new(arena *mem, const plan_env *env);
 const rel_estimate *estimate_rel(estimator *s, const rel *r);
 /* The share of `r`'s rows (0..1) for which x is true. */
 double estimate_selectivity(estimator *s, const expr *x, const rel *r);
-/* What stands first in a use's prompts; ON_DATA: data that an earlier use of the node has computed. */
+/* What stands first in a use's prompts; ON_DATA: data that an earlier use of the stack has computed. */
 typedef enum use_layout { LAID_INSTRUCTION_FIRST, LAID_DATA_FIRST, LAID_ON_DATA } use_layout;
-/* The layouts of an LLM node's uses, as SET llm_layout wants them or by estimated tokens: one each into out. */
-void estimate_layouts(estimator *s, const rel *llm, use_layout *out);
 /* The facts of one LLM use over `input`: distinct inputs, tokens, cost in ms; estimated best field order into order (nfields). */
 order_origin estimate_llm_use(estimator *s, const llm_use *use, const rel *input, use_layout layout, plan_estimate *out,
                               uint8_t *order);
@@ -82,6 +80,24 @@ void estimate_node(estimator *s, const rel *r, plan_node *node);
 double estimate_cost_ms(estimator *s, const rel *r);
 /* Once nodes are numbered: selectivity of LLM nodes, what waves spare them, and the plan's total. */
 void estimate_plan(plan *p, arena *mem);
+
+/* ---- stacks of LLM nodes (llm_stack.c) ---------------------------------------------------------- */
+
+/* LLM nodes over one another, filters alone between them, of which none reads another's answer in its fields; top first. */
+typedef struct llm_stack_rels {
+    int count;
+    const rel *nodes[PLAN_STACK], *base;
+} llm_stack_rels;
+
+/* The stack whose top is x, a filter or LLM node; false: x stands over none. */
+bool llm_stack_collect(arena *mem, const rel *x, llm_stack_rels *out);
+/* Finds the stacks of a whole query, once its rules have run, and lays out their prompts as SET llm_layout wants it or by estimated
+ * tokens. */
+void estimate_stacks(estimator *s, const rel *query);
+/* Of a node that estimate_stacks has seen: whether the next LLM node below is of its stack. */
+bool estimate_joins_below(const estimator *s, const rel *llm);
+/* The layout of an LLM node's use; before estimate_stacks what the setting alone says. */
+use_layout estimate_layout(const estimator *s, const rel *llm, int use);
 
 /* ---- names in EXPLAIN (names.c) ---------------------------------------------------------------- */
 

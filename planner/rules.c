@@ -33,6 +33,7 @@ static const rule table[] = {
     {{"projects", "merge projections over projections", false}, rule_projects, CHOICE_NONE},
     {{"top_k", "keep only the first rows of a sort under a LIMIT", false}, rule_top_k, CHOICE_NONE},
     {{"waves", "ask the model only for as many rows as a LIMIT needs", false}, rule_waves, CHOICE_NONE},
+    {{"reorder", "let LLM filters change places while they run, where what they keep speaks for it", false}, rule_reorder, CHOICE_NONE},
     {{"keys", "read only those rows of a table that its key or an index leads to", true}, NULL, CHOICE_KEYS},
     {{"key_lists", "use a key or an index for IN lists, and for equalities joined by OR", true},
      NULL,

@@ -106,6 +106,7 @@ rel *rule_llm_late(rule_ctx *r, rel *x);
 rel *rule_prune(rule_ctx *r, rel *x);
 rel *rule_top_k(rule_ctx *r, rel *x);
 rel *rule_waves(rule_ctx *r, rel *x);
+rel *rule_reorder(rule_ctx *r, rel *x);
 
 /* A correlated subquery that equalities tie to the outer query alone: its conditions pulled up, unnest_pull.c. NULL: not of that
  * shape. */

@@ -48,6 +48,7 @@ typedef enum setting_type { SETTING_BOOLEAN, SETTING_INTEGER, SETTING_BYTES, SET
     X(llm_on_error, WORD, "fail", "fail|null", "what a failed call does to its statement")                                \
     X(llm_overflow, WORD, "error", "error|truncate", "prompts longer than the model's context")                           \
     X(llm_sample, INTEGER, "32", "rows", "rows asked first to learn a filter's selectivity")                              \
+    X(llm_chunk, INTEGER, "128", "rows", "rows after which LLM filters may first change places (0: they never do)")       \
     X(temperature, REAL, "0", "", "sampling of TEXT answers (0: greedy)")                                                 \
     X(top_p, REAL, "1", "", "sampling: nucleus")                                                                          \
     X(min_p, REAL, "0", "", "sampling: least probability relative to the likeliest")                                      \
@@ -377,7 +378,9 @@ struct rel {
         struct {
             int nuses;
             llm_use *uses;
-            int64_t wanted; /* > 0: a LIMIT above wants about so many rows that pass (set by the planner) */
+            /* set by the planner: */
+            int64_t wanted;   /* > 0: a LIMIT above wants about so many rows that pass */
+            bool may_reorder; /* the run may ask the calls of a stack in another order than planned */
         } llm;
         struct {
             int number;

@@ -143,6 +143,7 @@ static void test_layout_ignores_what_only_costs(void **state) {
         assert_string_equal(other.text.p, chosen.text.p);
         outcome_free(&other);
     }
+    ok("SET answer_cache = off"); /* not the standard, which RESET brings back */
     outcome_free(&chosen);
 }
 
@@ -174,6 +175,100 @@ static void test_layout_is_explained(void **state) {
                   "before the instruction"));
 }
 
+/* ---- stacks of filters ------------------------------------------------------------------------- */
+
+static const char loose_then_tight[] =
+    "SELECT n FROM words WHERE CASE WHEN LLM('Loose?', word) RETURNS ENUM('a', 'b') = 'a' THEN n "
+    "ELSE length(word) END >= 0 AND LLM('Tight?', word) RETURNS ENUM('a', 'b', 'c') = 'a'";
+
+/* The first condition is planned with a third of the rows and keeps all of them: the other one goes first once that is seen. */
+static void test_filters_change_places(void **state) {
+    (void)state;
+    ok("SET llm_sample = 0");
+    outcome moved = run(loose_then_tight),
+            planned = run_under("rules_off", "'reorder'", loose_then_tight),
+            never = run_under("llm_chunk", "0", loose_then_tight),
+            at_once = run_under("llm_chunk", "2", loose_then_tight);
+    assert_string_equal(moved.text.p, planned.text.p);
+    assert_string_equal(moved.text.p, never.text.p);
+    assert_string_equal(moved.text.p, at_once.text.p);
+    assert_int_equal(planned.summary.llm.requests, 2 * ROWS);
+    assert_int_equal(never.summary.llm.requests, 2 * ROWS);
+    assert_in_range(moved.summary.llm.requests, ROWS + 128, 2 * ROWS - 100);
+    assert_in_range(at_once.summary.llm.requests, ROWS, ROWS + ROWS / 2);
+    assert_true(explained(loose_then_tight, "asked before #1 after 128 rows: keeps "));
+    ok("RESET llm_sample");
+    outcome_free(&moved);
+    outcome_free(&planned);
+    outcome_free(&never);
+    outcome_free(&at_once);
+}
+
+/* Every prompt of one order is found stored under the other: what a filter keeps has no say in what the next one is asked. */
+static void test_the_order_of_filters_changes_no_prompt(void **state) {
+    (void)state;
+#define SAD "LLM('Sad!', body, author) RETURNS ENUM('a', 'b') = 'a'"
+#define OLD "LLM('Old!', body, author) RETURNS ENUM('a', 'b') = 'a'"
+    ok("SET answer_cache = on");
+    ok("SET llm_sample = 0");
+    ok("SET field_order = 'fresh'");
+    ok("SET rules_off = 'llm_placement, reorder'");
+    outcome one = run("SELECT n FROM notes WHERE " SAD " AND " OLD),
+            other = run("SELECT n FROM notes WHERE " OLD " AND " SAD);
+    assert_string_equal(one.text.p, other.text.p);
+    assert_in_range(one.summary.llm.requests, LONG_ROWS + 10, 2 * LONG_ROWS - 10);
+    assert_int_equal(one.summary.llm.requests + other.summary.llm.requests, 2 * LONG_ROWS);
+    ok("SET answer_cache = off");
+    ok("RESET llm_sample");
+    ok("RESET field_order");
+    ok("RESET rules_off");
+    outcome_free(&one);
+    outcome_free(&other);
+#undef SAD
+#undef OLD
+}
+
+static const char filter_then_question[] =
+    "SELECT n, LLM('Old?', body, author) RETURNS ENUM('a', 'b', 'c') FROM notes "
+    "WHERE LLM('Sad?', body, author) RETURNS ENUM('a', 'b') = 'a'";
+
+/* A projection finds the data that the filter below it has computed, also where the KV memory holds a few rows at a time. */
+static void test_data_are_kept_for_the_next_question(void **state) {
+    (void)state;
+    outcome chosen = run(filter_then_question),
+            first = run_under("llm_layout", "'instruction'", filter_then_question),
+            apart = run_under("llm_layout", "'data'", filter_then_question);
+    ok("SET llm_layout = 'auto'");
+    outcome cramped = run_under("kv_memory", "'1MB'", filter_then_question);
+    assert_false(cramped.failed);
+    assert_string_equal(chosen.text.p, apart.text.p);
+    assert_string_equal(chosen.text.p, cramped.text.p);
+    assert_true(chosen.summary.llm.computed_tokens <
+                0.9 * (double)first.summary.llm.computed_tokens);
+    assert_true(cramped.summary.llm.computed_tokens <
+                1.1 * (double)chosen.summary.llm.computed_tokens);
+    assert_true(explained(filter_then_question, "before the instruction"));
+    outcome_free(&chosen);
+    outcome_free(&first);
+    outcome_free(&apart);
+    outcome_free(&cramped);
+}
+
+/* A call whose guard reads another's answer is asked only where that says so. */
+static void test_a_guard_on_an_answer(void **state) {
+    (void)state;
+    outcome guarded = run("SELECT n, CASE WHEN LLM('Ask?', word) RETURNS ENUM('a', 'b') = 'a' THEN "
+                          "LLM('Then?', word) RETURNS ENUM('x', 'y') END FROM words");
+    outcome asked =
+        run("SELECT count(*) FROM words WHERE LLM('Ask?', word) RETURNS ENUM('a', 'b') = 'a'");
+    int64_t passing = strtoll(asked.text.p, NULL, 10);
+    assert_in_range(passing, ROWS / 4, ROWS - ROWS / 4);
+    assert_int_equal(guarded.summary.llm.requests, ROWS + passing);
+    assert_int_equal(guarded.summary.distinct_inputs, ROWS + passing);
+    outcome_free(&guarded);
+    outcome_free(&asked);
+}
+
 /* ---- waves ------------------------------------------------------------------------------------- */
 
 static void test_waves_follow_the_share_that_passes(void **state) {
@@ -186,6 +281,21 @@ static void test_waves_follow_the_share_that_passes(void **state) {
     assert_int_equal(all.summary.llm.requests, ROWS);
     assert_in_range(few.summary.llm.requests, 20,
                     120); /* a third of the rows pass: 60 on average */
+    outcome_free(&few);
+    outcome_free(&all);
+}
+
+/* Both filters go wave by wave, not the lower one through all rows first. */
+static void test_waves_go_through_all_filters(void **state) {
+    (void)state;
+    outcome few =
+        run("SELECT n FROM words WHERE LLM('Third?', word) RETURNS ENUM('a', 'b', 'c') = 'a' "
+            "AND LLM('Half?', word) RETURNS ENUM('a', 'b') = 'a' LIMIT 5");
+    outcome all =
+        run("SELECT n FROM words WHERE LLM('Third?', word) RETURNS ENUM('a', 'b', 'c') = 'a' "
+            "AND LLM('Half?', word) RETURNS ENUM('a', 'b') = 'a'");
+    assert_int_equal(strncmp(few.text.p, all.text.p, few.text.n), 0);
+    assert_in_range(few.summary.llm.requests, 30, 2 * 32 + 100); /* with both samples */
     outcome_free(&few);
     outcome_free(&all);
 }
@@ -269,7 +379,12 @@ int main(void) {
         cmocka_unit_test(test_questions_about_a_row_share_it),
         cmocka_unit_test(test_layout_ignores_what_only_costs),
         cmocka_unit_test(test_layout_is_explained),
+        cmocka_unit_test(test_filters_change_places),
+        cmocka_unit_test(test_the_order_of_filters_changes_no_prompt),
+        cmocka_unit_test(test_data_are_kept_for_the_next_question),
+        cmocka_unit_test(test_a_guard_on_an_answer),
         cmocka_unit_test(test_waves_follow_the_share_that_passes),
+        cmocka_unit_test(test_waves_go_through_all_filters),
         cmocka_unit_test(test_a_limit_that_nothing_fills_asks_all),
         cmocka_unit_test(test_token_counts_bound_what_is_possible),
         cmocka_unit_test(test_a_sample_is_paid_once),

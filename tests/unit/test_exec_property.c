@@ -363,6 +363,8 @@ static const char *const variants[] = {
     "SET llm_window = 3",
     "SET llm_sample = 0",
     "SET llm_sample = 2",
+    "SET llm_sample = 0\nSET llm_chunk = 2",
+    "SET llm_chunk = 1\nSET kv_memory = '192kB'",
     "SET answer_cache = on",
     "SET answer_cache = on",
     "SET work_memory = '1kB'",
@@ -431,16 +433,16 @@ static int check(db *d, const test_case *c, const char *set, str data) {
 }
 
 /* Questions that share their rows may be asked data first, which is another question to the model: the same one under all variants. */
-static int check_layout(db *d, const test_case *c, str data) {
+static int check_layout(db *d, const test_case *c, const char *layout, str data) {
     answer chosen, a;
     int bad = 0;
-    run_with(d, c, "SET llm_layout = 'auto'", NULL, &chosen);
+    run_with(d, c, layout, NULL, &chosen);
     for (size_t i = 0; i < BASE_COUNT(variants) && !bad; i++) {
-        run_with(d, c, "SET llm_layout = 'auto'", variants[i], &a);
+        run_with(d, c, layout, variants[i], &a);
         bad = chosen.failed || !answer_equal(&chosen, &a);
         if (bad) {
-            printf("case %d: layout depends on %s\n%.*s%s\n", c->number, variants[i], (int)data.n,
-                   data.p, c->sql.p);
+            printf("case %d: %s depends on %s\n%.*s%s\n", c->number, layout, variants[i],
+                   (int)data.n, data.p, c->sql.p);
             print_answer("expected", &chosen);
             print_answer("got", &a);
         }
@@ -470,7 +472,9 @@ static int check_case(db *d, test_case *c, str data) {
             bad = check(d, c, off, data);
     }
     if (c->number % LAYOUT_CASES == 0 && !bad)
-        bad = check_layout(d, c, data);
+        bad = check_layout(d, c, "SET llm_layout = 'auto'", data);
+    if (c->number % LAYOUT_CASES == 1 && !bad)
+        bad = check_layout(d, c, "SET llm_layout = 'data'", data);
     return bad;
 }
 

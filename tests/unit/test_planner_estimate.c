@@ -242,11 +242,10 @@ static plan_estimate llm_of(const char *sql, uint8_t *order) {
     plan_estimate e = {0};
     uint8_t own[8];
     assert_non_null(r);
-    use_layout layouts[4];
     estimator *s = estimator_new(mem, &env);
-    estimate_layouts(s, r, layouts);
+    estimate_stacks(s, r);
     for (int i = r->llm.nuses; i-- > 0;)
-        estimate_llm_use(s, &r->llm.uses[i], r->left, layouts[i], &e, order ? order : own);
+        estimate_llm_use(s, &r->llm.uses[i], r->left, estimate_layout(s, r, i), &e, order ? order : own);
     return e;
 }
 

@@ -1,0 +1,482 @@
+/*
+ * llm_ask.c - one stage's calls over chosen rows: what is known already, what the engine is asked, and its answers as they come.
+ *
+ * Invariant: an answer is in the memo, and where the cache is on also on disk, as soon as it is there, so that a cancelled statement loses
+ * none that it paid for (DESIGN 2.6). Inputs go out in the solver's order; where the data stand first, the questions about a row one after
+ * the other.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "op_llm_int.h"
+
+enum { EVENTS_AT_ONCE = 64 };
+
+/* ---- progress ---------------------------------------------------------------------------------- */
+
+/* Inputs asked about so far, and those that are expected to be. */
+static uint64_t expected_inputs(const llm_state *s) {
+    double total = 0;
+    for (int i = 0; i < s->nstages && s->prepared; i++) {
+        double share = llm_rank_share(s, i), inputs = 0;
+        for (int k = 0; k < s->stages[i].nuses; k++)
+            inputs += s->uses[s->stages[i].first_use + k].in->count;
+        bool over = s->decided_rows == rowset_rows(s->rows);
+        double asked = (double)s->stages[i].actual.distinct_inputs;
+        total += over ? asked : BASE_MAX(asked, share * inputs);
+    }
+    return BASE_MAX((uint64_t)(total + 0.5), s->inputs_done);
+}
+
+void llm_publish(op *o, const char *phase) {
+    llm_state *s = o->state;
+    exec_progress *p = &s->progress;
+    p->llm_running = true;
+    strncpy(p->phase, phase, sizeof p->phase - 1);
+    p->rows_total = expected_inputs(s);
+    p->rows_done = s->inputs_done;
+    p->answers_stored = o->ctx->summary.answers_stored;
+    p->seconds = clock_seconds() - o->ctx->llm->started_s;
+    p->llm_seconds = clock_seconds() - s->started_s;
+    p->head_tokens = o->ctx->summary.head_tokens;
+    runtime_stats(o->ctx->llm, &p->llm);
+    p->stored_tokens = o->ctx->llm->stored_tokens;
+    p->held_seconds = o->ctx->summary.held_seconds;
+    watch_details(o->ctx, p, false);
+    if (o->ctx->publish)
+        o->ctx->publish(o->ctx, p);
+}
+
+/* The first row that has this input, from 1, for messages. */
+static int64_t row_of_input(const llm_inputs *in, uint32_t input) {
+    for (int64_t r = 0; r < in->rows; r++)
+        if (in->of_row[r] == input)
+            return r + 1;
+    return 0;
+}
+
+static const llm_answer *keep_answer(op *o, use_run *u, uint32_t input, const llm_answer *a) {
+    hash128 key = inputs_key(u->in, u->use->call, input);
+    if (!o->ctx->settings->dedup) /* asked once per row on purpose: the memo must not share it */
+        key.low ^= input + 1u;
+    u->answers[input] = answer_memo_add(o->ctx->llm->memo, key, a);
+    ((llm_state *)o->state)->inputs_done++;
+    return u->answers[input];
+}
+
+bool llm_answers_wanted(const exec_ctx *ctx) {
+    return !ctx->count_only && ctx->stmt->kind != STMT_WARM;
+}
+
+/* WARM has none: it is there for the KV. */
+cache *llm_answers_cache(const exec_ctx *ctx) {
+    bool wanted = ctx->settings->answer_cache && ctx->stmt->kind != STMT_WARM;
+    return wanted ? runtime_cache(ctx->llm) : NULL;
+}
+
+/* An answer that is known already: from this statement, or from disk. */
+static bool find_known(op *o, use_run *u, uint32_t input, llm_span **spans, int nspans,
+                       answer_id *id) {
+    exec_ctx *ctx = o->ctx;
+    llm_state *s = o->state;
+    if (ctx->settings->dedup) {
+        const llm_answer *a =
+            answer_memo_find(ctx->llm->memo, inputs_key(u->in, u->use->call, input));
+        if (a) {
+            u->answers[input] = a;
+            s->inputs_done++;
+            return true;
+        }
+    }
+    cache *c = llm_answers_cache(ctx);
+    llm_answer stored;
+    if (!c)
+        return false;
+    answer_identify(u->prompt, ctx->settings, spans, nspans, id);
+    if (!answer_load(c, id, o->mem, &stored))
+        return false;
+    keep_answer(o, u, input, &stored);
+    u->stored++;
+    watch_stored(ctx->llm, spans, nspans);
+    ctx->summary.answers_stored++;
+    s->stages[u->stage].actual.stored_answers++;
+    return true;
+}
+
+static void sampling_of(const settings *s, const llm_call *call, llm_sampling *out) {
+    *out = (llm_sampling){.temperature = (float)s->temperature,
+                          .top_p = (float)s->top_p,
+                          .min_p = (float)s->min_p,
+                          .top_k = (int)s->top_k,
+                          .seed = (uint64_t)s->seed};
+    if (call->temperature.type == TYPE_REAL)
+        out->temperature = (float)call->temperature.r;
+    if (call->temperature.type == TYPE_INTEGER)
+        out->temperature = (float)call->temperature.i;
+}
+
+/* What goes with every input of one submission. */
+typedef struct submission {
+    llm_session *session;
+    llm_span **spans;
+    answer_id id;
+    uint32_t done; /* stages that these rows have been through */
+} submission;
+
+/* Whether calls of stages still to come ask about the same data: its KV is kept for them. */
+static bool asked_again(const llm_state *s, const use_run *u, uint32_t done) {
+    for (int i = 0; i < s->nuses && u->prompt->data_first; i++)
+        if (s->uses[i].leader == u->leader && s->uses[i].stage != u->stage &&
+            !(done >> s->uses[i].stage & 1))
+            return true;
+    return false;
+}
+
+static int submit_input(op *o, int use, uint32_t input, const submission *sub, int nspans, err *e) {
+    llm_state *s = o->state;
+    use_run *u = &s->uses[use];
+    const settings *set = o->ctx->settings;
+    llm_request request = {.tag = (uint64_t)use << 32 | input,
+                           .spans = sub->spans,
+                           .nspans = nspans,
+                           .guide = u->prompt->guide,
+                           .after = u->prompt->tmpl,
+                           .max_tokens = u->use->call->max_tokens ? u->use->call->max_tokens
+                                                                  : (int)set->max_tokens,
+                           .keep = asked_again(s, u, sub->done)};
+    sampling_of(set, u->use->call, &request.sampling);
+    int status = llm_submit(sub->session, &request, e);
+    if (status == 0) {
+        o->ctx->summary.head_tokens += u->prompt->head_tokens;
+        s->head_tokens += u->prompt->head_tokens;
+        return 0;
+    }
+    if (set->llm_on_error == ON_ERROR_NULL && status != ERR_CANCELLED) {
+        keep_answer(o, u, input, &(llm_answer){.failed = true, .choice = -1, .text = {"", 0}});
+        return 0;
+    }
+    err reason = *e;
+    return err_set_at(e, reason.code, u->use->call->pos, u->use->call->len, "LLM#%d, row %lld: %s",
+                      u->use->call->number, (long long)row_of_input(u->in, input), reason.message);
+}
+
+/* Queues one input unless it has an answer. */
+static int ask_input(op *o, int use, uint32_t input, submission *sub, err *e) {
+    use_run *u = &((llm_state *)o->state)->uses[use];
+    if (u->answers[input] || (u->state[input] & INPUT_QUEUED))
+        return 0;
+    const uint8_t *order = u->order.psm.field_order + (size_t)input * (size_t)u->in->nfields;
+    int nspans = prompt_spans(u->prompt, u->in, input, order, sub->spans);
+    if (find_known(o, u, input, sub->spans, nspans, &sub->id))
+        return 0;
+    u->state[input] |= INPUT_QUEUED;
+    return submit_input(o, use, input, sub, nspans, e);
+}
+
+/* Marks the inputs that rows[0..count) need of this use, and counts them where they are new. */
+static int want_inputs(op *o, use_run *u, const int64_t *rows, int64_t count, err *e) {
+    llm_state *s = o->state;
+    plan_actual *actual = &s->stages[u->stage].actual;
+    int64_t asking = count;
+    int64_t *guarded = NULL;
+    int status = 0;
+    if (o->ctx->llm->sample > 0 && (u->late_guard || !llm_sample_wants(o->ctx, u->use)))
+        return 0;
+    if (u->late_guard) {
+        guarded = mem_alloc(sizeof *guarded * (size_t)BASE_MAX(count, 1));
+        status = llm_rows_where(o, u->use->guard, rows, count, guarded, &asking, e);
+        for (int64_t i = 0; i < asking && status == 0; i++)
+            u->guarded[guarded[i]] = 1;
+        rows = guarded;
+    }
+    for (int64_t i = 0; i < asking && status == 0; i++) {
+        uint32_t input = u->in->of_row[rows[i]];
+        if (input == NO_INPUT)
+            continue;
+        bool again = o->ctx->llm->sample > 0 || (u->state[input] & INPUT_COUNTED);
+        o->ctx->summary.llm_inputs += o->ctx->llm->sample == 0;
+        o->ctx->summary.distinct_inputs += !again;
+        actual->distinct_inputs += !again;
+        u->state[input] |= INPUT_WANTED | INPUT_COUNTED;
+    }
+    free(guarded);
+    return status;
+}
+
+typedef struct placed_input {
+    uint32_t rank, input;
+} placed_input;
+
+static int by_rank(const void *a, const void *b) {
+    uint32_t x = ((const placed_input *)a)->rank, y = ((const placed_input *)b)->rank;
+    return (x > y) - (x < y);
+}
+
+/* The inputs of these rows, each once, as the solver orders them. Malloc'ed. */
+static placed_input *inputs_in_order(const use_run *u, const int64_t *rows, int64_t count,
+                                     size_t *n) {
+    placed_input *list = mem_alloc(sizeof *list * (size_t)BASE_MAX(count, 1));
+    size_t k = 0, distinct = 0;
+    for (int64_t i = 0; i < count; i++) {
+        uint32_t input = u->in->of_row[rows[i]];
+        if (input != NO_INPUT)
+            list[k++] = (placed_input){u->rank[input], input};
+    }
+    qsort(list, k, sizeof *list, by_rank);
+    for (size_t i = 0; i < k; i++)
+        if (i == 0 || list[i].input != list[i - 1].input)
+            list[distinct++] = list[i];
+    *n = distinct;
+    return list;
+}
+
+/* Whether use i goes through the inputs together with use `first` of its stage: it is of its group, and the data stand first. */
+static bool goes_along(const llm_state *s, int first, int i) {
+    const use_run *u = &s->uses[i];
+    return i == first || (i > first && u->stage == s->uses[first].stage &&
+                          u->leader == s->uses[first].leader && u->prompt->data_first);
+}
+
+static bool went_along(const llm_state *s, int use) {
+    for (int i = s->stages[s->uses[use].stage].first_use; i < use; i++)
+        if (goes_along(s, i, use))
+            return true;
+    return false;
+}
+
+/* Queues the inputs of these rows that have no answer yet, for a use and those that go along. */
+static int submit_use(op *o, int use, uint32_t done, const int64_t *rows, int64_t count, err *e) {
+    llm_state *s = o->state;
+    use_run *u = &s->uses[use];
+    size_t n;
+    submission sub = {.done = done};
+    int end = s->stages[u->stage].first_use + s->stages[u->stage].nuses;
+    int status = runtime_session(o->ctx->llm, u->engine, &sub.session, e);
+    for (int i = use; i < end && status == 0; i++)
+        if (goes_along(s, use, i))
+            status = want_inputs(o, &s->uses[i], rows, count, e);
+    placed_input *list = inputs_in_order(u, rows, count, &n);
+    sub.spans = mem_alloc(sizeof *sub.spans * (size_t)prompt_max_spans(u->prompt));
+    for (size_t k = 0; k < n && status == 0; k++)
+        for (int i = use; i < end && status == 0; i++)
+            if (goes_along(s, use, i) && (s->uses[i].state[list[k].input] & INPUT_WANTED))
+                status = ask_input(o, i, list[k].input, &sub, e);
+    for (int i = use; i < end; i++)
+        for (size_t k = 0; k < n && goes_along(s, use, i); k++)
+            s->uses[i].state[list[k].input] &= (uint8_t)~INPUT_WANTED;
+    buf_free(&sub.id.identity);
+    free(sub.spans);
+    free(list);
+    return status;
+}
+
+/* ---- answers ----------------------------------------------------------------------------------- */
+
+static void learn(use_run *u, const llm_event *event) {
+    u->learned = true;
+    u->facts.answers++;
+    u->facts.output_tokens += (uint64_t)event->output_tokens;
+    if (event->choice >= 0 && event->choice < (int)BASE_COUNT(u->facts.literal_counts))
+        u->facts.literal_counts[event->choice]++;
+}
+
+static void take_event(op *o, const llm_event *event) {
+    llm_state *s = o->state;
+    use_run *u = &s->uses[event->tag >> 32];
+    uint32_t input = (uint32_t)event->tag;
+    llm_answer a = {.text = event->text,
+                    .choice = event->choice,
+                    .prob = event->prob,
+                    .output_tokens = (uint32_t)event->output_tokens};
+    if (o->ctx->stmt->kind == STMT_WARM) {
+        a = (llm_answer){.text = STR(""), .choice = -1, .failed = true};
+        keep_answer(o, u, input, &a);
+        return;
+    }
+    keep_answer(o, u, input, &a);
+    learn(u, event);
+    const uint8_t *order = u->order.psm.field_order + (size_t)input * (size_t)u->in->nfields;
+    watch_prompt(&s->progress, event, u->in, input, order);
+    size_t n = utf8_fit(event->text, 70);
+    n = BASE_MIN(n, sizeof s->progress.last_answer - 1);
+    memcpy(s->progress.last_answer, event->text.p, n);
+    s->progress.last_answer[n] = 0;
+    cache *c = llm_answers_cache(o->ctx);
+    if (!c)
+        return;
+    answer_id id = {0};
+    llm_span **spans = mem_alloc(sizeof *spans * (size_t)prompt_max_spans(u->prompt));
+    answer_identify(u->prompt, o->ctx->settings, spans,
+                    prompt_spans(u->prompt, u->in, input, order, spans), &id);
+    const llm_model_info *info = llm_engine_info(u->engine);
+    double rate = info->prefill_tok_s > 0 ? info->prefill_tok_s : 2000;
+    answer_store(c, &id, &a, 1e3 * (double)event->computed_tokens / rate);
+    s->progress.answers_kept++;
+    buf_free(&id.identity);
+    free(spans);
+}
+
+static int check_caps(op *o, err *e) {
+    const settings *set = o->ctx->settings;
+    llm_state *s = o->state;
+    llm_stats now;
+    runtime_stats(o->ctx->llm, &now);
+    int status = 0;
+    if (set->max_tokens_total > 0 &&
+        now.computed_tokens + now.output_tokens > (uint64_t)set->max_tokens_total)
+        status = err_set(e, ERR_LIMIT,
+                         "stopped: more than max_tokens_total = %lld tokens computed (%llu of %llu "
+                         "answers done)",
+                         (long long)set->max_tokens_total, (unsigned long long)s->inputs_done,
+                         (unsigned long long)expected_inputs(s));
+    else if (set->max_seconds > 0 && clock_seconds() - o->ctx->llm->started_s > set->max_seconds)
+        status = err_set(e, ERR_LIMIT,
+                         "stopped: more than max_seconds = %g s (%llu of %llu answers done)",
+                         set->max_seconds, (unsigned long long)s->inputs_done,
+                         (unsigned long long)expected_inputs(s));
+    if (status != 0 && s->progress.answers_kept > 0)
+        err_hint(e, "its answers are kept: run it again to go on from there");
+    return status;
+}
+
+int llm_ask_remember(op *o, err *e) {
+    llm_state *s = o->state;
+    int status = 0;
+    for (int i = 0; i < s->nuses && status == 0; i++) {
+        use_run *u = &s->uses[i];
+        if (u->learned && o->ctx->llm->sample > 0)
+            o->ctx->llm->sampled[u->use->call->number - 1] = u->facts;
+        if (u->learned) /* a commit is not free */
+            status = facts_remember(o->ctx, u->use->call, llm_engine_info(u->engine)->fingerprint,
+                                    &u->facts, e);
+    }
+    return status;
+}
+
+/* ---- counting ---------------------------------------------------------------------------------- */
+
+/* What the stage's calls of one group add to those of the group in the stages before: calls that are sent together are counted together. */
+static int count_group(op *o, int use, plan_actual *into, err *e) {
+    llm_state *s = o->state;
+    const use_run *u = &s->uses[use];
+    const prompt **calls = ARENA_ARRAY(o->mem, const prompt *, s->nuses + 1);
+    int before = 0, count = 0;
+    for (int i = 0; i < s->stages[u->stage].first_use && u->prompt->data_first; i++)
+        if (s->uses[i].leader == u->leader)
+            calls[count++] = s->uses[i].prompt;
+    before = count;
+    for (int i = use; i < s->stages[u->stage].first_use + s->stages[u->stage].nuses; i++)
+        if (goes_along(s, use, i))
+            calls[count++] = s->uses[i].prompt;
+    return count_calls(o->ctx, calls, before, count, u->in, s->stages[u->stage].node, into, e);
+}
+
+int llm_ask_count(op *o, int stage, plan_actual *into, err *e) {
+    llm_state *s = o->state;
+    const llm_stage *t = &s->stages[stage];
+    int status = 0;
+    for (int i = t->first_use; i < t->first_use + t->nuses && status == 0; i++)
+        if (!went_along(s, i))
+            status = count_group(o, i, into, e);
+    return status;
+}
+
+/* For a view that compares, once: the model waits meanwhile. */
+static int count_baselines(op *o, err *e) {
+    llm_state *s = o->state;
+    exec_progress *p = &s->progress;
+    plan_actual counted = {.bound = NAN};
+    int status = 0;
+    if (p->nbaselines || !o->ctx->compared ||
+        !atomic_load_explicit(o->ctx->compared, memory_order_relaxed))
+        return 0;
+    llm_publish(o, "counting");
+    for (int i = 0; i < s->nstages && status == 0; i++)
+        status = llm_ask_count(o, i, &counted, e);
+    for (int i = 0; i < counted.ntokens && status == 0; i++)
+        watch_baseline(p, counted.tokens[i].strategy, counted.tokens[i].computed_tokens);
+    return status;
+}
+
+/* ---- running ----------------------------------------------------------------------------------- */
+
+/* Time that a person held the statement is nobody's: clocks that began before it are set on. */
+static void wait_while_paused(op *o, double *started) {
+    llm_state *s = o->state;
+    double held = watch_pause(o->ctx, &s->progress, llm_publish, o);
+    *started += held;
+    s->started_s += held;
+    o->ctx->llm->started_s += held;
+    o->ctx->summary.held_seconds += held;
+}
+
+/* Runs the engine until it is idle. */
+static int run_session(op *o, double *started, err *e) {
+    llm_event events[EVENTS_AT_ONCE];
+    int status = 0, count = 0;
+    bool idle = false;
+    llm_publish(o, "model");
+    while (status == 0 && !idle && o->ctx->llm->session) {
+        wait_while_paused(o, started);
+        status = llm_step(o->ctx->llm->session, events, EVENTS_AT_ONCE, &count, &idle, e);
+        for (int i = 0; i < count; i++)
+            take_event(o, &events[i]);
+        llm_publish(o, "model");
+        if (status == 0)
+            status = check_caps(o, e);
+        if (status == 0)
+            status = count_baselines(o, e);
+    }
+    return status;
+}
+
+/* What the model did between two looks at it was this stage's: others wait meanwhile. */
+static void count_work(op *o, llm_stage *t, const llm_stats *before) {
+    llm_stats now;
+    runtime_stats(o->ctx->llm, &now);
+    uint64_t computed = now.computed_tokens - before->computed_tokens;
+    uint64_t output = now.output_tokens - before->output_tokens;
+    t->actual.prompt_tokens += now.prompt_tokens - before->prompt_tokens;
+    t->actual.computed_tokens += computed;
+    t->actual.reused_disk += now.reused_disk - before->reused_disk;
+    t->actual.output_tokens += output;
+    t->tokens += computed + (uint64_t)OUTPUT_WEIGHT * output;
+}
+
+/* A session serves one engine: the uses go engine by engine. */
+static int ask_engine(op *o, int first, uint32_t done, const int64_t *rows, int64_t count,
+                      double *started, err *e) {
+    llm_state *s = o->state;
+    int end = s->stages[s->uses[first].stage].first_use + s->stages[s->uses[first].stage].nuses,
+        status = 0;
+    for (int i = first; i < end && status == 0; i++)
+        if (s->uses[i].engine == s->uses[first].engine && !went_along(s, i))
+            status = submit_use(o, i, done, rows, count, e);
+    return status ? status : run_session(o, started, e);
+}
+
+static bool engine_is_first(const llm_state *s, int use) {
+    for (int i = s->stages[s->uses[use].stage].first_use; i < use; i++)
+        if (s->uses[i].engine == s->uses[use].engine)
+            return false;
+    return true;
+}
+
+int llm_ask_stage(op *o, int stage, uint32_t done, const int64_t *rows, int64_t count, err *e) {
+    llm_state *s = o->state;
+    llm_stage *t = &s->stages[stage];
+    llm_stats before;
+    int status = 0;
+    double started = clock_seconds();
+    s->progress.operator_number = s->operators_before + stage + 1;
+    runtime_stats(o->ctx->llm, &before);
+    for (int i = t->first_use; i < t->first_use + t->nuses && status == 0; i++)
+        if (engine_is_first(s, i))
+            status = ask_engine(o, i, done, rows, count, &started, e);
+    count_work(o, t, &before);
+    double seconds = clock_seconds() - started;
+    t->ms += 1e3 * seconds;
+    o->ctx->summary.llm_seconds += seconds;
+    return status;
+}

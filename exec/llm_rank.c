@@ -1,0 +1,113 @@
+/*
+ * llm_rank.c - which stage of a stack comes next: as planned, until what the rows show contradicts it.
+ *
+ * A stage's rank is what it computes per row ÷ the share of rows it removes: running stages by rising rank costs least where they are
+ * independent (Hellerstein and Stonebraker, "Predicate Migration", 1993). Both figures start as the plan's estimates and give way to what
+ * is seen, as in adaptive ordering of pipelined filters (Babu et al., 2004). Invariant: only token counts and rows have a say, no clock,
+ * so the same statement over the same data and cache asks the same prompts.
+ */
+#include <inttypes.h>
+#include <math.h>
+
+#include "op_llm_int.h"
+
+/* The plan's estimate counts as much as so many rows seen. */
+static const double PRIOR_ROWS = 8;
+/* Another stage takes the planned one's place where its rank is lower by a fifth. */
+static const double CLEARLY_LOWER = 0.8;
+
+static double estimated_keep(const llm_stage *t) {
+    double in = t->node->estimate.rows;
+    if (t->nfilters == 0)
+        return 1;
+    return in > 0 ? BASE_MIN(1, t->filters[t->nfilters - 1]->estimate.rows / in) : 0.5;
+}
+
+static double expected_keep(const llm_stage *t) {
+    return (PRIOR_ROWS * estimated_keep(t) + (double)t->rows_kept) /
+           (PRIOR_ROWS + (double)t->rows_in);
+}
+
+static double expected_tokens(const llm_stage *t) {
+    const plan_estimate *e = &t->node->estimate;
+    double planned = (e->computed_tokens + OUTPUT_WEIGHT * e->output_tokens) / BASE_MAX(e->rows, 1);
+    return (PRIOR_ROWS * planned + (double)t->tokens) / (PRIOR_ROWS + (double)t->rows_in);
+}
+
+static double rank(const llm_stage *t) {
+    return expected_tokens(t) / BASE_MAX(1e-6, 1 - expected_keep(t));
+}
+
+/* Stages that remove rows, and those whose answers they wait for. */
+static uint32_t deciding_stages(const llm_state *s) {
+    uint32_t deciding = 0;
+    for (int i = s->nstages; i-- > 0;)
+        if (s->stages[i].nfilters || (deciding >> i & 1))
+            deciding |= 1u << i | s->stages[i].after;
+    return deciding;
+}
+
+static bool seen_rows(const llm_state *s) {
+    for (int i = 0; i < s->nstages; i++)
+        if (s->stages[i].rows_in > 0)
+            return true;
+    return false;
+}
+
+int llm_rank_next(const llm_state *s, uint32_t done, bool deciding) {
+    uint32_t wanted = deciding_stages(s);
+    bool as_planned = !s->may_move || !seen_rows(s);
+    int best = -1, first = -1;
+    for (int i = 0; i < s->nstages; i++) {
+        const llm_stage *t = &s->stages[i];
+        if ((done >> i & 1) || (t->after & ~done))
+            continue;
+        if (!(wanted >> i & 1)) {
+            first = first < 0 ? i : first; /* it only adds a column: behind all that remove rows */
+            continue;
+        }
+        if (best < 0 || (!as_planned && rank(t) < CLEARLY_LOWER * rank(&s->stages[best])))
+            best = i;
+    }
+    return best >= 0 || deciding ? best : first;
+}
+
+bool llm_rank_free(const llm_state *s) {
+    if (!s->may_move)
+        return false;
+    for (int i = 0; i < s->nstages; i++)
+        for (int k = 0; k < i; k++)
+            if (s->stages[i].nfilters && s->stages[k].nfilters && !(s->stages[i].after >> k & 1))
+                return true;
+    return false;
+}
+
+void llm_rank_note(op *o, uint32_t done, int stage, int64_t after_rows) {
+    llm_state *s = o->state;
+    llm_stage *t = &s->stages[stage];
+    uint32_t deciding = deciding_stages(s);
+    int planned = 0;
+    while (planned < stage && ((done >> planned & 1) || !(deciding >> planned & 1)))
+        planned++;
+    if (planned == stage || t->actual.reordered.n || !(deciding >> stage & 1))
+        return;
+    const llm_stage *before = &s->stages[planned];
+    t->actual.reordered = str_from(
+        arena_printf(o->ctx->mem,
+                     "before #%d after %" PRId64
+                     " rows: keeps %.2g %% (planned with %.2g %%), #%d keeps %.2g %% (%.2g %%)",
+                     before->node->llm.uses[0].call->number, after_rows, 100 * expected_keep(t),
+                     100 * estimated_keep(t), before->node->llm.uses[0].call->number,
+                     100 * expected_keep(before), 100 * estimated_keep(before)));
+}
+
+double llm_rank_share(const llm_state *s, int stage) {
+    double share = 1;
+    uint32_t done = 0;
+    for (int next = llm_rank_next(s, done, false); next >= 0 && next != stage;
+         next = llm_rank_next(s, done, false)) {
+        share *= expected_keep(&s->stages[next]);
+        done |= 1u << next;
+    }
+    return share;
+}
