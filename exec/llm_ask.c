@@ -85,6 +85,7 @@ static bool find_known(op *o, use_run *u, uint32_t input, llm_span **spans, int 
             answer_memo_find(ctx->llm->memo, inputs_key(u->in, u->use->call, input));
         if (a) {
             u->answers[input] = a;
+            s->stages[u->stage].actual.known_answers++;
             s->inputs_done++;
             return true;
         }

@@ -412,6 +412,11 @@ static void print_llm_actual(buf *out, const plan_actual *a) {
     buf_printf(out, " computed, hit rate %.1f %%, ", 100 * rate);
     print_count(out, (double)a->output_tokens);
     buf_append_c(out, " output tokens");
+    if (a->known_answers > 0) {
+        buf_append_c(out, ", ");
+        print_count(out, (double)a->known_answers);
+        buf_append_c(out, " asked before in this statement");
+    }
     if (a->stored_answers > 0) {
         buf_append_c(out, ", ");
         print_count(out, (double)a->stored_answers);

@@ -175,6 +175,7 @@ static void add_actual(cJSON *o, const plan_node *n, const plan_actual *a) {
         return;
     cJSON_AddNumberToObject(actual, "distinct_inputs", (double)a->distinct_inputs);
     cJSON_AddNumberToObject(actual, "stored_answers", (double)a->stored_answers);
+    cJSON_AddNumberToObject(actual, "known_answers", (double)a->known_answers);
     cJSON_AddNumberToObject(actual, "prompt_tokens", (double)a->prompt_tokens);
     cJSON_AddNumberToObject(actual, "computed_tokens", (double)a->computed_tokens);
     cJSON_AddNumberToObject(actual, "reused_disk", (double)a->reused_disk);

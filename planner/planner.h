@@ -243,6 +243,7 @@ typedef struct plan_actual {
     uint64_t rows;
     double ms;
     /* PLAN_LLM: */
+    uint64_t known_answers; /* of earlier prompts of the statement: the sample's, or an equal call's */
     uint64_t distinct_inputs, stored_answers, prompt_tokens, computed_tokens, reused_disk, output_tokens;
     str field_order; /* "m.synopsis, r.review", or the largest groups' with their rows */
     str reordered;   /* "before #1 after 128 rows: …"; n = 0: its calls came where they were planned */
