@@ -9,7 +9,7 @@ bool join_needs_end(join_kind kind) {
     return kind != JOIN_INNER && kind != JOIN_CROSS;
 }
 
-static int read_right(op *o, join_pairs *p, err *e) {
+int join_read_right(op *o, join_pairs *p, err *e) {
     p->right = rowset_new(o->ctx, o->node->right->types, o->node->right->ncols);
     return rowset_drain(p->right, o->right, e);
 }
@@ -21,16 +21,22 @@ static bool right_decides(const op *o) {
            !snapshot_has_calls(o->node->right);
 }
 
-int join_read_left(op *o, join_pairs *p, err *e) {
+static int read_left(op *o, join_pairs *p, err *e) {
     int status = 0;
-    p->in = NULL;
     if (!p->right && right_decides(o) && snapshot_has_calls(o->node->left))
-        status = read_right(o, p, e);
+        status = join_read_right(o, p, e);
     if (status || (p->right && rowset_rows(p->right) == 0 && right_decides(o)))
         return status;
     status = op_next(o->left, &p->in, e);
     if (status == 0 && !p->right && (p->in || op_right_counts(o)))
-        status = read_right(o, p, e);
+        status = join_read_right(o, p, e);
+    return status;
+}
+
+int join_read_left(op *o, join_pairs *p, err *e) {
+    p->in = NULL;
+    bool keyed = o->node->join.keyed != KEYED_NONE;
+    int status = keyed ? join_read_keyed(o, p, e) : read_left(o, p, e);
     if (status == 0 && p->in) {
         memset(p->matched, 0, (size_t)p->in->rows);
         memset(p->unknown, 0, (size_t)p->in->rows);

@@ -15,6 +15,10 @@
 enum { END_OF_LEFT_ROW = -1 };
 
 typedef struct join_pairs {
+    rowset *left_rows; /* of an index join that reads the right input by the left one's keys: all */
+    int left_batch;    /* of left_rows: the next */
+    batch left_view;   /* of left_rows: the last one handed out */
+    bool looked_up;    /* the keys were */
     rowset *right;
     batch *in;                   /* the left batch */
     uint8_t matched[BATCH_ROWS]; /* per left row: a pair passed */
@@ -35,6 +39,10 @@ bool join_needs_end(join_kind kind);
  * without left rows no kind of join has rows, and the right input's calls, if it has some, are not
  * asked. Where only the left has calls and needs a right row, the right comes first instead. */
 int join_read_left(op *o, join_pairs *p, err *e);
+/* The same for a join one of whose inputs is a table read by the keys of the other (join_keys.c). */
+int join_read_keyed(op *o, join_pairs *p, err *e);
+/* Reads the right input whole into p->right. */
+int join_read_right(op *o, join_pairs *p, err *e);
 static inline void join_add(join_pairs *p, int left, int64_t row) {
     p->left[p->count] = left;
     p->row[p->count++] = row;

@@ -1,6 +1,7 @@
 /*
  * op_hash_join.c - join by equal keys: the right input is kept and hashed, the left input probes
- * and keeps its order.
+ * and keeps its order. One of the inputs may be a table that is read by the other's keys
+ * (join_keys.c).
  *
  *   entries   one a distinct key              first[entry]   its first right row
  *   next[row] the next right row of the same key, in input order
@@ -256,6 +257,7 @@ static int hash_join_next(op *o, batch **out, err *e) {
 static void hash_join_close(op *o) {
     hash_join_state *s = o->state;
     hash_table_free(s->table);
+    rowset_free(s->pairs.left_rows);
     rowset_free(s->pairs.right);
     rowset_free(s->right_keys);
     free(s->first);

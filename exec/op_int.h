@@ -30,4 +30,12 @@ typedef struct rowset_state {
     int at;
 } rowset_state;
 
+/* A scan that is `keyed`, before its first row is asked for: looks up the rows of these keys (columns
+ * as many as its bounds; NULLs match nothing), any number of times; then op_scan_found. */
+int op_scan_keys(op *o, const column *keys, int rows, err *e);
+void op_scan_found(op *o);
+size_t op_scan_found_rows(const op *o); /* so far, those of equal keys again */
+/* There are too many keys: it reads the table whole instead. */
+int op_scan_whole(op *o, err *e);
+
 #endif

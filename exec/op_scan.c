@@ -1,6 +1,7 @@
 /*
  * op_scan.c - reading a table: whole, a range of its rowids, or the rows that keys lead to, with a
- * filter right where the rows come in.
+ * filter right where the rows come in. The keys may be those of a join's other input, handed in by
+ * the join before the first row is asked for.
  *
  * Invariant: rows come in order of their rowids, however they were found: what an index or a list
  * of keys leads to is listed and sorted first. Cells point into the read transaction's map and are
@@ -63,15 +64,15 @@ static int scan_start(op *o, err *e) {
                       .columns = p->scan.columns,
                       .ncolumns = p->ncols};
     scan_bound low = {0}, high = {0};
-    bool possible = true;
+    bool possible = true, keyed = p->scan.keyed;
     op_init_out(o);
     if (!o->ctx->txn)
         return err_set(e, ERR_INTERNAL, "a scan of %.*s after its snapshot ended",
                        (int)p->scan.table->name.n, p->scan.table->name.p);
-    int status = scan_bounds(o, p->scan.low, p->scan.nlow, p->scan.low_inclusive, &low, &s->low,
+    int status = scan_bounds(o, p->scan.low, keyed ? 0 : p->scan.nlow, p->scan.low_inclusive, &low, &s->low,
                              &possible, e);
     if (status == 0)
-        status = scan_bounds(o, p->scan.high, p->scan.nhigh, p->scan.high_inclusive, &high,
+        status = scan_bounds(o, p->scan.high, keyed ? 0 : p->scan.nhigh, p->scan.high_inclusive, &high,
                              &s->high, &possible, e);
     s->empty = !possible;
     if (status || s->empty)
@@ -82,12 +83,50 @@ static int scan_start(op *o, err *e) {
         spec.high = high;
     }
     status = scan_open(o->ctx->txn, &spec, &s->scan, e);
-    if (status || by_rowid)
+    if (status || by_rowid || keyed)
         return status;
     status = p->scan.nin ? find_listed(o, &low, &high, e) : find_rows(s, &low, &high, e);
+    op_scan_found(o);
+    return status;
+}
+
+int op_scan_keys(op *o, const column *keys, int rows, err *e) {
+    const plan_node *p = o->node;
+    scan_state *s = o->state;
+    int n = p->scan.nlow, status = 0;
+    value *values = ARENA_ARRAY(o->mem, value, n);
+    scan_bound equal = {.values = values, .n = n, .inclusive = true};
+    for (int row = 0; row < rows && status == 0; row++) {
+        bool null = false;
+        for (int k = 0; k < n; k++) {
+            values[k] = column_get(&keys[k], row);
+            null |= values[k].type == TYPE_NULL;
+        }
+        if (!null)
+            status = p->scan.index ? find_rows(s, &equal, &equal, e)
+                                   : rowid_list_add(&s->found, values[0].i, e);
+    }
+    return status;
+}
+
+void op_scan_found(op *o) {
+    scan_state *s = o->state;
     rowid_list_sort(&s->found);
     scan_listed(s->scan, &s->found);
-    return status;
+}
+
+size_t op_scan_found_rows(const op *o) {
+    return ((const scan_state *)o->state)->found.n;
+}
+
+int op_scan_whole(op *o, err *e) {
+    scan_state *s = o->state;
+    scan_close(s->scan);
+    s->scan = NULL;
+    scan_spec spec = {.table = o->node->scan.table,
+                      .columns = o->node->scan.columns,
+                      .ncolumns = o->node->ncols};
+    return scan_open(o->ctx->txn, &spec, &s->scan, e);
 }
 
 static int scan_rows(op *o, batch **out, err *e) {

@@ -131,7 +131,8 @@ static void print_scan(buf *out, const plan_node *n) {
 }
 
 static void print_join(buf *out, const plan_node *n) {
-    buf_printf(out, "%s %s", n->kind == PLAN_HASH_JOIN ? "Hash" : "Loop", join_name(n->join.kind));
+    const char *how = n->kind == PLAN_LOOP_JOIN ? "Loop" : n->join.keyed ? "Index" : "Hash";
+    buf_printf(out, "%s %s", how, join_name(n->join.kind));
     const char *between = " ";
     for (int i = 0; i < n->join.nkeys; i++, between = " and ") {
         buf_append_c(out, between);

@@ -201,6 +201,28 @@ static bool is_correlated(builder *b, const rel *apply) {
     return false;
 }
 
+/* The scan's own bounds, if it had some, become conditions again. */
+static void read_by_keys(builder *b, plan_node *n, const key_scan *k) {
+    plan_node *scan = k->node;
+    scope in = {k->top->kind == REL_SCAN ? k->top : k->top->left, NULL};
+    expr **keys = k->side == KEYED_LEFT ? n->join.right_keys : n->join.left_keys;
+    scan->scan.filter = k->top->kind == REL_SCAN ? NULL : resolve(b, k->top->filter.predicate, &in);
+    scan->scan.keyed = scan->scan.low_inclusive = scan->scan.high_inclusive = true;
+    scan->scan.nin = 0;
+    scan->scan.index = k->index;
+    scan->scan.nlow = scan->scan.nhigh = k->nkeys;
+    scan->scan.low = scan->scan.high = n->join.lookup = ARENA_ARRAY(b->mem, expr *, k->nkeys);
+    for (int i = 0; i < k->nkeys; i++)
+        n->join.lookup[i] = keys[k->keys[i]];
+    n->join.keyed = k->side;
+    n->join.key_scan = scan;
+    double all = estimate_rel(b->rules->estimates, in.left)->rows, share = all > 0 ? BASE_MIN(1, k->found / all) : 1;
+    for (plan_node *at = k->side == KEYED_LEFT ? n->left : n->right; at; at = at->left) {
+        at->estimate.rows *= share;
+        at->estimate.cost_ms *= share;
+    }
+}
+
 static plan_node *build_join(builder *b, const rel *r) {
     if (r->kind == REL_APPLY && is_correlated(b, r)) {
         err_set(
@@ -215,8 +237,12 @@ static plan_node *build_join(builder *b, const rel *r) {
     n->join.kind = r->join.kind;
     n->join.mark_null = r->join.mark_null;
     split_keys(b, n, r);
-    if (n->join.nkeys > 0)
-        n->kind = PLAN_HASH_JOIN;
+    if (n->join.nkeys == 0)
+        return n;
+    n->kind = PLAN_HASH_JOIN;
+    key_scan k = index_join_choose(b->rules, r, n);
+    if (k.side != KEYED_NONE)
+        read_by_keys(b, n, &k);
     return n;
 }
 

@@ -58,6 +58,9 @@ typedef enum plan_kind {
 /* The most LLM nodes that one operator runs. */
 enum { PLAN_STACK = 32 };
 
+/* The input of a hash join that is a table, read by the keys of the other input's rows. */
+typedef enum keyed_side { KEYED_NONE, KEYED_LEFT, KEYED_RIGHT } keyed_side;
+
 /* Estimates; cost in milliseconds of this node alone. */
 typedef struct plan_estimate {
     double rows, cost_ms;
@@ -117,6 +120,7 @@ struct plan_node {
             bool low_inclusive, high_inclusive;
             expr **in; /* nin > 0: bound column in_at is any of these; low and high hold one of them there */
             int nin, in_at;
+            bool keyed; /* the bounds are key expressions of a join's other input: the join above hands their values in */
             int *columns; /* as scan_spec.columns; ncols entries */
             expr *filter; /* over the output columns, or NULL */
         } scan;
@@ -145,6 +149,9 @@ struct plan_node {
             expr *predicate; /* rest; slots: left columns, then right columns; or NULL */
             bool null_safe;  /* keys compare with IS: NULL matches NULL (decorrelated subqueries) */
             bool mark_null;
+            keyed_side keyed; /* other rows are read whole, then their keys are handed to the scan `key_scan` in this input */
+            const plan_node *key_scan;
+            expr **lookup; /* of the other input: as many as the scan has bounds */
         } join; /* output: left columns, then right columns (SEMI, ANTI: left alone; MARK: left, then the mark) */
         struct {
             int nkeys, naggs;
@@ -205,6 +212,9 @@ typedef struct plan {
 /* Plans stmt->query (and the calls' examples). ERR_BIND for an unknown rule in rules_off, ERR_UNSUPPORTED for a correlation that
  * cannot be unnested. */
 int plan_build(const sql_stmt *stmt, const plan_env *env, arena *a, plan **out, err *e);
+
+/* Whether reading a table of `rows` rows by so many keys, which find so many rows, costs less than reading it whole. */
+bool plan_keys_pay(double keys, double found, double rows);
 
 /* Rules in the order they run. */
 typedef struct plan_rule_info {

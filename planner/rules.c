@@ -38,6 +38,7 @@ static const rule table[] = {
     {{"key_lists", "use a key or an index for IN lists, and for equalities joined by OR", true},
      NULL,
      CHOICE_KEY_LISTS},
+    {{"index_join", "join few rows to a large table by its key or an index", true}, NULL, CHOICE_INDEX_JOIN},
 };
 
 const plan_rule_info *plan_rules(size_t *count) {

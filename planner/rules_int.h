@@ -125,4 +125,18 @@ void aggregates_or_zero(rule_ctx *r, const rel *x, const rel *g, rel *project, i
 void access_choose(rule_ctx *r, const rel *scan, const conjuncts *all, plan_node *node,
                    conjuncts *rest);
 
+/* ---- joins to a table read by keys (index_join.c) ------------------------------------------------ */
+
+typedef struct key_scan {
+    keyed_side side;
+    const rel *top; /* the table's relation, or that of the filter above it that its scan takes */
+    plan_node *node;
+    const index_def *index; /* NULL: by rowid */
+    int nkeys, *keys;       /* the join's keys that are looked up, in the index' order */
+    double found;           /* rows, before the scan's filter */
+} key_scan;
+
+/* Which side of a hash join, its children built, is a table better read by the keys of the other side's rows; KEYED_NONE: neither. */
+key_scan index_join_choose(rule_ctx *r, const rel *join, const plan_node *n);
+
 #endif

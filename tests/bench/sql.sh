@@ -87,6 +87,24 @@ one "GROUP BY (10x)" "SELECT publisher, count(*), sum(top_critic) FROM reviews G
 one "join and GROUP BY (10x)" "SELECT m.title, count(*) FROM reviews r JOIN movies m ON m.id = r.id GROUP BY m.title ORDER BY 2 DESC, 1 LIMIT 5;"
 one "ORDER BY … LIMIT (10x)" "SELECT n, critic FROM reviews ORDER BY critic, n LIMIT 10;"
 
+# Few rows to a table of a million, by its key and by an index.
+cat >"$work/million.sql" <<'EOF'
+CREATE TABLE digit (x INTEGER);
+INSERT INTO digit VALUES (0), (1), (2), (3), (4), (5), (6), (7), (8), (9);
+CREATE TABLE million (id INTEGER PRIMARY KEY, a INTEGER, b TEXT);
+INSERT INTO million SELECT i, i * 7919 % 100003, 'row ' || i FROM (SELECT p.x * 100000 + q.x * 10000 + r.x * 1000 + s.x * 100 + t.x * 10 + u.x AS i
+    FROM digit p, digit q, digit r, digit s, digit t, digit u);
+CREATE INDEX million_a ON million (a);
+CREATE TABLE few (n INTEGER, a INTEGER);
+INSERT INTO few SELECT p.x * 10 + q.x, (p.x * 10 + q.x) * 997 FROM digit p, digit q;
+ANALYZE;
+EOF
+"$kvasir" "$work/k.kvasir" -f "$work/million.sql" >/dev/null
+sqlite3 -batch "$work/s.db" ".read $work/million.sql"
+one "100 rows joined to 1,000,000 by key (10x)" "SELECT count(*), sum(length(m.b)) FROM few f JOIN million m ON m.id = f.a;"
+one "and by an index, ten rows each (10x)" "SELECT count(*), sum(length(m.b)) FROM million m JOIN few f ON m.a = f.a;"
+one "IN of 8 values on that index (10x)" "SELECT count(*), sum(length(b)) FROM million WHERE a IN (7, 99, 1234, 5, 77777, 31, 4, 65536);"
+
 awk 'BEGIN { srand(7); for (i = 0; i < 10000; i++) printf "SELECT critic FROM reviews WHERE n = %d;\n", 1 + int(rand() * 54000) }' >"$work/points.sql"
 compare "10,000 look-ups by key" "$work/points.sql" "$work/points.sql"
 

@@ -1,0 +1,75 @@
+/*
+ * join_keys.c - a hash join one of whose inputs is a table: the other input is read first, whole, and
+ * the table only where the other's keys lead (planner/index_join.c).
+ *
+ * Invariant: what is left out of the table could meet no partner, so the join goes on as if it had
+ * all. Estimates may be wrong: with more keys than it pays to look up, the table is read whole.
+ */
+#include "join_int.h"
+#include "rowset_int.h"
+
+static op *find_scan(const op *o) {
+    op *at = o->node->join.keyed == KEYED_LEFT ? o->left : o->right;
+    while (at->node != o->node->join.key_scan)
+        at = at->left;
+    return at;
+}
+
+static int look_up(op *o, op *scan, const rowset *rows, err *e) {
+    const plan_node *p = o->node;
+    int nkeys = p->join.key_scan->scan.nlow;
+    column *keys = ARENA_ARRAY(o->mem, column, nkeys);
+    uint64_t all;
+    int status = table_row_count(o->ctx->txn, p->join.key_scan->scan.table, &all, e);
+    double asked = (double)rowset_rows(rows);
+    for (int b = 0; b < rowset_batches(rows) && status == 0; b++) {
+        const batch *in = rowset_batch(rows, b);
+        if (!plan_keys_pay(asked, (double)op_scan_found_rows(scan), (double)all))
+            return op_scan_whole(scan, e);
+        if (o->ctx->cancel && atomic_load_explicit(o->ctx->cancel, memory_order_relaxed))
+            return err_set(e, ERR_CANCELLED, "cancelled");
+        arena_reset(o->pass);
+        status = op_eval(o, p->join.lookup, nkeys, in, keys, e);
+        if (status == 0)
+            status = op_scan_keys(scan, keys, in->rows, e);
+    }
+    if (status == 0)
+        op_scan_found(scan);
+    return status;
+}
+
+/* The right input is read before the left, and the left by its keys. */
+static int read_left_by_keys(op *o, join_pairs *p, err *e) {
+    int status = p->right ? 0 : join_read_right(o, p, e);
+    if (status || rowset_rows(p->right) == 0)
+        return status;
+    if (!p->looked_up) {
+        p->looked_up = true;
+        status = look_up(o, find_scan(o), p->right, e);
+    }
+    return status ? status : op_next(o->left, &p->in, e);
+}
+
+/* The left input is kept, the right read by its keys, and the left then handed out. */
+static int read_right_by_keys(op *o, join_pairs *p, err *e) {
+    int status = 0;
+    if (!p->looked_up) {
+        p->looked_up = true;
+        p->left_rows = rowset_new(o->ctx, o->node->left->types, o->node->left->ncols);
+        status = rowset_drain(p->left_rows, o->left, e);
+        if (status || rowset_rows(p->left_rows) == 0)
+            return status;
+        if ((status = look_up(o, find_scan(o), p->left_rows, e)) == 0)
+            status = join_read_right(o, p, e);
+    }
+    if (status || p->left_batch == rowset_batches(p->left_rows))
+        return status;
+    p->left_view = *rowset_batch(p->left_rows, p->left_batch++);
+    p->in = &p->left_view;
+    return 0;
+}
+
+int join_read_keyed(op *o, join_pairs *p, err *e) {
+    return o->node->join.keyed == KEYED_LEFT ? read_left_by_keys(o, p, e)
+                                             : read_right_by_keys(o, p, e);
+}
