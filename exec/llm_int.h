@@ -13,6 +13,7 @@
 #ifndef KVASIR_LLM_INT_H
 #define KVASIR_LLM_INT_H
 
+#include <pthread.h>
 #include <stdio.h>
 
 #include "exec_int.h"
@@ -174,7 +175,8 @@ typedef struct kv_link {
     double
         block_ms; /* to compute a block again, by the model's measured rate: one pass's time is too uneven to rank by */
     FILE *trace;
-    hash128 *noted; /* PIN: the blocks that were read or offered */
+    pthread_mutex_t mutex; /* of noted */
+    hash128 *noted;        /* PIN: the blocks that were read or offered */
     size_t nnoted, noted_cap;
     bool notes;
 } kv_link;

@@ -21,14 +21,17 @@ static void trace_block(const kv_link *l, const llm_kv_id *id, size_t bytes) {
                 l->block_ms, bytes);
 }
 
+/* Blocks are read on the engine's threads (llm_kv_store). */
 static void note_block(kv_link *l, hash128 key) {
     if (!l->notes)
         return;
+    pthread_mutex_lock(&l->mutex);
     if (l->nnoted == l->noted_cap) {
         l->noted_cap = BASE_MAX(l->noted_cap * 2, (size_t)64);
         l->noted = mem_realloc(l->noted, sizeof *l->noted * l->noted_cap);
     }
     l->noted[l->nnoted++] = key;
+    pthread_mutex_unlock(&l->mutex);
 }
 
 static bool kv_get(void *ctx, const llm_kv_id *id, void *kv, size_t bytes) {
@@ -49,8 +52,8 @@ static void kv_put(void *ctx, const llm_kv_id *id, const void *kv, size_t bytes)
               (str){kv, bytes});
 }
 
-static void kv_prefetch(void *ctx, const llm_kv_id *id) {
-    cache_prefetch(((const kv_link *)ctx)->cache, CACHE_KV, id->key);
+static bool kv_prefetch(void *ctx, const llm_kv_id *id) {
+    return cache_prefetch(((const kv_link *)ctx)->cache, CACHE_KV, id->key);
 }
 
 enum { NOMINAL_TOK_S = 2000 };
@@ -71,7 +74,7 @@ void kv_link_close(kv_link *l) {
     if (l->trace)
         fclose(l->trace);
     free(l->noted);
-    *l = (kv_link){0};
+    *l = (kv_link){.mutex = PTHREAD_MUTEX_INITIALIZER};
 }
 
 int kv_link_pin(const kv_link *l, str name, cache_pins *out, err *e) {

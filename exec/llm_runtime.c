@@ -110,6 +110,7 @@ static void stats_add(llm_stats *sum, const llm_stats *more) {
     s.passes += sum->passes;
     s.evicted_blocks += sum->evicted_blocks;
     s.truncated += sum->truncated;
+    s.yielded += sum->yielded;
     s.prefill_ms += sum->prefill_ms;
     s.decode_ms += sum->decode_ms;
     s.load_ms += sum->load_ms;

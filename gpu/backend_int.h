@@ -90,6 +90,11 @@ typedef struct llm_backend {
     int (*forward)(llm_engine *engine, void *work, const pass *p, err *e);
     int (*kv_read)(llm_engine *engine, void *work, int32_t block, void *out, err *e);
     void (*kv_write)(llm_engine *engine, void *work, int32_t block, const void *in);
+    /* A page of a block's bytes that kv_send takes to a block without copying it first, once its last journey has
+     * ended; NULL: no memory. Called by the loader's thread (loader_int.h), `page` < LOAD_PAGES; kv_send by the
+     * session's. Both NULL where kv_write is as good. */
+    void *(*kv_page)(llm_engine *engine, void *work, int page);
+    void (*kv_send)(llm_engine *engine, void *work, int page, int32_t block);
     /* What a session measured, for the next start (side_file.c); NULL: nothing is kept.
      * Thread-safe. */
     void (*keep_rates)(llm_engine *engine, double prefill_tok_s, double decode_tok_s);

@@ -308,6 +308,20 @@ static void cuda_kv_write(llm_engine *engine, void *work, int32_t block, const v
     w->broken = status != cudaSuccess ? status : w->broken;
 }
 
+static void *cuda_page(llm_engine *engine, void *work, int page) {
+    cuda_work *w = work;
+    cudaError_t status = cudaSetDevice(((cuda_state *)engine->state)->device);
+    return status == cudaSuccess ? cuda_kv_page(&w->kv, page) : NULL;
+}
+
+/* Errors as with cuda_kv_write. */
+static void cuda_send(llm_engine *engine, void *work, int page, int32_t block) {
+    cuda_work *w = work;
+    cudaError_t status = cudaSetDevice(((cuda_state *)engine->state)->device);
+    status = status == cudaSuccess ? cuda_kv_send(&w->kv, page, block) : status;
+    w->broken = status != cudaSuccess ? status : w->broken;
+}
+
 const llm_backend backend_cuda = {
     .name = "cuda",
     .pass_tokens = 8192,
@@ -322,5 +336,7 @@ const llm_backend backend_cuda = {
     .forward = cuda_forward,
     .kv_read = cuda_kv_read,
     .kv_write = cuda_kv_write,
+    .kv_page = cuda_page,
+    .kv_send = cuda_send,
     .keep_rates = cuda_keep_rates,
 };

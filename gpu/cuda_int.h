@@ -17,6 +17,7 @@
 #include "cuda_gemm_int.h"
 #include "cuda_kernels_int.h"
 #include "engine_int.h"
+#include "loader_int.h"
 #include "pool_int.h"
 
 enum {
@@ -108,6 +109,9 @@ typedef struct cuda_kv {
     uint16_t *stages[CUDA_STAGES]; /* pinned */
     cudaEvent_t staged[CUDA_STAGES];
     int stage;
+    void *pages
+        [LOAD_PAGES]; /* pinned; the loader's thread makes them, fills them, and waits for their journeys */
+    cudaEvent_t page_sent[LOAD_PAGES];
     cudaEvent_t arrived; /* all that was put on `copy` */
 } cuda_kv;
 
@@ -202,6 +206,9 @@ static inline int32_t cuda_kv_slot(const cuda_kv *kv, int32_t block) {
     return kv->paged ? kv->slot_of[block] : block;
 }
 cudaError_t cuda_kv_put(cuda_kv *kv, int32_t block, const void *in);
+/* A page's memory once its last journey has ended; NULL: none is to be had. From the loader's thread. */
+void *cuda_kv_page(cuda_kv *kv, int page);
+cudaError_t cuda_kv_send(cuda_kv *kv, int page, int32_t block);
 cudaError_t cuda_kv_get(cuda_kv *kv, int32_t block, void *out);
 
 /* ---- cuda_part.c */

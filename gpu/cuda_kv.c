@@ -83,10 +83,19 @@ int cuda_kv_new(cuda_kv *kv, const model_config *c, int blocks, int least_slots,
 }
 
 void cuda_kv_free(cuda_kv *kv) {
+    if (kv->copy != NULL) {
+        cudaStreamSynchronize(kv->copy); /* nothing may still read the pinned memory */
+    }
     for (int i = 0; i < CUDA_STAGES; i++) {
         cudaFreeHost(kv->stages[i]);
         if (kv->staged[i] != NULL) {
             cudaEventDestroy(kv->staged[i]);
+        }
+    }
+    for (int i = 0; i < LOAD_PAGES; i++) {
+        cudaFreeHost(kv->pages[i]);
+        if (kv->page_sent[i] != NULL) {
+            cudaEventDestroy(kv->page_sent[i]);
         }
     }
     if (kv->arrived != NULL) {
@@ -188,25 +197,52 @@ int cuda_kv_bring(cuda_kv *kv, const int32_t *blocks, size_t n, err *e) {
 
 /* ---- blocks from and to the store -------------------------------------------------------------- */
 
-/* Returns as soon as the bytes are in a pinned buffer; cuda_forward waits for `arrived`. */
+/* From pinned memory to the block, on the copy stream; `left` is recorded behind it, and cuda_forward waits for
+ * `arrived`. */
+static cudaError_t block_send(cuda_kv *kv, int32_t block, const void *pinned, cudaEvent_t left) {
+    cudaError_t status = cudaSuccess;
+    if (kv->paged) {
+        kv->part++;
+        status = block_bring(kv, block);
+    }
+    if (status == cudaSuccess) {
+        status = cudaMemcpyAsync(slot_at(kv, cuda_kv_slot(kv, block)), pinned, block_bytes(kv),
+                                 cudaMemcpyHostToDevice, kv->copy);
+    }
+    if (status == cudaSuccess) {
+        status = cudaEventRecord(left, kv->copy);
+    }
+    return status == cudaSuccess ? cudaEventRecord(kv->arrived, kv->copy) : status;
+}
+
+/* Returns as soon as the bytes are in a pinned buffer. */
 cudaError_t cuda_kv_put(cuda_kv *kv, int32_t block, const void *in) {
     int stage = kv->stage;
     kv->stage = (stage + 1) % CUDA_STAGES;
     cudaError_t status = cudaEventSynchronize(kv->staged[stage]); /* the buffer's last journey */
-    if (status == cudaSuccess && kv->paged) {
-        kv->part++;
-        status = block_bring(kv, block);
-    }
     if (status != cudaSuccess) {
         return status;
     }
     memcpy(kv->stages[stage], in, block_bytes(kv));
-    status = cudaMemcpyAsync(slot_at(kv, cuda_kv_slot(kv, block)), kv->stages[stage],
-                             block_bytes(kv), cudaMemcpyHostToDevice, kv->copy);
-    if (status == cudaSuccess) {
-        status = cudaEventRecord(kv->staged[stage], kv->copy);
+    return block_send(kv, block, kv->stages[stage], kv->staged[stage]);
+}
+
+void *cuda_kv_page(cuda_kv *kv, int page) {
+    if (kv->pages[page] == NULL) {
+        void *at = NULL;
+        if (cudaMallocHost(&at, block_bytes(kv)) != cudaSuccess ||
+            cudaEventCreateWithFlags(&kv->page_sent[page], cudaEventDisableTiming) != cudaSuccess) {
+            cudaGetLastError(); /* plain memory will do */
+            cudaFreeHost(at);
+            return NULL;
+        }
+        kv->pages[page] = at;
     }
-    return status == cudaSuccess ? cudaEventRecord(kv->arrived, kv->copy) : status;
+    return cudaEventSynchronize(kv->page_sent[page]) == cudaSuccess ? kv->pages[page] : NULL;
+}
+
+cudaError_t cuda_kv_send(cuda_kv *kv, int page, int32_t block) {
+    return block_send(kv, block, kv->pages[page], kv->page_sent[page]);
 }
 
 cudaError_t cuda_kv_get(cuda_kv *kv, int32_t block, void *out) {

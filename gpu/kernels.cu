@@ -99,7 +99,8 @@ __device__ __forceinline__ float row_scale(const float4 (&x)[PIECES], int n, flo
 }
 
 /* The row lies in registers between its one reading and its one writing. */
-template <int PIECES> __global__ void norm(norm_args a) {
+template <int PIECES>
+__global__ void __launch_bounds__(PIECES == 1 ? NORM_THREADS : NORM_MOST) norm(norm_args a) {
     __shared__ float sums[NORM_MOST / 32];
     size_t at = static_cast<size_t>(blockIdx.x) * a.n;
     int first = static_cast<int>(threadIdx.x) * 4, step = static_cast<int>(blockDim.x) * 4;

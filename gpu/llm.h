@@ -185,13 +185,15 @@ typedef struct llm_kv_id {
     double cost_ms;  /* to compute it again */
 } llm_kv_id;
 
-/* Where full KV blocks come from and go to. Called on the session's thread; `get` copies `bytes` bytes and returns
- * true, or returns false. */
+/* Where full KV blocks come from and go to. `get` copies `bytes` bytes and returns true, or returns false; it is called
+ * on the session's thread and, for blocks read ahead, on another, also while the session's thread is in `get` or
+ * `put`. The others are called on the session's thread. */
 typedef struct llm_kv_store {
     void *ctx;
     bool (*get)(void *ctx, const llm_kv_id *id, void *kv, size_t bytes);
     void (*put)(void *ctx, const llm_kv_id *id, const void *kv, size_t bytes);
-    void (*prefetch)(void *ctx, const llm_kv_id *id); /* a get will come soon; may be NULL */
+    /* Is it there? Then a get will come soon. NULL: nothing is read ahead. */
+    bool (*prefetch)(void *ctx, const llm_kv_id *id);
     bool keep_all; /* false: offer only blocks that at least two prompts share */
 } llm_kv_store;
 
@@ -221,6 +223,7 @@ typedef struct llm_stats {
     uint64_t computed_tokens; /* prompt tokens that went through the model */
     uint64_t reused_memory, reused_disk;
     uint64_t output_tokens, passes, evicted_blocks, truncated;
+    uint64_t yielded; /* requests whose KV was on its way when another went first */
     double prefill_ms, decode_ms, load_ms;
     double store_ms; /* of looking for KV blocks in the store and reading them */
     size_t kv_bytes, kv_budget_bytes;

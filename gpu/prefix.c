@@ -169,7 +169,8 @@ static prefix_node *node_split(prefix_tree *t, prefix_node *node, int at) {
     memmove(node->tokens, node->tokens + at, sizeof(llm_token) * (size_t)node->count);
     free(node->keys);
     node->keys = NULL;
-    node->loaded_blocks = 0;
+    node->loaded_blocks = node->nasked = 0;
+    node->looked_ahead = false;
     child_append(upper, node);
     slot_add(t, node);
     if (node->table != NULL) {
@@ -246,6 +247,7 @@ void prefix_evict(prefix_tree *t, prefix_node *node) {
     node->table = NULL;
     node->computed = 0;
     node->loaded_blocks = 0;
+    node->looked_ahead = false;
     node->parent->resident_children--;
     resident_remove(t, node);
 }

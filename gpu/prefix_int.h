@@ -35,6 +35,8 @@ struct prefix_node {
     int pending, waiting, users, fanout;
     bool is_private, keep;
     bool looked_ahead; /* the store was told that its blocks will be wanted */
+    uint64_t asked;    /* the loader's number of its first block, */
+    int nasked;        /* and how many blocks it was asked for */
     prefix_node *older, *newer;   /* resident nodes, oldest first */
     struct request *first, *last; /* waiting requests that end here */
     hash128 *keys;     /* of blocks first_block.. that end in this node; NULL: not asked for yet */

@@ -83,8 +83,8 @@ static void kv_id_fill(const llm_session *s, prefix_node *node, int i, llm_kv_id
     prefix_tokens(node, b * LLM_BLOCK_TOKENS, LLM_BLOCK_TOKENS, id->tokens);
 }
 
-/* How far the store reads ahead of the walk: blocks told of, and nodes looked at, per pass. */
-enum { AHEAD_BLOCKS = 64, AHEAD_NODES = 512 };
+/* How far the store reads ahead of the walk: blocks asked for, and nodes looked at, per pass; blocks of one node. */
+enum { AHEAD_BLOCKS = 128, AHEAD_NODES = 512, AHEAD_NODE = 32 };
 
 /* The node behind `node` in the order of the walk, leaving out what nobody waits for. */
 static prefix_node *walk_next(prefix_node *node) {
@@ -97,11 +97,28 @@ static prefix_node *walk_next(prefix_node *node) {
     return node != NULL ? node->next : NULL;
 }
 
-/* Tells the store which blocks the next passes will ask for, so that it reads them while this one
- * computes. */
-static void look_ahead(llm_session *s) {
+/* Asks for the first blocks of a node that the store has; returns how many it was asked about. */
+static int node_ask(llm_session *s, prefix_node *node) {
     const llm_kv_store *store = &s->options.store;
-    if (store->prefetch == NULL || !s->runs_model || s->options.reuse != LLM_REUSE_TREE) {
+    prefix_make_keys(node, s->engine->info.fingerprint);
+    int most = BASE_MIN(prefix_full_blocks(node), (int)AHEAD_NODE);
+    node->nasked = 0;
+    node->looked_ahead = true;
+    while (node->nasked < most) {
+        llm_kv_id id;
+        kv_id_fill(s, node, node->nasked, &id);
+        if (!store->prefetch(store->ctx, &id)) {
+            return node->nasked + 1;
+        }
+        uint64_t number = loader_ask(s->loader, &id);
+        node->asked = node->nasked++ == 0 ? number : node->asked;
+    }
+    return most;
+}
+
+/* Has the blocks that the next requests will need read while this pass computes. */
+static void look_ahead(llm_session *s) {
+    if (s->loader == NULL) {
         return;
     }
     prefix_node *node = s->cursor;
@@ -111,15 +128,54 @@ static void look_ahead(llm_session *s) {
             node->parent == NULL) {
             continue;
         }
-        prefix_make_keys(node, s->engine->info.fingerprint);
-        int full = prefix_full_blocks(node);
-        for (int i = 0; i < full; i++, blocks++) {
-            llm_kv_id id;
-            kv_id_fill(s, node, i, &id);
-            store->prefetch(store->ctx, &id);
+        if (loader_room(s->loader) < AHEAD_NODE) {
+            return;
         }
-        node->looked_ahead = true;
+        blocks += node_ask(s, node);
     }
+}
+
+/* Nothing of what the store has of the node, or of those above it, is on its way: it may enter without waiting. */
+static bool path_ready(llm_session *s, const prefix_node *node) {
+    for (; node->parent != NULL && node->table == NULL; node = node->parent) {
+        for (int i = 0; i < node->nasked; i++) {
+            load_state state = loader_look(s->loader, node->asked + (uint64_t)i, node->keys[i]);
+            if (state == LOAD_COMING || state == LOAD_READING) {
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
+/* The next node with a request whose path is ready; NULL: none near by. */
+static prefix_node *node_ready(llm_session *s, prefix_node *node) {
+    for (int seen = 0; node != NULL && seen < AHEAD_NODES; seen++, node = walk_next(node)) {
+        if (node->first != NULL && (node->looked_ahead || node->table != NULL) &&
+            path_ready(s, node)) {
+            return node;
+        }
+    }
+    return NULL;
+}
+
+/* The node's i-th block: from a page that the loader has filled, or else from the store. */
+static bool load_block(llm_session *s, prefix_node *node, int i) {
+    const llm_kv_store *store = &s->options.store;
+    int32_t block = node->table[node->first_block + i];
+    load_state state = i < node->nasked
+                           ? loader_take(s->loader, node->asked + (uint64_t)i, node->keys[i], block)
+                           : LOAD_UNKNOWN;
+    if (state != LOAD_UNKNOWN) {
+        return state == LOAD_HERE;
+    }
+    llm_kv_id id;
+    kv_id_fill(s, node, i, &id);
+    if (!store->get(store->ctx, &id, s->block_bytes, s->block_size)) {
+        return false;
+    }
+    s->engine->backend->kv_write(s->engine, s->work, block, s->block_bytes);
+    return true;
 }
 
 /* Leading full blocks of a node that has just become resident; returns its tokens that need no
@@ -132,16 +188,13 @@ static int load_blocks(llm_session *s, prefix_node *node) {
     double start = session_now_ms();
     prefix_make_keys(node, s->engine->info.fingerprint);
     int full = prefix_full_blocks(node);
-    while (loaded < full) {
-        llm_kv_id id;
-        kv_id_fill(s, node, loaded, &id);
-        if (!s->options.store.get(s->options.store.ctx, &id, s->block_bytes, s->block_size)) {
-            break;
-        }
-        int32_t block = node->table[node->first_block + loaded];
-        s->engine->backend->kv_write(s->engine, s->work, block, s->block_bytes);
+    while (loaded < full && load_block(s, node, loaded)) {
         loaded++;
     }
+    if (node->nasked > loaded) { /* behind one that was missing */
+        loader_drop(s->loader, node->asked + (uint64_t)loaded, node->nasked - loaded);
+    }
+    node->nasked = 0;
     node->loaded_blocks = loaded;
     s->stats.store_ms += session_now_ms() - start;
     return loaded == 0 ? 0 : (node->first_block + loaded) * LLM_BLOCK_TOKENS - node->start;
@@ -387,6 +440,21 @@ static request *node_take(prefix_node *node) {
     return r;
 }
 
+/* A node whose KV is on its way yields to one that is ready; where there is none, a pass that has enough to do runs
+ * first (NULL), and else the node is waited for. */
+static prefix_node *node_yielding(llm_session *s, prefix_node *node) {
+    if (node->table == NULL && !node->looked_ahead) {
+        look_ahead(s);
+    }
+    if (path_ready(s, node)) {
+        return node;
+    }
+    prefix_node *ready = node_ready(s, node);
+    bool busy = s->pass.nrows >= s->options.pass_tokens / 4;
+    s->stats.yielded += ready != NULL || busy;
+    return ready != NULL || busy ? ready : node;
+}
+
 /* Depth first from the cursor: down where someone waits, else up. */
 static request *next_in_tree(llm_session *s) {
     prefix_node *node = s->cursor;
@@ -402,6 +470,10 @@ static request *next_in_tree(llm_session *s) {
         node = child;
     }
     if (node == NULL) {
+        return NULL;
+    }
+    s->cursor = node;
+    if (s->loader != NULL && (node = node_yielding(s, node)) == NULL) {
         return NULL;
     }
     s->cursor = node;
@@ -459,16 +531,21 @@ static bool window_open(const llm_session *s) {
     return s->queue.count > 0 && (s->options.window == 0 || s->in_window < s->options.window);
 }
 
-static request *next_request(llm_session *s) {
-    if (s->options.reuse != LLM_REUSE_TREE) {
-        return window_open(s) ? request_enter(s) : NULL;
-    }
+/* All that the window takes, each waiting at the node where it ends. */
+static void requests_enter(llm_session *s) {
     while (window_open(s)) {
         request *r = request_enter(s);
         r->next = NULL;
         *(r->end->last != NULL ? &r->end->last->next : &r->end->first) = r;
         r->end->last = r;
     }
+}
+
+static request *next_request(llm_session *s) {
+    if (s->options.reuse != LLM_REUSE_TREE) {
+        return window_open(s) ? request_enter(s) : NULL;
+    }
+    requests_enter(s);
     return next_in_tree(s);
 }
 
@@ -502,6 +579,10 @@ bool schedule_fill(llm_session *s) {
         if (r != s->current && r->tail != NULL && (r->tail->count > 0 || r->wants_all)) {
             token_place(s, r);
         }
+    }
+    if (s->loader != NULL) {
+        requests_enter(s);
+        look_ahead(s);
     }
     bool isolated = false;
     while (rows_left(s) > 0) {

@@ -64,6 +64,10 @@ static int work_begin(llm_session *s, err *e) {
                                             o->pass_tokens + o->max_batch + 64, &s->work, e);
     if (code == 0) {
         s->block_bytes = mem_alloc(s->block_size);
+        const llm_kv_store *store = &o->store;
+        if (store->get != NULL && store->prefetch != NULL && o->reuse == LLM_REUSE_TREE) {
+            s->loader = loader_new(s->engine, s->work, store, s->block_size);
+        }
         s->stats.load_ms += session_now_ms() - start;
     }
     return code;
@@ -122,6 +126,7 @@ void llm_session_free(llm_session *s) {
     list_free(&s->ready);
     list_free(&s->handed);
     prefix_free(&s->tree);
+    loader_free(s->loader);
     if (s->work != NULL) {
         s->engine->backend->work_free(s->engine, s->work);
     }

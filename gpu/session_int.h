@@ -12,6 +12,7 @@
 
 #include "engine_int.h"
 #include "guide_int.h"
+#include "loader_int.h"
 #include "prefix_int.h"
 
 typedef struct request {
@@ -78,6 +79,7 @@ struct llm_session {
     llm_session_options options;
     void *work; /* the backend's; NULL when nothing goes through a model */
     bool runs_model;
+    loader *loader; /* NULL: blocks are read from the store when they are needed */
     prefix_tree tree;
     prefix_node *cursor; /* where the depth-first walk stands */
     request_list queue;  /* not yet in the window */

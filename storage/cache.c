@@ -491,17 +491,20 @@ bool cache_get(cache *c, cache_space space, hash128 key, str identity, void *out
     return found && state == VALUE_GOOD;
 }
 
-void cache_prefetch(cache *c, cache_space space, hash128 key) {
+bool cache_prefetch(cache *c, cache_space space, hash128 key) {
     MDB_txn *t;
+    bool found = false;
     pthread_rwlock_rdlock(&c->env_lock);
     if (reader_take(c, &t) == 0) {
         hash128 k = key;
         MDB_val name = {sizeof k, &k}, data;
-        if (mdb_get(t, c->values[space], &name, &data) == 0)
+        found = mdb_get(t, c->values[space], &name, &data) == 0;
+        if (found)
             will_need(data);
         reader_give(c, t);
     }
     pthread_rwlock_unlock(&c->env_lock);
+    return found;
 }
 
 /* ---- put and the rest ------------------------------------------------------------------------ */

@@ -306,8 +306,8 @@ typedef struct cache_item {
 cache *store_cache(store *s, err *e);
 /* Copies the value of `key` into `out` (exactly `bytes` for KV) or appends it to `answer`. `identity` must equal what was put. */
 bool cache_get(cache *c, cache_space space, hash128 key, str identity, void *out, size_t bytes, buf *answer);
-/* Has the system read the value's pages ahead of a cache_get. */
-void cache_prefetch(cache *c, cache_space space, hash128 key);
+/* Has the system read the value's pages ahead of a cache_get; false: there is none. */
+bool cache_prefetch(cache *c, cache_space space, hash128 key);
 /* Queues a write; never waits for the disk. `cost` in ms to compute again, `parent` the block above (zero: none). */
 void cache_put(cache *c, cache_space space, hash128 key, str identity, hash128 parent, double cost, str value);
 void cache_flush(cache *c); /* waits until what was put is committed */

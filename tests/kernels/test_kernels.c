@@ -465,6 +465,8 @@ int main(int argc, char **argv) {
         failed += cmocka_run_group_tests_name("products", products, NULL, NULL);
         failed +=
             _cmocka_run_group_tests("forward", forward_tests, forward_tests_count, NULL, NULL);
+        failed += _cmocka_run_group_tests("sessions", session_tests, session_tests_count,
+                                          session_setup, session_teardown);
     } else if (passes) {
         failed += _cmocka_run_group_tests("forward", forward_tests, 1, NULL, NULL);
     }

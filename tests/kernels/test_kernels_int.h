@@ -12,6 +12,9 @@
 
 extern const struct CMUnitTest forward_tests[];
 extern const size_t forward_tests_count;
+extern const struct CMUnitTest session_tests[];
+extern const size_t session_tests_count;
+int session_setup(void **state), session_teardown(void **state);
 
 static inline void must(cudaError_t status) {
     if (status != cudaSuccess)

@@ -170,4 +170,49 @@ static inline void tiny_tokens(llm_token out[TINY_TOKENS]) {
         out[i] = i * i * 7 % TINY_VOCAB;
 }
 
+/* ---- a vocabulary ---------------------------------------------------------------------------- */
+
+#define TINY_SPACE "\xE2\x96\x81"
+
+/* 40 tokens: pieces that merge, with and without the space in front, and one control token. */
+static inline void tiny_vocabulary(gguf_maker *m) {
+    static const char *const words[] = {"<unk>",
+                                        "<s>",
+                                        "</s>",
+                                        "<|user|>",
+                                        TINY_SPACE,
+                                        "a",
+                                        "b",
+                                        "ab",
+                                        TINY_SPACE "a",
+                                        TINY_SPACE "b",
+                                        TINY_SPACE "ab",
+                                        ":",
+                                        "\n",
+                                        "c",
+                                        "d",
+                                        "cd",
+                                        TINY_SPACE "c",
+                                        TINY_SPACE "cd",
+                                        "ba",
+                                        TINY_SPACE "ba"};
+    str tokens[TINY_VOCAB];
+    int32_t kinds[TINY_VOCAB];
+    float scores[TINY_VOCAB];
+    static char fill[TINY_VOCAB][8];
+    for (size_t i = 0; i < TINY_VOCAB; i++) {
+        snprintf(fill[i], sizeof fill[i], "%c%c", 'e' + (int)(i % 10), 'o' + (int)(i / 10));
+        tokens[i] = str_from(i < BASE_COUNT(words) ? words[i] : fill[i]);
+        kinds[i] = i == 0 ? 2 : i <= 3 ? 3 : 1;
+        scores[i] = -(float)tokens[i].n * 0.1f - (float)i * 0.001f;
+    }
+    make_str(m, "tokenizer.ggml.model", "llama");
+    make_strs(m, "tokenizer.ggml.tokens", tokens, TINY_VOCAB);
+    make_words(m, "tokenizer.ggml.token_type", 5, kinds, TINY_VOCAB);
+    make_words(m, "tokenizer.ggml.scores", 6, scores, TINY_VOCAB);
+    make_u32(m, "tokenizer.ggml.bos_token_id", 1);
+    make_u32(m, "tokenizer.ggml.eos_token_id", 2);
+    make_u32(m, "tokenizer.ggml.unknown_token_id", 0);
+}
+
 #endif

@@ -17,36 +17,10 @@ typedef struct fixture {
     llm_engine engine;
 } fixture;
 
-#define MARK "\xE2\x96\x81"
-
-/* 40 tokens: pieces that merge, with and without the space in front, and one control token. */
-static void vocabulary(gguf_maker *m) {
-    static const char *const words[] = {
-        "<unk>", "<s>",   "</s>", "<|user|>", MARK, "a", "b", "ab", MARK "a", MARK "b",
-        MARK "ab", ":", "\n", "c", "d", "cd", MARK "c", MARK "cd", "ba", MARK "ba"};
-    str tokens[TINY_VOCAB];
-    int32_t kinds[TINY_VOCAB];
-    float scores[TINY_VOCAB];
-    static char fill[TINY_VOCAB][8];
-    for (size_t i = 0; i < TINY_VOCAB; i++) {
-        snprintf(fill[i], sizeof fill[i], "%c%c", 'e' + (int)(i % 10), 'o' + (int)(i / 10));
-        tokens[i] = str_from(i < BASE_COUNT(words) ? words[i] : fill[i]);
-        kinds[i] = i == 0 ? 2 : i <= 3 ? 3 : 1;
-        scores[i] = -(float)tokens[i].n * 0.1f - (float)i * 0.001f;
-    }
-    make_str(m, "tokenizer.ggml.model", "llama");
-    make_strs(m, "tokenizer.ggml.tokens", tokens, TINY_VOCAB);
-    make_words(m, "tokenizer.ggml.token_type", 5, kinds, TINY_VOCAB);
-    make_words(m, "tokenizer.ggml.scores", 6, scores, TINY_VOCAB);
-    make_u32(m, "tokenizer.ggml.bos_token_id", 1);
-    make_u32(m, "tokenizer.ggml.eos_token_id", 2);
-    make_u32(m, "tokenizer.ggml.unknown_token_id", 0);
-}
-
 static void fixture_open(fixture *f, llm_engine_options options) {
     err e = {0};
     *f = (fixture){0};
-    vocabulary(&f->maker);
+    tiny_vocabulary(&f->maker);
     str file = tiny_make(&f->maker, &tiny_models[0]);
     assert_int_equal(gguf_open_memory(file.p, file.n, &f->file, &e), 0);
     llm_engine *engine = &f->engine;
@@ -190,7 +164,7 @@ static void too_long_for_the_context(void **state) {
     fixture f;
     char field[1024], texts[1][64], expected[64];
     text_of(40, field, sizeof field);
-    const piece pieces[] = {{LLM_SPAN_TEMPLATE, ""}, {LLM_SPAN_NAME, "a:"},
+    const piece pieces[] = {{LLM_SPAN_TEMPLATE, ""},   {LLM_SPAN_NAME, "a:"},
                             {LLM_SPAN_VALUE, " cd\n"}, {LLM_SPAN_NAME, "b:"},
                             {LLM_SPAN_VALUE, field},   {LLM_SPAN_TEMPLATE, "ab:"}};
     fixture_open(&f, (llm_engine_options){0});
@@ -273,7 +247,8 @@ static void many_rows_in_few_blocks(void **state) {
         llm_stats st;
         llm_session_stats(s, &st);
         uint64_t sum = st.computed_tokens + st.reused_memory + st.reused_disk;
-        assert_true(i == 0 ? sum == st.prompt_tokens : sum >= st.prompt_tokens); /* evicted: again */
+        assert_true(i == 0 ? sum == st.prompt_tokens
+                           : sum >= st.prompt_tokens); /* evicted: again */
         evicted += st.evicted_blocks;
         assert_true(i == 0 ? evicted == 0 : most[i] <= most[i - 1]);
         for (int row = 0; row < ROWS && i > 0; row++) {

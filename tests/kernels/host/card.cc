@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <deque>
 #include <map>
+#include <mutex>
 #include <sys/mman.h>
 #include <ucontext.h>
 #include <vector>
@@ -240,6 +241,7 @@ struct CUstream_st {
     std::deque<std::function<void()>> waiting;
     uint64_t done, enqueued;
     CUgraph_st *capture;
+    pthread_t capturing;
 };
 
 struct CUevent_st {
@@ -255,9 +257,14 @@ struct CUgraphExec_st {
     std::vector<std::function<void()>> steps;
 };
 
+/* The runtime may be called from several threads: whoever runs, enqueues or waits holds it. */
+static std::recursive_mutex runtime;
+typedef std::lock_guard<std::recursive_mutex> holding;
+
 static CUstream_st standard;
 static std::vector<CUstream_st *> streams = {&standard};
-static cudaError_t sticky, last; /* of the context for good; of the last call that failed */
+static cudaError_t sticky;            /* of the context for good */
+static thread_local cudaError_t last; /* of the thread's last call that failed */
 
 void card_fail(const char *what) {
     fprintf(stderr, "card: %s\n", what);
@@ -269,6 +276,7 @@ static CUstream_st *stream_of(cudaStream_t s) {
 }
 
 static void drain(CUstream_st *s, uint64_t number) {
+    holding lock(runtime);
     while (s->done < number && !s->waiting.empty()) {
         std::function<void()> step = s->waiting.front();
         s->waiting.pop_front();
@@ -278,6 +286,7 @@ static void drain(CUstream_st *s, uint64_t number) {
 }
 
 void card_enqueue(cudaStream_t stream, std::function<void()> step) {
+    holding lock(runtime);
     CUstream_st *s = stream_of(stream);
     if (s->capture != nullptr) {
         s->capture->steps.push_back(step);
@@ -290,10 +299,11 @@ void card_enqueue(cudaStream_t stream, std::function<void()> step) {
     }
 }
 
-/* Waiting is not allowed while a stream is captured. */
+/* Waiting is not allowed in a thread that captures a stream. */
 static cudaError_t capture_refuses() {
+    holding lock(runtime);
     for (CUstream_st *s : streams) {
-        if (s->capture != nullptr) {
+        if (s->capture != nullptr && pthread_equal(s->capturing, pthread_self()) != 0) {
             card_fail("a wait or an allocation while a graph is captured");
             return cudaErrorStreamCaptureUnsupported;
         }
@@ -354,11 +364,13 @@ cudaError_t cudaEventDestroy(cudaEvent_t e) {
 }
 
 cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s) {
+    holding lock(runtime);
     *e = {stream_of(s), stream_of(s)->enqueued};
     return cudaSuccess;
 }
 
 cudaError_t cudaEventSynchronize(cudaEvent_t e) {
+    holding lock(runtime);
     if (e->stream != nullptr) {
         drain(e->stream, e->number);
     }
@@ -382,6 +394,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned) {
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t s, cudaStreamCaptureMode) {
     s->capture = new CUgraph_st();
+    s->capturing = pthread_self();
     return cudaSuccess;
 }
 
@@ -444,6 +457,7 @@ void card_refuse(long n) {
 
 /* Ends at a page that may not be touched; poisoned. */
 static cudaError_t allocate(void **out, size_t bytes, bool device) {
+    holding lock(runtime);
     cudaError_t status = capture_refuses();
     *out = nullptr;
     if (status != cudaSuccess || bytes == 0) {
@@ -470,6 +484,7 @@ static cudaError_t allocate(void **out, size_t bytes, bool device) {
 }
 
 static cudaError_t give_back(void *p) {
+    holding lock(runtime);
     if (p == nullptr) {
         return cudaSuccess;
     }

@@ -1,0 +1,150 @@
+/*
+ * gpu_ahead.h - KV that is on its way, on any backend: a request that waits for it yields to one that is ready, and
+ * answers stay the same.
+ *
+ * A store in memory whose blocks are held back until the test has seen an answer that needs none of them.
+ */
+#ifndef KVASIR_GPU_AHEAD_H
+#define KVASIR_GPU_AHEAD_H
+
+#include "gpu_testing.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <time.h>
+
+enum { AHEAD_SLOW = 2, AHEAD_PROMPTS = 8, AHEAD_STORED = 64 };
+
+typedef struct ahead_store {
+    pthread_mutex_t mutex;
+    pthread_cond_t opened;
+    llm_kv_id ids[AHEAD_STORED];
+    void *kv[AHEAD_STORED];
+    int count;
+    bool open, gave_up; /* blocks are handed out; nobody opened for half a minute */
+} ahead_store;
+
+static inline int ahead_find(const ahead_store *a, const llm_kv_id *id) {
+    int i = 0;
+    while (i < a->count && !hash128_equal(a->ids[i].key, id->key))
+        i++;
+    return i < a->count ? i : -1;
+}
+
+static inline bool ahead_get(void *ctx, const llm_kv_id *id, void *kv, size_t bytes) {
+    ahead_store *a = ctx;
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += 30;
+    pthread_mutex_lock(&a->mutex);
+    int i = ahead_find(a, id);
+    while (i >= 0 && !a->open && !a->gave_up)
+        a->gave_up = pthread_cond_timedwait(&a->opened, &a->mutex, &until) == ETIMEDOUT;
+    if (i >= 0)
+        memcpy(kv, a->kv[i], bytes);
+    pthread_mutex_unlock(&a->mutex);
+    return i >= 0;
+}
+
+static inline bool ahead_prefetch(void *ctx, const llm_kv_id *id) {
+    ahead_store *a = ctx;
+    pthread_mutex_lock(&a->mutex);
+    bool found = ahead_find(a, id) >= 0;
+    pthread_mutex_unlock(&a->mutex);
+    return found;
+}
+
+static inline void ahead_put(void *ctx, const llm_kv_id *id, const void *kv, size_t bytes) {
+    ahead_store *a = ctx;
+    pthread_mutex_lock(&a->mutex);
+    if (a->count < AHEAD_STORED) {
+        a->ids[a->count] = *id;
+        a->kv[a->count] = mem_alloc(bytes);
+        memcpy(a->kv[a->count++], kv, bytes);
+    }
+    pthread_mutex_unlock(&a->mutex);
+}
+
+/* Prompt i, different from its first token on, of several blocks. */
+static inline void ahead_submit(llm_engine *engine, llm_session *s, int i) {
+    static const char *const words[] = {"ab", "cd", "a", "b", "ba", "c", "d", "ef"};
+    buf text = {0};
+    for (int k = 0; k < 50; k++)
+        buf_printf(&text, " %s", words[(k * (i + 3) + i) % 8]);
+    buf_append_char(&text, '\n');
+    llm_span *spans[] = {llm_span_new(engine, LLM_SPAN_TEMPLATE, str_from(words[i])),
+                         llm_span_new(engine, LLM_SPAN_VALUE, buf_str(&text)),
+                         llm_span_new(engine, LLM_SPAN_TEMPLATE, STR("ab:"))};
+    llm_request q = {.tag = (uint64_t)i, .spans = spans, .nspans = 3, .max_tokens = 1};
+    err e = {0};
+    if (llm_submit(s, &q, &e) != 0)
+        fail_msg("%s", e.message);
+    for (int k = 0; k < 3; k++)
+        llm_span_release(spans[k]);
+    buf_free(&text);
+}
+
+typedef struct ahead_run {
+    float top[AHEAD_PROMPTS][LLM_TOP_LOGITS];
+    uint64_t order[AHEAD_PROMPTS];
+    llm_stats stats;
+} ahead_run;
+
+/* The first `prompts` prompts; the store is opened by the first answer. */
+static inline void ahead_do(llm_engine *engine, ahead_store *a, int prompts, size_t blocks,
+                            ahead_run *out) {
+    llm_session_options options = {.keep_logits = true, .pass_tokens = 64};
+    options.kv_memory_bytes =
+        blocks * LLM_BLOCK_TOKENS * llm_engine_info(engine)->kv_bytes_per_token;
+    if (a)
+        options.store = (llm_kv_store){a, ahead_get, ahead_put, ahead_prefetch, true};
+    llm_session *s;
+    err e = {0};
+    if (llm_session_new(engine, &options, &s, &e) != 0)
+        fail_msg("%s", e.message);
+    for (int i = 0; i < prompts; i++)
+        ahead_submit(engine, s, i);
+    bool idle = false;
+    for (int seen = 0; !idle;) {
+        llm_event ev;
+        int count;
+        if (llm_step(s, &ev, 1, &count, &idle, &e) != 0)
+            fail_msg("%s", e.message);
+        if (count == 0)
+            continue;
+        out->order[seen++] = ev.tag;
+        memcpy(out->top[ev.tag], ev.top_logits, sizeof out->top[0]);
+        if (a) {
+            pthread_mutex_lock(&a->mutex);
+            a->open = true;
+            pthread_cond_broadcast(&a->opened);
+            pthread_mutex_unlock(&a->mutex);
+        }
+    }
+    llm_session_stats(s, &out->stats);
+    llm_session_free(s);
+}
+
+static inline void ahead_check(llm_engine *engine) {
+    ahead_store a = {.mutex = PTHREAD_MUTEX_INITIALIZER, .opened = PTHREAD_COND_INITIALIZER};
+    ahead_run plain = {0}, slow = {0}, tight = {0};
+    ahead_do(engine, NULL, AHEAD_PROMPTS, 200, &plain);
+    ahead_do(engine, &a, AHEAD_SLOW, 200, &slow); /* fills the store: those are the slow ones */
+    assert_true(a.count >= AHEAD_SLOW && a.count < AHEAD_STORED);
+    int held = a.count;
+    a.open = false;
+    ahead_do(engine, &a, AHEAD_PROMPTS, 200, &slow);
+    assert_false(a.gave_up); /* the first answer needed no block that was held back */
+    assert_true(slow.order[0] >= AHEAD_SLOW && slow.stats.yielded > 0);
+    assert_true(slow.stats.reused_disk >= (uint64_t)(held * LLM_BLOCK_TOKENS));
+    assert_int_equal(slow.stats.computed_tokens + slow.stats.reused_disk + slow.stats.reused_memory,
+                     slow.stats.prompt_tokens);
+    ahead_do(engine, &a, AHEAD_PROMPTS, 12, &tight); /* all is stored, and little memory */
+    assert_true(tight.stats.reused_disk > slow.stats.reused_disk);
+    assert_memory_equal(plain.top, slow.top, sizeof plain.top);
+    assert_memory_equal(plain.top, tight.top, sizeof plain.top);
+    for (int i = 0; i < a.count; i++)
+        free(a.kv[i]);
+}
+
+#endif

@@ -1,0 +1,105 @@
+/*
+ * test_gpu_ahead.c - blocks read ahead of the walk, on the CPU: requests yield, bits stay, and what is dropped, taken
+ * early or never taken does no harm.
+ */
+#include "cpu_int.h"
+#include "gpu_ahead.h"
+#include "gpu_tiny.h"
+#include "loader_int.h"
+
+static gguf_maker maker;
+static llm_engine engine;
+
+static int setup(void **state) {
+    (void)state;
+    err e = {0};
+    tiny_vocabulary(&maker);
+    str file = tiny_make(&maker, &tiny_models[0]);
+    engine = (llm_engine){.backend = &backend_cpu, .mem = arena_new()};
+    assert_int_equal(gguf_open_memory(file.p, file.n, &engine.file, &e), 0);
+    assert_int_equal(config_read(engine.file, &engine.config, &e), 0);
+    assert_int_equal(tokenizer_new(engine.file, &engine.tokenizer, &e), 0);
+    engine.bos = engine.eos = engine.newline = -1;
+    engine.config.context = 1024;
+    engine.info.threads = 2;
+    llm_engine_options options = {.precision = LLM_F32};
+    return cpu_load(&engine, &options, &e);
+}
+
+static int teardown(void **state) {
+    (void)state;
+    backend_cpu.close(&engine);
+    tokenizer_free(engine.tokenizer);
+    arena_free(engine.mem);
+    gguf_close(engine.file);
+    make_free(&maker);
+    return 0;
+}
+
+static void requests_yield_to_those_that_are_ready(void **state) {
+    (void)state;
+    ahead_check(&engine);
+}
+
+/* ---- the loader alone ------------------------------------------------------------------------ */
+
+static char written[4][16]; /* what came to a session's blocks */
+
+static void note_write(llm_engine *e, void *work, int32_t block, const void *in) {
+    (void)e;
+    (void)work;
+    memcpy(written[block], in, sizeof written[0]);
+}
+
+static llm_kv_id id_of(int i) {
+    return (llm_kv_id){.key = {.low = (uint64_t)i + 1}, .depth = i};
+}
+
+/* Every third block is not there. */
+static bool plain_get(void *ctx, const llm_kv_id *id, void *kv, size_t bytes) {
+    (void)ctx;
+    memset(kv, id->depth % 251, bytes);
+    return id->depth % 3 != 2;
+}
+
+static void many_blocks_pass_through_few_pages(void **state) {
+    (void)state;
+    static const llm_backend plain = {.kv_write = note_write};
+    llm_engine e = {.backend = &plain};
+    llm_kv_store store = {.get = plain_get};
+    for (int round = 0; round < 20; round++) {
+        loader *l = loader_new(&e, NULL, &store, 16);
+        assert_non_null(l);
+        assert_int_equal(loader_look(l, 0, id_of(0).key), LOAD_UNKNOWN);
+        uint64_t numbers[1000];
+        int asked = 0;
+        for (int i = 0; i < 1000; i++) { /* takes some, drops some, forgets the rest */
+            for (; asked < 1000 && loader_room(l) > 0; asked++) {
+                llm_kv_id id = id_of(asked);
+                numbers[asked] = loader_ask(l, &id);
+            }
+            if (i >= asked) {
+                continue;
+            }
+            if (i % 7 == round % 7) {
+                loader_drop(l, numbers[i], 2);
+            } else if (i % 5 != round % 5) {
+                load_state got = loader_take(l, numbers[i], id_of(i).key, i % 4);
+                assert_true(got != LOAD_HERE ||
+                            (i % 3 != 2 && written[i % 4][7] == (char)(i % 251)));
+                assert_true(got == LOAD_HERE || got == LOAD_UNKNOWN || i % 3 == 2);
+                assert_int_equal(loader_look(l, numbers[i], id_of(i).key), LOAD_UNKNOWN);
+            }
+        }
+        assert_int_equal(asked, 1000);
+        loader_free(l);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(requests_yield_to_those_that_are_ready, setup, teardown),
+        cmocka_unit_test(many_blocks_pass_through_few_pages),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
