@@ -75,34 +75,72 @@ cache *llm_answers_cache(const exec_ctx *ctx) {
     return wanted ? runtime_cache(ctx->llm) : NULL;
 }
 
-/* An answer that is known already: from this statement, or from disk. */
+/* An answer that is known already: the statement's own, or (*stored) one from disk, whose text is in `mem`. */
+static bool look_up(op *o, const use_run *u, uint32_t input, llm_span **spans, int nspans,
+                    answer_id *id, arena *mem, const llm_answer **own, llm_answer *stored) {
+    exec_ctx *ctx = o->ctx;
+    cache *c = llm_answers_cache(ctx);
+    *own = ctx->settings->dedup
+               ? answer_memo_find(ctx->llm->memo, inputs_key(u->in, u->use->call, input))
+               : NULL;
+    if (*own || !c)
+        return *own != NULL;
+    answer_identify(u->prompt, ctx->settings, spans, nspans, id);
+    return answer_load(c, id, mem, stored);
+}
+
+/* Takes an answer that is known already. */
 static bool find_known(op *o, use_run *u, uint32_t input, llm_span **spans, int nspans,
                        answer_id *id) {
-    exec_ctx *ctx = o->ctx;
     llm_state *s = o->state;
-    if (ctx->settings->dedup) {
-        const llm_answer *a =
-            answer_memo_find(ctx->llm->memo, inputs_key(u->in, u->use->call, input));
-        if (a) {
-            u->answers[input] = a;
-            s->stages[u->stage].actual.known_answers++;
-            s->inputs_done++;
-            return true;
-        }
-    }
-    cache *c = llm_answers_cache(ctx);
+    plan_actual *actual = &s->stages[u->stage].actual;
+    const llm_answer *own;
     llm_answer stored;
-    if (!c)
+    if (!look_up(o, u, input, spans, nspans, id, o->mem, &own, &stored))
         return false;
-    answer_identify(u->prompt, ctx->settings, spans, nspans, id);
-    if (!answer_load(c, id, o->mem, &stored))
-        return false;
+    if (own) {
+        u->answers[input] = own;
+        actual->known_answers++;
+        s->inputs_done++;
+        return true;
+    }
     keep_answer(o, u, input, &stored);
     u->stored++;
-    watch_stored(ctx->llm, spans, nspans);
-    ctx->summary.answers_stored++;
-    s->stages[u->stage].actual.stored_answers++;
+    watch_stored(o->ctx->llm, spans, nspans);
+    o->ctx->summary.answers_stored++;
+    actual->stored_answers++;
     return true;
+}
+
+enum { KNOWN_SAMPLE = 64 };
+
+/* The share of a use's answers that are known, by some of its inputs. */
+static double known_share(op *o, const use_run *u) {
+    llm_span **spans = mem_alloc(sizeof *spans * (size_t)prompt_max_spans(u->prompt));
+    answer_id id = {0};
+    arena *mem = arena_new();
+    uint32_t step = BASE_MAX(1u, u->in->count / KNOWN_SAMPLE), asked = 0, known = 0;
+    for (uint32_t i = 0; i < u->in->count; i += step, asked++) {
+        const uint8_t *order = u->order.psm.field_order + (size_t)i * (size_t)u->in->nfields;
+        const llm_answer *own;
+        llm_answer stored;
+        int nspans = prompt_spans(u->prompt, u->in, i, order, spans);
+        known += look_up(o, u, i, spans, nspans, &id, mem, &own, &stored);
+        arena_reset(mem);
+    }
+    arena_free(mem);
+    buf_free(&id.identity);
+    free(spans);
+    return asked ? (double)known / asked : 0;
+}
+
+void llm_ask_known(op *o) {
+    llm_state *s = o->state;
+    for (int i = 0; i < s->nstages && llm_rank_free(s); i++) {
+        llm_stage *t = &s->stages[i];
+        for (int k = 0; k < t->nuses; k++)
+            t->known += known_share(o, &s->uses[t->first_use + k]) / t->nuses;
+    }
 }
 
 static void sampling_of(const settings *s, const llm_call *call, llm_sampling *out) {

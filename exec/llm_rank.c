@@ -3,8 +3,8 @@
  *
  * A stage's rank is what it computes per row ÷ the share of rows it removes: running stages by rising rank costs least where they are
  * independent (Hellerstein and Stonebraker, "Predicate Migration", 1993). Both figures start as the plan's estimates and give way to what
- * is seen, as in adaptive ordering of pipelined filters (Babu et al., 2004). Invariant: only token counts and rows have a say, no clock,
- * so the same statement over the same data and cache asks the same prompts.
+ * is seen, as in adaptive ordering of pipelined filters (Babu et al., 2004); answers that are stored already cost nothing. Invariant: only
+ * token counts and rows have a say, no clock, so the same statement over the same data and cache asks the same prompts.
  */
 #include <inttypes.h>
 #include <math.h>
@@ -31,7 +31,8 @@ static double expected_keep(const llm_stage *t) {
 static double expected_tokens(const llm_stage *t) {
     const plan_estimate *e = &t->node->estimate;
     double planned = (e->computed_tokens + OUTPUT_WEIGHT * e->output_tokens) / BASE_MAX(e->rows, 1);
-    return (PRIOR_ROWS * planned + (double)t->tokens) / (PRIOR_ROWS + (double)t->rows_in);
+    return (PRIOR_ROWS * planned * (1 - t->known) + (double)t->tokens) /
+           (PRIOR_ROWS + (double)t->rows_in);
 }
 
 static double rank(const llm_stage *t) {
@@ -47,16 +48,17 @@ static uint32_t deciding_stages(const llm_state *s) {
     return deciding;
 }
 
-static bool seen_rows(const llm_state *s) {
+/* Whether there is more to go by than the plan. */
+static bool knows_more(const llm_state *s) {
     for (int i = 0; i < s->nstages; i++)
-        if (s->stages[i].rows_in > 0)
+        if (s->stages[i].rows_in > 0 || s->stages[i].known > 0)
             return true;
     return false;
 }
 
 int llm_rank_next(const llm_state *s, uint32_t done, bool deciding) {
     uint32_t wanted = deciding_stages(s);
-    bool as_planned = !s->may_move || !seen_rows(s);
+    bool as_planned = !s->may_move || !knows_more(s);
     int best = -1, first = -1;
     for (int i = 0; i < s->nstages; i++) {
         const llm_stage *t = &s->stages[i];
@@ -92,13 +94,17 @@ void llm_rank_note(op *o, uint32_t done, int stage, int64_t after_rows) {
     if (planned == stage || t->actual.reordered.n || !(deciding >> stage & 1))
         return;
     const llm_stage *before = &s->stages[planned];
+    int number = before->node->llm.uses[0].call->number;
     t->actual.reordered = str_from(
-        arena_printf(o->ctx->mem,
-                     "before #%d after %" PRId64
-                     " rows: keeps %.2g %% (planned with %.2g %%), #%d keeps %.2g %% (%.2g %%)",
-                     before->node->llm.uses[0].call->number, after_rows, 100 * expected_keep(t),
-                     100 * estimated_keep(t), before->node->llm.uses[0].call->number,
-                     100 * expected_keep(before), 100 * estimated_keep(before)));
+        after_rows == 0
+            ? arena_printf(o->ctx->mem,
+                           "before #%d: %.0f %% of its answers are stored (#%d: %.0f %%)", number,
+                           100 * t->known, number, 100 * before->known)
+            : arena_printf(o->ctx->mem,
+                           "before #%d after %" PRId64 " rows: keeps %.2g %% (planned with %.2g "
+                           "%%), #%d keeps %.2g %% (%.2g %%)",
+                           number, after_rows, 100 * expected_keep(t), 100 * estimated_keep(t),
+                           number, 100 * expected_keep(before), 100 * estimated_keep(before)));
 }
 
 double llm_rank_share(const llm_state *s, int stage) {

@@ -447,6 +447,8 @@ static int decide_rows(op *o, err *e) {
     bool waves = s->stages[s->nstages - 1].node->llm.wanted > 0;
     if (o->ctx->count_only)
         return count_all(o, e);
+    if (o->ctx->llm->sample == 0 && s->decided_rows == 0)
+        llm_ask_known(o);
     int status = o->ctx->llm->sample > 0 ? run_sample(o, e)
                  : waves                 ? run_wave(o, e)
                                          : run_all(o, e);

@@ -45,6 +45,7 @@ typedef struct llm_stage {
     uint32_t after; /* stages whose answers it reads, as bits */
     int64_t rows_in, rows_kept; /* so far */
     uint64_t tokens;            /* computed for it, an output token as OUTPUT_WEIGHT */
+    double known;               /* the share of its answers that are stored or in the memo already, by a sample */
     uint64_t *filter_rows;      /* [nfilters] rows that passed */
     double ms;
     plan_actual actual;
@@ -95,6 +96,8 @@ double llm_rank_share(const llm_state *s, int stage);
 
 /* ---- asking (llm_ask.c) -------------------------------------------------------------------------- */
 
+/* Finds out which share of each stage's answers is known already, where that may decide which comes first. */
+void llm_ask_known(op *o);
 /* Has the model answer what a stage's calls need for these rows; `done`: stages that have been through them. */
 int llm_ask_stage(op *o, int stage, uint32_t done, const int64_t *rows, int64_t count, err *e);
 /* Keeps what was learned about the calls' answers. */

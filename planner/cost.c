@@ -168,16 +168,15 @@ order_origin estimate_llm_use(estimator *s, const llm_use *use, const rel *input
         computed += tree_tokens(call, f, joint, order, distinct);
     if (!s->env->settings->kv_cache)
         computed = prompt;
-    double answered = s->env->answered ? BASE_MIN(1, BASE_MAX(0, s->env->answered(s->env->ctx, call))) : 0;
     double output = expected_output(s, call) * distinct;
     /* The first token of an answer comes with the prefill. */
     double decoded = call->returns == RETURNS_TEXT ? output : BASE_MAX(0, output - distinct);
     rates rate = rates_of(s->env);
     out->distinct_inputs += distinct;
     out->prompt_tokens += prompt;
-    out->computed_tokens += computed * (1 - answered);
-    out->output_tokens += output * (1 - answered);
-    out->cost_ms += 1e3 * (computed / rate.prefill + decoded / rate.decode) * (1 - answered);
+    out->computed_tokens += computed;
+    out->output_tokens += output;
+    out->cost_ms += 1e3 * (computed / rate.prefill + decoded / rate.decode);
     out->hit_rate = out->prompt_tokens > 0 ? BASE_MAX(0, 1 - out->computed_tokens / out->prompt_tokens) : 0;
     return origin;
 }

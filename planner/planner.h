@@ -26,8 +26,6 @@ typedef struct plan_env {
     /* Learned from earlier runs or a sample; a negative answer: unknown. */
     double (*selectivity)(void *ctx, const llm_call *call, str literal);
     double (*output_tokens)(void *ctx, const llm_call *call);
-    /* Share of the call's inputs already answered (0..1); answer-neutral choices only. */
-    double (*answered)(void *ctx, const llm_call *call);
     /* The field order on record for a call (text, fields, model); false: none. */
     bool (*field_order)(void *ctx, const llm_call *call, uint8_t *order);
     double prefill_tok_s, decode_tok_s; /* 0: nominal (2,000 and 500) */

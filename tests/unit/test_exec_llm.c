@@ -228,6 +228,29 @@ static void test_the_order_of_filters_changes_no_prompt(void **state) {
 #undef OLD
 }
 
+/* A filter whose answers are stored costs nothing, so it goes first. */
+static void test_stored_answers_go_first(void **state) {
+    (void)state;
+#define NEW "LLM('New?', word) RETURNS ENUM('a', 'b', 'c') = 'a'"
+#define KNOWN "LLM('Known, and told at length?', word) RETURNS ENUM('a', 'b') = 'a'"
+    ok("SET answer_cache = on");
+    ok("SET llm_sample = 0");
+    outcome known = run("SELECT count(*) FROM words WHERE " KNOWN);
+    int64_t passing = strtoll(known.text.p, NULL, 10);
+    assert_in_range(passing, ROWS / 4, ROWS - ROWS / 4);
+    outcome both = run("EXPLAIN ANALYZE SELECT n FROM words WHERE " NEW " AND " KNOWN);
+    assert_int_equal(both.summary.answers_stored, ROWS);
+    assert_int_equal(both.summary.llm.requests, passing);
+    assert_non_null(
+        strstr(both.text.p, "asked before #1: 100 % of its answers are stored (#1: 0 %)"));
+    ok("SET answer_cache = off");
+    ok("RESET llm_sample");
+    outcome_free(&known);
+    outcome_free(&both);
+#undef NEW
+#undef KNOWN
+}
+
 static const char filter_then_question[] =
     "SELECT n, LLM('Old?', body, author) RETURNS ENUM('a', 'b', 'c') FROM notes "
     "WHERE LLM('Sad?', body, author) RETURNS ENUM('a', 'b') = 'a'";
@@ -381,6 +404,7 @@ int main(void) {
         cmocka_unit_test(test_layout_is_explained),
         cmocka_unit_test(test_filters_change_places),
         cmocka_unit_test(test_the_order_of_filters_changes_no_prompt),
+        cmocka_unit_test(test_stored_answers_go_first),
         cmocka_unit_test(test_data_are_kept_for_the_next_question),
         cmocka_unit_test(test_a_guard_on_an_answer),
         cmocka_unit_test(test_waves_follow_the_share_that_passes),

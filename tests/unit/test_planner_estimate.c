@@ -15,7 +15,7 @@
 static fixture f;
 static arena *mem;
 static plan_env env;
-static double learned_share, learned_tokens, answered_share; /* negative: not known */
+static double learned_share, learned_tokens; /* negative: not known */
 static const uint8_t *recorded;
 
 /* ---- what is known of the fixture's tables ------------------------------------------------------ */
@@ -62,12 +62,6 @@ static double known_tokens(void *ctx, const llm_call *call) {
     return learned_tokens;
 }
 
-static double known_answers(void *ctx, const llm_call *call) {
-    (void)ctx;
-    (void)call;
-    return answered_share;
-}
-
 static bool known_order(void *ctx, const llm_call *call, uint8_t *order) {
     (void)ctx;
     if (recorded)
@@ -79,13 +73,12 @@ static int set_up(void **state) {
     (void)state;
     fixture_init(&f);
     mem = arena_new();
-    learned_share = learned_tokens = answered_share = -1;
+    learned_share = learned_tokens = -1;
     recorded = NULL;
     env = (plan_env){.settings = &f.settings,
                      .table_stats = known_stats,
                      .selectivity = known_share,
                      .output_tokens = known_tokens,
-                     .answered = known_answers,
                      .field_order = known_order};
     return 0;
 }
@@ -311,10 +304,6 @@ static void test_rates(void **state) {
     assert_near(llm_of(joined, NULL).cost_ms, nominal / 2);
     set("cost_rates", "nominal");
     assert_near(llm_of(joined, NULL).cost_ms, nominal);
-    answered_share = 0.75;
-    assert_near(llm_of(joined, NULL).cost_ms, nominal / 4);
-    answered_share = 1;
-    assert_near(llm_of(joined, NULL).computed_tokens, 0);
 }
 
 static void test_output(void **state) {
