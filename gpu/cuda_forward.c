@@ -240,7 +240,9 @@ static cuda_graph *graph_entry(cuda_work *w) {
     for (int i = 1; i < w->ngraphs; i++) {
         oldest = w->graphs[i].used < oldest->used ? &w->graphs[i] : oldest;
     }
-    cudaGraphExecDestroy(oldest->exec);
+    if (oldest->exec != NULL) {
+        cudaGraphExecDestroy(oldest->exec);
+    }
     return oldest;
 }
 
@@ -268,18 +270,19 @@ static bool graph_capture(flow *f, row_set *r, cudaGraphExec_t *out) {
 static void layers_launch(flow *f, row_set *r) {
     cuda_work *w = f->w;
     cuda_graph *graph = f->part->graph ? graph_find(w, &f->part->shape) : NULL;
-    if (f->part->graph && graph == NULL) {
-        cudaGraphExec_t exec = NULL;
-        if (graph_capture(f, r, &exec)) {
-            graph = graph_entry(w);
-            *graph = (cuda_graph){f->part->shape, exec, 0};
-        }
+    if (graph != NULL && graph->exec == NULL && !graph->refused) {
+        graph->refused = !graph_capture(f, r, &graph->exec);
+    } else if (graph == NULL && f->part->graph) {
+        graph = graph_entry(w);
+        *graph = (cuda_graph){.shape = f->part->shape};
     }
-    if (graph == NULL) {
+    if (graph != NULL) {
+        graph->used = ++w->graph_clock;
+    }
+    if (graph == NULL || graph->exec == NULL) {
         layers_run(f, r);
         return;
     }
-    graph->used = ++w->graph_clock;
     r->x = w->x; /* a graph's rows are all wanted: none has moved */
     check(f, cudaGraphLaunch(graph->exec, f->stream), "launching a graph");
 }

@@ -61,7 +61,6 @@ struct cuda_gemm {
     cublasLtMatmulPreference_t preference;
     gemm_plan plans[CUDA_GEMM_PLANS];
     int nplans;
-    size_t workspace; /* 0, or WORKSPACE_BYTES where an algorithm was chosen that wants some */
 };
 
 int cuda_check(cudaError_t status, const char *what, err *e) {
@@ -244,15 +243,15 @@ static int height_index(int rows) {
     return i;
 }
 
-size_t cuda_gemm_workspace(const cuda_gemm *g) {
-    return g->workspace;
+size_t cuda_gemm_workspace(void) {
+    return WORKSPACE_BYTES;
 }
 
 int cuda_gemm_run(cuda_gemm *g, int plan, const void *w, const void *a, int rows, bool adds,
                   void *out, void *workspace, cudaStream_t stream, err *e) {
     const gemm_plan *p = &g->plans[plan];
     int height = (rows + CUDA_GEMM_ROWS - 1) / CUDA_GEMM_ROWS * CUDA_GEMM_ROWS;
-    operands o = {w, a, height, adds, out, workspace, g->workspace};
+    operands o = {w, a, height, adds, out, workspace, WORKSPACE_BYTES};
     return product_run(g, p, &p->algorithms[height_index(height)], &o, stream, e);
 }
 
@@ -367,7 +366,8 @@ static int agrees(probe *t, const gemm_plan *p, const cublasLtMatmulAlgo_t *algo
                ? code
                : cuda_check(cudaMemsetAsync(t->out, 0xff, halves * 2, t->stream), "poisoning", e);
     operands o = probe_operands(t, t->moved, rows, t->out);
-    code = code != 0 ? code : product_run(t->g, p, algorithm, &o, t->stream, e);
+    err ignored = {0}; /* an algorithm that cannot leaves its outputs poisoned: they differ */
+    (void)product_run(t->g, p, algorithm, &o, t->stream, &ignored);
     code = code != 0 ? code
                      : cuda_check(cudaMemsetAsync(t->differing, 0, sizeof *t->differing, t->stream),
                                   "a counter", e);
@@ -433,13 +433,15 @@ static int reference_choose(probe *t, gemm_plan *p, err *e) {
         }
         bool same = false;
         operands o = probe_operands(t, t->a, t->rows, t->expected);
-        code = product_run(t->g, p, &found[i].algo, &o, t->stream, e);
-        code = code != 0 ? code : agrees_everywhere(t, p, &found[i].algo, t->rows, &same, e);
+        err ignored = {0};
+        if (product_run(t->g, p, &found[i].algo, &o, t->stream, &ignored) != 0) {
+            continue; /* it was offered for another height */
+        }
+        code = agrees_everywhere(t, p, &found[i].algo, t->rows, &same, e);
         if (code == 0 && same) {
             for (int h = 0; h < HEIGHTS; h++) {
                 p->algorithms[h] = found[i].algo;
             }
-            t->g->workspace = found[i].workspaceSize > 0 ? WORKSPACE_BYTES : t->g->workspace;
             return 0;
         }
     }
@@ -486,8 +488,9 @@ static int range_choose(probe *t, gemm_plan *p, int h, err *e) {
     code = code != 0 ? code : product_time(t, p, &p->algorithms[h], rows, &limit, e);
     for (int i = 0; code == 0 && i < count; i++) {
         float ms = 0;
+        err ignored = {0};
         if (is_whole(t->g, &found[i]) &&
-            (code = product_time(t, p, &found[i].algo, rows, &ms, e)) == 0 && ms < limit) {
+            product_time(t, p, &found[i].algo, rows, &ms, &ignored) == 0 && ms < limit) {
             order[n++] = (timed){&found[i], ms};
         }
     }
@@ -496,7 +499,6 @@ static int range_choose(probe *t, gemm_plan *p, int h, err *e) {
         code = agrees_everywhere(t, p, &order[i].found->algo, rows, &p->own[h], e);
         if (code == 0 && p->own[h]) {
             p->algorithms[h] = order[i].found->algo;
-            t->g->workspace = order[i].found->workspaceSize > 0 ? WORKSPACE_BYTES : t->g->workspace;
         }
     }
     return code;

@@ -26,8 +26,8 @@ void cuda_gemm_free(cuda_gemm *g); /* NULL is fine */
 int cuda_gemm_declare(cuda_gemm *g, int n, int k, bool out_f32, int rows, err *e);
 /* Chooses every plan's algorithms, on up to `rows` rows; `digest` covers the bits that they give. */
 int cuda_gemm_probe(cuda_gemm *g, cudaStream_t stream, int rows, hash128 *digest, err *e);
-/* Bytes of device memory that the chosen algorithms may use while they run; 0: none. */
-size_t cuda_gemm_workspace(const cuda_gemm *g);
+/* Bytes of device memory, 256-aligned, that a stream's products may use while they run. */
+size_t cuda_gemm_workspace(void);
 /* Enqueues; a and out are readable and writable up to rows rounded up to CUDA_GEMM_ROWS. adds: out f32 only. The
  * workspace is the stream's own. */
 int cuda_gemm_run(cuda_gemm *g, int plan, const void *w, const void *a, int rows, bool adds,

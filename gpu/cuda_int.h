@@ -74,10 +74,13 @@ typedef struct graph_shape {
     attend_shape attend;
 } graph_shape;
 
+/* A shape is run plainly when it first comes (kernels that are loaded on first use must not be while a graph is
+ * captured; many shapes come once), and captured when it comes again. */
 typedef struct cuda_graph {
     graph_shape shape;
-    cudaGraphExec_t exec;
-    uint64_t used; /* when last */
+    cudaGraphExec_t exec; /* NULL: not captured */
+    bool refused;         /* it could not be: it is not tried again */
+    uint64_t used;        /* when last */
 } cuda_graph;
 
 typedef struct attend_layout {

@@ -50,9 +50,7 @@ static int buffers_list(cuda_work *w, device_buffer out[BUFFERS]) {
     out[n++] = (device_buffer){(void **)&w->state_out, 0, heads * f, 0};
     out[n++] = (device_buffer){(void **)&w->state_norm, 0, (size_t)c->n_heads * 2 * f, 0};
     out[n++] = (device_buffer){(void **)&w->logits, 0, 0, CUDA_HEAD_ROWS * (size_t)c->vocab * f};
-    if (cuda_gemm_workspace(w->s->g) > 0) {
-        out[n++] = (device_buffer){&w->workspace, 0, 0, cuda_gemm_workspace(w->s->g)};
-    }
+    out[n++] = (device_buffer){&w->workspace, 0, 0, cuda_gemm_workspace()};
     return n;
 }
 
@@ -137,7 +135,9 @@ int cuda_work_new(llm_engine *engine, int blocks, int rows, void **work, err *e)
 
 void cuda_graphs_drop(cuda_work *w) {
     for (int i = 0; i < w->ngraphs; i++) {
-        cudaGraphExecDestroy(w->graphs[i].exec);
+        if (w->graphs[i].exec != NULL) {
+            cudaGraphExecDestroy(w->graphs[i].exec);
+        }
     }
     w->ngraphs = 0;
 }

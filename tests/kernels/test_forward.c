@@ -241,6 +241,14 @@ static void bits_do_not_depend_on_company(void **state) {
         same(&one, &other, "23 tokens a pass");
         run_alone(&f, w, t, 64, true, &other);
         same(&one, &other, "the last token decoded");
+        run_alone(&f, w, t, 64, true, &other);
+        same(&one, &other, "the last token decoded by a graph");
+        int captured = 0;
+        for (int k = 0; k < w->ngraphs; k++) {
+            assert_false(w->graphs[k].refused);
+            captured += w->graphs[k].exec != NULL;
+        }
+        assert_true(captured > 0);
         cuda_work_free(f.engine, w);
         w = work_open(&f, 64, 0); /* parts of 64 rows */
         run_together(&f, w, t, &other);

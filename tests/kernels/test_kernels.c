@@ -428,7 +428,7 @@ static void products_equal_plain_c(void **state) {
             }
         }
         void *ad = to_card(a16, an * 2), *wd = to_card(w16, wn * 2), *od = to_card(got, on * 4),
-             *space = to_card(NULL, cuda_gemm_workspace(g));
+             *space = to_card(NULL, cuda_gemm_workspace());
         assert_int_equal(cuda_gemm_run(g, plan, wd, ad, rows, true, od, space, NULL, &e), 0);
         from_card(got, od, on * 4);
         near("a product", got, expected, (size_t)rows * (size_t)n, 1e-4);
