@@ -1,22 +1,33 @@
 #!/bin/sh
 # gpu.sh - everything that is to be known of the CUDA backend on a card, in one go.
 #
-#   gpu.sh pack DIR                     on a host with the packages: their headers and libraries into DIR, to be carried along
-#   gpu.sh [--deps DIR] [--build DIR] [--shapes "135m 1b 8b"] [--log FILE]
-#                                       on the host with the card: builds gpu/ alone (or takes what --build holds), runs the
-#                                       kernels' tests, compute-sanitizer over the small ones, and the bench; prints a table
+#   gpu.sh pack DIR [DATA [MODEL]]      on a host with the packages and the CUDA toolkit: builds, and puts into DIR what a host with a
+#                                       card needs: programs, libraries, the tables of DATA (default ../shared/data), and MODEL
+#                                       (default: the default model) without its weights. About 15 MB
+#   gpu.sh [--deps DIR] [--build DIR] [--steps LIST] [--log FILE]
+#                                       on the host with the card: runs DIR's programs, or builds gpu/ alone where they do not run
+#                                       (or takes what --build holds); prints a line a step, then the tables
 #
-# Needs the CUDA toolkit, cmake and a C compiler; nothing is fetched. Exits 1 where a test failed or a figure is missing.
+# Steps: tests 135m 8b q2 1b memcheck racecheck; all by default. Nothing is fetched; building needs the toolkit, cmake and a C
+# compiler. Exits 1 where a test failed or a figure is missing.
 set -u
 root=$(cd "$(dirname "$0")/../.." && pwd)
-deps= build= shapes="135m 1b 8b" log= bad=0
+deps= build= steps="tests 135m 8b q2 1b memcheck racecheck" log= bad=0
+programs="test_cuda_plan test_kernels bench_cuda bench_queries"
 
 say() {
     printf '%-34s %s\n' "$1" "$2"
 }
 
-# The libraries that gpu/ and its tests link, as static files where there are any.
-pack() {
+die() {
+    echo "gpu.sh: $*"
+    exit 1
+}
+
+# ---- packing
+
+# The headers and libraries that gpu/ and its tests are built with, as static files where there are any.
+pack_libraries() {
     mkdir -p "$1/include" "$1/lib" || exit 1
     for name in pcre2-8:pcre2.h xxhash:xxhash.h utf8proc:utf8proc.h cmocka:cmocka.h; do
         lib=lib${name%%:*} header=${name##*:}
@@ -24,33 +35,64 @@ pack() {
 #define PCRE2_CODE_UNIT_WIDTH 8\n#include <%s>\n' "$header" | cc -E -H -o /dev/null - 2>&1 | sed -n "s/^\. //p" | grep "/$header\$")
         file=$(cc -print-file-name="$lib.a")
         [ "$file" != "$lib.a" ] || file=$(cc -print-file-name="$lib.so")
-        [ -f "$path" ] && [ -f "$file" ] || { echo "gpu.sh: $lib and $header are not to be found"; exit 1; }
+        [ -f "$path" ] && [ -f "$file" ] || die "$lib and $header are not to be found"
         cp "$path" "$1/include/"
         case $file in
         *.a) cp "$file" "$1/lib/" ;;
         *) cp "$(dirname "$file")/$lib".so* "$1/lib/" ;;
         esac
     done
-    du -sh "$1"
 }
 
-if [ "${1:-}" = pack ] && [ $# -eq 2 ]; then
-    pack "$2"
+# Programs with the CUDA backend alone, and what they load, without the system's own libraries.
+pack_programs() {
+    mkdir -p "$1/bin" "$1/run" || exit 1
+    cmake -S "$root" -B "$scratch/build" -DCMAKE_BUILD_TYPE=Release -DKVASIR_CPU_BACKEND=OFF -DKVASIR_TEST_MODELS=OFF \
+        >"$scratch/out" 2>&1 || { tail -20 "$scratch/out"; die "configuring failed"; }
+    # shellcheck disable=SC2086
+    cmake --build "$scratch/build" -j "$(nproc)" --target $programs >"$scratch/out" 2>&1 ||
+        { tail -30 "$scratch/out"; die "building failed"; }
+    for program in $programs; do
+        strip -o "$1/bin/$program" "$scratch/build/$program" || exit 1
+        ldd "$1/bin/$program" | sed -n 's/.* => \(.*\) (.*/\1/p'
+    done | sort -u | grep -v -E '/(libc|libm|libdl|libpthread|librt|libgcc_s|libstdc\+\+)\.so' |
+        while read -r library; do
+            cp -L "$library" "$1/run/"
+        done
+}
+
+pack() {
+    dir=$1 data=${2:-$root/../shared/data} model=${3:-${XDG_DATA_HOME:-$HOME/.local/share}/kvasir/models/SmolLM2-135M-Instruct.Q4_1.gguf}
+    pack_libraries "$dir"
+    pack_programs "$dir"
+    mkdir -p "$dir/data"
+    cp "$data"/rt.reviews.tsv* "$data"/rt.movie_info.tsv* "$dir/data/" || die "no tables in $data: q2 cannot run"
+    chmod u+w "$dir/data"/*
+    python3 "$root/tests/bench/hollow.py" pack "$model" "$dir/model" || die "no model at $model: q2 cannot run"
+    du -sh "$dir"
+}
+
+scratch=$(mktemp -d) || exit 1
+trap 'rm -rf "$scratch"' EXIT
+if [ "${1:-}" = pack ] && [ $# -ge 2 ]; then
+    shift
+    pack "$@"
     exit 0
 fi
+
+# ---- running
+
 while [ $# -gt 1 ]; do
     case $1 in
     --deps) deps=$2 ;;
     --build) build=$2 ;;
-    --shapes) shapes=$2 ;;
+    --steps) steps=$2 ;;
     --log) log=$2 ;;
     *) break ;;
     esac
     shift 2
 done
-[ $# -eq 0 ] || { sed -n '3,7s/^# \{0,1\}//p' "$0"; exit 2; }
-scratch=$(mktemp -d) || exit 1
-trap 'rm -rf "$scratch"' EXIT
+[ $# -eq 0 ] || { sed -n '3,13s/^# \{0,1\}//p' "$0"; exit 2; }
 log=${log:-$scratch/log}
 : >"$log"
 
@@ -74,47 +116,77 @@ step() {
     return $status
 }
 
+# The same for a bench, whose output is shown at the end, too.
+bench() {
+    file=$1
+    shift
+    step "$@"
+    cp "$scratch/out" "$scratch/table.$file"
+}
+
 nvcc=$(command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>/dev/null)
-# cuBLASLt may lie beside the compiler without being on the loader's path
-[ -z "$nvcc" ] || export LD_LIBRARY_PATH="${LD_LIBRARY_PATH:-}${LD_LIBRARY_PATH:+:}$(dirname "$nvcc")/../lib64"
+# cuBLASLt may lie beside the compiler, or in a Python package, without being on the loader's path
+beside=$([ -z "$nvcc" ] || echo "$(dirname "$nvcc")/../lib64")
+if ! ls "$beside"/libcublasLt.so.* >/dev/null 2>&1 && ! ldconfig -p 2>/dev/null | grep -q libcublasLt; then
+    found=$(find / -xdev -name 'libcublasLt.so.1[23]' 2>/dev/null | sort | tail -1)
+    beside=$([ -z "$found" ] || dirname "$found")
+    say cuBLASLt "${found:-not to be found}"
+fi
+LD_LIBRARY_PATH="${LD_LIBRARY_PATH:-}${LD_LIBRARY_PATH:+:}$beside${deps:+:$deps/run}"
+export LD_LIBRARY_PATH
 command -v nvidia-smi >/dev/null && say card "$(nvidia-smi --query-gpu=name,memory.total,driver_version --format=csv,noheader)"
 
+# Carried programs where they run here (77: they do, and there is no card), else built here.
+if [ -z "$build" ] && [ -n "$deps" ] && [ -x "$deps/bin/test_cuda_plan" ] && "$deps/bin/test_cuda_plan" >/dev/null 2>&1; then
+    build=$deps/bin
+    say programs "as carried"
+fi
 if [ -z "$build" ]; then
     build=$scratch/build
-    [ -n "$nvcc" ] || { echo "gpu.sh: there is no nvcc"; exit 1; }
+    [ -n "$nvcc" ] || die "there is no nvcc"
     PATH=$PATH:$(dirname "$nvcc")
     step configure cmake -S "$root" -B "$build" -DCMAKE_BUILD_TYPE=Release -DKVASIR_GPU_ONLY=ON -DKVASIR_TEST_MODELS=OFF \
         -DKVASIR_DEPS="$deps" || exit 1
     step build cmake --build "$build" -j "$(nproc)" --target test_kernels bench_cuda test_cuda_plan || exit 1
 fi
-[ -x "$build/bench_cuda" ] && [ -x "$build/test_kernels" ] || { echo "gpu.sh: $build holds no bench_cuda and test_kernels"; exit 1; }
+[ -x "$build/bench_cuda" ] && [ -x "$build/test_kernels" ] || die "$build holds no bench_cuda and test_kernels"
+sanitizer=$(command -v compute-sanitizer || ls "$(dirname "${nvcc:-/none}")/compute-sanitizer" 2>/dev/null)
 
-step "plan of attention" "$build/test_cuda_plan"
-step "kernels and forwards" "$build/test_kernels"
-sanitizer=$(command -v compute-sanitizer || ls "$(dirname "$nvcc")/compute-sanitizer" 2>/dev/null)
-if [ -n "$sanitizer" ]; then
-    step "compute-sanitizer memcheck" timeout 200 "$sanitizer" --tool memcheck --error-exitcode 1 "$build/test_kernels" --small passes
-    step "compute-sanitizer racecheck" timeout 120 "$sanitizer" --tool racecheck --error-exitcode 1 "$build/test_kernels" --small
-else
-    say compute-sanitizer "not to be found"
-fi
+sanitize() {
+    if [ -z "$sanitizer" ]; then
+        say "$1" "compute-sanitizer is not to be found"
+        return
+    fi
+    tool=$1 limit=$2
+    shift 2
+    step "compute-sanitizer $tool" timeout "$limit" "$sanitizer" --tool "$tool" --error-exitcode 1 "$build/test_kernels" --small "$@"
+}
 
-for shape in $shapes; do
-    begin=$(date +%s)
-    timeout 240 "$build/bench_cuda" --shape "$shape" >"$scratch/$shape" 2>&1
-    case $? in
-    0) say "bench $shape" "ok, $(($(date +%s) - begin)) s" ;;
-    77) say "bench $shape" "skipped: $(tail -1 "$scratch/$shape")" ;;
-    *)
-        say "bench $shape" "FAILED: $(tail -1 "$scratch/$shape")"
-        bad=1
+# 15,000 rows of the real tables, SQL and tokenizer included; the answers of a hollow model mean nothing.
+q2() {
+    if [ ! -x "$build/bench_queries" ] || [ ! -f "$deps/model" ]; then
+        say "Q2, 15,000 rows" "not run: gpu.sh pack brings bench_queries, tables and a model along"
+        return
+    fi
+    python3 "$root/tests/bench/hollow.py" fill "$deps/model" "$scratch/model.gguf" || { bad=1; return; }
+    bench q2 "Q2, 15,000 rows" env KVASIR_MODEL="$scratch/model.gguf" XDG_CACHE_HOME="$scratch" timeout 200 \
+        "$build/bench_queries" --data "$deps/data" --rows 15000 --query Q2 --mode fixed
+}
+
+for name in $steps; do
+    case $name in
+    tests)
+        step "plan of attention" "$build/test_cuda_plan"
+        step "kernels, forwards, sessions" timeout 240 "$build/test_kernels"
         ;;
+    memcheck) sanitize memcheck 200 passes ;;
+    racecheck) sanitize racecheck 150 ;;
+    q2) q2 ;;
+    135m | 1b | 8b) bench "$name" "bench $name" timeout 200 "$build/bench_cuda" --shape "$name" ;;
+    *) die "no step '$name'" ;;
     esac
-    { echo "== bench $shape"; cat "$scratch/$shape"; } >>"$log"
 done
-echo
-for shape in $shapes; do
-    cat "$scratch/$shape"
-    echo
+for file in "$scratch"/table.*; do
+    [ ! -f "$file" ] || { echo; cat "$file"; }
 done
 exit $bad
