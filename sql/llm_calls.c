@@ -274,6 +274,7 @@ typedef struct fields {
     expr **args;
     str *names, *tables; /* tables: for columns without an alias, to qualify by */
     int *positions, *lengths;
+    const node **stars; /* the t.* that a field comes from, or NULL */
 } fields;
 
 static void add_field(binder *b, fields *f, expr *x, str name, str table, const node *n) {
@@ -285,13 +286,15 @@ static void add_field(binder *b, fields *f, expr *x, str name, str table, const 
                          ARENA_ARRAY(b->mem, str, cap),
                          ARENA_ARRAY(b->mem, str, cap),
                          ARENA_ARRAY(b->mem, int, cap),
-                         ARENA_ARRAY(b->mem, int, cap)};
+                         ARENA_ARRAY(b->mem, int, cap),
+                         ARENA_ARRAY(b->mem, const node *, cap)};
         for (int i = 0; i < f->n; i++) {
             bigger.args[i] = f->args[i];
             bigger.names[i] = f->names[i];
             bigger.tables[i] = f->tables[i];
             bigger.positions[i] = f->positions[i];
             bigger.lengths[i] = f->lengths[i];
+            bigger.stars[i] = f->stars[i];
         }
         *f = bigger;
     }
@@ -300,6 +303,7 @@ static void add_field(binder *b, fields *f, expr *x, str name, str table, const 
     f->tables[f->n] = table;
     f->positions[f->n] = n->pos;
     f->lengths[f->n] = n->len;
+    f->stars[f->n] = n->kind == NODE_STAR ? n : NULL;
     f->n++;
 }
 
@@ -398,6 +402,47 @@ static int unknown_field(binder *b, const fields *f, str name, const node *promp
     else
         err_hint(b->e, "fields follow the prompt: LLM('…', column); a brace itself is written {{");
     return ERR_BIND;
+}
+
+static bool names_field(str prompt, str field) {
+    for (size_t i = 0; i < prompt.n; i++) {
+        if (prompt.p[i] != '{')
+            continue;
+        if (i + 1 < prompt.n && prompt.p[i + 1] == '{') { /* a brace itself */
+            i++;
+            continue;
+        }
+        const char *close = memchr(prompt.p + i, '}', prompt.n - i);
+        if (close && str_equal_nocase((str){prompt.p + i + 1, (size_t)(close - prompt.p) - i - 1}, field))
+            return true;
+    }
+    return false;
+}
+
+static bool names_any(str prompt, const fields *f, const node *star) {
+    for (int i = 0; i < f->n; i++)
+        if (f->stars[i] == star && names_field(prompt, f->names[i]))
+            return true;
+    return false;
+}
+
+/* SET llm_prune: of a t.* that the prompt names fields of, the others go. */
+static void prune_stars(binder *b, str prompt, fields *f) {
+    fields all = *f;
+    bool *drop = ARENA_ARRAY(b->mem, bool, f->n + 1);
+    for (int i = 0; i < f->n; i++)
+        drop[i] = f->stars[i] && !names_field(prompt, f->names[i]) && names_any(prompt, f, f->stars[i]);
+    f->n = 0;
+    for (int i = 0; i < all.n; i++) {
+        if (drop[i])
+            continue;
+        f->args[f->n] = all.args[i];
+        f->names[f->n] = all.names[i];
+        f->tables[f->n] = all.tables[i];
+        f->positions[f->n] = all.positions[i];
+        f->lengths[f->n] = all.lengths[i];
+        f->stars[f->n++] = all.stars[i];
+    }
 }
 
 /* {x} becomes the field's name, {{ and }} a brace. */
@@ -647,6 +692,8 @@ static int bind_parts(binder *b, const node *n, llm_call *call, fields *f, const
         status = bind_field(b, f, n->args[i], n->names[i]);
     if (!status)
         status = distinguish(b, f);
+    if (!status && b->env->settings->llm_prune && call->prompt.type == TYPE_TEXT)
+        prune_stars(b, call->prompt.s, f);
     for (int i = 0; i < n->options.n && !status; i++)
         status = bind_option(b, n->options.items[i], call, examples);
     return status;

@@ -45,6 +45,7 @@ typedef enum setting_type { SETTING_BOOLEAN, SETTING_INTEGER, SETTING_BYTES, SET
     X(threads, INTEGER, "0", "threads", "threads of the model (0: one per core)")                                         \
     X(prompt_format, WORD, "auto", "auto|chat|completion", "how prompts are written")                                     \
     X(llm_layout, WORD, "instruction", "auto|instruction|data", "what stands first in a prompt; auto counts tokens of the rows that reach the call") \
+    X(llm_prune, BOOLEAN, "off", "", "leave out the fields of t.* that the prompt does not name, where it names some in braces") \
     X(llm_on_error, WORD, "fail", "fail|null", "what a failed call does to its statement")                                \
     X(llm_overflow, WORD, "error", "error|truncate", "prompts longer than the model's context")                           \
     X(llm_sample, INTEGER, "32", "rows", "rows asked first to learn a filter's selectivity")                              \
