@@ -44,6 +44,7 @@ int stmt_explain(stmt *s, sql_stmt *x, err *e) {
         return err_set(e, ERR_UNSUPPORTED, "EXPLAIN needs a statement with a query");
     /* The planner keeps the trees only if they are wanted. */
     inner->explain.rules = x->explain.rules;
+    inner->explain.savings = true;
     int status = stmt_plan(s, inner, e);
     if (status || (!x->explain.analyze && !x->explain.tokens))
         return status ? status : print_plan(s, x, false, e);

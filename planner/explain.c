@@ -493,6 +493,15 @@ static void print_node(printer *p, const plan_node *n, int depth) {
     }
 }
 
+static void print_savings(const plan *p, buf *out) {
+    for (int i = 0; i < p->nsavings; i++) {
+        buf_printf(out, "%s%s saves ", i ? ", " : "Rules: ", p->savings[i].rule);
+        print_ms(out, p->savings[i].ms);
+    }
+    if (p->nsavings)
+        buf_append_char(out, '\n');
+}
+
 void plan_print(const plan *p, const plan_actual *actual, bool times, buf *out) {
     if (!p->root)
         return;
@@ -506,6 +515,7 @@ void plan_print(const plan *p, const plan_actual *actual, bool times, buf *out) 
             print_node(&print, p->examples[i], 1);
         }
     free(shown);
+    print_savings(p, out);
 }
 
 void plan_print_rules(const plan *p, buf *out) {

@@ -9,6 +9,7 @@
 #include <cjson/cJSON.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "planner_int.h"
 
@@ -305,6 +306,9 @@ static void add_rules(cJSON *root, const plan *p) {
         cJSON_AddItemToArray(rules, one);
         cJSON_AddStringToObject(one, "rule", p->rules[i].name);
         cJSON_AddBoolToObject(one, "changed", p->rules[i].changed);
+        for (int k = 0; k < p->nsavings; k++)
+            if (strcmp(p->savings[k].rule, p->rules[i].name) == 0)
+                cJSON_AddNumberToObject(one, "saved_ms", p->savings[k].ms);
     }
 }
 

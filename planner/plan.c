@@ -490,6 +490,8 @@ int plan_build(const sql_stmt *stmt, const plan_env *env, arena *a, plan **out, 
     p->examples = ARENA_ARRAY(a, plan_node *, stmt->ncalls + 1);
     plan_all(stmt, &b, p);
     p->planning_ms = now_ms() - start;
+    if (stmt->explain.savings && p->has_llm && e->code == ERR_NONE)
+        plan_find_savings(p, env, a);
     *out = p;
     return (int)e->code;
 }

@@ -195,6 +195,12 @@ typedef struct plan_rule_report {
     str after; /* the tree as text, when the statement is EXPLAIN (RULES); else n = 0 */
 } plan_rule_report;
 
+/* What a statement's cost would grow by without a rule. */
+typedef struct plan_saving {
+    const char *rule;
+    double ms;
+} plan_saving;
+
 typedef struct plan {
     plan_node *root;
     int nnodes, nshared; /* node numbers and numbers of shared results are below these */
@@ -202,6 +208,8 @@ typedef struct plan {
     plan_node **examples; /* stmt->ncalls entries: the plan of calls[i]->examples, or NULL */
     int nrules;
     plan_rule_report *rules;
+    int nsavings; /* for EXPLAIN of statements with LLM calls; rules that save less than a hundredth are left out */
+    plan_saving *savings;
     bool has_llm;
     double planning_ms;
     plan_estimate total;

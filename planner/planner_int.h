@@ -38,6 +38,9 @@ rel *rules_run(rule_ctx *r, rel *root, bool print, plan *p);
 
 bool rule_chosen(const rule_ctx *r, plan_choice c);
 
+/* Plans the statement again without each rule that had a part in p, and notes in p what the rule saves of the cost (savings.c). */
+void plan_find_savings(plan *p, const plan_env *env, arena *a);
+
 /* A shallow copy in r->mem. */
 rel *rel_copy(rule_ctx *r, const rel *from);
 

@@ -464,6 +464,7 @@ struct sql_stmt {
     struct {
         sql_stmt *stmt;
         bool analyze, tokens, json, rules; /* rules: print the tree after each rule */
+        bool savings;                      /* of the statement explained: find out what each rule saves */
     } explain;
     int clear; /* CLEAR CACHE: 0 both, 1 KV, 2 ANSWERS */
     bool pin;  /* WARM that also pins what it warmed, under `name`: PIN */
