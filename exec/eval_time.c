@@ -440,63 +440,105 @@ static bool format_day(char f, const moment *m, const civil *c, buf *b) {
     return false;
 }
 
+/* ---- what is wrong -----------------------------------------------------------------------------
+ */
+
+static bool is_modifier(value modifier) {
+    const value days[] = {value_text(STR("2000-01-01")), value_int(0)};
+    moment m;
+    for (size_t k = 0; k < BASE_COUNT(days); k++)
+        if (moment_of((const value[]){days[k], modifier}, 2, &m))
+            return true;
+    return false;
+}
+
+/* A text that is no time gives NULL where it is data, as in sqlite3. Written in the statement it is a
+ * mistake, and so is a modifier or a format. args[0] is the call's argument `first`. */
+static int no_moment(const call_env *c, const value *args, int nargs, int first, value *out) {
+    *out = value_null();
+    moment m;
+    for (int k = 0; k < nargs; k++) {
+        const expr *x = c->x->args[first + k];
+        if (x->kind != EXPR_LITERAL || x->type != TYPE_TEXT)
+            continue;
+        int shown = (int)BASE_MIN(args[k].s.n, (size_t)60);
+        if (k == 0 && !read_time(args[0], &m)) {
+            eval_error(c->v, x, ERR_TYPE, "'%.*s' is no date or time", shown, args[0].s.p);
+            err_hint(c->v->e, "they are written '2024-01-31', '13:45:00', '2024-01-31 13:45:00'");
+            return ERR_TYPE;
+        }
+        if (k > 0 && !is_modifier(args[k])) {
+            eval_error(c->v, x, ERR_TYPE, "'%.*s' does not change a time", shown, args[k].s.p);
+            err_hint(c->v->e, "'+1 day', '-2 months', 'start of month', 'weekday 0' do");
+            return ERR_TYPE;
+        }
+    }
+    return 0;
+}
+
 static int format_moment(const call_env *c, str format, const moment *m, value *out) {
     civil at;
     buf b = {0};
     bool good = true;
+    size_t k = 0;
     civil_of(m->jd_ms, &at);
-    for (size_t k = 0; k < format.n && good; k++) {
+    for (; k < format.n && good; k++) {
         if (format.p[k] != '%')
             buf_append_char(&b, format.p[k]);
         else
             good = ++k < format.n &&
                    (format_clock(format.p[k], &at, &b) || format_day(format.p[k], m, &at, &b));
     }
+    if (!good && c->x->args[0]->kind == EXPR_LITERAL) {
+        buf_free(&b);
+        return eval_error(c->v, c->x->args[0], ERR_TYPE, "%%%.*s is no field of a time",
+                          (int)(format.n - (k - 1)), format.p + k - 1);
+    }
     *out = good ? value_text(str_copy(c->mem, buf_str(&b))) : value_null();
     buf_free(&b);
     return 0;
 }
 
-static int format_or_null(const call_env *c, const value *args, int nargs, str plain, str precise,
-                          value *out) {
+/* args[0] is the call's argument `first`. */
+static int format_or_null(const call_env *c, const value *args, int nargs, int first, str plain,
+                          str precise, value *out) {
     moment m;
-    *out = value_null();
-    return moment_of(args, nargs, &m) ? format_moment(c, m.subsecond ? precise : plain, &m, out)
-                                      : 0;
+    if (!moment_of(args, nargs, &m))
+        return no_moment(c, args, nargs, first, out);
+    return format_moment(c, m.subsecond ? precise : plain, &m, out);
 }
 
 static int fn_date(const call_env *c, const value *args, int nargs, value *out) {
-    return format_or_null(c, args, nargs, STR("%F"), STR("%F"), out);
+    return format_or_null(c, args, nargs, 0, STR("%F"), STR("%F"), out);
 }
 
 static int fn_time(const call_env *c, const value *args, int nargs, value *out) {
-    return format_or_null(c, args, nargs, STR("%T"), STR("%R:%f"), out);
+    return format_or_null(c, args, nargs, 0, STR("%T"), STR("%R:%f"), out);
 }
 
 static int fn_datetime(const call_env *c, const value *args, int nargs, value *out) {
-    return format_or_null(c, args, nargs, STR("%F %T"), STR("%F %R:%f"), out);
+    return format_or_null(c, args, nargs, 0, STR("%F %T"), STR("%F %R:%f"), out);
 }
 
 static int fn_strftime(const call_env *c, const value *args, int nargs, value *out) {
     if (args[0].type != TYPE_TEXT)
         return eval_error(c->v, c->x, ERR_TYPE, "strftime() takes a format first");
-    return format_or_null(c, args + 1, nargs - 1, args[0].s, args[0].s, out);
+    return format_or_null(c, args + 1, nargs - 1, 1, args[0].s, args[0].s, out);
 }
 
 static int fn_julianday(const call_env *c, const value *args, int nargs, value *out) {
-    (void)c;
     moment m;
-    *out = moment_of(args, nargs, &m) ? value_real((double)m.jd_ms / (double)DAY_MS) : value_null();
+    if (!moment_of(args, nargs, &m))
+        return no_moment(c, args, nargs, 0, out);
+    *out = value_real((double)m.jd_ms / (double)DAY_MS);
     return 0;
 }
 
 static int fn_unixepoch(const call_env *c, const value *args, int nargs, value *out) {
-    (void)c;
     moment m;
     if (!moment_of(args, nargs, &m))
-        *out = value_null();
-    else
-        *out = value_int((int64_t)floor((double)(m.jd_ms - UNIX_EPOCH_MS) / 1000));
+        return no_moment(c, args, nargs, 0, out);
+    *out = value_int((int64_t)floor((double)(m.jd_ms - UNIX_EPOCH_MS) / 1000));
     return 0;
 }
 

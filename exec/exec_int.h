@@ -34,6 +34,7 @@ struct op {
     batch out;    /* the batch it returns, when it builds one */
     void *state;
     plan_actual actual; /* rows and ms are counted by op_next */
+    bool asked;         /* by op_next, at least once */
 };
 
 /* Makes the operator tree of `node` (a subtree's rows may already be in a rowset: ctx->ready[node->number]). */

@@ -84,6 +84,7 @@ int op_next(op *o, batch **out, err *e) {
         return err_set(e, ERR_CANCELLED, "cancelled");
     double start = o->ctx->actual ? now_ms() : 0;
     int status = o->class->next(o, out, e);
+    o->asked = true;
     if (o->ctx->actual)
         o->actual.ms += now_ms() - start;
     if (status == 0 && *out)
@@ -95,6 +96,7 @@ void op_report(exec_ctx *ctx, const plan_node *node, const plan_actual *actual) 
     plan_actual *a = &ctx->actual[node->number];
     if (a->known) { /* read ahead or shared before: the rows are the same ones */
         a->ms += actual->ms;
+        a->idle = a->idle && actual->idle;
         a->rows = BASE_MAX(a->rows, actual->rows);
         return;
     }
@@ -105,6 +107,7 @@ void op_report(exec_ctx *ctx, const plan_node *node, const plan_actual *actual) 
 /* Time is kept per node alone: what the children took is theirs. */
 static void report(const op *o) {
     plan_actual a = o->actual;
+    a.idle = !o->asked;
     if (o->left)
         a.ms -= o->left->actual.ms;
     if (o->right)

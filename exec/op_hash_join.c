@@ -214,8 +214,10 @@ static int probe_fill(op *o, err *e) {
     join_pairs *p = &s->pairs;
     join_kind kind = o->node->join.kind;
     bool needs_end = join_needs_end(kind);
-    bool one_is_enough =
-        !o->node->join.predicate && (kind == JOIN_SEMI || kind == JOIN_ANTI || kind == JOIN_MARK);
+    bool one_decides = kind == JOIN_SEMI || kind == JOIN_ANTI || kind == JOIN_MARK;
+    bool one_is_enough = one_decides && !o->node->join.predicate;
+    if (one_decides && s->left < p->in->rows && p->matched[s->left])
+        s->chain = -1; /* the candidates before had a match */
     while (s->left < p->in->rows && p->count < BATCH_ROWS) {
         if (s->chain >= 0) {
             join_add(p, s->left, s->chain);

@@ -28,6 +28,7 @@ typedef struct printer {
     buf *out;
     bool last[MAX_DEPTH]; /* is the node at this depth the last child? */
     bool *shared_shown;
+    bool idle; /* the node at work was never executed */
 } printer;
 
 /* ---- pieces ------------------------------------------------------------------------------------ */
@@ -278,7 +279,11 @@ static void print_figures(printer *p, const plan_node *n, size_t line_start) {
     const plan_actual *a = actual_of(p, n);
     int width = utf8_width((str){p->out->p + line_start, p->out->n - line_start});
     buf_printf(p->out, "%*s", BASE_MAX(2, FACT_COLUMN - width), "");
-    if (a) {
+    if (p->idle) {
+        buf_append_c(p->out, "never executed (");
+        print_rows(p->out, &n->estimate);
+        buf_append_char(p->out, ')');
+    } else if (a) {
         buf_append_c(p->out, "rows ");
         print_count(p->out, (double)a->rows);
         buf_append_c(p->out, " (");
@@ -468,6 +473,10 @@ static void print_llm(printer *p, const plan_node *n, int depth) {
 
 static void print_node(printer *p, const plan_node *n, int depth) {
     size_t start = p->out->n;
+    const plan_actual *a = actual_of(p, n);
+    /* What stands below an idle node may have been read ahead; what one operator runs with it was not. */
+    bool idle = a && (a->idle || (p->idle && a->rows == 0 && a->ms <= 0));
+    p->idle = idle;
     print_indent(p, depth, true, false);
     print_title(p->out, n);
     print_figures(p, n, start);
@@ -488,6 +497,7 @@ static void print_node(printer *p, const plan_node *n, int depth) {
         print_node(p, n->left, depth + 1);
     }
     if (n->right) {
+        p->idle = idle;
         p->last[depth + 1] = true;
         print_node(p, n->right, depth + 1);
     }
@@ -512,6 +522,7 @@ void plan_print(const plan *p, const plan_actual *actual, bool times, buf *out) 
         if (p->examples[i]) {
             buf_printf(out, "Examples of LLM#%d\n", p->stmt->calls[i]->number);
             print.last[1] = true;
+            print.idle = false;
             print_node(&print, p->examples[i], 1);
         }
     free(shown);

@@ -170,6 +170,8 @@ static void add_tokens(cJSON *o, const plan_actual *a) {
 
 static void add_actual(cJSON *o, const plan_node *n, const plan_actual *a) {
     cJSON *actual = cJSON_AddObjectToObject(o, "actual");
+    if (a->idle)
+        cJSON_AddTrueToObject(actual, "never_executed");
     cJSON_AddNumberToObject(actual, "rows", (double)a->rows);
     cJSON_AddNumberToObject(actual, "ms", a->ms);
     if (n->kind != PLAN_LLM)

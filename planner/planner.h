@@ -255,7 +255,7 @@ typedef struct plan_tokens {
 
 /* What happened at one node. */
 typedef struct plan_actual {
-    bool known;
+    bool known, idle; /* idle: nobody asked it for a row */
     uint64_t rows;
     double ms;
     /* PLAN_LLM: */

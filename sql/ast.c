@@ -85,6 +85,19 @@ str slice_of(parser *p, int from, int to) {
     return (str){p->text.p + from, (size_t)(to - from)};
 }
 
+column_spec *column_spec_untyped(parser *p, token name) {
+    column_spec *c = ARENA_NEW(p->mem, column_spec);
+    c->name = ident_of(p, name);
+    c->type = TYPE_TEXT;
+    if (p->failed)
+        return c;
+    str n = {c->name.name.p, BASE_MIN(c->name.name.n, (size_t)60)};
+    parser_fail(p, ERR_SYNTAX, name.pos, name.len, "column \"%.*s\" has no type", (int)n.n, n.p);
+    err_hint(p->error, "write it behind the name: %.*s TEXT, or INTEGER, REAL, BOOLEAN, BLOB",
+             (int)n.n, n.p);
+    return c;
+}
+
 value_type type_of(parser *p, ident name) {
     value_type t = TYPE_TEXT;
     if (type_parse(name.name, &t) || p->failed)
@@ -423,6 +436,11 @@ static bool is_chain(const query *q) {
 
 query *query_setop(parser *p, set_op op, query *a, query *b) {
     query *q = a;
+    if (a->kind == QUERY_SETOP && a->depth == AST_MAX_DEPTH && !p->failed) {
+        parser_fail(p, ERR_LIMIT, b->pos, b->len,
+                    "UNION, EXCEPT and INTERSECT join no more than some %d SELECTs", AST_MAX_DEPTH);
+        err_hint(p->error, "UNION ALL joins any number: SELECT DISTINCT * FROM (… UNION ALL …)");
+    }
     if (op != SETOP_UNION_ALL || !is_chain(a)) {
         q = query_new(p, QUERY_SETOP, (token){{NULL, 0}, a->pos, 0});
         q->op = op;

@@ -324,6 +324,8 @@ select_item *select_item_new(parser *p, node *value, token *alias);
 ast *ast_new(parser *p, ast_kind kind);
 ast *ast_insert(parser *p, token name, list *columns, query *q, ast *conflict);
 value_type type_of(parser *p, ident name);
+/* A column's name where its type is missing: fails. */
+column_spec *column_spec_untyped(parser *p, token name);
 str slice_of(parser *p, int from, int to);
 void parser_fail(parser *p, err_code code, int pos, int len, const char *format, ...)
     BASE_PRINTF(5, 6);

@@ -184,6 +184,7 @@ column_spec(A) ::= name(N) type(T). {
     A->name = ident_of(p, N);
     A->type = type_of(p, T);
 }
+column_spec(A) ::= name(N). { A = column_spec_untyped(p, N); }
 column_spec(A) ::= column_spec(A) NOT NULL. { A->not_null = true; }
 column_spec(A) ::= column_spec(A) NULL.
 column_spec(A) ::= column_spec(A) CONSTRAINT name.
