@@ -89,7 +89,7 @@ typedef struct exec_baseline {
 typedef struct exec_progress {
     bool llm_running;
     char phase[32];            /* "reading", "planning", "ordering", "model", … */
-    uint64_t rows_total, rows_done; /* of the LLM operator at work: distinct inputs */
+    uint64_t rows_total, rows_done; /* of the LLM operator at work: distinct inputs of all its calls, as expected and so far */
     uint64_t answers_stored;   /* of these, found in the cache */
     double seconds;            /* since the statement started */
     double llm_seconds;        /* in the LLM operator at work */

@@ -247,7 +247,7 @@ static int prepare(op *o, err *e) {
     }
     s->prepared = status == 0;
     s->operators_before = o->ctx->llm->operators_started;
-    o->ctx->llm->operators_started += s->nstages;
+    o->ctx->llm->operators_started += o->ctx->llm->sample > 0 ? 0 : s->nstages;
     s->progress.operators = watch_operators(o->ctx->plan->root);
     return status;
 }

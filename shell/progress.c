@@ -25,6 +25,10 @@ void progress_duration(buf *out, double seconds) {
 }
 
 /* Of the prompts done so far: prompt_tokens counts those that still wait, too. */
+const char *progress_unit(const exec_progress *x) {
+    return x->operators > 1 ? "answers" : "rows";
+}
+
 double progress_hit_rate(const llm_stats *m) {
     double reused = (double)(m->reused_memory + m->reused_disk),
            all = reused + (double)m->computed_tokens;
@@ -84,16 +88,16 @@ void progress_render(progress_line *p, const exec_progress *x, int width, bool u
     width -= hinted ? HINT_COLUMNS : 0;
     update_rates(p, x);
     buf text = {0};
+    const char *unit = progress_unit(x);
     if (x->operators > 1)
         buf_printf(&text, "LLM %d/%d: ", x->operator_number, x->operators);
     format_count(&text, x->rows_done);
     if (x->rows_total) {
         buf_append_char(&text, '/');
         format_count(&text, x->rows_total);
-        buf_append_c(&text, " rows");
+        buf_printf(&text, " %s", unit);
     } else {
-        buf_append_c(&text, x->phase[0] ? " rows, " : " rows");
-        buf_append_c(&text, x->phase);
+        buf_printf(&text, " %s%s%s", unit, x->phase[0] ? ", " : "", x->phase);
     }
     part(out, width, &text);
     buf_clear(&text);
@@ -115,7 +119,7 @@ void progress_render(progress_line *p, const exec_progress *x, int width, bool u
         buf_clear(&text);
     }
     if (p->rate > 0) {
-        buf_printf(&text, p->rate < 10 ? "%.1f rows/s" : "%.0f rows/s", p->rate);
+        buf_printf(&text, "%.*f %s/s", p->rate < 10 ? 1 : 0, p->rate, unit);
         part(out, width, &text);
         buf_clear(&text);
     }

@@ -430,6 +430,8 @@ void progress_clear(progress_line *p);
 /* The line itself, at most `width` columns. Pure but for the smoothing in p. */
 void progress_render(progress_line *p, const exec_progress *x, int width, bool utf8, buf *out);
 double progress_hit_rate(const llm_stats *m);
+/* What progress counts: one call's inputs are rows to whoever waits for them, those of several calls answers. */
+const char *progress_unit(const exec_progress *x);
 void progress_duration(buf *out, double seconds);
 
 #endif

@@ -226,7 +226,7 @@ static void draw_statement(canvas *c) {
 static void draw_rows(canvas *c) {
     const exec_progress *x = &c->v->now;
     buf text = {0};
-    label(c, "rows");
+    label(c, progress_unit(x));
     double part = x->rows_total ? (double)x->rows_done / (double)x->rows_total : 0;
     int at = put_bar(c, LABEL_COLUMNS, bar_columns(c, 30), part, VIEW_GOOD) + 1;
     format_count(&text, x->rows_done);
@@ -506,7 +506,7 @@ static void draw_one_line(canvas *c) {
     format_count(&text, x->rows_done);
     buf_append_char(&text, '/');
     format_count(&text, x->rows_total);
-    buf_printf(&text, " rows  hit %.0f %%", 100 * progress_hit_rate(&x->llm));
+    buf_printf(&text, " %s  hit %.0f %%", progress_unit(x), 100 * progress_hit_rate(&x->llm));
     put_buf(c, 0, VIEW_PLAIN, &text);
 }
 
