@@ -87,7 +87,8 @@ cache *runtime_cache(llm_runtime *r) {
 void session_options(const exec_ctx *ctx, llm_session_options *out) {
     const settings *s = ctx->settings;
     *out = (llm_session_options){
-        .kv_memory_bytes = (size_t)s->kv_memory,
+        .kv_memory_bytes = s->kv_memory > 0 ? (size_t)s->kv_memory : 0,
+        .kv_host_bytes = s->kv_host < 0 ? 0 : (size_t)BASE_MAX(s->kv_host, 1),
         .reuse = !s->kv_cache                         ? LLM_REUSE_NONE
                  : s->llm_schedule == SCHEDULE_FIFO ? LLM_REUSE_FIFO
                                                       : LLM_REUSE_TREE,

@@ -71,6 +71,17 @@ typedef struct backend_answer {
     int tokens;
 } backend_answer;
 
+/* How large a session's work is. */
+typedef struct work_size {
+    int blocks;        /* of KV */
+    int device_blocks; /* of them on the device, at most: fewer where info.kv_host_bytes > 0 */
+    int rows;          /* of a pass */
+    /* How many requests not yet answered pass through a block; -1: its content is nobody's. Any time on the session's
+     * thread; NULL: unknown. */
+    int (*wanted)(const void *ctx, int32_t block);
+    const void *ctx;
+} work_size;
+
 typedef struct llm_backend {
     const char *name;
     /* What a session takes where its options do not say: new tokens of a pass, live sequences. */
@@ -83,9 +94,8 @@ typedef struct llm_backend {
     void (*encode)(const llm_engine *engine, str text, bool parse_special, bool segment_start,
                    llm_token **out, size_t *count, size_t *cap);
     void (*decode)(const llm_engine *engine, llm_token token, bool special, buf *out);
-    /* The mutable side of a session: KV of `blocks` blocks and work memory for passes of up to
-     * `rows` rows. */
-    int (*work_new)(llm_engine *engine, int blocks, int rows, void **work, err *e);
+    /* The mutable side of a session: its KV and work memory. */
+    int (*work_new)(llm_engine *engine, const work_size *size, void **work, err *e);
     void (*work_free)(llm_engine *engine, void *work);
     int (*forward)(llm_engine *engine, void *work, const pass *p, err *e);
     int (*kv_read)(llm_engine *engine, void *work, int32_t block, void *out, err *e);

@@ -505,7 +505,7 @@ static void attend_scratch_new(cpu_work *w) {
     }
 }
 
-int cpu_work_new(llm_engine *engine, int blocks, int rows, void **work, err *e) {
+int cpu_work_new(llm_engine *engine, const work_size *size, void **work, err *e) {
     int code = cpu_ready(engine, e);
     if (code != 0) {
         return code;
@@ -514,9 +514,9 @@ int cpu_work_new(llm_engine *engine, int blocks, int rows, void **work, err *e) 
     w->engine = engine;
     w->s = engine->state;
     int tile = gemm_tile(w->s->g);
-    w->rows_cap = (rows + tile - 1) / tile * tile;
+    w->rows_cap = (size->rows + tile - 1) / tile * tile;
     w->layout = cpu_kv_layout(&engine->config, w->s->kv_dtype);
-    w->kv_bytes = (size_t)blocks * w->layout.block;
+    w->kv_bytes = (size_t)size->blocks * w->layout.block;
     /* zero pages that the system gives as they are first written: kv_memory is a limit, not a cost
      */
     void *kv = mmap(NULL, w->kv_bytes, PROT_READ | PROT_WRITE,
@@ -529,7 +529,7 @@ int cpu_work_new(llm_engine *engine, int blocks, int rows, void **work, err *e) 
     if (!buffers_new(w) || w->kv == NULL) {
         cpu_work_free(engine, w);
         return err_set(e, ERR_FULL, "no memory for %zu bytes of KV and the buffers of %d rows",
-                       w->kv_bytes, rows);
+                       w->kv_bytes, size->rows);
     }
     *work = w;
     return 0;

@@ -163,7 +163,7 @@ double cpu_gemm_bound(llm_engine *engine, int rows, clockid_t clock);
 /* The same for one tile of `rows` rows, a height of the GEMM's; quick, from a few layers. */
 double cpu_gemm_rate(llm_engine *engine, int rows);
 int cpu_forward(llm_engine *engine, void *work, const pass *p, err *e);
-int cpu_work_new(llm_engine *engine, int blocks, int rows, void **work, err *e);
+int cpu_work_new(llm_engine *engine, const work_size *size, void **work, err *e);
 void cpu_work_free(llm_engine *engine, void *work);
 
 #endif

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cuda_int.h"
 #include "side_file_int.h"
@@ -90,6 +91,12 @@ static size_t kv_share(size_t left) {
     return left / 4 * 3;
 }
 
+/* Of the machine's memory, for blocks that leave the card: pinned memory is lost to all others. */
+static size_t host_share(void) {
+    long pages = sysconf(_SC_PHYS_PAGES), bytes = sysconf(_SC_PAGE_SIZE);
+    return pages > 0 && bytes > 0 ? (size_t)pages / 8 * (size_t)bytes : 0;
+}
+
 static void info_fill(llm_engine *engine, const struct cudaDeviceProp *card) {
     cuda_state *s = engine->state;
     const model_config *c = &engine->config;
@@ -113,6 +120,7 @@ static void info_fill(llm_engine *engine, const struct cudaDeviceProp *card) {
     if (known) {
         info->kv_memory_bytes = kv_share(left);
     }
+    info->kv_host_bytes = BASE_MIN(host_share(), info->kv_memory_bytes);
 }
 
 /* The logits of fixed tokens: what every kernel and product of this card gives. */
@@ -128,7 +136,8 @@ static int forward_probe(llm_engine *engine, hash128 *digest, err *e) {
     pass_want want = {.row = ROWS - 1, .count = c->vocab, .logits = logits};
     pass p = {.rows = rows, .nrows = ROWS, .wants = &want, .nwants = 1};
     void *work = NULL;
-    int code = cuda_work_new(engine, 2, ROWS, &work, e);
+    work_size size = {.blocks = 2, .device_blocks = 2, .rows = ROWS};
+    int code = cuda_work_new(engine, &size, &work, e);
     if (code == 0) {
         code = cuda_forward(engine, work, &p, e);
         cuda_work_free(engine, work);

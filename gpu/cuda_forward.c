@@ -489,6 +489,9 @@ static int copies_finish(cuda_work *w, const pass *p, err *e) {
         }
         int32_t blocks[] = {p->copies[i].from, p->copies[i].to};
         code = cuda_kv_bring(&w->kv, blocks, 2, e);
+        code = code != 0 ? code
+                         : cuda_check(cudaStreamWaitEvent(w->stream, w->kv.arrived, 0),
+                                      "waiting for KV blocks", e);
         plan_copy copy = {cuda_kv_slot(&w->kv, blocks[0]), cuda_kv_slot(&w->kv, blocks[1]),
                           p->copies[i].tokens};
         size_t head = (size_t)PLAN_BLOCK * (size_t)c->head_dim,

@@ -96,20 +96,40 @@ typedef struct part_layout {
     size_t bytes;
 } part_layout;
 
-/* KV blocks: the scheduler's numbers, and the slots of the card that hold them. */
+typedef struct slot_rank {
+    double rank;
+    int32_t slot;
+} slot_rank;
+
+/* Pinned memory of blocks that left the card, in pages of a block's bytes; made in chunks as it is needed. */
+typedef struct host_tier {
+    char **chunks;
+    int nchunks, chunk_pages;
+    int32_t *page_of;    /* [blocks]; -1: none */
+    int32_t *free_pages; /* [blocks] */
+    int nfree, made, budget;
+} host_tier;
+
+/* KV blocks: the scheduler's numbers, and the slots of the card that hold them. Block b is in slot b until a block is
+ * used that has none; from then on `paged`. */
 typedef struct cuda_kv {
     int blocks, slots; /* slots < blocks: the rest lives in host memory */
     size_t block_elements, layer_elements;
     uint16_t *pool; /* device [slots, block_elements] */
     bool paged;
-    int32_t *slot_of;  /* [blocks]; -1: not on the card */
-    int32_t *block_in; /* [slots]; -1: free */
-    uint64_t *used;    /* [slots]: part that last used it */
-    uint16_t **host;   /* [blocks]: pinned copies of blocks that left the card; NULL: none */
-    uint64_t part;     /* counts parts */
-    uint64_t moved_in, moved_out;
-    cudaStream_t copy;             /* the second stream */
-    uint16_t *stages[CUDA_STAGES]; /* pinned */
+    int32_t *slot_of;    /* [blocks]; -1: not on the card */
+    int32_t *block_in;   /* [slots]; -1: free */
+    int32_t *free_slots; /* [slots] */
+    int nfree;
+    uint64_t *used;     /* [slots]: the clock when last used */
+    uint64_t clock;     /* counts uses of blocks */
+    slot_rank *victims; /* [slots]: scratch */
+    host_tier host;
+    int (*wanted)(const void *ctx, int32_t block); /* work_size */
+    const void *ctx;
+    uint64_t moved_in, moved_out, dropped; /* dropped: their content was nobody's */
+    cudaStream_t copy;                     /* the second stream */
+    uint16_t *stages[CUDA_STAGES];         /* pinned */
     cudaEvent_t staged[CUDA_STAGES];
     int stage;
     void *pages
@@ -148,6 +168,7 @@ typedef struct cuda_work {
     plan_row *plan_rows, *last_rows;
     int32_t *tables; /* slots of the rows' blocks, where paged */
     size_t tables_cap;
+    int32_t highest;      /* of the blocks marked so far */
     int32_t *marks, mark; /* [blocks]: == mark: used by the part in hand */
     int32_t *used;        /* the blocks so marked */
     size_t used_cap, nused;
@@ -195,15 +216,17 @@ int cuda_start(llm_engine *engine, int device, err *e);
 bool cuda_usable(int device, char *why, size_t size);
 
 /* ---- cuda_work.c */
-int cuda_work_new(llm_engine *engine, int blocks, int rows, void **work, err *e);
+int cuda_work_new(llm_engine *engine, const work_size *size, void **work, err *e);
 void cuda_work_free(llm_engine *engine, void *work);
 
 /* ---- cuda_kv.c */
-/* Room on the card for most_slots blocks, or fewer, down to least_slots, where memory is short. */
-int cuda_kv_new(cuda_kv *kv, const model_config *c, int blocks, int least_slots, int most_slots,
-                err *e);
+/* Room on the card for size->device_blocks, or fewer, down to least_slots, where memory is short. */
+int cuda_kv_new(cuda_kv *kv, const model_config *c, const work_size *size, int least_slots, err *e);
 void cuda_kv_free(cuda_kv *kv);
-/* Brings blocks[n] onto the card for a new part (at most `slots` of them, repeats are fine). */
+/* Called before blocks up to `highest` are used: from the first on that has no slot of its own number they move. */
+void cuda_kv_reach(cuda_kv *kv, int32_t highest);
+/* Brings blocks[n] onto the card for a new part (at most `slots` of them, repeats are fine); the part waits for
+ * `arrived`. */
 int cuda_kv_bring(cuda_kv *kv, const int32_t *blocks, size_t n, err *e);
 static inline int32_t cuda_kv_slot(const cuda_kv *kv, int32_t block) {
     return kv->paged ? kv->slot_of[block] : block;

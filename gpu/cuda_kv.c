@@ -1,16 +1,21 @@
 /*
- * cuda_kv.c - the KV blocks of a session on the card, and those that do not fit it, in host memory.
+ * cuda_kv.c - the KV blocks of a session on the card, and those that do not fit it, in pinned host memory.
  *
  * The scheduler counts `blocks` blocks; the card holds `slots` of them. Where that is fewer, a part's blocks are
- * brought in before it runs: the slots used longest ago give way, their content goes to pinned host memory and comes
- * back when it is asked for. Blocks from and to the disk's store go through pinned buffers on a stream of their own,
- * so that they travel while the card computes.
- * Invariant: a block is on the card, in host memory, or never written; between parts no copy out is under way.
+ * brought in before it runs: the slots whose blocks are worth least give way, by the rule of the cache on disk (how often
+ * a block is wanted, by how long it was not; all cost the same and are of one size). A block that nobody owns any more
+ * goes without a copy, all others to host memory, from where they come back when they are asked for. Blocks from and to
+ * the store go through pinned pages. All of it travels on a stream of its own, in order: a slot or a page may be given
+ * to the next block as soon as the journey from it is enqueued.
+ * Invariant: a block is on the card, in host memory, or never written; between parts no compute is under way.
  */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "cuda_int.h"
+
+static const size_t CHUNK_BYTES = (size_t)64 << 20;
 
 static size_t block_bytes(const cuda_kv *kv) {
     return kv->block_elements * sizeof(uint16_t);
@@ -57,28 +62,37 @@ static cudaError_t copy_stream_new(cuda_kv *kv) {
     return status;
 }
 
-int cuda_kv_new(cuda_kv *kv, const model_config *c, int blocks, int least_slots, int most_slots,
+static int32_t *numbers(int count) {
+    int32_t *list = mem_alloc(sizeof *list * (size_t)count);
+    memset(list, 0xff, sizeof *list * (size_t)count); /* -1 */
+    return list;
+}
+
+int cuda_kv_new(cuda_kv *kv, const model_config *c, const work_size *size, int least_slots,
                 err *e) {
+    int blocks = size->blocks, most = BASE_MIN(blocks, size->device_blocks);
     kv->blocks = blocks;
+    kv->wanted = size->wanted;
+    kv->ctx = size->ctx;
     kv->layer_elements = (size_t)c->n_kv_heads * (size_t)c->head_dim * LLM_BLOCK_TOKENS * 2;
     kv->block_elements = kv->layer_elements * (size_t)c->n_layers;
-    int code =
-        cuda_check(slots_new(kv, BASE_MIN(blocks, most_slots), BASE_MIN(blocks, least_slots)),
-                   "memory for KV blocks", e);
+    int code = cuda_check(slots_new(kv, most, BASE_MIN(most, least_slots)), "memory for KV blocks",
+                          e);
     code = code != 0 ? code : cuda_check(copy_stream_new(kv), "a stream for KV blocks", e);
-    if (code != 0) {
+    if (code != 0 || kv->slots == blocks) {
         return code;
     }
-    kv->paged = kv->slots < kv->blocks;
-    if (!kv->paged) {
-        return 0;
-    }
-    kv->slot_of = mem_alloc(sizeof *kv->slot_of * (size_t)blocks);
-    kv->block_in = mem_alloc(sizeof *kv->block_in * (size_t)kv->slots);
+    kv->slot_of = numbers(blocks);
+    kv->block_in = numbers(kv->slots);
+    kv->free_slots = numbers(kv->slots);
     kv->used = mem_zalloc(sizeof *kv->used * (size_t)kv->slots);
-    kv->host = mem_zalloc(sizeof *kv->host * (size_t)blocks);
-    memset(kv->slot_of, 0xff, sizeof *kv->slot_of * (size_t)blocks);
-    memset(kv->block_in, 0xff, sizeof *kv->block_in * (size_t)kv->slots);
+    kv->victims = mem_alloc(sizeof *kv->victims * (size_t)kv->slots);
+    host_tier *h = &kv->host;
+    h->page_of = numbers(blocks);
+    h->free_pages = numbers(blocks);
+    h->chunk_pages = (int)BASE_MAX(CHUNK_BYTES / block_bytes(kv), (size_t)1);
+    h->chunks = mem_zalloc(sizeof *h->chunks * (size_t)(blocks / h->chunk_pages + 1));
+    h->budget = blocks - kv->slots;
     return 0;
 }
 
@@ -104,93 +118,185 @@ void cuda_kv_free(cuda_kv *kv) {
     if (kv->copy != NULL) {
         cudaStreamDestroy(kv->copy);
     }
-    for (int i = 0; kv->host != NULL && i < kv->blocks; i++) {
-        cudaFreeHost(kv->host[i]);
+    for (int i = 0; i < kv->host.nchunks; i++) {
+        cudaFreeHost(kv->host.chunks[i]);
     }
     cudaFree(kv->pool);
     free(kv->slot_of);
     free(kv->block_in);
+    free(kv->free_slots);
     free(kv->used);
-    free(kv->host);
+    free(kv->victims);
+    free(kv->host.chunks);
+    free(kv->host.page_of);
+    free(kv->host.free_pages);
     *kv = (cuda_kv){0};
+}
+
+/* ---- host memory ------------------------------------------------------------------------------- */
+
+static bool is_nobodys(const cuda_kv *kv, int32_t block) {
+    return kv->wanted != NULL && kv->wanted(kv->ctx, block) < 0;
+}
+
+static char *page_at(const cuda_kv *kv, int32_t page) {
+    const host_tier *h = &kv->host;
+    return h->chunks[page / h->chunk_pages] + (size_t)(page % h->chunk_pages) * block_bytes(kv);
+}
+
+static void page_give(host_tier *h, int32_t block) {
+    h->free_pages[h->nfree++] = h->page_of[block];
+    h->page_of[block] = -1;
+}
+
+static cudaError_t chunk_new(cuda_kv *kv) {
+    host_tier *h = &kv->host;
+    int pages = BASE_MIN(h->chunk_pages, kv->blocks - h->made);
+    void *at = NULL;
+    cudaError_t status = cudaMallocHost(&at, (size_t)pages * block_bytes(kv));
+    if (status != cudaSuccess) {
+        return status;
+    }
+    h->chunks[h->nchunks++] = at;
+    for (int i = 0; i < pages; i++) {
+        h->free_pages[h->nfree++] = h->made++;
+    }
+    return cudaSuccess;
+}
+
+/* A page for a block that leaves the card. Within the budget one is always to be had: no more blocks have an owner than
+ * the card and the budget hold; unless the card held fewer than it was asked for, which host memory makes up for. */
+static cudaError_t page_take(cuda_kv *kv, int32_t block) {
+    host_tier *h = &kv->host;
+    if (h->nfree == 0 && h->made >= h->budget) {
+        for (int32_t b = 0; b < kv->blocks; b++) {
+            if (h->page_of[b] >= 0 && is_nobodys(kv, b)) {
+                page_give(h, b);
+            }
+        }
+    }
+    cudaError_t status = h->nfree == 0 ? chunk_new(kv) : cudaSuccess;
+    if (status == cudaSuccess) {
+        h->page_of[block] = h->free_pages[--h->nfree];
+    }
+    return status;
 }
 
 /* ---- paging ------------------------------------------------------------------------------------ */
 
-/* The slot used longest ago that this part does not need; a free one first. */
-static int32_t slot_choose(const cuda_kv *kv) {
-    int32_t best = -1;
-    for (int32_t i = 0; i < kv->slots; i++) {
-        if (kv->block_in[i] < 0) {
-            return i;
-        }
-        if (kv->used[i] < kv->part && (best < 0 || kv->used[i] < kv->used[best])) {
-            best = i;
-        }
-    }
-    return best;
+/* As in the cache on disk: a block's worth halves while this many times what the card holds was used. */
+static const double TURNOVERS = 4;
+
+static double slot_worth(const cuda_kv *kv, int32_t slot) {
+    int wanted = kv->wanted != NULL ? kv->wanted(kv->ctx, kv->block_in[slot]) : 0;
+    double unused = (double)(kv->clock - kv->used[slot]) / (TURNOVERS * (double)kv->slots);
+    return wanted < 0 ? -INFINITY : log2(wanted + 1.0) - unused;
+}
+
+static int by_rank(const void *a, const void *b) {
+    const slot_rank *x = a, *y = b;
+    return x->rank != y->rank ? (x->rank < y->rank ? -1 : 1) : x->slot - y->slot;
 }
 
 static cudaError_t slot_empty(cuda_kv *kv, int32_t slot) {
     int32_t block = kv->block_in[slot];
-    if (block < 0) {
-        return cudaSuccess;
-    }
-    cudaError_t status = cudaSuccess;
-    if (kv->host[block] == NULL) {
-        status = cudaMallocHost((void **)&kv->host[block], block_bytes(kv));
-    }
-    if (status == cudaSuccess) {
-        status = cudaMemcpyAsync(kv->host[block], slot_at(kv, slot), block_bytes(kv),
-                                 cudaMemcpyDeviceToHost, kv->copy);
-    }
-    if (status == cudaSuccess) {
-        kv->slot_of[block] = kv->block_in[slot] = -1;
+    if (is_nobodys(kv, block)) {
+        kv->dropped++;
+    } else {
+        cudaError_t status = page_take(kv, block);
+        if (status == cudaSuccess) {
+            status = cudaMemcpyAsync(page_at(kv, kv->host.page_of[block]), slot_at(kv, slot),
+                                     block_bytes(kv), cudaMemcpyDeviceToHost, kv->copy);
+        }
+        if (status != cudaSuccess) {
+            return status;
+        }
         kv->moved_out++;
     }
-    return status;
+    kv->slot_of[block] = kv->block_in[slot] = -1;
+    kv->free_slots[kv->nfree++] = slot;
+    return cudaSuccess;
 }
 
-/* A slot for the block, with the content that it had, if any; on the copy stream. */
-static cudaError_t block_bring(cuda_kv *kv, int32_t block) {
+/* At least `need` free slots, and some for the parts to come: ranking all of them is not for every part. Those used at
+ * this moment of the clock stay. */
+static cudaError_t slots_free(cuda_kv *kv, int need) {
+    if (kv->nfree >= need) {
+        return cudaSuccess;
+    }
+    int n = 0;
+    for (int32_t i = 0; i < kv->slots; i++) {
+        if (kv->block_in[i] >= 0 && kv->used[i] != kv->clock) {
+            kv->victims[n++] = (slot_rank){slot_worth(kv, i), i};
+        }
+    }
+    if (kv->nfree + n < need) {
+        return cudaErrorMemoryAllocation; /* the caller promised that they fit */
+    }
+    qsort(kv->victims, (size_t)n, sizeof *kv->victims, by_rank);
+    int spare = need + kv->slots / 32;
+    cudaError_t status = cudaSuccess;
+    for (int i = 0; i < n && kv->nfree < spare && status == cudaSuccess; i++) {
+        status = slot_empty(kv, kv->victims[i].slot);
+    }
+    return kv->nfree >= need ? cudaSuccess : status;
+}
+
+/* A slot for the block; `content`: with what it had, if anything. On the copy stream. */
+static cudaError_t block_bring(cuda_kv *kv, int32_t block, bool content) {
+    host_tier *h = &kv->host;
     int32_t slot = kv->slot_of[block];
     cudaError_t status = cudaSuccess;
     if (slot < 0) {
-        slot = slot_choose(kv);
-        if (slot < 0) {
-            return cudaErrorMemoryAllocation; /* the caller promised that they fit */
+        status = slots_free(kv, 1);
+        if (status != cudaSuccess) {
+            return status;
         }
-        status = slot_empty(kv, slot);
-        if (status == cudaSuccess && kv->host[block] != NULL) {
-            status = cudaMemcpyAsync(slot_at(kv, slot), kv->host[block], block_bytes(kv),
-                                     cudaMemcpyHostToDevice, kv->copy);
+        slot = kv->free_slots[--kv->nfree];
+        if (content && h->page_of[block] >= 0) {
+            status = cudaMemcpyAsync(slot_at(kv, slot), page_at(kv, h->page_of[block]),
+                                     block_bytes(kv), cudaMemcpyHostToDevice, kv->copy);
             kv->moved_in++;
         }
-        if (status == cudaSuccess) {
-            kv->slot_of[block] = slot;
-            kv->block_in[slot] = block;
-        }
+        kv->slot_of[block] = slot;
+        kv->block_in[slot] = block;
     }
-    kv->used[slot] = kv->part;
+    if (h->page_of[block] >= 0) {
+        page_give(h, block);
+    }
+    kv->used[slot] = kv->clock;
     return status;
+}
+
+void cuda_kv_reach(cuda_kv *kv, int32_t highest) {
+    if (kv->paged || highest < kv->slots) {
+        return;
+    }
+    kv->paged = true;
+    for (int32_t i = 0; i < kv->slots; i++) {
+        kv->slot_of[i] = kv->block_in[i] = i;
+    }
 }
 
 int cuda_kv_bring(cuda_kv *kv, const int32_t *blocks, size_t n, err *e) {
     if (!kv->paged) {
         return 0;
     }
-    kv->part++;
+    kv->clock += n;
+    int missing = 0;
     for (size_t i = 0; i < n; i++) { /* what is here stays here */
-        if (kv->slot_of[blocks[i]] >= 0) {
-            kv->used[kv->slot_of[blocks[i]]] = kv->part;
+        int32_t slot = kv->slot_of[blocks[i]];
+        if (slot >= 0) {
+            kv->used[slot] = kv->clock;
         }
+        missing += slot < 0;
     }
-    cudaError_t status = cudaSuccess;
+    cudaError_t status = slots_free(kv, missing);
     for (size_t i = 0; i < n && status == cudaSuccess; i++) {
-        status = block_bring(kv, blocks[i]);
+        status = block_bring(kv, blocks[i], true);
     }
     if (status == cudaSuccess) {
-        status = cudaStreamSynchronize(kv->copy);
+        status = cudaEventRecord(kv->arrived, kv->copy);
     }
     return cuda_check(status, "moving KV blocks between the card and host memory", e);
 }
@@ -201,9 +307,10 @@ int cuda_kv_bring(cuda_kv *kv, const int32_t *blocks, size_t n, err *e) {
  * `arrived`. */
 static cudaError_t block_send(cuda_kv *kv, int32_t block, const void *pinned, cudaEvent_t left) {
     cudaError_t status = cudaSuccess;
+    cuda_kv_reach(kv, block);
     if (kv->paged) {
-        kv->part++;
-        status = block_bring(kv, block);
+        kv->clock++;
+        status = block_bring(kv, block, false);
     }
     if (status == cudaSuccess) {
         status = cudaMemcpyAsync(slot_at(kv, cuda_kv_slot(kv, block)), pinned, block_bytes(kv),
@@ -247,11 +354,12 @@ cudaError_t cuda_kv_send(cuda_kv *kv, int page, int32_t block) {
 
 cudaError_t cuda_kv_get(cuda_kv *kv, int32_t block, void *out) {
     if (kv->paged && kv->slot_of[block] < 0) {
-        if (kv->host[block] == NULL) {
+        if (kv->host.page_of[block] < 0) {
             return cudaErrorInvalidValue; /* never written */
         }
-        memcpy(out, kv->host[block], block_bytes(kv));
-        return cudaSuccess;
+        cudaError_t status = cudaStreamSynchronize(kv->copy); /* its journey out */
+        memcpy(out, page_at(kv, kv->host.page_of[block]), block_bytes(kv));
+        return status;
     }
     int stage = kv->stage;
     cudaError_t status = cudaEventSynchronize(kv->staged[stage]);

@@ -22,6 +22,7 @@ static void mark_block(cuda_work *w, int32_t block) {
         return;
     }
     w->marks[block] = w->mark;
+    w->highest = BASE_MAX(w->highest, block);
     if (w->nused == w->used_cap) {
         w->used_cap = w->used_cap * 2 + 1024;
         w->used = mem_realloc(w->used, sizeof *w->used * w->used_cap);
@@ -45,19 +46,24 @@ static void row_mark(cuda_work *w, const pass *p, int first, int i) {
 
 int cuda_part_rows(cuda_work *w, const pass *p, int first, err *e) {
     size_t slots = (size_t)w->kv.slots, copies = 2 * (size_t)p->ncopies;
+    bool tiers = w->kv.slots < w->kv.blocks;
     int states = 0, n = 0;
     marks_begin(w);
     while (first + n < p->nrows && n < w->rows_cap) {
         const pass_row *row = &p->rows[first + n];
         states += row->position / PLAN_CHUNK + 1;
-        if (w->kv.paged) {
+        if (tiers) {
             row_mark(w, p, first, first + n);
         }
-        if (states > w->states_cap || (w->kv.paged && w->nused + copies > slots)) {
+        if (states > w->states_cap || (tiers && w->nused + copies > slots)) {
             break;
         }
         n++;
     }
+    for (int i = 0; tiers && i < p->ncopies; i++) {
+        w->highest = BASE_MAX(w->highest, BASE_MAX(p->copies[i].from, p->copies[i].to));
+    }
+    cuda_kv_reach(&w->kv, w->highest);
     if (n == 0) {
         err_set(e, ERR_FULL,
                 "a sequence of %d tokens does not fit the card's memory: it holds %d KV blocks",

@@ -110,7 +110,7 @@ static void host_new(cuda_work *w, int blocks) {
     w->copy_levels = mem_zalloc(sizeof *w->copy_levels * 2 * n);
 }
 
-int cuda_work_new(llm_engine *engine, int blocks, int rows, void **work, err *e) {
+int cuda_work_new(llm_engine *engine, const work_size *size, void **work, err *e) {
     cuda_work *w = mem_zalloc(sizeof *w);
     w->engine = engine;
     w->s = engine->state;
@@ -118,17 +118,15 @@ int cuda_work_new(llm_engine *engine, int blocks, int rows, void **work, err *e)
     code = code != 0 ? code
                      : cuda_check(cudaStreamCreateWithFlags(&w->stream, cudaStreamNonBlocking),
                                   "a stream", e);
-    code = code != 0 ? code : buffers_fit(w, rows, e);
+    code = code != 0 ? code : buffers_fit(w, size->rows, e);
     /* a sequence of the whole context must find its blocks on the card */
     int least = engine->config.context / LLM_BLOCK_TOKENS + 2;
-    code = code != 0
-               ? code
-               : cuda_kv_new(&w->kv, &engine->config, blocks, BASE_MIN(least, 256), blocks, e);
+    code = code != 0 ? code : cuda_kv_new(&w->kv, &engine->config, size, BASE_MIN(least, 256), e);
     if (code != 0) {
         cuda_work_free(engine, w);
         return code;
     }
-    host_new(w, blocks);
+    host_new(w, size->blocks);
     *work = w;
     return 0;
 }

@@ -64,7 +64,9 @@ typedef struct llm_model_info {
     int layers, width, heads, kv_heads, head_dim, ffn, vocab, context;
     size_t kv_bytes_per_token;
     int kv_block_tokens;
-    size_t kv_memory_bytes; /* what a session takes for KV where its options do not say */
+    /* What a session takes for KV where its options do not say: on the device; and in host memory, for blocks that leave
+     * a device with memory of its own (else 0). */
+    size_t kv_memory_bytes, kv_host_bytes;
     llm_attention attention; /* streaming: prompts may be longer than the context */
     int sink_tokens, window_tokens; /* 0 without streaming */
     llm_kv_dtype kv_dtype;
@@ -204,7 +206,8 @@ typedef enum llm_reuse {
 } llm_reuse;
 
 typedef struct llm_session_options {
-    size_t kv_memory_bytes; /* 0: as the model's info says */
+    /* 0: as the model's info says. Host memory is used where the info says that it is of use; less than a block: none. */
+    size_t kv_memory_bytes, kv_host_bytes;
     llm_reuse reuse;
     int window;      /* requests the scheduler sees at a time; 0: all (TREE), 64 (FIFO, NONE) */
     int max_batch;   /* sequences decoded together; 0: as many as suit the device */
@@ -226,7 +229,8 @@ typedef struct llm_stats {
     uint64_t yielded; /* requests whose KV was on its way when another went first */
     double prefill_ms, decode_ms, load_ms;
     double store_ms; /* of looking for KV blocks in the store and reading them */
-    size_t kv_bytes, kv_budget_bytes;
+    size_t kv_bytes, kv_budget_bytes; /* on the device */
+    size_t kv_host_bytes, kv_host_budget_bytes;
     int live_sequences;
 } llm_stats;
 

@@ -143,6 +143,10 @@ static void split_blocks(prefix_tree *t, prefix_node *upper, prefix_node *lower)
     if (cut % LLM_BLOCK_TOKENS != 0) {
         t->refs[lower->table[lower->first_block]]++;
     }
+    for (int b = upper->first_block; b < upper->end_block; b++) {
+        t->owner[upper->table[b]] = upper;
+    }
+    t->used_blocks += upper->users > 0 && cut % LLM_BLOCK_TOKENS != 0;
     upper->resident_children = 1;
     /* older than the lower half: parents were there first */
     upper->older = lower->older;
@@ -209,8 +213,14 @@ prefix_node *prefix_add_private(prefix_tree *t, prefix_node *parent, const llm_t
     return node;
 }
 
-void prefix_count(prefix_node *node, int pending, int waiting, int users) {
+static int blocks_owned(const prefix_node *node) {
+    return node->table != NULL ? node->end_block - node->first_block : 0;
+}
+
+void prefix_count(prefix_tree *t, prefix_node *node, int pending, int waiting, int users) {
     for (; node != NULL; node = node->parent) {
+        bool was_used = node->users > 0, is_used = node->users + users > 0;
+        t->used_blocks += (is_used - was_used) * blocks_owned(node);
         node->pending += pending;
         node->waiting += waiting;
         node->users += users;
@@ -238,8 +248,13 @@ static void block_release(prefix_tree *t, int32_t block) {
     }
 }
 
+int prefix_wanted(const void *tree, int32_t block) {
+    const prefix_tree *t = tree;
+    return t->refs[block] > 0 ? t->owner[block]->pending + t->owner[block]->users : -1;
+}
+
 void prefix_evict(prefix_tree *t, prefix_node *node) {
-    assert(node->resident_children == 0 && node->table != NULL);
+    assert(node->resident_children == 0 && node->table != NULL && node->users == 0);
     for (int b = node->first_block; b < node->end_block; b++) {
         block_release(t, node->table[b]);
     }
@@ -279,6 +294,9 @@ static bool evict_one(prefix_tree *t) {
 bool prefix_make_resident(prefix_tree *t, prefix_node *node, int extra) {
     int first = block_of(node->start);
     int end = blocks_for(node->start + node->count + extra);
+    if (node->users > 0 && t->used_blocks + end - first > t->most_used) {
+        return false;
+    }
     while (t->nfree < end - first) {
         if (!evict_one(t)) {
             return false;
@@ -291,7 +309,9 @@ bool prefix_make_resident(prefix_tree *t, prefix_node *node, int extra) {
     for (int b = first; b < end; b++) {
         node->table[b] = t->free_blocks[--t->nfree];
         t->refs[node->table[b]] = 1;
+        t->owner[node->table[b]] = node;
     }
+    t->used_blocks += node->users > 0 ? end - first : 0;
     node->first_block = first;
     node->end_block = end;
     node->computed = 0;
@@ -317,6 +337,8 @@ void prefix_prune(prefix_tree *t, prefix_node *node, bool keep_shared, bool keep
 }
 
 void prefix_prune_one(prefix_tree *t, prefix_node *node) {
+    t->used_blocks -= node->users > 0 ? blocks_owned(node) : 0;
+    node->users = 0;
     if (node->table != NULL) {
         prefix_evict(t, node);
     }
@@ -377,7 +399,8 @@ void prefix_make_keys(prefix_node *node, hash128 seed) {
 /* ---- the tree -------------------------------------------------------------------------------- */
 
 void prefix_init(prefix_tree *t, int blocks, prefix_node **cursor) {
-    *t = (prefix_tree){.mask = 1023, .nblocks = blocks, .cursor = cursor};
+    *t = (prefix_tree){.mask = 1023, .nblocks = blocks, .cursor = cursor, .most_used = INT32_MAX};
+    t->owner = mem_zalloc(sizeof *t->owner * (size_t)BASE_MAX(blocks, 1));
     t->slots = mem_zalloc(sizeof *t->slots * (t->mask + 1));
     t->refs = mem_zalloc(sizeof(int32_t) * (size_t)BASE_MAX(blocks, 1));
     t->free_blocks = mem_alloc(sizeof(int32_t) * (size_t)BASE_MAX(blocks, 1));
@@ -402,5 +425,6 @@ void prefix_free(prefix_tree *t) {
     }
     free(t->slots);
     free(t->refs);
+    free(t->owner);
     free(t->free_blocks);
 }

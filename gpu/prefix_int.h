@@ -34,9 +34,9 @@ struct prefix_node {
     int resident_children;
     int pending, waiting, users, fanout;
     bool is_private, keep;
-    bool looked_ahead; /* the store was told that its blocks will be wanted */
-    uint64_t asked;    /* the loader's number of its first block, */
-    int nasked;        /* and how many blocks it was asked for */
+    bool looked_ahead;            /* the store was told that its blocks will be wanted */
+    uint64_t asked;               /* the loader's number of its first block, */
+    int nasked;                   /* and how many blocks it was asked for */
     prefix_node *older, *newer;   /* resident nodes, oldest first */
     struct request *first, *last; /* waiting requests that end here */
     hash128 *keys;     /* of blocks first_block.. that end in this node; NULL: not asked for yet */
@@ -48,7 +48,9 @@ typedef struct prefix_tree {
     prefix_node **slots; /* open addressing over (parent, first token) */
     size_t mask, used;
     prefix_node *oldest, *newest;
-    int32_t *refs; /* per block */
+    int32_t *refs;       /* per block */
+    prefix_node **owner; /* per block in use: the topmost node that owns it */
+    int used_blocks, most_used; /* blocks of nodes with users, and how many they may be */
     int32_t *free_blocks;
     int nfree, nblocks;
     uint64_t evicted;
@@ -65,7 +67,9 @@ prefix_node *prefix_insert(prefix_tree *t, const llm_token *tokens, int count);
 prefix_node *prefix_add_private(prefix_tree *t, prefix_node *parent, const llm_token *tokens,
                                 int count, int capacity);
 /* Adds to the counts of a node and all above it. */
-void prefix_count(prefix_node *node, int pending, int waiting, int users);
+void prefix_count(prefix_tree *t, prefix_node *node, int pending, int waiting, int users);
+/* work_size.wanted of a tree. */
+int prefix_wanted(const void *tree, int32_t block);
 /* Gives `node` (parents resident) blocks for its tokens and `extra` more. false: no room, nothing
  * changed. */
 bool prefix_make_resident(prefix_tree *t, prefix_node *node, int extra);
@@ -75,7 +79,7 @@ void prefix_evict(prefix_tree *t, prefix_node *node);
  * keeping
  * (`keep_shared`: nodes that several prompts shared stay; keep_all: all resident ones). */
 void prefix_prune(prefix_tree *t, prefix_node *node, bool keep_shared, bool keep_all);
-/* Removes a private node that has no children, and gives its blocks back; its parents stay. */
+/* Removes a private node that has no children, and gives its blocks back, its last user's; its parents stay. */
 void prefix_prune_one(prefix_tree *t, prefix_node *node);
 /* Evicts all that no live request uses. */
 void prefix_evict_unused(prefix_tree *t);

@@ -416,14 +416,12 @@ static void answer_nodes_release(llm_session *s, request *r) {
         }
     }
     if (r->tail != NULL) {
-        r->tail->users = 0;
         prefix_prune_one(&s->tree, r->tail);
         r->tail = NULL;
     }
 }
 
 void schedule_segment_done(llm_session *s, request *r, int segment) {
-    r->segments[segment]->users = 0;
     prefix_prune_one(&s->tree, r->segments[segment]);
     r->segments[segment] = NULL;
 }
@@ -522,7 +520,7 @@ static request *request_enter(llm_session *s) {
     r->end = s->options.reuse == LLM_REUSE_NONE
                  ? prefix_add_private(&s->tree, &s->tree.root, s->scratch, n, n)
                  : prefix_insert(&s->tree, s->scratch, n);
-    prefix_count(r->end, 1, 1, 0);
+    prefix_count(&s->tree, r->end, 1, 1, 0);
     s->in_window++;
     return r;
 }
@@ -559,11 +557,11 @@ static void live_add(llm_session *s, request *r) {
  * evicted. */
 static void request_isolate(llm_session *s, request *r) {
     answer_nodes_release(s, r);
-    prefix_count(r->end, -1, 0, -1);
+    prefix_count(&s->tree, r->end, -1, 0, -1);
     prefix_prune(&s->tree, r->end, true, true);
     int n = session_flatten(s, r);
     r->end = prefix_add_private(&s->tree, &s->tree.root, s->scratch, n, n);
-    prefix_count(r->end, 1, 0, 1);
+    prefix_count(&s->tree, r->end, 1, 0, 1);
     request_restart(r);
     prefix_evict_unused(&s->tree);
 }
@@ -590,7 +588,7 @@ bool schedule_fill(llm_session *s) {
             if (s->nlive >= s->options.max_batch || (s->current = next_request(s)) == NULL) {
                 break;
             }
-            prefix_count(s->current->end, 0, -1, 1);
+            prefix_count(&s->tree, s->current->end, 0, -1, 1);
             live_add(s, s->current);
         }
         placed done = prompt_place(s, s->current);
@@ -614,7 +612,7 @@ void schedule_release(llm_session *s, request *r) {
          keep_all = s->options.reuse == LLM_REUSE_FIFO;
     answer_nodes_release(s, r);
     if (r->end != NULL) {
-        prefix_count(r->end, -1, r->live ? 0 : -1, r->live ? -1 : 0);
+        prefix_count(&s->tree, r->end, -1, r->live ? 0 : -1, r->live ? -1 : 0);
         r->end->keep |= r->keep && keep_shared;
         prefix_prune(&s->tree, r->end, keep_shared, keep_all);
         r->end = NULL;

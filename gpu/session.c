@@ -34,7 +34,11 @@ int llm_session_new(llm_engine *engine, const llm_session_options *options, llm_
         o->window = DEFAULT_FIFO_WINDOW;
     }
     s->block_size = engine->info.kv_bytes_per_token * LLM_BLOCK_TOKENS;
-    size_t blocks = BASE_MIN(o->kv_memory_bytes / s->block_size, (size_t)1 << 24);
+    size_t blocks = BASE_MIN(o->kv_memory_bytes / s->block_size, (size_t)1 << 24), host = 0;
+    if (engine->info.kv_host_bytes > 0) {
+        size_t bytes = o->kv_host_bytes > 0 ? o->kv_host_bytes : engine->info.kv_host_bytes;
+        host = BASE_MIN(bytes / s->block_size, (size_t)1 << 24);
+    }
     *out = NULL;
     if (blocks < 2) {
         int code = err_set(e, ERR_LIMIT, "kv_memory of %zu bytes holds no two blocks of %zu bytes",
@@ -43,10 +47,13 @@ int llm_session_new(llm_engine *engine, const llm_session_options *options, llm_
         return code;
     }
     s->runs_model = !o->count_only && engine->backend->forward != NULL;
-    prefix_init(&s->tree, (int)blocks, &s->cursor);
+    s->device_blocks = (int)blocks;
+    prefix_init(&s->tree, (int)(blocks + host), &s->cursor);
+    s->tree.most_used = host > 0 ? (int)blocks : INT32_MAX;
     s->tree.first_in_first_out = o->reuse == LLM_REUSE_FIFO;
     s->cursor = &s->tree.root;
     s->stats.kv_budget_bytes = blocks * s->block_size;
+    s->stats.kv_host_budget_bytes = host * s->block_size;
     s->stats.load_ms = engine->info.load_ms;
     *out = s;
     return 0;
@@ -60,8 +67,12 @@ static int work_begin(llm_session *s, err *e) {
     /* a pass may run over its prompt tokens by a few rows: last tokens run again for their logits */
     const llm_session_options *o = &s->options;
     double start = session_now_ms();
-    int code = s->engine->backend->work_new(s->engine, s->tree.nblocks,
-                                            o->pass_tokens + o->max_batch + 64, &s->work, e);
+    work_size size = {.blocks = s->tree.nblocks,
+                      .device_blocks = s->device_blocks,
+                      .rows = o->pass_tokens + o->max_batch + 64,
+                      .wanted = prefix_wanted,
+                      .ctx = &s->tree};
+    int code = s->engine->backend->work_new(s->engine, &size, &s->work, e);
     if (code == 0) {
         s->block_bytes = mem_alloc(s->block_size);
         const llm_kv_store *store = &o->store;
@@ -232,11 +243,11 @@ static int fit_check(llm_session *s, request *r, err *e) {
     int segments =
         r->guide != NULL && r->guide->kind == LLM_GUIDE_CHOICE ? 2 * r->guide->longest : 2;
     int need = (r->prompt_tokens + answer) / LLM_BLOCK_TOKENS + 1 + segments;
-    if (need > s->tree.nblocks) {
+    if (need > s->device_blocks) {
         return err_set(e, ERR_LIMIT,
                        "a prompt of %d tokens and its answer need %d KV blocks, kv_memory of %zu "
                        "bytes holds %d",
-                       r->prompt_tokens, need, s->stats.kv_budget_bytes, s->tree.nblocks);
+                       r->prompt_tokens, need, s->stats.kv_budget_bytes, s->device_blocks);
     }
     return 0;
 }
@@ -397,7 +408,9 @@ int llm_step(llm_session *s, llm_event *events, int capacity, int *count, bool *
 void llm_session_stats(const llm_session *s, llm_stats *out) {
     *out = s->stats;
     out->evicted_blocks = s->tree.evicted;
-    out->kv_bytes = (size_t)(s->tree.nblocks - s->tree.nfree) * s->block_size;
+    size_t held = (size_t)(s->tree.nblocks - s->tree.nfree) * s->block_size;
+    out->kv_bytes = BASE_MIN(held, out->kv_budget_bytes);
+    out->kv_host_bytes = held - out->kv_bytes;
     out->live_sequences = s->nlive;
 }
 
@@ -423,9 +436,9 @@ int llm_logprobs(llm_session *s, const llm_token *tokens, size_t count, float *o
         return err_set(e, ERR_UNSUPPORTED, "%s gives no logits", info->name);
     }
     size_t need = count / LLM_BLOCK_TOKENS + 1;
-    if (count == 0 || count > (size_t)context_limit(s) || need > (size_t)s->tree.nblocks) {
+    if (count == 0 || count > (size_t)context_limit(s) || need > (size_t)s->device_blocks) {
         return err_set(e, ERR_LIMIT, "a prompt of %zu tokens: the context holds %d, kv_memory %d",
-                       count, info->context, s->tree.nblocks * LLM_BLOCK_TOKENS);
+                       count, info->context, s->device_blocks * LLM_BLOCK_TOKENS);
     }
     int code = work_begin(s, e);
     if (code != 0) {
@@ -439,7 +452,7 @@ int llm_logprobs(llm_session *s, const llm_token *tokens, size_t count, float *o
     r.end = share ? prefix_insert(&s->tree, tokens, (int)count)
                   : prefix_add_private(&s->tree, &s->tree.root, tokens, (int)count, (int)count);
     r.end->keep = true;
-    prefix_count(r.end, 1, 0, 1);
+    prefix_count(&s->tree, r.end, 1, 0, 1);
     bool placed = false;
     while (code == 0 && !placed) {
         schedule_reset_pass(s);

@@ -18,6 +18,16 @@ static void line_rate(const char *name, double rate) {
         printf("%14s  %.0f tokens/s\n", name, rate);
 }
 
+static uint64_t budget(int64_t set, size_t standard) {
+    return set < 0 ? (uint64_t)standard : (uint64_t)set;
+}
+
+static void show_kv(const settings *s, const llm_model_info *m) {
+    line_bytes("KV budget", budget(s->kv_memory > 0 ? s->kv_memory : -1, m->kv_memory_bytes));
+    if (m->kv_host_bytes > 0) /* a card, whose blocks may go on in host memory */
+        line_bytes("of the host", budget(s->kv_host, m->kv_host_bytes));
+}
+
 static bool show_model(shell *sh) {
     const llm_model_info *m = NULL;
     err e = {.pos = -1};
@@ -36,8 +46,7 @@ static bool show_model(shell *sh) {
     printf("%14s  %d tokens of a vocabulary of %d\n", "context", m->context, m->vocab);
     printf("%14s  %zu bytes a token, blocks of %d tokens\n", "KV", m->kv_bytes_per_token,
            m->kv_block_tokens);
-    int64_t kv = db_settings(sh->db)->kv_memory; /* 0: auto */
-    line_bytes("KV budget", kv > 0 ? (uint64_t)kv : (uint64_t)m->kv_memory_bytes);
+    show_kv(db_settings(sh->db), m);
     bool only = m->device_reason != NULL; /* 'auto' would have taken another */
     printf("%14s  %s, %d threads%s%s%s\n", "device", m->device, m->threads, only ? " (" : "",
            only ? m->device_reason : "", only ? ")" : "");

@@ -148,7 +148,7 @@ static int set_text(settings *s, size_t i, str text, err *e) {
     return 0;
 }
 
-/* Those settings whose words begin with 'auto' may be left to the program: 0. */
+/* Those settings whose words begin with 'auto' may be left to the program: -1. */
 static bool can_be_auto(size_t i) {
     return strncmp(infos[i].words, "auto|", 5) == 0;
 }
@@ -171,7 +171,7 @@ static int set_parsed(settings *s, size_t i, str text, err *e) {
         return 0;
     case SETTING_BYTES:
         if (can_be_auto(i) && str_equal_nocase(text, STR("auto")))
-            integer = 0;
+            integer = -1;
         else if (!parse_bytes(text, &integer))
             return wrong(i, text, "it is a number of bytes, such as 512MB or 2GB", e);
         *(int64_t *)member(s, i) = integer;
@@ -234,7 +234,7 @@ int settings_show(const settings *s, str name, buf *out, err *e) {
         buf_printf(out, "%lld", (long long)*(int64_t *)member(s, i));
         break;
     case SETTING_BYTES:
-        if (can_be_auto(i) && *(int64_t *)member(s, i) == 0)
+        if (*(int64_t *)member(s, i) < 0)
             buf_append_c(out, "auto");
         else
             show_bytes(*(int64_t *)member(s, i), out);

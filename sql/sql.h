@@ -30,6 +30,7 @@ typedef enum setting_type { SETTING_BOOLEAN, SETTING_INTEGER, SETTING_BYTES, SET
     X(llm_window, INTEGER, "0", "requests", "how many requests the engine sees at a time (0: all)")                       \
     X(llm_schedule, WORD, "tree", "tree|fifo", "order and eviction in the engine: prefix tree, or first in first out")   \
     X(kv_memory, BYTES, "auto", "auto|bytes", "memory for KV blocks (auto: 1GB; on a card three quarters of what is free there)") \
+    X(kv_host, BYTES, "auto", "auto|bytes", "host memory for KV blocks that leave a card (auto: an eighth of the machine's)") \
     X(kv_disk, BYTES, "4GB", "bytes", "budget of the cache on disk")                                                      \
     X(kv_keep, WORD, "shared", "shared|all|none", "which KV blocks are kept on disk")                                     \
     X(kv_evict, WORD, "cost", "cost|lru|fifo", "what the cache on disk evicts first")                                     \

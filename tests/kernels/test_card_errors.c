@@ -98,7 +98,8 @@ static int passes(fixture *f, float *logits, err *e) {
     pass_row rows[ROWS];
     pass_want wants[ROWS];
     void *work = NULL;
-    int code = cuda_work_new(&f->engine, BLOCKS, 256, &work, e);
+    work_size size = {.blocks = BLOCKS, .device_blocks = BLOCKS, .rows = 256};
+    int code = cuda_work_new(&f->engine, &size, &work, e);
     for (int half = 0; half < 2 && code == 0; half++) {
         pass p = {.rows = rows, .wants = wants};
         for (int i = half * ROWS / 2; i < (half + 1) * ROWS / 2; i++) {
@@ -162,6 +163,8 @@ static void kv_takes_its_share_of_the_card(void **state) {
             llm_session_stats(s, &stats);
             size_t share = explicit ? asked : left / 4 * 3;
             assert_true(stats.kv_budget_bytes <= share && stats.kv_budget_bytes > share / 100 * 99);
+            assert_true(stats.kv_host_budget_bytes > 0 &&
+                        stats.kv_host_budget_bytes <= f.engine.info.kv_memory_bytes);
             llm_session_free(s);
         }
         end(&f);

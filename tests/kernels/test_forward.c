@@ -47,14 +47,11 @@ static void fixture_close(fixture *f) {
 static cuda_work *work_open(fixture *f, int rows, int slots) {
     err e = {0};
     void *work = NULL;
-    if (cuda_work_new(f->engine, BLOCKS, rows, &work, &e) != 0)
+    work_size size = {.blocks = BLOCKS, .device_blocks = slots > 0 ? slots : BLOCKS, .rows = rows};
+    if (cuda_work_new(f->engine, &size, &work, &e) != 0)
         fail_msg("%s", e.message);
     cuda_work *w = work;
-    if (slots > 0) { /* a card with less memory */
-        cuda_kv_free(&w->kv);
-        assert_int_equal(cuda_kv_new(&w->kv, &f->engine->config, BLOCKS, slots, slots, &e), 0);
-        assert_true(w->kv.paged);
-    }
+    assert_int_equal(w->kv.slots, size.device_blocks);
     return w;
 }
 

@@ -48,6 +48,11 @@ static void requests_yield_to_those_that_are_ready(void **state) {
     ahead_check(engine);
 }
 
+static void blocks_go_on_in_host_memory(void **state) {
+    (void)state;
+    tiers_check(engine);
+}
+
 enum { DRAWS = 12 };
 
 /* Free answers of several samplings, as text. */
@@ -103,6 +108,7 @@ static void draws_are_those_from_all_logits(void **state) {
 
 const struct CMUnitTest session_tests[] = {
     cmocka_unit_test(requests_yield_to_those_that_are_ready),
+    cmocka_unit_test(blocks_go_on_in_host_memory),
     cmocka_unit_test(draws_are_those_from_all_logits),
 };
 const size_t session_tests_count = BASE_COUNT(session_tests);

@@ -1,8 +1,8 @@
 /*
- * gpu_ahead.h - KV that is on its way, on any backend: a request that waits for it yields to one that is ready, and
- * answers stay the same.
+ * gpu_ahead.h - KV that is elsewhere, on any backend: a request whose blocks are on their way yields to one that is ready,
+ * blocks that do not fit the device go on in host memory, and answers stay the same.
  *
- * A store in memory whose blocks are held back until the test has seen an answer that needs none of them.
+ * The store in memory holds its blocks back until the test has seen an answer that needs none of them.
  */
 #ifndef KVASIR_GPU_AHEAD_H
 #define KVASIR_GPU_AHEAD_H
@@ -145,6 +145,53 @@ static inline void ahead_check(llm_engine *engine) {
     assert_memory_equal(plain.top, tight.top, sizeof plain.top);
     for (int i = 0; i < a.count; i++)
         free(a.kv[i]);
+}
+
+/* ---- tiers ---------------------------------------------------------------------------------- */
+
+enum { TIER_BLOCKS = 14 };
+
+/* Every prompt twice, and all of them again when they are answered; what the second time computed. */
+static inline uint64_t tiers_do(llm_engine *engine, size_t host_blocks, ahead_run *out) {
+    size_t block = LLM_BLOCK_TOKENS * llm_engine_info(engine)->kv_bytes_per_token;
+    llm_session_options options = {.keep_logits = true, .pass_tokens = 64, .max_batch = 3};
+    options.kv_memory_bytes = TIER_BLOCKS * block;
+    options.kv_host_bytes = host_blocks > 0 ? host_blocks * block : 1;
+    llm_session *s;
+    err e = {0};
+    if (llm_session_new(engine, &options, &s, &e) != 0)
+        fail_msg("%s", e.message);
+    uint64_t first = 0;
+    for (int round = 0; round < 2; round++) {
+        for (int i = 0; i < 2 * AHEAD_PROMPTS; i++)
+            ahead_submit(engine, s, i / 2);
+        for (bool idle = false; !idle;) {
+            llm_event ev;
+            int count;
+            if (llm_step(s, &ev, 1, &count, &idle, &e) != 0)
+                fail_msg("%s", e.message);
+            llm_session_stats(s, &out->stats);
+            assert_true(out->stats.kv_bytes <= out->stats.kv_budget_bytes &&
+                        out->stats.kv_host_bytes <= out->stats.kv_host_budget_bytes);
+            if (count > 0)
+                memcpy(out->top[ev.tag], ev.top_logits, sizeof out->top[0]);
+        }
+        first = round == 0 ? out->stats.computed_tokens : first;
+    }
+    llm_session_free(s);
+    return out->stats.computed_tokens - first;
+}
+
+/* What does not fit the device's budget goes on in host memory: it is not computed again, and no bit changes. */
+static inline void tiers_check(llm_engine *engine) {
+    ahead_run plain = {0}, without = {0}, with = {0};
+    ahead_do(engine, NULL, AHEAD_PROMPTS, 200, &plain);
+    uint64_t again = tiers_do(engine, 0, &without);
+    uint64_t little = tiers_do(engine, 60, &with);
+    assert_true(with.stats.kv_host_bytes > 0 && with.stats.kv_host_budget_bytes > 0);
+    assert_true(little * 4 < again); /* the last token of each, for its logits */
+    assert_memory_equal(plain.top, without.top, sizeof plain.top);
+    assert_memory_equal(plain.top, with.top, sizeof plain.top);
 }
 
 #endif

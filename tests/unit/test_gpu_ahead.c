@@ -13,6 +13,7 @@ static llm_engine engine;
 static int setup(void **state) {
     (void)state;
     err e = {0};
+    maker = (gguf_maker){0};
     tiny_vocabulary(&maker);
     str file = tiny_make(&maker, &tiny_models[0]);
     engine = (llm_engine){.backend = &backend_cpu, .mem = arena_new()};
@@ -39,6 +40,13 @@ static int teardown(void **state) {
 static void requests_yield_to_those_that_are_ready(void **state) {
     (void)state;
     ahead_check(&engine);
+}
+
+/* The CPU has one tier; the scheduler does not know, and keeps what live requests use within the smaller budget. */
+static void blocks_go_on_in_host_memory(void **state) {
+    (void)state;
+    engine.info.kv_host_bytes = 1;
+    tiers_check(&engine);
 }
 
 /* ---- the loader alone ------------------------------------------------------------------------ */
@@ -99,6 +107,7 @@ static void many_blocks_pass_through_few_pages(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(requests_yield_to_those_that_are_ready, setup, teardown),
+        cmocka_unit_test_setup_teardown(blocks_go_on_in_host_memory, setup, teardown),
         cmocka_unit_test(many_blocks_pass_through_few_pages),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -77,7 +77,7 @@ static void fuzz(void **state) {
     for (int i = 0; i < PROMPTS; i++) {
         lengths[i] = prompt_make(&seed, all, lengths, i, all[i]);
         ends[i] = prefix_insert(&t, all[i], lengths[i]);
-        prefix_count(ends[i], 1, 0, 0);
+        prefix_count(&t, ends[i], 1, 0, 0);
         if (i % 3 != 0) {
             resident_path(&t, ends[i]);
         }
@@ -92,7 +92,7 @@ static void fuzz(void **state) {
     assert_int_equal(t.root.pending, PROMPTS);
     check_blocks(&t);
     for (int i = 0; i < PROMPTS; i++) {
-        prefix_count(ends[i], -1, 0, 0);
+        prefix_count(&t, ends[i], -1, 0, 0);
         prefix_prune(&t, ends[i], i % 2 == 0, false);
         if (i % 10 == 0) {
             check_blocks(&t);
@@ -115,8 +115,8 @@ static void eviction_spares_the_used(void **state) {
         b[i] = 1000 + i;
     }
     prefix_node *first = prefix_insert(&t, a, 64), *second = prefix_insert(&t, b, 64);
-    prefix_count(first, 1, 0, 1);
-    prefix_count(second, 1, 0, 0);
+    prefix_count(&t, first, 1, 0, 1);
+    prefix_count(&t, second, 1, 0, 0);
     resident_path(&t, first);
     resident_path(&t, second);
     assert_int_equal(t.nfree, 0);
@@ -125,7 +125,7 @@ static void eviction_spares_the_used(void **state) {
         c[i] = 2000 + i;
     }
     prefix_node *third = prefix_insert(&t, c, 40);
-    prefix_count(third, 1, 0, 1);
+    prefix_count(&t, third, 1, 0, 1);
     assert_true(prefix_make_resident(&t, third, 0));
     assert_null(second->table);
     assert_non_null(first->table);

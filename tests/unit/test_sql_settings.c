@@ -45,7 +45,7 @@ static void values_are_understood(void **state) {
     assert_int_equal(settings_set(&s, STR("kv_memory"), value_int(4096), &e), 0);
     assert_int_equal(s.kv_memory, 4096);
     assert_int_equal(settings_set(&s, STR("kv_memory"), value_text(STR("Auto")), &e), 0);
-    assert_int_equal(s.kv_memory, 0);
+    assert_int_equal(s.kv_memory, -1);
     assert_int_equal(settings_set(&s, STR("kv_disk"), value_text(STR("auto")), &e), ERR_TYPE);
     static const char *const off[] = {"off", "FALSE", "no", "0"};
     for (size_t i = 0; i < BASE_COUNT(off); i++) {
