@@ -231,6 +231,7 @@ typedef struct llm_stats {
     double store_ms; /* of looking for KV blocks in the store and reading them */
     size_t kv_bytes, kv_budget_bytes; /* on the device */
     size_t kv_host_bytes, kv_host_budget_bytes;
+    size_t kv_most_bytes; /* on both at once */
     int live_sequences;
 } llm_stats;
 

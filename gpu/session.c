@@ -359,6 +359,7 @@ static int one_pass(llm_session *s, err *e) {
         return err_set(e, ERR_FULL, "no room in kv_memory for a prompt of %d tokens",
                        s->current->prompt_tokens);
     }
+    s->most_blocks = BASE_MAX(s->most_blocks, s->tree.nblocks - s->tree.nfree);
     code = pass_run(s, e);
     if (code == 0) {
         session_settle(s);
@@ -411,6 +412,7 @@ void llm_session_stats(const llm_session *s, llm_stats *out) {
     size_t held = (size_t)(s->tree.nblocks - s->tree.nfree) * s->block_size;
     out->kv_bytes = BASE_MIN(held, out->kv_budget_bytes);
     out->kv_host_bytes = held - out->kv_bytes;
+    out->kv_most_bytes = (size_t)s->most_blocks * s->block_size;
     out->live_sequences = s->nlive;
 }
 

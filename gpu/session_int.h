@@ -104,6 +104,7 @@ struct llm_session {
 
     llm_token *scratch; /* one prompt */
     int scratch_cap;
+    int most_blocks;   /* held at once so far */
     int device_blocks; /* of the tree's: what live requests use must fit into these; the rest is in host memory */
     void *block_bytes; /* one KV block, for the store */
     size_t block_size;

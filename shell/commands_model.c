@@ -22,10 +22,20 @@ static uint64_t budget(int64_t set, size_t standard) {
     return set < 0 ? (uint64_t)standard : (uint64_t)set;
 }
 
-static void show_kv(const settings *s, const llm_model_info *m) {
-    line_bytes("KV budget", budget(s->kv_memory > 0 ? s->kv_memory : -1, m->kv_memory_bytes));
+/* A budget, and how much of it the last statement took at most. */
+static void line_budget(const char *name, uint64_t bytes, uint64_t most) {
+    printf("%14s  %.1f MB", name, (double)bytes / 1e6);
+    if (most > 0)
+        printf(" (the last statement used %.1f)", (double)most / 1e6);
+    putchar('\n');
+}
+
+static void show_kv(const settings *s, const llm_model_info *m, const llm_stats *last) {
+    uint64_t device = budget(s->kv_memory > 0 ? s->kv_memory : -1, m->kv_memory_bytes);
+    uint64_t most = last->kv_most_bytes, here = BASE_MIN(most, last->kv_budget_bytes);
+    line_budget("KV budget", device, here);
     if (m->kv_host_bytes > 0) /* a card, whose blocks may go on in host memory */
-        line_bytes("of the host", budget(s->kv_host, m->kv_host_bytes));
+        line_budget("on the host", budget(s->kv_host, m->kv_host_bytes), most - here);
 }
 
 static bool show_model(shell *sh) {
@@ -46,7 +56,7 @@ static bool show_model(shell *sh) {
     printf("%14s  %d tokens of a vocabulary of %d\n", "context", m->context, m->vocab);
     printf("%14s  %zu bytes a token, blocks of %d tokens\n", "KV", m->kv_bytes_per_token,
            m->kv_block_tokens);
-    show_kv(db_settings(sh->db), m);
+    show_kv(db_settings(sh->db), m, &sh->last.llm);
     bool only = m->device_reason != NULL; /* 'auto' would have taken another */
     printf("%14s  %s, %d threads%s%s%s\n", "device", m->device, m->threads, only ? " (" : "",
            only ? m->device_reason : "", only ? ")" : "");

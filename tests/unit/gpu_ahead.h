@@ -189,6 +189,7 @@ static inline void tiers_check(llm_engine *engine) {
     uint64_t again = tiers_do(engine, 0, &without);
     uint64_t little = tiers_do(engine, 60, &with);
     assert_true(with.stats.kv_host_bytes > 0 && with.stats.kv_host_budget_bytes > 0);
+    assert_true(with.stats.kv_most_bytes > with.stats.kv_budget_bytes);
     assert_true(little * 4 < again); /* the last token of each, for its logits */
     assert_memory_equal(plain.top, without.top, sizeof plain.top);
     assert_memory_equal(plain.top, with.top, sizeof plain.top);
