@@ -32,61 +32,187 @@ typedef struct key_range {
     int low, high; /* of the block's slots; empty: the query meets no unit here */
 } key_range;
 
-static key_range keys_of(const cpu_work *w, int position, int b, key_part part) {
-    int first = b * LLM_BLOCK_TOKENS, sinks = w->s->sinks;
-    int window = part == KEYS_WINDOW ? w->s->window : w->s->model.layers[w->layer].window;
+/* What a layer lets its queries see. */
+typedef struct attend_sight {
+    bool streams;
+    int sinks, window; /* streaming's */
+    int layer_window;  /* 0: all */
+} attend_sight;
+
+static attend_sight sight_of(const cpu_work *w) {
+    return (attend_sight){.streams = cpu_layer_streams(w),
+                          .sinks = w->s->sinks,
+                          .window = w->s->window,
+                          .layer_window = w->s->model.layers[w->layer].window};
+}
+
+static inline key_range keys_of(const attend_sight *s, int position, int b, key_part part) {
+    int first = b * LLM_BLOCK_TOKENS;
+    int window = part == KEYS_WINDOW ? s->window : s->layer_window;
     int from = 0, end = position + 1;
     if (part == KEYS_SINKS) {
-        end = BASE_MIN(end, sinks);
+        end = BASE_MIN(end, s->sinks);
     } else if (window > 0) {
-        from = BASE_MAX(end - window, part == KEYS_WINDOW ? sinks : 0);
+        from = BASE_MAX(end - window, part == KEYS_WINDOW ? s->sinks : 0);
     }
     return (key_range){BASE_MAX(from - first, 0), BASE_MIN(end - first, LLM_BLOCK_TOKENS)};
 }
 
-static bool row_sees(const cpu_work *w, const pass_row *row, int b, key_part part) {
-    key_range r = keys_of(w, row->position, b, part);
+/* ---- the units of a task --------------------------------------------------------------------- */
+
+/* One unit: rows [from, to) of the chunk, which all see something of the same block. */
+typedef struct attend_run {
+    int from, to, b;
+    key_part part;
+} attend_run;
+
+/* A way through the units of a task in the order in which they are computed. */
+typedef struct attend_walk {
+    int base, rows, blocks; /* of the chunk */
+    attend_run at;          /* the unit stood at; from == rows: none of this block and part */
+    attend_sight sight;
+} attend_walk;
+
+static inline bool walk_sees(const cpu_work *w, const attend_walk *k, int i) {
+    key_range r = keys_of(&k->sight, w->rows[k->base + i].position, k->at.b, k->at.part);
     return r.low < r.high;
 }
 
-/* Rows [from, to) of the chunk, group queries each, against block index b. */
-static void run_attend(cpu_work *w, attend_scratch *s, int base, int from, int to, int b,
-                       int kv_head, key_part part) {
+/* To the next unit; false: that was the last one. */
+static bool walk_next(const cpu_work *w, attend_walk *k) {
+    attend_run *at = &k->at;
+    const pass_row *row = &w->rows[k->base];
+    at->from = at->to;
+    for (;;) {
+        while (at->from < k->rows && !walk_sees(w, k, at->from)) {
+            at->from++;
+        }
+        if (at->from < k->rows) {
+            break;
+        }
+        if (at->part == KEYS_SINKS) {
+            at->part = KEYS_WINDOW;
+        } else if (++at->b < k->blocks) {
+            bool sinks = at->b * LLM_BLOCK_TOKENS < k->sight.sinks;
+            at->part = !k->sight.streams ? KEYS_ALL : sinks ? KEYS_SINKS : KEYS_WINDOW;
+        } else {
+            return false;
+        }
+        at->from = 0;
+    }
+    at->to = at->from + 1;
+    while (at->to < k->rows && walk_sees(w, k, at->to) &&
+           row[at->to].table[at->b] == row[at->from].table[at->b]) {
+        at->to++;
+    }
+    return true;
+}
+
+static attend_walk walk_start(const cpu_work *w, int base, int rows) {
+    attend_walk k = {.base = base, .rows = rows, .sight = sight_of(w)};
+    for (int i = 0; i < rows; i++) {
+        k.blocks = BASE_MAX(k.blocks, w->rows[base + i].position / LLM_BLOCK_TOKENS + 1);
+    }
+    k.at = (attend_run){.from = rows, .to = rows, .b = -1, .part = KEYS_ALL};
+    return k;
+}
+
+/* ---- memory ahead of its use ----------------------------------------------------------------- */
+
+/*
+ * Blocks of many rows are computed for long and come from a cache, blocks of one row for a moment and from memory: so
+ * while the first are computed the second are asked for, up to AHEAD_BYTES of them, one stretch of a block for each few
+ * queries. Whatever happens, the next unit's block is asked for before this one is computed.
+ */
+enum { AHEAD_BYTES = 384 << 10, AHEAD_MAX = 64 };
+
+typedef struct attend_asker {
+    attend_walk walk; /* at the unit that is asked for */
+    bool more;        /* it stands at one */
+    int side;         /* of it to be asked for next */
+    int ahead;        /* units asked for, less those computed */
+} attend_asker;
+
+static attend_ahead ask_next(const cpu_work *w, attend_asker *a, int kv_head) {
+    const attend_run *r = &a->walk.at;
+    int keys = 0;
+    for (int i = r->from; i < r->to; i++) {
+        key_range range =
+            keys_of(&a->walk.sight, w->rows[a->walk.base + i].position, r->b, r->part);
+        keys = BASE_MAX(keys, range.high);
+    }
+    attend_ahead out =
+        cpu_kv_ahead(w, w->rows[a->walk.base + r->from].table[r->b], a->side, kv_head, keys);
+    a->ahead += a->side;
+    a->more = a->side == 0 || walk_next(w, &a->walk);
+    a->side = 1 - a->side;
+    return out;
+}
+
+static void ask_now(const attend_ahead *a) {
+    for (int i = 0; i < a->steps; i++) {
+        __builtin_prefetch(a->at + i * 128, 0, 2);
+        __builtin_prefetch(a->at + i * 128 + a->second, 0, 2);
+    }
+}
+
+/* What is asked for while a unit of `queries` queries is computed: out[AHEAD_MAX]; returns how many. */
+static int ask_for(const cpu_work *w, attend_asker *a, int queries, int kv_head,
+                   attend_ahead *out) {
+    int most = BASE_MAX(AHEAD_BYTES / (2 * (int)w->layout.head), 2);
+    while (a->more && a->ahead < 2) { /* this one and the next */
+        attend_ahead next = ask_next(w, a, kv_head);
+        ask_now(&next);
+    }
+    int n = 0, room = BASE_MIN((queries + w->s->k->queries - 1) / w->s->k->queries, AHEAD_MAX);
+    while (n < room && a->more && a->ahead < most) {
+        out[n++] = ask_next(w, a, kv_head);
+    }
+    a->ahead--;
+    return n;
+}
+
+/* ---- a task ---------------------------------------------------------------------------------- */
+
+/* Group queries of each row of the unit. */
+static void run_attend(cpu_work *w, attend_scratch *s, const attend_walk *walk, int kv_head,
+                       attend_asker *asker) {
     const model_config *c = &w->engine->config;
+    const attend_run *run = &walk->at;
+    const pass_row *rows = &w->rows[walk->base];
     int d = c->head_dim, group = c->n_heads / c->n_kv_heads;
-    for (int i = from; i < to; i++) {
-        key_range r = keys_of(w, w->rows[base + i].position, b, part);
+    for (int i = run->from; i < run->to; i++) {
+        key_range r = keys_of(&walk->sight, rows[i].position, run->b, run->part);
         for (int g = 0; g < group; g++) {
             s->low[i * group + g] = r.low;
             s->high[i * group + g] = r.high;
         }
     }
-    int at = from * group;
-    const float *q = part == KEYS_SINKS ? s->q_sink : s->q;
+    int at = run->from * group;
+    const float *q = run->part == KEYS_SINKS ? s->q_sink : s->q;
+    attend_ahead ahead[AHEAD_MAX];
     attend_unit unit = {.q = q + (size_t)at * (size_t)d,
-                        .nq = (to - from) * group,
+                        .nq = (run->to - run->from) * group,
                         .d = d,
                         .low = s->low + at,
                         .high = s->high + at,
                         .softcap = c->attn_softcap,
                         .top = s->top + at,
                         .sum = s->sum + at,
-                        .out = s->out + (size_t)at * (size_t)d};
-    cpu_kv_view(w, w->rows[base + from].table[b], kv_head, s, &unit);
+                        .out = s->out + (size_t)at * (size_t)d,
+                        .ahead = ahead};
+    unit.nahead = ask_for(w, asker, unit.nq, kv_head, ahead);
+    cpu_kv_view(w, rows[run->from].table[run->b], kv_head, s, &unit);
     w->s->k->attend(&unit);
 }
 
 static void queries_gather(cpu_work *w, attend_scratch *s, int base, int rows, int kv_head) {
     const model_config *c = &w->engine->config;
-    size_t group = (size_t)(c->n_heads / c->n_kv_heads), d = (size_t)c->head_dim;
-    size_t width = (size_t)c->n_heads * d, run = group * d;
+    size_t group = (size_t)(c->n_heads / c->n_kv_heads), run = group * (size_t)c->head_dim;
     bool streams = cpu_layer_streams(w);
     for (int i = 0; i < rows; i++) {
-        size_t from = (size_t)(base + i) * width + (size_t)kv_head * run;
-        memcpy(s->q + (size_t)i * run, w->q + from, run * sizeof(float));
-        if (streams) {
-            memcpy(s->q_sink + (size_t)i * run, w->q_sink + from, run * sizeof(float));
-        }
+        cpu_queries_ready(w, base + i, kv_head, s->q + (size_t)i * run,
+                          streams ? s->q_sink + (size_t)i * run : NULL);
     }
     memset(s->out, 0, (size_t)rows * run * sizeof(float));
     for (size_t i = 0; i < (size_t)rows * group; i++) {
@@ -116,53 +242,27 @@ static void outputs_scatter(cpu_work *w, attend_scratch *s, int base, int rows, 
     }
 }
 
-/* Rows [from, to) of the chunk that see something of the same block: one unit. */
-typedef struct attend_run {
-    int from, to;
-} attend_run;
-
-/* The first run of block index b at or behind row `from`; empty: none is left. */
-static attend_run run_find(const cpu_work *w, int base, int rows, int from, int b, key_part part) {
-    const pass_row *row = &w->rows[base];
-    while (from < rows && !row_sees(w, row + from, b, part)) {
-        from++;
-    }
-    int to = from;
-    while (to < rows && row_sees(w, row + to, b, part) && row[to].table[b] == row[from].table[b]) {
-        to++;
-    }
-    return (attend_run){from, to};
-}
-
-/* All rows of the chunk that see something of block index b. While one run is computed the next
- * one's block comes from memory: in decode few queries meet a block, and it is in no cache. */
-static void block_attend(cpu_work *w, attend_scratch *s, int base, int rows, int b, int kv_head,
-                         key_part part) {
-    attend_run run = run_find(w, base, rows, 0, b, part);
-    while (run.from < run.to) {
-        attend_run next = run_find(w, base, rows, run.to, b, part);
-        if (next.from < next.to) {
-            cpu_kv_prefetch(w, w->rows[base + next.from].table[b], kv_head);
+/* Keys and values of the chunk's rows whose own block this is, where nobody stored them before. */
+static void keys_store(const cpu_work *w, int base, int rows, int b, int kv_head) {
+    for (int i = base; w->keys_late && i < base + rows; i++) {
+        if (w->rows[i].position / LLM_BLOCK_TOKENS == b) {
+            cpu_keys_store(w, i, kv_head);
         }
-        run_attend(w, s, base, run.from, run.to, b, kv_head, part);
-        run = next;
     }
 }
 
 void cpu_attend(cpu_work *w, int chunk, int kv_head, int worker) {
     attend_scratch *s = &w->attend[worker];
     int base = chunk * w->attend_rows, rows = BASE_MIN(w->attend_rows, w->nrows - base);
-    int blocks = 0;
-    for (int i = 0; i < rows; i++) {
-        blocks = BASE_MAX(blocks, w->rows[base + i].position / LLM_BLOCK_TOKENS + 1);
-    }
     queries_gather(w, s, base, rows, kv_head);
-    bool streams = cpu_layer_streams(w);
-    for (int b = 0; b < blocks; b++) {
-        if (streams && b * LLM_BLOCK_TOKENS < w->s->sinks) {
-            block_attend(w, s, base, rows, b, kv_head, KEYS_SINKS);
+    attend_walk walk = walk_start(w, base, rows);
+    attend_asker asker = {.walk = walk};
+    asker.more = walk_next(w, &asker.walk);
+    for (int stored = -1; walk_next(w, &walk);) {
+        for (; stored < walk.at.b; stored++) {
+            keys_store(w, base, rows, stored + 1, kv_head);
         }
-        block_attend(w, s, base, rows, b, kv_head, streams ? KEYS_WINDOW : KEYS_ALL);
+        run_attend(w, s, &walk, kv_head, &asker);
     }
     outputs_scatter(w, s, base, rows, kv_head);
 }

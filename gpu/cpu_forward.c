@@ -25,72 +25,26 @@ static void norm_rows(cpu_work *w, tile_range t, const float *weight, int worker
     }
 }
 
-static void head_norm(const cpu_work *w, const float *bias, const float *norm, float *x) {
-    const model_config *c = &w->engine->config;
-    if (bias != NULL) {
-        w->s->k->add(x, bias, c->head_dim);
-    }
-    if (norm != NULL) {
-        w->s->k->rms_norm(x, norm, c->eps, c->head_dim, x);
-    }
-}
-
-/* To the row's position, or to the one from which it sees the sinks (set: ANGLES_SINK). */
-static void head_turn(const cpu_work *w, int row, int set, float *x) {
-    const model_layer *layer = &w->s->model.layers[w->layer];
-    int dims = w->engine->config.rope_dims;
-    if (layer->has_rope) {
-        set += layer->window > 0 && w->s->two_ropes ? ANGLES_LOCAL : 0;
-        w->s->k->rope(x, w->angles[set] + (size_t)row * (size_t)dims, dims / 2);
-    }
-}
-
-static void query_store(const cpu_work *w, int row, int head, int set, const float *x, float *to) {
-    const model_config *c = &w->engine->config;
-    size_t d = (size_t)c->head_dim, width = (size_t)c->n_heads * d;
-    float *q = to + (size_t)row * width + (size_t)head * d;
-    memcpy(q, x, sizeof(float) * d);
-    head_turn(w, row, set, q);
-    for (size_t j = 0; j < d; j++) {
-        q[j] *= c->attn_scale;
-    }
-}
-
-/* Head `head` of row `row` of the fused q, k, v: x is what the product gave. */
-static void qkv_store(const cpu_work *w, int row, int head, const float *bias, float *x) {
-    const model_config *c = &w->engine->config;
-    const model_layer *layer = &w->s->model.layers[w->layer];
-    if (head < c->n_heads) {
-        head_norm(w, bias, layer->q_norm, x);
-        query_store(w, row, head, 0, x, w->q);
-        if (cpu_layer_streams(w)) {
-            query_store(w, row, head, ANGLES_SINK, x, w->q_sink);
-        }
-        return;
-    }
-    bool key = head < c->n_heads + c->n_kv_heads;
-    head_norm(w, bias, key ? layer->k_norm : NULL, x);
-    if (key) {
-        head_turn(w, row, 0, x);
-    }
-    int position = w->rows[row].position, kv_head = head - c->n_heads - (key ? 0 : c->n_kv_heads);
-    cpu_kv_store(w, w->rows[row].table[position / LLM_BLOCK_TOKENS], position % LLM_BLOCK_TOKENS,
-                 key ? 0 : 1, kv_head, x);
-}
-
 static void stage_qkv(cpu_work *w, tile_range t, int part, int worker) {
     const model_config *c = &w->engine->config;
     const model_layer *layer = &w->s->model.layers[w->layer];
     const gemm_part *p = &layer->qkv.parts[part];
     const float *out = gemm_run(w->s->g, &layer->qkv, part, worker, t.height,
                                 cpu_row_of(w, w->a, t.first, c->n_embd));
-    int d = c->head_dim;
-    float x[CONFIG_MAX_HEAD_DIM];
+    size_t width = (size_t)cpu_heads(c) * (size_t)c->head_dim;
     for (int i = 0; i < t.rows; i++) {
-        for (int at = 0; at < p->n; at += d) {
-            const float *bias = layer->qkv_bias != NULL ? layer->qkv_bias + p->first + at : NULL;
-            memcpy(x, out + (size_t)i * (size_t)p->n + at, sizeof(float) * (size_t)d);
-            qkv_store(w, t.first + i, (p->first + at) / d, bias, x);
+        float *to = w->qkv + (size_t)(t.first + i) * width + (size_t)p->first;
+        memcpy(to, out + (size_t)i * (size_t)p->n, sizeof(float) * (size_t)p->n);
+        if (layer->qkv_bias != NULL) {
+            w->s->k->add(to, layer->qkv_bias + p->first, p->n);
+        }
+    }
+}
+
+static void stage_keys(cpu_work *w, tile_range t) {
+    for (int i = t.first; i < t.first + t.rows; i++) {
+        for (int head = 0; head < w->engine->config.n_kv_heads; head++) {
+            cpu_keys_store(w, i, head);
         }
     }
 }
@@ -148,6 +102,7 @@ static void stage_gate_up(cpu_work *w, tile_range t, int part, int worker) {
 typedef enum stage {
     STAGE_ATTN_NORM,
     STAGE_QKV,
+    STAGE_KEYS,
     STAGE_O,
     STAGE_FFN_NORM,
     STAGE_GATE_UP,
@@ -179,6 +134,9 @@ static void stage_run(cpu_work *w, stage s, tile_range t, int part, int worker) 
         break;
     case STAGE_QKV:
         stage_qkv(w, t, part, worker);
+        break;
+    case STAGE_KEYS:
+        stage_keys(w, t);
         break;
     case STAGE_O:
         stage_add(w, t, &layer->o, part, worker, w->att, layer->o_bias,
@@ -306,21 +264,26 @@ static void wanted_rows(cpu_work *w) {
     }
 }
 
+static void row_move(float *base, int from, int to, size_t columns) {
+    if (base != NULL) {
+        memcpy(base + (size_t)to * columns, base + (size_t)from * columns, sizeof *base * columns);
+    }
+}
+
 /* From here on only wanted rows go on: they move together at the front. */
 static void rows_compact(cpu_work *w) {
     const model_config *c = &w->engine->config;
-    size_t x = sizeof(float) * (size_t)c->n_embd,
-           q = sizeof(float) * (size_t)(c->n_heads * c->head_dim);
     for (int i = 0; i < w->nwanted; i++) {
         int from = w->wanted[i];
-        if (from != i) {
-            memcpy((char *)w->x + (size_t)i * x, (char *)w->x + (size_t)from * x, x);
-            memcpy((char *)w->q + (size_t)i * q, (char *)w->q + (size_t)from * q, q);
-            if (w->q_sink != NULL) {
-                memcpy((char *)w->q_sink + (size_t)i * q, (char *)w->q_sink + (size_t)from * q, q);
-            }
-            w->rows[i] = w->rows[from];
+        if (from == i) {
+            continue;
         }
+        row_move(w->x, from, i, (size_t)c->n_embd);
+        row_move(w->qkv, from, i, (size_t)(cpu_heads(c) * c->head_dim));
+        for (int set = 0; set < ANGLES_SETS; set++) {
+            row_move(w->angles[set], from, i, (size_t)c->rope_dims);
+        }
+        w->rows[i] = w->rows[from];
     }
     w->nrows = w->nwanted;
 }
@@ -335,7 +298,7 @@ static int attend_rows_for(const cpu_work *w) {
 }
 
 static void layer_run(cpu_work *w, bool last) {
-    stages(w, STAGE_ATTN_NORM, STAGE_QKV);
+    stages(w, STAGE_ATTN_NORM, w->keys_late ? STAGE_QKV : STAGE_KEYS);
     copies_run(w);
     if (last) {
         rows_compact(w);
@@ -370,6 +333,7 @@ int cpu_forward(llm_engine *engine, void *work, const pass *p, err *e) {
     memcpy(w->rows, p->rows, sizeof *p->rows * (size_t)p->nrows);
     wants_reserve(w, p->nwants);
     wanted_rows(w);
+    w->keys_late = cpu_rows_apart(w);
     pool_run(w->s->threads, w->nrows, embed_task, w);
     int layers = engine->config.n_layers;
     for (w->layer = 0; w->layer < layers; w->layer++) {
@@ -463,7 +427,7 @@ static bool buffers_new(cpu_work *w) {
     size_t width = (size_t)c->n_embd, heads = (size_t)(c->n_heads * c->head_dim);
     size_t workers = (size_t)pool_threads(w->s->threads);
     w->x = aligned_zero(rows * width * sizeof(float));
-    w->q = aligned_zero(rows * heads * sizeof(float));
+    w->qkv = aligned_zero(rows * (size_t)(cpu_heads(c) * c->head_dim) * sizeof(float));
     w->a = aligned_zero(rows * width * element);
     w->att = aligned_zero(rows * heads * element);
     w->h = aligned_zero(rows * (size_t)c->ffn * element);
@@ -473,16 +437,13 @@ static bool buffers_new(cpu_work *w) {
     if (c->post_norm) {
         more = (w->y = aligned_zero(rows * width * sizeof(float))) != NULL;
     }
-    if (streams) {
-        more = more && (w->q_sink = aligned_zero(rows * heads * sizeof(float))) != NULL;
-    }
     for (int set = 0; set < ANGLES_SETS; set++) {
         if ((streams || !(set & ANGLES_SINK)) && (w->s->two_ropes || !(set & ANGLES_LOCAL))) {
             w->angles[set] = aligned_zero(rows * (size_t)c->rope_dims * sizeof(float));
             more = more && w->angles[set] != NULL;
         }
     }
-    return more && w->x && w->q && w->a && w->att && w->h && w->norm_scratch;
+    return more && w->x && w->qkv && w->a && w->att && w->h && w->norm_scratch;
 }
 
 static void attend_scratch_new(cpu_work *w) {
@@ -525,6 +486,7 @@ int cpu_work_new(llm_engine *engine, const work_size *size, void **work, err *e)
     if (w->kv != NULL)
         madvise(w->kv, w->kv_bytes, MADV_HUGEPAGE);
     w->rows = mem_alloc(sizeof *w->rows * (size_t)w->rows_cap);
+    w->written = mem_zalloc((size_t)BASE_MAX(size->blocks, 1));
     attend_scratch_new(w);
     if (!buffers_new(w) || w->kv == NULL) {
         cpu_work_free(engine, w);
@@ -548,11 +510,10 @@ void cpu_work_free(llm_engine *engine, void *work) {
     if (w->kv != NULL) {
         munmap(w->kv, w->kv_bytes);
     }
-    void *all[] = {
-        w->x,      w->q,         w->y,         w->a,         w->att,       w->h,
-        w->q_sink, w->angles[0], w->angles[1], w->angles[2], w->angles[3], w->norm_scratch,
-        w->attend, w->rows,      w->wanted,    w->want_rows, w->whole,     w->tops,
-        w};
+    void *all[] = {w->x,         w->qkv,       w->y,         w->a,         w->att,
+                   w->h,         w->angles[0], w->angles[1], w->angles[2], w->angles[3],
+                   w->attend,    w->rows,      w->wanted,    w->want_rows, w->whole,
+                   w->tops,      w->written,   w->norm_scratch,            w};
     for (size_t j = 0; j < BASE_COUNT(all); j++) {
         free(all[j]);
     }

@@ -5,7 +5,7 @@
  *
  *   x    f32 [rows, width]           the residual stream
  *   a    A   [rows, width]           normed, in the GEMM's type A (f32 or bf16)
- *   q    f32 [rows, heads*head_dim]  after rope, scaled; q_sink: the same for streaming's sinks
+ *   qkv  f32 [rows, (heads+2*kv_heads)*head_dim]   as the product and its bias give it
  *   att  A   [rows, heads*head_dim]
  *   h    A   [rows, ffn]
  *   y    f32 [rows, width]           a branch's output, only where it is normed before it is added
@@ -72,7 +72,7 @@ typedef struct cpu_work {
     char *kv;
     size_t kv_bytes;
     kv_layout layout;
-    float *x, *q, *q_sink, *y;
+    float *x, *qkv, *y;
     float *angles[ANGLES_SETS]; /* [rows, rope_dims] = cos, sin; NULL: not needed */
     void *a, *att, *h;
     float *norm_scratch;    /* per worker [max(width, heads*head_dim)] */
@@ -86,6 +86,8 @@ typedef struct cpu_work {
     head_top *tops; /* [wants of the whole vocabulary, parts of the head] */
     size_t tops_cap;
     const pass *p;
+    bool keys_late;   /* no row sees another's key of this pass: stored as attention comes to them */
+    uint8_t *written; /* per block, while the above is found out; else all zero */
     int layer;
     int attend_rows;
 } cpu_work;
@@ -116,6 +118,11 @@ static inline float *cpu_scratch_of(const cpu_work *w, int worker) {
     return w->norm_scratch + (size_t)worker * (size_t)BASE_MAX(BASE_MAX(c->n_embd, c->ffn), 64);
 }
 
+/* Heads of a row's fused q, k and v. */
+static inline int cpu_heads(const model_config *c) {
+    return c->n_heads + 2 * c->n_kv_heads;
+}
+
 /* Stores f32 values as the GEMM reads them. */
 static inline void cpu_operand_store(const cpu_work *w, const float *x, int n, void *out) {
     if (gemm_is_bf16(w->s->g)) {
@@ -131,6 +138,15 @@ int cpu_attend_chunks(const cpu_work *w);
 /* The layer at hand sees sinks and a window instead of all keys. */
 bool cpu_layer_streams(const cpu_work *w);
 
+/* cpu_heads.c */
+/* One kv head's group of queries of a row: q[group, head_dim] at its position, scaled; q_sink: NULL, or the same as seen
+ * from the sinks. */
+void cpu_queries_ready(const cpu_work *w, int row, int kv_head, float *q, float *q_sink);
+/* Stores a row's key and value in its block. */
+void cpu_keys_store(const cpu_work *w, int row, int kv_head);
+/* No row of the pass sees a key that another row of it writes, and all go through the last layer. */
+bool cpu_rows_apart(const cpu_work *w);
+
 /* cpu_kv.c; `side` is 0 for keys, 1 for values */
 const char *cpu_kv_name(llm_kv_dtype dtype);
 kv_layout cpu_kv_layout(const model_config *c, llm_kv_dtype dtype);
@@ -140,8 +156,8 @@ void cpu_kv_store(const cpu_work *w, int32_t block, int slot, int side, int kv_h
                   const float *x);
 /* The first slots of a block alone: the others of `to` may already hold keys of this pass. */
 void cpu_kv_copy(const cpu_work *w, const pass_copy *copy);
-/* Asks for one head's keys and values ahead of their use. */
-void cpu_kv_prefetch(const cpu_work *w, int32_t block, int kv_head);
+/* Where the first `keys` of one head's keys or values lie, to be asked for ahead of their use. */
+attend_ahead cpu_kv_ahead(const cpu_work *w, int32_t block, int side, int kv_head, int keys);
 /* Points the unit at one head's keys and values, unpacked into the scratch where kernels need it. */
 void cpu_kv_view(const cpu_work *w, int32_t block, int kv_head, attend_scratch *s,
                  attend_unit *unit);

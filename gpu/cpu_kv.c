@@ -150,13 +150,16 @@ void cpu_kv_copy(const cpu_work *w, const pass_copy *copy) {
 
 /* ---- what kernels read ----------------------------------------------------------------------- */
 
-void cpu_kv_prefetch(const cpu_work *w, int32_t block, int kv_head) {
-    for (int side = 0; side < 2; side++) {
-        const char *bytes = head_of(w, block, side, kv_head);
-        for (size_t at = 0; at < w->layout.head; at += 64) {
-            __builtin_prefetch(bytes + at, 0, 2);
-        }
+attend_ahead cpu_kv_ahead(const cpu_work *w, int32_t block, int side, int kv_head, int keys) {
+    enum { STEP = 128 };
+    attend_ahead a = {head_of(w, block, side, kv_head), (int)(w->layout.head / STEP), STEP / 2};
+    if (side == 1) { /* values lie by pairs of keys */
+        size_t bytes = (size_t)(keys + 1) / 2 * 2 * (w->layout.head / SLOTS);
+        a.steps = (int)((bytes + STEP - 1) / STEP);
+    } else if (w->layout.dtype != LLM_KV_INT8 && keys <= SLOTS / 2) {
+        a.second = 0; /* a step is one run of all slots: the later half of it is not needed */
     }
+    return a;
 }
 
 void cpu_kv_view(const cpu_work *w, int32_t block, int kv_head, attend_scratch *s,

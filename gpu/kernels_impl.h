@@ -325,6 +325,12 @@ static void k_add(float *x, const float *y, int n) {
     }
 }
 
+static void k_scale(float *x, float by, int n) {
+    for (int i = 0; i < n; i++) {
+        x[i] *= by;
+    }
+}
+
 static void k_rope(float *x, const float *cs, int half) {
     int i = 0;
     for (; i + W <= half; i += W) {
@@ -401,17 +407,27 @@ static inline void narrow_pairs(const float *x, int n, uint32_t *out) {
 }
 #endif
 
-/* Scores of T queries against the block: s[t][KV]. T is a constant of the caller, so the loops
- * unroll. */
+/* The lines of step i; `a` asks for nothing where its steps are used up. */
+static inline __attribute__((always_inline)) void ahead_ask(const attend_ahead *a, int i) {
+    if (i < a->steps) {
+        __builtin_prefetch(a->at + i * 128, 0, 2);
+        __builtin_prefetch(a->at + i * 128 + a->second, 0, 2);
+    }
+}
+
+/* Scores of T queries against the first nk vectors of the block's keys: s[t][nk]. T and nk are constants of the caller, so
+ * the loops unroll. */
 static inline __attribute__((always_inline)) void scores(const float *q, int d, const uint16_t *kt,
-                                                         int T, vf s[][KV]) {
+                                                         int T, int nk, const attend_ahead *ahead,
+                                                         vf s[][KV]) {
 #if defined(__AVX512BF16__)
     uint32_t qp[TILE * CONFIG_HEAD_PAIRS];
     narrow_pairs(q, T * d, qp);
 #endif
     const int half = d / 2;
     for (int i = 0; i < half; i++) {
-        for (int k = 0; k < KV; k++) {
+        ahead_ask(ahead, i);
+        for (int k = 0; k < nk; k++) {
             vu pairs = load_pairs(kt + 2 * i * KEYS + 2 * k * W);
             for (int t = 0; t < T; t++) {
 #if defined(__AVX512BF16__)
@@ -427,9 +443,12 @@ static inline __attribute__((always_inline)) void scores(const float *q, int d, 
 
 /* The same over keys in f32. */
 static inline __attribute__((always_inline)) void scores_wide(const float *q, int d,
-                                                              const float *kt, int T, vf s[][KV]) {
+                                                              const float *kt, int T, int nk,
+                                                              const attend_ahead *ahead,
+                                                              vf s[][KV]) {
     for (int i = 0; i < d; i++) {
-        for (int k = 0; k < KV; k++) {
+        ahead_ask(ahead, i);
+        for (int k = 0; k < nk; k++) {
             vf keys = load(kt + i * KEYS + k * W);
             for (int t = 0; t < T; t++) {
                 s[t][k] = fma_v(all(q[t * d + i]), keys, s[t][k]);
@@ -545,8 +564,29 @@ static inline __attribute__((always_inline)) void gather(const weights *w, const
     }
 }
 
+/* All scores of a tile of queries, or, where none sees a key of the block's second half, those of the first: the others are
+ * masked anyway. */
+static inline __attribute__((always_inline)) void tile_scores(const attend_unit *u, bool wide,
+                                                              int d, int at, int T, bool half,
+                                                              const attend_ahead *ahead,
+                                                              vf s[][KV]) {
+    const float *q = u->q + at * d;
+    if (wide) {
+        if (half) {
+            scores_wide(q, d, u->kt, T, KV / 2, ahead, s);
+        } else {
+            scores_wide(q, d, u->kt, T, KV, ahead, s);
+        }
+    } else if (half) {
+        scores(q, d, u->kt, T, KV / 2, ahead, s);
+    } else {
+        scores(q, d, u->kt, T, KV, ahead, s);
+    }
+}
+
 static inline __attribute__((always_inline)) void attend_tile(const attend_unit *u, bool wide,
-                                                              int d, int at, int T) {
+                                                              int d, int at, int T, int tile) {
+    static const attend_ahead nothing = {0};
     vf s[TILE][KV];
     weights w;
     for (int t = 0; t < T; t++) {
@@ -554,11 +594,12 @@ static inline __attribute__((always_inline)) void attend_tile(const attend_unit 
             s[t][k] = (vf){0};
         }
     }
-    if (wide) {
-        scores_wide(u->q + at * d, d, u->kt, T, s);
-    } else {
-        scores(u->q + at * d, d, u->kt, T, s);
+    int keys = 1; /* keys that none of them sees have weight zero and add nothing */
+    for (int t = 0; t < T; t++) {
+        keys = BASE_MAX(keys, BASE_MIN(u->high[at + t], KEYS));
     }
+    tile_scores(u, wide, d, at, T, keys <= KEYS / 2, tile < u->nahead ? u->ahead + tile : &nothing,
+                s);
     weigh(u, at, T, s, w.p, w.old);
 #if defined(__AVX512BF16__)
     if (!wide) {
@@ -566,10 +607,7 @@ static inline __attribute__((always_inline)) void attend_tile(const attend_unit 
     }
 #endif
     float *out = u->out + at * d;
-    int c = 0, keys = 1; /* keys that none of them sees have weight zero and add nothing */
-    for (int t = 0; t < T; t++) {
-        keys = BASE_MAX(keys, BASE_MIN(u->high[at + t], KEYS));
-    }
+    int c = 0;
     for (; c + 4 * W <= d; c += 4 * W) {
         gather(&w, u->v, wide, keys, d, c, T, 4, out);
     }
@@ -580,17 +618,17 @@ static inline __attribute__((always_inline)) void attend_tile(const attend_unit 
 
 static inline __attribute__((always_inline)) void attend_unit_run(const attend_unit *u, bool wide,
                                                                   int d) {
-    int i = 0;
+    int i = 0, tile = 0;
     for (; i + TILE <= u->nq; i += TILE) {
-        attend_tile(u, wide, d, i, TILE);
+        attend_tile(u, wide, d, i, TILE, tile++);
     }
 #if TILE > 3
     for (; i + 3 <= u->nq; i += 3) {
-        attend_tile(u, wide, d, i, 3);
+        attend_tile(u, wide, d, i, 3, tile++);
     }
 #endif
     for (; i < u->nq; i++) {
-        attend_tile(u, wide, d, i, 1);
+        attend_tile(u, wide, d, i, 1, tile++);
     }
 }
 
@@ -608,6 +646,7 @@ static void k_attend(const attend_unit *u) {
 
 const kernels KERNELS_TABLE = {
     .name = KERNELS_NAME,
+    .queries = TILE,
     .width = W,
 #if defined(__AVX512BF16__)
     .narrow = true,
@@ -618,6 +657,7 @@ const kernels KERNELS_TABLE = {
     .to_int8 = k_to_int8,
     .int8_to_bf16 = k_int8_to_bf16,
     .add = k_add,
+    .scale = k_scale,
     .rope = k_rope,
     .swiglu = k_swiglu,
     .geglu = k_geglu,

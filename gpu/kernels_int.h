@@ -11,6 +11,13 @@
 
 #include "llm.h"
 
+/* Memory asked for while a unit is computed, since it is needed soon: `steps` times 128 bytes, or of each the first 64
+ * alone (second: 0, else 64). */
+typedef struct attend_ahead {
+    const char *at;
+    int steps, second;
+} attend_ahead;
+
 /*
  * One KV block and the queries that attend to it together.
  *
@@ -28,11 +35,14 @@ typedef struct attend_unit {
     const int *low, *high;
     float softcap; /* 0: none */
     float *top, *sum, *out;
+    const attend_ahead *ahead; /* [nahead], of at most head_dim steps; one for each `queries` of the table */
+    int nahead;
 } attend_unit;
 
 typedef struct kernels {
     const char *name;
     bool narrow; /* attend rounds queries and weights to bf16, for its products of pairs */
+    int queries; /* that attend takes through a block together */
     int width;   /* floats of a vector; attend wants head dimensions in multiples of it */
     /* out[n] = x / rms(x) * w; w NULL: all ones */
     void (*rms_norm)(const float *x, const float *w, float eps, int n, float *out);
@@ -42,6 +52,7 @@ typedef struct kernels {
     float (*to_int8)(const float *x, int n, int8_t *out);
     void (*int8_to_bf16)(const int8_t *x, int n, uint16_t *out); /* exact */
     void (*add)(float *x, const float *y, int n);
+    void (*scale)(float *x, float by, int n);
     /* x[i], x[i + half] turn by cs[i] = cos, cs[half + i] = sin */
     void (*rope)(float *x, const float *cs, int half);
     void (*swiglu)(const float *gate, const float *up, int n, float *out);

@@ -210,27 +210,25 @@ static int pack_all(packed_model *m, pool *threads, err *e) {
 
 /* ---- loading --------------------------------------------------------------------------------- */
 
-/* Columns of a part: an eighth or so, so that a few rows still keep all threads busy. */
-static int part_columns(int n) {
-    int part = (n / 8 + 31) / 32 * 32;
+/* Columns of a part: one of `parts` or so, so that a few rows still keep all threads busy. */
+static int part_columns(int n, int parts) {
+    int part = (n / parts + 31) / 32 * 32;
     return BASE_MIN(BASE_MAX(part, 64), 512);
 }
 
 static int weights_declare(packed_model *m, err *e) {
     const model_config *c = m->config;
-    int heads = BASE_MAX(192 / c->head_dim, 1) * c->head_dim;
-    int code = 0;
+    int qkv = (c->n_heads + 2 * c->n_kv_heads) * c->head_dim, code = 0;
     for (int l = 0; l < c->n_layers && code == 0; l++) {
         model_layer *y = &m->layers[l];
-        code = gemm_declare(m->g, (c->n_heads + 2 * c->n_kv_heads) * c->head_dim, c->n_embd, heads,
-                            &y->qkv, e);
+        code = gemm_declare(m->g, qkv, c->n_embd, part_columns(qkv, 6), &y->qkv, e);
         code = code != 0 ? code
                          : gemm_declare(m->g, c->n_embd, c->n_heads * c->head_dim,
-                                        part_columns(c->n_embd), &y->o, e);
+                                        part_columns(c->n_embd, 8), &y->o, e);
         code = code != 0 ? code : gemm_declare(m->g, 2 * c->ffn, c->n_embd, 384, &y->gate_up, e);
         code = code != 0
                    ? code
-                   : gemm_declare(m->g, c->n_embd, c->ffn, part_columns(c->n_embd), &y->down, e);
+                   : gemm_declare(m->g, c->n_embd, c->ffn, part_columns(c->n_embd, 8), &y->down, e);
     }
     return code != 0 ? code : gemm_declare(m->g, c->vocab, c->n_embd, 512, &m->head, e);
 }

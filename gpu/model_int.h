@@ -2,10 +2,10 @@
  * model_int.h - a model's weights as the CPU's forward pass reads them.
  *
  * Matrices are packed for gemm.c, rows in the order the pass wants:
- *   qkv      [(heads + 2 kv_heads) * head_dim, width]   q heads, k heads, v heads; parts hold whole
- * heads; where the file's rope pairs neighbours, rows of q and k are permuted so that it pairs
- * halves gate_up  [2 ffn, width]   each part is [gate rows | the same up rows] Small tensors are
- * f32. Immutable once loaded; the head's rows for allowed answers are read from the file as needed.
+ *   qkv      [(heads + 2 kv_heads) * head_dim, width]   q heads, k heads, v heads; where the file's rope pairs
+ *            neighbours, rows of q and k are permuted so that it pairs halves
+ *   gate_up  [2 ffn, width]   each part is [gate rows | the same up rows]
+ * Small tensors are f32. Immutable once loaded; the head's rows for allowed answers are read from the file as needed.
  */
 #ifndef KVASIR_MODEL_INT_H
 #define KVASIR_MODEL_INT_H

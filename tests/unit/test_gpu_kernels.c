@@ -154,6 +154,13 @@ static void pairs_make(float *x, int count, int columns, uint16_t *out) {
     }
 }
 
+/* What is asked for ahead must not show: the next block's, in part or whole, or nothing. */
+static int ahead_fill(const attention *a, int b, attend_ahead out[2]) {
+    out[0] = (attend_ahead){(const char *)a->narrow_kt[(b + 1) % BLOCKS], DIM / 2, 64};
+    out[1] = (attend_ahead){(const char *)a->narrow_v[(b + 1) % BLOCKS], DIM / 4, 0};
+    return b % 3;
+}
+
 static void attention_run(const kernels *k, attention *a, int from, int count, float softcap,
                           int window) {
     for (int i = from; i < from + count; i++) {
@@ -179,6 +186,9 @@ static void attention_run(const kernels *k, attention *a, int from, int count, f
                             .top = a->top + from,
                             .sum = a->sum + from,
                             .out = a->out + from * DIM};
+        attend_ahead ahead[2];
+        unit.ahead = ahead;
+        unit.nahead = ahead_fill(a, b, ahead);
         k->attend(&unit);
     }
 }
