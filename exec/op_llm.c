@@ -114,35 +114,6 @@ static int prepare_use(op *o, use_run *u, err *e) {
 
 /* ---- layout ------------------------------------------------------------------------------------ */
 
-static bool reads_slots_of(const expr *x, const plan_llm_use *u) {
-    if (x->kind == EXPR_COLUMN)
-        return x->column.slot == u->out_slot ||
-               (u->prob_slot >= 0 && x->column.slot == u->prob_slot);
-    for (int i = 0; i < x->nargs; i++)
-        if (reads_slots_of(x->args[i], u))
-            return true;
-    return false;
-}
-
-/* Whether a filter of the stack reads the use's answer. */
-static bool decides(const llm_state *s, const use_run *u) {
-    for (int i = 0; i < s->nstages; i++)
-        for (int k = 0; k < s->stages[i].nfilters; k++)
-            if (reads_slots_of(s->stages[i].filters[k]->filter.predicate, u->use))
-                return true;
-    return false;
-}
-
-/* Filters that stand before the use in the statement; all of them where it is none. */
-static int filters_before(const llm_state *s, const use_run *u) {
-    bool is_filter = decides(s, u);
-    int count = 0;
-    for (int i = 0; i < s->nuses; i++)
-        count += decides(s, &s->uses[i]) &&
-                 (!is_filter || s->uses[i].use->call->number < u->use->call->number);
-    return count;
-}
-
 /* Lets the group of `leader` send the data first where that computes fewer tokens; they then stand in one order for all its calls. */
 static int lay_out_group(op *o, use_run *leader, err *e) {
     llm_state *s = o->state;
@@ -152,8 +123,7 @@ static int lay_out_group(op *o, use_run *leader, err *e) {
     int count = 0, status = 0;
     for (int i = 0; i < s->nuses; i++)
         if (s->uses[i].leader == leader)
-            calls[count++] =
-                (layout_call){s->uses[i].prompt, plan_share_asked(filters_before(s, &s->uses[i]))};
+            calls[count++] = (layout_call){s->uses[i].prompt, s->uses[i].use->asked_share};
     if (count < 2 || o->ctx->settings->llm_layout == LAYOUT_INSTRUCTION_FIRST)
         return 0;
     if (!data_first &&
@@ -194,20 +164,13 @@ static str orders_text(op *o, int first, int end) {
     return text;
 }
 
-/* The same fields of the same rows. */
-static bool share_rows(const use_run *a, const use_run *b) {
-    bool all_rows = (!a->use->guard || a->late_guard) && (!b->use->guard || b->late_guard);
-    return all_rows &&
-           llm_calls_share_fields(a->use->call, a->use->args, b->use->call, b->use->args);
-}
-
 static int prepare_uses(op *o, err *e) {
     llm_state *s = o->state;
     int status = 0;
     for (int i = 0; i < s->nuses; i++) {
         s->uses[i].leader = &s->uses[i];
         for (int k = 0; k < i && s->uses[i].leader == &s->uses[i]; k++)
-            if (share_rows(&s->uses[k], &s->uses[i]))
+            if (s->uses[k].use->group == s->uses[i].use->group)
                 s->uses[i].leader = s->uses[k].leader;
     }
     for (int i = 0; i < s->nuses && status == 0; i++) {

@@ -224,7 +224,7 @@ double estimate_cost_ms(estimator *s, const rel *r) {
     case REL_LLM:
         for (int i = 0; i < r->llm.nuses; i++) {
             uint8_t *order = ARENA_ARRAY(s->mem, uint8_t, r->llm.uses[i].call->nfields + 1);
-            estimate_llm_use(s, &r->llm.uses[i], r->left, estimate_layout(s, r, i), &llm, order);
+            estimate_llm_use(s, &r->llm.uses[i], r->left, estimate_place(s, r, i).layout, &llm, order);
         }
         return llm.cost_ms;
     default:
@@ -242,7 +242,7 @@ void estimate_node(estimator *s, const rel *r, plan_node *node) {
     node->estimate.selectivity = 1;
     for (int i = 0; i < r->llm.nuses; i++) {
         plan_llm_use *u = &node->llm.uses[i];
-        use_layout layout = estimate_layout(s, r, i);
+        use_layout layout = estimate_place(s, r, i).layout;
         u->data_first = layout != LAID_INSTRUCTION_FIRST;
         u->order_origin = estimate_llm_use(s, &r->llm.uses[i], r->left, layout, &node->estimate, u->field_order);
     }

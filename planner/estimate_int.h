@@ -41,7 +41,7 @@ struct stacked_node {
     stacked_node *next;
     const rel *node;
     bool joins_below;
-    use_layout *layouts;
+    use_place *places; /* of its uses */
 };
 
 /* Estimates by relation node: an open hash table of nslots (a power of two) entries. */

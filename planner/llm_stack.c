@@ -66,16 +66,12 @@ bool plan_data_pays(double data, double inputs, const plan_question *questions, 
     return count > 1 && data_leads <= (1 - LAYOUT_LEAST_SAVING) * instruction_leads;
 }
 
-double plan_share_asked(int filters) {
-    return ldexp(1, -filters);
-}
-
-/* A use of the stack on its way to a layout. */
-typedef struct laid_use {
+/* A use of the stack on its way to its place. */
+typedef struct stack_use {
     const llm_use *use;
     bool decides; /* a filter reads its answer */
-    use_layout layout;
-} laid_use;
+    use_place place;
+} stack_use;
 
 static bool decides(const rel *top, const rel *base, const llm_use *u, arena *mem) {
     id_set out = id_set_new(mem);
@@ -89,7 +85,7 @@ static bool decides(const rel *top, const rel *base, const llm_use *u, arena *me
 }
 
 /* Filters that stand before u in the statement; all of them where u is none. */
-static int filters_before(const laid_use *uses, int n, const laid_use *u) {
+static int filters_before(const stack_use *uses, int n, const stack_use *u) {
     int count = 0;
     for (int i = 0; i < n; i++)
         count += uses[i].decides && (!u->decides || uses[i].use->call->number < u->use->call->number);
@@ -108,52 +104,67 @@ static bool share_rows(const llm_use *a, const llm_use *b, const rel *base, aren
            llm_calls_share_fields(a->call, a->args, b->call, b->args);
 }
 
-static void lay_out_group(estimator *s, laid_use *uses, int n, int leader, const rel *base) {
+/* The group that asks about the same fields of the same rows as use `leader`, its first. */
+static void lay_out_group(estimator *s, stack_use *uses, int n, int leader, const rel *base) {
     plan_question *questions = ARENA_ARRAY(s->mem, plan_question, n);
-    int *members = ARENA_ARRAY(s->mem, int, n), count = 0;
-    for (int i = leader; i < n; i++) {
-        if (i != leader && !share_rows(uses[leader].use, uses[i].use, base, s->mem))
-            continue;
-        questions[count] = (plan_question){estimate_instruction_tokens(s, uses[i].use->call),
-                                           plan_share_asked(filters_before(uses, n, &uses[i]))};
-        members[count++] = i;
-    }
+    int64_t wanted = s->env->settings->llm_layout;
     double data, inputs;
-    if (s->env->settings->llm_layout == LAYOUT_AUTO) {
+    int count = 0;
+    for (int i = leader; i < n; i++) {
+        if (uses[i].place.group != leader)
+            continue;
+        questions[count++] = (plan_question){estimate_instruction_tokens(s, uses[i].use->call), uses[i].place.asked_share};
+    }
+    if (wanted == LAYOUT_INSTRUCTION_FIRST)
+        return;
+    if (wanted == LAYOUT_AUTO) {
         estimate_data(s, uses[leader].use, base, &data, &inputs);
         if (!plan_data_pays(data, inputs, questions, count))
             return;
     }
-    for (int k = 0; k < count; k++)
-        uses[members[k]].layout = k ? LAID_ON_DATA : LAID_DATA_FIRST;
+    for (int i = leader; i < n; i++)
+        if (uses[i].place.group == leader)
+            uses[i].place.layout = i == leader ? LAID_DATA_FIRST : LAID_ON_DATA;
 }
 
-static laid_use *uses_of(estimator *s, const rel *top, const llm_stack_rels *stack, int *count) {
+static void find_groups(stack_use *uses, int n, const rel *base, arena *mem) {
+    for (int i = 0; i < n; i++) {
+        uses[i].place.group = i;
+        for (int k = i; k-- > 0;)
+            if (share_rows(uses[k].use, uses[i].use, base, mem))
+                uses[i].place.group = uses[k].place.group;
+    }
+}
+
+static stack_use *uses_of(estimator *s, const rel *top, const llm_stack_rels *stack, int *count) {
     *count = 0;
     for (int i = 0; i < stack->count; i++)
         *count += stack->nodes[i]->llm.nuses;
-    laid_use *uses = ARENA_ARRAY(s->mem, laid_use, *count + 1);
+    stack_use *uses = ARENA_ARRAY(s->mem, stack_use, *count + 1);
     int n = 0;
     for (int i = stack->count; i-- > 0;)
         for (int k = 0; k < stack->nodes[i]->llm.nuses; k++) {
             const llm_use *u = &stack->nodes[i]->llm.uses[k];
-            uses[n++] = (laid_use){u, decides(top, stack->base, u, s->mem), LAID_INSTRUCTION_FIRST};
+            uses[n++] = (stack_use){u, decides(top, stack->base, u, s->mem), {LAID_INSTRUCTION_FIRST, 0, 1}};
         }
     return uses;
 }
 
 static void lay_out_stack(estimator *s, const rel *top, const llm_stack_rels *stack) {
     int n, at = 0;
-    laid_use *uses = uses_of(s, top, stack, &n);
+    stack_use *uses = uses_of(s, top, stack, &n);
+    find_groups(uses, n, stack->base, s->mem);
     for (int i = 0; i < n; i++)
-        if (s->env->settings->llm_layout != LAYOUT_INSTRUCTION_FIRST && uses[i].layout == LAID_INSTRUCTION_FIRST)
+        uses[i].place.asked_share = ldexp(1, -filters_before(uses, n, &uses[i])); /* what is learned must not change a prompt */
+    for (int i = 0; i < n; i++)
+        if (uses[i].place.group == i)
             lay_out_group(s, uses, n, i, stack->base);
     for (int i = stack->count; i-- > 0;) {
         stacked_node *placed = ARENA_NEW(s->mem, stacked_node);
         *placed = (stacked_node){s->stacked, stack->nodes[i], i + 1 < stack->count, NULL};
-        placed->layouts = ARENA_ARRAY(s->mem, use_layout, stack->nodes[i]->llm.nuses + 1);
+        placed->places = ARENA_ARRAY(s->mem, use_place, stack->nodes[i]->llm.nuses + 1);
         for (int k = 0; k < stack->nodes[i]->llm.nuses; k++)
-            placed->layouts[k] = uses[at++].layout;
+            placed->places[k] = uses[at++].place;
         s->stacked = placed;
     }
 }
@@ -186,9 +197,10 @@ bool estimate_joins_below(const estimator *s, const rel *llm) {
     return n && n->joins_below;
 }
 
-use_layout estimate_layout(const estimator *s, const rel *llm, int use) {
+use_place estimate_place(const estimator *s, const rel *llm, int use) {
     const stacked_node *n = find(s, llm);
+    bool data_first = s->env->settings->llm_layout == LAYOUT_DATA_FIRST;
     if (n)
-        return n->layouts[use];
-    return s->env->settings->llm_layout == LAYOUT_DATA_FIRST ? LAID_DATA_FIRST : LAID_INSTRUCTION_FIRST;
+        return n->places[use];
+    return (use_place){data_first ? LAID_DATA_FIRST : LAID_INSTRUCTION_FIRST, use, 1};
 }

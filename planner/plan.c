@@ -329,6 +329,9 @@ static plan_node *build_llm(builder *b, const rel *r) {
     for (int i = 0; i < r->llm.nuses; i++) {
         const llm_use *u = &r->llm.uses[i];
         plan_llm_use *p = &n->llm.uses[i];
+        use_place place = estimate_place(b->rules->estimates, r, i);
+        p->group = place.group;
+        p->asked_share = place.asked_share;
         p->call = u->call;
         p->guard = resolve(b, u->guard, &in);
         p->args = ARENA_ARRAY(b->mem, expr *, u->call->nfields + 1);

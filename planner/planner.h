@@ -81,6 +81,8 @@ typedef struct plan_llm_use {
     expr **args;  /* slots resolved against the input */
     expr *guard;  /* or NULL */
     int out_slot, prob_slot; /* in the node's output; prob_slot -1: not wanted */
+    int group; /* uses of a stack with the same number ask about the same fields of all its base's rows */
+    double asked_share; /* of these rows, by the statement alone: what filters keep is taken to be half */
     /* As estimated (EXPLAIN); exec decides over the real inputs. */
     order_origin order_origin;
     uint8_t *field_order;
@@ -241,8 +243,6 @@ typedef struct plan_question {
 
 /* Whether the calls are better asked data first: all their rows make `inputs` distinct inputs and a prefix tree of `data` tokens. */
 bool plan_data_pays(double data, double inputs, const plan_question *questions, int count);
-/* The share of rows that so many filters on answers leave, each taken to keep half: what is learned must not change a prompt. */
-double plan_share_asked(int filters);
 
 /* ---- EXPLAIN ----------------------------------------------------------------------------------- */
 

@@ -99,8 +99,14 @@ bool llm_stack_collect(arena *mem, const rel *x, llm_stack_rels *out);
 void estimate_stacks(estimator *s, const rel *query);
 /* Of a node that estimate_stacks has seen: whether the next LLM node below is of its stack. */
 bool estimate_joins_below(const estimator *s, const rel *llm);
-/* The layout of an LLM node's use; before estimate_stacks what the setting alone says. */
-use_layout estimate_layout(const estimator *s, const rel *llm, int use);
+/* What a use is to its stack. */
+typedef struct use_place {
+    use_layout layout;
+    int group;          /* as plan_llm_use's */
+    double asked_share; /* as plan_llm_use's */
+} use_place;
+/* The place of an LLM node's use; before estimate_stacks that of a use alone. */
+use_place estimate_place(const estimator *s, const rel *llm, int use);
 
 /* ---- names in EXPLAIN (names.c) ---------------------------------------------------------------- */
 

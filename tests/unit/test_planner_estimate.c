@@ -238,7 +238,7 @@ static plan_estimate llm_of(const char *sql, uint8_t *order) {
     estimator *s = estimator_new(mem, &env);
     estimate_stacks(s, r);
     for (int i = r->llm.nuses; i-- > 0;)
-        estimate_llm_use(s, &r->llm.uses[i], r->left, estimate_layout(s, r, i), &e, order ? order : own);
+        estimate_llm_use(s, &r->llm.uses[i], r->left, estimate_place(s, r, i).layout, &e, order ? order : own);
     return e;
 }
 
