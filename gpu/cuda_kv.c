@@ -76,8 +76,8 @@ int cuda_kv_new(cuda_kv *kv, const model_config *c, const work_size *size, int l
     kv->ctx = size->ctx;
     kv->layer_elements = (size_t)c->n_kv_heads * (size_t)c->head_dim * LLM_BLOCK_TOKENS * 2;
     kv->block_elements = kv->layer_elements * (size_t)c->n_layers;
-    int code = cuda_check(slots_new(kv, most, BASE_MIN(most, least_slots)), "memory for KV blocks",
-                          e);
+    int code =
+        cuda_check(slots_new(kv, most, BASE_MIN(most, least_slots)), "memory for KV blocks", e);
     code = code != 0 ? code : cuda_check(copy_stream_new(kv), "a stream for KV blocks", e);
     if (code != 0 || kv->slots == blocks) {
         return code;
@@ -91,7 +91,7 @@ int cuda_kv_new(cuda_kv *kv, const model_config *c, const work_size *size, int l
     h->page_of = numbers(blocks);
     h->free_pages = numbers(blocks);
     h->chunk_pages = (int)BASE_MAX(CHUNK_BYTES / block_bytes(kv), (size_t)1);
-    h->chunks = mem_zalloc(sizeof *h->chunks * (size_t)(blocks / h->chunk_pages + 1));
+    h->chunks = mem_zalloc(sizeof *h->chunks * (size_t)blocks);
     h->budget = blocks - kv->slots;
     return 0;
 }
@@ -149,9 +149,11 @@ static void page_give(host_tier *h, int32_t block) {
     h->page_of[block] = -1;
 }
 
+/* Pages are numbered by chunk; the last within the budget may be short. */
 static cudaError_t chunk_new(cuda_kv *kv) {
     host_tier *h = &kv->host;
-    int pages = BASE_MIN(h->chunk_pages, kv->blocks - h->made);
+    int left = (h->made < h->budget ? h->budget : kv->blocks) - h->made;
+    int pages = BASE_MIN(h->chunk_pages, left), first = h->nchunks * h->chunk_pages;
     void *at = NULL;
     cudaError_t status = cudaMallocHost(&at, (size_t)pages * block_bytes(kv));
     if (status != cudaSuccess) {
@@ -159,8 +161,9 @@ static cudaError_t chunk_new(cuda_kv *kv) {
     }
     h->chunks[h->nchunks++] = at;
     for (int i = 0; i < pages; i++) {
-        h->free_pages[h->nfree++] = h->made++;
+        h->free_pages[h->nfree++] = first + i;
     }
+    h->made += pages;
     return cudaSuccess;
 }
 

@@ -128,7 +128,7 @@ nvcc=$(command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>/dev/null)
 # cuBLASLt may lie beside the compiler, or in a Python package, without being on the loader's path
 beside=$([ -z "$nvcc" ] || echo "$(dirname "$nvcc")/../lib64")
 if ! ls "$beside"/libcublasLt.so.* >/dev/null 2>&1 && ! ldconfig -p 2>/dev/null | grep -q libcublasLt; then
-    found=$(find / -xdev -name 'libcublasLt.so.1[23]' 2>/dev/null | sort | tail -1)
+    found=$(find /usr /opt "$HOME" -name 'libcublasLt.so.1[23]' 2>/dev/null | sort | tail -1)
     beside=$([ -z "$found" ] || dirname "$found")
     say cuBLASLt "${found:-not to be found}"
 fi

@@ -52,6 +52,7 @@ static cuda_work *work_open(fixture *f, int rows, int slots) {
         fail_msg("%s", e.message);
     cuda_work *w = work;
     assert_int_equal(w->kv.slots, size.device_blocks);
+    w->kv.host.chunk_pages = 3; /* many chunks, the last within the budget short */
     return w;
 }
 

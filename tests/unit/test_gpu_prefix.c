@@ -50,19 +50,27 @@ static void check_path(const prefix_node *end, const llm_token *tokens, int n) {
     assert_memory_equal(got, tokens, sizeof(llm_token) * (size_t)n);
 }
 
-/* Blocks handed out = distinct blocks in the tables of resident nodes. */
+/* Blocks handed out = distinct blocks in the tables of resident nodes; those of nodes with users are counted, and every
+ * block is wanted as its topmost node is. */
 static void check_blocks(const prefix_tree *t) {
     static char seen[BLOCKS];
     memset(seen, 0, sizeof seen);
-    int used = 0;
+    int used = 0, of_users = 0;
     for (const prefix_node *n = t->oldest; n != NULL; n = n->newer) {
         assert_true(n->parent->parent == NULL || n->parent->table != NULL);
         for (int b = n->first_block; b < n->end_block; b++) {
             used += !seen[n->table[b]];
             seen[n->table[b]] = 1;
+            bool shared = b == n->first_block && n->parent->table != NULL &&
+                          n->parent->end_block > b && n->parent->table[b] == n->table[b];
+            if (!shared) {
+                assert_int_equal(prefix_wanted(t, n->table[b]), n->pending + n->users);
+            }
         }
+        of_users += n->users > 0 ? n->end_block - n->first_block : 0;
     }
     assert_int_equal(used, t->nblocks - t->nfree);
+    assert_int_equal(of_users, t->used_blocks);
 }
 
 static void fuzz(void **state) {
@@ -77,9 +85,16 @@ static void fuzz(void **state) {
     for (int i = 0; i < PROMPTS; i++) {
         lengths[i] = prompt_make(&seed, all, lengths, i, all[i]);
         ends[i] = prefix_insert(&t, all[i], lengths[i]);
-        prefix_count(&t, ends[i], 1, 0, 0);
+        prefix_count(&t, ends[i], 1, 0, i % 4 == 0);
         if (i % 3 != 0) {
             resident_path(&t, ends[i]);
+        }
+        if (i % 9 == 8 && ends[i]->table != NULL) { /* an answer's tokens, for a while */
+            prefix_node *tail = prefix_add_private(&t, ends[i], NULL, 0, 8);
+            tail->users = 1;
+            assert_true(prefix_make_resident(&t, tail, 8));
+            check_blocks(&t);
+            prefix_prune_one(&t, tail);
         }
         if (i % 10 == 0) {
             check_blocks(&t);
@@ -92,7 +107,7 @@ static void fuzz(void **state) {
     assert_int_equal(t.root.pending, PROMPTS);
     check_blocks(&t);
     for (int i = 0; i < PROMPTS; i++) {
-        prefix_count(&t, ends[i], -1, 0, 0);
+        prefix_count(&t, ends[i], -1, 0, -(i % 4 == 0));
         prefix_prune(&t, ends[i], i % 2 == 0, false);
         if (i % 10 == 0) {
             check_blocks(&t);
@@ -101,6 +116,38 @@ static void fuzz(void **state) {
     prefix_evict_unused(&t);
     assert_int_equal(t.nfree, BLOCKS);
     assert_int_equal(t.root.pending, 0);
+    assert_int_equal(t.used_blocks, 0);
+    prefix_free(&t);
+}
+
+/* What users hold stays within its bound, however many blocks there are. */
+static void users_stay_within_their_bound(void **state) {
+    (void)state;
+    prefix_tree t;
+    prefix_node *cursor = NULL, *ends[4];
+    prefix_init(&t, 20, &cursor);
+    t.most_used = 4;
+    for (int i = 0; i < 4; i++) {
+        llm_token tokens[64];
+        for (int k = 0; k < 64; k++) {
+            tokens[k] = 100 * i + k;
+        }
+        ends[i] = prefix_insert(&t, tokens, 64);
+    }
+    for (int i = 0; i < 3; i++) {
+        prefix_count(&t, ends[i], 1, 0, 1);
+        assert_int_equal(prefix_make_resident(&t, ends[i], 0), i < 2);
+    }
+    int32_t block = ends[0]->table[0];
+    assert_int_equal(prefix_wanted(&t, block), 2);
+    prefix_count(&t, ends[0], 0, 0, -1); /* it stays, and makes room */
+    assert_int_equal(prefix_wanted(&t, block), 1);
+    assert_true(prefix_make_resident(&t, ends[2], 0));
+    assert_non_null(ends[0]->table);
+    assert_true(prefix_make_resident(&t, ends[3], 0)); /* nobody uses it: no bound */
+    prefix_evict(&t, ends[0]);
+    assert_int_equal(prefix_wanted(&t, block), -1);
+    check_blocks(&t);
     prefix_free(&t);
 }
 
@@ -170,6 +217,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(fuzz),
         cmocka_unit_test(eviction_spares_the_used),
+        cmocka_unit_test(users_stay_within_their_bound),
         cmocka_unit_test(keys_depend_on_the_path),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
