@@ -64,6 +64,11 @@ static int fn_floor(const call_env *c, const value *args, int nargs, value *out)
     return whole(args[0], floor, out);
 }
 
+static int fn_trunc(const call_env *c, const value *args, int nargs, value *out) {
+    (void)c, (void)nargs;
+    return whole(args[0], trunc, out);
+}
+
 static int fn_ceil(const call_env *c, const value *args, int nargs, value *out) {
     (void)c, (void)nargs;
     return whole(args[0], ceil, out);
@@ -90,6 +95,12 @@ static int fn_ln(const call_env *c, const value *args, int nargs, value *out) {
     (void)nargs;
     double x = as_real(args[0]);
     return real_result(c, x > 0 ? log(x) : NAN, out);
+}
+
+static int fn_log10(const call_env *c, const value *args, int nargs, value *out) {
+    (void)nargs;
+    double x = as_real(args[0]);
+    return real_result(c, x > 0 ? log10(x) : NAN, out);
 }
 
 static int fn_exp(const call_env *c, const value *args, int nargs, value *out) {
@@ -159,7 +170,8 @@ static const function_row_entry number_functions[] = {
     {FUNC_EXP, false, fn_exp},          {FUNC_MOD, false, fn_mod},
     {FUNC_RANDOM, true, fn_random},     {FUNC_TYPEOF, true, fn_typeof},
     {FUNC_GREATEST, true, fn_greatest}, {FUNC_LEAST, true, fn_least},
-    {FUNC_VERSION, true, fn_version},
+    {FUNC_VERSION, true, fn_version},   {FUNC_TRUNC, false, fn_trunc},
+    {FUNC_LOG10, false, fn_log10},
 };
 
 static const function_row_entry *find_in(const function_row_entry *table, size_t count,

@@ -177,6 +177,109 @@ static int fn_repeat(const call_env *c, const value *args, int nargs, value *out
     return text_result(out, (str){made, s.n * (size_t)times});
 }
 
+static int fn_concat_ws(const call_env *c, const value *args, int nargs, value *out) {
+    buf b = {0};
+    bool some = false;
+    *out = value_null();
+    if (args[0].type == TYPE_NULL)
+        return 0;
+    for (int k = 1; k < nargs; k++) {
+        if (args[k].type == TYPE_NULL)
+            continue;
+        if (some)
+            buf_append_str(&b, text_of(c, args[0]));
+        buf_append_str(&b, text_of(c, args[k]));
+        some = true;
+    }
+    *out = value_text(str_copy(c->mem, buf_str(&b)));
+    buf_free(&b);
+    return 0;
+}
+
+/* The byte behind the first n characters; n < 0: all but the last -n. */
+static size_t cut_at(str s, int64_t n) {
+    if (n < 0)
+        n = BASE_MAX(0, (int64_t)utf8_length(s) + BASE_MAX(n, -INT64_MAX / 2));
+    return utf8_offset(s, (size_t)n);
+}
+
+static int fn_left(const call_env *c, const value *args, int nargs, value *out) {
+    (void)nargs;
+    str s = text_of(c, args[0]);
+    return text_result(out, slice(s, 0, cut_at(s, args[1].i)));
+}
+
+static int fn_right(const call_env *c, const value *args, int nargs, value *out) {
+    (void)nargs;
+    str s = text_of(c, args[0]);
+    int64_t n = args[1].i;
+    size_t from = n == 0 ? s.n : cut_at(s, n == INT64_MIN ? INT64_MAX : -n);
+    return text_result(out, slice(s, from, s.n));
+}
+
+/* Filled to args[1] characters, or cut to as many. */
+static int padded(const call_env *c, const value *args, int nargs, bool left, value *out) {
+    str s = text_of(c, args[0]), fill = nargs > 2 ? text_of(c, args[2]) : STR(" ");
+    int64_t wanted = BASE_MAX(args[1].i, 0), missing = wanted - (int64_t)utf8_length(s);
+    if (missing <= 0 || fill.n == 0)
+        return text_result(out, slice(s, 0, utf8_offset(s, (size_t)wanted)));
+    if (missing > TEXT_LIMIT / 4)
+        return too_long(c);
+    int64_t each = (int64_t)utf8_length(fill);
+    size_t rest = utf8_offset(fill, (size_t)(missing % each));
+    size_t bytes = (size_t)(missing / each) * fill.n + rest;
+    if (bytes + s.n > TEXT_LIMIT)
+        return too_long(c);
+    char *made = arena_alloc(c->mem, bytes + s.n), *at = made + (left ? 0 : s.n);
+    memcpy(left ? made + bytes : made, s.p, s.n);
+    for (int64_t k = 0; k < missing / each; k++, at += fill.n)
+        memcpy(at, fill.p, fill.n);
+    memcpy(at, fill.p, rest);
+    return text_result(out, (str){made, bytes + s.n});
+}
+
+static int fn_lpad(const call_env *c, const value *args, int nargs, value *out) {
+    return padded(c, args, nargs, true, out);
+}
+
+static int fn_rpad(const call_env *c, const value *args, int nargs, value *out) {
+    return padded(c, args, nargs, false, out);
+}
+
+static int fn_reverse(const call_env *c, const value *args, int nargs, value *out) {
+    (void)nargs;
+    str s = text_of(c, args[0]);
+    char *made = arena_alloc(c->mem, s.n), *end = made + s.n;
+    uint32_t cp;
+    for (size_t at = 0, n; (n = utf8_next(slice(s, at, s.n), &cp)) > 0; at += n)
+        memcpy(end -= n, s.p + at, n);
+    return text_result(out, (str){made, s.n});
+}
+
+static int64_t count_parts(str s, str separator) {
+    int64_t n = 1;
+    for (const char *p; (p = find(s, separator)) != NULL; n++)
+        s = slice(s, (size_t)(p - s.p) + separator.n, s.n);
+    return n;
+}
+
+static int fn_split_part(const call_env *c, const value *args, int nargs, value *out) {
+    (void)nargs;
+    str s = text_of(c, args[0]), separator = text_of(c, args[1]);
+    int64_t wanted = args[2].i;
+    if (separator.n == 0)
+        return text_result(out, wanted == 1 || wanted == -1 ? s : STR(""));
+    if (wanted < 0)
+        wanted += count_parts(s, separator) + 1;
+    const char *p = NULL;
+    for (int64_t k = 1; k < wanted && (p = find(s, separator)) != NULL; k++)
+        s = slice(s, (size_t)(p - s.p) + separator.n, s.n);
+    if (wanted < 1 || (wanted > 1 && !p))
+        return text_result(out, STR(""));
+    p = find(s, separator);
+    return text_result(out, p ? slice(s, 0, (size_t)(p - s.p)) : s);
+}
+
 static int fn_hex(const call_env *c, const value *args, int nargs, value *out) {
     (void)nargs;
     static const char digits[] = "0123456789ABCDEF";
@@ -208,13 +311,17 @@ static int fn_unicode(const call_env *c, const value *args, int nargs, value *ou
 }
 
 const function_row_entry text_functions[] = {
-    {FUNC_LENGTH, false, fn_length}, {FUNC_LOWER, false, fn_lower},
-    {FUNC_UPPER, false, fn_upper},   {FUNC_TRIM, false, fn_trim},
-    {FUNC_LTRIM, false, fn_ltrim},   {FUNC_RTRIM, false, fn_rtrim},
-    {FUNC_SUBSTR, false, fn_substr}, {FUNC_REPLACE, false, fn_replace},
-    {FUNC_INSTR, false, fn_instr},   {FUNC_CONCAT, true, fn_concat},
-    {FUNC_REPEAT, false, fn_repeat}, {FUNC_HEX, false, fn_hex},
-    {FUNC_CHAR_, true, fn_char},     {FUNC_UNICODE, false, fn_unicode},
+    {FUNC_LENGTH, false, fn_length},      {FUNC_LOWER, false, fn_lower},
+    {FUNC_UPPER, false, fn_upper},        {FUNC_TRIM, false, fn_trim},
+    {FUNC_LTRIM, false, fn_ltrim},        {FUNC_RTRIM, false, fn_rtrim},
+    {FUNC_SUBSTR, false, fn_substr},      {FUNC_REPLACE, false, fn_replace},
+    {FUNC_INSTR, false, fn_instr},        {FUNC_CONCAT, true, fn_concat},
+    {FUNC_REPEAT, false, fn_repeat},      {FUNC_HEX, false, fn_hex},
+    {FUNC_CHAR_, true, fn_char},          {FUNC_UNICODE, false, fn_unicode},
+    {FUNC_LEFT_, false, fn_left},         {FUNC_RIGHT_, false, fn_right},
+    {FUNC_LPAD, false, fn_lpad},          {FUNC_RPAD, false, fn_rpad},
+    {FUNC_REVERSE, false, fn_reverse},    {FUNC_SPLIT_PART, false, fn_split_part},
+    {FUNC_CONCAT_WS, true, fn_concat_ws},
 };
 const size_t text_function_count = BASE_COUNT(text_functions);
 

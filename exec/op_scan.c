@@ -13,7 +13,7 @@ typedef struct scan_state {
     table_scan *scan;
     bool empty;
     value *low, *high; /* the bounds' */
-    rowid_list found; /* by keys: the rows to read */
+    rowid_list found;  /* by keys: the rows to read */
     batch in;
     int rows[BATCH_ROWS];
 } scan_state;
@@ -69,11 +69,11 @@ static int scan_start(op *o, err *e) {
     if (!o->ctx->txn)
         return err_set(e, ERR_INTERNAL, "a scan of %.*s after its snapshot ended",
                        (int)p->scan.table->name.n, p->scan.table->name.p);
-    int status = scan_bounds(o, p->scan.low, keyed ? 0 : p->scan.nlow, p->scan.low_inclusive, &low, &s->low,
-                             &possible, e);
+    int status = scan_bounds(o, p->scan.low, keyed ? 0 : p->scan.nlow, p->scan.low_inclusive, &low,
+                             &s->low, &possible, e);
     if (status == 0)
-        status = scan_bounds(o, p->scan.high, keyed ? 0 : p->scan.nhigh, p->scan.high_inclusive, &high,
-                             &s->high, &possible, e);
+        status = scan_bounds(o, p->scan.high, keyed ? 0 : p->scan.nhigh, p->scan.high_inclusive,
+                             &high, &s->high, &possible, e);
     s->empty = !possible;
     if (status || s->empty)
         return status;
@@ -123,9 +123,8 @@ int op_scan_whole(op *o, err *e) {
     scan_state *s = o->state;
     scan_close(s->scan);
     s->scan = NULL;
-    scan_spec spec = {.table = o->node->scan.table,
-                      .columns = o->node->scan.columns,
-                      .ncolumns = o->node->ncols};
+    scan_spec spec = {
+        .table = o->node->scan.table, .columns = o->node->scan.columns, .ncolumns = o->node->ncols};
     return scan_open(o->ctx->txn, &spec, &s->scan, e);
 }
 

@@ -85,6 +85,13 @@ str slice_of(parser *p, int from, int to) {
     return (str){p->text.p + from, (size_t)(to - from)};
 }
 
+void limit_of_two(parser *p, token comma) {
+    if (p->failed)
+        return;
+    parser_fail(p, ERR_SYNTAX, comma.pos, comma.len, "LIMIT takes one number");
+    err_hint(p->error, "LIMIT a, b is written LIMIT b OFFSET a");
+}
+
 column_spec *column_spec_untyped(parser *p, token name) {
     column_spec *c = ARENA_NEW(p->mem, column_spec);
     c->name = ident_of(p, name);

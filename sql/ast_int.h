@@ -236,8 +236,12 @@ typedef struct parser {
     ast *result;
     token last, previous; /* the token at hand and the one before */
     int last_code, previous_code;
+    token first; /* of the statement */
     bool mentions_rowid;
 } parser;
+
+/* habits.c. What to write instead, where token `at` was stumbled over; NULL: it is no known habit. */
+const char *habit_hint(const parser *p, int code, token at);
 
 /* parse.c. 0 or the error's code. */
 int sql_parse(str text, arena *mem, ast **out, bool *mentions_rowid, err *e);
@@ -324,6 +328,8 @@ select_item *select_item_new(parser *p, node *value, token *alias);
 ast *ast_new(parser *p, ast_kind kind);
 ast *ast_insert(parser *p, token name, list *columns, query *q, ast *conflict);
 value_type type_of(parser *p, ident name);
+/* LIMIT a, b: fails. */
+void limit_of_two(parser *p, token comma);
 /* A column's name where its type is missing: fails. */
 column_spec *column_spec_untyped(parser *p, token name);
 str slice_of(parser *p, int from, int to);

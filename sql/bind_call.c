@@ -257,8 +257,10 @@ expr *bind_call(binder *b, const node *n) {
     if (function_find(name, &id))
         return bind_scalar_call(b, n, id);
     fail_ident(b, n->name, "no function \"%.*s\"", (int)name.n, name.p);
-    const char *meant = function_nearest(name);
-    if (meant)
+    const char *instead = function_instead(name), *meant = function_nearest(name);
+    if (instead)
+        err_hint(b->e, "here: %s", instead);
+    else if (meant)
         err_hint(b->e, "did you mean %s()?", meant);
     return NULL;
 }

@@ -166,6 +166,9 @@ static void hint_table(binder *b, str name) {
     const char *meant = str_nearest(name, names, n);
     if (meant)
         err_hint(b->e, "did you mean \"%s\"?", meant);
+    else if (str_equal_nocase(name, STR("sqlite_master")) ||
+             str_equal_nocase(name, STR("sqlite_schema")))
+        err_hint(b->e, "SHOW TABLES lists the tables, .schema how they were made");
     else if (memchr(name.p, '.', name.n))
         err_hint(b->e, "a file stands in single quotes: FROM '%.*s'",
                  (int)BASE_MIN(name.n, (size_t)100), name.p);

@@ -30,6 +30,9 @@ static const char *const parameters[FUNC_COUNT] = {
     [FUNC_GREATEST] = "=",   [FUNC_LEAST] = "=",      [FUNC_DATE] = "dt",
     [FUNC_TIME] = "dt",      [FUNC_DATETIME] = "dt",  [FUNC_STRFTIME] = "tdt",
     [FUNC_JULIANDAY] = "dt", [FUNC_UNIXEPOCH] = "dt", [FUNC_VERSION] = "",
+    [FUNC_TRUNC] = "n",      [FUNC_LOG10] = "r",      [FUNC_CONCAT_WS] = "s",
+    [FUNC_LEFT_] = "ti",     [FUNC_RIGHT_] = "ti",    [FUNC_LPAD] = "tit",
+    [FUNC_RPAD] = "tit",     [FUNC_REVERSE] = "t",    [FUNC_SPLIT_PART] = "tti",
 };
 
 #define RESULT_SAME1 RESULT_AS_FIRST
@@ -71,7 +74,64 @@ static const struct {
 } synonyms[] = {
     {"substring", FUNC_SUBSTR}, {"char_length", FUNC_LENGTH}, {"ceiling", FUNC_CEIL},
     {"pow", FUNC_POWER},        {"nvl", FUNC_IFNULL},         {"strpos", FUNC_INSTR},
+    {"btrim", FUNC_TRIM},       {"chr", FUNC_CHAR_},          {"ascii", FUNC_UNICODE},
 };
+
+/* What is written here for functions of other databases. */
+static const struct {
+    const char *name, *instead;
+} foreign[] = {
+    {"now", "datetime('now')"},
+    {"getdate", "datetime('now')"},
+    {"sqlite_version", "version()"},
+    {"year", "strftime('%Y', x)"},
+    {"month", "strftime('%m', x)"},
+    {"day", "strftime('%d', x)"},
+    {"hour", "strftime('%H', x)"},
+    {"extract", "strftime('%Y', x)"},
+    {"date_part", "strftime('%Y', x)"},
+    {"to_char", "strftime('%Y-%m', x) for times, round(x, 2) for numbers"},
+    {"date_trunc", "date(x, 'start of month')"},
+    {"date_add", "date(x, '+1 day')"},
+    {"date_sub", "date(x, '-1 day')"},
+    {"date_diff", "julianday(b) - julianday(a)"},
+    {"datediff", "julianday(b) - julianday(a)"},
+    {"age", "julianday('now') - julianday(x)"},
+    {"to_date", "date(x), of ISO text"},
+    {"printf", "a || b joins texts; round() and lpad() shape numbers"},
+    {"format", "a || b joins texts; round() and lpad() shape numbers"},
+    {"total", "coalesce(sum(x), 0)"},
+    {"any_value", "min(x)"},
+    {"first", "min(x)"},
+    {"bool_or", "max(x)"},
+    {"bool_and", "min(x)"},
+    {"every", "min(x)"},
+    {"count_if", "count(*) FILTER (WHERE …)"},
+    {"countif", "count(*) FILTER (WHERE …)"},
+    {"array_agg", "group_concat(x, ', ')"},
+    {"list", "group_concat(x, ', ')"},
+    {"listagg", "group_concat(x, ', ')"},
+    {"starts_with", "x LIKE 'abc%'"},
+    {"ends_with", "x LIKE '%abc'"},
+    {"contains", "x LIKE '%abc%', or instr(x, 'abc') > 0"},
+    {"regexp_matches", "LIKE and GLOB compare with patterns; there are no regular expressions"},
+    {"regexp_like", "LIKE and GLOB compare with patterns; there are no regular expressions"},
+    {"regexp_replace", "replace(x, 'from', 'to'); there are no regular expressions"},
+    {"isnull", "x IS NULL, or coalesce(x, y)"},
+    {"if", "iif(condition, a, b), or CASE"},
+    {"len", "length(x)"},
+    {"ucase", "upper(x)"},
+    {"lcase", "lower(x)"},
+    {"mid", "substr(x, from, count)"},
+    {"charindex", "instr(text, part)"},
+};
+
+const char *function_instead(str name) {
+    for (size_t i = 0; i < BASE_COUNT(foreign); i++)
+        if (str_equal_nocase(name, str_from(foreign[i].name)))
+            return foreign[i].instead;
+    return NULL;
+}
 
 const function_info *sql_functions(size_t *count) {
     *count = BASE_COUNT(infos);

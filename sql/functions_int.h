@@ -16,5 +16,6 @@ bool function_find(str name, function_id *out);
 bool aggregate_find(str name, agg_kind *out);
 const char *aggregate_name(agg_kind kind);
 const char *function_nearest(str name);
+const char *function_instead(str name); /* of another database's function; NULL: it is none */
 
 #endif

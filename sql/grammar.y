@@ -566,6 +566,11 @@ limit_opt(A) ::= . { A.limit = A.offset = NULL; }
 limit_opt(A) ::= limit(L). { A.limit = L.limit; A.offset = L.offset; }
 limit(A) ::= LIMIT limit_value(X). { A.limit = X; A.offset = NULL; }
 limit(A) ::= LIMIT limit_value(X) OFFSET expr(Y). { A.limit = X; A.offset = Y; }
+limit(A) ::= LIMIT limit_value(X) COMMA(T) expr. {
+    A.limit = X;
+    A.offset = NULL;
+    limit_of_two(p, T);
+}
 limit(A) ::= OFFSET expr(Y). { A.limit = NULL; A.offset = Y; }
 limit(A) ::= OFFSET expr(Y) LIMIT limit_value(X). { A.limit = X; A.offset = Y; }
 %type limit_value {node *}
@@ -686,6 +691,7 @@ expr(A) ::= call(X). { A = X; }
 expr(A) ::= call(X) FILTER LP WHERE expr(W) RP(C). { A = node_filter(p, X, W, C); }
 call(A) ::= name(N) LP RP(C). { A = node_call(p, N, false, NULL, C); }
 call(A) ::= name(N) LP distinct(D) expr_list(L) RP(C). { A = node_call(p, N, D, L, C); }
+call(A) ::= LEFT|RIGHT(N) LP expr_list(L) RP(C). { A = node_call(p, N, false, L, C); }
 call(A) ::= name(N) LP STAR RP(C). { A = node_call_star(p, N, C); }
 
 /* ---- LLM calls --------------------------------------------------------------------------------- */

@@ -70,30 +70,6 @@ static bool hint_expected(err *e, const int *expected, int nexpected) {
     return n > 0;
 }
 
-/* What other dialects write: the token before, its word (NULL: any), and the one stumbled over. */
-static const struct {
-    int previous;
-    const char *word;
-    int code;
-    const char *hint;
-} HABITS[] = {
-    {TK_ID, "TOP", TK_NUMBER, "the first rows are LIMIT n, at the end of the statement"},
-    {TK_ID, "DATE", TK_STRING, "dates are texts: '2024-01-31', or date('2024-01-31')"},
-    {TK_EQ, NULL, TK_LT, "less or equal is written <="},
-    {TK_ID, NULL, TK_ARROW, "greater or equal is written >="},
-    {TK_LIKE, NULL, TK_PERCENT, "a pattern is a text in single quotes: '%…%'"},
-};
-
-static bool hint_habit(parser *p, int code) {
-    for (size_t i = 0; i < BASE_COUNT(HABITS); i++)
-        if (HABITS[i].previous == p->previous_code && HABITS[i].code == code &&
-            (!HABITS[i].word || str_equal_nocase(p->previous.text, str_from(HABITS[i].word)))) {
-            err_hint(p->error, "%s", HABITS[i].hint);
-            return true;
-        }
-    return false;
-}
-
 static bool ends_value(int code) {
     return code == TK_ID || code == TK_STRING || code == TK_NUMBER || code == TK_RP;
 }
@@ -139,6 +115,13 @@ void parser_unexpected(parser *p, int code, token at, const int *expected, int n
                    "window functions are not offered");
         return;
     }
+    const char *habit = habit_hint(p, code, at);
+    if (habit) {
+        err_set_at(p->error, ERR_SYNTAX, at.pos, at.len, "syntax error at \"%.*s\"",
+                   (int)BASE_MIN(at.text.n, (size_t)60), at.text.p);
+        err_hint(p->error, "%s", habit);
+        return;
+    }
     const char *meant = NULL;
     token place = at;
     if (p->previous_code == TK_ID && worth_guessing(p->previous) &&
@@ -153,7 +136,7 @@ void parser_unexpected(parser *p, int code, token at, const int *expected, int n
                    (int)BASE_MIN(place.text.n, (size_t)60), place.text.p);
     if (meant)
         err_hint(p->error, "did you mean %s?", meant);
-    else if (!hint_habit(p, code))
+    else
         hint_keyword_or_expected(p, code, at, expected, nexpected);
 }
 
@@ -161,6 +144,8 @@ void parser_unexpected(parser *p, int code, token at, const int *expected, int n
  */
 
 static void feed(parser *p, void *machine, int code, token t) {
+    if (!p->first.len)
+        p->first = t;
     p->last = t;
     p->last_code = code;
     sql_grammar(machine, code, t, p);

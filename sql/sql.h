@@ -108,11 +108,13 @@ const setting_info *settings_table(size_t *count);
     X(ABS, "abs", 1, 1, NUMBER1, 0, "abs(x)", "absolute value")                                                           \
     X(ROUND, "round", 1, 2, REAL, 0, "round(x [, digits])", "rounded to digits after the point")                          \
     X(FLOOR, "floor", 1, 1, NUMBER1, 0, "floor(x)", "largest whole number not above x")                                   \
+    X(TRUNC, "trunc", 1, 1, NUMBER1, 0, "trunc(x)", "without what follows the point")                                     \
     X(CEIL, "ceil", 1, 1, NUMBER1, 0, "ceil(x)", "smallest whole number not below x")                                     \
     X(SIGN, "sign", 1, 1, INTEGER, 0, "sign(x)", "-1, 0 or 1")                                                            \
     X(SQRT, "sqrt", 1, 1, REAL, 0, "sqrt(x)", "square root; NULL below zero")                                             \
     X(POWER, "power", 2, 2, REAL, 0, "power(x, y)", "x to the y")                                                         \
     X(LN, "ln", 1, 1, REAL, 0, "ln(x)", "natural logarithm; NULL at zero and below")                                      \
+    X(LOG10, "log10", 1, 1, REAL, 0, "log10(x)", "logarithm to base 10; NULL at zero and below")                          \
     X(EXP, "exp", 1, 1, REAL, 0, "exp(x)", "e to the x")                                                                  \
     X(MOD, "mod", 2, 2, COMMON, 0, "mod(x, y)", "remainder; NULL when y is 0")                                            \
     X(RANDOM, "random", 0, 0, INTEGER, 1, "random()", "a random 64-bit integer")                                          \
@@ -126,6 +128,13 @@ const setting_info *settings_table(size_t *count);
     X(REPLACE, "replace", 3, 3, TEXT, 0, "replace(text, from, to)", "every `from` replaced by `to`")                      \
     X(INSTR, "instr", 2, 2, INTEGER, 0, "instr(text, part)", "position of the first `part`, 0 if there is none")          \
     X(CONCAT, "concat", 1, -1, TEXT, 0, "concat(a, b, …)", "texts joined, NULLs left out")                                \
+    X(CONCAT_WS, "concat_ws", 2, -1, TEXT, 0, "concat_ws(separator, a, b, …)", "texts joined by a separator, NULLs left out") \
+    X(LEFT_, "left", 2, 2, TEXT, 0, "left(text, n)", "the first n characters; below zero: all but the last -n")            \
+    X(RIGHT_, "right", 2, 2, TEXT, 0, "right(text, n)", "the last n characters; below zero: all but the first -n")         \
+    X(LPAD, "lpad", 2, 3, TEXT, 0, "lpad(text, n [, fill])", "n characters: filled at the left, or cut")                  \
+    X(RPAD, "rpad", 2, 3, TEXT, 0, "rpad(text, n [, fill])", "n characters: filled at the right, or cut")                 \
+    X(REVERSE, "reverse", 1, 1, TEXT, 0, "reverse(text)", "its characters from the last to the first")                    \
+    X(SPLIT_PART, "split_part", 3, 3, TEXT, 0, "split_part(text, separator, n)", "the n-th part between separators, '' if there is none; below zero: counted from the end") \
     X(REPEAT, "repeat", 2, 2, TEXT, 0, "repeat(text, n)", "the text n times")                                             \
     X(HEX, "hex", 1, 1, TEXT, 0, "hex(x)", "bytes as hexadecimal digits")                                                 \
     X(CHAR_, "char", 1, -1, TEXT, 0, "char(n, …)", "the text of these code points")                                       \

@@ -1,0 +1,86 @@
+/*
+ * habits.c - what people write by habit from other dialects, and how it is written here.
+ *
+ * Owns hints alone: the parser has stumbled already, and says where.
+ */
+#include "ast_int.h"
+#include "grammar.h"
+
+enum { ANY_CODE = -1 };
+
+/* How the statement begins (NULL: anyhow), the token before (0: none) and its word, the one stumbled
+ * over and its word (NULL: any). */
+static const struct {
+    const char *start;
+    int previous;
+    const char *word;
+    int code;
+    const char *at;
+    const char *hint;
+} habits[] = {
+    {NULL, TK_ID, "TOP", TK_NUMBER, NULL,
+     "the first rows are LIMIT n, at the end of the statement"},
+    {NULL, TK_ID, "DATE", TK_STRING, NULL, "dates are texts: '2024-01-31', or date('2024-01-31')"},
+    {NULL, TK_ID, "INTERVAL", ANY_CODE, NULL,
+     "a time moves by date(x, '+1 day') or datetime(x, '-2 hours')"},
+    {NULL, TK_EQ, NULL, TK_LT, NULL, "less or equal is written <="},
+    {NULL, TK_ID, NULL, TK_ARROW, NULL, "greater or equal is written >="},
+    {NULL, TK_LIKE, NULL, TK_PERCENT, NULL, "a pattern is a text in single quotes: '%…%'"},
+    {NULL, TK_ID, "REGEXP", TK_STRING, NULL,
+     "there are no regular expressions: LIKE, ILIKE and GLOB take patterns"},
+    {NULL, TK_ID, "RLIKE", TK_STRING, NULL,
+     "there are no regular expressions: LIKE, ILIKE and GLOB take patterns"},
+    {NULL, ANY_CODE, NULL, TK_ID, "ISNULL", "write IS NULL"},
+    {NULL, ANY_CODE, NULL, TK_ID, "NOTNULL", "write IS NOT NULL"},
+    {NULL, ANY_CODE, NULL, TK_ID, "FETCH", "the first rows are LIMIT n"},
+    {NULL, TK_ID, "FETCH", TK_FIRST, NULL, "the first rows are LIMIT n"},
+    {NULL, TK_DISTINCT, NULL, TK_ON, NULL,
+     "DISTINCT ON is not offered: GROUP BY the key, with MIN or MAX of the rest"},
+    {NULL, TK_BY, NULL, TK_ALL, NULL, "give the columns, or their numbers: BY 1, 2"},
+    {NULL, TK_STAR, NULL, TK_ID, "EXCLUDE", "list the columns that are wanted"},
+    {NULL, TK_GT, NULL, TK_ALL, NULL, "more than all is more than (SELECT MAX(…) …)"},
+    {NULL, TK_LT, NULL, TK_ALL, NULL, "less than all is less than (SELECT MIN(…) …)"},
+    {NULL, TK_LP, NULL, TK_SELECT, NULL,
+     "a query as a value has parentheses of its own; = ANY (…) is IN (…)"},
+    {NULL, TK_ID, NULL, TK_DOT, NULL,
+     "a table has no schema before its name; SHOW TABLES lists them"},
+    {NULL, TK_CREATE, NULL, TK_ID, "TEMP",
+     "there are no temporary tables: WITH name AS (…), or DROP TABLE later"},
+    {NULL, TK_CREATE, NULL, TK_ID, "TEMPORARY",
+     "there are no temporary tables: WITH name AS (…), or DROP TABLE later"},
+    {NULL, TK_KEY, NULL, TK_ID, "AUTOINCREMENT",
+     "an INTEGER PRIMARY KEY numbers its rows by itself"},
+    {NULL, ANY_CODE, NULL, TK_ID, "RETURNING",
+     "RETURNING is not offered: SELECT the rows afterwards"},
+    {"UPDATE", ANY_CODE, NULL, TK_FROM, NULL,
+     "write SET column = (SELECT … WHERE …), and WHERE EXISTS (…) for the rows"},
+    {"DELETE", ANY_CODE, NULL, TK_USING, NULL, "write WHERE column IN (SELECT …)"},
+    {NULL, 0, NULL, TK_FROM, NULL, "begin with SELECT * FROM"},
+    {NULL, 0, NULL, TK_DESC, NULL,
+     ".schema NAME shows a table's columns; SHOW TABLES lists the tables"},
+    {NULL, 0, NULL, TK_ID, "DESCRIBE",
+     ".schema NAME shows a table's columns; SHOW TABLES lists the tables"},
+    {NULL, 0, NULL, TK_ID, "PRAGMA",
+     "SET and SHOW are for settings, .schema NAME for a table's columns"},
+    {NULL, 0, NULL, TK_ID, "TRUNCATE", "DELETE FROM name empties a table"},
+    {NULL, 0, NULL, TK_ID, "VACUUM",
+     "free pages are used again by themselves; .backup DIRECTORY makes a compact copy"},
+    {NULL, 0, NULL, TK_ID, "ATTACH",
+     "one database is open at a time: .open NAME; COPY … TO 'f.csv' carries rows"},
+    {NULL, 0, NULL, TK_ID, "MERGE", "write INSERT … ON CONFLICT DO UPDATE"},
+    {NULL, TK_EXPLAIN, NULL, TK_ID, "QUERY", "EXPLAIN alone shows the plan"},
+};
+
+static bool is_word(token t, const char *word) {
+    return !word || str_equal_nocase(t.text, str_from(word));
+}
+
+const char *habit_hint(const parser *p, int code, token at) {
+    for (size_t i = 0; i < BASE_COUNT(habits); i++)
+        if ((habits[i].previous == ANY_CODE || habits[i].previous == p->previous_code) &&
+            (habits[i].code == ANY_CODE || habits[i].code == code) &&
+            is_word(p->previous, habits[i].word) && is_word(at, habits[i].at) &&
+            is_word(p->first, habits[i].start))
+            return habits[i].hint;
+    return NULL;
+}
