@@ -75,6 +75,7 @@ typedef struct backend_answer {
 typedef struct work_size {
     int blocks;        /* of KV */
     int device_blocks; /* of them on the device, at most: fewer where info.kv_host_bytes > 0 */
+    int likely_blocks; /* so many may do: what is asked for at once */
     int rows;          /* of a pass */
     /* How many requests not yet answered pass through a block; -1: its content is nobody's. Any time on the session's
      * thread; NULL: unknown. */

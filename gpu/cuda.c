@@ -136,7 +136,7 @@ static int forward_probe(llm_engine *engine, hash128 *digest, err *e) {
     pass_want want = {.row = ROWS - 1, .count = c->vocab, .logits = logits};
     pass p = {.rows = rows, .nrows = ROWS, .wants = &want, .nwants = 1};
     void *work = NULL;
-    work_size size = {.blocks = 2, .device_blocks = 2, .rows = ROWS};
+    work_size size = {.blocks = 2, .device_blocks = 2, .likely_blocks = 2, .rows = ROWS};
     int code = cuda_work_new(engine, &size, &work, e);
     if (code == 0) {
         code = cuda_forward(engine, work, &p, e);

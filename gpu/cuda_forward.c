@@ -560,6 +560,10 @@ int cuda_forward(llm_engine *engine, void *work, const pass *p, err *e) {
         if (part.nrows == 0) {
             return e->code;
         }
+        if (w->kv.moved) {
+            cuda_graphs_drop(w);
+            w->kv.moved = false;
+        }
         code = part_prepare(w, &part, e);
         if (code == ERR_FULL && rows_lower(w, &part, e)) {
             code = 0;

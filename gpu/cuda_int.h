@@ -114,11 +114,13 @@ typedef struct host_tier {
  * used that has none; from then on `paged`. */
 typedef struct cuda_kv {
     int blocks, slots; /* slots < blocks: the rest lives in host memory */
+    int most;          /* slots that there may be: more are asked for when they are needed */
+    bool moved;        /* the pool is elsewhere than it was: graphs know its address */
     size_t block_elements, layer_elements;
     uint16_t *pool; /* device [slots, block_elements] */
     bool paged;
     int32_t *slot_of;    /* [blocks]; -1: not on the card */
-    int32_t *block_in;   /* [slots]; -1: free */
+    int32_t *block_in;   /* [slots]; -1: free; this and what follows only where paged */
     int32_t *free_slots; /* [slots] */
     int nfree;
     uint64_t *used;     /* [slots]: the clock when last used */
@@ -220,11 +222,12 @@ int cuda_work_new(llm_engine *engine, const work_size *size, void **work, err *e
 void cuda_work_free(llm_engine *engine, void *work);
 
 /* ---- cuda_kv.c */
-/* Room on the card for size->device_blocks, or fewer, down to least_slots, where memory is short. */
+/* Room on the card for size->likely_blocks, or fewer, down to least_slots, where memory is short. */
 int cuda_kv_new(cuda_kv *kv, const model_config *c, const work_size *size, int least_slots, err *e);
 void cuda_kv_free(cuda_kv *kv);
-/* Called before blocks up to `highest` are used: from the first on that has no slot of its own number they move. */
-void cuda_kv_reach(cuda_kv *kv, int32_t highest);
+/* Called before blocks up to `highest` are used, with no compute under way: makes room on the card as long as there is
+ * some; from then on blocks move. */
+cudaError_t cuda_kv_reach(cuda_kv *kv, int32_t highest);
 /* Brings blocks[n] onto the card for a new part (at most `slots` of them, repeats are fine); the part waits for
  * `arrived`. */
 int cuda_kv_bring(cuda_kv *kv, const int32_t *blocks, size_t n, err *e);

@@ -62,38 +62,79 @@ static cudaError_t copy_stream_new(cuda_kv *kv) {
     return status;
 }
 
+int cuda_kv_new(cuda_kv *kv, const model_config *c, const work_size *size, int least_slots,
+                err *e) {
+    /* a pool that is to grow needs room for both: few blocks, or all */
+    int most = BASE_MIN(size->blocks, size->device_blocks);
+    int first = size->likely_blocks > most / 4 ? most : BASE_MAX(size->likely_blocks, least_slots);
+    kv->blocks = size->blocks;
+    kv->most = most;
+    kv->wanted = size->wanted;
+    kv->ctx = size->ctx;
+    kv->layer_elements = (size_t)c->n_kv_heads * (size_t)c->head_dim * LLM_BLOCK_TOKENS * 2;
+    kv->block_elements = kv->layer_elements * (size_t)c->n_layers;
+    kv->host.chunk_pages = (int)BASE_MAX(CHUNK_BYTES / block_bytes(kv), (size_t)1);
+    int code = cuda_check(slots_new(kv, BASE_MIN(most, first), BASE_MIN(most, least_slots)),
+                          "memory for KV blocks", e);
+    kv->most = kv->slots < BASE_MIN(most, first) ? kv->slots : most; /* there was no more */
+    return code != 0 ? code : cuda_check(copy_stream_new(kv), "a stream for KV blocks", e);
+}
+
 static int32_t *numbers(int count) {
     int32_t *list = mem_alloc(sizeof *list * (size_t)count);
     memset(list, 0xff, sizeof *list * (size_t)count); /* -1 */
     return list;
 }
 
-int cuda_kv_new(cuda_kv *kv, const model_config *c, const work_size *size, int least_slots,
-                err *e) {
-    int blocks = size->blocks, most = BASE_MIN(blocks, size->device_blocks);
-    kv->blocks = blocks;
-    kv->wanted = size->wanted;
-    kv->ctx = size->ctx;
-    kv->layer_elements = (size_t)c->n_kv_heads * (size_t)c->head_dim * LLM_BLOCK_TOKENS * 2;
-    kv->block_elements = kv->layer_elements * (size_t)c->n_layers;
-    int code =
-        cuda_check(slots_new(kv, most, BASE_MIN(most, least_slots)), "memory for KV blocks", e);
-    code = code != 0 ? code : cuda_check(copy_stream_new(kv), "a stream for KV blocks", e);
-    if (code != 0 || kv->slots == blocks) {
-        return code;
-    }
-    kv->slot_of = numbers(blocks);
+/* All slots are taken, each by the block of its number. */
+static void paging_begin(cuda_kv *kv) {
+    size_t slots = (size_t)kv->slots;
+    kv->paged = true;
+    kv->slot_of = numbers(kv->blocks);
     kv->block_in = numbers(kv->slots);
     kv->free_slots = numbers(kv->slots);
-    kv->used = mem_zalloc(sizeof *kv->used * (size_t)kv->slots);
-    kv->victims = mem_alloc(sizeof *kv->victims * (size_t)kv->slots);
-    host_tier *h = &kv->host;
-    h->page_of = numbers(blocks);
-    h->free_pages = numbers(blocks);
-    h->chunk_pages = (int)BASE_MAX(CHUNK_BYTES / block_bytes(kv), (size_t)1);
-    h->chunks = mem_zalloc(sizeof *h->chunks * (size_t)blocks);
-    h->budget = blocks - kv->slots;
-    return 0;
+    kv->used = mem_zalloc(sizeof *kv->used * slots);
+    kv->victims = mem_alloc(sizeof *kv->victims * slots);
+    kv->host.page_of = numbers(kv->blocks);
+    kv->host.free_pages = numbers(kv->blocks);
+    kv->host.chunks = mem_zalloc(sizeof *kv->host.chunks * (size_t)kv->blocks);
+    kv->host.budget = kv->blocks - kv->slots;
+    for (int32_t i = 0; i < kv->slots; i++) {
+        kv->slot_of[i] = kv->block_in[i] = i;
+    }
+}
+
+/* As many slots as there may be, with what they hold; where memory is short they stay as they are. */
+static cudaError_t pool_grow(cuda_kv *kv) {
+    uint16_t *old = kv->pool;
+    int slots = kv->slots;
+    cudaError_t status = slots_new(kv, kv->most, slots + 1);
+    kv->most = kv->slots;
+    if (status == cudaErrorMemoryAllocation) {
+        kv->most = kv->slots = slots;
+        return cudaSuccess;
+    }
+    if (status == cudaSuccess) { /* behind all that still travels to the old one */
+        status = cudaMemcpyAsync(kv->pool, old, (size_t)slots * block_bytes(kv),
+                                 cudaMemcpyDeviceToDevice, kv->copy);
+    }
+    if (status == cudaSuccess) {
+        status = cudaStreamSynchronize(kv->copy);
+    }
+    cudaFree(old);
+    kv->moved = true;
+    return status;
+}
+
+cudaError_t cuda_kv_reach(cuda_kv *kv, int32_t highest) {
+    cudaError_t status = cudaSuccess;
+    if (!kv->paged && highest >= kv->slots && kv->slots < kv->most) {
+        status = pool_grow(kv);
+    }
+    if (status == cudaSuccess && !kv->paged && highest >= kv->slots) {
+        paging_begin(kv);
+    }
+    return status;
 }
 
 void cuda_kv_free(cuda_kv *kv) {
@@ -271,16 +312,6 @@ static cudaError_t block_bring(cuda_kv *kv, int32_t block, bool content) {
     return status;
 }
 
-void cuda_kv_reach(cuda_kv *kv, int32_t highest) {
-    if (kv->paged || highest < kv->slots) {
-        return;
-    }
-    kv->paged = true;
-    for (int32_t i = 0; i < kv->slots; i++) {
-        kv->slot_of[i] = kv->block_in[i] = i;
-    }
-}
-
 int cuda_kv_bring(cuda_kv *kv, const int32_t *blocks, size_t n, err *e) {
     if (!kv->paged) {
         return 0;
@@ -309,9 +340,8 @@ int cuda_kv_bring(cuda_kv *kv, const int32_t *blocks, size_t n, err *e) {
 /* From pinned memory to the block, on the copy stream; `left` is recorded behind it, and cuda_forward waits for
  * `arrived`. */
 static cudaError_t block_send(cuda_kv *kv, int32_t block, const void *pinned, cudaEvent_t left) {
-    cudaError_t status = cudaSuccess;
-    cuda_kv_reach(kv, block);
-    if (kv->paged) {
+    cudaError_t status = cuda_kv_reach(kv, block);
+    if (status == cudaSuccess && kv->paged) {
         kv->clock++;
         status = block_bring(kv, block, false);
     }

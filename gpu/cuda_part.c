@@ -45,25 +45,27 @@ static void row_mark(cuda_work *w, const pass *p, int first, int i) {
 }
 
 int cuda_part_rows(cuda_work *w, const pass *p, int first, err *e) {
-    size_t slots = (size_t)w->kv.slots, copies = 2 * (size_t)p->ncopies;
+    size_t copies = 2 * (size_t)p->ncopies;
     bool tiers = w->kv.slots < w->kv.blocks;
     int states = 0, n = 0;
     marks_begin(w);
+    for (int i = 0; tiers && i < p->ncopies; i++) {
+        w->highest = BASE_MAX(w->highest, BASE_MAX(p->copies[i].from, p->copies[i].to));
+    }
     while (first + n < p->nrows && n < w->rows_cap) {
         const pass_row *row = &p->rows[first + n];
         states += row->position / PLAN_CHUNK + 1;
         if (tiers) {
             row_mark(w, p, first, first + n);
+            if (cuda_check(cuda_kv_reach(&w->kv, w->highest), "memory for KV blocks", e) != 0) {
+                return 0;
+            }
         }
-        if (states > w->states_cap || (tiers && w->nused + copies > slots)) {
+        if (states > w->states_cap || (tiers && w->nused + copies > (size_t)w->kv.slots)) {
             break;
         }
         n++;
     }
-    for (int i = 0; tiers && i < p->ncopies; i++) {
-        w->highest = BASE_MAX(w->highest, BASE_MAX(p->copies[i].from, p->copies[i].to));
-    }
-    cuda_kv_reach(&w->kv, w->highest);
     if (n == 0) {
         err_set(e, ERR_FULL,
                 "a sequence of %d tokens does not fit the card's memory: it holds %d KV blocks",

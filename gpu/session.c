@@ -59,6 +59,12 @@ int llm_session_new(llm_engine *engine, const llm_session_options *options, llm_
     return 0;
 }
 
+/* As if the requests known so far shared nothing; answers, and prompts that end inside a block, take some more. */
+static int likely_blocks(const llm_session *s) {
+    uint64_t most = s->stats.prompt_tokens / LLM_BLOCK_TOKENS + 2 * s->stats.requests;
+    return (int)BASE_MIN(most, (uint64_t)s->device_blocks);
+}
+
 /* The model's side of a session waits for the first pass: where all answers are stored there is none. */
 static int work_begin(llm_session *s, err *e) {
     if (!s->runs_model || s->work != NULL) {
@@ -69,6 +75,7 @@ static int work_begin(llm_session *s, err *e) {
     double start = session_now_ms();
     work_size size = {.blocks = s->tree.nblocks,
                       .device_blocks = s->device_blocks,
+                      .likely_blocks = likely_blocks(s),
                       .rows = o->pass_tokens + o->max_batch + 64,
                       .wanted = prefix_wanted,
                       .ctx = &s->tree};

@@ -137,7 +137,8 @@ static double pass_ms(llm_engine *engine, void *work, const pass *p) {
 static void *work_new(llm_engine *engine, int blocks, int rows) {
     void *work = NULL;
     err e = {0};
-    work_size size = {.blocks = blocks, .device_blocks = blocks, .rows = rows};
+    work_size size = {
+        .blocks = blocks, .device_blocks = blocks, .likely_blocks = blocks, .rows = rows};
     if (cuda_work_new(engine, &size, &work, &e) != 0) {
         die(&e);
     }

@@ -44,16 +44,23 @@ static void fixture_close(fixture *f) {
     make_free(&f->maker);
 }
 
-static cuda_work *work_open(fixture *f, int rows, int slots) {
+/* grows: room for all blocks is made when they come. */
+static cuda_work *work_made(fixture *f, int rows, int slots, bool grows) {
     err e = {0};
     void *work = NULL;
-    work_size size = {.blocks = BLOCKS, .device_blocks = slots > 0 ? slots : BLOCKS, .rows = rows};
+    int device = slots > 0 ? slots : BLOCKS;
+    work_size size = {.blocks = BLOCKS, .device_blocks = device, .rows = rows};
+    size.likely_blocks = grows ? 0 : device;
     if (cuda_work_new(f->engine, &size, &work, &e) != 0)
         fail_msg("%s", e.message);
     cuda_work *w = work;
-    assert_int_equal(w->kv.slots, size.device_blocks);
+    assert_true(grows ? w->kv.slots < device : w->kv.slots == device);
     w->kv.host.chunk_pages = 3; /* many chunks, the last within the budget short */
     return w;
+}
+
+static cuda_work *work_open(fixture *f, int rows, int slots) {
+    return work_made(f, rows, slots, false);
 }
 
 /* ---- a small tree of sequences ----------------------------------------------------------------- */
@@ -252,6 +259,14 @@ static void bits_do_not_depend_on_company(void **state) {
         run_together(&f, w, t, &other);
         same(&one, &other, "in parts");
         cuda_work_free(f.engine, w);
+        w = work_made(&f, 4096, 0, true);
+        run_together(&f, w, t, &other);
+        same(&one, &other, "in a pool that grows");
+        run_alone(&f, w, t, 64, true, &other);
+        same(&one, &other, "in a pool that has grown");
+        run_last(&f, w, t, &other);
+        assert_int_equal(w->kv.slots, BLOCKS);
+        cuda_work_free(f.engine, w);
         w = work_open(&f, 64, 40); /* 40 blocks on the card */
         run_together(&f, w, t, &other);
         same(&one, &other, "with blocks in host memory");
@@ -264,6 +279,42 @@ static void bits_do_not_depend_on_company(void **state) {
     }
     fixture_close(&f);
     free(t);
+}
+
+/* A graph knows where the pool was: when that moves, the same step is captured anew. */
+static void graphs_follow_the_pool(void **state) {
+    (void)state;
+    fixture f;
+    fixture_open(&f, &models[0]);
+    cuda_work *w = work_made(&f, 512, 0, true);
+    tree *t = malloc(sizeof *t);
+    tree_make(t, 1, 50);
+    answers first, later;
+    int32_t near_table[] = {0, 1}, far_table[] = {BLOCKS - 1, BLOCKS - 2};
+    pass_row rows[64];
+    pass_want wants[2];
+    pass p = {.rows = rows, .wants = wants};
+    rows_add(&p, t, 0, 0, 40, near_table);
+    pass_run(&f, w, &p);
+    for (int step = 0; step < 6; step++) {
+        if (step == 3) {
+            assert_true(w->ngraphs == 1 && w->graphs[0].exec != NULL);
+            rows_add(&p, t, 0, 0, 40, far_table);
+            pass_run(&f, w, &p);
+            assert_int_equal(w->kv.slots, BLOCKS);
+            assert_int_equal(w->ngraphs, 0);
+        }
+        memset(&later, 0xff, sizeof later);
+        rows_add(&p, t, 0, 40, 41, near_table);
+        wants_add(&p, 0, &later);
+        pass_run(&f, w, &p);
+        first = step == 0 ? later : first;
+        assert_memory_equal(first.logits[0], later.logits[0], sizeof later.logits[0]);
+    }
+    assert_true(w->ngraphs == 1 && w->graphs[0].exec != NULL);
+    free(t);
+    cuda_work_free(f.engine, w);
+    fixture_close(&f);
 }
 
 /* Blocks read from one session and written to another go on there with the same bits. */
@@ -349,6 +400,7 @@ const struct CMUnitTest forward_tests[] = {
     cmocka_unit_test(blocks_travel),
     cmocka_unit_test(every_architecture_is_near_the_reference),
     cmocka_unit_test(bits_do_not_depend_on_company),
+    cmocka_unit_test(graphs_follow_the_pool),
     cmocka_unit_test(tops_are_those_of_the_logits),
 };
 const size_t forward_tests_count = BASE_COUNT(forward_tests);
