@@ -42,7 +42,7 @@ void shell_error(shell *sh, const place *where, const err *e) {
     if (where->file != NULL)
         buf_printf(&out, "%s:%d:%d: %s%s%s\n", where->file, where->line + line - 1, col,
                    style_on(color, STYLE_BOLD), e->message, style_off(color, STYLE_BOLD));
-    else if (e->pos >= 0)
+    else if (e->pos >= 0 && where->text.n)
         buf_printf(&out, "%serror%s at %d:%d: %s\n", style_on(color, STYLE_ERROR),
                    style_off(color, STYLE_ERROR), line, col, e->message);
     else

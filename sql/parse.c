@@ -4,6 +4,7 @@
  *
  * Invariant: the first error wins; after it nothing more is fed to the parser.
  */
+#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -60,7 +61,8 @@ static bool hint_expected(err *e, const int *expected, int nexpected) {
     size_t used = 0;
     for (int i = 0; i < n; i++) {
         const char *join = i == 0 ? "" : i == n - 1 ? " or " : ", ";
-        int k = snprintf(out + used, sizeof out - used, "%s%s", join, words[i]);
+        const char *quote = isalpha((unsigned char)words[i][0]) ? "" : "\"";
+        int k = snprintf(out + used, sizeof out - used, "%s%s%s%s", join, quote, words[i], quote);
         if (k < 0 || used + (size_t)k >= sizeof out)
             return false;
         used += (size_t)k;

@@ -74,6 +74,8 @@ enter 'SELEC 1;'
 see 'did you mean SELECT?'
 enter '.tabels'
 see 'did you mean .tables?'
+enter '.import nowhere.csv t'
+see "^error: cannot open 'nowhere.csv'"
 enter '\dt'
 see '^digits  many    movies  texts'
 
