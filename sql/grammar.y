@@ -108,6 +108,14 @@ assignment(A) ::= name(N) EQ expr(X). {
 %type insert {ast *}
 insert(A) ::= INSERT INTO name(N) query(Q) on_conflict(O). { A = ast_insert(p, N, NULL, Q, O); }
 insert(A) ::= INSERT INTO name(N) column_list(C) query(Q) on_conflict(O). { A = ast_insert(p, N, C, Q, O); }
+insert(A) ::= WITH recursive ctes(W) INSERT INTO name(N) query(Q) on_conflict(O). {
+    token start = {{NULL, 0}, Q->pos, 0};
+    A = ast_insert(p, N, NULL, query_with(p, start, Q, W), O);
+}
+insert(A) ::= WITH recursive ctes(W) INSERT INTO name(N) column_list(C) query(Q) on_conflict(O). {
+    token start = {{NULL, 0}, Q->pos, 0};
+    A = ast_insert(p, N, C, query_with(p, start, Q, W), O);
+}
 insert(A) ::= INSERT INTO name(N) DEFAULT VALUES. { A = ast_insert(p, N, NULL, NULL, NULL); }
 
 %type on_conflict {ast *}

@@ -71,8 +71,6 @@ static const struct {
     {NULL, 0, NULL, TK_REPLACE, NULL, "write INSERT … ON CONFLICT (key) DO UPDATE SET …"},
     {NULL, TK_INSERT, NULL, TK_OR, NULL,
      "write INSERT INTO … ON CONFLICT DO NOTHING, or DO UPDATE SET …"},
-    {"WITH", TK_RP, NULL, TK_INSERT, NULL,
-     "WITH stands before the SELECT: INSERT INTO t WITH … SELECT …"},
     {"WITH", TK_RP, NULL, TK_UPDATE, NULL,
      "WITH stands in subqueries: UPDATE t SET a = (WITH … SELECT …)"},
     {"WITH", TK_RP, NULL, TK_DELETE, NULL,
