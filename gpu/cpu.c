@@ -166,9 +166,15 @@ static void probe_keep(const cpu_state *s, const side_probe *found) {
 
 /* What the probe finds goes to the side file and to `found`. The pool's lock is held, or nobody else knows the engine. */
 static int weights_load(llm_engine *engine, cpu_state *s, side_probe *found, err *e) {
+    const model_config *c = &engine->config;
+    s->model.screen = gemm_is_bf16(s->g) ? head_screen_new(s->k, c->vocab, c->n_embd) : NULL;
     int code = model_load(&s->model, s->threads, &found->digest, e);
     if (code != 0) {
         return code;
+    }
+    if (s->model.screen != NULL && (s->model.screen->run = cpu_screen_order(s)) == 0) {
+        head_screen_free(s->model.screen);
+        s->model.screen = NULL;
     }
     gguf_release_pages(engine->file);
     found->identity = gemm_identity(s->g);

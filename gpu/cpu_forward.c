@@ -507,6 +507,7 @@ void cpu_work_free(llm_engine *engine, void *work) {
             free(all[j]);
         }
     }
+    cpu_screen_free(w->screen);
     if (w->kv != NULL) {
         munmap(w->kv, w->kv_bytes);
     }

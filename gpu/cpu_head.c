@@ -11,7 +11,7 @@
 
 #include "cpu_int.h"
 
-static void final_cap(const cpu_work *w, float *logits, int n) {
+void cpu_final_cap(const cpu_work *w, float *logits, int n) {
     float cap = w->engine->config.final_softcap;
     for (int i = 0; cap > 0 && i < n; i++) {
         logits[i] = cap * tanhf(logits[i] / cap);
@@ -37,7 +37,7 @@ static void ids_task(void *ctx, int task, int worker) {
         want->logits[i] = w->s->k->dot(w->x + (size_t)w->want_rows[task] * (size_t)n, row, n);
     }
     if (want->ids != NULL) {
-        final_cap(w, want->logits, want->count);
+        cpu_final_cap(w, want->logits, want->count);
     }
 }
 
@@ -88,7 +88,7 @@ static void top_merge(const cpu_work *w, int whole, const pass_want *want) {
     }
     memcpy(want->top_ids, all.ids, sizeof *all.ids * (size_t)all.count);
     memcpy(want->logits, all.logits, sizeof *all.logits * (size_t)all.count);
-    final_cap(w, want->logits, all.count);
+    cpu_final_cap(w, want->logits, all.count);
 }
 
 /* ---- the whole vocabulary -------------------------------------------------------------------- */
@@ -111,7 +111,7 @@ static void head_task(void *ctx, int task, int worker) {
             top_find(w, p, want->top, logits, &w->tops[at]);
         } else {
             memcpy(want->logits + p->first, logits, sizeof(float) * (size_t)p->n);
-            final_cap(w, want->logits + p->first, p->n);
+            cpu_final_cap(w, want->logits + p->first, p->n);
         }
     }
 }
@@ -147,6 +147,7 @@ void cpu_head_run(cpu_work *w) {
     pool_run(w->s->threads, w->nwanted, final_norm_task, w);
     int whole = whole_gather(w);
     pool_run(w->s->threads, w->p->nwants, ids_task, w);
+    whole = cpu_screen_run(w, whole);
     if (whole == 0) {
         return;
     }

@@ -63,7 +63,8 @@ typedef struct kv_layout {
  * with a window may have a rope of their own. */
 enum { ANGLES_LOCAL = 1, ANGLES_SINK = 2, ANGLES_SETS = 4 };
 
-typedef struct head_top head_top; /* cpu_head.c */
+typedef struct head_top head_top;     /* cpu_head.c */
+typedef struct cpu_screen cpu_screen; /* cpu_screen.c */
 
 typedef struct cpu_work {
     llm_engine *engine;
@@ -85,6 +86,7 @@ typedef struct cpu_work {
     int wants_cap;
     head_top *tops; /* [wants of the whole vocabulary, parts of the head] */
     size_t tops_cap;
+    cpu_screen *screen; /* its work memory, once it was used */
     const pass *p;
     bool keys_late;   /* no row sees another's key of this pass: stored as attention comes to them */
     uint8_t *written; /* per block, while the above is found out; else all zero */
@@ -171,6 +173,15 @@ int cpu_ready(llm_engine *engine, err *e);
 
 /* cpu_head.c: the logits that the pass wants of rows w->wanted, whose states are w->x. */
 void cpu_head_run(cpu_work *w);
+void cpu_final_cap(const cpu_work *w, float *logits, int n); /* where the model has one */
+
+/* cpu_screen.c */
+/* Settles the wants of one likeliest token among the `whole` ones; returns how many are left, now the first in w->a and
+ * w->whole. */
+int cpu_screen_run(cpu_work *w, int whole);
+/* The run in which single products have the bits of the head's; 0: none, and the screen is not to be used. */
+int cpu_screen_order(cpu_state *s);
+void cpu_screen_free(cpu_screen *s);
 
 /* cpu_forward.c */
 /* Tokens/s of the layers' matrix products alone, `rows` at a time, through the pool: the bound of

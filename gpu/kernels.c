@@ -39,7 +39,8 @@ int kernels_available(const kernels **out) {
         if (level >= 2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
             __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq")) {
             out[n++] = &kernels_avx512;
-            if (level >= 3 && __builtin_cpu_supports("avx512bf16")) {
+            if (level >= 3 && __builtin_cpu_supports("avx512bf16") &&
+                __builtin_cpu_supports("avx512vnni")) {
                 out[n++] = &kernels_avx512bf16;
             }
         }

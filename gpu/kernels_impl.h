@@ -644,6 +644,10 @@ static void k_attend(const attend_unit *u) {
     }
 }
 
+#if defined(__AVX512BF16__) && defined(__AVX512VNNI__)
+#include "kernels_screen_impl.h"
+#endif
+
 const kernels KERNELS_TABLE = {
     .name = KERNELS_NAME,
     .queries = TILE,
@@ -665,4 +669,8 @@ const kernels KERNELS_TABLE = {
     .largest = k_largest,
     .attend = k_attend,
     .exp = k_exp,
+#if defined(__AVX512BF16__) && defined(__AVX512VNNI__)
+    .screen = k_screen,
+    .pair_products = k_pair_products,
+#endif
 };

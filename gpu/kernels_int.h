@@ -39,6 +39,34 @@ typedef struct attend_unit {
     int nahead;
 } attend_unit;
 
+enum { SCREEN_COLUMNS = 64, SCREEN_QUADS = 8 };
+
+/* A state in bytes (head_screen.c): fine digits, which the unit holds, and coarse ones of some quads. */
+typedef struct screen_state {
+    int quads[SCREEN_QUADS]; /* which of the k / 4 */
+    int8_t coarse[SCREEN_QUADS][4];
+    int fine_start, coarse_start; /* what the bytes' offset adds to sums of digits, negated */
+    float fine_scale, coarse_scale;
+    float size, rest; /* the state's norm, and that of what no digit holds */
+} screen_state;
+
+/*
+ * SCREEN_COLUMNS columns of the head's coarse copy and the states they are weighed for.
+ *
+ *   bytes [k/4, SCREEN_COLUMNS, 4]   scale, rest, norm [SCREEN_COLUMNS]   fine [rows, k]   upper [rows, SCREEN_COLUMNS]
+ */
+typedef struct screen_unit {
+    const uint8_t *bytes;
+    int k;
+    const float *scale, *rest, *norm;
+    const int8_t *fine;
+    const screen_state *states;
+    int rows;
+    float *best;     /* [rows] the largest lower bound so far, in and out */
+    uint64_t *masks; /* [rows] columns whose upper bound is not less than it */
+    float *upper;
+} screen_unit;
+
 typedef struct kernels {
     const char *name;
     bool narrow; /* attend rounds queries and weights to bf16, for its products of pairs */
@@ -61,6 +89,11 @@ typedef struct kernels {
     int (*largest)(const float *x, int n);          /* the first of the largest; NaNs are not */
     void (*attend)(const attend_unit *unit);        /* d: a multiple of width */
     void (*exp)(const float *x, int n, float *out); /* what softmax uses; for tests */
+    /* Both or none (NULL): machines with VNNI and products of pairs of bf16. */
+    void (*screen)(const screen_unit *unit);
+    /* out[16] = x . rows, x [k], rows [16, k] in bf16, pairs in order; sums of `run` products each (even, as is k) are
+     * added to one another */
+    void (*pair_products)(const uint16_t *x, const uint16_t *rows, int k, int run, float *out);
 } kernels;
 
 extern const kernels kernels_generic;

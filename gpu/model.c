@@ -90,7 +90,11 @@ void model_head_row(const packed_model *m, int id, float *out) {
 }
 
 static void head_row(const void *ctx, int row, float *out) {
-    model_head_row(((const row_source *)ctx)->m, row, out);
+    const packed_model *m = ((const row_source *)ctx)->m;
+    model_head_row(m, row, out);
+    if (m->screen != NULL) {
+        head_screen_set(m->screen, row, out);
+    }
 }
 
 void model_embed(const packed_model *m, int id, float *out) {
@@ -258,6 +262,7 @@ void model_free(packed_model *m) {
         gemm_weight_free(&m->layers[l].down);
     }
     gemm_weight_free(&m->head);
+    head_screen_free(m->screen);
     arena_free(m->mem);
     *m = (packed_model){0};
 }

@@ -12,6 +12,7 @@
 
 #include "config_int.h"
 #include "gemm_int.h"
+#include "head_screen_int.h"
 
 typedef struct model_layer {
     gemm_weight qkv, o, gate_up, down;
@@ -30,6 +31,7 @@ typedef struct packed_model {
     arena *mem;
     model_layer *layers;
     gemm_weight head;
+    head_screen *screen; /* set before the load, or NULL: filled with the head; owned */
     float *final_norm;
     const gguf_tensor *embedding, *head_tensor;
 } packed_model;

@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include "gemm_int.h"
+#include "head_screen_int.h"
 #include "kernels_int.h"
 
 static float noise(uint64_t seed, int i) {
@@ -248,6 +249,101 @@ static void attend(void **state) {
     }
 }
 
+/* ---- the head's screen ----------------------------------------------------------------------- */
+
+enum { HEAD = 1024, WIDTH = 96, STATES = 11 };
+
+/* Logits in double, as exact as the screen must bound them. */
+static double logit_of(const float *w, const uint16_t *x) {
+    uint16_t narrow[WIDTH];
+    float a[WIDTH], b[WIDTH];
+    double sum = 0;
+    kernels_generic.to_bf16(w, WIDTH, narrow);
+    kernels_generic.from_bf16(narrow, WIDTH, a);
+    kernels_generic.from_bf16(x, WIDTH, b);
+    for (int i = 0; i < WIDTH; i++) {
+        sum += (double)a[i] * (double)b[i];
+    }
+    return sum;
+}
+
+/* No token above the best lower bound is dropped, and few are kept; one large value in a state and one in the head. */
+static void screen_check(const kernels *k, float *w, float outlier) {
+    head_screen *s = head_screen_new(k, HEAD, WIDTH);
+    assert_non_null(s);
+    for (int j = 0; j < HEAD; j++) {
+        head_screen_set(s, j, w + j * WIDTH);
+    }
+    static uint16_t x[STATES][WIDTH];
+    static int8_t fine[STATES * WIDTH];
+    static float best[STATES], upper[STATES * SCREEN_COLUMNS], state[WIDTH];
+    static double logits[STATES][HEAD], top[STATES];
+    screen_state states[STATES];
+    for (int i = 0; i < STATES; i++) {
+        fill(state, WIDTH, 40 + (uint64_t)i, 1);
+        state[i * 7] *= outlier;
+        kernels_generic.to_bf16(state, WIDTH, x[i]);
+        assert_true(head_screen_state(s, x[i], fine + i * WIDTH, &states[i]));
+        best[i] = -INFINITY;
+        top[i] = -INFINITY;
+        for (int j = 0; j < HEAD; j++) {
+            logits[i][j] = logit_of(w + j * WIDTH, x[i]);
+            top[i] = fmax(top[i], logits[i][j]);
+        }
+    }
+    int kept = 0;
+    for (int round = 0; round < 2; round++) { /* the second knows the best of all */
+        for (int first = 0; first < HEAD; first += SCREEN_COLUMNS) {
+            uint64_t masks[STATES];
+            head_screen_run(s, first, fine, states, STATES, best, masks, upper);
+            for (int i = 0; i < STATES; i++) {
+                kept += round == 1 ? __builtin_popcountll(masks[i]) : 0;
+                assert_true((double)best[i] <= top[i]);
+                for (int j = 0; j < SCREEN_COLUMNS; j++) {
+                    assert_true((double)upper[i * SCREEN_COLUMNS + j] >= logits[i][first + j]);
+                    if (logits[i][first + j] == top[i]) {
+                        assert_true(masks[i] >> j & 1);
+                    }
+                }
+            }
+        }
+    }
+    assert_true(kept >= STATES && kept < STATES * 40);
+    x[0][5] = 0x7f80; /* infinity */
+    assert_false(head_screen_state(s, x[0], fine, states));
+    memset(x[0], 0, sizeof x[0]);
+    assert_false(head_screen_state(s, x[0], fine, states));
+    head_screen_free(s);
+}
+
+static void screen(void **state) {
+    (void)state;
+    static float w[HEAD * WIDTH];
+    const kernels *tables[4];
+    for (int t = 0, n = each(tables); t < n; t++) {
+        const kernels *k = tables[t];
+        if (k->screen == NULL) {
+            assert_null(head_screen_new(k, HEAD, WIDTH));
+            continue;
+        }
+        assert_null(head_screen_new(k, HEAD + 1, WIDTH));
+        fill(w, HEAD * WIDTH, 77, 1);
+        screen_check(k, w, 1);
+        memset(w + 5 * WIDTH, 0, sizeof(float) * WIDTH);
+        w[9 * WIDTH + 3] = 20;
+        screen_check(k, w, 30);
+        static uint16_t rows[16 * WIDTH];
+        float out[16];
+        k->to_bf16(w, 16 * WIDTH, rows);
+        for (int run = 32; run <= WIDTH; run += 32) {
+            k->pair_products(rows, rows, WIDTH, run, out);
+            for (int i = 0; i < 16; i++) {
+                near((double)out[i], logit_of(w + i * WIDTH, rows), 1e-4);
+            }
+        }
+    }
+}
+
 /* ---- products -------------------------------------------------------------------------------- */
 
 enum { K = 96, N = 80, ROWS = 70 };
@@ -318,7 +414,7 @@ static void pool_runs_each_task_once(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows),     cmocka_unit_test(narrow_and_wide),
-        cmocka_unit_test(rope),     cmocka_unit_test(attend),
+        cmocka_unit_test(rope),     cmocka_unit_test(attend),   cmocka_unit_test(screen),
         cmocka_unit_test(products), cmocka_unit_test(pool_runs_each_task_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
