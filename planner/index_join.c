@@ -14,6 +14,8 @@
 
 /* In rows read in passing: what it costs to find a key's entries, and to fetch a row by its rowid. */
 static const double LOOKUP_ROWS = 40, FETCH_ROWS = 8;
+/* A left row that finds no partner in the hash table costs less than a right one that goes into it. */
+static const double LEFT_ROW = 0.7;
 
 bool plan_keys_pay(double keys, double found, double rows) {
     return keys * LOOKUP_ROWS + found * FETCH_ROWS < rows;
@@ -124,9 +126,9 @@ static bool may_read(const plan_node *n, keyed_side side) {
 }
 
 /* Rows that the table would be read for without keys: all, or those that its own conditions lead to, which are at least its rows. */
-static double rows_without(rule_ctx *r, const candidate *c) {
+static double rows_without(rule_ctx *r, const candidate *c, keyed_side side) {
     bool bounded = c->scan.node->scan.nlow + c->scan.node->scan.nhigh > 0;
-    return estimate_rel(r->estimates, bounded ? c->scan.top : c->table)->rows;
+    return estimate_rel(r->estimates, bounded ? c->scan.top : c->table)->rows * (side == KEYED_LEFT ? LEFT_ROW : 1);
 }
 
 static candidate try_side(rule_ctx *r, const rel *join, const plan_node *n, keyed_side side) {
@@ -139,7 +141,7 @@ static candidate try_side(rule_ctx *r, const rel *join, const plan_node *n, keye
         c.ids[k] = plain_column(keys[k]);
     if (!may_read(n, side) || !find_table(&c, own, side == KEYED_LEFT ? n->left : n->right, n->join.nkeys))
         return c;
-    c.cost = rows_without(r, &c);
+    c.cost = rows_without(r, &c, side);
     find_keys(r, &c, n->join.nkeys, estimate_rel(r->estimates, other)->rows);
     c.scan.side = c.scan.nkeys ? side : KEYED_NONE;
     return c;
@@ -153,5 +155,6 @@ key_scan index_join_choose(rule_ctx *r, const rel *join, const plan_node *n) {
     if (left.scan.side == KEYED_NONE || right.scan.side == KEYED_NONE)
         return left.scan.side == KEYED_NONE ? right.scan : left.scan;
     /* The rows that a side would cost otherwise are what is saved. */
-    return rows_without(r, &left) - left.cost > rows_without(r, &right) - right.cost ? left.scan : right.scan;
+    double saved_left = rows_without(r, &left, KEYED_LEFT) - left.cost;
+    return saved_left > rows_without(r, &right, KEYED_RIGHT) - right.cost ? left.scan : right.scan;
 }
