@@ -1,5 +1,5 @@
 /*
- * agg.c - COUNT, SUM, AVG, MIN, MAX, GROUP_CONCAT, FIRST, with DISTINCT and FILTER.
+ * agg.c - COUNT, SUM, AVG, MIN, MAX, GROUP_CONCAT, MEDIAN, STDDEV, FIRST, with DISTINCT and FILTER.
  *
  *   cells  one a group: count of the values taken in, and what the kind needs
  *
@@ -19,10 +19,13 @@ typedef struct agg_cell {
         struct {
             double sum, carry;
         } real;
+        struct {
+            double mean, squares; /* of the distances from it */
+        } spread;
         int64_t i;
         double r;
         struct {
-            char *p;
+            char *p; /* MEDIAN: every value, as doubles */
             size_t n, cap;
         } text;
     };
@@ -61,7 +64,7 @@ agg *agg_new(const exec_ctx *ctx, const plan_agg *what, arena *mem) {
 
 static bool keeps_text(const agg *a) {
     agg_kind k = a->plan->kind;
-    return k == AGG_GROUP_CONCAT ||
+    return k == AGG_GROUP_CONCAT || k == AGG_MEDIAN ||
            ((k == AGG_MIN || k == AGG_MAX || k == AGG_FIRST) && is_text(a->arg_type));
 }
 
@@ -132,6 +135,24 @@ static void add_reals(agg *a, const column *c, const uint32_t *groups, int count
         else
             cell->real.carry += (x - sum) + cell->real.sum;
         cell->real.sum = sum;
+        cell->count++;
+    }
+}
+
+/* Welford's: the mean moves with each value, so no large squares are subtracted. */
+static void add_spread(agg *a, const column *c, const uint32_t *groups, int count) {
+    for (int k = 0; k < count; k++) {
+        agg_cell *cell = &a->cells[groups[a->rows[k]]];
+        double x = c->r[a->rows[k]], from = x - cell->spread.mean;
+        cell->spread.mean += from / (double)++cell->count;
+        cell->spread.squares += from * (x - cell->spread.mean);
+    }
+}
+
+static void add_values(agg *a, const column *c, const uint32_t *groups, int count) {
+    for (int k = 0; k < count; k++) {
+        agg_cell *cell = &a->cells[groups[a->rows[k]]];
+        cell_append_text(cell, (str){(const char *)&c->r[a->rows[k]], sizeof(double)});
         cell->count++;
     }
 }
@@ -277,6 +298,12 @@ int agg_add(agg *a, const batch *in, const uint32_t *groups, uint32_t ngroups, a
     case AGG_FIRST:
         add_first(a, &arg, groups, count);
         break;
+    case AGG_MEDIAN:
+        add_values(a, &arg, groups, count);
+        break;
+    case AGG_STDDEV:
+        add_spread(a, &arg, groups, count);
+        break;
     case AGG_GROUP_CONCAT:
         if ((status = read_separator(a, e)) == 0)
             status = add_texts(a, &arg, groups, count, pass, e);
@@ -305,6 +332,28 @@ static int sum_value(const agg *a, const agg_cell *c, value *out, err *e) {
     return 0;
 }
 
+static int compare_reals(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static value median_of(const agg_cell *c) {
+    double *x = (double *)(void *)c->text.p;
+    size_t n = (size_t)c->count, half = n / 2;
+    qsort(x, n, sizeof *x, compare_reals);
+    return value_real(n % 2 ? x[half] : x[half - 1] / 2 + x[half] / 2);
+}
+
+static int spread_value(const agg_cell *c, value *out, err *e) {
+    if (c->count < 2)
+        return 0;
+    double r = sqrt(c->spread.squares / (double)(c->count - 1));
+    if (!isfinite(r))
+        return err_set(e, ERR_ARITHMETIC, "a standard deviation is out of range for REAL");
+    *out = value_real(r);
+    return 0;
+}
+
 static int cell_value(const agg *a, const agg_cell *c, value *out, err *e) {
     agg_kind kind = a->plan->kind;
     if (kind == AGG_COUNT || kind == AGG_COUNT_STAR) {
@@ -316,7 +365,11 @@ static int cell_value(const agg *a, const agg_cell *c, value *out, err *e) {
         return 0;
     if (kind == AGG_SUM || kind == AGG_AVG)
         return sum_value(a, c, out, e);
-    if (keeps_text(a)) {
+    if (kind == AGG_STDDEV)
+        return spread_value(c, out, e);
+    if (kind == AGG_MEDIAN) {
+        *out = median_of(c);
+    } else if (keeps_text(a)) {
         value_type t = kind == AGG_GROUP_CONCAT ? TYPE_TEXT : a->arg_type;
         *out = (value){.type = t, .s = {c->text.n ? c->text.p : "", c->text.n}};
     } else {

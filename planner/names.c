@@ -57,7 +57,7 @@ static str expr_text(const column_names *s, const expr *x) {
 }
 
 const char *agg_name(agg_kind k) {
-    static const char *const names[] = {"count", "count", "sum", "avg", "min", "max", "group_concat", "first"};
+    static const char *const names[] = {"count", "count", "sum", "avg", "min", "max", "group_concat", "first", "median", "stddev"};
     return names[k];
 }
 

@@ -144,6 +144,8 @@ static int aggregate_argument(binder *b, const node *n, rel_agg *agg) {
         x = to_number(b, x, what);
         break;
     case AGG_AVG:
+    case AGG_MEDIAN:
+    case AGG_STDDEV:
         x = to_number(b, x, what);
         x = x ? to_type(b, x, TYPE_REAL, what) : NULL;
         break;

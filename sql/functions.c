@@ -62,6 +62,10 @@ static const function_info infos[] = {
      "texts joined, by ',' unless said otherwise"},
     {"string_agg", 1, 2, false, true, "string_agg([DISTINCT] x, separator)",
      "group_concat by another name"},
+    {"median", 1, 1, false, true, "median([DISTINCT] x)",
+     "the value in the middle; of an even number the mean of two"},
+    {"stddev", 1, 1, false, true, "stddev([DISTINCT] x)",
+     "the standard deviation of a sample; NULL of fewer than two values"},
     {"llm", 1, -1, false, false,
      "LLM(prompt, field [AS name], … [, option => value]) [RETURNS type]", "ask the model"},
     {"llm_prob", 1, 1, false, false, "LLM_PROB(LLM(…))", "the probability of a typed answer"},
@@ -176,6 +180,9 @@ bool aggregate_find(str name, agg_kind *out) {
         {"max", AGG_MAX},
         {"group_concat", AGG_GROUP_CONCAT},
         {"string_agg", AGG_GROUP_CONCAT},
+        {"median", AGG_MEDIAN},
+        {"stddev", AGG_STDDEV},
+        {"stddev_samp", AGG_STDDEV},
     };
     for (size_t i = 0; i < BASE_COUNT(kinds); i++)
         if (str_equal_nocase(name, str_from(kinds[i].name))) {
@@ -193,7 +200,7 @@ const char *function_nearest(str name) {
 }
 
 const char *aggregate_name(agg_kind kind) {
-    static const char *const names[] = {"count", "count", "sum",          "avg",
-                                        "min",   "max",   "group_concat", "first"};
+    static const char *const names[] = {"count", "count",        "sum",   "avg",    "min",
+                                        "max",   "group_concat", "first", "median", "stddev"};
     return names[kind];
 }

@@ -302,7 +302,8 @@ typedef enum join_kind {
 
 typedef enum set_op { SETOP_UNION_ALL, SETOP_UNION, SETOP_EXCEPT, SETOP_INTERSECT } set_op;
 
-typedef enum agg_kind { AGG_COUNT_STAR, AGG_COUNT, AGG_SUM, AGG_AVG, AGG_MIN, AGG_MAX, AGG_GROUP_CONCAT, AGG_FIRST } agg_kind;
+typedef enum agg_kind { AGG_COUNT_STAR, AGG_COUNT, AGG_SUM, AGG_AVG, AGG_MIN, AGG_MAX, AGG_GROUP_CONCAT, AGG_FIRST,
+                       AGG_MEDIAN, AGG_STDDEV } agg_kind;
 
 typedef struct rel_column {
     int id;
