@@ -342,12 +342,21 @@ static int run_chunks(op *o, const use_run *by, int64_t first, int64_t most, boo
     return status;
 }
 
+/* A session serves one engine: going from one to the other chunk by chunk would lose the KV each time. */
+static bool has_one_engine(const llm_state *s) {
+    for (int i = 1; i < s->nuses; i++)
+        if (s->uses[i].engine != s->uses[0].engine)
+            return false;
+    return true;
+}
+
 /* Every row through every stage. */
 static int run_all(op *o, err *e) {
     llm_state *s = o->state;
-    const use_run *kept = kept_group(s);
+    bool chunks = has_one_engine(s);
+    const use_run *kept = chunks ? kept_group(s) : NULL;
     int64_t n = rowset_rows(s->rows), chunk = o->ctx->settings->llm_chunk, count;
-    bool looks = chunk > 0 && n >= 2 * chunk && llm_rank_free(s);
+    bool looks = chunks && chunk > 0 && n >= 2 * chunk && llm_rank_free(s);
     int64_t most = n;
     uint32_t done = 0;
     int status = kept ? rows_kept_at_once(o, kept, &most, e) : 0;
