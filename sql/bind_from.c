@@ -405,7 +405,10 @@ static int bind_join(binder *b, from_item *f, scope *s, rel **out) {
     if ((status = bind_from(b, f->right, &both, &right)) != 0)
         return status;
     if (f->on) {
+        const scope *beside = b->beside;
+        b->beside = s;
         status = join_on(b, f, &both, left, right, out);
+        b->beside = beside;
     } else {
         expr *predicate = NULL;
         status = using_predicate(b, f, &both, split, &predicate);

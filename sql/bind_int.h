@@ -149,6 +149,7 @@ typedef struct binder {
     bool compares_null;
     int view_depth; /* > 0: positions are another text's */
     scope *scope;
+    const scope *beside; /* of an ON: the tables before the comma, which it does not see */
     lift *lift;
     expr *guard;
     expr *inherited; /* of the query being bound: the guard that all its calls have */

@@ -200,7 +200,19 @@ static void hint_column(binder *b, const node *n) {
         err_hint(b->e, "there is no FROM; texts stand in single quotes");
 }
 
+/* FROM a, b JOIN c ON a.x = c.x */
+static bool stands_beside(binder *b, const node *n) {
+    if (!b->beside || !scope_has_table(b->beside, n->qualifier.name))
+        return false;
+    fail_ident(b, n->qualifier, "this ON does not see table \"%.*s\"", (int)n->qualifier.name.n,
+               n->qualifier.name.p);
+    err_hint(b->e, "JOIN binds tighter than a comma: write CROSS JOIN for the comma before it");
+    return true;
+}
+
 static void unknown_table(binder *b, const node *n) {
+    if (stands_beside(b, n))
+        return;
     enum { MOST = 64 };
     const char *names[MOST];
     size_t count = 0;
