@@ -96,7 +96,9 @@ typedef struct footprint {
 } footprint;
 
 static footprint footprint_now(const llm_engine *engine, const llm_stats *st) {
-    footprint f = {.needed = (double)(llm_engine_info(engine)->weight_bytes + st->kv_bytes)};
+    const cpu_state *state = engine->state;
+    size_t weights = llm_engine_info(engine)->weight_bytes + head_screen_bytes(state->model.screen);
+    footprint f = {.needed = (double)(weights + st->kv_bytes)};
     FILE *file = fopen("/proc/self/statm", "r");
     long pages = 0;
     if (file != NULL && fscanf(file, "%*d %ld", &pages) == 1) {
@@ -188,6 +190,16 @@ static double memory_rate(llm_engine *engine) {
     return best;
 }
 
+/* Bytes that one token alone reads of the weights: of the head its coarse copy, where it has one. */
+static double token_bytes(const llm_engine *engine) {
+    const cpu_state *state = engine->state;
+    const head_screen *screen = state->model.screen;
+    double all = (double)llm_engine_info(engine)->weight_bytes;
+    double head =
+        (double)state->model.head.n * (double)state->model.head.k * (double)gemm_element(state->g);
+    return screen == NULL ? all : all - head + (double)head_screen_bytes(screen);
+}
+
 /* ---- lines ----------------------------------------------------------------------------------- */
 
 typedef struct report {
@@ -268,8 +280,7 @@ static void measure(llm_engine *engine, const report *r) {
             if (c->sequences ==
                 1) { /* a token reads every weight once: memory is the bound there */
                 stream = BASE_MAX(stream, memory_rate(engine));
-                print_line(r, "decode_b1_of_memory", rate,
-                           stream / (double)llm_engine_info(engine)->weight_bytes);
+                print_line(r, "decode_b1_of_memory", rate, stream / token_bytes(engine));
             }
         }
     }
