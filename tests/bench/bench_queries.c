@@ -507,8 +507,9 @@ static void take_share(void *ctx, const batch *b) {
  * before, as the planner's does. */
 static void bench_filters(bench *b) {
     static const mode pair[] = {
-        {"filters_written", "written", "SET psm = 'auto'; SET rules_off = 'llm_placement, llm_up'",
-         false, false, false, true},
+        {"filters_written", "written",
+         "SET psm = 'auto'; SET rules_off = 'llm_placement, llm_up, reorder'", false, false, false,
+         true},
         {"filters_planned", "planned", "SET psm = 'auto'; SET rules_off = ''", false, false, false,
          true}};
     share s = {.rows = b->set.nrows};
