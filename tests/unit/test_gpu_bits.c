@@ -426,8 +426,9 @@ static void from_a_store(void **state) {
         llm_stats st;
         llm_session_stats(s, &st);
         assert_int_equal(st.prompt_tokens, st.computed_tokens + st.reused_memory + st.reused_disk);
-        assert_true(round == 0 || (st.reused_disk > 0 && st.computed_tokens <= computed));
-        computed = st.computed_tokens;
+        /* who yields to whom is a matter of time, and with it what is evicted: not counted to the token */
+        assert_true(round == 0 || (st.reused_disk > 0 && st.computed_tokens < computed));
+        computed = round == 0 ? st.computed_tokens : computed;
         same(f.reference, out, "store");
         llm_session_free(s);
     }
