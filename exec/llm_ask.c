@@ -1,9 +1,10 @@
 /*
- * llm_ask.c - one stage's calls over chosen rows: what is known already, what the engine is asked, and its answers as they come.
+ * llm_ask.c - one stage's calls over chosen rows: what is known already, what the engine is asked,
+ * and its answers as they come.
  *
- * Invariant: an answer is in the memo, and where the cache is on also on disk, as soon as it is there, so that a cancelled statement loses
- * none that it paid for (DESIGN 2.6). Inputs go out in the solver's order; where the data stand first, the questions about a row one after
- * the other.
+ * Invariant: an answer is in the memo, and where the cache is on also on disk, as soon as it is
+ * there, so that a cancelled statement loses none that it paid for (DESIGN 2.6). Inputs go out in
+ * the solver's order; where the data stand first, the questions about a row one after the other.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -13,7 +14,7 @@
 
 enum { EVENTS_AT_ONCE = 64 };
 
-/* ---- progress ---------------------------------------------------------------------------------- */
+/* ---- progress -------------------------------------------------------------------------------- */
 
 /* Inputs asked about so far, and those that are expected to be. */
 static uint64_t expected_inputs(const llm_state *s) {
@@ -75,7 +76,8 @@ cache *llm_answers_cache(const exec_ctx *ctx) {
     return wanted ? runtime_cache(ctx->llm) : NULL;
 }
 
-/* An answer that is known already: the statement's own, or (*stored) one from disk, whose text is in `mem`. */
+/* An answer that is known already: the statement's own,
+ * or (*stored) one from disk, whose text is in `mem`. */
 static bool look_up(op *o, const use_run *u, uint32_t input, llm_span **spans, int nspans,
                     answer_id *id, arena *mem, const llm_answer **own, llm_answer *stored) {
     exec_ctx *ctx = o->ctx;
@@ -105,7 +107,6 @@ static bool find_known(op *o, use_run *u, uint32_t input, llm_span **spans, int 
         return true;
     }
     keep_answer(o, u, input, &stored);
-    u->stored++;
     watch_stored(o->ctx->llm, spans, nspans);
     o->ctx->summary.answers_stored++;
     actual->stored_answers++;
@@ -160,7 +161,7 @@ typedef struct submission {
     llm_session *session;
     llm_span **spans;
     answer_id id;
-    uint32_t done; /* stages that these rows have been through */
+    bool keep; /* stages still to come ask about the same data */
 } submission;
 
 /* Whether calls of stages still to come ask about the same data: its KV is kept for them. */
@@ -183,12 +184,11 @@ static int submit_input(op *o, int use, uint32_t input, const submission *sub, i
                            .after = u->prompt->tmpl,
                            .max_tokens = u->use->call->max_tokens ? u->use->call->max_tokens
                                                                   : (int)set->max_tokens,
-                           .keep = asked_again(s, u, sub->done)};
+                           .keep = sub->keep};
     sampling_of(set, u->use->call, &request.sampling);
     int status = llm_submit(sub->session, &request, e);
     if (status == 0) {
         o->ctx->summary.head_tokens += u->prompt->head_tokens;
-        s->head_tokens += u->prompt->head_tokens;
         return 0;
     }
     if (set->llm_on_error == ON_ERROR_NULL && status != ERR_CANCELLED) {
@@ -270,7 +270,8 @@ static placed_input *inputs_in_order(const use_run *u, const int64_t *rows, int6
     return list;
 }
 
-/* Whether use i goes through the inputs together with use `first` of its stage: it is of its group, and the data stand first. */
+/* Whether use i goes through the inputs together with use `first` of its stage: it is of its group,
+ * and the data stand first. */
 static bool goes_along(const llm_state *s, int first, int i) {
     const use_run *u = &s->uses[i];
     return i == first || (i > first && u->stage == s->uses[first].stage &&
@@ -289,7 +290,7 @@ static int submit_use(op *o, int use, uint32_t done, const int64_t *rows, int64_
     llm_state *s = o->state;
     use_run *u = &s->uses[use];
     size_t n;
-    submission sub = {.done = done};
+    submission sub = {.keep = asked_again(s, u, done)};
     int end = s->stages[u->stage].first_use + s->stages[u->stage].nuses;
     int status = runtime_session(o->ctx->llm, u->engine, &sub.session, e);
     for (int i = use; i < end && status == 0; i++)
@@ -310,7 +311,7 @@ static int submit_use(op *o, int use, uint32_t done, const int64_t *rows, int64_
     return status;
 }
 
-/* ---- answers ----------------------------------------------------------------------------------- */
+/* ---- answers --------------------------------------------------------------------------------- */
 
 static void learn(use_run *u, const llm_event *event) {
     u->learned = true;
@@ -393,9 +394,10 @@ int llm_ask_remember(op *o, err *e) {
     return status;
 }
 
-/* ---- counting ---------------------------------------------------------------------------------- */
+/* ---- counting -------------------------------------------------------------------------------- */
 
-/* What the stage's calls of one group add to those of the group in the stages before: calls that are sent together are counted together. */
+/* What the stage's calls of one group add to those of the group in the stages before: calls that
+ * are sent together are counted together. */
 static int count_group(op *o, int use, plan_actual *into, err *e) {
     llm_state *s = o->state;
     const use_run *u = &s->uses[use];
@@ -438,7 +440,7 @@ static int count_baselines(op *o, err *e) {
     return status;
 }
 
-/* ---- running ----------------------------------------------------------------------------------- */
+/* ---- running --------------------------------------------------------------------------------- */
 
 /* Time that a person held the statement is nobody's: clocks that began before it are set on. */
 static void wait_while_paused(op *o, double *started) {

@@ -1,8 +1,9 @@
 /*
  * llm_stages.c - a stack of LLM nodes as stages, and their conditions over chosen rows.
  *
- * Invariant: slots are the same up a stack: the base's columns, then those of each node's answers. A stage runs after those whose answers
- * its guards and conditions read; volatile expressions keep the place they were planned at.
+ * Invariant: slots are the same up a stack: the base's columns, then those of each node's answers.
+ * A stage runs after those whose answers its guards and conditions read; volatile expressions keep
+ * the place they were planned at.
  */
 #include <math.h>
 
@@ -25,7 +26,7 @@ const plan_node *llm_stack_base(const plan_node *top) {
     return base;
 }
 
-/* ---- dependencies ------------------------------------------------------------------------------ */
+/* ---- dependencies ---------------------------------------------------------------------------- */
 
 static int stage_of_slot(const llm_state *s, int slot) {
     for (int i = s->nstages; i-- > 0;)
@@ -76,7 +77,7 @@ static void find_order(llm_state *s) {
     }
 }
 
-/* ---- opening ----------------------------------------------------------------------------------- */
+/* ---- opening --------------------------------------------------------------------------------- */
 
 static void add_stage(op *o, const plan_node *node, const plan_node *const *filters, int nfilters) {
     llm_state *s = o->state;
@@ -132,10 +133,10 @@ void llm_stages_open(op *o) {
     find_order(s);
 }
 
-/* ---- answers as columns ------------------------------------------------------------------------ */
+/* ---- answers as columns ---------------------------------------------------------------------- */
 
-int llm_answer_columns(op *o, const use_run *u, const int64_t *rows, int count, arena *mem,
-                       column *out, column *prob, err *e) {
+static int answer_columns(op *o, const use_run *u, const int64_t *rows, int count, arena *mem,
+                          column *out, column *prob, err *e) {
     column_init(out, mem, llm_call_type(u->use->call), count, false);
     if (prob)
         column_init(prob, mem, TYPE_REAL, count, false);
@@ -159,7 +160,7 @@ int llm_answer_columns(op *o, const use_run *u, const int64_t *rows, int count, 
     return 0;
 }
 
-/* ---- conditions over chosen rows ---------------------------------------------------------------- */
+/* ---- conditions over chosen rows ------------------------------------------------------------- */
 
 static void mark_slots(const expr *x, bool *read) {
     if (x->kind == EXPR_COLUMN)
@@ -168,20 +169,18 @@ static void mark_slots(const expr *x, bool *read) {
         mark_slots(x->args[i], read);
 }
 
-/* The columns that x reads, over rows[0..count). */
-static int fill_view(op *o, const bool *read, const int64_t *rows, int count, batch *view, err *e) {
+int llm_rows_columns(op *o, const bool *read, const int64_t *rows, int count, batch *out, err *e) {
     llm_state *s = o->state;
     int status = 0;
     for (int c = 0; c < s->base->ncols; c++)
-        if (read[c])
-            rowset_gather(s->rows, c, s->scratch, rows, count, &view->cols[c]);
+        if (!read || read[c])
+            rowset_gather(s->rows, c, out->mem, rows, count, &out->cols[c]);
     for (int i = 0; i < s->nuses && status == 0; i++) {
         const use_run *u = &s->uses[i];
         int prob = u->use->prob_slot;
-        if (read[u->use->out_slot] || (prob >= 0 && read[prob]))
-            status =
-                llm_answer_columns(o, u, rows, count, s->scratch, &view->cols[u->use->out_slot],
-                                   prob >= 0 ? &view->cols[prob] : NULL, e);
+        if (!read || read[u->use->out_slot] || (prob >= 0 && read[prob]))
+            status = answer_columns(o, u, rows, count, out->mem, &out->cols[u->use->out_slot],
+                                    prob >= 0 ? &out->cols[prob] : NULL, e);
     }
     return status;
 }
@@ -198,7 +197,7 @@ int llm_rows_where(op *o, const expr *x, const int64_t *rows, int64_t count, int
         batch view = {.rows = some, .ncols = o->node->ncols, .mem = s->scratch};
         view.cols = ARENA_ARRAY(s->scratch, column, o->node->ncols + 1);
         mark_slots(x, read);
-        status = fill_view(o, read, rows + from, some, &view, e);
+        status = llm_rows_columns(o, read, rows + from, some, &view, e);
         if (status == 0)
             status = eval_filter(x, &view, s->scratch, pick, &picked, e);
         for (int i = 0; i < picked && status == 0; i++)

@@ -1,13 +1,15 @@
 /*
- * op_llm.c - the LLM operator: gathers all rows of its stack's base, dedups what is asked about them, orders it, has it answered stage by
- * stage, and hands rows out in input order.
+ * op_llm.c - the LLM operator: gathers all rows of its stack's base, dedups what is asked about
+ * them, orders it, has it answered stage by stage, and hands rows out in input order.
  *
- *   base --drain--> rowset --per use--> inputs, prompt, order --chunk by chunk, stage by stage--> answers, rows dropped --> batches
+ *   base --drain--> rowset --per use--> inputs, prompt, order --chunk by chunk, stage by stage-->
+ *   answers, rows dropped --> batches
  *
- * Invariant: the rows come out as they came in, whatever the order of prompts and stages (DIALECT 4); what a prompt says follows from all
- * rows of the base, never from what a filter kept (DESIGN 2.2).
- * Rows go through the stages in chunks: in waves of input order under a LIMIT (node->llm.wanted); in growing chunks where filters may
- * change places after a look at what they keep; in chunks whose KV fits where a later stage asks about data that an earlier one has
+ * Invariant: the rows come out as they came in, whatever the order of prompts and stages (DIALECT
+ * 4); what a prompt says follows from all rows of the base, never from what a filter kept (DESIGN
+ * 2.2). Rows go through the stages in chunks: in waves of input order under a LIMIT
+ * (node->llm.wanted); in growing chunks where filters may change places after a look at what they
+ * keep; in chunks whose KV fits where a later stage asks about data that an earlier one has
  * computed; else all at once.
  */
 #include <math.h>
@@ -21,7 +23,7 @@
 /* Chunks of rows that later stages ask about again take one part in so many of the KV memory. */
 enum { KEPT_PART = 2 };
 
-/* ---- preparation ------------------------------------------------------------------------------- */
+/* ---- preparation ----------------------------------------------------------------------------- */
 
 static psm_strategy strategy_of(const settings *s) {
     static const psm_strategy strategies[] = {PSM_OFF, PSM_FIXED, PSM_GROUPED, PSM_AUTO};
@@ -36,7 +38,8 @@ static int solve_order(op *o, use_run *u, err *e) {
     return status;
 }
 
-/* The examples follow the statement's field order, so they join the head once the order is known. */
+/* The examples follow the statement's field order,
+ * so they join the head once the order is known. */
 static void place_examples(op *o, use_run *u) {
     const llm_runtime *r = o->ctx->llm;
     int at = u->use->call->number - 1;
@@ -62,7 +65,8 @@ static bool data_first_wanted(const settings *s) {
     return s->llm_layout == LAYOUT_DATA_FIRST;
 }
 
-/* A guard that reads answers is looked at when the rows are asked: until then all of them may need the call. */
+/* A guard that reads answers is looked at when the rows
+ * are asked: until then all of them may need the call. */
 static const plan_llm_use *unguarded(op *o, const use_run *u) {
     if (!u->late_guard)
         return u->use;
@@ -112,9 +116,10 @@ static int prepare_use(op *o, use_run *u, err *e) {
     return 0;
 }
 
-/* ---- layout ------------------------------------------------------------------------------------ */
+/* ---- layout ---------------------------------------------------------------------------------- */
 
-/* Lets the group of `leader` send the data first where that computes fewer tokens; they then stand in one order for all its calls. */
+/* Lets the group of `leader` send the data first where that computes fewer tokens; they then stand
+ * in one order for all its calls. */
 static int lay_out_group(op *o, use_run *leader, err *e) {
     llm_state *s = o->state;
     layout_call *calls = ARENA_ARRAY(o->mem, layout_call, s->nuses + 1);
@@ -142,7 +147,8 @@ static int lay_out_group(op *o, use_run *leader, err *e) {
     return status;
 }
 
-/* "synopsis, review", with the call's number where uses [first, end) differ, and what stands first. */
+/* "synopsis, review", with the call's number where
+ * uses [first, end) differ, and what stands first. */
 static str orders_text(op *o, int first, int end) {
     llm_state *s = o->state;
     buf b = {0};
@@ -215,7 +221,7 @@ static int prepare(op *o, err *e) {
     return status;
 }
 
-/* ---- stage by stage ------------------------------------------------------------------------------ */
+/* ---- stage by stage -------------------------------------------------------------------------- */
 
 /* One stage over rows[0..*count), of which those that pass stay. */
 static int run_stage(op *o, int stage, uint32_t done, int64_t *rows, int64_t *count, err *e) {
@@ -250,7 +256,8 @@ static int run_stage(op *o, int stage, uint32_t done, int64_t *rows, int64_t *co
     return status;
 }
 
-/* The stages that have not been through these rows; `deciding`: only as long as some remove rows. */
+/* The stages that have not been through these rows;
+ * `deciding`: only as long as some remove rows. */
 static int run_stages(op *o, uint32_t *done, bool deciding, int64_t *rows, int64_t *count, err *e) {
     llm_state *s = o->state;
     int status = 0, stage;
@@ -262,9 +269,10 @@ static int run_stages(op *o, uint32_t *done, bool deciding, int64_t *rows, int64
     return status;
 }
 
-/* ---- chunks ------------------------------------------------------------------------------------ */
+/* ---- chunks ---------------------------------------------------------------------------------- */
 
-/* A group whose data stand first and are asked about in several stages: its first use; NULL: there is none. */
+/* A group whose data stand first and are asked about in
+ * several stages: its first use; NULL: there is none. */
 static const use_run *kept_group(const llm_state *s) {
     for (int i = 0; i < s->nuses; i++)
         for (int k = 0; k < i && s->uses[i].prompt->data_first; k++)
@@ -324,7 +332,8 @@ static int64_t *rows_left(const llm_state *s, int64_t step, int64_t *count) {
     return rows;
 }
 
-/* Chunk by chunk in the order of `by`: through all stages, or (`deciding`) through those that remove rows; *done: which these were. */
+/* Chunk by chunk in the order of `by`: through all stages, or (`deciding`) through those that
+ * remove rows; *done: which these were. */
 static int run_chunks(op *o, const use_run *by, int64_t first, int64_t most, bool deciding,
                       uint32_t *done, err *e) {
     llm_state *s = o->state;
@@ -342,7 +351,8 @@ static int run_chunks(op *o, const use_run *by, int64_t first, int64_t most, boo
     return status;
 }
 
-/* A session serves one engine: going from one to the other chunk by chunk would lose the KV each time. */
+/* A session serves one engine: going from one to the
+ * other chunk by chunk would lose the KV each time. */
 static bool has_one_engine(const llm_state *s) {
     for (int i = 1; i < s->nuses; i++)
         if (s->uses[i].engine != s->uses[0].engine)
@@ -427,7 +437,7 @@ static int decide_rows(op *o, err *e) {
     return status ? status : llm_ask_remember(o, e);
 }
 
-/* ---- handing out ------------------------------------------------------------------------------- */
+/* ---- handing out ----------------------------------------------------------------------------- */
 
 /* The next rows that were decided and not dropped, up to a batch. */
 static int next_rows(llm_state *s, int64_t *rows) {
@@ -439,21 +449,11 @@ static int next_rows(llm_state *s, int64_t *rows) {
 }
 
 static int emit(op *o, const int64_t *rows, int count, batch **out, err *e) {
-    llm_state *s = o->state;
-    int status = 0;
     arena_reset(o->pass);
     o->out = (batch){.rows = count, .ncols = o->node->ncols, .mem = o->pass};
     o->out.cols = ARENA_ARRAY(o->pass, column, o->node->ncols + 1);
-    for (int c = 0; c < s->base->ncols; c++)
-        rowset_gather(s->rows, c, o->pass, rows, count, &o->out.cols[c]);
-    for (int i = 0; i < s->nuses && status == 0; i++) {
-        const use_run *u = &s->uses[i];
-        column *prob = u->use->prob_slot >= 0 ? &o->out.cols[u->use->prob_slot] : NULL;
-        status =
-            llm_answer_columns(o, u, rows, count, o->pass, &o->out.cols[u->use->out_slot], prob, e);
-    }
     *out = &o->out;
-    return status;
+    return llm_rows_columns(o, NULL, rows, count, &o->out, e);
 }
 
 static int llm_open(op *o, err *e) {

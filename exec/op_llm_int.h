@@ -1,12 +1,15 @@
 /*
- * op_llm_int.h - the LLM operator's state: private to op_llm.c, op_build.c and the llm_*.c beside it.
+ * op_llm_int.h - the LLM operator's state: private to op_llm.c, op_build.c and the llm_*.c beside
+ * it.
  *
- * One operator runs a whole *stack* (planner.h: joins_below): LLM nodes over one another with filters alone between them. A *stage* is one
- * LLM node with the filters right above it. No call reads another's answer in its fields, so the inputs of all are known once the base's
- * rows are: layout and field orders are solved over these, whatever the filters keep, and stages may run in any order that their guards
- * and conditions allow.
+ * One operator runs a whole *stack* (planner.h: joins_below): LLM nodes over one another with
+ * filters alone between them. A *stage* is one LLM node with the filters right above it. No call
+ * reads another's answer in its fields, so the inputs of all are known once the base's rows are:
+ * layout and field orders are solved over these, whatever the filters keep, and stages may run in
+ * any order that their guards and conditions allow.
  *
- *   base's rows --> chunk of rows --> stage --> rows that pass --> stage --> … --> rows in input order, with the answers' columns
+ *   base's rows --> chunk of rows --> stage --> rows that pass --> stage --> … --> rows in input
+ *   order, with the answers' columns
  */
 #ifndef KVASIR_OP_LLM_INT_H
 #define KVASIR_OP_LLM_INT_H
@@ -16,7 +19,9 @@
 /* One use of a node while it runs. */
 typedef struct use_run {
     const plan_llm_use *use;
-    struct use_run *leader; /* the first use of its group, which asks about the same fields of the same rows: maybe itself */
+    /* the first use of its group, which asks about
+     * the same fields of the same rows: maybe itself */
+    struct use_run *leader;
     int stage;
     bool late_guard; /* its guard reads answers: it is looked at when rows are asked */
     llm_engine *engine;
@@ -27,7 +32,6 @@ typedef struct use_run {
     const llm_answer **answers; /* by input; NULL: not yet */
     uint8_t *state;             /* by input: INPUT_… bits */
     uint8_t *guarded;           /* by row, with a late guard: the guard was true */
-    uint64_t stored;
     call_facts facts;
     bool learned; /* `facts` are more than the record's */
 } use_run;
@@ -42,11 +46,11 @@ typedef struct llm_stage {
     const plan_node **filters; /* right above it, from below */
     int nfilters;
     int first_use, nuses;
-    uint32_t after; /* stages whose answers it reads, as bits */
+    uint32_t after;             /* stages whose answers it reads, as bits */
     int64_t rows_in, rows_kept; /* so far */
     uint64_t tokens;            /* computed for it, an output token as OUTPUT_WEIGHT */
-    double known;               /* the share of its answers that are stored or in the memo already, by a sample */
-    uint64_t *filter_rows;      /* [nfilters] rows that passed */
+    double known; /* the share of its answers that are stored or in the memo already, by a sample */
+    uint64_t *filter_rows; /* [nfilters] rows that passed */
     double ms;
     plan_actual actual;
 } llm_stage;
@@ -58,47 +62,51 @@ typedef struct llm_state {
     use_run *uses;
     int nuses;
     rowset *rows;
-    uint8_t *dropped;               /* by row: a filter was not true */
+    uint8_t *dropped; /* by row: a filter was not true */
     int64_t decided_rows, emitted_rows, wave;
     bool prepared;
-    bool may_move; /* stages may change places */
+    bool may_move;  /* stages may change places */
     arena *scratch; /* of one look at a guard or condition */
     uint64_t inputs_done;
-    uint64_t head_tokens;
     int operators_before;
     double started_s;
     exec_progress progress;
 } llm_state;
 
-/* ---- what a stack is made of (llm_stages.c) ------------------------------------------------------ */
+/* ---- what a stack is made of (llm_stages.c) -------------------------------------------------- */
 
 /* The node that the stack under `top` stands on; NULL: `top` is not the top of one. */
 const plan_node *llm_stack_base(const plan_node *top);
 /* Fills stages and uses of o's stack. */
 void llm_stages_open(op *o);
-/* The rows of rows[0..count), ascending, for which x is true: into `out` (may be `rows`); answers so far are columns. */
-int llm_rows_where(op *o, const expr *x, const int64_t *rows, int64_t count, int64_t *out, int64_t *kept, err *e);
-/* The answers of one use for these rows, as columns `out` and, if not NULL, `prob`, in `mem`. */
-int llm_answer_columns(op *o, const use_run *u, const int64_t *rows, int count, arena *mem, column *out, column *prob,
-                       err *e);
+/* The rows of rows[0..count), ascending, for which x is true:
+ * into `out` (may be `rows`); answers so far are columns. */
+int llm_rows_where(op *o, const expr *x, const int64_t *rows, int64_t count, int64_t *out,
+                   int64_t *kept, err *e);
+/* The columns of the stack's top over these rows, in out->mem: the base's and the answers so far;
+ * only those marked in `read`, or all (NULL). */
+int llm_rows_columns(op *o, const bool *read, const int64_t *rows, int count, batch *out, err *e);
 
-/* ---- which stage next (llm_rank.c) --------------------------------------------------------------- */
+/* ---- which stage next (llm_rank.c) ----------------------------------------------------------- */
 
-/* The stage to run on rows that have been through `done`; -1: there is none. `deciding`: only stages that remove rows, or that such wait
- * for. */
+/* The stage to run on rows that have been through `done`; -1: there is none. `deciding`: only
+ * stages that remove rows, or that such wait for. */
 int llm_rank_next(const llm_state *s, uint32_t done, bool deciding);
 /* Whether two stages that remove rows could change places and may. */
 bool llm_rank_free(const llm_state *s);
-/* Notes in the moved stage that its place is not the planned one; `done` have run, `stage` comes next. */
+/* Notes in the moved stage that its place is not the
+ * planned one; `done` have run, `stage` comes next. */
 void llm_rank_note(op *o, uint32_t done, int stage, int64_t after_rows);
 /* Rows that are expected to reach a stage, as a share of all. */
 double llm_rank_share(const llm_state *s, int stage);
 
-/* ---- asking (llm_ask.c) -------------------------------------------------------------------------- */
+/* ---- asking (llm_ask.c) ---------------------------------------------------------------------- */
 
-/* Finds out which share of each stage's answers is known already, where that may decide which comes first. */
+/* Finds out which share of each stage's answers is known
+ * already, where that may decide which comes first. */
 void llm_ask_known(op *o);
-/* Has the model answer what a stage's calls need for these rows; `done`: stages that have been through them. */
+/* Has the model answer what a stage's calls need for
+ * these rows; `done`: stages that have been through them. */
 int llm_ask_stage(op *o, int stage, uint32_t done, const int64_t *rows, int64_t count, err *e);
 /* Keeps what was learned about the calls' answers. */
 int llm_ask_remember(op *o, err *e);
@@ -108,7 +116,8 @@ int llm_ask_count(op *o, int stage, plan_actual *into, err *e);
 bool llm_answers_wanted(const exec_ctx *ctx);
 /* Where answers are kept; NULL: nowhere. */
 cache *llm_answers_cache(const exec_ctx *ctx);
-/* Whether a call is worth a sample: an answer of few kinds whose shares nobody knows (llm_sample.c). */
+/* Whether a call is worth a sample: an answer of few
+ * kinds whose shares nobody knows (llm_sample.c). */
 bool llm_sample_wants(exec_ctx *ctx, const plan_llm_use *u);
 /* Publishes progress. */
 void llm_publish(op *o, const char *phase);

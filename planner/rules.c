@@ -1,8 +1,8 @@
 /*
  * rules.c - the rules in the order they run, and running them.
  *
- * Invariant: the root's columns (ids, order) are the same after every rule. A rule is one function, one row here, one plan test; SET
- * rule.<name> = off leaves it out.
+ * Invariant: the root's columns (ids, order) are the same after every rule. A rule is one function,
+ * one row here, one plan test; SET rule.<name> = off leaves it out.
  */
 #include <string.h>
 #include <time.h>
@@ -15,30 +15,34 @@ typedef struct rule {
     plan_choice choice;
 } rule;
 
+/* A rule over relations. */
+#define RULE(name, help)                                                                           \
+    { {#name, help, false}, rule_##name, CHOICE_NONE }
+/* A choice of plan.c's, which it asks about by its number. */
+#define CHOICE(name, choice, help)                                                                 \
+    { {#name, help, true}, NULL, choice }
+
 static const rule table[] = {
-    {{"filters", "merge stacked filters; drop conditions that are always true", false}, rule_filters, CHOICE_NONE},
-    {{"inline", "make a CTE that is read once part of the query", false}, rule_inline, CHOICE_NONE},
-    {{"unnest", "turn subqueries into joins, correlated ones too", false}, rule_unnest, CHOICE_NONE},
-    {{"semi_joins", "IN and EXISTS in WHERE become semi and anti joins", false}, rule_semi_joins, CHOICE_NONE},
-    {{"pushdown", "move conditions down to the tables and into joins", false}, rule_pushdown, CHOICE_NONE},
-    {{"llm_late", "move LLM projections above ORDER BY and LIMIT", false}, rule_llm_late, CHOICE_NONE},
-    {{"llm_up", "lift LLM calls above joins, so that these can be ordered", false}, rule_llm_up, CHOICE_NONE},
-    {{"join_order", "order inner joins by estimated rows", false}, rule_join_order, CHOICE_NONE},
-    {{"llm_placement",
-      "order LLM filters by cost and rows removed; put LLM calls where fewest inputs are",
-      false},
-     rule_llm_placement,
-     CHOICE_NONE},
-    {{"prune", "read and carry only columns that are used", false}, rule_prune, CHOICE_NONE},
-    {{"projects", "merge projections over projections", false}, rule_projects, CHOICE_NONE},
-    {{"top_k", "keep only the first rows of a sort under a LIMIT", false}, rule_top_k, CHOICE_NONE},
-    {{"waves", "ask the model only for as many rows as a LIMIT needs", false}, rule_waves, CHOICE_NONE},
-    {{"reorder", "let LLM filters change places while they run, where what they keep speaks for it", false}, rule_reorder, CHOICE_NONE},
-    {{"keys", "read only those rows of a table that its key or an index leads to", true}, NULL, CHOICE_KEYS},
-    {{"key_lists", "use a key or an index for IN lists, and for equalities joined by OR", true},
-     NULL,
-     CHOICE_KEY_LISTS},
-    {{"index_join", "join few rows to a large table by its key or an index", true}, NULL, CHOICE_INDEX_JOIN},
+    RULE(filters, "merge stacked filters; drop conditions that are always true"),
+    RULE(inline, "make a CTE that is read once part of the query"),
+    RULE(unnest, "turn subqueries into joins, correlated ones too"),
+    RULE(semi_joins, "IN and EXISTS in WHERE become semi and anti joins"),
+    RULE(pushdown, "move conditions down to the tables and into joins"),
+    RULE(llm_late, "move LLM projections above ORDER BY and LIMIT"),
+    RULE(llm_up, "lift LLM calls above joins, so that these can be ordered"),
+    RULE(join_order, "order inner joins by estimated rows"),
+    RULE(llm_placement,
+         "order LLM filters by cost and rows removed; put LLM calls where fewest inputs are"),
+    RULE(prune, "read and carry only columns that are used"),
+    RULE(projects, "merge projections over projections"),
+    RULE(top_k, "keep only the first rows of a sort under a LIMIT"),
+    RULE(waves, "ask the model only for as many rows as a LIMIT needs"),
+    RULE(reorder,
+         "let LLM filters change places while they run, where what they keep speaks for it"),
+    CHOICE(keys, CHOICE_KEYS, "read only those rows of a table that its key or an index leads to"),
+    CHOICE(key_lists, CHOICE_KEY_LISTS,
+           "use a key or an index for IN lists, and for equalities joined by OR"),
+    CHOICE(index_join, CHOICE_INDEX_JOIN, "join few rows to a large table by its key or an index"),
 };
 
 const plan_rule_info *plan_rules(size_t *count) {
