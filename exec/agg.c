@@ -212,8 +212,8 @@ static int add_texts(agg *a, const column *c, const uint32_t *groups, int count,
     return 0;
 }
 
-/* a->rows = the rows that count: FILTER true, value not NULL (FIRST takes NULL too), new if
- * DISTINCT. */
+/* a->rows = the rows that count: FILTER true, value
+ * not NULL (FIRST takes NULL too), new if DISTINCT. */
 static int choose_rows(agg *a, const batch *in, const column *arg, const uint32_t *groups,
                        arena *pass, int *count, err *e) {
     int status = 0, n = in->rows;

@@ -106,12 +106,11 @@ void db_post(db *d, void (*job)(db *d, void *arg), void *arg);
 /* Runs fn on the worker and waits for it. */
 int db_call(db *d, int (*fn)(db *d, void *arg, err *e), void *arg, err *e);
 void short_lock_init(pthread_mutex_t *lock);
-/* Looks at the counter for some microseconds, until it is not `seen`; returns early where that has
- * not helped lately. */
+/* Looks at the counter for some microseconds, until it is not
+ * `seen`; returns early where that has not helped lately. */
 void spin_until(spin *s, const atomic_uint *counter, unsigned seen);
 
-/* ---- stmt.c: results and the life of a statement
- * ------------------------------------------------- */
+/* ---- stmt.c: results and the life of a statement --------------------------------------------- */
 
 stmt *stmt_new(db *d, str text);
 void stmt_destroy(stmt *s);
@@ -191,8 +190,7 @@ void name_sql(str name, buf *out);
 /* Deletes the entries that a model's file made: `what` 0 both, 1 KV, 2 answers (model_files.c). */
 int model_files_clear(db *d, cache *c, str source, int what, err *e);
 
-/* ---- system tables (op_system.c)
- * ------------------------------------------------------------------ */
+/* ---- system tables (op_system.c) ------------------------------------------------------------- */
 
 const rel_column *system_table_columns(void *ctx, str name, int *ncols);
 typedef struct system_table_info {

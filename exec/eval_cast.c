@@ -83,8 +83,8 @@ static int by_text(const void *a, const void *b) {
     return str_compare(*(const str *)a, *(const str *)b);
 }
 
-/* Constants of one type as the needle's, sorted: every row is a binary search. false: the list is
- * not of that kind. */
+/* Constants of one type as the needle's, sorted: every row
+ * is a binary search. false: the list is not of that kind. */
 static bool in_sorted(const eval_env *v, const operand *args, int nargs, int n, bool *any_null,
                       int64_t *out) {
     value_type t = args[0].c.type;

@@ -189,8 +189,8 @@ static const function_row_entry *function_find(function_id id) {
     return f ? f : find_in(time_functions, time_function_count, id);
 }
 
-/* Stores a function's result, which may be another number type than the expression's (greatest of
- * INTEGER and REAL). */
+/* Stores a function's result, which may be another number
+ * type than the expression's (greatest of INTEGER and REAL). */
 static int store_result(const call_env *c, value got, int n, int row, operand *out) {
     if (got.type == TYPE_NULL) {
         operand_set_null(c->v, out, n, row);

@@ -60,8 +60,8 @@ static bool mod_i(int64_t a, int64_t b, int64_t *out) {
 
 typedef bool (*int_op)(int64_t a, int64_t b, int64_t *out);
 
-/* Inlined with a constant op, so each is its own loop. Returns whether any row overflowed, a NULL
- * row perhaps. */
+/* Inlined with a constant op, so each is its own loop.
+ * Returns whether any row overflowed, a NULL row perhaps. */
 static inline __attribute__((always_inline)) bool int_loop(int_op apply, const operand *a,
                                                            const operand *b, int n, int64_t *out) {
     const int64_t *pa = a->c.i, *pb = b->c.i;

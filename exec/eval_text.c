@@ -89,8 +89,8 @@ static int fn_rtrim(const call_env *c, const value *args, int nargs, value *out)
     return text_result(out, trimmed(c, args, nargs, false, true));
 }
 
-/* As sqlite's: position 0 is the place before the first character, a negative count takes those
- * before `from`. */
+/* As sqlite's: position 0 is the place before the first
+ * character, a negative count takes those before `from`. */
 static int fn_substr(const call_env *c, const value *args, int nargs, value *out) {
     str s = text_of(c, args[0]);
     int64_t n = (int64_t)utf8_length(s), from = args[1].i,

@@ -452,8 +452,8 @@ static bool is_modifier(value modifier) {
     return false;
 }
 
-/* A text that is no time gives NULL where it is data, as in sqlite3. Written in the statement it is a
- * mistake, and so is a modifier or a format. args[0] is the call's argument `first`. */
+/* A text that is no time gives NULL where it is data, as in sqlite3. Written in the statement it is
+ * a mistake, and so is a modifier or a format. args[0] is the call's argument `first`. */
 static int no_moment(const call_env *c, const value *args, int nargs, int first, value *out) {
     *out = value_null();
     moment m;

@@ -1,11 +1,15 @@
 /*
- * exec.h - running statements: the database handle, statements with their results, progress and cancelling.
+ * exec.h - running statements: the database handle, statements with their results, progress and
+ * cancelling.
  *
- *   db    one open database: store, settings, models, the worker thread that alone touches tables.mdb
- *   stmt  one statement from submission to its last row; results arrive as batches copied out of the worker
+ *   db    one open database: store, settings, models, the worker thread that alone touches
+ *         tables.mdb
+ *   stmt  one statement from submission to its last row; results arrive as batches copied out of
+ *         the worker
  *
- * Thread rule: db_* and stmt_* are called from one thread (the shell's); stmt_cancel and stmt_progress from any.
- * Ownership: db outlives stmt; a batch from stmt_next lives until the next stmt_next or stmt_free on it.
+ * Thread rule: db_* and stmt_* are called from one thread (the shell's); stmt_cancel and
+ * stmt_progress from any. Ownership: db outlives stmt; a batch from stmt_next lives until the next
+ * stmt_next or stmt_free on it.
  */
 #ifndef KVASIR_EXEC_H
 #define KVASIR_EXEC_H
@@ -19,14 +23,16 @@ typedef struct stmt stmt;
 typedef struct db_options {
     const char *path; /* NULL: in memory */
     bool read_only, must_exist;
-    const char *model; /* a path or model name that replaces the standard one (KVASIR_MODEL); NULL: the standard rule */
+    /* a path or model name that replaces the standard
+     * one (KVASIR_MODEL); NULL: the standard rule */
+    const char *model;
 } db_options;
 
 int db_open(const db_options *options, db **out, err *e);
 void db_close(db *d); /* NULL is fine; cancels and waits for the worker */
 
-/* Starts the one statement in `text` (copied). Only one statement runs at a time: the one before must be freed first.
- * Errors of parsing, binding and running all come from stmt_next. */
+/* Starts the one statement in `text` (copied). Only one statement runs at a time: the one before
+ * must be freed first. Errors of parsing, binding and running all come from stmt_next. */
 stmt *db_submit(db *d, str text);
 
 typedef enum stmt_status {
@@ -39,33 +45,37 @@ typedef enum stmt_status {
 /* Waits up to timeout_ms (-1: for ever) for the next batch. */
 stmt_status stmt_next(stmt *s, int timeout_ms, const batch **out, err *e);
 void stmt_free(stmt *s); /* cancels what still runs and waits for it */
-/* Asks the statement to stop at the next batch or engine pass; it ends in ERR_CANCELLED. Async-signal-safe. */
+/* Asks the statement to stop at the next batch or engine
+ * pass; it ends in ERR_CANCELLED. Async-signal-safe. */
 void stmt_cancel(stmt *s);
-/* Holds the statement between two passes of the engine, or lets it go on; the time held counts for no limit, rate or ETA. */
+/* Holds the statement between two passes of the engine, or lets it go on; the time held counts for
+ * no limit, rate or ETA. */
 void stmt_pause(stmt *s, bool paused);
-/* Whether somebody looks at what costs a little to tell: prefixes, operators, the disk's share of exec_progress. */
+/* Whether somebody looks at what costs a little to tell:
+ * prefixes, operators, the disk's share of exec_progress. */
 void stmt_watch(stmt *s, bool watched);
-/* Asks the LLM operator at work to count, once, what other strategies would compute (exec_progress.baselines): the model waits
- * for it as long as EXPLAIN (TOKENS) takes. */
+/* Asks the LLM operator at work to count, once, what other strategies would compute
+ * (exec_progress.baselines): the model waits for it as long as EXPLAIN (TOKENS) takes. */
 void stmt_compare(stmt *s, bool wanted);
 
-/* Result columns, known from the first status that is not STMT_PENDING; 0 columns: a statement without rows. */
+/* Result columns, known from the first status that is
+ * not STMT_PENDING; 0 columns: a statement without rows. */
 int stmt_column_count(const stmt *s);
 const char *stmt_column_name(const stmt *s, int column);
 value_type stmt_column_type(const stmt *s, int column);
 /* Rows inserted, updated, deleted or copied; -1 for statements that change none. */
 int64_t stmt_changes(const stmt *s);
 stmt_kind stmt_what(const stmt *s);
-/* What the user should know although nothing failed, one line each, '\n' between them; "" for none. Known from STMT_DONE or
- * STMT_ERROR on, until stmt_free. */
+/* What the user should know although nothing failed, one line each, '\n' between them; "" for none.
+ * Known from STMT_DONE or STMT_ERROR on, until stmt_free. */
 const char *stmt_notice(const stmt *s);
 /* Whether the result is one text to be shown as it is (EXPLAIN), not a table. */
 bool stmt_is_text(const stmt *s);
 
 enum { EXEC_PREFIXES = 16, EXEC_OPERATORS = 24, EXEC_SHARED = 256, EXEC_BASELINES = 4 };
 
-/* A prefix that prompts share: the end of its text, its tokens, the prompts that pass through it, and how many of these are
- * answered. */
+/* A prefix that prompts share: the end of its text, its tokens, the prompts that pass through it,
+ * and how many of these are answered. */
 typedef struct exec_prefix {
     char text[96];
     int tokens, fanout, done;
@@ -88,21 +98,25 @@ typedef struct exec_baseline {
 /* A consistent copy of where a statement is; what the progress line and the view are made of. */
 typedef struct exec_progress {
     bool llm_running;
-    char phase[32];            /* "reading", "planning", "ordering", "model", … */
-    uint64_t rows_total, rows_done; /* of the LLM operator at work: distinct inputs of all its calls, as expected and so far */
-    uint64_t answers_stored;   /* of these, found in the cache */
-    double seconds;            /* since the statement started */
-    double llm_seconds;        /* in the LLM operator at work */
-    llm_stats llm;             /* of the engine's session at work, summed over the statement */
-    uint64_t head_tokens;      /* of prompt_tokens: the shared head of every prompt */
-    uint64_t answers_kept;     /* written to the cache so far */
+    char phase[32]; /* "reading", "planning", "ordering", "model", … */
+    uint64_t rows_total,
+        /* of the LLM operator at work: distinct inputs of all its calls, as expected and so far */
+        rows_done;
+    uint64_t answers_stored;        /* of these, found in the cache */
+    double seconds;                 /* since the statement started */
+    double llm_seconds;             /* in the LLM operator at work */
+    llm_stats llm;                  /* of the engine's session at work, summed over the statement */
+    uint64_t head_tokens;           /* of prompt_tokens: the shared head of every prompt */
+    uint64_t answers_kept;          /* written to the cache so far */
     int operator_number, operators; /* LLM#1 of 2 */
     char field_order[160];
     char last_answer[80], last_input[80];
-    uint64_t stored_tokens;    /* of the prompts whose answers were stored: not in llm.prompt_tokens */
+    uint64_t stored_tokens; /* of the prompts whose answers were stored: not in llm.prompt_tokens */
     bool paused;
-    double held_seconds;       /* that the statement was paused so far; not in the times above */
-    uint8_t shared[EXEC_SHARED]; /* of each of the latest prompts, oldest first: percent of its tokens that were reused */
+    double held_seconds; /* that the statement was paused so far; not in the times above */
+    uint8_t shared
+        /* of each of the latest prompts, oldest first: percent of its tokens that were reused */
+        [EXEC_SHARED];
     int nshared;
     /* Only while watched (stmt_watch): */
     exec_prefix prefixes[EXEC_PREFIXES]; /* widest first */
@@ -118,7 +132,8 @@ typedef struct exec_progress {
 void stmt_progress(stmt *s, exec_progress *out);
 /* Totals of a finished statement: what .timer and benches print. */
 typedef struct exec_summary {
-    double seconds, sql_seconds, solve_seconds, llm_seconds; /* sql_seconds: all that is not the model's */
+    double seconds, sql_seconds, solve_seconds,
+        llm_seconds;     /* sql_seconds: all that is not the model's */
     double held_seconds; /* paused: in `seconds` alone */
     uint64_t rows;
     uint64_t llm_inputs, distinct_inputs, answers_stored;
@@ -132,7 +147,8 @@ bool db_in_transaction(const db *d);
 bool db_transaction_failed(const db *d);
 const char *db_path(const db *d);
 
-/* Names for completion and .tables: 'table' | 'view' | 'index' | 'model' | 'system', copied into `a`. */
+/* Names for completion and .tables: 'table' | 'view' | 'index' | 'model' | 'system', copied into
+ * `a`. */
 typedef struct db_object {
     const char *kind, *name, *sql; /* sql: the CREATE statement; "" for system tables */
     int ncolumns;

@@ -19,8 +19,8 @@ void hash_table_free(hash_table *h); /* NULL is fine */
  * numbered in row order, so row k is a first appearance iff entries[k] is one above all before.
  * rows <= BATCH_ROWS. ERR_FULL. */
 int hash_table_add(hash_table *h, const column *keys, int rows, uint32_t *entries, err *e);
-/* entries[k] = the entry of row k's keys, or -1. Unless nulls_match, a row with a NULL key has
- * none. */
+/* entries[k] = the entry of row k's keys, or -1.
+ * Unless nulls_match, a row with a NULL key has none. */
 void hash_table_find(hash_table *h, const column *keys, int rows, bool nulls_match,
                      int64_t *entries);
 uint32_t hash_table_count(const hash_table *h);

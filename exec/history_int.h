@@ -1,5 +1,6 @@
 /*
- * history_int.h - the record of statements that called a model: private to stmt.c and the system tables.
+ * history_int.h - the record of statements that called a model: private to stmt.c and the system
+ * tables.
  */
 #ifndef KVASIR_HISTORY_INT_H
 #define KVASIR_HISTORY_INT_H

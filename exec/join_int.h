@@ -3,9 +3,9 @@
  * of join.
  *
  * A join lists candidate pairs (left row of the batch, row of the kept right input), all of one
- * left row in a row (unless only whether there is one matters), and behind them an end mark (right = -1) where the kind needs to know that a
- * left row has no more. join_emit filters them by the predicate and makes output rows in candidate
- * order, so the left input's order is kept.
+ * left row in a row (unless only whether there is one matters), and behind them an end mark (right
+ * = -1) where the kind needs to know that a left row has no more. join_emit filters them by the
+ * predicate and makes output rows in candidate order, so the left input's order is kept.
  */
 #ifndef KVASIR_JOIN_INT_H
 #define KVASIR_JOIN_INT_H
@@ -35,11 +35,12 @@ typedef struct join_pairs {
 } join_pairs;
 
 bool join_needs_end(join_kind kind);
-/* The next left batch, or p->in = NULL. The first reads the right input whole, mostly not before it:
- * without left rows no kind of join has rows, and the right input's calls, if it has some, are not
- * asked. Where only the left has calls and needs a right row, the right comes first instead. */
+/* The next left batch, or p->in = NULL. The first reads the right input whole, mostly not before
+ * it: without left rows no kind of join has rows, and the right input's calls, if it has some, are
+ * not asked. Where only the left has calls and needs a right row, the right comes first instead. */
 int join_read_left(op *o, join_pairs *p, err *e);
-/* The same for a join one of whose inputs is a table read by the keys of the other (join_keys.c). */
+/* The same for a join one of whose inputs is a table
+ * read by the keys of the other (join_keys.c). */
 int join_read_keyed(op *o, join_pairs *p, err *e);
 /* Reads the right input whole into p->right. */
 int join_read_right(op *o, join_pairs *p, err *e);

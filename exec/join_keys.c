@@ -1,6 +1,6 @@
 /*
- * join_keys.c - a hash join one of whose inputs is a table: the other input is read first, whole, and
- * the table only where the other's keys lead (planner/index_join.c).
+ * join_keys.c - a hash join one of whose inputs is a table: the other input is read first, whole,
+ * and the table only where the other's keys lead (planner/index_join.c).
  *
  * Invariant: what is left out of the table could meet no partner, so the join goes on as if it had
  * all. Estimates may be wrong: with more keys than it pays to look up, the table is read whole.

@@ -1,8 +1,10 @@
 /*
- * llm_answers.c - answers: the statement's memo, their identity on disk, and what they are as SQL values.
+ * llm_answers.c - answers: the statement's memo, their identity on disk, and what they are as SQL
+ * values.
  *
- * Invariant (DESIGN 2.3, 2.5): one distinct (model, prompt, constraint, sampling) is asked at most once; an answer from disk is
- * believed only when its whole identity - fingerprint, prompt tokens, constraint, sampling, length - compares equal.
+ * Invariant (DESIGN 2.3, 2.5): one distinct (model, prompt, constraint, sampling) is asked at most
+ * once; an answer from disk is believed only when its whole identity - fingerprint, prompt tokens,
+ * constraint, sampling, length - compares equal.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -11,7 +13,7 @@
 
 #include "llm_int.h"
 
-/* ---- the memo ---------------------------------------------------------------------------------- */
+/* ---- the memo -------------------------------------------------------------------------------- */
 
 typedef struct memo_entry {
     hash128 key;
@@ -74,19 +76,23 @@ const llm_answer *answer_memo_add(answer_memo *m, hash128 key, const llm_answer 
     return slot->answer;
 }
 
-/* ---- on disk ----------------------------------------------------------------------------------- */
+/* ---- on disk --------------------------------------------------------------------------------- */
 
 /*
- * identity: fingerprint 16 | guide key 16 | sampling 24 | max_tokens 4 | template name, NUL | prompt tokens 4·n
- * value:    version 1 | finish-independent header (choice 4, output tokens 4, prob 8, unix time 8) | text
+ * identity: fingerprint 16 | guide key 16 | sampling 24 | max_tokens 4 | template name, NUL |
+ * prompt tokens 4·n
+ * value:    version 1 | finish-independent header (choice 4, output tokens 4, prob 8, unix time 8)
+ *           | text
  */
 enum { ANSWER_VERSION = 1, ANSWER_HEADER = 25 };
 
-void answer_identify(const prompt *p, const settings *s, llm_span *const *spans, int nspans, answer_id *out) {
+void answer_identify(const prompt *p, const settings *s, llm_span *const *spans, int nspans,
+                     answer_id *out) {
     hash128 fingerprint = llm_engine_info(p->engine)->fingerprint;
     hash128 guide = p->guide ? llm_guide_key(p->guide) : (hash128){0, 0};
     bool sampled = !p->guide && s->temperature > 0;
-    double sampling[3] = {sampled ? s->temperature : 0, sampled ? s->top_p : 1, sampled ? s->min_p : 0};
+    double sampling[3] = {sampled ? s->temperature : 0, sampled ? s->top_p : 1,
+                          sampled ? s->min_p : 0};
     int64_t more[3] = {sampled ? s->top_k : 0, sampled ? s->seed : 0, 0};
     if (!p->guide)
         more[2] = p->call->max_tokens ? p->call->max_tokens : s->max_tokens;
@@ -132,11 +138,12 @@ void answer_store(cache *c, const answer_id *id, const llm_answer *a, double cos
     buf_append(&bytes, &a->prob, 8);
     buf_append(&bytes, &now, 8);
     buf_append_str(&bytes, a->text);
-    cache_put(c, CACHE_ANSWERS, id->key, buf_str(&id->identity), (hash128){0, 0}, cost_ms, buf_str(&bytes));
+    cache_put(c, CACHE_ANSWERS, id->key, buf_str(&id->identity), (hash128){0, 0}, cost_ms,
+              buf_str(&bytes));
     buf_free(&bytes);
 }
 
-/* ---- as SQL ------------------------------------------------------------------------------------ */
+/* ---- as SQL ---------------------------------------------------------------------------------- */
 
 int answer_value(const llm_call *call, const llm_answer *a, value *out, err *e) {
     *out = value_null();
@@ -161,6 +168,6 @@ int answer_value(const llm_call *call, const llm_answer *a, value *out, err *e) 
             return 0;
         break;
     }
-    return err_set(e, ERR_MODEL, "LLM#%d answered '%.*s', which is not of its type", call->number, (int)BASE_MIN(a->text.n, 60u),
-                   a->text.p);
+    return err_set(e, ERR_MODEL, "LLM#%d answered '%.*s', which is not of its type", call->number,
+                   (int)BASE_MIN(a->text.n, 60u), a->text.p);
 }

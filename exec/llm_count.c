@@ -118,7 +118,8 @@ static uint64_t scaled_count(uint64_t n, double share) {
     return (uint64_t)((double)n * share + 0.5);
 }
 
-/* Counts one strategy, less what the first `before` calls alone cost; with the bound where it is the last. */
+/* Counts one strategy, less what the first `before`
+ * calls alone cost; with the bound where it is the last. */
 static int count_strategy(exec_ctx *ctx, const counted *c, bool last, const prompt *const *calls,
                           int before, int count, const llm_inputs *in, llm_stats *stats,
                           double *gap, err *e) {
@@ -164,7 +165,8 @@ int count_calls(exec_ctx *ctx, const prompt *const *calls, int before, int count
         out[actual->ntokens++] = (plan_tokens){
             .strategy = strategies[i].name,
             .rows = scaled_count((uint64_t)in->needed_rows * (uint64_t)(count - before), share),
-            .distinct_inputs = scaled_count((uint64_t)in->count * (uint64_t)(count - before), share),
+            .distinct_inputs =
+                scaled_count((uint64_t)in->count * (uint64_t)(count - before), share),
             .prompt_tokens = scaled_count(stats.prompt_tokens, share),
             .head_tokens = scaled_count(head * in->count, share),
             .computed_tokens = scaled_count(stats.computed_tokens, share),

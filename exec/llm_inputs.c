@@ -1,17 +1,20 @@
 /*
- * llm_inputs.c - the distinct inputs of one LLM use: which rows need an answer, and what their fields say.
+ * llm_inputs.c - the distinct inputs of one LLM use: which rows need an answer, and what their
+ * fields say.
  *
- * Invariant: two rows share an input exactly when the call could not tell them apart: the same fields present, with the same
- * texts. Field ids are ranks in bytewise order once gathering is over, as the solver wants them.
+ * Invariant: two rows share an input exactly when the call could not tell them apart: the same
+ * fields present, with the same texts. Field ids are ranks in bytewise order once gathering is
+ * over, as the solver wants them.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "llm_int.h"
 
-/* ---- dictionaries ------------------------------------------------------------------------------ */
+/* ---- dictionaries ---------------------------------------------------------------------------- */
 
-static void slots_rebuild(uint32_t **slots, uint32_t *nslots, const uint64_t *hash, uint32_t count, arena *mem) {
+static void slots_rebuild(uint32_t **slots, uint32_t *nslots, const uint64_t *hash, uint32_t count,
+                          arena *mem) {
     uint32_t n = BASE_MAX(*nslots * 2, 64u);
     uint32_t *fresh = ARENA_ARRAY(mem, uint32_t, n);
     for (uint32_t i = 0; i < count; i++) {
@@ -64,7 +67,8 @@ static uint32_t input_append(llm_inputs *in, const uint32_t *ids, uint64_t h) {
     if (in->count == in->capacity) {
         uint32_t more = BASE_MAX(in->capacity * 2, 256u);
         for (int f = 0; f < in->nfields; f++)
-            in->value[f] = grown(in->mem, in->value[f], in->count * sizeof(uint32_t), more * sizeof(uint32_t));
+            in->value[f] =
+                grown(in->mem, in->value[f], in->count * sizeof(uint32_t), more * sizeof(uint32_t));
         in->hash = grown(in->mem, in->hash, in->count * sizeof *in->hash, more * sizeof *in->hash);
         in->capacity = more;
     }
@@ -91,7 +95,7 @@ static uint32_t input_intern(llm_inputs *in, const uint32_t *ids, bool dedup) {
     return i;
 }
 
-/* ---- ranks ------------------------------------------------------------------------------------- */
+/* ---- ranks ----------------------------------------------------------------------------------- */
 
 typedef struct ranked {
     str text;
@@ -102,7 +106,8 @@ static int ranked_compare(const void *a, const void *b) {
     return str_compare(((const ranked *)a)->text, ((const ranked *)b)->text);
 }
 
-/* Renumbers a field's values by bytewise rank, so that equal beginnings stand together when ids are sorted. */
+/* Renumbers a field's values by bytewise rank, so that
+ * equal beginnings stand together when ids are sorted. */
 static void field_rank(llm_inputs *in, int f) {
     field_values *v = &in->fields[f];
     ranked *order = mem_alloc(sizeof *order * BASE_MAX(v->count, 1u));
@@ -121,7 +126,7 @@ static void field_rank(llm_inputs *in, int f) {
     free(order);
 }
 
-/* ---- gathering --------------------------------------------------------------------------------- */
+/* ---- gathering ------------------------------------------------------------------------------- */
 
 /* One batch's fields and guard, evaluated. */
 typedef struct gathered {
@@ -130,7 +135,8 @@ typedef struct gathered {
     bool guarded;
 } gathered;
 
-static int evaluate_batch(const plan_llm_use *use, const batch *b, arena *pass, gathered *g, err *e) {
+static int evaluate_batch(const plan_llm_use *use, const batch *b, arena *pass, gathered *g,
+                          err *e) {
     int status = 0;
     g->guarded = use->guard != NULL;
     if (g->guarded && (status = eval_column(use->guard, b, pass, &g->guard, e)) != 0)
@@ -141,8 +147,8 @@ static int evaluate_batch(const plan_llm_use *use, const batch *b, arena *pass, 
 }
 
 /* The field ids of one row; false when its answer is NULL without a call (DIALECT 2, NULL). */
-static int row_ids(llm_inputs *in, const llm_call *call, const gathered *g, int row, arena *pass, uint32_t *ids, bool *needed,
-                   err *e) {
+static int row_ids(llm_inputs *in, const llm_call *call, const gathered *g, int row, arena *pass,
+                   uint32_t *ids, bool *needed, err *e) {
     int present = 0;
     *needed = !g->guarded || (!column_is_null(&g->guard, row) && g->guard.i[row] != 0);
     if (call->prompt.type == TYPE_NULL)
@@ -166,7 +172,8 @@ static int row_ids(llm_inputs *in, const llm_call *call, const gathered *g, int 
     return 0;
 }
 
-int inputs_gather(exec_ctx *ctx, const plan_llm_use *use, const rowset *rows, bool dedup, arena *mem, llm_inputs **out, err *e) {
+int inputs_gather(exec_ctx *ctx, const plan_llm_use *use, const rowset *rows, bool dedup,
+                  arena *mem, llm_inputs **out, err *e) {
     int n = use->call->nfields, status = 0;
     llm_inputs *in = ARENA_NEW(mem, llm_inputs);
     in->mem = mem;

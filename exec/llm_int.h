@@ -7,8 +7,9 @@
  *        --answers_*------> the statement's memo, then the answers stored on disk
  *        --llm_runtime----> the engine's session; events become answers
  *
- * Invariant (DESIGN 2.2): layout and field order are fixed over all distinct inputs of a call before anybody asks which are
- * answered already, so that what is stored never changes a prompt's text.
+ * Invariant (DESIGN 2.2): layout and field order are fixed over all distinct inputs of a call
+ * before anybody asks which are answered already, so that what is stored never changes a prompt's
+ * text.
  */
 #ifndef KVASIR_LLM_INT_H
 #define KVASIR_LLM_INT_H
@@ -18,7 +19,7 @@
 
 #include "exec_int.h"
 
-/* ---- inputs (llm_inputs.c) --------------------------------------------------------------------- */
+/* ---- inputs (llm_inputs.c) ------------------------------------------------------------------- */
 
 /* The distinct texts of one field; ids are ranks in bytewise order once inputs_finish has run. */
 typedef struct field_values {
@@ -31,7 +32,8 @@ typedef struct field_values {
 
 enum { NO_INPUT = UINT32_MAX };
 
-/* All distinct inputs of one use. value[f][i] is the id of field f's text in input i, or PSM_ABSENT. */
+/* All distinct inputs of one use. value[f][i] is the
+ * id of field f's text in input i, or PSM_ABSENT. */
 typedef struct llm_inputs {
     int nfields;
     uint32_t count, capacity;
@@ -40,19 +42,21 @@ typedef struct llm_inputs {
     uint64_t *hash;       /* per input */
     uint32_t *slots;
     uint32_t nslots;
-    uint32_t
-        *of_row; /* [rows] the input of each row, or NO_INPUT: its answer is NULL without a call */
+    /* [rows] the input of each row, or NO_INPUT: its answer is NULL without a call */
+    uint32_t *of_row;
     int64_t rows, needed_rows;
     arena *mem;
 } llm_inputs;
 
-/* Reads the use's fields from every row; with `dedup` equal inputs become one. Texts are copied. Lives in `mem`. */
+/* Reads the use's fields from every row; with `dedup` equal
+ * inputs become one. Texts are copied. Lives in `mem`. */
 int inputs_gather(exec_ctx *ctx, const plan_llm_use *use, const rowset *rows, bool dedup,
                   arena *mem, llm_inputs **out, err *e);
-/* The 128-bit identity of an input within its call: number of the call, then (field, text) pairs. */
+/* The 128-bit identity of an input within its call:
+ * number of the call, then (field, text) pairs. */
 hash128 inputs_key(const llm_inputs *in, const llm_call *call, uint32_t input);
 
-/* ---- prompts (prompt.c) ------------------------------------------------------------------------ */
+/* ---- prompts (prompt.c) ---------------------------------------------------------------------- */
 
 /* Everything that is the same for all prompts of a call, and the spans of every distinct value. */
 typedef struct prompt {
@@ -61,8 +65,8 @@ typedef struct prompt {
     bool data_first;
     llm_engine *engine;
     int nfields;
-    llm_span *
-        *before; /* spans in front of the row's fields: the shared head when instruction first */
+    /* spans in front of the row's fields: the shared head when instruction first */
+    llm_span **before;
     int nbefore;
     llm_span **behind; /* spans behind them */
     int nbehind;
@@ -85,8 +89,8 @@ typedef struct prompt_spec {
     llm_engine *engine;
     const settings *settings;
     bool data_first;
-    const prompt
-        *like; /* of the same fields over the same inputs: its tokens are taken over; or NULL */
+    /* of the same fields over the same inputs: its tokens are taken over; or NULL */
+    const prompt *like;
 } prompt_spec;
 
 /* Tokenizes head and values. ERR_MODEL when the answer type cannot be constrained. */
@@ -94,15 +98,16 @@ int prompt_new(const prompt_spec *spec, const llm_inputs *in, prompt **out, err 
 void prompt_free(prompt *p); /* NULL is fine */
 /* Changes what stands first; before prompt_close_head. */
 void prompt_lay_out(prompt *p, bool data_first);
-/* Closes the head: the examples (there may be none) in this field order, and the blank line before the row. Exactly once, before
- * prompt_spans. */
+/* Closes the head: the examples (there may be none) in this field order, and the blank line before
+ * the row. Exactly once, before prompt_spans. */
 void prompt_close_head(prompt *p, const prompt_example *examples, int count, const uint8_t *order);
-/* Spans of one input in the given field order; returns how many. `out` has room for prompt_max_spans(). */
+/* Spans of one input in the given field order; returns
+ * how many. `out` has room for prompt_max_spans(). */
 int prompt_spans(const prompt *p, const llm_inputs *in, uint32_t input, const uint8_t *order,
                  llm_span **out);
 int prompt_max_spans(const prompt *p);
 
-/* ---- order (llm_order.c) ----------------------------------------------------------------------- */
+/* ---- order (llm_order.c) --------------------------------------------------------------------- */
 
 typedef struct input_order {
     psm_result psm;
@@ -110,7 +115,8 @@ typedef struct input_order {
     str text;      /* for EXPLAIN: "synopsis, review" or the largest groups */
 } input_order;
 
-/* Solves field and input order over all inputs; keeps and reuses the record of the field order (DESIGN 2.2). */
+/* Solves field and input order over all inputs; keeps
+ * and reuses the record of the field order (DESIGN 2.2). */
 int order_solve(exec_ctx *ctx, const prompt *p, const llm_inputs *in, psm_strategy strategy,
                 arena *mem, input_order *out, err *e);
 /* The same without records, for counting. */
@@ -118,12 +124,13 @@ int order_solve_plain(const settings *s, const prompt *p, const llm_inputs *in,
                       psm_strategy strategy, bool bound, arena *mem, input_order *out, err *e);
 /* The best one order, whatever psm says and whoever listed another. */
 int order_solve_best(const prompt *p, const llm_inputs *in, arena *mem, input_order *out, err *e);
-/* The share of tokens that whole cells could share beyond what they do in this order, which was solved with its bound; NAN: not known. */
+/* The share of tokens that whole cells could share beyond what they do in this order, which was
+ * solved with its bound; NAN: not known. */
 int order_gap(const prompt *p, const llm_inputs *in, const input_order *order, double *gap, err *e);
 /* The key of a call's facts kept in the catalog: "field_order/…". */
 void call_fact_key(const llm_call *call, const char *prefix, hash128 fingerprint, buf *out);
 
-/* ---- layout and waves (llm_layout.c) ------------------------------------------------------------- */
+/* ---- layout and waves (llm_layout.c) --------------------------------------------------------- */
 
 /* One of the calls about the same fields, and the share of the inputs that it is asked about. */
 typedef struct layout_call {
@@ -131,12 +138,15 @@ typedef struct layout_call {
     double share;
 } layout_call;
 
-/* Whether the data should stand first in `count` calls that share the distinct inputs `in` (DESIGN 2.2: by token counts). */
-int layout_choose(const layout_call *calls, int count, const llm_inputs *in, bool *data_first, err *e);
-/* How many rows to ask next when a LIMIT stands above: `asked` so far, last_wave of them at once (0: none yet). */
+/* Whether the data should stand first in `count` calls that share the distinct inputs `in` (DESIGN
+ * 2.2: by token counts). */
+int layout_choose(const layout_call *calls, int count, const llm_inputs *in, bool *data_first,
+                  err *e);
+/* How many rows to ask next when a LIMIT stands above:
+ * `asked` so far, last_wave of them at once (0: none yet). */
 int64_t wave_rows(const exec_ctx *ctx, const plan_node *node, int64_t asked, int64_t last_wave);
 
-/* ---- answers (llm_answers.c) ------------------------------------------------------------------- */
+/* ---- answers (llm_answers.c) ----------------------------------------------------------------- */
 
 typedef struct llm_answer {
     str text;
@@ -166,14 +176,16 @@ void answer_store(cache *c, const answer_id *id, const llm_answer *a, double cos
 /* The SQL value of an answer; TEXT is referenced. */
 int answer_value(const llm_call *call, const llm_answer *a, value *out, err *e);
 
-/* ---- KV blocks on disk (llm_kv.c) ---------------------------------------------------------------- */
+/* ---- KV blocks on disk (llm_kv.c) ------------------------------------------------------------ */
 
-/* Between a session and the cache. With KVASIR_KV_TRACE=file in the environment each block that was read, or computed and
- * offered, is a line of that file: key, parent, milliseconds, bytes; for replaying by tests/bench/bench_evict. */
+/* Between a session and the cache. With KVASIR_KV_TRACE=file in the environment each block that was
+ * read, or computed and offered, is a line of that file: key, parent, milliseconds, bytes; for
+ * replaying by tests/bench/bench_evict. */
 typedef struct kv_link {
     cache *cache;
-    double
-        block_ms; /* to compute a block again, by the model's measured rate: one pass's time is too uneven to rank by */
+    /* to compute a block again, by the model's measured
+     * rate: one pass's time is too uneven to rank by */
+    double block_ms;
     FILE *trace;
     pthread_mutex_t mutex; /* of noted */
     hash128 *noted;        /* PIN: the blocks that were read or offered */
@@ -185,22 +197,25 @@ void kv_link_close(kv_link *l);
 /* Pins the blocks noted so far (set `notes` before the session runs). */
 int kv_link_pin(const kv_link *l, str name, cache_pins *out, err *e);
 
-/* ---- which entries are whose (model_files.c) ------------------------------------------------------ */
+/* ---- which entries are whose (model_files.c) ------------------------------------------------- */
 
-/* Notes that this model file makes entries of this fingerprint. If the file is another one than last time, the entries of the
- * old one are dropped, with a notice; false: they could not be, so the cache must not be asked. */
+/* Notes that this model file makes entries of this fingerprint. If the file is another one than
+ * last time, the entries of the old one are dropped, with a notice; false: they could not be, so
+ * the cache must not be asked. */
 bool model_files_check(exec_ctx *ctx, cache *c, const llm_model_info *info);
 
-/* ---- the runtime (llm_runtime.c) ---------------------------------------------------------------- */
+/* ---- the runtime (llm_runtime.c) ------------------------------------------------------------- */
 
-/* What earlier runs of a call showed: how often each literal was the answer, and how long answers were. */
+/* What earlier runs of a call showed: how often each
+ * literal was the answer, and how long answers were. */
 typedef struct call_facts {
     uint64_t answers, output_tokens;
     uint64_t literal_counts[32]; /* the first 32 literals */
 } call_facts;
 
-/* What a statement's LLM operators share. Engines are opened when the runtime is made, while the catalog can still be read; what
- * went wrong then is reported by the operator that needs the engine, so that EXPLAIN works without a model. */
+/* What a statement's LLM operators share. Engines are opened when the runtime is made, while the
+ * catalog can still be read; what went wrong then is reported by the operator that needs the
+ * engine, so that EXPLAIN works without a model. */
 struct llm_runtime {
     exec_ctx *ctx;
     answer_memo *memo;
@@ -235,15 +250,17 @@ void runtime_stats(const llm_runtime *r, llm_stats *out);
 void session_options(const exec_ctx *ctx, llm_session_options *out);
 
 bool facts_recall(exec_ctx *ctx, const llm_call *call, hash128 fingerprint, call_facts *out);
-/* The same for planning: only what this statement's sample showed, where earlier runs must not decide. */
+/* The same for planning: only what this statement's
+ * sample showed, where earlier runs must not decide. */
 bool facts_for_plan(exec_ctx *ctx, const llm_call *call, hash128 fingerprint, call_facts *out);
 int facts_remember(exec_ctx *ctx, const llm_call *call, hash128 fingerprint,
                    const call_facts *facts, err *e);
 
-/* EXPLAIN (TOKENS) (llm_count.c): adds to actual->tokens what calls[before..count) of `node` cost under every strategy beside
- * calls[0..before) of nodes below over the same inputs, and keeps the largest gap to the solver's bound; what lies above a filter on
- * answers is scaled by what the filter is expected to keep. */
-int count_calls(exec_ctx *ctx, const prompt *const *calls, int before, int count, const llm_inputs *in,
-                const plan_node *node, plan_actual *actual, err *e);
+/* EXPLAIN (TOKENS) (llm_count.c): adds to actual->tokens what calls[before..count) of `node` cost
+ * under every strategy beside calls[0..before) of nodes below over the same inputs, and keeps the
+ * largest gap to the solver's bound; what lies above a filter on answers is scaled by what the
+ * filter is expected to keep. */
+int count_calls(exec_ctx *ctx, const prompt *const *calls, int before, int count,
+                const llm_inputs *in, const plan_node *node, plan_actual *actual, err *e);
 
 #endif

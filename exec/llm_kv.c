@@ -1,8 +1,8 @@
 /*
  * llm_kv.c - KV blocks between an engine's session and the cache.
  *
- * Invariant (DESIGN 2.5): the identity that goes with a block is all of it: fingerprint, parent, key
- * and tokens, so that the cache hands out nothing else.
+ * Invariant (DESIGN 2.5): the identity that goes with a block is all of it: fingerprint, parent,
+ * key and tokens, so that the cache hands out nothing else.
  */
 #include <stdlib.h>
 

@@ -1,11 +1,14 @@
 /*
  * llm_layout.c - what stands first in a prompt, instruction or data, and how many rows a wave has.
  *
- *   instruction first   head | row 1      head of another call | row 1     what rows share is computed once per call
- *   data first          row 1 | question | other question                  a row is computed once for all calls on it
+ *   instruction first   head | row 1 head of another call | row 1 what rows share is computed once
+ *                       per call
+ *   data first          row 1 | question | other question a row is computed once for all calls on
+ *                       it
  *
- * Invariant (DESIGN 2.2): the layout is a function of statement, data and settings alone: it is counted over the distinct inputs in the
- * best one order, whatever dedup, KV cache, psm and a listed order are, and before anybody asks what is answered already.
+ * Invariant (DESIGN 2.2): the layout is a function of statement, data and settings alone: it is
+ * counted over the distinct inputs in the best one order, whatever dedup, KV cache, psm and a
+ * listed order are, and before anybody asks what is answered already.
  */
 #include <math.h>
 
@@ -19,7 +22,8 @@ static double instruction_tokens(const prompt *p) {
     return (double)count + 1; /* its line break */
 }
 
-int layout_choose(const layout_call *calls, int count, const llm_inputs *in, bool *data_first, err *e) {
+int layout_choose(const layout_call *calls, int count, const llm_inputs *in, bool *data_first,
+                  err *e) {
     input_order order = {0};
     *data_first = false;
     if (count < 2 || in->count == 0)
@@ -37,11 +41,12 @@ int layout_choose(const layout_call *calls, int count, const llm_inputs *in, boo
     return status;
 }
 
-/* ---- waves ------------------------------------------------------------------------------------- */
+/* ---- waves ----------------------------------------------------------------------------------- */
 
 enum { FIRST_WAVE = 16, WAVE_GROWTH = 8 };
 
-/* The rows that reached the LIMIT above `node` so far; -1: there is none right above its filters and projections. */
+/* The rows that reached the LIMIT above `node` so far; -1:
+ * there is none right above its filters and projections. */
 static int64_t rows_passed(const exec_ctx *ctx, const plan_node *at, const plan_node *node) {
     if (!at)
         return -1;
@@ -56,7 +61,8 @@ static int64_t rows_passed(const exec_ctx *ctx, const plan_node *at, const plan_
     return left >= 0 ? left : rows_passed(ctx, at->right, node);
 }
 
-/* The share of its base's rows that the stack under `top` is planned to keep, and what the LIMIT above wants of them. */
+/* The share of its base's rows that the stack under `top` is planned to keep, and what the LIMIT
+ * above wants of them. */
 static double planned_share(const plan_node *top, int64_t *wanted) {
     double share = 1;
     const plan_node *base = llm_stack_base(top);
@@ -68,8 +74,9 @@ static double planned_share(const plan_node *top, int64_t *wanted) {
     return BASE_MIN(1, BASE_MAX(share, 0.01));
 }
 
-/* As many rows as should bring the rest of what the LIMIT wants, going by the share that passed, or is expected to at first. One more that
- * passed and two more that were asked are imagined, so that bad luck at the start does not ask for all. */
+/* As many rows as should bring the rest of what the LIMIT wants, going by the share that passed, or
+ * is expected to at first. One more that passed and two more that were asked are imagined, so that
+ * bad luck at the start does not ask for all. */
 int64_t wave_rows(const exec_ctx *ctx, const plan_node *node, int64_t asked, int64_t last_wave) {
     int64_t wanted = 0;
     double share = planned_share(node, &wanted);

@@ -1,9 +1,10 @@
 /*
- * llm_order.c - in which order fields and inputs are sent: the solver fed with tokens, and the record of field orders.
+ * llm_order.c - in which order fields and inputs are sent: the solver fed with tokens, and the
+ * record of field orders.
  *
- * Invariant (DESIGN 2.2): the field order is a function of statement, data, settings and the record alone. The record is kept
- * per call (instruction, fields, model) and used while its token count is within 5 % of a fresh solve's, so that another WHERE
- * does not lose the stored answers.
+ * Invariant (DESIGN 2.2): the field order is a function of statement, data, settings and the record
+ * alone. The record is kept per call (instruction, fields, model) and used while its token count is
+ * within 5 % of a fresh solve's, so that another WHERE does not lose the stored answers.
  */
 #include <math.h>
 #include <stdio.h>
@@ -68,7 +69,7 @@ static int solve(const prompt *p, const llm_inputs *in, const psm_options *optio
     return status;
 }
 
-/* ---- the order a user listed ------------------------------------------------------------------- */
+/* ---- the order a user listed ----------------------------------------------------------------- */
 
 /* The order of SET field_order = 'a, b', made in `mem`; NULL where the setting lists none. */
 static int listed_order(const settings *s, const llm_call *call, arena *mem, const uint8_t **out,
@@ -122,7 +123,7 @@ int order_gap(const prompt *p, const llm_inputs *in, const input_order *order, d
     return status;
 }
 
-/* ---- the record -------------------------------------------------------------------------------- */
+/* ---- the record ------------------------------------------------------------------------------ */
 
 void call_fact_key(const llm_call *call, const char *prefix, hash128 fingerprint, buf *out) {
     buf b = {0};
@@ -165,8 +166,8 @@ static void only_order(const psm_result *r, int nfields, uint8_t *order) {
             order[n++] = (uint8_t)f;
 }
 
-/* Uses the recorded order while it is nearly as good as the fresh one, else records the fresh one. Orders that differ by row group
- * are a function of the rows and have no record. */
+/* Uses the recorded order while it is nearly as good as the fresh one, else records the fresh one.
+ * Orders that differ by row group are a function of the rows and have no record. */
 static int apply_record(exec_ctx *ctx, const prompt *p, const llm_inputs *in, psm_options *options,
                         arena *mem, input_order *out, err *e) {
     uint8_t fresh[PSM_MAX_FIELDS];

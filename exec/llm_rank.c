@@ -1,10 +1,13 @@
 /*
- * llm_rank.c - which stage of a stack comes next: as planned, until what the rows show contradicts it.
+ * llm_rank.c - which stage of a stack comes next: as planned, until what the rows show contradicts
+ * it.
  *
- * A stage's rank is what it computes per row ÷ the share of rows it removes: running stages by rising rank costs least where they are
- * independent (Hellerstein and Stonebraker, "Predicate Migration", 1993). Both figures start as the plan's estimates and give way to what
- * is seen, as in adaptive ordering of pipelined filters (Babu et al., 2004); answers that are stored already cost nothing. Invariant: only
- * token counts and rows have a say, no clock, so the same statement over the same data and cache asks the same prompts.
+ * A stage's rank is what it computes per row ÷ the share of rows it removes: running stages by
+ * rising rank costs least where they are independent (Hellerstein and Stonebraker, "Predicate
+ * Migration", 1993). Both figures start as the plan's estimates and give way to what is seen, as in
+ * adaptive ordering of pipelined filters (Babu et al., 2004); answers that are stored already cost
+ * nothing. Invariant: only token counts and rows have a say, no clock, so the same statement over
+ * the same data and cache asks the same prompts.
  */
 #include <inttypes.h>
 #include <math.h>

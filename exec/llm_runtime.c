@@ -1,7 +1,9 @@
 /*
- * llm_runtime.c - what the LLM operators of one statement share: engines, one session, the memo, stored answers, learned facts.
+ * llm_runtime.c - what the LLM operators of one statement share: engines, one session, the memo,
+ * stored answers, learned facts.
  *
- * Invariant: the session outlives the operators, so that a second operator of the statement finds the first one's prefixes.
+ * Invariant: the session outlives the operators, so that a second operator of the statement finds
+ * the first one's prefixes.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -31,7 +33,8 @@ llm_runtime *llm_runtime_new(exec_ctx *ctx) {
     const catalog *c = ctx->txn ? txn_catalog(ctx->txn) : NULL;
     for (int i = 0; i < n && r->open_error.code == ERR_NONE; i++) {
         const llm_call *call = ctx->stmt->calls[i];
-        models_engine(ctx->db, ctx->settings, c, call->model, &r->engines[call->number - 1], &r->open_error);
+        models_engine(ctx->db, ctx->settings, c, call->model, &r->engines[call->number - 1],
+                      &r->open_error);
     }
     return r;
 }
@@ -61,7 +64,7 @@ int runtime_engine(llm_runtime *r, const llm_call *call, llm_engine **out, err *
     return e->code ? (int)e->code : err_set(e, ERR_INTERNAL, "LLM#%d has no engine", call->number);
 }
 
-/* ---- the cache -------------------------------------------------------------------------------- */
+/* ---- the cache ------------------------------------------------------------------------------- */
 
 cache *runtime_cache(llm_runtime *r) {
     static const cache_policy policies[] = {CACHE_COST, CACHE_LRU, CACHE_FIFO};
@@ -76,22 +79,23 @@ cache *runtime_cache(llm_runtime *r) {
         if (r->cache)
             cache_set(r->cache, (size_t)s->kv_disk, policies[s->kv_evict]);
         for (int i = 0; r->cache && i < r->ctx->stmt->ncalls; i++)
-            if (r->engines[i] && !model_files_check(r->ctx, r->cache, llm_engine_info(r->engines[i])))
+            if (r->engines[i] &&
+                !model_files_check(r->ctx, r->cache, llm_engine_info(r->engines[i])))
                 r->cache = NULL;
     }
     return r->cache;
 }
 
-/* ---- the session ------------------------------------------------------------------------------- */
+/* ---- the session ----------------------------------------------------------------------------- */
 
 void session_options(const exec_ctx *ctx, llm_session_options *out) {
     const settings *s = ctx->settings;
     *out = (llm_session_options){
         .kv_memory_bytes = s->kv_memory > 0 ? (size_t)s->kv_memory : 0,
         .kv_host_bytes = s->kv_host < 0 ? 0 : (size_t)BASE_MAX(s->kv_host, 1),
-        .reuse = !s->kv_cache                         ? LLM_REUSE_NONE
+        .reuse = !s->kv_cache                       ? LLM_REUSE_NONE
                  : s->llm_schedule == SCHEDULE_FIFO ? LLM_REUSE_FIFO
-                                                      : LLM_REUSE_TREE,
+                                                    : LLM_REUSE_TREE,
         .window = (int)s->llm_window,
         .truncate = s->llm_overflow != 0,
         .warm_only = ctx->stmt->kind == STMT_WARM,
@@ -138,7 +142,9 @@ int runtime_session(llm_runtime *r, llm_engine *engine, llm_session **out, err *
     llm_session_free(r->session);
     r->session = NULL;
     session_options(r->ctx, &options);
-    cache *c = options.reuse == LLM_REUSE_TREE && r->ctx->settings->kv_keep != KEEP_NONE ? runtime_cache(r) : NULL;
+    cache *c = options.reuse == LLM_REUSE_TREE && r->ctx->settings->kv_keep != KEEP_NONE
+                   ? runtime_cache(r)
+                   : NULL;
     if (c)
         kv_link_open(&r->kv, c, engine, r->ctx->settings->kv_keep == KEEP_ALL, &options.store);
     r->kv.notes = c && r->ctx->stmt->pin;
@@ -157,7 +163,7 @@ int llm_runtime_pin(exec_ctx *ctx, str name, err *e) {
     return status;
 }
 
-/* ---- examples ---------------------------------------------------------------------------------- */
+/* ---- examples -------------------------------------------------------------------------------- */
 
 static bool answer_fits(const llm_call *call, str answer) {
     int64_t i;
@@ -173,11 +179,12 @@ static bool answer_fits(const llm_call *call, str answer) {
 }
 
 /* An answer as the model writes it: BOOLEAN examples say yes and no. */
-static int example_answer(const llm_call *call, value v, int64_t row, arena *mem, str *out, err *e) {
+static int example_answer(const llm_call *call, value v, int64_t row, arena *mem, str *out,
+                          err *e) {
     value text;
     if (v.type == TYPE_NULL)
-        return err_set_at(e, ERR_TYPE, call->pos, call->len, "example %lld of LLM#%d has no answer", (long long)row + 1,
-                          call->number);
+        return err_set_at(e, ERR_TYPE, call->pos, call->len, "example %lld of LLM#%d has no answer",
+                          (long long)row + 1, call->number);
     if (v.type == TYPE_BOOLEAN) {
         *out = v.i ? STR("yes") : STR("no");
     } else {
@@ -188,11 +195,13 @@ static int example_answer(const llm_call *call, value v, int64_t row, arena *mem
     }
     if (answer_fits(call, *out))
         return 0;
-    return err_set_at(e, ERR_TYPE, call->pos, call->len, "example %lld of LLM#%d: the answer '%.*s' is not of the call's type",
+    return err_set_at(e, ERR_TYPE, call->pos, call->len,
+                      "example %lld of LLM#%d: the answer '%.*s' is not of the call's type",
                       (long long)row + 1, call->number, (int)BASE_MIN(out->n, 60u), out->p);
 }
 
-static int example_row(const llm_call *call, const rowset *rows, int64_t row, arena *mem, prompt_example *out, err *e) {
+static int example_row(const llm_call *call, const rowset *rows, int64_t row, arena *mem,
+                       prompt_example *out, err *e) {
     value v, text;
     out->fields = ARENA_ARRAY(mem, str, call->nfields + 1);
     for (int k = 0; k < call->nexample_fields; k++) {
@@ -204,10 +213,12 @@ static int example_row(const llm_call *call, const rowset *rows, int64_t row, ar
             return status;
         out->fields[call->example_fields[k]] = str_copy(mem, text.s);
     }
-    return example_answer(call, rowset_get(rows, row, call->nexample_fields), row, mem, &out->answer, e);
+    return example_answer(call, rowset_get(rows, row, call->nexample_fields), row, mem,
+                          &out->answer, e);
 }
 
-int examples_read(exec_ctx *ctx, const llm_call *call, arena *mem, prompt_example **out, int *count, err *e) {
+int examples_read(exec_ctx *ctx, const llm_call *call, arena *mem, prompt_example **out, int *count,
+                  err *e) {
     const plan_node *node = NULL;
     op *o = NULL;
     for (int i = 0; i < ctx->stmt->ncalls; i++)
@@ -242,7 +253,7 @@ int llm_runtime_examples(exec_ctx *ctx, err *e) {
     return status;
 }
 
-/* ---- what was learned -------------------------------------------------------------------------- */
+/* ---- what was learned ------------------------------------------------------------------------ */
 
 bool facts_recall(exec_ctx *ctx, const llm_call *call, hash128 fingerprint, call_facts *out) {
     buf key = {0};
@@ -256,7 +267,8 @@ bool facts_recall(exec_ctx *ctx, const llm_call *call, hash128 fingerprint, call
     arena *a = arena_new();
     call_fact_key(call, "learned", fingerprint, &key);
     /* A fact that cannot be read is a fact not known. */
-    bool ok = db_recall(ctx->db, buf_str(&key), a, &bytes, &found, &ignored) == 0 && found && bytes.n == sizeof *out;
+    bool ok = db_recall(ctx->db, buf_str(&key), a, &bytes, &found, &ignored) == 0 && found &&
+              bytes.n == sizeof *out;
     if (ok)
         memcpy(out, bytes.p, sizeof *out);
     arena_free(a);
@@ -270,7 +282,8 @@ bool facts_for_plan(exec_ctx *ctx, const llm_call *call, hash128 fingerprint, ca
     return facts_recall(ctx, call, fingerprint, out);
 }
 
-int facts_remember(exec_ctx *ctx, const llm_call *call, hash128 fingerprint, const call_facts *facts, err *e) {
+int facts_remember(exec_ctx *ctx, const llm_call *call, hash128 fingerprint,
+                   const call_facts *facts, err *e) {
     buf key = {0};
     call_fact_key(call, "learned", fingerprint, &key);
     int status = db_remember(ctx->db, buf_str(&key), (str){(const char *)facts, sizeof *facts}, e);
@@ -278,7 +291,7 @@ int facts_remember(exec_ctx *ctx, const llm_call *call, hash128 fingerprint, con
     return status;
 }
 
-/* ---- what the planner may ask ------------------------------------------------------------------ */
+/* ---- what the planner may ask ---------------------------------------------------------------- */
 
 static llm_engine *hook_engine(const exec_ctx *ctx, const llm_call *call) {
     return ctx->llm ? ctx->llm->engines[call->number - 1] : NULL;
@@ -296,12 +309,15 @@ static double hook_selectivity(void *arg, const llm_call *call, str literal) {
     exec_ctx *ctx = arg;
     call_facts facts;
     llm_engine *engine = hook_engine(ctx, call);
-    if (!engine || !facts_for_plan(ctx, call, llm_engine_info(engine)->fingerprint, &facts) || facts.answers == 0)
+    if (!engine || !facts_for_plan(ctx, call, llm_engine_info(engine)->fingerprint, &facts) ||
+        facts.answers == 0)
         return -1;
     for (int i = 0; i < call->nliterals && i < (int)BASE_COUNT(facts.literal_counts); i++)
         if (str_equal(call->literals[i], literal))
-            /* Laplace's rule of succession: a literal that few answers never were is rare, not impossible */
-            return ((double)facts.literal_counts[i] + 1) / ((double)facts.answers + call->nliterals);
+            /* Laplace's rule of succession: a literal that
+             * few answers never were is rare, not impossible */
+            return ((double)facts.literal_counts[i] + 1) /
+                   ((double)facts.answers + call->nliterals);
     return -1;
 }
 
@@ -309,7 +325,8 @@ static double hook_output_tokens(void *arg, const llm_call *call) {
     exec_ctx *ctx = arg;
     call_facts facts;
     llm_engine *engine = hook_engine(ctx, call);
-    if (!engine || !facts_for_plan(ctx, call, llm_engine_info(engine)->fingerprint, &facts) || facts.answers == 0)
+    if (!engine || !facts_for_plan(ctx, call, llm_engine_info(engine)->fingerprint, &facts) ||
+        facts.answers == 0)
         return -1;
     return (double)facts.output_tokens / (double)facts.answers;
 }
@@ -325,7 +342,8 @@ static bool hook_field_order(void *arg, const llm_call *call, uint8_t *order) {
         return false;
     arena *a = arena_new();
     call_fact_key(call, "field_order", llm_engine_info(engine)->fingerprint, &key);
-    found = db_recall(ctx->db, buf_str(&key), a, &bytes, &found, &ignored) == 0 && found && bytes.n == (size_t)call->nfields;
+    found = db_recall(ctx->db, buf_str(&key), a, &bytes, &found, &ignored) == 0 && found &&
+            bytes.n == (size_t)call->nfields;
     if (found)
         memcpy(order, bytes.p, bytes.n);
     for (int f = 0; found && f < call->nfields; f++)
@@ -335,8 +353,8 @@ static bool hook_field_order(void *arg, const llm_call *call, uint8_t *order) {
     return found;
 }
 
-/* Whether the rows that reach this call can decide what its prompts say: a field order is solved for, or a record of it is compared with
- * what would be solved; a layout is chosen by counting. */
+/* Whether the rows that reach this call can decide what its prompts say: a field order is solved
+ * for, or a record of it is compared with what would be solved; a layout is chosen by counting. */
 static bool text_depends_on_rows(const settings *s, const llm_call *call) {
     str mode = str_from(s->field_order);
     if (s->llm_layout == LAYOUT_AUTO)
@@ -345,8 +363,9 @@ static bool text_depends_on_rows(const settings *s, const llm_call *call) {
            (str_equal_nocase(mode, STR("keep")) || str_equal_nocase(mode, STR("fresh")));
 }
 
-/* Where a call's field order hangs on its rows, what was measured or learned by earlier runs must not decide where the call stands:
- * that would change the rows that reach it, by them its field order, and so the text of its prompts (DESIGN 2.2). */
+/* Where a call's field order hangs on its rows, what was measured or learned by earlier runs must
+ * not decide where the call stands: that would change the rows that reach it, by them its field
+ * order, and so the text of its prompts (DESIGN 2.2). */
 static bool may_use_what_was_learned(exec_ctx *ctx) {
     for (int i = 0; i < ctx->stmt->ncalls; i++)
         if (text_depends_on_rows(ctx->settings, ctx->stmt->calls[i]))

@@ -1,10 +1,12 @@
 /*
- * llm_sample.c - asking a few rows before the plan is final, where the order of LLM filters hangs on shares nobody knows yet.
+ * llm_sample.c - asking a few rows before the plan is final, where the order of LLM filters hangs
+ * on shares nobody knows yet.
  *
  *   plan -> rows below the model read -> a sample of them asked -> plan again, knowing -> the rest
  *
- * Invariant: a sampled answer is kept in the statement's memo and in the cache, so nothing is paid twice; only which filter comes first
- * follows from it. One filter alone, calls seen before, and few rows are not sampled: there is nothing to choose, or to gain.
+ * Invariant: a sampled answer is kept in the statement's memo and in the cache, so nothing is paid
+ * twice; only which filter comes first follows from it. One filter alone, calls seen before, and
+ * few rows are not sampled: there is nothing to choose, or to gain.
  */
 #include "op_llm_int.h"
 
@@ -33,7 +35,8 @@ static int count_nodes(exec_ctx *ctx, const plan_node *top, const plan_node *bas
     return count;
 }
 
-/* The operator itself asks a sample of its rows while the runtime says so: the same prompts as later, whatever decides about them. */
+/* The operator itself asks a sample of its rows while the runtime says so: the same prompts as
+ * later, whatever decides about them. */
 static int sample_stack(exec_ctx *ctx, const plan_node *top, const plan_node *base, bool *learned,
                         err *e) {
     const rowset *rows = ctx->ready[base->number];

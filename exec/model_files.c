@@ -1,13 +1,15 @@
 /*
  * model_files.c - which entries of the cache belong to which model file.
  *
- *   fact/model_file/<path>   array of {fingerprint, content, bytes, mtime}, one per way it was opened
+ *   fact/model_file/<path>   array of {fingerprint, content, bytes, mtime}, one per way it was
+ *                            opened
  *
- * A fingerprint covers options, machine and samples of the weights (ENGINE 3): enough to tell models
- * apart without reading gigabytes at every start, not to tell that one weight was edited. So a file whose
- * size or time is not the one on record is read whole, and if its bytes are others, what the old one left
- * is dropped, with a notice. Entries that another machine or another option made of the same bytes stay.
- * Invariant: this is decided before the first entry of the statement is looked up.
+ * A fingerprint covers options, machine and samples of the weights (ENGINE 3): enough to tell
+ * models apart without reading gigabytes at every start, not to tell that one weight was edited. So
+ * a file whose size or time is not the one on record is read whole, and if its bytes are others,
+ * what the old one left is dropped, with a notice. Entries that another machine or another option
+ * made of the same bytes stay. Invariant: this is decided before the first entry of the statement
+ * is looked up.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -63,7 +65,8 @@ static bool same_stat(const file_record *a, const file_record *b) {
     return a->bytes == b->bytes && a->mtime_ns == b->mtime_ns;
 }
 
-/* The records of a path, at most FINGERPRINTS_MAX; a record that cannot be read is one not known. */
+/* The records of a path, at most FINGERPRINTS_MAX;
+ * a record that cannot be read is one not known. */
 static int records_read(db *d, str key, file_record *out) {
     arena *a = arena_new();
     err ignored = {0};

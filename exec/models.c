@@ -1,9 +1,11 @@
 /*
  * models.c - which model a call means, and the engines that are open.
  *
- * Invariant: one engine per distinct (path, options) and db; it stays open until the db closes, so that a second statement starts
- * with packed weights; an outdated one (llm.h) stays open too, since others may hold its facts, but is not handed out again. What a call names comes first, then SET model, then --model or
- * KVASIR_MODEL (each a name or a path), then the file that the quick start fetches.
+ * Invariant: one engine per distinct (path, options) and db; it stays open until the db closes, so
+ * that a second statement starts with packed weights; an outdated one (llm.h) stays open too, since
+ * others may hold its facts, but is not handed out again. What a call names comes first, then SET
+ * model, then --model or KVASIR_MODEL (each a name or a path), then the file that the quick start
+ * fetches.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -49,11 +51,13 @@ static int resolve(db *d, const settings *s, const catalog *c, str name, buf *pa
         if (access(path->p, R_OK) == 0)
             return 0;
         err_set(e, ERR_MODEL, "no model: %s is not there", path->p);
-        err_hint(e, "sh tutorials/quickstart.sh fetches it; or name a .gguf file with --model or KVASIR_MODEL");
+        err_hint(e, "sh tutorials/quickstart.sh fetches it; or name a .gguf file with --model or "
+                    "KVASIR_MODEL");
         return ERR_MODEL;
     }
     buf_append_str(path, name);
-    bool is_path = memchr(name.p, '/', name.n) || (name.n > 5 && memcmp(name.p + name.n - 5, ".gguf", 5) == 0) ||
+    bool is_path = memchr(name.p, '/', name.n) ||
+                   (name.n > 5 && memcmp(name.p + name.n - 5, ".gguf", 5) == 0) ||
                    (name.n > 5 && memcmp(name.p, "test:", 5) == 0) || access(path->p, R_OK) == 0;
     if (is_path)
         return 0;
@@ -67,8 +71,10 @@ int models_check_file(str source, err *e) {
     int status = 0;
     buf_append_str(&path, source);
     if (strncmp(path.p, "test:", 5) != 0 && access(path.p, R_OK) != 0) {
-        status = err_set(e, ERR_MODEL, "cannot read the model file %s: %s", path.p, strerror(errno));
-        err_hint(e, "a model is a .gguf file; its path is from %s", path.p[0] == '/' ? "the root" : "the working directory");
+        status =
+            err_set(e, ERR_MODEL, "cannot read the model file %s: %s", path.p, strerror(errno));
+        err_hint(e, "a model is a .gguf file; its path is from %s",
+                 path.p[0] == '/' ? "the root" : "the working directory");
     }
     buf_free(&path);
     return status;
@@ -78,7 +84,8 @@ int models_standard(db *d, const settings *s, const catalog *c, buf *path, err *
     return resolve(d, s, c, (str){"", 0}, path, e);
 }
 
-static int open_engine(const settings *s, const char *path, bool load_now, llm_engine **out, err *e) {
+static int open_engine(const settings *s, const char *path, bool load_now, llm_engine **out,
+                       err *e) {
     static const llm_precision precisions[] = {LLM_PRECISION_AUTO, LLM_F32, LLM_BF16, LLM_INT8};
     static const llm_kv_dtype dtypes[] = {LLM_KV_BF16, LLM_KV_F32, LLM_KV_INT8};
     buf side = {0};
@@ -107,8 +114,8 @@ int models_engine(db *d, const settings *s, const catalog *c, str name, llm_engi
     if (!*slot)
         *slot = mem_zalloc(sizeof **slot);
     struct models *m = *slot;
-    buf_printf(&key, "%s|%d|%d|%d|%d|%d|%d|%s", path.p ? path.p : "", (int)s->threads, s->precision, s->attention,
-               (int)s->sink_tokens, (int)s->window_tokens, s->kv_dtype, s->device);
+    buf_printf(&key, "%s|%d|%d|%d|%d|%d|%d|%s", path.p ? path.p : "", (int)s->threads, s->precision,
+               s->attention, (int)s->sink_tokens, (int)s->window_tokens, s->kv_dtype, s->device);
     *out = NULL;
     bool outdated = false;
     for (int i = 0; i < m->count && status == 0; i++)

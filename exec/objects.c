@@ -45,9 +45,9 @@ static void column_list(const table_def *t, const index_def *x, buf *out) {
     buf_append_char(out, ')');
 }
 
-/* Whether a constraint of CREATE TABLE made the index: the binder names those
- * <table>_<columns>_key. A user's index of such a name is shown as UNIQUE within its table, which
- * means the same. */
+/* Whether a constraint of CREATE TABLE made the index: the binder
+ * names those <table>_<columns>_key. A user's index of such a
+ * name is shown as UNIQUE within its table, which means the same. */
 static bool is_constraint(const table_def *t, const index_def *x) {
     buf tail = {0};
     if (x->primary || !x->unique)

@@ -21,7 +21,8 @@ void op_name_row(op *o, expr *const *exprs, int n, const batch *in, int64_t befo
  * warmed and not answered, a left input with calls says nothing about its rows. */
 bool op_right_counts(const op *o);
 
-/* Adds to ctx->actual what a node did, for an operator that runs several: rows, its own time, and what LLM nodes count. */
+/* Adds to ctx->actual what a node did, for an operator that runs several: rows, its own time, and
+ * what LLM nodes count. */
 void op_report(exec_ctx *ctx, const plan_node *node, const plan_actual *actual);
 
 /* The state of PLAN_ROWSET: set by op_build for a subtree that was read ahead. */
@@ -30,8 +31,8 @@ typedef struct rowset_state {
     int at;
 } rowset_state;
 
-/* A scan that is `keyed`, before its first row is asked for: looks up the rows of these keys (columns
- * as many as its bounds; NULLs match nothing), any number of times; then op_scan_found. */
+/* A scan that is `keyed`, before its first row is asked for: looks up the rows of these keys
+ * (columns as many as its bounds; NULLs match nothing), any number of times; then op_scan_found. */
 int op_scan_keys(op *o, const column *keys, int rows, err *e);
 void op_scan_found(op *o);
 size_t op_scan_found_rows(const op *o); /* so far, those of equal keys again */

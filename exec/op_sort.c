@@ -200,8 +200,8 @@ static int prune(op *o, err *e) {
     return status;
 }
 
-/* Rows of the batch that come before the worst of `limit` kept ones (rows 0 … limit - 1 are sorted
- * after a prune). */
+/* Rows of the batch that come before the worst of `limit`
+ * kept ones (rows 0 … limit - 1 are sorted after a prune). */
 static int better_rows(op *o, int rows, bool pruned) {
     sort_state *s = o->state;
     int64_t limit = o->node->sort.limit;

@@ -6,9 +6,10 @@
  *     \nreview: …\nanswer: yes\n             review: …\n
  *     \nreview: …\nsynopsis: …\nanswer:      \nIs the review positive?\nanswer:
  *
- * Invariant: only this file and the engine's templates start a line of a prompt. A line break inside a cell becomes a space, and
- * values are tokenized as plain text, so that a cell can forge neither a line nor a control token (DESIGN 2.4).
- * Segments are cut as ENGINE 5 says: the space before a value and the line break behind it belong to the value.
+ * Invariant: only this file and the engine's templates start a line of a prompt. A line break
+ * inside a cell becomes a space, and values are tokenized as plain text, so that a cell can forge
+ * neither a line nor a control token (DESIGN 2.4). Segments are cut as ENGINE 5 says: the space
+ * before a value and the line break behind it belong to the value.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -59,7 +60,7 @@ static size_t spans_tokens(llm_span *const *spans, int n) {
     return total;
 }
 
-/* ---- constraint -------------------------------------------------------------------------------- */
+/* ---- constraint ------------------------------------------------------------------------------ */
 
 static int make_guide(prompt *p, err *e) {
     const llm_call *call = p->call;
@@ -72,7 +73,7 @@ static int make_guide(prompt *p, err *e) {
     return p->guide ? 0 : (e->code ? (int)e->code : ERR_MODEL);
 }
 
-/* ---- head and values --------------------------------------------------------------------------- */
+/* ---- head and values ------------------------------------------------------------------------- */
 
 static llm_format wanted_format(const settings *s) {
     static const llm_format formats[] = {LLM_FORMAT_AUTO, LLM_FORMAT_CHAT, LLM_FORMAT_COMPLETION};
@@ -161,7 +162,8 @@ int prompt_new(const prompt_spec *spec, const llm_inputs *in, prompt **out, err 
     return 0;
 }
 
-/* The blank line before the row is a segment of its own: "\n\n" would be another token than two line breaks at a cut. */
+/* The blank line before the row is a segment of its own: "\n\n" would be another token than two
+ * line breaks at a cut. */
 void prompt_close_head(prompt *p, const prompt_example *examples, int count, const uint8_t *order) {
     buf b = {0};
     for (int i = 0; i < count; i++) {

@@ -8,8 +8,8 @@
 #include "op_int.h"
 
 bool snapshot_has_calls(const plan_node *p) {
-    return p && (p->kind == PLAN_LLM || snapshot_has_calls(p->left) ||
-                 snapshot_has_calls(p->right));
+    return p &&
+           (p->kind == PLAN_LLM || snapshot_has_calls(p->left) || snapshot_has_calls(p->right));
 }
 
 static int keep(exec_ctx *ctx, const plan_node *p, err *e) {

@@ -79,8 +79,8 @@ static void forget_seen(db *d) {
     d->nseen = 0;
 }
 
-/* What BEGIN's read transaction sees, so that its first write can tell whether anything changed
- * since. */
+/* What BEGIN's read transaction sees, so that its
+ * first write can tell whether anything changed since. */
 static void remember_seen(db *d, const catalog *c) {
     forget_seen(d);
     d->seen = mem_alloc(sizeof *d->seen * (size_t)BASE_MAX(c->ntables, 1));
@@ -304,9 +304,9 @@ static int access_of(const sql_stmt *x) {
     return kinds[x->kind].access;
 }
 
-/* Binds in the right kind of transaction. A statement outside BEGIN whose calls take long must not
- * hold one: it is bound to a copy of the catalog in a read transaction, which ends with its
- * snapshot. */
+/* Binds in the right kind of transaction. A statement outside BEGIN
+ * whose calls take long must not hold one: it is bound to a copy of
+ * the catalog in a read transaction, which ends with its snapshot. */
 static int prepare(stmt *s, err *e) {
     bool write = looks_like_write(buf_str(&s->text)) && !store_is_read_only(s->db->store);
     int status = stmt_prepare(s, write, false, e);
@@ -390,8 +390,8 @@ static int run_once(stmt *s, err *e) {
     return status;
 }
 
-/* The model computes otherwise than the fingerprint said under which stored answers were looked up. Where none of them has
- * left the statement yet, it can start over. */
+/* The model computes otherwise than the fingerprint said under which stored answers were looked up.
+ * Where none of them has left the statement yet, it can start over. */
 static bool may_start_over(const stmt *s, int status) {
     return status == ERR_MODEL && s->summary.rows == 0 && s->kind != STMT_COPY_TO &&
            llm_runtime_outdated(s->ctx.llm);

@@ -2,7 +2,8 @@
  * stmt_cache.c - SHOW CACHE, CLEAR CACHE and UNPIN.
  *
  * Invariant: what is shown includes what was put before; clearing is over when the statement is.
- * The same figures as rows are kvasir_cache, kvasir_prefixes and kvasir_statements (system_cache.c).
+ * The same figures as rows are kvasir_cache, kvasir_prefixes and kvasir_statements
+ * (system_cache.c).
  */
 #include <stdarg.h>
 #include <stdio.h>

@@ -13,8 +13,9 @@
 enum {
     ATTEMPTS = 3,
     MANY_ROWS = 64, /* written by one statement: statistics are kept up with them */
-    FEW_ROWS = 100, /* a batch of INSERT smaller than one in so many of the table's rows is not counted */
-    RECOUNT = 5     /* an UPDATE of at least one in so many rows */
+    FEW_ROWS =
+        100, /* a batch of INSERT smaller than one in so many of the table's rows is not counted */
+    RECOUNT = 5 /* an UPDATE of at least one in so many rows */
 };
 
 /* ---- one row at a time --------------------------------------------------------------------------
@@ -130,15 +131,18 @@ static int insert_row(row_sink *w, const value *row, int64_t *rowid, err *e) {
     return table_insert(t, w->table, row, rowid, e);
 }
 
-/* Statistics begin with the first batch, of INSERT with the first of many rows: single rows are not worth it, they age what is known.
- * Rows that may be in conflict with others may be changes, and are not counted. */
+/* Statistics begin with the first batch, of INSERT with the first of many
+ * rows: single rows are not worth it, they age what is known. Rows that
+ * may be in conflict with others may be changes, and are not counted. */
 static int count_from_now(row_sink *w, int rows, err *e) {
     uint64_t there;
     bool always = w->x->kind != STMT_INSERT;
     if (w->feed || rows < (always ? 1 : MANY_ROWS) || w->x->on_conflict != CONFLICT_FAIL)
         return 0;
     int status = table_row_count(w->s->db->active, w->table, &there, e);
-    if (status || (!always && there / FEW_ROWS > (uint64_t)rows)) /* keeping the counts would cost more than the rows */
+    if (status ||
+        (!always &&
+         there / FEW_ROWS > (uint64_t)rows)) /* keeping the counts would cost more than the rows */
         return status;
     w->rowids = ARENA_ARRAY(w->s->mem, int64_t, BATCH_ROWS);
     return stats_feed_resume(w->s->db->active, w->table, &w->feed, e);
@@ -292,8 +296,7 @@ static int recount(const row_sink *w, err *e) {
     return stats_analyze(w->s->db->active, w->table, &w->s->cancel, e);
 }
 
-/* ---- computing and applying
- * ---------------------------------------------------------------------- */
+/* ---- computing and applying ------------------------------------------------------------------ */
 
 static int apply(stmt *s, const sql_stmt *x, const rowset *rows, err *e) {
     const table_def *table = catalog_table(txn_catalog(s->db->active), x->table->name);

@@ -131,8 +131,7 @@ static void describe_query(stmt *s, const sql_stmt *x) {
 int stmt_select(stmt *s, sql_stmt *x, err *e) {
     const settings *set = s->ctx.settings;
     if (x->kind == STMT_WARM && (!set->cache || set->kv_keep == KEEP_NONE)) {
-        err_set(e, ERR_BIND, "%s has nowhere to keep what it computes",
-                x->pin ? "PIN" : "WARM");
+        err_set(e, ERR_BIND, "%s has nowhere to keep what it computes", x->pin ? "PIN" : "WARM");
         err_hint(e, set->cache ? "SET kv_keep = 'shared'" : "SET cache = on");
         return ERR_BIND;
     }
@@ -147,8 +146,7 @@ int stmt_select(stmt *s, sql_stmt *x, err *e) {
     return status == 0 && x->pin ? llm_runtime_pin(&s->ctx, x->name, e) : status;
 }
 
-/* ---- versions of what a plan read
- * ---------------------------------------------------------------- */
+/* ---- versions of what a plan read ------------------------------------------------------------ */
 
 static void collect(stmt *s, const table_def *t, table_version *out, int *count) {
     for (int k = 0; k < *count; k++)

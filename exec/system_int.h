@@ -8,7 +8,8 @@
 
 typedef struct maker maker;
 
-/* Adds the next cell of the row in hand; behind the last column the row is done. The value is copied by the time of that. */
+/* Adds the next cell of the row in hand; behind the last column the row is done. The value is
+ * copied by the time of that. */
 void system_cell(maker *m, value v);
 exec_ctx *system_ctx(const maker *m);
 arena *system_mem(const maker *m);
@@ -19,8 +20,8 @@ arena *system_mem(const maker *m);
     }
 
 /* system_cache.c */
-/* A stored prefix: how long, how often its last block was read, what it takes, and the text of its end (NULL: made by
- * another model than the standard one). */
+/* A stored prefix: how long, how often its last block was read, what it takes, and the text of its
+ * end (NULL: made by another model than the standard one). */
 typedef struct cache_prefix {
     uint64_t tokens, hits, bytes;
     str text;

@@ -1,8 +1,9 @@
 /*
- * watch.c - what a live view sees of a running statement: prefixes, operators, how much of each prompt was shared; and pausing.
+ * watch.c - what a live view sees of a running statement: prefixes, operators, how much of each
+ * prompt was shared; and pausing.
  *
- * Invariant: nothing here changes what is asked or in which order. What costs more than a few adds per prompt is done four
- * times a second at most, and only while somebody watches.
+ * Invariant: nothing here changes what is asked or in which order. What costs more than a few adds
+ * per prompt is done four times a second at most, and only while somebody watches.
  */
 #include <string.h>
 #include <time.h>
@@ -12,7 +13,7 @@
 static const double DETAILS_S = 0.25;
 enum { PAUSE_LOOK_MS = 20, TEXT_PERCENT = 100 };
 
-/* ---- texts of fixed size ----------------------------------------------------------------------- */
+/* ---- texts of fixed size --------------------------------------------------------------------- */
 
 /* The end of `text` that fits into `size` bytes, on one line, cut between characters. */
 static void copy_tail(char *out, size_t size, str text) {
@@ -34,7 +35,7 @@ static void copy_head(char *out, size_t size, str text) {
     out[n] = 0;
 }
 
-/* ---- prompts ----------------------------------------------------------------------------------- */
+/* ---- prompts --------------------------------------------------------------------------------- */
 
 static void push_shared(exec_progress *p, int percent) {
     if (p->nshared == EXEC_SHARED) {
@@ -80,7 +81,7 @@ void watch_stored(llm_runtime *r, llm_span *const *spans, int nspans) {
     }
 }
 
-/* ---- details ----------------------------------------------------------------------------------- */
+/* ---- details --------------------------------------------------------------------------------- */
 
 static void collect_prefixes(const llm_runtime *r, exec_progress *p) {
     llm_prefix found[EXEC_PREFIXES];
@@ -156,7 +157,7 @@ void watch_details(exec_ctx *ctx, exec_progress *p, bool last) {
     }
 }
 
-/* ---- pausing ----------------------------------------------------------------------------------- */
+/* ---- pausing --------------------------------------------------------------------------------- */
 
 static bool held(const exec_ctx *ctx) {
     bool cancelled = ctx->cancel && atomic_load_explicit(ctx->cancel, memory_order_relaxed);

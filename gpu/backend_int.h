@@ -36,11 +36,12 @@ typedef struct pass_want {
     const llm_token *ids; /* NULL: the whole vocabulary */
     int count;            /* ids, or the vocabulary's size */
     float *logits;        /* [count], filled by the backend */
-    /* top > 0 (ids NULL, top <= PASS_TOP): instead of all, logits[top] are the largest, largest first, ties to the lower
-     * id; top_ids[top] their tokens. */
+    /* top > 0 (ids NULL, top <= PASS_TOP): instead of all, logits[top] are the largest, largest
+     * first, ties to the lower id; top_ids[top] their tokens. */
     int top;
     llm_token *top_ids;
-    /* > 0, of backends that draw: top <= PASS_DRAW, and `total` is the weight of the whole vocabulary (sample_int.h). */
+    /* > 0, of backends that draw: top <= PASS_DRAW, and `total` is the weight of the whole
+     * vocabulary (sample_int.h). */
     float temperature;
     uint64_t total;
 } pass_want;
@@ -77,8 +78,8 @@ typedef struct work_size {
     int device_blocks; /* of them on the device, at most: fewer where info.kv_host_bytes > 0 */
     int likely_blocks; /* so many may do: what is asked for at once */
     int rows;          /* of a pass */
-    /* How many requests not yet answered pass through a block; -1: its content is nobody's. Any time on the session's
-     * thread; NULL: unknown. */
+    /* How many requests not yet answered pass through a block; -1: its content is nobody's. Any
+     * time on the session's thread; NULL: unknown. */
     int (*wanted)(const void *ctx, int32_t block);
     const void *ctx;
 } work_size;
@@ -101,13 +102,13 @@ typedef struct llm_backend {
     int (*forward)(llm_engine *engine, void *work, const pass *p, err *e);
     int (*kv_read)(llm_engine *engine, void *work, int32_t block, void *out, err *e);
     void (*kv_write)(llm_engine *engine, void *work, int32_t block, const void *in);
-    /* A page of a block's bytes that kv_send takes to a block without copying it first, once its last journey has
-     * ended; NULL: no memory. Called by the loader's thread (loader_int.h), `page` < LOAD_PAGES; kv_send by the
-     * session's. Both NULL where kv_write is as good. */
+    /* A page of a block's bytes that kv_send takes to a block without copying it first, once its
+     * last journey has ended; NULL: no memory. Called by the loader's thread (loader_int.h), `page`
+     * < LOAD_PAGES; kv_send by the session's. Both NULL where kv_write is as good. */
     void *(*kv_page)(llm_engine *engine, void *work, int page);
     void (*kv_send)(llm_engine *engine, void *work, int page, int32_t block);
-    /* What a session measured, for the next start (side_file.c); NULL: nothing is kept.
-     * Thread-safe. */
+    /* What a session measured, for the next start
+     * (side_file.c); NULL: nothing is kept. Thread-safe. */
     void (*keep_rates)(llm_engine *engine, double prefill_tok_s, double decode_tok_s);
     /* Instead of logits: the whole answer at once (NULL where `forward` gives logits). */
     void (*answer)(llm_engine *engine, const backend_question *question, backend_answer *out,

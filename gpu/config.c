@@ -131,8 +131,8 @@ static int read_sizes(const reader *r, model_config *c) {
 
 /* ---- positions ------------------------------------------------------------------------------ */
 
-/* Llama 3's divisors, or phi3's short ones (the long ones would make short prompts depend on the
- * context chosen). */
+/* Llama 3's divisors, or phi3's short ones (the long ones
+ * would make short prompts depend on the context chosen). */
 static int read_divisors(const reader *r, model_config *c) {
     const gguf_tensor *t = gguf_find(r->g, "rope_freqs.weight");
     if (!t)
@@ -195,8 +195,8 @@ static int read_positions(const reader *r, const family *f, model_config *c) {
     has_f64(r, "rope.freq_base", &c->rope_theta);
     if (c->rope_theta <= 1)
         return err_set(r->e, ERR_CORRUPT, "%s.rope.freq_base is not over 1", r->arch);
-    /* gemma3's windowed layers keep the original base; the other models' windowed layers have the
-     * common one */
+    /* gemma3's windowed layers keep the original base; the
+     * other models' windowed layers have the common one */
     c->rope_theta_local = strcmp(f->arch, "gemma3") == 0 ? 10000 : c->rope_theta;
     uint64_t window = 0;
     if (f->window_period && has_u64(r, "attention.sliding_window", &window) &&
@@ -256,8 +256,8 @@ void model_tensor_rows(const gguf_tensor *t, uint64_t first, uint64_t rows, floa
     q->dequantize((const uint8_t *)t->data + (size_t)first * row_bytes, out, width * (size_t)rows);
 }
 
-/* What a layer reads; rows 1 is a vector. Sizes are read after the configuration, so they stand as
- * letters. */
+/* What a layer reads; rows 1 is a vector. Sizes are read
+ * after the configuration, so they stand as letters. */
 typedef struct needed {
     const char *name;
     int64_t columns, rows;

@@ -5,10 +5,11 @@
  * weights, positions, precision, kernels and library (through the probe's output). The pass itself
  * is cpu_forward.c's.
  *
- * Opening takes the probe's output from the side file where it has one for the same library, settings and
- * shapes, and leaves the weights where they are: a statement whose answers are all stored needs none. The first
- * session that runs a pass loads them (cpu_ready), probes, and compares; if the bits are others, no pass is run,
- * the record is put right, and the engine is outdated: one opened anew has the fingerprint of today.
+ * Opening takes the probe's output from the side file where it has one for the same library,
+ * settings and shapes, and leaves the weights where they are: a statement whose answers are all
+ * stored needs none. The first session that runs a pass loads them (cpu_ready), probes, and
+ * compares; if the bits are others, no pass is run, the record is put right, and the engine is
+ * outdated: one opened anew has the fingerprint of today.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -164,7 +165,8 @@ static void probe_keep(const cpu_state *s, const side_probe *found) {
     }
 }
 
-/* What the probe finds goes to the side file and to `found`. The pool's lock is held, or nobody else knows the engine. */
+/* What the probe finds goes to the side file and to `found`. The pool's lock is held, or nobody
+ * else knows the engine. */
 static int weights_load(llm_engine *engine, cpu_state *s, side_probe *found, err *e) {
     const model_config *c = &engine->config;
     s->model.screen = gemm_is_bf16(s->g) ? head_screen_new(s->k, c->vocab, c->n_embd) : NULL;

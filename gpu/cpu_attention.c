@@ -120,9 +120,10 @@ static attend_walk walk_start(const cpu_work *w, int base, int rows) {
 /* ---- memory ahead of its use ----------------------------------------------------------------- */
 
 /*
- * Blocks of many rows are computed for long and come from a cache, blocks of one row for a moment and from memory: so
- * while the first are computed the second are asked for, up to AHEAD_BYTES of them, one stretch of a block for each few
- * queries. Whatever happens, the next unit's block is asked for before this one is computed.
+ * Blocks of many rows are computed for long and come from a cache, blocks of one row for a moment
+ * and from memory: so while the first are computed the second are asked for, up to AHEAD_BYTES of
+ * them, one stretch of a block for each few queries. Whatever happens, the next unit's block is
+ * asked for before this one is computed.
  */
 enum { AHEAD_BYTES = 384 << 10, AHEAD_MAX = 64 };
 
@@ -156,7 +157,8 @@ static void ask_now(const attend_ahead *a) {
     }
 }
 
-/* What is asked for while a unit of `queries` queries is computed: out[AHEAD_MAX]; returns how many. */
+/* What is asked for while a unit of `queries` queries
+ * is computed: out[AHEAD_MAX]; returns how many. */
 static int ask_for(const cpu_work *w, attend_asker *a, int queries, int kv_head,
                    attend_ahead *out) {
     int most = BASE_MAX(AHEAD_BYTES / (2 * (int)w->layout.head), 2);

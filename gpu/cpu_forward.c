@@ -369,7 +369,8 @@ static void bound_task(void *ctx, int task, int worker) {
     }
 }
 
-/* Seconds of the best of `runs` passes of the products of the first `layers` layers; 0: no memory. */
+/* Seconds of the best of `runs` passes of the products
+ * of the first `layers` layers; 0: no memory. */
 static double bound_seconds(llm_engine *engine, bound_job job, int layers, int runs,
                             clockid_t clock) {
     const model_config *c = &engine->config;
@@ -511,10 +512,25 @@ void cpu_work_free(llm_engine *engine, void *work) {
     if (w->kv != NULL) {
         munmap(w->kv, w->kv_bytes);
     }
-    void *all[] = {w->x,         w->qkv,       w->y,         w->a,         w->att,
-                   w->h,         w->angles[0], w->angles[1], w->angles[2], w->angles[3],
-                   w->attend,    w->rows,      w->wanted,    w->want_rows, w->whole,
-                   w->tops,      w->written,   w->norm_scratch,            w};
+    void *all[] = {w->x,
+                   w->qkv,
+                   w->y,
+                   w->a,
+                   w->att,
+                   w->h,
+                   w->angles[0],
+                   w->angles[1],
+                   w->angles[2],
+                   w->angles[3],
+                   w->attend,
+                   w->rows,
+                   w->wanted,
+                   w->want_rows,
+                   w->whole,
+                   w->tops,
+                   w->written,
+                   w->norm_scratch,
+                   w};
     for (size_t j = 0; j < BASE_COUNT(all); j++) {
         free(all[j]);
     }

@@ -4,7 +4,8 @@
  * Owns what happens to a head between its product and its use. Queries are made ready by the
  * attention task that uses them; keys and values are stored before attention, or, where no other
  * row of the pass sees them, by the task that is about to read their block (cpu_int.h,
- * `keys_late`): a block then comes from memory once. Invariant: a head's bits do not depend on when.
+ * `keys_late`): a block then comes from memory once. Invariant: a head's bits do not depend on
+ * when.
  */
 #include "cpu_int.h"
 

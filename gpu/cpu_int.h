@@ -88,7 +88,7 @@ typedef struct cpu_work {
     size_t tops_cap;
     cpu_screen *screen; /* its work memory, once it was used */
     const pass *p;
-    bool keys_late;   /* no row sees another's key of this pass: stored as attention comes to them */
+    bool keys_late; /* no row sees another's key of this pass: stored as attention comes to them */
     uint8_t *written; /* per block, while the above is found out; else all zero */
     int layer;
     int attend_rows;
@@ -141,12 +141,13 @@ int cpu_attend_chunks(const cpu_work *w);
 bool cpu_layer_streams(const cpu_work *w);
 
 /* cpu_heads.c */
-/* One kv head's group of queries of a row: q[group, head_dim] at its position, scaled; q_sink: NULL, or the same as seen
- * from the sinks. */
+/* One kv head's group of queries of a row: q[group, head_dim] at its position, scaled; q_sink:
+ * NULL, or the same as seen from the sinks. */
 void cpu_queries_ready(const cpu_work *w, int row, int kv_head, float *q, float *q_sink);
 /* Stores a row's key and value in its block. */
 void cpu_keys_store(const cpu_work *w, int row, int kv_head);
-/* No row of the pass sees a key that another row of it writes, and all go through the last layer. */
+/* No row of the pass sees a key that another row
+ * of it writes, and all go through the last layer. */
 bool cpu_rows_apart(const cpu_work *w);
 
 /* cpu_kv.c; `side` is 0 for keys, 1 for values */
@@ -160,15 +161,16 @@ void cpu_kv_store(const cpu_work *w, int32_t block, int slot, int side, int kv_h
 void cpu_kv_copy(const cpu_work *w, const pass_copy *copy);
 /* Where the first `keys` of one head's keys or values lie, to be asked for ahead of their use. */
 attend_ahead cpu_kv_ahead(const cpu_work *w, int32_t block, int side, int kv_head, int keys);
-/* Points the unit at one head's keys and values, unpacked into the scratch where kernels need it. */
+/* Points the unit at one head's keys and values,
+ * unpacked into the scratch where kernels need it. */
 void cpu_kv_view(const cpu_work *w, int32_t block, int kv_head, attend_scratch *s,
                  attend_unit *unit);
 
-/* cpu.c: all of opening but the file, its config and its tokenizer, which engine has (tests: from
- * memory). */
+/* cpu.c: all of opening but the file, its config and
+ * its tokenizer, which engine has (tests: from memory). */
 int cpu_load(llm_engine *engine, const llm_engine_options *options, err *e);
-/* Reads and packs the weights unless they are: before the first pass. Any thread. ERR_MODEL, and the engine is outdated:
- * its fingerprint was taken from a record that does not hold any more. */
+/* Reads and packs the weights unless they are: before the first pass. Any thread. ERR_MODEL, and
+ * the engine is outdated: its fingerprint was taken from a record that does not hold any more. */
 int cpu_ready(llm_engine *engine, err *e);
 
 /* cpu_head.c: the logits that the pass wants of rows w->wanted, whose states are w->x. */
@@ -176,16 +178,17 @@ void cpu_head_run(cpu_work *w);
 void cpu_final_cap(const cpu_work *w, float *logits, int n); /* where the model has one */
 
 /* cpu_screen.c */
-/* Settles the wants of one likeliest token among the `whole` ones; returns how many are left, now the first in w->a and
- * w->whole. */
+/* Settles the wants of one likeliest token among the `whole` ones; returns how many are left, now
+ * the first in w->a and w->whole. */
 int cpu_screen_run(cpu_work *w, int whole);
-/* The run in which single products have the bits of the head's; 0: none, and the screen is not to be used. */
+/* The run in which single products have the bits of the
+ * head's; 0: none, and the screen is not to be used. */
 int cpu_screen_order(cpu_state *s);
 void cpu_screen_free(cpu_screen *s);
 
 /* cpu_forward.c */
-/* Tokens/s of the layers' matrix products alone, `rows` at a time, through the pool: the bound of
- * benchmarks. */
+/* Tokens/s of the layers' matrix products alone, `rows`
+ * at a time, through the pool: the bound of benchmarks. */
 double cpu_gemm_bound(llm_engine *engine, int rows, clockid_t clock);
 /* The same for one tile of `rows` rows, a height of the GEMM's; quick, from a few layers. */
 double cpu_gemm_rate(llm_engine *engine, int rows);

@@ -1,9 +1,9 @@
 /*
  * cpu_kv.c - where keys and values lie in the CPU's KV blocks, for each type of KV.
  *
- * Owns the layout; a block's bytes are what sessions store and load. Invariant: a slot's bytes are a
- * function of its own key or value, so a stored block, a copied slot and a computed one are equal.
- * Who attends to what is cpu_attention.c's.
+ * Owns the layout; a block's bytes are what sessions store and load. Invariant: a slot's bytes are
+ * a function of its own key or value, so a stored block, a copied slot and a computed one are
+ * equal. Who attends to what is cpu_attention.c's.
  *
  *   block   layer 0 | layer 1 | …
  *   layer   K [kv heads] | V [kv heads] | scales of K [kv heads, 32] | scales of V [kv heads, 32]

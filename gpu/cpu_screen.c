@@ -1,9 +1,11 @@
 /*
- * cpu_screen.c - the likeliest token by the head's coarse copy (head_screen_int.h), where that gives the products' bits.
+ * cpu_screen.c - the likeliest token by the head's coarse copy (head_screen_int.h), where that
+ * gives the products' bits.
  *
- * Threads go through groups of columns, each with the best lower bounds that it has seen itself; what passed any of them is
- * held against the best of all, and computed in the products' order. Rows with too many such tokens, and all if a list is
- * full, are left to the whole head. Invariant: a token and its logit are those of the whole head.
+ * Threads go through groups of columns, each with the best lower bounds that it has seen itself;
+ * what passed any of them is held against the best of all, and computed in the products' order.
+ * Rows with too many such tokens, and all if a list is full, are left to the whole head. Invariant:
+ * a token and its logit are those of the whole head.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -284,7 +286,8 @@ int cpu_screen_run(cpu_work *w, int whole) {
 
 enum { CHECK_STATES = 4 };
 
-/* Logits of all columns of a part by single products in runs of `run` against the library's: want [CHECK_STATES, n]. */
+/* Logits of all columns of a part by single products in runs
+ * of `run` against the library's: want [CHECK_STATES, n]. */
 static bool part_agrees(const cpu_state *s, const gemm_part *part, const uint16_t *a, int run,
                         const float *want, uint16_t *rows) {
     int width = s->model.head.k;

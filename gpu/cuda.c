@@ -1,8 +1,9 @@
 /*
  * cuda.c - the CUDA backend: finding a card, opening a model on it, and the table of functions.
  *
- * Owns the engine's CUDA state. Invariant: the fingerprint covers all that a KV bit depends on: weights, positions,
- * products (through their probe), and, through a forward pass of fixed tokens, every kernel on this card.
+ * Owns the engine's CUDA state. Invariant: the fingerprint covers all that a KV bit depends on:
+ * weights, positions, products (through their probe), and, through a forward pass of fixed tokens,
+ * every kernel on this card.
  */
 #include <math.h>
 #include <stdio.h>
@@ -16,7 +17,7 @@
 enum { LEAST_CAPABILITY = 8 }; /* bf16 tensor cores and cp.async: Ampere */
 static const double GIB = 1024.0 * 1024.0 * 1024.0;
 
-/* ---- the card ---------------------------------------------------------------------------------- */
+/* ---- the card -------------------------------------------------------------------------------- */
 
 bool cuda_usable(int device, char *why, size_t size) {
     int count = 0, driver = 0;
@@ -84,9 +85,10 @@ static int refuse_unsupported(const llm_engine *engine, err *e) {
     return 0;
 }
 
-/* ---- starting ---------------------------------------------------------------------------------- */
+/* ---- starting -------------------------------------------------------------------------------- */
 
-/* Of what is free once the weights are there: the rest is for a pass's rows, graphs, and other programs. */
+/* Of what is free once the weights are there: the rest
+ * is for a pass's rows, graphs, and other programs. */
 static size_t kv_share(size_t left) {
     return left / 4 * 3;
 }
@@ -201,7 +203,7 @@ int cuda_start(llm_engine *engine, int device, err *e) {
     return 0;
 }
 
-/* ---- the table --------------------------------------------------------------------------------- */
+/* ---- the table ------------------------------------------------------------------------------- */
 
 /* "auto", "cuda" and "cuda:0" are card 0. */
 static int device_number(const char *name, err *e) {

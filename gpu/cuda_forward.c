@@ -1,9 +1,10 @@
 /*
  * cuda_forward.c - one pass through the layers on the card.
  *
- * Per part: its data goes over in one copy, the layers are enqueued (or the captured graph of the same shape is), the
- * head runs for wanted rows, and the answers come back in one copy. Stages follow cpu_forward.c's one by one; what
- * that file does in f32 and rounds to bf16 is rounded at the same places here, and once more after gate and up.
+ * Per part: its data goes over in one copy, the layers are enqueued (or the captured graph of the
+ * same shape is), the head runs for wanted rows, and the answers come back in one copy. Stages
+ * follow cpu_forward.c's one by one; what that file does in f32 and rounds to bf16 is rounded at
+ * the same places here, and once more after gate and up.
  *
  *   norm → a | a·Wqkv → qkv | bias, norm, rope → q, KV | copies | attention → att | x += att·Wo
  *   norm → a | a·Wgu → gate_up | act → h | x += h·Wdown
@@ -50,7 +51,7 @@ static void multiply(flow *f, int plan, const uint16_t *weight, const uint16_t *
     }
 }
 
-/* ---- layers ------------------------------------------------------------------------------------ */
+/* ---- layers ---------------------------------------------------------------------------------- */
 
 static uint16_t *layer_kv(const cuda_work *w, int layer) {
     return w->kv.pool + (size_t)layer * w->kv.layer_elements;
@@ -155,7 +156,8 @@ static void branch_run(flow *f, int plan, const uint16_t *weight, const uint16_t
     }
 }
 
-/* In the last layer only wanted rows go on from here: x moves to qkv, which k_qkv has read; q to a, likewise. */
+/* In the last layer only wanted rows go on from here: x
+ * moves to qkv, which k_qkv has read; q to a, likewise. */
 static void rows_narrow(flow *f, row_set *r) {
     cuda_work *w = f->w;
     const model_config *c = &w->engine->config;
@@ -220,7 +222,7 @@ static void layers_run(flow *f, row_set *r) {
     norm_run(f, r, pending, s->final_norm, true);
 }
 
-/* ---- graphs ------------------------------------------------------------------------------------ */
+/* ---- graphs ---------------------------------------------------------------------------------- */
 
 static cuda_graph *graph_find(cuda_work *w, const graph_shape *shape) {
     for (int i = 0; i < w->ngraphs; i++) {
@@ -287,9 +289,10 @@ static void layers_launch(flow *f, row_set *r) {
     check(f, cudaGraphLaunch(graph->exec, f->stream), "launching a graph");
 }
 
-/* ---- the head ---------------------------------------------------------------------------------- */
+/* ---- the head -------------------------------------------------------------------------------- */
 
-/* Behind the items' logits, in floats: per top PASS_TOP values, PASS_TOP ids; then a `drawn` per draw. */
+/* Behind the items' logits, in floats: per top PASS_TOP
+ * values, PASS_TOP ids; then a `drawn` per draw. */
 enum { TOP_FLOATS = 2 * PASS_TOP, DRAWN_FLOATS = sizeof(drawn) / sizeof(float) };
 _Static_assert((int)DRAWN_MOST == (int)PASS_DRAW && sizeof(drawn) % sizeof(float) == 0,
                "what the card draws from is what a want can hold");
@@ -318,7 +321,8 @@ static int answers_reserve(cuda_work *w, const cuda_part *part, err *e) {
     return code;
 }
 
-/* Logits of the whole vocabulary for `rows` of the part's whole wants from `first` on, at most CUDA_HEAD_ROWS. */
+/* Logits of the whole vocabulary for `rows` of the part's
+ * whole wants from `first` on, at most CUDA_HEAD_ROWS. */
 static void logits_make(flow *f, int first, int rows) {
     cuda_work *w = f->w;
     const model_config *c = &w->engine->config;
@@ -457,7 +461,7 @@ static void answers_return(flow *f) {
     }
 }
 
-/* ---- the pass ---------------------------------------------------------------------------------- */
+/* ---- the pass -------------------------------------------------------------------------------- */
 
 static int part_run(cuda_work *w, const cuda_part *part, err *e) {
     flow f = {.w = w, .part = part, .stream = w->stream, .e = e};
@@ -479,7 +483,8 @@ static int part_run(cuda_work *w, const cuda_part *part, err *e) {
     return f.code;
 }
 
-/* Copies that no row of the pass starts from: their blocks are complete now, so all layers go at once. */
+/* Copies that no row of the pass starts from: their
+ * blocks are complete now, so all layers go at once. */
 static int copies_finish(cuda_work *w, const pass *p, err *e) {
     const model_config *c = &w->engine->config;
     int code = 0;

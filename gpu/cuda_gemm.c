@@ -1,9 +1,9 @@
 /*
  * cuda_gemm.c - cuBLASLt: loading it, choosing algorithms that keep a row's bits, running products.
  *
- * Owns every cuBLASLt handle. Invariant: for one (plan, weight, row of A) cuda_gemm_run gives the same bits whatever
- * the number of rows and the row's place; a plan whose candidates all fail that test fails the probe. When to run
- * what is cuda_forward.c's.
+ * Owns every cuBLASLt handle. Invariant: for one (plan, weight, row of A) cuda_gemm_run gives the
+ * same bits whatever the number of rows and the row's place; a plan whose candidates all fail that
+ * test fails the probe. When to run what is cuda_forward.c's.
  */
 #include "cuda_gemm_int.h"
 
@@ -15,7 +15,7 @@
 
 #include "cuda_kernels_int.h"
 
-/* ---- the library ------------------------------------------------------------------------------- */
+/* ---- the library ----------------------------------------------------------------------------- */
 
 #define BLAS_FUNCTIONS(X)                                                                          \
     X(cublasLtCreate)                                                                              \
@@ -56,8 +56,8 @@ struct cuda_gemm {
     void *library;
     blas_table blas;
     cublasLtHandle_t handle;
-    cublasLtMatmulDesc_t
-        product; /* D = Wᵀ as stored (column-major [K, N]) × A; the same for all plans */
+    /* D = Wᵀ as stored (column-major [K, N]) × A; the same for all plans */
+    cublasLtMatmulDesc_t product;
     cublasLtMatmulPreference_t preference;
     gemm_plan plans[CUDA_GEMM_PLANS];
     int nplans;
@@ -177,9 +177,10 @@ int cuda_gemm_declare(cuda_gemm *g, int n, int k, bool out_f32, int rows, err *e
     return g->nplans++;
 }
 
-/* ---- one product ------------------------------------------------------------------------------- */
+/* ---- one product ----------------------------------------------------------------------------- */
 
-/* The three matrices as the library sees them: column-major W [K, N], A [K, rows], out [N, rows]. */
+/* The three matrices as the library sees them:
+ * column-major W [K, N], A [K, rows], out [N, rows]. */
 typedef struct layouts {
     cublasLtMatrixLayout_t w, a, out;
 } layouts;
@@ -255,9 +256,10 @@ int cuda_gemm_run(cuda_gemm *g, int plan, const void *w, const void *a, int rows
     return product_run(g, p, &p->algorithms[height_index(height)], &o, stream, e);
 }
 
-/* ---- the probe --------------------------------------------------------------------------------- */
+/* ---- the probe ------------------------------------------------------------------------------- */
 
-/* What a plan is tested with. `expected` are the outputs of all rows by the algorithm that defines the bits. */
+/* What a plan is tested with. `expected` are the outputs
+ * of all rows by the algorithm that defines the bits. */
 typedef struct probe {
     cuda_gemm *g;
     cudaStream_t stream;
@@ -477,8 +479,8 @@ static int by_time(const void *a, const void *b) {
     return (x->ms > y->ms) - (x->ms < y->ms);
 }
 
-/* The fastest algorithm with the bits expected, for heights up to heights[h]; what is faster than the one that defines
- * the bits is tested, fastest first. */
+/* The fastest algorithm with the bits expected, for heights up to heights[h]; what is faster than
+ * the one that defines the bits is tested, fastest first. */
 static int range_choose(probe *t, gemm_plan *p, int h, err *e) {
     cublasLtMatmulHeuristicResult_t found[CANDIDATES];
     timed order[CANDIDATES];

@@ -1,15 +1,15 @@
 /*
  * cuda_int.h - the CUDA backend's engine state and a session's work memory.
  *
- * Weights are bf16 in device memory, rows in the file's order; what rope pairs is the kernel's business, so nothing is
- * permuted:
+ * Weights are bf16 in device memory, rows in the file's order; what rope pairs is the kernel's
+ * business, so nothing is permuted:
  *
  *   qkv      [(heads + 2 kv_heads) * d, width]   rows of q, k, v
  *   gate_up  [2 ffn, width]                      rows of gate, then of up
  *   head     [vocab, width]                      the embedding itself where the file ties them
  *
- * A pass runs as one or more parts, each of at most `rows_cap` rows whose KV blocks fit the card. A part's plain data
- * (cuda_part.c) lies in one pinned buffer and goes to the card in one copy.
+ * A pass runs as one or more parts, each of at most `rows_cap` rows whose KV blocks fit the card. A
+ * part's plain data (cuda_part.c) lies in one pinned buffer and goes to the card in one copy.
  */
 #ifndef KVASIR_CUDA_INT_H
 #define KVASIR_CUDA_INT_H
@@ -61,8 +61,8 @@ typedef struct cuda_state {
     hash128 weights;
 } cuda_state;
 
-/* Counts as they are launched: padded where a graph is to fit several parts. A captured graph depends on them and on
- * the addresses of the session's buffers alone. */
+/* Counts as they are launched: padded where a graph is to fit several parts. A captured graph
+ * depends on them and on the addresses of the session's buffers alone. */
 typedef struct attend_shape {
     int levels;
     int wide[PLAN_LEVELS], narrow[PLAN_LEVELS]; /* tasks */
@@ -74,8 +74,8 @@ typedef struct graph_shape {
     attend_shape attend;
 } graph_shape;
 
-/* A shape is run plainly when it first comes (kernels that are loaded on first use must not be while a graph is
- * captured; many shapes come once), and captured when it comes again. */
+/* A shape is run plainly when it first comes (kernels that are loaded on first use must not be
+ * while a graph is captured; many shapes come once), and captured when it comes again. */
 typedef struct cuda_graph {
     graph_shape shape;
     cudaGraphExec_t exec; /* NULL: not captured */
@@ -101,7 +101,8 @@ typedef struct slot_rank {
     int32_t slot;
 } slot_rank;
 
-/* Pinned memory of blocks that left the card, in pages of a block's bytes; made in chunks as it is needed. */
+/* Pinned memory of blocks that left the card, in pages
+ * of a block's bytes; made in chunks as it is needed. */
 typedef struct host_tier {
     char **chunks;
     int nchunks, chunk_pages;
@@ -110,8 +111,8 @@ typedef struct host_tier {
     int nfree, made, budget;
 } host_tier;
 
-/* KV blocks: the scheduler's numbers, and the slots of the card that hold them. Block b is in slot b until a block is
- * used that has none; from then on `paged`. */
+/* KV blocks: the scheduler's numbers, and the slots of the card that hold them. Block b is in slot
+ * b until a block is used that has none; from then on `paged`. */
 typedef struct cuda_kv {
     int blocks, slots; /* slots < blocks: the rest lives in host memory */
     int most;          /* slots that there may be: more are asked for when they are needed */
@@ -135,7 +136,8 @@ typedef struct cuda_kv {
     cudaEvent_t staged[CUDA_STAGES];
     int stage;
     void *pages
-        [LOAD_PAGES]; /* pinned; the loader's thread makes them, fills them, and waits for their journeys */
+        /* pinned; the loader's thread makes them, fills them, and waits for their journeys */
+        [LOAD_PAGES];
     cudaEvent_t page_sent[LOAD_PAGES];
     cudaEvent_t arrived; /* all that was put on `copy` */
 } cuda_kv;
@@ -149,8 +151,8 @@ typedef struct cuda_work {
 
     /* device, row-major, rows_cap rows */
     float *x, *y; /* [rows, width] */
-    float *
-        qkv; /* [rows, max(qkv width, width)]; after the last layer's k and v: the wanted rows of x */
+    /* [rows, max(qkv width, width)]; after the last layer's k and v: the wanted rows of x */
+    float *qkv;
     uint16_t *a;       /* [rows, max(width, heads * d)]; in the last layer: the wanted rows of q */
     uint16_t *q, *att; /* [rows, max(width, heads * d)] */
     uint16_t *gate_up, *h; /* [rows, 2 ffn], [rows, ffn] */
@@ -177,8 +179,8 @@ typedef struct cuda_work {
     int32_t *copy_levels;       /* [2 * blocks], zero between parts */
     plan_copy *copies, *sorted; /* the part's copies, by slots */
     int *copy_ends, copies_cap;
-    int *
-        copied; /* per copy of the pass: one more than the first row of the part that took it; 0: none did */
+    /* per copy of the pass: one more than the first row of the part that took it; 0: none did */
+    int *copied;
     int *wanted, *want_rows; /* [wants_cap] */
     pass_want **whole;
     int wants_cap;
@@ -197,7 +199,8 @@ typedef struct cuda_part {
     int nwanted; /* unique rows of the wants: work->wanted, ascending, counted from `first` */
     int nitems;  /* allowed tokens of all wants */
     int nwhole, ntops,
-        ndraws; /* wants of the whole vocabulary: work->whole; first those of tops, then those of draws */
+        /* wants of the whole vocabulary: work->whole; first those of tops, then those of draws */
+        ndraws;
     bool all_wanted, graph;
     int copy_levels; /* ends of levels: work->copy_ends */
     graph_shape shape;
@@ -222,20 +225,22 @@ int cuda_work_new(llm_engine *engine, const work_size *size, void **work, err *e
 void cuda_work_free(llm_engine *engine, void *work);
 
 /* ---- cuda_kv.c */
-/* Room on the card for size->likely_blocks, or fewer, down to least_slots, where memory is short. */
+/* Room on the card for size->likely_blocks, or
+ * fewer, down to least_slots, where memory is short. */
 int cuda_kv_new(cuda_kv *kv, const model_config *c, const work_size *size, int least_slots, err *e);
 void cuda_kv_free(cuda_kv *kv);
-/* Called before blocks up to `highest` are used, with no compute under way: makes room on the card as long as there is
- * some; from then on blocks move. */
+/* Called before blocks up to `highest` are used, with no compute under way: makes room on the card
+ * as long as there is some; from then on blocks move. */
 cudaError_t cuda_kv_reach(cuda_kv *kv, int32_t highest);
-/* Brings blocks[n] onto the card for a new part (at most `slots` of them, repeats are fine); the part waits for
- * `arrived`. */
+/* Brings blocks[n] onto the card for a new part (at most `slots` of them, repeats are fine); the
+ * part waits for `arrived`. */
 int cuda_kv_bring(cuda_kv *kv, const int32_t *blocks, size_t n, err *e);
 static inline int32_t cuda_kv_slot(const cuda_kv *kv, int32_t block) {
     return kv->paged ? kv->slot_of[block] : block;
 }
 cudaError_t cuda_kv_put(cuda_kv *kv, int32_t block, const void *in);
-/* A page's memory once its last journey has ended; NULL: none is to be had. From the loader's thread. */
+/* A page's memory once its last journey has ended;
+ * NULL: none is to be had. From the loader's thread. */
 void *cuda_kv_page(cuda_kv *kv, int page);
 cudaError_t cuda_kv_send(cuda_kv *kv, int page, int32_t block);
 cudaError_t cuda_kv_get(cuda_kv *kv, int32_t block, void *out);

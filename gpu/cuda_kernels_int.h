@@ -1,10 +1,11 @@
 /*
  * cuda_kernels_int.h - the CUDA kernels of our own as C functions that enqueue them.
  *
- * Each returns the launch's status and runs later, on `stream`; pointers are device memory unless said otherwise.
- * bf16 values are uint16_t here. Invariant: what a kernel computes for a row or query depends on that row or query
- * alone, operation by operation (compiled with -fmad=false; sums in a fixed order; no atomics on numbers), so bits do
- * not depend on the batch. Shapes are row-major; n, d and widths are multiples of 8.
+ * Each returns the launch's status and runs later, on `stream`; pointers are device memory unless
+ * said otherwise. bf16 values are uint16_t here. Invariant: what a kernel computes for a row or
+ * query depends on that row or query alone, operation by operation (compiled with -fmad=false; sums
+ * in a fixed order; no atomics on numbers), so bits do not depend on the batch. Shapes are
+ * row-major; n, d and widths are multiples of 8.
  *
  *   KV pool   per block and layer: [kv_heads][2: keys, values][32][d] bf16, keys after rope
  */
@@ -58,11 +59,13 @@ typedef struct qkv_args {
 } qkv_args;
 cudaError_t k_qkv(const qkv_args *args, cudaStream_t stream);
 
-/* Copies the first `tokens` slots of block `from` to block `to`, one layer; the copies are independent. */
+/* Copies the first `tokens` slots of block `from` to
+ * block `to`, one layer; the copies are independent. */
 cudaError_t k_copy(const plan_copy *copies, int count, uint16_t *kv, size_t block_elements,
                    int kv_heads, int d, cudaStream_t stream);
 
-/* Attention over the tasks of one level (cuda_plan_int.h). Scores are q·k * scale, soft-capped where cap > 0. */
+/* Attention over the tasks of one level (cuda_plan_int.h).
+ * Scores are q·k * scale, soft-capped where cap > 0. */
 typedef struct attend_args {
     const uint16_t *q;  /* [rows, heads * d] */
     const uint16_t *kv; /* the pool at this layer */
@@ -80,7 +83,8 @@ typedef struct attend_args {
     float scale, cap;
 } attend_args;
 bool k_attend_fits(int d); /* is there a kernel for heads of d dimensions? */
-/* Once per process and device, before k_attend: lets the kernels have the shared memory they need. */
+/* Once per process and device, before k_attend: lets
+ * the kernels have the shared memory they need. */
 cudaError_t k_attend_prepare(int d);
 cudaError_t k_attend(const attend_args *args, cudaStream_t stream);
 
@@ -112,11 +116,13 @@ typedef struct drawn {
     float values[DRAWN_MOST];
     int32_t ids[DRAWN_MOST];
 } drawn;
-/* Per row of logits[rows, vocab]: the `k` <= min(DRAWN_MOST, vocab) largest as k_top has them, and the weight of all. */
+/* Per row of logits[rows, vocab]: the `k` <= min(DRAWN_MOST,
+ * vocab) largest as k_top has them, and the weight of all. */
 cudaError_t k_draw(const float *logits, int vocab, int rows, int k, const float *temperatures,
                    drawn *out, cudaStream_t stream);
 
-/* For probes and benches: x[i] uniform in [-scale/2, scale/2) by i and seed; *count += differing elements. */
+/* For probes and benches: x[i] uniform in [-scale/2,
+ * scale/2) by i and seed; *count += differing elements. */
 cudaError_t k_random(uint16_t *x, size_t count, uint64_t seed, float scale, cudaStream_t stream);
 cudaError_t k_differ(const uint16_t *a, const uint16_t *b, size_t count, unsigned *differing,
                      cudaStream_t stream);

@@ -1,13 +1,15 @@
 /*
- * cuda_kv.c - the KV blocks of a session on the card, and those that do not fit it, in pinned host memory.
+ * cuda_kv.c - the KV blocks of a session on the card, and those that do not fit it, in pinned host
+ * memory.
  *
- * The scheduler counts `blocks` blocks; the card holds `slots` of them. Where that is fewer, a part's blocks are
- * brought in before it runs: the slots whose blocks are worth least give way, by the rule of the cache on disk (how often
- * a block is wanted, by how long it was not; all cost the same and are of one size). A block that nobody owns any more
- * goes without a copy, all others to host memory, from where they come back when they are asked for. Blocks from and to
- * the store go through pinned pages. All of it travels on a stream of its own, in order: a slot or a page may be given
- * to the next block as soon as the journey from it is enqueued.
- * Invariant: a block is on the card, in host memory, or never written; between parts no compute is under way.
+ * The scheduler counts `blocks` blocks; the card holds `slots` of them. Where that is fewer, a
+ * part's blocks are brought in before it runs: the slots whose blocks are worth least give way, by
+ * the rule of the cache on disk (how often a block is wanted, by how long it was not; all cost the
+ * same and are of one size). A block that nobody owns any more goes without a copy, all others to
+ * host memory, from where they come back when they are asked for. Blocks from and to the store go
+ * through pinned pages. All of it travels on a stream of its own, in order: a slot or a page may be
+ * given to the next block as soon as the journey from it is enqueued. Invariant: a block is on the
+ * card, in host memory, or never written; between parts no compute is under way.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -25,9 +27,10 @@ static uint16_t *slot_at(const cuda_kv *kv, int32_t slot) {
     return kv->pool + (size_t)slot * kv->block_elements;
 }
 
-/* ---- lifetime ---------------------------------------------------------------------------------- */
+/* ---- lifetime -------------------------------------------------------------------------------- */
 
-/* As many slots as the card takes, up to `most`: what it refuses is asked for again, smaller by an eighth. */
+/* As many slots as the card takes, up to `most`: what
+ * it refuses is asked for again, smaller by an eighth. */
 static cudaError_t slots_new(cuda_kv *kv, int most, int least) {
     cudaError_t status = cudaErrorMemoryAllocation;
     for (int slots = most; slots >= least; slots = slots - BASE_MAX(slots / 8, 1)) {
@@ -104,7 +107,8 @@ static void paging_begin(cuda_kv *kv) {
     }
 }
 
-/* As many slots as there may be, with what they hold; where memory is short they stay as they are. */
+/* As many slots as there may be, with what they
+ * hold; where memory is short they stay as they are. */
 static cudaError_t pool_grow(cuda_kv *kv) {
     uint16_t *old = kv->pool;
     int slots = kv->slots;
@@ -174,7 +178,7 @@ void cuda_kv_free(cuda_kv *kv) {
     *kv = (cuda_kv){0};
 }
 
-/* ---- host memory ------------------------------------------------------------------------------- */
+/* ---- host memory ----------------------------------------------------------------------------- */
 
 static bool is_nobodys(const cuda_kv *kv, int32_t block) {
     return kv->wanted != NULL && kv->wanted(kv->ctx, block) < 0;
@@ -208,8 +212,9 @@ static cudaError_t chunk_new(cuda_kv *kv) {
     return cudaSuccess;
 }
 
-/* A page for a block that leaves the card. Within the budget one is always to be had: no more blocks have an owner than
- * the card and the budget hold; unless the card held fewer than it was asked for, which host memory makes up for. */
+/* A page for a block that leaves the card. Within the budget one is always to be had: no more
+ * blocks have an owner than the card and the budget hold; unless the card held fewer than it was
+ * asked for, which host memory makes up for. */
 static cudaError_t page_take(cuda_kv *kv, int32_t block) {
     host_tier *h = &kv->host;
     if (h->nfree == 0 && h->made >= h->budget) {
@@ -226,9 +231,10 @@ static cudaError_t page_take(cuda_kv *kv, int32_t block) {
     return status;
 }
 
-/* ---- paging ------------------------------------------------------------------------------------ */
+/* ---- paging ---------------------------------------------------------------------------------- */
 
-/* As in the cache on disk: a block's worth halves while this many times what the card holds was used. */
+/* As in the cache on disk: a block's worth halves
+ * while this many times what the card holds was used. */
 static const double TURNOVERS = 4;
 
 static double slot_worth(const cuda_kv *kv, int32_t slot) {
@@ -262,8 +268,8 @@ static cudaError_t slot_empty(cuda_kv *kv, int32_t slot) {
     return cudaSuccess;
 }
 
-/* At least `need` free slots, and some for the parts to come: ranking all of them is not for every part. Those used at
- * this moment of the clock stay. */
+/* At least `need` free slots, and some for the parts to come: ranking all of them is not for every
+ * part. Those used at this moment of the clock stay. */
 static cudaError_t slots_free(cuda_kv *kv, int need) {
     if (kv->nfree >= need) {
         return cudaSuccess;
@@ -335,10 +341,10 @@ int cuda_kv_bring(cuda_kv *kv, const int32_t *blocks, size_t n, err *e) {
     return cuda_check(status, "moving KV blocks between the card and host memory", e);
 }
 
-/* ---- blocks from and to the store -------------------------------------------------------------- */
+/* ---- blocks from and to the store ------------------------------------------------------------ */
 
-/* From pinned memory to the block, on the copy stream; `left` is recorded behind it, and cuda_forward waits for
- * `arrived`. */
+/* From pinned memory to the block, on the copy stream; `left` is recorded behind it, and
+ * cuda_forward waits for `arrived`. */
 static cudaError_t block_send(cuda_kv *kv, int32_t block, const void *pinned, cudaEvent_t left) {
     cudaError_t status = cuda_kv_reach(kv, block);
     if (status == cudaSuccess && kv->paged) {

@@ -1,8 +1,9 @@
 /*
  * cuda_model.c - from a file's tensors to bf16 matrices on the card.
  *
- * Rows are dequantised by quant.c on the host, in parallel, into a pinned buffer, and copied from there. Invariant:
- * every type that the CPU reads is read, by the same code. What an architecture is, is config.c's.
+ * Rows are dequantised by quant.c on the host, in parallel, into a pinned buffer, and copied from
+ * there. Invariant: every type that the CPU reads is read, by the same code. What an architecture
+ * is, is config.c's.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -31,7 +32,7 @@ typedef struct loader {
     int code; /* the first error; later steps do nothing */
 } loader;
 
-/* ---- memory ------------------------------------------------------------------------------------ */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 void *cuda_keep(cuda_state *s, size_t bytes, const char *what, err *e) {
     void *p = NULL;
@@ -63,7 +64,7 @@ static void check(loader *l, cudaError_t status, const char *what) {
     }
 }
 
-/* ---- matrices ---------------------------------------------------------------------------------- */
+/* ---- matrices -------------------------------------------------------------------------------- */
 
 typedef struct convert_job {
     loader *l;
@@ -154,7 +155,7 @@ static uint16_t *plain_load(loader *l, int layer, const char *name, int rows, in
     return matrix_load(l, rows, columns, &piece, 1);
 }
 
-/* ---- vectors ----------------------------------------------------------------------------------- */
+/* ---- vectors --------------------------------------------------------------------------------- */
 
 static float *floats_send(loader *l, const float *values, int n) {
     float *out = keep(l, sizeof(float) * (size_t)n);
@@ -212,7 +213,7 @@ static void layer_vectors_load(loader *l, int i, cuda_layer *y) {
     y->window = config_layer_window(c, i);
 }
 
-/* ---- the model --------------------------------------------------------------------------------- */
+/* ---- the model ------------------------------------------------------------------------------- */
 
 static void rope_load(loader *l) {
     const model_config *c = &l->engine->config;

@@ -1,10 +1,12 @@
 /*
- * cuda_part.c - a part of a pass as plain data: which rows, which copies, attention's tasks, one buffer for the card.
+ * cuda_part.c - a part of a pass as plain data: which rows, which copies, attention's tasks, one
+ * buffer for the card.
  *
- * A pass is cut where the rows outgrow the buffers or the blocks outgrow the card; rows stand parents first, so a part
- * finds what it attends to. Where a part is cut does not show in the bits: no kernel's result depends on the batch.
- * Invariant: a part that may run as a graph has counts padded to few sizes, its arrays at places that follow from the
- * counts alone, and padding that does nothing: tasks without queries, rows without a place in the pool.
+ * A pass is cut where the rows outgrow the buffers or the blocks outgrow the card; rows stand
+ * parents first, so a part finds what it attends to. Where a part is cut does not show in the bits:
+ * no kernel's result depends on the batch. Invariant: a part that may run as a graph has counts
+ * padded to few sizes, its arrays at places that follow from the counts alone, and padding that
+ * does nothing: tasks without queries, rows without a place in the pool.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +17,7 @@ static int last_block(const pass_row *row) {
     return row->position / LLM_BLOCK_TOKENS;
 }
 
-/* ---- how much ---------------------------------------------------------------------------------- */
+/* ---- how much -------------------------------------------------------------------------------- */
 
 static void mark_block(cuda_work *w, int32_t block) {
     if (w->marks[block] == w->mark) {
@@ -74,7 +76,7 @@ int cuda_part_rows(cuda_work *w, const pass *p, int first, err *e) {
     return n;
 }
 
-/* ---- wants ------------------------------------------------------------------------------------- */
+/* ---- wants ----------------------------------------------------------------------------------- */
 
 static void wants_reserve(cuda_work *w, int n) {
     if (n > w->wants_cap) {
@@ -125,7 +127,7 @@ static void wants_find(cuda_work *w, cuda_part *part) {
     part->all_wanted = part->nwanted == part->nrows;
 }
 
-/* ---- rows and copies by slots ------------------------------------------------------------------ */
+/* ---- rows and copies by slots ---------------------------------------------------------------- */
 
 /* The rows that share the table of row i, and the blocks that the longest of them needs. */
 static int table_run(const cuda_part *part, int i, int *blocks) {
@@ -211,7 +213,7 @@ static void copies_plan(cuda_work *w, cuda_part *part, int n) {
     part->copy_levels = plan_copies(w->copies, n, w->copy_levels, w->sorted, w->copy_ends);
 }
 
-/* ---- the buffer -------------------------------------------------------------------------------- */
+/* ---- the buffer ------------------------------------------------------------------------------ */
 
 static int padded(int n, bool graph) {
     int size = 16;

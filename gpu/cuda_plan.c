@@ -1,8 +1,10 @@
 /*
- * cuda_plan.c - cuts attention into tasks by shared block (cuda_plan_int.h), and copies into levels.
+ * cuda_plan.c - cuts attention into tasks by shared block (cuda_plan_int.h), and copies into
+ * levels.
  *
- * Invariant: every (row, block at or before its position) is in exactly one task, a row's tasks of one chunk are of
- * rising levels in the order of its blocks, and a row that leaves a level before its last block has a state to leave.
+ * Invariant: every (row, block at or before its position) is in exactly one task, a row's tasks of
+ * one chunk are of rising levels in the order of its blocks, and a row that leaves a level before
+ * its last block has a state to leave.
  */
 #include "cuda_plan_int.h"
 
@@ -22,7 +24,7 @@ static int last_block(const plan_row *row) {
     return row->position / PLAN_BLOCK;
 }
 
-/* ---- lists ------------------------------------------------------------------------------------- */
+/* ---- lists ----------------------------------------------------------------------------------- */
 
 static void *grown(void *list, int count, int more, int *cap, size_t size) {
     if (count + more <= *cap) {
@@ -45,9 +47,10 @@ static int blocks_add(attend_plan *p, const int32_t *table, int b0, int b1) {
     return at;
 }
 
-/* ---- runs of rows ------------------------------------------------------------------------------ */
+/* ---- runs of rows ---------------------------------------------------------------------------- */
 
-/* The end of the blocks from b0 on that all rows [from, to) which reach them share; *longest: a row that sees all. */
+/* The end of the blocks from b0 on that all rows [from, to)
+ * which reach them share; *longest: a row that sees all. */
 static int shared_end(const planner *pl, int from, int to, int b0, int chunk_end, int *longest) {
     *longest = from;
     for (int i = from; i < to; i++) {
@@ -137,7 +140,8 @@ static void chunk_plan(const planner *pl, int nrows, int chunk) {
     }
 }
 
-/* Rows with several chunks get a state for each and are merged; others one state, if their levels need it. */
+/* Rows with several chunks get a state for each and are
+ * merged; others one state, if their levels need it. */
 static void states_assign(attend_plan *p, const plan_row *rows, int nrows) {
     for (int i = 0; i < nrows; i++) {
         int chunks = rows[i].position / PLAN_CHUNK + 1;
@@ -182,9 +186,10 @@ void plan_free(attend_plan *p) {
     *p = (attend_plan){0};
 }
 
-/* ---- copies ------------------------------------------------------------------------------------ */
+/* ---- copies ---------------------------------------------------------------------------------- */
 
-/* level[2 * block]: one more than the level of the last copy that wrote the block; level[2 * block + 1]: that read it. */
+/* level[2 * block]: one more than the level of the last copy
+ * that wrote the block; level[2 * block + 1]: that read it. */
 int plan_copies(const plan_copy *in, int count, int32_t *level, plan_copy *out, int *ends) {
     int levels = 0;
     int *of = mem_alloc(sizeof *of * (size_t)BASE_MAX(count, 1));

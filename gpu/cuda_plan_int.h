@@ -1,16 +1,19 @@
 /*
- * cuda_plan_int.h - how attention's work is cut for the card: by shared block, in levels (cuda_plan.c).
+ * cuda_plan_int.h - how attention's work is cut for the card: by shared block, in levels
+ * (cuda_plan.c).
  *
- * Positions are cut into chunks of PLAN_CHUNK_BLOCKS blocks, at absolute positions. Within a chunk a query meets its
- * blocks in order; chunks of a query are merged in order. A task takes queries of neighbouring rows that share the
- * blocks [b0, b1) through them; where rows part, tasks of the next level go on from the state that was stored:
+ * Positions are cut into chunks of PLAN_CHUNK_BLOCKS blocks, at absolute positions. Within a chunk
+ * a query meets its blocks in order; chunks of a query are merged in order. A task takes queries of
+ * neighbouring rows that share the blocks [b0, b1) through them; where rows part, tasks of the next
+ * level go on from the state that was stored:
  *
  *   rows 0..9   ├── blocks 0..7 of all, level 0 ──┬── rows 0..4: blocks 8, 9, level 1
  *                                                 └── rows 5..9: blocks 8, 9 of their own, level 1
  *
- * A stored state is exact f32, so where the levels part does not show in the bits. A query is a (row, head of the kv
- * head's group); queries of a run of rows are numbered row by row, and cut into tasks of PLAN_WIDE or PLAN_NARROW.
- * Plain data and host code without CUDA: always built, tested everywhere.
+ * A stored state is exact f32, so where the levels part does not show in the bits. A query is a
+ * (row, head of the kv head's group); queries of a run of rows are numbered row by row, and cut
+ * into tasks of PLAN_WIDE or PLAN_NARROW. Plain data and host code without CUDA: always built,
+ * tested everywhere.
  */
 #ifndef KVASIR_CUDA_PLAN_INT_H
 #define KVASIR_CUDA_PLAN_INT_H
@@ -80,9 +83,9 @@ typedef struct attend_plan {
 void plan_make(attend_plan *p, const plan_row *rows, int nrows, int group);
 void plan_free(attend_plan *p);
 
-/* Sorts copies into levels that may each run at once: a copy comes after all earlier ones that it reads from or
- * writes to. ends[i]: where level i of out[] ends; returns how many levels. `level` is scratch [2 * blocks], all
- * zero before and after; ends[] has room for `count`. */
+/* Sorts copies into levels that may each run at once: a copy comes after all earlier ones that it
+ * reads from or writes to. ends[i]: where level i of out[] ends; returns how many levels. `level`
+ * is scratch [2 * blocks], all zero before and after; ends[] has room for `count`. */
 int plan_copies(const plan_copy *in, int count, int32_t *level, plan_copy *out, int *ends);
 
 #ifdef __cplusplus

@@ -1,9 +1,9 @@
 /*
  * cuda_work.c - a session's memory on the card.
  *
- * Plain allocations. Where the card is short, first the rows of a part are halved, then blocks of KV stay in host
- * memory (cuda_kv.c): the session runs slower, with the same bits. Activations come first, since nothing runs without
- * them; weights are there already.
+ * Plain allocations. Where the card is short, first the rows of a part are halved, then blocks of
+ * KV stay in host memory (cuda_kv.c): the session runs slower, with the same bits. Activations come
+ * first, since nothing runs without them; weights are there already.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -12,7 +12,8 @@
 
 #include "engine_int.h"
 
-/* On a plain machine, whose memory others want, too; a backend with memory of its own sets another. */
+/* On a plain machine, whose memory others want, too;
+ * a backend with memory of its own sets another. */
 static const size_t KV_STANDARD_BYTES = (size_t)1 << 30;
 
 static double clock_ms(void) {

@@ -5,8 +5,8 @@
  */
 #include "engine_int.h"
 
-/* Small models follow examples better than a chat's turns (DIALECT 3); the larger were tuned on
- * turns. */
+/* Small models follow examples better than a chat's
+ * turns (DIALECT 3); the larger were tuned on turns. */
 static const uint64_t CHAT_FROM_PARAMETERS = 1000000000;
 
 uint64_t engine_parameters(const gguf *file) {

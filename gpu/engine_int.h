@@ -46,7 +46,8 @@ llm_span *engine_span_behind(const llm_engine *engine, llm_span *span, llm_token
 /* ---- engine_file.c: for backends that run a file */
 /* Opens the file; fills config, tokenizer and what they say of tokens and templates. */
 int engine_file_open(llm_engine *engine, const char *path, err *e);
-/* The facts in engine->info that the file alone decides; without a file (benches) what config says. */
+/* The facts in engine->info that the file alone
+ * decides; without a file (benches) what config says. */
 void engine_file_facts(llm_engine *engine);
 uint64_t engine_parameters(const gguf *file);
 /* Prompts as a chat's turns, where nothing else was asked for: the same on every device. */

@@ -263,8 +263,8 @@ static void kernels_drop(gemm *g) {
     }
 }
 
-/* Kernels of all shapes at the given heights; false where the library has none with the same
- * layout. */
+/* Kernels of all shapes at the given heights; false
+ * where the library has none with the same layout. */
 static bool kernels_make(gemm *g, const int *heights, int count) {
     const char *name = NULL;
     for (int s = 0; s < g->nshapes; s++) {
@@ -436,8 +436,8 @@ static void *probe_rows(const gemm *g, const float *a, int k, int height, int st
     return out;
 }
 
-/* Every height, with rows in several places, must give each row the same bits. reference:
- * [PROBE_ROWS, n]. */
+/* Every height, with rows in several places, must give
+ * each row the same bits. reference: [PROBE_ROWS, n]. */
 static bool shape_agrees(gemm *g, int s, const float *a, dnnl_memory_t weights, float *reference) {
     gemm_shape *shape = &g->shapes[s];
     static const int steps[] = {1, 3, 7};

@@ -43,8 +43,8 @@ size_t gemm_element(const gemm *g); /* bytes of an element of A */
 /* Declares a weight cut into parts of `part` columns (the last may be smaller); packs nothing yet.
  */
 int gemm_declare(gemm *g, int n, int k, int part, gemm_weight *out, err *e);
-/* What the outcome of gemm_probe hangs on, as far as it can be known without running it: library, its settings, precision
- * and declared shapes. */
+/* What the outcome of gemm_probe hangs on, as far as it can be known without running it: library,
+ * its settings, precision and declared shapes. */
 hash128 gemm_identity(const gemm *g);
 /* Finds the heights that agree on all declared shapes; `digest` covers the probe's bits. */
 int gemm_probe(gemm *g, hash128 *digest, err *e);
@@ -55,8 +55,8 @@ size_t gemm_bytes(const gemm *g); /* packed so far */
 /* The height for a tile of `rows` rows (<= gemm_tile). */
 int gemm_height(const gemm *g, int rows);
 int gemm_tile(const gemm *g); /* the largest height */
-/* C of one tile × one part, valid until the worker's next call. a: [height, k], readable to its
- * full height. */
+/* C of one tile × one part, valid until the worker's next
+ * call. a: [height, k], readable to its full height. */
 const float *gemm_run(gemm *g, const gemm_weight *w, int part, int worker, int height,
                       const void *a);
 const char *gemm_implementation(const gemm *g);

@@ -461,8 +461,8 @@ void gguf_close(gguf *g) {
 
 /* ---- values --------------------------------------------------------------------------------- */
 
-/* Element `type` at unaligned `p` as a signed 64-bit integer; false for other kinds, and beyond
- * INT64_MAX. */
+/* Element `type` at unaligned `p` as a signed 64-bit
+ * integer; false for other kinds, and beyond INT64_MAX. */
 static bool load_integer(uint32_t type, const uint8_t *p, int64_t *out) {
     uint64_t raw = 0;
     if (type >= VALUE_KINDS)

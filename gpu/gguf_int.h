@@ -1,10 +1,12 @@
 /*
- * gguf_int.h - a GGUF file (versions 2 and 3), mapped read-only: its key-value pairs and its tensors.
+ * gguf_int.h - a GGUF file (versions 2 and 3), mapped read-only: its key-value pairs and its
+ * tensors.
  *
- * Owns the mapping(s); every pointer it returns points into them and lives until gguf_close. Nothing in a file is
- * believed: every count, length, offset and enum is checked against the file's size before it is used, so that a bad
- * file ends in ERR_CORRUPT with the reason (fuzzed). A sharded file ("-00001-of-00003.gguf") is opened by its first
- * shard. Spec: github.com/ggml-org/ggml docs/gguf.md.
+ * Owns the mapping(s); every pointer it returns points into them and lives until gguf_close.
+ * Nothing in a file is believed: every count, length, offset and enum is checked against the file's
+ * size before it is used, so that a bad file ends in ERR_CORRUPT with the reason (fuzzed). A
+ * sharded file ("-00001-of-00003.gguf") is opened by its first shard. Spec:
+ * github.com/ggml-org/ggml docs/gguf.md.
  */
 #ifndef KVASIR_GGUF_INT_H
 #define KVASIR_GGUF_INT_H
@@ -54,13 +56,15 @@ int gguf_open(const char *path, gguf **out, err *e);
 int gguf_open_memory(const void *bytes, size_t n, gguf **out, err *e);
 void gguf_close(gguf *g);
 
-/* false when the key is absent or not of a fitting type (integers of any width fit u64 when not negative). */
+/* false when the key is absent or not of a fitting type
+ * (integers of any width fit u64 when not negative). */
 bool gguf_get_u64(const gguf *g, const char *key, uint64_t *out);
 bool gguf_get_f64(const gguf *g, const char *key, double *out);
 bool gguf_get_bool(const gguf *g, const char *key, bool *out);
 bool gguf_get_str(const gguf *g, const char *key, str *out);
 bool gguf_get_array(const gguf *g, const char *key, gguf_array *out);
-/* Splits an array of strings into `out`, allocated in `a`, count entries; false if it is no string array. */
+/* Splits an array of strings into `out`, allocated in
+ * `a`, count entries; false if it is no string array. */
 bool gguf_array_strs(const gguf_array *array, arena *a, str **out);
 bool gguf_array_i32(const gguf_array *array, arena *a, int32_t **out); /* from any integer type */
 bool gguf_array_f32(const gguf_array *array, arena *a, float **out);
@@ -69,21 +73,25 @@ const gguf_tensor *gguf_find(const gguf *g, const char *name); /* NULL when abse
 size_t gguf_tensor_count(const gguf *g);
 const gguf_tensor *gguf_tensor_at(const gguf *g, size_t i);
 size_t gguf_file_bytes(const gguf *g);
-/* XXH3-128 over the metadata, the tensor table and samples of every tensor's data: the weights' identity. */
+/* XXH3-128 over the metadata, the tensor table and
+ * samples of every tensor's data: the weights' identity. */
 hash128 gguf_identity(const gguf *g);
 /* Tells the system that the mapped pages are not needed any more (after packing). */
 void gguf_release_pages(const gguf *g);
 
-/* One row of the table of tensor types: name, elements and bytes of a block, and how a block run becomes f32. */
+/* One row of the table of tensor types: name, elements
+ * and bytes of a block, and how a block run becomes f32. */
 typedef struct quant_type {
     gguf_type type;
     const char *name;
     int block_elements, block_bytes;
-    void (*dequantize)(const void *blocks, float *out, size_t elements); /* elements: a multiple of the block's */
+    void (*dequantize)(const void *blocks, float *out,
+                       size_t elements); /* elements: a multiple of the block's */
 } quant_type;
 
 const quant_type *quant_find(uint32_t type); /* NULL: a type we do not know */
-const char *quant_type_label(uint32_t type); /* a name even for types that we refuse, for messages */
+const char *
+quant_type_label(uint32_t type); /* a name even for types that we refuse, for messages */
 /* IEEE half precision as f32: what blocks keep their scales in. */
 float quant_f16(uint16_t bits);
 

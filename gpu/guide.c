@@ -98,8 +98,8 @@ static void branch_fill(llm_guide *g, int node, int count) {
     g->nodes[node].branch = g->nbranches++;
 }
 
-/* The run of tokens that ends in branch `index`, from the nearest branching node above (or the
- * prompt). */
+/* The run of tokens that ends in branch `index`, from
+ * the nearest branching node above (or the prompt). */
 static void segment_fill(llm_guide *g, int index) {
     guide_branch *b = &g->branches[index];
     int count = 0, node = b->node;

@@ -90,11 +90,11 @@ struct llm_guide {
 
 /* Log-probabilities of a branch's continuations: a softmax over logits[count], in double. */
 void guide_softmax(const float *logits, int count, double *log_prob);
-/* The best literal, given for each branch its continuations' log-probabilities; ties go to the
- * first listed. */
+/* The best literal, given for each branch its continuations'
+ * log-probabilities; ties go to the first listed. */
 int guide_best(const llm_guide *guide, double *const *log_prob, double *prob);
-/* Of the tokens allowed in `state` with `digits` already there, how many (a prefix of
- * states[state].ids). */
+/* Of the tokens allowed in `state` with `digits` already
+ * there, how many (a prefix of states[state].ids). */
 int guide_allowed(const llm_guide *guide, number_state state, int digits);
 
 #endif

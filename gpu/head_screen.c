@@ -1,8 +1,9 @@
 /*
  * head_screen.c - the coarse copy of the head: making it, taking states apart.
  *
- * Invariant: bounds hold for any values, since norms are taken of what is really kept and left, in double, and rounded up.
- * Large values of a state would make all others coarse: the quads that hold them get digits of their own scale first.
+ * Invariant: bounds hold for any values, since norms are taken of what is really kept and left, in
+ * double, and rounded up. Large values of a state would make all others coarse: the quads that hold
+ * them get digits of their own scale first.
  */
 #include "head_screen_int.h"
 
@@ -143,7 +144,8 @@ bool head_screen_state(const head_screen *s, const uint16_t *narrow, int8_t *fin
     }
     free(left);
     free(x);
-    /* what products and sums in f32 may round, here and in the library, for each of k terms twice */
+    /* what products and sums in f32 may round, here
+     * and in the library, for each of k terms twice */
     double rounding = (2.0 * s->k + 64) * 0x1p-23;
     out->fine_start = -OFFSET * fines;
     out->coarse_start = -OFFSET * coarses;

@@ -1,9 +1,10 @@
 /*
- * kernels.cu - what stands between the matrix products: embedding, norms, rope and the KV pool, activation, the head.
+ * kernels.cu - what stands between the matrix products: embedding, norms, rope and the KV pool,
+ * activation, the head.
  *
- * Memory-bound work: one block or warp a row, neighbouring threads on neighbouring columns, stages fused so that a row
- * is read once. Invariant: a row's numbers come from that row alone, in an order fixed by the model's shape (block
- * sizes never follow the batch).
+ * Memory-bound work: one block or warp a row, neighbouring threads on neighbouring columns, stages
+ * fused so that a row is read once. Invariant: a row's numbers come from that row alone, in an
+ * order fixed by the model's shape (block sizes never follow the batch).
  */
 #include "cuda_device.cuh"
 #include "cuda_kernels_int.h"
@@ -32,7 +33,7 @@ static unsigned ceil_div(size_t n, size_t by) {
     return static_cast<unsigned>((n + by - 1) / by);
 }
 
-/* ---- rows in ----------------------------------------------------------------------------------- */
+/* ---- rows in --------------------------------------------------------------------------------- */
 
 /* Two neighbouring columns a thread. */
 __global__ void embed(const int32_t *tokens, const __nv_bfloat16 *table, float scale, int n,
@@ -76,9 +77,10 @@ cudaError_t k_angles(const int32_t *positions, const float *frequencies, int hal
     return cudaGetLastError();
 }
 
-/* ---- norms ------------------------------------------------------------------------------------- */
+/* ---- norms ----------------------------------------------------------------------------------- */
 
-/* A thread holds four neighbouring columns in each of PIECES pieces: piece p begins at column 4 * (t + p * threads). */
+/* A thread holds four neighbouring columns in each of PIECES
+ * pieces: piece p begins at column 4 * (t + p * threads). */
 __device__ __forceinline__ float4 columns_load(const float *x, int column, int n) {
     return column < n ? *reinterpret_cast<const float4 *>(x + column) : make_float4(0, 0, 0, 0);
 }
@@ -157,7 +159,7 @@ cudaError_t k_norm(const norm_args *args, cudaStream_t stream) {
     return cudaGetLastError();
 }
 
-/* ---- q, k, v ----------------------------------------------------------------------------------- */
+/* ---- q, k, v --------------------------------------------------------------------------------- */
 
 /* A warp: one head of one row, in shared memory between the steps. */
 __global__ void qkv_finish(qkv_args a) {
@@ -223,7 +225,8 @@ cudaError_t k_qkv(const qkv_args *args, cudaStream_t stream) {
     return cudaGetLastError();
 }
 
-/* A block: keys or values of one copy and kv head; the first `tokens` slots are one run of bytes. */
+/* A block: keys or values of one copy and kv head;
+ * the first `tokens` slots are one run of bytes. */
 __global__ void copy_slots(const plan_copy *copies, uint16_t *kv, size_t block_elements, int d) {
     plan_copy c = copies[blockIdx.x];
     size_t part = static_cast<size_t>(blockIdx.y) * PLAN_BLOCK * d;
@@ -245,7 +248,7 @@ cudaError_t k_copy(const plan_copy *copies, int count, uint16_t *kv, size_t bloc
     return cudaGetLastError();
 }
 
-/* ---- feed forward, bias, gathering ------------------------------------------------------------- */
+/* ---- feed forward, bias, gathering ----------------------------------------------------------- */
 
 __device__ float silu(float x) {
     return x / (1.0f + expf(-x));
@@ -312,7 +315,7 @@ cudaError_t k_gather(const void *from, const int32_t *index, size_t bytes, int r
     return cudaGetLastError();
 }
 
-/* ---- the head ---------------------------------------------------------------------------------- */
+/* ---- the head -------------------------------------------------------------------------------- */
 
 __device__ float capped(float x, float cap) {
     return cap > 0 ? cap * tanhf(x / cap) : x;
@@ -441,9 +444,10 @@ cudaError_t k_top(const float *logits, int vocab, int rows, int k, float *values
     return cudaGetLastError();
 }
 
-/* ---- draws ------------------------------------------------------------------------------------- */
+/* ---- draws ----------------------------------------------------------------------------------- */
 
-/* A token's place in the order of the answer as one number, the first the largest; no number comes last. */
+/* A token's place in the order of the answer as one
+ * number, the first the largest; no number comes last. */
 __device__ __forceinline__ uint64_t place_of(float value, int32_t id) {
     uint32_t bits;
     value += 0.0f; /* -0 equals 0 */
@@ -456,7 +460,8 @@ __device__ __forceinline__ int32_t id_at(uint64_t place) {
     return static_cast<int32_t>(~static_cast<uint32_t>(place));
 }
 
-/* Sorts places[0..n), the largest first; n is a power of two, and all threads of the block take part. */
+/* Sorts places[0..n), the largest first; n is a power
+ * of two, and all threads of the block take part. */
 __device__ void places_sort(uint64_t *places, unsigned n) {
     for (unsigned run = 2; run <= n; run *= 2) {
         for (unsigned step = run / 2; step > 0; step /= 2) {
@@ -490,8 +495,9 @@ __device__ uint64_t weights_sum(uint64_t weight, uint64_t *sums) {
     return weight;
 }
 
-/* The k-th of the threads' firsts bounds the row's k-th: what comes before it is mostly few, and is gathered and
- * sorted while all is weighed. Where it is too much for the room, candidates are looked for one by one. */
+/* The k-th of the threads' firsts bounds the row's k-th: what comes before it is mostly few, and is
+ * gathered and sorted while all is weighed. Where it is too much for the room, candidates are
+ * looked for one by one. */
 __global__ void __launch_bounds__(TOP_THREADS)
     draw(const float *logits, int vocab, int k, const float *temperatures, drawn *out) {
     __shared__ uint64_t places[DRAW_ROOM];
@@ -562,7 +568,7 @@ cudaError_t k_draw(const float *logits, int vocab, int rows, int k, const float 
     return cudaGetLastError();
 }
 
-/* ---- probes ------------------------------------------------------------------------------------ */
+/* ---- probes ---------------------------------------------------------------------------------- */
 
 __global__ void random_fill(__nv_bfloat16 *x, size_t count, uint64_t seed, float scale) {
     size_t at = static_cast<size_t>(blockIdx.x) * blockDim.x + threadIdx.x;

@@ -1,11 +1,13 @@
 /*
- * kernels_attention.cu - attention by shared block on tensor cores (FlashAttention-2's loop over blocks of 32 keys).
+ * kernels_attention.cu - attention by shared block on tensor cores (FlashAttention-2's loop over
+ * blocks of 32 keys).
  *
- * One thread block takes one task (cuda_plan_int.h) and one kv head: its queries, 16 to a warp, go through the task's
- * blocks in order, each block loaded once for all of them and the next ones while this one is used. Invariant: a
- * query's state (top, sum, out) after a block is a function of its state before and the block's keys; which queries
- * share a warp, and where a task ends and another resumes, does not show. A block of which a query sees nothing leaves
- * its state as it is: factor exp2(0) = 1, weights 0.
+ * One thread block takes one task (cuda_plan_int.h) and one kv head: its queries, 16 to a warp, go
+ * through the task's blocks in order, each block loaded once for all of them and the next ones
+ * while this one is used. Invariant: a query's state (top, sum, out) after a block is a function of
+ * its state before and the block's keys; which queries share a warp, and where a task ends and
+ * another resumes, does not show. A block of which a query sees nothing leaves its state as it is:
+ * factor exp2(0) = 1, weights 0.
  */
 #include "cuda_device.cuh"
 #include "cuda_kernels_int.h"
@@ -14,11 +16,13 @@ static constexpr float LOG2_E = 1.4426950408889634f;
 
 enum { KEYS = PLAN_BLOCK, KEY_TILES = KEYS / 8, KEY_STEPS = KEYS / 16 };
 
-/* A row of shared memory: 16 bytes longer than its values, so that eight rows lie in different banks. */
+/* A row of shared memory: 16 bytes longer than its
+ * values, so that eight rows lie in different banks. */
 template <int D> constexpr int PITCH = D + 8;
 
-/* Blocks in shared memory: the one in use, and those on their way. A task on few blocks of a big card is bound by how
- * long a block takes to come; more stages hide that, fewer leave room for other tasks (64 wide, 4 warps: 46 KB). */
+/* Blocks in shared memory: the one in use, and those on their way. A task on few blocks of a big
+ * card is bound by how long a block takes to come; more stages hide that, fewer leave room for
+ * other tasks (64 wide, 4 warps: 46 KB). */
 template <int D> constexpr int STAGES = D <= 96 ? 4 : D <= 128 ? 3 : 2;
 
 /* queries [warps * 16][PITCH], then the stages, each of keys [32][PITCH] and values [32][PITCH] */
@@ -27,7 +31,8 @@ template <int D, int WARPS> constexpr size_t shared_bytes() {
            PITCH<D>;
 }
 
-/* Wider heads leave no registers for the queries: they are read from shared memory again for each block. */
+/* Wider heads leave no registers for the queries: they
+ * are read from shared memory again for each block. */
 template <int D> constexpr bool KEEPS_QUERIES = D <= 128;
 
 /* One thread's two rows (g, g + 8) of its warp's 16 queries. */
@@ -68,8 +73,8 @@ __device__ __forceinline__ void queries_load(const attend_args &a, const plan_ta
     }
 }
 
-/* Begins to load a block's keys and values, which lie one behind the other. Behind the last block: nothing, which
- * keeps the count of groups in step. */
+/* Begins to load a block's keys and values, which lie one behind the other. Behind the last block:
+ * nothing, which keeps the count of groups in step. */
 template <int D>
 __device__ __forceinline__ void block_begin(const attend_args &a, const plan_task &task, int b,
                                             __nv_bfloat16 *stage) {
@@ -157,7 +162,8 @@ __device__ __forceinline__ void scores_mask(const attend_args &a, const query_ro
     }
 }
 
-/* Scores become weights; top and sum take the block in; old[h]: what earlier sums are multiplied by. */
+/* Scores become weights; top and sum take the block
+ * in; old[h]: what earlier sums are multiplied by. */
 __device__ __forceinline__ void scores_weigh(float scores[KEY_TILES][4], float top[2], float sum[2],
                                              float old[2]) {
 #pragma unroll
@@ -282,8 +288,9 @@ __device__ __forceinline__ void state_store(const attend_args &a, const plan_tas
     }
 }
 
-/* Stage i % STAGES holds block first + i. A barrier before block i is used says two things: all threads' parts of it
- * have come, and all warps are done with block i - 1, whose stage the load that follows may overwrite. */
+/* Stage i % STAGES holds block first + i. A barrier before block i is used says two things: all
+ * threads' parts of it have come, and all warps are done with block i - 1, whose stage the load
+ * that follows may overwrite. */
 template <int D, int WARPS> __global__ void __launch_bounds__(WARPS * 32) attend(attend_args a) {
     extern __shared__ __align__(16) unsigned char memory[];
     plan_task task = a.tasks[blockIdx.x];
@@ -355,7 +362,7 @@ __global__ void merge(const plan_merge *merges, const float *state_out, const fl
         value;
 }
 
-/* ---- launches ---------------------------------------------------------------------------------- */
+/* ---- launches -------------------------------------------------------------------------------- */
 
 template <int D, int WARPS> static cudaError_t launch(const attend_args &a, cudaStream_t stream) {
     dim3 grid(static_cast<unsigned>(a.count), static_cast<unsigned>(a.kv_heads));

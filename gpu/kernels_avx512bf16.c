@@ -1,5 +1,5 @@
-/* kernels_avx512bf16.c - the kernel table for AVX-512 BF16; the source is kernels_impl.h, the flags are
- * CMake's. */
+/* kernels_avx512bf16.c - the kernel table for AVX-512 BF16;
+ * the source is kernels_impl.h, the flags are CMake's. */
 #if defined(__x86_64__)
 #define KERNELS_TABLE kernels_avx512bf16
 #define KERNELS_NAME "AVX-512 BF16"

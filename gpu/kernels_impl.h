@@ -415,8 +415,8 @@ static inline __attribute__((always_inline)) void ahead_ask(const attend_ahead *
     }
 }
 
-/* Scores of T queries against the first nk vectors of the block's keys: s[t][nk]. T and nk are constants of the caller, so
- * the loops unroll. */
+/* Scores of T queries against the first nk vectors of the block's keys: s[t][nk]. T and nk are
+ * constants of the caller, so the loops unroll. */
 static inline __attribute__((always_inline)) void scores(const float *q, int d, const uint16_t *kt,
                                                          int T, int nk, const attend_ahead *ahead,
                                                          vf s[][KV]) {
@@ -474,9 +474,9 @@ static inline void scores_mask(vf s[KV], int low, int high) {
     }
 }
 
-/* Turns the scores of T queries at `at` into weights p[t][KEYS]; old[t]: what their earlier sums
- * are multiplied by. A query that sees no key of the block (a window that ends before it) keeps
- * what it has. */
+/* Turns the scores of T queries at `at` into weights p[t][KEYS];
+ * old[t]: what their earlier sums are multiplied by. A query that sees
+ * no key of the block (a window that ends before it) keeps what it has. */
 static inline __attribute__((always_inline)) void weigh(const attend_unit *u, int at, int T,
                                                         vf s[][KV], float *p, float *old) {
     float fall[W] = {0};
@@ -564,8 +564,8 @@ static inline __attribute__((always_inline)) void gather(const weights *w, const
     }
 }
 
-/* All scores of a tile of queries, or, where none sees a key of the block's second half, those of the first: the others are
- * masked anyway. */
+/* All scores of a tile of queries, or, where none sees a key of the block's second half, those of
+ * the first: the others are masked anyway. */
 static inline __attribute__((always_inline)) void tile_scores(const attend_unit *u, bool wide,
                                                               int d, int at, int T, bool half,
                                                               const attend_ahead *ahead,

@@ -11,8 +11,8 @@
 
 #include "llm.h"
 
-/* Memory asked for while a unit is computed, since it is needed soon: `steps` times 128 bytes, or of each the first 64
- * alone (second: 0, else 64). */
+/* Memory asked for while a unit is computed, since it is needed soon: `steps` times 128 bytes, or
+ * of each the first 64 alone (second: 0, else 64). */
 typedef struct attend_ahead {
     const char *at;
     int steps, second;
@@ -22,8 +22,10 @@ typedef struct attend_ahead {
  * One KV block and the queries that attend to it together.
  *
  *   q [nq, d] (scaled)        visible keys of query i: [low[i], high[i])
- *   kt, v                     bf16, pairs: [d/2, 32, 2] and [32/2, d, 2]; wide: f32, [d, 32] and [32, d]
- *   key_scale, value_scale    [32]: a key's scores and a value's weights are multiplied by it; NULL: 1
+ *   kt, v                     bf16, pairs: [d/2, 32, 2] and [32/2, d, 2]; wide: f32, [d, 32] and
+ *                             [32, d]
+ *   key_scale, value_scale    [32]: a key's scores and a value's weights are multiplied by it;
+ *                             NULL: 1
  *   top [nq], sum [nq], out [nq, d]   running state per query; starts with -INFINITY, 0, 0
  */
 typedef struct attend_unit {
@@ -35,13 +37,15 @@ typedef struct attend_unit {
     const int *low, *high;
     float softcap; /* 0: none */
     float *top, *sum, *out;
-    const attend_ahead *ahead; /* [nahead], of at most head_dim steps; one for each `queries` of the table */
+    /* [nahead], of at most head_dim steps; one for each `queries` of the table */
+    const attend_ahead *ahead;
     int nahead;
 } attend_unit;
 
 enum { SCREEN_COLUMNS = 64, SCREEN_QUADS = 8 };
 
-/* A state in bytes (head_screen.c): fine digits, which the unit holds, and coarse ones of some quads. */
+/* A state in bytes (head_screen.c): fine digits, which
+ * the unit holds, and coarse ones of some quads. */
 typedef struct screen_state {
     int quads[SCREEN_QUADS]; /* which of the k / 4 */
     int8_t coarse[SCREEN_QUADS][4];
@@ -53,7 +57,8 @@ typedef struct screen_state {
 /*
  * SCREEN_COLUMNS columns of the head's coarse copy and the states they are weighed for.
  *
- *   bytes [k/4, SCREEN_COLUMNS, 4]   scale, rest, norm [SCREEN_COLUMNS]   fine [rows, k]   upper [rows, SCREEN_COLUMNS]
+ *   bytes [k/4, SCREEN_COLUMNS, 4]   scale, rest, norm [SCREEN_COLUMNS] fine [rows, k] upper [rows,
+ *                                    SCREEN_COLUMNS]
  */
 typedef struct screen_unit {
     const uint8_t *bytes;
@@ -91,8 +96,8 @@ typedef struct kernels {
     void (*exp)(const float *x, int n, float *out); /* what softmax uses; for tests */
     /* Both or none (NULL): machines with VNNI and products of pairs of bf16. */
     void (*screen)(const screen_unit *unit);
-    /* out[16] = x . rows, x [k], rows [16, k] in bf16, pairs in order; sums of `run` products each (even, as is k) are
-     * added to one another */
+    /* out[16] = x . rows, x [k], rows [16, k] in bf16, pairs in order; sums of `run` products each
+     * (even, as is k) are added to one another */
     void (*pair_products)(const uint16_t *x, const uint16_t *rows, int k, int run, float *out);
 } kernels;
 

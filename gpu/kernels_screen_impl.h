@@ -1,11 +1,12 @@
 /*
- * kernels_screen_impl.h - the head's screen and the products behind it, for machines with VNNI and bf16; included by
- * kernels_impl.h.
+ * kernels_screen_impl.h - the head's screen and the products behind it, for machines with VNNI and
+ * bf16; included by kernels_impl.h.
  */
 
 enum { SCREEN_VECTORS = SCREEN_COLUMNS / W, SCREEN_TILE = 6 };
 
-/* Sums of T states' fine digits in SCREEN_COLUMNS columns; T is a constant of the caller, and sums stay in registers. */
+/* Sums of T states' fine digits in SCREEN_COLUMNS columns; T
+ * is a constant of the caller, and sums stay in registers. */
 static inline __attribute__((always_inline)) void screen_sums(const screen_unit *u, int at, int T,
                                                               __m512i out[][SCREEN_VECTORS]) {
     __m512i sum[SCREEN_TILE][SCREEN_VECTORS];

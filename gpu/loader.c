@@ -1,8 +1,9 @@
 /*
  * loader.c - the thread that reads KV blocks ahead (loader_int.h).
  *
- * Invariant: a page is free, or belongs to one entry that is being read or here; an entry in LOAD_READING is changed by
- * the thread alone. What is read ahead, and when it is used, is schedule.c's.
+ * Invariant: a page is free, or belongs to one entry that is being read or here; an entry in
+ * LOAD_READING is changed by the thread alone. What is read ahead, and when it is used, is
+ * schedule.c's.
  */
 #include "loader_int.h"
 

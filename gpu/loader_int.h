@@ -1,14 +1,15 @@
 /*
  * loader_int.h - KV blocks read from the store ahead of the walk, by a thread of their own.
  *
- *   schedule ──ask──> [coming] ──thread──> [reading] ──store.get──> [here] ──take──> a block of the session
+ *   schedule ──ask──> [coming] ──thread──> [reading] ──store.get──> [here] ──take──> a block of the
+ *   session
  *                                                              └──> [missing]
  *
- * A block asked for has a number; the last LOADS of them are remembered, in a ring. What the thread reads lies in
- * pages of a block's bytes: the backend's (pinned, sent to the card without another copy), or plain memory. A block
- * that is taken before the thread came to it is left to the taker, so that nobody ever waits for a page.
- * Ownership: the session owns the loader, the backend's work the pages; ask, look, take and drop are called by the
- * session's thread alone.
+ * A block asked for has a number; the last LOADS of them are remembered, in a ring. What the thread
+ * reads lies in pages of a block's bytes: the backend's (pinned, sent to the card without another
+ * copy), or plain memory. A block that is taken before the thread came to it is left to the taker,
+ * so that nobody ever waits for a page. Ownership: the session owns the loader, the backend's work
+ * the pages; ask, look, take and drop are called by the session's thread alone.
  */
 #ifndef KVASIR_LOADER_INT_H
 #define KVASIR_LOADER_INT_H
@@ -35,8 +36,9 @@ int loader_room(loader *l);
 /* Asks for a block, and returns its number, from 1; loader_room said that there is room. */
 uint64_t loader_ask(loader *l, const llm_kv_id *id);
 load_state loader_look(loader *l, uint64_t number, hash128 key);
-/* Takes the block that is here to `block` of the session, LOAD_HERE; waits for one being read. LOAD_MISSING: the store
- * did not have it; LOAD_UNKNOWN: the caller is to read it. It is forgotten in every case. */
+/* Takes the block that is here to `block` of the session, LOAD_HERE;
+ * waits for one being read. LOAD_MISSING: the store did not have it;
+ * LOAD_UNKNOWN: the caller is to read it. It is forgotten in every case. */
 load_state loader_take(loader *l, uint64_t number, hash128 key, int32_t block);
 /* Forgets blocks [number, number + count), whatever became of them. */
 void loader_drop(loader *l, uint64_t number, int count);

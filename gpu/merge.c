@@ -125,8 +125,8 @@ static size_t merge_short(const merge_table *m, int32_t *ids, size_t n) {
 
 /* ---- many symbols --------------------------------------------------------------------------- */
 
-/* Symbols form a list in place of an array: next[i] is the symbol after i, a merged-away one has id
- * DEAD. */
+/* Symbols form a list in place of an array: next[i] is
+ * the symbol after i, a merged-away one has id DEAD. */
 typedef struct candidate {
     uint32_t rank;
     uint32_t at;         /* the left symbol, which is also the order of equals */

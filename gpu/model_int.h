@@ -2,10 +2,12 @@
  * model_int.h - a model's weights as the CPU's forward pass reads them.
  *
  * Matrices are packed for gemm.c, rows in the order the pass wants:
- *   qkv      [(heads + 2 kv_heads) * head_dim, width]   q heads, k heads, v heads; where the file's rope pairs
+ *   qkv      [(heads + 2 kv_heads) * head_dim, width] q heads, k heads, v heads; where the file's
+ *            rope pairs
  *            neighbours, rows of q and k are permuted so that it pairs halves
  *   gate_up  [2 ffn, width]   each part is [gate rows | the same up rows]
- * Small tensors are f32. Immutable once loaded; the head's rows for allowed answers are read from the file as needed.
+ * Small tensors are f32. Immutable once loaded; the head's rows for allowed answers are read from
+ * the file as needed.
  */
 #ifndef KVASIR_MODEL_INT_H
 #define KVASIR_MODEL_INT_H
@@ -36,7 +38,8 @@ typedef struct packed_model {
     const gguf_tensor *embedding, *head_tensor;
 } packed_model;
 
-/* Declares the matrices: quick, reads no weight. On failure model_free is still to be called, here and below. */
+/* Declares the matrices: quick, reads no weight. On failure
+ * model_free is still to be called, here and below. */
 int model_declare(packed_model *m, const gguf *file, const model_config *config, gemm *g, err *e);
 /* Probes, then reads and packs everything; `digest` covers the probe. */
 int model_load(packed_model *m, pool *threads, hash128 *digest, err *e);

@@ -16,8 +16,8 @@ typedef void (*pool_task)(void *ctx, int task, int worker);
 pool *pool_new(int threads); /* at least 1; fewer when the system refuses threads */
 void pool_free(pool *p);
 int pool_threads(const pool *p);
-/* Returns when all tasks are done. One caller at a time: lock around it with pool_lock where
- * sessions may race. */
+/* Returns when all tasks are done. One caller at a time:
+ * lock around it with pool_lock where sessions may race. */
 void pool_run(pool *p, int tasks, pool_task fn, void *ctx);
 void pool_lock(pool *p);
 void pool_unlock(pool *p);

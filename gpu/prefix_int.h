@@ -48,8 +48,8 @@ typedef struct prefix_tree {
     prefix_node **slots; /* open addressing over (parent, first token) */
     size_t mask, used;
     prefix_node *oldest, *newest;
-    int32_t *refs;       /* per block */
-    prefix_node **owner; /* per block in use: the topmost node that owns it */
+    int32_t *refs;              /* per block */
+    prefix_node **owner;        /* per block in use: the topmost node that owns it */
     int used_blocks, most_used; /* blocks of nodes with users, and how many they may be */
     int32_t *free_blocks;
     int nfree, nblocks;
@@ -60,8 +60,8 @@ typedef struct prefix_tree {
 
 void prefix_init(prefix_tree *t, int blocks, prefix_node **cursor);
 void prefix_free(prefix_tree *t);
-/* The node that ends exactly after tokens[count]; made, or split off, as needed. Counts of its path
- * are unchanged. */
+/* The node that ends exactly after tokens[count]; made, or
+ * split off, as needed. Counts of its path are unchanged. */
 prefix_node *prefix_insert(prefix_tree *t, const llm_token *tokens, int count);
 /* A private child; tokens are copied, room for `capacity`. */
 prefix_node *prefix_add_private(prefix_tree *t, prefix_node *parent, const llm_token *tokens,
@@ -70,8 +70,8 @@ prefix_node *prefix_add_private(prefix_tree *t, prefix_node *parent, const llm_t
 void prefix_count(prefix_tree *t, prefix_node *node, int pending, int waiting, int users);
 /* work_size.wanted of a tree. */
 int prefix_wanted(const void *tree, int32_t block);
-/* Gives `node` (parents resident) blocks for its tokens and `extra` more. false: no room, nothing
- * changed. */
+/* Gives `node` (parents resident) blocks for its tokens
+ * and `extra` more. false: no room, nothing changed. */
 bool prefix_make_resident(prefix_tree *t, prefix_node *node, int extra);
 /* Takes its blocks away; its children must not be resident. */
 void prefix_evict(prefix_tree *t, prefix_node *node);
@@ -79,7 +79,8 @@ void prefix_evict(prefix_tree *t, prefix_node *node);
  * keeping
  * (`keep_shared`: nodes that several prompts shared stay; keep_all: all resident ones). */
 void prefix_prune(prefix_tree *t, prefix_node *node, bool keep_shared, bool keep_all);
-/* Removes a private node that has no children, and gives its blocks back, its last user's; its parents stay. */
+/* Removes a private node that has no children, and gives
+ * its blocks back, its last user's; its parents stay. */
 void prefix_prune_one(prefix_tree *t, prefix_node *node);
 /* Evicts all that no live request uses. */
 void prefix_evict_unused(prefix_tree *t);

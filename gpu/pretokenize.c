@@ -105,8 +105,8 @@ int pretokenizer_new(str name, pretokenizer **out, err *e) {
     pretokenizer *p = mem_zalloc(sizeof *p);
     p->row = row;
     p->code = compiled;
-    /* Where the system forbids it (or the library lacks it), matching is interpreted: slower, the
-     * same pieces. */
+    /* Where the system forbids it (or the library lacks it),
+     * matching is interpreted: slower, the same pieces. */
     p->jit = pcre2_jit_compile(compiled, PCRE2_JIT_COMPLETE) == 0;
     *out = p;
     return 0;

@@ -79,8 +79,8 @@ static float dot(const float *a, const float *b, int n) {
     return sum;
 }
 
-/* y[n][rows] = x[n][K] · W[first … first + rows)ᵀ, K = W's dims[0]; adds a bias [rows] if there is
- * one. */
+/* y[n][rows] = x[n][K] · W[first … first + rows)ᵀ, K
+ * = W's dims[0]; adds a bias [rows] if there is one. */
 static void multiply(const pass *p, const gguf_tensor *w, int first, int rows,
                      const gguf_tensor *bias, const float *x, int n, float *y) {
     int width = (int)w->dims[0];
@@ -115,8 +115,8 @@ static void rms_norm(const pass *p, const gguf_tensor *weight, const float *x, i
     }
 }
 
-/* Turns each pair of every head of x[n][heads * head_dim] by its position's angle, no position
- * beyond `last`. */
+/* Turns each pair of every head of x[n][heads * head_dim]
+ * by its position's angle, no position beyond `last`. */
 static void rotate(const pass *p, float *x, int heads, int last) {
     const model_config *c = p->c;
     int half = c->rope_dims / 2;
@@ -229,8 +229,7 @@ static void attention(const pass *p) {
         rms_norm(p, weight(p, "attn_q_norm.weight"), p->q, p->n * c->n_heads, c->head_dim, p->q);
         rms_norm(p, weight(p, "attn_k_norm.weight"), p->k, p->n * c->n_kv_heads, c->head_dim, p->k);
     }
-    memcpy(p->q_sink, p->q,
-           (size_t)p->n * (size_t)c->n_heads * (size_t)c->head_dim * sizeof *p->q);
+    memcpy(p->q_sink, p->q, (size_t)p->n * (size_t)c->n_heads * (size_t)c->head_dim * sizeof *p->q);
     if (config_layer_has_rope(c, p->layer)) {
         rotate(p, p->q_sink, c->n_heads, p->r->sinks + p->r->window);
         rotate(p, p->q, c->n_heads, p->n);

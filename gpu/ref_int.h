@@ -1,8 +1,10 @@
 /*
- * ref_int.h - the reference forward pass: plain f32, one thread, no cache; what fast kernels are compared with.
+ * ref_int.h - the reference forward pass: plain f32, one thread, no cache; what fast kernels are
+ * compared with.
  *
- * Reads weights from the mapped file as it goes (a row is dequantised once per pass), so it needs no memory but the
- * activations of the tokens given. The gguf must outlive it. Thread-safe: a pass touches only its own memory.
+ * Reads weights from the mapped file as it goes (a row is dequantised once per pass), so it needs
+ * no memory but the activations of the tokens given. The gguf must outlive it. Thread-safe: a pass
+ * touches only its own memory.
  */
 #ifndef KVASIR_REF_INT_H
 #define KVASIR_REF_INT_H
@@ -17,8 +19,8 @@ int ref_open(const gguf *g, ref **out, err *e);
 void ref_close(ref *r); /* NULL is fine */
 const model_config *ref_config(const ref *r);
 
-/* Streaming attention in passes to come: queries see the first `sinks` keys, as from position min(p, sinks + window),
- * and the latest `window`. window 0: all keys. Not while a pass runs. */
+/* Streaming attention in passes to come: queries see the first `sinks` keys, as from position
+ * min(p, sinks + window), and the latest `window`. window 0: all keys. Not while a pass runs. */
 void ref_set_streaming(ref *r, int sinks, int window);
 
 /* One pass over tokens[0..n) at positions 0 … n-1. Writes the logits of positions first … n-1:

@@ -1,10 +1,10 @@
 /*
  * sample.c - from logits to a token.
  *
- * A draw is made among candidates, likeliest first, equal ones by id, that weigh what sample_int.h says. Invariant: a
- * pure function of its arguments; randomness comes from (seed, step) alone, so a row's sample never depends on the
- * batch it ran in; and whoever knows the likeliest candidates and the weight of all draws what is drawn from all
- * logits, or is told that these do not suffice.
+ * A draw is made among candidates, likeliest first, equal ones by id, that weigh what sample_int.h
+ * says. Invariant: a pure function of its arguments; randomness comes from (seed, step) alone, so a
+ * row's sample never depends on the batch it ran in; and whoever knows the likeliest candidates and
+ * the weight of all draws what is drawn from all logits, or is told that these do not suffice.
  */
 #include <stdlib.h>
 

@@ -3,8 +3,9 @@
  *
  *   weight = floor(2^44 * exp((logit - largest) / temperature))        the largest weighs 2^44
  *
- * Only operations that round alike everywhere (compiled without contraction on both sides); sums of weights are exact,
- * so their order does not show. What weighs nothing is never drawn: less than 2^-44 of the likeliest.
+ * Only operations that round alike everywhere (compiled without contraction on both sides); sums of
+ * weights are exact, so their order does not show. What weighs nothing is never drawn: less than
+ * 2^-44 of the likeliest.
  */
 #ifndef KVASIR_SAMPLE_INT_H
 #define KVASIR_SAMPLE_INT_H

@@ -83,7 +83,8 @@ static void kv_id_fill(const llm_session *s, prefix_node *node, int i, llm_kv_id
     prefix_tokens(node, b * LLM_BLOCK_TOKENS, LLM_BLOCK_TOKENS, id->tokens);
 }
 
-/* How far the store reads ahead of the walk: blocks asked for, and nodes looked at, per pass; blocks of one node. */
+/* How far the store reads ahead of the walk: blocks asked
+ * for, and nodes looked at, per pass; blocks of one node. */
 enum { AHEAD_BLOCKS = 128, AHEAD_NODES = 512, AHEAD_NODE = 32 };
 
 /* The node behind `node` in the order of the walk, leaving out what nobody waits for. */
@@ -135,7 +136,8 @@ static void look_ahead(llm_session *s) {
     }
 }
 
-/* Nothing of what the store has of the node, or of those above it, is on its way: it may enter without waiting. */
+/* Nothing of what the store has of the node, or of those
+ * above it, is on its way: it may enter without waiting. */
 static bool path_ready(llm_session *s, const prefix_node *node) {
     for (; node->parent != NULL && node->table == NULL; node = node->parent) {
         for (int i = 0; i < node->nasked; i++) {
@@ -178,8 +180,8 @@ static bool load_block(llm_session *s, prefix_node *node, int i) {
     return true;
 }
 
-/* Leading full blocks of a node that has just become resident; returns its tokens that need no
- * computing. */
+/* Leading full blocks of a node that has just become
+ * resident; returns its tokens that need no computing. */
 static int load_blocks(llm_session *s, prefix_node *node) {
     int loaded = 0;
     if (s->options.store.get == NULL || !s->runs_model || node->is_private) {
@@ -276,7 +278,8 @@ static void last_row_ensure(llm_session *s, request *r) {
     s->stats.computed_tokens++;
 }
 
-/* Greedy text needs the likeliest token alone; a draw a few of them, where the backend weighs the rest, else all. */
+/* Greedy text needs the likeliest token alone; a draw a few
+ * of them, where the backend weighs the rest, else all. */
 static void text_want(llm_session *s, request *r) {
     const llm_sampling *q = &r->sampling;
     int vocab = s->engine->info.vocab, most = BASE_MIN((int)PASS_DRAW, vocab), top = 1;
@@ -339,8 +342,8 @@ static placed segments_place(llm_session *s, request *r) {
     return PLACED;
 }
 
-/* How many tokens an answer may add behind its prompt (CHOICE: none, its segments have their own
- * nodes). */
+/* How many tokens an answer may add behind its prompt
+ * (CHOICE: none, its segments have their own nodes). */
 static int answer_room(const llm_session *s, const request *r) {
     if (!s->runs_model || r->raw != NULL) {
         return 0;
@@ -391,7 +394,8 @@ static placed prompt_place(llm_session *s, request *r) {
     return segments_place(s, r);
 }
 
-/* The row of a token just decoded; of the prompt's last token where the first is to be drawn once more. */
+/* The row of a token just decoded; of the prompt's
+ * last token where the first is to be drawn once more. */
 static void token_place(llm_session *s, request *r) {
     const prefix_node *last = r->tail->count > 0 ? r->tail : r->end;
     int at = last->count - 1;
@@ -438,8 +442,8 @@ static request *node_take(prefix_node *node) {
     return r;
 }
 
-/* A node whose KV is on its way yields to one that is ready; where there is none, a pass that has enough to do runs
- * first (NULL), and else the node is waited for. */
+/* A node whose KV is on its way yields to one that is ready; where there is none, a pass that has
+ * enough to do runs first (NULL), and else the node is waited for. */
 static prefix_node *node_yielding(llm_session *s, prefix_node *node) {
     if (node->table == NULL && !node->looked_ahead) {
         look_ahead(s);
@@ -553,8 +557,8 @@ static void live_add(llm_session *s, request *r) {
     r->live = true;
 }
 
-/* A prompt that cannot have its branches and fit: it starts anew as one private node, with all else
- * evicted. */
+/* A prompt that cannot have its branches and fit: it
+ * starts anew as one private node, with all else evicted. */
 static void request_isolate(llm_session *s, request *r) {
     answer_nodes_release(s, r);
     prefix_count(&s->tree, r->end, -1, 0, -1);

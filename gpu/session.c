@@ -59,18 +59,21 @@ int llm_session_new(llm_engine *engine, const llm_session_options *options, llm_
     return 0;
 }
 
-/* As if the requests known so far shared nothing; answers, and prompts that end inside a block, take some more. */
+/* As if the requests known so far shared nothing; answers,
+ * and prompts that end inside a block, take some more. */
 static int likely_blocks(const llm_session *s) {
     uint64_t most = s->stats.prompt_tokens / LLM_BLOCK_TOKENS + 2 * s->stats.requests;
     return (int)BASE_MIN(most, (uint64_t)s->device_blocks);
 }
 
-/* The model's side of a session waits for the first pass: where all answers are stored there is none. */
+/* The model's side of a session waits for the first
+ * pass: where all answers are stored there is none. */
 static int work_begin(llm_session *s, err *e) {
     if (!s->runs_model || s->work != NULL) {
         return 0;
     }
-    /* a pass may run over its prompt tokens by a few rows: last tokens run again for their logits */
+    /* a pass may run over its prompt tokens by a few
+     * rows: last tokens run again for their logits */
     const llm_session_options *o = &s->options;
     double start = session_now_ms();
     work_size size = {.blocks = s->tree.nblocks,
@@ -199,8 +202,8 @@ static int spans_tokens(llm_span *const *spans, int count) {
     return (int)BASE_MIN(n, (size_t)1 << 30);
 }
 
-/* Removes the last field (its name and value) in front of the closing template; false when there is
- * none. */
+/* Removes the last field (its name and value) in front
+ * of the closing template; false when there is none. */
 static bool drop_last_field(request *r) {
     int at = r->nspans - 1;
     while (at >= 0 && r->spans[at]->kind != LLM_SPAN_VALUE &&

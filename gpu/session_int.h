@@ -31,8 +31,8 @@ typedef struct request {
 
     int prompt_tokens; /* with BOS and the guide's prefix */
     int computed, from_disk;
-    bool
-        wants_all; /* the likeliest tokens did not suffice to draw the next one: its row runs again */
+    /* the likeliest tokens did not suffice to draw the next one: its row runs again */
+    bool wants_all;
     bool keep;
     bool live, arrived; /* arrived: the pass in hand reaches the prompt's last token */
     prefix_node *end;   /* where the prompt ends in the tree */
@@ -104,8 +104,9 @@ struct llm_session {
 
     llm_token *scratch; /* one prompt */
     int scratch_cap;
-    int most_blocks;   /* held at once so far */
-    int device_blocks; /* of the tree's: what live requests use must fit into these; the rest is in host memory */
+    int most_blocks; /* held at once so far */
+    /* of the tree's: what live requests use must fit into these; the rest is in host memory */
+    int device_blocks;
     void *block_bytes; /* one KV block, for the store */
     size_t block_size;
     double ms_per_token;
@@ -117,8 +118,8 @@ struct llm_session {
 double session_now_ms(void); /* monotonic */
 
 /* ---- schedule.c */
-/* Fills the pass: decode rows first, then prompts in order. false: nothing could be placed although
- * work is left. */
+/* Fills the pass: decode rows first, then prompts in order.
+ * false: nothing could be placed although work is left. */
 bool schedule_fill(llm_session *s);
 /* Places `r` alone, whatever else waits (llm_logprobs). */
 bool schedule_fill_one(llm_session *s, request *r);
@@ -146,7 +147,8 @@ int session_flatten(llm_session *s, const request *r);
  * Greedy: the first of the largest. The same (seed, step, logits) give the same token. */
 int sample_token(const float *logits, int count, const llm_sampling *sampling, uint64_t seed,
                  int step);
-/* The same from the `count` likeliest alone (at most PASS_DRAW, in order) and the weight of all; -1: they do not suffice. */
+/* The same from the `count` likeliest alone (at most PASS_DRAW, in order) and the weight of all;
+ * -1: they do not suffice. */
 int sample_likeliest(const float *logits, const llm_token *ids, int count, uint64_t total,
                      const llm_sampling *sampling, uint64_t seed, int step);
 

@@ -14,17 +14,18 @@ typedef struct side_probe {
 } side_probe;
 
 typedef struct side_facts {
-    int bf16;                   /* the precision chosen by measurement */
-    double f32_rate, bf16_rate; /* FLOP/s of one thread */
+    int bf16;                           /* the precision chosen by measurement */
+    double f32_rate, bf16_rate;         /* FLOP/s of one thread */
     double prefill_tok_s, decode_tok_s; /* 0: not yet measured */
-    int chat; /* 'auto' means chat format; one may edit it */
-    side_probe probe[2]; /* in f32, in bf16 */
+    int chat;                           /* 'auto' means chat format; one may edit it */
+    side_probe probe[2];                /* in f32, in bf16 */
 } side_facts;
 
 /* false: there is none that can be used. */
 bool side_file_read(const char *dir, hash128 model, const char *machine, side_facts *out);
 void side_file_write(const char *dir, hash128 model, const char *machine, const side_facts *facts);
-/* Puts the rates that are above 0 in the place of those on record; nothing where there is no record. */
+/* Puts the rates that are above 0 in the place of
+ * those on record; nothing where there is no record. */
 void side_file_keep_rates(const char *dir, hash128 model, const char *machine, double prefill_tok_s,
                           double decode_tok_s);
 

@@ -27,9 +27,9 @@ static void make_alphabet(tokenizer *t) {
 
 /* ---- loading -------------------------------------------------------------------------------- */
 
-/* "left right"; the space is not the first byte, and no token of a byte-level vocabulary has one
- * inside. Merges whose parts or result are no tokens cannot take place and are skipped, as other
- * readers do. */
+/* "left right"; the space is not the first byte, and no token of a
+ * byte-level vocabulary has one inside. Merges whose parts or result
+ * are no tokens cannot take place and are skipped, as other readers do. */
 static bool add_merge(tokenizer *t, str line, uint32_t rank, buf *joined) {
     const char *space = line.n > 1 ? memchr(line.p + 1, ' ', line.n - 1) : NULL;
     if (!space)

@@ -142,8 +142,8 @@ static void push_bytes(const tokenizer *t, str bytes, token_list *out) {
     }
 }
 
-/* `ids` has room for one a byte. A character that is no token is written ~offset: it merges with
- * nothing. */
+/* `ids` has room for one a byte. A character that is
+ * no token is written ~offset: it merges with nothing. */
 static void encode_piece(const tokenizer *t, str piece, int32_t *ids, token_list *out) {
     size_t n = 0;
     for (size_t at = 0; at < piece.n;) {

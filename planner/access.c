@@ -1,8 +1,10 @@
 /*
- * access.c - how a table is read: whole, by a range of rowids, or by an index; what is left to filter.
+ * access.c - how a table is read: whole, by a range of rowids, or by an index; what is left to
+ * filter.
  *
- * Invariant: a condition becomes a bound only if the bound says the same: `column op constant`, the constant of the column's own type.
- * Equal on a prefix of an index, one column of it perhaps to any of a list, then at most one range on the column behind it.
+ * Invariant: a condition becomes a bound only if the bound says the same: `column op constant`, the
+ * constant of the column's own type. Equal on a prefix of an index, one column of it perhaps to any
+ * of a list, then at most one range on the column behind it.
  */
 #include "rules_int.h"
 
@@ -49,9 +51,10 @@ static bool is_bound(const expr *x, const rel *scan, int table_column, expr_op *
     return false;
 }
 
-/* Appends the values that the column must be one of: `column IN (…)`, `column = a`, and these joined by OR. NULLs match nothing and are
- * left out. false: x says something else. */
-static bool is_list(rule_ctx *r, const expr *x, const rel *scan, int table_column, conjuncts *values) {
+/* Appends the values that the column must be one of: `column IN (…)`, `column = a`, and these
+ * joined by OR. NULLs match nothing and are left out. false: x says something else. */
+static bool is_list(rule_ctx *r, const expr *x, const rel *scan, int table_column,
+                    conjuncts *values) {
     expr_op op;
     expr *constant;
     if (x->kind == EXPR_OP && x->op == OP_OR)
@@ -94,7 +97,8 @@ static bool find_equal(rule_ctx *r, bounds *b, const rel *scan, const conjuncts 
 }
 
 /* One list is enough: two would ask for every pair of their values. */
-static bool find_list(rule_ctx *r, bounds *b, const rel *scan, const conjuncts *all, int table_column) {
+static bool find_list(rule_ctx *r, bounds *b, const rel *scan, const conjuncts *all,
+                      int table_column) {
     for (int i = 0; i < all->n && b->nin == 0 && rule_chosen(r, CHOICE_KEY_LISTS); i++) {
         conjuncts values = {0};
         if (!is_list(r, all->list[i], scan, table_column, &values) || values.n == 0)
@@ -109,7 +113,8 @@ static bool find_list(rule_ctx *r, bounds *b, const rel *scan, const conjuncts *
     return false;
 }
 
-static bool find_equal_or_list(rule_ctx *r, bounds *b, const rel *scan, const conjuncts *all, int table_column) {
+static bool find_equal_or_list(rule_ctx *r, bounds *b, const rel *scan, const conjuncts *all,
+                               int table_column) {
     return find_equal(r, b, scan, all, table_column) || find_list(r, b, scan, all, table_column);
 }
 
@@ -191,7 +196,8 @@ static void set_bounds(rule_ctx *r, plan_node *node, const bounds *b) {
         node->scan.high[b->nequal] = b->high;
 }
 
-/* With only an upper bound an index range would begin at the NULLs, which `column < x` does not match. */
+/* With only an upper bound an index range would begin
+ * at the NULLs, which `column < x` does not match. */
 static bool starts_at_nulls(const bounds *b) {
     return b->index && b->high && !b->low;
 }

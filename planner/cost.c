@@ -1,8 +1,10 @@
 /*
- * cost.c - what relations cost in milliseconds: tokens × rates for LLM nodes, rows × a constant for the rest (DESIGN 4).
+ * cost.c - what relations cost in milliseconds: tokens × rates for LLM nodes, rows × a constant for
+ * the rest (DESIGN 4).
  *
- * Invariant: a cost is a function of estimates, settings and rates handed in; with nominal rates it depends on nothing of the machine.
- * The hit rate is that of a sorted prefix tree: under one field order a prefix of k fields is computed once per distinct value of it.
+ * Invariant: a cost is a function of estimates, settings and rates handed in; with nominal rates it
+ * depends on nothing of the machine. The hit rate is that of a sorted prefix tree: under one field
+ * order a prefix of k fields is computed once per distinct value of it.
  */
 #include <math.h>
 #include <string.h>
@@ -13,10 +15,11 @@ static const double BYTES_PER_TOKEN = 4.2;
 static const double NOMINAL_PREFILL = 2000, NOMINAL_DECODE = 500;
 static const double FIRST_WAVE = 16; /* the fewest rows that a LIMIT asks for at a time */
 
-/* ---- LLM nodes --------------------------------------------------------------------------------- */
+/* ---- LLM nodes ------------------------------------------------------------------------------- */
 
 static double text_tokens(const estimator *s, str text) {
-    return s->env->count_tokens ? s->env->count_tokens(s->env->ctx, text) : (double)text.n / BYTES_PER_TOKEN;
+    return s->env->count_tokens ? s->env->count_tokens(s->env->ctx, text)
+                                : (double)text.n / BYTES_PER_TOKEN;
 }
 
 static void order_as_written(const llm_call *call, uint8_t *order) {
@@ -24,10 +27,11 @@ static void order_as_written(const llm_call *call, uint8_t *order) {
         order[i] = (uint8_t)i;
 }
 
-/* The order listed, else as written when nothing is to be ordered, else the one on record, else v1's: average length × N ÷
- * cardinality, descending. With `joint` (joint_distinct) the last is replaced by the best there is. */
-static order_origin choose_order(estimator *s, const llm_call *call, const field_estimate *f, const double *joint,
-                                 uint8_t *order) {
+/* The order listed, else as written when nothing is to be ordered, else the one on record, else
+ * v1's: average length × N ÷ cardinality, descending. With `joint` (joint_distinct) the last is
+ * replaced by the best there is. */
+static order_origin choose_order(estimator *s, const llm_call *call, const field_estimate *f,
+                                 const double *joint, uint8_t *order) {
     const settings *set = s->env->settings;
     str wanted = str_from(set->field_order);
     bool keep = str_equal_nocase(wanted, STR("keep"));
@@ -55,7 +59,8 @@ static order_origin choose_order(estimator *s, const llm_call *call, const field
     return ORDER_SCORED;
 }
 
-/* Bytes of a column per token: from the values that its statistics keep, where there is a tokenizer. */
+/* Bytes of a column per token: from the values that
+ * its statistics keep, where there is a tokenizer. */
 static double bytes_per_token(estimator *s, const column_stats *c) {
     double bytes = 0, tokens = 0;
     if (!c || !s->env->count_tokens)
@@ -73,7 +78,8 @@ static double bytes_per_token(estimator *s, const column_stats *c) {
         tokens += weight * text_tokens(s, text.s);
     }
     token_bytes *made = ARENA_NEW(s->mem, token_bytes);
-    *made = (token_bytes){s->measured, c, bytes > 0 && tokens > 0 ? bytes / tokens : BYTES_PER_TOKEN};
+    *made =
+        (token_bytes){s->measured, c, bytes > 0 && tokens > 0 ? bytes / tokens : BYTES_PER_TOKEN};
     s->measured = made;
     return made->bytes;
 }
@@ -102,12 +108,15 @@ static double asking_rows(estimator *s, const llm_use *use, const rel *input) {
 }
 
 /* Fills f, and *joint where the fields' joint sample is known. */
-static double distinct_inputs(estimator *s, const llm_use *use, const rel *input, double rows, field_estimate *f, double **joint) {
+static double distinct_inputs(estimator *s, const llm_use *use, const rel *input, double rows,
+                              field_estimate *f, double **joint) {
     double distinct = BASE_MIN(1, rows);
     for (int i = 0; i < use->call->nfields; i++) {
         column_estimate c = estimate_expr(s, use->args[i], input);
         double present = 1 - (use->call->field_required[i] ? 0 : c.null_fraction);
-        f[i].tokens = (c.bytes / bytes_per_token(s, c.stats) + text_tokens(s, use->call->field_names[i]) + 2) * present;
+        f[i].tokens = (c.bytes / bytes_per_token(s, c.stats) +
+                       text_tokens(s, use->call->field_names[i]) + 2) *
+                      present;
         f[i].distinct = BASE_MAX(1, BASE_MIN(c.distinct, rows));
         f[i].score = f[i].tokens * rows / f[i].distinct;
         f[i].joint = c.joint;
@@ -132,9 +141,10 @@ static rates rates_of(const plan_env *env) {
     return r;
 }
 
-/* Tokens of a prefix tree over the fields in this order: a prefix of k fields once per distinct value of it. */
-static double tree_tokens(const llm_call *call, const field_estimate *f, const double *joint, const uint8_t *order,
-                          double distinct) {
+/* Tokens of a prefix tree over the fields in this order:
+ * a prefix of k fields once per distinct value of it. */
+static double tree_tokens(const llm_call *call, const field_estimate *f, const double *joint,
+                          const uint8_t *order, double distinct) {
     double prefixes = 1, tokens = 0;
     uint32_t set = 0;
     for (int k = 0; k < call->nfields; k++) {
@@ -149,8 +159,8 @@ double estimate_instruction_tokens(const estimator *s, const llm_call *call) {
     return text_tokens(s, call->instruction) + 3;
 }
 
-order_origin estimate_llm_use(estimator *s, const llm_use *use, const rel *input, use_layout layout, plan_estimate *out,
-                              uint8_t *order) {
+order_origin estimate_llm_use(estimator *s, const llm_use *use, const rel *input, use_layout layout,
+                              plan_estimate *out, uint8_t *order) {
     const llm_call *call = use->call;
     double rows = asking_rows(s, use, input), body = 0, *joint;
     field_estimate *f = ARENA_ARRAY(s->mem, field_estimate, call->nfields + 1);
@@ -163,7 +173,8 @@ order_origin estimate_llm_use(estimator *s, const llm_use *use, const rel *input
         examples = estimate_rel(s, call->examples)->rows * (body + 4);
     double prompt = distinct * (question + examples + body + tail);
     double computed = (distinct > 0 ? examples : 0) + distinct * tail;
-    computed += layout == LAID_INSTRUCTION_FIRST ? BASE_MIN(1, distinct) * question : distinct * question;
+    computed +=
+        layout == LAID_INSTRUCTION_FIRST ? BASE_MIN(1, distinct) * question : distinct * question;
     if (layout != LAID_ON_DATA)
         computed += tree_tokens(call, f, joint, order, distinct);
     if (!s->env->settings->kv_cache)
@@ -177,23 +188,27 @@ order_origin estimate_llm_use(estimator *s, const llm_use *use, const rel *input
     out->computed_tokens += computed;
     out->output_tokens += output;
     out->cost_ms += 1e3 * (computed / rate.prefill + decoded / rate.decode);
-    out->hit_rate = out->prompt_tokens > 0 ? BASE_MAX(0, 1 - out->computed_tokens / out->prompt_tokens) : 0;
+    out->hit_rate =
+        out->prompt_tokens > 0 ? BASE_MAX(0, 1 - out->computed_tokens / out->prompt_tokens) : 0;
     return origin;
 }
 
 /* The prefix tree of the call's rows alone, in tokens, and how many distinct inputs they make. */
-void estimate_data(estimator *s, const llm_use *use, const rel *input, double *tokens, double *inputs) {
+void estimate_data(estimator *s, const llm_use *use, const rel *input, double *tokens,
+                   double *inputs) {
     uint8_t *order = ARENA_ARRAY(s->mem, uint8_t, use->call->nfields + 1);
     field_estimate *f = ARENA_ARRAY(s->mem, field_estimate, use->call->nfields + 1);
-    double *joint, distinct = distinct_inputs(s, use, input, estimate_rel(s, input)->rows, f, &joint);
+    double *joint,
+        distinct = distinct_inputs(s, use, input, estimate_rel(s, input)->rows, f, &joint);
     (void)choose_order(s, use->call, f, joint, order);
     *tokens = tree_tokens(use->call, f, joint, order, distinct);
     *inputs = distinct;
 }
 
-/* ---- cost -------------------------------------------------------------------------------------- */
+/* ---- cost ------------------------------------------------------------------------------------ */
 
-/* Milliseconds per row, of the order that one core needs; only their relation to token costs matters. */
+/* Milliseconds per row, of the order that one core
+ * needs; only their relation to token costs matters. */
 static const double ROW_MS = 0.0002, SORT_ROW_MS = 0.00005, PAIR_MS = 0.00002;
 
 /* Can rows be found by hashing, or must each meet each? */
@@ -202,7 +217,8 @@ static bool has_equality(const expr *x) {
         return false;
     if (x->op == OP_AND)
         return has_equality(x->args[0]) || has_equality(x->args[1]);
-    return (x->op == OP_EQ || x->op == OP_IS) && !expr_is_constant(x->args[0]) && !expr_is_constant(x->args[1]);
+    return (x->op == OP_EQ || x->op == OP_IS) && !expr_is_constant(x->args[0]) &&
+           !expr_is_constant(x->args[1]);
 }
 
 static double join_ms(const rel *r, double left, double right, double out) {
@@ -224,7 +240,8 @@ double estimate_cost_ms(estimator *s, const rel *r) {
     case REL_LLM:
         for (int i = 0; i < r->llm.nuses; i++) {
             uint8_t *order = ARENA_ARRAY(s->mem, uint8_t, r->llm.uses[i].call->nfields + 1);
-            estimate_llm_use(s, &r->llm.uses[i], r->left, estimate_place(s, r, i).layout, &llm, order);
+            estimate_llm_use(s, &r->llm.uses[i], r->left, estimate_place(s, r, i).layout, &llm,
+                             order);
         }
         return llm.cost_ms;
     default:
@@ -244,13 +261,15 @@ void estimate_node(estimator *s, const rel *r, plan_node *node) {
         plan_llm_use *u = &node->llm.uses[i];
         use_layout layout = estimate_place(s, r, i).layout;
         u->data_first = layout != LAID_INSTRUCTION_FIRST;
-        u->order_origin = estimate_llm_use(s, &r->llm.uses[i], r->left, layout, &node->estimate, u->field_order);
+        u->order_origin =
+            estimate_llm_use(s, &r->llm.uses[i], r->left, layout, &node->estimate, u->field_order);
     }
 }
 
-/* ---- the whole plan ---------------------------------------------------------------------------- */
+/* ---- the whole plan -------------------------------------------------------------------------- */
 
-/* A LIMIT above stops the model after so many rows that pass; returns how many rows it asks about. */
+/* A LIMIT above stops the model after so many rows
+ * that pass; returns how many rows it asks about. */
 static double estimate_waves(plan_estimate *e, double wanted) {
     double asked = BASE_MAX(FIRST_WAVE, wanted / BASE_MAX(e->selectivity, 1e-6));
     if (asked >= e->rows)
@@ -264,7 +283,8 @@ static double estimate_waves(plan_estimate *e, double wanted) {
     return asked;
 }
 
-/* What is known above a node: rows that pass the filter right there, and how many rows the LIMIT needs of it; -1: nothing. */
+/* What is known above a node: rows that pass the filter right there, and how many rows the LIMIT
+ * needs of it; -1: nothing. */
 typedef struct from_above {
     double passing, wanted;
 } from_above;

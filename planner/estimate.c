@@ -1,8 +1,8 @@
 /*
  * estimate.c - how many rows each relation has, and how many different values its columns.
  *
- * Invariant: estimates are functions of statistics, settings and learned facts handed in through plan_env; nothing is read or
- * measured here. What they cost is cost.c's.
+ * Invariant: estimates are functions of statistics, settings and learned facts handed in through
+ * plan_env; nothing is read or measured here. What they cost is cost.c's.
  */
 #include <math.h>
 #include <string.h>
@@ -36,7 +36,7 @@ static void memo_grow(estimator *s) {
     s->nslots *= 2;
 }
 
-/* ---- columns ----------------------------------------------------------------------------------- */
+/* ---- columns --------------------------------------------------------------------------------- */
 
 static int column_at(const rel *r, int id) {
     for (int i = 0; i < r->ncols; i++)
@@ -51,7 +51,8 @@ static double type_bytes(value_type t) {
 
 static column_estimate column_guess(value_type type, double rows) {
     double distinct = BASE_MAX(1, BASE_MIN(rows, BASE_MAX(10, rows / 10)));
-    return (column_estimate){.distinct = type == TYPE_BOOLEAN ? 2 : distinct, .bytes = type_bytes(type)};
+    return (column_estimate){.distinct = type == TYPE_BOOLEAN ? 2 : distinct,
+                             .bytes = type_bytes(type)};
 }
 
 static void cap_distinct(rel_estimate *e, const rel *r) {
@@ -91,7 +92,8 @@ column_estimate estimate_expr(estimator *s, const expr *x, const rel *r) {
     return c;
 }
 
-/* Different values left when `share` of `rows` rows stay, each value being carried by rows ÷ distinct of them. */
+/* Different values left when `share` of `rows` rows stay,
+ * each value being carried by rows ÷ distinct of them. */
 static double distinct_left(double distinct, double rows, double share) {
     if (share >= 1 || distinct <= 1)
         return distinct;
@@ -103,7 +105,7 @@ static void thin_out(column_estimate *columns, int n, double rows, double share)
         columns[i].distinct = distinct_left(columns[i].distinct, rows, share);
 }
 
-/* ---- leaves ------------------------------------------------------------------------------------ */
+/* ---- leaves ---------------------------------------------------------------------------------- */
 
 static bool is_key_column(const table_def *t, int at) {
     if (at < 0 || at == t->rowid_column)
@@ -128,7 +130,8 @@ static void estimate_scan(estimator *s, const rel *r, rel_estimate *e) {
         if (known && stats.analyzed && c >= 0 && c < stats.ncolumns) {
             const column_stats *cs = &stats.columns[c];
             joint_column joint = {stats.njoint ? e : NULL, cs->joint, stats.njoint, e->rows};
-            e->columns[i] = (column_estimate){cs->distinct, cs->null_fraction, cs->average_bytes, cs, joint};
+            e->columns[i] =
+                (column_estimate){cs->distinct, cs->null_fraction, cs->average_bytes, cs, joint};
         }
     }
 }
@@ -149,7 +152,7 @@ static void estimate_leaf(estimator *s, const rel *r, rel_estimate *e) {
     }
 }
 
-/* ---- selectivity ------------------------------------------------------------------------------- */
+/* ---- selectivity ----------------------------------------------------------------------------- */
 
 /* The LLM call whose answer column `id` is, looked for in r and below. */
 static const llm_use *use_of_column(const rel *r, int id) {
@@ -164,7 +167,8 @@ static const llm_use *use_of_column(const rel *r, int id) {
         if (r->kind == REL_SHARED) {
             id = r->left->cols[at].id;
         } else if (r->kind == REL_PROJECT || (r->kind == REL_GROUP && at < r->group.nkeys)) {
-            const expr *from = r->kind == REL_GROUP ? r->group.keys[at].value : r->project.exprs[at].value;
+            const expr *from =
+                r->kind == REL_GROUP ? r->group.keys[at].value : r->project.exprs[at].value;
             if (from->kind != EXPR_COLUMN)
                 return NULL;
             id = from->column.id;
@@ -219,7 +223,8 @@ static double equality_share(estimator *s, const expr *x, const rel *r) {
         return value_share(s, b, a, r);
     if (expr_equal(a, b) && !expr_is_volatile(a))
         return 1 - estimate_expr(s, a, r).null_fraction;
-    return 1 / BASE_MAX(1, BASE_MAX(estimate_expr(s, a, r).distinct, estimate_expr(s, b, r).distinct));
+    return 1 /
+           BASE_MAX(1, BASE_MAX(estimate_expr(s, a, r).distinct, estimate_expr(s, b, r).distinct));
 }
 
 /* x IS y: with NULL, TRUE and FALSE on the right the share is another question. */
@@ -239,8 +244,9 @@ static double is_share(estimator *s, const expr *x, const rel *r) {
 static double in_share(estimator *s, const expr *x, const rel *r) {
     double share = 0;
     for (int i = 1; i < x->nargs; i++)
-        share += expr_is_constant(x->args[i]) ? value_share(s, x->args[0], x->args[i], r)
-                                              : 1 / BASE_MAX(1, estimate_expr(s, x->args[0], r).distinct);
+        share += expr_is_constant(x->args[i])
+                     ? value_share(s, x->args[0], x->args[i], r)
+                     : 1 / BASE_MAX(1, estimate_expr(s, x->args[0], r).distinct);
     return share;
 }
 
@@ -251,7 +257,8 @@ static bool as_number(value v, double *out) {
     return true;
 }
 
-/* column < literal by interpolation between the column's extremes, its values taken to lie evenly; else a third. */
+/* column < literal by interpolation between the column's
+ * extremes, its values taken to lie evenly; else a third. */
 static double range_share(estimator *s, const expr *x, const rel *r) {
     const expr *a = x->args[0], *b = x->args[1];
     bool less = x->op == OP_LT || x->op == OP_LE;
@@ -264,8 +271,8 @@ static double range_share(estimator *s, const expr *x, const rel *r) {
     }
     column_estimate c = estimate_expr(s, a, r);
     double present = 1 - c.null_fraction;
-    if (b->kind != EXPR_LITERAL || !c.stats || !as_number(c.stats->low, &low) || !as_number(c.stats->high, &high) ||
-        !as_number(b->literal, &at) || high <= low)
+    if (b->kind != EXPR_LITERAL || !c.stats || !as_number(c.stats->low, &low) ||
+        !as_number(c.stats->high, &high) || !as_number(b->literal, &at) || high <= low)
         return present / 3;
     bool with_equal = less ? x->op == OP_LE || x->op == OP_GE : x->op == OP_LT || x->op == OP_GT;
     double values = BASE_MAX(2, c.distinct), steps = (at - low) / (high - low) * (values - 1);
@@ -278,7 +285,8 @@ static double op_selectivity(estimator *s, const expr *x, const rel *r) {
     case OP_AND:
         return estimate_selectivity(s, x->args[0], r) * estimate_selectivity(s, x->args[1], r);
     case OP_OR:
-        return 1 - (1 - estimate_selectivity(s, x->args[0], r)) * (1 - estimate_selectivity(s, x->args[1], r));
+        return 1 - (1 - estimate_selectivity(s, x->args[0], r)) *
+                       (1 - estimate_selectivity(s, x->args[1], r));
     case OP_NOT:
         return 1 - estimate_selectivity(s, x->args[0], r);
     case OP_EQ:
@@ -304,7 +312,8 @@ static double op_selectivity(estimator *s, const expr *x, const rel *r) {
 }
 
 double estimate_selectivity(estimator *s, const expr *x, const rel *r) {
-    const expr yes = {.kind = EXPR_LITERAL, .type = TYPE_BOOLEAN, .pos = -1, .literal = value_bool(true)};
+    const expr yes = {
+        .kind = EXPR_LITERAL, .type = TYPE_BOOLEAN, .pos = -1, .literal = value_bool(true)};
     double share = 0.5;
     if (x->kind == EXPR_LITERAL)
         share = x->literal.type != TYPE_NULL && x->literal.i != 0;
@@ -317,7 +326,7 @@ double estimate_selectivity(estimator *s, const expr *x, const rel *r) {
     return BASE_MIN(1, BASE_MAX(0, share));
 }
 
-/* ---- operators --------------------------------------------------------------------------------- */
+/* ---- operators ------------------------------------------------------------------------------- */
 
 static void copy_columns(rel_estimate *e, int at, const rel_estimate *from, int n) {
     memcpy(e->columns + at, from->columns, sizeof *e->columns * (size_t)n);
@@ -329,11 +338,12 @@ static const column_estimate *side_column(estimator *s, const rel *join, int id)
 }
 
 static bool is_column_equality(const expr *x) {
-    return x->kind == EXPR_OP && (x->op == OP_EQ || x->op == OP_IS) && x->args[0]->kind == EXPR_COLUMN &&
-           x->args[1]->kind == EXPR_COLUMN;
+    return x->kind == EXPR_OP && (x->op == OP_EQ || x->op == OP_IS) &&
+           x->args[0]->kind == EXPR_COLUMN && x->args[1]->kind == EXPR_COLUMN;
 }
 
-/* Equality of one column of each side: 1 ÷ the larger number of distinct values; the rest multiplies. */
+/* Equality of one column of each side: 1 ÷ the larger
+ * number of distinct values; the rest multiplies. */
 static double join_selectivity(estimator *s, const expr *x, const rel *r) {
     if (!x)
         return 1;
@@ -364,10 +374,12 @@ static void meet_columns(const expr *x, const rel *r, rel_estimate *e) {
     int a = is_column_equality(x) ? column_at(r, x->args[0]->column.id) : -1;
     int b = is_column_equality(x) ? column_at(r, x->args[1]->column.id) : -1;
     if (a >= 0 && b >= 0)
-        e->columns[a].distinct = e->columns[b].distinct = BASE_MIN(e->columns[a].distinct, e->columns[b].distinct);
+        e->columns[a].distinct = e->columns[b].distinct =
+            BASE_MIN(e->columns[a].distinct, e->columns[b].distinct);
 }
 
-/* The share of a side's rows that can find a partner: of two equal columns the one with more values keeps as many as the other has. */
+/* The share of a side's rows that can find a partner: of two equal columns the one with more values
+ * keeps as many as the other has. */
 static double met_share(estimator *s, const expr *x, const rel *r, const rel *side) {
     if (!x || x->kind != EXPR_OP)
         return 1;
@@ -376,7 +388,8 @@ static double met_share(estimator *s, const expr *x, const rel *r, const rel *si
     if (!is_column_equality(x))
         return 1;
     int own = column_at(side, x->args[0]->column.id) >= 0 ? 0 : 1;
-    const column_estimate *a = side_column(s, r, x->args[own]->column.id), *b = side_column(s, r, x->args[!own]->column.id);
+    const column_estimate *a = side_column(s, r, x->args[own]->column.id),
+                          *b = side_column(s, r, x->args[!own]->column.id);
     return a && b && a->distinct > b->distinct ? b->distinct / a->distinct : 1;
 }
 
@@ -416,7 +429,8 @@ static void estimate_join(estimator *s, const rel *r, rel_estimate *e) {
     copy_columns(e, r->left->ncols, right, nright);
     met = met_share(s, r->join.predicate, r, r->right);
     if (right->rows > 0)
-        thin_out(e->columns + r->left->ncols, nright, right->rows, BASE_MIN(met, pairs / right->rows));
+        thin_out(e->columns + r->left->ncols, nright, right->rows,
+                 BASE_MIN(met, pairs / right->rows));
     if (kind == JOIN_INNER)
         meet_columns(r->join.predicate, r, e);
     for (int i = r->left->ncols; i < r->ncols && kind != JOIN_INNER && kind != JOIN_CROSS; i++) {
@@ -427,7 +441,7 @@ static void estimate_join(estimator *s, const rel *r, rel_estimate *e) {
     }
 }
 
-/* ---- one input --------------------------------------------------------------------------------- */
+/* ---- one input ------------------------------------------------------------------------------- */
 
 static double keys_distinct(estimator *s, const rel *r, double rows) {
     double product = 1;
@@ -436,7 +450,8 @@ static double keys_distinct(estimator *s, const rel *r, double rows) {
     return BASE_MAX(BASE_MIN(1, rows), BASE_MIN(product, rows));
 }
 
-static column_estimate aggregate_estimate(estimator *s, const rel *r, const rel_agg *a, double groups) {
+static column_estimate aggregate_estimate(estimator *s, const rel *r, const rel_agg *a,
+                                          double groups) {
     column_estimate c = column_guess(a->type, groups);
     c.distinct = BASE_MAX(1, groups);
     if (!a->arg)
@@ -467,7 +482,8 @@ static void estimate_setop(estimator *s, const rel *r, rel_estimate *e) {
         column_estimate *c = &e->columns[i];
         const column_estimate *other = &right->columns[i];
         c->bytes = (c->bytes * left->rows + other->bytes * right->rows) / all;
-        c->null_fraction = (c->null_fraction * left->rows + other->null_fraction * right->rows) / all;
+        c->null_fraction =
+            (c->null_fraction * left->rows + other->null_fraction * right->rows) / all;
         c->distinct += other->distinct;
         c->stats = NULL;
         c->joint.source = NULL;

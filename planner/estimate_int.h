@@ -1,5 +1,6 @@
 /*
- * estimate_int.h - what estimate.c (rows, values, selectivity) and cost.c (tokens, milliseconds) share.
+ * estimate_int.h - what estimate.c (rows, values, selectivity) and cost.c (tokens, milliseconds)
+ * share.
  */
 #ifndef KVASIR_ESTIMATE_INT_H
 #define KVASIR_ESTIMATE_INT_H
@@ -17,7 +18,8 @@ typedef struct field_estimate {
     joint_column joint;
 } field_estimate;
 
-/* What joint.c has counted in the sample of one source for one call: combinations by subset of its fields. */
+/* What joint.c has counted in the sample of one source
+ * for one call: combinations by subset of its fields. */
 typedef struct joint_counts joint_counts;
 struct joint_counts {
     joint_counts *next;
@@ -62,13 +64,16 @@ double estimate_text_bytes(estimator *s, const expr *x, const rel *r);
 
 /* A call's instruction with its line break, in tokens. */
 double estimate_instruction_tokens(const estimator *s, const llm_call *call);
-/* The prefix tree of the call's fields over all rows of `input`, in tokens, and how many distinct inputs these make. */
-void estimate_data(estimator *s, const llm_use *use, const rel *input, double *tokens, double *inputs);
+/* The prefix tree of the call's fields over all rows of
+ * `input`, in tokens, and how many distinct inputs these make. */
+void estimate_data(estimator *s, const llm_use *use, const rel *input, double *tokens,
+                   double *inputs);
 
-/* For each subset (a bit a field) of a call's fields: how many different combinations of their values `rows` rows have. NULL: a field
- * is no column of a table with statistics. */
+/* For each subset (a bit a field) of a call's fields: how many different combinations of their
+ * values `rows` rows have. NULL: a field is no column of a table with statistics. */
 double *joint_distinct(estimator *s, const llm_call *call, const field_estimate *f, double rows);
 /* The field order under which the prefix tree has the fewest tokens. */
-void joint_order(estimator *s, const field_estimate *f, const double *distinct, int n, uint8_t *order);
+void joint_order(estimator *s, const field_estimate *f, const double *distinct, int n,
+                 uint8_t *order);
 
 #endif

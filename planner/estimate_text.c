@@ -1,15 +1,18 @@
 /*
- * estimate_text.c - how long the texts are that an expression makes, in bytes: what prompts of expressions cost hangs on it.
+ * estimate_text.c - how long the texts are that an expression makes, in bytes: what prompts of
+ * expressions cost hangs on it.
  *
- * Invariant: a guess from the expression's parts and literals alone. Rows and values are estimate.c's.
+ * Invariant: a guess from the expression's parts and literals alone. Rows and values are
+ * estimate.c's.
  */
 #include "estimate_int.h"
 
 static const double GUESSED_TIMES = 10; /* of a repeat whose count is no literal */
 
 static double literal_or(const expr *x, double otherwise) {
-    return x->kind == EXPR_LITERAL && x->literal.type == TYPE_INTEGER ? BASE_MAX(0, (double)x->literal.i)
-                                                                       : otherwise;
+    return x->kind == EXPR_LITERAL && x->literal.type == TYPE_INTEGER
+               ? BASE_MAX(0, (double)x->literal.i)
+               : otherwise;
 }
 
 static double part(estimator *s, const expr *x, int i, const rel *r) {

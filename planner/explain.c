@@ -4,12 +4,13 @@
  *   Project r.id                                              rows≈80
  *   └─ Filter LLM#1 = 'positive'                              rows≈80
  *      └─ LLM                                                 rows≈240
- *         │  #1 'Is the review positive or negative?' (synopsis, review; order by sample) RETURNS ENUM('positive', 'negative') by use
+ *         │  #1 'Is the review positive or negative?' (synopsis, review; order by sample) RETURNS
+ *            ENUM('positive', 'negative') by use
  *         │  240 distinct inputs, 49,100 prompt tokens, 10,200 computed, hit rate 79.2 %
  *         └─ Hash join r.movie = m.id                          rows≈240
  *
- * Invariant: nothing is printed that is not in the plan or in `actual`; without times the text depends on statistics alone, so it can
- * be a golden test.
+ * Invariant: nothing is printed that is not in the plan or in `actual`; without times the text
+ * depends on statistics alone, so it can be a golden test.
  */
 #include <inttypes.h>
 #include <math.h>
@@ -31,7 +32,7 @@ typedef struct printer {
     bool idle; /* the node at work was never executed */
 } printer;
 
-/* ---- pieces ------------------------------------------------------------------------------------ */
+/* ---- pieces ---------------------------------------------------------------------------------- */
 
 /* 12345678 as 12,345,678. */
 static void print_count(buf *out, double n) {
@@ -72,14 +73,16 @@ static void print_exprs(buf *out, expr *const *exprs, int n) {
 }
 
 static const char *join_name(join_kind k) {
-    static const char *const names[] = {"join", "left join", "cross join", "semi join", "anti join", "single join", "mark join"};
+    static const char *const names[] = {"join",      "left join",   "cross join", "semi join",
+                                        "anti join", "single join", "mark join"};
     return names[k];
 }
 
-/* ---- one line a node --------------------------------------------------------------------------- */
+/* ---- one line a node ------------------------------------------------------------------------- */
 
 /* a = 1, a > 1, a <= 3, or 1 < a <= 3; low, high may be NULL. */
-static void print_range(buf *out, str name, const expr *low, bool with_low, const expr *high, bool with_high) {
+static void print_range(buf *out, str name, const expr *low, bool with_low, const expr *high,
+                        bool with_high) {
     bool both = low && high, equal = both && expr_equal(low, high);
     if (both && !equal) {
         expr_print(low, out);
@@ -96,7 +99,8 @@ static void print_range(buf *out, str name, const expr *low, bool with_low, cons
 static void print_bounds(buf *out, const plan_node *n) {
     int parts = BASE_MAX(n->scan.nlow, n->scan.nhigh);
     for (int i = 0; i < parts; i++) {
-        const expr *low = i < n->scan.nlow ? n->scan.low[i] : NULL, *high = i < n->scan.nhigh ? n->scan.high[i] : NULL;
+        const expr *low = i < n->scan.nlow ? n->scan.low[i] : NULL,
+                   *high = i < n->scan.nhigh ? n->scan.high[i] : NULL;
         int at = n->scan.index ? n->scan.index->columns[i] : n->scan.table->rowid_column;
         str name = at >= 0 ? n->scan.table->columns[at].name : STR("rowid");
         buf_append_c(out, i ? ", " : " [");
@@ -260,13 +264,15 @@ static void print_title(buf *out, const plan_node *n) {
     }
 }
 
-/* ---- layout ------------------------------------------------------------------------------------ */
+/* ---- layout ---------------------------------------------------------------------------------- */
 
 static void print_indent(printer *p, int depth, bool node_line, bool has_child) {
     for (int d = 1; d < depth; d++)
         buf_append_c(p->out, p->last[d] ? "   " : "│  ");
     if (depth > 0)
-        buf_append_c(p->out, !node_line ? (p->last[depth] ? "   " : "│  ") : p->last[depth] ? "└─ " : "├─ ");
+        buf_append_c(p->out, !node_line       ? (p->last[depth] ? "   " : "│  ")
+                             : p->last[depth] ? "└─ "
+                                              : "├─ ");
     if (!node_line)
         buf_append_c(p->out, has_child ? "│  " : "   ");
 }
@@ -307,11 +313,12 @@ static void print_figures(printer *p, const plan_node *n, size_t line_start) {
 }
 
 const char *order_origin_name(order_origin o) {
-    static const char *const names[] = {"as written", "as listed", "order on record", "order by sample", "order by score"};
+    static const char *const names[] = {"as written", "as listed", "order on record",
+                                        "order by sample", "order by score"};
     return names[o];
 }
 
-/* ---- LLM nodes --------------------------------------------------------------------------------- */
+/* ---- LLM nodes ------------------------------------------------------------------------------- */
 
 static void print_type(buf *out, const llm_call *call) {
     static const char *const names[] = {"TEXT", "ENUM", "BOOLEAN", "INTEGER", "REAL"};
@@ -371,14 +378,15 @@ static void print_call(buf *out, const plan_llm_use *u, bool as_written) {
 
 static void print_tokens_table(printer *p, const plan_actual *a, int depth, bool has_child) {
     print_indent(p, depth, false, has_child);
-    buf_printf(p->out, "%-10s %10s %10s %14s %14s %9s\n", "strategy", "rows", "distinct", "prompt tokens", "computed", "hit rate");
+    buf_printf(p->out, "%-10s %10s %10s %14s %14s %9s\n", "strategy", "rows", "distinct",
+               "prompt tokens", "computed", "hit rate");
     for (int i = 0; i < a->ntokens; i++) {
         const plan_tokens *t = &a->tokens[i];
         buf number = {0};
         print_indent(p, depth, false, has_child);
         buf_printf(p->out, "%-10s ", t->strategy);
-        const double figures[] = {(double)t->rows, (double)t->distinct_inputs, (double)t->prompt_tokens,
-                                  (double)t->computed_tokens};
+        const double figures[] = {(double)t->rows, (double)t->distinct_inputs,
+                                  (double)t->prompt_tokens, (double)t->computed_tokens};
         const int widths[] = {10, 10, 14, 14};
         for (size_t k = 0; k < BASE_COUNT(figures); k++) {
             buf_clear(&number);
@@ -387,7 +395,8 @@ static void print_tokens_table(printer *p, const plan_actual *a, int depth, bool
             print_count(&number, figures[k]);
             buf_printf(p->out, "%*s ", widths[k], number.p);
         }
-        double rate = t->prompt_tokens ? 1 - (double)t->computed_tokens / (double)t->prompt_tokens : 0;
+        double rate =
+            t->prompt_tokens ? 1 - (double)t->computed_tokens / (double)t->prompt_tokens : 0;
         buf_printf(p->out, "%7.1f %%\n", 100 * rate);
         buf_free(&number);
     }
@@ -469,12 +478,13 @@ static void print_llm(printer *p, const plan_node *n, int depth) {
     print_llm_estimate(p->out, &n->estimate);
 }
 
-/* ---- the tree ---------------------------------------------------------------------------------- */
+/* ---- the tree -------------------------------------------------------------------------------- */
 
 static void print_node(printer *p, const plan_node *n, int depth) {
     size_t start = p->out->n;
     const plan_actual *a = actual_of(p, n);
-    /* What stands below an idle node may have been read ahead; what one operator runs with it was not. */
+    /* What stands below an idle node may have been read
+     * ahead; what one operator runs with it was not. */
     bool idle = a && (a->idle || (p->idle && a->rows == 0 && a->ms <= 0));
     p->idle = idle;
     print_indent(p, depth, true, false);
@@ -516,7 +526,8 @@ void plan_print(const plan *p, const plan_actual *actual, bool times, buf *out) 
     if (!p->root)
         return;
     bool *shown = mem_zalloc((size_t)p->nshared + 1);
-    printer print = {.plan = p, .actual = actual, .times = times, .out = out, .shared_shown = shown};
+    printer print = {
+        .plan = p, .actual = actual, .times = times, .out = out, .shared_shown = shown};
     print_node(&print, p->root, 0);
     for (int i = 0; i < p->stmt->ncalls; i++)
         if (p->examples[i]) {

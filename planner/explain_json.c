@@ -1,10 +1,12 @@
 /*
- * explain_json.c - EXPLAIN (FORMAT JSON): the same facts as explain.c prints, and more, as one object a node.
+ * explain_json.c - EXPLAIN (FORMAT JSON): the same facts as explain.c prints, and more, as one
+ * object a node.
  *
  *   {"plan": {"node": …, "columns": […], …, "estimate": {…}, "actual": {…}, "inputs": [{…}, …]},
  *    "examples": [{"call": 1, "plan": {…}}], "rules": [{"rule": …, "changed": …}], "total": {…}}
  *
- * Invariant: a fact has one key wherever it occurs, numbers are numbers, and nothing is left out for being long.
+ * Invariant: a fact has one key wherever it occurs, numbers are numbers, and nothing is left out
+ * for being long.
  */
 #include <cjson/cJSON.h>
 #include <math.h>
@@ -14,9 +16,10 @@
 #include "planner_int.h"
 
 static const char *kind_name(plan_kind k) {
-    static const char *const names[] = {"values", "scan",  "file", "system_table", "filter", "project", "hash_join", "loop_join",
-                                        "group",  "sort",  "limit", "distinct",     "setop",  "llm",     "shared",    "number",
-                                        "residual"};
+    static const char *const names[] = {
+        "values",    "scan",      "file",   "system_table", "filter",  "project",
+        "hash_join", "loop_join", "group",  "sort",         "limit",   "distinct",
+        "setop",     "llm",       "shared", "number",       "residual"};
     return names[k];
 }
 

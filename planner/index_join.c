@@ -2,19 +2,24 @@
  * index_join.c - joins of few rows to a large table: the table is read by the keys of those rows.
  *
  *   Index join f.a = b.a            f's rows are read whole first, whichever side they are on;
- *   ├─ Scan few f                   their keys lead to rowids of b, which are sorted, so that the rows
+ *   ├─ Scan few f                   their keys lead to rowids of b, which are sorted, so that the
+ *                                   rows
  *   └─ Index scan big b [a = f.a]   that b gives come in its order: the join goes on as a hash join
  *
- * Owns which side, which key or index, and whether it pays. Invariant: the answer and its order are those of the hash join over the
- * whole table, for the rows left out could meet no partner. So the table may be the right input of every kind of join but one that tells
- * NULL from false (IN in a SELECT list) or matches NULL with NULL; the left input only where a row without partner is no answer. Where
- * the model is asked in one of the inputs, the other is read before it, in the snapshot: no keys are known yet.
+ * Owns which side, which key or index, and whether it pays. Invariant: the answer and its order are
+ * those of the hash join over the whole table, for the rows left out could meet no partner. So the
+ * table may be the right input of every kind of join but one that tells NULL from false (IN in a
+ * SELECT list) or matches NULL with NULL; the left input only where a row without partner is no
+ * answer. Where the model is asked in one of the inputs, the other is read before it, in the
+ * snapshot: no keys are known yet.
  */
 #include "rules_int.h"
 
-/* In rows read in passing: what it costs to find a key's entries, and to fetch a row by its rowid. */
+/* In rows read in passing: what it costs to find a
+ * key's entries, and to fetch a row by its rowid. */
 static const double LOOKUP_ROWS = 40, FETCH_ROWS = 8;
-/* A left row that finds no partner in the hash table costs less than a right one that goes into it. */
+/* A left row that finds no partner in the hash table
+ * costs less than a right one that goes into it. */
 static const double LEFT_ROW = 0.7;
 
 bool plan_keys_pay(double keys, double found, double rows) {
@@ -28,7 +33,7 @@ typedef struct candidate {
     double cost;
 } candidate;
 
-/* ---- which table ------------------------------------------------------------------------------- */
+/* ---- which table ----------------------------------------------------------------------------- */
 
 static int plain_column(const expr *x) {
     return x->kind == EXPR_COLUMN ? x->column.id : -1;
@@ -46,7 +51,8 @@ static int id_below(const rel *x, int id) {
     return -1;
 }
 
-/* Down to the table whose columns the keys are: through what leaves out no more than the rows of a key when they are left out. */
+/* Down to the table whose columns the keys are: through what leaves out no more than the rows of a
+ * key when they are left out. */
 static bool find_table(candidate *c, const rel *x, plan_node *n, int nkeys) {
     for (; x->kind != REL_SCAN; x = x->left, n = n->left) {
         if (x->kind == REL_FILTER && x->left->kind == REL_SCAN)
@@ -64,7 +70,7 @@ static bool find_table(candidate *c, const rel *x, plan_node *n, int nkeys) {
     return n->kind == PLAN_SCAN;
 }
 
-/* ---- which key --------------------------------------------------------------------------------- */
+/* ---- which key ------------------------------------------------------------------------------- */
 
 static int key_of_column(const candidate *c, int nkeys, int table_column) {
     for (int k = 0; k < nkeys; k++)
@@ -85,7 +91,8 @@ static double rows_per_key(rule_ctx *r, const candidate *c, const int *keys, int
     return e->rows / BASE_MAX(1, BASE_MIN(distinct, e->rows));
 }
 
-static void try_keys(rule_ctx *r, candidate *c, const index_def *index, const int *keys, int n, double others) {
+static void try_keys(rule_ctx *r, candidate *c, const index_def *index, const int *keys, int n,
+                     double others) {
     double rows = estimate_rel(r->estimates, c->table)->rows;
     double found = BASE_MIN(rows, others * rows_per_key(r, c, keys, n));
     double cost = others * LOOKUP_ROWS + found * FETCH_ROWS;
@@ -116,7 +123,7 @@ static void find_keys(rule_ctx *r, candidate *c, int nkeys, double others) {
     }
 }
 
-/* ---- which side -------------------------------------------------------------------------------- */
+/* ---- which side ------------------------------------------------------------------------------ */
 
 static bool may_read(const plan_node *n, keyed_side side) {
     join_kind kind = n->join.kind;
@@ -125,10 +132,12 @@ static bool may_read(const plan_node *n, keyed_side side) {
     return kind != JOIN_MARK || !n->join.mark_null;
 }
 
-/* Rows that the table would be read for without keys: all, or those that its own conditions lead to, which are at least its rows. */
+/* Rows that the table would be read for without keys: all, or those that its own conditions lead
+ * to, which are at least its rows. */
 static double rows_without(rule_ctx *r, const candidate *c, keyed_side side) {
     bool bounded = c->scan.node->scan.nlow + c->scan.node->scan.nhigh > 0;
-    return estimate_rel(r->estimates, bounded ? c->scan.top : c->table)->rows * (side == KEYED_LEFT ? LEFT_ROW : 1);
+    return estimate_rel(r->estimates, bounded ? c->scan.top : c->table)->rows *
+           (side == KEYED_LEFT ? LEFT_ROW : 1);
 }
 
 static candidate try_side(rule_ctx *r, const rel *join, const plan_node *n, keyed_side side) {
@@ -139,7 +148,8 @@ static candidate try_side(rule_ctx *r, const rel *join, const plan_node *n, keye
     c.ids = ARENA_ARRAY(r->mem, int, n->join.nkeys + 1);
     for (int k = 0; k < n->join.nkeys; k++)
         c.ids[k] = plain_column(keys[k]);
-    if (!may_read(n, side) || !find_table(&c, own, side == KEYED_LEFT ? n->left : n->right, n->join.nkeys))
+    if (!may_read(n, side) ||
+        !find_table(&c, own, side == KEYED_LEFT ? n->left : n->right, n->join.nkeys))
         return c;
     c.cost = rows_without(r, &c, side);
     find_keys(r, &c, n->join.nkeys, estimate_rel(r->estimates, other)->rows);
@@ -149,7 +159,8 @@ static candidate try_side(rule_ctx *r, const rel *join, const plan_node *n, keye
 
 key_scan index_join_choose(rule_ctx *r, const rel *join, const plan_node *n) {
     const key_scan none = {.side = KEYED_NONE};
-    if (!rule_chosen(r, CHOICE_INDEX_JOIN) || n->join.null_safe || rel_has_llm(join->left) || rel_has_llm(join->right))
+    if (!rule_chosen(r, CHOICE_INDEX_JOIN) || n->join.null_safe || rel_has_llm(join->left) ||
+        rel_has_llm(join->right))
         return none;
     candidate left = try_side(r, join, n, KEYED_LEFT), right = try_side(r, join, n, KEYED_RIGHT);
     if (left.scan.side == KEYED_NONE || right.scan.side == KEYED_NONE)

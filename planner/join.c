@@ -1,8 +1,9 @@
 /*
  * join.c - the order of inner joins, by dynamic programming over left-deep trees.
  *
- * The rows of a result follow the left input, so the written order means something: the first relation stays first, and the order
- * changes at all, only where the estimate says that it pays well. Cost is rows that pass through a join plus rows hashed by it.
+ * The rows of a result follow the left input, so the written order means something: the first
+ * relation stays first, and the order changes at all, only where the estimate says that it pays
+ * well. Cost is rows that pass through a join plus rows hashed by it.
  */
 #include <math.h>
 #include <string.h>
@@ -11,7 +12,8 @@
 
 enum { MAX_RELATIONS = 10 };
 
-/* Another order must cost at most this share of the written one; another first relation at most this share of the best that keeps it. */
+/* Another order must cost at most this share of the written one; another first relation at most
+ * this share of the best that keeps it. */
 static const double WORTH_REORDERING = 0.7, WORTH_ANOTHER_FIRST = 0.1;
 
 typedef struct join_part {
@@ -42,7 +44,7 @@ typedef struct join_plan {
 
 static rel *order_below(rule_ctx *r, rel *x);
 
-/* ---- the graph --------------------------------------------------------------------------------- */
+/* ---- the graph ------------------------------------------------------------------------------- */
 
 static bool is_inner(const rel *x) {
     return x->kind == REL_JOIN && (x->join.kind == JOIN_INNER || x->join.kind == JOIN_CROSS);
@@ -101,7 +103,7 @@ static void set_conditions(join_graph *g) {
     }
 }
 
-/* ---- the order --------------------------------------------------------------------------------- */
+/* ---- the order ------------------------------------------------------------------------------- */
 
 static double rows_of(const join_graph *g, unsigned set) {
     double rows = 1;
@@ -122,7 +124,8 @@ static bool is_connected(const join_graph *g, unsigned set, int part) {
     return false;
 }
 
-/* The left rows pass, the right ones are hashed, the result passes on; without a condition every pair is looked at. */
+/* The left rows pass, the right ones are hashed, the result
+ * passes on; without a condition every pair is looked at. */
 static double step_cost(const join_graph *g, unsigned set, int part) {
     double left = rows_of(g, set), right = g->parts[part].rows;
     double pairs = is_connected(g, set, part) ? 0 : left * right * 0.1;
@@ -181,7 +184,7 @@ static void choose_order(const join_graph *g, int *order) {
         memcpy(order, any, sizeof any[0] * (size_t)g->n);
 }
 
-/* ---- the tree ---------------------------------------------------------------------------------- */
+/* ---- the tree -------------------------------------------------------------------------------- */
 
 static rel *build_order(const join_graph *g, const int *order) {
     unsigned set = 1u << order[0];

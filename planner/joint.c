@@ -1,12 +1,15 @@
 /*
- * joint.c - how many different inputs several fields make together, from the joint sample that statistics keep.
+ * joint.c - how many different inputs several fields make together, from the joint sample that
+ * statistics keep.
  *
- * The sample says how far the fields of one table hang together: between the least number of combinations there can be (that of the
- * field with most values) and the most (the product), the sample's own number stands at some height; the table's is taken to stand at
- * the same height between its own bounds, on a logarithmic scale. A sample that is the whole table gives the exact number. Fields of
- * different tables are taken to be independent.
+ * The sample says how far the fields of one table hang together: between the least number of
+ * combinations there can be (that of the field with most values) and the most (the product), the
+ * sample's own number stands at some height; the table's is taken to stand at the same height
+ * between its own bounds, on a logarithmic scale. A sample that is the whole table gives the exact
+ * number. Fields of different tables are taken to be independent.
  *
- * Invariant: a function of statistics alone; every subset of the fields is counted once per call and planning.
+ * Invariant: a function of statistics alone; every subset of the fields is counted once per call
+ * and planning.
  */
 #include <math.h>
 #include <string.h>
@@ -48,7 +51,8 @@ static double *count_subsets(arena *mem, const field_estimate *const *f, int n) 
 }
 
 /* The bounds between which the number of combinations must lie. */
-static void bounds_of(const double *distinct, int n, uint32_t set, double rows, double *low, double *high) {
+static void bounds_of(const double *distinct, int n, uint32_t set, double rows, double *low,
+                      double *high) {
     *low = *high = 1;
     for (int i = 0; i < n; i++)
         if (set >> i & 1) {
@@ -58,8 +62,10 @@ static void bounds_of(const double *distinct, int n, uint32_t set, double rows, 
     *low = BASE_MIN(*low, *high);
 }
 
-/* The number of combinations of `set` in the relation, by the height at which the sample's stands. */
-static double scale_up(const double *counts, const double *distinct, int n, uint32_t set, int sampled, double rows) {
+/* The number of combinations of `set` in the relation,
+ * by the height at which the sample's stands. */
+static double scale_up(const double *counts, const double *distinct, int n, uint32_t set,
+                       int sampled, double rows) {
     double ones[JOINT_FIELDS], low, high, from, to;
     for (int i = 0; i < n; i++)
         ones[i] = counts[1u << i];
@@ -70,7 +76,8 @@ static double scale_up(const double *counts, const double *distinct, int n, uint
 }
 
 /* The counts of a source's subsets, remembered by its first column and the call. */
-static const double *counts_of(estimator *s, const llm_call *call, const field_estimate *const *f, int n) {
+static const double *counts_of(estimator *s, const llm_call *call, const field_estimate *const *f,
+                               int n) {
     for (joint_counts *c = s->counted; c; c = c->next)
         if (c->call == call && c->first == f[0]->joint.cells && c->fields == n)
             return c->counts;
@@ -81,7 +88,8 @@ static const double *counts_of(estimator *s, const llm_call *call, const field_e
 }
 
 /* Multiplies in the combinations of the fields that come from the source of field `first`. */
-static void add_source(estimator *s, const llm_call *call, const field_estimate *f, int first, double rows, double *out) {
+static void add_source(estimator *s, const llm_call *call, const field_estimate *f, int first,
+                       double rows, double *out) {
     const field_estimate *own[JOINT_FIELDS];
     double distinct[JOINT_FIELDS];
     int field[JOINT_FIELDS], n = 0;
@@ -94,7 +102,8 @@ static void add_source(estimator *s, const llm_call *call, const field_estimate 
     const double *counts = counts_of(s, call, own, n);
     double *scaled = ARENA_ARRAY(s->mem, double, (size_t)1 << n);
     for (uint32_t set = 0; set < 1u << n; set++)
-        scaled[set] = scale_up(counts, distinct, n, set, own[0]->joint.rows, BASE_MIN(rows, own[0]->joint.table_rows));
+        scaled[set] = scale_up(counts, distinct, n, set, own[0]->joint.rows,
+                               BASE_MIN(rows, own[0]->joint.table_rows));
     for (uint32_t set = 0; set < 1u << call->nfields; set++) {
         uint32_t part = 0;
         for (int k = 0; k < n; k++)
@@ -122,9 +131,11 @@ double *joint_distinct(estimator *s, const llm_call *call, const field_estimate 
     return out;
 }
 
-void joint_order(estimator *s, const field_estimate *f, const double *distinct, int n, uint8_t *order) {
+void joint_order(estimator *s, const field_estimate *f, const double *distinct, int n,
+                 uint8_t *order) {
     uint32_t full = (1u << n) - 1;
-    double *cost = ARENA_ARRAY(s->mem, double, (size_t)full + 1); /* of all that follows a set of fields */
+    double *cost =
+        ARENA_ARRAY(s->mem, double, (size_t)full + 1); /* of all that follows a set of fields */
     uint8_t *next = ARENA_ARRAY(s->mem, uint8_t, (size_t)full + 1);
     cost[full] = 0;
     for (uint32_t set = full; set-- > 0;) {

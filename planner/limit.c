@@ -1,5 +1,6 @@
 /*
- * limit.c - what a LIMIT means to the nodes below it: a sort keeps only the first rows, the model is asked in waves.
+ * limit.c - what a LIMIT means to the nodes below it: a sort keeps only the first rows, the model
+ * is asked in waves.
  *
  * Invariant: the LIMIT stays; the nodes below are only told how much of their work it can use.
  */
@@ -15,7 +16,7 @@ static int64_t usable(const rel *x) {
     return x->limit.limit > INT64_MAX - offset ? 0 : x->limit.limit + offset;
 }
 
-/* ---- top k ------------------------------------------------------------------------------------- */
+/* ---- top k ----------------------------------------------------------------------------------- */
 
 /* Marks the sort below nodes that give a row for a row. */
 static rel *mark_sort(rule_ctx *r, rel *x, int64_t rows) {
@@ -35,7 +36,7 @@ rel *rule_top_k(rule_ctx *r, rel *x) {
     return rows > 0 ? rel_over(r, x, mark_sort(r, x->left, rows), NULL) : x;
 }
 
-/* ---- waves ------------------------------------------------------------------------------------- */
+/* ---- waves ----------------------------------------------------------------------------------- */
 
 /* Marks the nodes of the uppermost stack: they are asked wave by wave together. */
 static rel *mark_stack(rule_ctx *r, rel *x, const llm_stack_rels *stack, int64_t rows) {

@@ -1,9 +1,11 @@
 /*
- * llm_late.c - LLM projections above ORDER BY and LIMIT, so that only rows that are shown are asked about.
+ * llm_late.c - LLM projections above ORDER BY and LIMIT, so that only rows that are shown are asked
+ * about.
  *
  *   Limit(Sort(Project e (LLM(x))))  ->  Project e (LLM(Limit(Sort(x))))
  *
- * Invariant: calls that the sort reads, and calls below a filter, stay: a LIMIT counts rows that passed.
+ * Invariant: calls that the sort reads, and calls below a filter, stay: a LIMIT counts rows that
+ * passed.
  */
 #include <string.h>
 
@@ -46,7 +48,8 @@ static bool is_volatile_project(const rel *p) {
     return false;
 }
 
-/* x (a sort or limit) over `input`, with the LLM calls at the top of `input` moved above it; NULL: there are none that can. */
+/* x (a sort or limit) over `input`, with the LLM calls at the top of `input` moved above it; NULL:
+ * there are none that can. */
 static rel *lift(rule_ctx *r, rel *x, rel *input) {
     if (input->kind == REL_PROJECT && input->left->kind == REL_PROJECT)
         input = rule_projects(r, input);

@@ -1,11 +1,12 @@
 /*
- * llm_placement.c - where LLM calls stand: after all cheaper filters, filters among them by cost ÷ rows removed, above joins that
- * leave fewer distinct inputs and below joins that do not.
+ * llm_placement.c - where LLM calls stand: after all cheaper filters, filters among them by cost ÷
+ * rows removed, above joins that leave fewer distinct inputs and below joins that do not.
  *
- * A *stack* is a run of filters and LLM nodes, one over the other. It is taken apart into calls and conditions and put together again:
- * conditions that need no answer first, then call by call the one that removes rows most cheaply, each followed by the conditions that it
- * makes possible, last the calls that only add a column. Invariant: answers and rows are the same in any order; only what they cost
- * changes.
+ * A *stack* is a run of filters and LLM nodes, one over the other. It is taken apart into calls and
+ * conditions and put together again: conditions that need no answer first, then call by call the
+ * one that removes rows most cheaply, each followed by the conditions that it makes possible, last
+ * the calls that only add a column. Invariant: answers and rows are the same in any order; only
+ * what they cost changes.
  */
 #include <math.h>
 #include <string.h>
@@ -28,7 +29,7 @@ typedef struct llm_stack {
 
 static rel *place(rule_ctx *r, rel *x, bool streaming);
 
-/* ---- taking apart ------------------------------------------------------------------------------ */
+/* ---- taking apart ---------------------------------------------------------------------------- */
 
 static void add_uses(llm_stack *s, const rel *x) {
     if (s->nuses + x->llm.nuses > s->room) {
@@ -61,7 +62,7 @@ static void add_outputs(id_set *ids, const llm_use *u) {
         id_set_add(ids, u->prob_id);
 }
 
-/* ---- one call ---------------------------------------------------------------------------------- */
+/* ---- one call -------------------------------------------------------------------------------- */
 
 static bool use_only_in(const llm_use *u, const id_set *ids) {
     for (int i = 0; i < u->call->nfields; i++)
@@ -81,11 +82,13 @@ static plan_estimate estimate_use(rule_ctx *r, const llm_use *u, const rel *inpu
     plan_estimate e = {0};
     uint8_t *order = ARENA_ARRAY(r->mem, uint8_t, u->call->nfields + 1);
     bool data = r->env->settings->llm_layout == LAYOUT_DATA_FIRST;
-    estimate_llm_use(r->estimates, u, input, data ? LAID_DATA_FIRST : LAID_INSTRUCTION_FIRST, &e, order);
+    estimate_llm_use(r->estimates, u, input, data ? LAID_DATA_FIRST : LAID_INSTRUCTION_FIRST, &e,
+                     order);
     return e;
 }
 
-/* A call on top of x; in the LLM node there if that is one and its answers are not read by the call. */
+/* A call on top of x; in the LLM node there if that
+ * is one and its answers are not read by the call. */
 static rel *add_call(rule_ctx *r, rel *x, const llm_use *u) {
     id_set below = id_set_new(r->mem);
     if (x->kind != REL_LLM)
@@ -130,7 +133,7 @@ static rel *sink(rule_ctx *r, rel *x, const llm_use *u, const conjuncts *conditi
     return side == x->left ? rel_over(r, x, filled, x->right) : rel_over(r, x, x->left, filled);
 }
 
-/* ---- putting together -------------------------------------------------------------------------- */
+/* ---- putting together ------------------------------------------------------------------------ */
 
 /* Conditions that can be decided with the answers in `ids`. */
 static conjuncts decided(const llm_stack *s, const id_set *ids) {
@@ -166,7 +169,8 @@ static bool is_awaited(const llm_stack *s, const llm_use *u) {
     return false;
 }
 
-/* Milliseconds per row removed; calls that decide nothing yet come behind those that do, calls nobody waits for last. */
+/* Milliseconds per row removed; calls that decide nothing yet come behind those that do, calls
+ * nobody waits for last. */
 static double rank_of(const llm_stack *s, const rel *x, const id_set *ids, const llm_use *u) {
     id_set with = id_set_copy(ids);
     add_outputs(&with, u);
@@ -224,7 +228,7 @@ static bool all_placed(const llm_stack *s) {
     return true;
 }
 
-/* ---- the rule ---------------------------------------------------------------------------------- */
+/* ---- the rule -------------------------------------------------------------------------------- */
 
 static rel *place_stack(rule_ctx *r, rel *x, bool streaming) {
     llm_stack s = {.r = r, .may_sink = !streaming};
@@ -249,7 +253,8 @@ static rel *place_stack(rule_ctx *r, rel *x, bool streaming) {
     return all_placed(&s) ? done : x;
 }
 
-/* streaming: a LIMIT above takes rows as they come, so calls stay on top, where they can be made in waves. */
+/* streaming: a LIMIT above takes rows as they come, so
+ * calls stay on top, where they can be made in waves. */
 static rel *place(rule_ctx *r, rel *x, bool streaming) {
     if (x->kind == REL_FILTER || x->kind == REL_LLM)
         return place_stack(r, x, streaming);

@@ -1,8 +1,9 @@
 /*
  * llm_reorder.c - lets LLM filters of one stack change places during the run.
  *
- * Their order is planned by what they are expected to keep (llm_placement.c); where the first rows show otherwise, the operator goes on in
- * the order that what it saw speaks for (exec/llm_rank.c). Invariant: answers and rows are the same in any order.
+ * Their order is planned by what they are expected to keep (llm_placement.c); where the first rows
+ * show otherwise, the operator goes on in the order that what it saw speaks for (exec/llm_rank.c).
+ * Invariant: answers and rows are the same in any order.
  */
 #include "rules_int.h"
 

@@ -1,14 +1,16 @@
 /*
- * llm_stack.c - LLM nodes over one another that one operator runs, and what stands first in their prompts.
+ * llm_stack.c - LLM nodes over one another that one operator runs, and what stands first in their
+ * prompts.
  *
  *   Filter #2 = 'b' ─┐
- *     LLM #2         │ one stack: no call reads another's answer in its fields, so all are asked about the rows of x, in whatever order
+ *     LLM #2         │ one stack: no call reads another's answer in its fields, so all are asked
+ *                    about the rows of x, in whatever order
  *       Filter #1    │ removes them most cheaply, and calls about the same fields can share them
  *         LLM #1   ──┘
  *           x          its base
  *
- * Invariant: what a stack is, and how its prompts are laid out, is a function of the relation and of x's rows alone; nothing that was
- * learned or measured has a say (DESIGN 2.2).
+ * Invariant: what a stack is, and how its prompts are laid out, is a function of the relation and
+ * of x's rows alone; nothing that was learned or measured has a say (DESIGN 2.2).
  */
 #include <math.h>
 
@@ -52,9 +54,10 @@ bool llm_stack_collect(arena *mem, const rel *top, llm_stack_rels *out) {
     return out->count > 0;
 }
 
-/* ---- layout ------------------------------------------------------------------------------------ */
+/* ---- layout ---------------------------------------------------------------------------------- */
 
-/* Data first must save at least this share of the computed tokens: the instruction is better read before the data. */
+/* Data first must save at least this share of the computed
+ * tokens: the instruction is better read before the data. */
 static const double LAYOUT_LEAST_SAVING = 0.1;
 
 bool plan_data_pays(double data, double inputs, const plan_question *questions, int count) {
@@ -88,7 +91,8 @@ static bool decides(const rel *top, const rel *base, const llm_use *u, arena *me
 static int filters_before(const stack_use *uses, int n, const stack_use *u) {
     int count = 0;
     for (int i = 0; i < n; i++)
-        count += uses[i].decides && (!u->decides || uses[i].use->call->number < u->use->call->number);
+        count +=
+            uses[i].decides && (!u->decides || uses[i].use->call->number < u->use->call->number);
     return count;
 }
 
@@ -113,7 +117,8 @@ static void lay_out_group(estimator *s, stack_use *uses, int n, int leader, cons
     for (int i = leader; i < n; i++) {
         if (uses[i].place.group != leader)
             continue;
-        questions[count++] = (plan_question){estimate_instruction_tokens(s, uses[i].use->call), uses[i].place.asked_share};
+        questions[count++] = (plan_question){estimate_instruction_tokens(s, uses[i].use->call),
+                                             uses[i].place.asked_share};
     }
     if (wanted == LAYOUT_INSTRUCTION_FIRST)
         return;
@@ -145,7 +150,8 @@ static stack_use *uses_of(estimator *s, const rel *top, const llm_stack_rels *st
     for (int i = stack->count; i-- > 0;)
         for (int k = 0; k < stack->nodes[i]->llm.nuses; k++) {
             const llm_use *u = &stack->nodes[i]->llm.uses[k];
-            uses[n++] = (stack_use){u, decides(top, stack->base, u, s->mem), {LAID_INSTRUCTION_FIRST, 0, 1}};
+            uses[n++] = (stack_use){
+                u, decides(top, stack->base, u, s->mem), {LAID_INSTRUCTION_FIRST, 0, 1}};
         }
     return uses;
 }
@@ -155,7 +161,8 @@ static void lay_out_stack(estimator *s, const rel *top, const llm_stack_rels *st
     stack_use *uses = uses_of(s, top, stack, &n);
     find_groups(uses, n, stack->base, s->mem);
     for (int i = 0; i < n; i++)
-        uses[i].place.asked_share = ldexp(1, -filters_before(uses, n, &uses[i])); /* what is learned must not change a prompt */
+        uses[i].place.asked_share = ldexp(
+            1, -filters_before(uses, n, &uses[i])); /* what is learned must not change a prompt */
     for (int i = 0; i < n; i++)
         if (uses[i].place.group == i)
             lay_out_group(s, uses, n, i, stack->base);
@@ -169,7 +176,7 @@ static void lay_out_stack(estimator *s, const rel *top, const llm_stack_rels *st
     }
 }
 
-/* ---- all of a statement's -------------------------------------------------------------------------- */
+/* ---- all of a statement's -------------------------------------------------------------------- */
 
 static const stacked_node *find(const estimator *s, const rel *llm) {
     for (const stacked_node *n = s->stacked; n; n = n->next)

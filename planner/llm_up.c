@@ -1,9 +1,9 @@
 /*
  * llm_up.c - LLM calls, and the filters on their answers, lifted above the joins they stand under.
  *
- * A call above a join sees no more distinct inputs than below it, and the joins become one tree that can be ordered; llm_placement.c
- * puts calls back where that costs nothing. Invariant: nothing is lifted out of a side whose rows a join may make up (NULLs of an outer
- * join) or merely tests.
+ * A call above a join sees no more distinct inputs than below it, and the joins become one tree
+ * that can be ordered; llm_placement.c puts calls back where that costs nothing. Invariant: nothing
+ * is lifted out of a side whose rows a join may make up (NULLs of an outer join) or merely tests.
  */
 #include "rules_int.h"
 
@@ -29,7 +29,8 @@ static bool node_is_volatile(const rel *x) {
     return found;
 }
 
-/* The node at the top of `side` goes above the join: over `joined`, which has its input in place of it. */
+/* The node at the top of `side` goes above the join:
+ * over `joined`, which has its input in place of it. */
 static rel *place_above(rule_ctx *r, const rel *node, rel *joined, const rel *join) {
     if (node->kind != REL_PROJECT) {
         rel *copy = rel_copy(r, node);
@@ -48,7 +49,8 @@ static rel *place_above(rule_ctx *r, const rel *node, rel *joined, const rel *jo
     return p;
 }
 
-/* The join reads what the node makes of the model's answers: lifting it would leave a join without its condition. */
+/* The join reads what the node makes of the model's answers:
+ * lifting it would leave a join without its condition. */
 static bool reads_answers(rule_ctx *r, const rel *join, const rel *node) {
     id_set answers = id_set_new(r->mem);
     for (int i = 0; node->kind == REL_LLM && i < node->llm.nuses; i++) {

@@ -1,8 +1,9 @@
 /*
- * names.c - what EXPLAIN calls the columns that no table has: LLM#2, count(*), the expression a sort key stands for.
+ * names.c - what EXPLAIN calls the columns that no table has: LLM#2, count(*), the expression a
+ * sort key stands for.
  *
- * Invariant: a name is looked at by people alone; ids and slots say what is read. Names are made from the inputs up, so that one made
- * of others shows theirs.
+ * Invariant: a name is looked at by people alone; ids and slots say what is read. Names are made
+ * from the inputs up, so that one made of others shows theirs.
  */
 #include <string.h>
 
@@ -17,7 +18,8 @@ struct column_names {
 
 column_names *names_new(arena *mem, int nids, int nshared) {
     column_names *s = ARENA_NEW(mem, column_names);
-    *s = (column_names){mem, ARENA_ARRAY(mem, str, nids + 1), nids, ARENA_ARRAY(mem, bool, nshared + 1)};
+    *s = (column_names){mem, ARENA_ARRAY(mem, str, nids + 1), nids,
+                        ARENA_ARRAY(mem, bool, nshared + 1)};
     return s;
 }
 
@@ -57,7 +59,8 @@ static str expr_text(const column_names *s, const expr *x) {
 }
 
 const char *agg_name(agg_kind k) {
-    static const char *const names[] = {"count", "count", "sum", "avg", "min", "max", "group_concat", "first", "median", "stddev"};
+    static const char *const names[] = {"count", "count",        "sum",   "avg",    "min",
+                                        "max",   "group_concat", "first", "median", "stddev"};
     return names[k];
 }
 
@@ -81,12 +84,15 @@ static void name_group(column_names *s, const rel *r) {
         give(s, r->group.aggs[i].id, agg_text(s, &r->group.aggs[i]));
 }
 
-/* A column passed on keeps the name it was given below; hidden sort keys are what they are made of. */
+/* A column passed on keeps the name it was given
+ * below; hidden sort keys are what they are made of. */
 static void name_project(column_names *s, const rel *r) {
     for (int i = 0; i < r->ncols; i++) {
         const expr *x = r->project.exprs[i].value;
         if (x->kind == EXPR_COLUMN)
-            give(s, r->cols[i].id, names_of(s, x->column.id, r->cols[i].qualifier.n ? (str){NULL, 0} : x->column.name));
+            give(s, r->cols[i].id,
+                 names_of(s, x->column.id,
+                          r->cols[i].qualifier.n ? (str){NULL, 0} : x->column.name));
         else if (str_equal(r->cols[i].name, STR("sort key")))
             give(s, r->cols[i].id, expr_text(s, x));
     }

@@ -1,8 +1,9 @@
 /*
  * plan.c - relations to physical plans: ids become positions, joins become algorithms.
  *
- * Owns plan_build. Invariant: a node's output is its relation's columns in order, so the slot of a column id is its position in the
- * input relation's `cols`; whatever rules ran before, this file only reads relations and never changes one.
+ * Owns plan_build. Invariant: a node's output is its relation's columns in order, so the slot of a
+ * column id is its position in the input relation's `cols`; whatever rules ran before, this file
+ * only reads relations and never changes one.
  */
 #include <assert.h>
 #include <string.h>
@@ -75,7 +76,7 @@ static plan_node *node_new(builder *b, plan_kind kind, const rel *r) {
     return n;
 }
 
-/* ---- leaves ------------------------------------------------------------------------------------ */
+/* ---- leaves ---------------------------------------------------------------------------------- */
 
 static plan_node *build_values(builder *b, const rel *r) {
     plan_node *n = node_new(b, PLAN_VALUES, r);
@@ -114,7 +115,7 @@ static plan_node *build_leaf(builder *b, const rel *r) {
     return n;
 }
 
-/* ---- joins ------------------------------------------------------------------------------------- */
+/* ---- joins ----------------------------------------------------------------------------------- */
 
 static bool only_from(const expr *x, const rel *r) {
     if (x->kind == EXPR_COLUMN)
@@ -149,8 +150,8 @@ static expr *cast_to(builder *b, expr *x, value_type type) {
     return cast;
 }
 
-/* Keys hash as one type. false: they have none in common. *exact: equal keys are equal values; an INTEGER made REAL may be rounded, so
- * the comparison itself has to be kept too. */
+/* Keys hash as one type. false: they have none in common. *exact: equal keys are equal values; an
+ * INTEGER made REAL may be rounded, so the comparison itself has to be kept too. */
 static bool same_type(builder *b, expr **lk, expr **rk, bool *exact) {
     value_type l = (*lk)->type, r = (*rk)->type;
     *exact = true;
@@ -165,8 +166,9 @@ static bool same_type(builder *b, expr **lk, expr **rk, bool *exact) {
     return true;
 }
 
-/* Keys compare all with = or all with IS: those of the first one's kind become keys, IS first where both occur (the outer columns of
- * subqueries tie with IS; what is left of IN must stay a predicate to know unknown from false). */
+/* Keys compare all with = or all with IS: those of the first one's kind become keys, IS first where
+ * both occur (the outer columns of subqueries tie with IS; what is left of IN must stay a predicate
+ * to know unknown from false). */
 static void split_keys(builder *b, plan_node *n, const rel *r) {
     conjuncts all = {0}, rest = {0};
     expr *lk, *rk;
@@ -216,7 +218,8 @@ static void read_by_keys(builder *b, plan_node *n, const key_scan *k) {
         n->join.lookup[i] = keys[k->keys[i]];
     n->join.keyed = k->side;
     n->join.key_scan = scan;
-    double all = estimate_rel(b->rules->estimates, in.left)->rows, share = all > 0 ? BASE_MIN(1, k->found / all) : 1;
+    double all = estimate_rel(b->rules->estimates, in.left)->rows,
+           share = all > 0 ? BASE_MIN(1, k->found / all) : 1;
     for (plan_node *at = k->side == KEYED_LEFT ? n->left : n->right; at; at = at->left) {
         at->estimate.rows *= share;
         at->estimate.cost_ms *= share;
@@ -246,7 +249,7 @@ static plan_node *build_join(builder *b, const rel *r) {
     return n;
 }
 
-/* ---- one input ---------------------------------------------------------------------------------- */
+/* ---- one input ------------------------------------------------------------------------------- */
 
 static plan_node *build_unary(builder *b, plan_kind kind, const rel *r) {
     plan_node *left = build(b, r->left);
@@ -346,7 +349,8 @@ static plan_node *build_llm(builder *b, const rel *r) {
     return n;
 }
 
-/* References to one shared relation are the same node to the executor: it finds the rows by number. */
+/* References to one shared relation are the same
+ * node to the executor: it finds the rows by number. */
 static plan_node *build_shared(builder *b, const rel *r) {
     int number = r->shared.number;
     plan_node *n = node_new(b, PLAN_SHARED, r);

@@ -1,11 +1,13 @@
 /*
  * planner.h - bound statements to read-only physical plans, and what EXPLAIN says of them.
  *
- *   rel tree --rules (rules.c, in order)--> rel tree --plan.c--> plan_node tree with positions and algorithms
+ *   rel tree --rules (rules.c, in order)--> rel tree --plan.c--> plan_node tree with positions and
+ *   algorithms
  *
- * The planner is pure: it reads a statement, statistics and rates through plan_env and never runs, stores or measures anything.
- * Ownership: everything hangs on the arena handed to plan_build, and on the statement. A plan is never changed after plan_build;
- * running state lives in exec's operators, and measured figures come back to plan_print as plan_actual.
+ * The planner is pure: it reads a statement, statistics and rates through plan_env and never runs,
+ * stores or measures anything. Ownership: everything hangs on the arena handed to plan_build, and
+ * on the statement. A plan is never changed after plan_build; running state lives in exec's
+ * operators, and measured figures come back to plan_print as plan_actual.
  */
 #ifndef KVASIR_PLANNER_H
 #define KVASIR_PLANNER_H
@@ -13,12 +15,13 @@
 #include "planner/psm.h"
 #include "sql/sql.h"
 
-/* ---- what the planner may ask ------------------------------------------------------------------ */
+/* ---- what the planner may ask ---------------------------------------------------------------- */
 
 typedef struct plan_env {
     const settings *settings;
     void *ctx;
-    /* Statistics of a table; NULL function or non-zero: 1,000 rows are assumed and marked as a guess. */
+    /* Statistics of a table; NULL function or non-zero:
+     * 1,000 rows are assumed and marked as a guess. */
     int (*table_stats)(void *ctx, const table_def *table, arena *a, table_stats *out);
     /* Rows and average text bytes of a file, guessed from its size; 0 rows: unknown. */
     void (*file_stats)(void *ctx, str path, double *rows, double *bytes_per_row);
@@ -31,11 +34,11 @@ typedef struct plan_env {
     double prefill_tok_s, decode_tok_s; /* 0: nominal (2,000 and 500) */
 } plan_env;
 
-/* ---- physical plans ---------------------------------------------------------------------------- */
+/* ---- physical plans -------------------------------------------------------------------------- */
 
 typedef enum plan_kind {
     PLAN_VALUES,
-    PLAN_SCAN,      /* table or index range, with a pushed-down filter */
+    PLAN_SCAN, /* table or index range, with a pushed-down filter */
     PLAN_FILE,
     PLAN_SYSTEM,
     PLAN_FILTER,
@@ -67,7 +70,8 @@ typedef struct plan_estimate {
     double distinct_inputs, prompt_tokens, computed_tokens, hit_rate, output_tokens, selectivity;
 } plan_estimate;
 
-/* Where the field order that EXPLAIN shows comes from; over the real inputs exec solves it anew, but for the first two. */
+/* Where the field order that EXPLAIN shows comes from; over the real inputs exec solves it anew,
+ * but for the first two. */
 typedef enum order_origin {
     ORDER_WRITTEN,  /* SET psm = 'off' */
     ORDER_LISTED,   /* SET field_order = 'a, b' */
@@ -78,11 +82,13 @@ typedef enum order_origin {
 
 typedef struct plan_llm_use {
     const llm_call *call;
-    expr **args;  /* slots resolved against the input */
-    expr *guard;  /* or NULL */
+    expr **args;             /* slots resolved against the input */
+    expr *guard;             /* or NULL */
     int out_slot, prob_slot; /* in the node's output; prob_slot -1: not wanted */
-    int group; /* uses of a stack with the same number ask about the same fields of all its base's rows */
-    double asked_share; /* of these rows, by the statement alone: what filters keep is taken to be half */
+    /* uses of a stack with the same number ask about the same fields of all its base's rows */
+    int group;
+    /* of these rows, by the statement alone: what filters keep is taken to be half */
+    double asked_share;
     /* As estimated (EXPLAIN); exec decides over the real inputs. */
     order_origin order_origin;
     uint8_t *field_order;
@@ -102,7 +108,7 @@ struct plan_node {
     int number; /* 0, 1, … in print order: index of plan_actual */
     int ncols;
     value_type *types;
-    str *names;      /* qualified where that helps a reader */
+    str *names; /* qualified where that helps a reader */
     plan_node *left, *right;
     plan_estimate estimate;
     union {
@@ -114,13 +120,17 @@ struct plan_node {
             const table_def *table;
             str alias;
             const index_def *index; /* NULL: by rowid */
-            /* Bounds are constant expressions of the index columns' types; evaluated at open. A NULL value: no row. */
+            /* Bounds are constant expressions of the index columns'
+             * types; evaluated at open. A NULL value: no row. */
             expr **low, **high;
             int nlow, nhigh;
             bool low_inclusive, high_inclusive;
-            expr **in; /* nin > 0: bound column in_at is any of these; low and high hold one of them there */
+            /* nin > 0: bound column in_at is any of these; low and high hold one of them there */
+            expr **in;
             int nin, in_at;
-            bool keyed; /* the bounds are key expressions of a join's other input: the join above hands their values in */
+            /* the bounds are key expressions of a join's other
+             * input: the join above hands their values in */
+            bool keyed;
             int *columns; /* as scan_spec.columns; ncols entries */
             expr *filter; /* over the output columns, or NULL */
         } scan;
@@ -144,15 +154,18 @@ struct plan_node {
         } project;
         struct {
             join_kind kind;
-            int nkeys; /* hash join: equal keys, same type on both sides */
+            int nkeys;                      /* hash join: equal keys, same type on both sides */
             expr **left_keys, **right_keys; /* slots in the left, right input */
             expr *predicate; /* rest; slots: left columns, then right columns; or NULL */
             bool null_safe;  /* keys compare with IS: NULL matches NULL (decorrelated subqueries) */
             bool mark_null;
-            keyed_side keyed; /* other rows are read whole, then their keys are handed to the scan `key_scan` in this input */
+            /* other rows are read whole, then their keys are handed to the scan `key_scan` in this
+             * input */
+            keyed_side keyed;
             const plan_node *key_scan;
             expr **lookup; /* of the other input: as many as the scan has bounds */
-        } join; /* output: left columns, then right columns (SEMI, ANTI: left alone; MARK: left, then the mark) */
+            /* output: left columns, then right columns (SEMI, ANTI: left alone; MARK: left, mark) */
+        } join;
         struct {
             int nkeys, naggs;
             expr **keys;
@@ -174,12 +187,18 @@ struct plan_node {
         struct {
             int nuses;
             plan_llm_use *uses; /* output: input columns, then one or two a use */
-            int64_t wanted;     /* > 0: a LIMIT above needs about so many rows that pass: work in waves, in input order */
-            bool joins_below;   /* one operator runs this node and the next LLM node below, with the filters between them */
-            bool may_reorder;   /* its filters may change places with others of the stack during the run */
+            /* > 0: a LIMIT above needs about so many rows
+             * that pass: work in waves, in input order */
+            int64_t wanted;
+            /* one operator runs this node and the next LLM
+             * node below, with the filters between them */
+            bool joins_below;
+            /* its filters may change places with others of the stack during the run */
+            bool may_reorder;
         } llm;
         struct {
-            int number; /* nodes with the same number share one result; left is the same node in all */
+            /* nodes with the same number share one result; left is the same node in all */
+            int number;
         } shared;
         struct {
             int group_slot;
@@ -210,18 +229,21 @@ typedef struct plan {
     plan_node **examples; /* stmt->ncalls entries: the plan of calls[i]->examples, or NULL */
     int nrules;
     plan_rule_report *rules;
-    int nsavings; /* for EXPLAIN of statements with LLM calls; rules that save less than a hundredth are left out */
+    /* for EXPLAIN of statements with LLM calls; rules
+     * that save less than a hundredth are left out */
+    int nsavings;
     plan_saving *savings;
     bool has_llm;
     double planning_ms;
     plan_estimate total;
 } plan;
 
-/* Plans stmt->query (and the calls' examples). ERR_BIND for an unknown rule in rules_off, ERR_UNSUPPORTED for a correlation that
- * cannot be unnested. */
+/* Plans stmt->query (and the calls' examples). ERR_BIND for an unknown rule in rules_off,
+ * ERR_UNSUPPORTED for a correlation that cannot be unnested. */
 int plan_build(const sql_stmt *stmt, const plan_env *env, arena *a, plan **out, err *e);
 
-/* Whether reading a table of `rows` rows by so many keys, which find so many rows, costs less than reading it whole. */
+/* Whether reading a table of `rows` rows by so many keys,
+ * which find so many rows, costs less than reading it whole. */
 bool plan_keys_pay(double keys, double found, double rows);
 
 /* Rules in the order they run. */
@@ -234,17 +256,19 @@ const plan_rule_info *plan_rules(size_t *count);
 /* "as written", … : for EXPLAIN, behind the fields. */
 const char *order_origin_name(order_origin o);
 
-/* ---- layout (llm_stack.c) ---------------------------------------------------------------------- */
+/* ---- layout (llm_stack.c) -------------------------------------------------------------------- */
 
-/* One of several calls about the same rows: tokens of its instruction, and the share of the rows that are asked. */
+/* One of several calls about the same rows: tokens of its
+ * instruction, and the share of the rows that are asked. */
 typedef struct plan_question {
     double tokens, share;
 } plan_question;
 
-/* Whether the calls are better asked data first: all their rows make `inputs` distinct inputs and a prefix tree of `data` tokens. */
+/* Whether the calls are better asked data first: all their rows make `inputs` distinct inputs and a
+ * prefix tree of `data` tokens. */
 bool plan_data_pays(double data, double inputs, const plan_question *questions, int count);
 
-/* ---- EXPLAIN ----------------------------------------------------------------------------------- */
+/* ---- EXPLAIN --------------------------------------------------------------------------------- */
 
 /* Exact token counts of one LLM use under one strategy. */
 typedef struct plan_tokens {
@@ -259,17 +283,20 @@ typedef struct plan_actual {
     uint64_t rows;
     double ms;
     /* PLAN_LLM: */
-    uint64_t known_answers; /* of earlier prompts of the statement: the sample's, or an equal call's */
-    uint64_t distinct_inputs, stored_answers, prompt_tokens, computed_tokens, reused_disk, output_tokens;
+    /* of earlier prompts of the statement: the sample's, or an equal call's */
+    uint64_t known_answers;
+    uint64_t distinct_inputs, stored_answers, prompt_tokens, computed_tokens, reused_disk,
+        output_tokens;
     str field_order; /* "m.synopsis, r.review", or the largest groups' with their rows */
-    str reordered;   /* "before #1 after 128 rows: …"; n = 0: its calls came where they were planned */
-    double bound;    /* at most this share of tokens more could be shared, NAN: not known */
+    /* "before #1 after 128 rows: …"; n = 0: its calls came where they were planned */
+    str reordered;
+    double bound; /* at most this share of tokens more could be shared, NAN: not known */
     int ntokens;
     const plan_tokens *tokens; /* EXPLAIN (TOKENS) */
 } plan_actual;
 
-/* The tree as people read it, one node a line with indented facts; `actual` is NULL or has nnodes entries. Times are printed only
- * with actuals and when `times`. */
+/* The tree as people read it, one node a line with indented facts; `actual` is NULL or has nnodes
+ * entries. Times are printed only with actuals and when `times`. */
 void plan_print(const plan *p, const plan_actual *actual, bool times, buf *out);
 void plan_print_json(const plan *p, const plan_actual *actual, buf *out);
 void plan_print_rules(const plan *p, buf *out);

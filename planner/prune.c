@@ -1,8 +1,10 @@
 /*
- * prune.c - columns that nobody reads: not scanned, not decoded, not carried, not asked of the model.
+ * prune.c - columns that nobody reads: not scanned, not decoded, not carried, not asked of the
+ * model.
  *
- * Invariant: a node keeps the columns in `wanted` that it has, in the order it had them; LLM calls whose answers nobody reads are not
- * made. What shared references want is summed over all of them: the walk is repeated until the sum stands.
+ * Invariant: a node keeps the columns in `wanted` that it has, in the order it had them; LLM calls
+ * whose answers nobody reads are not made. What shared references want is summed over all of them:
+ * the walk is repeated until the sum stands.
  */
 #include <string.h>
 
@@ -24,7 +26,7 @@ static id_set plus_reads(pruner *p, const rel *x, const id_set *wanted) {
     return all;
 }
 
-/* ---- leaves ------------------------------------------------------------------------------------ */
+/* ---- leaves ---------------------------------------------------------------------------------- */
 
 /* The positions of wanted columns; all of them if none fell away (then `x` may stay). */
 static int *wanted_positions(pruner *p, const rel *x, const id_set *wanted, int *count) {
@@ -77,7 +79,7 @@ static rel *prune_leaf(pruner *p, rel *x, const id_set *wanted) {
     return copy;
 }
 
-/* ---- one input --------------------------------------------------------------------------------- */
+/* ---- one input ------------------------------------------------------------------------------- */
 
 static rel *prune_project(pruner *p, rel *x, const id_set *wanted) {
     int count, *at = wanted_positions(p, x, wanted, &count);
@@ -160,7 +162,7 @@ static rel *prune_whole(pruner *p, rel *x) {
                     x->right ? prune(p, x->right, &right) : NULL);
 }
 
-/* ---- two inputs, shared ones ------------------------------------------------------------------- */
+/* ---- two inputs, shared ones ----------------------------------------------------------------- */
 
 static rel *prune_union_all(pruner *p, rel *x, const id_set *wanted) {
     int count, *at = wanted_positions(p, x, wanted, &count);

@@ -138,8 +138,8 @@ static void candidate_grouped(psm_search *s, candidate *c, psm_single *one) {
     candidate_count(s->t, c);
 }
 
-/* The better of the searched order and v1's: the search counts whole cells, v1 may be lucky in
- * their beginnings. */
+/* The better of the searched order and v1's: the search
+ * counts whole cells, v1 may be lucky in their beginnings. */
 static void candidate_best_fixed(const psm_table *t, candidate *c, const psm_single *one) {
     candidate_one_order(t, c, t->score_order);
     scratch_mark mark = scratch_save(t->mem);
@@ -174,9 +174,9 @@ static bool grouping_pays(const psm_table *t, const candidate *grouped, const ca
 enum { AUTO_PERCENT = 10, SAMPLE_PERCENT = 2 };
 enum { SAMPLE_ROWS = 4096, SAMPLE_RUN = 32, SAMPLED_FROM = 8 * SAMPLE_ROWS };
 
-/* Runs of neighbouring rows, evenly spaced: what stands together in a table or a join is often
- * alike. A sample shows less sharing than the whole, so it rules grouping out only where it finds
- * next to nothing. */
+/* Runs of neighbouring rows, evenly spaced: what stands together in a
+ * table or a join is often alike. A sample shows less sharing than the
+ * whole, so it rules grouping out only where it finds next to nothing. */
 static bool sample_rules_out(const psm_input *in, const psm_options *options, scratch *mem) {
     if (in->rows <= SAMPLED_FROM) {
         return false;
@@ -227,8 +227,8 @@ static candidate solve_off(const psm_table *t, const psm_options *options) {
     return c;
 }
 
-/* Both from one search. `percent`: what grouping must save of the units that the best fixed order
- * computes. */
+/* Both from one search. `percent`: what grouping must
+ * save of the units that the best fixed order computes. */
 static candidate solve_grouped(psm_table *t, const psm_options *options, uint32_t percent,
                                psm_result *result) {
     psm_search s = open_search(t, options);

@@ -53,8 +53,8 @@ typedef struct psm_options {
     /* The statement has examples, so one field order holds for all rows; the best one is then
      * looked for, not only the one of greatest score. */
     bool one_order;
-    /* How many (row, field set) pairs the first search may look at; 0: a default that grows with
-     * the rows. */
+    /* How many (row, field set) pairs the first search
+     * may look at; 0: a default that grows with the rows. */
     uint64_t work_limit;
     bool bound; /* compute psm_result.bound too */
 } psm_options;
@@ -81,8 +81,8 @@ typedef struct psm_result {
     double solve_ms; /* CPU time; for printing alone */
 } psm_result;
 
-/* ERR_LIMIT for too many fields, ERR_FULL without memory, ERR_INTERNAL for an id or an order out of
- * range. */
+/* ERR_LIMIT for too many fields, ERR_FULL without memory,
+ * ERR_INTERNAL for an id or an order out of range. */
 int psm_solve(const psm_input *in, const psm_options *options, arena *out, psm_result *result,
               err *e);
 

@@ -93,8 +93,8 @@ static uint32_t set_index(const bounder *b, const lattice_set *set) {
     return (uint32_t)(set - b->l.set);
 }
 
-/* Opens the steps from one set to those above it; stages are opened by the first step that reaches
- * them. */
+/* Opens the steps from one set to those above it; stages
+ * are opened by the first step that reaches them. */
 static void edges_from(bounder *b, uint32_t from) {
     const lattice_set *set = &b->l.set[from];
     for (uint32_t k = 0; k < set->active; k++) {
@@ -147,8 +147,8 @@ static void open_all(bounder *b) {
     }
 }
 
-/* Below a cut a row may still share any atom, with no more rows than have its value and are with it
- * now. */
+/* Below a cut a row may still share any atom, with no
+ * more rows than have its value and are with it now. */
 static void cheapest_beyond(const bounder *b, uint32_t i) {
     const lattice_set *set = &b->l.set[i];
     const psm_table *t = b->l.s->t;
@@ -172,8 +172,8 @@ static void cheapest_beyond(const bounder *b, uint32_t i) {
 
 /* ---- one iterate ----------------------------------------------------------------------------- */
 
-/* Steps were opened from small sets to large ones; backwards, a set is finished before it is
- * stepped to. */
+/* Steps were opened from small sets to large ones;
+ * backwards, a set is finished before it is stepped to. */
 static double cheapest_chains(bounder *b) {
     for (uint32_t i = 0; i < b->l.sets; i++) {
         const stage *st = &b->stage[i];

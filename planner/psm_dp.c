@@ -28,8 +28,8 @@ static uint64_t common_units(const common_curve *curve, uint64_t values) {
     return values < 2 ? 0 : (values - 1) * curve->at[63 - __builtin_clzll(values)] / 16;
 }
 
-/* Adds up the groups of `next` by the group of `set` they lie in. Returns what whole cells share if
- * all go on alike. */
+/* Adds up the groups of `next` by the group of `set` they
+ * lie in. Returns what whole cells share if all go on alike. */
 static uint64_t tally_next(const psm_search *s, const psm_atom *atom, const lattice_set *next,
                            tally *sum) {
     uint64_t gain = 0;
@@ -66,8 +66,8 @@ static void choose(const psm_search *s, lattice_set *set, int atom, const lattic
     }
 }
 
-/* Atoms in which all rows of all groups differ can only come last: the best of them by its
- * beginnings. */
+/* Atoms in which all rows of all groups differ can
+ * only come last: the best of them by its beginnings. */
 static void choose_last(lattice_set *set, const common_curve *last) {
     for (uint32_t g = 0; g < set->groups; g++) {
         uint64_t begun = common_units(last, set->start[g + 1] - set->start[g]);
@@ -313,8 +313,8 @@ static void single_finish(psm_search *s, psm_single *one) {
 
 /* ---- the search ------------------------------------------------------------------------------ */
 
-/* Atoms of one value in all rows stand first: all share them, and the lattice is spared their
- * subsets. */
+/* Atoms of one value in all rows stand first: all
+ * share them, and the lattice is spared their subsets. */
 static field_set send_common(psm_search *s, const uint32_t *rows, uint32_t n, field_set atoms) {
     field_set rest = atoms;
     for (field_set left = atoms; left != 0; left &= left - 1) {
@@ -375,8 +375,8 @@ static void solve_rows(psm_search *s, const uint32_t *rows, uint32_t n, field_se
 
 /* ---- the search ------------------------------------------------------------------------------ */
 
-/* A visit that finds company is kept as four bytes, so the second bounds the memory of one lattice:
- * some 400 MB. */
+/* A visit that finds company is kept as four bytes, so the
+ * second bounds the memory of one lattice: some 400 MB. */
 enum { VISITS_PER_ROW = 200, MOST_VISITS = 96 << 20 };
 
 void psm_search_open(psm_search *s, const psm_table *t, uint64_t work_limit, scratch *mem) {

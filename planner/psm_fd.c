@@ -9,8 +9,8 @@
  */
 #include "psm_int.h"
 
-/* Does every value of a go with one value of b? to: [distinct of a], scratch. Most pairs fail
- * within a few rows. */
+/* Does every value of a go with one value of b? to: [distinct
+ * of a], scratch. Most pairs fail within a few rows. */
 static bool determines(const psm_table *t, const psm_column *a, const psm_column *b, uint32_t *to) {
     memset(to, 0xff, sizeof *to * a->distinct);
     for (uint32_t r = 0; r < t->rows; r++) {

@@ -160,8 +160,8 @@ typedef struct psm_paths {
     uint8_t *depth; /* [rows] */
 } psm_paths;
 
-/* Appends the fields not among the first depth ones in the order of `tail`, then moves absent
- * fields to the end. */
+/* Appends the fields not among the first depth ones in the
+ * order of `tail`, then moves absent fields to the end. */
 void psm_complete(const psm_table *t, psm_paths *p, const uint8_t *tail);
 void psm_order_all(const psm_table *t, psm_paths *p, const uint8_t *order);
 
@@ -211,8 +211,8 @@ typedef struct lattice_set {
     lattice_state state;
     uint32_t active, groups;
     uint32_t *row, *start;
-    uint64_t *
-        saving; /* [groups] units that the group's rows share from here on, under the best choice */
+    /* [groups] units that the group's rows share from here on, under the best choice */
+    uint64_t *saving;
     uint8_t *choice; /* [groups] the next atom, or CHOICE_NONE */
     bool *entered;   /* [groups] on the way down: the group is a node of the tree */
     uint32_t parent; /* the set it is refined from, by atom `by`: the one of fewest active rows */
@@ -235,13 +235,13 @@ typedef struct lattice {
     uint32_t *slot; /* open addressing by atoms, SET_NONE is free */
     uint32_t slots;
     uint32_t level[PSM_MAX_FIELDS + 1]; /* sets of each size */
-    uint64_t
-        width[PSM_MAX_FIELDS]; /* the least that refining a set by the atom has gained so far */
+    /* the least that refining a set by the atom has gained so far */
+    uint64_t width[PSM_MAX_FIELDS];
     uint64_t budget;
 } lattice;
 
-/* Groups `rows` by every down-set of `atoms` (as far as the budget goes). start: the groups to
- * begin with. */
+/* Groups `rows` by every down-set of `atoms` (as far as
+ * the budget goes). start: the groups to begin with. */
 void lattice_build(lattice *l, psm_search *s, field_set atoms, const uint32_t *rows,
                    const uint32_t *start, uint32_t groups);
 /* The set with `atom` added, or NULL where `atom` may not stand next. */
@@ -277,8 +277,8 @@ double psm_bound(psm_search *s, uint64_t reached);
  * units they have most in common with their siblings. */
 void psm_polish(const psm_table *t, psm_paths *p);
 
-/* What only equal (field, value) pairs share. keys: [rows * fields], rows: [rows], both
- * overwritten. */
+/* What only equal (field, value) pairs share. keys:
+ * [rows * fields], rows: [rows], both overwritten. */
 uint64_t psm_cell_units(const psm_table *t, const psm_paths *p, uint32_t *keys, uint32_t *rows);
 
 #endif

@@ -76,8 +76,8 @@ typedef struct refined {
     uint32_t active, groups;
 } refined;
 
-/* Appends the groups of two or more that rows[0 .. n-1] fall into by id, in order of first
- * occurrence. */
+/* Appends the groups of two or more that rows[0 ..
+ * n-1] fall into by id, in order of first occurrence. */
 static void refine_group(psm_search *s, const uint32_t *id, const uint32_t *rows, uint32_t n,
                          refined *to) {
     if (n == 2) {

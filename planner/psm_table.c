@@ -83,8 +83,8 @@ static uint32_t common_units(const psm_cell *a, const psm_cell *b) {
     return k;
 }
 
-/* Order by units; opaque cells (no units) are told apart by where they stand, so only by their
- * caller. */
+/* Order by units; opaque cells (no units) are told
+ * apart by where they stand, so only by their caller. */
 static int cell_compare(const psm_cell *a, const psm_cell *b) {
     uint32_t k = common_units(a, b);
     bool end_a = k == a->length, end_b = k == b->length;

@@ -1,8 +1,9 @@
 /*
  * pushdown.c - conditions as near to the tables as they may go; joins made of WHERE's equalities.
  *
- * Invariant: conditions that end in the same place keep their order, so `x <> 0 AND y / x > 1` asks for x first. A volatile condition
- * stays where it was written; nothing passes a LIMIT or enters the side of an outer join that may be NULL.
+ * Invariant: conditions that end in the same place keep their order, so `x <> 0 AND y / x > 1` asks
+ * for x first. A volatile condition stays where it was written; nothing passes a LIMIT or enters
+ * the side of an outer join that may be NULL.
  */
 #include <assert.h>
 
@@ -29,9 +30,10 @@ static rel *push_filter(rule_ctx *r, rel *x, const conjuncts *above) {
     return make_filter(r, push(r, x->left, &down), &here);
 }
 
-/* ---- one input --------------------------------------------------------------------------------- */
+/* ---- one input ------------------------------------------------------------------------------- */
 
-/* Through a projection or grouping: what a condition's columns stand for below. NULL: it has to stay. */
+/* Through a projection or grouping: what a condition's
+ * columns stand for below. NULL: it has to stay. */
 static expr *below(rule_ctx *r, expr *x, const expr_map *map, const id_set *fixed) {
     if (expr_touches(x, fixed))
         return NULL;
@@ -92,7 +94,8 @@ static rel *push_number(rule_ctx *r, rel *x, const conjuncts *above) {
     return push_through(r, x, above, &none, &made);
 }
 
-/* Below a residual, whole left rows may go: conditions on what stands under the node that numbers them. */
+/* Below a residual, whole left rows may go: conditions
+ * on what stands under the node that numbers them. */
 static rel *push_residual(rule_ctx *r, rel *x, const conjuncts *above) {
     const rel *numbered = x->left;
     while (numbered &&
@@ -122,7 +125,7 @@ static rel *push_setop(rule_ctx *r, rel *x, const conjuncts *above) {
     return rel_over(r, x, push(r, x->left, &to_left), push(r, x->right, &to_right));
 }
 
-/* ---- joins ------------------------------------------------------------------------------------- */
+/* ---- joins ----------------------------------------------------------------------------------- */
 
 /* NULL when the columns in `ids` are. */
 static bool is_strict(const expr *x, const id_set *ids) {

@@ -1,5 +1,6 @@
 /*
- * rewrite.c - the tools of the rules: sets of ids, conjuncts, relations rebuilt around new inputs (see rules_int.h).
+ * rewrite.c - the tools of the rules: sets of ids, conjuncts, relations rebuilt around new inputs
+ * (see rules_int.h).
  *
  * Invariant: what is handed in is never changed; what did not change is returned itself.
  */
@@ -8,7 +9,7 @@
 
 #include "rules_int.h"
 
-/* ---- sets of column ids ------------------------------------------------------------------------ */
+/* ---- sets of column ids ---------------------------------------------------------------------- */
 
 id_set id_set_new(arena *mem) {
     return (id_set){.mem = mem};
@@ -80,7 +81,7 @@ bool expr_touches(const expr *x, const id_set *s) {
     return false;
 }
 
-/* ---- expressions ------------------------------------------------------------------------------- */
+/* ---- expressions ----------------------------------------------------------------------------- */
 
 void expr_map_add(rule_ctx *r, expr_map *m, int id, expr *with) {
     if (m->n == m->room) {
@@ -223,7 +224,7 @@ const rel_column *rel_column_of(const rel *x, int id) {
     return NULL;
 }
 
-/* ---- columns of relations ---------------------------------------------------------------------- */
+/* ---- columns of relations -------------------------------------------------------------------- */
 
 rel *rel_copy(rule_ctx *r, const rel *from) {
     rel *copy = ARENA_NEW(r->mem, rel);
@@ -334,7 +335,8 @@ rel *rel_over(rule_ctx *r, rel *x, rel *left, rel *right) {
     return copy;
 }
 
-/* What references share is rewritten once, so that it stays one relation and no chain of CTEs is walked twice as often a step. */
+/* What references share is rewritten once, so that it stays one relation and no chain of CTEs is
+ * walked twice as often a step. */
 static rel *shared_input(rule_ctx *r, rel *x, rule_fn fn) {
     int number = x->shared.number;
     if (number >= r->nshared)
@@ -354,7 +356,7 @@ rel *rel_each_input(rule_ctx *r, rel *x, rule_fn fn) {
     return rel_over(r, x, left, right);
 }
 
-/* ---- new nodes --------------------------------------------------------------------------------- */
+/* ---- new nodes ------------------------------------------------------------------------------- */
 
 rel *make_node(rule_ctx *r, rel_kind kind, rel *left, rel *right) {
     rel *x = ARENA_NEW(r->mem, rel);

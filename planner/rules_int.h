@@ -1,15 +1,16 @@
 /*
- * rules_int.h - what the rules share: sets of column ids, conjuncts, rebuilding a relation around new inputs.
+ * rules_int.h - what the rules share: sets of column ids, conjuncts, rebuilding a relation around
+ * new inputs.
  *
- * Invariant: nothing here changes a rel or an expr in place. A node whose parts did not change is returned itself, so a rule that
- * finds nothing to do gives back the pointer it was given.
+ * Invariant: nothing here changes a rel or an expr in place. A node whose parts did not change is
+ * returned itself, so a rule that finds nothing to do gives back the pointer it was given.
  */
 #ifndef KVASIR_RULES_INT_H
 #define KVASIR_RULES_INT_H
 
 #include "planner_int.h"
 
-/* ---- sets of column ids ------------------------------------------------------------------------ */
+/* ---- sets of column ids ---------------------------------------------------------------------- */
 
 typedef struct id_set {
     arena *mem;
@@ -27,7 +28,7 @@ id_set id_set_copy(const id_set *s);
 bool expr_only_in(const expr *x, const id_set *s); /* every column of x is in s */
 bool expr_touches(const expr *x, const id_set *s); /* some column of x is in s; x may be NULL */
 
-/* ---- expressions ------------------------------------------------------------------------------- */
+/* ---- expressions ----------------------------------------------------------------------------- */
 
 /* Columns to be replaced: ids[i] by with[i]. */
 typedef struct expr_map {
@@ -39,7 +40,8 @@ typedef struct expr_map {
 void expr_map_add(rule_ctx *r, expr_map *m, int id, expr *with);
 expr *expr_map_get(const expr_map *m, int id); /* NULL: not in it */
 expr *expr_replace(rule_ctx *r, expr *x, const expr_map *m);
-/* Replaces in every expression of the tree, LLM nodes and partitions too (partition columns must map to columns). */
+/* Replaces in every expression of the tree, LLM nodes and
+ * partitions too (partition columns must map to columns). */
 rel *rel_replace(rule_ctx *r, rel *x, const expr_map *m);
 /* The node's own expressions alone; inputs and columns stay. */
 rel *rel_replace_here(rule_ctx *r, const rel *x, const expr_map *m);
@@ -61,10 +63,11 @@ expr *conjuncts_join(rule_ctx *r, const conjuncts *c);    /* NULL when empty */
 expr *column_expr(rule_ctx *r, const rel_column *c);
 const rel_column *rel_column_of(const rel *x, int id); /* NULL: it has none */
 
-/* ---- relations --------------------------------------------------------------------------------- */
+/* ---- relations ------------------------------------------------------------------------------- */
 
-/* Rebuilds a node over other inputs: a copy with its columns derived again, or `x` itself if nothing changed. Where inputs count by
- * position (set operations, DISTINCT, shared relations) they are first given back the columns they had. */
+/* Rebuilds a node over other inputs: a copy with its columns derived again, or `x` itself if
+ * nothing changed. Where inputs count by position (set operations, DISTINCT, shared relations) they
+ * are first given back the columns they had. */
 rel *rel_over(rule_ctx *r, rel *x, rel *left, rel *right);
 /* Columns of a node from its inputs and its kind, after a change. */
 void rel_set_columns(rule_ctx *r, rel *x);
@@ -91,7 +94,7 @@ id_set rel_free_ids(rule_ctx *r, const rel *x);
 bool rel_is_volatile(const rel *x); /* anything volatile in the tree */
 bool rel_has_llm(const rel *x);
 
-/* ---- the rules (one file each) ------------------------------------------------------------------ */
+/* ---- the rules (one file each) --------------------------------------------------------------- */
 
 rel *rule_filters(rule_ctx *r, rel *x);
 rel *rule_inline(rule_ctx *r, rel *x);
@@ -108,24 +111,25 @@ rel *rule_top_k(rule_ctx *r, rel *x);
 rel *rule_waves(rule_ctx *r, rel *x);
 rel *rule_reorder(rule_ctx *r, rel *x);
 
-/* A correlated subquery that equalities tie to the outer query alone: its conditions pulled up, unnest_pull.c. NULL: not of that
- * shape. */
+/* A correlated subquery that equalities tie to the outer query alone: its conditions pulled up,
+ * unnest_pull.c. NULL: not of that shape. */
 rel *unnest_by_pulling(rule_ctx *r, rel *apply, const id_set *outer);
-/* Grouping x over `left` with columns more[i] as further keys ids[i]. Without keys before, its aggregates get new ids. */
+/* Grouping x over `left` with columns more[i] as further keys ids[i]. Without keys before, its
+ * aggregates get new ids. */
 rel *group_by_more(rule_ctx *r, const rel *x, rel *left, const rel_column *more, const int *ids,
                    int nmore);
-/* From position `at` of `project`: the aggregates of x (no keys) under their own ids, from g made by group_by_more and joined to
- * rows that may have no group: there a count is 0. */
+/* From position `at` of `project`: the aggregates of x (no keys) under their own ids, from g made
+ * by group_by_more and joined to rows that may have no group: there a count is 0. */
 void aggregates_or_zero(rule_ctx *r, const rel *x, const rel *g, rel *project, int at);
 
-/* ---- scans (access.c) -------------------------------------------------------------------------- */
+/* ---- scans (access.c) ------------------------------------------------------------------------ */
 
-/* Chooses rowid or index bounds for a scan from the conditions above it and leaves those it did not use in `rest`. The bounds are
- * written into `node` with constant expressions. */
+/* Chooses rowid or index bounds for a scan from the conditions above it and leaves those it did not
+ * use in `rest`. The bounds are written into `node` with constant expressions. */
 void access_choose(rule_ctx *r, const rel *scan, const conjuncts *all, plan_node *node,
                    conjuncts *rest);
 
-/* ---- joins to a table read by keys (index_join.c) ------------------------------------------------ */
+/* ---- joins to a table read by keys (index_join.c) -------------------------------------------- */
 
 typedef struct key_scan {
     keyed_side side;
@@ -136,7 +140,8 @@ typedef struct key_scan {
     double found;           /* rows, before the scan's filter */
 } key_scan;
 
-/* Which side of a hash join, its children built, is a table better read by the keys of the other side's rows; KEYED_NONE: neither. */
+/* Which side of a hash join, its children built, is a table better read by the keys of the other
+ * side's rows; KEYED_NONE: neither. */
 key_scan index_join_choose(rule_ctx *r, const rel *join, const plan_node *n);
 
 #endif

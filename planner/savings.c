@@ -1,8 +1,10 @@
 /*
- * savings.c - what each rule is worth to a statement: the plan's cost without it, less the plan's cost.
+ * savings.c - what each rule is worth to a statement: the plan's cost without it, less the plan's
+ * cost.
  *
- * Invariant: a plan is compared with plans of the same statement, statistics and rates, so figures are in the unit of all costs,
- * milliseconds; rules that lean on each other each get the whole of what they save together.
+ * Invariant: a plan is compared with plans of the same statement, statistics and rates, so figures
+ * are in the unit of all costs, milliseconds; rules that lean on each other each get the whole of
+ * what they save together.
  */
 #include <string.h>
 

@@ -1,5 +1,6 @@
 /*
- * semi.c - WHERE x IN (…) and WHERE [NOT] EXISTS (…): a mark that only a condition reads becomes a semi or anti join.
+ * semi.c - WHERE x IN (…) and WHERE [NOT] EXISTS (…): a mark that only a condition reads becomes a
+ * semi or anti join.
  *
  * Invariant: NOT IN stays a mark where a NULL could make it unknown: an anti join cannot say so.
  */

@@ -1,11 +1,12 @@
 /*
- * simplify.c - rules that take away what does nothing: stacked filters, TRUE, projections over projections, a CTE used once.
+ * simplify.c - rules that take away what does nothing: stacked filters, TRUE, projections over
+ * projections, a CTE used once.
  */
 #include <string.h>
 
 #include "rules_int.h"
 
-/* ---- filters ----------------------------------------------------------------------------------- */
+/* ---- filters --------------------------------------------------------------------------------- */
 
 static bool is_never(const expr *x) {
     return x->kind == EXPR_LITERAL &&
@@ -20,7 +21,8 @@ static rel *no_rows(rule_ctx *r, const rel *x) {
     return empty;
 }
 
-/* Filters one on the other become one, inner conditions first; TRUE goes; FALSE and NULL leave no rows to ask for. */
+/* Filters one on the other become one, inner conditions
+ * first; TRUE goes; FALSE and NULL leave no rows to ask for. */
 rel *rule_filters(rule_ctx *r, rel *x) {
     if (x->kind != REL_FILTER)
         return rel_each_input(r, x, rule_filters);
@@ -47,7 +49,7 @@ rel *rule_filters(rule_ctx *r, rel *x) {
     return make_filter(r, left, &kept);
 }
 
-/* ---- projections ------------------------------------------------------------------------------- */
+/* ---- projections ----------------------------------------------------------------------------- */
 
 typedef struct use_counts {
     const rel *of;
@@ -64,7 +66,8 @@ static void count_expr(void *ctx, const expr *x) {
     expr_columns(x, count_column, ctx);
 }
 
-/* Whether the inner projection's expressions may be written into the outer's: none volatile, none computed twice by it. */
+/* Whether the inner projection's expressions may be written into the outer's: none volatile, none
+ * computed twice by it. */
 static bool can_merge(rule_ctx *r, const rel *outer, const rel *inner) {
     use_counts u = {inner, ARENA_ARRAY(r->mem, int, inner->ncols + 1)};
     rel_exprs(outer, count_expr, &u);
@@ -102,7 +105,7 @@ rel *rule_projects(rule_ctx *r, rel *x) {
     return x->kind == REL_PROJECT && is_identity(x) ? x->left : x;
 }
 
-/* ---- shared relations -------------------------------------------------------------------------- */
+/* ---- shared relations ------------------------------------------------------------------------ */
 
 static void count_shared(const rel *x, int *count) {
     for (; x; x = x->left) {

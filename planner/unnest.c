@@ -5,11 +5,13 @@
  *   by its conditions      unnest_pull.c      -> Join(L, R') on the correlated conditions
  *   in general             Neumann & Kemper   -> Join(S, R'') on S.f IS d
  *
- * In general: D, the distinct values of the outer columns f that R reads, is taken from the shared outer relation S = Shared(L) and
- * pushed into R as columns d until nothing below reads f. Invariant of push(): for every row of D, the rows of the result with these
- * values in d are the rows of the input with f = d, in the input's order.
+ * In general: D, the distinct values of the outer columns f that R reads, is taken from the shared
+ * outer relation S = Shared(L) and pushed into R as columns d until nothing below reads f.
+ * Invariant of push(): for every row of D, the rows of the result with these values in d are the
+ * rows of the input with f = d, in the input's order.
  *
- * Outer subqueries are unnested before inner ones, so an Apply met here reads columns of its own left input alone.
+ * Outer subqueries are unnested before inner ones, so an Apply met here reads columns of its own
+ * left input alone.
  */
 #include <string.h>
 
@@ -104,7 +106,7 @@ static rel *exactly(outer_columns *o, rel *x, const rel *like, const int *d) {
     return p;
 }
 
-/* ---- one input --------------------------------------------------------------------------------- */
+/* ---- one input ------------------------------------------------------------------------------- */
 
 static rel *push_same(outer_columns *o, rel *x, int *d) {
     rel *left = push(o, x->left, d);
@@ -209,7 +211,7 @@ static rel *push_group(outer_columns *o, rel *x, int *d) {
     return g;
 }
 
-/* ---- two inputs -------------------------------------------------------------------------------- */
+/* ---- two inputs ------------------------------------------------------------------------------ */
 
 static rel *push_join(outer_columns *o, rel *x, int *d) {
     bool inner = x->join.kind == JOIN_INNER || x->join.kind == JOIN_CROSS;
@@ -262,7 +264,7 @@ static rel *push_setop(outer_columns *o, rel *x, int *d) {
     return setop_of(o, x->setop.op, left, right, x, d);
 }
 
-/* ---- leaves ------------------------------------------------------------------------------------ */
+/* ---- leaves ---------------------------------------------------------------------------------- */
 
 /* One row of VALUES over D. */
 static rel *values_row(outer_columns *o, const rel *x, int row, const rel_column *cols, int *d) {
@@ -351,7 +353,7 @@ static rel *push(outer_columns *o, rel *x, int *d) {
     return push_same(o, x, d);
 }
 
-/* ---- the rule ---------------------------------------------------------------------------------- */
+/* ---- the rule -------------------------------------------------------------------------------- */
 
 static rel *as_join(rule_ctx *r, const rel *apply, rel *left, rel *right, expr *predicate) {
     rel *x = rel_copy(r, apply);

@@ -1,12 +1,15 @@
 /*
- * unnest_pull.c - the common correlated subqueries: the conditions that read the outer row are pulled up and become the join's.
+ * unnest_pull.c - the common correlated subqueries: the conditions that read the outer row are
+ * pulled up and become the join's.
  *
  *   EXISTS (SELECT … FROM u WHERE u.k = t.id AND …)      Join mark (t, u') on t.id = u.k
- *   (SELECT max(w) FROM u WHERE u.k = t.id)              Join left (t, Group by u.k (u)) on t.id = u.k
+ *   (SELECT max(w) FROM u WHERE u.k = t.id)              Join left (t, Group by u.k (u)) on t.id =
+ *                                                        u.k
  *
- * Invariant of pull(): for every outer row, the rows of the input are those rows of the result for which all pulled conditions are
- * true, in the same order. Above a condition that is not an equality (= or IS) no grouping, DISTINCT or LIMIT may stand; above an
- * equality they work by its inner column.
+ * Invariant of pull(): for every outer row, the rows of the input are those rows of the result for
+ * which all pulled conditions are true, in the same order. Above a condition that is not an
+ * equality (= or IS) no grouping, DISTINCT or LIMIT may stand; above an equality they work by its
+ * inner column.
  */
 #include <string.h>
 
@@ -44,7 +47,7 @@ static bool node_reads_outer(const puller *p, const rel *x) {
     return false;
 }
 
-/* ---- conditions -------------------------------------------------------------------------------- */
+/* ---- conditions ------------------------------------------------------------------------------ */
 
 /* outer = inner or outer IS inner (either way round): the two sides. */
 static bool is_equality(const puller *p, const expr *x, expr **outer, expr **inner) {
@@ -103,7 +106,7 @@ static rel *pull_filter(puller *p, rel *x, bool keyed) {
     return left;
 }
 
-/* ---- what passes them up ----------------------------------------------------------------------- */
+/* ---- what passes them up --------------------------------------------------------------------- */
 
 static int count_carried(const puller *p, const rel *from, const rel *without) {
     int n = 0;
@@ -226,7 +229,7 @@ static rel *pull(puller *p, rel *x, bool keyed) {
     }
 }
 
-/* ---- scalar aggregates ------------------------------------------------------------------------- */
+/* ---- scalar aggregates ----------------------------------------------------------------------- */
 
 static rel *project_beside(rule_ctx *r, rel *x, const rel *left, int more) {
     rel *p = make_project(r, x, left->ncols + more);
@@ -235,7 +238,8 @@ static rel *project_beside(rule_ctx *r, rel *x, const rel *left, int more) {
     return p;
 }
 
-/* Projections over an aggregate without keys: one row for every outer row, so the projections may follow the join. */
+/* Projections over an aggregate without keys: one row for
+ * every outer row, so the projections may follow the join. */
 static rel *pull_aggregate(puller *p, const rel *apply) {
     rel *x = apply->right, *left = apply->left;
     const rel *projects[16];
@@ -265,9 +269,10 @@ static rel *pull_aggregate(puller *p, const rel *apply) {
     return top;
 }
 
-/* ---- joining back ------------------------------------------------------------------------------ */
+/* ---- joining back ---------------------------------------------------------------------------- */
 
-/* For IN, which can be unknown: a condition that is not true takes the row away, it does not make the answer unknown. */
+/* For IN, which can be unknown: a condition that is not true
+ * takes the row away, it does not make the answer unknown. */
 static rel *decide(puller *p, rel *right) {
     conjuncts not_null = {0};
     for (int i = 0; i < p->pulled.n; i++) {
@@ -284,8 +289,8 @@ static rel *decide(puller *p, rel *right) {
     return make_filter(p->r, right, &not_null);
 }
 
-/* Conditions without an equality make a join that looks at all pairs. Where the outer columns repeat, the general way looks at the pairs of
- * their distinct values alone. */
+/* Conditions without an equality make a join that looks at all pairs. Where the outer columns
+ * repeat, the general way looks at the pairs of their distinct values alone. */
 static bool looks_at_too_many(puller *p, const rel *left) {
     expr *outer, *inner;
     double distinct = 1;

@@ -1,7 +1,9 @@
 /*
- * walk.c - every expression of a relation, once in one place: reading them, and replacing columns in them.
+ * walk.c - every expression of a relation, once in one place: reading them, and replacing columns
+ * in them.
  *
- * Invariant: visit_exprs and rel_replace know the same expressions; a new kind of relation is added to both.
+ * Invariant: visit_exprs and rel_replace know the same expressions; a new kind of relation is added
+ * to both.
  */
 #include <string.h>
 
@@ -116,7 +118,7 @@ bool rel_has_llm(const rel *x) {
     return false;
 }
 
-/* ---- replacing --------------------------------------------------------------------------------- */
+/* ---- replacing ------------------------------------------------------------------------------- */
 
 static void replace_values(rule_ctx *r, rel *x, const expr_map *m) {
     expr ***rows = ARENA_ARRAY(r->mem, expr **, x->values.nrows + 1);

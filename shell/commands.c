@@ -13,7 +13,7 @@
 
 #include "shell_int.h"
 
-/* ---- arguments --------------------------------------------------------------------------------- */
+/* ---- arguments ------------------------------------------------------------------------------- */
 
 static bool parse_switch(shell *sh, command_call *c, bool *out) {
     static const char *const on[] = {"on", "true", "yes", "1"}, *const off[] = {"off", "false",
@@ -43,7 +43,7 @@ static bool switch_command(shell *sh, command_call *c, bool *flag, const char *w
     return true;
 }
 
-/* ---- short commands ---------------------------------------------------------------------------- */
+/* ---- short commands -------------------------------------------------------------------------- */
 
 static bool cmd_timer(shell *sh, command_call *c) {
     return switch_command(sh, c, &sh->timer, "timer");
@@ -257,7 +257,7 @@ static bool cmd_show(shell *sh, command_call *c) {
     return true;
 }
 
-/* ---- the table --------------------------------------------------------------------------------- */
+/* ---- the table ------------------------------------------------------------------------------- */
 
 static const command commands[] = {
     {"help", "\\? \\h .h .?", "[COMMAND]", "this list, or one command", ARG_COMMAND, cmd_help},
@@ -347,7 +347,7 @@ const command *command_find(str typed) {
     return prefixes == 1 ? by_prefix : NULL;
 }
 
-/* ---- running one ------------------------------------------------------------------------------- */
+/* ---- running one ----------------------------------------------------------------------------- */
 
 static bool unknown(shell *sh, str typed) {
     const char *names[BASE_COUNT(commands) * 4];

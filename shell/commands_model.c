@@ -7,7 +7,7 @@
 
 #include "shell_int.h"
 
-/* ---- .model ------------------------------------------------------------------------------------ */
+/* ---- .model ---------------------------------------------------------------------------------- */
 
 static void line_bytes(const char *name, uint64_t bytes) {
     printf("%14s  %.1f MB\n", name, (double)bytes / 1e6);
@@ -115,7 +115,7 @@ bool cmd_cache(shell *sh, command_call *c) {
                           c->name);
 }
 
-/* ---- .stats ------------------------------------------------------------------------------------ */
+/* ---- .stats ---------------------------------------------------------------------------------- */
 
 static void stat_line(const char *name, uint64_t n) {
     buf count = {0};
@@ -159,7 +159,7 @@ bool cmd_stats(shell *sh, command_call *c) {
     return true;
 }
 
-/* ---- .explain, .view --------------------------------------------------------------------------- */
+/* ---- .explain, .view ------------------------------------------------------------------------- */
 
 static bool starts_with_word(str *text, const char *word) {
     size_t n = strlen(word);

@@ -50,7 +50,7 @@ static bool is_kind(const db_object *o, const char *kind) {
     return strcmp(o->kind, kind) == 0;
 }
 
-/* ---- lists of names ---------------------------------------------------------------------------- */
+/* ---- lists of names -------------------------------------------------------------------------- */
 
 /* In columns at a terminal, one a line otherwise. */
 static void print_names(shell *sh, const char **names, int count) {
@@ -155,7 +155,7 @@ bool cmd_settings(shell *sh, command_call *c) {
     return true;
 }
 
-/* ---- .schema ----------------------------------------------------------------------------------- */
+/* ---- .schema --------------------------------------------------------------------------------- */
 
 static bool index_of(const db_object *index, const char *table) {
     const char *on = strcasestr(index->sql, " on ");
@@ -207,7 +207,7 @@ bool cmd_schema(shell *sh, command_call *c) {
     return shell_complain(sh, "no table %s; .tables lists them", wanted);
 }
 
-/* ---- .dump ------------------------------------------------------------------------------------- */
+/* ---- .dump ----------------------------------------------------------------------------------- */
 
 enum { DUMP_ROWS = 200, DUMP_BYTES = 256 * 1024 };
 
@@ -324,7 +324,7 @@ bool cmd_dump(shell *sh, command_call *c) {
     return ok;
 }
 
-/* ---- .import, .backup -------------------------------------------------------------------------- */
+/* ---- .import, .backup ------------------------------------------------------------------------ */
 
 bool cmd_import(shell *sh, command_call *c) {
     const char *words[2] = {0};

@@ -34,7 +34,7 @@ typedef struct finder {
     int cap;
 } finder;
 
-/* ---- collecting -------------------------------------------------------------------------------- */
+/* ---- collecting ------------------------------------------------------------------------------ */
 
 static bool begins_with(const char *text, str prefix) {
     size_t n = strlen(text);
@@ -195,7 +195,7 @@ static void add_scope_columns(finder *f) {
     }
 }
 
-/* ---- what the words before ask for ------------------------------------------------------------- */
+/* ---- what the words before ask for ----------------------------------------------------------- */
 
 /* What follows a keyword, and nothing else does. */
 static const struct {
@@ -398,7 +398,7 @@ static void find_sql(finder *f) {
     }
 }
 
-/* ---- files ------------------------------------------------------------------------------------- */
+/* ---- files ----------------------------------------------------------------------------------- */
 
 static void find_files(finder *f, str path, const char *close) {
     size_t slash = path.n;
@@ -454,7 +454,7 @@ static void find_in_string(finder *f) {
     }
 }
 
-/* ---- commands ---------------------------------------------------------------------------------- */
+/* ---- commands -------------------------------------------------------------------------------- */
 
 /* Other programs' names for a command only when ours does not begin so, or after a backslash. */
 static void find_command_names(finder *f, char sign) {
@@ -534,7 +534,7 @@ static void find_in_command(finder *f, str text, size_t cursor) {
         find_command_argument(f, c);
 }
 
-/* ---- the whole --------------------------------------------------------------------------------- */
+/* ---- the whole ------------------------------------------------------------------------------- */
 
 static int by_score(const void *a, const void *b) {
     const candidate *x = a, *y = b;

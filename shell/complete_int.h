@@ -19,7 +19,8 @@ typedef struct scope_token {
 typedef struct scope_table {
     str name, alias; /* alias: as written, else the name */
     int group;       /* where it is visible: this group and those inside */
-    int subquery; /* group of a derived table or CTE whose select list gives the columns; -1: a table */
+    /* group of a derived table or CTE whose select list gives the columns; -1: a table */
+    int subquery;
 } scope_table;
 
 typedef struct scope {

@@ -36,7 +36,8 @@ struct editor {
     size_t stash_at;
     buf pasted;
     bool vi; /* ~/.editrc has `bind -v` */
-    int back_in_history; /* Ups that asked for an older statement: libedit would wipe the line on Down without any */
+    /* Ups that asked for an older statement: libedit would wipe the line on Down without any */
+    int back_in_history;
     arena *names; /* what completion knows; NULL: not asked since the last statement */
     db_object *objects;
     int nobjects;
@@ -48,7 +49,7 @@ static editor *editor_of(EditLine *el) {
     return data;
 }
 
-/* ---- text -------------------------------------------------------------------------------------- */
+/* ---- text ------------------------------------------------------------------------------------ */
 
 static wchar_t *widen(str s) {
     wchar_t *out = mem_alloc(sizeof(wchar_t) * (s.n + 1));
@@ -97,7 +98,7 @@ int editor_rows(str text, int indent, int columns, bool *exact) {
     return rows;
 }
 
-/* ---- reading keys ------------------------------------------------------------------------------ */
+/* ---- reading keys ---------------------------------------------------------------------------- */
 
 /* One byte, or 0: the terminal is gone or we are to leave; -1: look at the flags again. */
 static int read_byte(editor *ed, char *out) {
@@ -153,7 +154,8 @@ static int read_char(EditLine *el, wchar_t *out) {
     for (;;) {
         if (signals_terminated())
             return 0;
-        if (signals_interrupts()) { /* sent by kill, or by a terminal that keeps Ctrl-C for itself */
+        /* sent by kill, or by a terminal that keeps Ctrl-C for itself */
+        if (signals_interrupts()) {
             signals_clear();
             *out = 0x03;
             return 1;
@@ -176,7 +178,7 @@ static int read_char(EditLine *el, wchar_t *out) {
     }
 }
 
-/* ---- pasting ----------------------------------------------------------------------------------- */
+/* ---- pasting --------------------------------------------------------------------------------- */
 
 /* Reads until the mark that ends a paste; what comes behind it stays for later. */
 static void read_paste(editor *ed, buf *text) {
@@ -255,7 +257,7 @@ static unsigned char on_prefill(EditLine *el, int key) {
     return insert_text(el, text);
 }
 
-/* ---- keys -------------------------------------------------------------------------------------- */
+/* ---- keys ------------------------------------------------------------------------------------ */
 
 static unsigned char on_interrupt(EditLine *el, int key) {
     (void)key;
@@ -263,8 +265,8 @@ static unsigned char on_interrupt(EditLine *el, int key) {
     return CC_NEWLINE;
 }
 
-/* Moves the cursor to the same column of the row before (direction -1) or after (+1); false: there
- * is none. */
+/* Moves the cursor to the same column of the row before
+ * (direction -1) or after (+1); false: there is none. */
 static bool move_row(EditLine *el, int direction) {
     const LineInfoW *line = el_wline(el);
     const wchar_t *start = line->cursor, *p;
@@ -342,7 +344,7 @@ static unsigned char on_end(EditLine *el, int key) {
     return CC_REFRESH;
 }
 
-/* ---- completion -------------------------------------------------------------------------------- */
+/* ---- completion ------------------------------------------------------------------------------ */
 
 static void learn_names(editor *ed) {
     if (ed->names != NULL || ed->sh->db == NULL || !shell_settle(ed->sh, false))
@@ -488,7 +490,7 @@ static unsigned char on_complete(EditLine *el, int key) {
     return result;
 }
 
-/* ---- setting up -------------------------------------------------------------------------------- */
+/* ---- setting up ------------------------------------------------------------------------------ */
 
 static char *give_prompt(EditLine *el) {
     editor *ed = editor_of(el);

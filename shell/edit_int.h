@@ -29,9 +29,9 @@ void editor_feed(editor *ed, str typed);
 void editor_remember(editor *ed, const char *statement);
 /* Names may have changed: the next completion asks the database again. */
 void editor_forget_names(editor *ed);
-/* Rows that a text takes behind a prompt of `indent` columns; *exact: false when the last row is
- * just full, after which terminals differ, or when the text has characters whose width they
- * dispute. */
+/* Rows that a text takes behind a prompt of `indent` columns; *exact:
+ * false when the last row is just full, after which terminals differ,
+ * or when the text has characters whose width they dispute. */
 int editor_rows(str text, int indent, int columns, bool *exact);
 
 #endif

@@ -1,9 +1,9 @@
 /*
- * estimate.c - what an LLM statement will cost, asked of EXPLAIN before it runs: a word of warning before a long one,
- * and the other strategies' tokens for the live view.
+ * estimate.c - what an LLM statement will cost, asked of EXPLAIN before it runs: a word of warning
+ * before a long one, and the other strategies' tokens for the live view.
  *
- * Invariant: only a person at a terminal is told or asked. What EXPLAIN cannot say is left out: the statement itself
- * then tells what is wrong with it.
+ * Invariant: only a person at a terminal is told or asked. What EXPLAIN cannot say is left out: the
+ * statement itself then tells what is wrong with it.
  */
 #include <cjson/cJSON.h>
 #include <stdlib.h>
@@ -100,7 +100,7 @@ bool estimate_confirm(shell *sh, str text) {
     return go;
 }
 
-/* ---- baselines --------------------------------------------------------------------------------- */
+/* ---- baselines ------------------------------------------------------------------------------- */
 
 /* Every LLM node's strategies, summed by name. */
 static void collect_strategies(const cJSON *node, view_state *v) {

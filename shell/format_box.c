@@ -2,7 +2,8 @@
  * format_box.c - tables for people: box and Markdown, which must know every cell before they know a
  * width.
  *
- *   box_state.cells [rows_kept][ncols]   the text of each cell, control characters made visible, with its columns
+ *   box_state.cells [rows_kept][ncols]   the text of each cell, control characters made visible,
+ *                                        with its columns
  *
  * Invariant: what utf8_width counts is what the terminal shows; every line of a box has the same
  * width. A box that would leave its text columns fewer than MIN_TEXT columns is shown vertically
@@ -122,7 +123,7 @@ void text_markdown_row(format *f, const batch *b, int row) {
     keep_row(f, b, row, true);
 }
 
-/* ---- fitting ----------------------------------------------------------------------------------- */
+/* ---- fitting --------------------------------------------------------------------------------- */
 
 /* Numbers keep their width; text columns share the rest: none wider than `level`, the widest level
  * that fits. False: too narrow to be read as a table. */
@@ -184,7 +185,7 @@ static bool fit(format *f) {
     return true;
 }
 
-/* ---- drawing ----------------------------------------------------------------------------------- */
+/* ---- drawing --------------------------------------------------------------------------------- */
 
 static void draw_rule(format *f, const frame *fr, const char *const ends[3]) {
     const box_state *s = f->state;

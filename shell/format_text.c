@@ -14,7 +14,7 @@ static void end_line(format *f) {
     buf_append_char(f->out, '\n');
 }
 
-/* ---- csv, tsv, list ---------------------------------------------------------------------------- */
+/* ---- csv, tsv, list -------------------------------------------------------------------------- */
 
 static bool csv_needs_quotes(str s, char delimiter) {
     for (size_t i = 0; i < s.n; i++) {
@@ -102,7 +102,7 @@ void text_list_row(format *f, const batch *b, int row) {
     end_line(f);
 }
 
-/* ---- json -------------------------------------------------------------------------------------- */
+/* ---- json ------------------------------------------------------------------------------------ */
 
 static void json_value(buf *out, value v) {
     switch (v.type) {
@@ -157,7 +157,7 @@ void text_jsonl_row(format *f, const batch *b, int row) {
     end_line(f);
 }
 
-/* ---- line -------------------------------------------------------------------------------------- */
+/* ---- line ------------------------------------------------------------------------------------ */
 
 void text_line_row(format *f, const batch *b, int row) {
     int width = 0;
@@ -180,7 +180,7 @@ void text_line_row(format *f, const batch *b, int row) {
     }
 }
 
-/* ---- html -------------------------------------------------------------------------------------- */
+/* ---- html ------------------------------------------------------------------------------------ */
 
 static void html_text(buf *out, str s) {
     for (size_t i = 0; i < s.n; i++) {
@@ -236,7 +236,7 @@ void text_html_end(format *f) {
     buf_append_c(f->out, "</table>\n");
 }
 
-/* ---- insert ------------------------------------------------------------------------------------ */
+/* ---- insert ---------------------------------------------------------------------------------- */
 
 void text_insert_row(format *f, const batch *b, int row) {
     const char *table = f->options.insert_table ? f->options.insert_table : "t";

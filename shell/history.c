@@ -1,7 +1,8 @@
 /*
  * history.c - the statements of a user, whole, across shells and sessions.
  *
- *   file: one statement a line, newline written as \n and backslash as \\; appended under a lock as statements are
+ *   file: one statement a line, newline written as \n and backslash as \\; appended under a lock as
+ *   statements are
  *   entered, so that shells open at the same time lose nothing of each other
  *
  * Invariant: a statement that begins with a blank is written nowhere. The file is the user's alone

@@ -1,9 +1,10 @@
 /*
- * keys.c - keys pressed while a statement runs at the prompt: `v` or Ctrl-V opens the live view, all others are
- * typed ahead and wait for the next prompt.
+ * keys.c - keys pressed while a statement runs at the prompt: `v` or Ctrl-V opens the live view,
+ * all others are typed ahead and wait for the next prompt.
  *
- * Invariant: between keys_open and keys_close the terminal gives keys one by one and echoes none, Ctrl-C still
- * interrupts; no byte is lost. A `v` counts only when it comes alone, so that a pasted word stays a word.
+ * Invariant: between keys_open and keys_close the terminal gives keys one by one and echoes none,
+ * Ctrl-C still interrupts; no byte is lost. A `v` counts only when it comes alone, so that a pasted
+ * word stays a word.
  */
 #include <string.h>
 #include <sys/ioctl.h>

@@ -33,8 +33,8 @@ static const char *first_prompt(const shell *sh) {
     return db_transaction_failed(sh->db) ? "kvasir!> " : "kvasir*> ";
 }
 
-/* Draws the statement again in colours, over what was typed. Left alone when the screen may not
- * look as we think. */
+/* Draws the statement again in colours, over what was typed.
+ * Left alone when the screen may not look as we think. */
 static void echo_highlighted(repl *r, str text, const char *first, const char *next) {
     if (!r->sh->term.color_out || text.p[0] == '.' || text.p[0] == '\\')
         return;
@@ -86,7 +86,8 @@ static bool bare_word(repl *r, str line) {
     return false;
 }
 
-/* A command in the middle of a statement runs at once, as in psql; the statement goes on after it. */
+/* A command in the middle of a statement runs at
+ * once, as in psql; the statement goes on after it. */
 static bool command_within(repl *r, str line) {
     size_t n = 0;
     while (n < line.n && !strchr(" \t;\n", line.p[n]))
@@ -236,7 +237,7 @@ void repl_feed(repl *r, str typed) {
     editor_feed(r->ed, typed);
 }
 
-/* ---- commands of the prompt -------------------------------------------------------------------- */
+/* ---- commands of the prompt ------------------------------------------------------------------ */
 
 bool cmd_history(shell *sh, command_call *c) {
     if (sh->repl == NULL)

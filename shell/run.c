@@ -15,7 +15,7 @@
 
 enum { TICK_MS = 100, DRAIN_BYTES = 64 * 1024, PAGER_ROWS = 10000, PLAIN_ROWS = 40 };
 
-/* ---- messages ---------------------------------------------------------------------------------- */
+/* ---- messages -------------------------------------------------------------------------------- */
 
 void shell_note(shell *sh, const char *message, ...) {
     if (!sh->term.interactive)
@@ -94,7 +94,7 @@ void shell_summary_line(const exec_summary *s, buf *out) {
     }
 }
 
-/* ---- results ----------------------------------------------------------------------------------- */
+/* ---- results --------------------------------------------------------------------------------- */
 
 /* One statement on its way: what shell_statement and its helpers share. */
 typedef struct run {
@@ -215,7 +215,7 @@ static void end_result(run *r) {
     }
 }
 
-/* ---- waiting ----------------------------------------------------------------------------------- */
+/* ---- waiting --------------------------------------------------------------------------------- */
 
 static void close_view(run *r) {
     if (r->view != NULL)

@@ -86,8 +86,8 @@ static void compact(script *sc) {
     sc->at = 0;
 }
 
-/* More text; a statement can only end with a line that has a ';', so shorter steps need no look at
- * the whole. */
+/* More text; a statement can only end with a line that
+ * has a ';', so shorter steps need no look at the whole. */
 static bool read_more(shell *sh, script *sc) {
     if (sc->in == NULL || sc->eof)
         return false;

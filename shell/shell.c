@@ -72,7 +72,8 @@ static int usage(const err *e) {
     return SHELL_USAGE;
 }
 
-/* Examines a cache in a process of its own, which a damaged page may kill (storage starts it so). */
+/* Examines a cache in a process of its own, which
+ * a damaged page may kill (storage starts it so). */
 static int check_cache(const char *path) {
     err e = {.pos = -1};
     if (cache_check(path, &e) == 0)

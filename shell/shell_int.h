@@ -23,15 +23,15 @@
 #include "exec/exec.h"
 #include "shell/shell.h"
 
-/* ---- the terminal (term.c) --------------------------------------------------------------------- */
+/* ---- the terminal (term.c) ------------------------------------------------------------------- */
 
 typedef struct term {
-    bool
-        interactive; /* stdin and stdout are terminals: prompts, row counts, paging, fitting to the width */
+    /* stdin and stdout are terminals: prompts, row counts, paging, fitting to the width */
+    bool interactive;
     bool terminal; /* the same, even while -c or -f runs: a live view can be shown */
-    bool err_tty; /* stderr is one: progress lines */
-    bool dumb;    /* TERM is unset or dumb: no cursor movement, no colour */
-    bool utf8;    /* box drawing and blocks may be used; else ASCII */
+    bool err_tty;  /* stderr is one: progress lines */
+    bool dumb;     /* TERM is unset or dumb: no cursor movement, no colour */
+    bool utf8;     /* box drawing and blocks may be used; else ASCII */
     bool color_out, color_err;
 } term;
 
@@ -56,13 +56,15 @@ void term_size(int *columns,
 const char *style_on(bool color, style s);
 const char *style_off(bool color, style s);
 void style_append(buf *out, bool color, style s, const char *text);
-/* Remembers the terminal's modes at start; term_restore puts them back. Safe in a signal handler. */
+/* Remembers the terminal's modes at start; term_restore
+ * puts them back. Safe in a signal handler. */
 void term_save(void);
 void term_restore(void);
-/* Further bytes that term_restore writes (leaving a full-screen view); NULL: none. Must stay valid. */
+/* Further bytes that term_restore writes (leaving a
+ * full-screen view); NULL: none. Must stay valid. */
 void term_set_restore_text(const char *text);
 
-/* ---- signals (signals.c) ----------------------------------------------------------------------- */
+/* ---- signals (signals.c) --------------------------------------------------------------------- */
 
 void signals_install(void);
 /* While a statement runs Ctrl-C cancels it. NULL: none runs. */
@@ -73,7 +75,7 @@ int signals_terminated(void); /* the signal that asks us to leave, or 0 */
 bool signals_resized(void);   /* since last asked */
 bool signals_continued(void); /* since last asked */
 
-/* ---- arguments (args.c) ------------------------------------------------------------------------ */
+/* ---- arguments (args.c) ---------------------------------------------------------------------- */
 
 typedef enum input_kind { INPUT_COMMAND, INPUT_FILE } input_kind;
 
@@ -105,7 +107,7 @@ bool args_parse(int argc, char **argv, args *out, err *e);
 void args_free(args *a);
 void args_help(buf *out);
 
-/* ---- formats (format.c, format_box.c, format_text.c) ------------------------------------------- */
+/* ---- formats (format.c, format_box.c, format_text.c) ----------------------------------------- */
 
 typedef struct format_options {
     const char *null_text;    /* NULL: the mode's own */
@@ -113,14 +115,15 @@ typedef struct format_options {
     int width;                /* columns to fit a box into; 0: unlimited */
     uint64_t max_rows;        /* rows a box shows; 0: all */
     bool no_headers, types_row, color, utf8;
-    const int
-        *widths; /* .width: columns per result column, 0: by content; negative: right-aligned */
+    /* .width: columns per result column, 0: by content; negative: right-aligned */
+    const int *widths;
     int nwidths;
 } format_options;
 
 typedef struct format format;
 
-/* One output mode: a row of the table from which dispatch, --help, .mode and completion are made. */
+/* One output mode: a row of the table from which
+ * dispatch, --help, .mode and completion are made. */
 typedef struct format_mode {
     const char *name, *help;
     bool needs_all; /* shows nothing before the last row is known */
@@ -144,8 +147,8 @@ struct format {
 
 const format_mode *format_modes(size_t *count);
 const format_mode *format_mode_find(const char *name); /* NULL: none */
-/* Column names and types must outlive the format; everything is appended to `out`, which the caller
- * may drain. */
+/* Column names and types must outlive the format; everything
+ * is appended to `out`, which the caller may drain. */
 void format_begin(format *f, const format_mode *mode, const format_options *options, int ncols,
                   const char *const *names, const value_type *types, buf *out);
 void format_rows(format *f, const batch *b);
@@ -179,10 +182,10 @@ void text_insert_row(format *f, const batch *b, int row);
 void text_list_begin(format *f);
 void text_list_row(format *f, const batch *b, int row);
 
-/* ---- output (output.c) ------------------------------------------------------------------------- */
+/* ---- output (output.c) ----------------------------------------------------------------------- */
 
-/* Where results go. Invariant: `hold` is empty unless a pager may still be started for the result
- * in progress. */
+/* Where results go. Invariant: `hold` is empty unless a
+ * pager may still be started for the result in progress. */
 typedef struct output {
     FILE *file; /* stdout, or .output's */
     char *path; /* of .output and .once; NULL: stdout */
@@ -200,7 +203,7 @@ void output_write(output *o, buf *text); /* clears text */
 void output_end(output *o);              /* waits for the pager */
 void output_close(output *o);
 
-/* ---- the shell --------------------------------------------------------------------------------- */
+/* ---- the shell ------------------------------------------------------------------------------- */
 
 typedef struct script script;
 typedef struct repl repl;
@@ -232,7 +235,7 @@ typedef struct shell {
     char *mock;
 } shell;
 
-/* ---- running statements (run.c) ---------------------------------------------------------------- */
+/* ---- running statements (run.c) -------------------------------------------------------------- */
 
 /* Where a statement's text stands, for messages. `text` is what is shown with the caret: the
  * statement begins at `at`. */
@@ -243,8 +246,8 @@ typedef struct place {
     int line; /* of text[0], from 1 */
 } place;
 
-/* Tells a person what a long LLM statement will cost, and asks where SET confirm = on. False: not to
- * be run. (estimate.c) */
+/* Tells a person what a long LLM statement will cost, and asks where SET confirm = on. False: not
+ * to be run. (estimate.c) */
 bool estimate_confirm(shell *sh, str text);
 /* Runs one statement, prints its result or error. False: it failed (or was stopped). */
 bool shell_statement(shell *sh, str text, const place *where);
@@ -253,8 +256,8 @@ bool shell_sql(shell *sh, const char *text);
 /* Calls `row` with every batch of a query; no output. */
 typedef void (*shell_batch_fn)(void *ctx, stmt *s, const batch *b);
 int shell_query(shell *sh, str text, shell_batch_fn fn, void *ctx, err *e);
-/* Waits for a statement that Ctrl-C left behind; false: it still runs, and we were told not to wait
- * longer. */
+/* Waits for a statement that Ctrl-C left behind; false:
+ * it still runs, and we were told not to wait longer. */
 bool shell_settle(shell *sh, bool wait);
 void shell_error(shell *sh, const place *where, const err *e);
 /* A message to a person: stdout at the prompt, nowhere otherwise. */
@@ -263,7 +266,7 @@ void shell_note(shell *sh, const char *format, ...) BASE_PRINTF(2, 3);
 bool shell_complain(shell *sh, const char *format, ...) BASE_PRINTF(2, 3);
 void shell_summary_line(const exec_summary *s, buf *out);
 
-/* ---- scripts (script.c) ------------------------------------------------------------------------ */
+/* ---- scripts (script.c) ---------------------------------------------------------------------- */
 
 /* Runs all of a file ("-": stdin) or a text; false: stopped at an error. */
 bool script_file(shell *sh, const char *path);
@@ -278,7 +281,7 @@ typedef enum piece_kind { PIECE_BLANK, PIECE_COMMAND, PIECE_STATEMENT, PIECE_PAR
 /* `last`: no more text follows, so a statement without `;` is whole. */
 piece_kind script_piece(str text, bool last, size_t *length);
 
-/* ---- commands (commands*.c) -------------------------------------------------------------------- */
+/* ---- commands (commands*.c) ------------------------------------------------------------------ */
 
 enum { COMMAND_ARGS = 16 };
 
@@ -339,15 +342,16 @@ bool cmd_edit(shell *sh, command_call *c);
 /* A name as SQL writes it: quoted where it must be. */
 void name_append(buf *out, const char *name);
 
-/* ---- the whole (shell.c) ----------------------------------------------------------------------- */
+/* ---- the whole (shell.c) --------------------------------------------------------------------- */
 
-/* Closes the database in use and opens another; on failure the old one is gone and sh->db is NULL. */
+/* Closes the database in use and opens another; on
+ * failure the old one is gone and sh->db is NULL. */
 int shell_open(shell *sh, const char *path, err *e);
 /* All objects of the database, or NULL after an error was told. */
 db_object *shell_objects(shell *sh, arena *a, int *count);
 bool shell_set_variable(shell *sh, str name, str text, err *e);
 
-/* ---- prompt (repl.c, edit.c, history.c, complete.c, highlight.c) ------------------------------- */
+/* ---- prompt (repl.c, edit.c, history.c, complete.c, highlight.c) ----------------------------- */
 
 int repl_run(shell *sh);
 /* What was typed while a statement ran is typed at the next prompt. */
@@ -390,15 +394,15 @@ typedef struct completion {
     size_t common; /* bytes that all candidates share */
 } completion;
 
-/* Pure: what may stand at `cursor` of the statement (or command line) `text`, best first. Allocated
- * in `a`. */
+/* Pure: what may stand at `cursor` of the statement (or
+ * command line) `text`, best first. Allocated in `a`. */
 void complete_find(str text, size_t cursor, const db_object *objects, int nobjects, arena *a,
                    completion *out);
 
 /* The statement with its tokens coloured. */
 void highlight(str text, bool color, buf *out);
 
-/* ---- keys while a statement runs (keys.c) ------------------------------------------------------ */
+/* ---- keys while a statement runs (keys.c) ---------------------------------------------------- */
 
 typedef struct key_watch {
     bool open;
@@ -413,7 +417,7 @@ bool keys_view(key_watch *k);
 /* The terminal as it was; what else was typed goes to the prompt. */
 void keys_close(key_watch *k, shell *sh);
 
-/* ---- progress (progress.c) --------------------------------------------------------------------- */
+/* ---- progress (progress.c) ------------------------------------------------------------------- */
 
 typedef struct progress_line {
     bool shown;
@@ -430,7 +434,8 @@ void progress_clear(progress_line *p);
 /* The line itself, at most `width` columns. Pure but for the smoothing in p. */
 void progress_render(progress_line *p, const exec_progress *x, int width, bool utf8, buf *out);
 double progress_hit_rate(const llm_stats *m);
-/* What progress counts: one call's inputs are rows to whoever waits for them, those of several calls answers. */
+/* What progress counts: one call's inputs are rows to
+ * whoever waits for them, those of several calls answers. */
 const char *progress_unit(const exec_progress *x);
 void progress_duration(buf *out, double seconds);
 

@@ -22,8 +22,8 @@ static void on_interrupt(int number) {
         stmt_cancel(s);
 }
 
-/* The first request ends the statement and lets the shell close its files; the second ends the
- * process. */
+/* The first request ends the statement and lets the
+ * shell close its files; the second ends the process. */
 static void on_terminate(int number) {
     if (atomic_exchange(&terminated, number) != 0) {
         term_restore();

@@ -20,8 +20,8 @@ static struct termios saved_modes;
 static volatile sig_atomic_t modes_saved;
 static const char *volatile restore_text;
 
-/* Text is UTF-8 inside, whatever the locale; only what we draw with follows it. An unset locale is
- * no statement. */
+/* Text is UTF-8 inside, whatever the locale; only what we
+ * draw with follows it. An unset locale is no statement. */
 static bool locale_is_utf8(void) {
     const char *name = getenv("LC_ALL");
     if (name == NULL || *name == 0)

@@ -215,7 +215,7 @@ void view_close(view *v) {
     free(v);
 }
 
-/* ---- replaying --------------------------------------------------------------------------------- */
+/* ---- replaying ------------------------------------------------------------------------------- */
 
 /* Without a terminal: the last picture as text, for tests. */
 static void print_picture(const view_state *state) {

@@ -21,7 +21,7 @@ typedef enum view_attr {
     VIEW_GOOD,  /* saved work */
     VIEW_DISK,
     VIEW_KNOWN, /* answers that were stored */
-    VIEW_WORK, /* computed */
+    VIEW_WORK,  /* computed */
     VIEW_ATTRS
 } view_attr;
 
@@ -42,7 +42,13 @@ typedef struct view_baseline {
 } view_baseline;
 
 /* Keys 1 to 4. */
-typedef enum view_panel { PANEL_RUN, PANEL_STRATEGIES, PANEL_PREFIXES, PANEL_ROWS, PANELS } view_panel;
+typedef enum view_panel {
+    PANEL_RUN,
+    PANEL_STRATEGIES,
+    PANEL_PREFIXES,
+    PANEL_ROWS,
+    PANELS
+} view_panel;
 
 typedef struct view_state {
     char statement[512];
@@ -59,15 +65,17 @@ typedef struct view_state {
     int nanswers;
     view_baseline baselines[VIEW_BASELINES];
     int nbaselines;
-    int counted_operator; /* the LLM operator whose baselines came last with the progress; 0: none did */
+    /* the LLM operator whose baselines came last with the progress; 0: none did */
+    int counted_operator;
 } view_state;
 
 void view_start(view_state *v, str statement, bool utf8);
 void view_update(view_state *v, const exec_progress *x);
-/* Fills cells[h][w]. All of it from 80 × 24 up, less on smaller screens, one line on a row or two. */
+/* Fills cells[h][w]. All of it from 80 × 24 up, less
+ * on smaller screens, one line on a row or two. */
 void view_render(const view_state *v, int w, int h, view_cell *cells);
-/* One recorded step, a JSON object a line; false: *e says what is wrong with it. `wait_s`: since
- * the step before. */
+/* One recorded step, a JSON object a line; false: *e says
+ * what is wrong with it. `wait_s`: since the step before. */
 bool view_mock_line(const char *line, view_state *v, double *wait_s, err *e);
 
 /* Whether the baselines of the operator at work are still to be asked for (stmt_compare). */
@@ -81,8 +89,8 @@ typedef struct view view;
 /* Shows `state`, which the caller keeps up to date and which must outlive the view, of the running
  * statement s. NULL: the terminal cannot show it. */
 view *view_open(const shell *sh, view_state *state, stmt *s);
-/* Draws at most four times a second and reads keys; false: back to the shell, the statement runs
- * on. */
+/* Draws at most four times a second and reads keys;
+ * false: back to the shell, the statement runs on. */
 bool view_tick(view *v);
 void view_close(view *v);
 /* Replays a recorded run; its exit code. */

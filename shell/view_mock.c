@@ -4,8 +4,8 @@
  *
  * The keys are those of `numbers` and `texts` below, all optional and kept from line to line, plus
  * "prefixes": [{"text", "tokens", "fanout", "done"}], "rows": [{"name", "depth", "in", "out"}] (the
- * operators), "shared": [percent] (of each of the latest prompts) and "baselines": {"name": tokens}.
- * "seconds" is when the line is shown.
+ * operators), "shared": [percent] (of each of the latest prompts) and "baselines": {"name":
+ * tokens}. "seconds" is when the line is shown.
  */
 #include <cjson/cJSON.h>
 #include <string.h>

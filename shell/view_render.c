@@ -18,7 +18,7 @@ enum {
     TINY_H = 6
 };
 
-/* ---- the state --------------------------------------------------------------------------------- */
+/* ---- the state ------------------------------------------------------------------------------- */
 
 void view_start(view_state *v, str statement, bool utf8) {
     *v = (view_state){.utf8 = utf8};
@@ -115,7 +115,7 @@ void view_update(view_state *v, const exec_progress *x) {
     v->mark_seconds = x->seconds;
 }
 
-/* ---- drawing ----------------------------------------------------------------------------------- */
+/* ---- drawing --------------------------------------------------------------------------------- */
 
 typedef struct canvas {
     const view_state *v;
@@ -174,7 +174,8 @@ static int put_bar(canvas *c, int x, int columns, double part, view_attr attr) {
     return x + columns;
 }
 
-/* Of a bar with a text of so many columns behind it: a third of the screen, less where it is narrow. */
+/* Of a bar with a text of so many columns behind it:
+ * a third of the screen, less where it is narrow. */
 static int bar_columns(const canvas *c, int text) {
     return BASE_MIN(c->w / 3, BASE_MAX(c->w - LABEL_COLUMNS - 1 - text, 8));
 }
@@ -268,8 +269,8 @@ static void draw_hit(canvas *c) {
     c->row++;
 }
 
-/* Where the tokens of prompts came from, as one bar: memory, disk, stored answers (whose prompts were
- * not even sent), computed. */
+/* Where the tokens of prompts came from, as one bar: memory, disk, stored answers (whose prompts
+ * were not even sent), computed. */
 static void draw_split(canvas *c) {
     const exec_progress *x = &c->v->now;
     const struct {
@@ -362,8 +363,8 @@ static void draw_order(canvas *c) {
     put(c, LABEL_COLUMNS, c->row++, VIEW_PLAIN, c->v->now.field_order);
 }
 
-/* The latest prompts in the order they ran, one a column: high where a prompt shared most of what it
- * says with those before it, low where it broke off. */
+/* The latest prompts in the order they ran, one a column: high where a prompt shared most of what
+ * it says with those before it, low where it broke off. */
 static void draw_strip(canvas *c) {
     const exec_progress *x = &c->v->now;
     int columns = BASE_MIN(c->w - LABEL_COLUMNS - 1, x->nshared);

@@ -243,8 +243,8 @@ node *node_unary(parser *p, expr_op op, token at, node *x) {
     return n;
 }
 
-/* a AND b AND c is one node of three: only chains written without parentheses grow, so a chain's
- * span never shrinks. */
+/* a AND b AND c is one node of three: only chains written
+ * without parentheses grow, so a chain's span never shrinks. */
 node *node_binary(parser *p, expr_op op, node *a, node *b) {
     bool chain = op == OP_AND || op == OP_OR || op == OP_CONCAT;
     if (chain && a->kind == NODE_OP && a->op == op && a->nargs >= 2) {
@@ -460,8 +460,8 @@ query *query_setop(parser *p, set_op op, query *a, query *b) {
     return q;
 }
 
-/* A query that has an ORDER BY, LIMIT or WITH of its own, in parentheses, keeps it: the new one
- * goes around. */
+/* A query that has an ORDER BY, LIMIT or WITH of its own,
+ * in parentheses, keeps it: the new one goes around. */
 static query *query_wrap(parser *p, query *q) {
     if (!q->order_by.n && !q->limit && !q->offset)
         return q;

@@ -134,7 +134,7 @@ struct query {
     node *having;
     list rows; /* QUERY_VALUES: of list* of node* */
     set_op op;
-    list terms; /* QUERY_SETOP: of query*; two, or as many as a chain of UNION ALL has */
+    list terms;    /* QUERY_SETOP: of query*; two, or as many as a chain of UNION ALL has */
     list order_by; /* of order_item* */
     node *limit, *offset;
 };
@@ -240,7 +240,8 @@ typedef struct parser {
     bool mentions_rowid;
 } parser;
 
-/* habits.c. What to write instead, where token `at` was stumbled over; NULL: it is no known habit. */
+/* habits.c. What to write instead, where token `at`
+ * was stumbled over; NULL: it is no known habit. */
 const char *habit_hint(const parser *p, int code, token at);
 
 /* parse.c. 0 or the error's code. */
@@ -262,8 +263,7 @@ bool keyword_is_operator(int code);
 /* The nearest keyword, or NULL. */
 const char *keyword_nearest(str word);
 
-/* ---- ast.c: constructors that the grammar calls
- * ----------------------------------------------------- */
+/* ---- ast.c: constructors that the grammar calls ---------------------------------------------- */
 
 void list_add(arena *a, list *l, void *item);
 list *list_new(arena *a);

@@ -180,7 +180,8 @@ static int bind_clear(binder *b, const ast *a, sql_stmt *s) {
     return 0;
 }
 
-/* WARM t USING LLM(…): the KV of the prompts that SELECT LLM(…) FROM t would send; PIN: kept for good, by the name of t. */
+/* WARM t USING LLM(…): the KV of the prompts that SELECT LLM(…) FROM t would send; PIN: kept for
+ * good, by the name of t. */
 static int bind_warm(binder *b, const ast *a, sql_stmt *s) {
     s->kind = STMT_WARM;
     s->name = a->name.name;

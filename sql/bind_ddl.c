@@ -308,7 +308,8 @@ static bool any_column(const node *n, column_says says, str name) {
     return false;
 }
 
-/* The first CHECK with a column of which `says` is true, that of column `skip` aside; n = 0: none. */
+/* The first CHECK with a column of which `says` is
+ * true, that of column `skip` aside; n = 0: none. */
 static str find_check(binder *b, const table_def *t, int skip, column_says says, str name) {
     for (int i = 0; i < t->ncolumns + t->nchecks; i++) {
         str sql = i < t->ncolumns ? t->columns[i].check_sql : t->checks[i - t->ncolumns];
@@ -321,8 +322,8 @@ static str find_check(binder *b, const table_def *t, int skip, column_says says,
     return (str){NULL, 0};
 }
 
-/* CHECK texts name columns: one that they use can neither go nor change its name. A column's own
- * CHECK goes with it. */
+/* CHECK texts name columns: one that they use can neither go
+ * nor change its name. A column's own CHECK goes with it. */
 static int not_in_checks(binder *b, const table_def *t, int at, bool own_too, ident name) {
     str sql = find_check(b, t, own_too ? -1 : at, names_column, t->columns[at].name);
     return sql.n

@@ -85,8 +85,8 @@ expr *bind_row_condition(binder *b, const node *n, scope *s, const char *refuse)
     return x;
 }
 
-/* Texts of the catalog are bound with their errors named as such: they have no place in this
- * statement. */
+/* Texts of the catalog are bound with their errors
+ * named as such: they have no place in this statement. */
 static int bind_check_text(binder *b, const table_def *t, str sql, scope *s, row_check *out) {
     node *n;
     err problem = {0};

@@ -49,8 +49,8 @@ static int check_alias(binder *b, const scope *s, str alias, int pos, int len) {
 /* ---- tables ------------------------------------------------------------------------------------
  */
 
-/* Every column of the table, and its rowid when it is wanted; by that name only where no column has
- * it. */
+/* Every column of the table, and its rowid when it is
+ * wanted; by that name only where no column has it. */
 int bind_scan(binder *b, const table_def *t, str alias, const list *columns, bool rowid, scope *s,
               rel **out) {
     rel *r = rel_make(b->mem, REL_SCAN, t->ncolumns + rowid);
@@ -261,8 +261,8 @@ static void flatten_and(binder *b, const node *n, list *out) {
         list_add(b->mem, out, (void *)(uintptr_t)n);
 }
 
-/* Binds each conjunct with its own steps: those without any can go into a join, the others stand
- * above it. */
+/* Binds each conjunct with its own steps: those without
+ * any can go into a join, the others stand above it. */
 conjunct *bind_conditions(binder *b, const node *where, bool reuse, int *count) {
     list nodes = {0};
     flatten_and(b, where, &nodes);
@@ -309,8 +309,8 @@ static int using_predicate(binder *b, const from_item *f, scope *s, int split, e
     return 0;
 }
 
-/* The right side with a column that is TRUE in each of its rows: NULL then tells a row without a
- * partner. */
+/* The right side with a column that is TRUE in each of
+ * its rows: NULL then tells a row without a partner. */
 static rel *with_matched(binder *b, rel *right, int id) {
     rel *p = rel_project(b->mem, right, right->ncols + 1);
     for (int i = 0; i < right->ncols; i++) {
@@ -332,8 +332,8 @@ static void guard_steps(binder *b, lift *l, expr *guard) {
     }
 }
 
-/* LEFT JOIN … ON plain AND costly: the plain part pairs, then the costly part is asked of the pairs
- * alone. */
+/* LEFT JOIN … ON plain AND costly: the plain part pairs,
+ * then the costly part is asked of the pairs alone. */
 static rel *left_with_residual(binder *b, rel *left, rel *right, expr *plain, conjunct *all,
                                int n) {
     int group = new_id(b), matched = new_id(b);

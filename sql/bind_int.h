@@ -152,7 +152,7 @@ typedef struct binder {
     const scope *beside; /* of an ON: the tables before the comma, which it does not see */
     lift *lift;
     expr *guard;
-    expr *inherited; /* of the query being bound: the guard that all its calls have */
+    expr *inherited;          /* of the query being bound: the guard that all its calls have */
     grouping *group;          /* aggregates are allowed and go here */
     const char *no_aggregate; /* why not, where group is NULL */
     const char *refuse;       /* LLM calls and subqueries are refused here: "CHECK" */
@@ -186,8 +186,7 @@ int fail_node(binder *b, const node *n, const char *format, ...) BASE_PRINTF(3, 
 int fail_ident(binder *b, ident i, const char *format, ...) BASE_PRINTF(3, 4);
 void hint_nearest(binder *b, str word, const char *const *candidates, size_t count);
 
-/* ---- expressions: bind_expr.c, bind_call.c, bind_types.c
- * ----------------------------------------------- */
+/* ---- expressions: bind_expr.c, bind_call.c, bind_types.c ------------------------------------- */
 
 expr *bind_expr(binder *b, const node *n);
 expr *bind_condition(binder *b, const node *n);
@@ -202,18 +201,18 @@ expr *is_false(binder *b, expr *x, bool negated);
 expr *is_null(binder *b, expr *x);
 
 expr *to_condition(binder *b, expr *x);
-/* The value as `type`: a literal converts now (or is an error), anything else at run time. `what`:
- * for the message. */
+/* The value as `type`: a literal converts now (or is an
+ * error), anything else at run time. `what`: for the message. */
 expr *to_type(binder *b, expr *x, value_type type, const char *what);
-expr *to_column(binder *b, expr *x, const column_def *c); /* what is stored there: exactly, or an error */
+expr *to_column(binder *b, expr *x,
+                const column_def *c); /* what is stored there: exactly, or an error */
 expr *to_type_implicit(binder *b, expr *x, value_type type,
                        const char *what); /* only where no information is lost */
 expr *to_number(binder *b, expr *x, const char *what);
 int unify_comparison(binder *b, expr **x, expr **y, int pos, int len);
 int unify_all(binder *b, expr **xs, int n, const char *what, value_type *type);
 
-/* ---- queries: bind_query.c, bind_from.c, bind_group.c
- * ---------------------------------------------- */
+/* ---- queries: bind_query.c, bind_from.c, bind_group.c ---------------------------------------- */
 
 int bind_query(binder *b, query *q, rel **out);
 int bind_select(binder *b, query *q, rel **out);
@@ -270,8 +269,7 @@ int bind_rows(binder *b, const list *rows, cell_binder *cell, void *ctx, values_
 rel *values_rel(binder *b, values_part *parts, int nparts, const rel_column *cols, int ncols);
 int bind_values(binder *b, query *q, rel **out);
 
-/* ---- LLM calls: llm_calls.c, llm_type.c
- * ------------------------------------------------------------- */
+/* ---- LLM calls: llm_calls.c, llm_type.c ------------------------------------------------------ */
 
 expr *bind_llm(binder *b, const node *n, bool prob);
 /* Puts the steps of `l` on r, in the order they need each other. */
@@ -281,8 +279,8 @@ step *lift_use(binder *b, lift *l, call_info *info, expr **args, bool want_prob)
 /* Later expressions of the scope may use these columns. */
 void lift_register(binder *b, const lift *l);
 void lift_apply(binder *b, lift *l, step *s);
-/* Notes what an untyped call is compared with, for the next pass. true: its type is open, do not
- * unify now. */
+/* Notes what an untyped call is compared with, for the
+ * next pass. true: its type is open, do not unify now. */
 bool llm_note_use(binder *b, const expr *call, const expr *with);
 bool llm_check_literal(binder *b, const expr *call, const expr *with);
 call_info *llm_info_of(binder *b, const expr *x);
@@ -292,8 +290,7 @@ int llm_give_type(binder *b, const node *n, llm_call *call, call_info *info);
 bool llm_learn(arena *a, list *known, const list *seen);
 void expr_key(binder *b, buf *out, const expr *x);
 
-/* ---- statements
- * ---------------------------------------------------------------------------------- */
+/* ---- statements ------------------------------------------------------------------------------ */
 
 int bind_stmt(binder *b, ast *a, sql_stmt *s);   /* bind.c */
 int bind_insert(binder *b, ast *a, sql_stmt *s); /* bind_dml.c */
@@ -310,8 +307,8 @@ int bind_alter(binder *b, ast *a, sql_stmt *s);
 int find_table(binder *b, ident name, const table_def **out);
 int find_column(binder *b, const table_def *t, ident name); /* its position; -1: an error */
 int find_columns(binder *b, const table_def *t, const list *names, int **out);
-/* Expressions over one row of a table, not over a relation: no calls, no subqueries. `refuse` names
- * the place. */
+/* Expressions over one row of a table, not over a relation:
+ * no calls, no subqueries. `refuse` names the place. */
 expr *bind_row_condition(binder *b, const node *n, scope *s, const char *refuse);
 /* Columns of x in s: slot = position in s. */
 void set_slots(expr *x, const scope *s);

@@ -131,9 +131,9 @@ expr *to_condition(binder *b, expr *x) {
 /* ---- comparisons -------------------------------------------------------------------------------
  */
 
-/* A whole REAL literal beside an INTEGER becomes INTEGER, an exact INTEGER literal beside a REAL
- * becomes REAL: comparisons of one type are the fast ones. Others stay: value_compare is exact
- * across the tower. */
+/* A whole REAL literal beside an INTEGER becomes INTEGER, an exact
+ * INTEGER literal beside a REAL becomes REAL: comparisons of one type are
+ * the fast ones. Others stay: value_compare is exact across the tower. */
 static void align_number(binder *b, expr **literal, value_type other) {
     expr *x = *literal;
     if (!is_literal(x) || x->type == other)
@@ -208,8 +208,8 @@ int unify_comparison(binder *b, expr **x, expr **y, int pos, int len) {
     return cannot_compare(b, *x, *y, pos, len);
 }
 
-/* One type for all (CASE, COALESCE, IN, VALUES): the highest number, or the one class; literals
- * follow the others. */
+/* One type for all (CASE, COALESCE, IN, VALUES): the highest
+ * number, or the one class; literals follow the others. */
 int unify_all(binder *b, expr **xs, int n, const char *what, value_type *type) {
     value_type t = TYPE_NULL;
     const expr *first = NULL;

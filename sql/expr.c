@@ -117,8 +117,8 @@ expr *expr_op1(arena *a, expr_op op, value_type type, expr *l) {
     return x;
 }
 
-/* A balanced tree: ten thousand conjuncts are fourteen levels deep, evaluated from left to right
- * all the same. */
+/* A balanced tree: ten thousand conjuncts are fourteen
+ * levels deep, evaluated from left to right all the same. */
 expr *expr_chain(arena *a, expr_op op, expr **args, int nargs) {
     if (nargs == 0)
         return NULL;

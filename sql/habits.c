@@ -8,8 +8,8 @@
 
 enum { ANY_CODE = -1 };
 
-/* How the statement begins (NULL: anyhow), the token before (0: none) and its word, the one stumbled
- * over and its word (NULL: any). */
+/* How the statement begins (NULL: anyhow), the token before (0: none) and its word, the one
+ * stumbled over and its word (NULL: any). */
 static const struct {
     const char *start;
     int previous;

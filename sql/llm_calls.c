@@ -24,8 +24,8 @@ static void key_column(binder *b, buf *out, int id) {
         buf_printf(out, "#%d", info->same_as);
 }
 
-/* The text by which two expressions are the same question: base columns by table and position,
- * whatever the alias. */
+/* The text by which two expressions are the same question:
+ * base columns by table and position, whatever the alias. */
 void expr_key(binder *b, buf *out, const expr *x) {
     buf_printf(out, "(%d:%d:", (int)x->kind, (int)x->type);
     switch (x->kind) {
@@ -94,8 +94,8 @@ bool expr_mentions(const expr *x, int id) {
     return s.found;
 }
 
-/* Does x name the column `id`, or a column of a step that needs it? Each step is looked at once a
- * search. */
+/* Does x name the column `id`, or a column of a step
+ * that needs it? Each step is looked at once a search. */
 static bool reaches(binder *b, const lift *l, const expr *x, int id) {
     if (!x)
         return false;
@@ -413,7 +413,8 @@ static bool names_field(str prompt, str field) {
             continue;
         }
         const char *close = memchr(prompt.p + i, '}', prompt.n - i);
-        if (close && str_equal_nocase((str){prompt.p + i + 1, (size_t)(close - prompt.p) - i - 1}, field))
+        if (close &&
+            str_equal_nocase((str){prompt.p + i + 1, (size_t)(close - prompt.p) - i - 1}, field))
             return true;
     }
     return false;
@@ -431,7 +432,8 @@ static void prune_stars(binder *b, str prompt, fields *f) {
     fields all = *f;
     bool *drop = ARENA_ARRAY(b->mem, bool, f->n + 1);
     for (int i = 0; i < f->n; i++)
-        drop[i] = f->stars[i] && !names_field(prompt, f->names[i]) && names_any(prompt, f, f->stars[i]);
+        drop[i] =
+            f->stars[i] && !names_field(prompt, f->names[i]) && names_any(prompt, f, f->stars[i]);
     f->n = 0;
     for (int i = 0; i < all.n; i++) {
         if (drop[i])
@@ -789,14 +791,16 @@ bool llm_call_listed_order(const llm_call *call, str names, uint8_t *order, str 
     return known;
 }
 
-bool llm_calls_share_fields(const llm_call *a, expr *const *a_args, const llm_call *b, expr *const *b_args) {
+bool llm_calls_share_fields(const llm_call *a, expr *const *a_args, const llm_call *b,
+                            expr *const *b_args) {
     if (a->nfields == 0 || a->nfields != b->nfields || a->examples || b->examples)
         return false;
-    if (a->prompt.type == TYPE_NULL || b->prompt.type == TYPE_NULL || !str_equal(a->model, b->model))
+    if (a->prompt.type == TYPE_NULL || b->prompt.type == TYPE_NULL ||
+        !str_equal(a->model, b->model))
         return false;
     for (int f = 0; f < a->nfields; f++)
-        if (!str_equal(a->field_names[f], b->field_names[f]) || a->field_required[f] != b->field_required[f] ||
-            !expr_equal(a_args[f], b_args[f]))
+        if (!str_equal(a->field_names[f], b->field_names[f]) ||
+            a->field_required[f] != b->field_required[f] || !expr_equal(a_args[f], b_args[f]))
             return false;
     return true;
 }

@@ -1,5 +1,5 @@
-/* print.c - bound expressions as SQL text, relations as a tree: for EXPLAIN (RULES), messages and
- * tests. */
+/* print.c - bound expressions as SQL text, relations
+ * as a tree: for EXPLAIN (RULES), messages and tests. */
 #include <string.h>
 
 #include "bind_int.h"

@@ -74,8 +74,8 @@ static bool parse_switch(str s, bool *out) {
     return false;
 }
 
-/* '2GB', '512 kB', '1.5 GiB', '4096': decimal and binary prefixes both mean powers of 1,024, as in
- * psql. */
+/* '2GB', '512 kB', '1.5 GiB', '4096': decimal and binary
+ * prefixes both mean powers of 1,024, as in psql. */
 static bool parse_bytes(str s, int64_t *out) {
     static const struct {
         const char *name;

@@ -1,27 +1,38 @@
 /*
- * sql.h - SQL text to bound statements: what a statement means, before anybody decides how to run it.
+ * sql.h - SQL text to bound statements: what a statement means, before it is decided how to run it.
  *
- *   text --lex.re, grammar.y--> syntax tree (private) --bind.c, llm_calls.c--> sql_stmt with a tree of `rel`
+ *   text --lex.re, grammar.y--> syntax tree (private) --bind.c, llm_calls.c--> sql_stmt of `rel`s
  *
- * A bound query is relational algebra over *column ids*: every column that any node produces has an id unique in the
- * statement, and expressions name columns by id, never by position. So a rule of the planner may move a node without
- * rewriting what is above it. The planner resolves ids to positions last.
+ * A bound query is relational algebra over *column ids*: every column that any node produces has an
+ * id unique in the statement, and expressions name columns by id, never by position. So a rule of
+ * the planner may move a node without rewriting what is above it. The planner resolves ids to
+ * positions last.
  *
- * Ownership: everything hangs on the arena handed to sql_bind and on the catalog snapshot; both must outlive the statement.
- * Bound trees are plain data: planner and exec read them; the planner may share and rebuild nodes, but never changes an
- * `expr` or an `llm_call` in place.
+ * Ownership: everything hangs on the arena handed to sql_bind and on the catalog snapshot; both
+ * must outlive the statement. Bound trees are plain data: planner and exec read them; the planner
+ * may share and rebuild nodes, but never changes an `expr` or an `llm_call` in place.
  */
 #ifndef KVASIR_SQL_H
 #define KVASIR_SQL_H
 
 #include "storage/storage.h"
 
-/* ---- settings (settings.c) --------------------------------------------------------------------- */
+/* ---- settings (settings.c) ------------------------------------------------------------------- */
 
-typedef enum setting_type { SETTING_BOOLEAN, SETTING_INTEGER, SETTING_BYTES, SETTING_REAL, SETTING_WORD, SETTING_TEXT } setting_type;
+typedef enum setting_type {
+    SETTING_BOOLEAN,
+    SETTING_INTEGER,
+    SETTING_BYTES,
+    SETTING_REAL,
+    SETTING_WORD,
+    SETTING_TEXT
+} setting_type;
 
-/* X(name, type, default, allowed words or unit, help). One row makes the struct's member, SET, SHOW, .help and completion.
- * WORD members are indexes into the allowed words ('a|b|c'); TEXT members are owned by the settings. */
+/* X(name, type, default, allowed words or unit, help). One row makes the struct's member, SET,
+ * SHOW, .help and completion.
+ * WORD members are indexes into the allowed words ('a|b|c'); TEXT members are owned by the
+ * settings. */
+/* clang-format off */
 #define SQL_SETTINGS(X)                                                                                                    \
     X(psm, WORD, "auto", "off|fixed|grouped|auto", "how fields and rows of prompts are ordered to share prefixes")        \
     X(field_order, TEXT, "keep", "keep|fresh|a, b, c", "field order of LLM calls: keep the one on record, solve afresh, or as listed") \
@@ -64,6 +75,7 @@ typedef enum setting_type { SETTING_BOOLEAN, SETTING_INTEGER, SETTING_BYTES, SET
     X(work_memory, BYTES, "256MB", "bytes", "memory of one operator before it spills to a temporary file")                \
     X(busy_timeout, INTEGER, "5000", "ms", "how long to wait for another process's write transaction")                    \
     X(rules_off, TEXT, "", "rule names", "planner rules that are switched off; SET rule.<name> = off edits it")
+/* clang-format on */
 
 typedef struct settings {
 #define SETTING_MEMBER_BOOLEAN bool
@@ -95,15 +107,18 @@ enum { KEEP_SHARED, KEEP_ALL, KEEP_NONE };
 void settings_init(settings *s); /* the standards */
 void settings_free(settings *s);
 void settings_copy(settings *to, const settings *from); /* `to` is initialised or zero */
-/* ERR_BIND with the nearest name; ERR_TYPE says what is allowed. '2GB', '512 kB', on/off/true/false/1/0 are understood. */
+/* ERR_BIND with the nearest name; ERR_TYPE says what is allowed. '2GB', '512 kB',
+ * on/off/true/false/1/0 are understood. */
 int settings_set(settings *s, str name, value v, err *e);
 int settings_show(const settings *s, str name, buf *out, err *e);
 const setting_info *settings_table(size_t *count);
 
-/* ---- functions (functions.c) ------------------------------------------------------------------- */
+/* ---- functions (functions.c) ----------------------------------------------------------------- */
 
-/* X(id, name, min args, max args (-1: any), result, volatile, signature, help). `result` is a type, or SAME1: that of the first
- * argument, or COMMON: the common type of all, or NUMBER1: REAL if the first argument is REAL, else INTEGER. */
+/* X(id, name, min args, max args (-1: any), result, volatile, signature, help). `result` is a type,
+ * or SAME1: that of the first argument, or COMMON: the common type of all, or NUMBER1: REAL if the
+ * first argument is REAL, else INTEGER. */
+/* clang-format off */
 #define SQL_FUNCTIONS(X)                                                                                                   \
     X(ABS, "abs", 1, 1, NUMBER1, 0, "abs(x)", "absolute value")                                                           \
     X(ROUND, "round", 1, 2, REAL, 0, "round(x [, digits])", "rounded to digits after the point")                          \
@@ -153,6 +168,7 @@ const setting_info *settings_table(size_t *count);
     X(JULIANDAY, "julianday", 0, -1, REAL, 0, "julianday(time [, modifier …])", "days since noon in Greenwich on 24 November 4714 B.C.") \
     X(UNIXEPOCH, "unixepoch", 0, -1, INTEGER, 0, "unixepoch(time [, modifier …])", "seconds since 1970-01-01")            \
     X(VERSION, "version", 0, 0, TEXT, 0, "version()", "kvasir's version")
+/* clang-format on */
 
 typedef enum function_id {
 #define FUNCTION_ID(id, name, low, high, result, volatile_, signature, help) FUNC_##id,
@@ -173,25 +189,30 @@ const function_info *sql_functions(size_t *count);
 /* Reserved and other keywords, upper case, sorted. */
 const char *const *sql_keywords(size_t *count);
 
-/* ---- expressions ------------------------------------------------------------------------------- */
+/* ---- expressions ----------------------------------------------------------------------------- */
 
 typedef enum expr_kind {
     EXPR_LITERAL,
     EXPR_COLUMN, /* column.id; column.slot is filled by the planner: position in the input batch */
     EXPR_OP,     /* op over args */
     EXPR_FUNC,   /* function over args */
-    EXPR_CASE,   /* args: when1, then1, when2, then2, …, else (always there; may be the literal NULL) */
-    EXPR_CAST,   /* args[0] to `type`; an error at run time when it does not convert */
-    EXPR_IN      /* args[0] IN (args[1] …); three-valued; negated by OP_NOT */
+    /* args: when1, then1, when2, then2, …, else (always there; may be the literal NULL) */
+    EXPR_CASE,
+    EXPR_CAST, /* args[0] to `type`; an error at run time when it does not convert */
+    EXPR_IN    /* args[0] IN (args[1] …); three-valued; negated by OP_NOT */
 } expr_kind;
 
+/* clang-format off */
 typedef enum expr_op {
     OP_ADD, OP_SUB, OP_MUL, OP_DIV, OP_MOD, OP_NEG, OP_CONCAT,
     OP_EQ, OP_NE, OP_LT, OP_LE, OP_GT, OP_GE,
-    OP_IS, OP_IS_NOT, /* IS [NOT] DISTINCT FROM reversed: NULL-safe equality; also IS NULL, IS TRUE */
+    /* IS [NOT] DISTINCT FROM reversed: NULL-safe equality; also IS NULL, IS TRUE */
+    OP_IS, OP_IS_NOT,
     OP_AND, OP_OR, OP_NOT, /* chains of AND, OR and CONCAT are balanced trees of two args each */
-    OP_LIKE, OP_ILIKE, OP_GLOB /* args: text, pattern [, escape]; LIKE is case-sensitive as in psql and duckdb, ILIKE is not */
+    /* args: text, pattern [, escape]; LIKE is case-sensitive as in psql and duckdb, ILIKE is not */
+    OP_LIKE, OP_ILIKE, OP_GLOB
 } expr_op;
+/* clang-format on */
 
 typedef struct expr expr;
 struct expr {
@@ -212,7 +233,8 @@ struct expr {
     expr **args;
 };
 
-/* Operands are already cast: arithmetic has equal types on both sides (INTEGER or REAL), comparisons have comparable ones. */
+/* Operands are already cast: arithmetic has equal types on both sides (INTEGER or REAL),
+ * comparisons have comparable ones. */
 
 bool expr_equal(const expr *a, const expr *b); /* structural; places and slots ignored */
 bool expr_is_constant(const expr *x);          /* no column, nothing volatile */
@@ -222,17 +244,23 @@ void expr_columns(const expr *x, void (*visit)(void *ctx, int id), void *ctx);
 /* SQL text, with column names qualified where known. */
 void expr_print(const expr *x, buf *out);
 
-/* ---- LLM calls --------------------------------------------------------------------------------- */
+/* ---- LLM calls ------------------------------------------------------------------------------- */
 
-typedef enum llm_returns { RETURNS_TEXT, RETURNS_ENUM, RETURNS_BOOLEAN, RETURNS_INTEGER, RETURNS_REAL } llm_returns;
+typedef enum llm_returns {
+    RETURNS_TEXT,
+    RETURNS_ENUM,
+    RETURNS_BOOLEAN,
+    RETURNS_INTEGER,
+    RETURNS_REAL
+} llm_returns;
 
 typedef struct rel rel;
 
-/* One distinct call of the statement: equal calls (prompt, fields, model, options, type) are one. INTEGER BETWEEN a AND b has
- * kind INTEGER with literals; BOOLEAN has the literals yes, no. */
+/* One distinct call of the statement: equal calls (prompt, fields, model, options, type) are one.
+ * INTEGER BETWEEN a AND b has kind INTEGER with literals; BOOLEAN has the literals yes, no. */
 typedef struct llm_call {
-    int number;    /* 1, 2, …: LLM#1 in EXPLAIN */
-    value prompt;  /* TEXT as written, or NULL: then the call is NULL */
+    int number;      /* 1, 2, …: LLM#1 in EXPLAIN */
+    value prompt;    /* TEXT as written, or NULL: then the call is NULL */
     str instruction; /* the prompt with {x} replaced by the field's name and {{ by { */
     int nfields;
     str *field_names;
@@ -240,8 +268,8 @@ typedef struct llm_call {
     llm_returns returns;
     bool by_use; /* the type was given by use, not by RETURNS */
     int nliterals;
-    str *literals; /* ENUM, BOOLEAN, INTEGER BETWEEN: the answers, in order; else none */
-    str model;     /* n = 0: the setting's */
+    str *literals;  /* ENUM, BOOLEAN, INTEGER BETWEEN: the answers, in order; else none */
+    str model;      /* n = 0: the setting's */
     int max_tokens; /* 0: the setting's */
     rel *examples;  /* a relation of the columns example_columns…, answer; NULL: none */
     int nexample_fields;
@@ -252,58 +280,82 @@ typedef struct llm_call {
 
 value_type llm_call_type(const llm_call *call);
 
-/* One occurrence, in a REL_LLM node: computes column out_id (and prob_id, REAL, when >= 0) for each input row. */
+/* One occurrence, in a REL_LLM node: computes column out_id
+ * (and prob_id, REAL, when >= 0) for each input row. */
 typedef struct llm_use {
     const llm_call *call;
     expr **args; /* call->nfields */
-    expr *guard; /* a row needs the answer only where this is true; NULL: always. Elsewhere the columns are NULL */
+    /* a row needs the answer only where this is true;
+     * NULL: always. Elsewhere the columns are NULL */
+    expr *guard;
     int out_id, prob_id;
 } llm_use;
 
-/* Whether two calls ask about the same fields of the same rows, so that prompts with the data first share them. */
-bool llm_calls_share_fields(const llm_call *a, expr *const *a_args, const llm_call *b, expr *const *b_args);
-/* Reads `SET field_order = 'a, r.b'`: the fields listed first, the rest as written, into order[nfields], always a permutation. A
- * field's qualifier may be written where the field has none. false: *unknown is a name in the list that is no field. */
+/* Whether two calls ask about the same fields of the same
+ * rows, so that prompts with the data first share them. */
+bool llm_calls_share_fields(const llm_call *a, expr *const *a_args, const llm_call *b,
+                            expr *const *b_args);
+/* Reads `SET field_order = 'a, r.b'`: the fields listed first, the rest as written, into
+ * order[nfields], always a permutation. A field's qualifier may be written where the field has
+ * none. false: *unknown is a name in the list that is no field. */
 bool llm_call_listed_order(const llm_call *call, str names, uint8_t *order, str *unknown);
 
-/* ---- relations --------------------------------------------------------------------------------- */
+/* ---- relations ------------------------------------------------------------------------------- */
 
 typedef enum rel_kind {
-    REL_VALUES,   /* rows of constant expressions; one row of no columns is SELECT without FROM */
-    REL_SCAN,     /* a table */
-    REL_FILE,     /* FROM 'f.csv' */
-    REL_SYSTEM,   /* a system table: kvasir_settings, kvasir_functions, …; rows made by exec */
-    REL_FILTER,   /* left, predicate */
-    REL_PROJECT,  /* left, exprs -> new ids */
-    REL_JOIN,     /* left, right, join_kind, predicate (NULL: none) */
-    REL_APPLY,    /* left, right (a subquery that may use left's columns), join_kind; removed by the planner's unnesting */
-    REL_GROUP,    /* left, keys -> ids, aggregates -> ids; no keys: exactly one row */
-    REL_SORT,     /* left, sort keys; stable */
-    REL_LIMIT,    /* left, limit (-1: none), offset; per group of partition columns when there are any */
+    REL_VALUES,  /* rows of constant expressions; one row of no columns is SELECT without FROM */
+    REL_SCAN,    /* a table */
+    REL_FILE,    /* FROM 'f.csv' */
+    REL_SYSTEM,  /* a system table: kvasir_settings, kvasir_functions, …; rows made by exec */
+    REL_FILTER,  /* left, predicate */
+    REL_PROJECT, /* left, exprs -> new ids */
+    REL_JOIN,    /* left, right, join_kind, predicate (NULL: none) */
+    /* left, right (a subquery that may use left's columns),
+     * join_kind; removed by the planner's unnesting */
+    REL_APPLY,
+    REL_GROUP, /* left, keys -> ids, aggregates -> ids; no keys: exactly one row */
+    REL_SORT,  /* left, sort keys; stable */
+    /* left, limit (-1: none), offset; per group of partition columns when there are any */
+    REL_LIMIT,
     REL_DISTINCT, /* left: distinct rows, first occurrence kept, in order of first occurrence */
     REL_SETOP,    /* left, right; columns by position -> new ids */
     REL_LLM,      /* left, uses: adds columns */
-    REL_SHARED,   /* left: computed once, read by every reference with the same share number (CTE used twice); columns by
-                   * position -> new ids, so that each reference has its own */
-    REL_NUMBER,   /* left: adds an INTEGER column, 1, 2, … in input order */
-    REL_OUTER_RESIDUAL /* left: rows of a LEFT JOIN's candidate pairs, those of one left row consecutive (column group_id); keeps
-                        * the pairs whose predicate is true, else one with the columns null_ids NULL (LLM calls in ON) */
+    /* left: computed once, read by every reference with the same share number (CTE used twice);
+     * columns by position -> new ids, so that each reference has its own */
+    REL_SHARED,
+    REL_NUMBER, /* left: adds an INTEGER column, 1, 2, … in input order */
+    /* left: rows of a LEFT JOIN's candidate pairs, those of one left row
+     * consecutive (column group_id); keeps the pairs whose predicate is
+     * true, else one with the columns null_ids NULL (LLM calls in ON) */
+    REL_OUTER_RESIDUAL
 } rel_kind;
 
 typedef enum join_kind {
     JOIN_INNER,
     JOIN_LEFT,
     JOIN_CROSS,
-    JOIN_SEMI,  /* left rows with a match */
-    JOIN_ANTI,  /* left rows without */
-    JOIN_SINGLE,/* LEFT, and more than one match is an error (scalar subquery) */
-    JOIN_MARK   /* left rows with a BOOLEAN column mark_id: is there a match; `IN` semantics (NULL when unknown) if mark_null, else true/false (EXISTS) */
+    JOIN_SEMI,   /* left rows with a match */
+    JOIN_ANTI,   /* left rows without */
+    JOIN_SINGLE, /* LEFT, and more than one match is an error (scalar subquery) */
+    /* left rows with a BOOLEAN column mark_id: is there a match; `IN` semantics (NULL when unknown)
+     * if mark_null, else true/false (EXISTS) */
+    JOIN_MARK
 } join_kind;
 
 typedef enum set_op { SETOP_UNION_ALL, SETOP_UNION, SETOP_EXCEPT, SETOP_INTERSECT } set_op;
 
-typedef enum agg_kind { AGG_COUNT_STAR, AGG_COUNT, AGG_SUM, AGG_AVG, AGG_MIN, AGG_MAX, AGG_GROUP_CONCAT, AGG_FIRST,
-                       AGG_MEDIAN, AGG_STDDEV } agg_kind;
+typedef enum agg_kind {
+    AGG_COUNT_STAR,
+    AGG_COUNT,
+    AGG_SUM,
+    AGG_AVG,
+    AGG_MIN,
+    AGG_MAX,
+    AGG_GROUP_CONCAT,
+    AGG_FIRST,
+    AGG_MEDIAN,
+    AGG_STDDEV
+} agg_kind;
 
 typedef struct rel_column {
     int id;
@@ -377,7 +429,8 @@ struct rel {
         struct {
             int nkeys;
             sort_key *keys;
-            int64_t first; /* > 0: no more than the first so many rows are wanted (set by the planner) */
+            /* > 0: no more than the first so many rows are wanted (set by the planner) */
+            int64_t first;
         } sort;
         struct {
             int64_t limit, offset;
@@ -391,8 +444,9 @@ struct rel {
             int nuses;
             llm_use *uses;
             /* set by the planner: */
-            int64_t wanted;   /* > 0: a LIMIT above wants about so many rows that pass */
-            bool may_reorder; /* the run may ask the calls of a stack in another order than planned */
+            int64_t wanted; /* > 0: a LIMIT above wants about so many rows that pass */
+            /* the run may ask the calls of a stack in another order than planned */
+            bool may_reorder;
         } llm;
         struct {
             int number;
@@ -410,12 +464,16 @@ struct rel {
 };
 
 /* Invariants the binder guarantees and the planner keeps:
- *   WHERE a AND b: one REL_FILTER per conjunct, in written order; a conjunct with LLM calls has its REL_LLM right below it;
- *   an LLM call in a REL_JOIN predicate does not occur: INNER ones became filters above, LEFT ones a REL_OUTER_RESIDUAL;
- *   guards cover CASE, AND/OR inside a conjunct, COALESCE/IFNULL/IIF, FILTER; not the conjuncts before. */
+ *   WHERE a AND b: one REL_FILTER per conjunct, in written order; a conjunct with LLM calls has its
+ *   REL_LLM right below it;
+ *   an LLM call in a REL_JOIN predicate does not occur: INNER ones became filters above, LEFT ones
+ *   a REL_OUTER_RESIDUAL;
+ *   guards cover CASE, AND/OR inside a conjunct, COALESCE/IFNULL/IIF, FILTER; not the conjuncts
+ *   before. */
 
-/* ---- statements -------------------------------------------------------------------------------- */
+/* ---- statements ------------------------------------------------------------------------------ */
 
+/* clang-format off */
 typedef enum stmt_kind {
     STMT_SELECT, STMT_INSERT, STMT_UPDATE, STMT_DELETE,
     STMT_CREATE_TABLE, STMT_CREATE_TABLE_AS, STMT_CREATE_INDEX, STMT_CREATE_VIEW, STMT_CREATE_MODEL,
@@ -425,6 +483,7 @@ typedef enum stmt_kind {
     STMT_SET, STMT_RESET, STMT_SHOW, STMT_EXPLAIN, STMT_ANALYZE,
     STMT_SHOW_CACHE, STMT_CLEAR_CACHE, STMT_WARM, STMT_UNPIN
 } stmt_kind;
+/* clang-format on */
 
 /* A condition or expression over one row of a table: columns have slot = position in the table. */
 typedef struct row_check {
@@ -437,45 +496,54 @@ typedef enum conflict_action { CONFLICT_FAIL, CONFLICT_NOTHING, CONFLICT_UPDATE 
 typedef struct sql_stmt sql_stmt;
 struct sql_stmt {
     stmt_kind kind;
-    str text;     /* of this statement alone, for history and messages */
-    rel *query;   /* SELECT; rows to insert (in table column order, all columns, cast); UPDATE: rowid, then all columns' new values,
-                   * cast; DELETE: rowid; COPY TO and CREATE TABLE AS: the rows; WARM: the query */
+    str text; /* of this statement alone, for history and messages */
+    /* SELECT; rows to insert (in table column order, all columns,
+     * cast); UPDATE: rowid, then all columns' new values, cast; DELETE:
+     * rowid; COPY TO and CREATE TABLE AS: the rows; WARM: the query */
+    rel *query;
     int ncalls;
     llm_call **calls; /* every LLM call in it */
-    bool compares_null; /* by = or the like, with the literal: which is never true, and seldom meant */
-    int next_id;      /* first column id not in use: the planner makes new ones from here */
+    /* by = or the like, with the literal: which is never true, and seldom meant */
+    bool compares_null;
+    int next_id; /* first column id not in use: the planner makes new ones from here */
     int next_share;
 
-    const table_def *table; /* INSERT, UPDATE, DELETE, COPY FROM, ALTER, ANALYZE (NULL: all tables) */
+    /* INSERT, UPDATE, DELETE, COPY FROM, ALTER, ANALYZE (NULL: all tables) */
+    const table_def *table;
     int nchecks;
-    row_check *checks;      /* CHECK constraints of `table`, for INSERT, UPDATE, COPY */
-    expr **defaults;        /* COPY FROM: per column, NULL = NULL */
+    row_check *checks; /* CHECK constraints of `table`, for INSERT, UPDATE, COPY */
+    expr **defaults;   /* COPY FROM: per column, NULL = NULL */
     conflict_action on_conflict;
     int nconflict;
     int *conflict_columns;
-    expr **conflict_set;    /* per table column, or NULL: keep; slots: old row 0..n-1, excluded row n..2n-1 */
+    /* per table column, or NULL: keep; slots: old row 0..n-1, excluded row n..2n-1 */
+    expr **conflict_set;
     expr *conflict_where;
 
-    table_def create_table; /* CREATE TABLE [AS]; defaults and checks were bound once to prove them valid */
+    /* CREATE TABLE [AS]; defaults and checks were bound once to prove them valid */
+    table_def create_table;
     index_def create_index;
     view_def create_view;
     model_def create_model;
     bool if_exists, if_not_exists, or_replace;
-    str name;     /* object to drop or rename; SET/SHOW/RESET: the setting (n = 0: all); CREATE INDEX: its table */
+    /* object to drop or rename; SET/SHOW/RESET: the
+     * setting (n = 0: all); CREATE INDEX: its table */
+    str name;
     str new_name;
-    int column;   /* DROP COLUMN, RENAME COLUMN */
+    int column; /* DROP COLUMN, RENAME COLUMN */
     column_def add_column;
     value set_value;
     struct {
         str path;
         csv_options options;
-        int ncolumns;  /* columns of the target, in the file's order; 0: all in order */
+        int ncolumns; /* columns of the target, in the file's order; 0: all in order */
         int *columns;
     } copy;
     struct {
         sql_stmt *stmt;
         bool analyze, tokens, json, rules; /* rules: print the tree after each rule */
-        bool savings;                      /* of the statement explained: find out what each rule saves */
+        /* of the statement explained: find out what each rule saves */
+        bool savings;
     } explain;
     int clear; /* CLEAR CACHE: 0 both, 1 KV, 2 ANSWERS */
     bool pin;  /* WARM that also pins what it warmed, under `name`: PIN */
@@ -491,19 +559,31 @@ typedef struct bind_env {
     int nvariables;
 } bind_env;
 
-/* Finds the end of the first statement in text[0..n): *length bytes including its `;`. false: it is incomplete (inside a
- * string, comment, parenthesis, or without `;`). Used by the shell to know when Enter runs. *empty: only blanks and comments. */
+/* Finds the end of the first statement in text[0..n): *length bytes including its `;`. false: it is
+ * incomplete (inside a string, comment, parenthesis, or without `;`). Used by the shell to know
+ * when Enter runs. *empty: only blanks and comments. */
 bool sql_statement_end(str text, size_t *length, bool *empty);
 
-/* Parses and binds the one statement in `text` (with or without `;`). Positions in *e are byte offsets into `text`. */
+/* Parses and binds the one statement in `text` (with or without `;`). Positions in *e are byte
+ * offsets into `text`. */
 int sql_bind(str text, const bind_env *env, arena *a, sql_stmt **out, err *e);
 
-/* Line, column (both from 1) of a position, and the line with a caret under it, as the shell prints an error. */
+/* Line, column (both from 1) of a position, and the line
+ * with a caret under it, as the shell prints an error. */
 void sql_error_place(str text, int pos, int *line, int *column);
 void sql_error_caret(str text, const err *e, buf *out);
 
 /* Classes of tokens, for highlighting and completion. */
-typedef enum token_class { TOKEN_KEYWORD, TOKEN_NAME, TOKEN_NUMBER, TOKEN_STRING, TOKEN_OPERATOR, TOKEN_COMMENT, TOKEN_BLANK, TOKEN_BAD } token_class;
+typedef enum token_class {
+    TOKEN_KEYWORD,
+    TOKEN_NAME,
+    TOKEN_NUMBER,
+    TOKEN_STRING,
+    TOKEN_OPERATOR,
+    TOKEN_COMMENT,
+    TOKEN_BLANK,
+    TOKEN_BAD
+} token_class;
 /* The token at text[at]: its class and length (>= 1; 0 at the end). Never fails. */
 size_t sql_token(str text, size_t at, token_class *out);
 

@@ -87,8 +87,8 @@ void sql_error_place(str text, int pos, int *line, int *col) {
     *col = (int)utf8_length((str){text.p + start, at - start}) + 1;
 }
 
-/* Tabs and other controls take one column each here, so that the caret stands where it should on
- * any terminal. */
+/* Tabs and other controls take one column each here, so
+ * that the caret stands where it should on any terminal. */
 static void append_flat(buf *out, str s) {
     for (size_t i = 0; i < s.n; i++)
         buf_append_char(out, (unsigned char)s.p[i] < ' ' || s.p[i] == 127 ? ' ' : s.p[i]);

@@ -112,8 +112,8 @@ void arena_free(arena *a) {
     free(a);
 }
 
-/* Keeps the largest ordinary chunk: an arena reset once a batch settles on one chunk and asks
- * malloc no more. */
+/* Keeps the largest ordinary chunk: an arena reset once
+ * a batch settles on one chunk and asks malloc no more. */
 void arena_reset(arena *a) {
     chunk *keep = NULL;
     for (chunk *c = a->head, *next; c; c = next) {

@@ -1,10 +1,11 @@
 /*
- * base.h - the vocabulary every folder shares: strings, arenas, errors, values, batches, hashes, UTF-8.
+ * base.h - the vocabulary every folder shares: strings, arenas, errors, values, batches, hashes,
+ * UTF-8.
  *
- * Owns no file and knows no LMDB. Ownership: what an arena hands out lives until the arena is reset or
- * freed and is never freed singly; everything else says so at its declaration.
- * Small allocations cannot fail here: mem_* and arena_* end the process with a message when the system is
- * out of memory. Allocations whose size follows the user's data (KV pools, row sets) go through
+ * Owns no file and knows no LMDB. Ownership: what an arena hands out lives until the arena is reset
+ * or freed and is never freed singly; everything else says so at its declaration. Small allocations
+ * cannot fail here: mem_* and arena_* end the process with a message when the system is out of
+ * memory. Allocations whose size follows the user's data (KV pools, row sets) go through
  * mem_try_alloc or a spilling arena and report an error instead.
  */
 #ifndef KVASIR_BASE_H
@@ -27,7 +28,7 @@
 #define BASE_MIN(a, b) ((a) < (b) ? (a) : (b))
 #define BASE_MAX(a, b) ((a) > (b) ? (a) : (b))
 
-/* ---- memory ------------------------------------------------------------------------------------ */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 /* malloc, calloc, realloc and strndup that never return NULL; free with free(). */
 void *mem_alloc(size_t bytes);
@@ -41,25 +42,25 @@ void *mem_try_alloc(size_t bytes);
 typedef struct arena arena;
 
 arena *arena_new(void);
-/* An arena that keeps at most `limit_bytes` on the heap; later chunks are mapped from an unlinked temporary
- * file in `dir` (NULL: $TMPDIR, else /tmp), so the system may write them out. A full disk ends in
- * arena_failed(), not in a signal: space is reserved with posix_fallocate first. */
+/* An arena that keeps at most `limit_bytes` on the heap; later chunks are mapped from an unlinked
+ * temporary file in `dir` (NULL: $TMPDIR, else /tmp), so the system may write them out. A full disk
+ * ends in arena_failed(), not in a signal: space is reserved with posix_fallocate first. */
 arena *arena_new_spilling(size_t limit_bytes, const char *dir);
-void arena_free(arena *a); /* NULL is fine */
+void arena_free(arena *a);  /* NULL is fine */
 void arena_reset(arena *a); /* forgets all, keeps a chunk of at most 1 MiB */
 /* Never NULL; after a failed spill the memory comes from the heap and arena_failed() is true. */
 void *arena_alloc(arena *a, size_t bytes);
 void *arena_zalloc(arena *a, size_t bytes);
 bool arena_failed(const arena *a);
-size_t arena_bytes(const arena *a);         /* handed out so far */
-size_t arena_spilled_bytes(const arena *a); /* of these, in the temporary file */
+size_t arena_bytes(const arena *a);                     /* handed out so far */
+size_t arena_spilled_bytes(const arena *a);             /* of these, in the temporary file */
 char *arena_strndup(arena *a, const char *p, size_t n); /* NUL-terminated copy */
 char *arena_printf(arena *a, const char *format, ...) BASE_PRINTF(2, 3);
 
 #define ARENA_NEW(a, type) ((type *)arena_zalloc((a), sizeof(type)))
 #define ARENA_ARRAY(a, type, n) ((type *)arena_zalloc((a), sizeof(type) * (size_t)(n)))
 
-/* ---- strings ----------------------------------------------------------------------------------- */
+/* ---- strings --------------------------------------------------------------------------------- */
 
 /* Bytes with a length; not NUL-terminated, not owned. */
 typedef struct str {
@@ -74,7 +75,8 @@ bool str_equal_nocase(str a, str b); /* ASCII case only */
 int str_compare(str a, str b);       /* bytewise, <0, 0, >0 */
 str str_copy(arena *a, str s);       /* the copy is NUL-terminated behind its n bytes */
 
-/* A growable string on the heap; `p` is NUL-terminated once anything was appended. Zero-initialise. */
+/* A growable string on the heap; `p` is NUL-terminated
+ * once anything was appended. Zero-initialise. */
 typedef struct buf {
     char *p;
     size_t n, cap;
@@ -89,11 +91,11 @@ void buf_clear(buf *b); /* keeps the memory */
 void buf_free(buf *b);
 str buf_str(const buf *b);
 
-/* The candidate nearest to `word` by Damerau-Levenshtein distance, ASCII case ignored, or NULL when none is
- * near enough (distance > max(1, n/3)). Ties go to the first. */
+/* The candidate nearest to `word` by Damerau-Levenshtein distance, ASCII case ignored, or NULL when
+ * none is near enough (distance > max(1, n/3)). Ties go to the first. */
 const char *str_nearest(str word, const char *const *candidates, size_t count);
 
-/* ---- errors ------------------------------------------------------------------------------------ */
+/* ---- errors ---------------------------------------------------------------------------------- */
 
 typedef enum err_code {
     ERR_NONE = 0,
@@ -121,8 +123,9 @@ typedef struct err {
     char hint[256];
 } err;
 
-/* All return `code` as an int, so that a caller can `return err_set(e, …)`; 0 is success everywhere. The arguments may be
- * e's own texts, as in err_set(e, e->code, "%s: %s", where, e->message). */
+/* All return `code` as an int, so that a caller can `return
+ * err_set(e, …)`; 0 is success everywhere. The arguments may be e's
+ * own texts, as in err_set(e, e->code, "%s: %s", where, e->message). */
 int err_set(err *e, err_code code, const char *format, ...) BASE_PRINTF(3, 4);
 int err_set_at(err *e, err_code code, int pos, int len, const char *format, ...) BASE_PRINTF(5, 6);
 /* Message ends in ": " and strerror(errno_value); ERR_IO, or ERR_FULL for a full disk. */
@@ -130,7 +133,7 @@ int err_set_errno(err *e, int errno_value, const char *format, ...) BASE_PRINTF(
 void err_hint(err *e, const char *format, ...) BASE_PRINTF(2, 3);
 void err_clear(err *e);
 
-/* ---- values ------------------------------------------------------------------------------------ */
+/* ---- values ---------------------------------------------------------------------------------- */
 
 typedef enum value_type {
     TYPE_NULL = 0, /* the type of the literal NULL alone */
@@ -141,8 +144,8 @@ typedef enum value_type {
     TYPE_BLOB
 } value_type;
 
-const char *type_name(value_type t);             /* "INTEGER" */
-bool type_parse(str name, value_type *out);      /* INT, BIGINT, VARCHAR, … as the field knows them */
+const char *type_name(value_type t);        /* "INTEGER" */
+bool type_parse(str name, value_type *out); /* INT, BIGINT, VARCHAR, … as the field knows them */
 static inline bool type_is_number(value_type t) {
     return t == TYPE_BOOLEAN || t == TYPE_INTEGER || t == TYPE_REAL;
 }
@@ -174,26 +177,28 @@ static inline value value_text(str s) {
 }
 
 value value_copy(arena *a, value v);
-/* Total order for sorting and grouping: NULL < numbers (BOOLEAN, INTEGER and REAL compare as numbers, exactly,
- * NaN lowest) < TEXT < BLOB (both bytewise). Equal means the same group. */
+/* Total order for sorting and grouping: NULL < numbers (BOOLEAN, INTEGER and REAL compare as
+ * numbers, exactly, NaN lowest) < TEXT < BLOB (both bytewise). Equal means the same group. */
 int value_compare(value a, value b);
 uint64_t value_hash(value v); /* equal values (1, 1.0, TRUE) hash alike */
-/* Strict conversion; ERR_TYPE with a message like `'abc' is not an INTEGER` when the value does not convert.
- * NULL converts to every type. TEXT made from other types is allocated in `a`. */
+/* Strict conversion; ERR_TYPE with a message like `'abc' is not an INTEGER` when the value does not
+ * convert. NULL converts to every type. TEXT made from other types is allocated in `a`. */
 int value_cast(arena *a, value v, value_type to, value *out, err *e);
-/* As value_cast, but a REAL with a fraction is no INTEGER: what a column of that type may be given. */
+/* As value_cast, but a REAL with a fraction is no
+ * INTEGER: what a column of that type may be given. */
 int value_assign(arena *a, value v, value_type to, value *out, err *e);
-/* Appends the value as machine output prints it: shortest round-trip REAL, BOOLEAN as 0/1, TEXT raw, NULL empty,
- * BLOB as its bytes. */
+/* Appends the value as machine output prints it: shortest round-trip REAL, BOOLEAN as 0/1, TEXT
+ * raw, NULL empty, BLOB as its bytes. */
 void value_print(buf *b, value v);
 /* Appends it as an SQL literal: 'it''s', NULL, X'00ff', 1.0, TRUE. */
 void value_print_sql(buf *b, value v);
 bool parse_integer(str s, int64_t *out); /* whole string, optional sign, decimal, in range */
 bool parse_real(str s, double *out);     /* whole string, never by locale; no hex; no nan, no inf */
-/* Shortest text that reads back as `r`; always has a '.', an exponent, or is inf/nan. `out` holds 32 bytes. */
+/* Shortest text that reads back as `r`; always has a
+ * '.', an exponent, or is inf/nan. `out` holds 32 bytes. */
 size_t format_real(double r, char *out);
 
-/* ---- batches ----------------------------------------------------------------------------------- */
+/* ---- batches --------------------------------------------------------------------------------- */
 
 enum { BATCH_ROWS = 2048 };
 
@@ -213,8 +218,9 @@ typedef struct column {
     };
 } column;
 
-/* Up to BATCH_ROWS rows of columns. Columns and cells live in `mem` or in memory that outlives the batch (a read
- * transaction's map, a parent's arena); a batch an operator returns is valid until that operator is asked again. */
+/* Up to BATCH_ROWS rows of columns. Columns and cells live in `mem` or in memory that outlives the
+ * batch (a read transaction's map, a parent's arena); a batch an operator returns is valid until
+ * that operator is asked again. */
 typedef struct batch {
     int rows;
     int ncols;
@@ -226,8 +232,8 @@ typedef struct batch {
 void batch_init(batch *b, arena *mem, const value_type *types, int ncols, int capacity);
 void column_init(column *c, arena *mem, value_type type, int capacity, bool with_nulls);
 value column_get(const column *c, int row);
-/* Stores v (already of c's type, or NULL) at `row`; allocates the null bytes for `capacity` rows in `mem` on the
- * first NULL. TEXT is referenced, not copied. */
+/* Stores v (already of c's type, or NULL) at `row`; allocates the null bytes for `capacity` rows in
+ * `mem` on the first NULL. TEXT is referenced, not copied. */
 void column_set(column *c, arena *mem, int capacity, int row, value v);
 static inline bool column_is_null(const column *c, int row) {
     return c->null != NULL && c->null[row] != 0;
@@ -235,7 +241,7 @@ static inline bool column_is_null(const column *c, int row) {
 /* out[k] = in[rows[k]]: a new column in `mem`; cells are referenced, not copied. */
 void column_gather(column *out, arena *mem, const column *in, const int *rows, int count);
 
-/* ---- hashes ------------------------------------------------------------------------------------ */
+/* ---- hashes ---------------------------------------------------------------------------------- */
 
 typedef struct hash128 {
     uint64_t low, high;
@@ -253,18 +259,21 @@ static inline uint64_t hash_mix(uint64_t a, uint64_t b) {
     return x ^ (x >> 32);
 }
 
-/* ---- UTF-8 ------------------------------------------------------------------------------------- */
+/* ---- UTF-8 ----------------------------------------------------------------------------------- */
 
-/* Bytes of the code point at s.p[0] (1 for an invalid byte, 0 at the end); its value in *cp (U+FFFD if invalid). */
+/* Bytes of the code point at s.p[0] (1 for an invalid byte,
+ * 0 at the end); its value in *cp (U+FFFD if invalid). */
 size_t utf8_next(str s, uint32_t *cp);
 size_t utf8_encode(uint32_t cp, char out[4]); /* returns the bytes written */
 bool utf8_valid(str s);
-size_t utf8_length(str s);                    /* code points; an invalid byte counts as one */
-size_t utf8_offset(str s, size_t code_points); /* byte offset of the n-th code point, s.n if beyond */
-/* Terminal columns: grapheme clusters, CJK and emoji two, combining marks none, control characters as they are
- * shown by utf8_escape_control (one each). */
+size_t utf8_length(str s); /* code points; an invalid byte counts as one */
+size_t utf8_offset(str s,
+                   size_t code_points); /* byte offset of the n-th code point, s.n if beyond */
+/* Terminal columns: grapheme clusters, CJK and emoji two, combining marks none, control characters
+ * as they are shown by utf8_escape_control (one each). */
 int utf8_width(str s);
-/* The longest prefix, at a grapheme boundary, of at most `columns` terminal columns; returns its bytes. */
+/* The longest prefix, at a grapheme boundary, of at
+ * most `columns` terminal columns; returns its bytes. */
 size_t utf8_fit(str s, int columns);
 str utf8_lower(arena *a, str s); /* simple case mapping */
 str utf8_upper(arena *a, str s);

@@ -92,8 +92,8 @@ static int users_open(cache *c, err *e) {
 
 /* ---- the environment ------------------------------------------------------------------------- */
 
-/* Moves a cache that cannot be trusted out of the way: it may be of interest, its place is
- * needed. */
+/* Moves a cache that cannot be trusted out of the
+ * way: it may be of interest, its place is needed. */
 static void set_aside(const cache *c) {
     char *lock = with_suffix(c->path, "-lock"), *damaged = with_suffix(c->path, "-damaged");
     if (rename(c->path, damaged) != 0)
@@ -182,8 +182,8 @@ static int try_open(cache *c) {
     return rc;
 }
 
-/* Opens the file; alone, we check it first and start anew when it is damaged or of another
- * version. */
+/* Opens the file; alone, we check it first and start
+ * anew when it is damaged or of another version. */
 static int files_open(cache *c, bool alone, err *e) {
     err why;
     if (alone && access(c->path, F_OK) == 0 && cache_check(c->path, &why) != 0) {
@@ -265,8 +265,8 @@ static cache *cache_new(char *path, size_t budget) {
     return c;
 }
 
-/* Two stores of this process may share a file (two :memory: ones do); LMDB allows one
- * environment. */
+/* Two stores of this process may share a file (two
+ * :memory: ones do); LMDB allows one environment. */
 static cache *find_open(const char *path) {
     struct stat st;
     if (stat(path, &st) != 0)

@@ -226,8 +226,8 @@ static candidate heap_pop(candidate *heap, size_t *n) {
     return first;
 }
 
-/* A parent stands in the heap once its last child has been chosen, which a pinned one never is: so a chain of blocks that is worth
- * little goes whole before any leaf that is worth more. */
+/* A parent stands in the heap once its last child has been chosen, which a pinned one never is: so
+ * a chain of blocks that is worth little goes whole before any leaf that is worth more. */
 size_t index_victims(cache_index *x, cache_policy policy, uint64_t bytes, cache_entry **out,
                      size_t max) {
     candidate *heap = mem_alloc(sizeof *heap * (size_t)(x->count + 1));

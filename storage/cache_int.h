@@ -65,9 +65,10 @@ typedef struct cache_entry {
     int next; /* in its bucket, or in the free list; -1 */
 } cache_entry;
 
-/* How often keys were wanted of late, stored or not (a count-min sketch, as in TinyLFU): a key's count is
- * the least of its four counters; all are halved when there were many, so that old fame fades. That it
- * outlives eviction is the point: what comes back again and again is known when it does. */
+/* How often keys were wanted of late, stored or not (a count-min sketch, as in
+ * TinyLFU): a key's count is the least of its four counters; all are halved
+ * when there were many, so that old fame fades. That it outlives eviction is
+ * the point: what comes back again and again is known when it does. */
 enum { SKETCH_ROWS = 4, SKETCH_WIDTH = 1 << 14, SKETCH_MAX = 255 };
 typedef struct cache_sketch {
     uint64_t noted; /* since the last halving */
@@ -95,8 +96,8 @@ void index_note(cache_index *x, uint8_t space, hash128 key);
 unsigned index_frequency(const cache_index *x, uint8_t space, hash128 key);
 /* Counts children anew, after entries were added in any order. */
 void index_link(cache_index *x);
-/* The keys to evict, in order, so that `bytes` become free: leaves before their parents. Returns
- * their number. */
+/* The keys to evict, in order, so that `bytes` become
+ * free: leaves before their parents. Returns their number. */
 size_t index_victims(cache_index *x, cache_policy policy, uint64_t bytes, cache_entry **out,
                      size_t max);
 /* Bytes that a value of n bytes takes on disk. */

@@ -31,7 +31,8 @@ size_t cache_items(cache *c, cache_space space, arena *a, cache_item **out) {
     return n;
 }
 
-/* The identity within a stored value; n = 0 and p = NULL where the header does not fit the value. */
+/* The identity within a stored value; n = 0 and p
+ * = NULL where the header does not fit the value. */
 static str identity_of(MDB_val data) {
     value_header h;
     if (data.mv_size < CACHE_HEADER)

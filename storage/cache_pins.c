@@ -1,11 +1,12 @@
 /*
- * cache_pins.c - KV blocks that stay whatever eviction would choose, under the names that asked for it.
+ * cache_pins.c - KV blocks that stay whatever eviction would choose, under the names that asked for
+ * it.
  *
  *   tree "pins": block's key 16 | hash of the name 16  →  the name
  *
- * Invariants: a pin is a record of its own, so that a block shared by two names stays until both let it
- * go, and a block that was lost and is stored again is pinned again; pins never take more than half of
- * the budget, so there is always something to evict.
+ * Invariants: a pin is a record of its own, so that a block shared by two names stays until both
+ * let it go, and a block that was lost and is stored again is pinned again; pins never take more
+ * than half of the budget, so there is always something to evict.
  */
 #include <string.h>
 

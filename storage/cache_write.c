@@ -73,7 +73,8 @@ static void load_entry(cache *c, MDB_txn *t, uint8_t space, hash128 key, size_t 
     }
 }
 
-/* What is stored of the sketch: its bytes and their checksum, under "sketch" in the tree "format". */
+/* What is stored of the sketch: its bytes and their
+ * checksum, under "sketch" in the tree "format". */
 static int save_sketch(cache *c, MDB_txn *t) {
     const cache_sketch *s = c->index.sketch;
     MDB_val key = {6, "sketch"}, data = {sizeof(uint64_t) + sizeof *s, NULL};
@@ -264,8 +265,8 @@ static int write_batch(cache *c, const cache_job *jobs, size_t bytes, bool save_
     return rc;
 }
 
-/* The map is full although the budget is not: other processes' readers hold pages, be they dead, or free
- * pages lie badly. */
+/* The map is full although the budget is not: other processes' readers hold pages, be they dead, or
+ * free pages lie badly. */
 static int make_room(cache *c) {
     MDB_txn *t = NULL;
     mdb_reader_check(c->env, NULL);
@@ -329,8 +330,8 @@ static int run_batch(cache *c, const cache_job *jobs, size_t bytes, bool save_us
     return rc;
 }
 
-/* What the index knows may be ahead of the file after a failed batch; readers trust the file
- * alone. */
+/* What the index knows may be ahead of the file after
+ * a failed batch; readers trust the file alone. */
 static void reload_after_failure(cache *c) {
     MDB_txn *t = NULL;
     pthread_rwlock_rdlock(&c->env_lock);

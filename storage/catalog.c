@@ -161,8 +161,8 @@ void catalog_write_table(buf *b, const table_def *def, uint32_t tree, const uint
         put_str(b, def->checks[i]);
 }
 
-/* A count that the bytes left could hold at one byte each: keeps a damaged record from asking
- * for all memory. */
+/* A count that the bytes left could hold at one byte each:
+ * keeps a damaged record from asking for all memory. */
 static int get_count(bytes_reader *r) {
     uint32_t n = get_u32(r);
     if (n > (size_t)(r->end - r->p)) {

@@ -110,8 +110,9 @@ static int convert_error(const csv *c, const csv_cell *cell, int position, const
                          err *e) {
     csv_error(c, e, ERR_TYPE, cell->p, position, "%s", cause->message);
     if (c->options.own_types)
-        err_hint(e, "the table has its types from CREATE TABLE; to look at the file as it is: "
-                    "SELECT * FROM '%s'",
+        err_hint(e,
+                 "the table has its types from CREATE TABLE; to look at the file as it is: "
+                 "SELECT * FROM '%s'",
                  c->name);
     else
         err_hint(e, "types are guessed from the first MiB; a table made with CREATE TABLE and "
@@ -168,8 +169,8 @@ str csv_recode(str s, arena *a) {
     return (str){out, n};
 }
 
-/* The record's bytes are one span, so that its UTF-8 is checked once; only when that fails each
- * cell is. */
+/* The record's bytes are one span, so that its UTF-8
+ * is checked once; only when that fails each cell is. */
 static void recode_cells(csv *c, const value_type *types, arena *a) {
     const char *p = c->in.p + c->in.start;
     if (utf8_valid((str){p, (size_t)(c->record.next - p)}))

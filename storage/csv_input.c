@@ -37,8 +37,8 @@ static int gzip_damaged(const csv_input *in, err *e) {
     return err_set(e, ERR_CORRUPT, "'%s': the gzip data is damaged or cut off", in->name);
 }
 
-/* Members may follow each other, as `cat a.gz b.gz` makes them; zero padding behind the last is
- * ignored. */
+/* Members may follow each other, as `cat a.gz b.gz`
+ * makes them; zero padding behind the last is ignored. */
 static int gzip_next_member(csv_input *in, err *e) {
     csv_gzip *g = in->gzip;
     while (g->z.avail_in && *g->z.next_in == 0) {

@@ -38,8 +38,8 @@ typedef struct csv_input {
 int csv_input_open(csv_input *in, const char *path, err *e);
 void csv_input_memory(csv_input *in, const void *bytes, size_t n);
 void csv_input_close(csv_input *in);
-/* Reads more behind `end`; moves what is unread to the front, or grows. eof when there is no
- * more. */
+/* Reads more behind `end`; moves what is unread to
+ * the front, or grows. eof when there is no more. */
 int csv_input_more(csv_input *in, err *e);
 
 /* A cell's bytes in the window, without its quotes; `escaped`: "" within stands for one quote. */
@@ -93,8 +93,8 @@ int csv_open_memory(const void *bytes, size_t n, const csv_options *options, csv
 int csv_peek(csv *c, bool *end, err *e);
 /* Goes behind the record just read. */
 void csv_advance(csv *c);
-/* An error at `at` within the current record: "name, line N, column 'c': …". `column` < 0: no
- * column. */
+/* An error at `at` within the current record: "name,
+ * line N, column 'c': …". `column` < 0: no column. */
 int csv_error(const csv *c, err *e, err_code code, const char *at, int position, const char *format,
               ...) BASE_PRINTF(6, 7);
 

@@ -48,8 +48,8 @@ static bool is_blank(const csv_record *r) {
 
 /* ---- delimiter ------------------------------------------------------------------------------- */
 
-/* How well `delimiter` explains the sample: the share of records as wide as the first, and that
- * width. */
+/* How well `delimiter` explains the sample: the share
+ * of records as wide as the first, and that width. */
 static double delimiter_fit(csv *c, char delimiter, int *width) {
     const char *p = c->in.p + c->in.start;
     size_t all = c->in.end - c->in.start, n = BASE_MIN(all, (size_t)DELIMITER_BYTES);
@@ -97,8 +97,8 @@ static str trimmed(str s) {
     return s;
 }
 
-/* A number whose text would not come back from its value is a name made of digits: a postcode, a
- * telephone. */
+/* A number whose text would not come back from its value
+ * is a name made of digits: a postcode, a telephone. */
 static bool plain_number(str s) {
     if (s.n && s.p[0] == '-')
         s.p++, s.n--;

@@ -80,8 +80,8 @@ static int file_is_no_database(const char *path, err *e) {
     return ERR_CORRUPT;
 }
 
-/* A directory with other things in it and no tables.mdb is somebody's; making files there would
- * surprise them. */
+/* A directory with other things in it and no tables.mdb
+ * is somebody's; making files there would surprise them. */
 static int directory_check(const char *path, bool *has_tables, err *e) {
     DIR *d = opendir(path);
     if (!d)

@@ -132,8 +132,8 @@ int index_find_equal(txn *t, const table_info *info, int index, const value *row
 
 /* ---- building -------------------------------------------------------------------------------- */
 
-/* Keys of one run, to be sorted: LMDB takes sorted keys several times faster than scattered
- * ones. */
+/* Keys of one run, to be sorted: LMDB takes sorted
+ * keys several times faster than scattered ones. */
 typedef struct run {
     arena *mem;
     MDB_val *keys;
@@ -197,8 +197,8 @@ static int build_fill(txn *t, const table_info *info, int index, run *r, value *
     return run_write(t, info, index, r, first, e);
 }
 
-/* Equal neighbours in key order are the duplicates; among cut keys the rows decide, each against
- * those of its hash. */
+/* Equal neighbours in key order are the duplicates; among
+ * cut keys the rows decide, each against those of its hash. */
 static int build_check(txn *t, const table_info *info, int index, value *row, err *e) {
     const index_def *x = &info->def->indexes[index];
     MDB_cursor *c;

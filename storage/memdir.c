@@ -65,8 +65,8 @@ int memdir_create(char **path, int *owner_fd, err *e) {
     buf_printf(&lock, "%s/owner.lock", name.p);
     *owner_fd = open(lock.p, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     buf_free(&lock);
-    /* The byte says that the lock was held once: a sweep that meets an empty lock file is too
-     * early. */
+    /* The byte says that the lock was held once: a
+     * sweep that meets an empty lock file is too early. */
     if (*owner_fd < 0 || flock(*owner_fd, LOCK_EX | LOCK_NB) != 0 ||
         write(*owner_fd, "k", 1) != 1) {
         err_set_errno(e, errno, "cannot lock the temporary database '%s'", name.p);
@@ -86,8 +86,8 @@ void memdir_remove(const char *path, int owner_fd) {
         close(owner_fd);
 }
 
-/* Removes the directory unless its owner lives. A directory without a lock file may be just
- * being made. */
+/* Removes the directory unless its owner lives. A
+ * directory without a lock file may be just being made. */
 static void sweep_one(const char *path) {
     struct stat st;
     if (lstat(path, &st) != 0 || !S_ISDIR(st.st_mode) || st.st_uid != geteuid())

@@ -1,5 +1,6 @@
 /*
- * rowids.c - lists of rowids: what an index finds, put in the table's order before the rows are read.
+ * rowids.c - lists of rowids: what an index finds, put in the table's order before the rows are
+ * read.
  */
 #include <stdlib.h>
 

@@ -43,7 +43,8 @@ struct table_scan {
     int64_t *pending; /* rowids of the current cut group, in order */
     size_t npending, at_pending, cap_pending;
 
-    const int64_t *listed; /* NULL: by bounds; else the caller's rowids, and how far they are read */
+    /* NULL: by bounds; else the caller's rowids, and how far they are read */
+    const int64_t *listed;
     size_t nlisted, at_listed;
 
     int64_t rowid[BATCH_ROWS];
@@ -313,8 +314,8 @@ static int gather_group(table_scan *s, MDB_val key, err *e) {
     return sort_group(s, e);
 }
 
-/* The rowid of the next entry within the bounds; s->done at the end. *fresh: its row has to be there,
- * while one of a cut group may have been deleted since the group was read. */
+/* The rowid of the next entry within the bounds; s->done at the end. *fresh: its row has to be
+ * there, while one of a cut group may have been deleted since the group was read. */
 static int next_entry(table_scan *s, bool *placed, int64_t *rowid, bool *fresh, err *e) {
     MDB_val key, data;
     int rc;

@@ -100,7 +100,8 @@ static void count_extremes(arena *a, column_count *c, value v) {
     c->has_values = true;
 }
 
-/* The first eight bytes of a text as a number that orders as they do: most texts need no more to be found between the extremes. */
+/* The first eight bytes of a text as a number that orders as they do: most texts need no more to be
+ * found between the extremes. */
 static uint64_t head_of(str s) {
     uint8_t bytes[8] = {0};
     memcpy(bytes, s.n ? s.p : "", BASE_MIN(s.n, sizeof bytes));
@@ -388,7 +389,8 @@ int stats_feed_resume(txn *t, const table_def *def, stats_feed **out, err *e) {
         return 0;
     bool found;
     status = stats_record_counts(t, def, *out, &found, e);
-    /* Rows that nobody counted are counted now, as are those of which half came or went uncounted. */
+    /* Rows that nobody counted are counted now, as
+     * are those of which half came or went uncounted. */
     if (status == 0 && (!found || (*out)->rows > 2 * rows || rows > 2 * (*out)->rows)) {
         stats_feed_clear(*out);
         status = feed_table(t, def, *out, NULL, e);

@@ -12,7 +12,7 @@ enum {
     JOINT_ROWS = 512,   /* of these, in the joint sample */
     EXACT_DISTINCT = 1024,
     EXACT_SLOTS = 2048,
-    COMMON_MAX = 8,     /* BASE_COUNT(column_stats.common) */
+    COMMON_MAX = 8, /* BASE_COUNT(column_stats.common) */
     HLL_BITS = 12,
     HLL_REGISTERS = 1 << HLL_BITS
 };
@@ -36,7 +36,7 @@ struct stats_feed {
 };
 
 bool count_hash(column_count *c, uint64_t hash); /* false: its value was there before */
-void stats_feed_clear(stats_feed *f); /* as stats_feed_new made it */
+void stats_feed_clear(stats_feed *f);            /* as stats_feed_new made it */
 
 /* *found = false: there are no counts; f must be cleared. */
 int stats_record_counts(txn *t, const table_def *def, stats_feed *f, bool *found, err *e);

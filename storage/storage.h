@@ -1,14 +1,18 @@
 /*
- * storage.h - bytes on disk: tables, indexes, catalog and transactions in LMDB; CSV files; the KV and answer cache.
+ * storage.h - bytes on disk: tables, indexes, catalog and transactions in LMDB; CSV files; the KV
+ * and answer cache.
  *
- *   store   one database: a directory with tables.mdb, cache.mdb, writer.lock; owns both LMDB environments
- *   txn     one transaction on tables.mdb with a snapshot of the catalog; owned by its caller, ends in commit or abort
- *   catalog immutable description of all objects as the transaction sees them; lives as long as the transaction
+ *   store   one database: a directory with tables.mdb, cache.mdb, writer.lock; owns both LMDB
+ *           environments
+ *   txn     one transaction on tables.mdb with a snapshot of the catalog; owned by its caller, ends
+ *           in commit or abort
+ *   catalog immutable description of all objects as the transaction sees them; lives as long as the
+ *   transaction
  *
- * Thread rule: a store's transactions belong to one thread (the db's worker); cache_* may be called from any thread.
- * Ownership: cells that a scan or lookup returns point into the transaction's map and live until the transaction's
- * next write or its end; callers that keep them copy.
- * Invariant: a committed row survives a kill at any moment; losing cache.mdb loses nothing else.
+ * Thread rule: a store's transactions belong to one thread (the db's worker); cache_* may be called
+ * from any thread. Ownership: cells that a scan or lookup returns point into the transaction's map
+ * and live until the transaction's next write or its end; callers that keep them copy. Invariant: a
+ * committed row survives a kill at any moment; losing cache.mdb loses nothing else.
  */
 #ifndef KVASIR_STORAGE_H
 #define KVASIR_STORAGE_H
@@ -17,21 +21,26 @@
 
 #include "storage/base.h"
 
-/* ---- the store --------------------------------------------------------------------------------- */
+/* ---- the store ------------------------------------------------------------------------------- */
 
 typedef struct store store;
 
 typedef struct store_options {
-    const char *path; /* a directory; NULL or ":memory:": a private one under $TMPDIR, without fsync, removed at close */
+    /* a directory; NULL or ":memory:": a private one
+     * under $TMPDIR, without fsync, removed at close */
+    const char *path;
     bool read_only;
     bool must_exist;
     size_t cache_bytes; /* budget of cache.mdb; 0: 4 GiB */
-    const char *cache_path; /* NULL: beside the tables; in memory or read-only: the XDG cache (DIALECT 1) */
-    size_t map_bytes; /* of tables.mdb, the largest it can grow; 0: 256 GiB, or what the system grants */
+    /* NULL: beside the tables; in memory or read-only: the XDG cache (DIALECT 1) */
+    const char *cache_path;
+    /* of tables.mdb, the largest it can grow; 0: 256 GiB, or what the system grants */
+    size_t map_bytes;
 } store_options;
 
-/* Opens or creates a database. ERR_IO, ERR_CORRUPT (not a kvasir database, with what was found), ERR_UNSUPPORTED (a newer
- * format version; a network file system, by name). Sweeps orphaned :memory: directories and clears stale readers. */
+/* Opens or creates a database. ERR_IO, ERR_CORRUPT (not a kvasir database, with what was found),
+ * ERR_UNSUPPORTED (a newer format version; a network file system, by name). Sweeps orphaned
+ * :memory: directories and clears stale readers. */
 int store_open(const store_options *options, store **out, err *e);
 void store_close(store *s); /* NULL is fine; aborts what is open */
 const char *store_path(const store *s);
@@ -40,7 +49,7 @@ bool store_is_read_only(const store *s);
 /* A compacted copy of tables.mdb into a new database directory (mdb_env_copy2). */
 int store_backup(store *s, const char *directory, err *e);
 
-/* ---- the catalog ------------------------------------------------------------------------------- */
+/* ---- the catalog ----------------------------------------------------------------------------- */
 
 typedef struct column_def {
     str name;
@@ -50,8 +59,9 @@ typedef struct column_def {
     str check_sql;   /* text of the column's CHECK; n = 0: none */
 } column_def;
 
-/* An index on columns of a table. The primary key is the index with `primary` set, unless it is a single INTEGER column:
- * then the column is the rowid itself (table_def.rowid_column) and needs no index. */
+/* An index on columns of a table. The primary key is the index with
+ * `primary` set, unless it is a single INTEGER column: then the column
+ * is the rowid itself (table_def.rowid_column) and needs no index. */
 typedef struct index_def {
     uint32_t id;
     str name;
@@ -69,13 +79,13 @@ typedef struct table_def {
     int nindexes;
     index_def *indexes;
     int nchecks;
-    str *checks; /* table-level CHECK expressions, as text */
+    str *checks;      /* table-level CHECK expressions, as text */
     uint64_t version; /* raised by every commit that changed the table's rows or shape */
 } table_def;
 
 typedef struct view_def {
     str name;
-    int ncolumns;  /* 0: as the query names them */
+    int ncolumns; /* 0: as the query names them */
     str *columns;
     str sql; /* the SELECT */
 } view_def;
@@ -98,7 +108,7 @@ const view_def *catalog_view(const catalog *c, str name);
 const model_def *catalog_model(const catalog *c, str name);
 const index_def *catalog_index(const catalog *c, str name, const table_def **table);
 
-/* ---- transactions ------------------------------------------------------------------------------ */
+/* ---- transactions ---------------------------------------------------------------------------- */
 
 typedef struct txn txn;
 
@@ -108,23 +118,28 @@ typedef struct txn_wait {
     const atomic_bool *cancel; /* NULL: not cancellable */
 } txn_wait;
 
-/* Begins a snapshot (write = false) or takes writer.lock and begins a write transaction. ERR_BUSY names the holder's pid;
- * ERR_CANCELLED; ERR_IO for a read-only database. */
+/* Begins a snapshot (write = false) or takes writer.lock and begins a write transaction. ERR_BUSY
+ * names the holder's pid; ERR_CANCELLED; ERR_IO for a read-only database. */
 int txn_begin(store *s, bool write, const txn_wait *wait, txn **out, err *e);
 int txn_commit(txn *t, err *e); /* frees t in every case; on failure nothing was written */
 void txn_abort(txn *t);         /* frees t; NULL is fine */
 bool txn_is_write(const txn *t);
-/* A statement inside a write transaction: everything since savepoint is undone or kept as one. At most one is open. */
+/* A statement inside a write transaction: everything since
+ * savepoint is undone or kept as one. At most one is open. */
 int txn_savepoint(txn *t, err *e);
 int txn_release(txn *t, err *e);
 void txn_rollback_to(txn *t);
-/* The catalog as this transaction sees it, its own changes included; valid until the next catalog change or the end. */
+/* The catalog as this transaction sees it, its own changes
+ * included; valid until the next catalog change or the end. */
 const catalog *txn_catalog(txn *t);
 
-/* Catalog changes; need a write transaction. Definitions are copied. ERR_BIND: the name is taken, or absent. */
-int catalog_create_table(txn *t, const table_def *def, err *e); /* ids and version are assigned; indexes[] of def are made too */
+/* Catalog changes; need a write transaction. Definitions
+ * are copied. ERR_BIND: the name is taken, or absent. */
+int catalog_create_table(txn *t, const table_def *def,
+                         err *e); /* ids and version are assigned; indexes[] of def are made too */
 int catalog_drop_table(txn *t, str name, err *e);
-/* Rewrites the definition; the rows are rewritten for added (NULL or `fill`) and dropped columns. */
+/* Rewrites the definition; the rows are rewritten
+ * for added (NULL or `fill`) and dropped columns. */
 int catalog_add_column(txn *t, str table, const column_def *column, value fill, err *e);
 int catalog_drop_column(txn *t, str table, int column, err *e);
 int catalog_rename_table(txn *t, str from, str to, err *e);
@@ -137,27 +152,30 @@ int catalog_drop_view(txn *t, str name, err *e);
 int catalog_create_model(txn *t, const model_def *def, bool or_replace, err *e);
 int catalog_drop_model(txn *t, str name, err *e);
 
-/* Small facts kept beside the catalog (field orders, learned output lengths, statistics): opaque bytes by key. */
+/* Small facts kept beside the catalog (field orders,
+ * learned output lengths, statistics): opaque bytes by key. */
 int meta_get(txn *t, str key, str *out, bool *found, err *e);
 int meta_put(txn *t, str key, str bytes, err *e);
 int meta_delete_prefix(txn *t, str prefix, err *e);
 
-/* ---- rows -------------------------------------------------------------------------------------- */
+/* ---- rows ------------------------------------------------------------------------------------ */
 
-/* Inserts a row: ncolumns values of the columns' types or NULL. NOT NULL, primary key and UNIQUE are checked here
- * (ERR_CONSTRAINT names table, column and value); CHECK and DEFAULT are exec's. *rowid: the row's. */
+/* Inserts a row: ncolumns values of the columns' types or NULL. NOT NULL,
+ * primary key and UNIQUE are checked here (ERR_CONSTRAINT names table,
+ * column and value); CHECK and DEFAULT are exec's. *rowid: the row's. */
 int table_insert(txn *t, const table_def *def, const value *row, int64_t *rowid, err *e);
 int table_update(txn *t, const table_def *def, int64_t rowid, const value *row, err *e);
 int table_delete(txn *t, const table_def *def, int64_t rowid, err *e);
 /* The row, or *found = false. `row` has ncolumns entries. */
 int table_get(txn *t, const table_def *def, int64_t rowid, value *row, bool *found, err *e);
-/* The row that stands in the way of inserting `row` by a unique index (or the primary key) whose columns are `columns`
- * (any, when ncolumns is 0), for ON CONFLICT. */
-int table_find_conflict(txn *t, const table_def *def, const value *row, const int *columns, int ncolumns, int64_t *rowid,
-                        bool *found, err *e);
+/* The row that stands in the way of inserting `row` by a unique index (or the primary key) whose
+ * columns are `columns` (any, when ncolumns is 0), for ON CONFLICT. */
+int table_find_conflict(txn *t, const table_def *def, const value *row, const int *columns,
+                        int ncolumns, int64_t *rowid, bool *found, err *e);
 int table_row_count(txn *t, const table_def *def, uint64_t *out, err *e);
 
-/* One bound on an index scan's columns; a bound with n = 0 is open. Values are of the columns' types. */
+/* One bound on an index scan's columns; a bound with
+ * n = 0 is open. Values are of the columns' types. */
 typedef struct scan_bound {
     const value *values;
     int n; /* leading index columns that are bound */
@@ -175,8 +193,9 @@ typedef struct scan_spec {
 typedef struct table_scan table_scan;
 
 int scan_open(txn *t, const scan_spec *spec, table_scan **out, err *e);
-/* Fills `out` (columns as in the spec, allocated in out->mem by the scan, which resets nothing) with up to BATCH_ROWS rows;
- * rows = 0 at the end. In key order; NULLs sort first and are found only by open low bounds. */
+/* Fills `out` (columns as in the spec, allocated in out->mem by the scan, which resets nothing)
+ * with up to BATCH_ROWS rows; rows = 0 at the end. In key order; NULLs sort first and are found
+ * only by open low bounds. */
 int scan_next(table_scan *s, batch *out, err *e);
 void scan_close(table_scan *s); /* NULL is fine */
 
@@ -191,13 +210,14 @@ void rowid_list_sort(rowid_list *l);                      /* ascending, each onc
 void rowid_list_free(rowid_list *l);
 /* Points an open scan at other bounds of its index or of the rowids, and at their beginning. */
 int scan_rebind(table_scan *s, const scan_bound *low, const scan_bound *high, err *e);
-/* Appends the rowids of an index scan's entries, from where it stands to its high bound, in key order. */
+/* Appends the rowids of an index scan's entries, from
+ * where it stands to its high bound, in key order. */
 int scan_rowids(table_scan *s, rowid_list *out, err *e);
-/* From now on the scan gives the rows listed, in the list's order, but for those that are not there; the list stays the caller's
- * and must outlive the scan or its next scan_rebind. */
+/* From now on the scan gives the rows listed, in the list's order, but for those that are not
+ * there; the list stays the caller's and must outlive the scan or its next scan_rebind. */
 void scan_listed(table_scan *s, const rowid_list *rows);
 
-/* ---- statistics -------------------------------------------------------------------------------- */
+/* ---- statistics ------------------------------------------------------------------------------ */
 
 /* A cell of the joint sample: rows of equal value have equal ids, 0, 1, … within a column. */
 #define JOINT_NULL UINT32_MAX
@@ -216,7 +236,7 @@ typedef struct column_stats {
 
 typedef struct table_stats {
     uint64_t rows;
-    bool analyzed; /* false: only `rows` is known */
+    bool analyzed;         /* false: only `rows` is known */
     uint64_t counted_rows; /* those the rest was counted over */
     int ncolumns, njoint;
     column_stats *columns;
@@ -224,20 +244,22 @@ typedef struct table_stats {
 
 /* Reads the whole table and keeps the result. */
 int stats_analyze(txn *t, const table_def *def, const atomic_bool *cancel, err *e);
-/* What is known: the row count always (exact), the rest if it was counted, by ANALYZE or while many rows were written; distinct
- * values are scaled to the rows of now. The joint sample only where it is asked for: reading it costs more than a look-up by key.
- * Allocated in `a`. */
+/* What is known: the row count always (exact), the rest if it was counted, by ANALYZE or while many
+ * rows were written; distinct values are scaled to the rows of now. The joint sample only where it
+ * is asked for: reading it costs more than a look-up by key. Allocated in `a`. */
 int stats_get(txn *t, const table_def *def, bool joint, arena *a, table_stats *out, err *e);
 
-/* Counting rows while they are written: resume, feed each batch with its rows' ids, keep. Resume takes up what is known of the
+/* Counting rows while they are written: resume, feed each batch
+ * with its rows' ids, keep. Resume takes up what is known of the
  * rows already there, and reads them where nobody has counted them. */
 typedef struct stats_feed stats_feed;
 int stats_feed_resume(txn *t, const table_def *def, stats_feed **out, err *e);
-void stats_feed_rows(stats_feed *f, const batch *rows, const int64_t *rowids); /* columns as the table's */
+void stats_feed_rows(stats_feed *f, const batch *rows,
+                     const int64_t *rowids); /* columns as the table's */
 int stats_feed_keep(stats_feed *f, txn *t, const table_def *def, err *e);
 void stats_feed_free(stats_feed *f); /* NULL is fine */
 
-/* ---- CSV --------------------------------------------------------------------------------------- */
+/* ---- CSV ------------------------------------------------------------------------------------- */
 
 /* 0 and AUTO mean: find out from the records in the first MiB. */
 typedef enum csv_header { CSV_HEADER_AUTO, CSV_HEADER_YES, CSV_HEADER_NO } csv_header;
@@ -251,26 +273,30 @@ typedef struct csv_options {
 
 typedef struct csv csv;
 
-/* Opens a CSV or TSV file (RFC 4180, CRLF or LF, gzip by its magic, "-" is standard input). ERR_IO names the file. */
+/* Opens a CSV or TSV file (RFC 4180, CRLF or LF, gzip by
+ * its magic, "-" is standard input). ERR_IO names the file. */
 int csv_open(const char *path, const csv_options *options, csv **out, err *e);
 void csv_close(csv *c); /* NULL is fine */
 int csv_column_count(const csv *c);
 str csv_column_name(const csv *c, int column); /* header, or column1, column2, …; made distinct */
 value_type csv_column_type(const csv *c, int column); /* sniffed: BOOLEAN, INTEGER, REAL or TEXT */
 char csv_delimiter(const csv *c);
-/* Cells so far that were not UTF-8: each such byte was read as Windows-1252. *first_line (may be NULL): where. */
+/* Cells so far that were not UTF-8: each such byte was
+ * read as Windows-1252. *first_line (may be NULL): where. */
 int64_t csv_recoded(const csv *c, int64_t *first_line);
-/* Reads up to BATCH_ROWS rows as `types` (ncols entries, one a column of the file) into `out`, allocated in out->mem;
- * rows = 0 at the end. A cell that does not convert, and a row of another width, are errors that name file, line, column and
- * value (ERR_TYPE, ERR_CORRUPT). `lines` (may be NULL): the line each row starts on. */
+/* Reads up to BATCH_ROWS rows as `types` (ncols entries, one a column of the file) into `out`,
+ * allocated in out->mem; rows = 0 at the end. A cell that does not convert, and a row of another
+ * width, are errors that name file, line, column and value (ERR_TYPE, ERR_CORRUPT). `lines` (may be
+ * NULL): the line each row starts on. */
 int csv_next(csv *c, const value_type *types, batch *out, int64_t *lines, err *e);
 /* Appends one row as CSV. NULL is empty, an empty text is "". */
 void csv_write_row(buf *out, const value *row, int n, char delimiter);
 
-/* ---- the cache: opaque KV blocks and answers by 128-bit key ---------------------------------------- */
+/* ---- the cache: opaque KV blocks and answers by 128-bit key ---------------------------------- */
 
-/* Values are checked as far as their checksum and the identity bytes that the caller gave; what is off is a miss, is deleted
- * and counted. Nothing here ever fails a query: get says no, put drops. */
+/* Values are checked as far as their checksum and the identity
+ * bytes that the caller gave; what is off is a miss, is deleted and
+ * counted. Nothing here ever fails a query: get says no, put drops. */
 typedef struct cache cache;
 typedef enum cache_space { CACHE_KV, CACHE_ANSWERS } cache_space;
 typedef enum cache_policy { CACHE_FIFO, CACHE_LRU, CACHE_COST } cache_policy;
@@ -283,7 +309,7 @@ typedef struct cache_space_stats {
 typedef struct cache_stats {
     uint64_t blocks, answers, bytes, budget_bytes;
     uint64_t hits, misses, corrupt, evicted, dropped, written;
-    bool writing;         /* false after a failed write or on a read-only directory */
+    bool writing; /* false after a failed write or on a read-only directory */
     char why_not[256];
     cache_space_stats of[2]; /* by cache_space */
 } cache_stats;
@@ -301,31 +327,38 @@ typedef struct cache_item {
     double cost;
 } cache_item;
 
-/* The store's cache, opened (and checked after an unclean end) on first use; NULL only when it cannot be used at all, with
- * the reason in *e. */
+/* The store's cache, opened (and checked after an unclean end) on first use; NULL only when it
+ * cannot be used at all, with the reason in *e. */
 cache *store_cache(store *s, err *e);
-/* Copies the value of `key` into `out` (exactly `bytes` for KV) or appends it to `answer`. `identity` must equal what was put. */
-bool cache_get(cache *c, cache_space space, hash128 key, str identity, void *out, size_t bytes, buf *answer);
+/* Copies the value of `key` into `out` (exactly `bytes` for KV) or appends it to `answer`.
+ * `identity` must equal what was put. */
+bool cache_get(cache *c, cache_space space, hash128 key, str identity, void *out, size_t bytes,
+               buf *answer);
 /* Has the system read the value's pages ahead of a cache_get; false: there is none. */
 bool cache_prefetch(cache *c, cache_space space, hash128 key);
-/* Queues a write; never waits for the disk. `cost` in ms to compute again, `parent` the block above (zero: none). */
-void cache_put(cache *c, cache_space space, hash128 key, str identity, hash128 parent, double cost, str value);
+/* Queues a write; never waits for the disk. `cost` in ms
+ * to compute again, `parent` the block above (zero: none). */
+void cache_put(cache *c, cache_space space, hash128 key, str identity, hash128 parent, double cost,
+               str value);
 void cache_flush(cache *c); /* waits until what was put is committed */
 void cache_set(cache *c, size_t budget_bytes, cache_policy policy);
 int cache_clear(cache *c, cache_space space, err *e);
 void cache_get_stats(cache *c, cache_stats *out);
-/* Keeps those of the KV blocks that are stored from being evicted until the name is unpinned or the cache cleared.
- * ERR_FULL, and nothing changes, where pins would take more than half of the budget. */
+/* Keeps those of the KV blocks that are stored from being evicted
+ * until the name is unpinned or the cache cleared. ERR_FULL, and
+ * nothing changes, where pins would take more than half of the budget. */
 int cache_pin(cache *c, str name, const hash128 *blocks, size_t n, cache_pins *out, err *e);
 int cache_unpin(cache *c, str name, cache_pins *out, err *e);
 /* All values of a space, in no order; returns their number. */
 size_t cache_items(cache *c, cache_space space, arena *a, cache_item **out);
-/* Appends the identity that a value was stored with (not its checksum's judgement: for showing, not for answering). */
+/* Appends the identity that a value was stored with (not its
+ * checksum's judgement: for showing, not for answering). */
 bool cache_identity(cache *c, cache_space space, hash128 key, buf *out);
 /* Deletes the values whose identity begins with `identity`; *deleted (may be NULL): how many. */
 int cache_clear_matching(cache *c, cache_space space, str identity, uint64_t *deleted, err *e);
-/* Walks every page of a cache.mdb that nobody has open, without LMDB: 0, or ERR_CORRUPT with what is wrong and on which
- * page. Every opening that is alone does this first, so that LMDB never meets a damaged page. */
+/* Walks every page of a cache.mdb that nobody has open, without LMDB: 0,
+ * or ERR_CORRUPT with what is wrong and on which page. Every opening that
+ * is alone does this first, so that LMDB never meets a damaged page. */
 int cache_check(const char *path, err *e);
 int cache_check_tree(const char *path); /* the same, as 0 or 1 */
 

@@ -142,8 +142,8 @@ int catalog_initialise(store *s, MDB_txn *mdb, err *e);
 int catalog_check_header(const char *path, MDB_val header, uint64_t *cookie, uint32_t *next_id,
                          err *e);
 
-/* The definition as this transaction has it. ERR_BIND when the table is gone or has another
- * shape. */
+/* The definition as this transaction has it. ERR_BIND
+ * when the table is gone or has another shape. */
 int table_resolve(txn *t, const table_def *def, const table_info **out, err *e);
 
 /* ---- transactions (txn.c) -------------------------------------------------------------------- */
@@ -281,7 +281,7 @@ const char *fs_network_name(long magic);
 
 void cache_close(struct cache *c); /* NULL is fine */
 
-/* ---- bytes (catalog.c, stats_record.c) -------------------------------------------------------------- */
+/* ---- bytes (catalog.c, stats_record.c) ------------------------------------------------------- */
 
 void put_u8(buf *b, uint8_t v);
 void put_u32(buf *b, uint32_t v);

@@ -138,8 +138,8 @@ static int next_rowid(txn *t, const table_info *info, int64_t *out, err *e) {
     return 0;
 }
 
-/* Writes a new row. Rows behind the last one are appended, which fills pages and needs no
- * search. */
+/* Writes a new row. Rows behind the last one are
+ * appended, which fills pages and needs no search. */
 static int put_new_row(txn *t, const table_info *info, int64_t rowid, const MDB_val *bytes,
                        err *e) {
     uint8_t key_bytes[KEY_ROWID];

@@ -12,8 +12,8 @@
 
 #include "storage_int.h"
 
-/* Estimates for deciding whether the map is far enough from full to do without a child
- * transaction. */
+/* Estimates for deciding whether the map is far
+ * enough from full to do without a child transaction. */
 enum { ROW_OVERHEAD_PAGES = 64, UNDO_BYTES_MAX = 1 << 20 };
 #define MAP_SLACK ((size_t)16 << 20)
 

@@ -90,8 +90,8 @@ size_t utf8_offset(str s, size_t code_points) {
     return at;
 }
 
-/* Columns of one code point alone. Control characters are shown escaped as one column by whoever
- * prints them. */
+/* Columns of one code point alone. Control characters are
+ * shown escaped as one column by whoever prints them. */
 static int cp_width(uint32_t cp) {
     if (cp < 0x20 || cp == 0x7f)
         return 1;

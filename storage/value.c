@@ -79,8 +79,8 @@ static int compare_int(int64_t a, int64_t b) {
     return (a > b) - (a < b);
 }
 
-/* Exact: a double beyond int64 decides at once; inside, its whole part is exact and its fraction
- * breaks the tie. */
+/* Exact: a double beyond int64 decides at once; inside,
+ * its whole part is exact and its fraction breaks the tie. */
 static int compare_int_real(int64_t i, double r) {
     if (isnan(r))
         return 1;
@@ -167,8 +167,8 @@ bool parse_integer(str s, int64_t *out) {
     return true;
 }
 
-/* Digits, one '.', an exponent: what strtod takes beyond that (hex, nan, inf, blanks) is not a
- * number to SQL. */
+/* Digits, one '.', an exponent: what strtod takes beyond
+ * that (hex, nan, inf, blanks) is not a number to SQL. */
 static bool looks_real(str s) {
     size_t i = 0, digits = 0;
     if (i < s.n && (s.p[i] == '-' || s.p[i] == '+'))

@@ -1,14 +1,16 @@
 /*
- * bench_cache - what the cache on disk is worth: a second session against the first, on real tables.
+ * bench_cache - what the cache on disk is worth: a second session against the first, on real
+ * tables.
  *
- *   bench_cache --data DIR [--rows N] [--repeat K] [--db DIR] [--json]   rt.reviews and rt.movie_info
+ *   bench_cache --data DIR [--rows N] [--repeat K] [--db DIR] [--json]   rt.reviews and
+ *                                                                        rt.movie_info
  *   bench_cache --tutorial DIR [--repeat K] [--db DIR] [--json]          movies.csv and reviews.csv
  *
- * A session is a database opened, one statement, the database closed: the model is opened within it, as
- * a user's is, and every figure says whether that is in it. Between two sessions nothing is kept but the
- * files. `cold` sessions find cache.mdb dropped from the page cache. "No cache", which computes every token
- * sent, runs on a hundred reviews and is scaled by its tokens. Every mode's answers must hash
- * alike (DESIGN 2.1); the exit status says whether they did.
+ * A session is a database opened, one statement, the database closed: the model is opened within
+ * it, as a user's is, and every figure says whether that is in it. Between two sessions nothing is
+ * kept but the files. `cold` sessions find cache.mdb dropped from the page cache. "No cache", which
+ * computes every token sent, runs on a hundred reviews and is scaled by its tokens. Every mode's
+ * answers must hash alike (DESIGN 2.1); the exit status says whether they did.
  */
 #include <fcntl.h>
 #include <inttypes.h>
@@ -49,7 +51,7 @@ static double now(void) {
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
-/* ---- SQL --------------------------------------------------------------------------------------- */
+/* ---- SQL ------------------------------------------------------------------------------------- */
 
 static uint64_t hash_cell(const column *c, int row, uint64_t seed) {
     if (column_is_null(c, row))
@@ -115,9 +117,10 @@ static uint64_t number_of(db *d, const char *sql) {
     return n;
 }
 
-/* ---- data -------------------------------------------------------------------------------------- */
+/* ---- data ------------------------------------------------------------------------------------ */
 
-/* Tables reviews(id, movie, review) and movies(id, synopsis); whole movies, in the order of their ids, shuffled by review. */
+/* Tables reviews(id, movie, review) and movies(id, synopsis); whole movies, in the order of their
+ * ids, shuffled by review. */
 static void load(const options *o) {
     buf sql = {0};
     db *d = open_db(o->path);
@@ -146,7 +149,7 @@ static void load(const options *o) {
     db_close(d);
 }
 
-/* ---- sessions ---------------------------------------------------------------------------------- */
+/* ---- sessions -------------------------------------------------------------------------------- */
 
 static void drop_pages(const char *path) {
     buf file = {0};
@@ -182,7 +185,7 @@ static void clear(const options *o) {
     db_close(d);
 }
 
-/* ---- the table --------------------------------------------------------------------------------- */
+/* ---- the table ------------------------------------------------------------------------------- */
 
 typedef enum gate { AT_LEAST, BELOW, SHOWN } gate;
 
@@ -242,7 +245,8 @@ static session best_of(session a, session b) {
     return a.seconds + a.close_s <= b.seconds + b.close_s ? a : b;
 }
 
-/* The same statement again: with its answers, with its KV alone, cold, and against a memory that is warm. */
+/* The same statement again: with its answers, with its
+ * KV alone, cold, and against a memory that is warm. */
 static void same_question(const options *o) {
     session plain, first;
     for (int k = 0; k < o->repeat;

@@ -1,10 +1,12 @@
 /*
- * bench_cuda.c - bench_cuda [--shape 135m|1b|8b] [--json]: the CUDA backend's passes on random weights of a shape.
+ * bench_cuda.c - bench_cuda [--shape 135m|1b|8b] [--json]: the CUDA backend's passes on random
+ * weights of a shape.
  *
- * Drives the backend as the scheduler would, with passes of its own making, so that no file is needed and nothing else
- * is measured: prefill of prompts of 512 tokens, decode steps of a batch whose prompts share a prefix (the likeliest
- * token of each row alone comes back), attention's share of a step with and without sharing, and the share of matrix
- * products. Medians of several passes, after one to warm up.
+ * Drives the backend as the scheduler would, with passes of its own making, so that no file is
+ * needed and nothing else is measured: prefill of prompts of 512 tokens, decode steps of a batch
+ * whose prompts share a prefix (the likeliest token of each row alone comes back), attention's
+ * share of a step with and without sharing, and the share of matrix products. Medians of several
+ * passes, after one to warm up.
  */
 #include <math.h>
 #include <stdio.h>

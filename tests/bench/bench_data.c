@@ -1,7 +1,8 @@
 /*
  * bench_data.c - reading the real data, choosing rows by fixed seeds, loading them into a database.
  *
- * Invariant: which rows there are, and in which order, depends on the files and the number of rows alone.
+ * Invariant: which rows there are, and in which order, depends on the files and the number of rows
+ * alone.
  */
 #include "bench_data.h"
 
@@ -50,7 +51,7 @@ void bench_run_all(db *d, const char *statements) {
     }
 }
 
-/* ---- files ------------------------------------------------------------------------------------- */
+/* ---- files ----------------------------------------------------------------------------------- */
 
 typedef void (*keep_fn)(bench_set *set, const str *cells);
 
@@ -131,7 +132,7 @@ static void keep_beer(bench_set *set, const str *cells) {
     memcpy(add_row(set)->cells, cells, sizeof *cells * BENCH_COLUMNS);
 }
 
-/* ---- choosing ---------------------------------------------------------------------------------- */
+/* ---- choosing -------------------------------------------------------------------------------- */
 
 static uint64_t next_random(uint64_t *state) {
     uint64_t z = (*state += 0x9e3779b97f4a7c15u);
@@ -172,8 +173,8 @@ static const bench_row *first_review(const bench_set *set, str movie) {
     return hit;
 }
 
-/* Takes whole films until there are `rows` reviews. The two examples are the first fresh and the first rotten review of the films that
- * come next. */
+/* Takes whole films until there are `rows` reviews. The two examples are the first fresh and the
+ * first rotten review of the films that come next. */
 static void choose_rows(bench_set *set, int rows) {
     bool found[2] = {false, false};
     int n = 0;
@@ -226,7 +227,7 @@ void bench_set_free(bench_set *set) {
     arena_free(set->mem);
 }
 
-/* ---- loading ----------------------------------------------------------------------------------- */
+/* ---- loading --------------------------------------------------------------------------------- */
 
 enum { INSERT_BYTES = 200000 };
 

@@ -1,7 +1,8 @@
 /*
  * bench_data.h - the tables that bench_queries asks about, made of real data in a fixed order.
  *
- *   movies      reviews of rt.reviews.tsv.gz joined with the films of rt.movie_info.tsv.gz: whole films in a seeded order until there
+ *   movies      reviews of rt.reviews.tsv.gz joined with the films of rt.movie_info.tsv.gz: whole
+ *               films in a seeded order until there
  *               are N joined rows, which are then shuffled by a fixed seed
  *   beer        the first N rows of beer.csv, as they stand
  *
@@ -14,7 +15,8 @@
 
 enum { BENCH_COLUMNS = 9 };
 
-/* One row of the table that is asked about; label: what people said, never among the fields (n = 0: nothing). */
+/* One row of the table that is asked about; label: what
+ * people said, never among the fields (n = 0: nothing). */
 typedef struct bench_row {
     str cells[BENCH_COLUMNS];
     str label;
@@ -30,8 +32,8 @@ typedef struct bench_set {
     int nrows, capacity;
     bench_film *films;
     int nfilms;
-    bench_row
-        examples[2]; /* two reviews of films that are not among the rows: positive, negative */
+    /* two reviews of films that are not among the rows: positive, negative */
+    bench_row examples[2];
     str example_synopses[2];
 } bench_set;
 
@@ -47,7 +49,8 @@ void bench_run_all(db *d, const char *statements); /* with ';' between them */
 /* Reads and chooses rows; ends the program when a file is missing. */
 void bench_movies(const char *dir, int rows, bench_set *out);
 void bench_beer(const char *dir, int rows, bench_set *out);
-/* Makes the tables: `reviews` of all rows, `base` of the first nbase, `movies` and `few_shot`; or `reviews` and `base` of beers. */
+/* Makes the tables: `reviews` of all rows, `base` of the first nbase, `movies` and `few_shot`; or
+ * `reviews` and `base` of beers. */
 void bench_load_movies(db *d, const bench_set *set, int nbase);
 void bench_load_beer(db *d, const bench_set *set, int nbase);
 void bench_set_free(bench_set *set);

@@ -190,7 +190,8 @@ static double memory_rate(llm_engine *engine) {
     return best;
 }
 
-/* Bytes that one token alone reads of the weights: of the head its coarse copy, where it has one. */
+/* Bytes that one token alone reads of the weights:
+ * of the head its coarse copy, where it has one. */
 static double token_bytes(const llm_engine *engine) {
     const cpu_state *state = engine->state;
     const head_screen *screen = state->model.screen;

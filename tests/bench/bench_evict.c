@@ -1,15 +1,16 @@
 /*
- * bench_evict - which KV blocks to throw away: fifo, lru and cost against Belady's optimum, on real traces.
+ * bench_evict - which KV blocks to throw away: fifo, lru and cost against Belady's optimum, on real
+ * traces.
  *
  *   bench_evict --trace FILE [--share 0.1,0.25,0.5] [--json]     replays a trace
  *   bench_evict --record FILE --data DIR --db PATH [--statements N]   makes one
  *
- * A trace is what KVASIR_KV_TRACE writes while statements run: one line per block that was read from the
- * cache or computed and offered to it: key, parent, milliseconds to compute, bytes. Replaying uses the
- * cache's own index and choice of victims (storage/cache_index.c), in a budget of `share` of all distinct
- * blocks. Belady's optimum knows the future, may refuse a block, and need not keep parents: a bound that
- * no policy reaches. The exit status says whether cost is at least 5 points above lru and 0.85 of the
- * optimum, on average over the shares.
+ * A trace is what KVASIR_KV_TRACE writes while statements run: one line per block that was read
+ * from the cache or computed and offered to it: key, parent, milliseconds to compute, bytes.
+ * Replaying uses the cache's own index and choice of victims (storage/cache_index.c), in a budget
+ * of `share` of all distinct blocks. Belady's optimum knows the future, may refuse a block, and
+ * need not keep parents: a bound that no policy reaches. The exit status says whether cost is at
+ * least 5 points above lru and 0.85 of the optimum, on average over the shares.
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -41,7 +42,7 @@ static BASE_NORETURN void die(const char *what, const err *e) {
     exit(1);
 }
 
-/* ---- reading a trace --------------------------------------------------------------------------- */
+/* ---- reading a trace ------------------------------------------------------------------------- */
 
 static void number_blocks(trace *t) {
     cache_index seen = {.free = -1};
@@ -88,7 +89,7 @@ static void trace_read(const char *path, trace *t) {
     number_blocks(t);
 }
 
-/* ---- the policies, by the cache's own index ---------------------------------------------------- */
+/* ---- the policies, by the cache's own index -------------------------------------------------- */
 
 static void make_space(cache_index *x, cache_policy policy, uint64_t budget, uint64_t incoming) {
     cache_entry *victims[VICTIMS];
@@ -178,7 +179,7 @@ static int compare(const trace *t, const char *shares, bool json) {
     return met ? 0 : 1;
 }
 
-/* ---- recording --------------------------------------------------------------------------------- */
+/* ---- recording ------------------------------------------------------------------------------- */
 
 static void run(db *d, const char *sql) {
     err e = {0};
@@ -218,8 +219,8 @@ static int zipf(uint64_t *state, int n) {
 
 enum { WINDOWS = 8, WINDOW_MOVIES = 6 };
 
-/* An analyst's week: a few questions and a few groups of movies again and again, and every fourth time a
- * question that is asked once. Only what prompts share is computed (WARM). */
+/* An analyst's week: a few questions and a few groups of movies again and again, and every fourth
+ * time a question that is asked once. Only what prompts share is computed (WARM). */
 static void record(const char *file, const char *data, const char *path, int statements) {
     static const char *const questions[] = {
         "Is the review positive or negative?", "Does the review mention an actor?",

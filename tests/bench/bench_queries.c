@@ -1,15 +1,20 @@
 /*
- * bench_queries.c - the papers' queries on real tables: no cache, FIFO, fixed and grouped order side by side.
+ * bench_queries.c - the papers' queries on real tables: no cache, FIFO, fixed and grouped order
+ * side by side.
  *
- *   bench_queries --data DIR [--set movies|beer] [--rows N] [--baseline-rows K] [--query Q1,Q2] [--mode fixed,…] [--wide]
+ *   bench_queries --data DIR [--set movies|beer] [--rows N] [--baseline-rows K] [--query Q1,Q2]
+ *   [--mode fixed,…] [--wide]
  *                 [--ablations] [--copy DIR] [--json]
- *   bench_queries --tutorial DIR [--seconds S]      the quick start's demonstration on the tutorials' data
+ *   bench_queries --tutorial DIR [--seconds S]      the quick start's demonstration on the
+ *                                                   tutorials' data
  *
- * movies: fields are r.review, m.synopsis, in that order as written; --wide takes all of the papers' columns that the data has.
- * Every mode starts with empty KV and no stored answers; the model is opened before the clock starts. Modes run on --baseline-rows are
- * scaled by tokens and marked ~. FIFO sees 64 requests at a time and has KV memory for 64.
- * --copy: writes the rows of Q2, in the order that shares most, and its examples as CSV files to DIR, for others to ask the same.
- * --ablations: field order alone, row order alone, dedup (without KV cache), and the order of two LLM filters.
+ * movies: fields are r.review, m.synopsis, in that order as written; --wide takes all of the
+ * papers' columns that the data has. Every mode starts with empty KV and no stored answers; the
+ * model is opened before the clock starts. Modes run on --baseline-rows are scaled by tokens and
+ * marked ~. FIFO sees 64 requests at a time and has KV memory for 64. --copy: writes the rows of
+ * Q2, in the order that shares most, and its examples as CSV files to DIR, for others to ask the
+ * same. --ablations: field order alone, row order alone, dedup (without KV cache), and the order of
+ * two LLM filters.
  */
 #include <inttypes.h>
 #include <math.h>
@@ -164,7 +169,7 @@ typedef struct bench {
     double kv_bytes_per_token;
 } bench;
 
-/* ---- statements -------------------------------------------------------------------------------- */
+/* ---- statements ------------------------------------------------------------------------------ */
 
 static const char *part_of(const bench *b, const char *name, size_t n, bool best) {
     const subject *s = b->s;
@@ -208,7 +213,7 @@ static void expand(const bench *b, const char *sql, const char *table, bool best
     }
 }
 
-/* ---- answers ----------------------------------------------------------------------------------- */
+/* ---- answers --------------------------------------------------------------------------------- */
 
 static void take_rows(void *ctx, const batch *b) {
     answers *a = ctx;
@@ -229,7 +234,8 @@ static void take_rows(void *ctx, const batch *b) {
     }
 }
 
-/* The share of rows that both answered, or dropped, alike; groups compare only over the same rows. */
+/* The share of rows that both answered, or dropped,
+ * alike; groups compare only over the same rows. */
 static double same_answers(const answers *a, const answers *b) {
     int n = BASE_MIN(a->rows, b->rows), same = 0, seen = 0;
     if (n == 0 || (a->grouped && a->rows != b->rows))
@@ -252,9 +258,10 @@ static double label_agreement(const bench *b, const answers *a) {
     return labelled ? (double)agree / a->rows : NAN;
 }
 
-/* ---- measuring --------------------------------------------------------------------------------- */
+/* ---- measuring ------------------------------------------------------------------------------- */
 
-/* Tokens of the bodies that were computed: the shared head is computed once where anything is reused, else with every prompt. */
+/* Tokens of the bodies that were computed: the shared head is computed once where anything is
+ * reused, else with every prompt. */
 static double thr_body(const result *r) {
     bool reuses = strstr(r->mode->settings, "kv_cache = off") == NULL;
     double head = reuses ? r->head_tokens / r->rows : r->head_tokens;
@@ -271,7 +278,8 @@ static void add_texts(void *ctx, const batch *b) {
             }
 }
 
-/* KV memory for as many requests as FIFO sees at a time: the first rows' fields, in whole blocks, with room for a head and an answer. */
+/* KV memory for as many requests as FIFO sees at a time: the first rows' fields, in whole blocks,
+ * with room for a head and an answer. */
 static void set_fifo_memory(bench *b) {
     buf sql = {0}, texts = {0}, listing = {0};
     err e;
@@ -334,7 +342,7 @@ static void scale(result *r, const result *whole) {
     r->rows = whole->rows;
 }
 
-/* ---- printing ---------------------------------------------------------------------------------- */
+/* ---- printing -------------------------------------------------------------------------------- */
 
 static void print_heading(const options *o) {
     if (!o->json)
@@ -392,7 +400,7 @@ static void print_result(const result *r, const result *reference, bool json) {
     fflush(stdout);
 }
 
-/* ---- queries ----------------------------------------------------------------------------------- */
+/* ---- queries --------------------------------------------------------------------------------- */
 
 static bool chosen(const char *list, const char *name) {
     if (!list)
@@ -436,7 +444,7 @@ static void bench_query(bench *b, const query *q) {
     }
 }
 
-/* ---- ablations of the operator ----------------------------------------------------------------- */
+/* ---- ablations of the operator --------------------------------------------------------------- */
 
 /* Two settings side by side; the first is the slow one. */
 static void bench_pair(bench *b, const query *q, const mode pair[2]) {
@@ -503,8 +511,8 @@ static void take_share(void *ctx, const batch *b) {
     }
 }
 
-/* A filter on every row's own prompt, written first, and one of few prompts that keeps few rows. The measured share comes from a run
- * before, as the planner's does. */
+/* A filter on every row's own prompt, written first, and one of few prompts that keeps few rows.
+ * The measured share comes from a run before, as the planner's does. */
 static void bench_filters(bench *b) {
     static const mode pair[] = {
         {"filters_written", "written",
@@ -541,7 +549,7 @@ static void bench_filters(bench *b) {
     buf_free(&text);
 }
 
-/* ---- running ----------------------------------------------------------------------------------- */
+/* ---- running --------------------------------------------------------------------------------- */
 
 static db *open_db(double *kv_bytes_per_token) {
     err e = {0};
@@ -598,7 +606,7 @@ static void bench_data(const options *o) {
     bench_set_free(&b.set);
 }
 
-/* ---- the quick start's demonstration ----------------------------------------------------------- */
+/* ---- the quick start's demonstration --------------------------------------------------------- */
 
 static const char *const tutorial_sql =
     "SELECT r.id FROM demo r JOIN movies m ON r.movie = m.id "

@@ -22,8 +22,8 @@ static void fill(unsigned char *p, int64_t n) {
         p[i] = (unsigned char)((uint64_t)n * 2654435761u >> (i % 24)) ^ (unsigned char)i;
 }
 
-/* Half of the writers evict by what is used last, so that what was flushed last must be there; the others by cost, as users
- * do, where it may have gone for what is read more often. */
+/* Half of the writers evict by what is used last, so that what was flushed last must be there; the
+ * others by cost, as users do, where it may have gone for what is read more often. */
 static cache_policy policy_of(uint64_t seed) {
     return seed % 2 ? CACHE_COST : CACHE_LRU;
 }

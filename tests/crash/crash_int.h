@@ -35,8 +35,8 @@ static inline uint32_t crash_random(uint32_t n) {
     return (uint32_t)(crash_state >> 33) % n;
 }
 
-/* Prints the seed: `program`, `program SEED` or KVASIR_CRASH_SEED repeats a run. Returns the
- * number of rounds. */
+/* Prints the seed: `program`, `program SEED` or
+ * KVASIR_CRASH_SEED repeats a run. Returns the number of rounds. */
 static inline int crash_start(const char *seed) {
     const char *rounds = getenv("KVASIR_CRASH_ROUNDS");
     if (!seed)
@@ -60,9 +60,9 @@ static inline void crash_remove(const char *path) {
     rmdir(path);
 }
 
-/* Runs `program --write DIR SEED`, its acknowledgements (int64 each) on its standard output, kills
- * it between `ms` / 2 and `ms` after the first, and returns the last one, or -1 when there was
- * none. */
+/* Runs `program --write DIR SEED`, its acknowledgements (int64 each)
+ * on its standard output, kills it between `ms` / 2 and `ms` after
+ * the first, and returns the last one, or -1 when there was none. */
 static inline int64_t crash_kill_writer(const char *dir, int ms) {
     int up[2];
     CHECK(pipe(up) == 0, "pipe");

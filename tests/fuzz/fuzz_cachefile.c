@@ -1,5 +1,6 @@
 /*
- * fuzz_cachefile.c - any bytes as a cache.mdb: the check neither reads outside them nor runs forever.
+ * fuzz_cachefile.c - any bytes as a cache.mdb: the check neither reads outside them nor runs
+ * forever.
  */
 #include "cache_int.h"
 

@@ -45,8 +45,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     buf first = {0}, second = {0};
     read_all(data, size, NULL, NULL);
     if (read_all(data, size, &texts, &first) && first.n > 0) {
-        /* A byte order mark at the start of a cell is taken for the file's: the one text that
-         * does not come back. */
+        /* A byte order mark at the start of a cell is taken for
+         * the file's: the one text that does not come back. */
         bool mark = first.n >= 3 && memcmp(first.p, "\xef\xbb\xbf", 3) == 0;
         bool zero = memchr(first.p, 0, first.n) != NULL;
         if (!mark && !zero &&

@@ -31,8 +31,8 @@ static void walk_tokens(str text) {
     check(length <= text.n, "a statement ends within the text");
 }
 
-/* Words a statement may hold: swapped in for tokens, they reach further into the binder than bytes
- * do. */
+/* Words a statement may hold: swapped in for tokens,
+ * they reach further into the binder than bytes do. */
 static const char *const words[] = {
     "SELECT",
     "*",
@@ -116,8 +116,8 @@ static uint32_t draw(uint64_t *state, uint32_t n) {
     return (uint32_t)(*state >> 33) % n;
 }
 
-/* The text with some of its tokens replaced, doubled, dropped, or one put in; chosen by the text
- * itself. */
+/* The text with some of its tokens replaced, doubled,
+ * dropped, or one put in; chosen by the text itself. */
 static void mutate(str text, uint64_t *state, buf *out) {
     token_class class;
     for (size_t at = 0, n; at < text.n; at += n) {

@@ -1,6 +1,7 @@
 /*
- * test_card_errors.c - the CUDA backend where something is missing: no driver, an old one, an old card, no memory, or a
- * request for memory refused at any place. Runs on the card made of the host (host/card_int.h).
+ * test_card_errors.c - the CUDA backend where something is missing: no driver, an old one, an old
+ * card, no memory, or a request for memory refused at any place. Runs on the card made of the host
+ * (host/card_int.h).
  */
 #include "test_kernels_int.h"
 
@@ -33,7 +34,7 @@ static void a_missing_card_is_told_in_one_clause(void **state) {
     card_presence(cudaSuccess, CUDART_VERSION, 9);
 }
 
-/* ---- memory ------------------------------------------------------------------------------------ */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 typedef struct fixture {
     gguf_maker maker;
@@ -74,7 +75,8 @@ static void a_small_card_is_refused_in_one_line(void **state) {
     assert_int_equal(card_allocations(), 0);
 }
 
-/* Every request for memory of opening refused once: an error of its own, and nothing stays behind. */
+/* Every request for memory of opening refused once:
+ * an error of its own, and nothing stays behind. */
 static void opening_survives_each_refusal(void **state) {
     (void)state;
     bool opened = false;
@@ -115,7 +117,8 @@ static int passes(fixture *f, float *logits, err *e) {
     return code;
 }
 
-/* Every request for memory of a session refused once: smaller parts with the same bits, or an error. */
+/* Every request for memory of a session refused once:
+ * smaller parts with the same bits, or an error. */
 static void sessions_survive_each_refusal(void **state) {
     (void)state;
     fixture f;
@@ -144,7 +147,8 @@ static void sessions_survive_each_refusal(void **state) {
     end(&f);
 }
 
-/* Left to itself a session takes three quarters of what the weights left; a size that was asked for wins. */
+/* Left to itself a session takes three quarters of what
+ * the weights left; a size that was asked for wins. */
 static void kv_takes_its_share_of_the_card(void **state) {
     (void)state;
     static const size_t totals[] = {(size_t)2 << 30, (size_t)6 << 30};

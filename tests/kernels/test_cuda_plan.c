@@ -1,6 +1,7 @@
 /*
- * test_cuda_plan.c - attention's plan: every row meets each of its blocks once, in order, and leaves a state where it
- * must; copies are sorted into levels that may run at once. Random trees of rows, walked as the kernel would.
+ * test_cuda_plan.c - attention's plan: every row meets each of its blocks once, in order, and
+ * leaves a state where it must; copies are sorted into levels that may run at once. Random trees of
+ * rows, walked as the kernel would.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -48,7 +49,8 @@ static void rows_make(rows *r, uint64_t seed) {
     }
 }
 
-/* What the walk knows of a (row, query of its group): blocks met so far in each chunk, and whether it was answered. */
+/* What the walk knows of a (row, query of its group): blocks
+ * met so far in each chunk, and whether it was answered. */
 typedef struct walker {
     int met[MAX_ROWS][GROUPS][MAX_BLOCKS / PLAN_CHUNK_BLOCKS];
     bool stored[MAX_ROWS][GROUPS][MAX_BLOCKS / PLAN_CHUNK_BLOCKS], answered[MAX_ROWS][GROUPS];
@@ -125,7 +127,8 @@ static void every_row_meets_its_blocks_in_order(void **state) {
     free(r);
 }
 
-/* 256 rows on one prefix of 1,024 tokens, each with its own end: the prefix is met in wide tasks by all. */
+/* 256 rows on one prefix of 1,024 tokens, each with
+ * its own end: the prefix is met in wide tasks by all. */
 static void a_shared_prefix_is_met_together(void **state) {
     (void)state;
     rows *r = malloc(sizeof *r);

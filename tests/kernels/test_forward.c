@@ -1,6 +1,7 @@
 /*
- * test_forward.c - whole passes on the card: against ref.c for every architecture, and bit for bit against themselves:
- * alone or in company, in one pass or several, with all blocks on the card or some in host memory.
+ * test_forward.c - whole passes on the card: against ref.c for every architecture, and bit for bit
+ * against themselves: alone or in company, in one pass or several, with all blocks on the card or
+ * some in host memory.
  */
 #include "test_kernels_int.h"
 
@@ -9,7 +10,7 @@
 
 enum { LONGEST = 600, BLOCKS = 96 };
 
-/* ---- an engine without a tokenizer ------------------------------------------------------------- */
+/* ---- an engine without a tokenizer ----------------------------------------------------------- */
 
 typedef struct fixture {
     gguf_maker maker;
@@ -63,11 +64,12 @@ static cuda_work *work_open(fixture *f, int rows, int slots) {
     return work_made(f, rows, slots, false);
 }
 
-/* ---- a small tree of sequences ----------------------------------------------------------------- */
+/* ---- a small tree of sequences --------------------------------------------------------------- */
 
 enum { SEQUENCES = 5, ASKED = 3 };
 
-/* A head that all share, and an end of its own for each; blocks as the scheduler would give them. */
+/* A head that all share, and an end of its own for
+ * each; blocks as the scheduler would give them. */
 typedef struct tree {
     int head, length[SEQUENCES];
     llm_token tokens[SEQUENCES][LONGEST];
@@ -176,7 +178,7 @@ static void run_last(fixture *f, cuda_work *w, const tree *t, answers *out) {
     pass_run(f, w, &p);
 }
 
-/* ---- tests ------------------------------------------------------------------------------------- */
+/* ---- tests ----------------------------------------------------------------------------------- */
 
 static const tiny_model models[] = {
     {"llama", "llama", 2, 64, 0, 0, NULL},
@@ -193,7 +195,8 @@ static const tiny_model models[] = {
     {"gemma3", "gemma3", 7, 256, TINY_POST_NORM | TINY_QK_NORM, 5, "linear"},
 };
 
-/* bf16 weights and activations against f32: a few hundredths of the logits' size on these noisy models. */
+/* bf16 weights and activations against f32: a few
+ * hundredths of the logits' size on these noisy models. */
 static void every_architecture_is_near_the_reference(void **state) {
     (void)state;
     tree *t = malloc(sizeof *t);

@@ -1,5 +1,6 @@
 /*
- * test_kernels.c - each CUDA kernel against plain C over ragged shapes, and the bits that must not depend on company.
+ * test_kernels.c - each CUDA kernel against plain C over ragged shapes, and the bits that must not
+ * depend on company.
  *
  * Without a card it says why and exits with 77. Inputs are random, outputs are poisoned before.
  */
@@ -10,7 +11,7 @@
 enum { BF16_PLACES = 256 }; /* bf16 keeps 8 bits: 1/256 is its step */
 enum { TOP_STRIDE = 1024 }; /* ids of one thread of k_draw lie so far apart */
 
-/* ---- rows -------------------------------------------------------------------------------------- */
+/* ---- rows ------------------------------------------------------------------------------------ */
 
 static float rms_scale(const float *x, int n, float eps) {
     double sum = 0;
@@ -124,7 +125,7 @@ static void angles_are_those_of_double(void **state) {
     cudaFree(out);
 }
 
-/* ---- the head ---------------------------------------------------------------------------------- */
+/* ---- the head -------------------------------------------------------------------------------- */
 
 static void allowed_tokens_equal_plain_c(void **state) {
     (void)state;
@@ -227,7 +228,7 @@ static void draws_have_the_hosts_candidates(void **state) {
     free(x);
 }
 
-/* ---- attention --------------------------------------------------------------------------------- */
+/* ---- attention ------------------------------------------------------------------------------- */
 
 enum { KV_BLOCKS = 80, ATTEND_ROWS_MOST = 90 };
 
@@ -395,7 +396,7 @@ static void attention_equals_plain_c_and_keeps_its_bits(void **state) {
     free(c);
 }
 
-/* ---- products ---------------------------------------------------------------------------------- */
+/* ---- products -------------------------------------------------------------------------------- */
 
 static void products_equal_plain_c(void **state) {
     (void)state;
@@ -441,7 +442,8 @@ static void products_equal_plain_c(void **state) {
     }
 }
 
-/* test_kernels [--small [passes]]: what a checker can follow in a minute, the kernels alone or with a few passes. */
+/* test_kernels [--small [passes]]: what a checker can follow
+ * in a minute, the kernels alone or with a few passes. */
 int main(int argc, char **argv) {
     char why[200];
     if (!cuda_usable(0, why, sizeof why)) {

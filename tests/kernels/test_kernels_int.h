@@ -1,5 +1,6 @@
 /*
- * test_kernels_int.h - what the card's tests share: buffers on the card, numbers from a seed, and how near is near.
+ * test_kernels_int.h - what the card's tests share: buffers on the card, numbers from a seed, and
+ * how near is near.
  */
 #ifndef KVASIR_TEST_KERNELS_INT_H
 #define KVASIR_TEST_KERNELS_INT_H

@@ -1,6 +1,6 @@
 /*
- * test_sessions.c - whole sessions on the card, with a tokenizer and the scheduler: blocks that are on their way, and
- * draws from the likeliest tokens.
+ * test_sessions.c - whole sessions on the card, with a tokenizer and the scheduler: blocks that are
+ * on their way, and draws from the likeliest tokens.
  */
 #include "gpu_ahead.h"
 #include "test_kernels_int.h"

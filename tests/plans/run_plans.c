@@ -1,5 +1,6 @@
 /*
- * run_plans.c - golden plan tests: queries with the tree after each rule that changed it, and the plan.
+ * run_plans.c - golden plan tests: queries with the tree after each rule that changed it, and the
+ * plan.
  *
  *   # comment
  *   CREATE TABLE t (…)      a statement without `----` is set-up and must succeed
@@ -11,9 +12,10 @@
  *   -- plan                 EXPLAIN
  *   …
  *
- * Every query also runs with all rules, with as many as possible off: the rows must be the same, in any order; and with those off that
- * only choose how to read: the rows must be the same, in the same order. Each file runs
- * in a database of its own, in memory, with nominal rates. `--update` writes what was printed back into the file: read the diff.
+ * Every query also runs with all rules, with as many as possible off: the rows must be the same, in
+ * any order; and with those off that only choose how to read: the rows must be the same, in the
+ * same order. Each file runs in a database of its own, in memory, with nominal rates. `--update`
+ * writes what was printed back into the file: read the diff.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,7 +30,7 @@ typedef struct runner {
     buf rules_off, choices_off;
 } runner;
 
-/* ---- statements -------------------------------------------------------------------------------- */
+/* ---- statements ------------------------------------------------------------------------------ */
 
 static void print_row(buf *out, const batch *b, int row) {
     for (int c = 0; c < b->ncols; c++) {
@@ -71,7 +73,7 @@ static bool set_up(runner *r, const char *sql) {
     return ok;
 }
 
-/* ---- the same rows with and without rules ------------------------------------------------------- */
+/* ---- the same rows with and without rules ---------------------------------------------------- */
 
 static int compare_lines(const void *a, const void *b) {
     return str_compare(*(const str *)a, *(const str *)b);
@@ -129,7 +131,7 @@ static void list_rules(buf *out, bool choices) {
             buf_printf(out, "%s%s", out->n ? ", " : "", rules[k].name);
 }
 
-/* ---- records ----------------------------------------------------------------------------------- */
+/* ---- records --------------------------------------------------------------------------------- */
 
 static void check_record(golden *g, void *ctx, str sql, const str *expected, int line) {
     runner *r = ctx;

@@ -7,7 +7,8 @@
  * A .session file is prose, with sessions indented by two blanks; in a .md file they stand in
  * ```console fences:
  *
- *     $ kvasir -c 'SELECT 1 AS a' --csv      a command for sh; `> ` lines go on with it (here-documents)
+ *     $ kvasir -c 'SELECT 1 AS a' --csv      a command for sh; `> ` lines go on with it
+ *                                            (here-documents)
  *     a                                      what it prints, stdout and stderr together
  *     1
  *     [1]                                    its exit code, when it is not 0
@@ -55,8 +56,8 @@ typedef struct lines {
     size_t n;
 } lines;
 
-/* One command: what it is, what was expected, what came. Positions are line numbers of the file,
- * from 0. */
+/* One command: what it is, what was expected, what
+ * came. Positions are line numbers of the file, from 0. */
 typedef struct step {
     buf command;
     size_t line, expected_from, expected_to;
@@ -111,7 +112,7 @@ static void read_file(const char *path, buf *out) {
     fclose(in);
 }
 
-/* ---- reading ----------------------------------------------------------------------------------- */
+/* ---- reading --------------------------------------------------------------------------------- */
 
 static void new_step(session *s, const char *command, size_t line) {
     s->steps = mem_realloc(s->steps, sizeof(step) * (s->nsteps + 1));
@@ -162,7 +163,7 @@ static void parse(session *s) {
     }
 }
 
-/* ---- running ----------------------------------------------------------------------------------- */
+/* ---- running --------------------------------------------------------------------------------- */
 
 static void set_in(const char *name, const char *dir, const char *below) {
     char path[PATH_MAX];
@@ -270,7 +271,7 @@ static void take_output(session *s, const buf *out, const char *mark) {
         lines_add(&s->steps[k].actual, "[the shell ended here]", 22);
 }
 
-/* ---- masks ------------------------------------------------------------------------------------- */
+/* ---- masks ----------------------------------------------------------------------------------- */
 
 static char *substitute(const regex_t *re, const char *text, const char *with) {
     buf out = {0};
@@ -325,7 +326,7 @@ static void mask(lines *l, const char *dir) {
         replace_dir(&l->p[i], dir);
 }
 
-/* ---- comparing --------------------------------------------------------------------------------- */
+/* ---- comparing ------------------------------------------------------------------------------- */
 
 static bool same(const lines *e, size_t i, const lines *a, size_t k) {
     for (; i < e->n; i++, k++) {

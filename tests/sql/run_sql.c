@@ -179,8 +179,7 @@ static int test_file(const char *path, bool update) {
     nftw(r.tmp, remove_one, 16, FTW_DEPTH | FTW_PHYS);
     g.failed = 0; /* an update is what differing records are for; not to be written is a failure */
     golden_write(&g);
-    printf("%s: %d statements, %d %s\n", path, g.records, differing,
-           update ? "updated" : "failed");
+    printf("%s: %d statements, %d %s\n", path, g.records, differing, update ? "updated" : "failed");
     buf_free(&text);
     return g.failed || (differing && !update);
 }

@@ -14,14 +14,17 @@
 
 #include "fixture.h"
 
-static const char *const kinds[] = {
-    "SELECT",          "INSERT",        "UPDATE",      "DELETE",       "CREATE TABLE",
-    "CREATE TABLE AS", "CREATE INDEX",  "CREATE VIEW", "CREATE MODEL", "DROP TABLE",
-    "DROP INDEX",      "DROP VIEW",     "DROP MODEL",  "ADD COLUMN",   "DROP COLUMN",
-    "RENAME TABLE",    "RENAME COLUMN", "COPY FROM",   "COPY TO",      "BEGIN",
-    "COMMIT",          "ROLLBACK",      "SET",         "RESET",        "SHOW",
-    "EXPLAIN",         "ANALYZE",       "SHOW CACHE",  "CLEAR CACHE",  "WARM",
-    "UNPIN"};
+static const char *const kinds[] = {"SELECT",       "INSERT",        "UPDATE",
+                                    "DELETE",       "CREATE TABLE",  "CREATE TABLE AS",
+                                    "CREATE INDEX", "CREATE VIEW",   "CREATE MODEL",
+                                    "DROP TABLE",   "DROP INDEX",    "DROP VIEW",
+                                    "DROP MODEL",   "ADD COLUMN",    "DROP COLUMN",
+                                    "RENAME TABLE", "RENAME COLUMN", "COPY FROM",
+                                    "COPY TO",      "BEGIN",         "COMMIT",
+                                    "ROLLBACK",     "SET",           "RESET",
+                                    "SHOW",         "EXPLAIN",       "ANALYZE",
+                                    "SHOW CACHE",   "CLEAR CACHE",   "WARM",
+                                    "UNPIN"};
 
 static void print_error(str text, const err *e, buf *out) {
     buf_printf(out, "error: %s\n", e->message);

@@ -1,6 +1,6 @@
 /*
- * exec_answer_int.h - statements of the random tests with their answers as texts, to be compared: rows in their order or
- * as bags.
+ * exec_answer_int.h - statements of the random tests with their answers as texts, to be compared:
+ * rows in their order or as bags.
  */
 #ifndef KVASIR_EXEC_ANSWER_INT_H
 #define KVASIR_EXEC_ANSWER_INT_H
@@ -60,7 +60,8 @@ static inline bool answer_equal(const answer *a, const answer *b) {
 }
 
 static inline void print_answer(const char *title, const answer *a) {
-    printf("-- %s: %d rows%s%s\n", title, a->n, a->failed ? ", " : "", a->failed ? a->e.message : "");
+    printf("-- %s: %d rows%s%s\n", title, a->n, a->failed ? ", " : "",
+           a->failed ? a->e.message : "");
     for (int i = 0; i < a->n && i < 12; i++)
         printf("%s\n", a->rows[i]);
 }

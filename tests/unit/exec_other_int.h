@@ -1,10 +1,10 @@
 /*
- * exec_other_int.h - a database directory of the test's own, statements with what came of them, and another process at
- * work on the same directory.
+ * exec_other_int.h - a database directory of the test's own, statements with what came of them, and
+ * another process at work on the same directory.
  *
- * The other process is the test program again: `program DIRECTORY WAIT_MS SQL …` waits, runs the statements, lingers for
- * a while where they left a transaction open, and exits with 0 or the first error's code. The test's main hands over to
- * be_other where there are arguments.
+ * The other process is the test program again: `program DIRECTORY WAIT_MS SQL …` waits, runs the
+ * statements, lingers for a while where they left a transaction open, and exits with 0 or the first
+ * error's code. The test's main hands over to be_other where there are arguments.
  */
 #ifndef KVASIR_EXEC_OTHER_INT_H
 #define KVASIR_EXEC_OTHER_INT_H
@@ -30,7 +30,7 @@ enum { LINGER_US = 600000 };
 
 static char directory[64], path[80];
 
-/* ---- SQL --------------------------------------------------------------------------------------- */
+/* ---- SQL ------------------------------------------------------------------------------------- */
 
 static inline db *open_path(void) {
     db *d;
@@ -86,7 +86,7 @@ static inline outcome run_ok(db *d, const char *sql) {
     return o;
 }
 
-/* ---- the other process ------------------------------------------------------------------------- */
+/* ---- the other process ----------------------------------------------------------------------- */
 
 /* Statements end at the first NULL. */
 static inline pid_t start_other(const char *wait_ms, const char *first, const char *second) {
@@ -118,7 +118,7 @@ static inline int be_other(int argc, char **argv) {
     return status;
 }
 
-/* ---- the directory ----------------------------------------------------------------------------- */
+/* ---- the directory --------------------------------------------------------------------------- */
 
 static inline int make_directory(void **state) {
     (void)state;

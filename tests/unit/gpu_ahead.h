@@ -1,8 +1,10 @@
 /*
- * gpu_ahead.h - KV that is elsewhere, on any backend: a request whose blocks are on their way yields to one that is ready,
- * blocks that do not fit the device go on in host memory, and answers stay the same.
+ * gpu_ahead.h - KV that is elsewhere, on any backend: a request whose blocks are on their way
+ * yields to one that is ready, blocks that do not fit the device go on in host memory, and answers
+ * stay the same.
  *
- * The store in memory holds its blocks back until the test has seen an answer that needs none of them.
+ * The store in memory holds its blocks back until the test has seen an answer that needs none of
+ * them.
  */
 #ifndef KVASIR_GPU_AHEAD_H
 #define KVASIR_GPU_AHEAD_H
@@ -151,7 +153,8 @@ static inline void ahead_check(llm_engine *engine) {
 
 enum { TIER_BLOCKS = 14 };
 
-/* Every prompt twice, and all of them again when they are answered; what the second time computed. */
+/* Every prompt twice, and all of them again when
+ * they are answered; what the second time computed. */
 static inline uint64_t tiers_do(llm_engine *engine, size_t host_blocks, ahead_run *out) {
     size_t block = LLM_BLOCK_TOKENS * llm_engine_info(engine)->kv_bytes_per_token;
     llm_session_options options = {.keep_logits = true, .pass_tokens = 64, .max_batch = 3};
@@ -182,7 +185,8 @@ static inline uint64_t tiers_do(llm_engine *engine, size_t host_blocks, ahead_ru
     return out->stats.computed_tokens - first;
 }
 
-/* What does not fit the device's budget goes on in host memory: it is not computed again, and no bit changes. */
+/* What does not fit the device's budget goes on in host
+ * memory: it is not computed again, and no bit changes. */
 static inline void tiers_check(llm_engine *engine) {
     ahead_run plain = {0}, without = {0}, with = {0};
     ahead_do(engine, NULL, AHEAD_PROMPTS, 200, &plain);

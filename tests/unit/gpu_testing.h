@@ -75,8 +75,8 @@ static inline unsigned json_hex4(const char *p) {
     return (unsigned)strtoul(digits, NULL, 16);
 }
 
-/* Appends the string that starts at `at` (its quote) to `out`, unescaped; NUL bytes stay. Returns
- * what follows. */
+/* Appends the string that starts at `at` (its quote) to
+ * `out`, unescaped; NUL bytes stay. Returns what follows. */
 static inline const char *json_string(const char *at, buf *out) {
     for (at++; *at != '"'; at++) {
         if (*at != '\\') {

@@ -90,8 +90,8 @@ static void test_nearest(void **state) {
     assert_null(str_nearest(STR(""), words, 4));
 }
 
-/* Length and offset skip ASCII by words: the same as a code point at a time, wherever words begin
- * and end. */
+/* Length and offset skip ASCII by words: the same as a
+ * code point at a time, wherever words begin and end. */
 static void test_utf8_counts_by_code_point(void **state) {
     (void)state;
     const str text = STR("plain ASCII text, é, then more of it; 日本 and \xff\xc3, the end of it");

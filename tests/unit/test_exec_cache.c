@@ -1,6 +1,6 @@
 /*
- * test_exec_cache.c - what a second session finds: answers, KV, history; after kills, flipped bits and a
- * changed model file; with another process at work.
+ * test_exec_cache.c - what a second session finds: answers, KV, history; after kills, flipped bits
+ * and a changed model file; with another process at work.
  *
  * Answers come from test:hash, but for the KV of a real model, which is skipped where there is none
  * (KVASIR_MODEL or the default one).
@@ -16,7 +16,7 @@ enum { ROWS = 60 };
 static const char question[] = "SELECT id, LLM('Is {body} long?', body, topic, model => m) "
                                "RETURNS ENUM('yes', 'no', 'maybe') FROM t ORDER BY id";
 
-/* ---- sessions ---------------------------------------------------------------------------------- */
+/* ---- sessions -------------------------------------------------------------------------------- */
 
 /* One session: opens, runs what is given, closes; the last one's outcome. */
 static outcome session(const char *set, const char *sql) {
@@ -46,7 +46,7 @@ static void make_table(const char *model) {
     db_close(d);
 }
 
-/* ---- tests ------------------------------------------------------------------------------------- */
+/* ---- tests ----------------------------------------------------------------------------------- */
 
 static void a_second_session_asks_nothing_again(void **state) {
     (void)state;
@@ -171,7 +171,7 @@ static void files_in_another_encoding_are_told_of(void **state) {
     db_close(d);
 }
 
-/* ---- with a real model ------------------------------------------------------------------------- */
+/* ---- with a real model ----------------------------------------------------------------------- */
 
 static bool find_model(char out[4096]) {
     const char *model = getenv("KVASIR_MODEL"), *data = getenv("XDG_DATA_HOME"),
@@ -299,7 +299,7 @@ static void a_machine_that_computes_otherwise_is_found_out(void **state) {
     free(kept);
 }
 
-/* ---- set up ------------------------------------------------------------------------------------ */
+/* ---- set up ---------------------------------------------------------------------------------- */
 
 #define TEST(function) cmocka_unit_test_setup_teardown(function, make_directory, remove_directory)
 

@@ -91,8 +91,8 @@ static void overflow_counts_only_where_no_null_stands(void **state) {
     arena_free(a);
 }
 
-/* b <> 0 AND big / b overflows nowhere that is asked: AND keeps its right side from rows that do
- * not need it. */
+/* b <> 0 AND big / b overflows nowhere that is asked: AND
+ * keeps its right side from rows that do not need it. */
 static void and_evaluates_its_right_side_where_needed(void **state) {
     (void)state;
     arena *a = arena_new();

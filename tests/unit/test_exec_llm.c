@@ -1,5 +1,6 @@
 /*
- * test_exec_llm.c - what the LLM operator spends: layouts that share rows between questions, waves that stop early, and caps.
+ * test_exec_llm.c - what the LLM operator spends: layouts that share rows between questions, waves
+ * that stop early, and caps.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -110,7 +111,7 @@ static int tear_down(void **state) {
     return system(command);
 }
 
-/* ---- layout ------------------------------------------------------------------------------------ */
+/* ---- layout ---------------------------------------------------------------------------------- */
 
 static const char two_questions[] =
     "SELECT n, LLM('Sad?', body, author) RETURNS ENUM('a', 'b', 'c'), LLM('Old?', body, author) "
@@ -161,7 +162,8 @@ static bool explained(const char *select, const char *words) {
 static void test_layout_is_explained(void **state) {
     (void)state;
     assert_true(explained(two_questions, "before the instruction"));
-    /* one question, long questions about little, other fields, a guard: the instruction stays first */
+    /* one question, long questions about little, other
+     * fields, a guard: the instruction stays first */
     assert_false(explained("SELECT LLM('Sad?', body) FROM notes", "before the instruction"));
     assert_false(explained("SELECT LLM('Is this the word that the village elder would have liked "
                            "to hear at night?', word), "
@@ -175,13 +177,14 @@ static void test_layout_is_explained(void **state) {
                   "before the instruction"));
 }
 
-/* ---- stacks of filters ------------------------------------------------------------------------- */
+/* ---- stacks of filters ----------------------------------------------------------------------- */
 
 static const char loose_then_tight[] =
     "SELECT n FROM words WHERE CASE WHEN LLM('Loose?', word) RETURNS ENUM('a', 'b') = 'a' THEN n "
     "ELSE length(word) END >= 0 AND LLM('Tight?', word) RETURNS ENUM('a', 'b', 'c') = 'a'";
 
-/* The first condition is planned with a third of the rows and keeps all of them: the other one goes first once that is seen. */
+/* The first condition is planned with a third of the rows and keeps all of them: the other one goes
+ * first once that is seen. */
 static void test_filters_change_places(void **state) {
     (void)state;
     ok("SET llm_sample = 0");
@@ -204,7 +207,8 @@ static void test_filters_change_places(void **state) {
     outcome_free(&at_once);
 }
 
-/* Every prompt of one order is found stored under the other: what a filter keeps has no say in what the next one is asked. */
+/* Every prompt of one order is found stored under the other: what a filter keeps has no say in what
+ * the next one is asked. */
 static void test_the_order_of_filters_changes_no_prompt(void **state) {
     (void)state;
 #define SAD "LLM('Sad!', body, author) RETURNS ENUM('a', 'b') = 'a'"
@@ -255,7 +259,8 @@ static const char filter_then_question[] =
     "SELECT n, LLM('Old?', body, author) RETURNS ENUM('a', 'b', 'c') FROM notes "
     "WHERE LLM('Sad?', body, author) RETURNS ENUM('a', 'b') = 'a'";
 
-/* A projection finds the data that the filter below it has computed, also where the KV memory holds a few rows at a time. */
+/* A projection finds the data that the filter below it has computed, also where the KV memory holds
+ * a few rows at a time. */
 static void test_data_are_kept_for_the_next_question(void **state) {
     (void)state;
     outcome chosen = run(filter_then_question),
@@ -292,7 +297,7 @@ static void test_a_guard_on_an_answer(void **state) {
     outcome_free(&asked);
 }
 
-/* ---- waves ------------------------------------------------------------------------------------- */
+/* ---- waves ----------------------------------------------------------------------------------- */
 
 static void test_waves_follow_the_share_that_passes(void **state) {
     (void)state;
@@ -336,9 +341,10 @@ static void test_a_limit_that_nothing_fills_asks_all(void **state) {
     outcome_free(&o);
 }
 
-/* ---- samples ----------------------------------------------------------------------------------- */
+/* ---- samples --------------------------------------------------------------------------------- */
 
-/* What a sample asked is not asked again: each of two filters meets each row once at most, whichever comes first. */
+/* What a sample asked is not asked again: each of two filters meets each row once at most,
+ * whichever comes first. */
 static void test_a_sample_is_paid_once(void **state) {
     (void)state;
     static const char sql[] =
@@ -354,7 +360,7 @@ static void test_a_sample_is_paid_once(void **state) {
     outcome_free(&unsampled);
 }
 
-/* ---- counts and caps --------------------------------------------------------------------------- */
+/* ---- counts and caps ------------------------------------------------------------------------- */
 
 static void test_token_counts_bound_what_is_possible(void **state) {
     (void)state;

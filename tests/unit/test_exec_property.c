@@ -1,13 +1,16 @@
 /*
- * test_exec_property.c - what a statement with LLM calls answers depends on nothing that only decides what it costs: not on the order of
- * prompts, dedup, KV cache, windows, eviction, stored answers, spilling, nor on any rule of the planner.
+ * test_exec_property.c - what a statement with LLM calls answers depends on nothing that only
+ * decides what it costs: not on the order of prompts, dedup, KV cache, windows, eviction, stored
+ * answers, spilling, nor on any rule of the planner.
  *
- * The judge: the hashing test model answers by what is asked alone, so every call can be written as a CASE over its fields' values, with
- * answers asked one by one beforehand. A random statement runs once with CASEs in place of its calls - plain SQL - and then with the calls,
- * under every variant of the settings and with each rule off. Rows compare in their order where SQL, or DIALECT 4, promises one: under a
- * total ORDER BY, and over one table; else as bags.
+ * The judge: the hashing test model answers by what is asked alone, so every call can be written as
+ * a CASE over its fields' values, with answers asked one by one beforehand. A random statement runs
+ * once with CASEs in place of its calls - plain SQL - and then with the calls, under every variant
+ * of the settings and with each rule off. Rows compare in their order where SQL, or DIALECT 4,
+ * promises one: under a total ORDER BY, and over one table; else as bags.
  *
- *   KVASIR_SEED=7 KVASIR_CASES=100 KVASIR_CASE=12 test_exec_property     (KVASIR_CASE: this one alone, with its SQL)
+ *   KVASIR_SEED=7 KVASIR_CASES=100 KVASIR_CASE=12 test_exec_property     (KVASIR_CASE: this one
+ *                                                                        alone, with its SQL)
  *   KVASIR_LONG=1: ten times as many
  */
 #include "exec_answer_int.h"
@@ -18,7 +21,7 @@ enum {
     LAYOUT_CASES = 3
 }; /* every third case is asked with llm_layout = 'auto', too */
 
-/* ---- questions, and what the model answers ----------------------------------------------------- */
+/* ---- questions, and what the model answers --------------------------------------------------- */
 
 static const char *const texts[] = {
     "'red'", "'red deer'", "'red deer run'", "''", "'the quick brown fox'", "NULL"};
@@ -104,9 +107,10 @@ static void append_case(buf *out, int at, bool number, const char *f, const char
     buf_printf(out, " ELSE CAST(NULL AS %s) END", q->is_text ? "TEXT" : "INTEGER");
 }
 
-/* ---- statements -------------------------------------------------------------------------------- */
+/* ---- statements ------------------------------------------------------------------------------ */
 
-/* Columns at hand, from the table aliases in reach; every statement is written twice, with calls and with CASEs. */
+/* Columns at hand, from the table aliases in reach; every
+ * statement is written twice, with calls and with CASEs. */
 typedef struct gen {
     uint64_t state;
     bool judge; /* CASEs */
@@ -326,7 +330,7 @@ static void gen_statement(gen *g, buf *out) {
     }
 }
 
-/* ---- data -------------------------------------------------------------------------------------- */
+/* ---- data ------------------------------------------------------------------------------------ */
 
 static void gen_data(gen *g, buf *out) {
     uint32_t n = 1 + pick(g, chance(g, 30) ? 60 : 14), m = pick(g, 9);
@@ -346,7 +350,7 @@ static void gen_data(gen *g, buf *out) {
         buf_append_c(out, "ANALYZE\n");
 }
 
-/* ---- the cases --------------------------------------------------------------------------------- */
+/* ---- the cases ------------------------------------------------------------------------------- */
 
 /* Settings that only decide what a statement costs. Each stands alone: RESET follows. */
 static const char *const variants[] = {
@@ -432,7 +436,8 @@ static int check(db *d, const test_case *c, const char *set, str data) {
     return !ok;
 }
 
-/* Questions that share their rows may be asked data first, which is another question to the model: the same one under all variants. */
+/* Questions that share their rows may be asked data first, which is another question to the model:
+ * the same one under all variants. */
 static int check_layout(db *d, const test_case *c, const char *layout, str data) {
     answer chosen, a;
     int bad = 0;

@@ -113,8 +113,7 @@ static void equal_keys_are_one_entry(void **state) {
     rowset_free(r);
 }
 
-/* ---- the sort operator over a subtree read ahead
- * -------------------------------------------------- */
+/* ---- the sort operator over a subtree read ahead --------------------------------------------- */
 
 static int compare_rows(const rowset *r, const sort_key *keys, int nkeys, int64_t a, int64_t b) {
     for (int k = 0; k < nkeys; k++) {
@@ -154,8 +153,8 @@ static void check_sort(rowset *input, sort_key *keys, int nkeys, int64_t limit) 
     op_close(o);
     int64_t count = rowset_rows(input), kept = limit >= 0 ? BASE_MIN(limit, count) : count;
     assert_int_equal(rowset_rows(out), kept);
-    /* Each row's place is the number of rows before it: the k-th row put out must be the one of
-     * rank k. */
+    /* Each row's place is the number of rows before it:
+     * the k-th row put out must be the one of rank k. */
     for (int64_t i = 0; i < count; i++) {
         int64_t at = 0;
         for (int64_t j = 0; j < count; j++)

@@ -1,26 +1,35 @@
 /*
- * test_exec_rules.c - random statements over random tables mean the same whatever rules of the planner are on, and the same as in
- * sqlite3 where it is installed.
+ * test_exec_rules.c - random statements over random tables mean the same whatever rules of the
+ * planner are on, and the same as in sqlite3 where it is installed.
  *
- * Statements are written in what both dialects share: typed expressions, explicit NULLS FIRST, no ties under LIMIT. LLM calls (to
- * the hashing test model) are compared between rules alone. Statements without ORDER BY compare as bags of rows, except over one
- * table, whose order no rule may change, and between rules that only choose how to read.
+ * Statements are written in what both dialects share: typed expressions, explicit NULLS FIRST, no
+ * ties under LIMIT. LLM calls (to the hashing test model) are compared between rules alone.
+ * Statements without ORDER BY compare as bags of rows, except over one table, whose order no rule
+ * may change, and between rules that only choose how to read.
  *
- *   KVASIR_SEED=7 KVASIR_CASES=100 KVASIR_CASE=12 test_exec_rules     (KVASIR_CASE: this one alone, with its SQL)
+ *   KVASIR_SEED=7 KVASIR_CASES=100 KVASIR_CASE=12 test_exec_rules     (KVASIR_CASE: this one alone,
+ *                                                                     with its SQL)
  *   KVASIR_LONG=1: ten times as many
  */
 #include "exec_answer_int.h"
 
-enum { CASES = 1000, BATCH = 500, CASES_PER_DATA = 20, MAX_CTE_TABLES = 5, MAX_COLUMNS = 48, MAX_OUT = 3 };
+enum {
+    CASES = 1000,
+    BATCH = 500,
+    CASES_PER_DATA = 20,
+    MAX_CTE_TABLES = 5,
+    MAX_COLUMNS = 48,
+    MAX_OUT = 3
+};
 
 typedef struct gen {
     uint64_t state;
     int aliases, prompts;
     bool llm;       /* calls may occur */
     bool one_table; /* so far the outermost FROM is one table alone */
-    bool exists;    /* the next SELECT is EXISTS's: sqlite3 forgets its DISTINCT, even under OFFSET */
-    int cte;        /* columns of WITH w, all of them numbers; 0: none */
-    int tables;     /* named so far, w counting for those in it: each may multiply the rows by ten */
+    bool exists; /* the next SELECT is EXISTS's: sqlite3 forgets its DISTINCT, even under OFFSET */
+    int cte;     /* columns of WITH w, all of them numbers; 0: none */
+    int tables;  /* named so far, w counting for those in it: each may multiply the rows by ten */
     int cte_tables;
     bool big; /* t0 has many rows: it comes once in a statement */
     bool big_named;
@@ -37,7 +46,7 @@ static bool chance(gen *g, uint32_t percent) {
     return pick(g, 100) < percent;
 }
 
-/* ---- expressions ------------------------------------------------------------------------------- */
+/* ---- expressions ----------------------------------------------------------------------------- */
 
 typedef struct gen_column {
     char text[64];
@@ -78,7 +87,8 @@ static const gen_column *any_column(gen *g, const gen_scope *s, bool is_text) {
 
 static void gen_value(gen *g, buf *out, const gen_scope *s, bool is_text, int depth);
 static void gen_condition(gen *g, buf *out, const gen_scope *s, int depth);
-static void gen_query(gen *g, buf *out, const gen_scope *outer, const bool *types, int ntypes, int depth);
+static void gen_query(gen *g, buf *out, const gen_scope *outer, const bool *types, int ntypes,
+                      int depth);
 static void gen_from(gen *g, buf *out, gen_scope *s, int depth);
 
 static void gen_leaf(gen *g, buf *out, const gen_scope *s, bool is_text) {
@@ -118,7 +128,8 @@ static void gen_scalar(gen *g, buf *out, const gen_scope *s, bool is_text, int d
         gen_condition(g, out, &own, depth - 1);
     }
     if (limited)
-        buf_append_c(out, chance(g, 50) ? " ORDER BY 1 NULLS FIRST LIMIT 1" : " ORDER BY 1 DESC NULLS LAST LIMIT 1 OFFSET 1");
+        buf_append_c(out, chance(g, 50) ? " ORDER BY 1 NULLS FIRST LIMIT 1"
+                                        : " ORDER BY 1 DESC NULLS LAST LIMIT 1 OFFSET 1");
     buf_append_char(out, ')');
 }
 
@@ -134,7 +145,8 @@ static void gen_call(gen *g, buf *out, const gen_scope *s) {
     buf_append_c(out, ") RETURNS ENUM('x', 'y', 'z')");
 }
 
-static void gen_pair(gen *g, buf *out, const char *format, const gen_scope *s, bool is_text, int depth) {
+static void gen_pair(gen *g, buf *out, const char *format, const gen_scope *s, bool is_text,
+                     int depth) {
     for (const char *at = format; *at; at++) {
         if (*at == '?')
             gen_value(g, out, s, is_text, depth - 1);
@@ -146,9 +158,17 @@ static void gen_pair(gen *g, buf *out, const char *format, const gen_scope *s, b
 }
 
 static void gen_value(gen *g, buf *out, const gen_scope *s, bool is_text, int depth) {
-    static const char *const numbers[] = {"(? + ?)", "(? - ?)", "(? * ?)", "(? / ?)", "(? % ?)", "coalesce(?, ?)",
-                                          "CASE WHEN ! THEN ? ELSE ? END", "abs(?)", "CAST((!) AS INTEGER)"};
-    static const char *const texts[] = {"(? || ?)", "coalesce(?, ?)", "CASE WHEN ! THEN ? ELSE ? END", "upper(?)",
+    static const char *const numbers[] = {"(? + ?)",
+                                          "(? - ?)",
+                                          "(? * ?)",
+                                          "(? / ?)",
+                                          "(? % ?)",
+                                          "coalesce(?, ?)",
+                                          "CASE WHEN ! THEN ? ELSE ? END",
+                                          "abs(?)",
+                                          "CAST((!) AS INTEGER)"};
+    static const char *const texts[] = {"(? || ?)", "coalesce(?, ?)",
+                                        "CASE WHEN ! THEN ? ELSE ? END", "upper(?)",
                                         "substr(?, 1, 1)"};
     if (depth <= 0 || chance(g, 50)) {
         gen_leaf(g, out, s, is_text);
@@ -165,9 +185,10 @@ static void gen_value(gen *g, buf *out, const gen_scope *s, bool is_text, int de
 
 /* Semi and anti joins to the large table, by its key. */
 static void gen_big_membership(gen *g, buf *out, const gen_scope *s) {
-    static const char *const formats[] = {"%s IN (SELECT s%d.a FROM t0 AS s%d WHERE s%d.b <= 60)",
-                                          "EXISTS (SELECT 1 FROM t0 AS s%2$d WHERE %1$s = s%2$d.a)",
-                                          "NOT EXISTS (SELECT 1 FROM t0 AS s%2$d WHERE %1$s = s%2$d.a AND s%2$d.d > 7)"};
+    static const char *const formats[] = {
+        "%s IN (SELECT s%d.a FROM t0 AS s%d WHERE s%d.b <= 60)",
+        "EXISTS (SELECT 1 FROM t0 AS s%2$d WHERE %1$s = s%2$d.a)",
+        "NOT EXISTS (SELECT 1 FROM t0 AS s%2$d WHERE %1$s = s%2$d.a AND s%2$d.d > 7)"};
     const gen_column *c = column_in(g, s, false, false);
     int alias = ++g->aliases;
     uint32_t which = pick(g, BASE_COUNT(formats));
@@ -197,11 +218,23 @@ static void gen_membership(gen *g, buf *out, const gen_scope *s, int depth) {
 }
 
 static void gen_condition(gen *g, buf *out, const gen_scope *s, int depth) {
-    static const char *const numbers[] = {"? = ?", "? <> ?", "? <= ?", "? >= ?", "? = ?", "? IS NULL", "? IS NOT NULL",
-                                          "? IN (1, 2, ?)", "? NOT IN (0, ?)", "? BETWEEN -1 AND ?", "? IS DISTINCT FROM ?",
-                                          "? IS NOT DISTINCT FROM ?", "? IS NOT NULL", "? <= 4",
+    static const char *const numbers[] = {"? = ?",
+                                          "? <> ?",
+                                          "? <= ?",
+                                          "? >= ?",
+                                          "? = ?",
+                                          "? IS NULL",
+                                          "? IS NOT NULL",
+                                          "? IN (1, 2, ?)",
+                                          "? NOT IN (0, ?)",
+                                          "? BETWEEN -1 AND ?",
+                                          "? IS DISTINCT FROM ?",
+                                          "? IS NOT DISTINCT FROM ?",
+                                          "? IS NOT NULL",
+                                          "? <= 4",
                                           "? IN (3, 0, 3, NULL)"};
-    static const char *const texts[] = {"? = ?", "? <> ?", "? <= ?", "? IS NULL", "? LIKE 'x%'", "? IN ('x', 'y')", "? >= ?"};
+    static const char *const texts[] = {"? = ?",       "? <> ?",          "? <= ?", "? IS NULL",
+                                        "? LIKE 'x%'", "? IN ('x', 'y')", "? >= ?"};
     static const char *const links[] = {"(! AND !)", "(! OR !)", "NOT (!)", "(! OR !)"};
     if (depth > 0 && chance(g, 30)) {
         gen_pair(g, out, links[pick(g, BASE_COUNT(links))], s, false, depth);
@@ -212,11 +245,14 @@ static void gen_condition(gen *g, buf *out, const gen_scope *s, int depth) {
         buf_append_c(out, chance(g, 60) ? " = 'x'" : " <> 'y'");
     } else {
         bool is_text = chance(g, 30);
-        gen_pair(g, out, is_text ? texts[pick(g, BASE_COUNT(texts))] : numbers[pick(g, BASE_COUNT(numbers))], s, is_text, depth);
+        gen_pair(g, out,
+                 is_text ? texts[pick(g, BASE_COUNT(texts))]
+                         : numbers[pick(g, BASE_COUNT(numbers))],
+                 s, is_text, depth);
     }
 }
 
-/* ---- queries ----------------------------------------------------------------------------------- */
+/* ---- queries --------------------------------------------------------------------------------- */
 
 typedef struct gen_table {
     const char *name;
@@ -280,7 +316,8 @@ static void gen_chain(gen *g, buf *out, gen_scope *s, int depth) {
         gen_scope fresh = {.n = 0};
         buf_append_c(out, i ? " JOIN " : "");
         gen_source(g, out, &fresh, depth - 1);
-        const gen_column *old = column_in(g, s, false, false), *new = column_in(g, &fresh, false, false);
+        const gen_column *old = column_in(g, s, false, false),
+                         *new = column_in(g, &fresh, false, false);
         if (i > 0 && old && new)
             buf_printf(out, " ON %s = %s", old->text, new->text);
         else if (i > 0)
@@ -294,7 +331,7 @@ static void gen_chain(gen *g, buf *out, gen_scope *s, int depth) {
 static void gen_on(gen *g, buf *out, const gen_scope *s, int at) {
     gen_scope old = *s, new = {.n = s->n - at};
     old.n = at;
-    memcpy(new.cols, s->cols + at, sizeof *new.cols * (size_t)new.n);
+    memcpy(new.cols, s->cols + at, sizeof *new.cols *(size_t) new.n);
     const gen_column *a = column_in(g, &old, false, false), *b = column_in(g, &new, false, false);
     buf_append_c(out, " ON ");
     if (a && b && chance(g, 50)) {
@@ -329,14 +366,19 @@ static void gen_from(gen *g, buf *out, gen_scope *s, int depth) {
 
 static void gen_order(gen *g, buf *out, int ntypes) {
     for (int i = 1; i <= ntypes; i++)
-        buf_printf(out, "%s %d%s", i == 1 ? " ORDER BY" : ",", i, chance(g, 50) ? " NULLS FIRST" : " DESC NULLS LAST");
+        buf_printf(out, "%s %d%s", i == 1 ? " ORDER BY" : ",", i,
+                   chance(g, 50) ? " NULLS FIRST" : " DESC NULLS LAST");
     if (chance(g, 40))
         buf_printf(out, " LIMIT %u OFFSET %u", 1 + pick(g, 6), pick(g, 3));
 }
 
 /* After GROUP BY: the keys and some aggregates are what expressions are made of. */
 static void gen_groups(gen *g, const gen_scope *s, gen_scope *groups, buf *keys) {
-    static const char *const aggregates[] = {"count(%s)", "sum(%s)", "min(%s)", "max(%s)", "count(DISTINCT %s)",
+    static const char *const aggregates[] = {"count(%s)",
+                                             "sum(%s)",
+                                             "min(%s)",
+                                             "max(%s)",
+                                             "count(DISTINCT %s)",
                                              "sum(%s) FILTER (WHERE %s > 1)"};
     groups->outer = s->outer;
     int nkeys = (int)pick(g, 3);
@@ -352,14 +394,16 @@ static void gen_groups(gen *g, const gen_scope *s, gen_scope *groups, buf *keys)
         snprintf(made->text, sizeof made->text, "count(*)");
         if (c) {
             char text[160];
-            snprintf(text, sizeof text, aggregates[pick(g, BASE_COUNT(aggregates))], c->text, c->text);
+            snprintf(text, sizeof text, aggregates[pick(g, BASE_COUNT(aggregates))], c->text,
+                     c->text);
             if (strlen(text) < sizeof made->text)
                 memcpy(made->text, text, strlen(text) + 1);
         }
     }
 }
 
-static void gen_select(gen *g, buf *out, const gen_scope *outer, const bool *types, int ntypes, int depth) {
+static void gen_select(gen *g, buf *out, const gen_scope *outer, const bool *types, int ntypes,
+                       int depth) {
     gen_scope own = {.outer = outer}, groups = {.n = 0};
     const gen_scope *s = &own;
     buf from = {0}, keys = {0};
@@ -395,7 +439,8 @@ static void gen_select(gen *g, buf *out, const gen_scope *outer, const bool *typ
     buf_free(&keys);
 }
 
-static void gen_query(gen *g, buf *out, const gen_scope *outer, const bool *types, int ntypes, int depth) {
+static void gen_query(gen *g, buf *out, const gen_scope *outer, const bool *types, int ntypes,
+                      int depth) {
     static const char *const setops[] = {" UNION ALL ", " UNION ", " EXCEPT ", " INTERSECT "};
     if (depth > 1 && chance(g, 12)) {
         for (int i = 0; i < 2; i++) {
@@ -424,7 +469,7 @@ static void gen_with(gen *g, buf *out) {
     g->one_table = true;
 }
 
-/* ---- data -------------------------------------------------------------------------------------- */
+/* ---- data ------------------------------------------------------------------------------------ */
 
 static void gen_cell(gen *g, buf *out, bool is_text, bool big) {
     static const char *const texts[] = {"'x'", "'y'", "'xy'", "''", "'xx'"};
@@ -438,10 +483,12 @@ static void gen_cell(gen *g, buf *out, bool is_text, bool big) {
 
 /* Statements that make the tables, one a line. */
 static void gen_data(gen *g, buf *out) {
-    static const char *const create[] = {"CREATE TABLE t0 (a INTEGER PRIMARY KEY, b INTEGER, c TEXT, d INTEGER)",
-                                         "CREATE TABLE t1 (a INTEGER, b INTEGER, c TEXT)",
-                                         "CREATE TABLE t2 (b INTEGER, c TEXT, e INTEGER)"};
-    static const char *const indexes[] = {"CREATE INDEX i0 ON t0 (b)", "CREATE INDEX i1 ON t1 (c, a)", "CREATE INDEX i2 ON t2 (e)"};
+    static const char *const create[] = {
+        "CREATE TABLE t0 (a INTEGER PRIMARY KEY, b INTEGER, c TEXT, d INTEGER)",
+        "CREATE TABLE t1 (a INTEGER, b INTEGER, c TEXT)",
+        "CREATE TABLE t2 (b INTEGER, c TEXT, e INTEGER)"};
+    static const char *const indexes[] = {
+        "CREATE INDEX i0 ON t0 (b)", "CREATE INDEX i1 ON t1 (c, a)", "CREATE INDEX i2 ON t2 (e)"};
     for (size_t t = 0; t < BASE_COUNT(tables); t++) {
         bool big = g->big && t == 0;
         uint32_t rows = chance(g, 10) ? 0 : 2 + pick(g, g->big ? 4 : 9);
@@ -465,15 +512,17 @@ static void gen_data(gen *g, buf *out) {
         buf_append_c(out, "ANALYZE\n");
 }
 
-/* ---- running ----------------------------------------------------------------------------------- */
+/* ---- running --------------------------------------------------------------------------------- */
 
-static void report(const char *what, int number, str data, str sql, const answer *a, const answer *b) {
-    printf("case %d differs: %s\n%.*s%.*s\n", number, what, (int)data.n, data.p ? data.p : "", (int)sql.n, sql.p);
+static void report(const char *what, int number, str data, str sql, const answer *a,
+                   const answer *b) {
+    printf("case %d differs: %s\n%.*s%.*s\n", number, what, (int)data.n, data.p ? data.p : "",
+           (int)sql.n, sql.p);
     print_answer("all rules", a);
     print_answer(what, b);
 }
 
-/* ---- the cases --------------------------------------------------------------------------------- */
+/* ---- the cases ------------------------------------------------------------------------------- */
 
 typedef struct test_case {
     int number;
@@ -481,7 +530,7 @@ typedef struct test_case {
     buf sql, data;     /* data: new tables from this case on */
     answer all;        /* with all rules on */
     answer oracle;
-    bool judged;       /* the oracle understood it */
+    bool judged; /* the oracle understood it */
 } test_case;
 
 static void make_case(uint64_t seed, int number, test_case *c) {
@@ -546,10 +595,12 @@ static int check_case(db *d, test_case *c, str data) {
     buf off = {0};
     set_rules_off(d, "");
     run(d, buf_str(&c->sql), &c->all);
-    if (c->all.failed && strstr(c->all.e.message, "none of the answers")) /* the statement's own fault */
+    if (c->all.failed &&
+        strstr(c->all.e.message, "none of the answers")) /* the statement's own fault */
         return 0;
     if (c->all.failed) {
-        printf("case %d fails: %s\n%.*s%.*s\n", c->number, c->all.e.message, (int)data.n, data.p, (int)c->sql.n, c->sql.p);
+        printf("case %d fails: %s\n%.*s%.*s\n", c->number, c->all.e.message, (int)data.n, data.p,
+               (int)c->sql.n, c->sql.p);
         return 1;
     }
     for (size_t i = 0; i < n && !bad; i++)
@@ -569,9 +620,10 @@ static int check_case(db *d, test_case *c, str data) {
     return bad;
 }
 
-/* ---- sqlite3 ----------------------------------------------------------------------------------- */
+/* ---- sqlite3 --------------------------------------------------------------------------------- */
 
-/* The tables alone: with indexes and statistics sqlite3 3.40 has been seen to lose rows of IN under ORDER BY … LIMIT. */
+/* The tables alone: with indexes and statistics sqlite3 3.40
+ * has been seen to lose rows of IN under ORDER BY … LIMIT. */
 static void append_tables(FILE *f, str text) {
     while (text.n) {
         size_t n = (size_t)((const char *)memchr(text.p, '\n', text.n) - text.p);
@@ -649,7 +701,7 @@ static int check_sqlite(test_case *cases, int n, int *judged) {
     return bad;
 }
 
-/* ---- all of it --------------------------------------------------------------------------------- */
+/* ---- all of it ------------------------------------------------------------------------------- */
 
 static db *open_db(void) {
     db_options options = {.path = NULL};
@@ -660,12 +712,15 @@ static db *open_db(void) {
     run_c(d, "CREATE MODEL hashing FROM 'test:hash'");
     run_c(d, "SET model = 'hashing'");
     run_c(d, "SET cost_rates = 'nominal'");
-    run_c(d, "SET llm_layout = 'instruction'"); /* auto follows the rows that reach a call, and rules change which do */
+    run_c(d,
+          /* auto follows the rows that reach a call, and rules change which do */
+          "SET llm_layout = 'instruction'");
     return d;
 }
 
-/* Cases first … first + n - 1, then sqlite3's judgement of them; returns how many are wrong. A multiple of CASES_PER_DATA
- * comes first, so that a batch has its own tables; answers are kept for one batch at a time. */
+/* Cases first … first + n - 1, then sqlite3's judgement of them; returns how many are wrong. A
+ * multiple of CASES_PER_DATA comes first, so that a batch has its own tables; answers are kept for
+ * one batch at a time. */
 static int run_batch(db *d, uint64_t seed, int first, int n, int only, int *judged) {
     test_case *cases = mem_zalloc(sizeof *cases * (size_t)n);
     str data = {NULL, 0};
@@ -702,7 +757,8 @@ static void test_rules_change_no_answer(void **state) {
     for (int first = 0; first < n && bad < 10; first += BATCH)
         bad += run_batch(d, seed, first, BASE_MIN(BATCH, n - first), only, &judged);
     db_close(d);
-    printf("seed %llu: %d statements, %d of them compared with sqlite3\n", (unsigned long long)seed, n, judged);
+    printf("seed %llu: %d statements, %d of them compared with sqlite3\n", (unsigned long long)seed,
+           n, judged);
     assert_int_equal(bad, 0);
 }
 

@@ -1,6 +1,6 @@
 /*
- * test_gpu_ahead.c - blocks read ahead of the walk, on the CPU: requests yield, bits stay, and what is dropped, taken
- * early or never taken does no harm.
+ * test_gpu_ahead.c - blocks read ahead of the walk, on the CPU: requests yield, bits stay, and what
+ * is dropped, taken early or never taken does no harm.
  */
 #include "cpu_int.h"
 #include "gpu_ahead.h"
@@ -42,7 +42,8 @@ static void requests_yield_to_those_that_are_ready(void **state) {
     ahead_check(&engine);
 }
 
-/* The CPU has one tier; the scheduler does not know, and keeps what live requests use within the smaller budget. */
+/* The CPU has one tier; the scheduler does not know, and
+ * keeps what live requests use within the smaller budget. */
 static void blocks_go_on_in_host_memory(void **state) {
     (void)state;
     engine.info.kv_host_bytes = 1;

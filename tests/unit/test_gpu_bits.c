@@ -65,8 +65,8 @@ static void text_make(uint64_t seed, int count, buf *out) {
     buf_append_char(out, '\n');
 }
 
-/* Prompt i: a shared head, one of several bodies (whose lengths walk over block boundaries), a tail
- * of its own. */
+/* Prompt i: a shared head, one of several bodies (whose
+ * lengths walk over block boundaries), a tail of its own. */
 static int prompt_spans(const llm_engine *engine, int i, llm_span **out) {
     buf body = {0}, tail = {0};
     text_make(1000 + (uint64_t)(i % 7), 20 + 9 * (i % 7), &body);
@@ -85,8 +85,8 @@ static int prompt_spans(const llm_engine *engine, int i, llm_span **out) {
     return n;
 }
 
-/* Every kind of answer: literals that differ at once, literals with inner branches, a number, free
- * text. */
+/* Every kind of answer: literals that differ at once,
+ * literals with inner branches, a number, free text. */
 static llm_guide *prompt_guide(const llm_engine *engine, int i) {
     static const str plain[] = {{"positive", 8}, {"negative", 8}};
     static const str nested[] = {{"1", 1}, {"10", 2},        {"12", 2},
@@ -202,7 +202,7 @@ static int setup(void **state) {
     two.threads = 2;
     if (llm_engine_open(&one, &f.one, &e) != 0 || llm_engine_open(&two, &f.two, &e) != 0) {
         fprintf(stderr, "%s\n", e.message);
-#ifndef KVASIR_CPU /* a build for cards alone: what the card at hand cannot do, or no card, is skipped */
+#ifndef KVASIR_CPU /* for cards alone: what the card at hand cannot do, or no card, is skipped */
         if (e.code == ERR_UNSUPPORTED) {
             free(f.reference);
             f.reference = NULL;
@@ -276,8 +276,8 @@ static void with_little_memory(void **state) {
               "19 blocks of KV");
 }
 
-/* A device that finds the likeliest tokens, and draws' candidates, by looking at all logits: same answers, also where
- * the candidates do not suffice and the row runs again. */
+/* A device that finds the likeliest tokens, and draws' candidates, by looking at all logits: same
+ * answers, also where the candidates do not suffice and the row runs again. */
 static const llm_backend *plain;
 static int draws_of_few, draws_of_all;
 
@@ -426,7 +426,8 @@ static void from_a_store(void **state) {
         llm_stats st;
         llm_session_stats(s, &st);
         assert_int_equal(st.prompt_tokens, st.computed_tokens + st.reused_memory + st.reused_disk);
-        /* who yields to whom is a matter of time, and with it what is evicted: not counted to the token */
+        /* who yields to whom is a matter of time, and with
+         * it what is evicted: not counted to the token */
         assert_true(round == 0 || (st.reused_disk > 0 && st.computed_tokens < computed));
         computed = round == 0 ? st.computed_tokens : computed;
         same(f.reference, out, "store");

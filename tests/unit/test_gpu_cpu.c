@@ -301,7 +301,8 @@ static void tops_are_the_largest(void **state) {
     assert_int_equal(gguf_open_memory(file.p, file.n, &g, &e), 0);
     variant v = {.options = {.precision = LLM_F32}};
     engine_load(&engine, g, 2, &v);
-    assert_int_equal(backend_cpu.work_new(&engine, &(work_size){.blocks = 1, .rows = 64}, &work, &e), 0);
+    assert_int_equal(
+        backend_cpu.work_new(&engine, &(work_size){.blocks = 1, .rows = 64}, &work, &e), 0);
     static const int32_t table[] = {0};
     static float logits[3 * ROWS][TINY_VOCAB];
     llm_token ids[3 * ROWS][PASS_TOP];

@@ -138,8 +138,8 @@ static void refuses_each_kind_of_damage(void **state) {
     refuses_with_a_reason(&m, 3, ERR_UNSUPPORTED, "sharded");
 }
 
-/* Every prefix of a good file, and the file with any one byte changed: refused or read, never a
- * crash. */
+/* Every prefix of a good file, and the file with any
+ * one byte changed: refused or read, never a crash. */
 static void survives_cuts_and_flips(void **state) {
     (void)state;
     gguf_maker m = {0};

@@ -169,7 +169,8 @@ static void sampling(void **state) {
     assert_true(seen[1] > 700 && seen[2] > 700 && seen[4] > 200 && seen[0] > 10 && seen[3] < 60);
 }
 
-/* Drawn from the likeliest and the weight of all: the same token, or -1; enough of them always suffice. */
+/* Drawn from the likeliest and the weight of all: the
+ * same token, or -1; enough of them always suffice. */
 static void few_candidates_draw_what_all_would(void **state) {
     (void)state;
     enum { VOCAB = 700 };

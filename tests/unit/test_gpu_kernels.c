@@ -267,7 +267,8 @@ static double logit_of(const float *w, const uint16_t *x) {
     return sum;
 }
 
-/* No token above the best lower bound is dropped, and few are kept; one large value in a state and one in the head. */
+/* No token above the best lower bound is dropped, and few
+ * are kept; one large value in a state and one in the head. */
 static void screen_check(const kernels *k, float *w, float outlier) {
     head_screen *s = head_screen_new(k, HEAD, WIDTH);
     assert_non_null(s);
@@ -413,9 +414,13 @@ static void pool_runs_each_task_once(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rows),     cmocka_unit_test(narrow_and_wide),
-        cmocka_unit_test(rope),     cmocka_unit_test(attend),   cmocka_unit_test(screen),
-        cmocka_unit_test(products), cmocka_unit_test(pool_runs_each_task_once),
+        cmocka_unit_test(rows),
+        cmocka_unit_test(narrow_and_wide),
+        cmocka_unit_test(rope),
+        cmocka_unit_test(attend),
+        cmocka_unit_test(screen),
+        cmocka_unit_test(products),
+        cmocka_unit_test(pool_runs_each_task_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

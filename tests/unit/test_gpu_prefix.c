@@ -50,8 +50,8 @@ static void check_path(const prefix_node *end, const llm_token *tokens, int n) {
     assert_memory_equal(got, tokens, sizeof(llm_token) * (size_t)n);
 }
 
-/* Blocks handed out = distinct blocks in the tables of resident nodes; those of nodes with users are counted, and every
- * block is wanted as its topmost node is. */
+/* Blocks handed out = distinct blocks in the tables of resident nodes; those of nodes with users
+ * are counted, and every block is wanted as its topmost node is. */
 static void check_blocks(const prefix_tree *t) {
     static char seen[BLOCKS];
     memset(seen, 0, sizeof seen);

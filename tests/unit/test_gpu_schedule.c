@@ -45,8 +45,8 @@ typedef struct answers {
     llm_stats stats;
 } answers;
 
-/* `movies` × `reviews` prompts: head, movie, review; each movie's reviews are spread over the
- * input. */
+/* `movies` × `reviews` prompts: head, movie, review;
+ * each movie's reviews are spread over the input. */
 static void run(llm_session_options options, int movies, int reviews, bool reviews_first,
                 answers *out) {
     err e = {0};
@@ -123,8 +123,8 @@ static void tree_computes_each_node_once(void **state) {
     assert_int_equal(fifo.stats.computed_tokens,
                      tree.stats.computed_tokens); /* all fits: nothing evicted */
     assert_true(tree.stats.computed_tokens * 2 < none.stats.computed_tokens);
-    /* three blocks of memory per prompt at most: the tree still computes each node once, FIFO
-     * cannot */
+    /* three blocks of memory per prompt at most: the
+     * tree still computes each node once, FIFO cannot */
     size_t block = llm_engine_info(engine)->kv_bytes_per_token * LLM_BLOCK_TOKENS;
     run((llm_session_options){.reuse = LLM_REUSE_TREE, .kv_memory_bytes = 12 * block}, 20, 10,
         false, &small);

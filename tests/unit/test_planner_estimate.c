@@ -1,5 +1,6 @@
 /*
- * test_planner_estimate.c - rows, distinct values, tokens and cost, over statistics given here: 1,000 movies, 50,000 reviews.
+ * test_planner_estimate.c - rows, distinct values, tokens and cost, over statistics given here:
+ * 1,000 movies, 50,000 reviews.
  */
 #include <math.h>
 #include <setjmp.h>
@@ -18,7 +19,7 @@ static plan_env env;
 static double learned_share, learned_tokens; /* negative: not known */
 static const uint8_t *recorded;
 
-/* ---- what is known of the fixture's tables ------------------------------------------------------ */
+/* ---- what is known of the fixture's tables --------------------------------------------------- */
 
 enum { MOVIES = 1000, REVIEWS = 50000 };
 
@@ -27,7 +28,11 @@ static column_stats movie_stats[] = {
     {.distinct = MOVIES, .average_bytes = 4},
     {.distinct = MOVIES, .average_bytes = 20},
     {.distinct = MOVIES, .average_bytes = 840},
-    {.distinct = 50, .average_bytes = 4, .null_fraction = 0.1, .low = {.type = TYPE_INTEGER, .i = 1970}, .high = {.type = TYPE_INTEGER, .i = 2020}},
+    {.distinct = 50,
+     .average_bytes = 4,
+     .null_fraction = 0.1,
+     .low = {.type = TYPE_INTEGER, .i = 1970},
+     .high = {.type = TYPE_INTEGER, .i = 2020}},
 };
 /* id, movie_id, title, review, stars, fresh */
 static column_stats review_stats[] = {
@@ -35,7 +40,12 @@ static column_stats review_stats[] = {
     {.distinct = MOVIES, .average_bytes = 4},
     {.distinct = MOVIES, .average_bytes = 20},
     {.distinct = 40000, .average_bytes = 126},
-    {.distinct = 5, .average_bytes = 3, .null_fraction = 0.2, .ncommon = 1, .common = {{.type = TYPE_REAL, .r = 5}}, .common_fraction = {0.3}},
+    {.distinct = 5,
+     .average_bytes = 3,
+     .null_fraction = 0.2,
+     .ncommon = 1,
+     .common = {{.type = TYPE_REAL, .r = 5}},
+     .common_fraction = {0.3}},
     {.distinct = 2, .average_bytes = 5},
 };
 
@@ -43,9 +53,11 @@ static int known_stats(void *ctx, const table_def *t, arena *a, table_stats *out
     (void)ctx;
     (void)a;
     if (str_equal(t->name, STR("movies")))
-        *out = (table_stats){.rows = MOVIES, .analyzed = true, .ncolumns = 4, .columns = movie_stats};
+        *out =
+            (table_stats){.rows = MOVIES, .analyzed = true, .ncolumns = 4, .columns = movie_stats};
     else if (str_equal(t->name, STR("reviews")))
-        *out = (table_stats){.rows = REVIEWS, .analyzed = true, .ncolumns = 6, .columns = review_stats};
+        *out = (table_stats){
+            .rows = REVIEWS, .analyzed = true, .ncolumns = 6, .columns = review_stats};
     else
         *out = (table_stats){.rows = 4};
     return 0;
@@ -116,14 +128,14 @@ static double distinct_of(const char *sql) {
     return estimate_of(bound(sql)->query)->columns[0].distinct;
 }
 
-#define assert_near(actual, expected)                                                                \
+#define assert_near(actual, expected)                                                              \
     do {                                                                                           \
         double is_ = (actual), wanted_ = (expected);                                               \
-        if (fabs(is_ - wanted_) > 1e-6 * fmax(1, fabs(wanted_)))                                     \
+        if (fabs(is_ - wanted_) > 1e-6 * fmax(1, fabs(wanted_)))                                   \
             fail_msg("%s is %.9g, not %.9g", #actual, is_, wanted_);                               \
     } while (0)
 
-/* ---- texts -------------------------------------------------------------------------------------- */
+/* ---- texts ----------------------------------------------------------------------------------- */
 
 static void test_texts_of_expressions(void **state) {
     (void)state;
@@ -149,7 +161,7 @@ static void test_texts_of_expressions(void **state) {
     }
 }
 
-/* ---- rows -------------------------------------------------------------------------------------- */
+/* ---- rows ------------------------------------------------------------------------------------ */
 
 static void test_filters(void **state) {
     (void)state;
@@ -171,7 +183,8 @@ static void test_filters(void **state) {
     assert_near(rows_of("select 1 from reviews where fresh"), 0.5 * REVIEWS);
     assert_near(rows_of("select 1 from reviews where fresh is not true"), 0.5 * REVIEWS);
     assert_near(rows_of("select 1 from reviews where false"), 0);
-    assert_near(rows_of("select 1 from reviews where movie_id = 1 or movie_id = 2"), (1 - 0.999 * 0.999) * REVIEWS);
+    assert_near(rows_of("select 1 from reviews where movie_id = 1 or movie_id = 2"),
+                (1 - 0.999 * 0.999) * REVIEWS);
 }
 
 static void test_joins(void **state) {
@@ -181,15 +194,19 @@ static void test_joins(void **state) {
     assert_near(rows_of(arena_printf(mem, join, "left", "and m.year = 2000")), REVIEWS);
     assert_near(rows_of("select 1 from reviews, movies"), (double)REVIEWS * MOVIES);
     assert_near(distinct_of(arena_printf(mem, join, "", "")), MOVIES);
-    assert_near(rows_of("select 1 from reviews r join (select id from movies where year = 2000) m on r.movie_id = m.id"),
+    assert_near(rows_of("select 1 from reviews r join (select id from movies where year = 2000) m "
+                        "on r.movie_id = m.id"),
                 0.9 / 50 * REVIEWS);
     /* the key has as many values as the smaller side brings */
-    assert_near(distinct_of("select r.movie_id from reviews r join (select id from movies where year = 2000) m on r.movie_id = m.id"),
+    assert_near(distinct_of("select r.movie_id from reviews r join (select id from movies where "
+                            "year = 2000) m on r.movie_id = m.id"),
                 0.9 / 50 * MOVIES);
     /* and rows that find no partner take their values along */
-    assert_near(distinct_of("select m.synopsis from (select movie_id from reviews where movie_id in (1, 2)) r "
-                            "join movies m on r.movie_id = m.id"),
-                2);
+    assert_near(
+        distinct_of(
+            "select m.synopsis from (select movie_id from reviews where movie_id in (1, 2)) r "
+            "join movies m on r.movie_id = m.id"),
+        2);
 }
 
 static void test_other_operators(void **state) {
@@ -200,7 +217,8 @@ static void test_other_operators(void **state) {
     assert_near(rows_of("select distinct fresh from reviews"), 2);
     assert_near(rows_of("select 1 from reviews limit 10"), 10);
     assert_near(rows_of("select 1 from movies limit 10 offset 995"), 5);
-    assert_near(rows_of("select id from movies union all select id from reviews"), MOVIES + REVIEWS);
+    assert_near(rows_of("select id from movies union all select id from reviews"),
+                MOVIES + REVIEWS);
     assert_near(rows_of("values (1), (2)"), 2);
     assert_true(estimate_of(bound("select 1 from few_shot")->query)->guess);
     assert_false(estimate_of(bound("select 1 from movies")->query)->guess);
@@ -209,15 +227,17 @@ static void test_other_operators(void **state) {
 /* Reviews are fifty a movie: one in a thousand of them still names one movie in twenty. */
 static void test_values_left(void **state) {
     (void)state;
-    assert_near(distinct_of("select movie_id from reviews where id < 1000"), MOVIES * (1 - pow(2.0 / 3, 50)));
-    assert_near(distinct_of("select movie_id from reviews where title = 'x'"), MOVIES * (1 - pow(1 - 1.0 / MOVIES, 50)));
+    assert_near(distinct_of("select movie_id from reviews where id < 1000"),
+                MOVIES * (1 - pow(2.0 / 3, 50)));
+    assert_near(distinct_of("select movie_id from reviews where title = 'x'"),
+                MOVIES * (1 - pow(1 - 1.0 / MOVIES, 50)));
     assert_near(distinct_of("select movie_id from reviews where movie_id = 3"), 1);
     assert_near(distinct_of("select movie_id from reviews where movie_id in (3, 4)"), 2);
     assert_near(distinct_of("select id from movies where year = 2000"), 0.9 / 50 * MOVIES);
     assert_near(distinct_of("select stars > 3 from reviews"), 2);
 }
 
-/* ---- LLM nodes --------------------------------------------------------------------------------- */
+/* ---- LLM nodes ------------------------------------------------------------------------------- */
 
 static const rel *find_llm(const rel *r) {
     for (; r; r = r->left) {
@@ -238,12 +258,14 @@ static plan_estimate llm_of(const char *sql, uint8_t *order) {
     estimator *s = estimator_new(mem, &env);
     estimate_stacks(s, r);
     for (int i = r->llm.nuses; i-- > 0;)
-        estimate_llm_use(s, &r->llm.uses[i], r->left, estimate_place(s, r, i).layout, &e, order ? order : own);
+        estimate_llm_use(s, &r->llm.uses[i], r->left, estimate_place(s, r, i).layout, &e,
+                         order ? order : own);
     return e;
 }
 
-static const char joined[] = "select LLM('Is it good?', r.review, m.synopsis) RETURNS ENUM('yes', 'no') from reviews r "
-                             "join movies m on r.movie_id = m.id";
+static const char joined[] =
+    "select LLM('Is it good?', r.review, m.synopsis) RETURNS ENUM('yes', 'no') from reviews r "
+    "join movies m on r.movie_id = m.id";
 
 static void test_distinct_inputs(void **state) {
     (void)state;
@@ -253,10 +275,13 @@ static void test_distinct_inputs(void **state) {
     assert_near(llm_of(joined, NULL).distinct_inputs, REVIEWS);
     assert_near(llm_of("select LLM('{stars}', stars) from reviews", NULL).distinct_inputs, 5);
     assert_near(llm_of("select LLM('p', 'x' AS f) from reviews", NULL).distinct_inputs, 1);
-    assert_near(llm_of("select case when fresh then LLM('p', id) end from reviews", NULL).distinct_inputs, REVIEWS / 2.0);
+    assert_near(
+        llm_of("select case when fresh then LLM('p', id) end from reviews", NULL).distinct_inputs,
+        REVIEWS / 2.0);
     set("dedup", "off");
     assert_near(llm_of("select LLM('p', fresh) from reviews", NULL).distinct_inputs, REVIEWS);
-    assert_near(llm_of("select LLM('{stars}', stars) from reviews", NULL).distinct_inputs, 0.8 * REVIEWS);
+    assert_near(llm_of("select LLM('{stars}', stars) from reviews", NULL).distinct_inputs,
+                0.8 * REVIEWS);
 }
 
 /* v1: a synopsis of 840 bytes in 1,000 values goes before a review of 126 in 40,000. */
@@ -308,16 +333,20 @@ static void test_rates(void **state) {
 
 static void test_output(void **state) {
     (void)state;
-    assert_near(llm_of("select LLM('p', id, max_tokens => 10) from movies", NULL).output_tokens, 7 * MOVIES);
-    assert_near(llm_of("select LLM('p', id) RETURNS INTEGER from movies", NULL).output_tokens, MOVIES);
+    assert_near(llm_of("select LLM('p', id, max_tokens => 10) from movies", NULL).output_tokens,
+                7 * MOVIES);
+    assert_near(llm_of("select LLM('p', id) RETURNS INTEGER from movies", NULL).output_tokens,
+                MOVIES);
     learned_tokens = 3;
-    assert_near(llm_of("select LLM('p', id, max_tokens => 10) from movies", NULL).output_tokens, 3 * MOVIES);
+    assert_near(llm_of("select LLM('p', id, max_tokens => 10) from movies", NULL).output_tokens,
+                3 * MOVIES);
 }
 
 static void test_examples_are_head(void **state) {
     (void)state;
     const char *plain = "select LLM('p', review) RETURNS ENUM('a', 'b') from reviews";
-    const char *shown = "select LLM('p', review, examples => few_shot) RETURNS ENUM('a', 'b') from reviews";
+    const char *shown =
+        "select LLM('p', review, examples => few_shot) RETURNS ENUM('a', 'b') from reviews";
     plan_estimate without = llm_of(plain, NULL), with = llm_of(shown, NULL);
     double more = (with.prompt_tokens - without.prompt_tokens) / without.distinct_inputs;
     assert_true(more > 100); /* four examples of some thirty tokens */
@@ -326,7 +355,8 @@ static void test_examples_are_head(void **state) {
 
 static void test_answers_share(void **state) {
     (void)state;
-    const char *sql = "select 1 from movies where LLM('p', title) RETURNS ENUM('a', 'b', 'c', 'd') %s";
+    const char *sql =
+        "select 1 from movies where LLM('p', title) RETURNS ENUM('a', 'b', 'c', 'd') %s";
     assert_near(rows_of(arena_printf(mem, sql, "= 'a'")), MOVIES / 4.0);
     assert_near(rows_of(arena_printf(mem, sql, "<> 'a'")), MOVIES * 0.75);
     assert_near(rows_of(arena_printf(mem, sql, "in ('a', 'b')")), MOVIES / 2.0);
@@ -334,11 +364,12 @@ static void test_answers_share(void **state) {
     assert_near(rows_of(arena_printf(mem, sql, "= 'a'")), MOVIES * 0.05);
     assert_near(rows_of(arena_printf(mem, sql, "in ('a', 'b')")), MOVIES * 0.3);
     assert_near(rows_of("select 1 from movies where LLM('good?', title)"), MOVIES * 0.05);
-    assert_near(rows_of("select 1 from (select LLM('p', title) RETURNS ENUM('a', 'b') as x from movies) q where x = 'a'"),
+    assert_near(rows_of("select 1 from (select LLM('p', title) RETURNS ENUM('a', 'b') as x from "
+                        "movies) q where x = 'a'"),
                 MOVIES * 0.05);
 }
 
-/* ---- whole plans ------------------------------------------------------------------------------- */
+/* ---- whole plans ----------------------------------------------------------------------------- */
 
 static plan *planned(const char *sql) {
     err e = {0};
@@ -358,7 +389,8 @@ static const plan_node *find_node(const plan_node *n, plan_kind kind) {
 static void test_plan_totals(void **state) {
     (void)state;
     set("cost_rates", "nominal");
-    plan *p = planned("select title from movies where LLM('p', title) RETURNS ENUM('a', 'b', 'c', 'd') = 'a'");
+    plan *p = planned(
+        "select title from movies where LLM('p', title) RETURNS ENUM('a', 'b', 'c', 'd') = 'a'");
     const plan_node *llm = find_node(p->root, PLAN_LLM);
     assert_near(llm->estimate.selectivity, 0.25);
     assert_near(llm->estimate.distinct_inputs, MOVIES);
@@ -371,7 +403,8 @@ static void test_plan_totals(void **state) {
 /* Twenty rows of which one in four passes: about eighty are asked. */
 static void test_waves_cost_less(void **state) {
     (void)state;
-    plan *p = planned("select title from movies where LLM('p', title) RETURNS ENUM('a', 'b', 'c', 'd') = 'a' limit 20");
+    plan *p = planned("select title from movies where LLM('p', title) RETURNS ENUM('a', 'b', 'c', "
+                      "'d') = 'a' limit 20");
     const plan_node *llm = find_node(p->root, PLAN_LLM);
     assert_int_equal(llm->llm.wanted, 20);
     assert_near(llm->estimate.distinct_inputs, 80);
@@ -381,7 +414,8 @@ static void test_printed(void **state) {
     (void)state;
     buf out = {0};
     set("cost_rates", "nominal");
-    plan *p = planned("select title from movies where LLM('Is {title} good?', title) = 'yes' order by year desc");
+    plan *p = planned(
+        "select title from movies where LLM('Is {title} good?', title) = 'yes' order by year desc");
     plan_print(p, NULL, false, &out);
     assert_non_null(strstr(out.p, "#1 'Is title good?' (title) RETURNS ENUM('yes', 'no') by use"));
     assert_non_null(strstr(out.p, "keeps ≈50 % of rows"));
@@ -396,10 +430,21 @@ static void test_printed(void **state) {
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
     const struct CMUnitTest tests[] = {
-        TEST(test_texts_of_expressions), TEST(test_filters),       TEST(test_joins),      TEST(test_other_operators),   TEST(test_values_left),
-        TEST(test_distinct_inputs), TEST(test_field_order), TEST(test_hit_rate),        TEST(test_rates),
-        TEST(test_output),        TEST(test_examples_are_head), TEST(test_answers_share), TEST(test_plan_totals),
-        TEST(test_waves_cost_less), TEST(test_printed),
+        TEST(test_texts_of_expressions),
+        TEST(test_filters),
+        TEST(test_joins),
+        TEST(test_other_operators),
+        TEST(test_values_left),
+        TEST(test_distinct_inputs),
+        TEST(test_field_order),
+        TEST(test_hit_rate),
+        TEST(test_rates),
+        TEST(test_output),
+        TEST(test_examples_are_head),
+        TEST(test_answers_share),
+        TEST(test_plan_totals),
+        TEST(test_waves_cost_less),
+        TEST(test_printed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

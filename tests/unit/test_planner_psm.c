@@ -248,9 +248,9 @@ static void brute_force(table *t, uint8_t *orders, const uint8_t (*perm)[4], int
 static const uint8_t permutations[6][4] = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2},
                                            {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
 
-/* The programme is exact among trees with one field per node, and re-solves what is left alone: on
- * tiny tables it is nearly always the optimum over all orders of all rows, and the bound is never
- * below it. */
+/* The programme is exact among trees with one field per node, and
+ * re-solves what is left alone: on tiny tables it is nearly always the
+ * optimum over all orders of all rows, and the bound is never below it. */
 static void test_tiny_optimum(void **state) {
     (void)state;
     random_state = 7;

@@ -129,8 +129,8 @@ static void test_any_text(void **state) {
     }
 }
 
-/* Many tables come back whole; what that takes is printed, never judged: sanitizers and busy machines
- * have their own clocks. */
+/* Many tables come back whole; what that takes is printed, never judged: sanitizers and busy
+ * machines have their own clocks. */
 static void test_many_tables(void **state) {
     (void)state;
     enum { TABLES = 1000 };

@@ -161,7 +161,8 @@ static void test_mock(void **state) {
     assert_false(view_mock_line("[1]", &v, &wait_s, &e));
 }
 
-/* Baselines that come with the progress are asked for on their page alone, once an operator, and add up. */
+/* Baselines that come with the progress are asked for
+ * on their page alone, once an operator, and add up. */
 static void test_baselines_while_running(void **state) {
     (void)state;
     view_state v;
@@ -216,7 +217,8 @@ static void test_summary(void **state) {
     s.llm.computed_tokens = 31204;
     buf out = {0};
     shell_summary_line(&s, &out);
-    assert_string_equal(out.p, "200 rows asked, 6.2 s, hit rate 84 %, 31,204 of 196,000 tokens computed");
+    assert_string_equal(out.p,
+                        "200 rows asked, 6.2 s, hit rate 84 %, 31,204 of 196,000 tokens computed");
     buf_free(&out);
 }
 

@@ -1,5 +1,5 @@
-/* test_storage_cache.c - the cache: round trips, identity, damage, eviction, versions, sharing,
- * failed writes. */
+/* test_storage_cache.c - the cache: round trips, identity,
+ * damage, eviction, versions, sharing, failed writes. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -493,9 +493,10 @@ static void test_unusable_place(void **state) {
     store_close(s);
 }
 
-/* ---- places that cannot be written ------------------------------------------------------------ */
+/* ---- places that cannot be written ----------------------------------------------------------- */
 
-/* The program's own open comes before the C library's, too: a read-only file system, even for root. */
+/* The program's own open comes before the C library's,
+ * too: a read-only file system, even for root. */
 static const char *read_only_part;
 
 static int open_as_allowed(const char *name, const char *path, int flags, mode_t mode) {
@@ -556,8 +557,8 @@ static void test_read_only_place(void **state) {
     read_only_part = NULL;
 }
 
-/* Another process reads from an old snapshot, so that no page that it sees can be used again: the map fills up, writes are
- * dropped, and go on when the reader has gone. */
+/* Another process reads from an old snapshot, so that no page that it sees can be used again: the
+ * map fills up, writes are dropped, and go on when the reader has gone. */
 static void test_map_full(void **state) {
     (void)state;
     enum { BUDGET = 16 << 20 };

@@ -292,8 +292,8 @@ static void test_statistics_while_writing(void **state) {
             column_init(&cols[k], a, p->columns[k].type, BATCH, false);
         for (int i = 0; i < BATCH; i++) {
             int n = turn * BATCH + i;
-            value row[] = {value_null(), n % 7 ? value_text(STR("x")) : value_null(), value_real(n % 3000),
-                           value_null()};
+            value row[] = {value_null(), n % 7 ? value_text(STR("x")) : value_null(),
+                           value_real(n % 3000), value_null()};
             OK(table_insert(t, p, row, &rowids[i], &e));
             for (int k = 0; k < 4; k++)
                 column_set(&cols[k], a, BATCH, i, row[k]);
@@ -305,7 +305,8 @@ static void test_statistics_while_writing(void **state) {
     OK(stats_get(t, p, true, a, &fed, &e));
     OK(stats_analyze(t, p, NULL, &e));
     OK(stats_get(t, p, true, a, &analyzed, &e));
-    assert_true(fed.analyzed && fed.counted_rows == BATCH * BATCHES && fed.njoint == analyzed.njoint);
+    assert_true(fed.analyzed && fed.counted_rows == BATCH * BATCHES &&
+                fed.njoint == analyzed.njoint);
     assert_true(fed.njoint > 100);
     for (int k = 0; k < 4; k++) {
         const column_stats *x = &fed.columns[k], *y = &analyzed.columns[k];
@@ -320,7 +321,7 @@ static void test_statistics_while_writing(void **state) {
     OK(stats_get(t, p, true, a, &fed, &e));
     assert_int_equal(fed.rows, BATCH * BATCHES / 2);
     assert_true(fabs(fed.columns[0].distinct / keys - 0.5) < 0.03); /* keys go with their rows */
-    assert_true(fabs(fed.columns[1].distinct / few - 1) < 0.01);       /* one value stays */
+    assert_true(fabs(fed.columns[1].distinct / few - 1) < 0.01);    /* one value stays */
     arena_free(a);
     txn_abort(t);
 }

@@ -1,5 +1,5 @@
-/* test_storage_csv.c - CSV and TSV: sniffing, cells, errors that name the place, gzip, writing
- * and reading back. */
+/* test_storage_csv.c - CSV and TSV: sniffing, cells, errors
+ * that name the place, gzip, writing and reading back. */
 #include <zlib.h>
 
 #include "csv_int.h"

@@ -169,7 +169,8 @@ static bool in_bounds(const naive_row *r, const int *columns, const scan_bound *
     return !(high->n && (c > 0 || (c == 0 && !high->inclusive)));
 }
 
-/* The rowids alone are the same, and rows listed come in the list's order, those that are not there left out. */
+/* The rowids alone are the same, and rows listed come in
+ * the list's order, those that are not there left out. */
 static void check_listed(table_scan *s, const scan_bound *low, const scan_bound *high,
                          const int *expected, int n) {
     rowid_list found = {0}, wanted = {0};

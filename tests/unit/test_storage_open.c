@@ -1,5 +1,5 @@
-/* test_storage_open.c - which directories are databases, read-only ones, formats, :memory:,
- * backups, orphans. */
+/* test_storage_open.c - which directories are databases,
+ * read-only ones, formats, :memory:, backups, orphans. */
 #include <fcntl.h>
 #include <lmdb.h>
 #include <signal.h>
@@ -131,8 +131,8 @@ static void test_read_only(void **state) {
     store_close(s);
 }
 
-/* A directory without write permission opens read-only; root ignores permissions, so a child
- * becomes nobody. */
+/* A directory without write permission opens read-only;
+ * root ignores permissions, so a child becomes nobody. */
 static void test_directory_without_permission(void **state) {
     (void)state;
     char path[512];

@@ -1,5 +1,5 @@
-/* test_storage_txn.c - isolation, statement rollback, versions, catalog changes, the map's end,
- * several processes. */
+/* test_storage_txn.c - isolation, statement rollback,
+ * versions, catalog changes, the map's end, several processes. */
 #include <signal.h>
 #include <sys/wait.h>
 

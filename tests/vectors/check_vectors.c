@@ -1,5 +1,6 @@
 /*
- * check_vectors.c - check_vectors TOKENS.jsonl GREEDY.jsonl [f32|bf16|int8] [kv-f32|kv-bf16|kv-int8] [cpu|cuda:0]:
+ * check_vectors.c - check_vectors TOKENS.jsonl GREEDY.jsonl [f32|bf16|int8]
+ * [kv-f32|kv-bf16|kv-int8] [cpu|cuda:0]:
  * the engine against frozen vectors of another engine.
  *
  * TOKENS: {"text", "ids"} a line; whole-string tokenization must be equal. GREEDY: {"ids", "steps":

@@ -1,8 +1,9 @@
 /*
- * blas.c - the functions of cuBLASLt that gpu/ calls, in plain C, as a library of the same name beside the tests.
+ * blas.c - the functions of cuBLASLt that gpu/ calls, in plain C, as a library of the same name
+ * beside the tests.
  *
- * Three algorithms are offered: the first cuts its sums where the number of rows says so, the second says that it
- * splits K; neither may be taken. The third adds in order.
+ * Three algorithms are offered: the first cuts its sums where the number of rows says so, the
+ * second says that it splits K; neither may be taken. The third adds in order.
  */
 #include <cublasLt.h>
 #include <stdlib.h>
@@ -136,7 +137,7 @@ cublasStatus_t cublasLtMatmulAlgoConfigGetAttribute(const cublasLtMatmulAlgo_t *
     return CUBLAS_STATUS_SUCCESS;
 }
 
-/* ---- the product ------------------------------------------------------------------------------- */
+/* ---- the product ----------------------------------------------------------------------------- */
 
 struct product {
     const uint16_t *w, *a;

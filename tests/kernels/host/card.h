@@ -1,10 +1,12 @@
 /*
- * card.h - CUDA's words for the host's compiler: kernels run as fibers, one for each thread of a block.
+ * card.h - CUDA's words for the host's compiler: kernels run as fibers, one for each thread of a
+ * block.
  *
- * Included ahead of a kernel's source, whose launches CMake has rewritten into card_launch (launches.sed). A block's
- * threads take turns: a thread runs until it waits for its warp or its block. What a card may do in any order is done
- * here in one of two (card_order): early, where copies and streams run as soon as they can, or late, where they run as
- * late as they may and threads run backwards. A missing barrier or wait shows in one of them.
+ * Included ahead of a kernel's source, whose launches CMake has rewritten into card_launch
+ * (launches.sed). A block's threads take turns: a thread runs until it waits for its warp or its
+ * block. What a card may do in any order is done here in one of two (card_order): early, where
+ * copies and streams run as soon as they can, or late, where they run as late as they may and
+ * threads run backwards. A missing barrier or wait shows in one of them.
  */
 #ifndef KVASIR_HOST_CARD_H
 #define KVASIR_HOST_CARD_H
@@ -42,11 +44,12 @@ template <typename F, typename... T> static inline std::function<void()> card_bi
     return [=] { f(args...); };
 }
 
-/* ---- inside a kernel --------------------------------------------------------------------------- */
+/* ---- inside a kernel ------------------------------------------------------------------------- */
 
 void __syncthreads();
 void card_sync_warp();
-/* What each lane of the warp gave, 64 bytes a lane; valid until the lane's next but one exchange. */
+/* What each lane of the warp gave, 64 bytes a lane;
+ * valid until the lane's next but one exchange. */
 const unsigned char *card_exchange(const void *mine, size_t bytes);
 enum { CARD_LANE = 64 };
 

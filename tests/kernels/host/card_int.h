@@ -1,5 +1,6 @@
 /*
- * card_int.h - what tests ask of the card made of the host: its order, its memory, whether it is there at all.
+ * card_int.h - what tests ask of the card made of the host: its order, its memory, whether it is
+ * there at all.
  */
 #ifndef KVASIR_HOST_CARD_INT_H
 #define KVASIR_HOST_CARD_INT_H
