@@ -1,7 +1,7 @@
 /*
  * test_card_errors.c - the CUDA backend where something is missing: no driver, an old one, an old
- * card, no memory, or a request for memory refused at any place. Runs on the card made of the host
- * (host/card_int.h).
+ * card, no memory, or a request for memory refused at any place; and that the card made of the host,
+ * which this runs on (host/card_int.h), shows a wait that is missing.
  */
 #include "test_kernels_int.h"
 
@@ -176,9 +176,52 @@ static void kv_takes_its_share_of_the_card(void **state) {
     card_memory((size_t)8 << 30);
 }
 
+/* One stream reads what another overwrites later; with a wait between them, or without. */
+static bool is_read_before(bool waits) {
+    enum { BYTES = 64 };
+    cudaStream_t reader, writer;
+    cudaEvent_t read;
+    char *shared = to_card(NULL, BYTES), *kept = to_card(NULL, BYTES), expected[BYTES], out[BYTES];
+    must(cudaStreamCreateWithFlags(&reader, cudaStreamNonBlocking));
+    must(cudaStreamCreateWithFlags(&writer, cudaStreamNonBlocking));
+    must(cudaEventCreateWithFlags(&read, cudaEventDisableTiming));
+    must(cudaMemset(shared, 1, BYTES));
+    must(cudaDeviceSynchronize());
+    must(cudaMemcpyAsync(kept, shared, BYTES, cudaMemcpyDeviceToDevice, reader));
+    must(cudaEventRecord(read, reader));
+    if (waits)
+        must(cudaStreamWaitEvent(writer, read, 0));
+    must(cudaMemsetAsync(shared, 2, BYTES, writer));
+    must(cudaStreamSynchronize(reader));
+    must(cudaStreamSynchronize(writer));
+    from_card(out, kept, BYTES);
+    memset(expected, 1, BYTES);
+    bool same = memcmp(out, expected, BYTES) == 0;
+    must(cudaStreamDestroy(reader));
+    must(cudaStreamDestroy(writer));
+    must(cudaEventDestroy(read));
+    must(cudaFree(shared));
+    must(cudaFree(kept));
+    return same;
+}
+
+static void a_missing_wait_shows_by_some_seed(void **state) {
+    (void)state;
+    enum { SEEDS = 64 };
+    int overtaken = 0;
+    for (uint64_t seed = 1; seed <= SEEDS; seed++) {
+        card_order(CARD_SEEDED, seed);
+        assert_true(is_read_before(true));
+        overtaken += !is_read_before(false);
+    }
+    card_order(CARD_EARLY, 0);
+    assert_true(is_read_before(false) && overtaken > SEEDS / 8);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_missing_card_is_told_in_one_clause),
+        cmocka_unit_test(a_missing_wait_shows_by_some_seed),
         cmocka_unit_test(a_small_card_is_refused_in_one_line),
         cmocka_unit_test(kv_takes_its_share_of_the_card),
         cmocka_unit_test(opening_survives_each_refusal),

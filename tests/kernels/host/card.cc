@@ -2,7 +2,8 @@
  * card.cc - a card made of the host: threads as fibers, streams as queues, memory with a guard page behind it.
  *
  * Owns what card.h promises and the part of the CUDA runtime that gpu/ calls. Invariant: an operation of a stream runs
- * once, after those before it and after the events it waits for; in late order only when somebody waits.
+ * once, after those before it and after the events it waits for; in late order only when somebody waits; in an order of
+ * its own by a seed, streams overtaking each other wherever no event holds them.
  */
 #include "card.h"
 
@@ -48,7 +49,9 @@ struct fiber {
     std::vector<pending_copy> open;
 };
 
-static bool late;
+static card_timing timing;
+static bool late; /* the threads and copies of the kernel in hand */
+static uint64_t chance;
 static std::deque<fiber> fibers; /* never moved */
 static jmp_buf home;
 static unsigned running, count, left;
@@ -57,13 +60,28 @@ static meeting whole;
 static meeting warps[32];
 static unsigned char exchanged[32][2][32][CARD_LANE];
 
-void card_order(bool late_order) {
-    late = late_order;
+void card_order(card_timing order, uint64_t seed) {
+    timing = order;
+    late = order == CARD_LATE;
+    chance = seed;
 }
 
+/* A number below `n`, the next by the seed (splitmix64). */
+static unsigned chance_below(unsigned n) {
+    uint64_t bits = chance += 0x9e3779b97f4a7c15u;
+    bits = (bits ^ bits >> 30) * 0xbf58476d1ce4e5b9u;
+    bits = (bits ^ bits >> 27) * 0x94d049bb133111ebu;
+    return static_cast<unsigned>((bits ^ bits >> 31) >> 33) % n;
+}
+
+/* CARD_ORDER: early, late, or a seed. */
 __attribute__((constructor)) static void order_read() {
     const char *order = getenv("CARD_ORDER");
-    late = order != nullptr && strcmp(order, "late") == 0;
+    if (order != nullptr && strcmp(order, "late") == 0) {
+        card_order(CARD_LATE, 0);
+    } else if (order != nullptr && atoi(order) > 0) {
+        card_order(CARD_SEEDED, static_cast<uint64_t>(atoi(order)));
+    }
 }
 
 static void fiber_main();
@@ -187,6 +205,7 @@ static void kernel_run(dim3 grid, dim3 block, size_t shared, const std::function
         return;
     }
     count = block.x;
+    late = timing == CARD_SEEDED ? chance_below(2) == 0 : late;
     fibers_reserve(count);
     kernel = &body;
     gridDim = grid;
@@ -237,8 +256,15 @@ void card_copy_wait(int open) {
 
 /* ---- streams ----------------------------------------------------------------------------------- */
 
+/* Of a stream or graph: something to run, or (`on`) a place in another stream to wait for. */
+struct step {
+    std::function<void()> run;
+    CUstream_st *on;
+    uint64_t number;
+};
+
 struct CUstream_st {
-    std::deque<std::function<void()>> waiting;
+    std::deque<step> waiting;
     uint64_t done, enqueued;
     CUgraph_st *capture;
     pthread_t capturing;
@@ -250,11 +276,11 @@ struct CUevent_st {
 };
 
 struct CUgraph_st {
-    std::vector<std::function<void()>> steps;
+    std::vector<step> steps;
 };
 
 struct CUgraphExec_st {
-    std::vector<std::function<void()>> steps;
+    std::vector<step> steps;
 };
 
 /* The runtime may be called from several threads: whoever runs, enqueues or waits holds it. */
@@ -275,28 +301,72 @@ static CUstream_st *stream_of(cudaStream_t s) {
     return s != nullptr ? s : &standard;
 }
 
+static void drain(CUstream_st *s, uint64_t number);
+
+static void step_run(CUstream_st *s) {
+    step next = s->waiting.front();
+    s->waiting.pop_front();
+    if (next.on != nullptr) {
+        drain(next.on, next.number);
+    } else {
+        next.run();
+    }
+    s->done++;
+}
+
+static bool is_ready(const CUstream_st *s) {
+    return !s->waiting.empty() &&
+           (s->waiting.front().on == nullptr || s->waiting.front().on->done >= s->waiting.front().number);
+}
+
+/* One step of a stream that may go on; mostly of the one that went on last, so that a stream gets far ahead of others. */
+static void step_by_chance() {
+    static CUstream_st *favourite;
+    std::vector<CUstream_st *> ready;
+    for (CUstream_st *s : streams) {
+        if (is_ready(s)) {
+            ready.push_back(s);
+        }
+    }
+    if (ready.empty()) {
+        return;
+    }
+    if (chance_below(16) == 0 || std::find(ready.begin(), ready.end(), favourite) == ready.end()) {
+        favourite = ready[chance_below(static_cast<unsigned>(ready.size()))];
+    }
+    step_run(favourite);
+}
+
 static void drain(CUstream_st *s, uint64_t number) {
     holding lock(runtime);
     while (s->done < number && !s->waiting.empty()) {
-        std::function<void()> step = s->waiting.front();
-        s->waiting.pop_front();
-        step();
-        s->done++;
+        if (timing == CARD_SEEDED) {
+            step_by_chance();
+        } else {
+            step_run(s);
+        }
     }
 }
 
-void card_enqueue(cudaStream_t stream, std::function<void()> step) {
+static void enqueue(cudaStream_t stream, const step &next) {
     holding lock(runtime);
     CUstream_st *s = stream_of(stream);
     if (s->capture != nullptr) {
-        s->capture->steps.push_back(step);
+        s->capture->steps.push_back(next);
         return;
     }
-    s->waiting.push_back(step);
+    s->waiting.push_back(next);
     s->enqueued++;
-    if (!late) {
+    if (timing == CARD_EARLY) {
         drain(s, s->enqueued);
     }
+    for (unsigned i = timing == CARD_SEEDED ? chance_below(4) : 0; i > 1; i--) { /* half of the time none */
+        step_by_chance();
+    }
+}
+
+void card_enqueue(cudaStream_t stream, std::function<void()> run) {
+    enqueue(stream, {run, nullptr, 0});
 }
 
 /* Waiting is not allowed in a thread that captures a stream. */
@@ -343,8 +413,16 @@ cudaError_t cudaDeviceSynchronize() {
 }
 
 cudaError_t cudaStreamDestroy(cudaStream_t s) {
+    holding lock(runtime);
     drain(s, s->enqueued);
     streams.erase(std::find(streams.begin(), streams.end(), s));
+    for (CUstream_st *other : streams) {
+        for (step &next : other->waiting) {
+            if (next.on == s) { /* whose time has come */
+                next = {[] {}, nullptr, 0};
+            }
+        }
+    }
     delete s;
     return cudaSuccess;
 }
@@ -385,7 +463,7 @@ cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t, cudaEvent_t) {
 cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned) {
     CUevent_st now = *e;
     if (now.stream != nullptr) {
-        card_enqueue(s, [=] { drain(now.stream, now.number); });
+        enqueue(s, {nullptr, now.stream, now.number});
     }
     return cudaSuccess;
 }
@@ -427,8 +505,8 @@ int card_graphs_launched() {
 
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t s) {
     launched++;
-    for (const std::function<void()> &step : exec->steps) {
-        card_enqueue(s, step);
+    for (const step &next : exec->steps) {
+        enqueue(s, next);
     }
     return cudaSuccess;
 }

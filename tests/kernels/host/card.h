@@ -4,9 +4,10 @@
  *
  * Included ahead of a kernel's source, whose launches CMake has rewritten into card_launch
  * (launches.sed). A block's threads take turns: a thread runs until it waits for its warp or its
- * block. What a card may do in any order is done here in one of two (card_order): early, where
- * copies and streams run as soon as they can, or late, where they run as late as they may and
- * threads run backwards. A missing barrier or wait shows in one of them.
+ * block. What a card may do in any order is done here in one of three (card_order): early, where
+ * copies and streams run as soon as they can, late, where they run as late as they may and threads
+ * run backwards, or by a seed, where streams overtake each other. A missing barrier or wait shows in
+ * one of them.
  */
 #ifndef KVASIR_HOST_CARD_H
 #define KVASIR_HOST_CARD_H

@@ -8,12 +8,17 @@
 #include <cuda_runtime_api.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-void card_order(bool late);
+/* When what a card may do in any order is done: at once; when somebody waits; by a seed, one
+ * stream ahead of another wherever no event holds it (CARD_ORDER in the environment: early, late,
+ * or a seed). */
+typedef enum card_timing { CARD_EARLY, CARD_LATE, CARD_SEEDED } card_timing;
+void card_order(card_timing order, uint64_t seed);
 void card_fail(const char *what); /* every call fails from now on */
 void card_memory(size_t total);   /* of the card, in bytes */
 void card_refuse(long n);         /* the n-th request for memory from now on (from 0); -1: none */
