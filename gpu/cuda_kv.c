@@ -233,14 +233,11 @@ static cudaError_t page_take(cuda_kv *kv, int32_t block) {
 
 /* ---- paging ---------------------------------------------------------------------------------- */
 
-/* As in the cache on disk: a block's worth halves
- * while this many times what the card holds was used. */
-static const double TURNOVERS = 4;
-
 static double slot_worth(const cuda_kv *kv, int32_t slot) {
     int wanted = kv->wanted != NULL ? kv->wanted(kv->ctx, kv->block_in[slot]) : 0;
-    double unused = (double)(kv->clock - kv->used[slot]) / (TURNOVERS * (double)kv->slots);
-    return wanted < 0 ? -INFINITY : log2(wanted + 1.0) - unused;
+    return wanted < 0
+               ? -INFINITY
+               : worth_of(wanted, 1, (double)(kv->clock - kv->used[slot]), (double)kv->slots);
 }
 
 static int by_rank(const void *a, const void *b) {

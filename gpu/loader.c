@@ -5,7 +5,7 @@
  * LOAD_READING is changed by the thread alone. What is read ahead, and when it is used, is
  * schedule.c's.
  */
-#include "loader_int.h"
+#include "session_int.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -36,6 +36,8 @@ struct loader {
     load ring[LOADS];
     uint64_t asked, next; /* numbers given out; the thread's place among them */
     int coming;
+    double read_ms; /* of */
+    uint64_t reads; /* these */
     page pages[LOAD_PAGES];
     int free_pages[LOAD_PAGES], nfree, npages;
 };
@@ -92,10 +94,16 @@ static void entry_read(loader *l, load *e) {
     e->state = LOAD_READING;
     e->page = l->free_pages[--l->nfree];
     pthread_mutex_unlock(&l->mutex);
-    bool found = l->store.get(l->store.ctx, &e->id, page_memory(l, e->page), l->block_bytes);
+    void *memory = page_memory(l, e->page);
+    double start = session_now_ms();
+    bool found = l->store.get(l->store.ctx, &e->id, memory, l->block_bytes);
+    double ms = session_now_ms() - start;
     pthread_mutex_lock(&l->mutex);
     e->state = found ? LOAD_HERE : LOAD_MISSING;
-    if (!found) {
+    if (found) {
+        l->read_ms += ms;
+        l->reads++;
+    } else {
         page_free(l, e->page);
     }
     if (e->unwanted) {
@@ -226,6 +234,13 @@ load_state loader_take(loader *l, uint64_t number, hash128 key, int32_t block) {
     }
     pthread_mutex_unlock(&l->mutex);
     return state;
+}
+
+void loader_times(loader *l, double *ms, uint64_t *blocks) {
+    pthread_mutex_lock(&l->mutex);
+    *ms += l->read_ms;
+    *blocks += l->reads;
+    pthread_mutex_unlock(&l->mutex);
 }
 
 void loader_drop(loader *l, uint64_t number, int count) {

@@ -40,6 +40,8 @@ load_state loader_look(loader *l, uint64_t number, hash128 key);
  * waits for one being read. LOAD_MISSING: the store did not have it;
  * LOAD_UNKNOWN: the caller is to read it. It is forgotten in every case. */
 load_state loader_take(loader *l, uint64_t number, hash128 key, int32_t block);
+/* Adds to both: milliseconds of reading blocks that the store had, and how many. */
+void loader_times(loader *l, double *ms, uint64_t *blocks);
 /* Forgets blocks [number, number + count), whatever became of them. */
 void loader_drop(loader *l, uint64_t number, int count);
 

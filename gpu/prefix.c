@@ -90,23 +90,84 @@ static void child_replace(prefix_node *node, prefix_node *upper) {
     *(upper->next != NULL ? &upper->next->prev : &upper->parent->last_child) = upper;
 }
 
-static void resident_append(prefix_tree *t, prefix_node *node) {
-    node->older = t->newest;
-    node->newer = NULL;
-    *(t->newest != NULL ? &t->newest->newer : &t->oldest) = node;
-    t->newest = node;
+static int blocks_owned(const prefix_node *node) {
+    return node->table != NULL ? node->end_block - node->first_block : 0;
 }
 
-static void resident_remove(prefix_tree *t, prefix_node *node) {
-    *(node->older != NULL ? &node->older->newer : &t->oldest) = node->newer;
-    *(node->newer != NULL ? &node->newer->older : &t->newest) = node->older;
-    node->older = node->newer = NULL;
+/* ---- what may go ----------------------------------------------------------------------------- */
+
+/* Counted from the clock's beginning, so that a worth holds until the node is used or wanted anew.
+ */
+static double node_worth(const prefix_tree *t, const prefix_node *node) {
+    if (t->first_in_first_out) {
+        return (double)node->used;
+    }
+    double blocks = BASE_MAX(blocks_owned(node), 1), stored = node->stored_blocks;
+    double saves = (stored * t->read_cost + (blocks - stored)) / blocks;
+    return worth_of(node->pending, saves, -(double)node->used, t->nblocks);
+}
+
+static bool goes_before(const prefix_node *a, const prefix_node *b) {
+    return a->worth != b->worth ? a->worth < b->worth : a->used < b->used;
+}
+
+static void heap_put(prefix_tree *t, int at, prefix_node *node) {
+    t->heap[at - 1] = node;
+    node->heap_at = at;
+}
+
+/* Up or down from `at` to where the node belongs. */
+static void heap_settle(prefix_tree *t, int at, prefix_node *node) {
+    for (; at > 1 && goes_before(node, t->heap[at / 2 - 1]); at /= 2) {
+        heap_put(t, at, t->heap[at / 2 - 1]);
+    }
+    for (int child; (child = 2 * at) <= t->nheap; at = child) {
+        child += child < t->nheap && goes_before(t->heap[child], t->heap[child - 1]);
+        if (!goes_before(t->heap[child - 1], node)) {
+            break;
+        }
+        heap_put(t, at, t->heap[child - 1]);
+    }
+    heap_put(t, at, node);
+}
+
+static void heap_remove(prefix_tree *t, prefix_node *node) {
+    int at = node->heap_at;
+    prefix_node *last = t->heap[--t->nheap];
+    node->heap_at = 0;
+    if (last != node) {
+        heap_settle(t, at, last);
+    }
+}
+
+/* Into the heap, out of it or to another place in it, as users, children and wants have changed. */
+static void node_rank(prefix_tree *t, prefix_node *node) {
+    if (node->table == NULL || node->users > 0 || node->resident_children > 0) {
+        if (node->heap_at > 0) {
+            heap_remove(t, node);
+        }
+        return;
+    }
+    if (node->heap_at == 0) {
+        if (t->nheap == t->heap_cap) {
+            t->heap_cap = t->heap_cap * 2 + 64;
+            t->heap = mem_realloc(t->heap, sizeof(*t->heap) * (size_t)t->heap_cap);
+        }
+        node->heap_at = ++t->nheap;
+    }
+    node->worth = node_worth(t, node);
+    heap_settle(t, node->heap_at, node);
+}
+
+static void node_used(prefix_tree *t, prefix_node *node) {
+    t->clock += (uint64_t)BASE_MAX(blocks_owned(node), 1);
+    node->used = t->clock;
+    node_rank(t, node);
 }
 
 void prefix_touch(prefix_tree *t, prefix_node *node) {
-    if (node->table != NULL && node != t->newest) {
-        resident_remove(t, node);
-        resident_append(t, node);
+    if (node->table != NULL) {
+        node_used(t, node);
     }
 }
 
@@ -149,12 +210,11 @@ static void split_blocks(prefix_tree *t, prefix_node *upper, prefix_node *lower)
         *owner = *owner == lower ? upper : *owner;
     }
     t->used_blocks += upper->users > 0 && cut % LLM_BLOCK_TOKENS != 0;
+    upper->stored_blocks = BASE_MIN(lower->stored_blocks, lower->first_block - upper->first_block);
+    lower->stored_blocks -= upper->stored_blocks;
     upper->resident_children = 1;
-    /* older than the lower half: parents were there first */
-    upper->older = lower->older;
-    upper->newer = lower;
-    *(upper->older != NULL ? &upper->older->newer : &t->oldest) = upper;
-    lower->older = upper;
+    upper->used = lower->used;
+    node_rank(t, lower);
 }
 
 static prefix_node *node_split(prefix_tree *t, prefix_node *node, int at) {
@@ -215,10 +275,6 @@ prefix_node *prefix_add_private(prefix_tree *t, prefix_node *parent, const llm_t
     return node;
 }
 
-static int blocks_owned(const prefix_node *node) {
-    return node->table != NULL ? node->end_block - node->first_block : 0;
-}
-
 void prefix_count(prefix_tree *t, prefix_node *node, int pending, int waiting, int users) {
     for (; node != NULL; node = node->parent) {
         bool was_used = node->users > 0, is_used = node->users + users > 0;
@@ -227,6 +283,7 @@ void prefix_count(prefix_tree *t, prefix_node *node, int pending, int waiting, i
         node->waiting += waiting;
         node->users += users;
         node->fanout += pending > 0;
+        node_rank(t, node);
     }
 }
 
@@ -263,30 +320,18 @@ void prefix_evict(prefix_tree *t, prefix_node *node) {
     free(node->table);
     node->table = NULL;
     node->computed = 0;
-    node->loaded_blocks = 0;
+    node->loaded_blocks = node->stored_blocks = 0;
     node->looked_ahead = false;
     node->parent->resident_children--;
-    resident_remove(t, node);
+    node_rank(t, node);
+    node_rank(t, node->parent);
 }
 
-static prefix_node *evictable(const prefix_tree *t, bool pending_too) {
-    for (prefix_node *n = t->oldest; n != NULL; n = n->newer) {
-        if (n->users == 0 && n->resident_children == 0 && (pending_too || n->pending == 0)) {
-            return n;
-        }
-    }
-    return NULL;
-}
-
-/* First what nobody waits for; then what must be computed again. */
 static bool evict_one(prefix_tree *t) {
-    prefix_node *node = t->first_in_first_out ? NULL : evictable(t, false);
-    if (node == NULL) {
-        node = evictable(t, true);
-    }
-    if (node == NULL) {
+    if (t->nheap == 0) {
         return false;
     }
+    prefix_node *node = t->heap[0];
     t->evicted += (uint64_t)(node->end_block - node->first_block);
     prefix_evict(t, node);
     prefix_prune(t, node, true, true);
@@ -318,7 +363,8 @@ bool prefix_make_resident(prefix_tree *t, prefix_node *node, int extra) {
     node->end_block = end;
     node->computed = 0;
     node->parent->resident_children++;
-    resident_append(t, node);
+    node_rank(t, node->parent);
+    node_used(t, node);
     return true;
 }
 
@@ -348,8 +394,8 @@ void prefix_prune_one(prefix_tree *t, prefix_node *node) {
 }
 
 void prefix_evict_unused(prefix_tree *t) {
-    prefix_node *node;
-    while ((node = evictable(t, true)) != NULL) {
+    while (t->nheap > 0) {
+        prefix_node *node = t->heap[0];
         prefix_evict(t, node);
         prefix_prune(t, node, true, true);
     }
@@ -401,7 +447,8 @@ void prefix_make_keys(prefix_node *node, hash128 seed) {
 /* ---- the tree -------------------------------------------------------------------------------- */
 
 void prefix_init(prefix_tree *t, int blocks, prefix_node **cursor) {
-    *t = (prefix_tree){.mask = 1023, .nblocks = blocks, .cursor = cursor, .most_used = INT32_MAX};
+    *t = (prefix_tree){
+        .mask = 1023, .nblocks = blocks, .cursor = cursor, .most_used = INT32_MAX, .read_cost = 1};
     t->owner = mem_zalloc(sizeof *t->owner * (size_t)BASE_MAX(blocks, 1));
     t->slots = mem_zalloc(sizeof *t->slots * (t->mask + 1));
     t->refs = mem_zalloc(sizeof(int32_t) * (size_t)BASE_MAX(blocks, 1));
@@ -425,6 +472,7 @@ void prefix_free(prefix_tree *t) {
         node_free(node);
         node = next;
     }
+    free(t->heap);
     free(t->slots);
     free(t->refs);
     free(t->owner);

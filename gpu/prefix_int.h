@@ -15,7 +15,10 @@
  * A node is resident when it has a table; its parents then are, too. `computed` of its tokens have
  * their KV. Invariants: users > 0 (a live request passes through) forbids eviction; pending counts
  * requests not yet answered; waiting those of them not yet admitted. A private node (decoded
- * tokens, literals) is in no lookup and never splits.
+ * tokens, literals) is in no lookup and never splits. Where blocks run out, the resident node that
+ * is worth least goes, leaves before their parents, by the rule of the cache on disk (worth_of): how
+ * many requests wait for it, what a block of it costs to compute or to read again, and how long it
+ * was not used.
  */
 #ifndef KVASIR_PREFIX_INT_H
 #define KVASIR_PREFIX_INT_H
@@ -37,24 +40,30 @@ struct prefix_node {
     bool looked_ahead;            /* the store was told that its blocks will be wanted */
     uint64_t asked;               /* the loader's number of its first block, */
     int nasked;                   /* and how many blocks it was asked for */
-    prefix_node *older, *newer;   /* resident nodes, oldest first */
     struct request *first, *last; /* waiting requests that end here */
     hash128 *keys;     /* of blocks first_block.. that end in this node; NULL: not asked for yet */
     int loaded_blocks; /* of these, come from the store */
+    int stored_blocks; /* of first_block.., come from the store or offered to it */
+    uint64_t used;     /* the tree's clock when last used, or made resident */
+    double worth;      /* by which it stands in the heap */
+    int heap_at;       /* 1 + its place among those that may go; 0: it may not */
 };
 
 typedef struct prefix_tree {
     prefix_node root;
     prefix_node **slots; /* open addressing over (parent, first token) */
     size_t mask, used;
-    prefix_node *oldest, *newest;
+    prefix_node **heap; /* nodes that may go, the one worth least first */
+    int nheap, heap_cap;
+    uint64_t clock;             /* counts uses of blocks */
+    double read_cost;           /* of a block from the store; computing one is 1 */
     int32_t *refs;              /* per block */
     prefix_node **owner;        /* per block in use: the topmost node that owns it */
     int used_blocks, most_used; /* blocks of nodes with users, and how many they may be */
     int32_t *free_blocks;
     int nfree, nblocks;
     uint64_t evicted;
-    bool first_in_first_out; /* eviction takes the oldest node, whoever waits for it */
+    bool first_in_first_out; /* the oldest node goes, whatever it is worth */
     prefix_node **cursor;    /* set to the parent when the node it points to goes */
 } prefix_tree;
 
@@ -84,7 +93,7 @@ void prefix_prune(prefix_tree *t, prefix_node *node, bool keep_shared, bool keep
 void prefix_prune_one(prefix_tree *t, prefix_node *node);
 /* Evicts all that no live request uses. */
 void prefix_evict_unused(prefix_tree *t);
-void prefix_touch(prefix_tree *t, prefix_node *node); /* most recently used */
+void prefix_touch(prefix_tree *t, prefix_node *node); /* it is used now */
 /* Copies the tokens of positions [from, from + count) of the node's path. */
 void prefix_tokens(const prefix_node *node, int from, int count, llm_token *out);
 /* Blocks first_block .. first_block + n - 1 of the node are full at its end. */

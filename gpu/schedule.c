@@ -173,9 +173,12 @@ static bool load_block(llm_session *s, prefix_node *node, int i) {
     }
     llm_kv_id id;
     kv_id_fill(s, node, i, &id);
+    double start = session_now_ms();
     if (!store->get(store->ctx, &id, s->block_bytes, s->block_size)) {
         return false;
     }
+    s->read_ms += session_now_ms() - start;
+    s->reads++;
     s->engine->backend->kv_write(s->engine, s->work, block, s->block_bytes);
     return true;
 }
@@ -197,7 +200,7 @@ static int load_blocks(llm_session *s, prefix_node *node) {
         loader_drop(s->loader, node->asked + (uint64_t)loaded, node->nasked - loaded);
     }
     node->nasked = 0;
-    node->loaded_blocks = loaded;
+    node->loaded_blocks = node->stored_blocks = loaded;
     s->stats.store_ms += session_now_ms() - start;
     return loaded == 0 ? 0 : (node->first_block + loaded) * LLM_BLOCK_TOKENS - node->start;
 }

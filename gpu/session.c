@@ -305,6 +305,18 @@ int llm_submit(llm_session *s, const llm_request *q, err *e) {
 
 /* ---- stepping -------------------------------------------------------------------------------- */
 
+/* What reading a block costs where computing one is 1, once both were seen. */
+static void read_cost_update(llm_session *s) {
+    double ms = s->read_ms;
+    uint64_t blocks = s->reads;
+    if (s->loader != NULL) {
+        loader_times(s->loader, &ms, &blocks);
+    }
+    if (blocks > 0 && s->ms_per_token > 0) {
+        s->tree.read_cost = ms / (double)blocks / (s->ms_per_token * LLM_BLOCK_TOKENS);
+    }
+}
+
 /* Offers the full blocks of the nodes that the pass completed. */
 static int store_offer(llm_session *s, err *e) {
     const llm_kv_store *store = &s->options.store;
@@ -328,6 +340,7 @@ static int store_offer(llm_session *s, err *e) {
                                                s->block_bytes, e);
             if (code == 0) {
                 store->put(store->ctx, &id, s->block_bytes, s->block_size);
+                node->stored_blocks = b + 1;
             }
         }
     }
@@ -352,6 +365,7 @@ static int pass_run(llm_session *s, err *e) {
     if (s->prefill_rows >= LLM_BLOCK_TOKENS) {
         s->ms_per_token = ms / (double)s->pass.nrows;
     }
+    read_cost_update(s);
     code = store_offer(s, e);
     s->failed = code != 0;
     return code;

@@ -110,6 +110,8 @@ struct llm_session {
     void *block_bytes; /* one KV block, for the store */
     size_t block_size;
     double ms_per_token;
+    double read_ms; /* of blocks that were read when they were needed, and how many */
+    uint64_t reads;
     llm_stats stats;
     buf prefix_text;
     bool failed; /* a pass failed: KV may be incomplete */

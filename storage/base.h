@@ -259,6 +259,15 @@ static inline uint64_t hash_mix(uint64_t a, uint64_t b) {
     return x ^ (x >> 32);
 }
 
+/* ---- what is worth keeping ------------------------------------------------------------------- */
+
+/* Of two things kept, the one worth less goes first. `wanted`: how often it is, or will be;
+ * `saves`: what keeping it saves each time, for the room it takes; `unused`: how much else was used
+ * since it was, `held`: how much of that there is room for, so that what is new gets its chance.
+ * The logarithm of a worth that halves with disuse: of two that are not used meanwhile the order
+ * stays, so `unused` may be counted from any moment, the same for all. */
+double worth_of(double wanted, double saves, double unused, double held);
+
 /* ---- UTF-8 ----------------------------------------------------------------------------------- */
 
 /* Bytes of the code point at s.p[0] (1 for an invalid byte,

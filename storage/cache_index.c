@@ -6,7 +6,6 @@
  * children is never evicted before them: a block without the blocks above it could never be
  * reached. Knows no LMDB.
  */
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -176,16 +175,14 @@ void index_link(cache_index *x) {
 
 /* ---- eviction -------------------------------------------------------------------------------- */
 
-static const double TURNOVERS = 4;
-
 typedef struct candidate {
     double rank;
     uint64_t used; /* breaks ties: of equal ones the longest unused goes */
     cache_entry *entry;
 } candidate;
 
-/* COST: what a byte of it saves, by how often it is wanted; that halves while as many others as
- * TURNOVERS times the cache holds were wanted, so that new entries get their chance. */
+/* COST: what a byte of it saves, by how often it is wanted and by how long it was not (worth_of).
+ */
 static double rank_of(const cache_index *x, const cache_entry *e, cache_policy policy) {
     switch (policy) {
     case CACHE_FIFO:
@@ -195,9 +192,8 @@ static double rank_of(const cache_index *x, const cache_entry *e, cache_policy p
     case CACHE_COST:
         break;
     }
-    double saves = (index_frequency(x, e->space, e->key) + 1) * e->cost / (double)e->bytes;
-    double unused = (double)(x->clock - e->used) / (TURNOVERS * (double)BASE_MAX(x->live, 1));
-    return log2(saves) - unused;
+    return worth_of(index_frequency(x, e->space, e->key), e->cost / (double)e->bytes,
+                    (double)(x->clock - e->used), (double)x->live);
 }
 
 static bool goes_before(const candidate *a, const candidate *b) {

@@ -50,13 +50,34 @@ static void check_path(const prefix_node *end, const llm_token *tokens, int n) {
     assert_memory_equal(got, tokens, sizeof(llm_token) * (size_t)n);
 }
 
+/* Depth first. */
+static const prefix_node *node_behind(const prefix_node *node) {
+    if (node->first_child != NULL) {
+        return node->first_child;
+    }
+    while (node != NULL && node->next == NULL) {
+        node = node->parent;
+    }
+    return node != NULL ? node->next : NULL;
+}
+
 /* Blocks handed out = distinct blocks in the tables of resident nodes; those of nodes with users
- * are counted, and every block is wanted as its topmost node is. */
+ * are counted, every block is wanted as its topmost node is, and what may go stands in the heap. */
 static void check_blocks(const prefix_tree *t) {
     static char seen[BLOCKS];
     memset(seen, 0, sizeof seen);
     int used = 0, of_users = 0;
-    for (const prefix_node *n = t->oldest; n != NULL; n = n->newer) {
+    int may_go = 0;
+    for (const prefix_node *n = node_behind(&t->root); n != NULL; n = node_behind(n)) {
+        bool goes = n->table != NULL && n->users == 0 && n->resident_children == 0;
+        may_go += goes;
+        assert_true(goes ? t->heap[n->heap_at - 1] == n : n->heap_at == 0);
+        if (goes && n->heap_at > 1) {
+            assert_true(t->heap[n->heap_at / 2 - 1]->worth <= n->worth);
+        }
+        if (n->table == NULL) {
+            continue;
+        }
         assert_true(n->parent->parent == NULL || n->parent->table != NULL);
         for (int b = n->first_block; b < n->end_block; b++) {
             used += !seen[n->table[b]];
@@ -69,6 +90,7 @@ static void check_blocks(const prefix_tree *t) {
         }
         of_users += n->users > 0 ? n->end_block - n->first_block : 0;
     }
+    assert_int_equal(may_go, t->nheap);
     assert_int_equal(used, t->nblocks - t->nfree);
     assert_int_equal(of_users, t->used_blocks);
 }
@@ -183,6 +205,81 @@ static void eviction_spares_the_used(void **state) {
     prefix_free(&t);
 }
 
+enum { KEPT = 6 };
+
+/* Six prompts of two blocks, `wants[i]` waiting for the i-th, in that order. */
+static void kept_make(prefix_tree *t, prefix_node **cursor, const int wants[KEPT],
+                      prefix_node *ends[KEPT]) {
+    prefix_init(t, 2 * KEPT, cursor);
+    for (int i = 0; i < KEPT; i++) {
+        llm_token tokens[64];
+        for (int k = 0; k < 64; k++) {
+            tokens[k] = 100 * i + k;
+        }
+        ends[i] = prefix_insert(t, tokens, 64);
+        prefix_count(t, ends[i], wants[i], 0, 0);
+        assert_true(prefix_make_resident(t, ends[i], 0));
+    }
+}
+
+/* Makes room for another prompt of two blocks, and asserts that exactly ends[i] went for it. */
+static void kept_loses(prefix_tree *t, prefix_node *ends[KEPT], int i) {
+    static llm_token next = 10000;
+    llm_token tokens[64];
+    for (int k = 0; k < 64; k++) {
+        tokens[k] = next++;
+    }
+    prefix_node *node = prefix_insert(t, tokens, 64);
+    prefix_count(t, node, 1, 0, 1);
+    assert_true(prefix_make_resident(t, node, 0));
+    for (int k = 0; k < KEPT; k++) {
+        if (ends[k] != NULL) {
+            assert_true((ends[k]->table == NULL) == (k == i));
+        }
+    }
+    ends[i] = NULL;
+    check_blocks(t);
+}
+
+static void what_is_worth_least_goes_first(void **state) {
+    (void)state;
+    prefix_tree t;
+    prefix_node *cursor = NULL, *ends[KEPT];
+    kept_make(&t, &cursor, (int[]){7, 1, 1, 3, 1, 1}, ends);
+    ends[4]->stored_blocks = 2; /* read again for a tenth */
+    ends[5]->stored_blocks = 2;
+    t.read_cost = 0.1;
+    prefix_touch(&t, ends[4]);
+    prefix_touch(&t, ends[5]);
+    prefix_touch(&t, ends[1]);
+    kept_loses(&t, ends, 4); /* cheapest, and used before ends[5] */
+    kept_loses(&t, ends, 5);
+    kept_loses(&t, ends, 2); /* equal to ends[1] but for being used before it */
+    prefix_count(&t, ends[0], -7, 0, 0);
+    kept_loses(&t, ends, 0);        /* answered: wanted no more */
+    for (int i = 0; i < 400; i++) { /* what was wanted most, unused for long enough, goes */
+        prefix_touch(&t, ends[1]);
+    }
+    kept_loses(&t, ends, 3);
+    prefix_free(&t);
+}
+
+/* By age alone, whoever waits and whatever it costs. */
+static void first_in_goes_first_out(void **state) {
+    (void)state;
+    prefix_tree t;
+    prefix_node *cursor = NULL, *ends[KEPT];
+    kept_make(&t, &cursor, (int[]){9, 1, 5, 1, 1, 1}, ends);
+    t.first_in_first_out = true;
+    for (int i = 0; i < KEPT; i++) {
+        prefix_count(&t, ends[i], 1, 0, 0);
+    }
+    for (int i = 0; i < 3; i++) {
+        kept_loses(&t, ends, i);
+    }
+    prefix_free(&t);
+}
+
 static void keys_depend_on_the_path(void **state) {
     (void)state;
     prefix_tree whole, cut;
@@ -218,6 +315,8 @@ int main(void) {
         cmocka_unit_test(fuzz),
         cmocka_unit_test(eviction_spares_the_used),
         cmocka_unit_test(users_stay_within_their_bound),
+        cmocka_unit_test(what_is_worth_least_goes_first),
+        cmocka_unit_test(first_in_goes_first_out),
         cmocka_unit_test(keys_depend_on_the_path),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
