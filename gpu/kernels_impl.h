@@ -648,12 +648,25 @@ static void k_attend(const attend_unit *u) {
 #include "kernels_screen_impl.h"
 #endif
 
+#if defined(KERNELS_TILES)
+#include "kernels_tiles_impl.h"
+#endif
+
 const kernels KERNELS_TABLE = {
     .name = KERNELS_NAME,
-    .queries = TILE,
-    .width = W,
+#if defined(KERNELS_TILES)
+    .narrow = true,
+    .queries = TILE_QUERIES,
+    .heads = TILE_DEPTH,
+    .attend = k_attend_tiles,
+    .tiles = k_tiles,
+#else
 #if defined(__AVX512BF16__)
     .narrow = true,
+#endif
+    .queries = TILE,
+    .heads = W,
+    .attend = k_attend,
 #endif
     .rms_norm = k_rms_norm,
     .to_bf16 = k_to_bf16,
@@ -667,7 +680,6 @@ const kernels KERNELS_TABLE = {
     .geglu = k_geglu,
     .dot = k_dot,
     .largest = k_largest,
-    .attend = k_attend,
     .exp = k_exp,
 #if defined(__AVX512BF16__) && defined(__AVX512VNNI__)
     .screen = k_screen,

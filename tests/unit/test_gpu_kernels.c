@@ -1,6 +1,7 @@
 /*
- * test_gpu_kernels.c - every kernel table of this machine against plain double arithmetic, and
- * against itself: a row's bits must not depend on what else is in the call.
+ * test_gpu_kernels.c - every kernel table of this machine, and one with tiles made of C (gpu_tiles.c),
+ * against plain double arithmetic, and against itself: a row's bits must not depend on what else is
+ * in the call.
  */
 #include <math.h>
 #include <setjmp.h>
@@ -31,13 +32,18 @@ static void near(double got, double want, double tolerance) {
     }
 }
 
+extern const kernels kernels_tiles_of_c;
+enum { TABLES = KERNELS_TABLES + 1 };
+
 static int each(const kernels **tables) {
-    return kernels_available(tables);
+    int n = kernels_available(tables);
+    tables[n] = &kernels_tiles_of_c;
+    return n + 1;
 }
 
 static void rows(void **state) {
     (void)state;
-    const kernels *tables[4];
+    const kernels *tables[TABLES];
     static const int sizes[] = {1, 7, 16, 33, 64, 576, 1000};
     float x[1000], y[1000], w[1000], out[1000];
     for (int t = 0, n = each(tables); t < n; t++) {
@@ -91,7 +97,7 @@ static void rows(void **state) {
 
 static void narrow_and_wide(void **state) {
     (void)state;
-    const kernels *tables[4];
+    const kernels *tables[TABLES];
     float x[100], back[100];
     uint16_t h[100], first[100];
     fill(x, 100, 9, 1000);
@@ -114,7 +120,7 @@ static void narrow_and_wide(void **state) {
 
 static void rope(void **state) {
     (void)state;
-    const kernels *tables[4];
+    const kernels *tables[TABLES];
     for (int t = 0, n = each(tables); t < n; t++) {
         float x[64], was[64], cs[64];
         fill(x, 64, 5, 2);
@@ -135,7 +141,7 @@ static void rope(void **state) {
 
 /* ---- attention ------------------------------------------------------------------------------- */
 
-enum { QUERIES = 29, DIM = 80, BLOCKS = 3 };
+enum { QUERIES = 29, DIM = 96, BLOCKS = 3 };
 
 typedef struct attention {
     float q[QUERIES * DIM], kt[BLOCKS][DIM * LLM_BLOCK_TOKENS], v[BLOCKS][LLM_BLOCK_TOKENS * DIM];
@@ -169,6 +175,9 @@ static void attention_run(const kernels *k, attention *a, int from, int count, f
         a->sum[i] = 0;
         memset(a->out + i * DIM, 0, sizeof(float) * DIM);
     }
+    if (k->tiles != NULL) {
+        k->tiles(true);
+    }
     for (int b = 0; b < BLOCKS; b++) {
         int low[QUERIES], high[QUERIES];
         for (int i = from; i < from + count; i++) {
@@ -191,6 +200,9 @@ static void attention_run(const kernels *k, attention *a, int from, int count, f
         unit.ahead = ahead;
         unit.nahead = ahead_fill(a, b, ahead);
         k->attend(&unit);
+    }
+    if (k->tiles != NULL) {
+        k->tiles(false);
     }
 }
 
@@ -222,7 +234,7 @@ static void attend(void **state) {
         int window;
     } cases[] = {{0, 0}, {30, 0}, {0, 20}};
     static attention a, alone;
-    const kernels *tables[4];
+    const kernels *tables[TABLES];
     fill(a.q, QUERIES * DIM, 1, 0.6f);
     fill(a.kt[0], BLOCKS * DIM * 32, 2, 1);
     fill(a.v[0], BLOCKS * DIM * 32, 3, 1);
@@ -246,6 +258,23 @@ static void attend(void **state) {
             assert_memory_equal(a.out, alone.out, sizeof a.out);
             assert_memory_equal(a.sum, alone.sum, sizeof a.sum);
         }
+    }
+}
+
+static void attend_nothing(const attend_unit *unit) {
+    (void)unit;
+}
+
+/* What decides at start whether tiles are used. */
+static void alike(void **state) {
+    (void)state;
+    const kernels *tables[TABLES];
+    for (int t = 0, n = each(tables); t < n; t++) {
+        assert_true(kernels_attend_alike(tables[t], tables[0]));
+        kernels broken = *tables[t];
+        broken.attend = attend_nothing;
+        assert_false(kernels_attend_alike(&broken, tables[0]));
+        assert_false(kernels_attend_alike(tables[0], &broken));
     }
 }
 
@@ -320,7 +349,7 @@ static void screen_check(const kernels *k, float *w, float outlier) {
 static void screen(void **state) {
     (void)state;
     static float w[HEAD * WIDTH];
-    const kernels *tables[4];
+    const kernels *tables[TABLES];
     for (int t = 0, n = each(tables); t < n; t++) {
         const kernels *k = tables[t];
         if (k->screen == NULL) {
@@ -414,13 +443,10 @@ static void pool_runs_each_task_once(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rows),
-        cmocka_unit_test(narrow_and_wide),
-        cmocka_unit_test(rope),
-        cmocka_unit_test(attend),
-        cmocka_unit_test(screen),
-        cmocka_unit_test(products),
-        cmocka_unit_test(pool_runs_each_task_once),
+        cmocka_unit_test(rows),     cmocka_unit_test(narrow_and_wide),
+        cmocka_unit_test(rope),     cmocka_unit_test(attend),
+        cmocka_unit_test(alike),    cmocka_unit_test(screen),
+        cmocka_unit_test(products), cmocka_unit_test(pool_runs_each_task_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
