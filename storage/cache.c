@@ -118,9 +118,11 @@ static int env_open(cache *c) {
     if (rc)
         return rc;
     mdb_env_set_maxdbs(c->env, 8);
-    mdb_env_set_maxreaders(c->env, 510);
+    mdb_env_set_maxreaders(c->env, READERS_MAX);
     mdb_env_set_mapsize(c->env, cache_map_bytes(c->budget));
-    rc = mdb_env_open(c->env, c->path, flags | (c->read_only ? MDB_RDONLY : 0), 0600);
+    rc = lmdb_lock_file_reserve(c->path, 0600);
+    if (!rc)
+        rc = mdb_env_open(c->env, c->path, flags | (c->read_only ? MDB_RDONLY : 0), 0600);
     if (rc) {
         mdb_env_close(c->env);
         c->env = NULL;

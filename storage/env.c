@@ -19,7 +19,7 @@
 
 #define MAP_BYTES ((size_t)256 << 30)
 #define MAP_BYTES_MIN ((size_t)64 << 20)
-enum { READERS_MAX = 510, INIT_TIMEOUT_MS = 5000 };
+enum { INIT_TIMEOUT_MS = 5000 };
 
 static const char *const our_files[] = {"tables.mdb",      "tables.mdb-lock",  "cache.mdb",
                                         "cache.mdb-lock",  "writer.lock",      "owner.lock",
@@ -52,9 +52,27 @@ int lmdb_error(err *e, int rc, const char *what) {
     case MDB_INCOMPATIBLE:
     case MDB_NOTFOUND:
         return err_set(e, ERR_CORRUPT, "%s: the file is damaged (%s)", what, mdb_strerror(rc));
+    case EIO: /* LMDB's word for a write that came to less than was asked for */
+        return err_set(e, ERR_IO, "%s: the disk is full or does not work", what);
     default:
         return err_set(e, ERR_IO, "%s: %s", what, mdb_strerror(rc));
     }
+}
+
+int lmdb_lock_file_reserve(const char *file, mode_t mode) {
+    buf path = {0};
+    buf_printf(&path, "%s-lock", file);
+    int fd = open(path.p, O_RDWR | O_CREAT | O_CLOEXEC, mode);
+    buf_free(&path);
+    if (fd < 0)
+        return 0; /* LMDB opens it next, and says why it cannot */
+    struct stat st;
+    int error = fstat(fd, &st) != 0 ? errno : 0;
+    off_t bytes = st.st_size > 0 ? st.st_size : LOCK_FILE_BYTES;
+    if (!error && fallocate(fd, 0, 0, bytes) != 0 && errno != EOPNOTSUPP && errno != ENOSYS)
+        error = errno;
+    close(fd);
+    return error;
 }
 
 /* ---- the directory --------------------------------------------------------------------------- */
@@ -176,7 +194,9 @@ static int env_try_open(store *s, const char *file, size_t map_bytes) {
     mdb_env_set_maxdbs(s->env, TREES_MAX + 2);
     mdb_env_set_maxreaders(s->env, READERS_MAX);
     mdb_env_set_mapsize(s->env, map_bytes);
-    rc = mdb_env_open(s->env, file, flags, 0644);
+    rc = s->no_lock ? 0 : lmdb_lock_file_reserve(file, 0644);
+    if (!rc)
+        rc = mdb_env_open(s->env, file, flags, 0644);
     if (rc) {
         mdb_env_close(s->env);
         s->env = NULL;

@@ -2,7 +2,9 @@
  * read-only ones, formats, :memory:, backups, orphans. */
 #include <fcntl.h>
 #include <lmdb.h>
+#include <sched.h>
 #include <signal.h>
+#include <sys/mount.h>
 #include <sys/wait.h>
 
 #include "storage_help_int.h"
@@ -100,6 +102,70 @@ static void test_other_format_versions_are_refused(void **state) {
     assert_int_equal(try_open(scratch("version"), true, false), ERR_UNSUPPORTED);
     set_version(scratch("version"), FORMAT_VERSION);
     assert_int_equal(try_open(scratch("version"), false, true), 0);
+}
+
+/* LMDB's lock files are mapped: a hole in one is a SIGBUS on a full disk. */
+static void test_lock_files_have_no_holes(void **state) {
+    (void)state;
+    store_options options = {.path = scratch("blocks")};
+    store *s = NULL;
+    OK(store_open(&options, &s, &e));
+    assert_non_null(store_cache(s, &e));
+    const char *files[] = {"blocks/tables.mdb-lock", "blocks/cache.mdb-lock"};
+    for (size_t i = 0; i < BASE_COUNT(files); i++) {
+        struct stat st;
+        assert_int_equal(stat(scratch(files[i]), &st), 0);
+        assert_true(st.st_size > 0 && st.st_blocks * 512 >= st.st_size);
+    }
+    store_close(s);
+}
+
+/* In a child with a disk of its own that `kilobytes` are left of; 77: the system lends none. */
+static int on_small_disk(const char *directory, int kilobytes, int (*work)(const char *path)) {
+    pid_t child = fork();
+    if (child == 0) {
+        char size[32], path[600];
+        snprintf(size, sizeof size, "size=%dk", kilobytes);
+        snprintf(path, sizeof path, "%s/db", directory);
+        bool lent = unshare(geteuid() == 0 ? CLONE_NEWNS : CLONE_NEWNS | CLONE_NEWUSER) == 0 &&
+                    mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&
+                    mount("tmpfs", directory, "tmpfs", 0, size) == 0;
+        _exit(lent ? work(path) : 77);
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    return status;
+}
+
+static int open_only(const char *path) {
+    return try_open(path, false, false) == ERR_FULL && strstr(e.message, "space") ? 0 : 1;
+}
+
+static int fill(const char *path) {
+    store *s = open_at(path);
+    txn *t = begin(s, true);
+    create_people(t);
+    OK(txn_commit(t, &e));
+    t = begin(s, true);
+    for (int i = 0; i < 20000; i++)
+        add_person(t, value_null(), "Ada Lovelace of the many letters", i);
+    int status = txn_commit(t, &e);
+    bool said = status == ERR_IO && strstr(e.message, "disk is full");
+    t = begin(s, false);
+    bool undone = count_rows(t, "people") == 0;
+    txn_abort(t);
+    store_close(s);
+    return said && undone ? 0 : 1;
+}
+
+static void test_full_disk(void **state) {
+    (void)state;
+    mkdir(scratch("disk"), 0777);
+    int status = on_small_disk(scratch("disk"), 12, open_only);
+    if (WIFEXITED(status) && WEXITSTATUS(status) == 77)
+        skip();
+    assert_int_equal(status, 0);
+    assert_int_equal(on_small_disk(scratch("disk"), 256, fill), 0);
 }
 
 static void test_once_per_process(void **state) {
@@ -252,6 +318,8 @@ int main(void) {
         cmocka_unit_test(test_what_is_not_a_database),
         cmocka_unit_test(test_another_programs_lmdb_file),
         cmocka_unit_test(test_other_format_versions_are_refused),
+        cmocka_unit_test(test_lock_files_have_no_holes),
+        cmocka_unit_test(test_full_disk),
         cmocka_unit_test(test_once_per_process),
         cmocka_unit_test(test_read_only),
         cmocka_unit_test(test_directory_without_permission),
