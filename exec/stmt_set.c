@@ -81,14 +81,14 @@ static int set_rule(settings *s, str name, value v, err *e) {
 /* Every name in `SET rules_off = '…'` must be a rule's. */
 static int check_rules_off(value v, err *e) {
     const char *rule;
-    if (v.type != TYPE_TEXT)
-        return 0;
-    char *text = mem_strndup(v.s.p, v.s.n);
-    const char *at = text;
+    buf text = {0};
+    if (v.type != TYPE_NULL)
+        value_print(&text, v);
+    const char *at = text.n ? text.p : "";
     int status = 0;
     for (str name; status == 0 && (name = next_name(&at)).n;)
         status = find_rule(name, &rule, e);
-    free(text);
+    buf_free(&text);
     return status;
 }
 

@@ -95,7 +95,7 @@ static bool parse_bytes(str s, int64_t *out) {
     for (size_t i = 0; i < BASE_COUNT(units); i++)
         if (str_equal_nocase(unit, str_from(units[i].name))) {
             double bytes = number * (double)(INT64_C(1) << units[i].shift);
-            if (!(bytes >= 0 && bytes < 9e18))
+            if (!(bytes >= 0 && bytes < 9e18) || (units[i].shift == 0 && bytes != floor(bytes)))
                 return false;
             *out = (int64_t)bytes;
             return true;
@@ -122,19 +122,22 @@ static str word_at(const char *words, int index) {
     return (str){p, strcspn(p, "|")};
 }
 
+static int none_of_words(size_t i, str text, err *e) {
+    char allowed[200];
+    snprintf(allowed, sizeof allowed, "it is one of %s", infos[i].words);
+    for (char *p = allowed; *p; p++)
+        if (*p == '|')
+            *p = '/';
+    return wrong(i, text, allowed, e);
+}
+
 static int set_word(settings *s, size_t i, str text, err *e) {
     bool on;
     int index = word_index(infos[i].words, text);
     if (index < 0 && parse_switch(text, &on) && !on) /* SET psm = false */
         index = word_index(infos[i].words, STR("off"));
-    if (index < 0) {
-        char allowed[200];
-        snprintf(allowed, sizeof allowed, "it is one of %s", infos[i].words);
-        for (char *p = allowed; *p; p++)
-            if (*p == '|')
-                *p = '/';
-        return wrong(i, text, allowed, e);
-    }
+    if (index < 0)
+        return none_of_words(i, text, e);
     *(int *)member(s, i) = index;
     return 0;
 }
@@ -142,6 +145,10 @@ static int set_word(settings *s, size_t i, str text, err *e) {
 static int set_text(settings *s, size_t i, str text, err *e) {
     if (memchr(text.p ? text.p : "", 0, text.n))
         return wrong(i, STR("…"), "a text without NUL bytes", e);
+    bool is_device = strcmp(infos[i].name, "device") == 0;
+    if (is_device && word_index("auto|cpu", text) < 0 &&
+        (text.n < 4 || memcmp(text.p, "cuda", 4) != 0))
+        return none_of_words(i, text, e);
     char **held = member(s, i);
     free(*held);
     *held = mem_strndup(text.n ? text.p : "", text.n);
@@ -164,21 +171,27 @@ static int set_parsed(settings *s, size_t i, str text, err *e) {
         *(bool *)member(s, i) = on;
         return 0;
     case SETTING_INTEGER:
-        /* A seed may be anything; every other one counts something. */
-        if (!parse_integer(text, &integer) || (integer < 0 && strcmp(infos[i].name, "seed") != 0))
-            return wrong(i, text, "it is a whole number, 0 or more", e);
+        /* A seed may be anything; every other one counts something, in an int. */
+        if (!parse_integer(text, &integer) ||
+            ((integer < 0 || integer > INT32_MAX) && strcmp(infos[i].name, "seed") != 0))
+            return wrong(i, text, "it is a whole number from 0 to 2147483647", e);
         *(int64_t *)member(s, i) = integer;
         return 0;
     case SETTING_BYTES:
         if (can_be_auto(i) && str_equal_nocase(text, STR("auto")))
             integer = -1;
         else if (!parse_bytes(text, &integer))
-            return wrong(i, text, "it is a number of bytes, such as 512MB or 2GB", e);
+            return wrong(i, text,
+                         can_be_auto(i) ? "it is auto, or a number of bytes, such as 512MB or 2GB"
+                                        : "it is a number of bytes, such as 512MB or 2GB",
+                         e);
         *(int64_t *)member(s, i) = integer;
         return 0;
     case SETTING_REAL:
         if (!parse_real(text, &real) || !isfinite(real) || real < 0)
             return wrong(i, text, "it is a number, 0 or more", e);
+        if (real > 1 && strcmp(infos[i].words, "0 to 1") == 0)
+            return wrong(i, text, "it is a number from 0 to 1", e);
         *(double *)member(s, i) = real;
         return 0;
     case SETTING_WORD:

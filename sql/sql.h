@@ -63,8 +63,8 @@ typedef enum setting_type {
     X(llm_sample, INTEGER, "32", "rows", "rows asked first to learn a filter's selectivity")                              \
     X(llm_chunk, INTEGER, "128", "rows", "rows after which LLM filters may first change places (0: they never do)")       \
     X(temperature, REAL, "0", "", "sampling of TEXT answers (0: greedy)")                                                 \
-    X(top_p, REAL, "1", "", "sampling: nucleus")                                                                          \
-    X(min_p, REAL, "0", "", "sampling: least probability relative to the likeliest")                                      \
+    X(top_p, REAL, "1", "0 to 1", "sampling: nucleus")                                                                    \
+    X(min_p, REAL, "0", "0 to 1", "sampling: least probability relative to the likeliest")                                \
     X(top_k, INTEGER, "0", "tokens", "sampling: candidates (0: all)")                                                     \
     X(seed, INTEGER, "0", "", "sampling: seed, mixed with each row's prompt")                                             \
     X(max_tokens, INTEGER, "32", "tokens", "longest TEXT answer")                                                         \
