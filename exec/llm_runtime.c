@@ -157,10 +157,14 @@ int runtime_session(llm_runtime *r, llm_engine *engine, llm_session **out, err *
 int llm_runtime_pin(exec_ctx *ctx, str name, err *e) {
     cache_pins pins;
     int status = kv_link_pin(&ctx->llm->kv, name, &pins, e);
-    if (status == 0)
-        exec_notice(ctx, "%.*s pins %llu blocks, %.1f MB", (int)BASE_MIN(name.n, 100u), name.p,
-                    (unsigned long long)pins.blocks, (double)pins.bytes / 1e6);
-    return status;
+    if (status)
+        return status;
+    buf bytes = {0};
+    buf_append_bytes(&bytes, pins.bytes);
+    exec_notice(ctx, "%.*s pins %llu blocks, %s", (int)BASE_MIN(name.n, 100u), name.p,
+                (unsigned long long)pins.blocks, bytes.p);
+    buf_free(&bytes);
+    return 0;
 }
 
 /* ---- examples -------------------------------------------------------------------------------- */

@@ -146,9 +146,11 @@ static int unpin(stmt *s, cache *c, str name, err *e) {
         return status;
     if (pins.records == 0)
         return err_set(e, ERR_BIND, "nothing is pinned by the name \"%.*s\"", (int)name.n, name.p);
-    exec_notice(&s->ctx, "%.*s pins nothing any more: %llu blocks, %.1f MB may be evicted again",
-                (int)BASE_MIN(name.n, 100u), name.p, (unsigned long long)pins.blocks,
-                (double)pins.bytes / 1e6);
+    buf bytes = {0};
+    buf_append_bytes(&bytes, pins.bytes);
+    exec_notice(&s->ctx, "%.*s pins nothing any more: %llu blocks, %s may be evicted again",
+                (int)BASE_MIN(name.n, 100u), name.p, (unsigned long long)pins.blocks, bytes.p);
+    buf_free(&bytes);
     return 0;
 }
 

@@ -10,7 +10,10 @@
 /* ---- .model ---------------------------------------------------------------------------------- */
 
 static void line_bytes(const char *name, uint64_t bytes) {
-    printf("%14s  %.1f MB\n", name, (double)bytes / 1e6);
+    buf text = {0};
+    buf_append_bytes(&text, bytes);
+    printf("%14s  %s\n", name, text.p);
+    buf_free(&text);
 }
 
 static void line_rate(const char *name, double rate) {
@@ -24,10 +27,15 @@ static uint64_t budget(int64_t set, size_t standard) {
 
 /* A budget, and how much of it the last statement took at most. */
 static void line_budget(const char *name, uint64_t bytes, uint64_t most) {
-    printf("%14s  %.1f MB", name, (double)bytes / 1e6);
-    if (most > 0)
-        printf(" (the last statement used %.1f)", (double)most / 1e6);
-    putchar('\n');
+    buf text = {0};
+    buf_append_bytes(&text, bytes);
+    if (most > 0) {
+        buf_append_c(&text, " (the last statement used ");
+        buf_append_bytes(&text, most);
+        buf_append_char(&text, ')');
+    }
+    printf("%14s  %s\n", name, text.p);
+    buf_free(&text);
 }
 
 static void show_kv(const settings *s, const llm_model_info *m, const llm_stats *last) {

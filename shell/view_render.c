@@ -188,14 +188,6 @@ static void put_count(canvas *c, int x, uint64_t n) {
     put_buf(c, x + COUNT_COLUMNS - BASE_MIN((int)text.n, (int)COUNT_COLUMNS), VIEW_PLAIN, &text);
 }
 
-static void bytes(buf *out, double n) {
-    static const char *const units[] = {"B", "kB", "MB", "GB", "TB"};
-    size_t u = 0;
-    for (; n >= 1000 && u + 1 < BASE_COUNT(units); u++)
-        n /= 1000;
-    buf_printf(out, n < 10 && u ? "%.1f %s" : "%.0f %s", n, units[u]);
-}
-
 static void clock_text(buf *out, double seconds) {
     long s = (long)seconds;
     if (s >= 3600)
@@ -327,15 +319,15 @@ static void draw_tokens(canvas *c) {
     c->row++;
 }
 
-/* One line of a budget: "KV memory ███   34 MB of 1.1 GB". */
-static int put_budget(canvas *c, const char *name, double used, double budget) {
+/* One line of a budget: "KV memory ███   34 MB of 1.0 GB". */
+static int put_budget(canvas *c, const char *name, uint64_t used, uint64_t budget) {
     buf text = {0};
     label(c, name);
-    int at =
-        put_bar(c, LABEL_COLUMNS, bar_columns(c, 30), budget > 0 ? used / budget : 0, VIEW_DISK);
-    bytes(&text, used);
+    int at = put_bar(c, LABEL_COLUMNS, bar_columns(c, 30),
+                     budget > 0 ? (double)used / (double)budget : 0, VIEW_DISK);
+    buf_append_bytes(&text, used);
     buf_append_c(&text, " of ");
-    bytes(&text, budget);
+    buf_append_bytes(&text, budget);
     return put_buf(c, at + 1, VIEW_PLAIN, &text);
 }
 
@@ -343,7 +335,7 @@ static void draw_memory(canvas *c) {
     const exec_progress *x = &c->v->now;
     const llm_stats *m = &x->llm;
     buf text = {0};
-    int at = put_budget(c, "KV memory", (double)m->kv_bytes, (double)m->kv_budget_bytes);
+    int at = put_budget(c, "KV memory", m->kv_bytes, m->kv_budget_bytes);
     buf_printf(&text, m->live_sequences == 1 ? "  %d sequence" : "  %d sequences",
                m->live_sequences);
     if (m->evicted_blocks)
@@ -352,7 +344,7 @@ static void draw_memory(canvas *c) {
     c->row++;
     if (x->disk_budget_bytes == 0)
         return;
-    put_budget(c, "KV disk", (double)x->disk_bytes, (double)x->disk_budget_bytes);
+    put_budget(c, "KV disk", x->disk_bytes, x->disk_budget_bytes);
     c->row++;
 }
 
@@ -480,24 +472,41 @@ static void draw_baselines(canvas *c, int last_row) {
         put(c, 1, c->row + 1, VIEW_DIM, "counting what FIFO, fixed and grouped would compute");
 }
 
-static void draw_help(canvas *c) {
-    static const char *const lines[] = {
-        "hit rate   prompt tokens whose KV was there already, of all that were sent",
-        "tokens     where they came from: memory, the cache on disk, stored answers, or computed",
-        "rows       distinct inputs answered; known ones were stored by an earlier run",
-        "KV         keys and values held in memory and on disk, of what the settings allow",
-        "fields     the order in which each prompt names its fields, and why it shares",
-        "order      the latest prompts: high ones share what they begin with, low ones do not",
-        "prefixes   prompts x tokens, how many of these prompts are answered, where it ends",
-        "",
-        "q  back to the shell, the statement runs on      c  stop it; answers are kept",
-        "p  hold it, or let it go on                      ?  close this",
-        "1  the run   2  what other strategies would compute   3  shared prefixes",
-        "4  operators and answers       left, right: turn     up, down: scroll",
+/* From column x on, broken at blanks where the screen ends; the row behind it is next. */
+static void put_wrapped(canvas *c, int x, int last_row, view_attr attr, const char *text) {
+    int columns = BASE_MAX(c->w - x, 1);
+    for (str left = str_from(text); left.n && c->row < last_row; c->row++) {
+        size_t n = utf8_fit(left, columns), end = n;
+        while (n < left.n && end > 0 && left.p[end] != ' ')
+            end--;
+        n = end > 0 ? end : BASE_MAX(n, (size_t)1);
+        buf line = {0};
+        buf_append(&line, left.p, n);
+        put_buf(c, x, attr, &line);
+        n += n < left.n && left.p[n] == ' ';
+        left = (str){left.p + n, left.n - n};
+    }
+}
+
+static void draw_help(canvas *c, int last_row) {
+    static const char *const lines[][2] = {
+        {"q", "back to the shell, the statement runs on"},
+        {"c", "stop it; answers are kept"},
+        {"p", "hold it, or let it go on"},
+        {"1 2 3 4", "the run, other strategies, shared prefixes, operators and answers"},
+        {"arrows", "left, right: turn panels; up, down: scroll"},
+        {"rows", "distinct inputs answered; known ones were stored by an earlier run"},
+        {"hit rate", "prompt tokens whose KV was there already, of all that were sent"},
+        {"tokens", "from memory, the cache on disk, stored answers, or computed"},
+        {"KV", "keys and values in memory and on disk, of what the settings allow"},
+        {"fields", "the order in which prompts name their fields, and why it shares"},
+        {"order", "the latest prompts: high ones share what they begin with"},
+        {"prefixes", "prompts x tokens, how many of these are answered, where it ends"},
     };
-    enum { FACTS = 7 };
-    for (size_t i = 0; i < BASE_COUNT(lines) && c->row < c->h - 1; i++)
-        put(c, 1, c->row++, i < FACTS ? VIEW_PLAIN : VIEW_DIM, lines[i]);
+    for (size_t i = 0; i < BASE_COUNT(lines) && c->row < last_row; i++) {
+        label(c, lines[i][0]);
+        put_wrapped(c, LABEL_COLUMNS, last_row, VIEW_PLAIN, lines[i][1]);
+    }
 }
 
 /* A row or two: the progress line. */
@@ -588,7 +597,7 @@ void view_render(const view_state *v, int w, int h, view_cell *cells) {
         c.row += full;
     }
     if (v->help)
-        draw_help(&c);
+        draw_help(&c, last_row);
     else if (v->panel == PANEL_STRATEGIES)
         draw_baselines(&c, last_row);
     else if (v->panel == PANEL_PREFIXES)

@@ -170,6 +170,26 @@ static void test_buf(void **state) {
     assert_null(b.p);
 }
 
+static void test_bytes(void **state) {
+    (void)state;
+    static const struct {
+        uint64_t bytes;
+        const char *text;
+    } cases[] = {{0, "0 B"},
+                 {1023, "1023 B"},
+                 {1536, "1.5 kB"},
+                 {98362432, "94 MB"},
+                 {(10 << 20) - 1, "10 MB"},
+                 {UINT64_C(4) << 30, "4.0 GB"},
+                 {UINT64_MAX, "16777216 TB"}};
+    for (size_t i = 0; i < BASE_COUNT(cases); i++) {
+        buf b = {0};
+        buf_append_bytes(&b, cases[i].bytes);
+        assert_string_equal(b.p, cases[i].text);
+        buf_free(&b);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_utf8_counts_by_code_point),
@@ -184,6 +204,7 @@ int main(void) {
         cmocka_unit_test(test_utf8_case),
         cmocka_unit_test(test_hashes),
         cmocka_unit_test(test_buf),
+        cmocka_unit_test(test_bytes),
     };
     return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);
 }

@@ -112,7 +112,7 @@ static void test_full(void **state) {
     run(&v, true);
     EXPECT(picture(&v, 80, 24), "LLM 1 of 1", "SELECT * FROM reviews", "150 of 200", "15.0/s",
            "ETA 3.3 s", "average  84 %", "memory 80 %", "computed 16 %", "saved 126,000",
-           "KV memory", "3.1 MB of 1.1 GB", "KV disk", "42 MB of 8.6 GB", "synopsis, review",
+           "KV memory", "3.0 MB of 1.0 GB", "KV disk", "40 MB of 8.0 GB", "synopsis, review",
            "order     ████▁███████▁", "31 x  412", "scan reviews", "12,345",
            "positive  東京 is fine", "2,415 tok/s", "q shell", "p pause", "? help", "4 rows");
     EXPECT(picture(&v, 120, 40), "LLM 1 of 1", "KV disk", "scan reviews", "31 x  412",
@@ -139,7 +139,10 @@ static void test_panels(void **state) {
     v.scroll = 1000; /* past the end: the last ones stay */
     EXPECT(picture(&v, 80, 24), "positive");
     v.help = true;
-    EXPECT(picture(&v, 80, 24), "stored answers", "up, down: scroll");
+    EXPECT(picture(&v, 80, 24), "operators and answers", "up, down: scroll", "or computed",
+           "what the settings allow", "share what they begin with", "where it ends");
+    EXPECT(picture(&v, 50, 30), "prefixes, operators and answers", "where it ends");
+    EXPECT(picture(&v, 40, 8), "back to the shell", "statement runs on", "answers are kept");
 }
 
 static void test_mock(void **state) {
