@@ -176,6 +176,11 @@ static int ask_for(const cpu_work *w, attend_asker *a, int queries, int kv_head,
 
 /* ---- a task ---------------------------------------------------------------------------------- */
 
+/* Of a dimension of a query, as the kernels take it. */
+static size_t query_bytes(const cpu_work *w) {
+    return w->s->k->narrow && w->s->kv_dtype != LLM_KV_F32 ? sizeof(uint16_t) : sizeof(float);
+}
+
 /* Group queries of each row of the unit. */
 static void run_attend(cpu_work *w, attend_scratch *s, const attend_walk *walk, int kv_head,
                        attend_asker *asker) {
@@ -191,9 +196,9 @@ static void run_attend(cpu_work *w, attend_scratch *s, const attend_walk *walk, 
         }
     }
     int at = run->from * group;
-    const float *q = run->part == KEYS_SINKS ? s->q_sink : s->q;
+    const char *q = run->part == KEYS_SINKS ? s->q_sink : s->q;
     attend_ahead ahead[AHEAD_MAX];
-    attend_unit unit = {.q = q + (size_t)at * (size_t)d,
+    attend_unit unit = {.q = q + (size_t)at * (size_t)d * query_bytes(w),
                         .nq = (run->to - run->from) * group,
                         .d = d,
                         .low = s->low + at,
@@ -208,13 +213,25 @@ static void run_attend(cpu_work *w, attend_scratch *s, const attend_walk *walk, 
     w->s->k->attend(&unit);
 }
 
+/* x[n] to the i-th run of n in `to`. */
+static void queries_keep(const cpu_work *w, const float *x, size_t n, int i, char *to) {
+    size_t element = query_bytes(w);
+    to += (size_t)i * n * element;
+    if (element == sizeof *x)
+        memcpy(to, x, n * element);
+    else
+        w->s->k->to_bf16(x, (int)n, (uint16_t *)(void *)to);
+}
+
 static void queries_gather(cpu_work *w, attend_scratch *s, int base, int rows, int kv_head) {
     const model_config *c = &w->engine->config;
     size_t group = (size_t)(c->n_heads / c->n_kv_heads), run = group * (size_t)c->head_dim;
-    bool streams = cpu_layer_streams(w);
+    float *ready = s->out, *sink = cpu_layer_streams(w) ? s->out + run : NULL; /* not yet in use */
     for (int i = 0; i < rows; i++) {
-        cpu_queries_ready(w, base + i, kv_head, s->q + (size_t)i * run,
-                          streams ? s->q_sink + (size_t)i * run : NULL);
+        cpu_queries_ready(w, base + i, kv_head, ready, sink);
+        queries_keep(w, ready, run, i, s->q);
+        if (sink != NULL)
+            queries_keep(w, sink, run, i, s->q_sink);
     }
     memset(s->out, 0, (size_t)rows * run * sizeof(float));
     for (size_t i = 0; i < (size_t)rows * group; i++) {

@@ -46,9 +46,10 @@ typedef struct cpu_state {
     err load_error;
 } cpu_state;
 
-/* A worker's attention scratch: queries of ATTEND_ROWS rows × one kv head's group. */
+/* A worker's attention scratch: queries of ATTEND_ROWS rows × one kv head's group; room for f32. */
 typedef struct attend_scratch {
-    float *q, *q_sink, *out, *top, *sum;
+    char *q, *q_sink; /* bf16 or f32, as the kernels take them */
+    float *out, *top, *sum;
     int *low, *high;
     uint16_t *kt, *v; /* one head of an int8 block, as bf16 */
 } attend_scratch;

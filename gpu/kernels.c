@@ -42,12 +42,13 @@ static int allowed_level(void) {
 
 /* ---- a check of attention -------------------------------------------------------------------- */
 
-enum { CHECK_QUERIES = 19, CHECK_DIM = 64 };
+enum { CHECK_QUERIES = 19, CHECK_ROOM = 32, CHECK_DIM = 64 };
 
 /* Queries that see different parts of one block, in fixed pseudo-random numbers. */
 static void check_attend(const kernels *k, float *sum, float *out) {
     _Alignas(64) uint16_t kt[CHECK_DIM * LLM_BLOCK_TOKENS], v[CHECK_DIM * LLM_BLOCK_TOKENS];
-    float q[CHECK_QUERIES * CHECK_DIM], top[CHECK_QUERIES];
+    float q[CHECK_ROOM * CHECK_DIM] = {0}, top[CHECK_QUERIES];
+    uint16_t narrow[CHECK_ROOM * CHECK_DIM];
     int low[CHECK_QUERIES], high[CHECK_QUERIES];
     uint64_t seed = 1;
     for (int i = 0; i < CHECK_DIM * LLM_BLOCK_TOKENS; i++) {
@@ -67,7 +68,8 @@ static void check_attend(const kernels *k, float *sum, float *out) {
         low[i] = i % 3;
         high[i] = LLM_BLOCK_TOKENS - i;
     }
-    attend_unit unit = {.q = q,
+    k->to_bf16(q, CHECK_ROOM * CHECK_DIM, narrow);
+    attend_unit unit = {.q = k->narrow ? (const void *)narrow : q,
                         .nq = CHECK_QUERIES,
                         .d = CHECK_DIM,
                         .kt = kt,

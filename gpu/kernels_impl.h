@@ -42,7 +42,6 @@ typedef int8_t vb __attribute__((vector_size(W)));
 #else
 #define UNROLL _Pragma("unroll 8")
 #endif
-#define CONFIG_HEAD_PAIRS (CONFIG_MAX_HEAD_DIM / 2)
 #define KV (KEYS / W) /* vectors of scores a query has in a block */
 
 static inline vf load(const float *p) {
@@ -393,7 +392,10 @@ static inline vf second_of(vu pairs) {
     return (vf)(pairs & 0xffff0000u);
 }
 
+/* What products with pairs take queries in. */
 #if defined(__AVX512BF16__)
+typedef uint16_t query;
+
 static inline vf dot_pairs(vf sum, uint32_t x, vu pairs) {
     return (vf)_mm512_dpbf16_ps((__m512)sum, (__m512bh)_mm512_set1_epi32((int)x), (__m512bh)pairs);
 }
@@ -405,6 +407,8 @@ static inline void narrow_pairs(const float *x, int n, uint32_t *out) {
         memcpy(out + i / 2, &h, sizeof h);
     }
 }
+#else
+typedef float query;
 #endif
 
 /* The lines of step i; `a` asks for nothing where its steps are used up. */
@@ -417,13 +421,9 @@ static inline __attribute__((always_inline)) void ahead_ask(const attend_ahead *
 
 /* Scores of T queries against the first nk vectors of the block's keys: s[t][nk]. T and nk are
  * constants of the caller, so the loops unroll. */
-static inline __attribute__((always_inline)) void scores(const float *q, int d, const uint16_t *kt,
+static inline __attribute__((always_inline)) void scores(const query *q, int d, const uint16_t *kt,
                                                          int T, int nk, const attend_ahead *ahead,
                                                          vf s[][KV]) {
-#if defined(__AVX512BF16__)
-    uint32_t qp[TILE * CONFIG_HEAD_PAIRS];
-    narrow_pairs(q, T * d, qp);
-#endif
     const int half = d / 2;
     for (int i = 0; i < half; i++) {
         ahead_ask(ahead, i);
@@ -431,7 +431,9 @@ static inline __attribute__((always_inline)) void scores(const float *q, int d, 
             vu pairs = load_pairs(kt + 2 * i * KEYS + 2 * k * W);
             for (int t = 0; t < T; t++) {
 #if defined(__AVX512BF16__)
-                s[t][k] = dot_pairs(s[t][k], qp[t * half + i], pairs);
+                uint32_t two;
+                memcpy(&two, q + t * d + 2 * i, sizeof two);
+                s[t][k] = dot_pairs(s[t][k], two, pairs);
 #else
                 s[t][k] = fma_v(all(q[t * d + 2 * i]), first_of(pairs), s[t][k]);
                 s[t][k] = fma_v(all(q[t * d + 2 * i + 1]), second_of(pairs), s[t][k]);
@@ -570,18 +572,16 @@ static inline __attribute__((always_inline)) void tile_scores(const attend_unit 
                                                               int d, int at, int T, bool half,
                                                               const attend_ahead *ahead,
                                                               vf s[][KV]) {
-    const float *q = u->q + at * d;
-    if (wide) {
-        if (half) {
-            scores_wide(q, d, u->kt, T, KV / 2, ahead, s);
-        } else {
-            scores_wide(q, d, u->kt, T, KV, ahead, s);
-        }
-    } else if (half) {
-        scores(q, d, u->kt, T, KV / 2, ahead, s);
-    } else {
-        scores(q, d, u->kt, T, KV, ahead, s);
-    }
+    const float *q = (const float *)u->q + at * d;
+    const query *narrow = (const query *)u->q + at * d;
+    if (wide && half)
+        scores_wide(q, d, u->kt, T, KV / 2, ahead, s);
+    else if (wide)
+        scores_wide(q, d, u->kt, T, KV, ahead, s);
+    else if (half)
+        scores(narrow, d, u->kt, T, KV / 2, ahead, s);
+    else
+        scores(narrow, d, u->kt, T, KV, ahead, s);
 }
 
 static inline __attribute__((always_inline)) void attend_tile(const attend_unit *u, bool wide,

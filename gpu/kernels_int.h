@@ -21,7 +21,9 @@ typedef struct attend_ahead {
 /*
  * One KV block and the queries that attend to it together.
  *
- *   q [nq, d] (scaled)        visible keys of query i: [low[i], high[i])
+ *   q [nq, d] (scaled)        bf16 where the table is narrow and the unit not wide, else f32;
+ *                             readable up to a multiple of the table's `queries`
+ *   low, high [nq]            query i sees the keys [low[i], high[i])
  *   kt, v                     bf16, pairs: [d/2, 32, 2] and [32/2, d, 2]; wide: f32, [d, 32] and
  *                             [32, d]
  *   key_scale, value_scale    [32]: a key's scores and a value's weights are multiplied by it;
@@ -29,7 +31,7 @@ typedef struct attend_ahead {
  *   top [nq], sum [nq], out [nq, d]   running state per query; starts with -INFINITY, 0, 0
  */
 typedef struct attend_unit {
-    const float *q;
+    const void *q;
     int nq, d;
     const void *kt, *v;
     bool wide;

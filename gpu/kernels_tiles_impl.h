@@ -67,15 +67,14 @@ tiles_weigh(const attend_unit *u, int at, int T, const float *scored, float *p, 
 
 /* Queries [at, at + n) of the unit, n <= 16. */
 static void attend_tiles(const attend_unit *u, int at, int n, const attend_ahead *ahead) {
-    _Alignas(64) uint16_t narrow[TILE_QUERIES * CONFIG_MAX_HEAD_DIM];
     _Alignas(64) float sums[TILE_QUERIES * CONFIG_MAX_HEAD_DIM];
     _Alignas(64) float s[TILE_QUERIES * KEYS], p[TILE_QUERIES * KEYS];
+    _Alignas(64) uint16_t narrow[TILE_QUERIES * KEYS];
     float old[TILE_QUERIES];
     int d = u->d, t = 0;
     for (int i = 0; i < d / 2; i++)
         ahead_ask(ahead, i);
-    k_to_bf16(u->q + at * d, n * d, narrow);
-    tiles_scores(narrow, d, u->kt, s);
+    tiles_scores((const uint16_t *)u->q + at * d, d, u->kt, s);
     for (; t + TILE <= n; t += TILE)
         tiles_weigh(u, at + t, TILE, s + t * KEYS, p + t * KEYS, old + t);
     for (; t < n; t++)

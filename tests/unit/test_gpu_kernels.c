@@ -144,7 +144,8 @@ static void rope(void **state) {
 enum { QUERIES = 29, DIM = 96, BLOCKS = 3 };
 
 typedef struct attention {
-    float q[QUERIES * DIM], kt[BLOCKS][DIM * LLM_BLOCK_TOKENS], v[BLOCKS][LLM_BLOCK_TOKENS * DIM];
+    float q[(QUERIES + 16) * DIM], kt[BLOCKS][DIM * LLM_BLOCK_TOKENS],
+        v[BLOCKS][LLM_BLOCK_TOKENS * DIM];
     uint16_t narrow_kt[BLOCKS][DIM * LLM_BLOCK_TOKENS], narrow_v[BLOCKS][LLM_BLOCK_TOKENS * DIM];
     float top[QUERIES], sum[QUERIES], out[QUERIES * DIM];
     int position[QUERIES];
@@ -175,6 +176,8 @@ static void attention_run(const kernels *k, attention *a, int from, int count, f
         a->sum[i] = 0;
         memset(a->out + i * DIM, 0, sizeof(float) * DIM);
     }
+    static uint16_t narrow[(QUERIES + 16) * DIM];
+    k->to_bf16(a->q, (QUERIES + 16) * DIM, narrow);
     if (k->tiles != NULL) {
         k->tiles(true);
     }
@@ -185,7 +188,8 @@ static void attention_run(const kernels *k, attention *a, int from, int count, f
             high[i] = BASE_MIN(a->position[i] + 1 - first, LLM_BLOCK_TOKENS);
             low[i] = window > 0 ? BASE_MAX(a->position[i] + 1 - window - first, 0) : 0;
         }
-        attend_unit unit = {.q = a->q + from * DIM,
+        const void *q = k->narrow ? (const void *)(narrow + from * DIM) : a->q + from * DIM;
+        attend_unit unit = {.q = q,
                             .nq = count,
                             .d = DIM,
                             .kt = a->narrow_kt[b],
