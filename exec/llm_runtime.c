@@ -309,12 +309,16 @@ static double hook_count_tokens(void *arg, str text) {
     return (double)count;
 }
 
-static double hook_selectivity(void *arg, const llm_call *call, str literal) {
-    exec_ctx *ctx = arg;
-    call_facts facts;
+/* What earlier runs learned of a call; false: it has no answer yet, or they are not for plans. */
+static bool hook_facts(exec_ctx *ctx, const llm_call *call, call_facts *out) {
     llm_engine *engine = hook_engine(ctx, call);
-    if (!engine || !facts_for_plan(ctx, call, llm_engine_info(engine)->fingerprint, &facts) ||
-        facts.answers == 0)
+    return engine && facts_for_plan(ctx, call, llm_engine_info(engine)->fingerprint, out) &&
+           out->answers > 0;
+}
+
+static double hook_selectivity(void *arg, const llm_call *call, str literal) {
+    call_facts facts;
+    if (!hook_facts(arg, call, &facts))
         return -1;
     for (int i = 0; i < call->nliterals && i < (int)BASE_COUNT(facts.literal_counts); i++)
         if (str_equal(call->literals[i], literal))
@@ -326,13 +330,8 @@ static double hook_selectivity(void *arg, const llm_call *call, str literal) {
 }
 
 static double hook_output_tokens(void *arg, const llm_call *call) {
-    exec_ctx *ctx = arg;
     call_facts facts;
-    llm_engine *engine = hook_engine(ctx, call);
-    if (!engine || !facts_for_plan(ctx, call, llm_engine_info(engine)->fingerprint, &facts) ||
-        facts.answers == 0)
-        return -1;
-    return (double)facts.output_tokens / (double)facts.answers;
+    return hook_facts(arg, call, &facts) ? (double)facts.output_tokens / (double)facts.answers : -1;
 }
 
 static bool hook_field_order(void *arg, const llm_call *call, uint8_t *order) {
