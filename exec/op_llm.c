@@ -131,9 +131,8 @@ static int lay_out_group(op *o, use_run *leader, err *e) {
             calls[count++] = (layout_call){s->uses[i].prompt, s->uses[i].use->asked_share};
     if (count < 2 || o->ctx->settings->llm_layout == LAYOUT_INSTRUCTION_FIRST)
         return 0;
-    if (!data_first &&
-        !o->ctx->settings
-             ->dedup) /* whether rows are asked apart must not change what they are asked */
+    /* whether rows are asked apart must not change what they are asked */
+    if (!data_first && !o->ctx->settings->dedup)
         status = inputs_gather(o->ctx, unguarded(o, leader), s->rows, true, o->mem, &distinct, e);
     if (status == 0 && !data_first)
         status = layout_choose(calls, count, distinct, &data_first, e);
@@ -164,8 +163,8 @@ static str orders_text(op *o, int first, int end) {
         if (u->prompt->data_first && u->order.text.n > 0)
             buf_append_c(&b, ", before the instruction");
     }
-    str text =
-        str_copy(o->ctx->mem, buf_str(&b)); /* figures are read after the operator has gone */
+    /* figures are read after the operator has gone */
+    str text = str_copy(o->ctx->mem, buf_str(&b));
     buf_free(&b);
     return text;
 }
@@ -507,8 +506,8 @@ static void llm_close(op *o) {
     }
     if (o->ctx->actual)
         report_stages(o);
-    if (s->progress.answers_kept >
-        0) /* the next statement may ask the same: it finds them, however soon it comes */
+    /* the next statement may ask the same: it finds them, however soon it comes */
+    if (s->progress.answers_kept > 0)
         cache_flush(llm_answers_cache(o->ctx));
     for (int i = 0; i < s->nuses; i++)
         prompt_free(s->uses[i].prompt);

@@ -118,8 +118,8 @@ static int upgrade(db *d, const txn_wait *wait, err *e) {
     }
     forget_seen(d);
     if (status == ERR_BUSY || status == ERR_CANCELLED) {
-        atomic_store(&d->failed,
-                     true); /* what it read is gone: nothing after this would be of one snapshot */
+        /* what it read is gone: nothing after this would be of one snapshot */
+        atomic_store(&d->failed, true);
         if (changed)
             err_set(e, ERR_BUSY,
                     "the database changed since this transaction began; roll back and start over");

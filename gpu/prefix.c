@@ -205,8 +205,8 @@ static void split_blocks(prefix_tree *t, prefix_node *upper, prefix_node *lower)
         t->refs[lower->table[lower->first_block]]++;
     }
     for (int b = upper->first_block; b < upper->end_block; b++) {
-        prefix_node **owner =
-            &t->owner[upper->table[b]]; /* the first may be shared with a node above */
+        /* the first may be shared with a node above */
+        prefix_node **owner = &t->owner[upper->table[b]];
         *owner = *owner == lower ? upper : *owner;
     }
     t->used_blocks += upper->users > 0 && cut % LLM_BLOCK_TOKENS != 0;

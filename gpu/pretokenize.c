@@ -164,8 +164,8 @@ static size_t match_piece(pieces *w) {
     const PCRE2_SIZE *ends = pcre2_get_ovector_pointer(w->match);
     if (rc >= 0 && ends[1] > w->at)
         return ends[1] - w->at;
-    return valid_step(
-        w->text, w->at); /* nothing fits here (every pattern takes any character): pass it alone */
+    /* nothing fits here (every pattern takes any character): pass it alone */
+    return valid_step(w->text, w->at);
 }
 
 /* Bytes from `at` on that are all valid, or all invalid, UTF-8. */

@@ -174,8 +174,8 @@ static void from_q3_k(const void *blocks, float *out, size_t n) {
         }
         for (int i = 0; i < QK_K; i++) {
             int low = q[i / 128 * 32 + i % 32] >> (i / 32 % 4 * 2) & 3;
-            int offset =
-                high[i % 32] >> (i / 32) & 1 ? 0 : 4; /* a set bit means: nothing is taken off */
+            /* a set bit means: nothing is taken off */
+            int offset = high[i % 32] >> (i / 32) & 1 ? 0 : 4;
             out[i] = scales[i / 16] * (float)(low - offset);
         }
     }

@@ -134,8 +134,8 @@ double *joint_distinct(estimator *s, const llm_call *call, const field_estimate 
 void joint_order(estimator *s, const field_estimate *f, const double *distinct, int n,
                  uint8_t *order) {
     uint32_t full = (1u << n) - 1;
-    double *cost =
-        ARENA_ARRAY(s->mem, double, (size_t)full + 1); /* of all that follows a set of fields */
+    /* of all that follows a set of fields */
+    double *cost = ARENA_ARRAY(s->mem, double, (size_t)full + 1);
     uint8_t *next = ARENA_ARRAY(s->mem, uint8_t, (size_t)full + 1);
     cost[full] = 0;
     for (uint32_t set = full; set-- > 0;) {

@@ -166,8 +166,8 @@ rel *group_by_more(rule_ctx *r, const rel *x, rel *left, const rel_column *more,
     for (int i = 0; i < naggs; i++) {
         g->group.aggs[i] = x->group.aggs[i];
         g->cols[nkeys + nmore + i] = x->cols[nkeys + i];
-        if (nkeys ==
-            0) { /* its aggregates get new ids: the old ones are made by aggregates_or_zero */
+        /* its aggregates get new ids: the old ones are made by aggregates_or_zero */
+        if (nkeys == 0) {
             g->group.aggs[i].id = r->next_id++;
             g->cols[nmore + i].id = g->group.aggs[i].id;
         }
@@ -282,8 +282,8 @@ static rel *push_values(outer_columns *o, rel *x, int *d) {
     for (int row = 1; row < x->values.nrows; row++) {
         int *row_d = ARENA_ARRAY(o->r->mem, int, o->n + 1);
         rel_column *cols = ARENA_ARRAY(o->r->mem, rel_column, x->ncols + 1);
-        rel *first = make_project(
-            o->r, all, x->ncols + o->n); /* ids of its own for what the union gives again */
+        /* ids of its own for what the union gives again */
+        rel *first = make_project(o->r, all, x->ncols + o->n);
         for (int i = 0; i < x->ncols + o->n; i++)
             project_set(first, i, renamed(&all->cols[i], o->r->next_id++),
                         column_expr(o->r, &all->cols[i]));

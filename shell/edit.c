@@ -473,8 +473,8 @@ static unsigned char on_complete(EditLine *el, int key) {
         buf_append_str(&with_blank, chosen);
         char last = chosen.n ? chosen.p[chosen.n - 1] : 0;
         bool open = last == '(' || last == '/' || last == '.' || last == '{' || last == '}';
-        bool more =
-            kind == CANDIDATE_COLUMN || kind == CANDIDATE_TABLE; /* a comma or dot may follow */
+        /* a comma or dot may follow */
+        bool more = kind == CANDIDATE_COLUMN || kind == CANDIDATE_TABLE;
         if (c.count == 1 && !open && !more && (cursor == text.n || text.p[cursor] != ' '))
             buf_append_char(&with_blank, ' ');
         insert_text(el, buf_str(&with_blank));

@@ -174,8 +174,8 @@ static bool fit(format *f) {
     }
     if (level < MIN_TEXT)
         return false;
-    int extra =
-        open > 0 ? left - level * open : 0; /* what division left over goes to the first ones */
+    /* what division left over goes to the first ones */
+    int extra = open > 0 ? left - level * open : 0;
     for (int i = 0; i < f->ncols; i++) {
         if (s->right[i] || s->width[i] <= level)
             continue;

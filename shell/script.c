@@ -49,8 +49,8 @@ piece_kind script_piece(str text, bool last, size_t *length) {
         *length = n;
         return PIECE_BLANK;
     }
-    if (text.p[0] == '.' || text.p[0] == '\\' ||
-        text.p[0] == '#') { /* #! of an executable script */
+    /* #! of an executable script */
+    if (text.p[0] == '.' || text.p[0] == '\\' || text.p[0] == '#') {
         const char *end = memchr(text.p, '\n', text.n);
         *length = end ? (size_t)(end - text.p) : text.n;
         if (end == NULL && !last)

@@ -353,8 +353,8 @@ static int target_rows(binder *b, const ast *a, sql_stmt *s, scope *rows, rel **
 }
 
 static rel_expr rowid_expr(binder *b, const sql_stmt *s, const rel *r, rel_column *col) {
-    const rel_column *from =
-        &r->cols[s->table->ncolumns]; /* filters and calls only add columns behind it */
+    /* filters and calls only add columns behind it */
+    const rel_column *from = &r->cols[s->table->ncolumns];
     *col = (rel_column){new_id(b), TYPE_INTEGER, STR("rowid"), {NULL, 0}};
     return (rel_expr){expr_column(b->mem, from->id, TYPE_INTEGER, from->name), col->id};
 }

@@ -64,8 +64,8 @@ static void print_op(const expr *x, buf *out) {
     for (int i = 1; i < x->nargs; i++) {
         bool escape = i == 2 && (x->op == OP_LIKE || x->op == OP_ILIKE || x->op == OP_GLOB);
         buf_printf(out, " %s ", escape ? "ESCAPE" : op_names[x->op]);
-        bool chain = x->op == OP_AND || x->op == OP_OR ||
-                     x->op == OP_CONCAT; /* a AND (b AND c) needs none */
+        /* a AND (b AND c) needs none */
+        bool chain = x->op == OP_AND || x->op == OP_OR || x->op == OP_CONCAT;
         print_argument(x->args[i], chain ? mine : mine + 1, out);
     }
 }

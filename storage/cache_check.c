@@ -72,8 +72,8 @@ typedef struct tree {
     tree_kind kind;
     uint64_t branch, leaf, overflow, entries;
     int leaf_depth;
-    uint8_t last_key[KEY_BYTES_MAX],
-        least_key[KEY_BYTES_MAX]; /* the key before; the next one's lower bound */
+    /* the key before; the next one's lower bound */
+    uint8_t last_key[KEY_BYTES_MAX], least_key[KEY_BYTES_MAX];
     size_t last_bytes, least_bytes;
     bool has_last, has_least;
 } tree;

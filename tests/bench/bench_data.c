@@ -274,8 +274,8 @@ void bench_load_movies(db *d, const bench_set *set, int nbase) {
     insert_flush(d, &sql);
     insert_rows(d, "reviews", set, set->nrows, 4);
     insert_rows(d, "base", set, nbase, 4);
-    for (int i = 1; i >= 0;
-         i--) { /* the rotten one first: a small model leans towards the answer that it saw last */
+    /* the rotten one first: a small model leans towards the answer that it saw last */
+    for (int i = 1; i >= 0; i--) {
         str answer = i == 0 ? STR("positive") : STR("negative");
         insert_row(d, &sql, "few_shot", -1,
                    (str[]){set->examples[i].cells[CELL_REVIEW], set->example_synopses[i], answer},

@@ -278,8 +278,8 @@ static void measure(llm_engine *engine, const report *r) {
             double rate = decode(engine, c->sequences, c->shared, c->own, &memory);
             print_line(r, c->name, rate, bound);
             print_memory(r, c->name, memory);
-            if (c->sequences ==
-                1) { /* a token reads every weight once: memory is the bound there */
+            /* a token reads every weight once: memory is the bound there */
+            if (c->sequences == 1) {
                 stream = BASE_MAX(stream, memory_rate(engine));
                 print_line(r, "decode_b1_of_memory", rate, stream / token_bytes(engine));
             }

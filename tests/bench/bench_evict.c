@@ -123,8 +123,8 @@ static double replay(const trace *t, cache_policy policy, uint64_t budget) {
 /* Keeps what is wanted soonest; blocks of one model have one size, so places can be counted. */
 static double belady(const trace *t, uint64_t budget) {
     int places = (int)((double)budget * t->blocks / (double)BASE_MAX(t->bytes, (uint64_t)1));
-    int *next =
-        mem_alloc(sizeof *next * (size_t)BASE_MAX(t->blocks, 1)); /* of those inside, else -1 */
+    /* of those inside, else -1 */
+    int *next = mem_alloc(sizeof *next * (size_t)BASE_MAX(t->blocks, 1));
     int inside = 0, hits = 0;
     for (int b = 0; b < t->blocks; b++)
         next[b] = -1;

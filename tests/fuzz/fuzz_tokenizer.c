@@ -138,8 +138,8 @@ static void check(const tokenizer *t, str s) {
             abort();
         tokenizer_decode(t, ids[i], false, &back);
     }
-    bool marked =
-        t->sentencepiece && s.n && memmem(s.p, s.n, "\xE2\x96\x81", 3); /* it means a space there */
+    /* it means a space there */
+    bool marked = t->sentencepiece && s.n && memmem(s.p, s.n, "\xE2\x96\x81", 3);
     if (!marked && !str_equal(buf_str(&back), s))
         abort();
     count = 0;

@@ -235,8 +235,8 @@ static void warmed_prefixes_are_found_and_go_with_their_model(void **state) {
     session(NULL, "UNPIN V");
     assert_int_equal(session(NULL, pinned).first, 0);
 
-    int fd =
-        open(copy, O_RDWR | O_CLOEXEC); /* another file of the same name: one weight is other */
+    /* another file of the same name: one weight is other */
+    int fd = open(copy, O_RDWR | O_CLOEXEC);
     struct stat st;
     unsigned char byte;
     assert_true(fd >= 0 && fstat(fd, &st) == 0 && pread(fd, &byte, 1, st.st_size - 4096) == 1);

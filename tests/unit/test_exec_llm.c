@@ -307,8 +307,8 @@ static void test_waves_follow_the_share_that_passes(void **state) {
         run("SELECT n FROM words WHERE LLM('Third!', word) RETURNS ENUM('a', 'b', 'c') = 'a'");
     assert_false(few.failed);
     assert_int_equal(all.summary.llm.requests, ROWS);
-    assert_in_range(few.summary.llm.requests, 20,
-                    120); /* a third of the rows pass: 60 on average */
+    /* a third of the rows pass: 60 on average */
+    assert_in_range(few.summary.llm.requests, 20, 120);
     outcome_free(&few);
     outcome_free(&all);
 }
@@ -354,8 +354,8 @@ static void test_a_sample_is_paid_once(void **state) {
     if (sampled.failed)
         fail_msg("%s", sampled.e.message);
     assert_string_equal(sampled.text.p, unsampled.text.p);
-    assert_in_range(sampled.summary.llm.requests, ROWS,
-                    ROWS + ROWS / 2 + 32); /* the narrow one first, the sample of the other kept */
+    /* the narrow one first, the sample of the other kept */
+    assert_in_range(sampled.summary.llm.requests, ROWS, ROWS + ROWS / 2 + 32);
     outcome_free(&sampled);
     outcome_free(&unsampled);
 }

@@ -472,8 +472,8 @@ static int check_case(db *d, test_case *c, str data) {
     for (size_t i = 0; i < nrules && !bad; i++) {
         char off[120];
         snprintf(off, sizeof off, "SET rules_off = '%s'", rules[i].name);
-        if (strcmp(rules[i].name, "unnest") !=
-            0) /* without it there is no plan for a correlated subquery */
+        /* without it there is no plan for a correlated subquery */
+        if (strcmp(rules[i].name, "unnest") != 0)
             bad = check(d, c, off, data);
     }
     if (c->number % LAYOUT_CASES == 0 && !bad)

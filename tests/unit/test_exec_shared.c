@@ -54,8 +54,8 @@ static void a_writer_waits_for_the_other_and_gives_up_in_time(void **state) {
     run_ok(d, "SET busy_timeout = 20000");
     run_ok(d, "INSERT INTO b VALUES (16)");
     wait_other(other);
-    assert_int_equal(number(d, "SELECT sum(x) FROM b"),
-                     19); /* the other's transaction was never committed */
+    /* the other's transaction was never committed */
+    assert_int_equal(number(d, "SELECT sum(x) FROM b"), 19);
     db_close(d);
 }
 

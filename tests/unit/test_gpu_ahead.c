@@ -100,9 +100,8 @@ static void many_blocks_pass_through_few_pages(void **state) {
                 assert_int_equal(loader_look(l, numbers[i], id_of(i).key), LOAD_UNKNOWN);
             }
         }
-        assert_true(
-            asked >=
-            LOADS / 2); /* what is never taken keeps its page, and its place while it is to come */
+        /* what is never taken keeps its page, and its place while it is to come */
+        assert_true(asked >= LOADS / 2);
         loader_free(l);
     }
 }

@@ -374,8 +374,8 @@ typedef struct stored {
     struct stored *next;
 } stored;
 
-static pthread_mutex_t store_mutex =
-    PTHREAD_MUTEX_INITIALIZER; /* blocks are read ahead by another thread */
+/* blocks are read ahead by another thread */
+static pthread_mutex_t store_mutex = PTHREAD_MUTEX_INITIALIZER;
 
 static const stored *store_find(stored **blocks, const llm_kv_id *id) {
     pthread_mutex_lock(&store_mutex);

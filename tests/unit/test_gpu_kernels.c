@@ -242,8 +242,8 @@ static void attend(void **state) {
     fill(a.q, QUERIES * DIM, 1, 0.6f);
     fill(a.kt[0], BLOCKS * DIM * 32, 2, 1);
     fill(a.v[0], BLOCKS * DIM * 32, 3, 1);
-    for (int b = 0; b < BLOCKS;
-         b++) { /* what bf16 holds, so that the reference sees the same values */
+    /* what bf16 holds, so that the reference sees the same values */
+    for (int b = 0; b < BLOCKS; b++) {
         pairs_make(a.kt[b], DIM, 32, a.narrow_kt[b]);
         pairs_make(a.v[b], 32, DIM, a.narrow_v[b]);
     }

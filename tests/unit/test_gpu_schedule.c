@@ -120,8 +120,8 @@ static void tree_computes_each_node_once(void **state) {
     check_balance(&fifo.stats);
     check_balance(&none.stats);
     assert_int_equal(none.stats.computed_tokens, none.stats.prompt_tokens);
-    assert_int_equal(fifo.stats.computed_tokens,
-                     tree.stats.computed_tokens); /* all fits: nothing evicted */
+    /* all fits: nothing evicted */
+    assert_int_equal(fifo.stats.computed_tokens, tree.stats.computed_tokens);
     assert_true(tree.stats.computed_tokens * 2 < none.stats.computed_tokens);
     /* three blocks of memory per prompt at most: the
      * tree still computes each node once, FIFO cannot */

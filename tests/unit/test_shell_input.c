@@ -79,8 +79,8 @@ static void test_pieces(void **state) {
     expect_piece("SELECT ';' -- ;\n;x", false, PIECE_STATEMENT, 17);
     expect_piece("SELECT 1", false, PIECE_PARTIAL, 0);
     expect_piece("SELECT 1", true, PIECE_STATEMENT, 8);
-    expect_piece("SELECT (1;", false, PIECE_STATEMENT,
-                 10); /* the parser tells, not endless waiting */
+    /* the parser tells, not endless waiting */
+    expect_piece("SELECT (1;", false, PIECE_STATEMENT, 10);
     expect_piece("SELECT '(;", false, PIECE_PARTIAL, 0);
     expect_piece(".tables\nSELECT 1;", false, PIECE_COMMAND, 7);
     expect_piece("\\dt", false, PIECE_PARTIAL, 0);

@@ -307,8 +307,8 @@ static void test_network_file_systems(void **state) {
     (void)state;
     assert_string_equal(fs_network_name(0x6969), "NFS");
     assert_string_equal(fs_network_name((long)0xFF534D42), "CIFS");
-    assert_string_equal(fs_network_name((long)(int32_t)0xFF534D42),
-                        "CIFS"); /* as a signed word has it */
+    /* as a signed word has it */
+    assert_string_equal(fs_network_name((long)(int32_t)0xFF534D42), "CIFS");
     assert_null(fs_network_name(0xEF53));
     assert_null(fs_network_name(0x01021994));
 }
