@@ -361,8 +361,13 @@ static int check_caps(op *o, err *e) {
     const settings *set = o->ctx->settings;
     llm_state *s = o->state;
     llm_stats now;
-    runtime_stats(o->ctx->llm, &now);
     int status = 0;
+    uint64_t inputs = 0;
+    for (int i = 0; i < s->nuses; i++)
+        inputs += (uint64_t)s->uses[i].in->count;
+    if (s->inputs_done >= inputs)
+        return 0; /* all is spent: an error would only withhold what was paid for */
+    runtime_stats(o->ctx->llm, &now);
     if (set->max_tokens_total > 0 &&
         now.computed_tokens + now.output_tokens > (uint64_t)set->max_tokens_total)
         status = err_set(e, ERR_LIMIT,

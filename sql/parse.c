@@ -131,8 +131,9 @@ void parser_unexpected(parser *p, int code, token at, const int *expected, int n
         place = p->previous;
     else if (code == TK_ID && worth_guessing(at))
         meant = nearest(at.text, expected, nexpected);
-    if (code == 0 && !meant)
-        err_set_at(p->error, ERR_SYNTAX, place.pos, place.len, "the statement ends too early");
+    if (code == 0 && !meant) /* behind what was read: the end may be lines below */
+        err_set_at(p->error, ERR_SYNTAX, p->previous.pos + p->previous.len, 0,
+                   "the statement ends too early");
     else
         err_set_at(p->error, ERR_SYNTAX, place.pos, place.len, "syntax error at \"%.*s\"",
                    (int)BASE_MIN(place.text.n, (size_t)60), place.text.p);

@@ -388,6 +388,9 @@ static void test_a_cap_on_tokens(void **state) {
     assert_int_equal(o.summary.answers_stored + o.summary.llm.requests, LONG_ROWS);
     outcome_free(&o);
     ok("SET answer_cache = off");
+    o = run_under("max_tokens_total", "5", "SELECT LLM('Over the cap with the last answer')");
+    assert_false(o.failed);
+    outcome_free(&o);
 }
 
 static void test_a_cap_on_seconds(void **state) {
