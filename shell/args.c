@@ -6,6 +6,7 @@
  */
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "shell_int.h"
 
@@ -187,6 +188,20 @@ static bool parse_option(int argc, char **argv, int *i, args *out, err *e) {
     return option_apply(out, o, given, e);
 }
 
+/* kvasir 'SELECT 1', kvasir .tables: opening would make a directory of that name. */
+static bool is_statement(const char *name) {
+    size_t n = strcspn(name, " ;"), count;
+    if (access(name, F_OK) == 0)
+        return false;
+    if (name[0] == '.' && command_find((str){name, n}))
+        return true;
+    const char *const *words = sql_keywords(&count);
+    for (size_t i = 0; i < count && name[n]; i++)
+        if (str_equal_nocase((str){name, n}, str_from(words[i])))
+            return true;
+    return false;
+}
+
 bool args_parse(int argc, char **argv, args *out, err *e) {
     *out = (args){0};
     bool only_names = false;
@@ -197,6 +212,10 @@ bool args_parse(int argc, char **argv, args *out, err *e) {
         } else if (!only_names && argv[i][0] == '-' && argv[i][1] != 0) {
             if (!parse_option(argc, argv, &i, out, e))
                 return false;
+        } else if (names == 0 && is_statement(argv[i])) {
+            err_set(e, ERR_SYNTAX, "there is no database '%s'", argv[i]);
+            err_hint(e, "-c runs SQL and commands");
+            return false;
         } else if (names == 0) {
             out->db = strcmp(argv[i], ":memory:") == 0 ? NULL : argv[i];
             names++;

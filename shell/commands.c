@@ -5,6 +5,7 @@
  * and sqlite3's names for a thing are aliases in its row. Longer commands live in commands_*.c.
  */
 #include <ctype.h>
+#include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
@@ -235,8 +236,10 @@ static bool cmd_shell(shell *sh, command_call *c) {
 
 static bool cmd_cd(shell *sh, command_call *c) {
     const char *to = c->argc ? c->argv[0] : getenv("HOME");
-    if (to == NULL || chdir(to) != 0)
-        return shell_complain(sh, "cannot change to '%s'", to ? to : "");
+    if (to == NULL)
+        return shell_complain(sh, "%s wants a directory: HOME is not set", c->name);
+    if (chdir(to) != 0)
+        return shell_complain(sh, "cannot change to '%s': %s", to, strerror(errno));
     return true;
 }
 
@@ -246,14 +249,33 @@ static bool cmd_version(shell *sh, command_call *c) {
     return true;
 }
 
+static const char *on_off(bool on) {
+    return on ? "on" : "off";
+}
+
 static bool cmd_show(shell *sh, command_call *c) {
     (void)c;
-    printf("      mode: %s\n   headers: %s\n     timer: %s\n     types: %s\n      echo: %s\n"
-           "     pager: %s\n  progress: %s\n    output: %s\n nullvalue: %s\n  database: %s\n",
-           sh->mode->name, sh->headers ? "on" : "off", sh->timer ? "on" : "off",
-           sh->types_row ? "on" : "off", sh->echo ? "on" : "off", sh->pager ? "on" : "off",
-           sh->progress ? "on" : "off", sh->out.path ? sh->out.path : "stdout",
-           sh->null_text ? sh->null_text : "by mode", sh->db_path ? sh->db_path : ":memory:");
+    const char *null = sh->null_text ? sh->null_text : "by mode";
+    const char *to = sh->out.path ? sh->out.path : "stdout";
+    buf out = {0};
+    buf_printf(&out, "%10s: %s\n%10s: %s\n%10s: %s\n", "mode", sh->mode->name, "headers",
+               on_off(sh->headers), "types", on_off(sh->types_row));
+    buf_printf(&out, "%10s: %s\n%10s:", "nullvalue", null, "width");
+    for (int i = 0; i < sh->nwidths; i++)
+        buf_printf(&out, " %d", sh->widths[i]);
+    buf_printf(&out, "%s\n%10s: ", sh->nwidths ? "" : " by content", "maxrows");
+    if (sh->max_rows < 0)
+        buf_append_c(&out, "auto");
+    else
+        buf_printf(&out, "%lld", (long long)sh->max_rows);
+    buf_printf(&out, "\n%10s: %s\n%10s: %s\n%10s: %s\n", "pager", on_off(sh->pager), "output", to,
+               "timer", on_off(sh->timer));
+    buf_printf(&out, "%10s: %s\n%10s: %s\n%10s: %s\n", "progress", on_off(sh->progress), "stats",
+               on_off(sh->stats), "view", on_off(sh->want_view));
+    buf_printf(&out, "%10s: %s\n%10s: %s\n%10s: %s\n", "echo", on_off(sh->echo), "bail",
+               on_off(!sh->keep_going), "database", sh->db_path ? sh->db_path : ":memory:");
+    fwrite(out.p, 1, out.n, stdout);
+    buf_free(&out);
     return true;
 }
 
@@ -363,12 +385,14 @@ static bool unknown(shell *sh, str typed) {
             p += k + (p[k] == ' ');
         }
     }
-    const char *near = str_nearest(typed, names, n);
-    if (near == NULL && typed.p[0] == '\\') { /* \tables: the other spelling */
-        str dotted = {arena_printf(mem, ".%.*s", (int)typed.n - 1, typed.p + 1), typed.n};
-        const command *c = command_find(dotted);
-        near = c ? arena_printf(mem, ".%s", c->name) : NULL;
-    }
+    /* \tables, .x: the other spelling. One wrong letter in .x leaves nothing to guess from. */
+    const char *near =
+        arena_printf(mem, "%c%.*s", typed.p[0] == '.' ? '\\' : '.', (int)typed.n - 1, typed.p + 1);
+    const command *other = command_find(str_from(near));
+    if (other && *near == '.')
+        near = arena_printf(mem, ".%s", other->name);
+    else if (!other)
+        near = typed.n > 2 ? str_nearest(typed, names, n) : NULL;
     if (near)
         shell_complain(sh, "no command %.*s; did you mean %s?", (int)typed.n, typed.p, near);
     else
@@ -443,36 +467,40 @@ bool command_line(shell *sh, str line) {
 }
 
 /* One command; its other names only where the whole still fits a line of the terminal. */
-static void help_line(const shell *sh, const command *k, int columns) {
+static void help_line(const shell *sh, const command *k, int columns, buf *out) {
     bool color = sh->term.color_out;
     char left[64];
     int width = snprintf(left, sizeof left, ".%s %s", k->name, k->usage);
     int gap = BASE_MAX(26 - width, 0);
     int used = 2 + width + gap + 1 + utf8_width(str_from(k->help));
     bool aliases = *k->aliases && used + 2 + (int)strlen(k->aliases) < columns;
-    printf("  %s.%s%s %s%*s %s%s%s%s%s\n", style_on(color, STYLE_BOLD), k->name,
-           style_off(color, STYLE_BOLD), k->usage, gap, "", k->help, style_on(color, STYLE_DIM),
-           aliases ? "  " : "", aliases ? k->aliases : "", style_off(color, STYLE_DIM));
+    buf_printf(out, "  %s.%s%s %s%*s %s%s%s%s%s\n", style_on(color, STYLE_BOLD), k->name,
+               style_off(color, STYLE_BOLD), k->usage, gap, "", k->help, style_on(color, STYLE_DIM),
+               aliases ? "  " : "", aliases ? k->aliases : "", style_off(color, STYLE_DIM));
 }
 
 bool cmd_help(shell *sh, command_call *c) {
     int columns = INT_MAX, rows;
+    buf out = {0};
     if (c->argc) {
         char *typed =
             arena_printf(c->mem, "%s%s", strchr(".\\", c->argv[0][0]) ? "" : ".", c->argv[0]);
         const command *one = command_find(str_from(typed));
         if (one == NULL)
             return unknown(sh, str_from(typed));
-        help_line(sh, one, columns);
+        help_line(sh, one, columns, &out);
+        output_text(sh, &out);
         return true;
     }
     if (sh->term.interactive)
         term_size(&columns, &rows);
-    printf("SQL statements end with ';'. Commands stand on a line of their own:\n\n");
+    buf_append_c(&out, "SQL statements end with ';'. Commands stand on a line of their own:\n\n");
     for (size_t i = 0; i < BASE_COUNT(commands); i++)
-        help_line(sh, &commands[i], columns);
-    printf("\nLLM('Is {review} positive?', review) RETURNS BOOLEAN asks about each row.\n"
-           ".help NAME tells of one command, .functions and .settings list the rest of SQL.\n"
-           "Ctrl-C stops a statement, Ctrl-D leaves.\n");
+        help_line(sh, &commands[i], columns, &out);
+    buf_append_c(&out,
+                 "\nLLM('Is {review} positive?', review) RETURNS BOOLEAN asks about each row.\n"
+                 ".help NAME tells of one command, .functions and .settings list the rest of SQL.\n"
+                 "Ctrl-C stops a statement, Ctrl-D leaves.\n");
+    output_text(sh, &out);
     return true;
 }

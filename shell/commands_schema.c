@@ -124,10 +124,7 @@ bool cmd_functions(shell *sh, command_call *c) {
         format_pad(&out, BASE_MAX(36 - width, 1));
         buf_printf(&out, " %s\n", table[i].help);
     }
-    output_begin(&sh->out, sh->term.interactive && sh->pager);
-    output_write(&sh->out, &out);
-    output_end(&sh->out);
-    buf_free(&out);
+    output_text(sh, &out);
     return true;
 }
 
@@ -147,15 +144,23 @@ bool cmd_settings(shell *sh, command_call *c) {
                    table[i].help, *table[i].words ? " (" : "", table[i].words,
                    *table[i].words ? ")" : "");
     }
-    output_begin(&sh->out, sh->term.interactive && sh->pager);
-    output_write(&sh->out, &out);
-    output_end(&sh->out);
-    buf_free(&out);
+    output_text(sh, &out);
     buf_free(&shown);
     return true;
 }
 
 /* ---- .schema --------------------------------------------------------------------------------- */
+
+static bool no_table(shell *sh, command_call *c, const char *wanted, const db_object *objects,
+                     int n) {
+    const char **names = ARENA_ARRAY(c->mem, const char *, n + 1);
+    for (int i = 0; i < n; i++)
+        names[i] = objects[i].name;
+    const char *near = str_nearest(str_from(wanted), names, (size_t)n);
+    if (near)
+        return shell_complain(sh, "no table %s; did you mean %s?", wanted, near);
+    return shell_complain(sh, "no table %s; .tables lists them", wanted);
+}
 
 static bool index_of(const db_object *index, const char *table) {
     const char *on = strcasestr(index->sql, " on ");
@@ -192,19 +197,10 @@ bool cmd_schema(shell *sh, command_call *c) {
             buf_printf(&out, "%s;\n", o->sql);
         found += named;
     }
-    output_begin(&sh->out, sh->term.interactive && sh->pager);
-    output_write(&sh->out, &out);
-    output_end(&sh->out);
-    buf_free(&out);
+    output_text(sh, &out);
     if (found || wanted == NULL)
         return true;
-    const char **names = ARENA_ARRAY(c->mem, const char *, n + 1);
-    for (int i = 0; i < n; i++)
-        names[i] = objects[i].name;
-    const char *near = str_nearest(str_from(wanted), names, (size_t)n);
-    if (near)
-        return shell_complain(sh, "no table %s; did you mean %s?", wanted, near);
-    return shell_complain(sh, "no table %s; .tables lists them", wanted);
+    return no_table(sh, c, wanted, objects, n);
 }
 
 /* ---- .dump ----------------------------------------------------------------------------------- */
@@ -294,13 +290,18 @@ bool cmd_dump(shell *sh, command_call *c) {
     if (objects == NULL)
         return false;
     bool *chosen = ARENA_ARRAY(c->mem, bool, n + 1), *done = ARENA_ARRAY(c->mem, bool, n + 1);
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < n; i++)
         chosen[i] = c->argc == 0;
-        for (int k = 0; k < c->argc; k++) {
-            bool named = matches(c->argv[k], objects[i].name);
+    for (int k = 0; k < c->argc; k++) {
+        bool found = false;
+        for (int i = 0; i < n; i++) {
+            bool named = matches(c->argv[k], objects[i].name) && !is_kind(&objects[i], "system");
             bool its_index = is_kind(&objects[i], "index") && index_of(&objects[i], c->argv[k]);
             chosen[i] = chosen[i] || named || its_index;
+            found = found || named;
         }
+        if (!found)
+            return no_table(sh, c, c->argv[k], objects, n);
     }
     buf out = {0};
     bool ok = true;

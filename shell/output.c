@@ -107,6 +107,13 @@ void output_end(output *o) {
         to_stdout(o);
 }
 
+void output_text(shell *sh, buf *text) {
+    output_begin(&sh->out, sh->term.interactive && sh->pager);
+    output_write(&sh->out, text);
+    output_end(&sh->out);
+    buf_free(text);
+}
+
 void output_close(output *o) {
     to_stdout(o);
     buf_free(&o->hold);

@@ -46,8 +46,8 @@ void shell_error(shell *sh, const place *where, const err *e) {
         buf_printf(&out, "%serror%s at %d:%d: %s\n", style_on(color, STYLE_ERROR),
                    style_off(color, STYLE_ERROR), line, col, e->message);
     else
-        buf_printf(&out, "%serror:%s %s\n", style_on(color, STYLE_ERROR),
-                   style_off(color, STYLE_ERROR), e->message);
+        buf_printf(&out, "%s%s:%s %s\n", style_on(color, STYLE_ERROR),
+                   sh->repl ? "error" : "kvasir", style_off(color, STYLE_ERROR), e->message);
     if (e->pos >= 0 && where->text.n)
         sql_error_caret(where->text, &shifted, &out);
     if (out.n && out.p[out.n - 1] != '\n')

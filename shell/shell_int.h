@@ -235,6 +235,10 @@ typedef struct shell {
     char *mock;
 } shell;
 
+/* Shows a command's text where results go, through the pager if it is longer than the screen. Frees
+ * the text. (output.c) */
+void output_text(shell *sh, buf *text);
+
 /* ---- running statements (run.c) -------------------------------------------------------------- */
 
 /* Where a statement's text stands, for messages. `text` is what is shown with the caret: the

@@ -196,6 +196,10 @@ if command -v less >/dev/null; then
     see '^│ 9999 │'
     key q
     see '^10,000 rows'
+    enter '.help'
+    see '^SQL statements end'
+    see '^:$'
+    key q
 fi
 
 check 'without a pager rows are capped'
