@@ -144,13 +144,13 @@ static int file_create(copy_file *f, const sql_stmt *x, arena *mem, err *e) {
         f->file = gzdopen(dup(STDOUT_FILENO), "wbT");
     else
         f->file = gzopen(f->path, ends_with(f->path, ".gz") ? "wb6" : "wbT");
-    return f->file ? 0 : err_set_errno(e, errno ? errno : ENOMEM, "cannot write %s", f->path);
+    return f->file ? 0 : err_set_errno(e, errno ? errno : ENOMEM, "cannot write '%s'", f->path);
 }
 
 static int file_flush(copy_file *f, err *e) {
     errno = 0;
     if (f->text.n && gzwrite(f->file, f->text.p, (unsigned)f->text.n) != (int)f->text.n)
-        return err_set_errno(e, errno ? errno : EIO, "cannot write %s", f->path);
+        return err_set_errno(e, errno ? errno : EIO, "cannot write '%s'", f->path);
     buf_clear(&f->text);
     return 0;
 }
@@ -189,7 +189,7 @@ static int file_end(copy_file *f, int status, err *e) {
     errno = 0;
     int rc = gzclose(f->file);
     if (status == 0 && rc != Z_OK)
-        status = err_set_errno(e, errno ? errno : EIO, "cannot write %s", f->path);
+        status = err_set_errno(e, errno ? errno : EIO, "cannot write '%s'", f->path);
     if (status && stat(f->path, &st) == 0 && S_ISREG(st.st_mode))
         unlink(f->path);
     buf_free(&f->text);

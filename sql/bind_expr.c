@@ -137,7 +137,7 @@ static expr *bind_variable(binder *b, const node *n) {
         if (str_equal(b->env->variables[i], n->name.name))
             return expr_literal(b->mem, value_text(b->env->variables[i + 1]));
     fail_node(b, n, "no variable :%.*s", (int)n->name.name.n, n->name.name.p);
-    err_hint(b->e, ".set %.*s VALUE defines it", (int)n->name.name.n, n->name.name.p);
+    err_hint(b->e, ".set %.*s=VALUE defines it", (int)n->name.name.n, n->name.name.p);
     return NULL;
 }
 

@@ -59,7 +59,7 @@ static int scan(const unsigned char *start, const unsigned char *limit, const un
     '"' ([^"\x00] | '""')* { *end = cursor; *problem = "the name never ends: its closing \" is missing"; return TK_ILLEGAL; }
     ":" letter (letter | digit)* { *end = cursor; return TK_VARIABLE; }
     digit+ | digit+ "." digit* exponent? | "." digit+ exponent? | digit+ exponent { *end = cursor; return TK_NUMBER; }
-    (digit+ | digit+ "." digit* | "." digit+) exponent? word { *end = cursor; *problem = "not a number"; return TK_ILLEGAL; }
+    (digit+ | digit+ "." digit* | "." digit+) exponent? word { *end = cursor; *problem = "not a number; a text stands in single quotes"; return TK_ILLEGAL; }
     word { *end = cursor; return TK_ID; }
 
     "=>" { *end = cursor; return TK_ARROW; }
@@ -87,7 +87,8 @@ static int scan(const unsigned char *start, const unsigned char *limit, const un
         *problem = "a NUL byte has no place in SQL";
         return TK_ILLEGAL;
     }
-    "`" [^`\x00]* "`"? { *end = cursor; *problem = "names are quoted with \""; return TK_ILLEGAL; }
+    "`" [^`\x00]* "`"? | "[" [^\]\x00\n]* "]" { *end = cursor; *problem = "names are quoted with \""; return TK_ILLEGAL; }
+    "?" digit* | "$" (letter | digit)* { *end = cursor; *problem = "a variable is written :name"; return TK_ILLEGAL; }
     "&&" { *end = cursor; *problem = "AND is written as a word"; return TK_ILLEGAL; }
     * { *end = cursor; *problem = "no SQL begins with this character"; return TK_ILLEGAL; }
     */

@@ -147,12 +147,21 @@ static void returns_boolean(binder *b, llm_call *call) {
     call->literals[1] = STR("no");
 }
 
+/* Dates are kept as TEXT, but nothing makes the model write one. */
+static bool is_date(str name) {
+    static const char *const names[] = {"DATE", "TIME", "TIMESTAMP", "DATETIME"};
+    for (size_t i = 0; i < BASE_COUNT(names); i++)
+        if (str_equal_nocase(name, str_from(names[i])))
+            return true;
+    return false;
+}
+
 static int returns_given(binder *b, const llm_type *t, llm_call *call) {
     value_type type;
     str name = t->name.name;
     if (str_equal_nocase(name, STR("ENUM")))
         return returns_enum(b, t, call);
-    if (!type_parse(name, &type) || type == TYPE_BLOB) {
+    if (!type_parse(name, &type) || type == TYPE_BLOB || is_date(name)) {
         static const char *const names[] = {"TEXT", "ENUM", "BOOLEAN", "INTEGER", "REAL"};
         const char *meant = str_nearest(name, names, BASE_COUNT(names));
         fail(b, ERR_BIND, t->pos, t->len, "a call cannot return \"%.*s\"",

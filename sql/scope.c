@@ -226,6 +226,13 @@ static void unknown_table(binder *b, const node *n) {
     fail_ident(b, n->qualifier, "no table \"%.*s\" in FROM", (int)n->qualifier.name.n,
                n->qualifier.name.p);
     hint_nearest(b, n->qualifier.name, names, count);
+    if (count && !b->e->hint[0]) { /* FROM movies m leaves no table "movies" */
+        buf all = {0};
+        for (size_t i = 0; i < count; i++)
+            buf_printf(&all, "%s%s", i ? ", " : "", names[i]);
+        err_hint(b->e, "FROM has %s", all.p);
+        buf_free(&all);
+    }
 }
 
 const scope_column *scope_find(binder *b, const node *n) {

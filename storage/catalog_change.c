@@ -112,7 +112,8 @@ static int empty_tree(txn *t, uint32_t tree, err *e) {
 
 static int check_columns(const table_def *def, err *e) {
     if (def->ncolumns < 1 || def->ncolumns > COLUMNS_MAX)
-        return err_set(e, ERR_LIMIT, "a table has 1 to %d columns", COLUMNS_MAX);
+        return err_set(e, ERR_LIMIT, "a table has 1 to %d columns, not %d", COLUMNS_MAX,
+                       def->ncolumns);
     for (int i = 0; i < def->ncolumns; i++) {
         const column_def *c = &def->columns[i];
         if (c->type < TYPE_BOOLEAN || c->type > TYPE_BLOB)

@@ -190,8 +190,9 @@ static void recode_cells(csv *c, const value_type *types, arena *a) {
 
 static int store_record(csv *c, const value_type *types, text_pieces *texts, batch *out, err *e) {
     if (c->record.n != c->ncolumns)
-        return csv_error(c, e, ERR_CORRUPT, c->in.p + c->in.start, -1, "%d cells where %s has %d",
-                         c->record.n, c->header ? "the header" : "the first line", c->ncolumns);
+        return csv_error(c, e, ERR_CORRUPT, c->in.p + c->in.start, -1, "%d cell%s where %s has %d",
+                         c->record.n, c->record.n == 1 ? "" : "s",
+                         c->header ? "the header" : "the first line", c->ncolumns);
     recode_cells(c, types, out->mem);
     int status = 0;
     for (int i = 0; i < c->ncolumns && !status; i++)

@@ -76,6 +76,7 @@ static void test_first(void **state) {
         {"INSERT INTO reviews (sc|", "score"},
         {"UPDATE movies SET ye|", "year"},
         {"SET ps|", "psm"},
+        {"SET psm |", "="},
         {"SET psm = |", "'auto'"},
         {"SET dedup = of|", "off"},
         {"DROP MODEL |", "small"},

@@ -95,7 +95,7 @@ static void test_errors_name_the_place(void **state) {
     read_fails("a,b\n\"two\nlines\",2\n\"and\nmore\",\"\nz\"\n", mixed, ERR_TYPE,
                "memory, line 5, column 'b': '\nz' is not an INTEGER");
     read_fails("a,b\n1,2\n3\n", integers, ERR_CORRUPT,
-               "memory, line 3: 1 cells where the header has 2");
+               "memory, line 3: 1 cell where the header has 2");
     read_fails("a,b\n1,2\n3,4,5\n", integers, ERR_CORRUPT,
                "memory, line 3: 3 cells where the header has 2");
     read_fails("a,b\n1,2\n3,\"4\n", integers, ERR_CORRUPT,
