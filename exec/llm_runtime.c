@@ -159,10 +159,15 @@ int llm_runtime_pin(exec_ctx *ctx, str name, err *e) {
     int status = kv_link_pin(&ctx->llm->kv, name, &pins, e);
     if (status)
         return status;
+    if (pins.blocks == 0) {
+        exec_notice(ctx, "%.*s pins nothing: its prompts share no whole block of tokens",
+                    (int)BASE_MIN(name.n, 100u), name.p);
+        return 0;
+    }
     buf bytes = {0};
     buf_append_bytes(&bytes, pins.bytes);
-    exec_notice(ctx, "%.*s pins %llu blocks, %s", (int)BASE_MIN(name.n, 100u), name.p,
-                (unsigned long long)pins.blocks, bytes.p);
+    exec_notice(ctx, "%.*s pins %llu block%s, %s", (int)BASE_MIN(name.n, 100u), name.p,
+                (unsigned long long)pins.blocks, pins.blocks == 1 ? "" : "s", bytes.p);
     buf_free(&bytes);
     return 0;
 }

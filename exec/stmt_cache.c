@@ -148,8 +148,9 @@ static int unpin(stmt *s, cache *c, str name, err *e) {
         return err_set(e, ERR_BIND, "nothing is pinned by the name \"%.*s\"", (int)name.n, name.p);
     buf bytes = {0};
     buf_append_bytes(&bytes, pins.bytes);
-    exec_notice(&s->ctx, "%.*s pins nothing any more: %llu blocks, %s may be evicted again",
-                (int)BASE_MIN(name.n, 100u), name.p, (unsigned long long)pins.blocks, bytes.p);
+    exec_notice(&s->ctx, "%.*s pins nothing any more: %llu block%s, %s may be evicted again",
+                (int)BASE_MIN(name.n, 100u), name.p, (unsigned long long)pins.blocks,
+                pins.blocks == 1 ? "" : "s", bytes.p);
     buf_free(&bytes);
     return 0;
 }

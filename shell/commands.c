@@ -143,7 +143,7 @@ static bool output_to(shell *sh, command_call *c, bool once) {
     const char *path = c->argc && strcmp(c->argv[0], "stdout") != 0 ? c->argv[0] : NULL;
     if (once && path == NULL)
         return shell_complain(sh, "%s wants a file", c->name);
-    return output_open(&sh->out, path, once, &e) == 0 || shell_complain(sh, "%s", e.message);
+    return output_open(&sh->out, path, once, &e) == 0 || shell_failed(sh, &e);
 }
 
 static bool cmd_output(shell *sh, command_call *c) {
@@ -203,14 +203,14 @@ static bool cmd_set(shell *sh, command_call *c) {
             c->name);
     }
     err e = {.pos = -1};
-    return shell_set_variable(sh, name, text, &e) || shell_complain(sh, "%s", e.message);
+    return shell_set_variable(sh, name, text, &e) || shell_failed(sh, &e);
 }
 
 static bool cmd_open(shell *sh, command_call *c) {
     err e = {.pos = -1};
     const char *path = c->argc && strcmp(c->argv[0], ":memory:") != 0 ? c->argv[0] : NULL;
     if (shell_open(sh, path, &e) != 0)
-        return shell_complain(sh, "%s", e.message);
+        return shell_failed(sh, &e);
     return true;
 }
 

@@ -49,12 +49,8 @@ static void show_kv(const settings *s, const llm_model_info *m, const llm_stats 
 static bool show_model(shell *sh) {
     const llm_model_info *m = NULL;
     err e = {.pos = -1};
-    if (db_model_info(sh->db, &m, &e) != 0) {
-        shell_complain(sh, "%s", e.message);
-        if (e.hint[0])
-            fprintf(stderr, "hint: %s\n", e.hint);
-        return false;
-    }
+    if (db_model_info(sh->db, &m, &e) != 0)
+        return shell_failed(sh, &e);
     printf("%14s  %s\n%14s  %s\n", "name", m->name, "file", m->path);
     printf("%14s  %s, %.1f M parameters, %d layers, width %d, %d heads (%d for keys and values)\n",
            "architecture", m->architecture, (double)m->parameters / 1e6, m->layers, m->width,
@@ -106,7 +102,7 @@ bool cmd_tokens(shell *sh, command_call *c) {
         if (out.n && out.p[out.n - 1] != '\n')
             putchar('\n');
     } else {
-        shell_complain(sh, "%s", e.message);
+        shell_failed(sh, &e);
     }
     buf_free(&out);
     return ok;

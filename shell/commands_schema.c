@@ -251,7 +251,7 @@ static bool dump_table(shell *sh, const db_object *o, buf *out) {
     if (d.rows)
         buf_append_c(out, ";\n");
     buf_free(&query);
-    return code == 0 || shell_complain(sh, "%s", e.message);
+    return code == 0 || shell_failed(sh, &e);
 }
 
 /* Whether `sql` has `name` as a word: then the view needs that other view. */
@@ -364,7 +364,7 @@ bool cmd_backup(shell *sh, command_call *c) {
     if (sh->db == NULL || !shell_settle(sh, true))
         return shell_complain(sh, "no database is open");
     if (db_backup(sh->db, c->argv[0], &e) != 0)
-        return shell_complain(sh, "%s", e.message);
+        return shell_failed(sh, &e);
     shell_note(sh, "copied to %s", c->argv[0]);
     return true;
 }

@@ -60,17 +60,23 @@ void shell_error(shell *sh, const place *where, const err *e) {
     buf_free(&out);
 }
 
+bool shell_failed(shell *sh, const err *e) {
+    err told = *e;
+    place where = {0};
+    told.pos = -1;
+    if (sh->script != NULL)
+        script_place(sh->script, &where);
+    shell_error(sh, &where, &told);
+    return false;
+}
+
 bool shell_complain(shell *sh, const char *message, ...) {
-    err e = {.pos = -1};
+    err e = {0};
     va_list ap;
     va_start(ap, message);
     vsnprintf(e.message, sizeof e.message, message, ap);
     va_end(ap);
-    place where = {0};
-    if (sh->script != NULL)
-        script_place(sh->script, &where);
-    shell_error(sh, &where, &e);
-    return false;
+    return shell_failed(sh, &e);
 }
 
 void shell_summary_line(const exec_summary *s, buf *out) {

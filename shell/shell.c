@@ -14,22 +14,39 @@
 #include "shell_int.h"
 #include "view_int.h"
 
-int shell_open(shell *sh, const char *path, err *e) {
-    /* `path` may be sh->db_path itself. */
-    char *kept = path ? mem_strndup(path, strlen(path)) : NULL;
-    if (!shell_settle(sh, true)) {
-        free(kept);
-        return err_set(e, ERR_BUSY, "the statement before has not stopped yet");
-    }
+/* Nobody is told by COMMIT that it never came. */
+static void close_database(shell *sh) {
+    if (sh->db && !sh->lingering && db_in_transaction(sh->db))
+        fprintf(stderr, "notice: the open transaction was rolled back\n");
     db_close(sh->db);
     sh->db = NULL;
-    free(sh->db_path);
-    sh->db_path = kept;
+}
+
+int shell_open(shell *sh, const char *path, err *e) {
+    if (!shell_settle(sh, true))
+        return err_set(e, ERR_BUSY, "the statement before has not stopped yet");
+    /* `path` may be sh->db_path itself. */
+    char *kept = path ? mem_strndup(path, strlen(path)) : NULL;
     db_options options = {.path = kept,
                           .read_only = sh->read_only,
                           .must_exist = sh->read_only && kept,
                           .model = sh->model};
-    return db_open(&options, &sh->db, e);
+    db *opened = NULL;
+    int status = db_open(&options, &opened, e);
+    if (status == ERR_BUSY && sh->db) { /* it is the one that is open */
+        close_database(sh);
+        err_clear(e);
+        status = db_open(&options, &opened, e);
+    }
+    if (status) {
+        free(kept);
+        return status;
+    }
+    close_database(sh);
+    free(sh->db_path);
+    sh->db = opened;
+    sh->db_path = kept;
+    return 0;
 }
 
 db_object *shell_objects(shell *sh, arena *a, int *count) {
@@ -43,7 +60,7 @@ db_object *shell_objects(shell *sh, arena *a, int *count) {
     if (!shell_settle(sh, true))
         return NULL;
     if (db_objects(sh->db, a, &objects, count, &e) != 0) {
-        shell_complain(sh, "%s", e.message);
+        shell_failed(sh, &e);
         return NULL;
     }
     return objects ? objects : ARENA_NEW(a, db_object);
@@ -161,7 +178,7 @@ static int shell_finish(shell *sh, int code) {
         stmt_free(sh->lingering);
         sh->lingering = NULL;
     }
-    db_close(sh->db);
+    close_database(sh);
     output_close(&sh->out);
     if (sh->out.error && code == SHELL_OK) {
         fprintf(stderr, "kvasir: cannot write: %s\n", strerror(sh->out.error));

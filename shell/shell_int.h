@@ -268,6 +268,7 @@ void shell_error(shell *sh, const place *where, const err *e);
 void shell_note(shell *sh, const char *format, ...) BASE_PRINTF(2, 3);
 /* Complaint of a command, with the place in the script if there is one. */
 bool shell_complain(shell *sh, const char *format, ...) BASE_PRINTF(2, 3);
+bool shell_failed(shell *sh, const err *e); /* the same of an error; both return false */
 void shell_summary_line(const exec_summary *s, buf *out);
 
 /* ---- scripts (script.c) ---------------------------------------------------------------------- */
@@ -350,6 +351,7 @@ void name_append(buf *out, const char *name);
 
 /* Closes the database in use and opens another; on
  * failure the old one is gone and sh->db is NULL. */
+/* Another database instead of the one that is open, which stays where that fails. */
 int shell_open(shell *sh, const char *path, err *e);
 /* All objects of the database, or NULL after an error was told. */
 db_object *shell_objects(shell *sh, arena *a, int *count);

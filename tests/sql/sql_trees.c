@@ -2,7 +2,7 @@
  * sql_trees.c - the runner of the .tree files here: binds each statement over the fixture and
  * compares what is printed.
  *
- *   sql_trees FILE…            compare          sql_trees --write FILE…   write the output into the
+ *   sql_trees FILE…            compare          sql_trees --update FILE…   write the output into the
  * files
  *
  * A file is blocks: a statement's lines, "----", the expected lines up to a blank line. Lines of #
@@ -159,7 +159,7 @@ static int run_file(const char *path, const bind_env *env, buf *again) {
 }
 
 int main(int argc, char **argv) {
-    bool write = argc > 1 && strcmp(argv[1], "--write") == 0;
+    bool write = argc > 1 && strcmp(argv[1], "--update") == 0;
     fixture f;
     fixture_init(&f);
     int wrong = 0;
