@@ -56,6 +56,8 @@ typedef struct pass {
     int ncopies;
     pass_want *wants; /* by ascending row; a row may have several */
     int nwants;
+    int32_t *next; /* blocks that the next pass will probably read, the first needed first */
+    int nnext;
 } pass;
 
 /* A prompt as a backend without logits sees it (test:hash, remote). */
@@ -81,6 +83,8 @@ typedef struct work_size {
     /* How many requests not yet answered pass through a block; -1: its content is nobody's. Any
      * time on the session's thread; NULL: unknown. */
     int (*wanted)(const void *ctx, int32_t block);
+    /* How often the block was given out: what it held in an earlier life is nobody's. As `wanted`. */
+    uint32_t (*life)(const void *ctx, int32_t block);
     const void *ctx;
 } work_size;
 

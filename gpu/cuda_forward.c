@@ -463,19 +463,38 @@ static void answers_return(flow *f) {
 
 /* ---- the pass -------------------------------------------------------------------------------- */
 
+/* What the next part needs, or the next pass, comes while this one computes. */
+static void next_bring(flow *f) {
+    cuda_work *w = f->w;
+    const pass *p = f->part->p;
+    int next = f->part->first + f->part->nrows;
+    err ignored = {0};
+    if (f->code != 0 || !w->kv.paged) {
+        return;
+    }
+    if (next < p->nrows && cuda_part_rows(w, p, next, &ignored) > 0) {
+        check(f, cuda_kv_ahead(&w->kv, w->used, w->nused, true), "moving KV blocks ahead");
+    } else if (next == p->nrows) {
+        check(f, cuda_kv_ahead(&w->kv, p->next, (size_t)p->nnext, false), "moving KV blocks ahead");
+    }
+}
+
 static int part_run(cuda_work *w, const cuda_part *part, err *e) {
     flow f = {.w = w, .part = part, .stream = w->stream, .e = e};
     row_set rows;
-    check(&f, cudaStreamWaitEvent(f.stream, w->kv.arrived, 0), "waiting for KV blocks");
+    check(&f, cuda_kv_wait(&w->kv, f.stream), "waiting for KV blocks");
     check(&f,
           cudaMemcpyAsync(w->part_device, w->part_host, part->at.bytes, cudaMemcpyHostToDevice,
                           f.stream),
           "sending a pass's rows");
     layers_launch(&f, &rows);
+    check(&f, cuda_kv_begin(&w->kv, f.stream), "an event");
     if (part->nwanted > 0) {
         head_run(&f, &rows);
     }
+    next_bring(&f);
     answers_return(&f);
+    cuda_kv_end(&w->kv);
     if (f.code != 0) {
         cudaStreamSynchronize(
             f.stream); /* nothing may still read the buffers of a pass that failed */
@@ -495,8 +514,7 @@ static int copies_finish(cuda_work *w, const pass *p, err *e) {
         int32_t blocks[] = {p->copies[i].from, p->copies[i].to};
         code = cuda_kv_bring(&w->kv, blocks, 2, e);
         code = code != 0 ? code
-                         : cuda_check(cudaStreamWaitEvent(w->stream, w->kv.arrived, 0),
-                                      "waiting for KV blocks", e);
+                         : cuda_check(cuda_kv_wait(&w->kv, w->stream), "waiting for KV blocks", e);
         plan_copy copy = {cuda_kv_slot(&w->kv, blocks[0]), cuda_kv_slot(&w->kv, blocks[1]),
                           p->copies[i].tokens};
         size_t head = (size_t)PLAN_BLOCK * (size_t)c->head_dim,

@@ -27,7 +27,8 @@ enum {
     CUDA_GRAPH_ROWS = 1024, /* parts up to here, of decode rows alone, run as captured graphs */
     CUDA_GRAPHS = 48,       /* kept per session */
     CUDA_HEAD_ROWS = 128,   /* rows of one product with the head */
-    CUDA_STAGES = 8         /* pinned blocks on their way to the card */
+    CUDA_STAGES = 8,        /* pinned blocks on their way to the card */
+    CUDA_TRIPS = 32         /* groups of blocks on their way that a part may wait for one by one */
 };
 
 typedef struct cuda_layer {
@@ -98,6 +99,7 @@ typedef struct part_layout {
 
 typedef struct slot_rank {
     double rank;
+    uint64_t used; /* the slot's, when it was ranked */
     int32_t slot;
 } slot_rank;
 
@@ -107,12 +109,21 @@ typedef struct host_tier {
     char **chunks;
     int nchunks, chunk_pages;
     int32_t *page_of;    /* [blocks]; -1: none */
+    uint32_t *life;      /* [blocks]: the block's whose content the page has */
+    uint64_t reclaimed;  /* the clock when pages of no use were looked for last */
     int32_t *free_pages; /* [blocks] */
     int nfree, made, budget;
 } host_tier;
 
 /* KV blocks: the scheduler's numbers, and the slots of the card that hold them. Block b is in slot
- * b until a block is used that has none; from then on `paged`. */
+ * b until a block is used that has none; from then on `paged`.
+ *
+ *   copy      ── trip 7 ──▶ trip 8 ──▶ [behind part 3] ── trip 9 ──▶
+ *                   ╲                        ╱
+ *   compute   ── part 2 ── [behind trip 7] part 3 ────────
+ *
+ * A trip is a group of blocks' journeys with an event behind it. A part waits for the last trip that
+ * one of its slots was in; the copy stream waits for a part where it takes a slot that this uses. */
 typedef struct cuda_kv {
     int blocks, slots; /* slots < blocks: the rest lives in host memory */
     int most;          /* slots that there may be: more are asked for when they are needed */
@@ -124,22 +135,34 @@ typedef struct cuda_kv {
     int32_t *block_in;   /* [slots]; -1: free; this and what follows only where paged */
     int32_t *free_slots; /* [slots] */
     int nfree;
-    uint64_t *used;     /* [slots]: the clock when last used */
+    uint64_t *used;     /* [slots]: the clock when last used, or asked for ahead */
+    uint64_t *part_of;  /* [slots]: the last part that uses it */
+    uint64_t *trip_of;  /* [slots]: the last trip of what it holds, or held */
     uint64_t clock;     /* counts uses of blocks */
-    slot_rank *victims; /* [slots]: scratch */
+    slot_rank *victims; /* [slots]: slots by worth, as they were ranked; */
+    int nvictims, next_victim;
+    uint64_t fruitless; /* the clock when no slot could be found ahead */
+    int taken;          /* slots that the last part took anew */
     host_tier host;
     int (*wanted)(const void *ctx, int32_t block); /* work_size */
+    uint32_t (*life)(const void *ctx, int32_t block);
     const void *ctx;
     uint64_t moved_in, moved_out, dropped; /* dropped: their content was nobody's */
+    uint64_t in_ahead, out_ahead;          /* of those moved: while a part was under way */
     cudaStream_t copy;                     /* the second stream */
-    uint16_t *stages[CUDA_STAGES];         /* pinned */
+    cudaEvent_t ended[CUDA_TRIPS];         /* trip n: [n % CUDA_TRIPS] */
+    uint64_t trips, needed, waited; /* trips ended; of these: the part in hand needs, compute saw */
+    bool travelling;                /* something was put on `copy` behind the last trip */
+    uint64_t part;                  /* parts so far */
+    bool computing, behind;         /* the last one is under way; `copy` waits for its end */
+    cudaEvent_t computed;           /* its end */
+    uint16_t *stages[CUDA_STAGES];  /* pinned */
     cudaEvent_t staged[CUDA_STAGES];
     int stage;
     void *pages
         /* pinned; the loader's thread makes them, fills them, and waits for their journeys */
         [LOAD_PAGES];
     cudaEvent_t page_sent[LOAD_PAGES];
-    cudaEvent_t arrived; /* all that was put on `copy` */
 } cuda_kv;
 
 typedef struct cuda_work {
@@ -232,9 +255,18 @@ void cuda_kv_free(cuda_kv *kv);
 /* Called before blocks up to `highest` are used, with no compute under way: makes room on the card
  * as long as there is some; from then on blocks move. */
 cudaError_t cuda_kv_reach(cuda_kv *kv, int32_t highest);
-/* Brings blocks[n] onto the card for a new part (at most `slots` of them, repeats are fine); the
- * part waits for `arrived`. */
+/* Brings blocks[n] onto the card for a new part, with none under way (at most `slots` of them,
+ * repeats are fine). */
 int cuda_kv_bring(cuda_kv *kv, const int32_t *blocks, size_t n, err *e);
+/* Has `stream` wait for the blocks that were brought. */
+cudaError_t cuda_kv_wait(cuda_kv *kv, cudaStream_t stream);
+/* The part that blocks were brought for is on the stream, all that reads or writes them; it is done. */
+cudaError_t cuda_kv_begin(cuda_kv *kv, cudaStream_t stream);
+void cuda_kv_end(cuda_kv *kv);
+/* Between these two: begins to bring what the next part will need, and makes room, as far as there
+ * is any. sure: it will, and takes slots of the part under way once that is done; else only blocks
+ * that are worth more than those that would give way come. */
+cudaError_t cuda_kv_ahead(cuda_kv *kv, const int32_t *blocks, size_t n, bool sure);
 static inline int32_t cuda_kv_slot(const cuda_kv *kv, int32_t block) {
     return kv->paged ? kv->slot_of[block] : block;
 }
@@ -246,7 +278,8 @@ cudaError_t cuda_kv_send(cuda_kv *kv, int page, int32_t block);
 cudaError_t cuda_kv_get(cuda_kv *kv, int32_t block, void *out);
 
 /* ---- cuda_part.c */
-/* How many rows from `first` on one part can take; 0 and *e: not even one. */
+/* How many rows from `first` on one part can take; 0 and *e: not even one. Where blocks may be in
+ * host memory, work->used lists those of these rows. */
 int cuda_part_rows(cuda_work *w, const pass *p, int first, err *e);
 /* Plans the part and fills the pinned buffer; part->p, first, nrows are given. */
 int cuda_part_make(cuda_work *w, cuda_part *part, err *e);

@@ -3,13 +3,15 @@
  * memory.
  *
  * The scheduler counts `blocks` blocks; the card holds `slots` of them. Where that is fewer, a
- * part's blocks are brought in before it runs: the slots whose blocks are worth least give way, by
- * the rule of the cache on disk (how often a block is wanted, by how long it was not; all cost the
- * same and are of one size). A block that nobody owns any more goes without a copy, all others to
- * host memory, from where they come back when they are asked for. Blocks from and to the store go
- * through pinned pages. All of it travels on a stream of its own, in order: a slot or a page may be
- * given to the next block as soon as the journey from it is enqueued. Invariant: a block is on the
- * card, in host memory, or never written; between parts no compute is under way.
+ * part's blocks are brought in before it runs, and those of the next one as far as they are known
+ * while it runs: the slots whose blocks are worth least give way, by the rule of the cache on disk
+ * (how often a block is wanted, by how long it was not; all cost the same and are of one size). A
+ * block that nobody owns any more goes without a copy, all others to host memory, from where they
+ * come back when they are asked for. Blocks from and to the store go through pinned pages. All of it
+ * travels on a stream of its own, in order: a slot or a page may be given to the next block as soon
+ * as the journey from it is enqueued. Invariants: a block is on the card, in host memory, or never
+ * written; between parts no compute is under way, and while a part is, a slot of it is given away
+ * only once the copy stream waits for its end.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -54,7 +56,10 @@ static cudaError_t slots_new(cuda_kv *kv, int most, int least) {
 static cudaError_t copy_stream_new(cuda_kv *kv) {
     cudaError_t status = cudaStreamCreateWithFlags(&kv->copy, cudaStreamNonBlocking);
     if (status == cudaSuccess) {
-        status = cudaEventCreateWithFlags(&kv->arrived, cudaEventDisableTiming);
+        status = cudaEventCreateWithFlags(&kv->computed, cudaEventDisableTiming);
+    }
+    for (int i = 0; i < CUDA_TRIPS && status == cudaSuccess; i++) {
+        status = cudaEventCreateWithFlags(&kv->ended[i], cudaEventDisableTiming);
     }
     for (int i = 0; i < CUDA_STAGES && status == cudaSuccess; i++) {
         status = cudaMallocHost((void **)&kv->stages[i], block_bytes(kv));
@@ -73,6 +78,7 @@ int cuda_kv_new(cuda_kv *kv, const model_config *c, const work_size *size, int l
     kv->blocks = size->blocks;
     kv->most = most;
     kv->wanted = size->wanted;
+    kv->life = size->life;
     kv->ctx = size->ctx;
     kv->layer_elements = (size_t)c->n_kv_heads * (size_t)c->head_dim * LLM_BLOCK_TOKENS * 2;
     kv->block_elements = kv->layer_elements * (size_t)c->n_layers;
@@ -97,13 +103,17 @@ static void paging_begin(cuda_kv *kv) {
     kv->block_in = numbers(kv->slots);
     kv->free_slots = numbers(kv->slots);
     kv->used = mem_zalloc(sizeof *kv->used * slots);
+    kv->part_of = mem_zalloc(sizeof *kv->part_of * slots);
+    kv->trip_of = mem_alloc(sizeof *kv->trip_of * slots);
     kv->victims = mem_alloc(sizeof *kv->victims * slots);
     kv->host.page_of = numbers(kv->blocks);
+    kv->host.life = mem_zalloc(sizeof *kv->host.life * (size_t)kv->blocks);
     kv->host.free_pages = numbers(kv->blocks);
     kv->host.chunks = mem_zalloc(sizeof *kv->host.chunks * (size_t)kv->blocks);
     kv->host.budget = kv->blocks - kv->slots;
     for (int32_t i = 0; i < kv->slots; i++) {
         kv->slot_of[i] = kv->block_in[i] = i;
+        kv->trip_of[i] = kv->trips; /* it may be any up to the last */
     }
 }
 
@@ -157,8 +167,13 @@ void cuda_kv_free(cuda_kv *kv) {
             cudaEventDestroy(kv->page_sent[i]);
         }
     }
-    if (kv->arrived != NULL) {
-        cudaEventDestroy(kv->arrived);
+    for (int i = 0; i < CUDA_TRIPS; i++) {
+        if (kv->ended[i] != NULL) {
+            cudaEventDestroy(kv->ended[i]);
+        }
+    }
+    if (kv->computed != NULL) {
+        cudaEventDestroy(kv->computed);
     }
     if (kv->copy != NULL) {
         cudaStreamDestroy(kv->copy);
@@ -171,9 +186,12 @@ void cuda_kv_free(cuda_kv *kv) {
     free(kv->block_in);
     free(kv->free_slots);
     free(kv->used);
+    free(kv->part_of);
+    free(kv->trip_of);
     free(kv->victims);
     free(kv->host.chunks);
     free(kv->host.page_of);
+    free(kv->host.life);
     free(kv->host.free_pages);
     *kv = (cuda_kv){0};
 }
@@ -212,37 +230,147 @@ static cudaError_t chunk_new(cuda_kv *kv) {
     return cudaSuccess;
 }
 
+static uint32_t life_of(const cuda_kv *kv, int32_t block) {
+    return kv->life != NULL ? kv->life(kv->ctx, block) : 0;
+}
+
+/* Host memory has what the block holds. */
+static bool has_content(const cuda_kv *kv, int32_t block) {
+    return kv->host.page_of[block] >= 0 && kv->host.life[block] == life_of(kv, block);
+}
+
+static void pages_reclaim(cuda_kv *kv) {
+    for (int32_t b = 0; b < kv->blocks; b++) {
+        if (kv->host.page_of[b] >= 0 && (is_nobodys(kv, b) || !has_content(kv, b))) {
+            page_give(&kv->host, b);
+        }
+    }
+    kv->host.reclaimed = kv->clock;
+}
+
+static bool pages_used_up(const cuda_kv *kv) {
+    return kv->host.nfree == 0 && kv->host.made >= kv->host.budget;
+}
+
 /* A page for a block that leaves the card. Within the budget one is always to be had: no more
  * blocks have an owner than the card and the budget hold; unless the card held fewer than it was
  * asked for, which host memory makes up for. */
 static cudaError_t page_take(cuda_kv *kv, int32_t block) {
     host_tier *h = &kv->host;
-    if (h->nfree == 0 && h->made >= h->budget) {
-        for (int32_t b = 0; b < kv->blocks; b++) {
-            if (h->page_of[b] >= 0 && is_nobodys(kv, b)) {
-                page_give(h, b);
-            }
-        }
+    if (pages_used_up(kv)) {
+        pages_reclaim(kv);
     }
     cudaError_t status = h->nfree == 0 ? chunk_new(kv) : cudaSuccess;
     if (status == cudaSuccess) {
         h->page_of[block] = h->free_pages[--h->nfree];
+        h->life[block] = life_of(kv, block);
     }
     return status;
 }
 
-/* ---- paging ---------------------------------------------------------------------------------- */
+/* ---- journeys -------------------------------------------------------------------------------- */
 
-static double slot_worth(const cuda_kv *kv, int32_t slot) {
-    int wanted = kv->wanted != NULL ? kv->wanted(kv->ctx, kv->block_in[slot]) : 0;
-    return wanted < 0
-               ? -INFINITY
-               : worth_of(wanted, 1, (double)(kv->clock - kv->used[slot]), (double)kv->slots);
+/* The slot is part of the trip that the next event ends. */
+static void slot_travels(cuda_kv *kv, int32_t slot) {
+    kv->travelling = true;
+    if (kv->paged) {
+        kv->trip_of[slot] = kv->trips + 1;
+    }
+}
+
+static cudaError_t trip_end(cuda_kv *kv) {
+    if (!kv->travelling) {
+        return cudaSuccess;
+    }
+    kv->travelling = false;
+    kv->trips++;
+    return cudaEventRecord(kv->ended[kv->trips % CUDA_TRIPS], kv->copy);
+}
+
+/* Of a trip whose event is another's by now, the oldest known is waited for: it ended later. */
+cudaError_t cuda_kv_wait(cuda_kv *kv, cudaStream_t stream) {
+    uint64_t trip = kv->paged ? kv->needed : kv->trips;
+    uint64_t known = kv->trips > CUDA_TRIPS ? kv->trips - CUDA_TRIPS + 1 : 1;
+    if (trip <= kv->waited) {
+        return cudaSuccess;
+    }
+    kv->waited = BASE_MAX(trip, known);
+    return cudaStreamWaitEvent(stream, kv->ended[kv->waited % CUDA_TRIPS], 0);
+}
+
+cudaError_t cuda_kv_begin(cuda_kv *kv, cudaStream_t stream) {
+    kv->computing = kv->paged;
+    return kv->paged ? cudaEventRecord(kv->computed, stream) : cudaSuccess;
+}
+
+void cuda_kv_end(cuda_kv *kv) {
+    kv->computing = kv->behind = false;
+}
+
+static bool in_flight(const cuda_kv *kv, int32_t slot) {
+    return kv->computing && kv->part_of[slot] == kv->part;
+}
+
+/* What is put on the copy stream from now on comes behind the part under way. */
+static cudaError_t part_await(cuda_kv *kv) {
+    if (!kv->computing || kv->behind) {
+        return cudaSuccess;
+    }
+    kv->behind = true;
+    return cudaStreamWaitEvent(kv->copy, kv->computed, 0);
+}
+
+/* ---- slots ----------------------------------------------------------------------------------- */
+
+/* By the rule of the cache on disk; what is nobody's goes first. */
+static double block_worth(const cuda_kv *kv, int32_t block, uint64_t unused) {
+    int wanted = kv->wanted != NULL ? kv->wanted(kv->ctx, block) : 0;
+    return wanted < 0 ? -INFINITY : worth_of(wanted, 1, (double)unused, (double)kv->slots);
 }
 
 static int by_rank(const void *a, const void *b) {
     const slot_rank *x = a, *y = b;
     return x->rank != y->rank ? (x->rank < y->rank ? -1 : 1) : x->slot - y->slot;
+}
+
+/* May the slot's block give way now? Not what is used at this moment of the clock. */
+static bool may_empty(const cuda_kv *kv, int32_t slot) {
+    return kv->block_in[slot] >= 0 && kv->used[slot] != kv->clock &&
+           (kv->behind || !in_flight(kv, slot));
+}
+
+static void slots_rank(cuda_kv *kv) {
+    kv->nvictims = kv->next_victim = 0;
+    for (int32_t i = 0; i < kv->slots; i++) {
+        if (may_empty(kv, i)) {
+            double worth = block_worth(kv, kv->block_in[i], kv->clock - kv->used[i]);
+            kv->victims[kv->nvictims++] = (slot_rank){worth, kv->used[i], i};
+        }
+    }
+    qsort(kv->victims, (size_t)kv->nvictims, sizeof *kv->victims, by_rank);
+}
+
+/* The slot whose block is worth least, and less than `below`; -1: none. Of slots not used since they
+ * were ranked the order stays but for what became wanted less, so ranking all of them is for a few
+ * dozen at least; `again`: they may be ranked anew. */
+static int32_t victim_find(cuda_kv *kv, double below, bool again) {
+    int most = kv->slots / 32 + 1;
+    for (int round = 0; round <= again; round++) {
+        while (kv->next_victim < BASE_MIN(kv->nvictims, most)) {
+            const slot_rank *v = &kv->victims[kv->next_victim];
+            if (round > 0 && v->rank >= below) {
+                return -1;
+            }
+            kv->next_victim++;
+            if (kv->used[v->slot] == v->used && may_empty(kv, v->slot) && v->rank < below) {
+                return v->slot;
+            }
+        }
+        if (again && round == 0) {
+            slots_rank(kv);
+        }
+    }
+    return -1;
 }
 
 static cudaError_t slot_empty(cuda_kv *kv, int32_t slot) {
@@ -252,6 +380,7 @@ static cudaError_t slot_empty(cuda_kv *kv, int32_t slot) {
     } else {
         cudaError_t status = page_take(kv, block);
         if (status == cudaSuccess) {
+            slot_travels(kv, slot);
             status = cudaMemcpyAsync(page_at(kv, kv->host.page_of[block]), slot_at(kv, slot),
                                      block_bytes(kv), cudaMemcpyDeviceToHost, kv->copy);
         }
@@ -259,60 +388,65 @@ static cudaError_t slot_empty(cuda_kv *kv, int32_t slot) {
             return status;
         }
         kv->moved_out++;
+        kv->out_ahead += kv->computing;
     }
     kv->slot_of[block] = kv->block_in[slot] = -1;
     kv->free_slots[kv->nfree++] = slot;
     return cudaSuccess;
 }
 
-/* At least `need` free slots, and some for the parts to come: ranking all of them is not for every
- * part. Those used at this moment of the clock stay. */
-static cudaError_t slots_free(cuda_kv *kv, int need) {
-    if (kv->nfree >= need) {
-        return cudaSuccess;
-    }
-    int n = 0;
-    for (int32_t i = 0; i < kv->slots; i++) {
-        if (kv->block_in[i] >= 0 && kv->used[i] != kv->clock) {
-            kv->victims[n++] = (slot_rank){slot_worth(kv, i), i};
-        }
-    }
-    if (kv->nfree + n < need) {
-        return cudaErrorMemoryAllocation; /* the caller promised that they fit */
-    }
-    qsort(kv->victims, (size_t)n, sizeof *kv->victims, by_rank);
-    int spare = need + kv->slots / 32;
-    cudaError_t status = cudaSuccess;
-    for (int i = 0; i < n && kv->nfree < spare && status == cudaSuccess; i++) {
-        status = slot_empty(kv, kv->victims[i].slot);
-    }
-    return kv->nfree >= need ? cudaSuccess : status;
+/* One more free slot, by the block that is worth least; *found: there was one. */
+static cudaError_t slot_free(cuda_kv *kv, double below, bool *found) {
+    int32_t slot = victim_find(kv, below, true);
+    *found = slot >= 0;
+    return *found ? slot_empty(kv, slot) : cudaSuccess;
 }
 
-/* A slot for the block; `content`: with what it had, if anything. On the copy stream. */
-static cudaError_t block_bring(cuda_kv *kv, int32_t block, bool content) {
-    host_tier *h = &kv->host;
-    int32_t slot = kv->slot_of[block];
+/* ---- paging ---------------------------------------------------------------------------------- */
+
+/* Into a free slot, with what it had, if anything and wanted (`content`). */
+static cudaError_t block_place(cuda_kv *kv, int32_t block, bool content) {
+    int32_t slot = kv->free_slots[--kv->nfree];
     cudaError_t status = cudaSuccess;
-    if (slot < 0) {
-        status = slots_free(kv, 1);
-        if (status != cudaSuccess) {
-            return status;
-        }
-        slot = kv->free_slots[--kv->nfree];
-        if (content && h->page_of[block] >= 0) {
-            status = cudaMemcpyAsync(slot_at(kv, slot), page_at(kv, h->page_of[block]),
-                                     block_bytes(kv), cudaMemcpyHostToDevice, kv->copy);
-            kv->moved_in++;
-        }
-        kv->slot_of[block] = slot;
-        kv->block_in[slot] = block;
-    }
-    if (h->page_of[block] >= 0) {
-        page_give(h, block);
-    }
+    kv->slot_of[block] = slot;
+    kv->block_in[slot] = block;
     kv->used[slot] = kv->clock;
+    kv->part_of[slot] = 0;
+    kv->taken++;
+    if (content && has_content(kv, block)) {
+        kv->moved_in++;
+        kv->in_ahead += kv->computing;
+        slot_travels(kv, slot);
+        status = cudaMemcpyAsync(slot_at(kv, slot), page_at(kv, kv->host.page_of[block]),
+                                 block_bytes(kv), cudaMemcpyHostToDevice, kv->copy);
+    }
+    if (kv->host.page_of[block] >= 0) {
+        page_give(&kv->host, block); /* the next journey to the page comes behind this one */
+    }
     return status;
+}
+
+/* A slot for the block, with no part under way. */
+static cudaError_t block_bring(cuda_kv *kv, int32_t block, bool content) {
+    if (kv->slot_of[block] >= 0) {
+        kv->used[kv->slot_of[block]] = kv->clock;
+        return cudaSuccess;
+    }
+    bool found = kv->nfree > 0;
+    cudaError_t status = found ? cudaSuccess : slot_free(kv, INFINITY, &found);
+    if (status == cudaSuccess && !found) {
+        return cudaErrorMemoryAllocation; /* the caller promised that they fit */
+    }
+    return status == cudaSuccess ? block_place(kv, block, content) : status;
+}
+
+static void keep_those_here(cuda_kv *kv, const int32_t *blocks, size_t n) {
+    for (size_t i = 0; i < n; i++) {
+        int32_t slot = kv->slot_of[blocks[i]];
+        if (slot >= 0) {
+            kv->used[slot] = kv->clock;
+        }
+    }
 }
 
 int cuda_kv_bring(cuda_kv *kv, const int32_t *blocks, size_t n, err *e) {
@@ -320,28 +454,110 @@ int cuda_kv_bring(cuda_kv *kv, const int32_t *blocks, size_t n, err *e) {
         return 0;
     }
     kv->clock += n;
-    int missing = 0;
-    for (size_t i = 0; i < n; i++) { /* what is here stays here */
-        int32_t slot = kv->slot_of[blocks[i]];
-        if (slot >= 0) {
-            kv->used[slot] = kv->clock;
-        }
-        missing += slot < 0;
-    }
-    cudaError_t status = slots_free(kv, missing);
+    kv->part++;
+    kv->taken = 0;
+    keep_those_here(kv, blocks, n);
+    cudaError_t status = cudaSuccess;
     for (size_t i = 0; i < n && status == cudaSuccess; i++) {
         status = block_bring(kv, blocks[i], true);
     }
-    if (status == cudaSuccess) {
-        status = cudaEventRecord(kv->arrived, kv->copy);
+    status = status == cudaSuccess ? trip_end(kv) : status;
+    kv->needed = 0;
+    for (size_t i = 0; i < n && status == cudaSuccess; i++) {
+        int32_t slot = kv->slot_of[blocks[i]];
+        kv->part_of[slot] = kv->part;
+        kv->needed = BASE_MAX(kv->needed, kv->trip_of[slot]);
     }
     return cuda_check(status, "moving KV blocks between the card and host memory", e);
 }
 
+/* ---- ahead ----------------------------------------------------------------------------------- */
+
+/* Trips end after so many blocks: a part that needs some of them does not wait for all. */
+enum { TRIP_BLOCKS = 8 };
+
+/* Room is not looked for again and again while little has changed. */
+static bool is_soon(const cuda_kv *kv, uint64_t since) {
+    return since > 0 && kv->clock - since <= (uint64_t)kv->slots / 32;
+}
+
+/* As slot_free, but only where it takes no more host memory than there may be. */
+static cudaError_t slot_free_gently(cuda_kv *kv, double below, bool *found) {
+    if (pages_used_up(kv) && !is_soon(kv, kv->host.reclaimed)) {
+        pages_reclaim(kv);
+    }
+    *found = false;
+    int32_t slot = victim_find(kv, below, !is_soon(kv, kv->fruitless));
+    if (slot < 0 || (pages_used_up(kv) && !is_nobodys(kv, kv->block_in[slot]))) {
+        kv->fruitless = kv->clock;
+        return cudaSuccess;
+    }
+    *found = true;
+    return slot_empty(kv, slot);
+}
+
+/* Those of the list that are not here, as long as there is room for them; *left: not all came. */
+static cudaError_t blocks_ahead(cuda_kv *kv, const int32_t *blocks, size_t n, bool sure,
+                                bool *left) {
+    cudaError_t status = cudaSuccess;
+    int brought = 0;
+    *left = false;
+    for (size_t i = 0; i < n && status == cudaSuccess && !*left; i++) {
+        if (kv->slot_of[blocks[i]] >= 0 || (!sure && !has_content(kv, blocks[i]))) {
+            continue;
+        }
+        bool found = kv->nfree > 0;
+        if (!found) {
+            status = sure ? slot_free(kv, INFINITY, &found)
+                          : slot_free_gently(kv, block_worth(kv, blocks[i], 0), &found);
+        }
+        *left = !found;
+        if (status == cudaSuccess && found) {
+            status = block_place(kv, blocks[i], true);
+            brought++;
+        }
+        if (status == cudaSuccess && brought % TRIP_BLOCKS == 0) {
+            status = trip_end(kv);
+        }
+    }
+    return status;
+}
+
+/* As many free slots as the part under way took: the next one may want as many. */
+static cudaError_t spare_ahead(cuda_kv *kv, int spare) {
+    cudaError_t status = cudaSuccess;
+    for (bool found = true; found && kv->nfree < spare && status == cudaSuccess;) {
+        status = slot_free_gently(kv, INFINITY, &found);
+    }
+    return status;
+}
+
+cudaError_t cuda_kv_ahead(cuda_kv *kv, const int32_t *blocks, size_t n, bool sure) {
+    if (!kv->computing) {
+        return cudaSuccess;
+    }
+    int spare = BASE_MIN(kv->taken, kv->slots / 8);
+    bool left;
+    kv->clock++;
+    keep_those_here(kv, blocks, n);
+    cudaError_t status = blocks_ahead(kv, blocks, n, sure, &left);
+    if (status == cudaSuccess && sure && left) { /* slots of the part under way, behind it */
+        status = trip_end(kv);
+        status = status == cudaSuccess ? part_await(kv) : status;
+        status = status == cudaSuccess ? blocks_ahead(kv, blocks, n, true, &left) : status;
+    } else if (status == cudaSuccess && !sure) {
+        status = spare_ahead(kv, spare);
+    }
+    if (status == cudaErrorMemoryAllocation) { /* of the host: what is missing comes in its time */
+        cudaGetLastError();
+        status = cudaSuccess;
+    }
+    return status == cudaSuccess ? trip_end(kv) : status;
+}
+
 /* ---- blocks from and to the store ------------------------------------------------------------ */
 
-/* From pinned memory to the block, on the copy stream; `left` is recorded behind it, and
- * cuda_forward waits for `arrived`. */
+/* From pinned memory to the block, a trip of its own; `left` is recorded behind it. */
 static cudaError_t block_send(cuda_kv *kv, int32_t block, const void *pinned, cudaEvent_t left) {
     cudaError_t status = cuda_kv_reach(kv, block);
     if (status == cudaSuccess && kv->paged) {
@@ -349,13 +565,15 @@ static cudaError_t block_send(cuda_kv *kv, int32_t block, const void *pinned, cu
         status = block_bring(kv, block, false);
     }
     if (status == cudaSuccess) {
-        status = cudaMemcpyAsync(slot_at(kv, cuda_kv_slot(kv, block)), pinned, block_bytes(kv),
-                                 cudaMemcpyHostToDevice, kv->copy);
+        int32_t slot = cuda_kv_slot(kv, block);
+        slot_travels(kv, slot);
+        status = cudaMemcpyAsync(slot_at(kv, slot), pinned, block_bytes(kv), cudaMemcpyHostToDevice,
+                                 kv->copy);
     }
     if (status == cudaSuccess) {
         status = cudaEventRecord(left, kv->copy);
     }
-    return status == cudaSuccess ? cudaEventRecord(kv->arrived, kv->copy) : status;
+    return status == cudaSuccess ? trip_end(kv) : status;
 }
 
 /* Returns as soon as the bytes are in a pinned buffer. */
@@ -390,7 +608,7 @@ cudaError_t cuda_kv_send(cuda_kv *kv, int page, int32_t block) {
 
 cudaError_t cuda_kv_get(cuda_kv *kv, int32_t block, void *out) {
     if (kv->paged && kv->slot_of[block] < 0) {
-        if (kv->host.page_of[block] < 0) {
+        if (!has_content(kv, block)) {
             return cudaErrorInvalidValue; /* never written */
         }
         cudaError_t status = cudaStreamSynchronize(kv->copy); /* its journey out */

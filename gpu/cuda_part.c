@@ -50,6 +50,7 @@ int cuda_part_rows(cuda_work *w, const pass *p, int first, err *e) {
     size_t copies = 2 * (size_t)p->ncopies;
     bool tiers = w->kv.slots < w->kv.blocks;
     int states = 0, n = 0;
+    size_t used = 0; /* by the rows that fit */
     marks_begin(w);
     for (int i = 0; tiers && i < p->ncopies; i++) {
         w->highest = BASE_MAX(w->highest, BASE_MAX(p->copies[i].from, p->copies[i].to));
@@ -66,8 +67,10 @@ int cuda_part_rows(cuda_work *w, const pass *p, int first, err *e) {
         if (states > w->states_cap || (tiers && w->nused + copies > (size_t)w->kv.slots)) {
             break;
         }
+        used = w->nused;
         n++;
     }
+    w->nused = used;
     if (n == 0) {
         err_set(e, ERR_FULL,
                 "a sequence of %d tokens does not fit the card's memory: it holds %d KV blocks",

@@ -312,6 +312,11 @@ int prefix_wanted(const void *tree, int32_t block) {
     return t->refs[block] > 0 ? t->owner[block]->pending + t->owner[block]->users : -1;
 }
 
+uint32_t prefix_life(const void *tree, int32_t block) {
+    const prefix_tree *t = tree;
+    return t->lives[block];
+}
+
 void prefix_evict(prefix_tree *t, prefix_node *node) {
     assert(node->resident_children == 0 && node->table != NULL && node->users == 0);
     for (int b = node->first_block; b < node->end_block; b++) {
@@ -356,6 +361,7 @@ bool prefix_make_resident(prefix_tree *t, prefix_node *node, int extra) {
     for (int b = first; b < end; b++) {
         node->table[b] = t->free_blocks[--t->nfree];
         t->refs[node->table[b]] = 1;
+        t->lives[node->table[b]]++;
         t->owner[node->table[b]] = node;
     }
     t->used_blocks += node->users > 0 ? end - first : 0;
@@ -452,6 +458,7 @@ void prefix_init(prefix_tree *t, int blocks, prefix_node **cursor) {
     t->owner = mem_zalloc(sizeof *t->owner * (size_t)BASE_MAX(blocks, 1));
     t->slots = mem_zalloc(sizeof *t->slots * (t->mask + 1));
     t->refs = mem_zalloc(sizeof(int32_t) * (size_t)BASE_MAX(blocks, 1));
+    t->lives = mem_zalloc(sizeof *t->lives * (size_t)BASE_MAX(blocks, 1));
     t->free_blocks = mem_alloc(sizeof(int32_t) * (size_t)BASE_MAX(blocks, 1));
     for (int b = blocks; b-- > 0;) {
         t->free_blocks[t->nfree++] = b; /* block 0 goes out first */
@@ -475,6 +482,7 @@ void prefix_free(prefix_tree *t) {
     free(t->heap);
     free(t->slots);
     free(t->refs);
+    free(t->lives);
     free(t->owner);
     free(t->free_blocks);
 }

@@ -58,6 +58,7 @@ typedef struct prefix_tree {
     uint64_t clock;             /* counts uses of blocks */
     double read_cost;           /* of a block from the store; computing one is 1 */
     int32_t *refs;              /* per block */
+    uint32_t *lives;            /* per block: how often it was given out */
     prefix_node **owner;        /* per block in use: the topmost node that owns it */
     int used_blocks, most_used; /* blocks of nodes with users, and how many they may be */
     int32_t *free_blocks;
@@ -79,6 +80,7 @@ prefix_node *prefix_add_private(prefix_tree *t, prefix_node *parent, const llm_t
 void prefix_count(prefix_tree *t, prefix_node *node, int pending, int waiting, int users);
 /* work_size.wanted of a tree. */
 int prefix_wanted(const void *tree, int32_t block);
+uint32_t prefix_life(const void *tree, int32_t block); /* work_size.life */
 /* Gives `node` (parents resident) blocks for its tokens
  * and `extra` more. false: no room, nothing changed. */
 bool prefix_make_resident(prefix_tree *t, prefix_node *node, int extra);

@@ -24,7 +24,7 @@
     } while (0)
 
 void schedule_reset_pass(llm_session *s) {
-    s->pass.nrows = s->pass.ncopies = s->pass.nwants = 0;
+    s->pass.nrows = s->pass.ncopies = s->pass.nwants = s->pass.nnext = 0;
     s->logits_used = 0;
     s->nfinished = 0;
     s->prefill_rows = s->decode_rows = 0;
@@ -133,6 +133,34 @@ static void look_ahead(llm_session *s) {
             return;
         }
         blocks += node_ask(s, node);
+    }
+}
+
+static void blocks_foresee(llm_session *s, const prefix_node *node, int from, int most) {
+    for (int b = from; b < node->end_block && s->pass.nnext < most; b++) {
+        GROW(s->pass.next, s->pass.nnext, s->next_cap);
+        s->pass.next[s->pass.nnext++] = node->table[b];
+    }
+}
+
+/* The blocks of the prompts that come next, where some of them may be in host memory: as many as
+ * the device holds beside those of live requests. */
+static void blocks_ahead(llm_session *s) {
+    if (s->options.reuse != LLM_REUSE_TREE || s->device_blocks == s->tree.nblocks) {
+        return;
+    }
+    int most = BASE_MAX(s->device_blocks - s->tree.used_blocks, 0);
+    prefix_node *node = s->cursor, *above = node;
+    while (above != NULL && above->table == NULL) {
+        above = above->parent;
+    }
+    if (above != NULL) {
+        blocks_foresee(s, above, 0, most);
+    }
+    for (int seen = 0; node != NULL && seen < AHEAD_NODES; seen++, node = walk_next(node)) {
+        if (node->waiting > 0 && node->table != NULL && node != above) {
+            blocks_foresee(s, node, node->first_block, most);
+        }
     }
 }
 
@@ -611,6 +639,7 @@ bool schedule_fill(llm_session *s) {
     }
     schedule_seal(s);
     look_ahead(s);
+    blocks_ahead(s);
     return s->pass.nrows > 0 || s->nlive == 0 || s->current == NULL;
 }
 

@@ -81,6 +81,7 @@ static int work_begin(llm_session *s, err *e) {
                       .likely_blocks = likely_blocks(s),
                       .rows = o->pass_tokens + o->max_batch + 64,
                       .wanted = prefix_wanted,
+                      .life = prefix_life,
                       .ctx = &s->tree};
     int code = s->engine->backend->work_new(s->engine, &size, &s->work, e);
     if (code == 0) {
@@ -155,6 +156,7 @@ void llm_session_free(llm_session *s) {
     free(s->pass.rows);
     free(s->pass.copies);
     free(s->pass.wants);
+    free(s->pass.next);
     free(s->owners);
     free(s->logits);
     free(s->logits_at);

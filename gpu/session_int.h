@@ -92,7 +92,7 @@ struct llm_session {
 
     /* the pass being built; all grown, never shrunk */
     pass pass;
-    int rows_cap, copies_cap, wants_cap;
+    int rows_cap, copies_cap, wants_cap, next_cap;
     want_owner *owners;
     llm_token (*top_ids)[PASS_DRAW]; /* per want: of its likeliest tokens */
     float *logits;

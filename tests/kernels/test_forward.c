@@ -8,6 +8,10 @@
 #include "ref_int.h"
 #include "sample_int.h"
 
+#ifdef KVASIR_HOST_CARD
+#include "card_int.h"
+#endif
+
 enum { LONGEST = 600, BLOCKS = 96 };
 
 /* ---- an engine without a tokenizer ----------------------------------------------------------- */
@@ -178,6 +182,22 @@ static void run_last(fixture *f, cuda_work *w, const tree *t, answers *out) {
     pass_run(f, w, &p);
 }
 
+/* The same for allowed tokens alone, in turns that part by part need other blocks: nothing of a part
+ * is waited for before its end. */
+static void run_last_again(fixture *f, cuda_work *w, const tree *t, answers *out) {
+    enum { TURNS = 3 };
+    pass_row rows[TURNS * SEQUENCES];
+    pass_want wants[TURNS * SEQUENCES];
+    pass p = {.rows = rows, .wants = wants};
+    for (int i = 0; i < TURNS * SEQUENCES; i++) {
+        int s = i % SEQUENCES;
+        rows_add(&p, t, s, t->length[s] - 1, t->length[s], t->tables[s]);
+        wants[p.nwants++] = (pass_want){
+            .row = p.nrows - 1, .ids = asked, .count = ASKED, .logits = out[i / SEQUENCES].ids[s]};
+    }
+    pass_run(f, w, &p);
+}
+
 /* ---- tests ----------------------------------------------------------------------------------- */
 
 static const tiny_model models[] = {
@@ -280,6 +300,46 @@ static void bits_do_not_depend_on_company(void **state) {
         assert_true(heads[i] < 500 || (w->kv.moved_out > 0 && w->kv.moved_in > 0));
         cuda_work_free(f.engine, w);
     }
+    fixture_close(&f);
+    free(t);
+}
+
+/* Parts that hardly fit the card one by one: the next one's blocks take slots of the one that runs,
+ * once it is done; in whatever order the streams run. */
+static void parts_hand_their_slots_over(void **state) {
+    (void)state;
+    fixture f;
+    fixture_open(&f, &models[0]);
+    tree *t = malloc(sizeof *t);
+    tree_make(t, 64, 590);
+    answers one, other, turns[3];
+    cuda_work *w = work_open(&f, 4096, 0);
+    run_together(&f, w, t, &one);
+    cuda_work_free(f.engine, w);
+    int seeds = 1;
+#ifdef KVASIR_HOST_CARD
+    seeds = 4;
+#endif
+    for (int seed = 1; seed <= seeds; seed++) {
+#ifdef KVASIR_HOST_CARD
+        card_order(CARD_SEEDED, (uint64_t)seed);
+#endif
+        w = work_open(&f, 64, 20); /* the longest takes 19 */
+        run_together(&f, w, t, &other);
+        same(&one, &other, "on a card that is full");
+        run_last_again(&f, w, t, turns);
+        for (int i = 0; i < 3; i++)
+            assert_memory_equal(one.ids, turns[i].ids, sizeof one.ids);
+        assert_true(w->kv.in_ahead * 4 > w->kv.moved_in * 3 && w->kv.out_ahead > 0);
+        print_message("20 of %d blocks on the card: %d of %d came under a part, %d of %d left "
+                      "under one\n",
+                      (int)BLOCKS, (int)w->kv.in_ahead, (int)w->kv.moved_in, (int)w->kv.out_ahead,
+                      (int)w->kv.moved_out);
+        cuda_work_free(f.engine, w);
+    }
+#ifdef KVASIR_HOST_CARD
+    card_order_given();
+#endif
     fixture_close(&f);
     free(t);
 }
@@ -403,6 +463,7 @@ const struct CMUnitTest forward_tests[] = {
     cmocka_unit_test(blocks_travel),
     cmocka_unit_test(every_architecture_is_near_the_reference),
     cmocka_unit_test(bits_do_not_depend_on_company),
+    cmocka_unit_test(parts_hand_their_slots_over),
     cmocka_unit_test(graphs_follow_the_pool),
     cmocka_unit_test(tops_are_those_of_the_logits),
 };

@@ -442,8 +442,8 @@ static void products_equal_plain_c(void **state) {
     }
 }
 
-/* test_kernels [--small [passes]]: what a checker can follow
- * in a minute, the kernels alone or with a few passes. */
+/* test_kernels [--small [passes] | sessions]: what a checker can follow in a minute, the kernels
+ * alone or with a few passes; or whole sessions alone. */
 int main(int argc, char **argv) {
     char why[200];
     if (!cuda_usable(0, why, sizeof why)) {
@@ -459,6 +459,10 @@ int main(int argc, char **argv) {
         cmocka_unit_test(draws_have_the_hosts_candidates),
         cmocka_unit_test(attention_equals_plain_c_and_keeps_its_bits),
     };
+    if (argc > 1 && strcmp(argv[1], "sessions") == 0) {
+        return _cmocka_run_group_tests("sessions", session_tests, session_tests_count,
+                                       session_setup, session_teardown);
+    }
     const struct CMUnitTest products[] = {cmocka_unit_test(products_equal_plain_c)};
     bool small = argc > 1 && strcmp(argv[1], "--small") == 0;
     bool passes = argc > 2 && strcmp(argv[2], "passes") == 0;

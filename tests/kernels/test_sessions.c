@@ -1,9 +1,17 @@
 /*
  * test_sessions.c - whole sessions on the card, with a tokenizer and the scheduler: blocks that are
- * on their way, and draws from the likeliest tokens.
+ * on their way, and draws from the likeliest tokens. On the card made of the host the streams'
+ * order is tried by many seeds.
  */
 #include "gpu_ahead.h"
+#include "session_int.h"
 #include "test_kernels_int.h"
+
+#include <inttypes.h>
+
+#ifdef KVASIR_HOST_CARD
+#include "card_int.h"
+#endif
 
 static gguf_maker maker;
 static llm_engine *engine;
@@ -51,6 +59,74 @@ static void requests_yield_to_those_that_are_ready(void **state) {
 static void blocks_go_on_in_host_memory(void **state) {
     (void)state;
     tiers_check(engine);
+}
+
+/* How blocks moved between the card and host memory, and how many of them under a part. */
+typedef struct moves {
+    uint64_t in, in_ahead, out, out_ahead;
+} moves;
+
+/* All prompts in two rounds, on a card of `slots` blocks; the second finds them in one tier or the
+ * other. */
+static void rounds_do(int slots, int most, ahead_run *out, moves *m) {
+    size_t block = LLM_BLOCK_TOKENS * llm_engine_info(engine)->kv_bytes_per_token;
+    llm_session_options options = {.keep_logits = true,
+                                   .pass_tokens = 64,
+                                   .max_batch = most,
+                                   .kv_memory_bytes = (size_t)slots * block,
+                                   .kv_host_bytes = 100 * block};
+    llm_session *s;
+    err e = {0};
+    if (llm_session_new(engine, &options, &s, &e) != 0)
+        fail_msg("%s", e.message);
+    for (int round = 0; round < 2; round++) {
+        for (int i = 0; i < 2 * AHEAD_PROMPTS; i++)
+            ahead_submit(engine, s, i / 2); /* each twice, so that its KV is kept */
+        for (bool idle = false; !idle;) {
+            llm_event ev;
+            int count;
+            if (llm_step(s, &ev, 1, &count, &idle, &e) != 0)
+                fail_msg("%s", e.message);
+            if (count > 0)
+                memcpy(out->top[ev.tag], ev.top_logits, sizeof out->top[0]);
+        }
+    }
+    const cuda_kv *kv = &((cuda_work *)s->work)->kv;
+    *m = (moves){kv->moved_in, kv->in_ahead, kv->moved_out, kv->out_ahead};
+    llm_session_free(s);
+}
+
+/* The next prompts' blocks come while a part computes, and in whatever order the streams then run,
+ * the bits are those of a session that has all its blocks on the card. */
+static void the_next_blocks_come_under_a_part(void **state) {
+    (void)state;
+    enum { BATCHES = 3 };
+    ahead_run plain = {0};
+    moves of[BATCHES];
+    ahead_do(engine, NULL, AHEAD_PROMPTS, 200, &plain);
+    int seeds = 1;
+#ifdef KVASIR_HOST_CARD
+    seeds = 5;
+#endif
+    for (int seed = 1; seed <= seeds; seed++) {
+        for (int i = 0; i < BATCHES; i++) {
+#ifdef KVASIR_HOST_CARD
+            card_order(CARD_SEEDED, (uint64_t)seed);
+#endif
+            ahead_run run = {0};
+            rounds_do(14 + 4 * i, i + 1, &run, &of[i]);
+            assert_memory_equal(plain.top, run.top, sizeof plain.top);
+        }
+    }
+#ifdef KVASIR_HOST_CARD
+    card_order_given();
+#endif
+    for (int i = 0; i < BATCHES; i++) {
+        print_message("%d slots: %" PRIu64 " of %" PRIu64 " blocks came under a part, %" PRIu64
+                      " of %" PRIu64 " left under one\n",
+                      14 + 4 * i, of[i].in_ahead, of[i].in, of[i].out_ahead, of[i].out);
+        assert_true(of[i].in > 0 && of[i].in_ahead > 0 && of[i].out_ahead > 0);
+    }
 }
 
 enum { DRAWS = 12 };
@@ -109,6 +185,7 @@ static void draws_are_those_from_all_logits(void **state) {
 const struct CMUnitTest session_tests[] = {
     cmocka_unit_test(requests_yield_to_those_that_are_ready),
     cmocka_unit_test(blocks_go_on_in_host_memory),
+    cmocka_unit_test(the_next_blocks_come_under_a_part),
     cmocka_unit_test(draws_are_those_from_all_logits),
 };
 const size_t session_tests_count = BASE_COUNT(session_tests);

@@ -52,6 +52,7 @@ struct fiber {
 static card_timing timing;
 static bool late; /* the threads and copies of the kernel in hand */
 static uint64_t chance;
+static unsigned eager, fickle; /* by the seed: in 8 enqueued steps that run one at once; in 32 steps that change streams */
 static std::deque<fiber> fibers; /* never moved */
 static jmp_buf home;
 static unsigned running, count, left;
@@ -59,12 +60,6 @@ static const std::function<void()> *kernel;
 static meeting whole;
 static meeting warps[32];
 static unsigned char exchanged[32][2][32][CARD_LANE];
-
-void card_order(card_timing order, uint64_t seed) {
-    timing = order;
-    late = order == CARD_LATE;
-    chance = seed;
-}
 
 /* A number below `n`, the next by the seed (splitmix64). */
 static unsigned chance_below(unsigned n) {
@@ -74,13 +69,23 @@ static unsigned chance_below(unsigned n) {
     return static_cast<unsigned>((bits ^ bits >> 31) >> 33) % n;
 }
 
+void card_order(card_timing order, uint64_t seed) {
+    timing = order;
+    late = order == CARD_LATE;
+    chance = seed;
+    eager = chance_below(3) * 2;
+    fickle = 1u << chance_below(4);
+}
+
 /* CARD_ORDER: early, late, or a seed. */
-__attribute__((constructor)) static void order_read() {
+__attribute__((constructor)) void card_order_given() {
     const char *order = getenv("CARD_ORDER");
     if (order != nullptr && strcmp(order, "late") == 0) {
         card_order(CARD_LATE, 0);
     } else if (order != nullptr && atoi(order) > 0) {
         card_order(CARD_SEEDED, static_cast<uint64_t>(atoi(order)));
+    } else {
+        card_order(CARD_EARLY, 0);
     }
 }
 
@@ -331,7 +336,7 @@ static void step_by_chance() {
     if (ready.empty()) {
         return;
     }
-    if (chance_below(16) == 0 || std::find(ready.begin(), ready.end(), favourite) == ready.end()) {
+    if (chance_below(32) < fickle || std::find(ready.begin(), ready.end(), favourite) == ready.end()) {
         favourite = ready[chance_below(static_cast<unsigned>(ready.size()))];
     }
     step_run(favourite);
@@ -360,7 +365,7 @@ static void enqueue(cudaStream_t stream, const step &next) {
     if (timing == CARD_EARLY) {
         drain(s, s->enqueued);
     }
-    for (unsigned i = timing == CARD_SEEDED ? chance_below(4) : 0; i > 1; i--) { /* half of the time none */
+    if (timing == CARD_SEEDED && chance_below(8) < eager) {
         step_by_chance();
     }
 }
