@@ -255,8 +255,8 @@ static void what_is_worth_least_goes_first(void **state) {
     kept_loses(&t, ends, 4); /* cheapest, and used before ends[5] */
     kept_loses(&t, ends, 5);
     kept_loses(&t, ends, 2); /* equal to ends[1] but for being used before it */
-    prefix_count(&t, ends[0], -7, 0, 0);
-    kept_loses(&t, ends, 0);        /* answered: wanted no more */
+    prefix_count(&t, ends[0], -6, 0, 0);
+    kept_loses(&t, ends, 0); /* six are answered: it is wanted as others are, and the oldest */
     for (int i = 0; i < 400; i++) { /* what was wanted most, unused for long enough, goes */
         prefix_touch(&t, ends[1]);
     }
