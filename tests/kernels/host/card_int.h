@@ -19,7 +19,7 @@ extern "C" {
  * or a seed). */
 typedef enum card_timing { CARD_EARLY, CARD_LATE, CARD_SEEDED } card_timing;
 void card_order(card_timing order, uint64_t seed);
-void card_order_given(void); /* as the environment says */
+void card_order_given(void);      /* as the environment says */
 void card_fail(const char *what); /* every call fails from now on */
 void card_memory(size_t total);   /* of the card, in bytes */
 void card_refuse(long n);         /* the n-th request for memory from now on (from 0); -1: none */
