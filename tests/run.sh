@@ -1,6 +1,6 @@
 #!/bin/sh
 # The whole test suite: packages, build and model as the quick start does, then ctest under AddressSanitizer and UBSan, under
-# ThreadSanitizer, and last in release. Ends with ctest's own summary; exits non-zero when any of them failed.
+# ThreadSanitizer, the fuzzers as clang builds them, and last all in release. Ends with ctest's own summary; exits non-zero when any of them failed.
 #
 #   sh tests/run.sh [--long]     --long: full counts (crash, property and bitwise tests)
 set -eu
@@ -34,5 +34,6 @@ export ASAN_OPTIONS=detect_leaks=1:abort_on_error=0
 export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1
 run_preset asan -LE release_only -j2
 run_preset tsan -L tsan -j2
+run_preset fuzz -R '^fuzz\.' -j2
 run_preset release -j2
 exit $status

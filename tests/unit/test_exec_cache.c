@@ -238,7 +238,7 @@ static void warmed_prefixes_are_found_and_go_with_their_model(void **state) {
     /* another file of the same name: one weight is other */
     int fd = open(copy, O_RDWR | O_CLOEXEC);
     struct stat st;
-    unsigned char byte;
+    unsigned char byte = 0;
     assert_true(fd >= 0 && fstat(fd, &st) == 0 && pread(fd, &byte, 1, st.st_size - 4096) == 1);
     byte ^= 0x10;
     assert_int_equal(pwrite(fd, &byte, 1, st.st_size - 4096), 1);

@@ -124,7 +124,7 @@ static void test_questions_about_a_row_share_it(void **state) {
     ok("SET llm_layout = 'auto'");
     assert_false(chosen.failed);
     assert_int_equal(first.summary.llm.prompt_tokens > 0, true);
-    assert_true(chosen.summary.llm.computed_tokens <
+    assert_true((double)chosen.summary.llm.computed_tokens <
                 0.75 * (double)first.summary.llm.computed_tokens);
     outcome_free(&chosen);
     outcome_free(&first);
@@ -271,9 +271,9 @@ static void test_data_are_kept_for_the_next_question(void **state) {
     assert_false(cramped.failed);
     assert_string_equal(chosen.text.p, apart.text.p);
     assert_string_equal(chosen.text.p, cramped.text.p);
-    assert_true(chosen.summary.llm.computed_tokens <
+    assert_true((double)chosen.summary.llm.computed_tokens <
                 0.9 * (double)first.summary.llm.computed_tokens);
-    assert_true(cramped.summary.llm.computed_tokens <
+    assert_true((double)cramped.summary.llm.computed_tokens <
                 1.1 * (double)chosen.summary.llm.computed_tokens);
     assert_true(explained(filter_then_question, "before the instruction"));
     outcome_free(&chosen);
