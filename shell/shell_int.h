@@ -349,8 +349,6 @@ void name_append(buf *out, const char *name);
 
 /* ---- the whole (shell.c) --------------------------------------------------------------------- */
 
-/* Closes the database in use and opens another; on
- * failure the old one is gone and sh->db is NULL. */
 /* Another database instead of the one that is open, which stays where that fails. */
 int shell_open(shell *sh, const char *path, err *e);
 /* All objects of the database, or NULL after an error was told. */
