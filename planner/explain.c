@@ -378,16 +378,16 @@ static void print_call(buf *out, const plan_llm_use *u, bool as_written) {
 
 static void print_tokens_table(printer *p, const plan_actual *a, int depth, bool has_child) {
     print_indent(p, depth, false, has_child);
-    buf_printf(p->out, "%-10s %10s %10s %14s %14s %9s\n", "strategy", "rows", "distinct",
+    buf_printf(p->out, "%-9s %9s %9s %14s %11s %9s\n", "strategy", "rows", "distinct",
                "prompt tokens", "computed", "hit rate");
     for (int i = 0; i < a->ntokens; i++) {
         const plan_tokens *t = &a->tokens[i];
         buf number = {0};
         print_indent(p, depth, false, has_child);
-        buf_printf(p->out, "%-10s ", t->strategy);
+        buf_printf(p->out, "%-9s ", t->strategy);
         const double figures[] = {(double)t->rows, (double)t->distinct_inputs,
                                   (double)t->prompt_tokens, (double)t->computed_tokens};
-        const int widths[] = {10, 10, 14, 14};
+        const int widths[] = {9, 9, 14, 11};
         for (size_t k = 0; k < BASE_COUNT(figures); k++) {
             buf_clear(&number);
             if (t->scaled)

@@ -165,14 +165,22 @@ static void drain(run *r) {
     output_write(&r->sh->out, &r->out);
 }
 
+static void take_text(run *r, const batch *b) {
+    const shell *sh = r->sh;
+    int columns = 0, rows;
+    if (sh->term.interactive && sh->out.path == NULL)
+        term_size(&columns, &rows);
+    for (int i = 0; i < b->rows; i++) {
+        str text = column_get(&b->cols[0], i).s;
+        bool json = text.n && text.p[0] == '{';
+        format_plan(&r->out, text, json ? 0 : columns, json || sh->term.utf8);
+    }
+}
+
 static void take_rows(run *r, const batch *b) {
     r->rows += (uint64_t)b->rows;
     if (r->text) {
-        for (int i = 0; i < b->rows; i++) {
-            value_print(&r->out, column_get(&b->cols[0], i));
-            if (r->out.n && r->out.p[r->out.n - 1] != '\n')
-                buf_append_char(&r->out, '\n');
-        }
+        take_text(r, b);
     } else if (r->formatting) {
         format_rows(&r->format, b);
     }

@@ -6,7 +6,7 @@
  *                                     │
  *                              shell_statement (run.c) ── progress.c, view.c while it runs
  *                                     │
- *                     format.c (format_box.c, format_text.c) ── output.c (stdout, file, pager)
+ *         format.c (format_box.c, format_text.c, format_plan.c) ── output.c (stdout, file, pager)
  *
  * Ownership: `shell` owns what it points to; strings in it are on the heap. One thread: the
  * shell's.
@@ -162,6 +162,8 @@ void format_visible(buf *out, str text, bool utf8);
 void format_json_string(buf *out, str text);
 void format_pad(buf *out, int columns);
 void format_count(buf *out, uint64_t n); /* 54,432: never by locale */
+/* A plan's lines, wrapped at blanks to `columns` (0: any number). (format_plan.c) */
+void format_plan(buf *out, str text, int columns, bool utf8);
 void box_begin(format *f);
 void box_row(format *f, const batch *b, int row);
 void box_end(format *f);

@@ -209,6 +209,12 @@ enter '.pager off'
 enter 'SELECT n FROM many;'
 see '^… 9,960 more rows'
 
+check 'a plan wider than the screen goes on below itself'
+start 60 24 s.kvasir
+enter "EXPLAIN SELECT LLM('What is the name of this text?', t, n, model => m) RETURNS ENUM('a', 'b') FROM texts;"
+see "^└─ LLM  *rows≈10,000, cost≈[0-9]"
+see "^   │      sample) RETURNS ENUM('a', 'b') by m"
+
 check 'too wide: one value a line'
 start 40 10 s.kvasir
 enter 'SELECT name, year, name, year, name, year, name FROM movies WHERE id = 1;'

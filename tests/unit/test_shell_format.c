@@ -130,11 +130,45 @@ static void test_counts(void **state) {
     }
 }
 
+static void test_plan(void **state) {
+    (void)state;
+    static const char tree[] = "Project a\n"
+                               "├─ Filter 東京 = 'a rather long text'      rows≈24\n"
+                               "│  └─ LLM\n"
+                               "│     │  field order: synopsis, review\n"
+                               "└─ averylongnamewithoutanyblankinit";
+    buf out = {0};
+    format_plan(&out, str_from(tree), 37, true);
+    assert_string_equal(out.p, "Project a\n"
+                               "├─ Filter 東京 = 'a rather long text'\n"
+                               "│      rows≈24\n"
+                               "│  └─ LLM\n"
+                               "│     │  field order: synopsis,\n"
+                               "│     │      review\n"
+                               "└─ averylongnamewithoutanyblankinit\n");
+    buf_clear(&out);
+    format_plan(&out, STR("├─ Scan                       rows 24 (≈24)"), 36, true);
+    assert_string_equal(out.p, "├─ Scan                rows 24 (≈24)\n");
+    buf_clear(&out);
+    format_plan(&out, STR("└─ averylongnamewithoutanyblankinit"), 30, true);
+    assert_string_equal(out.p, "└─ averylongnamewithoutanyblan\n"
+                               "       kinit\n");
+    buf_clear(&out);
+    format_plan(&out, str_from(tree), 0, false);
+    assert_string_equal(out.p, "Project a\n"
+                               "|- Filter 東京 = 'a rather long text'      rows~24\n"
+                               "|  `- LLM\n"
+                               "|     |  field order: synopsis, review\n"
+                               "`- averylongnamewithoutanyblankinit\n");
+    buf_free(&out);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_box),       cmocka_unit_test(test_box_ascii),
         cmocka_unit_test(test_fits),      cmocka_unit_test(test_machine),
         cmocka_unit_test(test_json_text), cmocka_unit_test(test_counts),
+        cmocka_unit_test(test_plan),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
