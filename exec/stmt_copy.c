@@ -46,6 +46,25 @@ static int map_columns(stmt *s, const sql_stmt *x, csv *file, copy_map *m, err *
     return 0;
 }
 
+/* Cells go by position, as in psql and duckdb; where the header's names say otherwise, that is told. */
+static void notice_order(stmt *s, const sql_stmt *x, const csv *file, const copy_map *m) {
+    const table_def *t = x->table;
+    for (int k = 0; k < m->nfile && x->copy.ncolumns == 0; k++) {
+        str name = csv_column_name(file, k), into = t->columns[m->table_column[k]].name;
+        for (int c = 0; c < t->ncolumns; c++) {
+            if (str_equal_nocase(name, into) || !str_equal_nocase(name, t->columns[c].name))
+                continue;
+            exec_notice(
+                &s->ctx,
+                "%.*s: column \"%.*s\" was read into \"%.*s\": cells go by position, unless "
+                "COPY %.*s (%.*s, …) says otherwise",
+                (int)x->copy.path.n, x->copy.path.p, (int)name.n, name.p, (int)into.n, into.p,
+                (int)t->name.n, t->name.p, (int)name.n, name.p);
+            return;
+        }
+    }
+}
+
 /* The columns that the file lacks, for `rows` rows. */
 static int fill_defaults(const sql_stmt *x, const copy_map *m, int rows, arena *mem, batch *out,
                          err *e) {
@@ -112,6 +131,8 @@ int stmt_copy_from(stmt *s, sql_stmt *x, err *e) {
         status = copy_rows(s, x, file, &m, &w, e);
     if (status == 0)
         status = row_sink_end(&w, e);
+    if (status == 0)
+        notice_order(s, x, file, &m);
     s->changes = w.changes;
     row_sink_free(&w);
     notice_recoded(&s->ctx, path, file);

@@ -39,7 +39,7 @@ static int name_row(const row_sink *w, int row, err *e) {
     memcpy(message, e->message, sizeof message);
     memcpy(hint, e->hint, sizeof hint);
     if (w->lines)
-        err_set(e, code, "%s:%lld: %s", w->path, (long long)w->lines[row], message);
+        err_set(e, code, "%s, line %lld: %s", w->path, (long long)w->lines[row], message);
     else if (w->name_rows)
         err_set_at(e, code, e->pos, e->len, "row %lld: %s", (long long)(w->rows + row + 1),
                    message);

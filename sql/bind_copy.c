@@ -105,10 +105,27 @@ static int copied_table(binder *b, const ast *a, rel **out) {
     return bind_query(b, &q, out);
 }
 
+/* A name that promises another format than CSV would be a lie. */
+static int check_ending(binder *b, str path) {
+    static const char *const others[] = {".json", ".jsonl", ".ndjson", ".parquet", ".xlsx", ".md"};
+    for (size_t i = 0; i < BASE_COUNT(others); i++) {
+        str ending = str_from(others[i]);
+        if (path.n < ending.n ||
+            !str_equal_nocase((str){path.p + path.n - ending.n, ending.n}, ending))
+            continue;
+        err_set(b->e, ERR_UNSUPPORTED, "COPY writes CSV and TSV, not '%s'", others[i]);
+        err_hint(b->e, ".mode json, jsonl or markdown, and .once FILE write a result so");
+        return ERR_UNSUPPORTED;
+    }
+    return 0;
+}
+
 int bind_copy_to(binder *b, ast *a, sql_stmt *s) {
     s->kind = STMT_COPY_TO;
     s->copy.path = a->path;
-    int status = bind_options(b, a, &s->copy.options);
+    int status = check_ending(b, a->path);
+    if (!status)
+        status = bind_options(b, a, &s->copy.options);
     if (!status)
         status = a->query ? bind_query(b, a->query, &s->query) : copied_table(b, a, &s->query);
     if (!status)

@@ -354,7 +354,7 @@ static int load_versions(txn *t, snapshot *s, err *e) {
         MDB_val key = {sizeof name, name}, data;
         int rc = mdb_get(t->mdb, t->store->catalog_dbi, &key, &data);
         if (rc || data.mv_size != 8)
-            return err_set(e, ERR_CORRUPT, "the catalog lacks the state of table '%s'",
+            return err_set(e, ERR_CORRUPT, "the catalog lacks the state of table \"%s\"",
                            s->tables[i].name.p);
         memcpy(&s->tables[i].version, data.mv_data, 8);
     }
@@ -510,6 +510,6 @@ int table_resolve(txn *t, const table_def *def, const table_info **out, err *e) 
             *out = &s->infos[i];
             return 0;
         }
-    return err_set(e, ERR_BIND, "table '%.*s' was changed or dropped meanwhile", (int)def->name.n,
+    return err_set(e, ERR_BIND, "table \"%.*s\" was changed or dropped meanwhile", (int)def->name.n,
                    def->name.p);
 }

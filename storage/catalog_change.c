@@ -117,10 +117,10 @@ static int check_columns(const table_def *def, err *e) {
     for (int i = 0; i < def->ncolumns; i++) {
         const column_def *c = &def->columns[i];
         if (c->type < TYPE_BOOLEAN || c->type > TYPE_BLOB)
-            return err_set(e, ERR_TYPE, "column '%.*s' has no type", (int)c->name.n, c->name.p);
+            return err_set(e, ERR_TYPE, "column \"%.*s\" has no type", (int)c->name.n, c->name.p);
         for (int k = 0; k < i; k++)
             if (str_equal_nocase(c->name, def->columns[k].name))
-                return err_set(e, ERR_BIND, "column '%.*s' is there twice", (int)c->name.n,
+                return err_set(e, ERR_BIND, "column \"%.*s\" is there twice", (int)c->name.n,
                                c->name.p);
     }
     return 0;
@@ -181,8 +181,8 @@ static int create_table(txn *t, const table_def *def, arena *a, err *e) {
             break;
         x->id = next_id++;
         if (x->name.n && index_name_taken(&t->snap->catalog, made.indexes, i, x->name))
-            status =
-                err_set(e, ERR_BIND, "there is already an index '%.*s'", (int)x->name.n, x->name.p);
+            status = err_set(e, ERR_BIND, "there is already an index \"%.*s\"", (int)x->name.n,
+                             x->name.p);
         else if (!x->name.n)
             x->name = index_name(&t->snap->catalog, a, def, x, made.indexes, i);
     }
@@ -291,7 +291,7 @@ static int reshape(txn *t, const table_info *info, table_def *made, const int *s
 static int check_column_free(const table_def *def, str name, err *e) {
     for (int i = 0; i < def->ncolumns; i++)
         if (str_equal_nocase(def->columns[i].name, name))
-            return err_set(e, ERR_BIND, "table '%.*s' already has a column '%.*s'",
+            return err_set(e, ERR_BIND, "table \"%.*s\" already has a column \"%.*s\"",
                            (int)def->name.n, def->name.p, (int)name.n, name.p);
     return 0;
 }
@@ -310,7 +310,7 @@ int catalog_add_column(txn *t, str table, const column_def *added, value fill, e
         status = table_row_count(t, info->def, &rows, e);
     if (!status && added->not_null && fill.type == TYPE_NULL && rows > 0)
         status = err_set(e, ERR_CONSTRAINT,
-                         "column '%.*s' is NOT NULL and the table's rows have no value for it",
+                         "column \"%.*s\" is NOT NULL and the table's rows have no value for it",
                          (int)added->name.n, added->name.p);
     if (!status && fill.type != TYPE_NULL && fill.type != added->type)
         status = err_set(e, ERR_INTERNAL, "the new added's value is of another type");
@@ -338,14 +338,15 @@ static int check_droppable(const table_def *def, int at, err *e) {
         return err_set(e, ERR_INTERNAL, "column %d of %d", at, def->ncolumns);
     str name = def->columns[at].name;
     if (def->ncolumns == 1)
-        return err_set(e, ERR_BIND, "'%.*s' is the table's only column", (int)name.n, name.p);
+        return err_set(e, ERR_BIND, "column \"%.*s\" is the table's only one", (int)name.n, name.p);
     if (at == def->rowid_column)
-        return err_set(e, ERR_BIND, "'%.*s' is the primary key", (int)name.n, name.p);
+        return err_set(e, ERR_BIND, "column \"%.*s\" is the primary key", (int)name.n, name.p);
     for (int i = 0; i < def->nindexes; i++)
         for (int k = 0; k < def->indexes[i].ncolumns; k++)
             if (def->indexes[i].columns[k] == at)
-                return err_set(e, ERR_BIND, "column '%.*s' belongs to index '%.*s'", (int)name.n,
-                               name.p, (int)def->indexes[i].name.n, def->indexes[i].name.p);
+                return err_set(e, ERR_BIND, "column \"%.*s\" belongs to index \"%.*s\"",
+                               (int)name.n, name.p, (int)def->indexes[i].name.n,
+                               def->indexes[i].name.p);
     return 0;
 }
 
@@ -432,8 +433,8 @@ int catalog_create_index(txn *t, str table, const index_def *def, err *e) {
     if (!status)
         status = check_index(info->def, def, e);
     if (!status && def->name.n && catalog_index(&t->snap->catalog, def->name, NULL))
-        status =
-            err_set(e, ERR_BIND, "there is already an index '%.*s'", (int)def->name.n, def->name.p);
+        status = err_set(e, ERR_BIND, "there is already an index \"%.*s\"", (int)def->name.n,
+                         def->name.p);
     if (status)
         return status;
     arena *a = arena_new();
@@ -472,7 +473,7 @@ int catalog_drop_index(txn *t, str name, err *e) {
     if (!x)
         return no_such(e, "index", name);
     if (x->primary)
-        return err_set(e, ERR_BIND, "'%.*s' is the primary key of table '%.*s'", (int)name.n,
+        return err_set(e, ERR_BIND, "\"%.*s\" is the primary key of table \"%.*s\"", (int)name.n,
                        name.p, (int)table->name.n, table->name.p);
     const table_info *info = &t->snap->infos[table - t->snap->tables];
     int at = (int)(x - table->indexes), n = table->nindexes - 1;
@@ -524,8 +525,8 @@ int catalog_create_model(txn *t, const model_def *def, bool or_replace, err *e) 
     int status = txn_before_change(t, e);
     const model_def *old = catalog_model(&t->snap->catalog, def->name);
     if (!status && old && !or_replace)
-        status =
-            err_set(e, ERR_BIND, "there is already a model '%.*s'", (int)def->name.n, def->name.p);
+        status = err_set(e, ERR_BIND, "there is already a model \"%.*s\"", (int)def->name.n,
+                         def->name.p);
     if (status)
         return status;
     uint32_t next_id = t->snap->next_id;

@@ -36,7 +36,7 @@ int csv_error(const csv *c, err *e, err_code code, const char *at, int position,
     long long line = (long long)(c->line + (inside ? count_lines(start, at) : 0));
     if (position < 0)
         return err_set(e, code, "%s, line %lld: %s", c->in.name, line, what);
-    return err_set(e, code, "%s, line %lld, column '%.*s': %s", c->in.name, line,
+    return err_set(e, code, "%s, line %lld, column \"%.*s\": %s", c->in.name, line,
                    (int)c->names[position].n, c->names[position].p, what);
 }
 

@@ -22,6 +22,15 @@ static const char candidates[] = {',', '\t', ';', '|'};
 
 /* ---- the sample ------------------------------------------------------------------------------ */
 
+/* [{ and {" begin no line that people have in a CSV file. */
+static bool is_json(const char *p, size_t n) {
+    char head[2] = {0};
+    for (size_t i = 0, k = 0; i < n && k < 2; i++)
+        if (!strchr(" \t\r\n", p[i]))
+            head[k++] = p[i];
+    return (head[0] == '[' && head[1] == '{') || (head[0] == '{' && head[1] == '"');
+}
+
 static int fill_sample(csv *c, err *e) {
     while (!c->in.eof && c->in.end - c->in.start < SNIFF_BYTES) {
         int status = csv_input_more(&c->in, e);
@@ -37,6 +46,11 @@ static int fill_sample(csv *c, err *e) {
     }
     if (memchr(p, 0, n))
         return err_set(e, ERR_CORRUPT, "'%s' is not a text file: it has zero bytes", c->in.name);
+    if (is_json(p, n)) {
+        err_set(e, ERR_UNSUPPORTED, "'%s' is JSON; kvasir reads CSV and TSV", c->in.name);
+        err_hint(e, "of a list of objects, jq -r 'map([.a, .b])[] | @csv' makes CSV");
+        return ERR_UNSUPPORTED;
+    }
     if (n >= 3 && memcmp(p, "\xef\xbb\xbf", 3) == 0)
         c->in.start += 3;
     return 0;

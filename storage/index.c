@@ -53,8 +53,8 @@ int index_violation(const table_def *def, const index_def *index, const value *r
         if (shortened)
             buf_append_c(&values, "…");
     }
-    err_set(e, ERR_CONSTRAINT, "table '%.*s' already has a row with (%s) = (%s)", (int)def->name.n,
-            def->name.p, names.p, values.p);
+    err_set(e, ERR_CONSTRAINT, "table \"%.*s\" already has a row with (%s) = (%s)",
+            (int)def->name.n, def->name.p, names.p, values.p);
     buf_free(&names);
     buf_free(&values);
     return ERR_CONSTRAINT;

@@ -244,7 +244,8 @@ static int fetch_row(table_scan *s, int64_t rowid, MDB_val *data, bool *found, e
     if (found && rc == MDB_NOTFOUND)
         return 0;
     if (rc == MDB_NOTFOUND)
-        return err_set(e, ERR_CORRUPT, "an index of table '%s' names row %lld, which is not there",
+        return err_set(e, ERR_CORRUPT,
+                       "an index of table \"%s\" names row %lld, which is not there",
                        s->info->def->name.p, (long long)rowid);
     if (rc)
         return lmdb_error(e, rc, "cannot read a row");

@@ -10,9 +10,9 @@
 
 static int row_refused(const table_def *def, const column_def *c, value v, err *e) {
     if (v.type == TYPE_NULL)
-        return err_set(e, ERR_CONSTRAINT, "column '%.*s.%.*s' must not be NULL", (int)def->name.n,
+        return err_set(e, ERR_CONSTRAINT, "column \"%.*s.%.*s\" must not be NULL", (int)def->name.n,
                        def->name.p, (int)c->name.n, c->name.p);
-    return err_set(e, ERR_TYPE, "column '%.*s.%.*s' is %s, the value is %s", (int)def->name.n,
+    return err_set(e, ERR_TYPE, "column \"%.*s.%.*s\" is %s, the value is %s", (int)def->name.n,
                    def->name.p, (int)c->name.n, c->name.p, type_name(c->type), type_name(v.type));
 }
 
@@ -29,7 +29,7 @@ static int check_row(const table_info *info, const value *row, err *e) {
             if (row[def->indexes[i].columns[k]].type == TYPE_NULL)
                 return row_refused(def, &def->columns[def->indexes[i].columns[k]], value_null(), e);
     if (row_size(&info->layout, row) > ROW_BYTES_MAX)
-        return err_set(e, ERR_LIMIT, "a row of table '%.*s' would be longer than 1 GiB",
+        return err_set(e, ERR_LIMIT, "a row of table \"%.*s\" would be longer than 1 GiB",
                        (int)def->name.n, def->name.p);
     return 0;
 }
@@ -55,7 +55,7 @@ static int rowid_taken(const table_def *def, int64_t rowid, err *e) {
     if (def->rowid_column < 0)
         return err_set(e, ERR_INTERNAL, "rowid %lld is taken", (long long)rowid);
     str name = def->columns[def->rowid_column].name;
-    return err_set(e, ERR_CONSTRAINT, "table '%.*s' already has a row with %.*s = %lld",
+    return err_set(e, ERR_CONSTRAINT, "table \"%.*s\" already has a row with %.*s = %lld",
                    (int)def->name.n, def->name.p, (int)name.n, name.p, (long long)rowid);
 }
 
@@ -132,8 +132,8 @@ static int next_rowid(txn *t, const table_info *info, int64_t *out, err *e) {
         return 0;
     }
     if (tree->last_rowid == INT64_MAX)
-        return err_set(e, ERR_LIMIT, "table '%.*s' has used its last rowid", (int)info->def->name.n,
-                       info->def->name.p);
+        return err_set(e, ERR_LIMIT, "table \"%.*s\" has used its last rowid",
+                       (int)info->def->name.n, info->def->name.p);
     *out = tree->last_rowid + 1;
     return 0;
 }
@@ -222,7 +222,7 @@ static int fetch_old(txn *t, const table_info *info, int64_t rowid, MDB_val *dat
     if (status)
         return status;
     if (!found)
-        return err_set(e, ERR_INTERNAL, "table '%.*s' has no row %lld", (int)info->def->name.n,
+        return err_set(e, ERR_INTERNAL, "table \"%.*s\" has no row %lld", (int)info->def->name.n,
                        info->def->name.p, (long long)rowid);
     *cells = NULL;
     if (!info->def->nindexes)

@@ -91,9 +91,9 @@ static void test_errors_name_the_place(void **state) {
     value_type integers[] = {TYPE_INTEGER, TYPE_INTEGER, TYPE_INTEGER};
     value_type mixed[] = {TYPE_TEXT, TYPE_INTEGER, TYPE_REAL};
     read_fails("a,b\n1,2\n3,x4\n", integers, ERR_TYPE,
-               "memory, line 3, column 'b': 'x4' is not an INTEGER");
+               "memory, line 3, column \"b\": 'x4' is not an INTEGER");
     read_fails("a,b\n\"two\nlines\",2\n\"and\nmore\",\"\nz\"\n", mixed, ERR_TYPE,
-               "memory, line 5, column 'b': '\nz' is not an INTEGER");
+               "memory, line 5, column \"b\": '\nz' is not an INTEGER");
     read_fails("a,b\n1,2\n3\n", integers, ERR_CORRUPT,
                "memory, line 3: 1 cell where the header has 2");
     read_fails("a,b\n1,2\n3,4,5\n", integers, ERR_CORRUPT,
@@ -106,6 +106,11 @@ static void test_errors_name_the_place(void **state) {
     csv *c = NULL;
     FAILS(ERR_CORRUPT, csv_open_memory("", 0, NULL, &c, &e));
     FAILS(ERR_CORRUPT, csv_open_memory("a,b\0c", 5, NULL, &c, &e));
+    FAILS(ERR_UNSUPPORTED, csv_open_memory(" [\n{\"a\": 1}]", 12, NULL, &c, &e));
+    assert_non_null(strstr(e.message, "is JSON"));
+    FAILS(ERR_UNSUPPORTED, csv_open_memory("{\"a\": 1}\n", 9, NULL, &c, &e));
+    OK(csv_open_memory("{a},[b]\n1,2\n", 12, NULL, &c, &e));
+    csv_close(c);
     FAILS(ERR_UNSUPPORTED, csv_open_memory("\xff\xfe"
                                            "a",
                                            3, NULL, &c, &e));
