@@ -145,7 +145,9 @@ static int show_all(stmt *s, err *e) {
         int status = settings_show(&s->db->settings, str_from(all[k].name), &text, e);
         b.cols[0].s[k] = str_from(all[k].name);
         b.cols[1].s[k] = str_copy(s->mem, buf_str(&text));
-        b.cols[2].s[k] = str_from(all[k].help);
+        b.cols[2].s[k] = *all[k].words
+                             ? str_from(arena_printf(s->mem, "%s (%s)", all[k].help, all[k].words))
+                             : str_from(all[k].help);
         buf_free(&text);
         if (status)
             return status;

@@ -479,6 +479,20 @@ static void help_line(const shell *sh, const command *k, int columns, buf *out) 
                aliases ? "  " : "", aliases ? k->aliases : "", style_off(color, STYLE_DIM));
 }
 
+static bool help_of_sql(shell *sh, command_call *c) {
+    size_t nfunctions, nsettings;
+    const function_info *functions = sql_functions(&nfunctions);
+    const setting_info *known = settings_table(&nsettings);
+    str name = str_from(c->argv[0]);
+    for (size_t i = 0; i < nfunctions; i++)
+        if (str_equal_nocase(name, str_from(functions[i].name)))
+            return cmd_functions(sh, c);
+    for (size_t i = 0; i < nsettings; i++)
+        if (str_equal_nocase(name, str_from(known[i].name)))
+            return cmd_settings(sh, c);
+    return false;
+}
+
 bool cmd_help(shell *sh, command_call *c) {
     int columns = INT_MAX, rows;
     buf out = {0};
@@ -486,8 +500,8 @@ bool cmd_help(shell *sh, command_call *c) {
         char *typed =
             arena_printf(c->mem, "%s%s", strchr(".\\", c->argv[0][0]) ? "" : ".", c->argv[0]);
         const command *one = command_find(str_from(typed));
-        if (one == NULL)
-            return unknown(sh, str_from(typed));
+        if (one == NULL) /* a function or a setting, then */
+            return help_of_sql(sh, c) || unknown(sh, str_from(typed));
         help_line(sh, one, columns, &out);
         output_text(sh, &out);
         return true;
@@ -499,7 +513,8 @@ bool cmd_help(shell *sh, command_call *c) {
         help_line(sh, &commands[i], columns, &out);
     buf_append_c(&out,
                  "\nLLM('Is {review} positive?', review) RETURNS BOOLEAN asks about each row.\n"
-                 ".help NAME tells of one command, .functions and .settings list the rest of SQL.\n"
+                 ".help NAME tells of one command, function or setting; .functions and .settings "
+                 "list them.\n"
                  "Ctrl-C stops a statement, Ctrl-D leaves.\n");
     output_text(sh, &out);
     return true;

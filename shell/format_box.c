@@ -202,7 +202,8 @@ static void draw_rule(format *f, const frame *fr, const char *const ends[3]) {
     buf_append_char(f->out, '\n');
 }
 
-static void draw_cell(format *f, const frame *fr, str text, int width, int room, bool right,
+/* Whether the text had to be cut. */
+static bool draw_cell(format *f, const frame *fr, str text, int width, int room, bool right,
                       style st) {
     bool cut = width > room;
     if (cut) {
@@ -218,6 +219,7 @@ static void draw_cell(format *f, const frame *fr, str text, int width, int room,
         style_append(f->out, f->options.color, STYLE_DIM, fr->more);
     if (!right)
         format_pad(f->out, room - width);
+    return cut;
 }
 
 static void draw_bar(format *f, const frame *fr, const char *before, const char *after) {
@@ -252,8 +254,8 @@ static void draw_row(format *f, const frame *fr, const cell *cells) {
     const box_state *s = f->state;
     for (int i = 0; i < f->ncols; i++) {
         draw_bar(f, fr, i ? " " : "", " ");
-        draw_cell(f, fr, cells[i].text, cells[i].width, s->width[i], s->right[i],
-                  cells[i].null ? STYLE_DIM : STYLE_PLAIN);
+        f->cut |= draw_cell(f, fr, cells[i].text, cells[i].width, s->width[i], s->right[i],
+                            cells[i].null ? STYLE_DIM : STYLE_PLAIN);
     }
     draw_bar(f, fr, " ", "\n");
 }
@@ -281,8 +283,9 @@ static void draw_vertical(format *f, const frame *fr) {
                 str name = str_from(f->names[i]);
                 draw_cell(f, fr, name, utf8_width(name), names, true, STYLE_BOLD);
                 draw_bar(f, fr, " ", " ");
-                draw_cell(f, fr, one->text, one->width, BASE_MIN(room, BASE_MAX(one->width, 1)),
-                          false, one->null ? STYLE_DIM : STYLE_PLAIN);
+                f->cut |=
+                    draw_cell(f, fr, one->text, one->width, BASE_MIN(room, BASE_MAX(one->width, 1)),
+                              false, one->null ? STYLE_DIM : STYLE_PLAIN);
                 buf_append_char(f->out, '\n');
             }
         }

@@ -222,7 +222,8 @@ static void end_result(run *r) {
     if (stmt_column_count(r->s) > 0 && !r->text && screen) {
         buf count = {0};
         format_count(&count, r->rows);
-        shell_note(sh, "%s %s", count.p, r->rows == 1 ? "row" : "rows");
+        shell_note(sh, "%s %s%s", count.p, r->rows == 1 ? "row" : "rows",
+                   r->format.cut ? ", cells cut to the screen (.mode line: whole)" : "");
         buf_free(&count);
     } else if (stmt_column_count(r->s) == 0) {
         note_changes(r);

@@ -141,6 +141,7 @@ struct format {
     buf *out;
     uint64_t rows;      /* seen */
     uint64_t rows_kept; /* of these, shown */
+    bool cut;           /* a value was longer than the screen had room for */
     arena *mem;         /* of modes that keep rows */
     void *state;
 };

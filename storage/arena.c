@@ -290,7 +290,7 @@ void buf_append_bytes(buf *b, uint64_t bytes) {
     static const char *const units[] = {"B", "kB", "MB", "GB", "TB"};
     double n = (double)bytes;
     size_t unit = 0;
-    for (; n >= 1024 && unit + 1 < BASE_COUNT(units); unit++)
+    for (; n >= 1023.5 && unit + 1 < BASE_COUNT(units); unit++)
         n /= 1024;
     buf_printf(b, n < 9.95 && unit ? "%.1f %s" : "%.0f %s", n, units[unit]);
 }

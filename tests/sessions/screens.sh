@@ -215,6 +215,13 @@ enter "EXPLAIN SELECT LLM('What is the name of this text?', t, n, model => m) RE
 see "^└─ LLM  *rows≈10,000, cost≈[0-9]"
 see "^   │      sample) RETURNS ENUM('a', 'b') by m"
 
+check 'cells cut to the screen are told'
+start 40 10 s.kvasir
+enter "SELECT 'a text that is longer than any screen of forty columns' AS t;"
+see '^1 row, cells cut'
+enter 'SELECT 1;'
+see '^1 row$'
+
 check 'too wide: one value a line'
 start 40 10 s.kvasir
 enter 'SELECT name, year, name, year, name, year, name FROM movies WHERE id = 1;'

@@ -180,6 +180,8 @@ static void test_bytes(void **state) {
                  {1536, "1.5 kB"},
                  {98362432, "94 MB"},
                  {(10 << 20) - 1, "10 MB"},
+                 {(1 << 30) - 700000, "1023 MB"},
+                 {(1 << 30) - 500000, "1.0 GB"},
                  {UINT64_C(4) << 30, "4.0 GB"},
                  {UINT64_MAX, "16777216 TB"}};
     for (size_t i = 0; i < BASE_COUNT(cases); i++) {
