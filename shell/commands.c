@@ -513,8 +513,7 @@ bool cmd_help(shell *sh, command_call *c) {
         help_line(sh, &commands[i], columns, &out);
     buf_append_c(&out,
                  "\nLLM('Is {review} positive?', review) RETURNS BOOLEAN asks about each row.\n"
-                 ".help NAME tells of one command, function or setting; .functions and .settings "
-                 "list them.\n"
+                 ".help NAME: a command, function or setting; .functions and .settings list them.\n"
                  "Ctrl-C stops a statement, Ctrl-D leaves.\n");
     output_text(sh, &out);
     return true;

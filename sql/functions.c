@@ -67,7 +67,8 @@ static const function_info infos[] = {
     {"stddev", 1, 1, false, true, "stddev([DISTINCT] x)",
      "the standard deviation of a sample; NULL of fewer than two values"},
     {"llm", 1, -1, false, false,
-     "LLM(prompt, field [AS name], … [, option => value]) [RETURNS type]", "ask the model"},
+     "LLM(prompt, field [AS name], … [, option => value]) [RETURNS type]",
+     "ask the model; options are examples, max_tokens, model, temperature"},
     {"llm_prob", 1, 1, false, false, "LLM_PROB(LLM(…))", "the probability of a typed answer"},
 };
 
