@@ -196,8 +196,13 @@ static int submit_input(op *o, int use, uint32_t input, const submission *sub, i
         return 0;
     }
     err reason = *e;
-    return err_set_at(e, reason.code, u->use->call->pos, u->use->call->len, "LLM#%d, row %lld: %s",
-                      u->use->call->number, (long long)row_of_input(u->in, input), reason.message);
+    err_set_at(e, reason.code, u->use->call->pos, u->use->call->len, "LLM#%d, row %lld: %s",
+               u->use->call->number, (long long)row_of_input(u->in, input), reason.message);
+    if (reason.code == ERR_LIMIT)
+        err_hint(e,
+                 "SET llm_overflow = 'truncate' shortens such prompts, SET llm_on_error = 'null' "
+                 "passes their rows over");
+    return reason.code;
 }
 
 /* Queues one input unless it has an answer. */

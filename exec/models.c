@@ -72,7 +72,7 @@ int models_check_file(str source, err *e) {
     buf_append_str(&path, source);
     if (strncmp(path.p, "test:", 5) != 0 && access(path.p, R_OK) != 0) {
         status =
-            err_set(e, ERR_MODEL, "cannot read the model file %s: %s", path.p, strerror(errno));
+            err_set(e, ERR_MODEL, "cannot read the model file '%s': %s", path.p, strerror(errno));
         err_hint(e, "a model is a .gguf file; its path is from %s",
                  path.p[0] == '/' ? "the root" : "the working directory");
     }
