@@ -425,34 +425,44 @@ static int candidates_ask(const cuda_gemm *g, const gemm_plan *p, int rows,
                                                  : blas_check(status, "asking for algorithms", e);
 }
 
-/* The algorithm that defines the bits: the library's first choice for tall products that passes. */
-static int reference_choose(probe *t, gemm_plan *p, err *e) {
+/* The first choice of the library for products of `rows` rows that keeps its bits at all heights
+ * defines the bits; *chosen: there was one. */
+static int reference_find(probe *t, gemm_plan *p, int rows, bool *chosen, err *e) {
     cublasLtMatmulHeuristicResult_t found[CANDIDATES];
-    int count = 0, code = candidates_ask(t->g, p, t->tallest, found, &count, e);
-    for (int i = 0; code == 0 && i < count; i++) {
+    int count = 0, code = candidates_ask(t->g, p, rows, found, &count, e);
+    *chosen = false;
+    for (int i = 0; code == 0 && i < count && !*chosen; i++) {
         if (!is_whole(t->g, &found[i])) {
             continue;
         }
-        bool same = false;
         operands o = probe_operands(t, t->a, t->rows, t->expected);
         err ignored = {0};
         if (product_run(t->g, p, &found[i].algo, &o, t->stream, &ignored) != 0) {
             continue; /* it was offered for another height */
         }
-        code = agrees_everywhere(t, p, &found[i].algo, t->rows, &same, e);
-        if (code == 0 && same) {
-            for (int h = 0; h < HEIGHTS; h++) {
-                p->algorithms[h] = found[i].algo;
-            }
-            return 0;
+        code = agrees_everywhere(t, p, &found[i].algo, t->rows, chosen, e);
+        for (int h = 0; code == 0 && *chosen && h < HEIGHTS; h++) {
+            p->algorithms[h] = found[i].algo;
         }
     }
-    return code != 0
+    return code;
+}
+
+/* What the library offers for tall products is fast for most rows; where none of that will do, what
+ * it offers for lower ones may. */
+static int reference_choose(probe *t, gemm_plan *p, err *e) {
+    bool chosen = false;
+    int code = reference_find(t, p, t->tallest, &chosen, e);
+    for (int h = HEIGHTS - 1; h-- > 0 && code == 0 && !chosen;) {
+        if (heights[h] < t->tallest) {
+            code = reference_find(t, p, heights[h], &chosen, e);
+        }
+    }
+    return code != 0 || chosen
                ? code
-               : err_set(
-                     e, ERR_UNSUPPORTED,
-                     "no product of cuBLASLt keeps its bits at all heights for [%d, %d] (%d tried)",
-                     p->n, p->k, count);
+               : err_set(e, ERR_UNSUPPORTED,
+                         "no product of cuBLASLt keeps its bits at all heights for [%d, %d]", p->n,
+                         p->k);
 }
 
 /* Milliseconds of a product at this height, after one run to warm up. */

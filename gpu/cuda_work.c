@@ -37,7 +37,8 @@ static int buffers_list(cuda_work *w, device_buffer out[BUFFERS]) {
     out[n++] = (device_buffer){(void **)&w->qkv, BASE_MAX(qkv, width) * f, 0, 0};
     out[n++] = (device_buffer){(void **)&w->a, most * h, 0, 0};
     out[n++] = (device_buffer){(void **)&w->q, most * h, 0, 0};
-    out[n++] = (device_buffer){(void **)&w->att, most * h, 0, 0};
+    /* also the head's rows, of which a few rows of a pass may want many */
+    out[n++] = (device_buffer){(void **)&w->att, most * h, 0, CUDA_HEAD_ROWS * most * h};
     out[n++] = (device_buffer){(void **)&w->gate_up, 2 * (size_t)c->ffn * h, 0, 0};
     out[n++] = (device_buffer){(void **)&w->h, (size_t)c->ffn * h, 0, 0};
     out[n++] = (device_buffer){(void **)&w->angles, (size_t)c->rope_dims * f, 0, 0};

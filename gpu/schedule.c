@@ -119,7 +119,7 @@ static int node_ask(llm_session *s, prefix_node *node) {
 
 /* Has the blocks that the next requests will need read while this pass computes. */
 static void look_ahead(llm_session *s) {
-    if (s->loader == NULL) {
+    if (s->loader == NULL || !session_store_pays(s)) {
         return;
     }
     prefix_node *node = s->cursor;
@@ -215,7 +215,8 @@ static bool load_block(llm_session *s, prefix_node *node, int i) {
  * resident; returns its tokens that need no computing. */
 static int load_blocks(llm_session *s, prefix_node *node) {
     int loaded = 0;
-    if (s->options.store.get == NULL || !s->runs_model || node->is_private) {
+    if (s->options.store.get == NULL || !s->runs_model || node->is_private ||
+        (node->nasked == 0 && !session_store_pays(s))) {
         return 0;
     }
     double start = session_now_ms();

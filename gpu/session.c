@@ -48,6 +48,7 @@ int llm_session_new(llm_engine *engine, const llm_session_options *options, llm_
     }
     s->runs_model = !o->count_only && engine->backend->forward != NULL;
     s->device_blocks = (int)blocks;
+    s->ms_per_token = engine->info.prefill_tok_s > 0 ? 1e3 / engine->info.prefill_tok_s : 0;
     prefix_init(&s->tree, (int)(blocks + host), &s->cursor);
     s->tree.most_used = host > 0 ? (int)blocks : INT32_MAX;
     s->tree.first_in_first_out = o->reuse == LLM_REUSE_FIFO;
@@ -307,6 +308,13 @@ int llm_submit(llm_session *s, const llm_request *q, err *e) {
 
 /* ---- stepping -------------------------------------------------------------------------------- */
 
+bool session_store_pays(const llm_session *s) {
+    static const double read_bytes_ms = 2e6; /* of a disk, without the page cache */
+    double read_ms = (double)s->block_size / read_bytes_ms;
+    return s->options.store.keep_all || s->ms_per_token <= 0 ||
+           s->ms_per_token * LLM_BLOCK_TOKENS > read_ms;
+}
+
 /* What reading a block costs where computing one is 1, once both were seen. */
 static void read_cost_update(llm_session *s) {
     double ms = s->read_ms;
@@ -323,7 +331,8 @@ static void read_cost_update(llm_session *s) {
 static int store_offer(llm_session *s, err *e) {
     const llm_kv_store *store = &s->options.store;
     int code = 0;
-    for (int i = 0; store->put != NULL && i < s->nfinished; i++) {
+    bool offers = store->put != NULL && session_store_pays(s);
+    for (int i = 0; offers && i < s->nfinished; i++) {
         prefix_node *node = s->finished_nodes[i];
         if (node->is_private || (node->fanout < 2 && !store->keep_all)) {
             continue;

@@ -119,6 +119,10 @@ struct llm_session {
 
 double session_now_ms(void); /* monotonic */
 
+/* Are blocks worth storing and reading at all? Not where computing one takes less than reading it
+ * would, which is so on a fast card; unless the store is to keep all. */
+bool session_store_pays(const llm_session *s);
+
 /* ---- schedule.c */
 /* Fills the pass: decode rows first, then prompts in order.
  * false: nothing could be placed although work is left. */

@@ -5,7 +5,7 @@
 #include "cpu_int.h"
 #include "gpu_ahead.h"
 #include "gpu_tiny.h"
-#include "loader_int.h"
+#include "session_int.h"
 
 static gguf_maker maker;
 static llm_engine engine;
@@ -48,6 +48,19 @@ static void blocks_go_on_in_host_memory(void **state) {
     (void)state;
     engine.info.kv_host_bytes = 1;
     tiers_check(&engine);
+}
+
+/* A block of 2 MB takes a disk a millisecond: 32 µs a token. */
+static void what_is_computed_sooner_than_read_is_not_stored(void **state) {
+    (void)state;
+    llm_session s = {.block_size = 2000000};
+    assert_true(session_store_pays(&s)); /* nobody knows yet */
+    s.ms_per_token = 0.1;
+    assert_true(session_store_pays(&s));
+    s.ms_per_token = 0.001;
+    assert_false(session_store_pays(&s));
+    s.options.store.keep_all = true;
+    assert_true(session_store_pays(&s));
 }
 
 /* ---- the loader alone ------------------------------------------------------------------------ */
@@ -110,6 +123,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(requests_yield_to_those_that_are_ready, setup, teardown),
         cmocka_unit_test_setup_teardown(blocks_go_on_in_host_memory, setup, teardown),
+        cmocka_unit_test(what_is_computed_sooner_than_read_is_not_stored),
         cmocka_unit_test(many_blocks_pass_through_few_pages),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -3,7 +3,8 @@
  * beside the tests.
  *
  * Three algorithms are offered: the first cuts its sums where the number of rows says so, the
- * second says that it splits K; neither may be taken. The third adds in order.
+ * second says that it splits K; neither may be taken. The third adds in order, and is offered for
+ * low products alone.
  */
 #include <cublasLt.h>
 #include <stdlib.h>
@@ -100,11 +101,11 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t h, cublasLtMatmul
     (void)h;
     (void)d;
     (void)a;
-    (void)b;
     (void)c;
     (void)out;
     (void)preference;
-    *found = wanted < 3 ? wanted : 3;
+    int offered = layout_of(b)->cols > 64 ? 2 : 3;
+    *found = wanted < offered ? wanted : offered;
     for (int i = 0; i < *found; i++) {
         memset(&results[i], 0, sizeof results[i]);
         results[i].algo.data[0] = (uint64_t)i;
