@@ -104,7 +104,7 @@ static double node_worth(const prefix_tree *t, const prefix_node *node) {
     }
     double blocks = BASE_MAX(blocks_owned(node), 1), stored = node->stored_blocks;
     double saves = (stored * t->read_cost + (blocks - stored)) / blocks;
-    return worth_of(node->pending, saves, -(double)node->used, t->nblocks);
+    return worth_of(prefix_node_wanted(node), saves, -(double)node->used, t->nblocks);
 }
 
 static bool goes_before(const prefix_node *a, const prefix_node *b) {
@@ -309,7 +309,7 @@ static void block_release(prefix_tree *t, int32_t block) {
 
 int prefix_wanted(const void *tree, int32_t block) {
     const prefix_tree *t = tree;
-    return t->refs[block] > 0 ? t->owner[block]->pending + t->owner[block]->users : -1;
+    return t->refs[block] > 0 ? prefix_node_wanted(t->owner[block]) : -1;
 }
 
 uint32_t prefix_life(const void *tree, int32_t block) {

@@ -17,8 +17,8 @@
  * requests not yet answered; waiting those of them not yet admitted. A private node (decoded
  * tokens, literals) is in no lookup and never splits. Where blocks run out, the resident node that
  * is worth least goes, leaves before their parents, by the rule of the cache on disk (worth_of): how
- * many requests wait for it, what a block of it costs to compute or to read again, and how long it
- * was not used.
+ * often it is wanted, what a block of it costs to compute or to read again, and how long it was not
+ * used. A request that waits is certain to want it, one that came earlier a sign that more will.
  */
 #ifndef KVASIR_PREFIX_INT_H
 #define KVASIR_PREFIX_INT_H
@@ -78,6 +78,11 @@ prefix_node *prefix_add_private(prefix_tree *t, prefix_node *parent, const llm_t
                                 int count, int capacity);
 /* Adds to the counts of a node and all above it. */
 void prefix_count(prefix_tree *t, prefix_node *node, int pending, int waiting, int users);
+/* How often a node is wanted: a request not yet answered counts as so many that once were. */
+enum { PREFIX_CERTAIN = 1024 };
+static inline int prefix_node_wanted(const prefix_node *node) {
+    return node->fanout + PREFIX_CERTAIN * (node->pending + node->users);
+}
 /* work_size.wanted of a tree. */
 int prefix_wanted(const void *tree, int32_t block);
 uint32_t prefix_life(const void *tree, int32_t block); /* work_size.life */
