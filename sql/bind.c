@@ -94,7 +94,7 @@ static int bind_show_rows(binder *b, const ast *a, str table, sql_stmt *s) {
     return bind_query(b, &q, &s->query);
 }
 
-static bool is_system_table(const binder *b, str name) {
+bool is_system_table(const binder *b, str name) {
     int ncols;
     return b->env->system_table && b->env->system_table(b->env->ctx, name, &ncols);
 }

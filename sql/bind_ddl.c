@@ -29,6 +29,7 @@ static int relation_free(binder *b, ident name, const char *making, bool if_not_
                          bool or_replace) {
     const char *is = catalog_table(b->env->catalog, name.name)  ? "table"
                      : catalog_view(b->env->catalog, name.name) ? "view"
+                     : is_system_table(b, name.name)            ? "system table"
                                                                 : NULL;
     if (!is || (strcmp(is, making) == 0 && (if_not_exists || or_replace)))
         return 0;

@@ -16,8 +16,8 @@ int rename_columns(binder *b, rel_column *cols, int ncols, const list *names, st
         return 0;
     if (names->n > ncols) {
         ident *extra = names->items[ncols];
-        return fail_ident(b, *extra, "%.*s has %d columns, %d names are given", (int)table.n,
-                          table.p, ncols, names->n);
+        return fail_ident(b, *extra, "%.*s has %d column%s, %d names are given", (int)table.n,
+                          table.p, ncols, ncols == 1 ? "" : "s", names->n);
     }
     for (int i = 0; i < names->n; i++)
         cols[i].name = ((ident *)names->items[i])->name;
@@ -184,6 +184,9 @@ int find_table(binder *b, ident name, const table_def **out) {
         fail_ident(b, name, "\"%.*s\" is a view, not a table", (int)name.name.n, name.name.p);
         return ERR_BIND;
     }
+    if (is_system_table(b, name.name))
+        return fail_ident(b, name, "\"%.*s\" is a system table: it can only be read",
+                          (int)name.name.n, name.name.p);
     fail_ident(b, name, "no table \"%.*s\"", (int)name.name.n, name.name.p);
     hint_table(b, name.name);
     return ERR_BIND;

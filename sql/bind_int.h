@@ -304,6 +304,7 @@ int bind_create_view(binder *b, ast *a, sql_stmt *s);
 int bind_create_model(binder *b, ast *a, sql_stmt *s);
 int bind_drop(binder *b, ast *a, sql_stmt *s);
 int bind_alter(binder *b, ast *a, sql_stmt *s);
+bool is_system_table(const binder *b, str name); /* can be read, and that alone */
 int find_table(binder *b, ident name, const table_def **out);
 int find_column(binder *b, const table_def *t, ident name); /* its position; -1: an error */
 int find_columns(binder *b, const table_def *t, const list *names, int **out);

@@ -63,7 +63,7 @@ expr *to_type(binder *b, expr *x, value_type type, const char *what) {
 }
 
 expr *to_column(binder *b, expr *x, const column_def *c) {
-    const char *what = arena_printf(b->mem, "column %.*s", (int)c->name.n, c->name.p);
+    const char *what = arena_printf(b->mem, "column \"%.*s\"", (int)c->name.n, c->name.p);
     return converted(b, x, c->type, true, what);
 }
 
