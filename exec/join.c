@@ -130,8 +130,11 @@ static int choose_pairs(op *o, join_pairs *p, err *e) {
         p->unknown[left] |= p->predicate_null[k];
         if (!p->passes[k])
             continue;
-        if (kind == JOIN_SINGLE && p->matched[left])
-            return err_set(e, ERR_CONSTRAINT, "a subquery used as a value gave more than one row");
+        if (kind == JOIN_SINGLE && p->matched[left]) {
+            err_set(e, ERR_CONSTRAINT, "a subquery used as a value gave more than one row");
+            err_hint(e, "LIMIT 1 in it takes the first, IN (…) asks about all");
+            return ERR_CONSTRAINT;
+        }
         p->matched[left] = 1;
         if (pairs_out)
             put(p, left, p->row[k]);

@@ -193,7 +193,8 @@ static bool is_statement(const char *name) {
     size_t n = strcspn(name, " ;"), count;
     if (access(name, F_OK) == 0)
         return false;
-    if (name[0] == '.' && command_find((str){name, n}))
+    const command *named = name[0] == '.' ? command_find((str){name, n}) : NULL;
+    if (named && strlen(named->name) == n - 1) /* .data is no short .databases here */
         return true;
     const char *const *words = sql_keywords(&count);
     for (size_t i = 0; i < count && name[n]; i++)
