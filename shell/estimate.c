@@ -68,7 +68,7 @@ static void tell(shell *sh, const cJSON *total) {
     format_count(&line, (uint64_t)number(total, "distinct_inputs"));
     buf_append_c(&line, " prompts, ");
     format_count(&line, (uint64_t)number(total, "computed_tokens"));
-    buf_append_c(&line, " tokens to compute; Ctrl-C stops and keeps the answers");
+    buf_append_c(&line, " tokens; Ctrl-C keeps the answers");
     shell_note(sh, "%s", line.p);
     buf_free(&line);
 }

@@ -223,7 +223,7 @@ static void end_result(run *r) {
         buf count = {0};
         format_count(&count, r->rows);
         shell_note(sh, "%s %s%s", count.p, r->rows == 1 ? "row" : "rows",
-                   r->format.cut ? ", cells cut to the screen (.mode line: whole)" : "");
+                   r->format.cut ? ", cells cut: .mode line shows them whole" : "");
         buf_free(&count);
     } else if (stmt_column_count(r->s) == 0) {
         note_changes(r);

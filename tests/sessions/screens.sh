@@ -345,7 +345,7 @@ enter "CREATE TABLE long AS SELECT t || repeat(' word', 60) AS t FROM texts; ANA
 see '^10,000 rows written'
 enter "SET confirm = on; SET cost_rates = 'nominal';"
 enter "SELECT count(*) FROM long WHERE LLM('is it?', t) RETURNS BOOLEAN;"
-see '^about .* prompts, .* tokens to compute; Ctrl-C'
+see '^about .* prompts, .* tokens; Ctrl-C'
 see '^run it. .y/N.'
 enter 'n'
 see '^not run'
