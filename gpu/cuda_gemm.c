@@ -78,14 +78,16 @@ static int blas_check(cublasStatus_t status, const char *what, err *e) {
     return err_set(e, ERR_INTERNAL, "cuBLASLt: %s failed (status %d)", what, (int)status);
 }
 
+/* It stays in the process once it was loaded: its kernels are the driver's to unload, at the end. */
 static int library_load(cuda_gemm *g, err *e) {
+    static const int mode = RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE;
     char name[64];
     snprintf(name, sizeof name, "libcublasLt.so.%d", CUBLAS_VER_MAJOR);
-    g->library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+    g->library = dlopen(name, mode);
     if (g->library == NULL) { /* a toolkit's folder need not be on the loader's path */
         char path[512];
         snprintf(path, sizeof path, "%s/%s", KVASIR_CUDA_LIBRARIES, name);
-        g->library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+        g->library = dlopen(path, mode);
     }
     if (g->library == NULL) {
         return err_set(e, ERR_UNSUPPORTED, "%s is not to be found", name);

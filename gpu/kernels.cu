@@ -511,7 +511,9 @@ __global__ void __launch_bounds__(TOP_THREADS)
         mine = max(mine, place_of(x[id], id));
     }
     places[threadIdx.x] = mine;
-    found = 0;
+    if (threadIdx.x == 0) {
+        found = 0;
+    }
     __syncthreads();
     places_sort(places, TOP_THREADS);
     uint64_t bound = places[k - 1];
