@@ -358,11 +358,11 @@ static int32_t victim_find(cuda_kv *kv, double below, bool again) {
     for (int round = 0; round <= again; round++) {
         while (kv->next_victim < BASE_MIN(kv->nvictims, most)) {
             const slot_rank *v = &kv->victims[kv->next_victim];
-            if (round > 0 && v->rank >= below) {
-                return -1;
+            if (v->rank >= below) {
+                break;
             }
             kv->next_victim++;
-            if (kv->used[v->slot] == v->used && may_empty(kv, v->slot) && v->rank < below) {
+            if (kv->used[v->slot] == v->used && may_empty(kv, v->slot)) {
                 return v->slot;
             }
         }
