@@ -4,6 +4,7 @@
  */
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "shell_int.h"
 
@@ -73,11 +74,36 @@ static bool show_model(shell *sh) {
     return true;
 }
 
+/* SET takes any name, for a model that is made later; who types a command wants it now. */
+static bool model_there(shell *sh, command_call *c) {
+    int n, count = 0;
+    const char *wanted = c->argv[0];
+    if (*wanted == 0 || strncmp(wanted, "test:", 5) == 0 || access(wanted, R_OK) == 0)
+        return true;
+    const db_object *objects = shell_objects(sh, c->mem, &n);
+    if (objects == NULL)
+        return false;
+    const char **names = ARENA_ARRAY(c->mem, const char *, n + 1);
+    for (int i = 0; i < n; i++) {
+        if (strcmp(objects[i].kind, "model") != 0)
+            continue;
+        if (str_equal_nocase(str_from(wanted), str_from(objects[i].name)))
+            return true;
+        names[count++] = objects[i].name;
+    }
+    const char *near = str_nearest(str_from(wanted), names, (size_t)count);
+    if (near)
+        return shell_complain(sh, "no model '%s'; did you mean %s?", wanted, near);
+    return shell_complain(sh, "no model '%s', and no such file", wanted);
+}
+
 bool cmd_model(shell *sh, command_call *c) {
     if (sh->db == NULL || !shell_settle(sh, true))
         return shell_complain(sh, "no database is open");
     if (c->argc == 0)
         return show_model(sh);
+    if (!model_there(sh, c))
+        return false;
     buf sql = {0};
     buf_append_c(&sql, "SET model = ");
     value_print_sql(&sql, value_text(str_from(c->argv[0])));
