@@ -373,7 +373,7 @@ static void find_sql(finder *f) {
             add_words(f, "CACHE TABLES INDEXES MODELS STATEMENTS PREFIXES RULES", SCORE_KEYWORD);
     } else if (setting && f->s.before == 2) {
         if (first_is(f, "SET"))
-            add_words(f, "= TO", SCORE_NEXT);
+            add_words(f, "=", SCORE_NEXT);
     } else if (setting && f->s.before >= 3) {
         add_setting_values(f, f->s.tokens[1].text);
     } else if (token_is(last, "=>") && token_is(before(f, 2), "model")) {
