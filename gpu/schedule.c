@@ -150,7 +150,11 @@ static void blocks_ahead(llm_session *s) {
         return;
     }
     int most = BASE_MAX(s->device_blocks - s->tree.used_blocks, 0);
-    prefix_node *node = s->cursor, *above = node;
+    prefix_node *node = s->cursor;
+    while (node != NULL && node->waiting == 0) { /* as the walk will go on */
+        node = node->parent;
+    }
+    prefix_node *above = node;
     while (above != NULL && above->table == NULL) {
         above = above->parent;
     }

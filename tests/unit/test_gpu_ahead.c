@@ -50,6 +50,50 @@ static void blocks_go_on_in_host_memory(void **state) {
     tiers_check(&engine);
 }
 
+/* What a pass foresees of the next: blocks that hold KV which somebody waits for, no more of them
+ * than fit beside those of live requests. */
+static llm_session *watched;
+static int foreseen;
+
+static int forward_watched(llm_engine *e, void *work, const pass *p, err *error) {
+    const prefix_tree *t = &watched->tree;
+    assert_true(p->nnext <= BASE_MAX(watched->device_blocks - t->used_blocks, 0));
+    for (int i = 0; i < p->nnext; i++) {
+        assert_true(t->refs[p->next[i]] > 0 && t->owner[p->next[i]]->waiting > 0);
+    }
+    foreseen += p->nnext;
+    return backend_cpu.forward(e, work, p, error);
+}
+
+static void passes_foresee_what_comes_next(void **state) {
+    (void)state;
+    llm_backend watching = backend_cpu;
+    watching.forward = forward_watched;
+    engine.backend = &watching;
+    engine.info.kv_host_bytes = 1;
+    foreseen = 0;
+    size_t block = LLM_BLOCK_TOKENS * engine.info.kv_bytes_per_token;
+    llm_session_options options = {.pass_tokens = 64,
+                                   .max_batch = 2,
+                                   .kv_memory_bytes = TIER_BLOCKS * block,
+                                   .kv_host_bytes = 60 * block};
+    err e = {0};
+    assert_int_equal(llm_session_new(&engine, &options, &watched, &e), 0);
+    for (int round = 0; round < 2; round++) {
+        for (int i = 0; i < 2 * AHEAD_PROMPTS; i++) {
+            ahead_submit(&engine, watched, i / 2);
+        }
+        for (bool idle = false; !idle;) {
+            llm_event ev;
+            int count;
+            assert_int_equal(llm_step(watched, &ev, 1, &count, &idle, &e), 0);
+        }
+    }
+    assert_true(foreseen > 0);
+    llm_session_free(watched);
+    engine.backend = &backend_cpu;
+}
+
 /* A block of 2 MB takes a disk a millisecond: 32 µs a token. */
 static void what_is_computed_sooner_than_read_is_not_stored(void **state) {
     (void)state;
@@ -123,6 +167,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(requests_yield_to_those_that_are_ready, setup, teardown),
         cmocka_unit_test_setup_teardown(blocks_go_on_in_host_memory, setup, teardown),
+        cmocka_unit_test_setup_teardown(passes_foresee_what_comes_next, setup, teardown),
         cmocka_unit_test(what_is_computed_sooner_than_read_is_not_stored),
         cmocka_unit_test(many_blocks_pass_through_few_pages),
     };
