@@ -311,7 +311,7 @@ int llm_submit(llm_session *s, const llm_request *q, err *e) {
 bool session_store_pays(const llm_session *s) {
     static const double read_bytes_ms = 2e6; /* of a disk, without the page cache */
     double read_ms = (double)s->block_size / read_bytes_ms;
-    return s->options.store.keep_all || s->ms_per_token <= 0 ||
+    return s->options.store.keep_all || s->options.warm_only || s->ms_per_token <= 0 ||
            s->ms_per_token * LLM_BLOCK_TOKENS > read_ms;
 }
 

@@ -120,7 +120,8 @@ struct llm_session {
 double session_now_ms(void); /* monotonic */
 
 /* Are blocks worth storing and reading at all? Not where computing one takes less than reading it
- * would, which is so on a fast card; unless the store is to keep all. */
+ * would, which is so on a fast card; unless the store is to keep all, or the session is there to
+ * fill it. */
 bool session_store_pays(const llm_session *s);
 
 /* ---- schedule.c */

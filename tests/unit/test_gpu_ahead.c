@@ -105,6 +105,9 @@ static void what_is_computed_sooner_than_read_is_not_stored(void **state) {
     assert_false(session_store_pays(&s));
     s.options.store.keep_all = true;
     assert_true(session_store_pays(&s));
+    s.options.store.keep_all = false;
+    s.options.warm_only = true;
+    assert_true(session_store_pays(&s));
 }
 
 /* ---- the loader alone ------------------------------------------------------------------------ */
