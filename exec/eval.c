@@ -231,12 +231,11 @@ static int choice_when(choice *c, const expr *when, const expr *then) {
     if (status)
         return status;
     int *taken = arena_alloc(c->v->mem, sizeof *taken * (size_t)c->count), ntaken = 0, left = 0;
-    for (int k = 0; k < c->count; k++) {
+    for (int k = 0; k < c->count; k++)
         if (test.c.type != TYPE_NULL && truth(&test, k) == IS_TRUE)
             taken[ntaken++] = c->rows[k];
         else
             c->rows[left++] = c->rows[k];
-    }
     c->count = left;
     if (ntaken == 0)
         return 0;

@@ -127,12 +127,11 @@ int eval_in(const eval_env *v, const expr *x, operand *out) {
         for (int a = 1; a < x->nargs; a++) {
             operand same;
             eval_compare(v, OP_EQ, &args[0], &args[a], n, &same);
-            for (int k = 0; k < n; k++) {
+            for (int k = 0; k < n; k++)
                 if (operand_null_at(&same, k))
                     unknown[k] = 1;
                 else
                     out->c.i[k] |= same.c.i[k * same.step];
-            }
         }
     }
     bool constant = true;

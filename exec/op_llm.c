@@ -236,12 +236,11 @@ static int run_stage(op *o, int stage, uint32_t done, int64_t *rows, int64_t *co
     for (int i = 0; i < t->nfilters && status == 0; i++) {
         int64_t *passed = mem_alloc(sizeof *passed * (size_t)BASE_MAX(*count, 1));
         status = llm_rows_where(o, t->filters[i]->filter.predicate, rows, *count, passed, &kept, e);
-        for (int64_t r = 0, k = 0; r < *count && status == 0; r++) {
+        for (int64_t r = 0, k = 0; r < *count && status == 0; r++)
             if (k < kept && passed[k] == rows[r])
                 k++;
             else
                 s->dropped[rows[r]] = 1;
-        }
         if (status == 0) {
             memcpy(rows, passed, sizeof *rows * (size_t)kept);
             *count = kept;
@@ -369,11 +368,10 @@ static int run_all(op *o, err *e) {
     int64_t most = n;
     uint32_t done = 0;
     int status = kept ? rows_kept_at_once(o, kept, &most, e) : 0;
-    if (status == 0 && kept) {
+    if (status == 0 && kept)
         status = run_chunks(o, kept, looks ? BASE_MIN(chunk, most) : most, most, false, &done, e);
-    } else if (status == 0 && looks) {
+    else if (status == 0 && looks)
         status = run_chunks(o, &s->uses[0], chunk, n, true, &done, e);
-    }
     int64_t *rows = rows_left(s, 1, &count);
     if (status == 0)
         status = run_stages(o, &done, false, rows, &count, e);

@@ -46,7 +46,8 @@ static int map_columns(stmt *s, const sql_stmt *x, csv *file, copy_map *m, err *
     return 0;
 }
 
-/* Cells go by position, as in psql and duckdb; where the header's names say otherwise, that is told. */
+/* Cells go by position, as in psql and duckdb; where the header's names say otherwise, that is
+ * told. */
 static void notice_order(stmt *s, const sql_stmt *x, const csv *file, const copy_map *m) {
     const table_def *t = x->table;
     for (int k = 0; k < m->nfile && x->copy.ncolumns == 0; k++) {

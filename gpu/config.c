@@ -329,10 +329,9 @@ static int check_tensors(const reader *r, const model_config *c) {
 /* ---- the whole ------------------------------------------------------------------------------ */
 
 static const family *find_family(str arch) {
-    for (size_t i = 0; i < BASE_COUNT(families); i++) {
+    for (size_t i = 0; i < BASE_COUNT(families); i++)
         if (str_equal(arch, str_from(families[i].arch)))
             return &families[i];
-    }
     return NULL;
 }
 

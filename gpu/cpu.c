@@ -23,9 +23,8 @@ static const double BF16_MUST_GAIN = 1.2;
 /* From the side file, or measured now and kept there. */
 static side_facts facts_find(const llm_engine *engine, const cpu_state *s) {
     side_facts facts;
-    if (side_file_read(s->cache_dir, s->weights, s->machine, &facts)) {
+    if (side_file_read(s->cache_dir, s->weights, s->machine, &facts))
         return facts;
-    }
     facts = (side_facts){.f32_rate = gemm_measure(false, engine->config.n_embd, 384),
                          .bf16_rate = gemm_measure(true, engine->config.n_embd, 384)};
     facts.bf16 = facts.bf16_rate > facts.f32_rate * BF16_MUST_GAIN;
@@ -71,12 +70,10 @@ static bool rates_recall(llm_engine *engine, cpu_state *s, const side_facts *fac
 static void rates_guess(llm_engine *engine, cpu_state *s) {
     llm_model_info *info = &engine->info;
     static const double others = 0.7; /* the share of a pass that products take */
-    if (info->prefill_tok_s <= 0) {
+    if (info->prefill_tok_s <= 0)
         info->prefill_tok_s = others * cpu_gemm_rate(engine, gemm_tile(s->g));
-    }
-    if (info->decode_tok_s <= 0) {
+    if (info->decode_tok_s <= 0)
         info->decode_tok_s = others * cpu_gemm_rate(engine, gemm_height(s->g, GEMM_SMALL));
-    }
     if (s->keeps_rates) {
         side_file_keep_rates(s->cache_dir, s->weights, s->machine, info->prefill_tok_s,
                              info->decode_tok_s);
@@ -87,9 +84,8 @@ static int kv_choose(llm_engine *engine, cpu_state *s, const llm_engine_options 
     llm_model_info *info = &engine->info;
     info->attention = options->attention;
     info->kv_dtype = s->kv_dtype = options->kv_dtype;
-    if (options->attention == LLM_ATTENTION_FULL) {
+    if (options->attention == LLM_ATTENTION_FULL)
         return 0;
-    }
     int sinks = options->sink_tokens, window = options->window_tokens;
     if (sinks < 0 || window < 1 || sinks > engine->config.context - window) {
         return err_set(e, ERR_LIMIT,
@@ -124,9 +120,8 @@ static hash128 fingerprint(const llm_engine *engine, const cpu_state *s) {
     buf_printf(&b, "%s %s kv-%s attention %d+%d block %d version 3", engine->info.precision,
                s->k->name, cpu_kv_name(s->kv_dtype), s->sinks, s->window, LLM_BLOCK_TOKENS);
     float in[64], out[64 * 3];
-    for (int i = 0; i < 64; i++) {
+    for (int i = 0; i < 64; i++)
         in[i] = (float)(i - 40) * 0.173f;
-    }
     s->k->exp(in, 64, out);
     s->k->rms_norm(in, NULL, 1e-5f, 64, out + 64);
     s->k->swiglu(in, in, 64, out + 128);
@@ -171,9 +166,8 @@ static int weights_load(llm_engine *engine, cpu_state *s, side_probe *found, err
     const model_config *c = &engine->config;
     s->model.screen = gemm_is_bf16(s->g) ? head_screen_new(s->k, c->vocab, c->n_embd) : NULL;
     int code = model_load(&s->model, s->threads, &found->digest, e);
-    if (code != 0) {
+    if (code != 0)
         return code;
-    }
     if (s->model.screen != NULL && (s->model.screen->run = cpu_screen_order(s)) == 0) {
         head_screen_free(s->model.screen);
         s->model.screen = NULL;
@@ -201,9 +195,8 @@ int cpu_ready(llm_engine *engine, err *e) {
                     engine->info.path);
         }
     }
-    if (s->load_error.code != ERR_NONE) {
+    if (s->load_error.code != ERR_NONE)
         *e = s->load_error;
-    }
     int code = (int)s->load_error.code;
     pool_unlock(s->threads);
     return code;
@@ -219,9 +212,8 @@ int cpu_load(llm_engine *engine, const llm_engine_options *options, err *e) {
                        engine->config.head_dim);
     }
     int code = kv_choose(engine, s, options, e);
-    if (code != 0) {
+    if (code != 0)
         return code;
-    }
     const char *isa = getenv("ONEDNN_MAX_CPU_ISA");
     snprintf(s->machine, sizeof s->machine, "%s %s", s->k->name, isa != NULL ? isa : "");
     s->weights = gguf_identity(engine->file);
@@ -237,18 +229,16 @@ int cpu_load(llm_engine *engine, const llm_engine_options *options, err *e) {
     s->k = kernels_choose(engine->config.head_dim, bf16);
     code = code != 0 ? code : gemm_new(s->threads, bf16, &s->g, e);
     code = code != 0 ? code : model_declare(&s->model, engine->file, &engine->config, s->g, e);
-    if (code != 0) {
+    if (code != 0)
         return code;
-    }
     rope_prepare(engine, s);
     s->probe = facts.probe[bf16];
     bool known = !options->load_now && s->probe.packed_bytes > 0 &&
                  hash128_equal(s->probe.identity, gemm_identity(s->g));
     if (!rates_recall(engine, s, &facts) || !known) {
         code = weights_load(engine, s, &s->probe, e);
-        if (code != 0) {
+        if (code != 0)
             return code;
-        }
         rates_guess(engine, s);
     }
     info_fill(engine, s);
@@ -263,12 +253,10 @@ static int cpu_open(llm_engine *engine, const llm_engine_options *options, err *
 
 static void cpu_close(llm_engine *engine) {
     cpu_state *s = engine->state;
-    if (s == NULL) {
+    if (s == NULL)
         return;
-    }
-    if (s->model.mem != NULL) {
+    if (s->model.mem != NULL)
         model_free(&s->model);
-    }
     gemm_free(s->g);
     pool_free(s->threads);
     free(s->cache_dir);

@@ -50,11 +50,10 @@ static inline key_range keys_of(const attend_sight *s, int position, int b, key_
     int first = b * LLM_BLOCK_TOKENS;
     int window = part == KEYS_WINDOW ? s->window : s->layer_window;
     int from = 0, end = position + 1;
-    if (part == KEYS_SINKS) {
+    if (part == KEYS_SINKS)
         end = BASE_MIN(end, s->sinks);
-    } else if (window > 0) {
+    else if (window > 0)
         from = BASE_MAX(end - window, part == KEYS_WINDOW ? s->sinks : 0);
-    }
     return (key_range){BASE_MAX(from - first, 0), BASE_MIN(end - first, LLM_BLOCK_TOKENS)};
 }
 
@@ -84,12 +83,10 @@ static bool walk_next(const cpu_work *w, attend_walk *k) {
     const pass_row *row = &w->rows[k->base];
     at->from = at->to;
     for (;;) {
-        while (at->from < k->rows && !walk_sees(w, k, at->from)) {
+        while (at->from < k->rows && !walk_sees(w, k, at->from))
             at->from++;
-        }
-        if (at->from < k->rows) {
+        if (at->from < k->rows)
             break;
-        }
         if (at->part == KEYS_SINKS) {
             at->part = KEYS_WINDOW;
         } else if (++at->b < k->blocks) {
@@ -102,17 +99,15 @@ static bool walk_next(const cpu_work *w, attend_walk *k) {
     }
     at->to = at->from + 1;
     while (at->to < k->rows && walk_sees(w, k, at->to) &&
-           row[at->to].table[at->b] == row[at->from].table[at->b]) {
+           row[at->to].table[at->b] == row[at->from].table[at->b])
         at->to++;
-    }
     return true;
 }
 
 static attend_walk walk_start(const cpu_work *w, int base, int rows) {
     attend_walk k = {.base = base, .rows = rows, .sight = sight_of(w)};
-    for (int i = 0; i < rows; i++) {
+    for (int i = 0; i < rows; i++)
         k.blocks = BASE_MAX(k.blocks, w->rows[base + i].position / LLM_BLOCK_TOKENS + 1);
-    }
     k.at = (attend_run){.from = rows, .to = rows, .b = -1, .part = KEYS_ALL};
     return k;
 }
@@ -167,9 +162,8 @@ static int ask_for(const cpu_work *w, attend_asker *a, int queries, int kv_head,
         ask_now(&next);
     }
     int n = 0, room = BASE_MIN((queries + w->s->k->queries - 1) / w->s->k->queries, AHEAD_MAX);
-    while (n < room && a->more && a->ahead < most) {
+    while (n < room && a->more && a->ahead < most)
         out[n++] = ask_next(w, a, kv_head);
-    }
     a->ahead--;
     return n;
 }
@@ -248,26 +242,22 @@ static void outputs_scatter(cpu_work *w, attend_scratch *s, int base, int rows, 
         float *out = s->out + (size_t)i * run;
         for (size_t g = 0; g < group; g++) {
             float scale = 1.0f / s->sum[(size_t)i * group + g];
-            for (size_t j = 0; j < d; j++) {
+            for (size_t j = 0; j < d; j++)
                 out[g * d + j] *= scale;
-            }
         }
         char *to = (char *)w->att + ((size_t)(base + i) * width + (size_t)kv_head * run) * element;
-        if (gemm_is_bf16(w->s->g)) {
+        if (gemm_is_bf16(w->s->g))
             w->s->k->to_bf16(out, (int)run, (uint16_t *)(void *)to);
-        } else {
+        else
             memcpy(to, out, run * sizeof(float));
-        }
     }
 }
 
 /* Keys and values of the chunk's rows whose own block this is, where nobody stored them before. */
 static void keys_store(const cpu_work *w, int base, int rows, int b, int kv_head) {
-    for (int i = base; w->keys_late && i < base + rows; i++) {
-        if (w->rows[i].position / LLM_BLOCK_TOKENS == b) {
+    for (int i = base; w->keys_late && i < base + rows; i++)
+        if (w->rows[i].position / LLM_BLOCK_TOKENS == b)
             cpu_keys_store(w, i, kv_head);
-        }
-    }
 }
 
 void cpu_attend(cpu_work *w, int chunk, int kv_head, int worker) {
@@ -280,9 +270,8 @@ void cpu_attend(cpu_work *w, int chunk, int kv_head, int worker) {
     if (w->s->k->tiles != NULL)
         w->s->k->tiles(true);
     for (int stored = -1; walk_next(w, &walk);) {
-        for (; stored < walk.at.b; stored++) {
+        for (; stored < walk.at.b; stored++)
             keys_store(w, base, rows, stored + 1, kv_head);
-        }
         run_attend(w, s, &walk, kv_head, &asker);
     }
     if (w->s->k->tiles != NULL)

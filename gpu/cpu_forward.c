@@ -35,18 +35,15 @@ static void stage_qkv(cpu_work *w, tile_range t, int part, int worker) {
     for (int i = 0; i < t.rows; i++) {
         float *to = w->qkv + (size_t)(t.first + i) * width + (size_t)p->first;
         memcpy(to, out + (size_t)i * (size_t)p->n, sizeof(float) * (size_t)p->n);
-        if (layer->qkv_bias != NULL) {
+        if (layer->qkv_bias != NULL)
             w->s->k->add(to, layer->qkv_bias + p->first, p->n);
-        }
     }
 }
 
 static void stage_keys(cpu_work *w, tile_range t) {
-    for (int i = t.first; i < t.first + t.rows; i++) {
-        for (int head = 0; head < w->engine->config.n_kv_heads; head++) {
+    for (int i = t.first; i < t.first + t.rows; i++)
+        for (int head = 0; head < w->engine->config.n_kv_heads; head++)
             cpu_keys_store(w, i, head);
-        }
-    }
 }
 
 /* x += A × part, or y = A × part where a norm comes before the sum. */
@@ -59,14 +56,12 @@ static void stage_add(cpu_work *w, tile_range t, const gemm_weight *weight, int 
     for (int i = 0; i < t.rows; i++) {
         size_t at = (size_t)(t.first + i) * (size_t)n + (size_t)p->first;
         const float *from = out + (size_t)i * (size_t)p->n;
-        if (normed) {
+        if (normed)
             memcpy(w->y + at, from, sizeof(float) * (size_t)p->n);
-        } else {
+        else
             w->s->k->add(w->x + at, from, p->n);
-        }
-        if (bias != NULL) {
+        if (bias != NULL)
             w->s->k->add((normed ? w->y : w->x) + at, bias + p->first, p->n);
-        }
     }
 }
 
@@ -170,9 +165,8 @@ static void tile_task(void *ctx, int task, int worker) {
     const stage_job *job = ctx;
     for (stage s = job->first; s <= job->last; s++) {
         int parts = BASE_MAX(stage_parts(&job->w->s->model.layers[job->w->layer], s), 1);
-        for (int p = 0; p < parts; p++) {
+        for (int p = 0; p < parts; p++)
             stage_run(job->w, s, cpu_tile_of(job->w, task), p, worker);
-        }
     }
 }
 
@@ -203,15 +197,13 @@ static void stages(cpu_work *w, stage first, stage last) {
     }
     const model_layer *layer = &w->s->model.layers[w->layer];
     for (stage s = first; s <= last; s++) {
-        if (s == STAGE_END && layer->post_ffn_norm == NULL) {
+        if (s == STAGE_END && layer->post_ffn_norm == NULL)
             continue;
-        }
         stage_job job = {.w = w, .first = s, .parts = stage_parts(layer, s), .slices = n};
-        if (job.parts > 0) {
+        if (job.parts > 0)
             pool_run(threads, tiles * job.parts, part_task, &job);
-        } else {
+        else
             pool_run(threads, tiles * job.slices, slice_task, &job);
-        }
     }
 }
 
@@ -223,9 +215,8 @@ static void attend_task(void *ctx, int task, int worker) {
 
 /* The shared slots of a branch's first block, in order: a copy may start from another's result. */
 static void copies_run(cpu_work *w) {
-    for (int i = 0; i < w->p->ncopies; i++) {
+    for (int i = 0; i < w->p->ncopies; i++)
         cpu_kv_copy(w, &w->p->copies[i]);
-    }
 }
 
 /* ---- first and last rows --------------------------------------------------------------------- */
@@ -258,16 +249,14 @@ static void wanted_rows(cpu_work *w) {
     w->nwanted = 0;
     for (int i = 0; i < w->p->nwants; i++) {
         int row = w->p->wants[i].row;
-        if (w->nwanted == 0 || w->wanted[w->nwanted - 1] != row) {
+        if (w->nwanted == 0 || w->wanted[w->nwanted - 1] != row)
             w->wanted[w->nwanted++] = row;
-        }
     }
 }
 
 static void row_move(float *base, int from, int to, size_t columns) {
-    if (base != NULL) {
+    if (base != NULL)
         memcpy(base + (size_t)to * columns, base + (size_t)from * columns, sizeof *base * columns);
-    }
 }
 
 /* From here on only wanted rows go on: they move together at the front. */
@@ -275,14 +264,12 @@ static void rows_compact(cpu_work *w) {
     const model_config *c = &w->engine->config;
     for (int i = 0; i < w->nwanted; i++) {
         int from = w->wanted[i];
-        if (from == i) {
+        if (from == i)
             continue;
-        }
         row_move(w->x, from, i, (size_t)c->n_embd);
         row_move(w->qkv, from, i, (size_t)(cpu_heads(c) * c->head_dim));
-        for (int set = 0; set < ANGLES_SETS; set++) {
+        for (int set = 0; set < ANGLES_SETS; set++)
             row_move(w->angles[set], from, i, (size_t)c->rope_dims);
-        }
         w->rows[i] = w->rows[from];
     }
     w->nrows = w->nwanted;
@@ -300,12 +287,10 @@ static int attend_rows_for(const cpu_work *w) {
 static void layer_run(cpu_work *w, bool last) {
     stages(w, STAGE_ATTN_NORM, w->keys_late ? STAGE_QKV : STAGE_KEYS);
     copies_run(w);
-    if (last) {
+    if (last)
         rows_compact(w);
-    }
-    if (w->nrows == 0) {
+    if (w->nrows == 0)
         return;
-    }
     w->attend_rows = attend_rows_for(w);
     pool_run(w->s->threads, cpu_attend_chunks(w) * w->engine->config.n_kv_heads, attend_task, w);
     stages(w, STAGE_O, STAGE_END);
@@ -336,12 +321,10 @@ int cpu_forward(llm_engine *engine, void *work, const pass *p, err *e) {
     w->keys_late = cpu_rows_apart(w);
     pool_run(w->s->threads, w->nrows, embed_task, w);
     int layers = engine->config.n_layers;
-    for (w->layer = 0; w->layer < layers; w->layer++) {
+    for (w->layer = 0; w->layer < layers; w->layer++)
         layer_run(w, w->layer == layers - 1);
-    }
-    if (w->nwanted > 0) {
+    if (w->nwanted > 0)
         cpu_head_run(w);
-    }
     pool_unlock(w->s->threads);
     return 0;
 }
@@ -396,9 +379,8 @@ static double bound_seconds(llm_engine *engine, bound_job job, int layers, int r
 double cpu_gemm_bound(llm_engine *engine, int rows, clockid_t clock) {
     const cpu_state *s = engine->state;
     err unready = {0};
-    if (cpu_ready(engine, &unready) != 0) {
+    if (cpu_ready(engine, &unready) != 0)
         return 0;
-    }
     bound_job job = {.rows = rows, .height = gemm_tile(s->g)};
     double seconds = bound_seconds(engine, job, engine->config.n_layers, 5, clock);
     return seconds > 0 ? rows / seconds : 0;
@@ -416,9 +398,8 @@ double cpu_gemm_rate(llm_engine *engine, int rows) {
 static void *aligned_zero(size_t bytes) {
     size_t rounded = (bytes + 127) / 64 * 64;
     void *p = aligned_alloc(64, rounded);
-    if (p != NULL) {
+    if (p != NULL)
         memset(p, 0, rounded);
-    }
     return p;
 }
 
@@ -435,9 +416,8 @@ static bool buffers_new(cpu_work *w) {
     w->norm_scratch =
         aligned_zero(workers * (size_t)BASE_MAX(BASE_MAX(c->n_embd, c->ffn), 64) * sizeof(float));
     bool more = true, streams = w->s->window > 0;
-    if (c->post_norm) {
+    if (c->post_norm)
         more = (w->y = aligned_zero(rows * width * sizeof(float))) != NULL;
-    }
     for (int set = 0; set < ANGLES_SETS; set++) {
         if ((streams || !(set & ANGLES_SINK)) && (w->s->two_ropes || !(set & ANGLES_LOCAL))) {
             w->angles[set] = aligned_zero(rows * (size_t)c->rope_dims * sizeof(float));
@@ -469,9 +449,8 @@ static void attend_scratch_new(cpu_work *w) {
 
 int cpu_work_new(llm_engine *engine, const work_size *size, void **work, err *e) {
     int code = cpu_ready(engine, e);
-    if (code != 0) {
+    if (code != 0)
         return code;
-    }
     cpu_work *w = mem_zalloc(sizeof *w);
     w->engine = engine;
     w->s = engine->state;
@@ -504,14 +483,12 @@ void cpu_work_free(llm_engine *engine, void *work) {
     for (int i = 0; i < pool_threads(w->s->threads); i++) {
         attend_scratch *s = &w->attend[i];
         void *all[] = {s->q, s->q_sink, s->out, s->top, s->sum, s->low, s->high, s->kt, s->v};
-        for (size_t j = 0; j < BASE_COUNT(all); j++) {
+        for (size_t j = 0; j < BASE_COUNT(all); j++)
             free(all[j]);
-        }
     }
     cpu_screen_free(w->screen);
-    if (w->kv != NULL) {
+    if (w->kv != NULL)
         munmap(w->kv, w->kv_bytes);
-    }
     void *all[] = {w->x,
                    w->qkv,
                    w->y,
@@ -531,7 +508,6 @@ void cpu_work_free(llm_engine *engine, void *work) {
                    w->written,
                    w->norm_scratch,
                    w};
-    for (size_t j = 0; j < BASE_COUNT(all); j++) {
+    for (size_t j = 0; j < BASE_COUNT(all); j++)
         free(all[j]);
-    }
 }

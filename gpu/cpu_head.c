@@ -13,9 +13,8 @@
 
 void cpu_final_cap(const cpu_work *w, float *logits, int n) {
     float cap = w->engine->config.final_softcap;
-    for (int i = 0; cap > 0 && i < n; i++) {
+    for (int i = 0; cap > 0 && i < n; i++)
         logits[i] = cap * tanhf(logits[i] / cap);
-    }
 }
 
 static void final_norm_task(void *ctx, int task, int worker) {
@@ -36,9 +35,8 @@ static void ids_task(void *ctx, int task, int worker) {
         model_head_row(&w->s->model, want->ids[i], row);
         want->logits[i] = w->s->k->dot(w->x + (size_t)w->want_rows[task] * (size_t)n, row, n);
     }
-    if (want->ids != NULL) {
+    if (want->ids != NULL)
         cpu_final_cap(w, want->logits, want->count);
-    }
 }
 
 /* ---- the likeliest tokens -------------------------------------------------------------------- */
@@ -52,9 +50,8 @@ struct head_top {
 
 /* Keeps the `top` largest; an equal one stays behind those that came before it. */
 static void top_add(head_top *t, int top, float logit, llm_token id) {
-    if (t->count == top && !(logit > t->logits[top - 1])) {
+    if (t->count == top && !(logit > t->logits[top - 1]))
         return;
-    }
     int at = t->count < top ? t->count++ : top - 1;
     for (; at > 0 && logit > t->logits[at - 1]; at--) {
         t->logits[at] = t->logits[at - 1];
@@ -72,9 +69,8 @@ static void top_find(const cpu_work *w, const gemm_part *p, int top, const float
         top_add(out, top, logits[best], p->first + best);
         return;
     }
-    for (int i = 0; i < p->n; i++) {
+    for (int i = 0; i < p->n; i++)
         top_add(out, top, logits[i], p->first + i);
-    }
 }
 
 static void top_merge(const cpu_work *w, int whole, const pass_want *want) {
@@ -82,9 +78,8 @@ static void top_merge(const cpu_work *w, int whole, const pass_want *want) {
     head_top all = {0};
     for (int p = 0; p < parts; p++) {
         const head_top *t = &w->tops[(size_t)whole * (size_t)parts + (size_t)p];
-        for (int i = 0; i < t->count; i++) {
+        for (int i = 0; i < t->count; i++)
             top_add(&all, want->top, t->logits[i], t->ids[i]);
-        }
     }
     memcpy(want->top_ids, all.ids, sizeof *all.ids * (size_t)all.count);
     memcpy(want->logits, all.logits, sizeof *all.logits * (size_t)all.count);
@@ -121,9 +116,8 @@ static int whole_gather(cpu_work *w) {
     const model_config *c = &w->engine->config;
     int whole = 0, at = 0;
     for (int i = 0; i < w->p->nwants; i++) {
-        while (w->wanted[at] != w->p->wants[i].row) {
+        while (w->wanted[at] != w->p->wants[i].row)
             at++;
-        }
         w->want_rows[i] = at;
         if (w->p->wants[i].ids == NULL) {
             cpu_operand_store(w, w->x + (size_t)at * (size_t)c->n_embd, c->n_embd,
@@ -148,16 +142,14 @@ void cpu_head_run(cpu_work *w) {
     int whole = whole_gather(w);
     pool_run(w->s->threads, w->p->nwants, ids_task, w);
     whole = cpu_screen_run(w, whole);
-    if (whole == 0) {
+    if (whole == 0)
         return;
-    }
     tops_reserve(w, whole);
     w->nrows = whole;
     pool_run(w->s->threads, cpu_tile_count(w) * w->s->model.head.nparts, head_task, w);
     for (int i = 0; i < whole; i++) {
         const pass_want *want = &w->p->wants[w->whole[i]];
-        if (want->top > 0) {
+        if (want->top > 0)
             top_merge(w, i, want);
-        }
     }
 }

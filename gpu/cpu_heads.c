@@ -10,9 +10,8 @@
 #include "cpu_int.h"
 
 static void head_norm(const cpu_work *w, const float *norm, float *x) {
-    if (norm != NULL) {
+    if (norm != NULL)
         w->s->k->rms_norm(x, norm, w->engine->config.eps, w->engine->config.head_dim, x);
-    }
 }
 
 /* To the row's position, or to the one from which it sees the sinks (set: ANGLES_SINK). */
@@ -67,9 +66,8 @@ static bool blocks_mark(const cpu_work *w) {
     for (int i = 0; i < w->nrows; i++) {
         const pass_row *row = &w->rows[i];
         uint8_t *mark = &w->written[row->table[row->position / LLM_BLOCK_TOKENS]];
-        if (*mark) {
+        if (*mark)
             return false;
-        }
         *mark = 1;
     }
     return true;
@@ -77,18 +75,15 @@ static bool blocks_mark(const cpu_work *w) {
 
 bool cpu_rows_apart(const cpu_work *w) {
     enum { MANY = 256 }; /* rows that stand for a prompt, whose neighbours see each other */
-    if (w->nrows > MANY || w->p->ncopies > 0 || w->nwanted < w->nrows) {
+    if (w->nrows > MANY || w->p->ncopies > 0 || w->nwanted < w->nrows)
         return false;
-    }
     bool apart = blocks_mark(w);
     for (int i = 0; apart && i < w->nrows; i++) {
         const pass_row *row = &w->rows[i];
-        for (int b = 0; b < row->position / LLM_BLOCK_TOKENS; b++) {
+        for (int b = 0; b < row->position / LLM_BLOCK_TOKENS; b++)
             apart = apart && !w->written[row->table[b]];
-        }
     }
-    for (int i = 0; i < w->nrows; i++) {
+    for (int i = 0; i < w->nrows; i++)
         w->written[w->rows[i].table[w->rows[i].position / LLM_BLOCK_TOKENS]] = 0;
-    }
     return apart;
 }

@@ -128,11 +128,10 @@ static inline int cpu_heads(const model_config *c) {
 
 /* Stores f32 values as the GEMM reads them. */
 static inline void cpu_operand_store(const cpu_work *w, const float *x, int n, void *out) {
-    if (gemm_is_bf16(w->s->g)) {
+    if (gemm_is_bf16(w->s->g))
         w->s->k->to_bf16(x, n, out);
-    } else {
+    else
         memcpy(out, x, sizeof(float) * (size_t)n);
-    }
 }
 
 /* One attention task: rows [64t, 64t+64) × kv head, through all their blocks (cpu_attention.c). */

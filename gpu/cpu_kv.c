@@ -75,15 +75,13 @@ static void store_bf16(const cpu_work *w, int32_t block, int slot, int side, int
     uint16_t *to = head_of(w, block, side, kv_head), narrow[CONFIG_MAX_HEAD_DIM];
     w->s->k->to_bf16(x, d, narrow);
     if (side == 0) {
-        for (int i = 0; i < d; i += 2) {
+        for (int i = 0; i < d; i += 2)
             memcpy(to + i * SLOTS + 2 * slot, narrow + i, 2 * sizeof *narrow);
-        }
         return;
     }
     to += slot / 2 * 2 * d + slot % 2;
-    for (int i = 0; i < d; i++) {
+    for (int i = 0; i < d; i++)
         to[2 * i] = narrow[i];
-    }
 }
 
 void cpu_kv_store(const cpu_work *w, int32_t block, int slot, int side, int kv_head,
@@ -94,14 +92,12 @@ void cpu_kv_store(const cpu_work *w, int32_t block, int slot, int side, int kv_h
     } else if (w->layout.dtype == LLM_KV_INT8) {
         int8_t *to = head_of(w, block, side, kv_head), narrow[CONFIG_MAX_HEAD_DIM];
         scales_of(w, block, side, kv_head)[slot] = w->s->k->to_int8(x, d, narrow);
-        for (int i = 0; i < d; i++) {
+        for (int i = 0; i < d; i++)
             to[pair_at(side, slot, i, d)] = narrow[i];
-        }
     } else {
         float *to = head_of(w, block, side, kv_head);
-        for (int i = 0; i < d; i++) {
+        for (int i = 0; i < d; i++)
             to[wide_at(side, slot, i, d)] = x[i];
-        }
     }
 }
 
@@ -109,18 +105,16 @@ void cpu_kv_store(const cpu_work *w, int32_t block, int slot, int side, int kv_h
 
 /* The first n slots of `count` runs that hold `size` bytes a slot, SLOTS of them a run. */
 static void runs_copy(char *to, const char *from, int count, size_t size, size_t n) {
-    for (int i = 0; i < count; i++) {
+    for (int i = 0; i < count; i++)
         memcpy(to + (size_t)i * SLOTS * size, from + (size_t)i * SLOTS * size, n * size);
-    }
 }
 
 /* Values lie by pairs of keys: whole pairs, then the first of the last one. */
 static void values_copy(char *to, const char *from, size_t n, size_t d, size_t size) {
     size_t whole = n / 2 * 2 * d * size;
     memcpy(to, from, whole);
-    for (size_t i = 0; n % 2 != 0 && i < d; i++) {
+    for (size_t i = 0; n % 2 != 0 && i < d; i++)
         memcpy(to + whole + 2 * i * size, from + whole + 2 * i * size, size);
-    }
 }
 
 static void head_copy(const cpu_work *w, const pass_copy *copy, int kv_head) {
@@ -143,9 +137,8 @@ static void head_copy(const cpu_work *w, const pass_copy *copy, int kv_head) {
 }
 
 void cpu_kv_copy(const cpu_work *w, const pass_copy *copy) {
-    for (int h = 0; h < w->engine->config.n_kv_heads; h++) {
+    for (int h = 0; h < w->engine->config.n_kv_heads; h++)
         head_copy(w, copy, h);
-    }
 }
 
 /* ---- what kernels read ----------------------------------------------------------------------- */

@@ -48,9 +48,8 @@ struct cpu_screen {
 static void lists_free(cpu_screen *s) {
     for (int i = 0; i < s->workers; i++) {
         void *all[] = {s->lists[i].all, s->lists[i].best, s->lists[i].upper, s->lists[i].rows};
-        for (size_t j = 0; j < BASE_COUNT(all); j++) {
+        for (size_t j = 0; j < BASE_COUNT(all); j++)
             free(all[j]);
-        }
     }
     free(s->lists);
 }
@@ -59,17 +58,15 @@ void cpu_screen_free(cpu_screen *s) {
     if (s != NULL) {
         lists_free(s);
         void *all[] = {s->fine, s->states, s->index, s->open, s->counts, s->ids, s};
-        for (size_t i = 0; i < BASE_COUNT(all); i++) {
+        for (size_t i = 0; i < BASE_COUNT(all); i++)
             free(all[i]);
-        }
     }
 }
 
 static cpu_screen *screen_reserve(cpu_work *w, int rows) {
     cpu_screen *s = w->screen;
-    if (s != NULL && rows <= s->rows_cap) {
+    if (s != NULL && rows <= s->rows_cap)
         return s;
-    }
     cpu_screen_free(s);
     s = w->screen = mem_zalloc(sizeof *s);
     size_t n = (size_t)rows, width = (size_t)w->engine->config.n_embd;
@@ -111,9 +108,8 @@ static void states_compact(cpu_work *w, int whole) {
     size_t width = (size_t)w->engine->config.n_embd;
     s->rows = 0;
     for (int i = 0; i < whole; i++) {
-        if (s->open[i]) {
+        if (s->open[i])
             continue;
-        }
         if (s->rows != i) {
             memcpy(s->fine + (size_t)s->rows * width, s->fine + (size_t)i * width, width);
             s->states[s->rows] = s->states[i];
@@ -127,9 +123,8 @@ static void list_thin(screen_list *list) {
     int kept = 0;
     for (int i = 0; i < list->count; i++) {
         maybe m = list->all[i];
-        if (!(m.upper < list->best[m.row])) {
+        if (!(m.upper < list->best[m.row]))
             list->all[kept++] = m;
-        }
     }
     list->count = kept;
 }
@@ -155,14 +150,12 @@ static void screen_task(void *ctx, int task, int worker) {
             list_thin(list);
             list->full = list->full || list->count > LIST_MAX / 2;
         }
-        if (list->full) {
+        if (list->full)
             return;
-        }
         head_screen_run(head, first, s->fine + (size_t)base * (size_t)head->k, s->states + base,
                         rows, list->best + base, masks, list->upper);
-        for (int i = 0; i < rows; i++) {
+        for (int i = 0; i < rows; i++)
             maybes_add(list, base + i, first, masks[i], list->upper + (size_t)i * SCREEN_COLUMNS);
-        }
     }
 }
 
@@ -172,20 +165,17 @@ static bool lists_join(cpu_screen *s) {
     bool full = s->lists[0].full;
     for (int i = 1; i < s->workers; i++) {
         full = full || s->lists[i].full;
-        for (int r = 0; r < s->rows; r++) {
+        for (int r = 0; r < s->rows; r++)
             best[r] = BASE_MAX(best[r], s->lists[i].best[r]);
-        }
     }
     memset(s->counts, 0, sizeof *s->counts * (size_t)s->rows);
     for (int i = 0; i < s->workers; i++) {
         for (int j = 0; j < s->lists[i].count; j++) {
             maybe m = s->lists[i].all[j];
-            if (m.upper < best[m.row]) {
+            if (m.upper < best[m.row])
                 continue;
-            }
-            if (s->counts[m.row] < MAYBE_MAX) {
+            if (s->counts[m.row] < MAYBE_MAX)
                 s->ids[(size_t)m.row * MAYBE_MAX + (size_t)s->counts[m.row]] = m.id;
-            }
             s->counts[m.row]++;
         }
     }
@@ -242,9 +232,8 @@ static void likeliest_task(void *ctx, int task, int worker) {
 static int open_compact(cpu_work *w, int whole) {
     int width = w->engine->config.n_embd, kept = 0;
     for (int i = 0; i < whole; i++) {
-        if (!w->screen->open[i]) {
+        if (!w->screen->open[i])
             continue;
-        }
         if (kept != i) {
             memcpy(cpu_row_of(w, w->a, kept, width), cpu_row_of(w, w->a, i, width),
                    (size_t)width * gemm_element(w->s->g));
@@ -257,27 +246,23 @@ static int open_compact(cpu_work *w, int whole) {
 
 int cpu_screen_run(cpu_work *w, int whole) {
     const head_screen *head = w->s->model.screen;
-    if (head == NULL || whole == 0) {
+    if (head == NULL || whole == 0)
         return whole;
-    }
     cpu_screen *s = screen_reserve(w, whole);
     pool_run(w->s->threads, whole, state_task, w);
     states_compact(w, whole);
-    if (s->rows == 0) {
+    if (s->rows == 0)
         return whole;
-    }
     for (int i = 0; i < s->workers; i++) {
         s->lists[i].count = 0;
         s->lists[i].full = false;
-        for (int r = 0; r < s->rows; r++) {
+        for (int r = 0; r < s->rows; r++)
             s->lists[i].best[r] = -INFINITY;
-        }
     }
     int tiles = (s->rows + TILE_ROWS - 1) / TILE_ROWS, groups = (head->n + GROUP - 1) / GROUP;
     pool_run(w->s->threads, tiles * groups, screen_task, w);
-    if (!lists_join(s)) {
+    if (!lists_join(s))
         return whole;
-    }
     pool_run(w->s->threads, s->rows, likeliest_task, w);
     return open_compact(w, whole);
 }

@@ -44,9 +44,8 @@ bool cuda_usable(int device, char *why, size_t size) {
     }
     int major = 0, minor = 0;
     status = cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device);
-    if (status == cudaSuccess) {
+    if (status == cudaSuccess)
         status = cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device);
-    }
     if (status != cudaSuccess || major < LEAST_CAPABILITY) {
         snprintf(why, size, "the card has compute capability %d.%d, %d.0 is needed", major, minor,
                  LEAST_CAPABILITY);
@@ -119,9 +118,8 @@ static void info_fill(llm_engine *engine, const struct cudaDeviceProp *card) {
     info->kv_bytes_per_token =
         (size_t)c->n_layers * (size_t)c->n_kv_heads * (size_t)c->head_dim * 2 * sizeof(uint16_t);
     info->kv_block_tokens = LLM_BLOCK_TOKENS;
-    if (known) {
+    if (known)
         info->kv_memory_bytes = kv_share(left);
-    }
     info->kv_host_bytes = BASE_MIN(host_share(), info->kv_memory_bytes);
 }
 
@@ -131,9 +129,8 @@ static int forward_probe(llm_engine *engine, hash128 *digest, err *e) {
     const model_config *c = &engine->config;
     int32_t table[] = {0, 1};
     pass_row rows[ROWS];
-    for (int i = 0; i < ROWS; i++) {
+    for (int i = 0; i < ROWS; i++)
         rows[i] = (pass_row){.token = (i * 7 + 3) % c->vocab, .position = i, .table = table};
-    }
     float *logits = mem_alloc(sizeof *logits * (size_t)c->vocab);
     pass_want want = {.row = ROWS - 1, .count = c->vocab, .logits = logits};
     pass p = {.rows = rows, .nrows = ROWS, .wants = &want, .nwants = 1};
@@ -188,16 +185,14 @@ int cuda_start(llm_engine *engine, int device, err *e) {
     code = code != 0
                ? code
                : cuda_check(cudaGetDeviceProperties(&card, device), "asking about the card", e);
-    if (code != 0) {
+    if (code != 0)
         return code;
-    }
     s->threads = pool_new(engine->info.threads);
     hash128 probe;
     code = cuda_load(engine, &probe, e);
     code = code != 0 ? code : forward_probe(engine, &probe, e);
-    if (code != 0) {
+    if (code != 0)
         return code;
-    }
     info_fill(engine, &card);
     engine->info.fingerprint = fingerprint(engine, s->weights, probe);
     return 0;
@@ -207,9 +202,8 @@ int cuda_start(llm_engine *engine, int device, err *e) {
 
 /* "auto", "cuda" and "cuda:0" are card 0. */
 static int device_number(const char *name, err *e) {
-    if (name == NULL || strcmp(name, "auto") == 0 || strcmp(name, "cuda") == 0) {
+    if (name == NULL || strcmp(name, "auto") == 0 || strcmp(name, "cuda") == 0)
         return 0;
-    }
     char *end = NULL;
     long number = strncmp(name, "cuda:", 5) == 0 ? strtol(name + 5, &end, 10) : -1;
     if (number < 0 || number > 63 || end == NULL || *end != '\0' || end == name + 5) {
@@ -220,16 +214,14 @@ static int device_number(const char *name, err *e) {
 }
 
 static int refuse_options(const llm_engine_options *options, err *e) {
-    if (options->precision == LLM_F32 || options->precision == LLM_INT8) {
+    if (options->precision == LLM_F32 || options->precision == LLM_INT8)
         return err_set(e, ERR_UNSUPPORTED, "the CUDA backend computes in bf16 only");
-    }
     if (options->attention != LLM_ATTENTION_FULL) {
         return err_set(e, ERR_UNSUPPORTED,
                        "streaming attention is not offered by the CUDA backend");
     }
-    if (options->kv_dtype != LLM_KV_BF16) {
+    if (options->kv_dtype != LLM_KV_BF16)
         return err_set(e, ERR_UNSUPPORTED, "the CUDA backend keeps KV in bf16 only");
-    }
     return 0;
 }
 
@@ -237,9 +229,8 @@ static int refuse_options(const llm_engine_options *options, err *e) {
 static void rates_read(llm_engine *engine) {
     cuda_state *s = engine->state;
     side_facts facts = {.bf16 = 1};
-    if (!side_file_read(s->cache_dir, s->weights, s->name, &facts)) {
+    if (!side_file_read(s->cache_dir, s->weights, s->name, &facts))
         side_file_write(s->cache_dir, s->weights, s->name, &facts);
-    }
     engine->info.prefill_tok_s = facts.prefill_tok_s;
     engine->info.decode_tok_s = facts.decode_tok_s;
 }
@@ -249,17 +240,14 @@ static int cuda_open(llm_engine *engine, const llm_engine_options *options, err 
     engine->state = s;
     int device = device_number(options->device, e);
     char why[200];
-    if (device < 0) {
+    if (device < 0)
         return e->code;
-    }
-    if (!cuda_usable(device, why, sizeof why)) {
+    if (!cuda_usable(device, why, sizeof why))
         return err_set(e, ERR_UNSUPPORTED, "cuda:%d: %s", device, why);
-    }
     int code = refuse_options(options, e);
     code = code != 0 ? code : engine_file_open(engine, options->path, e);
-    if (code != 0) {
+    if (code != 0)
         return code;
-    }
     engine->info.default_format =
         engine_prefers_chat(engine) ? LLM_FORMAT_CHAT : LLM_FORMAT_COMPLETION;
     s->weights = gguf_identity(engine->file);
@@ -276,22 +264,17 @@ static int cuda_open(llm_engine *engine, const llm_engine_options *options, err 
 
 static void cuda_close(llm_engine *engine) {
     cuda_state *s = engine->state;
-    if (s == NULL) {
+    if (s == NULL)
         return;
-    }
-    if (s->nallocations > 0) {
+    if (s->nallocations > 0)
         cudaSetDevice(s->device);
-    }
-    for (int i = 0; i < s->nallocations; i++) {
+    for (int i = 0; i < s->nallocations; i++)
         cudaFree(s->allocations[i]);
-    }
     cuda_gemm_free(s->g);
-    if (s->stream != NULL) {
+    if (s->stream != NULL)
         cudaStreamDestroy(s->stream);
-    }
-    if (s->threads != NULL) {
+    if (s->threads != NULL)
         pool_free(s->threads);
-    }
     free(s->allocations);
     free(s->cache_dir);
     free(s);

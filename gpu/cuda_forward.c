@@ -34,9 +34,8 @@ typedef struct flow {
 } flow;
 
 static void check(flow *f, cudaError_t status, const char *what) {
-    if (f->code == 0) {
+    if (f->code == 0)
         f->code = cuda_check(status, what, f->e);
-    }
 }
 
 static const void *on_card(const flow *f, size_t at) {
@@ -151,9 +150,8 @@ static void branch_run(flow *f, int plan, const uint16_t *weight, const uint16_t
                        const float *bias, bool normed, const row_set *r) {
     float *to = normed ? f->w->y : r->x;
     multiply(f, plan, weight, a, r->rows, !normed, to);
-    if (bias != NULL) {
+    if (bias != NULL)
         check(f, k_bias(to, bias, f->w->engine->config.n_embd, r->rows, f->stream), "a bias");
-    }
 }
 
 /* In the last layer only wanted rows go on from here: x
@@ -203,9 +201,8 @@ static void layers_run(flow *f, row_set *r) {
         qkv_run(f, i);
         copies_run(f, i);
         if (i == c->n_layers - 1 && !f->part->all_wanted) {
-            if (f->part->nwanted == 0) {
+            if (f->part->nwanted == 0)
                 return;
-            }
             rows_narrow(f, r);
         }
         attend_run(f, i, r);
@@ -225,26 +222,21 @@ static void layers_run(flow *f, row_set *r) {
 /* ---- graphs ---------------------------------------------------------------------------------- */
 
 static cuda_graph *graph_find(cuda_work *w, const graph_shape *shape) {
-    for (int i = 0; i < w->ngraphs; i++) {
-        if (memcmp(&w->graphs[i].shape, shape, sizeof *shape) == 0) {
+    for (int i = 0; i < w->ngraphs; i++)
+        if (memcmp(&w->graphs[i].shape, shape, sizeof *shape) == 0)
             return &w->graphs[i];
-        }
-    }
     return NULL;
 }
 
 /* A free entry, or the one used longest ago, emptied. */
 static cuda_graph *graph_entry(cuda_work *w) {
-    if (w->ngraphs < CUDA_GRAPHS) {
+    if (w->ngraphs < CUDA_GRAPHS)
         return &w->graphs[w->ngraphs++];
-    }
     cuda_graph *oldest = &w->graphs[0];
-    for (int i = 1; i < w->ngraphs; i++) {
+    for (int i = 1; i < w->ngraphs; i++)
         oldest = w->graphs[i].used < oldest->used ? &w->graphs[i] : oldest;
-    }
-    if (oldest->exec != NULL) {
+    if (oldest->exec != NULL)
         cudaGraphExecDestroy(oldest->exec);
-    }
     return oldest;
 }
 
@@ -262,9 +254,8 @@ static bool graph_capture(flow *f, row_set *r, cudaGraphExec_t *out) {
     cudaError_t status = cudaStreamEndCapture(f->stream, &graph);
     bool good = status == cudaSuccess && captured.code == 0 &&
                 cudaGraphInstantiate(out, graph, 0) == cudaSuccess;
-    if (graph != NULL) {
+    if (graph != NULL)
         cudaGraphDestroy(graph);
-    }
     cudaGetLastError(); /* a failed capture is no failed pass */
     return good;
 }
@@ -278,9 +269,8 @@ static void layers_launch(flow *f, row_set *r) {
         graph = graph_entry(w);
         *graph = (cuda_graph){.shape = f->part->shape};
     }
-    if (graph != NULL) {
+    if (graph != NULL)
         graph->used = ++w->graph_clock;
-    }
     if (graph == NULL || graph->exec == NULL) {
         layers_run(f, r);
         return;
@@ -310,9 +300,8 @@ static int answers_reserve(cuda_work *w, const cuda_part *part, err *e) {
     size_t slice = (size_t)CUDA_HEAD_ROWS * (size_t)w->engine->config.vocab * sizeof(float);
     bool raw = part->nwhole > part->ntops + part->ndraws;
     int code = cuda_pinned_reserve(&w->back, &w->back_cap, BASE_MAX(bytes, raw ? slice : 0), e);
-    if (code != 0 || floats <= w->answers_cap) {
+    if (code != 0 || floats <= w->answers_cap)
         return code;
-    }
     cudaFree(w->answers);
     w->answers = NULL;
     w->answers_cap = 0;
@@ -336,9 +325,8 @@ static void logits_make(flow *f, int first, int rows) {
 
 static int tops_most(const cuda_work *w, int first, int rows) {
     int k = 0;
-    for (int i = first; i < first + rows; i++) {
+    for (int i = first; i < first + rows; i++)
         k = BASE_MAX(k, w->whole[i]->top);
-    }
     return k;
 }
 
@@ -428,9 +416,8 @@ static void draws_return(flow *f, const float *answers) {
         want->total = all[i].total;
         memcpy(want->logits, all[i].values, sizeof(float) * (size_t)want->top);
         memcpy(want->top_ids, all[i].ids, sizeof(llm_token) * (size_t)want->top);
-        if (want->total == 0 || all[i].ids[want->top - 1] >= f->w->engine->config.vocab) {
+        if (want->total == 0 || all[i].ids[want->top - 1] >= f->w->engine->config.vocab)
             no_numbers(f);
-        }
     }
 }
 
@@ -442,9 +429,8 @@ static void answers_return(flow *f) {
               "reading answers");
     }
     check(f, cudaStreamSynchronize(f->stream), "a pass");
-    if (f->code != 0) {
+    if (f->code != 0)
         return;
-    }
     const float *answers = (const float *)(void *)w->back, *item = answers;
     for (int i = 0; i < f->part->nwants; i++) {
         const pass_want *want = &f->part->p->wants[f->part->want_first + i];
@@ -453,12 +439,10 @@ static void answers_return(flow *f) {
             item += want->count;
         }
     }
-    for (int first = 0; first < f->part->ntops && f->code == 0; first += CUDA_HEAD_ROWS) {
+    for (int first = 0; first < f->part->ntops && f->code == 0; first += CUDA_HEAD_ROWS)
         tops_return(f, answers, first, BASE_MIN(CUDA_HEAD_ROWS, f->part->ntops - first));
-    }
-    if (f->code == 0) {
+    if (f->code == 0)
         draws_return(f, answers);
-    }
 }
 
 /* ---- the pass -------------------------------------------------------------------------------- */
@@ -469,14 +453,12 @@ static void next_bring(flow *f) {
     const pass *p = f->part->p;
     int next = f->part->first + f->part->nrows;
     err ignored = {0};
-    if (f->code != 0 || !w->kv.paged) {
+    if (f->code != 0 || !w->kv.paged)
         return;
-    }
-    if (next < p->nrows && cuda_part_rows(w, p, next, &ignored) > 0) {
+    if (next < p->nrows && cuda_part_rows(w, p, next, &ignored) > 0)
         check(f, cuda_kv_ahead(&w->kv, w->used, w->nused, true), "moving KV blocks ahead");
-    } else if (next == p->nrows) {
+    else if (next == p->nrows)
         check(f, cuda_kv_ahead(&w->kv, p->next, (size_t)p->nnext, false), "moving KV blocks ahead");
-    }
 }
 
 static int part_run(cuda_work *w, const cuda_part *part, err *e) {
@@ -489,15 +471,14 @@ static int part_run(cuda_work *w, const cuda_part *part, err *e) {
           "sending a pass's rows");
     layers_launch(&f, &rows);
     check(&f, cuda_kv_begin(&w->kv, f.stream), "an event");
-    if (part->nwanted > 0) {
+    if (part->nwanted > 0)
         head_run(&f, &rows);
-    }
     next_bring(&f);
     answers_return(&f);
     cuda_kv_end(&w->kv);
     if (f.code != 0) {
-        cudaStreamSynchronize(
-            f.stream); /* nothing may still read the buffers of a pass that failed */
+        /* nothing may still read the buffers of a pass that failed */
+        cudaStreamSynchronize(f.stream);
     }
     return f.code;
 }
@@ -508,9 +489,8 @@ static int copies_finish(cuda_work *w, const pass *p, err *e) {
     const model_config *c = &w->engine->config;
     int code = 0;
     for (int i = 0; i < p->ncopies && code == 0; i++) {
-        if (w->copied[i]) {
+        if (w->copied[i])
             continue;
-        }
         int32_t blocks[] = {p->copies[i].from, p->copies[i].to};
         code = cuda_kv_bring(&w->kv, blocks, 2, e);
         code = code != 0 ? code
@@ -543,9 +523,8 @@ static int copies_reserve(cuda_work *w, int n) {
         w->copy_ends = mem_realloc(w->copy_ends, sizeof *w->copy_ends * cap);
         w->copied = mem_realloc(w->copied, sizeof *w->copied * cap);
     }
-    if (n > 0) {
+    if (n > 0)
         memset(w->copied, 0, sizeof *w->copied * (size_t)n);
-    }
     return 0;
 }
 
@@ -558,13 +537,11 @@ static int part_prepare(cuda_work *w, cuda_part *part, err *e) {
 /* Memory was short for a part: the next ones are half as tall. false: they cannot be. */
 static bool rows_lower(cuda_work *w, const cuda_part *part, err *e) {
     int rows = BASE_MIN(part->nrows, w->rows_cap) / 2;
-    if (rows < 1) {
+    if (rows < 1)
         return false;
-    }
     w->rows_cap = rows;
-    for (int i = 0; i < part->p->ncopies; i++) { /* what it would have taken is there again */
+    for (int i = 0; i < part->p->ncopies; i++) /* what it would have taken is there again */
         w->copied[i] = w->copied[i] == part->first + 1 ? 0 : w->copied[i];
-    }
     cudaGetLastError(); /* taken note of */
     err_clear(e);
     return true;
@@ -580,9 +557,8 @@ int cuda_forward(llm_engine *engine, void *work, const pass *p, err *e) {
     for (int first = 0; first < p->nrows && code == 0;) {
         cuda_part part = {.p = p, .first = first, .want_first = want};
         part.nrows = cuda_part_rows(w, p, first, e);
-        if (part.nrows == 0) {
+        if (part.nrows == 0)
             return e->code;
-        }
         if (w->kv.moved) {
             cuda_graphs_drop(w);
             w->kv.moved = false;

@@ -64,21 +64,20 @@ struct cuda_gemm {
 };
 
 int cuda_check(cudaError_t status, const char *what, err *e) {
-    if (status == cudaSuccess) {
+    if (status == cudaSuccess)
         return 0;
-    }
     err_code code = status == cudaErrorMemoryAllocation ? ERR_FULL : ERR_INTERNAL;
     return err_set(e, code, "CUDA: %s: %s", what, cudaGetErrorString(status));
 }
 
 static int blas_check(cublasStatus_t status, const char *what, err *e) {
-    if (status == CUBLAS_STATUS_SUCCESS) {
+    if (status == CUBLAS_STATUS_SUCCESS)
         return 0;
-    }
     return err_set(e, ERR_INTERNAL, "cuBLASLt: %s failed (status %d)", what, (int)status);
 }
 
-/* It stays in the process once it was loaded: its kernels are the driver's to unload, at the end. */
+/* It stays in the process once it was loaded: its kernels are the driver's to unload, at the
+ * end. */
 static int library_load(cuda_gemm *g, err *e) {
     static const int mode = RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE;
     char name[64];
@@ -89,9 +88,8 @@ static int library_load(cuda_gemm *g, err *e) {
         snprintf(path, sizeof path, "%s/%s", KVASIR_CUDA_LIBRARIES, name);
         g->library = dlopen(path, mode);
     }
-    if (g->library == NULL) {
+    if (g->library == NULL)
         return err_set(e, ERR_UNSUPPORTED, "%s is not to be found", name);
-    }
     const char *missing = NULL;
 #define X(symbol)                                                                                  \
     do {                                                                                           \
@@ -125,9 +123,8 @@ int cuda_gemm_new(cuda_gemm **out, err *e) {
     cuda_gemm *g = mem_zalloc(sizeof *g);
     *out = g;
     int code = library_load(g, e);
-    if (code != 0) {
+    if (code != 0)
         return code;
-    }
     code = blas_check(g->blas.cublasLtCreate(&g->handle), "creating a handle", e);
     if (code == 0) {
         code = blas_check(
@@ -145,21 +142,16 @@ int cuda_gemm_new(cuda_gemm **out, err *e) {
 }
 
 void cuda_gemm_free(cuda_gemm *g) {
-    if (g == NULL) {
+    if (g == NULL)
         return;
-    }
-    if (g->preference != NULL) {
+    if (g->preference != NULL)
         g->blas.cublasLtMatmulPreferenceDestroy(g->preference);
-    }
-    if (g->product != NULL) {
+    if (g->product != NULL)
         g->blas.cublasLtMatmulDescDestroy(g->product);
-    }
-    if (g->handle != NULL) {
+    if (g->handle != NULL)
         g->blas.cublasLtDestroy(g->handle);
-    }
-    if (g->library != NULL) {
+    if (g->library != NULL)
         dlclose(g->library);
-    }
     free(g);
 }
 
@@ -189,11 +181,9 @@ typedef struct layouts {
 
 static void layouts_free(const cuda_gemm *g, layouts *l) {
     cublasLtMatrixLayout_t all[] = {l->w, l->a, l->out};
-    for (size_t i = 0; i < BASE_COUNT(all); i++) {
-        if (all[i] != NULL) {
+    for (size_t i = 0; i < BASE_COUNT(all); i++)
+        if (all[i] != NULL)
             g->blas.cublasLtMatrixLayoutDestroy(all[i]);
-        }
-    }
 }
 
 static int layouts_make(const cuda_gemm *g, const gemm_plan *p, int rows, layouts *l, err *e) {
@@ -201,15 +191,12 @@ static int layouts_make(const cuda_gemm *g, const gemm_plan *p, int rows, layout
     uint64_t n = (uint64_t)p->n, k = (uint64_t)p->k, m = (uint64_t)rows;
     cudaDataType_t out = p->out_f32 ? CUDA_R_32F : CUDA_R_16BF;
     cublasStatus_t status = g->blas.cublasLtMatrixLayoutCreate(&l->w, CUDA_R_16BF, k, n, p->k);
-    if (status == CUBLAS_STATUS_SUCCESS) {
+    if (status == CUBLAS_STATUS_SUCCESS)
         status = g->blas.cublasLtMatrixLayoutCreate(&l->a, CUDA_R_16BF, k, m, p->k);
-    }
-    if (status == CUBLAS_STATUS_SUCCESS) {
+    if (status == CUBLAS_STATUS_SUCCESS)
         status = g->blas.cublasLtMatrixLayoutCreate(&l->out, out, n, m, p->n);
-    }
-    if (status != CUBLAS_STATUS_SUCCESS) {
+    if (status != CUBLAS_STATUS_SUCCESS)
         layouts_free(g, l);
-    }
     return blas_check(status, "describing a matrix", e);
 }
 
@@ -227,9 +214,8 @@ static int product_run(const cuda_gemm *g, const gemm_plan *p,
                        cudaStream_t stream, err *e) {
     layouts l;
     int code = layouts_make(g, p, o->rows, &l, e);
-    if (code != 0) {
+    if (code != 0)
         return code;
-    }
     const float one = 1, beta = o->adds ? 1 : 0;
     cublasStatus_t status =
         g->blas.cublasLtMatmul(g->handle, g->product, &one, o->w, l.w, o->a, l.a, &beta, o->out,
@@ -240,9 +226,8 @@ static int product_run(const cuda_gemm *g, const gemm_plan *p,
 
 static int height_index(int rows) {
     int i = 0;
-    while (rows > heights[i]) {
+    while (rows > heights[i])
         i++;
-    }
     return i;
 }
 
@@ -280,15 +265,12 @@ static size_t out_bytes(const gemm_plan *p) {
 
 static void probe_free(probe *t) {
     void *all[] = {t->w, t->a, t->moved, t->expected, t->out, t->workspace, t->differing};
-    for (size_t i = 0; i < BASE_COUNT(all); i++) {
+    for (size_t i = 0; i < BASE_COUNT(all); i++)
         cudaFree(all[i]);
-    }
-    if (t->begin != NULL) {
+    if (t->begin != NULL)
         cudaEventDestroy(t->begin);
-    }
-    if (t->end != NULL) {
+    if (t->end != NULL)
         cudaEventDestroy(t->end);
-    }
 }
 
 static int probe_new(probe *t, const gemm_plan *p, err *e) {
@@ -309,9 +291,8 @@ static int probe_new(probe *t, const gemm_plan *p, err *e) {
         code =
             cuda_check(cudaMalloc(wanted[i].at, wanted[i].bytes), "memory for testing products", e);
     }
-    if (code == 0) {
+    if (code == 0)
         code = cuda_check(k_random(t->w, n * k, 1, 2, t->stream), "filling a matrix", e);
-    }
     return code != 0 ? code
                      : cuda_check(k_random(t->a, rows * k, 2, 2, t->stream), "filling a matrix", e);
 }
@@ -321,15 +302,13 @@ static bool is_whole(const cuda_gemm *g, const cublasLtMatmulHeuristicResult_t *
     int32_t splits = 0;
     uint32_t reduction = CUBLASLT_REDUCTION_SCHEME_NONE;
     size_t size;
-    if (r->state != CUBLAS_STATUS_SUCCESS || r->workspaceSize > WORKSPACE_BYTES) {
+    if (r->state != CUBLAS_STATUS_SUCCESS || r->workspaceSize > WORKSPACE_BYTES)
         return false;
-    }
     if (g->blas.cublasLtMatmulAlgoConfigGetAttribute(&r->algo, CUBLASLT_ALGO_CONFIG_SPLITK_NUM,
                                                      &splits, sizeof splits,
                                                      &size) == CUBLAS_STATUS_SUCCESS &&
-        splits > 1) {
+        splits > 1)
         return false;
-    }
     return g->blas.cublasLtMatmulAlgoConfigGetAttribute(
                &r->algo, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME, &reduction, sizeof reduction,
                &size) != CUBLAS_STATUS_SUCCESS ||
@@ -341,9 +320,8 @@ static bool fits(const cuda_gemm *g, const gemm_plan *p, const cublasLtMatmulAlg
                  int rows) {
     layouts l;
     err ignored = {0};
-    if (layouts_make(g, p, rows, &l, &ignored) != 0) {
+    if (layouts_make(g, p, rows, &l, &ignored) != 0)
         return false;
-    }
     cublasLtMatmulHeuristicResult_t result = {0};
     cublasStatus_t status = g->blas.cublasLtMatmulAlgoCheck(g->handle, g->product, l.w, l.a, l.out,
                                                             l.out, algorithm, &result);
@@ -404,9 +382,8 @@ static int agrees_everywhere(probe *t, const gemm_plan *p, const cublasLtMatmulA
         for (size_t i = 0; *same && i < BASE_COUNT(places); i++) {
             int first = BASE_MIN(places[i], t->rows - rows);
             int code = agrees(t, p, algorithm, first, rows, same, e);
-            if (code != 0) {
+            if (code != 0)
                 return code;
-            }
         }
     }
     return 0;
@@ -416,9 +393,8 @@ static int candidates_ask(const cuda_gemm *g, const gemm_plan *p, int rows,
                           cublasLtMatmulHeuristicResult_t *out, int *count, err *e) {
     layouts l;
     int code = layouts_make(g, p, rows, &l, e);
-    if (code != 0) {
+    if (code != 0)
         return code;
-    }
     cublasStatus_t status = g->blas.cublasLtMatmulAlgoGetHeuristic(
         g->handle, g->product, l.w, l.a, l.out, l.out, g->preference, CANDIDATES, out, count);
     layouts_free(g, &l);
@@ -434,18 +410,15 @@ static int reference_find(probe *t, gemm_plan *p, int rows, bool *chosen, err *e
     int count = 0, code = candidates_ask(t->g, p, rows, found, &count, e);
     *chosen = false;
     for (int i = 0; code == 0 && i < count && !*chosen; i++) {
-        if (!is_whole(t->g, &found[i])) {
+        if (!is_whole(t->g, &found[i]))
             continue;
-        }
         operands o = probe_operands(t, t->a, t->rows, t->expected);
         err ignored = {0};
-        if (product_run(t->g, p, &found[i].algo, &o, t->stream, &ignored) != 0) {
+        if (product_run(t->g, p, &found[i].algo, &o, t->stream, &ignored) != 0)
             continue; /* it was offered for another height */
-        }
         code = agrees_everywhere(t, p, &found[i].algo, t->rows, chosen, e);
-        for (int h = 0; code == 0 && *chosen && h < HEIGHTS; h++) {
+        for (int h = 0; code == 0 && *chosen && h < HEIGHTS; h++)
             p->algorithms[h] = found[i].algo;
-        }
     }
     return code;
 }
@@ -455,11 +428,9 @@ static int reference_find(probe *t, gemm_plan *p, int rows, bool *chosen, err *e
 static int reference_choose(probe *t, gemm_plan *p, err *e) {
     bool chosen = false;
     int code = reference_find(t, p, t->tallest, &chosen, e);
-    for (int h = HEIGHTS - 1; h-- > 0 && code == 0 && !chosen;) {
-        if (heights[h] < t->tallest) {
+    for (int h = HEIGHTS - 1; h-- > 0 && code == 0 && !chosen;)
+        if (heights[h] < t->tallest)
             code = reference_find(t, p, heights[h], &chosen, e);
-        }
-    }
     return code != 0 || chosen
                ? code
                : err_set(e, ERR_UNSUPPORTED,
@@ -473,9 +444,8 @@ static int product_time(probe *t, const gemm_plan *p, const cublasLtMatmulAlgo_t
     operands o = probe_operands(t, t->a, rows, t->out);
     int code = product_run(t->g, p, algorithm, &o, t->stream, e);
     code = code != 0 ? code : cuda_check(cudaEventRecord(t->begin, t->stream), "an event", e);
-    for (int i = 0; i < TIMED_RUNS && code == 0; i++) {
+    for (int i = 0; i < TIMED_RUNS && code == 0; i++)
         code = product_run(t->g, p, algorithm, &o, t->stream, e);
-    }
     code = code != 0 ? code : cuda_check(cudaEventRecord(t->end, t->stream), "an event", e);
     code = code != 0 ? code : cuda_check(cudaEventSynchronize(t->end), "timing a product", e);
     return code != 0 ? code : cuda_check(cudaEventElapsedTime(ms, t->begin, t->end), "an event", e);
@@ -504,16 +474,14 @@ static int range_choose(probe *t, gemm_plan *p, int h, err *e) {
         float ms = 0;
         err ignored = {0};
         if (is_whole(t->g, &found[i]) &&
-            product_time(t, p, &found[i].algo, rows, &ms, &ignored) == 0 && ms < limit) {
+            product_time(t, p, &found[i].algo, rows, &ms, &ignored) == 0 && ms < limit)
             order[n++] = (timed){&found[i], ms};
-        }
     }
     qsort(order, (size_t)n, sizeof *order, by_time);
     for (int i = 0; code == 0 && i < n && !p->own[h]; i++) {
         code = agrees_everywhere(t, p, &order[i].found->algo, rows, &p->own[h], e);
-        if (code == 0 && p->own[h]) {
+        if (code == 0 && p->own[h])
             p->algorithms[h] = order[i].found->algo;
-        }
     }
     return code;
 }
@@ -536,9 +504,8 @@ static int outputs_hash(probe *t, const gemm_plan *p, hash128 *digest, err *e) {
 static int rows_fitting(const gemm_plan *p, int rows) {
     size_t left = 0, total = 0;
     size_t row = ((size_t)p->k * sizeof(uint16_t) + (size_t)p->n * out_bytes(p)) * 2;
-    if (cudaMemGetInfo(&left, &total) == cudaSuccess) {
+    if (cudaMemGetInfo(&left, &total) == cudaSuccess)
         rows = (int)BASE_MIN((size_t)rows, left / 4 / row);
-    }
     return BASE_MAX(rows / CUDA_GEMM_ROWS, 1) * CUDA_GEMM_ROWS;
 }
 
@@ -569,9 +536,8 @@ void cuda_gemm_describe(const cuda_gemm *g, buf *out) {
     for (int i = 0; i < g->nplans; i++) {
         const gemm_plan *p = &g->plans[i];
         int own = 0;
-        for (int h = 0; h < HEIGHTS; h++) {
+        for (int h = 0; h < HEIGHTS; h++)
             own += p->own[h];
-        }
         buf_printf(out, ", [%d, %d]: %d of %d tuned", p->n, p->k, own, (int)HEIGHTS);
     }
 }

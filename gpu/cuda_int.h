@@ -93,8 +93,8 @@ typedef struct attend_layout {
 /* Where a part's arrays lie, in bytes from the buffer's start. */
 typedef struct part_layout {
     size_t tokens, positions, slots, wanted, wanted_positions;
-    attend_layout all,
-        last; /* of attention over all rows, and over the wanted ones in the last layer */
+    /* of attention over all rows, and over the wanted ones in the last layer */
+    attend_layout all, last;
     size_t copies, items, whole, temperatures;
     size_t bytes;
 } part_layout;
@@ -124,8 +124,9 @@ typedef struct host_tier {
  *                   ╲                        ╱
  *   compute   ── part 2 ── [behind trip 7] part 3 ────────
  *
- * A trip is a group of blocks' journeys with an event behind it. A part waits for the last trip that
- * one of its slots was in; the copy stream waits for a part where it takes a slot that this uses. */
+ * A trip is a group of blocks' journeys with an event behind it. A part waits for the last trip
+ * that one of its slots was in; the copy stream waits for a part where it takes a slot that this
+ * uses. */
 typedef struct cuda_kv {
     int blocks, slots; /* slots < blocks: the rest lives in host memory */
     int most;          /* slots that there may be: more are asked for when they are needed */
@@ -262,7 +263,8 @@ cudaError_t cuda_kv_reach(cuda_kv *kv, int32_t highest);
 int cuda_kv_bring(cuda_kv *kv, const int32_t *blocks, size_t n, err *e);
 /* Has `stream` wait for the blocks that were brought. */
 cudaError_t cuda_kv_wait(cuda_kv *kv, cudaStream_t stream);
-/* The part that blocks were brought for is on the stream, all that reads or writes them; it is done. */
+/* The part that blocks were brought for is on the stream, all that reads or writes them; it is
+ * done. */
 cudaError_t cuda_kv_begin(cuda_kv *kv, cudaStream_t stream);
 void cuda_kv_end(cuda_kv *kv);
 /* Between these two: begins to bring what the next part will need, and makes room, as far as there

@@ -7,11 +7,11 @@
  * while it runs: the slots whose blocks are worth least give way, by the rule of the cache on disk
  * (how often a block is wanted, by how long it was not; all cost the same and are of one size). A
  * block that nobody owns any more goes without a copy, all others to host memory, from where they
- * come back when they are asked for. Blocks from and to the store go through pinned pages. All of it
- * travels on a stream of its own, in order: a slot or a page may be given to the next block as soon
- * as the journey from it is enqueued. Invariants: a block is on the card, in host memory, or never
- * written; between parts no compute is under way, and while a part is, a slot of it is given away
- * only once the copy stream waits for its end.
+ * come back when they are asked for. Blocks from and to the store go through pinned pages. All of
+ * it travels on a stream of its own, in order: a slot or a page may be given to the next block as
+ * soon as the journey from it is enqueued. Invariants: a block is on the card, in host memory, or
+ * never written; between parts no compute is under way, and while a part is, a slot of it is given
+ * away only once the copy stream waits for its end.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -41,31 +41,27 @@ static cudaError_t slots_new(cuda_kv *kv, int most, int least) {
         status = cudaMalloc(&at, (size_t)slots * block_bytes(kv));
         if (status == cudaSuccess) {
             kv->pool = at;
-            status = cudaMemset(
-                at, 0, (size_t)slots * block_bytes(kv)); /* unwritten values are read, times 0 */
+            /* unwritten values are read, times 0 */
+            status = cudaMemset(at, 0, (size_t)slots * block_bytes(kv));
             return status == cudaSuccess ? cudaDeviceSynchronize() : status;
         }
         cudaGetLastError(); /* taken note of */
-        if (status != cudaErrorMemoryAllocation) {
+        if (status != cudaErrorMemoryAllocation)
             return status;
-        }
     }
     return status;
 }
 
 static cudaError_t copy_stream_new(cuda_kv *kv) {
     cudaError_t status = cudaStreamCreateWithFlags(&kv->copy, cudaStreamNonBlocking);
-    if (status == cudaSuccess) {
+    if (status == cudaSuccess)
         status = cudaEventCreateWithFlags(&kv->computed, cudaEventDisableTiming);
-    }
-    for (int i = 0; i < CUDA_TRIPS && status == cudaSuccess; i++) {
+    for (int i = 0; i < CUDA_TRIPS && status == cudaSuccess; i++)
         status = cudaEventCreateWithFlags(&kv->ended[i], cudaEventDisableTiming);
-    }
     for (int i = 0; i < CUDA_STAGES && status == cudaSuccess; i++) {
         status = cudaMallocHost((void **)&kv->stages[i], block_bytes(kv));
-        if (status == cudaSuccess) {
+        if (status == cudaSuccess)
             status = cudaEventCreateWithFlags(&kv->staged[i], cudaEventDisableTiming);
-        }
     }
     return status;
 }
@@ -132,9 +128,8 @@ static cudaError_t pool_grow(cuda_kv *kv) {
         status = cudaMemcpyAsync(kv->pool, old, (size_t)slots * block_bytes(kv),
                                  cudaMemcpyDeviceToDevice, kv->copy);
     }
-    if (status == cudaSuccess) {
+    if (status == cudaSuccess)
         status = cudaStreamSynchronize(kv->copy);
-    }
     cudaFree(old);
     kv->moved = true;
     return status;
@@ -142,45 +137,35 @@ static cudaError_t pool_grow(cuda_kv *kv) {
 
 cudaError_t cuda_kv_reach(cuda_kv *kv, int32_t highest) {
     cudaError_t status = cudaSuccess;
-    if (!kv->paged && highest >= kv->slots && kv->slots < kv->most) {
+    if (!kv->paged && highest >= kv->slots && kv->slots < kv->most)
         status = pool_grow(kv);
-    }
-    if (status == cudaSuccess && !kv->paged && highest >= kv->slots) {
+    if (status == cudaSuccess && !kv->paged && highest >= kv->slots)
         paging_begin(kv);
-    }
     return status;
 }
 
 void cuda_kv_free(cuda_kv *kv) {
-    if (kv->copy != NULL) {
+    if (kv->copy != NULL)
         cudaStreamSynchronize(kv->copy); /* nothing may still read the pinned memory */
-    }
     for (int i = 0; i < CUDA_STAGES; i++) {
         cudaFreeHost(kv->stages[i]);
-        if (kv->staged[i] != NULL) {
+        if (kv->staged[i] != NULL)
             cudaEventDestroy(kv->staged[i]);
-        }
     }
     for (int i = 0; i < LOAD_PAGES; i++) {
         cudaFreeHost(kv->pages[i]);
-        if (kv->page_sent[i] != NULL) {
+        if (kv->page_sent[i] != NULL)
             cudaEventDestroy(kv->page_sent[i]);
-        }
     }
-    for (int i = 0; i < CUDA_TRIPS; i++) {
-        if (kv->ended[i] != NULL) {
+    for (int i = 0; i < CUDA_TRIPS; i++)
+        if (kv->ended[i] != NULL)
             cudaEventDestroy(kv->ended[i]);
-        }
-    }
-    if (kv->computed != NULL) {
+    if (kv->computed != NULL)
         cudaEventDestroy(kv->computed);
-    }
-    if (kv->copy != NULL) {
+    if (kv->copy != NULL)
         cudaStreamDestroy(kv->copy);
-    }
-    for (int i = 0; i < kv->host.nchunks; i++) {
+    for (int i = 0; i < kv->host.nchunks; i++)
         cudaFreeHost(kv->host.chunks[i]);
-    }
     cudaFree(kv->pool);
     free(kv->slot_of);
     free(kv->block_in);
@@ -219,13 +204,11 @@ static cudaError_t chunk_new(cuda_kv *kv) {
     int pages = BASE_MIN(h->chunk_pages, left), first = h->nchunks * h->chunk_pages;
     void *at = NULL;
     cudaError_t status = cudaMallocHost(&at, (size_t)pages * block_bytes(kv));
-    if (status != cudaSuccess) {
+    if (status != cudaSuccess)
         return status;
-    }
     h->chunks[h->nchunks++] = at;
-    for (int i = 0; i < pages; i++) {
+    for (int i = 0; i < pages; i++)
         h->free_pages[h->nfree++] = first + i;
-    }
     h->made += pages;
     return cudaSuccess;
 }
@@ -240,11 +223,9 @@ static bool has_content(const cuda_kv *kv, int32_t block) {
 }
 
 static void pages_reclaim(cuda_kv *kv) {
-    for (int32_t b = 0; b < kv->blocks; b++) {
-        if (kv->host.page_of[b] >= 0 && (is_nobodys(kv, b) || !has_content(kv, b))) {
+    for (int32_t b = 0; b < kv->blocks; b++)
+        if (kv->host.page_of[b] >= 0 && (is_nobodys(kv, b) || !has_content(kv, b)))
             page_give(&kv->host, b);
-        }
-    }
     kv->host.reclaimed = kv->clock;
 }
 
@@ -257,9 +238,8 @@ static bool pages_used_up(const cuda_kv *kv) {
  * asked for, which host memory makes up for. */
 static cudaError_t page_take(cuda_kv *kv, int32_t block) {
     host_tier *h = &kv->host;
-    if (pages_used_up(kv)) {
+    if (pages_used_up(kv))
         pages_reclaim(kv);
-    }
     cudaError_t status = h->nfree == 0 ? chunk_new(kv) : cudaSuccess;
     if (status == cudaSuccess) {
         h->page_of[block] = h->free_pages[--h->nfree];
@@ -273,15 +253,13 @@ static cudaError_t page_take(cuda_kv *kv, int32_t block) {
 /* The slot is part of the trip that the next event ends. */
 static void slot_travels(cuda_kv *kv, int32_t slot) {
     kv->travelling = true;
-    if (kv->paged) {
+    if (kv->paged)
         kv->trip_of[slot] = kv->trips + 1;
-    }
 }
 
 static cudaError_t trip_end(cuda_kv *kv) {
-    if (!kv->travelling) {
+    if (!kv->travelling)
         return cudaSuccess;
-    }
     kv->travelling = false;
     kv->trips++;
     return cudaEventRecord(kv->ended[kv->trips % CUDA_TRIPS], kv->copy);
@@ -291,9 +269,8 @@ static cudaError_t trip_end(cuda_kv *kv) {
 cudaError_t cuda_kv_wait(cuda_kv *kv, cudaStream_t stream) {
     uint64_t trip = kv->paged ? kv->needed : kv->trips;
     uint64_t known = kv->trips > CUDA_TRIPS ? kv->trips - CUDA_TRIPS + 1 : 1;
-    if (trip <= kv->waited) {
+    if (trip <= kv->waited)
         return cudaSuccess;
-    }
     kv->waited = BASE_MAX(trip, known);
     return cudaStreamWaitEvent(stream, kv->ended[kv->waited % CUDA_TRIPS], 0);
 }
@@ -313,9 +290,8 @@ static bool in_flight(const cuda_kv *kv, int32_t slot) {
 
 /* What is put on the copy stream from now on comes behind the part under way. */
 static cudaError_t part_await(cuda_kv *kv) {
-    if (!kv->computing || kv->behind) {
+    if (!kv->computing || kv->behind)
         return cudaSuccess;
-    }
     kv->behind = true;
     return cudaStreamWaitEvent(kv->copy, kv->computed, 0);
 }
@@ -350,25 +326,22 @@ static void slots_rank(cuda_kv *kv) {
     qsort(kv->victims, (size_t)kv->nvictims, sizeof *kv->victims, by_rank);
 }
 
-/* The slot whose block is worth least, and less than `below`; -1: none. Of slots not used since they
- * were ranked the order stays but for what became wanted less, so ranking all of them is for a few
- * dozen at least; `again`: they may be ranked anew. */
+/* The slot whose block is worth least, and less than `below`; -1: none. Of slots not used since
+ * they were ranked the order stays but for what became wanted less, so ranking all of them is for a
+ * few dozen at least; `again`: they may be ranked anew. */
 static int32_t victim_find(cuda_kv *kv, double below, bool again) {
     int most = kv->slots / 32 + 1;
     for (int round = 0; round <= again; round++) {
         while (kv->next_victim < BASE_MIN(kv->nvictims, most)) {
             const slot_rank *v = &kv->victims[kv->next_victim];
-            if (v->rank >= below) {
+            if (v->rank >= below)
                 break;
-            }
             kv->next_victim++;
-            if (kv->used[v->slot] == v->used && may_empty(kv, v->slot)) {
+            if (kv->used[v->slot] == v->used && may_empty(kv, v->slot))
                 return v->slot;
-            }
         }
-        if (again && round == 0) {
+        if (again && round == 0)
             slots_rank(kv);
-        }
     }
     return -1;
 }
@@ -384,9 +357,8 @@ static cudaError_t slot_empty(cuda_kv *kv, int32_t slot) {
             status = cudaMemcpyAsync(page_at(kv, kv->host.page_of[block]), slot_at(kv, slot),
                                      block_bytes(kv), cudaMemcpyDeviceToHost, kv->copy);
         }
-        if (status != cudaSuccess) {
+        if (status != cudaSuccess)
             return status;
-        }
         kv->moved_out++;
         kv->out_ahead += kv->computing;
     }
@@ -420,9 +392,8 @@ static cudaError_t block_place(cuda_kv *kv, int32_t block, bool content) {
         status = cudaMemcpyAsync(slot_at(kv, slot), page_at(kv, kv->host.page_of[block]),
                                  block_bytes(kv), cudaMemcpyHostToDevice, kv->copy);
     }
-    if (kv->host.page_of[block] >= 0) {
+    if (kv->host.page_of[block] >= 0)
         page_give(&kv->host, block); /* the next journey to the page comes behind this one */
-    }
     return status;
 }
 
@@ -434,33 +405,29 @@ static cudaError_t block_bring(cuda_kv *kv, int32_t block, bool content) {
     }
     bool found = kv->nfree > 0;
     cudaError_t status = found ? cudaSuccess : slot_free(kv, INFINITY, &found);
-    if (status == cudaSuccess && !found) {
+    if (status == cudaSuccess && !found)
         return cudaErrorMemoryAllocation; /* the caller promised that they fit */
-    }
     return status == cudaSuccess ? block_place(kv, block, content) : status;
 }
 
 static void keep_those_here(cuda_kv *kv, const int32_t *blocks, size_t n) {
     for (size_t i = 0; i < n; i++) {
         int32_t slot = kv->slot_of[blocks[i]];
-        if (slot >= 0) {
+        if (slot >= 0)
             kv->used[slot] = kv->clock;
-        }
     }
 }
 
 int cuda_kv_bring(cuda_kv *kv, const int32_t *blocks, size_t n, err *e) {
-    if (!kv->paged) {
+    if (!kv->paged)
         return 0;
-    }
     kv->clock += n;
     kv->part++;
     kv->taken = 0;
     keep_those_here(kv, blocks, n);
     cudaError_t status = cudaSuccess;
-    for (size_t i = 0; i < n && status == cudaSuccess; i++) {
+    for (size_t i = 0; i < n && status == cudaSuccess; i++)
         status = block_bring(kv, blocks[i], true);
-    }
     status = status == cudaSuccess ? trip_end(kv) : status;
     kv->needed = 0;
     for (size_t i = 0; i < n && status == cudaSuccess; i++) {
@@ -483,9 +450,8 @@ static bool is_soon(const cuda_kv *kv, uint64_t since) {
 
 /* As slot_free, but only where it takes no more host memory than there may be. */
 static cudaError_t slot_free_gently(cuda_kv *kv, double below, bool *found) {
-    if (pages_used_up(kv) && !is_soon(kv, kv->host.reclaimed)) {
+    if (pages_used_up(kv) && !is_soon(kv, kv->host.reclaimed))
         pages_reclaim(kv);
-    }
     *found = false;
     int32_t slot = victim_find(kv, below, !is_soon(kv, kv->fruitless));
     if (slot < 0 || (pages_used_up(kv) && !is_nobodys(kv, kv->block_in[slot]))) {
@@ -503,9 +469,8 @@ static cudaError_t blocks_ahead(cuda_kv *kv, const int32_t *blocks, size_t n, bo
     int brought = 0;
     *left = false;
     for (size_t i = 0; i < n && status == cudaSuccess && !*left; i++) {
-        if (kv->slot_of[blocks[i]] >= 0 || (!sure && !has_content(kv, blocks[i]))) {
+        if (kv->slot_of[blocks[i]] >= 0 || (!sure && !has_content(kv, blocks[i])))
             continue;
-        }
         bool found = kv->nfree > 0;
         if (!found) {
             status = sure ? slot_free(kv, INFINITY, &found)
@@ -516,9 +481,8 @@ static cudaError_t blocks_ahead(cuda_kv *kv, const int32_t *blocks, size_t n, bo
             status = block_place(kv, blocks[i], true);
             brought++;
         }
-        if (status == cudaSuccess && brought % TRIP_BLOCKS == 0) {
+        if (status == cudaSuccess && brought % TRIP_BLOCKS == 0)
             status = trip_end(kv);
-        }
     }
     return status;
 }
@@ -526,16 +490,14 @@ static cudaError_t blocks_ahead(cuda_kv *kv, const int32_t *blocks, size_t n, bo
 /* As many free slots as the part under way took: the next one may want as many. */
 static cudaError_t spare_ahead(cuda_kv *kv, int spare) {
     cudaError_t status = cudaSuccess;
-    for (bool found = true; found && kv->nfree < spare && status == cudaSuccess;) {
+    for (bool found = true; found && kv->nfree < spare && status == cudaSuccess;)
         status = slot_free_gently(kv, INFINITY, &found);
-    }
     return status;
 }
 
 cudaError_t cuda_kv_ahead(cuda_kv *kv, const int32_t *blocks, size_t n, bool sure) {
-    if (!kv->computing) {
+    if (!kv->computing)
         return cudaSuccess;
-    }
     int spare = BASE_MIN(kv->taken, kv->slots / 8);
     bool left;
     kv->clock++;
@@ -570,9 +532,8 @@ static cudaError_t block_send(cuda_kv *kv, int32_t block, const void *pinned, cu
         status = cudaMemcpyAsync(slot_at(kv, slot), pinned, block_bytes(kv), cudaMemcpyHostToDevice,
                                  kv->copy);
     }
-    if (status == cudaSuccess) {
+    if (status == cudaSuccess)
         status = cudaEventRecord(left, kv->copy);
-    }
     return status == cudaSuccess ? trip_end(kv) : status;
 }
 
@@ -581,9 +542,8 @@ cudaError_t cuda_kv_put(cuda_kv *kv, int32_t block, const void *in) {
     int stage = kv->stage;
     kv->stage = (stage + 1) % CUDA_STAGES;
     cudaError_t status = cudaEventSynchronize(kv->staged[stage]); /* the buffer's last journey */
-    if (status != cudaSuccess) {
+    if (status != cudaSuccess)
         return status;
-    }
     memcpy(kv->stages[stage], in, block_bytes(kv));
     return block_send(kv, block, kv->stages[stage], kv->staged[stage]);
 }
@@ -608,9 +568,8 @@ cudaError_t cuda_kv_send(cuda_kv *kv, int page, int32_t block) {
 
 cudaError_t cuda_kv_get(cuda_kv *kv, int32_t block, void *out) {
     if (kv->paged && kv->slot_of[block] < 0) {
-        if (!has_content(kv, block)) {
-            return cudaErrorInvalidValue; /* never written */
-        }
+        if (!has_content(kv, block))
+            return cudaErrorInvalidValue;                     /* never written */
         cudaError_t status = cudaStreamSynchronize(kv->copy); /* its journey out */
         memcpy(out, page_at(kv, kv->host.page_of[block]), block_bytes(kv));
         return status;
@@ -621,11 +580,9 @@ cudaError_t cuda_kv_get(cuda_kv *kv, int32_t block, void *out) {
         status = cudaMemcpyAsync(kv->stages[stage], slot_at(kv, cuda_kv_slot(kv, block)),
                                  block_bytes(kv), cudaMemcpyDeviceToHost, kv->copy);
     }
-    if (status == cudaSuccess) {
+    if (status == cudaSuccess)
         status = cudaStreamSynchronize(kv->copy);
-    }
-    if (status == cudaSuccess) {
+    if (status == cudaSuccess)
         memcpy(out, kv->stages[stage], block_bytes(kv));
-    }
     return status;
 }

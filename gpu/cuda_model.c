@@ -36,9 +36,8 @@ typedef struct loader {
 
 void *cuda_keep(cuda_state *s, size_t bytes, const char *what, err *e) {
     void *p = NULL;
-    if (cuda_check(cudaMalloc(&p, bytes), what, e) != 0) {
+    if (cuda_check(cudaMalloc(&p, bytes), what, e) != 0)
         return NULL;
-    }
     if (s->nallocations == s->allocations_cap) {
         s->allocations_cap = s->allocations_cap * 2 + 64;
         s->allocations =
@@ -50,18 +49,16 @@ void *cuda_keep(cuda_state *s, size_t bytes, const char *what, err *e) {
 }
 
 static void *keep(loader *l, size_t bytes) {
-    if (l->code != 0) {
+    if (l->code != 0)
         return NULL;
-    }
     void *p = cuda_keep(l->s, bytes, "memory for the model's weights", l->e);
     l->code = p == NULL ? (int)l->e->code : 0;
     return p;
 }
 
 static void check(loader *l, cudaError_t status, const char *what) {
-    if (l->code == 0) {
+    if (l->code == 0)
         l->code = cuda_check(status, what, l->e);
-    }
 }
 
 /* ---- matrices -------------------------------------------------------------------------------- */
@@ -108,9 +105,8 @@ static uint16_t *matrix_load(loader *l, int rows, int columns, const tensor_rows
                              int count) {
     size_t width = (size_t)columns, at = 0;
     uint16_t *matrix = keep(l, (size_t)rows * width * sizeof(uint16_t));
-    if (matrix == NULL) {
+    if (matrix == NULL)
         return NULL;
-    }
     if (l->engine->file == NULL) {
         float scale = sqrtf(
             3.0f /
@@ -169,9 +165,8 @@ static float *floats_send(loader *l, const float *values, int n) {
 /* The parts one behind the other, n in all; without a file: ones. */
 static float *vector_load(loader *l, int layer, const char *const *names, int count, int n) {
     float *values = mem_alloc(sizeof *values * (size_t)n);
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < n; i++)
         values[i] = 1;
-    }
     int at = 0;
     for (int i = 0; i < count && l->engine->file != NULL; i++) {
         const gguf_tensor *t = tensor(l, layer, names[i]);
@@ -197,9 +192,8 @@ static void layer_vectors_load(loader *l, int i, cuda_layer *y) {
         y->post_attn_norm = one_vector(l, i, "post_attention_norm.weight", c->n_embd);
         y->post_ffn_norm = one_vector(l, i, "post_ffw_norm.weight", c->n_embd);
     }
-    if (c->output_bias) {
+    if (c->output_bias)
         y->o_bias = one_vector(l, i, "attn_output.bias", c->n_embd);
-    }
     if (c->qk_norm) {
         y->q_norm = one_vector(l, i, "attn_q_norm.weight", c->head_dim);
         y->k_norm = one_vector(l, i, "attn_k_norm.weight", c->head_dim);
@@ -221,9 +215,8 @@ static void rope_load(loader *l) {
     float all[CONFIG_MAX_HEAD_DIM / 2], local[CONFIG_MAX_HEAD_DIM / 2];
     config_rope_frequencies(c, 0, local);
     memcpy(all, local, sizeof all);
-    for (int i = 0; i < c->n_layers; i++) {
+    for (int i = 0; i < c->n_layers; i++)
         config_rope_frequencies(c, i, s->layers[i].window > 0 ? local : all);
-    }
     s->two_ropes = memcmp(all, local, sizeof(float) * (size_t)(c->rope_dims / 2)) != 0;
     s->frequencies = floats_send(l, all, c->rope_dims / 2);
     s->frequencies_local = floats_send(l, local, c->rope_dims / 2);
@@ -245,9 +238,8 @@ static void model_read(loader *l) {
         y->down = plain_load(l, i, "ffn_down.weight", c->n_embd, c->ffn);
         layer_vectors_load(l, i, y);
     }
-    if (l->code == 0) {
+    if (l->code == 0)
         rope_load(l);
-    }
 }
 
 static int plans_declare(llm_engine *engine, err *e) {
@@ -260,11 +252,9 @@ static int plans_declare(llm_engine *engine, err *e) {
     s->plan_down = cuda_gemm_declare(s->g, c->n_embd, c->ffn, true, CUDA_PASS_ROWS, e);
     s->plan_head = cuda_gemm_declare(s->g, c->vocab, c->n_embd, true, CUDA_HEAD_ROWS, e);
     int plans[] = {s->plan_qkv, s->plan_o, s->plan_gate_up, s->plan_down, s->plan_head};
-    for (size_t i = 0; i < BASE_COUNT(plans); i++) {
-        if (plans[i] < 0) {
+    for (size_t i = 0; i < BASE_COUNT(plans); i++)
+        if (plans[i] < 0)
             return e->code;
-        }
-    }
     return 0;
 }
 
@@ -276,9 +266,8 @@ int cuda_load(llm_engine *engine, hash128 *digest, err *e) {
                ? code
                : cuda_gemm_probe(s->g, s->stream,
                                  s->probe_rows > 0 ? s->probe_rows : CUDA_PROBE_ROWS, digest, e);
-    if (code != 0) {
+    if (code != 0)
         return code;
-    }
     const model_config *c = &engine->config;
     size_t widest =
         (size_t)BASE_MAX(BASE_MAX(c->n_embd, c->ffn), c->n_heads * c->head_dim) * sizeof(uint16_t);
@@ -289,9 +278,8 @@ int cuda_load(llm_engine *engine, hash128 *digest, err *e) {
                 .seed = 7};
     l.stage_bytes = BASE_MAX(STAGE_BYTES, widest * LOAD_ROWS);
     code = cuda_check(cudaMallocHost((void **)&l.stage, l.stage_bytes), "a pinned buffer", e);
-    if (code != 0) {
+    if (code != 0)
         return code;
-    }
     model_read(&l);
     check(&l, cudaDeviceSynchronize(), "loading the model"); /* of the small vectors' stream, too */
     cudaFreeHost(l.stage);

@@ -20,9 +20,8 @@ static int last_block(const pass_row *row) {
 /* ---- how much -------------------------------------------------------------------------------- */
 
 static void mark_block(cuda_work *w, int32_t block) {
-    if (w->marks[block] == w->mark) {
+    if (w->marks[block] == w->mark)
         return;
-    }
     w->marks[block] = w->mark;
     w->highest = BASE_MAX(w->highest, block);
     if (w->nused == w->used_cap) {
@@ -41,9 +40,8 @@ static void marks_begin(cuda_work *w) {
 static void row_mark(cuda_work *w, const pass *p, int first, int i) {
     const pass_row *row = &p->rows[i], *before = i > first ? row - 1 : NULL;
     bool same = before != NULL && before->table == row->table;
-    for (int b = same ? last_block(before) : 0; b <= last_block(row); b++) {
+    for (int b = same ? last_block(before) : 0; b <= last_block(row); b++)
         mark_block(w, row->table[b]);
-    }
 }
 
 int cuda_part_rows(cuda_work *w, const pass *p, int first, err *e) {
@@ -52,21 +50,18 @@ int cuda_part_rows(cuda_work *w, const pass *p, int first, err *e) {
     int states = 0, n = 0;
     size_t used = 0; /* by the rows that fit */
     marks_begin(w);
-    for (int i = 0; tiers && i < p->ncopies; i++) {
+    for (int i = 0; tiers && i < p->ncopies; i++)
         w->highest = BASE_MAX(w->highest, BASE_MAX(p->copies[i].from, p->copies[i].to));
-    }
     while (first + n < p->nrows && n < w->rows_cap) {
         const pass_row *row = &p->rows[first + n];
         states += row->position / PLAN_CHUNK + 1;
         if (tiers) {
             row_mark(w, p, first, first + n);
-            if (cuda_check(cuda_kv_reach(&w->kv, w->highest), "memory for KV blocks", e) != 0) {
+            if (cuda_check(cuda_kv_reach(&w->kv, w->highest), "memory for KV blocks", e) != 0)
                 return 0;
-            }
         }
-        if (states > w->states_cap || (tiers && w->nused + copies > (size_t)w->kv.slots)) {
+        if (states > w->states_cap || (tiers && w->nused + copies > (size_t)w->kv.slots))
             break;
-        }
         used = w->nused;
         n++;
     }
@@ -101,17 +96,15 @@ static whole_kind kind_of(const pass_want *want) {
 static void wants_find(cuda_work *w, cuda_part *part) {
     const pass *p = part->p;
     int at = part->want_first;
-    while (at < p->nwants && p->wants[at].row < part->first + part->nrows) {
+    while (at < p->nwants && p->wants[at].row < part->first + part->nrows)
         at++;
-    }
     part->nwants = at - part->want_first;
     wants_reserve(w, part->nwants);
     for (int i = 0; i < part->nwants; i++) {
         const pass_want *want = &p->wants[part->want_first + i];
         int row = want->row - part->first;
-        if (part->nwanted == 0 || w->wanted[part->nwanted - 1] != row) {
+        if (part->nwanted == 0 || w->wanted[part->nwanted - 1] != row)
             w->wanted[part->nwanted++] = row;
-        }
         w->want_rows[i] = part->nwanted - 1;
         part->nitems += want->ids != NULL ? want->count : 0;
     }
@@ -119,9 +112,8 @@ static void wants_find(cuda_work *w, cuda_part *part) {
     for (int kind = 0; kind < WHOLE_KINDS; kind++) {
         for (int i = 0; i < part->nwants; i++) {
             pass_want *want = &p->wants[part->want_first + i];
-            if (want->ids == NULL && kind_of(want) == (whole_kind)kind) {
+            if (want->ids == NULL && kind_of(want) == (whole_kind)kind)
                 w->whole[part->nwhole++] = want;
-            }
         }
         ends[kind] = part->nwhole;
     }
@@ -159,31 +151,26 @@ static void tables_translate(cuda_work *w, const cuda_part *part) {
     for (int i = 0; i < part->nrows;) {
         const int32_t *table = part->p->rows[part->first + i].table;
         int end = table_run(part, i, &blocks);
-        for (int b = 0; b < blocks; b++) {
+        for (int b = 0; b < blocks; b++)
             w->tables[at + (size_t)b] = cuda_kv_slot(&w->kv, table[b]);
-        }
-        for (; i < end; i++) {
+        for (; i < end; i++)
             w->plan_rows[i].table = w->tables + at;
-        }
         at += (size_t)blocks;
     }
 }
 
 static void rows_plan(cuda_work *w, const cuda_part *part) {
     const pass_row *rows = part->p->rows + part->first;
-    for (int i = 0; i < part->nrows; i++) {
+    for (int i = 0; i < part->nrows; i++)
         w->plan_rows[i] = (plan_row){rows[i].position, rows[i].table};
-    }
-    if (w->kv.paged) {
+    if (w->kv.paged)
         tables_translate(w, part);
-    }
     const model_config *c = &w->engine->config;
     int group = c->n_heads / c->n_kv_heads;
     plan_make(&w->plan, w->plan_rows, part->nrows, group);
     if (!part->all_wanted) {
-        for (int i = 0; i < part->nwanted; i++) {
+        for (int i = 0; i < part->nwanted; i++)
             w->last_rows[i] = w->plan_rows[w->wanted[i]];
-        }
         plan_make(&w->last_plan, w->last_rows, part->nwanted, group);
     }
 }
@@ -220,9 +207,8 @@ static void copies_plan(cuda_work *w, cuda_part *part, int n) {
 
 static int padded(int n, bool graph) {
     int size = 16;
-    while (graph && size < n) {
+    while (graph && size < n)
         size *= 2;
-    }
     return graph && n > 0 ? size : n;
 }
 
@@ -325,24 +311,19 @@ static void wants_fill(const cuda_work *w, const cuda_part *part, char *base) {
     plan_item *items = (plan_item *)(void *)(base + part->at.items);
     int32_t *whole = (int32_t *)(void *)(base + part->at.whole);
     const pass_want *first = part->p->wants + part->want_first;
-    for (int i = 0; i < part->nwants; i++) {
-        for (int k = 0; first[i].ids != NULL && k < first[i].count; k++) {
+    for (int i = 0; i < part->nwants; i++)
+        for (int k = 0; first[i].ids != NULL && k < first[i].count; k++)
             *items++ = (plan_item){w->want_rows[i], first[i].ids[k]};
-        }
-    }
-    for (int i = 0; i < part->nwhole; i++) {
+    for (int i = 0; i < part->nwhole; i++)
         whole[i] = w->want_rows[w->whole[i] - first];
-    }
     float *temperatures = (float *)(void *)(base + part->at.temperatures);
-    for (int i = 0; i < part->ndraws; i++) {
+    for (int i = 0; i < part->ndraws; i++)
         temperatures[i] = w->whole[part->ntops + i]->temperature;
-    }
 }
 
 int cuda_pinned_reserve(char **p, size_t *cap, size_t bytes, err *e) {
-    if (bytes <= *cap) {
+    if (bytes <= *cap)
         return 0;
-    }
     cudaFreeHost(*p); /* NULL is fine */
     *p = NULL;
     *cap = 0;
@@ -372,14 +353,12 @@ static int buffers_reserve(cuda_work *w, size_t bytes, err *e) {
 int cuda_part_make(cuda_work *w, cuda_part *part, err *e) {
     const pass *p = part->p;
     marks_begin(w);
-    for (int i = part->first; i < part->first + part->nrows; i++) {
+    for (int i = part->first; i < part->first + part->nrows; i++)
         row_mark(w, p, part->first, i);
-    }
     int ncopies = copies_find(w, part);
     int code = cuda_kv_bring(&w->kv, w->used, w->nused, e);
-    if (code != 0) {
+    if (code != 0)
         return code;
-    }
     wants_find(w, part);
     rows_plan(w, part);
     copies_plan(w, part, ncopies);
@@ -388,23 +367,19 @@ int cuda_part_make(cuda_work *w, cuda_part *part, err *e) {
     part->shape = (graph_shape){.rows = padded(part->nrows, part->graph)};
     shape_make(&w->plan, part->graph, &part->shape.attend);
     part->last = (attend_shape){0};
-    if (!part->all_wanted) {
+    if (!part->all_wanted)
         shape_make(&w->last_plan, false, &part->last);
-    }
     part_place(w, part, ncopies);
     code = buffers_reserve(w, part->at.bytes, e);
-    if (code != 0) {
+    if (code != 0)
         return code;
-    }
     char *base = w->part_host;
     rows_fill(w, part, base);
     attend_fill(&w->plan, &part->shape.attend, &part->at.all, part->nrows, part->shape.rows, base);
-    if (!part->all_wanted && part->nwanted > 0) {
+    if (!part->all_wanted && part->nwanted > 0)
         attend_fill(&w->last_plan, &part->last, &part->at.last, part->nwanted, part->nwanted, base);
-    }
-    if (ncopies > 0) {
+    if (ncopies > 0)
         memcpy(base + part->at.copies, w->sorted, sizeof *w->sorted * (size_t)ncopies);
-    }
     wants_fill(w, part, base);
     return 0;
 }

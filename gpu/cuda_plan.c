@@ -27,9 +27,8 @@ static int last_block(const plan_row *row) {
 /* ---- lists ----------------------------------------------------------------------------------- */
 
 static void *grown(void *list, int count, int more, int *cap, size_t size) {
-    if (count + more <= *cap) {
+    if (count + more <= *cap)
         return list;
-    }
     *cap = BASE_MAX(2 * *cap, count + more + 64);
     return mem_realloc(list, (size_t)*cap * size);
 }
@@ -53,18 +52,15 @@ static int blocks_add(attend_plan *p, const int32_t *table, int b0, int b1) {
  * which reach them share; *longest: a row that sees all. */
 static int shared_end(const planner *pl, int from, int to, int b0, int chunk_end, int *longest) {
     *longest = from;
-    for (int i = from; i < to; i++) {
-        if (last_block(&pl->rows[i]) > last_block(&pl->rows[*longest])) {
+    for (int i = from; i < to; i++)
+        if (last_block(&pl->rows[i]) > last_block(&pl->rows[*longest]))
             *longest = i;
-        }
-    }
     const plan_row *model = &pl->rows[*longest];
     int end = BASE_MIN(chunk_end, last_block(model) + 1);
     for (int i = from; i < to; i++) {
         const plan_row *row = &pl->rows[i];
-        if (row->table == model->table) { /* neighbours mostly share the table itself */
+        if (row->table == model->table) /* neighbours mostly share the table itself */
             continue;
-        }
         int reach = BASE_MIN(end, last_block(row) + 1);
         for (int b = b0; b < reach; b++) {
             if (row->table[b] != model->table[b]) {
@@ -103,9 +99,8 @@ static void run_plan(const planner *pl, int from, int to, int b0, int chunk_end,
     assert(b1 > b0 && level < PLAN_LEVELS);
     p->levels = BASE_MAX(p->levels, level + 1);
     tasks_emit(pl, from, to, b0, b1, blocks_add(p, pl->rows[longest].table, b0, b1), level);
-    if (b1 == chunk_end) {
+    if (b1 == chunk_end)
         return;
-    }
     for (int i = from; i < to;) {
         const plan_row *row = &pl->rows[i];
         if (last_block(row) < b1) {
@@ -114,9 +109,8 @@ static void run_plan(const planner *pl, int from, int to, int b0, int chunk_end,
         }
         int end = i;
         while (end < to && last_block(&pl->rows[end]) >= b1 &&
-               pl->rows[end].table[b1] == row->table[b1]) {
+               pl->rows[end].table[b1] == row->table[b1])
             p->states[end++] = 0; /* goes on from a state; which one is decided below */
-        }
         run_plan(pl, i, end, b1, chunk_end, level + 1);
         i = end;
     }
@@ -132,9 +126,8 @@ static void chunk_plan(const planner *pl, int nrows, int chunk) {
         }
         int end = i + 1;
         while (end < nrows && last_block(&pl->rows[end]) >= b0 &&
-               pl->rows[end].table[b0] == row->table[b0]) {
+               pl->rows[end].table[b0] == row->table[b0])
             end++;
-        }
         run_plan(pl, i, end, b0, b0 + PLAN_CHUNK_BLOCKS, 0);
         i = end;
     }
@@ -145,9 +138,8 @@ static void chunk_plan(const planner *pl, int nrows, int chunk) {
 static void states_assign(attend_plan *p, const plan_row *rows, int nrows) {
     for (int i = 0; i < nrows; i++) {
         int chunks = rows[i].position / PLAN_CHUNK + 1;
-        if (chunks == 1 && p->states[i] < 0) {
+        if (chunks == 1 && p->states[i] < 0)
             continue;
-        }
         p->states[i] = p->nstates;
         p->nstates += chunks;
         if (chunks > 1) {
@@ -158,9 +150,8 @@ static void states_assign(attend_plan *p, const plan_row *rows, int nrows) {
 }
 
 void plan_make(attend_plan *p, const plan_row *rows, int nrows, int group) {
-    for (int level = 0; level < PLAN_LEVELS; level++) {
+    for (int level = 0; level < PLAN_LEVELS; level++)
         p->wide[level].count = p->narrow[level].count = 0;
-    }
     p->levels = p->nblocks = p->nmerges = p->nstates = 0;
     p->states = grown(p->states, 0, nrows, &p->states_cap, sizeof *p->states);
     int blocks = 0;
@@ -169,9 +160,8 @@ void plan_make(attend_plan *p, const plan_row *rows, int nrows, int group) {
         blocks = BASE_MAX(blocks, last_block(&rows[i]) + 1);
     }
     planner pl = {p, rows, group};
-    for (int chunk = 0; chunk * PLAN_CHUNK_BLOCKS < blocks; chunk++) {
+    for (int chunk = 0; chunk * PLAN_CHUNK_BLOCKS < blocks; chunk++)
         chunk_plan(&pl, nrows, chunk);
-    }
     states_assign(p, rows, nrows);
 }
 
@@ -202,16 +192,13 @@ int plan_copies(const plan_copy *in, int count, int32_t *level, plan_copy *out, 
     }
     int n = 0;
     for (int l = 0; l < levels; l++) {
-        for (int i = 0; i < count; i++) {
-            if (of[i] == l) {
+        for (int i = 0; i < count; i++)
+            if (of[i] == l)
                 out[n++] = in[i];
-            }
-        }
         ends[l] = n;
     }
-    for (int i = 0; i < count; i++) {
+    for (int i = 0; i < count; i++)
         level[2 * (size_t)in[i].to] = level[2 * (size_t)in[i].from + 1] = 0;
-    }
     free(of);
     return levels;
 }

@@ -42,12 +42,10 @@ static int buffers_list(cuda_work *w, device_buffer out[BUFFERS]) {
     out[n++] = (device_buffer){(void **)&w->gate_up, 2 * (size_t)c->ffn * h, 0, 0};
     out[n++] = (device_buffer){(void **)&w->h, (size_t)c->ffn * h, 0, 0};
     out[n++] = (device_buffer){(void **)&w->angles, (size_t)c->rope_dims * f, 0, 0};
-    if (c->post_norm) {
+    if (c->post_norm)
         out[n++] = (device_buffer){(void **)&w->y, width * f, 0, 0};
-    }
-    if (w->s->two_ropes) {
+    if (w->s->two_ropes)
         out[n++] = (device_buffer){(void **)&w->angles_local, (size_t)c->rope_dims * f, 0, 0};
-    }
     out[n++] = (device_buffer){(void **)&w->state_out, 0, heads * f, 0};
     out[n++] = (device_buffer){(void **)&w->state_norm, 0, (size_t)c->n_heads * 2 * f, 0};
     out[n++] = (device_buffer){(void **)&w->logits, 0, 0, CUDA_HEAD_ROWS * (size_t)c->vocab * f};
@@ -64,9 +62,8 @@ static cudaError_t buffers_new(cuda_work *w, const device_buffer *list, int n) {
         status = cudaMalloc(list[i].at, bytes);
         status = status == cudaSuccess ? cudaMemset(*list[i].at, 0, bytes) : status;
     }
-    if (status == cudaSuccess) {
+    if (status == cudaSuccess)
         return cudaDeviceSynchronize();
-    }
     cudaGetLastError(); /* taken note of */
     for (int i = 0; i < n; i++) {
         cudaFree(*list[i].at);
@@ -89,17 +86,15 @@ static int buffers_fit(cuda_work *w, int rows, err *e) {
          w->rows_cap = round_rows(w->rows_cap / 2)) {
         w->states_cap = w->rows_cap + BASE_MIN(w->rows_cap, SPARE_STATES) + states;
         status = buffers_new(w, list, n);
-        if (status == cudaSuccess && (room_is_left() || w->rows_cap <= LEAST_ROWS)) {
+        if (status == cudaSuccess && (room_is_left() || w->rows_cap <= LEAST_ROWS))
             return 0;
-        }
         for (int i = 0; i < n; i++) {
             cudaFree(*list[i].at);
             *list[i].at = NULL;
         }
         if ((status != cudaSuccess && status != cudaErrorMemoryAllocation) ||
-            w->rows_cap <= LEAST_ROWS) {
+            w->rows_cap <= LEAST_ROWS)
             return cuda_check(status, "memory for a pass's activations", e);
-        }
     }
 }
 
@@ -133,11 +128,9 @@ int cuda_work_new(llm_engine *engine, const work_size *size, void **work, err *e
 }
 
 void cuda_graphs_drop(cuda_work *w) {
-    for (int i = 0; i < w->ngraphs; i++) {
-        if (w->graphs[i].exec != NULL) {
+    for (int i = 0; i < w->ngraphs; i++)
+        if (w->graphs[i].exec != NULL)
             cudaGraphExecDestroy(w->graphs[i].exec);
-        }
-    }
     w->ngraphs = 0;
 }
 
@@ -145,29 +138,25 @@ void cuda_work_free(llm_engine *engine, void *work) {
     (void)engine;
     cuda_work *w = work;
     cudaSetDevice(w->s->device);
-    if (w->stream != NULL) {
+    if (w->stream != NULL)
         cudaStreamSynchronize(w->stream);
-    }
     cuda_graphs_drop(w);
     device_buffer list[BUFFERS];
     int n = buffers_list(w, list);
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < n; i++)
         cudaFree(*list[i].at);
-    }
     cuda_kv_free(&w->kv);
     cudaFree(w->answers);
     cudaFree(w->part_device);
     cudaFreeHost(w->part_host);
     cudaFreeHost(w->back);
-    if (w->stream != NULL) {
+    if (w->stream != NULL)
         cudaStreamDestroy(w->stream);
-    }
     plan_free(&w->plan);
     plan_free(&w->last_plan);
     void *all[] = {
         w->plan_rows, w->last_rows, w->tables, w->marks,  w->used,      w->copy_levels, w->copies,
         w->sorted,    w->copy_ends, w->copied, w->wanted, w->want_rows, w->whole,       w};
-    for (size_t i = 0; i < BASE_COUNT(all); i++) {
+    for (size_t i = 0; i < BASE_COUNT(all); i++)
         free(all[i]);
-    }
 }

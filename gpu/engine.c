@@ -23,9 +23,8 @@ static double clock_ms(void) {
 }
 
 static int usable_threads(const llm_engine_options *options) {
-    if (options->threads > 0) {
+    if (options->threads > 0)
         return BASE_MIN(options->threads, 256);
-    }
     cpu_set_t set;
     return sched_getaffinity(0, sizeof set, &set) == 0 ? BASE_MAX(CPU_COUNT(&set), 1) : 1;
 }
@@ -43,14 +42,12 @@ static int backends_for(const llm_engine_options *options, const llm_backend *ou
     bool any = strcmp(device, "auto") == 0;
     (void)any;
 #ifdef KVASIR_CUDA
-    if (any || strncmp(device, "cuda", 4) == 0) {
+    if (any || strncmp(device, "cuda", 4) == 0)
         out[n++] = &backend_cuda;
-    }
 #endif
 #ifdef KVASIR_CPU
-    if (any || strcmp(device, "cpu") == 0) {
+    if (any || strcmp(device, "cpu") == 0)
         out[n++] = &backend_cpu;
-    }
 #endif
     return n;
 }
@@ -89,14 +86,12 @@ static int open_with(const llm_backend *backend, const llm_engine_options *optio
 
 int llm_engine_open(const llm_engine_options *options, llm_engine **out, err *e) {
     *out = NULL;
-    if (options->path == NULL || options->path[0] == '\0') {
+    if (options->path == NULL || options->path[0] == '\0')
         return err_set(e, ERR_MODEL, "no model file given");
-    }
     const llm_backend *backends[2];
     int n = backends_for(options, backends);
-    if (n == 0) {
+    if (n == 0)
         return err_set(e, ERR_UNSUPPORTED, "no device '%s' in this build", options->device);
-    }
     int code = open_with(backends[0], options, out, e);
     if (code != 0 &&
         n > 1) { /* 'auto': the next device will do, and says why it was not the first */
@@ -112,9 +107,8 @@ int llm_engine_open(const llm_engine_options *options, llm_engine **out, err *e)
 }
 
 void llm_engine_close(llm_engine *engine) {
-    if (engine == NULL) {
+    if (engine == NULL)
         return;
-    }
     engine->backend->close(engine);
     tokenizer_free(engine->tokenizer);
     gguf_close(engine->file);
@@ -131,8 +125,7 @@ bool llm_engine_outdated(const llm_engine *engine) {
 }
 
 const llm_template *llm_engine_template(const llm_engine *engine, llm_format format) {
-    if (format == LLM_FORMAT_AUTO) {
+    if (format == LLM_FORMAT_AUTO)
         format = engine->info.default_format;
-    }
     return format == LLM_FORMAT_CHAT && engine->chat != NULL ? engine->chat : template_completion();
 }

@@ -14,9 +14,8 @@ uint64_t engine_parameters(const gguf *file) {
     for (size_t i = 0; i < gguf_tensor_count(file); i++) {
         const gguf_tensor *t = gguf_tensor_at(file, i);
         uint64_t n = 1;
-        for (int d = 0; d < t->ndims; d++) {
+        for (int d = 0; d < t->ndims; d++)
             n *= t->dims[d];
-        }
         total += n;
     }
     return total;
@@ -26,9 +25,8 @@ int engine_file_open(llm_engine *engine, const char *path, err *e) {
     int code = gguf_open(path, &engine->file, e);
     code = code != 0 ? code : config_read(engine->file, &engine->config, e);
     code = code != 0 ? code : tokenizer_new(engine->file, &engine->tokenizer, e);
-    if (code != 0) {
+    if (code != 0)
         return code;
-    }
     engine->bos = tokenizer_bos(engine->tokenizer);
     engine->eos = tokenizer_eos(engine->tokenizer);
     engine->adds_bos = tokenizer_adds_bos(engine->tokenizer);

@@ -80,9 +80,8 @@ static dnnl_status_t kernel_describe(const gemm *g, int k, int n, int height,
     dnnl_matmul_desc_t desc;
     dnnl_status_t status = dnnl_matmul_desc_init(&desc, &a, packed != NULL ? packed : &b, NULL, &c);
     dnnl_primitive_attr_t attr;
-    if (status != dnnl_success || (status = dnnl_primitive_attr_create(&attr)) != dnnl_success) {
+    if (status != dnnl_success || (status = dnnl_primitive_attr_create(&attr)) != dnnl_success)
         return status;
-    }
     dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user);
     status = dnnl_primitive_desc_create(out, &desc, attr, g->engine, NULL);
     dnnl_primitive_attr_destroy(attr);
@@ -92,19 +91,15 @@ static dnnl_status_t kernel_describe(const gemm *g, int k, int n, int height,
 static void kernel_free(gemm_kernel *k, int workers) {
     dnnl_memory_t *lists[] = {k->src, k->dst, k->scratch};
     for (size_t i = 0; i < BASE_COUNT(lists); i++) {
-        for (int w = 0; lists[i] != NULL && w < workers; w++) {
-            if (lists[i][w] != NULL) {
+        for (int w = 0; lists[i] != NULL && w < workers; w++)
+            if (lists[i][w] != NULL)
                 dnnl_memory_destroy(lists[i][w]);
-            }
-        }
         free(lists[i]);
     }
-    if (k->primitive != NULL) {
+    if (k->primitive != NULL)
         dnnl_primitive_destroy(k->primitive);
-    }
-    if (k->desc != NULL) {
+    if (k->desc != NULL)
         dnnl_primitive_desc_destroy(k->desc);
-    }
     *k = (gemm_kernel){0};
 }
 
@@ -114,9 +109,8 @@ static dnnl_status_t memories_new(const gemm *g, dnnl_primitive_desc_t desc, dnn
     const dnnl_memory_desc_t *md = dnnl_primitive_desc_query_md(desc, what, index);
     *out = mem_zalloc(sizeof **out * (size_t)g->workers);
     dnnl_status_t status = dnnl_success;
-    for (int w = 0; w < g->workers && status == dnnl_success; w++) {
+    for (int w = 0; w < g->workers && status == dnnl_success; w++)
         status = dnnl_memory_create(&(*out)[w], md, g->engine, handle);
-    }
     return status;
 }
 
@@ -124,19 +118,15 @@ static dnnl_status_t kernel_new(const gemm *g, gemm_shape *shape, int height, bo
                                 gemm_kernel *out) {
     dnnl_status_t status =
         kernel_describe(g, shape->k, shape->n, height, first ? NULL : &shape->packed, &out->desc);
-    if (status != dnnl_success) {
+    if (status != dnnl_success)
         return status;
-    }
-    if (first) {
+    if (first)
         shape->packed = *dnnl_primitive_desc_query_md(out->desc, dnnl_query_weights_md, 0);
-    }
     status = dnnl_primitive_create(&out->primitive, out->desc);
-    if (status == dnnl_success) {
+    if (status == dnnl_success)
         status = memories_new(g, out->desc, dnnl_query_src_md, DNNL_MEMORY_NONE, &out->src);
-    }
-    if (status == dnnl_success) {
+    if (status == dnnl_success)
         status = memories_new(g, out->desc, dnnl_query_dst_md, DNNL_MEMORY_NONE, &out->dst);
-    }
     if (status == dnnl_success) {
         status = memories_new(g, out->desc, dnnl_query_scratchpad_md, DNNL_MEMORY_ALLOCATE,
                               &out->scratch);
@@ -168,9 +158,8 @@ int gemm_new(pool *threads, bool bf16, gemm **out, err *e) {
     g->streams = mem_zalloc(sizeof *g->streams * (size_t)g->workers);
     g->out = mem_zalloc(sizeof *g->out * (size_t)g->workers);
     dnnl_status_t status = dnnl_engine_create(&g->engine, dnnl_cpu, 0);
-    for (int w = 0; w < g->workers && status == dnnl_success; w++) {
+    for (int w = 0; w < g->workers && status == dnnl_success; w++)
         status = dnnl_stream_create(&g->streams[w], g->engine, dnnl_stream_default_flags);
-    }
     if (status != dnnl_success) {
         gemm_free(g);
         return fail(e, status, "creating an engine");
@@ -180,23 +169,18 @@ int gemm_new(pool *threads, bool bf16, gemm **out, err *e) {
 }
 
 void gemm_free(gemm *g) {
-    if (g == NULL) {
+    if (g == NULL)
         return;
-    }
-    for (int s = 0; s < g->nshapes; s++) {
-        for (int h = 0; h < MAX_HEIGHTS; h++) {
+    for (int s = 0; s < g->nshapes; s++)
+        for (int h = 0; h < MAX_HEIGHTS; h++)
             kernel_free(&g->shapes[s].kernels[h], g->workers);
-        }
-    }
     for (int w = 0; w < g->workers; w++) {
-        if (g->streams[w] != NULL) {
+        if (g->streams[w] != NULL)
             dnnl_stream_destroy(g->streams[w]);
-        }
         free(g->out[w]);
     }
-    if (g->engine != NULL) {
+    if (g->engine != NULL)
         dnnl_engine_destroy(g->engine);
-    }
     for (gemm_chunk *c = g->chunks, *next; c != NULL; c = next) {
         next = c->next;
         free(c->bytes);
@@ -227,14 +211,11 @@ const char *gemm_implementation(const gemm *g) {
 /* ---- shapes and heights ---------------------------------------------------------------------- */
 
 static int shape_find(gemm *g, int k, int n, err *e) {
-    for (int s = 0; s < g->nshapes; s++) {
-        if (g->shapes[s].k == k && g->shapes[s].n == n) {
+    for (int s = 0; s < g->nshapes; s++)
+        if (g->shapes[s].k == k && g->shapes[s].n == n)
             return s;
-        }
-    }
-    if (g->nshapes == MAX_SHAPES) {
+    if (g->nshapes == MAX_SHAPES)
         return -err_set(e, ERR_LIMIT, "more than %d shapes of matrices", MAX_SHAPES);
-    }
     g->shapes[g->nshapes] = (gemm_shape){.k = k, .n = n};
     return g->nshapes++;
 }
@@ -248,19 +229,16 @@ int gemm_declare(gemm *g, int n, int k, int part, gemm_weight *out, err *e) {
         p->first = i * part;
         p->n = BASE_MIN(part, n - p->first);
         p->shape = shape_find(g, k, p->n, e);
-        if (p->shape < 0) {
+        if (p->shape < 0)
             return (int)e->code;
-        }
     }
     return 0;
 }
 
 static void kernels_drop(gemm *g) {
-    for (int s = 0; s < g->nshapes; s++) {
-        for (int h = 0; h < MAX_HEIGHTS; h++) {
+    for (int s = 0; s < g->nshapes; s++)
+        for (int h = 0; h < MAX_HEIGHTS; h++)
             kernel_free(&g->shapes[s].kernels[h], g->workers);
-        }
-    }
 }
 
 /* Kernels of all shapes at the given heights; false
@@ -270,21 +248,18 @@ static bool kernels_make(gemm *g, const int *heights, int count) {
     for (int s = 0; s < g->nshapes; s++) {
         for (int h = 0; h < count; h++) {
             gemm_kernel *k = &g->shapes[s].kernels[h];
-            if (kernel_new(g, &g->shapes[s], heights[h], h == 0, k) != dnnl_success) {
+            if (kernel_new(g, &g->shapes[s], heights[h], h == 0, k) != dnnl_success)
                 return false;
-            }
             const char *impl = NULL;
             dnnl_primitive_desc_query(k->desc, dnnl_query_impl_info_str, 0, &impl);
-            if (name == NULL || h == 0) {
+            if (name == NULL || h == 0)
                 name = impl;
-            } else if (strcmp(name, impl) != 0) {
+            else if (strcmp(name, impl) != 0)
                 return false; /* another algorithm: other bits, and often a slow one */
-            }
         }
     }
-    if (name != NULL) {
+    if (name != NULL)
         strncpy(g->implementation, name, sizeof g->implementation - 1);
-    }
     return true;
 }
 
@@ -307,9 +282,8 @@ static void *room_for(gemm *g, size_t bytes) {
         }
     }
     void *room = c != NULL ? c->bytes + c->used : NULL;
-    if (c != NULL) {
+    if (c != NULL)
         c->used += bytes;
-    }
     pthread_mutex_unlock(&g->packing);
     return room;
 }
@@ -325,43 +299,36 @@ static dnnl_status_t pack(gemm *g, const gemm_shape *shape, float *plain, void *
     dnnl_primitive_t reorder = NULL;
     dnnl_stream_t stream = NULL;
     dnnl_status_t status = dnnl_memory_create(&from, &md, g->engine, plain);
-    if (status == dnnl_success) {
+    if (status == dnnl_success)
         status = dnnl_memory_create(out, &shape->packed, g->engine, room);
-    }
     if (status == dnnl_success) {
         status = dnnl_reorder_primitive_desc_create(&desc, &md, g->engine, &shape->packed,
                                                     g->engine, NULL);
     }
-    if (status == dnnl_success) {
+    if (status == dnnl_success)
         status = dnnl_primitive_create(&reorder, desc);
-    }
-    if (status == dnnl_success) {
+    if (status == dnnl_success)
         status = dnnl_stream_create(&stream, g->engine, dnnl_stream_default_flags);
-    }
     if (status == dnnl_success) {
         dnnl_exec_arg_t args[] = {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, *out}};
         status = dnnl_primitive_execute(reorder, stream, 2, args);
         dnnl_stream_wait(stream);
         dnnl_stream_destroy(stream);
     }
-    if (reorder != NULL) {
+    if (reorder != NULL)
         dnnl_primitive_destroy(reorder);
-    }
-    if (desc != NULL) {
+    if (desc != NULL)
         dnnl_primitive_desc_destroy(desc);
-    }
-    if (from != NULL) {
+    if (from != NULL)
         dnnl_memory_destroy(from);
-    }
     return status;
 }
 
 int gemm_pack(gemm *g, gemm_weight *w, int part, gemm_row row, const void *ctx, err *e) {
     gemm_part *p = &w->parts[part];
     float *plain = mem_alloc(sizeof(float) * (size_t)p->n * (size_t)w->k);
-    for (int i = 0; i < p->n; i++) {
+    for (int i = 0; i < p->n; i++)
         row(ctx, p->first + i, plain + (size_t)i * (size_t)w->k);
-    }
     dnnl_memory_t packed = NULL;
     const gemm_shape *shape = &g->shapes[p->shape];
     size_t bytes = dnnl_memory_desc_get_size(&shape->packed);
@@ -374,11 +341,9 @@ int gemm_pack(gemm *g, gemm_weight *w, int part, gemm_row row, const void *ctx, 
 }
 
 void gemm_weight_free(gemm_weight *w) {
-    for (int i = 0; i < w->nparts; i++) {
-        if (w->parts[i].memory != NULL) {
+    for (int i = 0; i < w->nparts; i++)
+        if (w->parts[i].memory != NULL)
             dnnl_memory_destroy(w->parts[i].memory);
-        }
-    }
     free(w->parts);
     *w = (gemm_weight){0};
 }
@@ -399,9 +364,8 @@ hash128 gemm_identity(const gemm *g) {
         const char *set = getenv(settings[i]);
         buf_printf(&b, "|%s", set != NULL ? set : "");
     }
-    for (int s = 0; s < g->nshapes; s++) {
+    for (int s = 0; s < g->nshapes; s++)
         buf_printf(&b, "|%d %d", g->shapes[s].k, g->shapes[s].n);
-    }
     hash128 h = hash_128(b.p, b.n);
     buf_free(&b);
     return h;
@@ -425,13 +389,11 @@ static void *probe_rows(const gemm *g, const float *a, int k, int height, int st
     char *out = mem_alloc((size_t)height * (size_t)k * gemm_element(g));
     for (int i = 0; i < height; i++) {
         const float *row = a + (size_t)((i * step + shift) % PROBE_ROWS) * (size_t)k;
-        for (int j = 0; j < k; j++) {
-            if (g->bf16) {
+        for (int j = 0; j < k; j++)
+            if (g->bf16)
                 ((uint16_t *)(void *)out)[(size_t)i * (size_t)k + (size_t)j] = bf16_of(row[j]);
-            } else {
+            else
                 ((float *)(void *)out)[(size_t)i * (size_t)k + (size_t)j] = row[j];
-            }
-        }
     }
     return out;
 }
@@ -507,9 +469,8 @@ int gemm_probe(gemm *g, hash128 *digest, err *e) {
     omp_set_num_threads(1);
     for (size_t i = 0; i < BASE_COUNT(candidates); i++) {
         g->nheights = 0;
-        while (g->nheights < MAX_HEIGHTS && candidates[i][g->nheights] > 0) {
+        while (g->nheights < MAX_HEIGHTS && candidates[i][g->nheights] > 0)
             g->nheights++;
-        }
         memcpy(g->heights, candidates[i], sizeof g->heights);
         if (kernels_make(g, g->heights, g->nheights) && heights_agree(g, digest)) {
             for (int w = 0; w < g->workers; w++) {
@@ -527,9 +488,8 @@ int gemm_probe(gemm *g, hash128 *digest, err *e) {
 
 int gemm_height(const gemm *g, int rows) {
     int h = g->nheights - 1;
-    while (h > 0 && g->heights[h] < rows) {
+    while (h > 0 && g->heights[h] < rows)
         h--;
-    }
     return g->heights[h];
 }
 
@@ -541,9 +501,8 @@ const float *gemm_run(gemm *g, const gemm_weight *w, int part, int worker, int h
                       const void *a) {
     const gemm_part *p = &w->parts[part];
     int h = 0;
-    while (g->heights[h] != height) {
+    while (g->heights[h] != height)
         h++;
-    }
     kernel_run(g, &g->shapes[p->shape].kernels[h], p->memory, worker, a, g->out[worker]);
     return g->out[worker];
 }
@@ -559,9 +518,8 @@ static double seconds(void) {
 double gemm_measure(bool bf16, int k, int n) {
     gemm *g = NULL;
     err e = {0};
-    if (gemm_new(NULL, bf16, &g, &e) != 0) {
+    if (gemm_new(NULL, bf16, &g, &e) != 0)
         return 0;
-    }
     double best = 0;
     g->heights[0] = GEMM_TILE;
     g->nheights = 1;

@@ -448,10 +448,9 @@ int gguf_open_memory(const void *bytes, size_t n, gguf **out, err *e) {
 void gguf_close(gguf *g) {
     if (!g)
         return;
-    for (size_t i = 0; i < g->nmaps; i++) {
+    for (size_t i = 0; i < g->nmaps; i++)
         if (g->maps[i].mapped)
             munmap((void *)(uintptr_t)g->maps[i].p, g->maps[i].n);
-    }
     free(g->maps);
     free(g->kvs);
     free(g->tensors);
@@ -648,8 +647,7 @@ hash128 gguf_identity(const gguf *g) {
 }
 
 void gguf_release_pages(const gguf *g) {
-    for (size_t i = 0; i < g->nmaps; i++) {
+    for (size_t i = 0; i < g->nmaps; i++)
         if (g->maps[i].mapped)
             madvise((void *)(uintptr_t)g->maps[i].p, g->maps[i].n, MADV_DONTNEED);
-    }
 }

@@ -45,20 +45,17 @@ static int node_add(llm_guide *g, int parent, llm_token token) {
         .token = token, .parent = parent, .child = -1, .sibling = -1, .literal = -1, .branch = -1};
     if (parent >= 0) {
         int *link = &g->nodes[parent].child;
-        while (*link >= 0) {
+        while (*link >= 0)
             link = &g->nodes[*link].sibling;
-        }
         *link = id;
     }
     return id;
 }
 
 static int node_child(const llm_guide *g, int node, llm_token token) {
-    for (int c = g->nodes[node].child; c >= 0; c = g->nodes[c].sibling) {
-        if (g->nodes[c].token == token) {
+    for (int c = g->nodes[node].child; c >= 0; c = g->nodes[c].sibling)
+        if (g->nodes[c].token == token)
             return c;
-        }
-    }
     return -1;
 }
 
@@ -68,16 +65,14 @@ static void tree_insert(llm_guide *g, const llm_token *ids, size_t count, int li
         int next = node_child(g, node, ids[i]);
         node = next >= 0 ? next : node_add(g, node, ids[i]);
     }
-    if (g->nodes[node].literal < 0) {
+    if (g->nodes[node].literal < 0)
         g->nodes[node].literal = literal;
-    }
 }
 
 static int continuations(const llm_guide *g, int node) {
     int n = 0;
-    for (int c = g->nodes[node].child; c >= 0; c = g->nodes[c].sibling) {
+    for (int c = g->nodes[node].child; c >= 0; c = g->nodes[c].sibling)
         n++;
-    }
     return n + (g->nodes[node].literal >= 0 && n > 0 ? 1 : 0);
 }
 
@@ -111,26 +106,21 @@ static void segment_fill(llm_guide *g, int index) {
     *s = (guide_segment){.count = count, .branch = index, .parent = -1};
     s->tokens = ARENA_ARRAY(g->mem, llm_token, count);
     int at = b->node;
-    for (int i = count; i-- > 0; at = g->nodes[at].parent) {
+    for (int i = count; i-- > 0; at = g->nodes[at].parent)
         s->tokens[i] = g->nodes[at].token;
-    }
-    if (g->nodes[node].branch >= 0) {
+    if (g->nodes[node].branch >= 0)
         s->parent = g->branches[g->nodes[node].branch].segment;
-    }
-    if (s->parent >= 0) {
+    if (s->parent >= 0)
         g->segments[s->parent].children++;
-    }
     b->segment = g->nsegments++;
 }
 
 /* Preorder over the nodes, so that a segment's parent comes before it. */
 static int node_next(const llm_guide *g, int node) {
-    if (g->nodes[node].child >= 0) {
+    if (g->nodes[node].child >= 0)
         return g->nodes[node].child;
-    }
-    while (node > 0 && g->nodes[node].sibling < 0) {
+    while (node > 0 && g->nodes[node].sibling < 0)
         node = g->nodes[node].parent;
-    }
     return node > 0 ? g->nodes[node].sibling : -1;
 }
 
@@ -138,9 +128,8 @@ static int longest_path(const llm_guide *g) {
     int longest = 0;
     for (int i = 0; i < g->nsegments; i++) {
         int length = 0;
-        for (int s = i; s >= 0; s = g->segments[s].parent) {
+        for (int s = i; s >= 0; s = g->segments[s].parent)
             length += g->segments[s].count;
-        }
         longest = BASE_MAX(longest, length);
     }
     return longest;
@@ -148,18 +137,16 @@ static int longest_path(const llm_guide *g) {
 
 static void tree_compile(llm_guide *g) {
     int branching = 0;
-    for (int n = 0; n < g->nnodes; n++) {
+    for (int n = 0; n < g->nnodes; n++)
         branching += continuations(g, n) > 1;
-    }
     g->branches = ARENA_ARRAY(g->mem, guide_branch, branching + 1);
     g->segments = ARENA_ARRAY(g->mem, guide_segment, branching + 1);
     for (int n = 0; n >= 0; n = node_next(g, n)) {
         int count = continuations(g, n);
         if (count > 1) {
             branch_fill(g, n, count);
-            if (n > 0) {
+            if (n > 0)
                 segment_fill(g, g->nbranches - 1);
-            }
         }
     }
     g->longest = longest_path(g);
@@ -173,9 +160,8 @@ static int choice_compile(llm_guide *g, const llm_engine *engine, const llm_temp
         t[i] = tokenize_literal(engine, g->literals[i], after);
         total += t[i].count;
         size_t same = 0;
-        while (same < t[i].count && same < t[0].count && t[i].ids[same] == t[0].ids[same]) {
+        while (same < t[i].count && same < t[0].count && t[i].ids[same] == t[0].ids[same])
             same++;
-        }
         common = BASE_MIN(common, same);
     }
     g->prefix = ARENA_ARRAY(g->mem, llm_token, common + 1);
@@ -193,13 +179,11 @@ static int choice_compile(llm_guide *g, const llm_engine *engine, const llm_temp
                            (int)BASE_MIN(g->literals[i].n, 60), g->literals[i].p);
         }
     }
-    for (int i = 0; i < g->count; i++) {
+    for (int i = 0; i < g->count; i++)
         free(t[i].ids);
-    }
     free(t);
-    if (code == 0) {
+    if (code == 0)
         tree_compile(g);
-    }
     return code;
 }
 
@@ -220,9 +204,8 @@ static int number_step(llm_guide_kind kind, int state, char c, str lead, size_t 
         *digits += 1;
         return state >= NUMBER_POINT ? NUMBER_FRACTION : NUMBER_DIGITS;
     }
-    if (c == '-' || c == '+') {
+    if (c == '-' || c == '+')
         return state == NUMBER_START ? NUMBER_SIGN : -1;
-    }
     return c == '.' && kind == LLM_GUIDE_REAL && state == NUMBER_DIGITS ? NUMBER_POINT : -1;
 }
 
@@ -243,9 +226,8 @@ static bool number_token_fits(llm_guide_kind kind, int state, str text, str lead
     int digits = 0;
     for (size_t i = 0; i < text.n; i++) {
         state = number_step(kind, state, text.p[i], lead, &lead_at, &digits);
-        if (state < 0) {
+        if (state < 0)
             return false;
-        }
     }
     out->next = state;
     out->digits = digits;
@@ -258,9 +240,8 @@ static void number_state_fill(llm_guide *g, int state, const number_token *token
     s->ids = ARENA_ARRAY(g->mem, llm_token, count + 1);
     s->next = ARENA_ARRAY(g->mem, uint8_t, count + 1);
     s->digits = ARENA_ARRAY(g->mem, uint8_t, count + 1);
-    if (s->ends) {
+    if (s->ends)
         s->ids[s->count++] = g->end;
-    }
     for (int i = 0; i < count; i++) {
         s->ids[s->count] = tokens[i].id;
         s->next[s->count] = (uint8_t)tokens[i].next;
@@ -271,18 +252,16 @@ static void number_state_fill(llm_guide *g, int state, const number_token *token
 static int number_compile(llm_guide *g, const llm_engine *engine, const llm_template *after,
                           err *e) {
     g->first = after->answer_lead.n > 0 ? NUMBER_LEAD : NUMBER_START;
-    if (engine->tokenizer == NULL) {
+    if (engine->tokenizer == NULL)
         return 0; /* a backend that answers whole */
-    }
     int vocab = tokenizer_size(engine->tokenizer);
     number_token *fit = mem_alloc(sizeof *fit * (size_t)vocab);
     buf text = {0};
     for (int state = 0; state < NUMBER_STATES; state++) {
         int count = 0;
         for (llm_token id = 0; id < vocab; id++) {
-            if (id == g->end || tokenizer_is_control(engine->tokenizer, id)) {
+            if (id == g->end || tokenizer_is_control(engine->tokenizer, id))
                 continue;
-            }
             buf_clear(&text);
             tokenizer_decode(engine->tokenizer, id, false, &text);
             fit[count].id = id;
@@ -303,9 +282,8 @@ static int number_compile(llm_guide *g, const llm_engine *engine, const llm_temp
 int guide_allowed(const llm_guide *guide, number_state state, int digits) {
     const guide_state *s = &guide->states[state];
     int count = s->count;
-    while (count > (int)s->ends && s->digits[count - 1] + digits > GUIDE_MAX_DIGITS) {
+    while (count > (int)s->ends && s->digits[count - 1] + digits > GUIDE_MAX_DIGITS)
         count--;
-    }
     return count;
 }
 
@@ -313,24 +291,20 @@ int guide_allowed(const llm_guide *guide, number_state state, int digits) {
 
 void guide_softmax(const float *logits, int count, double *log_prob) {
     double top = -INFINITY, sum = 0;
-    for (int i = 0; i < count; i++) {
+    for (int i = 0; i < count; i++)
         top = fmax(top, (double)logits[i]);
-    }
-    for (int i = 0; i < count; i++) {
+    for (int i = 0; i < count; i++)
         sum += exp((double)logits[i] - top);
-    }
     double log_sum = log(sum);
-    for (int i = 0; i < count; i++) {
+    for (int i = 0; i < count; i++)
         log_prob[i] = (double)logits[i] - top - log_sum;
-    }
 }
 
 int guide_best(const llm_guide *guide, double *const *log_prob, double *prob) {
     double *reach = mem_alloc(sizeof *reach * (size_t)guide->nnodes);
     double *ends = mem_alloc(sizeof *ends * (size_t)guide->count);
-    for (int i = 0; i < guide->count; i++) {
+    for (int i = 0; i < guide->count; i++)
         ends[i] = -INFINITY;
-    }
     reach[0] = 0;
     for (int n = 0; n >= 0; n = node_next(guide, n)) {
         const guide_node *node = &guide->nodes[n];
@@ -339,23 +313,20 @@ int guide_best(const llm_guide *guide, double *const *log_prob, double *prob) {
             const guide_branch *b = &guide->branches[node->branch];
             for (int i = 0; i < b->count; i++) {
                 double p = reach[n] + log_prob[node->branch][i];
-                if (b->next[i] == GUIDE_END) {
+                if (b->next[i] == GUIDE_END)
                     end = p;
-                } else {
+                else
                     reach[b->next[i]] = p;
-                }
             }
         } else if (node->child >= 0) {
             reach[node->child] = reach[n];
         }
-        if (node->literal >= 0) {
+        if (node->literal >= 0)
             ends[node->literal] = end;
-        }
     }
     int best = 0;
-    for (int i = 1; i < guide->count; i++) {
+    for (int i = 1; i < guide->count; i++)
         best = ends[i] > ends[best] ? i : best;
-    }
     *prob = exp(ends[best]);
     free(reach);
     free(ends);
@@ -396,9 +367,8 @@ llm_guide *llm_guide_new(const llm_engine *engine, llm_guide_kind kind, const st
     g->count = kind == LLM_GUIDE_CHOICE ? count : 0;
     g->key = guide_identity(kind, literals, g->count, after);
     g->literals = ARENA_ARRAY(g->mem, str, g->count + 1);
-    for (int i = 0; i < g->count; i++) {
+    for (int i = 0; i < g->count; i++)
         g->literals[i] = str_copy(g->mem, literals[i]);
-    }
     int code = kind == LLM_GUIDE_CHOICE ? choice_compile(g, engine, after, e)
                                         : number_compile(g, engine, after, e);
     if (code != 0) {

@@ -20,10 +20,8 @@ size_t head_screen_bytes(const head_screen *s) {
 }
 
 head_screen *head_screen_new(const kernels *k, int n, int width) {
-    if (k->screen == NULL || n % SCREEN_COLUMNS != 0 || width % 4 != 0 ||
-        width < 4 * SCREEN_QUADS) {
+    if (k->screen == NULL || n % SCREEN_COLUMNS != 0 || width % 4 != 0 || width < 4 * SCREEN_QUADS)
         return NULL;
-    }
     head_screen *s = mem_zalloc(sizeof *s);
     *s = (head_screen){.kernels = k, .n = n, .k = width};
     size_t room = ((size_t)n * (size_t)width + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
@@ -52,9 +50,8 @@ void head_screen_set(head_screen *s, int j, const float *w) {
     float *x = mem_alloc(sizeof *x * (size_t)s->k), top = 0; /* what the products multiply */
     s->kernels->to_bf16(w, s->k, narrow);
     s->kernels->from_bf16(narrow, s->k, x);
-    for (int i = 0; i < s->k; i++) {
+    for (int i = 0; i < s->k; i++)
         top = BASE_MAX(fabsf(x[i]), top);
-    }
     float scale = top / DIGIT, inverse = top > 0 ? DIGIT / top : 0;
     double rest = 0, kept = 0;
     uint8_t *to = s->bytes + (size_t)(j / SCREEN_COLUMNS) * SCREEN_COLUMNS * (size_t)s->k +
@@ -87,19 +84,16 @@ static float quads_choose(const float *x, int quads, int *chosen) {
     for (int q = 0; q < quads; q++) {
         float top = quad_top(x + 4 * q);
         int at = BASE_MIN(count, SCREEN_QUADS);
-        if (count > SCREEN_QUADS && !(top > tops[SCREEN_QUADS])) {
+        if (count > SCREEN_QUADS && !(top > tops[SCREEN_QUADS]))
             continue;
-        }
         for (; at > 0 && top > tops[at - 1]; at--) {
             tops[at] = tops[at - 1];
-            if (at < SCREEN_QUADS) {
+            if (at < SCREEN_QUADS)
                 chosen[at] = chosen[at - 1];
-            }
         }
         tops[at] = top;
-        if (at < SCREEN_QUADS) {
+        if (at < SCREEN_QUADS)
             chosen[at] = q;
-        }
         count++;
     }
     return tops[SCREEN_QUADS];
@@ -109,9 +103,8 @@ bool head_screen_state(const head_screen *s, const uint16_t *narrow, int8_t *fin
                        screen_state *out) {
     float *x = mem_alloc(sizeof *x * (size_t)s->k), square = 0;
     s->kernels->from_bf16(narrow, s->k, x);
-    for (int i = 0; i < s->k; i++) {
+    for (int i = 0; i < s->k; i++)
         square += x[i] * x[i];
-    }
     if (!isfinite(square) || square < 1e-6f) {
         free(x);
         return false;

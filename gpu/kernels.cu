@@ -58,9 +58,8 @@ cudaError_t k_embed(const int32_t *tokens, const uint16_t *table, float scale, i
 __global__ void angles(const int32_t *positions, const float *frequencies, int half,
                        float magnitude, size_t count, float *out) {
     size_t at = static_cast<size_t>(blockIdx.x) * blockDim.x + threadIdx.x;
-    if (at >= count) {
+    if (at >= count)
         return;
-    }
     size_t row = at / half, i = at % half;
     double sine, cosine;
     sincos(static_cast<double>(positions[row]) * static_cast<double>(frequencies[i]), &sine,
@@ -108,15 +107,13 @@ __global__ void __launch_bounds__(PIECES == 1 ? NORM_THREADS : NORM_MOST) norm(n
     int first = static_cast<int>(threadIdx.x) * 4, step = static_cast<int>(blockDim.x) * 4;
     float4 x[PIECES];
 #pragma unroll
-    for (int p = 0; p < PIECES; p++) {
+    for (int p = 0; p < PIECES; p++)
         x[p] = columns_load(a.x + at, first + p * step, a.n);
-    }
     if (a.branch != nullptr) {
         float4 branch[PIECES];
 #pragma unroll
-        for (int p = 0; p < PIECES; p++) {
+        for (int p = 0; p < PIECES; p++)
             branch[p] = columns_load(a.branch + at, first + p * step, a.n);
-        }
         float scale = row_scale(branch, a.n, a.eps, sums);
 #pragma unroll
         for (int p = 0; p < PIECES; p++) {
@@ -137,9 +134,8 @@ __global__ void __launch_bounds__(PIECES == 1 ? NORM_THREADS : NORM_MOST) norm(n
         if (column < a.n) {
             *reinterpret_cast<uint2 *>(a.out + at + column) =
                 make_uint2(pack_bf16(out.x, out.y), pack_bf16(out.z, out.w));
-            if (a.in_place || a.branch != nullptr) {
+            if (a.in_place || a.branch != nullptr)
                 *reinterpret_cast<float4 *>(a.x + at + column) = a.in_place ? out : x[p];
-            }
         }
     }
 }
@@ -152,9 +148,8 @@ cudaError_t k_norm(const norm_args *args, cudaStream_t stream) {
         return cudaGetLastError();
     }
     warps = ceil_div(warps, 4) > NORM_THREADS / 32 ? ceil_div(warps, 4) : NORM_THREADS / 32;
-    if (warps > NORM_MOST / 32) {
+    if (warps > NORM_MOST / 32)
         return cudaErrorInvalidValue;
-    }
     norm<4><<<args->rows, warps * 32, 0, stream>>>(*args);
     return cudaGetLastError();
 }
@@ -166,9 +161,8 @@ __global__ void qkv_finish(qkv_args a) {
     __shared__ float heads[HEAD_WARPS][HEAD_MAX];
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32, all = a.heads + 2 * a.kv_heads;
     size_t task = static_cast<size_t>(blockIdx.x) * HEAD_WARPS + warp;
-    if (task >= static_cast<size_t>(a.rows) * all) {
+    if (task >= static_cast<size_t>(a.rows) * all)
         return; /* a whole warp: no barrier of the block follows */
-    }
     size_t row = task / all;
     int head = static_cast<int>(task % all);
     bool is_q = head < a.heads, is_v = head >= a.heads + a.kv_heads;
@@ -182,9 +176,8 @@ __global__ void qkv_finish(qkv_args a) {
     }
     if (weight != nullptr) {
         float scale = 1.0f / sqrtf(warp_sum(sum) / a.d + a.eps);
-        for (int i = lane; i < a.d; i += 32) {
+        for (int i = lane; i < a.d; i += 32)
             x[i] = x[i] * scale * weight[i];
-        }
     }
     __syncwarp();
     __nv_bfloat16 *to;
@@ -192,9 +185,8 @@ __global__ void qkv_finish(qkv_args a) {
         to = as_bf16(a.q) + (row * a.heads + head) * a.d;
     } else {
         int32_t slot = a.slots[row];
-        if (slot < 0) {
+        if (slot < 0)
             return;
-        }
         size_t kv_head = static_cast<size_t>(head - a.heads - (is_v ? a.kv_heads : 0));
         to = as_bf16(a.kv) + static_cast<size_t>(slot / PLAN_BLOCK) * a.block_elements +
              ((kv_head * 2 + (is_v ? 1 : 0)) * PLAN_BLOCK + slot % PLAN_BLOCK) * a.d;
@@ -217,9 +209,8 @@ __global__ void qkv_finish(qkv_args a) {
 }
 
 cudaError_t k_qkv(const qkv_args *args, cudaStream_t stream) {
-    if (args->d > HEAD_MAX) {
+    if (args->d > HEAD_MAX)
         return cudaErrorInvalidValue;
-    }
     size_t tasks = static_cast<size_t>(args->rows) * (args->heads + 2 * args->kv_heads);
     qkv_finish<<<ceil_div(tasks, HEAD_WARPS), HEAD_WARPS * 32, 0, stream>>>(*args);
     return cudaGetLastError();
@@ -233,16 +224,14 @@ __global__ void copy_slots(const plan_copy *copies, uint16_t *kv, size_t block_e
     const uint4 *from =
         reinterpret_cast<const uint4 *>(kv + static_cast<size_t>(c.from) * block_elements + part);
     uint4 *to = reinterpret_cast<uint4 *>(kv + static_cast<size_t>(c.to) * block_elements + part);
-    for (int i = threadIdx.x; i < c.tokens * d / 8; i += blockDim.x) {
+    for (int i = threadIdx.x; i < c.tokens * d / 8; i += blockDim.x)
         to[i] = from[i];
-    }
 }
 
 cudaError_t k_copy(const plan_copy *copies, int count, uint16_t *kv, size_t block_elements,
                    int kv_heads, int d, cudaStream_t stream) {
-    if (count == 0) {
+    if (count == 0)
         return cudaSuccess;
-    }
     dim3 grid(static_cast<unsigned>(count), static_cast<unsigned>(2 * kv_heads));
     copy_slots<<<grid, 128, 0, stream>>>(copies, kv, block_elements, d);
     return cudaGetLastError();
@@ -270,9 +259,8 @@ __device__ __forceinline__ uint32_t activate_pair(uint32_t gate, uint32_t up, bo
 /* Eight neighbouring columns a thread: 16 bytes of each matrix. */
 __global__ void activate(const uint16_t *gate_up, int ffn, bool gelu, uint16_t *h) {
     int i = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x) * 8;
-    if (i >= ffn) {
+    if (i >= ffn)
         return;
-    }
     size_t row = blockIdx.y, at = row * ffn + i;
     uint4 gate = *reinterpret_cast<const uint4 *>(gate_up + row * 2 * ffn + i);
     uint4 up = *reinterpret_cast<const uint4 *>(gate_up + row * 2 * ffn + ffn + i);
@@ -291,9 +279,8 @@ cudaError_t k_activate(const uint16_t *gate_up, int ffn, bool gelu, int rows, ui
 
 __global__ void bias_add(float *x, const float *bias, int n) {
     size_t row = blockIdx.x;
-    for (int i = threadIdx.x; i < n; i += blockDim.x) {
+    for (int i = threadIdx.x; i < n; i += blockDim.x)
         x[row * n + i] += bias[i];
-    }
 }
 
 cudaError_t k_bias(float *x, const float *bias, int n, int rows, cudaStream_t stream) {
@@ -303,9 +290,8 @@ cudaError_t k_bias(float *x, const float *bias, int n, int rows, cudaStream_t st
 
 __global__ void gather(const uint4 *from, const int32_t *index, size_t pieces, uint4 *to) {
     const uint4 *source = from + static_cast<size_t>(index[blockIdx.x]) * pieces;
-    for (size_t i = threadIdx.x; i < pieces; i += blockDim.x) {
+    for (size_t i = threadIdx.x; i < pieces; i += blockDim.x)
         to[blockIdx.x * pieces + i] = source[i];
-    }
 }
 
 cudaError_t k_gather(const void *from, const int32_t *index, size_t bytes, int rows, void *to,
@@ -326,26 +312,22 @@ __global__ void head_ids(const plan_item *items, int count, const float *x,
                          const __nv_bfloat16 *head, int n, float cap, float *out) {
     int item = static_cast<int>(blockIdx.x) * HEAD_WARPS + static_cast<int>(threadIdx.x / 32),
         lane = threadIdx.x % 32;
-    if (item >= count) {
+    if (item >= count)
         return;
-    }
     const float *row = x + static_cast<size_t>(items[item].row) * n;
     const __nv_bfloat16 *weight = head + static_cast<size_t>(items[item].id) * n;
     float sum = 0;
-    for (int i = lane; i < n; i += 32) {
+    for (int i = lane; i < n; i += 32)
         sum = fmaf(row[i], __bfloat162float(weight[i]), sum);
-    }
     sum = warp_sum(sum);
-    if (lane == 0) {
+    if (lane == 0)
         out[item] = capped(sum, cap);
-    }
 }
 
 cudaError_t k_head_ids(const plan_item *items, int count, const float *x, const uint16_t *head,
                        int n, float cap, float *out, cudaStream_t stream) {
-    if (count == 0) {
+    if (count == 0)
         return cudaSuccess;
-    }
     head_ids<<<ceil_div(static_cast<size_t>(count), HEAD_WARPS), HEAD_WARPS * 32, 0, stream>>>(
         items, count, x, as_bf16(head), n, cap, out);
     return cudaGetLastError();
@@ -353,15 +335,13 @@ cudaError_t k_head_ids(const plan_item *items, int count, const float *x, const 
 
 __global__ void soft_cap(float *x, size_t count, float cap) {
     size_t at = static_cast<size_t>(blockIdx.x) * blockDim.x + threadIdx.x;
-    if (at < count) {
+    if (at < count)
         x[at] = capped(x[at], cap);
-    }
 }
 
 cudaError_t k_soft_cap(float *x, size_t count, float cap, cudaStream_t stream) {
-    if (cap <= 0) {
+    if (cap <= 0)
         return cudaSuccess;
-    }
     soft_cap<<<ceil_div(count, ROW_THREADS), ROW_THREADS, 0, stream>>>(x, count, cap);
     return cudaGetLastError();
 }
@@ -404,20 +384,17 @@ __device__ candidate row_next(const float *logits, int vocab, candidate last, ca
 #pragma unroll
         for (int i = 0; i < TOP_LOADS; i++) {
             candidate here = {values[i], at + i * TOP_THREADS};
-            if (here.id < vocab && comes_before(last, here) && comes_before(here, best)) {
+            if (here.id < vocab && comes_before(last, here) && comes_before(here, best))
                 best = here;
-            }
         }
     }
     best = warp_first(best);
-    if (threadIdx.x % 32 == 0) {
+    if (threadIdx.x % 32 == 0)
         warps[threadIdx.x / 32] = best;
-    }
     __syncthreads();
     best = warps[0];
-    for (unsigned w = 1; w < blockDim.x / 32; w++) {
+    for (unsigned w = 1; w < blockDim.x / 32; w++)
         best = comes_before(warps[w], best) ? warps[w] : best;
-    }
     __syncthreads();
     return best;
 }
@@ -481,17 +458,14 @@ __device__ void places_sort(uint64_t *places, unsigned n) {
 
 /* The sum over the block, in thread 0. */
 __device__ uint64_t weights_sum(uint64_t weight, uint64_t *sums) {
-    for (int step = 16; step > 0; step /= 2) {
+    for (int step = 16; step > 0; step /= 2)
         weight += __shfl_xor_sync(WARP_ALL, weight, step);
-    }
-    if (threadIdx.x % 32 == 0) {
+    if (threadIdx.x % 32 == 0)
         sums[threadIdx.x / 32] = weight;
-    }
     __syncthreads();
     weight = 0;
-    for (unsigned w = 0; threadIdx.x == 0 && w < blockDim.x / 32; w++) {
+    for (unsigned w = 0; threadIdx.x == 0 && w < blockDim.x / 32; w++)
         weight += sums[w];
-    }
     return weight;
 }
 
@@ -507,13 +481,11 @@ __global__ void __launch_bounds__(TOP_THREADS)
     const float *x = logits + static_cast<size_t>(blockIdx.x) * vocab;
     drawn *to = &out[blockIdx.x];
     uint64_t mine = 0, weight = 0;
-    for (int id = threadIdx.x; id < vocab; id += TOP_THREADS) {
+    for (int id = threadIdx.x; id < vocab; id += TOP_THREADS)
         mine = max(mine, place_of(x[id], id));
-    }
     places[threadIdx.x] = mine;
-    if (threadIdx.x == 0) {
+    if (threadIdx.x == 0)
         found = 0;
-    }
     __syncthreads();
     places_sort(places, TOP_THREADS);
     uint64_t bound = places[k - 1];
@@ -525,9 +497,8 @@ __global__ void __launch_bounds__(TOP_THREADS)
         weight += sample_weight(value, largest, temperature);
         if (place >= bound) {
             unsigned at = atomicAdd(&found, 1u);
-            if (at < DRAW_ROOM) {
+            if (at < DRAW_ROOM)
                 places[at] = place;
-            }
         }
     }
     weight = weights_sum(weight, sums); /* its barrier: all is found */
@@ -536,17 +507,14 @@ __global__ void __launch_bounds__(TOP_THREADS)
         candidate last = {INFINITY, -1};
         for (int i = 0; i < k; i++) {
             last = row_next(x, vocab, last, warps);
-            if (threadIdx.x == 0) {
+            if (threadIdx.x == 0)
                 places[i] = place_of(last.value, last.id);
-            }
         }
     } else {
-        while (room < n) {
+        while (room < n)
             room *= 2;
-        }
-        for (unsigned i = n + threadIdx.x; i < room; i += TOP_THREADS) {
+        for (unsigned i = n + threadIdx.x; i < room; i += TOP_THREADS)
             places[i] = 0;
-        }
         __syncthreads();
         places_sort(places, room);
     }
@@ -556,16 +524,14 @@ __global__ void __launch_bounds__(TOP_THREADS)
         to->ids[threadIdx.x] = id; /* none left that is a number: behind the vocabulary */
         to->values[threadIdx.x] = id < vocab ? x[id] : -INFINITY;
     }
-    if (threadIdx.x == 0) {
+    if (threadIdx.x == 0)
         to->total = weight;
-    }
 }
 
 cudaError_t k_draw(const float *logits, int vocab, int rows, int k, const float *temperatures,
                    drawn *out, cudaStream_t stream) {
-    if (k < 1 || k > DRAWN_MOST || k > vocab) {
+    if (k < 1 || k > DRAWN_MOST || k > vocab)
         return cudaErrorInvalidValue;
-    }
     draw<<<rows, TOP_THREADS, 0, stream>>>(logits, vocab, k, temperatures, out);
     return cudaGetLastError();
 }
@@ -574,9 +540,8 @@ cudaError_t k_draw(const float *logits, int vocab, int rows, int k, const float 
 
 __global__ void random_fill(__nv_bfloat16 *x, size_t count, uint64_t seed, float scale) {
     size_t at = static_cast<size_t>(blockIdx.x) * blockDim.x + threadIdx.x;
-    if (at >= count) {
+    if (at >= count)
         return;
-    }
     uint64_t bits = (seed + at) * 0x9e3779b97f4a7c15u; /* splitmix64 */
     bits = (bits ^ bits >> 30) * 0xbf58476d1ce4e5b9u;
     bits = (bits ^ bits >> 27) * 0x94d049bb133111ebu;
@@ -592,9 +557,8 @@ cudaError_t k_random(uint16_t *x, size_t count, uint64_t seed, float scale, cuda
 
 __global__ void differ(const uint16_t *a, const uint16_t *b, size_t count, unsigned *differing) {
     size_t at = static_cast<size_t>(blockIdx.x) * blockDim.x + threadIdx.x;
-    if (at < count && a[at] != b[at]) {
+    if (at < count && a[at] != b[at])
         atomicAdd(differing, 1u);
-    }
 }
 
 cudaError_t k_differ(const uint16_t *a, const uint16_t *b, size_t count, unsigned *differing,

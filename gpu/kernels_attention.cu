@@ -107,16 +107,14 @@ __device__ __forceinline__ void scores_make(const uint32_t (*kept)[4], const __n
 #pragma unroll
     for (int n = 0; n < KEY_TILES; n++) {
 #pragma unroll
-        for (int i = 0; i < 4; i++) {
+        for (int i = 0; i < 4; i++)
             scores[n][i] = 0;
-        }
     }
 #pragma unroll
     for (int k = 0; k < D; k += 16) {
         uint32_t read[4];
-        if (!KEEPS_QUERIES<D>) {
+        if (!KEEPS_QUERIES<D>)
             load_matrices(read, query + k);
-        }
         const uint32_t *q = KEEPS_QUERIES<D> ? kept[k / 16] : read;
 #pragma unroll
         for (int n = 0; n < KEY_TILES; n += 2) {
@@ -142,15 +140,13 @@ __device__ __forceinline__ void scores_mask(const attend_args &a, const query_ro
 #pragma unroll
         for (int i = 0; i < 4; i++) {
             float score = scores[n][i] * a.scale;
-            if (a.cap > 0) {
+            if (a.cap > 0)
                 score = a.cap * tanhf(score / a.cap);
-            }
             scores[n][i] = score * LOG2_E;
         }
     }
-    if (__all_sync(WARP_ALL, sees_all(a, q.position[0], b) && sees_all(a, q.position[1], b))) {
+    if (__all_sync(WARP_ALL, sees_all(a, q.position[0], b) && sees_all(a, q.position[1], b)))
         return;
-    }
 #pragma unroll
     for (int n = 0; n < KEY_TILES; n++) {
 #pragma unroll
@@ -170,9 +166,8 @@ __device__ __forceinline__ void scores_weigh(float scores[KEY_TILES][4], float t
     for (int h = 0; h < 2; h++) {
         float best = -INFINITY;
 #pragma unroll
-        for (int n = 0; n < KEY_TILES; n++) {
+        for (int n = 0; n < KEY_TILES; n++)
             best = fmaxf(best, fmaxf(scores[n][2 * h], scores[n][2 * h + 1]));
-        }
         float next = fmaxf(top[h], quad_max(best));
         float base = next == -INFINITY ? 0.0f : next; /* nothing seen so far */
         old[h] = exp2f(top[h] - base);
@@ -200,9 +195,8 @@ __device__ __forceinline__ void values_gather(const __nv_bfloat16 *values,
 #pragma unroll
     for (int n = 0; n < D / 8; n++) {
 #pragma unroll
-        for (int i = 0; i < 4; i++) {
+        for (int i = 0; i < 4; i++)
             out[n][i] *= old[i / 2];
-        }
     }
 #pragma unroll
     for (int k = 0; k < KEY_STEPS; k++) {
@@ -243,9 +237,8 @@ __device__ __forceinline__ void state_load(const attend_args &a, const plan_task
 #pragma unroll
         for (int n = 0; n < D / 8; n++) {
             float2 value = make_float2(0, 0);
-            if (resumes) {
+            if (resumes)
                 value = *reinterpret_cast<const float2 *>(a.state_out + at * D + n * 8 + column);
-            }
             out[n][2 * h] = value.x;
             out[n][2 * h + 1] = value.y;
         }
@@ -260,9 +253,8 @@ __device__ __forceinline__ void state_store(const attend_args &a, const plan_tas
     int column = threadIdx.x % 4 * 2;
 #pragma unroll
     for (int h = 0; h < 2; h++) {
-        if (q.position[h] < 0) {
+        if (q.position[h] < 0)
             continue;
-        }
         bool done = q.position[h] < PLAN_CHUNK && q.position[h] / KEYS < task.b1;
         if (done) {
             uint16_t *to =
@@ -294,20 +286,17 @@ __device__ __forceinline__ void state_store(const attend_args &a, const plan_tas
 template <int D, int WARPS> __global__ void __launch_bounds__(WARPS * 32) attend(attend_args a) {
     extern __shared__ __align__(16) unsigned char memory[];
     plan_task task = a.tasks[blockIdx.x];
-    if (task.queries == 0) {
+    if (task.queries == 0)
         return;
-    }
     __nv_bfloat16 *queries = reinterpret_cast<__nv_bfloat16 *>(memory);
     __nv_bfloat16 *stages = queries + WARPS * 16 * PITCH<D>;
     constexpr int stage = 2 * KEYS * PITCH<D>, ahead = STAGES<D> - 1;
     int group = a.heads / a.kv_heads, first = task.b0;
-    if (a.window > 0) {
+    if (a.window > 0)
         first = max(first, (task.least_position - a.window + 1) / KEYS);
-    }
 #pragma unroll
-    for (int i = 0; i < ahead; i++) {
+    for (int i = 0; i < ahead; i++)
         block_begin<D>(a, task, first + i, stages + i * stage);
-    }
     query_rows q = rows_of(a, task, group);
     queries_load<D>(a, task, group, WARPS * 16, queries);
     float top[2], sum[2], out[D / 8][4];
@@ -316,9 +305,8 @@ template <int D, int WARPS> __global__ void __launch_bounds__(WARPS * 32) attend
     const __nv_bfloat16 *query = query_at<D>(queries);
     uint32_t kept[KEEPS_QUERIES<D> ? D / 16 : 1][4];
 #pragma unroll
-    for (int k = 0; KEEPS_QUERIES<D> && k < D / 16; k++) {
+    for (int k = 0; KEEPS_QUERIES<D> && k < D / 16; k++)
         load_matrices(kept[k], query + k * 16);
-    }
     for (int b = first, at = 0; b < task.b1; b++) {
         copy_wait<ahead - 1>();
         __syncthreads();
@@ -341,15 +329,13 @@ template <int D, int WARPS> __global__ void __launch_bounds__(WARPS * 32) attend
 __global__ void merge(const plan_merge *merges, const float *state_out, const float *state_norm,
                       int heads, uint16_t *out) {
     plan_merge m = merges[blockIdx.x];
-    if (m.chunks == 0) {
+    if (m.chunks == 0)
         return;
-    }
     int head = static_cast<int>(blockIdx.y), d = static_cast<int>(blockDim.x),
         i = static_cast<int>(threadIdx.x);
     float top = -INFINITY;
-    for (int c = 0; c < m.chunks; c++) {
+    for (int c = 0; c < m.chunks; c++)
         top = fmaxf(top, state_norm[2 * (static_cast<size_t>(m.state + c) * heads + head)]);
-    }
     float sum = 0, total = 0;
     for (int c = 0; c < m.chunks; c++) {
         size_t at = static_cast<size_t>(m.state + c) * heads + head;
@@ -394,11 +380,9 @@ static const attend_size sizes[] = {
 };
 
 static const attend_size *size_find(int d) {
-    for (const attend_size &size : sizes) {
-        if (size.d == d) {
+    for (const attend_size &size : sizes)
+        if (size.d == d)
             return &size;
-        }
-    }
     return nullptr;
 }
 
@@ -413,20 +397,17 @@ cudaError_t k_attend_prepare(int d) {
 
 cudaError_t k_attend(const attend_args *args, cudaStream_t stream) {
     const attend_size *size = size_find(args->d);
-    if (size == nullptr) {
+    if (size == nullptr)
         return cudaErrorInvalidValue;
-    }
-    if (args->count == 0) {
+    if (args->count == 0)
         return cudaSuccess;
-    }
     return args->wide ? size->wide(*args, stream) : size->narrow(*args, stream);
 }
 
 cudaError_t k_merge(const plan_merge *merges, int count, const float *state_out,
                     const float *state_norm, int heads, int d, uint16_t *out, cudaStream_t stream) {
-    if (count == 0) {
+    if (count == 0)
         return cudaSuccess;
-    }
     dim3 grid(static_cast<unsigned>(count), static_cast<unsigned>(heads));
     merge<<<grid, static_cast<unsigned>(d), 0, stream>>>(merges, state_out, state_norm, heads, out);
     return cudaGetLastError();

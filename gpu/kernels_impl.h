@@ -176,12 +176,10 @@ static inline void store_tail(float *p, vf v, int n) {
 
 static void k_exp(const float *x, int n, float *out) {
     int i = 0;
-    for (; i + W <= n; i += W) {
+    for (; i + W <= n; i += W)
         store(out + i, exp_v(load(x + i)));
-    }
-    if (i < n) {
+    if (i < n)
         store_tail(out + i, exp_v(load_tail(x + i, n - i)), n - i);
-    }
 }
 
 /* ---- rows ------------------------------------------------------------------------------------ */
@@ -193,12 +191,10 @@ static float k_dot(const float *a, const float *b, int n) {
         s0 = fma_v(load(a + i), load(b + i), s0);
         s1 = fma_v(load(a + i + W), load(b + i + W), s1);
     }
-    for (; i + W <= n; i += W) {
+    for (; i + W <= n; i += W)
         s0 = fma_v(load(a + i), load(b + i), s0);
-    }
-    if (i < n) {
+    if (i < n)
         s0 = fma_v(load_tail(a + i, n - i), load_tail(b + i, n - i), s0);
-    }
     return sum_lanes(s0 + s1)[0];
 }
 
@@ -216,18 +212,15 @@ static inline bool any_equal(vf a, vf b) {
 static int k_largest(const float *x, int n) {
     vf best = all(-INFINITY);
     int i = 0;
-    for (; i + W <= n; i += W) {
+    for (; i + W <= n; i += W)
         best = max_v(load(x + i), best);
-    }
     float top = max_lanes(best)[0];
-    for (; i < n; i++) {
+    for (; i < n; i++)
         top = x[i] > top ? x[i] : top;
-    }
     for (i = 0; i + W <= n && !any_equal(load(x + i), all(top)); i += W) {
     }
-    while (i < n && x[i] != top) {
+    while (i < n && x[i] != top)
         i++;
-    }
     return i < n ? i : 0;
 }
 
@@ -238,9 +231,8 @@ static void k_rms_norm(const float *x, const float *w, float eps, int n, float *
         vf y = load(x + i) * all(scale);
         store(out + i, w != NULL ? y * load(w + i) : y);
     }
-    for (; i < n; i++) {
+    for (; i < n; i++)
         out[i] = w != NULL ? x[i] * scale * w[i] : x[i] * scale;
-    }
 }
 
 static void k_to_bf16(const float *x, int n, uint16_t *out) {
@@ -282,13 +274,11 @@ static inline vf abs_v(vf x) {
 static float k_to_int8(const float *x, int n, int8_t *out) {
     vf top = {0};
     int i = 0;
-    for (; i + W <= n; i += W) {
+    for (; i + W <= n; i += W)
         top = max_v(abs_v(load(x + i)), top);
-    }
     float largest = max_lanes(top)[0];
-    for (; i < n; i++) {
+    for (; i < n; i++)
         largest = fmaxf(largest, fabsf(x[i]));
-    }
     float scale = largest / 127.0f, inverse = largest > 0 ? 127.0f / largest : 0;
     const vf magic = all(12582912.0f); /* adding it rounds to an integer in the low bits */
     for (i = 0; i + W <= n; i += W) {
@@ -296,9 +286,8 @@ static float k_to_int8(const float *x, int n, int8_t *out) {
         vb b = __builtin_convertvector(q, vb);
         memcpy(out + i, &b, sizeof b);
     }
-    for (; i < n; i++) {
+    for (; i < n; i++)
         out[i] = (int8_t)lrintf(x[i] * inverse);
-    }
     return scale;
 }
 
@@ -319,15 +308,13 @@ static void k_int8_to_bf16(const int8_t *x, int n, uint16_t *out) {
 }
 
 static void k_add(float *x, const float *y, int n) {
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < n; i++)
         x[i] += y[i];
-    }
 }
 
 static void k_scale(float *x, float by, int n) {
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < n; i++)
         x[i] *= by;
-    }
 }
 
 static void k_rope(float *x, const float *cs, int half) {
@@ -357,22 +344,18 @@ static inline vf gelu_v(vf x) {
 
 static void k_swiglu(const float *gate, const float *up, int n, float *out) {
     int i = 0;
-    for (; i + W <= n; i += W) {
+    for (; i + W <= n; i += W)
         store(out + i, silu_v(load(gate + i)) * load(up + i));
-    }
-    if (i < n) {
+    if (i < n)
         store_tail(out + i, silu_v(load_tail(gate + i, n - i)) * load_tail(up + i, n - i), n - i);
-    }
 }
 
 static void k_geglu(const float *gate, const float *up, int n, float *out) {
     int i = 0;
-    for (; i + W <= n; i += W) {
+    for (; i + W <= n; i += W)
         store(out + i, gelu_v(load(gate + i)) * load(up + i));
-    }
-    if (i < n) {
+    if (i < n)
         store_tail(out + i, gelu_v(load_tail(gate + i, n - i)) * load_tail(up + i, n - i), n - i);
-    }
 }
 
 /* ---- attention ------------------------------------------------------------------------------- */
@@ -452,9 +435,8 @@ static inline __attribute__((always_inline)) void scores_wide(const float *q, in
         ahead_ask(ahead, i);
         for (int k = 0; k < nk; k++) {
             vf keys = load(kt + i * KEYS + k * W);
-            for (int t = 0; t < T; t++) {
+            for (int t = 0; t < T; t++)
                 s[t][k] = fma_v(all(q[t * d + i]), keys, s[t][k]);
-            }
         }
     }
 }
@@ -467,9 +449,8 @@ static inline vf softcap_v(vf x, float cap) {
 /* Scores that the query cannot see become -infinity. */
 static inline void scores_mask(vf s[KV], int low, int high) {
     vi lane;
-    for (int i = 0; i < W; i++) {
+    for (int i = 0; i < W; i++)
         lane[i] = i;
-    }
     for (int k = 0; k < KV; k++) {
         vi key = lane + k * W;
         s[k] = pick((key >= low) & (key < high), s[k], all(-INFINITY));
@@ -486,24 +467,19 @@ static inline __attribute__((always_inline)) void weigh(const attend_unit *u, in
     UNROLL
     for (int t = 0; t < T; t++) {
         int i = at + t;
-        for (int k = 0; u->key_scale != NULL && k < KV; k++) {
+        for (int k = 0; u->key_scale != NULL && k < KV; k++)
             s[t][k] *= load(u->key_scale + k * W);
-        }
-        for (int k = 0; u->softcap > 0 && k < KV; k++) {
+        for (int k = 0; u->softcap > 0 && k < KV; k++)
             s[t][k] = softcap_v(s[t][k], u->softcap);
-        }
-        if (u->low[i] > 0 || u->high[i] < KEYS) {
+        if (u->low[i] > 0 || u->high[i] < KEYS)
             scores_mask(s[t], u->low[i], u->high[i]);
-        }
         vf best = s[t][0];
-        for (int k = 1; k < KV; k++) {
+        for (int k = 1; k < KV; k++)
             best = max_v(best, s[t][k]);
-        }
         top[t] = max_v(max_lanes(best), all(u->top[i]));
         bool none = u->low[i] >= u->high[i];
-        if (none && u->top[i] == -INFINITY) {
+        if (none && u->top[i] == -INFINITY)
             top[t] = (vf){0}; /* nothing seen so far: -infinity minus itself has no value */
-        }
         fall[t] = none ? 0 : u->top[i] - top[t][0];
         u->top[i] = none ? u->top[i] : top[t][0];
     }
@@ -533,17 +509,14 @@ static inline __attribute__((always_inline)) void gather(const weights *w, const
                                                          bool wide, int keys, int d, int c, int T,
                                                          int n, float *out) {
     vf o[TILE][4];
-    for (int t = 0; t < T; t++) {
-        for (int k = 0; k < n; k++) {
+    for (int t = 0; t < T; t++)
+        for (int k = 0; k < n; k++)
             o[t][k] = load(out + t * d + c + k * W) * all(w->old[t]);
-        }
-    }
     for (int j = 0; wide && j < keys; j++) {
         for (int k = 0; k < n; k++) {
             vf v = load((const float *)values + j * d + c + k * W);
-            for (int t = 0; t < T; t++) {
+            for (int t = 0; t < T; t++)
                 o[t][k] = fma_v(all(w->p[t * KEYS + j]), v, o[t][k]);
-            }
         }
     }
     for (int j = 0; !wide && 2 * j < keys; j++) {
@@ -559,11 +532,9 @@ static inline __attribute__((always_inline)) void gather(const weights *w, const
             }
         }
     }
-    for (int t = 0; t < T; t++) {
-        for (int k = 0; k < n; k++) {
+    for (int t = 0; t < T; t++)
+        for (int k = 0; k < n; k++)
             store(out + t * d + c + k * W, o[t][k]);
-        }
-    }
 }
 
 /* All scores of a tile of queries, or, where none sees a key of the block's second half, those of
@@ -589,59 +560,49 @@ static inline __attribute__((always_inline)) void attend_tile(const attend_unit 
     static const attend_ahead nothing = {0};
     vf s[TILE][KV];
     weights w;
-    for (int t = 0; t < T; t++) {
-        for (int k = 0; k < KV; k++) {
+    for (int t = 0; t < T; t++)
+        for (int k = 0; k < KV; k++)
             s[t][k] = (vf){0};
-        }
-    }
     int keys = 1; /* keys that none of them sees have weight zero and add nothing */
-    for (int t = 0; t < T; t++) {
+    for (int t = 0; t < T; t++)
         keys = BASE_MAX(keys, BASE_MIN(u->high[at + t], KEYS));
-    }
     tile_scores(u, wide, d, at, T, keys <= KEYS / 2, tile < u->nahead ? u->ahead + tile : &nothing,
                 s);
     weigh(u, at, T, s, w.p, w.old);
 #if defined(__AVX512BF16__)
-    if (!wide) {
+    if (!wide)
         narrow_pairs(w.p, T * KEYS, w.pairs);
-    }
 #endif
     float *out = u->out + at * d;
     int c = 0;
-    for (; c + 4 * W <= d; c += 4 * W) {
+    for (; c + 4 * W <= d; c += 4 * W)
         gather(&w, u->v, wide, keys, d, c, T, 4, out);
-    }
-    for (; c < d; c += W) {
+    for (; c < d; c += W)
         gather(&w, u->v, wide, keys, d, c, T, 1, out);
-    }
 }
 
 static inline __attribute__((always_inline)) void attend_unit_run(const attend_unit *u, bool wide,
                                                                   int d) {
     int i = 0, tile = 0;
-    for (; i + TILE <= u->nq; i += TILE) {
+    for (; i + TILE <= u->nq; i += TILE)
         attend_tile(u, wide, d, i, TILE, tile++);
-    }
 #if TILE > 3
-    for (; i + 3 <= u->nq; i += 3) {
+    for (; i + 3 <= u->nq; i += 3)
         attend_tile(u, wide, d, i, 3, tile++);
-    }
 #endif
-    for (; i < u->nq; i++) {
+    for (; i < u->nq; i++)
         attend_tile(u, wide, d, i, 1, tile++);
-    }
 }
 
 static void k_attend(const attend_unit *u) {
-    if (u->wide) {
+    if (u->wide)
         attend_unit_run(u, true, u->d);
-    } else if (u->d == 64) { /* a constant: the addresses of the inner loops become offsets */
+    else if (u->d == 64) /* a constant: the addresses of the inner loops become offsets */
         attend_unit_run(u, false, 64);
-    } else if (u->d == 128) {
+    else if (u->d == 128)
         attend_unit_run(u, false, 128);
-    } else {
+    else
         attend_unit_run(u, false, u->d);
-    }
 }
 
 #if defined(__AVX512BF16__) && defined(__AVX512VNNI__)

@@ -117,7 +117,8 @@ const kernels *kernels_choose(int head_dim, bool narrow);
 enum { KERNELS_TABLES = 5 };
 /* All that this machine can run, the best last: into out[KERNELS_TABLES]; returns how many. */
 int kernels_available(const kernels **out);
-/* Whether both weigh the same small block alike, up to bf16's rounding: `k` computes what it says. */
+/* Whether both weigh the same small block alike, up to bf16's rounding: `k` computes what it
+ * says. */
 bool kernels_attend_alike(const kernels *k, const kernels *other);
 
 #endif

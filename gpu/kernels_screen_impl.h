@@ -13,34 +13,30 @@ static inline __attribute__((always_inline)) void screen_sums(const screen_unit 
     UNROLL
     for (int t = 0; t < T; t++) {
         UNROLL
-        for (int v = 0; v < SCREEN_VECTORS; v++) {
+        for (int v = 0; v < SCREEN_VECTORS; v++)
             sum[t][v] = _mm512_set1_epi32(u->states[at + t].fine_start);
-        }
     }
     const int8_t *fine = u->fine + (size_t)at * (size_t)u->k;
     for (int i = 0; i < u->k; i += 4) {
         __m512i bytes[SCREEN_VECTORS];
         UNROLL
-        for (int v = 0; v < SCREEN_VECTORS; v++) {
+        for (int v = 0; v < SCREEN_VECTORS; v++)
             bytes[v] = _mm512_loadu_si512(u->bytes + (size_t)i * SCREEN_COLUMNS + v * 64);
-        }
         UNROLL
         for (int t = 0; t < T; t++) {
             int32_t digits;
             memcpy(&digits, fine + (size_t)t * (size_t)u->k + i, sizeof digits);
             __m512i x = _mm512_set1_epi32(digits);
             UNROLL
-            for (int v = 0; v < SCREEN_VECTORS; v++) {
+            for (int v = 0; v < SCREEN_VECTORS; v++)
                 sum[t][v] = _mm512_dpbusd_epi32(sum[t][v], bytes[v], x);
-            }
         }
     }
     UNROLL
     for (int t = 0; t < T; t++) {
         UNROLL
-        for (int v = 0; v < SCREEN_VECTORS; v++) {
+        for (int v = 0; v < SCREEN_VECTORS; v++)
             out[t][v] = sum[t][v];
-        }
     }
 }
 
@@ -53,9 +49,8 @@ static inline __attribute__((always_inline)) void screen_tile(const screen_unit 
         const screen_state *s = &u->states[at + t];
         __m512i coarse[V];
         vf above[V], low = all(-INFINITY);
-        for (int v = 0; v < V; v++) {
+        for (int v = 0; v < V; v++)
             coarse[v] = _mm512_set1_epi32(s->coarse_start);
-        }
         for (int q = 0; q < SCREEN_QUADS; q++) {
             int32_t digits;
             memcpy(&digits, s->coarse[q], sizeof digits);
@@ -88,15 +83,12 @@ static inline __attribute__((always_inline)) void screen_tile(const screen_unit 
 
 static void k_screen(const screen_unit *u) {
     int i = 0;
-    for (; i + SCREEN_TILE <= u->rows; i += SCREEN_TILE) {
+    for (; i + SCREEN_TILE <= u->rows; i += SCREEN_TILE)
         screen_tile(u, i, SCREEN_TILE);
-    }
-    for (; i + 4 <= u->rows; i += 4) {
+    for (; i + 4 <= u->rows; i += 4)
         screen_tile(u, i, 4);
-    }
-    for (; i < u->rows; i++) {
+    for (; i < u->rows; i++)
         screen_tile(u, i, 1);
-    }
 }
 
 /* A lane a row. */

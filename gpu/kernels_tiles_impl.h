@@ -2,10 +2,10 @@
  * kernels_tiles_impl.h - attention in products of tiles (AMX), part of kernels_impl.h where
  * KERNELS_TILES says so.
  *
- * 16 queries go through a block together: scores = q × K, then weights × V, with what kernels_impl.h
- * does between the two. KV blocks lie as the instructions read them: pairs of dimensions of a key,
- * pairs of keys of a value. Invariant: rows of a product do not see each other, so what a tile holds
- * beyond the last query (anything) changes no bit.
+ * 16 queries go through a block together: scores = q × K, then weights × V, with what
+ * kernels_impl.h does between the two. KV blocks lie as the instructions read them: pairs of
+ * dimensions of a key, pairs of keys of a value. Invariant: rows of a product do not see each
+ * other, so what a tile holds beyond the last query (anything) changes no bit.
  */
 #include "tiles_int.h"
 

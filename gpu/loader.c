@@ -57,9 +57,8 @@ static void entry_forget(loader *l, load *e) {
         e->unwanted = true;
         return;
     }
-    if (e->state == LOAD_HERE) {
+    if (e->state == LOAD_HERE)
         page_free(l, e->page);
-    }
     l->coming -= e->state == LOAD_COMING;
     e->state = LOAD_UNKNOWN;
 }
@@ -82,9 +81,8 @@ static void *page_memory(loader *l, int index) {
 static load *entry_next(loader *l) {
     while (l->next < l->asked) {
         load *e = entry(l, ++l->next);
-        if (e->state == LOAD_COMING) {
+        if (e->state == LOAD_COMING)
             return e;
-        }
     }
     return NULL;
 }
@@ -118,11 +116,10 @@ static void *thread_main(void *ctx) {
     pthread_mutex_lock(&l->mutex);
     while (!l->stop) {
         load *e = l->nfree > 0 ? entry_next(l) : NULL;
-        if (e != NULL) {
+        if (e != NULL)
             entry_read(l, e);
-        } else {
+        else
             pthread_cond_wait(&l->wanted, &l->mutex);
-        }
     }
     pthread_mutex_unlock(&l->mutex);
     return NULL;
@@ -134,9 +131,8 @@ loader *loader_new(llm_engine *engine, void *work, const llm_kv_store *store, si
     loader *l = mem_zalloc(sizeof *l);
     *l = (loader){.engine = engine, .work = work, .store = *store, .block_bytes = block_bytes};
     l->npages = (int)BASE_MIN(BASE_MAX(PAGES_BYTES / block_bytes, (size_t)2), (size_t)LOAD_PAGES);
-    for (int i = 0; i < l->npages; i++) {
+    for (int i = 0; i < l->npages; i++)
         l->free_pages[l->nfree++] = i;
-    }
     pthread_mutex_init(&l->mutex, NULL);
     pthread_cond_init(&l->wanted, NULL);
     pthread_cond_init(&l->done, NULL);
@@ -148,17 +144,15 @@ loader *loader_new(llm_engine *engine, void *work, const llm_kv_store *store, si
 }
 
 void loader_free(loader *l) {
-    if (l == NULL) {
+    if (l == NULL)
         return;
-    }
     pthread_mutex_lock(&l->mutex);
     l->stop = true;
     pthread_cond_signal(&l->wanted);
     pthread_mutex_unlock(&l->mutex);
     pthread_join(l->thread, NULL);
-    for (int i = 0; i < l->npages; i++) {
+    for (int i = 0; i < l->npages; i++)
         free(l->pages[i].plain);
-    }
     pthread_cond_destroy(&l->wanted);
     pthread_cond_destroy(&l->done);
     pthread_mutex_destroy(&l->mutex);
@@ -171,11 +165,9 @@ void loader_free(loader *l) {
 int loader_room(loader *l) {
     pthread_mutex_lock(&l->mutex);
     int room = LOADS / 2 - l->coming;
-    for (int i = 1; i <= room; i++) { /* the one being read keeps its place */
-        if (entry(l, l->asked + (uint64_t)i)->state == LOAD_READING) {
+    for (int i = 1; i <= room; i++) /* the one being read keeps its place */
+        if (entry(l, l->asked + (uint64_t)i)->state == LOAD_READING)
             room = i - 1;
-        }
-    }
     pthread_mutex_unlock(&l->mutex);
     return room;
 }
@@ -210,28 +202,25 @@ load_state loader_look(loader *l, uint64_t number, hash128 key) {
 static void page_send(loader *l, int index, int32_t block) {
     const llm_backend *backend = l->engine->backend;
     const page *p = &l->pages[index];
-    if (p->at == p->plain) {
+    if (p->at == p->plain)
         backend->kv_write(l->engine, l->work, block, p->at);
-    } else {
+    else
         backend->kv_send(l->engine, l->work, index, block);
-    }
 }
 
 load_state loader_take(loader *l, uint64_t number, hash128 key, int32_t block) {
     pthread_mutex_lock(&l->mutex);
     load *e = entry_find(l, number, key);
-    while (e != NULL && e->state == LOAD_READING) {
+    while (e != NULL && e->state == LOAD_READING)
         pthread_cond_wait(&l->done, &l->mutex);
-    }
     load_state state = e == NULL || e->state == LOAD_COMING ? LOAD_UNKNOWN : e->state;
     if (state == LOAD_HERE) {
         pthread_mutex_unlock(&l->mutex);
         page_send(l, e->page, block); /* an entry that is here is the session's */
         pthread_mutex_lock(&l->mutex);
     }
-    if (e != NULL) {
+    if (e != NULL)
         entry_forget(l, e);
-    }
     pthread_mutex_unlock(&l->mutex);
     return state;
 }
@@ -247,9 +236,8 @@ void loader_drop(loader *l, uint64_t number, int count) {
     pthread_mutex_lock(&l->mutex);
     for (int i = 0; i < count; i++) {
         uint64_t at = number + (uint64_t)i;
-        if (at > 0 && at <= l->asked && l->asked - at < LOADS) {
+        if (at > 0 && at <= l->asked && l->asked - at < LOADS)
             entry_forget(l, entry(l, at));
-        }
     }
     pthread_mutex_unlock(&l->mutex);
 }

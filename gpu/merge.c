@@ -75,10 +75,9 @@ static void grow(merge_table *m) {
     size_t n = m->mask + 1;
     m->mask = 2 * n - 1;
     m->slots = new_slots(2 * n);
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n; i++)
         if (old[i].left >= 0)
             *find(m, old[i].left, old[i].right) = old[i];
-    }
     free(old);
 }
 
@@ -105,10 +104,9 @@ static size_t merge_short(const merge_table *m, int32_t *ids, size_t n) {
         ranks[i] = rank_of(m, ids[i], ids[i + 1]);
     while (n > 1) {
         size_t best = 0;
-        for (size_t i = 1; i + 1 < n; i++) {
+        for (size_t i = 1; i + 1 < n; i++)
             if (ranks[i] < ranks[best])
                 best = i;
-        }
         if (ranks[best] == NO_RANK)
             break;
         ids[best] = find(m, ids[best], ids[best + 1])->merged;
@@ -204,10 +202,9 @@ static size_t merge_long(const merge_table *m, int32_t *ids, size_t n) {
             consider(m, &h, ids, c.at, next[c.at]);
     }
     size_t left = 0;
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n; i++)
         if (ids[i] != DEAD)
             ids[left++] = ids[i];
-    }
     free(h.items);
     free(next);
     return left;

@@ -22,9 +22,8 @@ typedef struct row_source {
 /* Where dimension i of a head comes from: halves (ours) from neighbours (the file's). */
 static int head_dimension(const model_config *c, int i) {
     int half = c->rope_dims / 2;
-    if (c->pairing == ROPE_HALVES || i >= c->rope_dims) {
+    if (c->pairing == ROPE_HALVES || i >= c->rope_dims)
         return i;
-    }
     return i < half ? 2 * i : 2 * (i - half) + 1;
 }
 
@@ -92,26 +91,23 @@ void model_head_row(const packed_model *m, int id, float *out) {
 static void head_row(const void *ctx, int row, float *out) {
     const packed_model *m = ((const row_source *)ctx)->m;
     model_head_row(m, row, out);
-    if (m->screen != NULL) {
+    if (m->screen != NULL)
         head_screen_set(m->screen, row, out);
-    }
 }
 
 void model_embed(const packed_model *m, int id, float *out) {
     model_tensor_rows(m->embedding, (uint64_t)id, 1, out);
     float scale = m->config->embd_scale;
-    for (int i = 0; scale != 1.0f && i < m->config->n_embd; i++) {
+    for (int i = 0; scale != 1.0f && i < m->config->n_embd; i++)
         out[i] *= scale;
-    }
 }
 
 /* ---- small tensors --------------------------------------------------------------------------- */
 
 static float *vector_load(packed_model *m, int layer, const char *name) {
     const gguf_tensor *t = model_tensor(m->file, layer, name);
-    if (t == NULL) {
+    if (t == NULL)
         return NULL;
-    }
     float *out = ARENA_ARRAY(m->mem, float, t->dims[0]);
     model_tensor_rows(t, 0, 1, out);
     return out;
@@ -120,9 +116,8 @@ static float *vector_load(packed_model *m, int layer, const char *name) {
 static float *head_norm_load(packed_model *m, int layer, const char *name) {
     float *plain = vector_load(m, layer, name);
     float *out = ARENA_ARRAY(m->mem, float, m->config->head_dim);
-    for (int i = 0; i < m->config->head_dim; i++) {
+    for (int i = 0; i < m->config->head_dim; i++)
         out[i] = plain[head_dimension(m->config, i)];
-    }
     return out;
 }
 
@@ -135,9 +130,8 @@ static void layer_load_vectors(packed_model *m, int l) {
         layer->post_attn_norm = vector_load(m, l, "post_attention_norm.weight");
         layer->post_ffn_norm = vector_load(m, l, "post_ffw_norm.weight");
     }
-    if (c->output_bias) {
+    if (c->output_bias)
         layer->o_bias = vector_load(m, l, "attn_output.bias");
-    }
     if (c->qk_norm) {
         layer->q_norm = head_norm_load(m, l, "attn_q_norm.weight");
         layer->k_norm = head_norm_load(m, l, "attn_k_norm.weight");
@@ -146,9 +140,8 @@ static void layer_load_vectors(packed_model *m, int l) {
         int n = (c->n_heads + 2 * c->n_kv_heads) * c->head_dim;
         row_source s = {m, l, NULL};
         layer->qkv_bias = ARENA_ARRAY(m->mem, float, n);
-        for (int i = 0; i < n; i++) {
+        for (int i = 0; i < n; i++)
             qkv_read(&s, i, "bias", &layer->qkv_bias[i]);
-        }
     }
     layer->has_rope = config_layer_has_rope(c, l);
     layer->window = config_layer_window(c, l);
@@ -177,15 +170,13 @@ static void pack_task(void *ctx, int task, int worker) {
     row_source source = {work->m, job->layer, job->w};
     err e = {0};
     if (gemm_pack(work->m->g, job->w, job->part, job->row, &source, &e) != 0 &&
-        atomic_exchange(&work->failed, 1) == 0) {
+        atomic_exchange(&work->failed, 1) == 0)
         work->first_error = e;
-    }
 }
 
 static void jobs_add(pack_work *work, gemm_weight *w, int layer, gemm_row row) {
-    for (int p = 0; p < w->nparts; p++) {
+    for (int p = 0; p < w->nparts; p++)
         work->jobs[work->count++] = (pack_job){w, p, layer, row};
-    }
 }
 
 static int pack_all(packed_model *m, pool *threads, err *e) {
@@ -247,9 +238,8 @@ int model_declare(packed_model *m, const gguf *file, const model_config *config,
 
 int model_load(packed_model *m, pool *threads, hash128 *digest, err *e) {
     m->final_norm = vector_load(m, -1, "output_norm.weight");
-    for (int l = 0; l < m->config->n_layers; l++) {
+    for (int l = 0; l < m->config->n_layers; l++)
         layer_load_vectors(m, l);
-    }
     int code = gemm_probe(m->g, digest, e);
     return code != 0 ? code : pack_all(m, threads, e);
 }

@@ -61,9 +61,8 @@ static bool has_task(pool *p) {
 static void work(pool *p, int worker) {
     while (has_task(p)) {
         uint64_t claim = atomic_fetch_add(&p->claim, 1);
-        if (claim_next(claim) >= claim_tasks(claim)) {
+        if (claim_next(claim) >= claim_tasks(claim))
             return;
-        }
         p->fn(p->ctx, claim_next(claim), worker);
         atomic_fetch_add(&p->done, 1);
     }
@@ -71,16 +70,14 @@ static void work(pool *p, int worker) {
 
 static void wait_for_job(pool *p) {
     for (int i = 0; i < SPINS; i++) {
-        if (has_task(p)) {
+        if (has_task(p))
             return;
-        }
         relax();
     }
     pthread_mutex_lock(&p->mutex);
     atomic_fetch_add(&p->sleepers, 1);
-    while (!has_task(p) && !atomic_load(&p->stop)) {
+    while (!has_task(p) && !atomic_load(&p->stop))
         pthread_cond_wait(&p->wake, &p->mutex);
-    }
     atomic_fetch_sub(&p->sleepers, 1);
     pthread_mutex_unlock(&p->mutex);
 }
@@ -124,14 +121,12 @@ pool *pool_new(int threads) {
 }
 
 void pool_free(pool *p) {
-    if (p == NULL) {
+    if (p == NULL)
         return;
-    }
     atomic_store(&p->stop, true);
     wake_sleepers(p);
-    for (int i = 1; i < p->threads; i++) {
+    for (int i = 1; i < p->threads; i++)
         pthread_join(p->ids[i], NULL);
-    }
     pthread_cond_destroy(&p->wake);
     pthread_mutex_destroy(&p->mutex);
     pthread_mutex_destroy(&p->callers);
@@ -146,9 +141,8 @@ int pool_threads(const pool *p) {
 void pool_run(pool *p, int tasks, pool_task fn, void *ctx) {
     omp_set_num_threads(1); /* the caller's thread may be a new one */
     if (p->threads == 1 || tasks <= 1 || tasks > CLAIM_MASK / 2) {
-        for (int i = 0; i < tasks; i++) {
+        for (int i = 0; i < tasks; i++)
             fn(ctx, i, 0);
-        }
         return;
     }
     p->fn = fn;
@@ -160,9 +154,8 @@ void pool_run(pool *p, int tasks, pool_task fn, void *ctx) {
     work(p, 0);
     for (int spins = 1; atomic_load(&p->done) < tasks; spins++) {
         relax();
-        if (spins % YIELD_EVERY == 0) {
+        if (spins % YIELD_EVERY == 0)
             sched_yield(); /* a worker that has a task may not be running */
-        }
     }
 }
 

@@ -28,9 +28,8 @@ static size_t slot_hash(const prefix_node *parent, llm_token token) {
 static size_t slot_find(const prefix_tree *t, const prefix_node *parent, llm_token token) {
     size_t i = slot_hash(parent, token) & t->mask;
     while (t->slots[i] != NULL &&
-           (t->slots[i]->parent != parent || t->slots[i]->tokens[0] != token)) {
+           (t->slots[i]->parent != parent || t->slots[i]->tokens[0] != token))
         i = (i + 1) & t->mask;
-    }
     return i;
 }
 
@@ -39,18 +38,15 @@ static void slots_grow(prefix_tree *t) {
     prefix_node **slots = t->slots;
     t->mask = old * 2 - 1;
     t->slots = mem_zalloc(sizeof *t->slots * old * 2);
-    for (size_t i = 0; i < old; i++) {
-        if (slots[i] != NULL) {
+    for (size_t i = 0; i < old; i++)
+        if (slots[i] != NULL)
             t->slots[slot_find(t, slots[i]->parent, slots[i]->tokens[0])] = slots[i];
-        }
-    }
     free(slots);
 }
 
 static void slot_add(prefix_tree *t, prefix_node *node) {
-    if (++t->used * 2 > t->mask) {
+    if (++t->used * 2 > t->mask)
         slots_grow(t);
-    }
     t->slots[slot_find(t, node->parent, node->tokens[0])] = node;
 }
 
@@ -99,9 +95,8 @@ static int blocks_owned(const prefix_node *node) {
 /* Counted from the clock's beginning, so that a worth holds until the node is used or wanted anew.
  */
 static double node_worth(const prefix_tree *t, const prefix_node *node) {
-    if (t->first_in_first_out) {
+    if (t->first_in_first_out)
         return (double)node->used;
-    }
     double blocks = BASE_MAX(blocks_owned(node), 1), stored = node->stored_blocks;
     double saves = (stored * t->read_cost + (blocks - stored)) / blocks;
     return worth_of(prefix_node_wanted(node), saves, -(double)node->used, t->nblocks);
@@ -118,14 +113,12 @@ static void heap_put(prefix_tree *t, int at, prefix_node *node) {
 
 /* Up or down from `at` to where the node belongs. */
 static void heap_settle(prefix_tree *t, int at, prefix_node *node) {
-    for (; at > 1 && goes_before(node, t->heap[at / 2 - 1]); at /= 2) {
+    for (; at > 1 && goes_before(node, t->heap[at / 2 - 1]); at /= 2)
         heap_put(t, at, t->heap[at / 2 - 1]);
-    }
     for (int child; (child = 2 * at) <= t->nheap; at = child) {
         child += child < t->nheap && goes_before(t->heap[child], t->heap[child - 1]);
-        if (!goes_before(t->heap[child - 1], node)) {
+        if (!goes_before(t->heap[child - 1], node))
             break;
-        }
         heap_put(t, at, t->heap[child - 1]);
     }
     heap_put(t, at, node);
@@ -135,17 +128,15 @@ static void heap_remove(prefix_tree *t, prefix_node *node) {
     int at = node->heap_at;
     prefix_node *last = t->heap[--t->nheap];
     node->heap_at = 0;
-    if (last != node) {
+    if (last != node)
         heap_settle(t, at, last);
-    }
 }
 
 /* Into the heap, out of it or to another place in it, as users, children and wants have changed. */
 static void node_rank(prefix_tree *t, prefix_node *node) {
     if (node->table == NULL || node->users > 0 || node->resident_children > 0) {
-        if (node->heap_at > 0) {
+        if (node->heap_at > 0)
             heap_remove(t, node);
-        }
         return;
     }
     if (node->heap_at == 0) {
@@ -166,9 +157,8 @@ static void node_used(prefix_tree *t, prefix_node *node) {
 }
 
 void prefix_touch(prefix_tree *t, prefix_node *node) {
-    if (node->table != NULL) {
+    if (node->table != NULL)
         node_used(t, node);
-    }
 }
 
 /* ---- nodes ----------------------------------------------------------------------------------- */
@@ -176,9 +166,8 @@ void prefix_touch(prefix_tree *t, prefix_node *node) {
 static prefix_node *node_new(const llm_token *tokens, int count, int capacity, int start) {
     prefix_node *node = mem_zalloc(sizeof *node);
     node->tokens = mem_alloc(sizeof(llm_token) * (size_t)BASE_MAX(capacity, 1));
-    if (count > 0) {
+    if (count > 0)
         memcpy(node->tokens, tokens, sizeof(llm_token) * (size_t)count);
-    }
     node->count = count;
     node->start = start;
     return node;
@@ -201,9 +190,8 @@ static void split_blocks(prefix_tree *t, prefix_node *upper, prefix_node *lower)
     upper->table = mem_alloc(bytes);
     memcpy(upper->table, lower->table, sizeof(int32_t) * (size_t)upper->end_block);
     lower->first_block = block_of(cut);
-    if (cut % LLM_BLOCK_TOKENS != 0) {
+    if (cut % LLM_BLOCK_TOKENS != 0)
         t->refs[lower->table[lower->first_block]]++;
-    }
     for (int b = upper->first_block; b < upper->end_block; b++) {
         /* the first may be shared with a node above */
         prefix_node **owner = &t->owner[upper->table[b]];
@@ -239,9 +227,8 @@ static prefix_node *node_split(prefix_tree *t, prefix_node *node, int at) {
     node->looked_ahead = false;
     child_append(upper, node);
     slot_add(t, node);
-    if (node->table != NULL) {
+    if (node->table != NULL)
         split_blocks(t, upper, node);
-    }
     return upper;
 }
 
@@ -257,9 +244,8 @@ prefix_node *prefix_insert(prefix_tree *t, const llm_token *tokens, int count) {
             return child;
         }
         int same = 1, limit = BASE_MIN(child->count, count - done);
-        while (same < limit && child->tokens[same] == tokens[done + same]) {
+        while (same < limit && child->tokens[same] == tokens[done + same])
             same++;
-        }
         at = same < child->count ? node_split(t, child, same) : child;
         done += same;
     }
@@ -289,12 +275,10 @@ void prefix_count(prefix_tree *t, prefix_node *node, int pending, int waiting, i
 
 static void node_remove(prefix_tree *t, prefix_node *node) {
     assert(node->first_child == NULL && node->table == NULL);
-    if (*t->cursor == node) {
+    if (*t->cursor == node)
         *t->cursor = node->parent;
-    }
-    if (!node->is_private) {
+    if (!node->is_private)
         slot_remove(t, node);
-    }
     child_remove(node);
     node_free(node);
 }
@@ -302,9 +286,8 @@ static void node_remove(prefix_tree *t, prefix_node *node) {
 /* ---- residency ------------------------------------------------------------------------------- */
 
 static void block_release(prefix_tree *t, int32_t block) {
-    if (--t->refs[block] == 0) {
+    if (--t->refs[block] == 0)
         t->free_blocks[t->nfree++] = block;
-    }
 }
 
 int prefix_wanted(const void *tree, int32_t block) {
@@ -319,9 +302,8 @@ uint32_t prefix_life(const void *tree, int32_t block) {
 
 void prefix_evict(prefix_tree *t, prefix_node *node) {
     assert(node->resident_children == 0 && node->table != NULL && node->users == 0);
-    for (int b = node->first_block; b < node->end_block; b++) {
+    for (int b = node->first_block; b < node->end_block; b++)
         block_release(t, node->table[b]);
-    }
     free(node->table);
     node->table = NULL;
     node->computed = 0;
@@ -333,9 +315,8 @@ void prefix_evict(prefix_tree *t, prefix_node *node) {
 }
 
 static bool evict_one(prefix_tree *t) {
-    if (t->nheap == 0) {
+    if (t->nheap == 0)
         return false;
-    }
     prefix_node *node = t->heap[0];
     t->evicted += (uint64_t)(node->end_block - node->first_block);
     prefix_evict(t, node);
@@ -346,18 +327,14 @@ static bool evict_one(prefix_tree *t) {
 bool prefix_make_resident(prefix_tree *t, prefix_node *node, int extra) {
     int first = block_of(node->start);
     int end = blocks_for(node->start + node->count + extra);
-    if (node->users > 0 && t->used_blocks + end - first > t->most_used) {
+    if (node->users > 0 && t->used_blocks + end - first > t->most_used)
         return false;
-    }
-    while (t->nfree < end - first) {
-        if (!evict_one(t)) {
+    while (t->nfree < end - first)
+        if (!evict_one(t))
             return false;
-        }
-    }
     node->table = mem_alloc(sizeof(int32_t) * (size_t)BASE_MAX(end, 1));
-    if (first > 0) {
+    if (first > 0)
         memcpy(node->table, node->parent->table, sizeof(int32_t) * (size_t)first);
-    }
     for (int b = first; b < end; b++) {
         node->table[b] = t->free_blocks[--t->nfree];
         t->refs[node->table[b]] = 1;
@@ -378,13 +355,11 @@ void prefix_prune(prefix_tree *t, prefix_node *node, bool keep_shared, bool keep
     while (node != &t->root && node->first_child == NULL && node->pending == 0 &&
            node->users == 0) {
         bool kept = keep_all || node->keep || (keep_shared && node->fanout > 1);
-        if (node->table != NULL && kept && !node->is_private) {
+        if (node->table != NULL && kept && !node->is_private)
             return;
-        }
         prefix_node *parent = node->parent;
-        if (node->table != NULL) {
+        if (node->table != NULL)
             prefix_evict(t, node);
-        }
         node_remove(t, node);
         node = parent;
     }
@@ -393,9 +368,8 @@ void prefix_prune(prefix_tree *t, prefix_node *node, bool keep_shared, bool keep
 void prefix_prune_one(prefix_tree *t, prefix_node *node) {
     t->used_blocks -= node->users > 0 ? blocks_owned(node) : 0;
     node->users = 0;
-    if (node->table != NULL) {
+    if (node->table != NULL)
         prefix_evict(t, node);
-    }
     node_remove(t, node);
 }
 
@@ -426,16 +400,14 @@ int prefix_full_blocks(const prefix_node *node) {
 }
 
 hash128 prefix_key(const prefix_node *node, int b, hash128 seed) {
-    while (node->parent != NULL && b < block_of(node->start)) {
+    while (node->parent != NULL && b < block_of(node->start))
         node = node->parent;
-    }
     return b < 0 || node->keys == NULL ? seed : node->keys[b - block_of(node->start)];
 }
 
 void prefix_make_keys(prefix_node *node, hash128 seed) {
-    if (node->parent == NULL || node->keys != NULL) {
+    if (node->parent == NULL || node->keys != NULL)
         return;
-    }
     prefix_make_keys(node->parent, seed);
     int n = prefix_full_blocks(node), first = block_of(node->start);
     node->keys = mem_alloc(sizeof(hash128) * (size_t)BASE_MAX(n, 1));
@@ -460,9 +432,8 @@ void prefix_init(prefix_tree *t, int blocks, prefix_node **cursor) {
     t->refs = mem_zalloc(sizeof(int32_t) * (size_t)BASE_MAX(blocks, 1));
     t->lives = mem_zalloc(sizeof *t->lives * (size_t)BASE_MAX(blocks, 1));
     t->free_blocks = mem_alloc(sizeof(int32_t) * (size_t)BASE_MAX(blocks, 1));
-    for (int b = blocks; b-- > 0;) {
+    for (int b = blocks; b-- > 0;)
         t->free_blocks[t->nfree++] = b; /* block 0 goes out first */
-    }
 }
 
 void prefix_free(prefix_tree *t) {
@@ -473,9 +444,8 @@ void prefix_free(prefix_tree *t) {
             continue;
         }
         prefix_node *next = node->next != NULL ? node->next : node->parent;
-        if (node->next == NULL) {
+        if (node->next == NULL)
             node->parent->first_child = NULL;
-        }
         node_free(node);
         node = next;
     }

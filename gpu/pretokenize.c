@@ -81,10 +81,9 @@ struct pretokenizer {
 };
 
 static const pre_row *find_row(str name) {
-    for (size_t i = 0; i < BASE_COUNT(rows); i++) {
+    for (size_t i = 0; i < BASE_COUNT(rows); i++)
         if (str_equal(name, str_from(rows[i].name)))
             return &rows[i];
-    }
     return NULL;
 }
 

@@ -284,10 +284,9 @@ static const quant_type types[] = {
 };
 
 const quant_type *quant_find(uint32_t type) {
-    for (size_t i = 0; i < BASE_COUNT(types); i++) {
+    for (size_t i = 0; i < BASE_COUNT(types); i++)
         if ((uint32_t)types[i].type == type)
             return &types[i];
-    }
     return NULL;
 }
 

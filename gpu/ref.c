@@ -67,10 +67,9 @@ const model_config *ref_config(const ref *r) {
 static float dot(const float *a, const float *b, int n) {
     float sums[16] = {0};
     int i = 0;
-    for (; i + 16 <= n; i += 16) {
+    for (; i + 16 <= n; i += 16)
         for (int j = 0; j < 16; j++)
             sums[j] += a[i + j] * b[i + j];
-    }
     float sum = 0;
     for (int j = 0; j < 16; j++)
         sum += sums[j];
@@ -94,10 +93,9 @@ static void multiply(const pass *p, const gguf_tensor *w, int first, int rows,
         return;
     float *b = mem_alloc((size_t)rows * sizeof *b);
     model_tensor_rows(bias, 0, 1, b);
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < n; i++)
         for (int r = 0; r < rows; r++)
             y[(size_t)i * (size_t)rows + (size_t)r] += b[r];
-    }
     free(b);
 }
 

@@ -13,11 +13,9 @@
 
 static int sample_greedy(const float *logits, int count) {
     int best = 0;
-    for (int i = 1; i < count; i++) {
-        if (logits[i] > logits[best]) {
+    for (int i = 1; i < count; i++)
+        if (logits[i] > logits[best])
             best = i;
-        }
-    }
     return best;
 }
 
@@ -52,9 +50,8 @@ static cut candidates_cut(const candidate *c, int count, const llm_sampling *s, 
                    ((s->top_k > 0 && at.kept == s->top_k) || (double)c[at.kept].weight < least ||
                     (s->top_p < 1 && s->top_p > 0 &&
                      (double)at.weight >= (double)s->top_p * (double)total));
-        if (at.found) {
+        if (at.found)
             return at;
-        }
     }
     at.found =
         at.weight == total || (s->top_k > 0 && at.kept == s->top_k) ||
@@ -67,14 +64,12 @@ static int candidates_draw(const candidate *c, int count, const llm_sampling *s,
                            uint64_t seed, int step) {
     cut end = candidates_cut(c, count, s, total);
     bool cuts = s->top_k > 0 || s->min_p > 0 || (s->top_p < 1 && s->top_p > 0);
-    if (!end.found && cuts) {
+    if (!end.found && cuts)
         return -1;
-    }
     uint64_t at = (uint64_t)(uniform(seed, step) * (double)(end.found ? end.weight : total));
     for (int i = 0; i < end.kept; i++) {
-        if (at < c[i].weight) {
+        if (at < c[i].weight)
             return c[i].id;
-        }
         at -= c[i].weight;
     }
     return end.found ? c[end.kept - 1].id : -1;
@@ -83,9 +78,8 @@ static int candidates_draw(const candidate *c, int count, const llm_sampling *s,
 int sample_token(const float *logits, int count, const llm_sampling *sampling, uint64_t seed,
                  int step) {
     int best = sample_greedy(logits, count);
-    if (!(sampling->temperature > 0)) {
+    if (!(sampling->temperature > 0))
         return best;
-    }
     candidate *c = mem_alloc(sizeof *c * (size_t)count);
     uint64_t total = 0;
     int n = 0;
@@ -108,9 +102,8 @@ int sample_likeliest(const float *logits, const llm_token *ids, int count, uint6
     int n = 0;
     for (; n < count; n++) {
         uint64_t weight = sample_weight(logits[n], logits[0], sampling->temperature);
-        if (weight == 0) {
+        if (weight == 0)
             break;
-        }
         c[n] = (candidate){weight, logits[n], ids[n]};
     }
     return n > 0 ? candidates_draw(c, n, sampling, total, seed, step) : ids[0];

@@ -23,17 +23,15 @@ enum { SAMPLE_BITS = 44 };
 /* exp(r) to a unit in the last place or two, |r| <= ln(2) / 2: its series. */
 SAMPLE_BOTH double sample_exp(double r) {
     double sum = 1;
-    for (int k = 13; k > 0; k--) {
+    for (int k = 13; k > 0; k--)
         sum = 1 + sum * (r * (1.0 / k));
-    }
     return sum;
 }
 
 SAMPLE_BOTH uint64_t sample_weight(float logit, float largest, float temperature) {
     double x = ((double)logit - (double)largest) / (double)temperature;
-    if (!(x > -31)) { /* less than 2^-44; also no number */
+    if (!(x > -31)) /* less than 2^-44; also no number */
         return 0;
-    }
     int n = (int)(x * 1.44269504088896338700 - 0.5); /* to the nearest: x <= 0 */
     double r =
         (x - (double)n * 6.93147180369123816490e-01) - (double)n * 1.90821492927058770002e-10;

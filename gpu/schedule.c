@@ -89,12 +89,10 @@ enum { AHEAD_BLOCKS = 128, AHEAD_NODES = 512, AHEAD_NODE = 32 };
 
 /* The node behind `node` in the order of the walk, leaving out what nobody waits for. */
 static prefix_node *walk_next(prefix_node *node) {
-    if (node->waiting > 0 && node->first_child != NULL) {
+    if (node->waiting > 0 && node->first_child != NULL)
         return node->first_child;
-    }
-    while (node != NULL && node->next == NULL) {
+    while (node != NULL && node->next == NULL)
         node = node->parent;
-    }
     return node != NULL ? node->next : NULL;
 }
 
@@ -108,9 +106,8 @@ static int node_ask(llm_session *s, prefix_node *node) {
     while (node->nasked < most) {
         llm_kv_id id;
         kv_id_fill(s, node, node->nasked, &id);
-        if (!store->prefetch(store->ctx, &id)) {
+        if (!store->prefetch(store->ctx, &id))
             return node->nasked + 1;
-        }
         uint64_t number = loader_ask(s->loader, &id);
         node->asked = node->nasked++ == 0 ? number : node->asked;
     }
@@ -119,19 +116,16 @@ static int node_ask(llm_session *s, prefix_node *node) {
 
 /* Has the blocks that the next requests will need read while this pass computes. */
 static void look_ahead(llm_session *s) {
-    if (s->loader == NULL || !session_store_pays(s)) {
+    if (s->loader == NULL || !session_store_pays(s))
         return;
-    }
     prefix_node *node = s->cursor;
     for (int blocks = 0, seen = 0; node != NULL && blocks < AHEAD_BLOCKS && seen < AHEAD_NODES;
          seen++, node = walk_next(node)) {
         if (node->waiting == 0 || node->looked_ahead || node->table != NULL || node->is_private ||
-            node->parent == NULL) {
+            node->parent == NULL)
             continue;
-        }
-        if (loader_room(s->loader) < AHEAD_NODE) {
+        if (loader_room(s->loader) < AHEAD_NODE)
             return;
-        }
         blocks += node_ask(s, node);
     }
 }
@@ -146,26 +140,20 @@ static void blocks_foresee(llm_session *s, const prefix_node *node, int from, in
 /* The blocks of the prompts that come next, where some of them may be in host memory: as many as
  * the device holds beside those of live requests. */
 static void blocks_ahead(llm_session *s) {
-    if (s->options.reuse != LLM_REUSE_TREE || s->device_blocks == s->tree.nblocks) {
+    if (s->options.reuse != LLM_REUSE_TREE || s->device_blocks == s->tree.nblocks)
         return;
-    }
     int most = BASE_MAX(s->device_blocks - s->tree.used_blocks, 0);
     prefix_node *node = s->cursor;
-    while (node != NULL && node->waiting == 0) { /* as the walk will go on */
+    while (node != NULL && node->waiting == 0) /* as the walk will go on */
         node = node->parent;
-    }
     prefix_node *above = node;
-    while (above != NULL && above->table == NULL) {
+    while (above != NULL && above->table == NULL)
         above = above->parent;
-    }
-    if (above != NULL) {
+    if (above != NULL)
         blocks_foresee(s, above, 0, most);
-    }
-    for (int seen = 0; node != NULL && seen < AHEAD_NODES; seen++, node = walk_next(node)) {
-        if (node->waiting > 0 && node->table != NULL && node != above) {
+    for (int seen = 0; node != NULL && seen < AHEAD_NODES; seen++, node = walk_next(node))
+        if (node->waiting > 0 && node->table != NULL && node != above)
             blocks_foresee(s, node, node->first_block, most);
-        }
-    }
 }
 
 /* Nothing of what the store has of the node, or of those
@@ -174,9 +162,8 @@ static bool path_ready(llm_session *s, const prefix_node *node) {
     for (; node->parent != NULL && node->table == NULL; node = node->parent) {
         for (int i = 0; i < node->nasked; i++) {
             load_state state = loader_look(s->loader, node->asked + (uint64_t)i, node->keys[i]);
-            if (state == LOAD_COMING || state == LOAD_READING) {
+            if (state == LOAD_COMING || state == LOAD_READING)
                 return false;
-            }
         }
     }
     return true;
@@ -184,12 +171,10 @@ static bool path_ready(llm_session *s, const prefix_node *node) {
 
 /* The next node with a request whose path is ready; NULL: none near by. */
 static prefix_node *node_ready(llm_session *s, prefix_node *node) {
-    for (int seen = 0; node != NULL && seen < AHEAD_NODES; seen++, node = walk_next(node)) {
+    for (int seen = 0; node != NULL && seen < AHEAD_NODES; seen++, node = walk_next(node))
         if (node->first != NULL && (node->looked_ahead || node->table != NULL) &&
-            path_ready(s, node)) {
+            path_ready(s, node))
             return node;
-        }
-    }
     return NULL;
 }
 
@@ -200,15 +185,13 @@ static bool load_block(llm_session *s, prefix_node *node, int i) {
     load_state state = i < node->nasked
                            ? loader_take(s->loader, node->asked + (uint64_t)i, node->keys[i], block)
                            : LOAD_UNKNOWN;
-    if (state != LOAD_UNKNOWN) {
+    if (state != LOAD_UNKNOWN)
         return state == LOAD_HERE;
-    }
     llm_kv_id id;
     kv_id_fill(s, node, i, &id);
     double start = session_now_ms();
-    if (!store->get(store->ctx, &id, s->block_bytes, s->block_size)) {
+    if (!store->get(store->ctx, &id, s->block_bytes, s->block_size))
         return false;
-    }
     s->read_ms += session_now_ms() - start;
     s->reads++;
     s->engine->backend->kv_write(s->engine, s->work, block, s->block_bytes);
@@ -220,18 +203,15 @@ static bool load_block(llm_session *s, prefix_node *node, int i) {
 static int load_blocks(llm_session *s, prefix_node *node) {
     int loaded = 0;
     if (s->options.store.get == NULL || !s->runs_model || node->is_private ||
-        (node->nasked == 0 && !session_store_pays(s))) {
+        (node->nasked == 0 && !session_store_pays(s)))
         return 0;
-    }
     double start = session_now_ms();
     prefix_make_keys(node, s->engine->info.fingerprint);
     int full = prefix_full_blocks(node);
-    while (loaded < full && load_block(s, node, loaded)) {
+    while (loaded < full && load_block(s, node, loaded))
         loaded++;
-    }
-    if (node->nasked > loaded) { /* behind one that was missing */
+    if (node->nasked > loaded) /* behind one that was missing */
         loader_drop(s->loader, node->asked + (uint64_t)loaded, node->nasked - loaded);
-    }
     node->nasked = 0;
     node->loaded_blocks = node->stored_blocks = loaded;
     s->stats.store_ms += session_now_ms() - start;
@@ -242,9 +222,8 @@ static int load_blocks(llm_session *s, prefix_node *node) {
 
 /* Gives a node its blocks and the shared part of its first one. */
 static bool node_enter(llm_session *s, request *r, prefix_node *node, int extra) {
-    if (!prefix_make_resident(&s->tree, node, extra)) {
+    if (!prefix_make_resident(&s->tree, node, extra))
         return false;
-    }
     node->computed = load_blocks(s, node);
     r->from_disk += node->computed;
     s->stats.reused_disk += (uint64_t)node->computed;
@@ -283,19 +262,15 @@ typedef enum placed { PLACED, PASS_FULL, NO_BLOCKS } placed;
 
 /* Places what is missing on the path down to `node`. */
 static placed path_place(llm_session *s, request *r, prefix_node *node) {
-    if (node->parent == NULL) {
+    if (node->parent == NULL)
         return PLACED;
-    }
     placed above = path_place(s, r, node->parent);
-    if (above != PLACED) {
+    if (above != PLACED)
         return above;
-    }
-    if (node->table == NULL && !node_enter(s, r, node, 0)) {
+    if (node->table == NULL && !node_enter(s, r, node, 0))
         return NO_BLOCKS;
-    }
-    if (s->options.reuse == LLM_REUSE_TREE) {
+    if (s->options.reuse == LLM_REUSE_TREE)
         prefix_touch(&s->tree, node);
-    }
     return node_place(s, r, node, true) ? PLACED : PASS_FULL;
 }
 
@@ -305,9 +280,8 @@ static void last_row_ensure(llm_session *s, request *r) {
     const prefix_node *end = r->end;
     int position = end->start + end->count - 1;
     if (p->nrows > 0 && p->rows[p->nrows - 1].table == end->table &&
-        p->rows[p->nrows - 1].position == position) {
+        p->rows[p->nrows - 1].position == position)
         return;
-    }
     pass_row_add(s, end->tokens[end->count - 1], position, end->table);
     s->prefill_rows++;
     r->computed++;
@@ -334,9 +308,8 @@ static void prompt_wants(llm_session *s, request *r) {
         pass_want_add(s, r, WANT_RAW, NULL, vocab, 0);
         return;
     }
-    if (s->options.keep_logits && s->runs_model) {
+    if (s->options.keep_logits && s->runs_model)
         pass_want_add(s, r, WANT_TOP, NULL, vocab, LLM_TOP_LOGITS);
-    }
     const llm_guide *g = r->guide;
     if (g == NULL || !s->runs_model) {
         text_want(s, r);
@@ -344,11 +317,9 @@ static void prompt_wants(llm_session *s, request *r) {
         pass_want_add(s, r, WANT_NEXT_TOKEN, g->states[r->state].ids, guide_allowed(g, r->state, 0),
                       0);
     } else {
-        for (int b = 0; b < g->nbranches; b++) {
-            if (g->branches[b].segment < 0) {
+        for (int b = 0; b < g->nbranches; b++)
+            if (g->branches[b].segment < 0)
                 pass_want_add(s, r, b, g->branches[b].ids, g->branches[b].count, 0);
-            }
-        }
     }
 }
 
@@ -365,12 +336,10 @@ static placed segments_place(llm_session *s, request *r) {
             r->segments[i]->users = 1;
         }
         prefix_node *node = r->segments[i];
-        if (node->table == NULL && !node_enter(s, r, node, 0)) {
+        if (node->table == NULL && !node_enter(s, r, node, 0))
             return NO_BLOCKS;
-        }
-        if (!node_place(s, r, node, false)) {
+        if (!node_place(s, r, node, false))
             return PASS_FULL;
-        }
         const guide_branch *b = &g->branches[seg->branch];
         pass_want_add(s, r, seg->branch, b->ids, b->count, 0);
         r->segments_placed++;
@@ -381,12 +350,10 @@ static placed segments_place(llm_session *s, request *r) {
 /* How many tokens an answer may add behind its prompt
  * (CHOICE: none, its segments have their own nodes). */
 static int answer_room(const llm_session *s, const request *r) {
-    if (!s->runs_model || r->raw != NULL) {
+    if (!s->runs_model || r->raw != NULL)
         return 0;
-    }
-    if (r->guide == NULL) {
+    if (r->guide == NULL)
         return r->max_tokens;
-    }
     return r->guide->kind == LLM_GUIDE_CHOICE ? 0
                                               : GUIDE_MAX_DIGITS + 4; /* lead, sign, point, spare */
 }
@@ -394,35 +361,30 @@ static int answer_room(const llm_session *s, const request *r) {
 /* The prompt's tokens that the store would keep, and nothing of an answer. */
 static placed warm_place(llm_session *s, request *r) {
     prefix_node *node = r->end;
-    while (node->parent != NULL && node->fanout < 2 && !s->options.store.keep_all) {
+    while (node->parent != NULL && node->fanout < 2 && !s->options.store.keep_all)
         node = node->parent;
-    }
     placed path = path_place(s, r, node);
     r->arrived = path == PLACED;
     return path;
 }
 
 static placed prompt_place(llm_session *s, request *r) {
-    if (s->options.warm_only && s->runs_model && r->raw == NULL) {
+    if (s->options.warm_only && s->runs_model && r->raw == NULL)
         return warm_place(s, r);
-    }
     if (!r->arrived && r->branches_left == 0 && r->guide != NULL &&
-        r->guide->kind == LLM_GUIDE_CHOICE && s->runs_model && !s->options.keep_logits) {
+        r->guide->kind == LLM_GUIDE_CHOICE && s->runs_model && !s->options.keep_logits)
         return PLACED; /* one literal: nothing to ask */
-    }
     if (r->segments_placed == 0 && !r->arrived) {
         placed path = path_place(s, r, r->end);
-        if (path != PLACED) {
+        if (path != PLACED)
             return path;
-        }
         int room = answer_room(s, r);
         if (room > 0 && r->tail == NULL) {
             r->tail = prefix_add_private(&s->tree, r->end, NULL, 0, room);
             r->tail->users = 1;
         }
-        if (room > 0 && r->tail->table == NULL && !node_enter(s, r, r->tail, room)) {
+        if (room > 0 && r->tail->table == NULL && !node_enter(s, r, r->tail, room))
             return NO_BLOCKS;
-        }
         last_row_ensure(s, r);
         prompt_wants(s, r);
         r->arrived = true;
@@ -450,11 +412,9 @@ static void token_place(llm_session *s, request *r) {
 /* ---- release --------------------------------------------------------------------------------- */
 
 static void answer_nodes_release(llm_session *s, request *r) {
-    for (int i = r->segments != NULL ? r->guide->nsegments : 0; i-- > 0;) {
-        if (r->segments[i] != NULL) {
+    for (int i = r->segments != NULL ? r->guide->nsegments : 0; i-- > 0;)
+        if (r->segments[i] != NULL)
             schedule_segment_done(s, r, i);
-        }
-    }
     if (r->tail != NULL) {
         prefix_prune_one(&s->tree, r->tail);
         r->tail = NULL;
@@ -471,9 +431,8 @@ void schedule_segment_done(llm_session *s, request *r, int segment) {
 static request *node_take(prefix_node *node) {
     request *r = node->first;
     node->first = r->next;
-    if (node->first == NULL) {
+    if (node->first == NULL)
         node->last = NULL;
-    }
     r->next = NULL;
     return r;
 }
@@ -481,12 +440,10 @@ static request *node_take(prefix_node *node) {
 /* A node whose KV is on its way yields to one that is ready; where there is none, a pass that has
  * enough to do runs first (NULL), and else the node is waited for. */
 static prefix_node *node_yielding(llm_session *s, prefix_node *node) {
-    if (node->table == NULL && !node->looked_ahead) {
+    if (node->table == NULL && !node->looked_ahead)
         look_ahead(s);
-    }
-    if (path_ready(s, node)) {
+    if (path_ready(s, node))
         return node;
-    }
     prefix_node *ready = node_ready(s, node);
     bool busy = s->pass.nrows >= s->options.pass_tokens / 4;
     s->stats.yielded += ready != NULL || busy;
@@ -496,24 +453,20 @@ static prefix_node *node_yielding(llm_session *s, prefix_node *node) {
 /* Depth first from the cursor: down where someone waits, else up. */
 static request *next_in_tree(llm_session *s) {
     prefix_node *node = s->cursor;
-    while (node != NULL && node->waiting == 0) {
+    while (node != NULL && node->waiting == 0)
         node = node->parent;
-    }
     while (node != NULL && node->first == NULL) {
         prefix_node *child = node->first_child;
-        while (child != NULL && child->waiting == 0) {
+        while (child != NULL && child->waiting == 0)
             child = child->next;
-        }
         assert(child != NULL);
         node = child;
     }
-    if (node == NULL) {
+    if (node == NULL)
         return NULL;
-    }
     s->cursor = node;
-    if (s->loader != NULL && (node = node_yielding(s, node)) == NULL) {
+    if (s->loader != NULL && (node = node_yielding(s, node)) == NULL)
         return NULL;
-    }
     s->cursor = node;
     return node_take(node);
 }
@@ -529,13 +482,11 @@ int session_flatten(llm_session *s, const request *r) {
         return r->prompt_tokens;
     }
     size_t spans = 0;
-    for (int i = 0; i < r->nspans; i++) {
+    for (int i = 0; i < r->nspans; i++)
         spans += r->spans[i]->count;
-    }
     int prefix = r->guide != NULL ? r->guide->nprefix : 0;
-    if ((size_t)r->prompt_tokens > spans + (size_t)prefix) {
+    if ((size_t)r->prompt_tokens > spans + (size_t)prefix)
         s->scratch[n++] = s->engine->bos;
-    }
     for (int i = 0; i < r->nspans; i++) {
         memcpy(s->scratch + n, r->spans[i]->tokens, sizeof(llm_token) * r->spans[i]->count);
         n += (int)r->spans[i]->count;
@@ -580,9 +531,8 @@ static void requests_enter(llm_session *s) {
 }
 
 static request *next_request(llm_session *s) {
-    if (s->options.reuse != LLM_REUSE_TREE) {
+    if (s->options.reuse != LLM_REUSE_TREE)
         return window_open(s) ? request_enter(s) : NULL;
-    }
     requests_enter(s);
     return next_in_tree(s);
 }
@@ -614,9 +564,8 @@ bool schedule_fill(llm_session *s) {
     schedule_reset_pass(s);
     for (int i = 0; i < s->nlive; i++) {
         request *r = s->live[i];
-        if (r != s->current && r->tail != NULL && (r->tail->count > 0 || r->wants_all)) {
+        if (r != s->current && r->tail != NULL && (r->tail->count > 0 || r->wants_all))
             token_place(s, r);
-        }
     }
     if (s->loader != NULL) {
         requests_enter(s);
@@ -625,9 +574,8 @@ bool schedule_fill(llm_session *s) {
     bool isolated = false;
     while (rows_left(s) > 0) {
         if (s->current == NULL) {
-            if (s->nlive >= s->options.max_batch || (s->current = next_request(s)) == NULL) {
+            if (s->nlive >= s->options.max_batch || (s->current = next_request(s)) == NULL)
                 break;
-            }
             prefix_count(&s->tree, s->current->end, 0, -1, 1);
             live_add(s, s->current);
         }
@@ -637,9 +585,8 @@ bool schedule_fill(llm_session *s) {
             isolated = true;
             continue;
         }
-        if (done != PLACED) {
+        if (done != PLACED)
             break;
-        }
         s->current = NULL;
     }
     schedule_seal(s);

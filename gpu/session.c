@@ -30,9 +30,8 @@ int llm_session_new(llm_engine *engine, const llm_session_options *options, llm_
     o->kv_memory_bytes = o->kv_memory_bytes > 0 ? o->kv_memory_bytes : engine->info.kv_memory_bytes;
     o->max_batch = o->max_batch > 0 ? o->max_batch : engine->backend->max_batch;
     o->pass_tokens = o->pass_tokens > 0 ? o->pass_tokens : engine->backend->pass_tokens;
-    if (o->window == 0 && o->reuse != LLM_REUSE_TREE) {
+    if (o->window == 0 && o->reuse != LLM_REUSE_TREE)
         o->window = DEFAULT_FIFO_WINDOW;
-    }
     s->block_size = engine->info.kv_bytes_per_token * LLM_BLOCK_TOKENS;
     size_t blocks = BASE_MIN(o->kv_memory_bytes / s->block_size, (size_t)1 << 24), host = 0;
     if (engine->info.kv_host_bytes > 0) {
@@ -70,9 +69,8 @@ static int likely_blocks(const llm_session *s) {
 /* The model's side of a session waits for the first
  * pass: where all answers are stored there is none. */
 static int work_begin(llm_session *s, err *e) {
-    if (!s->runs_model || s->work != NULL) {
+    if (!s->runs_model || s->work != NULL)
         return 0;
-    }
     /* a pass may run over its prompt tokens by a few
      * rows: last tokens run again for their logits */
     const llm_session_options *o = &s->options;
@@ -88,9 +86,8 @@ static int work_begin(llm_session *s, err *e) {
     if (code == 0) {
         s->block_bytes = mem_alloc(s->block_size);
         const llm_kv_store *store = &o->store;
-        if (store->get != NULL && store->prefetch != NULL && o->reuse == LLM_REUSE_TREE) {
+        if (store->get != NULL && store->prefetch != NULL && o->reuse == LLM_REUSE_TREE)
             s->loader = loader_new(s->engine, s->work, store, s->block_size);
-        }
         s->stats.load_ms += session_now_ms() - start;
     }
     return code;
@@ -98,9 +95,8 @@ static int work_begin(llm_session *s, err *e) {
 
 static void list_free(request_list *list) {
     request *r;
-    while ((r = list_pop(list)) != NULL) {
+    while ((r = list_pop(list)) != NULL)
         request_free(r);
-    }
 }
 
 /* Drops every request that has no answer yet; KV of shared nodes stays. */
@@ -116,9 +112,8 @@ static void drop_unanswered(llm_session *s) {
         prefix_node *node = &s->tree.root;
         while (node->first == NULL) {
             node = node->first_child;
-            while (node->waiting == 0) {
+            while (node->waiting == 0)
                 node = node->next;
-            }
         }
         request *r = node->first;
         node->first = r->next;
@@ -141,18 +136,16 @@ static void rates_keep(const llm_session *s) {
 }
 
 void llm_session_free(llm_session *s) {
-    if (s == NULL) {
+    if (s == NULL)
         return;
-    }
     rates_keep(s);
     drop_unanswered(s);
     list_free(&s->ready);
     list_free(&s->handed);
     prefix_free(&s->tree);
     loader_free(s->loader);
-    if (s->work != NULL) {
+    if (s->work != NULL)
         s->engine->backend->work_free(s->engine, s->work);
-    }
     free(s->live);
     free(s->pass.rows);
     free(s->pass.copies);
@@ -178,9 +171,8 @@ void llm_session_clear(llm_session *s) {
 /* BOS comes first where the prompt starts with a template that does not bring its own. */
 static bool needs_bos(const llm_engine *engine, const llm_request *q) {
     if (!engine->adds_bos || engine->bos < 0 || q->nspans == 0 ||
-        q->spans[0]->kind != LLM_SPAN_TEMPLATE) {
+        q->spans[0]->kind != LLM_SPAN_TEMPLATE)
         return false;
-    }
     const llm_span *first = q->spans[0];
     return first->count == 0 || first->tokens[0] != engine->bos;
 }
@@ -199,9 +191,8 @@ static void spans_attach(const llm_engine *engine, request *r, const llm_request
 
 static int spans_tokens(llm_span *const *spans, int count) {
     size_t n = 0;
-    for (int i = 0; i < count; i++) {
+    for (int i = 0; i < count; i++)
         n += spans[i]->count;
-    }
     return (int)BASE_MIN(n, (size_t)1 << 30);
 }
 
@@ -209,13 +200,10 @@ static int spans_tokens(llm_span *const *spans, int count) {
  * of the closing template; false when there is none. */
 static bool drop_last_field(request *r) {
     int at = r->nspans - 1;
-    while (at >= 0 && r->spans[at]->kind != LLM_SPAN_VALUE &&
-           r->spans[at]->kind != LLM_SPAN_CHUNK) {
+    while (at >= 0 && r->spans[at]->kind != LLM_SPAN_VALUE && r->spans[at]->kind != LLM_SPAN_CHUNK)
         at--;
-    }
-    if (at < 0) {
+    if (at < 0)
         return false;
-    }
     int from = at > 0 && r->spans[at - 1]->kind == LLM_SPAN_NAME ? at - 1 : at;
     for (int i = from; i <= at; i++) {
         r->prompt_tokens -= (int)r->spans[i]->count;
@@ -227,9 +215,8 @@ static bool drop_last_field(request *r) {
 }
 
 static int answer_tokens(const request *r) {
-    if (r->guide == NULL) {
+    if (r->guide == NULL)
         return r->max_tokens;
-    }
     return r->guide->kind == LLM_GUIDE_CHOICE ? r->guide->longest : GUIDE_MAX_DIGITS + 4;
 }
 
@@ -242,9 +229,8 @@ static int context_limit(const llm_session *s) {
 static int fit_check(llm_session *s, request *r, err *e) {
     int context = context_limit(s), answer = answer_tokens(r);
     bool cut = false;
-    while (s->options.truncate && r->prompt_tokens + answer > context && drop_last_field(r)) {
+    while (s->options.truncate && r->prompt_tokens + answer > context && drop_last_field(r))
         cut = true;
-    }
     s->stats.truncated += cut;
     if (r->prompt_tokens + answer > context) {
         return err_set(
@@ -284,12 +270,10 @@ int llm_submit(llm_session *s, const llm_request *q, err *e) {
     spans_attach(s->engine, r, q);
     r->nstop = q->nstop;
     r->stop = mem_zalloc(sizeof *r->stop * (size_t)BASE_MAX(q->nstop, 1));
-    for (int i = 0; i < q->nstop; i++) {
+    for (int i = 0; i < q->nstop; i++)
         r->stop[i] = (str){mem_strndup(q->stop[i].p, q->stop[i].n), q->stop[i].n};
-    }
-    if (q->guide != NULL) {
+    if (q->guide != NULL)
         guide_attach(r, q->guide);
-    }
     r->output = mem_alloc(sizeof(llm_token) * (size_t)BASE_MAX(answer_tokens(r), 1));
     r->prompt_tokens = spans_tokens(r->spans, r->nspans) + needs_bos(s->engine, q) +
                        (r->guide != NULL ? r->guide->nprefix : 0);
@@ -319,12 +303,10 @@ bool session_store_pays(const llm_session *s) {
 static void read_cost_update(llm_session *s) {
     double ms = s->read_ms;
     uint64_t blocks = s->reads;
-    if (s->loader != NULL) {
+    if (s->loader != NULL)
         loader_times(s->loader, &ms, &blocks);
-    }
-    if (blocks > 0 && s->ms_per_token > 0) {
+    if (blocks > 0 && s->ms_per_token > 0)
         s->tree.read_cost = ms / (double)blocks / (s->ms_per_token * LLM_BLOCK_TOKENS);
-    }
 }
 
 /* Offers the full blocks of the nodes that the pass completed. */
@@ -334,9 +316,8 @@ static int store_offer(llm_session *s, err *e) {
     bool offers = store->put != NULL && session_store_pays(s);
     for (int i = 0; offers && i < s->nfinished; i++) {
         prefix_node *node = s->finished_nodes[i];
-        if (node->is_private || (node->fanout < 2 && !store->keep_all)) {
+        if (node->is_private || (node->fanout < 2 && !store->keep_all))
             continue;
-        }
         hash128 seed = s->engine->info.fingerprint;
         prefix_make_keys(node, seed);
         int full = prefix_full_blocks(node);
@@ -373,9 +354,8 @@ static int pass_run(llm_session *s, err *e) {
     s->stats.prefill_ms += ms * share;
     s->stats.decode_ms += ms * (1 - share);
     s->stats.passes++;
-    if (s->prefill_rows >= LLM_BLOCK_TOKENS) {
+    if (s->prefill_rows >= LLM_BLOCK_TOKENS)
         s->ms_per_token = ms / (double)s->pass.nrows;
-    }
     read_cost_update(s);
     code = store_offer(s, e);
     s->failed = code != 0;
@@ -383,22 +363,19 @@ static int pass_run(llm_session *s, err *e) {
 }
 
 static int one_pass(llm_session *s, err *e) {
-    if (s->failed) {
+    if (s->failed)
         return err_set(e, ERR_INTERNAL, "this session's last pass failed; start a new one");
-    }
     int code = work_begin(s, e);
-    if (code != 0) {
+    if (code != 0)
         return code;
-    }
     if (!schedule_fill(s)) {
         return err_set(e, ERR_FULL, "no room in kv_memory for a prompt of %d tokens",
                        s->current->prompt_tokens);
     }
     s->most_blocks = BASE_MAX(s->most_blocks, s->tree.nblocks - s->tree.nfree);
     code = pass_run(s, e);
-    if (code == 0) {
+    if (code == 0)
         session_settle(s);
-    }
     return code;
 }
 
@@ -455,32 +432,27 @@ void llm_session_stats(const llm_session *s, llm_stats *out) {
 
 static void log_softmax(float *x, int n) {
     double top = (double)x[0], sum = 0;
-    for (int i = 1; i < n; i++) {
+    for (int i = 1; i < n; i++)
         top = fmax(top, (double)x[i]);
-    }
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < n; i++)
         sum += exp((double)x[i] - top);
-    }
     double norm = top + log(sum);
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < n; i++)
         x[i] = (float)((double)x[i] - norm);
-    }
 }
 
 int llm_logprobs(llm_session *s, const llm_token *tokens, size_t count, float *out, err *e) {
     const llm_model_info *info = &s->engine->info;
-    if (!s->runs_model) {
+    if (!s->runs_model)
         return err_set(e, ERR_UNSUPPORTED, "%s gives no logits", info->name);
-    }
     size_t need = count / LLM_BLOCK_TOKENS + 1;
     if (count == 0 || count > (size_t)context_limit(s) || need > (size_t)s->device_blocks) {
         return err_set(e, ERR_LIMIT, "a prompt of %zu tokens: the context holds %d, kv_memory %d",
                        count, info->context, s->device_blocks * LLM_BLOCK_TOKENS);
     }
     int code = work_begin(s, e);
-    if (code != 0) {
+    if (code != 0)
         return code;
-    }
     request r = {.raw = (llm_token *)(uintptr_t)tokens,
                  .raw_logits = out,
                  .prompt_tokens = (int)count,
@@ -495,16 +467,14 @@ int llm_logprobs(llm_session *s, const llm_token *tokens, size_t count, float *o
         schedule_reset_pass(s);
         placed = schedule_fill_one(s, &r);
         schedule_seal(s);
-        if (s->pass.nrows == 0) {
+        if (s->pass.nrows == 0)
             code = err_set(e, ERR_FULL, "kv_memory is full of live sequences");
-        } else if ((code = pass_run(s, e)) == 0) {
+        else if ((code = pass_run(s, e)) == 0)
             session_settle(s);
-        }
     }
     schedule_release(s, &r);
-    if (code == 0) {
+    if (code == 0)
         log_softmax(out, info->vocab);
-    }
     return code;
 }
 
@@ -520,18 +490,16 @@ static int widest_nodes(const prefix_node *root, const prefix_node **best, int c
         if (!node->is_private && node->fanout > 1 &&
             (n < capacity || node->fanout > best[n - 1]->fanout)) {
             int at = n < capacity ? n++ : n - 1;
-            for (; at > 0 && best[at - 1]->fanout < node->fanout; at--) {
+            for (; at > 0 && best[at - 1]->fanout < node->fanout; at--)
                 best[at] = best[at - 1];
-            }
             best[at] = node;
         }
         if (node->first_child != NULL) {
             node = node->first_child;
             continue;
         }
-        while (node != root && node->next == NULL) {
+        while (node != root && node->next == NULL)
             node = node->parent;
-        }
         node = node != root ? node->next : node;
     }
     return n;

@@ -40,17 +40,14 @@ static void branches_free(request *r) {
 }
 
 void request_free(request *r) {
-    if (r == NULL) {
+    if (r == NULL)
         return;
-    }
     branches_free(r);
     free(r->branch_log_prob);
-    for (int i = 0; i < r->nspans; i++) {
+    for (int i = 0; i < r->nspans; i++)
         llm_span_release(r->spans[i]);
-    }
-    for (int i = 0; i < r->nstop; i++) {
+    for (int i = 0; i < r->nstop; i++)
         free((char *)(uintptr_t)r->stop[i].p);
-    }
     llm_guide_release(r->guide);
     free(r->spans);
     free(r->stop);
@@ -70,15 +67,13 @@ void request_restart(request *r) {
     r->noutput = r->digits = 0;
     r->log_prob = 0;
     buf_clear(&r->text);
-    if (g == NULL) {
+    if (g == NULL)
         return;
-    }
     r->state = g->first;
     branches_free(r);
     r->branches_left = g->nbranches;
-    for (int i = 0; i < g->nsegments; i++) {
+    for (int i = 0; i < g->nsegments; i++)
         r->segment_children[i] = g->segments[i].children;
-    }
 }
 
 /* ---- finishing ------------------------------------------------------------------------------- */
@@ -88,21 +83,18 @@ static str trimmed(str s) {
         s.p++;
         s.n--;
     }
-    while (s.n > 0 && isspace((unsigned char)s.p[s.n - 1])) {
+    while (s.n > 0 && isspace((unsigned char)s.p[s.n - 1]))
         s.n--;
-    }
     return s;
 }
 
 /* Drops the bytes of a character that max_tokens cut in two. */
 static size_t whole_characters(str s) {
     size_t n = s.n, back = 0;
-    while (back < 4 && back < n && ((unsigned char)s.p[n - 1 - back] & 0xC0u) == 0x80u) {
+    while (back < 4 && back < n && ((unsigned char)s.p[n - 1 - back] & 0xC0u) == 0x80u)
         back++;
-    }
-    if (back >= n) {
+    if (back >= n)
         return n;
-    }
     unsigned char lead = (unsigned char)s.p[n - 1 - back];
     size_t want = lead >= 0xF0u ? 4 : lead >= 0xE0u ? 3 : lead >= 0xC0u ? 2 : 1;
     return want > back + 1 ? n - 1 - back : n;
@@ -155,9 +147,8 @@ static size_t text_stop(const request *r) {
     str text = buf_str(&r->text);
     if (!r->chat) {
         size_t i = 0;
-        while (i < text.n && isspace((unsigned char)text.p[i])) {
+        while (i < text.n && isspace((unsigned char)text.p[i]))
             i++;
-        }
         const char *newline = i < text.n ? memchr(text.p + i, '\n', text.n - i) : NULL;
         at = newline != NULL ? (size_t)(newline - text.p) : at;
     }
@@ -165,9 +156,8 @@ static size_t text_stop(const request *r) {
         str stop = r->stop[k];
         const char *found =
             stop.n > 0 && text.n > 0 ? memmem(text.p, text.n, stop.p, stop.n) : NULL;
-        if (found != NULL) {
+        if (found != NULL)
             at = BASE_MIN(at, (size_t)(found - text.p));
-        }
     }
     return at;
 }
@@ -243,9 +233,8 @@ static void segment_settle(llm_session *s, request *r, int segment) {
         int parent = r->guide->segments[segment].parent;
         r->segment_children[segment] = -1;
         schedule_segment_done(s, r, segment);
-        if (parent >= 0) {
+        if (parent >= 0)
             r->segment_children[parent]--;
-        }
         segment = parent;
     }
 }
@@ -254,12 +243,10 @@ static void branch_settle(llm_session *s, request *r, int branch, const float *l
     const guide_branch *b = &r->guide->branches[branch];
     r->branch_log_prob[branch] = mem_alloc(sizeof(double) * (size_t)b->count);
     guide_softmax(logits, b->count, r->branch_log_prob[branch]);
-    if (b->segment >= 0) {
+    if (b->segment >= 0)
         segment_settle(s, r, b->segment);
-    }
-    if (--r->branches_left == 0) {
+    if (--r->branches_left == 0)
         choice_finish(s, r);
-    }
 }
 
 /* ---- the pass -------------------------------------------------------------------------------- */
@@ -278,43 +265,38 @@ static void raw_keep(request *r, const float *logits, int vocab) {
 
 static void want_settle(llm_session *s, want_owner owner, const pass_want *want) {
     request *r = owner.r;
-    if (!s->runs_model) {
+    if (!s->runs_model)
         answer_finish(s, r);
-    } else if (owner.what == WANT_TOP) {
+    else if (owner.what == WANT_TOP)
         top_keep(r, want);
-    } else if (owner.what == WANT_RAW) {
+    else if (owner.what == WANT_RAW)
         raw_keep(r, want->logits, want->count);
-    } else if (owner.what >= 0) {
+    else if (owner.what >= 0)
         branch_settle(s, r, owner.what, want->logits);
-    } else if (r->guide != NULL) {
+    else if (r->guide != NULL)
         number_token(s, r, want->logits, want->count);
-    } else {
+    else
         text_token(s, r, want);
-    }
 }
 
 static void live_compact(llm_session *s) {
     int kept = 0;
-    for (int i = 0; i < s->nlive; i++) {
-        if (s->live[i]->live) {
+    for (int i = 0; i < s->nlive; i++)
+        if (s->live[i]->live)
             s->live[kept++] = s->live[i];
-        }
-    }
     s->nlive = kept;
 }
 
 void session_settle(llm_session *s) {
-    for (int w = 0; w < s->pass.nwants; w++) {
+    for (int w = 0; w < s->pass.nwants; w++)
         want_settle(s, s->owners[w], &s->pass.wants[w]);
-    }
     for (int i = 0; i < s->nlive; i++) { /* sets of one literal: no logits were asked for */
         request *r = s->live[i];
-        if (r->live && r != s->current && r->arrived && s->options.warm_only) {
+        if (r->live && r != s->current && r->arrived && s->options.warm_only)
             request_finish(s, r, LLM_FINISH_STOP);
-        } else if (r->live && r != s->current && r->guide != NULL &&
-                   r->guide->kind == LLM_GUIDE_CHOICE && s->runs_model && r->branches_left == 0) {
+        else if (r->live && r != s->current && r->guide != NULL &&
+                 r->guide->kind == LLM_GUIDE_CHOICE && s->runs_model && r->branches_left == 0)
             choice_finish(s, r);
-        }
     }
     live_compact(s);
 }

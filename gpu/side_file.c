@@ -29,9 +29,8 @@ static void processor_name(char *out, size_t cap) {
             break;
         }
     }
-    if (f != NULL) {
+    if (f != NULL)
         fclose(f);
-    }
 }
 
 static bool side_path(const char *dir, hash128 model, const char *machine, char *out, size_t cap) {
@@ -68,9 +67,8 @@ bool side_file_read(const char *dir, hash128 model, const char *machine, side_fa
     char path[4096], key[64], text[128];
     int version = 0;
     *out = (side_facts){0};
-    if (dir == NULL || !side_path(dir, model, machine, path, sizeof path)) {
+    if (dir == NULL || !side_path(dir, model, machine, path, sizeof path))
         return false;
-    }
     FILE *f = fopen(path, "r");
     while (f != NULL && fscanf(f, "%63s %127s", key, text) == 2) {
         double number = strtod(text, NULL);
@@ -81,50 +79,42 @@ bool side_file_read(const char *dir, hash128 model, const char *machine, side_fa
         out->prefill_tok_s = strcmp(key, "prefill_tok_s") == 0 ? number : out->prefill_tok_s;
         out->decode_tok_s = strcmp(key, "decode_tok_s") == 0 ? number : out->decode_tok_s;
         out->chat = strcmp(key, "chat") == 0 ? (int)number : out->chat;
-        for (int p = 0; p < 2; p++) {
-            if (strcmp(key, probe_keys[p]) == 0) {
+        for (int p = 0; p < 2; p++)
+            if (strcmp(key, probe_keys[p]) == 0)
                 probe_parse(text, &out->probe[p]);
-            }
-        }
     }
-    if (f != NULL) {
+    if (f != NULL)
         fclose(f);
-    }
     return version == SIDE_VERSION && out->f32_rate > 0;
 }
 
 void side_file_write(const char *dir, hash128 model, const char *machine, const side_facts *facts) {
     char path[4096], temporary[4160];
-    if (dir == NULL || !side_path(dir, model, machine, path, sizeof path)) {
+    if (dir == NULL || !side_path(dir, model, machine, path, sizeof path))
         return;
-    }
     mkdir(dir, 0700);
     snprintf(temporary, sizeof temporary, "%s.%ld", path, (long)getpid());
     FILE *f = fopen(temporary, "w");
-    if (f == NULL) {
+    if (f == NULL)
         return;
-    }
     fprintf(f,
             "version %d\nbf16 %d\nf32_rate %.6g\nbf16_rate %.6g\nprefill_tok_s %.6g\ndecode_tok_s "
             "%.6g\nchat %d\n",
             SIDE_VERSION, facts->bf16, facts->f32_rate, facts->bf16_rate, facts->prefill_tok_s,
             facts->decode_tok_s, facts->chat);
-    for (int p = 0; p < 2; p++) {
+    for (int p = 0; p < 2; p++)
         probe_print(f, probe_keys[p], &facts->probe[p]);
-    }
     bool written = ferror(f) == 0;
     written = fclose(f) == 0 && written;
-    if (!written || rename(temporary, path) != 0) {
+    if (!written || rename(temporary, path) != 0)
         unlink(temporary);
-    }
 }
 
 void side_file_keep_rates(const char *dir, hash128 model, const char *machine, double prefill_tok_s,
                           double decode_tok_s) {
     side_facts facts;
-    if (!side_file_read(dir, model, machine, &facts)) {
+    if (!side_file_read(dir, model, machine, &facts))
         return;
-    }
     facts.prefill_tok_s = prefill_tok_s > 0 ? prefill_tok_s : facts.prefill_tok_s;
     facts.decode_tok_s = decode_tok_s > 0 ? decode_tok_s : facts.decode_tok_s;
     side_file_write(dir, model, machine, &facts);

@@ -32,12 +32,10 @@ static llm_span *span_make(const llm_engine *engine, llm_span_kind kind, str tex
     llm_span *span = mem_alloc(sizeof *span + token_bytes + text.n + 1);
     llm_token *own_tokens = (llm_token *)(span + 1);
     char *own_text = (char *)own_tokens + token_bytes;
-    if (count > 0) {
+    if (count > 0)
         memcpy(own_tokens, tokens, token_bytes);
-    }
-    if (text.n > 0) {
+    if (text.n > 0)
         memcpy(own_text, text.p, text.n);
-    }
     own_text[text.n] = '\0';
     free(tokens);
 
@@ -67,9 +65,8 @@ llm_span *llm_span_retain(llm_span *span) {
 }
 
 void llm_span_release(llm_span *span) {
-    if (span != NULL && atomic_fetch_sub_explicit(&span->refs, 1, memory_order_acq_rel) == 1) {
+    if (span != NULL && atomic_fetch_sub_explicit(&span->refs, 1, memory_order_acq_rel) == 1)
         free(span);
-    }
 }
 
 const llm_token *llm_span_tokens(const llm_span *span, size_t *count) {
@@ -86,16 +83,14 @@ llm_token *llm_tokenize(const llm_engine *engine, str text, bool add_bos, bool p
     llm_token *tokens = mem_alloc(sizeof(llm_token) * 16);
     size_t cap = 16;
     *count = 0;
-    if (add_bos && engine->adds_bos && engine->bos >= 0) {
+    if (add_bos && engine->adds_bos && engine->bos >= 0)
         tokens[(*count)++] = engine->bos;
-    }
     engine_encode(engine, text, parse_special, true, &tokens, count, &cap);
     return tokens;
 }
 
 void llm_detokenize(const llm_engine *engine, const llm_token *tokens, size_t count, bool special,
                     buf *out) {
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < count; i++)
         engine->backend->decode(engine, tokens[i], special, out);
-    }
 }

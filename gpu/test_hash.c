@@ -61,12 +61,10 @@ static int byte_class(char c) {
 static size_t piece_length(const char *p, size_t n) {
     size_t len = 1;
     int kind = byte_class(p[0]);
-    if (kind == 4 && n > 1 && byte_class(p[1]) == 1) {
+    if (kind == 4 && n > 1 && byte_class(p[1]) == 1)
         kind = 1;
-    }
-    while (kind == 1 && len < n && len < TEST_PIECE && byte_class(p[len]) == 1) {
+    while (kind == 1 && len < n && len < TEST_PIECE && byte_class(p[len]) == 1)
         len++;
-    }
     return len;
 }
 
@@ -78,9 +76,8 @@ static void test_encode(const llm_engine *engine, str text, bool parse_special, 
     for (size_t at = 0; at < text.n;) {
         size_t len = piece_length(text.p + at, text.n - at);
         llm_token token = (llm_token)(len << 24);
-        for (size_t i = 0; i < len; i++) {
+        for (size_t i = 0; i < len; i++)
             token |= (llm_token)(unsigned char)text.p[at + i] << (8 * i);
-        }
         if (*count == *cap) {
             *cap = *cap > 0 ? *cap * 2 : 32;
             *out = mem_realloc(*out, *cap * sizeof(llm_token));
@@ -92,12 +89,10 @@ static void test_encode(const llm_engine *engine, str text, bool parse_special, 
 
 static void test_decode(const llm_engine *engine, llm_token token, bool special, buf *out) {
     (void)engine;
-    if (token == TEST_BOS && special) {
+    if (token == TEST_BOS && special)
         buf_append_c(out, "<bos>");
-    }
-    for (int i = 0; i < token >> 24; i++) {
+    for (int i = 0; i < token >> 24; i++)
         buf_append_char(out, (char)((token >> (8 * i)) & 0xff));
-    }
 }
 
 /* ---- answers --------------------------------------------------------------------------------- */
@@ -147,9 +142,8 @@ static uint64_t question_hash(const backend_question *q) {
         h = hash_mix(h, hash64(fields[i].name.p, fields[i].name.n, 2));
         h = hash_mix(h, hash64(fields[i].value.p, fields[i].value.n, 3));
     }
-    if (q->guide != NULL) {
+    if (q->guide != NULL)
         h = hash_mix(h, hash_mix(q->guide->key.low, q->guide->key.high));
-    }
     buf_free(&head);
     buf_free(&examples);
     free(fields);
@@ -158,9 +152,8 @@ static uint64_t question_hash(const backend_question *q) {
 
 static void test_answer(llm_engine *engine, const backend_question *q, backend_answer *out,
                         buf *text) {
-    if (strstr(engine->info.path, ":slow") != NULL) {
+    if (strstr(engine->info.path, ":slow") != NULL)
         usleep(20000);
-    }
     uint64_t h = question_hash(q);
     if (q->guide == NULL) {
         buf_printf(text, "t-%08x", (unsigned)(h & 0xffffffffu));

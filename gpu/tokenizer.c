@@ -23,10 +23,9 @@ static size_t text_slot(const tokenizer *t, str text) {
 }
 
 int32_t vocab_find(const tokenizer *t, str text) {
-    for (size_t i = text_slot(t, text); t->slots[i]; i = (i + 1) & t->slot_mask) {
+    for (size_t i = text_slot(t, text); t->slots[i]; i = (i + 1) & t->slot_mask)
         if (str_equal(t->texts[t->slots[i] - 1], text))
             return (int32_t)t->slots[i] - 1;
-    }
     return -1;
 }
 

@@ -135,10 +135,8 @@ static void push_bytes(const tokenizer *t, str bytes, token_list *out) {
         int32_t id = t->byte_ids[(unsigned char)bytes.p[i]];
         if (id >= 0)
             token_push(out, id);
-        else if (t->unknown >= 0 && i == 0)
-            token_push(
-                out,
-                t->unknown); /* once a character, as SentencePiece without byte fallback does */
+        else if (t->unknown >= 0 && i == 0) /* once a character, as without byte fallback */
+            token_push(out, t->unknown);
     }
 }
 
@@ -205,10 +203,9 @@ void spm_encode(const tokenizer *t, str text, bool space_prefix, token_list *out
 void spm_decode(const tokenizer *t, llm_token id, buf *out) {
     str text = t->texts[id];
     if (t->kinds[id] == TOKEN_BYTE) {
-        for (int byte = 0; byte < 256; byte++) {
+        for (int byte = 0; byte < 256; byte++)
             if (t->byte_ids[byte] == id)
                 buf_append_char(out, (char)byte);
-        }
         return;
     }
     for (size_t at = 0; at < text.n;) {

@@ -164,7 +164,8 @@ struct plan_node {
             keyed_side keyed;
             const plan_node *key_scan;
             expr **lookup; /* of the other input: as many as the scan has bounds */
-            /* output: left columns, then right columns (SEMI, ANTI: left alone; MARK: left, mark) */
+            /* output: left columns, then right columns (SEMI, ANTI: left alone; MARK: left,
+             * mark) */
         } join;
         struct {
             int nkeys, naggs;

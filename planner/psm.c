@@ -31,35 +31,29 @@ typedef struct order_count {
 
 static int present_fields(const psm_table *t, const uint8_t *order, uint32_t row) {
     int n = t->fields;
-    while (n > 0 && psm_is_absent(t, order[n - 1], row)) {
+    while (n > 0 && psm_is_absent(t, order[n - 1], row))
         n--;
-    }
     return n;
 }
 
 static order_count *find_order(order_count *slot, uint32_t mask, const uint8_t *order, int fields) {
     uint32_t at = (uint32_t)hash64(order, (size_t)fields, (uint64_t)fields) & mask;
     while (slot[at].rows != 0 &&
-           (slot[at].fields != fields || memcmp(slot[at].order, order, (size_t)fields) != 0)) {
+           (slot[at].fields != fields || memcmp(slot[at].order, order, (size_t)fields) != 0))
         at = (at + 1) & mask;
-    }
     return &slot[at];
 }
 
 static void keep_largest(psm_result *result, const order_count *c) {
     int at = result->ngroups;
-    while (at > 0 && result->groups[at - 1].rows < c->rows) {
+    while (at > 0 && result->groups[at - 1].rows < c->rows)
         at--;
-    }
-    if (at == PSM_MAX_GROUPS) {
+    if (at == PSM_MAX_GROUPS)
         return;
-    }
-    if (result->ngroups < PSM_MAX_GROUPS) {
+    if (result->ngroups < PSM_MAX_GROUPS)
         result->ngroups++;
-    }
-    for (int i = result->ngroups - 1; i > at; i--) {
+    for (int i = result->ngroups - 1; i > at; i--)
         result->groups[i] = result->groups[i - 1];
-    }
     result->groups[at] = (psm_group){.order = c->order, .fields = c->fields, .rows = c->rows};
 }
 
@@ -67,9 +61,8 @@ static void keep_largest(psm_result *result, const order_count *c) {
 static void count_orders(const psm_table *t, psm_result *result) {
     scratch_mark mark = scratch_save(t->mem);
     uint32_t slots = 16;
-    while (slots < 2 * (uint64_t)t->rows && slots < UINT32_C(1) << 31) {
+    while (slots < 2 * (uint64_t)t->rows && slots < UINT32_C(1) << 31)
         slots *= 2;
-    }
     order_count *slot = SCRATCH_ZARRAY(t->mem, order_count, slots);
     uint32_t *first = SCRATCH_ARRAY(t->mem, uint32_t, t->rows);
     for (uint32_t i = 0; i < t->rows; i++) {
@@ -83,9 +76,8 @@ static void count_orders(const psm_table *t, psm_result *result) {
             first[result->orders++] = (uint32_t)(c - slot);
         }
     }
-    for (uint32_t i = 0; i < result->orders; i++) {
+    for (uint32_t i = 0; i < result->orders; i++)
         keep_largest(result, &slot[first[i]]);
-    }
     scratch_restore(t->mem, mark);
 }
 
@@ -94,9 +86,8 @@ static void count_orders(const psm_table *t, psm_result *result) {
 static bool is_permutation(const uint8_t *order, int n) {
     field_set seen = 0;
     for (int i = 0; i < n; i++) {
-        if (order[i] >= n) {
+        if (order[i] >= n)
             return false;
-        }
         seen |= set_of(order[i]);
     }
     return set_size(seen) == n;
@@ -155,9 +146,8 @@ static void candidate_best_fixed(const psm_table *t, candidate *c, const psm_sin
 
 static psm_search open_search(psm_table *t, const psm_options *options) {
     psm_search s;
-    if (t->atom == NULL) {
+    if (t->atom == NULL)
         psm_find_atoms(t);
-    }
     psm_search_open(&s, t, options->work_limit, t->mem);
     return s;
 }
@@ -178,9 +168,8 @@ enum { SAMPLE_ROWS = 4096, SAMPLE_RUN = 32, SAMPLED_FROM = 8 * SAMPLE_ROWS };
  * table or a join is often alike. A sample shows less sharing than the
  * whole, so it rules grouping out only where it finds next to nothing. */
 static bool sample_rules_out(const psm_input *in, const psm_options *options, scratch *mem) {
-    if (in->rows <= SAMPLED_FROM) {
+    if (in->rows <= SAMPLED_FROM)
         return false;
-    }
     scratch_mark mark = scratch_save(mem);
     uint32_t *chosen = SCRATCH_ARRAY(mem, uint32_t, SAMPLE_ROWS), runs = SAMPLE_ROWS / SAMPLE_RUN;
     for (uint32_t i = 0; i < SAMPLE_ROWS; i++) {
@@ -216,14 +205,12 @@ static candidate solve_fixed(psm_table *t, const psm_options *options, bool best
 
 static candidate solve_off(const psm_table *t, const psm_options *options) {
     uint8_t written[PSM_MAX_FIELDS];
-    for (int f = 0; f < t->fields; f++) {
+    for (int f = 0; f < t->fields; f++)
         written[f] = (uint8_t)f;
-    }
     candidate c = candidate_new(t);
     candidate_one_order(t, &c, options->given_order != NULL ? options->given_order : written);
-    for (uint32_t r = 0; r < t->rows; r++) {
+    for (uint32_t r = 0; r < t->rows; r++)
         c.rows[r] = r;
-    }
     return c;
 }
 
@@ -236,9 +223,8 @@ static candidate solve_grouped(psm_table *t, const psm_options *options, uint32_
     candidate grouped = candidate_new(t), fixed = candidate_new(t);
     candidate_grouped(&s, &grouped, &one);
     candidate_best_fixed(t, &fixed, &one);
-    if (!grouping_pays(t, &grouped, &fixed, percent)) {
+    if (!grouping_pays(t, &grouped, &fixed, percent))
         return fixed;
-    }
     result->used = PSM_GROUPED;
     return grouped;
 }
@@ -250,15 +236,12 @@ static candidate solve_by_strategy(psm_table *t, const psm_input *in, const psm_
         result->used = PSM_OFF;
         return solve_off(t, options);
     }
-    if (options->given_order != NULL || options->one_order) {
+    if (options->given_order != NULL || options->one_order)
         return solve_fixed(t, options, true);
-    }
-    if (options->strategy == PSM_FIXED) {
+    if (options->strategy == PSM_FIXED)
         return solve_fixed(t, options, false);
-    }
-    if (options->strategy == PSM_GROUPED) {
+    if (options->strategy == PSM_GROUPED)
         return solve_grouped(t, options, 0, result);
-    }
     return sample_rules_out(in, options, t->mem) ? solve_fixed(t, options, true)
                                                  : solve_grouped(t, options, AUTO_PERCENT, result);
 }
@@ -296,19 +279,16 @@ static void solve_step(void *p, scratch *mem) {
 int psm_solve(const psm_input *in, const psm_options *options, arena *out, psm_result *result,
               err *e) {
     int status = psm_check(in, e);
-    if (status != 0) {
+    if (status != 0)
         return status;
-    }
-    if (options->given_order != NULL && !is_permutation(options->given_order, in->nfields)) {
+    if (options->given_order != NULL && !is_permutation(options->given_order, in->nfields))
         return err_set(e, ERR_INTERNAL, "psm: the field order given is no permutation");
-    }
     double start = cpu_ms();
     *result = (psm_result){.used = PSM_OFF, .bound = NAN};
     result->field_order = arena_alloc(out, (size_t)in->rows * (size_t)in->nfields + 1);
     result->row_order = arena_alloc(out, sizeof(uint32_t) * ((size_t)in->rows + 1));
-    if (arena_failed(out)) {
+    if (arena_failed(out))
         return err_set(e, ERR_FULL, "no space for the order of %u rows", in->rows);
-    }
     solve_job job = {in, options, result};
     if (!scratch_run(solve_step, &job)) {
         return err_set(e, ERR_FULL, "no memory to order %u rows of %d fields", in->rows,

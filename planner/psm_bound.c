@@ -60,11 +60,9 @@ static void stage_open(const bounder *b, uint32_t i) {
     st->least = SCRATCH_ARRAY(mem, float, set->active);
     st->edge = SCRATCH_ARRAY(mem, uint32_t, set->active);
     st->place = SCRATCH_ARRAY(mem, uint32_t, set->active);
-    for (uint32_t g = 0; g < set->groups; g++) {
-        for (uint32_t k = set->start[g]; k < set->start[g + 1]; k++) {
+    for (uint32_t g = 0; g < set->groups; g++)
+        for (uint32_t k = set->start[g]; k < set->start[g + 1]; k++)
             st->group[k] = g;
-        }
-    }
 }
 
 static void edge_open(bounder *b, uint32_t from, uint32_t to, int atom) {
@@ -97,9 +95,8 @@ static uint32_t set_index(const bounder *b, const lattice_set *set) {
  * are opened by the first step that reaches them. */
 static void edges_from(bounder *b, uint32_t from) {
     const lattice_set *set = &b->l.set[from];
-    for (uint32_t k = 0; k < set->active; k++) {
+    for (uint32_t k = 0; k < set->active; k++)
         b->l.s->group_of[set->row[k]] = k;
-    }
     for (field_set left = b->l.atoms & ~set->atoms; left != 0; left &= left - 1) {
         int atom = set_first(left);
         const lattice_set *next = lattice_above(&b->l, set, atom);
@@ -108,18 +105,16 @@ static void edges_from(bounder *b, uint32_t from) {
             continue;
         }
         uint32_t to = set_index(b, next);
-        if (b->stage[to].group == NULL) {
+        if (b->stage[to].group == NULL)
             stage_open(b, to);
-        }
         edge_open(b, from, to, atom);
     }
 }
 
 static uint32_t count_edges(const bounder *b) {
     uint32_t n = 0;
-    for (uint32_t i = 0; i < b->l.sets; i++) {
+    for (uint32_t i = 0; i < b->l.sets; i++)
         n += b->l.set[i].groups > 0 ? (uint32_t)set_size(b->l.set[i].atoms) : 0;
-    }
     return n;
 }
 
@@ -139,11 +134,9 @@ static void open_all(bounder *b) {
         b->stage[0].rest[r] = (float)units;
     }
     for (int size = 0; size < set_size(b->l.atoms); size++) {
-        for (uint32_t i = b->l.level[size]; i != SET_NONE; i = b->l.set[i].next) {
-            if (b->l.set[i].groups > 0) {
+        for (uint32_t i = b->l.level[size]; i != SET_NONE; i = b->l.set[i].next)
+            if (b->l.set[i].groups > 0)
                 edges_from(b, i);
-            }
-        }
     }
 }
 
@@ -158,9 +151,8 @@ static void cheapest_beyond(const bounder *b, uint32_t i) {
         const psm_atom *a = &t->atom[set_first(left)];
         scratch_mark mark = scratch_save(b->l.s->mem);
         uint32_t *count = SCRATCH_ZARRAY(b->l.s->mem, uint32_t, a->distinct);
-        for (uint32_t r = 0; r < t->rows; r++) {
+        for (uint32_t r = 0; r < t->rows; r++)
             count[a->id[r]]++;
-        }
         for (uint32_t k = 0; k < set->active; k++) {
             uint32_t g = st->group[k], v = a->id[set->row[k]];
             uint32_t with = BASE_MIN(set->start[g + 1] - set->start[g], count[v]);
@@ -197,9 +189,8 @@ static double cheapest_chains(bounder *b) {
         }
     }
     double sum = 0;
-    for (uint32_t k = 0; k < b->l.set[0].active; k++) {
+    for (uint32_t k = 0; k < b->l.set[0].active; k++)
         sum += (double)b->stage[0].least[k];
-    }
     return sum;
 }
 
@@ -225,12 +216,10 @@ static void reweigh_group(const bounder *b, const edge *e, uint32_t g, float fac
     const psm_atom *a = &b->l.s->t->atom[e->atom];
     uint32_t first = set->start[g], end = set->start[g + 1], users = 0;
     float cells = (float)a->cost[a->id[set->row[first]]];
-    for (uint32_t k = first; k < end; k++) {
+    for (uint32_t k = first; k < end; k++)
         users += e->used[k] & USED;
-    }
-    if (users == 0 || users == end - first) {
+    if (users == 0 || users == end - first)
         return;
-    }
     float least = 1e-6F * cells / (float)(end - first);
     double sum = 0;
     for (uint32_t k = first; k < end; k++) {
@@ -239,9 +228,8 @@ static void reweigh_group(const bounder *b, const edge *e, uint32_t g, float fac
         sum += (double)e->weight[k];
     }
     float scale = sum > 0 ? (float)((double)cells / sum * 0.999999) : 0;
-    for (uint32_t k = first; k < end; k++) {
+    for (uint32_t k = first; k < end; k++)
         e->weight[k] *= scale;
-    }
 }
 
 static void reweigh(bounder *b, uint32_t taken, float factor) {
@@ -284,29 +272,23 @@ enum { BOUND_VISITS = 24 << 20 };
 
 double psm_bound(psm_search *s, uint64_t reached) {
     const psm_table *t = s->t;
-    if (t->units == 0 || t->rows < 2 || t->searched == 0) {
+    if (t->units == 0 || t->rows < 2 || t->searched == 0)
         return 0;
-    }
     scratch_mark mark = scratch_save(s->mem);
     uint32_t *rows = SCRATCH_ARRAY(s->mem, uint32_t, t->rows), start[2] = {0, t->rows};
-    for (uint32_t r = 0; r < t->rows; r++) {
+    for (uint32_t r = 0; r < t->rows; r++)
         rows[r] = r;
-    }
     s->visits_per_row = BASE_MIN(s->visits_per_row, BOUND_VISITS / t->rows + 1);
     bounder b = {0};
     lattice_build(&b.l, s, t->searched, rows, start, 1);
     open_all(&b);
-    for (uint32_t i = 0; i < b.l.sets && b.cut; i++) {
-        if (b.stage[i].group != NULL) {
+    for (uint32_t i = 0; i < b.l.sets && b.cut; i++)
+        if (b.stage[i].group != NULL)
             cheapest_beyond(&b, i);
-        }
-    }
     double keys = 0; /* units of fields that never share a cell */
-    for (int i = 0; i < t->atoms; i++) {
-        for (int k = 0; k < t->atom[i].fields && !(t->searched & set_of(i)); k++) {
+    for (int i = 0; i < t->atoms; i++)
+        for (int k = 0; k < t->atom[i].fields && !(t->searched & set_of(i)); k++)
             keys += (double)t->column[t->atom[i].field[k]].units;
-        }
-    }
     double computed = (double)(t->units - reached) - NEAR * (double)t->units - keys;
     computed = ascend(&b, computed) + keys;
     scratch_restore(s->mem, mark);

@@ -85,11 +85,9 @@ static void set_open(const lattice *l, lattice_set *set) {
     set->entered = SCRATCH_ZARRAY(mem, bool, set->groups);
     memset(set->choice, CHOICE_NONE, set->groups);
     set->one_choice = CHOICE_NONE;
-    for (uint32_t g = 0; g < set->groups; g++) {
-        for (uint32_t i = set->start[g]; i < set->start[g + 1]; i++) {
+    for (uint32_t g = 0; g < set->groups; g++)
+        for (uint32_t i = set->start[g]; i < set->start[g + 1]; i++)
             l->s->group_of[set->row[i]] = g;
-        }
-    }
 }
 
 static void set_solve(lattice *l, lattice_set *set, tally *sum) {
@@ -98,35 +96,29 @@ static void set_solve(lattice *l, lattice_set *set, tally *sum) {
     for (field_set left = l->atoms & ~set->atoms; left != 0; left &= left - 1) {
         int atom = set_first(left);
         const lattice_set *next = lattice_above(l, set, atom);
-        if (next == NULL) {
+        if (next == NULL)
             continue;
-        }
         set->open |= next->state == SET_CUT;
         if (next->groups > 0) {
             choose(l->s, set, atom, next, sum);
             continue;
         }
-        for (size_t k = 0; k < BASE_COUNT(last.at); k++) {
+        for (size_t k = 0; k < BASE_COUNT(last.at); k++)
             last.at[k] = BASE_MAX(last.at[k], l->s->t->atom[atom].common.at[k]);
-        }
     }
-    if (last.at[1] > 0 || last.at[BASE_COUNT(last.at) - 1] > 0) {
+    if (last.at[1] > 0 || last.at[BASE_COUNT(last.at) - 1] > 0)
         choose_last(set, &last);
-    }
 }
 
 void lattice_solve(lattice *l) {
     uint32_t most = 1;
-    for (uint32_t i = 0; i < l->sets; i++) {
+    for (uint32_t i = 0; i < l->sets; i++)
         most = BASE_MAX(most, l->set[i].groups);
-    }
     tally *sum = SCRATCH_ARRAY(l->s->mem, tally, most);
     for (int size = set_size(l->atoms); size >= 0; size--) {
-        for (uint32_t i = l->level[size]; i != SET_NONE; i = l->set[i].next) {
-            if (l->set[i].groups > 0) {
+        for (uint32_t i = l->level[size]; i != SET_NONE; i = l->set[i].next)
+            if (l->set[i].groups > 0)
                 set_solve(l, &l->set[i], sum);
-            }
-        }
     }
 }
 
@@ -158,9 +150,8 @@ static void send_atom(psm_search *s, int atom, uint32_t row) {
     const psm_atom *a = &s->t->atom[atom];
     uint8_t *order = s->paths->order + (size_t)row * (size_t)s->t->fields;
     uint8_t *depth = &s->paths->depth[row];
-    for (int i = 0; i < a->fields; i++) {
+    for (int i = 0; i < a->fields; i++)
         order[(*depth)++] = a->field[i];
-    }
 }
 
 /* Sends rows on by their choice; group_of has the groups of `next` by their first rows. */
@@ -186,9 +177,8 @@ static void walk_group(lattice *l, const lattice_set *set, uint32_t g, lattice_s
             next->entered[s->group_of[row[i]]] = true;
         }
     }
-    for (uint32_t i = 0; i < n; i++) {
+    for (uint32_t i = 0; i < n; i++)
         s->bin[id[row[i]]].count = 0;
-    }
     walk_keep(w, alone, l->atoms & ~set->atoms);
 }
 
@@ -202,14 +192,12 @@ static void walk_open(const lattice *l, const lattice_set *set, uint32_t g, walk
 static field_set walk_choices(const lattice *l, const lattice_set *set, walk *w) {
     field_set chosen = 0;
     for (uint32_t g = 0; g < set->groups; g++) {
-        if (!set->entered[g]) {
+        if (!set->entered[g])
             continue;
-        }
-        if (set->open) {
+        if (set->open)
             walk_open(l, set, g, w);
-        } else if (set->choice[g] != CHOICE_NONE) {
+        else if (set->choice[g] != CHOICE_NONE)
             chosen |= set_of(set->choice[g]);
-        }
     }
     return chosen;
 }
@@ -219,14 +207,11 @@ static void walk_set(lattice *l, const lattice_set *set, walk *w) {
     for (; chosen != 0; chosen &= chosen - 1) {
         int atom = set_first(chosen);
         lattice_set *next = lattice_above(l, set, atom);
-        for (uint32_t h = 0; h < next->groups; h++) {
+        for (uint32_t h = 0; h < next->groups; h++)
             l->s->group_of[next->row[next->start[h]]] = h;
-        }
-        for (uint32_t g = 0; g < set->groups; g++) {
-            if (set->entered[g] && set->choice[g] == atom) {
+        for (uint32_t g = 0; g < set->groups; g++)
+            if (set->entered[g] && set->choice[g] == atom)
                 walk_group(l, set, g, next, w);
-            }
-        }
     }
 }
 
@@ -238,9 +223,8 @@ static void single_follow(const lattice *l, psm_single *one) {
     const lattice_set *set = &l->set[0];
     while (set->one_choice != CHOICE_NONE && (!set->open || set == l->set)) {
         const psm_atom *a = &l->s->t->atom[set->one_choice];
-        for (int i = 0; i < a->fields; i++) {
+        for (int i = 0; i < a->fields; i++)
             one->order[one->fields++] = a->field[i];
-        }
         set = lattice_above(l, set, set->one_choice);
     }
     one->atoms = l->atoms & ~set->atoms;
@@ -268,14 +252,12 @@ static uint64_t common_in_groups(const psm_table *t, const psm_single *one, int 
         uint32_t n = 0;
         for (uint32_t i = one->start[g]; i < one->start[g + 1]; i++) {
             uint32_t rank = psm_rank(t, f, one->row[i]);
-            if (rank != 0) {
+            if (rank != 0)
                 ranks[n++] = rank;
-            }
         }
         psm_sort_ranks(ranks, n);
-        for (uint32_t i = 1; i < n; i++) {
+        for (uint32_t i = 1; i < n; i++)
             sum += psm_shared(t, ranks[i - 1], ranks[i]);
-        }
     }
     return sum;
 }
@@ -285,12 +267,10 @@ static uint64_t common_in_groups(const psm_table *t, const psm_single *one, int 
 static void single_finish(psm_search *s, psm_single *one) {
     const psm_table *t = s->t;
     field_set left = 0;
-    for (int f = 0; f < t->fields; f++) {
+    for (int f = 0; f < t->fields; f++)
         left |= set_of(f);
-    }
-    for (int i = 0; i < one->fields; i++) {
+    for (int i = 0; i < one->fields; i++)
         left &= ~set_of(one->order[i]);
-    }
     int next = -1;
     uint64_t most = 0;
     for (field_set fields = left; fields != 0 && one->groups > 0; fields &= fields - 1) {
@@ -304,11 +284,9 @@ static void single_finish(psm_search *s, psm_single *one) {
         one->order[one->fields++] = (uint8_t)next;
         left &= ~set_of(next);
     }
-    for (int i = 0; i < t->fields; i++) {
-        if (left & set_of(t->score_order[i])) {
+    for (int i = 0; i < t->fields; i++)
+        if (left & set_of(t->score_order[i]))
             one->order[one->fields++] = t->score_order[i];
-        }
-    }
 }
 
 /* ---- the search ------------------------------------------------------------------------------ */
@@ -321,14 +299,12 @@ static field_set send_common(psm_search *s, const uint32_t *rows, uint32_t n, fi
         int a = set_first(left);
         const uint32_t *id = s->t->atom[a].id;
         uint32_t i = 1;
-        while (i < n && id[rows[i]] == id[rows[0]]) {
+        while (i < n && id[rows[i]] == id[rows[0]])
             i++;
-        }
         if (i == n) {
             rest &= ~set_of(a);
-            for (i = 0; i < n; i++) {
+            for (i = 0; i < n; i++)
                 send_atom(s, a, rows[i]);
-            }
         }
     }
     return rest;
@@ -339,9 +315,8 @@ static void solve_rows(psm_search *s, const uint32_t *rows, uint32_t n, field_se
                        psm_single *one) {
     if (one == NULL) {
         atoms = send_common(s, rows, n, atoms);
-        if (n == 2) {
+        if (n == 2)
             return;
-        }
     }
     scratch_mark mark = scratch_save(s->mem);
     walk w = {.row = SCRATCH_ARRAY(s->mem, uint32_t, n),
@@ -352,16 +327,13 @@ static void solve_rows(psm_search *s, const uint32_t *rows, uint32_t n, field_se
     lattice_build(&l, s, atoms, rows, start, 1);
     if (l.sets > 1) {
         lattice_solve(&l);
-        if (one != NULL) {
+        if (one != NULL)
             single_follow(&l, one);
-        }
         l.set[0].entered[0] = true;
         for (int size = 0; size <= set_size(atoms); size++) {
-            for (uint32_t i = l.level[size]; i != SET_NONE; i = l.set[i].next) {
-                if (l.set[i].groups > 0) {
+            for (uint32_t i = l.level[size]; i != SET_NONE; i = l.set[i].next)
+                if (l.set[i].groups > 0)
                     walk_set(&l, &l.set[i], &w);
-                }
-            }
         }
     }
     scratch_restore(s->mem, walked);
@@ -383,9 +355,8 @@ void psm_search_open(psm_search *s, const psm_table *t, uint64_t work_limit, scr
     uint64_t most = work_limit != 0 ? work_limit : MOST_VISITS;
     *s = (psm_search){.t = t, .mem = mem};
     s->visits_per_row = BASE_MAX(most / BASE_MAX(t->rows, 1u), 1u);
-    if (work_limit == 0) {
+    if (work_limit == 0)
         s->visits_per_row = BASE_MIN(s->visits_per_row, (uint64_t)VISITS_PER_ROW);
-    }
     s->bin = SCRATCH_ZARRAY(mem, value_bin, t->most_distinct);
     s->group_of = SCRATCH_ARRAY(mem, uint32_t, t->rows);
     s->tmp_row = SCRATCH_ARRAY(mem, uint32_t, t->rows);
@@ -403,12 +374,10 @@ void psm_search_grouped(psm_search *s, psm_single *one) {
     memset(s->paths->depth, 0, n);
     scratch_mark mark = scratch_save(s->mem);
     uint32_t *rows = SCRATCH_ARRAY(s->mem, uint32_t, n);
-    for (uint32_t r = 0; r < n; r++) {
+    for (uint32_t r = 0; r < n; r++)
         rows[r] = r;
-    }
-    if (n > 1 && s->t->searched != 0) {
+    if (n > 1 && s->t->searched != 0)
         solve_rows(s, rows, n, s->t->searched, one);
-    }
     scratch_restore(s->mem, mark);
     if (one != NULL) {
         single_continue(s, one);
@@ -418,9 +387,8 @@ void psm_search_grouped(psm_search *s, psm_single *one) {
 
 void psm_search_single(psm_search *s, psm_single *one) {
     uint32_t n = s->t->rows;
-    for (uint32_t r = 0; r < n; r++) {
+    for (uint32_t r = 0; r < n; r++)
         one->row[r] = r;
-    }
     one->start[0] = 0;
     one->start[1] = n;
     one->groups = 1;

@@ -20,9 +20,8 @@ uint64_t psm_cell_units(const psm_table *t, const psm_paths *p, uint32_t *keys, 
     psm_table cells = *t;
     cells.column = SCRATCH_ARRAY(t->mem, psm_column, t->fields);
     cells.ranks = 1;
-    for (int f = 0; f < t->fields; f++) {
+    for (int f = 0; f < t->fields; f++)
         cells.ranks += t->column[f].absent;
-    }
     cells.cell = SCRATCH_ZARRAY(t->mem, psm_cell, cells.ranks);
     uint32_t next = 1;
     for (int f = 0; f < t->fields; f++) {
@@ -49,9 +48,8 @@ static void evaluate_table(const psm_table *t, const uint8_t *field_order,
     uint32_t *rows = SCRATCH_ARRAY(t->mem, uint32_t, t->rows);
     psm_trie_keys(t, &p, keys);
     score->total_units = t->units;
-    for (uint32_t r = 0; r < t->rows; r++) {
+    for (uint32_t r = 0; r < t->rows; r++)
         rows[r] = r;
-    }
     score->adjacent_units = psm_trie_shared(t, keys, row_order != NULL ? row_order : rows);
     psm_trie_sort(t, keys, rows);
     score->shared_units = psm_trie_shared(t, keys, rows);
@@ -75,9 +73,8 @@ static void evaluate_step(void *p, scratch *mem) {
 int psm_evaluate(const psm_input *in, const uint8_t *field_order, const uint32_t *row_order,
                  psm_score *score, err *e) {
     int status = psm_check(in, e);
-    if (status != 0) {
+    if (status != 0)
         return status;
-    }
     evaluate_job job = {in, field_order, row_order, score};
     if (!scratch_run(evaluate_step, &job)) {
         return err_set(e, ERR_FULL, "no memory to count %u rows of %d fields", in->rows,

@@ -15,11 +15,10 @@ static bool determines(const psm_table *t, const psm_column *a, const psm_column
     memset(to, 0xff, sizeof *to * a->distinct);
     for (uint32_t r = 0; r < t->rows; r++) {
         uint32_t *seen = &to[a->id[r]];
-        if (*seen == UINT32_MAX) {
+        if (*seen == UINT32_MAX)
             *seen = b->id[r];
-        } else if (*seen != b->id[r]) {
+        else if (*seen != b->id[r])
             return false;
-        }
     }
     return true;
 }
@@ -31,18 +30,14 @@ static uint32_t sorted_ranks(const psm_column *c, uint32_t *seen, uint32_t *out)
         low = BASE_MIN(low, c->rank[v]);
         high = BASE_MAX(high, c->rank[v]);
     }
-    if (c->absent == 0) {
+    if (c->absent == 0)
         return 0;
-    }
     memset(seen, 0, sizeof *seen * ((size_t)high - low + 1));
-    for (uint32_t v = 0; v < c->absent; v++) {
+    for (uint32_t v = 0; v < c->absent; v++)
         seen[c->rank[v] - low] = 1;
-    }
-    for (uint32_t rank = low; rank <= high; rank++) {
-        if (seen[rank - low] != 0) {
+    for (uint32_t rank = low; rank <= high; rank++)
+        if (seen[rank - low] != 0)
             out[n++] = rank;
-        }
-    }
     return n;
 }
 
@@ -56,9 +51,8 @@ static uint64_t measure_common(const psm_table *t, const uint32_t *rank, uint32_
         if (count < 2 * (uint64_t)n) {
             count = BASE_MIN(count, (uint64_t)n);
             sum = 0;
-            for (uint64_t i = 1; i < count; i++) {
+            for (uint64_t i = 1; i < count; i++)
                 sum += psm_common(t, rank[(i - 1) * n / count], rank[i * n / count]);
-            }
             common->at[k] = count > 1 ? (uint32_t)BASE_MIN(sum * 16 / (count - 1), UINT32_MAX) : 0;
         } else {
             common->at[k] = common->at[k - 1];
@@ -72,12 +66,10 @@ static uint64_t measure_common(const psm_table *t, const uint32_t *rank, uint32_
 static void add_cost(const psm_table *t, psm_atom *a, int f) {
     const psm_column *c = &t->column[f];
     uint32_t *other = SCRATCH_ZARRAY(t->mem, uint32_t, a->distinct);
-    for (uint32_t r = 0; r < t->rows; r++) {
+    for (uint32_t r = 0; r < t->rows; r++)
         other[a->id[r]] = c->id[r];
-    }
-    for (uint32_t v = 0; v < a->distinct; v++) {
+    for (uint32_t v = 0; v < a->distinct; v++)
         a->cost[v] += c->cost[other[v]];
-    }
 }
 
 /* total: what each field's values share, common: the same by their number. */
@@ -86,9 +78,8 @@ static void finish_atom(psm_table *t, psm_atom *a, const uint64_t *total,
     for (int i = 1; i < a->fields; i++) {
         uint8_t f = a->field[i];
         int at = i;
-        for (; at > 0 && total[a->field[at - 1]] < total[f]; at--) {
+        for (; at > 0 && total[a->field[at - 1]] < total[f]; at--)
             a->field[at] = a->field[at - 1];
-        }
         a->field[at] = f;
     }
     const psm_column *c = &t->column[a->field[0]];
@@ -132,18 +123,16 @@ void psm_find_atoms(psm_table *t) {
         add_to_atoms(t, f, to);
     }
     scratch_restore(t->mem, mark);
-    for (int i = 0; i < t->atoms; i++) {
+    for (int i = 0; i < t->atoms; i++)
         finish_atom(t, &t->atom[i], total, common);
-    }
     to = SCRATCH_ARRAY(t->mem, uint32_t, t->most_distinct);
     for (int i = 0; i < t->atoms; i++) {
         psm_atom *a = &t->atom[i];
         const psm_column *from = &t->column[a->field[0]];
         for (int j = 0; j < t->atoms && a->distinct < t->rows; j++) {
             const psm_column *target = &t->column[t->atom[j].field[0]];
-            if (target->distinct < from->distinct && determines(t, from, target, to)) {
+            if (target->distinct < from->distinct && determines(t, from, target, to))
                 a->needs |= set_of(j);
-            }
         }
         t->searched |= a->distinct < t->rows ? set_of(i) : 0;
     }

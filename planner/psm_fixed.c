@@ -26,39 +26,32 @@ void psm_score_fields(psm_table *t) {
 static void absent_last(const psm_table *t, uint8_t *order, uint32_t row) {
     uint8_t missing[PSM_MAX_FIELDS];
     int kept = 0, gone = 0;
-    for (int i = 0; i < t->fields; i++) {
-        if (psm_is_absent(t, order[i], row)) {
+    for (int i = 0; i < t->fields; i++)
+        if (psm_is_absent(t, order[i], row))
             missing[gone++] = order[i];
-        } else {
+        else
             order[kept++] = order[i];
-        }
-    }
-    for (int i = 0; i < gone; i++) {
+    for (int i = 0; i < gone; i++)
         order[kept + i] = missing[i];
-    }
 }
 
 void psm_complete(const psm_table *t, psm_paths *p, const uint8_t *tail) {
     for (uint32_t r = 0; r < t->rows; r++) {
         uint8_t *order = p->order + (size_t)r * (size_t)t->fields;
         field_set left = ~(field_set)0;
-        for (int i = 0; i < p->depth[r]; i++) {
+        for (int i = 0; i < p->depth[r]; i++)
             left &= ~set_of(order[i]);
-        }
         int at = p->depth[r];
-        for (int i = 0; i < t->fields; i++) {
-            if (left & set_of(tail[i])) {
+        for (int i = 0; i < t->fields; i++)
+            if (left & set_of(tail[i]))
                 order[at++] = tail[i];
-            }
-        }
         p->depth[r] = (uint8_t)t->fields;
         absent_last(t, order, r);
     }
 }
 
 void psm_order_all(const psm_table *t, psm_paths *p, const uint8_t *order) {
-    for (uint32_t r = 0; r < t->rows; r++) {
+    for (uint32_t r = 0; r < t->rows; r++)
         p->depth[r] = 0;
-    }
     psm_complete(t, p, order);
 }

@@ -21,9 +21,8 @@
 static uint32_t slot_of(const lattice *l, field_set atoms) {
     uint64_t h = atoms * UINT64_C(0x9e3779b97f4a7c15);
     uint32_t at = (uint32_t)(h >> 32) & (l->slots - 1);
-    while (l->slot[at] != SET_NONE && l->set[l->slot[at]].atoms != atoms) {
+    while (l->slot[at] != SET_NONE && l->set[l->slot[at]].atoms != atoms)
         at = (at + 1) & (l->slots - 1);
-    }
     return at;
 }
 
@@ -31,24 +30,21 @@ static void grow_slots(lattice *l) {
     l->slots = l->slots == 0 ? 64 : l->slots * 2;
     l->slot = SCRATCH_ARRAY(l->s->mem, uint32_t, l->slots);
     memset(l->slot, 0xff, sizeof *l->slot * l->slots);
-    for (uint32_t i = 0; i < l->sets; i++) {
+    for (uint32_t i = 0; i < l->sets; i++)
         l->slot[slot_of(l, l->set[i].atoms)] = i;
-    }
 }
 
 static uint32_t set_add(lattice *l, field_set atoms) {
     if (l->sets == l->capacity) {
         uint32_t capacity = l->capacity == 0 ? 32 : l->capacity * 2;
         lattice_set *set = SCRATCH_ARRAY(l->s->mem, lattice_set, capacity);
-        if (l->sets > 0) {
+        if (l->sets > 0)
             memcpy(set, l->set, sizeof *set * l->sets);
-        }
         l->set = set;
         l->capacity = capacity;
     }
-    if (l->slots < 2 * (l->sets + 1)) {
+    if (l->slots < 2 * (l->sets + 1))
         grow_slots(l);
-    }
     uint32_t i = l->sets++;
     int size = set_size(atoms);
     l->set[i] = (lattice_set){.atoms = atoms, .parent = SET_NONE, .next = l->level[size]};
@@ -62,9 +58,8 @@ static bool may_follow(const lattice *l, field_set atoms, int atom) {
 }
 
 lattice_set *lattice_above(const lattice *l, const lattice_set *from, int atom) {
-    if (!may_follow(l, from->atoms, atom)) {
+    if (!may_follow(l, from->atoms, atom))
         return NULL;
-    }
     uint32_t i = l->slot[slot_of(l, from->atoms | set_of(atom))];
     return i == SET_NONE ? NULL : &l->set[i];
 }
@@ -96,9 +91,8 @@ static void refine_group(psm_search *s, const uint32_t *id, const uint32_t *rows
     }
     for (uint32_t i = 0; i < n; i++) {
         value_bin *b = &bin[id[rows[i]]];
-        if (b->count < 2) {
+        if (b->count < 2)
             continue;
-        }
         if (b->place == UINT32_MAX) {
             b->place = to->active;
             to->start[to->groups++] = to->active;
@@ -106,9 +100,8 @@ static void refine_group(psm_search *s, const uint32_t *id, const uint32_t *rows
         }
         to->row[b->place++] = rows[i];
     }
-    for (uint32_t i = 0; i < n; i++) {
+    for (uint32_t i = 0; i < n; i++)
         bin[id[rows[i]]].count = 0;
-    }
 }
 
 static void set_store(lattice *l, lattice_set *set, const refined *from) {
@@ -138,9 +131,8 @@ static void set_build(lattice *l, lattice_set *set) {
     }
     set->chain = parent->chain + gain;
     l->width[set->by] = BASE_MIN(l->width[set->by], gain);
-    if (to.groups > 0) {
+    if (to.groups > 0)
         set_store(l, set, &to);
-    }
 }
 
 /* Names the sets one atom above. The pointer does not outlive set_add, hence the index. */
@@ -148,13 +140,11 @@ static void set_expand(lattice *l, uint32_t from) {
     field_set atoms = l->set[from].atoms;
     for (field_set left = l->atoms & ~atoms; left != 0; left &= left - 1) {
         int atom = set_first(left);
-        if (!may_follow(l, atoms, atom)) {
+        if (!may_follow(l, atoms, atom))
             continue;
-        }
         uint32_t i = l->slot[slot_of(l, atoms | set_of(atom))];
-        if (i == SET_NONE) {
+        if (i == SET_NONE)
             i = set_add(l, atoms | set_of(atom));
-        }
         lattice_set *set = &l->set[i], *parent = &l->set[from];
         if (set->parent == SET_NONE || parent->active < l->set[set->parent].active) {
             set->parent = from;
@@ -175,9 +165,8 @@ static uint64_t set_cost(const lattice *l, const lattice_set *set) {
 
 static uint64_t level_cost(const lattice *l, int size) {
     uint64_t cost = 0;
-    for (uint32_t i = l->level[size]; i != SET_NONE; i = l->set[i].next) {
+    for (uint32_t i = l->level[size]; i != SET_NONE; i = l->set[i].next)
         cost += set_cost(l, &l->set[i]);
-    }
     return cost;
 }
 
@@ -189,9 +178,8 @@ typedef struct bid {
 
 static int by_promise(const void *a, const void *b) {
     const bid *x = a, *y = b;
-    if (x->promise != y->promise) {
+    if (x->promise != y->promise)
         return x->promise > y->promise ? -1 : 1;
-    }
     return x->atoms < y->atoms ? -1 : 1;
 }
 
@@ -200,18 +188,16 @@ static void level_cut(lattice *l, int size, uint64_t budget) {
     scratch_mark mark = scratch_save(l->s->mem);
     bid *list = SCRATCH_ARRAY(l->s->mem, bid, l->sets);
     uint32_t n = 0;
-    for (uint32_t i = l->level[size]; i != SET_NONE; i = l->set[i].next) {
+    for (uint32_t i = l->level[size]; i != SET_NONE; i = l->set[i].next)
         list[n++] = (bid){l->set[i].promise, l->set[i].atoms, i};
-    }
     qsort(list, n, sizeof *list, by_promise);
     for (uint32_t i = 0; i < n; i++) {
         lattice_set *set = &l->set[list[i].set];
         uint64_t cost = set_cost(l, set);
-        if (cost > budget) {
+        if (cost > budget)
             set->state = SET_CUT;
-        } else {
+        else
             budget -= cost;
-        }
     }
     scratch_restore(l->s->mem, mark);
 }
@@ -227,9 +213,8 @@ static void level_build(lattice *l, int size) {
         lattice_set *set = &l->set[i];
         if (set->state == SET_WAITING) {
             set_build(l, set);
-            if (set->groups > 0) {
+            if (set->groups > 0)
                 set_expand(l, i);
-            }
         }
     }
 }
@@ -240,9 +225,8 @@ void lattice_build(lattice *l, psm_search *s, field_set atoms, const uint32_t *r
     memset(l->level, 0xff, sizeof l->level);
     uint32_t n = start[groups];
     l->budget = s->visits_per_row * n;
-    for (int a = 0; a < PSM_MAX_FIELDS; a++) {
+    for (int a = 0; a < PSM_MAX_FIELDS; a++)
         l->width[a] = UNSEEN;
-    }
     set_add(l, 0);
     refined root = {.row = s->tmp_row, .start = s->tmp_start, .active = n, .groups = groups};
     memcpy(root.row, rows, sizeof *rows * n);
@@ -250,7 +234,6 @@ void lattice_build(lattice *l, psm_search *s, field_set atoms, const uint32_t *r
     set_store(l, &l->set[0], &root);
     l->set[0].state = SET_BUILT;
     set_expand(l, 0);
-    for (int size = 1; size <= set_size(atoms); size++) {
+    for (int size = 1; size <= set_size(atoms); size++)
         level_build(l, size);
-    }
 }

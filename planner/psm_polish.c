@@ -47,12 +47,10 @@ static uint32_t lower_bound(const uint32_t *ranks, uint32_t n, uint32_t rank) {
 /* What a cell shares with the nearest of ranks[0 .. n-1]. */
 static uint32_t nearest(const polish *w, const uint32_t *ranks, uint32_t n, uint32_t rank) {
     uint32_t at = lower_bound(ranks, n, rank), most = 0;
-    if (at < n) {
+    if (at < n)
         most = psm_shared(w->t, ranks[at], rank);
-    }
-    if (at > 0) {
+    if (at > 0)
         most = BASE_MAX(most, psm_shared(w->t, ranks[at - 1], rank));
-    }
     return most;
 }
 
@@ -66,11 +64,9 @@ typedef struct node {
 /* The ends' ranks under field f, ascending; rows that do not have it are left out. */
 static uint32_t ranks_under(const polish *w, const node *d, int f, uint32_t *out) {
     uint32_t n = 0;
-    for (uint32_t i = d->first; i < d->first + d->ends; i++) {
-        if (w->left[i] & set_of(f)) {
+    for (uint32_t i = d->first; i < d->first + d->ends; i++)
+        if (w->left[i] & set_of(f))
             out[n++] = psm_rank(w->t, f, w->rows[i]);
-        }
-    }
     psm_sort_ranks(out, n);
     return n;
 }
@@ -79,9 +75,8 @@ static uint64_t gain_of(const polish *w, const node *d, const uint32_t *ranks, u
     uint64_t gain = 0;
     for (uint32_t i = 0; i < n; i++) {
         uint32_t most = d->nkids > 0 ? nearest(w, w->kids, d->nkids, ranks[i]) : 0;
-        if (i > 0) {
+        if (i > 0)
             most = BASE_MAX(most, psm_shared(w->t, ranks[i - 1], ranks[i]));
-        }
         gain += most;
     }
     return gain;
@@ -92,15 +87,13 @@ static uint32_t choose_field(polish *w, const node *d, int *field) {
     uint64_t most = 0;
     uint32_t count = 0;
     field_set any = 0;
-    for (uint32_t i = d->first; i < d->first + d->ends; i++) {
+    for (uint32_t i = d->first; i < d->first + d->ends; i++)
         any |= w->left[i];
-    }
     *field = -1;
     for (int i = 0; i < w->t->fields; i++) {
         int f = w->t->score_order[i];
-        if (!(any & set_of(f))) {
+        if (!(any & set_of(f)))
             continue;
-        }
         uint32_t n = ranks_under(w, d, f, w->ranks);
         uint64_t gain = gain_of(w, d, w->ranks, n);
         if (*field < 0 || gain > most) {
@@ -160,9 +153,8 @@ static void move_end(polish *w, uint32_t i, uint32_t *n, int common) {
 static void place_ends(polish *w, const node *d) {
     int common;
     uint32_t n = choose_field(w, d, &common);
-    if (common < 0) {
+    if (common < 0)
         return;
-    }
     uint32_t a = 0, b = 0, all = 0;
     while (a < d->nkids || b < n) {
         bool kid = b == n || (a < d->nkids && w->kids[a] <= w->best[b]);
@@ -183,21 +175,18 @@ static void place_ends(polish *w, const node *d) {
 static field_set fields_left(const polish *w, uint32_t row) {
     const uint8_t *order = w->p->order + (size_t)row * (size_t)w->t->fields;
     field_set left = 0;
-    for (int f = 0; f < w->t->fields; f++) {
+    for (int f = 0; f < w->t->fields; f++)
         left |= psm_is_absent(w->t, f, row) ? 0 : set_of(f);
-    }
-    for (int i = 0; i < w->p->depth[row]; i++) {
+    for (int i = 0; i < w->p->depth[row]; i++)
         left &= ~set_of(order[i]);
-    }
     return left;
 }
 
 /* Rows [a, b) are alike in their first depth cells. Children come after the node's own ends, and
  * need its key columns no more, so one set of arrays serves all nodes. */
 static void polish_node(polish *w, uint32_t a, uint32_t b, int depth) {
-    if (b - a < 2) {
+    if (b - a < 2)
         return;
-    }
     node d = {.first = a};
     while (a + d.ends < b && key_at(w, a + d.ends, depth) == 0) {
         w->left[a + d.ends] = fields_left(w, w->rows[a + d.ends]);
@@ -205,18 +194,15 @@ static void polish_node(polish *w, uint32_t a, uint32_t b, int depth) {
     }
     uint32_t first_kid = a + d.ends;
     if (d.ends > 0) {
-        for (uint32_t i = first_kid; i < b; i++) {
-            if (d.nkids == 0 || key_at(w, i, depth) != w->kids[d.nkids - 1]) {
+        for (uint32_t i = first_kid; i < b; i++)
+            if (d.nkids == 0 || key_at(w, i, depth) != w->kids[d.nkids - 1])
                 w->kids[d.nkids++] = key_at(w, i, depth);
-            }
-        }
         place_ends(w, &d);
     }
     for (uint32_t i = first_kid, end; i < b; i = end) {
         end = i + 1;
-        while (end < b && key_at(w, end, depth) == key_at(w, i, depth)) {
+        while (end < b && key_at(w, end, depth) == key_at(w, i, depth))
             end++;
-        }
         polish_node(w, i, end, depth + 1);
     }
 }
@@ -238,9 +224,8 @@ void psm_polish(const psm_table *t, psm_paths *p) {
         psm_trie_sort(t, keys, rows);
         w.joined = 0;
         polish_node(&w, 0, t->rows, 0);
-        if (w.joined == 0) {
+        if (w.joined == 0)
             break;
-        }
     }
     scratch_restore(t->mem, mark);
 }

@@ -24,9 +24,8 @@ static scratch_chunk *chunk_push(scratch *s, size_t bytes) {
     } else {
         size_t capacity = BASE_MAX(bytes, (size_t)CHUNK_BYTES);
         c = mem_try_alloc(sizeof *c + capacity);
-        if (c == NULL) {
+        if (c == NULL)
             longjmp(*s->full, 1);
-        }
         c->capacity = capacity;
     }
     c->used = 0;
@@ -38,9 +37,8 @@ static scratch_chunk *chunk_push(scratch *s, size_t bytes) {
 void *scratch_alloc(scratch *s, size_t bytes) {
     bytes = (bytes + 15) & ~(size_t)15;
     scratch_chunk *c = s->top;
-    if (c == NULL || c->capacity - c->used < bytes) {
+    if (c == NULL || c->capacity - c->used < bytes)
         c = chunk_push(s, bytes);
-    }
     void *p = c->bytes + c->used;
     c->used += bytes;
     return p;
@@ -61,16 +59,14 @@ void scratch_restore(scratch *s, scratch_mark m) {
             free(c);
         }
     }
-    if (s->top != NULL) {
+    if (s->top != NULL)
         s->top->used = m.used;
-    }
 }
 
 /* Apart from scratch_run, so that no local of the function that calls setjmp changes after it. */
 static bool run_guarded(scratch *s, jmp_buf *full, void (*step)(void *, scratch *), void *job) {
-    if (setjmp(*full) != 0) {
+    if (setjmp(*full) != 0)
         return false;
-    }
     step(job, s);
     return true;
 }

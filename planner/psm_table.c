@@ -62,9 +62,8 @@ static void encode_column(psm_table *t, psm_column *c, const psm_field *field,
     c->name_units = field->name_units;
     c->cost = SCRATCH_ARRAY(t->mem, uint32_t, (size_t)n + 1);
     c->rank = SCRATCH_ZARRAY(t->mem, uint32_t, (size_t)n + 1);
-    for (uint32_t v = 0; v < n; v++) {
+    for (uint32_t v = 0; v < n; v++)
         c->cost[v] = field->name_units + field->length[out->source[v]];
-    }
     c->cost[n] = 0;
     c->units = 0;
     for (uint32_t r = 0; r < t->rows; r++) {
@@ -77,9 +76,8 @@ static void encode_column(psm_table *t, psm_column *c, const psm_field *field,
 
 static uint32_t common_units(const psm_cell *a, const psm_cell *b) {
     uint32_t n = BASE_MIN(a->length, b->length), k = 0;
-    while (k < n && a->units[k] == b->units[k]) {
+    while (k < n && a->units[k] == b->units[k])
         k++;
-    }
     return k;
 }
 
@@ -88,9 +86,8 @@ static uint32_t common_units(const psm_cell *a, const psm_cell *b) {
 static int cell_compare(const psm_cell *a, const psm_cell *b) {
     uint32_t k = common_units(a, b);
     bool end_a = k == a->length, end_b = k == b->length;
-    if (end_a || end_b) {
+    if (end_a || end_b)
         return (int)end_b - (int)end_a;
-    }
     return a->units[k] < b->units[k] ? -1 : 1;
 }
 
@@ -102,37 +99,31 @@ typedef struct cell_ref {
 static void merge_refs(cell_ref *v, cell_ref *spare, uint32_t n, uint32_t half) {
     memcpy(spare, v, sizeof *v * half);
     uint32_t i = 0, j = half, k = 0;
-    while (i < half && j < n) {
+    while (i < half && j < n)
         v[k++] = cell_compare(&v[j].cell, &spare[i].cell) < 0 ? v[j++] : spare[i++];
-    }
     memcpy(v + k, spare + i, sizeof *v * (half - i));
 }
 
 /* Stable merge sort that costs one pass where the values come sorted, as characters do. */
 static void sort_refs(cell_ref *v, cell_ref *spare, uint32_t n) {
-    if (n < 2) {
+    if (n < 2)
         return;
-    }
     uint32_t sorted = 1;
-    while (sorted < n && cell_compare(&v[sorted - 1].cell, &v[sorted].cell) <= 0) {
+    while (sorted < n && cell_compare(&v[sorted - 1].cell, &v[sorted].cell) <= 0)
         sorted++;
-    }
-    if (sorted == n) {
+    if (sorted == n)
         return;
-    }
     uint32_t half = sorted > n / 2 ? sorted : n / 2;
-    if (half != sorted) {
+    if (half != sorted)
         sort_refs(v, spare, half);
-    }
     sort_refs(v + half, spare, n - half);
     merge_refs(v, spare, n, half);
 }
 
 static void number_refs(psm_table *t, const cell_ref *v, uint32_t n, bool known) {
     for (uint32_t i = 0; i < n; i++) {
-        if (i == 0 || !known || cell_compare(&v[i - 1].cell, &v[i].cell) != 0) {
+        if (i == 0 || !known || cell_compare(&v[i - 1].cell, &v[i].cell) != 0)
             t->cell[t->ranks++] = v[i].cell;
-        }
         *v[i].rank = t->ranks - 1;
     }
 }
@@ -155,9 +146,8 @@ static uint32_t collect_refs(psm_table *t, const psm_field *field, int f, const 
  */
 static void rank_cells(psm_table *t, const psm_input *in, const encoded *from) {
     size_t total = 1;
-    for (int f = 0; f < t->fields; f++) {
+    for (int f = 0; f < t->fields; f++)
         total += from[f].present;
-    }
     t->cell = SCRATCH_ARRAY(t->mem, psm_cell, total);
     t->cell[0] = (psm_cell){0};
     t->ranks = 1;
@@ -170,9 +160,8 @@ static void rank_cells(psm_table *t, const psm_input *in, const encoded *from) {
         if (field->units != NULL && field->name_units == 0) {
             uint32_t n = collect_refs(t, field, f, &from[f], 0, v + nameless);
             sort_refs(v + nameless, spare, n);
-            if (nameless > 0 && n > 0) {
+            if (nameless > 0 && n > 0)
                 merge_refs(v, spare, nameless + n, nameless);
-            }
             nameless += n;
         }
     }
@@ -181,9 +170,8 @@ static void rank_cells(psm_table *t, const psm_input *in, const encoded *from) {
         const psm_field *field = &in->fields[f];
         if (field->units == NULL || field->name_units > 0) {
             uint32_t n = collect_refs(t, field, f, &from[f], (uint32_t)f + 1, v);
-            if (field->units != NULL) {
+            if (field->units != NULL)
                 sort_refs(v, spare, n);
-            }
             number_refs(t, v, n, field->units != NULL);
         }
     }
@@ -192,9 +180,8 @@ static void rank_cells(psm_table *t, const psm_input *in, const encoded *from) {
 
 uint32_t psm_common(const psm_table *t, uint32_t rank_a, uint32_t rank_b) {
     const psm_cell *a = &t->cell[rank_a], *b = &t->cell[rank_b];
-    if (rank_a == 0 || rank_b == 0 || a->space != b->space) {
+    if (rank_a == 0 || rank_b == 0 || a->space != b->space)
         return 0;
-    }
     return a->name_units + (a->units != NULL ? common_units(a, b) : 0);
 }
 
@@ -210,9 +197,8 @@ void psm_sort_ranks(uint32_t *ranks, uint32_t n) {
     }
     for (uint32_t i = 1; i < n; i++) {
         uint32_t rank = ranks[i], at = i;
-        for (; at > 0 && ranks[at - 1] > rank; at--) {
+        for (; at > 0 && ranks[at - 1] > rank; at--)
             ranks[at] = ranks[at - 1];
-        }
         ranks[at] = rank;
     }
 }

@@ -34,9 +34,8 @@ void psm_trie_keys(const psm_table *t, const psm_paths *p, uint32_t *keys) {
         size_t n = 0;
         for (int i = 0; i < p->depth[r]; i++) {
             uint32_t rank = psm_rank(t, order[i], r);
-            if (rank != 0) {
+            if (rank != 0)
                 key[n++] = rank;
-            }
         }
         memset(key + n, 0, sizeof *key * (width - n));
     }
@@ -45,11 +44,9 @@ void psm_trie_keys(const psm_table *t, const psm_paths *p, uint32_t *keys) {
 static int compare_from(const trie_sort *s, uint32_t a, uint32_t b, int depth) {
     const uint32_t *x = s->keys + (size_t)a * (size_t)s->fields;
     const uint32_t *y = s->keys + (size_t)b * (size_t)s->fields;
-    for (int i = depth; i < s->fields; i++) {
-        if (x[i] != y[i]) {
+    for (int i = depth; i < s->fields; i++)
+        if (x[i] != y[i])
             return x[i] < y[i] ? -1 : 1;
-        }
-    }
     return 0;
 }
 
@@ -76,21 +73,18 @@ static void load_items(trie_sort *s, const uint32_t *rows, uint32_t n, int depth
 static void radix_sort(trie_sort *s, uint32_t n) {
     for (int shift = 0; shift < 2 * s->rank_bits; shift += DIGIT_BITS) {
         memset(s->count, 0, sizeof s->count);
-        for (uint32_t i = 0; i < n; i++) {
+        for (uint32_t i = 0; i < n; i++)
             s->count[s->item[i].key >> shift & (DIGITS - 1)]++;
-        }
-        if (s->count[s->item[0].key >> shift & (DIGITS - 1)] == n) {
+        if (s->count[s->item[0].key >> shift & (DIGITS - 1)] == n)
             continue;
-        }
         uint32_t at = 0;
         for (uint32_t d = 0; d < DIGITS; d++) {
             uint32_t c = s->count[d];
             s->count[d] = at;
             at += c;
         }
-        for (uint32_t i = 0; i < n; i++) {
+        for (uint32_t i = 0; i < n; i++)
             s->spare[s->count[s->item[i].key >> shift & (DIGITS - 1)]++] = s->item[i];
-        }
         sort_item *sorted = s->spare;
         s->spare = s->item;
         s->item = sorted;
@@ -119,40 +113,33 @@ static void sort_from(trie_sort *s, uint32_t *rows, uint32_t n, int depth) {
         return;
     }
     load_items(s, rows, n, depth);
-    if (n < SOME) {
+    if (n < SOME)
         merge_sort(s, n);
-    } else {
+    else
         radix_sort(s, n);
-    }
-    for (uint32_t i = 0; i < n; i++) {
+    for (uint32_t i = 0; i < n; i++)
         rows[i] = s->item[i].row;
-    }
-    if (depth + 2 >= s->fields) {
+    if (depth + 2 >= s->fields)
         return;
-    }
     for (uint32_t i = 0, end; i < n; i = end) {
         const uint32_t *key = s->keys + (size_t)rows[i] * (size_t)s->fields + depth;
         end = i + 1;
         while (end < n) {
             const uint32_t *next = s->keys + (size_t)rows[end] * (size_t)s->fields + depth;
-            if (next[0] != key[0] || next[1] != key[1]) {
+            if (next[0] != key[0] || next[1] != key[1])
                 break;
-            }
             end++;
         }
-        if (end - i > 1 && key[1] != 0) {
+        if (end - i > 1 && key[1] != 0)
             sort_from(s, rows + i, end - i, depth + 2);
-        }
     }
 }
 
 void psm_trie_sort(const psm_table *t, const uint32_t *keys, uint32_t *rows) {
-    for (uint32_t r = 0; r < t->rows; r++) {
+    for (uint32_t r = 0; r < t->rows; r++)
         rows[r] = r;
-    }
-    if (t->fields == 0) {
+    if (t->fields == 0)
         return;
-    }
     scratch_mark mark = scratch_save(t->mem);
     trie_sort *s = SCRATCH_ARRAY(t->mem, trie_sort, 1);
     s->keys = keys;
@@ -174,9 +161,8 @@ uint64_t psm_trie_shared(const psm_table *t, const uint32_t *keys, const uint32_
             shared += t->cell[a[k]].name_units + t->cell[a[k]].length;
             k++;
         }
-        if (k < width) {
+        if (k < width)
             shared += psm_common(t, a[k], b[k]);
-        }
     }
     return shared;
 }

@@ -61,10 +61,9 @@ static const option options[] = {
 };
 
 static const option *option_find(const char *name, size_t n) {
-    for (size_t i = 0; i < BASE_COUNT(options); i++) {
+    for (size_t i = 0; i < BASE_COUNT(options); i++)
         if (strlen(options[i].name) == n && memcmp(options[i].name, name, n) == 0)
             return &options[i];
-    }
     return NULL;
 }
 
@@ -78,10 +77,9 @@ static bool option_unknown(const char *arg, err *e) {
     const char *names[BASE_COUNT(options) + 32];
     char modes[32][24];
     size_t n = 0, nmodes;
-    for (size_t i = 0; i < BASE_COUNT(options); i++) {
+    for (size_t i = 0; i < BASE_COUNT(options); i++)
         if (options[i].help != NULL)
             names[n++] = options[i].name;
-    }
     const format_mode *table = format_modes(&nmodes);
     for (size_t i = 0; i < nmodes && i < 32; i++) {
         snprintf(modes[i], sizeof modes[i], "--%s", table[i].name);

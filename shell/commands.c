@@ -411,7 +411,7 @@ static void split(command_call *c) {
         }
         char *word = arena_alloc(c->mem, (size_t)(end - p) + 1), *to = word;
         char quote = 0;
-        for (; p < end && (quote || !isspace((unsigned char)*p)); p++) {
+        for (; p < end && (quote || !isspace((unsigned char)*p)); p++)
             if (quote && *p == quote && p + 1 < end && p[1] == quote)
                 *to++ = *p++;
             else if (quote && *p == quote)
@@ -420,7 +420,6 @@ static void split(command_call *c) {
                 quote = *p;
             else
                 *to++ = *p;
-        }
         *to = 0;
         c->argv[c->argc++] = word;
     }

@@ -85,10 +85,9 @@ static bool list_objects(shell *sh, command_call *c, const char *const *kinds, s
     const char **names = ARENA_ARRAY(c->mem, const char *, n + 1);
     const char *pattern = c->argc ? c->argv[0] : NULL;
     for (int i = 0; i < n; i++) {
-        for (size_t k = 0; k < nkinds; k++) {
+        for (size_t k = 0; k < nkinds; k++)
             if (is_kind(&objects[i], kinds[k]) && matches(pattern, objects[i].name))
                 names[found++] = objects[i].name;
-        }
     }
     if (found == 0)
         shell_note(sh, "%s", none);
@@ -313,10 +312,9 @@ bool cmd_dump(shell *sh, command_call *c) {
         if (chosen[i] && is_kind(&objects[i], "table"))
             ok = dump_table(sh, &objects[i], &out);
     }
-    for (int i = 0; i < n && ok; i++) {
+    for (int i = 0; i < n && ok; i++)
         if (chosen[i] && is_kind(&objects[i], "index") && *objects[i].sql)
             buf_printf(&out, "%s;\n", objects[i].sql);
-    }
     dump_views(objects, n, chosen, done, &out);
     buf_append_c(&out, ok ? "COMMIT;\n" : "ROLLBACK; -- the dump is not whole\n");
     output_write(&sh->out, &out);

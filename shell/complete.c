@@ -127,10 +127,9 @@ static void add_tables(finder *f, int score) {
 }
 
 static void add_objects(finder *f, const char *kind, candidate_kind what) {
-    for (int i = 0; i < f->nobjects; i++) {
+    for (int i = 0; i < f->nobjects; i++)
         if (strcmp(f->objects[i].kind, kind) == 0)
             add(f, quoted(f, f->objects[i].name), kind, what, SCORE_TABLE);
-    }
 }
 
 static void add_columns_of(finder *f, const db_object *o, int score, bool name_table) {
@@ -189,10 +188,9 @@ static void add_scope_columns(finder *f) {
             add(f, arena_printf(f->a, "%.*s.", (int)t->alias.n, t->alias.p), "", CANDIDATE_TABLE,
                 SCORE_TABLE);
     }
-    for (int i = 0; i < f->nobjects && seen == 0; i++) {
+    for (int i = 0; i < f->nobjects && seen == 0; i++)
         if (strcmp(f->objects[i].kind, "table") == 0 || strcmp(f->objects[i].kind, "view") == 0)
             add_columns_of(f, &f->objects[i], SCORE_COLUMN - 20, true);
-    }
 }
 
 /* ---- what the words before ask for ----------------------------------------------------------- */
@@ -341,10 +339,9 @@ static bool wants_table(const finder *f) {
     if (token_is(last, "=>"))
         return token_is(before(f, 2), "examples");
     bool creating = first_is(f, "CREATE");
-    for (size_t i = 0; i < BASE_COUNT(words) && !creating; i++) {
+    for (size_t i = 0; i < BASE_COUNT(words) && !creating; i++)
         if (last->class == TOKEN_KEYWORD && token_is(last, words[i]))
             return true;
-    }
     return creating && token_is(last, "ON"); /* CREATE INDEX i ON */
 }
 
@@ -391,10 +388,9 @@ static void find_sql(finder *f) {
     } else if ((target = f->s.group ? insert_target(f) : NULL) != NULL) {
         add_columns_of(f, target, SCORE_COLUMN, false);
     } else if (ends_operand(last)) {
-        for (size_t i = 0; i < BASE_COUNT(followers); i++) {
+        for (size_t i = 0; i < BASE_COUNT(followers); i++)
             if (strcmp(followers[i].clause, f->s.clause) == 0)
                 add_words(f, followers[i].next, SCORE_NEXT);
-        }
         add_all_keywords(f, SCORE_RARE);
     } else {
         find_operand(f);

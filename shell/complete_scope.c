@@ -16,10 +16,9 @@ str scope_unquote(str name) {
 }
 
 bool scope_sees(const scope *s, int from_group, int table_group) {
-    for (int g = from_group; g >= 0; g = s->parents[g]) {
+    for (int g = from_group; g >= 0; g = s->parents[g])
         if (g == table_group)
             return true;
-    }
     return false;
 }
 
@@ -138,10 +137,9 @@ static bool closes_tables(const scope_token *t) {
     static const char *const words[] = {"WHERE", "GROUP",  "ORDER",     "HAVING", "LIMIT",
                                         "SET",   "ON",     "USING",     "SELECT", "VALUES",
                                         "UNION", "EXCEPT", "INTERSECT", "OFFSET"};
-    for (size_t i = 0; i < BASE_COUNT(words); i++) {
+    for (size_t i = 0; i < BASE_COUNT(words); i++)
         if (token_is(t, words[i]))
             return true;
-    }
     return false;
 }
 

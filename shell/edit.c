@@ -527,9 +527,8 @@ static void bind_keys(EditLine *el, bool vi) {
         char name[32];
         wcstombs(name, table[i].name, sizeof name);
         el_wset(el, EL_ADDFN, table[i].name, table[i].help, table[i].run);
-        for (int k = 0; k < 5 && table[i].keys[k]; k++) {
+        for (int k = 0; k < 5 && table[i].keys[k]; k++)
             bind_key(el, vi, table[i].keys[k], name);
-        }
     }
     el_set(el, EL_BIND, "^R", "em-inc-search-prev", NULL);
     if (vi)
@@ -640,9 +639,8 @@ edit_status editor_read(editor *ed, const char *prompt, str before, str prefill,
         narrow(info->buffer, info->lastchar, line);
         return EDIT_BACK;
     }
-    if (text == NULL || count <= 0) {
+    if (text == NULL || count <= 0)
         return EDIT_END;
-    }
     narrow(text, text + count, line);
     while (line->n && (line->p[line->n - 1] == '\n' || line->p[line->n - 1] == '\r'))
         line->n--;

@@ -38,14 +38,12 @@ static const struct {
 
 const format_mode *format_mode_find(const char *name) {
     str wanted = str_from(name);
-    for (size_t i = 0; i < BASE_COUNT(aliases); i++) {
+    for (size_t i = 0; i < BASE_COUNT(aliases); i++)
         if (str_equal_nocase(wanted, str_from(aliases[i].alias)))
             wanted = str_from(aliases[i].name);
-    }
-    for (size_t i = 0; i < BASE_COUNT(modes); i++) {
+    for (size_t i = 0; i < BASE_COUNT(modes); i++)
         if (str_equal_nocase(wanted, str_from(modes[i].name)))
             return &modes[i];
-    }
     return NULL;
 }
 

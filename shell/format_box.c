@@ -94,14 +94,13 @@ static void keep_row(format *f, const batch *b, int row, bool markdown) {
         buf_clear(&shown);
         format_cell(f, &raw, v);
         if (markdown && raw.n) {
-            for (size_t k = 0; k < raw.n; k++) {
+            for (size_t k = 0; k < raw.n; k++)
                 if (raw.p[k] == '\n')
                     buf_append_c(&shown, "<br>");
                 else if (raw.p[k] == '|')
                     buf_append_c(&shown, "\\|");
                 else
                     buf_append_char(&shown, raw.p[k]);
-            }
         } else {
             format_visible(&shown, buf_str(&raw), f->options.utf8);
         }
@@ -317,10 +316,9 @@ void box_end(format *f) {
         draw_heads(f, fr);
         draw_rule(f, fr, fr->middle);
     }
-    for (const chunk *c = s->first; c; c = c->next) {
+    for (const chunk *c = s->first; c; c = c->next)
         for (int r = 0; r < c->rows; r++)
             draw_row(f, fr, &c->cells[r * f->ncols]);
-    }
     draw_rule(f, fr, fr->bottom);
     draw_more(f, fr);
 }
@@ -349,9 +347,8 @@ void text_markdown_end(format *f) {
             buf_append_char(f->out, ':');
     }
     buf_append_c(f->out, "|\n");
-    for (const chunk *c = s->first; c; c = c->next) {
+    for (const chunk *c = s->first; c; c = c->next)
         for (int r = 0; r < c->rows; r++)
             markdown_line(f, &c->cells[r * f->ncols]);
-    }
     draw_more(f, f->options.utf8 ? &frame_utf8 : &frame_ascii);
 }

@@ -17,10 +17,9 @@ static void end_line(format *f) {
 /* ---- csv, tsv, list -------------------------------------------------------------------------- */
 
 static bool csv_needs_quotes(str s, char delimiter) {
-    for (size_t i = 0; i < s.n; i++) {
+    for (size_t i = 0; i < s.n; i++)
         if (s.p[i] == delimiter || s.p[i] == '"' || s.p[i] == '\n' || s.p[i] == '\r')
             return true;
-    }
     /* A blank at either end survives few readers unquoted; an empty text would be read as NULL. */
     return s.n == 0 || s.p[0] == ' ' || s.p[s.n - 1] == ' ';
 }

@@ -29,14 +29,13 @@ static void push(history_list *h, char *statement) {
 }
 
 static void escape(buf *out, str s) {
-    for (size_t i = 0; i < s.n; i++) {
+    for (size_t i = 0; i < s.n; i++)
         if (s.p[i] == '\n')
             buf_append_c(out, "\\n");
         else if (s.p[i] == '\\')
             buf_append_c(out, "\\\\");
         else
             buf_append_char(out, s.p[i]);
-    }
     buf_append_char(out, '\n');
 }
 

@@ -37,12 +37,11 @@ bool keys_view(key_watch *k) {
         return false;
     if (signals_continued())
         take_keys(k);
-    for (ssize_t n; (n = read(STDIN_FILENO, block, sizeof block)) > 0;) {
+    for (ssize_t n; (n = read(STDIN_FILENO, block, sizeof block)) > 0;)
         if (n == 1 && (block[0] == CTRL_V || (block[0] == 'v' && k->typed.n == 0)))
             wanted = true;
         else
             buf_append(&k->typed, block, (size_t)n);
-    }
     return wanted;
 }
 

@@ -132,9 +132,8 @@ static void run_pending(repl *r, const char *first, const char *next) {
     script_prompt(r->sh, (str){whole.p, used}, &ran);
     buf_free(&whole);
     editor_forget_names(r->ed);
-    while (r->pending.n && strchr(" \t\n", r->pending.p[0]) && r->pending.p[0]) {
+    while (r->pending.n && strchr(" \t\n", r->pending.p[0]) && r->pending.p[0])
         memmove(r->pending.p, r->pending.p + 1, --r->pending.n);
-    }
 }
 
 /* Wipes the rows of the lines before, so that all of it can be edited in one piece. */

@@ -179,11 +179,10 @@ static void take_text(run *r, const batch *b) {
 
 static void take_rows(run *r, const batch *b) {
     r->rows += (uint64_t)b->rows;
-    if (r->text) {
+    if (r->text)
         take_text(r, b);
-    } else if (r->formatting) {
+    else if (r->formatting)
         format_rows(&r->format, b);
-    }
     if (r->out.n >= DRAIN_BYTES && r->view == NULL)
         drain(r);
 }

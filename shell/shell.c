@@ -139,10 +139,9 @@ static int run_all(shell *sh, const args *a) {
     err e = {.pos = -1};
     if (shell_open(sh, a->db, &e) != 0)
         return usage(&e);
-    for (int i = 0; i < a->nvariables; i++) {
+    for (int i = 0; i < a->nvariables; i++)
         if (!shell_set_variable(sh, a->variables[i].name, str_from(a->variables[i].value), &e))
             return usage(&e);
-    }
     if (a->ninputs > 0) {
         sh->term.interactive = false;
         bool ok = run_inputs(sh, a);

@@ -376,12 +376,11 @@ static int join_on(binder *b, const from_item *f, scope *s, rel *left, rel *righ
     bool costly = false;
     expr **plains = ARENA_ARRAY(b->mem, expr *, n);
     int nplain = 0;
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < n; i++)
         if (all[i].steps.steps.n)
             costly = true;
         else
             plains[nplain++] = all[i].value;
-    }
     plain = expr_chain(b->mem, OP_AND, plains, nplain);
     if (f->join == JOIN_LEFT && costly) {
         *out = left_with_residual(b, left, right, plain, all, n);

@@ -46,7 +46,7 @@ static int fill_sample(csv *c, err *e) {
     }
     if (memchr(p, 0, n))
         return err_set(e, ERR_CORRUPT, "'%s' is not a text file: it has zero bytes", c->in.name);
-    if (is_json(p, n)) {
+    if (!c->options.delimiter && is_json(p, n)) { /* who names one means CSV */
         err_set(e, ERR_UNSUPPORTED, "'%s' is JSON; kvasir reads CSV and TSV", c->in.name);
         err_hint(e, "of a list of objects, jq -r 'map([.a, .b])[] | @csv' makes CSV");
         return ERR_UNSUPPORTED;

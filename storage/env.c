@@ -107,13 +107,12 @@ static int directory_check(const char *path, bool *has_tables, err *e) {
     int status = 0;
     char other[256] = "";
     *has_tables = false;
-    for (struct dirent *entry; (entry = readdir(d));) {
+    for (struct dirent *entry; (entry = readdir(d));)
         if (strcmp(entry->d_name, "tables.mdb") == 0)
             *has_tables = true;
         else if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0 &&
                  !is_our_file(entry->d_name))
             memcpy(other, entry->d_name, strlen(entry->d_name) + 1);
-    }
     closedir(d);
     if (!*has_tables && *other)
         status = err_set(e, ERR_CORRUPT,

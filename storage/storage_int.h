@@ -218,8 +218,8 @@ int txn_need_write(const txn *t, err *e);
 int lmdb_error(err *e, int rc, const char *what);
 
 /* LMDB maps its lock file, which it makes as one hole: with the disk full, the first touch of it
- * would be a SIGBUS. This gives the lock file of the environment `file` its blocks beforehand. A file
- * that has a size keeps it: other processes count on it. An errno value, 0 for none. */
+ * would be a SIGBUS. This gives the lock file of the environment `file` its blocks beforehand. A
+ * file that has a size keeps it: other processes count on it. An errno value, 0 for none. */
 enum { READERS_MAX = 510, LOCK_FILE_BYTES = 36 << 10 };
 int lmdb_lock_file_reserve(const char *file, mode_t mode);
 

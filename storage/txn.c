@@ -44,12 +44,11 @@ int txn_dbi(txn *t, uint32_t tree, bool create, MDB_dbi *out, err *e) {
 /* LMDB closes handles opened in what is aborted. */
 static void forget_handles(txn *t, bool child_only) {
     int kept = 0;
-    for (int i = 0; i < t->nopened; i++) {
+    for (int i = 0; i < t->nopened; i++)
         if (child_only && !t->opened[i].in_child)
             t->opened[kept++] = t->opened[i];
         else
             t->store->tree_dbi[t->opened[i].tree] = 0;
-    }
     t->nopened = kept;
 }
 

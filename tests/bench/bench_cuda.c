@@ -125,12 +125,10 @@ static double pass_ms(llm_engine *engine, void *work, const pass *p) {
     err e = {0};
     for (int i = -1; i < REPEATS; i++) {
         double start = now_ms();
-        if (cuda_forward(engine, work, p, &e) != 0) {
+        if (cuda_forward(engine, work, p, &e) != 0)
             die(&e);
-        }
-        if (i >= 0) {
+        if (i >= 0)
             ms[i] = now_ms() - start;
-        }
     }
     qsort(ms, REPEATS, sizeof ms[0], by_size);
     return ms[REPEATS / 2];
@@ -141,9 +139,8 @@ static void *work_new(llm_engine *engine, int blocks, int rows) {
     err e = {0};
     work_size size = {
         .blocks = blocks, .device_blocks = blocks, .likely_blocks = blocks, .rows = rows};
-    if (cuda_work_new(engine, &size, &work, &e) != 0) {
+    if (cuda_work_new(engine, &size, &work, &e) != 0)
         die(&e);
-    }
     return work;
 }
 
@@ -155,9 +152,8 @@ static double prefill_tokens_s(llm_engine *engine, int prompts, int tokens) {
     pass_want *wants = mem_zalloc(sizeof *wants * (size_t)prompts);
     float *logits = mem_alloc(sizeof *logits * (size_t)prompts);
     llm_token *ids = mem_alloc(sizeof *ids * (size_t)prompts);
-    for (int i = 0; i < prompts * blocks; i++) {
+    for (int i = 0; i < prompts * blocks; i++)
         tables[i] = i;
-    }
     for (int i = 0; i < n; i++) {
         int prompt = i / tokens;
         rows[i] = (pass_row){(llm_token)(hash_mix(5, (uint64_t)i) % (uint64_t)engine->config.vocab),
@@ -175,9 +171,8 @@ static double prefill_tokens_s(llm_engine *engine, int prompts, int tokens) {
     double ms = pass_ms(engine, work, &p);
     cuda_work_free(engine, work);
     void *all[] = {tables, rows, wants, logits, ids};
-    for (size_t i = 0; i < BASE_COUNT(all); i++) {
+    for (size_t i = 0; i < BASE_COUNT(all); i++)
         free(all[i]);
-    }
     return n * 1e3 / ms;
 }
 
@@ -187,9 +182,8 @@ static void kv_fill(cuda_work *w) {
     err e = {0};
     int code = cuda_check(k_random(w->kv.pool, count, 11, 1, w->stream), "random KV", &e);
     code = code != 0 ? code : cuda_check(cudaStreamSynchronize(w->stream), "random KV", &e);
-    if (code != 0) {
+    if (code != 0)
         die(&e);
-    }
 }
 
 /* A decode step of `live` rows at the end of `context` tokens, of which `shared` are one prefix. */
@@ -202,9 +196,8 @@ static double decode_ms(llm_engine *engine, int live, int shared, int context) {
     float *logits = mem_alloc(sizeof *logits * (size_t)live);
     llm_token *ids = mem_alloc(sizeof *ids * (size_t)live);
     for (int i = 0; i < live; i++) {
-        for (int b = 0; b < blocks; b++) {
+        for (int b = 0; b < blocks; b++)
             tables[i * blocks + b] = b < common ? b : next++;
-        }
         rows[i] = (pass_row){i % engine->config.vocab, context - 1, tables + i * blocks};
         wants[i] = (pass_want){.row = i,
                                .count = engine->config.vocab,
@@ -218,9 +211,8 @@ static double decode_ms(llm_engine *engine, int live, int shared, int context) {
     double ms = pass_ms(engine, work, &p);
     cuda_work_free(engine, work);
     void *all[] = {tables, rows, wants, logits, ids};
-    for (size_t i = 0; i < BASE_COUNT(all); i++) {
+    for (size_t i = 0; i < BASE_COUNT(all); i++)
         free(all[i]);
-    }
     return ms;
 }
 
@@ -250,12 +242,10 @@ static double products_ms(llm_engine *engine, int rows) {
                                              w->workspace, w->stream, &e);
         }
         code = code != 0 ? code : cuda_check(cudaStreamSynchronize(w->stream), "products", &e);
-        if (code != 0) {
+        if (code != 0)
             die(&e);
-        }
-        if (i >= 0) {
+        if (i >= 0)
             ms[i] = now_ms() - start;
-        }
     }
     cuda_work_free(engine, w);
     qsort(ms, REPEATS, sizeof ms[0], by_size);
@@ -275,12 +265,10 @@ static void shape_run(const shape *sh, bool json) {
     c->pairing = ROPE_NEIGHBOURS;
     engine.info.threads = 8;
     engine.state = mem_zalloc(sizeof(cuda_state));
-    if (cuda_start(&engine, 0, &e) != 0) {
+    if (cuda_start(&engine, 0, &e) != 0)
         die(&e);
-    }
-    if (!json) {
+    if (!json)
         printf("%s on %s; %s\n", sh->name, engine.info.device, engine.info.precision_reason);
-    }
     enum { PROMPTS = 16, TOKENS = 512 };
     double prefill = prefill_tokens_s(&engine, PROMPTS, TOKENS);
     double products = products_ms(&engine, PROMPTS * TOKENS);
@@ -318,10 +306,8 @@ int main(int argc, char **argv) {
         fprintf(stderr, "bench_cuda: %s\n", why);
         return 77;
     }
-    for (size_t i = 0; i < BASE_COUNT(shapes); i++) {
-        if (only == NULL || strcmp(only, shapes[i].name) == 0) {
+    for (size_t i = 0; i < BASE_COUNT(shapes); i++)
+        if (only == NULL || strcmp(only, shapes[i].name) == 0)
             shape_run(&shapes[i], json);
-        }
-    }
     return 0;
 }

@@ -52,9 +52,8 @@ static void submit(llm_session *s, llm_span **spans, int n, llm_guide *guide,
     llm_request q = {
         .spans = spans, .nspans = n, .guide = guide, .after = after, .max_tokens = tokens};
     err e = {0};
-    if (llm_submit(s, &q, &e) != 0) {
+    if (llm_submit(s, &q, &e) != 0)
         die(&e);
-    }
 }
 
 /* 64 prompts of 512 tokens that share nothing; the answer is one of two words. */
@@ -62,9 +61,8 @@ static double prefill(llm_engine *engine, int prompts, int tokens) {
     err e = {0};
     llm_session *s;
     llm_session_options options = {0};
-    if (llm_session_new(engine, &options, &s, &e) != 0) {
+    if (llm_session_new(engine, &options, &s, &e) != 0)
         die(&e);
-    }
     str literals[] = {STR("yes"), STR("no")};
     const llm_template *after = llm_engine_template(engine, LLM_FORMAT_COMPLETION);
     llm_guide *guide = llm_guide_new(engine, LLM_GUIDE_CHOICE, literals, 2, after, &e);
@@ -78,9 +76,8 @@ static double prefill(llm_engine *engine, int prompts, int tokens) {
     while (!idle) {
         llm_event events[64];
         int count;
-        if (llm_step(s, events, 64, &count, &idle, &e) != 0) {
+        if (llm_step(s, events, 64, &count, &idle, &e) != 0)
             die(&e);
-        }
     }
     double seconds = now_s() - start;
     llm_stats st;
@@ -101,12 +98,10 @@ static footprint footprint_now(const llm_engine *engine, const llm_stats *st) {
     footprint f = {.needed = (double)(weights + st->kv_bytes)};
     FILE *file = fopen("/proc/self/statm", "r");
     long pages = 0;
-    if (file != NULL && fscanf(file, "%*d %ld", &pages) == 1) {
+    if (file != NULL && fscanf(file, "%*d %ld", &pages) == 1)
         f.resident = (double)pages * (double)sysconf(_SC_PAGESIZE);
-    }
-    if (file != NULL) {
+    if (file != NULL)
         fclose(file);
-    }
     return f;
 }
 
@@ -121,9 +116,8 @@ static double decode(llm_engine *engine, int sequences, int shared, int own, foo
     llm_session_options options = {.max_batch = sequences,
                                    .kv_memory_bytes = (size_t)sequences * tokens_each *
                                                       llm_engine_info(engine)->kv_bytes_per_token};
-    if (llm_session_new(engine, &options, &s, &e) != 0) {
+    if (llm_session_new(engine, &options, &s, &e) != 0)
         die(&e);
-    }
     llm_template chat = *llm_engine_template(engine, LLM_FORMAT_COMPLETION);
     chat.chat = true; /* no stop at a newline */
     llm_span *head = text_span(engine, LLM_SPAN_TEMPLATE, 5, shared);
@@ -141,9 +135,8 @@ static double decode(llm_engine *engine, int sequences, int shared, int own, foo
         int count;
         llm_session_stats(s, &before);
         double start = now_s();
-        if (llm_step(s, events, 64, &count, &idle, &e) != 0) {
+        if (llm_step(s, events, 64, &count, &idle, &e) != 0)
             die(&e);
-        }
         double took = now_s() - start;
         llm_session_stats(s, &after);
         if (before.live_sequences == sequences && after.live_sequences == sequences &&
@@ -166,11 +159,9 @@ static void stream_task(void *ctx, int task, int worker) {
     (void)worker;
     const uint64_t *p = (const uint64_t *)ctx + (size_t)task * (STREAM_BYTES / STREAM_TASKS / 8);
     uint64_t sums[8] = {0};
-    for (size_t i = 0; i < STREAM_BYTES / STREAM_TASKS / 8; i += 8) {
-        for (size_t j = 0; j < 8; j++) {
+    for (size_t i = 0; i < STREAM_BYTES / STREAM_TASKS / 8; i += 8)
+        for (size_t j = 0; j < 8; j++)
             sums[j] ^= p[i + j];
-        }
-    }
     volatile uint64_t keep =
         sums[0] ^ sums[1] ^ sums[2] ^ sums[3] ^ sums[4] ^ sums[5] ^ sums[6] ^ sums[7];
     (void)keep;
@@ -180,9 +171,8 @@ static void stream_task(void *ctx, int task, int worker) {
 static double memory_rate(llm_engine *engine) {
     cpu_state *state = engine->state;
     char *bytes = aligned_alloc(2 << 20, STREAM_BYTES);
-    if (bytes == NULL) {
+    if (bytes == NULL)
         return 0;
-    }
     madvise(bytes, STREAM_BYTES, MADV_HUGEPAGE); /* as weights lie */
     memset(bytes, 1, STREAM_BYTES);
     double best = 0;
@@ -231,14 +221,12 @@ static const char *model_path(char *out, size_t cap) {
     const char *file_given = getenv("KVASIR_MODEL"), *data = getenv("XDG_DATA_HOME"),
                *home = getenv("HOME");
     const char *file = "kvasir/models/SmolLM2-135M-Instruct.Q4_1.gguf";
-    if (file_given != NULL) {
+    if (file_given != NULL)
         return file_given;
-    }
-    if (data != NULL && data[0] != '\0') {
+    if (data != NULL && data[0] != '\0')
         snprintf(out, cap, "%s/%s", data, file);
-    } else {
+    else
         snprintf(out, cap, "%s/.local/share/%s", home != NULL ? home : "", file);
-    }
     return out;
 }
 
@@ -274,9 +262,8 @@ static void measure(llm_engine *engine, const report *r) {
         whole = wanted(r, "prefill_512") ? BASE_MAX(whole, prefill(engine, 64, 512)) : 0;
     }
     print_line(r, "bound", bound, bound);
-    if (wanted(r, "prefill_512")) {
+    if (wanted(r, "prefill_512"))
         print_line(r, "prefill_512", whole, bound);
-    }
     for (size_t i = 0; i < BASE_COUNT(decode_cases); i++) {
         const decode_case *c = &decode_cases[i];
         if (wanted(r, c->name)) {
@@ -305,9 +292,8 @@ static bool arguments_read(int argc, char **argv, llm_engine_options *options, r
             clock_used = CLOCK_PROCESS_CPUTIME_ID;
             continue;
         }
-        if (next == NULL) {
+        if (next == NULL)
             return false;
-        }
         if (strcmp(argv[i], "--threads") == 0) {
             options->threads = atoi(next);
         } else if (strcmp(argv[i], "--only") == 0) {
@@ -340,9 +326,8 @@ int main(int argc, char **argv) {
     }
     err e = {0};
     llm_engine *engine;
-    if (llm_engine_open(&options, &engine, &e) != 0) {
+    if (llm_engine_open(&options, &engine, &e) != 0)
         die(&e);
-    }
     const llm_model_info *info = llm_engine_info(engine);
     if (!r.json) {
         printf("%s, %s (%s), %d threads, loaded in %.0f ms\n", info->device, info->precision,

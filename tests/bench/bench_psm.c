@@ -45,9 +45,8 @@ static void add_batch(cells *c, const batch *b, int fields) {
     }
     for (int r = 0; r < b->rows; r++) {
         str *row = c->cell + (c->rows + (size_t)r) * (size_t)fields;
-        for (int f = 0; f < fields; f++) {
+        for (int f = 0; f < fields; f++)
             row[f] = column_is_null(&b->cols[f], r) ? STR("") : b->cols[f].s[r];
-        }
     }
     c->rows = rows;
 }
@@ -58,13 +57,11 @@ static void read_cells(table *t, const char *path, uint32_t most_rows, cells *ou
     csv_options options = {.header = CSV_HEADER_YES, .all_text = true};
     csv *file;
     err e = {0};
-    if (csv_open(path, &options, &file, &e) != 0) {
+    if (csv_open(path, &options, &file, &e) != 0)
         fail(e.message);
-    }
     t->fields = csv_column_count(file);
-    if (t->fields > PSM_MAX_FIELDS) {
+    if (t->fields > PSM_MAX_FIELDS)
         fail("too many columns");
-    }
     value_type types[PSM_MAX_FIELDS];
     t->field = ARENA_ARRAY(t->mem, psm_field, t->fields);
     for (int f = 0; f < t->fields; f++) {
@@ -73,9 +70,8 @@ static void read_cells(table *t, const char *path, uint32_t most_rows, cells *ou
     }
     batch b = {.mem = t->mem};
     do {
-        if (csv_next(file, types, &b, NULL, &e) != 0) {
+        if (csv_next(file, types, &b, NULL, &e) != 0)
             fail(e.message);
-        }
         add_batch(out, &b, t->fields);
     } while (b.rows > 0 && out->rows < most_rows);
     csv_close(file);
@@ -97,9 +93,8 @@ static uint32_t skewed(uint64_t seed, uint32_t n) {
 static str made_up_text(table *t, int f, uint32_t id) {
     char text[40];
     size_t n = 3 + mixed((uint64_t)f, id) % 24;
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n; i++)
         text[i] = (char)('a' + mixed(mixed((uint64_t)f, id), i) % 26);
-    }
     return (str){arena_printf(t->mem, "%.*s%u", (int)n, text, id),
                  n + (size_t)snprintf(NULL, 0, "%u", id)};
 }
@@ -108,9 +103,8 @@ static void synthesize(table *t, const char *size, cells *out) {
     char *comma;
     t->rows = (uint32_t)strtoul(size, &comma, 10);
     t->fields = *comma == ',' ? atoi(comma + 1) : 0;
-    if (t->fields < 1 || t->fields > PSM_MAX_FIELDS) {
+    if (t->fields < 1 || t->fields > PSM_MAX_FIELDS)
         fail("--synthetic wants ROWS,COLUMNS");
-    }
     t->field = ARENA_ARRAY(t->mem, psm_field, t->fields);
     out->cell = mem_alloc(sizeof *out->cell * ((size_t)t->rows * (size_t)t->fields + 1));
     for (int f = 0; f < t->fields; f++) {
@@ -118,11 +112,10 @@ static void synthesize(table *t, const char *size, cells *out) {
                  many = 10U << (2 * (family % 6));
         for (uint32_t r = 0; r < t->rows; r++) {
             uint32_t id = skewed(mixed(family, r), many);
-            if (member == 4) {
+            if (member == 4)
                 id = skewed(mixed(family + 100, r), 3U << (2 * (family % 6)));
-            } else if (member > 0) {
+            else if (member > 0)
                 id = (uint32_t)(mixed(id, member) % ((many >> member) + 1));
-            }
             out->cell[(size_t)r * (size_t)t->fields + (size_t)f] = made_up_text(t, f, id);
         }
     }
@@ -155,9 +148,8 @@ static int32_t *code_points(arena *mem, str s, uint32_t *n) {
 static void encode_field(table *t, int f, const cells *c) {
     occurrence *o = mem_alloc(sizeof *o * ((size_t)t->rows + 1));
     uint32_t *ids = ARENA_ARRAY(t->mem, uint32_t, t->rows);
-    for (uint32_t r = 0; r < t->rows; r++) {
+    for (uint32_t r = 0; r < t->rows; r++)
         o[r] = (occurrence){c->cell[(size_t)r * (size_t)t->fields + (size_t)f], r};
-    }
     qsort(o, t->rows, sizeof *o, by_text);
     uint32_t *length = ARENA_ARRAY(t->mem, uint32_t, t->rows);
     const int32_t **units = ARENA_ARRAY(t->mem, const int32_t *, t->rows);
@@ -179,15 +171,13 @@ static void encode_field(table *t, int f, const cells *c) {
 static void load(table *t, const char *path, const char *synthetic, uint32_t most_rows) {
     cells c = {0};
     t->mem = arena_new();
-    if (synthetic != NULL) {
+    if (synthetic != NULL)
         synthesize(t, synthetic, &c);
-    } else {
+    else
         read_cells(t, path, most_rows, &c);
-    }
     t->text = ARENA_ARRAY(t->mem, str *, t->fields);
-    for (int f = 0; f < t->fields; f++) {
+    for (int f = 0; f < t->fields; f++)
         encode_field(t, f, &c);
-    }
     free(c.cell);
 }
 
@@ -224,9 +214,8 @@ static double published_phr(const table *t, const uint8_t *field_order, uint64_t
     }
     qsort(row, t->rows, sizeof *row, by_bytes);
     uint64_t shared = 0;
-    for (uint32_t r = 1; r < t->rows; r++) {
+    for (uint32_t r = 1; r < t->rows; r++)
         shared += common_characters(row[r - 1], row[r]);
-    }
     buf_free(&line);
     arena_free(mem);
     return total > 0 ? 100.0 * (double)shared / (double)total : 0;
@@ -243,13 +232,11 @@ static void run(const table *t, const char *name, psm_strategy strategy, bool on
     err e = {0};
     arena *mem = arena_new();
     if (psm_solve(&in, &options, mem, &result, &e) != 0 ||
-        psm_evaluate(&in, result.field_order, result.row_order, &score, &e) != 0) {
+        psm_evaluate(&in, result.field_order, result.row_order, &score, &e) != 0)
         fail(e.message);
-    }
     options.bound = true;
-    if (psm_solve(&in, &options, mem, &bounded, &e) != 0) {
+    if (psm_solve(&in, &options, mem, &bounded, &e) != 0)
         fail(e.message);
-    }
     double total = (double)BASE_MAX(score.total_units, 1u);
     double phr = published_phr(t, result.field_order, score.total_units);
     double cell = 100.0 * (double)score.cell_units / total, bound = 100.0 * bounded.bound;
@@ -270,20 +257,17 @@ int main(int argc, char **argv) {
     const char *path = NULL, *synthetic = NULL;
     bool json = false;
     uint32_t most_rows = UINT32_MAX;
-    for (int i = 1; i < argc; i++) {
-        if (strcmp(argv[i], "--json") == 0) {
+    for (int i = 1; i < argc; i++)
+        if (strcmp(argv[i], "--json") == 0)
             json = true;
-        } else if (strcmp(argv[i], "--rows") == 0 && i + 1 < argc) {
+        else if (strcmp(argv[i], "--rows") == 0 && i + 1 < argc)
             most_rows = (uint32_t)strtoul(argv[++i], NULL, 10);
-        } else if (strcmp(argv[i], "--synthetic") == 0 && i + 1 < argc) {
+        else if (strcmp(argv[i], "--synthetic") == 0 && i + 1 < argc)
             synthetic = argv[++i];
-        } else {
+        else
             path = argv[i];
-        }
-    }
-    if (path == NULL && synthetic == NULL) {
+    if (path == NULL && synthetic == NULL)
         fail("usage: bench_psm FILE.csv[.gz] | --synthetic ROWS,COLUMNS [--json] [--rows N]");
-    }
     table t;
     load(&t, path, synthetic, most_rows);
     if (!json) {

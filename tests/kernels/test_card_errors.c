@@ -1,7 +1,7 @@
 /*
  * test_card_errors.c - the CUDA backend where something is missing: no driver, an old one, an old
- * card, no memory, or a request for memory refused at any place; and that the card made of the host,
- * which this runs on (host/card_int.h), shows a wait that is missing.
+ * card, no memory, or a request for memory refused at any place; and that the card made of the
+ * host, which this runs on (host/card_int.h), shows a wait that is missing.
  */
 #include "test_kernels_int.h"
 
@@ -111,9 +111,8 @@ static int passes(fixture *f, float *logits, err *e) {
         }
         code = cuda_forward(&f->engine, work, &p, e);
     }
-    if (work != NULL) {
+    if (work != NULL)
         cuda_work_free(&f->engine, work);
-    }
     return code;
 }
 

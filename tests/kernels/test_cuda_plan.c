@@ -37,15 +37,13 @@ static void rows_make(rows *r, uint64_t seed) {
         int32_t *table = r->tables[s];
         int shared = s > 0 ? (int)seed_next(&seed, MAX_BLOCKS) : 0;
         memcpy(table, r->tables[s > 0 ? s - 1 : 0], sizeof *table * (size_t)shared);
-        for (int b = shared; b < MAX_BLOCKS; b++) {
+        for (int b = shared; b < MAX_BLOCKS; b++)
             table[b] = next++;
-        }
         int limit = seed_next(&seed, 2) ? PLAN_BLOCK * MAX_BLOCKS : PLAN_CHUNK;
         int first = (int)seed_next(&seed, (uint64_t)limit);
         int count = seed_next(&seed, 3) == 0 ? 1 + (int)seed_next(&seed, 200) : 1;
-        for (int i = 0; i < count && first + i < limit && r->n < MAX_ROWS; i++) {
+        for (int i = 0; i < count && first + i < limit && r->n < MAX_ROWS; i++)
             r->row[r->n++] = (plan_row){first + i, table};
-        }
     }
 }
 
@@ -134,9 +132,8 @@ static void a_shared_prefix_is_met_together(void **state) {
     rows *r = malloc(sizeof *r);
     r->n = 256;
     for (int i = 0; i < r->n; i++) {
-        for (int b = 0; b < MAX_BLOCKS; b++) {
+        for (int b = 0; b < MAX_BLOCKS; b++)
             r->tables[i][b] = b < 32 ? b : 1000 + i * MAX_BLOCKS + b;
-        }
         r->row[i] = (plan_row){1024 + i % 32, r->tables[i]};
     }
     attend_plan p = {0};
@@ -158,9 +155,8 @@ static void copies_keep_their_order(void **state) {
         plan_copy in[COPIES], out[COPIES];
         int ends[COPIES], plain[BLOCKS], levelled[BLOCKS], n = (int)(seed % COPIES);
         uint64_t s = seed;
-        for (int i = 0; i < BLOCKS; i++) {
+        for (int i = 0; i < BLOCKS; i++)
             plain[i] = levelled[i] = i;
-        }
         for (int i = 0; i < n; i++) {
             in[i] = (plan_copy){(int32_t)seed_next(&s, BLOCKS), (int32_t)seed_next(&s, BLOCKS), 1};
             in[i].to = in[i].to == in[i].from ? (in[i].to + 1) % BLOCKS : in[i].to;
@@ -170,15 +166,13 @@ static void copies_keep_their_order(void **state) {
         for (int l = 0; l < levels; l++) {
             int before[BLOCKS];
             memcpy(before, levelled, sizeof before);
-            for (int i = ends[l] - 1; i >= from; i--) {
+            for (int i = ends[l] - 1; i >= from; i--)
                 levelled[out[i].to] = before[out[i].from];
-            }
             from = ends[l];
         }
         assert_memory_equal(plain, levelled, sizeof plain);
-        for (int i = 0; i < 2 * BLOCKS; i++) {
+        for (int i = 0; i < 2 * BLOCKS; i++)
             assert_int_equal(level[i], 0);
-        }
     }
 }
 

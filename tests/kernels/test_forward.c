@@ -182,8 +182,8 @@ static void run_last(fixture *f, cuda_work *w, const tree *t, answers *out) {
     pass_run(f, w, &p);
 }
 
-/* The same for allowed tokens alone, in turns that part by part need other blocks: nothing of a part
- * is waited for before its end. */
+/* The same for allowed tokens alone, in turns that part by part need other blocks: nothing of a
+ * part is waited for before its end. */
 static void run_last_again(fixture *f, cuda_work *w, const tree *t, answers *out) {
     enum { TURNS = 3 };
     pass_row rows[TURNS * SEQUENCES];
@@ -245,11 +245,10 @@ static void every_architecture_is_near_the_reference(void **state) {
 }
 
 static void same(const answers *a, const answers *b, const char *what) {
-    for (int s = 0; s < SEQUENCES; s++) {
+    for (int s = 0; s < SEQUENCES; s++)
         if (memcmp(a->logits[s], b->logits[s], sizeof a->logits[s]) != 0 ||
             memcmp(a->ids[s], b->ids[s], sizeof a->ids[s]) != 0)
             fail_msg("%s: sequence %d has other bits", what, s);
-    }
 }
 
 static void bits_do_not_depend_on_company(void **state) {
@@ -439,9 +438,8 @@ static void tops_are_those_of_the_logits(void **state) {
     pass_run(&f, w, &p);
     for (int i = 0; i < N; i++) {
         int best = 0;
-        for (int j = 0; j < TINY_VOCAB; j++) {
+        for (int j = 0; j < TINY_VOCAB; j++)
             best = logits[i][j] > logits[i][best] ? j : best;
-        }
         assert_int_equal(ids[i][0], best);
         for (int k = 0; k <= i % K; k++)
             assert_true(tops[i][k] == logits[i][ids[i][k]] &&

@@ -51,12 +51,11 @@ static bool run(runner *r, const char *before, str sql, buf *out) {
     err_clear(&e);
     stmt *s = db_submit(r->db, buf_str(&text));
     while ((status = stmt_next(s, -1, &b, &e)) == STMT_ROWS)
-        for (int k = 0; k < b->rows; k++) {
+        for (int k = 0; k < b->rows; k++)
             if (stmt_is_text(s))
                 buf_append_str(out, b->cols[0].s[k]);
             else
                 print_row(out, b, k);
-        }
     if (status == STMT_ERROR)
         buf_printf(out, "error: %s\n", e.message);
     stmt_free(s);

@@ -331,10 +331,9 @@ static void mask(lines *l, const char *dir) {
 static bool same(const lines *e, size_t i, const lines *a, size_t k) {
     for (; i < e->n; i++, k++) {
         if (strcmp(e->p[i], "...") == 0) {
-            for (size_t j = k; j <= a->n; j++) {
+            for (size_t j = k; j <= a->n; j++)
                 if (same(e, i + 1, a, j))
                     return true;
-            }
             return false;
         }
         if (k >= a->n || strcmp(e->p[i], a->p[k]) != 0)

@@ -77,14 +77,13 @@ static inline void golden_run(golden *g, str text, golden_check *check, void *ct
             continue;
         }
         str sql = {start.p, 0}, expected = {NULL, 0};
-        for (; !golden_is_blank(line); line = golden_line(&text), g->line++) {
+        for (; !golden_is_blank(line); line = golden_line(&text), g->line++)
             if (expected.p)
                 expected.n += line.n;
             else if (str_equal(line, STR("----\n")))
                 expected = (str){text.p, 0};
             else
                 sql.n += line.n;
-        }
         check(g, ctx, sql, expected.p ? &expected : NULL, first);
         buf_append_str(&g->updated, line);
     }

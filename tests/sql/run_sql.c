@@ -35,12 +35,11 @@ static void print_value(buf *out, value v) {
     } else if (v.type == TYPE_TEXT && v.s.n == 0) {
         buf_append_c(out, "''");
     } else if (v.type == TYPE_TEXT) {
-        for (size_t k = 0; k < v.s.n; k++) {
+        for (size_t k = 0; k < v.s.n; k++)
             if (v.s.p[k] == '\n')
                 buf_append_c(out, "\\n");
             else
                 buf_append_char(out, v.s.p[k]);
-        }
     } else {
         value_print(out, v);
     }

@@ -2,7 +2,7 @@
  * sql_trees.c - the runner of the .tree files here: binds each statement over the fixture and
  * compares what is printed.
  *
- *   sql_trees FILE…            compare          sql_trees --update FILE…   write the output into the
+ *   sql_trees FILE…            compare sql_trees --update FILE… write the output into the
  * files
  *
  * A file is blocks: a statement's lines, "----", the expected lines up to a blank line. Lines of #

@@ -147,14 +147,13 @@ static void gen_call(gen *g, buf *out, const gen_scope *s) {
 
 static void gen_pair(gen *g, buf *out, const char *format, const gen_scope *s, bool is_text,
                      int depth) {
-    for (const char *at = format; *at; at++) {
+    for (const char *at = format; *at; at++)
         if (*at == '?')
             gen_value(g, out, s, is_text, depth - 1);
         else if (*at == '!')
             gen_condition(g, out, s, depth - 1);
         else
             buf_append_char(out, *at);
-    }
 }
 
 static void gen_value(gen *g, buf *out, const gen_scope *s, bool is_text, int depth) {
@@ -170,17 +169,16 @@ static void gen_value(gen *g, buf *out, const gen_scope *s, bool is_text, int de
     static const char *const texts[] = {"(? || ?)", "coalesce(?, ?)",
                                         "CASE WHEN ! THEN ? ELSE ? END", "upper(?)",
                                         "substr(?, 1, 1)"};
-    if (depth <= 0 || chance(g, 50)) {
+    if (depth <= 0 || chance(g, 50))
         gen_leaf(g, out, s, is_text);
-    } else if (chance(g, 25)) {
+    else if (chance(g, 25))
         gen_scalar(g, out, s, is_text, depth);
-    } else if (is_text && g->llm && chance(g, 40)) {
+    else if (is_text && g->llm && chance(g, 40))
         gen_call(g, out, s);
-    } else if (is_text) {
+    else if (is_text)
         gen_pair(g, out, texts[pick(g, BASE_COUNT(texts))], s, true, depth);
-    } else {
+    else
         gen_pair(g, out, numbers[pick(g, BASE_COUNT(numbers))], s, false, depth);
-    }
 }
 
 /* Semi and anti joins to the large table, by its key. */

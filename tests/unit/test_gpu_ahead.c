@@ -58,9 +58,8 @@ static int foreseen;
 static int forward_watched(llm_engine *e, void *work, const pass *p, err *error) {
     const prefix_tree *t = &watched->tree;
     assert_true(p->nnext <= BASE_MAX(watched->device_blocks - t->used_blocks, 0));
-    for (int i = 0; i < p->nnext; i++) {
+    for (int i = 0; i < p->nnext; i++)
         assert_true(t->refs[p->next[i]] > 0 && t->owner[p->next[i]]->waiting > 0);
-    }
     foreseen += p->nnext;
     return backend_cpu.forward(e, work, p, error);
 }
@@ -80,9 +79,8 @@ static void passes_foresee_what_comes_next(void **state) {
     err e = {0};
     assert_int_equal(llm_session_new(&engine, &options, &watched, &e), 0);
     for (int round = 0; round < 2; round++) {
-        for (int i = 0; i < 2 * AHEAD_PROMPTS; i++) {
+        for (int i = 0; i < 2 * AHEAD_PROMPTS; i++)
             ahead_submit(&engine, watched, i / 2);
-        }
         for (bool idle = false; !idle;) {
             llm_event ev;
             int count;
@@ -147,9 +145,8 @@ static void many_blocks_pass_through_few_pages(void **state) {
                 llm_kv_id id = id_of(asked);
                 numbers[asked] = loader_ask(l, &id);
             }
-            if (i >= asked) {
+            if (i >= asked)
                 continue;
-            }
             if (i % 7 == round % 7) {
                 loader_drop(l, numbers[i], 2);
             } else if (i % 5 != round % 5) {

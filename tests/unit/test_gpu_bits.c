@@ -121,9 +121,8 @@ static void submit(llm_session *s, const llm_engine *engine, int i) {
     }
     err e = {0};
     assert_int_equal(llm_submit(s, &q, &e), 0);
-    for (int k = 0; k < n; k++) {
+    for (int k = 0; k < n; k++)
         llm_span_release(spans[k]);
-    }
     llm_guide_release(guide);
 }
 
@@ -170,9 +169,8 @@ static void same(const answer *a, const answer *b, const char *what) {
 /* ---- runs ------------------------------------------------------------------------------------ */
 
 static void run_all(llm_session *s, const llm_engine *engine, bool reverse, answer *out) {
-    for (int i = 0; i < f.prompts; i++) {
+    for (int i = 0; i < f.prompts; i++)
         submit(s, engine, reverse ? f.prompts - 1 - i : i);
-    }
     drain(s, out);
 }
 
@@ -181,13 +179,12 @@ static int setup(void **state) {
     const char *model = getenv("KVASIR_MODEL"), *data = getenv("XDG_DATA_HOME"),
                *home = getenv("HOME");
     const char *file = "kvasir/models/SmolLM2-135M-Instruct.Q4_1.gguf";
-    if (model != NULL) {
+    if (model != NULL)
         snprintf(f.path, sizeof f.path, "%s", model);
-    } else if (data != NULL && data[0] != '\0') {
+    else if (data != NULL && data[0] != '\0')
         snprintf(f.path, sizeof f.path, "%s/%s", data, file);
-    } else {
+    else
         snprintf(f.path, sizeof f.path, "%s/.local/share/%s", home != NULL ? home : "", file);
-    }
     if (access(f.path, R_OK) != 0) {
         fprintf(stderr, "no model at %s: skipped\n", f.path);
         return 0;
@@ -231,9 +228,8 @@ static int teardown(void **state) {
 
 static void check_run(llm_engine *engine, llm_session_options options, bool reverse,
                       const char *what) {
-    if (f.reference == NULL) {
+    if (f.reference == NULL)
         skip();
-    }
     answer *out = mem_zalloc(sizeof *out * MAX_PROMPTS);
     llm_session *s = session(engine, options);
     run_all(s, engine, reverse, out);
@@ -286,9 +282,8 @@ static void largest(const float *logits, const pass_want *want) {
         int best = -1;
         for (int i = 0; i < want->count; i++) {
             bool taken = false;
-            for (int j = 0; j < k; j++) {
+            for (int j = 0; j < k; j++)
                 taken = taken || want->top_ids[j] == i;
-            }
             best = !taken && (best < 0 || logits[i] > logits[best]) ? i : best;
         }
         want->top_ids[k] = best;
@@ -298,9 +293,8 @@ static void largest(const float *logits, const pass_want *want) {
 
 static uint64_t weigh(const float *logits, const pass_want *want) {
     uint64_t total = 0;
-    for (int i = 0; i < want->count; i++) {
+    for (int i = 0; i < want->count; i++)
         total += sample_weight(logits[i], want->logits[0], want->temperature);
-    }
     return total;
 }
 
@@ -335,9 +329,8 @@ static int all_forward(llm_engine *engine, void *work, const pass *p, err *e) {
 
 static void with_all_logits(void **state) {
     (void)state;
-    if (f.reference == NULL) {
+    if (f.reference == NULL)
         skip();
-    }
     plain = f.two->backend;
     llm_backend all = *plain;
     all.forward = all_forward;
@@ -350,9 +343,8 @@ static void with_all_logits(void **state) {
 
 static void warm(void **state) {
     (void)state;
-    if (f.reference == NULL) {
+    if (f.reference == NULL)
         skip();
-    }
     answer *out = mem_zalloc(sizeof *out * MAX_PROMPTS);
     llm_session *s = session(f.two, (llm_session_options){0});
     run_all(s, f.two, false, out);
@@ -381,9 +373,8 @@ static const stored *store_find(stored **blocks, const llm_kv_id *id) {
     pthread_mutex_lock(&store_mutex);
     const stored *b = *blocks;
     pthread_mutex_unlock(&store_mutex);
-    while (b != NULL && !hash128_equal(b->id.key, id->key)) {
+    while (b != NULL && !hash128_equal(b->id.key, id->key))
         b = b->next;
-    }
     return b;
 }
 
@@ -412,9 +403,8 @@ static void store_put(void *ctx, const llm_kv_id *id, const void *kv, size_t byt
 
 static void from_a_store(void **state) {
     (void)state;
-    if (f.reference == NULL) {
+    if (f.reference == NULL)
         skip();
-    }
     stored *blocks = NULL;
     llm_kv_store store = {.ctx = &blocks, .get = store_get, .put = store_put, .keep_all = true};
     answer *out = mem_zalloc(sizeof *out * MAX_PROMPTS);
@@ -457,8 +447,7 @@ int main(void) {
         cmocka_unit_test(from_a_store),
     };
     int failed = cmocka_run_group_tests(tests, setup, teardown);
-    for (engine_at = 1; engine_at < BASE_COUNT(engines); engine_at++) {
+    for (engine_at = 1; engine_at < BASE_COUNT(engines); engine_at++)
         failed += cmocka_run_group_tests(fewer, setup, teardown);
-    }
     return failed;
 }

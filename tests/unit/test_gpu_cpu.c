@@ -17,15 +17,12 @@
 
 static void log_softmax(float *x, int n) {
     double top = -INFINITY, sum = 0;
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < n; i++)
         top = fmax(top, (double)x[i]);
-    }
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < n; i++)
         sum += exp((double)x[i] - top);
-    }
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < n; i++)
         x[i] = (float)((double)x[i] - top - log(sum));
-    }
 }
 
 /* Longer than the tiny models' context of 64, so that streaming goes beyond it. */
@@ -72,9 +69,8 @@ static void engine_load(llm_engine *engine, gguf *file, int threads, const varia
     engine->info.path = "tiny.gguf";
     engine->info.threads = threads;
     assert_int_equal(config_read(file, &engine->config, &e), 0);
-    if (cpu_load(engine, &options, &e) != 0) {
+    if (cpu_load(engine, &options, &e) != 0)
         fail_msg("%s", e.message);
-    }
 }
 
 static void engine_unload(llm_engine *engine) {
@@ -88,11 +84,9 @@ static void logprobs(llm_engine *engine, const llm_token *tokens, int n, bool st
     err e = {0};
     llm_session_options options = {.kv_memory_bytes = 64 << 20, .pass_tokens = 8};
     assert_int_equal(llm_session_new(engine, &options, &s, &e), 0);
-    for (int i = stepwise ? 1 : n; i <= n; i++) {
-        if (llm_logprobs(s, tokens, (size_t)i, out, &e) != 0) {
+    for (int i = stepwise ? 1 : n; i <= n; i++)
+        if (llm_logprobs(s, tokens, (size_t)i, out, &e) != 0)
             fail_msg("%s", e.message);
-        }
-    }
     llm_session_free(s);
 }
 
@@ -109,9 +103,8 @@ static void check_variant(gguf *g, ref *r, const char *model, const variant *v) 
     llm_token tokens[LONG_TOKENS];
     float want[TINY_VOCAB], got[TINY_VOCAB], again[TINY_VOCAB];
     err e = {0};
-    for (int i = 0; i < v->tokens; i++) {
+    for (int i = 0; i < v->tokens; i++)
         tokens[i] = i * i * 7 % TINY_VOCAB;
-    }
     ref_set_streaming(r, v->options.sink_tokens, v->options.window_tokens);
     assert_int_equal(ref_forward(r, tokens, v->tokens, v->tokens - 1, want, &e), 0);
     log_softmax(want, TINY_VOCAB);
@@ -136,9 +129,8 @@ static void check_model(const tiny_model *t) {
     err e = {0};
     assert_int_equal(gguf_open_memory(file.p, file.n, &g, &e), 0);
     assert_int_equal(ref_open(g, &r, &e), 0);
-    for (size_t i = 0; i < BASE_COUNT(variants); i++) {
+    for (size_t i = 0; i < BASE_COUNT(variants); i++)
         check_variant(g, r, t->name, &variants[i]);
-    }
     ref_close(r);
     gguf_close(g);
     make_free(&m);
@@ -146,9 +138,8 @@ static void check_model(const tiny_model *t) {
 
 static void every_architecture(void **state) {
     (void)state;
-    for (size_t i = 0; i < BASE_COUNT(tiny_models); i++) {
+    for (size_t i = 0; i < BASE_COUNT(tiny_models); i++)
         check_model(&tiny_models[i]);
-    }
 }
 
 /* What an engine's options decide shows in its fingerprint and in the size of its KV. */
@@ -166,9 +157,8 @@ static void options_are_identity(void **state) {
         engine_load(&engine, g, 1, &variants[i]);
         seen[i] = engine.info.fingerprint;
         bytes[i] = engine.info.kv_bytes_per_token;
-        for (size_t j = 0; j < i; j++) {
+        for (size_t j = 0; j < i; j++)
             assert_false(hash128_equal(seen[i], seen[j]));
-        }
         engine_unload(&engine);
     }
     size_t heads = (size_t)(tiny_models[0].layers * TINY_KV_HEADS * 2);
@@ -267,9 +257,8 @@ static void a_record_spares_the_weights(void **state) {
     tamper(side_file);
     open_on_record(&second, g, dir, false);
     assert_false(hash128_equal(second.info.fingerprint, first.info.fingerprint));
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 2; i++)
         assert_int_equal(one_answer(&second, got, &e), ERR_MODEL);
-    }
     assert_true(llm_engine_outdated(&second));
     engine_unload(&second);
     open_on_record(&second, g, dir, false); /* the record is right again */
@@ -324,9 +313,8 @@ static void tops_are_the_largest(void **state) {
         for (int k = 0; k < TOP; k++) {
             llm_token id = ids[3 * r + 1][k];
             int before = 0;
-            for (int i = 0; i < TINY_VOCAB; i++) {
+            for (int i = 0; i < TINY_VOCAB; i++)
                 before += x[i] > x[id] || (x[i] == x[id] && i < id);
-            }
             assert_int_equal(before, k);
             assert_memory_equal(&logits[3 * r + 1][k], &x[id], sizeof *x);
         }

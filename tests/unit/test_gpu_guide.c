@@ -34,9 +34,8 @@ static int close_engine(void **state) {
 
 static llm_guide *choice(const char *const *literals, int count, err *e) {
     str texts[16];
-    for (int i = 0; i < count; i++) {
+    for (int i = 0; i < count; i++)
         texts[i] = str_from(literals[i]);
-    }
     return llm_guide_new(engine, LLM_GUIDE_CHOICE, texts, count,
                          llm_engine_template(engine, LLM_FORMAT_COMPLETION), e);
 }
@@ -94,13 +93,11 @@ static void deeper_segments(void **state) {
         assert_true(g->segments[i].parent < i);
         sum += g->segments[i].children;
     }
-    for (int b = 0; b < g->nbranches; b++) {
+    for (int b = 0; b < g->nbranches; b++)
         assert_true(g->branches[b].count >= 2);
-    }
     int roots = 0;
-    for (int i = 0; i < g->nsegments; i++) {
+    for (int i = 0; i < g->nsegments; i++)
         roots += g->segments[i].parent < 0;
-    }
     assert_int_equal(sum + roots, g->nsegments);
     llm_guide_release(g);
 }
@@ -137,9 +134,8 @@ static void identity(void **state) {
     assert_false(hash128_equal(llm_guide_key(a), llm_guide_key(c)));
     assert_false(hash128_equal(llm_guide_key(a), llm_guide_key(d)));
     llm_guide *all[] = {a, b, c, d};
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 4; i++)
         llm_guide_release(all[i]);
-    }
 }
 
 static void digits_are_limited(void **state) {
@@ -186,9 +182,8 @@ static void few_candidates_draw_what_all_would(void **state) {
     };
     float logits[VOCAB], top[PASS_DRAW];
     llm_token ids[PASS_DRAW];
-    for (int i = 0; i < VOCAB; i++) {
+    for (int i = 0; i < VOCAB; i++)
         logits[i] = (float)(hash_mix(3, (uint64_t)i) % 4096) / 64 - 32; /* some are equal */
-    }
     for (int k = 0; k < PASS_DRAW; k++) {
         int best = -1;
         for (int i = 0; i < VOCAB; i++) {
@@ -202,9 +197,8 @@ static void few_candidates_draw_what_all_would(void **state) {
     int undecided[BASE_COUNT(samplings)] = {0};
     for (size_t q = 0; q < BASE_COUNT(samplings); q++) {
         uint64_t total = 0;
-        for (int i = 0; i < VOCAB; i++) {
+        for (int i = 0; i < VOCAB; i++)
             total += sample_weight(logits[i], top[0], samplings[q].temperature);
-        }
         for (int step = 0; step < 500; step++) {
             int all = sample_token(logits, VOCAB, &samplings[q], 5, step);
             int few = sample_likeliest(top, ids, PASS_DRAW, total, &samplings[q], 5, step);

@@ -1,7 +1,7 @@
 /*
- * test_gpu_kernels.c - every kernel table of this machine, and one with tiles made of C (gpu_tiles.c),
- * against plain double arithmetic, and against itself: a row's bits must not depend on what else is
- * in the call.
+ * test_gpu_kernels.c - every kernel table of this machine, and one with tiles made of C
+ * (gpu_tiles.c), against plain double arithmetic, and against itself: a row's bits must not depend
+ * on what else is in the call.
  */
 #include <math.h>
 #include <setjmp.h>
@@ -21,15 +21,13 @@ static float noise(uint64_t seed, int i) {
 }
 
 static void fill(float *x, int n, uint64_t seed, float scale) {
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < n; i++)
         x[i] = noise(seed, i) * scale;
-    }
 }
 
 static void near(double got, double want, double tolerance) {
-    if (!(fabs(got - want) <= tolerance * (1 + fabs(want)))) {
+    if (!(fabs(got - want) <= tolerance * (1 + fabs(want))))
         fail_msg("got %.9g, want %.9g", got, want);
-    }
 }
 
 extern const kernels kernels_tiles_of_c;
@@ -61,13 +59,11 @@ static void rows(void **state) {
             }
             assert_true(fabs((double)k->dot(x, y, m) - dot) <= 1e-6 * size + 1e-6);
             k->rms_norm(x, w, 1e-5f, m, out);
-            for (int i = 0; i < m; i++) {
+            for (int i = 0; i < m; i++)
                 near((double)out[i], (double)x[i] / sqrt(square / m + 1e-5) * (double)w[i], 1e-5);
-            }
             k->swiglu(x, y, m, out);
-            for (int i = 0; i < m; i++) {
+            for (int i = 0; i < m; i++)
                 near((double)out[i], (double)x[i] / (1 + exp(-(double)x[i])) * (double)y[i], 1e-5);
-            }
             k->geglu(x, y, m, out);
             for (int i = 0; i < m; i++) {
                 double v = (double)x[i],
@@ -75,16 +71,14 @@ static void rows(void **state) {
                 near((double)out[i], g * (double)y[i], 1e-5);
             }
             k->exp(x, m, out);
-            for (int i = 0; i < m; i++) {
+            for (int i = 0; i < m; i++)
                 near((double)out[i], exp((double)x[i]), 1e-6);
-            }
         }
         for (int m = 1; m < 100; m++) {
             fill(x, m, 5, 4);
             int best = 0;
-            for (int i = 1; i < m; i++) {
+            for (int i = 1; i < m; i++)
                 best = x[i] > x[best] ? i : best;
-            }
             assert_int_equal(k->largest(x, m), best);
             x[m - 1] = x[m / 2] = 9; /* the first of equals */
             assert_int_equal(k->largest(x, m), m / 2);
@@ -107,13 +101,11 @@ static void narrow_and_wide(void **state) {
     for (int t = 0, n = each(tables); t < n; t++) {
         tables[t]->to_bf16(x, 100, h);
         tables[t]->from_bf16(h, 100, back);
-        for (int i = 0; i < 100; i++) {
+        for (int i = 0; i < 100; i++)
             assert_true(fabsf(back[i] - x[i]) <= fabsf(x[i]) / 256);
-        }
         assert_true(back[2] == 1.0f);
-        if (t == 0) {
+        if (t == 0)
             memcpy(first, h, sizeof h);
-        }
         assert_memory_equal(h, first, sizeof h);
     }
 }
@@ -178,9 +170,8 @@ static void attention_run(const kernels *k, attention *a, int from, int count, f
     }
     static uint16_t narrow[(QUERIES + 16) * DIM];
     k->to_bf16(a->q, (QUERIES + 16) * DIM, narrow);
-    if (k->tiles != NULL) {
+    if (k->tiles != NULL)
         k->tiles(true);
-    }
     for (int b = 0; b < BLOCKS; b++) {
         int low[QUERIES], high[QUERIES];
         for (int i = from; i < from + count; i++) {
@@ -205,9 +196,8 @@ static void attention_run(const kernels *k, attention *a, int from, int count, f
         unit.nahead = ahead_fill(a, b, ahead);
         k->attend(&unit);
     }
-    if (k->tiles != NULL) {
+    if (k->tiles != NULL)
         k->tiles(false);
-    }
 }
 
 static void attention_check(const attention *a, int i, float softcap, int window,
@@ -216,19 +206,16 @@ static void attention_check(const attention *a, int i, float softcap, int window
     int first = window > 0 ? BASE_MAX(a->position[i] + 1 - window, 0) : 0;
     for (int p = first; p <= a->position[i]; p++) {
         score[p] = 0;
-        for (int d = 0; d < DIM; d++) {
+        for (int d = 0; d < DIM; d++)
             score[p] += (double)a->q[i * DIM + d] * (double)a->kt[p / 32][d * 32 + p % 32];
-        }
         score[p] = softcap > 0 ? (double)softcap * tanh(score[p] / (double)softcap) : score[p];
         score[p] = exp(score[p]);
         sum += score[p];
-        for (int d = 0; d < DIM; d++) {
+        for (int d = 0; d < DIM; d++)
             out[d] += score[p] * (double)a->v[p / 32][p % 32 * DIM + d];
-        }
     }
-    for (int d = 0; d < DIM; d++) {
+    for (int d = 0; d < DIM; d++)
         near((double)(a->out[i * DIM + d] / a->sum[i]), out[d] / sum, tolerance);
-    }
 }
 
 static void attend(void **state) {
@@ -247,9 +234,8 @@ static void attend(void **state) {
         pairs_make(a.kt[b], DIM, 32, a.narrow_kt[b]);
         pairs_make(a.v[b], 32, DIM, a.narrow_v[b]);
     }
-    for (int i = 0; i < QUERIES; i++) {
+    for (int i = 0; i < QUERIES; i++)
         a.position[i] = (i * 17 + 30) % (BLOCKS * 32);
-    }
     for (int t = 0, n = each(tables); t < n; t++) {
         for (size_t c = 0; c < BASE_COUNT(cases); c++) {
             attention_run(tables[t], &a, 0, QUERIES, cases[c].softcap, cases[c].window);
@@ -294,9 +280,8 @@ static double logit_of(const float *w, const uint16_t *x) {
     kernels_generic.to_bf16(w, WIDTH, narrow);
     kernels_generic.from_bf16(narrow, WIDTH, a);
     kernels_generic.from_bf16(x, WIDTH, b);
-    for (int i = 0; i < WIDTH; i++) {
+    for (int i = 0; i < WIDTH; i++)
         sum += (double)a[i] * (double)b[i];
-    }
     return sum;
 }
 
@@ -305,9 +290,8 @@ static double logit_of(const float *w, const uint16_t *x) {
 static void screen_check(const kernels *k, float *w, float outlier) {
     head_screen *s = head_screen_new(k, HEAD, WIDTH);
     assert_non_null(s);
-    for (int j = 0; j < HEAD; j++) {
+    for (int j = 0; j < HEAD; j++)
         head_screen_set(s, j, w + j * WIDTH);
-    }
     static uint16_t x[STATES][WIDTH];
     static int8_t fine[STATES * WIDTH];
     static float best[STATES], upper[STATES * SCREEN_COLUMNS], state[WIDTH];
@@ -335,9 +319,8 @@ static void screen_check(const kernels *k, float *w, float outlier) {
                 assert_true((double)best[i] <= top[i]);
                 for (int j = 0; j < SCREEN_COLUMNS; j++) {
                     assert_true((double)upper[i * SCREEN_COLUMNS + j] >= logits[i][first + j]);
-                    if (logits[i][first + j] == top[i]) {
+                    if (logits[i][first + j] == top[i])
                         assert_true(masks[i] >> j & 1);
-                    }
                 }
             }
         }
@@ -371,9 +354,8 @@ static void screen(void **state) {
         k->to_bf16(w, 16 * WIDTH, rows);
         for (int run = 32; run <= WIDTH; run += 32) {
             k->pair_products(rows, rows, WIDTH, run, out);
-            for (int i = 0; i < 16; i++) {
+            for (int i = 0; i < 16; i++)
                 near((double)out[i], logit_of(w + i * WIDTH, rows), 1e-4);
-            }
         }
     }
 }
@@ -409,9 +391,8 @@ static void products(void **state) {
         for (int i = 0; i < height && i < ROWS; i++) {
             for (int j = 0; j < part->n; j++) {
                 double sum = 0;
-                for (int d = 0; d < K; d++) {
+                for (int d = 0; d < K; d++)
                     sum += (double)a[i * K + d] * (double)w[(part->first + j) * K + d];
-                }
                 near((double)out[i * part->n + j], sum, 1e-4);
             }
         }
@@ -438,9 +419,8 @@ static void pool_runs_each_task_once(void **state) {
     static atomic_int seen[300];
     for (int round = 1; round <= 300; round++) {
         pool_run(p, round, count_task, seen);
-        for (int i = 0; i < 300; i++) {
+        for (int i = 0; i < 300; i++)
             assert_int_equal(atomic_load(&seen[i]), BASE_MAX(round - i, 0));
-        }
     }
     pool_free(p);
 }

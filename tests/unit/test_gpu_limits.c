@@ -34,9 +34,8 @@ static void fixture_open(fixture *f, llm_engine_options options) {
     engine->info.kv_memory_bytes = (size_t)1 << 30;
     engine->newline = 12;
     engine->adds_bos = true;
-    if (cpu_load(engine, &options, &e) != 0) {
+    if (cpu_load(engine, &options, &e) != 0)
         fail_msg("%s", e.message);
-    }
 }
 
 static void fixture_close(fixture *f) {
@@ -55,27 +54,24 @@ typedef struct piece {
 static int submit(fixture *f, llm_session *s, const piece *pieces, int n, int max_tokens,
                   uint64_t tag, err *e) {
     llm_span *spans[16];
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < n; i++)
         spans[i] = llm_span_new(&f->engine, pieces[i].kind, str_from(pieces[i].text));
-    }
     llm_request q = {.tag = tag,
                      .spans = spans,
                      .nspans = n,
                      .max_tokens = max_tokens,
                      .after = llm_engine_template(&f->engine, LLM_FORMAT_COMPLETION)};
     int code = llm_submit(s, &q, e);
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < n; i++)
         llm_span_release(spans[i]);
-    }
     return code;
 }
 
 static llm_session *session(fixture *f, llm_session_options options) {
     llm_session *s;
     err e = {0};
-    if (llm_session_new(&f->engine, &options, &s, &e) != 0) {
+    if (llm_session_new(&f->engine, &options, &s, &e) != 0)
         fail_msg("%s", e.message);
-    }
     return s;
 }
 
@@ -98,9 +94,8 @@ static void expect_prompt(fixture *f, const piece *pieces, int n, const char *wh
         if (got > 0) {
             assert_int_equal(ev.prompt_tokens, count);
             float shift = ev.top_logits[0] - want[ev.top_tokens[0]];
-            for (int i = 0; i < LLM_TOP_LOGITS; i++) {
+            for (int i = 0; i < LLM_TOP_LOGITS; i++)
                 assert_true(fabsf(ev.top_logits[i] - want[ev.top_tokens[i]] - shift) < 1e-5f);
-            }
             seen = true;
         }
     }
@@ -132,9 +127,8 @@ static void the_first_text_has_the_space(void **state) {
 
 static void text_of(int words, char *out, size_t cap) {
     size_t n = 0;
-    for (int i = 0; i < words && n + 4 < cap; i++) {
+    for (int i = 0; i < words && n + 4 < cap; i++)
         n += (size_t)snprintf(out + n, cap - n, " %s", i % 3 == 0 ? "ab" : i % 3 == 1 ? "cd" : "a");
-    }
     snprintf(out + n, cap - n, "\n");
 }
 
@@ -145,16 +139,14 @@ static int drain(llm_session *s, char (*texts)[64], int *most_live) {
     while (!idle) {
         llm_event events[8];
         int count;
-        if (llm_step(s, events, 8, &count, &idle, &e) != 0) {
+        if (llm_step(s, events, 8, &count, &idle, &e) != 0)
             fail_msg("%s", e.message);
-        }
         llm_stats st;
         llm_session_stats(s, &st);
         *most_live = BASE_MAX(*most_live, st.live_sequences);
         assert_true(st.kv_bytes <= st.kv_budget_bytes);
-        for (int i = 0; i < count; i++, done++) {
+        for (int i = 0; i < count; i++, done++)
             snprintf(texts[events[i].tag], 64, "%.*s", (int)events[i].text.n, events[i].text.p);
-        }
     }
     return done;
 }
@@ -251,9 +243,8 @@ static void many_rows_in_few_blocks(void **state) {
                            : sum >= st.prompt_tokens); /* evicted: again */
         evicted += st.evicted_blocks;
         assert_true(i == 0 ? evicted == 0 : most[i] <= most[i - 1]);
-        for (int row = 0; row < ROWS && i > 0; row++) {
+        for (int row = 0; row < ROWS && i > 0; row++)
             assert_string_equal(got[row], want[row]);
-        }
         llm_session_free(s);
     }
     assert_true(most[0] == ROWS && most[BASE_COUNT(budgets) - 1] < ROWS / 4 && evicted > 0);

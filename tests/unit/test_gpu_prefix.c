@@ -28,16 +28,14 @@ static int prompt_make(uint64_t *seed, llm_token all[][LONGEST], const int *leng
         from = BASE_MIN((int)(next_random(seed) % LONGEST), BASE_MIN(lengths[other], n));
         memcpy(out, all[other], sizeof(llm_token) * (size_t)from);
     }
-    for (int i = from; i < n; i++) {
+    for (int i = from; i < n; i++)
         out[i] = (llm_token)(next_random(seed) % 3);
-    }
     return n;
 }
 
 static void resident_path(prefix_tree *t, prefix_node *node) {
-    if (node->parent == NULL || node->table != NULL) {
+    if (node->parent == NULL || node->table != NULL)
         return;
-    }
     resident_path(t, node->parent);
     assert_true(prefix_make_resident(t, node, 0));
     node->computed = node->count;
@@ -52,12 +50,10 @@ static void check_path(const prefix_node *end, const llm_token *tokens, int n) {
 
 /* Depth first. */
 static const prefix_node *node_behind(const prefix_node *node) {
-    if (node->first_child != NULL) {
+    if (node->first_child != NULL)
         return node->first_child;
-    }
-    while (node != NULL && node->next == NULL) {
+    while (node != NULL && node->next == NULL)
         node = node->parent;
-    }
     return node != NULL ? node->next : NULL;
 }
 
@@ -72,21 +68,18 @@ static void check_blocks(const prefix_tree *t) {
         bool goes = n->table != NULL && n->users == 0 && n->resident_children == 0;
         may_go += goes;
         assert_true(goes ? t->heap[n->heap_at - 1] == n : n->heap_at == 0);
-        if (goes && n->heap_at > 1) {
+        if (goes && n->heap_at > 1)
             assert_true(t->heap[n->heap_at / 2 - 1]->worth <= n->worth);
-        }
-        if (n->table == NULL) {
+        if (n->table == NULL)
             continue;
-        }
         assert_true(n->parent->parent == NULL || n->parent->table != NULL);
         for (int b = n->first_block; b < n->end_block; b++) {
             used += !seen[n->table[b]];
             seen[n->table[b]] = 1;
             bool shared = b == n->first_block && n->parent->table != NULL &&
                           n->parent->end_block > b && n->parent->table[b] == n->table[b];
-            if (!shared) {
+            if (!shared)
                 assert_int_equal(prefix_wanted(t, n->table[b]), prefix_node_wanted(n));
-            }
         }
         of_users += n->users > 0 ? n->end_block - n->first_block : 0;
     }
@@ -108,9 +101,8 @@ static void fuzz(void **state) {
         lengths[i] = prompt_make(&seed, all, lengths, i, all[i]);
         ends[i] = prefix_insert(&t, all[i], lengths[i]);
         prefix_count(&t, ends[i], 1, 0, i % 4 == 0);
-        if (i % 3 != 0) {
+        if (i % 3 != 0)
             resident_path(&t, ends[i]);
-        }
         if (i % 9 == 8 && ends[i]->table != NULL) { /* an answer's tokens, for a while */
             prefix_node *tail = prefix_add_private(&t, ends[i], NULL, 0, 8);
             tail->users = 1;
@@ -118,9 +110,8 @@ static void fuzz(void **state) {
             check_blocks(&t);
             prefix_prune_one(&t, tail);
         }
-        if (i % 10 == 0) {
+        if (i % 10 == 0)
             check_blocks(&t);
-        }
     }
     for (int i = 0; i < PROMPTS; i++) {
         assert_ptr_equal(prefix_insert(&t, all[i], lengths[i]), ends[i]);
@@ -131,9 +122,8 @@ static void fuzz(void **state) {
     for (int i = 0; i < PROMPTS; i++) {
         prefix_count(&t, ends[i], -1, 0, -(i % 4 == 0));
         prefix_prune(&t, ends[i], i % 2 == 0, false);
-        if (i % 10 == 0) {
+        if (i % 10 == 0)
             check_blocks(&t);
-        }
     }
     prefix_evict_unused(&t);
     assert_int_equal(t.nfree, BLOCKS);
@@ -151,9 +141,8 @@ static void users_stay_within_their_bound(void **state) {
     t.most_used = 4;
     for (int i = 0; i < 4; i++) {
         llm_token tokens[64];
-        for (int k = 0; k < 64; k++) {
+        for (int k = 0; k < 64; k++)
             tokens[k] = 100 * i + k;
-        }
         ends[i] = prefix_insert(&t, tokens, 64);
     }
     for (int i = 0; i < 3; i++) {
@@ -190,9 +179,8 @@ static void eviction_spares_the_used(void **state) {
     resident_path(&t, second);
     assert_int_equal(t.nfree, 0);
     llm_token c[40];
-    for (int i = 0; i < 40; i++) {
+    for (int i = 0; i < 40; i++)
         c[i] = 2000 + i;
-    }
     prefix_node *third = prefix_insert(&t, c, 40);
     prefix_count(&t, third, 1, 0, 1);
     assert_true(prefix_make_resident(&t, third, 0));
@@ -213,9 +201,8 @@ static void kept_make(prefix_tree *t, prefix_node **cursor, const int wants[KEPT
     prefix_init(t, 2 * KEPT, cursor);
     for (int i = 0; i < KEPT; i++) {
         llm_token tokens[64];
-        for (int k = 0; k < 64; k++) {
+        for (int k = 0; k < 64; k++)
             tokens[k] = 100 * i + k;
-        }
         ends[i] = prefix_insert(t, tokens, 64);
         prefix_count(t, ends[i], wants[i], 0, 0);
         assert_true(prefix_make_resident(t, ends[i], 0));
@@ -226,17 +213,14 @@ static void kept_make(prefix_tree *t, prefix_node **cursor, const int wants[KEPT
 static void kept_loses(prefix_tree *t, prefix_node *ends[KEPT], int i) {
     static llm_token next = 10000;
     llm_token tokens[64];
-    for (int k = 0; k < 64; k++) {
+    for (int k = 0; k < 64; k++)
         tokens[k] = next++;
-    }
     prefix_node *node = prefix_insert(t, tokens, 64);
     prefix_count(t, node, 1, 0, 1);
     assert_true(prefix_make_resident(t, node, 0));
-    for (int k = 0; k < KEPT; k++) {
-        if (ends[k] != NULL) {
+    for (int k = 0; k < KEPT; k++)
+        if (ends[k] != NULL)
             assert_true((ends[k]->table == NULL) == (k == i));
-        }
-    }
     ends[i] = NULL;
     check_blocks(t);
 }
@@ -256,10 +240,9 @@ static void what_is_worth_least_goes_first(void **state) {
     kept_loses(&t, ends, 5);
     kept_loses(&t, ends, 2); /* equal to ends[1] but for being used before it */
     prefix_count(&t, ends[0], -6, 0, 0);
-    kept_loses(&t, ends, 0); /* six are answered: it is wanted as others are, and the oldest */
-    for (int i = 0; i < 400; i++) { /* what was wanted most, unused for long enough, goes */
+    kept_loses(&t, ends, 0);      /* six are answered: it is wanted as others are, and the oldest */
+    for (int i = 0; i < 400; i++) /* what was wanted most, unused for long enough, goes */
         prefix_touch(&t, ends[1]);
-    }
     kept_loses(&t, ends, 3);
     prefix_free(&t);
 }
@@ -271,12 +254,10 @@ static void first_in_goes_first_out(void **state) {
     prefix_node *cursor = NULL, *ends[KEPT];
     kept_make(&t, &cursor, (int[]){9, 1, 5, 1, 1, 1}, ends);
     t.first_in_first_out = true;
-    for (int i = 0; i < KEPT; i++) {
+    for (int i = 0; i < KEPT; i++)
         prefix_count(&t, ends[i], 1, 0, 0);
-    }
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 3; i++)
         kept_loses(&t, ends, i);
-    }
     prefix_free(&t);
 }
 
@@ -287,9 +268,8 @@ static void keys_depend_on_the_path(void **state) {
     prefix_init(&whole, 16, &cursor);
     prefix_init(&cut, 16, &cursor);
     llm_token a[100], b[100];
-    for (int i = 0; i < 100; i++) {
+    for (int i = 0; i < 100; i++)
         a[i] = b[i] = i * 7;
-    }
     b[45] = 1;
     hash128 seed = {1, 2};
     prefix_node *one = prefix_insert(&whole, a, 100), *two = prefix_insert(&cut, a, 100);
@@ -298,9 +278,8 @@ static void keys_depend_on_the_path(void **state) {
     prefix_insert(&cut, a, 33);
     prefix_make_keys(one, seed);
     prefix_make_keys(two, seed);
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 3; i++)
         assert_true(hash128_equal(prefix_key(one, i, seed), prefix_key(two, i, seed)));
-    }
     prefix_node *other = prefix_insert(&cut, b, 100);
     prefix_make_keys(other, seed);
     assert_true(hash128_equal(prefix_key(one, 0, seed), prefix_key(other, 0, seed)));

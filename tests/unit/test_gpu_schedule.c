@@ -98,9 +98,8 @@ static void run(llm_session_options options, int movies, int reviews, bool revie
     assert_int_equal(seen, movies * reviews);
     llm_session_stats(s, &out->stats);
     llm_span *all[] = {head, ask, after, movie_name, review_name};
-    for (size_t i = 0; i < BASE_COUNT(all); i++) {
+    for (size_t i = 0; i < BASE_COUNT(all); i++)
         llm_span_release(all[i]);
-    }
     llm_guide_release(guide);
     llm_session_free(s);
 }
@@ -174,9 +173,8 @@ static void limits_are_errors(void **state) {
     llm_session_options options = {.kv_memory_bytes = 8 * 1024 * LLM_BLOCK_TOKENS};
     assert_int_equal(llm_session_new(engine, &options, &s, &e), 0);
     buf text = {0};
-    for (int i = 0; i < 9000; i++) {
+    for (int i = 0; i < 9000; i++)
         buf_append_c(&text, "1");
-    }
     llm_span *head = span(LLM_SPAN_TEMPLATE, ""), *name = span(LLM_SPAN_NAME, "x:");
     llm_span *huge = llm_span_new(engine, LLM_SPAN_VALUE, buf_str(&text));
     llm_span *large = llm_span_new(engine, LLM_SPAN_VALUE, (str){text.p, 400});
@@ -198,9 +196,8 @@ static void limits_are_errors(void **state) {
     assert_int_equal(st.prompt_tokens, 1 + span_count(head));
     llm_session_free(s);
     llm_span *all[] = {head, name, huge, large};
-    for (size_t i = 0; i < BASE_COUNT(all); i++) {
+    for (size_t i = 0; i < BASE_COUNT(all); i++)
         llm_span_release(all[i]);
-    }
     buf_free(&text);
 }
 
@@ -259,9 +256,8 @@ static void prefixes_are_seen(void **state) {
     assert_int_equal(widest[0].fanout, 40);
     assert_true(widest[0].done > 0 && widest[0].done < 40);
     assert_non_null(memmem(widest[0].text.p, widest[0].text.n, "summer", 6));
-    while (!idle) {
+    while (!idle)
         assert_int_equal(llm_step(s, events, 4, &count, &idle, &e), 0);
-    }
     llm_stats st;
     llm_session_stats(s, &st);
     assert_true(st.kv_bytes > 0); /* the head stays for the next statement */

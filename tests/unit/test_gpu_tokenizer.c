@@ -331,11 +331,10 @@ static void *encode_often(void *arg) {
     const tokenizer *t = arg;
     llm_token first[128], again[128];
     size_t n = encode(t, STR(threads_text), false, first, 128);
-    for (int i = 0; i < 200; i++) {
+    for (int i = 0; i < 200; i++)
         if (encode(t, STR(threads_text), false, again, 128) != n ||
             memcmp(first, again, n * sizeof *first) != 0)
             return NULL;
-    }
     return arg;
 }
 

@@ -39,9 +39,8 @@ static void fill_values(table *t, int f, bool known) {
     psm_field *field = &t->field[f];
     for (uint32_t v = 0; v < field->distinct; v++) {
         uint32_t n = random_below(MAX_UNITS);
-        for (uint32_t i = 0; i < n; i++) {
+        for (uint32_t i = 0; i < n; i++)
             t->unit[f][v][i] = (int32_t)random_below(2);
-        }
         t->unit[f][v][n++] = 100 + (int32_t)v;
         t->length[f][v] = n;
         t->units[f][v] = t->unit[f][v];
@@ -62,9 +61,8 @@ static void random_table(table *t, uint32_t rows, int fields, uint32_t values) {
         int copy = f > 0 && random_below(4) == 0 ? (int)random_below((uint32_t)f) : -1;
         for (uint32_t r = 0; r < rows; r++) {
             uint32_t v = random_below(field->distinct);
-            if (copy >= 0) { /* a functional dependency */
+            if (copy >= 0) /* a functional dependency */
                 v = t->ids[copy][r] == PSM_ABSENT ? 0 : t->ids[copy][r] % field->distinct;
-            }
             t->ids[f][r] = nulls && random_below(5) == 0 ? PSM_ABSENT : v;
         }
     }
@@ -79,9 +77,8 @@ static uint32_t send_row(const table *t, const uint8_t *order, uint32_t row, boo
     for (int i = 0; i < t->in.nfields; i++) {
         int f = order[i];
         uint32_t v = t->ids[f][row], name = t->field[f].name_units;
-        if (v == PSM_ABSENT) {
+        if (v == PSM_ABSENT)
             continue;
-        }
         if (cells || t->field[f].units == NULL) {
             if (!cells) {
                 for (uint32_t k = 0; k < name; k++) {
@@ -110,9 +107,8 @@ typedef struct sent {
 
 static uint64_t common(const sent *a, const sent *b) {
     uint64_t sum = 0;
-    for (uint32_t k = 0; k < a->n && k < b->n && a->unit[k] == b->unit[k]; k++) {
+    for (uint32_t k = 0; k < a->n && k < b->n && a->unit[k] == b->unit[k]; k++)
         sum += a->weight[k];
-    }
     return sum;
 }
 
@@ -125,9 +121,8 @@ static uint64_t naive_shared(const table *t, const uint8_t *field_order, const u
         s[i].n = send_row(t, field_order + row * (size_t)t->in.nfields, row, cells, s[i].unit,
                           s[i].weight);
         uint64_t most = 0;
-        for (uint32_t j = adjacent && i > 0 ? i - 1 : 0; j < i; j++) {
+        for (uint32_t j = adjacent && i > 0 ? i - 1 : 0; j < i; j++)
             most = BASE_MAX(most, common(&s[i], &s[j]));
-        }
         shared += most;
     }
     return shared;
@@ -189,9 +184,8 @@ static void check_counts(const table *t, const psm_result *r) {
     assert_true(score.shared_units == shared);
     assert_true(score.cell_units == naive_shared(t, r->field_order, r->row_order, true, false));
     assert_true(score.adjacent_units == naive_shared(t, r->field_order, r->row_order, false, true));
-    if (!isnan(r->bound) && r->total_units > 0) {
+    if (!isnan(r->bound) && r->total_units > 0)
         assert_true((double)score.cell_units <= r->bound * (double)r->total_units + 1e-6);
-    }
 }
 
 static psm_result solve(const table *t, arena *mem, psm_options options) {

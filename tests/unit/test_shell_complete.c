@@ -38,10 +38,9 @@ static void find(const char *text) {
 }
 
 static bool has(const char *word) {
-    for (int i = 0; i < found.count; i++) {
+    for (int i = 0; i < found.count; i++)
         if (strcmp(found.items[i].text, word) == 0)
             return true;
-    }
     return false;
 }
 

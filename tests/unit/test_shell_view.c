@@ -83,10 +83,9 @@ static void test_sizes(void **state) {
         for (v.panel = PANEL_RUN; v.panel < PANELS; v.panel++) {
             for (int help = 0; help < 2; help++) {
                 v.help = help != 0;
-                for (int w = 1; w < 130; w += 7) {
+                for (int w = 1; w < 130; w += 7)
                     for (int h = 1; h < 45; h += 3)
                         picture(&v, w, h);
-                }
             }
         }
     }

@@ -111,6 +111,8 @@ static void test_errors_name_the_place(void **state) {
     FAILS(ERR_UNSUPPORTED, csv_open_memory("{\"a\": 1}\n", 9, NULL, &c, &e));
     OK(csv_open_memory("{a},[b]\n1,2\n", 12, NULL, &c, &e));
     csv_close(c);
+    OK(csv_open_memory("[{,b\n1,2\n", 9, &(csv_options){.delimiter = ','}, &c, &e));
+    csv_close(c);
     FAILS(ERR_UNSUPPORTED, csv_open_memory("\xff\xfe"
                                            "a",
                                            3, NULL, &c, &e));

@@ -45,9 +45,8 @@ static llm_token *ids_of(const cJSON *array, size_t *count) {
 static const char NUL_ESCAPE[] = "\\u0000", NUL_MARK[] = "\\uf8ff";
 
 static cJSON *parse_with_nuls(char *line) {
-    for (char *at = line; (at = strstr(at, NUL_ESCAPE)) != NULL; at += sizeof NUL_MARK - 1) {
+    for (char *at = line; (at = strstr(at, NUL_ESCAPE)) != NULL; at += sizeof NUL_MARK - 1)
         memcpy(at, NUL_MARK, sizeof NUL_MARK - 1);
-    }
     return cJSON_Parse(line);
 }
 
@@ -70,9 +69,8 @@ static void tokens_line(const llm_engine *engine, const cJSON *line, sums *s) {
     bool equal = count == want_count && memcmp(got, want, count * sizeof *got) == 0;
     s->tokens_total++;
     s->tokens_equal += equal;
-    if (!equal) {
+    if (!equal)
         fprintf(stderr, "tokens differ: %s\n", text);
-    }
     free(want);
     free(got);
 }
@@ -105,9 +103,8 @@ static void step_compare(const cJSON *step, const float *logprobs, int vocab, su
     s->kl += step_kl(ref, ours);
     if (ref[0] - ref[1] > MARGIN) {
         int best = 0;
-        for (int i = 1; i < vocab; i++) {
+        for (int i = 1; i < vocab; i++)
             best = logprobs[i] > logprobs[best] ? i : best;
-        }
         s->clear_steps++;
         s->top1 += best == likeliest;
     }
@@ -122,9 +119,8 @@ static int greedy_line(llm_session *session, int vocab, const cJSON *line, sums 
     int code = 0;
     cJSON_ArrayForEach(step, steps) {
         code = llm_logprobs(session, ids, count, logprobs, e);
-        if (code != 0) {
+        if (code != 0)
             break;
-        }
         step_compare(step, logprobs, vocab, s);
         ids[count++] = cJSON_GetObjectItem(step, "id")->valueint;
     }
@@ -135,21 +131,19 @@ static int greedy_line(llm_session *session, int vocab, const cJSON *line, sums 
 
 static int each_line(const char *path, llm_engine *engine, llm_session *session, sums *s, err *e) {
     FILE *f = fopen(path, "r");
-    if (f == NULL) {
+    if (f == NULL)
         return err_set(e, ERR_IO, "cannot open %s", path);
-    }
     char *text = NULL;
     size_t cap = 0;
     int code = 0;
     while (code == 0 && getline(&text, &cap, f) > 0) {
         cJSON *line = parse_with_nuls(text);
-        if (line == NULL) {
+        if (line == NULL)
             code = err_set(e, ERR_CORRUPT, "%s: a line is no JSON", path);
-        } else if (cJSON_HasObjectItem(line, "steps")) {
+        else if (cJSON_HasObjectItem(line, "steps"))
             code = greedy_line(session, llm_engine_info(engine)->vocab, line, s, e);
-        } else {
+        else
             tokens_line(engine, line, s);
-        }
         cJSON_Delete(line);
     }
     free(text);
@@ -160,15 +154,13 @@ static int each_line(const char *path, llm_engine *engine, llm_session *session,
 static const char *model_path(char *out, size_t cap) {
     const char *model = getenv("KVASIR_MODEL"), *data = getenv("XDG_DATA_HOME"),
                *home = getenv("HOME");
-    if (model != NULL) {
+    if (model != NULL)
         return model;
-    }
     const char *file = "kvasir/models/SmolLM2-135M-Instruct.Q4_1.gguf";
-    if (data != NULL && data[0] != '\0') {
+    if (data != NULL && data[0] != '\0')
         snprintf(out, cap, "%s/%s", data, file);
-    } else {
+    else
         snprintf(out, cap, "%s/.local/share/%s", home != NULL ? home : "", file);
-    }
     return out;
 }
 
@@ -207,9 +199,8 @@ int main(int argc, char **argv) {
     char path[4096];
     llm_engine_options options = {.path = model_path(path, sizeof path), .device = "cpu"};
     bool understood = argc >= 3;
-    for (int i = 3; i < argc; i++) {
+    for (int i = 3; i < argc; i++)
         understood = option_read(argv[i], &options) && understood;
-    }
     if (!understood) {
         fprintf(stderr, "usage: check_vectors TOKENS.jsonl GREEDY.jsonl [auto|f32|bf16|int8] "
                         "[kv-bf16|kv-f32|kv-int8] [cpu|cuda:0]\n");

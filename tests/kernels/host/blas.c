@@ -165,11 +165,9 @@ static void product_run(void *ctx) {
     struct product *p = ctx;
     size_t n = (size_t)p->n, k = (size_t)p->k;
     float *columns = malloc(n * k * sizeof *columns), *sums = malloc(2 * n * sizeof *sums);
-    for (size_t j = 0; j < n; j++) {
-        for (size_t i = 0; i < k; i++) {
+    for (size_t j = 0; j < n; j++)
+        for (size_t i = 0; i < k; i++)
             columns[i * n + j] = widen(p->w[j * k + i]);
-        }
-    }
     for (int r = 0; r < p->rows; r++) {
         float *sum = sums, *first = sums + n;
         memset(sums, 0, 2 * n * sizeof *sums);
@@ -179,9 +177,8 @@ static void product_run(void *ctx) {
                 memcpy(first, sum, n * sizeof *sum);
                 memset(sum, 0, n * sizeof *sum);
             }
-            for (size_t j = 0; j < n; j++) {
+            for (size_t j = 0; j < n; j++)
                 sum[j] += x * columns[i * n + j];
-            }
         }
         for (size_t j = 0; j < n; j++) {
             float total = first[j] + sum[j];

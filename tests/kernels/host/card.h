@@ -6,8 +6,8 @@
  * (launches.sed). A block's threads take turns: a thread runs until it waits for its warp or its
  * block. What a card may do in any order is done here in one of three (card_order): early, where
  * copies and streams run as soon as they can, late, where they run as late as they may and threads
- * run backwards, or by a seed, where streams overtake each other. A missing barrier or wait shows in
- * one of them.
+ * run backwards, or by a seed, where streams overtake each other. A missing barrier or wait shows
+ * in one of them.
  */
 #ifndef KVASIR_HOST_CARD_H
 #define KVASIR_HOST_CARD_H
@@ -77,9 +77,8 @@ template <typename T> static inline T __shfl_sync(unsigned, T value, int lane) {
 static inline int card_count(int value) {
     const unsigned char *all = card_exchange(&value, sizeof value);
     int n = 0;
-    for (unsigned lane = 0; lane < 32; lane++) {
+    for (unsigned lane = 0; lane < 32; lane++)
         n += card_lane<int>(all, lane) != 0;
-    }
     return n;
 }
 
