@@ -93,8 +93,8 @@ int llm_engine_open(const llm_engine_options *options, llm_engine **out, err *e)
     if (n == 0)
         return err_set(e, ERR_UNSUPPORTED, "no device '%s' in this build", options->device);
     int code = open_with(backends[0], options, out, e);
-    if (code != 0 &&
-        n > 1) { /* 'auto': the next device will do, and says why it was not the first */
+    /* 'auto': the next device will do, and says why it was not the first */
+    if (code != 0 && n > 1) {
         err first = *e;
         err_clear(e);
         code = open_with(backends[1], options, out, e);

@@ -232,6 +232,9 @@ static int fit_check(llm_session *s, request *r, err *e) {
     while (s->options.truncate && r->prompt_tokens + answer > context && drop_last_field(r))
         cut = true;
     s->stats.truncated += cut;
+    if (r->prompt_tokens + answer > context && answer == 0)
+        return err_set(e, ERR_LIMIT, "a prompt of %d tokens exceeds the model's context of %d",
+                       r->prompt_tokens, context);
     if (r->prompt_tokens + answer > context) {
         return err_set(
             e, ERR_LIMIT,
