@@ -202,7 +202,7 @@ static int submit_input(op *o, int use, uint32_t input, const submission *sub, i
         err_hint(e,
                  "SET llm_overflow = 'truncate' shortens such prompts, SET llm_on_error = 'null' "
                  "passes their rows over");
-    return reason.code;
+    return (int)reason.code;
 }
 
 /* Queues one input unless it has an answer. */
