@@ -267,14 +267,12 @@ void cpu_attend(cpu_work *w, int chunk, int kv_head, int worker) {
     attend_walk walk = walk_start(w, base, rows);
     attend_asker asker = {.walk = walk};
     asker.more = walk_next(w, &asker.walk);
-    if (w->s->k->tiles != NULL)
-        w->s->k->tiles(true);
+    kernels_tiles(w->s->k, true);
     for (int stored = -1; walk_next(w, &walk);) {
         for (; stored < walk.at.b; stored++)
             keys_store(w, base, rows, stored + 1, kv_head);
         run_attend(w, s, &walk, kv_head, &asker);
     }
-    if (w->s->k->tiles != NULL)
-        w->s->k->tiles(false);
+    kernels_tiles(w->s->k, false);
     outputs_scatter(w, s, base, rows, kv_head);
 }

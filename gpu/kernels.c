@@ -79,11 +79,9 @@ static void check_attend(const kernels *k, float *sum, float *out) {
                         .top = top,
                         .sum = sum,
                         .out = out};
-    if (k->tiles)
-        k->tiles(true);
+    kernels_tiles(k, true);
     k->attend(&unit);
-    if (k->tiles)
-        k->tiles(false);
+    kernels_tiles(k, false);
 }
 
 bool kernels_attend_alike(const kernels *k, const kernels *other) {

@@ -95,8 +95,9 @@ typedef struct kernels {
     float (*dot)(const float *a, const float *b, int n);
     int (*largest)(const float *x, int n);   /* the first of the largest; NaNs are not */
     void (*attend)(const attend_unit *unit); /* d: a multiple of heads */
-    /* NULL, or to be called on the thread before its first attend, and with false after its last:
-     * AMX's tiles are configured, and released for others (oneDNN) and for the system's sake. */
+    /* NULL, or to be called (kernels_tiles) on the thread before its first attend, and with false
+     * after its last: AMX's tiles are configured, and released for others (oneDNN) and for the
+     * system's sake. */
     void (*tiles)(bool on);
     void (*exp)(const float *x, int n, float *out); /* what softmax uses; for tests */
     /* Both or none (NULL): machines with VNNI and products of pairs of bf16. */
@@ -105,6 +106,11 @@ typedef struct kernels {
      * (even, as is k) are added to one another */
     void (*pair_products)(const uint16_t *x, const uint16_t *rows, int k, int run, float *out);
 } kernels;
+
+static inline void kernels_tiles(const kernels *k, bool on) {
+    if (k->tiles != NULL)
+        k->tiles(on);
+}
 
 extern const kernels kernels_generic;
 #if defined(__x86_64__)

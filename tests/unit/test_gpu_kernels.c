@@ -170,8 +170,7 @@ static void attention_run(const kernels *k, attention *a, int from, int count, f
     }
     static uint16_t narrow[(QUERIES + 16) * DIM];
     k->to_bf16(a->q, (QUERIES + 16) * DIM, narrow);
-    if (k->tiles != NULL)
-        k->tiles(true);
+    kernels_tiles(k, true);
     for (int b = 0; b < BLOCKS; b++) {
         int low[QUERIES], high[QUERIES];
         for (int i = from; i < from + count; i++) {
@@ -196,8 +195,7 @@ static void attention_run(const kernels *k, attention *a, int from, int count, f
         unit.nahead = ahead_fill(a, b, ahead);
         k->attend(&unit);
     }
-    if (k->tiles != NULL)
-        k->tiles(false);
+    kernels_tiles(k, false);
 }
 
 static void attention_check(const attention *a, int i, float softcap, int window,
