@@ -70,6 +70,8 @@ static int bind_arguments(binder *b, const node *n, expr *call) {
     }
     if (call->function == FUNC_NULLIF) {
         expr *first = call->args[0];
+        if (is_untyped_null(b, first))
+            call->args[0] = expr_literal(b->mem, value_null());
         return unify_comparison(b, &first, &call->args[1], n->pos, n->len);
     }
     return 0;
@@ -113,7 +115,7 @@ static expr *bind_scalar_call(binder *b, const node *n, function_id id) {
     if (bind_arguments(b, n, call))
         return NULL;
     call->type = result_type(call);
-    if (call->type == TYPE_NULL) /* COALESCE(NULL, NULL) */
+    if (call->type == TYPE_NULL) /* COALESCE(NULL, NULL), NULLIF(NULL, 1) */
         return expr_literal(b->mem, value_null());
     return call;
 }
@@ -240,6 +242,8 @@ static expr *bind_aggregate(binder *b, const node *n, agg_kind kind) {
             return expr_column(b->mem, agg->id, agg->type, str_from(aggregate_name(agg->kind)));
         }
     agg->id = new_id(b);
+    id_of(b, agg->id)->is_null =
+        (kind == AGG_MIN || kind == AGG_MAX) && is_untyped_null(b, agg->arg);
     list_add(b->mem, &g->aggs, agg);
     return expr_column(b->mem, agg->id, agg->type, str_from(aggregate_name(kind)));
 }

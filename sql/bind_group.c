@@ -50,12 +50,14 @@ int group_keys(binder *b, grouping *g, query *q, const output *outs, int nouts) 
         expr *x = bind_key(b, q->group_by.items[i], outs, nouts);
         if (!x)
             return (int)b->e->code;
-        if (expr_is_null(x))
+        bool is_null = is_untyped_null(b, x);
+        if (is_null)
             x = to_type(b, x, TYPE_TEXT, "GROUP BY");
         if (is_key(g, x))
             continue;
         int id = new_id(b);
         id_copy(b, id, x);
+        id_of(b, id)->is_null = is_null;
         g->keys[g->nkeys++] = (rel_expr){x, id};
     }
     lift_register(b, &g->below);

@@ -111,6 +111,7 @@ typedef struct id_info {
     const table_def *table;
     int column;
     int same_as;     /* id of the column that was passed through, or its own */
+    bool is_null;    /* NULL in every row, and TEXT for want of a better type */
     call_info *call; /* the LLM call whose answer it is */
 } id_info;
 
@@ -200,6 +201,8 @@ expr *is_true(binder *b, expr *x, bool negated); /* x IS [NOT] TRUE */
 expr *is_false(binder *b, expr *x, bool negated);
 expr *is_null(binder *b, expr *x);
 
+/* A literal NULL, or a column of nothing else: it takes the type that its place wants. */
+bool is_untyped_null(binder *b, const expr *x);
 expr *to_condition(binder *b, expr *x);
 /* The value as `type`: a literal converts now (or is an
  * error), anything else at run time. `what`: for the message. */

@@ -37,9 +37,12 @@ static int nested_query(binder *b, query *q, expr *inherited, rel **out) {
     b->no_aggregate = why;
     b->aliases = aliases;
     b->naliases = naliases;
-    if (!status)
-        rel_settle_all(*out);
-    return status;
+    if (status)
+        return status;
+    for (int i = 0; i < (*out)->ncols; i++)
+        id_of(b, (*out)->cols[i].id)->is_null |= (*out)->cols[i].type == TYPE_NULL;
+    rel_settle_all(*out);
+    return 0;
 }
 
 int subquery(binder *b, query *q, rel **out) {
@@ -526,9 +529,14 @@ static rel *cast_columns(binder *b, rel *r, const value_type *types) {
     return p;
 }
 
+/* The type a column insists on: of one that is NULL throughout, none. */
+static value_type firm_type(binder *b, const rel_column *c) {
+    return id_of(b, c->id)->is_null ? TYPE_NULL : c->type;
+}
+
 static int setop_types(binder *b, query *q, rel *l, rel *r, value_type *types) {
     for (int i = 0; i < l->ncols; i++) {
-        value_type x = l->cols[i].type, y = r->cols[i].type;
+        value_type x = firm_type(b, &l->cols[i]), y = firm_type(b, &r->cols[i]);
         if (x != y && x && y && !(type_is_number(x) && type_is_number(y))) {
             fail(b, ERR_BIND, q->pos, q->len,
                  "column %d of %s is %s on one side and %s on the other", i + 1, setop_name(q->op),
@@ -536,7 +544,7 @@ static int setop_types(binder *b, query *q, rel *l, rel *r, value_type *types) {
             err_hint(b->e, "CAST(… AS %s) converts", type_name(x == TYPE_TEXT ? y : x));
             return ERR_BIND;
         }
-        types[i] = BASE_MAX(x, y);
+        types[i] = x || y ? BASE_MAX(x, y) : BASE_MAX(l->cols[i].type, r->cols[i].type);
         if (types[i]) {
             rel_settle(l, i, types[i]);
             rel_settle(r, i, types[i]);
@@ -602,8 +610,10 @@ static int join_terms(binder *b, query *q, int pos, int len, rel *l, rel *r, rel
         u->cols[i] = l->cols[i];
         u->cols[i].id = new_id(b);
         id_info *li = id_of(b, l->cols[i].id), *ri = id_of(b, r->cols[i].id);
+        id_info *info = id_of(b, u->cols[i].id);
         if (li->call && li->call == ri->call) /* the same question on both sides */
-            id_of(b, u->cols[i].id)->call = li->call;
+            info->call = li->call;
+        info->is_null = li->is_null && ri->is_null;
     }
     *out = u;
     return 0;

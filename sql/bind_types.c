@@ -3,7 +3,7 @@
  *
  * The tower is BOOLEAN < INTEGER < REAL. A literal takes the type of what it meets if its value
  * allows; a column never changes class (TEXT, number, BLOB) without CAST. Invariant: a literal NULL
- * gets the type that its place wants.
+ * (or a column of nothing else) gets the type that its place wants.
  */
 #include <math.h>
 #include <stdio.h>
@@ -12,6 +12,10 @@
 
 static bool is_literal(const expr *x) {
     return x->kind == EXPR_LITERAL;
+}
+
+bool is_untyped_null(binder *b, const expr *x) {
+    return expr_is_null(x) || (x->kind == EXPR_COLUMN && id_of(b, x->column.id)->is_null);
 }
 
 /* NULL of a type; a copy, as the literal may stand elsewhere too. */
@@ -40,7 +44,7 @@ static void type_error(binder *b, const expr *x, value_type type, const char *wh
 }
 
 static expr *converted(binder *b, expr *x, value_type type, bool exact, const char *what) {
-    if (expr_is_null(x))
+    if (is_untyped_null(b, x))
         return null_as(b, x, type);
     if (x->type == type)
         return x;
@@ -68,7 +72,7 @@ expr *to_column(binder *b, expr *x, const column_def *c) {
 }
 
 expr *to_type_implicit(binder *b, expr *x, value_type type, const char *what) {
-    if (expr_is_null(x))
+    if (is_untyped_null(b, x))
         return null_as(b, x, type);
     if (x->type == type)
         return x;
@@ -85,7 +89,7 @@ expr *to_type_implicit(binder *b, expr *x, value_type type, const char *what) {
 
 /* An operand of arithmetic: BOOLEAN counts as 0 and 1, a text literal as the number it spells. */
 expr *to_number(binder *b, expr *x, const char *what) {
-    if (expr_is_null(x))
+    if (is_untyped_null(b, x))
         return null_as(b, x, TYPE_INTEGER);
     if (x->type == TYPE_BOOLEAN)
         return to_type(b, x, TYPE_INTEGER, what);
@@ -107,7 +111,7 @@ expr *to_number(binder *b, expr *x, const char *what) {
 }
 
 expr *to_condition(binder *b, expr *x) {
-    if (expr_is_null(x))
+    if (is_untyped_null(b, x))
         return null_as(b, x, TYPE_BOOLEAN);
     call_info *call = llm_info_of(b, x);
     if (call && !call->given)
@@ -173,12 +177,12 @@ int unify_comparison(binder *b, expr **x, expr **y, int pos, int len) {
         return 0;
     if (!llm_check_literal(b, *x, *y) || !llm_check_literal(b, *y, *x))
         return (int)b->e->code;
-    if (expr_is_null(*x) || expr_is_null(*y)) {
-        value_type type = (*x)->type ? (*x)->type : (*y)->type ? (*y)->type : TYPE_TEXT;
-        if (expr_is_null(*x))
-            *x = null_as(b, *x, type);
-        if (expr_is_null(*y))
-            *y = null_as(b, *y, type);
+    bool no_x = is_untyped_null(b, *x), no_y = is_untyped_null(b, *y);
+    if (no_x || no_y) {
+        value_type type = no_x ? (*y)->type : (*x)->type;
+        type = type ? type : (*x)->type ? (*x)->type : TYPE_TEXT;
+        *x = no_x ? null_as(b, *x, type) : *x;
+        *y = no_y ? null_as(b, *y, type) : *y;
         return 0;
     }
     value_type tx = (*x)->type, ty = (*y)->type;
@@ -216,7 +220,7 @@ int unify_all(binder *b, expr **xs, int n, const char *what, value_type *type) {
     for (int pass = 0; pass < 2 && t == TYPE_NULL;
          pass++) /* literals have a say only when there is nothing else */
         for (int i = 0; i < n; i++) {
-            if (expr_is_null(xs[i]) || (is_literal(xs[i]) && pass == 0))
+            if (is_untyped_null(b, xs[i]) || (is_literal(xs[i]) && pass == 0))
                 continue;
             bool numbers = type_is_number(xs[i]->type) && type_is_number(t);
             if (t == TYPE_NULL || (numbers && xs[i]->type > t)) {
@@ -233,8 +237,12 @@ int unify_all(binder *b, expr **xs, int n, const char *what, value_type *type) {
         if (is_literal(xs[i]) && type_is_number(xs[i]->type) && type_is_number(t) &&
             xs[i]->type > t)
             t = xs[i]->type;
-    for (int i = 0; i < n && t != TYPE_NULL; i++) {
-        if (is_literal(xs[i]) && !expr_is_null(xs[i]) && xs[i]->type != t &&
+    for (int i = 0; i < n; i++) {
+        if (t == TYPE_NULL) { /* nothing but NULLs: the place of the whole says what they are */
+            xs[i] = null_as(b, xs[i], TYPE_NULL);
+            continue;
+        }
+        if (is_literal(xs[i]) && !is_untyped_null(b, xs[i]) && xs[i]->type != t &&
             !type_is_number(xs[i]->type) != !type_is_number(t) && xs[i]->type != TYPE_TEXT) {
             fail(b, ERR_BIND, xs[i]->pos, xs[i]->len, "%s mixes %s and %s", what, type_name(t),
                  type_name(xs[i]->type));
