@@ -23,6 +23,9 @@ typedef struct family {
     bool gemma, post_norm;
     int window_period;
     bool window_first;
+    /* of files without these keys */
+    int window;
+    double attn_softcap, final_softcap;
 } family;
 
 static const family families[] = {
@@ -37,7 +40,10 @@ static const family families[] = {
      .gemma = true,
      .post_norm = true,
      .window_period = 2,
-     .window_first = true},
+     .window_first = true,
+     .window = 4096,
+     .attn_softcap = 50,
+     .final_softcap = 30},
     {.arch = "gemma3",
      .pairing = ROPE_HALVES,
      .gemma = true,
@@ -131,6 +137,8 @@ static int read_sizes(const reader *r, model_config *c) {
 
 /* ---- positions ------------------------------------------------------------------------------ */
 
+static const char LONG_DIVISORS[] = "rope_factors_long.weight";
+
 /* Llama 3's divisors, or phi3's short ones (the long ones
  * would make short prompts depend on the context chosen). */
 static int read_divisors(const reader *r, model_config *c) {
@@ -153,26 +161,45 @@ static int read_divisors(const reader *r, model_config *c) {
     return 0;
 }
 
+/* Phi3's converter writes two sets of divisors and no kind; others write a
+ * factor (under an older name once) and no kind, which is linear. */
+static void scaling_kind(const reader *r, str *kind, double *factor) {
+    if (!has_f64(r, "rope.scaling.factor", factor))
+        has_f64(r, "rope.scale_linear", factor);
+    if (has_str(r, "rope.scaling.type", kind) && kind->n > 0)
+        return;
+    if (gguf_find(r->g, LONG_DIVISORS) != NULL)
+        *kind = STR("longrope");
+    else if (*factor != 0)
+        *kind = STR("linear");
+}
+
 static int read_scaling(const reader *r, model_config *c) {
     str kind = {0};
-    double original = c->context;
+    double original = c->context, factor = 0;
     c->rope_factor = 1;
     c->rope_magnitude = 1;
     c->yarn_beta_fast = 32;
     c->yarn_beta_slow = 1;
-    has_str(r, "rope.scaling.type", &kind);
-    has_f64(r, "rope.scaling.original_context_length", &original);
+    scaling_kind(r, &kind, &factor);
+    bool trained = has_f64(r, "rope.scaling.original_context_length", &original);
     has_f64(r, "rope.scaling.attn_factor", &c->rope_magnitude);
     c->yarn_context = original;
     if (str_equal(kind, STR("longrope"))) {
-        c->context = original >= 1 && original < c->context ? (int)original : c->context;
+        if (!trained || original < 1)
+            return err_set(r->e, ERR_UNSUPPORTED,
+                           "positions scaled by \"longrope\" are supported as far as the short "
+                           "factors go, and the model file does not say how far "
+                           "(rope.scaling.original_context_length)");
+        c->context = original < c->context ? (int)original : c->context;
         return 0;
     }
     if (kind.n == 0 || str_equal(kind, STR("none")))
         return 0;
-    if (!has_f64(r, "rope.scaling.factor", &c->rope_factor) || c->rope_factor <= 0)
+    if (factor <= 0)
         return err_set(r->e, ERR_CORRUPT,
                        "the model file scales its positions by no factor (rope.scaling.factor)");
+    c->rope_factor = factor;
     if (str_equal(kind, STR("linear"))) {
         c->scaling = ROPE_LINEAR;
     } else if (str_equal(kind, STR("yarn"))) {
@@ -198,9 +225,9 @@ static int read_positions(const reader *r, const family *f, model_config *c) {
     /* gemma3's windowed layers keep the original base; the
      * other models' windowed layers have the common one */
     c->rope_theta_local = strcmp(f->arch, "gemma3") == 0 ? 10000 : c->rope_theta;
-    uint64_t window = 0;
-    if (f->window_period && has_u64(r, "attention.sliding_window", &window) &&
-        window <= INT32_MAX) {
+    uint64_t window = (uint64_t)f->window;
+    has_u64(r, "attention.sliding_window", &window);
+    if (f->window_period && window > 0 && window <= INT32_MAX) {
         c->window = (int)window;
         c->window_period = f->window_period;
         c->window_first = f->window_first;
@@ -224,11 +251,11 @@ static void read_traits(const reader *r, const family *f, model_config *c) {
         if (big)
             c->attn_scale = (float)(1 / sqrt((double)c->n_embd / c->n_heads));
     }
-    double cap;
-    if (has_f64(r, "attn_logit_softcapping", &cap))
-        c->attn_softcap = (float)cap;
-    if (has_f64(r, "final_logit_softcapping", &cap))
-        c->final_softcap = (float)cap;
+    double attn_cap = f->attn_softcap, final_cap = f->final_softcap;
+    has_f64(r, "attn_logit_softcapping", &attn_cap);
+    has_f64(r, "final_logit_softcapping", &final_cap);
+    c->attn_softcap = (float)attn_cap;
+    c->final_softcap = (float)final_cap;
     c->qk_norm = f->qk_norm;
     c->post_norm = f->post_norm;
     c->fused_qkv = c->fused_gate_up = f->fused;

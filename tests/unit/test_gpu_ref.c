@@ -142,6 +142,77 @@ static void refuses_what_it_cannot_run(void **state) {
     refuses(&m, ERR_UNSUPPORTED, "\"su\"");
 }
 
+/* ---- what files leave out ------------------------------------------------------------------- */
+
+static const tiny_model *tiny_named(const char *name) {
+    for (size_t i = 0; i < BASE_COUNT(tiny_models); i++)
+        if (strcmp(tiny_models[i].name, name) == 0)
+            return &tiny_models[i];
+    return NULL;
+}
+
+static model_config config_of(gguf_maker *m, int code) {
+    gguf *g;
+    err e = {0};
+    model_config c;
+    str file = make_file(m, 3);
+    assert_int_equal(gguf_open_memory(file.p, file.n, &g, &e), 0);
+    assert_int_equal(config_read(g, &c, &e), code);
+    if (code != 0)
+        assert_non_null(strstr(e.message, "longrope"));
+    gguf_close(g);
+    make_free(m);
+    *m = (gguf_maker){0};
+    return c;
+}
+
+/* A factor without a kind is linear, under its old name, too. */
+static void a_factor_alone_is_linear(void **state) {
+    (void)state;
+    static const char *const keys[] = {"llama.rope.scaling.factor", "llama.rope.scale_linear"};
+    for (size_t i = 0; i < BASE_COUNT(keys); i++) {
+        gguf_maker m = {0};
+        tiny_make(&m, tiny_named("llama"));
+        make_f32(&m, keys[i], 4);
+        model_config c = config_of(&m, 0);
+        assert_true(c.scaling == ROPE_LINEAR && c.rope_factor == 4);
+    }
+}
+
+/* Of two sets of divisors the short one is used, and only as far as it was trained,
+ * whether the file calls this longrope or not; without that limit it is refused. */
+static void longrope_ends_where_it_was_trained(void **state) {
+    (void)state;
+    static const float ones[] = {1, 1, 1, 1};
+    for (int named = 0; named < 3; named++) {
+        gguf_maker m = {0};
+        tiny_make(&m, tiny_named("phi3"));
+        if (named == 1)
+            make_str(&m, "phi3.rope.scaling.type", "longrope");
+        if (named < 2)
+            make_u32(&m, "phi3.rope.scaling.original_context_length", 16);
+        make_tensor(&m, "rope_factors_short.weight", GGUF_F32, 4, 1, ones, sizeof ones);
+        make_tensor(&m, "rope_factors_long.weight", GGUF_F32, 4, 1, ones, sizeof ones);
+        model_config c = config_of(&m, named < 2 ? 0 : ERR_UNSUPPORTED);
+        if (named < 2)
+            assert_true(c.context == 16 && c.has_rope_divisors);
+    }
+}
+
+/* The first gemma2 files say neither their caps nor their window. */
+static void gemma2_has_its_caps(void **state) {
+    (void)state;
+    gguf_maker m = {0};
+    tiny_model bare = *tiny_named("gemma2");
+    bare.traits &= ~(unsigned)TINY_CAPS;
+    bare.window = 0;
+    tiny_make(&m, &bare);
+    model_config c = config_of(&m, 0);
+    assert_true(c.attn_softcap == 50 && c.final_softcap == 30);
+    assert_true(c.window == 4096 && config_layer_window(&c, 0) == 4096 &&
+                config_layer_window(&c, 1) == 0);
+}
+
 /* ---- the real model ------------------------------------------------------------------------- */
 
 typedef struct greedy_score {
@@ -233,6 +304,9 @@ int main(void) {
         cmocka_unit_test(every_architecture_equals_numpy),
         cmocka_unit_test(later_tokens_do_not_matter),
         cmocka_unit_test(refuses_what_it_cannot_run),
+        cmocka_unit_test(a_factor_alone_is_linear),
+        cmocka_unit_test(longrope_ends_where_it_was_trained),
+        cmocka_unit_test(gemma2_has_its_caps),
         cmocka_unit_test(equals_another_engine_on_the_real_model),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -156,5 +156,6 @@ def norm(x, gain):
     return x / np.sqrt((x * x).mean(-1, keepdims=True) + EPS) * gain
 
 
-for row in MODELS:
-    print(row[0], *(f"{v:.7g}" for v in Model(row).logits()[-2:].reshape(-1)))
+if __name__ == "__main__":
+    for row in MODELS:
+        print(row[0], *(f"{v:.7g}" for v in Model(row).logits()[-2:].reshape(-1)))
