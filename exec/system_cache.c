@@ -16,7 +16,8 @@ static void int_cell(maker *m, uint64_t n) {
 }
 
 static void rate_cell(maker *m, uint64_t part, uint64_t whole) {
-    system_cell(m, whole ? value_real((double)part / (double)whole) : value_null());
+    double rate = whole ? real_rounded((double)part / (double)whole, 4) : 0;
+    system_cell(m, whole ? value_real(rate) : value_null());
 }
 
 /* ---- kvasir_cache: a row a space ---------------------------------------------------------------
@@ -233,7 +234,7 @@ int statements_rows(maker *m, err *e) {
         int_cell(m, h->output_tokens);
         rate_cell(m, h->prompt_tokens - BASE_MIN(h->computed_tokens, h->prompt_tokens),
                   h->prompt_tokens);
-        system_cell(m, value_real(h->seconds));
+        system_cell(m, value_real(real_rounded(h->seconds, 3)));
     }
     return status;
 }

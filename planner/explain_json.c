@@ -6,7 +6,7 @@
  *    "examples": [{"call": 1, "plan": {…}}], "rules": [{"rule": …, "changed": …}], "total": {…}}
  *
  * Invariant: a fact has one key wherever it occurs, numbers are numbers, and nothing is left out
- * for being long.
+ * for being long; but figures are rounded as people read them.
  */
 #include <cjson/cJSON.h>
 #include <math.h>
@@ -56,6 +56,16 @@ static void add_strs(cJSON *o, const char *key, const str *s, int n, const uint8
         cJSON_AddItemToArray(list, cJSON_CreateString(text));
         free(text);
     }
+}
+
+/* To the microsecond. */
+static void add_ms(cJSON *o, const char *key, double ms) {
+    cJSON_AddNumberToObject(o, key, real_rounded(ms, 3));
+}
+
+/* A part of a whole. */
+static void add_share(cJSON *o, const char *key, double share) {
+    cJSON_AddNumberToObject(o, key, real_rounded(share, 4));
 }
 
 static const char *join_name(join_kind k) {
@@ -176,7 +186,7 @@ static void add_actual(cJSON *o, const plan_node *n, const plan_actual *a) {
     if (a->idle)
         cJSON_AddTrueToObject(actual, "never_executed");
     cJSON_AddNumberToObject(actual, "rows", (double)a->rows);
-    cJSON_AddNumberToObject(actual, "ms", a->ms);
+    add_ms(actual, "ms", a->ms);
     if (n->kind != PLAN_LLM)
         return;
     cJSON_AddNumberToObject(actual, "distinct_inputs", (double)a->distinct_inputs);
@@ -190,23 +200,23 @@ static void add_actual(cJSON *o, const plan_node *n, const plan_actual *a) {
     if (a->reordered.n)
         add_str(actual, "asked", a->reordered);
     if (!isnan(a->bound))
-        cJSON_AddNumberToObject(actual, "bound", a->bound);
+        add_share(actual, "bound", a->bound);
     add_tokens(actual, a);
 }
 
 static void add_estimate(cJSON *o, const char *key, const plan_estimate *e, bool llm) {
     cJSON *estimate = cJSON_AddObjectToObject(o, key);
     cJSON_AddNumberToObject(estimate, "rows", round(e->rows));
-    cJSON_AddNumberToObject(estimate, "cost_ms", e->cost_ms);
+    add_ms(estimate, "cost_ms", e->cost_ms);
     cJSON_AddBoolToObject(estimate, "guess", e->guess);
     if (!llm)
         return;
     cJSON_AddNumberToObject(estimate, "distinct_inputs", round(e->distinct_inputs));
     cJSON_AddNumberToObject(estimate, "prompt_tokens", round(e->prompt_tokens));
     cJSON_AddNumberToObject(estimate, "computed_tokens", round(e->computed_tokens));
-    cJSON_AddNumberToObject(estimate, "hit_rate", e->hit_rate);
+    add_share(estimate, "hit_rate", e->hit_rate);
     cJSON_AddNumberToObject(estimate, "output_tokens", round(e->output_tokens));
-    cJSON_AddNumberToObject(estimate, "selectivity", e->selectivity);
+    add_share(estimate, "selectivity", e->selectivity);
 }
 
 static void add_join(cJSON *o, const plan_node *n) {
@@ -313,7 +323,7 @@ static void add_rules(cJSON *root, const plan *p) {
         cJSON_AddBoolToObject(one, "changed", p->rules[i].changed);
         for (int k = 0; k < p->nsavings; k++)
             if (strcmp(p->savings[k].rule, p->rules[i].name) == 0)
-                cJSON_AddNumberToObject(one, "saved_ms", p->savings[k].ms);
+                add_ms(one, "saved_ms", p->savings[k].ms);
     }
 }
 

@@ -198,6 +198,8 @@ bool parse_real(str s, double *out);     /* whole string, never by locale; no he
 /* Shortest text that reads back as `r`; always has a
  * '.', an exponent, or is inf/nan. `out` holds 32 bytes. */
 size_t format_real(double r, char *out);
+/* A figure for people: r to so many decimals, or to three digits where it would have fewer. */
+double real_rounded(double r, int decimals);
 
 /* ---- batches --------------------------------------------------------------------------------- */
 

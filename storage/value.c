@@ -267,6 +267,15 @@ size_t format_real(double r, char *out) {
     return (size_t)n;
 }
 
+double real_rounded(double r, int decimals) {
+    enum { EXACT = 22 }; /* powers of ten are, up to here */
+    if (r == 0 || !isfinite(r))
+        return r;
+    int places = BASE_MAX(decimals, 2 - (int)floor(log10(fabs(r))));
+    double scale = pow(10, BASE_MIN(places, EXACT)), scaled = r * scale;
+    return places <= EXACT && isfinite(scaled) ? round(scaled) / scale : r;
+}
+
 void value_print(buf *b, value v) {
     char text[32];
     switch (v.type) {

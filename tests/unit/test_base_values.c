@@ -102,6 +102,20 @@ static void test_format_real_round_trips(void **state) {
     }
 }
 
+static void test_real_rounded(void **state) {
+    (void)state;
+    static const struct {
+        double r;
+        int decimals;
+        double rounded;
+    } known[] = {{12.3456789, 3, 12.346}, {98765.4321, 0, 98765},      {2.0 / 3, 4, .6667},
+                 {0.0009999, 3, .001},    {.00012345, 3, .000123},     {-1.0005001, 3, -1.001},
+                 {1e300, 3, 1e300},       {1.2345e-30, 3, 1.2345e-30}, {0, 3, 0}};
+    for (size_t k = 0; k < BASE_COUNT(known); k++)
+        assert_true(real_rounded(known[k].r, known[k].decimals) == known[k].rounded);
+    assert_true(isnan(real_rounded(NAN, 3)) && isinf(real_rounded(INFINITY, 3)));
+}
+
 /* The short path of parse_real against strtod. */
 static void test_parse_real_is_exact(void **state) {
     (void)state;
@@ -193,6 +207,7 @@ int main(void) {
         cmocka_unit_test(test_order_is_total_and_hash_agrees),
         cmocka_unit_test(test_integers_as_text),
         cmocka_unit_test(test_reals_as_text),
+        cmocka_unit_test(test_real_rounded),
         cmocka_unit_test(test_format_real_round_trips),
         cmocka_unit_test(test_parse_real_is_exact),
         cmocka_unit_test(test_numbers_ignore_the_locale),

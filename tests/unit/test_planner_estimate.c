@@ -421,8 +421,17 @@ static void test_printed(void **state) {
     assert_non_null(strstr(out.p, "keeps ≈50 % of rows"));
     assert_non_null(strstr(out.p, "Sort by"));
     buf_clear(&out);
-    plan_print_json(p, NULL, &out);
+    plan_actual *actual = ARENA_ARRAY(mem, plan_actual, p->nnodes);
+    actual[p->root->number] = (plan_actual){.known = true, .rows = 3, .ms = 12.3456789};
+    p->total.cost_ms = 98765.432198;
+    p->total.hit_rate = 2.0 / 3;
+    p->root->estimate.cost_ms = 0.00012345;
+    plan_print_json(p, actual, &out);
     assert_non_null(strstr(out.p, "\"selectivity\":\t0.5"));
+    assert_non_null(strstr(out.p, "\"ms\":\t12.346\n"));
+    assert_non_null(strstr(out.p, "\"cost_ms\":\t98765.432,"));
+    assert_non_null(strstr(out.p, "\"cost_ms\":\t0.000123,"));
+    assert_non_null(strstr(out.p, "\"hit_rate\":\t0.6667,"));
     assert_non_null(strstr(out.p, "\"total\""));
     buf_free(&out);
 }
