@@ -76,6 +76,18 @@ const llm_answer *answer_memo_add(answer_memo *m, hash128 key, const llm_answer 
     return slot->answer;
 }
 
+/* ---- sampling -------------------------------------------------------------------------------- */
+
+void call_sampling(const settings *s, const llm_call *call, llm_sampling *out) {
+    *out = (llm_sampling){.temperature = (float)s->temperature,
+                          .top_p = (float)s->top_p,
+                          .min_p = (float)s->min_p,
+                          .top_k = (int)s->top_k,
+                          .seed = (uint64_t)s->seed};
+    if (call->temperature.type == TYPE_REAL)
+        out->temperature = (float)call->temperature.r;
+}
+
 /* ---- on disk --------------------------------------------------------------------------------- */
 
 /*
@@ -90,10 +102,12 @@ void answer_identify(const prompt *p, const settings *s, llm_span *const *spans,
                      answer_id *out) {
     hash128 fingerprint = llm_engine_info(p->engine)->fingerprint;
     hash128 guide = p->guide ? llm_guide_key(p->guide) : (hash128){0, 0};
-    bool sampled = !p->guide && s->temperature > 0;
-    double sampling[3] = {sampled ? s->temperature : 0, sampled ? s->top_p : 1,
-                          sampled ? s->min_p : 0};
-    int64_t more[3] = {sampled ? s->top_k : 0, sampled ? s->seed : 0, 0};
+    llm_sampling how;
+    call_sampling(s, p->call, &how);
+    if (p->guide || how.temperature <= 0) /* the rest does not matter */
+        how = (llm_sampling){.top_p = 1};
+    double sampling[3] = {(double)how.temperature, (double)how.top_p, (double)how.min_p};
+    int64_t more[3] = {how.top_k, (int64_t)how.seed, 0};
     if (!p->guide)
         more[2] = p->call->max_tokens ? p->call->max_tokens : s->max_tokens;
     buf_clear(&out->identity);

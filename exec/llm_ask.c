@@ -144,18 +144,6 @@ void llm_ask_known(op *o) {
     }
 }
 
-static void sampling_of(const settings *s, const llm_call *call, llm_sampling *out) {
-    *out = (llm_sampling){.temperature = (float)s->temperature,
-                          .top_p = (float)s->top_p,
-                          .min_p = (float)s->min_p,
-                          .top_k = (int)s->top_k,
-                          .seed = (uint64_t)s->seed};
-    if (call->temperature.type == TYPE_REAL)
-        out->temperature = (float)call->temperature.r;
-    if (call->temperature.type == TYPE_INTEGER)
-        out->temperature = (float)call->temperature.i;
-}
-
 /* What goes with every input of one submission. */
 typedef struct submission {
     llm_session *session;
@@ -185,7 +173,7 @@ static int submit_input(op *o, int use, uint32_t input, const submission *sub, i
                            .max_tokens = u->use->call->max_tokens ? u->use->call->max_tokens
                                                                   : (int)set->max_tokens,
                            .keep = sub->keep};
-    sampling_of(set, u->use->call, &request.sampling);
+    call_sampling(set, u->use->call, &request.sampling);
     int status = llm_submit(sub->session, &request, e);
     if (status == 0) {
         o->ctx->summary.head_tokens += u->prompt->head_tokens;

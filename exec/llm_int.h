@@ -163,6 +163,9 @@ const llm_answer *answer_memo_find(const answer_memo *m, hash128 key);
 const llm_answer *answer_memo_add(answer_memo *m, hash128 key,
                                   const llm_answer *a); /* copies text */
 
+/* How a call's TEXT answers are drawn: the statement's settings, and over them its own options. */
+void call_sampling(const settings *s, const llm_call *call, llm_sampling *out);
+
 /* Identity of a prompt's answer on disk: engine, tokens, constraint, sampling, template. */
 typedef struct answer_id {
     hash128 key;

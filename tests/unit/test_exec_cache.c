@@ -65,6 +65,33 @@ static void a_second_session_asks_nothing_again(void **state) {
     assert_int_equal(session(NULL, question).sum.llm.requests, ROWS);
 }
 
+/* What a call's options say of sampling is as much part of an answer's identity as a setting. */
+static void answers_drawn_otherwise_are_others(void **state) {
+    (void)state;
+    static const struct {
+        const char *set, *options;
+        uint64_t known;
+    } steps[] = {
+        {NULL, "", 0},
+        {NULL, ", temperature => 0.7", 0},
+        {NULL, ", temperature => 0.7", ROWS},
+        {"SET temperature = 0.7", "", ROWS},
+        {"SET temperature = 0.7", ", temperature => 0", ROWS}, /* the first one's */
+        {"SET seed = 1", "", ROWS},                            /* not drawn at all */
+        {"SET seed = 1", ", temperature => 0.7", 0},
+        {NULL, ", max_tokens => 5", 0},
+    };
+    make_table("test:hash");
+    for (size_t i = 0; i < BASE_COUNT(steps); i++) {
+        buf sql = {0};
+        buf_printf(&sql, "SELECT LLM('Say {body}', body, model => m%s) FROM t", steps[i].options);
+        outcome o = session(steps[i].set, sql.p);
+        assert_int_equal(o.sum.answers_stored, steps[i].known);
+        assert_int_equal(o.sum.llm.requests, ROWS - steps[i].known);
+        buf_free(&sql);
+    }
+}
+
 static void the_history_says_what_was_asked(void **state) {
     (void)state;
     make_table("test:hash");
@@ -306,6 +333,7 @@ static void a_machine_that_computes_otherwise_is_found_out(void **state) {
 int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         TEST(a_second_session_asks_nothing_again),
+        TEST(answers_drawn_otherwise_are_others),
         TEST(the_history_says_what_was_asked),
         TEST(a_killed_statement_resumes_with_the_same_answers),
         TEST(flipped_bits_change_no_answer),
