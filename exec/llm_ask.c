@@ -186,7 +186,9 @@ static int submit_input(op *o, int use, uint32_t input, const submission *sub, i
     err reason = *e;
     err_set_at(e, reason.code, u->use->call->pos, u->use->call->len, "LLM#%d, row %lld: %s",
                u->use->call->number, (long long)row_of_input(u->in, input), reason.message);
-    if (reason.code == ERR_LIMIT)
+    if (reason.hint[0])
+        err_hint(e, "%s", reason.hint);
+    else if (reason.code == ERR_LIMIT)
         err_hint(e,
                  "SET llm_overflow = 'truncate' shortens such prompts, SET llm_on_error = 'null' "
                  "passes their rows over");

@@ -42,7 +42,7 @@ static int precision_choose(llm_engine *engine, const llm_engine_options *option
             e, ERR_UNSUPPORTED,
             "precision 'int8' is not offered by the CPU backend: answers as exact as the "
             "others' take two products for one, which leaves nothing of its speed; use "
-            "f32, bf16 or auto");
+            "'f32', 'bf16' or 'auto'");
     }
     *bf16 = options->precision == LLM_BF16;
     info->precision_reason = "asked for";
@@ -190,7 +190,7 @@ int cpu_ready(llm_engine *engine, err *e) {
                           !hash128_equal(gguf_identity(engine->file), s->weights))) {
             atomic_store(&engine->outdated, true);
             err_set(&s->load_error, ERR_MODEL,
-                    "%s computes otherwise than when it was last loaded here: run the statement "
+                    "'%s' computes otherwise than when it was last loaded here: run the statement "
                     "again, so that stored answers and new ones do not mix",
                     engine->info.path);
         }

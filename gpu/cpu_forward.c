@@ -469,9 +469,13 @@ int cpu_work_new(llm_engine *engine, const work_size *size, void **work, err *e)
     w->written = mem_zalloc((size_t)BASE_MAX(size->blocks, 1));
     attend_scratch_new(w);
     if (!buffers_new(w) || w->kv == NULL) {
+        buf kv_size = {0};
+        buf_append_bytes(&kv_size, w->kv_bytes);
         cpu_work_free(engine, w);
-        return err_set(e, ERR_FULL, "no memory for %zu bytes of KV and the buffers of %d rows",
-                       w->kv_bytes, size->rows);
+        err_set(e, ERR_FULL, "no memory for %s of KV and the buffers of %d rows", kv_size.p,
+                size->rows);
+        buf_free(&kv_size);
+        return ERR_FULL;
     }
     *work = w;
     return 0;

@@ -15,7 +15,6 @@
 #include "side_file_int.h"
 
 enum { LEAST_CAPABILITY = 8 }; /* bf16 tensor cores and cp.async: Ampere */
-static const double GIB = 1024.0 * 1024.0 * 1024.0;
 
 /* ---- the card -------------------------------------------------------------------------------- */
 
@@ -61,9 +60,14 @@ static int refuse_small_card(const llm_engine *engine, err *e) {
            need = engine->file != NULL ? engine_parameters(engine->file) * sizeof(uint16_t) : 0;
     int code = cuda_check(cudaMemGetInfo(&left, &total), "asking for the card's memory", e);
     if (code == 0 && need + room > left) {
-        return err_set(e, ERR_FULL,
-                       "the model needs %.1f GiB on the card, %.1f of %.1f GiB are free",
-                       (double)(need + room) / GIB, (double)left / GIB, (double)total / GIB);
+        buf sizes[3] = {{0}, {0}, {0}};
+        buf_append_bytes(&sizes[0], need + room);
+        buf_append_bytes(&sizes[1], left);
+        buf_append_bytes(&sizes[2], total);
+        code = err_set(e, ERR_FULL, "the model needs %s on the card, %s of its %s are free",
+                       sizes[0].p, sizes[1].p, sizes[2].p);
+        for (size_t i = 0; i < BASE_COUNT(sizes); i++)
+            buf_free(&sizes[i]);
     }
     return code;
 }
@@ -104,9 +108,13 @@ static void info_fill(llm_engine *engine, const struct cudaDeviceProp *card) {
     llm_model_info *info = &engine->info;
     size_t left = 0, total = card->totalGlobalMem;
     bool known = cudaMemGetInfo(&left, &total) == cudaSuccess;
-    snprintf(s->name, sizeof s->name, "cuda:%d %s, %.0f GiB (%.0f free after loading)", s->device,
-             card->name, (double)total / GIB, (double)left / GIB);
-    buf reason = {0};
+    buf reason = {0}, memory = {0};
+    buf_append_bytes(&memory, total);
+    buf_append_c(&memory, " (");
+    buf_append_bytes(&memory, left);
+    snprintf(s->name, sizeof s->name, "cuda:%d %s, %s free after loading)", s->device, card->name,
+             memory.p);
+    buf_free(&memory);
     cuda_gemm_describe(s->g, &reason);
     snprintf(s->reason, sizeof s->reason, "tensor cores; %s", reason.p);
     buf_free(&reason);
@@ -241,7 +249,7 @@ static int cuda_open(llm_engine *engine, const llm_engine_options *options, err 
     int device = device_number(options->device, e);
     char why[200];
     if (device < 0)
-        return e->code;
+        return (int)e->code;
     if (!cuda_usable(device, why, sizeof why))
         return err_set(e, ERR_UNSUPPORTED, "cuda:%d: %s", device, why);
     int code = refuse_options(options, e);

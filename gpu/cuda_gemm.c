@@ -164,7 +164,7 @@ int cuda_gemm_declare(cuda_gemm *g, int n, int k, bool out_f32, int rows, err *e
         }
     }
     if (g->nplans == CUDA_GEMM_PLANS) {
-        err_set(e, ERR_LIMIT, "more than %d shapes of matrices", CUDA_GEMM_PLANS);
+        err_set(e, ERR_LIMIT, "the model has more than %d shapes of matrices", CUDA_GEMM_PLANS);
         return -1;
     }
     g->plans[g->nplans] = (gemm_plan){.n = n, .k = k, .rows = rows, .out_f32 = out_f32};

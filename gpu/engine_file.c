@@ -21,12 +21,23 @@ uint64_t engine_parameters(const gguf *file) {
     return total;
 }
 
+/* Several models may be open, and what reads the keys knows none of their paths. */
+static int name_file(const char *path, err *e) {
+    err why = *e;
+    err_set(e, why.code, "'%s': %s", path, why.message);
+    if (why.hint[0])
+        err_hint(e, "%s", why.hint);
+    return (int)why.code;
+}
+
 int engine_file_open(llm_engine *engine, const char *path, err *e) {
     int code = gguf_open(path, &engine->file, e);
-    code = code != 0 ? code : config_read(engine->file, &engine->config, e);
-    code = code != 0 ? code : tokenizer_new(engine->file, &engine->tokenizer, e);
     if (code != 0)
         return code;
+    code = config_read(engine->file, &engine->config, e);
+    code = code != 0 ? code : tokenizer_new(engine->file, &engine->tokenizer, e);
+    if (code != 0)
+        return name_file(path, e);
     engine->bos = tokenizer_bos(engine->tokenizer);
     engine->eos = tokenizer_eos(engine->tokenizer);
     engine->adds_bos = tokenizer_adds_bos(engine->tokenizer);

@@ -215,7 +215,7 @@ static int shape_find(gemm *g, int k, int n, err *e) {
         if (g->shapes[s].k == k && g->shapes[s].n == n)
             return s;
     if (g->nshapes == MAX_SHAPES)
-        return -err_set(e, ERR_LIMIT, "more than %d shapes of matrices", MAX_SHAPES);
+        return -err_set(e, ERR_LIMIT, "the model has more than %d shapes of matrices", MAX_SHAPES);
     g->shapes[g->nshapes] = (gemm_shape){.k = k, .n = n};
     return g->nshapes++;
 }

@@ -76,7 +76,7 @@ struct gguf {
 
 /* One shard while it is read. */
 typedef struct parse {
-    const char *path;
+    const char *called; /* in messages: 'x.gguf' */
     const uint8_t *start, *at, *end;
     kv *kvs;
     size_t nkvs;
@@ -95,7 +95,7 @@ static int corrupt(parse *p, const char *format, ...) {
     va_start(args, format);
     vsnprintf(why, sizeof why, format, args);
     va_end(args);
-    return err_set(p->e, ERR_CORRUPT, "%s is damaged: %s (at byte %td)", p->path, why,
+    return err_set(p->e, ERR_CORRUPT, "%s is damaged: %s (at byte %td)", p->called, why,
                    p->at - p->start);
 }
 
@@ -133,8 +133,8 @@ static int read_array(parse *p, str key, gguf_array *out) {
         return corrupt(p, "the array %.*s has elements of unknown type %" PRIu32, shown(key), key.p,
                        out->element_type);
     if (out->element_type == VALUE_ARRAY)
-        return err_set(p->e, ERR_UNSUPPORTED, "%s: %.*s is an array of arrays", p->path, shown(key),
-                       key.p);
+        return err_set(p->e, ERR_UNSUPPORTED, "%s: %.*s is an array of arrays", p->called,
+                       shown(key), key.p);
     out->data = p->at;
     size_t width = value_bytes[out->element_type];
     /* A string takes at least its length field, so this bounds the loop by the file's size. */
@@ -201,7 +201,7 @@ static int read_tensor(parse *p, gguf_tensor *t, uint64_t *offset) {
     if (!q)
         return err_set(p->e, ERR_UNSUPPORTED,
                        "%s: the tensor %.*s is of type %s (%" PRIu32 "), which is not supported",
-                       p->path, shown(t->name), t->name.p, quant_type_label(type), type);
+                       p->called, shown(t->name), t->name.p, quant_type_label(type), type);
     t->type = q->type;
     if (t->dims[0] % (uint64_t)q->block_elements != 0)
         return corrupt(p, "rows of the tensor %.*s do not divide into blocks of %s", shown(t->name),
@@ -273,16 +273,16 @@ static int read_header(parse *p, uint64_t *ntensors, uint64_t *nkvs) {
     char magic[4];
     uint32_t version;
     if (!read_raw(p, magic, sizeof magic) || memcmp(magic, "GGUF", 4) != 0)
-        return err_set(p->e, ERR_CORRUPT, "%s is not a GGUF file", p->path);
+        return err_set(p->e, ERR_CORRUPT, "%s is not a GGUF file", p->called);
     if (!read_raw(p, &version, sizeof version) || !read_raw(p, ntensors, sizeof *ntensors) ||
         !read_raw(p, nkvs, sizeof *nkvs))
         return corrupt(p, "its header is cut off");
     if (version == 0 || (version & 0xffff) == 0)
         return err_set(p->e, ERR_UNSUPPORTED,
-                       "%s is a big-endian GGUF file, which is not supported", p->path);
+                       "%s is a big-endian GGUF file, which is not supported", p->called);
     if (version != 2 && version != 3)
         return err_set(p->e, ERR_UNSUPPORTED,
-                       "%s is GGUF version %" PRIu32 "; versions 2 and 3 are supported", p->path,
+                       "%s is GGUF version %" PRIu32 "; versions 2 and 3 are supported", p->called,
                        version);
     if (*nkvs > left(p) / KV_MIN_BYTES)
         return corrupt(p, "it claims %" PRIu64 " keys, more than it holds", *nkvs);
@@ -316,19 +316,19 @@ static int read_shard(parse *p, size_t *head_bytes) {
 static int map_file(const char *path, mapping *out, err *e) {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
-        return err_set_errno(e, errno, "cannot open the model %s", path);
+        return err_set_errno(e, errno, "cannot open the model '%s'", path);
     struct stat st;
     int rc = 0;
     if (fstat(fd, &st) != 0)
-        rc = err_set_errno(e, errno, "cannot read the model %s", path);
+        rc = err_set_errno(e, errno, "cannot read the model '%s'", path);
     else if (!S_ISREG(st.st_mode))
-        rc = err_set(e, ERR_IO, "the model %s is not a file", path);
+        rc = err_set(e, ERR_IO, "the model '%s' is not a file", path);
     else if (st.st_size == 0)
-        rc = err_set(e, ERR_CORRUPT, "%s is empty, not a GGUF file", path);
+        rc = err_set(e, ERR_CORRUPT, "'%s' is empty, not a GGUF file", path);
     if (rc == 0) {
         void *p = mmap(NULL, (size_t)st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
         if (p == MAP_FAILED)
-            rc = err_set_errno(e, errno, "cannot map the model %s", path);
+            rc = err_set_errno(e, errno, "cannot map the model '%s'", path);
         else
             *out = (mapping){.p = p, .n = (size_t)st.st_size, .mapped = true};
     }
@@ -337,11 +337,11 @@ static int map_file(const char *path, mapping *out, err *e) {
 }
 
 /* Reads `m` (taken) and appends its tensors; the first shard's keys become the file's. */
-static int add_shard(gguf *g, const char *path, mapping m, err *e) {
+static int add_shard(gguf *g, const char *called, mapping m, err *e) {
     g->maps = mem_realloc(g->maps, sizeof *g->maps * (g->nmaps + 1));
     mapping *map = &g->maps[g->nmaps++];
     *map = m;
-    parse p = {.path = path, .start = m.p, .at = m.p, .end = m.p + m.n, .e = e};
+    parse p = {.called = called, .start = m.p, .at = m.p, .end = m.p + m.n, .e = e};
     int rc = read_shard(&p, &map->head_bytes);
     if (rc == 0 && g->nmaps > 1) {
         uint64_t number;
@@ -371,19 +371,23 @@ static int add_other_shards(gguf *g, const char *path, uint64_t count, err *e) {
     size_t n = strlen(path), tail = strlen(suffix);
     if (count > MAX_SHARDS || n < tail || strcmp(path + n - tail, suffix) != 0)
         return err_set(e, ERR_CORRUPT,
-                       "%s is one of %" PRIu64 " shards, but its name does not end in %s", path,
+                       "'%s' is one of %" PRIu64 " shards, but its name does not end in '%s'", path,
                        count, suffix);
-    char *shard = mem_alloc(n + 64);
+    buf shard = {0}, called = {0};
     int rc = 0;
     for (uint64_t i = 1; i < count && rc == 0; i++) {
-        snprintf(shard, n + 64, "%.*s-%05" PRIu64 "-of-%05" PRIu64 ".gguf", (int)(n - tail), path,
-                 i + 1, count);
+        buf_clear(&shard);
+        buf_clear(&called);
+        buf_printf(&shard, "%.*s-%05" PRIu64 "-of-%05" PRIu64 ".gguf", (int)(n - tail), path, i + 1,
+                   count);
+        buf_printf(&called, "'%s'", shard.p);
         mapping m;
-        rc = map_file(shard, &m, e);
+        rc = map_file(shard.p, &m, e);
         if (rc == 0)
-            rc = add_shard(g, shard, m, e);
+            rc = add_shard(g, called.p, m, e);
     }
-    free(shard);
+    buf_free(&shard);
+    buf_free(&called);
     return rc;
 }
 
@@ -392,7 +396,7 @@ static int compare_names(const void *a, const void *b) {
                        (*(const gguf_tensor *const *)b)->name);
 }
 
-static int index_tensors(gguf *g, const char *path, err *e) {
+static int index_tensors(gguf *g, const char *called, err *e) {
     g->by_name = mem_zalloc(sizeof *g->by_name * (g->ntensors + 1));
     for (size_t i = 0; i < g->ntensors; i++)
         g->by_name[i] = &g->tensors[i];
@@ -400,31 +404,32 @@ static int index_tensors(gguf *g, const char *path, err *e) {
     for (size_t i = 1; i < g->ntensors; i++) {
         str name = g->by_name[i]->name;
         if (str_equal(g->by_name[i - 1]->name, name))
-            return err_set(e, ERR_CORRUPT, "%s is damaged: the tensor %.*s occurs twice", path,
+            return err_set(e, ERR_CORRUPT, "%s is damaged: the tensor %.*s occurs twice", called,
                            shown(name), name.p);
     }
     uint64_t expected;
     if (gguf_get_u64(g, "split.tensors.count", &expected) && expected != g->ntensors)
-        return err_set(e, ERR_CORRUPT, "%s: its shards hold %zu tensors instead of %" PRIu64, path,
-                       g->ntensors, expected);
+        return err_set(e, ERR_CORRUPT, "%s: its shards hold %zu tensors instead of %" PRIu64,
+                       called, g->ntensors, expected);
     return 0;
 }
 
-static int open_mapping(const char *path, mapping m, gguf **out, err *e) {
+/* path: NULL for a file in memory. */
+static int open_mapping(const char *path, const char *called, mapping m, gguf **out, err *e) {
     gguf *g = mem_zalloc(sizeof *g);
-    int rc = add_shard(g, path, m, e);
+    int rc = add_shard(g, called, m, e);
     uint64_t shards = 1, number = 0;
     if (rc == 0 && gguf_get_u64(g, "split.count", &shards) && shards > 1) {
         if (gguf_get_u64(g, "split.no", &number) && number != 0)
             rc = err_set(e, ERR_MODEL, "%s is shard %" PRIu64 " of %" PRIu64 ": open the first one",
-                         path, number + 1, shards);
+                         called, number + 1, shards);
         else if (!m.mapped)
-            rc = err_set(e, ERR_UNSUPPORTED, "%s is sharded: only files on disk may be", path);
+            rc = err_set(e, ERR_UNSUPPORTED, "%s is sharded: only files on disk may be", called);
         else
             rc = add_other_shards(g, path, shards, e);
     }
     if (rc == 0)
-        rc = index_tensors(g, path, e);
+        rc = index_tensors(g, called, e);
     if (rc) {
         gguf_close(g);
         g = NULL;
@@ -437,12 +442,18 @@ int gguf_open(const char *path, gguf **out, err *e) {
     *out = NULL;
     mapping m;
     int rc = map_file(path, &m, e);
-    return rc ? rc : open_mapping(path, m, out, e);
+    if (rc)
+        return rc;
+    buf called = {0};
+    buf_printf(&called, "'%s'", path);
+    rc = open_mapping(path, called.p, m, out, e);
+    buf_free(&called);
+    return rc;
 }
 
 int gguf_open_memory(const void *bytes, size_t n, gguf **out, err *e) {
     *out = NULL;
-    return open_mapping("the model in memory", (mapping){.p = bytes, .n = n}, out, e);
+    return open_mapping(NULL, "the model in memory", (mapping){.p = bytes, .n = n}, out, e);
 }
 
 void gguf_close(gguf *g) {

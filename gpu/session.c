@@ -5,6 +5,7 @@
  * (session_int.h). The order of work is schedule.c's, the meaning of logits settle.c's.
  */
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -20,6 +21,28 @@ double session_now_ms(void) {
 }
 
 /* ---- lifetime -------------------------------------------------------------------------------- */
+
+/* The least size in the words of buf_append_bytes, two digits at most below ten, that is no less
+ * than `bytes`: a hint must hold when it is followed. */
+static size_t size_up(size_t bytes) {
+    size_t unit = 1;
+    while (bytes / unit >= 1024)
+        unit *= 1024;
+    double n = (double)bytes / (double)unit;
+    n = unit > 1 && n < 9.9 ? ceil(n * 10) / 10 : ceil(n);
+    return (size_t)ceil(n * (double)unit);
+}
+
+static int refuse_memory(size_t given, size_t need, const char *who, err *e) {
+    buf least = {0}, now = {0};
+    buf_append_bytes(&least, size_up(need));
+    buf_append_bytes(&now, given);
+    err_set(e, ERR_LIMIT, "%s needs kv_memory of at least %s; it is %s", who, least.p, now.p);
+    err_hint(e, "SET kv_memory = '%s', or more", least.p);
+    buf_free(&least);
+    buf_free(&now);
+    return ERR_LIMIT;
+}
 
 int llm_session_new(llm_engine *engine, const llm_session_options *options, llm_session **out,
                     err *e) {
@@ -40,8 +63,7 @@ int llm_session_new(llm_engine *engine, const llm_session_options *options, llm_
     }
     *out = NULL;
     if (blocks < 2) {
-        int code = err_set(e, ERR_LIMIT, "kv_memory of %zu bytes holds no two blocks of %zu bytes",
-                           o->kv_memory_bytes, s->block_size);
+        int code = refuse_memory(o->kv_memory_bytes, 2 * s->block_size, "this model", e);
         free(s);
         return code;
     }
@@ -246,10 +268,9 @@ static int fit_check(llm_session *s, request *r, err *e) {
         r->guide != NULL && r->guide->kind == LLM_GUIDE_CHOICE ? 2 * r->guide->longest : 2;
     int need = (r->prompt_tokens + answer) / LLM_BLOCK_TOKENS + 1 + segments;
     if (need > s->device_blocks) {
-        return err_set(e, ERR_LIMIT,
-                       "a prompt of %d tokens and its answer need %d KV blocks, kv_memory of %zu "
-                       "bytes holds %d",
-                       r->prompt_tokens, need, s->stats.kv_budget_bytes, s->device_blocks);
+        char who[80];
+        snprintf(who, sizeof who, "a prompt of %d tokens with its answer", r->prompt_tokens);
+        return refuse_memory(s->stats.kv_budget_bytes, (size_t)need * s->block_size, who, e);
     }
     return 0;
 }
@@ -450,8 +471,9 @@ int llm_logprobs(llm_session *s, const llm_token *tokens, size_t count, float *o
         return err_set(e, ERR_UNSUPPORTED, "%s gives no logits", info->name);
     size_t need = count / LLM_BLOCK_TOKENS + 1;
     if (count == 0 || count > (size_t)context_limit(s) || need > (size_t)s->device_blocks) {
-        return err_set(e, ERR_LIMIT, "a prompt of %zu tokens: the context holds %d, kv_memory %d",
-                       count, info->context, s->device_blocks * LLM_BLOCK_TOKENS);
+        return err_set(e, ERR_LIMIT,
+                       "a prompt of %zu tokens: the model's context holds %d, kv_memory %d", count,
+                       info->context, s->device_blocks * LLM_BLOCK_TOKENS);
     }
     int code = work_begin(s, e);
     if (code != 0)

@@ -2,6 +2,7 @@
  * test_gpu_gguf.c - GGUF files: what is read, and that every kind of damage is refused with its
  * reason.
  */
+#include "engine_int.h"
 #include "gpu_testing.h"
 
 static void two_tensors(gguf_maker *m) {
@@ -172,6 +173,42 @@ static void write_file(const char *path, str bytes) {
     assert_int_equal(fclose(f), 0);
 }
 
+/* Whatever is wrong with a file, the message says which one it is. */
+static void names_the_file(void **state) {
+    (void)state;
+    char dir[64] = P_tmpdir "/kvasir-gguf-XXXXXX", path[128], quoted[132];
+    assert_non_null(mkdtemp(dir));
+    snprintf(path, sizeof path, "%s/odd one.gguf", dir);
+    snprintf(quoted, sizeof quoted, "'%s'", path);
+    gguf_maker bird = {0}, old = {0}, torn = {0};
+    make_str(&bird, "general.architecture", "bird");
+    torn.nkvs = 3;
+    const struct {
+        gguf_maker *maker;
+        uint32_t version;
+        const char *reason;
+    } files[] = {{&bird, 3, "\"bird\" are not supported"},
+                 {&old, 1, "version 1"},
+                 {&torn, 3, "damaged"},
+                 {NULL, 0, "cannot open"}};
+    for (size_t i = 0; i < BASE_COUNT(files); i++) {
+        llm_engine engine = {.mem = arena_new()};
+        err e = {0};
+        if (files[i].maker)
+            write_file(path, make_file(files[i].maker, files[i].version));
+        else
+            unlink(path);
+        assert_int_not_equal(engine_file_open(&engine, path, &e), 0);
+        if (!strstr(e.message, quoted) || !strstr(e.message, files[i].reason))
+            fail_msg("\"%s\" does not say %s and \"%s\"", e.message, quoted, files[i].reason);
+        if (files[i].maker)
+            make_free(files[i].maker);
+        gguf_close(engine.file);
+        arena_free(engine.mem);
+    }
+    rmdir(dir);
+}
+
 static void reads_shards(void **state) {
     (void)state;
     char dir[64] = P_tmpdir "/kvasir-gguf-XXXXXX", paths[2][128];
@@ -233,6 +270,7 @@ int main(void) {
         cmocka_unit_test(reads_values_and_tensors),
         cmocka_unit_test(refuses_each_kind_of_damage),
         cmocka_unit_test(survives_cuts_and_flips),
+        cmocka_unit_test(names_the_file),
         cmocka_unit_test(reads_shards),
         cmocka_unit_test(identity_sees_metadata_and_weights),
     };

@@ -251,6 +251,18 @@ static void many_rows_in_few_blocks(void **state) {
     fixture_close(&f);
 }
 
+/* The size behind `what`, as SET reads it. */
+static size_t size_after(const char *text, const char *what) {
+    const char *at = strstr(text, what);
+    double number;
+    char unit[4] = "";
+    assert_non_null(at);
+    assert_int_equal(sscanf(at + strlen(what), "%lf %2[BkMG]", &number, unit), 2);
+    return (size_t)(number * (double)((size_t)1 << (unit[0] == 'M'   ? 20
+                                                    : unit[0] == 'k' ? 10
+                                                                     : 0)));
+}
+
 static void too_long_for_the_budget(void **state) {
     (void)state;
     fixture f;
@@ -260,12 +272,20 @@ static void too_long_for_the_budget(void **state) {
     llm_session *s;
     llm_session_options one = {.kv_memory_bytes = block};
     assert_int_equal(llm_session_new(&f.engine, &one, &s, &e), ERR_LIMIT);
+    size_t least = size_after(e.message, "at least ");
+    assert_in_range(least, 2 * block, 2 * block * 11 / 10 + 1);
+    assert_int_equal(size_after(e.hint, "kv_memory = '"), least);
+    assert_non_null(strstr(e.message, "this model needs kv_memory of at least"));
     s = session(&f, (llm_session_options){.kv_memory_bytes = 2 * block});
     char field[256];
     text_of(20, field, sizeof field);
     const piece pieces[] = {{LLM_SPAN_TEMPLATE, ""}, {LLM_SPAN_VALUE, field}};
     assert_int_equal(submit(&f, s, pieces, 2, 20, 0, &e), ERR_LIMIT);
-    assert_non_null(strstr(e.message, "kv_memory"));
+    assert_non_null(strstr(e.message, "tokens with its answer needs kv_memory of at least"));
+    least = size_after(e.hint, "kv_memory = '");
+    llm_session *larger = session(&f, (llm_session_options){.kv_memory_bytes = least});
+    assert_int_equal(submit(&f, larger, pieces, 2, 20, 0, &e), 0);
+    llm_session_free(larger);
     llm_stats st;
     llm_session_stats(s, &st);
     assert_int_equal(st.requests, 0); /* nothing was started */
