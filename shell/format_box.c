@@ -6,10 +6,10 @@
  *                                        with its columns
  *
  * Invariant: what utf8_width counts is what the terminal shows; every line of a box has the same
- * width. A box that would leave its text columns fewer than MIN_TEXT columns is shown vertically
+ * width. A box that would leave a text column fewer than MIN_TEXT columns is shown vertically
  * instead.
  */
-#include <limits.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "shell_int.h"
@@ -122,65 +122,82 @@ void text_markdown_row(format *f, const batch *b, int row) {
     keep_row(f, b, row, true);
 }
 
-/* ---- fitting --------------------------------------------------------------------------------- */
+/* ---- fitting ------------------------------------------------------------------------------------
+ *
+ * Where there is no room for all, it goes, until it is used up: to numbers, which are never cut; to
+ * MIN_TEXT of each other column; to what nine cells of ten need, the narrowest column first, so
+ * that a short column keeps its width and the widest gives way; to the odd long cell; and last to
+ * headings.
+ */
 
-/* Numbers keep their width; text columns share the rest: none wider than `level`, the widest level
- * that fits. False: too narrow to be read as a table. */
+static int bar_columns(const format *f) {
+    return 3 * f->ncols + 1;
+}
+
+static int total_width(const format *f, const int *width) {
+    int total = 0;
+    for (int i = 0; i < f->ncols; i++)
+        total += width[i];
+    return total;
+}
+
+/* The width that nine cells of ten in column k do not exceed, or `most`. */
+static int usual_width(const format *f, int k, int most) {
+    const box_state *s = f->state;
+    uint64_t *cells = mem_zalloc(sizeof *cells * (size_t)(most + 1)), wider = 0;
+    for (const chunk *c = s->first; c; c = c->next)
+        for (int r = 0; r < c->rows; r++)
+            cells[BASE_MIN(c->cells[r * f->ncols + k].width, most)]++;
+    int width = most;
+    while (width > 0 && (wider += cells[width]) <= f->rows_kept / 10)
+        width--;
+    free(cells);
+    return width;
+}
+
+/* Raises what is narrowest, column by column, to its target; returns the room that is left. */
+static int widen(const format *f, int *width, const int *target, int room) {
+    for (; room > 0; room--) {
+        int least = -1;
+        for (int i = 0; i < f->ncols; i++)
+            if (width[i] < target[i] && (least < 0 || width[i] < width[least]))
+                least = i;
+        if (least < 0)
+            break;
+        width[least]++;
+    }
+    return room;
+}
+
+/* What .width says of column i; 0: nothing. */
+static int asked_width(const format *f, int i) {
+    return i < f->options.nwidths ? abs(f->options.widths[i]) : 0;
+}
+
+/* False: too narrow to be read as a table. */
 static bool fit(format *f) {
     box_state *s = f->state;
-    for (int i = 0; i < f->ncols && i < f->options.nwidths; i++) {
-        int w = f->options.widths[i];
-        if (w != 0)
-            s->width[i] = w < 0 ? -w : w;
-        if (w < 0)
-            s->right[i] = true;
-    }
-    if (f->options.width == 0)
-        return true;
-    int room = f->options.width - (3 * f->ncols + 1), total = 0, texts = 0;
     for (int i = 0; i < f->ncols; i++)
-        total += s->width[i];
-    if (total <= room)
-        return true;
-    total = 0;
-    for (int i = 0; i < f->ncols; i++) {
-        if (s->right[i]) /* a number is never cut, its heading may be */
-            s->width[i] = BASE_MAX(s->data[i], BASE_MIN(s->width[i], MIN_TEXT));
-        total += s->width[i];
-        if (s->right[i])
-            room -= s->width[i];
-        else
-            texts++;
-    }
-    if (total <= f->options.width - (3 * f->ncols + 1))
-        return true;
-    if (texts == 0 || room <= 0)
-        return false;
-    int level = INT_MAX, left = room, open = texts;
-    for (bool changed = true; changed && open > 0;) {
-        changed = false;
-        level = left / open;
-        left = room;
-        open = texts;
-        for (int i = 0; i < f->ncols; i++) {
-            if (!s->right[i] && s->width[i] <= level) {
-                left -= s->width[i];
-                open--;
-            }
+        if (asked_width(f, i)) {
+            s->width[i] = s->data[i] = asked_width(f, i);
+            s->right[i] |= f->options.widths[i] < 0;
         }
-        if (open > 0 && left / open > level)
-            changed = true;
-    }
-    if (level < MIN_TEXT)
-        return false;
-    /* what division left over goes to the first ones */
-    int extra = open > 0 ? left - level * open : 0;
+    int room = f->options.width - bar_columns(f);
+    if (f->options.width == 0 || total_width(f, s->width) <= room)
+        return true;
+    int *width = ARENA_ARRAY(f->mem, int, f->ncols), *usual = ARENA_ARRAY(f->mem, int, f->ncols);
     for (int i = 0; i < f->ncols; i++) {
-        if (s->right[i] || s->width[i] <= level)
-            continue;
-        s->width[i] = level + (extra > 0);
-        extra -= extra > 0;
+        int least = BASE_MIN(s->width[i], MIN_TEXT); /* of a heading too */
+        width[i] = s->right[i] ? BASE_MAX(s->data[i], least) : least;
+        usual[i] = asked_width(f, i) ? s->data[i] : usual_width(f, i, BASE_MAX(room, 0));
     }
+    room -= total_width(f, width);
+    if (room < 0)
+        return false;
+    room = widen(f, width, usual, room);
+    room = widen(f, width, s->data, room);
+    widen(f, width, s->width, room);
+    s->width = width;
     return true;
 }
 

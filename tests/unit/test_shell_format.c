@@ -66,6 +66,101 @@ static void test_box_ascii(void **state) {
     assert_non_null(strstr(text, "... 2 more rows\n"));
 }
 
+enum { FILM_COLUMNS = 5, FILMS = 10 };
+
+/* Films with a question's answer: short columns, a long text, one title much longer than the others
+ * and a heading longer than what stands under it. */
+static char *render_films(int width, int ncols) {
+    static const char *const heads[FILM_COLUMNS] = {"id", "title", "year", "review",
+                                                    "LLM('Is {review} positive?', review)"};
+    static const value_type kinds[FILM_COLUMNS] = {TYPE_INTEGER, TYPE_TEXT, TYPE_TEXT, TYPE_TEXT,
+                                                   TYPE_TEXT};
+    static const char *const titles[FILMS] = {
+        "Ironmouth",  "Tide", "The Lamp",
+        "Nine Crows", "Salt", "The Extraordinarily Long Voyage of the Good Ship Perseverance",
+        "Ember",      "Kite", "Low Sun",
+        "Harbour"};
+    static const char *const reviews[2] = {
+        "The tide as the hero's ally is a wonderful idea, beautifully carried out.",
+        "It looks expensive and feels cheap."};
+    static buf out;
+    arena *mem = arena_new();
+    batch b;
+    format f;
+    batch_init(&b, mem, kinds, ncols, FILMS);
+    for (int i = 0; i < FILMS; i++) {
+        const char *cells[] = {titles[i], i % 2 ? "2021" : "1987", reviews[i % 2],
+                               i % 2 ? "no" : "yes"};
+        column_set(&b.cols[0], mem, FILMS, i, value_int(i + 1));
+        for (int k = 1; k < ncols; k++)
+            column_set(&b.cols[k], mem, FILMS, i, value_text(str_from(cells[k - 1])));
+    }
+    b.rows = FILMS;
+    buf_clear(&out);
+    format_options options = {.utf8 = true, .width = width};
+    format_begin(&f, format_mode_find("box"), &options, ncols, heads, kinds, &out);
+    format_rows(&f, &b);
+    format_end(&f);
+    arena_free(mem);
+    return out.p;
+}
+
+static void test_room_goes_where_it_is_needed(void **state) {
+    (void)state;
+    static const struct {
+        int width, ncols;
+        const char *box;
+    } known[] = {
+        {80, FILM_COLUMNS,
+         "┌────┬────────────┬──────┬──────────────────────────────────────────┬──────────┐\n"
+         "│ id │ title      │ year │ review                                   │ LLM('Is… │\n"
+         "├────┼────────────┼──────┼──────────────────────────────────────────┼──────────┤\n"
+         "│  1 │ Ironmouth  │ 1987 │ The tide as the hero's ally is a wonder… │ yes      │\n"
+         "│  2 │ Tide       │ 2021 │ It looks expensive and feels cheap.      │ no       │\n"
+         "│  3 │ The Lamp   │ 1987 │ The tide as the hero's ally is a wonder… │ yes      │\n"
+         "│  4 │ Nine Crows │ 2021 │ It looks expensive and feels cheap.      │ no       │\n"
+         "│  5 │ Salt       │ 1987 │ The tide as the hero's ally is a wonder… │ yes      │\n"
+         "│  6 │ The Extra… │ 2021 │ It looks expensive and feels cheap.      │ no       │\n"
+         "│  7 │ Ember      │ 1987 │ The tide as the hero's ally is a wonder… │ yes      │\n"
+         "│  8 │ Kite       │ 2021 │ It looks expensive and feels cheap.      │ no       │\n"
+         "│  9 │ Low Sun    │ 1987 │ The tide as the hero's ally is a wonder… │ yes      │\n"
+         "│ 10 │ Harbour    │ 2021 │ It looks expensive and feels cheap.      │ no       │\n"
+         "└────┴────────────┴──────┴──────────────────────────────────────────┴──────────┘\n"},
+        {60, FILM_COLUMNS,
+         "┌────┬────────────┬──────┬──────────────────────┬──────────┐\n"
+         "│ id │ title      │ year │ review               │ LLM('Is… │\n"
+         "├────┼────────────┼──────┼──────────────────────┼──────────┤\n"
+         "│  1 │ Ironmouth  │ 1987 │ The tide as the her… │ yes      │\n"
+         "│  2 │ Tide       │ 2021 │ It looks expensive … │ no       │\n"
+         "│  3 │ The Lamp   │ 1987 │ The tide as the her… │ yes      │\n"
+         "│  4 │ Nine Crows │ 2021 │ It looks expensive … │ no       │\n"
+         "│  5 │ Salt       │ 1987 │ The tide as the her… │ yes      │\n"
+         "│  6 │ The Extra… │ 2021 │ It looks expensive … │ no       │\n"
+         "│  7 │ Ember      │ 1987 │ The tide as the her… │ yes      │\n"
+         "│  8 │ Kite       │ 2021 │ It looks expensive … │ no       │\n"
+         "│  9 │ Low Sun    │ 1987 │ The tide as the her… │ yes      │\n"
+         "│ 10 │ Harbour    │ 2021 │ It looks expensive … │ no       │\n"
+         "└────┴────────────┴──────┴──────────────────────┴──────────┘\n"},
+        {40, FILM_COLUMNS - 1,
+         "┌────┬────────────┬──────┬─────────────┐\n"
+         "│ id │ title      │ year │ review      │\n"
+         "├────┼────────────┼──────┼─────────────┤\n"
+         "│  1 │ Ironmouth  │ 1987 │ The tide a… │\n"
+         "│  2 │ Tide       │ 2021 │ It looks e… │\n"
+         "│  3 │ The Lamp   │ 1987 │ The tide a… │\n"
+         "│  4 │ Nine Crows │ 2021 │ It looks e… │\n"
+         "│  5 │ Salt       │ 1987 │ The tide a… │\n"
+         "│  6 │ The Extra… │ 2021 │ It looks e… │\n"
+         "│  7 │ Ember      │ 1987 │ The tide a… │\n"
+         "│  8 │ Kite       │ 2021 │ It looks e… │\n"
+         "│  9 │ Low Sun    │ 1987 │ The tide a… │\n"
+         "│ 10 │ Harbour    │ 2021 │ It looks e… │\n"
+         "└────┴────────────┴──────┴─────────────┘\n"},
+    };
+    for (size_t i = 0; i < BASE_COUNT(known); i++)
+        assert_string_equal(render_films(known[i].width, known[i].ncols), known[i].box);
+}
+
 /* Every line of a fitted box is as wide as the terminal at most, whatever the cells are. */
 static void test_fits(void **state) {
     (void)state;
@@ -165,9 +260,13 @@ static void test_plan(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_box),       cmocka_unit_test(test_box_ascii),
-        cmocka_unit_test(test_fits),      cmocka_unit_test(test_machine),
-        cmocka_unit_test(test_json_text), cmocka_unit_test(test_counts),
+        cmocka_unit_test(test_box),
+        cmocka_unit_test(test_box_ascii),
+        cmocka_unit_test(test_room_goes_where_it_is_needed),
+        cmocka_unit_test(test_fits),
+        cmocka_unit_test(test_machine),
+        cmocka_unit_test(test_json_text),
+        cmocka_unit_test(test_counts),
         cmocka_unit_test(test_plan),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
