@@ -14,9 +14,11 @@
  *
  * Every query also runs with all rules, with as many as possible off: the rows must be the same, in
  * any order; and with those off that only choose how to read: the rows must be the same, in the
- * same order. Each file runs in a database of its own, in memory, with nominal rates. `--update`
- * writes what was printed back into the file: read the diff.
+ * same order. Each file runs in a database of its own, in memory, with nominal rates, and twice
+ * over one new cache: then all answers are stored and teach nothing, so that no plan hangs on the
+ * records before it. `--update` writes what was printed back into the file: read the diff.
  */
+#include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,6 +30,7 @@ typedef struct runner {
     db *db;
     const char *path;
     buf rules_off, choices_off;
+    bool judged; /* else the plans do not count yet */
 } runner;
 
 /* ---- statements ------------------------------------------------------------------------------ */
@@ -142,7 +145,7 @@ static void check_record(golden *g, void *ctx, str sql, const str *expected, int
         run(r, "EXPLAIN (RULES) ", sql, &got);
         buf_append_c(&got, "-- plan\n");
         run(r, "EXPLAIN ", sql, &got);
-        ok = (g->update || str_equal(buf_str(&got), *expected));
+        ok = (g->update || !r->judged || str_equal(buf_str(&got), *expected));
         buf_append_c(&g->updated, "----\n");
         buf_append_str(&g->updated, buf_str(&got));
         if (!ok)
@@ -158,9 +161,9 @@ static void check_record(golden *g, void *ctx, str sql, const str *expected, int
     buf_free(&got);
 }
 
-static int test_file(const char *path, bool update) {
+static int test_file(const char *path, bool update, bool judged) {
     golden g = {.path = path, .update = update};
-    runner r = {.path = path};
+    runner r = {.path = path, .judged = judged};
     buf text = {0};
     db_options options = {0};
     err e;
@@ -175,22 +178,40 @@ static int test_file(const char *path, bool update) {
     list_rules(&r.choices_off, true);
     if (set_up(&r, "SET cost_rates = 'nominal'")) {
         golden_run(&g, buf_str(&text), check_record, &r);
-        golden_write(&g);
+        if (judged)
+            golden_write(&g);
     } else {
         g.failed++;
     }
     db_close(r.db);
-    printf("%s: %d records, %d failed%s\n", path, g.records, g.failed, update ? ", updated" : "");
+    if (judged)
+        printf("%s: %d records, %d failed%s\n", path, g.records, g.failed,
+               update ? ", updated" : "");
     buf_free(&r.rules_off);
     buf_free(&r.choices_off);
     buf_free(&text);
     return g.failed != 0;
 }
 
+static int remove_one(const char *path, const struct stat *st, int type, struct FTW *at) {
+    (void)st;
+    (void)type;
+    (void)at;
+    return remove(path);
+}
+
 int main(int argc, char **argv) {
     bool update = argc > 1 && strcmp(argv[1], "--update") == 0;
     int failed = 0;
-    for (int k = 1 + update; k < argc; k++)
-        failed |= test_file(argv[k], update);
+    char cache_dir[] = "/tmp/kvasir-plans-XXXXXX";
+    if (mkdtemp(cache_dir) == NULL || setenv("XDG_CACHE_HOME", cache_dir, 1) != 0) {
+        perror("run_plans");
+        return 1;
+    }
+    for (int k = 1 + update; k < argc; k++) {
+        failed |= test_file(argv[k], update, false);
+        failed |= test_file(argv[k], update, true);
+    }
+    nftw(cache_dir, remove_one, 16, FTW_DEPTH | FTW_PHYS);
     return failed;
 }
