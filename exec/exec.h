@@ -137,6 +137,8 @@ typedef struct exec_summary {
     double held_seconds; /* paused: in `seconds` alone */
     uint64_t rows;
     uint64_t llm_inputs, distinct_inputs, answers_stored;
+    uint64_t answers_ended;     /* by max_tokens */
+    uint64_t prompts_shortened; /* llm_overflow = 'truncate' left fields out */
     llm_stats llm;
     uint64_t head_tokens;
 } exec_summary;

@@ -88,15 +88,21 @@ void call_sampling(const settings *s, const llm_call *call, llm_sampling *out) {
         out->temperature = (float)call->temperature.r;
 }
 
+int call_stops(const settings *s, const llm_call *call, str *own, const str **out) {
+    *own = str_from(s->stop);
+    *out = call->nstop > 0 ? call->stop : own;
+    return call->nstop > 0 ? call->nstop : own->n > 0;
+}
+
 /* ---- on disk --------------------------------------------------------------------------------- */
 
 /*
- * identity: fingerprint 16 | guide key 16 | sampling 24 | max_tokens 4 | template name, NUL |
- * prompt tokens 4·n
- * value:    version 1 | finish-independent header (choice 4, output tokens 4, prob 8, unix time 8)
- *           | text
+ * identity: fingerprint 16 | guide key 16 | temperature, top_p, min_p 24 | top_k, seed 16 |
+ *           max_tokens 4, stop texts 4 | template name, NUL | version of the value 1 |
+ *           stop texts: length 4, text | prompt tokens 4·n
+ * value:    flags 1 | choice 4 | output tokens 4 | prob 8 | unix time 8 | text
  */
-enum { ANSWER_VERSION = 1, ANSWER_HEADER = 25 };
+enum { ANSWER_VERSION = 2, ANSWER_HEADER = 25, ANSWER_ENDED = 1, ANSWER_SHORTENED = 2 };
 
 void answer_identify(const prompt *p, const settings *s, llm_span *const *spans, int nspans,
                      answer_id *out) {
@@ -108,14 +114,24 @@ void answer_identify(const prompt *p, const settings *s, llm_span *const *spans,
         how = (llm_sampling){.top_p = 1};
     double sampling[3] = {(double)how.temperature, (double)how.top_p, (double)how.min_p};
     int64_t more[3] = {how.top_k, (int64_t)how.seed, 0};
+    str own;
+    const str *stop;
+    int nstop = p->guide ? 0 : call_stops(s, p->call, &own, &stop);
     if (!p->guide)
-        more[2] = p->call->max_tokens ? p->call->max_tokens : s->max_tokens;
+        more[2] = (p->call->max_tokens ? p->call->max_tokens : s->max_tokens) | (int64_t)nstop
+                                                                                    << 32;
     buf_clear(&out->identity);
     buf_append(&out->identity, &fingerprint, sizeof fingerprint);
     buf_append(&out->identity, &guide, sizeof guide);
     buf_append(&out->identity, sampling, sizeof sampling);
     buf_append(&out->identity, more, sizeof more);
     buf_append(&out->identity, p->tmpl->name, strlen(p->tmpl->name) + 1);
+    buf_append_char(&out->identity, ANSWER_VERSION);
+    for (int i = 0; i < nstop; i++) {
+        uint32_t length = (uint32_t)stop[i].n;
+        buf_append(&out->identity, &length, sizeof length);
+        buf_append_str(&out->identity, stop[i]);
+    }
     for (int i = 0; i < nspans; i++) {
         size_t count;
         const llm_token *tokens = llm_span_tokens(spans[i], &count);
@@ -124,17 +140,21 @@ void answer_identify(const prompt *p, const settings *s, llm_span *const *spans,
     out->key = hash_128(out->identity.p, out->identity.n);
 }
 
-bool answer_load(cache *c, const answer_id *id, arena *mem, llm_answer *out) {
+bool answer_load(cache *c, const answer_id *id, bool shortened, arena *mem, llm_answer *out) {
     buf bytes = {0};
     bool found = cache_get(c, CACHE_ANSWERS, id->key, buf_str(&id->identity), NULL, 0, &bytes);
-    if (found && (bytes.n < ANSWER_HEADER || bytes.p[0] != ANSWER_VERSION))
-        found = false;
+    found = found && bytes.n >= ANSWER_HEADER;
+    char flags = found ? bytes.p[0] : 0;
+    found = found && (shortened || !(flags & ANSWER_SHORTENED));
     if (found) {
         int32_t choice;
         uint32_t tokens;
         memcpy(&choice, bytes.p + 1, 4);
         memcpy(&tokens, bytes.p + 5, 4);
-        *out = (llm_answer){.choice = choice, .output_tokens = tokens};
+        *out = (llm_answer){.choice = choice,
+                            .output_tokens = tokens,
+                            .ended = flags & ANSWER_ENDED,
+                            .shortened = flags & ANSWER_SHORTENED};
         memcpy(&out->prob, bytes.p + 9, 8);
         out->text = str_copy(mem, (str){bytes.p + ANSWER_HEADER, bytes.n - ANSWER_HEADER});
     }
@@ -146,7 +166,8 @@ void answer_store(cache *c, const answer_id *id, const llm_answer *a, double cos
     buf bytes = {0};
     int32_t choice = a->choice;
     int64_t now = (int64_t)time(NULL);
-    buf_append_char(&bytes, ANSWER_VERSION);
+    buf_append_char(&bytes,
+                    (char)((a->ended ? ANSWER_ENDED : 0) | (a->shortened ? ANSWER_SHORTENED : 0)));
     buf_append(&bytes, &choice, 4);
     buf_append(&bytes, &a->output_tokens, 4);
     buf_append(&bytes, &a->prob, 8);

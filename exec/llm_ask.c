@@ -88,7 +88,7 @@ static bool look_up(op *o, const use_run *u, uint32_t input, llm_span **spans, i
     if (*own || !c)
         return *own != NULL;
     answer_identify(u->prompt, ctx->settings, spans, nspans, id);
-    return answer_load(c, id, mem, stored);
+    return answer_load(c, id, ctx->settings->llm_overflow != OVERFLOW_ERROR, mem, stored);
 }
 
 /* Takes an answer that is known already. */
@@ -148,6 +148,7 @@ void llm_ask_known(op *o) {
 typedef struct submission {
     llm_session *session;
     llm_span **spans;
+    bool *named; /* of the spans: values that the question names */
     answer_id id;
     bool keep; /* stages still to come ask about the same data */
 } submission;
@@ -161,19 +162,31 @@ static bool asked_again(const llm_state *s, const use_run *u, uint32_t done) {
     return false;
 }
 
+static void named_values(const prompt *p, llm_span *const *spans, int nspans, bool *named) {
+    memset(named, 0, sizeof *named * (size_t)nspans);
+    for (int i = 0; i + 1 < nspans; i++)
+        for (int f = 0; f < p->nfields; f++)
+            if (spans[i] == p->names[f])
+                named[i + 1] = p->call->field_required[f];
+}
+
 static int submit_input(op *o, int use, uint32_t input, const submission *sub, int nspans, err *e) {
     llm_state *s = o->state;
     use_run *u = &s->uses[use];
     const settings *set = o->ctx->settings;
+    named_values(u->prompt, sub->spans, nspans, sub->named);
     llm_request request = {.tag = (uint64_t)use << 32 | input,
                            .spans = sub->spans,
                            .nspans = nspans,
+                           .named = sub->named,
                            .guide = u->prompt->guide,
                            .after = u->prompt->tmpl,
                            .max_tokens = u->use->call->max_tokens ? u->use->call->max_tokens
                                                                   : (int)set->max_tokens,
                            .keep = sub->keep};
+    str own;
     call_sampling(set, u->use->call, &request.sampling);
+    request.nstop = call_stops(set, u->use->call, &own, &request.stop);
     int status = llm_submit(sub->session, &request, e);
     if (status == 0) {
         o->ctx->summary.head_tokens += u->prompt->head_tokens;
@@ -186,12 +199,13 @@ static int submit_input(op *o, int use, uint32_t input, const submission *sub, i
     err reason = *e;
     err_set_at(e, reason.code, u->use->call->pos, u->use->call->len, "LLM#%d, row %lld: %s",
                u->use->call->number, (long long)row_of_input(u->in, input), reason.message);
-    if (reason.hint[0])
+    if (reason.hint[0] != '\0')
         err_hint(e, "%s", reason.hint);
     else if (reason.code == ERR_LIMIT)
-        err_hint(e,
-                 "SET llm_overflow = 'truncate' shortens such prompts, SET llm_on_error = 'null' "
-                 "passes their rows over");
+        err_hint(e, "%sSET llm_on_error = 'null' passes their rows over",
+                 set->llm_overflow == OVERFLOW_ERROR
+                     ? "SET llm_overflow = 'truncate' leaves fields out of such prompts, "
+                     : "");
     return (int)reason.code;
 }
 
@@ -293,6 +307,7 @@ static int submit_use(op *o, int use, uint32_t done, const int64_t *rows, int64_
             status = want_inputs(o, &s->uses[i], rows, count, e);
     placed_input *list = inputs_in_order(u, rows, count, &n);
     sub.spans = mem_alloc(sizeof *sub.spans * (size_t)prompt_max_spans(u->prompt));
+    sub.named = mem_alloc(sizeof *sub.named * (size_t)prompt_max_spans(u->prompt));
     for (size_t k = 0; k < n && status == 0; k++)
         for (int i = use; i < end && status == 0; i++)
             if (goes_along(s, use, i) && (s->uses[i].state[list[k].input] & INPUT_WANTED))
@@ -302,6 +317,7 @@ static int submit_use(op *o, int use, uint32_t done, const int64_t *rows, int64_
             s->uses[i].state[list[k].input] &= (uint8_t)~INPUT_WANTED;
     buf_free(&sub.id.identity);
     free(sub.spans);
+    free(sub.named);
     free(list);
     return status;
 }
@@ -323,6 +339,8 @@ static void take_event(op *o, const llm_event *event) {
     llm_answer a = {.text = event->text,
                     .choice = event->choice,
                     .prob = event->prob,
+                    .ended = event->finish == LLM_FINISH_LENGTH,
+                    .shortened = event->shortened,
                     .output_tokens = (uint32_t)event->output_tokens};
     if (o->ctx->stmt->kind == STMT_WARM) {
         a = (llm_answer){.text = STR(""), .choice = -1, .failed = true};
@@ -392,6 +410,60 @@ int llm_ask_remember(op *o, err *e) {
                                     &u->facts, e);
     }
     return status;
+}
+
+/* ---- what answers are worth ------------------------------------------------------------------ */
+
+/* How many of a use's answers have a flag, and the first row of one. */
+static uint32_t answers_flagged(const use_run *u, bool (*flag)(const llm_answer *),
+                                uint32_t *answers, int64_t *row) {
+    uint32_t flagged = 0;
+    *answers = 0;
+    *row = INT64_MAX;
+    for (uint32_t i = 0; i < u->in->count; i++) {
+        *answers += u->answers[i] != NULL;
+        if (u->answers[i] == NULL || !flag(u->answers[i]))
+            continue;
+        flagged++;
+        *row = BASE_MIN(*row, row_of_input(u->in, i));
+    }
+    return flagged;
+}
+
+static bool was_ended(const llm_answer *a) {
+    return a->ended;
+}
+
+static bool was_shortened(const llm_answer *a) {
+    return a->shortened;
+}
+
+void llm_ask_tell(op *o) {
+    llm_state *s = o->state;
+    const settings *set = o->ctx->settings;
+    for (int i = 0; i < s->nuses && o->ctx->llm->sample == 0; i++) {
+        const use_run *u = &s->uses[i];
+        const llm_call *call = u->use->call;
+        uint32_t answers, ended, shortened;
+        int64_t row;
+        if (u->answers == NULL)
+            continue;
+        if ((ended = answers_flagged(u, was_ended, &answers, &row)) > 0)
+            exec_notice(o->ctx,
+                        "LLM#%d: %u of %u answers end at max_tokens = %lld, the first in "
+                        "row %lld",
+                        call->number, ended, answers,
+                        (long long)(call->max_tokens ? call->max_tokens : set->max_tokens),
+                        (long long)row);
+        if ((shortened = answers_flagged(u, was_shortened, &answers, &row)) > 0)
+            exec_notice(o->ctx,
+                        "LLM#%d: %u of %u prompts left fields out to fit the "
+                        "model's context of %d tokens, the first for row %lld",
+                        call->number, shortened, answers, llm_engine_info(u->engine)->context,
+                        (long long)row);
+        o->ctx->summary.answers_ended += ended;
+        o->ctx->summary.prompts_shortened += shortened;
+    }
 }
 
 /* ---- counting -------------------------------------------------------------------------------- */

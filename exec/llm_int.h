@@ -152,7 +152,9 @@ typedef struct llm_answer {
     str text;
     int choice;
     double prob;
-    bool failed; /* llm_on_error = 'null' turned a failure into NULL */
+    bool failed;    /* llm_on_error = 'null' turned a failure into NULL */
+    bool ended;     /* by max_tokens, not by the model */
+    bool shortened; /* llm_overflow = 'truncate' left fields out of the prompt */
     uint32_t output_tokens;
 } llm_answer;
 
@@ -166,6 +168,9 @@ const llm_answer *answer_memo_add(answer_memo *m, hash128 key,
 /* How a call's TEXT answers are drawn: the statement's settings, and over them its own options. */
 void call_sampling(const settings *s, const llm_call *call, llm_sampling *out);
 
+/* The texts that end a call's TEXT answers, its own or (in *own) the setting's; returns how many. */
+int call_stops(const settings *s, const llm_call *call, str *own, const str **out);
+
 /* Identity of a prompt's answer on disk: engine, tokens, constraint, sampling, template. */
 typedef struct answer_id {
     hash128 key;
@@ -173,7 +178,8 @@ typedef struct answer_id {
 } answer_id;
 void answer_identify(const prompt *p, const settings *s, llm_span *const *spans, int nspans,
                      answer_id *out);
-bool answer_load(cache *c, const answer_id *id, arena *mem, llm_answer *out);
+/* `shortened`: the answer to a prompt that fields were left out of will do. */
+bool answer_load(cache *c, const answer_id *id, bool shortened, arena *mem, llm_answer *out);
 void answer_store(cache *c, const answer_id *id, const llm_answer *a, double cost_ms);
 
 /* The SQL value of an answer; TEXT is referenced. */

@@ -97,7 +97,7 @@ void session_options(const exec_ctx *ctx, llm_session_options *out) {
                  : s->llm_schedule == SCHEDULE_FIFO ? LLM_REUSE_FIFO
                                                     : LLM_REUSE_TREE,
         .window = (int)s->llm_window,
-        .truncate = s->llm_overflow != 0,
+        .truncate = s->llm_overflow != OVERFLOW_ERROR,
         .warm_only = ctx->stmt->kind == STMT_WARM,
         .cancel = ctx->cancel,
     };

@@ -500,6 +500,7 @@ static void llm_close(op *o) {
     if (o->ctx->llm && s->prepared) {
         runtime_stats(o->ctx->llm, &o->ctx->summary.llm);
         watch_details(o->ctx, &s->progress, true);
+        llm_ask_tell(o);
         llm_publish(o, "done");
     }
     if (o->ctx->actual)

@@ -110,6 +110,8 @@ void llm_ask_known(op *o);
 int llm_ask_stage(op *o, int stage, uint32_t done, const int64_t *rows, int64_t count, err *e);
 /* Keeps what was learned about the calls' answers. */
 int llm_ask_remember(op *o, err *e);
+/* Tells of answers that max_tokens ended, and of prompts that had to leave fields out. */
+void llm_ask_tell(op *o);
 /* What the calls of stage `stage` cost under every strategy, by counting. */
 int llm_ask_count(op *o, int stage, plan_actual *into, err *e);
 /* Whether answers are wanted at all: counting and warming leave every input unanswered. */

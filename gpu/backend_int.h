@@ -72,6 +72,7 @@ typedef struct backend_answer {
     int choice; /* index of the literal, or -1: `text` */
     double prob;
     int tokens;
+    bool ended; /* by max_tokens */
 } backend_answer;
 
 /* How large a session's work is. */

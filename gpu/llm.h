@@ -169,6 +169,8 @@ typedef struct llm_request {
     uint64_t tag; /* comes back in the event */
     llm_span *const *spans;
     int nspans;
+    /* [nspans] of values that the question names, which truncation leaves out last; NULL: none */
+    const bool *named;
     llm_guide *guide;          /* NULL: free text */
     const llm_template *after; /* decides the stop rule; NULL: completion */
     int max_tokens;            /* free text only */
@@ -187,6 +189,7 @@ typedef struct llm_event {
     int choice;  /* index of the literal, or -1 */
     double prob; /* DIALECT 2; NAN for free text */
     llm_finish finish;
+    bool shortened; /* fields were left out of the prompt (options.truncate) */
     int prompt_tokens, reused_tokens, computed_tokens, output_tokens;
     /* only with options.keep_logits: the LLM_TOP_LOGITS likeliest of the last prompt token */
     const float *top_logits;
@@ -238,7 +241,9 @@ typedef struct llm_session_options {
     /* compute, and offer to the store, what prompts share (with
      * store.keep_all: all of them); every answer is empty */
     bool warm_only;
-    bool truncate; /* cut prompts over the context at a span boundary instead of failing */
+    /* leave whole fields, the longest first, out of prompts over the context instead of failing;
+     * never the only one */
+    bool truncate;
     llm_kv_store store;
     const atomic_bool *cancel; /* looked at once per pass */
 } llm_session_options;

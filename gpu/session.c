@@ -12,7 +12,8 @@
 
 #include "session_int.h"
 
-enum { DEFAULT_FIFO_WINDOW = 64, DEFAULT_MAX_TOKENS = 32 };
+/* MOST_TOKENS: of a prompt, and of an answer; their sum is an int. */
+enum { DEFAULT_FIFO_WINDOW = 64, DEFAULT_MAX_TOKENS = 32, MOST_TOKENS = (1 << 30) - 1 };
 
 double session_now_ms(void) {
     struct timespec t;
@@ -215,25 +216,56 @@ static int spans_tokens(llm_span *const *spans, int count) {
     size_t n = 0;
     for (int i = 0; i < count; i++)
         n += spans[i]->count;
-    return (int)BASE_MIN(n, (size_t)1 << 30);
+    return (int)BASE_MIN(n, (size_t)MOST_TOKENS - 64); /* BOS and the guide's prefix come on top */
 }
 
-/* Removes the last field (its name and value) in front
- * of the closing template; false when there is none. */
-static bool drop_last_field(request *r) {
-    int at = r->nspans - 1;
-    while (at >= 0 && r->spans[at]->kind != LLM_SPAN_VALUE && r->spans[at]->kind != LLM_SPAN_CHUNK)
-        at--;
-    if (at < 0)
-        return false;
+static bool is_value(const llm_span *span) {
+    return span->kind == LLM_SPAN_VALUE || span->kind == LLM_SPAN_CHUNK;
+}
+
+/* The field to leave out first: of those not named in the question the longest, else of the others;
+ * -1: there is one left, and a question about nothing has no answer. */
+static int field_to_drop(const request *r, const bool *named) {
+    int best = -1, fields = 0;
+    for (int i = 0; i < r->nspans; i++) {
+        if (!is_value(r->spans[i]))
+            continue;
+        fields++;
+        bool spared = named != NULL && named[i], was = best >= 0 && named != NULL && named[best];
+        if (best < 0 || (was && !spared) ||
+            (was == spared && r->spans[i]->count >= r->spans[best]->count))
+            best = i;
+    }
+    return fields > 1 ? best : -1;
+}
+
+/* Removes a value and its name; the spans that stay keep their places in `named`. */
+static void field_drop(request *r, int at, bool *named) {
     int from = at > 0 && r->spans[at - 1]->kind == LLM_SPAN_NAME ? at - 1 : at;
     for (int i = from; i <= at; i++) {
         r->prompt_tokens -= (int)r->spans[i]->count;
         llm_span_release(r->spans[i]);
     }
-    memmove(r->spans + from, r->spans + at + 1, sizeof *r->spans * (size_t)(r->nspans - at - 1));
+    size_t behind = (size_t)(r->nspans - at - 1);
+    memmove(r->spans + from, r->spans + at + 1, sizeof *r->spans * behind);
+    if (named != NULL)
+        memmove(named + from, named + at + 1, sizeof *named * behind);
     r->nspans -= at + 1 - from;
-    return true;
+}
+
+/* Leaves fields out until prompt and answer fit, or one is left. */
+static void fields_fit(request *r, const bool *named, int most) {
+    bool *rest = NULL;
+    if (named != NULL) {
+        rest = mem_alloc(sizeof *rest * (size_t)BASE_MAX(r->nspans, 1));
+        memcpy(rest, named, sizeof *rest * (size_t)r->nspans);
+    }
+    int at;
+    while (r->prompt_tokens > most && (at = field_to_drop(r, rest)) >= 0) {
+        field_drop(r, at, rest);
+        r->shortened = true;
+    }
+    free(rest);
 }
 
 static int answer_tokens(const request *r) {
@@ -245,23 +277,23 @@ static int answer_tokens(const request *r) {
 /* Streaming attention reads on beyond the context; positions then end where an int does. */
 static int context_limit(const llm_session *s) {
     const llm_model_info *info = &s->engine->info;
-    return info->attention == LLM_ATTENTION_STREAMING ? 1 << 30 : info->context;
+    return info->attention == LLM_ATTENTION_STREAMING ? (int)MOST_TOKENS : info->context;
 }
 
-static int fit_check(llm_session *s, request *r, err *e) {
+static int fit_check(llm_session *s, request *r, const bool *named, err *e) {
     int context = context_limit(s), answer = answer_tokens(r);
-    bool cut = false;
-    while (s->options.truncate && r->prompt_tokens + answer > context && drop_last_field(r))
-        cut = true;
-    s->stats.truncated += cut;
+    if (s->options.truncate)
+        fields_fit(r, named, context - answer);
+    s->stats.truncated += r->shortened;
+    const char *left = s->options.truncate ? ", with no field left to leave out" : "";
     if (r->prompt_tokens + answer > context && answer == 0)
-        return err_set(e, ERR_LIMIT, "a prompt of %d tokens exceeds the model's context of %d",
-                       r->prompt_tokens, context);
+        return err_set(e, ERR_LIMIT, "a prompt of %d tokens exceeds the model's context of %d%s",
+                       r->prompt_tokens, context, left);
     if (r->prompt_tokens + answer > context) {
         return err_set(
             e, ERR_LIMIT,
-            "a prompt of %d tokens and an answer of up to %d exceed the model's context of %d",
-            r->prompt_tokens, answer, context);
+            "a prompt of %d tokens and an answer of up to %d exceed the model's context of %d%s",
+            r->prompt_tokens, answer, context, left);
     }
     /* the answer's literals may need a block a branch */
     int segments =
@@ -286,7 +318,8 @@ int llm_submit(llm_session *s, const llm_request *q, err *e) {
     request *r = mem_zalloc(sizeof *r);
     r->tag = q->tag;
     r->chat = q->after != NULL && q->after->chat;
-    r->max_tokens = q->max_tokens > 0 ? q->max_tokens : DEFAULT_MAX_TOKENS;
+    r->max_tokens =
+        q->max_tokens > 0 ? BASE_MIN(q->max_tokens, (int)MOST_TOKENS) : (int)DEFAULT_MAX_TOKENS;
     r->sampling = q->sampling;
     r->keep = q->keep;
     r->choice = -1;
@@ -298,16 +331,16 @@ int llm_submit(llm_session *s, const llm_request *q, err *e) {
         r->stop[i] = (str){mem_strndup(q->stop[i].p, q->stop[i].n), q->stop[i].n};
     if (q->guide != NULL)
         guide_attach(r, q->guide);
-    r->output = mem_alloc(sizeof(llm_token) * (size_t)BASE_MAX(answer_tokens(r), 1));
     r->prompt_tokens = spans_tokens(r->spans, r->nspans) + needs_bos(s->engine, q) +
                        (r->guide != NULL ? r->guide->nprefix : 0);
     request_restart(r);
-    int code = r->prompt_tokens > 0 ? fit_check(s, r, e)
+    int code = r->prompt_tokens > 0 ? fit_check(s, r, q->named, e)
                                     : err_set(e, ERR_LIMIT, "a prompt without a token");
     if (code != 0) {
         request_free(r);
         return code;
     }
+    r->output = mem_alloc(sizeof(llm_token) * (size_t)BASE_MAX(answer_tokens(r), 1));
     s->stats.requests++;
     s->stats.prompt_tokens += (uint64_t)r->prompt_tokens;
     list_push(&s->queue, r);
@@ -409,6 +442,7 @@ static void event_fill(const request *r, llm_event *ev) {
                       .choice = r->choice,
                       .prob = r->prob,
                       .finish = r->finish,
+                      .shortened = r->shortened,
                       .prompt_tokens = r->prompt_tokens,
                       .computed_tokens = r->computed,
                       .reused_tokens = BASE_MAX(r->prompt_tokens - r->computed, 0),

@@ -34,6 +34,7 @@ typedef struct request {
     /* the likeliest tokens did not suffice to draw the next one: its row runs again */
     bool wants_all;
     bool keep;
+    bool shortened;
     bool live, arrived; /* arrived: the pass in hand reaches the prompt's last token */
     prefix_node *end;   /* where the prompt ends in the tree */
     prefix_node *tail;  /* private: decoded tokens */

@@ -126,6 +126,7 @@ static void choice_finish(llm_session *s, request *r) {
 /* A backend that answers whole, or a run that only counts. */
 static void answer_finish(llm_session *s, request *r) {
     const llm_backend *backend = s->engine->backend;
+    llm_finish finish = r->guide != NULL ? LLM_FINISH_CHOICE : LLM_FINISH_STOP;
     if (!s->options.count_only && backend->answer != NULL) {
         backend_question q = {
             .spans = r->spans, .nspans = r->nspans, .guide = r->guide, .max_tokens = r->max_tokens};
@@ -134,30 +135,33 @@ static void answer_finish(llm_session *s, request *r) {
         r->choice = a.choice;
         r->prob = a.prob;
         r->noutput = a.tokens;
+        finish = a.ended ? LLM_FINISH_LENGTH : finish;
     }
-    request_finish(s, r, r->guide != NULL ? LLM_FINISH_CHOICE : LLM_FINISH_STOP);
+    request_finish(s, r, finish);
 }
 
 /* ---- free text ------------------------------------------------------------------------------- */
 
-/* Where an answer's text ends by the rules, or SIZE_MAX: the first newline behind other text
- * (completion), the first of the request's own stop texts. */
+/* Where an answer's text ends by the rules, or SIZE_MAX: at the first newline (completion), or at
+ * one of the request's own stop texts, all behind the space that it may start with. Which one does
+ * not depend on how the text came in tokens: the first that is complete, of these the longest. */
 static size_t text_stop(const request *r) {
-    size_t at = SIZE_MAX;
+    static const str newline = {"\n", 1};
+    size_t from = 0, at = SIZE_MAX, end = SIZE_MAX;
     str text = buf_str(&r->text);
-    if (!r->chat) {
-        size_t i = 0;
-        while (i < text.n && isspace((unsigned char)text.p[i]))
-            i++;
-        const char *newline = i < text.n ? memchr(text.p + i, '\n', text.n - i) : NULL;
-        at = newline != NULL ? (size_t)(newline - text.p) : at;
-    }
-    for (int k = 0; k < r->nstop; k++) {
-        str stop = r->stop[k];
+    while (from < text.n && isspace((unsigned char)text.p[from]))
+        from++;
+    if (from == text.n)
+        return SIZE_MAX;
+    for (int k = r->chat ? 0 : -1; k < r->nstop; k++) {
+        str stop = k < 0 ? newline : r->stop[k];
         const char *found =
-            stop.n > 0 && text.n > 0 ? memmem(text.p, text.n, stop.p, stop.n) : NULL;
-        if (found != NULL)
-            at = BASE_MIN(at, (size_t)(found - text.p));
+            stop.n > 0 ? memmem(text.p + from, text.n - from, stop.p, stop.n) : NULL;
+        size_t starts = found != NULL ? (size_t)(found - text.p) : SIZE_MAX;
+        if (found != NULL && (starts + stop.n < end || (starts + stop.n == end && starts < at))) {
+            at = starts;
+            end = starts + stop.n;
+        }
     }
     return at;
 }

@@ -156,8 +156,11 @@ static void test_answer(llm_engine *engine, const backend_question *q, backend_a
         usleep(20000);
     uint64_t h = question_hash(q);
     if (q->guide == NULL) {
+        enum { TOKENS = 4, TOKEN_BYTES = 3 };
         buf_printf(text, "t-%08x", (unsigned)(h & 0xffffffffu));
-        out->tokens = 4;
+        out->tokens = BASE_MIN((int)TOKENS, q->max_tokens);
+        out->ended = q->max_tokens < TOKENS;
+        text->n = BASE_MIN(text->n, (size_t)out->tokens * TOKEN_BYTES);
         return;
     }
     out->prob = 0.5 + (double)((h >> 32) & 0xffff) / 131072.0;

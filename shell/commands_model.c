@@ -169,6 +169,10 @@ bool cmd_stats(shell *sh, command_call *c) {
     stat_line("LLM inputs", s->llm_inputs);
     stat_line("distinct", s->distinct_inputs);
     stat_line("answers known", s->answers_stored);
+    if (s->answers_ended > 0)
+        stat_line("ended by max_tokens", s->answers_ended);
+    if (s->prompts_shortened > 0)
+        stat_line("fields left out", s->prompts_shortened);
     stat_line("requests", s->llm.requests);
     stat_line("prompt tokens", s->llm.prompt_tokens);
     stat_line("of these shared head", s->head_tokens);

@@ -351,7 +351,7 @@ static void find_operand(finder *f) {
     if (f->prefix.n == 0)
         return;
     add_words(f, "CASE NOT NULL TRUE FALSE EXISTS CAST DISTINCT SELECT", SCORE_KEYWORD);
-    add_words(f, "max_tokens model examples temperature", SCORE_RARE);
+    add_words(f, "max_tokens model examples temperature stop", SCORE_RARE);
     add_all_keywords(f, SCORE_RARE);
 }
 

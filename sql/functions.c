@@ -68,7 +68,7 @@ static const function_info infos[] = {
      "the standard deviation of a sample; NULL of fewer than two values"},
     {"llm", 1, -1, false, false,
      "LLM(prompt, field [AS name], … [, option => value]) [RETURNS type]",
-     "ask the model; options are examples, max_tokens, model, temperature"},
+     "ask the model; options are examples, max_tokens, model, stop, temperature"},
     {"llm_prob", 1, 1, false, false, "LLM_PROB(LLM(…))", "the probability of a typed answer"},
 };
 

@@ -555,8 +555,25 @@ static int option_model(binder *b, const llm_option *o, llm_call *call) {
     return status;
 }
 
+/* May be given several times. */
+static int option_stop(binder *b, const llm_option *o, llm_call *call) {
+    enum { MOST = 16 };
+    value v;
+    int status = option_constant(b, o, TYPE_TEXT, &v);
+    if (status)
+        return status;
+    if (v.s.n == 0)
+        return fail_node(b, o->value, "a text that ends answers is not empty");
+    if (call->nstop == MOST)
+        return fail_node(b, o->value, "a call has at most %d stop texts", MOST);
+    if (!call->stop)
+        call->stop = ARENA_ARRAY(b->mem, str, MOST);
+    call->stop[call->nstop++] = v.s;
+    return 0;
+}
+
 static int bind_option(binder *b, const llm_option *o, llm_call *call, const node **examples) {
-    static const char *const names[] = {"max_tokens", "model", "examples", "temperature"};
+    static const char *const names[] = {"max_tokens", "model", "examples", "temperature", "stop"};
     value v;
     int status;
     if (str_equal_nocase(o->name.name, STR("max_tokens"))) {
@@ -575,6 +592,8 @@ static int bind_option(binder *b, const llm_option *o, llm_call *call, const nod
         call->temperature = v;
         return 0;
     }
+    if (str_equal_nocase(o->name.name, STR("stop")))
+        return option_stop(b, o, call);
     if (str_equal_nocase(o->name.name, STR("model")))
         return option_model(b, o, call);
     if (str_equal_nocase(o->name.name, STR("examples"))) {
@@ -586,7 +605,7 @@ static int bind_option(binder *b, const llm_option *o, llm_call *call, const nod
     if (meant)
         err_hint(b->e, "did you mean %s?", meant);
     else
-        err_hint(b->e, "options are max_tokens, model, examples, temperature");
+        err_hint(b->e, "options are max_tokens, model, examples, temperature, stop");
     return ERR_BIND;
 }
 
@@ -668,6 +687,8 @@ static str call_key(binder *b, const node *n, const llm_call *call, const fields
     buf_printf(&k, "|%d|%zu:%.*s|", call->max_tokens, call->model.n, (int)call->model.n,
                call->model.p ? call->model.p : "");
     value_print_sql(&k, call->temperature);
+    for (int i = 0; i < call->nstop; i++)
+        value_print_sql(&k, value_text(call->stop[i]));
     if (examples && examples->kind == NODE_COLUMN)
         buf_printf(&k, "|examples %.*s", (int)examples->name.name.n, examples->name.name.p);
     else if (examples)

@@ -175,6 +175,8 @@ static int set_parsed(settings *s, size_t i, str text, err *e) {
         if (!parse_integer(text, &integer) ||
             ((integer < 0 || integer > INT32_MAX) && strcmp(infos[i].name, "seed") != 0))
             return wrong(i, text, "it is a whole number from 0 to 2147483647", e);
+        if (integer == 0 && strcmp(infos[i].name, "max_tokens") == 0)
+            return wrong(i, text, "an answer has at least one token", e);
         *(int64_t *)member(s, i) = integer;
         return 0;
     case SETTING_BYTES:

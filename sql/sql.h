@@ -59,13 +59,14 @@ typedef enum setting_type {
     X(llm_layout, WORD, "instruction", "auto|instruction|data", "what stands first in a prompt; auto counts tokens of the rows that reach the call") \
     X(llm_prune, BOOLEAN, "off", "", "leave out the fields of t.* that the prompt does not name, where it names some in braces") \
     X(llm_on_error, WORD, "fail", "fail|null", "what a failed call does to its statement")                                \
-    X(llm_overflow, WORD, "error", "error|truncate", "prompts longer than the model's context")                           \
+    X(llm_overflow, WORD, "error", "error|truncate", "prompts longer than the model's context: refused, or asked without some fields") \
     X(llm_sample, INTEGER, "32", "rows", "rows asked first to learn a filter's selectivity")                              \
     X(llm_chunk, INTEGER, "128", "rows", "rows after which LLM filters may first change places (0: they never do)")       \
     X(temperature, REAL, "0", "", "sampling of TEXT answers (0: greedy)")                                                 \
     X(top_p, REAL, "1", "0 to 1", "sampling: nucleus")                                                                    \
     X(min_p, REAL, "0", "0 to 1", "sampling: least probability relative to the likeliest")                                \
     X(top_k, INTEGER, "0", "tokens", "sampling: candidates (0: all)")                                                     \
+    X(stop, TEXT, "", "text", "a text that ends TEXT answers and is no part of them (empty: none)")                       \
     X(seed, INTEGER, "0", "", "sampling: seed, mixed with each row's prompt")                                             \
     X(max_tokens, INTEGER, "32", "tokens", "longest TEXT answer")                                                         \
     X(max_tokens_total, INTEGER, "0", "tokens", "stop a statement that computes more (0: no cap)")                        \
@@ -101,6 +102,7 @@ enum { SCHEDULE_TREE, SCHEDULE_FIFO };
 enum { FORMAT_AUTO, FORMAT_CHAT, FORMAT_COMPLETION };
 enum { LAYOUT_AUTO, LAYOUT_INSTRUCTION_FIRST, LAYOUT_DATA_FIRST };
 enum { ON_ERROR_FAIL, ON_ERROR_NULL };
+enum { OVERFLOW_ERROR, OVERFLOW_TRUNCATE };
 enum { RATES_MEASURED, RATES_NOMINAL };
 enum { KEEP_SHARED, KEEP_ALL, KEEP_NONE };
 
@@ -275,6 +277,8 @@ typedef struct llm_call {
     int nexample_fields;
     int *example_fields; /* which field each but the last of its columns is */
     value temperature;   /* NULL: the setting's */
+    int nstop;           /* 0: the setting's */
+    str *stop;           /* texts that end a TEXT answer */
     int pos, len;        /* of the first occurrence */
 } llm_call;
 

@@ -80,6 +80,11 @@ static void answers_drawn_otherwise_are_others(void **state) {
         {"SET seed = 1", "", ROWS},                            /* not drawn at all */
         {"SET seed = 1", ", temperature => 0.7", 0},
         {NULL, ", max_tokens => 5", 0},
+        {NULL, ", stop => '.'", 0},
+        {NULL, ", stop => ','", 0},
+        {NULL, ", stop => '.', stop => ','", 0},
+        {"SET stop = '.'", "", ROWS},
+        {"SET stop = '.'", ", stop => ','", ROWS},
     };
     make_table("test:hash");
     for (size_t i = 0; i < BASE_COUNT(steps); i++) {

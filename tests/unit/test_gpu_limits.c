@@ -1,7 +1,7 @@
 /*
  * test_gpu_limits.c - prompts at the limits, on a tiny model with a SentencePiece vocabulary: where
  * its space prefix goes, contexts and budgets that are too small, truncation, streaming beyond the
- * context, and little memory shared by many.
+ * context, little memory shared by many, and what ends a text.
  */
 #include "cpu_int.h"
 #include "gpu_testing.h"
@@ -132,6 +132,8 @@ static void text_of(int words, char *out, size_t cap) {
     snprintf(out + n, cap - n, "\n");
 }
 
+static int shortened; /* answers so far to prompts without their last fields */
+
 static int drain(llm_session *s, char (*texts)[64], int *most_live) {
     bool idle = false;
     int done = 0;
@@ -145,8 +147,10 @@ static int drain(llm_session *s, char (*texts)[64], int *most_live) {
         llm_session_stats(s, &st);
         *most_live = BASE_MAX(*most_live, st.live_sequences);
         assert_true(st.kv_bytes <= st.kv_budget_bytes);
-        for (int i = 0; i < count; i++, done++)
+        for (int i = 0; i < count; i++, done++) {
             snprintf(texts[events[i].tag], 64, "%.*s", (int)events[i].text.n, events[i].text.p);
+            shortened += events[i].shortened;
+        }
     }
     return done;
 }
@@ -170,7 +174,9 @@ static void too_long_for_the_context(void **state) {
     s = session(&f, (llm_session_options){.truncate = true});
     assert_int_equal(submit(&f, s, pieces, 6, 20, 0, &e), 0);
     int live = 0;
+    shortened = 0;
     assert_int_equal(drain(s, texts, &live), 1);
+    assert_int_equal(shortened, 1);
     llm_stats st;
     llm_session_stats(s, &st);
     assert_int_equal(st.truncated, 1);
@@ -293,11 +299,89 @@ static void too_long_for_the_budget(void **state) {
     fixture_close(&f);
 }
 
+/* ---- what ends a text ------------------------------------------------------------------------ */
+
+typedef struct ending {
+    char text[256];
+    llm_finish finish;
+    int tokens;
+} ending;
+
+static ending text_of_model(fixture *f, const str *stop, int nstop, int max_tokens) {
+    err e = {0};
+    ending out = {0};
+    llm_session *s = session(f, (llm_session_options){0});
+    llm_span *spans[] = {llm_span_new(&f->engine, LLM_SPAN_TEMPLATE, STR("ab cd:"))};
+    llm_request q = {.spans = spans,
+                     .nspans = 1,
+                     .max_tokens = max_tokens,
+                     .stop = stop,
+                     .nstop = nstop,
+                     .after = llm_engine_template(&f->engine, LLM_FORMAT_COMPLETION)};
+    assert_int_equal(llm_submit(s, &q, &e), 0);
+    for (bool idle = false; !idle;) {
+        llm_event ev;
+        int got;
+        assert_int_equal(llm_step(s, &ev, 1, &got, &idle, &e), 0);
+        if (got > 0) {
+            out = (ending){.finish = ev.finish, .tokens = ev.output_tokens};
+            snprintf(out.text, sizeof out.text, "%.*s", (int)ev.text.n, ev.text.p);
+        }
+    }
+    llm_span_release(spans[0]);
+    llm_session_free(s);
+    return out;
+}
+
+/* The answer, had it been written a byte at a time. */
+static void expect_ending(fixture *f, const char *whole, const str *stop, int nstop) {
+    size_t at = strlen(whole);
+    for (size_t n = 1; n <= strlen(whole) && at == strlen(whole); n++)
+        for (int k = 0; k < nstop; k++)
+            if (n >= stop[k].n && memcmp(whole + n - stop[k].n, stop[k].p, stop[k].n) == 0)
+                at = BASE_MIN(at, n - stop[k].n);
+    assert_true(at < strlen(whole));
+    ending got = text_of_model(f, stop, nstop, 24);
+    assert_int_equal(got.finish, LLM_FINISH_STOP);
+    while (at > 0 && whole[at - 1] == ' ')
+        at--;
+    assert_int_equal(strlen(got.text), at);
+    assert_memory_equal(got.text, whole, at);
+}
+
+static void stops_and_limits_end_a_text(void **state) {
+    (void)state;
+    fixture f;
+    fixture_open(&f, (llm_engine_options){0});
+    ending whole = text_of_model(&f, NULL, 0, 24), three = text_of_model(&f, NULL, 0, 3);
+    assert_int_equal(whole.finish, LLM_FINISH_LENGTH);
+    assert_int_equal(whole.tokens, 24);
+    assert_int_equal(three.finish, LLM_FINISH_LENGTH);
+    assert_int_equal(three.tokens, 3);
+    assert_memory_equal(three.text, whole.text, strlen(three.text));
+    size_t n = strlen(whole.text);
+    assert_true(n > 24); /* tokens of several letters: most stops below cross some */
+    for (size_t from = 1; from + 8 < n; from++) {
+        const str one[] = {{whole.text + from, 5}};
+        const str inside[] = {{whole.text + from, 7}, {whole.text + from + 2, 2}};
+        const str longer[] = {{whole.text + from + 3, 4}, {whole.text + from, 7}, {"never", 5}};
+        if (whole.text[from] == ' ')
+            continue;
+        expect_ending(&f, whole.text, one, 1);
+        expect_ending(&f, whole.text, inside, 2);
+        expect_ending(&f, whole.text, longer, 3);
+    }
+    fixture_close(&f);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_first_text_has_the_space), cmocka_unit_test(too_long_for_the_context),
-        cmocka_unit_test(streaming_reads_on),           cmocka_unit_test(many_rows_in_few_blocks),
+        cmocka_unit_test(the_first_text_has_the_space),
+        cmocka_unit_test(too_long_for_the_context),
+        cmocka_unit_test(streaming_reads_on),
+        cmocka_unit_test(many_rows_in_few_blocks),
         cmocka_unit_test(too_long_for_the_budget),
+        cmocka_unit_test(stops_and_limits_end_a_text),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -185,15 +185,31 @@ static void limits_are_errors(void **state) {
     spans[2] = large;
     assert_int_equal(llm_submit(s, &q, &e), ERR_LIMIT);
     assert_non_null(strstr(e.message, "kv_memory"));
+    q.max_tokens = INT32_MAX;
+    assert_int_equal(llm_submit(s, &q, &e), ERR_LIMIT);
+    q.max_tokens = 8;
     llm_session_free(s);
     options = (llm_session_options){.truncate = true};
     assert_int_equal(llm_session_new(engine, &options, &s, &e), 0);
-    spans[2] = huge;
+    llm_span *two[] = {head, name, large, name, huge};
+    q.spans = two;
+    q.nspans = 5;
     assert_int_equal(llm_submit(s, &q, &e), 0);
     llm_stats st;
     llm_session_stats(s, &st);
     assert_int_equal(st.truncated, 1);
-    assert_int_equal(st.prompt_tokens, 1 + span_count(head));
+    assert_int_equal(st.prompt_tokens, 1 + span_count(head) + span_count(name) + span_count(large));
+    two[2] = huge; /* wherever the longest stands */
+    two[4] = large;
+    assert_int_equal(llm_submit(s, &q, &e), 0);
+    const bool named[] = {false, false, true, false, false};
+    q.named = named; /* the other one goes first, and the one left is too long */
+    assert_int_equal(llm_submit(s, &q, &e), ERR_LIMIT);
+    assert_non_null(strstr(e.message, "no field left"));
+    q.named = NULL;
+    two[4] = huge;
+    assert_int_equal(llm_submit(s, &q, &e), ERR_LIMIT);
+    assert_non_null(strstr(e.message, "no field left"));
     llm_session_free(s);
     llm_span *all[] = {head, name, huge, large};
     for (size_t i = 0; i < BASE_COUNT(all); i++)
