@@ -238,7 +238,8 @@ int bind_create_view(binder *b, ast *a, sql_stmt *s) {
     for (int i = 0; i < v->ncolumns; i++)
         v->columns[i] = ((ident *)a->columns.items[i])->name;
     s->query = NULL;
-    return 0;
+    const view_def *old = a->or_replace ? catalog_view(b->env->catalog, v->name) : NULL;
+    return old ? views_allow_view(b, old, v, a->name) : 0;
 }
 
 int bind_create_model(binder *b, ast *a, sql_stmt *s) {
@@ -273,11 +274,14 @@ int bind_drop(binder *b, ast *a, sql_stmt *s) {
     s->kind = a->stmt;
     s->name = name;
     s->if_exists = a->if_exists;
-    bool there = (a->stmt == STMT_DROP_TABLE && catalog_table(c, name)) ||
-                 (a->stmt == STMT_DROP_VIEW && catalog_view(c, name)) ||
-                 (a->stmt == STMT_DROP_INDEX && catalog_index(c, name, &t)) ||
-                 (a->stmt == STMT_DROP_MODEL && catalog_model(c, name));
-    if (there || a->if_exists)
+    const table_def *table = a->stmt == STMT_DROP_TABLE ? catalog_table(c, name) : NULL;
+    const view_def *view = a->stmt == STMT_DROP_VIEW ? catalog_view(c, name) : NULL;
+    if (table)
+        return views_allow_table(b, table, NULL, a->name);
+    if (view)
+        return views_allow_view(b, view, NULL, a->name);
+    if ((a->stmt == STMT_DROP_INDEX && catalog_index(c, name, &t)) ||
+        (a->stmt == STMT_DROP_MODEL && catalog_model(c, name)) || a->if_exists)
         return 0;
     for (size_t i = 0; i < BASE_COUNT(kinds); i++)
         if (kinds[i].kind == a->stmt)
@@ -349,6 +353,8 @@ static int add_column(binder *b, const ast *a, sql_stmt *s) {
     wider.columns = ARENA_ARRAY(b->mem, column_def, t->ncolumns + 1);
     memcpy(wider.columns, t->columns, sizeof *t->columns * (size_t)t->ncolumns);
     wider.columns[wider.ncolumns++] = s->add_column;
+    if (views_allow_table(b, t, &wider, c->name))
+        return (int)b->e->code;
     scope row = {.outer = NULL};
     table_scope(b, &wider, t->name, &row);
     if (c->standard && bind_default_node(b, c->standard, &s->add_column))
@@ -358,6 +364,25 @@ static int add_column(binder *b, const ast *a, sql_stmt *s) {
             return (int)b->e->code;
     s->defaults = ARENA_ARRAY(b->mem, expr *, 1);
     return bind_default(b, &s->add_column, &s->defaults[0]);
+}
+
+/* t as a view sees it when the column is gone, or has another name. */
+static int views_allow_column(binder *b, const ast *a, const sql_stmt *s) {
+    const table_def *t = s->table;
+    bool drop = s->kind == STMT_DROP_COLUMN;
+    table_def changed = *t;
+    changed.columns = ARENA_ARRAY(b->mem, column_def, t->ncolumns);
+    changed.ncolumns = changed.nindexes = 0;
+    for (int i = 0; i < t->ncolumns; i++) {
+        if (i == s->column && drop)
+            continue;
+        changed.columns[changed.ncolumns] = t->columns[i];
+        if (i == s->column)
+            changed.columns[changed.ncolumns].name = s->new_name;
+        changed.ncolumns++;
+    }
+    changed.rowid_column -= drop && t->rowid_column > s->column;
+    return views_allow_table(b, t, &changed, a->column);
 }
 
 static int change_column(binder *b, const ast *a, sql_stmt *s) {
@@ -383,7 +408,8 @@ static int change_column(binder *b, const ast *a, sql_stmt *s) {
                 return fail_ident(b, a->name2, "%.*s has a column \"%.*s\" already", (int)t->name.n,
                                   t->name.p, (int)s->new_name.n, s->new_name.p);
     }
-    return not_in_checks(b, t, s->column, !drop, a->column);
+    int status = not_in_checks(b, t, s->column, !drop, a->column);
+    return status ? status : views_allow_column(b, a, s);
 }
 
 int bind_alter(binder *b, ast *a, sql_stmt *s) {
@@ -403,5 +429,9 @@ int bind_alter(binder *b, ast *a, sql_stmt *s) {
     if (sql.n)
         return fail_ident(b, a->name, "CHECK (%.*s) names the table",
                           (int)BASE_MIN(sql.n, (size_t)200), sql.p);
-    return relation_free(b, a->name2, "table", false, false);
+    if ((status = relation_free(b, a->name2, "table", false, false)) != 0)
+        return status;
+    table_def changed = *s->table;
+    changed.name = s->new_name;
+    return views_allow_table(b, s->table, &changed, a->name);
 }

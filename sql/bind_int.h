@@ -307,6 +307,10 @@ int bind_create_view(binder *b, ast *a, sql_stmt *s);
 int bind_create_model(binder *b, ast *a, sql_stmt *s);
 int bind_drop(binder *b, ast *a, sql_stmt *s);
 int bind_alter(binder *b, ast *a, sql_stmt *s);
+/* bind_views.c: whether the views there are allow that `old` goes (changed: NULL) or becomes
+ * `changed`. */
+int views_allow_table(binder *b, const table_def *old, const table_def *changed, ident place);
+int views_allow_view(binder *b, const view_def *old, const view_def *changed, ident place);
 bool is_system_table(const binder *b, str name); /* can be read, and that alone */
 int find_table(binder *b, ident name, const table_def **out);
 int find_column(binder *b, const table_def *t, ident name); /* its position; -1: an error */

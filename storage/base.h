@@ -72,8 +72,9 @@ typedef struct str {
 str str_from(const char *c_string); /* NULL gives an empty str */
 bool str_equal(str a, str b);
 bool str_equal_nocase(str a, str b); /* ASCII case only */
-int str_compare(str a, str b);       /* bytewise, <0, 0, >0 */
-str str_copy(arena *a, str s);       /* the copy is NUL-terminated behind its n bytes */
+int str_compare_nocase(str a, str b);
+int str_compare(str a, str b); /* bytewise, <0, 0, >0 */
+str str_copy(arena *a, str s); /* the copy is NUL-terminated behind its n bytes */
 
 /* A growable string on the heap; `p` is NUL-terminated
  * once anything was appended. Zero-initialise. */

@@ -449,19 +449,11 @@ int txn_load_catalog(txn *t, err *e) {
 
 /* ---- looking up ------------------------------------------------------------------------------ */
 
-static int compare_nocase(str a, str b) {
-    size_t n = BASE_MIN(a.n, b.n);
-    for (size_t i = 0; i < n; i++)
-        if (lower(a.p[i]) != lower(b.p[i]))
-            return lower(a.p[i]) - lower(b.p[i]);
-    return (a.n > b.n) - (a.n < b.n);
-}
-
 const table_def *catalog_table(const catalog *c, str name) {
     int low = 0, high = c->ntables;
     while (low < high) {
         int middle = (low + high) / 2;
-        int order = compare_nocase(c->tables[middle].name, name);
+        int order = str_compare_nocase(c->tables[middle].name, name);
         if (order == 0)
             return &c->tables[middle];
         if (order < 0)

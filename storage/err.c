@@ -103,6 +103,14 @@ bool str_equal_nocase(str a, str b) {
     return true;
 }
 
+int str_compare_nocase(str a, str b) {
+    size_t n = BASE_MIN(a.n, b.n);
+    for (size_t i = 0; i < n; i++)
+        if (ascii_lower(a.p[i]) != ascii_lower(b.p[i]))
+            return ascii_lower(a.p[i]) - ascii_lower(b.p[i]);
+    return (a.n > b.n) - (a.n < b.n);
+}
+
 int str_compare(str a, str b) {
     size_t n = BASE_MIN(a.n, b.n);
     int c = n ? memcmp(a.p, b.p, n) : 0;
