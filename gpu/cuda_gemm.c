@@ -66,6 +66,7 @@ struct cuda_gemm {
 int cuda_check(cudaError_t status, const char *what, err *e) {
     if (status == cudaSuccess)
         return 0;
+    cudaGetLastError(); /* told here: the next launch's status is to be its own */
     err_code code = status == cudaErrorMemoryAllocation ? ERR_FULL : ERR_INTERNAL;
     return err_set(e, code, "CUDA: %s: %s", what, cudaGetErrorString(status));
 }

@@ -40,7 +40,8 @@ int cuda_gemm_run(cuda_gemm *g, int plan, const void *w, const void *a, int rows
  * have an algorithm of their own: one line for the log. */
 void cuda_gemm_describe(const cuda_gemm *g, buf *out);
 
-/* 0, or an error that names what was done; out of memory is ERR_FULL. */
+/* 0, or an error that names what was done; out of memory is ERR_FULL. What is told here is no
+ * longer the thread's last error. */
 int cuda_check(cudaError_t status, const char *what, err *e);
 
 #endif
