@@ -1,9 +1,14 @@
 /*
  * test_card_errors.c - the CUDA backend where something is missing: no driver, an old one, an old
  * card, no memory, or a request for memory refused at any place; and that the card made of the
- * host, which this runs on (host/card_int.h), shows a wait that is missing.
+ * host, which this runs on (host/card_int.h), shows a wait that is missing and refuses what a card
+ * refuses or leaves undefined.
  */
 #include "test_kernels_int.h"
+
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "card_int.h"
 
@@ -222,10 +227,139 @@ static void a_missing_wait_shows_by_some_seed(void **state) {
     assert_true(in_turn && overtaken > SEEDS / 8);
 }
 
+/* ---- misuse ---------------------------------------------------------------------------------- */
+
+enum { MISUSE_BYTES = 4096 };
+
+/* A stream, an event, and memory of each kind, for one misuse. */
+typedef struct bench {
+    cudaStream_t stream;
+    cudaEvent_t event;
+    char *card, *pinned, plain[MISUSE_BYTES];
+} bench;
+
+static void shared_memory_unasked(bench *b) {
+    attend_args args = {.count = 1, .wide = true, .heads = 1, .kv_heads = 1, .d = 128};
+    k_attend(&args, b->stream);
+}
+
+static void a_grid_of_none(bench *b) {
+    k_bias((float *)(void *)b->card, (float *)(void *)b->card, 8, 0, b->stream);
+}
+
+static void a_fill_of_plain_memory(bench *b) {
+    cudaMemsetAsync(b->plain, 0, 1, b->stream);
+}
+
+static void a_fill_beyond_the_end(bench *b) {
+    cudaMemsetAsync(b->card, 0, MISUSE_BYTES + 1, b->stream);
+}
+
+static void a_copy_the_wrong_way(bench *b) {
+    cudaMemcpyAsync(b->card, b->pinned, 1, cudaMemcpyDeviceToHost, b->stream);
+}
+
+static void memory_freed_as_another_kind(bench *b) {
+    cudaFree(b->pinned);
+}
+
+static void a_time_without_clocks(bench *b) {
+    float ms;
+    cudaEventRecord(b->event, b->stream);
+    cudaEventElapsedTime(&ms, b->event, b->event);
+}
+
+static void a_wait_in_a_capture(bench *b) {
+    cudaStreamBeginCapture(b->stream, cudaStreamCaptureModeThreadLocal);
+    cudaStreamSynchronize(b->stream);
+}
+
+static void an_allocation_in_a_capture(bench *b) {
+    void *p;
+    cudaStreamBeginCapture(b->stream, cudaStreamCaptureModeThreadLocal);
+    cudaMalloc(&p, 1);
+}
+
+static void plain_memory_in_a_capture(bench *b) {
+    cudaStreamBeginCapture(b->stream, cudaStreamCaptureModeThreadLocal);
+    cudaMemcpyAsync(b->card, b->plain, 1, cudaMemcpyHostToDevice, b->stream);
+}
+
+static void an_event_from_before_a_capture(bench *b) {
+    cudaEventRecord(b->event, b->stream);
+    cudaStreamBeginCapture(b->stream, cudaStreamCaptureModeThreadLocal);
+    cudaStreamWaitEvent(b->stream, b->event, 0);
+}
+
+static void a_first_launch_in_a_capture(bench *b) {
+    cudaStreamBeginCapture(b->stream, cudaStreamCaptureModeThreadLocal);
+    k_bias((float *)(void *)b->card, (float *)(void *)b->card, 8, 1, b->stream);
+}
+
+static void misuse_is_refused(void **state) {
+    (void)state;
+    static const struct {
+        void (*misuse)(bench *b);
+        const char *complaint;
+    } cases[] = {{shared_memory_unasked, "more shared memory than"},
+                 {a_grid_of_none, "a grid of more blocks"},
+                 {a_fill_of_plain_memory, "a fill of memory"},
+                 {a_fill_beyond_the_end, "a fill of memory"},
+                 {a_copy_the_wrong_way, "other memory than it says"},
+                 {memory_freed_as_another_kind, "not of this kind"},
+                 {a_time_without_clocks, "a time between events"},
+                 {a_wait_in_a_capture, "while a graph is captured"},
+                 {an_allocation_in_a_capture, "while a graph is captured"},
+                 {plain_memory_in_a_capture, "memory that is not pinned"},
+                 {an_event_from_before_a_capture, "across the edge of a capture"},
+                 {a_first_launch_in_a_capture, "loaded while a graph is captured"}};
+    for (size_t i = 0; i < BASE_COUNT(cases); i++) {
+        bench b;
+        must(cudaStreamCreateWithFlags(&b.stream, cudaStreamNonBlocking));
+        must(cudaEventCreateWithFlags(&b.event, cudaEventDisableTiming));
+        must(cudaMalloc((void **)&b.card, MISUSE_BYTES));
+        must(cudaMallocHost((void **)&b.pinned, MISUSE_BYTES));
+        memset(b.plain, 0, MISUSE_BYTES);
+        cases[i].misuse(&b);
+        cudaGraph_t graph = NULL;
+        bool captured = cudaStreamEndCapture(b.stream, &graph) == cudaSuccess;
+        const char *complaint = card_complaint();
+        assert_false(captured);
+        if (complaint == NULL || strstr(complaint, cases[i].complaint) == NULL)
+            fail_msg("misuse %zu: %s", i, complaint != NULL ? complaint : "nothing was said");
+        must(cudaFree(b.card));
+        must(cudaFreeHost(b.pinned));
+        must(cudaEventDestroy(b.event));
+        must(cudaStreamDestroy(b.stream));
+    }
+}
+
+static void the_host_keeps_its_hands_off_the_card(void **state) {
+    (void)state;
+    if (!card_keeps_the_host_out()) {
+        print_message("this processor has no keys for memory: not tried\n");
+        return;
+    }
+    volatile char *card = to_card(NULL, 1);
+    fflush(stdout);
+    pid_t child = fork();
+    if (child == 0) {
+        signal(SIGSEGV, SIG_DFL);
+        *card = 1;
+        _exit(0);
+    }
+    int status = 0;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV);
+    must(cudaFree((void *)(uintptr_t)card));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_missing_card_is_told_in_one_clause),
         cmocka_unit_test(a_missing_wait_shows_by_some_seed),
+        cmocka_unit_test(misuse_is_refused),
+        cmocka_unit_test(the_host_keeps_its_hands_off_the_card),
         cmocka_unit_test(a_small_card_is_refused_in_one_line),
         cmocka_unit_test(kv_takes_its_share_of_the_card),
         cmocka_unit_test(opening_survives_each_refusal),

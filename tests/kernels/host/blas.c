@@ -4,9 +4,12 @@
  *
  * Three algorithms are offered: the first cuts its sums where the number of rows says so, the
  * second says that it splits K; neither may be taken. The third adds in order, and is offered for
- * low products alone.
+ * low products alone. A product is refused where the library would refuse it, or do another one:
+ * shapes, types and operations that do not fit each other, memory that is too short, not the card's
+ * or not as aligned as the library takes it to be. Each writes all over its workspace.
  */
 #include <cublasLt.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,6 +20,15 @@ struct layout {
     uint64_t rows, cols;
     int64_t ld;
 };
+
+/* What a product of the library is set up with. */
+struct description {
+    cublasComputeType_t compute;
+    cudaDataType_t scale;
+    cublasOperation_t first, second;
+};
+
+enum { ALIGNMENT = 256, WORKSPACE = 4096 };
 
 static struct layout *layout_of(cublasLtMatrixLayout_t l) {
     return (struct layout *)(void *)l;
@@ -51,9 +63,9 @@ cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t l) {
 
 cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *out, cublasComputeType_t compute,
                                         cudaDataType_t scale) {
-    (void)compute;
-    (void)scale;
-    *out = calloc(1, 256);
+    struct description *d = malloc(sizeof *d);
+    *d = (struct description){compute, scale, CUBLAS_OP_N, CUBLAS_OP_N};
+    *out = (cublasLtMatmulDesc_t)(void *)d;
     return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -65,10 +77,11 @@ cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t d) {
 cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t d,
                                               cublasLtMatmulDescAttributes_t a, const void *p,
                                               size_t n) {
-    (void)d;
-    (void)a;
-    (void)p;
-    (void)n;
+    struct description *of = (struct description *)(void *)d;
+    if (n != sizeof(cublasOperation_t) ||
+        (a != CUBLASLT_MATMUL_DESC_TRANSA && a != CUBLASLT_MATMUL_DESC_TRANSB))
+        return CUBLAS_STATUS_INVALID_VALUE;
+    memcpy(a == CUBLASLT_MATMUL_DESC_TRANSA ? &of->first : &of->second, p, n);
     return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -86,10 +99,30 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p
                                                     cublasLtMatmulPreferenceAttributes_t a,
                                                     const void *v, size_t n) {
     (void)p;
-    (void)a;
     (void)v;
-    (void)n;
-    return CUBLAS_STATUS_SUCCESS;
+    size_t wanted = a == CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES     ? sizeof(uint64_t)
+                    : a == CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK ? sizeof(uint32_t)
+                                                                      : 0;
+    return n == wanted ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_INVALID_VALUE;
+}
+
+/* [K, N] transposed times [K, rows] is [N, rows], bf16 with sums in f32; C is D's shape. */
+static int is_product(const struct description *d, const struct layout *a, const struct layout *b,
+                      const struct layout *c, const struct layout *out) {
+    int described = d->compute == CUBLAS_COMPUTE_32F && d->scale == CUDA_R_32F &&
+                    d->first == CUBLAS_OP_T && d->second == CUBLAS_OP_N;
+    int typed = a->type == CUDA_R_16BF && b->type == CUDA_R_16BF && c->type == out->type &&
+                (out->type == CUDA_R_32F || out->type == CUDA_R_16BF);
+    int shaped = a->rows == b->rows && out->rows == a->cols && out->cols == b->cols &&
+                 c->rows == out->rows && c->cols == out->cols;
+    /* columns one behind the other, each as aligned as tensor cores want it */
+    int dense = a->ld == (int64_t)a->rows && b->ld == (int64_t)b->rows &&
+                out->ld == (int64_t)out->rows && c->ld == out->ld && a->rows % 8 == 0;
+    return described && typed && shaped && dense;
+}
+
+static size_t bytes_of(const struct layout *l) {
+    return (l->type == CUDA_R_32F ? 4 : 2) * (size_t)l->cols * (size_t)l->ld;
 }
 
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t h, cublasLtMatmulDesc_t d,
@@ -99,16 +132,17 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t h, cublasLtMatmul
                                               cublasLtMatmulHeuristicResult_t results[],
                                               int *found) {
     (void)h;
-    (void)d;
-    (void)a;
-    (void)c;
-    (void)out;
     (void)preference;
+    *found = 0;
+    if (!is_product((struct description *)(void *)d, layout_of(a), layout_of(b), layout_of(c),
+                    layout_of(out)))
+        return CUBLAS_STATUS_INVALID_VALUE;
     int offered = layout_of(b)->cols > 64 ? 2 : 3;
     *found = wanted < offered ? wanted : offered;
     for (int i = 0; i < *found; i++) {
         memset(&results[i], 0, sizeof results[i]);
         results[i].algo.data[0] = (uint64_t)i;
+        results[i].workspaceSize = WORKSPACE;
     }
     return CUBLAS_STATUS_SUCCESS;
 }
@@ -119,13 +153,12 @@ cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t h, cublasLtMatmulDesc_t 
                                        const cublasLtMatmulAlgo_t *algo,
                                        cublasLtMatmulHeuristicResult_t *result) {
     (void)h;
-    (void)d;
-    (void)a;
-    (void)b;
-    (void)c;
-    (void)out;
     memset(result, 0, sizeof *result);
+    if (!is_product((struct description *)(void *)d, layout_of(a), layout_of(b), layout_of(c),
+                    layout_of(out)))
+        return CUBLAS_STATUS_INVALID_VALUE;
     result->algo = *algo;
+    result->workspaceSize = WORKSPACE;
     return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -142,7 +175,7 @@ cublasStatus_t cublasLtMatmulAlgoConfigGetAttribute(const cublasLtMatmulAlgo_t *
 
 struct product {
     const uint16_t *w, *a;
-    void *out;
+    void *out, *workspace;
     int n, k, rows;
     int out_f32, adds, cut; /* cut: where a sum is begun anew */
 };
@@ -165,6 +198,7 @@ static void product_run(void *ctx) {
     struct product *p = ctx;
     size_t n = (size_t)p->n, k = (size_t)p->k;
     float *columns = malloc(n * k * sizeof *columns), *sums = malloc(2 * n * sizeof *sums);
+    memset(p->workspace, 0xff, WORKSPACE);
     for (size_t j = 0; j < n; j++)
         for (size_t i = 0; i < k; i++)
             columns[i * n + j] = widen(p->w[j * k + i]);
@@ -203,16 +237,25 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t h, cublasLtMatmulDesc_t d, const 
                               const cublasLtMatmulAlgo_t *algo, void *workspace, size_t bytes,
                               cudaStream_t stream) {
     (void)h;
-    (void)d;
-    (void)alpha;
-    (void)cl;
-    (void)c;
-    (void)workspace;
-    (void)bytes;
+    int fits = is_product((struct description *)(void *)d, layout_of(wl), layout_of(al),
+                          layout_of(cl), layout_of(ol)) &&
+               c == out && *(const float *)alpha == 1;
+    int held = card_holds(w, bytes_of(layout_of(wl)), ALIGNMENT) &&
+               card_holds(a, bytes_of(layout_of(al)), ALIGNMENT) &&
+               card_holds(out, bytes_of(layout_of(ol)), ALIGNMENT) && bytes >= WORKSPACE &&
+               card_holds(workspace, bytes, ALIGNMENT);
+    if (!fits || !held) {
+        fprintf(stderr, "card: a product %s\n",
+                fits ? "of memory that is short, not the card's or "
+                       "not aligned"
+                     : "that is none");
+        return CUBLAS_STATUS_INVALID_VALUE;
+    }
     struct product *p = malloc(sizeof *p);
     *p = (struct product){.w = w,
                           .a = a,
                           .out = out,
+                          .workspace = workspace,
                           .n = (int)layout_of(wl)->cols,
                           .k = (int)layout_of(wl)->rows,
                           .rows = (int)layout_of(al)->cols,

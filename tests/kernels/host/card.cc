@@ -1,9 +1,11 @@
 /*
  * card.cc - a card made of the host: threads as fibers, streams as queues, memory with a guard page behind it.
  *
- * Owns what card.h promises and the part of the CUDA runtime that gpu/ calls. Invariant: an operation of a stream runs
+ * Owns what card.h promises and the part of the CUDA runtime that gpu/ calls. Invariants: an operation of a stream runs
  * once, after those before it and after the events it waits for; in late order only when somebody waits; in an order of
- * its own by a seed, streams overtaking each other wherever no event holds them.
+ * its own by a seed, streams overtaking each other wherever no event holds them. What a card refuses or leaves undefined
+ * is refused here, loudly (card_fail): launches beyond its limits, memory of the wrong kind, whatever may not happen
+ * while a graph is captured, the host's hand in the card's memory.
  */
 #include "card.h"
 
@@ -13,6 +15,7 @@
 #include <deque>
 #include <map>
 #include <mutex>
+#include <set>
 #include <sys/mman.h>
 #include <ucontext.h>
 #include <vector>
@@ -204,11 +207,6 @@ static void block_run() {
 
 static void kernel_run(dim3 grid, dim3 block, size_t shared, const std::function<void()> &body) {
     static unsigned char memory[SHARED] __attribute__((aligned(128)));
-    if (block.y * block.z != 1 || block.x == 0 || block.x > 1024 || shared > 227 * 1024 ||
-        grid.x == 0 || grid.y == 0 || grid.y > 65535) {
-        card_fail("a launch that no card takes");
-        return;
-    }
     count = block.x;
     late = timing == CARD_SEEDED ? chance_below(2) == 0 : late;
     fibers_reserve(count);
@@ -278,6 +276,7 @@ struct CUstream_st {
 struct CUevent_st {
     CUstream_st *stream;
     uint64_t number;
+    bool timed, captured;
 };
 
 struct CUgraph_st {
@@ -295,11 +294,20 @@ typedef std::lock_guard<std::recursive_mutex> holding;
 static CUstream_st standard;
 static std::vector<CUstream_st *> streams = {&standard};
 static cudaError_t sticky;            /* of the context for good */
+static const char *complaint;         /* why */
 static thread_local cudaError_t last; /* of the thread's last call that failed */
 
 void card_fail(const char *what) {
     fprintf(stderr, "card: %s\n", what);
     sticky = cudaErrorLaunchFailure;
+    complaint = what;
+}
+
+const char *card_complaint() {
+    const char *what = complaint;
+    complaint = nullptr;
+    sticky = last = cudaSuccess;
+    return what;
 }
 
 static CUstream_st *stream_of(cudaStream_t s) {
@@ -308,12 +316,39 @@ static CUstream_st *stream_of(cudaStream_t s) {
 
 static void drain(CUstream_st *s, uint64_t number);
 
+/* The card's memory has a key of its own, where the processor has keys: a thread holds it while it is the card. */
+static int memory_key = -1;
+
+__attribute__((constructor)) static void memory_key_make() {
+    memory_key = pkey_alloc(0, PKEY_DISABLE_ACCESS);
+}
+
+struct as_card {
+    int before;
+    as_card() : before(memory_key >= 0 ? pkey_get(memory_key) : 0) {
+        hold(0);
+    }
+    ~as_card() {
+        hold(before);
+    }
+    static void hold(int rights) {
+        if (memory_key >= 0) {
+            pkey_set(memory_key, static_cast<unsigned>(rights));
+        }
+    }
+};
+
+bool card_keeps_the_host_out() {
+    return memory_key >= 0;
+}
+
 static void step_run(CUstream_st *s) {
     step next = s->waiting.front();
     s->waiting.pop_front();
     if (next.on != nullptr) {
         drain(next.on, next.number);
     } else {
+        as_card here;
         next.run();
     }
     s->done++;
@@ -386,8 +421,44 @@ static cudaError_t capture_refuses() {
     return sticky;
 }
 
-void card_launch(dim3 grid, dim3 block, size_t shared, cudaStream_t stream,
+/* ---- launches ---------------------------------------------------------------------------------- */
+
+static std::map<const void *, size_t> shared_allowed;
+static std::set<const void *> loaded; /* kernels that ran, or wait to */
+
+cudaError_t card_shared_allow(const void *f, size_t bytes) {
+    holding lock(runtime);
+    if (bytes > 227 * 1024) {
+        return last = cudaErrorInvalidValue;
+    }
+    shared_allowed[f] = bytes;
+    return cudaSuccess;
+}
+
+static const char *launch_fault(const void *f, dim3 grid, dim3 block, size_t shared, bool captured) {
+    size_t threads = static_cast<size_t>(block.x) * block.y * block.z;
+    auto allowed = shared_allowed.find(f);
+    if (threads == 0 || threads > 1024 || block.y * block.z != 1) {
+        return "a block of more threads than a card takes, of none, or in planes";
+    }
+    if (grid.x == 0 || grid.y == 0 || grid.z != 1 || grid.x > INT32_MAX || grid.y > 65535) {
+        return "a grid of more blocks than a card takes, of none, or in planes";
+    }
+    if (shared > 48 * 1024 && (allowed == shared_allowed.end() || allowed->second < shared)) {
+        return "a launch with more shared memory than its kernel was allowed";
+    }
+    return captured && loaded.count(f) == 0 ? "a kernel loaded while a graph is captured" : nullptr;
+}
+
+void card_launch(const void *f, dim3 grid, dim3 block, size_t shared, cudaStream_t stream,
                  std::function<void()> body) {
+    holding lock(runtime);
+    const char *fault = launch_fault(f, grid, block, shared, stream_of(stream)->capture != nullptr);
+    if (fault != nullptr) {
+        card_fail(fault);
+        return;
+    }
+    loaded.insert(f);
     card_enqueue(stream, [=] { kernel_run(grid, block, shared, body); });
 }
 
@@ -432,8 +503,9 @@ cudaError_t cudaStreamDestroy(cudaStream_t s) {
     return cudaSuccess;
 }
 
-cudaError_t cudaEventCreateWithFlags(cudaEvent_t *out, unsigned) {
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t *out, unsigned flags) {
     *out = new CUevent_st();
+    (*out)->timed = (flags & cudaEventDisableTiming) == 0;
     return cudaSuccess;
 }
 
@@ -448,25 +520,49 @@ cudaError_t cudaEventDestroy(cudaEvent_t e) {
 
 cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s) {
     holding lock(runtime);
-    *e = {stream_of(s), stream_of(s)->enqueued};
+    e->stream = stream_of(s);
+    e->number = stream_of(s)->enqueued;
+    e->captured = stream_of(s)->capture != nullptr;
     return cudaSuccess;
 }
 
-cudaError_t cudaEventSynchronize(cudaEvent_t e) {
-    holding lock(runtime);
-    if (e->stream != nullptr) {
-        drain(e->stream, e->number);
+/* An event recorded in a capture is a node of the graph: there is no time at which it came. */
+static cudaError_t event_refuses(cudaEvent_t e) {
+    if (e->captured) {
+        card_fail("a wait for an event of a capture");
+        return cudaErrorCapturedEvent;
     }
     return capture_refuses();
 }
 
-cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t, cudaEvent_t) {
+cudaError_t cudaEventSynchronize(cudaEvent_t e) {
+    holding lock(runtime);
+    cudaError_t status = event_refuses(e);
+    if (e->stream != nullptr) {
+        drain(e->stream, e->number);
+    }
+    return status;
+}
+
+cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t begin, cudaEvent_t end) {
     *ms = 1;
+    for (cudaEvent_t e : {begin, end}) {
+        if (!e->timed || e->stream == nullptr || e->captured) {
+            card_fail("a time between events that have none");
+            return cudaErrorInvalidResourceHandle;
+        }
+    }
     return cudaSuccess;
 }
 
+/* A stream that waits for an event of a capture becomes part of it: nothing of ours does. */
 cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned) {
+    holding lock(runtime);
     CUevent_st now = *e;
+    if (now.stream != nullptr && (now.captured || stream_of(s)->capture != nullptr)) {
+        card_fail("a wait across the edge of a capture");
+        return cudaErrorStreamCaptureIsolation;
+    }
     if (now.stream != nullptr) {
         enqueue(s, {nullptr, now.stream, now.number});
     }
@@ -476,15 +572,29 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned) {
 /* ---- graphs ------------------------------------------------------------------------------------ */
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t s, cudaStreamCaptureMode) {
+    holding lock(runtime);
+    if (s == nullptr || s->capture != nullptr) {
+        return last = s == nullptr ? cudaErrorStreamCaptureUnsupported : cudaErrorIllegalState;
+    }
     s->capture = new CUgraph_st();
     s->capturing = pthread_self();
     return cudaSuccess;
 }
 
+/* A capture that something broke gives no graph. */
 cudaError_t cudaStreamEndCapture(cudaStream_t s, cudaGraph_t *out) {
-    *out = s->capture;
+    holding lock(runtime);
+    *out = nullptr;
+    if (s->capture == nullptr || pthread_equal(s->capturing, pthread_self()) == 0) {
+        return last = s->capture == nullptr ? cudaErrorIllegalState : cudaErrorStreamCaptureWrongThread;
+    }
+    if (sticky != cudaSuccess) {
+        delete s->capture;
+    } else {
+        *out = s->capture;
+    }
     s->capture = nullptr;
-    return cudaSuccess;
+    return sticky == cudaSuccess ? cudaSuccess : cudaErrorStreamCaptureInvalidated;
 }
 
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t *out, cudaGraph_t graph, unsigned long long) {
@@ -524,7 +634,7 @@ struct allocation {
     bool device;
 };
 
-static std::map<void *, allocation> allocations;
+static std::map<const unsigned char *, allocation> allocations; /* by where they begin */
 static size_t total_bytes = static_cast<size_t>(8) << 30, used_bytes;
 static long refuse_at = -1, asked;
 
@@ -559,28 +669,58 @@ static cudaError_t allocate(void **out, size_t bytes, bool device) {
         return cudaErrorMemoryAllocation;
     }
     mprotect(map + whole_pages, page, PROT_NONE);
+    if (device && memory_key >= 0) {
+        pkey_mprotect(map, whole_pages, PROT_READ | PROT_WRITE, memory_key);
+    }
+    as_card here;
     *out = map + whole_pages - room;
     memset(*out, 0xff, bytes < (4u << 20) ? bytes : 0); /* the large stay untouched pages */
-    allocations[*out] = {map, whole_pages + page, bytes, device};
+    allocations[map + whole_pages - room] = {map, whole_pages + page, bytes, device};
     used_bytes += device ? bytes : 0;
     return cudaSuccess;
 }
 
-static cudaError_t give_back(void *p) {
+static cudaError_t give_back(void *p, bool device) {
     holding lock(runtime);
     if (p == nullptr) {
         return cudaSuccess;
     }
     cudaDeviceSynchronize();
-    auto at = allocations.find(p);
-    if (at == allocations.end()) {
-        card_fail("freed memory that was never allocated");
+    auto at = allocations.find(static_cast<unsigned char *>(p));
+    if (at == allocations.end() || at->second.device != device) {
+        card_fail("freed memory that was never allocated, or not of this kind");
         return cudaErrorInvalidValue;
     }
     used_bytes -= at->second.device ? at->second.bytes : 0;
     munmap(at->second.map, at->second.mapped);
     allocations.erase(at);
     return cudaSuccess;
+}
+
+/* What memory the bytes from p on are; BROKEN: they outgrow their allocation. */
+enum memory_kind { PAGEABLE, PINNED, DEVICE, BROKEN };
+
+static memory_kind kind_of(const void *p, size_t bytes, size_t *offset = nullptr) {
+    holding lock(runtime);
+    const unsigned char *from = static_cast<const unsigned char *>(p);
+    auto at = allocations.upper_bound(from);
+    if (at == allocations.begin()) {
+        return PAGEABLE;
+    }
+    --at;
+    size_t begin = static_cast<size_t>(from - at->first);
+    if (begin >= at->second.bytes) {
+        return PAGEABLE;
+    }
+    if (offset != nullptr) {
+        *offset = begin;
+    }
+    return bytes > at->second.bytes - begin ? BROKEN : at->second.device ? DEVICE : PINNED;
+}
+
+bool card_holds(const void *p, size_t bytes, size_t alignment) {
+    size_t offset = 0;
+    return kind_of(p, bytes, &offset) == DEVICE && offset % alignment == 0;
 }
 
 size_t card_allocations() {
@@ -596,11 +736,11 @@ cudaError_t cudaMallocHost(void **out, size_t bytes) {
 }
 
 cudaError_t cudaFree(void *p) {
-    return give_back(p);
+    return give_back(p, true);
 }
 
 cudaError_t cudaFreeHost(void *p) {
-    return give_back(p);
+    return give_back(p, false);
 }
 
 cudaError_t cudaMemGetInfo(size_t *left_bytes, size_t *total) {
@@ -609,20 +749,64 @@ cudaError_t cudaMemGetInfo(size_t *left_bytes, size_t *total) {
     return sticky;
 }
 
-cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, cudaMemcpyKind) {
-    cudaError_t status = cudaStreamSynchronize(nullptr);
-    memcpy(to, from, bytes);
-    return status;
+/* Is each side of the copy the memory that `kind` says it is? */
+static bool copy_fits(const void *to, size_t to_bytes, const void *from, size_t from_bytes,
+                      cudaMemcpyKind kind) {
+    memory_kind left = kind_of(to, to_bytes), right = kind_of(from, from_bytes);
+    bool to_card = kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice,
+         from_card = kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice;
+    bool fits = left != BROKEN && right != BROKEN && (left == DEVICE) == to_card && (right == DEVICE) == from_card;
+    if (!fits) {
+        card_fail("a copy of other memory than it says, or beyond its end");
+    }
+    return fits;
 }
 
-cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpyKind,
+static void bytes_copy(void *to, const void *from, size_t bytes) {
+    as_card here;
+    memcpy(to, from, bytes);
+}
+
+cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, cudaMemcpyKind kind) {
+    cudaError_t status = cudaStreamSynchronize(nullptr);
+    if (bytes > 0 && copy_fits(to, bytes, from, bytes, kind)) {
+        bytes_copy(to, from, bytes);
+    }
+    return status != cudaSuccess ? status : sticky;
+}
+
+/* Memory that is not pinned is read before the call returns, and written before it does. */
+cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpyKind kind,
                             cudaStream_t s) {
-    card_enqueue(s, [=] { memcpy(to, from, bytes); });
+    holding lock(runtime);
+    if (bytes == 0 || !copy_fits(to, bytes, from, bytes, kind)) {
+        return sticky;
+    }
+    bool reads = kind_of(from, bytes) == PAGEABLE, writes = kind_of(to, bytes) == PAGEABLE;
+    if ((reads || writes) && stream_of(s)->capture != nullptr) {
+        card_fail("a copy of memory that is not pinned while a graph is captured");
+    } else if (reads) {
+        const unsigned char *begin = static_cast<const unsigned char *>(from);
+        std::vector<unsigned char> kept(begin, begin + bytes);
+        card_enqueue(s, [=] { memcpy(to, kept.data(), bytes); });
+    } else if (writes) {
+        drain(stream_of(s), stream_of(s)->enqueued);
+        bytes_copy(to, from, bytes);
+    } else {
+        card_enqueue(s, [=] { memcpy(to, from, bytes); });
+    }
     return sticky;
 }
 
 cudaError_t cudaMemcpy2DAsync(void *to, size_t to_pitch, const void *from, size_t from_pitch,
-                              size_t width, size_t height, cudaMemcpyKind, cudaStream_t s) {
+                              size_t width, size_t height, cudaMemcpyKind kind, cudaStream_t s) {
+    if (width > to_pitch || width > from_pitch) {
+        return last = cudaErrorInvalidPitchValue;
+    }
+    if (height == 0 ||
+        !copy_fits(to, (height - 1) * to_pitch + width, from, (height - 1) * from_pitch + width, kind)) {
+        return sticky;
+    }
     card_enqueue(s, [=] {
         for (size_t i = 0; i < height; i++) {
             memcpy(static_cast<char *>(to) + i * to_pitch,
@@ -633,6 +817,10 @@ cudaError_t cudaMemcpy2DAsync(void *to, size_t to_pitch, const void *from, size_
 }
 
 cudaError_t cudaMemsetAsync(void *to, int value, size_t bytes, cudaStream_t s) {
+    if (bytes > 0 && kind_of(to, bytes) != DEVICE) {
+        card_fail("a fill of memory that is not the card's, or beyond its end");
+        return sticky;
+    }
     card_enqueue(s, [=] { memset(to, value, bytes); });
     return sticky;
 }

@@ -37,8 +37,13 @@ extern unsigned char *card_shared;
 using std::max;
 using std::min;
 
-void card_launch(dim3 grid, dim3 block, size_t shared, cudaStream_t stream,
+void card_launch(const void *kernel, dim3 grid, dim3 block, size_t shared, cudaStream_t stream,
                  std::function<void()> body);
+
+/* What a kernel is known by. */
+template <typename... T> static inline const void *card_kernel(void (*f)(T...)) {
+    return reinterpret_cast<const void *>(f);
+}
 
 /* A launch copies its arguments at once. */
 template <typename F, typename... T> static inline std::function<void()> card_bind(F f, T... args) {
@@ -96,9 +101,12 @@ static inline unsigned atomicAdd(unsigned *p, unsigned more) {
     return before;
 }
 
+/* Shared memory beyond 48 KB is a kernel's only once it was asked for. */
+cudaError_t card_shared_allow(const void *kernel, size_t bytes);
+
 template <typename F>
-static inline cudaError_t cudaFuncSetAttribute(F *, cudaFuncAttribute, size_t bytes) {
-    return bytes <= 227 * 1024 ? cudaSuccess : cudaErrorInvalidValue;
+static inline cudaError_t cudaFuncSetAttribute(F *f, cudaFuncAttribute, size_t bytes) {
+    return card_shared_allow(card_kernel(f), bytes);
 }
 
 /* Copies into shared memory under way: done at once (early) or when they are waited for (late). */

@@ -21,9 +21,15 @@ typedef enum card_timing { CARD_EARLY, CARD_LATE, CARD_SEEDED } card_timing;
 void card_order(card_timing order, uint64_t seed);
 void card_order_given(void);      /* as the environment says */
 void card_fail(const char *what); /* every call fails from now on */
-void card_memory(size_t total);   /* of the card, in bytes */
-void card_refuse(long n);         /* the n-th request for memory from now on (from 0); -1: none */
-size_t card_allocations(void);    /* not yet freed */
+/* What it was, and calls succeed again; NULL: nothing failed. */
+const char *card_complaint(void);
+void card_memory(size_t total); /* of the card, in bytes */
+void card_refuse(long n);       /* the n-th request for memory from now on (from 0); -1: none */
+size_t card_allocations(void);  /* not yet freed */
+/* Is p a multiple of `alignment` bytes into an allocation of the card that has `bytes` from there
+ * on? */
+bool card_holds(const void *p, size_t bytes, size_t alignment);
+bool card_keeps_the_host_out(void); /* a plain access to the card's memory ends the process */
 int card_graphs_launched(void);
 void card_presence(cudaError_t status, int driver, int capability);
 /* For the library of products: run(ctx) in its turn on the stream. */
