@@ -107,6 +107,20 @@ static void text_set(request *r, str text) {
     r->text = clean;
 }
 
+/* A model may write any bytes; an answer is text: U+FFFD for what is no character, and for NUL. */
+static void free_text_set(request *r, str text) {
+    buf clean = {0};
+    if (text.n > 0 && (!utf8_valid(text) || memchr(text.p, 0, text.n) != NULL)) {
+        uint32_t cp;
+        char bytes[4];
+        for (size_t n; (n = utf8_next(text, &cp)) > 0; text = (str){text.p + n, text.n - n})
+            buf_append(&clean, bytes, utf8_encode(cp == 0 ? 0xFFFD : cp, bytes));
+        text = buf_str(&clean);
+    }
+    text_set(r, text);
+    buf_free(&clean);
+}
+
 static void request_finish(llm_session *s, request *r, llm_finish finish) {
     r->finish = finish;
     s->stats.done++;
@@ -187,7 +201,7 @@ static void text_token(llm_session *s, request *r, const pass_want *want) {
         return;
     }
     if (engine_is_end(s->engine, token)) {
-        text_set(r, buf_str(&r->text));
+        free_text_set(r, buf_str(&r->text));
         request_finish(s, r, LLM_FINISH_STOP);
         return;
     }
@@ -195,10 +209,10 @@ static void text_token(llm_session *s, request *r, const pass_want *want) {
     s->engine->backend->decode(s->engine, token, false, &r->text);
     size_t stop = text_stop(r);
     if (stop != SIZE_MAX) {
-        text_set(r, (str){r->text.p, stop});
+        free_text_set(r, (str){r->text.p, stop});
         request_finish(s, r, LLM_FINISH_STOP);
     } else if (r->noutput >= r->max_tokens) {
-        text_set(r, (str){r->text.p, whole_characters(buf_str(&r->text))});
+        free_text_set(r, (str){r->text.p, whole_characters(buf_str(&r->text))});
         request_finish(s, r, LLM_FINISH_LENGTH);
     }
 }

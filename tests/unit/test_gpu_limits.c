@@ -374,6 +374,29 @@ static void stops_and_limits_end_a_text(void **state) {
     fixture_close(&f);
 }
 
+static void decode_odd_bytes(const llm_engine *engine, llm_token token, bool special, buf *out) {
+    static const char bytes[] = {'a', (char)0x9b, '\0', (char)0xe2, (char)0x82};
+    (void)engine;
+    (void)token;
+    (void)special;
+    buf_append(out, bytes, sizeof bytes);
+}
+
+/* Bytes that are no character, a NUL, and a character that max_tokens cuts in two. */
+static void answers_are_text(void **state) {
+    (void)state;
+    fixture f;
+    fixture_open(&f, (llm_engine_options){0});
+    llm_backend odd = *f.engine.backend;
+    odd.decode = decode_odd_bytes;
+    f.engine.backend = &odd;
+    ending got = text_of_model(&f, NULL, 0, 2);
+    assert_string_equal(got.text, "a\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD"
+                                  "a\xEF\xBF\xBD\xEF\xBF\xBD");
+    f.engine.backend = &backend_cpu;
+    fixture_close(&f);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_first_text_has_the_space),
@@ -382,6 +405,7 @@ int main(void) {
         cmocka_unit_test(many_rows_in_few_blocks),
         cmocka_unit_test(too_long_for_the_budget),
         cmocka_unit_test(stops_and_limits_end_a_text),
+        cmocka_unit_test(answers_are_text),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
