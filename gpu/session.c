@@ -419,6 +419,15 @@ static int pass_run(llm_session *s, err *e) {
     return code;
 }
 
+/* A damaged file, or one that overflows in this precision, must not look like an opinion. */
+static int soundness_check(llm_session *s, err *e) {
+    if (!s->unsound)
+        return 0;
+    s->failed = true;
+    return err_set(e, ERR_MODEL, "'%s' computes no numbers: its logits are NaN or infinite",
+                   s->engine->info.path);
+}
+
 static int one_pass(llm_session *s, err *e) {
     if (s->failed)
         return err_set(e, ERR_INTERNAL, "this session's last pass failed; start a new one");
@@ -433,7 +442,7 @@ static int one_pass(llm_session *s, err *e) {
     code = pass_run(s, e);
     if (code == 0)
         session_settle(s);
-    return code;
+    return code != 0 ? code : soundness_check(s, e);
 }
 
 static void event_fill(const request *r, llm_event *ev) {
@@ -532,6 +541,7 @@ int llm_logprobs(llm_session *s, const llm_token *tokens, size_t count, float *o
             session_settle(s);
     }
     schedule_release(s, &r);
+    code = code != 0 ? code : soundness_check(s, e);
     if (code == 0)
         log_softmax(out, info->vocab);
     return code;

@@ -115,7 +115,8 @@ struct llm_session {
     uint64_t reads;
     llm_stats stats;
     buf prefix_text;
-    bool failed; /* a pass failed: KV may be incomplete */
+    bool failed;  /* a pass failed: KV may be incomplete */
+    bool unsound; /* logits were no numbers: no answer follows from them */
 };
 
 double session_now_ms(void); /* monotonic */

@@ -281,8 +281,22 @@ static void raw_keep(request *r, const float *logits, int vocab) {
     memcpy(r->raw_logits, logits, sizeof(float) * (size_t)vocab);
 }
 
+/* Are the logits that an answer follows from numbers? Of the whole vocabulary the largest. */
+static bool want_is_sound(const pass_want *want) {
+    if (want->ids == NULL && want->top > 0)
+        return isfinite(want->logits[0]);
+    bool all = want->ids != NULL, sound = all;
+    for (int i = 0; i < want->count; i++)
+        sound = all ? sound && isfinite(want->logits[i]) : sound || isfinite(want->logits[i]);
+    return sound;
+}
+
 static void want_settle(llm_session *s, want_owner owner, const pass_want *want) {
     request *r = owner.r;
+    if (s->runs_model && !want_is_sound(want)) {
+        s->unsound = true;
+        return;
+    }
     if (!s->runs_model)
         answer_finish(s, r);
     else if (owner.what == WANT_TOP)

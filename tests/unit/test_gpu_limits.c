@@ -397,6 +397,55 @@ static void answers_are_text(void **state) {
     fixture_close(&f);
 }
 
+static int forward_to_nothing(llm_engine *engine, void *work, const pass *p, err *e) {
+    int code = backend_cpu.forward(engine, work, p, e);
+    for (int i = 0; i < p->nwants; i++) {
+        const pass_want *want = &p->wants[i];
+        int first = want->ids != NULL ? want->count - 1 : 0; /* one of those listed is enough */
+        for (int k = first; k < (want->top > 0 ? want->top : want->count); k++)
+            want->logits[k] = i % 2 ? NAN : -INFINITY;
+    }
+    return code;
+}
+
+/* Where logits are no numbers there is an error, not an answer. */
+static void no_numbers_are_no_answer(void **state) {
+    (void)state;
+    static const str literals[] = {{"ab", 2}, {"cd", 2}, {"c", 1}};
+    fixture f;
+    fixture_open(&f, (llm_engine_options){0});
+    llm_backend odd = *f.engine.backend;
+    odd.forward = forward_to_nothing;
+    f.engine.backend = &odd;
+    for (int kind = 0; kind < 4; kind++) {
+        err e = {0};
+        llm_event ev;
+        int got;
+        bool idle;
+        llm_session *s = session(&f, (llm_session_options){0});
+        const llm_template *after = llm_engine_template(&f.engine, LLM_FORMAT_COMPLETION);
+        llm_span *spans[] = {llm_span_new(&f.engine, LLM_SPAN_TEMPLATE, STR("ab cd:"))};
+        llm_request q = {.spans = spans, .nspans = 1, .after = after};
+        if (kind == 1)
+            q.sampling = (llm_sampling){.temperature = 1, .top_p = 1};
+        if (kind == 2)
+            q.guide = llm_guide_new(&f.engine, LLM_GUIDE_CHOICE, literals, 3, after, &e);
+        assert_int_equal(llm_submit(s, &q, &e), 0);
+        float out[TINY_VOCAB];
+        static const llm_token tokens[] = {5, 6, 7};
+        if (kind == 3)
+            assert_int_equal(llm_logprobs(s, tokens, 3, out, &e), ERR_MODEL);
+        else
+            assert_int_equal(llm_step(s, &ev, 1, &got, &idle, &e), ERR_MODEL);
+        assert_non_null(strstr(e.message, "no numbers"));
+        llm_guide_release(q.guide);
+        llm_span_release(spans[0]);
+        llm_session_free(s);
+    }
+    f.engine.backend = &backend_cpu;
+    fixture_close(&f);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_first_text_has_the_space),
@@ -406,6 +455,7 @@ int main(void) {
         cmocka_unit_test(too_long_for_the_budget),
         cmocka_unit_test(stops_and_limits_end_a_text),
         cmocka_unit_test(answers_are_text),
+        cmocka_unit_test(no_numbers_are_no_answer),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
