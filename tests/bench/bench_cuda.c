@@ -216,6 +216,18 @@ static double decode_ms(llm_engine *engine, int live, int shared, int context) {
     return ms;
 }
 
+/* Random activations, as random as KV. */
+static int activations_fill(cuda_work *w, int rows, err *e) {
+    const model_config *c = &w->engine->config;
+    size_t n = (size_t)rows, width = (size_t)c->n_embd, heads = (size_t)(c->n_heads * c->head_dim);
+    int code = cuda_check(k_random(w->a, n * width, 12, 2, w->stream), "random rows", e);
+    code = code != 0 ? code
+                     : cuda_check(k_random(w->att, n * heads, 13, 2, w->stream), "random rows", e);
+    return code != 0
+               ? code
+               : cuda_check(k_random(w->h, n * (size_t)c->ffn, 14, 2, w->stream), "random rows", e);
+}
+
 /* Milliseconds of all layers' products alone, at `rows` rows. */
 static double products_ms(llm_engine *engine, int rows) {
     cuda_state *s = engine->state;
@@ -223,8 +235,8 @@ static double products_ms(llm_engine *engine, int rows) {
     cuda_work *w = work_new(engine, 2, rows);
     double ms[REPEATS];
     err e = {0};
-    int code = 0;
     rows = BASE_MIN(rows, w->rows_cap);
+    int code = activations_fill(w, rows, &e);
     for (int i = -1; i < REPEATS; i++) {
         double start = now_ms();
         for (int l = 0; l < c->n_layers && code == 0; l++) {
