@@ -9,6 +9,7 @@
 
 #include <cublasLt.h>
 #include <dlfcn.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,8 +43,8 @@ typedef struct blas_table {
 
 /* The ranges of heights, by their ends, that get an algorithm each. */
 static const int heights[] = {64, 256, 1024, 4096, INT32_MAX};
-enum { HEIGHTS = 5, CANDIDATES = 12, TIMED_RUNS = 5 };
-static const size_t WORKSPACE_BYTES = (size_t)32 << 20;
+enum { HEIGHTS = 5, REFERENCES = 32, CANDIDATES = 12, TIMED_RUNS = 5, FILLS = 16 };
+static const size_t WORKSPACE_BYTES = (size_t)32 << 20, FILL_BYTES = (size_t)32 << 20;
 
 typedef struct gemm_plan {
     int n, k, rows;
@@ -373,14 +374,33 @@ static int height_after(int rows, int tallest) {
     return rows < tallest ? BASE_MIN(next, tallest) : next;
 }
 
-/* Heights up to `tallest`, rows taken from several places. */
+/* Heights to test an algorithm at: above `above`, up to `tallest`. */
+typedef struct range {
+    int above, tallest;
+} range;
+
+static range range_of(const probe *t, int h) {
+    return (range){h > 0 ? heights[h - 1] : 0, BASE_MIN(heights[h], t->rows)};
+}
+
+/* Does the algorithm take all heights of the range? */
+static bool takes(const probe *t, const gemm_plan *p, const cublasLtMatmulAlgo_t *algorithm,
+                  range r) {
+    bool all = true;
+    for (int rows = CUDA_GEMM_ROWS; all && rows <= r.tallest; rows = height_after(rows, r.tallest))
+        all = rows <= r.above || fits(t->g, p, algorithm, rows);
+    return all;
+}
+
+/* Rows taken from several places; heights that the algorithm does not take are passed over. */
 static int agrees_everywhere(probe *t, const gemm_plan *p, const cublasLtMatmulAlgo_t *algorithm,
-                             int tallest, bool *same, err *e) {
+                             range r, bool *same, err *e) {
     *same = true;
-    for (int rows = CUDA_GEMM_ROWS; *same && rows <= tallest; rows = height_after(rows, tallest)) {
+    for (int rows = CUDA_GEMM_ROWS; *same && rows <= r.tallest;
+         rows = height_after(rows, r.tallest)) {
         int places[] = {0, (t->rows - rows) / 2 | 1, t->rows - rows};
-        *same = fits(t->g, p, algorithm, rows);
-        for (size_t i = 0; *same && i < BASE_COUNT(places); i++) {
+        bool passed = rows <= r.above || !fits(t->g, p, algorithm, rows);
+        for (size_t i = 0; *same && !passed && i < BASE_COUNT(places); i++) {
             int first = BASE_MIN(places[i], t->rows - rows);
             int code = agrees(t, p, algorithm, first, rows, same, e);
             if (code != 0)
@@ -390,14 +410,14 @@ static int agrees_everywhere(probe *t, const gemm_plan *p, const cublasLtMatmulA
     return 0;
 }
 
-static int candidates_ask(const cuda_gemm *g, const gemm_plan *p, int rows,
+static int candidates_ask(const cuda_gemm *g, const gemm_plan *p, int rows, int most,
                           cublasLtMatmulHeuristicResult_t *out, int *count, err *e) {
     layouts l;
     int code = layouts_make(g, p, rows, &l, e);
     if (code != 0)
         return code;
     cublasStatus_t status = g->blas.cublasLtMatmulAlgoGetHeuristic(
-        g->handle, g->product, l.w, l.a, l.out, l.out, g->preference, CANDIDATES, out, count);
+        g->handle, g->product, l.w, l.a, l.out, l.out, g->preference, most, out, count);
     layouts_free(g, &l);
     *count = status == CUBLAS_STATUS_SUCCESS ? *count : 0;
     return status == CUBLAS_STATUS_NOT_SUPPORTED ? 0
@@ -405,19 +425,20 @@ static int candidates_ask(const cuda_gemm *g, const gemm_plan *p, int rows,
 }
 
 /* The first choice of the library for products of `rows` rows that keeps its bits at all heights
- * defines the bits; *chosen: there was one. */
-static int reference_find(probe *t, gemm_plan *p, int rows, bool *chosen, err *e) {
-    cublasLtMatmulHeuristicResult_t found[CANDIDATES];
-    int count = 0, code = candidates_ask(t->g, p, rows, found, &count, e);
+ * defines the bits; *chosen: there was one. whole: it has to take all heights. */
+static int reference_find(probe *t, gemm_plan *p, int rows, bool whole, bool *chosen, err *e) {
+    cublasLtMatmulHeuristicResult_t found[REFERENCES];
+    range all = {0, t->rows};
+    int count = 0, code = candidates_ask(t->g, p, rows, REFERENCES, found, &count, e);
     *chosen = false;
     for (int i = 0; code == 0 && i < count && !*chosen; i++) {
-        if (!is_whole(t->g, &found[i]))
+        if (!is_whole(t->g, &found[i]) || (whole && !takes(t, p, &found[i].algo, all)))
             continue;
         operands o = probe_operands(t, t->a, t->rows, t->expected);
         err ignored = {0};
         if (product_run(t->g, p, &found[i].algo, &o, t->stream, &ignored) != 0)
             continue; /* it was offered for another height */
-        code = agrees_everywhere(t, p, &found[i].algo, t->rows, chosen, e);
+        code = agrees_everywhere(t, p, &found[i].algo, all, chosen, e);
         for (int h = 0; code == 0 && *chosen && h < HEIGHTS; h++)
             p->algorithms[h] = found[i].algo;
     }
@@ -425,13 +446,17 @@ static int reference_find(probe *t, gemm_plan *p, int rows, bool *chosen, err *e
 }
 
 /* What the library offers for tall products is fast for most rows; where none of that will do, what
- * it offers for lower ones may. */
+ * it offers for lower ones may. One that does not take all heights is the last resort: others with
+ * its bits have to take the rest (range_choose). */
 static int reference_choose(probe *t, gemm_plan *p, err *e) {
     bool chosen = false;
-    int code = reference_find(t, p, t->tallest, &chosen, e);
-    for (int h = HEIGHTS - 1; h-- > 0 && code == 0 && !chosen;)
-        if (heights[h] < t->tallest)
-            code = reference_find(t, p, heights[h], &chosen, e);
+    int code = 0;
+    for (int whole = 1; whole >= 0 && code == 0 && !chosen; whole--) {
+        code = reference_find(t, p, t->tallest, whole, &chosen, e);
+        for (int h = HEIGHTS - 1; h-- > 0 && code == 0 && !chosen;)
+            if (heights[h] < t->tallest)
+                code = reference_find(t, p, heights[h], whole, &chosen, e);
+    }
     return code != 0 || chosen
                ? code
                : err_set(e, ERR_UNSUPPORTED,
@@ -439,11 +464,16 @@ static int reference_choose(probe *t, gemm_plan *p, err *e) {
                          p->k);
 }
 
-/* Milliseconds of a product at this height, after one run to warm up. */
+/* Milliseconds of a product at this height, after one run to warm up. A low product takes the card
+ * less time than the host needs to ask for it: the card fills memory while all runs are asked for,
+ * or the host would be timed. */
 static int product_time(probe *t, const gemm_plan *p, const cublasLtMatmulAlgo_t *algorithm,
                         int rows, float *ms, err *e) {
     operands o = probe_operands(t, t->a, rows, t->out);
+    size_t bytes = BASE_MIN((size_t)t->rows * (size_t)p->n * out_bytes(p), FILL_BYTES);
     int code = product_run(t->g, p, algorithm, &o, t->stream, e);
+    for (int i = 0; i < FILLS && code == 0; i++)
+        code = cuda_check(cudaMemsetAsync(t->out, 0, bytes, t->stream), "filling a matrix", e);
     code = code != 0 ? code : cuda_check(cudaEventRecord(t->begin, t->stream), "an event", e);
     for (int i = 0; i < TIMED_RUNS && code == 0; i++)
         code = product_run(t->g, p, algorithm, &o, t->stream, e);
@@ -462,29 +492,36 @@ static int by_time(const void *a, const void *b) {
     return (x->ms > y->ms) - (x->ms < y->ms);
 }
 
-/* The fastest algorithm with the bits expected, for heights up to heights[h]; what is faster than
- * the one that defines the bits is tested, fastest first. */
+/* The fastest algorithm with the bits expected for a range of heights; what is faster than the one
+ * that defines the bits is tested, fastest first. */
 static int range_choose(probe *t, gemm_plan *p, int h, err *e) {
     cublasLtMatmulHeuristicResult_t found[CANDIDATES];
     timed order[CANDIDATES];
-    int rows = BASE_MIN(heights[h], t->rows), count = 0, n = 0;
-    float limit = 0;
-    int code = candidates_ask(t->g, p, rows, found, &count, e);
-    code = code != 0 ? code : product_time(t, p, &p->algorithms[h], rows, &limit, e);
+    range r = range_of(t, h);
+    int count = 0, n = 0;
+    float limit = INFINITY;
+    bool taken = takes(t, p, &p->algorithms[h], r);
+    int code = candidates_ask(t->g, p, r.tallest, CANDIDATES, found, &count, e);
+    if (code == 0 && taken)
+        code = product_time(t, p, &p->algorithms[h], r.tallest, &limit, e);
     for (int i = 0; code == 0 && i < count; i++) {
         float ms = 0;
         err ignored = {0};
-        if (is_whole(t->g, &found[i]) &&
-            product_time(t, p, &found[i].algo, rows, &ms, &ignored) == 0 && ms < limit)
+        if (is_whole(t->g, &found[i]) && takes(t, p, &found[i].algo, r) &&
+            product_time(t, p, &found[i].algo, r.tallest, &ms, &ignored) == 0 && ms < limit)
             order[n++] = (timed){&found[i], ms};
     }
     qsort(order, (size_t)n, sizeof *order, by_time);
     for (int i = 0; code == 0 && i < n && !p->own[h]; i++) {
-        code = agrees_everywhere(t, p, &order[i].found->algo, rows, &p->own[h], e);
+        code = agrees_everywhere(t, p, &order[i].found->algo, r, &p->own[h], e);
         if (code == 0 && p->own[h])
             p->algorithms[h] = order[i].found->algo;
     }
-    return code;
+    return code != 0 || taken || p->own[h]
+               ? code
+               : err_set(e, ERR_UNSUPPORTED,
+                         "no product of cuBLASLt keeps its bits at up to %d rows for [%d, %d]",
+                         r.tallest, p->n, p->k);
 }
 
 /* The first rows' bits, for the fingerprint. */

@@ -6,8 +6,9 @@
  *
  * A plan is one (N, K, type of out). Its bits are those of the library's first choice for tall
  * products that has no split K and no reduction, and that gives each row the same bits at every
- * height and at every place of random data. Among the algorithms that give those very bits, each
- * range of heights gets the one that is measured to be fastest: what is measured decides when a
+ * height (or, where there is no such, at those that it takes) and at every place of random data.
+ * Among the algorithms that give those very bits, each range of heights gets the one that is
+ * measured to be fastest: what is measured decides when a
  * product is done, never what it is. The library is loaded at run time: a build runs on hosts
  * without it. One stream at a time.
  */

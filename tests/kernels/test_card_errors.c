@@ -227,6 +227,40 @@ static void a_missing_wait_shows_by_some_seed(void **state) {
     assert_true(in_turn && overtaken > SEEDS / 8);
 }
 
+/* No algorithm of host/blas.c takes all heights and keeps its bits: low products go to one of their
+ * own, which gives the bits of the other. */
+static void low_products_have_an_algorithm_of_their_own(void **state) {
+    (void)state;
+    enum { N = 40, K = 32, TALLEST = 96, LOWEST = 16 };
+    static uint16_t a[TALLEST * K], w[N * K];
+    static float low[TALLEST * N], tall[TALLEST * N];
+    cuda_gemm *g;
+    err e = {0};
+    hash128 digest = {0};
+    assert_int_equal(cuda_gemm_new(&g, &e), 0);
+    int plan = cuda_gemm_declare(g, N, K, true, TALLEST, &e);
+    if (plan < 0 || cuda_gemm_probe(g, NULL, TALLEST, &digest, &e) != 0)
+        fail_msg("%s", e.message);
+    buf chosen = {0};
+    cuda_gemm_describe(g, &chosen);
+    assert_non_null(strstr(chosen.p, ": 1 of 5 tuned"));
+    buf_free(&chosen);
+    fill(NULL, a, TALLEST * K, 1, 2);
+    fill(NULL, w, N * K, 2, 2);
+    void *ad = to_card(a, sizeof a), *wd = to_card(w, sizeof w), *out = to_card(NULL, sizeof tall),
+         *space = to_card(NULL, cuda_gemm_workspace());
+    assert_int_equal(cuda_gemm_run(g, plan, wd, ad, TALLEST, false, out, space, NULL, &e), 0);
+    from_card(tall, out, sizeof tall);
+    assert_int_equal(cuda_gemm_run(g, plan, wd, ad, LOWEST, false, out, space, NULL, &e), 0);
+    from_card(low, out, sizeof low);
+    assert_memory_equal(low, tall, sizeof tall);
+    assert_true(tall[0] != 0 && isfinite(tall[0]));
+    void *all[] = {ad, wd, out, space};
+    for (size_t i = 0; i < BASE_COUNT(all); i++)
+        cudaFree(all[i]);
+    cuda_gemm_free(g);
+}
+
 /* ---- misuse ---------------------------------------------------------------------------------- */
 
 enum { MISUSE_BYTES = 4096 };
@@ -358,6 +392,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_missing_card_is_told_in_one_clause),
         cmocka_unit_test(a_missing_wait_shows_by_some_seed),
+        cmocka_unit_test(low_products_have_an_algorithm_of_their_own),
         cmocka_unit_test(misuse_is_refused),
         cmocka_unit_test(the_host_keeps_its_hands_off_the_card),
         cmocka_unit_test(a_small_card_is_refused_in_one_line),

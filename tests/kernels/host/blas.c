@@ -2,9 +2,9 @@
  * blas.c - the functions of cuBLASLt that gpu/ calls, in plain C, as a library of the same name
  * beside the tests.
  *
- * Three algorithms are offered: the first cuts its sums where the number of rows says so, the
- * second says that it splits K; neither may be taken. The third adds in order, and is offered for
- * low products alone. A product is refused where the library would refuse it, or do another one:
+ * Four algorithms are offered: the first cuts its sums where the number of rows says so, the
+ * second says that it splits K; neither may be taken. The others add in order and are offered for
+ * low products alone: the third takes 32 rows or more, the fourth 64 or fewer. A product is refused where the library would refuse it, or do another one:
  * shapes, types and operations that do not fit each other, memory that is too short, not the card's
  * or not as aligned as the library takes it to be. Each writes all over its workspace.
  */
@@ -28,7 +28,12 @@ struct description {
     cublasOperation_t first, second;
 };
 
-enum { ALIGNMENT = 256, WORKSPACE = 4096 };
+enum { ALIGNMENT = 256, WORKSPACE = 4096, ALGORITHMS = 4, LOW = 64, LEAST = 32 };
+
+/* Does the algorithm take that many rows? */
+static int takes(const cublasLtMatmulAlgo_t *algo, uint64_t rows) {
+    return algo->data[0] == 2 ? rows >= LEAST : algo->data[0] != 3 || rows <= LOW;
+}
 
 static struct layout *layout_of(cublasLtMatrixLayout_t l) {
     return (struct layout *)(void *)l;
@@ -137,7 +142,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t h, cublasLtMatmul
     if (!is_product((struct description *)(void *)d, layout_of(a), layout_of(b), layout_of(c),
                     layout_of(out)))
         return CUBLAS_STATUS_INVALID_VALUE;
-    int offered = layout_of(b)->cols > 64 ? 2 : 3;
+    int offered = layout_of(b)->cols > LOW ? 2 : ALGORITHMS;
     *found = wanted < offered ? wanted : offered;
     for (int i = 0; i < *found; i++) {
         memset(&results[i], 0, sizeof results[i]);
@@ -157,6 +162,8 @@ cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t h, cublasLtMatmulDesc_t 
     if (!is_product((struct description *)(void *)d, layout_of(a), layout_of(b), layout_of(c),
                     layout_of(out)))
         return CUBLAS_STATUS_INVALID_VALUE;
+    if (!takes(algo, layout_of(b)->cols))
+        return CUBLAS_STATUS_NOT_SUPPORTED;
     result->algo = *algo;
     result->workspaceSize = WORKSPACE;
     return CUBLAS_STATUS_SUCCESS;
@@ -251,6 +258,8 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t h, cublasLtMatmulDesc_t d, const 
                      : "that is none");
         return CUBLAS_STATUS_INVALID_VALUE;
     }
+    if (!takes(algo, layout_of(al)->cols))
+        return CUBLAS_STATUS_NOT_SUPPORTED;
     struct product *p = malloc(sizeof *p);
     *p = (struct product){.w = w,
                           .a = a,
