@@ -161,6 +161,22 @@ int stmt_analyze(stmt *s, sql_stmt *x, err *e);
 int stmt_transaction(stmt *s, sql_stmt *x, err *e);
 int stmt_cache(stmt *s, sql_stmt *x, err *e);
 
+/* ---- returning.c -------------------------------------------------------------------------------
+ */
+
+typedef struct returned returned;
+returned *returned_new(stmt *s, const sql_stmt *x); /* NULL: x has no RETURNING */
+void returned_free(returned *r);                    /* NULL is fine */
+/* Rows just written: rowid, columns, steps (sql_stmt.returning). */
+int returned_batch(returned *r, const batch *written, err *e);
+/* INSERT's rows one by one, of a batch of its query: `row` as it is now in the table. */
+void returned_begin(returned *r, const table_def *t, const batch *from);
+void returned_row(returned *r, const table_def *t, int64_t rowid, const value *row,
+                  const batch *from, int at);
+int returned_end(returned *r, err *e);
+/* Commits, outside BEGIN, and gives the rows to the caller. */
+int returned_hand_out(returned *r, err *e);
+
 /* INSERT's inner loop, for COPY and CREATE TABLE AS too. `checks` are x's. */
 typedef struct row_sink {
     stmt *s;
@@ -173,6 +189,7 @@ typedef struct row_sink {
     const char *path;
     stats_feed *feed; /* counts the rows, once there are many; or NULL */
     int64_t *rowids;  /* of the batch */
+    returned *out;    /* of RETURNING; or NULL */
 } row_sink;
 void row_sink_init(row_sink *w, stmt *s, const sql_stmt *x, const table_def *table);
 int row_sink_end(row_sink *w, err *e); /* after the last row: keeps what was counted */

@@ -1,5 +1,5 @@
 /*
- * stmt_dml.c - INSERT with ON CONFLICT, UPDATE, DELETE.
+ * stmt_dml.c - INSERT with ON CONFLICT, UPDATE, DELETE, and their RETURNING (returning.c).
  *
  * Invariant: all that a statement reads is read before its first write, so it never meets its own
  * rows. With LLM calls outside BEGIN the new rows are computed without a transaction; they are
@@ -81,13 +81,16 @@ static int check_one(row_sink *w, const value *row, err *e) {
     return check_rows(w, &one, &bad, e);
 }
 
-/* ON CONFLICT DO UPDATE: the standing row gets the SET expressions over (old row, excluded row). */
-static int update_standing(row_sink *w, const value *row, int64_t rowid, err *e) {
+/* ON CONFLICT DO UPDATE: the standing row gets the SET expressions over (old row, excluded row).
+ * *written: what it is then; NULL: WHERE keeps it as it is. */
+static int update_standing(row_sink *w, const value *row, int64_t rowid, const value **written,
+                           err *e) {
     const sql_stmt *x = w->x;
     int n = w->table->ncolumns;
     bool found;
     value *both = ARENA_ARRAY(w->mem, value, 2 * n), *fresh = ARENA_ARRAY(w->mem, value, n),
           test = value_bool(true);
+    *written = NULL;
     int status = table_get(w->s->db->active, w->table, rowid, both, &found, e);
     if (status)
         return status;
@@ -109,25 +112,29 @@ static int update_standing(row_sink *w, const value *row, int64_t rowid, err *e)
     if ((status = check_one(w, fresh, e)) != 0)
         return status;
     w->changes++;
+    *written = fresh;
     return table_update(w->s->db->active, w->table, rowid, fresh, e);
 }
 
-static int insert_row(row_sink *w, const value *row, int64_t *rowid, err *e) {
+/* *written: the row as it is then in the table; NULL: nothing was written. */
+static int insert_row(row_sink *w, const value *row, int64_t *rowid, const value **written,
+                      err *e) {
     txn *t = w->s->db->active;
     const sql_stmt *x = w->x;
-    int64_t standing;
     bool found = false;
+    *written = NULL;
     if (x->on_conflict != CONFLICT_FAIL) {
-        int status = table_find_conflict(t, w->table, row, x->conflict_columns, x->nconflict,
-                                         &standing, &found, e);
+        int status = table_find_conflict(t, w->table, row, x->conflict_columns, x->nconflict, rowid,
+                                         &found, e);
         if (status)
             return status;
     }
     if (found && x->on_conflict == CONFLICT_NOTHING)
         return 0;
     if (found)
-        return update_standing(w, row, standing, e);
+        return update_standing(w, row, *rowid, written, e);
     w->changes++;
+    *written = row;
     return table_insert(t, w->table, row, rowid, e);
 }
 
@@ -156,18 +163,25 @@ int row_sink_write(row_sink *w, const batch *rows, err *e) {
         return name_row(w, bad, e);
     if ((status = count_from_now(w, rows->rows, e)) != 0)
         return status;
+    if (w->out)
+        returned_begin(w->out, w->table, rows);
     value *row = ARENA_ARRAY(w->mem, value, BASE_MAX(n, 1));
+    const value *written;
     int64_t rowid = 0;
     for (int k = 0; k < rows->rows; k++) {
         for (int c = 0; c < n; c++)
             row[c] = column_get(&rows->cols[c], k);
-        if ((status = insert_row(w, row, &rowid, e)) != 0)
+        if ((status = insert_row(w, row, &rowid, &written, e)) != 0)
             return name_row(w, k, e);
         if (w->feed)
             w->rowids[k] = rowid;
+        if (w->out && written)
+            returned_row(w->out, w->table, rowid, written, rows, k);
     }
     if (w->feed)
         stats_feed_rows(w->feed, rows, w->rowids);
+    if (w->out && (status = returned_end(w->out, e)) != 0)
+        return status;
     w->rows += rows->rows;
     if (atomic_load_explicit(&w->s->cancel, memory_order_relaxed))
         return err_set(e, ERR_CANCELLED, "cancelled");
@@ -274,6 +288,14 @@ static int update_rowset(row_sink *w, const rowset *rows, err *e) {
     return update_rows(w, rows, e);
 }
 
+/* The rows of UPDATE's and DELETE's query are what RETURNING sees. */
+static int return_rows(row_sink *w, const rowset *rows, err *e) {
+    int status = 0;
+    for (int k = 0; w->out && k < rowset_batches(rows) && status == 0; k++)
+        status = returned_batch(w->out, rowset_batch(rows, k), e);
+    return status;
+}
+
 static int delete_rowset(row_sink *w, const rowset *rows, err *e) {
     int64_t count = rowset_rows(rows);
     for (int64_t k = 0; k < count; k++) {
@@ -298,13 +320,14 @@ static int recount(const row_sink *w, err *e) {
 
 /* ---- computing and applying ------------------------------------------------------------------ */
 
-static int apply(stmt *s, const sql_stmt *x, const rowset *rows, err *e) {
+static int apply(stmt *s, const sql_stmt *x, const rowset *rows, returned **out, err *e) {
     const table_def *table = catalog_table(txn_catalog(s->db->active), x->table->name);
     row_sink w;
     if (!table)
         return err_set(e, ERR_INTERNAL, "table \"%.*s\" is gone", (int)x->table->name.n,
                        x->table->name.p);
     row_sink_init(&w, s, x, table);
+    w.out = *out = returned_new(s, x);
     int status;
     if (x->kind == STMT_UPDATE)
         status = update_rowset(&w, rows, e);
@@ -312,6 +335,8 @@ static int apply(stmt *s, const sql_stmt *x, const rowset *rows, err *e) {
         status = delete_rowset(&w, rows, e);
     else
         status = rows ? insert_rowset(&w, rows, e) : insert_stream(&w, e);
+    if (status == 0 && x->kind != STMT_INSERT)
+        status = return_rows(&w, rows, e);
     if (status == 0)
         status = x->kind == STMT_UPDATE ? recount(&w, e) : row_sink_end(&w, e);
     s->changes = w.changes;
@@ -331,7 +356,7 @@ static int compute(stmt *s, rowset **out, err *e) {
 }
 
 /* Outside BEGIN, with LLM calls: the transaction ended with the snapshot. */
-static int compute_then_apply(stmt *s, sql_stmt *x, err *e) {
+static int compute_then_apply(stmt *s, sql_stmt *x, returned **out, err *e) {
     for (int attempt = 1;; attempt++) {
         rowset *rows;
         int nseen, status = stmt_plan(s, x, e);
@@ -341,7 +366,7 @@ static int compute_then_apply(stmt *s, sql_stmt *x, err *e) {
         status = stmt_begin_txn(s, true, e);
         bool stale = status == 0 && versions_check(seen, nseen, txn_catalog(s->db->active), e) != 0;
         if (status == 0 && !stale)
-            status = apply(s, x, rows, e);
+            status = apply(s, x, rows, out, e);
         rowset_free(rows);
         if (!stale)
             return status;
@@ -361,18 +386,26 @@ static int compute_then_apply(stmt *s, sql_stmt *x, err *e) {
     }
 }
 
-int stmt_dml(stmt *s, sql_stmt *x, err *e) {
+static int compute_and_apply(stmt *s, const sql_stmt *x, returned **out, err *e) {
     rowset *rows = NULL;
-    if (x->ncalls && !s->db->txn)
-        return compute_then_apply(s, x, e);
     int status = stmt_plan(s, x, e);
     if (status)
         return status;
     if (x->kind != STMT_INSERT || reads_tables(s->ctx.plan->root))
         status = compute(s, &rows, e);
     if (status == 0)
-        status = apply(s, x, rows, e);
+        status = apply(s, x, rows, out, e);
     rowset_free(rows);
+    return status;
+}
+
+int stmt_dml(stmt *s, sql_stmt *x, err *e) {
+    returned *out = NULL;
+    int status = x->ncalls && !s->db->txn ? compute_then_apply(s, x, &out, e)
+                                          : compute_and_apply(s, x, &out, e);
+    if (status == 0 && out)
+        status = returned_hand_out(out, e);
+    returned_free(out);
     return status;
 }
 

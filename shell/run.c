@@ -187,24 +187,26 @@ static void take_rows(run *r, const batch *b) {
         drain(r);
 }
 
-static void note_changes(run *r) {
+/* "3 rows inserted"; of a SELECT "3 rows". */
+static void note_rows(run *r, uint64_t n, const char *what, const char *more) {
+    buf count = {0};
+    format_count(&count, n);
+    shell_note(r->sh, "%s %s%s%s", count.p, n == 1 ? "row" : "rows", what, more);
+    buf_free(&count);
+}
+
+static const char *what_changed(stmt_kind kind) {
     static const struct {
         stmt_kind kind;
         const char *what;
     } words[] = {
-        {STMT_INSERT, "inserted"}, {STMT_UPDATE, "updated"},          {STMT_DELETE, "deleted"},
-        {STMT_COPY_FROM, "read"},  {STMT_CREATE_TABLE_AS, "written"}, {STMT_COPY_TO, "written"},
+        {STMT_INSERT, " inserted"}, {STMT_UPDATE, " updated"},          {STMT_DELETE, " deleted"},
+        {STMT_COPY_FROM, " read"},  {STMT_CREATE_TABLE_AS, " written"}, {STMT_COPY_TO, " written"},
     };
-    int64_t n = stmt_changes(r->s);
-    stmt_kind kind = stmt_what(r->s);
-    for (size_t i = 0; n >= 0 && i < BASE_COUNT(words); i++) {
-        if (words[i].kind != kind)
-            continue;
-        buf count = {0};
-        format_count(&count, (uint64_t)n);
-        shell_note(r->sh, "%s %s %s", count.p, n == 1 ? "row" : "rows", words[i].what);
-        buf_free(&count);
-    }
+    for (size_t i = 0; i < BASE_COUNT(words); i++)
+        if (words[i].kind == kind)
+            return words[i].what;
+    return NULL;
 }
 
 static void end_result(run *r) {
@@ -218,15 +220,12 @@ static void end_result(run *r) {
     output_end(&sh->out);
     if (sh->out.error)
         return;
-    if (stmt_column_count(r->s) > 0 && !r->text && screen) {
-        buf count = {0};
-        format_count(&count, r->rows);
-        shell_note(sh, "%s %s%s", count.p, r->rows == 1 ? "row" : "rows",
-                   r->format.cut ? ", cells cut: .mode line shows them whole" : "");
-        buf_free(&count);
-    } else if (stmt_column_count(r->s) == 0) {
-        note_changes(r);
-    }
+    const char *cut = r->format.cut ? ", cells cut: .mode line shows them whole" : "";
+    const char *changed = stmt_changes(r->s) >= 0 ? what_changed(stmt_what(r->s)) : NULL;
+    if (stmt_column_count(r->s) > 0 && !r->text && screen)
+        note_rows(r, r->rows, changed ? changed : "", cut);
+    else if (stmt_column_count(r->s) == 0 && changed)
+        note_rows(r, (uint64_t)stmt_changes(r->s), changed, "");
 }
 
 /* ---- waiting --------------------------------------------------------------------------------- */

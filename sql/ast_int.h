@@ -218,6 +218,7 @@ struct ast {
     list conflict_columns;
     list conflict_set; /* of assignment* */
     node *conflict_where;
+    list *returning; /* of select_item*; NULL: none */
     bool if_exists, if_not_exists, or_replace, unique, default_values, analyze;
     str path, sql;
     value set_value;

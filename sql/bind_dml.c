@@ -4,7 +4,7 @@
  *
  * INSERT: all columns of the table, in its order, cast, defaults included. UPDATE: the rowid, then
  * all new values. DELETE: the rowid. Invariant: exec never looks at a default or a column's type
- * again; CHECK it does.
+ * again; CHECK it does. RETURNING (bind_returning.c) puts more columns behind them.
  */
 #include <string.h>
 
@@ -334,18 +334,21 @@ int bind_insert(binder *b, ast *a, sql_stmt *s) {
         status = conflict_target(b, a, s);
     if (!status && a->on_conflict == CONFLICT_UPDATE)
         status = conflict_assignments(b, a, s);
-    return status;
+    return status ? status : bind_returning(b, a, t.table->name, s);
 }
 
 /* ---- UPDATE, DELETE ----------------------------------------------------------------------------
  */
 
+static str target_name(const ast *a, const sql_stmt *s) {
+    return a->name2.name.n ? a->name2.name : s->table->name;
+}
+
 /* The table's rows that WHERE keeps, their rowid last. */
 static int target_rows(binder *b, const ast *a, sql_stmt *s, scope *rows, rel **out) {
     int status = find_table(b, a->name, &s->table);
     if (!status)
-        status = bind_scan(b, s->table, a->name2.name.n ? a->name2.name : s->table->name, NULL,
-                           true, rows, out);
+        status = bind_scan(b, s->table, target_name(a, s), NULL, true, rows, out);
     b->scope = rows;
     if (!status && a->where)
         status = bind_conjuncts(b, a->where, out);
@@ -376,6 +379,26 @@ static int bind_assignments(binder *b, const ast *a, const table_def *t, expr **
     return 0;
 }
 
+/* PROJECT of rows' rowid and columns, those of `values` as they are set there. */
+static rel *project_rows(binder *b, const sql_stmt *s, rel *with_steps, const rel *rows,
+                         expr *const *values) {
+    const table_def *t = s->table;
+    rel *p = rel_project(b->mem, with_steps, t->ncolumns + 1);
+    p->project.exprs[0] = rowid_expr(b, s, rows, &p->cols[0]);
+    for (int i = 0; i < t->ncolumns; i++) {
+        const rel_column *old = &rows->cols[i];
+        int id = new_id(b);
+        expr *x = expr_column(b->mem, old->id, old->type, old->name);
+        if (values && values[i])
+            x = values[i];
+        else
+            id_copy(b, id, x); /* so that RETURNING's calls know those of SET and WHERE */
+        p->cols[i + 1] = (rel_column){id, t->columns[i].type, t->columns[i].name, {NULL, 0}};
+        p->project.exprs[i + 1] = (rel_expr){x, id};
+    }
+    return p;
+}
+
 int bind_update(binder *b, ast *a, sql_stmt *s) {
     scope *rows = ARENA_NEW(b->mem, scope);
     lift steps = {{0}};
@@ -391,16 +414,9 @@ int bind_update(binder *b, ast *a, sql_stmt *s) {
     status = bind_assignments(b, a, t, values);
     if (status)
         return status;
-    rel *p = rel_project(b->mem, lift_place(b, &steps, r), t->ncolumns + 1);
-    p->project.exprs[0] = rowid_expr(b, s, r, &p->cols[0]);
-    for (int i = 0; i < t->ncolumns; i++) {
-        const rel_column *old = &r->cols[i];
-        expr *x = values[i] ? values[i] : expr_column(b->mem, old->id, old->type, old->name);
-        p->cols[i + 1] = (rel_column){new_id(b), t->columns[i].type, t->columns[i].name, {NULL, 0}};
-        p->project.exprs[i + 1] = (rel_expr){x, p->cols[i + 1].id};
-    }
-    s->query = p;
-    return bind_checks(b, t, s);
+    s->query = project_rows(b, s, lift_place(b, &steps, r), r, values);
+    status = bind_checks(b, t, s);
+    return status ? status : bind_returning(b, a, target_name(a, s), s);
 }
 
 int bind_delete(binder *b, ast *a, sql_stmt *s) {
@@ -410,6 +426,10 @@ int bind_delete(binder *b, ast *a, sql_stmt *s) {
     int status = target_rows(b, a, s, rows, &r);
     if (status)
         return status;
+    if (a->returning) {
+        s->query = project_rows(b, s, r, r, NULL);
+        return bind_returning(b, a, target_name(a, s), s);
+    }
     s->query = rel_project(b->mem, r, 1);
     s->query->project.exprs[0] = rowid_expr(b, s, r, &s->query->cols[0]);
     return 0;

@@ -243,6 +243,8 @@ int group_rewrite(binder *b, grouping *g, lift *above, expr **x);
 /* Forgets the steps that no rewritten expression needs: they stood for a key. */
 void group_prune(lift *above);
 int bind_limit(binder *b, query *q, int64_t *limit, int64_t *offset);
+/* A select list over the columns of s. */
+int bind_select_list(binder *b, const list *items, const scope *s, output **outs, int *count);
 expr *bind_in_query(binder *b, const node *n);
 expr *bind_exists(binder *b, const node *n);
 expr *bind_scalar(binder *b, const node *n);
@@ -299,6 +301,8 @@ int bind_stmt(binder *b, ast *a, sql_stmt *s);   /* bind.c */
 int bind_insert(binder *b, ast *a, sql_stmt *s); /* bind_dml.c */
 int bind_update(binder *b, ast *a, sql_stmt *s);
 int bind_delete(binder *b, ast *a, sql_stmt *s);
+/* bind_returning.c: after s->query; `alias`: what the table is called there. */
+int bind_returning(binder *b, const ast *a, str alias, sql_stmt *s);
 int bind_copy_from(binder *b, ast *a, sql_stmt *s); /* bind_copy.c */
 int bind_copy_to(binder *b, ast *a, sql_stmt *s);
 int bind_create_table(binder *b, ast *a, sql_stmt *s); /* bind_ddl.c */

@@ -244,15 +244,15 @@ static int expand_star(binder *b, const node *n, const scope *s, output *outs, i
     return (int)b->e->code;
 }
 
-static int list_outputs(binder *b, query *q, const scope *s, output **out, int *count) {
-    int most = q->items.n;
-    for (int i = 0; i < q->items.n; i++)
-        if (((select_item *)q->items.items[i])->value->kind == NODE_STAR)
+static int list_outputs(binder *b, const list *items, const scope *s, output **out, int *count) {
+    int most = items->n;
+    for (int i = 0; i < items->n; i++)
+        if (((select_item *)items->items[i])->value->kind == NODE_STAR)
             most += s->n;
     output *outs = ARENA_ARRAY(b->mem, output, most);
     *count = 0;
-    for (int i = 0; i < q->items.n; i++) {
-        select_item *item = q->items.items[i];
+    for (int i = 0; i < items->n; i++) {
+        select_item *item = items->items[i];
         if (item->value->kind == NODE_STAR) {
             int status = expand_star(b, item->value, s, outs, count);
             if (status)
@@ -276,6 +276,11 @@ static int bind_outputs(binder *b, output *outs, int n) {
             outs[i].qualifier = outs[i].value->qualifier.name;
     }
     return 0;
+}
+
+int bind_select_list(binder *b, const list *items, const scope *s, output **outs, int *count) {
+    int status = list_outputs(b, items, s, outs, count);
+    return status ? status : bind_outputs(b, *outs, *count);
 }
 
 /* ORDER BY 2, ORDER BY name: an output. -1: an expression; -2: an error. */
@@ -490,7 +495,7 @@ int bind_select(binder *b, query *q, rel **out) {
     output *outs = NULL;
     int nouts = 0;
     if (!status)
-        status = list_outputs(b, q, &s, &outs, &nouts);
+        status = list_outputs(b, &q->items, &s, &outs, &nouts);
     if (!status)
         status = is_grouped(q, outs, nouts) ? select_grouped(b, q, outs, nouts, r, out)
                                             : select_plain(b, q, outs, nouts, r, out);

@@ -76,20 +76,29 @@ statement ::= command(C). { p->result = C; }
 command(A) ::= explainable(E). { A = E; }
 
 explainable(A) ::= query(Q). { A = ast_new(p, AST_QUERY); A->query = Q; }
-explainable(A) ::= insert(I). { A = I; }
-explainable(A) ::= UPDATE name(N) target_alias(T) SET assignments(L) where_opt(W). {
+explainable(A) ::= insert(I) returning(R). {
+    A = I;
+    A->returning = R;
+}
+explainable(A) ::= UPDATE name(N) target_alias(T) SET assignments(L) where_opt(W) returning(R). {
     A = ast_new(p, AST_UPDATE);
     A->name = ident_of(p, N);
     A->name2 = ident_of(p, T);
     A->items = *L;
     A->where = W;
+    A->returning = R;
 }
-explainable(A) ::= DELETE FROM name(N) target_alias(T) where_opt(W). {
+explainable(A) ::= DELETE FROM name(N) target_alias(T) where_opt(W) returning(R). {
     A = ast_new(p, AST_DELETE);
     A->name = ident_of(p, N);
     A->name2 = ident_of(p, T);
     A->where = W;
+    A->returning = R;
 }
+
+%type returning {list *}
+returning(A) ::= . { A = NULL; }
+returning(A) ::= RETURNING select_items(L). { A = L; }
 
 target_alias(A) ::= . { A = NO_TOKEN; }
 target_alias(A) ::= AS name(N). { A = N; }

@@ -503,7 +503,7 @@ struct sql_stmt {
     str text; /* of this statement alone, for history and messages */
     /* SELECT; rows to insert (in table column order, all columns,
      * cast); UPDATE: rowid, then all columns' new values, cast; DELETE:
-     * rowid; COPY TO and CREATE TABLE AS: the rows; WARM: the query */
+     * rowid, for RETURNING all columns too; COPY TO and CREATE TABLE AS: the rows; WARM: the query */
     rel *query;
     int ncalls;
     llm_call **calls; /* every LLM call in it */
@@ -523,6 +523,11 @@ struct sql_stmt {
     /* per table column, or NULL: keep; slots: old row 0..n-1, excluded row n..2n-1 */
     expr **conflict_set;
     expr *conflict_where;
+    /* RETURNING, over each row once it is written; slots: 0 its rowid, 1..n its columns, then what
+     * `query` gives behind the row */
+    int nreturning;
+    expr **returning;
+    rel_column *returning_cols;
 
     /* CREATE TABLE [AS]; defaults and checks were bound once to prove them valid */
     table_def create_table;

@@ -71,6 +71,39 @@ static void a_result_larger_than_the_queue_arrives_whole(void **state) {
     db_close(d);
 }
 
+/* Takes the first batch of a statement's rows and lets go of it. */
+static void abandon(db *d, const char *sql) {
+    const batch *b;
+    err e;
+    stmt *s = db_submit(d, str_from(sql));
+    assert_int_equal(stmt_next(s, -1, &b, &e), STMT_ROWS);
+    stmt_free(s);
+}
+
+/* More rows than the queue holds: they come when all are written, and stay written. */
+static void returned_rows_are_there_whoever_reads_them(void **state) {
+    (void)state;
+    db *d = open_memory();
+    make_numbers(d);
+    run_ok(d, "CREATE TABLE kept (id INTEGER PRIMARY KEY, n INTEGER, pad TEXT)");
+    outcome o = run(d, "INSERT INTO kept (n, pad) SELECT t.n, repeat('x', 500) FROM t, digits "
+                       "RETURNING n, pad, id");
+    assert_int_equal(o.code, 0);
+    assert_int_equal(o.rows, 100000);
+    assert_int_equal(o.changes, 100000);
+    assert_int_equal(o.sum, 10 * 9999LL * 10000 / 2);
+    abandon(d, "UPDATE kept SET n = -1 RETURNING *");
+    assert_int_equal(run(d, "SELECT count(*) FROM kept WHERE n = -1").sum, 100000);
+    run_ok(d, "BEGIN");
+    abandon(d, "DELETE FROM kept RETURNING *");
+    run_ok(d, "COMMIT");
+    assert_int_equal(run(d, "SELECT count(*) FROM kept").sum, 0);
+    o = run(d, "EXPLAIN ANALYZE INSERT INTO kept (n) VALUES (1) RETURNING id");
+    assert_int_equal(o.rows, 1); /* the plan */
+    assert_int_equal(run(d, "SELECT count(*) FROM kept").sum, 1);
+    db_close(d);
+}
+
 static void a_cancelled_statement_ends_and_the_next_one_runs(void **state) {
     (void)state;
     db *d = open_memory();
@@ -207,6 +240,7 @@ static void variables_stand_for_their_text(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_result_larger_than_the_queue_arrives_whole),
+        cmocka_unit_test(returned_rows_are_there_whoever_reads_them),
         cmocka_unit_test(a_cancelled_statement_ends_and_the_next_one_runs),
         cmocka_unit_test(a_statement_still_running_is_pending),
         cmocka_unit_test(a_transaction_is_told_and_ends),

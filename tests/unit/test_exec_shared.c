@@ -78,6 +78,22 @@ static void an_update_with_calls_starts_over_when_its_table_changed(void **state
     db_close(d);
 }
 
+/* Calls of RETURNING are answered before the write transaction, as those of SET are. */
+static void what_starts_over_returns_its_rows_once(void **state) {
+    (void)state;
+    db *d = open_path();
+    run_ok(d, "CREATE TABLE r (id INTEGER PRIMARY KEY, body TEXT, n INTEGER)");
+    run_ok(d, "INSERT INTO r VALUES (1, 'aa', 0), (2, 'aaa', 0)");
+    pid_t other = start_other("150", "INSERT INTO r VALUES (3, 'a', 5)", NULL);
+    outcome o = run_ok(d, "UPDATE r SET n = n + 1 RETURNING id, LLM('Which of {b}?', repeat(body, "
+                          "20000) LIKE '%' || repeat('a', 8000) || 'b_' AS b) RETURNS ENUM('x', "
+                          "'y') IN ('x', 'y')");
+    wait_other(other);
+    assert_int_equal(number(d, "SELECT count(*) FROM r WHERE n IN (1, 6)"), (int64_t)o.sum.rows);
+    assert_int_equal(number(d, "SELECT count(*) FROM r WHERE n IN (1, 5, 6)"), 3);
+    db_close(d);
+}
+
 /* One directory for all. */
 static int setup(void **state) {
     return make_directory(state) ? -1 : setenv("XDG_CACHE_HOME", directory, 1);
@@ -90,6 +106,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(a_transaction_whose_reads_are_stale_cannot_write),
         cmocka_unit_test(a_writer_waits_for_the_other_and_gives_up_in_time),
         cmocka_unit_test(an_update_with_calls_starts_over_when_its_table_changed),
+        cmocka_unit_test(what_starts_over_returns_its_rows_once),
     };
     return cmocka_run_group_tests(tests, setup, remove_directory);
 }

@@ -1,0 +1,111 @@
+/*
+ * returning.c - RETURNING: rows kept as a statement writes them, handed out when it is done.
+ *
+ * Invariant: the caller gets the first row when the last one is written and, outside BEGIN,
+ * committed. What is shown is there, and a reader who stops half-way takes nothing back.
+ */
+#include <stdlib.h>
+
+#include "db_int.h"
+
+struct returned {
+    stmt *s;
+    const sql_stmt *x;
+    rowset *rows;
+    arena *mem; /* reset by each batch */
+    batch now;  /* rowid, columns, steps: of the rows of INSERT's batch that are written */
+    int room;   /* rows of it */
+};
+
+returned *returned_new(stmt *s, const sql_stmt *x) {
+    if (x->nreturning == 0)
+        return NULL;
+    returned *r = mem_zalloc(sizeof *r);
+    value_type *types = ARENA_ARRAY(s->mem, value_type, x->nreturning);
+    for (int i = 0; i < x->nreturning; i++)
+        types[i] = x->returning_cols[i].type;
+    *r = (returned){.s = s, .x = x, .mem = arena_new()};
+    r->rows = rowset_new(&s->ctx, types, x->nreturning);
+    return r;
+}
+
+void returned_free(returned *r) {
+    if (!r)
+        return;
+    rowset_free(r->rows);
+    arena_free(r->mem);
+    free(r);
+}
+
+int returned_batch(returned *r, const batch *written, err *e) {
+    int n = r->x->nreturning;
+    batch out = {.rows = written->rows, .ncols = n, .mem = r->mem};
+    out.cols = ARENA_ARRAY(r->mem, column, n);
+    for (int i = 0; i < n; i++) {
+        int status = eval_column(r->x->returning[i], written, r->mem, &out.cols[i], e);
+        if (status)
+            return status;
+    }
+    return written->rows ? rowset_append(r->rows, &out, e) : 0;
+}
+
+void returned_begin(returned *r, const table_def *t, const batch *from) {
+    int nsteps = from->ncols - t->ncolumns;
+    value_type *types = ARENA_ARRAY(r->mem, value_type, 1 + from->ncols);
+    types[0] = TYPE_INTEGER;
+    for (int i = 0; i < t->ncolumns; i++)
+        types[1 + i] = t->columns[i].type;
+    for (int i = 0; i < nsteps; i++)
+        types[1 + t->ncolumns + i] = from->cols[t->ncolumns + i].type;
+    r->room = from->rows;
+    batch_init(&r->now, r->mem, types, 1 + from->ncols, r->room);
+}
+
+void returned_row(returned *r, const table_def *t, int64_t rowid, const value *row,
+                  const batch *from, int at) {
+    batch *b = &r->now;
+    int key = t->rowid_column;
+    if (key >= 0 && row[key].type != TYPE_NULL) /* DO UPDATE may have moved it */
+        rowid = row[key].i;
+    column_set(&b->cols[0], r->mem, r->room, b->rows, value_int(rowid));
+    for (int i = 0; i < t->ncolumns; i++)
+        column_set(&b->cols[1 + i], r->mem, r->room, b->rows, i == key ? value_int(rowid) : row[i]);
+    for (int i = t->ncolumns; i < from->ncols; i++)
+        column_set(&b->cols[1 + i], r->mem, r->room, b->rows, column_get(&from->cols[i], at));
+    b->rows++;
+}
+
+int returned_end(returned *r, err *e) {
+    int status = returned_batch(r, &r->now, e);
+    arena_reset(r->mem);
+    return status;
+}
+
+/* Rows that nobody waits for any more are dropped: what they tell of has happened. */
+static int push_all(returned *r, err *e) {
+    int status = 0;
+    for (int i = 0; i < rowset_batches(r->rows) && status == 0; i++)
+        status = stmt_push(r->s, rowset_batch(r->rows, i), e);
+    if (status != ERR_CANCELLED)
+        return status;
+    err_clear(e);
+    return 0;
+}
+
+int returned_hand_out(returned *r, err *e) {
+    stmt *s = r->s;
+    int n = r->x->nreturning;
+    if (s->drops_rows)
+        return 0;
+    str *names = ARENA_ARRAY(s->mem, str, n);
+    value_type *types = ARENA_ARRAY(s->mem, value_type, n);
+    for (int i = 0; i < n; i++) { /* the catalog, with its columns' names, goes with the commit */
+        names[i] = str_copy(s->mem, r->x->returning_cols[i].name);
+        types[i] = r->x->returning_cols[i].type;
+    }
+    int status = s->db->txn ? 0 : stmt_end_txn(s, true, e);
+    if (status)
+        return status;
+    stmt_describe(s, n, names, types, false);
+    return push_all(r, e);
+}

@@ -1,0 +1,128 @@
+/*
+ * bind_returning.c - RETURNING: what a statement says of the rows that it has written.
+ *
+ *   a written row   rowid | column 1 … n | step 1 … m
+ *
+ * Its expressions are evaluated once a row is written: then a generated key, and what ON CONFLICT
+ * made of the row, are known. LLM calls and subqueries in them are steps of the query that gives
+ * the rows to write, so that no model is asked while other writers wait. Invariant: no step reads
+ * what only writing decides.
+ */
+#include "bind_int.h"
+
+/* Column ids that the query does not give: what only writing decides. */
+typedef struct id_range {
+    int low, high;
+    bool found;
+} id_range;
+
+/* The columns by the query's ids; in `made` the key that INSERT may make, and what DO UPDATE may
+ * change. */
+static void written_row(binder *b, const sql_stmt *s, str alias, scope *row, id_range *made) {
+    const table_def *t = s->table;
+    bool insert = s->kind == STMT_INSERT, named = false;
+    const rel_column *cols = s->query->cols + !insert; /* behind the rowid */
+    *made = (id_range){.low = b->next_id};
+    int rowid = insert ? new_id(b) : s->query->cols[0].id;
+    for (int i = 0; i < t->ncolumns; i++) {
+        int id = cols[i].id;
+        if (s->on_conflict == CONFLICT_UPDATE)
+            id = new_id(b);
+        if (i == t->rowid_column && insert)
+            id = rowid;
+        else if (i == t->rowid_column)
+            rowid = id;
+        scope_add(b, row, alias, t->columns[i].name, id, t->columns[i].type);
+        named = named || str_equal_nocase(t->columns[i].name, STR("rowid"));
+    }
+    if (!named)
+        scope_add(b, row, alias, STR("rowid"), rowid, TYPE_INTEGER)->secret = true;
+    made->high = b->next_id;
+}
+
+static void search_id(void *ctx, int id) {
+    id_range *made = ctx;
+    made->found = made->found || (id >= made->low && id < made->high);
+}
+
+static void search_expr(rel_visit *v, expr **x) {
+    expr_columns(*x, search_id, v->ctx);
+}
+
+/* Puts the steps over the rows to write, whose columns stay where they are. */
+static int place_steps(binder *b, const list *items, lift *steps, id_range *made, sql_stmt *s) {
+    if (steps->steps.n == 0)
+        return 0;
+    s->query = lift_place(b, steps, s->query);
+    rel_visit v = {.on_expr = search_expr, .ctx = made};
+    rel_walk(s->query, &v);
+    if (!made->found)
+        return 0;
+    const node *first = ((select_item *)items->items[0])->value,
+               *last = ((select_item *)items->items[items->n - 1])->value;
+    fail(b, ERR_UNSUPPORTED, first->pos, last->pos + last->len - first->pos,
+         "an LLM call or a subquery in RETURNING reads %s, which is known only when the row is "
+         "written",
+         s->on_conflict == CONFLICT_UPDATE ? "what DO UPDATE may change" : "the key");
+    err_hint(b->e, "return the columns, and ask about the rows in a SELECT");
+    return ERR_UNSUPPORTED;
+}
+
+/* The query's columns as they are, one after the other, whatever its last node is. */
+static rel *project_all(binder *b, rel *r) {
+    rel *p = rel_project(b->mem, r, r->ncols);
+    for (int i = 0; i < p->ncols; i++) {
+        expr *x = expr_column(b->mem, r->cols[i].id, r->cols[i].type, r->cols[i].name);
+        p->cols[i] = r->cols[i];
+        p->cols[i].id = new_id(b);
+        p->project.exprs[i] = (rel_expr){x, p->cols[i].id};
+    }
+    return p;
+}
+
+static int keep_outputs(binder *b, const output *outs, int n, const scope *slots, sql_stmt *s) {
+    s->nreturning = n;
+    s->returning = ARENA_ARRAY(b->mem, expr *, n);
+    s->returning_cols = ARENA_ARRAY(b->mem, rel_column, n);
+    for (int i = 0; i < n; i++) {
+        expr *x = outs[i].bound;
+        if (x->type == TYPE_NULL && !(x = to_type(b, x, TYPE_TEXT, "RETURNING")))
+            return (int)b->e->code;
+        set_slots(x, slots);
+        s->returning[i] = x;
+        s->returning_cols[i] = (rel_column){-1, x->type, outs[i].name, outs[i].qualifier};
+    }
+    return 0;
+}
+
+int bind_returning(binder *b, const ast *a, str alias, sql_stmt *s) {
+    if (!a->returning)
+        return 0;
+    scope row = {.outer = NULL}, slots = {.outer = NULL}, *outer = b->scope;
+    lift steps = {{0}};
+    output *outs;
+    id_range made;
+    int n, nrow = s->query->ncols;
+    written_row(b, s, alias, &row, &made);
+    scope_add(b, &slots, alias, STR("rowid"),
+              s->kind == STMT_INSERT ? made.low : s->query->cols[0].id, TYPE_INTEGER);
+    b->scope = &row;
+    b->lift = &steps;
+    b->no_aggregate = "RETURNING";
+    int status = bind_select_list(b, a->returning, &row, &outs, &n);
+    b->scope = outer;
+    b->lift = NULL;
+    if (!status)
+        status = place_steps(b, a->returning, &steps, &made, s);
+    if (status)
+        return status;
+    for (int i = 0; i < s->table->ncolumns; i++)
+        scope_add(b, &slots, alias, row.cols[i].name, row.cols[i].id, row.cols[i].type);
+    for (int i = nrow; i < s->query->ncols; i++) {
+        const rel_column *c = &s->query->cols[i];
+        scope_add(b, &slots, alias, c->name, c->id, c->type);
+    }
+    if (s->query->ncols > nrow)
+        s->query = project_all(b, s->query);
+    return keep_outputs(b, outs, n, &slots, s);
+}
