@@ -50,7 +50,7 @@ static int resolve(db *d, const settings *s, const catalog *c, str name, buf *pa
         buf_append_c(path, DEFAULT_MODEL);
         if (access(path->p, R_OK) == 0)
             return 0;
-        err_set(e, ERR_MODEL, "no model: %s is not there", path->p);
+        err_set(e, ERR_MODEL, "no model: '%s' is not there", path->p);
         err_hint(e, "sh tutorials/quickstart.sh fetches it; or name a .gguf file with --model or "
                     "KVASIR_MODEL");
         return ERR_MODEL;

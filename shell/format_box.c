@@ -127,7 +127,8 @@ void text_markdown_row(format *f, const batch *b, int row) {
  * Where there is no room for all, it goes, until it is used up: to numbers, which are never cut; to
  * MIN_TEXT of each other column; to what nine cells of ten need, the narrowest column first, so
  * that a short column keeps its width and the widest gives way; to the odd long cell; and last to
- * headings.
+ * headings. A column that needs little more than an equal share of the room gets that too: what it
+ * takes would show no more of texts much longer than it.
  */
 
 static int bar_columns(const format *f) {
@@ -169,6 +170,27 @@ static int widen(const format *f, int *width, const int *target, int room) {
     return room;
 }
 
+/* Gives its target to each column, the least first, as long as that is at most half as much again
+ * as an equal share of the room; returns the room that is left. */
+static int complete(const format *f, int *width, const int *target, int room) {
+    for (;;) {
+        int least = -1, open = 0, shared = room;
+        for (int i = 0; i < f->ncols; i++) {
+            if (width[i] >= target[i])
+                continue;
+            open++;
+            shared += width[i];
+            if (least < 0 || target[i] < target[least])
+                least = i;
+        }
+        if (least < 0 || target[least] - width[least] > room ||
+            target[least] * 2 * open > shared * 3)
+            return room;
+        room -= target[least] - width[least];
+        width[least] = target[least];
+    }
+}
+
 /* What .width says of column i; 0: nothing. */
 static int asked_width(const format *f, int i) {
     return i < f->options.nwidths ? abs(f->options.widths[i]) : 0;
@@ -194,7 +216,7 @@ static bool fit(format *f) {
     room -= total_width(f, width);
     if (room < 0)
         return false;
-    room = widen(f, width, usual, room);
+    room = widen(f, width, usual, complete(f, width, usual, room));
     room = widen(f, width, s->data, room);
     widen(f, width, s->width, room);
     s->width = width;

@@ -76,10 +76,11 @@ static char *render_films(int width, int ncols) {
     static const value_type kinds[FILM_COLUMNS] = {TYPE_INTEGER, TYPE_TEXT, TYPE_TEXT, TYPE_TEXT,
                                                    TYPE_TEXT};
     static const char *const titles[FILMS] = {
-        "Ironmouth",  "Tide", "The Lamp",
-        "Nine Crows", "Salt", "The Extraordinarily Long Voyage of the Good Ship Perseverance",
-        "Ember",      "Kite", "Low Sun",
-        "Harbour"};
+        "Ironmouth", "Tide",
+        "The Lamp",  "Nine Crows on a Fence",
+        "Salt",      "The Extraordinarily Long Voyage of the Good Ship Perseverance",
+        "Ember",     "Kite",
+        "Low Sun",   "Harbour"};
     static const char *const reviews[2] = {
         "The tide as the hero's ally is a wonderful idea, beautifully carried out.",
         "It looks expensive and feels cheap."};
@@ -112,50 +113,50 @@ static void test_room_goes_where_it_is_needed(void **state) {
         const char *box;
     } known[] = {
         {80, FILM_COLUMNS,
-         "┌────┬────────────┬──────┬──────────────────────────────────────────┬──────────┐\n"
-         "│ id │ title      │ year │ review                                   │ LLM('Is… │\n"
-         "├────┼────────────┼──────┼──────────────────────────────────────────┼──────────┤\n"
-         "│  1 │ Ironmouth  │ 1987 │ The tide as the hero's ally is a wonder… │ yes      │\n"
-         "│  2 │ Tide       │ 2021 │ It looks expensive and feels cheap.      │ no       │\n"
-         "│  3 │ The Lamp   │ 1987 │ The tide as the hero's ally is a wonder… │ yes      │\n"
-         "│  4 │ Nine Crows │ 2021 │ It looks expensive and feels cheap.      │ no       │\n"
-         "│  5 │ Salt       │ 1987 │ The tide as the hero's ally is a wonder… │ yes      │\n"
-         "│  6 │ The Extra… │ 2021 │ It looks expensive and feels cheap.      │ no       │\n"
-         "│  7 │ Ember      │ 1987 │ The tide as the hero's ally is a wonder… │ yes      │\n"
-         "│  8 │ Kite       │ 2021 │ It looks expensive and feels cheap.      │ no       │\n"
-         "│  9 │ Low Sun    │ 1987 │ The tide as the hero's ally is a wonder… │ yes      │\n"
-         "│ 10 │ Harbour    │ 2021 │ It looks expensive and feels cheap.      │ no       │\n"
-         "└────┴────────────┴──────┴──────────────────────────────────────────┴──────────┘\n"},
+         "┌────┬───────────────────────┬──────┬───────────────────────────────┬──────────┐\n"
+         "│ id │ title                 │ year │ review                        │ LLM('Is… │\n"
+         "├────┼───────────────────────┼──────┼───────────────────────────────┼──────────┤\n"
+         "│  1 │ Ironmouth             │ 1987 │ The tide as the hero's ally … │ yes      │\n"
+         "│  2 │ Tide                  │ 2021 │ It looks expensive and feels… │ no       │\n"
+         "│  3 │ The Lamp              │ 1987 │ The tide as the hero's ally … │ yes      │\n"
+         "│  4 │ Nine Crows on a Fence │ 2021 │ It looks expensive and feels… │ no       │\n"
+         "│  5 │ Salt                  │ 1987 │ The tide as the hero's ally … │ yes      │\n"
+         "│  6 │ The Extraordinarily … │ 2021 │ It looks expensive and feels… │ no       │\n"
+         "│  7 │ Ember                 │ 1987 │ The tide as the hero's ally … │ yes      │\n"
+         "│  8 │ Kite                  │ 2021 │ It looks expensive and feels… │ no       │\n"
+         "│  9 │ Low Sun               │ 1987 │ The tide as the hero's ally … │ yes      │\n"
+         "│ 10 │ Harbour               │ 2021 │ It looks expensive and feels… │ no       │\n"
+         "└────┴───────────────────────┴──────┴───────────────────────────────┴──────────┘\n"},
         {60, FILM_COLUMNS,
-         "┌────┬────────────┬──────┬──────────────────────┬──────────┐\n"
-         "│ id │ title      │ year │ review               │ LLM('Is… │\n"
-         "├────┼────────────┼──────┼──────────────────────┼──────────┤\n"
-         "│  1 │ Ironmouth  │ 1987 │ The tide as the her… │ yes      │\n"
-         "│  2 │ Tide       │ 2021 │ It looks expensive … │ no       │\n"
-         "│  3 │ The Lamp   │ 1987 │ The tide as the her… │ yes      │\n"
-         "│  4 │ Nine Crows │ 2021 │ It looks expensive … │ no       │\n"
-         "│  5 │ Salt       │ 1987 │ The tide as the her… │ yes      │\n"
-         "│  6 │ The Extra… │ 2021 │ It looks expensive … │ no       │\n"
-         "│  7 │ Ember      │ 1987 │ The tide as the her… │ yes      │\n"
-         "│  8 │ Kite       │ 2021 │ It looks expensive … │ no       │\n"
-         "│  9 │ Low Sun    │ 1987 │ The tide as the her… │ yes      │\n"
-         "│ 10 │ Harbour    │ 2021 │ It looks expensive … │ no       │\n"
-         "└────┴────────────┴──────┴──────────────────────┴──────────┘\n"},
+         "┌────┬───────────────────────┬──────┬───────────┬──────────┐\n"
+         "│ id │ title                 │ year │ review    │ LLM('Is… │\n"
+         "├────┼───────────────────────┼──────┼───────────┼──────────┤\n"
+         "│  1 │ Ironmouth             │ 1987 │ The tide… │ yes      │\n"
+         "│  2 │ Tide                  │ 2021 │ It looks… │ no       │\n"
+         "│  3 │ The Lamp              │ 1987 │ The tide… │ yes      │\n"
+         "│  4 │ Nine Crows on a Fence │ 2021 │ It looks… │ no       │\n"
+         "│  5 │ Salt                  │ 1987 │ The tide… │ yes      │\n"
+         "│  6 │ The Extraordinarily … │ 2021 │ It looks… │ no       │\n"
+         "│  7 │ Ember                 │ 1987 │ The tide… │ yes      │\n"
+         "│  8 │ Kite                  │ 2021 │ It looks… │ no       │\n"
+         "│  9 │ Low Sun               │ 1987 │ The tide… │ yes      │\n"
+         "│ 10 │ Harbour               │ 2021 │ It looks… │ no       │\n"
+         "└────┴───────────────────────┴──────┴───────────┴──────────┘\n"},
         {40, FILM_COLUMNS - 1,
-         "┌────┬────────────┬──────┬─────────────┐\n"
-         "│ id │ title      │ year │ review      │\n"
-         "├────┼────────────┼──────┼─────────────┤\n"
-         "│  1 │ Ironmouth  │ 1987 │ The tide a… │\n"
-         "│  2 │ Tide       │ 2021 │ It looks e… │\n"
-         "│  3 │ The Lamp   │ 1987 │ The tide a… │\n"
-         "│  4 │ Nine Crows │ 2021 │ It looks e… │\n"
-         "│  5 │ Salt       │ 1987 │ The tide a… │\n"
-         "│  6 │ The Extra… │ 2021 │ It looks e… │\n"
-         "│  7 │ Ember      │ 1987 │ The tide a… │\n"
-         "│  8 │ Kite       │ 2021 │ It looks e… │\n"
-         "│  9 │ Low Sun    │ 1987 │ The tide a… │\n"
-         "│ 10 │ Harbour    │ 2021 │ It looks e… │\n"
-         "└────┴────────────┴──────┴─────────────┘\n"},
+         "┌────┬─────────────┬──────┬────────────┐\n"
+         "│ id │ title       │ year │ review     │\n"
+         "├────┼─────────────┼──────┼────────────┤\n"
+         "│  1 │ Ironmouth   │ 1987 │ The tide … │\n"
+         "│  2 │ Tide        │ 2021 │ It looks … │\n"
+         "│  3 │ The Lamp    │ 1987 │ The tide … │\n"
+         "│  4 │ Nine Crows… │ 2021 │ It looks … │\n"
+         "│  5 │ Salt        │ 1987 │ The tide … │\n"
+         "│  6 │ The Extrao… │ 2021 │ It looks … │\n"
+         "│  7 │ Ember       │ 1987 │ The tide … │\n"
+         "│  8 │ Kite        │ 2021 │ It looks … │\n"
+         "│  9 │ Low Sun     │ 1987 │ The tide … │\n"
+         "│ 10 │ Harbour     │ 2021 │ It looks … │\n"
+         "└────┴─────────────┴──────┴────────────┘\n"},
     };
     for (size_t i = 0; i < BASE_COUNT(known); i++)
         assert_string_equal(render_films(known[i].width, known[i].ncols), known[i].box);
