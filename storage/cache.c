@@ -401,19 +401,6 @@ static value_state read_value(MDB_val data, hash128 key, str identity, void *out
 
 /* ---- get ------------------------------------------------------------------------------------- */
 
-static int reader_take(cache *c, MDB_txn **out) {
-    MDB_txn *t = NULL;
-    pthread_mutex_lock(&c->mutex);
-    if (c->nreaders)
-        t = c->readers[--c->nreaders];
-    pthread_mutex_unlock(&c->mutex);
-    int rc = t ? mdb_txn_renew(t) : mdb_txn_begin(c->env, NULL, MDB_RDONLY, &t);
-    if (rc && t)
-        mdb_txn_abort(t);
-    *out = rc ? NULL : t;
-    return rc;
-}
-
 void cache_adopt_map(cache *c) {
     pthread_rwlock_wrlock(&c->env_lock);
     pthread_mutex_lock(&c->mutex);
@@ -423,6 +410,29 @@ void cache_adopt_map(cache *c) {
     mdb_env_set_mapsize(c->env, 0); /* on failure reads go on missing */
     pthread_mutex_unlock(&c->mutex);
     pthread_rwlock_unlock(&c->env_lock);
+}
+
+int cache_begin(cache *c, unsigned flags, MDB_txn **out) {
+    int rc = mdb_txn_begin(c->env, NULL, flags, out);
+    if (rc != MDB_MAP_RESIZED)
+        return rc;
+    pthread_rwlock_unlock(&c->env_lock);
+    cache_adopt_map(c);
+    pthread_rwlock_rdlock(&c->env_lock);
+    return mdb_txn_begin(c->env, NULL, flags, out);
+}
+
+/* A transaction for one read, NULL where none can be had. The env lock is held shared. */
+static MDB_txn *reader_take(cache *c) {
+    MDB_txn *t = NULL;
+    pthread_mutex_lock(&c->mutex);
+    if (c->nreaders)
+        t = c->readers[--c->nreaders];
+    pthread_mutex_unlock(&c->mutex);
+    if (t && mdb_txn_renew(t) == 0)
+        return t;
+    mdb_txn_abort(t); /* NULL is fine */
+    return cache_begin(c, MDB_RDONLY, &t) == 0 ? t : NULL;
 }
 
 static void reader_give(cache *c, MDB_txn *t) {
@@ -472,13 +482,7 @@ bool cache_get(cache *c, cache_space space, hash128 key, str identity, void *out
     bool found = false;
     MDB_txn *t;
     pthread_rwlock_rdlock(&c->env_lock);
-    if (reader_take(c, &t) == MDB_MAP_RESIZED) {
-        pthread_rwlock_unlock(&c->env_lock);
-        cache_adopt_map(c);
-        pthread_rwlock_rdlock(&c->env_lock);
-        reader_take(c, &t);
-    }
-    if (t) {
+    if ((t = reader_take(c)) != NULL) {
         hash128 k = key;
         MDB_val name = {sizeof k, &k}, data;
         found = mdb_get(t, c->values[space], &name, &data) == 0;
@@ -497,7 +501,7 @@ bool cache_prefetch(cache *c, cache_space space, hash128 key) {
     MDB_txn *t;
     bool found = false;
     pthread_rwlock_rdlock(&c->env_lock);
-    if (reader_take(c, &t) == 0) {
+    if ((t = reader_take(c)) != NULL) {
         hash128 k = key;
         MDB_val name = {sizeof k, &k}, data;
         found = mdb_get(t, c->values[space], &name, &data) == 0;
@@ -511,10 +515,35 @@ bool cache_prefetch(cache *c, cache_space space, hash128 key) {
 
 /* ---- put and the rest ------------------------------------------------------------------------ */
 
+/* Whether another process has committed since the index was loaded. Both locks are held. */
+static bool is_behind(const cache *c) {
+    MDB_envinfo info;
+    return !c->busy && mdb_env_info(c->env, &info) == 0 && info.me_last_txnid != c->last_txn;
+}
+
+void cache_refresh(cache *c) {
+    MDB_txn *t = NULL;
+    pthread_rwlock_rdlock(&c->env_lock);
+    pthread_mutex_lock(&c->mutex);
+    bool behind = is_behind(c);
+    pthread_mutex_unlock(&c->mutex);
+    if (behind && cache_begin(c, MDB_RDONLY, &t) == 0) {
+        pthread_mutex_lock(&c->mutex);
+        if (!c->busy)
+            c->last_txn = cache_load_index(c, t) == 0 ? mdb_txn_id(t) : 0;
+        pthread_mutex_unlock(&c->mutex);
+        mdb_txn_abort(t);
+    }
+    pthread_rwlock_unlock(&c->env_lock);
+}
+
 void cache_put(cache *c, cache_space space, hash128 key, str identity, hash128 parent, double cost,
                str payload) {
+    pthread_rwlock_rdlock(&c->env_lock);
     pthread_mutex_lock(&c->mutex);
-    bool wanted = c->stats.writing && !index_find(&c->index, (uint8_t)space, key);
+    /* What another process may have taken away is offered again: the writer looks (write_job). */
+    bool stored = index_find(&c->index, (uint8_t)space, key) && !is_behind(c);
+    bool wanted = c->stats.writing && !stored;
     size_t bytes = payload_offset(identity.n) + payload.n;
     if (wanted &&
         (c->queued_bytes + bytes > CACHE_QUEUE_BYTES || cache_disk_bytes(bytes) > c->budget / 4)) {
@@ -522,6 +551,7 @@ void cache_put(cache *c, cache_space space, hash128 key, str identity, hash128 p
         wanted = false;
     }
     pthread_mutex_unlock(&c->mutex);
+    pthread_rwlock_unlock(&c->env_lock);
     if (!wanted)
         return;
     cache_job *job = make_value(key, identity, payload); /* copies and sums outside the lock */
@@ -587,7 +617,7 @@ int cache_clear(cache *c, cache_space space, err *e) {
     cache_flush(c);
     MDB_txn *t = NULL;
     pthread_rwlock_rdlock(&c->env_lock);
-    int rc = mdb_txn_begin(c->env, NULL, 0, &t);
+    int rc = cache_begin(c, 0, &t);
     if (!rc &&
         ((rc = mdb_drop(t, c->values[space], 0)) != 0 || (rc = clear_use(c, t, space)) != 0 ||
          (space == CACHE_KV && c->has_pins && (rc = mdb_drop(t, c->pins, 0)) != 0))) {
@@ -607,6 +637,7 @@ int cache_clear(cache *c, cache_space space, err *e) {
 }
 
 void cache_get_stats(cache *c, cache_stats *out) {
+    cache_refresh(c);
     pthread_mutex_lock(&c->mutex);
     *out = c->stats;
     out->blocks = c->index.per_space[CACHE_KV];

@@ -152,6 +152,11 @@ int cache_check_bytes(const void *bytes, size_t n, err *e);
 size_t cache_map_bytes(size_t budget);
 /* Another process made the map larger: takes its size. No lock is held. */
 void cache_adopt_map(cache *c);
+/* Begins a transaction, in a larger map where another process made one. The env lock is held
+ * shared, the mutex is not; the lock may be given up for a moment. */
+int cache_begin(cache *c, unsigned flags, MDB_txn **out);
+/* Loads the index again if another process has committed since. No lock is held. */
+void cache_refresh(cache *c);
 void *cache_writer(void *arg);                /* the thread */
 void cache_enqueue(cache *c, cache_job *job); /* the mutex is held */
 int cache_load_index(cache *c, MDB_txn *t);

@@ -14,6 +14,7 @@ enum { DELETES_AT_ONCE = 512 };
 
 size_t cache_items(cache *c, cache_space space, arena *a, cache_item **out) {
     size_t n = 0;
+    cache_refresh(c);
     pthread_mutex_lock(&c->mutex);
     *out = ARENA_ARRAY(a, cache_item, c->index.per_space[space] + 1);
     for (int i = 0; i < c->index.count; i++) {
@@ -48,7 +49,7 @@ bool cache_identity(cache *c, cache_space space, hash128 key, buf *out) {
     MDB_txn *t = NULL;
     bool found = false;
     pthread_rwlock_rdlock(&c->env_lock);
-    if (mdb_txn_begin(c->env, NULL, MDB_RDONLY, &t) == 0) {
+    if (cache_begin(c, MDB_RDONLY, &t) == 0) {
         hash128 k = key;
         MDB_val name = {sizeof k, &k}, data;
         str identity = {NULL, 0};
@@ -91,7 +92,7 @@ static int clear_some(cache *c, cache_space space, str wanted, hash128 *from, bo
                       uint64_t *deleted) {
     hash128 keys[DELETES_AT_ONCE];
     MDB_txn *t = NULL;
-    int rc = mdb_txn_begin(c->env, NULL, 0, &t);
+    int rc = cache_begin(c, 0, &t);
     if (rc)
         return rc;
     size_t n = find_matching(c, t, space, wanted, from, keys, end);

@@ -126,7 +126,7 @@ static int delete_pins(cache *c, MDB_txn *t, str name, cache_pins *out) {
 /* One transaction on the pins of a name; n = 0: they go. */
 static int change_pins(cache *c, str name, const hash128 *blocks, size_t n, cache_pins *out) {
     MDB_txn *t = NULL;
-    int rc = mdb_txn_begin(c->env, NULL, 0, &t);
+    int rc = cache_begin(c, 0, &t);
     if (rc)
         return rc;
     pthread_mutex_lock(&c->mutex);

@@ -111,9 +111,20 @@ static void load_sketch(cache *c, MDB_txn *t) {
     }
 }
 
-/* Reads which entries there are; values themselves are not touched. */
-int cache_load_index(cache *c, MDB_txn *t) {
-    index_clear(&c->index);
+/* What was read of these entries since their use records were written. */
+static void keep_use(cache_index *x, const cache_entry *before, int n) {
+    for (int i = 0; i < n; i++) {
+        const cache_entry *old = &before[i];
+        cache_entry *e = old->live && old->changed ? index_find(x, old->space, old->key) : NULL;
+        if (!e || e->born != old->born) /* gone, or stored anew */
+            continue;
+        e->hits = BASE_MAX(e->hits, old->hits);
+        e->used = BASE_MAX(e->used, old->used);
+        e->changed = true;
+    }
+}
+
+static int load_entries(cache *c, MDB_txn *t) {
     for (uint8_t space = 0; space < CACHE_SPACES; space++) {
         MDB_cursor *cursor;
         MDB_val key, data;
@@ -132,13 +143,25 @@ int cache_load_index(cache *c, MDB_txn *t) {
         if (rc != MDB_NOTFOUND)
             return rc;
     }
-    index_link(&c->index);
-    int rc = cache_load_pins(c, t);
-    if (rc)
-        return rc;
-    if (!c->index.sketch)
-        load_sketch(c, t);
     return 0;
+}
+
+/* Reads which entries there are; values themselves are not touched. */
+int cache_load_index(cache *c, MDB_txn *t) {
+    cache_entry *before = c->index.entries;
+    int n = c->index.count;
+    c->index.entries = NULL;
+    index_clear(&c->index);
+    int rc = load_entries(c, t);
+    if (!rc) {
+        keep_use(&c->index, before, n);
+        index_link(&c->index);
+        rc = cache_load_pins(c, t);
+    }
+    free(before);
+    if (!rc && !c->index.sketch)
+        load_sketch(c, t);
+    return rc;
 }
 
 /* ---- one batch ------------------------------------------------------------------------------- */
@@ -189,21 +212,24 @@ static cache_job *take_batch(cache *c, size_t *bytes) {
 
 static int write_job(cache *c, MDB_txn *t, const cache_job *job) {
     hash128 k = job->key;
+    pthread_mutex_lock(&c->mutex);
+    cache_entry *e = index_find(&c->index, job->space, job->key);
+    bool stored = e != NULL;
+    if (stored && job->kind == CACHE_JOB_DELETE)
+        index_remove(&c->index, e);
+    pthread_mutex_unlock(&c->mutex);
     if (job->kind == CACHE_JOB_DELETE)
         return cache_delete(c, t, job->space, job->key);
+    if (stored) /* offered twice, or meanwhile stored by another process */
+        return 0;
     MDB_val key = {sizeof k, &k}, data = {job->bytes, (void *)(uintptr_t)job->value};
     int rc = mdb_put(t, c->values[job->space], &key, &data, 0);
     if (rc)
         return rc;
     uint32_t pins = job->space == CACHE_KV ? cache_count_pins(c, t, job->key) : 0;
     pthread_mutex_lock(&c->mutex);
-    cache_entry *e = index_find(&c->index, job->space, job->key);
-    uint32_t children = e ? e->children : 0;
-    if (e)
-        index_remove(&c->index, e);
     e = index_add(&c->index, job->space, job->key, job->parent, job->cost,
                   cache_disk_bytes(job->bytes));
-    e->children = children;
     e->pins = pins;
     e->changed = false;
     index_note(&c->index, job->space, job->key);
@@ -239,7 +265,7 @@ static int refresh(cache *c, MDB_txn *t) {
 
 static int write_batch(cache *c, const cache_job *jobs, size_t bytes, bool save_use) {
     MDB_txn *t = NULL;
-    int rc = mdb_txn_begin(c->env, NULL, 0, &t);
+    int rc = cache_begin(c, 0, &t);
     if (rc)
         return rc;
     size_t id = mdb_txn_id(t);
@@ -270,7 +296,7 @@ static int write_batch(cache *c, const cache_job *jobs, size_t bytes, bool save_
 static int make_room(cache *c) {
     MDB_txn *t = NULL;
     mdb_reader_check(c->env, NULL);
-    int rc = mdb_txn_begin(c->env, NULL, 0, &t);
+    int rc = cache_begin(c, 0, &t);
     if (rc)
         return rc;
     size_t id = mdb_txn_id(t);
@@ -318,12 +344,6 @@ static void drop_queue(cache *c) {
 static int run_batch(cache *c, const cache_job *jobs, size_t bytes, bool save_use) {
     pthread_rwlock_rdlock(&c->env_lock);
     int rc = write_batch(c, jobs, bytes, save_use);
-    if (rc == MDB_MAP_RESIZED) {
-        pthread_rwlock_unlock(&c->env_lock);
-        cache_adopt_map(c);
-        pthread_rwlock_rdlock(&c->env_lock);
-        rc = write_batch(c, jobs, bytes, save_use);
-    }
     if (rc == MDB_MAP_FULL && make_room(c) == 0)
         rc = write_batch(c, jobs, bytes, save_use);
     pthread_rwlock_unlock(&c->env_lock);
@@ -335,7 +355,7 @@ static int run_batch(cache *c, const cache_job *jobs, size_t bytes, bool save_us
 static void reload_after_failure(cache *c) {
     MDB_txn *t = NULL;
     pthread_rwlock_rdlock(&c->env_lock);
-    if (mdb_txn_begin(c->env, NULL, MDB_RDONLY, &t) == 0) {
+    if (cache_begin(c, MDB_RDONLY, &t) == 0) {
         pthread_mutex_lock(&c->mutex);
         if (cache_load_index(c, t) != 0)
             index_clear(&c->index);

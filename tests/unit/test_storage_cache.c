@@ -344,6 +344,128 @@ static void test_two_processes(void **state) {
     OK(cache_check(file, &e));
 }
 
+/* ---- what another process did -------------------------------------------------------------------
+ */
+
+enum { OTHER_BLOCKS = 400 }; /* more than a map for the least budget holds */
+
+/* Does what it is told with a cache of the usual budget, until there is nothing more to do. */
+static _Noreturn void other_process(const char *path, int orders, int answers) {
+    store *s = NULL;
+    store_options options = {.path = path};
+    cache *c = store_open(&options, &s, &e) == 0 ? store_cache(s, &e) : NULL;
+    for (char order; c && read(orders, &order, 1) == 1;) {
+        if (order == 'c' && cache_clear(c, CACHE_KV, &e) != 0)
+            break;
+        for (uint64_t i = 0; order == 'g' && i < OTHER_BLOCKS; i++)
+            put_block(c, 1000 + i, 0, 1);
+        cache_flush(c);
+        if (write(answers, &order, 1) != 1)
+            break;
+    }
+    store_close(s);
+    _exit(0);
+}
+
+typedef struct other {
+    pid_t pid;
+    int orders, answers;
+    char path[512];
+} other;
+
+/* The process begins before this one opens the database: LMDB does not outlive a fork. */
+static void other_start(other *o, const char *name) {
+    int orders[2], answers[2];
+    snprintf(o->path, sizeof o->path, "%s", scratch(name));
+    store_close(open_with(o->path, 0));
+    assert_int_equal(pipe(orders) | pipe(answers), 0);
+    o->pid = fork();
+    if (o->pid == 0) {
+        close(orders[1]);
+        other_process(o->path, orders[0], answers[1]);
+    }
+    close(orders[0]);
+    close(answers[1]);
+    o->orders = orders[1];
+    o->answers = answers[0];
+}
+
+static void other_tell(const other *o, char order) {
+    char answer = 0;
+    assert_int_equal(write(o->orders, &order, 1), 1);
+    assert_int_equal(read(o->answers, &answer, 1), 1);
+    assert_int_equal(answer, order);
+}
+
+static void other_end(const other *o) {
+    int status = -1;
+    close(o->orders);
+    close(o->answers);
+    waitpid(o->pid, &status, 0);
+    assert_int_equal(status, 0);
+}
+
+static uint32_t hits_of(cache *c, uint64_t n) {
+    cache_item *items;
+    uint32_t hits = 0;
+    arena *a = arena_new();
+    size_t count = cache_items(c, CACHE_KV, a, &items);
+    for (size_t i = 0; i < count; i++)
+        hits = hash128_equal(items[i].key, key_of(n)) ? items[i].hits : hits;
+    arena_free(a);
+    return hits;
+}
+
+/* What is shown is what there is, and what was taken away can be stored again. */
+static void test_another_process_clears(void **state) {
+    (void)state;
+    other o;
+    other_start(&o, "clears");
+    store *s = open_with(o.path, 0);
+    cache *c = cache_of(s);
+    put_block(c, 1, 0, 1);
+    cache_flush(c);
+    other_tell(&o, 'c');
+    put_block(c, 1, 0, 1); /* no duplicate, though this process has stored it before */
+    cache_flush(c);
+    assert_true(has_block(c, 1));
+    assert_true(has_block(c, 1));
+    other_tell(&o, 'g');
+    assert_int_equal(stats_of(c).blocks, 1 + OTHER_BLOCKS);
+    assert_int_equal(hits_of(c, 1), 2); /* reading the index again forgets no use */
+    other_tell(&o, 'c');
+    assert_int_equal(stats_of(c).blocks, 0);
+    store_close(s);
+    other_end(&o);
+}
+
+/* Each of these is the first thing to meet a file that has outgrown the map. */
+static void test_another_process_grows_the_file(void **state) {
+    (void)state;
+    for (int first = 0; first < 4; first++) {
+        other o;
+        char name[16];
+        cache_pins pins;
+        buf identity = {0};
+        snprintf(name, sizeof name, "grows%d", first);
+        other_start(&o, name);
+        store *s = open_with(o.path, CACHE_BUDGET_MIN);
+        cache *c = cache_of(s);
+        other_tell(&o, 'g');
+        if (first == 0)
+            assert_true(cache_prefetch(c, CACHE_KV, key_of(1000)));
+        if (first == 1)
+            OK(cache_clear(c, CACHE_KV, &e));
+        if (first == 2)
+            OK(cache_unpin(c, STR("nobody"), &pins, &e));
+        if (first == 3)
+            assert_true(cache_identity(c, CACHE_KV, key_of(1000), &identity));
+        buf_free(&identity);
+        store_close(s);
+        other_end(&o);
+    }
+}
+
 /* `sh tests/run.sh --long` asks for full counts. */
 static bool long_run(void) {
     return getenv("KVASIR_LONG") != NULL;
@@ -759,6 +881,8 @@ int main(void) {
         cmocka_unit_test(test_cost_beats_recency),
         cmocka_unit_test(test_two_stores_share_one_file),
         cmocka_unit_test(test_two_processes),
+        cmocka_unit_test(test_another_process_clears),
+        cmocka_unit_test(test_another_process_grows_the_file),
         cmocka_unit_test(test_threads),
         cmocka_unit_test(test_flipped_bits),
         cmocka_unit_test(test_older_version_starts_anew),
