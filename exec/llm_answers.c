@@ -47,7 +47,7 @@ static memo_entry *memo_slot(memo_entry *entries, uint32_t capacity, hash128 key
     return &entries[at];
 }
 
-const llm_answer *answer_memo_find(const answer_memo *m, hash128 key) {
+llm_answer *answer_memo_find(const answer_memo *m, hash128 key) {
     return m->capacity ? memo_slot(m->entries, m->capacity, key)->answer : NULL;
 }
 
@@ -62,18 +62,25 @@ static void memo_grow(answer_memo *m) {
     m->capacity = capacity;
 }
 
-const llm_answer *answer_memo_add(answer_memo *m, hash128 key, const llm_answer *a) {
+llm_answer *answer_memo_expect(answer_memo *m) {
+    llm_answer *a = ARENA_NEW(m->mem, llm_answer);
+    *a = (llm_answer){.waits = true, .text = STR("")};
+    return a;
+}
+
+void answer_memo_link(answer_memo *m, hash128 key, llm_answer *a) {
     if (m->count * 2 >= m->capacity)
         memo_grow(m);
     memo_entry *slot = memo_slot(m->entries, m->capacity, key);
     if (slot->answer)
-        return slot->answer;
-    slot->key = key;
-    slot->answer = ARENA_NEW(m->mem, llm_answer);
-    *slot->answer = *a;
-    slot->answer->text = str_copy(m->mem, a->text);
+        return;
+    *slot = (memo_entry){key, a};
     m->count++;
-    return slot->answer;
+}
+
+void answer_memo_fill(answer_memo *m, llm_answer *expected, const llm_answer *a) {
+    *expected = *a;
+    expected->text = str_copy(m->mem, a->text);
 }
 
 /* ---- sampling -------------------------------------------------------------------------------- */

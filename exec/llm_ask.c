@@ -57,13 +57,15 @@ static int64_t row_of_input(const llm_inputs *in, uint32_t input) {
     return 0;
 }
 
-static const llm_answer *keep_answer(op *o, use_run *u, uint32_t input, const llm_answer *a) {
-    hash128 key = inputs_key(u->in, u->use->call, input);
-    if (!o->ctx->settings->dedup) /* asked once per row on purpose: the memo must not share it */
-        key.low ^= input + 1u;
-    u->answers[input] = answer_memo_add(o->ctx->llm->memo, key, a);
+static void keep_answer(op *o, use_run *u, uint32_t input, const llm_answer *a) {
+    answer_memo *memo = o->ctx->llm->memo;
+    if (!u->answers[input])
+        u->answers[input] = answer_memo_expect(memo);
+    answer_memo_fill(memo, u->answers[input], a);
+    /* without dedup rows are asked apart on purpose */
+    if (o->ctx->settings->dedup)
+        answer_memo_link(memo, inputs_key(u->in, u->use->call, input), u->answers[input]);
     ((llm_state *)o->state)->inputs_done++;
-    return u->answers[input];
 }
 
 bool llm_answers_wanted(const exec_ctx *ctx) {
@@ -76,29 +78,35 @@ cache *llm_answers_cache(const exec_ctx *ctx) {
     return wanted ? runtime_cache(ctx->llm) : NULL;
 }
 
-/* An answer that is known already: the statement's own,
- * or (*stored) one from disk, whose text is in `mem`. */
+/* An answer that is known or on its way already: the statement's own - to the same fields of the
+ * call, or to another call that came to the same prompt -, or (*stored) one from disk, whose text
+ * is in `mem`. If there is none, *id is what the prompt is known by. */
 static bool look_up(op *o, const use_run *u, uint32_t input, llm_span **spans, int nspans,
-                    answer_id *id, arena *mem, const llm_answer **own, llm_answer *stored) {
+                    answer_id *id, arena *mem, llm_answer **own, llm_answer *stored) {
     exec_ctx *ctx = o->ctx;
     cache *c = llm_answers_cache(ctx);
-    *own = ctx->settings->dedup
-               ? answer_memo_find(ctx->llm->memo, inputs_key(u->in, u->use->call, input))
-               : NULL;
-    if (*own || !c)
-        return *own != NULL;
+    bool dedup = ctx->settings->dedup;
+    *own = dedup ? answer_memo_find(ctx->llm->memo, inputs_key(u->in, u->use->call, input)) : NULL;
+    if (*own)
+        return true;
     answer_identify(u->prompt, ctx->settings, spans, nspans, id);
-    return answer_load(c, id, ctx->settings->llm_overflow != OVERFLOW_ERROR, mem, stored);
+    *own = dedup ? answer_memo_find(ctx->llm->memo, id->key) : NULL;
+    return *own ||
+           (c && answer_load(c, id, ctx->settings->llm_overflow != OVERFLOW_ERROR, mem, stored));
 }
 
-/* Takes an answer that is known already. */
+/* Takes an answer that is known already; if there is none, it is expected from now on. */
 static bool find_known(op *o, use_run *u, uint32_t input, llm_span **spans, int nspans,
                        answer_id *id) {
     llm_state *s = o->state;
     plan_actual *actual = &s->stages[u->stage].actual;
-    const llm_answer *own;
-    llm_answer stored;
-    if (!look_up(o, u, input, spans, nspans, id, o->mem, &own, &stored))
+    llm_answer *own, stored;
+    bool known = look_up(o, u, input, spans, nspans, id, o->mem, &own, &stored);
+    if (!own && o->ctx->settings->dedup) {
+        u->answers[input] = answer_memo_expect(o->ctx->llm->memo);
+        answer_memo_link(o->ctx->llm->memo, id->key, u->answers[input]);
+    }
+    if (!known)
         return false;
     if (own) {
         u->answers[input] = own;
@@ -123,8 +131,7 @@ static double known_share(op *o, const use_run *u) {
     uint32_t step = BASE_MAX(1u, u->in->count / KNOWN_SAMPLE), asked = 0, known = 0;
     for (uint32_t i = 0; i < u->in->count; i += step, asked++) {
         const uint8_t *order = u->order.psm.field_order + (size_t)i * (size_t)u->in->nfields;
-        const llm_answer *own;
-        llm_answer stored;
+        llm_answer *own, stored;
         int nspans = prompt_spans(u->prompt, u->in, i, order, spans);
         known += look_up(o, u, i, spans, nspans, &id, mem, &own, &stored);
         arena_reset(mem);
@@ -421,8 +428,10 @@ static uint32_t answers_flagged(const use_run *u, bool (*flag)(const llm_answer 
     *answers = 0;
     *row = INT64_MAX;
     for (uint32_t i = 0; i < u->in->count; i++) {
-        *answers += u->answers[i] != NULL;
-        if (u->answers[i] == NULL || !flag(u->answers[i]))
+        if (u->answers[i] == NULL || u->answers[i]->waits)
+            continue;
+        ++*answers;
+        if (!flag(u->answers[i]))
             continue;
         flagged++;
         *row = BASE_MIN(*row, row_of_input(u->in, i));

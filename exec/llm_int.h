@@ -155,15 +155,21 @@ typedef struct llm_answer {
     bool failed;    /* llm_on_error = 'null' turned a failure into NULL */
     bool ended;     /* by max_tokens, not by the model */
     bool shortened; /* llm_overflow = 'truncate' left fields out of the prompt */
+    bool waits;     /* asked for, not there yet */
     uint32_t output_tokens;
 } llm_answer;
 
+/* The statement's answers, which live as long as the memo; several keys may lead to one: a call's
+ * fields (inputs_key), and the prompt they came to (answer_identify). */
 typedef struct answer_memo answer_memo;
 answer_memo *answer_memo_new(void);
 void answer_memo_free(answer_memo *m);
-const llm_answer *answer_memo_find(const answer_memo *m, hash128 key);
-const llm_answer *answer_memo_add(answer_memo *m, hash128 key,
-                                  const llm_answer *a); /* copies text */
+llm_answer *answer_memo_find(const answer_memo *m, hash128 key); /* NULL: none */
+/* An answer that waits, to which no key leads yet. */
+llm_answer *answer_memo_expect(answer_memo *m);
+void answer_memo_link(answer_memo *m, hash128 key, llm_answer *a);
+/* The answer that was expected is this one; copies text. */
+void answer_memo_fill(answer_memo *m, llm_answer *expected, const llm_answer *a);
 
 /* How a call's TEXT answers are drawn: the statement's settings, and over them its own options. */
 void call_sampling(const settings *s, const llm_call *call, llm_sampling *out);

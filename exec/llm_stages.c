@@ -145,6 +145,7 @@ static int answer_columns(op *o, const use_run *u, const int64_t *rows, int coun
         if (u->late_guard && !u->guarded[rows[i]])
             input = NO_INPUT;
         const llm_answer *a = input == NO_INPUT ? NULL : u->answers[input];
+        a = a && a->waits ? NULL : a;
         value v = value_null();
         int status = a ? answer_value(u->use->call, a, &v, e) : 0;
         if (input != NO_INPUT && !a && llm_answers_wanted(o->ctx))

@@ -78,7 +78,7 @@ static const plan_llm_use *unguarded(op *o, const use_run *u) {
 
 /* What a use keeps by input and by row. */
 static void make_room(op *o, use_run *u) {
-    u->answers = ARENA_ARRAY(o->mem, const llm_answer *, u->in->count + 1);
+    u->answers = ARENA_ARRAY(o->mem, llm_answer *, u->in->count + 1);
     u->state = ARENA_ARRAY(o->mem, uint8_t, u->in->count + 1);
     u->rank = ARENA_ARRAY(o->mem, uint32_t, u->in->count + 1);
     if (u->late_guard)

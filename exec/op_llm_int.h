@@ -28,10 +28,10 @@ typedef struct use_run {
     llm_inputs *in;
     prompt *prompt;
     input_order order;
-    uint32_t *rank;             /* by input: its place in order.psm.row_order */
-    const llm_answer **answers; /* by input; NULL: not yet */
-    uint8_t *state;             /* by input: INPUT_… bits */
-    uint8_t *guarded;           /* by row, with a late guard: the guard was true */
+    uint32_t *rank;       /* by input: its place in order.psm.row_order */
+    llm_answer **answers; /* by input, in the memo; NULL: not asked yet */
+    uint8_t *state;       /* by input: INPUT_… bits */
+    uint8_t *guarded;     /* by row, with a late guard: the guard was true */
     call_facts facts;
     bool learned; /* `facts` are more than the record's */
 } use_run;

@@ -297,6 +297,31 @@ static void test_a_guard_on_an_answer(void **state) {
     outcome_free(&asked);
 }
 
+/* Calls that are no equal ones may come to the same prompt: it is asked once, whether the other
+ * call stands beside it, above it or in another part of the statement. */
+static void test_equal_prompts_are_asked_once(void **state) {
+    (void)state;
+    static const char *const sql[] = {
+        "SELECT LLM('Same?', word), LLM('Same?', coalesce(word, 'none') AS word) FROM words",
+        "SELECT LLM('Same?', word) RETURNS INT, LLM('Same?', word) RETURNS INTEGER FROM words",
+        "SELECT LLM('Same?', word), LLM('Same?', word, max_tokens => 32, temperature => 0) "
+        "FROM words",
+        "SELECT LLM('Same?', word || '' AS word) FROM words "
+        "WHERE length(LLM('Same?', word) RETURNS TEXT) >= 0",
+        "SELECT LLM('Same?', word) FROM words UNION ALL "
+        "SELECT LLM('Same?', word || '' AS word) FROM words"};
+    for (size_t i = 0; i < BASE_COUNT(sql); i++) {
+        outcome once = run(sql[i]), apart = run_under("dedup", "off", sql[i]);
+        if (once.failed || apart.failed)
+            fail_msg("%s: %s", sql[i], once.failed ? once.e.message : apart.e.message);
+        assert_string_equal(once.text.p, apart.text.p);
+        assert_int_equal(once.summary.llm.requests, ROWS);
+        assert_int_equal(apart.summary.llm.requests, 2 * ROWS);
+        outcome_free(&once);
+        outcome_free(&apart);
+    }
+}
+
 /* ---- waves ----------------------------------------------------------------------------------- */
 
 static void test_waves_follow_the_share_that_passes(void **state) {
@@ -416,6 +441,7 @@ int main(void) {
         cmocka_unit_test(test_stored_answers_go_first),
         cmocka_unit_test(test_data_are_kept_for_the_next_question),
         cmocka_unit_test(test_a_guard_on_an_answer),
+        cmocka_unit_test(test_equal_prompts_are_asked_once),
         cmocka_unit_test(test_waves_follow_the_share_that_passes),
         cmocka_unit_test(test_waves_go_through_all_filters),
         cmocka_unit_test(test_a_limit_that_nothing_fills_asks_all),
