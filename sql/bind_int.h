@@ -177,8 +177,10 @@ void id_copy(binder *b, int to,
              const expr *from); /* when `from` is a column, `to` has the same values */
 scope_column *scope_add(binder *b, scope *s, str table, str name, int id, value_type type);
 void scope_add_rel(binder *b, scope *s, const rel *r, str table);
-/* The column, or NULL with an error. *outer: it belongs to an enclosing query. */
+/* The column, or NULL with an error. */
 const scope_column *scope_find(binder *b, const node *n);
+/* The first column that the name may mean, without a word where there is none. */
+const scope_column *scope_named(const binder *b, const node *n);
 bool scope_has_table(const scope *s, str table);
 
 /* Error at a place of the statement's text, or without one inside a view. */

@@ -344,12 +344,9 @@ static int bind_field(binder *b, fields *f, const node *n, ident alias) {
         err_hint(b->e, "write: … AS name");
         return ERR_BIND;
     }
-    str table = n->qualifier.name;
-    if (!table.n && x->kind == EXPR_COLUMN) {
-        const scope_column *c = b->scope ? scope_find(b, n) : NULL;
-        table = c ? c->table : table;
-    }
-    add_field(b, f, x, n->name.name, table, n);
+    /* as the table writes it, however the query does: REVIEW is no other question */
+    const scope_column *c = scope_named(b, n);
+    add_field(b, f, x, c ? c->name : n->name.name, c ? c->table : n->qualifier.name, n);
     return 0;
 }
 

@@ -107,13 +107,25 @@ bool scope_has_table(const scope *s, str table) {
     return false;
 }
 
+static bool is_meant(const scope_column *c, const node *n) {
+    if (!str_equal_nocase(c->name, n->name.name))
+        return false;
+    return n->qualifier.name.n ? str_equal_nocase(c->table, n->qualifier.name) : !c->merged;
+}
+
+const scope_column *scope_named(const binder *b, const node *n) {
+    for (const scope *s = b->scope; s; s = s->outer)
+        for (int i = 0; i < s->n; i++)
+            if (is_meant(&s->cols[i], n))
+                return &s->cols[i];
+    return NULL;
+}
+
 static const scope_column *find_in(binder *b, const scope *s, const node *n, bool *failed) {
     const scope_column *found = NULL;
     for (int i = 0; i < s->n; i++) {
         const scope_column *c = &s->cols[i];
-        if (!str_equal_nocase(c->name, n->name.name))
-            continue;
-        if (n->qualifier.name.n ? !str_equal_nocase(c->table, n->qualifier.name) : c->merged)
+        if (!is_meant(c, n))
             continue;
         if (found) {
             *failed = true;
