@@ -6,6 +6,7 @@
  * applied only if no table that was read changed meanwhile, else computed again (stored answers
  * make that cheap), three times at most.
  */
+#include <stdlib.h>
 #include <string.h>
 
 #include "db_int.h"
@@ -276,7 +277,33 @@ static int update_rows(row_sink *w, const rowset *rows, err *e) {
     return 0;
 }
 
+static int compare_rowids(const void *a, const void *b) {
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* UPDATE … FROM: which of several rows would win hangs on the order of joins. */
+static int check_once(const row_sink *w, const rowset *rows, err *e) {
+    int64_t count = w->x->update_from ? rowset_rows(rows) : 0, twice = 0;
+    int64_t *rowids = mem_alloc(sizeof *rowids * (size_t)BASE_MAX(count, 1));
+    for (int64_t k = 0; k < count; k++)
+        rowids[k] = rowset_get(rows, k, 0).i;
+    qsort(rowids, (size_t)count, sizeof *rowids, compare_rowids);
+    for (int64_t k = 1; k < count && !twice; k++)
+        twice = rowids[k] == rowids[k - 1] ? k : 0;
+    if (twice) {
+        err_set(e, ERR_CONSTRAINT, "the row of \"%.*s\" with rowid %lld meets several rows of FROM",
+                (int)w->table->name.n, w->table->name.p, (long long)rowids[twice]);
+        err_hint(e, "let WHERE, or a GROUP BY in FROM, leave one");
+    }
+    free(rowids);
+    return twice ? ERR_CONSTRAINT : 0;
+}
+
 static int update_rowset(row_sink *w, const rowset *rows, err *e) {
+    int once = check_once(w, rows, e);
+    if (once)
+        return once;
     for (int k = 0; k < rowset_batches(rows); k++) {
         batch b = *rowset_batch(rows, k);
         int bad, status;

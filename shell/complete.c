@@ -244,7 +244,7 @@ static const struct {
     {"HAVING", "AND OR ORDER LIMIT IS IN BETWEEN"},
     {"ORDER", "ASC DESC NULLS LIMIT OFFSET"},
     {"LIMIT", "OFFSET"},
-    {"SET", "WHERE RETURNING"},
+    {"SET", "WHERE FROM RETURNING"},
     {"INTO", "VALUES SELECT"},
     {"UPDATE", "SET"},
     {"VALUES", "ON RETURNING"},

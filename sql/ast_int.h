@@ -211,6 +211,7 @@ struct ast {
     query *query;
     table_spec *table;
     column_spec *spec;
+    from_item *from; /* of UPDATE; NULL: none */
     node *where, *value;
     node *llm; /* WARM, PIN */
     bool pin;

@@ -334,7 +334,7 @@ int bind_insert(binder *b, ast *a, sql_stmt *s) {
         status = conflict_target(b, a, s);
     if (!status && a->on_conflict == CONFLICT_UPDATE)
         status = conflict_assignments(b, a, s);
-    return status ? status : bind_returning(b, a, t.table->name, s);
+    return status ? status : bind_returning(b, a, t.table->name, NULL, s);
 }
 
 /* ---- UPDATE, DELETE ----------------------------------------------------------------------------
@@ -344,11 +344,31 @@ static str target_name(const ast *a, const sql_stmt *s) {
     return a->name2.name.n ? a->name2.name : s->table->name;
 }
 
-/* The table's rows that WHERE keeps, their rowid last. */
-static int target_rows(binder *b, const ast *a, sql_stmt *s, scope *rows, rel **out) {
+/* UPDATE's FROM beside the target's rows; its columns, in *from too, come after theirs. */
+static int join_from(binder *b, const ast *a, scope *rows, scope *from, rel **r) {
+    int own = rows->n;
+    rel *beside;
+    b->target = rows->cols[0].table;
+    int status = bind_from(b, a->from, rows, &beside);
+    if (status)
+        return status;
+    *r = rel_join(b->mem, JOIN_CROSS, *r, beside, NULL);
+    for (int i = own; i < rows->n; i++) {
+        const scope_column *c = &rows->cols[i];
+        scope_column *copy = scope_add(b, from, c->table, c->name, c->id, c->type);
+        copy->merged = c->merged;
+        copy->secret = c->secret;
+    }
+    return 0;
+}
+
+/* The table's rows that WHERE keeps, their rowid behind their columns, FROM's columns after that. */
+static int target_rows(binder *b, const ast *a, sql_stmt *s, scope *rows, scope *from, rel **out) {
     int status = find_table(b, a->name, &s->table);
     if (!status)
         status = bind_scan(b, s->table, target_name(a, s), NULL, true, rows, out);
+    if (!status && a->from)
+        status = join_from(b, a, rows, from, out);
     b->scope = rows;
     if (!status && a->where)
         status = bind_conjuncts(b, a->where, out);
@@ -356,7 +376,7 @@ static int target_rows(binder *b, const ast *a, sql_stmt *s, scope *rows, rel **
 }
 
 static rel_expr rowid_expr(binder *b, const sql_stmt *s, const rel *r, rel_column *col) {
-    /* filters and calls only add columns behind it */
+    /* joins, filters and calls only add columns behind it */
     const rel_column *from = &r->cols[s->table->ncolumns];
     *col = (rel_column){new_id(b), TYPE_INTEGER, STR("rowid"), {NULL, 0}};
     return (rel_expr){expr_column(b->mem, from->id, TYPE_INTEGER, from->name), col->id};
@@ -379,32 +399,37 @@ static int bind_assignments(binder *b, const ast *a, const table_def *t, expr **
     return 0;
 }
 
-/* PROJECT of rows' rowid and columns, those of `values` as they are set there. */
+/* PROJECT of rows' rowid and columns, those of `values` as they are set there, and of FROM. */
 static rel *project_rows(binder *b, const sql_stmt *s, rel *with_steps, const rel *rows,
-                         expr *const *values) {
+                         expr *const *values, const scope *from) {
     const table_def *t = s->table;
-    rel *p = rel_project(b->mem, with_steps, t->ncolumns + 1);
+    int n = t->ncolumns + 1;
+    rel *p = rel_project(b->mem, with_steps, n + from->n);
     p->project.exprs[0] = rowid_expr(b, s, rows, &p->cols[0]);
-    for (int i = 0; i < t->ncolumns; i++) {
-        const rel_column *old = &rows->cols[i];
+    for (int i = 1; i < p->ncols; i++) {
+        const scope_column *beside = i < n ? NULL : &from->cols[i - n];
+        const rel_column *old = &rows->cols[i - 1];
         int id = new_id(b);
-        expr *x = expr_column(b->mem, old->id, old->type, old->name);
-        if (values && values[i])
-            x = values[i];
+        expr *x = beside ? expr_column(b->mem, beside->id, beside->type, beside->name)
+                         : expr_column(b->mem, old->id, old->type, old->name);
+        if (i < n && values && values[i - 1])
+            x = values[i - 1];
         else
             id_copy(b, id, x); /* so that RETURNING's calls know those of SET and WHERE */
-        p->cols[i + 1] = (rel_column){id, t->columns[i].type, t->columns[i].name, {NULL, 0}};
-        p->project.exprs[i + 1] = (rel_expr){x, id};
+        str name = beside ? beside->name : t->columns[i - 1].name;
+        p->cols[i] =
+            (rel_column){id, beside ? beside->type : t->columns[i - 1].type, name, {NULL, 0}};
+        p->project.exprs[i] = (rel_expr){x, id};
     }
     return p;
 }
 
 int bind_update(binder *b, ast *a, sql_stmt *s) {
-    scope *rows = ARENA_NEW(b->mem, scope);
+    scope *rows = ARENA_NEW(b->mem, scope), from = {.outer = NULL}, none = {.outer = NULL};
     lift steps = {{0}};
     rel *r;
     s->kind = STMT_UPDATE;
-    int status = target_rows(b, a, s, rows, &r);
+    int status = target_rows(b, a, s, rows, &from, &r);
     if (status)
         return status;
     const table_def *t = s->table;
@@ -414,21 +439,25 @@ int bind_update(binder *b, ast *a, sql_stmt *s) {
     status = bind_assignments(b, a, t, values);
     if (status)
         return status;
-    s->query = project_rows(b, s, lift_place(b, &steps, r), r, values);
+    const scope *kept = a->returning ? &from : &none;
+    s->query = project_rows(b, s, lift_place(b, &steps, r), r, values, kept);
+    s->update_from = a->from != NULL;
+    if (a->from) /* that several rows of FROM set a row alike is no contradiction */
+        s->query = rel_distinct(b->mem, s->query);
     status = bind_checks(b, t, s);
-    return status ? status : bind_returning(b, a, target_name(a, s), s);
+    return status ? status : bind_returning(b, a, target_name(a, s), kept, s);
 }
 
 int bind_delete(binder *b, ast *a, sql_stmt *s) {
-    scope *rows = ARENA_NEW(b->mem, scope);
+    scope *rows = ARENA_NEW(b->mem, scope), none = {.outer = NULL};
     rel *r;
     s->kind = STMT_DELETE;
-    int status = target_rows(b, a, s, rows, &r);
+    int status = target_rows(b, a, s, rows, &none, &r);
     if (status)
         return status;
     if (a->returning) {
-        s->query = project_rows(b, s, r, r, NULL);
-        return bind_returning(b, a, target_name(a, s), s);
+        s->query = project_rows(b, s, r, r, NULL, &none);
+        return bind_returning(b, a, target_name(a, s), NULL, s);
     }
     s->query = rel_project(b->mem, r, 1);
     s->query->project.exprs[0] = rowid_expr(b, s, r, &s->query->cols[0]);

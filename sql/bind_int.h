@@ -151,6 +151,7 @@ typedef struct binder {
     int view_depth; /* > 0: positions are another text's */
     scope *scope;
     const scope *beside; /* of an ON: the tables before the comma, which it does not see */
+    str target;          /* of UPDATE … FROM: what the table that it changes is called */
     lift *lift;
     expr *guard;
     expr *inherited;          /* of the query being bound: the guard that all its calls have */
@@ -303,8 +304,9 @@ int bind_stmt(binder *b, ast *a, sql_stmt *s);   /* bind.c */
 int bind_insert(binder *b, ast *a, sql_stmt *s); /* bind_dml.c */
 int bind_update(binder *b, ast *a, sql_stmt *s);
 int bind_delete(binder *b, ast *a, sql_stmt *s);
-/* bind_returning.c: after s->query; `alias`: what the table is called there. */
-int bind_returning(binder *b, const ast *a, str alias, sql_stmt *s);
+/* bind_returning.c: after s->query. `alias`: what the table is called there; `from` (or NULL): the
+ * columns of UPDATE's FROM, which are the query's last. */
+int bind_returning(binder *b, const ast *a, str alias, const scope *from, sql_stmt *s);
 int bind_copy_from(binder *b, ast *a, sql_stmt *s); /* bind_copy.c */
 int bind_copy_to(binder *b, ast *a, sql_stmt *s);
 int bind_create_table(binder *b, ast *a, sql_stmt *s); /* bind_ddl.c */

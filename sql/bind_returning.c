@@ -1,7 +1,7 @@
 /*
  * bind_returning.c - RETURNING: what a statement says of the rows that it has written.
  *
- *   a written row   rowid | column 1 … n | step 1 … m
+ *   a written row   rowid | column 1 … n | FROM's column 1 … f | step 1 … m
  *
  * Its expressions are evaluated once a row is written: then a generated key, and what ON CONFLICT
  * made of the row, are known. LLM calls and subqueries in them are steps of the query that gives
@@ -18,7 +18,8 @@ typedef struct id_range {
 
 /* The columns by the query's ids; in `made` the key that INSERT may make, and what DO UPDATE may
  * change. */
-static void written_row(binder *b, const sql_stmt *s, str alias, scope *row, id_range *made) {
+static void written_row(binder *b, const sql_stmt *s, str alias, const scope *from, scope *row,
+                        id_range *made) {
     const table_def *t = s->table;
     bool insert = s->kind == STMT_INSERT, named = false;
     const rel_column *cols = s->query->cols + !insert; /* behind the rowid */
@@ -38,6 +39,12 @@ static void written_row(binder *b, const sql_stmt *s, str alias, scope *row, id_
     if (!named)
         scope_add(b, row, alias, STR("rowid"), rowid, TYPE_INTEGER)->secret = true;
     made->high = b->next_id;
+    for (int i = 0; from && i < from->n; i++) {
+        const scope_column *c = &from->cols[i];
+        scope_column *own = scope_add(b, row, c->table, c->name, cols[t->ncolumns + i].id, c->type);
+        own->merged = c->merged;
+        own->secret = c->secret;
+    }
 }
 
 static void search_id(void *ctx, int id) {
@@ -95,7 +102,7 @@ static int keep_outputs(binder *b, const output *outs, int n, const scope *slots
     return 0;
 }
 
-int bind_returning(binder *b, const ast *a, str alias, sql_stmt *s) {
+int bind_returning(binder *b, const ast *a, str alias, const scope *from, sql_stmt *s) {
     if (!a->returning)
         return 0;
     scope row = {.outer = NULL}, slots = {.outer = NULL}, *outer = b->scope;
@@ -103,7 +110,7 @@ int bind_returning(binder *b, const ast *a, str alias, sql_stmt *s) {
     output *outs;
     id_range made;
     int n, nrow = s->query->ncols;
-    written_row(b, s, alias, &row, &made);
+    written_row(b, s, alias, from, &row, &made);
     scope_add(b, &slots, alias, STR("rowid"),
               s->kind == STMT_INSERT ? made.low : s->query->cols[0].id, TYPE_INTEGER);
     b->scope = &row;
@@ -118,7 +125,8 @@ int bind_returning(binder *b, const ast *a, str alias, sql_stmt *s) {
         return status;
     for (int i = 0; i < s->table->ncolumns; i++)
         scope_add(b, &slots, alias, row.cols[i].name, row.cols[i].id, row.cols[i].type);
-    for (int i = nrow; i < s->query->ncols; i++) {
+    int behind = from ? nrow - from->n : nrow;
+    for (int i = behind; i < s->query->ncols; i++) {
         const rel_column *c = &s->query->cols[i];
         scope_add(b, &slots, alias, c->name, c->id, c->type);
     }

@@ -80,11 +80,12 @@ explainable(A) ::= insert(I) returning(R). {
     A = I;
     A->returning = R;
 }
-explainable(A) ::= UPDATE name(N) target_alias(T) SET assignments(L) where_opt(W) returning(R). {
+explainable(A) ::= UPDATE name(N) target_alias(T) SET assignments(L) from_opt(F) where_opt(W) returning(R). {
     A = ast_new(p, AST_UPDATE);
     A->name = ident_of(p, N);
     A->name2 = ident_of(p, T);
     A->items = *L;
+    A->from = F;
     A->where = W;
     A->returning = R;
 }

@@ -50,8 +50,6 @@ static const struct {
      "there are no temporary tables: WITH name AS (…), or DROP TABLE later"},
     {NULL, TK_KEY, NULL, TK_ID, "AUTOINCREMENT",
      "an INTEGER PRIMARY KEY numbers its rows by itself"},
-    {"UPDATE", ANY_CODE, NULL, TK_FROM, NULL,
-     "write SET column = (SELECT … WHERE …), and WHERE EXISTS (…) for the rows"},
     {"DELETE", ANY_CODE, NULL, TK_USING, NULL, "write WHERE column IN (SELECT …)"},
     {NULL, 0, NULL, TK_FROM, NULL, "begin with SELECT * FROM"},
     {NULL, 0, NULL, TK_DESC, NULL,

@@ -218,7 +218,10 @@ static bool stands_beside(binder *b, const node *n) {
         return false;
     fail_ident(b, n->qualifier, "this ON does not see table \"%.*s\"", (int)n->qualifier.name.n,
                n->qualifier.name.p);
-    err_hint(b->e, "JOIN binds tighter than a comma: write CROSS JOIN for the comma before it");
+    if (b->target.n && str_equal_nocase(b->target, n->qualifier.name))
+        err_hint(b->e, "conditions on the table that UPDATE changes stand in WHERE");
+    else
+        err_hint(b->e, "JOIN binds tighter than a comma: write CROSS JOIN for the comma before it");
     return true;
 }
 

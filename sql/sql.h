@@ -502,8 +502,8 @@ struct sql_stmt {
     stmt_kind kind;
     str text; /* of this statement alone, for history and messages */
     /* SELECT; rows to insert (in table column order, all columns,
-     * cast); UPDATE: rowid, then all columns' new values, cast; DELETE:
-     * rowid, for RETURNING all columns too; COPY TO and CREATE TABLE AS: the rows; WARM: the query */
+     * cast); UPDATE: rowid, then all columns' new values, cast, for RETURNING
+     * those of FROM too; DELETE: rowid, for RETURNING all columns too; COPY TO and CREATE TABLE AS: the rows; WARM: the query */
     rel *query;
     int ncalls;
     llm_call **calls; /* every LLM call in it */
@@ -523,6 +523,7 @@ struct sql_stmt {
     /* per table column, or NULL: keep; slots: old row 0..n-1, excluded row n..2n-1 */
     expr **conflict_set;
     expr *conflict_where;
+    bool update_from; /* UPDATE … FROM: a row may be there twice, which is an error */
     /* RETURNING, over each row once it is written; slots: 0 its rowid, 1..n its columns, then what
      * `query` gives behind the row */
     int nreturning;

@@ -75,6 +75,7 @@ static void test_first(void **state) {
         {"INSERT INTO reviews (sc|", "score"},
         {"UPDATE movies SET ye|", "year"},
         {"UPDATE movies SET year = 1 RET|", "RETURNING"},
+        {"UPDATE movies SET year = score FROM rev|", "reviews"},
         {"INSERT INTO movies VALUES (1) RETURNING na|", "name"},
         {"DELETE FROM movies RETURNING ye|", "year"},
         {"SET ps|", "psm"},
