@@ -6,6 +6,7 @@
  * a model.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -192,7 +193,17 @@ static int shell_finish(shell *sh, int code) {
     return code;
 }
 
+/* The number of a standard stream that is closed would be given to the next file that is opened,
+ * and rows be written into that: what takes its place can be neither written nor read. */
+static void hold_streams(void) {
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+        if (fcntl(fd, F_GETFD) < 0 &&
+            open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY) != fd)
+            _exit(SHELL_FAILED);
+}
+
 int shell_main(int argc, char **argv) {
+    hold_streams();
     args a;
     err e = {.pos = -1};
     int code = SHELL_OK;
