@@ -112,7 +112,9 @@ static void run_pending(repl *r, const char *first, const char *next) {
         if (kind == PIECE_PARTIAL)
             break;
         at += length;
-        used = at;
+        /* A blank before a statement stays with it: it keeps it out of the history. */
+        if (kind != PIECE_BLANK || at == text.n)
+            used = at;
     }
     if (used == 0)
         return;
