@@ -129,12 +129,20 @@ static void claim_keys(void) {
     tcsetattr(STDIN_FILENO, TCSANOW, &modes);
 }
 
+static void paste_mode(const editor *ed, bool on) {
+    if (!ed->paste_enabled)
+        return;
+    fputs(on ? PASTE_ON : PASTE_OFF, stdout);
+    fflush(stdout);
+}
+
 static void after_signal(editor *ed) {
     if (signals_resized())
         el_resize(ed->el);
     if (signals_continued()) {
         el_set(ed->el, EL_PREP_TERM, 1);
         claim_keys();
+        paste_mode(ed, true);
         el_set(ed->el, EL_REFRESH);
     }
 }
@@ -599,13 +607,6 @@ static void set_prompt(editor *ed, const char *prompt) {
     if (color)
         buf_printf(&ed->prompt_text, "\1%s\1", style_off(true, STYLE_PROMPT));
     buf_append_c(&ed->prompt_text, prompt + n);
-}
-
-static void paste_mode(const editor *ed, bool on) {
-    if (!ed->paste_enabled)
-        return;
-    fputs(on ? PASTE_ON : PASTE_OFF, stdout);
-    fflush(stdout);
 }
 
 void editor_feed(editor *ed, str typed) {

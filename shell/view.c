@@ -52,6 +52,11 @@ static void fit_cells(view *v) {
 }
 
 static void draw(view *v) {
+    if (signals_continued()) { /* the terminal was the caller's meanwhile */
+        endwin();
+        refresh();
+        curs_set(0);
+    }
     if (signals_resized()) {
         int columns, rows;
         term_size(&columns, &rows);
