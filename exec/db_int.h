@@ -205,7 +205,7 @@ void model_sql(const model_def *m, buf *out);
 void name_sql(str name, buf *out);
 
 /* Deletes the entries that a model's file made: `what` 0 both, 1 KV, 2 answers (model_files.c). */
-int model_files_clear(db *d, cache *c, str source, int what, err *e);
+int model_files_clear(cache *c, str source, int what, err *e);
 
 /* ---- system tables (op_system.c) ------------------------------------------------------------- */
 

@@ -1,15 +1,16 @@
 /*
  * model_files.c - which entries of the cache belong to which model file.
  *
- *   fact/model_file/<path>   array of {fingerprint, content, bytes, mtime}, one per way it was
- *                            opened
+ *   the cache's note "model_files": array of {fingerprint, content, path, stamp}, one per file and
+ *   way it was opened
  *
  * A fingerprint covers options, machine and samples of the weights (ENGINE 3): enough to tell
  * models apart without reading gigabytes at every start, not to tell that one weight was edited. So
- * a file whose size or time is not the one on record is read whole, and if its bytes are others,
- * what the old one left is dropped, with a notice. Entries that another machine or another option
- * made of the same bytes stay. Invariant: this is decided before the first entry of the statement
- * is looked up.
+ * a file whose stamp (size, times, inode) is not the one on record is read whole, and if its bytes
+ * are others, what the old one left is dropped, with a notice; so is what another file left that
+ * the samples do not tell from this one. Entries that another machine or another option made of the
+ * same bytes stay. Invariant: this is decided before the first entry of the statement is looked up,
+ * and entries are believed only of a fingerprint whose content is on record.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,65 +20,109 @@
 #include "db_int.h"
 #include "llm_int.h"
 
-enum { FINGERPRINTS_MAX = 16, CHUNK = 4 << 20 };
+enum { RECORDS_MAX = 256, CHUNK = 4 << 20, SHARDS_MAX = 1000 };
+
+#define NOTE_KEY STR("model_files")
 
 typedef struct file_record {
-    hash128 fingerprint, content;
-    uint64_t bytes;
-    int64_t mtime_ns;
+    hash128 fingerprint, content, path, stamp;
 } file_record;
 
-static void record_key(const char *path, buf *out) {
-    char *real = realpath(path, NULL); /* NULL for what is no file: test:hash */
-    buf_printf(out, "model_file/%s", real ? real : path);
-    free(real);
-}
+static const hash128 none;
 
-static void look_at_file(const llm_model_info *info, file_record *out) {
-    struct stat st;
-    *out = (file_record){.fingerprint = info->fingerprint};
-    if (stat(info->path, &st) == 0) {
-        out->bytes = (uint64_t)st.st_size;
-        out->mtime_ns = (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec;
+/* ---- files ----------------------------------------------------------------------------------- */
+
+/* How many files a model is: as many as x-00001-of-00003.gguf says, else one. */
+static int shard_count(const char *path) {
+    static const char tail[] = "-00001-of-00003.gguf";
+    size_t n = strlen(path), k = sizeof tail - 1;
+    if (n <= k || memcmp(path + n - k, tail, 10) != 0 || memcmp(path + n - 5, ".gguf", 5) != 0)
+        return 1;
+    int count = 0;
+    for (size_t i = n - 10; i < n - 5; i++) {
+        if (path[i] < '0' || path[i] > '9')
+            return 1;
+        count = count * 10 + path[i] - '0';
     }
+    return BASE_MIN(BASE_MAX(count, 1), (int)SHARDS_MAX);
 }
 
-/* A hash of the hashes of the file's chunks; zero for what cannot be read. */
-static hash128 content_hash(const char *path) {
-    hash128 zero = {0, 0};
+/* x-00012-of-… for shard 11: the name's own number, which is 00001, is written over. */
+static void shard_path(const char *path, int shard, buf *out) {
+    buf_clear(out);
+    buf_append_c(out, path);
+    if (shard == 0)
+        return;
+    char *end = out->p + out->n - 14; /* of the first number */
+    for (int number = shard + 1; number > 0; number /= 10)
+        *--end = (char)('0' + number % 10);
+}
+
+hash128 model_files_stamp(const char *path) {
+    buf b = {0}, name = {0};
+    for (int i = 0; i < shard_count(path); i++) {
+        struct stat st;
+        shard_path(path, i, &name);
+        if (stat(name.p, &st) != 0)
+            continue;
+        int64_t facts[] = {(int64_t)st.st_size,        (int64_t)st.st_ino,
+                           (int64_t)st.st_mtim.tv_sec, (int64_t)st.st_mtim.tv_nsec,
+                           (int64_t)st.st_ctim.tv_sec, (int64_t)st.st_ctim.tv_nsec};
+        buf_append(&b, facts, sizeof facts);
+    }
+    hash128 stamp = b.n ? hash_128(b.p, b.n) : none;
+    buf_free(&b);
+    buf_free(&name);
+    return stamp;
+}
+
+/* Appends the hashes of a file's chunks. */
+static void hash_file(const char *path, char *chunk, buf *hashes) {
     FILE *f = fopen(path, "re");
     if (!f)
-        return zero;
-    char *chunk = mem_alloc(CHUNK);
-    buf hashes = {0};
+        return;
     for (size_t n; (n = fread(chunk, 1, CHUNK, f)) > 0;) {
         hash128 h = hash_128(chunk, n);
-        buf_append(&hashes, &h, sizeof h);
+        buf_append(hashes, &h, sizeof h);
     }
-    hash128 all = ferror(f) || hashes.n == 0 ? zero : hash_128(hashes.p, hashes.n);
-    buf_free(&hashes);
-    free(chunk);
+    if (ferror(f))
+        buf_clear(hashes);
     fclose(f);
+}
+
+/* A hash of the hashes of the files' chunks; zero for what cannot be read. */
+static hash128 content_hash(const char *path) {
+    char *chunk = mem_alloc(CHUNK);
+    buf hashes = {0}, name = {0};
+    for (int i = 0; i < shard_count(path); i++) {
+        shard_path(path, i, &name);
+        hash_file(name.p, chunk, &hashes);
+    }
+    hash128 all = hashes.n ? hash_128(hashes.p, hashes.n) : none;
+    buf_free(&hashes);
+    buf_free(&name);
+    free(chunk);
     return all;
 }
 
-static bool same_stat(const file_record *a, const file_record *b) {
-    return a->bytes == b->bytes && a->mtime_ns == b->mtime_ns;
+static hash128 path_hash(const char *path) {
+    char *real = realpath(path, NULL); /* NULL for what is no file: test:hash */
+    const char *name = real ? real : path;
+    hash128 h = hash_128(name, strlen(name));
+    free(real);
+    return h;
 }
 
-/* The records of a path, at most FINGERPRINTS_MAX;
- * a record that cannot be read is one not known. */
-static int records_read(db *d, str key, file_record *out) {
-    arena *a = arena_new();
-    err ignored = {0};
-    bool found = false;
-    str bytes;
+/* ---- records --------------------------------------------------------------------------------- */
+
+static int records_read(cache *c, file_record *out) {
+    buf bytes = {0};
     int n = 0;
-    if (db_recall(d, key, a, &bytes, &found, &ignored) == 0 && found)
-        n = (int)BASE_MIN(bytes.n / sizeof *out, (size_t)FINGERPRINTS_MAX);
+    if (cache_note(c, NOTE_KEY, &bytes))
+        n = (int)BASE_MIN(bytes.n / sizeof *out, (size_t)RECORDS_MAX);
     if (n)
         memcpy(out, bytes.p, sizeof *out * (size_t)n);
-    arena_free(a);
+    buf_free(&bytes);
     return n;
 }
 
@@ -94,65 +139,95 @@ static int drop_entries(cache *c, hash128 fingerprint, bool kv, bool answers, ui
     return status;
 }
 
-/* Whether the record on hand is what the file still is, by size and time. */
+/* Whether the file is what it was, by its stamp. One that
+ * is gone is what it was: the open engine still has it. */
 static bool is_known(const file_record *records, int n, const file_record *now) {
     for (int i = 0; i < n; i++)
-        if (hash128_equal(records[i].fingerprint, now->fingerprint))
-            return same_stat(&records[i], now);
+        if (hash128_equal(records[i].fingerprint, now->fingerprint) &&
+            hash128_equal(records[i].path, now->path))
+            return hash128_equal(now->stamp, records[i].stamp) || hash128_equal(now->stamp, none);
     return false;
 }
 
-bool model_files_check(exec_ctx *ctx, cache *c, const llm_model_info *info) {
-    file_record now, records[FINGERPRINTS_MAX + 1];
-    buf key = {0};
-    err ignored = {0};
-    uint64_t dropped[2] = {0, 0};
-    bool usable = true;
-    int kept = 0;
-    record_key(info->path, &key);
-    int n = records_read(ctx->db, buf_str(&key), records);
-    look_at_file(info, &now);
-    if (is_known(records, n, &now)) {
-        buf_free(&key);
-        return true;
+/* What becomes of the records when a file is looked at. */
+typedef struct review {
+    file_record now, kept[RECORDS_MAX + 1];
+    int nkept;
+    bool on_record;      /* its content is on record for its fingerprint */
+    bool changed, alike; /* the file was another; another file has its fingerprint */
+    uint64_t dropped[2];
+} review;
+
+static int review_record(review *w, cache *c, file_record r, err *e) {
+    bool same_print = hash128_equal(r.fingerprint, w->now.fingerprint);
+    bool same_path = hash128_equal(r.path, w->now.path);
+    if (hash128_equal(r.content, w->now.content)) {
+        w->on_record = w->on_record || same_print;
+        if (same_path) /* copied or touched: the bytes are the same */
+            r.stamp = w->now.stamp;
+        if (!same_path || !same_print)
+            w->kept[w->nkept++] = r;
+        return 0;
     }
-    now.content = content_hash(info->path);
-    for (int i = 0; i < n; i++) {
-        if (!hash128_equal(records[i].content, now.content)) {
-            usable = drop_entries(c, records[i].fingerprint, true, true, dropped, &ignored) == 0 &&
-                     usable;
-        } else if (!hash128_equal(records[i].fingerprint, now.fingerprint)) {
-            records[kept] = records[i];
-            records[kept].mtime_ns = now.mtime_ns; /* copied or touched: the bytes are the same */
-            records[kept++].bytes = now.bytes;
-        }
+    if (!same_print && !same_path) {
+        w->kept[w->nkept++] = r;
+        return 0;
     }
-    if (dropped[0] + dropped[1] > 0)
-        exec_notice(
-            ctx,
-            "the model file %s changed: %llu KV blocks and %llu answers of the old one were "
-            "dropped",
-            info->path, (unsigned long long)dropped[0], (unsigned long long)dropped[1]);
-    if (kept == FINGERPRINTS_MAX)
-        memmove(records, records + 1, sizeof *records * (size_t)--kept);
-    records[kept++] = now;
-    if (usable)
-        db_remember(ctx->db, buf_str(&key),
-                    (str){(const char *)records, sizeof *records * (size_t)kept}, &ignored);
-    buf_free(&key);
-    return usable;
+    w->changed = w->changed || same_path;
+    w->alike = w->alike || !same_path;
+    return drop_entries(c, r.fingerprint, true, true, w->dropped, e);
 }
 
-int model_files_clear(db *d, cache *c, str source, int what, err *e) {
-    file_record records[FINGERPRINTS_MAX];
+static void tell_review(exec_ctx *ctx, const review *w, const char *path) {
+    unsigned long long blocks = w->dropped[0], answers = w->dropped[1];
+    if (blocks + answers == 0)
+        return;
+    if (w->changed)
+        exec_notice(ctx,
+                    "the model file %s changed: %llu KV blocks and %llu answers of the old one "
+                    "were dropped",
+                    path, blocks, answers);
+    else if (w->alike)
+        exec_notice(ctx,
+                    "%llu KV blocks and %llu answers were dropped: they are of another model "
+                    "file, which differs from %s in few weights",
+                    blocks, answers, path);
+}
+
+bool model_files_check(exec_ctx *ctx, cache *c, const llm_model_info *info) {
+    file_record records[RECORDS_MAX];
+    review w = {.now = {.fingerprint = info->fingerprint,
+                        .path = path_hash(info->path),
+                        .stamp = model_files_stamp(info->path)}};
+    err ignored = {0};
+    bool usable = true;
+    int n = records_read(c, records);
+    if (is_known(records, n, &w.now))
+        return true;
+    w.now.content = content_hash(info->path);
+    for (int i = 0; i < n; i++)
+        usable = review_record(&w, c, records[i], &ignored) == 0 && usable;
+    uint64_t unknown[2] = {0, 0};
+    if (!w.on_record) /* entries that no record vouches for */
+        usable = drop_entries(c, info->fingerprint, true, true, unknown, &ignored) == 0 && usable;
+    tell_review(ctx, &w, info->path);
+    if (w.nkept == RECORDS_MAX)
+        memmove(w.kept, w.kept + 1, sizeof *w.kept * (size_t)--w.nkept);
+    w.kept[w.nkept++] = w.now;
+    str bytes = {(const char *)w.kept, sizeof *w.kept * (size_t)w.nkept};
+    bool kept = usable && cache_note_put(c, NOTE_KEY, bytes, &ignored) == 0;
+    return kept || (usable && w.on_record);
+}
+
+int model_files_clear(cache *c, str source, int what, err *e) {
+    file_record records[RECORDS_MAX];
     uint64_t dropped[2] = {0, 0};
-    buf key = {0};
     char *path = mem_strndup(source.p, source.n);
-    record_key(path, &key);
-    int status = 0, n = records_read(d, buf_str(&key), records);
+    hash128 of = path_hash(path);
+    int status = 0, n = records_read(c, records);
     for (int i = 0; i < n && status == 0; i++)
-        status = drop_entries(c, records[i].fingerprint, what != 2, what != 1, dropped, e);
-    buf_free(&key);
+        if (hash128_equal(records[i].path, of))
+            status = drop_entries(c, records[i].fingerprint, what != 2, what != 1, dropped, e);
     free(path);
     return status;
 }

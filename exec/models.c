@@ -2,8 +2,8 @@
  * models.c - which model a call means, and the engines that are open.
  *
  * Invariant: one engine per distinct (path, options) and db; it stays open until the db closes, so
- * that a second statement starts with packed weights; an outdated one (llm.h) stays open too, since
- * others may hold its facts, but is not handed out again. What a call names comes first, then SET
+ * that a second statement starts with packed weights; an outdated one (llm.h), or one whose file is
+ * another by now, stays open too, since others may hold its facts, but is not handed out again. What a call names comes first, then SET
  * model, then --model or KVASIR_MODEL (each a name or a path), then the file that the quick start
  * fetches.
  */
@@ -17,7 +17,8 @@
 static const char DEFAULT_MODEL[] = "SmolLM2-135M-Instruct.Q4_1.gguf";
 
 typedef struct model_slot {
-    char *key; /* path and options as text */
+    char *key;     /* path and options as text */
+    hash128 stamp; /* of the file when it was opened (model_files.c) */
     llm_engine *engine;
 } model_slot;
 
@@ -107,6 +108,11 @@ static int open_engine(const settings *s, const char *path, bool load_now, llm_e
     return status;
 }
 
+/* A file that is gone has not been replaced: its engine has it mapped. */
+static bool is_replaced(const model_slot *slot, hash128 stamp) {
+    return !hash128_equal(stamp, slot->stamp) && !hash128_equal(stamp, (hash128){0, 0});
+}
+
 int models_engine(db *d, const settings *s, const catalog *c, str name, llm_engine **out, err *e) {
     struct models **slot = db_models(d);
     buf path = {0}, key = {0};
@@ -118,14 +124,15 @@ int models_engine(db *d, const settings *s, const catalog *c, str name, llm_engi
                s->attention, (int)s->sink_tokens, (int)s->window_tokens, s->kv_dtype, s->device);
     *out = NULL;
     bool outdated = false;
+    hash128 stamp = model_files_stamp(path.p ? path.p : "");
     for (int i = 0; i < m->count && status == 0; i++)
         if (strcmp(m->slots[i].key, key.p) == 0) {
-            outdated = llm_engine_outdated(m->slots[i].engine);
+            outdated = llm_engine_outdated(m->slots[i].engine) || is_replaced(&m->slots[i], stamp);
             *out = outdated ? NULL : m->slots[i].engine;
         }
     if (status == 0 && !*out && (status = open_engine(s, path.p, outdated, out, e)) == 0) {
         m->slots = mem_realloc(m->slots, sizeof *m->slots * (size_t)(m->count + 1));
-        m->slots[m->count++] = (model_slot){mem_strndup(key.p, key.n), *out};
+        m->slots[m->count++] = (model_slot){mem_strndup(key.p, key.n), stamp, *out};
     }
     buf_free(&path);
     buf_free(&key);

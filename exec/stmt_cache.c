@@ -136,7 +136,7 @@ static int clear_model(stmt *s, cache *c, sql_stmt *x, err *e) {
     const model_def *m = catalog_model(txn_catalog(s->db->active), x->name);
     if (!m)
         return err_set(e, ERR_BIND, "no model \"%.*s\"", (int)x->name.n, x->name.p);
-    return model_files_clear(s->db, c, m->source, x->clear, e);
+    return model_files_clear(c, m->source, x->clear, e);
 }
 
 static int unpin(stmt *s, cache *c, str name, err *e) {

@@ -6,10 +6,11 @@
  *   cache_write.c  the write-behind thread: batches, eviction, failures
  *   cache_pins.c   which blocks eviction must leave alone
  *   cache_items.c  what is stored, for people: lists, identities, clearing by identity
+ *   cache_notes.c  small facts about what is stored
  *   cache_check.c  walks the file's pages without LMDB, before LMDB may see them
  *
  * Trees: "kv" and "answers" (16-byte key → value), "use" (space byte + key → use record), "format"
- * ("version" → u32, "sketch" → how often keys were wanted), "pins" (cache_pins.c). A value:
+ * ("version" → u32, "sketch" → how often keys were wanted, notes), "pins" (cache_pins.c). A value:
  *
  *   0     4       8        12         16         24    32    48             48 + 64·n
  *   +-----+-------+--------+----------+----------+-----+-----+--------------+---------+

@@ -356,6 +356,10 @@ size_t cache_items(cache *c, cache_space space, arena *a, cache_item **out);
 bool cache_identity(cache *c, cache_space space, hash128 key, buf *out);
 /* Deletes the values whose identity begins with `identity`; *deleted (may be NULL): how many. */
 int cache_clear_matching(cache *c, cache_space space, str identity, uint64_t *deleted, err *e);
+/* Small facts about what is stored, lost with the cache and only with it. Appends the bytes of
+ * `key`; false: there are none, or they are damaged. */
+bool cache_note(cache *c, str key, buf *out);
+int cache_note_put(cache *c, str key, str bytes, err *e);
 /* Walks every page of a cache.mdb that nobody has open, without LMDB: 0,
  * or ERR_CORRUPT with what is wrong and on which page. Every opening that
  * is alone does this first, so that LMDB never meets a damaged page. */

@@ -228,6 +228,17 @@ static void copy_file(const char *from, const char *to) {
     assert_int_equal(fclose(out), 0);
 }
 
+/* Another weight, where no sample is taken of them. */
+static void change_weight(const char *file) {
+    int fd = open(file, O_RDWR | O_CLOEXEC);
+    struct stat st;
+    unsigned char byte = 0;
+    assert_true(fd >= 0 && fstat(fd, &st) == 0 && pread(fd, &byte, 1, st.st_size - 4096) == 1);
+    byte ^= 0x10;
+    assert_int_equal(pwrite(fd, &byte, 1, st.st_size - 4096), 1);
+    close(fd);
+}
+
 static void warmed_prefixes_are_found_and_go_with_their_model(void **state) {
     (void)state;
     static const char few[] = "SELECT id, LLM('Is {body} long?', body, topic, model => m) "
@@ -267,20 +278,83 @@ static void warmed_prefixes_are_found_and_go_with_their_model(void **state) {
     session(NULL, "UNPIN V");
     assert_int_equal(session(NULL, pinned).first, 0);
 
-    /* another file of the same name: one weight is other */
-    int fd = open(copy, O_RDWR | O_CLOEXEC);
-    struct stat st;
-    unsigned char byte = 0;
-    assert_true(fd >= 0 && fstat(fd, &st) == 0 && pread(fd, &byte, 1, st.st_size - 4096) == 1);
-    byte ^= 0x10;
-    assert_int_equal(pwrite(fd, &byte, 1, st.st_size - 4096), 1);
-    close(fd);
+    change_weight(copy); /* another file of the same name */
     outcome changed = session(NULL, few);
     assert_non_null(strstr(changed.notice, "changed"));
     assert_non_null(strstr(changed.notice, "12 answers"));
     assert_int_equal(changed.sum.llm.reused_disk, 0);
     assert_int_equal(changed.sum.answers_stored, 0);
     assert_string_equal(session(NULL, few).notice, "");
+}
+
+/* One question of a database in memory, whose cache is not its own. */
+static outcome ask_in_memory(const char *model) {
+    buf sql = {0};
+    db_options options = {.path = NULL};
+    db *d;
+    err e;
+    assert_int_equal(db_open(&options, &d, &e), 0);
+    buf_printf(&sql, "SELECT LLM('Is {x} long?', 'a river' AS x, model => '%s') RETURNS BOOLEAN",
+               model);
+    outcome o = run_ok(d, sql.p);
+    buf_free(&sql);
+    db_close(d);
+    return o;
+}
+
+static void answers_are_believed_of_the_file_that_gave_them(void **state) {
+    (void)state;
+    char model[4096], one[128], two[128];
+    if (!find_model(model))
+        skip();
+    const char *usual = getenv("XDG_CACHE_HOME");
+    char *kept = usual ? strdup(usual) : NULL;
+    setenv("XDG_CACHE_HOME", directory, 1);
+    snprintf(one, sizeof one, "%s/one.gguf", directory);
+    snprintf(two, sizeof two, "%s/two.gguf", directory);
+    copy_file(model, one);
+    assert_int_equal(ask_in_memory(one).sum.answers_stored, 0);
+    assert_int_equal(ask_in_memory(one).sum.answers_stored, 1);
+
+    copy_file(model, two); /* the same bytes */
+    assert_int_equal(ask_in_memory(two).sum.answers_stored, 1);
+    change_weight(two);
+    outcome other = ask_in_memory(two);
+    assert_int_equal(other.sum.answers_stored, 0);
+    assert_non_null(strstr(other.notice, "changed: 0 KV blocks and 1 answers"));
+    assert_int_equal(ask_in_memory(two).sum.answers_stored, 1);
+    other = ask_in_memory(one); /* that weight is in no sample */
+    assert_int_equal(other.sum.answers_stored, 0);
+    assert_non_null(strstr(other.notice, "1 answers were dropped: they are of another model file"));
+
+    make_table(one); /* its engine is open when the file changes */
+    db *d = open_path();
+    static const char few[] = "SELECT LLM('Is {body} long?', body, model => m) RETURNS BOOLEAN "
+                              "FROM t WHERE id < 2";
+    run_ok(d, few);
+    assert_int_equal(run_ok(d, few).sum.answers_stored, 2);
+    change_weight(one);
+    other = run_ok(d, few);
+    assert_int_equal(other.sum.answers_stored, 0);
+    assert_non_null(strstr(other.notice, "changed"));
+    db_close(d);
+    assert_int_equal(session(NULL, few).sum.answers_stored, 2);
+
+    change_weight(one); /* as two no more: what one statement asks of both is not kept */
+    buf sql = {0};
+    buf_printf(&sql,
+               "SELECT LLM('Is {body} long?', body, model => m) RETURNS BOOLEAN, "
+               "LLM('Is {body} long?', body, model => '%s') RETURNS BOOLEAN "
+               "FROM t WHERE id < 2",
+               two);
+    session(NULL, sql.p);
+    assert_int_equal(session(NULL, sql.p).sum.answers_stored, 0);
+    buf_free(&sql);
+    if (kept)
+        setenv("XDG_CACHE_HOME", kept, 1);
+    else
+        unsetenv("XDG_CACHE_HOME");
+    free(kept);
 }
 
 /* Changes one digit of what the side files say that this machine computes. */
@@ -345,6 +419,7 @@ int main(int argc, char **argv) {
         TEST(two_processes_share_a_cache),
         TEST(files_in_another_encoding_are_told_of),
         TEST(warmed_prefixes_are_found_and_go_with_their_model),
+        TEST(answers_are_believed_of_the_file_that_gave_them),
         TEST(a_machine_that_computes_otherwise_is_found_out),
     };
     if (argc > 1)

@@ -291,6 +291,30 @@ static void test_cost_beats_recency(void **state) {
     assert_true(cost > lru + 0.03);
 }
 
+static void test_notes_stay_with_the_file(void **state) {
+    (void)state;
+    store *s = open_with(scratch("notes"), 0);
+    cache *c = cache_of(s);
+    buf b = {0};
+    assert_false(cache_note(c, STR("one"), &b));
+    OK(cache_note_put(c, STR("one"), STR("first"), &e));
+    OK(cache_note_put(c, STR("two"), STR(""), &e));
+    OK(cache_note_put(c, STR("one"), STR("second"), &e));
+    put_block(c, 1, 0, 1);
+    OK(cache_clear(c, CACHE_KV, &e));
+    OK(cache_clear(c, CACHE_ANSWERS, &e));
+    store_close(s);
+    s = open_with(scratch("notes"), 0);
+    c = cache_of(s);
+    assert_true(cache_note(c, STR("one"), &b));
+    assert_string_equal(b.p, "second");
+    assert_true(cache_note(c, STR("two"), &b));
+    assert_false(cache_note(c, STR("three"), &b));
+    assert_string_equal(b.p, "second");
+    buf_free(&b);
+    store_close(s);
+}
+
 static void test_two_stores_share_one_file(void **state) {
     (void)state;
     setenv("XDG_CACHE_HOME", scratch("xdg"), 1);
@@ -879,6 +903,7 @@ int main(void) {
         cmocka_unit_test(test_pins_outlast_eviction),
         cmocka_unit_test(test_pins_are_bounded),
         cmocka_unit_test(test_cost_beats_recency),
+        cmocka_unit_test(test_notes_stay_with_the_file),
         cmocka_unit_test(test_two_stores_share_one_file),
         cmocka_unit_test(test_two_processes),
         cmocka_unit_test(test_another_process_clears),
