@@ -8,9 +8,8 @@
  * products that has no split K and no reduction, and that gives each row the same bits at every
  * height (or, where there is no such, at those that it takes) and at every place of random data.
  * Among the algorithms that give those very bits, each range of heights gets the one that is
- * measured to be fastest: what is measured decides when a
- * product is done, never what it is. The library is loaded at run time: a build runs on hosts
- * without it. One stream at a time.
+ * measured to be fastest: what is measured decides when a product is done, never what it is. The
+ * library is loaded at run time: a build runs on hosts without it. One stream at a time.
  */
 #ifndef KVASIR_CUDA_GEMM_INT_H
 #define KVASIR_CUDA_GEMM_INT_H

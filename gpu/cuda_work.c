@@ -10,7 +10,8 @@
 
 #include "cuda_int.h"
 
-enum { LEAST_ROWS = 64, SPARE_STATES = 4096 };
+/* States: of prompts of up to so many chunks a pass is not cut. */
+enum { LEAST_ROWS = 64, ROW_CHUNKS = 2 };
 /* Left free for the library's kernels, graphs, and other programs. */
 static const size_t SPARE_BYTES = (size_t)256 << 20;
 
@@ -84,7 +85,7 @@ static int buffers_fit(cuda_work *w, int rows, err *e) {
     cudaError_t status;
     for (w->rows_cap = round_rows(BASE_MIN(BASE_MAX(rows, LEAST_ROWS), CUDA_PASS_ROWS));;
          w->rows_cap = round_rows(w->rows_cap / 2)) {
-        w->states_cap = w->rows_cap + BASE_MIN(w->rows_cap, SPARE_STATES) + states;
+        w->states_cap = ROW_CHUNKS * w->rows_cap + states;
         status = buffers_new(w, list, n);
         if (status == cudaSuccess && (room_is_left() || w->rows_cap <= LEAST_ROWS))
             return 0;

@@ -343,6 +343,27 @@ static void parts_hand_their_slots_over(void **state) {
     free(t);
 }
 
+/* A pass as high as a session makes it, of rows in their second chunk, is one part. */
+static void prompts_of_two_chunks_are_not_cut(void **state) {
+    (void)state;
+    enum { ROWS = 8192 };
+    fixture f;
+    fixture_open(&f, &models[0]);
+    cuda_work *w = work_open(&f, ROWS, 0);
+    int32_t table[BLOCKS];
+    for (int b = 0; b < BLOCKS; b++)
+        table[b] = b;
+    pass_row *rows = malloc(sizeof *rows * ROWS);
+    for (int i = 0; i < ROWS; i++)
+        rows[i] = (pass_row){i % TINY_VOCAB, PLAN_CHUNK + i % PLAN_CHUNK, table};
+    pass p = {.rows = rows, .nrows = ROWS};
+    err e = {0};
+    assert_int_equal(cuda_part_rows(w, &p, 0, &e), ROWS);
+    free(rows);
+    cuda_work_free(f.engine, w);
+    fixture_close(&f);
+}
+
 /* A graph knows where the pool was: when that moves, the same step is captured anew. */
 static void graphs_follow_the_pool(void **state) {
     (void)state;
@@ -462,6 +483,7 @@ const struct CMUnitTest forward_tests[] = {
     cmocka_unit_test(every_architecture_is_near_the_reference),
     cmocka_unit_test(bits_do_not_depend_on_company),
     cmocka_unit_test(parts_hand_their_slots_over),
+    cmocka_unit_test(prompts_of_two_chunks_are_not_cut),
     cmocka_unit_test(graphs_follow_the_pool),
     cmocka_unit_test(tops_are_those_of_the_logits),
 };
