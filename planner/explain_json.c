@@ -327,6 +327,18 @@ static void add_rules(cJSON *root, const plan *p) {
     }
 }
 
+/* cJSON's tabs as two spaces where they begin a line, else as one; inside texts there are none. */
+static void append_indented(buf *out, const char *text) {
+    bool begins = true;
+    for (const char *p = text; *p; p++) {
+        if (*p == '\t')
+            buf_append_c(out, begins ? "  " : " ");
+        else
+            buf_append_char(out, *p);
+        begins = *p == '\n' || (begins && *p == '\t');
+    }
+}
+
 void plan_print_json(const plan *p, const plan_actual *actual, buf *out) {
     cJSON *root = cJSON_CreateObject();
     bool *written = mem_zalloc((size_t)p->nnodes + 1);
@@ -337,7 +349,7 @@ void plan_print_json(const plan *p, const plan_actual *actual, buf *out) {
     add_estimate(root, "total", &p->total, p->has_llm);
     char *text = cJSON_Print(root);
     if (text)
-        buf_append_c(out, text);
+        append_indented(out, text);
     buf_append_char(out, '\n');
     free(text);
     free(written);

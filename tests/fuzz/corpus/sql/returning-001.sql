@@ -1,0 +1,1 @@
+UPDATE t AS x SET a = u.b FROM u JOIN v USING (k) WHERE x.id = u.k RETURNING x.*, (SELECT max(a) FROM t) AS m, LLM('Is {a} good?', x.a) = 'yes'

@@ -1,0 +1,1 @@
+INSERT INTO movies (title) VALUES ('a'), ('b') ON CONFLICT (id) DO UPDATE SET title = excluded.title RETURNING id, rowid, title || '!', CASE WHEN year > 2000 THEN NULL END
