@@ -82,11 +82,12 @@ static int bind_view(binder *b, const view_def *v, str alias, const list *column
                     MAX_VIEW_DEPTH, (int)v->name.n, v->name.p);
     const struct {
         int view_depth;
+        str view;
         bool mentions_rowid;
         err *e;
         cte_binding *ctes;
         scope *scope;
-    } saved = {b->view_depth, b->mentions_rowid, b->e, b->ctes, b->scope};
+    } saved = {b->view_depth, b->view, b->mentions_rowid, b->e, b->ctes, b->scope};
     ast *a;
     bool rowid;
     err inner = {0};
@@ -96,12 +97,14 @@ static int bind_view(binder *b, const view_def *v, str alias, const list *column
         status = err_set(&inner, ERR_CORRUPT, "it is no query");
     if (!status) {
         b->view_depth++;
+        b->view = v->name;
         b->mentions_rowid = rowid;
         b->e = &inner;
         b->ctes = NULL;
         b->scope = NULL; /* a view sees nothing of where it is used */
         status = derived_query(b, a->query, &r);
         b->view_depth = saved.view_depth;
+        b->view = saved.view;
         b->mentions_rowid = saved.mentions_rowid;
         b->e = saved.e;
         b->ctes = saved.ctes;

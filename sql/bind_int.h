@@ -149,6 +149,7 @@ typedef struct binder {
     bool mentions_rowid;
     bool compares_null;
     int view_depth; /* > 0: positions are another text's */
+    str view;       /* whose text that is: the view at hand */
     scope *scope;
     const scope *beside; /* of an ON: the tables before the comma, which it does not see */
     str target;          /* of UPDATE … FROM: what the table that it changes is called */

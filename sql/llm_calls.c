@@ -672,6 +672,24 @@ static bool any_volatile(const fields *f) {
     return false;
 }
 
+/* Which examples: a query, and a name that WITH
+ * gives, is known by the place where it is written. */
+static void key_examples(const binder *b, buf *out, const node *examples) {
+    int written = examples->pos;
+    if (examples->kind == NODE_COLUMN) {
+        const cte_binding *c = b->ctes;
+        while (c && !str_equal_nocase(c->def->name.name, examples->name.name))
+            c = c->outer;
+        if (!c) {
+            buf_printf(out, "|examples %.*s", (int)examples->name.name.n, examples->name.name.p);
+            return;
+        }
+        written = c->def->name.pos;
+    }
+    buf_printf(out, "|examples at %d in %zu:%.*s", written, b->view.n, (int)b->view.n,
+               b->view.p ? b->view.p : "");
+}
+
 static str call_key(binder *b, const node *n, const llm_call *call, const fields *f,
                     const node *examples) {
     buf k = {0};
@@ -686,10 +704,8 @@ static str call_key(binder *b, const node *n, const llm_call *call, const fields
     value_print_sql(&k, call->temperature);
     for (int i = 0; i < call->nstop; i++)
         value_print_sql(&k, value_text(call->stop[i]));
-    if (examples && examples->kind == NODE_COLUMN)
-        buf_printf(&k, "|examples %.*s", (int)examples->name.name.n, examples->name.name.p);
-    else if (examples)
-        buf_printf(&k, "|examples at %d in %d", examples->pos, b->view_depth);
+    if (examples)
+        key_examples(b, &k, examples);
     if (n->returns.given) {
         buf_printf(&k, "|returns %.*s", (int)n->returns.name.name.n, n->returns.name.name.p);
         for (int i = 0; i < n->returns.literals.n; i++)
