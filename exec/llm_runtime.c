@@ -276,6 +276,20 @@ int llm_runtime_examples(exec_ctx *ctx, err *e) {
 
 /* ---- what was learned ------------------------------------------------------------------------ */
 
+/* Besides the question, what may be answered: a text's length and the shares of other literals are
+ * no guide to these. */
+static void learned_key(const llm_call *call, hash128 fingerprint, buf *out) {
+    buf b = {0};
+    buf_printf(&b, "%d %d %d", (int)call->returns, call->max_tokens, call->examples != NULL);
+    for (int i = 0; i < call->nliterals; i++) {
+        buf_printf(&b, " %zu:", call->literals[i].n);
+        buf_append_str(&b, call->literals[i]);
+    }
+    call_fact_key(call, "learned", fingerprint, out);
+    buf_printf(out, "/%016llx", (unsigned long long)hash64(b.p, b.n, 0));
+    buf_free(&b);
+}
+
 bool facts_recall(exec_ctx *ctx, const llm_call *call, hash128 fingerprint, call_facts *out) {
     buf key = {0};
     str bytes;
@@ -286,7 +300,7 @@ bool facts_recall(exec_ctx *ctx, const llm_call *call, hash128 fingerprint, call
         return true;
     }
     arena *a = arena_new();
-    call_fact_key(call, "learned", fingerprint, &key);
+    learned_key(call, fingerprint, &key);
     /* A fact that cannot be read is a fact not known. */
     bool ok = db_recall(ctx->db, buf_str(&key), a, &bytes, &found, &ignored) == 0 && found &&
               bytes.n == sizeof *out;
@@ -306,7 +320,7 @@ bool facts_for_plan(exec_ctx *ctx, const llm_call *call, hash128 fingerprint, ca
 int facts_remember(exec_ctx *ctx, const llm_call *call, hash128 fingerprint,
                    const call_facts *facts, err *e) {
     buf key = {0};
-    call_fact_key(call, "learned", fingerprint, &key);
+    learned_key(call, fingerprint, &key);
     int status = db_remember(ctx->db, buf_str(&key), (str){(const char *)facts, sizeof *facts}, e);
     buf_free(&key);
     return status;

@@ -366,6 +366,34 @@ static void test_a_limit_that_nothing_fills_asks_all(void **state) {
     outcome_free(&o);
 }
 
+/* ---- what was learned ------------------------------------------------------------------------- */
+
+static void assert_plan_says(const char *sql, const char *text) {
+    outcome o = run(sql);
+    if (o.failed || strstr(o.text.p, text) == NULL)
+        fail_msg("no '%s' in the plan of %s\n%s", text, sql, o.failed ? o.e.message : o.text.p);
+    outcome_free(&o);
+}
+
+/* What a question was answered teaches about those answers alone: not about other literals, and
+ * not about how long a free text is. */
+static void test_what_was_learned_is_of_the_answers_allowed(void **state) {
+    (void)state;
+    static const char of_three[] = "EXPLAIN SELECT n FROM words WHERE LLM('Of a kind?', word) "
+                                   "RETURNS ENUM('a', 'b', 'c') = 'b'";
+    static const char of_two[] =
+        "EXPLAIN SELECT n FROM words WHERE LLM('Of a kind?', word) RETURNS ENUM('x', 'y') = 'y'";
+    ok("SET llm_layout = 'instruction'"); /* else nothing learned has a say */
+    ok("SELECT LLM('Of a kind?', word, max_tokens => 3) RETURNS TEXT FROM words LIMIT 40");
+    assert_plan_says(of_three, "keeps ≈33.3 %");
+    ok("SELECT n FROM words WHERE LLM('Of a kind?', word) RETURNS ENUM('a', 'b', 'c') = 'b'");
+    outcome again = run(of_three);
+    assert_null(strstr(again.text.p, "keeps ≈33.3 %"));
+    assert_plan_says(of_two, "keeps ≈50 %");
+    ok("SET llm_layout = 'auto'");
+    outcome_free(&again);
+}
+
 /* ---- samples --------------------------------------------------------------------------------- */
 
 /* What a sample asked is not asked again: each of two filters meets each row once at most,
@@ -446,6 +474,7 @@ int main(void) {
         cmocka_unit_test(test_waves_go_through_all_filters),
         cmocka_unit_test(test_a_limit_that_nothing_fills_asks_all),
         cmocka_unit_test(test_token_counts_bound_what_is_possible),
+        cmocka_unit_test(test_what_was_learned_is_of_the_answers_allowed),
         cmocka_unit_test(test_a_sample_is_paid_once),
         cmocka_unit_test(test_a_cap_on_tokens),
         cmocka_unit_test(test_a_cap_on_seconds),
