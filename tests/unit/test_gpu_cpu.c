@@ -327,9 +327,48 @@ static void tops_are_the_largest(void **state) {
     make_free(&m);
 }
 
+/* Tokens asked for by name have the logits that they have among all, caps and own heads included. */
+static void listed_tokens_are_those_of_all(const tiny_model *t) {
+    static const llm_token listed[] = {3, 0, TINY_VOCAB - 1, 17};
+    static const int32_t table[] = {0};
+    gguf_maker m = {0};
+    err e = {0};
+    gguf *g;
+    llm_engine engine;
+    void *work;
+    str file = tiny_make(&m, t);
+    assert_int_equal(gguf_open_memory(file.p, file.n, &g, &e), 0);
+    variant v = {.options = {.precision = LLM_F32}};
+    engine_load(&engine, g, 2, &v);
+    work_size size = {.blocks = 1, .rows = 64};
+    assert_int_equal(backend_cpu.work_new(&engine, &size, &work, &e), 0);
+    float all[TINY_VOCAB], some[BASE_COUNT(listed)];
+    pass_row rows[] = {{.token = 7, .position = 0, .table = table},
+                       {.token = 8, .position = 1, .table = table}};
+    pass_want wants[] = {{.row = 1, .count = TINY_VOCAB, .logits = all},
+                         {.row = 1, .ids = listed, .count = BASE_COUNT(listed), .logits = some}};
+    pass p = {.rows = rows, .nrows = 2, .wants = wants, .nwants = 2};
+    assert_int_equal(backend_cpu.forward(&engine, work, &p, &e), 0);
+    for (size_t i = 0; i < BASE_COUNT(listed); i++)
+        if (!(fabsf(some[i] - all[listed[i]]) < 1e-4f * (1 + fabsf(all[listed[i]]))))
+            fail_msg("%s: token %d has %.6g listed, %.6g among all", t->name, listed[i],
+                     (double)some[i], (double)all[listed[i]]);
+    backend_cpu.work_free(&engine, work);
+    engine_unload(&engine);
+    gguf_close(g);
+    make_free(&m);
+}
+
+static void listed_tokens(void **state) {
+    (void)state;
+    for (size_t i = 0; i < BASE_COUNT(tiny_models); i++)
+        listed_tokens_are_those_of_all(&tiny_models[i]);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_architecture), cmocka_unit_test(options_are_identity),
-        cmocka_unit_test(tops_are_the_largest), cmocka_unit_test(a_record_spares_the_weights)};
+        cmocka_unit_test(tops_are_the_largest), cmocka_unit_test(listed_tokens),
+        cmocka_unit_test(a_record_spares_the_weights)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,50 +1,11 @@
 /*
  * test_gpu_limits.c - prompts at the limits, on a tiny model with a SentencePiece vocabulary: where
  * its space prefix goes, contexts and budgets that are too small, truncation, streaming beyond the
- * context, little memory shared by many, and what ends a text.
+ * context, and little memory shared by many.
  */
-#include "cpu_int.h"
-#include "gpu_testing.h"
-#include "gpu_tiny.h"
+#include "gpu_fixture.h"
 
 #include <math.h>
-
-enum { CONTEXT = 64 };
-
-typedef struct fixture {
-    gguf_maker maker;
-    gguf *file;
-    llm_engine engine;
-} fixture;
-
-static void fixture_open(fixture *f, llm_engine_options options) {
-    err e = {0};
-    *f = (fixture){0};
-    tiny_vocabulary(&f->maker);
-    str file = tiny_make(&f->maker, &tiny_models[0]);
-    assert_int_equal(gguf_open_memory(file.p, file.n, &f->file, &e), 0);
-    llm_engine *engine = &f->engine;
-    *engine = (llm_engine){.backend = &backend_cpu, .mem = arena_new(), .file = f->file};
-    engine->info.threads = 2;
-    options.precision = LLM_F32;
-    assert_int_equal(config_read(f->file, &engine->config, &e), 0);
-    assert_int_equal(tokenizer_new(f->file, &engine->tokenizer, &e), 0);
-    engine->bos = tokenizer_bos(engine->tokenizer);
-    engine->eos = tokenizer_eos(engine->tokenizer);
-    engine->info.kv_memory_bytes = (size_t)1 << 30;
-    engine->newline = 12;
-    engine->adds_bos = true;
-    if (cpu_load(engine, &options, &e) != 0)
-        fail_msg("%s", e.message);
-}
-
-static void fixture_close(fixture *f) {
-    backend_cpu.close(&f->engine);
-    tokenizer_free(f->engine.tokenizer);
-    arena_free(f->engine.mem);
-    gguf_close(f->file);
-    make_free(&f->maker);
-}
 
 typedef struct piece {
     llm_span_kind kind;
@@ -65,14 +26,6 @@ static int submit(fixture *f, llm_session *s, const piece *pieces, int n, int ma
     for (int i = 0; i < n; i++)
         llm_span_release(spans[i]);
     return code;
-}
-
-static llm_session *session(fixture *f, llm_session_options options) {
-    llm_session *s;
-    err e = {0};
-    if (llm_session_new(&f->engine, &options, &s, &e) != 0)
-        fail_msg("%s", e.message);
-    return s;
 }
 
 /* ---- the space in front ---------------------------------------------------------------------- */
@@ -183,6 +136,44 @@ static void too_long_for_the_context(void **state) {
     assert_true(st.prompt_tokens < 16); /* the second field is gone, whole */
     const piece all[] = {{LLM_SPAN_TEMPLATE, ""}, {LLM_SPAN_INSTRUCTION, field}};
     assert_int_equal(submit(&f, s, all, 2, 40, 0, &e), ERR_LIMIT); /* nothing to cut */
+    llm_session_free(s);
+    fixture_close(&f);
+}
+
+/* Prompts of one token and up to the very context: what fits is answered, what does not refused. */
+static void as_long_as_the_context(void **state) {
+    (void)state;
+    static const str literals[] = {{"ab", 2}, {"cd", 2}};
+    fixture f;
+    fixture_open(&f, (llm_engine_options){0});
+    err e = {0};
+    const llm_template *after = llm_engine_template(&f.engine, LLM_FORMAT_COMPLETION);
+    llm_guide *guide = llm_guide_new(&f.engine, LLM_GUIDE_CHOICE, literals, 2, after, &e);
+    llm_session *s = session(&f, (llm_session_options){0});
+    for (int words = 0; words < CONTEXT + 4; words++) {
+        char text[1024], texts[1][64];
+        size_t count;
+        text_of(words, text, sizeof text);
+        llm_span *span =
+            llm_span_new(&f.engine, LLM_SPAN_TEMPLATE, words > 0 ? str_from(text + 1) : STR(""));
+        llm_span_tokens(span, &count);
+        int prompt = (int)count + 1, left = CONTEXT - prompt, live = 0; /* with BOS */
+        llm_request q = {.spans = &span, .nspans = 1, .after = after};
+        for (int extra = -1; extra <= 1; extra++) {
+            q.guide = NULL;
+            q.max_tokens = left + extra;
+            if (q.max_tokens > 0)
+                assert_int_equal(llm_submit(s, &q, &e), extra <= 0 ? 0 : ERR_LIMIT);
+        }
+        q.guide = guide; /* the answer follows from the prompt's logits */
+        assert_int_equal(llm_submit(s, &q, &e), left >= 0 ? 0 : ERR_LIMIT);
+        drain(s, texts, &live);
+        llm_span_release(span);
+    }
+    llm_stats st;
+    llm_session_stats(s, &st);
+    assert_true(st.done == st.requests && st.requests > 2 * CONTEXT);
+    llm_guide_release(guide);
     llm_session_free(s);
     fixture_close(&f);
 }
@@ -299,163 +290,11 @@ static void too_long_for_the_budget(void **state) {
     fixture_close(&f);
 }
 
-/* ---- what ends a text ------------------------------------------------------------------------ */
-
-typedef struct ending {
-    char text[256];
-    llm_finish finish;
-    int tokens;
-} ending;
-
-static ending text_of_model(fixture *f, const str *stop, int nstop, int max_tokens) {
-    err e = {0};
-    ending out = {0};
-    llm_session *s = session(f, (llm_session_options){0});
-    llm_span *spans[] = {llm_span_new(&f->engine, LLM_SPAN_TEMPLATE, STR("ab cd:"))};
-    llm_request q = {.spans = spans,
-                     .nspans = 1,
-                     .max_tokens = max_tokens,
-                     .stop = stop,
-                     .nstop = nstop,
-                     .after = llm_engine_template(&f->engine, LLM_FORMAT_COMPLETION)};
-    assert_int_equal(llm_submit(s, &q, &e), 0);
-    for (bool idle = false; !idle;) {
-        llm_event ev;
-        int got;
-        assert_int_equal(llm_step(s, &ev, 1, &got, &idle, &e), 0);
-        if (got > 0) {
-            out = (ending){.finish = ev.finish, .tokens = ev.output_tokens};
-            snprintf(out.text, sizeof out.text, "%.*s", (int)ev.text.n, ev.text.p);
-        }
-    }
-    llm_span_release(spans[0]);
-    llm_session_free(s);
-    return out;
-}
-
-/* The answer, had it been written a byte at a time. */
-static void expect_ending(fixture *f, const char *whole, const str *stop, int nstop) {
-    size_t at = strlen(whole);
-    for (size_t n = 1; n <= strlen(whole) && at == strlen(whole); n++)
-        for (int k = 0; k < nstop; k++)
-            if (n >= stop[k].n && memcmp(whole + n - stop[k].n, stop[k].p, stop[k].n) == 0)
-                at = BASE_MIN(at, n - stop[k].n);
-    assert_true(at < strlen(whole));
-    ending got = text_of_model(f, stop, nstop, 24);
-    assert_int_equal(got.finish, LLM_FINISH_STOP);
-    while (at > 0 && whole[at - 1] == ' ')
-        at--;
-    assert_int_equal(strlen(got.text), at);
-    assert_memory_equal(got.text, whole, at);
-}
-
-static void stops_and_limits_end_a_text(void **state) {
-    (void)state;
-    fixture f;
-    fixture_open(&f, (llm_engine_options){0});
-    ending whole = text_of_model(&f, NULL, 0, 24), three = text_of_model(&f, NULL, 0, 3);
-    assert_int_equal(whole.finish, LLM_FINISH_LENGTH);
-    assert_int_equal(whole.tokens, 24);
-    assert_int_equal(three.finish, LLM_FINISH_LENGTH);
-    assert_int_equal(three.tokens, 3);
-    assert_memory_equal(three.text, whole.text, strlen(three.text));
-    size_t n = strlen(whole.text);
-    assert_true(n > 24); /* tokens of several letters: most stops below cross some */
-    for (size_t from = 1; from + 8 < n; from++) {
-        const str one[] = {{whole.text + from, 5}};
-        const str inside[] = {{whole.text + from, 7}, {whole.text + from + 2, 2}};
-        const str longer[] = {{whole.text + from + 3, 4}, {whole.text + from, 7}, {"never", 5}};
-        if (whole.text[from] == ' ')
-            continue;
-        expect_ending(&f, whole.text, one, 1);
-        expect_ending(&f, whole.text, inside, 2);
-        expect_ending(&f, whole.text, longer, 3);
-    }
-    fixture_close(&f);
-}
-
-static void decode_odd_bytes(const llm_engine *engine, llm_token token, bool special, buf *out) {
-    static const char bytes[] = {'a', (char)0x9b, '\0', (char)0xe2, (char)0x82};
-    (void)engine;
-    (void)token;
-    (void)special;
-    buf_append(out, bytes, sizeof bytes);
-}
-
-/* Bytes that are no character, a NUL, and a character that max_tokens cuts in two. */
-static void answers_are_text(void **state) {
-    (void)state;
-    fixture f;
-    fixture_open(&f, (llm_engine_options){0});
-    llm_backend odd = *f.engine.backend;
-    odd.decode = decode_odd_bytes;
-    f.engine.backend = &odd;
-    ending got = text_of_model(&f, NULL, 0, 2);
-    assert_string_equal(got.text, "a\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD"
-                                  "a\xEF\xBF\xBD\xEF\xBF\xBD");
-    f.engine.backend = &backend_cpu;
-    fixture_close(&f);
-}
-
-static int forward_to_nothing(llm_engine *engine, void *work, const pass *p, err *e) {
-    int code = backend_cpu.forward(engine, work, p, e);
-    for (int i = 0; i < p->nwants; i++) {
-        const pass_want *want = &p->wants[i];
-        int first = want->ids != NULL ? want->count - 1 : 0; /* one of those listed is enough */
-        for (int k = first; k < (want->top > 0 ? want->top : want->count); k++)
-            want->logits[k] = i % 2 ? NAN : -INFINITY;
-    }
-    return code;
-}
-
-/* Where logits are no numbers there is an error, not an answer. */
-static void no_numbers_are_no_answer(void **state) {
-    (void)state;
-    static const str literals[] = {{"ab", 2}, {"cd", 2}, {"c", 1}};
-    fixture f;
-    fixture_open(&f, (llm_engine_options){0});
-    llm_backend odd = *f.engine.backend;
-    odd.forward = forward_to_nothing;
-    f.engine.backend = &odd;
-    for (int kind = 0; kind < 4; kind++) {
-        err e = {0};
-        llm_event ev;
-        int got;
-        bool idle;
-        llm_session *s = session(&f, (llm_session_options){0});
-        const llm_template *after = llm_engine_template(&f.engine, LLM_FORMAT_COMPLETION);
-        llm_span *spans[] = {llm_span_new(&f.engine, LLM_SPAN_TEMPLATE, STR("ab cd:"))};
-        llm_request q = {.spans = spans, .nspans = 1, .after = after};
-        if (kind == 1)
-            q.sampling = (llm_sampling){.temperature = 1, .top_p = 1};
-        if (kind == 2)
-            q.guide = llm_guide_new(&f.engine, LLM_GUIDE_CHOICE, literals, 3, after, &e);
-        assert_int_equal(llm_submit(s, &q, &e), 0);
-        float out[TINY_VOCAB];
-        static const llm_token tokens[] = {5, 6, 7};
-        if (kind == 3)
-            assert_int_equal(llm_logprobs(s, tokens, 3, out, &e), ERR_MODEL);
-        else
-            assert_int_equal(llm_step(s, &ev, 1, &got, &idle, &e), ERR_MODEL);
-        assert_non_null(strstr(e.message, "no numbers"));
-        llm_guide_release(q.guide);
-        llm_span_release(spans[0]);
-        llm_session_free(s);
-    }
-    f.engine.backend = &backend_cpu;
-    fixture_close(&f);
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_first_text_has_the_space),
-        cmocka_unit_test(too_long_for_the_context),
-        cmocka_unit_test(streaming_reads_on),
-        cmocka_unit_test(many_rows_in_few_blocks),
-        cmocka_unit_test(too_long_for_the_budget),
-        cmocka_unit_test(stops_and_limits_end_a_text),
-        cmocka_unit_test(answers_are_text),
-        cmocka_unit_test(no_numbers_are_no_answer),
+        cmocka_unit_test(the_first_text_has_the_space), cmocka_unit_test(too_long_for_the_context),
+        cmocka_unit_test(as_long_as_the_context),       cmocka_unit_test(streaming_reads_on),
+        cmocka_unit_test(many_rows_in_few_blocks),      cmocka_unit_test(too_long_for_the_budget),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
