@@ -106,10 +106,42 @@ int call_stops(const settings *s, const llm_call *call, str *own, const str **ou
 /*
  * identity: fingerprint 16 | guide key 16 | temperature, top_p, min_p 24 | top_k, seed 16 |
  *           max_tokens 4, stop texts 4 | template name, NUL | version of the value 1 |
- *           stop texts: length 4, text | prompt tokens 4·n
+ *           stop texts: length 4, text | prompt tokens 4·n | of a prompt that may be cut: its parts
  * value:    flags 1 | choice 4 | output tokens 4 | prob 8 | unix time 8 | text
  */
-enum { ANSWER_VERSION = 2, ANSWER_HEADER = 25, ANSWER_ENDED = 1, ANSWER_SHORTENED = 2 };
+enum {
+    ANSWER_VERSION = 2,
+    ANSWER_HEADER = 25,
+    ANSWER_ENDED = 1,
+    ANSWER_SHORTENED = 2,
+    ANSWER_PARTS = 0x80
+};
+
+/* Whether a prompt is so long that fields may be left out of it: long before
+ * they must, since how much room the answer takes is the engine's to know. */
+static bool may_be_cut(const prompt *p, const settings *s, llm_span *const *spans, int nspans) {
+    size_t total = 0, count;
+    for (int i = 0; i < nspans; i++) {
+        llm_span_tokens(spans[i], &count);
+        total += count;
+    }
+    return s->llm_overflow != OVERFLOW_ERROR &&
+           total > (size_t)llm_engine_info(p->engine)->context / 2;
+}
+
+/* What decides which fields are left out: where they are, and which the question names. */
+static void identify_parts(const prompt *p, llm_span *const *spans, int nspans, buf *out) {
+    for (int i = 0; i < nspans; i++) {
+        size_t count;
+        uint32_t part[2] = {0, 0};
+        llm_span_tokens(spans[i], &count);
+        part[0] = (uint32_t)count;
+        for (int f = 0; f < p->nfields; f++)
+            if (spans[i] == p->names[f])
+                part[1] = 1 + (uint32_t)p->call->field_required[f];
+        buf_append(out, part, sizeof part);
+    }
+}
 
 void answer_identify(const prompt *p, const settings *s, llm_span *const *spans, int nspans,
                      answer_id *out) {
@@ -133,7 +165,8 @@ void answer_identify(const prompt *p, const settings *s, llm_span *const *spans,
     buf_append(&out->identity, sampling, sizeof sampling);
     buf_append(&out->identity, more, sizeof more);
     buf_append(&out->identity, p->tmpl->name, strlen(p->tmpl->name) + 1);
-    buf_append_char(&out->identity, ANSWER_VERSION);
+    bool parts = may_be_cut(p, s, spans, nspans);
+    buf_append_char(&out->identity, (char)(ANSWER_VERSION | (parts ? ANSWER_PARTS : 0)));
     for (int i = 0; i < nstop; i++) {
         uint32_t length = (uint32_t)stop[i].n;
         buf_append(&out->identity, &length, sizeof length);
@@ -144,6 +177,8 @@ void answer_identify(const prompt *p, const settings *s, llm_span *const *spans,
         const llm_token *tokens = llm_span_tokens(spans[i], &count);
         buf_append(&out->identity, tokens, count * sizeof *tokens);
     }
+    if (parts)
+        identify_parts(p, spans, nspans, &out->identity);
     out->key = hash_128(out->identity.p, out->identity.n);
 }
 

@@ -97,6 +97,24 @@ static void answers_drawn_otherwise_are_others(void **state) {
     }
 }
 
+/* Which fields are left out of a prompt that is too long is not told by its tokens. */
+static void prompts_cut_otherwise_are_others(void **state) {
+    (void)state;
+    static const char truncate[] = "SET llm_overflow = 'truncate'",
+                      named[] = "SELECT LLM('Is {long} it?', long, longer, model => m) FROM l",
+                      plain[] = "SELECT LLM('Is long it?', long, longer, model => m) FROM l";
+    make_table("test:hash");
+    session(NULL, "CREATE TABLE l AS SELECT repeat('so ', 5000) AS long, "
+                  "repeat('so ', 6000) AS longer");
+    outcome first = session(truncate, named);
+    assert_int_equal(first.sum.prompts_shortened, 1);
+    assert_int_equal(session(truncate, plain).sum.answers_stored, 0);
+    assert_int_equal(session(truncate, named).sum.answers_stored, 1);
+    assert_int_equal(session(truncate, plain).sum.answers_stored, 1);
+    session(NULL, question); /* what is short is nobody's own */
+    assert_int_equal(session(truncate, question).sum.answers_stored, ROWS);
+}
+
 static void the_history_says_what_was_asked(void **state) {
     (void)state;
     make_table("test:hash");
@@ -413,6 +431,7 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         TEST(a_second_session_asks_nothing_again),
         TEST(answers_drawn_otherwise_are_others),
+        TEST(prompts_cut_otherwise_are_others),
         TEST(the_history_says_what_was_asked),
         TEST(a_killed_statement_resumes_with_the_same_answers),
         TEST(flipped_bits_change_no_answer),
