@@ -9,6 +9,7 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -37,7 +38,7 @@ static bool want(shell *sh, const command_call *c, int n, const char *what) {
     return c->argc >= n || shell_complain(sh, "%s wants %s", c->name, what);
 }
 
-static bool switch_command(shell *sh, command_call *c, bool *flag, const char *what) {
+bool command_switch(shell *sh, command_call *c, bool *flag, const char *what) {
     if (!parse_switch(sh, c, flag))
         return false;
     shell_note(sh, "%s: %s", what, *flag ? "on" : "off");
@@ -47,32 +48,37 @@ static bool switch_command(shell *sh, command_call *c, bool *flag, const char *w
 /* ---- short commands -------------------------------------------------------------------------- */
 
 static bool cmd_timer(shell *sh, command_call *c) {
-    return switch_command(sh, c, &sh->timer, "timer");
+    return command_switch(sh, c, &sh->timer, "timer");
 }
 
 static bool cmd_headers(shell *sh, command_call *c) {
-    return switch_command(sh, c, &sh->headers, "headers");
+    if (strcmp(c->name, "\\t") != 0)
+        return command_switch(sh, c, &sh->headers, "headers");
+    bool only = !sh->headers; /* psql switches it the other way round */
+    bool ok = command_switch(sh, c, &only, "tuples only");
+    sh->headers = !only;
+    return ok;
 }
 
 static bool cmd_types(shell *sh, command_call *c) {
-    return switch_command(sh, c, &sh->types_row, "types row");
+    return command_switch(sh, c, &sh->types_row, "types row");
 }
 
 static bool cmd_echo(shell *sh, command_call *c) {
-    return switch_command(sh, c, &sh->echo, "echo");
+    return command_switch(sh, c, &sh->echo, "echo");
 }
 
 static bool cmd_pager(shell *sh, command_call *c) {
-    return switch_command(sh, c, &sh->pager, "pager");
+    return command_switch(sh, c, &sh->pager, "pager");
 }
 
 static bool cmd_progress(shell *sh, command_call *c) {
-    return switch_command(sh, c, &sh->progress, "progress");
+    return command_switch(sh, c, &sh->progress, "progress");
 }
 
 static bool cmd_bail(shell *sh, command_call *c) {
     bool bail = !sh->keep_going;
-    if (!switch_command(sh, c, &bail, "stop at errors"))
+    if (!command_switch(sh, c, &bail, "stop at errors"))
         return false;
     sh->keep_going = !bail;
     return true;
@@ -106,7 +112,7 @@ static bool cmd_mode(shell *sh, command_call *c) {
 
 static bool cmd_expanded(shell *sh, command_call *c) {
     bool line = strcmp(sh->mode->name, "line") == 0;
-    if (!switch_command(sh, c, &line, "one value a line"))
+    if (!command_switch(sh, c, &line, "one value a line"))
         return false;
     sh->mode = format_mode_find(line ? "line" : "box");
     return true;
@@ -122,6 +128,8 @@ static bool cmd_width(shell *sh, command_call *c) {
     sh->nwidths = 0;
     for (int i = 0; i < c->argc; i++) {
         int64_t w;
+        if (i == (int)BASE_COUNT(sh->widths))
+            return shell_complain(sh, "%s takes %d widths", c->name, i);
         if (!parse_integer(str_from(c->argv[i]), &w) || w < -10000 || w > 10000)
             return shell_complain(sh, "%s wants column widths, not '%s'", c->name, c->argv[i]);
         sh->widths[sh->nwidths++] = (int)w;
@@ -141,6 +149,8 @@ static bool cmd_maxrows(shell *sh, command_call *c) {
 static bool output_to(shell *sh, command_call *c, bool once) {
     err e = {.pos = -1};
     const char *path = c->argc && strcmp(c->argv[0], "stdout") != 0 ? c->argv[0] : NULL;
+    if (c->rest.n && *c->rest.p == '|') /* a command line has words of its own */
+        path = arena_strndup(c->mem, c->rest.p, c->rest.n);
     if (once && path == NULL)
         return shell_complain(sh, "%s wants a file", c->name);
     return output_open(&sh->out, path, once, &e) == 0 || shell_failed(sh, &e);
@@ -158,9 +168,15 @@ static bool cmd_read(shell *sh, command_call *c) {
     return want(sh, c, 1, "a file") && script_file(sh, c->argv[0]);
 }
 
+/* Without the quotes around all of it. */
+static str bare_text(str s) {
+    bool quoted = s.n >= 2 && (*s.p == '\'' || *s.p == '"') && s.p[s.n - 1] == *s.p;
+    return quoted ? (str){s.p + 1, s.n - 2} : s;
+}
+
 static bool cmd_print(shell *sh, command_call *c) {
     buf line = {0};
-    buf_append_str(&line, c->rest);
+    buf_append_str(&line, bare_text(c->rest));
     buf_append_char(&line, '\n');
     output_begin(&sh->out, false);
     output_write(&sh->out, &line);
@@ -179,12 +195,30 @@ static bool cmd_quit(shell *sh, command_call *c) {
     return true;
 }
 
-static bool cmd_set(shell *sh, command_call *c) {
-    if (c->argc == 0) {
-        fwrite(sh->variables.p ? sh->variables.p : "", 1, sh->variables.n, stdout);
+/* sqlite3's `.param set :x 5` is `.set x 5`; false: another word of it. */
+static bool param_words(command_call *c) {
+    if (strncasecmp(c->name, ".param", strlen(".param")) != 0 || c->argc == 0)
         return true;
-    }
-    const char *equals = memchr(c->rest.p, '=', c->rest.n);
+    bool list = str_equal_nocase(str_from(c->argv[0]), STR("list")) && c->argc == 1;
+    bool set = str_equal_nocase(str_from(c->argv[0]), STR("set")) && c->argc == 3;
+    if (!list && !set)
+        return memchr(c->rest.p, '=', c->rest.n) != NULL;
+    c->argv++;
+    c->argc = list ? 0 : c->argc - 1;
+    c->rest = (str){0};
+    if (set && strchr(":@$", *c->argv[0]))
+        c->argv[0]++;
+    return true;
+}
+
+static bool cmd_set(shell *sh, command_call *c) {
+    if (!param_words(c))
+        return shell_complain(sh, "%s wants set NAME VALUE, list, or NAME=VALUE", c->name);
+    for (int i = 0; i < sh->nvariables && c->argc == 0; i++)
+        printf("%s=%s\n", sh->variables[i].name, sh->variables[i].text);
+    if (c->argc == 0)
+        return true;
+    const char *equals = c->rest.n ? memchr(c->rest.p, '=', c->rest.n) : NULL;
     str name = {c->argv[0], strlen(c->argv[0])}, text = {0};
     if (equals) {
         name = (str){c->rest.p, (size_t)(equals - c->rest.p)};
@@ -193,9 +227,8 @@ static bool cmd_set(shell *sh, command_call *c) {
         text = (str){equals + 1, c->rest.n - (size_t)(equals + 1 - c->rest.p)};
         while (text.n && *text.p == ' ')
             text = (str){text.p + 1, text.n - 1};
-        if (text.n >= 2 && (*text.p == '\'' || *text.p == '"') && text.p[text.n - 1] == *text.p)
-            text = (str){text.p + 1, text.n - 2};
-    } else if (c->argc >= 2) {
+        text = bare_text(text);
+    } else if (c->argc == 2) {
         text = str_from(c->argv[1]);
     } else {
         return shell_complain(
@@ -307,9 +340,9 @@ static const command commands[] = {
     {"nullvalue", "", "[TEXT]", "how NULL is shown", ARG_ANY, cmd_nullvalue},
     {"maxrows", "", "[N]", "rows a box shows (0: all)", ARG_ANY, cmd_maxrows},
     {"pager", "", "[on|off]", "long results through $PAGER", ARG_ONOFF, cmd_pager},
-    {"output", "\\o", "[FILE]", "send results to a file; none: back to the screen", ARG_FILE,
+    {"output", "\\o", "[FILE|'|COMMAND']", "send results there; none: back to the screen", ARG_FILE,
      cmd_output},
-    {"once", "\\g", "FILE", "send the next result to a file", ARG_FILE, cmd_once},
+    {"once", "\\g", "FILE|'|COMMAND'", "send the next result there", ARG_FILE, cmd_once},
     {"timer", "\\timing", "[on|off]", "the time of each statement", ARG_ONOFF, cmd_timer},
     {"progress", "", "[on|off]", "the progress line of LLM statements", ARG_ONOFF, cmd_progress},
     {"stats", "", "[on|off]", "figures of the last statement, or of each", ARG_ONOFF, cmd_stats},
@@ -317,16 +350,16 @@ static const command commands[] = {
      cmd_explain},
     {"view", "\\view", "[on|off|SQL]", "the live view of LLM statements", ARG_SQL, cmd_view},
     {"model", "", "[NAME|FILE]", "the model in use, or use another", ARG_FILE, cmd_model},
-    {"tokens", "", "TEXT", "how the model reads a text", ARG_ANY, cmd_tokens},
+    {"tokens", "", "TEXT", "how the model reads a text", ARG_TEXT, cmd_tokens},
     {"cache", "", "[clear [kv|answers]]", "what the cache holds, or empty it", ARG_ANY, cmd_cache},
-    {"set", "\\set .param .parameter", "[NAME=VALUE]", "the variable :NAME in SQL", ARG_ANY,
+    {"set", "\\set .param .parameter", "[NAME=VALUE]", "the variable :NAME in SQL", ARG_TEXT,
      cmd_set},
-    {"print", "\\echo \\qecho", "TEXT", "print a text", ARG_ANY, cmd_print},
+    {"print", "\\echo \\qecho", "TEXT", "print a text", ARG_TEXT, cmd_print},
     {"echo", "", "[on|off]", "repeat statements before they run", ARG_ONOFF, cmd_echo},
     {"bail", "", "[on|off]", "stop scripts at the first error", ARG_ONOFF, cmd_bail},
     {"history", "\\s", "[N]", "the latest statements", ARG_ANY, cmd_history},
     {"edit", "\\e", "", "edit the last statement in $EDITOR and run it", ARG_NONE, cmd_edit},
-    {"shell", "\\! .! .system", "COMMAND", "run a command of the system", ARG_ANY, cmd_shell},
+    {"shell", "\\! .! .system", "COMMAND", "run a command of the system", ARG_TEXT, cmd_shell},
     {"cd", "\\cd", "[DIRECTORY]", "change the working directory", ARG_FILE, cmd_cd},
     {"show", "", "", "the shell's own settings", ARG_NONE, cmd_show},
     {"version", ".about", "", "the version", ARG_NONE, cmd_version},
@@ -404,7 +437,8 @@ static bool unknown(shell *sh, str typed) {
 /* Words at blanks; '…' and "…" hold together, doubled quotes inside are one. */
 static void split(command_call *c) {
     const char *p = c->rest.p, *end = c->rest.p + c->rest.n;
-    while (p < end && c->argc < COMMAND_ARGS) {
+    c->argv = ARENA_ARRAY(c->mem, char *, c->rest.n / 2 + 2);
+    while (p < end) {
         if (isspace((unsigned char)*p)) {
             p++;
             continue;
@@ -433,6 +467,57 @@ static str trim(str s) {
     return s;
 }
 
+/* ~/… as shells have it: the shell that started us never saw these words. */
+static void expand_home(command_call *c) {
+    const char *home = getenv("HOME");
+    for (int i = 0; i < c->argc && home != NULL; i++)
+        if (c->argv[i][0] == '~' && (c->argv[i][1] == '/' || c->argv[i][1] == 0))
+            c->argv[i] = arena_printf(c->mem, "%s%s", home, c->argv[i] + 1);
+}
+
+/* As many words as the usage has, options aside; any number where it ends in "...". False: told. */
+static bool count_words(shell *sh, const command *k, const command_call *c) {
+    int most = *k->usage != 0, given = 0;
+    for (const char *p = k->usage; *p; p++)
+        most += *p == ' ';
+    bool program = c->rest.n && *c->rest.p == '|';
+    if (k->arg == ARG_SQL || k->arg == ARG_TEXT || strstr(k->usage, "...") != NULL || program)
+        return true;
+    for (int i = 0; i < c->argc; i++) {
+        given += c->argv[i][0] != '-';
+        if (given > most)
+            return shell_complain(sh, "%s takes %s; what is '%s'?", c->name,
+                                  most ? k->usage : "nothing", c->argv[i]);
+    }
+    return true;
+}
+
+/* What psql has as an argument of one command and we as a command: \d NAME describes, \d lists;
+ * \pset OPTION VALUE. */
+static const command *psql_command(const command *found, command_call *c) {
+    static const struct {
+        const char *option, *command;
+    } options[] = {{"format", ".mode"},
+                   {"null", ".nullvalue"},
+                   {"pager", ".pager"},
+                   {"expanded", ".expanded"},
+                   {"tuples_only", "\\t"}};
+    bool pset = strcmp(c->name, "\\pset") == 0;
+    if (strcmp(c->name, "\\d") == 0 && c->argc)
+        return command_find(STR(".schema"));
+    if (pset && c->argc == 0)
+        return command_find(STR(".show"));
+    for (size_t i = 0; i < BASE_COUNT(options) && pset; i++) {
+        if (strcmp(c->argv[0], options[i].option) != 0)
+            continue;
+        c->name = options[i].command;
+        c->argv++;
+        c->argc--;
+        return command_find(str_from(c->name));
+    }
+    return found;
+}
+
 bool command_line(shell *sh, str line) {
     line = trim(line);
     size_t n = 1;
@@ -447,7 +532,7 @@ bool command_line(shell *sh, str line) {
     command_call call = {.mem = arena_new()};
     call.name = arena_strndup(call.mem, typed.p, typed.n);
     call.rest = trim((str){line.p + n, line.n - n});
-    if (found->arg != ARG_ANY && found->arg != ARG_SQL) {
+    if (found->arg != ARG_TEXT && found->arg != ARG_SQL) {
         while (call.rest.n &&
                call.rest.p[call.rest.n - 1] == ';') /* the habit of the other language */
             call.rest.n--;
@@ -456,13 +541,14 @@ bool command_line(shell *sh, str line) {
         call.rest.n = 0;
     }
     split(&call);
-    /* psql: \d NAME describes, \d lists. */
-    if (str_equal(typed, STR("\\d")) && call.argc)
-        found = command_find(STR(".schema"));
-    bool ok = found->run(sh, &call);
-    fflush(stdout);
+    found = psql_command(found, &call);
+    if (found->arg == ARG_FILE)
+        expand_home(&call);
+    bool ok = count_words(sh, found, &call) && found->run(sh, &call);
+    if ((fflush(stdout) != 0 || ferror(stdout)) && sh->out.error == 0)
+        sh->out.error = errno;
     arena_free(call.mem);
-    return ok;
+    return output_check(sh) && ok;
 }
 
 /* One command; its other names only where the whole still fits a line of the terminal. */

@@ -155,10 +155,8 @@ static void stat_line(const char *name, uint64_t n) {
 }
 
 bool cmd_stats(shell *sh, command_call *c) {
-    if (c->argc) {
-        sh->stats = !str_equal_nocase(str_from(c->argv[0]), STR("off"));
-        return true;
-    }
+    if (c->argc)
+        return command_switch(sh, c, &sh->stats, "figures of each statement");
     const exec_summary *s = &sh->last;
     printf("%20s  %.3f s\n", "time", s->seconds);
     stat_line("rows", s->rows);
@@ -206,6 +204,17 @@ static bool starts_with_word(str *text, const char *word) {
     return true;
 }
 
+/* EXPLAIN [ANALYZE | (…)] before a statement that was explained already. */
+static str unexplained(str text) {
+    if (!starts_with_word(&text, "explain"))
+        return text;
+    const char *end = text.n && *text.p == '(' ? memchr(text.p, ')', text.n) : NULL;
+    if (end != NULL)
+        return (str){end + 1, text.n - (size_t)(end + 1 - text.p)};
+    starts_with_word(&text, "analyze");
+    return text;
+}
+
 bool cmd_explain(shell *sh, command_call *c) {
     str text = c->rest;
     const char *how = starts_with_word(&text, "tokens")    ? "(TOKENS) "
@@ -215,6 +224,7 @@ bool cmd_explain(shell *sh, command_call *c) {
         text.n--;
     if (text.n == 0)
         text = buf_str(&sh->last_text);
+    text = unexplained(text);
     if (text.n == 0)
         return shell_complain(sh, "%s wants a statement: none ran before", c->name);
     return shell_sql(sh, arena_printf(c->mem, "EXPLAIN %s%.*s", how, (int)text.n, text.p));

@@ -400,12 +400,17 @@ static void find_sql(finder *f) {
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
-static void find_files(finder *f, str path, const char *close) {
+/* In a command a name with blanks needs quotes, and ~ is the home directory; neither is so within
+ * the quotes of SQL (in_sql). */
+static void find_files(finder *f, str path, bool in_sql) {
+    bool quoted = !in_sql && path.n && *path.p == '"';
+    if (quoted)
+        path = (str){path.p + 1, path.n - 1};
     size_t slash = path.n;
     while (slash && path.p[slash - 1] != '/')
         slash--;
     char *dir = slash ? arena_strndup(f->a, path.p, slash) : arena_strndup(f->a, ".", 1);
-    if (dir[0] == '~' && dir[1] == '/' && getenv("HOME"))
+    if (!in_sql && dir[0] == '~' && dir[1] == '/' && getenv("HOME"))
         dir = arena_printf(f->a, "%s%s", getenv("HOME"), dir + 1);
     DIR *d = opendir(dir);
     if (d == NULL)
@@ -418,8 +423,12 @@ static void find_files(finder *f, str path, const char *close) {
         struct stat facts;
         const char *full = arena_printf(f->a, "%s/%s", dir, e->d_name);
         bool is_dir = stat(full, &facts) == 0 && S_ISDIR(facts.st_mode);
-        const char *text =
-            arena_printf(f->a, "%.*s%s%s", (int)slash, path.p, e->d_name, is_dir ? "/" : close);
+        const char *text = arena_printf(f->a, "%.*s%s%s", (int)slash, path.p, e->d_name,
+                                        is_dir   ? "/"
+                                        : in_sql ? "'"
+                                                 : "");
+        if (!in_sql && (quoted || strpbrk(text, " \t'") != NULL))
+            text = arena_printf(f->a, "\"%s%s", text, is_dir ? "" : "\"");
         bool data = strstr(e->d_name, ".csv") || strstr(e->d_name, ".tsv");
         add(f, text, "", CANDIDATE_FILE,
             is_dir ? SCORE_KEYWORD
@@ -443,14 +452,21 @@ static void find_in_string(finder *f) {
             f->out->items[i].text = arena_printf(f->a, "%s}", f->out->items[i].text);
         return;
     }
+    int back = 1;
     const scope_token *last = before(f, 1);
     if (last->text.p && last->text.p == f->s.text.p + f->s.string_start - 1)
-        last = before(f, 2);
+        last = before(f, back = 2);
+    if (first_is(f, "SET") && f->s.before - back == 2) { /* SET name = '… */
+        f->out->start = f->s.string_start - 1;
+        f->prefix = (str){f->s.text.p + f->out->start, f->s.cursor - f->out->start};
+        add_setting_values(f, f->s.tokens[1].text);
+        return;
+    }
     if (token_is(last, "FROM") || token_is(last, "JOIN") || token_is(last, "TO") ||
         token_is(last, ",")) {
         f->out->start = f->s.string_start;
         f->prefix = inside;
-        find_files(f, inside, "'");
+        find_files(f, inside, true);
     }
 }
 
@@ -480,7 +496,7 @@ static void find_command_argument(finder *f, const command *c) {
         add_tables(f, SCORE_TABLE);
         break;
     case ARG_FILE:
-        find_files(f, f->prefix, "");
+        find_files(f, f->prefix, false);
         break;
     case ARG_ONOFF:
         add_words(f, "on off", SCORE_TABLE);
@@ -499,17 +515,22 @@ static void find_command_argument(finder *f, const command *c) {
     }
     case ARG_SQL:
     case ARG_NONE:
+    case ARG_TEXT:
     case ARG_ANY:
         break;
     }
 }
 
 static void find_in_command(finder *f, str text, size_t cursor) {
-    size_t name = 0, start = cursor;
+    size_t name = 0, start = 0;
+    bool quoted = false;
     while (name < text.n && !isspace((unsigned char)text.p[name]))
         name++;
-    while (start && !isspace((unsigned char)text.p[start - 1]))
-        start--;
+    for (size_t i = 0; i < cursor; i++) {
+        quoted = quoted != (text.p[i] == '"');
+        if (!quoted && isspace((unsigned char)text.p[i]))
+            start = i + 1;
+    }
     f->out->start = start;
     f->prefix = (str){text.p + start, cursor - start};
     if (start == 0) {

@@ -457,6 +457,19 @@ static void go_below(const editor *ed, const LineInfoW *line) {
     buf_free(&text);
 }
 
+/* In the middle of a word, what it ends with stands right of the cursor already; how many bytes. */
+static size_t drop_tail(EditLine *el, str chosen, str right) {
+    size_t n = BASE_MIN(chosen.n, right.n);
+    while (n && memcmp(chosen.p + chosen.n - n, right.p, n) != 0)
+        n--;
+    int characters = (int)utf8_length((str){right.p, n});
+    if (n > 0) {
+        el_cursor(el, characters);
+        el_deletestr(el, characters);
+    }
+    return n;
+}
+
 static unsigned char on_complete(EditLine *el, int key) {
     (void)key;
     editor *ed = editor_of(el);
@@ -476,6 +489,8 @@ static unsigned char on_complete(EditLine *el, int key) {
                         memcmp(c.items[0].text, text.p + c.start, c.common) != 0)) {
         el_deletestr(el, (int)utf8_length((str){text.p + c.start, typed}));
         str chosen = {c.items[0].text, c.common};
+        if (c.count == 1)
+            cursor += drop_tail(el, chosen, (str){text.p + cursor, text.n - cursor});
         candidate_kind kind = c.items[0].kind;
         buf with_blank = {0};
         buf_append_str(&with_blank, chosen);

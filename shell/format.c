@@ -91,16 +91,28 @@ void format_cell(const format *f, buf *out, value v) {
         value_print(out, v);
 }
 
+/* U+0080 to U+009F: terminals obey them, too. */
+static bool second_control(str text, size_t i) {
+    return i + 1 < text.n && (unsigned char)text.p[i] == 0xc2 &&
+           (unsigned char)text.p[i + 1] < 0xa0;
+}
+
 void format_visible(buf *out, str text, bool utf8) {
     size_t plain = 0;
     for (size_t i = 0; i < text.n; i++) {
         unsigned char c = (unsigned char)text.p[i];
-        if (c >= 0x20 && c != 0x7f)
+        bool second = second_control(text, i);
+        if (c >= 0x20 && c != 0x7f && !second)
             continue;
         buf_append(out, text.p + plain, i - plain);
+        i += second;
         plain = i + 1;
         if (!utf8) {
             buf_append_char(out, c == '\n' || c == '\t' ? ' ' : '?');
+            continue;
+        }
+        if (second) {
+            buf_append_c(out, "\uFFFD");
             continue;
         }
         char glyph[4]; /* U+2400 has a picture of each control character */

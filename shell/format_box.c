@@ -81,6 +81,16 @@ static cell *next_row(format *f) {
     return &s->last->cells[s->last->rows++ * f->ncols];
 }
 
+static void markdown_text(buf *out, str text) {
+    for (size_t i = 0; i < text.n; i++)
+        if (text.p[i] == '\n')
+            buf_append_c(out, "<br>");
+        else if (text.p[i] == '|')
+            buf_append_c(out, "\\|");
+        else
+            buf_append_char(out, text.p[i]);
+}
+
 static void keep_row(format *f, const batch *b, int row, bool markdown) {
     if (f->options.max_rows && f->rows_kept >= f->options.max_rows)
         return;
@@ -93,17 +103,10 @@ static void keep_row(format *f, const batch *b, int row, bool markdown) {
         buf_clear(&raw);
         buf_clear(&shown);
         format_cell(f, &raw, v);
-        if (markdown && raw.n) {
-            for (size_t k = 0; k < raw.n; k++)
-                if (raw.p[k] == '\n')
-                    buf_append_c(&shown, "<br>");
-                else if (raw.p[k] == '|')
-                    buf_append_c(&shown, "\\|");
-                else
-                    buf_append_char(&shown, raw.p[k]);
-        } else {
+        if (markdown)
+            markdown_text(&shown, buf_str(&raw));
+        else
             format_visible(&shown, buf_str(&raw), f->options.utf8);
-        }
         cells[i].text = str_copy(f->mem, buf_str(&shown));
         cells[i].width = utf8_width(cells[i].text);
         cells[i].null = v.type == TYPE_NULL;
@@ -364,8 +367,11 @@ void box_end(format *f) {
 
 static void markdown_line(format *f, const cell *cells) {
     const box_state *s = f->state;
+    buf head = {0};
     for (int i = 0; i < f->ncols; i++) {
-        str text = cells ? cells[i].text : str_from(f->names[i]);
+        buf_clear(&head);
+        markdown_text(&head, str_from(f->names[i]));
+        str text = cells ? cells[i].text : buf_str(&head);
         int pad = s->width[i] - utf8_width(text);
         buf_append_c(f->out, i ? " | " : "| ");
         format_pad(f->out, s->right[i] ? pad : 0);
@@ -373,6 +379,7 @@ static void markdown_line(format *f, const cell *cells) {
         format_pad(f->out, s->right[i] ? 0 : pad);
     }
     buf_append_c(f->out, " |\n");
+    buf_free(&head);
 }
 
 void text_markdown_end(format *f) {

@@ -156,6 +156,19 @@ void text_jsonl_row(format *f, const batch *b, int row) {
     end_line(f);
 }
 
+/* Line breaks and tabs stay, what else a terminal would obey is made visible. */
+static void line_text(format *f, str text) {
+    size_t plain = 0;
+    for (size_t i = 0; i <= text.n; i++) {
+        if (i < text.n && text.p[i] != '\n' && text.p[i] != '\t')
+            continue;
+        format_visible(f->out, (str){text.p + plain, i - plain}, f->options.utf8);
+        if (i < text.n)
+            buf_append_char(f->out, text.p[i]);
+        plain = i + 1;
+    }
+}
+
 /* ---- line ------------------------------------------------------------------------------------ */
 
 void text_line_row(format *f, const batch *b, int row) {
@@ -170,8 +183,8 @@ void text_line_row(format *f, const batch *b, int row) {
         style_append(f->out, f->options.color, STYLE_BOLD, f->names[i]);
         buf_append_c(f->out, " = ");
         buf_append_c(f->out, style_on(f->options.color, v.type ? STYLE_PLAIN : STYLE_DIM));
-        if (v.type == TYPE_TEXT && v.s.n && memchr(v.s.p, '\033', v.s.n) != NULL)
-            format_visible(f->out, v.s, f->options.utf8);
+        if (v.type == TYPE_TEXT)
+            line_text(f, v.s);
         else
             format_cell(f, f->out, v);
         buf_append_c(f->out, style_off(f->options.color, v.type ? STYLE_PLAIN : STYLE_DIM));
@@ -239,7 +252,9 @@ void text_html_end(format *f) {
 
 void text_insert_row(format *f, const batch *b, int row) {
     const char *table = f->options.insert_table ? f->options.insert_table : "t";
-    buf_printf(f->out, "INSERT INTO %s VALUES (", table);
+    buf_append_c(f->out, "INSERT INTO ");
+    name_append(f->out, table);
+    buf_append_c(f->out, " VALUES (");
     for (int i = 0; i < f->ncols; i++) {
         if (i)
             buf_append_c(f->out, ", ");

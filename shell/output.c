@@ -5,6 +5,7 @@
  * Invariant: a failed write is remembered once and told once; after it nothing more is written.
  */
 #include <errno.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -12,9 +13,12 @@
 #include "shell_int.h"
 
 static void to_stdout(output *o) {
-    if (o->file && o->file != stdout && fclose(o->file) != 0 && o->error == 0)
+    if (o->pipe)
+        pclose(o->file); /* what its program thinks of it, that has said itself */
+    else if (o->file && o->file != stdout && fclose(o->file) != 0 && o->error == 0)
         o->error = errno;
     o->file = stdout;
+    o->pipe = false;
     free(o->path);
     o->path = NULL;
     o->once = false;
@@ -24,10 +28,13 @@ int output_open(output *o, const char *path, bool once, err *e) {
     to_stdout(o);
     if (path == NULL)
         return 0;
-    FILE *file = fopen(path, "w");
+    bool pipe = path[0] == '|';
+    fflush(stdout);
+    FILE *file = pipe ? popen(path + 1, "w") : fopen(path, "w");
     if (file == NULL)
         return err_set_errno(e, errno, "cannot write '%s'", path);
     o->file = file;
+    o->pipe = pipe;
     o->path = mem_strndup(path, strlen(path));
     o->once = once;
     return 0;
@@ -103,15 +110,32 @@ void output_end(output *o) {
     }
     if (fflush(o->file) != 0 && o->error == 0)
         o->error = errno;
+    if (o->pipe && o->error == EPIPE)
+        o->error = 0;
     if (o->once)
         to_stdout(o);
 }
 
 void output_text(shell *sh, buf *text) {
-    output_begin(&sh->out, sh->term.interactive && sh->pager);
+    output_begin(&sh->out, sh->term.interactive && sh->pager && !sh->term.dumb);
     output_write(&sh->out, text);
     output_end(&sh->out);
     buf_free(text);
+}
+
+bool output_check(shell *sh) {
+    int error = sh->out.error;
+    if (error == 0)
+        return true;
+    sh->out.error = 0;
+    clearerr(stdout);
+    if (error != EPIPE)
+        fprintf(stderr, "kvasir: cannot write the result: %s\n", strerror(error));
+    if (!sh->term.interactive) {
+        sh->quit = true;
+        sh->quit_code = error == EPIPE ? 128 + SIGPIPE : SHELL_FAILED;
+    }
+    return false;
 }
 
 void output_close(output *o) {

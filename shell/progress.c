@@ -10,7 +10,7 @@
 
 #include "shell_int.h"
 
-enum { BAR_COLUMNS = 20, REDRAW_MS = 100, DUMB_MS = 2000 };
+enum { BAR_COLUMNS = 20, REDRAW_MS = 100, DUMB_MS = 1000 };
 
 void progress_duration(buf *out, double seconds) {
     long whole = lround(seconds);
@@ -141,7 +141,7 @@ static int64_t now_ms(void) {
 }
 
 void progress_draw(progress_line *p, const shell *sh, const exec_progress *x) {
-    /* A terminal that cannot erase gets a line a second, or two, instead of one that changes. */
+    /* A terminal that cannot erase gets a line a second instead of one that changes. */
     bool dumb = sh->term.dumb;
     if (p->drawn_ms && now_ms() - p->drawn_ms < (dumb ? DUMB_MS : REDRAW_MS))
         return;

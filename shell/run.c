@@ -34,20 +34,23 @@ void shell_error(shell *sh, const place *where, const err *e) {
     bool color = sh->term.color_err;
     buf out = {0};
     err shifted = *e;
+    buf message = {0};
     int line = 1, col = 1;
+    format_visible(&message, str_from(e->message), sh->term.utf8); /* it may quote a file's bytes */
+    buf_append_char(&message, 0);
     if (e->pos >= 0)
         shifted.pos = e->pos + (int)where->at;
     if (where->text.n)
         sql_error_place(where->text, e->pos >= 0 ? shifted.pos : (int)where->at, &line, &col);
     if (where->file != NULL)
         buf_printf(&out, "%s:%d:%d: %s%s%s\n", where->file, where->line + line - 1, col,
-                   style_on(color, STYLE_BOLD), e->message, style_off(color, STYLE_BOLD));
+                   style_on(color, STYLE_BOLD), message.p, style_off(color, STYLE_BOLD));
     else if (e->pos >= 0 && where->text.n)
         buf_printf(&out, "%serror%s at %d:%d: %s\n", style_on(color, STYLE_ERROR),
-                   style_off(color, STYLE_ERROR), line, col, e->message);
+                   style_off(color, STYLE_ERROR), line, col, message.p);
     else
         buf_printf(&out, "%s%s:%s %s\n", style_on(color, STYLE_ERROR),
-                   sh->repl ? "error" : "kvasir", style_off(color, STYLE_ERROR), e->message);
+                   sh->repl ? "error" : "kvasir", style_off(color, STYLE_ERROR), message.p);
     if (e->pos >= 0 && where->text.n)
         sql_error_caret(where->text, &shifted, &out);
     if (out.n && out.p[out.n - 1] != '\n')
@@ -57,6 +60,7 @@ void shell_error(shell *sh, const place *where, const err *e) {
                    style_off(color, STYLE_HINT), e->hint);
     fflush(stdout);
     fwrite(out.p, 1, out.n, stderr);
+    buf_free(&message);
     buf_free(&out);
 }
 
@@ -351,21 +355,6 @@ static void tell_times(run *r) {
     fflush(to);
 }
 
-/* A write that failed ends the session's work: there is nowhere to show results. */
-static bool check_output(shell *sh) {
-    int error = sh->out.error;
-    if (error == 0)
-        return true;
-    sh->out.error = 0;
-    if (error != EPIPE)
-        fprintf(stderr, "kvasir: cannot write the result: %s\n", strerror(error));
-    if (!sh->term.interactive) {
-        sh->quit = true;
-        sh->quit_code = error == EPIPE ? 128 + SIGPIPE : SHELL_FAILED;
-    }
-    return false;
-}
-
 bool shell_settle(shell *sh, bool wait) {
     if (sh->lingering == NULL)
         return true;
@@ -437,7 +426,7 @@ static bool finish(run *r, stmt_status status, const err *e, const place *where)
     free(r->names);
     free(r->types);
     buf_free(&r->out);
-    return check_output(sh) && ok;
+    return output_check(sh) && ok;
 }
 
 bool shell_statement(shell *sh, str text, const place *where) {

@@ -16,7 +16,7 @@
 struct script {
     const char *name; /* NULL: typed at the prompt */
     FILE *in;         /* NULL: `text` is all there is */
-    bool by_line, eof;
+    bool by_line, eof, begun;
     buf text;  /* what was read and not yet dropped */
     size_t at; /* in text: what was run */
     int line;  /* of text.p[0] */
@@ -86,6 +86,13 @@ static void compact(script *sc) {
     sc->at = 0;
 }
 
+/* The mark that some editors put before UTF-8. */
+static void drop_mark(script *sc) {
+    if (!sc->begun && sc->text.n >= 3 && memcmp(sc->text.p, "\xef\xbb\xbf", 3) == 0)
+        memmove(sc->text.p, sc->text.p + 3, sc->text.n -= 3);
+    sc->begun = true;
+}
+
 /* More text; a statement can only end with a line that
  * has a ';', so shorter steps need no look at the whole. */
 static bool read_more(shell *sh, script *sc) {
@@ -96,6 +103,7 @@ static bool read_more(shell *sh, script *sc) {
         size_t n;
         while ((n = fread(block, 1, sizeof block, sc->in)) > 0)
             buf_append(&sc->text, block, n);
+        drop_mark(sc);
     } else {
         char *line = NULL;
         size_t cap = 0;
@@ -103,6 +111,7 @@ static bool read_more(shell *sh, script *sc) {
         bool fresh = sc->at == sc->text.n;
         while ((n = getline(&line, &cap, sc->in)) > 0) {
             buf_append(&sc->text, line, (size_t)n);
+            drop_mark(sc);
             if (fresh || memchr(line, ';', (size_t)n))
                 break;
         }

@@ -47,6 +47,8 @@ int shell_open(shell *sh, const char *path, err *e) {
     free(sh->db_path);
     sh->db = opened;
     sh->db_path = kept;
+    for (int i = 0; i < sh->nvariables; i++)
+        db_set_variable(opened, str_from(sh->variables[i].name), str_from(sh->variables[i].text));
     return 0;
 }
 
@@ -76,10 +78,17 @@ bool shell_set_variable(shell *sh, str name, str text, err *e) {
             return false;
         }
     }
-    if (sh->db == NULL)
-        return false;
-    db_set_variable(sh->db, name, text);
-    buf_printf(&sh->variables, "%.*s=%.*s\n", (int)name.n, name.p, (int)text.n, text.p);
+    int i = 0;
+    while (i < sh->nvariables && !str_equal(name, str_from(sh->variables[i].name)))
+        i++;
+    if (i == sh->nvariables) {
+        sh->variables = mem_realloc(sh->variables, sizeof *sh->variables * (size_t)(i + 1));
+        sh->variables[sh->nvariables++] = (shell_variable){.name = mem_strndup(name.p, name.n)};
+    }
+    free(sh->variables[i].text);
+    sh->variables[i].text = mem_strndup(text.p, text.n);
+    if (sh->db != NULL)
+        db_set_variable(sh->db, name, text);
     return true;
 }
 
@@ -188,7 +197,11 @@ static int shell_finish(shell *sh, int code) {
     free(sh->model);
     free(sh->null_text);
     free(sh->insert_table);
-    buf_free(&sh->variables);
+    for (int i = 0; i < sh->nvariables; i++) {
+        free(sh->variables[i].name);
+        free(sh->variables[i].text);
+    }
+    free(sh->variables);
     buf_free(&sh->last_text);
     return code;
 }

@@ -193,6 +193,7 @@ typedef struct output {
     FILE *file; /* stdout, or .output's */
     char *path; /* of .output and .once; NULL: stdout */
     bool once;  /* back to stdout after the next result */
+    bool pipe;  /* `file` is a program's standard input: .output '|sort' */
     FILE *pager;
     buf hold;
     bool may_page;
@@ -211,6 +212,10 @@ void output_close(output *o);
 typedef struct script script;
 typedef struct repl repl;
 
+typedef struct shell_variable {
+    char *name, *text;
+} shell_variable;
+
 typedef struct shell {
     db *db;
     char *db_path; /* NULL: in memory */
@@ -224,9 +229,10 @@ typedef struct shell {
     char *insert_table;
     int widths[64];
     int nwidths;
-    int64_t max_rows; /* -1: 10,000 in a pager, 40 without */
-    buf variables;    /* name=value lines, for .set */
-    stmt *lingering;  /* a cancelled statement whose end nobody waited for */
+    int64_t max_rows;          /* -1: 10,000 in a pager, 40 without */
+    shell_variable *variables; /* what .set lists; a database that is opened gets them all */
+    int nvariables;
+    stmt *lingering; /* a cancelled statement whose end nobody waited for */
     exec_summary last;
     bool last_had_llm;
     buf last_text; /* the last statement, for .explain and .view */
@@ -238,6 +244,9 @@ typedef struct shell {
     char *mock;
 } shell;
 
+/* Tells of a write that failed, if one did. False: there is nowhere to show results, which ends a
+ * script's work. (output.c) */
+bool output_check(shell *sh);
 /* Shows a command's text where results go, through the pager if it is longer than the screen. Frees
  * the text. (output.c) */
 void output_text(shell *sh, buf *text);
@@ -291,13 +300,11 @@ piece_kind script_piece(str text, bool last, size_t *length);
 
 /* ---- commands (commands*.c) ------------------------------------------------------------------ */
 
-enum { COMMAND_ARGS = 16 };
-
 typedef struct command_call {
     const char *name; /* as typed, with its dot or backslash */
     str rest;         /* all after the name, trimmed */
     int argc;         /* words of it: quotes removed */
-    char *argv[COMMAND_ARGS];
+    char **argv;
     arena *mem;
 } command_call;
 
@@ -310,6 +317,7 @@ typedef enum command_arg {
     ARG_SQL,
     ARG_COMMAND,
     ARG_SETTING,
+    ARG_TEXT, /* all of the line, as it is */
     ARG_ANY
 } command_arg;
 
@@ -327,6 +335,8 @@ const command *commands_table(size_t *count);
 const command *command_find(str typed);
 /* Runs one command line; false: it failed. */
 bool command_line(shell *sh, str line);
+/* A command that switches *flag: on, off, or without a word the other way. */
+bool command_switch(shell *sh, command_call *c, bool *flag, const char *what);
 
 bool cmd_help(shell *sh, command_call *c);
 bool cmd_tables(shell *sh, command_call *c);

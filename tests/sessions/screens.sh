@@ -92,6 +92,14 @@ see '^year *INTEGER'
 key C-c
 see '\^C'
 
+check 'completion in the middle of a word keeps its end'
+text 'SELECT name FROM movies'
+for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14; do key Left; done
+key Tab
+text '||1'
+see 'SELECT name||1 FROM movies$'
+key C-c
+
 check 'Up joins the lines of a statement'
 enter 'SELECT 1'
 enter '+ 1'

@@ -6,8 +6,10 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -82,6 +84,8 @@ static void test_first(void **state) {
         {"SET psm |", "="},
         {"SET psm = |", "'auto'"},
         {"SET dedup = of|", "off"},
+        {"SET psm = 'gr|", "'grouped'"},
+        {"SET psm = '|", "'auto'"},
         {"DROP MODEL |", "small"},
         {"WARM mov|", "movies"},
         {"PIN rev|", "reviews"},
@@ -117,6 +121,29 @@ static void test_not_offered(void **state) {
     assert_int_equal(found.count, 0);
     find("SELECT x FROM reviews WHERE movie_id IN (SELECT na| FROM movies)");
     assert_true(has("name"));
+}
+
+/* A name with blanks works as it is offered: in quotes in a command, as it is in SQL's own. */
+static void test_files(void **state) {
+    (void)state;
+    char dir[] = "/tmp/kvasir-complete-XXXXXX", text[256], name[256];
+    assert_non_null(mkdtemp(dir));
+    snprintf(name, sizeof name, "%s/my file.sql", dir);
+    FILE *made = fopen(name, "w");
+    assert_non_null(made);
+    fclose(made);
+    static const char *const before[] = {".read ", ".read \"", "SELECT * FROM '"};
+    static const char *const quotes[] = {"\"", "\"", ""}, *const ends[] = {"\"", "\"", "'"};
+    for (size_t i = 0; i < BASE_COUNT(before); i++) {
+        char expected[300];
+        snprintf(text, sizeof text, "%s%s/my%s|", before[i], dir, i == 1 ? " f" : "");
+        snprintf(expected, sizeof expected, "%s%s%s", quotes[i], name, ends[i]);
+        expect_first(text, expected);
+        assert_int_equal(found.count, 1);
+        assert_int_equal(found.start, strlen(before[i]) - (i == 1));
+    }
+    unlink(name);
+    rmdir(dir);
 }
 
 /* Any cut of any text must be survived. */
@@ -169,9 +196,8 @@ static int tear_down(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_first),
-        cmocka_unit_test(test_not_offered),
-        cmocka_unit_test(test_any_text),
+        cmocka_unit_test(test_first),       cmocka_unit_test(test_not_offered),
+        cmocka_unit_test(test_files),       cmocka_unit_test(test_any_text),
         cmocka_unit_test(test_many_tables),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
