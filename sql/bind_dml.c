@@ -425,7 +425,7 @@ static rel *project_rows(binder *b, const sql_stmt *s, rel *with_steps, const re
 }
 
 int bind_update(binder *b, ast *a, sql_stmt *s) {
-    scope *rows = ARENA_NEW(b->mem, scope), from = {.outer = NULL}, none = {.outer = NULL};
+    scope *rows = ARENA_NEW(b->mem, scope), from = {.outer = NULL}, kept = {.outer = NULL};
     lift steps = {{0}};
     rel *r;
     s->kind = STMT_UPDATE;
@@ -439,13 +439,19 @@ int bind_update(binder *b, ast *a, sql_stmt *s) {
     status = bind_assignments(b, a, t, values);
     if (status)
         return status;
-    const scope *kept = a->returning ? &from : &none;
-    s->query = project_rows(b, s, lift_place(b, &steps, r), r, values, kept);
+    for (int i = 0; i < from.n; i++)
+        if (returning_mentions(a, &from.cols[i]))
+            *scope_add(b, &kept, from.cols[i].table, from.cols[i].name, 0, TYPE_NULL) =
+                from.cols[i];
+    s->query = project_rows(b, s, lift_place(b, &steps, r), r, values, &kept);
+    for (int i = 0, k = 0; k < kept.n; i++)
+        if (from.cols[i].id == kept.cols[k].id)
+            from.cols[i].id = s->query->cols[t->ncolumns + 1 + k++].id;
     s->update_from = a->from != NULL;
     if (a->from) /* that several rows of FROM set a row alike is no contradiction */
         s->query = rel_distinct(b->mem, s->query);
     status = bind_checks(b, t, s);
-    return status ? status : bind_returning(b, a, target_name(a, s), kept, s);
+    return status ? status : bind_returning(b, a, target_name(a, s), &from, s);
 }
 
 int bind_delete(binder *b, ast *a, sql_stmt *s) {

@@ -306,7 +306,8 @@ int bind_insert(binder *b, ast *a, sql_stmt *s); /* bind_dml.c */
 int bind_update(binder *b, ast *a, sql_stmt *s);
 int bind_delete(binder *b, ast *a, sql_stmt *s);
 /* bind_returning.c: after s->query. `alias`: what the table is called there; `from` (or NULL): the
- * columns of UPDATE's FROM, which are the query's last. */
+ * columns of UPDATE's FROM; the query's last are those of them that RETURNING mentions. */
+bool returning_mentions(const ast *a, const scope_column *c); /* or may: a subquery stands in it */
 int bind_returning(binder *b, const ast *a, str alias, const scope *from, sql_stmt *s);
 int bind_copy_from(binder *b, ast *a, sql_stmt *s); /* bind_copy.c */
 int bind_copy_to(binder *b, ast *a, sql_stmt *s);

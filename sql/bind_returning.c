@@ -41,7 +41,7 @@ static void written_row(binder *b, const sql_stmt *s, str alias, const scope *fr
     made->high = b->next_id;
     for (int i = 0; from && i < from->n; i++) {
         const scope_column *c = &from->cols[i];
-        scope_column *own = scope_add(b, row, c->table, c->name, cols[t->ncolumns + i].id, c->type);
+        scope_column *own = scope_add(b, row, c->table, c->name, c->id, c->type);
         own->merged = c->merged;
         own->secret = c->secret;
     }
@@ -102,6 +102,24 @@ static int keep_outputs(binder *b, const output *outs, int n, const scope *slots
     return 0;
 }
 
+static bool mentions(const node *n, const scope_column *c) {
+    bool table = !n->qualifier.name.n || str_equal_nocase(n->qualifier.name, c->table);
+    if (n->query || (n->kind == NODE_STAR && table) ||
+        (n->kind == NODE_COLUMN && table && str_equal_nocase(n->name.name, c->name)))
+        return true;
+    for (int i = 0; i < n->nargs; i++)
+        if (mentions(n->args[i], c))
+            return true;
+    return n->filter && mentions(n->filter, c);
+}
+
+bool returning_mentions(const ast *a, const scope_column *c) {
+    for (int i = 0; a->returning && i < a->returning->n; i++)
+        if (mentions(((select_item *)a->returning->items[i])->value, c))
+            return true;
+    return false;
+}
+
 int bind_returning(binder *b, const ast *a, str alias, const scope *from, sql_stmt *s) {
     if (!a->returning)
         return 0;
@@ -125,8 +143,7 @@ int bind_returning(binder *b, const ast *a, str alias, const scope *from, sql_st
         return status;
     for (int i = 0; i < s->table->ncolumns; i++)
         scope_add(b, &slots, alias, row.cols[i].name, row.cols[i].id, row.cols[i].type);
-    int behind = from ? nrow - from->n : nrow;
-    for (int i = behind; i < s->query->ncols; i++) {
+    for (int i = slots.n - (s->kind == STMT_INSERT); i < s->query->ncols; i++) {
         const rel_column *c = &s->query->cols[i];
         scope_add(b, &slots, alias, c->name, c->id, c->type);
     }

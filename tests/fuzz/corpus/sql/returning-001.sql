@@ -1,1 +1,1 @@
-UPDATE t AS x SET a = u.b FROM u JOIN v USING (k) WHERE x.id = u.k RETURNING x.*, (SELECT max(a) FROM t) AS m, LLM('Is {a} good?', x.a) = 'yes'
+UPDATE movies AS x SET title = r.title FROM reviews r JOIN few_shot USING (id) WHERE r.movie_id = x.id RETURNING x.*, r.stars, (SELECT max(year) FROM movies) AS m, LLM('Is {title} good?', x.title) = 'yes'
