@@ -25,7 +25,6 @@ enum {
 };
 
 static int test_open(llm_engine *engine, const llm_engine_options *options, err *e) {
-    (void)options;
     (void)e;
     llm_model_info *info = &engine->info;
     info->name = "hash";
@@ -37,6 +36,10 @@ static int test_open(llm_engine *engine, const llm_engine_options *options, err 
     info->default_format = LLM_FORMAT_COMPLETION;
     info->vocab = TEST_VOCAB;
     info->context = TEST_CONTEXT;
+    info->attention = options->attention; /* no answer depends on these */
+    info->sink_tokens = options->sink_tokens;
+    info->window_tokens = options->window_tokens;
+    info->kv_dtype = options->kv_dtype;
     info->kv_bytes_per_token = TEST_KV_BYTES;
     info->capabilities = LLM_CAN_SCORE | LLM_CAN_GUIDE | LLM_IS_DETERMINISTIC;
     info->fingerprint = hash_128("test:hash 1", 11);

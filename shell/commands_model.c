@@ -47,6 +47,17 @@ static void show_kv(const settings *s, const llm_model_info *m, const llm_stats 
         line_budget("on the host", budget(s->kv_host, m->kv_host_bytes), most - here);
 }
 
+static void show_attention(const llm_model_info *m) {
+    static const char *const dtypes[] = {
+        [LLM_KV_BF16] = "bf16", [LLM_KV_F32] = "f32", [LLM_KV_INT8] = "int8"};
+    printf("%14s  %d tokens of a vocabulary of %d\n", "context", m->context, m->vocab);
+    if (m->attention == LLM_ATTENTION_STREAMING)
+        printf("%14s  streaming: the first %d tokens and the latest %d\n", "attention",
+               m->sink_tokens, m->window_tokens);
+    printf("%14s  %zu bytes a token in %s, blocks of %d tokens\n", "KV", m->kv_bytes_per_token,
+           dtypes[m->kv_dtype], m->kv_block_tokens);
+}
+
 static bool show_model(shell *sh) {
     const llm_model_info *m = NULL;
     err e = {.pos = -1};
@@ -58,9 +69,7 @@ static bool show_model(shell *sh) {
            m->heads, m->kv_heads);
     line_bytes("file size", m->file_bytes);
     line_bytes("in memory", m->weight_bytes);
-    printf("%14s  %d tokens of a vocabulary of %d\n", "context", m->context, m->vocab);
-    printf("%14s  %zu bytes a token, blocks of %d tokens\n", "KV", m->kv_bytes_per_token,
-           m->kv_block_tokens);
+    show_attention(m);
     show_kv(db_settings(sh->db), m, &sh->last.llm);
     bool only = m->device_reason != NULL; /* 'auto' would have taken another */
     printf("%14s  %s, %d threads%s%s%s\n", "device", m->device, m->threads, only ? " (" : "",
