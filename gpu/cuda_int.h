@@ -68,7 +68,7 @@ typedef struct cuda_state {
  * depends on them and on the addresses of the session's buffers alone. */
 typedef struct attend_shape {
     int levels;
-    int wide[PLAN_LEVELS], narrow[PLAN_LEVELS]; /* tasks */
+    int wide[PLAN_LEVELS], narrow[PLAN_LEVELS]; /* tasks; narrow ones may run among the wide */
     int merges;
 } attend_shape;
 

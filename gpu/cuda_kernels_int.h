@@ -72,7 +72,7 @@ typedef struct attend_args {
     size_t block_elements;
     const plan_task *tasks;
     int count;                /* of tasks; those without queries are padding */
-    bool wide;                /* tasks of up to PLAN_WIDE queries, else PLAN_NARROW */
+    bool wide;                /* tasks of up to PLAN_WIDE queries, else up to PLAN_NARROW */
     const int32_t *blocks;    /* lists of block ids that the tasks point into */
     const int32_t *positions; /* [rows] */
     const int32_t *states;    /* [rows]: the state of the row's chunk 0, or -1 */

@@ -212,11 +212,22 @@ static int padded(int n, bool graph) {
     return graph && n > 0 ? size : n;
 }
 
+static long blocks_met(const plan_list *tasks) {
+    long n = 0;
+    for (int i = 0; i < tasks->count; i++)
+        n += tasks->at[i].b1 - tasks->at[i].b0;
+    return n;
+}
+
+/* A level's narrow tasks that are less work than its wide ones run among these, at the same time
+ * and in one launch; what a task computes is the same. */
 static void shape_make(const attend_plan *plan, bool graph, attend_shape *s) {
     s->levels = plan->levels;
     for (int l = 0; l < plan->levels; l++) {
-        s->wide[l] = padded(plan->wide[l].count, graph);
-        s->narrow[l] = padded(plan->narrow[l].count, graph);
+        const plan_list *wide = &plan->wide[l], *narrow = &plan->narrow[l];
+        bool joins = wide->count > 0 && blocks_met(narrow) <= blocks_met(wide);
+        s->wide[l] = padded(wide->count + (joins ? narrow->count : 0), graph);
+        s->narrow[l] = padded(joins ? 0 : narrow->count, graph);
     }
     s->merges = padded(plan->nmerges, graph);
 }
@@ -258,23 +269,32 @@ static void part_place(const cuda_work *w, cuda_part *part, int ncopies) {
     at->bytes = end;
 }
 
+/* The lists' tasks one behind the other, then padding up to `count`. */
+static void tasks_fill(plan_task *to, int count, const plan_list *first, const plan_list *second) {
+    const plan_list *lists[] = {first, second};
+    int n = 0;
+    for (int i = 0; i < 2; i++) {
+        if (lists[i] != NULL && lists[i]->count > 0) {
+            memcpy(to + n, lists[i]->at, sizeof *to * (size_t)lists[i]->count);
+            n += lists[i]->count;
+        }
+    }
+    if (count > n)
+        memset(to + n, 0, sizeof *to * (size_t)(count - n));
+}
+
 static void attend_fill(const attend_plan *plan, const attend_shape *s, const attend_layout *at,
                         int nrows, int rows, char *base) {
     int32_t *states = (int32_t *)(void *)(base + at->states);
     memcpy(states, plan->states, sizeof *states * (size_t)nrows);
     memset(states + nrows, 0xff, sizeof *states * (size_t)(rows - nrows));
     for (int l = 0; l < s->levels; l++) {
-        const plan_list *lists[] = {&plan->wide[l], &plan->narrow[l]};
-        const size_t places[] = {at->wide[l], at->narrow[l]};
-        const int counts[] = {s->wide[l], s->narrow[l]};
-        for (int k = 0; k < 2; k++) {
-            plan_task *to = (plan_task *)(void *)(base + places[k]);
-            int n = lists[k]->count;
-            if (counts[k] > 0) {
-                memcpy(to, lists[k]->at, sizeof *to * (size_t)n);
-                memset(to + n, 0, sizeof *to * (size_t)(counts[k] - n));
-            }
-        }
+        const plan_list *wide = &plan->wide[l], *narrow = &plan->narrow[l];
+        bool joined = s->narrow[l] == 0;
+        plan_task *to = (plan_task *)(void *)(base + at->wide[l]);
+        tasks_fill(to, s->wide[l], wide, joined ? narrow : NULL);
+        if (!joined)
+            tasks_fill((plan_task *)(void *)(base + at->narrow[l]), s->narrow[l], narrow, NULL);
     }
     plan_merge *merges = (plan_merge *)(void *)(base + at->merges);
     if (s->merges > 0) {
