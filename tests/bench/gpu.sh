@@ -8,11 +8,11 @@
 #                                       on the host with the card: runs DIR's programs, or builds gpu/ alone where they do not run
 #                                       (or takes what --build holds); prints a line a step, then the tables
 #
-# Steps: tests 135m 8b q2 1b memcheck racecheck; all by default. Nothing is fetched; building needs the toolkit, cmake and a C
-# compiler. Exits 1 where a test failed or a figure is missing.
+# Steps: tests 135m 8b q2 1b memcheck racecheck synccheck; all by default. Nothing is fetched; building needs the toolkit, cmake
+# and a C compiler. Exits 1 where a test failed or a figure is missing.
 set -u
 root=$(cd "$(dirname "$0")/../.." && pwd)
-deps= build= steps="tests 135m 8b q2 1b memcheck racecheck" log= bad=0
+deps= build= steps="tests 135m 8b q2 1b memcheck racecheck synccheck" log= bad=0
 programs="test_cuda_plan test_kernels bench_cuda bench_queries"
 
 say() {
@@ -128,7 +128,11 @@ nvcc=$(command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>/dev/null)
 # cuBLASLt may lie beside the compiler, or in a Python package, without being on the loader's path
 beside=$([ -z "$nvcc" ] || echo "$(dirname "$nvcc")/../lib64")
 if ! ls "$beside"/libcublasLt.so.* >/dev/null 2>&1 && ! ldconfig -p 2>/dev/null | grep -q libcublasLt; then
-    found=$(find /usr /opt "$HOME" -name 'libcublasLt.so.1[23]' 2>/dev/null | sort | tail -1)
+    found=
+    for version in 12 13; do # the later one, wherever it lies
+        path=$(find /usr /opt "$HOME" -name "libcublasLt.so.$version" 2>/dev/null | sort | tail -1)
+        found=${path:-$found}
+    done
     beside=$([ -z "$found" ] || dirname "$found")
     say cuBLASLt "${found:-not to be found}"
 fi
@@ -180,7 +184,7 @@ for name in $steps; do
         step "kernels, forwards, sessions" timeout 240 "$build/test_kernels"
         ;;
     memcheck) sanitize memcheck 200 passes ;;
-    racecheck) sanitize racecheck 150 ;;
+    racecheck | synccheck) sanitize "$name" 150 ;;
     q2) q2 ;;
     135m | 1b | 8b) bench "$name" "bench $name" timeout 200 "$build/bench_cuda" --shape "$name" ;;
     *) die "no step '$name'" ;;
