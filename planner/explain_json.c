@@ -181,6 +181,17 @@ static void add_tokens(cJSON *o, const plan_actual *a) {
     }
 }
 
+/* What the model did. */
+static void add_run(cJSON *actual, const plan_actual *a) {
+    cJSON_AddNumberToObject(actual, "distinct_inputs", (double)a->distinct_inputs);
+    cJSON_AddNumberToObject(actual, "stored_answers", (double)a->stored_answers);
+    cJSON_AddNumberToObject(actual, "known_answers", (double)a->known_answers);
+    cJSON_AddNumberToObject(actual, "prompt_tokens", (double)a->prompt_tokens);
+    cJSON_AddNumberToObject(actual, "computed_tokens", (double)a->computed_tokens);
+    cJSON_AddNumberToObject(actual, "reused_disk", (double)a->reused_disk);
+    cJSON_AddNumberToObject(actual, "output_tokens", (double)a->output_tokens);
+}
+
 static void add_actual(cJSON *o, const plan_node *n, const plan_actual *a) {
     cJSON *actual = cJSON_AddObjectToObject(o, "actual");
     if (a->idle)
@@ -189,17 +200,13 @@ static void add_actual(cJSON *o, const plan_node *n, const plan_actual *a) {
     add_ms(actual, "ms", a->ms);
     if (n->kind != PLAN_LLM)
         return;
-    cJSON_AddNumberToObject(actual, "distinct_inputs", (double)a->distinct_inputs);
-    cJSON_AddNumberToObject(actual, "stored_answers", (double)a->stored_answers);
-    cJSON_AddNumberToObject(actual, "known_answers", (double)a->known_answers);
-    cJSON_AddNumberToObject(actual, "prompt_tokens", (double)a->prompt_tokens);
-    cJSON_AddNumberToObject(actual, "computed_tokens", (double)a->computed_tokens);
-    cJSON_AddNumberToObject(actual, "reused_disk", (double)a->reused_disk);
-    cJSON_AddNumberToObject(actual, "output_tokens", (double)a->output_tokens);
+    bool counted = a->ntokens > 0; /* (TOKENS): it was not asked, and strategies have the figures */
+    if (!counted)
+        add_run(actual, a);
     add_str(actual, "field_order", a->field_order);
     if (a->reordered.n)
         add_str(actual, "asked", a->reordered);
-    if (!isnan(a->bound))
+    if (counted && !isnan(a->bound))
         add_share(actual, "bound", a->bound);
     add_tokens(actual, a);
 }

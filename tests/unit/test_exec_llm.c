@@ -425,6 +425,21 @@ static void test_token_counts_bound_what_is_possible(void **state) {
     outcome_free(&o);
 }
 
+/* What was counted is no run, and a run knows no bound: JSON shows no zeros for either. */
+static void test_counted_and_run_are_told_apart(void **state) {
+    (void)state;
+    outcome counted = run("EXPLAIN (TOKENS, FORMAT JSON) SELECT LLM('Sad?', body, author) "
+                          "FROM notes");
+    outcome ran = run("EXPLAIN (ANALYZE, FORMAT JSON) SELECT LLM('Sad?', body, author) FROM notes");
+    assert_non_null(strstr(counted.text.p, "\"strategy\": \"grouped\""));
+    assert_non_null(strstr(counted.text.p, "\"bound\""));
+    assert_null(strstr(counted.text.p, "\"stored_answers\""));
+    assert_non_null(strstr(ran.text.p, "\"stored_answers\""));
+    assert_null(strstr(ran.text.p, "\"bound\""));
+    outcome_free(&counted);
+    outcome_free(&ran);
+}
+
 static void test_a_cap_on_tokens(void **state) {
     (void)state;
     ok("SET answer_cache = on");
@@ -476,6 +491,7 @@ int main(void) {
         cmocka_unit_test(test_token_counts_bound_what_is_possible),
         cmocka_unit_test(test_what_was_learned_is_of_the_answers_allowed),
         cmocka_unit_test(test_a_sample_is_paid_once),
+        cmocka_unit_test(test_counted_and_run_are_told_apart),
         cmocka_unit_test(test_a_cap_on_tokens),
         cmocka_unit_test(test_a_cap_on_seconds),
     };
