@@ -834,7 +834,8 @@ bool llm_calls_share_fields(const llm_call *a, expr *const *a_args, const llm_ca
         return false;
     for (int f = 0; f < a->nfields; f++)
         if (!str_equal(a->field_names[f], b->field_names[f]) ||
-            a->field_required[f] != b->field_required[f] || !expr_equal(a_args[f], b_args[f]))
+            a->field_required[f] != b->field_required[f] || !expr_equal(a_args[f], b_args[f]) ||
+            expr_is_volatile(a_args[f]))
             return false;
     return true;
 }
