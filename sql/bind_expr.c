@@ -32,9 +32,12 @@ expr *is_null(binder *b, expr *x) {
     return test(b, x, value_null(), false);
 }
 
+/* What is volatile is no guard: looked at again it says something else, and a row that needs the
+ * call would have gone without. */
 expr *bind_guarded(binder *b, const node *n, expr *more) {
     expr *before = b->guard;
-    b->guard = expr_and(b->mem, before, more);
+    if (more && !expr_is_volatile(more))
+        b->guard = expr_and(b->mem, before, more);
     expr *x = bind_expr(b, n);
     b->guard = before;
     return x;
@@ -147,9 +150,12 @@ static expr *bind_variable(binder *b, const node *n) {
 /* What must hold for operand i of AND or OR to be looked at: those before it have not decided. */
 static expr *undecided(binder *b, const node *n, expr **before, int i) {
     expr **open = ARENA_ARRAY(b->mem, expr *, i);
+    int nopen = 0;
     for (int k = 0; k < i; k++)
-        open[k] = n->op == OP_AND ? is_false(b, before[k], true) : is_true(b, before[k], true);
-    return expr_chain(b->mem, OP_AND, open, i);
+        if (!expr_is_volatile(before[k]))
+            open[nopen++] =
+                n->op == OP_AND ? is_false(b, before[k], true) : is_true(b, before[k], true);
+    return nopen ? expr_chain(b->mem, OP_AND, open, nopen) : NULL;
 }
 
 static expr *bind_chain(binder *b, const node *n) {
