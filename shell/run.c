@@ -226,10 +226,10 @@ static void end_result(run *r) {
         return;
     const char *cut = r->format.cut ? ", cells cut: .mode line shows them whole" : "";
     const char *changed = stmt_changes(r->s) >= 0 ? what_changed(stmt_what(r->s)) : NULL;
-    if (stmt_column_count(r->s) > 0 && !r->text && screen)
-        note_rows(r, r->rows, changed ? changed : "", cut);
-    else if (stmt_column_count(r->s) == 0 && changed)
-        note_rows(r, (uint64_t)stmt_changes(r->s), changed, "");
+    if (changed) /* where its rows went, if it returned them, is no reason to keep silent */
+        note_rows(r, (uint64_t)stmt_changes(r->s), changed, cut);
+    else if (stmt_column_count(r->s) > 0 && !r->text && screen)
+        note_rows(r, r->rows, "", cut);
 }
 
 /* ---- waiting --------------------------------------------------------------------------------- */

@@ -233,6 +233,21 @@ see '^1 row, cells cut'
 enter 'SELECT 1;'
 see '^1 row$'
 
+check 'rows that a statement returns, and what became of them'
+start 60 24 s.kvasir
+enter 'CREATE TABLE kept(id INTEGER PRIMARY KEY, name TEXT, what TEXT);'
+enter "INSERT INTO kept(name, what) SELECT name, repeat('long ', 30) FROM movies RETURNING *;"
+see '^│  1 │ Heat      │ long long long long long long long lon…'
+see '^3 rows inserted, cells cut'
+enter '.once kept.csv'
+enter '.mode csv'
+enter 'DELETE FROM kept RETURNING id;'
+see '^3 rows deleted'
+see_not '^id'
+enter '.mode box'
+key C-d
+see '^left with 0'
+
 check 'too wide: one value a line'
 start 40 10 s.kvasir
 enter 'SELECT name, year, name, year, name, year, name FROM movies WHERE id = 1;'
