@@ -200,7 +200,9 @@ static int submit_input(op *o, int use, uint32_t input, const submission *sub, i
         return 0;
     }
     if (set->llm_on_error == ON_ERROR_NULL && status != ERR_CANCELLED) {
-        keep_answer(o, u, input, &(llm_answer){.failed = true, .choice = -1, .text = {"", 0}});
+        keep_answer(o, u, input,
+                    &(llm_answer){.failed = true, .choice = -1, .text = str_from(e->message)});
+        err_clear(e);
         return 0;
     }
     err reason = *e;
@@ -421,23 +423,13 @@ int llm_ask_remember(op *o, err *e) {
 
 /* ---- what answers are worth ------------------------------------------------------------------ */
 
-/* How many of a use's answers have a flag, and the first row of one. */
-static uint32_t answers_flagged(const use_run *u, bool (*flag)(const llm_answer *),
-                                uint32_t *answers, int64_t *row) {
-    uint32_t flagged = 0;
-    *answers = 0;
-    *row = INT64_MAX;
-    for (uint32_t i = 0; i < u->in->count; i++) {
-        if (u->answers[i] == NULL || u->answers[i]->waits)
-            continue;
-        ++*answers;
-        if (!flag(u->answers[i]))
-            continue;
-        flagged++;
-        *row = BASE_MIN(*row, row_of_input(u->in, i));
-    }
-    return flagged;
-}
+/* How many of a use's answers are of a kind, and the first row that has one. */
+typedef struct answer_kind {
+    bool (*is)(const llm_answer *);
+    uint32_t count, of;
+    long long row; /* from 1 */
+    const llm_answer *first;
+} answer_kind;
 
 static bool was_ended(const llm_answer *a) {
     return a->ended;
@@ -447,32 +439,56 @@ static bool was_shortened(const llm_answer *a) {
     return a->shortened;
 }
 
+static bool has_failed(const llm_answer *a) {
+    return a->failed;
+}
+
+static answer_kind answers_of(const use_run *u, bool (*is)(const llm_answer *)) {
+    answer_kind k = {.is = is};
+    for (uint32_t i = 0; i < u->in->count; i++) {
+        bool known = u->answers[i] != NULL && !u->answers[i]->waits;
+        k.of += known;
+        k.count += known && is(u->answers[i]);
+    }
+    for (int64_t r = 0; k.count > 0 && k.first == NULL && r < u->in->rows; r++) {
+        uint32_t input = u->in->of_row[r];
+        const llm_answer *a = input != NO_INPUT ? u->answers[input] : NULL;
+        k.row = (long long)r + 1;
+        k.first = a != NULL && !a->waits && is(a) ? a : NULL;
+    }
+    return k;
+}
+
+static void use_tell(op *o, const use_run *u) {
+    const llm_call *call = u->use->call;
+    answer_kind ended = answers_of(u, was_ended), cut = answers_of(u, was_shortened),
+                failed = answers_of(u, has_failed);
+    if (ended.count > 0)
+        exec_notice(o->ctx,
+                    "LLM#%d: %u of %u answers end at max_tokens = %lld, the first in row %lld",
+                    call->number, ended.count, ended.of,
+                    (long long)(call->max_tokens ? call->max_tokens : o->ctx->settings->max_tokens),
+                    ended.row);
+    if (cut.count > 0)
+        exec_notice(o->ctx,
+                    "LLM#%d: %u of %u prompts left fields out to fit the model's context of %d "
+                    "tokens, the first for row %lld",
+                    call->number, cut.count, cut.of, llm_engine_info(u->engine)->context, cut.row);
+    if (failed.count > 0)
+        exec_notice(o->ctx,
+                    "LLM#%d: %u of %u calls failed and are NULL, the first in row %lld: %.*s",
+                    call->number, failed.count, failed.of, failed.row, (int)failed.first->text.n,
+                    failed.first->text.p);
+    o->ctx->summary.answers_ended += ended.count;
+    o->ctx->summary.prompts_shortened += cut.count;
+}
+
 void llm_ask_tell(op *o) {
     llm_state *s = o->state;
-    const settings *set = o->ctx->settings;
-    for (int i = 0; i < s->nuses && o->ctx->llm->sample == 0; i++) {
-        const use_run *u = &s->uses[i];
-        const llm_call *call = u->use->call;
-        uint32_t answers, ended, shortened;
-        int64_t row;
-        if (u->answers == NULL)
-            continue;
-        if ((ended = answers_flagged(u, was_ended, &answers, &row)) > 0)
-            exec_notice(o->ctx,
-                        "LLM#%d: %u of %u answers end at max_tokens = %lld, the first in "
-                        "row %lld",
-                        call->number, ended, answers,
-                        (long long)(call->max_tokens ? call->max_tokens : set->max_tokens),
-                        (long long)row);
-        if ((shortened = answers_flagged(u, was_shortened, &answers, &row)) > 0)
-            exec_notice(o->ctx,
-                        "LLM#%d: %u of %u prompts left fields out to fit the "
-                        "model's context of %d tokens, the first for row %lld",
-                        call->number, shortened, answers, llm_engine_info(u->engine)->context,
-                        (long long)row);
-        o->ctx->summary.answers_ended += ended;
-        o->ctx->summary.prompts_shortened += shortened;
-    }
+    for (int i = 0; i < s->nuses; i++)
+        if (s->uses[i].answers != NULL && o->ctx->llm->sample == 0 &&
+            o->ctx->stmt->kind != STMT_WARM)
+            use_tell(o, &s->uses[i]);
 }
 
 /* ---- counting -------------------------------------------------------------------------------- */

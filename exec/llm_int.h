@@ -152,7 +152,7 @@ typedef struct llm_answer {
     str text;
     int choice;
     double prob;
-    bool failed;    /* llm_on_error = 'null' turned a failure into NULL */
+    bool failed;    /* llm_on_error = 'null' turned a failure into NULL; text is its reason */
     bool ended;     /* by max_tokens, not by the model */
     bool shortened; /* llm_overflow = 'truncate' left fields out of the prompt */
     bool waits;     /* asked for, not there yet */
