@@ -187,6 +187,8 @@ static int set_parsed(settings *s, size_t i, str text, err *e) {
                          can_be_auto(i) ? "it is auto, or a number of bytes, such as 512MB or 2GB"
                                         : "it is a number of bytes, such as 512MB or 2GB",
                          e);
+        if (integer == 0 && strcmp(infos[i].name, "kv_memory") == 0)
+            return wrong(i, text, "no model works without; auto leaves it to the program", e);
         *(int64_t *)member(s, i) = integer;
         return 0;
     case SETTING_REAL:
