@@ -55,6 +55,7 @@ struct db {
     spin caller_spin;   /* the caller's */
     atomic_uint posted; /* raised by each job, and by quit */
     stmt *spare;        /* a finished statement whose memory the next one takes */
+    bool told_of_cache; /* that what the model computes is not kept any more: the worker's */
 };
 
 /* One batch copied out of the worker, in memory that is used again. */

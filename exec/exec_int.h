@@ -137,6 +137,8 @@ int llm_runtime_pin(exec_ctx *ctx, str name, err *e);
 /* One of its engines was opened on a record of this machine that does not hold any more (llm.h):
  * what was found stored counts as not found. */
 bool llm_runtime_outdated(const llm_runtime *r);
+/* Tells once a database that what the model computes is not kept any more, should it be so. */
+void llm_runtime_tell(const llm_runtime *r);
 /* Reads the examples of all calls while the transaction
  * is open; ctx->plan is set. snapshot_take calls it. */
 int llm_runtime_examples(exec_ctx *ctx, err *e);

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "db_int.h"
 #include "llm_int.h"
 
 double clock_seconds(void) {
@@ -96,6 +97,15 @@ cache *runtime_cache(llm_runtime *r) {
                 r->cache = NULL;
     }
     return r->cache;
+}
+
+void llm_runtime_tell(const llm_runtime *r) {
+    buf why = {0};
+    if (!r || !r->cache || r->ctx->db->told_of_cache || cache_goes_on(r->cache, &why))
+        return;
+    r->ctx->db->told_of_cache = true;
+    exec_notice(r->ctx, "%s: answers and KV blocks are not kept any more", why.p);
+    buf_free(&why);
 }
 
 /* ---- the session ----------------------------------------------------------------------------- */

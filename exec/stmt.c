@@ -410,6 +410,7 @@ void stmt_execute(db *d, void *arg) {
     s->summary.rows = rows;
     s->summary.seconds = seconds_since(&s->start);
     s->summary.sql_seconds = s->summary.seconds - s->summary.llm_seconds - s->summary.held_seconds;
+    llm_runtime_tell(s->ctx.llm);
     release_ctx(s);
     buf record = {0};
     history_record(s, status, &record);

@@ -636,6 +636,15 @@ int cache_clear(cache *c, cache_space space, err *e) {
     return lmdb_error(e, rc, "cannot clear the cache");
 }
 
+bool cache_goes_on(cache *c, buf *why) {
+    pthread_mutex_lock(&c->mutex);
+    bool goes_on = c->stats.writing || c->read_only;
+    if (!goes_on)
+        buf_append_c(why, c->stats.why_not);
+    pthread_mutex_unlock(&c->mutex);
+    return goes_on;
+}
+
 void cache_get_stats(cache *c, cache_stats *out) {
     cache_refresh(c);
     pthread_mutex_lock(&c->mutex);

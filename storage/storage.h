@@ -344,6 +344,9 @@ void cache_flush(cache *c); /* waits until what was put is committed */
 void cache_set(cache *c, size_t budget_bytes, cache_policy policy);
 int cache_clear(cache *c, cache_space space, err *e);
 void cache_get_stats(cache *c, cache_stats *out);
+/* False once a write has failed, and then never true again: appends why. A place that
+ * cannot be written in the first place has not failed. */
+bool cache_goes_on(cache *c, buf *why);
 /* Keeps those of the KV blocks that are stored from being evicted
  * until the name is unpinned or the cache cleared. ERR_FULL, and
  * nothing changes, where pins would take more than half of the budget. */

@@ -7,6 +7,7 @@
  */
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include "exec_other_int.h"
@@ -194,6 +195,39 @@ static void two_processes_share_a_cache(void **state) {
         wait_other(others[i]);
     assert_int_equal(run_ok(d, question).sum.answers_stored, ROWS);
     db_close(d);
+}
+
+/* The file may not grow: what is asked is answered, and that it is not kept is told, once. */
+static void a_cache_that_fails_is_told_of(void **state) {
+    (void)state;
+    char file[128];
+    struct stat st;
+    struct rlimit usual, limit;
+    make_table("test:hash");
+    session(NULL, question);
+    snprintf(file, sizeof file, "%s/cache.mdb", path);
+    assert_int_equal(stat(file, &st) | getrlimit(RLIMIT_FSIZE, &usual), 0);
+    limit = (struct rlimit){(rlim_t)st.st_size, usual.rlim_max};
+    void (*handler)(int) = signal(SIGXFSZ, SIG_IGN);
+    db *d = open_path();
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    static const char *const steps[] = {"SELECT LLM('What of {body}?', body, model => m) FROM t",
+                                        "SELECT LLM('And {body}?', body, model => m) FROM t",
+                                        "SHOW CACHE", /* waits for what was put */
+                                        "SELECT LLM('What of {body}?', body, model => m) FROM t",
+                                        question};
+    int told = 0;
+    outcome o[BASE_COUNT(steps)];
+    for (size_t i = 0; i < BASE_COUNT(steps); i++) {
+        o[i] = run_ok(d, steps[i]);
+        told += strstr(o[i].notice, "are not kept any more") != NULL;
+    }
+    assert_int_equal(told, 1);
+    assert_true(o[0].hash == o[3].hash);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &usual), 0);
+    signal(SIGXFSZ, handler);
+    db_close(d);
+    assert_string_equal(session(NULL, question).notice, "");
 }
 
 static void files_in_another_encoding_are_told_of(void **state) {
@@ -436,6 +470,7 @@ int main(int argc, char **argv) {
         TEST(a_killed_statement_resumes_with_the_same_answers),
         TEST(flipped_bits_change_no_answer),
         TEST(two_processes_share_a_cache),
+        TEST(a_cache_that_fails_is_told_of),
         TEST(files_in_another_encoding_are_told_of),
         TEST(warmed_prefixes_are_found_and_go_with_their_model),
         TEST(answers_are_believed_of_the_file_that_gave_them),
