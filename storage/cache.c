@@ -103,6 +103,16 @@ static void set_aside(const cache *c) {
     free(damaged);
 }
 
+/* Somebody removed the file of processes that are still at work: their lock file, which they keep
+ * open, tells of transactions in that file and must not be taken for the new one's. */
+static void leave_removed_file(const cache *c) {
+    if (access(c->path, F_OK) == 0 || errno != ENOENT)
+        return;
+    char *lock = with_suffix(c->path, "-lock");
+    unlink(lock);
+    free(lock);
+}
+
 static void env_close(cache *c) {
     for (int i = 0; i < c->nreaders; i++)
         mdb_txn_abort(c->readers[i]);
@@ -188,6 +198,7 @@ static int try_open(cache *c) {
  * anew when it is damaged or of another version. */
 static int files_open(cache *c, bool alone, err *e) {
     err why;
+    leave_removed_file(c);
     if (alone && access(c->path, F_OK) == 0 && cache_check(c->path, &why) != 0) {
         if (c->read_only)
             return err_set(e, ERR_CORRUPT, "the cache '%s' is damaged: %s", c->path, why.message);

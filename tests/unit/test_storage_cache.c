@@ -490,6 +490,33 @@ static void test_another_process_grows_the_file(void **state) {
     }
 }
 
+/* rm cache.mdb, while a process has it open: what begins then has nothing to do with that file. */
+static void test_the_file_is_removed(void **state) {
+    (void)state;
+    other o;
+    char file[600], lock[620];
+    struct stat before, after;
+    other_start(&o, "removed");
+    other_tell(&o, 'g');
+    snprintf(file, sizeof file, "%s/cache.mdb", o.path);
+    snprintf(lock, sizeof lock, "%s-lock", file);
+    assert_int_equal(stat(lock, &before) | unlink(file), 0);
+    store *s = open_with(o.path, 0);
+    cache *c = cache_of(s);
+    assert_int_equal(stat(lock, &after), 0);
+    assert_true(before.st_ino != after.st_ino);
+    assert_false(has_block(c, 1000));
+    put_block(c, 1, 0, 1);
+    cache_flush(c);
+    other_tell(&o, 'c');
+    other_tell(&o, 'g');
+    assert_true(has_block(c, 1));
+    assert_int_equal(stats_of(c).blocks, 1);
+    store_close(s);
+    other_end(&o);
+    OK(cache_check(file, &e));
+}
+
 /* `sh tests/run.sh --long` asks for full counts. */
 static bool long_run(void) {
     return getenv("KVASIR_LONG") != NULL;
@@ -908,6 +935,7 @@ int main(void) {
         cmocka_unit_test(test_two_processes),
         cmocka_unit_test(test_another_process_clears),
         cmocka_unit_test(test_another_process_grows_the_file),
+        cmocka_unit_test(test_the_file_is_removed),
         cmocka_unit_test(test_threads),
         cmocka_unit_test(test_flipped_bits),
         cmocka_unit_test(test_older_version_starts_anew),
