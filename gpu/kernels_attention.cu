@@ -22,12 +22,13 @@ template <int D> constexpr int PITCH = D + 8;
 
 /* Blocks in shared memory: the one in use, and those on their way. A task on few blocks of a big
  * card is bound by how long a block takes to come; more stages hide that, fewer leave room for
- * other tasks (64 wide, 4 warps: 46 KB). */
-template <int D> constexpr int STAGES = D <= 96 ? 4 : D <= 128 ? 3 : 2;
+ * other tasks (64 wide, 4 warps: 46 KB, 4 tasks a processor). Narrow tasks are many and mostly
+ * short: two blocks on their way are enough for them (30 KB, 7 tasks). */
+template <int D, int WARPS> constexpr int STAGES = D <= 96 ? (WARPS > 1 ? 4 : 3) : D <= 128 ? 3 : 2;
 
 /* queries [warps * 16][PITCH], then the stages, each of keys [32][PITCH] and values [32][PITCH] */
 template <int D, int WARPS> constexpr size_t shared_bytes() {
-    return sizeof(__nv_bfloat16) * static_cast<size_t>(WARPS * 16 + 2 * STAGES<D> * KEYS) *
+    return sizeof(__nv_bfloat16) * static_cast<size_t>(WARPS * 16 + 2 * STAGES<D, WARPS> * KEYS) *
            PITCH<D>;
 }
 
@@ -290,7 +291,7 @@ template <int D, int WARPS> __global__ void __launch_bounds__(WARPS * 32) attend
         return;
     __nv_bfloat16 *queries = reinterpret_cast<__nv_bfloat16 *>(memory);
     __nv_bfloat16 *stages = queries + WARPS * 16 * PITCH<D>;
-    constexpr int stage = 2 * KEYS * PITCH<D>, ahead = STAGES<D> - 1;
+    constexpr int stage = 2 * KEYS * PITCH<D>, ahead = STAGES<D, WARPS> - 1;
     int group = a.heads / a.kv_heads, first = task.b0;
     if (a.window > 0)
         first = max(first, (task.least_position - a.window + 1) / KEYS);
