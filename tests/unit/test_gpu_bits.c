@@ -4,8 +4,8 @@
  *
  * Runs the real model (KVASIR_MODEL or the default one; skipped when absent) over prompts that
  * share heads and bodies, whose branches fall inside blocks and between them: in full attention
- * with bf16 KV, then the tests that differ most for every other type of KV and for streaming
- * attention. KVASIR_LONG=1: 200 prompts, else a few.
+ * with bf16 KV, then the tests that differ most for every other type of KV, for streaming attention
+ * and for f32. KVASIR_LONG=1: 200 prompts, else a few.
  */
 #include <math.h>
 #include <pthread.h>
@@ -46,6 +46,7 @@ static const llm_engine_options engines[] = {
     {.kv_dtype = LLM_KV_INT8},
     {.kv_dtype = LLM_KV_F32},
     {.attention = LLM_ATTENTION_STREAMING, .sink_tokens = 4, .window_tokens = 50},
+    {.precision = LLM_F32}, /* where bf16 is chosen the other one */
 };
 static size_t engine_at;
 
