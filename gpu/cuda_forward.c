@@ -558,7 +558,7 @@ int cuda_forward(llm_engine *engine, void *work, const pass *p, err *e) {
         cuda_part part = {.p = p, .first = first, .want_first = want};
         part.nrows = cuda_part_rows(w, p, first, e);
         if (part.nrows == 0)
-            return e->code;
+            return (int)e->code;
         if (w->kv.moved) {
             cuda_graphs_drop(w);
             w->kv.moved = false;

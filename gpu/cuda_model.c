@@ -254,7 +254,7 @@ static int plans_declare(llm_engine *engine, err *e) {
     int plans[] = {s->plan_qkv, s->plan_o, s->plan_gate_up, s->plan_down, s->plan_head};
     for (size_t i = 0; i < BASE_COUNT(plans); i++)
         if (plans[i] < 0)
-            return e->code;
+            return (int)e->code;
     return 0;
 }
 
