@@ -253,7 +253,9 @@ void args_help(buf *out) {
     const format_mode *modes = format_modes(&n);
     for (size_t i = 0; i < n; i++)
         buf_printf(out, "  --%-16s %s\n", modes[i].name, modes[i].help);
-    buf_append_c(out, "\nexit codes: 0 all went well; 1 a statement or command failed; "
-                      "2 wrong arguments, or the\ndatabase does not open; 130 interrupted.\n"
-                      "In the shell, .help lists its commands.\n");
+    buf_append_c(
+        out, "\nexit codes: 0 all went well; 1 a statement or command failed; "
+             "2 wrong arguments, or the\ndatabase does not open; 130 interrupted, 128 + n ended by "
+             "signal n (141: nobody reads\nthe output any longer); or what .quit says.\n"
+             "In the shell, .help lists its commands.\n");
 }

@@ -263,7 +263,47 @@ environment='TERM=dumb'
 start 80 24 s.kvasir
 enter 'SELECT 1;'
 see '│ 1 │'
+enter '.help'
+see '^Ctrl-C stops a statement' # all of it, and no pager
+enter "CREATE MODEL lazy FROM 'test:hash:slow';"
+enter "SELECT count(*) FROM texts WHERE LLM('dull?', t, model => lazy) RETURNS BOOLEAN;"
+sleep 2.5
+[ "$(screen | grep -c '^[0-9,]*/10,000 rows')" -ge 2 ] || fail 'no line a second'
+key C-c
+see 'stopped after'
 environment=
+
+check 'vi keys by ~/.editrc, pasting among them; the statement in an editor; what was entered, listed'
+echo 'bind -v' >"$work/.editrc"
+printf '#!/bin/sh\nsed -i s/12/77/ "$1"\n' >"$work/editor" && chmod +x "$work/editor"
+environment="EDITOR=$work/editor"
+start 80 24 s.kvasir
+text 'XSELECT 1'
+key Escape
+text '0x$a2 AS n;'
+key Enter
+see '│ 12 │'
+printf 'SELECT\t3 AS pasted,\n4 AS too;\n' | tm load-buffer -
+tm paste-buffer -p -r -t s
+see '^4 AS too;$'
+key Enter
+see '│      3 │   4 │'
+enter 'SELECT 12 AS m;'
+see '│ 12 │'
+enter '\e'
+see '│ 77 │'
+tm send-keys -R -t s
+tm clear-history -t s
+enter '.history 2'
+see '^SELECT 77 AS m;'
+rm "$work/.editrc"
+environment=
+
+check 'a statement is coloured after Enter'
+start 80 24 s.kvasir
+enter 'SELECT 17 AS coloured;'
+see '│       17 │'
+screen -e | grep -q "$(printf '\033')\[[0-9;]*34mSELECT" || fail 'no colour in the statement'
 
 check 'SIGTERM at the prompt leaves a sane terminal'
 start 80 24 s.kvasir
