@@ -3,9 +3,11 @@
  *
  * Invariant: a file is read as the table's types, cell by cell; what does not fit names file, line,
  * column and value, and nothing of the file stays. A file that could not be written whole is
- * removed.
+ * removed, and the one whose place it was to take stays.
  */
 #include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -146,8 +148,10 @@ int stmt_copy_from(stmt *s, sql_stmt *x, err *e) {
 
 typedef struct copy_file {
     const char *path;
-    gzFile file; /* plain text too: zlib's transparent mode */
+    gzFile file;               /* plain text too: zlib's transparent mode */
+    const char *target, *part; /* written is `part`, which becomes `target`; NULL: path itself */
     char delimiter;
+    str null_text;
     buf text;
 } copy_file;
 
@@ -156,17 +160,50 @@ static bool ends_with(const char *path, const char *suffix) {
     return n >= m && strcmp(path + n - m, suffix) == 0;
 }
 
+/* A file beside the target, which takes its place when it is whole: a query may read the file that
+ * it writes, and a failed one must not cost an old file. -1: none could be made. */
+static int part_create(copy_file *f, const struct stat *old, arena *mem) {
+    char *real = realpath(f->path, NULL); /* what a link leads to */
+    f->target = real ? arena_strndup(mem, real, strlen(real)) : f->path;
+    free(real);
+    f->part = arena_printf(mem, "%s.%ld.part", f->target, (long)getpid());
+    int fd = open(f->part, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (fd >= 0 && old)
+        (void)fchmod(fd, old->st_mode & 07777); /* not ours to give: then as a new one's */
+    if (fd < 0)
+        f->part = NULL;
+    return fd;
+}
+
+/* Pipes and devices are written as they are (/dev/stdout may lead to a
+ * regular file, which others write too), and files where no other can be made. */
+static int file_open(copy_file *f, arena *mem) {
+    struct stat st;
+    bool there = stat(f->path, &st) == 0;
+    bool direct = (there && !S_ISREG(st.st_mode)) || strncmp(f->path, "/dev/", 5) == 0;
+    if (there && access(f->path, W_OK) != 0)
+        return -1;
+    int fd = direct ? -1 : part_create(f, there ? &st : NULL, mem);
+    return fd >= 0 ? fd : open(f->path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+}
+
 static int file_create(copy_file *f, const sql_stmt *x, arena *mem, err *e) {
     f->path = arena_strndup(mem, x->copy.path.p, x->copy.path.n);
+    f->null_text = x->copy.options.null_text;
     f->delimiter = x->copy.options.delimiter;
     if (!f->delimiter)
         f->delimiter = ends_with(f->path, ".tsv") || ends_with(f->path, ".tsv.gz") ? '\t' : ',';
     errno = 0;
-    if (strcmp(f->path, "-") == 0)
-        f->file = gzdopen(dup(STDOUT_FILENO), "wbT");
-    else
-        f->file = gzopen(f->path, ends_with(f->path, ".gz") ? "wb6" : "wbT");
-    return f->file ? 0 : err_set_errno(e, errno ? errno : ENOMEM, "cannot write '%s'", f->path);
+    int fd = strcmp(f->path, "-") == 0 ? dup(STDOUT_FILENO) : file_open(f, mem);
+    if (fd < 0)
+        return err_set_errno(e, errno, "cannot write '%s'", f->path);
+    f->file = gzdopen(fd, ends_with(f->path, ".gz") ? "wb6" : "wbT");
+    if (f->file)
+        return 0;
+    close(fd);
+    if (f->part)
+        unlink(f->part);
+    return err_set(e, ERR_IO, "cannot write '%s': no memory", f->path);
 }
 
 static int file_flush(copy_file *f, err *e) {
@@ -184,7 +221,7 @@ static void file_header(copy_file *f, const sql_stmt *x, arena *mem) {
         return;
     for (int c = 0; c < n; c++)
         names[c] = value_text(x->query->cols[c].name);
-    csv_write_row(&f->text, names, n, f->delimiter);
+    csv_write_row(&f->text, names, n, f->delimiter, f->null_text);
 }
 
 static int write_rows(stmt *s, copy_file *f, op *root, err *e) {
@@ -196,7 +233,7 @@ static int write_rows(stmt *s, copy_file *f, op *root, err *e) {
         for (int k = 0; k < b->rows; k++) {
             for (int c = 0; c < b->ncols; c++)
                 row[c] = column_get(&b->cols[c], k);
-            csv_write_row(&f->text, row, b->ncols, f->delimiter);
+            csv_write_row(&f->text, row, b->ncols, f->delimiter, f->null_text);
         }
         if ((status = file_flush(f, e)) != 0)
             break;
@@ -212,8 +249,11 @@ static int file_end(copy_file *f, int status, err *e) {
     int rc = gzclose(f->file);
     if (status == 0 && rc != Z_OK)
         status = err_set_errno(e, errno ? errno : EIO, "cannot write '%s'", f->path);
-    if (status && stat(f->path, &st) == 0 && S_ISREG(st.st_mode))
-        unlink(f->path);
+    if (status == 0 && f->part && rename(f->part, f->target) != 0)
+        status = err_set_errno(e, errno, "cannot write '%s'", f->path);
+    const char *written = f->part ? f->part : f->path;
+    if (status && stat(written, &st) == 0 && S_ISREG(st.st_mode))
+        unlink(written);
     buf_free(&f->text);
     return status;
 }

@@ -8,8 +8,8 @@
 
 #include "csv_int.h"
 
-static bool needs_quotes(str s, char delimiter) {
-    if (s.n == 0 || s.p[0] == ' ' || s.p[s.n - 1] == ' ')
+static bool needs_quotes(str s, char delimiter, str null_text) {
+    if (s.n == 0 || str_equal(s, null_text) || s.p[0] == ' ' || s.p[s.n - 1] == ' ')
         return true;
     for (size_t i = 0; i < s.n; i++)
         if (s.p[i] == delimiter || s.p[i] == '"' || s.p[i] == '\n' || s.p[i] == '\r')
@@ -17,8 +17,8 @@ static bool needs_quotes(str s, char delimiter) {
     return false;
 }
 
-static void write_text(buf *out, str s, char delimiter) {
-    if (!needs_quotes(s, delimiter)) {
+static void write_text(buf *out, str s, char delimiter, str null_text) {
+    if (!needs_quotes(s, delimiter, null_text)) {
         buf_append_str(out, s);
         return;
     }
@@ -35,12 +35,14 @@ static void write_text(buf *out, str s, char delimiter) {
     buf_append_char(out, '"');
 }
 
-void csv_write_row(buf *out, const value *row, int n, char delimiter) {
+void csv_write_row(buf *out, const value *row, int n, char delimiter, str null_text) {
     for (int i = 0; i < n; i++) {
         if (i)
             buf_append_char(out, delimiter);
         if (row[i].type == TYPE_TEXT || row[i].type == TYPE_BLOB)
-            write_text(out, row[i].s, delimiter);
+            write_text(out, row[i].s, delimiter, null_text);
+        else if (row[i].type == TYPE_NULL)
+            buf_append_str(out, null_text);
         else
             value_print(out, row[i]);
     }

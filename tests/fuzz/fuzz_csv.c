@@ -29,7 +29,7 @@ static bool read_all(const void *bytes, size_t n, const csv_options *options, bu
         for (int r = 0; !status && copy && r < b.rows; r++) {
             for (int i = 0; i < ncolumns; i++)
                 row[i] = column_get(&b.cols[i], r);
-            csv_write_row(copy, row, ncolumns, ',');
+            csv_write_row(copy, row, ncolumns, ',', STR(""));
         }
     } while (!status && b.rows);
     arena_free(mem);

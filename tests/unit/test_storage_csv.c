@@ -211,21 +211,49 @@ static void test_files(void **state) {
     buf_free(&big);
 }
 
+/* Whoever guesses the types has seen only the beginning. */
+static void test_zero_bytes_far_behind(void **state) {
+    (void)state;
+    buf text = {0};
+    buf_append_c(&text, "a,b\n");
+    while (text.n < 2u << 20)
+        buf_append_c(&text, "1,some text that is long enough to fill a file soon\n");
+    buf_append(&text, "2,a\0b\n", 6);
+    FILE *f = fopen(scratch("zero.csv"), "w");
+    assert_int_equal(fwrite(text.p, 1, text.n, f), text.n);
+    fclose(f);
+    csv *c = NULL;
+    OK(csv_open(scratch("zero.csv"), NULL, &c, &e));
+    value_type types[] = {TYPE_INTEGER, TYPE_TEXT};
+    arena *mem = arena_new();
+    batch b = {.mem = mem};
+    int status;
+    while ((status = csv_next(c, types, &b, NULL, &e)) == 0 && b.rows)
+        arena_reset(mem);
+    assert_int_equal(status, ERR_CORRUPT);
+    assert_non_null(strstr(e.message, "a zero byte"));
+    arena_free(mem);
+    csv_close(c);
+    buf_free(&text);
+}
+
 static void test_written_rows_read_back(void **state) {
     (void)state;
     static const str texts[] = {{"", 0},     {"a", 1},          {" a ", 3}, {"a,b", 3},
                                 {"\"", 1},   {"line\nline", 9}, {"\r", 1},  {"日本", 6},
                                 {"x\ty", 3}, {"\"\"", 2}};
-    for (size_t d = 0; d < 2; d++) {
-        char delimiter = ",\t"[d];
+    for (size_t d = 0; d < 3; d++) {
+        char delimiter = ",\t,"[d];
+        str null_text = d == 2 ? STR("a") : STR("");
         buf out = {0};
         buf_printf(&out, "a%cb\n", delimiter);
         for (size_t i = 0; i < BASE_COUNT(texts); i++) {
             value row[2] = {value_text(texts[i]),
                             i % 2 ? value_null() : value_text(texts[BASE_COUNT(texts) - 1 - i])};
-            csv_write_row(&out, row, 2, delimiter);
+            csv_write_row(&out, row, 2, delimiter, null_text);
         }
-        csv_options options = {.delimiter = delimiter, .header = CSV_HEADER_YES};
+        csv_options options = {
+            .delimiter = delimiter, .header = CSV_HEADER_YES, .null_text = null_text};
         csv *c = open_text(buf_str(&out), &options);
         value_type types[] = {TYPE_TEXT, TYPE_TEXT};
         arena *mem = arena_new();
@@ -249,6 +277,7 @@ int main(void) {
         cmocka_unit_test(test_errors_name_the_place),
         cmocka_unit_test(test_bytes_that_are_not_utf8),
         cmocka_unit_test(test_files),
+        cmocka_unit_test(test_zero_bytes_far_behind),
         cmocka_unit_test(test_written_rows_read_back),
     };
     return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);
