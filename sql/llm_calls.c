@@ -690,6 +690,21 @@ static void key_examples(const binder *b, buf *out, const node *examples) {
                b->view.p ? b->view.p : "");
 }
 
+/* What holds for the call, whether it says so itself or a setting does. */
+static void key_options(const binder *b, buf *out, const llm_call *call) {
+    const settings *s = b->env->settings;
+    str model = call->model.n ? call->model : str_from(s->model), stop = str_from(s->stop);
+    bool given = call->temperature.type == TYPE_REAL;
+    buf_printf(out, "|%lld|%zu:%.*s|",
+               (long long)(call->max_tokens ? call->max_tokens : s->max_tokens), model.n,
+               (int)model.n, model.p);
+    value_print_sql(out, value_real(given ? call->temperature.r : s->temperature));
+    for (int i = 0; i < call->nstop; i++)
+        value_print_sql(out, value_text(call->stop[i]));
+    if (call->nstop == 0 && stop.n > 0)
+        value_print_sql(out, value_text(stop));
+}
+
 static str call_key(binder *b, const node *n, const llm_call *call, const fields *f,
                     const node *examples) {
     buf k = {0};
@@ -699,15 +714,15 @@ static str call_key(binder *b, const node *n, const llm_call *call, const fields
         buf_append_str(&k, f->names[i]);
         expr_key(b, &k, f->args[i]);
     }
-    buf_printf(&k, "|%d|%zu:%.*s|", call->max_tokens, call->model.n, (int)call->model.n,
-               call->model.p ? call->model.p : "");
-    value_print_sql(&k, call->temperature);
-    for (int i = 0; i < call->nstop; i++)
-        value_print_sql(&k, value_text(call->stop[i]));
+    key_options(b, &k, call);
     if (examples)
         key_examples(b, &k, examples);
     if (n->returns.given) {
-        buf_printf(&k, "|returns %.*s", (int)n->returns.name.name.n, n->returns.name.name.p);
+        str name = n->returns.name.name;
+        value_type type; /* INT and INTEGER are one; of the names of TEXT some are refused */
+        if (type_parse(name, &type) && type != TYPE_TEXT)
+            name = str_from(type_name(type));
+        buf_printf(&k, "|returns %.*s", (int)name.n, name.p);
         for (int i = 0; i < n->returns.literals.n; i++)
             value_print_sql(&k, value_text(*(str *)n->returns.literals.items[i]));
         if (n->returns.between) {

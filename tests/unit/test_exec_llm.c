@@ -303,8 +303,7 @@ static void test_equal_prompts_are_asked_once(void **state) {
     (void)state;
     static const char *const sql[] = {
         "SELECT LLM('Same?', word), LLM('Same?', coalesce(word, 'none') AS word) FROM words",
-        "SELECT LLM('Same?', word) RETURNS INT, LLM('Same?', word) RETURNS INTEGER FROM words",
-        "SELECT LLM('Same?', word), LLM('Same?', word, max_tokens => 32, temperature => 0) "
+        "SELECT LLM('Same?', word) RETURNS BOOLEAN, LLM('Same?', word) RETURNS ENUM('yes', 'no') "
         "FROM words",
         "SELECT LLM('Same?', word || '' AS word) FROM words "
         "WHERE length(LLM('Same?', word) RETURNS TEXT) >= 0",
