@@ -87,15 +87,23 @@ static bool bare_word(repl *r, str line) {
 }
 
 /* A command in the middle of a statement runs at
- * once, as in psql; the statement goes on after it. */
-static bool command_within(repl *r, str line) {
+ * once, as in psql; the statement goes on after it.
+ * psql's \g, with a file or without, ends it as `;` does. */
+static bool command_within(repl *r) {
+    str line = buf_str(&r->line);
     size_t n = 0;
     while (n < line.n && !strchr(" \t;\n", line.p[n]))
         n++;
     if (n < 2 || !strchr(".\\", line.p[0]) || command_find((str){line.p, n}) == NULL)
         return false;
-    command_line(r->sh, line);
-    return true;
+    bool go = str_equal((str){line.p, n}, STR("\\g"));
+    bool bare = strspn(line.p + n, " \t;") == line.n - n;
+    bool ok = (go && bare) || command_line(r->sh, line);
+    if (!go || !ok)
+        return true;
+    buf_clear(&r->line);
+    buf_append_char(&r->line, ';');
+    return false;
 }
 
 static void remember(repl *r, str text) {
@@ -203,7 +211,7 @@ static void loop(repl *r) {
         r->idle_interrupts = 0;
         if (r->pending.n == 0 && bare_word(r, buf_str(&r->line)))
             continue;
-        if (r->pending.n && command_within(r, buf_str(&r->line)))
+        if (r->pending.n && command_within(r))
             continue;
         buf_append_str(&r->pending, buf_str(&r->line));
         buf_append_char(&r->pending, '\n');
