@@ -1,5 +1,4 @@
-/* test_storage_cache.c - the cache: round trips, identity,
- * damage, eviction, versions, sharing, failed writes. */
+/* test_storage_cache.c - the cache: identity, damage, eviction, versions, sharing, failed writes. */
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -572,6 +571,57 @@ static void use_damaged(const char *path) {
     store_close(s);
 }
 
+/* Flips a bit of the byte at `offset` behind each place of these bytes, old pages' too. */
+static void flip_at(unsigned char *file, size_t n, const void *bytes, size_t count, size_t offset) {
+    for (unsigned char *at = file; (at = memmem(at, n - (size_t)(at - file), bytes, count)); at++)
+        at[offset] ^= offset ? 64 : 128;
+}
+
+/* What no page's structure tells: how often a block was read, a note, a block's bytes. */
+static void test_flipped_facts(void **state) {
+    (void)state;
+    enum { HITS = 56 }; /* in a use record */
+    char path[512], file[600];
+    snprintf(path, sizeof path, "%s", scratch("facts"));
+    snprintf(file, sizeof file, "%s/cache.mdb", path);
+    store *s = open_with(path, 0);
+    cache *c = cache_of(s);
+    put_block(c, 1, 0, 1);
+    put_block(c, 2, 0, 1);
+    cache_flush(c);
+    for (int i = 0; i < 3; i++)
+        assert_true(has_block(c, 1));
+    OK(cache_note_put(c, STR("note"), STR("what the note says"), &e));
+    store_close(s);
+    size_t n;
+    unsigned char *bytes = load_file(file, &n), use[19] = {17}, block[BLOCK];
+    hash128 key = key_of(1);
+    memcpy(use + 3, &key, sizeof key); /* the key's length, the space, the key */
+    s = open_with(path, 0);
+    assert_int_equal(hits_of(cache_of(s), 1), 3);
+    store_close(s);
+    flip_at(bytes, n, use, sizeof use, sizeof use + HITS);
+    flip_at(bytes, n, "what the note says", 18, 0);
+    fill(block, sizeof block, 2);
+    flip_at(bytes, n, block, 256, 0);
+    save_file(file, bytes, n);
+    free(bytes);
+    OK(cache_check(file, &e));
+    s = open_with(path, 0);
+    c = cache_of(s);
+    buf b = {0};
+    assert_int_equal(hits_of(c, 1), 0);
+    assert_false(cache_note(c, STR("note"), &b));
+    assert_true(has_block(c, 1));
+    assert_false(has_block(c, 2));
+    assert_int_equal(stats_of(c).corrupt, 1);
+    store_close(s);
+    s = open_with(path, 0);
+    assert_int_equal(stats_of(cache_of(s)).blocks, 1); /* what was off is not there any more */
+    buf_free(&b);
+    store_close(s);
+}
+
 static void test_flipped_bits(void **state) {
     (void)state;
     char path[512], file[600];
@@ -937,6 +987,7 @@ int main(void) {
         cmocka_unit_test(test_another_process_grows_the_file),
         cmocka_unit_test(test_the_file_is_removed),
         cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_flipped_facts),
         cmocka_unit_test(test_flipped_bits),
         cmocka_unit_test(test_older_version_starts_anew),
         cmocka_unit_test(test_unusable_place),
