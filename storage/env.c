@@ -261,6 +261,30 @@ static int format_check(store *s, bool *empty, err *e) {
     return status;
 }
 
+static int sync_directory(const char *path, err *e) {
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int rc = fd < 0 ? -1 : fsync(fd), error = errno;
+    if (fd >= 0)
+        close(fd);
+    if (rc == 0 || error == EINVAL || error == EACCES) /* not for directories; not ours to read */
+        return 0;
+    return err_set_errno(e, error, "cannot write '%s'", path);
+}
+
+/* LMDB syncs a file's bytes; that a new file and its directory have
+ * names is for us to see to, or a power failure takes what was committed. */
+static int sync_names(const store *s, err *e) {
+    if (s->memory)
+        return 0;
+    buf parent = {0};
+    buf_printf(&parent, "%s/..", s->path);
+    int status = sync_directory(s->path, e);
+    if (!status)
+        status = sync_directory(parent.p, e);
+    buf_free(&parent);
+    return status;
+}
+
 /* Two processes may find the same new file empty: the second looks again once it has the lock. */
 static int format_initialise(store *s, err *e) {
     txn_wait wait = {.busy_timeout_ms = INIT_TIMEOUT_MS};
@@ -278,6 +302,8 @@ static int format_initialise(store *s, err *e) {
             status = lmdb_error(e, rc, "cannot write the database");
         else if (status && mdb)
             mdb_txn_abort(mdb);
+        if (!status)
+            status = sync_names(s, e);
     }
     writer_unlock(s);
     return status;

@@ -27,6 +27,25 @@ static int try_open(const char *path, bool read_only, bool must_exist) {
     return status;
 }
 
+static int directories_synced;
+
+/* Stands in for the C library's. */
+int fsync(int fd) {
+    struct stat st;
+    directories_synced += fstat(fd, &st) == 0 && S_ISDIR(st.st_mode);
+    return 0;
+}
+
+static void test_names_are_durable(void **state) {
+    (void)state;
+    directories_synced = 0;
+    assert_int_equal(try_open(scratch("named"), false, false), 0);
+    assert_int_equal(directories_synced, 2); /* the database's and the one that it is in */
+    assert_int_equal(try_open(scratch("named"), false, false), 0);
+    assert_int_equal(try_open(NULL, false, false), 0);
+    assert_int_equal(directories_synced, 2);
+}
+
 static void test_what_is_not_a_database(void **state) {
     (void)state;
     assert_int_equal(try_open(scratch("absent"), false, true), ERR_IO);
@@ -315,6 +334,7 @@ static void test_network_file_systems(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_names_are_durable),
         cmocka_unit_test(test_what_is_not_a_database),
         cmocka_unit_test(test_another_programs_lmdb_file),
         cmocka_unit_test(test_other_format_versions_are_refused),
