@@ -177,6 +177,52 @@ static void test_layout_is_explained(void **state) {
                   "before the instruction"));
 }
 
+static void assert_plan_says(const char *sql, const char *text) {
+    outcome o = run(sql);
+    if (o.failed || strstr(o.text.p, text) == NULL)
+        fail_msg("no '%s' in the plan of %s\n%s", text, sql, o.failed ? o.e.message : o.text.p);
+    outcome_free(&o);
+}
+
+/* The order of fields on record holds as long as it is nearly the best; else the fresh one takes its
+ * place. */
+static void test_a_record_gives_way_to_a_better_order(void **state) {
+    (void)state;
+    static const char first[] = "EXPLAIN ANALYZE SELECT LLM('Which order?', x, y) FROM lefts";
+    static const char other[] = "EXPLAIN ANALYZE SELECT LLM('Which order?', x, y) FROM rights";
+    static const char either[] = "EXPLAIN ANALYZE SELECT LLM('Which order?', x, y) FROM few_rows";
+    ok("CREATE TABLE lefts AS SELECT 'what all of these rows have in common' AS x, word AS y "
+       "FROM words");
+    ok("CREATE TABLE rights AS SELECT y AS x, x AS y FROM lefts");
+    ok("CREATE TABLE few_rows AS SELECT * FROM lefts LIMIT 1");
+    assert_plan_says(first, "field order: x, y\n");
+    assert_plan_says(other, "field order: y, x\n");
+    assert_plan_says(either, "field order: y, x (kept)\n");
+    assert_plan_says(first, "field order: x, y\n");
+}
+
+/* Rows of one field read the same in any order of fields:
+ * what differs of them is the examples' own lines. */
+static void test_examples_stand_in_the_order_of_the_fields(void **state) {
+    (void)state;
+    static const char sql[] =
+        "SELECT LLM('As in these', word AS body, CASE WHEN n % 4 > 0 THEN 'ann' END AS author, "
+        "examples => shots) RETURNS ENUM('a', 'b') FROM words";
+    ok("CREATE TABLE shots (body TEXT, author TEXT, answer TEXT)");
+    ok("INSERT INTO shots VALUES ('good dog', 'ann', 'a'), ('bad dog', 'bob', 'b')");
+    ok("SET answer_cache = on");
+    outcome written = run_under("field_order", "'body, author'", sql);
+    outcome again = run_under("field_order", "'body, author'", sql);
+    outcome turned = run_under("field_order", "'author, body'", sql);
+    ok("SET answer_cache = off");
+    assert_int_equal(written.summary.llm.requests, ROWS);
+    assert_int_equal(again.summary.llm.requests, 0);
+    assert_int_equal(turned.summary.llm.requests, ROWS);
+    outcome_free(&written);
+    outcome_free(&again);
+    outcome_free(&turned);
+}
+
 /* ---- stacks of filters ----------------------------------------------------------------------- */
 
 static const char loose_then_tight[] =
@@ -367,13 +413,6 @@ static void test_a_limit_that_nothing_fills_asks_all(void **state) {
 
 /* ---- what was learned ------------------------------------------------------------------------- */
 
-static void assert_plan_says(const char *sql, const char *text) {
-    outcome o = run(sql);
-    if (o.failed || strstr(o.text.p, text) == NULL)
-        fail_msg("no '%s' in the plan of %s\n%s", text, sql, o.failed ? o.e.message : o.text.p);
-    outcome_free(&o);
-}
-
 /* What a question was answered teaches about those answers alone: not about other literals, and
  * not about how long a free text is. */
 static void test_what_was_learned_is_of_the_answers_allowed(void **state) {
@@ -478,6 +517,8 @@ int main(void) {
         cmocka_unit_test(test_questions_about_a_row_share_it),
         cmocka_unit_test(test_layout_ignores_what_only_costs),
         cmocka_unit_test(test_layout_is_explained),
+        cmocka_unit_test(test_examples_stand_in_the_order_of_the_fields),
+        cmocka_unit_test(test_a_record_gives_way_to_a_better_order),
         cmocka_unit_test(test_filters_change_places),
         cmocka_unit_test(test_the_order_of_filters_changes_no_prompt),
         cmocka_unit_test(test_stored_answers_go_first),
