@@ -127,6 +127,9 @@ int order_solve_best(const prompt *p, const llm_inputs *in, arena *mem, input_or
 /* The share of tokens that whole cells could share beyond what they do in this order, which was
  * solved with its bound; NAN: not known. */
 int order_gap(const prompt *p, const llm_inputs *in, const input_order *order, double *gap, err *e);
+/* The one order of a result that has only one (there are rows): what the rows with the most fields
+ * send, as absent ones have no place. */
+void order_only(const psm_result *r, int nfields, uint8_t *order);
 /* The key of a call's facts kept in the catalog: "field_order/…". */
 void call_fact_key(const llm_call *call, const char *prefix, hash128 fingerprint, buf *out);
 

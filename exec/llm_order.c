@@ -69,6 +69,22 @@ static int solve(const prompt *p, const llm_inputs *in, const psm_options *optio
     return status;
 }
 
+void order_only(const psm_result *r, int nfields, uint8_t *order) {
+    const psm_group *most = &r->groups[0];
+    bool used[PSM_MAX_FIELDS] = {false};
+    int n = 0;
+    for (int g = 1; g < r->ngroups; g++)
+        if (r->groups[g].fields > most->fields)
+            most = &r->groups[g];
+    for (int k = 0; k < most->fields; k++) {
+        order[n++] = most->order[k];
+        used[most->order[k]] = true;
+    }
+    for (int f = 0; f < nfields; f++)
+        if (!used[f])
+            order[n++] = (uint8_t)f;
+}
+
 /* ---- the order a user listed ----------------------------------------------------------------- */
 
 /* The order of SET field_order = 'a, b', made in `mem`; NULL where the setting lists none. */
@@ -153,19 +169,6 @@ static uint64_t computed_units(const psm_result *r) {
     return r->total_units - r->shared_units;
 }
 
-/* The one order of a result that has only one. */
-static void only_order(const psm_result *r, int nfields, uint8_t *order) {
-    bool used[PSM_MAX_FIELDS] = {false};
-    int n = 0;
-    for (int k = 0; k < r->groups[0].fields; k++) {
-        order[n++] = r->groups[0].order[k];
-        used[r->groups[0].order[k]] = true;
-    }
-    for (int f = 0; f < nfields; f++)
-        if (!used[f])
-            order[n++] = (uint8_t)f;
-}
-
 /* Uses the recorded order while it is nearly as good as the fresh one, else records the fresh one.
  * Orders that differ by row group are a function of the rows and have no record. */
 static int apply_record(exec_ctx *ctx, const prompt *p, const llm_inputs *in, psm_options *options,
@@ -176,7 +179,7 @@ static int apply_record(exec_ctx *ctx, const prompt *p, const llm_inputs *in, ps
     bool found = false;
     if (out->psm.used != PSM_FIXED || out->psm.ngroups == 0)
         return 0;
-    only_order(&out->psm, p->nfields, fresh);
+    order_only(&out->psm, p->nfields, fresh);
     call_fact_key(p->call, "field_order", llm_engine_info(p->engine)->fingerprint, &key);
     int status = db_recall(ctx->db, buf_str(&key), mem, &stored, &found, e);
     bool usable = status == 0 && found && stored.n == (size_t)p->nfields &&

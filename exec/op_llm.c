@@ -43,22 +43,11 @@ static int solve_order(op *o, use_run *u, err *e) {
 static void place_examples(op *o, use_run *u) {
     const llm_runtime *r = o->ctx->llm;
     int at = u->use->call->number - 1;
-    const uint8_t *order = u->in->count ? u->order.psm.field_order : NULL;
-    uint8_t whole[PSM_MAX_FIELDS];
-    if (order && u->order.psm.ngroups > 0) {
-        /* absent fields stand last in a row's order: take the order that most rows have */
-        bool used[PSM_MAX_FIELDS] = {false};
-        int n = 0;
-        for (int k = 0; k < u->order.psm.groups[0].fields; k++) {
-            whole[n++] = u->order.psm.groups[0].order[k];
-            used[whole[n - 1]] = true;
-        }
-        for (int f = 0; f < u->in->nfields; f++)
-            if (!used[f])
-                whole[n++] = (uint8_t)f;
-        order = whole;
-    }
-    prompt_close_head(u->prompt, r->examples[at], r->nexamples[at], order);
+    uint8_t order[PSM_MAX_FIELDS];
+    bool ordered = u->order.psm.ngroups > 0;
+    if (ordered)
+        order_only(&u->order.psm, u->in->nfields, order);
+    prompt_close_head(u->prompt, r->examples[at], r->nexamples[at], ordered ? order : NULL);
 }
 
 static bool data_first_wanted(const settings *s) {

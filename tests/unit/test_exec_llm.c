@@ -206,7 +206,7 @@ static void test_a_record_gives_way_to_a_better_order(void **state) {
 static void test_examples_stand_in_the_order_of_the_fields(void **state) {
     (void)state;
     static const char sql[] =
-        "SELECT LLM('As in these', word AS body, CASE WHEN n % 4 > 0 THEN 'ann' END AS author, "
+        "SELECT LLM('As in these', word AS body, CASE WHEN n % 4 = 0 THEN 'ann' END AS author, "
         "examples => shots) RETURNS ENUM('a', 'b') FROM words";
     ok("CREATE TABLE shots (body TEXT, author TEXT, answer TEXT)");
     ok("INSERT INTO shots VALUES ('good dog', 'ann', 'a'), ('bad dog', 'bob', 'b')");
