@@ -83,9 +83,13 @@ static void rows(void **state) {
             x[m - 1] = x[m / 2] = 9; /* the first of equals */
             assert_int_equal(k->largest(x, m), m / 2);
         }
-        float edges[4] = {-INFINITY, -200, -88, 0};
-        k->exp(edges, 4, out);
-        assert_true(out[0] == 0 && out[1] == 0 && out[2] == 0 && out[3] == 1);
+        float edges[5] = {-INFINITY, -200, -88, 0, NAN};
+        k->exp(edges, 5, out);
+        assert_true(out[0] == 0 && out[1] == 0 && out[2] == 0 && out[3] == 1 && isnan(out[4]));
+        fill(x, 1000, 6, 86);
+        k->exp(x, 1000, out);
+        for (int i = 0; i < 1000; i++)
+            near((double)out[i] / exp((double)x[i]), 1, 5e-6);
     }
 }
 
