@@ -3,9 +3,9 @@
  *
  * Invariant: one engine per distinct (path, options) and db; it stays open until the db closes, so
  * that a second statement starts with packed weights; an outdated one (llm.h), or one whose file is
- * another by now, stays open too, since others may hold its facts, but is not handed out again. What a call names comes first, then SET
- * model, then --model or KVASIR_MODEL (each a name or a path), then the file that the quick start
- * fetches.
+ * another by now, stays open too, since others may hold its facts, but is not handed out again.
+ * What a call names comes first, then SET model, then --model or KVASIR_MODEL (each a name or a
+ * path), then the file that the quick start fetches.
  */
 #include <errno.h>
 #include <stdlib.h>

@@ -1,9 +1,8 @@
 /*
  * loader_int.h - KV blocks read from the store ahead of the walk, by a thread of their own.
  *
- *   schedule ──ask──> [coming] ──thread──> [reading] ──store.get──> [here] ──take──> a block of the
- *   session
- *                                                              └──> [missing]
+ *   schedule ──ask──> [coming] ──thread──> [reading] ──store.get──> [here] ──take──> a block of
+ *                                                              └──> [missing]        the session
  *
  * A block asked for has a number; the last LOADS of them are remembered, in a ring. What the thread
  * reads lies in pages of a block's bytes: the backend's (pinned, sent to the card without another
