@@ -180,6 +180,8 @@ static int test_file(const char *path, bool update, bool judged) {
         golden_run(&g, buf_str(&text), check_record, &r);
         if (judged)
             golden_write(&g);
+        else
+            buf_free(&g.updated);
     } else {
         g.failed++;
     }
