@@ -20,7 +20,7 @@
 #include "db_int.h"
 #include "llm_int.h"
 
-enum { RECORDS_MAX = 256, CHUNK = 4 << 20, SHARDS_MAX = 1000 };
+enum { RECORDS_MAX = 256, CHUNK = 4 << 20 };
 
 #define NOTE_KEY STR("model_files")
 
@@ -32,37 +32,12 @@ static const hash128 none;
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
-/* How many files a model is: as many as x-00001-of-00003.gguf says, else one. */
-static int shard_count(const char *path) {
-    static const char tail[] = "-00001-of-00003.gguf";
-    size_t n = strlen(path), k = sizeof tail - 1;
-    if (n <= k || memcmp(path + n - k, tail, 10) != 0 || memcmp(path + n - 5, ".gguf", 5) != 0)
-        return 1;
-    int count = 0;
-    for (size_t i = n - 10; i < n - 5; i++) {
-        if (path[i] < '0' || path[i] > '9')
-            return 1;
-        count = count * 10 + path[i] - '0';
-    }
-    return BASE_MIN(BASE_MAX(count, 1), (int)SHARDS_MAX);
-}
-
-/* x-00012-of-… for shard 11: the name's own number, which is 00001, is written over. */
-static void shard_path(const char *path, int shard, buf *out) {
-    buf_clear(out);
-    buf_append_c(out, path);
-    if (shard == 0)
-        return;
-    char *end = out->p + out->n - 14; /* of the first number */
-    for (int number = shard + 1; number > 0; number /= 10)
-        *--end = (char)('0' + number % 10);
-}
-
 hash128 model_files_stamp(const char *path) {
     buf b = {0}, name = {0};
-    for (int i = 0; i < shard_count(path); i++) {
+    for (int i = 0; i < llm_shard_count(path); i++) {
         struct stat st;
-        shard_path(path, i, &name);
+        buf_clear(&name);
+        llm_shard_path(path, i, &name);
         if (stat(name.p, &st) != 0)
             continue;
         int64_t facts[] = {(int64_t)st.st_size,        (int64_t)st.st_ino,
@@ -94,8 +69,9 @@ static void hash_file(const char *path, char *chunk, buf *hashes) {
 static hash128 content_hash(const char *path) {
     char *chunk = mem_alloc(CHUNK);
     buf hashes = {0}, name = {0};
-    for (int i = 0; i < shard_count(path); i++) {
-        shard_path(path, i, &name);
+    for (int i = 0; i < llm_shard_count(path); i++) {
+        buf_clear(&name);
+        llm_shard_path(path, i, &name);
         hash_file(name.p, chunk, &hashes);
     }
     hash128 all = hashes.n ? hash_128(hashes.p, hashes.n) : none;

@@ -81,6 +81,12 @@ typedef struct llm_model_info {
     double load_ms; /* of opening; sessions add what the weights took (llm_stats) */
 } llm_model_info;
 
+/* How many files a model is: as many, up to 1,000, as a name that ends in -00001-of-00003.gguf says,
+ * else one. */
+int llm_shard_count(const char *path);
+/* The path of shard i (from 0) of a model, into an empty buf. */
+void llm_shard_path(const char *path, int i, buf *out);
+
 /* Opens a model; ERR_IO, ERR_CORRUPT (the file, with what is wrong), ERR_UNSUPPORTED (names the
  * architecture or type). */
 int llm_engine_open(const llm_engine_options *options, llm_engine **out, err *e);

@@ -3,6 +3,7 @@
  * reason.
  */
 #include "engine_int.h"
+#include "gpu/llm.h"
 #include "gpu_testing.h"
 
 static void two_tensors(gguf_maker *m) {
@@ -265,6 +266,29 @@ static void identity_sees_metadata_and_weights(void **state) {
     assert_false(hash128_equal(seen[0], seen[2]));
 }
 
+static void names_of_shards(void **state) {
+    (void)state;
+    static const struct {
+        const char *path;
+        int count;
+    } names[] = {{"m.gguf", 1},
+                 {"a/m-00001-of-00012.gguf", 12},
+                 {"m-00002-of-00012.gguf", 1},
+                 {"m-00001-of-0001x.gguf", 1},
+                 {"m-00001-of-99999.gguf", 1000},
+                 {"-00001-of-00003.gguf", 1},
+                 {"m-00001-of-00003.gguf2", 1}};
+    for (size_t i = 0; i < BASE_COUNT(names); i++)
+        assert_int_equal(llm_shard_count(names[i].path), names[i].count);
+    buf path = {0};
+    llm_shard_path(names[1].path, 0, &path);
+    assert_string_equal(path.p, "a/m-00001-of-00012.gguf");
+    buf_clear(&path);
+    llm_shard_path(names[1].path, 11, &path);
+    assert_string_equal(path.p, "a/m-00012-of-00012.gguf");
+    buf_free(&path);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(reads_values_and_tensors),
@@ -273,6 +297,7 @@ int main(void) {
         cmocka_unit_test(names_the_file),
         cmocka_unit_test(reads_shards),
         cmocka_unit_test(identity_sees_metadata_and_weights),
+        cmocka_unit_test(names_of_shards),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
