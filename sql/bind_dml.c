@@ -353,12 +353,8 @@ static int join_from(binder *b, const ast *a, scope *rows, scope *from, rel **r)
     if (status)
         return status;
     *r = rel_join(b->mem, JOIN_CROSS, *r, beside, NULL);
-    for (int i = own; i < rows->n; i++) {
-        const scope_column *c = &rows->cols[i];
-        scope_column *copy = scope_add(b, from, c->table, c->name, c->id, c->type);
-        copy->merged = c->merged;
-        copy->secret = c->secret;
-    }
+    for (int i = own; i < rows->n; i++)
+        scope_add_column(b, from, &rows->cols[i]);
     return 0;
 }
 
@@ -441,8 +437,7 @@ int bind_update(binder *b, ast *a, sql_stmt *s) {
         return status;
     for (int i = 0; i < from.n; i++)
         if (returning_mentions(a, &from.cols[i]))
-            *scope_add(b, &kept, from.cols[i].table, from.cols[i].name, 0, TYPE_NULL) =
-                from.cols[i];
+            scope_add_column(b, &kept, &from.cols[i]);
     s->query = project_rows(b, s, lift_place(b, &steps, r), r, values, &kept);
     for (int i = 0, k = 0; k < kept.n; i++)
         if (from.cols[i].id == kept.cols[k].id)

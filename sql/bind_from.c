@@ -424,13 +424,8 @@ static int bind_join(binder *b, from_item *f, scope *s, rel **out) {
     for (int i = 0; i < both.n && !status; i++) {
         if (i == 0 || !str_equal(both.cols[i].table, both.cols[i - 1].table))
             status = check_alias(b, &before, both.cols[i].table, f->pos, f->len);
-        if (!status) {
-            int at = s->n;
-            scope_add(b, s, both.cols[i].table, both.cols[i].name, both.cols[i].id,
-                      both.cols[i].type);
-            s->cols[at].merged = both.cols[i].merged;
-            s->cols[at].secret = both.cols[i].secret;
-        }
+        if (!status)
+            scope_add_column(b, s, &both.cols[i]);
     }
     return status;
 }

@@ -178,6 +178,8 @@ id_info *id_of(binder *b, int id);
 void id_copy(binder *b, int to,
              const expr *from); /* when `from` is a column, `to` has the same values */
 scope_column *scope_add(binder *b, scope *s, str table, str name, int id, value_type type);
+/* A column as it is in another scope. */
+void scope_add_column(binder *b, scope *s, const scope_column *c);
 void scope_add_rel(binder *b, scope *s, const rel *r, str table);
 /* The column, or NULL with an error. */
 const scope_column *scope_find(binder *b, const node *n);

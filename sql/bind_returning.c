@@ -39,12 +39,8 @@ static void written_row(binder *b, const sql_stmt *s, str alias, const scope *fr
     if (!named)
         scope_add(b, row, alias, STR("rowid"), rowid, TYPE_INTEGER)->secret = true;
     made->high = b->next_id;
-    for (int i = 0; from && i < from->n; i++) {
-        const scope_column *c = &from->cols[i];
-        scope_column *own = scope_add(b, row, c->table, c->name, c->id, c->type);
-        own->merged = c->merged;
-        own->secret = c->secret;
-    }
+    for (int i = 0; from && i < from->n; i++)
+        scope_add_column(b, row, &from->cols[i]);
 }
 
 static void search_id(void *ctx, int id) {
@@ -142,7 +138,7 @@ int bind_returning(binder *b, const ast *a, str alias, const scope *from, sql_st
     if (status)
         return status;
     for (int i = 0; i < s->table->ncolumns; i++)
-        scope_add(b, &slots, alias, row.cols[i].name, row.cols[i].id, row.cols[i].type);
+        scope_add_column(b, &slots, &row.cols[i]);
     for (int i = slots.n - (s->kind == STMT_INSERT); i < s->query->ncols; i++) {
         const rel_column *c = &s->query->cols[i];
         scope_add(b, &slots, alias, c->name, c->id, c->type);

@@ -95,6 +95,10 @@ scope_column *scope_add(binder *b, scope *s, str table, str name, int id, value_
     return c;
 }
 
+void scope_add_column(binder *b, scope *s, const scope_column *c) {
+    *scope_add(b, s, c->table, c->name, c->id, c->type) = *c;
+}
+
 void scope_add_rel(binder *b, scope *s, const rel *r, str table) {
     for (int i = 0; i < r->ncols; i++)
         scope_add(b, s, table, r->cols[i].name, r->cols[i].id, r->cols[i].type);
