@@ -277,18 +277,13 @@ static int update_rows(row_sink *w, const rowset *rows, err *e) {
     return 0;
 }
 
-static int compare_rowids(const void *a, const void *b) {
-    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-    return (x > y) - (x < y);
-}
-
 /* UPDATE … FROM: which of several rows would win hangs on the order of joins. */
 static int check_once(const row_sink *w, const rowset *rows, err *e) {
     int64_t count = w->x->update_from ? rowset_rows(rows) : 0, twice = 0;
     int64_t *rowids = mem_alloc(sizeof *rowids * (size_t)BASE_MAX(count, 1));
     for (int64_t k = 0; k < count; k++)
         rowids[k] = rowset_get(rows, k, 0).i;
-    qsort(rowids, (size_t)count, sizeof *rowids, compare_rowids);
+    qsort(rowids, (size_t)count, sizeof *rowids, rowid_compare);
     for (int64_t k = 1; k < count && !twice; k++)
         twice = rowids[k] == rowids[k - 1] ? k : 0;
     if (twice) {

@@ -19,7 +19,7 @@ int rowid_list_add(rowid_list *l, int64_t rowid, err *e) {
     return 0;
 }
 
-static int compare_rowids(const void *a, const void *b) {
+int rowid_compare(const void *a, const void *b) {
     int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
     return (x > y) - (x < y);
 }
@@ -36,7 +36,7 @@ void rowid_list_sort(rowid_list *l) {
     size_t kept = 0;
     if (is_sorted(l))
         return;
-    qsort(l->ids, l->n, sizeof *l->ids, compare_rowids);
+    qsort(l->ids, l->n, sizeof *l->ids, rowid_compare);
     for (size_t i = 0; i < l->n; i++)
         if (kept == 0 || l->ids[kept - 1] != l->ids[i])
             l->ids[kept++] = l->ids[i];

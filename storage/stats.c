@@ -240,11 +240,6 @@ static int feed_table(txn *t, const table_def *def, stats_feed *f, const atomic_
 
 /* ---- the sample ------------------------------------------------------------------------------ */
 
-static int compare_rowids(const void *a, const void *b) {
-    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
-    return (x > y) - (x < y);
-}
-
 static int compare_values(const void *a, const void *b) {
     return value_compare(*(const value *)a, *(const value *)b);
 }
@@ -347,7 +342,7 @@ static int finish(txn *t, const table_def *def, stats_feed *f, table_stats *out,
     int64_t *rowids = ARENA_ARRAY(f->mem, int64_t, BASE_MAX(f->nsample, 1));
     if (f->nsample) { /* in the table's order; the reservoir itself keeps its own */
         memcpy(rowids, f->sample, sizeof *rowids * (size_t)f->nsample);
-        qsort(rowids, (size_t)f->nsample, sizeof *rowids, compare_rowids);
+        qsort(rowids, (size_t)f->nsample, sizeof *rowids, rowid_compare);
     }
     for (int i = 0; i < f->nsample && !status; i++) {
         bool found;

@@ -207,6 +207,7 @@ typedef struct rowid_list {
 
 int rowid_list_add(rowid_list *l, int64_t rowid, err *e); /* ERR_FULL */
 void rowid_list_sort(rowid_list *l);                      /* ascending, each once */
+int rowid_compare(const void *a, const void *b);          /* of two int64_t, for qsort */
 void rowid_list_free(rowid_list *l);
 /* Points an open scan at other bounds of its index or of the rowids, and at their beginning. */
 int scan_rebind(table_scan *s, const scan_bound *low, const scan_bound *high, err *e);
