@@ -136,9 +136,9 @@ static void identify_parts(const prompt *p, llm_span *const *spans, int nspans, 
         uint32_t part[2] = {0, 0};
         llm_span_tokens(spans[i], &count);
         part[0] = (uint32_t)count;
-        for (int f = 0; f < p->nfields; f++)
-            if (spans[i] == p->names[f])
-                part[1] = 1 + (uint32_t)p->call->field_required[f];
+        int f = prompt_named_field(p, spans[i]);
+        if (f >= 0)
+            part[1] = 1 + (uint32_t)p->call->field_required[f];
         buf_append(out, part, sizeof part);
     }
 }
@@ -157,8 +157,7 @@ void answer_identify(const prompt *p, const settings *s, llm_span *const *spans,
     const str *stop;
     int nstop = p->guide ? 0 : call_stops(s, p->call, &own, &stop);
     if (!p->guide)
-        more[2] = (p->call->max_tokens ? p->call->max_tokens : s->max_tokens) | (int64_t)nstop
-                                                                                    << 32;
+        more[2] = llm_call_max_tokens(s, p->call) | (int64_t)nstop << 32;
     buf_clear(&out->identity);
     buf_append(&out->identity, &fingerprint, sizeof fingerprint);
     buf_append(&out->identity, &guide, sizeof guide);

@@ -171,25 +171,27 @@ static bool asked_again(const llm_state *s, const use_run *u, uint32_t done) {
 
 static void named_values(const prompt *p, llm_span *const *spans, int nspans, bool *named) {
     memset(named, 0, sizeof *named * (size_t)nspans);
-    for (int i = 0; i + 1 < nspans; i++)
-        for (int f = 0; f < p->nfields; f++)
-            if (spans[i] == p->names[f])
-                named[i + 1] = p->call->field_required[f];
+    for (int i = 0; i + 1 < nspans; i++) {
+        int f = prompt_named_field(p, spans[i]);
+        if (f >= 0)
+            named[i + 1] = p->call->field_required[f];
+    }
 }
 
 static int submit_input(op *o, int use, uint32_t input, const submission *sub, int nspans, err *e) {
     llm_state *s = o->state;
     use_run *u = &s->uses[use];
     const settings *set = o->ctx->settings;
-    named_values(u->prompt, sub->spans, nspans, sub->named);
+    bool may_lose = set->llm_overflow != OVERFLOW_ERROR;
+    if (may_lose)
+        named_values(u->prompt, sub->spans, nspans, sub->named);
     llm_request request = {.tag = (uint64_t)use << 32 | input,
                            .spans = sub->spans,
                            .nspans = nspans,
-                           .named = sub->named,
+                           .named = may_lose ? sub->named : NULL,
                            .guide = u->prompt->guide,
                            .after = u->prompt->tmpl,
-                           .max_tokens = u->use->call->max_tokens ? u->use->call->max_tokens
-                                                                  : (int)set->max_tokens,
+                           .max_tokens = llm_call_max_tokens(set, u->use->call),
                            .keep = sub->keep};
     str own;
     call_sampling(set, u->use->call, &request.sampling);
@@ -465,10 +467,9 @@ static void use_tell(op *o, const use_run *u) {
                 failed = answers_of(u, has_failed);
     if (ended.count > 0)
         exec_notice(o->ctx,
-                    "LLM#%d: %u of %u answers end at max_tokens = %lld, the first in row %lld",
+                    "LLM#%d: %u of %u answers end at max_tokens = %d, the first in row %lld",
                     call->number, ended.count, ended.of,
-                    (long long)(call->max_tokens ? call->max_tokens : o->ctx->settings->max_tokens),
-                    ended.row);
+                    llm_call_max_tokens(o->ctx->settings, call), ended.row);
     if (cut.count > 0)
         exec_notice(o->ctx,
                     "LLM#%d: %u of %u prompts left fields out to fit the model's context of %d "

@@ -106,6 +106,8 @@ void prompt_close_head(prompt *p, const prompt_example *examples, int count, con
 int prompt_spans(const prompt *p, const llm_inputs *in, uint32_t input, const uint8_t *order,
                  llm_span **out);
 int prompt_max_spans(const prompt *p);
+/* The field whose name this span is; -1: none. Its value comes behind it. */
+int prompt_named_field(const prompt *p, const llm_span *span);
 
 /* ---- order (llm_order.c) --------------------------------------------------------------------- */
 

@@ -213,6 +213,13 @@ int prompt_max_spans(const prompt *p) {
     return 2 * HEAD_SPANS + 2 * p->nfields;
 }
 
+int prompt_named_field(const prompt *p, const llm_span *span) {
+    for (int f = 0; f < p->nfields; f++)
+        if (span == p->names[f])
+            return f;
+    return -1;
+}
+
 int prompt_spans(const prompt *p, const llm_inputs *in, uint32_t input, const uint8_t *order,
                  llm_span **out) {
     int n = 0;

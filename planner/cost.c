@@ -90,8 +90,7 @@ static double expected_output(const estimator *s, const llm_call *call) {
         return learned;
     if (call->returns != RETURNS_TEXT)
         return 1;
-    int64_t longest = call->max_tokens ? call->max_tokens : s->env->settings->max_tokens;
-    return 0.7 * (double)longest;
+    return 0.7 * (double)llm_call_max_tokens(s->env->settings, call);
 }
 
 /* Rows that ask: their guard is true and no field named in braces is NULL. */

@@ -690,14 +690,16 @@ static void key_examples(const binder *b, buf *out, const node *examples) {
                b->view.p ? b->view.p : "");
 }
 
+int llm_call_max_tokens(const settings *s, const llm_call *call) {
+    return call->max_tokens ? call->max_tokens : (int)s->max_tokens;
+}
+
 /* What holds for the call, whether it says so itself or a setting does. */
 static void key_options(const binder *b, buf *out, const llm_call *call) {
     const settings *s = b->env->settings;
     str model = call->model.n ? call->model : str_from(s->model), stop = str_from(s->stop);
     bool given = call->temperature.type == TYPE_REAL;
-    buf_printf(out, "|%lld|%zu:%.*s|",
-               (long long)(call->max_tokens ? call->max_tokens : s->max_tokens), model.n,
-               (int)model.n, model.p);
+    buf_printf(out, "|%d|%zu:%.*s|", llm_call_max_tokens(s, call), model.n, (int)model.n, model.p);
     value_print_sql(out, value_real(given ? call->temperature.r : s->temperature));
     for (int i = 0; i < call->nstop; i++)
         value_print_sql(out, value_text(call->stop[i]));

@@ -295,6 +295,9 @@ typedef struct llm_use {
     int out_id, prob_id;
 } llm_use;
 
+/* The most tokens of a call's TEXT answers: its own option, else the setting. */
+int llm_call_max_tokens(const settings *s, const llm_call *call);
+
 /* Whether two calls ask about the same fields of the same
  * rows, so that prompts with the data first share them. */
 bool llm_calls_share_fields(const llm_call *a, expr *const *a_args, const llm_call *b,
