@@ -96,15 +96,21 @@ static void scatter(const eval_env *v, operand *out, int n, const operand *from,
 /* ---- some rows of a batch ----------------------------------------------------------------------
  */
 
-static void gather_used(const eval_env *v, const expr *x, const int *rows, int count, batch *out) {
+static void gather_used(const eval_env *v, const expr *x, const int *rows, int count, batch *out,
+                        operand *drawn) {
     if (x->kind == EXPR_COLUMN) {
         const column *from = &v->in->cols[x->column.slot];
         column *c = &out->cols[x->column.slot];
         if (!c->i && from->type != TYPE_NULL)
             column_gather(c, v->mem, from, rows, count);
     }
+    if (x->kind == EXPR_DRAWN && v->drawn && !drawn->c.i) {
+        *drawn = *v->drawn;
+        if (drawn->step == 1)
+            column_gather(&drawn->c, v->mem, &v->drawn->c, rows, count);
+    }
     for (int k = 0; k < x->nargs; k++)
-        gather_used(v, x->args[k], rows, count, out);
+        gather_used(v, x->args[k], rows, count, out, drawn);
 }
 
 int eval_narrow(const eval_env *v, const expr *x, const int *rows, int count, operand *out) {
@@ -114,13 +120,14 @@ int eval_narrow(const eval_env *v, const expr *x, const int *rows, int count, op
         return eval_any(v, x, out);
     batch some = {.rows = count, .ncols = v->in->ncols, .mem = v->mem};
     some.cols = ARENA_ARRAY(v->mem, column, BASE_MAX(some.ncols, 1));
-    gather_used(v, x, rows, count, &some);
-    eval_env narrow = {.in = &some, .mem = v->mem, .e = v->e};
+    operand drawn = {0};
+    gather_used(v, x, rows, count, &some, &drawn);
+    eval_env narrow = {.in = &some, .mem = v->mem, .e = v->e, .drawn = v->drawn ? &drawn : NULL};
     return eval_any(&narrow, x, out);
 }
 
 bool eval_cannot_fail(const expr *x) {
-    if (x->kind == EXPR_LITERAL || x->kind == EXPR_COLUMN)
+    if (x->kind == EXPR_LITERAL || x->kind == EXPR_COLUMN || x->kind == EXPR_DRAWN)
         return true;
     if (x->kind != EXPR_OP && x->kind != EXPR_IN)
         return false;
@@ -353,6 +360,17 @@ static void eval_slot(const eval_env *v, const expr *x, operand *out) {
         operand_null(v, x->type, out);
 }
 
+/* One draw a row for all of the body; it may stand inside another's. */
+static int eval_once(const eval_env *v, const expr *x, operand *out) {
+    operand drawn;
+    int status = eval_any(v, x->args[0], &drawn);
+    if (status)
+        return status;
+    eval_env body = *v;
+    body.drawn = &drawn;
+    return eval_any(&body, x->args[1], out);
+}
+
 int eval_any(const eval_env *v, const expr *x, operand *out) {
     switch (x->kind) {
     case EXPR_LITERAL:
@@ -371,6 +389,11 @@ int eval_any(const eval_env *v, const expr *x, operand *out) {
         return eval_cast(v, x, out);
     case EXPR_IN:
         return eval_in(v, x, out);
+    case EXPR_ONCE:
+        return eval_once(v, x, out);
+    case EXPR_DRAWN:
+        *out = *v->drawn;
+        return 0;
     }
     return err_set(v->e, ERR_INTERNAL, "an expression of unknown kind %d", (int)x->kind);
 }

@@ -22,6 +22,7 @@ typedef struct eval_env {
     const batch *in;
     arena *mem;
     err *e;
+    const operand *drawn; /* the value of the EXPR_ONCE around, over the rows of `in` */
 } eval_env;
 
 /* eval.c */

@@ -180,7 +180,14 @@ static int aggregate_separator(binder *b, const node *n, rel_agg *agg) {
     return 0;
 }
 
+static bool is_drawn(const expr *x) {
+    return x && expr_is_volatile(x);
+}
+
+/* Volatile ones are not: each draws for itself. */
 static bool same_aggregate(const rel_agg *a, const rel_agg *c) {
+    if (is_drawn(a->arg) || is_drawn(a->filter))
+        return false;
     return a->kind == c->kind && a->distinct == c->distinct && expr_equal(a->arg, c->arg) &&
            expr_equal(a->separator, c->separator) && expr_equal(a->filter, c->filter);
 }

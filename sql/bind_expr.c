@@ -59,6 +59,24 @@ expr *bind_repeated(binder *b, const node *n, int times) {
     return x;
 }
 
+/* What stands in a comparison for an operand that several of them read: *draw becomes the operand
+ * if it is volatile and must be evaluated once for all of them (once_over). */
+static expr *shared_operand(binder *b, expr *operand, expr **draw) {
+    *draw = expr_is_volatile(operand) ? operand : NULL;
+    if (!*draw)
+        return operand;
+    return expr_at(expr_new(b->mem, EXPR_DRAWN, operand->type, 0), operand->pos, operand->len);
+}
+
+static expr *once_over(binder *b, expr *draw, expr *x) {
+    if (!draw || !x)
+        return x;
+    expr *once = expr_new(b->mem, EXPR_ONCE, x->type, 2);
+    once->args[0] = draw;
+    once->args[1] = x;
+    return once;
+}
+
 static bool count_copies(binder *b, const node *n) {
     b->excess += b->copies > 1 ? b->copies - 1 : 0;
     if (b->excess <= MAX_COPIES)
@@ -90,7 +108,7 @@ static const output *find_alias(const binder *b, const node *n) {
 
 /* ORDER BY comes when the select list is bound; GROUP BY and HAVING bind the item for themselves.
  * An alias inside its own definition is a column or nothing. */
-static expr *bind_alias(binder *b, const output *meant) {
+static expr *bind_alias(binder *b, const node *n, const output *meant) {
     const output *aliases = b->aliases;
     err_clear(b->e);
     if (meant->bound)
@@ -98,6 +116,13 @@ static expr *bind_alias(binder *b, const output *meant) {
     b->aliases = NULL;
     expr *x = bind_expr(b, meant->value);
     b->aliases = aliases;
+    if (x && b->group && expr_is_volatile(x) && !group_has_key(b->group, x)) {
+        fail_node(b, n,
+                  "\"%.*s\" is drawn anew wherever it is named: HAVING would see another value",
+                  (int)n->name.name.n, n->name.name.p);
+        err_hint(b->e, "name it in a subquery: SELECT … FROM (SELECT …) WHERE …");
+        return NULL;
+    }
     return x;
 }
 
@@ -132,7 +157,7 @@ static expr *bind_column(binder *b, const node *n) {
     if (c)
         return expr_column(b->mem, c->id, c->type, qualified(b, c));
     const output *meant = find_alias(b, n);
-    return meant ? bind_alias(b, meant) : NULL;
+    return meant ? bind_alias(b, n, meant) : NULL;
 }
 
 static expr *bind_variable(binder *b, const node *n) {
@@ -268,9 +293,10 @@ static expr *bind_between(binder *b, const node *n) {
     expr *high = low ? bind_expr(b, n->args[2]) : NULL;
     if (!high)
         return NULL;
-    expr *from = comparison(b, OP_GE, x, low, n),
-         *to = from ? comparison(b, OP_LE, x, high, n) : NULL;
-    return to ? expr_and(b->mem, from, to) : NULL;
+    expr *draw, *operand = shared_operand(b, x, &draw);
+    expr *from = comparison(b, OP_GE, operand, low, n),
+         *to = from ? comparison(b, OP_LE, operand, high, n) : NULL;
+    return to ? once_over(b, draw, expr_and(b->mem, from, to)) : NULL;
 }
 
 static expr *bind_in(binder *b, const node *n) {
@@ -342,7 +368,9 @@ static expr *bind_case(binder *b, const node *n) {
     expr *operand = n->has_operand ? bind_repeated(b, n->args[0], branches) : NULL;
     if (n->has_operand && !operand)
         return NULL;
-    expr *x = expr_new(b->mem, EXPR_CASE, TYPE_NULL, 2 * branches + 1);
+    expr *draw = NULL, *x = expr_new(b->mem, EXPR_CASE, TYPE_NULL, 2 * branches + 1);
+    if (operand)
+        operand = shared_operand(b, operand, &draw);
     expr **values = ARENA_ARRAY(b->mem, expr *, branches + 1);
     expr *none_before = NULL;
     for (int i = 0; i < branches; i++) {
@@ -368,7 +396,7 @@ static expr *bind_case(binder *b, const node *n) {
     x->args[2 * branches] = values[branches];
     if (x->type == TYPE_NULL)
         return expr_literal(b->mem, value_null());
-    return x;
+    return once_over(b, draw, x);
 }
 
 /* ---- all of them -------------------------------------------------------------------------------

@@ -34,7 +34,7 @@ static expr *bind_key(binder *b, const node *n, const output *outs, int nouts) {
     return expr_column(b->mem, o->col->id, o->col->type, o->col->name);
 }
 
-static bool is_key(const grouping *g, const expr *x) {
+bool group_has_key(const grouping *g, const expr *x) {
     for (int i = 0; i < g->nkeys; i++)
         if (expr_equal(g->keys[i].value, x))
             return true;
@@ -53,7 +53,7 @@ int group_keys(binder *b, grouping *g, query *q, const output *outs, int nouts) 
         bool is_null = is_untyped_null(b, x);
         if (is_null)
             x = to_type(b, x, TYPE_TEXT, "GROUP BY");
-        if (is_key(g, x))
+        if (group_has_key(g, x))
             continue;
         int id = new_id(b);
         id_copy(b, id, x);

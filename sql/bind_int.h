@@ -244,6 +244,8 @@ typedef struct conjunct_list {
 conjunct *bind_conditions(binder *b, const node *where, bool reuse, int *count);
 int group_keys(binder *b, grouping *g, query *q, const output *outs, int nouts);
 int group_having(binder *b, grouping *g, const node *having, conjunct_list *out);
+/* Whether the groups are made by x. */
+bool group_has_key(const grouping *g, const expr *x);
 int group_place(binder *b, grouping *g, conjunct_list *having, rel *r, rel **out);
 int group_rewrite(binder *b, grouping *g, lift *above, expr **x);
 /* Forgets the steps that no rewritten expression needs: they stood for a key. */

@@ -202,17 +202,27 @@ static bool is_ready(const lift *l, const step *s) {
     return true;
 }
 
-/* r and one column more: the guard of a subquery, true or not. */
-static rel *with_guard_column(binder *b, rel *r, const step *s) {
+/* r and one column more. */
+static rel *with_column(binder *b, rel *r, int id, const char *name, expr *x) {
     rel *p = rel_project(b->mem, r, r->ncols + 1);
     for (int i = 0; i < r->ncols; i++) {
         const rel_column *c = &r->cols[i];
         p->cols[i] = *c;
         p->project.exprs[i] = (rel_expr){expr_column(b->mem, c->id, c->type, c->name), c->id};
     }
-    p->cols[r->ncols] = (rel_column){s->guard_id, TYPE_BOOLEAN, STR("guard"), {NULL, 0}};
-    p->project.exprs[r->ncols] = (rel_expr){s->guard, s->guard_id};
+    p->cols[r->ncols] = (rel_column){id, x->type, str_from(name), {NULL, 0}};
+    p->project.exprs[r->ncols] = (rel_expr){x, id};
     return p;
+}
+
+/* x IN (SELECT y …) has one x a row, however many y it is compared with. */
+static rel *with_operand_drawn(binder *b, rel *r, step *s) {
+    if (!s->predicate || !expr_is_volatile(s->predicate->args[0]))
+        return r;
+    expr *x = s->predicate->args[0], *y = s->predicate->args[1];
+    expr *drawn = expr_column(b->mem, new_id(b), x->type, STR("operand"));
+    s->predicate = expr_op2(b->mem, s->predicate->op, TYPE_BOOLEAN, drawn, y);
+    return with_column(b, r, drawn->column.id, "operand", x);
 }
 
 static rel *place_applies(binder *b, lift *l, rel *r, int *left) {
@@ -223,7 +233,8 @@ static rel *place_applies(binder *b, lift *l, rel *r, int *left) {
             if (!s->is_apply || s->placed || !is_ready(l, s))
                 continue;
             if (s->guard)
-                r = with_guard_column(b, r, s);
+                r = with_column(b, r, s->guard_id, "guard", s->guard);
+            r = with_operand_drawn(b, r, s);
             r = rel_apply(b->mem, s->kind, r, s->right, s->predicate, s->mark_id, s->mark_null);
             s->placed = again = true;
             --*left;

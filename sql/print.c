@@ -28,17 +28,23 @@ static const char *const op_names[] = {"+",
                                        "GLOB"};
 
 /* How tightly an operator binds; arguments that bind less are put in parentheses. */
-static int tightness(const expr *x) {
+static int tightness(const expr *x, const expr *drawn) {
     static const int of[] = {6, 6, 7, 7, 7, 9, 8, 4, 4, 5, 5, 5, 5, 4, 4, 2, 1, 3, 4, 4, 4};
+    if (x->kind == EXPR_ONCE)
+        return tightness(x->args[1], x->args[0]);
+    if (x->kind == EXPR_DRAWN && drawn)
+        return tightness(drawn, NULL);
     if (x->kind == EXPR_IN)
         return 4;
     return x->kind == EXPR_OP ? of[x->op] : 10;
 }
 
-static void print_argument(const expr *x, int least, buf *out) {
-    bool parentheses = tightness(x) < least;
+static void print(const expr *x, const expr *drawn, buf *out);
+
+static void print_argument(const expr *x, const expr *drawn, int least, buf *out) {
+    bool parentheses = tightness(x, drawn) < least;
     buf_append_c(out, parentheses ? "(" : "");
-    expr_print(x, out);
+    print(x, drawn, out);
     buf_append_c(out, parentheses ? ")" : "");
 }
 
@@ -48,17 +54,17 @@ static bool is_word_test(const expr *x) {
            (r->literal.type == TYPE_NULL || r->literal.type == TYPE_BOOLEAN);
 }
 
-static void print_op(const expr *x, buf *out) {
-    int mine = tightness(x);
+static void print_op(const expr *x, const expr *drawn, buf *out) {
+    int mine = tightness(x, drawn);
     if (x->nargs == 1) {
         buf_append_c(out, x->op == OP_NOT ? "NOT " : "-");
-        print_argument(x->args[0], mine + 1, out);
+        print_argument(x->args[0], drawn, mine + 1, out);
         return;
     }
-    print_argument(x->args[0], mine, out);
+    print_argument(x->args[0], drawn, mine, out);
     if ((x->op == OP_IS || x->op == OP_IS_NOT) && is_word_test(x)) {
         buf_append_c(out, x->op == OP_IS ? " IS " : " IS NOT ");
-        expr_print(x->args[1], out);
+        print(x->args[1], drawn, out);
         return;
     }
     for (int i = 1; i < x->nargs; i++) {
@@ -66,18 +72,19 @@ static void print_op(const expr *x, buf *out) {
         buf_printf(out, " %s ", escape ? "ESCAPE" : op_names[x->op]);
         /* a AND (b AND c) needs none */
         bool chain = x->op == OP_AND || x->op == OP_OR || x->op == OP_CONCAT;
-        print_argument(x->args[i], chain ? mine : mine + 1, out);
+        print_argument(x->args[i], drawn, chain ? mine : mine + 1, out);
     }
 }
 
-static void print_list(expr **args, int n, buf *out) {
+static void print_list(expr **args, int n, const expr *drawn, buf *out) {
     for (int i = 0; i < n; i++) {
         buf_append_c(out, i ? ", " : "");
-        expr_print(args[i], out);
+        print(args[i], drawn, out);
     }
 }
 
-void expr_print(const expr *x, buf *out) {
+/* `drawn`: what EXPR_DRAWN stands for. */
+static void print(const expr *x, const expr *drawn, buf *out) {
     switch (x->kind) {
     case EXPR_LITERAL:
         value_print_sql(out, x->literal);
@@ -89,37 +96,48 @@ void expr_print(const expr *x, buf *out) {
             buf_printf(out, "#%d", x->column.id);
         break;
     case EXPR_OP:
-        print_op(x, out);
+        print_op(x, drawn, out);
         break;
     case EXPR_FUNC:
         buf_printf(out, "%s(", function_of(x->function)->name);
-        print_list(x->args, x->nargs, out);
+        print_list(x->args, x->nargs, drawn, out);
         buf_append_char(out, ')');
         break;
     case EXPR_CASE:
         buf_append_c(out, "CASE");
         for (int i = 0; i + 1 < x->nargs; i += 2) {
             buf_append_c(out, " WHEN ");
-            expr_print(x->args[i], out);
+            print(x->args[i], drawn, out);
             buf_append_c(out, " THEN ");
-            expr_print(x->args[i + 1], out);
+            print(x->args[i + 1], drawn, out);
         }
         buf_append_c(out, " ELSE ");
-        expr_print(x->args[x->nargs - 1], out);
+        print(x->args[x->nargs - 1], drawn, out);
         buf_append_c(out, " END");
         break;
     case EXPR_CAST:
         buf_append_c(out, "CAST(");
-        expr_print(x->args[0], out);
+        print(x->args[0], drawn, out);
         buf_printf(out, " AS %s)", type_name(x->type));
         break;
     case EXPR_IN:
-        print_argument(x->args[0], 5, out);
+        print_argument(x->args[0], drawn, 5, out);
         buf_append_c(out, " IN (");
-        print_list(x->args + 1, x->nargs - 1, out);
+        print_list(x->args + 1, x->nargs - 1, drawn, out);
         buf_append_char(out, ')');
         break;
+    case EXPR_ONCE:
+        print(x->args[1], x->args[0], out);
+        break;
+    case EXPR_DRAWN:
+        if (drawn)
+            print(drawn, NULL, out);
+        break;
     }
+}
+
+void expr_print(const expr *x, buf *out) {
+    print(x, NULL, out);
 }
 
 /* ---- relations ---------------------------------------------------------------------------------
@@ -182,7 +200,7 @@ static void print_values(const rel *r, buf *out) {
     buf_printf(out, " %d row%s", r->values.nrows, r->values.nrows == 1 ? "" : "s");
     for (int i = 0; i < r->values.nrows && i < 3 && r->ncols; i++) {
         buf_append_c(out, " (");
-        print_list(r->values.rows[i], r->ncols, out);
+        print_list(r->values.rows[i], r->ncols, NULL, out);
         buf_append_char(out, ')');
     }
 }

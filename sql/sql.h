@@ -201,7 +201,11 @@ typedef enum expr_kind {
     /* args: when1, then1, when2, then2, …, else (always there; may be the literal NULL) */
     EXPR_CASE,
     EXPR_CAST, /* args[0] to `type`; an error at run time when it does not convert */
-    EXPR_IN    /* args[0] IN (args[1] …); three-valued; negated by OP_NOT */
+    EXPR_IN,   /* args[0] IN (args[1] …); three-valued; negated by OP_NOT */
+    /* args: a volatile value, drawn once a row, and what is made of it, where EXPR_DRAWN stands for
+     * it: the operand of CASE and of BETWEEN */
+    EXPR_ONCE,
+    EXPR_DRAWN
 } expr_kind;
 
 /* clang-format off */
