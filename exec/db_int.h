@@ -70,6 +70,7 @@ struct stmt {
     db *db;
     buf text;
     arena *mem; /* as long as the statement: tree, plan, operators */
+    workmem *space;
     atomic_bool cancel, paused, watched, compared;
     exec_ctx ctx; /* the worker's */
     sql_stmt *bound;

@@ -141,8 +141,11 @@ typedef struct exec_summary {
     uint64_t prompts_shortened; /* llm_overflow = 'truncate' left fields out */
     llm_stats llm;
     uint64_t head_tokens;
+    workmem_use space; /* peaks: what operators kept, in memory and in temporary files */
 } exec_summary;
 void stmt_summary(const stmt *s, exec_summary *out);
+/* For what is kept of its rows elsewhere, until stmt_free: so that it counts, too. */
+workmem *stmt_workmem(stmt *s);
 
 /* Whether a transaction is open, and whether it can only be rolled back (for the prompt). */
 bool db_in_transaction(const db *d);

@@ -52,7 +52,7 @@ extern const op_class op_values, op_scan, op_file, op_system, op_filter, op_proj
 /* ---- rows kept ------------------------------------------------------------------------------- */
 
 /* Rows of fixed types, appended batch by batch and kept whole (their cells copied) in a spilling
- * arena; read any number of times. */
+ * arena of ctx->space; read any number of times. */
 rowset *rowset_new(const exec_ctx *ctx, const value_type *types, int ncols);
 void rowset_free(rowset *r);
 int rowset_append(rowset *r, const batch *b,
@@ -87,8 +87,9 @@ struct exec_ctx {
     const settings *settings;
     const sql_stmt *stmt;
     const plan *plan;
-    txn *txn;   /* NULL once a snapshot was taken */
-    arena *mem; /* as long as the statement */
+    txn *txn;       /* NULL once a snapshot was taken */
+    arena *mem;     /* as long as the statement */
+    workmem *space; /* counts and bounds what operators keep; NULL: each arena has its own */
     const atomic_bool *cancel;
     const atomic_bool *paused, *watched, *compared; /* stmt_pause, stmt_watch, stmt_compare */
     uint64_t *rows_out; /* nnodes entries: rows that each node gave so far; NULL: not counted */

@@ -193,6 +193,8 @@ static int prune(op *o, err *e) {
     }
     if (status == 0)
         status = rowset_full_error(rows, e);
+    if (status == 0)
+        status = rowset_full_error(keys, e);
     rowset_free(s->rows);
     rowset_free(s->keys);
     s->rows = rows;
@@ -222,8 +224,10 @@ static int keep_best(op *o, const batch *in, bool *pruned, err *e) {
         rowset_push(s->rows, in->cols, s->chosen[k]);
         rowset_push(s->keys, s->key_cols, s->chosen[k]);
     }
-    if (rowset_rows(s->rows) < limit + BASE_MAX(limit, BATCH_ROWS))
-        return rowset_full_error(s->rows, e);
+    if ((status = rowset_full_error(s->rows, e)) != 0 ||
+        (status = rowset_full_error(s->keys, e)) != 0 ||
+        rowset_rows(s->rows) < limit + BASE_MAX(limit, BATCH_ROWS))
+        return status;
     status = prune(o, e);
     *pruned = true;
     return status;

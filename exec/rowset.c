@@ -28,7 +28,7 @@ struct rowset {
 rowset *rowset_new(const exec_ctx *ctx, const value_type *types, int ncols) {
     rowset *r = mem_zalloc(sizeof *r);
     size_t limit = ctx && ctx->settings ? (size_t)ctx->settings->work_memory : DEFAULT_MEMORY;
-    r->mem = arena_new_spilling(limit, NULL);
+    r->mem = arena_new_spilling(limit, ctx ? ctx->space : NULL);
     r->ncols = ncols;
     r->types = mem_alloc(sizeof *types * (size_t)BASE_MAX(ncols, 1));
     if (ncols)
@@ -128,11 +128,7 @@ static void append_cells(rowset *r, batch *b, const column *cols, int start, int
 }
 
 int rowset_full_error(const rowset *r, err *e) {
-    if (!arena_failed(r->mem))
-        return 0;
-    err_set(e, ERR_FULL, "the temporary file for intermediate rows cannot grow");
-    err_hint(e, "free space in $TMPDIR, or raise work_memory");
-    return ERR_FULL;
+    return arena_full_error(r->mem, e);
 }
 
 int rowset_append(rowset *r, const batch *b, err *e) {

@@ -20,6 +20,7 @@ stmt *stmt_new(db *d, str text) {
         s = mem_zalloc(sizeof *s);
         s->db = d;
         s->mem = arena_new();
+        s->space = workmem_new(NULL, d->settings.max_temp_directory_size);
         short_lock_init(&s->lock);
         pthread_cond_init(&s->changed, NULL);
     }
@@ -27,6 +28,7 @@ stmt *stmt_new(db *d, str text) {
     buf_append(&s->text, text.p, text.n);
     buf_clear(&s->notice);
     arena_reset(s->mem);
+    workmem_begin(s->space, d->settings.max_temp_directory_size);
     atomic_store(&s->cancel, false);
     atomic_store(&s->paused, false);
     atomic_store(&s->watched, false);
@@ -54,6 +56,7 @@ void stmt_destroy(stmt *s) {
         return;
     stmt_drop_results(s);
     arena_free(s->mem);
+    workmem_free(s->space);
     buf_free(&s->text);
     buf_free(&s->notice);
     pthread_cond_destroy(&s->changed);
@@ -372,6 +375,7 @@ static int run_once(stmt *s, err *e) {
     s->ctx = (exec_ctx){.db = s->db,
                         .settings = &s->db->settings,
                         .mem = s->mem,
+                        .space = s->space,
                         .cancel = &s->cancel,
                         .paused = &s->paused,
                         .watched = &s->watched,
@@ -409,6 +413,7 @@ void stmt_execute(db *d, void *arg) {
     s->summary = s->ctx.summary;
     s->summary.rows = rows;
     s->summary.seconds = seconds_since(&s->start);
+    workmem_look(s->space, &s->summary.space);
     s->summary.sql_seconds = s->summary.seconds - s->summary.llm_seconds - s->summary.held_seconds;
     llm_runtime_tell(s->ctx.llm);
     release_ctx(s);

@@ -310,3 +310,7 @@ void stmt_progress(stmt *s, exec_progress *out) {
 void stmt_summary(const stmt *s, exec_summary *out) {
     *out = s->summary;
 }
+
+workmem *stmt_workmem(stmt *s) {
+    return s->space;
+}

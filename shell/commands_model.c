@@ -169,6 +169,12 @@ bool cmd_stats(shell *sh, command_call *c) {
     const exec_summary *s = &sh->last;
     printf("%20s  %.3f s\n", "time", s->seconds);
     stat_line("rows", s->rows);
+    if (s->space.file_peak_bytes > 0) {
+        buf bytes = {0};
+        buf_append_bytes(&bytes, s->space.file_peak_bytes);
+        printf("%20s  %s\n", "in temporary files", bytes.p);
+        buf_free(&bytes);
+    }
     if (s->llm_inputs == 0)
         return true;
     printf("%20s  %.3f s\n%20s  %.3f s\n", "in the model", s->llm_seconds, "ordering prompts",

@@ -66,6 +66,10 @@ void format_rows(format *f, const batch *b) {
     }
 }
 
+int format_full_error(const format *f, err *e) {
+    return f->mem ? arena_full_error(f->mem, e) : 0;
+}
+
 void format_end(format *f) {
     if (f->mode->end)
         f->mode->end(f);

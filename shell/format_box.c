@@ -55,7 +55,7 @@ static int header_width(const format *f, int k) {
 }
 
 void box_begin(format *f) {
-    f->mem = arena_new_spilling(BOX_HEAP_BYTES, NULL);
+    f->mem = arena_new_spilling(BOX_HEAP_BYTES, f->options.space);
     box_state *s = ARENA_NEW(f->mem, box_state);
     s->width = ARENA_ARRAY(f->mem, int, f->ncols + 1);
     s->data = ARENA_ARRAY(f->mem, int, f->ncols + 1);

@@ -121,6 +121,8 @@ typedef struct run {
     view_state *state; /* what the view shows, kept from the first LLM call on; NULL: no terminal */
     bool open_view;    /* as soon as there is something to see */
     bool saw_llm;
+    bool full; /* rows cannot be kept until the last is known: `reason` is its error */
+    err reason;
     uint64_t rows;
     exec_progress now;
 } run;
@@ -153,6 +155,7 @@ static void begin_result(run *r) {
         .utf8 = sh->term.utf8,
         .widths = sh->widths,
         .nwidths = sh->nwidths,
+        .space = stmt_workmem(r->s),
     };
     if (screen)
         options.max_rows = sh->max_rows >= 0 ? (uint64_t)sh->max_rows
@@ -185,8 +188,12 @@ static void take_rows(run *r, const batch *b) {
     r->rows += (uint64_t)b->rows;
     if (r->text)
         take_text(r, b);
-    else if (r->formatting)
+    else if (r->formatting && !r->full)
         format_rows(&r->format, b);
+    if (r->formatting && !r->full && format_full_error(&r->format, &r->reason)) {
+        r->full = true;
+        stmt_cancel(r->s);
+    }
     if (r->out.n >= DRAIN_BYTES && r->view == NULL)
         drain(r);
 }
@@ -292,8 +299,10 @@ static stmt_status wait_for_end(run *r, err *e) {
             r->progress.keys = r->keys.open;
             take_rows(r, b);
         }
+        if ((status == STMT_DONE || status == STMT_ERROR) && r->full)
+            *e = r->reason;
         if (status == STMT_DONE || status == STMT_ERROR)
-            return status;
+            return r->full ? STMT_ERROR : status;
         if (given_up(r))
             return STMT_PENDING;
         show_progress(r);

@@ -118,6 +118,7 @@ typedef struct format_options {
     /* .width: columns per result column, 0: by content; negative: right-aligned */
     const int *widths;
     int nwidths;
+    workmem *space; /* what modes that keep rows keep counts there; NULL: nowhere */
 } format_options;
 
 typedef struct format format;
@@ -153,6 +154,7 @@ const format_mode *format_mode_find(const char *name); /* NULL: none */
 void format_begin(format *f, const format_mode *mode, const format_options *options, int ncols,
                   const char *const *names, const value_type *types, buf *out);
 void format_rows(format *f, const batch *b);
+int format_full_error(const format *f, err *e); /* whether rows could not be kept */
 void format_end(format *f);
 void format_free(format *f); /* after format_end, or instead of it */
 

@@ -74,6 +74,7 @@ typedef enum setting_type {
     X(confirm, BOOLEAN, "off", "", "ask before a statement that is estimated to take over a minute")                      \
     X(cost_rates, WORD, "measured", "measured|nominal", "rates in cost estimates")                                        \
     X(work_memory, BYTES, "256MB", "bytes", "memory of one operator before it spills to a temporary file")                \
+    X(max_temp_directory_size, BYTES, "auto", "auto|bytes", "temporary files of a statement together (auto: half of what is free in $TMPDIR at its start)") \
     X(busy_timeout, INTEGER, "5000", "ms", "how long to wait for another process's write transaction")                    \
     X(rules_off, TEXT, "", "rule names", "planner rules that are switched off; SET rule.<name> = off edits it")
 /* clang-format on */

@@ -2,20 +2,24 @@
  * arena.c - memory: the allocators that cannot fail, arenas and the growable string.
  *
  * Invariant: a chunk never moves, so what an arena handed out stays where it is until reset. Chunks
- * beyond a spilling arena's limit live in a mapping of an unlinked file: the system pages them out,
- * and pointers need no swizzling.
+ * beyond a spilling arena's limit live in a mapping of a nameless file (workmem.c): the system
+ * pages them out, and pointers need no swizzling.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "storage/base.h"
+#include "workmem_int.h"
 
-enum { CHUNK_FIRST = 8 * 1024, CHUNK_MAX = 1024 * 1024, SPILL_CHUNK = 16 * 1024 * 1024 };
+enum {
+    CHUNK_FIRST = 8 * 1024,
+    CHUNK_MAX = 1024 * 1024,
+    SPILL_FIRST = 1024 * 1024, /* then as much as the file has, up to */
+    SPILL_MAX = 16 * 1024 * 1024
+};
 
 typedef struct chunk {
     struct chunk *next; /* older */
@@ -32,7 +36,9 @@ struct arena {
     int spill_fd;
     off_t spill_end;
     bool failed;
-    char *spill_dir;
+    int reason;         /* why the file could not grow (workmem_int.h) */
+    workmem *space;     /* NULL: nobody counts */
+    workmem *own_space; /* of a spilling arena that was given none */
 };
 
 static BASE_NORETURN void out_of_memory(size_t bytes) {
@@ -75,28 +81,42 @@ void *mem_try_alloc(size_t bytes) {
 
 /* ---- arena ----------------------------------------------------------------------------------- */
 
-arena *arena_new(void) {
+arena *arena_new_in(workmem *w) {
     arena *a = mem_zalloc(sizeof *a);
     a->spill_fd = -1;
+    a->space = w;
     return a;
 }
 
-arena *arena_new_spilling(size_t limit_bytes, const char *dir) {
-    arena *a = arena_new();
-    if (!dir)
-        dir = getenv("TMPDIR");
-    if (!dir || !*dir)
-        dir = "/tmp";
+arena *arena_new(void) {
+    return arena_new_in(NULL);
+}
+
+arena *arena_new_spilling(size_t limit_bytes, workmem *w) {
+    workmem *own = w ? NULL : workmem_new(NULL, -1);
+    arena *a = arena_new_in(w ? w : own);
+    a->own_space = own;
     a->limit_bytes = limit_bytes ? limit_bytes : 1;
-    a->spill_dir = mem_strndup(dir, strlen(dir));
     return a;
 }
 
-static void chunk_free(chunk *c) {
-    if (c->mapped)
+static void chunk_free(arena *a, chunk *c) {
+    if (c->mapped) {
         munmap(c, c->size + CHUNK_HEADER);
-    else
-        free(c);
+        return;
+    }
+    workmem_heap(a->space, 0, c->size + CHUNK_HEADER);
+    a->heap_bytes -= c->size;
+    free(c);
+}
+
+static void spill_close(arena *a) {
+    if (a->spill_fd < 0)
+        return;
+    close(a->spill_fd);
+    workmem_shrink(a->space, (size_t)a->spill_end);
+    a->spill_fd = -1;
+    a->spill_end = 0;
 }
 
 void arena_free(arena *a) {
@@ -104,11 +124,10 @@ void arena_free(arena *a) {
         return;
     for (chunk *c = a->head, *next; c; c = next) {
         next = c->next;
-        chunk_free(c);
+        chunk_free(a, c);
     }
-    if (a->spill_fd >= 0)
-        close(a->spill_fd);
-    free(a->spill_dir);
+    spill_close(a);
+    workmem_free(a->own_space);
     free(a);
 }
 
@@ -123,7 +142,7 @@ void arena_reset(arena *a) {
         if (better)
             keep = c;
         if (drop)
-            chunk_free(drop);
+            chunk_free(a, drop);
     }
     if (keep) {
         keep->next = NULL;
@@ -131,40 +150,48 @@ void arena_reset(arena *a) {
     }
     a->head = keep;
     a->bytes = a->spilled_bytes = 0;
-    a->heap_bytes = keep ? keep->size : 0;
     a->failed = false;
-    if (a->spill_fd >= 0)
-        close(a->spill_fd);
-    a->spill_fd = -1;
-    a->spill_end = 0;
+    spill_close(a);
 }
 
 static bool spill_open(arena *a) {
-    if (a->spill_fd >= 0)
-        return true;
-    buf path = {0};
-    buf_printf(&path, "%s/kvasir-spill-XXXXXX", a->spill_dir);
-    a->spill_fd = mkostemp(path.p, O_CLOEXEC);
-    if (a->spill_fd >= 0)
-        unlink(path.p);
-    buf_free(&path);
+    if (a->spill_fd < 0)
+        a->spill_fd = workmem_file(a->space);
     return a->spill_fd >= 0;
 }
 
-/* A chunk in the temporary file, or NULL when the file cannot grow. */
+/* A chunk in the temporary file; NULL, and the reason, when the file cannot grow. */
 static chunk *chunk_spill(arena *a, size_t payload) {
-    size_t whole = BASE_MAX(payload + CHUNK_HEADER, (size_t)SPILL_CHUNK);
-    whole = (whole + 4095) & ~(size_t)4095;
-    if (!spill_open(a) || posix_fallocate(a->spill_fd, a->spill_end, (off_t)whole) != 0)
+    size_t page = WORKMEM_PAGE - 1, least = (payload + CHUNK_HEADER + page) & ~page;
+    size_t wanted =
+        BASE_MIN(BASE_MAX((size_t)a->spill_end, (size_t)SPILL_FIRST), (size_t)SPILL_MAX);
+    if (!spill_open(a)) {
+        a->reason = errno;
         return NULL;
-    void *p = mmap(NULL, whole, PROT_READ | PROT_WRITE, MAP_SHARED, a->spill_fd, a->spill_end);
-    if (p == MAP_FAILED)
+    }
+    size_t whole = workmem_extend(a->space, a->spill_fd, a->spill_end, BASE_MAX(wanted, least),
+                                  least, &a->reason);
+    if (whole == 0)
         return NULL;
+    off_t at = a->spill_end;
     a->spill_end += (off_t)whole;
+    void *p = mmap(NULL, whole, PROT_READ | PROT_WRITE, MAP_SHARED, a->spill_fd, at);
+    if (p == MAP_FAILED) {
+        a->reason = errno;
+        return NULL;
+    }
     chunk *c = p;
     c->size = whole - CHUNK_HEADER;
     c->mapped = true;
     return c;
+}
+
+/* How large an ordinary chunk is made for so many bytes: twice the last one, within the limit. */
+static size_t chunk_size(const arena *a, size_t bytes) {
+    size_t size = a->head ? BASE_MIN(a->head->size * 2, (size_t)CHUNK_MAX) : (size_t)CHUNK_FIRST;
+    if (a->limit_bytes && a->heap_bytes < a->limit_bytes)
+        size = BASE_MIN(size, a->limit_bytes - a->heap_bytes);
+    return BASE_MAX(size, bytes);
 }
 
 static chunk *chunk_new(arena *a, size_t bytes) {
@@ -175,13 +202,12 @@ static chunk *chunk_new(arena *a, size_t bytes) {
             a->failed = true;
     }
     if (!c) {
-        size_t size =
-            a->head ? BASE_MIN(a->head->size * 2, (size_t)CHUNK_MAX) : (size_t)CHUNK_FIRST;
-        size = BASE_MAX(size, bytes);
+        size_t size = chunk_size(a, bytes);
         c = mem_alloc(size + CHUNK_HEADER);
         c->size = size;
         c->mapped = false;
         a->heap_bytes += size;
+        workmem_heap(a->space, size + CHUNK_HEADER, 0);
     }
     c->used = 0;
     c->next = a->head;
@@ -210,6 +236,10 @@ void *arena_zalloc(arena *a, size_t bytes) {
 
 bool arena_failed(const arena *a) {
     return a->failed;
+}
+
+int arena_full_error(const arena *a, err *e) {
+    return a->failed ? workmem_error(a->space, a->reason, e) : 0;
 }
 
 size_t arena_bytes(const arena *a) {

@@ -38,14 +38,34 @@ char *mem_strndup(const char *p, size_t n);
 /* Like malloc, for sizes that follow the user's data: NULL when the system refuses. */
 void *mem_try_alloc(size_t bytes);
 
+/* What the arenas of one statement hold together, on the heap and in temporary files, and how large
+ * these files may become. Arenas of one workmem may be used by several threads, each by one at a
+ * time; it outlives them. */
+typedef struct workmem workmem;
+
+/* Bytes now, and the most at any moment since workmem_begin. */
+typedef struct workmem_use {
+    size_t heap_bytes, heap_peak_bytes;
+    size_t file_bytes, file_peak_bytes;
+} workmem_use;
+
+/* Files are made in `dir` (NULL: $TMPDIR, else /tmp) and may have files_max_bytes together (-1: half
+ * of what is free there when the first is made). */
+workmem *workmem_new(const char *dir, int64_t files_max_bytes);
+void workmem_free(workmem *w);                           /* NULL is fine */
+void workmem_begin(workmem *w, int64_t files_max_bytes); /* as new, for another statement */
+void workmem_look(const workmem *w, workmem_use *out);
+
 /* A chain of chunks; allocation bumps a pointer. 16-byte aligned. */
 typedef struct arena arena;
 
 arena *arena_new(void);
-/* An arena that keeps at most `limit_bytes` on the heap; later chunks are mapped from an unlinked
- * temporary file in `dir` (NULL: $TMPDIR, else /tmp), so the system may write them out. A full disk
- * ends in arena_failed(), not in a signal: space is reserved with posix_fallocate first. */
-arena *arena_new_spilling(size_t limit_bytes, const char *dir);
+arena *arena_new_in(workmem *w); /* counted there; NULL is fine */
+/* An arena that keeps at most `limit_bytes` on the heap; later chunks are mapped from a nameless
+ * temporary file of the workmem (NULL: one of its own), so the system may write them out. A full
+ * disk, or the workmem's limit, ends in arena_failed(), not in a signal: space is reserved with
+ * posix_fallocate first. */
+arena *arena_new_spilling(size_t limit_bytes, workmem *w);
 void arena_free(arena *a);  /* NULL is fine */
 void arena_reset(arena *a); /* forgets all, keeps a chunk of at most 1 MiB */
 /* Never NULL; after a failed spill the memory comes from the heap and arena_failed() is true. */
@@ -134,6 +154,7 @@ int err_set_at(err *e, err_code code, int pos, int len, const char *format, ...)
 int err_set_errno(err *e, int errno_value, const char *format, ...) BASE_PRINTF(3, 4);
 void err_hint(err *e, const char *format, ...) BASE_PRINTF(2, 3);
 void err_clear(err *e);
+int arena_full_error(const arena *a, err *e); /* ERR_FULL or ERR_IO: why it failed, if it has */
 
 /* ---- values ---------------------------------------------------------------------------------- */
 

@@ -1,4 +1,8 @@
 /* test_base_memory.c - arena.c, err.c, utf8.c, hash.c. */
+#include <dirent.h>
+#include <signal.h>
+#include <sys/resource.h>
+
 #include "storage_help_int.h"
 
 static void test_arena_keeps_what_it_gave(void **state) {
@@ -24,32 +28,135 @@ static void test_arena_keeps_what_it_gave(void **state) {
     arena_free(NULL);
 }
 
+static workmem_use used(const workmem *w) {
+    workmem_use u;
+    workmem_look(w, &u);
+    return u;
+}
+
+/* Names in a directory, but for "." and "..". */
+static int entries(const char *directory) {
+    DIR *d = opendir(directory);
+    int n = 0;
+    assert_non_null(d);
+    while (readdir(d))
+        n++;
+    closedir(d);
+    return n - 2;
+}
+
 static void test_arena_spills(void **state) {
     (void)state;
-    arena *a = arena_new_spilling(1 << 20, scratch_dir);
+    enum { LIMIT = 1 << 20, BIG = 6 << 20, SLACK = 4096 };
+    workmem *w = workmem_new(scratch_dir, -1);
+    int names = entries(scratch_dir);
+    arena *a = arena_new_spilling(LIMIT, w);
     char *first = arena_alloc(a, 1000), *big[8];
     memset(first, 'a', 1000);
     for (int i = 0; i < 8; i++) {
-        big[i] = arena_alloc(a, 6 << 20);
-        memset(big[i], 'b' + i, 6 << 20);
+        big[i] = arena_alloc(a, BIG);
+        memset(big[i], 'b' + i, BIG);
     }
     assert_false(arena_failed(a));
-    assert_true(arena_spilled_bytes(a) >= (size_t)40 << 20);
+    assert_true(arena_spilled_bytes(a) == (size_t)8 * BIG);
+    assert_true(used(w).file_bytes >= (size_t)8 * BIG);
+    assert_true(used(w).heap_peak_bytes <= LIMIT + SLACK);
+    assert_int_equal(entries(scratch_dir), names); /* a kill would leave nothing */
     for (int i = 0; i < 8; i++)
-        assert_int_equal(big[i][(6 << 20) - 1], 'b' + i);
+        assert_int_equal(big[i][BIG - 1], 'b' + i);
     assert_int_equal(first[999], 'a');
     arena_reset(a);
     assert_int_equal(arena_spilled_bytes(a), 0);
+    assert_int_equal(used(w).file_bytes, 0);
     memset(arena_alloc(a, 100), 1, 100);
     arena_free(a);
+    assert_int_equal(used(w).heap_bytes, 0);
+    workmem_free(w);
+}
+
+/* Small pieces fill the heap to the limit, and not beyond. */
+static void test_an_arena_stays_within_its_limit(void **state) {
+    (void)state;
+    for (size_t limit = 1; limit < (size_t)8 << 20; limit = limit * 5 + 3000) {
+        workmem *w = workmem_new(scratch_dir, -1);
+        arena *a = arena_new_spilling(limit, w);
+        for (int i = 0; i < 100000; i++)
+            memset(arena_alloc(a, 100), i, 100);
+        assert_true(used(w).heap_peak_bytes <= limit + 1024);
+        assert_true(arena_bytes(a) - arena_spilled_bytes(a) <= limit);
+        assert_true(limit > arena_bytes(a) || arena_spilled_bytes(a) > 0);
+        arena_free(a);
+        assert_int_equal(used(w).heap_bytes + used(w).file_bytes, 0);
+        workmem_free(w);
+    }
 }
 
 static void test_arena_survives_a_spill_that_fails(void **state) {
     (void)state;
-    arena *a = arena_new_spilling(1, scratch("no-such-directory"));
+
+    workmem *w = workmem_new(scratch("no-such-directory"), -1);
+    arena *a = arena_new_spilling(1, w);
+    assert_int_equal(arena_full_error(a, &e), 0);
     memset(arena_alloc(a, 5000), 1, 5000);
     assert_true(arena_failed(a));
+    assert_int_equal(arena_full_error(a, &e), ERR_IO);
+    assert_non_null(strstr(e.message, "no-such-directory: No such file"));
     arena_free(a);
+    workmem_free(w);
+}
+
+/* All files of a workmem count together, and what is given back may be taken again. */
+static void test_temporary_files_have_a_limit(void **state) {
+    (void)state;
+    enum { LIMIT = 10 << 20, PIECE = 3 << 20 };
+
+    workmem *w = workmem_new(scratch_dir, LIMIT);
+    arena *one = arena_new_spilling(1, w), *other = arena_new_spilling(1, w);
+    for (int i = 0; i < 3; i++)
+        memset(arena_alloc(i % 2 ? one : other, PIECE), i, PIECE);
+    assert_false(arena_failed(one) || arena_failed(other));
+    memset(arena_alloc(one, PIECE), 3, PIECE);
+    assert_int_equal(arena_full_error(other, &e), 0);
+    assert_int_equal(arena_full_error(one, &e), ERR_FULL);
+    assert_non_null(strstr(e.message, "max_temp_directory_size = 10 MB"));
+    assert_true(used(w).file_peak_bytes <= LIMIT);
+    arena_free(other);
+    arena_reset(one);
+    for (int i = 0; i < 3; i++)
+        memset(arena_alloc(one, PIECE), i, PIECE);
+    assert_false(arena_failed(one));
+    arena_free(one);
+    workmem_begin(w, 0);
+    one = arena_new_spilling(1, w);
+    memset(arena_alloc(one, 1), 1, 1);
+    assert_int_equal(arena_full_error(one, &e), ERR_FULL);
+    arena_free(one);
+    workmem_free(w);
+}
+
+/* A disk that is full: fallocate is refused beyond the process's own limit, as by ENOSPC. */
+static void test_a_full_disk_is_an_error(void **state) {
+    (void)state;
+    enum { LIMIT = 4 << 20 };
+    struct rlimit before, small;
+
+    workmem *w = workmem_new(scratch_dir, -1);
+    arena *a = arena_new_spilling(1, w);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    small = before;
+    small.rlim_cur = LIMIT;
+    void (*handler)(int) = signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+    for (int i = 0; i < 8 && !arena_failed(a); i++)
+        memset(arena_alloc(a, LIMIT / 4), i, LIMIT / 4);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+    signal(SIGXFSZ, handler);
+    assert_int_equal(arena_full_error(a, &e), ERR_IO);
+    assert_non_null(strstr(e.message, "File too large"));
+    assert_true(used(w).file_bytes <= LIMIT);
+    arena_free(a);
+    assert_int_equal(used(w).heap_bytes + used(w).file_bytes, 0);
+    workmem_free(w);
 }
 
 static void test_errors_chain(void **state) {
@@ -197,7 +304,10 @@ int main(void) {
         cmocka_unit_test(test_utf8_counts_by_code_point),
         cmocka_unit_test(test_arena_keeps_what_it_gave),
         cmocka_unit_test(test_arena_spills),
+        cmocka_unit_test(test_an_arena_stays_within_its_limit),
         cmocka_unit_test(test_arena_survives_a_spill_that_fails),
+        cmocka_unit_test(test_temporary_files_have_a_limit),
+        cmocka_unit_test(test_a_full_disk_is_an_error),
         cmocka_unit_test(test_errors_chain),
         cmocka_unit_test(test_long_errors_end_at_a_code_point),
         cmocka_unit_test(test_nearest),

@@ -1,0 +1,152 @@
+/*
+ * workmem.c - the working memory of one statement: how much its arenas hold on the heap and in
+ * temporary files, and how large these files may grow together.
+ *
+ * Invariant: a temporary file never has a name that outlives the call that made it, so no way of
+ * ending, a kill included, leaves one behind. What is counted as files is what was reserved in them.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "workmem_int.h"
+
+/* Of what is free in the directory, one part in so many may be taken where nobody says how much. */
+enum { FREE_PART = 2 };
+
+struct workmem {
+    char *dir;
+    int64_t files_max; /* -1: by what is free */
+    atomic_size_t heap, heap_peak, files, files_peak;
+    atomic_llong limit; /* of files; -1: not looked at yet */
+};
+
+workmem *workmem_new(const char *dir, int64_t files_max_bytes) {
+    workmem *w = mem_zalloc(sizeof *w);
+    if (!dir)
+        dir = getenv("TMPDIR");
+    if (!dir || !*dir)
+        dir = "/tmp";
+    w->dir = mem_strndup(dir, strlen(dir));
+    workmem_begin(w, files_max_bytes);
+    return w;
+}
+
+void workmem_free(workmem *w) {
+    if (!w)
+        return;
+    free(w->dir);
+    free(w);
+}
+
+void workmem_begin(workmem *w, int64_t files_max_bytes) {
+    w->files_max = files_max_bytes;
+    atomic_store(&w->limit, files_max_bytes);
+    atomic_store(&w->heap_peak, atomic_load(&w->heap));
+    atomic_store(&w->files_peak, atomic_load(&w->files));
+}
+
+void workmem_look(const workmem *w, workmem_use *out) {
+    *out = (workmem_use){.heap_bytes = atomic_load(&w->heap),
+                         .heap_peak_bytes = atomic_load(&w->heap_peak),
+                         .file_bytes = atomic_load(&w->files),
+                         .file_peak_bytes = atomic_load(&w->files_peak)};
+}
+
+static void raise_peak(atomic_size_t *peak, size_t now) {
+    size_t before = atomic_load_explicit(peak, memory_order_relaxed);
+    while (before < now && !atomic_compare_exchange_weak_explicit(
+                               peak, &before, now, memory_order_relaxed, memory_order_relaxed))
+        ;
+}
+
+void workmem_heap(workmem *w, size_t taken, size_t given) {
+    if (!w)
+        return;
+    size_t now = atomic_fetch_add(&w->heap, taken - given) + taken - given;
+    raise_peak(&w->heap_peak, now);
+}
+
+/* ---- files ----------------------------------------------------------------------------------- */
+
+/* Two threads that come here at once may find different numbers: the first to say so decides. */
+static size_t files_limit(workmem *w) {
+    long long limit = atomic_load(&w->limit), none = -1;
+    struct statvfs fs;
+    if (limit >= 0)
+        return (size_t)limit;
+    limit = INT64_MAX; /* the file system does not tell: it refuses when it is full */
+    if (statvfs(w->dir, &fs) == 0)
+        limit = (long long)((uint64_t)fs.f_bavail * fs.f_frsize / FREE_PART);
+    return (size_t)(atomic_compare_exchange_strong(&w->limit, &none, limit) ? limit : none);
+}
+
+int workmem_file(const workmem *w) {
+    int fd = open(w->dir, O_TMPFILE | O_RDWR | O_EXCL | O_CLOEXEC, 0600);
+    if (fd >= 0 || (errno != EOPNOTSUPP && errno != EISDIR && errno != EINVAL))
+        return fd;
+    buf path = {0}; /* a file system that has no files without names */
+    buf_printf(&path, "%s/kvasir-spill-XXXXXX", w->dir);
+    fd = mkostemp(path.p, O_CLOEXEC);
+    if (fd >= 0)
+        unlink(path.p);
+    buf_free(&path);
+    return fd;
+}
+
+/* Of `wanted` bytes at most what the limit leaves, at least `least`; 0: not even these. */
+static size_t files_take(workmem *w, size_t wanted, size_t least) {
+    size_t limit = files_limit(w), used = atomic_load(&w->files), taken;
+    do {
+        size_t left = used < limit ? limit - used : 0;
+        taken = BASE_MIN(wanted, left / WORKMEM_PAGE * WORKMEM_PAGE);
+        if (taken < least)
+            return 0;
+    } while (!atomic_compare_exchange_weak(&w->files, &used, used + taken));
+    raise_peak(&w->files_peak, used + taken);
+    return taken;
+}
+
+size_t workmem_extend(workmem *w, int fd, off_t end, size_t wanted, size_t least, int *reason) {
+    size_t taken = files_take(w, wanted, least);
+    *reason = WORKMEM_LIMIT;
+    if (taken == 0)
+        return 0;
+    do
+        *reason = posix_fallocate(fd, end, (off_t)taken);
+    while (*reason == EINTR);
+    if (*reason == 0)
+        return taken;
+    if (ftruncate(fd, end) != 0) /* what was reserved of it: all goes with the file */
+        *reason = errno;
+    workmem_shrink(w, taken);
+    return 0;
+}
+
+void workmem_shrink(workmem *w, size_t bytes) {
+    atomic_fetch_sub(&w->files, bytes);
+}
+
+/* ---- errors ---------------------------------------------------------------------------------- */
+
+int workmem_error(const workmem *w, int reason, err *e) {
+    if (reason != WORKMEM_LIMIT) {
+        err_set_errno(e, reason, "cannot write temporary files in %s", w->dir);
+        err_hint(e, "free space there, set TMPDIR to another directory, or raise work_memory");
+        return e ? (int)e->code : ERR_IO;
+    }
+    buf limit = {0};
+    buf_append_bytes(&limit, (uint64_t)atomic_load(&w->limit));
+    const char *of = w->files_max < 0 ? ", half of what was free in " : "";
+    err_set(e, ERR_FULL, "temporary files would exceed max_temp_directory_size = %s%s%s", limit.p,
+            of, w->files_max < 0 ? w->dir : "");
+    err_hint(e, "a join without a condition? else SET max_temp_directory_size = '…' allows more, "
+                "and SET work_memory = '…' keeps more in memory");
+    buf_free(&limit);
+    return ERR_FULL;
+}
