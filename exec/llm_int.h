@@ -219,12 +219,9 @@ int kv_link_pin(const kv_link *l, str name, cache_pins *out, err *e);
 
 /* ---- which entries are whose (model_files.c) ------------------------------------------------- */
 
-/* Notes that this model file makes entries of this fingerprint. If the file is another one than
- * last time, the entries of the old one are dropped, with a notice; false: they could not be, so
- * the cache must not be asked. */
-bool model_files_check(exec_ctx *ctx, cache *c, const llm_model_info *info);
-/* Changes when the model's file does, or one of its shards; zero where there is none. */
-hash128 model_files_stamp(const char *path);
+/* Notes that this model file makes entries of this fingerprint, and tells where it is another file
+ * than last time. */
+void model_files_note(exec_ctx *ctx, cache *c, const llm_model_info *info);
 
 /* ---- the runtime (llm_runtime.c) ------------------------------------------------------------- */
 

@@ -67,18 +67,6 @@ int runtime_engine(llm_runtime *r, const llm_call *call, llm_engine **out, err *
 
 /* ---- the cache ------------------------------------------------------------------------------- */
 
-/* Whether two files of the statement have one fingerprint: what is
- * stored under it could be either's, should they differ after all. */
-static bool engines_alike(const llm_runtime *r) {
-    for (int i = 0; i < r->nengines; i++)
-        for (int k = 0; k < i && r->engines[i]; k++)
-            if (r->engines[k] && r->engines[k] != r->engines[i] &&
-                hash128_equal(llm_engine_info(r->engines[k])->fingerprint,
-                              llm_engine_info(r->engines[i])->fingerprint))
-                return true;
-    return false;
-}
-
 cache *runtime_cache(llm_runtime *r) {
     static const cache_policy policies[] = {CACHE_COST, CACHE_LRU, CACHE_FIFO};
     const settings *s = r->ctx->settings;
@@ -88,13 +76,12 @@ cache *runtime_cache(llm_runtime *r) {
     if (!r->cache_tried) {
         r->cache_tried = true;
         /* A cache that cannot be used costs speed, never the query; .cache tells why. */
-        r->cache = engines_alike(r) ? NULL : store_cache(db_store(r->ctx->db), &ignored);
+        r->cache = store_cache(db_store(r->ctx->db), &ignored);
         if (r->cache)
             cache_set(r->cache, (size_t)s->kv_disk, policies[s->kv_evict]);
         for (int i = 0; r->cache && i < r->ctx->stmt->ncalls; i++)
-            if (r->engines[i] &&
-                !model_files_check(r->ctx, r->cache, llm_engine_info(r->engines[i])))
-                r->cache = NULL;
+            if (r->engines[i])
+                model_files_note(r->ctx, r->cache, llm_engine_info(r->engines[i]));
     }
     return r->cache;
 }

@@ -17,8 +17,7 @@
 static const char DEFAULT_MODEL[] = "SmolLM2-135M-Instruct.Q4_1.gguf";
 
 typedef struct model_slot {
-    char *key;     /* path and options as text */
-    hash128 stamp; /* of the file when it was opened (model_files.c) */
+    char *key; /* path and options as text */
     llm_engine *engine;
 } model_slot;
 
@@ -108,11 +107,6 @@ static int open_engine(const settings *s, const char *path, bool load_now, llm_e
     return status;
 }
 
-/* A file that is gone has not been replaced: its engine has it mapped. */
-static bool is_replaced(const model_slot *slot, hash128 stamp) {
-    return !hash128_equal(stamp, slot->stamp) && !hash128_equal(stamp, (hash128){0, 0});
-}
-
 int models_engine(db *d, const settings *s, const catalog *c, str name, llm_engine **out, err *e) {
     struct models **slot = db_models(d);
     buf path = {0}, key = {0};
@@ -124,15 +118,14 @@ int models_engine(db *d, const settings *s, const catalog *c, str name, llm_engi
                s->attention, (int)s->sink_tokens, (int)s->window_tokens, s->kv_dtype, s->device);
     *out = NULL;
     bool outdated = false;
-    hash128 stamp = model_files_stamp(path.p ? path.p : "");
     for (int i = 0; i < m->count && status == 0; i++)
         if (strcmp(m->slots[i].key, key.p) == 0) {
-            outdated = llm_engine_outdated(m->slots[i].engine) || is_replaced(&m->slots[i], stamp);
+            outdated = !llm_engine_is_current(m->slots[i].engine);
             *out = outdated ? NULL : m->slots[i].engine;
         }
     if (status == 0 && !*out && (status = open_engine(s, path.p, outdated, out, e)) == 0) {
         m->slots = mem_realloc(m->slots, sizeof *m->slots * (size_t)(m->count + 1));
-        m->slots[m->count++] = (model_slot){mem_strndup(key.p, key.n), stamp, *out};
+        m->slots[m->count++] = (model_slot){mem_strndup(key.p, key.n), *out};
     }
     buf_free(&path);
     buf_free(&key);

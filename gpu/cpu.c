@@ -164,6 +164,7 @@ static void probe_keep(const cpu_state *s, const side_probe *found) {
  * else knows the engine. */
 static int weights_load(llm_engine *engine, cpu_state *s, side_probe *found, err *e) {
     const model_config *c = &engine->config;
+    hash128 before = identity_stamp(engine->file);
     s->model.screen = gemm_is_bf16(s->g) ? head_screen_new(s->k, c->vocab, c->n_embd) : NULL;
     int code = model_load(&s->model, s->threads, &found->digest, e);
     if (code != 0)
@@ -172,6 +173,8 @@ static int weights_load(llm_engine *engine, cpu_state *s, side_probe *found, err
         head_screen_free(s->model.screen);
         s->model.screen = NULL;
     }
+    if ((code = engine_file_check(engine, &before, s->threads, e)) != 0)
+        return code;
     gguf_release_pages(engine->file);
     found->identity = gemm_identity(s->g);
     found->packed_bytes = gemm_bytes(s->g);
@@ -186,8 +189,7 @@ int cpu_ready(llm_engine *engine, err *e) {
     if (!s->loaded && s->load_error.code == ERR_NONE) {
         side_probe found = {0};
         int code = weights_load(engine, s, &found, &s->load_error);
-        if (code == 0 && (!hash128_equal(found.digest, s->probe.digest) ||
-                          !hash128_equal(gguf_identity(engine->file), s->weights))) {
+        if (code == 0 && !hash128_equal(found.digest, s->probe.digest)) {
             atomic_store(&engine->outdated, true);
             err_set(&s->load_error, ERR_MODEL,
                     "'%s' computes otherwise than when it was last loaded here: run the statement "
@@ -216,11 +218,14 @@ int cpu_load(llm_engine *engine, const llm_engine_options *options, err *e) {
         return code;
     const char *isa = getenv("ONEDNN_MAX_CPU_ISA");
     snprintf(s->machine, sizeof s->machine, "%s %s", s->k->name, isa != NULL ? isa : "");
-    s->weights = gguf_identity(engine->file);
     s->cache_dir = options->cache_dir != NULL
                        ? mem_strndup(options->cache_dir, strlen(options->cache_dir))
                        : NULL;
     s->threads = pool_new(engine->info.threads);
+    code = engine_file_identify(engine, s->cache_dir, s->threads, e);
+    if (code != 0)
+        return code;
+    s->weights = engine->info.weights;
     bool bf16 = false;
     side_facts facts = facts_find(engine, s);
     engine->info.default_format =

@@ -176,6 +176,18 @@ static hash128 fingerprint(const llm_engine *engine, hash128 weights, hash128 pr
     return h;
 }
 
+/* Without a file (benches) the weights are made up. */
+static int weights_load(llm_engine *engine, hash128 *probe, err *e) {
+    cuda_state *s = engine->state;
+    if (engine->file == NULL)
+        return cuda_load(engine, probe, e);
+    int code = engine_file_identify(engine, s->cache_dir, s->threads, e);
+    s->weights = engine->info.weights;
+    hash128 before = identity_stamp(engine->file);
+    code = code != 0 ? code : cuda_load(engine, probe, e);
+    return code != 0 ? code : engine_file_check(engine, &before, s->threads, e);
+}
+
 int cuda_start(llm_engine *engine, int device, err *e) {
     cuda_state *s = engine->state;
     s->device = device;
@@ -197,7 +209,7 @@ int cuda_start(llm_engine *engine, int device, err *e) {
         return code;
     s->threads = pool_new(engine->info.threads);
     hash128 probe;
-    code = cuda_load(engine, &probe, e);
+    code = weights_load(engine, &probe, e);
     code = code != 0 ? code : forward_probe(engine, &probe, e);
     if (code != 0)
         return code;
@@ -258,7 +270,6 @@ static int cuda_open(llm_engine *engine, const llm_engine_options *options, err 
         return code;
     engine->info.default_format =
         engine_prefers_chat(engine) ? LLM_FORMAT_CHAT : LLM_FORMAT_COMPLETION;
-    s->weights = gguf_identity(engine->file);
     s->cache_dir = options->cache_dir != NULL
                        ? mem_strndup(options->cache_dir, strlen(options->cache_dir))
                        : NULL;

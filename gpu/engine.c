@@ -62,8 +62,9 @@ static llm_token newline_token(const llm_engine *engine) {
     return id;
 }
 
-static int open_with(const llm_backend *backend, const llm_engine_options *options,
-                     llm_engine **out, err *e) {
+/* again: what was on record of the file was found to be wrong, and was put right. */
+static int open_once(const llm_backend *backend, const llm_engine_options *options,
+                     llm_engine **out, bool *again, err *e) {
     double start = clock_ms();
     llm_engine *engine = mem_zalloc(sizeof *engine);
     engine->backend = backend;
@@ -74,6 +75,7 @@ static int open_with(const llm_backend *backend, const llm_engine_options *optio
     engine->info.kv_block_tokens = LLM_BLOCK_TOKENS;
     engine->info.kv_memory_bytes = KV_STANDARD_BYTES;
     int code = backend->open(engine, options, e);
+    *again = code != 0 && llm_engine_outdated(engine);
     if (code != 0) {
         llm_engine_close(engine);
         return code;
@@ -82,6 +84,16 @@ static int open_with(const llm_backend *backend, const llm_engine_options *optio
     engine->info.load_ms = clock_ms() - start;
     *out = engine;
     return 0;
+}
+
+static int open_with(const llm_backend *backend, const llm_engine_options *options,
+                     llm_engine **out, err *e) {
+    bool again;
+    int code = open_once(backend, options, out, &again, e);
+    if (!again)
+        return code;
+    err_clear(e);
+    return open_once(backend, options, out, &again, e);
 }
 
 int llm_engine_open(const llm_engine_options *options, llm_engine **out, err *e) {
@@ -122,6 +134,11 @@ const llm_model_info *llm_engine_info(const llm_engine *engine) {
 
 bool llm_engine_outdated(const llm_engine *engine) {
     return atomic_load(&engine->outdated);
+}
+
+bool llm_engine_is_current(const llm_engine *engine) {
+    return !llm_engine_outdated(engine) &&
+           (engine->identity == NULL || identity_leads_here(engine->identity, engine->info.path));
 }
 
 const llm_template *llm_engine_template(const llm_engine *engine, llm_format format) {

@@ -45,6 +45,26 @@ int engine_file_open(llm_engine *engine, const char *path, err *e) {
     return 0;
 }
 
+int engine_file_identify(llm_engine *engine, const char *cache_dir, pool *threads, err *e) {
+    int code = identity_find(engine->file, engine->info.path, cache_dir, threads, engine->mem,
+                             &engine->identity, e);
+    engine->info.weights = engine->identity->hash;
+    return code;
+}
+
+int engine_file_check(llm_engine *engine, const hash128 *loaded, pool *threads, err *e) {
+    if (engine->identity == NULL)
+        return 0;
+    bool same = loaded == NULL || hash128_equal(*loaded, identity_stamp(engine->file));
+    if (same && identity_holds(engine->identity, threads, loaded != NULL))
+        return 0;
+    atomic_store(&engine->outdated, true);
+    return err_set(e, ERR_MODEL,
+                   "'%s' is not the file any more that was opened: run the statement again, so "
+                   "that stored answers and new ones do not mix",
+                   engine->info.path);
+}
+
 void engine_file_facts(llm_engine *engine) {
     const model_config *c = &engine->config;
     llm_model_info *info = &engine->info;

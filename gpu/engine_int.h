@@ -9,6 +9,7 @@
 #include "backend_int.h"
 #include "config_int.h"
 #include "gguf_int.h"
+#include "identity_int.h"
 #include "tokenizer_int.h"
 
 struct llm_engine {
@@ -16,8 +17,9 @@ struct llm_engine {
     const llm_backend *backend;
     void *state; /* the backend's */
     arena *mem;
-    gguf *file;           /* NULL without weights */
-    tokenizer *tokenizer; /* NULL without weights */
+    gguf *file;              /* NULL without weights */
+    file_identity *identity; /* NULL without weights; found by the backend */
+    tokenizer *tokenizer;    /* NULL without weights */
     model_config config;
     const llm_template *chat; /* NULL: the family is unknown */
     llm_token bos, eos, newline;
@@ -49,6 +51,11 @@ int engine_file_open(llm_engine *engine, const char *path, err *e);
 /* The facts in engine->info that the file alone
  * decides; without a file (benches) what config says. */
 void engine_file_facts(llm_engine *engine);
+/* Finds engine->identity, with the backend's threads. */
+int engine_file_identify(llm_engine *engine, const char *cache_dir, pool *threads, err *e);
+/* After the weights were read, and after each pass: ERR_MODEL, and the engine is outdated, where the
+ * file is not what it was. loaded: NULL, or the files' stamp before they were read. */
+int engine_file_check(llm_engine *engine, const hash128 *loaded, pool *threads, err *e);
 uint64_t engine_parameters(const gguf *file);
 /* Prompts as a chat's turns, where nothing else was asked for: the same on every device. */
 bool engine_prefers_chat(const llm_engine *engine);

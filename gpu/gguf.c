@@ -60,8 +60,9 @@ typedef struct kv {
 typedef struct mapping {
     const uint8_t *p;
     size_t n;
-    size_t head_bytes; /* metadata, up to the data */
-    bool mapped;       /* ours to unmap */
+    bool mapped; /* ours to unmap */
+    int fd;      /* of a mapped file, as it was: */
+    struct stat opened;
 } mapping;
 
 struct gguf {
@@ -238,7 +239,7 @@ static int read_alignment(parse *p, uint64_t *alignment) {
 }
 
 /* Reads the tensor table and points every tensor at its data. */
-static int read_tensors(parse *p, uint64_t count, size_t *head_bytes) {
+static int read_tensors(parse *p, uint64_t count) {
     if (count > left(p) / TENSOR_MIN_BYTES)
         return corrupt(p, "it claims %" PRIu64 " tensors, more than it holds", count);
     p->tensors = mem_zalloc(sizeof *p->tensors * (size_t)(count + 1));
@@ -265,7 +266,6 @@ static int read_tensors(parse *p, uint64_t count, size_t *head_bytes) {
             t->data = p->start + head + offsets[i];
     }
     free(offsets);
-    *head_bytes = (size_t)head;
     return rc;
 }
 
@@ -290,7 +290,7 @@ static int read_header(parse *p, uint64_t *ntensors, uint64_t *nkvs) {
 }
 
 /* One whole shard. On failure the caller frees what was allocated so far. */
-static int read_shard(parse *p, size_t *head_bytes) {
+static int read_shard(parse *p) {
     uint64_t ntensors = 0, nkvs = 0;
     int rc = read_header(p, &ntensors, &nkvs);
     if (rc)
@@ -308,7 +308,7 @@ static int read_shard(parse *p, size_t *head_bytes) {
         if (str_equal(p->kvs[i - 1].key, key))
             return corrupt(p, "the key %.*s occurs twice", shown(key), key.p);
     }
-    return read_tensors(p, ntensors, head_bytes);
+    return read_tensors(p, ntensors);
 }
 
 /* ---- opening -------------------------------------------------------------------------------- */
@@ -330,19 +330,20 @@ static int map_file(const char *path, mapping *out, err *e) {
         if (p == MAP_FAILED)
             rc = err_set_errno(e, errno, "cannot map the model '%s'", path);
         else
-            *out = (mapping){.p = p, .n = (size_t)st.st_size, .mapped = true};
+            *out =
+                (mapping){.p = p, .n = (size_t)st.st_size, .mapped = true, .fd = fd, .opened = st};
     }
-    close(fd);
+    if (rc != 0)
+        close(fd);
     return rc;
 }
 
 /* Reads `m` (taken) and appends its tensors; the first shard's keys become the file's. */
 static int add_shard(gguf *g, const char *called, mapping m, err *e) {
     g->maps = mem_realloc(g->maps, sizeof *g->maps * (g->nmaps + 1));
-    mapping *map = &g->maps[g->nmaps++];
-    *map = m;
+    g->maps[g->nmaps++] = m;
     parse p = {.called = called, .start = m.p, .at = m.p, .end = m.p + m.n, .e = e};
-    int rc = read_shard(&p, &map->head_bytes);
+    int rc = read_shard(&p);
     if (rc == 0 && g->nmaps > 1) {
         uint64_t number;
         const kv *k = find_kv(p.kvs, p.nkvs, "split.no");
@@ -485,9 +486,12 @@ int gguf_open_memory(const void *bytes, size_t n, gguf **out, err *e) {
 void gguf_close(gguf *g) {
     if (!g)
         return;
-    for (size_t i = 0; i < g->nmaps; i++)
-        if (g->maps[i].mapped)
+    for (size_t i = 0; i < g->nmaps; i++) {
+        if (g->maps[i].mapped) {
             munmap((void *)(uintptr_t)g->maps[i].p, g->maps[i].n);
+            close(g->maps[i].fd);
+        }
+    }
     free(g->maps);
     free(g->kvs);
     free(g->tensors);
@@ -659,28 +663,23 @@ size_t gguf_file_bytes(const gguf *g) {
     return bytes;
 }
 
-/* Four samples a tensor: enough to tell fine-tunes apart, without reading gigabytes at every start.
- */
-hash128 gguf_identity(const gguf *g) {
-    enum { SAMPLES = 4, SAMPLE_BYTES = 512 };
-    buf b = {0};
-    for (size_t i = 0; i < g->nmaps; i++) {
-        hash128 head = hash_128(g->maps[i].p, g->maps[i].head_bytes);
-        buf_append(&b, &head, sizeof head);
-    }
-    for (size_t i = 0; i < g->ntensors; i++) {
-        const gguf_tensor *t = &g->tensors[i];
-        if (t->bytes <= SAMPLES * SAMPLE_BYTES) {
-            buf_append(&b, t->data, t->bytes);
-            continue;
-        }
-        size_t step = (t->bytes - SAMPLE_BYTES) / (SAMPLES - 1);
-        for (size_t s = 0; s < SAMPLES; s++)
-            buf_append(&b, (const uint8_t *)t->data + s * step, SAMPLE_BYTES);
-    }
-    hash128 h = hash_128(b.p, b.n);
-    buf_free(&b);
-    return h;
+size_t gguf_file_count(const gguf *g) {
+    return g->nmaps;
+}
+
+const uint8_t *gguf_file_data(const gguf *g, size_t i, size_t *bytes) {
+    *bytes = g->maps[i].n;
+    return g->maps[i].p;
+}
+
+bool gguf_file_stat(const gguf *g, size_t i, bool opened, struct stat *out) {
+    const mapping *m = &g->maps[i];
+    if (!m->mapped)
+        return false;
+    *out = m->opened;
+    if (!opened && fstat(m->fd, out) != 0)
+        out->st_size = -1; /* as one that cannot be read any more */
+    return true;
 }
 
 void gguf_release_pages(const gguf *g) {

@@ -2,7 +2,7 @@
  * gguf_int.h - a GGUF file (versions 2 and 3), mapped read-only: its key-value pairs and its
  * tensors.
  *
- * Owns the mapping(s); every pointer it returns points into them and lives until gguf_close.
+ * Owns the mapping(s) and their descriptors; every pointer it returns points into them and lives until gguf_close.
  * Nothing in a file is believed: every count, length, offset and enum is checked against the file's
  * size before it is used, so that a bad file ends in ERR_CORRUPT with the reason (fuzzed). A
  * sharded file ("-00001-of-00003.gguf") is opened by its first shard. Spec:
@@ -10,6 +10,8 @@
  */
 #ifndef KVASIR_GGUF_INT_H
 #define KVASIR_GGUF_INT_H
+
+#include <sys/stat.h>
 
 #include "storage/base.h"
 
@@ -73,9 +75,11 @@ const gguf_tensor *gguf_find(const gguf *g, const char *name); /* NULL when abse
 size_t gguf_tensor_count(const gguf *g);
 const gguf_tensor *gguf_tensor_at(const gguf *g, size_t i);
 size_t gguf_file_bytes(const gguf *g);
-/* XXH3-128 over the metadata, the tensor table and
- * samples of every tensor's data: the weights' identity. */
-hash128 gguf_identity(const gguf *g);
+/* The files that were opened, each shard one: their bytes, and what the system says of them now, or
+ * said before any byte was read (false: it is in memory). */
+size_t gguf_file_count(const gguf *g);
+const uint8_t *gguf_file_data(const gguf *g, size_t i, size_t *bytes);
+bool gguf_file_stat(const gguf *g, size_t i, bool opened, struct stat *out);
 /* Tells the system that the mapped pages are not needed any more (after packing). */
 void gguf_release_pages(const gguf *g);
 

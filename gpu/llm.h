@@ -76,6 +76,7 @@ typedef struct llm_model_info {
     llm_kv_dtype kv_dtype;
     unsigned capabilities;
     int threads;
+    hash128 weights;                    /* of all bytes of the file */
     hash128 fingerprint;                /* identity of KV blocks and answers (ENGINE 3) */
     double prefill_tok_s, decode_tok_s; /* measured on this machine; 0 when not yet measured */
     double load_ms; /* of opening; sessions add what the weights took (llm_stats) */
@@ -97,6 +98,10 @@ const llm_model_info *llm_engine_info(const llm_engine *engine);
  * that llm_step fails with ERR_MODEL before any answer, and the engine is
  * outdated: its fingerprint is of the past, one opened anew is right. Any thread. */
 bool llm_engine_outdated(const llm_engine *engine);
+
+/* Whether an engine opened anew by its path would be of the same files, with the same bytes. It may
+ * read them. Any thread. */
+bool llm_engine_is_current(const llm_engine *engine);
 
 /* How user text is wrapped. `before` and `after` stand around the body and may
  * hold control tokens; an answer literal follows `after` with `answer_lead` in

@@ -403,6 +403,7 @@ static int pass_run(llm_session *s, err *e) {
     }
     double start = session_now_ms();
     int code = s->engine->backend->forward(s->engine, s->work, &s->pass, e);
+    code = code != 0 ? code : engine_file_check(s->engine, NULL, NULL, e);
     if (code != 0) {
         s->failed = true;
         return code;

@@ -2,11 +2,11 @@
  * side_file.c - what was measured about a model on this machine, kept between runs: small `key
  * value` lines.
  *
- * One file per (model, machine) in options.cache_dir. Invariant: a missing, damaged or unwritable
- * side file changes nothing but time: it is measured again. The precision chosen once stays, so
- * that stored answers stay valid.
+ * One file per (model, machine) in options.cache_dir, and one per model file with the hash of its
+ * bytes: it has to be found before the model is known. Invariant: a missing, damaged or unwritable
+ * side file changes nothing but time: it is measured, or read, again. The precision chosen once
+ * stays, so that stored answers stay valid.
  */
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -54,12 +54,12 @@ static void probe_parse(const char *text, side_probe *out) {
     }
 }
 
-static void probe_print(FILE *f, const char *key, const side_probe *p) {
+static void probe_print(buf *out, const char *key, const side_probe *p) {
     if (p->packed_bytes > 0) {
-        fprintf(f, "%s %016llx%016llx.%016llx%016llx.%llx\n", key,
-                (unsigned long long)p->identity.high, (unsigned long long)p->identity.low,
-                (unsigned long long)p->digest.high, (unsigned long long)p->digest.low,
-                (unsigned long long)p->packed_bytes);
+        buf_printf(out, "%s %016llx%016llx.%016llx%016llx.%llx\n", key,
+                   (unsigned long long)p->identity.high, (unsigned long long)p->identity.low,
+                   (unsigned long long)p->digest.high, (unsigned long long)p->digest.low,
+                   (unsigned long long)p->packed_bytes);
     }
 }
 
@@ -88,26 +88,34 @@ bool side_file_read(const char *dir, hash128 model, const char *machine, side_fa
     return version == SIDE_VERSION && out->f32_rate > 0;
 }
 
-void side_file_write(const char *dir, hash128 model, const char *machine, const side_facts *facts) {
-    char path[4096], temporary[4160];
-    if (dir == NULL || !side_path(dir, model, machine, path, sizeof path))
-        return;
+/* Replaces the file whole, or leaves it as it is. */
+static void replace_file(const char *dir, const char *path, str text) {
+    char temporary[4160];
     mkdir(dir, 0700);
-    snprintf(temporary, sizeof temporary, "%s.%ld", path, (long)getpid());
-    FILE *f = fopen(temporary, "w");
-    if (f == NULL)
+    snprintf(temporary, sizeof temporary, "%s.XXXXXX", path);
+    int fd = mkstemp(temporary);
+    if (fd < 0)
         return;
-    fprintf(f,
-            "version %d\nbf16 %d\nf32_rate %.6g\nbf16_rate %.6g\nprefill_tok_s %.6g\ndecode_tok_s "
-            "%.6g\nchat %d\n",
-            SIDE_VERSION, facts->bf16, facts->f32_rate, facts->bf16_rate, facts->prefill_tok_s,
-            facts->decode_tok_s, facts->chat);
-    for (int p = 0; p < 2; p++)
-        probe_print(f, probe_keys[p], &facts->probe[p]);
-    bool written = ferror(f) == 0;
-    written = fclose(f) == 0 && written;
+    bool written = write(fd, text.p, text.n) == (ssize_t)text.n;
+    written = close(fd) == 0 && written;
     if (!written || rename(temporary, path) != 0)
         unlink(temporary);
+}
+
+void side_file_write(const char *dir, hash128 model, const char *machine, const side_facts *facts) {
+    char path[4096];
+    buf b = {0};
+    if (dir == NULL || !side_path(dir, model, machine, path, sizeof path))
+        return;
+    buf_printf(&b,
+               "version %d\nbf16 %d\nf32_rate %.6g\nbf16_rate %.6g\nprefill_tok_s %.6g\n"
+               "decode_tok_s %.6g\nchat %d\n",
+               SIDE_VERSION, facts->bf16, facts->f32_rate, facts->bf16_rate, facts->prefill_tok_s,
+               facts->decode_tok_s, facts->chat);
+    for (int p = 0; p < 2; p++)
+        probe_print(&b, probe_keys[p], &facts->probe[p]);
+    replace_file(dir, path, buf_str(&b));
+    buf_free(&b);
 }
 
 void side_file_keep_rates(const char *dir, hash128 model, const char *machine, double prefill_tok_s,
@@ -118,4 +126,62 @@ void side_file_keep_rates(const char *dir, hash128 model, const char *machine, d
     facts.prefill_tok_s = prefill_tok_s > 0 ? prefill_tok_s : facts.prefill_tok_s;
     facts.decode_tok_s = decode_tok_s > 0 ? decode_tok_s : facts.decode_tok_s;
     side_file_write(dir, model, machine, &facts);
+}
+
+/* ---- hashes of files ------------------------------------------------------------------------- */
+
+/*
+ *   identity 1 | stamp, 32 digits | hash, 32 digits | XXH3 of the line up to here, 16 digits
+ *
+ * A line, and nothing else. The sum is for damage; who can write here can write the cache, too.
+ */
+enum { IDENTITY_VERSION = 1, IDENTITY_LINE = 128 };
+
+static bool identity_path(const char *dir, const char *path, char *out, size_t cap) {
+    char *real = realpath(path, NULL);
+    const char *name = real != NULL ? real : path;
+    uint64_t h = hash64(name, strlen(name), IDENTITY_VERSION);
+    free(real);
+    return dir != NULL &&
+           snprintf(out, cap, "%s/file-%016llx.side", dir, (unsigned long long)h) < (int)cap;
+}
+
+static void identity_line(hash128 stamp, hash128 identity, buf *out) {
+    buf_printf(out, "identity %d %016llx%016llx %016llx%016llx", IDENTITY_VERSION,
+               (unsigned long long)stamp.high, (unsigned long long)stamp.low,
+               (unsigned long long)identity.high, (unsigned long long)identity.low);
+    uint64_t sum = hash64(out->p, out->n, 0);
+    buf_printf(out, " %016llx\n", (unsigned long long)sum);
+}
+
+/* Believed only if it is the very line that would be written. */
+bool side_file_identity_read(const char *dir, const char *path, hash128 stamp, hash128 *out) {
+    char name[4096], found[IDENTITY_LINE + 1];
+    unsigned long long n[2];
+    if (!identity_path(dir, path, name, sizeof name))
+        return false;
+    FILE *f = fopen(name, "re");
+    size_t length = f != NULL ? fread(found, 1, IDENTITY_LINE, f) : 0;
+    if (f != NULL)
+        fclose(f);
+    found[length] = '\0';
+    if (sscanf(found, "identity %*d %*32s %16llx%16llx", &n[0], &n[1]) != 2)
+        return false;
+    hash128 identity = {.high = n[0], .low = n[1]};
+    buf b = {0};
+    identity_line(stamp, identity, &b);
+    bool same = str_equal(buf_str(&b), (str){found, length});
+    buf_free(&b);
+    *out = same ? identity : *out;
+    return same;
+}
+
+void side_file_identity_write(const char *dir, const char *path, hash128 stamp, hash128 identity) {
+    char name[4096];
+    if (!identity_path(dir, path, name, sizeof name))
+        return;
+    buf b = {0};
+    identity_line(stamp, identity, &b);
+    replace_file(dir, name, buf_str(&b));
+    buf_free(&b);
 }

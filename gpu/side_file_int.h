@@ -1,5 +1,5 @@
 /*
- * side_file_int.h - a model's measured facts on this machine (side_file.c).
+ * side_file_int.h - a model's measured facts on this machine, and its files' hashes (side_file.c).
  */
 #ifndef KVASIR_SIDE_FILE_INT_H
 #define KVASIR_SIDE_FILE_INT_H
@@ -28,5 +28,10 @@ void side_file_write(const char *dir, hash128 model, const char *machine, const 
  * those on record; nothing where there is no record. */
 void side_file_keep_rates(const char *dir, hash128 model, const char *machine, double prefill_tok_s,
                           double decode_tok_s);
+
+/* The hash of a model's files (identity.c) when they had
+ * this stamp; one record for each path, that of its first file. */
+bool side_file_identity_read(const char *dir, const char *path, hash128 stamp, hash128 *out);
+void side_file_identity_write(const char *dir, const char *path, hash128 stamp, hash128 identity);
 
 #endif

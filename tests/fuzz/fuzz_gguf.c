@@ -53,8 +53,6 @@ static void read_tensors(const gguf *g) {
         float *row = malloc((size_t)t->dims[0] * sizeof *row);
         model_tensor_rows(t, t->dims[1] - 1, 1, row);
         free(row);
-        if (gguf_find(g, "token_embd.weight") == t)
-            gguf_identity(g);
     }
 }
 
