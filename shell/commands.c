@@ -2,7 +2,8 @@
  * commands.c - the table of shell commands, and the short ones.
  *
  * Invariant: dispatch, .help, completion and "did you mean" are made from this one table. psql's
- * and sqlite3's names for a thing are aliases in its row. Longer commands live in commands_*.c.
+ * and sqlite3's names for a thing are aliases in its row. What a command answers goes where results
+ * go (output_text); a note of what it did goes to the screen. Longer commands live in commands_*.c.
  */
 #include <ctype.h>
 #include <errno.h>
@@ -88,8 +89,11 @@ static bool cmd_mode(shell *sh, command_call *c) {
     size_t n;
     const format_mode *modes = format_modes(&n);
     if (c->argc == 0) {
+        buf out = {0};
         for (size_t i = 0; i < n; i++)
-            printf("%s %-9s %s\n", &modes[i] == sh->mode ? "*" : " ", modes[i].name, modes[i].help);
+            buf_printf(&out, "%s %-9s %s\n", &modes[i] == sh->mode ? "*" : " ", modes[i].name,
+                       modes[i].help);
+        output_text(sh, &out);
         return true;
     }
     const format_mode *mode = format_mode_find(c->argv[0]);
@@ -211,13 +215,19 @@ static bool param_words(command_call *c) {
     return true;
 }
 
+static bool list_variables(shell *sh) {
+    buf out = {0};
+    for (int i = 0; i < sh->nvariables; i++)
+        buf_printf(&out, "%s=%s\n", sh->variables[i].name, sh->variables[i].text);
+    output_text(sh, &out);
+    return true;
+}
+
 static bool cmd_set(shell *sh, command_call *c) {
     if (!param_words(c))
         return shell_complain(sh, "%s wants set NAME VALUE, list, or NAME=VALUE", c->name);
-    for (int i = 0; i < sh->nvariables && c->argc == 0; i++)
-        printf("%s=%s\n", sh->variables[i].name, sh->variables[i].text);
     if (c->argc == 0)
-        return true;
+        return list_variables(sh);
     const char *equals = c->rest.n ? memchr(c->rest.p, '=', c->rest.n) : NULL;
     str name = {c->argv[0], strlen(c->argv[0])}, text = {0};
     if (equals) {
@@ -249,8 +259,11 @@ static bool cmd_open(shell *sh, command_call *c) {
 
 static bool cmd_databases(shell *sh, command_call *c) {
     (void)c;
+    buf out = {0};
     const char *path = sh->db ? db_path(sh->db) : NULL;
-    printf("%s%s\n", sh->db_path == NULL ? "in memory: " : "", path ? path : "no database is open");
+    buf_printf(&out, "%s%s\n", sh->db_path == NULL ? "in memory: " : "",
+               path ? path : "no database is open");
+    output_text(sh, &out);
     return true;
 }
 
@@ -277,8 +290,10 @@ static bool cmd_cd(shell *sh, command_call *c) {
 }
 
 static bool cmd_version(shell *sh, command_call *c) {
-    (void)sh, (void)c;
-    printf("kvasir %s\n", KVASIR_VERSION);
+    (void)c;
+    buf out = {0};
+    buf_printf(&out, "kvasir %s\n", KVASIR_VERSION);
+    output_text(sh, &out);
     return true;
 }
 
@@ -307,8 +322,7 @@ static bool cmd_show(shell *sh, command_call *c) {
                on_off(sh->stats), "view", on_off(sh->want_view));
     buf_printf(&out, "%10s: %s\n%10s: %s\n%10s: %s\n", "echo", on_off(sh->echo), "bail",
                on_off(!sh->keep_going), "database", sh->db_path ? sh->db_path : ":memory:");
-    fwrite(out.p, 1, out.n, stdout);
-    buf_free(&out);
+    output_text(sh, &out);
     return true;
 }
 

@@ -10,16 +10,16 @@
 
 /* ---- .model ---------------------------------------------------------------------------------- */
 
-static void line_bytes(const char *name, uint64_t bytes) {
+static void line_bytes(buf *out, const char *name, uint64_t bytes) {
     buf text = {0};
     buf_append_bytes(&text, bytes);
-    printf("%14s  %s\n", name, text.p);
+    buf_printf(out, "%14s  %s\n", name, text.p);
     buf_free(&text);
 }
 
-static void line_rate(const char *name, double rate) {
+static void line_rate(buf *out, const char *name, double rate) {
     if (rate > 0)
-        printf("%14s  %.0f tokens/s\n", name, rate);
+        buf_printf(out, "%14s  %.0f tokens/s\n", name, rate);
 }
 
 static uint64_t budget(int64_t set, size_t standard) {
@@ -27,7 +27,7 @@ static uint64_t budget(int64_t set, size_t standard) {
 }
 
 /* A budget, and how much of it the last statement took at most. */
-static void line_budget(const char *name, uint64_t bytes, uint64_t most) {
+static void line_budget(buf *out, const char *name, uint64_t bytes, uint64_t most) {
     buf text = {0};
     buf_append_bytes(&text, bytes);
     if (most > 0) {
@@ -35,51 +35,55 @@ static void line_budget(const char *name, uint64_t bytes, uint64_t most) {
         buf_append_bytes(&text, most);
         buf_append_char(&text, ')');
     }
-    printf("%14s  %s\n", name, text.p);
+    buf_printf(out, "%14s  %s\n", name, text.p);
     buf_free(&text);
 }
 
-static void show_kv(const settings *s, const llm_model_info *m, const llm_stats *last) {
+static void show_kv(buf *out, const settings *s, const llm_model_info *m, const llm_stats *last) {
     uint64_t device = budget(s->kv_memory > 0 ? s->kv_memory : -1, m->kv_memory_bytes);
     uint64_t most = last->kv_most_bytes, here = BASE_MIN(most, last->kv_budget_bytes);
-    line_budget("KV budget", device, here);
+    line_budget(out, "KV budget", device, here);
     if (m->kv_host_bytes > 0) /* a card, whose blocks may go on in host memory */
-        line_budget("on the host", budget(s->kv_host, m->kv_host_bytes), most - here);
+        line_budget(out, "on the host", budget(s->kv_host, m->kv_host_bytes), most - here);
 }
 
-static void show_attention(const llm_model_info *m) {
+static void show_attention(buf *out, const llm_model_info *m) {
     static const char *const dtypes[] = {
         [LLM_KV_BF16] = "bf16", [LLM_KV_F32] = "f32", [LLM_KV_INT8] = "int8"};
-    printf("%14s  %d tokens of a vocabulary of %d\n", "context", m->context, m->vocab);
+    buf_printf(out, "%14s  %d tokens of a vocabulary of %d\n", "context", m->context, m->vocab);
     if (m->attention == LLM_ATTENTION_STREAMING)
-        printf("%14s  streaming: the first %d tokens and the latest %d\n", "attention",
-               m->sink_tokens, m->window_tokens);
-    printf("%14s  %zu bytes a token in %s, blocks of %d tokens\n", "KV", m->kv_bytes_per_token,
-           dtypes[m->kv_dtype], m->kv_block_tokens);
+        buf_printf(out, "%14s  streaming: the first %d tokens and the latest %d\n", "attention",
+                   m->sink_tokens, m->window_tokens);
+    buf_printf(out, "%14s  %zu bytes a token in %s, blocks of %d tokens\n", "KV",
+               m->kv_bytes_per_token, dtypes[m->kv_dtype], m->kv_block_tokens);
 }
 
 static bool show_model(shell *sh) {
     const llm_model_info *m = NULL;
     err e = {.pos = -1};
+    buf out = {0};
     if (db_model_info(sh->db, &m, &e) != 0)
         return shell_failed(sh, &e);
-    printf("%14s  %s\n%14s  %s\n", "name", m->name, "file", m->path);
-    printf("%14s  %s, %.1f M parameters, %d layers, width %d, %d heads (%d for keys and values)\n",
-           "architecture", m->architecture, (double)m->parameters / 1e6, m->layers, m->width,
-           m->heads, m->kv_heads);
-    line_bytes("file size", m->file_bytes);
-    line_bytes("in memory", m->weight_bytes);
-    show_attention(m);
-    show_kv(db_settings(sh->db), m, &sh->last.llm);
+    buf_printf(&out, "%14s  %s\n%14s  %s\n", "name", m->name, "file", m->path);
+    buf_printf(
+        &out,
+        "%14s  %s, %.1f M parameters, %d layers, width %d, %d heads (%d for keys and values)\n",
+        "architecture", m->architecture, (double)m->parameters / 1e6, m->layers, m->width, m->heads,
+        m->kv_heads);
+    line_bytes(&out, "file size", m->file_bytes);
+    line_bytes(&out, "in memory", m->weight_bytes);
+    show_attention(&out, m);
+    show_kv(&out, db_settings(sh->db), m, &sh->last.llm);
     bool only = m->device_reason != NULL; /* 'auto' would have taken another */
-    printf("%14s  %s, %d threads%s%s%s\n", "device", m->device, m->threads, only ? " (" : "",
-           only ? m->device_reason : "", only ? ")" : "");
-    printf("%14s  %s (%s)\n", "precision", m->precision,
-           m->precision_reason ? m->precision_reason : "");
-    printf("%14s  %s (chat family: %s)\n", "prompt format",
-           m->default_format == LLM_FORMAT_CHAT ? "chat" : "completion", m->chat_family);
-    line_rate("prefill", m->prefill_tok_s);
-    line_rate("decode", m->decode_tok_s);
+    buf_printf(&out, "%14s  %s, %d threads%s%s%s\n", "device", m->device, m->threads,
+               only ? " (" : "", only ? m->device_reason : "", only ? ")" : "");
+    buf_printf(&out, "%14s  %s (%s)\n", "precision", m->precision,
+               m->precision_reason ? m->precision_reason : "");
+    buf_printf(&out, "%14s  %s (chat family: %s)\n", "prompt format",
+               m->default_format == LLM_FORMAT_CHAT ? "chat" : "completion", m->chat_family);
+    line_rate(&out, "prefill", m->prefill_tok_s);
+    line_rate(&out, "decode", m->decode_tok_s);
+    output_text(sh, &out);
     return true;
 }
 
@@ -132,15 +136,14 @@ bool cmd_tokens(shell *sh, command_call *c) {
     if (sh->db == NULL || !shell_settle(sh, true))
         return shell_complain(sh, "no database is open");
     bool ok = db_tokenize(sh->db, text, &out, &e) == 0;
-    if (ok) {
-        fwrite(out.p ? out.p : "", 1, out.n, stdout);
-        if (out.n && out.p[out.n - 1] != '\n')
-            putchar('\n');
-    } else {
-        shell_failed(sh, &e);
+    if (!ok) {
+        buf_free(&out);
+        return shell_failed(sh, &e);
     }
-    buf_free(&out);
-    return ok;
+    if (out.n && out.p[out.n - 1] != '\n')
+        buf_append_char(&out, '\n');
+    output_text(sh, &out);
+    return true;
 }
 
 bool cmd_cache(shell *sh, command_call *c) {
@@ -156,53 +159,59 @@ bool cmd_cache(shell *sh, command_call *c) {
 
 /* ---- .stats ---------------------------------------------------------------------------------- */
 
-static void stat_line(const char *name, uint64_t n) {
+static void stat_line(buf *out, const char *name, uint64_t n) {
     buf count = {0};
     format_count(&count, n);
-    printf("%20s  %s\n", name, count.p);
+    buf_printf(out, "%20s  %s\n", name, count.p);
     buf_free(&count);
 }
 
-bool cmd_stats(shell *sh, command_call *c) {
-    if (c->argc)
-        return command_switch(sh, c, &sh->stats, "figures of each statement");
-    const exec_summary *s = &sh->last;
-    printf("%20s  %.3f s\n", "time", s->seconds);
-    stat_line("rows", s->rows);
+static void show_stats(const exec_summary *s, buf *out) {
+    buf_printf(out, "%20s  %.3f s\n", "time", s->seconds);
+    stat_line(out, "rows", s->rows);
     if (s->space.file_peak_bytes > 0) {
         buf bytes = {0};
         buf_append_bytes(&bytes, s->space.file_peak_bytes);
-        printf("%20s  %s\n", "in temporary files", bytes.p);
+        buf_printf(out, "%20s  %s\n", "in temporary files", bytes.p);
         buf_free(&bytes);
     }
     if (s->llm_inputs == 0)
-        return true;
-    printf("%20s  %.3f s\n%20s  %.3f s\n", "in the model", s->llm_seconds, "ordering prompts",
-           s->solve_seconds);
-    stat_line("LLM inputs", s->llm_inputs);
-    stat_line("distinct", s->distinct_inputs);
-    stat_line("answers known", s->answers_stored);
+        return;
+    buf_printf(out, "%20s  %.3f s\n%20s  %.3f s\n", "in the model", s->llm_seconds,
+               "ordering prompts", s->solve_seconds);
+    stat_line(out, "LLM inputs", s->llm_inputs);
+    stat_line(out, "distinct", s->distinct_inputs);
+    stat_line(out, "answers known", s->answers_stored);
     if (s->answers_ended > 0)
-        stat_line("ended by max_tokens", s->answers_ended);
+        stat_line(out, "ended by max_tokens", s->answers_ended);
     if (s->prompts_shortened > 0)
-        stat_line("fields left out", s->prompts_shortened);
-    stat_line("requests", s->llm.requests);
-    stat_line("prompt tokens", s->llm.prompt_tokens);
-    stat_line("of these shared head", s->head_tokens);
-    stat_line("computed", s->llm.computed_tokens);
-    stat_line("reused from memory", s->llm.reused_memory);
-    stat_line("reused from disk", s->llm.reused_disk);
-    stat_line("answer tokens", s->llm.output_tokens);
-    stat_line("model passes", s->llm.passes);
+        stat_line(out, "fields left out", s->prompts_shortened);
+    stat_line(out, "requests", s->llm.requests);
+    stat_line(out, "prompt tokens", s->llm.prompt_tokens);
+    stat_line(out, "of these shared head", s->head_tokens);
+    stat_line(out, "computed", s->llm.computed_tokens);
+    stat_line(out, "reused from memory", s->llm.reused_memory);
+    stat_line(out, "reused from disk", s->llm.reused_disk);
+    stat_line(out, "answer tokens", s->llm.output_tokens);
+    stat_line(out, "model passes", s->llm.passes);
     if (s->llm.prompt_tokens)
-        printf("%20s  %.1f %%\n", "token hit rate",
-               100 * (1 - (double)s->llm.computed_tokens / (double)s->llm.prompt_tokens));
+        buf_printf(out, "%20s  %.1f %%\n", "token hit rate",
+                   100 * (1 - (double)s->llm.computed_tokens / (double)s->llm.prompt_tokens));
     uint64_t body = s->llm.prompt_tokens - BASE_MIN(s->head_tokens, s->llm.prompt_tokens);
     if (body && s->head_tokens) {
         double saved =
             (double)s->llm.prompt_tokens - (double)s->llm.computed_tokens - (double)s->head_tokens;
-        printf("%20s  %.1f %%\n", "without the head", 100 * BASE_MAX(saved, 0.0) / (double)body);
+        buf_printf(out, "%20s  %.1f %%\n", "without the head",
+                   100 * BASE_MAX(saved, 0.0) / (double)body);
     }
+}
+
+bool cmd_stats(shell *sh, command_call *c) {
+    buf out = {0};
+    if (c->argc)
+        return command_switch(sh, c, &sh->stats, "figures of each statement");
+    show_stats(&sh->last, &out);
+    output_text(sh, &out);
     return true;
 }
 

@@ -52,6 +52,11 @@ static void put(output *o, FILE *file, const char *p, size_t n) {
         o->error = errno;
 }
 
+void output_echo(output *o, str line) {
+    put(o, o->file, line.p, line.n);
+    put(o, o->file, "\n", 1);
+}
+
 static bool longer_than_screen(const buf *text) {
     int columns, rows, lines = 0;
     term_size(&columns, &rows);

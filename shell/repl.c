@@ -256,8 +256,10 @@ bool cmd_history(shell *sh, command_call *c) {
         return shell_complain(sh, "%s wants a number of statements, not '%s'", c->name, c->argv[0]);
     const history_list *h = &sh->repl->history;
     size_t from = h->count > (size_t)n ? h->count - (size_t)n : 0;
+    buf out = {0};
     for (size_t i = from; i < h->count; i++)
-        printf("%s\n", h->lines[i]);
+        buf_printf(&out, "%s\n", h->lines[i]);
+    output_text(sh, &out);
     return true;
 }
 

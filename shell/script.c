@@ -134,7 +134,7 @@ static bool run_piece(shell *sh, script *sc, piece_kind kind, str piece) {
     if (kind == PIECE_BLANK)
         return true;
     if (sh->echo)
-        printf("%.*s\n", (int)piece.n, piece.p);
+        output_echo(&sh->out, piece);
     if (kind == PIECE_COMMAND)
         return command_line(sh, piece);
     place where;

@@ -203,6 +203,8 @@ typedef struct output {
 } output;
 
 int output_open(output *o, const char *path, bool once, err *e); /* path NULL: back to stdout */
+/* A line before what it brings, which `once` is still for. */
+void output_echo(output *o, str line);
 /* A result begins: it may go through a pager when `may_page`. */
 void output_begin(output *o, bool may_page);
 void output_write(output *o, buf *text); /* clears text */
