@@ -135,7 +135,7 @@ void order_only(const psm_result *r, int nfields, uint8_t *order);
 /* The key of a call's facts kept in the catalog: "field_order/…". */
 void call_fact_key(const llm_call *call, const char *prefix, hash128 fingerprint, buf *out);
 
-/* ---- layout and waves (llm_layout.c) --------------------------------------------------------- */
+/* ---- layout (llm_layout.c) ------------------------------------------------------------------- */
 
 /* One of the calls about the same fields, and the share of the inputs that it is asked about. */
 typedef struct layout_call {
@@ -147,9 +147,6 @@ typedef struct layout_call {
  * 2.2: by token counts). */
 int layout_choose(const layout_call *calls, int count, const llm_inputs *in, bool *data_first,
                   err *e);
-/* How many rows to ask next when a LIMIT stands above:
- * `asked` so far, last_wave of them at once (0: none yet). */
-int64_t wave_rows(const exec_ctx *ctx, const plan_node *node, int64_t asked, int64_t last_wave);
 
 /* ---- answers (llm_answers.c) ----------------------------------------------------------------- */
 

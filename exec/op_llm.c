@@ -7,8 +7,8 @@
  *
  * Invariant: the rows come out as they came in, whatever the order of prompts and stages (DIALECT
  * 4); what a prompt says follows from all rows of the base, never from what a filter kept (DESIGN
- * 2.2). Rows go through the stages in chunks: in waves of input order under a LIMIT
- * (node->llm.wanted); in growing chunks where filters may change places after a look at what they
+ * 2.2). Rows go through the stages in chunks: in waves where not all that pass are needed
+ * (llm_waves.c); in growing chunks where filters may change places after a look at what they
  * keep; in chunks whose KV fits where a later stage asks about data that an earlier one has
  * computed; else all at once.
  */
@@ -195,6 +195,8 @@ static int prepare(op *o, err *e) {
     llm_publish(o, "ordering");
     s->dropped = ARENA_ARRAY(o->mem, uint8_t, rowset_rows(s->rows) + 1);
     if (status == 0)
+        status = llm_waves_prepare(o, e);
+    if (status == 0)
         status = prepare_uses(o, e);
     if (status == 0) {
         str text = orders_text(o, 0, s->nuses);
@@ -243,9 +245,7 @@ static int run_stage(op *o, int stage, uint32_t done, int64_t *rows, int64_t *co
     return status;
 }
 
-/* The stages that have not been through these rows;
- * `deciding`: only as long as some remove rows. */
-static int run_stages(op *o, uint32_t *done, bool deciding, int64_t *rows, int64_t *count, err *e) {
+int llm_run_stages(op *o, uint32_t *done, bool deciding, int64_t *rows, int64_t *count, err *e) {
     llm_state *s = o->state;
     int status = 0, stage;
     while (status == 0 && (stage = llm_rank_next(s, *done, deciding)) >= 0) {
@@ -331,7 +331,7 @@ static int run_chunks(op *o, const use_run *by, int64_t first, int64_t most, boo
         int64_t count = size;
         qsort(rows + from, (size_t)count, sizeof *rows, ascending);
         *done = 0;
-        status = run_stages(o, done, deciding, rows + from, &count, e);
+        status = llm_run_stages(o, done, deciding, rows + from, &count, e);
         s->decided_rows += size;
     }
     free(rows);
@@ -363,24 +363,9 @@ static int run_all(op *o, err *e) {
         status = run_chunks(o, &s->uses[0], chunk, n, true, &done, e);
     int64_t *rows = rows_left(s, 1, &count);
     if (status == 0)
-        status = run_stages(o, &done, false, rows, &count, e);
+        status = llm_run_stages(o, &done, false, rows, &count, e);
     free(rows);
     s->decided_rows = n;
-    return status;
-}
-
-/* The next rows in input order, as many as the LIMIT above should need. */
-static int run_wave(op *o, err *e) {
-    llm_state *s = o->state;
-    s->wave = wave_rows(o->ctx, o->node, s->decided_rows, s->wave);
-    int64_t n = BASE_MIN(s->wave, rowset_rows(s->rows) - s->decided_rows), count = n;
-    int64_t *rows = mem_alloc(sizeof *rows * (size_t)BASE_MAX(n, 1));
-    uint32_t done = 0;
-    for (int64_t i = 0; i < n; i++)
-        rows[i] = s->decided_rows + i;
-    int status = run_stages(o, &done, false, rows, &count, e);
-    free(rows);
-    s->decided_rows += n;
     return status;
 }
 
@@ -412,13 +397,14 @@ static int run_sample(op *o, err *e) {
 /* All rows, or the next wave. */
 static int decide_rows(op *o, err *e) {
     llm_state *s = o->state;
-    bool waves = s->stages[s->nstages - 1].node->llm.wanted > 0;
+    const plan_node *top = s->stages[s->nstages - 1].node;
     if (o->ctx->count_only)
         return count_all(o, e);
     if (o->ctx->llm->sample == 0 && s->decided_rows == 0)
         llm_ask_known(o);
     int status = o->ctx->llm->sample > 0 ? run_sample(o, e)
-                 : waves                 ? run_wave(o, e)
+                 : top->llm.wanted > 0   ? llm_run_wave(o, e)
+                 : top->llm.each > 0     ? llm_run_rounds(o, e)
                                          : run_all(o, e);
     return status ? status : llm_ask_remember(o, e);
 }

@@ -63,7 +63,14 @@ typedef struct llm_state {
     int nuses;
     rowset *rows;
     uint8_t *dropped; /* by row: a filter was not true */
-    int64_t decided_rows, emitted_rows, wave;
+    int64_t decided_rows, emitted_rows;
+    /* llm_waves.c: rows asked in waves so far, the last wave's; the LIMIT above, and the rows that
+     * had reached it before the first; by row the group of those equal in node->llm.by, NULL where
+     * that does not matter; by group the rows that passed */
+    int64_t asked_rows, wave, passed_before;
+    const plan_node *limit;
+    uint32_t *group_of, ngroups;
+    int64_t *passed;
     bool prepared;
     bool may_move;  /* stages may change places */
     arena *scratch; /* of one look at a guard or condition */
@@ -86,6 +93,18 @@ int llm_rows_where(op *o, const expr *x, const int64_t *rows, int64_t count, int
 /* The columns of the stack's top over these rows, in out->mem: the base's and the answers so far;
  * only those marked in `read`, or all (NULL). */
 int llm_rows_columns(op *o, const bool *read, const int64_t *rows, int count, batch *out, err *e);
+
+/* ---- stage by stage (op_llm.c), in waves (llm_waves.c) --------------------------------------- */
+
+/* Has rows[0..*count), ascending, go through the stages that are not in *done; those that pass stay
+ * in `rows`, others are dropped. `deciding`: only as long as some stages remove rows. */
+int llm_run_stages(op *o, uint32_t *done, bool deciding, int64_t *rows, int64_t *count, err *e);
+/* Once the base's rows are there: groups of rows of which a few are enough. */
+int llm_waves_prepare(op *o, err *e);
+/* The next rows in input order, as many as the LIMIT above should need. */
+int llm_run_wave(op *o, err *e);
+/* All rows, or of each group those until enough have passed. */
+int llm_run_rounds(op *o, err *e);
 
 /* ---- which stage next (llm_rank.c) ----------------------------------------------------------- */
 

@@ -288,17 +288,25 @@ typedef struct from_above {
     double passing, wanted;
 } from_above;
 
+/* Rows that pass and are used by what is above a stack; -1: all. */
+static double used_of_stack(const plan_node *n) {
+    double rows = n->llm.wanted > 0 ? (double)n->llm.wanted : -1;
+    double each = n->llm.each > 0 ? n->llm.groups * (double)n->llm.each : -1;
+    return rows < 0 || each < 0 ? BASE_MAX(rows, each) : BASE_MIN(rows, each);
+}
+
 static from_above finish_llm(plan *p, plan_node *n, from_above above) {
     plan_estimate *e = &n->estimate;
-    double wanted = above.wanted >= 0 ? above.wanted : (double)n->llm.wanted;
+    double wanted = above.wanted >= 0 ? above.wanted : used_of_stack(n);
+    bool waves = wanted >= 0;
     e->selectivity = e->rows > 0 && above.passing >= 0 ? BASE_MIN(1, above.passing / e->rows) : 1;
-    if (n->llm.wanted > 0)
+    if (waves)
         wanted = estimate_waves(e, wanted);
     p->total.distinct_inputs += e->distinct_inputs;
     p->total.prompt_tokens += e->prompt_tokens;
     p->total.computed_tokens += e->computed_tokens;
     p->total.output_tokens += e->output_tokens;
-    return (from_above){-1, n->llm.wanted > 0 && n->llm.joins_below ? wanted : -1};
+    return (from_above){-1, waves && n->llm.joins_below ? wanted : -1};
 }
 
 static void finish_node(plan *p, plan_node *n, from_above above, bool *seen) {

@@ -606,3 +606,10 @@ const rel_estimate *estimate_rel(estimator *s, const rel *r) {
     *slot = (remembered){r, e};
     return e;
 }
+
+double estimate_combinations(estimator *s, const rel *r, expr *const *list, int count) {
+    double product = 1;
+    for (int i = 0; i < count; i++)
+        product *= estimate_expr(s, list[i], r).distinct;
+    return BASE_MAX(1, BASE_MIN(product, estimate_rel(s, r)->rows));
+}

@@ -198,6 +198,26 @@ static void print_limit(buf *out, const plan_node *n) {
     }
 }
 
+static void print_so_many(buf *out, int64_t rows) {
+    buf_printf(out, "%" PRId64 " row%s", rows, rows == 1 ? "" : "s");
+}
+
+static void print_llm_title(buf *out, const plan_node *n) {
+    buf_append_c(out, "LLM");
+    if (n->llm.wanted == 0 && n->llm.each == 0)
+        return;
+    buf_append_c(out, " in waves for ");
+    if (n->llm.wanted > 0)
+        print_so_many(out, n->llm.wanted);
+    buf_append_c(out, n->llm.wanted > 0 && n->llm.each > 0 ? ", " : "");
+    if (n->llm.each > 0)
+        print_so_many(out, n->llm.each);
+    if (n->llm.each > 0 && n->llm.nby > 0) {
+        buf_append_c(out, " per ");
+        print_exprs(out, n->llm.by, n->llm.nby);
+    }
+}
+
 static void print_title(buf *out, const plan_node *n) {
     static const char *const setops[] = {"Union all", "Union", "Except", "Intersect"};
     switch (n->kind) {
@@ -247,9 +267,7 @@ static void print_title(buf *out, const plan_node *n) {
         buf_append_c(out, setops[n->setop.op]);
         return;
     case PLAN_LLM:
-        buf_append_c(out, "LLM");
-        if (n->llm.wanted > 0)
-            buf_printf(out, " in waves for %" PRId64 " rows", n->llm.wanted);
+        print_llm_title(out, n);
         return;
     case PLAN_SHARED:
         buf_printf(out, "Shared #%d", n->shared.number);

@@ -29,6 +29,12 @@ static void add_str(cJSON *o, const char *key, str s) {
     free(text);
 }
 
+static void add_item(cJSON *list, str s) {
+    char *text = mem_strndup(s.p, s.n);
+    cJSON_AddItemToArray(list, cJSON_CreateString(text));
+    free(text);
+}
+
 static void add_expr(cJSON *o, const char *key, const expr *x) {
     buf b = {0};
     if (!x)
@@ -50,12 +56,8 @@ static void add_exprs(cJSON *o, const char *key, expr *const *exprs, int n) {
 
 static void add_strs(cJSON *o, const char *key, const str *s, int n, const uint8_t *order) {
     cJSON *list = cJSON_AddArrayToObject(o, key);
-    for (int i = 0; i < n; i++) {
-        str one = s[order ? order[i] : i];
-        char *text = mem_strndup(one.p, one.n);
-        cJSON_AddItemToArray(list, cJSON_CreateString(text));
-        free(text);
-    }
+    for (int i = 0; i < n; i++)
+        add_item(list, s[order ? order[i] : i]);
 }
 
 /* To the microsecond. */
@@ -128,12 +130,8 @@ static void add_limit(cJSON *o, const plan_node *n) {
         cJSON_AddNumberToObject(o, "limit", (double)n->limit.limit);
     cJSON_AddNumberToObject(o, "offset", (double)n->limit.offset);
     cJSON *list = n->limit.npartition ? cJSON_AddArrayToObject(o, "partition") : NULL;
-    for (int i = 0; i < n->limit.npartition; i++) {
-        str name = n->left->names[n->limit.partition[i]];
-        char *text = mem_strndup(name.p, name.n);
-        cJSON_AddItemToArray(list, cJSON_CreateString(text));
-        free(text);
-    }
+    for (int i = 0; i < n->limit.npartition; i++)
+        add_item(list, n->left->names[n->limit.partition[i]]);
 }
 
 static void add_scan(cJSON *o, const plan_node *n) {
@@ -163,6 +161,10 @@ static void add_llm(cJSON *o, const plan_node *n) {
         add_call(list, &n->llm.uses[i]);
     if (n->llm.wanted > 0)
         cJSON_AddNumberToObject(o, "wanted", (double)n->llm.wanted);
+    if (n->llm.each == 0)
+        return;
+    cJSON_AddNumberToObject(o, "each", (double)n->llm.each);
+    add_exprs(o, "by", n->llm.by, n->llm.nby);
 }
 
 static void add_tokens(cJSON *o, const plan_actual *a) {

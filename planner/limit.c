@@ -1,8 +1,7 @@
 /*
- * limit.c - what a LIMIT means to the nodes below it: a sort keeps only the first rows, the model
- * is asked in waves.
+ * limit.c - what a LIMIT means to a sort below it: it keeps only the first rows.
  *
- * Invariant: the LIMIT stays; the nodes below are only told how much of their work it can use.
+ * Invariant: the LIMIT stays; the sort is only told how much of its work it can use.
  */
 #include <stdint.h>
 
@@ -34,33 +33,4 @@ rel *rule_top_k(rule_ctx *r, rel *x) {
     x = rel_each_input(r, x, rule_top_k);
     int64_t rows = usable(x);
     return rows > 0 ? rel_over(r, x, mark_sort(r, x->left, rows), NULL) : x;
-}
-
-/* ---- waves ----------------------------------------------------------------------------------- */
-
-/* Marks the nodes of the uppermost stack: they are asked wave by wave together. */
-static rel *mark_stack(rule_ctx *r, rel *x, const llm_stack_rels *stack, int64_t rows) {
-    if (x == stack->base)
-        return x;
-    rel *marked = rel_over(r, x, mark_stack(r, x->left, stack, rows), NULL);
-    if (x->kind != REL_LLM)
-        return marked;
-    rel *copy = rel_copy(r, marked);
-    copy->llm.wanted = rows;
-    return copy;
-}
-
-static rel *mark_llm(rule_ctx *r, rel *x, int64_t rows) {
-    llm_stack_rels stack;
-    if (llm_stack_collect(r->mem, x, &stack))
-        return rel_has_llm(stack.base) ? x : mark_stack(r, x, &stack, rows);
-    if (x->kind == REL_PROJECT || x->kind == REL_FILTER)
-        return rel_over(r, x, mark_llm(r, x->left, rows), NULL);
-    return x;
-}
-
-rel *rule_waves(rule_ctx *r, rel *x) {
-    x = rel_each_input(r, x, rule_waves);
-    int64_t rows = usable(x);
-    return rows > 0 ? rel_over(r, x, mark_llm(r, x->left, rows), NULL) : x;
 }

@@ -258,11 +258,14 @@ static rel *place_stack(rule_ctx *r, rel *x, bool streaming) {
 static rel *place(rule_ctx *r, rel *x, bool streaming) {
     if (x->kind == REL_FILTER || x->kind == REL_LLM)
         return place_stack(r, x, streaming);
-    bool passes = x->kind == REL_LIMIT || (streaming && x->kind == REL_PROJECT);
+    bool is_union =
+        x->kind == REL_SETOP && (x->setop.op == SETOP_UNION_ALL || x->setop.op == SETOP_UNION);
+    bool passes = x->kind == REL_LIMIT ||
+                  (streaming && (x->kind == REL_PROJECT || x->kind == REL_DISTINCT || is_union));
     if (x->kind == REL_SHARED)
         return rel_each_input(r, x, rule_llm_placement);
     rel *left = x->left ? place(r, x->left, passes) : NULL;
-    rel *right = x->right ? place(r, x->right, false) : NULL;
+    rel *right = x->right ? place(r, x->right, passes && is_union) : NULL;
     return rel_over(r, x, left, right);
 }
 

@@ -326,6 +326,12 @@ static plan_node *build_llm(builder *b, const rel *r) {
     b->has_llm = true;
     n->llm.nuses = r->llm.nuses;
     n->llm.wanted = r->llm.wanted;
+    n->llm.each = r->llm.each;
+    n->llm.nby = r->llm.nby;
+    n->llm.by = ARENA_ARRAY(b->mem, expr *, r->llm.nby + 1);
+    for (int i = 0; i < r->llm.nby; i++)
+        n->llm.by[i] = resolve(b, r->llm.by[i], &in);
+    n->llm.groups = estimate_combinations(b->rules->estimates, r->left, r->llm.by, r->llm.nby);
     n->llm.may_reorder = r->llm.may_reorder;
     n->llm.joins_below = estimate_joins_below(b->rules->estimates, r);
     n->llm.uses = ARENA_ARRAY(b->mem, plan_llm_use, r->llm.nuses + 1);

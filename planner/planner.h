@@ -191,6 +191,13 @@ struct plan_node {
             /* > 0: a LIMIT above needs about so many rows
              * that pass: work in waves, in input order */
             int64_t wanted;
+            /* > 0: of the rows that pass and are equal in these values (slots: the input's), no
+             * more than the first so many are needed: asked round by round. `groups`: about so
+             * many are not equal */
+            int64_t each;
+            int nby;
+            expr **by;
+            double groups;
             /* one operator runs this node and the next LLM
              * node below, with the filters between them */
             bool joins_below;

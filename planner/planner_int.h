@@ -82,6 +82,8 @@ typedef struct rel_estimate {
 estimator *estimator_new(arena *mem, const plan_env *env);
 /* Rows and columns of a relation; remembered per relation node. */
 const rel_estimate *estimate_rel(estimator *s, const rel *r);
+/* How many combinations of values these expressions over a relation have, at least one. */
+double estimate_combinations(estimator *s, const rel *r, expr *const *list, int count);
 /* The share of `r`'s rows (0..1) for which x is true. */
 double estimate_selectivity(estimator *s, const expr *x, const rel *r);
 /* What stands first in a use's prompts; ON_DATA: data

@@ -103,6 +103,7 @@ rel *rule_semi_joins(rule_ctx *r, rel *x);
 rel *rule_pushdown(rule_ctx *r, rel *x);
 rel *rule_projects(rule_ctx *r, rel *x);
 rel *rule_llm_up(rule_ctx *r, rel *x);
+rel *rule_sort_first(rule_ctx *r, rel *x);
 rel *rule_join_order(rule_ctx *r, rel *x);
 rel *rule_llm_placement(rule_ctx *r, rel *x);
 rel *rule_llm_late(rule_ctx *r, rel *x);

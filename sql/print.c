@@ -262,6 +262,11 @@ static void print_llm(const rel *r, buf *out) {
     }
     if (r->llm.wanted > 0)
         buf_printf(out, " in waves for %lld", (long long)r->llm.wanted);
+    if (r->llm.each == 0)
+        return;
+    buf_printf(out, "%s%lld", r->llm.wanted > 0 ? ", " : " in waves for ", (long long)r->llm.each);
+    buf_append_c(out, r->llm.nby > 0 ? " per " : "");
+    print_list(r->llm.by, r->llm.nby, NULL, out);
 }
 
 static void print_details(const rel *r, buf *out) {

@@ -457,6 +457,11 @@ struct rel {
             llm_use *uses;
             /* set by the planner: */
             int64_t wanted; /* > 0: a LIMIT above wants about so many rows that pass */
+            /* > 0: of the rows that pass and are equal in
+             * these values of the stack's base, no more than the first so many are */
+            int64_t each;
+            int nby;
+            expr **by;
             /* the run may ask the calls of a stack in another order than planned */
             bool may_reorder;
         } llm;

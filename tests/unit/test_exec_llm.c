@@ -411,6 +411,112 @@ static void test_a_limit_that_nothing_fills_asks_all(void **state) {
     outcome_free(&o);
 }
 
+#define HALF "LLM('Half?', word) RETURNS ENUM('a', 'b') = 'a'"
+
+/* Whatever needs a few of the rows that pass has no more asked than it takes to find them; without
+ * waves all are asked, and the rows are the same. */
+static void test_no_more_is_asked_than_needed(void **state) {
+    (void)state;
+    static const struct {
+        const char *sql;
+        int all, most;
+    } cases[] = {
+        {"SELECT n FROM words WHERE " HALF " UNION ALL SELECT n FROM notes LIMIT 5", ROWS, 48},
+        {"SELECT n FROM words WHERE n < 10 AND " HALF " UNION ALL SELECT n FROM words WHERE "
+         "LLM('Two?', word) RETURNS ENUM('a', 'b') = 'a' LIMIT 12",
+         10 + ROWS, 10 + 48},
+        {"SELECT n FROM words WHERE " HALF " LIMIT 4 OFFSET 20", ROWS, 90},
+        {"SELECT n FROM words WHERE " HALF " ORDER BY n DESC LIMIT 5", ROWS, 48},
+        {"SELECT n FROM words WHERE " HALF " ORDER BY length(word), word DESC LIMIT 5", ROWS, 48},
+        {"SELECT max(n) FROM words WHERE " HALF, ROWS, 32},
+        {"SELECT n FROM notes WHERE EXISTS (SELECT 1 FROM words WHERE " HALF ")", ROWS, 32},
+        {"SELECT n, NOT EXISTS (SELECT 1 FROM words WHERE " HALF ") FROM notes", ROWS, 32},
+        {"SELECT n FROM notes WHERE n IN (SELECT n % 20 FROM words WHERE " HALF ")", ROWS, 120},
+        {"SELECT n FROM notes WHERE n NOT IN (SELECT n % 20 FROM words WHERE " HALF ")", ROWS, 120},
+        {"SELECT n FROM notes AS o WHERE NOT EXISTS (SELECT 1 FROM words AS w WHERE w.n % 20 = o.n "
+         "AND " HALF ")",
+         ROWS, 120},
+        {"SELECT n, (SELECT w.n FROM words AS w WHERE w.n % 20 = o.n AND " HALF
+         " ORDER BY w.n DESC LIMIT 1) FROM notes AS o",
+         ROWS, 120},
+        {"SELECT DISTINCT n % 20 FROM words WHERE " HALF, ROWS, 120},
+        {"SELECT DISTINCT n % 20 FROM words WHERE " HALF " LIMIT 3", ROWS, 48},
+        {"SELECT n % 20 FROM words WHERE " HALF " INTERSECT SELECT n FROM notes", ROWS, 120},
+        {"SELECT n % 20, count(DISTINCT n % 40) FROM words WHERE " HALF " GROUP BY n % 20", ROWS,
+         200},
+        {"SELECT w.n FROM words AS w JOIN (VALUES ('a'), ('c')) AS v(x) ON LLM('Which?', w.word) "
+         "RETURNS ENUM('a', 'b') = v.x LIMIT 5",
+         ROWS, 48},
+        {"SELECT o.n FROM notes AS o JOIN words AS w ON w.n < 60 AND w.n >= o.n WHERE " HALF
+         " UNION ALL SELECT n FROM notes LIMIT 5",
+         60, 32},
+        {"SELECT n FROM (SELECT n, LLM('Say', word, max_tokens => 2) AS s FROM words) AS q WHERE "
+         "LLM('Half?', s, n) RETURNS ENUM('a', 'b') = 'a' LIMIT 5",
+         2 * ROWS, ROWS + 48},
+    };
+    ok("SET llm_sample = 0");
+    for (size_t i = 0; i < BASE_COUNT(cases); i++) {
+        outcome few = run(cases[i].sql),
+                all = run_under("rules_off", "'waves, sort_first'", cases[i].sql);
+        if (few.failed || all.failed)
+            fail_msg("%s: %s", cases[i].sql, few.failed ? few.e.message : all.e.message);
+        print_message("%4d %4d  %s\n", (int)all.summary.llm.requests, (int)few.summary.llm.requests,
+                      cases[i].sql);
+        assert_string_equal(few.text.p ? few.text.p : "", all.text.p ? all.text.p : "");
+        assert_int_equal(all.summary.llm.requests, cases[i].all);
+        assert_in_range(few.summary.llm.requests, 1, cases[i].most);
+        outcome_free(&few);
+        outcome_free(&all);
+    }
+    ok("RESET llm_sample");
+}
+
+/* What is made of rows above the filters is not made of rows that these drop: no error comes of it
+ * that would not come without waves. */
+#define FEW_STRANGE                                                                                \
+    " FROM (SELECT n, big, LLM('Half?', word) RETURNS ENUM('a', 'b') AS half FROM strange) AS q "  \
+    "WHERE CASE WHEN half = 'a' THEN big END < 2 "
+static void test_waves_look_at_no_row_that_fails(void **state) {
+    (void)state;
+    static const char *const sql[] = {"SELECT DISTINCT n * big" FEW_STRANGE,
+                                      "SELECT n" FEW_STRANGE "ORDER BY n * big LIMIT 3"};
+    ok("CREATE TABLE strange AS SELECT n, word, CASE n % 2 WHEN 0 THEN 1 ELSE 9223372036854775807 "
+       "END AS big FROM words");
+    for (size_t i = 0; i < BASE_COUNT(sql); i++) {
+        outcome few = run(sql[i]), all = run_under("rules_off", "'waves, sort_first'", sql[i]);
+        if (few.failed || all.failed)
+            fail_msg("%s: %s", sql[i], few.failed ? few.e.message : all.e.message);
+        assert_string_equal(few.text.p, all.text.p);
+        outcome_free(&few);
+        outcome_free(&all);
+    }
+}
+
+/* Prompts are the same whether all rows are asked or a few: what is stored is found again. */
+static void test_waves_ask_the_same_prompts(void **state) {
+    (void)state;
+    static const char all[] = "SELECT n FROM notes WHERE LLM('Sad?', body, author) "
+                              "RETURNS ENUM('a', 'b') = 'a'";
+    static const char *const few[] = {" LIMIT 3", " ORDER BY body DESC LIMIT 3",
+                                      " UNION ALL SELECT n FROM words LIMIT 3"};
+    ok("SET answer_cache = on");
+    ok("SET field_order = 'fresh'");
+    ok("CLEAR CACHE");
+    ok(all);
+    for (size_t i = 0; i < BASE_COUNT(few); i++) {
+        buf sql = {0};
+        buf_printf(&sql, "%s%s", all, few[i]);
+        outcome o = run(sql.p);
+        assert_false(o.failed);
+        assert_in_range(o.summary.distinct_inputs, 1, LONG_ROWS);
+        assert_int_equal(o.summary.llm.requests, 0);
+        outcome_free(&o);
+        buf_free(&sql);
+    }
+    ok("SET answer_cache = off");
+    ok("RESET field_order");
+}
+
 /* ---- what was learned ------------------------------------------------------------------------- */
 
 /* What a question was answered teaches about those answers alone: not about other literals, and
@@ -528,6 +634,9 @@ int main(void) {
         cmocka_unit_test(test_waves_follow_the_share_that_passes),
         cmocka_unit_test(test_waves_go_through_all_filters),
         cmocka_unit_test(test_a_limit_that_nothing_fills_asks_all),
+        cmocka_unit_test(test_no_more_is_asked_than_needed),
+        cmocka_unit_test(test_waves_look_at_no_row_that_fails),
+        cmocka_unit_test(test_waves_ask_the_same_prompts),
         cmocka_unit_test(test_token_counts_bound_what_is_possible),
         cmocka_unit_test(test_what_was_learned_is_of_the_answers_allowed),
         cmocka_unit_test(test_a_sample_is_paid_once),

@@ -306,10 +306,94 @@ static void gen_grouped(gen *g, buf *out) {
     buf_free(&key);
 }
 
+/* What may do with a few of the rows that pass: DISTINCT, set operations, IN, EXISTS, LIMIT of a
+ * group, aggregates of distinct values, over r and s. */
+static void gen_matches(gen *g, buf *out, const char *columns, const char *table, bool of_s) {
+    gen own = {.state = g->state, .judge = g->judge};
+    if (of_s)
+        reach_s(&own);
+    else
+        reach_r(&own);
+    buf_printf(out, "SELECT %s FROM %s WHERE ", columns, table);
+    gen_condition(&own, out, 1);
+    g->state = own.state;
+}
+
+static void gen_tail(gen *g, buf *out, const char *order) {
+    if (chance(g, 40))
+        buf_printf(out, " ORDER BY %s%s", order, chance(g, 50) ? " DESC" : "");
+    if (chance(g, 60))
+        buf_printf(out, " LIMIT %u OFFSET %u", 1 + pick(g, 5), pick(g, 3));
+}
+
+static void gen_distinct(gen *g, buf *out) {
+    static const char *const columns[] = {"DISTINCT r.k AS c", "DISTINCT r.v AS c, r.k", "r.k AS c",
+                                          "DISTINCT r.k + r.v AS c", "DISTINCT 1 AS c"};
+    static const char *const links[] = {" UNION ALL ", " UNION ", " EXCEPT ", " INTERSECT "};
+    uint32_t at = pick(g, 5);
+    gen_matches(g, out, columns[at], "r", false);
+    if (at != 1 && chance(g, 60)) {
+        buf_append_c(out, links[pick(g, 4)]);
+        gen_matches(g, out, chance(g, 50) ? "s.k AS c" : "s.w AS c", "s", true);
+    }
+    gen_tail(g, out, "c");
+}
+
+static void gen_aggregate(gen *g, buf *out) {
+    static const char *const columns[] = {"min(r.v)",
+                                          "max(r.k)",
+                                          "max(r.n) + min(r.n)",
+                                          "count(DISTINCT r.k), max(r.v)",
+                                          "group_concat(DISTINCT r.v)",
+                                          "r.k, min(r.v)",
+                                          "r.k, count(DISTINCT r.v) FILTER (WHERE r.a <> 'red')"};
+    uint32_t at = pick(g, (uint32_t)BASE_COUNT(columns));
+    gen_matches(g, out, columns[at], "r", false);
+    buf_append_c(out, at >= 5 ? " GROUP BY r.k" : "");
+}
+
+static void gen_searched(gen *g, buf *out) {
+    static const char *const tests[] = {"r.k IN (", "r.k NOT IN (", "r.v + 1 IN (", "EXISTS (",
+                                        "NOT EXISTS ("};
+    uint32_t at = pick(g, 5);
+    bool in_where = chance(g, 60);
+    buf_printf(out, in_where ? "SELECT r.n FROM r WHERE r.n < 40 AND %s" : "SELECT r.n, %s",
+               tests[at]);
+    gen_matches(g, out, at < 3 ? (chance(g, 50) ? "s.k" : "s.w") : "1", "s", true);
+    if (at >= 3 && chance(g, 50))
+        buf_append_c(out, " AND s.k = r.k");
+    buf_append_c(out, in_where ? ")" : ") FROM r");
+    if (in_where && chance(g, 50)) {
+        buf_append_c(out, " AND ");
+        reach_r(g);
+        gen_condition(g, out, 1);
+    }
+    gen_tail(g, out, "n");
+}
+
+/* The LIMIT of a correlated subquery is one for each outer row. */
+static void gen_first_of_group(gen *g, buf *out) {
+    static const char *const orders[] = {"", " ORDER BY s.w, s.t", " ORDER BY s.t DESC, s.w"};
+    buf_append_c(out, "SELECT r.n, (");
+    gen_matches(g, out, "s.w", "s", true);
+    buf_printf(out, " AND s.k = r.k%s LIMIT 1%s) FROM r", orders[pick(g, 3)],
+               chance(g, 30) ? " OFFSET 1" : "");
+    gen_tail(g, out, "n");
+}
+
+static void gen_few(gen *g, buf *out) {
+    static void (*const shapes[])(gen *, buf *) = {gen_distinct, gen_aggregate, gen_searched,
+                                                   gen_first_of_group};
+    shapes[pick(g, 4)](g, out);
+    g->ordered = true;
+}
+
 /* Two branches, a derived table or a CTE around a plain query. */
 static void gen_statement(gen *g, buf *out) {
-    uint32_t shape = pick(g, 10);
-    if (shape < 6) {
+    uint32_t shape = pick(g, 14);
+    if (shape >= 10) {
+        gen_few(g, out);
+    } else if (shape < 6) {
         gen_plain(g, out);
     } else if (shape < 8) {
         gen_grouped(g, out);
@@ -333,7 +417,7 @@ static void gen_statement(gen *g, buf *out) {
 /* ---- data ------------------------------------------------------------------------------------ */
 
 static void gen_data(gen *g, buf *out) {
-    uint32_t n = 1 + pick(g, chance(g, 30) ? 60 : 14), m = pick(g, 9);
+    uint32_t n = 1 + pick(g, chance(g, 30) ? 60 : 14), m = pick(g, chance(g, 20) ? 60 : 9);
     buf_append_c(out,
                  "DROP TABLE IF EXISTS r\nDROP TABLE IF EXISTS s\n"
                  "CREATE TABLE r (n INTEGER PRIMARY KEY, k INTEGER, a TEXT, b TEXT, v INTEGER)\n"

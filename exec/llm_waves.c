@@ -1,0 +1,216 @@
+/*
+ * llm_waves.c - asking about no more rows than what stands above needs of those that pass.
+ *
+ *   wanted   a LIMIT above: waves of rows in input order, until it has enough
+ *   each     one (or a few) of the rows equal in some columns will do: round by round, some rows of
+ *            each group that has not given enough yet, twice as many each time
+ *   both     waves, without the rows of groups that have given enough
+ *
+ * Invariant: the rows that are handed out are the first that pass, of all or of each group, in
+ * input order (DIALECT 4); prompts are as they would be if all rows were asked, since inputs,
+ * layout and orders are fixed before the first wave.
+ */
+#include <assert.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "op_int.h"
+#include "op_llm_int.h"
+#include "rowset_int.h"
+
+enum { FIRST_WAVE = 16, WAVE_GROWTH = 8 };
+
+/* The group of rows that are one each. */
+enum { OWN_GROUP = UINT32_MAX };
+
+static const plan_node *top_of(const op *o) {
+    const llm_state *s = o->state;
+    return s->stages[s->nstages - 1].node;
+}
+
+/* ---- groups ---------------------------------------------------------------------------------- */
+
+/* A row that the filters may drop must not fail for what is made of it above them. */
+static bool is_of_the_rows(const err *e) {
+    return e->code == ERR_ARITHMETIC || e->code == ERR_TYPE || e->code == ERR_LIMIT;
+}
+
+static int find_groups(op *o, hash_table *table, err *e) {
+    llm_state *s = o->state;
+    const plan_node *top = top_of(o);
+    column *keys = ARENA_ARRAY(o->mem, column, top->llm.nby + 1);
+    int status = 0;
+    int64_t at = 0;
+    for (int i = 0; i < rowset_batches(s->rows) && status == 0; i++) {
+        const batch *b = rowset_batch(s->rows, i);
+        arena_reset(o->pass);
+        status = op_eval(o, top->llm.by, top->llm.nby, b, keys, e);
+        if (status == 0) {
+            status = hash_table_add(table, keys, b->rows, s->group_of + at, e);
+        } else if (is_of_the_rows(e)) {
+            status = 0;
+            err_clear(e);
+            for (int k = 0; k < b->rows; k++)
+                s->group_of[at + k] = OWN_GROUP;
+        }
+        at += b->rows;
+    }
+    s->ngroups = hash_table_count(table);
+    return status;
+}
+
+int llm_waves_prepare(op *o, err *e) {
+    llm_state *s = o->state;
+    const plan_node *top = top_of(o);
+    int status = 0;
+    if (top->llm.each == 0)
+        return 0;
+    s->group_of = ARENA_ARRAY(o->mem, uint32_t, rowset_rows(s->rows) + 1);
+    s->ngroups = 1;
+    if (top->llm.nby > 0) {
+        value_type *types = ARENA_ARRAY(o->mem, value_type, top->llm.nby);
+        for (int k = 0; k < top->llm.nby; k++)
+            types[k] = top->llm.by[k]->type;
+        hash_table *table = hash_table_new(o->ctx, types, top->llm.nby);
+        status = find_groups(o, table, e);
+        hash_table_free(table);
+    }
+    s->passed = ARENA_ARRAY(o->mem, int64_t, s->ngroups + 1);
+    return status;
+}
+
+static bool has_enough(const op *o, int64_t row) {
+    const llm_state *s = o->state;
+    return s->group_of && s->group_of[row] != OWN_GROUP &&
+           s->passed[s->group_of[row]] >= top_of(o)->llm.each;
+}
+
+/* Of the rows that passed, ascending, those that are the first of their groups. */
+static void keep_first(op *o, const int64_t *rows, int64_t count) {
+    llm_state *s = o->state;
+    for (int64_t i = 0; s->group_of && i < count; i++) {
+        uint32_t group = s->group_of[rows[i]];
+        s->dropped[rows[i]] = has_enough(o, rows[i]);
+        if (group != OWN_GROUP)
+            s->passed[group]++;
+    }
+}
+
+/* ---- waves ----------------------------------------------------------------------------------- */
+
+/* The LIMIT above `node`, which uses no more than so many rows of what it gives; NULL: not below
+ * `at`. A shared node is looked into once. */
+static const plan_node *find_limit(const plan_node *at, const plan_node *node,
+                                   const plan_node *limit, bool *seen) {
+    if (!at || at == node)
+        return at ? limit : NULL;
+    if (seen[at->number])
+        return NULL;
+    seen[at->number] = true;
+    if (at->kind == PLAN_LIMIT && at->limit.npartition == 0)
+        limit = at;
+    const plan_node *found = find_limit(at->left, node, limit, seen);
+    return found ? found : find_limit(at->right, node, limit, seen);
+}
+
+/* The rows that reached the LIMIT above so far. */
+static int64_t rows_passed(op *o) {
+    llm_state *s = o->state;
+    if (!s->limit)
+        s->limit = find_limit(o->ctx->plan->root, o->node, NULL,
+                              ARENA_ARRAY(o->mem, bool, o->ctx->plan->nnodes + 1));
+    assert(s->limit && o->ctx->rows_out);
+    return (int64_t)o->ctx->rows_out[s->limit->left->number];
+}
+
+/* The share of its base's rows that the stack is planned to keep. */
+static double planned_share(const op *o) {
+    const llm_state *s = o->state;
+    double share = 1;
+    for (int i = 0; i < s->nstages; i++)
+        share *= s->stages[i].node->estimate.selectivity;
+    return BASE_MIN(1, BASE_MAX(share, 0.01));
+}
+
+/* As many rows as should bring the rest of what the LIMIT wants, going by the share that passed, or
+ * is expected to at first. One more that passed and two more that were asked are imagined, so that
+ * bad luck at the start does not ask for all. */
+static int64_t wave_rows(op *o) {
+    llm_state *s = o->state;
+    int64_t passed = rows_passed(o), wanted = BASE_MAX(top_of(o)->llm.wanted - passed, 1);
+    double share = planned_share(o);
+    if (s->asked_rows == 0)
+        s->passed_before = passed; /* of other inputs of a union */
+    else
+        share = (double)(passed - s->passed_before + 1) / (double)(s->asked_rows + 2);
+    double rows = ceil((double)wanted / share);
+    double most = s->wave > 0 ? (double)WAVE_GROWTH * (double)s->wave : rows;
+    return (int64_t)BASE_MAX(BASE_MIN(rows, most), FIRST_WAVE);
+}
+
+int llm_run_wave(op *o, err *e) {
+    llm_state *s = o->state;
+    int64_t n = rowset_rows(s->rows), at = s->decided_rows, count = 0;
+    uint32_t done = 0;
+    s->wave = BASE_MIN(wave_rows(o), n - at);
+    int64_t *rows = mem_alloc(sizeof *rows * (size_t)BASE_MAX(s->wave, 1));
+    for (; at < n && count < s->wave; at++)
+        if (has_enough(o, at))
+            s->dropped[at] = 1;
+        else
+            rows[count++] = at;
+    s->asked_rows += count;
+    int status = llm_run_stages(o, &done, false, rows, &count, e);
+    keep_first(o, rows, count);
+    free(rows);
+    s->decided_rows = at;
+    return status;
+}
+
+/* ---- rounds ---------------------------------------------------------------------------------- */
+
+/* Moves up to `take` rows of each group without enough from waiting[0..*count) to `rows`, drops
+ * those of groups with enough; returns how many it moved. */
+static int64_t choose_round(op *o, int64_t take, int64_t *waiting, int64_t *count, int64_t *chosen,
+                            int64_t *rows) {
+    llm_state *s = o->state;
+    int64_t left = 0, moved = 0;
+    memset(chosen, 0, sizeof *chosen * s->ngroups);
+    for (int64_t i = 0; i < *count; i++) {
+        int64_t r = waiting[i];
+        if (has_enough(o, r))
+            s->dropped[r] = 1;
+        else if (s->group_of[r] == OWN_GROUP || chosen[s->group_of[r]]++ < take)
+            rows[moved++] = r;
+        else
+            waiting[left++] = r;
+    }
+    *count = left;
+    return moved;
+}
+
+int llm_run_rounds(op *o, err *e) {
+    llm_state *s = o->state;
+    int64_t n = rowset_rows(s->rows), left = n, count;
+    int64_t take = BASE_MAX(top_of(o)->llm.each, FIRST_WAVE / BASE_MAX((int64_t)s->ngroups, 1));
+    int64_t *waiting = mem_alloc(sizeof *waiting * (size_t)BASE_MAX(n, 1)),
+            *rows = mem_alloc(sizeof *rows * (size_t)BASE_MAX(n, 1)),
+            *chosen = mem_alloc(sizeof *chosen * BASE_MAX(s->ngroups, 1u));
+    int status = 0;
+    for (int64_t r = 0; r < n; r++)
+        waiting[r] = r;
+    while (status == 0 && (count = choose_round(o, take, waiting, &left, chosen, rows)) > 0) {
+        int64_t asked = count;
+        uint32_t done = 0;
+        status = llm_run_stages(o, &done, false, rows, &count, e);
+        keep_first(o, rows, count);
+        s->decided_rows += asked;
+        take = BASE_MIN(2 * take, n);
+    }
+    free(waiting);
+    free(rows);
+    free(chosen);
+    s->decided_rows = n;
+    return status;
+}

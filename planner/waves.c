@@ -1,0 +1,265 @@
+/*
+ * waves.c - how many of its rows the model is asked about, where what stands above needs only some
+ * of those that pass.
+ *
+ *   LIMIT k              about the first k that pass        -> in waves of input order
+ *   DISTINCT a, IN (…)   the first that passes of each a    -> round by round, some of each a
+ *
+ * A demand goes down from the node that makes it to the first stack of LLM nodes it meets, and is
+ * noted there. Below the stack none goes on: what its prompts say follows from all rows of its base
+ * (DESIGN 2.2). Invariant of `each`: of the rows equal in the columns `by`, those behind the first
+ * `each` of a relation may be left out, and what the nodes above give stays the same, its order
+ * too.
+ */
+#include <stdint.h>
+
+#include "rules_int.h"
+
+typedef struct demand {
+    int64_t rows; /* > 0: about so many are used */
+    int64_t each; /* > 0: of those equal in `by` no more than so many */
+    conjuncts by; /* expressions over the relation, none volatile */
+} demand;
+
+static rel *ask(rule_ctx *r, rel *x, demand d);
+
+static const demand nothing = {0};
+
+/* Rows that a LIMIT uses, 0: all. */
+static int64_t used_rows(const rel *x) {
+    int64_t offset = BASE_MAX(x->limit.offset, 0);
+    return x->limit.limit < 0 || x->limit.limit > INT64_MAX - offset ? 0 : x->limit.limit + offset;
+}
+
+static demand rows_alone(demand d) {
+    return (demand){.rows = d.rows};
+}
+
+/* Rows that are to be equal in x, too. */
+static void add(rule_ctx *r, demand *d, expr *x) {
+    if (d->each == 0 || !x || expr_is_constant(x))
+        return;
+    if (expr_is_volatile(x)) {
+        *d = rows_alone(*d);
+        return;
+    }
+    for (int i = 0; i < d->by.n; i++)
+        if (expr_equal(d->by.list[i], x))
+            return;
+    conjuncts_add(r, &d->by, x);
+}
+
+/* The same, without another demand's list growing. */
+static demand with(rule_ctx *r, demand d, expr *x) {
+    demand more = {.rows = d.rows, .each = d.each};
+    for (int i = 0; i < d.by.n; i++)
+        add(r, &more, d.by.list[i]);
+    add(r, &more, x);
+    return more;
+}
+
+/* One of each combination of all columns. */
+static demand one_of_each(rule_ctx *r, const rel *x, int64_t rows) {
+    demand d = {.rows = rows, .each = 1};
+    for (int i = 0; i < x->ncols; i++)
+        add(r, &d, column_expr(r, &x->cols[i]));
+    return d;
+}
+
+/* ---- what is demanded of a node's input ------------------------------------------------------ */
+
+static demand replaced(rule_ctx *r, demand d, const expr_map *map) {
+    demand below = {.rows = d.rows, .each = d.each};
+    for (int i = 0; i < d.by.n; i++)
+        add(r, &below, expr_replace(r, d.by.list[i], map));
+    return below;
+}
+
+static demand below_project(rule_ctx *r, const rel *x, demand d) {
+    expr_map map = {0};
+    for (int i = 0; i < x->ncols; i++)
+        expr_map_add(r, &map, x->cols[i].id, x->project.exprs[i].value);
+    return replaced(r, d, &map);
+}
+
+/* Of an input whose columns are the node's by position. */
+static demand by_position(rule_ctx *r, const rel *x, const rel *input, demand d) {
+    expr_map map = {0};
+    for (int i = 0; i < x->ncols; i++)
+        expr_map_add(r, &map, x->cols[i].id, column_expr(r, &input->cols[i]));
+    return replaced(r, d, &map);
+}
+
+/* Rows equal in the keys, too, keep their order. */
+static demand below_sort(rule_ctx *r, const rel *x, demand d) {
+    d.rows = 0;
+    for (int i = 0; i < x->sort.nkeys; i++)
+        d = with(r, d, x->sort.keys[i].value);
+    return d;
+}
+
+static demand below_limit(rule_ctx *r, const rel *x, demand d) {
+    int64_t used = used_rows(x), offset = BASE_MAX(x->limit.offset, 0);
+    demand below = {.rows = d.rows > 0 && d.rows <= INT64_MAX - offset ? d.rows + offset : 0};
+    if (x->limit.npartition == 0) {
+        if (used > 0)
+            below.rows = below.rows > 0 ? BASE_MIN(below.rows, used) : used;
+        return below;
+    }
+    below.each = used;
+    for (int i = 0; i < x->limit.npartition; i++)
+        add(r, &below, column_expr(r, rel_column_of(x->left, x->limit.partition[i])));
+    return below;
+}
+
+/* Aggregates to which it does not matter how often a value comes. */
+static bool takes_each_once(const rel_agg *a) {
+    return a->distinct || a->kind == AGG_MIN || a->kind == AGG_MAX || a->kind == AGG_FIRST;
+}
+
+static demand below_group(rule_ctx *r, const rel *x) {
+    demand d = {.each = 1};
+    for (int i = 0; i < x->group.nkeys; i++)
+        add(r, &d, x->group.keys[i].value);
+    for (int i = 0; i < x->group.naggs; i++) {
+        if (!takes_each_once(&x->group.aggs[i]))
+            return nothing;
+        add(r, &d, x->group.aggs[i].arg);
+        add(r, &d, x->group.aggs[i].filter);
+    }
+    return d;
+}
+
+/* DISTINCT: the first row equal in `by` is the first distinct one equal in them; of the second that
+ * cannot be said. */
+static demand below_distinct(rule_ctx *r, const rel *x, demand d) {
+    return d.each == 1 ? d : one_of_each(r, x->left, d.rows);
+}
+
+/* What x reads of one side of a join: its largest parts that read that side alone. */
+static void add_parts(rule_ctx *r, demand *d, expr *x, const id_set *side) {
+    if (expr_only_in(x, side)) {
+        add(r, d, x);
+        return;
+    }
+    for (int i = 0; i < x->nargs; i++)
+        add_parts(r, d, x->args[i], side);
+}
+
+/* Rows of one side equal in the condition's parts meet the same rows of the other. */
+static demand below_join(rule_ctx *r, const rel *x, const rel *side, demand d) {
+    demand own = {.rows = d.rows, .each = d.each};
+    id_set ids = id_set_new(r->mem);
+    id_set_add_columns(&ids, side);
+    for (int i = 0; i < d.by.n; i++)
+        add_parts(r, &own, d.by.list[i], &ids);
+    if (x->join.predicate && expr_is_volatile(x->join.predicate))
+        return rows_alone(d);
+    if (x->join.predicate)
+        add_parts(r, &own, x->join.predicate, &ids);
+    return own;
+}
+
+/* The right input is read whole; where it is only looked for matches, the first is enough, and where
+ * a second is an error, the second. */
+static demand below_right(rule_ctx *r, const rel *x, demand d) {
+    join_kind kind = x->join.kind;
+    int64_t decide = kind == JOIN_SEMI || kind == JOIN_ANTI || kind == JOIN_MARK ? 1
+                     : kind == JOIN_SINGLE                                       ? 2
+                                                                                 : 0;
+    if (decide > 0)
+        return below_join(r, x, x->right, (demand){.each = decide});
+    d.rows = 0;
+    return below_join(r, x, x->right, d);
+}
+
+/* ---- nodes ----------------------------------------------------------------------------------- */
+
+/* Notes a demand in the nodes of a stack: they are asked wave by wave together. */
+static rel *mark_stack(rule_ctx *r, rel *x, const llm_stack_rels *stack, rel *base,
+                       const demand *d) {
+    if (x == stack->base)
+        return base;
+    rel *marked = rel_over(r, x, mark_stack(r, x->left, stack, base, d), NULL);
+    if (x->kind != REL_LLM || (d->rows == 0 && d->each == 0))
+        return marked;
+    rel *copy = rel_copy(r, marked);
+    copy->llm.wanted = d->rows;
+    copy->llm.each = d->each;
+    copy->llm.nby = d->by.n;
+    copy->llm.by = d->by.list;
+    return copy;
+}
+
+static rel *ask_stack(rule_ctx *r, rel *x, const llm_stack_rels *stack, demand d) {
+    rel *base = ask(r, (rel *)stack->base, nothing);
+    id_set ids = id_set_new(r->mem);
+    id_set_add_columns(&ids, base);
+    for (int i = 0; i < d.by.n; i++)
+        if (!expr_only_in(d.by.list[i], &ids)) { /* what the model answers tells rows apart */
+            d = rows_alone(d);
+            break;
+        }
+    return mark_stack(r, x, stack, base, &d);
+}
+
+/* EXISTS: the first row decides. */
+static rel *first_row(rule_ctx *r, rel *x) {
+    rel *limit = make_node(r, REL_LIMIT, x, NULL);
+    limit->limit.limit = 1;
+    return limit;
+}
+
+static rel *ask_join(rule_ctx *r, rel *x, demand d) {
+    join_kind kind = x->join.kind;
+    bool exists = !x->join.predicate && (kind == JOIN_SEMI || kind == JOIN_ANTI ||
+                                         (kind == JOIN_MARK && !x->join.mark_null));
+    rel *right = exists && rel_has_llm(x->right) ? first_row(r, x->right) : x->right;
+    rel *left = ask(r, x->left, below_join(r, x, x->left, d));
+    return rel_over(r, x, left, ask(r, right, below_right(r, x, d)));
+}
+
+static rel *ask_setop(rule_ctx *r, rel *x, demand d) {
+    demand left, right;
+    if (x->setop.op == SETOP_UNION_ALL || (x->setop.op == SETOP_UNION && d.each == 1)) {
+        left = by_position(r, x, x->left, d);
+        right = by_position(r, x, x->right, d);
+    } else {
+        left = one_of_each(r, x->left, d.rows);
+        right = one_of_each(r, x->right, x->setop.op == SETOP_UNION ? d.rows : 0);
+    }
+    return rel_over(r, x, ask(r, x->left, left), ask(r, x->right, right));
+}
+
+static rel *ask(rule_ctx *r, rel *x, demand d) {
+    llm_stack_rels stack;
+    if ((x->kind == REL_FILTER || x->kind == REL_LLM) && llm_stack_collect(r->mem, x, &stack))
+        return ask_stack(r, x, &stack, d);
+    switch (x->kind) {
+    case REL_FILTER:
+        return rel_over(r, x, ask(r, x->left, with(r, d, x->filter.predicate)), NULL);
+    case REL_PROJECT:
+        return rel_over(r, x, ask(r, x->left, below_project(r, x, d)), NULL);
+    case REL_SORT:
+        return rel_over(r, x, ask(r, x->left, below_sort(r, x, d)), NULL);
+    case REL_LIMIT:
+        return rel_over(r, x, ask(r, x->left, below_limit(r, x, d)), NULL);
+    case REL_GROUP:
+        return rel_over(r, x, ask(r, x->left, below_group(r, x)), NULL);
+    case REL_DISTINCT:
+        return rel_over(r, x, ask(r, x->left, below_distinct(r, x, d)), NULL);
+    case REL_NUMBER:
+    case REL_OUTER_RESIDUAL:
+        return rel_over(r, x, ask(r, x->left, rows_alone(d)), NULL);
+    case REL_SETOP:
+        return ask_setop(r, x, d);
+    case REL_JOIN:
+        return ask_join(r, x, d);
+    default:
+        return rel_each_input(r, x, rule_waves);
+    }
+}
+
+rel *rule_waves(rule_ctx *r, rel *x) {
+    return ask(r, x, nothing);
+}
