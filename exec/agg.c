@@ -12,25 +12,6 @@
 
 #include "agg_int.h"
 
-typedef struct agg_cell {
-    int64_t count;
-    union {
-        __int128 sum;
-        struct {
-            double sum, carry;
-        } real;
-        struct {
-            double mean, squares; /* of the distances from it */
-        } spread;
-        int64_t i;
-        double r;
-        struct {
-            char *p; /* MEDIAN: every value, as doubles */
-            size_t n, cap;
-        } text;
-    };
-} agg_cell;
-
 struct agg {
     const plan_agg *plan;
     value_type arg_type;
@@ -129,24 +110,14 @@ static void add_ints(agg *a, const column *c, const uint32_t *groups, int count)
 static void add_reals(agg *a, const column *c, const uint32_t *groups, int count) {
     for (int k = 0; k < count; k++) {
         agg_cell *cell = &a->cells[groups[a->rows[k]]];
-        double x = c->r[a->rows[k]], sum = cell->real.sum + x;
-        if (fabs(cell->real.sum) >= fabs(x))
-            cell->real.carry += (cell->real.sum - sum) + x;
-        else
-            cell->real.carry += (x - sum) + cell->real.sum;
-        cell->real.sum = sum;
+        agg_cell_add_real(cell, c->r[a->rows[k]]);
         cell->count++;
     }
 }
 
-/* Welford's: the mean moves with each value, so no large squares are subtracted. */
 static void add_spread(agg *a, const column *c, const uint32_t *groups, int count) {
-    for (int k = 0; k < count; k++) {
-        agg_cell *cell = &a->cells[groups[a->rows[k]]];
-        double x = c->r[a->rows[k]], from = x - cell->spread.mean;
-        cell->spread.mean += from / (double)++cell->count;
-        cell->spread.squares += from * (x - cell->spread.mean);
-    }
+    for (int k = 0; k < count; k++)
+        agg_cell_add_spread(&a->cells[groups[a->rows[k]]], c->r[a->rows[k]]);
 }
 
 static void add_values(agg *a, const column *c, const uint32_t *groups, int count) {
@@ -314,15 +285,15 @@ int agg_add(agg *a, const batch *in, const uint32_t *groups, uint32_t ngroups, a
 /* ---- results -----------------------------------------------------------------------------------
  */
 
-static int sum_value(const agg *a, const agg_cell *c, value *out, err *e) {
-    if (a->arg_type == TYPE_REAL) {
+static int sum_value(agg_kind kind, value_type type, const agg_cell *c, value *out, err *e) {
+    if (type == TYPE_REAL) {
         double r = c->real.sum + c->real.carry;
-        if (a->plan->kind == AGG_AVG)
+        if (kind == AGG_AVG)
             r /= (double)c->count;
         if (!isfinite(r))
             return err_set(e, ERR_ARITHMETIC, "a sum is out of range for REAL");
         *out = value_real(r);
-    } else if (a->plan->kind == AGG_AVG) {
+    } else if (kind == AGG_AVG) {
         *out = value_real((double)c->sum / (double)c->count);
     } else if (c->sum > INT64_MAX || c->sum < INT64_MIN) {
         return err_set(e, ERR_ARITHMETIC, "a sum is out of range for INTEGER");
@@ -339,9 +310,8 @@ static int compare_reals(const void *a, const void *b) {
 
 static value median_of(const agg_cell *c) {
     double *x = (double *)(void *)c->text.p;
-    size_t n = (size_t)c->count, half = n / 2;
-    qsort(x, n, sizeof *x, compare_reals);
-    return value_real(n % 2 ? x[half] : x[half - 1] / 2 + x[half] / 2);
+    qsort(x, (size_t)c->count, sizeof *x, compare_reals);
+    return agg_median(x, c->count);
 }
 
 static int spread_value(const agg_cell *c, value *out, err *e) {
@@ -354,19 +324,22 @@ static int spread_value(const agg_cell *c, value *out, err *e) {
     return 0;
 }
 
+int agg_cell_number(agg_kind kind, value_type arg_type, const agg_cell *c, value *out, err *e) {
+    *out = value_null();
+    if (kind == AGG_COUNT || kind == AGG_COUNT_STAR)
+        *out = value_int(c->count);
+    else if (c->count > 0 && (kind == AGG_SUM || kind == AGG_AVG))
+        return sum_value(kind, arg_type, c, out, e);
+    else if (c->count > 0 && kind == AGG_STDDEV)
+        return spread_value(c, out, e);
+    return 0;
+}
+
 static int cell_value(const agg *a, const agg_cell *c, value *out, err *e) {
     agg_kind kind = a->plan->kind;
-    if (kind == AGG_COUNT || kind == AGG_COUNT_STAR) {
-        *out = value_int(c->count);
-        return 0;
-    }
-    *out = value_null();
-    if (c->count <= 0)
-        return 0;
-    if (kind == AGG_SUM || kind == AGG_AVG)
-        return sum_value(a, c, out, e);
-    if (kind == AGG_STDDEV)
-        return spread_value(c, out, e);
+    int status = agg_cell_number(kind, a->arg_type, c, out, e);
+    if (status || out->type != TYPE_NULL || c->count <= 0 || kind == AGG_STDDEV)
+        return status;
     if (kind == AGG_MEDIAN) {
         *out = median_of(c);
     } else if (keeps_text(a)) {

@@ -47,7 +47,7 @@ void op_close(op *o);                    /* the whole subtree; NULL is fine */
 
 extern const op_class op_values, op_scan, op_file, op_system, op_filter, op_project, op_hash_join,
     op_loop_join, op_group, op_sort, op_limit, op_distinct, op_setop, op_llm, op_shared, op_number,
-    op_residual, op_rowset;
+    op_residual, op_rowset, op_window;
 
 /* ---- rows kept ------------------------------------------------------------------------------- */
 

@@ -23,7 +23,7 @@ static const op_class *const classes[] = {
     [PLAN_LIMIT] = &op_limit,         [PLAN_DISTINCT] = &op_distinct,
     [PLAN_SETOP] = &op_setop,         [PLAN_LLM] = &op_llm,
     [PLAN_SHARED] = &op_shared,       [PLAN_NUMBER] = &op_number,
-    [PLAN_RESIDUAL] = &op_residual,
+    [PLAN_RESIDUAL] = &op_residual,   [PLAN_WINDOW] = &op_window,
 };
 
 static double now_ms(void) {

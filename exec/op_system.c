@@ -73,11 +73,12 @@ static const rel_column functions_cols[] = {COLUMN("name", TYPE_TEXT), COLUMN("k
 
 static int functions_rows(maker *m, err *e) {
     (void)e;
+    static const char *const classes[] = {"scalar", "aggregate", "window", "model"};
     size_t count;
     const function_info *all = sql_functions(&count);
     for (size_t k = 0; k < count; k++) {
         text_cell(m, str_from(all[k].name));
-        text_cell(m, all[k].is_aggregate ? STR("aggregate") : STR("scalar"));
+        text_cell(m, str_from(classes[all[k].class]));
         text_cell(m, str_from(all[k].signature));
         text_cell(m, str_from(all[k].help));
     }

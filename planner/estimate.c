@@ -547,6 +547,20 @@ static void estimate_llm_columns(const rel *r, rel_estimate *e) {
     }
 }
 
+/* A value of the input keeps its kind; ranks are as many as rows of a partition may be. */
+static void estimate_windows(estimator *s, const rel *r, rel_estimate *e) {
+    for (int i = 0; i < r->window.nfunctions; i++) {
+        const rel_window *w = &r->window.functions[i];
+        column_estimate *c = &e->columns[r->left->ncols + i];
+        double partitions = 1;
+        for (int k = 0; k < w->npartition; k++)
+            partitions *= estimate_expr(s, r->window.keys[k].value, r->left).distinct;
+        c->distinct = e->rows / BASE_MAX(1, BASE_MIN(partitions, e->rows));
+        if (w->nargs > 0 && w->type == TYPE_TEXT)
+            c->bytes = estimate_expr(s, w->args[0], r->left).bytes;
+    }
+}
+
 static void estimate_unary(estimator *s, const rel *r, rel_estimate *e) {
     const rel_estimate *left = estimate_rel(s, r->left);
     int same = BASE_MIN(r->ncols, r->left->ncols);
@@ -573,6 +587,9 @@ static void estimate_unary(estimator *s, const rel *r, rel_estimate *e) {
         break;
     case REL_LLM:
         estimate_llm_columns(r, e);
+        break;
+    case REL_WINDOW:
+        estimate_windows(s, r, e);
         break;
     default:
         break;

@@ -178,11 +178,22 @@ static void print_sort(buf *out, const plan_node *n) {
     for (int i = 0; i < n->sort.nkeys; i++) {
         if (i)
             buf_append_c(out, ", ");
-        expr_print(n->sort.keys[i].value, out);
-        const sort_key *k = &n->sort.keys[i];
-        buf_append_c(out, k->descending ? " desc" : "");
-        if (k->nulls_first != k->descending)
-            buf_append_c(out, k->nulls_first ? " nulls first" : " nulls last");
+        sort_key_print(&n->sort.keys[i], out);
+    }
+}
+
+static bool same_spec(const rel_window *a, const rel_window *b) {
+    return a->npartition == b->npartition && a->nkeys == b->nkeys &&
+           window_frame_equal(&a->frame, &b->frame);
+}
+
+/* Functions over one window are named before it: "rank(), lag(x, 1) over (…), sum(y) over (…)". */
+static void print_windows(buf *out, const plan_node *n) {
+    for (int i = 0; i < n->window.nfunctions; i++) {
+        const rel_window *w = &n->window.functions[i];
+        bool last = i + 1 == n->window.nfunctions || !same_spec(w, w + 1);
+        buf_append_c(out, i ? ", " : "Window ");
+        window_print(w, n->window.keys, last, out);
     }
 }
 
@@ -274,6 +285,9 @@ static void print_title(buf *out, const plan_node *n) {
         return;
     case PLAN_NUMBER:
         buf_append_c(out, "Number rows");
+        return;
+    case PLAN_WINDOW:
+        print_windows(out, n);
         return;
     case PLAN_RESIDUAL:
         buf_append_c(out, "Keep pairs where ");

@@ -17,9 +17,9 @@
 
 static const char *kind_name(plan_kind k) {
     static const char *const names[] = {
-        "values",    "scan",      "file",   "system_table", "filter",  "project",
-        "hash_join", "loop_join", "group",  "sort",         "limit",   "distinct",
-        "setop",     "llm",       "shared", "number",       "residual"};
+        "values",    "scan",      "file",   "system_table", "filter", "project",
+        "hash_join", "loop_join", "group",  "sort",         "limit",  "distinct",
+        "setop",     "llm",       "shared", "number",       "window", "residual"};
     return names[k];
 }
 
@@ -98,17 +98,39 @@ static void add_call(cJSON *list, const plan_llm_use *u) {
     add_expr(o, "guard", u->guard);
 }
 
-static void add_sort_keys(cJSON *o, const plan_node *n) {
+static void add_keys(cJSON *o, const sort_key *keys, int n) {
     cJSON *list = cJSON_AddArrayToObject(o, "keys");
-    for (int i = 0; i < n->sort.nkeys; i++) {
+    for (int i = 0; i < n; i++) {
         cJSON *key = cJSON_CreateObject();
         cJSON_AddItemToArray(list, key);
-        add_expr(key, "value", n->sort.keys[i].value);
-        cJSON_AddBoolToObject(key, "descending", n->sort.keys[i].descending);
-        cJSON_AddBoolToObject(key, "nulls_first", n->sort.keys[i].nulls_first);
+        add_expr(key, "value", keys[i].value);
+        cJSON_AddBoolToObject(key, "descending", keys[i].descending);
+        cJSON_AddBoolToObject(key, "nulls_first", keys[i].nulls_first);
     }
+}
+
+static void add_sort_keys(cJSON *o, const plan_node *n) {
+    add_keys(o, n->sort.keys, n->sort.nkeys);
     if (n->sort.limit >= 0)
         cJSON_AddNumberToObject(o, "limit", (double)n->sort.limit);
+}
+
+static void add_windows(cJSON *o, const plan_node *n) {
+    add_keys(o, n->window.keys, n->window.nkeys);
+    cJSON *list = cJSON_AddArrayToObject(o, "functions");
+    for (int i = 0; i < n->window.nfunctions; i++) {
+        const rel_window *w = &n->window.functions[i];
+        cJSON *one = cJSON_CreateObject();
+        buf b = {0};
+        cJSON_AddItemToArray(list, one);
+        window_print(w, n->window.keys, true, &b);
+        add_str(one, "function", buf_str(&b));
+        buf_free(&b);
+        add_exprs(one, "arguments", w->args, w->nargs);
+        add_expr(one, "filter", w->filter);
+        cJSON_AddNumberToObject(one, "partition_keys", w->npartition);
+        cJSON_AddNumberToObject(one, "order_keys", w->nkeys - w->npartition);
+    }
 }
 
 static void add_group(cJSON *o, const plan_node *n) {
@@ -279,6 +301,9 @@ static void add_details(cJSON *o, const plan_node *n) {
         break;
     case PLAN_SHARED:
         cJSON_AddNumberToObject(o, "shared", n->shared.number);
+        break;
+    case PLAN_WINDOW:
+        add_windows(o, n);
         break;
     case PLAN_RESIDUAL:
         add_expr(o, "predicate", n->residual.predicate);

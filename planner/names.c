@@ -98,6 +98,25 @@ static void name_project(column_names *s, const rel *r) {
     }
 }
 
+static void name_windows(column_names *s, const rel *r) {
+    for (int i = 0; i < r->window.nfunctions; i++) {
+        rel_window w = r->window.functions[i];
+        sort_key *keys = ARENA_ARRAY(s->mem, sort_key, w.nkeys + 1);
+        expr **args = ARENA_ARRAY(s->mem, expr *, w.nargs + 1);
+        buf b = {0};
+        for (int k = 0; k < w.nkeys; k++) {
+            keys[k] = r->window.keys[k];
+            keys[k].value = renamed(s, keys[k].value);
+        }
+        for (int k = 0; k < w.nargs; k++)
+            args[k] = renamed(s, w.args[k]);
+        w.args = args;
+        w.filter = w.filter ? renamed(s, w.filter) : NULL;
+        window_print(&w, keys, true, &b);
+        give(s, w.id, printed(s, &b));
+    }
+}
+
 static void name_llm(column_names *s, const rel *r) {
     for (int i = r->left->ncols; i < r->ncols; i++)
         give(s, r->cols[i].id, r->cols[i].name);
@@ -123,4 +142,6 @@ void names_collect(column_names *s, const rel *r) {
         name_project(s, r);
     else if (r->kind == REL_LLM)
         name_llm(s, r);
+    else if (r->kind == REL_WINDOW)
+        name_windows(s, r);
 }

@@ -288,16 +288,21 @@ static plan_node *build_group(builder *b, const rel *r) {
     return n;
 }
 
+static sort_key *resolve_keys(builder *b, const sort_key *keys, int n, const scope *in) {
+    sort_key *out = ARENA_ARRAY(b->mem, sort_key, n + 1);
+    for (int i = 0; i < n; i++) {
+        out[i] = keys[i];
+        out[i].value = resolve(b, keys[i].value, in);
+    }
+    return out;
+}
+
 static plan_node *build_sort(builder *b, const rel *r) {
     plan_node *n = build_unary(b, PLAN_SORT, r);
     scope in = {r->left, NULL};
     n->sort.limit = r->sort.first > 0 ? r->sort.first : -1;
     n->sort.nkeys = r->sort.nkeys;
-    n->sort.keys = ARENA_ARRAY(b->mem, sort_key, r->sort.nkeys + 1);
-    for (int i = 0; i < r->sort.nkeys; i++) {
-        n->sort.keys[i] = r->sort.keys[i];
-        n->sort.keys[i].value = resolve(b, r->sort.keys[i].value, &in);
-    }
+    n->sort.keys = resolve_keys(b, r->sort.keys, r->sort.nkeys, &in);
     return n;
 }
 
@@ -367,6 +372,25 @@ static plan_node *build_shared(builder *b, const rel *r) {
     return n;
 }
 
+static plan_node *build_window(builder *b, const rel *r) {
+    plan_node *n = build_unary(b, PLAN_WINDOW, r);
+    scope in = {r->left, NULL};
+    n->window.nkeys = r->window.nkeys;
+    n->window.keys = resolve_keys(b, r->window.keys, r->window.nkeys, &in);
+    n->window.nfunctions = r->window.nfunctions;
+    n->window.functions = ARENA_ARRAY(b->mem, rel_window, r->window.nfunctions + 1);
+    for (int i = 0; i < r->window.nfunctions; i++) {
+        rel_window *w = &n->window.functions[i];
+        *w = r->window.functions[i];
+        w->args = ARENA_ARRAY(b->mem, expr *, w->nargs + 1);
+        for (int k = 0; k < w->nargs; k++)
+            w->args[k] = resolve(b, r->window.functions[i].args[k], &in);
+        w->separator = resolve(b, w->separator, &in);
+        w->filter = resolve(b, w->filter, &in);
+    }
+    return n;
+}
+
 static plan_node *build_residual(builder *b, const rel *r) {
     plan_node *n = build_unary(b, PLAN_RESIDUAL, r);
     scope in = {r->left, NULL};
@@ -433,6 +457,8 @@ static plan_node *build_node(builder *b, const rel *r) {
         return build_shared(b, r);
     case REL_NUMBER:
         return build_unary(b, PLAN_NUMBER, r);
+    case REL_WINDOW:
+        return build_window(b, r);
     case REL_OUTER_RESIDUAL:
         return build_residual(b, r);
     }

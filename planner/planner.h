@@ -53,6 +53,7 @@ typedef enum plan_kind {
     PLAN_LLM,
     PLAN_SHARED,
     PLAN_NUMBER,
+    PLAN_WINDOW, /* sorts by its keys, and gives every row in input order with what its window says */
     PLAN_RESIDUAL
 } plan_kind;
 
@@ -208,6 +209,12 @@ struct plan_node {
             /* nodes with the same number share one result; left is the same node in all */
             int number;
         } shared;
+        struct {
+            int nkeys;
+            sort_key *keys;
+            int nfunctions;
+            rel_window *functions; /* output: input columns, then one a function */
+        } window;
         struct {
             int group_slot;
             expr *predicate;

@@ -220,6 +220,29 @@ static rel *prune_number(pruner *p, rel *x, const id_set *wanted) {
     return id_set_has(wanted, x->number.id) ? rel_over(p->r, x, left, NULL) : left;
 }
 
+/* Without the functions that nobody reads; the sort keeps only the keys that the others need. */
+static rel *prune_window(pruner *p, rel *x, const id_set *wanted) {
+    rel_window *functions = ARENA_ARRAY(p->r->mem, rel_window, x->window.nfunctions + 1);
+    int n = 0, nkeys = 0;
+    for (int i = 0; i < x->window.nfunctions; i++)
+        if (id_set_has(wanted, x->window.functions[i].id)) {
+            functions[n++] = x->window.functions[i];
+            nkeys = BASE_MAX(nkeys, x->window.functions[i].nkeys);
+        }
+    if (n == 0)
+        return prune(p, x->left, wanted);
+    rel *copy = x;
+    if (n < x->window.nfunctions) {
+        copy = rel_copy(p->r, x);
+        copy->window.functions = functions;
+        copy->window.nfunctions = n;
+        copy->window.nkeys = nkeys;
+        rel_set_columns(p->r, copy);
+    }
+    id_set reads = plus_reads(p, copy, wanted);
+    return rel_over(p->r, copy, prune(p, x->left, &reads), NULL);
+}
+
 static rel *prune(pruner *p, rel *x, const id_set *wanted) {
     id_set reads;
     switch (x->kind) {
@@ -245,6 +268,8 @@ static rel *prune(pruner *p, rel *x, const id_set *wanted) {
         return prune_shared(p, x, wanted);
     case REL_NUMBER:
         return prune_number(p, x, wanted);
+    case REL_WINDOW:
+        return prune_window(p, x, wanted);
     case REL_OUTER_RESIDUAL:
         return prune_residual(p, x, wanted);
     case REL_FILTER:

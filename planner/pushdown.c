@@ -94,6 +94,28 @@ static rel *push_number(rule_ctx *r, rel *x, const conjuncts *above) {
     return push_through(r, x, above, &none, &made);
 }
 
+/* Columns that every function of a window is partitioned by. */
+static id_set partition_columns(rule_ctx *r, const rel *x) {
+    id_set ids = id_set_new(r->mem);
+    int common = x->window.nkeys;
+    for (int i = 0; i < x->window.nfunctions; i++)
+        common = BASE_MIN(common, x->window.functions[i].npartition);
+    for (int i = 0; i < common; i++)
+        if (x->window.keys[i].value->kind == EXPR_COLUMN)
+            id_set_add(&ids, x->window.keys[i].value->column.id);
+    return ids;
+}
+
+/* A condition on what all rows of a partition have alike takes whole partitions away: it may do so
+ * before the window. */
+static rel *push_window(rule_ctx *r, rel *x, const conjuncts *above) {
+    conjuncts down = {0}, here = {0};
+    id_set ids = partition_columns(r, x);
+    for (int i = 0; i < above->n; i++)
+        conjuncts_add(r, expr_only_in(above->list[i], &ids) ? &down : &here, above->list[i]);
+    return make_filter(r, rel_over(r, x, push(r, x->left, &down), NULL), &here);
+}
+
 /* Below a residual, whole left rows may go: conditions
  * on what stands under the node that numbers them. */
 static rel *push_residual(rule_ctx *r, rel *x, const conjuncts *above) {
@@ -249,6 +271,8 @@ static rel *push(rule_ctx *r, rel *x, const conjuncts *above) {
         return push_llm(r, x, above);
     case REL_NUMBER:
         return push_number(r, x, above);
+    case REL_WINDOW:
+        return push_window(r, x, above);
     case REL_OUTER_RESIDUAL:
         return push_residual(r, x, above);
     default:

@@ -276,6 +276,16 @@ static void set_join_columns(rule_ctx *r, rel *x) {
         take_columns(r, x, x->left, x->right->cols, x->right->ncols);
 }
 
+static void set_window_columns(rule_ctx *r, rel *x) {
+    int n = x->window.nfunctions;
+    rel_column *more = ARENA_ARRAY(r->mem, rel_column, n + 1);
+    for (int i = 0; i < n; i++) {
+        const rel_window *w = &x->window.functions[i];
+        more[i] = (rel_column){w->id, w->type, STR("window"), {NULL, 0}};
+    }
+    take_columns(r, x, x->left, more, n);
+}
+
 void rel_set_columns(rule_ctx *r, rel *x) {
     rel_column number;
     switch (x->kind) {
@@ -293,6 +303,9 @@ void rel_set_columns(rule_ctx *r, rel *x) {
         return;
     case REL_LLM:
         set_llm_columns(r, x);
+        return;
+    case REL_WINDOW:
+        set_window_columns(r, x);
         return;
     case REL_NUMBER:
         number = (rel_column){x->number.id, TYPE_INTEGER, STR("number"), {NULL, 0}};

@@ -145,6 +145,24 @@ static rel *push_limit(outer_columns *o, rel *x, int *d) {
     return copy;
 }
 
+/* Each row of D has its own windows: all are partitioned by d, first of all. */
+static rel *push_window(outer_columns *o, rel *x, int *d) {
+    rel *copy = push_same(o, x, d);
+    int n = copy->window.nkeys;
+    sort_key *keys = ARENA_ARRAY(o->r->mem, sort_key, n + o->n + 1);
+    for (int i = 0; i < o->n; i++)
+        keys[i].value = d_column(o, i, d[i]);
+    if (n)
+        memcpy(keys + o->n, copy->window.keys, sizeof *keys * (size_t)n);
+    copy->window.keys = keys;
+    copy->window.nkeys = n + o->n;
+    for (int i = 0; i < copy->window.nfunctions; i++) {
+        copy->window.functions[i].npartition += o->n;
+        copy->window.functions[i].nkeys += o->n;
+    }
+    return copy;
+}
+
 rel *group_by_more(rule_ctx *r, const rel *x, rel *left, const rel_column *more, const int *ids,
                    int nmore) {
     int nkeys = x->group.nkeys, naggs = x->group.naggs;
@@ -334,6 +352,8 @@ static rel *push(outer_columns *o, rel *x, int *d) {
         return push_group(o, x, d);
     case REL_LIMIT:
         return push_limit(o, x, d);
+    case REL_WINDOW:
+        return push_window(o, x, d);
     case REL_DISTINCT:
         return push_distinct(o, x, d);
     case REL_SETOP:

@@ -32,6 +32,18 @@ static void visit_llm(const rel *x, void (*fn)(void *ctx, const expr *e), void *
     }
 }
 
+static void visit_window(const rel *x, void (*fn)(void *ctx, const expr *e), void *ctx) {
+    for (int i = 0; i < x->window.nkeys; i++)
+        visit(x->window.keys[i].value, fn, ctx);
+    for (int i = 0; i < x->window.nfunctions; i++) {
+        const rel_window *w = &x->window.functions[i];
+        for (int k = 0; k < w->nargs; k++)
+            visit(w->args[k], fn, ctx);
+        visit(w->separator, fn, ctx);
+        visit(w->filter, fn, ctx);
+    }
+}
+
 void rel_exprs(const rel *x, void (*fn)(void *ctx, const expr *e), void *ctx) {
     switch (x->kind) {
     case REL_VALUES:
@@ -59,6 +71,9 @@ void rel_exprs(const rel *x, void (*fn)(void *ctx, const expr *e), void *ctx) {
         return;
     case REL_LLM:
         visit_llm(x, fn, ctx);
+        return;
+    case REL_WINDOW:
+        visit_window(x, fn, ctx);
         return;
     case REL_OUTER_RESIDUAL:
         visit(x->residual.predicate, fn, ctx);
@@ -153,13 +168,28 @@ static void replace_group(rule_ctx *r, rel *x, const expr_map *m) {
     x->group.aggs = aggs;
 }
 
-static void replace_sort(rule_ctx *r, rel *x, const expr_map *m) {
-    sort_key *keys = ARENA_ARRAY(r->mem, sort_key, x->sort.nkeys + 1);
-    for (int i = 0; i < x->sort.nkeys; i++) {
-        keys[i] = x->sort.keys[i];
+static sort_key *replace_keys(rule_ctx *r, const sort_key *from, int n, const expr_map *m) {
+    sort_key *keys = ARENA_ARRAY(r->mem, sort_key, n + 1);
+    for (int i = 0; i < n; i++) {
+        keys[i] = from[i];
         keys[i].value = expr_replace(r, keys[i].value, m);
     }
-    x->sort.keys = keys;
+    return keys;
+}
+
+static void replace_window(rule_ctx *r, rel *x, const expr_map *m) {
+    rel_window *functions = ARENA_ARRAY(r->mem, rel_window, x->window.nfunctions + 1);
+    for (int i = 0; i < x->window.nfunctions; i++) {
+        rel_window *w = &functions[i];
+        *w = x->window.functions[i];
+        w->args = ARENA_ARRAY(r->mem, expr *, w->nargs + 1);
+        for (int k = 0; k < w->nargs; k++)
+            w->args[k] = expr_replace(r, x->window.functions[i].args[k], m);
+        w->separator = expr_replace(r, w->separator, m);
+        w->filter = expr_replace(r, w->filter, m);
+    }
+    x->window.keys = replace_keys(r, x->window.keys, x->window.nkeys, m);
+    x->window.functions = functions;
 }
 
 static void replace_llm(rule_ctx *r, rel *x, const expr_map *m) {
@@ -204,13 +234,16 @@ rel *rel_replace_here(rule_ctx *r, const rel *from, const expr_map *m) {
         replace_group(r, x, m);
         break;
     case REL_SORT:
-        replace_sort(r, x, m);
+        x->sort.keys = replace_keys(r, x->sort.keys, x->sort.nkeys, m);
         break;
     case REL_LLM:
         replace_llm(r, x, m);
         break;
     case REL_LIMIT:
         replace_limit(r, x, m);
+        break;
+    case REL_WINDOW:
+        replace_window(r, x, m);
         break;
     case REL_OUTER_RESIDUAL:
         x->residual.predicate = expr_replace(r, x->residual.predicate, m);

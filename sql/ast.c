@@ -358,6 +358,74 @@ node *node_filter(parser *p, node *call, node *condition, token end) {
     return node_span(call, call->pos, end.pos + end.len);
 }
 
+/* ---- windows -----------------------------------------------------------------------------------
+ */
+
+node *node_over(parser *p, node *call, window_spec *over) {
+    call->over = over;
+    deepen(p, &call->depth, over->depth, call->pos, call->len);
+    return node_span(call, call->pos, over->pos + over->len);
+}
+
+window_spec *window_new(parser *p, token *base, list *partition_by, list *order_by,
+                        frame_spec *frame) {
+    window_spec *w = ARENA_NEW(p->mem, window_spec);
+    w->depth = 1;
+    w->frame = frame;
+    if (base)
+        w->base = ident_of(p, *base);
+    if (partition_by)
+        w->partition_by = *partition_by;
+    if (order_by)
+        w->order_by = *order_by;
+    for (int i = 0; i < w->partition_by.n; i++)
+        w->depth = BASE_MAX(w->depth, ((node *)w->partition_by.items[i])->depth);
+    for (int i = 0; i < w->order_by.n; i++)
+        w->depth = BASE_MAX(w->depth, ((order_item *)w->order_by.items[i])->value->depth);
+    for (int i = 0; frame && i < 2; i++) {
+        const node *offset = i ? frame->end.offset : frame->start.offset;
+        w->depth = BASE_MAX(w->depth, offset ? offset->depth : 1);
+    }
+    return w;
+}
+
+window_spec *window_named(parser *p, token name) {
+    window_spec *w = window_new(p, &name, NULL, NULL, NULL);
+    w->is_name = true;
+    w->pos = name.pos;
+    w->len = name.len;
+    return w;
+}
+
+window_spec *window_paren(window_spec *w, token open, token close) {
+    w->pos = open.pos;
+    w->len = close.pos + close.len - open.pos;
+    return w;
+}
+
+window_def *window_def_new(parser *p, token name, window_spec *spec) {
+    window_def *d = ARENA_NEW(p->mem, window_def);
+    d->name = ident_of(p, name);
+    d->spec = spec;
+    return d;
+}
+
+bound_spec *bound_new(parser *p, bound_kind kind, node *offset, token start, token end) {
+    bound_spec *b = ARENA_NEW(p->mem, bound_spec);
+    int from = offset ? offset->pos : start.pos;
+    *b = (bound_spec){kind, offset, from, end.pos + end.len - from};
+    return b;
+}
+
+frame_spec *frame_new(parser *p, frame_unit unit, token start, const bound_spec *from,
+                      const bound_spec *to, frame_exclude exclude) {
+    frame_spec *f = ARENA_NEW(p->mem, frame_spec);
+    const bound_spec here = {BOUND_CURRENT, NULL, from->pos, from->len}, *last = to ? to : from;
+    *f = (frame_spec){unit,    *from,     to ? *to : here,
+                      exclude, start.pos, last->pos + last->len - start.pos};
+    return f;
+}
+
 /* ---- LLM calls ---------------------------------------------------------------------------------
  */
 
@@ -525,6 +593,18 @@ query *query_select(parser *p, token start, bool distinct, list *items, from_ite
     q->having = having;
     if (having)
         query_deepen(p, q, having->depth);
+    return q;
+}
+
+query *query_windows(parser *p, query *q, list *windows, node *qualify) {
+    if (windows)
+        q->windows = *windows;
+    for (int i = 0; i < q->windows.n; i++)
+        query_deepen(p, q, ((window_def *)q->windows.items[i])->spec->depth);
+    q->qualify = qualify;
+    if (qualify)
+        query_deepen(p, q, qualify->depth);
+    q->len = p->previous.pos + p->previous.len - q->pos;
     return q;
 }
 

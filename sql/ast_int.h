@@ -31,6 +31,7 @@ typedef struct ident {
 
 typedef struct query query;
 typedef struct node node;
+typedef struct window_spec window_spec;
 
 typedef enum node_kind {
     NODE_LITERAL,  /* value; digits: as written, for the sign in front of the least INTEGER */
@@ -45,7 +46,7 @@ typedef enum node_kind {
     NODE_SUBQUERY, /* query: a scalar */
     NODE_CASE,     /* args: [operand,] when, then, …, else; has_operand, has_else */
     NODE_CAST,     /* args[0], type */
-    NODE_CALL,     /* name(args); distinct, star, filter */
+    NODE_CALL,     /* name(args); distinct, star, filter, over */
     NODE_LLM,      /* args: prompt, fields; names: their aliases; options; returns */
     NODE_BOUND     /* bound: a column put in by the binder, never by the grammar */
 } node_kind;
@@ -77,6 +78,7 @@ struct node {
     int cap;
     bool negated, distinct, star, has_operand, has_else;
     node *filter;
+    window_spec *over;
     query *query;
     value_type type;
     ident *names; /* NODE_LLM: per argument, n = 0: no alias */
@@ -94,6 +96,36 @@ typedef struct order_item {
     node *value;
     bool descending, nulls_given, nulls_first;
 } order_item;
+
+/* A frame's bound; offset: of PRECEDING and FOLLOWING. */
+typedef struct bound_spec {
+    bound_kind kind;
+    node *offset;
+    int pos, len;
+} bound_spec;
+
+typedef struct frame_spec {
+    frame_unit unit;
+    bound_spec start, end;
+    frame_exclude exclude;
+    int pos, len;
+} frame_spec;
+
+/* What follows OVER, or AS in the WINDOW clause. */
+struct window_spec {
+    bool is_name;      /* OVER base, without parentheses */
+    ident base;        /* the window that it is, or goes on from; n = 0: none */
+    list partition_by; /* of node* */
+    list order_by;     /* of order_item* */
+    frame_spec *frame; /* NULL: none given */
+    int pos, len, depth;
+};
+
+/* WINDOW name AS (spec) */
+typedef struct window_def {
+    ident name;
+    window_spec *spec;
+} window_def;
 
 typedef enum from_kind { FROM_NAME, FROM_FILE, FROM_QUERY, FROM_JOIN } from_kind;
 
@@ -132,6 +164,8 @@ struct query {
     node *where;
     list group_by; /* of node* */
     node *having;
+    list windows; /* of window_def* */
+    node *qualify;
     list rows; /* QUERY_VALUES: of list* of node* */
     set_op op;
     list terms;    /* QUERY_SETOP: of query*; two, or as many as a chain of UNION ALL has */
@@ -297,6 +331,17 @@ node *node_cast(parser *p, token start, node *x, ident type, token end);
 node *node_call(parser *p, token name, bool distinct, list *args, token end);
 node *node_call_star(parser *p, token name, token end);
 node *node_filter(parser *p, node *call, node *condition, token end);
+node *node_over(parser *p, node *call, window_spec *over);
+/* token: NULL is no name; the lists and the frame may be NULL. */
+window_spec *window_new(parser *p, token *base, list *partition_by, list *order_by,
+                        frame_spec *frame);
+window_spec *window_named(parser *p, token name);
+window_spec *window_paren(window_spec *w, token open, token close);
+window_def *window_def_new(parser *p, token name, window_spec *spec);
+bound_spec *bound_new(parser *p, bound_kind kind, node *offset, token start, token end);
+/* end: NULL is the current row. */
+frame_spec *frame_new(parser *p, frame_unit unit, token start, const bound_spec *from,
+                      const bound_spec *to, frame_exclude exclude);
 node *node_llm(parser *p, token start, list *args, llm_type *returns, token end);
 
 /* LLM's arguments while they are parsed. */
@@ -315,6 +360,7 @@ query *query_with(parser *p, token start, query *q, list *with);
 query *query_paren(query *q, token open, token close);
 query *query_select(parser *p, token start, bool distinct, list *items, from_item *from,
                     node *where, list *group_by, node *having);
+query *query_windows(parser *p, query *q, list *windows, node *qualify);
 query *query_values(parser *p, token start, list *rows);
 cte *cte_new(parser *p, token name, list *columns, query *q);
 
@@ -341,6 +387,7 @@ void parser_fail(parser *p, err_code code, int pos, int len, const char *format,
 /* grammar.y */
 void *sql_grammarAlloc(void *(*allocate)(size_t));
 void sql_grammarFree(void *parser_, void (*release)(void *));
+int sql_grammarFallback(int code); /* what a keyword is elsewhere: TK_ID, or 0 */
 void sql_grammar(void *parser_, int code, token t, parser *p);
 
 #endif

@@ -88,7 +88,7 @@ static value_type result_type(const expr *call) {
     return (value_type)r;
 }
 
-static expr *wrong_count(binder *b, const node *n, const function_info *info) {
+expr *wrong_count(binder *b, const node *n, const function_info *info) {
     fail_node(b, n, "%s() takes %s%d argument%s, not %d", info->name,
               info->max_args < 0                                             ? "at least "
               : n->nargs < info->min_args && info->max_args > info->min_args ? "at least "
@@ -123,9 +123,21 @@ static expr *bind_scalar_call(binder *b, const node *n, function_id id) {
 /* ---- aggregates --------------------------------------------------------------------------------
  */
 
+bool window_has_aggregate(const window_spec *w) {
+    for (int i = 0; i < w->partition_by.n; i++)
+        if (node_has_aggregate(w->partition_by.items[i]))
+            return true;
+    for (int i = 0; i < w->order_by.n; i++)
+        if (node_has_aggregate(((order_item *)w->order_by.items[i])->value))
+            return true;
+    return false;
+}
+
 bool node_has_aggregate(const node *n) {
     agg_kind kind;
-    if (n->kind == NODE_CALL && aggregate_find(n->name.name, &kind))
+    if (n->kind == NODE_CALL && !n->over && aggregate_find(n->name.name, &kind))
+        return true;
+    if (n->over && (window_has_aggregate(n->over) || (n->filter && node_has_aggregate(n->filter))))
         return true;
     for (int i = 0; i < n->nargs; i++)
         if (node_has_aggregate(n->args[i]))
@@ -193,7 +205,7 @@ static bool same_aggregate(const rel_agg *a, const rel_agg *c) {
 }
 
 /* The parts of an aggregate are bound over the rows, below the groups. */
-static int bind_aggregate_parts(binder *b, const node *n, rel_agg *agg) {
+int bind_aggregate_parts(binder *b, const node *n, rel_agg *agg) {
     if (n->filter && !(agg->filter = bind_condition(b, n->filter)))
         return (int)b->e->code;
     if (agg->kind == AGG_COUNT && (n->star || n->nargs == 0)) {
@@ -206,14 +218,7 @@ static int bind_aggregate_parts(binder *b, const node *n, rel_agg *agg) {
     return status ? status : aggregate_separator(b, n, agg);
 }
 
-static expr *bind_aggregate(binder *b, const node *n, agg_kind kind) {
-    if (!b->group) {
-        fail_node(b, n, "%s() is not allowed in %s", aggregate_name(kind),
-                  b->no_aggregate ? b->no_aggregate : "this place");
-        if (b->no_aggregate && strcmp(b->no_aggregate, "WHERE") == 0)
-            err_hint(b->e, "conditions on groups stand in HAVING");
-        return NULL;
-    }
+bool aggregate_takes(binder *b, const node *n, agg_kind kind) {
     if (n->star ? kind != AGG_COUNT
                 : (n->nargs > (kind == AGG_GROUP_CONCAT ? 2 : 1) ||
                    (n->nargs == 0 && kind != AGG_COUNT))) {
@@ -223,14 +228,29 @@ static expr *bind_aggregate(binder *b, const node *n, agg_kind kind) {
             err_hint(b->e, "%s(a, b) gives the %s of several values",
                      kind == AGG_MIN ? "least" : "greatest",
                      kind == AGG_MIN ? "least" : "greatest");
+        return false;
+    }
+    return true;
+}
+
+static expr *bind_aggregate(binder *b, const node *n, agg_kind kind) {
+    if (!b->group) {
+        fail_node(b, n, "%s() is not allowed in %s", aggregate_name(kind),
+                  b->no_aggregate ? b->no_aggregate : "this place");
+        if (b->no_aggregate && strcmp(b->no_aggregate, "WHERE") == 0)
+            err_hint(b->e, "conditions on groups stand in HAVING");
         return NULL;
     }
+    if (!aggregate_takes(b, n, kind))
+        return NULL;
     grouping *g = b->group;
     lift *above = b->lift;
     expr *guard = b->guard;
-    const char *why = b->no_aggregate;
+    const char *why = b->no_aggregate, *why_no_window = b->no_window;
+    windowing *windows = b->windows;
     b->group = NULL;
-    b->no_aggregate = "an aggregate";
+    b->windows = NULL;
+    b->no_aggregate = b->no_window = "an aggregate";
     b->lift = &g->below;
     b->guard = b->inherited;
     rel_agg *agg = ARENA_NEW(b->mem, rel_agg);
@@ -240,7 +260,9 @@ static expr *bind_aggregate(binder *b, const node *n, agg_kind kind) {
     b->group = g;
     b->lift = above;
     b->guard = guard;
+    b->windows = windows;
     b->no_aggregate = why;
+    b->no_window = why_no_window;
     if (status)
         return NULL;
     for (int i = 0; i < g->aggs.n; i++)
@@ -255,12 +277,32 @@ static expr *bind_aggregate(binder *b, const node *n, agg_kind kind) {
     return expr_column(b->mem, agg->id, agg->type, str_from(aggregate_name(kind)));
 }
 
+expr *unknown_function(binder *b, const node *n) {
+    str name = n->name.name;
+    fail_ident(b, n->name, "no function \"%.*s\"", (int)name.n, name.p);
+    const char *instead = function_instead(name), *meant = function_nearest(name);
+    if (instead)
+        err_hint(b->e, "here: %s", instead);
+    else if (meant)
+        err_hint(b->e, "did you mean %s()?", meant);
+    return NULL;
+}
+
 expr *bind_call(binder *b, const node *n) {
     agg_kind kind;
     function_id id;
+    window_kind window;
     str name = n->name.name;
+    if (n->over)
+        return bind_window_call(b, n);
     if (aggregate_find(name, &kind))
         return bind_aggregate(b, n, kind);
+    if (window_find(name, &window)) {
+        fail_node(b, n, "%s() needs OVER", window_of(window)->name);
+        err_hint(b->e, "%.*s OVER (PARTITION BY … ORDER BY …)", BASE_MIN(n->len, 60),
+                 b->text.p + n->pos);
+        return NULL;
+    }
     if (str_equal_nocase(name, STR("llm_prob"))) {
         if (n->nargs == 1 && n->args[0]->kind == NODE_LLM)
             return bind_llm(b, n->args[0], true);
@@ -269,11 +311,5 @@ expr *bind_call(binder *b, const node *n) {
     }
     if (function_find(name, &id))
         return bind_scalar_call(b, n, id);
-    fail_ident(b, n->name, "no function \"%.*s\"", (int)name.n, name.p);
-    const char *instead = function_instead(name), *meant = function_nearest(name);
-    if (instead)
-        err_hint(b->e, "here: %s", instead);
-    else if (meant)
-        err_hint(b->e, "did you mean %s()?", meant);
-    return NULL;
+    return unknown_function(b, n);
 }

@@ -116,10 +116,10 @@ static expr *bind_alias(binder *b, const node *n, const output *meant) {
     b->aliases = NULL;
     expr *x = bind_expr(b, meant->value);
     b->aliases = aliases;
-    if (x && b->group && expr_is_volatile(x) && !group_has_key(b->group, x)) {
-        fail_node(b, n,
-                  "\"%.*s\" is drawn anew wherever it is named: HAVING would see another value",
-                  (int)n->name.name.n, n->name.name.p);
+    if (x && (b->group || b->redraws) && expr_is_volatile(x) &&
+        !(b->group && group_has_key(b->group, x))) {
+        fail_node(b, n, "\"%.*s\" is drawn anew wherever it is named: %s would see another value",
+                  (int)n->name.name.n, n->name.name.p, b->redraws ? b->redraws : "HAVING");
         err_hint(b->e, "name it in a subquery: SELECT … FROM (SELECT …) WHERE …");
         return NULL;
     }

@@ -67,7 +67,9 @@ int group_keys(binder *b, grouping *g, query *q, const output *outs, int nouts) 
 
 int group_having(binder *b, grouping *g, const node *having, conjunct_list *out) {
     b->group = g;
+    b->no_window = "HAVING";
     out->items = bind_conditions(b, having, true, &out->n);
+    b->no_window = NULL;
     for (int i = 0; out->items && i < out->n; i++)
         for (int k = 0; k < out->items[i].steps.steps.n; k++)
             ((step *)out->items[i].steps.steps.items[k])->is_above = true;
@@ -246,19 +248,24 @@ static rel *group_node(binder *b, const grouping *g, rel *left) {
     return r;
 }
 
+int group_filter(binder *b, grouping *g, conjunct_list *on, rel **r) {
+    for (int i = 0; i < on->n; i++) {
+        conjunct *c = &on->items[i];
+        int status = g ? group_rewrite(b, g, &c->steps, &c->value) : 0;
+        if (status)
+            return status;
+        if (g)
+            group_prune(&c->steps);
+        *r = lift_place(b, &c->steps, *r);
+        *r = rel_filter(b->mem, *r, c->value);
+    }
+    return 0;
+}
+
 int group_place(binder *b, grouping *g, conjunct_list *having, rel *r, rel **out) {
     r = lift_place(b, &g->below, r);
     g->input = r;
     r = group_node(b, g, r);
-    for (int i = 0; i < having->n; i++) {
-        conjunct *c = &having->items[i];
-        int status = group_rewrite(b, g, &c->steps, &c->value);
-        if (status)
-            return status;
-        group_prune(&c->steps);
-        r = lift_place(b, &c->steps, r);
-        r = rel_filter(b->mem, r, c->value);
-    }
     *out = r;
-    return 0;
+    return group_filter(b, g, having, out);
 }

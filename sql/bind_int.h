@@ -35,6 +35,7 @@ rel *rel_apply(arena *a, join_kind kind, rel *left, rel *right, expr *predicate,
                bool mark_null);
 rel *rel_llm(arena *a, rel *left, llm_use *uses, int nuses);
 rel *rel_number(arena *a, rel *left, int id);
+rel *rel_windows(arena *a, rel *left, sort_key *keys, int nkeys, rel_window *functions, int n);
 rel *rel_sort(arena *a, rel *left, sort_key *keys, int nkeys);
 rel *rel_limit(arena *a, rel *left, int64_t limit, int64_t offset);
 rel *rel_distinct(arena *a, rel *left);
@@ -140,6 +141,27 @@ typedef struct grouping {
     list clones; /* of clone*: calls computed below the groups that are asked again above them */
 } grouping;
 
+/* PARTITION BY and ORDER BY of one OVER: the first npartition keys are the partition's. */
+typedef struct bound_window {
+    const window_spec *spec;
+    int npartition, nkeys;
+    sort_key *keys;
+} bound_window;
+
+typedef struct window_function {
+    rel_window w;
+    bound_window *over;
+} window_function;
+
+/* The window functions of one SELECT. */
+typedef struct windowing {
+    const list *defs; /* of window_def*: the WINDOW clause */
+    list windows;     /* of bound_window* */
+    list functions;   /* of window_function*, each once */
+    list calls;       /* of window_call*: which function each call is */
+    lift below;       /* calls and subqueries in their parts */
+} windowing;
+
 typedef struct binder {
     arena *mem;
     const bind_env *env;
@@ -158,6 +180,9 @@ typedef struct binder {
     expr *inherited;          /* of the query being bound: the guard that all its calls have */
     grouping *group;          /* aggregates are allowed and go here */
     const char *no_aggregate; /* why not, where group is NULL */
+    const char *redraws;      /* what would evaluate a select item again, by its name */
+    windowing *windows;       /* window functions are allowed and were bound before */
+    const char *no_window;    /* why not, where windows is NULL; NULL: as no_aggregate says */
     const char *refuse;       /* LLM calls and subqueries are refused here: "CHECK" */
     const output *aliases;    /* select items an unknown name may stand for */
     int naliases;
@@ -198,7 +223,14 @@ void hint_nearest(binder *b, str word, const char *const *candidates, size_t cou
 expr *bind_expr(binder *b, const node *n);
 expr *bind_condition(binder *b, const node *n);
 expr *bind_call(binder *b, const node *n);
-bool node_has_aggregate(const node *n);
+bool node_has_aggregate(const node *n); /* one that groups: without OVER */
+bool window_has_aggregate(const window_spec *w);
+/* Of a call by that many arguments: false with an error. */
+bool aggregate_takes(binder *b, const node *n, agg_kind kind);
+/* Argument, separator and FILTER, as they are without groups. */
+int bind_aggregate_parts(binder *b, const node *n, rel_agg *agg);
+expr *wrong_count(binder *b, const node *n, const function_info *info);
+expr *unknown_function(binder *b, const node *n);
 /* Binds an operand that will stand in the tree `times` times, as in x BETWEEN a AND b. */
 expr *bind_repeated(binder *b, const node *n, int times);
 /* Binds with `more` added to the guard. */
@@ -247,9 +279,18 @@ int group_having(binder *b, grouping *g, const node *having, conjunct_list *out)
 /* Whether the groups are made by x. */
 bool group_has_key(const grouping *g, const expr *x);
 int group_place(binder *b, grouping *g, conjunct_list *having, rel *r, rel **out);
+/* Filters by conditions over the groups; g NULL: over the rows. */
+int group_filter(binder *b, grouping *g, conjunct_list *on, rel **r);
 int group_rewrite(binder *b, grouping *g, lift *above, expr **x);
 /* Forgets the steps that no rewritten expression needs: they stood for a key. */
 void group_prune(lift *above);
+/* bind_window.c, in the order they are called; g: NULL where nothing is grouped. The select list is
+ * bound between the second and the third. */
+int windows_bind(binder *b, query *q, const output *outs, int nouts, windowing *w);
+int windows_qualify(binder *b, query *q, const output *outs, int nouts, windowing *w,
+                    conjunct_list *out);
+int windows_place(binder *b, windowing *w, grouping *g, conjunct_list *qualify, rel **r);
+expr *bind_window_call(binder *b, const node *n); /* the column of a call bound before */
 int bind_limit(binder *b, query *q, int64_t *limit, int64_t *offset);
 /* A select list over the columns of s. */
 int bind_select_list(binder *b, const list *items, const scope *s, output **outs, int *count);

@@ -2,8 +2,8 @@
  * bind_query.c - queries: WITH, set operations, SELECT, ORDER BY, LIMIT; subqueries in
  * expressions.
  *
- *   SELECT:  FROM -> WHERE's filters -> [groups, HAVING] -> steps of the select list -> PROJECT ->
- * DISTINCT -> SORT -> LIMIT
+ *   SELECT:  FROM -> WHERE's filters -> [groups, HAVING] -> [windows, QUALIFY] -> steps of the
+ *            select list -> PROJECT -> DISTINCT -> SORT -> LIMIT
  *
  * Invariant: what bind_query returns has fresh ids for its columns, one a column, in the order
  * written.
@@ -21,20 +21,25 @@ static int nested_query(binder *b, query *q, expr *inherited, rel **out) {
     lift *above = b->lift;
     expr *guard = b->guard, *around = b->inherited;
     grouping *group = b->group;
-    const char *why = b->no_aggregate;
+    windowing *windows = b->windows;
+    const char *why = b->no_aggregate, *why_no_window = b->no_window, *redraws = b->redraws;
     const output *aliases = b->aliases;
     int naliases = b->naliases;
     b->lift = NULL;
     b->guard = b->inherited = inherited;
     b->group = NULL;
-    b->no_aggregate = NULL;
+    b->windows = NULL;
+    b->no_aggregate = b->no_window = b->redraws = NULL;
     b->aliases = NULL;
     int status = bind_query(b, q, out);
     b->lift = above;
     b->guard = guard;
     b->inherited = around;
     b->group = group;
+    b->windows = windows;
     b->no_aggregate = why;
+    b->no_window = why_no_window;
+    b->redraws = redraws;
     b->aliases = aliases;
     b->naliases = naliases;
     if (status)
@@ -420,20 +425,39 @@ static bool is_grouped(const query *q, const output *outs, int nouts) {
     for (int i = 0; i < q->order_by.n; i++)
         if (node_has_aggregate(((order_item *)q->order_by.items[i])->value))
             return true;
-    return false;
+    for (int i = 0; i < q->windows.n; i++)
+        if (window_has_aggregate(((window_def *)q->windows.items[i])->spec))
+            return true;
+    return q->qualify && node_has_aggregate(q->qualify);
+}
+
+/* The select list and ORDER BY, whose windows are bound. */
+static int bind_shown(binder *b, query *q, windowing *w, lift *steps, output *outs, int nouts,
+                      ordering *o) {
+    b->lift = steps;
+    b->windows = w;
+    int status = bind_outputs(b, outs, nouts);
+    b->aliases = outs;
+    b->naliases = nouts;
+    if (!status)
+        status = bind_order(b, q, outs, nouts, o);
+    b->windows = NULL;
+    return status;
 }
 
 static int select_plain(binder *b, query *q, output *outs, int nouts, rel *r, rel **out) {
+    windowing w = {.defs = &q->windows};
+    conjunct_list qualify = {0};
     lift steps = {{0}};
     ordering o = {0};
-    b->lift = &steps;
     b->no_aggregate = "this place";
-    int status = bind_outputs(b, outs, nouts);
-    if (!status) {
-        b->aliases = outs;
-        b->naliases = nouts;
-        status = bind_order(b, q, outs, nouts, &o);
-    }
+    int status = windows_bind(b, q, outs, nouts, &w);
+    if (!status)
+        status = windows_qualify(b, q, outs, nouts, &w, &qualify);
+    if (!status)
+        status = bind_shown(b, q, &w, &steps, outs, nouts, &o);
+    if (!status)
+        status = windows_place(b, &w, NULL, &qualify, &r);
     if (status)
         return status;
     r = lift_place(b, &steps, r);
@@ -443,25 +467,27 @@ static int select_plain(binder *b, query *q, output *outs, int nouts, rel *r, re
 
 static int select_grouped(binder *b, query *q, output *outs, int nouts, rel *r, rel **out) {
     grouping g = {0};
+    windowing w = {.defs = &q->windows};
     lift steps = {{0}};
     ordering o = {0};
+    conjunct_list having = {0}, qualify = {0};
     b->aliases = outs;
     b->naliases = nouts;
     int status = group_keys(b, &g, q, outs, nouts);
-    conjunct_list having = {0};
     b->group = &g;
     if (!status && q->having)
         status = group_having(b, &g, q->having, &having);
-    b->lift = &steps;
-    b->aliases = NULL;
     if (!status)
-        status = bind_outputs(b, outs, nouts);
-    b->aliases = outs;
+        status = windows_bind(b, q, outs, nouts, &w);
     if (!status)
-        status = bind_order(b, q, outs, nouts, &o);
+        status = windows_qualify(b, q, outs, nouts, &w, &qualify);
+    if (!status)
+        status = bind_shown(b, q, &w, &steps, outs, nouts, &o);
     b->group = NULL;
     if (!status)
         status = group_place(b, &g, &having, r, &r);
+    if (!status)
+        status = windows_place(b, &w, &g, &qualify, &r);
     for (int i = 0; i < nouts && !status; i++)
         status = group_rewrite(b, &g, &steps, &outs[i].bound);
     for (int i = 0; i < o.n && !status; i++)

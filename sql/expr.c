@@ -154,3 +154,13 @@ expr *expr_at(expr *x, int pos, int len) {
 bool expr_is_null(const expr *x) {
     return x->kind == EXPR_LITERAL && x->literal.type == TYPE_NULL;
 }
+
+static bool bound_equal(const frame_bound *a, const frame_bound *b) {
+    return a->kind == b->kind && a->offset.type == b->offset.type &&
+           value_compare(a->offset, b->offset) == 0;
+}
+
+bool window_frame_equal(const window_frame *a, const window_frame *b) {
+    return a->unit == b->unit && a->exclude == b->exclude && bound_equal(&a->start, &b->start) &&
+           bound_equal(&a->end, &b->end);
+}

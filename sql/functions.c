@@ -45,31 +45,36 @@ static const function_result results[FUNC_COUNT] = {
 #undef FUNCTION_RESULT
 };
 
-/* Scalars first, in the order of function_id; then aggregates, in the order of agg_kind names
- * below; then the model's. */
+/* Scalars first, in the order of function_id; then window functions, in the order of window_kind;
+ * then aggregates; then the model's. */
 static const function_info infos[] = {
 #define FUNCTION_INFO(id, name, low, high, result, volatile_, signature, help)                     \
-    {name, low, high, volatile_, false, signature, help},
+    {name, low, high, volatile_, FUNCTION_SCALAR, signature, help},
     SQL_FUNCTIONS(FUNCTION_INFO)
 #undef FUNCTION_INFO
-        {"count", 0, 1, false, true, "count(*) | count([DISTINCT] x)",
-         "rows, or values that are not NULL"},
-    {"sum", 1, 1, false, true, "sum([DISTINCT] x)", "the sum; NULL without values"},
-    {"avg", 1, 1, false, true, "avg([DISTINCT] x)", "the mean; NULL without values"},
-    {"min", 1, 1, false, true, "min(x)", "the least value"},
-    {"max", 1, 1, false, true, "max(x)", "the greatest value"},
-    {"group_concat", 1, 2, false, true, "group_concat([DISTINCT] x [, separator])",
+#define WINDOW_INFO(id, name, low, high, signature, help)                                          \
+    {name, low, high, false, FUNCTION_WINDOW, signature, help},
+        SQL_WINDOW_FUNCTIONS(WINDOW_INFO)
+#undef WINDOW_INFO
+            {"count", 0, 1, false, FUNCTION_AGGREGATE, "count(*) | count([DISTINCT] x)",
+             "rows, or values that are not NULL"},
+    {"sum", 1, 1, false, FUNCTION_AGGREGATE, "sum([DISTINCT] x)", "the sum; NULL without values"},
+    {"avg", 1, 1, false, FUNCTION_AGGREGATE, "avg([DISTINCT] x)", "the mean; NULL without values"},
+    {"min", 1, 1, false, FUNCTION_AGGREGATE, "min(x)", "the least value"},
+    {"max", 1, 1, false, FUNCTION_AGGREGATE, "max(x)", "the greatest value"},
+    {"group_concat", 1, 2, false, FUNCTION_AGGREGATE, "group_concat([DISTINCT] x [, separator])",
      "texts joined, by ',' unless said otherwise"},
-    {"string_agg", 1, 2, false, true, "string_agg([DISTINCT] x, separator)",
+    {"string_agg", 1, 2, false, FUNCTION_AGGREGATE, "string_agg([DISTINCT] x, separator)",
      "group_concat by another name"},
-    {"median", 1, 1, false, true, "median([DISTINCT] x)",
+    {"median", 1, 1, false, FUNCTION_AGGREGATE, "median([DISTINCT] x)",
      "the value in the middle; of an even number the mean of two"},
-    {"stddev", 1, 1, false, true, "stddev([DISTINCT] x)",
+    {"stddev", 1, 1, false, FUNCTION_AGGREGATE, "stddev([DISTINCT] x)",
      "the standard deviation of a sample; NULL of fewer than two values"},
-    {"llm", 1, -1, false, false,
+    {"llm", 1, -1, false, FUNCTION_MODEL,
      "LLM(prompt, field [AS name], … [, option => value]) [RETURNS type]",
      "ask the model; options are examples, max_tokens, model, stop, temperature"},
-    {"llm_prob", 1, 1, false, false, "LLM_PROB(LLM(…))", "the probability of a typed answer"},
+    {"llm_prob", 1, 1, false, FUNCTION_MODEL, "LLM_PROB(LLM(…))",
+     "the probability of a typed answer"},
 };
 
 /* Other names by which the field knows them. */
@@ -167,6 +172,19 @@ bool function_find(str name, function_id *out) {
             return true;
         }
     return false;
+}
+
+bool window_find(str name, window_kind *out) {
+    for (int k = 0; k < WINDOW_AGGREGATE; k++)
+        if (str_equal_nocase(name, str_from(infos[FUNC_COUNT + k].name))) {
+            *out = (window_kind)k;
+            return true;
+        }
+    return false;
+}
+
+const function_info *window_of(window_kind kind) {
+    return &infos[FUNC_COUNT + (int)kind];
 }
 
 bool aggregate_find(str name, agg_kind *out) {

@@ -13,6 +13,8 @@ const char *function_parameters(function_id id); /* functions.c says what the le
 function_result function_result_of(function_id id);
 const function_info *function_of(function_id id);
 bool function_find(str name, function_id *out);
+bool window_find(str name, window_kind *out);
+const function_info *window_of(window_kind kind); /* of those that are no aggregate */
 bool aggregate_find(str name, agg_kind *out);
 const char *aggregate_name(agg_kind kind);
 const char *function_nearest(str name);

@@ -1,7 +1,8 @@
 /*
  * grammar.y - the grammar, for lemon. Its actions call the constructors of ast.c and decide nothing themselves.
  *
- * The words listed as fallbacks are keywords only where the grammar wants them, names elsewhere; all others are reserved.
+ * The words listed as fallbacks are keywords only where the grammar wants them, names elsewhere; so are FILTER, OVER,
+ * QUALIFY and WINDOW where parse.c sees that they are not meant; all others are reserved.
  * Leaves to the binder whatever needs a name resolved or a type known.
  */
 %name sql_grammar
@@ -40,9 +41,10 @@ static int end_of(token t) {
 }
 
 %fallback ID
-    ADD ALTER ANALYZE ANSWERS BEGIN CACHE CLEAR COLUMN COMMIT CONFLICT COPY DO END EXPLAIN FILTER FIRST IF INDEX
-    KEY KV LAST MODEL NOTHING NULLS OFFSET PIN RECURSIVE RENAME REPLACE RESET RETURNS ROLLBACK SHOW TO TRANSACTION
-    UNPIN VIEW WARM.
+    ADD ALTER ANALYZE ANSWERS BEGIN CACHE CLEAR COLUMN COMMIT CONFLICT COPY CURRENT DO END EXCLUDE EXPLAIN FILTER
+    FIRST FOLLOWING GROUPS IF INDEX KEY KV LAST MODEL NO NOTHING NULLS OFFSET OTHERS PARTITION PIN PRECEDING
+    RANGE RECURSIVE RENAME REPLACE RESET RETURNS ROLLBACK ROW ROWS SHOW TIES TO TRANSACTION UNBOUNDED UNPIN VIEW
+    WARM.
 
 %nonassoc LOWEST.
 %nonassoc RP.
@@ -477,8 +479,9 @@ body(A) ::= operand(X) UNION ALL operand(Y). [UNION] { A = query_setop(p, SETOP_
 body(A) ::= operand(X) UNION DISTINCT operand(Y). [UNION] { A = query_setop(p, SETOP_UNION, X, Y); }
 body(A) ::= operand(X) EXCEPT operand(Y). { A = query_setop(p, SETOP_EXCEPT, X, Y); }
 body(A) ::= operand(X) INTERSECT operand(Y). { A = query_setop(p, SETOP_INTERSECT, X, Y); }
-body(A) ::= SELECT(S) distinct(D) select_items(I) from_opt(F) where_opt(W) group_opt(G) having_opt(H). {
-    A = query_select(p, S, D, I, F, W, G, H);
+body(A) ::= SELECT(S) distinct(D) select_items(I) from_opt(F) where_opt(W) group_opt(G) having_opt(H) windows_opt(N)
+        qualify_opt(Q). {
+    A = query_windows(p, query_select(p, S, D, I, F, W, G, H), N, Q);
 }
 body(A) ::= VALUES(S) value_rows(R). { A = query_values(p, S, R); }
 
@@ -563,6 +566,53 @@ group_opt(A) ::= . { A = NULL; }
 group_opt(A) ::= GROUP BY expr_list(L). { A = L; }
 having_opt(A) ::= . { A = NULL; }
 having_opt(A) ::= HAVING expr(X). { A = X; }
+
+%type windows_opt {list *}
+%type windows {list *}
+%type window_def {window_def *}
+%type qualify_opt {node *}
+windows_opt(A) ::= . { A = NULL; }
+windows_opt(A) ::= WINDOW windows(L). { A = L; }
+windows(A) ::= window_def(X). { A = list_new(p->mem); list_add(p->mem, A, X); }
+windows(A) ::= windows(A) COMMA window_def(X). { list_add(p->mem, A, X); }
+window_def(A) ::= name(N) AS LP(O) window(W) RP(C). { A = window_def_new(p, N, window_paren(W, O, C)); }
+qualify_opt(A) ::= . { A = NULL; }
+qualify_opt(A) ::= QUALIFY expr(X). { A = X; }
+
+%type window {window_spec *}
+%type window_order {list *}
+%type frame_opt {frame_spec *}
+/* Nothing empty stands before a word that can be a name: it would be taken for one. */
+window(A) ::= frame_opt(F). { A = window_new(p, NULL, NULL, NULL, F); }
+window(A) ::= ORDER BY order_list(O) frame_opt(F). { A = window_new(p, NULL, NULL, O, F); }
+window(A) ::= PARTITION BY expr_list(P) window_order(O) frame_opt(F). { A = window_new(p, NULL, P, O, F); }
+window(A) ::= name(B) frame_opt(F). { A = window_new(p, &B, NULL, NULL, F); }
+window(A) ::= name(B) ORDER BY order_list(O) frame_opt(F). { A = window_new(p, &B, NULL, O, F); }
+window(A) ::= name(B) PARTITION BY expr_list(P) window_order(O) frame_opt(F). { A = window_new(p, &B, P, O, F); }
+window_order(A) ::= . { A = NULL; }
+window_order(A) ::= ORDER BY order_list(L). { A = L; }
+
+%type frame_unit {struct { frame_unit unit; token start; }}
+%type frame_bound {bound_spec *}
+%type exclude_opt {frame_exclude}
+frame_opt(A) ::= . { A = NULL; }
+frame_opt(A) ::= frame_unit(U) frame_bound(X) exclude_opt(E). { A = frame_new(p, U.unit, U.start, X, NULL, E); }
+frame_opt(A) ::= frame_unit(U) BETWEEN frame_bound(X) AND frame_bound(Y) exclude_opt(E). {
+    A = frame_new(p, U.unit, U.start, X, Y, E);
+}
+frame_unit(A) ::= ROWS(T). { A.unit = FRAME_ROWS; A.start = T; }
+frame_unit(A) ::= RANGE(T). { A.unit = FRAME_RANGE; A.start = T; }
+frame_unit(A) ::= GROUPS(T). { A.unit = FRAME_GROUPS; A.start = T; }
+frame_bound(A) ::= UNBOUNDED(S) PRECEDING(E). { A = bound_new(p, BOUND_UNBOUNDED_PRECEDING, NULL, S, E); }
+frame_bound(A) ::= UNBOUNDED(S) FOLLOWING(E). { A = bound_new(p, BOUND_UNBOUNDED_FOLLOWING, NULL, S, E); }
+frame_bound(A) ::= CURRENT(S) ROW(E). { A = bound_new(p, BOUND_CURRENT, NULL, S, E); }
+frame_bound(A) ::= expr(X) PRECEDING(E). { A = bound_new(p, BOUND_PRECEDING, X, E, E); }
+frame_bound(A) ::= expr(X) FOLLOWING(E). { A = bound_new(p, BOUND_FOLLOWING, X, E, E); }
+exclude_opt(A) ::= . { A = EXCLUDE_NO_OTHERS; }
+exclude_opt(A) ::= EXCLUDE NO OTHERS. { A = EXCLUDE_NO_OTHERS; }
+exclude_opt(A) ::= EXCLUDE CURRENT ROW. { A = EXCLUDE_CURRENT_ROW; }
+exclude_opt(A) ::= EXCLUDE GROUP. { A = EXCLUDE_GROUP; }
+exclude_opt(A) ::= EXCLUDE TIES. { A = EXCLUDE_TIES; }
 
 %type order_list {list *}
 %type order_item {order_item *}
@@ -705,8 +755,14 @@ expr(A) ::= expr(X) CAST_TO type_name(N). {
 }
 
 %type call {node *}
-expr(A) ::= call(X). { A = X; }
-expr(A) ::= call(X) FILTER LP WHERE expr(W) RP(C). { A = node_filter(p, X, W, C); }
+%type filtered {node *}
+%type over {window_spec *}
+expr(A) ::= filtered(X). { A = X; }
+expr(A) ::= filtered(X) OVER over(W). { A = node_over(p, X, W); }
+filtered(A) ::= call(X). { A = X; }
+filtered(A) ::= call(X) FILTER LP WHERE expr(W) RP(C). { A = node_filter(p, X, W, C); }
+over(A) ::= name(N). { A = window_named(p, N); }
+over(A) ::= LP(O) window(W) RP(C). { A = window_paren(W, O, C); }
 call(A) ::= name(N) LP RP(C). { A = node_call(p, N, false, NULL, C); }
 call(A) ::= name(N) LP distinct(D) expr_list(L) RP(C). { A = node_call(p, N, D, L, C); }
 call(A) ::= LEFT|RIGHT(N) LP expr_list(L) RP(C). { A = node_call(p, N, false, L, C); }

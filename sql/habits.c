@@ -37,7 +37,7 @@ static const struct {
     {NULL, TK_DISTINCT, NULL, TK_ON, NULL,
      "DISTINCT ON is not offered: GROUP BY the key, with MIN or MAX of the rest"},
     {NULL, TK_BY, NULL, TK_ALL, NULL, "give the columns, or their numbers: BY 1, 2"},
-    {NULL, TK_STAR, NULL, TK_ID, "EXCLUDE", "list the columns that are wanted"},
+    {NULL, TK_STAR, NULL, TK_EXCLUDE, NULL, "list the columns that are wanted"},
     {NULL, TK_GT, NULL, TK_ALL, NULL, "more than all is more than (SELECT MAX(…) …)"},
     {NULL, TK_LT, NULL, TK_ALL, NULL, "less than all is less than (SELECT MIN(…) …)"},
     {NULL, TK_LP, NULL, TK_SELECT, NULL,

@@ -20,10 +20,10 @@ enum { MAX_OPEN_PARENTHESES = AST_MAX_DEPTH };
 /* A word that passed as an alias but was meant as the keyword that goes on: FORM, WEHRE, GRUOP. */
 static const char *clause_nearest(str word) {
     static const char *const clauses[] = {
-        "FROM",    "WHERE",  "GROUP",   "ORDER", "HAVING", "LIMIT",  "JOIN",
-        "LEFT",    "INNER",  "CROSS",   "USING", "UNION",  "EXCEPT", "INTERSECT",
-        "OFFSET",  "VALUES", "ON",      "AND",   "OR",     "SET",    "AS",
-        "RETURNS", "FILTER", "BETWEEN", "LIKE",  "DESC",   "ASC",    "NULLS"};
+        "FROM",  "WHERE", "GROUP", "ORDER", "HAVING", "LIMIT",     "JOIN",   "LEFT",
+        "INNER", "CROSS", "USING", "UNION", "EXCEPT", "INTERSECT", "OFFSET", "VALUES",
+        "ON",    "AND",   "OR",    "SET",   "AS",     "RETURNS",   "FILTER", "BETWEEN",
+        "LIKE",  "DESC",  "ASC",   "NULLS", "OVER",   "WINDOW",    "QUALIFY"};
     return str_nearest(word, clauses, BASE_COUNT(clauses));
 }
 
@@ -111,12 +111,6 @@ void parser_unexpected(parser *p, int code, token at, const int *expected, int n
     if (p->failed)
         return;
     p->failed = true;
-    if (code == TK_LP && p->previous_code == TK_ID &&
-        str_equal_nocase(p->previous.text, STR("over"))) {
-        err_set_at(p->error, ERR_UNSUPPORTED, p->previous.pos, p->previous.len,
-                   "window functions are not offered");
-        return;
-    }
     const char *habit = habit_hint(p, code, at);
     if (habit) {
         err_set_at(p->error, ERR_SYNTAX, at.pos, at.len, "syntax error at \"%.*s\"",
@@ -167,6 +161,57 @@ static bool deep(parser *p, int code, token t, int *open) {
     return false;
 }
 
+/* The code of the next token that is neither blank nor comment; *at goes behind it. */
+static int peek(const parser *p, size_t *at) {
+    for (;;) {
+        size_t length = 0;
+        const char *problem = NULL;
+        int code = sql_lex(p->text, *at, &length, &problem);
+        *at += length;
+        if (code != TK_SPACE && code != TK_COMMENT)
+            return code;
+    }
+}
+
+static bool is_name(int code) {
+    return code == TK_ID || code == TK_STRINGNAME ||
+           (code > 0 && code < TK_SPACE && sql_grammarFallback(code) == TK_ID);
+}
+
+/* What a condition may begin with. */
+static bool begins_value(int code) {
+    static const int codes[] = {TK_NUMBER, TK_STRING, TK_LP,    TK_NOT,     TK_CASE,
+                                TK_CAST,   TK_EXISTS, TK_NULL,  TK_TRUE,    TK_FALSE,
+                                TK_LLM,    TK_LEFT,   TK_RIGHT, TK_VARIABLE};
+    bool found = is_name(code);
+    for (size_t i = 0; i < BASE_COUNT(codes); i++)
+        found = found || codes[i] == code;
+    return found;
+}
+
+/* What a clause may end with. */
+static bool ends_clause(int code) {
+    return is_name(code) || ends_value(code) || code == TK_NULL || code == TK_TRUE ||
+           code == TK_FALSE || code == TK_BLOB || code == TK_VARIABLE;
+}
+
+/* OVER, FILTER, WINDOW and QUALIFY are keywords where what stands around them says so, as in
+ * sqlite3: elsewhere they are names of columns and tables, without AS too. `at` is behind the word.
+ */
+static int as_meant(const parser *p, int code, size_t at) {
+    bool called = p->previous_code == TK_RP;
+    if (code != TK_OVER && code != TK_FILTER && code != TK_WINDOW && code != TK_QUALIFY)
+        return code;
+    int next = peek(p, &at);
+    if (code == TK_QUALIFY)
+        return ends_clause(p->previous_code) && begins_value(next) ? code : TK_ID;
+    if (code == TK_OVER)
+        return called && (next == TK_LP || is_name(next)) ? code : TK_ID;
+    if (code == TK_FILTER)
+        return called && next == TK_LP ? code : TK_ID;
+    return is_name(next) && peek(p, &at) == TK_AS ? code : TK_ID;
+}
+
 static void run(parser *p, void *machine) {
     size_t at = 0;
     int open = 0;
@@ -191,6 +236,7 @@ static void run(parser *p, void *machine) {
         ended = ended || code == TK_SEMI;
         if (deep(p, code, t, &open))
             return;
+        code = as_meant(p, code, at);
         feed(p, machine, code, t);
         if (code == 0)
             return;

@@ -196,6 +196,78 @@ static void print_aggregate(const rel_agg *a, buf *out) {
     }
 }
 
+static bool standard_frame(const window_frame *f) {
+    return f->unit == FRAME_RANGE && f->start.kind == BOUND_UNBOUNDED_PRECEDING &&
+           f->end.kind == BOUND_CURRENT && f->exclude == EXCLUDE_NO_OTHERS;
+}
+
+static void print_bound(const frame_bound *f, buf *out) {
+    static const char *const names[] = {"unbounded preceding", " preceding", "current row",
+                                        " following", "unbounded following"};
+    if (f->kind == BOUND_PRECEDING || f->kind == BOUND_FOLLOWING)
+        value_print(out, f->offset);
+    buf_append_c(out, names[f->kind]);
+}
+
+static void print_frame(const window_frame *f, buf *out) {
+    static const char *const units[] = {"range", "rows", "groups"};
+    static const char *const excludes[] = {"", " exclude current row", " exclude group",
+                                           " exclude ties"};
+    buf_printf(out, "%s between ", units[f->unit]);
+    print_bound(&f->start, out);
+    buf_append_c(out, " and ");
+    print_bound(&f->end, out);
+    buf_append_c(out, excludes[f->exclude]);
+}
+
+void sort_key_print(const sort_key *k, buf *out) {
+    expr_print(k->value, out);
+    buf_append_c(out, k->descending ? " desc" : "");
+    if (k->nulls_first != k->descending)
+        buf_append_c(out, k->nulls_first ? " nulls first" : " nulls last");
+}
+
+static void print_over(const rel_window *w, const sort_key *keys, buf *out) {
+    const char *between = "";
+    buf_append_c(out, " over (");
+    for (int i = 0; i < w->nkeys; i++) {
+        if (i == 0 || i == w->npartition)
+            buf_printf(out, "%s%s", between, i < w->npartition ? "partition by " : "order by ");
+        else
+            buf_append_c(out, ", ");
+        if (i < w->npartition)
+            expr_print(keys[i].value, out);
+        else
+            sort_key_print(&keys[i], out);
+        between = " ";
+    }
+    if (!standard_frame(&w->frame)) {
+        buf_append_c(out, between);
+        print_frame(&w->frame, out);
+    }
+    buf_append_char(out, ')');
+}
+
+void window_print(const rel_window *w, const sort_key *keys, bool spec, buf *out) {
+    bool aggregate = w->kind == WINDOW_AGGREGATE;
+    buf_printf(out, "%s(", aggregate ? aggregate_name(w->agg) : window_of(w->kind)->name);
+    print_list(w->args, w->nargs, NULL, out);
+    buf_append_c(out, aggregate && !w->nargs ? "*)" : ")");
+    if (w->filter) {
+        buf_append_c(out, " filter ");
+        expr_print(w->filter, out);
+    }
+    if (spec)
+        print_over(w, keys, out);
+}
+
+static void print_windows(const rel *r, buf *out) {
+    for (int i = 0; i < r->window.nfunctions; i++) {
+        buf_printf(out, "%s #%d = ", i ? "," : "", r->window.functions[i].id);
+        window_print(&r->window.functions[i], r->window.keys, true, out);
+    }
+}
+
 static void print_values(const rel *r, buf *out) {
     buf_printf(out, " %d row%s", r->values.nrows, r->values.nrows == 1 ? "" : "s");
     for (int i = 0; i < r->values.nrows && i < 3 && r->ncols; i++) {
@@ -319,6 +391,9 @@ static void print_details(const rel *r, buf *out) {
     case REL_NUMBER:
         buf_printf(out, " #%d", r->number.id);
         break;
+    case REL_WINDOW:
+        print_windows(r, out);
+        break;
     case REL_OUTER_RESIDUAL:
         buf_printf(out, " per #%d keep ", r->residual.group_id);
         expr_print(r->residual.predicate, out);
@@ -346,10 +421,10 @@ static bool is_printed(printed *p, const rel *r) {
 }
 
 static void print_tree(const rel *r, int depth, printed *p, buf *out) {
-    static const char *const names[] = {"Values",  "Scan",         "File",  "System", "Filter",
-                                        "Project", "Join",         "Apply", "Group",  "Sort",
-                                        "Limit",   "Distinct",     "SetOp", "LLM",    "Shared",
-                                        "Number",  "OuterResidual"};
+    static const char *const names[] = {"Values",  "Scan",     "File",         "System", "Filter",
+                                        "Project", "Join",     "Apply",        "Group",  "Sort",
+                                        "Limit",   "Distinct", "SetOp",        "LLM",    "Shared",
+                                        "Number",  "Window",   "OuterResidual"};
     for (bool again = false; r && !again; r = r->left) {
         again = is_printed(p, r);
         for (int i = 0; i < depth; i++)

@@ -112,6 +112,19 @@ rel *rel_number(arena *a, rel *left, int id) {
     return r;
 }
 
+rel *rel_windows(arena *a, rel *left, sort_key *keys, int nkeys, rel_window *functions, int n) {
+    rel *r = rel_new(a, REL_WINDOW, left, NULL);
+    r->window.keys = keys;
+    r->window.nkeys = nkeys;
+    r->window.functions = functions;
+    r->window.nfunctions = n;
+    for (int i = 0; i < n; i++) {
+        rel_column out = {functions[i].id, functions[i].type, STR("window"), {NULL, 0}};
+        add_columns(a, r, &out, 1);
+    }
+    return r;
+}
+
 rel *rel_sort(arena *a, rel *left, sort_key *keys, int nkeys) {
     rel *r = rel_new(a, REL_SORT, left, NULL);
     r->sort.keys = keys;
@@ -176,6 +189,18 @@ static void each_group(rel *r, rel_visit *v) {
     }
 }
 
+static void each_window(rel *r, rel_visit *v) {
+    for (int i = 0; i < r->window.nkeys; i++)
+        each(v, &r->window.keys[i].value);
+    for (int i = 0; i < r->window.nfunctions; i++) {
+        rel_window *w = &r->window.functions[i];
+        for (int k = 0; k < w->nargs; k++)
+            each(v, &w->args[k]);
+        each(v, &w->separator);
+        each(v, &w->filter);
+    }
+}
+
 static void each_expr(rel *r, rel_visit *v) {
     switch (r->kind) {
     case REL_VALUES:
@@ -200,6 +225,9 @@ static void each_expr(rel *r, rel_visit *v) {
     case REL_SORT:
         for (int i = 0; i < r->sort.nkeys; i++)
             each(v, &r->sort.keys[i].value);
+        break;
+    case REL_WINDOW:
+        each_window(r, v);
         break;
     case REL_OUTER_RESIDUAL:
         each(v, &r->residual.predicate);
@@ -259,6 +287,7 @@ void rel_settle(rel *r, int at, value_type type) {
     case REL_LIMIT:
     case REL_DISTINCT:
     case REL_LLM:
+    case REL_WINDOW:
         r->cols[at].type = TYPE_NULL; /* the array may be the child's own */
         if (at < r->left->ncols)
             rel_settle(r->left, at, type);

@@ -180,14 +180,45 @@ typedef enum function_id {
         FUNC_COUNT
 } function_id;
 
+/* X(id, name, min args, max args, signature, help): those that need OVER. Aggregates may have it. */
+/* clang-format off */
+#define SQL_WINDOW_FUNCTIONS(X)                                                                                            \
+    X(ROW_NUMBER, "row_number", 0, 0, "row_number() OVER (…)", "1, 2, 3, … in the window's order")                        \
+    X(RANK, "rank", 0, 0, "rank() OVER (…)", "the row's rank; rows of equal order have one, and leave a gap")             \
+    X(DENSE_RANK, "dense_rank", 0, 0, "dense_rank() OVER (…)", "the row's rank, without gaps")                            \
+    X(PERCENT_RANK, "percent_rank", 0, 0, "percent_rank() OVER (…)", "(rank - 1) / (rows - 1): 0 to 1")                   \
+    X(CUME_DIST, "cume_dist", 0, 0, "cume_dist() OVER (…)", "the share of rows that do not come after this one")          \
+    X(NTILE, "ntile", 1, 1, "ntile(n) OVER (…)", "which of n parts, as equal as can be, the row is in")                   \
+    X(LAG, "lag", 1, 3, "lag(x [, rows [, otherwise]]) OVER (…)", "x some rows before (1), or `otherwise` where there is none") \
+    X(LEAD, "lead", 1, 3, "lead(x [, rows [, otherwise]]) OVER (…)", "x some rows after (1), or `otherwise` where there is none") \
+    X(FIRST_VALUE, "first_value", 1, 1, "first_value(x) OVER (…)", "x of the frame's first row")                          \
+    X(LAST_VALUE, "last_value", 1, 1, "last_value(x) OVER (…)", "x of the frame's last row")                              \
+    X(NTH_VALUE, "nth_value", 2, 2, "nth_value(x, n) OVER (…)", "x of the frame's n-th row")
+/* clang-format on */
+
+typedef enum window_kind {
+#define WINDOW_ID(id, name, low, high, signature, help) WINDOW_##id,
+    SQL_WINDOW_FUNCTIONS(WINDOW_ID)
+#undef WINDOW_ID
+        WINDOW_AGGREGATE
+} window_kind;
+
+typedef enum function_class {
+    FUNCTION_SCALAR,
+    FUNCTION_AGGREGATE,
+    FUNCTION_WINDOW,
+    FUNCTION_MODEL
+} function_class;
+
 typedef struct function_info {
     const char *name;
     int min_args, max_args;
-    bool is_volatile, is_aggregate;
+    bool is_volatile;
+    function_class class;
     const char *signature, *help;
 } function_info;
 
-/* Scalars, aggregates and LLM(), LLM_PROB(), for .help and completion. */
+/* Scalars, aggregates, window functions and LLM(), LLM_PROB(), for .help and completion. */
 const function_info *sql_functions(size_t *count);
 /* Reserved and other keywords, upper case, sorted. */
 const char *const *sql_keywords(size_t *count);
@@ -336,6 +367,8 @@ typedef enum rel_kind {
      * columns by position -> new ids, so that each reference has its own */
     REL_SHARED,
     REL_NUMBER, /* left: adds an INTEGER column, 1, 2, … in input order */
+    /* left: adds a column for each window function; rows stay in input order */
+    REL_WINDOW,
     /* left: rows of a LEFT JOIN's candidate pairs, those of one left row
      * consecutive (column group_id); keeps the pairs whose predicate is
      * true, else one with the columns null_ids NULL (LLM calls in ON) */
@@ -395,6 +428,48 @@ typedef struct sort_key {
     expr *value;
     bool descending, nulls_first;
 } sort_key;
+
+typedef enum frame_unit { FRAME_RANGE, FRAME_ROWS, FRAME_GROUPS } frame_unit;
+typedef enum bound_kind {
+    BOUND_UNBOUNDED_PRECEDING,
+    BOUND_PRECEDING,
+    BOUND_CURRENT,
+    BOUND_FOLLOWING,
+    BOUND_UNBOUNDED_FOLLOWING
+} bound_kind;
+typedef enum frame_exclude {
+    EXCLUDE_NO_OTHERS,
+    EXCLUDE_CURRENT_ROW,
+    EXCLUDE_GROUP,
+    EXCLUDE_TIES
+} frame_exclude;
+
+typedef struct frame_bound {
+    bound_kind kind;
+    value offset; /* of PRECEDING, FOLLOWING: INTEGER; for RANGE of the order key's type */
+} frame_bound;
+
+typedef struct window_frame {
+    frame_unit unit;
+    frame_bound start, end;
+    frame_exclude exclude;
+} window_frame;
+
+/* One window function. Its partition is the node's keys 0 … npartition - 1, its order the next ones
+ * up to nkeys: the node's sort serves each whose keys begin it. Rows of equal order are in input
+ * order. */
+typedef struct rel_window {
+    window_kind kind;
+    agg_kind agg; /* of WINDOW_AGGREGATE */
+    int nargs;
+    expr **args;     /* none: count(*) */
+    expr *separator; /* GROUP_CONCAT; constant */
+    expr *filter;    /* of aggregates; NULL: every row */
+    int npartition, nkeys;
+    window_frame frame;
+    int id;
+    value_type type;
+} rel_window;
 
 struct rel {
     rel_kind kind;
@@ -471,6 +546,12 @@ struct rel {
         struct {
             int id;
         } number;
+        struct {
+            int nkeys;
+            sort_key *keys;
+            int nfunctions;
+            rel_window *functions;
+        } window;
         struct {
             int group_id;
             expr *predicate;
@@ -610,6 +691,11 @@ typedef enum token_class {
 /* The token at text[at]: its class and length (>= 1; 0 at the end). Never fails. */
 size_t sql_token(str text, size_t at, token_class *out);
 
+bool window_frame_equal(const window_frame *a, const window_frame *b);
+/* "lag(x, 1) over (partition by a order by b desc rows …)": the function over the keys of its node,
+ * without them where `spec` is false. */
+void window_print(const rel_window *w, const sort_key *keys, bool spec, buf *out);
+void sort_key_print(const sort_key *k, buf *out); /* x desc nulls last, the standard left out */
 /* One line a node, indented: for tests and EXPLAIN (RULES). */
 void rel_print(const rel *r, buf *out);
 

@@ -400,12 +400,125 @@ static void gen_groups(gen *g, const gen_scope *s, gen_scope *groups, buf *keys)
     }
 }
 
+/* ---- windows ---------------------------------------------------------------------------------
+ */
+
+static void gen_key(gen *g, buf *out, const char *between, const gen_column *c) {
+    buf_printf(out, "%s%s%s NULLS %s", between, c->text, chance(g, 40) ? " DESC" : "",
+               chance(g, 50) ? "FIRST" : "LAST");
+}
+
+/* Keys of an order in which rows are equal only where all columns are: then it does not matter
+ * which of them comes first. */
+static void gen_total_order(gen *g, buf *out, const gen_scope *s) {
+    if (s->n == 0)
+        return;
+    gen_key(g, out, " ORDER BY ", &s->cols[pick(g, (uint32_t)s->n)]);
+    for (int i = 0; i < s->n; i++)
+        gen_key(g, out, ", ", &s->cols[i]);
+}
+
+static void gen_bound(gen *g, buf *out, uint32_t kind) {
+    static const char *const kinds[] = {"UNBOUNDED PRECEDING", "PRECEDING", "CURRENT ROW",
+                                        "FOLLOWING", "UNBOUNDED FOLLOWING"};
+    if (kind == 1 || kind == 3)
+        buf_printf(out, "%u ", pick(g, 4));
+    buf_append_c(out, kinds[kind]);
+}
+
+/* offsets: RANGE may have them. */
+static void gen_frame(gen *g, buf *out, bool rows, bool offsets) {
+    static const char *const excludes[] = {
+        "", "", " EXCLUDE NO OTHERS", " EXCLUDE CURRENT ROW", " EXCLUDE GROUP", " EXCLUDE TIES"};
+    static const uint32_t plain[] = {0, 2, 4};
+    uint32_t unit = pick(g, rows ? 3 : 2), start, end;
+    if (chance(g, 30))
+        return;
+    buf_append_c(out, unit == 0 ? " RANGE " : unit == 1 ? " GROUPS " : " ROWS ");
+    bool any = unit > 0 || offsets;
+    start = any ? pick(g, 4) : plain[pick(g, 2)];
+    end = any ? BASE_MAX(start, 1) + pick(g, 5 - BASE_MAX(start, 1)) : plain[1 + pick(g, 2)];
+    if (start < 3 && chance(g, 25)) { /* one bound: the other is the current row */
+        gen_bound(g, out, start);
+    } else {
+        buf_append_c(out, "BETWEEN ");
+        gen_bound(g, out, start);
+        buf_append_c(out, " AND ");
+        gen_bound(g, out, end);
+    }
+    buf_append_c(out, excludes[pick(g, BASE_COUNT(excludes))]);
+}
+
+/* (PARTITION BY … ORDER BY … frame); total: rows count, not only their values. */
+static void gen_over(gen *g, buf *out, const gen_scope *s, bool total) {
+    uint32_t partition = pick(g, 3), order = pick(g, 3);
+    const gen_column *key = column_in(g, s, false, true);
+    bool offsets = !total && key && chance(g, 40);
+    buf_append_c(out, " OVER (");
+    for (uint32_t i = 0; i < partition && s->n; i++)
+        buf_printf(out, "%s%s", i ? ", " : "PARTITION BY ", s->cols[pick(g, (uint32_t)s->n)].text);
+    if (total)
+        gen_total_order(g, out, s);
+    else if (offsets)
+        gen_key(g, out, " ORDER BY ", key);
+    for (uint32_t i = 0; !total && !offsets && i < order && s->n; i++)
+        gen_key(g, out, i ? ", " : " ORDER BY ", &s->cols[pick(g, (uint32_t)s->n)]);
+    gen_frame(g, out, total, offsets);
+    buf_append_char(out, ')');
+}
+
+static void gen_argument(gen *g, buf *out, const gen_scope *s, bool is_text) {
+    gen_value(g, out, s, is_text, chance(g, 15));
+}
+
+/* One function by rows in a select: which of two equal rows comes first, each may say otherwise. */
+static void gen_window(gen *g, buf *out, const gen_scope *s, bool is_text, bool *by_rows) {
+    static const char *const ranks[] = {"rank()", "dense_rank()",
+                                        "CAST(round(percent_rank()%s * 1000) AS INTEGER)",
+                                        "CAST(round(cume_dist()%s * 1000) AS INTEGER)"};
+    static const char *const aggregates[] = {"min", "max", "sum", "count"};
+    static const char *const shifts[] = {"lag(?)",          "lead(?)",        "lag(?, 2, ?)",
+                                         "lead(?, 0, ?)",   "first_value(?)", "last_value(?)",
+                                         "nth_value(?, 2)", "nth_value(?, 3)"};
+    bool total = !*by_rows && chance(g, 50);
+    buf over = {0};
+    gen_over(g, &over, s, total);
+    *by_rows = *by_rows || total;
+    if (total && chance(g, 50)) {
+        for (const char *at = shifts[pick(g, BASE_COUNT(shifts))]; *at; at++)
+            if (*at == '?')
+                gen_argument(g, out, s, is_text);
+            else
+                buf_append_char(out, *at);
+    } else if (!is_text && chance(g, 30)) {
+        uint32_t which = pick(g, BASE_COUNT(ranks));
+        if (total)
+            buf_printf(out, which < 2 ? "row_number()" : "ntile(%u)", which);
+        else
+            buf_printf(out, which < 2 ? "%s" : ranks[which], which < 2 ? ranks[which] : over.p);
+        if (!total && which >= 2)
+            buf_clear(&over);
+    } else {
+        uint32_t which = pick(g, is_text ? 2 : 4);
+        buf_printf(out, "%s(", aggregates[which]);
+        gen_argument(g, out, s, is_text);
+        buf_append_char(out, ')');
+        if (which >= 2 && chance(g, 20)) { /* of min and max sqlite3 3.40 forgets it */
+            buf_append_c(out, " FILTER (WHERE ");
+            gen_condition(g, out, s, 0);
+            buf_append_char(out, ')');
+        }
+    }
+    buf_append_str(out, buf_str(&over));
+    buf_free(&over);
+}
+
 static void gen_select(gen *g, buf *out, const gen_scope *outer, const bool *types, int ntypes,
                        int depth) {
     gen_scope own = {.outer = outer}, groups = {.n = 0};
     const gen_scope *s = &own;
     buf from = {0}, keys = {0};
-    bool is_distinct = chance(g, 15) && !g->exists;
+    bool is_distinct = chance(g, 15) && !g->exists, windowed = chance(g, 20), by_rows = false;
     g->exists = false;
     gen_from(g, &from, &own, depth);
     bool grouped = chance(g, 25), filtered = chance(g, 60);
@@ -416,7 +529,10 @@ static void gen_select(gen *g, buf *out, const gen_scope *outer, const bool *typ
     buf_append_c(out, is_distinct ? "SELECT DISTINCT " : "SELECT ");
     for (int i = 0; i < ntypes; i++) {
         buf_append_c(out, i ? ", " : "");
-        gen_value(g, out, s, types[i], depth);
+        if (windowed && chance(g, 70))
+            gen_window(g, out, s, types[i], &by_rows);
+        else
+            gen_value(g, out, s, types[i], depth);
         buf_printf(out, " AS v%d", i + 1);
     }
     buf_append_str(out, buf_str(&from));

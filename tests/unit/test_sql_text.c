@@ -36,8 +36,11 @@ static void functions_have_signatures(void **state) {
         assert_true(f[i].name[0] && f[i].signature[0] && f[i].help[0]);
         assert_true(f[i].max_args < 0 || f[i].max_args >= f[i].min_args);
         agg_kind kind;
-        assert_true(!f[i].is_aggregate || aggregate_find(str_from(f[i].name), &kind));
-        aggregates += f[i].is_aggregate;
+        window_kind window;
+        bool aggregate = f[i].class == FUNCTION_AGGREGATE;
+        assert_true(!aggregate || aggregate_find(str_from(f[i].name), &kind));
+        assert_true(f[i].class != FUNCTION_WINDOW || window_find(str_from(f[i].name), &window));
+        aggregates += aggregate;
     }
     assert_int_equal(aggregates, 9);
     for (int i = 0; i < FUNC_COUNT; i++)

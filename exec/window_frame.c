@@ -1,0 +1,131 @@
+/*
+ * window_frame.c - which rows a frame has: ROWS, GROUPS, RANGE, and what EXCLUDE leaves out.
+ *
+ * Invariant: offsets are constants and rows are sorted, so both bounds move forward only; a walk
+ * over a partition costs its rows, whatever the frames' size.
+ */
+#include "window_int.h"
+
+/* ---- RANGE with an offset ----------------------------------------------------------------------
+ */
+
+/* In the window's direction: is the key at p before (-1), at (0) or after (1) the key at `at` moved
+ * by the bound's offset? Whole numbers cannot overflow: they are taken apart in 128 bits. */
+static int beside(const window_part *p, int k, int at, const frame_bound *b) {
+    bool minus = (b->kind == BOUND_PRECEDING) != p->descending;
+    int c;
+    if (p->key.type == TYPE_REAL) {
+        double to = minus ? p->key.r[at] - b->offset.r : p->key.r[at] + b->offset.r;
+        c = (p->key.r[k] > to) - (p->key.r[k] < to);
+    } else {
+        __int128 by = b->offset.i, to = p->key.i[at] + (minus ? -by : by);
+        c = (p->key.i[k] > to) - (p->key.i[k] < to);
+    }
+    return p->descending ? -c : c;
+}
+
+/* NULLs are as far from a number as can be, and beside each other. */
+static int range_start(frame_walk *w, int at) {
+    const window_part *p = w->p;
+    if (at < w->low || at >= w->high)
+        return p->first[p->group[at]];
+    w->start = BASE_MAX(w->start, w->low);
+    while (w->start < w->high && beside(p, w->start, at, &w->frame->start) < 0)
+        w->start++;
+    return w->start;
+}
+
+static int range_end(frame_walk *w, int at) {
+    const window_part *p = w->p;
+    if (at < w->low || at >= w->high)
+        return p->first[p->group[at] + 1];
+    w->end = BASE_MAX(w->end, w->low);
+    while (w->end < w->high && beside(p, w->end, at, &w->frame->end) <= 0)
+        w->end++;
+    return w->end;
+}
+
+/* ---- bounds ------------------------------------------------------------------------------------
+ */
+
+/* at moved by the bound's offset, within -1 … most. */
+static int moved(int at, const frame_bound *b, int most) {
+    int by = (int)BASE_MIN(b->offset.i, (int64_t)INT32_MAX);
+    if (b->kind == BOUND_PRECEDING)
+        return by > at ? -1 : at - by;
+    return by > most - at ? most : at + by;
+}
+
+static int frame_start(frame_walk *w, int at) {
+    const window_part *p = w->p;
+    const window_frame *f = w->frame;
+    bool offset = f->start.kind == BOUND_PRECEDING || f->start.kind == BOUND_FOLLOWING;
+    if (f->start.kind == BOUND_UNBOUNDED_PRECEDING)
+        return 0;
+    if (!offset)
+        return f->unit == FRAME_ROWS ? at : p->first[p->group[at]];
+    if (f->unit == FRAME_RANGE)
+        return range_start(w, at);
+    if (f->unit == FRAME_ROWS)
+        return BASE_MAX(0, moved(at, &f->start, p->n));
+    return p->first[BASE_MAX(0, moved(p->group[at], &f->start, p->ngroups))];
+}
+
+static int frame_end(frame_walk *w, int at) {
+    const window_part *p = w->p;
+    const window_frame *f = w->frame;
+    bool offset = f->end.kind == BOUND_PRECEDING || f->end.kind == BOUND_FOLLOWING;
+    if (f->end.kind == BOUND_UNBOUNDED_FOLLOWING)
+        return p->n;
+    if (!offset)
+        return f->unit == FRAME_ROWS ? at + 1 : p->first[p->group[at] + 1];
+    if (f->unit == FRAME_RANGE)
+        return range_end(w, at);
+    if (f->unit == FRAME_ROWS)
+        return BASE_MIN(p->n, moved(at, &f->end, p->n) + 1);
+    return p->first[BASE_MIN(p->ngroups, moved(p->group[at], &f->end, p->ngroups) + 1)];
+}
+
+/* ---- the walk ----------------------------------------------------------------------------------
+ */
+
+frame_walk frame_walk_new(const window_part *p, const window_frame *frame) {
+    frame_walk w = {.p = p, .frame = frame, .high = p->n};
+    bool ranges = frame->start.offset.type != TYPE_NULL || frame->end.offset.type != TYPE_NULL;
+    if (frame->unit != FRAME_RANGE || !ranges)
+        return w;
+    while (w.low < w.high && column_is_null(&p->key, w.low))
+        w.low++;
+    while (w.high > w.low && column_is_null(&p->key, w.high - 1))
+        w.high--;
+    return w;
+}
+
+frame_rows frame_walk_to(frame_walk *w, int at) {
+    const window_part *p = w->p;
+    int start = frame_start(w, at), end = BASE_MAX(start, frame_end(w, at));
+    frame_rows f = {start, end, -1, end, end};
+    if (w->frame->exclude == EXCLUDE_NO_OTHERS)
+        return f;
+    bool alone = w->frame->exclude == EXCLUDE_CURRENT_ROW;
+    int from = alone ? at : p->first[p->group[at]],
+        to = alone ? at + 1 : p->first[p->group[at] + 1];
+    f.skip = BASE_MIN(BASE_MAX(from, start), end);
+    f.resume = BASE_MIN(BASE_MAX(to, f.skip), end);
+    if (w->frame->exclude == EXCLUDE_TIES && at >= start && at < end)
+        f.keep = at;
+    return f;
+}
+
+int frame_nth(const frame_rows *f, int64_t k, bool back) {
+    int before = f->skip - f->start, kept = f->keep >= 0, after = f->end - f->resume;
+    if (back)
+        k = (int64_t)before + kept + after - 1 - k;
+    if (k < 0 || k >= (int64_t)before + kept + after)
+        return -1;
+    if (k < before)
+        return f->start + (int)k;
+    if (kept && k == before)
+        return f->keep;
+    return f->resume + (int)(k - before - kept);
+}
