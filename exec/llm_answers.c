@@ -23,20 +23,22 @@ typedef struct memo_entry {
 struct answer_memo {
     memo_entry *entries;
     uint32_t count, capacity; /* a power of two */
-    arena *mem;
+    arena *table;             /* of the entries alone */
+    arena *mem;               /* of the answers: its maker's */
+    workmem *space;
 };
 
-answer_memo *answer_memo_new(void) {
+answer_memo *answer_memo_new(workmem *space, arena *answers) {
     answer_memo *m = mem_zalloc(sizeof *m);
-    m->mem = arena_new();
+    m->space = space;
+    m->mem = answers;
     return m;
 }
 
 void answer_memo_free(answer_memo *m) {
     if (!m)
         return;
-    arena_free(m->mem);
-    free(m->entries);
+    arena_free(m->table);
     free(m);
 }
 
@@ -53,11 +55,13 @@ llm_answer *answer_memo_find(const answer_memo *m, hash128 key) {
 
 static void memo_grow(answer_memo *m) {
     uint32_t capacity = BASE_MAX(m->capacity * 2, 256u);
-    memo_entry *entries = mem_zalloc(capacity * sizeof *entries);
+    arena *table = arena_new_in(m->space);
+    memo_entry *entries = ARENA_ARRAY(table, memo_entry, capacity);
     for (uint32_t i = 0; i < m->capacity; i++)
         if (m->entries[i].answer)
             *memo_slot(entries, capacity, m->entries[i].key) = m->entries[i];
-    free(m->entries);
+    arena_free(m->table);
+    m->table = table;
     m->entries = entries;
     m->capacity = capacity;
 }

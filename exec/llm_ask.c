@@ -101,7 +101,8 @@ static bool find_known(op *o, use_run *u, uint32_t input, llm_span **spans, int 
     llm_state *s = o->state;
     plan_actual *actual = &s->stages[u->stage].actual;
     llm_answer *own, stored;
-    bool known = look_up(o, u, input, spans, nspans, id, o->mem, &own, &stored);
+    arena_reset(s->scratch); /* of a stored answer's text, until it is kept */
+    bool known = look_up(o, u, input, spans, nspans, id, s->scratch, &own, &stored);
     if (!own && o->ctx->settings->dedup) {
         u->answers[input] = answer_memo_expect(o->ctx->llm->memo);
         answer_memo_link(o->ctx->llm->memo, id->key, u->answers[input]);
@@ -157,8 +158,17 @@ typedef struct submission {
     llm_span **spans;
     bool *named; /* of the spans: values that the question names */
     answer_id id;
-    bool keep; /* stages still to come ask about the same data */
+    bool keep;                   /* stages still to come ask about the same data */
+    size_t queued, queued_bytes; /* that the engine holds until they are answered */
 } submission;
+
+/* What it holds of a prompt beside its tokens: the request, its lists, a node of the tree. And how
+ * many prompts it sees at least, however little memory there is. */
+enum { QUEUED_BYTES = 1024, QUEUED_LEAST = 512 };
+
+static bool queue_is_full(const op *o, const submission *sub) {
+    return sub->queued >= QUEUED_LEAST && sub->queued_bytes > (size_t)o->ctx->settings->work_memory;
+}
 
 /* Whether calls of stages still to come ask about the same data: its KV is kept for them. */
 static bool asked_again(const llm_state *s, const use_run *u, uint32_t done) {
@@ -178,7 +188,16 @@ static void named_values(const prompt *p, llm_span *const *spans, int nspans, bo
     }
 }
 
-static int submit_input(op *o, int use, uint32_t input, const submission *sub, int nspans, err *e) {
+static size_t spans_bytes(llm_span *const *spans, int nspans) {
+    size_t count, bytes = QUEUED_BYTES;
+    for (int i = 0; i < nspans; i++) {
+        llm_span_tokens(spans[i], &count);
+        bytes += count * sizeof(llm_token);
+    }
+    return bytes;
+}
+
+static int submit_input(op *o, int use, uint32_t input, submission *sub, int nspans, err *e) {
     llm_state *s = o->state;
     use_run *u = &s->uses[use];
     const settings *set = o->ctx->settings;
@@ -199,6 +218,8 @@ static int submit_input(op *o, int use, uint32_t input, const submission *sub, i
     int status = llm_submit(sub->session, &request, e);
     if (status == 0) {
         o->ctx->summary.head_tokens += u->prompt->head_tokens;
+        sub->queued++;
+        sub->queued_bytes += spans_bytes(sub->spans, nspans);
         return 0;
     }
     if (set->llm_on_error == ON_ERROR_NULL && status != ERR_CANCELLED) {
@@ -238,12 +259,13 @@ static int want_inputs(op *o, use_run *u, const int64_t *rows, int64_t count, er
     llm_state *s = o->state;
     plan_actual *actual = &s->stages[u->stage].actual;
     int64_t asking = count;
-    int64_t *guarded = NULL;
+    arena *mem = NULL;
     int status = 0;
     if (o->ctx->llm->sample > 0 && (u->late_guard || !llm_sample_wants(o->ctx, u->use)))
         return 0;
     if (u->late_guard) {
-        guarded = mem_alloc(sizeof *guarded * (size_t)BASE_MAX(count, 1));
+        mem = arena_new_in(o->ctx->space);
+        int64_t *guarded = arena_alloc(mem, sizeof *guarded * (size_t)BASE_MAX(count, 1));
         status = llm_rows_where(o, u->use->guard, rows, count, guarded, &asking, e);
         for (int64_t i = 0; i < asking && status == 0; i++)
             u->guarded[guarded[i]] = 1;
@@ -259,7 +281,7 @@ static int want_inputs(op *o, use_run *u, const int64_t *rows, int64_t count, er
         actual->distinct_inputs += !again;
         u->state[input] |= INPUT_WANTED | INPUT_COUNTED;
     }
-    free(guarded);
+    arena_free(mem);
     return status;
 }
 
@@ -272,10 +294,10 @@ static int by_rank(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-/* The inputs of these rows, each once, as the solver orders them. Malloc'ed. */
+/* The inputs of these rows, each once, as the solver orders them. */
 static placed_input *inputs_in_order(const use_run *u, const int64_t *rows, int64_t count,
-                                     size_t *n) {
-    placed_input *list = mem_alloc(sizeof *list * (size_t)BASE_MAX(count, 1));
+                                     arena *mem, size_t *n) {
+    placed_input *list = arena_alloc(mem, sizeof *list * (size_t)BASE_MAX(count, 1));
     size_t k = 0, distinct = 0;
     for (int64_t i = 0; i < count; i++) {
         uint32_t input = u->in->of_row[rows[i]];
@@ -303,34 +325,6 @@ static bool went_along(const llm_state *s, int use) {
         if (goes_along(s, i, use))
             return true;
     return false;
-}
-
-/* Queues the inputs of these rows that have no answer yet, for a use and those that go along. */
-static int submit_use(op *o, int use, uint32_t done, const int64_t *rows, int64_t count, err *e) {
-    llm_state *s = o->state;
-    use_run *u = &s->uses[use];
-    size_t n;
-    submission sub = {.keep = asked_again(s, u, done)};
-    int end = s->stages[u->stage].first_use + s->stages[u->stage].nuses;
-    int status = runtime_session(o->ctx->llm, u->engine, &sub.session, e);
-    for (int i = use; i < end && status == 0; i++)
-        if (goes_along(s, use, i))
-            status = want_inputs(o, &s->uses[i], rows, count, e);
-    placed_input *list = inputs_in_order(u, rows, count, &n);
-    sub.spans = mem_alloc(sizeof *sub.spans * (size_t)prompt_max_spans(u->prompt));
-    sub.named = mem_alloc(sizeof *sub.named * (size_t)prompt_max_spans(u->prompt));
-    for (size_t k = 0; k < n && status == 0; k++)
-        for (int i = use; i < end && status == 0; i++)
-            if (goes_along(s, use, i) && (s->uses[i].state[list[k].input] & INPUT_WANTED))
-                status = ask_input(o, i, list[k].input, &sub, e);
-    for (int i = use; i < end; i++)
-        for (size_t k = 0; k < n && goes_along(s, use, i); k++)
-            s->uses[i].state[list[k].input] &= (uint8_t)~INPUT_WANTED;
-    buf_free(&sub.id.identity);
-    free(sub.spans);
-    free(sub.named);
-    free(list);
-    return status;
 }
 
 /* ---- answers --------------------------------------------------------------------------------- */
@@ -563,11 +557,49 @@ static int run_session(op *o, double *started, err *e) {
             take_event(o, &events[i]);
         llm_publish(o, "model");
         if (status == 0)
+            status = arena_full_error(o->ctx->llm->kept, e);
+        if (status == 0)
             status = check_caps(o, e);
         if (status == 0)
             status = count_baselines(o, e);
     }
     return status;
+}
+
+/* ---- submitting ------------------------------------------------------------------------------ */
+
+/* Queues the inputs of these rows that have no answer yet, for a use and those that go along. More
+ * of them than memory has room for are answered meanwhile. */
+static int submit_use(op *o, int use, uint32_t done, const int64_t *rows, int64_t count,
+                      double *started, err *e) {
+    llm_state *s = o->state;
+    use_run *u = &s->uses[use];
+    size_t n;
+    arena *mem = arena_new_in(o->ctx->space);
+    submission sub = {.keep = asked_again(s, u, done)};
+    int end = s->stages[u->stage].first_use + s->stages[u->stage].nuses;
+    int status = runtime_session(o->ctx->llm, u->engine, &sub.session, e);
+    for (int i = use; i < end && status == 0; i++)
+        if (goes_along(s, use, i))
+            status = want_inputs(o, &s->uses[i], rows, count, e);
+    placed_input *list = inputs_in_order(u, rows, count, mem, &n);
+    sub.spans = ARENA_ARRAY(mem, llm_span *, prompt_max_spans(u->prompt));
+    sub.named = ARENA_ARRAY(mem, bool, prompt_max_spans(u->prompt));
+    for (size_t k = 0; k < n && status == 0; k++) {
+        for (int i = use; i < end && status == 0; i++)
+            if (goes_along(s, use, i) && (s->uses[i].state[list[k].input] & INPUT_WANTED))
+                status = ask_input(o, i, list[k].input, &sub, e);
+        if (status == 0 && queue_is_full(o, &sub)) {
+            status = run_session(o, started, e);
+            sub.queued = sub.queued_bytes = 0;
+        }
+    }
+    for (int i = use; i < end; i++)
+        for (size_t k = 0; k < n && goes_along(s, use, i); k++)
+            s->uses[i].state[list[k].input] &= (uint8_t)~INPUT_WANTED;
+    buf_free(&sub.id.identity);
+    arena_free(mem);
+    return status ? status : arena_full_error(o->ctx->llm->kept, e);
 }
 
 /* What the model did between two looks at it was this stage's: others wait meanwhile. */
@@ -591,7 +623,7 @@ static int ask_engine(op *o, int first, uint32_t done, const int64_t *rows, int6
         status = 0;
     for (int i = first; i < end && status == 0; i++)
         if (s->uses[i].engine == s->uses[first].engine && !went_along(s, i))
-            status = submit_use(o, i, done, rows, count, e);
+            status = submit_use(o, i, done, rows, count, started, e);
     return status ? status : run_session(o, started, e);
 }
 

@@ -21,13 +21,11 @@
 
 /* ---- inputs (llm_inputs.c) ------------------------------------------------------------------- */
 
-/* The distinct texts of one field; ids are ranks in bytewise order once inputs_finish has run. */
+/* The distinct texts of one field; ids are ranks in bytewise order. */
 typedef struct field_values {
-    uint32_t count, capacity;
-    str *text;
-    uint64_t *hash;
-    uint32_t *slots; /* open addressing, id + 1; 0 is free */
-    uint32_t nslots;
+    uint32_t count;
+    str *text;    /* in the rows, or in llm_runtime.kept: both may be on disk */
+    hash128 *key; /* of the text */
 } field_values;
 
 enum { NO_INPUT = UINT32_MAX };
@@ -36,24 +34,20 @@ enum { NO_INPUT = UINT32_MAX };
  * id of field f's text in input i, or PSM_ABSENT. */
 typedef struct llm_inputs {
     int nfields;
-    uint32_t count, capacity;
+    uint32_t count;
     field_values *fields; /* nfields */
-    uint32_t **value;     /* nfields arrays of `capacity` */
-    uint64_t *hash;       /* per input */
-    uint32_t *slots;
-    uint32_t nslots;
+    uint32_t **value;     /* nfields arrays of `count` */
     /* [rows] the input of each row, or NO_INPUT: its answer is NULL without a call */
     uint32_t *of_row;
     int64_t rows, needed_rows;
-    arena *mem;
 } llm_inputs;
 
-/* Reads the use's fields from every row; with `dedup` equal
- * inputs become one. Texts are copied. Lives in `mem`. */
+/* Reads the use's fields from every row; with `dedup` equal inputs become one.
+ * Lives in `mem`; its texts as long as the rows and ctx->llm. */
 int inputs_gather(exec_ctx *ctx, const plan_llm_use *use, const rowset *rows, bool dedup,
                   arena *mem, llm_inputs **out, err *e);
-/* The 128-bit identity of an input within its call:
- * number of the call, then (field, text) pairs. */
+/* The 128-bit identity of an input within its statement:
+ * number of the call, then (field, text's hash) pairs. */
 hash128 inputs_key(const llm_inputs *in, const llm_call *call, uint32_t input);
 
 /* ---- prompts (prompt.c) ---------------------------------------------------------------------- */
@@ -73,6 +67,7 @@ typedef struct prompt {
     llm_span **names;   /* nfields: "review:" */
     llm_span ***values; /* [field][value id]: " text\n" */
     uint32_t *nvalues;
+    bool borrows; /* names and values are of another prompt, which outlives this one */
     size_t head_tokens;
     llm_guide *guide; /* NULL: free text */
     arena *mem;
@@ -87,13 +82,14 @@ typedef struct prompt_example {
 typedef struct prompt_spec {
     const llm_call *call;
     llm_engine *engine;
-    const settings *settings;
+    const exec_ctx *ctx;
     bool data_first;
     /* of the same fields over the same inputs: its tokens are taken over; or NULL */
     const prompt *like;
 } prompt_spec;
 
-/* Tokenizes head and values. ERR_MODEL when the answer type cannot be constrained. */
+/* Tokenizes head and values, these into ctx->llm->kept. ERR_MODEL when the answer type cannot be
+ * constrained, ERR_FULL. */
 int prompt_new(const prompt_spec *spec, const llm_inputs *in, prompt **out, err *e);
 void prompt_free(prompt *p); /* NULL is fine */
 /* Changes what stands first; before prompt_close_head. */
@@ -164,7 +160,7 @@ typedef struct llm_answer {
 /* The statement's answers, which live as long as the memo; several keys may lead to one: a call's
  * fields (inputs_key), and the prompt they came to (answer_identify). */
 typedef struct answer_memo answer_memo;
-answer_memo *answer_memo_new(void);
+answer_memo *answer_memo_new(workmem *space, arena *answers);
 void answer_memo_free(answer_memo *m);
 llm_answer *answer_memo_find(const answer_memo *m, hash128 key); /* NULL: none */
 /* An answer that waits, to which no key leads yet. */
@@ -254,6 +250,8 @@ struct llm_runtime {
     double watched_s;       /* when details were last collected (watch.c) */
     uint64_t stored_tokens; /* of prompts whose answers were stored */
     arena *mem;
+    /* Spills: the spans of values, texts that are no cells as they stand, and answers. */
+    arena *kept;
 };
 
 double clock_seconds(void); /* monotonic */

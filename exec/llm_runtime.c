@@ -24,7 +24,8 @@ llm_runtime *llm_runtime_new(exec_ctx *ctx) {
     int n = ctx->stmt->ncalls;
     r->ctx = ctx;
     r->mem = arena_new();
-    r->memo = answer_memo_new();
+    r->kept = arena_new_spilling((size_t)ctx->settings->work_memory, ctx->space);
+    r->memo = answer_memo_new(ctx->space, r->kept);
     r->engines = ARENA_ARRAY(r->mem, llm_engine *, n + 1);
     r->nengines = n;
     r->examples = ARENA_ARRAY(r->mem, prompt_example *, n + 1);
@@ -46,6 +47,7 @@ void llm_runtime_free(llm_runtime *r) {
     llm_session_free(r->session);
     kv_link_close(&r->kv);
     answer_memo_free(r->memo);
+    arena_free(r->kept);
     arena_free(r->mem);
     free(r);
 }

@@ -66,7 +66,7 @@ int llm_waves_prepare(op *o, err *e) {
     int status = 0;
     if (top->llm.each == 0)
         return 0;
-    s->group_of = ARENA_ARRAY(o->mem, uint32_t, rowset_rows(s->rows) + 1);
+    s->group_of = ARENA_ARRAY(s->mem, uint32_t, rowset_rows(s->rows) + 1);
     s->ngroups = 1;
     if (top->llm.nby > 0) {
         value_type *types = ARENA_ARRAY(o->mem, value_type, top->llm.nby);
@@ -76,7 +76,7 @@ int llm_waves_prepare(op *o, err *e) {
         status = find_groups(o, table, e);
         hash_table_free(table);
     }
-    s->passed = ARENA_ARRAY(o->mem, int64_t, s->ngroups + 1);
+    s->passed = ARENA_ARRAY(s->mem, int64_t, s->ngroups + 1);
     return status;
 }
 
@@ -154,7 +154,8 @@ int llm_run_wave(op *o, err *e) {
     int64_t n = rowset_rows(s->rows), at = s->decided_rows, count = 0;
     uint32_t done = 0;
     s->wave = BASE_MIN(wave_rows(o), n - at);
-    int64_t *rows = mem_alloc(sizeof *rows * (size_t)BASE_MAX(s->wave, 1));
+    arena *mem = arena_new_in(o->ctx->space);
+    int64_t *rows = arena_alloc(mem, sizeof *rows * (size_t)BASE_MAX(s->wave, 1));
     for (; at < n && count < s->wave; at++)
         if (has_enough(o, at))
             s->dropped[at] = 1;
@@ -163,7 +164,7 @@ int llm_run_wave(op *o, err *e) {
     s->asked_rows += count;
     int status = llm_run_stages(o, &done, false, rows, &count, e);
     keep_first(o, rows, count);
-    free(rows);
+    arena_free(mem);
     s->decided_rows = at;
     return status;
 }
@@ -194,9 +195,10 @@ int llm_run_rounds(op *o, err *e) {
     llm_state *s = o->state;
     int64_t n = rowset_rows(s->rows), left = n, count;
     int64_t take = BASE_MAX(top_of(o)->llm.each, FIRST_WAVE / BASE_MAX((int64_t)s->ngroups, 1));
-    int64_t *waiting = mem_alloc(sizeof *waiting * (size_t)BASE_MAX(n, 1)),
-            *rows = mem_alloc(sizeof *rows * (size_t)BASE_MAX(n, 1)),
-            *chosen = mem_alloc(sizeof *chosen * BASE_MAX(s->ngroups, 1u));
+    arena *mem = arena_new_in(o->ctx->space);
+    int64_t *waiting = arena_alloc(mem, sizeof *waiting * (size_t)BASE_MAX(n, 1)),
+            *rows = arena_alloc(mem, sizeof *rows * (size_t)BASE_MAX(n, 1)),
+            *chosen = arena_alloc(mem, sizeof *chosen * BASE_MAX(s->ngroups, 1u));
     int status = 0;
     for (int64_t r = 0; r < n; r++)
         waiting[r] = r;
@@ -208,9 +210,7 @@ int llm_run_rounds(op *o, err *e) {
         s->decided_rows += asked;
         take = BASE_MIN(2 * take, n);
     }
-    free(waiting);
-    free(rows);
-    free(chosen);
+    arena_free(mem);
     s->decided_rows = n;
     return status;
 }

@@ -31,6 +31,9 @@ typedef struct rowset_state {
     int at;
 } rowset_state;
 
+/* The rows of an operator whose subtree was read ahead, which last as long as the plan; else NULL. */
+const rowset *op_rows_ready(const op *o);
+
 /* A scan that is `keyed`, before its first row is asked for: looks up the rows of these keys
  * (columns as many as its bounds; NULLs match nothing), any number of times; then op_scan_found. */
 int op_scan_keys(op *o, const column *keys, int rows, err *e);

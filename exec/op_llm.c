@@ -30,10 +30,14 @@ static psm_strategy strategy_of(const settings *s) {
     return strategies[s->psm];
 }
 
+static arena *mem_of(op *o) {
+    return ((llm_state *)o->state)->mem;
+}
+
 static int solve_order(op *o, use_run *u, err *e) {
     double started = clock_seconds();
-    int status =
-        order_solve(o->ctx, u->prompt, u->in, strategy_of(o->ctx->settings), o->mem, &u->order, e);
+    int status = order_solve(o->ctx, u->prompt, u->in, strategy_of(o->ctx->settings), mem_of(o),
+                             &u->order, e);
     o->ctx->summary.solve_seconds += clock_seconds() - started;
     return status;
 }
@@ -67,11 +71,11 @@ static const plan_llm_use *unguarded(op *o, const use_run *u) {
 
 /* What a use keeps by input and by row. */
 static void make_room(op *o, use_run *u) {
-    u->answers = ARENA_ARRAY(o->mem, llm_answer *, u->in->count + 1);
-    u->state = ARENA_ARRAY(o->mem, uint8_t, u->in->count + 1);
-    u->rank = ARENA_ARRAY(o->mem, uint32_t, u->in->count + 1);
+    u->answers = ARENA_ARRAY(mem_of(o), llm_answer *, u->in->count + 1);
+    u->state = ARENA_ARRAY(mem_of(o), uint8_t, u->in->count + 1);
+    u->rank = ARENA_ARRAY(mem_of(o), uint32_t, u->in->count + 1);
     if (u->late_guard)
-        u->guarded = ARENA_ARRAY(o->mem, uint8_t, u->in->rows + 1);
+        u->guarded = ARENA_ARRAY(mem_of(o), uint8_t, u->in->rows + 1);
 }
 
 static void rank_inputs(use_run *u) {
@@ -87,12 +91,12 @@ static int prepare_use(op *o, use_run *u, err *e) {
     u->in = u->leader->in;
     if (status == 0 && leads)
         status = inputs_gather(ctx, unguarded(o, u), ((llm_state *)o->state)->rows,
-                               ctx->settings->dedup, o->mem, &u->in, e);
+                               ctx->settings->dedup, mem_of(o), &u->in, e);
     if (status)
         return status;
     prompt_spec spec = {.call = u->use->call,
                         .engine = u->engine,
-                        .settings = ctx->settings,
+                        .ctx = ctx,
                         .data_first = data_first_wanted(ctx->settings),
                         .like = leads ? NULL : u->leader->prompt};
     status = prompt_new(&spec, u->in, &u->prompt, e);
@@ -115,16 +119,20 @@ static int lay_out_group(op *o, use_run *leader, err *e) {
     llm_inputs *distinct = leader->in;
     bool data_first = data_first_wanted(o->ctx->settings);
     int count = 0, status = 0;
+    arena *mem = NULL;
     for (int i = 0; i < s->nuses; i++)
         if (s->uses[i].leader == leader)
             calls[count++] = (layout_call){s->uses[i].prompt, s->uses[i].use->asked_share};
     if (count < 2 || o->ctx->settings->llm_layout == LAYOUT_INSTRUCTION_FIRST)
         return 0;
     /* whether rows are asked apart must not change what they are asked */
-    if (!data_first && !o->ctx->settings->dedup)
-        status = inputs_gather(o->ctx, unguarded(o, leader), s->rows, true, o->mem, &distinct, e);
+    if (!data_first && !o->ctx->settings->dedup) {
+        mem = arena_new_in(o->ctx->space);
+        status = inputs_gather(o->ctx, unguarded(o, leader), s->rows, true, mem, &distinct, e);
+    }
     if (status == 0 && !data_first)
         status = layout_choose(calls, count, distinct, &data_first, e);
+    arena_free(mem);
     for (int i = 0; i < s->nuses && status == 0 && data_first; i++) {
         use_run *u = &s->uses[i];
         if (u->leader != leader)
@@ -186,14 +194,22 @@ static int prepare_uses(op *o, err *e) {
     return status;
 }
 
+/* The base's rows: those that were read ahead stay where they are. */
+static int read_rows(op *o, err *e) {
+    llm_state *s = o->state;
+    s->rows = op_rows_ready(o->left);
+    if (!s->rows)
+        s->rows = s->own_rows = rowset_new(o->ctx, s->base->types, s->base->ncols);
+    llm_publish(o, "reading");
+    return s->own_rows ? rowset_drain(s->own_rows, o->left, e) : 0;
+}
+
 static int prepare(op *o, err *e) {
     llm_state *s = o->state;
     s->started_s = clock_seconds();
-    s->rows = rowset_new(o->ctx, s->base->types, s->base->ncols);
-    llm_publish(o, "reading");
-    int status = rowset_drain(s->rows, o->left, e);
+    int status = read_rows(o, e);
     llm_publish(o, "ordering");
-    s->dropped = ARENA_ARRAY(o->mem, uint8_t, rowset_rows(s->rows) + 1);
+    s->dropped = ARENA_ARRAY(s->mem, uint8_t, rowset_rows(s->rows) + 1);
     if (status == 0)
         status = llm_waves_prepare(o, e);
     if (status == 0)
@@ -225,7 +241,8 @@ static int run_stage(op *o, int stage, uint32_t done, int64_t *rows, int64_t *co
     if (counted)
         o->ctx->rows_out[t->node->number] += t->node == o->node ? 0 : (uint64_t)before;
     for (int i = 0; i < t->nfilters && status == 0; i++) {
-        int64_t *passed = mem_alloc(sizeof *passed * (size_t)BASE_MAX(*count, 1));
+        arena *mem = arena_new_in(o->ctx->space);
+        int64_t *passed = arena_alloc(mem, sizeof *passed * (size_t)BASE_MAX(*count, 1));
         status = llm_rows_where(o, t->filters[i]->filter.predicate, rows, *count, passed, &kept, e);
         for (int64_t r = 0, k = 0; r < *count && status == 0; r++)
             if (k < kept && passed[k] == rows[r])
@@ -239,7 +256,7 @@ static int run_stage(op *o, int stage, uint32_t done, int64_t *rows, int64_t *co
             if (counted && t->filters[i] != o->node)
                 o->ctx->rows_out[t->filters[i]->number] += (uint64_t)kept;
         }
-        free(passed);
+        arena_free(mem);
     }
     t->rows_kept += *count;
     return status;
@@ -287,9 +304,10 @@ static int rows_kept_at_once(op *o, const use_run *u, int64_t *rows, err *e) {
 }
 
 /* All rows as the solver orders those of this use, rows that it does not ask about first. */
-static int64_t *rows_in_order(const llm_state *s, const use_run *u) {
-    int64_t n = rowset_rows(s->rows), *rows = mem_alloc(sizeof *rows * (size_t)BASE_MAX(n, 1));
-    int64_t *at = mem_zalloc(sizeof *at * ((size_t)u->in->count + 2));
+static int64_t *rows_in_order(const llm_state *s, const use_run *u, arena *mem) {
+    int64_t n = rowset_rows(s->rows),
+            *rows = arena_alloc(mem, sizeof *rows * (size_t)BASE_MAX(n, 1));
+    int64_t *at = ARENA_ARRAY(mem, int64_t, (size_t)u->in->count + 2);
     for (int64_t r = 0; r < n; r++) {
         uint32_t input = u->in->of_row[r];
         at[input == NO_INPUT ? 1 : u->rank[input] + 2]++;
@@ -300,7 +318,6 @@ static int64_t *rows_in_order(const llm_state *s, const use_run *u) {
         uint32_t input = u->in->of_row[r];
         rows[at[input == NO_INPUT ? 0 : u->rank[input] + 1]++] = r;
     }
-    free(at);
     return rows;
 }
 
@@ -310,8 +327,9 @@ static int ascending(const void *a, const void *b) {
 }
 
 /* Every step-th row that was not dropped, ascending. */
-static int64_t *rows_left(const llm_state *s, int64_t step, int64_t *count) {
-    int64_t n = rowset_rows(s->rows), *rows = mem_alloc(sizeof *rows * (size_t)BASE_MAX(n, 1));
+static int64_t *rows_left(const llm_state *s, int64_t step, arena *mem, int64_t *count) {
+    int64_t n = rowset_rows(s->rows),
+            *rows = arena_alloc(mem, sizeof *rows * (size_t)BASE_MAX(n, 1));
     *count = 0;
     for (int64_t r = 0; r < n; r += step)
         if (!s->dropped[r])
@@ -324,7 +342,8 @@ static int64_t *rows_left(const llm_state *s, int64_t step, int64_t *count) {
 static int run_chunks(op *o, const use_run *by, int64_t first, int64_t most, bool deciding,
                       uint32_t *done, err *e) {
     llm_state *s = o->state;
-    int64_t n = rowset_rows(s->rows), size = first, *rows = rows_in_order(s, by);
+    arena *mem = arena_new_in(o->ctx->space);
+    int64_t n = rowset_rows(s->rows), size = first, *rows = rows_in_order(s, by, mem);
     int status = 0;
     for (int64_t from = 0; from < n && status == 0; from += size, size = BASE_MIN(2 * size, most)) {
         size = BASE_MIN(BASE_MIN(size, most), n - from);
@@ -334,7 +353,7 @@ static int run_chunks(op *o, const use_run *by, int64_t first, int64_t most, boo
         status = llm_run_stages(o, done, deciding, rows + from, &count, e);
         s->decided_rows += size;
     }
-    free(rows);
+    arena_free(mem);
     return status;
 }
 
@@ -361,10 +380,11 @@ static int run_all(op *o, err *e) {
         status = run_chunks(o, kept, looks ? BASE_MIN(chunk, most) : most, most, false, &done, e);
     else if (status == 0 && looks)
         status = run_chunks(o, &s->uses[0], chunk, n, true, &done, e);
-    int64_t *rows = rows_left(s, 1, &count);
+    arena *mem = arena_new_in(o->ctx->space);
+    int64_t *rows = rows_left(s, 1, mem, &count);
     if (status == 0)
         status = llm_run_stages(o, &done, false, rows, &count, e);
-    free(rows);
+    arena_free(mem);
     s->decided_rows = n;
     return status;
 }
@@ -385,11 +405,12 @@ static int count_all(op *o, err *e) {
 static int run_sample(op *o, err *e) {
     llm_state *s = o->state;
     int64_t n = rowset_rows(s->rows), count;
-    int64_t *rows = rows_left(s, BASE_MAX(1, n / o->ctx->llm->sample), &count);
+    arena *mem = arena_new_in(o->ctx->space);
+    int64_t *rows = rows_left(s, BASE_MAX(1, n / o->ctx->llm->sample), mem, &count);
     int status = 0;
     for (int i = 0; i < s->nstages && status == 0; i++)
         status = llm_ask_stage(o, i, (1u << i) - 1, rows, count, e);
-    free(rows);
+    arena_free(mem);
     s->decided_rows = n;
     return status;
 }
@@ -432,6 +453,7 @@ static int llm_open(op *o, err *e) {
     llm_state *s = o->state;
     (void)e;
     s->scratch = arena_new();
+    s->mem = arena_new_in(o->ctx->space);
     llm_stages_open(o);
     return 0;
 }
@@ -485,8 +507,9 @@ static void llm_close(op *o) {
         cache_flush(llm_answers_cache(o->ctx));
     for (int i = 0; i < s->nuses; i++)
         prompt_free(s->uses[i].prompt);
-    rowset_free(s->rows);
+    rowset_free(s->own_rows);
     arena_free(s->scratch);
+    arena_free(s->mem);
 }
 
 const op_class op_llm = {.name = "LLM",

@@ -61,7 +61,9 @@ typedef struct llm_state {
     const plan_node *base;
     use_run *uses;
     int nuses;
-    rowset *rows;
+    const rowset *rows;
+    rowset *own_rows; /* where they had not been read ahead */
+    arena *mem;       /* what is kept by row and by input; counted */
     uint8_t *dropped; /* by row: a filter was not true */
     int64_t decided_rows, emitted_rows;
     /* llm_waves.c: rows asked in waves so far, the last wave's; the LIMIT above, and the rows that

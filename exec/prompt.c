@@ -37,8 +37,9 @@ static void append_cell(buf *out, str cell) {
     }
 }
 
+/* In `mem`, or on the heap (NULL). */
 static llm_span *span_printf(llm_engine *engine, llm_span_kind kind, const char *before, str text,
-                             const char *after, bool cell) {
+                             const char *after, bool cell, arena *mem) {
     buf b = {0};
     buf_append_c(&b, before);
     if (cell)
@@ -46,7 +47,8 @@ static llm_span *span_printf(llm_engine *engine, llm_span_kind kind, const char 
     else
         buf_append_str(&b, text);
     buf_append_c(&b, after);
-    llm_span *span = llm_span_new(engine, kind, buf_str(&b));
+    llm_span *span = mem ? llm_span_new_in(engine, kind, buf_str(&b), mem)
+                         : llm_span_new(engine, kind, buf_str(&b));
     buf_free(&b);
     return span;
 }
@@ -92,10 +94,11 @@ static void build_head(prompt *p) {
     add_before(p, llm_span_new(p->engine, LLM_SPAN_TEMPLATE, p->tmpl->before));
     str instruction = p->call->instruction;
     if (!p->data_first)
-        add_before(p, span_printf(p->engine, LLM_SPAN_INSTRUCTION, "", instruction, "\n", false));
+        add_before(
+            p, span_printf(p->engine, LLM_SPAN_INSTRUCTION, "", instruction, "\n", false, NULL));
     else
         p->behind[p->nbehind++] =
-            span_printf(p->engine, LLM_SPAN_INSTRUCTION, "\n", instruction, "\n", false);
+            span_printf(p->engine, LLM_SPAN_INSTRUCTION, "\n", instruction, "\n", false, NULL);
     p->behind[p->nbehind++] = llm_span_new(p->engine, LLM_SPAN_TEMPLATE, p->tmpl->after);
 }
 
@@ -115,50 +118,58 @@ void prompt_lay_out(prompt *p, bool data_first) {
     build_head(p);
 }
 
-static void take_values(prompt *p, const prompt *from) {
-    p->names = ARENA_ARRAY(p->mem, llm_span *, p->nfields + 1);
-    p->values = ARENA_ARRAY(p->mem, llm_span **, p->nfields + 1);
-    p->nvalues = ARENA_ARRAY(p->mem, uint32_t, p->nfields + 1);
-    for (int f = 0; f < p->nfields; f++) {
-        p->names[f] = llm_span_retain(from->names[f]);
-        p->nvalues[f] = from->nvalues[f];
-        p->values[f] = ARENA_ARRAY(p->mem, llm_span *, p->nvalues[f] + 1);
-        for (uint32_t i = 0; i < p->nvalues[f]; i++)
-            p->values[f][i] = llm_span_retain(from->values[f][i]);
-    }
+static int values_go_on(const exec_ctx *ctx, err *e) {
+    if (atomic_load_explicit(ctx->cancel, memory_order_relaxed))
+        return err_set(e, ERR_CANCELLED, "cancelled");
+    return arena_full_error(ctx->llm->kept, e);
 }
 
-static void build_values(prompt *p, const llm_inputs *in) {
+static void take_values(prompt *p, const prompt *from) {
+    p->names = from->names;
+    p->values = from->values;
+    p->nvalues = from->nvalues;
+    p->borrows = true;
+}
+
+/* The values' spans go where memory may end: they are as large as the cells, and more. */
+static int build_values(prompt *p, const llm_inputs *in, const exec_ctx *ctx, err *e) {
+    int status = 0;
     p->names = ARENA_ARRAY(p->mem, llm_span *, p->nfields + 1);
     p->values = ARENA_ARRAY(p->mem, llm_span **, p->nfields + 1);
     p->nvalues = ARENA_ARRAY(p->mem, uint32_t, p->nfields + 1);
-    for (int f = 0; f < p->nfields; f++) {
+    for (int f = 0; f < p->nfields; f++)
+        p->names[f] =
+            span_printf(p->engine, LLM_SPAN_NAME, "", p->call->field_names[f], ":", true, NULL);
+    for (int f = 0; f < p->nfields && status == 0; f++) {
         const field_values *v = &in->fields[f];
-        p->names[f] = span_printf(p->engine, LLM_SPAN_NAME, "", p->call->field_names[f], ":", true);
         p->values[f] = ARENA_ARRAY(p->mem, llm_span *, v->count + 1);
         p->nvalues[f] = v->count;
-        for (uint32_t i = 0; i < v->count; i++)
-            p->values[f][i] = span_printf(p->engine, LLM_SPAN_VALUE, " ", v->text[i], "\n", true);
+        for (uint32_t i = 0; i < v->count && status == 0; i++) {
+            p->values[f][i] =
+                span_printf(p->engine, LLM_SPAN_VALUE, " ", v->text[i], "\n", true, ctx->llm->kept);
+            if (i % BATCH_ROWS == 0 || i + 1 == v->count)
+                status = values_go_on(ctx, e);
+        }
     }
+    return status;
 }
 
 int prompt_new(const prompt_spec *spec, const llm_inputs *in, prompt **out, err *e) {
     prompt *p = mem_zalloc(sizeof *p);
     *out = p;
-    p->mem = arena_new();
+    p->mem = arena_new_in(spec->ctx->space);
     p->call = spec->call;
     p->engine = spec->engine;
     p->nfields = spec->call->nfields;
-    p->tmpl = llm_engine_template(spec->engine, wanted_format(spec->settings));
+    p->tmpl = llm_engine_template(spec->engine, wanted_format(spec->ctx->settings));
     p->data_first = spec->data_first;
     int status = make_guide(p, e);
     if (status)
         return status;
     build_head(p);
-    if (spec->like)
-        take_values(p, spec->like);
-    else
-        build_values(p, in);
+    if (!spec->like)
+        return build_values(p, in, spec->ctx, e);
+    take_values(p, spec->like);
     return 0;
 }
 
@@ -199,11 +210,8 @@ void prompt_free(prompt *p) {
     if (!p)
         return;
     release_head(p);
-    for (int f = 0; p->values && f < p->nfields; f++) {
+    for (int f = 0; p->names && !p->borrows && f < p->nfields; f++)
         llm_span_release(p->names[f]);
-        for (uint32_t i = 0; i < p->nvalues[f]; i++)
-            llm_span_release(p->values[f][i]);
-    }
     llm_guide_release(p->guide);
     arena_free(p->mem);
     free(p);

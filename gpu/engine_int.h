@@ -27,7 +27,8 @@ struct llm_engine {
     atomic_bool outdated;
 };
 
-/* tokens and text lie behind the struct in one allocation; `refs` is atomic. */
+/* tokens and text lie behind the struct in one allocation, of the heap's or an arena's; `refs` is
+ * atomic. */
 struct llm_span {
     atomic_int refs;
     llm_span_kind kind;

@@ -136,6 +136,9 @@ typedef struct llm_span llm_span;
  * text may be ""): it carries BOS. SentencePiece's space in front of a prompt's first text is added
  * by llm_submit: not in these tokens. */
 llm_span *llm_span_new(const llm_engine *engine, llm_span_kind kind, str text);
+/* The same in `mem` (one thread at a time): it lives as long as that, which must outlast the
+ * requests it is in, and whoever makes it does not release it. */
+llm_span *llm_span_new_in(const llm_engine *engine, llm_span_kind kind, str text, arena *mem);
 llm_span *llm_span_retain(llm_span *span);
 void llm_span_release(llm_span *span); /* NULL is fine */
 const llm_token *llm_span_tokens(const llm_span *span, size_t *count);

@@ -23,13 +23,17 @@ bool engine_starts_after(const llm_engine *engine, llm_token last) {
     return engine->tokenizer != NULL && tokenizer_starts_after(engine->tokenizer, last);
 }
 
-static llm_span *span_make(const llm_engine *engine, llm_span_kind kind, str text, bool start) {
+/* In `mem`, or on the heap (NULL). A span in an arena keeps
+ * its maker's reference for ever, so that nobody frees it. */
+static llm_span *span_make(const llm_engine *engine, llm_span_kind kind, str text, bool start,
+                           arena *mem) {
     llm_token *tokens = NULL;
     size_t count = 0, cap = 0;
     engine_encode(engine, text, kind == LLM_SPAN_TEMPLATE, start, &tokens, &count, &cap);
 
     size_t token_bytes = count * sizeof(llm_token);
-    llm_span *span = mem_alloc(sizeof *span + token_bytes + text.n + 1);
+    size_t bytes = sizeof(llm_span) + token_bytes + text.n + 1;
+    llm_span *span = mem ? arena_alloc(mem, bytes) : mem_alloc(bytes);
     llm_token *own_tokens = (llm_token *)(span + 1);
     char *own_text = (char *)own_tokens + token_bytes;
     if (count > 0)
@@ -50,12 +54,16 @@ static llm_span *span_make(const llm_engine *engine, llm_span_kind kind, str tex
 /* A span does not know its place: as in the middle of a text. The session makes the first one
  * anew where the tokenizer puts a space in front (engine_span_behind). */
 llm_span *llm_span_new(const llm_engine *engine, llm_span_kind kind, str text) {
-    return span_make(engine, kind, text, false);
+    return span_make(engine, kind, text, false, NULL);
+}
+
+llm_span *llm_span_new_in(const llm_engine *engine, llm_span_kind kind, str text, arena *mem) {
+    return span_make(engine, kind, text, false, mem);
 }
 
 llm_span *engine_span_behind(const llm_engine *engine, llm_span *span, llm_token last) {
     return span->text.n > 0 && engine_starts_after(engine, last)
-               ? span_make(engine, span->kind, span->text, true)
+               ? span_make(engine, span->kind, span->text, true, NULL)
                : llm_span_retain(span);
 }
 

@@ -33,6 +33,7 @@ struct arena {
     chunk *head;
     size_t bytes, heap_bytes, spilled_bytes;
     size_t limit_bytes; /* 0: never spills */
+    size_t step;        /* of the last chunk of the heap, as it would have been for small pieces */
     int spill_fd;
     off_t spill_end;
     bool failed;
@@ -147,6 +148,7 @@ void arena_reset(arena *a) {
     if (keep) {
         keep->next = NULL;
         keep->used = 0;
+        a->step = keep->size;
     }
     a->head = keep;
     a->bytes = a->spilled_bytes = 0;
@@ -186,28 +188,35 @@ static chunk *chunk_spill(arena *a, size_t payload) {
     return c;
 }
 
-/* How large an ordinary chunk is made for so many bytes: twice the last one, within the limit. */
-static size_t chunk_size(const arena *a, size_t bytes) {
-    size_t size = a->head ? BASE_MIN(a->head->size * 2, (size_t)CHUNK_MAX) : (size_t)CHUNK_FIRST;
+/* A chunk of the heap: twice as large as the last one had to be, within the limit; or of just these
+ * bytes, behind the chunk in use, if they would take most of that: what follows shall not pay for
+ * them with another chunk twice as large. */
+static chunk *chunk_heap(arena *a, size_t bytes) {
+    size_t size = BASE_MIN(BASE_MAX(a->step * 2, (size_t)CHUNK_FIRST), (size_t)CHUNK_MAX);
+    bool own = bytes > size / 2;
+    a->step = size;
     if (a->limit_bytes && a->heap_bytes < a->limit_bytes)
         size = BASE_MIN(size, a->limit_bytes - a->heap_bytes);
-    return BASE_MAX(size, bytes);
+    if (own || size < bytes)
+        size = bytes;
+    chunk *c = mem_alloc(size + CHUNK_HEADER);
+    *c = (chunk){.size = size};
+    a->heap_bytes += size;
+    workmem_heap(a->space, size + CHUNK_HEADER, 0);
+    chunk **at = own && a->head ? &a->head->next : &a->head;
+    c->next = *at;
+    *at = c;
+    return c;
 }
 
 static chunk *chunk_new(arena *a, size_t bytes) {
     chunk *c = NULL;
-    if (a->limit_bytes && !a->failed && a->heap_bytes + bytes > a->limit_bytes) {
-        c = chunk_spill(a, bytes);
-        if (!c)
-            a->failed = true;
-    }
+    if (a->limit_bytes == 0 || a->failed || a->heap_bytes + bytes <= a->limit_bytes)
+        return chunk_heap(a, bytes);
+    c = chunk_spill(a, bytes);
     if (!c) {
-        size_t size = chunk_size(a, bytes);
-        c = mem_alloc(size + CHUNK_HEADER);
-        c->size = size;
-        c->mapped = false;
-        a->heap_bytes += size;
-        workmem_heap(a->space, size + CHUNK_HEADER, 0);
+        a->failed = true;
+        return chunk_heap(a, bytes);
     }
     c->used = 0;
     c->next = a->head;

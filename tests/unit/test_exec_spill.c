@@ -160,6 +160,154 @@ static void test_a_kill_leaves_nothing(void **state) {
     assert_int_equal(run_ok(d, "SELECT count(*) FROM wide").first, 10000);
 }
 
+/* ---- LLM operators --------------------------------------------------------------------------- */
+
+enum { LONG_ROWS = 2000, LONG_BYTES = 3000, MEMORY = 128 << 10, ROW_BYTES = 400 };
+
+/* Texts of their own in every row, and a table to join them with. */
+static void make_long_rows(void) {
+    ok("CREATE MODEL m FROM 'test:hash'");
+    ok("SET model = 'm'");
+    ok("SET answer_cache = off");
+    ok("SET cost_rates = 'nominal'");
+    ok("CREATE TABLE long AS SELECT id, 'row ' || id || repeat(' and so on', 300) AS t "
+       "FROM wide WHERE id < 2000");
+}
+
+static const char *const asking[] = {
+    "SELECT id, t, LLM('Is it long?', t) FROM long",
+    "SELECT id, LLM('Is it long?', upper(t) AS t, id) FROM long",
+    "SELECT id FROM long WHERE LLM('Is it long?', t) = 'yes' AND LLM('Is it good?', t) = 'yes'",
+    "SELECT l.id, LLM('Is it so?', l.t, d.x) FROM long l JOIN digits d ON l.id % 10 = d.x",
+    "SELECT a, count(*) FROM (SELECT LLM('How?', t) RETURNS INTEGER AS a FROM long) GROUP BY a",
+    "SELECT id FROM long WHERE LLM('Is it long?', t) RETURNS INTEGER > 500 LIMIT 300",
+    "SELECT id, LLM('Why?', t) FROM long WHERE LLM('How?', t) RETURNS ENUM('a', 'b') = 'a'",
+};
+
+static outcome asked[BASE_COUNT(asking)];
+
+static void small_memory(void) {
+    char set[64];
+    snprintf(set, sizeof set, "SET work_memory = %d", MEMORY);
+    ok(set);
+}
+
+static bool fits(const outcome *o) {
+    size_t memory = o->sum.space.heap_peak_bytes;
+    return memory <= (size_t)LONG_ROWS * ROW_BYTES + (size_t)8 * MEMORY;
+}
+
+static void test_calls_keep_little_in_memory(void **state) {
+    (void)state;
+    make_long_rows();
+    for (size_t i = 0; i < BASE_COUNT(asking); i++) {
+        run_ok(d, asking[i]); /* what it learns decides which filter comes first */
+        asked[i] = run_ok(d, asking[i]);
+        assert_int_equal(asked[i].sum.space.file_peak_bytes, 0);
+        assert_false(fits(&asked[i]));
+    }
+    small_memory();
+    int files = open_files();
+    for (size_t i = 0; i < BASE_COUNT(asking); i++) {
+        outcome o = run_ok(d, asking[i]);
+        printf("%zu bytes in memory instead of %zu, %zu in files\n", o.sum.space.heap_peak_bytes,
+               asked[i].sum.space.heap_peak_bytes, o.sum.space.file_peak_bytes);
+        assert_true(fits(&o));
+        assert_int_equal(o.hash, asked[i].hash);
+        assert_int_equal(o.sum.llm.requests, asked[i].sum.llm.requests);
+        assert_in_range(o.sum.llm.computed_tokens, asked[i].sum.llm.computed_tokens,
+                        asked[i].sum.llm.computed_tokens * 21 / 20);
+        assert_true(o.sum.space.file_peak_bytes > (size_t)LONG_ROWS * LONG_BYTES);
+        assert_int_equal(open_files(), files);
+    }
+    ok("RESET work_memory");
+}
+
+static void test_calls_stop_at_the_limit_of_files(void **state) {
+    (void)state;
+    int files = open_files();
+    small_memory();
+    ok("SET max_temp_directory_size = '8MB'"); /* the rows fit, their prompts do not */
+    for (size_t i = 0; i < BASE_COUNT(asking); i++) {
+        outcome o = run(d, asking[i]);
+        assert_int_equal(o.status, ERR_FULL);
+        assert_int_equal(o.sum.llm.requests, 0);
+        assert_int_equal(open_files(), files);
+    }
+    ok("RESET max_temp_directory_size");
+    assert_int_equal(run_ok(d, asking[0]).hash, asked[0].hash);
+    ok("RESET work_memory");
+}
+
+/* What was answered before a statement stopped is not asked again, also where the engine was given
+ * its prompts part by part. */
+static void test_a_stopped_statement_keeps_its_answers(void **state) {
+    (void)state;
+    small_memory();
+    ok("SET answer_cache = on");
+    ok("SET max_tokens_total = 1000000"); /* half of what it takes */
+    outcome stopped = run(d, asking[0]);
+    assert_int_equal(stopped.status, ERR_LIMIT);
+    assert_in_range(stopped.sum.llm.done, 512, LONG_ROWS - 1);
+    ok("RESET max_tokens_total");
+    outcome rest = run_ok(d, asking[0]);
+    assert_int_equal(rest.hash, asked[0].hash);
+    assert_true(rest.sum.answers_stored >= stopped.sum.llm.done);
+    assert_int_equal(rest.sum.answers_stored + rest.sum.llm.requests, LONG_ROWS);
+    ok("SET answer_cache = off");
+    ok("RESET work_memory");
+}
+
+static void test_a_cancelled_statement_lets_go(void **state) {
+    (void)state;
+    const batch *b;
+    err e = {0};
+    int files = open_files();
+    ok("CREATE MODEL slow FROM 'test:hash:slow'");
+    ok("SET model = 'slow'");
+    small_memory();
+    stmt *s = db_submit(d, str_from(asking[0]));
+    exec_progress p = {0};
+    while (p.llm.done == 0) {
+        assert_int_equal(stmt_next(s, 10, &b, &e), STMT_PENDING);
+        stmt_progress(s, &p);
+    }
+    assert_true(open_files() > files);
+    stmt_cancel(s);
+    assert_int_equal(stmt_next(s, -1, &b, &e), STMT_ERROR);
+    assert_int_equal(e.code, ERR_CANCELLED);
+    stmt_free(s);
+    assert_int_equal(open_files(), files);
+    ok("SET model = 'm'");
+    ok("RESET work_memory");
+}
+
+/* How much more memory twice as many rows take, by row. */
+static size_t bytes_a_row(const char *call) {
+    enum { ROWS = 1 << 15 };
+    char sql[160];
+    size_t bytes[2];
+    for (int i = 0; i < 2; i++) {
+        snprintf(sql, sizeof sql, "SELECT id, %s FROM many WHERE id < %d", call, ROWS << i);
+        bytes[i] = run_ok(d, sql).sum.space.heap_peak_bytes;
+    }
+    printf("%s: %zu bytes a row\n", call, (bytes[1] - bytes[0]) / ROWS);
+    return (bytes[1] - bytes[0]) / ROWS;
+}
+
+/* As exec/README.md has it. */
+static void test_what_stays_in_memory_of_a_row(void **state) {
+    (void)state;
+    ok("CREATE TABLE many AS SELECT a.id * 10 + d.x AS id, 'row ' || (a.id * 10 + d.x) AS t "
+       "FROM wide a, digits d");
+    ok("SET work_memory = '1kB'");
+    assert_in_range(bytes_a_row("LLM('Is it so?', 'no' AS x)"), 13, 24);
+    assert_in_range(bytes_a_row("LLM('Is it so?', id % 1000 AS x)"), 13, 24);
+    assert_in_range(bytes_a_row("LLM('Is it so?', t)"), 100, 260);
+    assert_in_range(bytes_a_row("LLM('Is it so?', t, id)"), 150, 400);
+    ok("RESET work_memory");
+}
+
 int main(int argc, char **argv) {
     if (argc > 1)
         return be_other(argc, argv);
@@ -169,6 +317,11 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_every_operator_stops_at_the_limit),
         cmocka_unit_test(test_no_directory_for_files_is_an_error),
         cmocka_unit_test(test_a_kill_leaves_nothing),
+        cmocka_unit_test(test_calls_keep_little_in_memory),
+        cmocka_unit_test(test_calls_stop_at_the_limit_of_files),
+        cmocka_unit_test(test_a_stopped_statement_keeps_its_answers),
+        cmocka_unit_test(test_a_cancelled_statement_lets_go),
+        cmocka_unit_test(test_what_stays_in_memory_of_a_row),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }
