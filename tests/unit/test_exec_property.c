@@ -248,16 +248,43 @@ static void gen_subquery(gen *g, buf *out, bool condition) {
     g->state = inner.state;
 }
 
+/* by_rows: the rows' order is r's, so that which of two equal ones comes first is known. */
+static void gen_window(gen *g, buf *out, bool by_rows) {
+    static const char *const counts[] = {"rank()", "dense_rank()", "count(*)", "row_number()",
+                                         "ntile(2)"};
+    static const char *const values[] = {"sum", "min", "max", "lag", "last_value"};
+    static const char *const frames[] = {"", " GROUPS BETWEEN 1 PRECEDING AND 1 FOLLOWING",
+                                         " GROUPS CURRENT ROW EXCLUDE CURRENT ROW",
+                                         " ROWS 1 PRECEDING"};
+    if (chance(g, 40)) {
+        buf_append_c(out, counts[pick(g, by_rows ? 5 : 3)]);
+    } else {
+        buf_printf(out, "%s(", values[pick(g, by_rows ? 5 : 3)]);
+        gen_value(g, out, false, 1);
+        buf_append_char(out, ')');
+    }
+    buf_append_c(out, " OVER (");
+    if (chance(g, 50)) {
+        buf_append_c(out, "PARTITION BY ");
+        gen_value(g, out, true, 1);
+    }
+    buf_append_c(out, " ORDER BY ");
+    gen_value(g, out, chance(g, 50), 1);
+    buf_printf(out, "%s)", frames[pick(g, by_rows ? 4 : 3)]);
+}
+
 static void gen_plain(gen *g, buf *out) {
     buf from = {0};
     int n = 1 + (int)pick(g, 3);
     gen_from(g, &from);
-    bool only_r = g->ordered, distinct = chance(g, 12);
+    bool only_r = g->ordered, distinct = chance(g, 12), windows = chance(g, 20);
     buf_append_c(out, distinct ? "SELECT DISTINCT r.n AS c0" : "SELECT r.n AS c0");
     for (int i = 1; i <= n; i++) {
         buf_append_c(out, ", ");
         if (only_r && chance(g, 12))
             gen_subquery(g, out, false);
+        else if (windows && chance(g, 70))
+            gen_window(g, out, only_r);
         else
             gen_value(g, out, chance(g, 60), 2);
         buf_printf(out, " AS c%d", i);
@@ -270,6 +297,12 @@ static void gen_plain(gen *g, buf *out) {
             buf_append_c(out, chance(g, 50) ? " AND " : " OR ");
             gen_subquery(g, out, true);
         }
+    }
+    if (windows && chance(g, 30)) {
+        buf_append_c(out, " QUALIFY ");
+        gen_window(g, out, only_r);
+        buf_append_c(out, " > 1 AND ");
+        gen_condition(g, out, 1);
     }
     bool sorted = chance(g, 40);
     for (int i = 0; sorted && i <= n; i++)
@@ -289,6 +322,10 @@ static void gen_grouped(gen *g, buf *out) {
     buf_append_c(out, ") AS c2, count(*) FILTER (WHERE ");
     gen_condition(g, out, 1);
     buf_append_c(out, ") AS c3");
+    if (chance(g, 25))
+        buf_printf(out,
+                   ", rank() OVER (ORDER BY count(*), %s), sum(count(*)) OVER (PARTITION BY %s)",
+                   key.p, key.p);
     buf_append_str(out, buf_str(&from));
     if (chance(g, 50)) {
         buf_append_c(out, " WHERE ");
@@ -388,10 +425,32 @@ static void gen_few(gen *g, buf *out) {
     g->ordered = true;
 }
 
+/* A condition that may go below a window, and one that may not. */
+static void gen_partitions(gen *g, buf *out) {
+    buf of = {0};
+    reach_r(g);
+    gen_value(g, &of, true, 1);
+    buf_printf(out, "SELECT q.n, q.e, q.place, q.total FROM (SELECT r.n, %s AS e, rank() OVER ",
+               of.p);
+    buf_printf(out, "(PARTITION BY %s ORDER BY ", of.p);
+    gen_value(g, out, false, 1);
+    buf_printf(out, ") AS place, count(*) OVER (PARTITION BY %s) AS total FROM r", of.p);
+    if (chance(g, 40)) {
+        buf_append_c(out, " WHERE ");
+        gen_condition(g, out, 1);
+    }
+    buf_printf(out, ") AS q WHERE q.e %s AND q.place <= %u", chance(g, 50) ? "= 'x'" : "<> 'y'",
+               1 + pick(g, 3));
+    g->ordered = true;
+    buf_free(&of);
+}
+
 /* Two branches, a derived table or a CTE around a plain query. */
 static void gen_statement(gen *g, buf *out) {
-    uint32_t shape = pick(g, 14);
-    if (shape >= 10) {
+    uint32_t shape = pick(g, 15);
+    if (shape == 14) {
+        gen_partitions(g, out);
+    } else if (shape >= 10) {
         gen_few(g, out);
     } else if (shape < 6) {
         gen_plain(g, out);
