@@ -73,8 +73,10 @@ static int compare_cell(const sort_key *k, const column *a, int i, const column 
 }
 
 int sort_compare(const sort_key *by, int nkeys, const column *a, int i, const column *b, int j) {
-    int k = sort_equal_keys(by, nkeys, a, i, b, j);
-    return k == nkeys ? 0 : compare_cell(&by[k], &a[k], i, &b[k], j);
+    int c = 0;
+    for (int k = 0; k < nkeys && c == 0; k++)
+        c = compare_cell(&by[k], &a[k], i, &b[k], j);
+    return c;
 }
 
 int sort_equal_keys(const sort_key *by, int nkeys, const column *a, int i, const column *b, int j) {

@@ -228,21 +228,34 @@ static const struct {
     {"IF", "EXISTS NOT"},
     {"ADD", "COLUMN"},
     {"RENAME", "TO COLUMN"},
+    {"PARTITION", "BY"},
+    {"ROWS", "BETWEEN UNBOUNDED CURRENT"},
+    {"RANGE", "BETWEEN UNBOUNDED CURRENT"},
+    {"GROUPS", "BETWEEN UNBOUNDED CURRENT"},
+    {"UNBOUNDED", "PRECEDING FOLLOWING"},
+    {"CURRENT", "ROW"},
+    {"EXCLUDE", "CURRENT GROUP TIES NO"},
 };
 
 /* What may follow a finished operand, by clause, likeliest first. */
 static const struct {
     const char *clause, *next;
 } followers[] = {
-    {"SELECT", "FROM AS RETURNS FILTER IS IN LIKE AND OR"},
+    {"SELECT", "FROM AS RETURNS OVER FILTER IS IN LIKE AND OR"},
     {"FROM", "WHERE JOIN LEFT GROUP ORDER LIMIT ON AS USING INNER CROSS UNION HAVING EXCEPT "
-             "INTERSECT RETURNING"},
+             "INTERSECT RETURNING QUALIFY WINDOW"},
     {"JOIN", "ON USING AS WHERE JOIN LEFT GROUP ORDER LIMIT"},
     {"ON", "AND OR WHERE JOIN LEFT GROUP ORDER LIMIT IS IN LIKE BETWEEN NOT RETURNS CONFLICT"},
-    {"WHERE", "AND OR GROUP ORDER LIMIT IS IN LIKE BETWEEN NOT RETURNS UNION RETURNING"},
-    {"GROUP", "HAVING ORDER LIMIT"},
-    {"HAVING", "AND OR ORDER LIMIT IS IN BETWEEN"},
-    {"ORDER", "ASC DESC NULLS LIMIT OFFSET"},
+    {"WHERE", "AND OR GROUP ORDER LIMIT IS IN LIKE BETWEEN NOT RETURNS UNION RETURNING QUALIFY "
+              "WINDOW"},
+    {"GROUP", "HAVING ORDER LIMIT QUALIFY WINDOW"},
+    {"HAVING", "AND OR ORDER LIMIT IS IN BETWEEN QUALIFY WINDOW"},
+    {"PARTITION", "ORDER ROWS RANGE GROUPS"},
+    {"ORDER", "ASC DESC NULLS LIMIT OFFSET ROWS RANGE GROUPS"},
+    {"ROWS", "PRECEDING FOLLOWING AND EXCLUDE"},
+    {"RANGE", "PRECEDING FOLLOWING AND EXCLUDE"},
+    {"GROUPS", "PRECEDING FOLLOWING AND EXCLUDE"},
+    {"QUALIFY", "AND OR ORDER LIMIT IS IN BETWEEN OVER"},
     {"LIMIT", "OFFSET"},
     {"SET", "WHERE FROM RETURNING"},
     {"INTO", "VALUES SELECT"},
@@ -374,6 +387,8 @@ static void find_sql(finder *f) {
             add_words(f, "=", SCORE_NEXT);
     } else if (setting && f->s.before >= 3) {
         add_setting_values(f, f->s.tokens[1].text);
+    } else if (token_is(last, "(") && token_is(before(f, 2), "OVER")) {
+        add_words(f, "PARTITION ORDER ROWS RANGE GROUPS", SCORE_NEXT);
     } else if (token_is(last, "=>") && token_is(before(f, 2), "model")) {
         add_objects(f, "model", CANDIDATE_MODEL);
     } else if (last->class == TOKEN_KEYWORD &&

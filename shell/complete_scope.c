@@ -134,9 +134,10 @@ static bool opens_tables(const scope_token *t) {
 }
 
 static bool closes_tables(const scope_token *t) {
-    static const char *const words[] = {"WHERE", "GROUP",  "ORDER",     "HAVING", "LIMIT",
-                                        "SET",   "ON",     "USING",     "SELECT", "VALUES",
-                                        "UNION", "EXCEPT", "INTERSECT", "OFFSET", "RETURNING"};
+    static const char *const words[] = {"WHERE",   "GROUP",  "ORDER",     "HAVING", "LIMIT",
+                                        "SET",     "ON",     "USING",     "SELECT", "VALUES",
+                                        "UNION",   "EXCEPT", "INTERSECT", "OFFSET", "RETURNING",
+                                        "QUALIFY", "WINDOW"};
     for (size_t i = 0; i < BASE_COUNT(words); i++)
         if (token_is(t, words[i]))
             return true;
@@ -195,8 +196,9 @@ static void read_tables(scope *s, arena *a) {
 /* The keyword of the cursor's own group that stands last before it. */
 static void read_clause(scope *s) {
     static const char *const clauses[] = {
-        "SELECT", "FROM",  "WHERE",   "GROUP", "HAVING", "ORDER",  "LIMIT",  "ON",       "SET",
-        "VALUES", "USING", "RETURNS", "INTO",  "JOIN",   "UPDATE", "DELETE", "RETURNING"};
+        "SELECT",    "FROM",    "WHERE",     "GROUP",   "HAVING", "ORDER", "LIMIT",  "ON",
+        "SET",       "VALUES",  "USING",     "RETURNS", "INTO",   "JOIN",  "UPDATE", "DELETE",
+        "RETURNING", "QUALIFY", "PARTITION", "ROWS",    "RANGE",  "GROUPS"};
     s->clause = "";
     for (int i = s->before - 1; i >= 0; i--) {
         if (s->tokens[i].group != s->group)

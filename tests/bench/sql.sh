@@ -87,6 +87,9 @@ one "GROUP BY (10x)" "SELECT publisher, count(*), sum(top_critic) FROM reviews G
 one "join and GROUP BY (10x)" "SELECT m.title, count(*) FROM reviews r JOIN movies m ON m.id = r.id GROUP BY m.title ORDER BY 2 DESC, 1 LIMIT 5;"
 one "ORDER BY … LIMIT (10x)" "SELECT n, critic FROM reviews ORDER BY critic, n LIMIT 10;"
 
+one "rank() and a running sum by critic (10x)" "SELECT max(r), sum(s) FROM (SELECT rank() OVER w AS r, sum(top_critic) OVER w AS s FROM reviews WINDOW w AS (PARTITION BY critic ORDER BY date)) AS q;"
+one "sum over 101 rows (10x)" "SELECT sum(s) FROM (SELECT sum(top_critic) OVER (ORDER BY n ROWS BETWEEN 50 PRECEDING AND 50 FOLLOWING) AS s FROM reviews) AS q;"
+
 # Few rows to a table of a million, by its key and by an index.
 cat >"$work/million.sql" <<'EOF'
 CREATE TABLE digit (x INTEGER);

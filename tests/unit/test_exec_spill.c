@@ -60,6 +60,8 @@ static const char *const greedy[] = {
     "SELECT a.id FROM wide a, digits b ORDER BY a.t, b.x",
     "SELECT t FROM wide EXCEPT SELECT t FROM wide WHERE id > 5",
     "WITH w AS (SELECT * FROM wide) SELECT count(*) FROM w a JOIN w b ON a.id = b.id",
+    "SELECT id, lag(t) OVER (ORDER BY t DESC), rank() OVER (PARTITION BY id % 7 ORDER BY t), "
+    "max(t) OVER (ORDER BY id ROWS 5 PRECEDING) FROM wide",
     "INSERT INTO wide SELECT * FROM wide WHERE id < 0 RETURNING t",
 };
 

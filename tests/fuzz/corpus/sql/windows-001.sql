@@ -1,0 +1,1 @@
+SELECT n, g, x, row_number() OVER w, rank() OVER w, dense_rank() OVER w, ntile(2) OVER w FROM s WINDOW w AS (PARTITION BY g ORDER BY x)

@@ -1,0 +1,1 @@
+SELECT n, lag(x) OVER w, lead(x) OVER w, lag(x, 2, -1) OVER w, lead(x, 0) OVER w, lag(x, -1) OVER w, lag(x, NULL) OVER w, lag(g, n - 1, 'none') OVER w FROM s WINDOW w AS (ORDER BY n)

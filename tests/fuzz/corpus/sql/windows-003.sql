@@ -1,0 +1,1 @@
+SELECT n, first_value(n) OVER w, last_value(n) OVER w, nth_value(n, 2) OVER w, nth_value(n, NULL) OVER w FROM s WINDOW w AS (ORDER BY n ROWS BETWEEN 1 PRECEDING AND 1 FOLLOWING)

@@ -1,0 +1,1 @@
+SELECT n, x, group_concat(n) OVER (ORDER BY x ROWS 1 PRECEDING), group_concat(n) OVER (ORDER BY x GROUPS 1 PRECEDING), group_concat(n) OVER (ORDER BY x RANGE 1 PRECEDING) FROM s

@@ -1,0 +1,1 @@
+SELECT n, sum(n) OVER w, count(n) OVER w, min(n) OVER w, group_concat(n) OVER w, median(n) OVER w, first_value(n) OVER w FROM s WINDOW w AS (ORDER BY n ROWS BETWEEN 3 FOLLOWING AND 2 FOLLOWING) LIMIT 2

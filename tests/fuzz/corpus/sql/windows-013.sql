@@ -1,0 +1,1 @@
+SELECT n, sum(n) OVER p, sum(n) OVER (p ORDER BY n), sum(n) OVER q, sum(n) OVER (Q ROWS 1 PRECEDING) FROM s WINDOW p AS (PARTITION BY g), q AS (p ORDER BY n DESC)

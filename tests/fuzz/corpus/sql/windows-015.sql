@@ -1,0 +1,1 @@
+SELECT x, count(*), lag(count(*)) OVER w FROM s GROUP BY x WINDOW w AS (ORDER BY x) QUALIFY count(*) < lag(count(*)) OVER w

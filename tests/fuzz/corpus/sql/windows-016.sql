@@ -1,0 +1,1 @@
+SELECT * FROM s QUALIFY row_number() OVER (PARTITION BY g ORDER BY x DESC, n) = 1

@@ -1,0 +1,1 @@
+SELECT n, g, rank() OVER (PARTITION BY g ORDER BY x) AS place FROM s WHERE x > 0 QUALIFY place = 1 AND g IS NOT NULL ORDER BY n DESC

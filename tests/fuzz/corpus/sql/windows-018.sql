@@ -1,0 +1,1 @@
+SELECT sum(x) OVER ww FROM s WINDOW w AS ()

@@ -1,0 +1,1 @@
+SELECT sum(x) OVER w FROM s WINDOW w AS (), W AS (ORDER BY n)

@@ -1,0 +1,1 @@
+SELECT sum(x) OVER (w ORDER BY n) FROM s WINDOW w AS (ORDER BY n)

@@ -1,0 +1,1 @@
+SELECT sum(x) OVER w FROM s WINDOW w AS (v), v AS (w)

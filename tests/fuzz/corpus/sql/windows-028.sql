@@ -1,0 +1,1 @@
+SELECT random() AS dice, rank() OVER (ORDER BY n) FROM s QUALIFY dice > 0

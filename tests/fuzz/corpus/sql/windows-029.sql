@@ -1,0 +1,1 @@
+SELECT count(*) FROM (SELECT row_number() OVER w AS a, count(*) OVER (w ROWS UNBOUNDED PRECEDING) AS b FROM s WINDOW w AS (ORDER BY random())) q WHERE a = b
