@@ -160,8 +160,8 @@ static demand below_join(rule_ctx *r, const rel *x, const rel *side, demand d) {
     return own;
 }
 
-/* The right input is read whole; where it is only looked for matches, the first is enough, and where
- * a second is an error, the second. */
+/* The right input is read whole; where it is only looked for matches, the first is enough, and
+ * where a second is an error, the second. */
 static demand below_right(rule_ctx *r, const rel *x, demand d) {
     join_kind kind = x->join.kind;
     int64_t decide = kind == JOIN_SEMI || kind == JOIN_ANTI || kind == JOIN_MARK ? 1
@@ -212,8 +212,8 @@ static rel *first_row(rule_ctx *r, rel *x) {
 
 static rel *ask_join(rule_ctx *r, rel *x, demand d) {
     join_kind kind = x->join.kind;
-    bool exists = !x->join.predicate && (kind == JOIN_SEMI || kind == JOIN_ANTI ||
-                                         (kind == JOIN_MARK && !x->join.mark_null));
+    bool exists =
+        !x->join.predicate && (kind == JOIN_SEMI || kind == JOIN_ANTI || kind == JOIN_MARK);
     rel *right = exists && rel_has_llm(x->right) ? first_row(r, x->right) : x->right;
     rel *left = ask(r, x->left, below_join(r, x, x->left, d));
     return rel_over(r, x, left, ask(r, right, below_right(r, x, d)));

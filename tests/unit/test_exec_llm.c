@@ -439,11 +439,16 @@ static void test_no_more_is_asked_than_needed(void **state) {
         {"SELECT n, (SELECT w.n FROM words AS w WHERE w.n % 20 = o.n AND " HALF
          " ORDER BY w.n DESC LIMIT 1) FROM notes AS o",
          ROWS, 120},
+        {"SELECT n, (SELECT w.n FROM words AS w WHERE w.n % 20 = o.n AND " HALF
+         " LIMIT 1 OFFSET 1) FROM notes AS o",
+         ROWS, 160},
         {"SELECT DISTINCT n % 20 FROM words WHERE " HALF, ROWS, 120},
         {"SELECT DISTINCT n % 20 FROM words WHERE " HALF " LIMIT 3", ROWS, 48},
         {"SELECT n % 20 FROM words WHERE " HALF " INTERSECT SELECT n FROM notes", ROWS, 120},
         {"SELECT n % 20, count(DISTINCT n % 40) FROM words WHERE " HALF " GROUP BY n % 20", ROWS,
          200},
+        {"SELECT count(DISTINCT n % 20) FILTER (WHERE n % 3 = 0) FROM words WHERE " HALF, ROWS,
+         140},
         {"SELECT w.n FROM words AS w JOIN (VALUES ('a'), ('c')) AS v(x) ON LLM('Which?', w.word) "
          "RETURNS ENUM('a', 'b') = v.x LIMIT 5",
          ROWS, 48},
@@ -490,6 +495,23 @@ static void test_waves_look_at_no_row_that_fails(void **state) {
         outcome_free(&few);
         outcome_free(&all);
     }
+}
+
+/* A second row is an error of a subquery used as a value: it is looked for, and found early. */
+static void test_a_second_row_is_found(void **state) {
+    (void)state;
+    static const char *const sql[] = {
+        "SELECT (SELECT n FROM words WHERE " HALF ")",
+        "SELECT (SELECT DISTINCT n / 200 FROM words WHERE " HALF ")",
+        "SELECT n, (SELECT w.n FROM words AS w WHERE w.n % 20 = o.n AND " HALF ") FROM notes AS o"};
+    for (size_t i = 0; i < BASE_COUNT(sql); i++) {
+        outcome o = run(sql[i]);
+        assert_int_equal(o.e.code, ERR_CONSTRAINT);
+        outcome_free(&o);
+    }
+    outcome one = run("SELECT (SELECT n FROM words WHERE n < 1 AND length(LLM('Say', word)) >= 0)");
+    assert_string_equal(one.text.p, "0\n");
+    outcome_free(&one);
 }
 
 /* Prompts are the same whether all rows are asked or a few: what is stored is found again. */
@@ -636,6 +658,7 @@ int main(void) {
         cmocka_unit_test(test_a_limit_that_nothing_fills_asks_all),
         cmocka_unit_test(test_no_more_is_asked_than_needed),
         cmocka_unit_test(test_waves_look_at_no_row_that_fails),
+        cmocka_unit_test(test_a_second_row_is_found),
         cmocka_unit_test(test_waves_ask_the_same_prompts),
         cmocka_unit_test(test_token_counts_bound_what_is_possible),
         cmocka_unit_test(test_what_was_learned_is_of_the_answers_allowed),

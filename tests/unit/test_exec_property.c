@@ -353,6 +353,8 @@ static void gen_matches(gen *g, buf *out, const char *columns, const char *table
         reach_r(&own);
     buf_printf(out, "SELECT %s FROM %s WHERE ", columns, table);
     gen_condition(&own, out, 1);
+    if (!of_s && chance(&own, 20)) /* a condition that no scan and no call can take along */
+        buf_printf(out, " AND (r.v > %u OR r.v IN (SELECT s.w FROM s))", pick(&own, 3));
     g->state = own.state;
 }
 
