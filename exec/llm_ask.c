@@ -152,31 +152,36 @@ void llm_ask_known(op *o) {
     }
 }
 
-/* What goes with every input of one submission. */
-typedef struct submission {
-    llm_session *session;
-    llm_span **spans;
-    bool *named; /* of the spans: values that the question names */
-    answer_id id;
-    bool keep;                   /* stages still to come ask about the same data */
-    size_t queued, queued_bytes; /* that the engine holds until they are answered */
-} submission;
-
 /* What it holds of a prompt beside its tokens: the request, its lists, a node of the tree. And how
  * many prompts it sees at least, however little memory there is. */
 enum { QUEUED_BYTES = 1024, QUEUED_LEAST = 512 };
 
-static bool queue_is_full(const op *o, const submission *sub) {
-    return sub->queued >= QUEUED_LEAST && sub->queued_bytes > (size_t)o->ctx->settings->work_memory;
+bool llm_queue_is_full(const exec_ctx *ctx, const llm_sending *how) {
+    return how->queued >= QUEUED_LEAST && how->queued_bytes > (size_t)ctx->settings->work_memory;
 }
 
-/* Whether calls of stages still to come ask about the same data: its KV is kept for them. */
-static bool asked_again(const llm_state *s, const use_run *u, uint32_t done) {
+void llm_queue_add(llm_sending *how, int nspans) {
+    how->queued++;
+    how->queued_bytes += QUEUED_BYTES;
+    for (int i = 0; i < nspans; i++) {
+        size_t count;
+        llm_span_tokens(how->spans[i], &count);
+        how->queued_bytes += count * sizeof(llm_token);
+    }
+}
+
+bool llm_asked_again(const llm_state *s, const use_run *u, uint32_t done) {
     for (int i = 0; i < s->nuses && u->prompt->data_first; i++)
         if (s->uses[i].leader == u->leader && s->uses[i].stage != u->stage &&
             !(done >> s->uses[i].stage & 1))
             return true;
     return false;
+}
+
+llm_sending llm_sending_new(const use_run *u, bool keep, arena *mem) {
+    return (llm_sending){.keep = keep,
+                         .spans = ARENA_ARRAY(mem, llm_span *, prompt_max_spans(u->prompt)),
+                         .named = ARENA_ARRAY(mem, bool, prompt_max_spans(u->prompt))};
 }
 
 static void named_values(const prompt *p, llm_span *const *spans, int nspans, bool *named) {
@@ -188,38 +193,43 @@ static void named_values(const prompt *p, llm_span *const *spans, int nspans, bo
     }
 }
 
-static size_t spans_bytes(llm_span *const *spans, int nspans) {
-    size_t count, bytes = QUEUED_BYTES;
-    for (int i = 0; i < nspans; i++) {
-        llm_span_tokens(spans[i], &count);
-        bytes += count * sizeof(llm_token);
-    }
-    return bytes;
+llm_request llm_ask_request(op *o, int use, uint32_t input, const llm_sending *how, int nspans,
+                            str *own) {
+    const use_run *u = &((llm_state *)o->state)->uses[use];
+    const settings *set = o->ctx->settings;
+    bool may_lose = set->llm_overflow != OVERFLOW_ERROR;
+    if (may_lose)
+        named_values(u->prompt, how->spans, nspans, how->named);
+    llm_request request = {.tag = (uint64_t)use << 32 | input,
+                           .spans = how->spans,
+                           .nspans = nspans,
+                           .named = may_lose ? how->named : NULL,
+                           .guide = u->prompt->guide,
+                           .after = u->prompt->tmpl,
+                           .max_tokens = llm_call_max_tokens(set, u->use->call),
+                           .keep = how->keep};
+    call_sampling(set, u->use->call, &request.sampling);
+    request.nstop = call_stops(set, u->use->call, own, &request.stop);
+    return request;
 }
+
+/* What goes with every input of one submission. */
+typedef struct submission {
+    llm_session *session;
+    llm_sending how;
+    answer_id id;
+} submission;
 
 static int submit_input(op *o, int use, uint32_t input, submission *sub, int nspans, err *e) {
     llm_state *s = o->state;
     use_run *u = &s->uses[use];
     const settings *set = o->ctx->settings;
-    bool may_lose = set->llm_overflow != OVERFLOW_ERROR;
-    if (may_lose)
-        named_values(u->prompt, sub->spans, nspans, sub->named);
-    llm_request request = {.tag = (uint64_t)use << 32 | input,
-                           .spans = sub->spans,
-                           .nspans = nspans,
-                           .named = may_lose ? sub->named : NULL,
-                           .guide = u->prompt->guide,
-                           .after = u->prompt->tmpl,
-                           .max_tokens = llm_call_max_tokens(set, u->use->call),
-                           .keep = sub->keep};
     str own;
-    call_sampling(set, u->use->call, &request.sampling);
-    request.nstop = call_stops(set, u->use->call, &own, &request.stop);
+    llm_request request = llm_ask_request(o, use, input, &sub->how, nspans, &own);
     int status = llm_submit(sub->session, &request, e);
     if (status == 0) {
         o->ctx->summary.head_tokens += u->prompt->head_tokens;
-        sub->queued++;
-        sub->queued_bytes += spans_bytes(sub->spans, nspans);
+        llm_queue_add(&sub->how, nspans);
         return 0;
     }
     if (set->llm_on_error == ON_ERROR_NULL && status != ERR_CANCELLED) {
@@ -247,8 +257,8 @@ static int ask_input(op *o, int use, uint32_t input, submission *sub, err *e) {
     if (u->answers[input] || (u->state[input] & INPUT_QUEUED))
         return 0;
     const uint8_t *order = u->order.psm.field_order + (size_t)input * (size_t)u->in->nfields;
-    int nspans = prompt_spans(u->prompt, u->in, input, order, sub->spans);
-    if (find_known(o, u, input, sub->spans, nspans, &sub->id))
+    int nspans = prompt_spans(u->prompt, u->in, input, order, sub->how.spans);
+    if (find_known(o, u, input, sub->how.spans, nspans, &sub->id))
         return 0;
     u->state[input] |= INPUT_QUEUED;
     return submit_input(o, use, input, sub, nspans, e);
@@ -285,24 +295,19 @@ static int want_inputs(op *o, use_run *u, const int64_t *rows, int64_t count, er
     return status;
 }
 
-typedef struct placed_input {
-    uint32_t rank, input;
-} placed_input;
-
 static int by_rank(const void *a, const void *b) {
     uint32_t x = ((const placed_input *)a)->rank, y = ((const placed_input *)b)->rank;
     return (x > y) - (x < y);
 }
 
-/* The inputs of these rows, each once, as the solver orders them. */
-static placed_input *inputs_in_order(const use_run *u, const int64_t *rows, int64_t count,
-                                     arena *mem, size_t *n) {
+placed_input *llm_inputs_in_order(const llm_inputs *in, const uint32_t *rank, const int64_t *rows,
+                                  int64_t count, arena *mem, size_t *n) {
     placed_input *list = arena_alloc(mem, sizeof *list * (size_t)BASE_MAX(count, 1));
     size_t k = 0, distinct = 0;
     for (int64_t i = 0; i < count; i++) {
-        uint32_t input = u->in->of_row[rows[i]];
+        uint32_t input = in->of_row[rows[i]];
         if (input != NO_INPUT)
-            list[k++] = (placed_input){u->rank[input], input};
+            list[k++] = (placed_input){rank[input], input};
     }
     qsort(list, k, sizeof *list, by_rank);
     for (size_t i = 0; i < k; i++)
@@ -312,17 +317,15 @@ static placed_input *inputs_in_order(const use_run *u, const int64_t *rows, int6
     return list;
 }
 
-/* Whether use i goes through the inputs together with use `first` of its stage: it is of its group,
- * and the data stand first. */
-static bool goes_along(const llm_state *s, int first, int i) {
+bool llm_goes_along(const llm_state *s, int first, int i) {
     const use_run *u = &s->uses[i];
     return i == first || (i > first && u->stage == s->uses[first].stage &&
                           u->leader == s->uses[first].leader && u->prompt->data_first);
 }
 
-static bool went_along(const llm_state *s, int use) {
+bool llm_went_along(const llm_state *s, int use) {
     for (int i = s->stages[s->uses[use].stage].first_use; i < use; i++)
-        if (goes_along(s, i, use))
+        if (llm_goes_along(s, i, use))
             return true;
     return false;
 }
@@ -486,49 +489,24 @@ void llm_ask_tell(op *o) {
             use_tell(o, &s->uses[i]);
 }
 
-/* ---- counting -------------------------------------------------------------------------------- */
-
-/* What the stage's calls of one group add to those of the group in the stages before: calls that
- * are sent together are counted together. */
-static int count_group(op *o, int use, plan_actual *into, err *e) {
-    llm_state *s = o->state;
-    const use_run *u = &s->uses[use];
-    const prompt **calls = ARENA_ARRAY(o->mem, const prompt *, s->nuses + 1);
-    int before = 0, count = 0;
-    for (int i = 0; i < s->stages[u->stage].first_use && u->prompt->data_first; i++)
-        if (s->uses[i].leader == u->leader)
-            calls[count++] = s->uses[i].prompt;
-    before = count;
-    for (int i = use; i < s->stages[u->stage].first_use + s->stages[u->stage].nuses; i++)
-        if (goes_along(s, use, i))
-            calls[count++] = s->uses[i].prompt;
-    return count_calls(o->ctx, calls, before, count, u->in, s->stages[u->stage].node, into, e);
-}
-
-int llm_ask_count(op *o, int stage, plan_actual *into, err *e) {
-    llm_state *s = o->state;
-    const llm_stage *t = &s->stages[stage];
-    int status = 0;
-    for (int i = t->first_use; i < t->first_use + t->nuses && status == 0; i++)
-        if (!went_along(s, i))
-            status = count_group(o, i, into, e);
-    return status;
-}
+/* ---- what other strategies would cost -------------------------------------------------------- */
 
 /* For a view that compares, once: the model waits meanwhile. */
 static int count_baselines(op *o, err *e) {
     llm_state *s = o->state;
     exec_progress *p = &s->progress;
-    plan_actual counted = {.bound = NAN};
-    int status = 0;
+    count_run runs[COUNT_STRATEGIES] = {0};
     if (p->nbaselines || !o->ctx->compared ||
         !atomic_load_explicit(o->ctx->compared, memory_order_relaxed))
         return 0;
     llm_publish(o, "counting");
+    plan_actual *counted = ARENA_ARRAY(o->mem, plan_actual, s->nstages + 1);
+    int status = llm_count_stages(o, runs, counted, e);
     for (int i = 0; i < s->nstages && status == 0; i++)
-        status = llm_ask_count(o, i, &counted, e);
-    for (int i = 0; i < counted.ntokens && status == 0; i++)
-        watch_baseline(p, counted.tokens[i].strategy, counted.tokens[i].computed_tokens);
+        for (int k = 0; k < counted[i].ntokens; k++)
+            watch_baseline(p, counted[i].tokens[k].strategy, counted[i].tokens[k].computed_tokens);
+    for (int k = 0; k < COUNT_STRATEGIES; k++)
+        count_run_close(&runs[k]);
     return status;
 }
 
@@ -576,26 +554,24 @@ static int submit_use(op *o, int use, uint32_t done, const int64_t *rows, int64_
     use_run *u = &s->uses[use];
     size_t n;
     arena *mem = arena_new_in(o->ctx->space);
-    submission sub = {.keep = asked_again(s, u, done)};
+    submission sub = {.how = llm_sending_new(u, llm_asked_again(s, u, done), mem)};
     int end = s->stages[u->stage].first_use + s->stages[u->stage].nuses;
     int status = runtime_session(o->ctx->llm, u->engine, &sub.session, e);
     for (int i = use; i < end && status == 0; i++)
-        if (goes_along(s, use, i))
+        if (llm_goes_along(s, use, i))
             status = want_inputs(o, &s->uses[i], rows, count, e);
-    placed_input *list = inputs_in_order(u, rows, count, mem, &n);
-    sub.spans = ARENA_ARRAY(mem, llm_span *, prompt_max_spans(u->prompt));
-    sub.named = ARENA_ARRAY(mem, bool, prompt_max_spans(u->prompt));
+    placed_input *list = llm_inputs_in_order(u->in, u->rank, rows, count, mem, &n);
     for (size_t k = 0; k < n && status == 0; k++) {
         for (int i = use; i < end && status == 0; i++)
-            if (goes_along(s, use, i) && (s->uses[i].state[list[k].input] & INPUT_WANTED))
+            if (llm_goes_along(s, use, i) && (s->uses[i].state[list[k].input] & INPUT_WANTED))
                 status = ask_input(o, i, list[k].input, &sub, e);
-        if (status == 0 && queue_is_full(o, &sub)) {
+        if (status == 0 && llm_queue_is_full(o->ctx, &sub.how)) {
             status = run_session(o, started, e);
-            sub.queued = sub.queued_bytes = 0;
+            sub.how.queued = sub.how.queued_bytes = 0;
         }
     }
     for (int i = use; i < end; i++)
-        for (size_t k = 0; k < n && goes_along(s, use, i); k++)
+        for (size_t k = 0; k < n && llm_goes_along(s, use, i); k++)
             s->uses[i].state[list[k].input] &= (uint8_t)~INPUT_WANTED;
     buf_free(&sub.id.identity);
     arena_free(mem);
@@ -622,12 +598,12 @@ static int ask_engine(op *o, int first, uint32_t done, const int64_t *rows, int6
     int end = s->stages[s->uses[first].stage].first_use + s->stages[s->uses[first].stage].nuses,
         status = 0;
     for (int i = first; i < end && status == 0; i++)
-        if (s->uses[i].engine == s->uses[first].engine && !went_along(s, i))
+        if (s->uses[i].engine == s->uses[first].engine && !llm_went_along(s, i))
             status = submit_use(o, i, done, rows, count, started, e);
     return status ? status : run_session(o, started, e);
 }
 
-static bool engine_is_first(const llm_state *s, int use) {
+bool llm_engine_is_first(const llm_state *s, int use) {
     for (int i = s->stages[s->uses[use].stage].first_use; i < use; i++)
         if (s->uses[i].engine == s->uses[use].engine)
             return false;
@@ -643,7 +619,7 @@ int llm_ask_stage(op *o, int stage, uint32_t done, const int64_t *rows, int64_t 
     s->progress.operator_number = s->operators_before + stage + 1;
     runtime_stats(o->ctx->llm, &before);
     for (int i = t->first_use; i < t->first_use + t->nuses && status == 0; i++)
-        if (engine_is_first(s, i))
+        if (llm_engine_is_first(s, i))
             status = ask_engine(o, i, done, rows, count, &started, e);
     count_work(o, t, &before);
     double seconds = clock_seconds() - started;

@@ -216,6 +216,19 @@ int kv_link_pin(const kv_link *l, str name, cache_pins *out, err *e);
  * than last time. */
 void model_files_note(exec_ctx *ctx, cache *c, const llm_model_info *info);
 
+/* ---- EXPLAIN (TOKENS) (llm_count.c) ---------------------------------------------------------- */
+
+enum { COUNT_STRATEGIES = 4 };
+
+/* What a statement has asked so far under one strategy, as far as it is only counted. */
+typedef struct count_run {
+    llm_engine *engine; /* of `session` */
+    llm_session *session;
+    answer_memo *asked;
+    arena *mem; /* of `asked` */
+} count_run;
+void count_run_close(count_run *run);
+
 /* ---- the runtime (llm_runtime.c) ------------------------------------------------------------- */
 
 /* What earlier runs of a call showed: how often each
@@ -249,6 +262,8 @@ struct llm_runtime {
     double started_s;
     double watched_s;       /* when details were last collected (watch.c) */
     uint64_t stored_tokens; /* of prompts whose answers were stored */
+    count_run counts[COUNT_STRATEGIES];
+    struct noted_order *noted_orders; /* llm_order.c */
     arena *mem;
     /* Spills: the spans of values, texts that are no cells as they stand, and answers. */
     arena *kept;
@@ -269,12 +284,5 @@ bool facts_recall(exec_ctx *ctx, const llm_call *call, hash128 fingerprint, call
 bool facts_for_plan(exec_ctx *ctx, const llm_call *call, hash128 fingerprint, call_facts *out);
 int facts_remember(exec_ctx *ctx, const llm_call *call, hash128 fingerprint,
                    const call_facts *facts, err *e);
-
-/* EXPLAIN (TOKENS) (llm_count.c): adds to actual->tokens what calls[before..count) of `node` cost
- * under every strategy beside calls[0..before) of nodes below over the same inputs, and keeps the
- * largest gap to the solver's bound; what lies above a filter on answers is scaled by what the
- * filter is expected to keep. */
-int count_calls(exec_ctx *ctx, const prompt *const *calls, int before, int count,
-                const llm_inputs *in, const plan_node *node, plan_actual *actual, err *e);
 
 #endif

@@ -169,6 +169,33 @@ static uint64_t computed_units(const psm_result *r) {
     return r->total_units - r->shared_units;
 }
 
+/* What counting would have put on record, had it asked: it changes nothing (stmt_explain.c), but a
+ * call later in the statement finds it. */
+typedef struct noted_order {
+    str key, bytes;
+    struct noted_order *next;
+} noted_order;
+
+static int record_find(exec_ctx *ctx, str key, arena *mem, str *stored, bool *found, err *e) {
+    for (const noted_order *n = ctx->llm->noted_orders; n; n = n->next)
+        if (str_equal(n->key, key)) {
+            *stored = n->bytes;
+            *found = true;
+            return 0;
+        }
+    return db_recall(ctx->db, key, mem, stored, found, e);
+}
+
+static int record_keep(exec_ctx *ctx, str key, str bytes, err *e) {
+    llm_runtime *r = ctx->llm;
+    if (!ctx->count_only)
+        return db_remember(ctx->db, key, bytes, e);
+    noted_order *n = ARENA_NEW(r->mem, noted_order);
+    *n = (noted_order){str_copy(r->mem, key), str_copy(r->mem, bytes), r->noted_orders};
+    r->noted_orders = n;
+    return 0;
+}
+
 /* Uses the recorded order while it is nearly as good as the fresh one, else records the fresh one.
  * Orders that differ by row group are a function of the rows and have no record. */
 static int apply_record(exec_ctx *ctx, const prompt *p, const llm_inputs *in, psm_options *options,
@@ -181,7 +208,7 @@ static int apply_record(exec_ctx *ctx, const prompt *p, const llm_inputs *in, ps
         return 0;
     order_only(&out->psm, p->nfields, fresh);
     call_fact_key(p->call, "field_order", llm_engine_info(p->engine)->fingerprint, &key);
-    int status = db_recall(ctx->db, buf_str(&key), mem, &stored, &found, e);
+    int status = record_find(ctx, buf_str(&key), mem, &stored, &found, e);
     bool usable = status == 0 && found && stored.n == (size_t)p->nfields &&
                   is_permutation((const uint8_t *)stored.p, p->nfields);
     if (usable && memcmp(stored.p, fresh, stored.n) != 0) {
@@ -196,8 +223,7 @@ static int apply_record(exec_ctx *ctx, const prompt *p, const llm_inputs *in, ps
         }
     }
     if (status == 0 && !usable)
-        status =
-            db_remember(ctx->db, buf_str(&key), (str){(const char *)fresh, (size_t)p->nfields}, e);
+        status = record_keep(ctx, buf_str(&key), (str){(const char *)fresh, (size_t)p->nfields}, e);
     buf_free(&key);
     return status;
 }

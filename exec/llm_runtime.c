@@ -45,6 +45,8 @@ void llm_runtime_free(llm_runtime *r) {
     if (!r)
         return;
     llm_session_free(r->session);
+    for (int k = 0; k < COUNT_STRATEGIES; k++)
+        count_run_close(&r->counts[k]);
     kv_link_close(&r->kv);
     answer_memo_free(r->memo);
     arena_free(r->kept);

@@ -275,19 +275,17 @@ int llm_run_stages(op *o, uint32_t *done, bool deciding, int64_t *rows, int64_t 
 
 /* ---- chunks ---------------------------------------------------------------------------------- */
 
-/* A group whose data stand first and are asked about in
- * several stages: its first use; NULL: there is none. */
-static const use_run *kept_group(const llm_state *s) {
+int llm_kept_use(const llm_state *s) {
     for (int i = 0; i < s->nuses; i++)
         for (int k = 0; k < i && s->uses[i].prompt->data_first; k++)
             if (s->uses[k].leader == s->uses[i].leader && s->uses[k].stage != s->uses[i].stage)
-                return s->uses[i].leader;
-    return NULL;
+                return (int)(s->uses[i].leader - s->uses);
+    return -1;
 }
 
-/* How many rows' data the KV memory keeps until later stages have asked about them. */
-static int rows_kept_at_once(op *o, const use_run *u, int64_t *rows, err *e) {
-    const psm_result *psm = &u->order.psm;
+int llm_rows_kept_at_once(op *o, int use, const input_order *order, int64_t *rows, err *e) {
+    const use_run *u = &((llm_state *)o->state)->uses[use];
+    const psm_result *psm = &order->psm;
     size_t token_bytes = BASE_MAX(llm_engine_info(u->engine)->kv_bytes_per_token, (size_t)1);
     llm_session *session;
     llm_stats stats;
@@ -303,27 +301,31 @@ static int rows_kept_at_once(op *o, const use_run *u, int64_t *rows, err *e) {
     return 0;
 }
 
-/* All rows as the solver orders those of this use, rows that it does not ask about first. */
-static int64_t *rows_in_order(const llm_state *s, const use_run *u, arena *mem) {
+int64_t *llm_rows_in_order(const llm_state *s, int use, const uint32_t *rank, arena *mem) {
     int64_t n = rowset_rows(s->rows),
             *rows = arena_alloc(mem, sizeof *rows * (size_t)BASE_MAX(n, 1));
-    int64_t *at = ARENA_ARRAY(mem, int64_t, (size_t)u->in->count + 2);
-    for (int64_t r = 0; r < n; r++) {
-        uint32_t input = u->in->of_row[r];
-        at[input == NO_INPUT ? 1 : u->rank[input] + 2]++;
-    }
-    for (uint32_t k = 1; k < u->in->count + 2; k++)
+    for (int64_t r = 0; r < n && !rank; r++)
+        rows[r] = r;
+    if (!rank)
+        return rows;
+    const llm_inputs *in = s->uses[use].in;
+    int64_t *at = ARENA_ARRAY(mem, int64_t, (size_t)in->count + 2);
+    for (int64_t r = 0; r < n; r++)
+        at[in->of_row[r] == NO_INPUT ? 1 : rank[in->of_row[r]] + 2]++;
+    for (uint32_t k = 1; k < in->count + 2; k++)
         at[k] += at[k - 1];
-    for (int64_t r = 0; r < n; r++) {
-        uint32_t input = u->in->of_row[r];
-        rows[at[input == NO_INPUT ? 0 : u->rank[input] + 1]++] = r;
-    }
+    for (int64_t r = 0; r < n; r++)
+        rows[at[in->of_row[r] == NO_INPUT ? 0 : rank[in->of_row[r]] + 1]++] = r;
     return rows;
 }
 
 static int ascending(const void *a, const void *b) {
     int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
     return (x > y) - (x < y);
+}
+
+void llm_sort_rows(int64_t *rows, int64_t count) {
+    qsort(rows, (size_t)count, sizeof *rows, ascending);
 }
 
 /* Every step-th row that was not dropped, ascending. */
@@ -337,18 +339,19 @@ static int64_t *rows_left(const llm_state *s, int64_t step, arena *mem, int64_t 
     return rows;
 }
 
-/* Chunk by chunk in the order of `by`: through all stages, or (`deciding`) through those that
+/* Chunk by chunk in the order of use `by`: through all stages, or (`deciding`) through those that
  * remove rows; *done: which these were. */
-static int run_chunks(op *o, const use_run *by, int64_t first, int64_t most, bool deciding,
-                      uint32_t *done, err *e) {
+static int run_chunks(op *o, int by, int64_t first, int64_t most, bool deciding, uint32_t *done,
+                      err *e) {
     llm_state *s = o->state;
     arena *mem = arena_new_in(o->ctx->space);
-    int64_t n = rowset_rows(s->rows), size = first, *rows = rows_in_order(s, by, mem);
+    int64_t n = rowset_rows(s->rows), size = first,
+            *rows = llm_rows_in_order(s, by, s->uses[by].rank, mem);
     int status = 0;
     for (int64_t from = 0; from < n && status == 0; from += size, size = BASE_MIN(2 * size, most)) {
         size = BASE_MIN(BASE_MIN(size, most), n - from);
         int64_t count = size;
-        qsort(rows + from, (size_t)count, sizeof *rows, ascending);
+        llm_sort_rows(rows + from, count);
         *done = 0;
         status = llm_run_stages(o, done, deciding, rows + from, &count, e);
         s->decided_rows += size;
@@ -359,7 +362,7 @@ static int run_chunks(op *o, const use_run *by, int64_t first, int64_t most, boo
 
 /* A session serves one engine: going from one to the
  * other chunk by chunk would lose the KV each time. */
-static bool has_one_engine(const llm_state *s) {
+bool llm_has_one_engine(const llm_state *s) {
     for (int i = 1; i < s->nuses; i++)
         if (s->uses[i].engine != s->uses[0].engine)
             return false;
@@ -369,17 +372,17 @@ static bool has_one_engine(const llm_state *s) {
 /* Every row through every stage. */
 static int run_all(op *o, err *e) {
     llm_state *s = o->state;
-    bool chunks = has_one_engine(s);
-    const use_run *kept = chunks ? kept_group(s) : NULL;
+    bool chunks = llm_has_one_engine(s);
+    int kept = chunks ? llm_kept_use(s) : -1;
     int64_t n = rowset_rows(s->rows), chunk = o->ctx->settings->llm_chunk, count;
     bool looks = chunks && chunk > 0 && n >= 2 * chunk && llm_rank_free(s);
     int64_t most = n;
     uint32_t done = 0;
-    int status = kept ? rows_kept_at_once(o, kept, &most, e) : 0;
-    if (status == 0 && kept)
+    int status = kept >= 0 ? llm_rows_kept_at_once(o, kept, &s->uses[kept].order, &most, e) : 0;
+    if (status == 0 && kept >= 0)
         status = run_chunks(o, kept, looks ? BASE_MIN(chunk, most) : most, most, false, &done, e);
     else if (status == 0 && looks)
-        status = run_chunks(o, &s->uses[0], chunk, n, true, &done, e);
+        status = run_chunks(o, 0, chunk, n, true, &done, e);
     arena *mem = arena_new_in(o->ctx->space);
     int64_t *rows = rows_left(s, 1, mem, &count);
     if (status == 0)
@@ -393,11 +396,15 @@ static int run_all(op *o, err *e) {
 static int count_all(op *o, err *e) {
     llm_state *s = o->state;
     int status = 0;
+    plan_actual *counted = ARENA_ARRAY(o->mem, plan_actual, s->nstages + 1);
     s->decided_rows = rowset_rows(s->rows);
-    for (int i = 0; i < s->nstages && status == 0; i++) {
-        s->stages[i].actual.rows = (uint64_t)s->decided_rows;
-        status = llm_ask_count(o, i, &s->stages[i].actual, e);
+    for (int i = 0; i < s->nstages; i++) {
+        counted[i] = s->stages[i].actual;
+        counted[i].rows = (uint64_t)s->decided_rows;
     }
+    status = llm_count_stages(o, o->ctx->llm->counts, counted, e);
+    for (int i = 0; i < s->nstages; i++)
+        s->stages[i].actual = counted[i];
     return status;
 }
 

@@ -101,6 +101,16 @@ int llm_rows_columns(op *o, const bool *read, const int64_t *rows, int count, ba
 /* Has rows[0..*count), ascending, go through the stages that are not in *done; those that pass stay
  * in `rows`, others are dropped. `deciding`: only as long as some stages remove rows. */
 int llm_run_stages(op *o, uint32_t *done, bool deciding, int64_t *rows, int64_t *count, err *e);
+/* The first use of a group whose data stand first and are asked about in several stages, so that
+ * rows go through these in chunks of its order whose KV is kept meanwhile; -1: there is none. */
+int llm_kept_use(const llm_state *s);
+bool llm_has_one_engine(const llm_state *s); /* else there are no chunks */
+/* How many rows' data the KV memory keeps until later stages have asked about them. */
+int llm_rows_kept_at_once(op *o, int use, const input_order *order, int64_t *rows, err *e);
+/* All rows as a use's inputs are ranked, rows that it does not ask about first; rank NULL: in input
+ * order. */
+int64_t *llm_rows_in_order(const llm_state *s, int use, const uint32_t *rank, arena *mem);
+void llm_sort_rows(int64_t *rows, int64_t count); /* ascending */
 /* Once the base's rows are there: groups of rows of which a few are enough. */
 int llm_waves_prepare(op *o, err *e);
 /* The next rows in input order, as many as the LIMIT above should need. */
@@ -133,8 +143,42 @@ int llm_ask_stage(op *o, int stage, uint32_t done, const int64_t *rows, int64_t 
 int llm_ask_remember(op *o, err *e);
 /* Tells of answers that max_tokens ended, and of prompts that had to leave fields out. */
 void llm_ask_tell(op *o);
-/* What the calls of stage `stage` cost under every strategy, by counting. */
-int llm_ask_count(op *o, int stage, plan_actual *into, err *e);
+
+/* What goes with every input that is sent to a session together with others. */
+typedef struct llm_sending {
+    llm_span **spans;
+    bool *named; /* of the spans: values that the question names */
+    bool keep;   /* stages still to come ask about the same data: its KV is kept for them */
+    size_t queued, queued_bytes; /* that the engine holds until they are answered */
+} llm_sending;
+llm_sending llm_sending_new(const use_run *u, bool keep, arena *mem);
+/* Prompts that were sent wait in memory: beyond what it has room for, they are answered first. */
+void llm_queue_add(llm_sending *how, int nspans);
+bool llm_queue_is_full(const exec_ctx *ctx, const llm_sending *how);
+/* The request for an input, whose spans are in `how`; lives as long as how, the settings and *own. */
+llm_request llm_ask_request(op *o, int use, uint32_t input, const llm_sending *how, int nspans,
+                            str *own);
+/* Whether use i goes through the inputs together with use `first` of its stage: it is of its group,
+ * and the data stand first. */
+bool llm_goes_along(const llm_state *s, int first, int i);
+bool llm_went_along(const llm_state *s, int use); /* with an earlier one */
+/* Whether calls of stages not `done` ask about the same data. */
+bool llm_asked_again(const llm_state *s, const use_run *u, uint32_t done);
+/* Whether no earlier use of its stage has its engine: those of one engine are asked together. */
+bool llm_engine_is_first(const llm_state *s, int use);
+
+typedef struct placed_input {
+    uint32_t rank, input;
+} placed_input;
+/* The inputs of these rows, each once, by rank. */
+placed_input *llm_inputs_in_order(const llm_inputs *in, const uint32_t *rank, const int64_t *rows,
+                                  int64_t count, arena *mem, size_t *n);
+
+/* ---- counting (llm_count.c) ------------------------------------------------------------------ */
+
+/* What each stage costs under every strategy, beside what `runs` have counted already: into the
+ * tokens and bounds of actual[nstages]. */
+int llm_count_stages(op *o, count_run *runs, plan_actual *actual, err *e);
 /* Whether answers are wanted at all: counting and warming leave every input unanswered. */
 bool llm_answers_wanted(const exec_ctx *ctx);
 /* Where answers are kept; NULL: nowhere. */

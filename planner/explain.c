@@ -422,14 +422,20 @@ static void print_tokens_table(printer *p, const plan_actual *a, int depth, bool
         const int widths[] = {9, 9, 14, 11};
         for (size_t k = 0; k < BASE_COUNT(figures); k++) {
             buf_clear(&number);
-            if (t->scaled)
-                buf_append_char(&number, '~');
+            buf_append_c(&number, t->scaled ? "~" : t->at_most ? "≤" : "");
             print_count(&number, figures[k]);
-            buf_printf(p->out, "%*s ", widths[k], number.p);
+            int padding = BASE_MAX(widths[k] - utf8_width(buf_str(&number)), 0);
+            buf_printf(p->out, "%*s%s ", padding, "", number.p);
         }
         double rate =
             t->prompt_tokens ? 1 - (double)t->computed_tokens / (double)t->prompt_tokens : 0;
-        buf_printf(p->out, "%7.1f %%\n", 100 * rate);
+        buf_printf(p->out, "%7.1f %%", 100 * rate);
+        if (t->known_answers > 0) {
+            buf_append_c(p->out, "  ");
+            print_count(p->out, (double)t->known_answers);
+            buf_append_c(p->out, " asked before in this statement");
+        }
+        buf_append_char(p->out, '\n');
         buf_free(&number);
     }
 }

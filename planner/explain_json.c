@@ -201,7 +201,9 @@ static void add_tokens(cJSON *o, const plan_actual *a) {
         cJSON_AddNumberToObject(one, "prompt_tokens", (double)t->prompt_tokens);
         cJSON_AddNumberToObject(one, "head_tokens", (double)t->head_tokens);
         cJSON_AddNumberToObject(one, "computed_tokens", (double)t->computed_tokens);
+        cJSON_AddNumberToObject(one, "known_answers", (double)t->known_answers);
         cJSON_AddBoolToObject(one, "scaled", t->scaled);
+        cJSON_AddBoolToObject(one, "at_most", t->at_most);
     }
 }
 

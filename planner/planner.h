@@ -285,11 +285,13 @@ bool plan_data_pays(double data, double inputs, const plan_question *questions, 
 
 /* ---- EXPLAIN --------------------------------------------------------------------------------- */
 
-/* Exact token counts of one LLM use under one strategy. */
+/* Exact token counts of the calls of one LLM node under one strategy. */
 typedef struct plan_tokens {
     const char *strategy; /* "no cache", "FIFO", "fixed", "grouped" */
     uint64_t rows, distinct_inputs, prompt_tokens, head_tokens, computed_tokens;
-    bool scaled; /* above an unanswered LLM filter: marked ~ */
+    uint64_t known_answers; /* of inputs whose prompts the statement asks before */
+    bool scaled;            /* above an unanswered LLM filter: marked ~ */
+    bool at_most;           /* in waves, or where another answer says so: marked ≤ */
 } plan_tokens;
 
 /* What happened at one node. */
