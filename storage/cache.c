@@ -20,15 +20,18 @@
 #include "cache_int.h"
 #include "storage_int.h"
 
-enum { USERS_WAIT_MS = 3000, MAP_SHARE = 10, MAP_MIN = 16 << 20, PREFETCH_MIN = 64 << 10 };
+enum { USERS_WAIT_MS = 3000, PREFETCH_MIN = 64 << 10 };
 
 static const char *const value_trees[CACHE_SPACES] = {"kv", "answers"};
 
 static pthread_mutex_t open_mutex = PTHREAD_MUTEX_INITIALIZER;
 static cache *open_caches;
 
+/* A tenth, and a little that small budgets need as much as large ones: transactions copy the pages
+ * that they change, and do not get the old ones before the next but one. */
 size_t cache_map_bytes(size_t budget) {
-    size_t bytes = BASE_MAX(budget + budget / MAP_SHARE, (size_t)MAP_MIN);
+    enum { SHARE = 10, EXTRA = 4 << 20, LEAST = 16 << 20 };
+    size_t bytes = BASE_MAX(budget + budget / SHARE + EXTRA, (size_t)LEAST);
     return bytes / 4096 * 4096;
 }
 
@@ -160,6 +163,11 @@ static int trees_open(cache *c) {
         c->has_pins = rc == 0;
         rc = rc == MDB_NOTFOUND ? 0 : rc;
     }
+    if (!rc) {
+        rc = mdb_dbi_open(t, "log", create, &c->log);
+        c->has_log = rc == 0;
+        rc = rc == MDB_NOTFOUND ? 0 : rc;
+    }
     uint32_t version = CACHE_VERSION, found = 0;
     MDB_val key = {7, "version"}, data;
     MDB_stat stat;
@@ -181,6 +189,7 @@ static int trees_open(cache *c) {
         mdb_txn_abort(t);
         return rc;
     }
+    c->pages_bytes = cache_pages_bytes(c, t);
     c->last_txn = mdb_txn_id(t);
     if (!c->read_only && stat.ms_entries > 0)
         c->last_txn--; /* an empty commit makes no new transaction */
@@ -254,6 +263,7 @@ static void cache_free(cache *c) {
     if (c->users_fd >= 0)
         close(c->users_fd);
     index_free(&c->index);
+    buf_free(&c->touched);
     pthread_rwlock_destroy(&c->env_lock);
     pthread_mutex_destroy(&c->mutex);
     pthread_cond_destroy(&c->wake);
@@ -541,7 +551,7 @@ void cache_refresh(cache *c) {
     if (behind && cache_begin(c, MDB_RDONLY, &t) == 0) {
         pthread_mutex_lock(&c->mutex);
         if (!c->busy)
-            c->last_txn = cache_load_index(c, t) == 0 ? mdb_txn_id(t) : 0;
+            cache_catch_up(c, t, mdb_txn_id(t));
         pthread_mutex_unlock(&c->mutex);
         mdb_txn_abort(t);
     }
@@ -628,20 +638,18 @@ int cache_clear(cache *c, cache_space space, err *e) {
     cache_flush(c);
     MDB_txn *t = NULL;
     pthread_rwlock_rdlock(&c->env_lock);
-    int rc = cache_begin(c, 0, &t);
-    if (!rc &&
-        ((rc = mdb_drop(t, c->values[space], 0)) != 0 || (rc = clear_use(c, t, space)) != 0 ||
-         (space == CACHE_KV && c->has_pins && (rc = mdb_drop(t, c->pins, 0)) != 0))) {
-        mdb_txn_abort(t);
-    } else if (!rc) {
+    int rc = cache_write_begin(c, &t);
+    if (!rc) {
+        rc = mdb_drop(t, c->values[space], 0);
+        rc = rc ? rc : clear_use(c, t, space);
+        if (!rc && space == CACHE_KV && c->has_pins)
+            rc = mdb_drop(t, c->pins, 0);
         pthread_mutex_lock(&c->mutex);
-        if ((rc = mdb_txn_commit(t)) == 0) {
-            for (int i = 0; i < c->index.count; i++)
-                if (c->index.entries[i].live && c->index.entries[i].space == space)
-                    index_remove(&c->index, &c->index.entries[i]);
-            c->last_txn = 0; /* the writer loads again: another process may have written between */
-        }
+        for (int i = 0; i < c->index.count && !rc; i++)
+            if (c->index.entries[i].live && c->index.entries[i].space == space)
+                index_remove(&c->index, &c->index.entries[i]);
         pthread_mutex_unlock(&c->mutex);
+        rc = cache_write_end(c, t, rc, CACHE_WROTE_MUCH);
     }
     pthread_rwlock_unlock(&c->env_lock);
     return lmdb_error(e, rc, "cannot clear the cache");

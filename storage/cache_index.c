@@ -28,6 +28,7 @@ static int bucket_of(const cache_index *x, uint8_t space, hash128 key) {
 void index_clear(cache_index *x) {
     free(x->entries);
     free(x->buckets);
+    free(x->families);
     *x = (cache_index){.free = -1, .clock = x->clock, .sketch = x->sketch};
 }
 
@@ -73,18 +74,59 @@ unsigned index_frequency(const cache_index *x, uint8_t space, hash128 key) {
 
 /* ---- the table ------------------------------------------------------------------------------- */
 
+static bool has_parent(const cache_entry *e) {
+    return e->parent.low != 0 || e->parent.high != 0;
+}
+
+/* Puts an entry into its bucket, and among its parent's children. */
+static void chain(cache_index *x, int i) {
+    cache_entry *e = &x->entries[i];
+    int *bucket = &x->buckets[bucket_of(x, e->space, e->key)];
+    e->next = *bucket;
+    *bucket = i;
+    e->elder = e->younger = -1;
+    if (!has_parent(e))
+        return;
+    int *family = &x->families[bucket_of(x, e->space, e->parent)];
+    e->younger = *family;
+    if (*family >= 0)
+        x->entries[*family].elder = i;
+    *family = i;
+}
+
+static void unchain(cache_index *x, int i) {
+    cache_entry *e = &x->entries[i];
+    int *at = &x->buckets[bucket_of(x, e->space, e->key)];
+    while (*at != i)
+        at = &x->entries[*at].next;
+    *at = e->next;
+    if (!has_parent(e))
+        return;
+    if (e->younger >= 0)
+        x->entries[e->younger].elder = e->elder;
+    if (e->elder >= 0)
+        x->entries[e->elder].younger = e->younger;
+    else
+        x->families[bucket_of(x, e->space, e->parent)] = e->younger;
+}
+
 static void rehash(cache_index *x) {
     x->nbuckets = BASE_MAX(x->nbuckets * 2, 1024);
-    x->buckets = mem_realloc(x->buckets, sizeof *x->buckets * (size_t)x->nbuckets);
-    memset(x->buckets, 0xff, sizeof *x->buckets * (size_t)x->nbuckets);
-    for (int i = 0; i < x->count; i++) {
-        cache_entry *e = &x->entries[i];
-        if (!e->live)
-            continue;
-        int b = bucket_of(x, e->space, e->key);
-        e->next = x->buckets[b];
-        x->buckets[b] = i;
-    }
+    size_t bytes = sizeof *x->buckets * (size_t)x->nbuckets;
+    x->buckets = mem_realloc(x->buckets, bytes);
+    x->families = mem_realloc(x->families, bytes);
+    memset(x->buckets, 0xff, bytes);
+    memset(x->families, 0xff, bytes);
+    for (int i = 0; i < x->count; i++)
+        if (x->entries[i].live)
+            chain(x, i);
+}
+
+static uint32_t count_children(const cache_index *x, const cache_entry *e) {
+    uint32_t n = 0;
+    for (int i = x->families[bucket_of(x, e->space, e->key)]; i >= 0; i = x->entries[i].younger)
+        n += x->entries[i].space == e->space && hash128_equal(x->entries[i].parent, e->key);
+    return n;
 }
 
 cache_entry *index_find(cache_index *x, uint8_t space, hash128 key) {
@@ -97,9 +139,7 @@ cache_entry *index_find(cache_index *x, uint8_t space, hash128 key) {
 }
 
 static cache_entry *parent_of(cache_index *x, const cache_entry *e) {
-    if (e->parent.low == 0 && e->parent.high == 0)
-        return NULL;
-    return index_find(x, e->space, e->parent);
+    return has_parent(e) ? index_find(x, e->space, e->parent) : NULL;
 }
 
 cache_entry *index_add(cache_index *x, uint8_t space, hash128 key, hash128 parent, double cost,
@@ -119,17 +159,16 @@ cache_entry *index_add(cache_index *x, uint8_t space, hash128 key, hash128 paren
         i = x->count++;
     }
     cache_entry *e = &x->entries[i];
-    int b = bucket_of(x, space, key);
     *e = (cache_entry){.key = key,
                        .parent = parent,
                        .space = space,
                        .live = true,
                        .changed = true,
                        .bytes = BASE_MAX(bytes, (uint64_t)1),
-                       .cost = cost > 0 ? cost : 0.001,
-                       .next = x->buckets[b]};
+                       .cost = cost > 0 ? cost : 0.001};
     e->born = e->used = ++x->clock;
-    x->buckets[b] = i;
+    chain(x, i);
+    e->children = count_children(x, e);
     x->live++;
     x->bytes += e->bytes;
     x->per_space[space]++;
@@ -141,10 +180,7 @@ cache_entry *index_add(cache_index *x, uint8_t space, hash128 key, hash128 paren
 
 void index_remove(cache_index *x, cache_entry *e) {
     int i = (int)(e - x->entries);
-    int *at = &x->buckets[bucket_of(x, e->space, e->key)];
-    while (*at != i)
-        at = &x->entries[*at].next;
-    *at = e->next;
+    unchain(x, i);
     cache_entry *parent = parent_of(x, e);
     if (parent && parent->children)
         parent->children--;
@@ -161,16 +197,6 @@ void index_touch(cache_index *x, cache_entry *e) {
     e->used = ++x->clock;
     e->changed = true;
     index_note(x, e->space, e->key);
-}
-
-void index_link(cache_index *x) {
-    for (int i = 0; i < x->count; i++)
-        x->entries[i].children = 0;
-    for (int i = 0; i < x->count; i++) {
-        cache_entry *parent = x->entries[i].live ? parent_of(x, &x->entries[i]) : NULL;
-        if (parent)
-            parent->children++;
-    }
 }
 
 /* ---- eviction -------------------------------------------------------------------------------- */

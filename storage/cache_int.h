@@ -6,11 +6,13 @@
  *   cache_write.c  the write-behind thread: batches, eviction, failures
  *   cache_pins.c   which blocks eviction must leave alone
  *   cache_items.c  what is stored, for people: lists, identities, clearing by identity
+ *   cache_log.c    what each commit touched; write transactions
  *   cache_notes.c  small facts about what is stored
  *   cache_check.c  walks the file's pages without LMDB, before LMDB may see them
  *
  * Trees: "kv" and "answers" (16-byte key → value), "use" (space byte + key → use record), "format"
- * ("version" → u32, "sketch" → how often keys were wanted, notes), "pins" (cache_pins.c). A value:
+ * ("version" → u32, "sketch" → how often keys were wanted, notes), "pins" (cache_pins.c), "log"
+ * (cache_log.c). A value:
  *
  *   0     4       8        12         16         24    32    48             48 + 64·n
  *   +-----+-------+--------+----------+----------+-----+-----+--------------+---------+
@@ -63,7 +65,8 @@ typedef struct cache_entry {
     uint64_t bytes;      /* on disk, whole pages */
     uint64_t born, used; /* clock ticks */
     double cost;
-    int next; /* in its bucket, or in the free list; -1 */
+    int next;           /* in its bucket, or in the free list; -1 */
+    int elder, younger; /* in the bucket of its parent's children; -1 */
 } cache_entry;
 
 /* How often keys were wanted of late, stored or not (a count-min sketch, as in
@@ -79,8 +82,8 @@ typedef struct cache_sketch {
 typedef struct cache_index {
     cache_entry *entries;
     int count, cap, free, live;
-    int *buckets;
-    int nbuckets; /* a power of two */
+    int *buckets, *families; /* by key; by parent */
+    int nbuckets;            /* a power of two, of each */
     uint64_t clock, bytes, per_space[CACHE_SPACES];
     cache_sketch *sketch; /* NULL: nothing noted yet */
 } cache_index;
@@ -95,8 +98,6 @@ void index_touch(cache_index *x, cache_entry *entry);
 /* Counts a key as wanted; index_touch does, index_add does not. */
 void index_note(cache_index *x, uint8_t space, hash128 key);
 unsigned index_frequency(const cache_index *x, uint8_t space, hash128 key);
-/* Counts children anew, after entries were added in any order. */
-void index_link(cache_index *x);
 /* The keys to evict, in order, so that `bytes` become
  * free: leaves before their parents. Returns their number. */
 size_t index_victims(cache_index *x, cache_policy policy, uint64_t bytes, cache_entry **out,
@@ -130,8 +131,9 @@ struct cache {
     /* Shared while LMDB transactions live, exclusive to change the map. */
     pthread_rwlock_t env_lock;
     MDB_env *env;
-    MDB_dbi values[CACHE_SPACES], use, format, pins;
-    bool has_pins; /* false: a file from before there were any, which cannot be written */
+    MDB_dbi values[CACHE_SPACES], use, format, pins, log;
+    bool has_pins, has_log; /* false: a file from before there were any, which cannot be written */
+    buf touched;            /* the write transaction's: only one lives */
 
     pthread_mutex_t mutex; /* all below */
     pthread_cond_t wake, idle;
@@ -144,7 +146,9 @@ struct cache {
     size_t queued_bytes;
     bool busy, stop, thread_started, save_use;
     pthread_t thread;
-    size_t last_txn; /* LMDB's id of our last commit */
+    size_t last_txn;       /* LMDB's id of the commit that the index is of; 0: of none */
+    uint64_t pages_bytes;  /* what the trees' pages took after our last commit */
+    uint64_t entries_read; /* for the index, from the file, ever */
     cache_stats stats;
 };
 
@@ -156,10 +160,25 @@ void cache_adopt_map(cache *c);
 /* Begins a transaction, in a larger map where another process made one. The env lock is held
  * shared, the mutex is not; the lock may be given up for a moment. */
 int cache_begin(cache *c, unsigned flags, MDB_txn **out);
-/* Loads the index again if another process has committed since. No lock is held. */
+/* Brings the index up to what other processes have committed since. No lock is held. */
 void cache_refresh(cache *c);
-void *cache_writer(void *arg);                /* the thread */
-void cache_enqueue(cache *c, cache_job *job); /* the mutex is held */
+/* Brings it to the commit of this id, which is the transaction's snapshot. The mutex is held. */
+int cache_catch_up(cache *c, MDB_txn *t, size_t id);
+/* A write transaction, with the index as of its beginning. The env lock is held shared. */
+int cache_write_begin(cache *c, MDB_txn **out);
+/* What a write transaction changed: nothing; what cache_touch was told of, and the index has it by
+ * now; so much that who was not there must read all. */
+typedef enum cache_extent { CACHE_WROTE_NOTHING, CACHE_WROTE_KEYS, CACHE_WROTE_MUCH } cache_extent;
+/* Commits it, or gives it up where `rc` is an error or nothing was written; returns what came of it.
+ * The mutex is not held. */
+int cache_write_end(cache *c, MDB_txn *t, int rc, cache_extent extent);
+void cache_touch(cache *c, uint8_t space, hash128 key);
+void cache_load_touched(cache *c, MDB_txn *t); /* into the index; the mutex is held */
+/* The entry of a key as it is in the file now, or none. The mutex is held. */
+void cache_load_entry(cache *c, MDB_txn *t, uint8_t space, hash128 key);
+uint64_t cache_pages_bytes(cache *c, MDB_txn *t); /* that the trees have in use */
+void *cache_writer(void *arg);                    /* the thread */
+void cache_enqueue(cache *c, cache_job *job);     /* the mutex is held */
 int cache_load_index(cache *c, MDB_txn *t);
 /* Pins of one block on record; and of all blocks, into an index just loaded. */
 uint32_t cache_count_pins(cache *c, MDB_txn *t, hash128 block);

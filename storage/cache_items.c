@@ -87,32 +87,26 @@ static size_t find_matching(cache *c, MDB_txn *t, cache_space space, str wanted,
     return n;
 }
 
-/* One transaction's worth of deletions; the index follows once they are committed. */
+/* One transaction's worth of deletions. */
 static int clear_some(cache *c, cache_space space, str wanted, hash128 *from, bool *end,
                       uint64_t *deleted) {
     hash128 keys[DELETES_AT_ONCE];
     MDB_txn *t = NULL;
-    int rc = cache_begin(c, 0, &t);
+    int rc = cache_write_begin(c, &t);
     if (rc)
         return rc;
     size_t n = find_matching(c, t, space, wanted, from, keys, end);
     for (size_t i = 0; i < n && rc == 0; i++)
         rc = cache_delete(c, t, (uint8_t)space, keys[i]);
-    if (rc) {
-        mdb_txn_abort(t);
-        return rc;
-    }
     pthread_mutex_lock(&c->mutex);
-    if ((rc = mdb_txn_commit(t)) == 0) {
-        for (size_t i = 0; i < n; i++) {
-            cache_entry *e = index_find(&c->index, (uint8_t)space, keys[i]);
-            if (e)
-                index_remove(&c->index, e);
-        }
-        c->last_txn = 0; /* as in cache_clear: the writer loads again */
-        *deleted += n;
+    for (size_t i = 0; i < n && rc == 0; i++) {
+        cache_entry *e = index_find(&c->index, (uint8_t)space, keys[i]);
+        if (e)
+            index_remove(&c->index, e);
     }
     pthread_mutex_unlock(&c->mutex);
+    rc = cache_write_end(c, t, rc, n ? CACHE_WROTE_KEYS : CACHE_WROTE_NOTHING);
+    *deleted += rc == 0 ? n : 0;
     return rc;
 }
 

@@ -56,10 +56,9 @@ bool cache_note(cache *c, str key, buf *out) {
 static int put_note(cache *c, str key, str bytes) {
     MDB_txn *t = NULL;
     note_key name;
-    int rc = cache_begin(c, 0, &t);
+    int rc = cache_write_begin(c, &t);
     if (rc)
         return rc;
-    size_t id = mdb_txn_id(t);
     buf note = {0};
     put_u64(&note, 0);
     put_str(&note, key);
@@ -69,16 +68,7 @@ static int put_note(cache *c, str key, str bytes) {
     MDB_val k = key_of(&name, key), data = {note.n, note.p};
     rc = mdb_put(t, c->format, &k, &data, 0);
     buf_free(&note);
-    if (rc) {
-        mdb_txn_abort(t);
-        return rc;
-    }
-    pthread_mutex_lock(&c->mutex);
-    rc = mdb_txn_commit(t);
-    if (rc == 0 && c->last_txn + 1 == id)
-        c->last_txn = id; /* the index has nothing to learn from it */
-    pthread_mutex_unlock(&c->mutex);
-    return rc;
+    return cache_write_end(c, t, rc, CACHE_WROTE_KEYS); /* none: the index has nothing to learn */
 }
 
 int cache_note_put(cache *c, str key, str bytes, err *e) {

@@ -89,6 +89,7 @@ static int put_pins(cache *c, MDB_txn *t, str name, const hash128 *blocks, size_
         if (!e)
             continue;
         rc = mdb_put(t, c->pins, &key, &data, 0);
+        cache_touch(c, CACHE_KV, blocks[i]);
         out->blocks++;
         out->bytes += e->bytes;
         all += e->pins ? 0 : e->bytes;
@@ -116,6 +117,7 @@ static int delete_pins(cache *c, MDB_txn *t, str name, cache_pins *out) {
         out->blocks += e != NULL;
         out->bytes += e ? e->bytes : 0;
         out->records++;
+        cache_touch(c, CACHE_KV, pin.block);
         if ((rc = mdb_cursor_del(cursor, 0)) != 0)
             break;
     }
@@ -126,22 +128,14 @@ static int delete_pins(cache *c, MDB_txn *t, str name, cache_pins *out) {
 /* One transaction on the pins of a name; n = 0: they go. */
 static int change_pins(cache *c, str name, const hash128 *blocks, size_t n, cache_pins *out) {
     MDB_txn *t = NULL;
-    int rc = cache_begin(c, 0, &t);
+    int rc = cache_write_begin(c, &t);
     if (rc)
         return rc;
     pthread_mutex_lock(&c->mutex);
-    rc = cache_load_index(c, t); /* another process may have written */
-    if (!rc)
-        rc = n ? put_pins(c, t, name, blocks, n, out) : delete_pins(c, t, name, out);
-    if (!rc)
-        rc = cache_load_index(c, t);
-    if (rc)
-        mdb_txn_abort(t);
-    else
-        rc = mdb_txn_commit(t);
-    c->last_txn = 0; /* the writer loads again, and with it what is pinned */
+    rc = n ? put_pins(c, t, name, blocks, n, out) : delete_pins(c, t, name, out);
+    cache_load_touched(c, t);
     pthread_mutex_unlock(&c->mutex);
-    return rc;
+    return cache_write_end(c, t, rc, c->touched.n ? CACHE_WROTE_KEYS : CACHE_WROTE_NOTHING);
 }
 
 static int change(cache *c, str name, const hash128 *blocks, size_t n, cache_pins *out, err *e) {

@@ -12,7 +12,24 @@
 
 #include "cache_int.h"
 
-enum { VICTIMS_MAX = 4096, BATCH_SHARE = 64, SPARE_SHARE = 32 };
+enum { VICTIMS_MAX = 4096, BATCH_SHARE = 64, SPARE_SHARE = 32, PAGE = 4096 };
+
+/* What the map has beyond the budget. Half of it may come to be in use, because trees are less full
+ * than cache_disk_bytes says once much has come and gone. */
+static size_t room_beside(const cache *c) {
+    return cache_map_bytes(c->budget) - c->budget;
+}
+
+/* Transactions copy the pages they change, and the old ones are free in the next but one: what one
+ * changes is a sixth of what the map has left. Keys are hashes, so each small value that is put or
+ * deleted changes a page of values and one of use records. The mutex is held. */
+static size_t keys_at_once(const cache *c) {
+    enum { PARTS = 6, PAGES_PER_KEY = 2 };
+    MDB_envinfo info = {0};
+    mdb_env_info(c->env, &info);
+    size_t left = info.me_mapsize - BASE_MIN((size_t)c->pages_bytes, info.me_mapsize);
+    return BASE_MAX(left / PARTS / PAGES_PER_KEY / PAGE, (size_t)1);
+}
 
 typedef struct use_record {
     uint64_t born, used, bytes;
@@ -53,17 +70,25 @@ static int use_write(cache *c, MDB_txn *t, const cache_entry *e) {
 
 /* ---- loading --------------------------------------------------------------------------------- */
 
-static void load_entry(cache *c, MDB_txn *t, uint8_t space, hash128 key, size_t value_bytes) {
+static bool use_find(cache *c, MDB_txn *t, uint8_t space, hash128 key, use_record *out) {
     use_key name;
-    use_record r;
     MDB_val k = key_of(&name, space, key), data;
-    bool known = mdb_get(t, c->use, &k, &data) == 0 && data.mv_size == sizeof r;
-    if (known)
-        memcpy(&r, data.mv_data, sizeof r);
-    known = known && r.checksum == use_checksum(&r, key);
-    hash128 none = {0, 0};
-    cache_entry *e = index_add(&c->index, space, key, known ? r.parent : none, known ? r.cost : 0,
-                               cache_disk_bytes(value_bytes));
+    if (mdb_get(t, c->use, &k, &data) != 0 || data.mv_size != sizeof *out)
+        return false;
+    memcpy(out, data.mv_data, sizeof *out);
+    if (out->checksum == use_checksum(out, key))
+        return true;
+    *out = (use_record){0};
+    return false;
+}
+
+static cache_entry *add_entry(cache *c, MDB_txn *t, uint8_t space, hash128 key,
+                              size_t value_bytes) {
+    use_record r = {0};
+    bool known = use_find(c, t, space, key, &r);
+    cache_entry *e =
+        index_add(&c->index, space, key, r.parent, r.cost, cache_disk_bytes(value_bytes));
+    c->entries_read++;
     if (known) {
         e->born = r.born;
         e->used = r.used;
@@ -71,6 +96,34 @@ static void load_entry(cache *c, MDB_txn *t, uint8_t space, hash128 key, size_t 
         e->changed = false;
         c->index.clock = BASE_MAX(c->index.clock, BASE_MAX(r.born, r.used));
     }
+    return e;
+}
+
+/* What was read of these entries since their use records were written. */
+static void keep_use(cache_index *x, const cache_entry *before, int n) {
+    for (int i = 0; i < n; i++) {
+        const cache_entry *old = &before[i];
+        cache_entry *e = old->live && old->changed ? index_find(x, old->space, old->key) : NULL;
+        if (!e || e->born != old->born) /* gone, or stored anew */
+            continue;
+        e->hits = BASE_MAX(e->hits, old->hits);
+        e->used = BASE_MAX(e->used, old->used);
+        e->changed = true;
+    }
+}
+
+void cache_load_entry(cache *c, MDB_txn *t, uint8_t space, hash128 key) {
+    hash128 k = key;
+    MDB_val name = {sizeof k, &k}, data;
+    cache_entry *e = index_find(&c->index, space, key);
+    cache_entry before = e ? *e : (cache_entry){0};
+    if (e)
+        index_remove(&c->index, e);
+    if (mdb_get(t, c->values[space], &name, &data) != 0)
+        return;
+    e = add_entry(c, t, space, key, data.mv_size);
+    e->pins = space == CACHE_KV ? cache_count_pins(c, t, key) : 0;
+    keep_use(&c->index, &before, 1);
 }
 
 /* What is stored of the sketch: its bytes and their
@@ -111,19 +164,6 @@ static void load_sketch(cache *c, MDB_txn *t) {
     }
 }
 
-/* What was read of these entries since their use records were written. */
-static void keep_use(cache_index *x, const cache_entry *before, int n) {
-    for (int i = 0; i < n; i++) {
-        const cache_entry *old = &before[i];
-        cache_entry *e = old->live && old->changed ? index_find(x, old->space, old->key) : NULL;
-        if (!e || e->born != old->born) /* gone, or stored anew */
-            continue;
-        e->hits = BASE_MAX(e->hits, old->hits);
-        e->used = BASE_MAX(e->used, old->used);
-        e->changed = true;
-    }
-}
-
 static int load_entries(cache *c, MDB_txn *t) {
     for (uint8_t space = 0; space < CACHE_SPACES; space++) {
         MDB_cursor *cursor;
@@ -137,7 +177,7 @@ static int load_entries(cache *c, MDB_txn *t) {
             if (key.mv_size != sizeof k)
                 continue;
             memcpy(&k, key.mv_data, sizeof k);
-            load_entry(c, t, space, k, data.mv_size);
+            add_entry(c, t, space, k, data.mv_size);
         }
         mdb_cursor_close(cursor);
         if (rc != MDB_NOTFOUND)
@@ -155,7 +195,6 @@ int cache_load_index(cache *c, MDB_txn *t) {
     int rc = load_entries(c, t);
     if (!rc) {
         keep_use(&c->index, before, n);
-        index_link(&c->index);
         rc = cache_load_pins(c, t);
     }
     free(before);
@@ -169,36 +208,109 @@ int cache_load_index(cache *c, MDB_txn *t) {
 int cache_delete(cache *c, MDB_txn *t, uint8_t space, hash128 key) {
     use_key name;
     MDB_val k = {sizeof key, &key}, u = key_of(&name, space, key);
+    cache_touch(c, space, key);
     int rc = mdb_del(t, c->values[space], &k, NULL);
     if (rc == 0 || rc == MDB_NOTFOUND)
         rc = mdb_del(t, c->use, &u, NULL);
     return rc == MDB_NOTFOUND ? 0 : rc;
 }
 
-/* Makes room for `incoming` bytes within the budget. The mutex is held. */
-static int evict(cache *c, MDB_txn *t, uint64_t incoming) {
-    if (c->index.bytes + incoming <= c->budget)
-        return 0;
-    uint64_t spare = c->budget / SPARE_SHARE; /* so that not every batch evicts */
-    uint64_t excess = c->index.bytes + incoming - c->budget + spare;
-    cache_entry **victims = mem_alloc(sizeof(cache_entry *) * VICTIMS_MAX);
-    size_t n = index_victims(&c->index, c->policy, excess, victims, VICTIMS_MAX);
-    int rc = 0;
+uint64_t cache_pages_bytes(cache *c, MDB_txn *t) {
+    enum { FREE_TREE = 0 };
+    MDB_dbi trees[] = {FREE_TREE, c->values[0], c->values[1], c->use, c->format, c->pins, c->log};
+    uint64_t pages = 0;
+    for (size_t i = 0; i < BASE_COUNT(trees); i++) {
+        MDB_stat s;
+        bool there = i < 5 || (i == 5 ? c->has_pins : c->has_log);
+        if (there && mdb_stat(t, trees[i], &s) == 0)
+            pages += s.ms_branch_pages + s.ms_leaf_pages + s.ms_overflow_pages;
+    }
+    return pages * PAGE;
+}
+
+/* How much must go so that `incoming` bytes fit the budget, as the index counts, and the map, as
+ * pages are. The mutex is held. */
+static uint64_t excess_of(const cache *c, uint64_t incoming) {
+    uint64_t limit = c->budget + room_beside(c) / 2, excess = 0;
+    if (c->index.bytes + incoming > c->budget)
+        excess = c->index.bytes + incoming - c->budget;
+    if (c->pages_bytes + incoming > limit) /* what goes leaves room in its page for what comes */
+        excess = BASE_MAX(excess, BASE_MIN(c->pages_bytes + incoming - limit, incoming));
+    return excess;
+}
+
+typedef struct victim {
+    hash128 key;
+    uint8_t space;
+} victim;
+
+/* Chooses what is to go for `excess` bytes. The mutex is held. */
+static size_t victims_choose(cache *c, uint64_t excess, victim *out) {
+    cache_entry **entries = mem_alloc(sizeof *entries * VICTIMS_MAX);
+    size_t n = index_victims(&c->index, c->policy, excess, entries, VICTIMS_MAX);
+    for (size_t i = 0; i < n; i++)
+        out[i] = (victim){entries[i]->key, entries[i]->space};
+    free(entries);
+    return n;
+}
+
+/* Deletes some of the victims, those that nobody has deleted or built upon since. */
+static int evict_some(cache *c, const victim *victims, size_t n) {
+    MDB_txn *t;
+    size_t gone = 0;
+    int rc = cache_write_begin(c, &t);
+    if (rc)
+        return rc;
+    pthread_mutex_lock(&c->mutex);
     for (size_t i = 0; i < n && rc == 0; i++) {
-        rc = cache_delete(c, t, victims[i]->space, victims[i]->key);
-        index_remove(&c->index, victims[i]);
-        c->stats.evicted++;
+        cache_entry *e = index_find(&c->index, victims[i].space, victims[i].key);
+        if (!e || e->children || e->pins)
+            continue;
+        rc = cache_delete(c, t, victims[i].space, victims[i].key);
+        index_remove(&c->index, e);
+        gone++;
+    }
+    pthread_mutex_unlock(&c->mutex);
+    rc = cache_write_end(c, t, rc, gone ? CACHE_WROTE_KEYS : CACHE_WROTE_NOTHING);
+    pthread_mutex_lock(&c->mutex);
+    c->stats.evicted += rc == 0 ? gone : 0;
+    pthread_mutex_unlock(&c->mutex);
+    return rc;
+}
+
+/* Makes `excess` bytes free, in transactions of a share of the keys that one can take. */
+static int evict(cache *c, uint64_t excess, size_t share) {
+    victim *victims = mem_alloc(sizeof *victims * VICTIMS_MAX);
+    pthread_mutex_lock(&c->mutex);
+    size_t n = victims_choose(c, excess, victims), at_once;
+    pthread_mutex_unlock(&c->mutex);
+    int rc = 0;
+    for (size_t i = 0; i < n && rc == 0; i += at_once) {
+        pthread_mutex_lock(&c->mutex);
+        at_once = BASE_MAX(keys_at_once(c) / share, (size_t)1);
+        pthread_mutex_unlock(&c->mutex);
+        rc = evict_some(c, victims + i, BASE_MIN(at_once, n - i));
     }
     free(victims);
     return rc;
 }
 
+/* Evicts a little more than it must, so that not every batch does. */
+static int make_way(cache *c, uint64_t incoming) {
+    pthread_mutex_lock(&c->mutex);
+    uint64_t excess = excess_of(c, incoming);
+    pthread_mutex_unlock(&c->mutex);
+    return excess ? evict(c, excess + c->budget / SPARE_SHARE, 1) : 0;
+}
+
 /* Takes jobs for one transaction from the queue. The mutex is held. */
 static cache_job *take_batch(cache *c, size_t *bytes) {
-    size_t limit = BASE_MIN(CACHE_BATCH_BYTES, c->budget / BATCH_SHARE);
+    size_t limit = BASE_MIN(CACHE_BATCH_BYTES, c->budget / BATCH_SHARE), n = 0;
+    size_t most = keys_at_once(c);
     cache_job *jobs = c->first, **at = &c->first;
     *bytes = 0;
-    while (*at && (*bytes == 0 || *bytes + (*at)->bytes <= limit)) {
+    while (*at && (n == 0 || (*bytes + (*at)->bytes <= limit && n < most))) {
+        n++;
         *bytes += cache_disk_bytes((*at)->bytes);
         c->queued_bytes -= (*at)->bytes;
         at = &(*at)->next;
@@ -226,6 +338,7 @@ static int write_job(cache *c, MDB_txn *t, const cache_job *job) {
     int rc = mdb_put(t, c->values[job->space], &key, &data, 0);
     if (rc)
         return rc;
+    cache_touch(c, job->space, job->key);
     uint32_t pins = job->space == CACHE_KV ? cache_count_pins(c, t, job->key) : 0;
     pthread_mutex_lock(&c->mutex);
     e = index_add(&c->index, job->space, job->key, job->parent, job->cost,
@@ -239,80 +352,52 @@ static int write_job(cache *c, MDB_txn *t, const cache_job *job) {
     return use_write(c, t, &copy);
 }
 
-static int write_use(cache *c, MDB_txn *t) {
-    pthread_mutex_lock(&c->mutex);
-    int rc = save_sketch(c, t);
-    for (int i = 0; i < c->index.count && rc == 0; i++) {
-        cache_entry *e = &c->index.entries[i];
-        if (e->live && e->changed) {
-            rc = use_write(c, t, e);
-            e->changed = false;
-        }
-    }
-    pthread_mutex_unlock(&c->mutex);
-    return rc;
-}
-
-/* Another process committed since: what we know is behind. */
-static int refresh(cache *c, MDB_txn *t) {
-    int rc = 0;
-    pthread_mutex_lock(&c->mutex);
-    if (mdb_txn_id(t) != c->last_txn + 1)
-        rc = cache_load_index(c, t);
-    pthread_mutex_unlock(&c->mutex);
-    return rc;
-}
-
-static int write_batch(cache *c, const cache_job *jobs, size_t bytes, bool save_use) {
-    MDB_txn *t = NULL;
-    int rc = cache_begin(c, 0, &t);
+/* One transaction's worth of use records that are behind; *more: there are others. The sketch goes
+ * with the last. */
+static int write_use(cache *c, bool *more) {
+    MDB_txn *t;
+    size_t n = 0;
+    int rc = cache_write_begin(c, &t);
     if (rc)
         return rc;
-    size_t id = mdb_txn_id(t);
-    rc = refresh(c, t);
-    if (!rc) {
-        pthread_mutex_lock(&c->mutex);
-        rc = evict(c, t, bytes);
-        pthread_mutex_unlock(&c->mutex);
+    *more = false;
+    pthread_mutex_lock(&c->mutex);
+    size_t most = keys_at_once(c);
+    for (int i = 0; i < c->index.count && rc == 0 && !*more; i++) {
+        cache_entry *e = &c->index.entries[i];
+        if (!e->live || !e->changed)
+            continue;
+        if ((*more = n++ == most))
+            break;
+        rc = use_write(c, t, e);
+        cache_touch(c, e->space, e->key);
+        e->changed = false;
     }
+    rc = rc || *more ? rc : save_sketch(c, t);
+    pthread_mutex_unlock(&c->mutex);
+    return cache_write_end(c, t, rc, CACHE_WROTE_KEYS);
+}
+
+static int write_batch(cache *c, const cache_job *jobs, size_t bytes) {
+    MDB_txn *t = NULL;
+    int rc = make_way(c, bytes);
+    rc = rc ? rc : cache_write_begin(c, &t);
+    if (rc)
+        return rc;
     for (const cache_job *job = jobs; job && !rc; job = job->next)
         rc = write_job(c, t, job);
-    if (!rc && save_use)
-        rc = write_use(c, t);
-    if (rc) {
-        mdb_txn_abort(t);
-        return rc;
-    }
-    if ((rc = mdb_txn_commit(t)) == 0) {
-        pthread_mutex_lock(&c->mutex);
-        c->last_txn = id;
-        pthread_mutex_unlock(&c->mutex);
-    }
-    return rc;
+    return cache_write_end(c, t, rc, c->touched.n ? CACHE_WROTE_KEYS : CACHE_WROTE_NOTHING);
 }
 
 /* The map is full although the budget is not: other processes' readers hold pages, be they dead, or
- * free pages lie badly. */
+ * free pages lie badly. Deleting takes pages, too, and gives them back in the next transaction but
+ * one: so by and by. */
 static int make_room(cache *c) {
-    MDB_txn *t = NULL;
+    enum { ROUNDS = 3, SHARE = 16, SMALL = 4 };
+    int rc = 0;
     mdb_reader_check(c->env, NULL);
-    int rc = cache_begin(c, 0, &t);
-    if (rc)
-        return rc;
-    size_t id = mdb_txn_id(t);
-    pthread_mutex_lock(&c->mutex);
-    rc = cache_load_index(c, t);
-    if (!rc)
-        rc = evict(c, t, c->budget - BASE_MIN((size_t)c->index.bytes, c->budget) + c->budget / 16);
-    pthread_mutex_unlock(&c->mutex);
-    if (rc) {
-        mdb_txn_abort(t);
-        return rc;
-    }
-    rc = mdb_txn_commit(t);
-    pthread_mutex_lock(&c->mutex);
-    c->last_txn = rc ? c->last_txn : id;
-    pthread_mutex_unlock(&c->mutex);
+    for (int i = 0; i < ROUNDS && rc == 0; i++)
+        rc = evict(c, c->budget / SHARE / ROUNDS, SMALL);
     return rc;
 }
 
@@ -322,7 +407,6 @@ static int make_room(cache *c) {
 static void note_failure(cache *c, int rc, const cache_job *jobs) {
     for (; jobs; jobs = jobs->next)
         c->stats.dropped += jobs->kind == CACHE_JOB_PUT;
-    c->last_txn = 0; /* the index may know what was not committed: load it again */
     if (rc == MDB_MAP_FULL || rc == MDB_TXN_FULL)
         return;
     c->stats.writing = false;
@@ -343,9 +427,11 @@ static void drop_queue(cache *c) {
 
 static int run_batch(cache *c, const cache_job *jobs, size_t bytes, bool save_use) {
     pthread_rwlock_rdlock(&c->env_lock);
-    int rc = write_batch(c, jobs, bytes, save_use);
+    int rc = jobs ? write_batch(c, jobs, bytes) : 0;
     if (rc == MDB_MAP_FULL && make_room(c) == 0)
-        rc = write_batch(c, jobs, bytes, save_use);
+        rc = write_batch(c, jobs, bytes);
+    for (bool more = save_use; more && rc == 0;)
+        rc = write_use(c, &more);
     pthread_rwlock_unlock(&c->env_lock);
     return rc;
 }
@@ -357,7 +443,7 @@ static void reload_after_failure(cache *c) {
     pthread_rwlock_rdlock(&c->env_lock);
     if (cache_begin(c, MDB_RDONLY, &t) == 0) {
         pthread_mutex_lock(&c->mutex);
-        if (cache_load_index(c, t) != 0)
+        if (cache_catch_up(c, t, mdb_txn_id(t)) != 0)
             index_clear(&c->index);
         pthread_mutex_unlock(&c->mutex);
         mdb_txn_abort(t);
