@@ -6,6 +6,7 @@
  * format gets back the same values.
  */
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "shell_int.h"
@@ -16,52 +17,22 @@ static void end_line(format *f) {
 
 /* ---- csv, tsv, list -------------------------------------------------------------------------- */
 
-static bool csv_needs_quotes(str s, char delimiter) {
-    for (size_t i = 0; i < s.n; i++)
-        if (s.p[i] == delimiter || s.p[i] == '"' || s.p[i] == '\n' || s.p[i] == '\r')
-            return true;
-    /* A blank at either end survives few readers unquoted; an empty text would be read as NULL. */
-    return s.n == 0 || s.p[0] == ' ' || s.p[s.n - 1] == ' ';
-}
-
-static void csv_text(buf *out, str s, char delimiter) {
-    if (!csv_needs_quotes(s, delimiter)) {
-        buf_append_str(out, s);
-        return;
-    }
-    buf_append_char(out, '"');
-    for (size_t i = 0; i < s.n; i++) {
-        if (s.p[i] == '"')
-            buf_append_char(out, '"');
-        buf_append_char(out, s.p[i]);
-    }
-    buf_append_char(out, '"');
-}
-
 static void delimited_begin(format *f, char delimiter) {
     if (f->options.no_headers)
         return;
-    for (int i = 0; i < f->ncols; i++) {
-        if (i)
-            buf_append_char(f->out, delimiter);
-        csv_text(f->out, str_from(f->names[i]), delimiter);
-    }
-    end_line(f);
+    value *names = mem_alloc(sizeof *names * (size_t)BASE_MAX(f->ncols, 1));
+    for (int i = 0; i < f->ncols; i++)
+        names[i] = value_text(str_from(f->names[i]));
+    csv_write_row(f->out, names, f->ncols, delimiter, STR(""));
+    free(names);
 }
 
 static void delimited_row(format *f, const batch *b, int row, char delimiter) {
-    for (int i = 0; i < f->ncols; i++) {
-        value v = column_get(&b->cols[i], row);
-        if (i)
-            buf_append_char(f->out, delimiter);
-        if (v.type == TYPE_NULL)
-            buf_append_c(f->out, f->options.null_text ? f->options.null_text : "");
-        else if (v.type == TYPE_TEXT || v.type == TYPE_BLOB)
-            csv_text(f->out, v.s, delimiter);
-        else
-            value_print(f->out, v);
-    }
-    end_line(f);
+    value *cells = mem_alloc(sizeof *cells * (size_t)BASE_MAX(f->ncols, 1));
+    for (int i = 0; i < f->ncols; i++)
+        cells[i] = column_get(&b->cols[i], row);
+    csv_write_row(f->out, cells, f->ncols, delimiter, str_from(f->options.null_text));
+    free(cells);
 }
 
 void text_csv_begin(format *f) {

@@ -120,6 +120,29 @@ static int convert_error(const csv *c, const csv_cell *cell, int position, const
     return ERR_TYPE;
 }
 
+static int hex_digit(char c) {
+    char small = (char)(c | 0x20);
+    return c >= '0' && c <= '9' ? c - '0' : small >= 'a' && small <= 'f' ? small - 'a' + 10 : -1;
+}
+
+/* \x00ff as two bytes; *out is in `mem`. */
+static int blob_decode(str text, arena *mem, str *out, err *e) {
+    char *p = arena_alloc(mem, text.n / 2);
+    size_t n = 0, at = 2;
+    for (; at + 1 < text.n; at += 2) {
+        int high = hex_digit(text.p[at]), low = hex_digit(text.p[at + 1]);
+        if (high < 0 || low < 0)
+            break;
+        p[n++] = (char)(high << 4 | low);
+    }
+    *out = (str){p, n};
+    if (at == text.n)
+        return 0;
+    return err_set(e, ERR_TYPE,
+                   "'%.*s' is not a BLOB: behind \\x come two hexadecimal digits a byte",
+                   (int)BASE_MIN(text.n, 60u), text.p);
+}
+
 static int store_cell(csv *c, text_pieces *texts, column *out, int row, int position, err *e) {
     const csv_cell *cell = &c->record.cells[position];
     str text = {cell->p, cell->n};
@@ -129,6 +152,11 @@ static int store_cell(csv *c, text_pieces *texts, column *out, int row, int posi
     }
     if (cell->escaped)
         text = csv_cell_text(cell, texts->mem);
+    err cause;
+    if (out->type == TYPE_BLOB && text.n >= 2 && memcmp(text.p, "\\x", 2) == 0)
+        return blob_decode(text, texts->mem, &out->s[row], &cause)
+                   ? convert_error(c, cell, position, &cause, e)
+                   : 0;
     if (out->type == TYPE_TEXT || out->type == TYPE_BLOB) {
         out->s[row] = cell->escaped ? text : keep_text(texts, cell);
         return 0;
@@ -138,7 +166,6 @@ static int store_cell(csv *c, text_pieces *texts, column *out, int row, int posi
     if (out->type == TYPE_REAL && parse_real(text, &out->r[row]))
         return 0;
     value v;
-    err cause;
     if (value_cast(texts->mem, value_text(text), out->type, &v, &cause) != 0)
         return convert_error(c, cell, position, &cause, e);
     column_set(out, texts->mem, BATCH_ROWS, row, v);

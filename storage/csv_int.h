@@ -7,6 +7,9 @@
  *   csv_sniff.c   delimiter, header, names and types from the first records
  *   csv.c         batches of typed rows, and errors that name the place
  *   csv_write.c   the other direction
+ *
+ * A BLOB is \x and two hexadecimal digits a byte, as psql writes it: no byte of it can be taken for
+ * the format's, or for text in another encoding. A cell without \x is its own bytes.
  */
 #ifndef KVASIR_CSV_INT_H
 #define KVASIR_CSV_INT_H

@@ -2,7 +2,7 @@
  * csv_write.c - one row as a line of CSV.
  *
  * Invariant: csv_next reads back the same cells: a cell is quoted when it is the empty text or
- * holds what the format uses.
+ * holds what the format uses, and a BLOB is written in digits (csv_int.h).
  */
 #include <string.h>
 
@@ -35,12 +35,26 @@ static void write_text(buf *out, str s, char delimiter, str null_text) {
     buf_append_char(out, '"');
 }
 
+static void write_blob(buf *out, str s, char delimiter, str null_text) {
+    static const char digits[] = "0123456789abcdef";
+    buf text = {0};
+    buf_append_c(&text, "\\x");
+    for (size_t i = 0; i < s.n; i++) {
+        buf_append_char(&text, digits[(unsigned char)s.p[i] >> 4]);
+        buf_append_char(&text, digits[(unsigned char)s.p[i] & 15]);
+    }
+    write_text(out, buf_str(&text), delimiter, null_text);
+    buf_free(&text);
+}
+
 void csv_write_row(buf *out, const value *row, int n, char delimiter, str null_text) {
     for (int i = 0; i < n; i++) {
         if (i)
             buf_append_char(out, delimiter);
-        if (row[i].type == TYPE_TEXT || row[i].type == TYPE_BLOB)
+        if (row[i].type == TYPE_TEXT)
             write_text(out, row[i].s, delimiter, null_text);
+        else if (row[i].type == TYPE_BLOB)
+            write_blob(out, row[i].s, delimiter, null_text);
         else if (row[i].type == TYPE_NULL)
             buf_append_str(out, null_text);
         else

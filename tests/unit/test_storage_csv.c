@@ -270,6 +270,78 @@ static void test_written_rows_read_back(void **state) {
     }
 }
 
+/* A row's blobs: random bytes, among them those that the format uses. */
+static str random_blob(arena *mem) {
+    static const char special[] = "\\x\"\n\r,;\t| 0f\xff";
+    size_t n = (size_t)rand() % 12;
+    char *p = arena_alloc(mem, n + 1);
+    for (size_t i = 0; i < n; i++)
+        p[i] = rand() % 2 ? (char)rand() : special[(size_t)rand() % sizeof special];
+    return (str){p, n};
+}
+
+/* Writes blobs as CSV, reads them into BLOB columns, and compares. */
+static void check_blobs(char delimiter, str null_text) {
+    enum { ROWS = 400 };
+    arena *mem = arena_new();
+    value(*rows)[3] = arena_alloc(mem, sizeof(value[3]) * ROWS);
+    buf out = {0};
+    for (int i = 0; i < ROWS; i++) {
+        for (int k = 0; k < 3; k++)
+            rows[i][k] =
+                rand() % 5 ? (value){.type = TYPE_BLOB, .s = random_blob(mem)} : value_null();
+        csv_write_row(&out, rows[i], 3, delimiter, null_text);
+    }
+    assert_null(memchr(out.p, 0, out.n));
+    csv_options options = {.delimiter = delimiter, .header = CSV_HEADER_NO, .null_text = null_text};
+    csv *c = open_text(buf_str(&out), &options);
+    value_type types[] = {TYPE_BLOB, TYPE_BLOB, TYPE_BLOB};
+    batch b = {.mem = mem};
+    OK(csv_next(c, types, &b, NULL, &e));
+    assert_int_equal(b.rows, ROWS);
+    for (int i = 0; i < ROWS; i++)
+        for (int k = 0; k < 3; k++)
+            assert_int_equal(value_compare(column_get(&b.cols[k], i), rows[i][k]), 0);
+    csv_close(c);
+    buf_free(&out);
+    arena_free(mem);
+}
+
+static void test_blobs_come_back(void **state) {
+    (void)state;
+    static const char delimiters[] = ",;\t|x\\a0f";
+    static const char *const nulls[] = {"", "NULL", "\\x", "\\xff", "\\N"};
+    srand(7);
+    for (size_t d = 0; delimiters[d]; d++)
+        for (size_t n = 0; n < BASE_COUNT(nulls); n++)
+            if (!strchr(nulls[n], delimiters[d])) /* else the mark itself would be cut */
+                check_blobs(delimiters[d], str_from(nulls[n]));
+}
+
+static void test_blobs_as_others_write_them(void **state) {
+    (void)state;
+    csv *c = open_text(STR("a,b\n\\x00FFfe,\"\\x2c\"\n\\x,x\xe4\\x41\n,\"\"\n"), NULL);
+    value_type types[] = {TYPE_BLOB, TYPE_BLOB};
+    arena *mem = arena_new();
+    batch b = {.mem = mem};
+    OK(csv_next(c, types, &b, NULL, &e));
+    assert_int_equal(b.rows, 3);
+    assert_true(str_equal(b.cols[0].s[0], STR("\0\xff\xfe")));
+    assert_true(str_equal(b.cols[1].s[0], STR(",")));
+    assert_true(str_equal(b.cols[0].s[1], STR("")));
+    assert_true(str_equal(b.cols[1].s[1], STR("x\xe4\\x41"))); /* its own bytes */
+    assert_true(column_is_null(&b.cols[0], 2));
+    assert_false(column_is_null(&b.cols[1], 2));
+    arena_free(mem);
+    csv_close(c);
+    read_fails("a,b\n\\x00,1\n\\x0,2\n", types, ERR_TYPE,
+               "memory, line 3, column \"a\": '\\x0' is not a BLOB: behind \\x come two "
+               "hexadecimal digits a byte");
+    read_fails("a,b\n1,\\x0g\n", types, ERR_TYPE,
+               "memory, line 2, column \"b\": '\\x0g' is not a BLOB: behind \\x come two "
+               "hexadecimal digits a byte");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sniffing),
@@ -279,6 +351,8 @@ int main(void) {
         cmocka_unit_test(test_files),
         cmocka_unit_test(test_zero_bytes_far_behind),
         cmocka_unit_test(test_written_rows_read_back),
+        cmocka_unit_test(test_blobs_come_back),
+        cmocka_unit_test(test_blobs_as_others_write_them),
     };
     return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);
 }
