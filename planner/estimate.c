@@ -547,6 +547,15 @@ static void estimate_llm_columns(const rel *r, rel_estimate *e) {
     }
 }
 
+/* Places go from 1 to the rows of a partition, so that `place <= 3` is known to keep few. */
+static const column_stats *place_stats(estimator *s, double distinct) {
+    column_stats *stats = ARENA_NEW(s->mem, column_stats);
+    stats->distinct = distinct;
+    stats->low = value_int(1);
+    stats->high = value_int((int64_t)BASE_MAX(2, distinct));
+    return stats;
+}
+
 /* A value of the input keeps its kind; ranks are as many as rows of a partition may be. */
 static void estimate_windows(estimator *s, const rel *r, rel_estimate *e) {
     for (int i = 0; i < r->window.nfunctions; i++) {
@@ -555,7 +564,9 @@ static void estimate_windows(estimator *s, const rel *r, rel_estimate *e) {
         double partitions = 1;
         for (int k = 0; k < w->npartition; k++)
             partitions *= estimate_expr(s, r->window.keys[k].value, r->left).distinct;
-        c->distinct = e->rows / BASE_MAX(1, BASE_MIN(partitions, e->rows));
+        c->distinct = BASE_MAX(1, e->rows / BASE_MAX(1, BASE_MIN(partitions, e->rows)));
+        if (w->kind == WINDOW_ROW_NUMBER || w->kind == WINDOW_RANK || w->kind == WINDOW_DENSE_RANK)
+            c->stats = place_stats(s, c->distinct);
         if (w->nargs > 0 && w->type == TYPE_TEXT)
             c->bytes = estimate_expr(s, w->args[0], r->left).bytes;
     }
