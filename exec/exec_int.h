@@ -17,6 +17,12 @@ typedef struct exec_ctx exec_ctx;
 typedef struct op op;
 typedef struct rowset rowset;
 
+/* The rows that came last to a recursion; another round has other ones. */
+typedef struct working_rows {
+    const rowset *rows;
+    uint64_t round;
+} working_rows;
+
 typedef struct op_class {
     const char *name;
     size_t state_bytes;                      /* op.state is this many zero bytes, in op.mem */
@@ -47,7 +53,7 @@ void op_close(op *o);                    /* the whole subtree; NULL is fine */
 
 extern const op_class op_values, op_scan, op_file, op_system, op_filter, op_project, op_hash_join,
     op_loop_join, op_group, op_sort, op_limit, op_distinct, op_setop, op_llm, op_shared, op_number,
-    op_residual, op_rowset, op_window;
+    op_residual, op_rowset, op_window, op_recursive, op_working;
 
 /* ---- rows kept ------------------------------------------------------------------------------- */
 
@@ -55,6 +61,7 @@ extern const op_class op_values, op_scan, op_file, op_system, op_filter, op_proj
  * arena of ctx->space; read any number of times. */
 rowset *rowset_new(const exec_ctx *ctx, const value_type *types, int ncols);
 void rowset_free(rowset *r);
+void rowset_clear(rowset *r); /* forgets all rows */
 int rowset_append(rowset *r, const batch *b,
                   err *e); /* ERR_FULL when the temporary file cannot grow */
 int64_t rowset_rows(const rowset *r);
@@ -92,10 +99,12 @@ struct exec_ctx {
     workmem *space; /* counts and bounds what operators keep; NULL: each arena has its own */
     const atomic_bool *cancel;
     const atomic_bool *paused, *watched, *compared; /* stmt_pause, stmt_watch, stmt_compare */
-    uint64_t *rows_out; /* nnodes entries: rows that each node gave so far; NULL: not counted */
-    rowset **ready;     /* nnodes entries: rows of subtrees read ahead (snapshot), or NULL */
-    rowset **shared;    /* by share number, made on first use */
-    bool count_only;    /* EXPLAIN (TOKENS): LLM operators count and pass every row */
+    uint64_t *rows_out;    /* nnodes entries: rows that each node gave so far; NULL: not counted */
+    rowset **ready;        /* nnodes entries: rows of subtrees read ahead (snapshot), or NULL */
+    rowset **shared;       /* by share number, made on first use */
+    working_rows *working; /* by number of the recursion: op_recursive.c */
+    bool runs_again;       /* what closes now is a round of a recursion: rows add up */
+    bool count_only;       /* EXPLAIN (TOKENS): LLM operators count and pass every row */
     llm_runtime *llm;
     /* Publishes progress for the shell's thread; copies *p. */
     void (*publish)(exec_ctx *ctx, const exec_progress *p);

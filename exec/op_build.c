@@ -24,6 +24,7 @@ static const op_class *const classes[] = {
     [PLAN_SETOP] = &op_setop,         [PLAN_LLM] = &op_llm,
     [PLAN_SHARED] = &op_shared,       [PLAN_NUMBER] = &op_number,
     [PLAN_RESIDUAL] = &op_residual,   [PLAN_WINDOW] = &op_window,
+    [PLAN_RECURSIVE] = &op_recursive, [PLAN_WORKING] = &op_working,
 };
 
 static double now_ms(void) {
@@ -97,7 +98,7 @@ void op_report(exec_ctx *ctx, const plan_node *node, const plan_actual *actual) 
     if (a->known) { /* read ahead or shared before: the rows are the same ones */
         a->ms += actual->ms;
         a->idle = a->idle && actual->idle;
-        a->rows = BASE_MAX(a->rows, actual->rows);
+        a->rows = ctx->runs_again ? a->rows + actual->rows : BASE_MAX(a->rows, actual->rows);
         return;
     }
     *a = *actual;

@@ -45,6 +45,12 @@ void rowset_free(rowset *r) {
     free(r);
 }
 
+void rowset_clear(rowset *r) {
+    arena_reset(r->mem);
+    r->rows = 0;
+    r->nbatches = r->capacity = 0;
+}
+
 static batch *last_batch(const rowset *r) {
     return r->nbatches ? r->batches[r->nbatches - 1] : NULL;
 }

@@ -40,15 +40,24 @@ static int keep_shared(exec_ctx *ctx, const plan_node *p, err *e) {
     return status;
 }
 
-static int visit(exec_ctx *ctx, const plan_node *p, err *e) {
+/* Whether rows of a recursion's rounds are read in the subtree: they cannot be read ahead. */
+static bool reads_rounds(const plan_node *p) {
+    return p && (p->kind == PLAN_WORKING || reads_rounds(p->left) || reads_rounds(p->right));
+}
+
+static bool can_keep(const plan_node *p, bool in_round) {
+    return !snapshot_has_calls(p) && !(in_round && reads_rounds(p));
+}
+
+static int visit(exec_ctx *ctx, const plan_node *p, bool in_round, err *e) {
     if (!p || ctx->ready[p->number])
         return 0;
-    if (!snapshot_has_calls(p))
+    if (can_keep(p, in_round))
         return p->kind == PLAN_SHARED ? keep_shared(ctx, p, e) : keep(ctx, p, e);
-    int status = visit(ctx, p->left, e);
-    return status ? status : visit(ctx, p->right, e);
+    int status = visit(ctx, p->left, in_round, e);
+    return status ? status : visit(ctx, p->right, in_round || p->kind == PLAN_RECURSIVE, e);
 }
 
 int snapshot_take(exec_ctx *ctx, err *e) {
-    return visit(ctx, ctx->plan->root, e);
+    return visit(ctx, ctx->plan->root, false, e);
 }

@@ -65,6 +65,7 @@ int stmt_plan(stmt *s, const sql_stmt *x, err *e) {
     s->nshared = p->nshared;
     if (s->nshared)
         c->shared = ARENA_ARRAY(s->mem, rowset *, s->nshared);
+    c->working = ARENA_ARRAY(s->mem, working_rows, s->nshared + 1);
     c->rows_out = p->has_llm ? ARENA_ARRAY(s->mem, uint64_t, BASE_MAX(p->nnodes, 1)) : NULL;
     if (p->has_llm)
         c->ready = ARENA_ARRAY(s->mem, rowset *, BASE_MAX(p->nnodes, 1));

@@ -105,7 +105,8 @@ static void name_operator(char *out, size_t size, const plan_node *n) {
         [PLAN_LIMIT] = "limit",         [PLAN_DISTINCT] = "distinct",
         [PLAN_SETOP] = "union",         [PLAN_LLM] = "LLM",
         [PLAN_SHARED] = "shared",       [PLAN_NUMBER] = "number",
-        [PLAN_RESIDUAL] = "residual",
+        [PLAN_RESIDUAL] = "residual",   [PLAN_WINDOW] = "window",
+        [PLAN_RECURSIVE] = "recursive", [PLAN_WORKING] = "working rows",
     };
     if (n->kind == PLAN_SCAN)
         snprintf(out, size, "scan %.*s", (int)n->scan.table->name.n, n->scan.table->name.p);

@@ -136,9 +136,13 @@ static void estimate_scan(estimator *s, const rel *r, rel_estimate *e) {
     }
 }
 
+/* Nobody knows how far a recursion goes: ten rounds of ten rows, as psql guesses. */
+static const double ROUNDS = 10, ROWS_A_ROUND = 10;
+
 static void estimate_leaf(estimator *s, const rel *r, rel_estimate *e) {
     double bytes = 0;
-    e->rows = r->kind == REL_VALUES ? r->values.nrows : 50;
+    e->rows = r->kind == REL_VALUES ? r->values.nrows : r->kind == REL_WORKING ? ROWS_A_ROUND : 50;
+    e->guess = r->kind == REL_WORKING;
     if (r->kind == REL_FILE) {
         e->guess = true;
         e->rows = GUESSED_ROWS;
@@ -601,6 +605,12 @@ static void estimate_unary(estimator *s, const rel *r, rel_estimate *e) {
         break;
     case REL_WINDOW:
         estimate_windows(s, r, e);
+        break;
+    case REL_RECURSIVE:
+        e->guess = true;
+        e->rows += ROUNDS * estimate_rel(s, r->right)->rows;
+        for (int i = 0; i < r->ncols; i++)
+            e->columns[i] = column_guess(r->cols[i].type, e->rows);
         break;
     default:
         break;

@@ -229,6 +229,14 @@ static void print_llm_title(buf *out, const plan_node *n) {
     }
 }
 
+static void print_rounds(buf *out, const plan_node *n) {
+    if (n->kind == PLAN_WORKING)
+        buf_printf(out, "Rows that came last to #%d", n->working.number);
+    else
+        buf_printf(out, "Recursive union%s #%d", n->recursive.distinct ? "" : " all",
+                   n->recursive.number);
+}
+
 static void print_title(buf *out, const plan_node *n) {
     static const char *const setops[] = {"Union all", "Union", "Except", "Intersect"};
     switch (n->kind) {
@@ -288,6 +296,10 @@ static void print_title(buf *out, const plan_node *n) {
         return;
     case PLAN_WINDOW:
         print_windows(out, n);
+        return;
+    case PLAN_RECURSIVE:
+    case PLAN_WORKING:
+        print_rounds(out, n);
         return;
     case PLAN_RESIDUAL:
         buf_append_c(out, "Keep pairs where ");

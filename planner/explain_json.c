@@ -17,9 +17,9 @@
 
 static const char *kind_name(plan_kind k) {
     static const char *const names[] = {
-        "values",    "scan",      "file",   "system_table", "filter", "project",
-        "hash_join", "loop_join", "group",  "sort",         "limit",  "distinct",
-        "setop",     "llm",       "shared", "number",       "window", "residual"};
+        "values",    "scan",   "file",   "system_table", "filter",   "project", "hash_join",
+        "loop_join", "group",  "sort",   "limit",        "distinct", "setop",   "llm",
+        "shared",    "number", "window", "recursive",    "working",  "residual"};
     return names[k];
 }
 
@@ -306,6 +306,13 @@ static void add_details(cJSON *o, const plan_node *n) {
         break;
     case PLAN_WINDOW:
         add_windows(o, n);
+        break;
+    case PLAN_RECURSIVE:
+        cJSON_AddNumberToObject(o, "recursion", n->recursive.number);
+        cJSON_AddBoolToObject(o, "distinct", n->recursive.distinct);
+        break;
+    case PLAN_WORKING:
+        cJSON_AddNumberToObject(o, "recursion", n->working.number);
         break;
     case PLAN_RESIDUAL:
         add_expr(o, "predicate", n->residual.predicate);

@@ -157,8 +157,19 @@ static candidate try_side(rule_ctx *r, const rel *join, const plan_node *n, keye
     return c;
 }
 
+/* In a statement with calls tables are read before any is made, and a recursion goes on after: what
+ * its rounds read must not wait for their keys. */
+static bool is_round(const rule_ctx *r, const rel *x) {
+    for (; x && r->stmt->ncalls > 0; x = x->left)
+        if (x->kind == REL_WORKING || (x->right && is_round(r, x->right)))
+            return true;
+    return false;
+}
+
 key_scan index_join_choose(rule_ctx *r, const rel *join, const plan_node *n) {
     const key_scan none = {.side = KEYED_NONE};
+    if (is_round(r, join))
+        return none;
     if (!rule_chosen(r, CHOICE_INDEX_JOIN) || n->join.null_safe || rel_has_llm(join->left) ||
         rel_has_llm(join->right))
         return none;

@@ -459,6 +459,16 @@ static plan_node *build_node(builder *b, const rel *r) {
         return build_unary(b, PLAN_NUMBER, r);
     case REL_WINDOW:
         return build_window(b, r);
+    case REL_RECURSIVE:
+        n = build_unary(b, PLAN_RECURSIVE, r);
+        n->right = build(b, r->right);
+        n->recursive.number = r->recursive.number;
+        n->recursive.distinct = r->recursive.distinct;
+        return n;
+    case REL_WORKING:
+        n = node_new(b, PLAN_WORKING, r);
+        n->working.number = r->working.number;
+        return n;
     case REL_OUTER_RESIDUAL:
         return build_residual(b, r);
     }

@@ -54,6 +54,8 @@ typedef enum plan_kind {
     PLAN_SHARED,
     PLAN_NUMBER,
     PLAN_WINDOW, /* sorts by its keys, and gives every row in input order with what its window says */
+    PLAN_RECURSIVE, /* left, then right again and again over the rows that came last */
+    PLAN_WORKING,   /* these */
     PLAN_RESIDUAL
 } plan_kind;
 
@@ -215,6 +217,13 @@ struct plan_node {
             int nfunctions;
             rel_window *functions; /* output: input columns, then one a function */
         } window;
+        struct {
+            int number; /* of its working rows: below plan.nshared */
+            bool distinct;
+        } recursive;
+        struct {
+            int number;
+        } working;
         struct {
             int group_slot;
             expr *predicate;

@@ -258,7 +258,10 @@ static rel *prune(pruner *p, rel *x, const id_set *wanted) {
     case REL_LLM:
         return prune_llm(p, x, wanted);
     case REL_DISTINCT:
+    case REL_RECURSIVE:
         return prune_whole(p, x);
+    case REL_WORKING: /* rows of all columns */
+        return x;
     case REL_SETOP:
         return x->setop.op == SETOP_UNION_ALL ? prune_union_all(p, x, wanted) : prune_whole(p, x);
     case REL_JOIN:

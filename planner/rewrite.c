@@ -337,7 +337,8 @@ rel *rel_like(rule_ctx *r, rel *x, const rel *like) {
 rel *rel_over(rule_ctx *r, rel *x, rel *left, rel *right) {
     if (left == x->left && right == x->right)
         return x;
-    if (x->kind == REL_SETOP || x->kind == REL_DISTINCT || x->kind == REL_SHARED) {
+    if (x->kind == REL_SETOP || x->kind == REL_DISTINCT || x->kind == REL_SHARED ||
+        x->kind == REL_RECURSIVE) {
         left = rel_like(r, left, x->left);
         right = right ? rel_like(r, right, x->right) : NULL;
     }

@@ -24,7 +24,8 @@ static void count_columns(const rel *x, int *count) {
 static void count_reads(const rel *x, int *count, bool *seen) {
     for (; x; x = x->left) {
         rel_exprs(x, count_expr, count);
-        bool by_position = x->kind == REL_SETOP || x->kind == REL_DISTINCT || x->kind == REL_SHARED;
+        bool by_position = x->kind == REL_SETOP || x->kind == REL_DISTINCT ||
+                           x->kind == REL_SHARED || x->kind == REL_RECURSIVE;
         if (by_position)
             count_columns(x->left, count);
         if (x->kind == REL_SHARED) {

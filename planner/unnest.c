@@ -362,7 +362,9 @@ static rel *push(outer_columns *o, rel *x, int *d) {
         return push_shared(o, x, d);
     case REL_SCAN:
     case REL_FILE:
-    case REL_SYSTEM: /* read nothing, so they were met above */
+    case REL_SYSTEM:
+    case REL_WORKING:
+    case REL_RECURSIVE: /* read nothing, so they were met above */
     case REL_FILTER:
     case REL_SORT:
     case REL_LLM:

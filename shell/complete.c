@@ -201,6 +201,7 @@ static const struct {
 } pairs[] = {
     {"GROUP", "BY"},
     {"ORDER", "BY"},
+    {"WITH", "RECURSIVE"},
     {"PARTITION", "BY"},
     {"INSERT", "INTO OR"},
     {"DELETE", "FROM"},

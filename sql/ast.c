@@ -555,7 +555,7 @@ query *query_tail(parser *p, query *q, list *order_by, node *limit, node *offset
     return q;
 }
 
-query *query_with(parser *p, token start, query *q, list *with) {
+query *query_with(parser *p, token start, query *q, list *with, bool recursive) {
     if (q->with.n) { /* WITH … (WITH … SELECT …): the inner one stays inside */
         query *outer = query_new(p, QUERY_SELECT, (token){{NULL, 0}, q->pos, 0});
         list_add(p->mem, &outer->items,
@@ -566,8 +566,11 @@ query *query_with(parser *p, token start, query *q, list *with) {
     }
     q->with = *with;
     int end = p->previous.pos + p->previous.len;
-    for (int i = 0; i < with->n; i++)
-        query_deepen(p, q, ((cte *)with->items[i])->query->depth);
+    for (int i = 0; i < with->n; i++) {
+        cte *c = with->items[i];
+        c->recursive = recursive;
+        query_deepen(p, q, c->query->depth);
+    }
     q->pos = start.pos;
     q->len = end - start.pos;
     return q;

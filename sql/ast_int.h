@@ -149,6 +149,7 @@ typedef struct cte {
     ident name;
     list columns; /* of ident* */
     query *query;
+    bool recursive; /* it may read itself */
 } cte;
 
 typedef enum query_kind { QUERY_SELECT, QUERY_VALUES, QUERY_SETOP } query_kind;
@@ -356,7 +357,7 @@ llm_type *llm_type_new(parser *p, token start, token name, list *literals, node 
 query *query_new(parser *p, query_kind kind, token start);
 query *query_setop(parser *p, set_op op, query *a, query *b);
 query *query_tail(parser *p, query *q, list *order_by, node *limit, node *offset);
-query *query_with(parser *p, token start, query *q, list *with);
+query *query_with(parser *p, token start, query *q, list *with, bool recursive);
 query *query_paren(query *q, token open, token close);
 query *query_select(parser *p, token start, bool distinct, list *items, from_item *from,
                     node *where, list *group_by, node *having);

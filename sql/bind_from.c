@@ -126,13 +126,22 @@ static int bind_view(binder *b, const view_def *v, str alias, const list *column
     return expose(b, r, alias, columns, s);
 }
 
+/* In its own recursive part a CTE is the rows that came last. */
+static rel *working_rows(binder *b, const cte_binding *c) {
+    rel *r = rel_make(b->mem, REL_WORKING, c->working->ncols);
+    r->working.number = c->number;
+    return r;
+}
+
 static int bind_cte(binder *b, cte_binding *c, str alias, const list *columns, scope *s,
                     rel **out) {
-    rel *r = rel_shared(b->mem, c->bound, c->number);
+    const rel *from = c->working ? c->working : c->bound;
+    rel *r = c->working ? working_rows(b, c) : rel_shared(b->mem, c->bound, c->number);
     for (int i = 0; i < r->ncols; i++) {
         int id = new_id(b);
-        *id_of(b, id) = *id_of(b, c->bound->cols[i].id);
-        r->cols[i] = c->bound->cols[i];
+        if (!c->working)
+            *id_of(b, id) = *id_of(b, from->cols[i].id);
+        r->cols[i] = from->cols[i];
         r->cols[i].id = id;
         r->cols[i].qualifier = alias;
     }
@@ -157,6 +166,15 @@ static int bind_system(binder *b, const rel_column *cols, int ncols, ident name,
 
 static void hint_table(binder *b, str name) {
     enum { MOST = 1024 };
+    const cte *own = b->defining;
+    if (own && str_equal_nocase(own->name.name, name)) {
+        int n2 = (int)BASE_MIN(name.n, (size_t)60);
+        err_hint(b->e,
+                 own->recursive ? "a recursion is SELECT … UNION ALL SELECT … FROM %.*s"
+                                : "WITH RECURSIVE %.*s … may read itself",
+                 n2, name.p);
+        return;
+    }
     const char *names[MOST];
     size_t n = 0;
     const catalog *c = b->env->catalog;

@@ -41,6 +41,7 @@ rel *rel_limit(arena *a, rel *left, int64_t limit, int64_t offset);
 rel *rel_distinct(arena *a, rel *left);
 rel *rel_residual(arena *a, rel *left, int group_id, expr *predicate, int *null_ids, int nnull);
 rel *rel_shared(arena *a, rel *left, int number);
+rel *rel_recursive(arena *a, rel *left, rel *right, int number, bool distinct);
 
 typedef struct rel_visit {
     void (*on_expr)(struct rel_visit *v, expr **x); /* may replace *x; NULL: not wanted */
@@ -121,7 +122,8 @@ typedef struct cte_binding {
     const cte *def;
     rel *bound;
     int number, references;
-    rel *last; /* the only reference so far */
+    rel *last;    /* the only reference so far */
+    rel *working; /* while its own recursive part is bound: what a reference reads */
 } cte_binding;
 
 typedef struct output {
@@ -188,6 +190,8 @@ typedef struct binder {
     int naliases;
     const list *unseen; /* select items whose aliases WHERE cannot see: for a hint */
     cte_binding *ctes;
+    const cte *defining;    /* which is being bound: to hint at RECURSIVE */
+    cte_binding *recursion; /* whose query is about to be bound */
     id_info *ids;
     int ids_cap;
     list calls;        /* of call_info*: this pass */
@@ -291,6 +295,11 @@ int windows_qualify(binder *b, query *q, const output *outs, int nouts, windowin
                     conjunct_list *out);
 int windows_place(binder *b, windowing *w, grouping *g, conjunct_list *qualify, rel **r);
 expr *bind_window_call(binder *b, const node *n); /* the column of a call bound before */
+int bind_terms(binder *b, query *q, int from, int to, rel **out);
+/* Casts columns whose types differ from these. */
+rel *cast_columns(binder *b, rel *r, const value_type *types);
+/* bind_recursive.c: the query of a CTE that may read itself; *done is false where it does not. */
+int bind_recursive(binder *b, cte_binding *c, query *q, rel **out, bool *done);
 int bind_limit(binder *b, query *q, int64_t *limit, int64_t *offset);
 /* A select list over the columns of s. */
 int bind_select_list(binder *b, const list *items, const scope *s, output **outs, int *count);

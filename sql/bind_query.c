@@ -540,7 +540,7 @@ static const char *setop_name(set_op op) {
 }
 
 /* Numbers of one column meet at the higher type; everything else must agree. */
-static rel *cast_columns(binder *b, rel *r, const value_type *types) {
+rel *cast_columns(binder *b, rel *r, const value_type *types) {
     bool same = true;
     for (int i = 0; i < r->ncols; i++)
         same = same && r->cols[i].type == types[i];
@@ -651,7 +651,7 @@ static int join_terms(binder *b, query *q, int pos, int len, rel *l, rel *r, rel
 }
 
 /* Terms from..to-1, as a balanced tree: a chain of thousands is no deeper than a dozen. */
-static int bind_terms(binder *b, query *q, int from, int to, rel **out) {
+int bind_terms(binder *b, query *q, int from, int to, rel **out) {
     if (to - from == 1)
         return bind_operand(b, q->terms.items[from], out);
     int middle = from + (to - from + 1) / 2;
@@ -676,13 +676,17 @@ static int bind_with(binder *b, query *q) {
         cte_binding *c = ARENA_NEW(b->mem, cte_binding);
         c->def = def;
         c->outer = b->ctes;
+        c->number = b->next_share++;
+        b->recursion = def->recursive ? c : NULL;
+        const cte *around = b->defining;
+        b->defining = def;
         int status = subquery(b, def->query, &c->bound);
+        b->defining = around;
         if (!status)
             status =
                 rename_columns(b, c->bound->cols, c->bound->ncols, &def->columns, def->name.name);
         if (status)
             return status;
-        c->number = b->next_share++;
         b->ctes = c;
     }
     return 0;
@@ -704,8 +708,17 @@ static void unshare(binder *b, const cte_binding *stop) {
     }
 }
 
+static int bind_setop(binder *b, cte_binding *recursion, query *q, rel **out) {
+    bool done = false;
+    int status = recursion ? bind_recursive(b, recursion, q, out, &done) : 0;
+    if (!status && !done)
+        status = bind_terms(b, q, 0, q->terms.n, out);
+    return status ? status : bind_setop_order(b, q, out);
+}
+
 int bind_query(binder *b, query *q, rel **out) {
-    cte_binding *before = b->ctes;
+    cte_binding *before = b->ctes, *recursion = b->recursion;
+    b->recursion = NULL;
     int status = bind_with(b, q);
     if (!status)
         switch (q->kind) {
@@ -718,9 +731,7 @@ int bind_query(binder *b, query *q, rel **out) {
                 status = bind_setop_order(b, q, out);
             break;
         case QUERY_SETOP:
-            status = bind_terms(b, q, 0, q->terms.n, out);
-            if (!status)
-                status = bind_setop_order(b, q, out);
+            status = bind_setop(b, recursion, q, out);
             break;
         }
     unshare(b, before);

@@ -120,13 +120,13 @@ assignment(A) ::= name(N) EQ expr(X). {
 %type insert {ast *}
 insert(A) ::= INSERT INTO name(N) query(Q) on_conflict(O). { A = ast_insert(p, N, NULL, Q, O); }
 insert(A) ::= INSERT INTO name(N) column_list(C) query(Q) on_conflict(O). { A = ast_insert(p, N, C, Q, O); }
-insert(A) ::= WITH recursive ctes(W) INSERT INTO name(N) query(Q) on_conflict(O). {
+insert(A) ::= WITH recursive(R) ctes(W) INSERT INTO name(N) query(Q) on_conflict(O). {
     token start = {{NULL, 0}, Q->pos, 0};
-    A = ast_insert(p, N, NULL, query_with(p, start, Q, W), O);
+    A = ast_insert(p, N, NULL, query_with(p, start, Q, W, R), O);
 }
-insert(A) ::= WITH recursive ctes(W) INSERT INTO name(N) column_list(C) query(Q) on_conflict(O). {
+insert(A) ::= WITH recursive(R) ctes(W) INSERT INTO name(N) column_list(C) query(Q) on_conflict(O). {
     token start = {{NULL, 0}, Q->pos, 0};
-    A = ast_insert(p, N, C, query_with(p, start, Q, W), O);
+    A = ast_insert(p, N, C, query_with(p, start, Q, W, R), O);
 }
 insert(A) ::= INSERT INTO name(N) DEFAULT VALUES. { A = ast_insert(p, N, NULL, NULL, NULL); }
 
@@ -461,17 +461,16 @@ paren_query(A) ::= LP(O) paren_query(Q) RP(C). { A = query_paren(Q, O, C); }
 bare_query(A) ::= body(Q). { A = Q; }
 bare_query(A) ::= operand(Q) ORDER BY order_list(O) limit_opt(L). { A = query_tail(p, Q, O, L.limit, L.offset); }
 bare_query(A) ::= operand(Q) limit(L). { A = query_tail(p, Q, NULL, L.limit, L.offset); }
-bare_query(A) ::= WITH(T) recursive ctes(W) operand(Q). { A = query_with(p, T, Q, W); }
-bare_query(A) ::= WITH(T) recursive ctes(W) operand(Q) ORDER BY order_list(O) limit_opt(L). {
-    A = query_with(p, T, query_tail(p, Q, O, L.limit, L.offset), W);
+bare_query(A) ::= WITH(T) recursive(R) ctes(W) operand(Q). { A = query_with(p, T, Q, W, R); }
+bare_query(A) ::= WITH(T) recursive(R) ctes(W) operand(Q) ORDER BY order_list(O) limit_opt(L). {
+    A = query_with(p, T, query_tail(p, Q, O, L.limit, L.offset), W, R);
 }
-bare_query(A) ::= WITH(T) recursive ctes(W) operand(Q) limit(L). {
-    A = query_with(p, T, query_tail(p, Q, NULL, L.limit, L.offset), W);
+bare_query(A) ::= WITH(T) recursive(R) ctes(W) operand(Q) limit(L). {
+    A = query_with(p, T, query_tail(p, Q, NULL, L.limit, L.offset), W, R);
 }
-recursive ::= .
-recursive ::= RECURSIVE(T). {
-    parser_fail(p, ERR_UNSUPPORTED, T.pos, T.len, "WITH RECURSIVE is not offered");
-}
+%type recursive {bool}
+recursive(A) ::= . { A = false; }
+recursive(A) ::= RECURSIVE. { A = true; }
 operand(A) ::= body(Q). { A = Q; }
 operand(A) ::= paren_query(Q). { A = Q; }
 body(A) ::= operand(X) UNION operand(Y). { A = query_setop(p, SETOP_UNION, X, Y); }

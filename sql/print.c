@@ -394,6 +394,12 @@ static void print_details(const rel *r, buf *out) {
     case REL_WINDOW:
         print_windows(r, out);
         break;
+    case REL_RECURSIVE:
+        buf_printf(out, " %d%s", r->recursive.number, r->recursive.distinct ? " UNION" : "");
+        break;
+    case REL_WORKING:
+        buf_printf(out, " %d", r->working.number);
+        break;
     case REL_OUTER_RESIDUAL:
         buf_printf(out, " per #%d keep ", r->residual.group_id);
         expr_print(r->residual.predicate, out);
@@ -421,10 +427,10 @@ static bool is_printed(printed *p, const rel *r) {
 }
 
 static void print_tree(const rel *r, int depth, printed *p, buf *out) {
-    static const char *const names[] = {"Values",  "Scan",     "File",         "System", "Filter",
-                                        "Project", "Join",     "Apply",        "Group",  "Sort",
-                                        "Limit",   "Distinct", "SetOp",        "LLM",    "Shared",
-                                        "Number",  "Window",   "OuterResidual"};
+    static const char *const names[] = {
+        "Values", "Scan",   "File",   "System",    "Filter",   "Project",      "Join",
+        "Apply",  "Group",  "Sort",   "Limit",     "Distinct", "SetOp",        "LLM",
+        "Shared", "Number", "Window", "Recursive", "Working",  "OuterResidual"};
     for (bool again = false; r && !again; r = r->left) {
         again = is_printed(p, r);
         for (int i = 0; i < depth; i++)

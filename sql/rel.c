@@ -159,6 +159,15 @@ rel *rel_shared(arena *a, rel *left, int number) {
     return r;
 }
 
+rel *rel_recursive(arena *a, rel *left, rel *right, int number, bool distinct) {
+    rel *r = rel_make(a, REL_RECURSIVE, left->ncols);
+    r->left = left;
+    r->right = right;
+    r->recursive.number = number;
+    r->recursive.distinct = distinct;
+    return r;
+}
+
 /* ---- walks -------------------------------------------------------------------------------------
  */
 

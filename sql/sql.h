@@ -369,6 +369,10 @@ typedef enum rel_kind {
     REL_NUMBER, /* left: adds an INTEGER column, 1, 2, … in input order */
     /* left: adds a column for each window function; rows stay in input order */
     REL_WINDOW,
+    /* left, then right again and again, each time over the rows that came last (REL_WORKING), until
+     * none come; columns by position -> new ids */
+    REL_RECURSIVE,
+    REL_WORKING, /* the rows that came last to the REL_RECURSIVE of the same number */
     /* left: rows of a LEFT JOIN's candidate pairs, those of one left row
      * consecutive (column group_id); keeps the pairs whose predicate is
      * true, else one with the columns null_ids NULL (LLM calls in ON) */
@@ -546,6 +550,13 @@ struct rel {
         struct {
             int id;
         } number;
+        struct {
+            int number;
+            bool distinct; /* UNION: a row that came before comes no more */
+        } recursive;
+        struct {
+            int number;
+        } working;
         struct {
             int nkeys;
             sort_key *keys;

@@ -114,6 +114,9 @@ static void a_cancelled_statement_ends_and_the_next_one_runs(void **state) {
         "SELECT count(*) FROM t a JOIN t b ON a.n % 2 = b.n % 2 JOIN t c ON b.n % 3 = c.n % 3",
         "SELECT a.n FROM t a, t b ORDER BY a.n * b.n",
         "INSERT INTO digits SELECT a.n FROM t a, t b, t c",
+        "WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n % 7 + 1 FROM c) SELECT sum(n) FROM c",
+        "WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT c.n % 7 + 1 FROM c JOIN t ON t.n = c.n) "
+        "SELECT sum(n) FROM c",
         "SELECT rank() OVER (ORDER BY a.n * b.n) FROM t a, t b, t c",
         "SELECT median(n) OVER (ORDER BY n GROUPS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED "
         "FOLLOWING EXCLUDE GROUP) FROM (SELECT a.n % 3 AS n FROM t a, digits b) AS q",

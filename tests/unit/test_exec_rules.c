@@ -569,11 +569,64 @@ static void gen_query(gen *g, buf *out, const gen_scope *outer, const bool *type
         gen_order(g, out, ntypes);
 }
 
+static void gen_numbers(gen *g, buf *out, const gen_scope *s, int n, int depth) {
+    for (int i = 1; i < n; i++) {
+        buf_append_c(out, ", ");
+        gen_value(g, out, s, false, depth);
+    }
+}
+
+/* v1 counts the rounds, so that they end; what is joined multiplies the rows, for fewer of them. */
+static void gen_recursive(gen *g, buf *out, int n) {
+    static const char *const joins[] = {" JOIN ", " LEFT JOIN ", ", "};
+    gen_scope first = {.n = 0}, next = {.n = 0};
+    buf from = {0};
+    bool llm = g->llm, joined = chance(g, 60), turned = joined && chance(g, 40);
+    uint32_t join = turned ? 2 : pick(g, 3);
+    g->llm = false;
+    buf_append_c(out, "WITH RECURSIVE w (v1");
+    for (int i = 1; i < n; i++)
+        buf_printf(out, ", v%d", i + 1);
+    gen_source(g, &from, &first, 0);
+    buf_append_c(out, ") AS (SELECT 0");
+    gen_numbers(g, out, &first, n, 1);
+    buf_printf(out, " FROM %s UNION %sSELECT w.v1 + 1", from.p, chance(g, 50) ? "ALL " : "");
+    buf_clear(&from);
+    add_outputs(&next, "w", NULL, n);
+    int before = next.n;
+    buf_append_c(&from, turned ? "" : "w");
+    if (joined) {
+        buf_append_c(&from, turned ? "" : joins[join]);
+        gen_source(g, &from, &next, 0);
+        buf_append_c(&from, turned ? ", w" : "");
+        if (join < 2)
+            gen_on(g, &from, &next, before);
+    }
+    gen_numbers(g, out, &next, n, 1);
+    buf_printf(out, " FROM %s WHERE w.v1 < %u", from.p, joined ? 2 : 1 + pick(g, 4));
+    if (chance(g, 60)) {
+        buf_append_c(out, " AND ");
+        gen_condition(g, out, &next, 2);
+    }
+    buf_append_c(out, ") ");
+    buf_free(&from);
+    g->llm = llm;
+}
+
 static void gen_with(gen *g, buf *out) {
     const bool numbers[MAX_OUT] = {false};
-    if (!chance(g, 20))
+    if (!chance(g, 25))
         return;
     int n = 1 + (int)pick(g, MAX_OUT);
+    if (chance(g, 40)) {
+        gen_recursive(g, out, n);
+        g->tables += BIG_COUNTS_AS;
+        g->cte = n;
+        g->cte_tables = g->tables;
+        g->tables = 0;
+        g->one_table = true;
+        return;
+    }
     buf_append_c(out, "WITH w AS (");
     gen_query(g, out, NULL, numbers, n, 2);
     buf_append_c(out, ") ");

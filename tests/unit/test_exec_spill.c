@@ -62,6 +62,8 @@ static const char *const greedy[] = {
     "WITH w AS (SELECT * FROM wide) SELECT count(*) FROM w a JOIN w b ON a.id = b.id",
     "SELECT id, lag(t) OVER (ORDER BY t DESC), rank() OVER (PARTITION BY id % 7 ORDER BY t), "
     "max(t) OVER (ORDER BY id ROWS 5 PRECEDING) FROM wide",
+    "WITH RECURSIVE r AS (SELECT id, t FROM wide UNION SELECT id, t || '.' FROM r "
+    "WHERE length(t) < 345) SELECT id, t FROM r",
     "INSERT INTO wide SELECT * FROM wide WHERE id < 0 RETURNING t",
 };
 

@@ -100,6 +100,7 @@ static void test_first(void **state) {
         {"SELECT ti| FROM (SELECT name AS title FROM movies) t", "title"},
         {"WITH w AS (SELECT year AS y2 FROM movies) SELECT y| FROM w", "y2"},
         {"SELECT (SELECT re| FROM reviews) FROM movies", "review"},
+        {"WITH R|", "RECURSIVE"},
         {"SELECT rank() O|", "OVER"},
         {"SELECT dense|", "dense_rank("},
         {"SELECT rank() OVER (P|) FROM movies", "PARTITION"},

@@ -1,0 +1,1 @@
+WITH RECURSIVE r(x, path) AS (SELECT 1, '1' UNION ALL SELECT e.b, path || '>' || e.b FROM r JOIN e ON e.a = r.x WHERE length(path) < 9) SELECT path FROM r ORDER BY path

@@ -1,0 +1,1 @@
+WITH RECURSIVE r(x, d) AS (SELECT 1, 0 UNION ALL SELECT e.b, d + 1 FROM r JOIN e ON e.a = r.x WHERE d < 3 AND EXISTS (SELECT 1 FROM e f WHERE f.a = e.b)) SELECT * FROM r

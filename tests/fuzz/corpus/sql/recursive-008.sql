@@ -1,0 +1,1 @@
+WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c WHERE n < 4) SELECT x.n, y.n FROM c x JOIN c y ON x.n = y.n - 1

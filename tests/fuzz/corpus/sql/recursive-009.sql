@@ -1,0 +1,1 @@
+WITH RECURSIVE f(a, b) AS (SELECT 0, 1 UNION ALL SELECT b, a + b FROM f WHERE b < 60) SELECT group_concat(a) FROM f

@@ -1,0 +1,1 @@
+WITH RECURSIVE c(n) AS (SELECT n FROM numbers UNION SELECT (n + 1) % 3000 FROM c) SELECT count(*), min(n), max(n) FROM c

@@ -1,0 +1,1 @@
+WITH RECURSIVE r(x) AS (SELECT 37 UNION ALL SELECT k.up FROM r JOIN k ON k.id = r.x) SELECT group_concat(x) FROM r WHERE LLM('Is {x} good?', x) IN ('yes', 'no')
