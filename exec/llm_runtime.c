@@ -71,16 +71,24 @@ int runtime_engine(llm_runtime *r, const llm_call *call, llm_engine **out, err *
 
 /* ---- the cache ------------------------------------------------------------------------------- */
 
+static void tell_of_cache(const llm_runtime *r, const char *why, const char *what) {
+    if (!r->ctx->db->told_of_cache)
+        exec_notice(r->ctx, "%s: %s", why, what);
+    r->ctx->db->told_of_cache = true;
+}
+
 cache *runtime_cache(llm_runtime *r) {
     static const cache_policy policies[] = {CACHE_COST, CACHE_LRU, CACHE_FIFO};
     const settings *s = r->ctx->settings;
-    err ignored = {0};
+    err e = {0};
     if (!s->cache)
         return NULL;
     if (!r->cache_tried) {
         r->cache_tried = true;
-        /* A cache that cannot be used costs speed, never the query; .cache tells why. */
-        r->cache = store_cache(db_store(r->ctx->db), &ignored);
+        /* A cache that cannot be used costs speed, never the query. */
+        r->cache = store_cache(db_store(r->ctx->db), &e);
+        if (!r->cache)
+            tell_of_cache(r, e.message, "answers and KV blocks are not kept");
         if (r->cache)
             cache_set(r->cache, (size_t)s->kv_disk, policies[s->kv_evict]);
         for (int i = 0; r->cache && i < r->ctx->stmt->ncalls; i++)
@@ -92,10 +100,9 @@ cache *runtime_cache(llm_runtime *r) {
 
 void llm_runtime_tell(const llm_runtime *r) {
     buf why = {0};
-    if (!r || !r->cache || r->ctx->db->told_of_cache || cache_goes_on(r->cache, &why))
+    if (!r || !r->cache || cache_goes_on(r->cache, &why))
         return;
-    r->ctx->db->told_of_cache = true;
-    exec_notice(r->ctx, "%s: answers and KV blocks are not kept any more", why.p);
+    tell_of_cache(r, why.p, "answers and KV blocks are not kept any more");
     buf_free(&why);
 }
 

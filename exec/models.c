@@ -26,14 +26,6 @@ struct models {
     int count;
 };
 
-static void xdg_path(const char *variable, const char *fallback, const char *rest, buf *out) {
-    const char *base = getenv(variable), *home = getenv("HOME");
-    if (base && base[0] == '/')
-        buf_printf(out, "%s/%s", base, rest);
-    else
-        buf_printf(out, "%s/%s/%s", home ? home : "", fallback, rest);
-}
-
 /* The path that a model's name stands for. */
 static int resolve(db *d, const settings *s, const catalog *c, str name, buf *path, err *e) {
     if (name.n == 0)
@@ -46,11 +38,14 @@ static int resolve(db *d, const settings *s, const catalog *c, str name, buf *pa
         return 0;
     }
     if (name.n == 0) {
-        xdg_path("XDG_DATA_HOME", ".local/share", "kvasir/models/", path);
-        buf_append_c(path, DEFAULT_MODEL);
-        if (access(path->p, R_OK) == 0)
+        bool place = home_place("XDG_DATA_HOME", ".local/share", path);
+        buf_printf(path, "/models/%s", DEFAULT_MODEL);
+        if (place && access(path->p, R_OK) == 0)
             return 0;
-        err_set(e, ERR_MODEL, "no model: '%s' is not there", path->p);
+        if (place)
+            err_set(e, ERR_MODEL, "no model: '%s' is not there", path->p);
+        else
+            err_set(e, ERR_MODEL, "no model, and no home directory that the usual one could be in");
         err_hint(e, "sh tutorials/quickstart.sh fetches it; or name a .gguf file with --model or "
                     "KVASIR_MODEL");
         return ERR_MODEL;
@@ -89,7 +84,7 @@ static int open_engine(const settings *s, const char *path, bool load_now, llm_e
     static const llm_precision precisions[] = {LLM_PRECISION_AUTO, LLM_F32, LLM_BF16, LLM_INT8};
     static const llm_kv_dtype dtypes[] = {LLM_KV_BF16, LLM_KV_F32, LLM_KV_INT8};
     buf side = {0};
-    xdg_path("XDG_CACHE_HOME", ".cache", "kvasir", &side);
+    bool keeps = home_place("XDG_CACHE_HOME", ".cache", &side);
     llm_engine_options options = {
         .path = path,
         .threads = (int)s->threads,
@@ -99,7 +94,7 @@ static int open_engine(const settings *s, const char *path, bool load_now, llm_e
         .sink_tokens = (int)s->sink_tokens,
         .window_tokens = (int)s->window_tokens,
         .kv_dtype = dtypes[s->kv_dtype],
-        .cache_dir = side.p,
+        .cache_dir = keeps ? side.p : NULL,
         .load_now = load_now,
     };
     int status = llm_engine_open(&options, out, e);

@@ -66,15 +66,12 @@ static void make_directories(const char *path) {
 }
 
 static char *standard_path(void) {
-    const char *set = getenv("KVASIR_HISTORY"), *state = getenv("XDG_STATE_HOME"),
-               *home = getenv("HOME");
+    const char *set = getenv("KVASIR_HISTORY");
     buf path = {0};
     if (set)
         buf_append_c(&path, set); /* empty: keep none */
-    else if (state && *state)
-        buf_printf(&path, "%s/kvasir/history", state);
-    else if (home && *home)
-        buf_printf(&path, "%s/.local/state/kvasir/history", home);
+    else if (home_place("XDG_STATE_HOME", ".local/state", &path))
+        buf_append_c(&path, "/history");
     if (path.n == 0) {
         buf_free(&path);
         return NULL;

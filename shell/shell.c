@@ -111,11 +111,8 @@ static int check_cache(const char *path) {
 
 static bool run_init_file(shell *sh) {
     buf path = {0};
-    const char *config = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
-    if (config && *config)
-        buf_printf(&path, "%s/kvasir/init.sql", config);
-    else if (home && *home)
-        buf_printf(&path, "%s/.config/kvasir/init.sql", home);
+    if (home_place("XDG_CONFIG_HOME", ".config", &path))
+        buf_append_c(&path, "/init.sql");
     bool ok = path.n == 0 || access(path.p, R_OK) != 0 || script_file(sh, path.p);
     buf_free(&path);
     return ok;

@@ -45,17 +45,21 @@ static void make_directories(char *path) {
     }
 }
 
-static char *cache_file(const store *s) {
+/* NULL: there is no place for it. */
+static char *cache_file(const store *s, err *e) {
     buf b = {0};
-    const char *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-    if (s->options.cache_path)
+    if (s->options.cache_path) {
         buf_append_c(&b, s->options.cache_path);
-    else if (!s->memory && !s->read_only)
+    } else if (!s->memory && !s->read_only) {
         buf_printf(&b, "%s/cache.mdb", s->path);
-    else if (xdg && *xdg == '/')
-        buf_printf(&b, "%s/kvasir/cache.mdb", xdg);
-    else
-        buf_printf(&b, "%s/.cache/kvasir/cache.mdb", home && *home ? home : "/tmp");
+    } else if (home_place("XDG_CACHE_HOME", ".cache", &b)) {
+        buf_append_c(&b, "/cache.mdb");
+    } else {
+        err_set(e, ERR_IO,
+                "no place for a cache: XDG_CACHE_HOME and HOME are not set, and this user has no "
+                "home directory");
+        return NULL;
+    }
     make_directories(b.p);
     return b.p;
 }
@@ -303,7 +307,9 @@ static cache *find_open(const char *path) {
 cache *store_cache(store *s, err *e) {
     if (s->cache)
         return s->cache;
-    char *path = cache_file(s);
+    char *path = cache_file(s, e);
+    if (!path)
+        return NULL;
     pthread_mutex_lock(&open_mutex);
     cache *c = find_open(path);
     if (c) {

@@ -6,6 +6,7 @@
  * (KVASIR_MODEL or the default one).
  */
 #include <fcntl.h>
+#include <pwd.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -228,6 +229,51 @@ static void a_cache_that_fails_is_told_of(void **state) {
     signal(SIGXFSZ, handler);
     db_close(d);
     assert_string_equal(session(NULL, question).notice, "");
+}
+
+/* This program's own comes before the C library's. */
+static bool nobody;
+
+int getpwuid_r(uid_t uid, struct passwd *entry, char *bytes, size_t n, struct passwd **out) {
+    (void)uid;
+    snprintf(bytes, n, "%s", directory);
+    *entry = (struct passwd){.pw_dir = bytes};
+    *out = nobody ? NULL : entry;
+    return 0;
+}
+
+/* Of a user without any place for a cache: nothing is kept, least of all where others may look. */
+static void who_has_no_home_has_no_cache(void **state) {
+    (void)state;
+    static const char ask[] = "SELECT LLM('Is {x} long?', 'a river' AS x, model => 'test:hash') "
+                              "RETURNS BOOLEAN";
+    char file[128], *kept[2];
+    static const char *const names[] = {"HOME", "XDG_CACHE_HOME"};
+    for (int i = 0; i < 2; i++) {
+        kept[i] = getenv(names[i]) ? strdup(getenv(names[i])) : NULL;
+        unsetenv(names[i]);
+    }
+    db_options options = {.path = NULL};
+    for (int round = 0; round < 2; round++) {
+        db *d;
+        err e;
+        nobody = round == 0;
+        assert_int_equal(db_open(&options, &d, &e), 0);
+        outcome first = run_ok(d, ask), again = run_ok(d, ask);
+        bool told = strstr(first.notice, "no place for a cache") != NULL;
+        assert_int_equal(told, nobody);
+        assert_string_equal(again.notice, ""); /* once */
+        assert_int_equal(again.sum.answers_stored, !nobody);
+        db_close(d);
+        snprintf(file, sizeof file, "%s/.cache/kvasir/cache.mdb", directory);
+        assert_int_equal(access(file, F_OK) == 0, !nobody);
+    }
+    nobody = false;
+    for (int i = 0; i < 2; i++) {
+        if (kept[i])
+            setenv(names[i], kept[i], 1);
+        free(kept[i]);
+    }
 }
 
 static void files_in_another_encoding_are_told_of(void **state) {
@@ -506,6 +552,7 @@ int main(int argc, char **argv) {
         TEST(flipped_bits_change_no_answer),
         TEST(two_processes_share_a_cache),
         TEST(a_cache_that_fails_is_told_of),
+        TEST(who_has_no_home_has_no_cache),
         TEST(files_in_another_encoding_are_told_of),
         TEST(warmed_prefixes_are_found_and_go_with_their_model),
         TEST(answers_are_believed_of_the_file_that_gave_them),
