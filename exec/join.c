@@ -10,8 +10,7 @@ bool join_needs_end(join_kind kind) {
 }
 
 int join_read_right(op *o, join_pairs *p, err *e) {
-    p->right = rowset_new(o->ctx, o->node->right->types, o->node->right->ncols);
-    return rowset_drain(p->right, o->right, e);
+    return op_rows(o->right, &p->right, &p->own_right, e);
 }
 
 /* A left row alone makes no row, and whether there is one on the right no model has to be asked. */

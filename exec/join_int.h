@@ -19,7 +19,8 @@ typedef struct join_pairs {
     int left_batch;    /* of left_rows: the next */
     batch left_view;   /* of left_rows: the last one handed out */
     bool looked_up;    /* the keys were */
-    rowset *right;
+    const rowset *right;
+    rowset *own_right;           /* where it was not kept before */
     batch *in;                   /* the left batch */
     uint8_t matched[BATCH_ROWS]; /* per left row: a pair passed */
     uint8_t unknown[BATCH_ROWS]; /* per left row: a predicate was NULL (MARK) */

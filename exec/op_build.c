@@ -93,6 +93,26 @@ int op_next(op *o, batch **out, err *e) {
     return status;
 }
 
+int op_rows(op *o, const rowset **rows, rowset **own, err *e) {
+    int status = 0;
+    *own = NULL;
+    if (o->class != &op_rowset && o->class != &op_shared) {
+        *rows = *own = rowset_new(o->ctx, o->node->types, o->node->ncols);
+        return rowset_drain(*own, o, e);
+    }
+    double start = o->ctx->actual ? now_ms() : 0;
+    if (o->class == &op_rowset)
+        *rows = ((const rowset_state *)o->state)->rows;
+    else
+        status = op_shared_rows(o, rows, e);
+    o->asked = true;
+    if (o->ctx->actual)
+        o->actual.ms += now_ms() - start;
+    if (status == 0)
+        count_rows(o, (uint64_t)rowset_rows(*rows));
+    return status;
+}
+
 void op_report(exec_ctx *ctx, const plan_node *node, const plan_actual *actual) {
     plan_actual *a = &ctx->actual[node->number];
     if (a->known) { /* read ahead or shared before: the rows are the same ones */

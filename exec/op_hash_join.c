@@ -260,7 +260,7 @@ static void hash_join_close(op *o) {
     hash_join_state *s = o->state;
     hash_table_free(s->table);
     rowset_free(s->pairs.left_rows);
-    rowset_free(s->pairs.right);
+    rowset_free(s->pairs.own_right);
     rowset_free(s->right_keys);
     free(s->first);
     free(s->last);

@@ -31,8 +31,13 @@ typedef struct rowset_state {
     int at;
 } rowset_state;
 
-/* The rows of an operator whose subtree was read ahead, which last as long as the plan; else NULL. */
-const rowset *op_rows_ready(const op *o);
+/* All rows of an operator, before its first was asked for. Those that are kept already, since its
+ * subtree was read ahead or is shared, stay where they are, as long as the plan; others are kept in
+ * *own, which the caller frees. */
+int op_rows(op *o, const rowset **rows, rowset **own, err *e);
+
+/* The rows of a shared node, computed if nobody has yet. */
+int op_shared_rows(op *o, const rowset **rows, err *e);
 
 /* A scan that is `keyed`, before its first row is asked for: looks up the rows of these keys
  * (columns as many as its bounds; NULLs match nothing), any number of times; then op_scan_found. */

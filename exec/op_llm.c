@@ -194,24 +194,16 @@ static int prepare_uses(op *o, err *e) {
     return status;
 }
 
-/* The base's rows: those that were read ahead stay where they are. */
-static int read_rows(op *o, err *e) {
-    llm_state *s = o->state;
-    s->rows = op_rows_ready(o->left);
-    if (!s->rows)
-        s->rows = s->own_rows = rowset_new(o->ctx, s->base->types, s->base->ncols);
-    llm_publish(o, "reading");
-    return s->own_rows ? rowset_drain(s->own_rows, o->left, e) : 0;
-}
-
 static int prepare(op *o, err *e) {
     llm_state *s = o->state;
     s->started_s = clock_seconds();
-    int status = read_rows(o, e);
+    llm_publish(o, "reading");
+    int status = op_rows(o->left, &s->rows, &s->own_rows, e);
     llm_publish(o, "ordering");
-    s->dropped = ARENA_ARRAY(s->mem, uint8_t, rowset_rows(s->rows) + 1);
-    if (status == 0)
+    if (status == 0) {
+        s->dropped = ARENA_ARRAY(s->mem, uint8_t, rowset_rows(s->rows) + 1);
         status = llm_waves_prepare(o, e);
+    }
     if (status == 0)
         status = prepare_uses(o, e);
     if (status == 0) {

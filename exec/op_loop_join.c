@@ -86,7 +86,7 @@ static int loop_next(op *o, batch **out, err *e) {
 }
 
 static void loop_close(op *o) {
-    rowset_free(((loop_state *)o->state)->pairs.right);
+    rowset_free(((loop_state *)o->state)->pairs.own_right);
 }
 
 const op_class op_loop_join = {.name = "loop join",

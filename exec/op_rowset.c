@@ -13,9 +13,5 @@ static int rowset_next(op *o, batch **out, err *e) {
     return 0;
 }
 
-const rowset *op_rows_ready(const op *o) {
-    return o->class == &op_rowset ? ((const rowset_state *)o->state)->rows : NULL;
-}
-
 const op_class op_rowset = {
     .name = "rowset", .state_bytes = sizeof(rowset_state), .next = rowset_next};

@@ -23,13 +23,20 @@ static int shared_fill(op *o, rowset **kept, err *e) {
     return status;
 }
 
-static int shared_next(op *o, batch **out, err *e) {
-    shared_state *s = o->state;
+int op_shared_rows(op *o, const rowset **rows, err *e) {
     rowset **kept = &o->ctx->shared[o->node->shared.number];
     int status = *kept ? 0 : shared_fill(o, kept, e);
-    if (status || s->at == rowset_batches(*kept))
+    *rows = *kept;
+    return status;
+}
+
+static int shared_next(op *o, batch **out, err *e) {
+    shared_state *s = o->state;
+    const rowset *rows;
+    int status = op_shared_rows(o, &rows, e);
+    if (status || s->at == rowset_batches(rows))
         return status;
-    o->out = *rowset_batch(*kept, s->at++);
+    o->out = *rowset_batch(rows, s->at++);
     *out = &o->out;
     return 0;
 }

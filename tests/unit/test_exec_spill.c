@@ -227,6 +227,31 @@ static void test_calls_keep_little_in_memory(void **state) {
     ok("RESET work_memory");
 }
 
+/* What a snapshot or a shared node keeps, a join and a call read where it is. */
+static void test_rows_are_kept_once(void **state) {
+    (void)state;
+    static const char *const twice[] = {
+        "WITH w AS (SELECT * FROM long) SELECT max(a.t), max(b.t) FROM digits d JOIN w a ON a.id = "
+        "d.x "
+        "LEFT JOIN w b ON b.id = d.x + 10",
+        "SELECT q.x, q.a, l.t FROM (SELECT x, LLM('Is it so?', x) AS a FROM digits) q "
+        "JOIN long l ON l.id = q.x",
+        "SELECT q.x, l.t FROM (SELECT x FROM digits WHERE LLM('Is it?', x) = 'yes') q "
+        "JOIN long l ON l.id < q.x",
+        "WITH w AS (SELECT * FROM long) SELECT a.id FROM w a JOIN digits d ON a.id = d.x "
+        "WHERE EXISTS (SELECT 1 FROM w b WHERE b.id = a.id + 1)",
+    };
+    for (size_t i = 0; i < BASE_COUNT(twice); i++) {
+        uint64_t hash = run_ok(d, twice[i]).hash;
+        ok("SET work_memory = '1kB'");
+        outcome o = run_ok(d, twice[i]);
+        ok("RESET work_memory");
+        assert_int_equal(o.hash, hash);
+        printf("%zu bytes in files\n", o.sum.space.file_peak_bytes);
+        assert_in_range(o.sum.space.file_peak_bytes, 0, (size_t)LONG_ROWS * LONG_BYTES * 2 - 1);
+    }
+}
+
 static void test_calls_stop_at_the_limit_of_files(void **state) {
     (void)state;
     int files = open_files();
@@ -322,6 +347,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_no_directory_for_files_is_an_error),
         cmocka_unit_test(test_a_kill_leaves_nothing),
         cmocka_unit_test(test_calls_keep_little_in_memory),
+        cmocka_unit_test(test_rows_are_kept_once),
         cmocka_unit_test(test_calls_stop_at_the_limit_of_files),
         cmocka_unit_test(test_a_stopped_statement_keeps_its_answers),
         cmocka_unit_test(test_a_cancelled_statement_lets_go),
