@@ -239,9 +239,10 @@ static int count_rows(counting *c, err *e) {
         uint32_t done = 0;
         int stage;
         size = BASE_MIN(most, n - from);
-        llm_sort_rows(rows + from, size);
+        int64_t count = llm_rows_wanted(s, rows + from, size);
+        llm_sort_rows(rows + from, count);
         while (status == 0 && (stage = llm_rank_next(s, done, false)) >= 0) {
-            status = count_stage(c, stage, done, rows + from, size, e);
+            status = count_stage(c, stage, done, rows + from, count, e);
             done |= 1u << stage;
         }
     }
@@ -304,7 +305,8 @@ static void note_stage(const llm_state *s, int stage, plan_tokens *t) {
     const llm_stage *of = &s->stages[stage];
     double share = answers_share(of->node->left);
     for (int i = of->first_use; i < of->first_use + of->nuses; i++)
-        t->rows += (uint64_t)s->uses[i].in->needed_rows;
+        for (int64_t r = 0; r < s->uses[i].in->rows; r++)
+            t->rows += s->uses[i].in->of_row[r] != NO_INPUT && !s->dropped[r];
     t->scaled = share < 1;
     t->at_most = hangs_on_answers(s, of);
     t->rows = scaled_count(t->rows, share);

@@ -5,6 +5,7 @@
  *   each     one (or a few) of the rows equal in some columns will do: round by round, some rows of
  *            each group that has not given enough yet, twice as many each time
  *   both     waves, without the rows of groups that have given enough
+ *   partner  a join above: rows that tie with none of its left ones are not asked about
  *
  * Invariant: the rows that are handed out are the first that pass, of all or of each group, in
  * input order (DIALECT 4); prompts are as they would be if all rows were asked, since inputs,
@@ -29,12 +30,88 @@ static const plan_node *top_of(const op *o) {
     return s->stages[s->nstages - 1].node;
 }
 
-/* ---- groups ---------------------------------------------------------------------------------- */
+/* ---- partners -------------------------------------------------------------------------------- */
 
 /* A row that the filters may drop must not fail for what is made of it above them. */
 static bool is_of_the_rows(const err *e) {
     return e->code == ERR_ARITHMETIC || e->code == ERR_TYPE || e->code == ERR_LIMIT;
 }
+
+static bool has_null(const column *keys, int n, int row) {
+    for (int k = 0; k < n; k++)
+        if (keys[k].type == TYPE_NULL || column_is_null(&keys[k], row))
+            return true;
+    return false;
+}
+
+/* The values in which the join's left rows tie; *any: one of them could tie with whatever there is.
+ */
+static int read_partners(op *o, hash_table *table, column *keys, uint32_t *entries, bool *any,
+                         err *e) {
+    const plan_node *top = top_of(o);
+    op *left;
+    batch *b = NULL;
+    int status = op_build(o->ctx, top->llm.partner, &left, e);
+    if (status)
+        return status;
+    while (!*any && (status = op_next(left, &b, e)) == 0 && b) {
+        arena_reset(o->pass);
+        status = op_eval(o, top->llm.theirs, top->llm.nown, b, keys, e);
+        for (int k = 0; status == 0 && top->llm.mark_null && k < b->rows && !*any; k++)
+            *any = has_null(keys, top->llm.nown, k);
+        if (status == 0)
+            status = hash_table_add(table, keys, b->rows, entries, e);
+        if (status)
+            break;
+    }
+    op_close(left);
+    return status;
+}
+
+/* Rows of the base that tie with none of the partners are of no use. */
+static int drop_others(op *o, hash_table *table, column *keys, int64_t *found, err *e) {
+    llm_state *s = o->state;
+    const plan_node *top = top_of(o);
+    int64_t at = 0;
+    for (int i = 0; i < rowset_batches(s->rows); i++) {
+        const batch *b = rowset_batch(s->rows, i);
+        arena_reset(o->pass);
+        int status = op_eval(o, top->llm.own, top->llm.nown, b, keys, e);
+        if (status)
+            return status;
+        hash_table_find(table, keys, b->rows, top->llm.nulls_match, found);
+        for (int k = 0; k < b->rows; k++)
+            if (found[k] < 0 && !(top->llm.mark_null && has_null(keys, top->llm.nown, k)))
+                s->dropped[at + k] = 1;
+        at += b->rows;
+    }
+    return 0;
+}
+
+static int find_partners(op *o, err *e) {
+    const plan_node *top = top_of(o);
+    int n = top->llm.nown, status;
+    bool any = false;
+    if (!top->llm.partner || n == 0)
+        return 0;
+    value_type *types = ARENA_ARRAY(o->mem, value_type, n);
+    for (int k = 0; k < n; k++)
+        types[k] = top->llm.theirs[k]->type;
+    column *keys = ARENA_ARRAY(o->mem, column, n);
+    uint32_t *entries = ARENA_ARRAY(o->mem, uint32_t, BATCH_ROWS);
+    int64_t *found = ARENA_ARRAY(o->mem, int64_t, BATCH_ROWS);
+    hash_table *table = hash_table_new(o->ctx, types, n);
+    status = read_partners(o, table, keys, entries, &any, e);
+    if (status == 0 && !any)
+        status = drop_others(o, table, keys, found, e);
+    hash_table_free(table);
+    if (status == 0 || !is_of_the_rows(e))
+        return status;
+    err_clear(e); /* the join will tell, if it comes to that */
+    return 0;
+}
+
+/* ---- groups ---------------------------------------------------------------------------------- */
 
 static int find_groups(op *o, hash_table *table, err *e) {
     llm_state *s = o->state;
@@ -63,9 +140,9 @@ static int find_groups(op *o, hash_table *table, err *e) {
 int llm_waves_prepare(op *o, err *e) {
     llm_state *s = o->state;
     const plan_node *top = top_of(o);
-    int status = 0;
-    if (top->llm.each == 0)
-        return 0;
+    int status = find_partners(o, e);
+    if (status || top->llm.each == 0)
+        return status;
     s->group_of = ARENA_ARRAY(s->mem, uint32_t, rowset_rows(s->rows) + 1);
     s->ngroups = 1;
     if (top->llm.nby > 0) {
@@ -159,7 +236,7 @@ int llm_run_wave(op *o, err *e) {
     for (; at < n && count < s->wave; at++)
         if (has_enough(o, at))
             s->dropped[at] = 1;
-        else
+        else if (!s->dropped[at])
             rows[count++] = at;
     s->asked_rows += count;
     int status = llm_run_stages(o, &done, false, rows, &count, e);
@@ -180,6 +257,8 @@ static int64_t choose_round(op *o, int64_t take, int64_t *waiting, int64_t *coun
     memset(chosen, 0, sizeof *chosen * s->ngroups);
     for (int64_t i = 0; i < *count; i++) {
         int64_t r = waiting[i];
+        if (s->dropped[r])
+            continue;
         if (has_enough(o, r))
             s->dropped[r] = 1;
         else if (s->group_of[r] == OWN_GROUP || chosen[s->group_of[r]]++ < take)

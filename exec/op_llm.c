@@ -316,6 +316,14 @@ static int ascending(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
+int64_t llm_rows_wanted(const llm_state *s, int64_t *rows, int64_t count) {
+    int64_t n = 0;
+    for (int64_t i = 0; i < count; i++)
+        if (!s->dropped[rows[i]])
+            rows[n++] = rows[i];
+    return n;
+}
+
 void llm_sort_rows(int64_t *rows, int64_t count) {
     qsort(rows, (size_t)count, sizeof *rows, ascending);
 }
@@ -343,6 +351,7 @@ static int run_chunks(op *o, int by, int64_t first, int64_t most, bool deciding,
     for (int64_t from = 0; from < n && status == 0; from += size, size = BASE_MIN(2 * size, most)) {
         size = BASE_MIN(BASE_MIN(size, most), n - from);
         int64_t count = size;
+        count = llm_rows_wanted(s, rows + from, count);
         llm_sort_rows(rows + from, count);
         *done = 0;
         status = llm_run_stages(o, done, deciding, rows + from, &count, e);

@@ -107,11 +107,13 @@ int llm_kept_use(const llm_state *s);
 bool llm_has_one_engine(const llm_state *s); /* else there are no chunks */
 /* How many rows' data the KV memory keeps until later stages have asked about them. */
 int llm_rows_kept_at_once(op *o, int use, const input_order *order, int64_t *rows, err *e);
+/* Keeps those of rows[0..count) that were not dropped; returns how many. */
+int64_t llm_rows_wanted(const llm_state *s, int64_t *rows, int64_t count);
 /* All rows as a use's inputs are ranked, rows that it does not ask about first; rank NULL: in input
  * order. */
 int64_t *llm_rows_in_order(const llm_state *s, int use, const uint32_t *rank, arena *mem);
 void llm_sort_rows(int64_t *rows, int64_t count); /* ascending */
-/* Once the base's rows are there: groups of rows of which a few are enough. */
+/* Once the base's rows are there: rows that are of no use, groups of which a few are enough. */
 int llm_waves_prepare(op *o, err *e);
 /* The next rows in input order, as many as the LIMIT above should need. */
 int llm_run_wave(op *o, err *e);

@@ -215,9 +215,15 @@ static void print_so_many(buf *out, int64_t rows) {
 
 static void print_llm_title(buf *out, const plan_node *n) {
     buf_append_c(out, "LLM");
+    for (int i = 0; n->llm.partner && i < n->llm.nown; i++) {
+        buf_append_c(out, i ? " and " : " only where ");
+        expr_print(n->llm.theirs[i], out);
+        buf_append_c(out, n->llm.nulls_match ? " is " : " = ");
+        expr_print(n->llm.own[i], out);
+    }
     if (n->llm.wanted == 0 && n->llm.each == 0)
         return;
-    buf_append_c(out, " in waves for ");
+    buf_append_c(out, n->llm.partner ? ", in waves for " : " in waves for ");
     if (n->llm.wanted > 0)
         print_so_many(out, n->llm.wanted);
     buf_append_c(out, n->llm.wanted > 0 && n->llm.each > 0 ? ", " : "");

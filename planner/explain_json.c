@@ -183,6 +183,10 @@ static void add_llm(cJSON *o, const plan_node *n) {
         add_call(list, &n->llm.uses[i]);
     if (n->llm.wanted > 0)
         cJSON_AddNumberToObject(o, "wanted", (double)n->llm.wanted);
+    if (n->llm.partner) {
+        add_exprs(o, "theirs", n->llm.theirs, n->llm.nown);
+        add_exprs(o, "own", n->llm.own, n->llm.nown);
+    }
     if (n->llm.each == 0)
         return;
     cJSON_AddNumberToObject(o, "each", (double)n->llm.each);

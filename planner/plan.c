@@ -11,10 +11,18 @@
 
 #include "rules_int.h"
 
+/* A join's left input, for LLM nodes in its right one. */
+typedef struct built_left {
+    const rel *rel;
+    const plan_node *node;
+    struct built_left *next;
+} built_left;
+
 typedef struct builder {
     arena *mem;
     rule_ctx *rules;
     plan_node **shared; /* by share number */
+    built_left *lefts;  /* of the joins whose right input is being built */
     column_names *names;
     bool has_llm;
     err *e;
@@ -233,7 +241,11 @@ static plan_node *build_join(builder *b, const rel *r) {
             "this subquery reads columns of the query around it, and the rule \"unnest\" is off");
         err_hint(b->e, "SET rule.unnest = on");
     }
-    plan_node *left = build(b, r->left), *right = build(b, r->right);
+    plan_node *left = build(b, r->left);
+    built_left of_left = {r->left, left, b->lefts};
+    b->lefts = &of_left;
+    plan_node *right = build(b, r->right);
+    b->lefts = of_left.next;
     plan_node *n = node_new(b, PLAN_LOOP_JOIN, r);
     n->left = left;
     n->right = right;
@@ -325,6 +337,29 @@ static plan_node *build_limit(builder *b, const rel *r) {
     return n;
 }
 
+/* Which rows of the stack's base have a partner (waves.c). */
+static void build_partners(builder *b, const rel *r, plan_node *n) {
+    const built_left *left = b->lefts;
+    while (left && left->rel != r->llm.partner)
+        left = left->next;
+    if (!r->llm.partner || !left)
+        return;
+    scope own = {r->left, NULL}, theirs = {left->rel, NULL};
+    n->llm.partner = left->node;
+    n->llm.nulls_match = r->llm.nulls_match;
+    n->llm.mark_null = r->llm.mark_null;
+    n->llm.own = ARENA_ARRAY(b->mem, expr *, r->llm.nown + 1);
+    n->llm.theirs = ARENA_ARRAY(b->mem, expr *, r->llm.nown + 1);
+    for (int i = 0; i < r->llm.nown; i++) {
+        expr *lk = r->llm.theirs[i], *rk = r->llm.own[i];
+        bool exact; /* rounded alike is near enough: it is asked about for nothing */
+        if (!same_type(b, &lk, &rk, &exact))
+            continue;
+        n->llm.theirs[n->llm.nown] = resolve(b, lk, &theirs);
+        n->llm.own[n->llm.nown++] = resolve(b, rk, &own);
+    }
+}
+
 static plan_node *build_llm(builder *b, const rel *r) {
     plan_node *n = build_unary(b, PLAN_LLM, r);
     scope in = {r->left, NULL};
@@ -338,6 +373,7 @@ static plan_node *build_llm(builder *b, const rel *r) {
         n->llm.by[i] = resolve(b, r->llm.by[i], &in);
     n->llm.groups = estimate_combinations(b->rules->estimates, r->left, r->llm.by, r->llm.nby);
     n->llm.may_reorder = r->llm.may_reorder;
+    build_partners(b, r, n);
     n->llm.joins_below = estimate_joins_below(b->rules->estimates, r);
     n->llm.uses = ARENA_ARRAY(b->mem, plan_llm_use, r->llm.nuses + 1);
     for (int i = 0; i < r->llm.nuses; i++) {

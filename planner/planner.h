@@ -201,6 +201,12 @@ struct plan_node {
             int nby;
             expr **by;
             double groups;
+            /* rows whose values own[] equal theirs[] in no row of `partner`, which has no calls,
+             * are of no use; in hash joins' types; NULLs match, or (mark_null) could be anything */
+            int nown;
+            expr **own, **theirs;
+            const plan_node *partner;
+            bool nulls_match, mark_null;
             /* one operator runs this node and the next LLM
              * node below, with the filters between them */
             bool joins_below;

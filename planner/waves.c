@@ -4,6 +4,7 @@
  *
  *   LIMIT k              about the first k that pass        -> in waves of input order
  *   DISTINCT a, IN (…)   the first that passes of each a    -> round by round, some of each a
+ *   x IN (SELECT a …)    those whose a is some row's x      -> the others are not asked about
  *
  * A demand goes down from the node that makes it to the first stack of LLM nodes it meets, and is
  * noted there. Below the stack none goes on: what its prompts say follows from all rows of its base
@@ -15,10 +16,19 @@
 
 #include "rules_int.h"
 
+/* The left input of a join, whose rows are there without asking: rows of the right without a
+ * partner in it are of no use. */
+typedef struct partners {
+    const rel *left;       /* NULL: none */
+    conjuncts theirs, own; /* equal in pairs; own: over the relation, none volatile */
+    bool nulls_match, mark_null;
+} partners;
+
 typedef struct demand {
     int64_t rows; /* > 0: about so many are used */
     int64_t each; /* > 0: of those equal in `by` no more than so many */
     conjuncts by; /* expressions over the relation, none volatile */
+    partners with;
 } demand;
 
 static rel *ask(rule_ctx *r, rel *x, demand d);
@@ -35,12 +45,16 @@ static demand rows_alone(demand d) {
     return (demand){.rows = d.rows};
 }
 
+static demand without_each(demand d) {
+    return (demand){.rows = d.rows, .with = d.with};
+}
+
 /* Rows that are to be equal in x, too. */
 static void add(rule_ctx *r, demand *d, expr *x) {
     if (d->each == 0 || !x || expr_is_constant(x))
         return;
     if (expr_is_volatile(x)) {
-        *d = rows_alone(*d);
+        *d = without_each(*d);
         return;
     }
     for (int i = 0; i < d->by.n; i++)
@@ -51,7 +65,7 @@ static void add(rule_ctx *r, demand *d, expr *x) {
 
 /* The same, without another demand's list growing. */
 static demand with(rule_ctx *r, demand d, expr *x) {
-    demand more = {.rows = d.rows, .each = d.each};
+    demand more = {.rows = d.rows, .each = d.each, .with = d.with};
     for (int i = 0; i < d.by.n; i++)
         add(r, &more, d.by.list[i]);
     add(r, &more, x);
@@ -59,17 +73,29 @@ static demand with(rule_ctx *r, demand d, expr *x) {
 }
 
 /* One of each combination of all columns. */
-static demand one_of_each(rule_ctx *r, const rel *x, int64_t rows) {
-    demand d = {.rows = rows, .each = 1};
+static demand one_of_each(rule_ctx *r, const rel *x, demand d) {
+    demand one = {.rows = d.rows, .each = 1, .with = d.with};
     for (int i = 0; i < x->ncols; i++)
-        add(r, &d, column_expr(r, &x->cols[i]));
-    return d;
+        add(r, &one, column_expr(r, &x->cols[i]));
+    return one;
 }
 
 /* ---- what is demanded of a node's input ------------------------------------------------------ */
 
+static partners replaced_partners(rule_ctx *r, partners p, const expr_map *map) {
+    conjuncts own = {0};
+    for (int i = 0; p.left && i < p.own.n; i++) {
+        expr *x = expr_replace(r, p.own.list[i], map);
+        if (expr_is_volatile(x))
+            return (partners){0};
+        conjuncts_add(r, &own, x);
+    }
+    p.own = own;
+    return p;
+}
+
 static demand replaced(rule_ctx *r, demand d, const expr_map *map) {
-    demand below = {.rows = d.rows, .each = d.each};
+    demand below = {.rows = d.rows, .each = d.each, .with = replaced_partners(r, d.with, map)};
     for (int i = 0; i < d.by.n; i++)
         add(r, &below, expr_replace(r, d.by.list[i], map));
     return below;
@@ -117,13 +143,27 @@ static bool takes_each_once(const rel_agg *a) {
     return a->distinct || a->kind == AGG_MIN || a->kind == AGG_MAX || a->kind == AGG_FIRST;
 }
 
-static demand below_group(rule_ctx *r, const rel *x) {
-    demand d = {.each = 1};
+/* Those of whole groups. */
+static partners below_keys(rule_ctx *r, const rel *x, partners p) {
+    expr_map map = {0};
+    id_set keys = id_set_new(r->mem);
+    for (int i = 0; i < x->group.nkeys; i++) {
+        expr_map_add(r, &map, x->group.keys[i].id, x->group.keys[i].value);
+        id_set_add(&keys, x->group.keys[i].id);
+    }
+    for (int i = 0; i < p.own.n; i++)
+        if (!expr_only_in(p.own.list[i], &keys))
+            return (partners){0};
+    return replaced_partners(r, p, &map);
+}
+
+static demand below_group(rule_ctx *r, const rel *x, demand above) {
+    demand d = {.each = 1, .with = below_keys(r, x, above.with)};
     for (int i = 0; i < x->group.nkeys; i++)
         add(r, &d, x->group.keys[i].value);
     for (int i = 0; i < x->group.naggs; i++) {
         if (!takes_each_once(&x->group.aggs[i]))
-            return nothing;
+            return (demand){.with = d.with};
         add(r, &d, x->group.aggs[i].arg);
         add(r, &d, x->group.aggs[i].filter);
     }
@@ -133,7 +173,7 @@ static demand below_group(rule_ctx *r, const rel *x) {
 /* DISTINCT: the first row equal in `by` is the first distinct one equal in them; of the second that
  * cannot be said. */
 static demand below_distinct(rule_ctx *r, const rel *x, demand d) {
-    return d.each == 1 ? d : one_of_each(r, x->left, d.rows);
+    return d.each == 1 ? d : one_of_each(r, x->left, d);
 }
 
 /* What x reads of one side of a join: its largest parts that read that side alone. */
@@ -146,15 +186,59 @@ static void add_parts(rule_ctx *r, demand *d, expr *x, const id_set *side) {
         add_parts(r, d, x->args[i], side);
 }
 
+static bool only_in(const conjuncts *list, const id_set *ids) {
+    for (int i = 0; i < list->n; i++)
+        if (!expr_only_in(list->list[i], ids))
+            return false;
+    return true;
+}
+
+/* a = b or, `op`, a IS b with a from the left input and b from the right one. */
+static bool ties(const expr *x, expr_op op, const id_set *left, const id_set *right, expr **a,
+                 expr **b) {
+    if (x->kind != EXPR_OP || x->op != op)
+        return false;
+    for (int i = 0; i < 2; i++) {
+        *a = x->args[i];
+        *b = x->args[1 - i];
+        if (expr_only_in(*a, left) && expr_only_in(*b, right) && !expr_is_constant(*b))
+            return !expr_is_volatile(x);
+    }
+    return false;
+}
+
+/* The rows on the left, where no model has to be asked for them: those on the right are to match
+ * one of them, which a row that a left one shall not match must, too. */
+static partners left_rows(rule_ctx *r, const rel *x) {
+    partners p = {.left = x->left, .mark_null = x->join.kind == JOIN_MARK && x->join.mark_null};
+    id_set left = id_set_new(r->mem), right = id_set_new(r->mem);
+    conjuncts all = {0};
+    expr *a, *b;
+    id_set_add_columns(&left, x->left);
+    id_set_add_columns(&right, x->right);
+    conjuncts_split(r, &all, x->join.predicate);
+    for (int round = 0; round < 2 && p.own.n == 0 && !rel_has_llm(x->left); round++)
+        for (int i = 0; i < all.n; i++)
+            if (ties(all.list[i], round ? OP_IS : OP_EQ, &left, &right, &a, &b)) {
+                conjuncts_add(r, &p.theirs, a);
+                conjuncts_add(r, &p.own, b);
+                p.nulls_match = round > 0;
+            }
+    return p.own.n > 0 ? p : (partners){0};
+}
+
 /* Rows of one side equal in the condition's parts meet the same rows of the other. */
 static demand below_join(rule_ctx *r, const rel *x, const rel *side, demand d) {
+    bool inner = x->join.kind == JOIN_INNER || x->join.kind == JOIN_CROSS;
     demand own = {.rows = d.rows, .each = d.each};
     id_set ids = id_set_new(r->mem);
     id_set_add_columns(&ids, side);
+    if (only_in(&d.with.own, &ids) && (inner || side == x->left))
+        own.with = d.with;
     for (int i = 0; i < d.by.n; i++)
         add_parts(r, &own, d.by.list[i], &ids);
     if (x->join.predicate && expr_is_volatile(x->join.predicate))
-        return rows_alone(d);
+        return without_each(own);
     if (x->join.predicate)
         add_parts(r, &own, x->join.predicate, &ids);
     return own;
@@ -167,10 +251,12 @@ static demand below_right(rule_ctx *r, const rel *x, demand d) {
     int64_t decide = kind == JOIN_SEMI || kind == JOIN_ANTI || kind == JOIN_MARK ? 1
                      : kind == JOIN_SINGLE                                       ? 2
                                                                                  : 0;
-    if (decide > 0)
-        return below_join(r, x, x->right, (demand){.each = decide});
     d.rows = 0;
-    return below_join(r, x, x->right, d);
+    demand right = below_join(r, x, x->right, decide > 0 ? (demand){.each = decide} : d);
+    partners of_left = left_rows(r, x);
+    if (of_left.left)
+        right.with = of_left;
+    return right;
 }
 
 /* ---- nodes ----------------------------------------------------------------------------------- */
@@ -181,13 +267,19 @@ static rel *mark_stack(rule_ctx *r, rel *x, const llm_stack_rels *stack, rel *ba
     if (x == stack->base)
         return base;
     rel *marked = rel_over(r, x, mark_stack(r, x->left, stack, base, d), NULL);
-    if (x->kind != REL_LLM || (d->rows == 0 && d->each == 0))
+    if (x->kind != REL_LLM || (d->rows == 0 && d->each == 0 && !d->with.left))
         return marked;
     rel *copy = rel_copy(r, marked);
     copy->llm.wanted = d->rows;
     copy->llm.each = d->each;
     copy->llm.nby = d->by.n;
     copy->llm.by = d->by.list;
+    copy->llm.nown = d->with.own.n;
+    copy->llm.own = d->with.own.list;
+    copy->llm.theirs = d->with.theirs.list;
+    copy->llm.partner = d->with.left;
+    copy->llm.nulls_match = d->with.nulls_match;
+    copy->llm.mark_null = d->with.mark_null;
     return copy;
 }
 
@@ -195,11 +287,10 @@ static rel *ask_stack(rule_ctx *r, rel *x, const llm_stack_rels *stack, demand d
     rel *base = ask(r, (rel *)stack->base, nothing);
     id_set ids = id_set_new(r->mem);
     id_set_add_columns(&ids, base);
-    for (int i = 0; i < d.by.n; i++)
-        if (!expr_only_in(d.by.list[i], &ids)) { /* what the model answers tells rows apart */
-            d = rows_alone(d);
-            break;
-        }
+    if (!only_in(&d.with.own, &ids))
+        d.with = (partners){0};
+    if (!only_in(&d.by, &ids)) /* what the model answers tells rows apart */
+        d = without_each(d);
     return mark_stack(r, x, stack, base, &d);
 }
 
@@ -216,7 +307,8 @@ static rel *ask_join(rule_ctx *r, rel *x, demand d) {
         !x->join.predicate && (kind == JOIN_SEMI || kind == JOIN_ANTI || kind == JOIN_MARK);
     rel *right = exists && rel_has_llm(x->right) ? first_row(r, x->right) : x->right;
     rel *left = ask(r, x->left, below_join(r, x, x->left, d));
-    return rel_over(r, x, left, ask(r, right, below_right(r, x, d)));
+    rel *changed = rel_over(r, x, left, x->right); /* its rows are those that partners are of */
+    return rel_over(r, x, left, ask(r, right, below_right(r, changed, d)));
 }
 
 static rel *ask_setop(rule_ctx *r, rel *x, demand d) {
@@ -225,8 +317,9 @@ static rel *ask_setop(rule_ctx *r, rel *x, demand d) {
         left = by_position(r, x, x->left, d);
         right = by_position(r, x, x->right, d);
     } else {
-        left = one_of_each(r, x->left, d.rows);
-        right = one_of_each(r, x->right, x->setop.op == SETOP_UNION ? d.rows : 0);
+        left = one_of_each(r, x->left, by_position(r, x, x->left, d));
+        right = one_of_each(r, x->right, by_position(r, x, x->right, d));
+        right.rows = x->setop.op == SETOP_UNION ? d.rows : 0;
     }
     return rel_over(r, x, ask(r, x->left, left), ask(r, x->right, right));
 }
@@ -245,7 +338,7 @@ static rel *ask(rule_ctx *r, rel *x, demand d) {
     case REL_LIMIT:
         return rel_over(r, x, ask(r, x->left, below_limit(r, x, d)), NULL);
     case REL_GROUP:
-        return rel_over(r, x, ask(r, x->left, below_group(r, x)), NULL);
+        return rel_over(r, x, ask(r, x->left, below_group(r, x, d)), NULL);
     case REL_DISTINCT:
         return rel_over(r, x, ask(r, x->left, below_distinct(r, x, d)), NULL);
     case REL_NUMBER:

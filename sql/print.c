@@ -332,6 +332,12 @@ static void print_llm(const rel *r, buf *out) {
         buf_append_c(out, i ? ";" : "");
         print_call(&r->llm.uses[i], out);
     }
+    for (int i = 0; i < r->llm.nown; i++) {
+        buf_append_c(out, i ? " and " : " only where ");
+        expr_print(r->llm.theirs[i], out);
+        buf_append_c(out, r->llm.nulls_match ? " is " : " = ");
+        expr_print(r->llm.own[i], out);
+    }
     if (r->llm.wanted > 0)
         buf_printf(out, " in waves for %lld", (long long)r->llm.wanted);
     if (r->llm.each == 0)

@@ -541,6 +541,12 @@ struct rel {
             int64_t each;
             int nby;
             expr **by;
+            /* > 0: rows whose values own[] equal theirs[] in no row of `partner` are of no use to
+             * the join above; NULLs equal each other or, mark_null, could be anything */
+            int nown;
+            expr **own, **theirs;
+            const rel *partner;
+            bool nulls_match, mark_null;
             /* the run may ask the calls of a stack in another order than planned */
             bool may_reorder;
         } llm;

@@ -433,6 +433,22 @@ static void test_no_more_is_asked_than_needed(void **state) {
         {"SELECT n, NOT EXISTS (SELECT 1 FROM words WHERE " HALF ") FROM notes", ROWS, 32},
         {"SELECT n FROM notes WHERE n IN (SELECT n % 20 FROM words WHERE " HALF ")", ROWS, 120},
         {"SELECT n FROM notes WHERE n NOT IN (SELECT n % 20 FROM words WHERE " HALF ")", ROWS, 120},
+        {"SELECT n FROM notes WHERE n < 3 AND n IN (SELECT n % 20 FROM words WHERE " HALF ")", ROWS,
+         16},
+        {"SELECT x, x IN (SELECT n % 20 FROM words WHERE " HALF
+         ") FROM (VALUES (NULL), (-5)) AS v(x)",
+         ROWS, 120},
+        {"SELECT x, x IN (SELECT CASE WHEN n > 9 THEN n % 20 END FROM words WHERE " HALF
+         ") FROM (VALUES (-5), (3)) AS v(x)",
+         ROWS, 60},
+        {"SELECT n FROM notes WHERE n < 3 AND n IN (SELECT CAST(n % 20 AS REAL) FROM words WHERE "
+         "length(LLM('Say', word)) > 0)",
+         ROWS, 60},
+        {"SELECT n FROM notes WHERE n < 3 AND 'x' || n IN (SELECT LLM('Say', word) FROM words)",
+         ROWS, ROWS},
+        {"SELECT o.n, q.n FROM notes AS o LEFT JOIN (SELECT n FROM words WHERE " HALF
+         ") AS q ON q.n = o.n * 2 WHERE o.n < 10",
+         ROWS, 10},
         {"SELECT n FROM notes AS o WHERE NOT EXISTS (SELECT 1 FROM words AS w WHERE w.n % 20 = o.n "
          "AND " HALF ")",
          ROWS, 120},

@@ -396,8 +396,9 @@ static void gen_searched(gen *g, buf *out) {
                                         "NOT EXISTS ("};
     uint32_t at = pick(g, 5);
     bool in_where = chance(g, 60);
-    buf_printf(out, in_where ? "SELECT r.n FROM r WHERE r.n < 40 AND %s" : "SELECT r.n, %s",
-               tests[at]);
+    buf_append_c(out, in_where ? "SELECT r.n FROM r WHERE " : "SELECT r.n, ");
+    buf_append_c(out, !in_where ? "" : chance(g, 50) ? "r.v = 1 AND " : "r.k IS NOT NULL AND ");
+    buf_append_c(out, tests[at]);
     gen_matches(g, out, at < 3 ? (chance(g, 50) ? "s.k" : "s.w") : "1", "s", true);
     if (at >= 3 && chance(g, 50))
         buf_append_c(out, " AND s.k = r.k");
@@ -420,10 +421,24 @@ static void gen_first_of_group(gen *g, buf *out) {
     gen_tail(g, out, "n");
 }
 
+/* Rows that meet no row of r are of no use. */
+static void gen_met(gen *g, buf *out) {
+    static const char *const columns[] = {"s.k AS k, s.w AS c", "s.w + 1 AS k, s.k AS c",
+                                          "DISTINCT s.k AS k, 2 * s.w AS c"};
+    buf_printf(out, "SELECT r.n, q.c FROM r %s (", chance(g, 50) ? "LEFT JOIN" : "JOIN");
+    gen_matches(g, out, columns[pick(g, 3)], "s", true);
+    if (chance(g, 30)) {
+        buf_append_c(out, chance(g, 50) ? " UNION ALL " : " UNION ");
+        gen_matches(g, out, "s.k AS k, s.w AS c", "s", true);
+    }
+    buf_printf(out, ") AS q ON q.k = r.%s WHERE r.n > %u ORDER BY 1, 2 LIMIT 20",
+               chance(g, 50) ? "k" : "v", pick(g, 20));
+}
+
 static void gen_few(gen *g, buf *out) {
     static void (*const shapes[])(gen *, buf *) = {gen_distinct, gen_aggregate, gen_searched,
-                                                   gen_first_of_group};
-    shapes[pick(g, 4)](g, out);
+                                                   gen_first_of_group, gen_met};
+    shapes[pick(g, 5)](g, out);
     g->ordered = true;
 }
 
