@@ -435,7 +435,7 @@ static void two_processes_on_two_files(const char *two) {
 
 static void answers_are_believed_of_the_file_that_gave_them(void **state) {
     (void)state;
-    char model[4096], one[128], two[128];
+    char model[4096], one[128], two[128], other_file[128];
     if (!find_model(model))
         skip();
     const char *usual = getenv("XDG_CACHE_HOME");
@@ -468,11 +468,16 @@ static void answers_are_believed_of_the_file_that_gave_them(void **state) {
     other = run_ok(d, few);
     assert_int_equal(other.sum.answers_stored, 0);
     assert_non_null(strstr(other.notice, "changed"));
+    snprintf(other_file, sizeof other_file, "%s/other.gguf", directory);
+    copy_file(model, other_file); /* replaced by what it was first */
+    assert_int_equal(rename(other_file, one), 0);
+    other = run_ok(d, few);
+    assert_int_equal(other.sum.answers_stored, 2);
+    assert_non_null(strstr(other.notice, "changed"));
     db_close(d);
     assert_int_equal(session(NULL, few).sum.answers_stored, 2);
 
-    change_weight(one); /* other bytes than two's: nothing is shared */
-    buf sql = {0};
+    buf sql = {0}; /* other bytes than two's: nothing is shared */
     buf_printf(&sql,
                "SELECT LLM('Is {body} long?', body, model => m) RETURNS BOOLEAN, "
                "LLM('Is {body} long?', body, model => '%s') RETURNS BOOLEAN "

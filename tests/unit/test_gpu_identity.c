@@ -89,7 +89,7 @@ static void let_settle(const char *path) {
 
 static void change_byte(const char *path, off_t at) {
     struct stat st;
-    unsigned char byte;
+    unsigned char byte = 0;
     int fd = open(path, O_RDWR | O_CLOEXEC);
     assert_true(fd >= 0 && fstat(fd, &st) == 0 && pread(fd, &byte, 1, at) == 1);
     byte ^= 1;
