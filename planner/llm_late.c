@@ -1,8 +1,9 @@
 /*
- * llm_late.c - LLM projections above ORDER BY and LIMIT, so that only rows that are shown are asked
- * about.
+ * llm_late.c - LLM projections above windows, ORDER BY and LIMIT, so that only rows that are shown
+ * are asked about.
  *
  *   Limit(Sort(Project e (LLM(x))))  ->  Project e (LLM(Limit(Sort(x))))
+ *   Window(Project e (LLM(x)))       ->  Project e (LLM(Window(x)))
  *
  * Invariant: calls that the sort reads, and calls below a filter, stay: a LIMIT counts rows that
  * passed.
@@ -84,6 +85,75 @@ static rel *late(rule_ctx *r, rel *x) {
     return lifted ? lifted : rel_over(r, x, input, NULL);
 }
 
+/* ---- windows --------------------------------------------------------------------------------- */
+
+/* Whether calls stand at the top of x, under projections alone. */
+static bool has_calls_on_top(const rel *x) {
+    while (x->kind == REL_PROJECT)
+        x = x->left;
+    return x->kind == REL_LLM;
+}
+
+/* The projection p of what stands under a window, over that: its columns, then the window's. */
+static rel *project_over(rule_ctx *r, const rel *p, rel *window, const rel *like) {
+    rel *out = make_project(r, window, like->ncols);
+    for (int i = 0; i < like->ncols; i++)
+        project_set(out, i, like->cols[i],
+                    i < p->ncols ? p->project.exprs[i].value : column_expr(r, &like->cols[i]));
+    return out;
+}
+
+static rel *over_window(rule_ctx *r, rel *x);
+
+/* Of the node below the window x, the calls that this does not read. */
+static rel *over_calls(rule_ctx *r, rel *x, const rel *node) {
+    split_uses s = split(r, node, x);
+    if (s.nlate == 0)
+        return x;
+    rel *below = s.nearly ? make_llm(r, node->left, s.early, s.nearly) : node->left;
+    return make_llm(r, over_window(r, rel_over(r, x, below, NULL)), s.late, s.nlate);
+}
+
+/* The calls that a window does not read, above it: it gives a row for a row. A condition on what it
+ * says may then stand below them. */
+static rel *over_window(rule_ctx *r, rel *x) {
+    rel *node = x->left;
+    expr_map map = {0};
+    if (!has_calls_on_top(node))
+        return x;
+    if (node->kind == REL_LLM)
+        return over_calls(r, x, node);
+    if (is_volatile_project(node))
+        return x;
+    for (int i = 0; i < node->ncols; i++)
+        expr_map_add(r, &map, node->cols[i].id, node->project.exprs[i].value);
+    rel *window = rel_replace_here(r, x, &map);
+    window->left = node->left;
+    rel_set_columns(r, window);
+    rel *lifted = over_window(r, window);
+    return lifted == window ? x : project_over(r, node, lifted, x);
+}
+
+static rel *over_windows(rule_ctx *r, rel *x);
+
+/* Below something that drops rows: else calls gain nothing above a window, and those of one stack
+ * may share what they read. */
+static rel *under_fewer(rule_ctx *r, rel *x) {
+    bool passes = x->kind == REL_PROJECT || x->kind == REL_SORT || x->kind == REL_LLM ||
+                  x->kind == REL_FILTER || x->kind == REL_LIMIT;
+    if (x->kind == REL_WINDOW)
+        return over_window(r, rel_over(r, x, under_fewer(r, x->left), NULL));
+    return passes ? rel_over(r, x, under_fewer(r, x->left), NULL)
+                  : rel_each_input(r, x, over_windows);
+}
+
+static rel *over_windows(rule_ctx *r, rel *x) {
+    if (x->kind == REL_FILTER || x->kind == REL_LIMIT)
+        return under_fewer(r, x);
+    return rel_each_input(r, x, over_windows);
+}
+
 rel *rule_llm_late(rule_ctx *r, rel *x) {
-    return late(r, x);
+    rel *lifted = over_windows(r, x);
+    return late(r, lifted == x ? x : rule_pushdown(r, lifted));
 }

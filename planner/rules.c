@@ -28,7 +28,7 @@ static const rule table[] = {
     RULE(unnest, "turn subqueries into joins, correlated ones too"),
     RULE(semi_joins, "IN and EXISTS in WHERE become semi and anti joins"),
     RULE(pushdown, "move conditions down to the tables and into joins"),
-    RULE(llm_late, "move LLM projections above ORDER BY and LIMIT"),
+    RULE(llm_late, "move LLM projections above windows, ORDER BY and LIMIT"),
     RULE(llm_up, "lift LLM calls above joins, so that these can be ordered"),
     RULE(sort_first,
          "under a LIMIT, sort before LLM filters, so that these ask no more than it needs"),

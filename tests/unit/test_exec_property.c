@@ -442,16 +442,23 @@ static void gen_few(gen *g, buf *out) {
     g->ordered = true;
 }
 
-/* A condition that may go below a window, and one that may not. */
+/* A condition that may go below a window, and one that may not; a value that the window does not
+ * read, made below it. */
 static void gen_partitions(gen *g, buf *out) {
     buf of = {0};
+    bool more = chance(g, 50);
     reach_r(g);
     gen_value(g, &of, true, 1);
-    buf_printf(out, "SELECT q.n, q.e, q.place, q.total FROM (SELECT r.n, %s AS e, rank() OVER ",
-               of.p);
+    buf_printf(out, "SELECT q.n, q.e, q.place, q.total%s FROM (SELECT r.n, %s%s AS e, rank() OVER ",
+               more ? ", q.more" : "", more ? "r.more, " : "", of.p);
     buf_printf(out, "(PARTITION BY %s ORDER BY ", of.p);
     gen_value(g, out, false, 1);
-    buf_printf(out, ") AS place, count(*) OVER (PARTITION BY %s) AS total FROM r", of.p);
+    buf_printf(out, ") AS place, count(*) OVER (PARTITION BY %s) AS total FROM ", of.p);
+    buf_append_c(out, more ? "(SELECT r.*, " : "r");
+    if (more) {
+        gen_value(g, out, chance(g, 50), 1);
+        buf_append_c(out, " AS more FROM r) AS r");
+    }
     if (chance(g, 40)) {
         buf_append_c(out, " WHERE ");
         gen_condition(g, out, 1);

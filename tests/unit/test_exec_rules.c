@@ -557,7 +557,9 @@ static void gen_query(gen *g, buf *out, const gen_scope *outer, const bool *type
                       int depth) {
     static const char *const setops[] = {" UNION ALL ", " UNION ", " EXCEPT ", " INTERSECT "};
     if (depth > 1 && chance(g, 12)) {
+        bool exists = g->exists;
         for (int i = 0; i < 2; i++) {
+            g->exists = exists;
             buf_append_c(out, i ? setops[pick(g, BASE_COUNT(setops))] : "");
             gen_select(g, out, outer, types, ntypes, depth - 1);
         }
