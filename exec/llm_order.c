@@ -4,7 +4,9 @@
  *
  * Invariant (DESIGN 2.2): the field order is a function of statement, data, settings and the record
  * alone. The record is kept per call (instruction, fields, model) and used while its token count is
- * within 5 % of a fresh solve's, so that another WHERE does not lose the stored answers.
+ * within 5 % of a fresh solve's, so that another WHERE does not lose the stored answers. It holds
+ * the last few orders, and the oldest that is good enough is taken: so calls of one text about
+ * unlike rows, which want unlike orders, each find their own again.
  */
 #include <math.h>
 #include <stdio.h>
@@ -14,6 +16,9 @@
 #include "llm_int.h"
 
 static const double RECORD_TOLERANCE = 1.05;
+
+/* How many orders a call has on record: one behind the other, the oldest first. */
+enum { RECORDED_ORDERS = 4 };
 
 /* The solver's view of the inputs: units are tokens. Arrays live in `mem`. */
 static void solver_input(const prompt *p, const llm_inputs *in, arena *mem, psm_input *out) {
@@ -196,34 +201,57 @@ static int record_keep(exec_ctx *ctx, str key, str bytes, err *e) {
     return 0;
 }
 
-/* Uses the recorded order while it is nearly as good as the fresh one, else records the fresh one.
+/* Whether this recorded order is nearly as good as the fresh one in *out, which it then becomes. */
+static int try_recorded(const prompt *p, const llm_inputs *in, const uint8_t *order,
+                        psm_options *options, arena *mem, input_order *out, bool *usable, err *e) {
+    input_order kept = {.recorded = true};
+    options->given_order = order;
+    int status = solve(p, in, options, mem, &kept, e);
+    *usable = status == 0 && (double)computed_units(&kept.psm) <=
+                                 RECORD_TOLERANCE * (double)computed_units(&out->psm);
+    if (*usable) {
+        kept.text = str_from(arena_printf(mem, "%.*s (kept)", (int)kept.text.n, kept.text.p));
+        *out = kept;
+    }
+    return status;
+}
+
+/* Puts the fresh order behind those on record, of which the oldest goes if there are too many. */
+static int record_fresh(exec_ctx *ctx, str key, str stored, const uint8_t *fresh, size_t n,
+                        err *e) {
+    buf orders = {0};
+    size_t skip = stored.n >= RECORDED_ORDERS * n ? stored.n - (RECORDED_ORDERS - 1) * n : 0;
+    buf_append(&orders, stored.p + skip, stored.n - skip);
+    buf_append(&orders, fresh, n);
+    int status = record_keep(ctx, key, buf_str(&orders), e);
+    buf_free(&orders);
+    return status;
+}
+
+/* Uses a recorded order while it is nearly as good as the fresh one, else records the fresh one.
  * Orders that differ by row group are a function of the rows and have no record. */
 static int apply_record(exec_ctx *ctx, const prompt *p, const llm_inputs *in, psm_options *options,
                         arena *mem, input_order *out, err *e) {
     uint8_t fresh[PSM_MAX_FIELDS];
+    size_t n = (size_t)p->nfields;
     buf key = {0};
-    str stored;
-    bool found = false;
+    str stored = {"", 0};
+    bool found = false, usable = false;
     if (out->psm.used != PSM_FIXED || out->psm.ngroups == 0)
         return 0;
     order_only(&out->psm, p->nfields, fresh);
     call_fact_key(p->call, "field_order", llm_engine_info(p->engine)->fingerprint, &key);
     int status = record_find(ctx, buf_str(&key), mem, &stored, &found, e);
-    bool usable = status == 0 && found && stored.n == (size_t)p->nfields &&
-                  is_permutation((const uint8_t *)stored.p, p->nfields);
-    if (usable && memcmp(stored.p, fresh, stored.n) != 0) {
-        input_order kept = {.recorded = true};
-        options->given_order = (const uint8_t *)stored.p;
-        status = solve(p, in, options, mem, &kept, e);
-        usable = (double)computed_units(&kept.psm) <=
-                 RECORD_TOLERANCE * (double)computed_units(&out->psm);
-        if (status == 0 && usable) {
-            kept.text = str_from(arena_printf(mem, "%.*s (kept)", (int)kept.text.n, kept.text.p));
-            *out = kept;
-        }
+    if (!found || stored.n % n != 0)
+        stored.n = 0;
+    for (size_t at = 0; at < stored.n && status == 0 && !usable; at += n) {
+        const uint8_t *order = (const uint8_t *)stored.p + at;
+        usable = memcmp(order, fresh, n) == 0;
+        if (!usable && is_permutation(order, p->nfields))
+            status = try_recorded(p, in, order, options, mem, out, &usable, e);
     }
     if (status == 0 && !usable)
-        status = record_keep(ctx, buf_str(&key), (str){(const char *)fresh, (size_t)p->nfields}, e);
+        status = record_fresh(ctx, buf_str(&key), stored, fresh, n, e);
     buf_free(&key);
     return status;
 }

@@ -385,9 +385,9 @@ static bool hook_field_order(void *arg, const llm_call *call, uint8_t *order) {
     arena *a = arena_new();
     call_fact_key(call, "field_order", llm_engine_info(engine)->fingerprint, &key);
     found = db_recall(ctx->db, buf_str(&key), a, &bytes, &found, &ignored) == 0 && found &&
-            bytes.n == (size_t)call->nfields;
-    if (found)
-        memcpy(order, bytes.p, bytes.n);
+            call->nfields > 0 && bytes.n > 0 && bytes.n % (size_t)call->nfields == 0;
+    if (found) /* the last that was solved for */
+        memcpy(order, bytes.p + bytes.n - call->nfields, (size_t)call->nfields);
     for (int f = 0; found && f < call->nfields; f++)
         found = order[f] < call->nfields;
     arena_free(a);

@@ -1,7 +1,7 @@
 /*
  * test_exec_count.c - EXPLAIN (TOKENS) counts what EXPLAIN ANALYZE then measures: random statements
  * without LLM filters, under every strategy with the settings that make a run take it, and an empty
- * cache.
+ * cache; and a statement that is run again asks nothing.
  *
  *   KVASIR_SEED=7 KVASIR_CASES=100 KVASIR_CASE=12 test_exec_count
  */
@@ -288,7 +288,67 @@ static void test_counted_is_measured(void **state) {
     assert_int_equal(bad, 0);
 }
 
+static uint64_t requests_of(db *d, str sql) {
+    exec_summary summary;
+    const batch *b;
+    err e;
+    stmt *s = db_submit(d, sql);
+    stmt_status status;
+    while ((status = stmt_next(s, -1, &b, &e)) == STMT_ROWS)
+        continue;
+    if (status == STMT_ERROR)
+        fail_msg("%.*s: %s", (int)sql.n, sql.p, e.message);
+    stmt_summary(s, &summary);
+    stmt_free(s);
+    return summary.llm.requests;
+}
+
+/* The same statement over the same rows asks the same prompts: all are stored. */
+static void test_what_was_asked_is_not_asked_again(void **state) {
+    db_options options = {.path = NULL};
+    uint64_t seed = (uint64_t)number_from("KVASIR_SEED", 1);
+    int n = (int)number_from("KVASIR_CASES", CASES / 3), bad = 0;
+    db *d;
+    err e;
+    (void)state;
+    if (db_open(&options, &d, &e))
+        fail_msg("%s", e.message);
+    run_lines(d, str_from("CREATE MODEL hashing FROM 'test:hash'\nSET model = 'hashing'\n"
+                          "CREATE TABLE few (f TEXT, g TEXT, answer TEXT)\n"
+                          "INSERT INTO few VALUES ('red', 'deer', 'yes'), ('fox', NULL, 'no')\n"));
+    for (int i = 0; i < n && bad < 10; i++) {
+        gen g = {.state = hash_mix(seed, (uint64_t)i + 1)};
+        buf sql = {0};
+        gen_statement(&g, &sql);
+        if (i % CASES_PER_DATA == 0)
+            gen_data(&g, d);
+        run_lines(d, str_from("CLEAR CACHE\n"));
+        uint64_t first = requests_of(d, buf_str(&sql)), again = requests_of(d, buf_str(&sql));
+        if (again > 0) {
+            printf("case %d: %d prompts, then %d others\n%s\n", i, (int)first, (int)again, sql.p);
+            bad++;
+        }
+        buf_free(&sql);
+    }
+    db_close(d);
+    assert_int_equal(bad, 0);
+}
+
+/* The cache of a database in memory is the user's; tests have their own. */
+static int own_cache(void **state) {
+    static char dir[] = "/tmp/kvasir-count-XXXXXX";
+    *state = mkdtemp(dir);
+    return *state && setenv("XDG_CACHE_HOME", dir, 1) == 0 ? 0 : -1;
+}
+
+static int remove_cache(void **state) {
+    char command[128];
+    snprintf(command, sizeof command, "rm -rf '%s'", (char *)*state);
+    return system(command);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_counted_is_measured)};
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_counted_is_measured),
+                                       cmocka_unit_test(test_what_was_asked_is_not_asked_again)};
+    return cmocka_run_group_tests(tests, own_cache, remove_cache);
 }
