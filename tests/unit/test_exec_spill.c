@@ -60,8 +60,8 @@ static const char *const greedy[] = {
     "SELECT a.id FROM wide a, digits b ORDER BY a.t, b.x",
     "SELECT t FROM wide EXCEPT SELECT t FROM wide WHERE id > 5",
     "WITH w AS (SELECT * FROM wide) SELECT count(*) FROM w a JOIN w b ON a.id = b.id",
-    "SELECT id, lag(t) OVER (ORDER BY t DESC), rank() OVER (PARTITION BY id % 7 ORDER BY t), "
-    "max(t) OVER (ORDER BY id ROWS 5 PRECEDING) FROM wide",
+    ("SELECT id, lag(t) OVER (ORDER BY t DESC), rank() OVER (PARTITION BY id % 7 ORDER BY t), "
+     "max(t) OVER (ORDER BY id ROWS 5 PRECEDING) FROM wide"),
     "WITH RECURSIVE r AS (SELECT id, t FROM wide UNION SELECT id, t || '.' FROM r "
     "WHERE length(t) < 345) SELECT id, t FROM r",
     "INSERT INTO wide SELECT * FROM wide WHERE id < 0 RETURNING t",
@@ -130,22 +130,6 @@ static void test_every_operator_stops_at_the_limit(void **state) {
     assert_true(stopped >= 5);
     ok("RESET max_temp_directory_size");
     ok("RESET work_memory");
-}
-
-static void test_no_directory_for_files_is_an_error(void **state) {
-    (void)state;
-    char none[110];
-    snprintf(none, sizeof none, "%s/none", temporary);
-    setenv("TMPDIR", none, 1);
-    db_close(d); /* TMPDIR is read once a statement's memory is made */
-    d = open_path();
-    ok("SET work_memory = '64kB'");
-    assert_int_equal(run(d, greedy[0]).status, ERR_IO);
-    ok("RESET work_memory");
-    ok(greedy[0]);
-    setenv("TMPDIR", temporary, 1);
-    db_close(d);
-    d = open_path();
 }
 
 /* Killed at any moment, a process leaves no file behind, by no name. */
@@ -268,6 +252,32 @@ static void test_calls_stop_at_the_limit_of_files(void **state) {
     ok("RESET work_memory");
 }
 
+/* The rows and prompts may fit, and the answers not: then what came so far is lost to the statement
+ * alone. */
+static void test_the_limit_may_be_met_by_answers(void **state) {
+    (void)state;
+    static const char sql[] = "SELECT count(DISTINCT a) FROM (SELECT LLM('Say it', id) AS a "
+                              "FROM wide)";
+    int between = 0, files = open_files();
+    int64_t distinct = run_ok(d, sql).first;
+    ok("SET work_memory = '1kB'");
+    for (int kilobytes = 64, done = 0; !done; kilobytes += 64) {
+        char set[80];
+        snprintf(set, sizeof set, "SET max_temp_directory_size = '%dkB'", kilobytes);
+        ok(set);
+        outcome o = run(d, sql);
+        done = o.status == 0;
+        assert_true(done || o.status == ERR_FULL);
+        assert_true(!done || o.first == distinct);
+        assert_in_range(o.sum.space.file_peak_bytes, 0, (size_t)kilobytes << 10);
+        assert_int_equal(open_files(), files);
+        between += !done && o.sum.llm.done > 0;
+    }
+    assert_true(between > 0);
+    ok("RESET max_temp_directory_size");
+    ok("RESET work_memory");
+}
+
 /* What was answered before a statement stopped is not asked again, also where the engine was given
  * its prompts part by part. */
 static void test_a_stopped_statement_keeps_its_answers(void **state) {
@@ -337,6 +347,26 @@ static void test_what_stays_in_memory_of_a_row(void **state) {
     ok("RESET work_memory");
 }
 
+static void test_no_directory_for_files_is_an_error(void **state) {
+    (void)state;
+    char none[110];
+    snprintf(none, sizeof none, "%s/none", temporary);
+    setenv("TMPDIR", none, 1);
+    db_close(d); /* TMPDIR is read once a statement's memory is made */
+    d = open_path();
+    ok("SET work_memory = '64kB'");
+    assert_int_equal(run(d, greedy[0]).status, ERR_IO);
+    ok("SET model = 'm'");
+    outcome call = run(d, asking[0]);
+    assert_int_equal(call.status, ERR_IO);
+    assert_int_equal(call.sum.llm.requests, 0);
+    ok("RESET work_memory");
+    ok(greedy[0]);
+    setenv("TMPDIR", temporary, 1);
+    db_close(d);
+    d = open_path();
+}
+
 int main(int argc, char **argv) {
     if (argc > 1)
         return be_other(argc, argv);
@@ -344,14 +374,15 @@ int main(int argc, char **argv) {
         cmocka_unit_test(test_a_small_memory_changes_nothing),
         cmocka_unit_test(test_the_limit_is_of_all_files_together),
         cmocka_unit_test(test_every_operator_stops_at_the_limit),
-        cmocka_unit_test(test_no_directory_for_files_is_an_error),
         cmocka_unit_test(test_a_kill_leaves_nothing),
         cmocka_unit_test(test_calls_keep_little_in_memory),
         cmocka_unit_test(test_rows_are_kept_once),
         cmocka_unit_test(test_calls_stop_at_the_limit_of_files),
+        cmocka_unit_test(test_the_limit_may_be_met_by_answers),
         cmocka_unit_test(test_a_stopped_statement_keeps_its_answers),
         cmocka_unit_test(test_a_cancelled_statement_lets_go),
         cmocka_unit_test(test_what_stays_in_memory_of_a_row),
+        cmocka_unit_test(test_no_directory_for_files_is_an_error),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);
 }

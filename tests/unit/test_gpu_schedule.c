@@ -303,12 +303,49 @@ static void random_sessions(void **state) {
     }
 }
 
+/* A span in an arena says what one on the heap does, and lasts through requests that retain it and
+ * let it go, be they answered or dropped with their session. */
+static void spans_may_live_in_an_arena(void **state) {
+    (void)state;
+    err e = {0};
+    llm_session *s;
+    llm_event events[8];
+    bool idle = false;
+    int count;
+    arena *mem = arena_new_spilling(1, NULL);
+    llm_span *heap = span(LLM_SPAN_VALUE, " a story of a long summer\n"),
+             *name = span(LLM_SPAN_NAME, "x:"), *head = span(LLM_SPAN_TEMPLATE, "");
+    llm_span *kept = llm_span_new_in(engine, LLM_SPAN_VALUE, llm_span_text(heap), mem);
+    size_t n, m;
+    const llm_token *a = llm_span_tokens(heap, &n), *b = llm_span_tokens(kept, &m);
+    assert_true(n == m && memcmp(a, b, n * sizeof *a) == 0);
+    assert_true(str_equal(llm_span_text(heap), llm_span_text(kept)));
+    assert_true(arena_spilled_bytes(mem) > 0);
+    for (int round = 0; round < 2; round++) {
+        llm_span *spans[] = {head, name, kept};
+        llm_request q = {.spans = spans, .nspans = 3, .max_tokens = 4};
+        assert_int_equal(llm_session_new(engine, &(llm_session_options){0}, &s, &e), 0);
+        for (int i = 0; i < 3; i++)
+            assert_int_equal(llm_submit(s, &q, &e), 0);
+        for (idle = round > 0; !idle;)
+            assert_int_equal(llm_step(s, events, 8, &count, &idle, &e), 0);
+        llm_session_free(s);
+    }
+    b = llm_span_tokens(kept, &m);
+    assert_true(n == m && memcmp(a, b, n * sizeof *a) == 0);
+    llm_span_release(heap);
+    llm_span_release(name);
+    llm_span_release(head);
+    arena_free(mem);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(tree_computes_each_node_once),
         cmocka_unit_test(answers_ignore_field_order),
         cmocka_unit_test(counting_equals_running),
         cmocka_unit_test(limits_are_errors),
+        cmocka_unit_test(spans_may_live_in_an_arena),
         cmocka_unit_test(cancel_keeps_what_is_answered),
         cmocka_unit_test(prefixes_are_seen),
         cmocka_unit_test(random_sessions),
