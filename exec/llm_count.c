@@ -43,6 +43,16 @@ static bool expr_reads_answer(const expr *x, const plan_node *in) {
     return false;
 }
 
+/* What a window says of a row hangs on the answers by which it is partitioned or ordered, too. */
+static bool window_reads_answer(const plan_node *n, const rel_window *w) {
+    bool reads = w->filter && expr_reads_answer(w->filter, n->left);
+    for (int i = 0; i < w->nkeys && !reads; i++)
+        reads = expr_reads_answer(n->window.keys[i].value, n->left);
+    for (int i = 0; i < w->nargs && !reads; i++)
+        reads = expr_reads_answer(w->args[i], n->left);
+    return reads;
+}
+
 static bool slot_is_answer(const plan_node *n, int slot) {
     const plan_node *in = n->left;
     if (!in || slot < 0)
@@ -57,6 +67,9 @@ static bool slot_is_answer(const plan_node *n, int slot) {
             return expr_reads_answer(n->group.keys[slot], in);
         return n->group.aggs[slot - n->group.nkeys].arg &&
                expr_reads_answer(n->group.aggs[slot - n->group.nkeys].arg, in);
+    case PLAN_WINDOW:
+        return slot < in->ncols ? slot_is_answer(in, slot)
+                                : window_reads_answer(n, &n->window.functions[slot - in->ncols]);
     case PLAN_HASH_JOIN:
     case PLAN_LOOP_JOIN:
         if (slot < in->ncols)

@@ -237,6 +237,25 @@ static rel *order_below(rule_ctx *r, rel *x) {
     return build_order(g, order);
 }
 
+/* ---- recursion ------------------------------------------------------------------------------- */
+
+static bool reads_rounds(const rel *x) {
+    for (; x; x = x->left)
+        if (x->kind == REL_WORKING || (x->right && reads_rounds(x->right)))
+            return true;
+    return false;
+}
+
+/* The rows that came last on the left, which probes: what they are joined to is hashed once for all
+ * rounds, not walked in each. */
+static rel *rounds_first(rule_ctx *r, rel *x) {
+    x = rel_each_input(r, x, rounds_first);
+    if (!is_inner(x) || !reads_rounds(x->right) || reads_rounds(x->left))
+        return x;
+    return make_join(r, x->join.kind, x->right, x->left, x->join.predicate);
+}
+
 rel *rule_join_order(rule_ctx *r, rel *x) {
-    return order_below(r, x);
+    x = order_below(r, x);
+    return reads_rounds(x) ? rounds_first(r, x) : x;
 }
