@@ -497,6 +497,24 @@ static void test_no_more_is_asked_than_needed(void **state) {
     ok("RESET llm_sample");
 }
 
+/* A random order is drawn before the filters, once: what is shown is what was sorted by. */
+static void test_a_random_order_asks_no_more(void **state) {
+    (void)state;
+    outcome o = run("SELECT n FROM words WHERE " HALF " ORDER BY random() LIMIT 5");
+    assert_false(o.failed);
+    assert_in_range(o.summary.llm.requests, 5, 64);
+    outcome_free(&o);
+    o = run("SELECT random() % 1000 AS r FROM words WHERE " HALF " ORDER BY r DESC LIMIT 20");
+    assert_false(o.failed);
+    assert_in_range(o.summary.llm.requests, 20, 200);
+    long before = 1000;
+    for (char *rest = o.text.p, *line; (line = strsep(&rest, "\n")) != NULL && *line;) {
+        assert_true(strtol(line, NULL, 10) <= before);
+        before = strtol(line, NULL, 10);
+    }
+    outcome_free(&o);
+}
+
 /* What is made of rows above the filters is not made of rows that these drop: no error comes of it
  * that would not come without waves. */
 #define FEW_STRANGE                                                                                \
@@ -678,6 +696,7 @@ int main(void) {
         cmocka_unit_test(test_waves_go_through_all_filters),
         cmocka_unit_test(test_a_limit_that_nothing_fills_asks_all),
         cmocka_unit_test(test_no_more_is_asked_than_needed),
+        cmocka_unit_test(test_a_random_order_asks_no_more),
         cmocka_unit_test(test_waves_look_at_no_row_that_fails),
         cmocka_unit_test(test_a_second_row_is_found),
         cmocka_unit_test(test_waves_ask_the_same_prompts),
