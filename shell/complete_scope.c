@@ -199,11 +199,13 @@ static void read_clause(scope *s) {
         "SELECT",    "FROM",    "WHERE",     "GROUP",   "HAVING", "ORDER", "LIMIT",  "ON",
         "SET",       "VALUES",  "USING",     "RETURNS", "INTO",   "JOIN",  "UPDATE", "DELETE",
         "RETURNING", "QUALIFY", "PARTITION", "ROWS",    "RANGE",  "GROUPS"};
+    enum { IN_WINDOWS = 4 }; /* the last: names elsewhere */
+    size_t n = BASE_COUNT(clauses) - (s->group ? 0 : IN_WINDOWS);
     s->clause = "";
     for (int i = s->before - 1; i >= 0; i--) {
         if (s->tokens[i].group != s->group)
             continue;
-        for (size_t k = 0; k < BASE_COUNT(clauses); k++) {
+        for (size_t k = 0; k < n; k++) {
             if (s->tokens[i].class == TOKEN_KEYWORD && token_is(&s->tokens[i], clauses[k])) {
                 s->clause = clauses[k];
                 return;
