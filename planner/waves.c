@@ -324,6 +324,16 @@ static rel *ask_setop(rule_ctx *r, rel *x, demand d) {
     return rel_over(r, x, ask(r, x->left, left), ask(r, x->right, right));
 }
 
+/* Groups of which only the keys are wanted, the first of them: DISTINCT gives them as they come. */
+static rel *ask_group(rule_ctx *r, rel *x, demand d) {
+    if (x->group.nkeys == 0 || x->group.naggs > 0 || d.rows == 0 || !rel_has_llm(x->left))
+        return rel_over(r, x, ask(r, x->left, below_group(r, x, d)), NULL);
+    rel *keys = make_project(r, x->left, x->group.nkeys);
+    for (int i = 0; i < x->group.nkeys; i++)
+        project_set(keys, i, x->cols[i], x->group.keys[i].value);
+    return ask(r, make_node(r, REL_DISTINCT, keys, NULL), d);
+}
+
 static rel *ask(rule_ctx *r, rel *x, demand d) {
     llm_stack_rels stack;
     if ((x->kind == REL_FILTER || x->kind == REL_LLM) && llm_stack_collect(r->mem, x, &stack))
@@ -338,7 +348,7 @@ static rel *ask(rule_ctx *r, rel *x, demand d) {
     case REL_LIMIT:
         return rel_over(r, x, ask(r, x->left, below_limit(r, x, d)), NULL);
     case REL_GROUP:
-        return rel_over(r, x, ask(r, x->left, below_group(r, x, d)), NULL);
+        return ask_group(r, x, d);
     case REL_DISTINCT:
         return rel_over(r, x, ask(r, x->left, below_distinct(r, x, d)), NULL);
     case REL_NUMBER:

@@ -465,6 +465,7 @@ static void test_no_more_is_asked_than_needed(void **state) {
          ROWS, 160},
         {"SELECT DISTINCT n % 20 FROM words WHERE " HALF, ROWS, 120},
         {"SELECT DISTINCT n % 20 FROM words WHERE " HALF " LIMIT 3", ROWS, 48},
+        {"SELECT n % 20 FROM words WHERE " HALF " GROUP BY 1 LIMIT 3", ROWS, 48},
         {"SELECT n % 20 FROM words WHERE " HALF " INTERSECT SELECT n FROM notes", ROWS, 120},
         {"SELECT n % 20, count(DISTINCT n % 40) FROM words WHERE " HALF " GROUP BY n % 20", ROWS,
          200},

@@ -385,10 +385,13 @@ static void gen_aggregate(gen *g, buf *out) {
                                           "count(DISTINCT r.k), max(r.v)",
                                           "group_concat(DISTINCT r.v)",
                                           "r.k, min(r.v)",
-                                          "r.k, count(DISTINCT r.v) FILTER (WHERE r.a <> 'red')"};
+                                          "r.k, count(DISTINCT r.v) FILTER (WHERE r.a <> 'red')",
+                                          "r.k"};
     uint32_t at = pick(g, (uint32_t)BASE_COUNT(columns));
     gen_matches(g, out, columns[at], "r", false);
     buf_append_c(out, at >= 5 ? " GROUP BY r.k" : "");
+    if (at == 7 && chance(g, 50))
+        buf_printf(out, " LIMIT %u", 1 + pick(g, 4));
 }
 
 static void gen_searched(gen *g, buf *out) {
