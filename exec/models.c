@@ -81,7 +81,8 @@ int models_standard(db *d, const settings *s, const catalog *c, buf *path, err *
 
 static int open_engine(const settings *s, const char *path, bool load_now, llm_engine **out,
                        err *e) {
-    static const llm_precision precisions[] = {LLM_PRECISION_AUTO, LLM_F32, LLM_BF16, LLM_INT8};
+    static const llm_precision precisions[] = {LLM_PRECISION_AUTO, LLM_F32, LLM_BF16, LLM_INT8,
+                                               LLM_INT8X2};
     static const llm_kv_dtype dtypes[] = {LLM_KV_BF16, LLM_KV_F32, LLM_KV_INT8};
     buf side = {0};
     bool keeps = home_place("XDG_CACHE_HOME", ".cache", &side);

@@ -17,49 +17,110 @@
 
 #include "cpu_int.h"
 
-/* bf16 halves the accuracy of products; it must pay for that. */
-static const double BF16_MUST_GAIN = 1.2;
+/* What a precision must gain over a simpler one to be taken. */
+static const double MUST_GAIN = 1.2;
+
+/* Whether the matrices can be cut into groups of 32. */
+static bool fits_bytes(const model_config *c) {
+    int run = c->n_heads / c->n_kv_heads * c->head_dim; /* what attention stores at once */
+    return (c->n_embd | c->ffn | run) % INT8_GROUP == 0;
+}
+
+/* Whether all matrices of layers lie in the file in blocks of few bits. */
+static bool is_quantised(const gguf *file) {
+    bool all = true;
+    for (size_t i = 0; i < gguf_tensor_count(file); i++) {
+        const gguf_tensor *t = gguf_tensor_at(file, i);
+        if (t->ndims == 2 && t->name.n > 4 && memcmp(t->name.p, "blk.", 4) == 0)
+            all = all && quant_find(t->type)->block_elements > 1;
+    }
+    return all;
+}
+
+/* FLOP/s of one thread in every precision, and what 'auto' is. Bytes are for files that hold no
+ * more: what was rounded to a few bits hardly suffers, and llama.cpp, too, then rounds states to
+ * bytes in groups of 32. */
+static void rates_measure(const llm_engine *engine, side_facts *out) {
+    static const gemm_type types[LLM_PRECISIONS] = {[LLM_F32] = GEMM_F32,
+                                                    [LLM_BF16] = GEMM_BF16,
+                                                    [LLM_INT8] = GEMM_INT8,
+                                                    [LLM_INT8X2] = GEMM_INT8X2};
+    const model_config *c = &engine->config;
+    for (llm_precision p = LLM_F32; p < LLM_PRECISIONS; p++)
+        if (!gemm_in_bytes(types[p]) || fits_bytes(c))
+            out->rate[p] = gemm_measure(types[p], c->n_embd, 384);
+    out->precision = LLM_F32;
+    if (out->rate[LLM_BF16] > out->rate[LLM_F32] * MUST_GAIN)
+        out->precision = LLM_BF16;
+    if (out->rate[LLM_INT8] > out->rate[out->precision] * MUST_GAIN && is_quantised(engine->file))
+        out->precision = LLM_INT8;
+}
 
 /* From the side file, or measured now and kept there. */
 static side_facts facts_find(const llm_engine *engine, const cpu_state *s) {
     side_facts facts;
-    if (side_file_read(s->cache_dir, s->weights, s->machine, &facts))
+    if (side_file_read(s->cache_dir, s->weights, s->machine, &facts) &&
+        facts.precision != LLM_PRECISION_AUTO)
         return facts;
-    facts = (side_facts){.f32_rate = gemm_measure(false, engine->config.n_embd, 384),
-                         .bf16_rate = gemm_measure(true, engine->config.n_embd, 384)};
-    facts.bf16 = facts.bf16_rate > facts.f32_rate * BF16_MUST_GAIN;
+    facts = (side_facts){0};
+    rates_measure(engine, &facts);
     facts.chat = engine_prefers_chat(engine);
     side_file_write(s->cache_dir, s->weights, s->machine, &facts);
     return facts;
 }
 
-static int precision_choose(llm_engine *engine, const llm_engine_options *options,
-                            const side_facts *facts, bool *bf16, err *e) {
+/* "one thread does 250 GFLOP/s in f32, 540 in bf16, …" */
+static const char *rates_text(llm_engine *engine, const side_facts *facts) {
+    buf b = {0};
+    for (llm_precision p = LLM_F32; p < LLM_PRECISIONS; p++)
+        if (facts->rate[p] > 0)
+            buf_printf(&b, "%s%.0f %sin %s", b.n > 0 ? ", " : "one thread does ",
+                       facts->rate[p] / 1e9, b.n > 0 ? "" : "GFLOP/s ", llm_precision_name(p));
+    const char *text = arena_printf(engine->mem, "%s", b.p);
+    buf_free(&b);
+    return text;
+}
+
+static int precision_choose(llm_engine *engine, cpu_state *s, const llm_engine_options *options,
+                            const side_facts *facts, err *e) {
     llm_model_info *info = &engine->info;
-    if (options->precision == LLM_INT8) {
-        /* the figures are in HACKING.md's table of what was tried */
-        return err_set(
-            e, ERR_UNSUPPORTED,
-            "precision 'int8' is not offered by the CPU backend: answers as exact as the "
-            "others' take two products for one, which leaves nothing of its speed; use "
-            "'f32', 'bf16' or 'auto'");
+    bool automatic = options->precision == LLM_PRECISION_AUTO;
+    bool bf16 = facts->rate[LLM_BF16] > facts->rate[LLM_F32] * MUST_GAIN;
+    s->precision = automatic ? facts->precision : options->precision;
+    info->precision = llm_precision_name(s->precision);
+    info->precision_reason = automatic ? rates_text(engine, facts) : "asked for";
+    bool in_bytes = s->precision == LLM_INT8 || s->precision == LLM_INT8X2;
+    if (in_bytes && s->int8 == NULL) {
+        return err_set(e, ERR_UNSUPPORTED,
+                       "precision '%s' needs a processor with AVX-512 VNNI; this one has kernels "
+                       "for %s",
+                       info->precision, kernels_choose(engine->config.head_dim, true)->name);
     }
-    *bf16 = options->precision == LLM_BF16;
-    info->precision_reason = "asked for";
-    if (options->precision == LLM_PRECISION_AUTO) {
-        *bf16 = facts->bf16 != 0;
-        info->precision_reason =
-            arena_printf(engine->mem, "one thread does %.0f GFLOP/s in bf16, %.0f in f32",
-                         facts->bf16_rate / 1e9, facts->f32_rate / 1e9);
+    if (in_bytes && !fits_bytes(&engine->config)) {
+        return err_set(e, ERR_UNSUPPORTED,
+                       "precision '%s' wants matrices whose widths are multiples of %d; those of "
+                       "this model are %d and %d",
+                       info->precision, INT8_GROUP, engine->config.n_embd, engine->config.ffn);
     }
-    info->precision = *bf16 ? "bf16" : "f32";
+    s->wide = s->precision == LLM_BF16 || (in_bytes && bf16) ? GEMM_BF16 : GEMM_F32;
     return 0;
+}
+
+static model_types types_of(const cpu_state *s) {
+    if (s->precision != LLM_INT8 && s->precision != LLM_INT8X2)
+        return (model_types){s->wide, s->wide, s->wide, s->wide};
+    /* in one plane q, k and v alone cost as much accuracy as all else, and exactness is free in the
+     * last layer, from which few rows go on */
+    gemm_type exact = s->wide == GEMM_BF16 ? GEMM_BF16 : GEMM_INT8X2;
+    if (s->precision == LLM_INT8)
+        return (model_types){.qkv = exact, .rest = GEMM_INT8, .last = exact, .head = s->wide};
+    return (model_types){GEMM_INT8X2, GEMM_INT8X2, GEMM_INT8X2, s->wide};
 }
 
 /* Rates on record, at the precision that 'auto' takes. */
 static bool rates_recall(llm_engine *engine, cpu_state *s, const side_facts *facts) {
     llm_model_info *info = &engine->info;
-    s->keeps_rates = (facts->bf16 != 0) == gemm_is_bf16(s->g);
+    s->keeps_rates = facts->precision == s->precision;
     info->prefill_tok_s = s->keeps_rates ? facts->prefill_tok_s : 0;
     info->decode_tok_s = s->keeps_rates ? facts->decode_tok_s : 0;
     return info->prefill_tok_s > 0 && info->decode_tok_s > 0;
@@ -150,7 +211,7 @@ static void rope_prepare(llm_engine *engine, cpu_state *s) {
 
 static void probe_keep(const cpu_state *s, const side_probe *found) {
     side_facts facts;
-    side_probe *kept = &facts.probe[gemm_is_bf16(s->g)];
+    side_probe *kept = &facts.probe[s->precision];
     if (side_file_read(s->cache_dir, s->weights, s->machine, &facts) &&
         (!hash128_equal(kept->identity, found->identity) ||
          !hash128_equal(kept->digest, found->digest) ||
@@ -165,7 +226,7 @@ static void probe_keep(const cpu_state *s, const side_probe *found) {
 static int weights_load(llm_engine *engine, cpu_state *s, side_probe *found, err *e) {
     const model_config *c = &engine->config;
     hash128 before = identity_stamp(engine->file);
-    s->model.screen = gemm_is_bf16(s->g) ? head_screen_new(s->k, c->vocab, c->n_embd) : NULL;
+    s->model.screen = s->wide == GEMM_BF16 ? head_screen_new(s->k, c->vocab, c->n_embd) : NULL;
     int code = model_load(&s->model, s->threads, &found->digest, e);
     if (code != 0)
         return code;
@@ -226,18 +287,20 @@ int cpu_load(llm_engine *engine, const llm_engine_options *options, err *e) {
     if (code != 0)
         return code;
     s->weights = engine->info.weights;
-    bool bf16 = false;
+    s->int8 = int8_choose();
     side_facts facts = facts_find(engine, s);
     engine->info.default_format =
         facts.chat != 0 && engine->chat != NULL ? LLM_FORMAT_CHAT : LLM_FORMAT_COMPLETION;
-    code = precision_choose(engine, options, &facts, &bf16, e);
-    s->k = kernels_choose(engine->config.head_dim, bf16);
-    code = code != 0 ? code : gemm_new(s->threads, bf16, &s->g, e);
-    code = code != 0 ? code : model_declare(&s->model, engine->file, &engine->config, s->g, e);
+    code = precision_choose(engine, s, options, &facts, e);
+    s->k = kernels_choose(engine->config.head_dim, s->wide == GEMM_BF16);
+    code = code != 0 ? code : gemm_new(s->threads, s->wide, &s->g, e);
+    model_types types = types_of(s);
+    code =
+        code != 0 ? code : model_declare(&s->model, engine->file, &engine->config, s->g, &types, e);
     if (code != 0)
         return code;
     rope_prepare(engine, s);
-    s->probe = facts.probe[bf16];
+    s->probe = facts.probe[s->precision];
     bool known = !options->load_now && s->probe.packed_bytes > 0 &&
                  hash128_equal(s->probe.identity, gemm_identity(s->g));
     if (!rates_recall(engine, s, &facts) || !known) {

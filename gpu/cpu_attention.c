@@ -237,7 +237,8 @@ static void queries_gather(cpu_work *w, attend_scratch *s, int base, int rows, i
 static void outputs_scatter(cpu_work *w, attend_scratch *s, int base, int rows, int kv_head) {
     const model_config *c = &w->engine->config;
     size_t group = (size_t)(c->n_heads / c->n_kv_heads), d = (size_t)c->head_dim;
-    size_t width = (size_t)c->n_heads * d, run = group * d, element = gemm_element(w->s->g);
+    size_t run = group * d;
+    gemm_type type = w->s->model.layers[w->layer].o.type;
     for (int i = 0; i < rows; i++) {
         float *out = s->out + (size_t)i * run;
         for (size_t g = 0; g < group; g++) {
@@ -245,11 +246,8 @@ static void outputs_scatter(cpu_work *w, attend_scratch *s, int base, int rows, 
             for (size_t j = 0; j < d; j++)
                 out[g * d + j] *= scale;
         }
-        char *to = (char *)w->att + ((size_t)(base + i) * width + (size_t)kv_head * run) * element;
-        if (gemm_is_bf16(w->s->g))
-            w->s->k->to_bf16(out, (int)run, (uint16_t *)(void *)to);
-        else
-            memcpy(to, out, run * sizeof(float));
+        char *to = cpu_row_of(w->att, type, base + i, c->n_heads * c->head_dim);
+        cpu_operand_store(w, type, out, (int)run, to + gemm_row_bytes(type, kv_head * (int)run));
     }
 }
 

@@ -16,12 +16,13 @@
 
 /* ---- stages ---------------------------------------------------------------------------------- */
 
-static void norm_rows(cpu_work *w, tile_range t, const float *weight, int worker) {
+/* The rows, normed, as products of the type read them. */
+static void norm_rows(cpu_work *w, tile_range t, const float *weight, gemm_type type, int worker) {
     int n = w->engine->config.n_embd;
     float *scratch = cpu_scratch_of(w, worker);
     for (int i = t.first; i < t.first + t.rows; i++) {
         w->s->k->rms_norm(w->x + (size_t)i * (size_t)n, weight, w->engine->config.eps, n, scratch);
-        cpu_operand_store(w, scratch, n, cpu_row_of(w, w->a, i, n));
+        cpu_operand_store(w, type, scratch, n, cpu_row_of(w->a, type, i, n));
     }
 }
 
@@ -29,8 +30,8 @@ static void stage_qkv(cpu_work *w, tile_range t, int part, int worker) {
     const model_config *c = &w->engine->config;
     const model_layer *layer = &w->s->model.layers[w->layer];
     const gemm_part *p = &layer->qkv.parts[part];
-    const float *out = gemm_run(w->s->g, &layer->qkv, part, worker, t.height,
-                                cpu_row_of(w, w->a, t.first, c->n_embd));
+    const float *out = gemm_run(w->s->g, &layer->qkv, part, worker, t.rows,
+                                cpu_row_of(w->a, layer->qkv.type, t.first, c->n_embd));
     size_t width = (size_t)cpu_heads(c) * (size_t)c->head_dim;
     for (int i = 0; i < t.rows; i++) {
         float *to = w->qkv + (size_t)(t.first + i) * width + (size_t)p->first;
@@ -51,8 +52,8 @@ static void stage_add(cpu_work *w, tile_range t, const gemm_weight *weight, int 
                       void *a, const float *bias, bool normed) {
     int n = w->engine->config.n_embd;
     const gemm_part *p = &weight->parts[part];
-    const float *out =
-        gemm_run(w->s->g, weight, part, worker, t.height, cpu_row_of(w, a, t.first, weight->k));
+    const float *out = gemm_run(w->s->g, weight, part, worker, t.rows,
+                                cpu_row_of(a, weight->type, t.first, weight->k));
     for (int i = 0; i < t.rows; i++) {
         size_t at = (size_t)(t.first + i) * (size_t)n + (size_t)p->first;
         const float *from = out + (size_t)i * (size_t)p->n;
@@ -78,8 +79,9 @@ static void stage_gate_up(cpu_work *w, tile_range t, int part, int worker) {
     const model_config *c = &w->engine->config;
     const model_layer *layer = &w->s->model.layers[w->layer];
     const gemm_part *p = &layer->gate_up.parts[part];
-    const float *out = gemm_run(w->s->g, &layer->gate_up, part, worker, t.height,
-                                cpu_row_of(w, w->a, t.first, c->n_embd));
+    const float *out = gemm_run(w->s->g, &layer->gate_up, part, worker, t.rows,
+                                cpu_row_of(w->a, layer->gate_up.type, t.first, c->n_embd));
+    gemm_type type = layer->down.type;
     int half = p->n / 2;
     float *scratch = cpu_scratch_of(w, worker);
     void (*act)(const float *, const float *, int, float *) =
@@ -87,8 +89,8 @@ static void stage_gate_up(cpu_work *w, tile_range t, int part, int worker) {
     for (int i = 0; i < t.rows; i++) {
         const float *row = out + (size_t)i * (size_t)p->n;
         act(row, row + half, half, scratch);
-        char *to = cpu_row_of(w, w->h, t.first + i, c->ffn);
-        cpu_operand_store(w, scratch, half, to + (size_t)(p->first / 2) * gemm_element(w->s->g));
+        char *to = cpu_row_of(w->h, type, t.first + i, c->ffn);
+        cpu_operand_store(w, type, scratch, half, to + gemm_row_bytes(type, p->first / 2));
     }
 }
 
@@ -125,7 +127,7 @@ static void stage_run(cpu_work *w, stage s, tile_range t, int part, int worker) 
     const model_layer *layer = &w->s->model.layers[w->layer];
     switch (s) {
     case STAGE_ATTN_NORM:
-        norm_rows(w, t, layer->attn_norm, worker);
+        norm_rows(w, t, layer->attn_norm, layer->qkv.type, worker);
         break;
     case STAGE_QKV:
         stage_qkv(w, t, part, worker);
@@ -139,7 +141,7 @@ static void stage_run(cpu_work *w, stage s, tile_range t, int part, int worker) 
         break;
     case STAGE_FFN_NORM:
         post_norm_rows(w, t, layer->post_attn_norm, worker);
-        norm_rows(w, t, layer->ffn_norm, worker);
+        norm_rows(w, t, layer->ffn_norm, layer->gate_up.type, worker);
         break;
     case STAGE_GATE_UP:
         stage_gate_up(w, t, part, worker);
@@ -344,7 +346,7 @@ static void bound_task(void *ctx, int task, int worker) {
     const model_layer *layer = &job->s->model.layers[task / tiles];
     const gemm_weight *weights[] = {&layer->qkv, &layer->o, &layer->gate_up, &layer->down};
     for (size_t i = 0; i < BASE_COUNT(weights); i++) {
-        size_t tile = (size_t)job->height * (size_t)weights[i]->k * gemm_element(job->s->g);
+        size_t tile = (size_t)job->height * gemm_row_bytes(weights[i]->type, weights[i]->k);
         for (int p = 0; p < weights[i]->nparts; p++) {
             gemm_run(job->s->g, weights[i], p, worker, job->height,
                      job->a + (size_t)(task % tiles) * tile);
@@ -359,7 +361,7 @@ static double bound_seconds(llm_engine *engine, bound_job job, int layers, int r
     const model_config *c = &engine->config;
     size_t columns = (size_t)BASE_MAX(BASE_MAX(c->n_embd, c->ffn), c->n_heads * c->head_dim);
     job.s = engine->state;
-    job.a = calloc((size_t)job.rows * columns, gemm_element(job.s->g));
+    job.a = calloc((size_t)job.rows * columns, sizeof(float)); /* of any type */
     double best = 0;
     pool_lock(job.s->threads);
     for (int i = 0; job.a != NULL && i < runs; i++) {
@@ -405,14 +407,21 @@ static void *aligned_zero(size_t bytes) {
 
 static bool buffers_new(cpu_work *w) {
     const model_config *c = &w->engine->config;
-    size_t element = gemm_element(w->s->g), rows = (size_t)w->rows_cap;
-    size_t width = (size_t)c->n_embd, heads = (size_t)(c->n_heads * c->head_dim);
+    const model_types *types = &w->s->model.types;
+    size_t width = (size_t)c->n_embd, rows = (size_t)w->rows_cap;
+    size_t heads = (size_t)(c->n_heads * c->head_dim), a = 0, att = 0, h = 0;
+    const gemm_type read[] = {types->qkv, types->rest, types->last, types->head};
+    for (size_t i = 0; i < BASE_COUNT(read); i++) {
+        a = BASE_MAX(a, gemm_row_bytes(read[i], c->n_embd));
+        att = BASE_MAX(att, gemm_row_bytes(read[i], (int)heads));
+        h = BASE_MAX(h, gemm_row_bytes(read[i], c->ffn));
+    }
     size_t workers = (size_t)pool_threads(w->s->threads);
     w->x = aligned_zero(rows * width * sizeof(float));
     w->qkv = aligned_zero(rows * (size_t)(cpu_heads(c) * c->head_dim) * sizeof(float));
-    w->a = aligned_zero(rows * width * element);
-    w->att = aligned_zero(rows * heads * element);
-    w->h = aligned_zero(rows * (size_t)c->ffn * element);
+    w->a = aligned_zero(rows * a);
+    w->att = aligned_zero(rows * att);
+    w->h = aligned_zero(rows * h);
     w->norm_scratch =
         aligned_zero(workers * (size_t)BASE_MAX(BASE_MAX(c->n_embd, c->ffn), 64) * sizeof(float));
     bool more = true, streams = w->s->window > 0;

@@ -95,8 +95,8 @@ static void head_task(void *ctx, int task, int worker) {
     tile_range t = cpu_tile_of(w, task / head->nparts);
     int part = task % head->nparts;
     const gemm_part *p = &head->parts[part];
-    const void *a = cpu_row_of(w, w->a, t.first, w->engine->config.n_embd);
-    const float *out = gemm_run(w->s->g, head, part, worker, t.height, a);
+    const void *a = cpu_row_of(w->a, head->type, t.first, head->k);
+    const float *out = gemm_run(w->s->g, head, part, worker, t.rows, a);
     for (int i = 0; i < t.rows; i++) {
         int whole = t.first + i;
         const pass_want *want = &w->p->wants[w->whole[whole]];
@@ -114,14 +114,15 @@ static void head_task(void *ctx, int task, int worker) {
 /* The rows that want the whole vocabulary, as the product reads them; returns how many. */
 static int whole_gather(cpu_work *w) {
     const model_config *c = &w->engine->config;
+    gemm_type type = w->s->model.head.type;
     int whole = 0, at = 0;
     for (int i = 0; i < w->p->nwants; i++) {
         while (w->wanted[at] != w->p->wants[i].row)
             at++;
         w->want_rows[i] = at;
         if (w->p->wants[i].ids == NULL) {
-            cpu_operand_store(w, w->x + (size_t)at * (size_t)c->n_embd, c->n_embd,
-                              cpu_row_of(w, w->a, whole, c->n_embd));
+            cpu_operand_store(w, type, w->x + (size_t)at * (size_t)c->n_embd, c->n_embd,
+                              cpu_row_of(w->a, type, whole, c->n_embd));
             w->whole[whole++] = i;
         }
     }

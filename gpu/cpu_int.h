@@ -4,7 +4,7 @@
  * A session's rows are padded to whole tiles; buffers are row-major:
  *
  *   x    f32 [rows, width]           the residual stream
- *   a    A   [rows, width]           normed, in the GEMM's type A (f32 or bf16)
+ *   a    A   [rows, width]           normed, in the type A that the next product reads (gemm_int.h)
  *   qkv  f32 [rows, (heads+2*kv_heads)*head_dim]   as the product and its bias give it
  *   att  A   [rows, heads*head_dim]
  *   h    A   [rows, ffn]
@@ -20,6 +20,7 @@
 #include <time.h>
 
 #include "engine_int.h"
+#include "int8_int.h"
 #include "kernels_int.h"
 #include "model_int.h"
 #include "side_file_int.h"
@@ -31,6 +32,9 @@ typedef struct cpu_state {
     gemm *g;
     packed_model model;
     const kernels *k;
+    const int8_kernels *int8; /* NULL: not on this machine */
+    llm_precision precision;  /* not AUTO */
+    gemm_type wide;           /* of what is not in bytes; bf16: attention's products are, too */
     float *frequencies, *frequencies_local; /* [rope_dims/2] */
     bool two_ropes;
     float rope_magnitude;
@@ -97,9 +101,9 @@ typedef struct cpu_work {
 
 /* ---- rows and tiles; what the files of a pass share */
 
-/* Rows [first, first + rows) of the pass, and the GEMM's height for them. */
+/* Rows [first, first + rows) of the pass. */
 typedef struct tile_range {
-    int first, rows, height;
+    int first, rows;
 } tile_range;
 
 static inline int cpu_tile_count(const cpu_work *w) {
@@ -108,12 +112,12 @@ static inline int cpu_tile_count(const cpu_work *w) {
 }
 
 static inline tile_range cpu_tile_of(const cpu_work *w, int tile) {
-    int size = gemm_tile(w->s->g), first = tile * size, rows = BASE_MIN(size, w->nrows - first);
-    return (tile_range){first, rows, gemm_height(w->s->g, rows)};
+    int size = gemm_tile(w->s->g), first = tile * size;
+    return (tile_range){first, BASE_MIN(size, w->nrows - first)};
 }
 
-static inline void *cpu_row_of(const cpu_work *w, void *base, int row, int columns) {
-    return (char *)base + (size_t)row * (size_t)columns * gemm_element(w->s->g);
+static inline void *cpu_row_of(void *base, gemm_type type, int row, int columns) {
+    return (char *)base + (size_t)row * gemm_row_bytes(type, columns);
 }
 
 static inline float *cpu_scratch_of(const cpu_work *w, int worker) {
@@ -126,9 +130,13 @@ static inline int cpu_heads(const model_config *c) {
     return c->n_heads + 2 * c->n_kv_heads;
 }
 
-/* Stores f32 values as the GEMM reads them. */
-static inline void cpu_operand_store(const cpu_work *w, const float *x, int n, void *out) {
-    if (gemm_is_bf16(w->s->g))
+/* Stores f32 values as products of weights of the type
+ * read them; in bytes: from a column that begins a group. */
+static inline void cpu_operand_store(const cpu_work *w, gemm_type type, const float *x, int n,
+                                     void *out) {
+    if (gemm_in_bytes(type))
+        w->s->int8->store(x, n, type == GEMM_INT8X2 ? 2 : 1, out);
+    else if (type == GEMM_BF16)
         w->s->k->to_bf16(x, n, out);
     else
         memcpy(out, x, sizeof(float) * (size_t)n);

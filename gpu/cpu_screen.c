@@ -96,9 +96,10 @@ static void state_task(void *ctx, int task, int worker) {
     cpu_work *w = ctx;
     cpu_screen *s = w->screen;
     int width = w->engine->config.n_embd;
+    const uint16_t *x = cpu_row_of(w->a, GEMM_BF16, task, width);
     const pass_want *want = &w->p->wants[w->whole[task]];
     s->open[task] = want->top != 1 || want->temperature > 0 ||
-                    !head_screen_state(w->s->model.screen, cpu_row_of(w, w->a, task, width),
+                    !head_screen_state(w->s->model.screen, x,
                                        s->fine + (size_t)task * (size_t)width, &s->states[task]);
 }
 
@@ -209,7 +210,7 @@ static void likeliest_task(void *ctx, int task, int worker) {
     }
     const pass_want *want = &w->p->wants[w->whole[whole]];
     const llm_token *ids = s->ids + (size_t)task * MAYBE_MAX;
-    const uint16_t *x = cpu_row_of(w, w->a, whole, w->engine->config.n_embd);
+    const uint16_t *x = cpu_row_of(w->a, GEMM_BF16, whole, w->engine->config.n_embd);
     float best = -INFINITY;
     llm_token token = -1;
     for (int at = 0; at < count; at += LANES) {
@@ -235,8 +236,8 @@ static int open_compact(cpu_work *w, int whole) {
         if (!w->screen->open[i])
             continue;
         if (kept != i) {
-            memcpy(cpu_row_of(w, w->a, kept, width), cpu_row_of(w, w->a, i, width),
-                   (size_t)width * gemm_element(w->s->g));
+            memcpy(cpu_row_of(w->a, GEMM_BF16, kept, width), cpu_row_of(w->a, GEMM_BF16, i, width),
+                   gemm_row_bytes(GEMM_BF16, width));
             w->whole[kept] = w->whole[i];
         }
         kept++;
@@ -307,7 +308,7 @@ int cpu_screen_order(cpu_state *s) {
         int parts[] = {0, head->nparts / 2, head->nparts - 1};
         bool same = true;
         for (size_t p = 0; p < BASE_COUNT(parts) && same; p++) {
-            const float *want = gemm_run(s->g, head, parts[p], 0, height, a);
+            const float *want = gemm_run(s->g, head, parts[p], 0, CHECK_STATES, a);
             same = part_agrees(s, &head->parts[parts[p]], a, runs[r], want, rows);
         }
         found = same ? runs[r] : 0;

@@ -234,7 +234,7 @@ static int device_number(const char *name, err *e) {
 }
 
 static int refuse_options(const llm_engine_options *options, err *e) {
-    if (options->precision == LLM_F32 || options->precision == LLM_INT8)
+    if (options->precision != LLM_PRECISION_AUTO && options->precision != LLM_BF16)
         return err_set(e, ERR_UNSUPPORTED, "the CUDA backend computes in bf16 only");
     if (options->attention != LLM_ATTENTION_FULL) {
         return err_set(e, ERR_UNSUPPORTED,
@@ -248,7 +248,7 @@ static int refuse_options(const llm_engine_options *options, err *e) {
 /* The card's side file: rates alone; there is no precision to choose. */
 static void rates_read(llm_engine *engine) {
     cuda_state *s = engine->state;
-    side_facts facts = {.bf16 = 1};
+    side_facts facts;
     if (!side_file_read(s->cache_dir, s->weights, s->name, &facts))
         side_file_write(s->cache_dir, s->weights, s->name, &facts);
     engine->info.prefill_tok_s = facts.prefill_tok_s;

@@ -16,6 +16,15 @@
  * a backend with memory of its own sets another. */
 static const size_t KV_STANDARD_BYTES = (size_t)1 << 30;
 
+const char *llm_precision_name(llm_precision precision) {
+    static const char *const names[LLM_PRECISIONS] = {[LLM_PRECISION_AUTO] = "auto",
+                                                      [LLM_F32] = "f32",
+                                                      [LLM_BF16] = "bf16",
+                                                      [LLM_INT8] = "int8",
+                                                      [LLM_INT8X2] = "int8x2"};
+    return names[precision];
+}
+
 static double clock_ms(void) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);

@@ -1,5 +1,6 @@
 /*
- * gemm.c - oneDNN's matrix products at fixed heights, and the probe that tells which heights agree.
+ * gemm.c - matrix products: oneDNN's at fixed heights with the probe that tells which heights
+ * agree, and int8's.
  *
  * Owns every oneDNN handle. Invariant: for one (weight, row of A) gemm_run gives the same bits
  * whatever the height, the row's place in the tile, the other rows, and the thread. Tiling and
@@ -14,6 +15,7 @@
 #include <time.h>
 
 #include "gemm_int.h"
+#include "int8_int.h"
 
 extern void omp_set_num_threads(int);
 
@@ -45,7 +47,9 @@ typedef struct gemm_chunk {
 struct gemm {
     pool *threads;
     int workers;
-    bool bf16;
+    gemm_type wide;
+    const int8_kernels *int8;  /* NULL: not on this machine */
+    bool in_bytes[GEMM_TYPES]; /* weights of the type are declared */
     dnnl_engine_t engine;
     dnnl_stream_t *streams; /* per worker */
     float **out;            /* per worker: [tallest, MAX_PART] */
@@ -66,7 +70,7 @@ static int fail(err *e, dnnl_status_t status, const char *what) {
 /* ---- kernels --------------------------------------------------------------------------------- */
 
 static dnnl_data_type_t input_type(const gemm *g) {
-    return g->bf16 ? dnnl_bf16 : dnnl_f32;
+    return g->wide == GEMM_BF16 ? dnnl_bf16 : dnnl_f32;
 }
 
 /* `packed`: the layout to use, or NULL to let the library choose. */
@@ -148,12 +152,13 @@ static void kernel_run(gemm *g, gemm_kernel *k, dnnl_memory_t weights, int worke
 
 /* ---- lifetime -------------------------------------------------------------------------------- */
 
-int gemm_new(pool *threads, bool bf16, gemm **out, err *e) {
+int gemm_new(pool *threads, gemm_type wide, gemm **out, err *e) {
     omp_set_num_threads(1);
     gemm *g = mem_zalloc(sizeof *g);
     g->threads = threads;
     g->workers = threads != NULL ? pool_threads(threads) : 1;
-    g->bf16 = bf16;
+    g->wide = wide;
+    g->int8 = int8_choose();
     pthread_mutex_init(&g->packing, NULL);
     g->streams = mem_zalloc(sizeof *g->streams * (size_t)g->workers);
     g->out = mem_zalloc(sizeof *g->out * (size_t)g->workers);
@@ -192,12 +197,18 @@ void gemm_free(gemm *g) {
     free(g);
 }
 
-bool gemm_is_bf16(const gemm *g) {
-    return g->bf16;
+gemm_type gemm_wide(const gemm *g) {
+    return g->wide;
 }
 
-size_t gemm_element(const gemm *g) {
-    return g->bf16 ? 2 : 4;
+static int planes_of(gemm_type type) {
+    return type == GEMM_INT8X2 ? 2 : 1;
+}
+
+size_t gemm_row_bytes(gemm_type type, int k) {
+    if (gemm_in_bytes(type))
+        return int8_operand_bytes(planes_of(type), k);
+    return (size_t)k * (type == GEMM_BF16 ? sizeof(uint16_t) : sizeof(float));
 }
 
 size_t gemm_bytes(const gemm *g) {
@@ -220,15 +231,21 @@ static int shape_find(gemm *g, int k, int n, err *e) {
     return g->nshapes++;
 }
 
-int gemm_declare(gemm *g, int n, int k, int part, gemm_weight *out, err *e) {
+int gemm_declare(gemm *g, gemm_type type, int n, int k, int part, gemm_weight *out, err *e) {
     part = BASE_MIN(part, MAX_PART);
-    *out = (gemm_weight){.k = k, .n = n, .nparts = (n + part - 1) / part};
+    *out = (gemm_weight){.type = type, .k = k, .n = n, .nparts = (n + part - 1) / part};
+    if (gemm_in_bytes(type) && (g->int8 == NULL || k % INT8_GROUP != 0)) {
+        return err_set(e, ERR_UNSUPPORTED, "weights in bytes, %d of a column: %s", k,
+                       g->int8 == NULL ? "this machine has no AVX-512 VNNI"
+                                       : "their groups are of 32");
+    }
+    g->in_bytes[type] = gemm_in_bytes(type);
     out->parts = mem_zalloc(sizeof *out->parts * (size_t)out->nparts);
     for (int i = 0; i < out->nparts; i++) {
         gemm_part *p = &out->parts[i];
         p->first = i * part;
         p->n = BASE_MIN(part, n - p->first);
-        p->shape = shape_find(g, k, p->n, e);
+        p->shape = gemm_in_bytes(type) ? 0 : shape_find(g, k, p->n, e);
         if (p->shape < 0)
             return (int)e->code;
     }
@@ -329,20 +346,28 @@ int gemm_pack(gemm *g, gemm_weight *w, int part, gemm_row row, const void *ctx, 
     float *plain = mem_alloc(sizeof(float) * (size_t)p->n * (size_t)w->k);
     for (int i = 0; i < p->n; i++)
         row(ctx, p->first + i, plain + (size_t)i * (size_t)w->k);
-    dnnl_memory_t packed = NULL;
     const gemm_shape *shape = &g->shapes[p->shape];
-    size_t bytes = dnnl_memory_desc_get_size(&shape->packed);
+    bool in_bytes = gemm_in_bytes(w->type);
+    size_t bytes =
+        in_bytes ? int8_weight_bytes(p->n, w->k) : dnnl_memory_desc_get_size(&shape->packed);
     void *room = room_for(g, bytes);
-    dnnl_status_t status = room == NULL ? dnnl_out_of_memory : pack(g, shape, plain, room, &packed);
+    dnnl_status_t status = room == NULL ? dnnl_out_of_memory : dnnl_success;
+    if (room != NULL && in_bytes) {
+        g->int8->pack(plain, p->n, w->k, room);
+        p->memory = room;
+    } else if (room != NULL) {
+        dnnl_memory_t packed = NULL;
+        status = pack(g, shape, plain, room, &packed);
+        p->memory = packed;
+    }
     free(plain);
-    p->memory = packed;
     atomic_fetch_add(&g->bytes, bytes);
     return status == dnnl_success ? 0 : fail(e, status, "packing a matrix");
 }
 
 void gemm_weight_free(gemm_weight *w) {
     for (int i = 0; i < w->nparts; i++)
-        if (w->parts[i].memory != NULL)
+        if (w->parts[i].memory != NULL && !gemm_in_bytes(w->type))
             dnnl_memory_destroy(w->parts[i].memory);
     free(w->parts);
     *w = (gemm_weight){0};
@@ -358,14 +383,17 @@ hash128 gemm_identity(const gemm *g) {
         "DNNL_CPU_ISA_HINTS", "ONEDNN_DEFAULT_FPMATH_MODE", "DNNL_DEFAULT_FPMATH_MODE"};
     const dnnl_version_t *v = dnnl_version();
     buf b = {0};
-    buf_printf(&b, "%d %s %d.%d.%d %s", PROBE_VERSION, g->bf16 ? "bf16" : "f32", v->major, v->minor,
-               v->patch, v->hash);
+    buf_printf(&b, "%d %s %d.%d.%d %s", PROBE_VERSION, g->wide == GEMM_BF16 ? "bf16" : "f32",
+               v->major, v->minor, v->patch, v->hash);
     for (size_t i = 0; i < BASE_COUNT(settings); i++) {
         const char *set = getenv(settings[i]);
         buf_printf(&b, "|%s", set != NULL ? set : "");
     }
     for (int s = 0; s < g->nshapes; s++)
         buf_printf(&b, "|%d %d", g->shapes[s].k, g->shapes[s].n);
+    for (int type = 0; type < GEMM_TYPES; type++)
+        if (g->in_bytes[type])
+            buf_printf(&b, "|in bytes, %d", type);
     hash128 h = hash_128(b.p, b.n);
     buf_free(&b);
     return h;
@@ -386,11 +414,11 @@ static uint16_t bf16_of(float x) {
 
 /* Rows of A in the library's type, row i from row map(i) = (i * step + shift) mod PROBE_ROWS. */
 static void *probe_rows(const gemm *g, const float *a, int k, int height, int step, int shift) {
-    char *out = mem_alloc((size_t)height * (size_t)k * gemm_element(g));
+    char *out = mem_alloc((size_t)height * gemm_row_bytes(g->wide, k));
     for (int i = 0; i < height; i++) {
         const float *row = a + (size_t)((i * step + shift) % PROBE_ROWS) * (size_t)k;
         for (int j = 0; j < k; j++)
-            if (g->bf16)
+            if (g->wide == GEMM_BF16)
                 ((uint16_t *)(void *)out)[(size_t)i * (size_t)k + (size_t)j] = bf16_of(row[j]);
             else
                 ((float *)(void *)out)[(size_t)i * (size_t)k + (size_t)j] = row[j];
@@ -454,6 +482,23 @@ static bool heights_agree(gemm *g, hash128 *digest) {
     return same;
 }
 
+/* Our own products need no probe; what they give is part of the digest all the same. */
+static void bytes_digest(const gemm *g, gemm_type type, hash128 *digest) {
+    enum { ROWS = 7, K = 4 * INT8_GROUP, N = INT8_COLUMNS };
+    float w[N * K], a[ROWS * K], c[ROWS * N];
+    _Alignas(INT8_ALIGN) char panels[K / INT8_GROUP * INT8_PANEL_GROUP];
+    char rows[ROWS * (K / INT8_GROUP) * INT8_OPERAND_GROUP];
+    probe_fill(a, ROWS * K, 1);
+    probe_fill(w, N * K, 2);
+    g->int8->pack(w, N, K, panels);
+    for (size_t i = 0; i < ROWS; i++)
+        g->int8->store(a + i * K, K, planes_of(type), rows + i * gemm_row_bytes(type, K));
+    g->int8->product(rows, ROWS, planes_of(type), panels, N, K, c);
+    hash128 h = hash_128(c, sizeof c);
+    digest->low = hash_mix(digest->low, h.low);
+    digest->high = hash_mix(digest->high, h.high);
+}
+
 int gemm_probe(gemm *g, hash128 *digest, err *e) {
     static const int candidates[][MAX_HEIGHTS] = {
         {GEMM_TILE, GEMM_SMALL, 4,
@@ -477,13 +522,16 @@ int gemm_probe(gemm *g, hash128 *digest, err *e) {
                 g->out[w] = aligned_alloc(64, sizeof(float) * (size_t)g->heights[0] * MAX_PART);
                 memset(g->out[w], 0, sizeof(float) * (size_t)g->heights[0] * MAX_PART);
             }
+            for (int type = 0; type < GEMM_TYPES; type++)
+                if (g->in_bytes[type])
+                    bytes_digest(g, (gemm_type)type, digest);
             return 0;
         }
         kernels_drop(g);
     }
     return err_set(e, ERR_UNSUPPORTED,
                    "oneDNN's %s products depend on the row's place at every height tried",
-                   g->bf16 ? "bf16" : "f32");
+                   g->wide == GEMM_BF16 ? "bf16" : "f32");
 }
 
 int gemm_height(const gemm *g, int rows) {
@@ -497,11 +545,15 @@ int gemm_tile(const gemm *g) {
     return g->heights[0];
 }
 
-const float *gemm_run(gemm *g, const gemm_weight *w, int part, int worker, int height,
+const float *gemm_run(gemm *g, const gemm_weight *w, int part, int worker, int rows,
                       const void *a) {
     const gemm_part *p = &w->parts[part];
+    if (gemm_in_bytes(w->type)) {
+        g->int8->product(a, rows, planes_of(w->type), p->memory, p->n, w->k, g->out[worker]);
+        return g->out[worker];
+    }
     int h = 0;
-    while (g->heights[h] != height)
+    while (g->heights[h] != gemm_height(g, rows))
         h++;
     kernel_run(g, &g->shapes[p->shape].kernels[h], p->memory, worker, a, g->out[worker]);
     return g->out[worker];
@@ -515,37 +567,67 @@ static double seconds(void) {
     return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
-double gemm_measure(bool bf16, int k, int n) {
+enum { MEASURED_RUNS = 12 };
+
+/* FLOP/s of the fastest of some runs of oneDNN's product. */
+static double wide_measure(gemm_type type, int k, int n, float *w, const float *a, float *c) {
     gemm *g = NULL;
     err e = {0};
-    if (gemm_new(NULL, bf16, &g, &e) != 0)
+    if (gemm_new(NULL, type, &g, &e) != 0)
         return 0;
     double best = 0;
     g->heights[0] = GEMM_TILE;
     g->nheights = 1;
     shape_find(g, k, n, &e);
-    if (kernels_make(g, g->heights, 1)) {
-        float *w = mem_alloc(sizeof(float) * (size_t)k * (size_t)n),
-              *c = mem_alloc(sizeof(float) * GEMM_TILE * (size_t)n);
-        float *a = mem_alloc(sizeof(float) * PROBE_ROWS * (size_t)k);
-        probe_fill(w, (size_t)k * (size_t)n, 2);
-        probe_fill(a, (size_t)k * PROBE_ROWS, 1);
+    dnnl_memory_t weights = NULL;
+    if (kernels_make(g, g->heights, 1) &&
+        pack(g, &g->shapes[0], w, DNNL_MEMORY_ALLOCATE, &weights) == dnnl_success) {
         void *rows = probe_rows(g, a, k, GEMM_TILE, 1, 0);
-        dnnl_memory_t weights = NULL;
-        if (pack(g, &g->shapes[0], w, DNNL_MEMORY_ALLOCATE, &weights) == dnnl_success) {
-            for (int i = 0; i < 12; i++) {
-                double start = seconds();
-                kernel_run(g, &g->shapes[0].kernels[0], weights, 0, rows, c);
-                double rate = 2.0 * GEMM_TILE * k * n / (seconds() - start);
-                best = BASE_MAX(best, rate);
-            }
-            dnnl_memory_destroy(weights);
+        for (int i = 0; i < MEASURED_RUNS; i++) {
+            double start = seconds();
+            kernel_run(g, &g->shapes[0].kernels[0], weights, 0, rows, c);
+            best = BASE_MAX(best, 2.0 * GEMM_TILE * k * n / (seconds() - start));
         }
+        dnnl_memory_destroy(weights);
         free(rows);
-        free(a);
-        free(w);
-        free(c);
     }
     gemm_free(g);
     return best;
+}
+
+static double bytes_measure(gemm_type type, int k, int n, const float *w, const float *a,
+                            float *c) {
+    const int8_kernels *int8 = int8_choose();
+    if (int8 == NULL || k % INT8_GROUP != 0)
+        return 0;
+    double best = 0;
+    void *panels = aligned_alloc(INT8_ALIGN, int8_weight_bytes(n, k));
+    char *rows = mem_alloc(GEMM_TILE * gemm_row_bytes(type, k));
+    for (int i = 0; i < GEMM_TILE; i++)
+        int8->store(a + (size_t)i * (size_t)k, k, planes_of(type),
+                    rows + (size_t)i * gemm_row_bytes(type, k));
+    if (panels != NULL)
+        int8->pack(w, n, k, panels);
+    for (int i = 0; panels != NULL && i < MEASURED_RUNS; i++) {
+        double start = seconds();
+        int8->product(rows, GEMM_TILE, planes_of(type), panels, n, k, c);
+        best = BASE_MAX(best, 2.0 * GEMM_TILE * k * n / (seconds() - start));
+    }
+    free(rows);
+    free(panels);
+    return best;
+}
+
+double gemm_measure(gemm_type type, int k, int n) {
+    float *w = mem_alloc(sizeof(float) * (size_t)k * (size_t)n);
+    float *a = mem_alloc(sizeof(float) * PROBE_ROWS * (size_t)k);
+    float *c = mem_alloc(sizeof(float) * GEMM_TILE * (size_t)n);
+    probe_fill(w, (size_t)k * (size_t)n, 2);
+    probe_fill(a, (size_t)k * PROBE_ROWS, 1);
+    double rate = gemm_in_bytes(type) ? bytes_measure(type, k, n, w, a, c)
+                                      : wide_measure(type, k, n, w, a, c);
+    free(a);
+    free(w);
+    free(c);
+    return rate;
 }

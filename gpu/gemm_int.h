@@ -1,13 +1,14 @@
 /*
- * gemm_int.h - matrix products through oneDNN whose bits do not depend on the batch (ENGINE 1).
+ * gemm_int.h - matrix products whose bits do not depend on the batch (ENGINE 1): oneDNN's in f32
+ * or bf16, and our own of weights in bytes (int8_int.h).
  *
  * A weight [N, K] is cut into parts of columns, each packed once; a task is one tile of rows × one
  * part:
  *
- *   A [height, K] row-major, f32 or bf16  ×  part [K, n]  ->  C [height, n] f32, dense, in the
- * worker's buffer
+ *   A [rows, K] row-major, of the weight's type  ×  part [K, n]  ->  C [rows, n] f32, dense, in
+ * the worker's buffer
  *
- * A tile's height is one of gemm_heights: those whose results agree bit for bit in the probe at
+ * oneDNN's tiles have one of a few heights: those whose results agree bit for bit in the probe at
  * load; rows beyond the batch are read but mean nothing. Primitives run on one thread each, with a
  * scratchpad of the worker's own (the library's default one is shared between threads: silently
  * wrong numbers).
@@ -21,13 +22,18 @@ enum { GEMM_TILE = 64, GEMM_SMALL = 16 }; /* heights tried first */
 
 typedef struct gemm gemm;
 
+/* How a weight is kept and what its products read as A: the wide types are oneDNN's, one of them
+ * for a gemm; INT8 and INT8X2 are weights in bytes, with A in one plane of bytes or in two. */
+typedef enum gemm_type { GEMM_F32, GEMM_BF16, GEMM_INT8, GEMM_INT8X2, GEMM_TYPES } gemm_type;
+
 typedef struct gemm_part {
     int first, n; /* columns */
-    int shape;    /* of the gemm's table */
-    void *memory; /* oneDNN's handle on the packed bytes */
+    int shape;    /* of the gemm's table; wide types alone */
+    void *memory; /* oneDNN's handle on the packed bytes, or int8's panels */
 } gemm_part;
 
 typedef struct gemm_weight {
+    gemm_type type;
     int k, n, nparts;
     gemm_part *parts;
 } gemm_weight;
@@ -36,13 +42,19 @@ typedef struct gemm_weight {
  */
 typedef void (*gemm_row)(const void *ctx, int row, float *out);
 
-int gemm_new(pool *threads, bool bf16, gemm **out, err *e);
+/* `wide`: GEMM_F32 or GEMM_BF16. */
+int gemm_new(pool *threads, gemm_type wide, gemm **out, err *e);
 void gemm_free(gemm *g);
-bool gemm_is_bf16(const gemm *g);
-size_t gemm_element(const gemm *g); /* bytes of an element of A */
-/* Declares a weight cut into parts of `part` columns (the last may be smaller); packs nothing yet.
- */
-int gemm_declare(gemm *g, int n, int k, int part, gemm_weight *out, err *e);
+gemm_type gemm_wide(const gemm *g);
+/* Weights in bytes: k and first columns are to be multiples of INT8_GROUP. */
+static inline bool gemm_in_bytes(gemm_type type) {
+    return type == GEMM_INT8 || type == GEMM_INT8X2;
+}
+/* Bytes of k elements of a row of A. */
+size_t gemm_row_bytes(gemm_type type, int k);
+/* Declares a weight of g's wide type or in bytes, cut into parts
+ * of `part` columns (the last may be smaller); packs nothing yet. */
+int gemm_declare(gemm *g, gemm_type type, int n, int k, int part, gemm_weight *out, err *e);
 /* What the outcome of gemm_probe hangs on, as far as it can be known without running it: library,
  * its settings, precision and declared shapes. */
 hash128 gemm_identity(const gemm *g);
@@ -52,15 +64,14 @@ int gemm_probe(gemm *g, hash128 *digest, err *e);
 int gemm_pack(gemm *g, gemm_weight *w, int part, gemm_row row, const void *ctx, err *e);
 void gemm_weight_free(gemm_weight *w);
 size_t gemm_bytes(const gemm *g); /* packed so far */
-/* The height for a tile of `rows` rows (<= gemm_tile). */
+/* oneDNN's height for a tile of `rows` rows (<= gemm_tile). */
 int gemm_height(const gemm *g, int rows);
 int gemm_tile(const gemm *g); /* the largest height */
-/* C of one tile × one part, valid until the worker's next
- * call. a: [height, k], readable to its full height. */
-const float *gemm_run(gemm *g, const gemm_weight *w, int part, int worker, int height,
-                      const void *a);
+/* C of one tile of `rows` rows (<= gemm_tile) × one part, valid until the
+ * worker's next call. a: [rows, k], readable up to gemm_height(g, rows). */
+const float *gemm_run(gemm *g, const gemm_weight *w, int part, int worker, int rows, const void *a);
 const char *gemm_implementation(const gemm *g);
-/* FLOP/s of one thread on a [64, k] × [k, n] product, measured now; 0 when the library cannot. */
-double gemm_measure(bool bf16, int k, int n);
+/* FLOP/s of one thread on a [64, k] × [k, n] product, measured now; 0 where there is none. */
+double gemm_measure(gemm_type type, int k, int n);
 
 #endif

@@ -14,9 +14,10 @@
 #include <unistd.h>
 #endif
 
+#include "int8_int.h"
 #include "kernels_int.h"
 
-enum { LEVEL_NONE, LEVEL_AVX2, LEVEL_AVX512, LEVEL_BF16, LEVEL_AMX };
+enum { LEVEL_NONE, LEVEL_AVX2, LEVEL_AVX512, LEVEL_VNNI, LEVEL_BF16, LEVEL_AMX };
 
 /* How far oneDNN may go by its own variable. */
 static int allowed_level(void) {
@@ -26,7 +27,7 @@ static int allowed_level(void) {
     } levels[] = {{"AVX512_CORE_BF16", LEVEL_BF16},
                   {"AVX512_CORE_FP16", LEVEL_BF16},
                   {"AVX512_CORE", LEVEL_AVX512},
-                  {"AVX512_CORE_VNNI", LEVEL_AVX512},
+                  {"AVX512_CORE_VNNI", LEVEL_VNNI},
                   {"AVX2", LEVEL_AVX2},
                   {"AVX2_VNNI", LEVEL_AVX2},
                   {"AVX", LEVEL_NONE},
@@ -109,8 +110,12 @@ static bool has_avx512(void) {
            __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
 }
 
+static bool has_vnni(void) {
+    return __builtin_cpu_supports("avx512vnni");
+}
+
 static bool has_bf16(void) {
-    return __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512vnni");
+    return __builtin_cpu_supports("avx512bf16");
 }
 
 /* AMX's tiles of bf16: the processor's, and the kernel's leave to use them, which it gives to a
@@ -143,10 +148,12 @@ int kernels_available(const kernels **out) {
         bool (*has)(void);
     } steps[] = {[LEVEL_AVX2] = {&kernels_avx2, has_avx2},
                  [LEVEL_AVX512] = {&kernels_avx512, has_avx512},
+                 [LEVEL_VNNI] = {NULL, has_vnni}, /* int8's products alone */
                  [LEVEL_BF16] = {&kernels_avx512bf16, has_bf16},
                  [LEVEL_AMX] = {&kernels_amx, has_tiles}};
     for (int level = LEVEL_AVX2; level <= allowed_level() && steps[level].has(); level++)
-        out[n++] = steps[level].table;
+        if (steps[level].table != NULL)
+            out[n++] = steps[level].table;
 #endif
     return n;
 }
@@ -157,4 +164,12 @@ const kernels *kernels_choose(int head_dim, bool narrow) {
     while (n > 0 && (head_dim % tables[n - 1]->heads != 0 || (tables[n - 1]->narrow && !narrow)))
         n--;
     return n > 0 ? tables[n - 1] : NULL;
+}
+
+const int8_kernels *int8_choose(void) {
+#if defined(__x86_64__)
+    if (allowed_level() >= LEVEL_VNNI && has_avx512() && has_vnni())
+        return &int8_vnni;
+#endif
+    return NULL;
 }

@@ -26,7 +26,18 @@ typedef struct llm_engine llm_engine;
 
 /* ---- the engine ------------------------------------------------------------------------------ */
 
-typedef enum llm_precision { LLM_PRECISION_AUTO, LLM_F32, LLM_BF16, LLM_INT8 } llm_precision;
+/* Of the layers' matrices. INT8: weights in bytes, in groups of 32, and states in one plane of
+ * bytes, but those that q, k and v are made of in two; INT8X2: all states in two. */
+typedef enum llm_precision {
+    LLM_PRECISION_AUTO,
+    LLM_F32,
+    LLM_BF16,
+    LLM_INT8,
+    LLM_INT8X2,
+    LLM_PRECISIONS
+} llm_precision;
+/* As SET precision spells it. */
+const char *llm_precision_name(llm_precision precision);
 typedef enum llm_format { LLM_FORMAT_AUTO, LLM_FORMAT_CHAT, LLM_FORMAT_COMPLETION } llm_format;
 
 typedef enum llm_attention { LLM_ATTENTION_FULL, LLM_ATTENTION_STREAMING } llm_attention;
@@ -60,7 +71,7 @@ typedef struct llm_model_info {
     const char *device; /* "cpu (AVX-512)", "cuda:0 NVIDIA …" */
     /* one clause: why 'auto' took no better device; NULL: it did, or was not asked */
     const char *device_reason;
-    const char *precision;                         /* "f32", "bf16", "int8" */
+    const char *precision;                         /* llm_precision_name */
     const char *precision_reason;                  /* one clause: why this one */
     const char *chat_family;                       /* "chatml", "llama3", …, or "none" */
     llm_format default_format;                     /* what LLM_FORMAT_AUTO means for this model */

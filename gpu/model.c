@@ -216,20 +216,27 @@ static int weights_declare(packed_model *m, err *e) {
     int qkv = (c->n_heads + 2 * c->n_kv_heads) * c->head_dim, code = 0;
     for (int l = 0; l < c->n_layers && code == 0; l++) {
         model_layer *y = &m->layers[l];
-        code = gemm_declare(m->g, qkv, c->n_embd, part_columns(qkv, 6), &y->qkv, e);
-        code = code != 0 ? code
-                         : gemm_declare(m->g, c->n_embd, c->n_heads * c->head_dim,
-                                        part_columns(c->n_embd, 8), &y->o, e);
-        code = code != 0 ? code : gemm_declare(m->g, 2 * c->ffn, c->n_embd, 384, &y->gate_up, e);
-        code = code != 0
-                   ? code
-                   : gemm_declare(m->g, c->n_embd, c->ffn, part_columns(c->n_embd, 8), &y->down, e);
+        gemm_type rest = l == c->n_layers - 1 ? m->types.last : m->types.rest;
+        struct {
+            gemm_type type;
+            int n, k, part;
+            gemm_weight *out;
+        } const all[] = {
+            {m->types.qkv, qkv, c->n_embd, part_columns(qkv, 6), &y->qkv},
+            {rest, c->n_embd, c->n_heads * c->head_dim, part_columns(c->n_embd, 8), &y->o},
+            {rest, 2 * c->ffn, c->n_embd, 384, &y->gate_up},
+            {rest, c->n_embd, c->ffn, part_columns(c->n_embd, 8), &y->down}};
+        for (size_t i = 0; i < BASE_COUNT(all) && code == 0; i++)
+            code = gemm_declare(m->g, all[i].type, all[i].n, all[i].k, all[i].part, all[i].out, e);
     }
-    return code != 0 ? code : gemm_declare(m->g, c->vocab, c->n_embd, 512, &m->head, e);
+    return code != 0 ? code
+                     : gemm_declare(m->g, m->types.head, c->vocab, c->n_embd, 512, &m->head, e);
 }
 
-int model_declare(packed_model *m, const gguf *file, const model_config *config, gemm *g, err *e) {
-    *m = (packed_model){.file = file, .config = config, .g = g, .mem = arena_new()};
+int model_declare(packed_model *m, const gguf *file, const model_config *config, gemm *g,
+                  const model_types *types, err *e) {
+    *m =
+        (packed_model){.file = file, .config = config, .g = g, .types = *types, .mem = arena_new()};
     m->layers = ARENA_ARRAY(m->mem, model_layer, config->n_layers);
     m->embedding = model_tensor(file, -1, "token_embd.weight");
     m->head_tensor = config->tied_head ? m->embedding : model_tensor(file, -1, "output.weight");

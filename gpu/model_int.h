@@ -26,10 +26,18 @@ typedef struct model_layer {
     int window; /* 0: sees all */
 } model_layer;
 
+/* How a precision keeps matrices. */
+typedef struct model_types {
+    gemm_type qkv, rest; /* rest: o, gate_up, down */
+    gemm_type last;      /* the last layer's */
+    gemm_type head;
+} model_types;
+
 typedef struct packed_model {
     const gguf *file;
     const model_config *config;
     gemm *g;
+    model_types types;
     arena *mem;
     model_layer *layers;
     gemm_weight head;
@@ -40,7 +48,8 @@ typedef struct packed_model {
 
 /* Declares the matrices: quick, reads no weight. On failure
  * model_free is still to be called, here and below. */
-int model_declare(packed_model *m, const gguf *file, const model_config *config, gemm *g, err *e);
+int model_declare(packed_model *m, const gguf *file, const model_config *config, gemm *g,
+                  const model_types *types, err *e);
 /* Probes, then reads and packs everything; `digest` covers the probe. */
 int model_load(packed_model *m, pool *threads, hash128 *digest, err *e);
 void model_free(packed_model *m);

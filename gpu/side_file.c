@@ -15,7 +15,7 @@
 
 #include "side_file_int.h"
 
-enum { SIDE_VERSION = 2 };
+enum { SIDE_VERSION = 3 };
 
 /* "model name" of the first processor, or "". */
 static void processor_name(char *out, size_t cap) {
@@ -42,8 +42,6 @@ static bool side_path(const char *dir, hash128 model, const char *machine, char 
                     (unsigned long long)h) < (int)cap;
 }
 
-static const char *const probe_keys[] = {"probe_f32", "probe_bf16"};
-
 /* identity.digest.bytes, in hexadecimal; what does not read so is no record. */
 static void probe_parse(const char *text, side_probe *out) {
     unsigned long long n[5];
@@ -54,13 +52,24 @@ static void probe_parse(const char *text, side_probe *out) {
     }
 }
 
-static void probe_print(buf *out, const char *key, const side_probe *p) {
+static void probe_print(buf *out, const char *precision, const side_probe *p) {
     if (p->packed_bytes > 0) {
-        buf_printf(out, "%s %016llx%016llx.%016llx%016llx.%llx\n", key,
+        buf_printf(out, "probe_%s %016llx%016llx.%016llx%016llx.%llx\n", precision,
                    (unsigned long long)p->identity.high, (unsigned long long)p->identity.low,
                    (unsigned long long)p->digest.high, (unsigned long long)p->digest.low,
                    (unsigned long long)p->packed_bytes);
     }
+}
+
+/* A line about one precision: that it is 'auto', its rate, or its probe. */
+static void precision_parse(llm_precision p, const char *key, const char *text, side_facts *out) {
+    const char *name = llm_precision_name(p);
+    if (strcmp(key, "precision") == 0 && strcmp(text, name) == 0)
+        out->precision = p;
+    else if (strncmp(key, "rate_", 5) == 0 && strcmp(key + 5, name) == 0)
+        out->rate[p] = strtod(text, NULL);
+    else if (strncmp(key, "probe_", 6) == 0 && strcmp(key + 6, name) == 0)
+        probe_parse(text, &out->probe[p]);
 }
 
 bool side_file_read(const char *dir, hash128 model, const char *machine, side_facts *out) {
@@ -73,19 +82,15 @@ bool side_file_read(const char *dir, hash128 model, const char *machine, side_fa
     while (f != NULL && fscanf(f, "%63s %127s", key, text) == 2) {
         double number = strtod(text, NULL);
         version = strcmp(key, "version") == 0 ? (int)number : version;
-        out->bf16 = strcmp(key, "bf16") == 0 ? (int)number : out->bf16;
-        out->f32_rate = strcmp(key, "f32_rate") == 0 ? number : out->f32_rate;
-        out->bf16_rate = strcmp(key, "bf16_rate") == 0 ? number : out->bf16_rate;
         out->prefill_tok_s = strcmp(key, "prefill_tok_s") == 0 ? number : out->prefill_tok_s;
         out->decode_tok_s = strcmp(key, "decode_tok_s") == 0 ? number : out->decode_tok_s;
         out->chat = strcmp(key, "chat") == 0 ? (int)number : out->chat;
-        for (int p = 0; p < 2; p++)
-            if (strcmp(key, probe_keys[p]) == 0)
-                probe_parse(text, &out->probe[p]);
+        for (llm_precision p = LLM_F32; p < LLM_PRECISIONS; p++)
+            precision_parse(p, key, text, out);
     }
     if (f != NULL)
         fclose(f);
-    return version == SIDE_VERSION && out->f32_rate > 0;
+    return version == SIDE_VERSION;
 }
 
 /* Replaces the file whole, or leaves it as it is. */
@@ -107,13 +112,15 @@ void side_file_write(const char *dir, hash128 model, const char *machine, const 
     buf b = {0};
     if (dir == NULL || !side_path(dir, model, machine, path, sizeof path))
         return;
-    buf_printf(&b,
-               "version %d\nbf16 %d\nf32_rate %.6g\nbf16_rate %.6g\nprefill_tok_s %.6g\n"
-               "decode_tok_s %.6g\nchat %d\n",
-               SIDE_VERSION, facts->bf16, facts->f32_rate, facts->bf16_rate, facts->prefill_tok_s,
-               facts->decode_tok_s, facts->chat);
-    for (int p = 0; p < 2; p++)
-        probe_print(&b, probe_keys[p], &facts->probe[p]);
+    buf_printf(&b, "version %d\nprefill_tok_s %.6g\ndecode_tok_s %.6g\nchat %d\n", SIDE_VERSION,
+               facts->prefill_tok_s, facts->decode_tok_s, facts->chat);
+    if (facts->precision != LLM_PRECISION_AUTO)
+        buf_printf(&b, "precision %s\n", llm_precision_name(facts->precision));
+    for (llm_precision p = LLM_F32; p < LLM_PRECISIONS; p++) {
+        if (facts->rate[p] > 0)
+            buf_printf(&b, "rate_%s %.6g\n", llm_precision_name(p), facts->rate[p]);
+        probe_print(&b, llm_precision_name(p), &facts->probe[p]);
+    }
     replace_file(dir, path, buf_str(&b));
     buf_free(&b);
 }

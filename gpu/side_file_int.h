@@ -4,7 +4,7 @@
 #ifndef KVASIR_SIDE_FILE_INT_H
 #define KVASIR_SIDE_FILE_INT_H
 
-#include "storage/base.h"
+#include "llm.h"
 
 /* What the probe of the products found at the last load. All zero: nothing on record. */
 typedef struct side_probe {
@@ -14,11 +14,11 @@ typedef struct side_probe {
 } side_probe;
 
 typedef struct side_facts {
-    int bf16;                           /* the precision chosen by measurement */
-    double f32_rate, bf16_rate;         /* FLOP/s of one thread */
+    llm_precision precision;            /* chosen by measurement; AUTO: nothing was measured */
+    double rate[LLM_PRECISIONS];        /* FLOP/s of one thread; 0: not on this machine */
     double prefill_tok_s, decode_tok_s; /* 0: not yet measured */
     int chat;                           /* 'auto' means chat format; one may edit it */
-    side_probe probe[2];                /* in f32, in bf16 */
+    side_probe probe[LLM_PRECISIONS];
 } side_facts;
 
 /* false: there is none that can be used. */

@@ -50,7 +50,7 @@ typedef enum setting_type {
     X(answer_cache, BOOLEAN, "on", "", "reuse stored answers")                                                            \
     X(model, TEXT, "", "model name or path", "the model of calls that name none (empty: the default model)")              \
     X(device, TEXT, "auto", "auto|cpu|cuda:0", "where the model runs")                                                    \
-    X(precision, WORD, "auto", "auto|f32|bf16|int8", "arithmetic of the model's matrices")                                \
+    X(precision, WORD, "auto", "auto|f32|bf16|int8|int8x2", "arithmetic of the model's matrices")                                \
     X(attention, WORD, "full", "full|streaming", "attention over all tokens, or sinks and a sliding window")              \
     X(sink_tokens, INTEGER, "4", "tokens", "streaming attention: tokens at the start that stay visible")                  \
     X(window_tokens, INTEGER, "1024", "tokens", "streaming attention: latest tokens that stay visible")                   \

@@ -1,5 +1,5 @@
 /*
- * bench_engine.c - bench_engine [--json] [--precision f32|bf16|int8] [--kv bf16|f32|int8]
+ * bench_engine.c - bench_engine [--json] [--precision f32|bf16|int8|int8x2] [--kv bf16|f32|int8]
  * [--threads N] [--cpu-time] [--only NAME]: the engine against the machine. --cpu-time counts the
  * process's time instead of the clock's: with one thread, for a busy machine. --only: the bound
  * and the line of that name.
@@ -191,8 +191,8 @@ static double token_bytes(const llm_engine *engine) {
     const cpu_state *state = engine->state;
     const head_screen *screen = state->model.screen;
     double all = (double)llm_engine_info(engine)->weight_bytes;
-    double head =
-        (double)state->model.head.n * (double)state->model.head.k * (double)gemm_element(state->g);
+    double head = (double)state->model.head.n *
+                  (double)gemm_row_bytes(state->model.head.type, state->model.head.k);
     return screen == NULL ? all : all - head + (double)head_screen_bytes(screen);
 }
 
@@ -303,10 +303,12 @@ static bool arguments_read(int argc, char **argv, llm_engine_options *options, r
                                 : strcmp(next, "int8") == 0 ? LLM_KV_INT8
                                                             : LLM_KV_BF16;
         } else if (strcmp(argv[i], "--precision") == 0) {
-            options->precision = strcmp(next, "f32") == 0    ? LLM_F32
-                                 : strcmp(next, "bf16") == 0 ? LLM_BF16
-                                 : strcmp(next, "int8") == 0 ? LLM_INT8
-                                                             : LLM_PRECISION_AUTO;
+            options->precision = LLM_PRECISIONS;
+            for (llm_precision p = LLM_PRECISION_AUTO; p < LLM_PRECISIONS; p++)
+                if (strcmp(next, llm_precision_name(p)) == 0)
+                    options->precision = p;
+            if (options->precision == LLM_PRECISIONS)
+                return false;
         } else {
             return false;
         }
@@ -320,7 +322,7 @@ int main(int argc, char **argv) {
     report r = {0};
     llm_engine_options options = {.path = model_path(path, sizeof path), .device = "cpu"};
     if (!arguments_read(argc, argv, &options, &r)) {
-        fprintf(stderr, "usage: bench_engine [--json] [--precision f32|bf16|int8] [--kv "
+        fprintf(stderr, "usage: bench_engine [--json] [--precision f32|bf16|int8|int8x2] [--kv "
                         "bf16|f32|int8] [--threads N] [--cpu-time] [--only NAME]\n");
         return 2;
     }

@@ -15,7 +15,7 @@ enum {
     TINY_EMBD = 32,
     TINY_HEADS = 4,
     TINY_KV_HEADS = 2,
-    TINY_FFN = 48,
+    TINY_FFN = 64,
     TINY_VOCAB = 40,
     TINY_TOKENS = 12
 };

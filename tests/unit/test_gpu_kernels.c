@@ -380,8 +380,8 @@ static void products(void **state) {
     gemm_weight weight;
     hash128 digest;
     err e = {0};
-    assert_int_equal(gemm_new(threads, false, &g, &e), 0);
-    assert_int_equal(gemm_declare(g, N, K, 64, &weight, &e), 0);
+    assert_int_equal(gemm_new(threads, GEMM_F32, &g, &e), 0);
+    assert_int_equal(gemm_declare(g, GEMM_F32, N, K, 64, &weight, &e), 0);
     assert_int_equal(weight.nparts, 2);
     assert_int_equal(gemm_probe(g, &digest, &e), 0);
     for (int p = 0; p < weight.nparts; p++) {
@@ -399,8 +399,8 @@ static void products(void **state) {
             }
         }
         memcpy(whole, out + 3 * part->n, sizeof(float) * (size_t)part->n);
-        int small = gemm_height(g, 1); /* the same row, first in a small tile */
-        const float *again = gemm_run(g, &weight, p, 0, small, a + 3 * K);
+        /* the same row, first in a small tile */
+        const float *again = gemm_run(g, &weight, p, 0, 1, a + 3 * K);
         assert_memory_equal(whole, again, sizeof(float) * (size_t)part->n);
     }
     gemm_weight_free(&weight);

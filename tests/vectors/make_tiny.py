@@ -10,7 +10,7 @@ import re
 import numpy as np
 import gguf
 
-EMBD, HEADS, KV_HEADS, FFN, VOCAB, TOKENS = 32, 4, 2, 48, 40, 12
+EMBD, HEADS, KV_HEADS, FFN, VOCAB, TOKENS = 32, 4, 2, 64, 40, 12
 EPS, BASE, FACTOR, TRAINED = float(np.float32(1e-5)), 500.0, 4.0, 16.0
 MODELS = [  # name, arch, layers, head_dim, traits, window, scaling
     ("llama", "llama", 2, 8, "", 0, None),

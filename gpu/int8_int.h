@@ -1,0 +1,60 @@
+/*
+ * int8_int.h - products of weights in bytes, for machines with AVX-512 VNNI (int8_vnni.c).
+ *
+ * Both sides lie in groups of 32 along K (Q8_0 and Q4_1 of ggml are of this kind):
+ *
+ *   weight   low + step * byte, 0 <= byte <= 255: what files hold in groups of 32 with at most 8
+ *            bits is exact (Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K), the rest is rounded
+ *   operand  scale * digit, -127 <= digit <= 127, in one plane ("W8A8"), or in two
+ *            scale * (256 * first + second) ("W8A16")
+ *
+ *   operand row [K/32]:      { int8 digits[planes][32]; float scale, sum }       40 or 72 bytes
+ *   panel of 32 columns
+ *   [K/32], 64-byte aligned: { float step[32], low[32]; uint8 bytes[8][32][4] }     1,280 bytes
+ *
+ * where sum is what the group's values sum up to. A product is the sum over groups, in order, of
+ * scale * step * (digits . bytes) + sum * low; the inner one is exact in 32-bit integers. So a
+ * result depends on its row and column alone, and needs no probe.
+ */
+#ifndef KVASIR_INT8_INT_H
+#define KVASIR_INT8_INT_H
+
+#include <stddef.h>
+
+enum {
+    INT8_GROUP = 32,
+    INT8_COLUMNS = 32,
+    INT8_ALIGN = 64,
+    INT8_PANEL_GROUP = (2 * 4 + INT8_GROUP) * INT8_COLUMNS, /* bytes */
+    INT8_OPERAND_GROUP = 2 * INT8_GROUP + 8                 /* of two planes */
+};
+
+/* Bytes of k values of a row; k is a multiple of INT8_GROUP here and below. */
+static inline size_t int8_operand_bytes(int planes, int k) {
+    return (size_t)(k / INT8_GROUP) * (size_t)(planes * INT8_GROUP + 8);
+}
+
+/* Bytes of a weight [n, k]; columns are padded. */
+static inline size_t int8_weight_bytes(int n, int k) {
+    return (size_t)((n + INT8_COLUMNS - 1) / INT8_COLUMNS) * (size_t)(k / INT8_GROUP) *
+           INT8_PANEL_GROUP;
+}
+
+typedef struct int8_kernels {
+    /* rows [n, k] f32 -> panels */
+    void (*pack)(const float *rows, int n, int k, void *panels);
+    /* x[k] -> one row of an operand, or a part of one; infinite and NaN values give NaN products */
+    void (*store)(const float *x, int k, int planes, void *out);
+    /* c [rows, n] = a [rows, k] × panels */
+    void (*product)(const void *a, int rows, int planes, const void *panels, int n, int k,
+                    float *c);
+} int8_kernels;
+
+/* NULL where the machine, or ONEDNN_MAX_CPU_ISA, has no AVX-512 VNNI (kernels.c). */
+const int8_kernels *int8_choose(void);
+
+#if defined(__x86_64__)
+extern const int8_kernels int8_vnni;
+#endif
+
+#endif
