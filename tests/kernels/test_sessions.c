@@ -135,9 +135,9 @@ enum { DRAWS = 12 };
 static void draw_all(char texts[DRAWS][128]) {
     static const llm_sampling samplings[] = {{.temperature = 0.7f, .top_p = 1},
                                              {.temperature = 5, .top_p = 1},
-                                             {.temperature = 1, .top_p = 0.8f},
-                                             {.temperature = 2, .top_p = 1, .top_k = 3},
-                                             {.temperature = 2, .top_p = 1, .min_p = 0.3f},
+                                             {.temperature = 3, .top_p = 0.8f},
+                                             {.temperature = 4, .top_p = 1, .top_k = 3},
+                                             {.temperature = 4, .top_p = 1, .min_p = 0.3f},
                                              {.temperature = 0}};
     llm_session_options options = {.kv_memory_bytes = (size_t)16 << 20, .pass_tokens = 100};
     llm_session *s;
