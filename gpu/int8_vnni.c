@@ -37,8 +37,8 @@ typedef struct operand {
     const char *at;
     size_t row, group;
     int planes;
-    const char *ahead; /* memory asked for while a group is computed, `steps` lines of it */
-    int steps;
+    const char *ahead, *end; /* memory asked for while a group is computed, */
+    int lines;               /* so many lines of it */
 } operand;
 
 BLOCK __m512i quad(const operand *a, int row, int plane, int k) {
@@ -87,7 +87,7 @@ BLOCK void block_product(int rows, int planes, operand a, const panel_group *b, 
     a.planes = planes; /* a constant, once inlined */
     for (const panel_group *end = b + groups; b < end; b++, a.at += a.group) {
         __m512i sums[ROWS][2];
-        for (int i = 0; i < a.steps; i++, a.ahead += LINE)
+        for (int i = 0; i < a.lines && a.ahead < a.end; i++, a.ahead += LINE)
             _mm_prefetch(a.ahead, _MM_HINT_T1);
         UNROLL
         for (int i = 0; i < rows; i++)
@@ -134,23 +134,37 @@ BLOCKS(DEFINE)
 #define ENTRY(rows) {block_##rows##_1, block_##rows##_2},
 static const block_function blocks[ROWS][2] = {BLOCKS(ENTRY)};
 
+/*
+ * Weights are asked for while others are used. Many rows use a panel again and again, and ask for
+ * the next, a share each, of the next part, too; few rows read through the part as fast as memory
+ * gives it, so a little ahead, and not what may be another thread's.
+ */
+static void ask_ahead(operand *from, const panel_group *b, const panel_group *end, int groups,
+                      int blocks_of_rows) {
+    enum { GROUPS_AHEAD = 4 };
+    bool many = blocks_of_rows > 1;
+    from->ahead = (const char *)(b + (many ? groups : GROUPS_AHEAD));
+    from->end = (const char *)(end + (many ? groups : 0));
+    from->lines = (INT8_PANEL_GROUP / LINE + blocks_of_rows - 1) / blocks_of_rows;
+}
+
 static void product(const void *a, int rows, int planes, const void *panels, int n, int k,
                     float *c) {
     const panel_group *b = panels;
     int groups = k / INT8_GROUP, blocks_of_rows = (rows + ROWS - 1) / ROWS;
     operand from = {.row = int8_operand_bytes(planes, k),
-                    .group = int8_operand_bytes(planes, INT8_GROUP),
-                    .steps = (INT8_PANEL_GROUP / LINE + blocks_of_rows - 1) / blocks_of_rows};
+                    .group = int8_operand_bytes(planes, INT8_GROUP)};
+    const panel_group *end = b + (n + INT8_COLUMNS - 1) / INT8_COLUMNS * groups;
     for (int first = 0; first < n; first += INT8_COLUMNS, b += groups) {
         int left = BASE_MIN(n - first, INT8_COLUMNS);
         uint32_t mask = left < INT8_COLUMNS ? (1u << left) - 1 : UINT32_MAX;
         __mmask16 keep[2] = {(__mmask16)mask, (__mmask16)(mask >> LANES)};
-        from.ahead = (const char *)(b + groups); /* the next panel: each block asks for its share */
+        ask_ahead(&from, b, end, groups, blocks_of_rows);
         for (int row = 0; row < rows; row += ROWS) {
             from.at = (const char *)a + (size_t)row * from.row;
             blocks[BASE_MIN(rows - row, ROWS) - 1][planes - 1](
                 from, b, groups, c + (size_t)row * (size_t)n + first, (size_t)n, keep);
-            from.ahead += groups * from.steps * LINE;
+            from.ahead += groups * from.lines * LINE;
         }
     }
 }
