@@ -32,32 +32,30 @@ typedef struct panel_group {
 
 /* ---- products -------------------------------------------------------------------------------- */
 
-/* What a block of rows reads: the first row's groups, and bytes from one row to the next. */
+/* What a block of rows reads: the first row's groups, and bytes from one row to the next. By
+ * pointer: copied whole right after its parts were stored it would have to wait for them. */
 typedef struct operand {
     const char *at;
-    size_t row, group;
-    int planes;
+    size_t row;
     const char *ahead, *end; /* memory asked for while a group is computed, */
     int lines;               /* so many lines of it */
 } operand;
 
-BLOCK __m512i quad(const operand *a, int row, int plane, int k) {
+/* Four digits of one row's group at `at`. */
+BLOCK __m512i quad(const char *at, int plane, int k) {
     int32_t digits;
-    memcpy(&digits, a->at + (size_t)row * a->row + (size_t)(plane * INT8_GROUP + 4 * k),
-           sizeof digits);
+    memcpy(&digits, at + plane * INT8_GROUP + 4 * k, sizeof digits);
     return _mm512_set1_epi32(digits);
 }
 
-BLOCK __m512 factor(const operand *a, int row, int which) {
+/* Its scale (0) or its sum (1). */
+BLOCK __m512 factor(const char *at, int planes, int which) {
     float x;
-    memcpy(&x,
-           a->at + (size_t)row * a->row + (size_t)(a->planes * INT8_GROUP) +
-               (size_t)which * sizeof x,
-           sizeof x);
+    memcpy(&x, at + planes * INT8_GROUP + which * (int)sizeof x, sizeof x);
     return _mm512_set1_ps(x);
 }
 
-BLOCK void plane_add(int rows, const operand *a, int plane, const panel_group *b,
+BLOCK void plane_add(int rows, const char *at, size_t row, int plane, const panel_group *b,
                      __m512i sums[ROWS][2]) {
     UNROLL
     for (int k = 0; k < QUADS; k++) {
@@ -65,7 +63,7 @@ BLOCK void plane_add(int rows, const operand *a, int plane, const panel_group *b
                 right = _mm512_load_si512(b->bytes[k][LANES]);
         UNROLL
         for (int i = 0; i < rows; i++) {
-            __m512i digits = quad(a, i, plane, k);
+            __m512i digits = quad(at + (size_t)i * row, plane, k);
             sums[i][0] = _mm512_dpbusd_epi32(sums[i][0], left, digits);
             sums[i][1] = _mm512_dpbusd_epi32(sums[i][1], right, digits);
         }
@@ -78,34 +76,38 @@ BLOCK __m512 weigh(__m512i sum, __m512 step, __m512 low, __m512 scale, __m512 wh
 }
 
 /* c[rows, 32] of one panel; `keep`: which of its columns there are. */
-BLOCK void block_product(int rows, int planes, operand a, const panel_group *b, int groups,
+BLOCK void block_product(int rows, int planes, const operand *a, const panel_group *b, int groups,
                          float *c, size_t row, const __mmask16 keep[2]) {
+    const char *at = a->at, *ahead = a->ahead, *end_ahead = a->end;
+    const size_t next_row = a->row;
+    const int lines = a->lines;
     __m512 out[ROWS][2];
     UNROLL
     for (int i = 0; i < rows; i++)
         out[i][0] = out[i][1] = _mm512_setzero_ps();
-    a.planes = planes; /* a constant, once inlined */
-    for (const panel_group *end = b + groups; b < end; b++, a.at += a.group) {
+    for (const panel_group *end = b + groups; b < end;
+         b++, at += int8_operand_bytes(planes, INT8_GROUP)) {
         __m512i sums[ROWS][2];
-        for (int i = 0; i < a.lines && a.ahead < a.end; i++, a.ahead += LINE)
-            _mm_prefetch(a.ahead, _MM_HINT_T1);
+        for (int i = 0; i < lines && ahead < end_ahead; i++, ahead += LINE)
+            _mm_prefetch(ahead, _MM_HINT_T1);
         UNROLL
         for (int i = 0; i < rows; i++)
             sums[i][0] = sums[i][1] = _mm512_setzero_si512();
-        plane_add(rows, &a, 0, b, sums);
+        plane_add(rows, at, next_row, 0, b, sums);
         if (planes == 2) {
             UNROLL
             for (int i = 0; i < rows; i++) {
                 sums[i][0] = _mm512_slli_epi32(sums[i][0], SECOND_BITS);
                 sums[i][1] = _mm512_slli_epi32(sums[i][1], SECOND_BITS);
             }
-            plane_add(rows, &a, 1, b, sums);
+            plane_add(rows, at, next_row, 1, b, sums);
         }
         __m512 steps[2] = {_mm512_load_ps(b->step), _mm512_load_ps(b->step + LANES)};
         __m512 lows[2] = {_mm512_load_ps(b->low), _mm512_load_ps(b->low + LANES)};
         UNROLL
         for (int i = 0; i < rows; i++) {
-            __m512 scale = factor(&a, i, 0), whole = factor(&a, i, 1);
+            __m512 scale = factor(at + (size_t)i * next_row, planes, 0);
+            __m512 whole = factor(at + (size_t)i * next_row, planes, 1);
             out[i][0] = weigh(sums[i][0], steps[0], lows[0], scale, whole, out[i][0]);
             out[i][1] = weigh(sums[i][1], steps[1], lows[1], scale, whole, out[i][1]);
         }
@@ -117,16 +119,16 @@ BLOCK void block_product(int rows, int planes, operand a, const panel_group *b, 
     }
 }
 
-typedef void (*block_function)(operand a, const panel_group *b, int groups, float *c, size_t row,
-                               const __mmask16 keep[2]);
+typedef void (*block_function)(const operand *a, const panel_group *b, int groups, float *c,
+                               size_t row, const __mmask16 keep[2]);
 
 #define BLOCKS(X) X(1) X(2) X(3) X(4) X(5) X(6)
 #define DEFINE(rows)                                                                               \
-    static void block_##rows##_1(operand a, const panel_group *b, int groups, float *c,            \
+    static void block_##rows##_1(const operand *a, const panel_group *b, int groups, float *c,     \
                                  size_t row, const __mmask16 keep[2]) {                            \
         block_product(rows, 1, a, b, groups, c, row, keep);                                        \
     }                                                                                              \
-    static void block_##rows##_2(operand a, const panel_group *b, int groups, float *c,            \
+    static void block_##rows##_2(const operand *a, const panel_group *b, int groups, float *c,     \
                                  size_t row, const __mmask16 keep[2]) {                            \
         block_product(rows, 2, a, b, groups, c, row, keep);                                        \
     }
@@ -152,8 +154,7 @@ static void product(const void *a, int rows, int planes, const void *panels, int
                     float *c) {
     const panel_group *b = panels;
     int groups = k / INT8_GROUP, blocks_of_rows = (rows + ROWS - 1) / ROWS;
-    operand from = {.row = int8_operand_bytes(planes, k),
-                    .group = int8_operand_bytes(planes, INT8_GROUP)};
+    operand from = {.row = int8_operand_bytes(planes, k)};
     const panel_group *end = b + (n + INT8_COLUMNS - 1) / INT8_COLUMNS * groups;
     for (int first = 0; first < n; first += INT8_COLUMNS, b += groups) {
         int left = BASE_MIN(n - first, INT8_COLUMNS);
@@ -163,7 +164,7 @@ static void product(const void *a, int rows, int planes, const void *panels, int
         for (int row = 0; row < rows; row += ROWS) {
             from.at = (const char *)a + (size_t)row * from.row;
             blocks[BASE_MIN(rows - row, ROWS) - 1][planes - 1](
-                from, b, groups, c + (size_t)row * (size_t)n + first, (size_t)n, keep);
+                &from, b, groups, c + (size_t)row * (size_t)n + first, (size_t)n, keep);
             from.ahead += groups * from.lines * LINE;
         }
     }

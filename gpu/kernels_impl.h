@@ -452,11 +452,16 @@ static inline vf softcap_v(vf x, float cap) {
     return all(cap) * (all(1.0f) - all(2.0f) / (e + all(1.0f)));
 }
 
-/* Scores that the query cannot see become -infinity. */
-static inline void scores_mask(vf s[KV], int low, int high) {
+static inline vi lanes(void) {
     vi lane;
     for (int i = 0; i < W; i++)
         lane[i] = i;
+    return lane;
+}
+
+/* Scores that the query cannot see become -infinity. */
+static inline void scores_mask(vf s[KV], int low, int high) {
+    vi lane = lanes();
     for (int k = 0; k < KV; k++) {
         vi key = lane + k * W;
         s[k] = pick((key >= low) & (key < high), s[k], all(-INFINITY));
@@ -468,8 +473,7 @@ static inline void scores_mask(vf s[KV], int low, int high) {
  * no key of the block (a window that ends before it) keeps what it has. */
 static inline __attribute__((always_inline)) void weigh(const attend_unit *u, int at, int T,
                                                         vf s[][KV], float *p, float *old) {
-    float fall[W] = {0};
-    vf top[TILE];
+    vf fall = {0}, top[TILE];
     UNROLL
     for (int t = 0; t < T; t++) {
         int i = at + t;
@@ -486,10 +490,12 @@ static inline __attribute__((always_inline)) void weigh(const attend_unit *u, in
         bool none = u->low[i] >= u->high[i];
         if (none && u->top[i] == -INFINITY)
             top[t] = (vf){0}; /* nothing seen so far: -infinity minus itself has no value */
-        fall[t] = none ? 0 : u->top[i] - top[t][0];
+        /* by lane, not through memory: a load of what was just stored in pieces must wait */
+        fall = pick(lanes() == t, none ? (vf){0} : all(u->top[i]) - top[t], fall);
         u->top[i] = none ? u->top[i] : top[t][0];
     }
-    store(fall, exp_v(load(fall)));
+    float falls[W];
+    store(falls, exp_v(fall));
     UNROLL
     for (int t = 0; t < T; t++) {
         vf total = {0};
@@ -499,7 +505,7 @@ static inline __attribute__((always_inline)) void weigh(const attend_unit *u, in
             store(p + t * KEYS + k * W,
                   u->value_scale != NULL ? e * load(u->value_scale + k * W) : e);
         }
-        old[t] = fall[t];
+        old[t] = falls[t];
         u->sum[at + t] = u->sum[at + t] * old[t] + sum_lanes(total)[0];
     }
 }
