@@ -511,13 +511,16 @@ int gemm_probe(gemm *g, hash128 *digest, err *e) {
         {32},
         {GEMM_SMALL},
         {1}};
+    bool any = false;
     omp_set_num_threads(1);
     for (size_t i = 0; i < BASE_COUNT(candidates); i++) {
         g->nheights = 0;
         while (g->nheights < MAX_HEIGHTS && candidates[i][g->nheights] > 0)
             g->nheights++;
         memcpy(g->heights, candidates[i], sizeof g->heights);
-        if (kernels_make(g, g->heights, g->nheights) && heights_agree(g, digest)) {
+        bool made = kernels_make(g, g->heights, g->nheights);
+        any = any || made;
+        if (made && heights_agree(g, digest)) {
             for (int w = 0; w < g->workers; w++) {
                 g->out[w] = aligned_alloc(64, sizeof(float) * (size_t)g->heights[0] * MAX_PART);
                 memset(g->out[w], 0, sizeof(float) * (size_t)g->heights[0] * MAX_PART);
@@ -530,7 +533,8 @@ int gemm_probe(gemm *g, hash128 *digest, err *e) {
         kernels_drop(g);
     }
     return err_set(e, ERR_UNSUPPORTED,
-                   "oneDNN's %s products depend on the row's place at every height tried",
+                   any ? "oneDNN's %s products depend on the row's place at every height tried"
+                       : "oneDNN has no %s products for this processor",
                    g->wide == GEMM_BF16 ? "bf16" : "f32");
 }
 
