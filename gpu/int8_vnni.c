@@ -208,7 +208,8 @@ static void group_store(const float *from, int planes, char *out) {
             rest[i] = _mm512_fnmadd_ps(first, _mm512_set1_ps(step), x[i]);
         }
         float finer = by * (1 << SECOND_BITS);
-        sum = (sum << SECOND_BITS) + digits_store(rest, _mm512_set1_ps(finer), out + INT8_GROUP);
+        sum =
+            sum * (1 << SECOND_BITS) + digits_store(rest, _mm512_set1_ps(finer), out + INT8_GROUP);
         step /= 1 << SECOND_BITS;
     }
     float factors[2] = {finite ? step : NAN, finite ? step * (float)sum : NAN};
