@@ -7,6 +7,7 @@
  * with bf16 KV, then the tests that differ most for every other type of KV, for streaming attention
  * and for f32. KVASIR_LONG=1: 200 prompts, else a few.
  */
+#include <dirent.h>
 #include <math.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -53,6 +54,8 @@ static const llm_engine_options engines[] = {
 };
 static size_t engine_at;
 static llm_precision first_precision; /* the first group's: what 'auto' is here */
+/* Where all engines keep what they measure: two measurements on a busy machine may differ. */
+static char side_dir[] = "/tmp/kvasir-bits-XXXXXX";
 
 /* ---- prompts --------------------------------------------------------------------------------- */
 
@@ -207,12 +210,10 @@ static int setup(void **state) {
     err e = {0};
     llm_engine_options one = engines[engine_at], two = one;
     one.path = two.path = f.path;
+    one.cache_dir = two.cache_dir = side_dir;
     one.threads = 1;
     two.threads = 2;
-    bool opened = llm_engine_open(&one, &f.one, &e) == 0;
-    if (opened) /* 'auto' measures, and on a busy machine two measurements may differ */
-        two.precision = precision_of(f.one);
-    if (!opened || llm_engine_open(&two, &f.two, &e) != 0) {
+    if (llm_engine_open(&one, &f.one, &e) != 0 || llm_engine_open(&two, &f.two, &e) != 0) {
         fprintf(stderr, "%s\n", e.message);
         bool optional = one.precision > LLM_F32; /* what not every machine has */
 #ifndef KVASIR_CPU /* for cards alone: what the card at hand cannot do, or no card, is skipped */
@@ -450,7 +451,21 @@ static void from_a_store(void **state) {
     free(out);
 }
 
+static void side_dir_remove(void) {
+    DIR *d = opendir(side_dir);
+    for (struct dirent *entry; d != NULL && (entry = readdir(d)) != NULL;) {
+        char path[sizeof side_dir + sizeof entry->d_name];
+        snprintf(path, sizeof path, "%s/%s", side_dir, entry->d_name);
+        unlink(path);
+    }
+    if (d != NULL)
+        closedir(d);
+    rmdir(side_dir);
+}
+
 int main(void) {
+    if (mkdtemp(side_dir) == NULL)
+        return 1;
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(in_one_batch),       cmocka_unit_test(in_reverse),
         cmocka_unit_test(with_one_thread),    cmocka_unit_test(without_cache),
@@ -470,5 +485,6 @@ int main(void) {
         if (precision == LLM_PRECISION_AUTO || precision != first_precision)
             failed += cmocka_run_group_tests(fewer, setup, teardown);
     }
+    side_dir_remove();
     return failed;
 }
