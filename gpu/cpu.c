@@ -20,6 +20,14 @@
 /* What a precision must gain over a simpler one to be taken. */
 static const double MUST_GAIN = 1.2;
 
+static bool bf16_gains(const side_facts *facts) {
+    return facts->rate[LLM_BF16] > facts->rate[LLM_F32] * MUST_GAIN;
+}
+
+static bool in_bytes(llm_precision p) {
+    return p == LLM_INT8 || p == LLM_INT8X2;
+}
+
 /* Whether the matrices can be cut into groups of 32. */
 static bool fits_bytes(const model_config *c) {
     int run = c->n_heads / c->n_kv_heads * c->head_dim; /* what attention stores at once */
@@ -47,11 +55,9 @@ static void rates_measure(const llm_engine *engine, side_facts *out) {
                                                     [LLM_INT8X2] = GEMM_INT8X2};
     const model_config *c = &engine->config;
     for (llm_precision p = LLM_F32; p < LLM_PRECISIONS; p++)
-        if (!gemm_in_bytes(types[p]) || fits_bytes(c))
+        if (!in_bytes(p) || fits_bytes(c))
             out->rate[p] = gemm_measure(types[p], c->n_embd, 384);
-    out->precision = LLM_F32;
-    if (out->rate[LLM_BF16] > out->rate[LLM_F32] * MUST_GAIN)
-        out->precision = LLM_BF16;
+    out->precision = bf16_gains(out) ? LLM_BF16 : LLM_F32;
     if (out->rate[LLM_INT8] > out->rate[out->precision] * MUST_GAIN && is_quantised(engine->file))
         out->precision = LLM_INT8;
 }
@@ -85,29 +91,28 @@ static int precision_choose(llm_engine *engine, cpu_state *s, const llm_engine_o
                             const side_facts *facts, err *e) {
     llm_model_info *info = &engine->info;
     bool automatic = options->precision == LLM_PRECISION_AUTO;
-    bool bf16 = facts->rate[LLM_BF16] > facts->rate[LLM_F32] * MUST_GAIN;
     s->precision = automatic ? facts->precision : options->precision;
     info->precision = llm_precision_name(s->precision);
     info->precision_reason = automatic ? rates_text(engine, facts) : "asked for";
-    bool in_bytes = s->precision == LLM_INT8 || s->precision == LLM_INT8X2;
-    if (in_bytes && s->int8 == NULL) {
+    bool bytes = in_bytes(s->precision);
+    if (bytes && s->int8 == NULL) {
         return err_set(e, ERR_UNSUPPORTED,
                        "precision '%s' needs a processor with AVX-512 VNNI; this one has kernels "
                        "for %s",
                        info->precision, kernels_choose(engine->config.head_dim, true)->name);
     }
-    if (in_bytes && !fits_bytes(&engine->config)) {
+    if (bytes && !fits_bytes(&engine->config)) {
         return err_set(e, ERR_UNSUPPORTED,
                        "precision '%s' wants matrices whose widths are multiples of %d; those of "
                        "this model are %d and %d",
                        info->precision, INT8_GROUP, engine->config.n_embd, engine->config.ffn);
     }
-    s->wide = s->precision == LLM_BF16 || (in_bytes && bf16) ? GEMM_BF16 : GEMM_F32;
+    s->wide = s->precision == LLM_BF16 || (bytes && bf16_gains(facts)) ? GEMM_BF16 : GEMM_F32;
     return 0;
 }
 
 static model_types types_of(const cpu_state *s) {
-    if (s->precision != LLM_INT8 && s->precision != LLM_INT8X2)
+    if (!in_bytes(s->precision))
         return (model_types){s->wide, s->wide, s->wide, s->wide};
     /* in one plane q, k and v alone cost as much accuracy as all else, and exactness is free in the
      * last layer, from which few rows go on */

@@ -135,7 +135,7 @@ static inline int cpu_heads(const model_config *c) {
 static inline void cpu_operand_store(const cpu_work *w, gemm_type type, const float *x, int n,
                                      void *out) {
     if (gemm_in_bytes(type))
-        w->s->int8->store(x, n, type == GEMM_INT8X2 ? 2 : 1, out);
+        w->s->int8->store(x, n, gemm_planes(type), out);
     else if (type == GEMM_BF16)
         w->s->k->to_bf16(x, n, out);
     else

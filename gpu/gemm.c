@@ -197,17 +197,9 @@ void gemm_free(gemm *g) {
     free(g);
 }
 
-gemm_type gemm_wide(const gemm *g) {
-    return g->wide;
-}
-
-static int planes_of(gemm_type type) {
-    return type == GEMM_INT8X2 ? 2 : 1;
-}
-
 size_t gemm_row_bytes(gemm_type type, int k) {
     if (gemm_in_bytes(type))
-        return int8_operand_bytes(planes_of(type), k);
+        return int8_operand_bytes(gemm_planes(type), k);
     return (size_t)k * (type == GEMM_BF16 ? sizeof(uint16_t) : sizeof(float));
 }
 
@@ -492,8 +484,8 @@ static void bytes_digest(const gemm *g, gemm_type type, hash128 *digest) {
     probe_fill(w, N * K, 2);
     g->int8->pack(w, N, K, panels);
     for (size_t i = 0; i < ROWS; i++)
-        g->int8->store(a + i * K, K, planes_of(type), rows + i * gemm_row_bytes(type, K));
-    g->int8->product(rows, ROWS, planes_of(type), panels, N, K, c);
+        g->int8->store(a + i * K, K, gemm_planes(type), rows + i * gemm_row_bytes(type, K));
+    g->int8->product(rows, ROWS, gemm_planes(type), panels, N, K, c);
     hash128 h = hash_128(c, sizeof c);
     digest->low = hash_mix(digest->low, h.low);
     digest->high = hash_mix(digest->high, h.high);
@@ -538,11 +530,15 @@ int gemm_probe(gemm *g, hash128 *digest, err *e) {
                    g->wide == GEMM_BF16 ? "bf16" : "f32");
 }
 
-int gemm_height(const gemm *g, int rows) {
+static int height_at(const gemm *g, int rows) {
     int h = g->nheights - 1;
     while (h > 0 && g->heights[h] < rows)
         h--;
-    return g->heights[h];
+    return h;
+}
+
+int gemm_height(const gemm *g, int rows) {
+    return g->heights[height_at(g, rows)];
 }
 
 int gemm_tile(const gemm *g) {
@@ -553,13 +549,11 @@ const float *gemm_run(gemm *g, const gemm_weight *w, int part, int worker, int r
                       const void *a) {
     const gemm_part *p = &w->parts[part];
     if (gemm_in_bytes(w->type)) {
-        g->int8->product(a, rows, planes_of(w->type), p->memory, p->n, w->k, g->out[worker]);
+        g->int8->product(a, rows, gemm_planes(w->type), p->memory, p->n, w->k, g->out[worker]);
         return g->out[worker];
     }
-    int h = 0;
-    while (g->heights[h] != gemm_height(g, rows))
-        h++;
-    kernel_run(g, &g->shapes[p->shape].kernels[h], p->memory, worker, a, g->out[worker]);
+    gemm_kernel *kernel = &g->shapes[p->shape].kernels[height_at(g, rows)];
+    kernel_run(g, kernel, p->memory, worker, a, g->out[worker]);
     return g->out[worker];
 }
 
@@ -609,13 +603,13 @@ static double bytes_measure(gemm_type type, int k, int n, const float *w, const 
     void *panels = aligned_alloc(INT8_ALIGN, int8_weight_bytes(n, k));
     char *rows = mem_alloc(GEMM_TILE * gemm_row_bytes(type, k));
     for (int i = 0; i < GEMM_TILE; i++)
-        int8->store(a + (size_t)i * (size_t)k, k, planes_of(type),
+        int8->store(a + (size_t)i * (size_t)k, k, gemm_planes(type),
                     rows + (size_t)i * gemm_row_bytes(type, k));
     if (panels != NULL)
         int8->pack(w, n, k, panels);
     for (int i = 0; panels != NULL && i < MEASURED_RUNS; i++) {
         double start = seconds();
-        int8->product(rows, GEMM_TILE, planes_of(type), panels, n, k, c);
+        int8->product(rows, GEMM_TILE, gemm_planes(type), panels, n, k, c);
         best = BASE_MAX(best, 2.0 * GEMM_TILE * k * n / (seconds() - start));
     }
     free(rows);

@@ -45,10 +45,12 @@ typedef void (*gemm_row)(const void *ctx, int row, float *out);
 /* `wide`: GEMM_F32 or GEMM_BF16. */
 int gemm_new(pool *threads, gemm_type wide, gemm **out, err *e);
 void gemm_free(gemm *g);
-gemm_type gemm_wide(const gemm *g);
 /* Weights in bytes: k and first columns are to be multiples of INT8_GROUP. */
 static inline bool gemm_in_bytes(gemm_type type) {
     return type == GEMM_INT8 || type == GEMM_INT8X2;
+}
+static inline int gemm_planes(gemm_type type) {
+    return type == GEMM_INT8X2 ? 2 : 1;
 }
 /* Bytes of k elements of a row of A. */
 size_t gemm_row_bytes(gemm_type type, int k);
