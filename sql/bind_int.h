@@ -331,6 +331,8 @@ int bind_rows(binder *b, const list *rows, cell_binder *cell, void *ctx, values_
 /* cols: types and names; the ids are new. */
 rel *values_rel(binder *b, values_part *parts, int nparts, const rel_column *cols, int ncols);
 int bind_values(binder *b, query *q, rel **out);
+/* l UNION ALL r, whose columns are alike; its own have new ids. */
+rel *bind_union_all(binder *b, rel *l, rel *r);
 
 /* ---- LLM calls: llm_calls.c, llm_type.c ------------------------------------------------------ */
 

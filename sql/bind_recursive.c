@@ -200,18 +200,6 @@ static int bind_part(binder *b, cte_binding *c, query *q, int at, const rel *fir
     return status ? status : fit_types(b, term, first, out);
 }
 
-static rel *union_all(binder *b, rel *l, rel *r) {
-    rel *u = rel_make(b->mem, REL_SETOP, l->ncols);
-    u->left = l;
-    u->right = r;
-    u->setop.op = SETOP_UNION_ALL;
-    for (int i = 0; i < l->ncols; i++) {
-        u->cols[i] = l->cols[i];
-        u->cols[i].id = new_id(b);
-    }
-    return u;
-}
-
 /* Terms from `at` on are recursive; c->working is there for them to read. */
 static int bind_parts(binder *b, cte_binding *c, query *q, int at, rel *first, rel **out) {
     *out = NULL;
@@ -220,7 +208,7 @@ static int bind_parts(binder *b, cte_binding *c, query *q, int at, rel *first, r
         int status = bind_part(b, c, q, i, first, &part);
         if (status)
             return status;
-        *out = *out ? union_all(b, *out, part) : part;
+        *out = *out ? bind_union_all(b, *out, part) : part;
     }
     return 0;
 }

@@ -261,10 +261,7 @@ int bind_rows(binder *b, const list *rows, cell_binder *cell, void *ctx, values_
     return status;
 }
 
-static rel *union_all(binder *b, rel **parts, int n) { /* balanced, in order */
-    if (n == 1)
-        return parts[0];
-    rel *l = union_all(b, parts, n / 2), *r = union_all(b, parts + n / 2, n - n / 2);
+rel *bind_union_all(binder *b, rel *l, rel *r) {
     rel *u = rel_make(b->mem, REL_SETOP, l->ncols);
     u->left = l;
     u->right = r;
@@ -272,6 +269,16 @@ static rel *union_all(binder *b, rel **parts, int n) { /* balanced, in order */
     for (int i = 0; i < l->ncols; i++) {
         u->cols[i] = l->cols[i];
         u->cols[i].id = new_id(b);
+    }
+    return u;
+}
+
+static rel *union_all(binder *b, rel **parts, int n) { /* balanced, in order */
+    if (n == 1)
+        return parts[0];
+    rel *l = union_all(b, parts, n / 2), *r = union_all(b, parts + n / 2, n - n / 2);
+    rel *u = bind_union_all(b, l, r);
+    for (int i = 0; i < l->ncols; i++) {
         id_copy(b, u->cols[i].id,
                 expr_column(b->mem, l->cols[i].id, l->cols[i].type, l->cols[i].name));
     }
