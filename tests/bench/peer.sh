@@ -4,7 +4,8 @@
 #   LLAMA_BIN=dir sh tests/bench/peer.sh [BUILD]     default build: build/release
 #
 # dir holds llama-bench, llama-batched-bench and llama-quantize; with llama-server, curl and python3 in reach, the rows of Q2 run, too.
-# llama.cpp takes the best of FORMATS, made once from the same model file and kept in the cache folder. THREADS: default all.
+# llama.cpp takes the best of FORMATS, made once from the same model file and kept in the cache folder; kvasir runs as often, in turn
+# with it, and takes its best run, so that a busy moment counts against neither. THREADS: default all.
 # A table on stdout; a row whose programs are absent is left out and said so on stderr.
 set -eu
 cd "$(dirname "$0")/../.."
@@ -42,22 +43,23 @@ for f in $formats; do
     mv "$work/new.gguf" "$(file_of "$f")"
 done
 
-ours() { # name: tokens/s of a line of bench_engine
-    sed -n "s/.*\"name\":\"$1\",\"tok_s\":\([0-9.]*\).*/\1/p" "$work/ours"
-}
 number() { # key: the last number under it in the JSON on stdin
     sed -n "s/.*\"$1\": *\([0-9.eE+]*\).*/\1/p" | tail -1
 }
 best=
-best_of() { # command that prints a number for a format's file; sets best to "number format"
+own=
+best_of() { # theirs, ours: commands that print a rate, in turn; sets best to "rate format" and own to our best rate
     best="0 none"
+    own=0
     for f in $formats; do
-        rate=$("$@" "$(file_of "$f")" || true)
+        rate=$("$1" "$(file_of "$f")" || true)
         best=$(echo "$best ${rate:-0} $f" | awk '{ print ($3 > $1 ? $3 " " $4 : $1 " " $2) }')
+        rate=$($2)
+        own=$(echo "$own $rate" | awk '{ print ($2 > $1 ? $2 : $1) }')
     done
 }
-line() { # what, ours, "theirs format", unit
-    echo "$3" | awk -v what="$1" -v k="$2" -v unit="$4" \
+line() { # what, unit: of the last best_of
+    echo "$best" | awk -v what="$1" -v k="$own" -v unit="$2" \
         '{ printf "%-44s %10.1f %10.1f %-7s %-9s %6.2f\n", what, k, $1, $2, unit, ($1 > 0 ? k / $1 : 0) }'
 }
 
@@ -69,13 +71,17 @@ decode() { # 64 sequences behind one prompt of 250 tokens
         --output-format jsonl 2>"$work/log" | number speed_tg
 }
 
+engine() { # name of a line: its rate
+    "$build/bench_engine" --json --threads "$threads" --only "$1" | sed -n "s/.*\"name\":\"$1\",\"tok_s\":\([0-9.]*\).*/\1/p"
+}
+our_prefill() { engine prefill_512; }
+our_decode() { engine decode_b64; }
+
 printf '%-44s %10s %10s %-7s %-9s %6s\n' "on $threads threads" kvasir llama.cpp format unit ratio
-"$build/bench_engine" --json --threads "$threads" --only prefill_512 >"$work/ours"
-best_of prefill
-line "prefill, prompts of 512 tokens" "$(ours prefill_512)" "$best" tokens/s
-"$build/bench_engine" --json --threads "$threads" --only decode_b64 >"$work/ours"
-best_of decode
-line "decode, 64 sequences on one 250-token prefix" "$(ours decode_b64)" "$best" tokens/s
+best_of prefill our_prefill
+line "prefill, prompts of 512 tokens" tokens/s
+best_of decode our_decode
+line "decode, 64 sequences on one 250-token prefix" tokens/s
 
 # ---- Q2: the very rows and examples of bench_queries, synopsis first, rows of one film together ----
 
@@ -153,7 +159,10 @@ rows_per_s() {
     wait "$server" 2>/dev/null || true
     rm "$work/server"
 }
-"$build/bench_queries" --data "$data" --rows "$rows" --query Q2 --mode fixed --copy "$work" --json >"$work/queries"
-seconds=$(number seconds <"$work/queries")
-best_of rows_per_s
-line "Q2, $rows rows in the order that shares most" "$(awk -v n="$rows" -v s="$seconds" 'BEGIN { print n / s }')" "$best" rows/s
+our_rows() {
+    "$build/bench_queries" --data "$data" --rows "$rows" --query Q2 --mode fixed --copy "$work" --json |
+        number seconds | awk -v n="$rows" '{ print n / $1 }'
+}
+our_rows >/dev/null # writes what the server is asked
+best_of rows_per_s our_rows
+line "Q2, $rows rows in the order that shares most" rows/s
