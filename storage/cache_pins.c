@@ -48,18 +48,25 @@ uint32_t cache_count_pins(cache *c, MDB_txn *t, hash128 block) {
     return n;
 }
 
+/* The next record that is one, from a new cursor on the first; MDB_NOTFOUND: there is none. */
+static int pin_next(MDB_cursor *cursor, pin_key *out) {
+    MDB_val key, data;
+    int rc;
+    do
+        rc = mdb_cursor_get(cursor, &key, &data, MDB_NEXT);
+    while (rc == 0 && key.mv_size != sizeof *out);
+    if (rc == 0)
+        memcpy(out, key.mv_data, sizeof *out);
+    return rc;
+}
+
 int cache_load_pins(cache *c, MDB_txn *t) {
     MDB_cursor *cursor;
-    MDB_val key, data;
     pin_key pin;
     int rc = c->has_pins ? mdb_cursor_open(t, c->pins, &cursor) : 0;
     if (rc || !c->has_pins)
         return rc;
-    for (rc = mdb_cursor_get(cursor, &key, &data, MDB_FIRST); rc == 0;
-         rc = mdb_cursor_get(cursor, &key, &data, MDB_NEXT)) {
-        if (key.mv_size != sizeof pin)
-            continue;
-        memcpy(&pin, key.mv_data, sizeof pin);
+    while ((rc = pin_next(cursor, &pin)) == 0) {
         cache_entry *e = index_find(&c->index, CACHE_KV, pin.block);
         if (e)
             e->pins++;
@@ -100,17 +107,12 @@ static int put_pins(cache *c, MDB_txn *t, str name, const hash128 *blocks, size_
 /* Takes the records of a name away. The mutex is held. */
 static int delete_pins(cache *c, MDB_txn *t, str name, cache_pins *out) {
     MDB_cursor *cursor;
-    MDB_val key, data;
     pin_key pin;
     hash128 wanted = name_hash(name);
     int rc = mdb_cursor_open(t, c->pins, &cursor);
     if (rc)
         return rc;
-    for (rc = mdb_cursor_get(cursor, &key, &data, MDB_FIRST); rc == 0;
-         rc = mdb_cursor_get(cursor, &key, &data, MDB_NEXT)) {
-        if (key.mv_size != sizeof pin)
-            continue;
-        memcpy(&pin, key.mv_data, sizeof pin);
+    while (rc == 0 && (rc = pin_next(cursor, &pin)) == 0) {
         if (!hash128_equal(pin.name, wanted))
             continue;
         const cache_entry *e = index_find(&c->index, CACHE_KV, pin.block);
@@ -118,8 +120,7 @@ static int delete_pins(cache *c, MDB_txn *t, str name, cache_pins *out) {
         out->bytes += e ? e->bytes : 0;
         out->records++;
         cache_touch(c, CACHE_KV, pin.block);
-        if ((rc = mdb_cursor_del(cursor, 0)) != 0)
-            break;
+        rc = mdb_cursor_del(cursor, 0);
     }
     mdb_cursor_close(cursor);
     return rc == MDB_NOTFOUND ? 0 : rc;

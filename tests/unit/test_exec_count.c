@@ -6,6 +6,7 @@
  *   KVASIR_SEED=7 KVASIR_CASES=100 KVASIR_CASE=12 test_exec_count
  */
 #include "exec_answer_int.h"
+#include "exec_cache_int.h"
 
 enum { CASES = 1500, CASES_PER_DATA = 20 };
 
@@ -82,39 +83,27 @@ static void gen_select(gen *g, buf *out, bool one) {
         buf_append_c(out, " ORDER BY r.n DESC LIMIT 5");
 }
 
-static void gen_joined(gen *g, buf *out) {
-    buf_append_c(out, "SELECT * FROM (SELECT r.n, ");
-    gen_items(g, out, "r");
-    buf_append_c(out, " FROM r) AS x JOIN (SELECT r.n, ");
-    gen_items(g, out, "r");
-    buf_append_c(out, " FROM r) AS y ON x.n = y.n");
-}
-
-static void gen_grouped(gen *g, buf *out) {
-    buf_append_c(out, "SELECT r.k, max(");
-    gen_item(g, out, "r");
-    buf_append_c(out, "), count(");
-    gen_item(g, out, "r");
-    buf_append_c(out, ") FROM r GROUP BY r.k");
-}
-
-static void gen_nested(gen *g, buf *out) {
-    buf_append_c(out, "SELECT (SELECT group_concat(");
-    gen_item(g, out, "s");
-    buf_append_c(out, ") FROM s WHERE s.k = r.k), ");
-    gen_items(g, out, "r");
-    buf_append_c(out, " FROM r");
-}
-
-static void gen_shared(gen *g, buf *out) {
-    buf_append_c(out, "WITH q AS (SELECT r.n, r.a, r.b, r.k, ");
-    gen_item(g, out, "r");
-    buf_append_c(out, " AS e FROM r) SELECT x.e, y.e, ");
-    gen_item(g, out, "x");
-    buf_append_c(out, " FROM q AS x JOIN q AS y ON x.n = y.n");
+/* What has {t} and {t*} in it for an item or some of table t. */
+static void gen_from_pattern(gen *g, buf *out, const char *pattern) {
+    for (const char *at; (at = strchr(pattern, '{')) != NULL; pattern = strchr(at, '}') + 1) {
+        char table[] = {at[1], 0};
+        buf_append(out, pattern, (size_t)(at - pattern));
+        if (at[2] == '*')
+            gen_items(g, out, table);
+        else
+            gen_item(g, out, table);
+    }
+    buf_append_c(out, pattern);
 }
 
 static void gen_statement(gen *g, buf *out) {
+    static const char *const patterns[] = {
+        "SELECT * FROM (SELECT r.n, {r*} FROM r) AS x JOIN (SELECT r.n, {r*} FROM r) AS y "
+        "ON x.n = y.n",
+        "SELECT r.k, max({r}), count({r}) FROM r GROUP BY r.k",
+        "SELECT (SELECT group_concat({s}) FROM s WHERE s.k = r.k), {r*} FROM r",
+        "WITH q AS (SELECT r.n, r.a, r.b, r.k, {r} AS e FROM r) "
+        "SELECT x.e, y.e, {x} FROM q AS x JOIN q AS y ON x.n = y.n"};
     uint32_t shape = pick(g, 10);
     if (shape < 4) {
         gen_select(g, out, false);
@@ -123,9 +112,7 @@ static void gen_statement(gen *g, buf *out) {
         buf_append_c(out, " UNION ALL ");
         gen_select(g, out, true);
     } else {
-        static void (*const shapes[])(gen *, buf *) = {gen_joined, gen_grouped, gen_nested,
-                                                       gen_shared};
-        shapes[shape - 6](g, out);
+        gen_from_pattern(g, out, patterns[shape - 6]);
     }
 }
 
@@ -332,19 +319,6 @@ static void test_what_was_asked_is_not_asked_again(void **state) {
     }
     db_close(d);
     assert_int_equal(bad, 0);
-}
-
-/* The cache of a database in memory is the user's; tests have their own. */
-static int own_cache(void **state) {
-    static char dir[] = "/tmp/kvasir-count-XXXXXX";
-    *state = mkdtemp(dir);
-    return *state && setenv("XDG_CACHE_HOME", dir, 1) == 0 ? 0 : -1;
-}
-
-static int remove_cache(void **state) {
-    char command[128];
-    snprintf(command, sizeof command, "rm -rf '%s'", (char *)*state);
-    return system(command);
 }
 
 int main(void) {

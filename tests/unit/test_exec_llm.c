@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "exec/exec.h"
+#include "exec_cache_int.h"
 
 static db *d;
 
@@ -89,11 +90,9 @@ static void make_tables(void) {
 }
 
 static int set_up(void **state) {
-    static char dir[] = "/tmp/kvasir-llm-XXXXXX";
     db_options options = {.path = NULL};
     err e;
-    *state = mkdtemp(dir);
-    if (!*state || setenv("XDG_CACHE_HOME", dir, 1) != 0 || db_open(&options, &d, &e) != 0)
+    if (own_cache(state) != 0 || db_open(&options, &d, &e) != 0)
         return -1;
     ok("CREATE MODEL hashing FROM 'test:hash'");
     ok("CREATE MODEL slow FROM 'test:hash:slow'");
@@ -105,10 +104,8 @@ static int set_up(void **state) {
 }
 
 static int tear_down(void **state) {
-    char command[128];
     db_close(d);
-    snprintf(command, sizeof command, "rm -rf '%s'", (char *)*state);
-    return system(command);
+    return remove_cache(state);
 }
 
 /* ---- layout ---------------------------------------------------------------------------------- */

@@ -14,6 +14,7 @@
  *   KVASIR_LONG=1: ten times as many
  */
 #include "exec_answer_int.h"
+#include "exec_cache_int.h"
 
 enum {
     CASES = 1000,
@@ -696,19 +697,6 @@ static void test_costs_change_no_answer(void **state) {
     buf_free(&data);
     db_close(d);
     assert_int_equal(bad, 0);
-}
-
-/* The cache of a database in memory is the user's; tests have their own. */
-static int own_cache(void **state) {
-    static char dir[] = "/tmp/kvasir-property-XXXXXX";
-    *state = mkdtemp(dir);
-    return *state && setenv("XDG_CACHE_HOME", dir, 1) == 0 ? 0 : -1;
-}
-
-static int remove_cache(void **state) {
-    char command[128];
-    snprintf(command, sizeof command, "rm -rf '%s'", (char *)*state);
-    return system(command);
 }
 
 int main(void) {

@@ -428,6 +428,16 @@ static int one_answer(llm_session *s, llm_token first, float *logits, err *e) {
     return llm_logprobs(s, tokens, BASE_COUNT(tokens), logits, e);
 }
 
+/* A session that has been asked once. */
+static llm_session *asked_once(llm_engine *engine, float *logits) {
+    llm_session_options options = {.kv_memory_bytes = 1 << 20};
+    llm_session *s;
+    err e = {0};
+    assert_int_equal(llm_session_new(engine, &options, &s, &e), 0);
+    assert_int_equal(one_answer(s, 1, logits, &e), 0);
+    return s;
+}
+
 static void make_tiny(void) {
     gguf_maker m = {0};
     tiny_vocabulary(&m);
@@ -440,15 +450,12 @@ static void make_tiny(void) {
 static void an_engine_computes_nothing_with_a_changed_file(void **state) {
     (void)state;
     static float logits[TINY_VOCAB];
-    llm_session *s;
     err e = {0};
-    llm_session_options options = {.kv_memory_bytes = 1 << 20};
     make_tiny();
     llm_engine *engine = open_tiny();
     hash128 weights = llm_engine_info(engine)->weights,
             print = llm_engine_info(engine)->fingerprint;
-    assert_int_equal(llm_session_new(engine, &options, &s, &e), 0);
-    assert_int_equal(one_answer(s, 1, logits, &e), 0);
+    llm_session *s = asked_once(engine, logits);
     assert_int_equal(chmod(model, 0600), 0);
     assert_int_equal(one_answer(s, 2, logits, &e), 0);
     assert_true(llm_engine_is_current(engine));
@@ -485,16 +492,13 @@ static void forge_facts(hash128 hash) {
 static void an_engine_reads_what_a_record_says(void **state) {
     (void)state;
     static float logits[TINY_VOCAB];
-    llm_session *s;
     err e = {0};
-    llm_session_options options = {.kv_memory_bytes = 1 << 20};
     make_tiny();
     llm_engine_close(open_tiny()); /* measures */
     llm_engine *engine = open_tiny();
     hash128 print = llm_engine_info(engine)->fingerprint;
     assert_false(engine->identity->read);
-    assert_int_equal(llm_session_new(engine, &options, &s, &e), 0);
-    assert_int_equal(one_answer(s, 1, logits, &e), 0);
+    llm_session *s = asked_once(engine, logits);
     assert_true(engine->identity->read); /* with the weights */
     llm_session_free(s);
 
@@ -509,6 +513,7 @@ static void an_engine_reads_what_a_record_says(void **state) {
     forged = open_tiny();
     assert_false(forged->identity->read);
     assert_false(hash128_equal(llm_engine_info(forged)->fingerprint, print));
+    llm_session_options options = {.kv_memory_bytes = 1 << 20};
     int code = llm_session_new(forged, &options, &s, &e);
     if (code == 0) {
         code = one_answer(s, 1, logits, &e);
