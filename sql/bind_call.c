@@ -288,6 +288,28 @@ expr *unknown_function(binder *b, const node *n) {
     return NULL;
 }
 
+/* The call that the select list names so; NULL: none. */
+static const node *named_call(const binder *b, const node *n) {
+    for (int i = 0; n->kind == NODE_COLUMN && !n->qualifier.name.n && i < b->nshown; i++) {
+        const output *o = &b->shown[i];
+        if (o->value && o->value->kind == NODE_LLM && str_equal_nocase(o->name, n->name.name))
+            return o->value;
+    }
+    return NULL;
+}
+
+static expr *bind_llm_prob(binder *b, const node *n) {
+    const node *of = n->nargs == 1 ? n->args[0] : NULL, *named = of ? named_call(b, of) : NULL;
+    if (named)
+        return bind_llm(b, named, true, of);
+    if (of && of->kind == NODE_LLM)
+        return bind_llm(b, of, true, NULL);
+    fail_node(b, n, "LLM_PROB() takes an LLM call: LLM_PROB(LLM(…))");
+    if (!of || of->kind != NODE_COLUMN || !hint_unseen(b, of))
+        err_hint(b->e, "or the name that the select list beside it gives one");
+    return NULL;
+}
+
 expr *bind_call(binder *b, const node *n) {
     agg_kind kind;
     function_id id;
@@ -303,12 +325,8 @@ expr *bind_call(binder *b, const node *n) {
                  b->text.p + n->pos);
         return NULL;
     }
-    if (str_equal_nocase(name, STR("llm_prob"))) {
-        if (n->nargs == 1 && n->args[0]->kind == NODE_LLM)
-            return bind_llm(b, n->args[0], true);
-        fail_node(b, n, "LLM_PROB() takes an LLM call: LLM_PROB(LLM(…))");
-        return NULL;
-    }
+    if (str_equal_nocase(name, STR("llm_prob")))
+        return bind_llm_prob(b, n);
     if (function_find(name, &id))
         return bind_scalar_call(b, n, id);
     return unknown_function(b, n);

@@ -440,7 +440,7 @@ static expr *bind_kind(binder *b, const node *n) {
     case NODE_CALL:
         return bind_call(b, n);
     case NODE_LLM:
-        return bind_llm(b, n, false);
+        return bind_llm(b, n, false, NULL);
     }
     return NULL;
 }

@@ -188,6 +188,8 @@ typedef struct binder {
     const char *refuse;       /* LLM calls and subqueries are refused here: "CHECK" */
     const output *aliases;    /* select items an unknown name may stand for */
     int naliases;
+    const output *shown; /* the select list: LLM_PROB() takes a call by the name it has there */
+    int nshown;
     const list *unseen; /* select items whose aliases WHERE cannot see: for a hint */
     cte_binding *ctes;
     const cte *defining;    /* which is being bound: to hint at RECURSIVE */
@@ -221,6 +223,8 @@ int fail(binder *b, err_code code, int pos, int len, const char *format, ...) BA
 int fail_node(binder *b, const node *n, const char *format, ...) BASE_PRINTF(3, 4);
 int fail_ident(binder *b, ident i, const char *format, ...) BASE_PRINTF(3, 4);
 void hint_nearest(binder *b, str word, const char *const *candidates, size_t count);
+/* Hints at a select item of that name, which WHERE cannot see; false: there is none. */
+bool hint_unseen(binder *b, const node *n);
 
 /* ---- expressions: bind_expr.c, bind_call.c, bind_types.c ------------------------------------- */
 
@@ -336,7 +340,8 @@ rel *bind_union_all(binder *b, rel *l, rel *r);
 
 /* ---- LLM calls: llm_calls.c, llm_type.c ------------------------------------------------------ */
 
-expr *bind_llm(binder *b, const node *n, bool prob);
+/* `prob`: of its answer. `named`: the name by which a select item's call is meant, else NULL. */
+expr *bind_llm(binder *b, const node *n, bool prob, const node *named);
 /* Puts the steps of `l` on r, in the order they need each other. */
 rel *lift_place(binder *b, lift *l, rel *r);
 /* The step that answers this call for these arguments: one already there, or a new one of `l`. */

@@ -23,14 +23,15 @@ static int nested_query(binder *b, query *q, expr *inherited, rel **out) {
     grouping *group = b->group;
     windowing *windows = b->windows;
     const char *why = b->no_aggregate, *why_no_window = b->no_window, *redraws = b->redraws;
-    const output *aliases = b->aliases;
-    int naliases = b->naliases;
+    const output *aliases = b->aliases, *shown = b->shown;
+    int naliases = b->naliases, nshown = b->nshown;
     b->lift = NULL;
     b->guard = b->inherited = inherited;
     b->group = NULL;
     b->windows = NULL;
     b->no_aggregate = b->no_window = b->redraws = NULL;
     b->aliases = NULL;
+    b->nshown = 0;
     int status = bind_query(b, q, out);
     b->lift = above;
     b->guard = guard;
@@ -42,6 +43,8 @@ static int nested_query(binder *b, query *q, expr *inherited, rel **out) {
     b->redraws = redraws;
     b->aliases = aliases;
     b->naliases = naliases;
+    b->shown = shown;
+    b->nshown = nshown;
     if (status)
         return status;
     for (int i = 0; i < (*out)->ncols; i++)
@@ -522,12 +525,15 @@ int bind_select(binder *b, query *q, rel **out) {
     int nouts = 0;
     if (!status)
         status = list_outputs(b, &q->items, &s, &outs, &nouts);
+    b->shown = outs;
+    b->nshown = status ? 0 : nouts;
     if (!status)
         status = is_grouped(q, outs, nouts) ? select_grouped(b, q, outs, nouts, r, out)
                                             : select_plain(b, q, outs, nouts, r, out);
     b->scope = outer;
     b->lift = above;
     b->aliases = NULL;
+    b->nshown = 0;
     return status;
 }
 

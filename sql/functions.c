@@ -74,7 +74,7 @@ static const function_info infos[] = {
      "LLM(prompt, field [AS name], … [, option => value]) [RETURNS type]",
      "ask the model; options are examples, max_tokens, model, stop, temperature"},
     {"llm_prob", 1, 1, false, FUNCTION_MODEL, "LLM_PROB(LLM(…))",
-     "the probability of a typed answer"},
+     "the probability of a typed answer, by the call or the name that it has in the select list"},
 };
 
 /* Other names by which the field knows them. */

@@ -778,7 +778,7 @@ static int complete_call(binder *b, const node *n, llm_call *call, const fields 
     return status;
 }
 
-expr *bind_llm(binder *b, const node *n, bool prob) {
+expr *bind_llm(binder *b, const node *n, bool prob, const node *named) {
     if (b->refuse || !b->lift) {
         fail_node(b, n, "an LLM call is not allowed in %s", b->refuse ? b->refuse : "this place");
         return NULL;
@@ -788,6 +788,13 @@ expr *bind_llm(binder *b, const node *n, bool prob) {
     const node *examples = NULL;
     if (bind_parts(b, n, call, &f, &examples))
         return NULL;
+    if (named && any_volatile(&f)) {
+        fail_node(b, named,
+                  "what \"%.*s\" asks is drawn anew wherever it is named: LLM_PROB() would be of "
+                  "another answer",
+                  (int)named->name.name.n, named->name.name.p);
+        return NULL;
+    }
     str key = call_key(b, n, call, &f, examples);
     call_info *info = find_info(&b->calls, key);
     if (!info) {

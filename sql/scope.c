@@ -166,7 +166,7 @@ static void tables_of(binder *b, const scope *s, char *out, size_t room) {
 }
 
 /* SELECT year / 10 AS decade … WHERE decade > 1: a name, but not yet. */
-static bool hint_alias(binder *b, const node *n) {
+bool hint_unseen(binder *b, const node *n) {
     for (int i = 0; b->unseen && !n->qualifier.name.n && i < b->unseen->n; i++) {
         const select_item *item = b->unseen->items[i];
         if (!str_equal_nocase(item->alias.name, n->name.name))
@@ -181,7 +181,7 @@ static bool hint_alias(binder *b, const node *n) {
 
 static void hint_column(binder *b, const node *n) {
     enum { MOST = 512 };
-    if (hint_alias(b, n))
+    if (hint_unseen(b, n))
         return;
     const char *names[MOST];
     size_t count = 0;

@@ -234,6 +234,7 @@ static int store_record(csv *c, const value_type *types, text_pieces *texts, bat
 
 int csv_next(csv *c, const value_type *types, batch *out, int64_t *lines, err *e) {
     text_pieces texts = {.mem = out->mem};
+    c->read = true;
     batch_init(out, out->mem, types, c->ncolumns, BATCH_ROWS);
     while (out->rows < BATCH_ROWS) {
         bool end;
@@ -294,7 +295,7 @@ int csv_open_memory(const void *bytes, size_t n, const csv_options *options, csv
 void csv_close(csv *c) {
     if (!c)
         return;
-    csv_input_close(&c->in);
+    csv_input_close(&c->in, !c->read);
     arena_free(c->mem);
     free(c->record.cells);
     free(c->name);

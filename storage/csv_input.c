@@ -1,11 +1,13 @@
 /*
  * csv_input.c - bytes for the CSV reader: a file, standard input, either gzipped, or memory.
  *
- * Invariant: what lies between start and end stays until the reader moves start; its address may
- * change in csv_input_more.
+ * Invariants: what lies between start and end stays until the reader moves start; its address may
+ * change in csv_input_more. What comes once, as from a pipe, is not lost by looking at its head:
+ * closed before a row was read it is set aside, open, for whoever opens it next.
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -128,16 +130,62 @@ int csv_input_more(csv_input *in, err *e) {
     return 0;
 }
 
+/* ---- what comes once ------------------------------------------------------------------------- */
+
+typedef struct set_aside {
+    csv_input in;
+    dev_t device;
+    ino_t file;
+    struct set_aside *next;
+} set_aside;
+
+static pthread_mutex_t aside_mutex = PTHREAD_MUTEX_INITIALIZER;
+static set_aside *aside; /* of the process, as standard input is */
+
+static void put_aside(const csv_input *in, const struct stat *st) {
+    set_aside *a = mem_alloc(sizeof *a);
+    *a = (set_aside){.in = *in, .device = st->st_dev, .file = st->st_ino};
+    a->in.start = 0;
+    pthread_mutex_lock(&aside_mutex);
+    a->next = aside;
+    aside = a;
+    pthread_mutex_unlock(&aside_mutex);
+}
+
+static bool take_aside(csv_input *in, const struct stat *st) {
+    pthread_mutex_lock(&aside_mutex);
+    set_aside **at = &aside, *found;
+    while (*at && ((*at)->device != st->st_dev || (*at)->file != st->st_ino))
+        at = &(*at)->next;
+    if ((found = *at) != NULL)
+        *at = found->next;
+    pthread_mutex_unlock(&aside_mutex);
+    if (!found)
+        return false;
+    const char *name = in->name;
+    *in = found->in;
+    in->name = name;
+    free(found);
+    return true;
+}
+
+/* ---- open and close -------------------------------------------------------------------------- */
+
 int csv_input_open(csv_input *in, const char *path, err *e) {
     struct stat st;
     bool standard = strcmp(path, "-") == 0;
     in->name = standard ? "standard input" : path;
+    if ((standard ? fstat(STDIN_FILENO, &st) : stat(path, &st)) != 0)
+        return err_set_errno(e, errno, "cannot open '%s'", path);
+    if (S_ISDIR(st.st_mode))
+        return err_set(e, ERR_IO, "'%s' is a directory, not a CSV file", path);
+    in->once = standard || !S_ISREG(st.st_mode);
+    if (in->once && take_aside(in, &st))
+        return 0;
     in->fd = standard ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC);
     in->owns_fd = !standard;
     if (in->fd < 0)
         return err_set_errno(e, errno, "cannot open '%s'", path);
-    if (fstat(in->fd, &st) == 0 && S_ISDIR(st.st_mode))
-        return err_set(e, ERR_IO, "'%s' is a directory, not a CSV file", path);
     posix_fadvise(in->fd, 0, 0, POSIX_FADV_SEQUENTIAL);
     window_grow(in, WINDOW_FIRST);
     size_t got = 0;
@@ -165,7 +213,12 @@ void csv_input_memory(csv_input *in, const void *bytes, size_t n) {
     in->eof = true;
 }
 
-void csv_input_close(csv_input *in) {
+void csv_input_close(csv_input *in, bool unread) {
+    struct stat st;
+    if (unread && in->once && in->end > 0 && fstat(in->fd, &st) == 0) {
+        put_aside(in, &st);
+        return;
+    }
     if (in->gzip)
         inflateEnd(&in->gzip->z);
     free(in->gzip);

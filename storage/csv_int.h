@@ -32,15 +32,18 @@ typedef struct csv_input {
     const char *name;
     int fd; /* -1: memory */
     bool owns_fd;
+    bool once; /* it cannot be opened again from its beginning: standard input, a pipe */
     struct csv_gzip *gzip;
     char *p;
     size_t start, end, cap;
     bool eof;
 } csv_input;
 
+/* ERR_IO. What was closed unread is opened as it was left. */
 int csv_input_open(csv_input *in, const char *path, err *e);
 void csv_input_memory(csv_input *in, const void *bytes, size_t n);
-void csv_input_close(csv_input *in);
+/* unread: the window still begins where the input does, and who opens it next has it all. */
+void csv_input_close(csv_input *in, bool unread);
 /* Reads more behind `end`; moves what is unread to
  * the front, or grows. eof when there is no more. */
 int csv_input_more(csv_input *in, err *e);
@@ -86,6 +89,7 @@ struct csv {
     str *names;
     value_type *types;
     csv_record record;
+    bool read;    /* rows were */
     int64_t line; /* of the record at in.start */
     int64_t recoded, first_recoded;
 };

@@ -257,8 +257,13 @@ int csv_sniff(csv *c, err *e) {
     c->delimiter = c->options.delimiter ? c->options.delimiter : find_delimiter(c);
     if ((status = csv_peek(c, &end, e)) != 0)
         return status;
-    if (end)
-        return err_set(e, ERR_CORRUPT, "'%s' is empty", c->in.name);
+    if (end) {
+        err_set(e, ERR_CORRUPT, "'%s' is empty", c->in.name);
+        if (c->in.once)
+            err_hint(e, "a pipe is read once: CREATE TABLE t AS SELECT * FROM '%s' keeps it",
+                     c->name ? c->name : "-");
+        return ERR_CORRUPT;
+    }
     int n = c->ncolumns = c->record.n;
     sample s = {.types = ARENA_ARRAY(c->mem, value_type, n),
                 .repeats = ARENA_ARRAY(c->mem, bool, n),

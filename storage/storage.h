@@ -275,7 +275,8 @@ typedef struct csv_options {
 typedef struct csv csv;
 
 /* Opens a CSV or TSV file (RFC 4180, CRLF or LF, gzip by
- * its magic, "-" is standard input). ERR_IO names the file. */
+ * its magic, "-" is standard input). ERR_IO names the file. What comes once, as from a pipe, can be
+ * opened again as long as no row was read. */
 int csv_open(const char *path, const csv_options *options, csv **out, err *e);
 void csv_close(csv *c); /* NULL is fine */
 int csv_column_count(const csv *c);

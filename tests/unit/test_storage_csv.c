@@ -1,5 +1,6 @@
 /* test_storage_csv.c - CSV and TSV: sniffing, cells, errors
  * that name the place, gzip, writing and reading back. */
+#include <pthread.h>
 #include <zlib.h>
 
 #include "csv_int.h"
@@ -211,6 +212,50 @@ static void test_files(void **state) {
     buf_free(&big);
 }
 
+typedef struct pipe_end {
+    int fd;
+    str text;
+} pipe_end;
+
+static void *write_all(void *arg) {
+    const pipe_end *p = arg;
+    for (size_t done = 0; done < p->text.n;) {
+        ssize_t n = write(p->fd, p->text.p + done, p->text.n - done);
+        if (n <= 0)
+            break;
+        done += (size_t)n;
+    }
+    close(p->fd);
+    return NULL;
+}
+
+/* Binding looks at a pipe's head, the scan then reads all of it. */
+static void test_pipes_are_read_from_where_they_were_looked_at(void **state) {
+    (void)state;
+    enum { ROWS = 8000 };
+    int ends[2];
+    char path[32];
+    pthread_t writer;
+    buf big = {0};
+    make_big(&big, ROWS);
+    assert_int_equal(pipe(ends), 0);
+    snprintf(path, sizeof path, "/dev/fd/%d", ends[0]);
+    assert_int_equal(pthread_create(&writer, NULL, write_all, &(pipe_end){ends[1], buf_str(&big)}),
+                     0);
+    csv *c = NULL;
+    for (int i = 0; i < 2; i++) {
+        OK(csv_open(path, NULL, &c, &e));
+        assert_int_equal(csv_column_count(c), 3);
+        csv_close(c);
+    }
+    check_big(path, ROWS);
+    pthread_join(writer, NULL);
+    FAILS(ERR_CORRUPT, csv_open(path, NULL, &c, &e));
+    assert_non_null(strstr(e.hint, "once"));
+    close(ends[0]);
+    buf_free(&big);
+}
+
 /* Whoever guesses the types has seen only the beginning. */
 static void test_zero_bytes_far_behind(void **state) {
     (void)state;
@@ -349,6 +394,7 @@ int main(void) {
         cmocka_unit_test(test_errors_name_the_place),
         cmocka_unit_test(test_bytes_that_are_not_utf8),
         cmocka_unit_test(test_files),
+        cmocka_unit_test(test_pipes_are_read_from_where_they_were_looked_at),
         cmocka_unit_test(test_zero_bytes_far_behind),
         cmocka_unit_test(test_written_rows_read_back),
         cmocka_unit_test(test_blobs_come_back),
