@@ -175,6 +175,17 @@ static size_t query_bytes(const cpu_work *w) {
     return w->s->k->narrow && w->s->kv_dtype != LLM_KV_F32 ? sizeof(uint16_t) : sizeof(float);
 }
 
+/* The scratch says that a query sees all keys of a block, but while a unit is computed where it does
+ * not. */
+static void see_keys(attend_scratch *s, int row, int group, key_range r) {
+    for (int i = row * group; i < (row + 1) * group; i++) {
+        s->low[i] = r.low;
+        s->high[i] = r.high;
+    }
+}
+
+static const key_range all_keys = {0, LLM_BLOCK_TOKENS};
+
 /* Group queries of each row of the unit. */
 static void run_attend(cpu_work *w, attend_scratch *s, const attend_walk *walk, int kv_head,
                        attend_asker *asker) {
@@ -182,12 +193,13 @@ static void run_attend(cpu_work *w, attend_scratch *s, const attend_walk *walk, 
     const attend_run *run = &walk->at;
     const pass_row *rows = &w->rows[walk->base];
     int d = c->head_dim, group = c->n_heads / c->n_kv_heads;
+    bool whole = true;
     for (int i = run->from; i < run->to; i++) {
         key_range r = keys_of(&walk->sight, rows[i].position, run->b, run->part);
-        for (int g = 0; g < group; g++) {
-            s->low[i * group + g] = r.low;
-            s->high[i * group + g] = r.high;
-        }
+        if (r.low == all_keys.low && r.high == all_keys.high)
+            continue;
+        see_keys(s, i, group, r);
+        whole = false;
     }
     int at = run->from * group;
     const char *q = run->part == KEYS_SINKS ? s->q_sink : s->q;
@@ -205,6 +217,8 @@ static void run_attend(cpu_work *w, attend_scratch *s, const attend_walk *walk, 
     unit.nahead = ask_for(w, asker, unit.nq, kv_head, ahead);
     cpu_kv_view(w, rows[run->from].table[run->b], kv_head, s, &unit);
     w->s->k->attend(&unit);
+    for (int i = run->from; i < run->to && !whole; i++)
+        see_keys(s, i, group, all_keys);
 }
 
 /* x[n] to the i-th run of n in `to`. */
@@ -228,6 +242,8 @@ static void queries_gather(cpu_work *w, attend_scratch *s, int base, int rows, i
             queries_keep(w, sink, run, i, s->q_sink);
     }
     memset(s->out, 0, (size_t)rows * run * sizeof(float));
+    for (int i = 0; i < rows; i++)
+        see_keys(s, i, (int)group, all_keys);
     for (size_t i = 0; i < (size_t)rows * group; i++) {
         s->top[i] = -INFINITY;
         s->sum[i] = 0;

@@ -182,21 +182,34 @@ BLOCK bool all_finite(const __m512 x[2]) {
     return _mm512_cmp_ps_mask(zero, zero, _CMP_UNORD_Q) == 0;
 }
 
-/* Stores 32 digits of x * by to the nearest, and gives their sum. */
-BLOCK int digits_store(const __m512 x[2], __m512 by, char *out) {
-    __m512i digits[2];
-    for (int i = 0; i < 2; i++) {
-        __m128i bytes = _mm512_cvtsepi32_epi8(_mm512_cvtps_epi32(_mm512_mul_ps(x[i], by)));
-        _mm_storeu_si128((__m128i *)(void *)(out + i * LANES), bytes);
-        digits[i] = _mm512_cvtepi8_epi32(bytes);
-    }
-    return _mm512_reduce_add_epi32(_mm512_add_epi32(digits[0], digits[1]));
+/* The largest magnitude, in the bits of a float: those of what is not finite come behind all
+ * others. */
+BLOCK uint32_t largest_bits(const __m512 x[2]) {
+    __m512i m = _mm512_max_epu32((__m512i)magnitude(x[0]), (__m512i)magnitude(x[1]));
+    return _mm512_reduce_max_epu32(m);
 }
 
-static void group_store(const float *from, int planes, char *out) {
+/* Stores 32 digits of x * by to the nearest, and gives their sum. */
+BLOCK int digits_store(const __m512 x[2], __m512 by, char *out) {
+    __m128i bytes[2];
+    for (int i = 0; i < 2; i++) {
+        bytes[i] = _mm512_cvtsepi32_epi8(_mm512_cvtps_epi32(_mm512_mul_ps(x[i], by)));
+        _mm_storeu_si128((__m128i *)(void *)(out + i * LANES), bytes[i]);
+    }
+    __m512i all = _mm512_zextsi256_si512(_mm256_set_m128i(bytes[1], bytes[0]));
+    __m512i fours = _mm512_dpbusd_epi32(_mm512_setzero_si512(), _mm512_set1_epi8(1), all);
+    __m256i sums = _mm512_castsi512_si256(fours);
+    __m128i s = _mm_add_epi32(_mm256_castsi256_si128(sums), _mm256_extracti128_si256(sums, 1));
+    s = _mm_add_epi32(s, _mm_shuffle_epi32(s, 0x4e));
+    return _mm_cvtsi128_si32(_mm_add_epi32(s, _mm_shuffle_epi32(s, 0xb1)));
+}
+
+BLOCK void group_store(const float *from, int planes, char *out) {
     __m512 x[2] = {_mm512_loadu_ps(from), _mm512_loadu_ps(from + LANES)};
-    float most = _mm512_reduce_max_ps(_mm512_max_ps(magnitude(x[0]), magnitude(x[1])));
-    bool finite = all_finite(x);
+    uint32_t bits = largest_bits(x);
+    bool finite = bits < 0x7f800000;
+    float most;
+    memcpy(&most, &bits, sizeof most);
     static const float least = 1e-30f; /* below it all is 0, before a factor would be infinite */
     float step = most / 127, by = most > least ? 127 / most : 0;
     int sum = digits_store(x, _mm512_set1_ps(by), out);
