@@ -324,7 +324,7 @@ static int open_model(db *d, llm_engine **out, err *e) {
     int status = t ? 0 : txn_begin(d->store, false, NULL, &t, e);
     if (status)
         return status;
-    status = models_engine(d, &d->settings, txn_catalog(t), STR(""), out, e);
+    status = models_engine(d, &d->settings, txn_catalog(t), STR(""), NULL, out, e);
     if (t != d->txn)
         txn_abort(t);
     return status;

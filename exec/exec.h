@@ -98,7 +98,7 @@ typedef struct exec_baseline {
 /* A consistent copy of where a statement is; what the progress line and the view are made of. */
 typedef struct exec_progress {
     bool llm_running;
-    char phase[32]; /* "reading", "planning", "ordering", "model", … */
+    char phase[32]; /* "reading", "ordering", "starting the model", "model", … */
     uint64_t rows_total,
         /* of the LLM operator at work: distinct inputs of all its calls, as expected and so far */
         rows_done;

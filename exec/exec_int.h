@@ -130,7 +130,8 @@ bool snapshot_has_calls(const plan_node *p);
 /* Opens (once per db and options) the engine that `name` (n = 0: the setting, else the default
  * model) stands for. ERR_MODEL says how to get a model when there is none. The engine is owned by
  * the db. `c`: the catalog to look CREATE MODEL names up in; may be NULL. */
-int models_engine(db *d, const settings *s, const catalog *c, str name, llm_engine **out, err *e);
+int models_engine(db *d, const settings *s, const catalog *c, str name, const atomic_bool *cancel,
+                  llm_engine **out, err *e);
 void models_close(db *d);
 /* Whether CREATE MODEL may name this file: ERR_MODEL where it cannot be read. */
 int models_check_file(str source, err *e);

@@ -522,18 +522,26 @@ static void wait_while_paused(op *o, double *started) {
     o->ctx->summary.held_seconds += held;
 }
 
+/* Before the first pass weights may have to be read, which takes long where they are many. */
+static const char *phase_of(const op *o) {
+    llm_stats stats = {0};
+    if (o->ctx->llm->session)
+        llm_session_stats(o->ctx->llm->session, &stats);
+    return stats.passes > 0 ? "model" : "starting the model";
+}
+
 /* Runs the engine until it is idle. */
 static int run_session(op *o, double *started, err *e) {
     llm_event events[EVENTS_AT_ONCE];
     int status = 0, count = 0;
     bool idle = false;
-    llm_publish(o, "model");
+    llm_publish(o, phase_of(o));
     while (status == 0 && !idle && o->ctx->llm->session) {
         wait_while_paused(o, started);
         status = llm_step(o->ctx->llm->session, events, EVENTS_AT_ONCE, &count, &idle, e);
         for (int i = 0; i < count; i++)
             take_event(o, &events[i]);
-        llm_publish(o, "model");
+        llm_publish(o, phase_of(o));
         if (status == 0)
             status = arena_full_error(o->ctx->llm->kept, e);
         if (status == 0)

@@ -33,10 +33,12 @@ llm_runtime *llm_runtime_new(exec_ctx *ctx) {
     r->sampled = ARENA_ARRAY(r->mem, call_facts, n + 1);
     r->started_s = clock_seconds();
     const catalog *c = ctx->txn ? txn_catalog(ctx->txn) : NULL;
+    if (ctx->publish && n > 0) /* a large file that was never seen is read whole */
+        ctx->publish(ctx, &(exec_progress){.llm_running = true, .phase = "opening the model"});
     for (int i = 0; i < n && r->open_error.code == ERR_NONE; i++) {
         const llm_call *call = ctx->stmt->calls[i];
-        models_engine(ctx->db, ctx->settings, c, call->model, &r->engines[call->number - 1],
-                      &r->open_error);
+        models_engine(ctx->db, ctx->settings, c, call->model, ctx->cancel,
+                      &r->engines[call->number - 1], &r->open_error);
     }
     return r;
 }

@@ -79,8 +79,8 @@ int models_standard(db *d, const settings *s, const catalog *c, buf *path, err *
     return resolve(d, s, c, (str){"", 0}, path, e);
 }
 
-static int open_engine(const settings *s, const char *path, bool load_now, llm_engine **out,
-                       err *e) {
+static int open_engine(const settings *s, const char *path, bool load_now,
+                       const atomic_bool *cancel, llm_engine **out, err *e) {
     static const llm_precision precisions[] = {LLM_PRECISION_AUTO, LLM_F32, LLM_BF16, LLM_INT8,
                                                LLM_INT8X2};
     static const llm_kv_dtype dtypes[] = {LLM_KV_BF16, LLM_KV_F32, LLM_KV_INT8};
@@ -97,13 +97,15 @@ static int open_engine(const settings *s, const char *path, bool load_now, llm_e
         .kv_dtype = dtypes[s->kv_dtype],
         .cache_dir = keeps ? side.p : NULL,
         .load_now = load_now,
+        .cancel = cancel,
     };
     int status = llm_engine_open(&options, out, e);
     buf_free(&side);
     return status;
 }
 
-int models_engine(db *d, const settings *s, const catalog *c, str name, llm_engine **out, err *e) {
+int models_engine(db *d, const settings *s, const catalog *c, str name, const atomic_bool *cancel,
+                  llm_engine **out, err *e) {
     struct models **slot = db_models(d);
     buf path = {0}, key = {0};
     int status = resolve(d, s, c, name, &path, e);
@@ -119,7 +121,7 @@ int models_engine(db *d, const settings *s, const catalog *c, str name, llm_engi
             outdated = !llm_engine_is_current(m->slots[i].engine);
             *out = outdated ? NULL : m->slots[i].engine;
         }
-    if (status == 0 && !*out && (status = open_engine(s, path.p, outdated, out, e)) == 0) {
+    if (status == 0 && !*out && (status = open_engine(s, path.p, outdated, cancel, out, e)) == 0) {
         m->slots = mem_realloc(m->slots, sizeof *m->slots * (size_t)(m->count + 1));
         m->slots[m->count++] = (model_slot){mem_strndup(key.p, key.n), *out};
     }

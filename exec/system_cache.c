@@ -151,7 +151,7 @@ int cache_prefixes(exec_ctx *ctx, const catalog *known, cache *c, arena *mem, in
     if (ends) {
         qsort(order, ends, sizeof *order, by_worth);
         err_clear(&ignored);
-        models_engine(ctx->db, ctx->settings, known, STR(""), &engine, &ignored);
+        models_engine(ctx->db, ctx->settings, known, STR(""), ctx->cancel, &engine, &ignored);
     }
     int count = (int)BASE_MIN(ends, (size_t)max);
     for (int i = 0; i < count; i++) {

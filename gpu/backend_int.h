@@ -81,6 +81,7 @@ typedef struct work_size {
     int device_blocks; /* of them on the device, at most: fewer where info.kv_host_bytes > 0 */
     int likely_blocks; /* so many may do: what is asked for at once */
     int rows;          /* of a pass */
+    const atomic_bool *cancel; /* looked at while the weights are read; NULL: nobody cancels */
     /* How often a block is wanted, by its prompts so far and far more by those not yet answered;
      * -1: its content is nobody's. Any time on the session's thread; NULL: unknown. */
     int (*wanted)(const void *ctx, int32_t block);

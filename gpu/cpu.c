@@ -228,19 +228,23 @@ static void probe_keep(const cpu_state *s, const side_probe *found) {
 
 /* What the probe finds goes to the side file and to `found`. The pool's lock is held, or nobody
  * else knows the engine. */
-static int weights_load(llm_engine *engine, cpu_state *s, side_probe *found, err *e) {
+static int weights_load(llm_engine *engine, cpu_state *s, side_probe *found,
+                        const atomic_bool *cancel, err *e) {
     const model_config *c = &engine->config;
     hash128 before = identity_stamp(engine->file);
-    s->model.screen = s->wide == GEMM_BF16 ? head_screen_new(s->k, c->vocab, c->n_embd) : NULL;
+    if (!s->model.begun && s->wide == GEMM_BF16)
+        s->model.screen = head_screen_new(s->k, c->vocab, c->n_embd);
+    pool_let_cancel(s->threads, cancel);
     int code = model_load(&s->model, s->threads, &found->digest, e);
+    code = code != 0 ? code : engine_file_check(engine, &before, s->threads, e);
+    code = code != 0 ? code : pool_check(s->threads, e);
+    pool_let_cancel(s->threads, NULL);
     if (code != 0)
         return code;
     if (s->model.screen != NULL && (s->model.screen->run = cpu_screen_order(s)) == 0) {
         head_screen_free(s->model.screen);
         s->model.screen = NULL;
     }
-    if ((code = engine_file_check(engine, &before, s->threads, e)) != 0)
-        return code;
     gguf_release_pages(engine->file);
     found->identity = gemm_identity(s->g);
     found->packed_bytes = gemm_bytes(s->g);
@@ -249,12 +253,14 @@ static int weights_load(llm_engine *engine, cpu_state *s, side_probe *found, err
     return 0;
 }
 
-int cpu_ready(llm_engine *engine, err *e) {
+int cpu_ready(llm_engine *engine, const atomic_bool *cancel, err *e) {
     cpu_state *s = engine->state;
     pool_lock(s->threads);
+    if (s->load_error.code == ERR_CANCELLED)
+        err_clear(&s->load_error);
     if (!s->loaded && s->load_error.code == ERR_NONE) {
         side_probe found = {0};
-        int code = weights_load(engine, s, &found, &s->load_error);
+        int code = weights_load(engine, s, &found, cancel, &s->load_error);
         if (code == 0 && !hash128_equal(found.digest, s->probe.digest)) {
             atomic_store(&engine->outdated, true);
             err_set(&s->load_error, ERR_MODEL,
@@ -288,7 +294,9 @@ int cpu_load(llm_engine *engine, const llm_engine_options *options, err *e) {
                        ? mem_strndup(options->cache_dir, strlen(options->cache_dir))
                        : NULL;
     s->threads = pool_new(engine->info.threads);
+    pool_let_cancel(s->threads, options->cancel);
     code = engine_file_identify(engine, s->cache_dir, s->threads, e);
+    pool_let_cancel(s->threads, NULL);
     if (code != 0)
         return code;
     s->weights = engine->info.weights;
@@ -309,7 +317,7 @@ int cpu_load(llm_engine *engine, const llm_engine_options *options, err *e) {
     bool known = !options->load_now && s->probe.packed_bytes > 0 &&
                  hash128_equal(s->probe.identity, gemm_identity(s->g));
     if (!rates_recall(engine, s, &facts) || !known) {
-        code = weights_load(engine, s, &s->probe, e);
+        code = weights_load(engine, s, &s->probe, options->cancel, e);
         if (code != 0)
             return code;
         rates_guess(engine, s);

@@ -381,7 +381,7 @@ static double bound_seconds(llm_engine *engine, bound_job job, int layers, int r
 double cpu_gemm_bound(llm_engine *engine, int rows, clockid_t clock) {
     const cpu_state *s = engine->state;
     err unready = {0};
-    if (cpu_ready(engine, &unready) != 0)
+    if (cpu_ready(engine, NULL, &unready) != 0)
         return 0;
     bound_job job = {.rows = rows, .height = gemm_tile(s->g)};
     double seconds = bound_seconds(engine, job, engine->config.n_layers, 5, clock);
@@ -457,7 +457,7 @@ static void attend_scratch_new(cpu_work *w) {
 }
 
 int cpu_work_new(llm_engine *engine, const work_size *size, void **work, err *e) {
-    int code = cpu_ready(engine, e);
+    int code = cpu_ready(engine, size->cancel, e);
     if (code != 0)
         return code;
     cpu_work *w = mem_zalloc(sizeof *w);

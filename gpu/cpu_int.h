@@ -178,8 +178,9 @@ void cpu_kv_view(const cpu_work *w, int32_t block, int kv_head, attend_scratch *
  * its tokenizer, which engine has (tests: from memory). */
 int cpu_load(llm_engine *engine, const llm_engine_options *options, err *e);
 /* Reads and packs the weights unless they are: before the first pass. Any thread. ERR_MODEL, and
- * the engine is outdated: its fingerprint was taken from a record that does not hold any more. */
-int cpu_ready(llm_engine *engine, err *e);
+ * the engine is outdated: its fingerprint was taken from a record that does not hold any more.
+ * ERR_CANCELLED once *cancel is true (NULL: never): what is packed stays for the next time. */
+int cpu_ready(llm_engine *engine, const atomic_bool *cancel, err *e);
 
 /* cpu_head.c: the logits that the pass wants of rows w->wanted, whose states are w->x. */
 void cpu_head_run(cpu_work *w);

@@ -54,6 +54,7 @@ typedef struct llm_engine_options {
     /* where the side file (rates, precision, format, probe) lives; NULL: none is read or written */
     const char *cache_dir;
     bool load_now; /* read the weights at once, even where what the last load found is on record */
+    const atomic_bool *cancel; /* looked at while the file is read; NULL: nobody cancels */
 } llm_engine_options;
 
 /* What a backend can do. */
@@ -270,7 +271,7 @@ typedef struct llm_session_options {
      * never the only one */
     bool truncate;
     llm_kv_store store;
-    const atomic_bool *cancel; /* looked at once per pass */
+    const atomic_bool *cancel; /* looked at once per pass, and while the weights are read */
 } llm_session_options;
 
 typedef struct llm_stats {

@@ -167,6 +167,8 @@ static void pack_task(void *ctx, int task, int worker) {
     (void)worker;
     pack_work *work = ctx;
     pack_job *job = &work->jobs[task];
+    if (job->w->parts[job->part].memory != NULL) /* before this load was cancelled */
+        return;
     row_source source = {work->m, job->layer, job->w};
     err e = {0};
     if (gemm_pack(work->m->g, job->w, job->part, job->row, &source, &e) != 0 &&
@@ -200,7 +202,7 @@ static int pack_all(packed_model *m, pool *threads, err *e) {
         *e = work.first_error;
         return (int)e->code;
     }
-    return 0;
+    return pool_check(threads, e);
 }
 
 /* ---- loading --------------------------------------------------------------------------------- */
@@ -244,11 +246,17 @@ int model_declare(packed_model *m, const gguf *file, const model_config *config,
 }
 
 int model_load(packed_model *m, pool *threads, hash128 *digest, err *e) {
-    m->final_norm = vector_load(m, -1, "output_norm.weight");
-    for (int l = 0; l < m->config->n_layers; l++)
-        layer_load_vectors(m, l);
-    int code = gemm_probe(m->g, digest, e);
-    return code != 0 ? code : pack_all(m, threads, e);
+    int code = m->begun ? 0 : gemm_probe(m->g, &m->digest, e);
+    if (code != 0)
+        return code;
+    if (!m->begun) {
+        m->final_norm = vector_load(m, -1, "output_norm.weight");
+        for (int l = 0; l < m->config->n_layers; l++)
+            layer_load_vectors(m, l);
+    }
+    m->begun = true;
+    *digest = m->digest;
+    return pack_all(m, threads, e);
 }
 
 void model_free(packed_model *m) {

@@ -44,13 +44,16 @@ typedef struct packed_model {
     head_screen *screen; /* set before the load, or NULL: filled with the head; owned */
     float *final_norm;
     const gguf_tensor *embedding, *head_tensor;
+    bool begun; /* a load has probed, and may have been cancelled: what it packed is kept */
+    hash128 digest;
 } packed_model;
 
 /* Declares the matrices: quick, reads no weight. On failure
  * model_free is still to be called, here and below. */
 int model_declare(packed_model *m, const gguf *file, const model_config *config, gemm *g,
                   const model_types *types, err *e);
-/* Probes, then reads and packs everything; `digest` covers the probe. */
+/* Probes, then reads and packs everything; `digest` covers the probe. ERR_CANCELLED
+ * (pool_let_cancel): the next call goes on from there. */
 int model_load(packed_model *m, pool *threads, hash128 *digest, err *e);
 void model_free(packed_model *m);
 /* Row `id` of the token embedding, scaled: out[width]. */

@@ -32,6 +32,7 @@ struct pool {
     uint64_t generation;
     pool_task fn;
     void *ctx;
+    const atomic_bool *cancel; /* NULL: nobody can */
 };
 
 typedef struct worker_start {
@@ -58,12 +59,17 @@ static bool has_task(pool *p) {
     return claim_next(claim) < claim_tasks(claim);
 }
 
+static bool is_cancelled(const pool *p) {
+    return p->cancel != NULL && atomic_load(p->cancel);
+}
+
 static void work(pool *p, int worker) {
     while (has_task(p)) {
         uint64_t claim = atomic_fetch_add(&p->claim, 1);
         if (claim_next(claim) >= claim_tasks(claim))
             return;
-        p->fn(p->ctx, claim_next(claim), worker);
+        if (!is_cancelled(p))
+            p->fn(p->ctx, claim_next(claim), worker);
         atomic_fetch_add(&p->done, 1);
     }
 }
@@ -141,7 +147,7 @@ int pool_threads(const pool *p) {
 void pool_run(pool *p, int tasks, pool_task fn, void *ctx) {
     omp_set_num_threads(1); /* the caller's thread may be a new one */
     if (p->threads == 1 || tasks <= 1 || tasks > CLAIM_MASK / 2) {
-        for (int i = 0; i < tasks; i++)
+        for (int i = 0; i < tasks && !is_cancelled(p); i++)
             fn(ctx, i, 0);
         return;
     }
@@ -157,6 +163,14 @@ void pool_run(pool *p, int tasks, pool_task fn, void *ctx) {
         if (spins % YIELD_EVERY == 0)
             sched_yield(); /* a worker that has a task may not be running */
     }
+}
+
+void pool_let_cancel(pool *p, const atomic_bool *cancel) {
+    p->cancel = cancel;
+}
+
+int pool_check(const pool *p, err *e) {
+    return is_cancelled(p) ? err_set(e, ERR_CANCELLED, "cancelled") : 0;
 }
 
 void pool_lock(pool *p) {

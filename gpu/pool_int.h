@@ -8,6 +8,8 @@
 #ifndef KVASIR_POOL_INT_H
 #define KVASIR_POOL_INT_H
 
+#include <stdatomic.h>
+
 #include "storage/base.h"
 
 typedef struct pool pool;
@@ -19,6 +21,11 @@ int pool_threads(const pool *p);
 /* Returns when all tasks are done. One caller at a time:
  * lock around it with pool_lock where sessions may race. */
 void pool_run(pool *p, int tasks, pool_task fn, void *ctx);
+/* From now on tasks that have not begun are skipped once *cancel is true; NULL: none are. Between
+ * jobs; what a job left undone is for its caller to know. */
+void pool_let_cancel(pool *p, const atomic_bool *cancel);
+/* ERR_CANCELLED where tasks may have been skipped. */
+int pool_check(const pool *p, err *e);
 void pool_lock(pool *p);
 void pool_unlock(pool *p);
 

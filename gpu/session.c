@@ -45,6 +45,13 @@ static int refuse_memory(size_t given, size_t need, const char *who, err *e) {
     return ERR_LIMIT;
 }
 
+/* Whoever cancels, or watches, waits for the end of a pass: a large model's takes fewer tokens. */
+static int pass_tokens_of(const llm_engine *engine) {
+    static const double least = 128, pass_seconds = 1;
+    double most = engine->backend->pass_tokens, rate = engine->info.prefill_tok_s;
+    return (int)(rate > 0 ? BASE_MIN(BASE_MAX(rate * pass_seconds, least), most) : most);
+}
+
 int llm_session_new(llm_engine *engine, const llm_session_options *options, llm_session **out,
                     err *e) {
     llm_session *s = mem_zalloc(sizeof *s);
@@ -53,7 +60,7 @@ int llm_session_new(llm_engine *engine, const llm_session_options *options, llm_
     llm_session_options *o = &s->options;
     o->kv_memory_bytes = o->kv_memory_bytes > 0 ? o->kv_memory_bytes : engine->info.kv_memory_bytes;
     o->max_batch = o->max_batch > 0 ? o->max_batch : engine->backend->max_batch;
-    o->pass_tokens = o->pass_tokens > 0 ? o->pass_tokens : engine->backend->pass_tokens;
+    o->pass_tokens = o->pass_tokens > 0 ? o->pass_tokens : pass_tokens_of(engine);
     if (o->window == 0 && o->reuse != LLM_REUSE_TREE)
         o->window = DEFAULT_FIFO_WINDOW;
     s->block_size = engine->info.kv_bytes_per_token * LLM_BLOCK_TOKENS;
@@ -102,6 +109,7 @@ static int work_begin(llm_session *s, err *e) {
                       .device_blocks = s->device_blocks,
                       .likely_blocks = likely_blocks(s),
                       .rows = o->pass_tokens + o->max_batch + 64,
+                      .cancel = o->cancel,
                       .wanted = prefix_wanted,
                       .life = prefix_life,
                       .ctx = &s->tree};

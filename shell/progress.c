@@ -95,10 +95,10 @@ void progress_render(progress_line *p, const exec_progress *x, int width, bool u
     if (x->rows_total) {
         buf_append_char(&text, '/');
         format_count(&text, x->rows_total);
-        buf_printf(&text, " %s", unit);
-    } else {
-        buf_printf(&text, " %s%s%s", unit, x->phase[0] ? ", " : "", x->phase);
     }
+    buf_printf(&text, " %s", unit);
+    if (x->phase[0] && (!x->rows_total || (!x->rows_done && strcmp(x->phase, "model") != 0)))
+        buf_printf(&text, ", %s", x->phase);
     part(out, width, &text);
     buf_clear(&text);
     if (x->rows_total && width >= HINT_WIDTH) {

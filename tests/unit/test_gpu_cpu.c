@@ -250,14 +250,18 @@ static void tamper(const char *side_file) {
     assert_int_equal(fclose(f), 0);
 }
 
-static int one_answer(llm_engine *engine, float *logits, err *e) {
+static int one_answer_unless(const atomic_bool *cancel, llm_engine *engine, float *logits, err *e) {
     llm_session *s;
-    llm_session_options options = {.kv_memory_bytes = 1 << 20};
+    llm_session_options options = {.kv_memory_bytes = 1 << 20, .cancel = cancel};
     static const llm_token tokens[] = {1, 2, 3, 4, 5};
     assert_int_equal(llm_session_new(engine, &options, &s, e), 0);
     int code = llm_logprobs(s, tokens, BASE_COUNT(tokens), logits, e);
     llm_session_free(s);
     return code;
+}
+
+static int one_answer(llm_engine *engine, float *logits, err *e) {
+    return one_answer_unless(NULL, engine, logits, e);
 }
 
 static void a_record_spares_the_weights(void **state) {
@@ -307,6 +311,57 @@ static void a_record_spares_the_weights(void **state) {
     engine_unload(&first);
     gguf_close(g);
     make_free(&m);
+    assert_int_equal(unlink(side_file), 0);
+    assert_int_equal(rmdir(dir), 0);
+}
+
+typedef struct later {
+    atomic_bool cancel;
+    useconds_t delay_us;
+} later;
+
+static void *cancel_later(void *arg) {
+    later *l = arg;
+    usleep(l->delay_us);
+    atomic_store(&l->cancel, true);
+    return NULL;
+}
+
+/* Cancelled wherever it may be, a load goes on when the weights are wanted again. */
+static void a_cancelled_load_goes_on(void **state) {
+    (void)state;
+    enum { TRIES = 40 };
+    gguf_maker m = {0};
+    err e = {0};
+    gguf *g;
+    llm_engine engine;
+    float want[TINY_VOCAB], got[TINY_VOCAB];
+    char dir[] = "/tmp/kvasir-side-XXXXXX", side_file[512];
+    int cancelled = 0;
+    assert_non_null(mkdtemp(dir));
+    str file = tiny_make(&m, &tiny_models[0]);
+    assert_int_equal(gguf_open_memory(file.p, file.n, &g, &e), 0);
+    open_on_record(&engine, g, dir, true);
+    assert_int_equal(one_answer(&engine, want, &e), 0);
+    engine_unload(&engine);
+    for (int i = 0; i < TRIES; i++) {
+        later l = {.cancel = i == 0, .delay_us = (useconds_t)i * 50};
+        pthread_t thread;
+        open_on_record(&engine, g, dir, false);
+        assert_int_equal(pthread_create(&thread, NULL, cancel_later, &l), 0);
+        int code = one_answer_unless(&l.cancel, &engine, got, &e);
+        pthread_join(thread, NULL);
+        assert_true(code == 0 || code == ERR_CANCELLED);
+        assert_int_equal(weights_are_read(&engine), code == 0);
+        cancelled += code != 0;
+        assert_int_equal(one_answer(&engine, got, &e), 0);
+        assert_memory_equal(got, want, sizeof got);
+        engine_unload(&engine);
+    }
+    assert_true(cancelled > 0);
+    gguf_close(g);
+    make_free(&m);
+    only_file(dir, side_file);
     assert_int_equal(unlink(side_file), 0);
     assert_int_equal(rmdir(dir), 0);
 }
@@ -401,8 +456,8 @@ static void listed_tokens(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_architecture), cmocka_unit_test(options_are_identity),
-        cmocka_unit_test(tops_are_the_largest), cmocka_unit_test(listed_tokens),
-        cmocka_unit_test(a_record_spares_the_weights)};
+        cmocka_unit_test(every_architecture),          cmocka_unit_test(options_are_identity),
+        cmocka_unit_test(tops_are_the_largest),        cmocka_unit_test(listed_tokens),
+        cmocka_unit_test(a_record_spares_the_weights), cmocka_unit_test(a_cancelled_load_goes_on)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -410,15 +410,20 @@ static void what_is_written_while_it_is_opened_is_refused(void **state) {
 
 /* ---- engines --------------------------------------------------------------------------------- */
 
-static llm_engine *open_tiny(void) {
-    llm_engine *engine;
-    err e = {0};
+static int open_unless(const atomic_bool *cancel, llm_engine **out, err *e) {
     llm_engine_options options = {.path = model,
                                   .threads = 2,
                                   .device = "cpu",
                                   .precision = LLM_PRECISION_AUTO,
-                                  .cache_dir = cache_dir};
-    if (llm_engine_open(&options, &engine, &e) != 0)
+                                  .cache_dir = cache_dir,
+                                  .cancel = cancel};
+    return llm_engine_open(&options, out, e);
+}
+
+static llm_engine *open_tiny(void) {
+    llm_engine *engine;
+    err e = {0};
+    if (open_unless(NULL, &engine, &e) != 0)
         fail_msg("%s", e.message);
     return engine;
 }
@@ -445,6 +450,23 @@ static void make_tiny(void) {
     write_bytes(model, file.p, file.n);
     make_free(&m);
     let_settle(model);
+}
+
+/* What was not read to its end has no hash, and none is put on record. */
+static void opening_can_be_cancelled(void **state) {
+    (void)state;
+    llm_engine *engine;
+    err e = {0};
+    atomic_bool cancel = true;
+    make_tiny();
+    for (int i = 0; i < 2; i++)
+        assert_int_equal(open_unless(&cancel, &engine, &e), ERR_CANCELLED);
+    engine = open_tiny();
+    hash128 weights = llm_engine_info(engine)->weights;
+    llm_engine_close(engine);
+    assert_int_equal(open_unless(&cancel, &engine, &e), 0); /* nothing is left to read */
+    assert_true(hash128_equal(llm_engine_info(engine)->weights, weights));
+    llm_engine_close(engine);
 }
 
 static void an_engine_computes_nothing_with_a_changed_file(void **state) {
@@ -542,6 +564,7 @@ int main(void) {
         TEST(what_leaves_the_bytes_alone_is_no_change),
         TEST(what_was_written_to_is_lost),
         TEST(what_is_written_while_it_is_opened_is_refused),
+        TEST(opening_can_be_cancelled),
         TEST(an_engine_computes_nothing_with_a_changed_file),
         TEST(an_engine_reads_what_a_record_says),
     };
