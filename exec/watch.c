@@ -97,16 +97,27 @@ static void collect_prefixes(const llm_runtime *r, exec_progress *p) {
 
 static void name_operator(char *out, size_t size, const plan_node *n) {
     static const char *const names[] = {
-        [PLAN_VALUES] = "values",       [PLAN_SCAN] = "scan",
-        [PLAN_FILE] = "file",           [PLAN_SYSTEM] = "system table",
-        [PLAN_FILTER] = "filter",       [PLAN_PROJECT] = "project",
-        [PLAN_HASH_JOIN] = "hash join", [PLAN_LOOP_JOIN] = "loop join",
-        [PLAN_GROUP] = "group",         [PLAN_SORT] = "sort",
-        [PLAN_LIMIT] = "limit",         [PLAN_DISTINCT] = "distinct",
-        [PLAN_SETOP] = "union",         [PLAN_LLM] = "LLM",
-        [PLAN_SHARED] = "shared",       [PLAN_NUMBER] = "number",
-        [PLAN_RESIDUAL] = "residual",   [PLAN_WINDOW] = "window",
-        [PLAN_RECURSIVE] = "recursive", [PLAN_WORKING] = "working rows",
+        [PLAN_VALUES] = "values",
+        [PLAN_SCAN] = "scan",
+        [PLAN_FILE] = "file",
+        [PLAN_SYSTEM] = "system table",
+        [PLAN_SERIES] = "series",
+        [PLAN_FILTER] = "filter",
+        [PLAN_PROJECT] = "project",
+        [PLAN_HASH_JOIN] = "hash join",
+        [PLAN_LOOP_JOIN] = "loop join",
+        [PLAN_GROUP] = "group",
+        [PLAN_SORT] = "sort",
+        [PLAN_LIMIT] = "limit",
+        [PLAN_DISTINCT] = "distinct",
+        [PLAN_SETOP] = "union",
+        [PLAN_LLM] = "LLM",
+        [PLAN_SHARED] = "shared",
+        [PLAN_NUMBER] = "number",
+        [PLAN_RESIDUAL] = "residual",
+        [PLAN_WINDOW] = "window",
+        [PLAN_RECURSIVE] = "recursive",
+        [PLAN_WORKING] = "working rows",
     };
     if (n->kind == PLAN_SCAN)
         snprintf(out, size, "scan %.*s", (int)n->scan.table->name.n, n->scan.table->name.p);

@@ -143,6 +143,8 @@ static void estimate_leaf(estimator *s, const rel *r, rel_estimate *e) {
     double bytes = 0;
     e->rows = r->kind == REL_VALUES ? r->values.nrows : r->kind == REL_WORKING ? ROWS_A_ROUND : 50;
     e->guess = r->kind == REL_WORKING;
+    if (r->kind == REL_SERIES)
+        e->rows = (double)r->series.count;
     if (r->kind == REL_FILE) {
         e->guess = true;
         e->rows = GUESSED_ROWS;
@@ -151,7 +153,7 @@ static void estimate_leaf(estimator *s, const rel *r, rel_estimate *e) {
     }
     for (int i = 0; i < r->ncols; i++) {
         e->columns[i] = column_guess(r->cols[i].type, e->rows);
-        if (r->kind == REL_VALUES)
+        if (r->kind == REL_VALUES || r->kind == REL_SERIES)
             e->columns[i].distinct = BASE_MAX(1, e->rows);
     }
 }

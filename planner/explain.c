@@ -264,6 +264,10 @@ static void print_title(buf *out, const plan_node *n) {
         buf_append_c(out, "System table ");
         buf_append_str(out, n->system.name);
         return;
+    case PLAN_SERIES:
+        buf_printf(out, "Series from %lld by %lld", (long long)n->series.first,
+                   (long long)n->series.step);
+        return;
     case PLAN_FILTER:
         buf_append_c(out, "Filter ");
         expr_print(n->filter.predicate, out);

@@ -280,6 +280,10 @@ static void add_details(cJSON *o, const plan_node *n) {
     case PLAN_SYSTEM:
         add_str(o, "table", n->system.name);
         break;
+    case PLAN_SERIES:
+        cJSON_AddNumberToObject(o, "first", (double)n->series.first);
+        cJSON_AddNumberToObject(o, "step", (double)n->series.step);
+        break;
     case PLAN_FILTER:
         add_expr(o, "predicate", n->filter.predicate);
         break;

@@ -113,6 +113,9 @@ static plan_node *build_leaf(builder *b, const rel *r) {
         n->file.types = r->file.types;
         n->file.nfile_columns = r->file.nfile_columns;
         n->file.columns = r->file.columns;
+    } else if (r->kind == REL_SERIES) {
+        n = node_new(b, PLAN_SERIES, r);
+        n->series = r->series;
     } else {
         n = node_new(b, PLAN_SYSTEM, r);
         n->system.name = r->system.name;
@@ -466,6 +469,7 @@ static plan_node *build_node(builder *b, const rel *r) {
     case REL_SCAN:
     case REL_FILE:
     case REL_SYSTEM:
+    case REL_SERIES:
         return build_leaf(b, r);
     case REL_FILTER:
         return build_filter(b, r);

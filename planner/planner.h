@@ -41,6 +41,7 @@ typedef enum plan_kind {
     PLAN_SCAN, /* table or index range, with a pushed-down filter */
     PLAN_FILE,
     PLAN_SYSTEM,
+    PLAN_SERIES,
     PLAN_FILTER,
     PLAN_PROJECT,
     PLAN_HASH_JOIN, /* right side is built, left side probes and keeps its order */
@@ -149,6 +150,7 @@ struct plan_node {
             str name;
             int *columns; /* positions in the system table */
         } system;
+        series series;
         struct {
             expr *predicate;
         } filter;

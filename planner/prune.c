@@ -67,7 +67,7 @@ static rel *prune_values(pruner *p, rel *x, const int *at, int count) {
 
 static rel *prune_leaf(pruner *p, rel *x, const id_set *wanted) {
     int count, *at = wanted_positions(p, x, wanted, &count);
-    if (count == x->ncols || x->kind == REL_SYSTEM) /* system tables are made whole */
+    if (count == x->ncols || x->kind == REL_SYSTEM || x->kind == REL_SERIES) /* made whole */
         return x;
     if (x->kind == REL_VALUES)
         return prune_values(p, x, at, count);
@@ -250,6 +250,7 @@ static rel *prune(pruner *p, rel *x, const id_set *wanted) {
     case REL_SCAN:
     case REL_FILE:
     case REL_SYSTEM:
+    case REL_SERIES:
         return prune_leaf(p, x, wanted);
     case REL_PROJECT:
         return prune_project(p, x, wanted);

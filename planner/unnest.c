@@ -363,6 +363,7 @@ static rel *push(outer_columns *o, rel *x, int *d) {
     case REL_SCAN:
     case REL_FILE:
     case REL_SYSTEM:
+    case REL_SERIES:
     case REL_WORKING:
     case REL_RECURSIVE: /* read nothing, so they were met above */
     case REL_FILTER:

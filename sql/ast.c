@@ -649,6 +649,13 @@ from_item *from_file(parser *p, token path) {
     return f;
 }
 
+from_item *from_function(parser *p, token name, const list *args, token end) {
+    from_item *f = from_new(p, FROM_FUNCTION, name.pos, end.pos + end.len - name.pos);
+    f->name = ident_of(p, name);
+    f->args = *args;
+    return f;
+}
+
 from_item *from_query(parser *p, query *q) {
     from_item *f = from_new(p, FROM_QUERY, q->pos, q->len);
     f->query = q;

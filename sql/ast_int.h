@@ -127,15 +127,16 @@ typedef struct window_def {
     window_spec *spec;
 } window_def;
 
-typedef enum from_kind { FROM_NAME, FROM_FILE, FROM_QUERY, FROM_JOIN } from_kind;
+typedef enum from_kind { FROM_NAME, FROM_FILE, FROM_FUNCTION, FROM_QUERY, FROM_JOIN } from_kind;
 
 typedef struct from_item from_item;
 struct from_item {
     from_kind kind;
     int pos, len;
     int depth;
-    ident name; /* FROM_NAME */
+    ident name; /* FROM_NAME, FROM_FUNCTION */
     str path;   /* FROM_FILE */
+    list args;  /* FROM_FUNCTION: of node* */
     query *query;
     ident alias;
     list columns; /* of ident*: column aliases */
@@ -367,6 +368,7 @@ cte *cte_new(parser *p, token name, list *columns, query *q);
 
 from_item *from_name(parser *p, token name);
 from_item *from_file(parser *p, token path);
+from_item *from_function(parser *p, token name, const list *args, token end);
 from_item *from_query(parser *p, query *q);
 from_item *from_alias(parser *p, from_item *f, token *alias, list *columns);
 from_item *from_join(parser *p, join_kind kind, from_item *a, from_item *b, node *on,

@@ -445,6 +445,17 @@ static expr *bind_kind(binder *b, const node *n) {
     return NULL;
 }
 
+expr *bind_constant(binder *b, const node *n, const char *what) {
+    const char *before = b->refuse;
+    lift none = {{0}}, *above = b->lift;
+    b->refuse = what;
+    b->lift = &none;
+    expr *x = bind_expr(b, n);
+    b->refuse = before;
+    b->lift = above;
+    return x ? to_number(b, x, what) : NULL;
+}
+
 expr *bind_expr(binder *b, const node *n) {
     expr *x = count_copies(b, n) ? bind_kind(b, n) : NULL;
     if (!x || b->view_depth > 0)

@@ -274,6 +274,61 @@ static int bind_file(binder *b, from_item *f, scope *s, rel **out) {
     return expose(b, r, alias, &f->columns, s);
 }
 
+/* ---- functions ---------------------------------------------------------------------------------
+ */
+
+static const char series_name[] = "generate_series";
+
+static int no_table_function(binder *b, const from_item *f) {
+    static const struct {
+        const char *name, *instead;
+    } others[] = {{"range", "generate_series(0, 9) counts to its last number"},
+                  {"read_csv", "a file is a table by itself: FROM 'f.csv'"},
+                  {"read_csv_auto", "a file is a table by itself: FROM 'f.csv'"}};
+    fail_ident(b, f->name, "no table function \"%.*s\"", (int)f->name.name.n, f->name.name.p);
+    const char *hint = "the only one is generate_series(first, last [, step])";
+    for (size_t i = 0; i < BASE_COUNT(others); i++)
+        if (str_equal_nocase(f->name.name, str_from(others[i].name)))
+            hint = others[i].instead;
+    err_hint(b->e, "%s", hint);
+    return ERR_BIND;
+}
+
+/* How many numbers there are from `first` to `last`, as far as that can be counted. */
+static int64_t series_count(int64_t first, int64_t last, int64_t by) {
+    __int128 way = by > 0 ? (__int128)last - first : (__int128)first - last;
+    __int128 n = way < 0 ? 0 : way / (by > 0 ? by : -(__int128)by) + 1;
+    return n > INT64_MAX ? INT64_MAX : (int64_t)n;
+}
+
+/* generate_series(first, last [, step]), as psql, duckdb and sqlite3 have it; of NULL it is empty. */
+static int bind_series(binder *b, const from_item *f, str alias, scope *s, rel **out) {
+    int64_t given[3] = {0, 0, 1};
+    bool null = false;
+    if (!str_equal_nocase(f->name.name, STR(series_name)))
+        return no_table_function(b, f);
+    if (f->args.n < 2 || f->args.n > 3)
+        return fail(b, ERR_BIND, f->pos, f->len, "%s() takes a first and a last number, and a step",
+                    series_name);
+    for (int i = 0; i < f->args.n; i++) {
+        const node *n = f->args.items[i];
+        expr *x = bind_constant(b, n, "a series");
+        if (!x)
+            return (int)b->e->code;
+        if (x->kind != EXPR_LITERAL || x->literal.type == TYPE_REAL)
+            return fail_node(b, n, "a series is made of whole numbers that are constants");
+        null = null || x->literal.type == TYPE_NULL;
+        given[i] = x->literal.i;
+    }
+    if (!null && given[2] == 0)
+        return fail_node(b, f->args.items[2], "the step of a series cannot be zero");
+    rel *r = *out = rel_make(b->mem, REL_SERIES, 1);
+    r->series = (series){.first = given[0], .step = given[2]};
+    r->series.count = null ? 0 : series_count(given[0], given[1], given[2]);
+    r->cols[0] = (rel_column){new_id(b), TYPE_INTEGER, alias, alias};
+    return expose(b, r, alias, &f->columns, s);
+}
+
 /* ---- joins -------------------------------------------------------------------------------------
  */
 
@@ -454,6 +509,7 @@ int bind_from(binder *b, from_item *f, scope *s, rel **out) {
     case FROM_JOIN:
         return bind_join(b, f, s, out);
     case FROM_NAME:
+    case FROM_FUNCTION:
         alias = alias.n ? alias : f->name.name;
         break;
     case FROM_FILE:
@@ -470,6 +526,8 @@ int bind_from(binder *b, from_item *f, scope *s, rel **out) {
         return bind_table(b, f->name, alias, &f->columns, s, out);
     if (f->kind == FROM_FILE)
         return bind_file(b, f, s, out);
+    if (f->kind == FROM_FUNCTION)
+        return bind_series(b, f, alias, s, out);
     status = derived_query(b, f->query, out);
     return status ? status : expose(b, *out, alias, &f->columns, s);
 }

@@ -340,6 +340,9 @@ rel *bind_union_all(binder *b, rel *l, rel *r);
 
 /* ---- LLM calls: llm_calls.c, llm_type.c ------------------------------------------------------ */
 
+/* A number that may read no rows and ask no model: a literal, or what only looks like one. `what` it
+ * is, for errors; NULL: failed. */
+expr *bind_constant(binder *b, const node *n, const char *what);
 /* `prob`: of its answer. `named`: the name by which a select item's call is meant, else NULL. */
 expr *bind_llm(binder *b, const node *n, bool prob, const node *named);
 /* Puts the steps of `l` on r, in the order they need each other. */

@@ -31,15 +31,8 @@ static int fail_bound(binder *b, const bound_spec *s, const char *message) {
 
 /* A whole number of rows or groups, or a distance: a constant that is not negative. */
 static int offset_value(binder *b, const bound_spec *s, bool whole, value *out) {
-    static const char what[] = "the offset of a frame";
-    const char *before = b->refuse;
-    lift none = {{0}}, *above = b->lift;
-    b->refuse = what;
-    b->lift = &none;
-    expr *x = bind_expr(b, s->offset);
-    b->refuse = before;
-    b->lift = above;
-    if (!x || !(x = to_number(b, x, what)))
+    expr *x = bind_constant(b, s->offset, "the offset of a frame");
+    if (!x)
         return (int)b->e->code;
     if (x->kind != EXPR_LITERAL || expr_is_null(x))
         return fail_bound(b, s, "the offset of a frame must be a constant number");

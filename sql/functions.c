@@ -134,6 +134,7 @@ static const struct {
     {"lcase", "lower(x)"},
     {"mid", "substr(x, from, count)"},
     {"charindex", "instr(text, part)"},
+    {"generate_series", "FROM generate_series(first, last)"},
 };
 
 const char *function_instead(str name) {

@@ -365,6 +365,10 @@ static void print_details(const rel *r, buf *out) {
     case REL_SYSTEM:
         buf_printf(out, " %.*s", (int)r->system.name.n, r->system.name.p);
         break;
+    case REL_SERIES:
+        buf_printf(out, " %lld, + %lld, %lld times", (long long)r->series.first,
+                   (long long)r->series.step, (long long)r->series.count);
+        break;
     case REL_FILTER:
         buf_append_char(out, ' ');
         expr_print(r->filter.predicate, out);
@@ -433,10 +437,27 @@ static bool is_printed(printed *p, const rel *r) {
 }
 
 static void print_tree(const rel *r, int depth, printed *p, buf *out) {
-    static const char *const names[] = {
-        "Values", "Scan",   "File",   "System",    "Filter",   "Project",      "Join",
-        "Apply",  "Group",  "Sort",   "Limit",     "Distinct", "SetOp",        "LLM",
-        "Shared", "Number", "Window", "Recursive", "Working",  "OuterResidual"};
+    static const char *const names[] = {[REL_VALUES] = "Values",
+                                        [REL_SCAN] = "Scan",
+                                        [REL_FILE] = "File",
+                                        [REL_SYSTEM] = "System",
+                                        [REL_SERIES] = "Series",
+                                        [REL_FILTER] = "Filter",
+                                        [REL_PROJECT] = "Project",
+                                        [REL_JOIN] = "Join",
+                                        [REL_APPLY] = "Apply",
+                                        [REL_GROUP] = "Group",
+                                        [REL_SORT] = "Sort",
+                                        [REL_LIMIT] = "Limit",
+                                        [REL_DISTINCT] = "Distinct",
+                                        [REL_SETOP] = "SetOp",
+                                        [REL_LLM] = "LLM",
+                                        [REL_SHARED] = "Shared",
+                                        [REL_NUMBER] = "Number",
+                                        [REL_WINDOW] = "Window",
+                                        [REL_RECURSIVE] = "Recursive",
+                                        [REL_WORKING] = "Working",
+                                        [REL_OUTER_RESIDUAL] = "OuterResidual"};
     for (bool again = false; r && !again; r = r->left) {
         again = is_printed(p, r);
         for (int i = 0; i < depth; i++)

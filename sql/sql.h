@@ -350,6 +350,7 @@ typedef enum rel_kind {
     REL_SCAN,    /* a table */
     REL_FILE,    /* FROM 'f.csv' */
     REL_SYSTEM,  /* a system table: kvasir_settings, kvasir_functions, …; rows made by exec */
+    REL_SERIES,  /* FROM generate_series(…): one INTEGER column */
     REL_FILTER,  /* left, predicate */
     REL_PROJECT, /* left, exprs -> new ids */
     REL_JOIN,    /* left, right, join_kind, predicate (NULL: none) */
@@ -433,6 +434,11 @@ typedef struct sort_key {
     bool descending, nulls_first;
 } sort_key;
 
+/* first, first + step, … `count` numbers, none of which overflows. */
+typedef struct series {
+    int64_t first, step, count;
+} series;
+
 typedef enum frame_unit { FRAME_RANGE, FRAME_ROWS, FRAME_GROUPS } frame_unit;
 typedef enum bound_kind {
     BOUND_UNBOUNDED_PRECEDING,
@@ -500,6 +506,7 @@ struct rel {
         struct {
             str name;
         } system;
+        series series;
         struct {
             expr *predicate;
         } filter;
