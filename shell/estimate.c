@@ -22,16 +22,18 @@ static void collect_text(void *ctx, stmt *s, const batch *b) {
     }
 }
 
-/* The plan as JSON, or NULL. */
-static cJSON *explain(shell *sh, const char *how, str text) {
+/* The plan as JSON, or NULL. false: somebody pressed Ctrl-C and means the statement. */
+static bool explain(shell *sh, const char *how, str text, cJSON **out) {
     buf sql = {0}, text_out = {0};
     err e;
     buf_printf(&sql, "EXPLAIN (%s) %.*s", how, (int)text.n, text.p);
     int code = shell_query(sh, buf_str(&sql), collect_text, &text_out, &e);
-    cJSON *json = code == 0 && text_out.n ? cJSON_ParseWithLength(text_out.p, text_out.n) : NULL;
+    *out = code == 0 && text_out.n ? cJSON_ParseWithLength(text_out.p, text_out.n) : NULL;
     buf_free(&sql);
     buf_free(&text_out);
-    return json;
+    if (code == ERR_CANCELLED)
+        shell_note(sh, "stopped before it began");
+    return code != ERR_CANCELLED;
 }
 
 /* A statement with LLM( in it that EXPLAIN takes. */
@@ -86,7 +88,9 @@ static bool ask(void) {
 bool estimate_confirm(shell *sh, str text) {
     if (!sh->term.interactive || sh->script != NULL || !worth_asking(text))
         return true;
-    cJSON *json = explain(sh, "FORMAT JSON", text);
+    cJSON *json;
+    if (!explain(sh, "FORMAT JSON", text, &json))
+        return false;
     const cJSON *total = cJSON_GetObjectItemCaseSensitive(json, "total");
     bool go = true;
     if (number(total, "cost_ms") >= LONG_MS) {
@@ -115,11 +119,14 @@ static void collect_strategies(const cJSON *node, view_state *v) {
         collect_strategies(one, v);
 }
 
-void estimate_baselines(shell *sh, str text, view_state *v) {
+bool estimate_baselines(shell *sh, str text, view_state *v) {
+    cJSON *json;
     v->nbaselines = 0;
     if (!worth_asking(text))
-        return;
-    cJSON *json = explain(sh, "TOKENS, FORMAT JSON", text);
+        return true;
+    if (!explain(sh, "TOKENS, FORMAT JSON", text, &json))
+        return false;
     collect_strategies(cJSON_GetObjectItemCaseSensitive(json, "plan"), v);
     cJSON_Delete(json);
+    return true;
 }

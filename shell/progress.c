@@ -91,14 +91,17 @@ void progress_render(progress_line *p, const exec_progress *x, int width, bool u
     const char *unit = progress_unit(x);
     if (x->operators > 1)
         buf_printf(&text, "LLM %d/%d: ", x->operator_number, x->operators);
-    format_count(&text, x->rows_done);
+    bool counts = x->rows_total || x->rows_done || !x->phase[0];
+    if (counts)
+        format_count(&text, x->rows_done);
     if (x->rows_total) {
         buf_append_char(&text, '/');
         format_count(&text, x->rows_total);
     }
-    buf_printf(&text, " %s", unit);
-    if (x->phase[0] && (!x->rows_total || (!x->rows_done && strcmp(x->phase, "model") != 0)))
-        buf_printf(&text, ", %s", x->phase);
+    if (counts)
+        buf_printf(&text, " %s", unit);
+    if (x->phase[0] && !x->rows_done && strcmp(x->phase, "model") != 0)
+        buf_printf(&text, "%s%s", counts ? ", " : "", x->phase);
     part(out, width, &text);
     buf_clear(&text);
     if (x->rows_total && width >= HINT_WIDTH) {

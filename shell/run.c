@@ -391,8 +391,10 @@ static bool prepare(run *r, str text) {
         r->state = mem_alloc(sizeof(view_state));
         view_start(r->state, text, sh->term.utf8);
         r->open_view = sh->want_view;
-        if (sh->want_view)
-            estimate_baselines(sh, text, r->state);
+        if (sh->want_view && !estimate_baselines(sh, text, r->state)) {
+            free(r->state);
+            return false;
+        }
     }
     return true;
 }
@@ -473,17 +475,29 @@ bool shell_sql(shell *sh, const char *text) {
     return ok;
 }
 
+static void show_waiting(const shell *sh, stmt *s, progress_line *line) {
+    exec_progress now;
+    stmt_progress(s, &now);
+    if (sh->progress && sh->term.err_tty && now.llm_running)
+        progress_draw(line, sh, &now);
+}
+
 int shell_query(shell *sh, str text, shell_batch_fn fn, void *ctx, err *e) {
     *e = (err){.pos = -1};
     if (!shell_settle(sh, true))
         return err_set(e, ERR_BUSY, "the statement before has not stopped yet");
     stmt *s = db_submit(sh->db, text);
     signals_watch(s);
+    progress_line line = {0};
     stmt_status status;
     const batch *b;
-    while ((status = stmt_next(s, -1, &b, e)) == STMT_ROWS)
-        fn(ctx, s, b);
+    while ((status = stmt_next(s, TICK_MS, &b, e)) == STMT_ROWS || status == STMT_PENDING)
+        if (status == STMT_ROWS)
+            fn(ctx, s, b);
+        else
+            show_waiting(sh, s, &line);
     signals_watch(NULL);
+    progress_clear(&line);
     stmt_free(s);
     return status == STMT_ERROR ? (int)e->code : 0;
 }

@@ -82,8 +82,9 @@ bool view_mock_line(const char *line, view_state *v, double *wait_s, err *e);
 bool view_wants_baselines(const view_state *v);
 void view_add_baseline(view_state *v, const char *name, double tokens);
 
-/* Asks EXPLAIN what each strategy would compute for the statement; before it runs. */
-void estimate_baselines(shell *sh, str text, view_state *v);
+/* Asks EXPLAIN what each strategy would compute for the statement; before it runs. false: stopped
+ * by Ctrl-C. */
+bool estimate_baselines(shell *sh, str text, view_state *v);
 
 typedef struct view view;
 /* Shows `state`, which the caller keeps up to date and which must outlive the view, of the running

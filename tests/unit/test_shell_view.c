@@ -212,6 +212,28 @@ static void test_progress(void **state) {
     buf_free(&out);
 }
 
+/* What is done before the first answer is told; then the answers tell enough. */
+static void test_progress_before_answers(void **state) {
+    (void)state;
+    static const struct {
+        exec_progress x;
+        const char *line;
+    } cases[] = {
+        {{.phase = "opening the model"}, "opening the model"},
+        {{.phase = "reading"}, "reading"},
+        {{.phase = "starting the model", .rows_total = 20}, "0/20 rows, starting the model"},
+        {{.phase = "model", .rows_total = 20}, "0/20 rows"},
+        {{.phase = "model", .rows_total = 20, .rows_done = 3}, "3/20 rows"},
+        {{.phase = ""}, "0 rows"}};
+    for (size_t i = 0; i < BASE_COUNT(cases); i++) {
+        progress_line p = {0};
+        buf out = {0};
+        progress_render(&p, &cases[i].x, 50, true, &out);
+        assert_string_equal(out.p, cases[i].line);
+        buf_free(&out);
+    }
+}
+
 static void test_summary(void **state) {
     (void)state;
     exec_summary s = {.seconds = 6.2, .llm_inputs = 200};
@@ -232,6 +254,7 @@ int main(void) {
         cmocka_unit_test(test_mock),
         cmocka_unit_test(test_baselines_while_running),
         cmocka_unit_test(test_progress),
+        cmocka_unit_test(test_progress_before_answers),
         cmocka_unit_test(test_summary),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
