@@ -185,7 +185,8 @@ static int weights_load(llm_engine *engine, hash128 *probe, err *e) {
     s->weights = engine->info.weights;
     hash128 before = identity_stamp(engine->file);
     code = code != 0 ? code : cuda_load(engine, probe, e);
-    return code != 0 ? code : engine_file_check(engine, &before, s->threads, e);
+    code = code != 0 ? code : engine_file_check(engine, &before, s->threads, e);
+    return code != 0 ? code : pool_check(s->threads, e);
 }
 
 int cuda_start(llm_engine *engine, int device, err *e) {
@@ -208,8 +209,10 @@ int cuda_start(llm_engine *engine, int device, err *e) {
     if (code != 0)
         return code;
     s->threads = pool_new(engine->info.threads);
+    pool_let_cancel(s->threads, s->cancel);
     hash128 probe;
     code = weights_load(engine, &probe, e);
+    pool_let_cancel(s->threads, NULL);
     code = code != 0 ? code : forward_probe(engine, &probe, e);
     if (code != 0)
         return code;
@@ -273,6 +276,7 @@ static int cuda_open(llm_engine *engine, const llm_engine_options *options, err 
     s->cache_dir = options->cache_dir != NULL
                        ? mem_strndup(options->cache_dir, strlen(options->cache_dir))
                        : NULL;
+    s->cancel = options->cancel;
     code = cuda_start(engine, device, e);
     if (code == 0) {
         gguf_release_pages(engine->file);

@@ -90,6 +90,8 @@ static void rows_load(loader *l, tensor_rows source, size_t columns, uint16_t *t
         int rows = (int)BASE_MIN((size_t)(source.rows - at), fit);
         convert_job job = {l, source.t, source.first + at, rows, columns};
         pool_run(l->s->threads, (rows + LOAD_ROWS - 1) / LOAD_ROWS, convert_task, &job);
+        if ((l->code = pool_check(l->s->threads, l->e)) != 0)
+            return;
         size_t bytes = (size_t)rows * columns * sizeof(uint16_t);
         check(l,
               cudaMemcpyAsync(to + (size_t)at * columns, l->stage, bytes, cudaMemcpyHostToDevice,

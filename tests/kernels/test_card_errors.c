@@ -47,7 +47,7 @@ typedef struct fixture {
     llm_engine engine;
 } fixture;
 
-static int start(fixture *f, err *e) {
+static int start_unless(const atomic_bool *cancel, fixture *f, err *e) {
     static const tiny_model tiny = {"llama", "llama", 1, 64, 0, 0, NULL};
     *f = (fixture){0};
     str file = tiny_make(&f->maker, &tiny);
@@ -57,8 +57,13 @@ static int start(fixture *f, err *e) {
     f->engine.info.threads = 1;
     cuda_state *s = mem_zalloc(sizeof *s);
     s->probe_rows = 32;
+    s->cancel = cancel;
     f->engine.state = s;
     return cuda_start(&f->engine, 0, e);
+}
+
+static int start(fixture *f, err *e) {
+    return start_unless(NULL, f, e);
 }
 
 static void end(fixture *f) {
@@ -97,6 +102,16 @@ static void opening_survives_each_refusal(void **state) {
         opened = code == 0 && n > 60; /* work buffers are asked for again, smaller: those pass */
         assert_true(n < 400);
     }
+}
+
+static void opening_can_be_cancelled(void **state) {
+    (void)state;
+    atomic_bool cancel = true;
+    fixture f;
+    err e = {0};
+    assert_int_equal(start_unless(&cancel, &f, &e), ERR_CANCELLED);
+    end(&f);
+    assert_int_equal(card_allocations(), 0);
 }
 
 /* A session and two passes, whose logits come back. */
@@ -398,6 +413,7 @@ int main(void) {
         cmocka_unit_test(a_small_card_is_refused_in_one_line),
         cmocka_unit_test(kv_takes_its_share_of_the_card),
         cmocka_unit_test(opening_survives_each_refusal),
+        cmocka_unit_test(opening_can_be_cancelled),
         cmocka_unit_test(sessions_survive_each_refusal),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
