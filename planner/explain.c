@@ -243,6 +243,15 @@ static void print_rounds(buf *out, const plan_node *n) {
                    n->recursive.number);
 }
 
+static void print_file(buf *out, const plan_node *n) {
+    buf_append_c(out, "File ");
+    buf_append_str(out, n->file.path);
+    if (!n->file.filter)
+        return;
+    buf_append_c(out, " where ");
+    expr_print(n->file.filter, out);
+}
+
 static void print_title(buf *out, const plan_node *n) {
     static const char *const setops[] = {"Union all", "Union", "Except", "Intersect"};
     switch (n->kind) {
@@ -253,12 +262,7 @@ static void print_title(buf *out, const plan_node *n) {
         print_scan(out, n);
         return;
     case PLAN_FILE:
-        buf_append_c(out, "File ");
-        buf_append_str(out, n->file.path);
-        if (n->file.filter) {
-            buf_append_c(out, " where ");
-            expr_print(n->file.filter, out);
-        }
+        print_file(out, n);
         return;
     case PLAN_SYSTEM:
         buf_append_c(out, "System table ");
