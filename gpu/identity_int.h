@@ -25,13 +25,13 @@ typedef struct file_identity {
 
 /* Finds the hash of all bytes of all of a model's files, in a record that was made of files of the
  * same stamp, or by reading them (threads: NULL for this one alone). path, cache_dir: as the
- * engine's options have them (path NULL: it has none). ERR_IO: a file cannot be read; ERR_MODEL: something writes to
- * it; ERR_CANCELLED (pool_let_cancel). */
+ * engine's options have them (path NULL: it has none). ERR_IO: a file cannot be read; ERR_MODEL:
+ * something writes to it; ERR_CANCELLED (pool_let_cancel). */
 int identity_find(const gguf *file, const char *path, const char *cache_dir, pool *threads,
                   arena *mem, file_identity **out, err *e);
 /* Whether the mapped bytes are those of the hash, by the files' stamp, or by reading where that is
- * another. read: a record's word alone is not taken for it. Any thread. Of no meaning where `threads`
- * were cancelled. */
+ * another. read: a record's word alone is not taken for it. Any thread. Where `threads` were
+ * cancelled it means nothing. */
 bool identity_holds(file_identity *id, pool *threads, bool read);
 /* Whether `path` leads to the files that were opened: the same ones, unchanged; or to none at all,
  * since files that are gone have not been replaced. */
