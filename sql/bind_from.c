@@ -301,6 +301,17 @@ static int64_t series_count(int64_t first, int64_t last, int64_t by) {
     return n > INT64_MAX ? INT64_MAX : (int64_t)n;
 }
 
+static bool names_column(const node *n) {
+    bool found = n->kind == NODE_COLUMN;
+    for (int i = 0; i < n->nargs && !found; i++)
+        found = names_column(n->args[i]);
+    return found;
+}
+
+static int no_constant(binder *b, const node *n) {
+    return fail_node(b, n, "a series is made of whole numbers that are constants");
+}
+
 /* generate_series(first, last [, step]), as psql, duckdb and sqlite3 have it; of NULL it is empty. */
 static int bind_series(binder *b, const from_item *f, str alias, scope *s, rel **out) {
     int64_t given[3] = {0, 0, 1};
@@ -312,11 +323,13 @@ static int bind_series(binder *b, const from_item *f, str alias, scope *s, rel *
                     series_name);
     for (int i = 0; i < f->args.n; i++) {
         const node *n = f->args.items[i];
+        if (names_column(n))
+            return no_constant(b, n);
         expr *x = bind_constant(b, n, "a series");
         if (!x)
             return (int)b->e->code;
         if (x->kind != EXPR_LITERAL || x->literal.type == TYPE_REAL)
-            return fail_node(b, n, "a series is made of whole numbers that are constants");
+            return no_constant(b, n);
         null = null || x->literal.type == TYPE_NULL;
         given[i] = x->literal.i;
     }
