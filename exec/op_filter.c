@@ -7,12 +7,6 @@ typedef struct filter_state {
     int rows[BATCH_ROWS];
 } filter_state;
 
-static int filter_open(op *o, err *e) {
-    (void)e;
-    op_init_out(o);
-    return 0;
-}
-
 static int filter_next(op *o, batch **out, err *e) {
     filter_state *s = o->state;
     batch *in;
@@ -35,5 +29,5 @@ static int filter_next(op *o, batch **out, err *e) {
 
 const op_class op_filter = {.name = "filter",
                             .state_bytes = sizeof(filter_state),
-                            .open = filter_open,
+                            .open = op_open_out,
                             .next = filter_next};

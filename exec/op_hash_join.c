@@ -132,12 +132,6 @@ static int join_build(op *o, err *e) {
     return status;
 }
 
-static int hash_join_open(op *o, err *e) {
-    (void)e;
-    op_init_out(o);
-    return 0;
-}
-
 /* ---- probing -----------------------------------------------------------------------------------
  */
 
@@ -270,6 +264,6 @@ static void hash_join_close(op *o) {
 
 const op_class op_hash_join = {.name = "hash join",
                                .state_bytes = sizeof(hash_join_state),
-                               .open = hash_join_open,
+                               .open = op_open_out,
                                .next = hash_join_next,
                                .close = hash_join_close};

@@ -8,6 +8,8 @@
 
 /* Sets up o->out with the node's columns (their data is for the operator to point at). */
 void op_init_out(op *o);
+/* `open` of operators that need no more than this. */
+int op_open_out(op *o, err *e);
 /* o->out = rows[0..count) of `in`, gathered in o->pass. */
 void op_gather(op *o, const batch *in, const int *rows, int count);
 /* Evaluates `n` expressions over `in` into out[0..n), in o->pass. */

@@ -11,12 +11,6 @@ typedef struct loop_state {
     bool unmatched; /* this sweep of fill_until_match found a left row without a match */
 } loop_state;
 
-static int loop_open(op *o, err *e) {
-    (void)e;
-    op_init_out(o);
-    return 0;
-}
-
 /* Where the first match of a left row decides, the right input is walked once, each of its rows
  * beside all left rows still without a match: what one sweep matched, the next does not ask again.
  */
@@ -91,6 +85,6 @@ static void loop_close(op *o) {
 
 const op_class op_loop_join = {.name = "loop join",
                                .state_bytes = sizeof(loop_state),
-                               .open = loop_open,
+                               .open = op_open_out,
                                .next = loop_next,
                                .close = loop_close};

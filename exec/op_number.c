@@ -7,12 +7,6 @@ typedef struct number_state {
     int64_t last;
 } number_state;
 
-static int number_open(op *o, err *e) {
-    (void)e;
-    op_init_out(o);
-    return 0;
-}
-
 static int number_next(op *o, batch **out, err *e) {
     number_state *s = o->state;
     batch *in;
@@ -33,5 +27,5 @@ static int number_next(op *o, batch **out, err *e) {
 
 const op_class op_number = {.name = "number",
                             .state_bytes = sizeof(number_state),
-                            .open = number_open,
+                            .open = op_open_out,
                             .next = number_next};

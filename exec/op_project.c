@@ -7,12 +7,6 @@ typedef struct project_state {
     int64_t before; /* rows of earlier batches */
 } project_state;
 
-static int project_open(op *o, err *e) {
-    (void)e;
-    op_init_out(o);
-    return 0;
-}
-
 static int project_next(op *o, batch **out, err *e) {
     project_state *s = o->state;
     batch *in;
@@ -33,5 +27,5 @@ static int project_next(op *o, batch **out, err *e) {
 
 const op_class op_project = {.name = "project",
                              .state_bytes = sizeof(project_state),
-                             .open = project_open,
+                             .open = op_open_out,
                              .next = project_next};

@@ -19,12 +19,6 @@ typedef struct residual_state {
     int at;
 } residual_state;
 
-static int residual_open(op *o, err *e) {
-    (void)e;
-    op_init_out(o);
-    return 0;
-}
-
 /* Puts out the left row's own row if nothing of it passed. */
 static void finish_group(residual_state *s) {
     if (s->open && !s->passed)
@@ -99,6 +93,6 @@ static void residual_close(op *o) {
 
 const op_class op_residual = {.name = "residual",
                               .state_bytes = sizeof(residual_state),
-                              .open = residual_open,
+                              .open = op_open_out,
                               .next = residual_next,
                               .close = residual_close};

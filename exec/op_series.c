@@ -7,12 +7,6 @@ typedef struct series_state {
     int64_t at; /* rows handed out */
 } series_state;
 
-static int series_open(op *o, err *e) {
-    (void)e;
-    op_init_out(o);
-    return 0;
-}
-
 static int series_next(op *o, batch **out, err *e) {
     (void)e;
     series_state *s = o->state;
@@ -33,5 +27,5 @@ static int series_next(op *o, batch **out, err *e) {
 
 const op_class op_series = {.name = "series",
                             .state_bytes = sizeof(series_state),
-                            .open = series_open,
+                            .open = op_open_out,
                             .next = series_next};

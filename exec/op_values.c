@@ -10,12 +10,6 @@ typedef struct values_state {
     int at; /* rows handed out */
 } values_state;
 
-static int values_open(op *o, err *e) {
-    (void)e;
-    op_init_out(o);
-    return 0;
-}
-
 static int values_row(op *o, int row, int at, int capacity, err *e) {
     for (int c = 0; c < o->node->ncols; c++) {
         value v;
@@ -59,5 +53,5 @@ static int values_next(op *o, batch **out, err *e) {
 
 const op_class op_values = {.name = "values",
                             .state_bytes = sizeof(values_state),
-                            .open = values_open,
+                            .open = op_open_out,
                             .next = values_next};
