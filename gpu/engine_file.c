@@ -58,7 +58,7 @@ int engine_file_check(llm_engine *engine, const hash128 *loaded, pool *threads, 
     bool same = loaded == NULL || hash128_equal(*loaded, identity_stamp(engine->file));
     if (same && identity_holds(engine->identity, threads, loaded != NULL))
         return 0;
-    if (threads != NULL && pool_check(threads, e) != 0)
+    if (pool_check(threads, e) != 0)
         return ERR_CANCELLED;
     atomic_store(&engine->outdated, true);
     return err_set(e, ERR_MODEL,

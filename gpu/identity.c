@@ -147,8 +147,7 @@ static bool hash_files(const gguf *file, pool *threads, hash128 *out) {
     free(w.hashes);
     free(first);
     gguf_release_pages(file);
-    bool whole = threads == NULL || pool_check(threads, NULL) == 0;
-    return whole && !atomic_load(&w.unreadable);
+    return pool_check(threads, NULL) == 0 && !atomic_load(&w.unreadable);
 }
 
 /* ---- finding --------------------------------------------------------------------------------- */
@@ -162,7 +161,7 @@ static void record_keep(const file_identity *id, hash128 hash) {
 static int identity_read(file_identity *id, pool *threads, err *e) {
     hash128 after;
     bool later, read = hash_files(id->file, threads, &id->hash);
-    if (threads != NULL && pool_check(threads, e) != 0)
+    if (pool_check(threads, e) != 0)
         return ERR_CANCELLED;
     if (!stamp_take(id->file, false, &after, &later) || !hash128_equal(after, id->stamp)) {
         err_set(e, ERR_MODEL, "the model '%s' changes while it is read", id->path);

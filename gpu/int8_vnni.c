@@ -24,6 +24,7 @@
 #define BLOCK static inline __attribute__((always_inline))
 
 enum { QUADS = INT8_GROUP / 4, LANES = 16, ROWS = 6, SECOND_BITS = 8, LINE = 64 };
+static const uint32_t INFINITE = 0x7f800000; /* the bits of infinity: what is less is finite */
 
 typedef struct panel_group {
     float step[INT8_COLUMNS], low[INT8_COLUMNS];
@@ -176,17 +177,15 @@ BLOCK __m512 magnitude(__m512 x) {
     return _mm512_abs_ps(x);
 }
 
-/* x - x is 0, or NaN where x is not finite, which no maximum is sure to keep. */
-BLOCK bool all_finite(const __m512 x[2]) {
-    __m512 zero = _mm512_add_ps(_mm512_sub_ps(x[0], x[0]), _mm512_sub_ps(x[1], x[1]));
-    return _mm512_cmp_ps_mask(zero, zero, _CMP_UNORD_Q) == 0;
-}
-
 /* The largest magnitude, in the bits of a float: those of what is not finite come behind all
  * others. */
 BLOCK uint32_t largest_bits(const __m512 x[2]) {
     __m512i m = _mm512_max_epu32((__m512i)magnitude(x[0]), (__m512i)magnitude(x[1]));
     return _mm512_reduce_max_epu32(m);
+}
+
+BLOCK bool all_finite(const __m512 x[2]) {
+    return largest_bits(x) < INFINITE;
 }
 
 /* Stores 32 digits of x * by to the nearest, and gives their sum. */
@@ -207,7 +206,7 @@ BLOCK int digits_store(const __m512 x[2], __m512 by, char *out) {
 BLOCK void group_store(const float *from, int planes, char *out) {
     __m512 x[2] = {_mm512_loadu_ps(from), _mm512_loadu_ps(from + LANES)};
     uint32_t bits = largest_bits(x);
-    bool finite = bits < 0x7f800000;
+    bool finite = bits < INFINITE;
     float most;
     memcpy(&most, &bits, sizeof most);
     static const float least = 1e-30f; /* below it all is 0, before a factor would be infinite */

@@ -60,7 +60,7 @@ static bool has_task(pool *p) {
 }
 
 static bool is_cancelled(const pool *p) {
-    return p->cancel != NULL && atomic_load(p->cancel);
+    return p != NULL && p->cancel != NULL && atomic_load(p->cancel);
 }
 
 static void work(pool *p, int worker) {

@@ -24,7 +24,7 @@ void pool_run(pool *p, int tasks, pool_task fn, void *ctx);
 /* From now on tasks that have not begun are skipped once *cancel is true; NULL: none are. Between
  * jobs; what a job left undone is for its caller to know. */
 void pool_let_cancel(pool *p, const atomic_bool *cancel);
-/* ERR_CANCELLED where tasks may have been skipped. */
+/* ERR_CANCELLED where tasks may have been skipped; p NULL: there are no threads to skip them. */
 int pool_check(const pool *p, err *e);
 void pool_lock(pool *p);
 void pool_unlock(pool *p);
