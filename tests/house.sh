@@ -1,6 +1,6 @@
 #!/bin/sh
 # The house's own rules: who may include whom, which files HACKING.md must name, the format of the code; warns of long functions and
-# files. Exits 1 on a wrong arrow, a file missing in HACKING.md or a line that clang-format would change.
+# files. Exits 1 on a wrong arrow, a file missing in HACKING.md, one of over a megabyte or a line that clang-format would change.
 set -u
 cd "$(dirname "$0")/.."
 bad=0
@@ -30,6 +30,11 @@ done
 
 for file in $(git ls-files 'storage/*' 'gpu/*' 'sql/*' 'planner/*' 'exec/*' 'shell/*' 2>/dev/null | grep -E '\.(c|h|y|re|cu)$'); do
     grep -q "$(basename "$file")" HACKING.md || { echo "$file is missing in HACKING.md"; bad=1; }
+done
+
+# Databases, models and fetched data are large; what people write is not.
+for file in $(git ls-files 2>/dev/null); do
+    [ ! -f "$file" ] || [ "$(wc -c <"$file")" -le 1048576 ] || { echo "$file has more than a megabyte"; bad=1; }
 done
 
 # Other versions break lines elsewhere.
