@@ -18,8 +18,10 @@ static int file_open(op *o, err *e) {
     op_init_out(o);
     s->wanted.cols = ARENA_ARRAY(o->mem, column, BASE_MAX(p->ncols, 1));
     s->wanted.ncols = p->ncols;
-    int status = csv_open(arena_strndup(o->mem, p->file.path.p, p->file.path.n), &p->file.options,
-                          &s->file, e);
+    csv_options options = p->file.options;
+    options.cancel = o->ctx->cancel;
+    const char *path = arena_strndup(o->mem, p->file.path.p, p->file.path.n);
+    int status = csv_open(path, &options, &s->file, e);
     if (status == 0 && csv_column_count(s->file) != p->file.nfile_columns)
         status = err_set(e, ERR_CORRUPT,
                          "%.*s changed while the statement was prepared: %d columns now, %d before",

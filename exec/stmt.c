@@ -286,6 +286,7 @@ int stmt_prepare(stmt *s, bool write, bool own_catalog, err *e) {
         .ctx = d,
         .variables = d->variables,
         .nvariables = d->nvariables,
+        .cancel = &s->cancel,
     };
     s->ctx.settings = &d->settings;
     status = sql_bind(buf_str(&s->text), &env, s->mem, &s->bound, e);

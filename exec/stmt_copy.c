@@ -125,6 +125,7 @@ int stmt_copy_from(stmt *s, sql_stmt *x, err *e) {
     const char *path = arena_strndup(s->mem, x->copy.path.p, x->copy.path.n);
     csv_options options = x->copy.options;
     options.own_types = true;
+    options.cancel = &s->cancel;
     int status = csv_open(path, &options, &file, e);
     if (status)
         return status;

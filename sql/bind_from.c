@@ -243,7 +243,7 @@ static str file_alias(str path) {
 }
 
 static int bind_file(binder *b, from_item *f, scope *s, rel **out) {
-    csv_options options = {0};
+    csv_options options = {.cancel = b->env->cancel};
     csv *file;
     err problem = {0};
     if (memchr(f->path.p, 0, f->path.n) || f->path.n == 0)

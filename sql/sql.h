@@ -685,6 +685,7 @@ typedef struct bind_env {
     void *ctx;
     str *variables; /* :name values, nvariables pairs name, value; substituted as literals */
     int nvariables;
+    const atomic_bool *cancel; /* ends waiting for the head of what a pipe brings; may be NULL */
 } bind_env;
 
 /* Finds the end of the first statement in text[0..n): *length bytes including its `;`. false: it is

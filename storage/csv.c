@@ -269,7 +269,7 @@ int csv_open(const char *path, const csv_options *options, csv **out, err *e) {
     csv *c = mem_zalloc(sizeof *c);
     c->name = mem_strndup(path, strlen(path));
     c->in.fd = -1;
-    int status = csv_input_open(&c->in, c->name, e);
+    int status = csv_input_open(&c->in, c->name, options ? options->cancel : NULL, e);
     if (!status)
         status = csv_start(c, options, e);
     if (status) {

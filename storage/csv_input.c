@@ -7,6 +7,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,11 +25,27 @@ typedef struct csv_gzip {
     unsigned char in[GZIP_IN];
 } csv_gzip;
 
+/* Until there is something to read, the end and errors too. */
+static int wait_bytes(const csv_input *in, err *e) {
+    enum { LOOK_MS = 20 }; /* how often the flag is looked at */
+    struct pollfd at = {.fd = in->fd, .events = POLLIN};
+    for (;;) {
+        if (in->cancel && atomic_load(in->cancel))
+            return err_set(e, ERR_CANCELLED, "cancelled");
+        int n = poll(&at, 1, in->cancel ? LOOK_MS : -1);
+        if (n > 0 || (n < 0 && errno != EINTR))
+            return 0;
+    }
+}
+
 static int read_fd(csv_input *in, void *out, size_t room, size_t *got, err *e) {
     ssize_t n;
-    do
+    do {
+        int status = in->once ? wait_bytes(in, e) : 0;
+        if (status)
+            return status;
         n = read(in->fd, out, room);
-    while (n < 0 && errno == EINTR);
+    } while (n < 0 && (errno == EINTR || errno == EAGAIN));
     if (n < 0)
         return err_set_errno(e, errno, "cannot read '%s'", in->name);
     *got = (size_t)n;
@@ -162,19 +179,21 @@ static bool take_aside(csv_input *in, const struct stat *st) {
     pthread_mutex_unlock(&aside_mutex);
     if (!found)
         return false;
-    const char *name = in->name;
+    const csv_input asked = *in;
     *in = found->in;
-    in->name = name;
+    in->name = asked.name;
+    in->cancel = asked.cancel;
     free(found);
     return true;
 }
 
 /* ---- open and close -------------------------------------------------------------------------- */
 
-int csv_input_open(csv_input *in, const char *path, err *e) {
+int csv_input_open(csv_input *in, const char *path, const atomic_bool *cancel, err *e) {
     struct stat st;
     bool standard = strcmp(path, "-") == 0;
     in->name = standard ? "standard input" : path;
+    in->cancel = cancel;
     if ((standard ? fstat(STDIN_FILENO, &st) : stat(path, &st)) != 0)
         return err_set_errno(e, errno, "cannot open '%s'", path);
     if (S_ISDIR(st.st_mode))
@@ -182,7 +201,8 @@ int csv_input_open(csv_input *in, const char *path, err *e) {
     in->once = standard || !S_ISREG(st.st_mode);
     if (in->once && take_aside(in, &st))
         return 0;
-    in->fd = standard ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC);
+    int patience = S_ISFIFO(st.st_mode) ? O_NONBLOCK : 0; /* to open one waits for its writer */
+    in->fd = standard ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC | patience);
     in->owns_fd = !standard;
     if (in->fd < 0)
         return err_set_errno(e, errno, "cannot open '%s'", path);

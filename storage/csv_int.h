@@ -33,14 +33,15 @@ typedef struct csv_input {
     int fd; /* -1: memory */
     bool owns_fd;
     bool once; /* it cannot be opened again from its beginning: standard input, a pipe */
+    const atomic_bool *cancel; /* ends waiting for such bytes; NULL: nothing does */
     struct csv_gzip *gzip;
     char *p;
     size_t start, end, cap;
     bool eof;
 } csv_input;
 
-/* ERR_IO. What was closed unread is opened as it was left. */
-int csv_input_open(csv_input *in, const char *path, err *e);
+/* ERR_IO, ERR_CANCELLED. What was closed unread is opened as it was left. */
+int csv_input_open(csv_input *in, const char *path, const atomic_bool *cancel, err *e);
 void csv_input_memory(csv_input *in, const void *bytes, size_t n);
 /* unread: the window still begins where the input does, and who opens it next has it all. */
 void csv_input_close(csv_input *in, bool unread);

@@ -267,16 +267,17 @@ typedef enum csv_header { CSV_HEADER_AUTO, CSV_HEADER_YES, CSV_HEADER_NO } csv_h
 typedef struct csv_options {
     char delimiter; /* ',', '\t', ';', '|' are tried */
     csv_header header;
-    str null_text;  /* an unquoted cell equal to this is NULL; default: the empty text */
-    bool all_text;  /* no type sniffing */
-    bool own_types; /* the caller has types of its own: no hint that they were guessed */
+    str null_text;             /* an unquoted cell equal to this is NULL; default: the empty text */
+    bool all_text;             /* no type sniffing */
+    bool own_types;            /* the caller has types of its own: no hint that they were guessed */
+    const atomic_bool *cancel; /* looked at while a pipe gives nothing; NULL: not cancellable */
 } csv_options;
 
 typedef struct csv csv;
 
 /* Opens a CSV or TSV file (RFC 4180, CRLF or LF, gzip by
  * its magic, "-" is standard input). ERR_IO names the file. What comes once, as from a pipe, can be
- * opened again as long as no row was read. */
+ * opened again as long as no row was read; waiting for it ends with ERR_CANCELLED. */
 int csv_open(const char *path, const csv_options *options, csv **out, err *e);
 void csv_close(csv *c); /* NULL is fine */
 int csv_column_count(const csv *c);

@@ -200,6 +200,14 @@ see '^stopped after'
 enter 'SELECT 42 AS answer;'
 see '│     42 │'
 
+check 'Ctrl-C ends the wait for a pipe that nobody writes to'
+mkfifo "$work/silent"
+enter "SELECT * FROM 'silent' AS nothing_comes;"
+sleep 0.3
+key C-c
+enter 'SELECT 43 AS still_here;'
+see '│         43 │'
+
 check 'a limit stops a statement, keeps its answers, and says so'
 enter 'SET max_tokens_total = 6000;'
 enter "SELECT count(LLM('How long?', t) RETURNS INTEGER) FROM texts;"

@@ -1,6 +1,9 @@
 /* test_storage_csv.c - CSV and TSV: sniffing, cells, errors
  * that name the place, gzip, writing and reading back. */
+#include <fcntl.h>
 #include <pthread.h>
+#include <sys/stat.h>
+#include <time.h>
 #include <zlib.h>
 
 #include "csv_int.h"
@@ -12,9 +15,8 @@ static csv *open_text(str text, const csv_options *options) {
     return c;
 }
 
-/* Reads the whole file with its own types and prints it as rows of values. */
-static void expect(const char *text, const csv_options *options, const char *expected) {
-    csv *c = open_text(str_from(text), options);
+/* Reads the whole file with its own types, as rows of values, and closes it. */
+static void expect_rows(csv *c, const char *expected) {
     buf out = {0};
     value_type types[64];
     int n = csv_column_count(c);
@@ -37,6 +39,10 @@ static void expect(const char *text, const csv_options *options, const char *exp
     arena_free(mem);
     buf_free(&out);
     csv_close(c);
+}
+
+static void expect(const char *text, const csv_options *options, const char *expected) {
+    expect_rows(open_text(str_from(text), options), expected);
 }
 
 static void test_sniffing(void **state) {
@@ -256,6 +262,64 @@ static void test_pipes_are_read_from_where_they_were_looked_at(void **state) {
     buf_free(&big);
 }
 
+typedef struct later {
+    atomic_bool *flag;
+    const char *fifo; /* NULL: raise the flag, else write to it */
+} later;
+
+static void *do_later(void *arg) {
+    const later *l = arg;
+    nanosleep(&(struct timespec){.tv_nsec = 30000000}, NULL);
+    if (l->fifo == NULL) {
+        atomic_store(l->flag, true);
+        return NULL;
+    }
+    return write_all(&(pipe_end){open(l->fifo, O_WRONLY), str_from("a,b\n1,2\n")});
+}
+
+/* Opens `path` with a flag, while another thread does what `how` says. */
+static int open_meanwhile(const char *path, atomic_bool *cancel, const char *fifo, csv **c) {
+    pthread_t other;
+    later how = {cancel, fifo};
+    assert_int_equal(pthread_create(&other, NULL, do_later, &how), 0);
+    int status = csv_open(path, &(csv_options){.cancel = cancel}, c, &e);
+    pthread_join(other, NULL);
+    return status;
+}
+
+static void test_waiting_for_a_pipe_can_be_cancelled(void **state) {
+    (void)state;
+    atomic_bool cancel = false;
+    int ends[2];
+    char path[32];
+    csv *c = NULL;
+    assert_int_equal(pipe(ends), 0);
+    snprintf(path, sizeof path, "/dev/fd/%d", ends[0]);
+    FAILS(ERR_CANCELLED, open_meanwhile(path, &cancel, NULL, &c));
+    /* with its head read, which the next one to open it still finds */
+    assert_int_equal(write(ends[1], "a,b\n1,", 6), 6);
+    cancel = false;
+    FAILS(ERR_CANCELLED, open_meanwhile(path, &cancel, NULL, &c));
+    assert_int_equal(write(ends[1], "2\n", 2), 2);
+    close(ends[1]);
+    OK(csv_open(path, NULL, &c, &e));
+    expect_rows(c, "a:I,b:I|1,2");
+    close(ends[0]);
+}
+
+/* A FIFO without a writer is waited for, as long as nobody cancels. */
+static void test_fifos(void **state) {
+    (void)state;
+    atomic_bool cancel = false;
+    csv *c = NULL;
+    const char *path = scratch("fifo");
+    assert_int_equal(mkfifo(path, 0600), 0);
+    FAILS(ERR_CANCELLED, open_meanwhile(path, &cancel, NULL, &c));
+    cancel = false;
+    OK(open_meanwhile(path, &cancel, path, &c));
+    expect_rows(c, "a:I,b:I|1,2");
+}
+
 /* Whoever guesses the types has seen only the beginning. */
 static void test_zero_bytes_far_behind(void **state) {
     (void)state;
@@ -395,6 +459,8 @@ int main(void) {
         cmocka_unit_test(test_bytes_that_are_not_utf8),
         cmocka_unit_test(test_files),
         cmocka_unit_test(test_pipes_are_read_from_where_they_were_looked_at),
+        cmocka_unit_test(test_waiting_for_a_pipe_can_be_cancelled),
+        cmocka_unit_test(test_fifos),
         cmocka_unit_test(test_zero_bytes_far_behind),
         cmocka_unit_test(test_written_rows_read_back),
         cmocka_unit_test(test_blobs_come_back),
