@@ -289,7 +289,9 @@ int cpu_load(llm_engine *engine, const llm_engine_options *options, err *e) {
     if (code != 0)
         return code;
     const char *isa = getenv("ONEDNN_MAX_CPU_ISA");
-    snprintf(s->machine, sizeof s->machine, "%s %s", s->k->name, isa != NULL ? isa : "");
+    /* a build that looks for faults is slow in ways of its own: what it finds is not for others */
+    snprintf(s->machine, sizeof s->machine, "%s %s " BUILD_KIND, s->k->name,
+             isa != NULL ? isa : "");
     s->cache_dir = options->cache_dir != NULL
                        ? mem_strndup(options->cache_dir, strlen(options->cache_dir))
                        : NULL;

@@ -41,7 +41,7 @@ typedef struct cpu_state {
     int sinks, window; /* streaming attention; window 0: all is seen */
     llm_kv_dtype kv_dtype;
     char device[64];
-    char machine[128]; /* what measured rates hold for: kernels, and a bound on oneDNN's */
+    char machine[128]; /* what measured rates hold for: kernels, a bound on oneDNN's, the build */
     char *cache_dir;   /* NULL: no side file */
     hash128 weights;   /* the file's identity */
     bool keeps_rates;  /* sessions measure what the side file is about: auto's precision */
