@@ -65,6 +65,29 @@ static const column_estimate *column_of(estimator *s, const rel *r, int id) {
     return at < 0 ? NULL : &estimate_rel(s, r)->columns[at];
 }
 
+static bool as_number(value v, double *out) {
+    if (!type_is_number(v.type))
+        return false;
+    *out = v.type == TYPE_REAL ? v.r : (double)v.i;
+    return true;
+}
+
+/* Values that a whole number may have once it is divided by a constant: a remainder as many as the
+ * constant says, a quotient as many as its range has room for. */
+static double divided_distinct(estimator *s, const expr *x, const rel *r, double distinct) {
+    double by, low, high;
+    bool divides = x->kind == EXPR_OP && (x->op == OP_MOD || x->op == OP_DIV);
+    if (!divides || x->type != TYPE_INTEGER || x->args[1]->kind != EXPR_LITERAL ||
+        !as_number(x->args[1]->literal, &by) || by == 0)
+        return distinct;
+    if (x->op == OP_MOD)
+        return BASE_MIN(distinct, fabs(by));
+    const column_stats *stats = estimate_expr(s, x->args[0], r).stats;
+    if (stats && as_number(stats->low, &low) && as_number(stats->high, &high))
+        distinct = BASE_MIN(distinct, (high - low) / fabs(by) + 1);
+    return distinct;
+}
+
 column_estimate estimate_expr(estimator *s, const expr *x, const rel *r) {
     double rows = estimate_rel(s, r)->rows, distinct = 1;
     if (x->kind == EXPR_COLUMN) {
@@ -85,6 +108,7 @@ column_estimate estimate_expr(estimator *s, const expr *x, const rel *r) {
         column_estimate part = estimate_expr(s, x->args[i], r);
         distinct = BASE_MIN(distinct * part.distinct, rows);
     }
+    distinct = divided_distinct(s, x, r, distinct);
     if (!expr_is_volatile(x))
         c.distinct = BASE_MAX(1, x->type == TYPE_BOOLEAN ? BASE_MIN(2, distinct) : distinct);
     if (x->type == TYPE_TEXT)
@@ -254,13 +278,6 @@ static double in_share(estimator *s, const expr *x, const rel *r) {
                      ? value_share(s, x->args[0], x->args[i], r)
                      : 1 / BASE_MAX(1, estimate_expr(s, x->args[0], r).distinct);
     return share;
-}
-
-static bool as_number(value v, double *out) {
-    if (!type_is_number(v.type))
-        return false;
-    *out = v.type == TYPE_REAL ? v.r : (double)v.i;
-    return true;
 }
 
 /* column < literal by interpolation between the column's
