@@ -73,7 +73,11 @@ static const rel_column functions_cols[] = {COLUMN("name", TYPE_TEXT), COLUMN("k
 
 static int functions_rows(maker *m, err *e) {
     (void)e;
-    static const char *const classes[] = {"scalar", "aggregate", "window", "model"};
+    static const char *const classes[] = {[FUNCTION_SCALAR] = "scalar",
+                                          [FUNCTION_AGGREGATE] = "aggregate",
+                                          [FUNCTION_WINDOW] = "window",
+                                          [FUNCTION_MODEL] = "model",
+                                          [FUNCTION_TABLE] = "table"};
     size_t count;
     const function_info *all = sql_functions(&count);
     for (size_t k = 0; k < count; k++) {

@@ -101,11 +101,12 @@ static void add_all_keywords(finder *f, int score) {
         add_keyword(f, words[i], score);
 }
 
-static void add_functions(finder *f) {
+/* Those that FROM calls, or those that expressions do. */
+static void add_functions(finder *f, bool from) {
     size_t n;
     const function_info *table = sql_functions(&n);
     for (size_t i = 0; i < n && f->prefix.n; i++) {
-        if (begins_with(table[i].name, f->prefix))
+        if ((table[i].class == FUNCTION_TABLE) == from && begins_with(table[i].name, f->prefix))
             add(f, arena_printf(f->a, "%s(", table[i].name), table[i].signature, CANDIDATE_FUNCTION,
                 SCORE_FUNCTION);
     }
@@ -346,6 +347,13 @@ static bool find_after_keyword(finder *f) {
     return false;
 }
 
+/* Where the table is one to read. */
+static bool reads_table(const finder *f) {
+    const scope_token *last = before(f, 1);
+    return !first_is(f, "DELETE") &&
+           (token_is(last, "FROM") || token_is(last, "JOIN") || token_is(last, ","));
+}
+
 static bool wants_table(const finder *f) {
     static const char *const words[] = {"TABLE", "VIEW", "ANALYZE", "COPY"};
     const scope_token *last = before(f, 1);
@@ -362,7 +370,7 @@ static bool wants_table(const finder *f) {
 
 static void find_operand(finder *f) {
     add_scope_columns(f);
-    add_functions(f);
+    add_functions(f, false);
     if (f->prefix.n == 0)
         return;
     add_words(f, "CASE NOT NULL TRUE FALSE EXISTS CAST DISTINCT SELECT", SCORE_KEYWORD);
@@ -398,6 +406,8 @@ static void find_sql(finder *f) {
         add_objects(f, token_is(last, "MODEL") ? "model" : "index", CANDIDATE_MODEL);
     } else if (wants_table(f)) {
         add_tables(f, SCORE_COLUMN);
+        if (reads_table(f))
+            add_functions(f, true);
         if (f->prefix.n)
             add_words(f, "SELECT IF", SCORE_RARE);
     } else if (find_after_keyword(f)) {

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "bind_int.h"
+#include "functions_int.h"
 
 enum { MAX_VIEW_DEPTH = 20 };
 
@@ -277,8 +278,6 @@ static int bind_file(binder *b, from_item *f, scope *s, rel **out) {
 /* ---- functions ---------------------------------------------------------------------------------
  */
 
-static const char series_name[] = "generate_series";
-
 static int no_table_function(binder *b, const from_item *f) {
     static const struct {
         const char *name, *instead;
@@ -286,11 +285,10 @@ static int no_table_function(binder *b, const from_item *f) {
                   {"read_csv", "a file is a table by itself: FROM 'f.csv'"},
                   {"read_csv_auto", "a file is a table by itself: FROM 'f.csv'"}};
     fail_ident(b, f->name, "no table function \"%.*s\"", (int)f->name.name.n, f->name.name.p);
-    const char *hint = "the only one is generate_series(first, last [, step])";
+    err_hint(b->e, "the only one is %s", table_function()->signature);
     for (size_t i = 0; i < BASE_COUNT(others); i++)
         if (str_equal_nocase(f->name.name, str_from(others[i].name)))
-            hint = others[i].instead;
-    err_hint(b->e, "%s", hint);
+            err_hint(b->e, "%s", others[i].instead);
     return ERR_BIND;
 }
 
@@ -316,11 +314,12 @@ static int no_constant(binder *b, const node *n) {
 static int bind_series(binder *b, const from_item *f, str alias, scope *s, rel **out) {
     int64_t given[3] = {0, 0, 1};
     bool null = false;
-    if (!str_equal_nocase(f->name.name, STR(series_name)))
+    const function_info *info = table_function();
+    if (!str_equal_nocase(f->name.name, str_from(info->name)))
         return no_table_function(b, f);
-    if (f->args.n < 2 || f->args.n > 3)
+    if (f->args.n < info->min_args || f->args.n > info->max_args)
         return fail(b, ERR_BIND, f->pos, f->len, "%s() takes a first and a last number, and a step",
-                    series_name);
+                    info->name);
     for (int i = 0; i < f->args.n; i++) {
         const node *n = f->args.items[i];
         if (names_column(n))

@@ -46,7 +46,7 @@ static const function_result results[FUNC_COUNT] = {
 };
 
 /* Scalars first, in the order of function_id; then window functions, in the order of window_kind;
- * then aggregates; then the model's. */
+ * then aggregates; then the model's; then the one that FROM calls. */
 static const function_info infos[] = {
 #define FUNCTION_INFO(id, name, low, high, result, volatile_, signature, help)                     \
     {name, low, high, volatile_, FUNCTION_SCALAR, signature, help},
@@ -75,6 +75,8 @@ static const function_info infos[] = {
      "ask the model; options are examples, max_tokens, model, stop, temperature"},
     {"llm_prob", 1, 1, false, FUNCTION_MODEL, "LLM_PROB(LLM(…))",
      "the probability of a typed answer, by the call or the name that it has in the select list"},
+    {"generate_series", 2, 3, false, FUNCTION_TABLE, "generate_series(first, last [, step])",
+     "whole numbers from first to last, a column in FROM"},
 };
 
 /* Other names by which the field knows them. */
@@ -212,11 +214,17 @@ bool aggregate_find(str name, agg_kind *out) {
     return false;
 }
 
+const function_info *table_function(void) {
+    return &infos[BASE_COUNT(infos) - 1];
+}
+
 const char *function_nearest(str name) {
     const char *names[BASE_COUNT(infos)];
+    size_t n = 0;
     for (size_t i = 0; i < BASE_COUNT(infos); i++)
-        names[i] = infos[i].name;
-    return str_nearest(name, names, BASE_COUNT(names));
+        if (infos[i].class != FUNCTION_TABLE)
+            names[n++] = infos[i].name;
+    return str_nearest(name, names, n);
 }
 
 const char *aggregate_name(agg_kind kind) {

@@ -207,7 +207,8 @@ typedef enum function_class {
     FUNCTION_SCALAR,
     FUNCTION_AGGREGATE,
     FUNCTION_WINDOW,
-    FUNCTION_MODEL
+    FUNCTION_MODEL,
+    FUNCTION_TABLE /* called in FROM */
 } function_class;
 
 typedef struct function_info {
@@ -218,7 +219,8 @@ typedef struct function_info {
     const char *signature, *help;
 } function_info;
 
-/* Scalars, aggregates, window functions and LLM(), LLM_PROB(), for .help and completion. */
+/* Scalars, aggregates, window functions, LLM(), LLM_PROB() and generate_series(), for .help and
+ * completion. */
 const function_info *sql_functions(size_t *count);
 /* Reserved and other keywords, upper case, sorted. */
 const char *const *sql_keywords(size_t *count);

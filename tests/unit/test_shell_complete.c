@@ -73,6 +73,8 @@ static void test_first(void **state) {
         {"SELECT * FROM movies GROUP BY g|", "\"Genre 2\""},
         {"SELECT * FROM movies m LEFT |", "JOIN"},
         {"SELECT coa|", "coalesce("},
+        {"SELECT * FROM gen|", "generate_series("},
+        {"SELECT * FROM movies JOIN gen|", "generate_series("},
         {"INSERT INTO rev|", "reviews"},
         {"INSERT INTO reviews (sc|", "score"},
         {"UPDATE movies SET ye|", "year"},
@@ -132,6 +134,12 @@ static void test_not_offered(void **state) {
     assert_int_equal(found.count, 0);
     find("SELECT x FROM reviews WHERE movie_id IN (SELECT na| FROM movies)");
     assert_true(has("name"));
+    static const char *const none[] = {"SELECT generate_s|", "INSERT INTO generate_s|",
+                                       "DELETE FROM generate_s|"};
+    for (size_t i = 0; i < BASE_COUNT(none); i++) {
+        find(none[i]);
+        assert_int_equal(found.count, 0);
+    }
 }
 
 /* A name with blanks works as it is offered: in quotes in a command, as it is in SQL's own. */
