@@ -606,7 +606,41 @@ static inline __attribute__((always_inline)) void attend_unit_run(const attend_u
         attend_tile(u, wide, d, i, 1, tile++);
 }
 
+#if W > 4 && !defined(__AVX512BF16__)
+/* [rows, n, 2] pairs -> [2 rows, n]: of each row first all that is first */
+static void pairs_widen(const uint16_t *pairs, int rows, int n, float *out) {
+    for (int r = 0; r < rows; r++) {
+        for (int c = 0; c < n; c += W) {
+            vu two = load_pairs(pairs + 2 * (r * n + c));
+            store(out + 2 * r * n + c, first_of(two));
+            store(out + (2 * r + 1) * n + c, second_of(two));
+        }
+    }
+}
+
+/* Enough queries to share what taking pairs apart costs; the operations on floats are the same. */
+static void attend_widened(const attend_unit *u) {
+    _Alignas(64) float kt[KEYS * CONFIG_MAX_HEAD_DIM], v[KEYS * CONFIG_MAX_HEAD_DIM];
+    attend_unit wide = *u;
+    pairs_widen(u->kt, u->d / 2, KEYS, kt);
+    pairs_widen(u->v, KEYS / 2, u->d, v);
+    wide.wide = true;
+    wide.kt = kt;
+    wide.v = v;
+    if (u->d == 64)
+        attend_unit_run(&wide, true, 64);
+    else
+        attend_unit_run(&wide, true, u->d);
+}
+#endif
+
 static void k_attend(const attend_unit *u) {
+#if W > 4 && !defined(__AVX512BF16__)
+    if (!u->wide && u->nq >= 4 * TILE) {
+        attend_widened(u);
+        return;
+    }
+#endif
     if (u->wide)
         attend_unit_run(u, true, u->d);
     else if (u->d == 64) /* a constant: the addresses of the inner loops become offsets */
