@@ -34,21 +34,37 @@ static bool fits_bytes(const model_config *c) {
     return (c->n_embd | c->ffn | run) % INT8_GROUP == 0;
 }
 
+static bool is_of_layer(const gguf_tensor *t) {
+    return t->ndims == 2 && t->name.n > 4 && memcmp(t->name.p, "blk.", 4) == 0;
+}
+
 /* Whether all matrices of layers lie in the file in blocks of few bits. */
 static bool is_quantised(const gguf *file) {
     bool all = true;
     for (size_t i = 0; i < gguf_tensor_count(file); i++) {
         const gguf_tensor *t = gguf_tensor_at(file, i);
-        if (t->ndims == 2 && t->name.n > 4 && memcmp(t->name.p, "blk.", 4) == 0)
+        if (is_of_layer(t))
             all = all && quant_find(t->type)->block_elements > 1;
     }
     return all;
 }
 
+/* The share of the layers' weights that kernels with so many levels can hold. */
+static double share_in_bytes(const gguf *file, int levels) {
+    double held = 0, sum = 0;
+    for (size_t i = 0; i < gguf_tensor_count(file); i++) {
+        const gguf_tensor *t = gguf_tensor_at(file, i);
+        double n = is_of_layer(t) ? (double)t->dims[0] * (double)t->dims[1] : 0;
+        held += model_fits_bytes(t, levels) ? n : 0;
+        sum += n;
+    }
+    return sum > 0 ? held / sum : 0;
+}
+
 /* FLOP/s of one thread in every precision, and what 'auto' is. Bytes are for files that hold no
  * more: what was rounded to a few bits hardly suffers, and llama.cpp, too, then rounds states to
  * bytes in groups of 32. */
-static void rates_measure(const llm_engine *engine, side_facts *out) {
+static void rates_measure(const llm_engine *engine, const int8_kernels *int8, side_facts *out) {
     static const gemm_type types[LLM_PRECISIONS] = {[LLM_F32] = GEMM_F32,
                                                     [LLM_BF16] = GEMM_BF16,
                                                     [LLM_INT8] = GEMM_INT8,
@@ -58,7 +74,8 @@ static void rates_measure(const llm_engine *engine, side_facts *out) {
         if (!in_bytes(p) || fits_bytes(c))
             out->rate[p] = gemm_measure(types[p], c->n_embd, 384);
     out->precision = bf16_gains(out) ? LLM_BF16 : LLM_F32;
-    if (out->rate[LLM_INT8] > out->rate[out->precision] * MUST_GAIN && is_quantised(engine->file))
+    if (out->rate[LLM_INT8] > out->rate[out->precision] * MUST_GAIN && is_quantised(engine->file) &&
+        share_in_bytes(engine->file, int8->levels) > 0.5)
         out->precision = LLM_INT8;
 }
 
@@ -69,7 +86,7 @@ static side_facts facts_find(const llm_engine *engine, const cpu_state *s) {
         facts.precision != LLM_PRECISION_AUTO)
         return facts;
     facts = (side_facts){0};
-    rates_measure(engine, &facts);
+    rates_measure(engine, s->int8, &facts);
     facts.chat = engine_prefers_chat(engine);
     side_file_write(s->cache_dir, s->weights, s->machine, &facts);
     return facts;
@@ -97,9 +114,14 @@ static int precision_choose(llm_engine *engine, cpu_state *s, const llm_engine_o
     bool bytes = in_bytes(s->precision);
     if (bytes && s->int8 == NULL) {
         return err_set(e, ERR_UNSUPPORTED,
-                       "precision '%s' needs a processor with AVX-512 VNNI; this one has kernels "
-                       "for %s",
+                       "precision '%s' needs a processor with AVX2; this one has kernels for %s",
                        info->precision, kernels_choose(engine->config.head_dim, true)->name);
+    }
+    if (bytes && share_in_bytes(engine->file, s->int8->levels) == 0) {
+        return err_set(e, ERR_UNSUPPORTED,
+                       "precision '%s' on a processor without VNNI holds Q4_0, Q4_1, Q5_0, Q5_1, "
+                       "Q4_K and Q5_K; this file has none of them",
+                       info->precision);
     }
     if (bytes && !fits_bytes(&engine->config)) {
         return err_set(e, ERR_UNSUPPORTED,
@@ -112,14 +134,16 @@ static int precision_choose(llm_engine *engine, cpu_state *s, const llm_engine_o
 }
 
 static model_types types_of(const cpu_state *s) {
+    model_types out = {s->wide, s->wide, s->wide, s->wide, s->wide, 0};
     if (!in_bytes(s->precision))
-        return (model_types){s->wide, s->wide, s->wide, s->wide};
+        return out;
+    out.levels = s->int8->levels;
+    out.rest = s->precision == LLM_INT8 ? GEMM_INT8 : GEMM_INT8X2;
     /* in one plane q, k and v alone cost as much accuracy as all else, and exactness is free in the
      * last layer, from which few rows go on */
-    gemm_type exact = s->wide == GEMM_BF16 ? GEMM_BF16 : GEMM_INT8X2;
-    if (s->precision == LLM_INT8)
-        return (model_types){.qkv = exact, .rest = GEMM_INT8, .last = exact, .head = s->wide};
-    return (model_types){GEMM_INT8X2, GEMM_INT8X2, GEMM_INT8X2, s->wide};
+    if (s->precision == LLM_INT8X2 || (s->wide == GEMM_F32 && s->int8->planes_gain))
+        out.qkv = out.last = GEMM_INT8X2;
+    return out;
 }
 
 /* Rates on record, at the precision that 'auto' takes. */

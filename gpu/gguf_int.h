@@ -89,6 +89,7 @@ typedef struct quant_type {
     gguf_type type;
     const char *name;
     int block_elements, block_bytes;
+    int levels; /* steps from the least to the largest of 32 neighbours; 0: they share no grid */
     void (*dequantize)(const void *blocks, float *out,
                        size_t elements); /* elements: a multiple of the block's */
 } quant_type;

@@ -1,5 +1,5 @@
 /*
- * int8_int.h - products of weights in bytes, for machines with AVX-512 VNNI (int8_vnni.c).
+ * int8_int.h - products of weights in bytes, a table per instruction set (int8_impl.h).
  *
  * Both sides lie in groups of 32 along K (Q8_0 and Q4_1 of ggml are of this kind):
  *
@@ -19,6 +19,7 @@
 #ifndef KVASIR_INT8_INT_H
 #define KVASIR_INT8_INT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 enum {
@@ -41,6 +42,11 @@ static inline size_t int8_weight_bytes(int n, int k) {
 }
 
 typedef struct int8_kernels {
+    const char *name;
+    /* The most steps that a group of weights is cut into, 255 or 31. With 31 what is exact is
+     * groups of 32 of at most 5 bits: Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K. */
+    int levels;
+    bool planes_gain; /* two planes are faster than products of f32 on the same machines */
     /* rows [n, k] f32 -> panels */
     void (*pack)(const float *rows, int n, int k, void *panels);
     /* x[k] -> one row of an operand, or a part of one; infinite and NaN values give NaN products */
@@ -50,11 +56,14 @@ typedef struct int8_kernels {
                     float *c);
 } int8_kernels;
 
-/* NULL where the machine, or ONEDNN_MAX_CPU_ISA, has no AVX-512 VNNI (kernels.c). */
-const int8_kernels *int8_choose(void);
+enum { INT8_TABLES = 3 };
+/* All that this machine can run, as far as ONEDNN_MAX_CPU_ISA lets it, the best last (kernels.c):
+ * into out[INT8_TABLES]; returns how many. */
+int int8_available(const int8_kernels **out);
+const int8_kernels *int8_choose(void); /* the best; NULL: no AVX2 */
 
 #if defined(__x86_64__)
-extern const int8_kernels int8_vnni;
+extern const int8_kernels int8_avx2, int8_avxvnni, int8_vnni;
 #endif
 
 #endif

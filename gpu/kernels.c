@@ -17,7 +17,7 @@
 #include "int8_int.h"
 #include "kernels_int.h"
 
-enum { LEVEL_NONE, LEVEL_AVX2, LEVEL_AVX512, LEVEL_VNNI, LEVEL_BF16, LEVEL_AMX };
+enum { LEVEL_NONE, LEVEL_AVX2, LEVEL_AVX2_VNNI, LEVEL_AVX512, LEVEL_VNNI, LEVEL_BF16, LEVEL_AMX };
 
 /* How far oneDNN may go by its own variable. */
 static int allowed_level(void) {
@@ -29,7 +29,7 @@ static int allowed_level(void) {
                   {"AVX512_CORE", LEVEL_AVX512},
                   {"AVX512_CORE_VNNI", LEVEL_VNNI},
                   {"AVX2", LEVEL_AVX2},
-                  {"AVX2_VNNI", LEVEL_AVX2},
+                  {"AVX2_VNNI", LEVEL_AVX2_VNNI},
                   {"AVX", LEVEL_NONE},
                   {"SSE41", LEVEL_NONE}};
     const char *isa = getenv("ONEDNN_MAX_CPU_ISA");
@@ -114,6 +114,12 @@ static bool has_vnni(void) {
     return __builtin_cpu_supports("avx512vnni");
 }
 
+static bool has_avx_vnni(void) {
+    enum { AVX_VNNI = 1 << 4 };
+    unsigned a, b, c, d;
+    return has_avx2() && __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a & AVX_VNNI);
+}
+
 static bool has_bf16(void) {
     return __builtin_cpu_supports("avx512bf16");
 }
@@ -140,20 +146,19 @@ static bool has_tiles(void) {
 #endif
 
 int kernels_available(const kernels **out) {
-    int n = 0;
+    int n = 0, allowed = allowed_level();
     out[n++] = &kernels_generic;
 #if defined(__x86_64__)
-    static const struct {
-        const kernels *table;
-        bool (*has)(void);
-    } steps[] = {[LEVEL_AVX2] = {&kernels_avx2, has_avx2},
-                 [LEVEL_AVX512] = {&kernels_avx512, has_avx512},
-                 [LEVEL_VNNI] = {NULL, has_vnni}, /* int8's products alone */
-                 [LEVEL_BF16] = {&kernels_avx512bf16, has_bf16},
-                 [LEVEL_AMX] = {&kernels_amx, has_tiles}};
-    for (int level = LEVEL_AVX2; level <= allowed_level() && steps[level].has(); level++)
-        if (steps[level].table != NULL)
-            out[n++] = steps[level].table;
+    if (allowed >= LEVEL_AVX2 && has_avx2())
+        out[n++] = &kernels_avx2;
+    if (allowed >= LEVEL_AVX512 && has_avx512()) {
+        out[n++] = &kernels_avx512;
+        if (allowed >= LEVEL_BF16 && has_vnni() && has_bf16()) {
+            out[n++] = &kernels_avx512bf16;
+            if (allowed >= LEVEL_AMX && has_tiles())
+                out[n++] = &kernels_amx;
+        }
+    }
 #endif
     return n;
 }
@@ -166,10 +171,23 @@ const kernels *kernels_choose(int head_dim, bool narrow) {
     return n > 0 ? tables[n - 1] : NULL;
 }
 
-const int8_kernels *int8_choose(void) {
+int int8_available(const int8_kernels **out) {
+    int n = 0;
+    (void)out;
 #if defined(__x86_64__)
-    if (allowed_level() >= LEVEL_VNNI && has_avx512() && has_vnni())
-        return &int8_vnni;
+    int allowed = allowed_level();
+    if (allowed >= LEVEL_AVX2 && has_avx2())
+        out[n++] = &int8_avx2;
+    if (allowed >= LEVEL_AVX2_VNNI && has_avx_vnni())
+        out[n++] = &int8_avxvnni;
+    if (allowed >= LEVEL_VNNI && has_avx512() && has_vnni())
+        out[n++] = &int8_vnni;
 #endif
-    return NULL;
+    return n;
+}
+
+const int8_kernels *int8_choose(void) {
+    const int8_kernels *tables[INT8_TABLES];
+    int n = int8_available(tables);
+    return n > 0 ? tables[n - 1] : NULL;
 }

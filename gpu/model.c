@@ -207,10 +207,24 @@ static int pack_all(packed_model *m, pool *threads, err *e) {
 
 /* ---- loading --------------------------------------------------------------------------------- */
 
+bool model_fits_bytes(const gguf_tensor *t, int levels) {
+    int own = quant_find(t->type)->levels;
+    return levels == 255 || (own > 0 && own <= levels);
+}
+
 /* Columns of a part: one of `parts` or so, so that a few rows still keep all threads busy. */
 static int part_columns(int n, int parts) {
     int part = (n / parts + 31) / 32 * 32;
     return BASE_MIN(BASE_MAX(part, 64), 512);
+}
+
+/* `wanted`, or what is exact where a tensor of the matrix does not fit its bytes. */
+static gemm_type type_for(const packed_model *m, int layer, gemm_type wanted,
+                          const char *const names[3]) {
+    bool fits = true;
+    for (int i = 0; i < 3 && names[i] != NULL; i++)
+        fits = fits && model_fits_bytes(model_tensor(m->file, layer, names[i]), m->types.levels);
+    return gemm_in_bytes(wanted) && !fits ? m->types.wide : wanted;
 }
 
 static int weights_declare(packed_model *m, err *e) {
@@ -221,15 +235,34 @@ static int weights_declare(packed_model *m, err *e) {
         gemm_type rest = l == c->n_layers - 1 ? m->types.last : m->types.rest;
         struct {
             gemm_type type;
+            const char *from[3];
             int n, k, part;
             gemm_weight *out;
         } const all[] = {
-            {m->types.qkv, qkv, c->n_embd, part_columns(qkv, 6), &y->qkv},
-            {rest, c->n_embd, c->n_heads * c->head_dim, part_columns(c->n_embd, 8), &y->o},
-            {rest, 2 * c->ffn, c->n_embd, 384, &y->gate_up},
-            {rest, c->n_embd, c->ffn, part_columns(c->n_embd, 8), &y->down}};
-        for (size_t i = 0; i < BASE_COUNT(all) && code == 0; i++)
-            code = gemm_declare(m->g, all[i].type, all[i].n, all[i].k, all[i].part, all[i].out, e);
+            {m->types.qkv,
+             {c->fused_qkv ? "attn_qkv.weight" : "attn_q.weight",
+              c->fused_qkv ? NULL : "attn_k.weight", "attn_v.weight"},
+             qkv,
+             c->n_embd,
+             part_columns(qkv, 6),
+             &y->qkv},
+            {rest,
+             {"attn_output.weight"},
+             c->n_embd,
+             c->n_heads * c->head_dim,
+             part_columns(c->n_embd, 8),
+             &y->o},
+            {rest,
+             {"ffn_up.weight", c->fused_gate_up ? NULL : "ffn_gate.weight"},
+             2 * c->ffn,
+             c->n_embd,
+             384,
+             &y->gate_up},
+            {rest, {"ffn_down.weight"}, c->n_embd, c->ffn, part_columns(c->n_embd, 8), &y->down}};
+        for (size_t i = 0; i < BASE_COUNT(all) && code == 0; i++) {
+            gemm_type type = type_for(m, l, all[i].type, all[i].from);
+            code = gemm_declare(m->g, type, all[i].n, all[i].k, all[i].part, all[i].out, e);
+        }
     }
     return code != 0 ? code
                      : gemm_declare(m->g, m->types.head, c->vocab, c->n_embd, 512, &m->head, e);

@@ -31,6 +31,8 @@ typedef struct model_types {
     gemm_type qkv, rest; /* rest: o, gate_up, down */
     gemm_type last;      /* the last layer's */
     gemm_type head;
+    gemm_type wide; /* a matrix whose groups have more steps than bytes may keep */
+    int levels;     /* what bytes may keep; 255: any group */
 } model_types;
 
 typedef struct packed_model {
@@ -48,6 +50,9 @@ typedef struct packed_model {
     hash128 digest;
 } packed_model;
 
+/* Whether groups of 32 of the tensor keep their values in bytes of at most `levels` steps; 255 are
+ * enough for any, rounded like the file's own where they are not on a grid. */
+bool model_fits_bytes(const gguf_tensor *t, int levels);
 /* Declares the matrices: quick, reads no weight. On failure
  * model_free is still to be called, here and below. */
 int model_declare(packed_model *m, const gguf *file, const model_config *config, gemm *g,

@@ -266,21 +266,21 @@ static void from_iq4_xs(const void *blocks, float *out, size_t n) {
 /* ---- the table ------------------------------------------------------------------------------ */
 
 static const quant_type types[] = {
-    {GGUF_F32, "F32", 1, 4, from_f32},
-    {GGUF_F16, "F16", 1, 2, from_f16},
-    {GGUF_BF16, "BF16", 1, 2, from_bf16},
-    {GGUF_Q4_0, "Q4_0", QK, 18, from_q4_0},
-    {GGUF_Q4_1, "Q4_1", QK, 20, from_q4_1},
-    {GGUF_Q5_0, "Q5_0", QK, 22, from_q5_0},
-    {GGUF_Q5_1, "Q5_1", QK, 24, from_q5_1},
-    {GGUF_Q8_0, "Q8_0", QK, 34, from_q8_0},
-    {GGUF_IQ4_NL, "IQ4_NL", QK, 18, from_iq4_nl},
-    {GGUF_Q2_K, "Q2_K", QK_K, 84, from_q2_k},
-    {GGUF_Q3_K, "Q3_K", QK_K, 110, from_q3_k},
-    {GGUF_Q4_K, "Q4_K", QK_K, 144, from_q4_k},
-    {GGUF_Q5_K, "Q5_K", QK_K, 176, from_q5_k},
-    {GGUF_Q6_K, "Q6_K", QK_K, 210, from_q6_k},
-    {GGUF_IQ4_XS, "IQ4_XS", QK_K, 136, from_iq4_xs},
+    {GGUF_F32, "F32", 1, 4, 0, from_f32},
+    {GGUF_F16, "F16", 1, 2, 0, from_f16},
+    {GGUF_BF16, "BF16", 1, 2, 0, from_bf16},
+    {GGUF_Q4_0, "Q4_0", QK, 18, 15, from_q4_0},
+    {GGUF_Q4_1, "Q4_1", QK, 20, 15, from_q4_1},
+    {GGUF_Q5_0, "Q5_0", QK, 22, 31, from_q5_0},
+    {GGUF_Q5_1, "Q5_1", QK, 24, 31, from_q5_1},
+    {GGUF_Q8_0, "Q8_0", QK, 34, 254, from_q8_0},
+    {GGUF_IQ4_NL, "IQ4_NL", QK, 18, 240, from_iq4_nl},
+    {GGUF_Q2_K, "Q2_K", QK_K, 84, 0, from_q2_k},
+    {GGUF_Q3_K, "Q3_K", QK_K, 110, 0, from_q3_k},
+    {GGUF_Q4_K, "Q4_K", QK_K, 144, 15, from_q4_k},
+    {GGUF_Q5_K, "Q5_K", QK_K, 176, 31, from_q5_k},
+    {GGUF_Q6_K, "Q6_K", QK_K, 210, 0, from_q6_k},
+    {GGUF_IQ4_XS, "IQ4_XS", QK_K, 136, 240, from_iq4_xs},
 };
 
 const quant_type *quant_find(uint32_t type) {

@@ -64,13 +64,15 @@ static const variant variants[] = {
     {"int8x2 matrices", {.precision = LLM_INT8X2, .kv_dtype = LLM_KV_F32}, 60, 0.1f},
 };
 
-/* Weights in bytes or in bf16: not on every machine; bytes in groups of 32. */
+/* Weights in bytes or in bf16: not on every machine; bytes in groups of 32, and these weights, which
+ * are on no grid, only where all 255 steps are to be had. */
 static bool is_refused(const model_config *c, const variant *v) {
     bool in_bytes = v->options.precision == LLM_INT8 || v->options.precision == LLM_INT8X2;
     int run = c->n_heads / c->n_kv_heads * c->head_dim;
     if (v->options.precision == LLM_BF16)
         return gemm_measure(GEMM_BF16, TINY_EMBD, TINY_FFN) <= 0;
-    return in_bytes && (int8_choose() == NULL || run % INT8_GROUP != 0);
+    const int8_kernels *int8 = int8_choose();
+    return in_bytes && (int8 == NULL || int8->levels < 255 || run % INT8_GROUP != 0);
 }
 
 static void engine_load(llm_engine *engine, gguf *file, int threads, const variant *v) {

@@ -1,0 +1,552 @@
+/*
+ * int8_impl.h - the source of int8_int.h's products, included by int8_<isa>.c, which names the
+ * table.
+ *
+ * ROWS rows × two vectors of columns are in registers: sums of a group, and of the product.
+ * Invariant: however rows are dealt out to blocks of one to ROWS, each result sees the same
+ * operations in the same order.
+ */
+#include <float.h>
+#include <immintrin.h>
+#include <math.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "int8_int.h"
+#include "storage/base.h"
+
+#if defined(__clang__)
+#define UNROLL _Pragma("clang loop unroll(full)")
+#else
+#define UNROLL _Pragma("GCC unroll 8")
+#endif
+#define BLOCK static inline __attribute__((always_inline))
+
+#if defined(__AVX512VNNI__)
+enum { LANES = 16, ROWS = 6, LEVELS = 255 };
+#elif defined(__AVXVNNI__)
+enum { LANES = 8, ROWS = 3, LEVELS = 255 };
+#else
+#define SUMS_IN_16_BITS
+enum { LANES = 8, ROWS = 3, LEVELS = 31 };
+#endif
+enum { QUADS = INT8_GROUP / 4, VECTORS = INT8_GROUP / LANES, SECOND_BITS = 8, LINE = 64 };
+static const uint32_t INFINITE = 0x7f800000; /* the bits of infinity: what is less is finite */
+/*
+ * 3 * 2^22, and its bits. An integer below 2^22 added to the bits is added to the number, so sums
+ * of a plane that start with them are floats without being converted. The number times a step is
+ * exact, since steps have STEP_SPARE bits less than floats.
+ */
+static const float BIAS = 12582912.0f;
+enum { BIAS_BITS = 0x4b400000, STEP_SPARE = 2 };
+_Static_assert(INT8_GROUP * 255 * 127 < 1 << 22, "a sum of one plane fits beside the bias");
+
+typedef float vf __attribute__((vector_size(4 * LANES)));
+typedef int32_t vi __attribute__((vector_size(4 * LANES)));
+typedef uint32_t vu __attribute__((vector_size(4 * LANES)));
+
+typedef struct panel_group {
+    float step[INT8_COLUMNS], low[INT8_COLUMNS];
+    uint8_t bytes[QUADS][INT8_COLUMNS][4];
+} panel_group;
+
+/* ---- vectors --------------------------------------------------------------------------------- */
+
+BLOCK vf load(const float *p) {
+    vf v;
+    memcpy(&v, p, sizeof v);
+    return v;
+}
+
+BLOCK vi load_bytes(const void *p) {
+    vi v;
+    memcpy(&v, p, sizeof v);
+    return v;
+}
+
+BLOCK vf all(float x) {
+    return x - (vf){0};
+}
+
+BLOCK vi all_int(int32_t x) {
+    return x - (vi){0};
+}
+
+BLOCK vf magnitude(vf x) {
+    return (vf)((vi)x & 0x7fffffff);
+}
+
+#if defined(__AVX512VNNI__)
+BLOCK vf fused(vf a, vf b, vf c) {
+    return (vf)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
+}
+
+BLOCK vf from_int(vi x) {
+    return (vf)_mm512_cvtepi32_ps((__m512i)x);
+}
+
+BLOCK vi nearest(vf x) {
+    return (vi)_mm512_cvtps_epi32((__m512)x);
+}
+
+BLOCK vf larger(vf a, vf b) {
+    return (vf)_mm512_max_ps((__m512)a, (__m512)b);
+}
+
+BLOCK float largest_lane(vf x) {
+    return _mm512_reduce_max_ps((__m512)x);
+}
+
+/* Less the nearest integer. */
+BLOCK vf off_integer(vf x) {
+    return (vf)_mm512_reduce_ps((__m512)x, 0);
+}
+
+/* The first n of v, n > 0. */
+BLOCK void store_first(float *c, vf v, int n) {
+    __mmask16 keep = (__mmask16)(n < LANES ? (1u << n) - 1 : 0xffff);
+    _mm512_mask_storeu_ps(c, keep, (__m512)v);
+}
+
+/* sum + four weights . four digits, a column each */
+BLOCK vi quad_add(vi sum, vi weights, vi digits) {
+    return (vi)_mm512_dpbusd_epi32((__m512i)sum, (__m512i)weights, (__m512i)digits);
+}
+
+BLOCK uint32_t largest_bits(const vf x[VECTORS]) {
+    return _mm512_reduce_max_epu32(
+        _mm512_max_epu32((__m512i)magnitude(x[0]), (__m512i)magnitude(x[1])));
+}
+
+/* 32 integers as bytes, the nearest there are. */
+BLOCK __m256i signed_bytes(const vi x[VECTORS]) {
+    return _mm256_set_m128i(_mm512_cvtsepi32_epi8((__m512i)x[1]),
+                            _mm512_cvtsepi32_epi8((__m512i)x[0]));
+}
+
+/* The same of integers that are not negative, to 255. */
+BLOCK __m256i unsigned_bytes(const vi x[VECTORS]) {
+    return _mm256_set_m128i(_mm512_cvtusepi32_epi8((__m512i)x[1]),
+                            _mm512_cvtusepi32_epi8((__m512i)x[0]));
+}
+
+BLOCK int bytes_sum(__m256i bytes) {
+    __m512i fours = _mm512_dpbusd_epi32(_mm512_setzero_si512(), _mm512_set1_epi8(1),
+                                        _mm512_zextsi256_si512(bytes));
+    __m256i sums = _mm512_castsi512_si256(fours);
+    __m128i s = _mm_add_epi32(_mm256_castsi256_si128(sums), _mm256_extracti128_si256(sums, 1));
+    s = _mm_add_epi32(s, _mm_shuffle_epi32(s, 0x4e));
+    return _mm_cvtsi128_si32(_mm_add_epi32(s, _mm_shuffle_epi32(s, 0xb1)));
+}
+#else
+BLOCK vf fused(vf a, vf b, vf c) {
+    return (vf)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c);
+}
+
+BLOCK vf from_int(vi x) {
+    return (vf)_mm256_cvtepi32_ps((__m256i)x);
+}
+
+BLOCK vi nearest(vf x) {
+    return (vi)_mm256_cvtps_epi32((__m256)x);
+}
+
+BLOCK vf larger(vf a, vf b) {
+    return (vf)_mm256_max_ps((__m256)a, (__m256)b);
+}
+
+BLOCK float largest_lane(vf x) {
+    __m128 m = _mm_max_ps(_mm256_castps256_ps128((__m256)x), _mm256_extractf128_ps((__m256)x, 1));
+    m = _mm_max_ps(m, _mm_movehl_ps(m, m));
+    return _mm_cvtss_f32(_mm_max_ss(m, _mm_movehdup_ps(m)));
+}
+
+BLOCK vf off_integer(vf x) {
+    return x - (vf)_mm256_round_ps((__m256)x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+}
+
+BLOCK void store_first(float *c, vf v, int n) {
+    vi lane = {0, 1, 2, 3, 4, 5, 6, 7};
+    if (n >= LANES)
+        _mm256_storeu_ps(c, (__m256)v);
+    else
+        _mm256_maskstore_ps(c, (__m256i)(lane < n), (__m256)v);
+}
+
+#if defined(__AVXVNNI__)
+BLOCK vi quad_add(vi sum, vi weights, vi digits) {
+    return (vi)_mm256_dpbusd_avx_epi32((__m256i)sum, (__m256i)weights, (__m256i)digits);
+}
+#endif
+
+BLOCK uint32_t largest_bits(const vf x[VECTORS]) {
+    __m256i m =
+        _mm256_max_epu32(_mm256_max_epu32((__m256i)magnitude(x[0]), (__m256i)magnitude(x[1])),
+                         _mm256_max_epu32((__m256i)magnitude(x[2]), (__m256i)magnitude(x[3])));
+    __m128i s = _mm_max_epu32(_mm256_castsi256_si128(m), _mm256_extracti128_si256(m, 1));
+    s = _mm_max_epu32(s, _mm_shuffle_epi32(s, 0x4e));
+    return (uint32_t)_mm_cvtsi128_si32(_mm_max_epu32(s, _mm_shuffle_epi32(s, 0xb1)));
+}
+
+/* Packing goes by halves of 128 bits; this is its order undone. */
+BLOCK __m256i in_order(__m256i packed) {
+    return _mm256_permutevar8x32_epi32(packed, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+}
+
+BLOCK __m256i signed_bytes(const vi x[VECTORS]) {
+    return in_order(_mm256_packs_epi16(_mm256_packs_epi32((__m256i)x[0], (__m256i)x[1]),
+                                       _mm256_packs_epi32((__m256i)x[2], (__m256i)x[3])));
+}
+
+BLOCK __m256i unsigned_bytes(const vi x[VECTORS]) {
+    return in_order(_mm256_packus_epi16(_mm256_packs_epi32((__m256i)x[0], (__m256i)x[1]),
+                                        _mm256_packs_epi32((__m256i)x[2], (__m256i)x[3])));
+}
+
+BLOCK int bytes_sum(__m256i bytes) {
+    __m256i sums =
+        _mm256_madd_epi16(_mm256_maddubs_epi16(_mm256_set1_epi8(1), bytes), _mm256_set1_epi16(1));
+    __m128i s = _mm_add_epi32(_mm256_castsi256_si128(sums), _mm256_extracti128_si256(sums, 1));
+    s = _mm_add_epi32(s, _mm_shuffle_epi32(s, 0x4e));
+    return _mm_cvtsi128_si32(_mm_add_epi32(s, _mm_shuffle_epi32(s, 0xb1)));
+}
+#endif
+
+/* The largest magnitude is below infinity; the bits of what is not finite come behind all others.
+ */
+BLOCK bool all_finite(const vf x[VECTORS]) {
+    return largest_bits(x) < INFINITE;
+}
+
+/* ---- products -------------------------------------------------------------------------------- */
+
+/* What a block of rows reads: the first row's groups, and bytes from one row to the next. By
+ * pointer: copied whole right after its parts were stored it would have to wait for them. */
+typedef struct operand {
+    const char *at;
+    size_t row;
+    const char *ahead, *end; /* memory asked for while a group is computed, */
+    int lines;               /* so many lines of it */
+} operand;
+
+/* Four digits of one row's group at `at`. */
+BLOCK vi quad(const char *at, int plane, int k) {
+    int32_t digits;
+    memcpy(&digits, at + plane * INT8_GROUP + 4 * k, sizeof digits);
+    return all_int(digits);
+}
+
+/* Its scale (0) or its sum (1). */
+BLOCK vf factor(const char *at, int planes, int which) {
+    float x;
+    memcpy(&x, at + planes * INT8_GROUP + which * (int)sizeof x, sizeof x);
+    return all(x);
+}
+
+#if defined(SUMS_IN_16_BITS)
+/* Products of pairs are summed in 16 bits over four quads, where they fit, then in 32. */
+enum { QUADS_IN_16_BITS = 4 };
+_Static_assert(QUADS_IN_16_BITS * 2 * LEVELS * 128 < 1 << 15, "sums of pairs fit 16 bits");
+
+BLOCK void plane_add(int rows, const char *at, size_t row, int plane, const panel_group *b,
+                     int first, vi sums[ROWS][2]) {
+    const __m256i ones = _mm256_set1_epi16(1);
+    UNROLL
+    for (int part = 0; part < QUADS; part += QUADS_IN_16_BITS) {
+        __m256i pairs[ROWS][2];
+        UNROLL
+        for (int k = part; k < part + QUADS_IN_16_BITS; k++) {
+            __m256i left = (__m256i)load_bytes(b->bytes[k][first]);
+            __m256i right = (__m256i)load_bytes(b->bytes[k][first + LANES]);
+            UNROLL
+            for (int i = 0; i < rows; i++) {
+                __m256i digits = (__m256i)quad(at + (size_t)i * row, plane, k);
+                __m256i products[2] = {_mm256_maddubs_epi16(left, digits),
+                                       _mm256_maddubs_epi16(right, digits)};
+                for (int v = 0; v < 2; v++)
+                    pairs[i][v] =
+                        k == part ? products[v] : _mm256_add_epi16(pairs[i][v], products[v]);
+            }
+        }
+        UNROLL
+        for (int i = 0; i < rows; i++)
+            for (int v = 0; v < 2; v++)
+                sums[i][v] += (vi)_mm256_madd_epi16(pairs[i][v], ones);
+    }
+}
+#else
+BLOCK void plane_add(int rows, const char *at, size_t row, int plane, const panel_group *b,
+                     int first, vi sums[ROWS][2]) {
+    UNROLL
+    for (int k = 0; k < QUADS; k++) {
+        vi left = load_bytes(b->bytes[k][first]), right = load_bytes(b->bytes[k][first + LANES]);
+        UNROLL
+        for (int i = 0; i < rows; i++) {
+            vi digits = quad(at + (size_t)i * row, plane, k);
+            sums[i][0] = quad_add(sums[i][0], left, digits);
+            sums[i][1] = quad_add(sums[i][1], right, digits);
+        }
+    }
+}
+#endif
+
+/* What a panel's group says of LANES columns; base: what takes the bias from a sum times step. */
+typedef struct column_factors {
+    vf step, low, base;
+} column_factors;
+
+BLOCK column_factors factors_load(const panel_group *b, int first) {
+    vf step = load(b->step + first);
+    return (column_factors){step, load(b->low + first), step * all(-BIAS)};
+}
+
+/* step * (digits . bytes), rounded once; `sum` of one plane has the bias. */
+BLOCK vf stepped(int planes, vi sum, const column_factors *f) {
+    return planes == 1 ? fused((vf)sum, f->step, f->base) : from_int(sum) * f->step;
+}
+
+BLOCK vf weigh(int planes, vi sum, const column_factors *f, vf scale, vf whole, vf out) {
+    return fused(f->low, whole, fused(stepped(planes, sum, f), scale, out));
+}
+
+/* c[rows, 2 * LANES]: the columns from `first` of one panel; `left`: how many of these there are. */
+BLOCK void block_product(int rows, int planes, const operand *a, const panel_group *b, int groups,
+                         int first, float *c, size_t row, int left) {
+    const char *at = a->at, *ahead = a->ahead, *end_ahead = a->end;
+    const size_t next_row = a->row;
+    const int lines = a->lines;
+    vf out[ROWS][2];
+    UNROLL
+    for (int i = 0; i < rows; i++)
+        out[i][0] = out[i][1] = (vf){0};
+    for (const panel_group *end = b + groups; b < end;
+         b++, at += int8_operand_bytes(planes, INT8_GROUP)) {
+        vi sums[ROWS][2];
+        for (int i = 0; i < lines && ahead < end_ahead; i++, ahead += LINE)
+            _mm_prefetch(ahead, _MM_HINT_T1);
+        UNROLL
+        for (int i = 0; i < rows; i++)
+            sums[i][0] = sums[i][1] = all_int(planes == 1 ? BIAS_BITS : 0);
+        plane_add(rows, at, next_row, 0, b, first, sums);
+        if (planes == 2) {
+            UNROLL
+            for (int i = 0; i < rows; i++) {
+                sums[i][0] = (vi)((vu)sums[i][0] << SECOND_BITS);
+                sums[i][1] = (vi)((vu)sums[i][1] << SECOND_BITS);
+            }
+            plane_add(rows, at, next_row, 1, b, first, sums);
+        }
+        column_factors near = factors_load(b, first), far = factors_load(b, first + LANES);
+        UNROLL
+        for (int i = 0; i < rows; i++) {
+            vf scale = factor(at + (size_t)i * next_row, planes, 0);
+            vf whole = factor(at + (size_t)i * next_row, planes, 1);
+            out[i][0] = weigh(planes, sums[i][0], &near, scale, whole, out[i][0]);
+            out[i][1] = weigh(planes, sums[i][1], &far, scale, whole, out[i][1]);
+        }
+    }
+    UNROLL
+    for (int i = 0; i < rows; i++) {
+        store_first(c + (size_t)i * row, out[i][0], left);
+        if (left > LANES)
+            store_first(c + (size_t)i * row + LANES, out[i][1], left - LANES);
+    }
+}
+
+typedef void (*block_function)(const operand *a, const panel_group *b, int groups, int first,
+                               float *c, size_t row, int left);
+
+#define DEFINE(rows)                                                                               \
+    static void block_##rows##_1(const operand *a, const panel_group *b, int groups, int first,    \
+                                 float *c, size_t row, int left) {                                 \
+        block_product(rows, 1, a, b, groups, first, c, row, left);                                 \
+    }                                                                                              \
+    static void block_##rows##_2(const operand *a, const panel_group *b, int groups, int first,    \
+                                 float *c, size_t row, int left) {                                 \
+        block_product(rows, 2, a, b, groups, first, c, row, left);                                 \
+    }
+#define ENTRY(rows) {block_##rows##_1, block_##rows##_2},
+#if defined(__AVX512VNNI__)
+#define BLOCKS(X) X(1) X(2) X(3) X(4) X(5) X(6)
+#else
+#define BLOCKS(X) X(1) X(2) X(3)
+#endif
+BLOCKS(DEFINE)
+static const block_function blocks[ROWS][2] = {BLOCKS(ENTRY)};
+
+/*
+ * Weights are asked for while others are used. Many rows use a panel again and again, and ask for
+ * the next, a share each, of the next part, too; few rows read through the part as fast as memory
+ * gives it, so a little ahead, and not what may be another thread's.
+ */
+static void ask_ahead(operand *from, const panel_group *b, const panel_group *end, int groups,
+                      int blocks_of_rows) {
+    enum { GROUPS_AHEAD = 4, LINES = INT8_PANEL_GROUP / LINE, PARTS = INT8_COLUMNS / (2 * LANES) };
+    bool many = blocks_of_rows > 1;
+    int uses = many ? blocks_of_rows * PARTS : 1;
+    from->ahead = (const char *)(b + (many ? groups : GROUPS_AHEAD));
+    from->end = (const char *)(end + (many ? groups : 0));
+    from->lines = (LINES + uses - 1) / uses;
+}
+
+static void product(const void *a, int rows, int planes, const void *panels, int n, int k,
+                    float *c) {
+    const panel_group *b = panels;
+    int groups = k / INT8_GROUP, blocks_of_rows = (rows + ROWS - 1) / ROWS;
+    operand from = {.row = int8_operand_bytes(planes, k)};
+    const panel_group *end = b + (n + INT8_COLUMNS - 1) / INT8_COLUMNS * groups;
+    for (int at = 0; at < n; at += 2 * LANES) {
+        int first = at % INT8_COLUMNS;
+        if (first == 0)
+            ask_ahead(&from, b, end, groups, blocks_of_rows);
+        for (int row = 0; row < rows; row += ROWS) {
+            from.at = (const char *)a + (size_t)row * from.row;
+            blocks[BASE_MIN(rows - row, ROWS) - 1][planes - 1](
+                &from, b, groups, first, c + (size_t)row * (size_t)n + at, (size_t)n,
+                BASE_MIN(n - at, 2 * LANES));
+            from.ahead += groups * from.lines * LINE;
+        }
+        if (first + 2 * LANES == INT8_COLUMNS)
+            b += groups;
+    }
+}
+
+/* ---- operands -------------------------------------------------------------------------------- */
+
+/* Stores 32 digits of x * by to the nearest, and gives their sum. */
+BLOCK int digits_store(const vf x[VECTORS], vf by, char *out) {
+    vi whole[VECTORS];
+    UNROLL
+    for (int i = 0; i < VECTORS; i++)
+        whole[i] = nearest(x[i] * by);
+    __m256i bytes = signed_bytes(whole);
+    memcpy(out, &bytes, sizeof bytes);
+    return bytes_sum(bytes);
+}
+
+BLOCK void group_store(const float *from, int planes, char *out) {
+    vf x[VECTORS];
+    UNROLL
+    for (int i = 0; i < VECTORS; i++)
+        x[i] = load(from + i * LANES);
+    uint32_t bits = largest_bits(x);
+    bool finite = bits < INFINITE;
+    float most;
+    memcpy(&most, &bits, sizeof most);
+    static const float least = 1e-30f; /* below it all is 0, before a factor would be infinite */
+    float step = most / 127, by = most > least ? 127 / most : 0;
+    int sum = digits_store(x, all(by), out);
+    if (planes == 2) {
+        vf rest[VECTORS];
+        UNROLL
+        for (int i = 0; i < VECTORS; i++)
+            rest[i] = fused(-from_int(nearest(x[i] * all(by))), all(step), x[i]);
+        float finer = by * (1 << SECOND_BITS);
+        sum = sum * (1 << SECOND_BITS) + digits_store(rest, all(finer), out + INT8_GROUP);
+        step /= 1 << SECOND_BITS;
+    }
+    float factors[2] = {finite ? step : NAN, finite ? step * (float)sum : NAN};
+    memcpy(out + planes * INT8_GROUP, factors, sizeof factors);
+}
+
+static void store(const float *x, int k, int planes, void *out) {
+    size_t bytes = int8_operand_bytes(planes, INT8_GROUP);
+    for (int g = 0; g < k / INT8_GROUP; g++)
+        group_store(x + g * INT8_GROUP, planes, (char *)out + (size_t)g * bytes);
+}
+
+/* ---- weights --------------------------------------------------------------------------------- */
+
+/* The largest of 32 values. */
+static float largest_of(const vf x[VECTORS]) {
+    vf top = x[0];
+    for (int i = 1; i < VECTORS; i++)
+        top = larger(top, x[i]);
+    return largest_lane(top);
+}
+
+/* Distance of the farthest of 32 values from a whole number of steps above `low`, in steps. */
+static float off_grid(const vf x[VECTORS], float low, float levels_per_unit) {
+    vf off[VECTORS];
+    for (int i = 0; i < VECTORS; i++)
+        off[i] = magnitude(off_integer((x[i] - all(low)) * all(levels_per_unit)));
+    return largest_of(off);
+}
+
+/*
+ * Into how many steps the group's range is cut. A file's values lie on a grid of its own; where the
+ * range is a whole number of our steps to each of its steps, nothing is rounded. For up to 31 of
+ * its steps, there is such a number from 225 to 255, for up to 15 and for 16 to 31 of them one from
+ * 16 to 31; a Q8_0 group has 127 from 0 to its largest.
+ */
+static int levels_find(const vf x[VECTORS], float low, float high) {
+    static const float exact = 0.02f; /* of a step: what f32's rounding of far-off values does */
+    enum { LEAST = LEVELS == 255 ? 225 : LEVELS / 2 + 1 };
+    float range = high - low, largest = fmaxf(fabsf(low), fabsf(high));
+    int whole = (int)lrintf(range / largest * 127), best = LEVELS;
+    float least = off_grid(x, low, (float)best / range);
+    for (int levels = LEVELS - 1; levels >= LEAST - 1 && least > exact; levels--) {
+        int tried = levels >= LEAST ? levels : BASE_MIN(BASE_MAX(whole, 1), LEVELS);
+        float off = off_grid(x, low, (float)tried / range);
+        if (off <= exact) {
+            least = off;
+            best = tried;
+        }
+    }
+    return best;
+}
+
+/* The nearest that the bias can be multiplied by exactly. */
+static float step_round(float step) {
+    uint32_t bits, spare = (1u << STEP_SPARE) - 1;
+    memcpy(&bits, &step, sizeof bits);
+    bits = (bits + spare / 2 + 1) & ~spare;
+    memcpy(&step, &bits, sizeof step);
+    return step;
+}
+
+/* One column's group of 32 weights. */
+static void column_pack(const float *from, int at, panel_group *out) {
+    vf x[VECTORS], negative[VECTORS];
+    for (int i = 0; i < VECTORS; i++) {
+        x[i] = load(from + i * LANES);
+        negative[i] = -x[i];
+    }
+    float low = -largest_of(negative), high = largest_of(x), range = high - low;
+    __m256i bytes = _mm256_setzero_si256();
+    out->low[at] = low;
+    out->step[at] = 0;
+    if (all_finite(x) && range > FLT_MIN * 255 && range <= FLT_MAX / BIAS) {
+        int levels = levels_find(x, low, high);
+        out->step[at] = step_round(range / (float)levels);
+        vi whole[VECTORS];
+        for (int i = 0; i < VECTORS; i++)
+            whole[i] = nearest((x[i] - all(low)) * all((float)levels / range));
+        bytes = unsigned_bytes(whole);
+    } else if (!all_finite(x) || !(range <= FLT_MAX / BIAS)) {
+        out->low[at] = NAN; /* what is not finite, or all but, is not hidden */
+    }
+    for (int i = 0; i < QUADS; i++)
+        memcpy(out->bytes[i][at], (const char *)&bytes + 4 * i, 4);
+}
+
+static void pack(const float *rows, int n, int k, void *panels) {
+    panel_group *out = panels;
+    int groups = k / INT8_GROUP;
+    memset(out, 0, int8_weight_bytes(n, k));
+    for (int i = 0; i < n; i++) {
+        panel_group *panel = out + (size_t)(i / INT8_COLUMNS) * (size_t)groups;
+        for (int g = 0; g < groups; g++)
+            column_pack(rows + (size_t)i * (size_t)k + (size_t)g * INT8_GROUP, i % INT8_COLUMNS,
+                        panel + g);
+    }
+}
+
+const int8_kernels INT8_TABLE = {.name = INT8_NAME,
+                                 .levels = LEVELS,
+#if !defined(SUMS_IN_16_BITS)
+                                 .planes_gain = true,
+#endif
+                                 .pack = pack,
+                                 .store = store,
+                                 .product = product};
