@@ -76,6 +76,12 @@ BLOCK vf magnitude(vf x) {
     return (vf)((vi)x & 0x7fffffff);
 }
 
+BLOCK int sum_of_8(__m256i x) {
+    __m128i s = _mm_add_epi32(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1));
+    s = _mm_add_epi32(s, _mm_shuffle_epi32(s, 0x4e));
+    return _mm_cvtsi128_si32(_mm_add_epi32(s, _mm_shuffle_epi32(s, 0xb1)));
+}
+
 #if defined(__AVX512VNNI__)
 BLOCK vf fused(vf a, vf b, vf c) {
     return (vf)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c);
@@ -133,10 +139,7 @@ BLOCK __m256i unsigned_bytes(const vi x[VECTORS]) {
 BLOCK int bytes_sum(__m256i bytes) {
     __m512i fours = _mm512_dpbusd_epi32(_mm512_setzero_si512(), _mm512_set1_epi8(1),
                                         _mm512_zextsi256_si512(bytes));
-    __m256i sums = _mm512_castsi512_si256(fours);
-    __m128i s = _mm_add_epi32(_mm256_castsi256_si128(sums), _mm256_extracti128_si256(sums, 1));
-    s = _mm_add_epi32(s, _mm_shuffle_epi32(s, 0x4e));
-    return _mm_cvtsi128_si32(_mm_add_epi32(s, _mm_shuffle_epi32(s, 0xb1)));
+    return sum_of_8(_mm512_castsi512_si256(fours));
 }
 #else
 BLOCK vf fused(vf a, vf b, vf c) {
@@ -204,16 +207,12 @@ BLOCK __m256i unsigned_bytes(const vi x[VECTORS]) {
 }
 
 BLOCK int bytes_sum(__m256i bytes) {
-    __m256i sums =
-        _mm256_madd_epi16(_mm256_maddubs_epi16(_mm256_set1_epi8(1), bytes), _mm256_set1_epi16(1));
-    __m128i s = _mm_add_epi32(_mm256_castsi256_si128(sums), _mm256_extracti128_si256(sums, 1));
-    s = _mm_add_epi32(s, _mm_shuffle_epi32(s, 0x4e));
-    return _mm_cvtsi128_si32(_mm_add_epi32(s, _mm_shuffle_epi32(s, 0xb1)));
+    __m256i pairs = _mm256_maddubs_epi16(_mm256_set1_epi8(1), bytes);
+    return sum_of_8(_mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
 }
 #endif
 
-/* The largest magnitude is below infinity; the bits of what is not finite come behind all others.
- */
+/* The bits of what is not finite come behind all others. */
 BLOCK bool all_finite(const vf x[VECTORS]) {
     return largest_bits(x) < INFINITE;
 }
