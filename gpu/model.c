@@ -218,47 +218,40 @@ static int part_columns(int n, int parts) {
     return BASE_MIN(BASE_MAX(part, 64), 512);
 }
 
-/* `wanted`, or what is exact where a tensor of the matrix does not fit its bytes. */
+static const char *const split_qkv[] = {"attn_q.weight", "attn_k.weight", "attn_v.weight", NULL};
+static const char *const fused_qkv[] = {"attn_qkv.weight", NULL};
+static const char *const attn_o[] = {"attn_output.weight", NULL};
+static const char *const split_gate_up[] = {"ffn_gate.weight", "ffn_up.weight", NULL};
+static const char *const fused_gate_up[] = {"ffn_up.weight", NULL};
+static const char *const ffn_down[] = {"ffn_down.weight", NULL};
+
+/* `wanted`, or what is exact where a tensor that the matrix is made of does not fit its bytes. */
 static gemm_type type_for(const packed_model *m, int layer, gemm_type wanted,
-                          const char *const names[3]) {
+                          const char *const *from) {
     bool fits = true;
-    for (int i = 0; i < 3 && names[i] != NULL; i++)
-        fits = fits && model_fits_bytes(model_tensor(m->file, layer, names[i]), m->types.levels);
+    for (; *from != NULL; from++)
+        fits = fits && model_fits_bytes(model_tensor(m->file, layer, *from), m->types.levels);
     return gemm_in_bytes(wanted) && !fits ? m->types.wide : wanted;
 }
 
 static int weights_declare(packed_model *m, err *e) {
     const model_config *c = m->config;
-    int qkv = (c->n_heads + 2 * c->n_kv_heads) * c->head_dim, code = 0;
+    int heads = c->n_heads * c->head_dim, qkv = heads + 2 * c->n_kv_heads * c->head_dim, code = 0;
+    int part = part_columns(c->n_embd, 8);
     for (int l = 0; l < c->n_layers && code == 0; l++) {
         model_layer *y = &m->layers[l];
         gemm_type rest = l == c->n_layers - 1 ? m->types.last : m->types.rest;
         struct {
             gemm_type type;
-            const char *from[3];
+            const char *const *from;
             int n, k, part;
             gemm_weight *out;
-        } const all[] = {
-            {m->types.qkv,
-             {c->fused_qkv ? "attn_qkv.weight" : "attn_q.weight",
-              c->fused_qkv ? NULL : "attn_k.weight", "attn_v.weight"},
-             qkv,
-             c->n_embd,
-             part_columns(qkv, 6),
-             &y->qkv},
-            {rest,
-             {"attn_output.weight"},
-             c->n_embd,
-             c->n_heads * c->head_dim,
-             part_columns(c->n_embd, 8),
-             &y->o},
-            {rest,
-             {"ffn_up.weight", c->fused_gate_up ? NULL : "ffn_gate.weight"},
-             2 * c->ffn,
-             c->n_embd,
-             384,
-             &y->gate_up},
-            {rest, {"ffn_down.weight"}, c->n_embd, c->ffn, part_columns(c->n_embd, 8), &y->down}};
+        } const all[] = {{m->types.qkv, c->fused_qkv ? fused_qkv : split_qkv, qkv, c->n_embd,
+                          part_columns(qkv, 6), &y->qkv},
+                         {rest, attn_o, c->n_embd, heads, part, &y->o},
+                         {rest, c->fused_gate_up ? fused_gate_up : split_gate_up, 2 * c->ffn,
+                          c->n_embd, 384, &y->gate_up},
+                         {rest, ffn_down, c->n_embd, c->ffn, part, &y->down}};
         for (size_t i = 0; i < BASE_COUNT(all) && code == 0; i++) {
             gemm_type type = type_for(m, l, all[i].type, all[i].from);
             code = gemm_declare(m->g, type, all[i].n, all[i].k, all[i].part, all[i].out, e);

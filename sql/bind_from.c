@@ -244,12 +244,12 @@ static str file_alias(str path) {
 }
 
 static int bind_file(binder *b, from_item *f, scope *s, rel **out) {
-    csv_options options = {.cancel = b->env->cancel};
+    csv_options options = {0}, now = {.cancel = b->env->cancel};
     csv *file;
     err problem = {0};
     if (memchr(f->path.p, 0, f->path.n) || f->path.n == 0)
         return fail(b, ERR_IO, f->pos, f->len, "that is no file name");
-    int status = csv_open(arena_strndup(b->mem, f->path.p, f->path.n), &options, &file, &problem);
+    int status = csv_open(arena_strndup(b->mem, f->path.p, f->path.n), &now, &file, &problem);
     if (status) {
         fail(b, problem.code, f->pos, f->len, "%s", problem.message);
         if (problem.hint[0])
