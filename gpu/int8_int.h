@@ -3,8 +3,10 @@
  *
  * Both sides lie in groups of 32 along K (Q8_0 and Q4_1 of ggml are of this kind):
  *
- *   weight   low + step * byte, 0 <= byte <= 255: what files hold in groups of 32 with at most 8
- *            bits is exact (Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K), the rest is rounded
+ *   weight   low + step * byte, 0 <= byte <= levels, 255 or 31: with 255, what files hold in groups
+ *            of 32 with at most 8 bits is exact (Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, Q4_K, Q5_K), the
+ *            rest is rounded; steps are floats of 22 bits, and values further apart than
+ *            FLT_MAX / 2^23.6 count as not finite
  *   operand  scale * digit, -127 <= digit <= 127, in one plane ("W8A8"), or in two
  *            scale * (256 * first + second) ("W8A16")
  *
