@@ -131,17 +131,26 @@ static bool same_question(const step *s, const llm_call *call, expr **args) {
     return true;
 }
 
+/* Whether a call with this guard answers wherever `wanted` is true: guards of equal calls were joined
+ * by OR. */
+static bool guard_covers(const expr *guard, const expr *wanted) {
+    if (!guard || expr_equal(guard, wanted))
+        return true;
+    return guard->kind == EXPR_OP && guard->op == OP_OR &&
+           (guard_covers(guard->args[0], wanted) || guard_covers(guard->args[1], wanted));
+}
+
 static step *find_same(binder *b, lift *l, const llm_call *call, expr **args) {
     for (int i = 0; b->scope && i < b->scope->computed.n; i++) {
         step *s = b->scope->computed.items[i];
-        if (same_question(s, call, args) && (!s->use.guard || expr_equal(s->use.guard, b->guard)))
+        if (same_question(s, call, args) && guard_covers(s->use.guard, b->guard))
             return s;
     }
     for (int i = 0; i < l->steps.n; i++) {
         step *s = l->steps.items[i];
         if (!same_question(s, call, args))
             continue;
-        if (!s->use.guard || expr_equal(s->use.guard, b->guard))
+        if (guard_covers(s->use.guard, b->guard))
             return s;
         if (depends(b, l, b->guard, s->use.out_id))
             continue;
