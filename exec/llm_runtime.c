@@ -209,14 +209,14 @@ static bool answer_fits(const llm_call *call, str answer) {
     return call->returns == RETURNS_INTEGER ? parse_integer(answer, &i) : parse_real(answer, &d);
 }
 
-/* An answer as the model writes it: BOOLEAN examples say yes and no. */
+/* An answer as the model writes it: of a call that returns BOOLEAN, yes or no. */
 static int example_answer(const llm_call *call, value v, int64_t row, arena *mem, str *out,
                           err *e) {
     value text;
     if (v.type == TYPE_NULL)
         return err_set_at(e, ERR_TYPE, call->pos, call->len, "example %lld of LLM#%d has no answer",
                           (long long)row + 1, call->number);
-    if (v.type == TYPE_BOOLEAN) {
+    if (v.type == TYPE_BOOLEAN && call->returns == RETURNS_BOOLEAN) {
         *out = v.i ? STR("yes") : STR("no");
     } else {
         int status = value_cast(mem, v, TYPE_TEXT, &text, e);
@@ -226,9 +226,15 @@ static int example_answer(const llm_call *call, value v, int64_t row, arena *mem
     }
     if (answer_fits(call, *out))
         return 0;
-    return err_set_at(e, ERR_TYPE, call->pos, call->len,
-                      "example %lld of LLM#%d: the answer '%.*s' is not of the call's type",
-                      (long long)row + 1, call->number, (int)BASE_MIN(out->n, 60u), out->p);
+    err_set_at(e, ERR_TYPE, call->pos, call->len,
+               "example %lld of LLM#%d: the answer '%.*s' is not of the call's type",
+               (long long)row + 1, call->number, (int)BASE_MIN(out->n, 60u), out->p);
+    if (call->nliterals > 0)
+        err_hint(e, "the call answers '%.*s'%s'%.*s'", (int)BASE_MIN(call->literals[0].n, 60u),
+                 call->literals[0].p, call->nliterals > 2 ? " … " : " or ",
+                 (int)BASE_MIN(call->literals[call->nliterals - 1].n, 60u),
+                 call->literals[call->nliterals - 1].p);
+    return ERR_TYPE;
 }
 
 static int example_row(const llm_call *call, const rowset *rows, int64_t row, arena *mem,

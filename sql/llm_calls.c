@@ -657,8 +657,6 @@ static int example_columns(binder *b, const node *n, const fields *f, llm_call *
     for (int i = 0; i < p->ncols; i++) {
         const rel_column *from = &r->cols[columns[i]];
         expr *x = expr_column(b->mem, from->id, from->type, from->name);
-        if (columns[i] == answer && !(x = to_type(b, x, TYPE_TEXT, "answer")))
-            return (int)b->e->code;
         p->project.exprs[i] = (rel_expr){x, new_id(b)};
         p->cols[i] = (rel_column){p->project.exprs[i].id, x->type, from->name, {NULL, 0}};
     }
