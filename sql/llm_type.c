@@ -99,6 +99,11 @@ static int fail_type(binder *b, const llm_type *t, const char *message, const ch
     return ERR_BIND;
 }
 
+/* The model ends its answer with the line; and it always says something. */
+static bool is_one_line(str answer) {
+    return answer.n > 0 && utf8_valid(answer) && !memchr(answer.p, '\n', answer.n);
+}
+
 static int returns_enum(binder *b, const llm_type *t, llm_call *call) {
     int n = t->literals.n;
     if (n < 2)
@@ -110,7 +115,7 @@ static int returns_enum(binder *b, const llm_type *t, llm_call *call) {
     call->literals = ARENA_ARRAY(b->mem, str, n);
     for (int i = 0; i < n; i++) {
         str s = *(str *)t->literals.items[i];
-        if (s.n == 0 || !utf8_valid(s) || memchr(s.p, '\n', s.n))
+        if (!is_one_line(s))
             return fail_type(b, t, "an answer of an ENUM is one line of text", NULL);
         for (int k = 0; k < i; k++)
             if (str_equal(call->literals[k], s))
@@ -192,8 +197,16 @@ static int enum_by_use(binder *b, const call_info *info, llm_call *call) {
     call->returns = RETURNS_ENUM;
     call->by_use = true;
     call->literals = ARENA_ARRAY(b->mem, str, BASE_MAX(n, 2));
-    for (int i = 0; i < n; i++)
+    for (int i = 0; i < n; i++) {
         call->literals[i] = *(str *)info->literals.items[i];
+        if (is_one_line(call->literals[i]))
+            continue;
+        fail(b, ERR_BIND, info->pos, info->len,
+             "this call is compared with %s, which it cannot answer",
+             call->literals[i].n ? "a text of several lines" : "''");
+        err_hint(b->e, "LLM(…) RETURNS TEXT may be compared with any text");
+        return ERR_BIND;
+    }
     call->nliterals = n;
     if (n > MAX_LITERALS)
         return fail(b, ERR_LIMIT, info->pos, info->len,
@@ -201,7 +214,7 @@ static int enum_by_use(binder *b, const call_info *info, llm_call *call) {
     if (n > 1)
         return 0;
     str one = call->literals[0];
-    if (one.n && complete_pair(b->mem, one, call->literals)) {
+    if (complete_pair(b->mem, one, call->literals)) {
         call->nliterals = 2;
         return 0;
     }
