@@ -4,9 +4,10 @@
  *
  * A stage's rank is what it computes per row ÷ the share of rows it removes: running stages by
  * rising rank costs least where they are independent (Hellerstein and Stonebraker, "Predicate
- * Migration", 1993). Both figures start as the plan's estimates and give way to what is seen, as in
- * adaptive ordering of pipelined filters (Babu et al., 2004); answers that are stored already cost
- * nothing. Invariant: only token counts and rows have a say, no clock, so the same statement over
+ * Migration", 1993). What an input costs and what a stage keeps start as the plan's estimates and
+ * give way to what is seen, as in adaptive ordering of pipelined filters (Babu et al., 2004); how
+ * many inputs the rows at hand have that nobody answered yet is counted, since few texts in many
+ * rows cost much among the first rows and nothing later. Answers that are stored cost nothing. Invariant: only token counts and rows have a say, no clock, so the same statement over
  * the same data and cache asks the same prompts.
  */
 #include <inttypes.h>
@@ -14,7 +15,7 @@
 
 #include "op_llm_int.h"
 
-/* The plan's estimate counts as much as so many rows seen. */
+/* The plan's estimate counts as much as so many rows or inputs seen. */
 static const double PRIOR_ROWS = 8;
 /* Another stage takes the planned one's place where its rank is lower by a fifth. */
 static const double CLEARLY_LOWER = 0.8;
@@ -33,9 +34,11 @@ static double expected_keep(const llm_stage *t) {
 
 static double expected_tokens(const llm_stage *t) {
     const plan_estimate *e = &t->node->estimate;
-    double planned = (e->computed_tokens + OUTPUT_WEIGHT * e->output_tokens) / BASE_MAX(e->rows, 1);
-    return (PRIOR_ROWS * planned * (1 - t->known) + (double)t->tokens) /
-           (PRIOR_ROWS + (double)t->rows_in);
+    double planned =
+        (e->computed_tokens + OUTPUT_WEIGHT * e->output_tokens) / BASE_MAX(e->distinct_inputs, 1);
+    double an_input = (PRIOR_ROWS * planned * (1 - t->known) + (double)t->tokens) /
+                      (PRIOR_ROWS + (double)t->actual.distinct_inputs);
+    return an_input * t->new_inputs;
 }
 
 static double rank(const llm_stage *t) {
@@ -85,6 +88,34 @@ bool llm_rank_free(const llm_state *s) {
             if (s->stages[i].nfilters && s->stages[k].nfilters && !(s->stages[i].after >> k & 1))
                 return true;
     return false;
+}
+
+/* Inputs of a use that these rows need and that have no answer. */
+static uint32_t new_inputs(use_run *u, const int64_t *rows, int64_t count) {
+    uint32_t n = 0;
+    for (int64_t i = 0; i < count; i++) {
+        uint32_t input = u->in->of_row[rows[i]];
+        if (input == NO_INPUT || u->answers[input] || (u->state[input] & INPUT_MET))
+            continue;
+        u->state[input] |= INPUT_MET;
+        n++;
+    }
+    for (int64_t i = 0; i < count; i++)
+        if (u->in->of_row[rows[i]] != NO_INPUT)
+            u->state[u->in->of_row[rows[i]]] &= (uint8_t)~INPUT_MET;
+    return n;
+}
+
+void llm_rank_look(llm_state *s, uint32_t done, const int64_t *rows, int64_t count) {
+    if (!llm_rank_free(s) || !knows_more(s))
+        return;
+    for (int i = 0; i < s->nstages; i++) {
+        llm_stage *t = &s->stages[i];
+        uint64_t n = 0;
+        for (int k = 0; k < t->nuses && !(done >> i & 1); k++)
+            n += new_inputs(&s->uses[t->first_use + k], rows, count);
+        t->new_inputs = (double)n / (double)BASE_MAX(count, 1);
+    }
 }
 
 void llm_rank_note(op *o, uint32_t done, int stage, int64_t after_rows) {

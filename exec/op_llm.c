@@ -257,10 +257,12 @@ static int run_stage(op *o, int stage, uint32_t done, int64_t *rows, int64_t *co
 int llm_run_stages(op *o, uint32_t *done, bool deciding, int64_t *rows, int64_t *count, err *e) {
     llm_state *s = o->state;
     int status = 0, stage;
+    llm_rank_look(s, *done, rows, *count);
     while (status == 0 && (stage = llm_rank_next(s, *done, deciding)) >= 0) {
         llm_rank_note(o, *done, stage, s->decided_rows);
         status = run_stage(o, stage, *done, rows, count, e);
         *done |= 1u << stage;
+        llm_rank_look(s, *done, rows, *count);
     }
     return status;
 }

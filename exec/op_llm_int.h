@@ -36,7 +36,7 @@ typedef struct use_run {
     bool learned; /* `facts` are more than the record's */
 } use_run;
 
-enum { INPUT_WANTED = 1, INPUT_QUEUED = 2, INPUT_COUNTED = 4 };
+enum { INPUT_WANTED = 1, INPUT_QUEUED = 2, INPUT_COUNTED = 4, INPUT_MET = 8 };
 
 /* An output token weighs as many computed ones as the nominal rates say (planner/cost.c). */
 static const double OUTPUT_WEIGHT = 4;
@@ -49,6 +49,7 @@ typedef struct llm_stage {
     uint32_t after;             /* stages whose answers it reads, as bits */
     int64_t rows_in, rows_kept; /* so far */
     uint64_t tokens;            /* computed for it, an output token as OUTPUT_WEIGHT */
+    double new_inputs; /* without an answer, per row of those that llm_rank_look() saw last */
     double known; /* the share of its answers that are stored or in the memo already, by a sample */
     uint64_t *filter_rows; /* [nfilters] rows that passed */
     double ms;
@@ -125,6 +126,8 @@ int llm_run_rounds(op *o, err *e);
 /* The stage to run on rows that have been through `done`; -1: there is none. `deciding`: only
  * stages that remove rows, or that such wait for. */
 int llm_rank_next(const llm_state *s, uint32_t done, bool deciding);
+/* Has llm_rank_next() choose for these rows, which have been through `done`. */
+void llm_rank_look(llm_state *s, uint32_t done, const int64_t *rows, int64_t count);
 /* Whether two stages that remove rows could change places and may. */
 bool llm_rank_free(const llm_state *s);
 /* Notes in the moved stage that its place is not the

@@ -255,6 +255,24 @@ static void test_filters_change_places(void **state) {
     outcome_free(&at_once);
 }
 
+/* A few long texts in many rows are all asked about in the first wave, and cost nothing from then
+ * on: the condition on them keeps its place before one on short texts that are all different. */
+static void test_texts_that_come_again_cost_nothing(void **state) {
+    (void)state;
+    static const char sql[] =
+        "SELECT n FROM plots WHERE CASE WHEN LLM('Which?', plot) RETURNS ENUM('a', 'b', 'c') = 'a' "
+        "THEN n ELSE 0 END < 0 AND LLM('Good?', word) RETURNS ENUM('a', 'b') = 'a' LIMIT 5";
+    ok("CREATE TABLE plots AS SELECT n, word, repeat('what happens in film ' || (n % 7), 40) AS "
+       "plot "
+       "FROM words");
+    ok("SET llm_sample = 0");
+    outcome o = run(sql);
+    assert_int_equal(o.text.n, 0);
+    assert_int_equal(o.summary.llm.requests, 7);
+    ok("RESET llm_sample");
+    outcome_free(&o);
+}
+
 /* Every prompt of one order is found stored under the other: what a filter keeps has no say in what
  * the next one is asked. */
 static void test_the_order_of_filters_changes_no_prompt(void **state) {
@@ -685,6 +703,7 @@ int main(void) {
         cmocka_unit_test(test_examples_stand_in_the_order_of_the_fields),
         cmocka_unit_test(test_a_record_gives_way_to_a_better_order),
         cmocka_unit_test(test_filters_change_places),
+        cmocka_unit_test(test_texts_that_come_again_cost_nothing),
         cmocka_unit_test(test_the_order_of_filters_changes_no_prompt),
         cmocka_unit_test(test_stored_answers_go_first),
         cmocka_unit_test(test_data_are_kept_for_the_next_question),
