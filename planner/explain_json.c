@@ -17,9 +17,28 @@
 
 static const char *kind_name(plan_kind k) {
     static const char *const names[] = {
-        "values",    "scan",   "file",   "system_table", "filter",   "project", "hash_join",
-        "loop_join", "group",  "sort",   "limit",        "distinct", "setop",   "llm",
-        "shared",    "number", "window", "recursive",    "working",  "residual"};
+        [PLAN_VALUES] = "values",
+        [PLAN_SCAN] = "scan",
+        [PLAN_FILE] = "file",
+        [PLAN_SYSTEM] = "system_table",
+        [PLAN_SERIES] = "series",
+        [PLAN_FILTER] = "filter",
+        [PLAN_PROJECT] = "project",
+        [PLAN_HASH_JOIN] = "hash_join",
+        [PLAN_LOOP_JOIN] = "loop_join",
+        [PLAN_GROUP] = "group",
+        [PLAN_SORT] = "sort",
+        [PLAN_LIMIT] = "limit",
+        [PLAN_DISTINCT] = "distinct",
+        [PLAN_SETOP] = "setop",
+        [PLAN_LLM] = "llm",
+        [PLAN_SHARED] = "shared",
+        [PLAN_NUMBER] = "number",
+        [PLAN_WINDOW] = "window",
+        [PLAN_RECURSIVE] = "recursive",
+        [PLAN_WORKING] = "working",
+        [PLAN_RESIDUAL] = "residual",
+    };
     return names[k];
 }
 

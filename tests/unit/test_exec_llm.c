@@ -661,6 +661,25 @@ static void test_counted_and_run_are_told_apart(void **state) {
     outcome_free(&ran);
 }
 
+static void test_json_names_every_node(void **state) {
+    (void)state;
+    static const char *const nodes[] = {"project", "residual", "llm",  "hash_join", "number",
+                                        "limit",   "series",   "scan", "distinct",  "setop"};
+    outcome o =
+        run("EXPLAIN (FORMAT JSON) SELECT g.n FROM (SELECT n FROM generate_series(1, 9) AS "
+            "g(n) LIMIT 5) AS g LEFT JOIN notes AS o ON g.n = o.n AND LLM('Sad?', o.body) = "
+            "'yes' UNION ALL SELECT DISTINCT n FROM words");
+    for (size_t i = 0; i < BASE_COUNT(nodes); i++) {
+        buf wanted = {0};
+        buf_printf(&wanted, "\"node\": \"%s\"", nodes[i]);
+        if (!strstr(o.text.p, wanted.p))
+            fail_msg("no %s in %s", nodes[i], o.text.p);
+        buf_free(&wanted);
+    }
+    assert_null(strstr(o.text.p, "\"node\": \"shared\""));
+    outcome_free(&o);
+}
+
 static void test_a_cap_on_tokens(void **state) {
     (void)state;
     ok("SET answer_cache = on");
@@ -721,6 +740,7 @@ int main(void) {
         cmocka_unit_test(test_what_was_learned_is_of_the_answers_allowed),
         cmocka_unit_test(test_a_sample_is_paid_once),
         cmocka_unit_test(test_counted_and_run_are_told_apart),
+        cmocka_unit_test(test_json_names_every_node),
         cmocka_unit_test(test_a_cap_on_tokens),
         cmocka_unit_test(test_a_cap_on_seconds),
     };
