@@ -664,6 +664,19 @@ static int example_columns(binder *b, const node *n, const fields *f, llm_call *
     return 0;
 }
 
+static void note_use(rel_visit *v, llm_use *u) {
+    (void)u;
+    *(bool *)v->ctx = true;
+}
+
+/* What WITH names was bound where it stands, and may ask there. */
+static bool asks(rel *r) {
+    bool found = false;
+    rel_visit v = {.on_use = note_use, .ctx = &found};
+    rel_walk(r, &v);
+    return found;
+}
+
 static int bind_examples(binder *b, const node *n, const fields *f, llm_call *call) {
     bool is_name = n->kind == NODE_COLUMN && !n->qualifier.name.n;
     if (!is_name && n->kind != NODE_SUBQUERY)
@@ -677,7 +690,11 @@ static int bind_examples(binder *b, const node *n, const fields *f, llm_call *ca
         is_name ? bind_table(b, n->name, n->name.name, NULL, &own, &r) : subquery(b, n->query, &r);
     b->scope = outer;
     b->refuse = refuse;
-    return status ? status : example_columns(b, n, f, call, r);
+    if (status || !asks(r))
+        return status ? status : example_columns(b, n, f, call, r);
+    fail_node(b, n, "an LLM call is not allowed in the examples' own query");
+    err_hint(b->e, "CREATE TABLE … AS SELECT … keeps its answers for use as examples");
+    return ERR_BIND;
 }
 
 /* ---- the call ----------------------------------------------------------------------------------
