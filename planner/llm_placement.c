@@ -153,11 +153,14 @@ static void mark_applied(llm_stack *s, const conjuncts *c) {
 /* Whether a condition that still waits reads the call's answer, directly or through other calls. */
 static bool is_awaited(const llm_stack *s, const llm_use *u) {
     id_set out = id_set_new(s->r->mem);
+    bool waiting = false;
     add_outputs(&out, u);
-    for (int i = 0; i < s->conditions.n; i++)
+    for (int i = 0; i < s->conditions.n; i++) {
         if (!s->applied[i] && expr_touches(s->conditions.list[i], &out))
             return true;
-    for (int i = 0; i < s->nuses; i++) {
+        waiting = waiting || !s->applied[i];
+    }
+    for (int i = 0; i < s->nuses && waiting; i++) {
         if (s->placed[i] || &s->uses[i] == u)
             continue;
         bool reads = expr_touches(s->uses[i].guard, &out);
