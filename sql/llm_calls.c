@@ -150,7 +150,7 @@ static step *find_same(binder *b, lift *l, const llm_call *call, expr **args) {
         step *s = l->steps.items[i];
         if (!same_question(s, call, args))
             continue;
-        if (guard_covers(s->use.guard, b->guard))
+        if (!s->use.guard || expr_equal(s->use.guard, b->guard))
             return s;
         if (depends(b, l, b->guard, s->use.out_id))
             continue;
