@@ -112,6 +112,7 @@ static void info_fill(llm_engine *engine, const struct cudaDeviceProp *card) {
     buf_append_bytes(&memory, total);
     buf_append_c(&memory, " (");
     buf_append_bytes(&memory, left);
+    snprintf(s->card, sizeof s->card, "cuda %s", card->name);
     snprintf(s->name, sizeof s->name, "cuda:%d %s, %s free after loading)", s->device, card->name,
              memory.p);
     buf_free(&memory);
@@ -189,6 +190,16 @@ static int weights_load(llm_engine *engine, hash128 *probe, err *e) {
     return code != 0 ? code : pool_check(s->threads, e);
 }
 
+/* The card's side file: rates alone; there is no precision to choose. */
+static void rates_read(llm_engine *engine) {
+    cuda_state *s = engine->state;
+    side_facts facts;
+    if (!side_file_read(s->cache_dir, s->weights, s->card, &facts))
+        side_file_write(s->cache_dir, s->weights, s->card, &facts);
+    engine->info.prefill_tok_s = facts.prefill_tok_s;
+    engine->info.decode_tok_s = facts.decode_tok_s;
+}
+
 int cuda_start(llm_engine *engine, int device, err *e) {
     cuda_state *s = engine->state;
     s->device = device;
@@ -217,6 +228,7 @@ int cuda_start(llm_engine *engine, int device, err *e) {
     if (code != 0)
         return code;
     info_fill(engine, &card);
+    rates_read(engine);
     engine->info.fingerprint = fingerprint(engine, s->weights, probe);
     return 0;
 }
@@ -248,16 +260,6 @@ static int refuse_options(const llm_engine_options *options, err *e) {
     return 0;
 }
 
-/* The card's side file: rates alone; there is no precision to choose. */
-static void rates_read(llm_engine *engine) {
-    cuda_state *s = engine->state;
-    side_facts facts;
-    if (!side_file_read(s->cache_dir, s->weights, s->name, &facts))
-        side_file_write(s->cache_dir, s->weights, s->name, &facts);
-    engine->info.prefill_tok_s = facts.prefill_tok_s;
-    engine->info.decode_tok_s = facts.decode_tok_s;
-}
-
 static int cuda_open(llm_engine *engine, const llm_engine_options *options, err *e) {
     cuda_state *s = mem_zalloc(sizeof *s);
     engine->state = s;
@@ -278,10 +280,8 @@ static int cuda_open(llm_engine *engine, const llm_engine_options *options, err 
                        : NULL;
     s->cancel = options->cancel;
     code = cuda_start(engine, device, e);
-    if (code == 0) {
+    if (code == 0)
         gguf_release_pages(engine->file);
-        rates_read(engine);
-    }
     return code;
 }
 
@@ -306,7 +306,7 @@ static void cuda_close(llm_engine *engine) {
 static void cuda_keep_rates(llm_engine *engine, double prefill_tok_s, double decode_tok_s) {
     cuda_state *s = engine->state;
     pool_lock(s->threads);
-    side_file_keep_rates(s->cache_dir, s->weights, s->name, prefill_tok_s, decode_tok_s);
+    side_file_keep_rates(s->cache_dir, s->weights, s->card, prefill_tok_s, decode_tok_s);
     pool_unlock(s->threads);
 }
 

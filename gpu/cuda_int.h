@@ -57,10 +57,11 @@ typedef struct cuda_state {
     void **allocations; /* all of the above on the card */
     int nallocations, allocations_cap;
     size_t weight_bytes;
-    pool *threads;             /* for dequantising */
-    const atomic_bool *cancel; /* looked at while the file is read; NULL: nobody cancels */
-    int probe_rows;            /* 0: CUDA_PROBE_ROWS */
-    char name[320], reason[160];
+    pool *threads;               /* for dequantising */
+    const atomic_bool *cancel;   /* looked at while the file is read; NULL: nobody cancels */
+    int probe_rows;              /* 0: CUDA_PROBE_ROWS */
+    char card[300];              /* what rates were measured on: the card, without its state */
+    char name[360], reason[160]; /* as people see them */
     char *cache_dir;
     hash128 weights;
 } cuda_state;

@@ -6,6 +6,7 @@
  */
 #include "test_kernels_int.h"
 
+#include <dirent.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -47,7 +48,7 @@ typedef struct fixture {
     llm_engine engine;
 } fixture;
 
-static int start_unless(const atomic_bool *cancel, fixture *f, err *e) {
+static int start_with(const atomic_bool *cancel, const char *cache_dir, fixture *f, err *e) {
     static const tiny_model tiny = {"llama", "llama", 1, 64, 0, 0, NULL};
     *f = (fixture){0};
     str file = tiny_make(&f->maker, &tiny);
@@ -58,12 +59,13 @@ static int start_unless(const atomic_bool *cancel, fixture *f, err *e) {
     cuda_state *s = mem_zalloc(sizeof *s);
     s->probe_rows = 32;
     s->cancel = cancel;
+    s->cache_dir = cache_dir != NULL ? mem_strndup(cache_dir, strlen(cache_dir)) : NULL;
     f->engine.state = s;
     return cuda_start(&f->engine, 0, e);
 }
 
 static int start(fixture *f, err *e) {
-    return start_unless(NULL, f, e);
+    return start_with(NULL, NULL, f, e);
 }
 
 static void end(fixture *f) {
@@ -109,9 +111,33 @@ static void opening_can_be_cancelled(void **state) {
     atomic_bool cancel = true;
     fixture f;
     err e = {0};
-    assert_int_equal(start_unless(&cancel, &f, &e), ERR_CANCELLED);
+    assert_int_equal(start_with(&cancel, NULL, &f, &e), ERR_CANCELLED);
     end(&f);
     assert_int_equal(card_allocations(), 0);
+}
+
+/* Rates belong to a card, however much of its memory others have taken at the moment. */
+static void rates_are_found_again_on_the_same_card(void **state) {
+    (void)state;
+    static const size_t totals[] = {(size_t)8 << 30, (size_t)6 << 30};
+    char dir[] = P_tmpdir "/kvasir-card-XXXXXX";
+    assert_non_null(mkdtemp(dir));
+    for (size_t i = 0; i < BASE_COUNT(totals); i++) {
+        fixture f;
+        err e = {0};
+        card_memory(totals[i]);
+        assert_int_equal(start_with(NULL, dir, &f, &e), 0);
+        assert_true(f.engine.info.prefill_tok_s == (i == 0 ? 0 : 1000));
+        assert_true(f.engine.info.decode_tok_s == (i == 0 ? 0 : 10));
+        backend_cuda.keep_rates(&f.engine, 1000, 10);
+        end(&f);
+    }
+    card_memory((size_t)8 << 30);
+    DIR *d = opendir(dir);
+    for (struct dirent *entry; (entry = readdir(d)) != NULL;)
+        unlinkat(dirfd(d), entry->d_name, 0);
+    closedir(d);
+    rmdir(dir);
 }
 
 /* A session and two passes, whose logits come back. */
@@ -412,6 +438,7 @@ int main(void) {
         cmocka_unit_test(the_host_keeps_its_hands_off_the_card),
         cmocka_unit_test(a_small_card_is_refused_in_one_line),
         cmocka_unit_test(kv_takes_its_share_of_the_card),
+        cmocka_unit_test(rates_are_found_again_on_the_same_card),
         cmocka_unit_test(opening_survives_each_refusal),
         cmocka_unit_test(opening_can_be_cancelled),
         cmocka_unit_test(sessions_survive_each_refusal),
