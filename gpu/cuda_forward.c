@@ -43,10 +43,10 @@ static const void *on_card(const flow *f, size_t at) {
 }
 
 static void multiply(flow *f, int plan, const uint16_t *weight, const uint16_t *a, int rows,
-                     bool adds, void *out) {
+                     void *out) {
     if (f->code == 0) {
-        f->code = cuda_gemm_run(f->w->s->g, plan, weight, a, rows, adds, out, f->w->workspace,
-                                f->stream, f->e);
+        f->code =
+            cuda_gemm_run(f->w->s->g, plan, weight, a, rows, out, f->w->workspace, f->stream, f->e);
     }
 }
 
@@ -61,7 +61,7 @@ static void qkv_run(flow *f, int i) {
     const model_config *c = &w->engine->config;
     const cuda_layer *y = &w->s->layers[i];
     int rows = f->part->shape.rows;
-    multiply(f, w->s->plan_qkv, y->qkv, w->a, rows, false, w->qkv);
+    multiply(f, w->s->plan_qkv, y->qkv, w->a, rows, w->qkv);
     qkv_args args = {.qkv = w->qkv,
                      .bias = y->qkv_bias,
                      .q_norm = y->q_norm,
@@ -149,7 +149,7 @@ static void norm_run(flow *f, const row_set *r, const float *branch_weight, cons
 static void branch_run(flow *f, int plan, const uint16_t *weight, const uint16_t *a,
                        const float *bias, bool normed, const row_set *r) {
     float *to = normed ? f->w->y : r->x;
-    multiply(f, plan, weight, a, r->rows, !normed, to);
+    multiply(f, plan, weight, a, r->rows, to);
     if (bias != NULL)
         check(f, k_bias(to, bias, f->w->engine->config.n_embd, r->rows, f->stream), "a bias");
 }
@@ -208,7 +208,7 @@ static void layers_run(flow *f, row_set *r) {
         attend_run(f, i, r);
         branch_run(f, s->plan_o, y->o, w->att, y->o_bias, y->post_attn_norm != NULL, r);
         norm_run(f, r, y->post_attn_norm, y->ffn_norm, false);
-        multiply(f, s->plan_gate_up, y->gate_up, w->a, r->rows, false, w->gate_up);
+        multiply(f, s->plan_gate_up, y->gate_up, w->a, r->rows, w->gate_up);
         check(f,
               k_activate(w->gate_up, c->ffn, c->activation == FFN_GELU_TANH, r->rows, w->h,
                          f->stream),
@@ -318,7 +318,7 @@ static void logits_make(flow *f, int first, int rows) {
     const int32_t *whole = (const int32_t *)on_card(f, f->part->at.whole) + first;
     check(f, k_gather(w->a, whole, (size_t)c->n_embd * sizeof(uint16_t), rows, w->att, f->stream),
           "gathering rows");
-    multiply(f, w->s->plan_head, w->s->head, w->att, rows, false, w->logits);
+    multiply(f, w->s->plan_head, w->s->head, w->att, rows, w->logits);
     check(f, k_soft_cap(w->logits, (size_t)rows * (size_t)c->vocab, c->final_softcap, f->stream),
           "soft cap");
 }

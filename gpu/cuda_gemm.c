@@ -48,7 +48,7 @@ static const size_t WORKSPACE_BYTES = (size_t)32 << 20, FILL_BYTES = (size_t)32 
 
 typedef struct gemm_plan {
     int n, k, rows;
-    bool out_f32;
+    cuda_gemm_out out;
     cublasLtMatmulAlgo_t algorithms[HEIGHTS];
     bool own[HEIGHTS]; /* another than the one that defines the bits */
 } gemm_plan;
@@ -157,10 +157,10 @@ void cuda_gemm_free(cuda_gemm *g) {
     free(g);
 }
 
-int cuda_gemm_declare(cuda_gemm *g, int n, int k, bool out_f32, int rows, err *e) {
+int cuda_gemm_declare(cuda_gemm *g, int n, int k, cuda_gemm_out out, int rows, err *e) {
     for (int i = 0; i < g->nplans; i++) {
         gemm_plan *p = &g->plans[i];
-        if (p->n == n && p->k == k && p->out_f32 == out_f32) {
+        if (p->n == n && p->k == k && p->out == out) {
             p->rows = BASE_MAX(p->rows, rows);
             return i;
         }
@@ -169,7 +169,7 @@ int cuda_gemm_declare(cuda_gemm *g, int n, int k, bool out_f32, int rows, err *e
         err_set(e, ERR_LIMIT, "the model has more than %d shapes of matrices", CUDA_GEMM_PLANS);
         return -1;
     }
-    g->plans[g->nplans] = (gemm_plan){.n = n, .k = k, .rows = rows, .out_f32 = out_f32};
+    g->plans[g->nplans] = (gemm_plan){.n = n, .k = k, .rows = rows, .out = out};
     return g->nplans++;
 }
 
@@ -191,7 +191,7 @@ static void layouts_free(const cuda_gemm *g, layouts *l) {
 static int layouts_make(const cuda_gemm *g, const gemm_plan *p, int rows, layouts *l, err *e) {
     *l = (layouts){0};
     uint64_t n = (uint64_t)p->n, k = (uint64_t)p->k, m = (uint64_t)rows;
-    cudaDataType_t out = p->out_f32 ? CUDA_R_32F : CUDA_R_16BF;
+    cudaDataType_t out = p->out == CUDA_GEMM_BF16 ? CUDA_R_16BF : CUDA_R_32F;
     cublasStatus_t status = g->blas.cublasLtMatrixLayoutCreate(&l->w, CUDA_R_16BF, k, n, p->k);
     if (status == CUBLAS_STATUS_SUCCESS)
         status = g->blas.cublasLtMatrixLayoutCreate(&l->a, CUDA_R_16BF, k, m, p->k);
@@ -206,7 +206,6 @@ static int layouts_make(const cuda_gemm *g, const gemm_plan *p, int rows, layout
 typedef struct operands {
     const void *w, *a;
     int rows;
-    bool adds;
     void *out, *workspace;
     size_t space;
 } operands;
@@ -218,11 +217,13 @@ static int product_run(const cuda_gemm *g, const gemm_plan *p,
     int code = layouts_make(g, p, o->rows, &l, e);
     if (code != 0)
         return code;
-    const float one = 1, beta = o->adds ? 1 : 0;
+    const float one = 1, beta = p->out == CUDA_GEMM_ADDS ? 1 : 0;
     cublasStatus_t status =
         g->blas.cublasLtMatmul(g->handle, g->product, &one, o->w, l.w, o->a, l.a, &beta, o->out,
                                l.out, o->out, l.out, algorithm, o->workspace, o->space, stream);
     layouts_free(g, &l);
+    if (status != CUBLAS_STATUS_SUCCESS)
+        cudaGetLastError(); /* told here, or passed over: it is not the next launch's */
     return blas_check(status, "a product", e);
 }
 
@@ -237,11 +238,11 @@ size_t cuda_gemm_workspace(void) {
     return WORKSPACE_BYTES;
 }
 
-int cuda_gemm_run(cuda_gemm *g, int plan, const void *w, const void *a, int rows, bool adds,
-                  void *out, void *workspace, cudaStream_t stream, err *e) {
+int cuda_gemm_run(cuda_gemm *g, int plan, const void *w, const void *a, int rows, void *out,
+                  void *workspace, cudaStream_t stream, err *e) {
     const gemm_plan *p = &g->plans[plan];
     int height = (rows + CUDA_GEMM_ROWS - 1) / CUDA_GEMM_ROWS * CUDA_GEMM_ROWS;
-    operands o = {w, a, height, adds, out, workspace, WORKSPACE_BYTES};
+    operands o = {w, a, height, out, workspace, WORKSPACE_BYTES};
     return product_run(g, p, &p->algorithms[height_index(height)], &o, stream, e);
 }
 
@@ -256,17 +257,19 @@ typedef struct probe {
     int rows;                /* of a, expected, out */
     uint16_t *w, *a, *moved; /* [n, k], [rows, k], [rows, k]: a from another row on */
     void *expected, *out;    /* [rows, n] */
+    void *before;            /* [rows, n]: what the plan adds to; NULL: it does not add */
     void *workspace;         /* [WORKSPACE_BYTES] */
     unsigned *differing;
     cudaEvent_t begin, end;
 } probe;
 
 static size_t out_bytes(const gemm_plan *p) {
-    return p->out_f32 ? sizeof(float) : sizeof(uint16_t);
+    return p->out == CUDA_GEMM_BF16 ? sizeof(uint16_t) : sizeof(float);
 }
 
 static void probe_free(probe *t) {
-    void *all[] = {t->w, t->a, t->moved, t->expected, t->out, t->workspace, t->differing};
+    void *all[] = {t->w,   t->a,      t->moved,     t->expected,
+                   t->out, t->before, t->workspace, t->differing};
     for (size_t i = 0; i < BASE_COUNT(all); i++)
         cudaFree(all[i]);
     if (t->begin != NULL)
@@ -277,24 +280,26 @@ static void probe_free(probe *t) {
 
 static int probe_new(probe *t, const gemm_plan *p, err *e) {
     size_t n = (size_t)p->n, k = (size_t)p->k, rows = (size_t)t->rows, element = out_bytes(p);
+    size_t before = p->out == CUDA_GEMM_ADDS ? rows * n * element : 0;
     struct {
         void **at;
         size_t bytes;
-    } wanted[] = {{(void **)&t->w, n * k * 2},
-                  {(void **)&t->a, rows * k * 2},
-                  {(void **)&t->moved, rows * k * 2},
-                  {&t->expected, rows * n * element},
-                  {&t->out, rows * n * element},
-                  {&t->workspace, WORKSPACE_BYTES},
-                  {(void **)&t->differing, sizeof *t->differing}};
+    } wanted[] = {
+        {(void **)&t->w, n * k * 2},        {(void **)&t->a, rows * k * 2},
+        {(void **)&t->moved, rows * k * 2}, {&t->expected, rows * n * element},
+        {&t->out, rows * n * element},      {&t->before, before},
+        {&t->workspace, WORKSPACE_BYTES},   {(void **)&t->differing, sizeof *t->differing}};
     int code = cuda_check(cudaEventCreate(&t->begin), "an event", e);
     code = code != 0 ? code : cuda_check(cudaEventCreate(&t->end), "an event", e);
     for (size_t i = 0; i < BASE_COUNT(wanted) && code == 0; i++) {
-        code =
-            cuda_check(cudaMalloc(wanted[i].at, wanted[i].bytes), "memory for testing products", e);
+        if (wanted[i].bytes > 0)
+            code = cuda_check(cudaMalloc(wanted[i].at, wanted[i].bytes),
+                              "memory for testing products", e);
     }
     if (code == 0)
         code = cuda_check(k_random(t->w, n * k, 1, 2, t->stream), "filling a matrix", e);
+    if (code == 0 && before > 0) /* two bf16 are an f32 of about the first's size */
+        code = cuda_check(k_random(t->before, before / 2, 3, 2, t->stream), "filling a matrix", e);
     return code != 0 ? code
                      : cuda_check(k_random(t->a, rows * k, 2, 2, t->stream), "filling a matrix", e);
 }
@@ -332,7 +337,18 @@ static bool fits(const cuda_gemm *g, const gemm_plan *p, const cublasLtMatmulAlg
 }
 
 static operands probe_operands(const probe *t, const void *a, int rows, void *out) {
-    return (operands){t->w, a, rows, false, out, t->workspace, WORKSPACE_BYTES};
+    return (operands){t->w, a, rows, out, t->workspace, WORKSPACE_BYTES};
+}
+
+/* What a product of rows from `first` on finds in `out`: what it adds to, or no numbers, so that
+ * what it leaves unwritten shows. */
+static int out_begin(const probe *t, const gemm_plan *p, int first, int rows, void *out, err *e) {
+    size_t row = (size_t)p->n * out_bytes(p), bytes = (size_t)rows * row;
+    if (t->before == NULL)
+        return cuda_check(cudaMemsetAsync(out, 0xff, bytes, t->stream), "poisoning", e);
+    const char *from = (const char *)t->before + (size_t)first * row;
+    return cuda_check(cudaMemcpyAsync(out, from, bytes, cudaMemcpyDeviceToDevice, t->stream),
+                      "filling a matrix", e);
 }
 
 /* Rows first .. first + rows of A, alone: do they have the bits expected? */
@@ -346,11 +362,9 @@ static int agrees(probe *t, const gemm_plan *p, const cublasLtMatmulAlgo_t *algo
     int code = cuda_check(
         cudaMemcpyAsync(t->moved, from, (size_t)rows * row, cudaMemcpyDeviceToDevice, t->stream),
         "moving rows", e);
-    code = code != 0
-               ? code
-               : cuda_check(cudaMemsetAsync(t->out, 0xff, halves * 2, t->stream), "poisoning", e);
+    code = code != 0 ? code : out_begin(t, p, first, rows, t->out, e);
     operands o = probe_operands(t, t->moved, rows, t->out);
-    err ignored = {0}; /* an algorithm that cannot leaves its outputs poisoned: they differ */
+    err ignored = {0}; /* an algorithm that cannot leaves its outputs as they were: they differ */
     (void)product_run(t->g, p, algorithm, &o, t->stream, &ignored);
     code = code != 0 ? code
                      : cuda_check(cudaMemsetAsync(t->differing, 0, sizeof *t->differing, t->stream),
@@ -436,7 +450,8 @@ static int reference_find(probe *t, gemm_plan *p, int rows, bool whole, bool *ch
             continue;
         operands o = probe_operands(t, t->a, t->rows, t->expected);
         err ignored = {0};
-        if (product_run(t->g, p, &found[i].algo, &o, t->stream, &ignored) != 0)
+        code = out_begin(t, p, 0, t->rows, t->expected, e);
+        if (code != 0 || product_run(t->g, p, &found[i].algo, &o, t->stream, &ignored) != 0)
             continue; /* it was offered for another height */
         code = agrees_everywhere(t, p, &found[i].algo, all, chosen, e);
         for (int h = 0; code == 0 && *chosen && h < HEIGHTS; h++)
@@ -541,7 +556,8 @@ static int outputs_hash(probe *t, const gemm_plan *p, hash128 *digest, err *e) {
 /* As many rows as a quarter of the free memory takes. */
 static int rows_fitting(const gemm_plan *p, int rows) {
     size_t left = 0, total = 0;
-    size_t row = ((size_t)p->k * sizeof(uint16_t) + (size_t)p->n * out_bytes(p)) * 2;
+    size_t outs = p->out == CUDA_GEMM_ADDS ? 3 : 2;
+    size_t row = (size_t)p->k * sizeof(uint16_t) * 2 + (size_t)p->n * out_bytes(p) * outs;
     if (cudaMemGetInfo(&left, &total) == cudaSuccess)
         rows = (int)BASE_MIN((size_t)rows, left / 4 / row);
     return BASE_MAX(rows / CUDA_GEMM_ROWS, 1) * CUDA_GEMM_ROWS;

@@ -61,7 +61,7 @@ typedef struct cuda_state {
     const atomic_bool *cancel;   /* looked at while the file is read; NULL: nobody cancels */
     int probe_rows;              /* 0: CUDA_PROBE_ROWS */
     char card[300];              /* what rates were measured on: the card, without its state */
-    char name[360], reason[160]; /* as people see them */
+    char name[360], reason[320]; /* as people see them */
     char *cache_dir;
     hash128 weights;
 } cuda_state;

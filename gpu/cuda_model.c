@@ -248,11 +248,14 @@ static int plans_declare(llm_engine *engine, err *e) {
     const model_config *c = &engine->config;
     cuda_state *s = engine->state;
     int q = c->n_heads * c->head_dim, kv = c->n_kv_heads * c->head_dim;
-    s->plan_qkv = cuda_gemm_declare(s->g, q + 2 * kv, c->n_embd, true, CUDA_PASS_ROWS, e);
-    s->plan_o = cuda_gemm_declare(s->g, c->n_embd, q, true, CUDA_PASS_ROWS, e);
-    s->plan_gate_up = cuda_gemm_declare(s->g, 2 * c->ffn, c->n_embd, false, CUDA_PASS_ROWS, e);
-    s->plan_down = cuda_gemm_declare(s->g, c->n_embd, c->ffn, true, CUDA_PASS_ROWS, e);
-    s->plan_head = cuda_gemm_declare(s->g, c->vocab, c->n_embd, true, CUDA_HEAD_ROWS, e);
+    cuda_gemm_out branch =
+        c->post_norm ? CUDA_GEMM_F32 : CUDA_GEMM_ADDS; /* normed before the sum, or not */
+    s->plan_qkv = cuda_gemm_declare(s->g, q + 2 * kv, c->n_embd, CUDA_GEMM_F32, CUDA_PASS_ROWS, e);
+    s->plan_o = cuda_gemm_declare(s->g, c->n_embd, q, branch, CUDA_PASS_ROWS, e);
+    s->plan_gate_up =
+        cuda_gemm_declare(s->g, 2 * c->ffn, c->n_embd, CUDA_GEMM_BF16, CUDA_PASS_ROWS, e);
+    s->plan_down = cuda_gemm_declare(s->g, c->n_embd, c->ffn, branch, CUDA_PASS_ROWS, e);
+    s->plan_head = cuda_gemm_declare(s->g, c->vocab, c->n_embd, CUDA_GEMM_F32, CUDA_HEAD_ROWS, e);
     int plans[] = {s->plan_qkv, s->plan_o, s->plan_gate_up, s->plan_down, s->plan_head};
     for (size_t i = 0; i < BASE_COUNT(plans); i++)
         if (plans[i] < 0)

@@ -241,16 +241,16 @@ static double products_ms(llm_engine *engine, int rows) {
         double start = now_ms();
         for (int l = 0; l < c->n_layers && code == 0; l++) {
             const cuda_layer *y = &s->layers[l];
-            code = cuda_gemm_run(s->g, s->plan_qkv, y->qkv, w->a, rows, false, w->qkv, w->workspace,
+            code = cuda_gemm_run(s->g, s->plan_qkv, y->qkv, w->a, rows, w->qkv, w->workspace,
                                  w->stream, &e);
             code = code != 0 ? code
-                             : cuda_gemm_run(s->g, s->plan_o, y->o, w->att, rows, true, w->x,
+                             : cuda_gemm_run(s->g, s->plan_o, y->o, w->att, rows, w->x,
                                              w->workspace, w->stream, &e);
             code = code != 0 ? code
-                             : cuda_gemm_run(s->g, s->plan_gate_up, y->gate_up, w->a, rows, false,
+                             : cuda_gemm_run(s->g, s->plan_gate_up, y->gate_up, w->a, rows,
                                              w->gate_up, w->workspace, w->stream, &e);
             code = code != 0 ? code
-                             : cuda_gemm_run(s->g, s->plan_down, y->down, w->h, rows, true, w->x,
+                             : cuda_gemm_run(s->g, s->plan_down, y->down, w->h, rows, w->x,
                                              w->workspace, w->stream, &e);
         }
         code = code != 0 ? code : cuda_check(cudaStreamSynchronize(w->stream), "products", &e);

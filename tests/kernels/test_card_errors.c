@@ -269,17 +269,16 @@ static void a_missing_wait_shows_by_some_seed(void **state) {
 }
 
 /* No algorithm of host/blas.c takes all heights and keeps its bits: low products go to one of their
- * own, which gives the bits of the other. */
-static void low_products_have_an_algorithm_of_their_own(void **state) {
-    (void)state;
+ * own, which gives the bits of the other; where they add, too. */
+static void low_products_are_checked(cuda_gemm_out kind) {
     enum { N = 40, K = 32, TALLEST = 96, LOWEST = 16 };
     static uint16_t a[TALLEST * K], w[N * K];
-    static float low[TALLEST * N], tall[TALLEST * N];
+    static float before[TALLEST * N], low[LOWEST * N], tall[TALLEST * N];
     cuda_gemm *g;
     err e = {0};
     hash128 digest = {0};
     assert_int_equal(cuda_gemm_new(&g, &e), 0);
-    int plan = cuda_gemm_declare(g, N, K, true, TALLEST, &e);
+    int plan = cuda_gemm_declare(g, N, K, kind, TALLEST, &e);
     if (plan < 0 || cuda_gemm_probe(g, NULL, TALLEST, &digest, &e) != 0)
         fail_msg("%s", e.message);
     buf chosen = {0};
@@ -288,18 +287,26 @@ static void low_products_have_an_algorithm_of_their_own(void **state) {
     buf_free(&chosen);
     fill(NULL, a, TALLEST * K, 1, 2);
     fill(NULL, w, N * K, 2, 2);
-    void *ad = to_card(a, sizeof a), *wd = to_card(w, sizeof w), *out = to_card(NULL, sizeof tall),
-         *space = to_card(NULL, cuda_gemm_workspace());
-    assert_int_equal(cuda_gemm_run(g, plan, wd, ad, TALLEST, false, out, space, NULL, &e), 0);
-    from_card(tall, out, sizeof tall);
-    assert_int_equal(cuda_gemm_run(g, plan, wd, ad, LOWEST, false, out, space, NULL, &e), 0);
-    from_card(low, out, sizeof low);
-    assert_memory_equal(low, tall, sizeof tall);
-    assert_true(tall[0] != 0 && isfinite(tall[0]));
-    void *all[] = {ad, wd, out, space};
+    fill(before, NULL, TALLEST * N, 3, 2);
+    void *ad = to_card(a, sizeof a), *wd = to_card(w, sizeof w),
+         *space = to_card(NULL, cuda_gemm_workspace()),
+         *outs[] = {to_card(before, sizeof tall), to_card(before, sizeof low)};
+    assert_int_equal(cuda_gemm_run(g, plan, wd, ad, TALLEST, outs[0], space, NULL, &e), 0);
+    assert_int_equal(cuda_gemm_run(g, plan, wd, ad, LOWEST, outs[1], space, NULL, &e), 0);
+    from_card(tall, outs[0], sizeof tall);
+    from_card(low, outs[1], sizeof low);
+    assert_memory_equal(low, tall, sizeof low);
+    assert_true(tall[0] != before[0] && isfinite(tall[0]));
+    void *all[] = {ad, wd, space, outs[0], outs[1]};
     for (size_t i = 0; i < BASE_COUNT(all); i++)
         cudaFree(all[i]);
     cuda_gemm_free(g);
+}
+
+static void low_products_have_an_algorithm_of_their_own(void **state) {
+    (void)state;
+    low_products_are_checked(CUDA_GEMM_F32);
+    low_products_are_checked(CUDA_GEMM_ADDS);
 }
 
 /* ---- misuse ---------------------------------------------------------------------------------- */

@@ -407,7 +407,7 @@ static void products_equal_plain_c(void **state) {
         err e = {0};
         hash128 digest = {0};
         int code = cuda_gemm_new(&g, &e),
-            plan = code == 0 ? cuda_gemm_declare(g, n, k, true, 4096, &e) : -1;
+            plan = code == 0 ? cuda_gemm_declare(g, n, k, CUDA_GEMM_ADDS, 4096, &e) : -1;
         if (plan < 0 || cuda_gemm_probe(g, NULL, 600, &digest, &e) != 0)
             fail_msg("[%d, %d]: %s", n, k, e.message);
         size_t an = (size_t)height * (size_t)k, wn = (size_t)n * (size_t)k,
@@ -430,7 +430,7 @@ static void products_equal_plain_c(void **state) {
         }
         void *ad = to_card(a16, an * 2), *wd = to_card(w16, wn * 2), *od = to_card(got, on * 4),
              *space = to_card(NULL, cuda_gemm_workspace());
-        assert_int_equal(cuda_gemm_run(g, plan, wd, ad, rows, true, od, space, NULL, &e), 0);
+        assert_int_equal(cuda_gemm_run(g, plan, wd, ad, rows, od, space, NULL, &e), 0);
         from_card(got, od, on * 4);
         near("a product", got, expected, (size_t)rows * (size_t)n, 1e-4);
         void *card[] = {ad, wd, od, space}, *host[] = {a, w, got, expected, a16, w16};

@@ -2,11 +2,13 @@
  * blas.c - the functions of cuBLASLt that gpu/ calls, in plain C, as a library of the same name
  * beside the tests.
  *
- * Four algorithms are offered: the first cuts its sums where the number of rows says so, the
+ * Five algorithms are offered: the first cuts its sums where the number of rows says so, the
  * second says that it splits K; neither may be taken. The others add in order and are offered for
- * low products alone: the third takes 32 rows or more, the fourth 64 or fewer. A product is refused where the library would refuse it, or do another one:
- * shapes, types and operations that do not fit each other, memory that is too short, not the card's
- * or not as aligned as the library takes it to be. Each writes all over its workspace.
+ * low products alone: the third takes 32 rows or more, the others 64 or fewer, of which the fourth
+ * begins its sums at what it adds to, not at 0: other bits, but only where a product adds. A product
+ * is refused where the library would refuse it, or do another one: shapes, types and operations
+ * that do not fit each other, memory that is too short, not the card's or not as aligned as the
+ * library takes it to be. Each writes all over its workspace.
  */
 #include <cublasLt.h>
 #include <stdio.h>
@@ -28,11 +30,12 @@ struct description {
     cublasOperation_t first, second;
 };
 
-enum { ALIGNMENT = 256, WORKSPACE = 4096, ALGORITHMS = 4, LOW = 64, LEAST = 32 };
+enum { ALIGNMENT = 256, WORKSPACE = 4096, LOW = 64, LEAST = 32 };
+enum { CUTS, SPLITS, TALLER, LOW_ONTO, LOWER, ALGORITHMS };
 
 /* Does the algorithm take that many rows? */
 static int takes(const cublasLtMatmulAlgo_t *algo, uint64_t rows) {
-    return algo->data[0] == 2 ? rows >= LEAST : algo->data[0] != 3 || rows <= LOW;
+    return algo->data[0] == TALLER ? rows >= LEAST : algo->data[0] < TALLER || rows <= LOW;
 }
 
 static struct layout *layout_of(cublasLtMatrixLayout_t l) {
@@ -142,7 +145,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t h, cublasLtMatmul
     if (!is_product((struct description *)(void *)d, layout_of(a), layout_of(b), layout_of(c),
                     layout_of(out)))
         return CUBLAS_STATUS_INVALID_VALUE;
-    int offered = layout_of(b)->cols > LOW ? 2 : ALGORITHMS;
+    int offered = layout_of(b)->cols > LOW ? TALLER : ALGORITHMS;
     *found = wanted < offered ? wanted : offered;
     for (int i = 0; i < *found; i++) {
         memset(&results[i], 0, sizeof results[i]);
@@ -172,7 +175,8 @@ cublasStatus_t cublasLtMatmulAlgoCheck(cublasLtHandle_t h, cublasLtMatmulDesc_t 
 cublasStatus_t cublasLtMatmulAlgoConfigGetAttribute(const cublasLtMatmulAlgo_t *algo,
                                                     cublasLtMatmulAlgoConfigAttributes_t attribute,
                                                     void *out, size_t bytes, size_t *written) {
-    uint32_t value = attribute == CUBLASLT_ALGO_CONFIG_SPLITK_NUM && algo->data[0] == 1 ? 4 : 0;
+    uint32_t value =
+        attribute == CUBLASLT_ALGO_CONFIG_SPLITK_NUM && algo->data[0] == SPLITS ? 4 : 0;
     memcpy(out, &value, bytes < sizeof value ? bytes : sizeof value);
     *written = sizeof value;
     return CUBLAS_STATUS_SUCCESS;
@@ -184,7 +188,8 @@ struct product {
     const uint16_t *w, *a;
     void *out, *workspace;
     int n, k, rows;
-    int out_f32, adds, cut; /* cut: where a sum is begun anew */
+    int out_f32, adds, onto; /* onto: sums begin at what is added to */
+    int cut;                 /* where a sum is begun anew */
 };
 
 static float widen(uint16_t x) {
@@ -212,6 +217,8 @@ static void product_run(void *ctx) {
     for (int r = 0; r < p->rows; r++) {
         float *sum = sums, *first = sums + n;
         memset(sums, 0, 2 * n * sizeof *sums);
+        if (p->onto)
+            memcpy(sum, (float *)p->out + (size_t)r * n, n * sizeof *sum);
         for (size_t i = 0; i < k; i++) {
             float x = widen(p->a[(size_t)r * k + i]);
             if ((int)i == p->cut) {
@@ -226,7 +233,7 @@ static void product_run(void *ctx) {
             size_t at = (size_t)r * n + j;
             if (p->out_f32) {
                 float *out = p->out;
-                out[at] = p->adds ? out[at] + total : total;
+                out[at] = p->adds && !p->onto ? out[at] + total : total;
             } else {
                 ((uint16_t *)p->out)[at] = narrow(total);
             }
@@ -270,7 +277,9 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t h, cublasLtMatmulDesc_t d, const 
                           .rows = (int)layout_of(al)->cols,
                           .out_f32 = layout_of(ol)->type == CUDA_R_32F,
                           .adds = *(const float *)beta != 0,
-                          .cut = algo->data[0] == 0 ? (int)(layout_of(al)->cols % 7 + 1) * 2 : -1};
+                          .onto = *(const float *)beta != 0 && algo->data[0] == LOW_ONTO,
+                          .cut =
+                              algo->data[0] == CUTS ? (int)(layout_of(al)->cols % 7 + 1) * 2 : -1};
     card_enqueue_plain(stream, product_run, p);
     return CUBLAS_STATUS_SUCCESS;
 }
