@@ -18,7 +18,7 @@ enum {
     TOP_LOADS = 8,
     DRAW_ROOM = 2 * TOP_THREADS,
     HEAD_WARPS = 4,
-    HEAD_MAX = 512
+    HEAD_PIECE = 64 /* columns of a head that a warp holds two a lane */
 };
 
 __host__ __device__ static __nv_bfloat16 *as_bf16(uint16_t *p) {
@@ -156,63 +156,108 @@ cudaError_t k_norm(const norm_args *args, cudaStream_t stream) {
 
 /* ---- q, k, v --------------------------------------------------------------------------------- */
 
-/* A warp: one head of one row, in shared memory between the steps. */
-__global__ void qkv_finish(qkv_args a) {
-    __shared__ float heads[HEAD_WARPS][HEAD_MAX];
-    int warp = threadIdx.x / 32, lane = threadIdx.x % 32, all = a.heads + 2 * a.kv_heads;
-    size_t task = static_cast<size_t>(blockIdx.x) * HEAD_WARPS + warp;
-    if (task >= static_cast<size_t>(a.rows) * all)
+__device__ __forceinline__ float2 pair_load(const float *x, int column, int d) {
+    return column < d ? *reinterpret_cast<const float2 *>(x + column) : make_float2(0, 0);
+}
+
+/* Two neighbours of a head after rope, which turns columns below `turned`; x [d] is the whole head
+ * where pairs are halves. */
+__device__ __forceinline__ float2 turn(const qkv_args &a, const float *angles, const float *x,
+                                       int column, int turned, float2 own) {
+    int half = a.rope_dims / 2;
+    const float *cosines = angles, *sines = angles + half;
+    if (column >= turned)
+        return own;
+    if (a.rope == ROPE_KIND_NEIGHBOURS) {
+        float cosine = cosines[column / 2], sine = sines[column / 2];
+        return make_float2(own.x * cosine - own.y * sine, own.y * cosine + own.x * sine);
+    }
+    float out[2] = {own.x, own.y};
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+        int at = column + i, pair = at < half ? at : at - half;
+        float cosine = cosines[pair], sine = sines[pair];
+        out[i] = at < half ? out[i] * cosine - x[at + half] * sine
+                           : out[i] * cosine + x[at - half] * sine;
+    }
+    return make_float2(out[0], out[1]);
+}
+
+/* Where a row's head goes: to q's buffer, or to the pool; null: it has no place there. */
+__device__ __forceinline__ __nv_bfloat16 *head_place(const qkv_args &a, size_t row, int head,
+                                                     bool is_q, bool is_v) {
+    if (is_q)
+        return as_bf16(a.q) + (row * a.heads + head) * a.d;
+    int32_t slot = a.slots[row];
+    if (slot < 0)
+        return nullptr;
+    size_t kv_head = static_cast<size_t>(head - a.heads - (is_v ? a.kv_heads : 0));
+    return as_bf16(a.kv) + static_cast<size_t>(slot / PLAN_BLOCK) * a.block_elements +
+           ((kv_head * 2 + (is_v ? 1 : 0)) * PLAN_BLOCK + slot % PLAN_BLOCK) * a.d;
+}
+
+/* A warp: one head of one row. A lane holds two neighbouring columns in each of PIECES pieces of
+ * HEAD_PIECE, all on their way before the first is used. */
+template <int PIECES> __global__ void __launch_bounds__(HEAD_WARPS * 32) qkv_finish(qkv_args a) {
+    __shared__ float heads[HEAD_WARPS][PIECES * HEAD_PIECE];
+    int warp = threadIdx.x / 32, first = threadIdx.x % 32 * 2, all = a.heads + 2 * a.kv_heads;
+    int head = static_cast<int>(blockIdx.x) * HEAD_WARPS + warp;
+    if (head >= all)
         return; /* a whole warp: no barrier of the block follows */
-    size_t row = task / all;
-    int head = static_cast<int>(task % all);
+    size_t row = blockIdx.y;
     bool is_q = head < a.heads, is_v = head >= a.heads + a.kv_heads;
-    float *x = heads[warp];
     const float *from = a.qkv + (row * all + head) * a.d;
     const float *weight = is_v ? nullptr : is_q ? a.q_norm : a.k_norm;
+    float2 x[PIECES];
     float sum = 0;
-    for (int i = lane; i < a.d; i += 32) {
-        x[i] = from[i] + (a.bias != nullptr ? a.bias[head * a.d + i] : 0.0f);
-        sum = fmaf(x[i], x[i], sum);
+#pragma unroll
+    for (int p = 0; p < PIECES; p++)
+        x[p] = pair_load(from, first + p * HEAD_PIECE, a.d);
+    __nv_bfloat16 *to = head_place(a, row, head, is_q, is_v);
+    if (to == nullptr)
+        return;
+#pragma unroll
+    for (int p = 0; p < PIECES; p++) {
+        if (a.bias != nullptr) {
+            float2 bias = pair_load(a.bias + head * a.d, first + p * HEAD_PIECE, a.d);
+            x[p] = make_float2(x[p].x + bias.x, x[p].y + bias.y);
+        }
+        sum = fmaf(x[p].y, x[p].y, fmaf(x[p].x, x[p].x, sum));
     }
-    if (weight != nullptr) {
-        float scale = 1.0f / sqrtf(warp_sum(sum) / a.d + a.eps);
-        for (int i = lane; i < a.d; i += 32)
-            x[i] = x[i] * scale * weight[i];
+    float scale = weight != nullptr ? 1.0f / sqrtf(warp_sum(sum) / a.d + a.eps) : 1.0f;
+#pragma unroll
+    for (int p = 0; p < PIECES; p++) {
+        int column = first + p * HEAD_PIECE;
+        if (weight != nullptr) {
+            float2 w = pair_load(weight, column, a.d);
+            x[p] = make_float2(x[p].x * scale * w.x, x[p].y * scale * w.y);
+        }
+        *reinterpret_cast<float2 *>(&heads[warp][column]) = x[p];
     }
     __syncwarp();
-    __nv_bfloat16 *to;
-    if (is_q) {
-        to = as_bf16(a.q) + (row * a.heads + head) * a.d;
-    } else {
-        int32_t slot = a.slots[row];
-        if (slot < 0)
-            return;
-        size_t kv_head = static_cast<size_t>(head - a.heads - (is_v ? a.kv_heads : 0));
-        to = as_bf16(a.kv) + static_cast<size_t>(slot / PLAN_BLOCK) * a.block_elements +
-             ((kv_head * 2 + (is_v ? 1 : 0)) * PLAN_BLOCK + slot % PLAN_BLOCK) * a.d;
-    }
-    int turned = is_v || a.rope == ROPE_KIND_NONE ? 0 : a.rope_dims, half = a.rope_dims / 2;
-    const float *cosines = a.angles + row * a.rope_dims, *sines = cosines + half;
-    for (int i = lane; i < a.d; i += 32) {
-        float value = x[i];
-        if (i < turned && a.rope == ROPE_KIND_HALVES) {
-            int pair = i < half ? i : i - half;
-            value = i < half ? x[i] * cosines[pair] - x[i + half] * sines[pair]
-                             : x[i] * cosines[pair] + x[i - half] * sines[pair];
-        } else if (i < turned) {
-            int pair = i / 2;
-            value = i % 2 == 0 ? x[i] * cosines[pair] - x[i + 1] * sines[pair]
-                               : x[i] * cosines[pair] + x[i - 1] * sines[pair];
-        }
-        to[i] = __float2bfloat16_rn(value);
+    int turned = is_v || a.rope == ROPE_KIND_NONE ? 0 : a.rope_dims;
+#pragma unroll
+    for (int p = 0; p < PIECES; p++) {
+        int column = first + p * HEAD_PIECE;
+        if (column >= a.d)
+            break;
+        float2 out = turn(a, a.angles + row * a.rope_dims, heads[warp], column, turned, x[p]);
+        *reinterpret_cast<uint32_t *>(to + column) = pack_bf16(out.x, out.y);
     }
 }
 
 cudaError_t k_qkv(const qkv_args *args, cudaStream_t stream) {
-    if (args->d > HEAD_MAX)
+    unsigned pieces = ceil_div(static_cast<size_t>(args->d), HEAD_PIECE);
+    dim3 grid(ceil_div(static_cast<size_t>(args->heads + 2 * args->kv_heads), HEAD_WARPS),
+              static_cast<unsigned>(args->rows));
+    if (pieces == 1)
+        qkv_finish<1><<<grid, HEAD_WARPS * 32, 0, stream>>>(*args);
+    else if (pieces == 2)
+        qkv_finish<2><<<grid, HEAD_WARPS * 32, 0, stream>>>(*args);
+    else if (pieces <= 4)
+        qkv_finish<4><<<grid, HEAD_WARPS * 32, 0, stream>>>(*args);
+    else
         return cudaErrorInvalidValue;
-    size_t tasks = static_cast<size_t>(args->rows) * (args->heads + 2 * args->kv_heads);
-    qkv_finish<<<ceil_div(tasks, HEAD_WARPS), HEAD_WARPS * 32, 0, stream>>>(*args);
     return cudaGetLastError();
 }
 

@@ -125,6 +125,117 @@ static void angles_are_those_of_double(void **state) {
     cudaFree(out);
 }
 
+/* ---- heads ----------------------------------------------------------------------------------- */
+
+typedef struct head_case {
+    rope_kind rope;
+    int d, rope_dims, heads, kv_heads;
+    bool biased, normed;
+} head_case;
+
+enum { HEAD_ROWS = 5, HEAD_BLOCKS = 3 };
+
+static const int32_t head_slots[HEAD_ROWS] = {40, 0, -1, 95, 63};
+
+/* One head after bias, norm and rope, as the model's paper has them; angles: cosines, then sines. */
+static void head_plain(const head_case *c, const float *in, const float *bias, const float *weight,
+                       const float *angles, float *out) {
+    int half = c->rope_dims / 2;
+    float x[256];
+    for (int i = 0; i < c->d; i++)
+        x[i] = in[i] + (c->biased ? bias[i] : 0);
+    float scale = weight != NULL ? rms_scale(x, c->d, 1e-5f) : 1;
+    for (int i = 0; i < c->d; i++)
+        out[i] = x[i] = x[i] * scale * (weight != NULL ? weight[i] : 1);
+    for (int i = 0; angles != NULL && i < half; i++) {
+        int low = c->rope == ROPE_KIND_HALVES ? i : 2 * i,
+            high = c->rope == ROPE_KIND_HALVES ? i + half : 2 * i + 1;
+        out[low] = x[low] * angles[i] - x[high] * angles[half + i];
+        out[high] = x[low] * angles[half + i] + x[high] * angles[i];
+    }
+}
+
+/* Where a row's head goes: to q's buffer, or to its slot of the pool; NULL: it has none. */
+static float *head_goes_to(const head_case *c, int row, int head, float *q, float *kv) {
+    if (head < c->heads)
+        return q + (size_t)(row * c->heads + head) * (size_t)c->d;
+    int of_kv = (head - c->heads) % c->kv_heads, is_v = head >= c->heads + c->kv_heads;
+    int32_t slot = head_slots[row];
+    size_t at = (size_t)(slot / PLAN_BLOCK * c->kv_heads * 2 + of_kv * 2 + is_v) * PLAN_BLOCK +
+                (size_t)(slot % PLAN_BLOCK);
+    return slot < 0 ? NULL : kv + at * (size_t)c->d;
+}
+
+static void heads_check(const head_case *c) {
+    int all = c->heads + 2 * c->kv_heads;
+    size_t d = (size_t)c->d, in = HEAD_ROWS * (size_t)all * d,
+           nq = HEAD_ROWS * (size_t)c->heads * d,
+           nkv = HEAD_BLOCKS * PLAN_BLOCK * 2 * (size_t)c->kv_heads * d,
+           dims = (size_t)c->rope_dims;
+    float *x = malloc(in * 4), *bias = malloc((size_t)all * d * 4), *weights = malloc(2 * d * 4),
+          *angles = malloc(HEAD_ROWS * dims * 4), *expected = calloc(nq + nkv, 4),
+          *got = malloc((nq + nkv) * 4);
+    uint16_t *out = calloc(nq + nkv, 2);
+    fill(x, NULL, in, 40, 4);
+    fill(bias, NULL, (size_t)all * d, 41, 2);
+    fill(weights, NULL, 2 * d, 42, 2);
+    fill(angles, NULL, HEAD_ROWS * dims, 43, 2);
+    qkv_args a = {.qkv = to_card(x, in * 4),
+                  .bias = c->biased ? to_card(bias, (size_t)all * d * 4) : NULL,
+                  .q_norm = c->normed ? to_card(weights, d * 4) : NULL,
+                  .k_norm = c->normed ? to_card(weights + d, d * 4) : NULL,
+                  .angles = to_card(angles, HEAD_ROWS * dims * 4),
+                  .slots = to_card(head_slots, sizeof head_slots),
+                  .q = to_card(out, nq * 2),
+                  .kv = to_card(out, nkv * 2),
+                  .block_elements = (size_t)c->kv_heads * 2 * PLAN_BLOCK * d,
+                  .rope = c->rope,
+                  .eps = 1e-5f,
+                  .rows = HEAD_ROWS,
+                  .heads = c->heads,
+                  .kv_heads = c->kv_heads,
+                  .d = c->d,
+                  .rope_dims = c->rope_dims};
+    must(k_qkv(&a, NULL));
+    from_card(out, a.q, nq * 2);
+    from_card(out + nq, a.kv, nkv * 2);
+    for (int i = 0; i < HEAD_ROWS * all; i++) {
+        int row = i / all, head = i % all;
+        bool is_v = head >= c->heads + c->kv_heads;
+        float *to = head_goes_to(c, row, head, expected, expected + nq);
+        if (to != NULL) {
+            head_plain(c, x + (size_t)i * d, bias + (size_t)head * d,
+                       is_v || !c->normed ? NULL : weights + (head < c->heads ? 0 : d),
+                       is_v || c->rope == ROPE_KIND_NONE ? NULL : angles + (size_t)row * dims, to);
+        }
+    }
+    for (size_t i = 0; i < nq + nkv; i++) {
+        got[i] = widen(out[i]);
+        assert_true((expected[i] == 0) == (got[i] == 0)); /* nothing beside its place */
+    }
+    near("heads", got, expected, nq + nkv, 1.0 / BF16_PLACES);
+    const void *card[] = {a.qkv, a.bias, a.q_norm, a.k_norm, a.angles, a.slots, a.q, a.kv};
+    for (size_t i = 0; i < BASE_COUNT(card); i++)
+        cudaFree((void *)(uintptr_t)card[i]);
+    void *host[] = {x, bias, weights, angles, expected, got, out};
+    for (size_t i = 0; i < BASE_COUNT(host); i++)
+        free(host[i]);
+}
+
+static void heads_are_turned_and_put_in_their_places(void **state) {
+    (void)state;
+    static const head_case cases[] = {{ROPE_KIND_NEIGHBOURS, 64, 64, 9, 3, false, false},
+                                      {ROPE_KIND_HALVES, 64, 64, 2, 1, true, false},
+                                      {ROPE_KIND_HALVES, 96, 96, 3, 3, false, false},
+                                      {ROPE_KIND_NEIGHBOURS, 96, 32, 2, 1, true, true},
+                                      {ROPE_KIND_HALVES, 128, 128, 4, 1, false, true},
+                                      {ROPE_KIND_HALVES, 128, 50, 3, 1, true, false},
+                                      {ROPE_KIND_NONE, 128, 128, 1, 1, false, false},
+                                      {ROPE_KIND_HALVES, 256, 256, 4, 1, false, true}};
+    for (size_t i = 0; i < BASE_COUNT(cases); i++)
+        heads_check(&cases[i]);
+}
+
 /* ---- the head -------------------------------------------------------------------------------- */
 
 static void allowed_tokens_equal_plain_c(void **state) {
@@ -454,6 +565,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test(norms_equal_plain_c),
         cmocka_unit_test(activations_equal_plain_c),
         cmocka_unit_test(angles_are_those_of_double),
+        cmocka_unit_test(heads_are_turned_and_put_in_their_places),
         cmocka_unit_test(allowed_tokens_equal_plain_c),
         cmocka_unit_test(tops_come_in_order_with_ties),
         cmocka_unit_test(draws_have_the_hosts_candidates),
