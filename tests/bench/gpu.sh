@@ -6,7 +6,7 @@
 #                                       (default: the default model) without its weights. About 15 MB
 #   gpu.sh [--deps DIR] [--build DIR] [--steps LIST] [--log FILE]
 #                                       on the host with the card: runs DIR's programs, or builds gpu/ alone where they do not run
-#                                       (or takes what --build holds); prints a line a step, then the tables
+#                                       (or takes what --build holds); prints a line a step, and a bench's figures
 #
 # Steps: tests 135m 8b q2 1b memcheck racecheck synccheck; all by default. Nothing is fetched; building needs the toolkit, cmake
 # and a C compiler. Exits 1 where a test failed or a figure is missing.
@@ -116,12 +116,9 @@ step() {
     return $status
 }
 
-# The same for a bench, whose output is shown at the end, too.
+# The same for a bench, whose figures are shown at once: a host with a card may end all of this at any moment.
 bench() {
-    file=$1
-    shift
-    step "$@"
-    cp "$scratch/out" "$scratch/table.$file"
+    step "$@" && cat "$scratch/out" && echo
 }
 
 nvcc=$(command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>/dev/null)
@@ -173,7 +170,7 @@ q2() {
         return
     fi
     python3 "$root/tests/bench/hollow.py" fill "$deps/model" "$scratch/model.gguf" || { bad=1; return; }
-    bench q2 "Q2, 15,000 rows" env KVASIR_MODEL="$scratch/model.gguf" XDG_CACHE_HOME="$scratch" timeout 200 \
+    bench "Q2, 15,000 rows" env KVASIR_MODEL="$scratch/model.gguf" XDG_CACHE_HOME="$scratch" timeout 200 \
         "$build/bench_queries" --data "$deps/data" --rows 15000 --query Q2 --mode fixed
 }
 
@@ -186,11 +183,8 @@ for name in $steps; do
     memcheck) sanitize memcheck 200 passes ;;
     racecheck | synccheck) sanitize "$name" 150 ;;
     q2) q2 ;;
-    135m | 1b | 8b) bench "$name" "bench $name" timeout 200 "$build/bench_cuda" --shape "$name" ;;
+    135m | 1b | 8b) bench "bench $name" timeout 200 "$build/bench_cuda" --shape "$name" ;;
     *) die "no step '$name'" ;;
     esac
-done
-for file in "$scratch"/table.*; do
-    [ ! -f "$file" ] || { echo; cat "$file"; }
 done
 exit $bad
