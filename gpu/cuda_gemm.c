@@ -438,47 +438,6 @@ static int candidates_ask(const cuda_gemm *g, const gemm_plan *p, int rows, int 
                                                  : blas_check(status, "asking for algorithms", e);
 }
 
-/* The first choice of the library for products of `rows` rows that keeps its bits at all heights
- * defines the bits; *chosen: there was one. whole: it has to take all heights. */
-static int reference_find(probe *t, gemm_plan *p, int rows, bool whole, bool *chosen, err *e) {
-    cublasLtMatmulHeuristicResult_t found[REFERENCES];
-    range all = {0, t->rows};
-    int count = 0, code = candidates_ask(t->g, p, rows, REFERENCES, found, &count, e);
-    *chosen = false;
-    for (int i = 0; code == 0 && i < count && !*chosen; i++) {
-        if (!is_whole(t->g, &found[i]) || (whole && !takes(t, p, &found[i].algo, all)))
-            continue;
-        operands o = probe_operands(t, t->a, t->rows, t->expected);
-        err ignored = {0};
-        code = out_begin(t, p, 0, t->rows, t->expected, e);
-        if (code != 0 || product_run(t->g, p, &found[i].algo, &o, t->stream, &ignored) != 0)
-            continue; /* it was offered for another height */
-        code = agrees_everywhere(t, p, &found[i].algo, all, chosen, e);
-        for (int h = 0; code == 0 && *chosen && h < HEIGHTS; h++)
-            p->algorithms[h] = found[i].algo;
-    }
-    return code;
-}
-
-/* What the library offers for tall products is fast for most rows; where none of that will do, what
- * it offers for lower ones may. One that does not take all heights is the last resort: others with
- * its bits have to take the rest (range_choose). */
-static int reference_choose(probe *t, gemm_plan *p, err *e) {
-    bool chosen = false;
-    int code = 0;
-    for (int whole = 1; whole >= 0 && code == 0 && !chosen; whole--) {
-        code = reference_find(t, p, t->tallest, whole, &chosen, e);
-        for (int h = HEIGHTS - 1; h-- > 0 && code == 0 && !chosen;)
-            if (heights[h] < t->tallest)
-                code = reference_find(t, p, heights[h], whole, &chosen, e);
-    }
-    return code != 0 || chosen
-               ? code
-               : err_set(e, ERR_UNSUPPORTED,
-                         "no product of cuBLASLt keeps its bits at all heights for [%d, %d]", p->n,
-                         p->k);
-}
-
 /* Milliseconds of a product at this height, after one run to warm up. A low product takes the card
  * less time than the host needs to ask for it: the card fills memory while all runs are asked for,
  * or the host would be timed. */
@@ -508,8 +467,8 @@ static int by_time(const void *a, const void *b) {
 }
 
 /* The fastest algorithm with the bits expected for a range of heights; what is faster than the one
- * that defines the bits is tested, fastest first. */
-static int range_choose(probe *t, gemm_plan *p, int h, err *e) {
+ * that defines the bits is tested, fastest first. *chosen: there is one. */
+static int range_choose(probe *t, gemm_plan *p, int h, bool *chosen, err *e) {
     cublasLtMatmulHeuristicResult_t found[CANDIDATES];
     timed order[CANDIDATES];
     range r = range_of(t, h);
@@ -532,11 +491,67 @@ static int range_choose(probe *t, gemm_plan *p, int h, err *e) {
         if (code == 0 && p->own[h])
             p->algorithms[h] = order[i].found->algo;
     }
-    return code != 0 || taken || p->own[h]
+    *chosen = taken || p->own[h];
+    return code;
+}
+
+/* An algorithm for every range; *chosen: there are such. */
+static int ranges_choose(probe *t, gemm_plan *p, bool *chosen, err *e) {
+    int code = 0;
+    *chosen = true;
+    for (int h = 0; h < HEIGHTS && code == 0 && *chosen; h++) {
+        if (h == 0 || heights[h - 1] < t->rows) {
+            code = range_choose(t, p, h, chosen, e);
+        } else { /* taller than was tested: as the tallest that was */
+            p->algorithms[h] = p->algorithms[h - 1];
+            p->own[h] = p->own[h - 1];
+        }
+    }
+    return code;
+}
+
+/* Lets the algorithm define the bits; *chosen: it keeps them at all heights that it takes, and
+ * others give them at the rest. */
+static int reference_try(probe *t, gemm_plan *p, const cublasLtMatmulAlgo_t *algorithm,
+                         bool *chosen, err *e) {
+    range all = {0, t->rows};
+    operands o = probe_operands(t, t->a, t->rows, t->expected);
+    err ignored = {0};
+    int code = out_begin(t, p, 0, t->rows, t->expected, e);
+    *chosen = false;
+    if (code != 0 || product_run(t->g, p, algorithm, &o, t->stream, &ignored) != 0)
+        return code; /* it was offered for another height */
+    code = agrees_everywhere(t, p, algorithm, all, chosen, e);
+    for (int h = 0; h < HEIGHTS; h++) {
+        p->algorithms[h] = *algorithm;
+        p->own[h] = false;
+    }
+    return code == 0 && *chosen ? ranges_choose(t, p, chosen, e) : code;
+}
+
+/* The first of the library's choices for products of `rows` rows that will do. */
+static int reference_find(probe *t, gemm_plan *p, int rows, bool *chosen, err *e) {
+    cublasLtMatmulHeuristicResult_t found[REFERENCES];
+    int count = 0, code = candidates_ask(t->g, p, rows, REFERENCES, found, &count, e);
+    for (int i = 0; code == 0 && i < count && !*chosen; i++)
+        if (is_whole(t->g, &found[i]))
+            code = reference_try(t, p, &found[i].algo, chosen, e);
+    return code;
+}
+
+/* What the library offers for tall products is fast for most rows; where none of that will do, what
+ * it offers for lower ones may. */
+static int algorithms_choose(probe *t, gemm_plan *p, err *e) {
+    bool chosen = false;
+    int code = reference_find(t, p, t->tallest, &chosen, e);
+    for (int h = HEIGHTS - 1; h-- > 0 && code == 0 && !chosen;)
+        if (heights[h] < t->tallest)
+            code = reference_find(t, p, heights[h], &chosen, e);
+    return code != 0 || chosen
                ? code
                : err_set(e, ERR_UNSUPPORTED,
-                         "no product of cuBLASLt keeps its bits at up to %d rows for [%d, %d]",
-                         r.tallest, p->n, p->k);
+                         "no product of cuBLASLt keeps its bits at all heights for [%d, %d]", p->n,
+                         p->k);
 }
 
 /* The first rows' bits, for the fingerprint. */
@@ -570,15 +585,7 @@ int cuda_gemm_probe(cuda_gemm *g, cudaStream_t stream, int rows, hash128 *digest
         probe t = {.g = g, .stream = stream, .tallest = BASE_MIN(p->rows, rows)};
         t.rows = rows_fitting(p, t.tallest);
         code = probe_new(&t, p, e);
-        code = code != 0 ? code : reference_choose(&t, p, e);
-        for (int h = 0; h < HEIGHTS && code == 0; h++) {
-            if (h == 0 || heights[h - 1] < t.rows) {
-                code = range_choose(&t, p, h, e);
-            } else { /* taller than was tested: as the tallest that was */
-                p->algorithms[h] = p->algorithms[h - 1];
-                p->own[h] = p->own[h - 1];
-            }
-        }
+        code = code != 0 ? code : algorithms_choose(&t, p, e);
         code = code != 0 ? code : outputs_hash(&t, p, digest, e);
         probe_free(&t);
     }

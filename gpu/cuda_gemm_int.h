@@ -5,9 +5,9 @@
  *   out [rows, N]  = A [rows, K] bf16 × W [N, K]ᵀ bf16 (+ out, where the plan adds) sums in f32
  *
  * A plan is one (N, K, what becomes of the sums). Its bits are those of the library's first choice
- * for tall products that has no split K and no reduction, and that gives each row the same bits at
- * every height (or, where there is no such, at those that it takes) and at every place of random
- * data. Among the algorithms that give those very bits, each range of heights gets the one that is
+ * for tall products that has no split K and no reduction, gives each row the same bits at every
+ * height that it takes and at every place of random data, and leaves no height to which no algorithm
+ * gives those bits. Among the algorithms that give them, each range of heights gets the one that is
  * measured to be fastest: what is measured decides when a product is done, never what it is. The
  * library is loaded at run time: a build runs on hosts without it. One stream at a time.
  */

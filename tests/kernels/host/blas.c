@@ -2,9 +2,10 @@
  * blas.c - the functions of cuBLASLt that gpu/ calls, in plain C, as a library of the same name
  * beside the tests.
  *
- * Five algorithms are offered: the first cuts its sums where the number of rows says so, the
- * second says that it splits K; neither may be taken. The others add in order and are offered for
- * low products alone: the third takes 32 rows or more, the others 64 or fewer, of which the fourth
+ * Six algorithms are offered: the first cuts its sums where the number of rows says so, the second
+ * says that it splits K; neither may be taken. The others are offered for low products alone. The
+ * third takes 32 rows or more and cuts all sums at one place, which none does that takes fewer; the
+ * rest add in order: the fourth takes 32 rows or more, the others 64 or fewer, of which the fifth
  * begins its sums at what it adds to, not at 0: other bits, but only where a product adds. A product
  * is refused where the library would refuse it, or do another one: shapes, types and operations
  * that do not fit each other, memory that is too short, not the card's or not as aligned as the
@@ -31,11 +32,11 @@ struct description {
 };
 
 enum { ALIGNMENT = 256, WORKSPACE = 4096, LOW = 64, LEAST = 32 };
-enum { CUTS, SPLITS, TALLER, LOW_ONTO, LOWER, ALGORITHMS };
+enum { CUTS, SPLITS, TALL_CUT, TALLER, LOW_ONTO, LOWER, ALGORITHMS };
 
 /* Does the algorithm take that many rows? */
 static int takes(const cublasLtMatmulAlgo_t *algo, uint64_t rows) {
-    return algo->data[0] == TALLER ? rows >= LEAST : algo->data[0] < TALLER || rows <= LOW;
+    return algo->data[0] <= SPLITS || (algo->data[0] <= TALLER ? rows >= LEAST : rows <= LOW);
 }
 
 static struct layout *layout_of(cublasLtMatrixLayout_t l) {
@@ -145,7 +146,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t h, cublasLtMatmul
     if (!is_product((struct description *)(void *)d, layout_of(a), layout_of(b), layout_of(c),
                     layout_of(out)))
         return CUBLAS_STATUS_INVALID_VALUE;
-    int offered = layout_of(b)->cols > LOW ? TALLER : ALGORITHMS;
+    int offered = layout_of(b)->cols > LOW ? TALL_CUT : ALGORITHMS;
     *found = wanted < offered ? wanted : offered;
     for (int i = 0; i < *found; i++) {
         memset(&results[i], 0, sizeof results[i]);
@@ -243,6 +244,10 @@ static void product_run(void *ctx) {
     free(sums);
 }
 
+static int cut_of(const cublasLtMatmulAlgo_t *algo, int rows) {
+    return algo->data[0] == CUTS ? (rows % 7 + 1) * 2 : algo->data[0] == TALL_CUT ? 8 : -1;
+}
+
 /* A captured product may run many times: its description is never freed. */
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t h, cublasLtMatmulDesc_t d, const void *alpha,
                               const void *w, cublasLtMatrixLayout_t wl, const void *a,
@@ -278,8 +283,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t h, cublasLtMatmulDesc_t d, const 
                           .out_f32 = layout_of(ol)->type == CUDA_R_32F,
                           .adds = *(const float *)beta != 0,
                           .onto = *(const float *)beta != 0 && algo->data[0] == LOW_ONTO,
-                          .cut =
-                              algo->data[0] == CUTS ? (int)(layout_of(al)->cols % 7 + 1) * 2 : -1};
+                          .cut = cut_of(algo, (int)layout_of(al)->cols)};
     card_enqueue_plain(stream, product_run, p);
     return CUBLAS_STATUS_SUCCESS;
 }
