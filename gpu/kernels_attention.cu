@@ -358,6 +358,7 @@ template <int D, int WARPS> static cudaError_t launch(const attend_args &a, cuda
 }
 
 template <int D> static cudaError_t prepare() {
+    static_assert(shared_bytes<D, 4>() <= 99 * 1024, "the least that a card of ours gives a block");
     cudaError_t status = cudaFuncSetAttribute(
         attend<D, 4>, cudaFuncAttributeMaxDynamicSharedMemorySize, shared_bytes<D, 4>());
     return status != cudaSuccess
