@@ -7,8 +7,9 @@
  * Migration", 1993). What an input costs and what a stage keeps start as the plan's estimates and
  * give way to what is seen, as in adaptive ordering of pipelined filters (Babu et al., 2004); how
  * many inputs the rows at hand have that nobody answered yet is counted, since few texts in many
- * rows cost much among the first rows and nothing later. Answers that are stored cost nothing. Invariant: only token counts and rows have a say, no clock, so the same statement over
- * the same data and cache asks the same prompts.
+ * rows cost much among the first rows and nothing later. Answers that are stored cost nothing.
+ * Invariant: only token counts and rows have a say, no clock, so the same statement over the same
+ * data and cache asks the same prompts.
  */
 #include <inttypes.h>
 #include <math.h>
