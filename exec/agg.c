@@ -183,20 +183,21 @@ static int add_texts(agg *a, const column *c, const uint32_t *groups, int count,
     return 0;
 }
 
-/* a->rows = the rows that count: FILTER true, value
- * not NULL (FIRST takes NULL too), new if DISTINCT. */
-static int choose_rows(agg *a, const batch *in, const column *arg, const uint32_t *groups,
-                       arena *pass, int *count, err *e) {
-    int status = 0, n = in->rows;
-    if (a->plan->filter) {
-        if ((status = eval_filter(a->plan->filter, in, pass, a->rows, &n, e)) != 0)
-            return status;
-    } else {
-        for (int k = 0; k < n; k++)
-            a->rows[k] = k;
-    }
-    *count = n;
-    if (!arg || a->plan->kind == AGG_FIRST)
+/* a->rows = the rows where FILTER is true. */
+static int filter_rows(agg *a, const batch *in, arena *pass, int *count, err *e) {
+    if (a->plan->filter)
+        return eval_filter(a->plan->filter, in, pass, a->rows, count, e);
+    *count = in->rows;
+    for (int k = 0; k < in->rows; k++)
+        a->rows[k] = k;
+    return 0;
+}
+
+/* Of these, those that count: value not NULL (FIRST takes NULL too), new if DISTINCT. */
+static int choose_rows(agg *a, const column *arg, const uint32_t *groups, arena *pass, int *count,
+                       err *e) {
+    int status, n = *count;
+    if (a->plan->kind == AGG_FIRST)
         return 0;
     if (arg->null || arg->type == TYPE_NULL) {
         int kept = 0;
@@ -243,11 +244,13 @@ static int read_separator(agg *a, err *e) {
 int agg_add(agg *a, const batch *in, const uint32_t *groups, uint32_t ngroups, arena *pass,
             err *e) {
     column arg = {0};
-    int count, status = make_cells(a, ngroups, e);
-    if (status == 0 && a->plan->arg)
-        status = eval_column(a->plan->arg, in, pass, &arg, e);
+    int count = 0, status = make_cells(a, ngroups, e);
     if (status == 0)
-        status = choose_rows(a, in, a->plan->arg ? &arg : NULL, groups, pass, &count, e);
+        status = filter_rows(a, in, pass, &count, e);
+    if (status == 0 && a->plan->arg && count > 0)
+        status = eval_column_at(a->plan->arg, in, a->rows, count, pass, &arg, e);
+    if (status == 0 && a->plan->arg && count > 0)
+        status = choose_rows(a, &arg, groups, pass, &count, e);
     if (status || count == 0)
         return status;
     switch (a->plan->kind) {

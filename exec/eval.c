@@ -410,6 +410,28 @@ int eval_column(const expr *x, const batch *in, arena *mem, column *out, err *e)
     return 0;
 }
 
+int eval_column_at(const expr *x, const batch *in, const int *rows, int count, arena *mem,
+                   column *out, err *e) {
+    if (count == in->rows || eval_cannot_fail(x))
+        return eval_column(x, in, mem, out, e);
+    eval_env v = {.in = in, .mem = mem, .e = e};
+    operand some, all;
+    operand_new(&v, x->type, in->rows, &all);
+    if (count > 0) {
+        int status = eval_narrow(&v, x, rows, count, &some);
+        if (status)
+            return status;
+        scatter(&v, &all, in->rows, &some, rows, count);
+    }
+    for (int k = 0, next = 0; k < in->rows; k++)
+        if (next < count && rows[next] == k)
+            next++;
+        else
+            operand_set_null(&v, &all, in->rows, k);
+    *out = all.c;
+    return 0;
+}
+
 static int filter_conjuncts(const eval_env *v, const expr *x, int *rows, int *count) {
     if (x->kind == EXPR_OP && x->op == OP_AND) {
         int status = filter_conjuncts(v, x->args[0], rows, count);

@@ -80,6 +80,10 @@ int rowset_drain(rowset *r, op *from, err *e);
  * messages name the value. AND/OR/CASE/COALESCE evaluate the parts only for rows that need them, so
  * an error in a branch not taken does not arise. */
 int eval_column(const expr *x, const batch *in, arena *mem, column *out, err *e);
+/* As eval_column, for what reads the rows rows[0..count) alone, in their order: where x could fail,
+ * it is not evaluated over the others, and is NULL there. */
+int eval_column_at(const expr *x, const batch *in, const int *rows, int count, arena *mem,
+                   column *out, err *e);
 /* Rows where x is true: fills rows[] (at least in->rows entries) and *count. */
 int eval_filter(const expr *x, const batch *in, arena *mem, int *rows, int *count, err *e);
 /* A constant expression, or one over `row` (slots index it). */

@@ -210,19 +210,20 @@ static int window_open(op *o, err *e) {
     return 0;
 }
 
-/* c, with NULL where the filter is not true; count(*) has ones elsewhere. */
-static int filter_values(op *o, const rel_window *w, const batch *in, column *c, err *e) {
+/* The argument where the filter is true, NULL elsewhere; count(*) has ones. */
+static int filtered_values(op *o, const rel_window *w, const batch *in, column *c, err *e) {
     int *kept = ARENA_ARRAY(o->pass, int, in->rows), count;
-    column all = *c;
     int status = eval_filter(w->filter, in, o->pass, kept, &count, e);
+    if (status == 0 && w->nargs > 0)
+        status = eval_column_at(w->args[0], in, kept, count, o->pass, c, e);
     if (status)
         return status;
     if (w->nargs == 0) {
         column_init(c, o->pass, TYPE_INTEGER, in->rows, false);
         for (int k = 0; k < in->rows; k++)
             c->i[k] = 1;
-        all = *c;
     }
+    column all = *c;
     if (all.type == TYPE_NULL)
         return 0;
     c->null = arena_alloc(o->pass, (size_t)in->rows);
@@ -242,10 +243,8 @@ static int read_values(op *o, const batch *in, err *e) {
             if (from->from != FROM_VALUES)
                 continue;
             column *c = &s->value_cols[from->at];
-            if (k < w->nargs)
-                status = eval_column(w->args[k], in, o->pass, c, e);
-            if (!status && w->filter)
-                status = filter_values(o, w, in, c, e);
+            status = w->filter ? filtered_values(o, w, in, c, e)
+                               : eval_column(w->args[k], in, o->pass, c, e);
         }
     }
     batch values = {.rows = in->rows, .ncols = s->nvalues, .cols = s->value_cols, .mem = o->pass};
