@@ -155,9 +155,9 @@ static int aggregate_argument(binder *b, const node *n, rel_agg *agg) {
         return (int)b->e->code;
     switch (agg->kind) {
     case AGG_SUM:
+    case AGG_AVG:
         x = to_number(b, x, what);
         break;
-    case AGG_AVG:
     case AGG_MEDIAN:
     case AGG_STDDEV:
         x = to_number(b, x, what);
@@ -173,7 +173,7 @@ static int aggregate_argument(binder *b, const node *n, rel_agg *agg) {
     if (!x)
         return (int)b->e->code;
     agg->arg = x;
-    agg->type = agg->kind == AGG_COUNT ? TYPE_INTEGER : x->type;
+    agg->type = agg->kind == AGG_COUNT ? TYPE_INTEGER : agg->kind == AGG_AVG ? TYPE_REAL : x->type;
     return 0;
 }
 
