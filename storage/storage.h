@@ -169,7 +169,8 @@ int table_delete(txn *t, const table_def *def, int64_t rowid, err *e);
 /* The row, or *found = false. `row` has ncolumns entries. */
 int table_get(txn *t, const table_def *def, int64_t rowid, value *row, bool *found, err *e);
 /* The row that stands in the way of inserting `row` by a unique index (or the primary key) whose
- * columns are `columns` (any, when ncolumns is 0), for ON CONFLICT. */
+ * columns are `columns` (any, when ncolumns is 0), for ON CONFLICT. A row that could stand nowhere
+ * (NOT NULL) is refused, as table_insert does. */
 int table_find_conflict(txn *t, const table_def *def, const value *row, const int *columns,
                         int ncolumns, int64_t *rowid, bool *found, err *e);
 int table_row_count(txn *t, const table_def *def, uint64_t *out, err *e);

@@ -399,6 +399,8 @@ int table_find_conflict(txn *t, const table_def *def, const value *row, const in
     const table_info *info;
     int status = table_resolve(t, def, &info, e);
     *found = false;
+    if (!status)
+        status = check_row(info, row, e);
     if (status)
         return status;
     int key_column = info->def->rowid_column;
