@@ -80,7 +80,7 @@ struct step {
     llm_use use;
     rel *right;
     join_kind kind;
-    expr *predicate;
+    expr *predicate; /* IN: operand = column; a value: the rows that look at it (NULL: all) */
     int mark_id, value_id;
     bool mark_null;
     expr *guard; /* of a subquery: is_apply; calls inside it read it as the column guard_id */

@@ -118,12 +118,41 @@ static step *apply_step(binder *b, join_kind kind, rel *right, int guard_id) {
     return s;
 }
 
+/* Whether it is plain that r has one row at most. */
+static bool has_one_row(const rel *r) {
+    for (; r; r = r->left)
+        switch (r->kind) {
+        case REL_VALUES:
+            return r->values.nrows <= 1;
+        case REL_GROUP:
+            return r->group.nkeys == 0;
+        case REL_LIMIT:
+            if (r->limit.limit >= 0 && r->limit.limit <= 1)
+                return true;
+            break;
+        case REL_PROJECT:
+        case REL_FILTER:
+        case REL_SORT:
+        case REL_DISTINCT:
+        case REL_WINDOW:
+        case REL_LLM:
+        case REL_APPLY: /* of a value or a mark: a row stays one */
+            break;
+        default:
+            return false;
+        }
+    return false;
+}
+
+/* Several rows are an error only where the value is looked at: what guards it pairs the rows. */
 expr *bind_scalar(binder *b, const node *n) {
     rel *r;
     int guard;
     if (!may_hold_subquery(b, n) || guarded_query(b, n->query, &r, &guard) || one_column(b, n, r))
         return NULL;
-    apply_step(b, JOIN_SINGLE, r, guard);
+    step *s = apply_step(b, JOIN_SINGLE, r, guard);
+    if (b->guard && !has_one_row(r))
+        s->predicate = b->guard;
     return expr_column(b->mem, r->cols[0].id, r->cols[0].type, r->cols[0].name);
 }
 

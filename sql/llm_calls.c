@@ -226,7 +226,7 @@ static rel *with_column(binder *b, rel *r, int id, const char *name, expr *x) {
 
 /* x IN (SELECT y …) has one x a row, however many y it is compared with. */
 static rel *with_operand_drawn(binder *b, rel *r, step *s) {
-    if (!s->predicate || !expr_is_volatile(s->predicate->args[0]))
+    if (s->kind != JOIN_MARK || !s->predicate || !expr_is_volatile(s->predicate->args[0]))
         return r;
     expr *x = s->predicate->args[0], *y = s->predicate->args[1];
     expr *drawn = expr_column(b->mem, new_id(b), x->type, STR("operand"));
