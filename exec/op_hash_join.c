@@ -150,14 +150,14 @@ static int probe_batch(op *o, err *e) {
         return status;
     arena_reset(o->pass);
     status = op_eval(o, o->node->join.left_keys, o->node->join.nkeys, s->pairs.in, s->left_keys, e);
-    if (status == 0)
-        hash_table_find(s->table, s->left_keys, s->pairs.in->rows, o->node->join.null_safe,
-                        s->found);
-    for (int k = 0; status == 0 && tells_unknown(o) && k < s->pairs.in->rows; k++)
+    if (status)
+        return status;
+    hash_table_find(s->table, s->left_keys, s->pairs.in->rows, o->node->join.null_safe, s->found);
+    for (int k = 0; tells_unknown(o) && k < s->pairs.in->rows; k++)
         s->left_null[k] = null_key(s->left_keys, o->node->join.nkeys, k);
     s->left = 0;
     start_row(s);
-    return status;
+    return 0;
 }
 
 /* Whether the right row's keys equal the left row's or could, a NULL standing in the way. */
