@@ -233,6 +233,39 @@ bool aggregate_takes(binder *b, const node *n, agg_kind kind) {
     return true;
 }
 
+typedef struct reading {
+    const scope *s;
+    bool own, outer;
+} reading;
+
+static bool has_column(const scope *s, int id) {
+    for (int i = 0; i < s->n; i++)
+        if (s->cols[i].id == id)
+            return true;
+    return false;
+}
+
+static void read_column(void *ctx, int id) {
+    reading *r = ctx;
+    bool outer = false;
+    for (const scope *s = r->s->outer; s && !outer; s = s->outer)
+        outer = has_column(s, id);
+    r->outer = r->outer || outer;
+    r->own = r->own || !outer;
+}
+
+/* SQL gives such an aggregate to the query whose columns it reads; taken for the subquery's, it
+ * would silently mean something else. */
+static bool aggregates_outer(const binder *b, const rel_agg *agg) {
+    reading r = {.s = b->scope};
+    if (!b->scope || !agg->arg)
+        return false;
+    expr_columns(agg->arg, read_column, &r);
+    if (agg->filter)
+        expr_columns(agg->filter, read_column, &r);
+    return r.outer && !r.own;
+}
+
 static expr *bind_aggregate(binder *b, const node *n, agg_kind kind) {
     if (!b->group) {
         fail_node(b, n, "%s() is not allowed in %s", aggregate_name(kind),
@@ -265,6 +298,13 @@ static expr *bind_aggregate(binder *b, const node *n, agg_kind kind) {
     b->no_window = why_no_window;
     if (status)
         return NULL;
+    if (aggregates_outer(b, agg)) {
+        fail_node(b, n, "%s() reads columns of the query around alone, and would be that query's",
+                  aggregate_name(kind));
+        err_hint(b->e, "aggregate there, or leave %s() out: to the subquery they are constant",
+                 aggregate_name(kind));
+        return NULL;
+    }
     for (int i = 0; i < g->aggs.n; i++)
         if (same_aggregate(g->aggs.items[i], agg)) {
             agg = g->aggs.items[i];
