@@ -56,6 +56,9 @@ static int check_rows(row_sink *w, const batch *rows, int *bad, err *e) {
         column test;
         int status = eval_column(c->value, rows, w->mem, &test, e);
         *bad = 0;
+        while (status && *bad + 1 < rows->rows &&
+               eval_column_at(c->value, rows, bad, 1, w->mem, &test, e) == 0)
+            ++*bad;
         if (status)
             return status;
         for (int row = 0; row < rows->rows; row++) {
