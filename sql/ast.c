@@ -288,32 +288,36 @@ node *node_between(parser *p, bool negated, node *x, node *low, node *high) {
     return node_not(p, negated, n);
 }
 
+/* A query in an expression. */
+static void set_query(parser *p, node *n, query *q) {
+    n->query = q;
+    q->text = slice_of(p, q->pos, q->pos + q->len);
+    deepen(p, &n->depth, q->depth, n->pos, n->len);
+}
+
 node *node_in(parser *p, bool negated, node *x, list *items, query *q, token end) {
     node *n = node_new(p, NODE_IN, x->pos, end.pos + end.len - x->pos);
     node_arg(p, n, x);
     for (int i = 0; items && i < items->n; i++)
         node_arg(p, n, items->items[i]);
-    n->query = q;
     if (items && items->n == 1 && n->args[1]->kind == NODE_SUBQUERY) { /* x IN ((SELECT …)) */
-        n->query = n->args[1]->query;
+        q = n->args[1]->query;
         n->nargs = 1;
     }
-    if (n->query)
-        deepen(p, &n->depth, n->query->depth, n->pos, n->len);
+    if (q)
+        set_query(p, n, q);
     return node_not(p, negated, n);
 }
 
 node *node_exists(parser *p, token at, query *q) {
     node *n = node_new(p, NODE_EXISTS, at.pos, q->pos + q->len - at.pos);
-    n->query = q;
-    deepen(p, &n->depth, q->depth, n->pos, n->len);
+    set_query(p, n, q);
     return n;
 }
 
 node *node_subquery(parser *p, query *q) {
     node *n = node_new(p, NODE_SUBQUERY, q->pos, q->len);
-    n->query = q;
-    deepen(p, &n->depth, q->depth, n->pos, n->len);
+    set_query(p, n, q);
     return n;
 }
 

@@ -158,6 +158,7 @@ typedef enum query_kind { QUERY_SELECT, QUERY_VALUES, QUERY_SETOP } query_kind;
 struct query {
     query_kind kind;
     int pos, len;
+    str text; /* of one in an expression: by which GROUP BY knows it again */
     int depth;
     list with; /* of cte* */
     bool distinct;

@@ -34,6 +34,8 @@ static expr *bind_key(binder *b, const node *n, const output *outs, int nouts) {
     return expr_column(b->mem, o->col->id, o->col->type, o->col->name);
 }
 
+static expr *with_key_subqueries(binder *b, const grouping *g, const lift *above, expr *x);
+
 bool group_has_key(const grouping *g, const expr *x) {
     for (int i = 0; i < g->nkeys; i++)
         if (expr_equal(g->keys[i].value, x))
@@ -53,6 +55,7 @@ int group_keys(binder *b, grouping *g, query *q, const output *outs, int nouts) 
         bool is_null = is_untyped_null(b, x);
         if (is_null)
             x = to_type(b, x, TYPE_TEXT, "GROUP BY");
+        x = with_key_subqueries(b, g, &g->below, x);
         if (group_has_key(g, x))
             continue;
         int id = new_id(b);
@@ -178,6 +181,44 @@ static expr *ungrouped(binder *b, const grouping *g, const expr *x) {
     return NULL;
 }
 
+/* Subqueries are bound anew wherever they stand: of one above the groups, by its text, and IN by
+ * its operand too, the same one of a key. NULL: there is none. */
+static const step *key_subquery(binder *b, const grouping *g, const lift *above, const step *s) {
+    expr *operand = s->mark_null ? with_key_subqueries(b, g, above, s->predicate->args[0]) : NULL;
+    for (int i = 0; i < g->below.steps.n; i++) {
+        const step *key = g->below.steps.items[i];
+        if (key->is_apply && key->kind == s->kind && key->mark_null == s->mark_null &&
+            str_equal(key->text, s->text) &&
+            (!operand || expr_equal(key->predicate->args[0], operand)))
+            return key;
+    }
+    return NULL;
+}
+
+/* x as it would be in a key: with the columns of the keys' subqueries for those of the same ones
+ * above. */
+static expr *with_key_subqueries(binder *b, const grouping *g, const lift *above, expr *x) {
+    if (x->kind == EXPR_COLUMN) {
+        const step *s = find_step(&above->steps, x->column.id);
+        const step *key = s && s->is_apply ? key_subquery(b, g, above, s) : NULL;
+        return key ? expr_column(b->mem, key->mark_id >= 0 ? key->mark_id : key->value_id, x->type,
+                                 x->column.name)
+                   : x;
+    }
+    expr **args = x->nargs ? ARENA_ARRAY(b->mem, expr *, x->nargs) : NULL;
+    bool changed = false;
+    for (int i = 0; i < x->nargs; i++) {
+        args[i] = with_key_subqueries(b, g, above, x->args[i]);
+        changed = changed || args[i] != x->args[i];
+    }
+    if (!changed)
+        return x;
+    expr *copy = ARENA_NEW(b->mem, expr);
+    *copy = *x;
+    copy->args = args;
+    return copy;
+}
+
 static expr *rewrite_column(binder *b, grouping *g, lift *above, expr *x) {
     int id = x->column.id;
     step *s = find_step(&above->steps, id);
@@ -198,8 +239,9 @@ static expr *rewrite_column(binder *b, grouping *g, lift *above, expr *x) {
 }
 
 static expr *rewrite(binder *b, grouping *g, lift *above, expr *x) {
+    const expr *as_key = g->below.steps.n ? with_key_subqueries(b, g, above, x) : x;
     for (int i = 0; i < g->nkeys; i++)
-        if (x->kind != EXPR_LITERAL && expr_equal(g->keys[i].value, x))
+        if (x->kind != EXPR_LITERAL && expr_equal(g->keys[i].value, as_key))
             return expr_at(expr_column(b->mem, g->keys[i].id, x->type, key_name(g, i)), x->pos,
                            x->len);
     if (x->kind == EXPR_COLUMN)

@@ -78,6 +78,7 @@ typedef struct scope {
 struct step {
     bool is_apply, placed;
     llm_use use;
+    str text; /* of a subquery */
     rel *right;
     join_kind kind;
     expr *predicate; /* IN: operand = column; a value: the rows that look at it (NULL: all) */

@@ -102,10 +102,11 @@ static int one_column(binder *b, const node *n, rel *r) {
     return fail_node(b, n, "the subquery must give one column, not %d", r->ncols);
 }
 
-static step *apply_step(binder *b, join_kind kind, rel *right, int guard_id) {
+static step *apply_step(binder *b, join_kind kind, const query *q, rel *right, int guard_id) {
     step *s = ARENA_NEW(b->mem, step);
     s->is_apply = true;
     s->kind = kind;
+    s->text = q->text;
     s->right = right;
     s->mark_id = s->value_id = -1;
     s->guard_id = guard_id;
@@ -150,7 +151,7 @@ expr *bind_scalar(binder *b, const node *n) {
     int guard;
     if (!may_hold_subquery(b, n) || guarded_query(b, n->query, &r, &guard) || one_column(b, n, r))
         return NULL;
-    step *s = apply_step(b, JOIN_SINGLE, r, guard);
+    step *s = apply_step(b, JOIN_SINGLE, n->query, r, guard);
     if (b->guard && !has_one_row(r))
         s->predicate = b->guard;
     return expr_column(b->mem, r->cols[0].id, r->cols[0].type, r->cols[0].name);
@@ -161,7 +162,7 @@ expr *bind_exists(binder *b, const node *n) {
     int guard;
     if (!may_hold_subquery(b, n) || guarded_query(b, n->query, &r, &guard))
         return NULL;
-    step *s = apply_step(b, JOIN_MARK, r, guard);
+    step *s = apply_step(b, JOIN_MARK, n->query, r, guard);
     return expr_column(b->mem, s->mark_id, TYPE_BOOLEAN, STR("exists"));
 }
 
@@ -176,7 +177,7 @@ expr *bind_in_query(binder *b, const node *n) {
     expr *y = expr_column(b->mem, r->cols[0].id, r->cols[0].type, r->cols[0].name);
     if (unify_comparison(b, &x, &y, n->pos, n->len))
         return NULL;
-    step *s = apply_step(b, JOIN_MARK, r, guard);
+    step *s = apply_step(b, JOIN_MARK, n->query, r, guard);
     s->predicate = expr_op2(b->mem, OP_EQ, TYPE_BOOLEAN, x, y);
     s->mark_null = true;
     return expr_column(b->mem, s->mark_id, TYPE_BOOLEAN, STR("in"));
