@@ -189,7 +189,8 @@ static int choice_compile(llm_guide *g, const llm_engine *engine, const llm_temp
 
 /* ---- numbers --------------------------------------------------------------------------------- */
 
-/* The state after one more byte, or -1. */
+/* The state after one more byte, or -1. A point counts as the digit that must follow it, so that a
+ * limit on digits leaves room for one behind it. */
 static int number_step(llm_guide_kind kind, int state, char c, str lead, size_t *lead_at,
                        int *digits) {
     if (state == NUMBER_LEAD) {
@@ -201,12 +202,15 @@ static int number_step(llm_guide_kind kind, int state, char c, str lead, size_t 
         state = NUMBER_START;
     }
     if (c >= '0' && c <= '9') {
-        *digits += 1;
+        *digits += state != NUMBER_POINT;
         return state >= NUMBER_POINT ? NUMBER_FRACTION : NUMBER_DIGITS;
     }
     if (c == '-' || c == '+')
         return state == NUMBER_START ? NUMBER_SIGN : -1;
-    return c == '.' && kind == LLM_GUIDE_REAL && state == NUMBER_DIGITS ? NUMBER_POINT : -1;
+    if (c != '.' || kind != LLM_GUIDE_REAL || state != NUMBER_DIGITS)
+        return -1;
+    *digits += 1;
+    return NUMBER_POINT;
 }
 
 typedef struct number_token {

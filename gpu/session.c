@@ -99,6 +99,8 @@ static int likely_blocks(const llm_session *s) {
 /* The model's side of a session waits for the first
  * pass: where all answers are stored there is none. */
 static int work_begin(llm_session *s, err *e) {
+    if (s->failed)
+        return err_set(e, ERR_INTERNAL, "this session's last pass failed; start a new one");
     if (!s->runs_model || s->work != NULL)
         return 0;
     /* a pass may run over its prompt tokens by a few
@@ -438,8 +440,6 @@ static int soundness_check(llm_session *s, err *e) {
 }
 
 static int one_pass(llm_session *s, err *e) {
-    if (s->failed)
-        return err_set(e, ERR_INTERNAL, "this session's last pass failed; start a new one");
     int code = work_begin(s, e);
     if (code != 0)
         return code;

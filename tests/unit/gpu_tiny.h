@@ -174,7 +174,10 @@ static inline void tiny_tokens(llm_token out[TINY_TOKENS]) {
 
 #define TINY_SPACE "\xE2\x96\x81"
 
-/* 40 tokens: pieces that merge, with and without the space in front, and one control token. */
+enum { TINY_MINUS = 28, TINY_POINT, TINY_DIGIT }; /* ten digits from TINY_DIGIT on */
+
+/* 40 tokens: pieces that merge, with and without the space in front, one control token, and what
+ * numbers are made of. */
 static inline void tiny_vocabulary(gguf_maker *m) {
     static const char *const words[] = {"<unk>",
                                         "<s>",
@@ -201,7 +204,10 @@ static inline void tiny_vocabulary(gguf_maker *m) {
     float scores[TINY_VOCAB];
     static char fill[TINY_VOCAB][8];
     for (size_t i = 0; i < TINY_VOCAB; i++) {
-        snprintf(fill[i], sizeof fill[i], "%c%c", 'e' + (int)(i % 10), 'o' + (int)(i / 10));
+        if (i >= TINY_MINUS)
+            snprintf(fill[i], sizeof fill[i], "%c", "-.0123456789"[i - TINY_MINUS]);
+        else
+            snprintf(fill[i], sizeof fill[i], "%c%c", 'e' + (int)(i % 10), 'o' + (int)(i / 10));
         tokens[i] = str_from(i < BASE_COUNT(words) ? words[i] : fill[i]);
         kinds[i] = i == 0 ? 2 : i <= 3 ? 3 : 1;
         scores[i] = -(float)tokens[i].n * 0.1f - (float)i * 0.001f;

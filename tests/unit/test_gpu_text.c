@@ -15,6 +15,7 @@ typedef struct ending {
     char text[256];
     llm_finish finish;
     int tokens;
+    double prob;
 } ending;
 
 /* `q` without its spans: the prompt is `prompt`. */
@@ -32,7 +33,7 @@ static ending ask(fixture *f, const char *prompt, llm_request q) {
         int got;
         assert_int_equal(llm_step(s, &ev, 1, &got, &idle, &e), 0);
         if (got > 0) {
-            out = (ending){.finish = ev.finish, .tokens = ev.output_tokens};
+            out = (ending){.finish = ev.finish, .tokens = ev.output_tokens, .prob = ev.prob};
             snprintf(out.text, sizeof out.text, "%.*s", (int)ev.text.n, ev.text.p);
         }
     }
@@ -90,7 +91,7 @@ static void stops_and_limits_end_a_text(void **state) {
 
 /* ---- a scripted device ----------------------------------------------------------------------- */
 
-enum { END = 2, A = 5, AB_SPACED = 10, NEWLINE = 12, CD = 15 }; /* of tiny_vocabulary */
+enum { END = 2, SPACE = 4, A = 5, AB_SPACED = 10, NEWLINE = 12, CD = 15 }; /* of tiny_vocabulary */
 
 static const llm_token *script;
 static int script_from; /* position of the first row asked about; -1: none yet */
@@ -103,8 +104,13 @@ static int forward_script(llm_engine *engine, void *work, const pass *p, err *e)
         const pass_want *want = &p->wants[i];
         int position = p->rows[want->row].position;
         script_from = script_from < 0 ? position : script_from;
-        want->logits[0] = 1;
-        want->top_ids[0] = script[position - script_from];
+        llm_token next = script[position - script_from];
+        if (want->ids == NULL) {
+            want->logits[0] = 1;
+            want->top_ids[0] = next;
+        }
+        for (int k = 0; want->ids != NULL && k < want->count; k++)
+            want->logits[k] = want->ids[k] == next ? 1 : 0;
     }
     return 0;
 }
@@ -143,6 +149,40 @@ static void tokens_and_lines_end_a_text(void **state) {
     /* the space that an answer starts with is none of its own */
     expect_text(written(&f, spaced, (llm_request){.max_tokens = 9, .stop = space, .nstop = 1}),
                 "ab", LLM_FINISH_STOP, 2);
+    f.engine.backend = &backend_cpu;
+    fixture_close(&f);
+}
+
+/* A number has 18 digits at most, and one of them behind its point, wherever that comes. */
+static void a_number_ends_in_a_digit(void **state) {
+    (void)state;
+    static const struct {
+        llm_guide_kind kind;
+        int point; /* digits before it */
+        const char *text;
+    } cases[] = {
+        {LLM_GUIDE_INTEGER, 0, "-777777777777777777"}, {LLM_GUIDE_REAL, 1, "-7.77777777777777777"},
+        {LLM_GUIDE_REAL, 17, "-77777777777777777.7"},  {LLM_GUIDE_REAL, 18, "-777777777777777777"},
+        {LLM_GUIDE_REAL, 0, "-777777777777777777"},
+    };
+    fixture f;
+    fixture_open(&f, (llm_engine_options){0});
+    llm_backend scripted = *f.engine.backend;
+    scripted.forward = forward_script;
+    f.engine.backend = &scripted;
+    for (size_t i = 0; i < BASE_COUNT(cases); i++) {
+        llm_token tokens[32] = {SPACE, TINY_MINUS};
+        for (int k = 2; k < 32; k++)
+            tokens[k] = cases[i].point > 0 && k == 2 + cases[i].point ? (llm_token)TINY_POINT
+                                                                      : (llm_token)TINY_DIGIT + 7;
+        err e = {0};
+        llm_guide *guide = llm_guide_new(&f.engine, cases[i].kind, NULL, 0,
+                                         llm_engine_template(&f.engine, LLM_FORMAT_COMPLETION), &e);
+        ending got = written(&f, tokens, (llm_request){.guide = guide});
+        expect_text(got, cases[i].text, LLM_FINISH_CHOICE, (int)strlen(cases[i].text) + 1);
+        assert_true(got.prob > 0 && got.prob < 1);
+        llm_guide_release(guide);
+    }
     f.engine.backend = &backend_cpu;
     fixture_close(&f);
 }
@@ -251,6 +291,7 @@ static void no_numbers_are_no_answer(void **state) {
         else
             assert_int_equal(llm_step(s, &ev, 1, &got, &idle, &e), ERR_MODEL);
         assert_non_null(strstr(e.message, "no numbers"));
+        assert_int_equal(llm_logprobs(s, tokens, 3, out, &e), ERR_INTERNAL); /* its KV is no good */
         llm_guide_release(q.guide);
         llm_span_release(spans[0]);
         llm_session_free(s);
@@ -263,6 +304,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(stops_and_limits_end_a_text),
         cmocka_unit_test(tokens_and_lines_end_a_text),
+        cmocka_unit_test(a_number_ends_in_a_digit),
         cmocka_unit_test(seed_and_prompt_decide_a_draw),
         cmocka_unit_test(answers_are_text),
         cmocka_unit_test(no_numbers_are_no_answer),
