@@ -592,7 +592,8 @@ bool schedule_fill(llm_session *s) {
     schedule_seal(s);
     look_ahead(s);
     blocks_ahead(s);
-    return s->pass.nrows > 0 || s->nlive == 0 || s->current == NULL;
+    /* others that are live without a row have their answers when the pass is settled */
+    return s->pass.nrows > 0 || s->nlive > 1 || s->current == NULL;
 }
 
 void schedule_release(llm_session *s, request *r) {

@@ -290,11 +290,54 @@ static void too_long_for_the_budget(void **state) {
     fixture_close(&f);
 }
 
+/* What is answered without a row of its own makes room once the pass is settled: nobody is told that
+ * there is none. */
+static void room_comes_with_answers_that_need_no_row(void **state) {
+    (void)state;
+    static const str literal = {"ab", 2};
+    fixture f;
+    fixture_open(&f, (llm_engine_options){0});
+    size_t block = f.engine.info.kv_bytes_per_token * LLM_BLOCK_TOKENS;
+    err e = {0};
+    const llm_template *after = llm_engine_template(&f.engine, LLM_FORMAT_COMPLETION);
+    llm_guide *only = llm_guide_new(&f.engine, LLM_GUIDE_CHOICE, &literal, 1, after, &e);
+    llm_session *s = session(&f, (llm_session_options){.kv_memory_bytes = 4 * block});
+    char text[3][256], answers[3][64];
+    llm_span *spans[3];
+    for (int i = 0; i < 3; i++) { /* different from the first token on, of two blocks each */
+        text_of(50 - 3 * i, text[i], sizeof text[i]);
+        text[i][0] = "abc"[i];
+        spans[i] = llm_span_new(&f.engine, LLM_SPAN_TEMPLATE, str_from(text[i]));
+    }
+    llm_request q = {.nspans = 1, .max_tokens = 1, .after = after, .keep = true};
+    int live = 0;
+    for (int round = 0; round < 2; round++) {
+        q.guide = round == 0 ? NULL : only; /* then they hold the KV of the first round */
+        for (int i = 0; i < 2 + round; i++) {
+            q.tag = (uint64_t)i;
+            q.spans = &spans[i];
+            q.guide = i < 2 ? q.guide : NULL;
+            assert_int_equal(llm_submit(s, &q, &e), 0);
+        }
+        assert_int_equal(drain(s, answers, &live), 2 + round);
+    }
+    assert_string_equal(answers[1], "ab");
+    for (int i = 0; i < 3; i++)
+        llm_span_release(spans[i]);
+    llm_guide_release(only);
+    llm_session_free(s);
+    fixture_close(&f);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_first_text_has_the_space), cmocka_unit_test(too_long_for_the_context),
-        cmocka_unit_test(as_long_as_the_context),       cmocka_unit_test(streaming_reads_on),
-        cmocka_unit_test(many_rows_in_few_blocks),      cmocka_unit_test(too_long_for_the_budget),
+        cmocka_unit_test(the_first_text_has_the_space),
+        cmocka_unit_test(too_long_for_the_context),
+        cmocka_unit_test(as_long_as_the_context),
+        cmocka_unit_test(streaming_reads_on),
+        cmocka_unit_test(many_rows_in_few_blocks),
+        cmocka_unit_test(too_long_for_the_budget),
+        cmocka_unit_test(room_comes_with_answers_that_need_no_row),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
