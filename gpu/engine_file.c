@@ -30,12 +30,22 @@ static int name_file(const char *path, err *e) {
     return (int)why.code;
 }
 
+/* Rows without a token are padding; a token without a row would be read from whatever lies behind. */
+static int vocabulary_check(const llm_engine *engine, err *e) {
+    int tokens = tokenizer_size(engine->tokenizer), rows = engine->config.vocab;
+    if (tokens <= rows)
+        return 0;
+    return err_set(e, ERR_CORRUPT, "its vocabulary has %d tokens, its embedding only %d rows",
+                   tokens, rows);
+}
+
 int engine_file_open(llm_engine *engine, const char *path, err *e) {
     int code = gguf_open(path, &engine->file, e);
     if (code != 0)
         return code;
     code = config_read(engine->file, &engine->config, e);
     code = code != 0 ? code : tokenizer_new(engine->file, &engine->tokenizer, e);
+    code = code != 0 ? code : vocabulary_check(engine, e);
     if (code != 0)
         return name_file(path, e);
     engine->bos = tokenizer_bos(engine->tokenizer);

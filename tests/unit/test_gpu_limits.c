@@ -329,6 +329,40 @@ static void room_comes_with_answers_that_need_no_row(void **state) {
     fixture_close(&f);
 }
 
+/* ---- vocabularies ---------------------------------------------------------------------------- */
+
+static int open_with_rows(int rows, err *e) {
+    const tiny_model *t = &tiny_models[0];
+    gguf_maker m = {0};
+    tiny_vocabulary(&m);
+    tiny_keys(&m, t);
+    tiny_tensor(&m, "token_embd.weight", TINY_EMBD, rows, 0, 4);
+    tiny_tensor(&m, "output_norm.weight", TINY_EMBD, 1, 1, 0.5f);
+    for (int layer = 0; layer < t->layers; layer++)
+        tiny_layer(&m, t, layer);
+    str bytes = make_file(&m, 3);
+    char path[] = "/tmp/kvasir-rows-XXXXXX";
+    int fd = mkstemp(path);
+    assert_true(fd >= 0 && write(fd, bytes.p, bytes.n) == (ssize_t)bytes.n);
+    llm_engine_options options = {.path = path, .device = "cpu", .precision = LLM_F32};
+    llm_engine *engine;
+    int code = llm_engine_open(&options, &engine, e);
+    llm_engine_close(engine);
+    assert_int_equal(close(fd) | unlink(path), 0);
+    make_free(&m);
+    return code;
+}
+
+/* Rows without a token are padding; a token without a row cannot be computed. */
+static void every_token_has_a_row(void **state) {
+    (void)state;
+    err e = {0};
+    assert_int_equal(open_with_rows(TINY_VOCAB, &e), 0);
+    assert_int_equal(open_with_rows(TINY_VOCAB + 8, &e), 0);
+    assert_int_equal(open_with_rows(TINY_VOCAB - 1, &e), ERR_CORRUPT);
+    assert_non_null(strstr(e.message, "40 tokens, its embedding only 39 rows"));
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_first_text_has_the_space),
@@ -338,6 +372,7 @@ int main(void) {
         cmocka_unit_test(many_rows_in_few_blocks),
         cmocka_unit_test(too_long_for_the_budget),
         cmocka_unit_test(room_comes_with_answers_that_need_no_row),
+        cmocka_unit_test(every_token_has_a_row),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
