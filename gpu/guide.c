@@ -277,10 +277,14 @@ static int number_compile(llm_guide *g, const llm_engine *engine, const llm_temp
     }
     buf_free(&text);
     free(fit);
-    return g->states[NUMBER_START].count > 0
-               ? 0
-               : err_set(e, ERR_UNSUPPORTED,
-                         "this model's vocabulary has no digits to answer a number with");
+    for (int state = 0; state < NUMBER_STATES; state++) {
+        /* the most digits that come before a state without END; a point counts as one of them */
+        int digits = state == NUMBER_POINT ? GUIDE_MAX_DIGITS : 0;
+        if (guide_allowed(g, (number_state)state, digits) == 0)
+            return err_set(e, ERR_UNSUPPORTED,
+                           "this model's vocabulary has no digits to answer a number with");
+    }
+    return 0;
 }
 
 int guide_allowed(const llm_guide *guide, number_state state, int digits) {

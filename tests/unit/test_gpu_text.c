@@ -6,6 +6,7 @@
  * finds all tokens equally likely.
  */
 #include "gpu_fixture.h"
+#include "tokenizer_parts_int.h"
 
 #include <math.h>
 
@@ -187,6 +188,24 @@ static void a_number_ends_in_a_digit(void **state) {
     fixture_close(&f);
 }
 
+/* A vocabulary in which a number could begin but not go on is refused. */
+static void a_number_needs_digits(void **state) {
+    (void)state;
+    static const llm_token missing[][2] = {{TINY_DIGIT, TINY_DIGIT + 9}, {SPACE, SPACE}};
+    for (size_t i = 0; i < BASE_COUNT(missing); i++) {
+        fixture f;
+        err e = {0};
+        fixture_open(&f, (llm_engine_options){0});
+        for (llm_token id = missing[i][0]; id <= missing[i][1]; id++)
+            f.engine.tokenizer->flags[id] |= TOKEN_IS_CONTROL;
+        llm_guide *guide = llm_guide_new(&f.engine, LLM_GUIDE_INTEGER, NULL, 0,
+                                         llm_engine_template(&f.engine, LLM_FORMAT_COMPLETION), &e);
+        assert_null(guide);
+        assert_int_equal(e.code, ERR_UNSUPPORTED);
+        fixture_close(&f);
+    }
+}
+
 /* ---- draws ----------------------------------------------------------------------------------- */
 
 static int forward_evenly(llm_engine *engine, void *work, const pass *p, err *e) {
@@ -305,6 +324,7 @@ int main(void) {
         cmocka_unit_test(stops_and_limits_end_a_text),
         cmocka_unit_test(tokens_and_lines_end_a_text),
         cmocka_unit_test(a_number_ends_in_a_digit),
+        cmocka_unit_test(a_number_needs_digits),
         cmocka_unit_test(seed_and_prompt_decide_a_draw),
         cmocka_unit_test(answers_are_text),
         cmocka_unit_test(no_numbers_are_no_answer),
