@@ -114,7 +114,7 @@ int call_stops(const settings *s, const llm_call *call, str *own, const str **ou
  * value:    flags 1 | choice 4 | output tokens 4 | prob 8 | unix time 8 | text
  */
 enum {
-    ANSWER_VERSION = 2,
+    ANSWER_VERSION = 3,
     ANSWER_HEADER = 25,
     ANSWER_ENDED = 1,
     ANSWER_SHORTENED = 2,

@@ -30,9 +30,10 @@ static int by_logit(const void *a, const void *b) {
     return x->logit != y->logit ? (x->logit < y->logit ? 1 : -1) : x->id - y->id;
 }
 
+/* In [0, 1). Steps of one seed must be as good as independent, which takes a whole hash. */
 static double uniform(uint64_t seed, int step) {
-    uint64_t bits = hash_mix(hash_mix(seed, 0x6b766173u), (uint64_t)step);
-    return (double)(bits >> 11) * 0x1p-53;
+    uint64_t key[2] = {seed, (uint64_t)step};
+    return (double)(hash64(key, sizeof key, 0) >> 11) * 0x1p-53;
 }
 
 /* Where the candidates that may be drawn end. */

@@ -165,6 +165,32 @@ static void sampling(void **state) {
     assert_true(seen[1] > 700 && seen[2] > 700 && seen[4] > 200 && seen[0] > 10 && seen[3] < 60);
 }
 
+/* What is drawn in one step says nothing of the next one, nor one seed of its neighbour: four ways of
+ * two draws from two equals are equally frequent, to within five standard deviations. */
+static void draws_are_independent(void **state) {
+    (void)state;
+    enum { PAIRS = 10000, OFF = 217 };
+    static const float logits[] = {1, 1};
+    const llm_sampling even = {.temperature = 1, .top_p = 1};
+    for (int apart = 1; apart <= 16; apart *= 2) {
+        int steps[4] = {0}, seeds[4] = {0}, one_answer[4] = {0};
+        for (int i = 0; i < PAIRS; i++) {
+            uint64_t seed = hash_mix(1, (uint64_t)i), next = (uint64_t)(i + apart);
+            int first = sample_token(logits, 2, &even, seed, 0);
+            steps[2 * first + sample_token(logits, 2, &even, seed, apart)]++;
+            seeds[2 * sample_token(logits, 2, &even, (uint64_t)i, 3) +
+                  sample_token(logits, 2, &even, next, 3)]++;
+            one_answer[2 * sample_token(logits, 2, &even, 9, i) +
+                       sample_token(logits, 2, &even, 9, i + apart)]++;
+        }
+        for (int way = 0; way < 4; way++) {
+            assert_in_range(steps[way], PAIRS / 4 - OFF, PAIRS / 4 + OFF);
+            assert_in_range(seeds[way], PAIRS / 4 - OFF, PAIRS / 4 + OFF);
+            assert_in_range(one_answer[way], PAIRS / 4 - OFF, PAIRS / 4 + OFF);
+        }
+    }
+}
+
 /* Drawn from the likeliest and the weight of all: the
  * same token, or -1; enough of them always suffice. */
 static void few_candidates_draw_what_all_would(void **state) {
@@ -220,6 +246,7 @@ int main(void) {
         cmocka_unit_test(identity),
         cmocka_unit_test(digits_are_limited),
         cmocka_unit_test(sampling),
+        cmocka_unit_test(draws_are_independent),
         cmocka_unit_test(few_candidates_draw_what_all_would),
     };
     return cmocka_run_group_tests(tests, open_engine, close_engine);
