@@ -127,7 +127,7 @@ static str prefix_text(arena *mem, const llm_engine *engine, cache *c, stored_bl
     buf text = {0};
     llm_detokenize(engine, tokens + at * LLM_BLOCK_TOKENS,
                    (size_t)(TEXT_BLOCKS - at) * LLM_BLOCK_TOKENS, false, &text);
-    str copy = str_copy(mem, buf_str(&text));
+    str copy = str_copy(mem, utf8_whole(buf_str(&text))); /* blocks end between any two tokens */
     buf_free(&text);
     return copy;
 }

@@ -596,7 +596,8 @@ int llm_session_prefixes(llm_session *s, llm_prefix *out, int capacity) {
         buf text = {0};
         llm_detokenize(s->engine, tail, (size_t)(end - from), true, &text);
         size_t cut = text.n > PREFIX_TEXT_BYTES ? text.n - PREFIX_TEXT_BYTES : 0;
-        buf_append(&s->prefix_text, text.n > 0 ? text.p + cut : "", text.n - cut);
+        if (text.n > 0)
+            buf_append_str(&s->prefix_text, utf8_whole((str){text.p + cut, text.n - cut}));
         ends[i + 1] = s->prefix_text.n;
         buf_free(&text);
     }

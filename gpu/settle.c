@@ -88,18 +88,6 @@ static str trimmed(str s) {
     return s;
 }
 
-/* Drops the bytes of a character that max_tokens cut in two. */
-static size_t whole_characters(str s) {
-    size_t n = s.n, back = 0;
-    while (back < 4 && back < n && ((unsigned char)s.p[n - 1 - back] & 0xC0u) == 0x80u)
-        back++;
-    if (back >= n)
-        return n;
-    unsigned char lead = (unsigned char)s.p[n - 1 - back];
-    size_t want = lead >= 0xF0u ? 4 : lead >= 0xE0u ? 3 : lead >= 0xC0u ? 2 : 1;
-    return want > back + 1 ? n - 1 - back : n;
-}
-
 static void text_set(request *r, str text) {
     buf clean = {0};
     buf_append_str(&clean, trimmed(text));
@@ -212,7 +200,7 @@ static void text_token(llm_session *s, request *r, const pass_want *want) {
         free_text_set(r, (str){r->text.p, stop});
         request_finish(s, r, LLM_FINISH_STOP);
     } else if (r->noutput >= r->max_tokens) {
-        free_text_set(r, (str){r->text.p, whole_characters(buf_str(&r->text))});
+        free_text_set(r, utf8_whole(buf_str(&r->text))); /* max_tokens may cut a character */
         request_finish(s, r, LLM_FINISH_LENGTH);
     }
 }

@@ -309,6 +309,8 @@ bool home_place(const char *variable, const char *fallback, buf *out);
 size_t utf8_next(str s, uint32_t *cp);
 size_t utf8_encode(uint32_t cp, char out[4]); /* returns the bytes written */
 bool utf8_valid(str s);
+/* `s` without the bytes of characters that its ends cut in two. */
+str utf8_whole(str s);
 size_t utf8_length(str s); /* code points; an invalid byte counts as one */
 size_t utf8_offset(str s,
                    size_t code_points); /* byte offset of the n-th code point, s.n if beyond */

@@ -53,6 +53,26 @@ bool utf8_valid(str s) {
     return true;
 }
 
+static bool continues(char c) {
+    return ((unsigned char)c & 0xC0u) == 0x80u;
+}
+
+str utf8_whole(str s) {
+    for (int i = 0; i < 3 && s.n > 0 && continues(s.p[0]); i++) {
+        s.p++;
+        s.n--;
+    }
+    size_t back = 0; /* continuing bytes at the end */
+    while (back < 3 && back < s.n && continues(s.p[s.n - 1 - back]))
+        back++;
+    if (back == s.n)
+        return s;
+    unsigned char lead = (unsigned char)s.p[s.n - 1 - back];
+    size_t bytes = lead >= 0xF0u ? 4 : lead >= 0xE0u ? 3 : lead >= 0xC0u ? 2 : 1;
+    s.n -= bytes > back + 1 ? back + 1 : 0;
+    return s;
+}
+
 /* How many of the first `most` bytes, at least, are ASCII: whole words, since text mostly is, and a
  * code point at a time costs ten times as much. */
 static size_t ascii_run(const char *p, size_t most) {

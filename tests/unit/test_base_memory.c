@@ -234,6 +234,28 @@ static void test_utf8_valid(void **state) {
     assert_int_equal(utf8_offset(STR("a日b"), 2), 4);
 }
 
+/* Of any part of a text, the characters that are whole. */
+static void test_utf8_whole(void **state) {
+    (void)state;
+    const str text = STR("aé日🎉z🎉日éa");
+    for (size_t from = 0; from <= text.n; from++) {
+        for (size_t end = from; end <= text.n; end++) {
+            size_t first = from, last = from, at = 0;
+            uint32_t cp;
+            for (size_t n; at < end && (n = utf8_next((str){text.p + at, text.n - at}, &cp)) > 0;
+                 at += n) {
+                first = at < from ? at + n : first;
+                last = at + n <= end ? at + n : last;
+            }
+            first = BASE_MIN(first, end);
+            str whole = utf8_whole((str){text.p + from, end - from});
+            assert_int_equal(whole.n, last > first ? last - first : 0);
+            assert_true(whole.n == 0 || whole.p == text.p + first);
+        }
+    }
+    assert_int_equal(utf8_whole(STR("")).n, 0);
+}
+
 static void test_utf8_width(void **state) {
     (void)state;
     assert_int_equal(utf8_width(STR("abc")), 3);
@@ -312,6 +334,7 @@ int main(void) {
         cmocka_unit_test(test_long_errors_end_at_a_code_point),
         cmocka_unit_test(test_nearest),
         cmocka_unit_test(test_utf8_valid),
+        cmocka_unit_test(test_utf8_whole),
         cmocka_unit_test(test_utf8_width),
         cmocka_unit_test(test_utf8_case),
         cmocka_unit_test(test_hashes),

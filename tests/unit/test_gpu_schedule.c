@@ -284,6 +284,41 @@ static void prefixes_are_seen(void **state) {
     llm_session_free(s);
 }
 
+/* Tokens of three bytes, and characters of four: wherever prompts part, a prefix is text. */
+static void prefixes_are_text(void **state) {
+    (void)state;
+    err e = {0};
+    llm_session *s;
+    assert_int_equal(llm_session_new(engine, &(llm_session_options){.pass_tokens = 64}, &s, &e), 0);
+    buf text = {0};
+    for (int i = 0; i < 120; i++) {
+        buf_append_c(&text, "🎉");
+        if (i % 3 == 0) /* the next one starts somewhere else in its token */
+            buf_append_c(&text, " a");
+        for (int k = 0; k < 2; k++) {
+            buf whole = {0};
+            buf_printf(&whole, "%s%d\n", text.p, k);
+            llm_span *spans[] = {span(LLM_SPAN_TEMPLATE, ""), span(LLM_SPAN_VALUE, whole.p)};
+            llm_request q = {.spans = spans, .nspans = 2, .max_tokens = 1};
+            assert_int_equal(llm_submit(s, &q, &e), 0);
+            llm_span_release(spans[0]);
+            llm_span_release(spans[1]);
+            buf_free(&whole);
+        }
+    }
+    llm_event events[4];
+    int count;
+    bool idle = false;
+    assert_int_equal(llm_step(s, events, 4, &count, &idle, &e), 0);
+    llm_prefix widest[100];
+    int n = llm_session_prefixes(s, widest, 100);
+    assert_true(n > 50);
+    for (int i = 0; i < n; i++)
+        assert_true(widest[i].text.n <= 200 && utf8_valid(widest[i].text));
+    buf_free(&text);
+    llm_session_free(s);
+}
+
 /* Random sessions: whatever the limits, every request is answered once and the counts add up. */
 static void random_sessions(void **state) {
     (void)state;
@@ -348,6 +383,7 @@ int main(void) {
         cmocka_unit_test(spans_may_live_in_an_arena),
         cmocka_unit_test(cancel_keeps_what_is_answered),
         cmocka_unit_test(prefixes_are_seen),
+        cmocka_unit_test(prefixes_are_text),
         cmocka_unit_test(random_sessions),
     };
     return cmocka_run_group_tests(tests, open_engine, close_engine);
