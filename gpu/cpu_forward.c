@@ -436,16 +436,17 @@ static bool buffers_new(cpu_work *w) {
     return more && w->x && w->qkv && w->a && w->att && w->h && w->norm_scratch;
 }
 
-static void attend_scratch_new(cpu_work *w) {
+static bool attend_scratch_new(cpu_work *w) {
     const model_config *c = &w->engine->config;
     size_t queries = (size_t)ATTEND_ROWS * (size_t)(c->n_heads / c->n_kv_heads),
            d = (size_t)c->head_dim;
     int workers = pool_threads(w->s->threads);
+    bool made = true, streams = w->s->window > 0;
     w->attend = mem_zalloc(sizeof *w->attend * (size_t)workers);
-    for (int i = 0; i < workers; i++) {
+    for (int i = 0; i < workers && made; i++) {
         attend_scratch *s = &w->attend[i];
         s->q = aligned_zero(queries * d * sizeof(float));
-        s->q_sink = w->s->window > 0 ? aligned_zero(queries * d * sizeof(float)) : NULL;
+        s->q_sink = streams ? aligned_zero(queries * d * sizeof(float)) : NULL;
         s->kt = aligned_zero(LLM_BLOCK_TOKENS * d * sizeof(uint16_t));
         s->v = aligned_zero(LLM_BLOCK_TOKENS * d * sizeof(uint16_t));
         s->out = aligned_zero(queries * d * sizeof(float));
@@ -453,7 +454,10 @@ static void attend_scratch_new(cpu_work *w) {
         s->sum = aligned_zero(queries * sizeof(float));
         s->low = aligned_zero(queries * sizeof(int));
         s->high = aligned_zero(queries * sizeof(int));
+        made = s->q && (s->q_sink || !streams) && s->kt && s->v && s->out && s->top && s->sum &&
+               s->low && s->high;
     }
+    return made;
 }
 
 int cpu_work_new(llm_engine *engine, const work_size *size, void **work, err *e) {
@@ -476,8 +480,8 @@ int cpu_work_new(llm_engine *engine, const work_size *size, void **work, err *e)
         madvise(w->kv, w->kv_bytes, MADV_HUGEPAGE);
     w->rows = mem_alloc(sizeof *w->rows * (size_t)w->rows_cap);
     w->written = mem_zalloc((size_t)BASE_MAX(size->blocks, 1));
-    attend_scratch_new(w);
-    if (!buffers_new(w) || w->kv == NULL) {
+    bool scratch = attend_scratch_new(w);
+    if (!scratch || !buffers_new(w) || w->kv == NULL) {
         buf kv_size = {0};
         buf_append_bytes(&kv_size, w->kv_bytes);
         cpu_work_free(engine, w);

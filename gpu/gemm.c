@@ -64,6 +64,8 @@ struct gemm {
 };
 
 static int fail(err *e, dnnl_status_t status, const char *what) {
+    if (status == dnnl_out_of_memory)
+        return err_set(e, ERR_FULL, "no memory for the model's matrices");
     return err_set(e, ERR_INTERNAL, "oneDNN: %s failed (status %d)", what, (int)status);
 }
 
@@ -228,8 +230,7 @@ int gemm_declare(gemm *g, gemm_type type, int n, int k, int part, gemm_weight *o
     *out = (gemm_weight){.type = type, .k = k, .n = n, .nparts = (n + part - 1) / part};
     if (gemm_in_bytes(type) && (g->int8 == NULL || k % INT8_GROUP != 0)) {
         return err_set(e, ERR_UNSUPPORTED, "weights in bytes, %d of a column: %s", k,
-                       g->int8 == NULL ? "this machine has no AVX-512 VNNI"
-                                       : "their groups are of 32");
+                       g->int8 == NULL ? "this machine has no AVX2" : "their groups are of 32");
     }
     g->in_bytes[type] = gemm_in_bytes(type);
     out->parts = mem_zalloc(sizeof *out->parts * (size_t)out->nparts);
@@ -491,6 +492,19 @@ static void bytes_digest(const gemm *g, gemm_type type, hash128 *digest) {
     digest->high = hash_mix(digest->high, h.high);
 }
 
+/* Every worker's buffer for results; false: no memory. */
+static bool outputs_new(gemm *g) {
+    size_t bytes = sizeof(float) * (size_t)g->heights[0] * MAX_PART;
+    bool made = true;
+    for (int w = 0; w < g->workers && made; w++) {
+        g->out[w] = aligned_alloc(64, bytes);
+        made = g->out[w] != NULL;
+        if (made)
+            memset(g->out[w], 0, bytes);
+    }
+    return made;
+}
+
 int gemm_probe(gemm *g, hash128 *digest, err *e) {
     static const int candidates[][MAX_HEIGHTS] = {
         {GEMM_TILE, GEMM_SMALL, 4,
@@ -513,14 +527,10 @@ int gemm_probe(gemm *g, hash128 *digest, err *e) {
         bool made = kernels_make(g, g->heights, g->nheights);
         any = any || made;
         if (made && heights_agree(g, digest)) {
-            for (int w = 0; w < g->workers; w++) {
-                g->out[w] = aligned_alloc(64, sizeof(float) * (size_t)g->heights[0] * MAX_PART);
-                memset(g->out[w], 0, sizeof(float) * (size_t)g->heights[0] * MAX_PART);
-            }
             for (int type = 0; type < GEMM_TYPES; type++)
                 if (g->in_bytes[type])
                     bytes_digest(g, (gemm_type)type, digest);
-            return 0;
+            return outputs_new(g) ? 0 : fail(e, dnnl_out_of_memory, "making buffers");
         }
         kernels_drop(g);
     }
