@@ -126,14 +126,7 @@ static void window_grow(csv_input *in, size_t cap) {
     in->cap = cap;
 }
 
-int csv_input_more(csv_input *in, err *e) {
-    if (in->eof)
-        return 0;
-    if (in->start) {
-        memmove(in->p, in->p + in->start, in->end - in->start);
-        in->end -= in->start;
-        in->start = 0;
-    }
+static int window_fill(csv_input *in, err *e) {
     if (in->end == in->cap)
         window_grow(in, in->cap * 2);
     size_t got = 0, room = in->cap - in->end;
@@ -145,6 +138,20 @@ int csv_input_more(csv_input *in, err *e) {
     in->eof = got == 0;
     memset(in->p + in->end, 0, CSV_SLACK); /* what the scanner may load is defined */
     return 0;
+}
+
+int csv_input_more(csv_input *in, err *e) {
+    if (in->start) {
+        memmove(in->p, in->p + in->start, in->end - in->start);
+        in->end -= in->start;
+        in->start = 0;
+    }
+    /* A pipe gives little at a time, and a long record is scanned from its beginning each time. */
+    size_t enough = in->end < WINDOW_FIRST ? in->end + 1 : in->end * 2;
+    int status = 0;
+    while (status == 0 && !in->eof && in->end < enough)
+        status = window_fill(in, e);
+    return status;
 }
 
 /* ---- what comes once ------------------------------------------------------------------------- */
