@@ -56,6 +56,19 @@ static int fill_sample(csv *c, err *e) {
     return 0;
 }
 
+/* Lines of old, which end in CR alone, would be cells of one long record. */
+static bool ends_in_cr_alone(const csv *c) {
+    const char *p = c->in.p + c->in.start;
+    if (memchr(p, '\n', c->in.end - c->in.start))
+        return false;
+    for (int i = 0; i < c->record.n; i++) {
+        const csv_cell *cell = &c->record.cells[i];
+        if (!cell->quoted && memchr(cell->p, '\r', cell->n))
+            return true;
+    }
+    return false;
+}
+
 static bool is_blank(const csv_record *r) {
     return r->n == 1 && r->cells[0].n == 0 && !r->cells[0].quoted;
 }
@@ -263,6 +276,11 @@ int csv_sniff(csv *c, err *e) {
             err_hint(e, "a pipe is read once: CREATE TABLE t AS SELECT * FROM '%s' keeps it",
                      c->name ? c->name : "-");
         return ERR_CORRUPT;
+    }
+    if (ends_in_cr_alone(c)) {
+        err_set(e, ERR_UNSUPPORTED, "the lines of '%s' end in CR alone", c->in.name);
+        err_hint(e, "tr '\\r' '\\n' makes them ends that kvasir reads");
+        return ERR_UNSUPPORTED;
     }
     int n = c->ncolumns = c->record.n;
     sample s = {.types = ARENA_ARRAY(c->mem, value_type, n),

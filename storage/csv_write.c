@@ -1,15 +1,22 @@
 /*
  * csv_write.c - one row as a line of CSV.
  *
- * Invariant: csv_next reads back the same cells: a cell is quoted when it is the empty text or
- * holds what the format uses, and a BLOB is written in digits (csv_int.h).
+ * Invariant: csv_next reads back the same cells: a cell is quoted when it is the empty text, reads
+ * as NULL does, number or not, or holds what the format uses, and a BLOB is written in digits
+ * (csv_int.h).
  */
 #include <string.h>
 
 #include "csv_int.h"
 
+/* What the reader would take for a byte order mark, or for JSON, where a file begins with it. */
+static bool begins_oddly(str s) {
+    return s.p[0] == '[' || s.p[0] == '{' || (s.n >= 3 && memcmp(s.p, "\xef\xbb\xbf", 3) == 0);
+}
+
 static bool needs_quotes(str s, char delimiter, str null_text) {
-    if (s.n == 0 || str_equal(s, null_text) || s.p[0] == ' ' || s.p[s.n - 1] == ' ')
+    if (s.n == 0 || str_equal(s, null_text) || s.p[0] == ' ' || s.p[s.n - 1] == ' ' ||
+        begins_oddly(s))
         return true;
     for (size_t i = 0; i < s.n; i++)
         if (s.p[i] == delimiter || s.p[i] == '"' || s.p[i] == '\n' || s.p[i] == '\r')
@@ -47,6 +54,18 @@ static void write_blob(buf *out, str s, char delimiter, str null_text) {
     buf_free(&text);
 }
 
+/* A number is seldom what stands for NULL, or holds the delimiter: it is looked at when printed. */
+static void write_number(buf *out, value v, char delimiter, str null_text) {
+    size_t start = out->n;
+    value_print(out, v);
+    str text = {out->p + start, out->n - start};
+    if (!str_equal(text, null_text) && !memchr(text.p, delimiter, text.n))
+        return;
+    buf_append_c(out, "\"\"");
+    memmove(out->p + start + 1, out->p + start, text.n);
+    out->p[start] = '"';
+}
+
 void csv_write_row(buf *out, const value *row, int n, char delimiter, str null_text) {
     for (int i = 0; i < n; i++) {
         if (i)
@@ -58,7 +77,7 @@ void csv_write_row(buf *out, const value *row, int n, char delimiter, str null_t
         else if (row[i].type == TYPE_NULL)
             buf_append_str(out, null_text);
         else
-            value_print(out, row[i]);
+            write_number(out, row[i], delimiter, null_text);
     }
     buf_append_char(out, '\n');
 }

@@ -293,8 +293,8 @@ int64_t csv_recoded(const csv *c, int64_t *first_line);
  * width, are errors that name file, line, column and value (ERR_TYPE, ERR_CORRUPT). `lines` (may be
  * NULL): the line each row starts on. */
 int csv_next(csv *c, const value_type *types, batch *out, int64_t *lines, err *e);
-/* Appends one row as CSV. NULL is null_text, usually empty; a text that is the same is quoted, and
- * so is "". A BLOB is \x00ff, which csv_next reads into a column of that type. */
+/* Appends one row as CSV. NULL is null_text, usually empty; a value that reads the same is quoted,
+ * and so is "". A BLOB is \x00ff, which csv_next reads into a column of that type. */
 void csv_write_row(buf *out, const value *row, int n, char delimiter, str null_text);
 
 /* ---- the cache: opaque KV blocks and answers by 128-bit key ---------------------------------- */

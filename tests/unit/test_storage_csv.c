@@ -123,6 +123,10 @@ static void test_errors_name_the_place(void **state) {
     FAILS(ERR_UNSUPPORTED, csv_open_memory("\xff\xfe"
                                            "a",
                                            3, NULL, &c, &e));
+    FAILS(ERR_UNSUPPORTED, csv_open_memory("a,b\r1,2\r3,4\r", 12, NULL, &c, &e));
+    assert_string_equal(e.message, "the lines of 'memory' end in CR alone");
+    OK(csv_open_memory("\"a\rb\",c\r", 8, NULL, &c, &e));
+    csv_close(c);
     FAILS(ERR_IO, csv_open(scratch("absent.csv"), NULL, &c, &e));
     FAILS(ERR_IO, csv_open(scratch_dir, NULL, &c, &e));
 }
@@ -262,6 +266,29 @@ static void test_pipes_are_read_from_where_they_were_looked_at(void **state) {
     buf_free(&big);
 }
 
+/* What a long record has so far is scanned again with each new window: windows double. */
+static void test_long_records_come_in_few_windows(void **state) {
+    (void)state;
+    enum { BYTES = 8 << 20, WINDOWS = 16 };
+    int ends[2], windows = 0;
+    char path[32];
+    pthread_t writer;
+    str text = {calloc(1, BYTES), BYTES};
+    assert_int_equal(pipe(ends), 0);
+    snprintf(path, sizeof path, "/dev/fd/%d", ends[0]);
+    assert_int_equal(pthread_create(&writer, NULL, write_all, &(pipe_end){ends[1], text}), 0);
+    csv_input in = {.fd = -1};
+    OK(csv_input_open(&in, path, NULL, &e));
+    for (; !in.eof; windows += in.end >= 256 << 10)
+        OK(csv_input_more(&in, &e));
+    assert_int_equal(in.end, BYTES);
+    assert_in_range(windows, 1, WINDOWS);
+    csv_input_close(&in, false);
+    pthread_join(writer, NULL);
+    close(ends[0]);
+    free((char *)(uintptr_t)text.p);
+}
+
 typedef struct later {
     atomic_bool *flag;
     const char *fifo; /* NULL: raise the flag, else write to it */
@@ -379,6 +406,64 @@ static void test_written_rows_read_back(void **state) {
     }
 }
 
+/* Numbers that read as NULL does, or hold the delimiter. */
+static void test_written_numbers_read_back(void **state) {
+    (void)state;
+    static const struct {
+        char delimiter;
+        str null_text;
+    } forms[] = {{',', STR("0")}, {';', STR("-1.5")}, {'.', STR("")}, {'1', STR("2")}};
+    value rows[][3] = {{value_int(0), value_bool(false), value_real(-1.5)},
+                       {value_null(), value_null(), value_null()},
+                       {value_int(12), value_bool(true), value_real(1e300)}};
+    value_type types[] = {TYPE_INTEGER, TYPE_BOOLEAN, TYPE_REAL};
+    for (size_t f = 0; f < BASE_COUNT(forms); f++) {
+        buf out = {0};
+        for (size_t i = 0; i < BASE_COUNT(rows); i++)
+            csv_write_row(&out, rows[i], 3, forms[f].delimiter, forms[f].null_text);
+        csv_options options = {.delimiter = forms[f].delimiter,
+                               .header = CSV_HEADER_NO,
+                               .null_text = forms[f].null_text};
+        csv *c = open_text(buf_str(&out), &options);
+        arena *mem = arena_new();
+        batch b = {.mem = mem};
+        OK(csv_next(c, types, &b, NULL, &e));
+        assert_int_equal(b.rows, BASE_COUNT(rows));
+        for (int i = 0; i < b.rows; i++)
+            for (int k = 0; k < 3; k++) {
+                value got = column_get(&b.cols[k], i);
+                assert_int_equal(got.type, rows[i][k].type);
+                assert_int_equal(value_compare(got, rows[i][k]), 0);
+            }
+        arena_free(mem);
+        csv_close(c);
+        buf_free(&out);
+    }
+}
+
+/* A file may begin with any text: none is taken for the mark of an encoding, or for JSON. */
+static void test_first_cells_read_back(void **state) {
+    (void)state;
+    static const char *const firsts[] = {"\xef\xbb\xbfmark", "[{a", "[", "{", "{\"a\": 1}"};
+    for (size_t i = 0; i < BASE_COUNT(firsts); i++) {
+        buf out = {0};
+        value first = value_text(str_from(firsts[i])), second = value_text(STR("{\"b\"}"));
+        csv_write_row(&out, &first, 1, ',', STR(""));
+        csv_write_row(&out, &second, 1, ',', STR(""));
+        csv_options options = {.header = CSV_HEADER_NO};
+        csv *c = open_text(buf_str(&out), &options);
+        value_type type = TYPE_TEXT;
+        arena *mem = arena_new();
+        batch b = {.mem = mem};
+        OK(csv_next(c, &type, &b, NULL, &e));
+        assert_int_equal(b.rows, 2);
+        assert_true(str_equal(b.cols[0].s[0], first.s));
+        arena_free(mem);
+        csv_close(c);
+        buf_free(&out);
+    }
+}
+
 /* A row's blobs: random bytes, among them those that the format uses. */
 static str random_blob(arena *mem) {
     static const char special[] = "\\x\"\n\r,;\t| 0f\xff";
@@ -459,10 +544,13 @@ int main(void) {
         cmocka_unit_test(test_bytes_that_are_not_utf8),
         cmocka_unit_test(test_files),
         cmocka_unit_test(test_pipes_are_read_from_where_they_were_looked_at),
+        cmocka_unit_test(test_long_records_come_in_few_windows),
         cmocka_unit_test(test_waiting_for_a_pipe_can_be_cancelled),
         cmocka_unit_test(test_fifos),
         cmocka_unit_test(test_zero_bytes_far_behind),
         cmocka_unit_test(test_written_rows_read_back),
+        cmocka_unit_test(test_written_numbers_read_back),
+        cmocka_unit_test(test_first_cells_read_back),
         cmocka_unit_test(test_blobs_come_back),
         cmocka_unit_test(test_blobs_as_others_write_them),
     };
