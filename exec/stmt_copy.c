@@ -156,6 +156,8 @@ typedef struct copy_file {
     buf text;
 } copy_file;
 
+enum { PIECE = 4 << 20 }; /* of text that is kept before it is written */
+
 static bool ends_with(const char *path, const char *suffix) {
     size_t n = strlen(path), m = strlen(suffix);
     return n >= m && strcmp(path + n - m, suffix) == 0;
@@ -194,6 +196,8 @@ static int file_create(copy_file *f, const sql_stmt *x, arena *mem, err *e) {
     f->delimiter = x->copy.options.delimiter;
     if (!f->delimiter)
         f->delimiter = ends_with(f->path, ".tsv") || ends_with(f->path, ".tsv.gz") ? '\t' : ',';
+    if (f->null_text.n && memchr(f->null_text.p, f->delimiter, f->null_text.n))
+        return err_set(e, ERR_BIND, "what stands for NULL has the delimiter in it");
     errno = 0;
     int fd = strcmp(f->path, "-") == 0 ? dup(STDOUT_FILENO) : file_open(f, mem);
     if (fd < 0)
@@ -209,7 +213,7 @@ static int file_create(copy_file *f, const sql_stmt *x, arena *mem, err *e) {
 
 static int file_flush(copy_file *f, err *e) {
     errno = 0;
-    if (f->text.n && gzwrite(f->file, f->text.p, (unsigned)f->text.n) != (int)f->text.n)
+    if (f->text.n && gzfwrite(f->text.p, 1, f->text.n, f->file) != f->text.n)
         return err_set_errno(e, errno ? errno : EIO, "cannot write '%s'", f->path);
     buf_clear(&f->text);
     return 0;
@@ -235,8 +239,10 @@ static int write_rows(stmt *s, copy_file *f, op *root, err *e) {
             for (int c = 0; c < b->ncols; c++)
                 row[c] = column_get(&b->cols[c], k);
             csv_write_row(&f->text, row, b->ncols, f->delimiter, f->null_text);
+            if (f->text.n >= PIECE && (status = file_flush(f, e)) != 0)
+                break;
         }
-        if ((status = file_flush(f, e)) != 0)
+        if (status || (status = file_flush(f, e)) != 0)
             break;
         s->changes += b->rows;
         report_rows(s, s->changes);

@@ -35,6 +35,18 @@ static int format_of(binder *b, const copy_option *o, char *delimiter) {
     return 0;
 }
 
+/* What stands for NULL is written, and recognised, without quotes: where it holds what the format
+ * uses, the file would say something else. */
+static int null_of(binder *b, const copy_option *o, str *out) {
+    if (!o->value || o->value->literal.type != TYPE_TEXT)
+        return fail_ident(b, o->name, "NULL is the text that stands for it: NULL 'NA'");
+    *out = o->value->literal.s;
+    for (size_t i = 0; i < out->n; i++)
+        if (out->p[i] == '"' || out->p[i] == '\n' || out->p[i] == '\r')
+            return fail_ident(b, o->name, "what stands for NULL has no quotes or line ends in it");
+    return 0;
+}
+
 static int bind_options(binder *b, const ast *a, csv_options *out) {
     static const char *const names[] = {"DELIMITER", "HEADER", "NULL", "FORMAT"};
     for (int i = 0; i < a->items.n; i++) {
@@ -46,10 +58,7 @@ static int bind_options(binder *b, const ast *a, csv_options *out) {
         } else if (str_equal_nocase(o->name.name, STR("HEADER"))) {
             status = header_of(b, o, &out->header);
         } else if (str_equal_nocase(o->name.name, STR("NULL"))) {
-            if (!o->value || o->value->literal.type != TYPE_TEXT)
-                return fail_ident(b, o->name, "NULL is the text that stands for it: NULL 'NA'");
-            out->null_text = o->value->literal.s;
-            status = 0;
+            status = null_of(b, o, &out->null_text);
         } else if (str_equal_nocase(o->name.name, STR("FORMAT"))) {
             status = format_of(b, o, &out->delimiter);
         } else {
