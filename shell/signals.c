@@ -1,11 +1,15 @@
 /*
- * signals.c - Ctrl-C, resizing, stopping and being asked to leave.
+ * signals.c - Ctrl-C, resizing, stopping and being asked to leave; which mapped file was cut.
  *
  * Invariant: handlers only set flags, cancel the watched statement (async-signal-safe by exec.h)
- * and restore the terminal. Whoever waits (the prompt, a running statement) looks at the flags. A
- * signal that stops or ends the process finds the terminal restored.
+ * and restore the terminal; that of SIGBUS names the file that was cut. Whoever waits (the prompt, a
+ * running statement) looks at the flags. A signal that stops or ends the process finds the terminal
+ * restored.
  */
+#include <fcntl.h>
+#include <limits.h>
 #include <stdatomic.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "shell_int.h"
@@ -52,6 +56,67 @@ static void on_fatal(int number) {
     raise(number);
 }
 
+/* ---- files that are cut while they are mapped ------------------------------------------------ */
+
+enum { LINE_BYTES = PATH_MAX + 128 };
+
+static uintptr_t hex_value(const char **p) {
+    uintptr_t v = 0;
+    for (;; (*p)++) {
+        char c = **p;
+        if (c >= '0' && c <= '9')
+            v = v * 16 + (uintptr_t)(c - '0');
+        else if (c >= 'a' && c <= 'f')
+            v = v * 16 + (uintptr_t)(c - 'a' + 10);
+        else
+            return v;
+    }
+}
+
+/* The file that a line of /proc/self/maps ("from-to rwxp offset device inode  path") has at the
+ * address; NULL: none. */
+static const char *mapped_file(const char *line, uintptr_t address) {
+    uintptr_t from = hex_value(&line);
+    if (*line++ != '-' || address < from || address >= hex_value(&line))
+        return NULL;
+    return strchr(line, '/');
+}
+
+static void write_error(const char *text) {
+    if (write(STDERR_FILENO, text, strlen(text)) < 0)
+        return; /* nobody listens */
+}
+
+/* Says which file the address is mapped from. Called in a handler: no memory, no stdio. */
+static void name_mapping(uintptr_t address) {
+    static char line[LINE_BYTES];
+    const char *path = NULL;
+    int fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+    size_t n = 0;
+    char c;
+    while (!path && fd >= 0 && read(fd, &c, 1) == 1) {
+        line[n] = c == '\n' ? 0 : c;
+        if (c == '\n')
+            path = mapped_file(line, address);
+        n = c == '\n' ? 0 : n + (n < LINE_BYTES - 2);
+    }
+    if (fd >= 0)
+        close(fd);
+    if (!path)
+        return;
+    write_error("kvasir: '");
+    write_error(path);
+    write_error("' is shorter than it was or says it is, or its disk fails\n");
+}
+
+static void on_bus(int number, siginfo_t *info, void *context) {
+    (void)context;
+    term_restore();
+    if (info->si_code == BUS_ADRERR)
+        name_mapping((uintptr_t)info->si_addr);
+    raise(number);
+}
+
 /* A write that nobody reads fails with EPIPE. Were the signal ignored instead, the programs that we
  * start would inherit that, and complain where they should end. */
 static void on_pipe(int number) {
@@ -76,8 +141,13 @@ static void on_stop(int number) {
 
 /* A sanitizer that wants to report it comes first. */
 static void install_fatal(int number) {
-    struct sigaction now;
-    if (sigaction(number, NULL, &now) == 0 && now.sa_handler == SIG_DFL)
+    struct sigaction now, bus = {.sa_flags = (int)SA_RESETHAND | SA_SIGINFO};
+    if (sigaction(number, NULL, &now) != 0 || now.sa_handler != SIG_DFL)
+        return;
+    bus.sa_sigaction = on_bus;
+    if (number == SIGBUS)
+        sigaction(number, &bus, NULL);
+    else
         install(number, on_fatal, (int)SA_RESETHAND);
 }
 
