@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -57,6 +58,19 @@ int lmdb_error(err *e, int rc, const char *what) {
     default:
         return err_set(e, ERR_IO, "%s: %s", what, mdb_strerror(rc));
     }
+}
+
+/* Before LMDB says which of its assumptions failed, and ends the process. */
+static void say_damaged(MDB_env *env, const char *message) {
+    const char *path = NULL;
+    (void)message;
+    if (mdb_env_get_path(env, &path) == 0 && path)
+        fprintf(stderr, "kvasir: '%s' is damaged; this process cannot go on\n", path);
+}
+
+int lmdb_env_create(MDB_env **out) {
+    int rc = mdb_env_create(out);
+    return rc ? rc : mdb_env_set_assert(*out, say_damaged);
 }
 
 int lmdb_lock_file_reserve(const char *file, mode_t mode) {
@@ -187,7 +201,7 @@ static int env_try_open(store *s, const char *file, size_t map_bytes) {
         flags |= MDB_NOLOCK;
     if (s->memory)
         flags |= MDB_NOSYNC;
-    int rc = mdb_env_create(&s->env);
+    int rc = lmdb_env_create(&s->env);
     if (rc)
         return rc;
     mdb_env_set_maxdbs(s->env, TREES_MAX + 2);
@@ -240,10 +254,13 @@ static int format_check(store *s, bool *empty, err *e) {
         status = lmdb_error(e, rc, "cannot read the database");
     } else if (stat.ms_entries == 0) {
         *empty = true;
-    } else if (mdb_dbi_open(mdb, "catalog", 0, &dbi) != 0) {
+    } else if ((rc = mdb_dbi_open(mdb, "catalog", 0, &dbi)) == MDB_NOTFOUND ||
+               rc == MDB_INCOMPATIBLE) {
         status = err_set(e, ERR_CORRUPT,
                          "'%s/tables.mdb' is another program's LMDB file, not a kvasir database",
                          s->path);
+    } else if (rc) {
+        status = lmdb_error(e, rc, "cannot read the database");
     } else {
         MDB_val key = {1, "H"}, header = {0, NULL};
         uint64_t cookie;
@@ -434,7 +451,7 @@ bool store_is_read_only(const store *s) {
     return s->read_only;
 }
 
-int store_backup(store *s, const char *directory, err *e) {
+static int copy_tables(store *s, const char *directory, err *e) {
     if (mkdir(directory, 0777) != 0)
         return err_set_errno(e, errno, "cannot create '%s'", directory);
     buf file = {0};
@@ -446,4 +463,16 @@ int store_backup(store *s, const char *directory, err *e) {
     }
     buf_free(&file);
     return lmdb_error(e, rc, "cannot copy the database");
+}
+
+int store_backup(store *s, const char *directory, err *e) {
+    const txn_wait wait = {.busy_timeout_ms = INIT_TIMEOUT_MS};
+    bool lock = s->no_lock && !s->open_txns; /* else writers know of us, or wait already */
+    int status = lock ? reader_lock(s, &wait, e) : 0;
+    if (status)
+        return status;
+    status = copy_tables(s, directory, e);
+    if (lock)
+        writer_unlock(s);
+    return status;
 }

@@ -217,6 +217,9 @@ int txn_need_write(const txn *t, err *e);
 /* Translates an LMDB or errno status. `what` reads like "cannot write the table". */
 int lmdb_error(err *e, int rc, const char *what);
 
+/* mdb_env_create, with a word to the user where LMDB gives up on a damaged file. */
+int lmdb_env_create(MDB_env **out);
+
 /* LMDB maps its lock file, which it makes as one hole: with the disk full, the first touch of it
  * would be a SIGBUS. This gives the lock file of the environment `file` its blocks beforehand. A
  * file that has a size keeps it: other processes count on it. An errno value, 0 for none. */

@@ -133,9 +133,9 @@ static int begin_read(txn *t, const txn_wait *wait, err *e) {
     }
     if (rc == MDB_MAP_RESIZED && !s->open_txns && mdb_env_set_mapsize(s->env, 0) == 0)
         rc = mdb_txn_begin(s->env, NULL, MDB_RDONLY, &t->root);
-    if (rc)
-        return lmdb_error(e, rc, "cannot begin to read");
-    return 0;
+    if (rc && s->no_lock && !s->open_txns)
+        writer_unlock(s);
+    return lmdb_error(e, rc, "cannot begin to read");
 }
 
 static void txn_unlink(txn *t) {

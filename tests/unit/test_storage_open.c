@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <sys/mount.h>
 #include <sys/wait.h>
+#include <time.h>
 
 #include "storage_help_int.h"
 #include "storage_int.h"
@@ -322,6 +323,120 @@ static void test_backup(void **state) {
     store_close(s);
 }
 
+/* Copies `path` as one who may only read it, between what the parent does. */
+static int copy_as_nobody(const char *path, const char *copied, int from_parent, int to_parent) {
+    store *s = NULL;
+    char go;
+    if ((getuid() == 0 && setuid(65534) != 0) || read(from_parent, &go, 1) != 1)
+        return 9;
+    store_options options = {.path = path};
+    if (store_open(&options, &s, &e) != 0 || !store_is_read_only(s))
+        return 1;
+    if (write(to_parent, "o", 1) != 1 || read(from_parent, &go, 1) != 1)
+        return 2;
+    int status = store_backup(s, copied, &e);
+    store_close(s);
+    return status ? 3 : 0;
+}
+
+/* Who may only read a database has no slot among LMDB's readers, which would keep
+ * the pages that he copies: he waits for the writer, and has what that committed. */
+static void test_backup_without_permission(void **state) {
+    (void)state;
+    char path[512], copied[512], byte;
+    int down[2], up[2], status;
+    snprintf(path, sizeof path, "%s", scratch("watched"));
+    snprintf(copied, sizeof copied, "%s", scratch("public/copy"));
+    assert_int_equal(pipe(down) | pipe(up), 0);
+    pid_t pid = fork();
+    if (pid == 0)
+        _exit(copy_as_nobody(path, copied, down[0], up[1]));
+    store *s = open_at(path);
+    txn *t = begin(s, true);
+    create_people(t);
+    OK(txn_commit(t, &e));
+    mkdir(scratch("public"), 0777);
+    chmod(scratch("public"), 0777);
+    chmod(scratch_dir, 0755);
+    chmod(scratch("watched/writer.lock"), 0444);
+    chmod(path, 0555);
+    assert_int_equal(write(down[1], "g", 1), 1);
+    assert_int_equal(read(up[0], &byte, 1), 1);
+    t = begin(s, true);
+    add_person(t, value_null(), "late", 1);
+    assert_int_equal(write(down[1], "g", 1), 1);
+    nanosleep(&(struct timespec){.tv_nsec = 60000000}, NULL);
+    OK(txn_commit(t, &e));
+    store_close(s);
+    waitpid(pid, &status, 0);
+    chmod(path, 0755);
+    assert_int_equal(status, 0);
+    s = open_at(copied);
+    t = begin(s, false);
+    assert_int_equal(count_rows(t, "people"), 1);
+    txn_abort(t);
+    store_close(s);
+    for (int i = 0; i < 2; i++) {
+        close(down[i]);
+        close(up[i]);
+    }
+}
+
+/* Zeroes the leaf pages that hold rows, but for the first row's. */
+static void zero_leaves(const char *file, const char *in_a_row) {
+    enum { PAGE = 4096, LEAF = 2 };
+    static const unsigned char first_rowid[8] = {0x80, 0, 0, 0, 0, 0, 0, 1};
+    unsigned char page[PAGE], zeros[PAGE] = {0};
+    int fd = open(file, O_RDWR);
+    for (off_t at = 2 * PAGE; pread(fd, page, PAGE, at) == PAGE; at += PAGE)
+        if (page[10] == LEAF && memmem(page, PAGE, in_a_row, strlen(in_a_row)) &&
+            !memmem(page, PAGE, first_rowid, sizeof first_rowid))
+            assert_int_equal(pwrite(fd, zeros, PAGE, at), PAGE);
+    close(fd);
+}
+
+/* LMDB gives up on some damage where it stands; which file it was is said before. */
+static void test_damaged_pages_are_named(void **state) {
+    (void)state;
+    int ends[2], status;
+    char said[1000] = "";
+    store *s = open_at(scratch("holes"));
+    txn *t = begin(s, true);
+    create_people(t);
+    for (int i = 0; i < 2000; i++)
+        add_person(t, value_null(), "somebody", i);
+    OK(txn_commit(t, &e));
+    store_close(s);
+    zero_leaves(scratch("holes/tables.mdb"), "somebody");
+    assert_int_equal(pipe(ends), 0);
+    pid_t pid = fork();
+    if (pid == 0) {
+        const int name = 1;
+        scan_spec spec = {.columns = &name, .ncolumns = 1};
+        table_scan *scan;
+        batch b = {.mem = arena_new()};
+        dup2(ends[1], STDERR_FILENO);
+        s = open_at(scratch("holes"));
+        t = begin(s, false);
+        spec.table = table_named(t, "people");
+        status = scan_open(t, &spec, &scan, &e);
+        do
+            status = status ? status : scan_next(scan, &b, &e);
+        while (status == 0 && b.rows);
+        _exit(status ? 0 : 1); /* an error says it, too */
+    }
+    waitpid(pid, &status, 0);
+    if (WIFSIGNALED(status)) {
+        assert_int_equal(WTERMSIG(status), SIGABRT);
+        assert_true(read(ends[0], said, sizeof said - 1) > 0);
+        assert_non_null(strstr(said, "holes/tables.mdb' is damaged"));
+    } else {
+        assert_int_equal(status, 0);
+    }
+    close(ends[0]);
+    close(ends[1]);
+}
+
 static void test_network_file_systems(void **state) {
     (void)state;
     assert_string_equal(fs_network_name(0x6969), "NFS");
@@ -346,6 +461,8 @@ int main(void) {
         cmocka_unit_test(test_memory_leaves_nothing),
         cmocka_unit_test(test_orphans_are_swept),
         cmocka_unit_test(test_backup),
+        cmocka_unit_test(test_backup_without_permission),
+        cmocka_unit_test(test_damaged_pages_are_named),
         cmocka_unit_test(test_network_file_systems),
     };
     return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);
