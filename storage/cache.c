@@ -131,7 +131,7 @@ static void env_close(cache *c) {
 
 static int env_open(cache *c) {
     unsigned flags = MDB_NOSUBDIR | MDB_NOTLS | MDB_NOSYNC;
-    int rc = mdb_env_create(&c->env);
+    int rc = lmdb_env_create(&c->env);
     if (rc)
         return rc;
     mdb_env_set_maxdbs(c->env, 8);
@@ -304,6 +304,20 @@ static cache *find_open(const char *path) {
     return NULL;
 }
 
+/* Which file LMDB has open: its name may lead to none by now, or to another. */
+static int file_identify(cache *c, err *e) {
+    struct stat st;
+    mdb_filehandle_t fd;
+    int rc = mdb_env_get_fd(c->env, &fd);
+    if (!rc && fstat(fd, &st) != 0)
+        rc = errno;
+    if (rc)
+        return lmdb_error(e, rc, "cannot open the cache");
+    c->device = st.st_dev;
+    c->inode = st.st_ino;
+    return 0;
+}
+
 cache *store_cache(store *s, err *e) {
     if (s->cache)
         return s->cache;
@@ -316,14 +330,11 @@ cache *store_cache(store *s, err *e) {
         c->refs++;
         free(path);
     } else {
-        struct stat st;
         c = cache_new(path, s->options.cache_bytes);
-        if (cache_open_file(c, e) != 0 || stat(c->path, &st) != 0) {
+        if (cache_open_file(c, e) != 0 || file_identify(c, e) != 0) {
             cache_free(c);
             c = NULL;
         } else {
-            c->device = st.st_dev;
-            c->inode = st.st_ino;
             c->next_open = open_caches;
             open_caches = c;
         }
@@ -399,7 +410,7 @@ static value_state read_value(MDB_val data, hash128 key, str identity, void *out
     if (data.mv_size < CACHE_HEADER)
         return VALUE_DAMAGED;
     memcpy(&h, p, sizeof h);
-    if (h.magic != CACHE_MAGIC || h.version != CACHE_VERSION ||
+    if (h.magic != CACHE_MAGIC || h.version != CACHE_VERSION || h.identity_bytes > data.mv_size ||
         h.payload_at != payload_offset(h.identity_bytes) || h.payload_at > data.mv_size ||
         h.payload_bytes != data.mv_size - h.payload_at || !hash128_equal(h.key, key))
         return VALUE_DAMAGED;

@@ -451,6 +451,35 @@ static void test_flipped_facts(void **state) {
     store_close(s);
 }
 
+/* An identity of nearly 4 GiB, whose payload would then begin where it ends in 32 bits. */
+static void test_lengths_beyond_the_value(void **state) {
+    (void)state;
+    char path[512], file[600];
+    snprintf(path, sizeof path, "%s", scratch("lengths"));
+    snprintf(file, sizeof file, "%s/cache.mdb", path);
+    store *s = open_with(path, 0);
+    put_block(cache_of(s), 1, 0, 1);
+    store_close(s);
+    size_t n;
+    unsigned char *bytes = load_file(file, &n);
+    const uint32_t head[] = {CACHE_MAGIC, CACHE_VERSION};
+    unsigned char *at = memmem(bytes, n, head, sizeof head);
+    assert_non_null(at);
+    value_header h;
+    memcpy(&h, at, sizeof h);
+    h.payload_bytes += h.payload_at - CACHE_HEADER;
+    h.payload_at = CACHE_HEADER;
+    h.identity_bytes = UINT32_MAX;
+    memcpy(at, &h, sizeof h);
+    save_file(file, bytes, n);
+    free(bytes);
+    s = open_with(path, 0);
+    cache *c = cache_of(s);
+    assert_false(has_block(c, 1));
+    assert_int_equal(stats_of(c).corrupt, 1);
+    store_close(s);
+}
+
 static void test_flipped_bits(void **state) {
     (void)state;
     char path[512], file[600];
@@ -814,6 +843,7 @@ int main(void) {
         cmocka_unit_test(test_two_stores_share_one_file),
         cmocka_unit_test(test_threads),
         cmocka_unit_test(test_flipped_facts),
+        cmocka_unit_test(test_lengths_beyond_the_value),
         cmocka_unit_test(test_flipped_bits),
         cmocka_unit_test(test_older_version_starts_anew),
         cmocka_unit_test(test_unusable_place),

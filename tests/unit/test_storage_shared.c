@@ -414,6 +414,36 @@ static void test_the_file_is_removed(void **state) {
     OK(cache_check(file, &e));
 }
 
+/* A file whose name goes once it is open is a cache all the same; one whose name goes while LMDB,
+ * which asks for it twice, opens it, is none, and says why. */
+static void test_the_file_is_removed_while_it_is_opened(void **state) {
+    (void)state;
+    enum { TIMES = 100 };
+    mkdir(scratch("fleeting"), 0777);
+    int ends[2];
+    assert_int_equal(pipe(ends), 0);
+    pid_t pid = fork();
+    if (pid == 0) {
+        int opened = 0;
+        for (int i = 0; i < TIMES; i++) {
+            store *s = open_with(scratch("fleeting"), 0);
+            err_clear(&e);
+            opened += store_cache(s, &e) != NULL || e.message[0];
+            store_close(s);
+        }
+        _exit(write(ends[1], &opened, sizeof opened) == sizeof opened ? 0 : 1);
+    }
+    char file[600];
+    int opened = 0;
+    snprintf(file, sizeof file, "%s", scratch("fleeting/cache.mdb"));
+    while (waitpid(pid, NULL, WNOHANG) == 0)
+        unlink(file);
+    close(ends[1]);
+    assert_int_equal(read(ends[0], &opened, sizeof opened), sizeof opened);
+    close(ends[0]);
+    assert_int_equal(opened, TIMES);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_two_processes),
@@ -424,6 +454,7 @@ int main(void) {
         cmocka_unit_test(test_two_indexes_stay_alike),
         cmocka_unit_test(test_another_process_grows_the_file),
         cmocka_unit_test(test_the_file_is_removed),
+        cmocka_unit_test(test_the_file_is_removed_while_it_is_opened),
     };
     return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);
 }
