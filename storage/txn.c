@@ -96,6 +96,9 @@ static int begin_write(txn *t, const txn_wait *wait, err *e) {
     int status = writer_lock(s, wait, e);
     if (status)
         return status;
+    /* Pages that a reader saw are not used again while it is on record: one that was killed would
+     * have the file grow with every commit, until somebody opens the database anew. */
+    mdb_reader_check(s->env, NULL);
     int rc = mdb_txn_begin(s->env, NULL, 0, &t->root);
     if (rc == MDB_MAP_RESIZED && !s->open_txns && mdb_env_set_mapsize(s->env, 0) == 0)
         rc = mdb_txn_begin(s->env, NULL, 0, &t->root);

@@ -335,6 +335,57 @@ static void test_schema_of_another_process(void **state) {
     }
 }
 
+/* Reads, says so, and waits to be killed. */
+static void read_until_killed(const char *path, int from_parent, int to_parent) {
+    char go;
+    if (read(from_parent, &go, 1) != 1)
+        _exit(1);
+    store *s = open_at(path);
+    begin(s, false);
+    if (write(to_parent, "r", 1) != 1)
+        _exit(1);
+    for (;;)
+        pause();
+}
+
+/* A reader that died holds no pages: a writer that stays open uses them again. */
+static void test_killed_reader(void **state) {
+    (void)state;
+    enum { COMMITS = 40, CELL = 256 << 10, LIMIT = 12 * CELL };
+    char path[512], byte, *cell = calloc(1, CELL + 1);
+    int down[2], up[2];
+    struct stat st;
+    snprintf(path, sizeof path, "%s", scratch("mourned"));
+    memset(cell, 'x', CELL);
+    assert_int_equal(pipe(down) | pipe(up), 0);
+    pid_t pid = fork();
+    if (pid == 0)
+        read_until_killed(path, down[0], up[1]);
+    store *s = open_at(path);
+    txn *t = begin(s, true);
+    create_people(t);
+    add_person(t, value_int(1), cell, 0);
+    OK(txn_commit(t, &e));
+    assert_int_equal(write(down[1], "g", 1), 1);
+    assert_int_equal(read(up[0], &byte, 1), 1);
+    kill(pid, SIGKILL);
+    waitpid(pid, NULL, 0);
+    for (int i = 0; i < COMMITS; i++) {
+        value row[4] = {value_int(1), value_text(str_from(cell)), value_real(i), value_bool(true)};
+        t = begin(s, true);
+        OK(table_update(t, table_named(t, "people"), 1, row, &e));
+        OK(txn_commit(t, &e));
+    }
+    store_close(s);
+    assert_int_equal(stat(scratch("mourned/tables.mdb"), &st), 0);
+    assert_in_range(st.st_size, CELL, LIMIT);
+    for (int i = 0; i < 2; i++) {
+        close(down[i]);
+        close(up[i]);
+    }
+    free(cell);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_readers_see_a_snapshot),
@@ -345,6 +396,7 @@ int main(void) {
         cmocka_unit_test(test_huge_cells),
         cmocka_unit_test(test_two_processes),
         cmocka_unit_test(test_killed_writer),
+        cmocka_unit_test(test_killed_reader),
         cmocka_unit_test(test_schema_of_another_process),
     };
     return cmocka_run_group_tests(tests, scratch_setup, scratch_teardown);
