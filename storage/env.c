@@ -278,8 +278,8 @@ static int format_check(store *s, bool *empty, err *e) {
     return status;
 }
 
-static int sync_directory(const char *path, err *e) {
-    int fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+static int sync_path(const char *path, err *e) {
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
     int rc = fd < 0 ? -1 : fsync(fd), error = errno;
     if (fd >= 0)
         close(fd);
@@ -290,14 +290,12 @@ static int sync_directory(const char *path, err *e) {
 
 /* LMDB syncs a file's bytes; that a new file and its directory have
  * names is for us to see to, or a power failure takes what was committed. */
-static int sync_names(const store *s, err *e) {
-    if (s->memory)
-        return 0;
+static int sync_names(const char *directory, err *e) {
     buf parent = {0};
-    buf_printf(&parent, "%s/..", s->path);
-    int status = sync_directory(s->path, e);
+    buf_printf(&parent, "%s/..", directory);
+    int status = sync_path(directory, e);
     if (!status)
-        status = sync_directory(parent.p, e);
+        status = sync_path(parent.p, e);
     buf_free(&parent);
     return status;
 }
@@ -319,8 +317,8 @@ static int format_initialise(store *s, err *e) {
             status = lmdb_error(e, rc, "cannot write the database");
         else if (status && mdb)
             mdb_txn_abort(mdb);
-        if (!status)
-            status = sync_names(s, e);
+        if (!status && !s->memory)
+            status = sync_names(s->path, e);
     }
     writer_unlock(s);
     return status;
@@ -451,18 +449,39 @@ bool store_is_read_only(const store *s) {
     return s->read_only;
 }
 
+/* Copies to `directory`, which is made, and has the copy's bytes on the disk. */
 static int copy_tables(store *s, const char *directory, err *e) {
     if (mkdir(directory, 0777) != 0)
         return err_set_errno(e, errno, "cannot create '%s'", directory);
     buf file = {0};
     buf_printf(&file, "%s/tables.mdb", directory);
     int rc = mdb_env_copy2(s->env, file.p, MDB_CP_COMPACT);
-    if (rc) {
+    int status = lmdb_error(e, rc, "cannot copy the database");
+    if (!status)
+        status = sync_path(file.p, e);
+    if (status) {
         unlink(file.p);
         rmdir(directory);
     }
     buf_free(&file);
-    return lmdb_error(e, rc, "cannot copy the database");
+    return status;
+}
+
+/* LMDB writes a copy's root first: one that was broken off would look like a database. So it gets
+ * its name when it is whole. */
+static int copy_and_name(store *s, const char *directory, err *e) {
+    struct stat st;
+    buf part = {0};
+    buf_printf(&part, "%s.%ld.part", directory, (long)getpid());
+    int status = lstat(directory, &st) == 0
+                     ? err_set_errno(e, EEXIST, "cannot create '%s'", directory)
+                     : copy_tables(s, part.p, e);
+    if (!status && rename(part.p, directory) != 0)
+        status = err_set_errno(e, errno, "cannot create '%s'", directory);
+    if (!status)
+        status = sync_names(directory, e);
+    buf_free(&part);
+    return status;
 }
 
 int store_backup(store *s, const char *directory, err *e) {
@@ -471,7 +490,9 @@ int store_backup(store *s, const char *directory, err *e) {
     int status = lock ? reader_lock(s, &wait, e) : 0;
     if (status)
         return status;
-    status = copy_tables(s, directory, e);
+    char *name = path_clean(directory);
+    status = copy_and_name(s, name, e);
+    free(name);
     if (lock)
         writer_unlock(s);
     return status;

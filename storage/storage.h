@@ -46,7 +46,8 @@ void store_close(store *s); /* NULL is fine; aborts what is open */
 const char *store_path(const store *s);
 bool store_is_memory(const store *s);
 bool store_is_read_only(const store *s);
-/* A compacted copy of tables.mdb into a new database directory (mdb_env_copy2). */
+/* A compacted copy of tables.mdb as a new database directory, which is there once the copy is whole
+ * and on the disk. */
 int store_backup(store *s, const char *directory, err *e);
 
 /* ---- the catalog ----------------------------------------------------------------------------- */

@@ -5,6 +5,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <sys/mount.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
 
@@ -323,6 +324,40 @@ static void test_backup(void **state) {
     store_close(s);
 }
 
+/* A copy has its name when it is whole and on the disk: one that was broken off has none. */
+static void test_backup_is_whole_or_none(void **state) {
+    (void)state;
+    enum { ROWS = 20000, SMALL = 64 << 10 };
+    char file[600];
+    int status;
+    struct stat st;
+    store *s = open_at(scratch("long"));
+    txn *t = begin(s, true);
+    create_people(t);
+    for (int i = 0; i < ROWS; i++)
+        add_person(t, value_null(), "copied", i);
+    OK(txn_commit(t, &e));
+    pid_t pid = fork();
+    if (pid == 0) { /* ends in the midst of writing, as by a kill */
+        signal(SIGXFSZ, SIG_DFL);
+        setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
+        setrlimit(RLIMIT_FSIZE, &(struct rlimit){SMALL, SMALL});
+        store_backup(s, scratch("saved"), &e);
+        _exit(0);
+    }
+    waitpid(pid, &status, 0);
+    assert_true(WIFSIGNALED(status));
+    assert_int_not_equal(lstat(scratch("saved"), &st), 0);
+    snprintf(file, sizeof file, "%s/saved.%ld.part/tables.mdb", scratch_dir, (long)pid);
+    assert_int_equal(stat(file, &st), 0);
+    directories_synced = 0;
+    OK(store_backup(s, scratch("saved/"), &e));
+    assert_int_equal(directories_synced, 2);
+    assert_int_equal(stat(scratch("saved/tables.mdb"), &st), 0);
+    FAILS(ERR_IO, store_backup(s, scratch("saved"), &e));
+    store_close(s);
+}
+
 /* Copies `path` as one who may only read it, between what the parent does. */
 static int copy_as_nobody(const char *path, const char *copied, int from_parent, int to_parent) {
     store *s = NULL;
@@ -461,6 +496,7 @@ int main(void) {
         cmocka_unit_test(test_memory_leaves_nothing),
         cmocka_unit_test(test_orphans_are_swept),
         cmocka_unit_test(test_backup),
+        cmocka_unit_test(test_backup_is_whole_or_none),
         cmocka_unit_test(test_backup_without_permission),
         cmocka_unit_test(test_damaged_pages_are_named),
         cmocka_unit_test(test_network_file_systems),
