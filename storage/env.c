@@ -34,8 +34,12 @@ int lmdb_error(err *e, int rc, const char *what) {
     case 0:
         return 0;
     case MDB_MAP_FULL:
-    case MDB_TXN_FULL:
         return err_set(e, ERR_FULL, "%s: the database has reached its largest size", what);
+    case MDB_TXN_FULL: /* what the transaction has written to disk, a child cannot write again */
+        err_set(e, ERR_FULL, "%s: the statement changes too much of what its transaction wrote",
+                what);
+        err_hint(e, "COMMIT what came before it");
+        return ERR_FULL;
     case ENOSPC:
     case EDQUOT:
         return err_set(e, ERR_FULL, "%s: the disk is full", what);

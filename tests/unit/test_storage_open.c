@@ -1,5 +1,6 @@
 /* test_storage_open.c - which directories are databases,
  * read-only ones, formats, :memory:, backups, orphans. */
+#include <errno.h>
 #include <fcntl.h>
 #include <lmdb.h>
 #include <sched.h>
@@ -187,6 +188,19 @@ static void test_full_disk(void **state) {
         skip();
     assert_int_equal(status, 0);
     assert_int_equal(on_small_disk(scratch("disk"), 256, fill), 0);
+}
+
+/* A transaction at LMDB's limit of changed pages is no full database: half a GiB of pages in a test
+ * would be too much to see it. */
+static void test_what_is_full_is_said(void **state) {
+    (void)state;
+    FAILS(ERR_FULL, lmdb_error(&e, MDB_MAP_FULL, "cannot write"));
+    assert_non_null(strstr(e.message, "largest size"));
+    FAILS(ERR_FULL, lmdb_error(&e, MDB_TXN_FULL, "cannot write"));
+    assert_non_null(strstr(e.message, "its transaction"));
+    assert_non_null(strstr(e.hint, "COMMIT"));
+    FAILS(ERR_FULL, lmdb_error(&e, ENOSPC, "cannot write"));
+    assert_non_null(strstr(e.message, "disk"));
 }
 
 static void test_once_per_process(void **state) {
@@ -490,6 +504,7 @@ int main(void) {
         cmocka_unit_test(test_other_format_versions_are_refused),
         cmocka_unit_test(test_lock_files_have_no_holes),
         cmocka_unit_test(test_full_disk),
+        cmocka_unit_test(test_what_is_full_is_said),
         cmocka_unit_test(test_once_per_process),
         cmocka_unit_test(test_read_only),
         cmocka_unit_test(test_directory_without_permission),
