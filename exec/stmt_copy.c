@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 #include <zlib.h>
 
@@ -149,6 +150,7 @@ int stmt_copy_from(stmt *s, sql_stmt *x, err *e) {
 
 typedef struct copy_file {
     const char *path;
+    const atomic_bool *cancel;
     gzFile file;               /* plain text too: zlib's transparent mode */
     const char *target, *part; /* written is `part`, which becomes `target`; NULL: path itself */
     char delimiter;
@@ -178,14 +180,34 @@ static int part_create(copy_file *f, const struct stat *old, arena *mem) {
     return fd;
 }
 
+/* A named pipe is opened once somebody reads it: -1 with ECANCELED when that took too long. */
+static int fifo_open(const copy_file *f) {
+    enum { LOOK_MS = 20 }; /* how often */
+    int fd;
+    while ((fd = open(f->path, O_WRONLY | O_NONBLOCK | O_CLOEXEC)) < 0 && errno == ENXIO) {
+        if (atomic_load(f->cancel)) {
+            errno = ECANCELED;
+            return -1;
+        }
+        nanosleep(&(struct timespec){.tv_nsec = LOOK_MS * 1000000}, NULL);
+    }
+    if (fd >= 0)
+        fcntl(fd, F_SETFL, O_WRONLY); /* from here on it waits for its reader */
+    return fd;
+}
+
 /* Pipes and devices are written as they are (/dev/stdout may lead to a
  * regular file, which others write too), and files where no other can be made. */
 static int file_open(copy_file *f, arena *mem) {
     struct stat st;
     bool there = stat(f->path, &st) == 0;
-    bool direct = (there && !S_ISREG(st.st_mode)) || strncmp(f->path, "/dev/", 5) == 0;
+    bool leads_nowhere = !there && lstat(f->path, &st) == 0; /* a link, to what is to be made */
+    bool direct =
+        leads_nowhere || (there && !S_ISREG(st.st_mode)) || strncmp(f->path, "/dev/", 5) == 0;
     if (there && access(f->path, W_OK) != 0)
         return -1;
+    if (there && S_ISFIFO(st.st_mode))
+        return fifo_open(f);
     int fd = direct ? -1 : part_create(f, there ? &st : NULL, mem);
     return fd >= 0 ? fd : open(f->path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
 }
@@ -200,6 +222,8 @@ static int file_create(copy_file *f, const sql_stmt *x, arena *mem, err *e) {
         return err_set(e, ERR_BIND, "what stands for NULL has the delimiter in it");
     errno = 0;
     int fd = strcmp(f->path, "-") == 0 ? dup(STDOUT_FILENO) : file_open(f, mem);
+    if (fd < 0 && errno == ECANCELED)
+        return err_set(e, ERR_CANCELLED, "cancelled");
     if (fd < 0)
         return err_set_errno(e, errno, "cannot write '%s'", f->path);
     f->file = gzdopen(fd, ends_with(f->path, ".gz") ? "wb6" : "wbT");
@@ -266,7 +290,7 @@ static int file_end(copy_file *f, int status, err *e) {
 }
 
 int stmt_copy_to(stmt *s, sql_stmt *x, err *e) {
-    copy_file f = {0};
+    copy_file f = {.cancel = &s->cancel};
     rowset *rows = NULL;
     op *root = NULL;
     int status = stmt_plan(s, x, e);
