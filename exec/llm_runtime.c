@@ -91,8 +91,8 @@ cache *runtime_cache(llm_runtime *r) {
         r->cache = store_cache(db_store(r->ctx->db), &e);
         if (!r->cache)
             tell_of_cache(r, e.message, "answers and KV blocks are not kept");
-        if (r->cache)
-            cache_set(r->cache, (size_t)s->kv_disk, policies[s->kv_evict]);
+        if (r->cache && !cache_set(r->cache, (size_t)s->kv_disk, policies[s->kv_evict]))
+            tell_of_cache(r, "no address space for kv_disk", "the cache keeps its size");
         for (int i = 0; r->cache && i < r->ctx->stmt->ncalls; i++)
             if (r->engines[i])
                 model_files_note(r->ctx, r->cache, llm_engine_info(r->engines[i]));

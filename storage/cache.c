@@ -445,7 +445,7 @@ void cache_adopt_map(cache *c) {
     for (int i = 0; i < c->nreaders; i++)
         mdb_txn_abort(c->readers[i]);
     c->nreaders = 0;
-    mdb_env_set_mapsize(c->env, 0); /* on failure reads go on missing */
+    lmdb_map_resize(c->env, 0); /* on failure reads go on missing */
     pthread_mutex_unlock(&c->mutex);
     pthread_rwlock_unlock(&c->env_lock);
 }
@@ -614,7 +614,7 @@ void cache_flush(cache *c) {
     pthread_mutex_unlock(&c->mutex);
 }
 
-void cache_set(cache *c, size_t budget_bytes, cache_policy policy) {
+bool cache_set(cache *c, size_t budget_bytes, cache_policy policy) {
     size_t budget = BASE_MAX(budget_bytes ? budget_bytes : CACHE_BUDGET_DEFAULT, CACHE_BUDGET_MIN);
     pthread_rwlock_wrlock(&c->env_lock); /* no transaction of this process lives now */
     pthread_mutex_lock(&c->mutex);
@@ -623,12 +623,13 @@ void cache_set(cache *c, size_t budget_bytes, cache_policy policy) {
         for (int i = 0; i < c->nreaders; i++)
             mdb_txn_abort(c->readers[i]);
         c->nreaders = 0;
-        /* On failure the old map stays, and with it the old budget. */
-        if (mdb_env_set_mapsize(c->env, cache_map_bytes(budget)) == 0)
+        if (lmdb_map_resize(c->env, cache_map_bytes(budget)) == 0)
             c->budget = budget;
     }
+    bool done = c->budget == budget;
     pthread_mutex_unlock(&c->mutex);
     pthread_rwlock_unlock(&c->env_lock);
+    return done;
 }
 
 static int clear_use(cache *c, MDB_txn *t, cache_space space) {

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
 #include <unistd.h>
@@ -75,6 +76,26 @@ static void say_damaged(MDB_env *env, const char *message) {
 int lmdb_env_create(MDB_env **out) {
     int rc = mdb_env_create(out);
     return rc ? rc : mdb_env_set_assert(*out, say_damaged);
+}
+
+int lmdb_map_resize(MDB_env *env, size_t bytes) {
+    MDB_envinfo info;
+    MDB_stat stat;
+    mdb_filehandle_t fd = -1;
+    int rc = mdb_env_info(env, &info);
+    rc = rc ? rc : mdb_env_stat(env, &stat);
+    rc = rc ? rc : mdb_env_get_fd(env, &fd);
+    if (rc)
+        return rc;
+    size_t used = (info.me_last_pgno + 1) * stat.ms_psize;
+    size_t wanted = bytes ? BASE_MAX(bytes, used) : info.me_mapsize;
+    while (wanted < used)
+        wanted *= 2;
+    void *room = mmap(NULL, wanted, PROT_READ, MAP_SHARED, fd, 0);
+    if (room == MAP_FAILED)
+        return errno;
+    munmap(room, wanted);
+    return mdb_env_set_mapsize(env, wanted);
 }
 
 int lmdb_lock_file_reserve(const char *file, mode_t mode) {

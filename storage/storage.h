@@ -347,7 +347,8 @@ bool cache_prefetch(cache *c, cache_space space, hash128 key);
 void cache_put(cache *c, cache_space space, hash128 key, str identity, hash128 parent, double cost,
                str value);
 void cache_flush(cache *c); /* waits until what was put is committed */
-void cache_set(cache *c, size_t budget_bytes, cache_policy policy);
+/* False, and the budget stays, where there is no address space for a larger one. */
+bool cache_set(cache *c, size_t budget_bytes, cache_policy policy);
 int cache_clear(cache *c, cache_space space, err *e);
 void cache_get_stats(cache *c, cache_stats *out);
 /* False once a write has failed, and then never true again: appends why. A place that

@@ -220,6 +220,11 @@ int lmdb_error(err *e, int rc, const char *what);
 /* mdb_env_create, with a word to the user where LMDB gives up on a damaged file. */
 int lmdb_env_create(MDB_env **out);
 
+/* Gives an environment without transactions another map; 0: one that holds what other processes have
+ * written. An LMDB or errno status; on failure the old map stays, where mdb_env_set_mapsize leaves
+ * none, and the next transaction would read at address zero. */
+int lmdb_map_resize(MDB_env *env, size_t bytes);
+
 /* LMDB maps its lock file, which it makes as one hole: with the disk full, the first touch of it
  * would be a SIGBUS. This gives the lock file of the environment `file` its blocks beforehand. A
  * file that has a size keeps it: other processes count on it. An errno value, 0 for none. */

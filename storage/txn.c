@@ -100,7 +100,7 @@ static int begin_write(txn *t, const txn_wait *wait, err *e) {
      * have the file grow with every commit, until somebody opens the database anew. */
     mdb_reader_check(s->env, NULL);
     int rc = mdb_txn_begin(s->env, NULL, 0, &t->root);
-    if (rc == MDB_MAP_RESIZED && !s->open_txns && mdb_env_set_mapsize(s->env, 0) == 0)
+    if (rc == MDB_MAP_RESIZED && !s->open_txns && lmdb_map_resize(s->env, 0) == 0)
         rc = mdb_txn_begin(s->env, NULL, 0, &t->root);
     if (rc) {
         writer_unlock(s);
@@ -134,7 +134,7 @@ static int begin_read(txn *t, const txn_wait *wait, err *e) {
         if (rc == MDB_READERS_FULL && mdb_reader_check(s->env, NULL) == 0)
             rc = mdb_txn_begin(s->env, NULL, MDB_RDONLY, &t->root);
     }
-    if (rc == MDB_MAP_RESIZED && !s->open_txns && mdb_env_set_mapsize(s->env, 0) == 0)
+    if (rc == MDB_MAP_RESIZED && !s->open_txns && lmdb_map_resize(s->env, 0) == 0)
         rc = mdb_txn_begin(s->env, NULL, MDB_RDONLY, &t->root);
     if (rc && s->no_lock && !s->open_txns)
         writer_unlock(s);

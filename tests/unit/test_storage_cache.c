@@ -123,6 +123,26 @@ static bool has_answer(cache *c, uint64_t n, size_t bytes) {
     return found;
 }
 
+/* A budget that no address space holds leaves the cache as it was. */
+static void test_budget_beyond_all_bounds(void **state) {
+    (void)state;
+    store *s = open_with(scratch("boundless"), 0);
+    cache *c = cache_of(s);
+    uint64_t before = stats_of(c).budget_bytes;
+    put_block(c, 1, 0, 1);
+    cache_flush(c);
+    assert_false(cache_set(c, (size_t)1 << 62, CACHE_LRU));
+    assert_int_equal(stats_of(c).budget_bytes, before);
+    assert_true(has_block(c, 1));
+    put_block(c, 2, 0, 1);
+    cache_flush(c);
+    assert_true(has_block(c, 2));
+    assert_true(cache_set(c, before / 2, CACHE_LRU));
+    assert_int_equal(stats_of(c).budget_bytes, before / 2);
+    assert_true(has_block(c, 1));
+    store_close(s);
+}
+
 static void put_answers(cache *c, uint64_t from, uint64_t to, size_t bytes) {
     static unsigned char answer[4096];
     for (uint64_t i = from; i < to; i++) {
@@ -834,6 +854,7 @@ int main(void) {
         cmocka_unit_test(test_round_trip),
         cmocka_unit_test(test_another_identity_is_a_miss),
         cmocka_unit_test(test_budget_is_kept),
+        cmocka_unit_test(test_budget_beyond_all_bounds),
         cmocka_unit_test(test_small_answers_come_and_go),
         cmocka_unit_test(test_leaves_go_first),
         cmocka_unit_test(test_pins_outlast_eviction),
