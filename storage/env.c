@@ -41,6 +41,9 @@ int lmdb_error(err *e, int rc, const char *what) {
                 what);
         err_hint(e, "COMMIT what came before it");
         return ERR_FULL;
+    case MDB_MAP_RESIZED:
+        return err_set(e, ERR_FULL, "%s: it has outgrown this process's address space (ulimit -v)",
+                       what);
     case ENOSPC:
     case EDQUOT:
         return err_set(e, ERR_FULL, "%s: the disk is full", what);

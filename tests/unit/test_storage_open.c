@@ -199,6 +199,8 @@ static void test_what_is_full_is_said(void **state) {
     FAILS(ERR_FULL, lmdb_error(&e, MDB_TXN_FULL, "cannot write"));
     assert_non_null(strstr(e.message, "its transaction"));
     assert_non_null(strstr(e.hint, "COMMIT"));
+    FAILS(ERR_FULL, lmdb_error(&e, MDB_MAP_RESIZED, "cannot read"));
+    assert_non_null(strstr(e.message, "address space"));
     FAILS(ERR_FULL, lmdb_error(&e, ENOSPC, "cannot write"));
     assert_non_null(strstr(e.message, "disk"));
 }
