@@ -140,6 +140,7 @@ static void after_signal(editor *ed) {
     if (signals_resized())
         el_resize(ed->el);
     if (signals_continued()) {
+        el_set(ed->el, EL_PREP_TERM, 0); /* libedit believes that its modes still hold */
         el_set(ed->el, EL_PREP_TERM, 1);
         claim_keys();
         paste_mode(ed, true);

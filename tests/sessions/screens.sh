@@ -477,7 +477,13 @@ see 'Stopped'
 enter 'stty -a | grep -q -- -icanon && echo raw || echo sane'
 see '^sane'
 enter fg
-enter '34 AS joined;'
+see '^kvasir> SELECT 12$'
+text ' AS joined'
+for i in 1 2 3 4 5 6 7 8 9 10; do key Left; done # keys are keys again, not what the terminal echoes
+text '34'
+see '^kvasir> SELECT 1234 AS joined$'
+enter ''
+enter ';'
 see '│   1234 │'
 enter "SET model = 'slow';"
 enter "SELECT count(*) FROM texts WHERE LLM('will it be?', t) RETURNS BOOLEAN;"
