@@ -156,6 +156,7 @@ const char *db_path(const db *d);
  * `a`. */
 typedef struct db_object {
     const char *kind, *name, *sql; /* sql: the CREATE statement; "" for system tables */
+    const char *table;             /* the table that an index is of; else NULL */
     int ncolumns;
     const char **columns;
     value_type *types;

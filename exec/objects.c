@@ -151,6 +151,7 @@ static db_object *add(object_list *l, const char *kind, str name, buf *sql, int 
     }
     db_object *o = &l->items[l->count++];
     o->kind = kind;
+    o->table = NULL;
     o->name = arena_strndup(l->mem, name.p, name.n);
     o->sql = arena_strndup(l->mem, buf_str(sql).p, sql->n);
     o->ncolumns = ncolumns;
@@ -158,6 +159,17 @@ static db_object *add(object_list *l, const char *kind, str name, buf *sql, int 
     o->types = ARENA_ARRAY(l->mem, value_type, BASE_MAX(ncolumns, 1));
     buf_clear(sql);
     return o;
+}
+
+static void add_indexes(object_list *l, const table_def *t, buf *sql) {
+    const char *table = arena_strndup(l->mem, t->name.p, t->name.n);
+    for (int i = 0; i < t->nindexes; i++) {
+        const index_def *x = &t->indexes[i];
+        if (is_constraint(t, x))
+            continue;
+        index_sql(t, x, sql);
+        add(l, "index", x->name, sql, 0)->table = table;
+    }
 }
 
 static void add_tables(object_list *l, const catalog *c, buf *sql) {
@@ -171,13 +183,7 @@ static void add_tables(object_list *l, const catalog *c, buf *sql) {
         }
     }
     for (int k = 0; k < c->ntables; k++)
-        for (int i = 0; i < c->tables[k].nindexes; i++) {
-            const index_def *x = &c->tables[k].indexes[i];
-            if (is_constraint(&c->tables[k], x))
-                continue;
-            index_sql(&c->tables[k], x, sql);
-            add(l, "index", x->name, sql, 0);
-        }
+        add_indexes(l, &c->tables[k], sql);
 }
 
 /* A view's columns are what its query gives now; a view that no longer binds has none. */

@@ -161,14 +161,9 @@ static bool no_table(shell *sh, command_call *c, const char *wanted, const db_ob
     return shell_complain(sh, "no table %s; .tables lists them", wanted);
 }
 
-static bool index_of(const db_object *index, const char *table) {
-    const char *on = strcasestr(index->sql, " on ");
-    if (on == NULL)
-        return false;
-    on += 4;
-    on += *on == '"';
-    size_t n = strlen(table);
-    return strncasecmp(on, table, n) == 0 && !isalnum((unsigned char)on[n]) && on[n] != '_';
+/* An index goes with its table. */
+static bool chosen_by(const char *pattern, const db_object *o) {
+    return matches(pattern, o->name) || (o->table != NULL && matches(pattern, o->table));
 }
 
 static void print_system(buf *out, const db_object *o) {
@@ -187,14 +182,13 @@ bool cmd_schema(shell *sh, command_call *c) {
     buf out = {0};
     for (int i = 0; i < n; i++) {
         const db_object *o = &objects[i];
-        bool named = matches(wanted, o->name);
-        if (!named && !(wanted && is_kind(o, "index") && index_of(o, wanted)))
+        if (!chosen_by(wanted, o))
             continue;
         if (is_kind(o, "system") && wanted)
             print_system(&out, o);
         else if (*o->sql)
             buf_printf(&out, "%s;\n", o->sql);
-        found += named;
+        found++;
     }
     output_text(sh, &out);
     if (found || wanted == NULL)
@@ -294,9 +288,8 @@ bool cmd_dump(shell *sh, command_call *c) {
     for (int k = 0; k < c->argc; k++) {
         bool found = false;
         for (int i = 0; i < n; i++) {
-            bool named = matches(c->argv[k], objects[i].name) && !is_kind(&objects[i], "system");
-            bool its_index = is_kind(&objects[i], "index") && index_of(&objects[i], c->argv[k]);
-            chosen[i] = chosen[i] || named || its_index;
+            bool named = chosen_by(c->argv[k], &objects[i]) && !is_kind(&objects[i], "system");
+            chosen[i] = chosen[i] || named;
             found = found || named;
         }
         if (!found)

@@ -20,10 +20,10 @@ static value_type movie_types[] = {TYPE_INTEGER, TYPE_TEXT, TYPE_INTEGER, TYPE_T
 static const char *review_columns[] = {"movie_id", "review", "score"};
 static value_type review_types[] = {TYPE_INTEGER, TYPE_TEXT, TYPE_REAL};
 static const db_object objects[] = {
-    {"table", "movies", "", 4, movie_columns, movie_types},
-    {"table", "reviews", "", 3, review_columns, review_types},
-    {"model", "small", "", 0, NULL, NULL},
-    {"system", "kvasir_settings", "", 0, NULL, NULL},
+    {"table", "movies", "", NULL, 4, movie_columns, movie_types},
+    {"table", "reviews", "", NULL, 3, review_columns, review_types},
+    {"model", "small", "", NULL, 0, NULL, NULL},
+    {"system", "kvasir_settings", "", NULL, 0, NULL, NULL},
 };
 
 static arena *mem;
@@ -187,8 +187,12 @@ static void test_many_tables(void **state) {
     arena *names = arena_new();
     db_object *many = ARENA_ARRAY(names, db_object, TABLES);
     for (int i = 0; i < TABLES; i++)
-        many[i] = (db_object){"table",    arena_printf(names, "table_%d", i), "", 4, movie_columns,
-                              movie_types};
+        many[i] = (db_object){.kind = "table",
+                              .name = arena_printf(names, "table_%d", i),
+                              .sql = "",
+                              .ncolumns = 4,
+                              .columns = movie_columns,
+                              .types = movie_types};
     static const char text[] = "SELECT * FROM t";
     struct timespec from, to;
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &from);
