@@ -15,9 +15,10 @@ static const format_mode modes[] = {
     {"tsv", "tab-separated values", false, text_tsv_begin, text_tsv_row, NULL},
     {"json", "one array of objects", false, NULL, text_json_row, text_json_end},
     {"jsonl", "one object a line", false, NULL, text_jsonl_row, NULL},
-    {"line", "one value a line", false, NULL, text_line_row, NULL},
+    {"line", "one value a line", false, text_line_begin, text_line_row, NULL},
     {"list", "values between bars", false, text_list_begin, text_list_row, NULL},
-    {"markdown", "a Markdown table", true, box_begin, text_markdown_row, text_markdown_end},
+    {"markdown", "a Markdown table", true, text_markdown_begin, text_markdown_row,
+     text_markdown_end},
     {"html", "an HTML table", false, text_html_begin, text_html_row, text_html_end},
     {"insert", "INSERT statements", false, NULL, text_insert_row, NULL},
 };

@@ -2,8 +2,8 @@
  * format_box.c - tables for people: box and Markdown, which must know every cell before they know a
  * width.
  *
- *   box_state.cells [rows_kept][ncols]   the text of each cell, control characters made visible,
- *                                        with its columns
+ *   chunk.cells [rows][ncols]   the text of each cell, control characters made visible, with its
+ *                               columns
  *
  * Invariant: what utf8_width counts is what the terminal shows; every line of a box has the same
  * width. A box that would leave a text column fewer than MIN_TEXT columns is shown vertically
@@ -31,8 +31,9 @@ struct chunk {
 
 typedef struct box_state {
     chunk *first, *last;
-    int *width; /* natural, then fitted */
-    int *data;  /* of the cells alone */
+    cell *heads; /* [ncols] the columns' names, as cells */
+    int *width;  /* natural, then fitted */
+    int *data;   /* of the cells alone */
     bool *right;
 } box_state;
 
@@ -47,24 +48,55 @@ static const frame frame_ascii = {
     {"+", "+", "+"}, {"+", "+", "+"}, {"+", "+", "+"}, "-", "|", "~",
 };
 
-static int header_width(const format *f, int k) {
-    int width = utf8_width(str_from(f->names[k]));
-    if (f->options.types_row)
-        width = BASE_MAX(width, (int)strlen(type_name(f->types[k])));
-    return width;
+static void markdown_text(buf *out, str text) {
+    for (size_t i = 0; i < text.n; i++)
+        if (text.p[i] == '\n')
+            buf_append_c(out, "<br>");
+        else if (text.p[i] == '|')
+            buf_append_c(out, "\\|");
+        else
+            buf_append_char(out, text.p[i]);
 }
 
-void box_begin(format *f) {
+/* `shown` is work space. */
+static cell make_cell(format *f, str text, bool markdown, buf *shown) {
+    cell made = {0};
+    buf_clear(shown);
+    if (markdown)
+        markdown_text(shown, text);
+    else
+        format_visible(shown, text, f->options.utf8);
+    made.text = str_copy(f->mem, buf_str(shown));
+    made.width = utf8_width(made.text);
+    return made;
+}
+
+static void begin(format *f, bool markdown) {
     f->mem = arena_new_spilling(BOX_HEAP_BYTES, f->options.space);
     box_state *s = ARENA_NEW(f->mem, box_state);
+    s->heads = ARENA_ARRAY(f->mem, cell, f->ncols + 1);
     s->width = ARENA_ARRAY(f->mem, int, f->ncols + 1);
     s->data = ARENA_ARRAY(f->mem, int, f->ncols + 1);
     s->right = ARENA_ARRAY(f->mem, bool, f->ncols + 1);
+    buf shown = {0};
     for (int i = 0; i < f->ncols; i++) {
+        s->heads[i] = make_cell(f, str_from(f->names[i]), markdown, &shown);
         s->right[i] = f->types[i] == TYPE_INTEGER || f->types[i] == TYPE_REAL;
-        s->width[i] = f->options.no_headers ? 1 : header_width(f, i);
+        bool headless = f->options.no_headers && !markdown; /* which has no table without them */
+        s->width[i] = headless ? 1 : s->heads[i].width;
+        if (f->options.types_row && !headless && !markdown)
+            s->width[i] = BASE_MAX(s->width[i], (int)strlen(type_name(f->types[i])));
     }
+    buf_free(&shown);
     f->state = s;
+}
+
+void box_begin(format *f) {
+    begin(f, false);
+}
+
+void text_markdown_begin(format *f) {
+    begin(f, true);
 }
 
 static cell *next_row(format *f) {
@@ -81,16 +113,6 @@ static cell *next_row(format *f) {
     return &s->last->cells[s->last->rows++ * f->ncols];
 }
 
-static void markdown_text(buf *out, str text) {
-    for (size_t i = 0; i < text.n; i++)
-        if (text.p[i] == '\n')
-            buf_append_c(out, "<br>");
-        else if (text.p[i] == '|')
-            buf_append_c(out, "\\|");
-        else
-            buf_append_char(out, text.p[i]);
-}
-
 static void keep_row(format *f, const batch *b, int row, bool markdown) {
     if (f->options.max_rows && f->rows_kept >= f->options.max_rows)
         return;
@@ -101,14 +123,8 @@ static void keep_row(format *f, const batch *b, int row, bool markdown) {
     for (int i = 0; i < f->ncols; i++) {
         value v = column_get(&b->cols[i], row);
         buf_clear(&raw);
-        buf_clear(&shown);
         format_cell(f, &raw, v);
-        if (markdown)
-            markdown_text(&shown, buf_str(&raw));
-        else
-            format_visible(&shown, buf_str(&raw), f->options.utf8);
-        cells[i].text = str_copy(f->mem, buf_str(&shown));
-        cells[i].width = utf8_width(cells[i].text);
+        cells[i] = make_cell(f, buf_str(&raw), markdown, &shown);
         cells[i].null = v.type == TYPE_NULL;
         s->width[i] = BASE_MAX(s->width[i], cells[i].width);
         s->data[i] = BASE_MAX(s->data[i], cells[i].width);
@@ -271,16 +287,11 @@ static void draw_bar(format *f, const frame *fr, const char *before, const char 
 
 static void draw_heads(format *f, const frame *fr) {
     const box_state *s = f->state;
-    buf name = {0};
     for (int i = 0; i < f->ncols; i++) {
         draw_bar(f, fr, i ? " " : "", " ");
-        buf_clear(&name);
-        format_visible(&name, str_from(f->names[i]), f->options.utf8);
-        str text = buf_str(&name);
-        draw_cell(f, fr, text, utf8_width(text), s->width[i], s->right[i], STYLE_BOLD);
+        draw_cell(f, fr, s->heads[i].text, s->heads[i].width, s->width[i], s->right[i], STYLE_BOLD);
     }
     draw_bar(f, fr, " ", "\n");
-    buf_free(&name);
     if (!f->options.types_row)
         return;
     for (int i = 0; i < f->ncols; i++) {
@@ -306,7 +317,7 @@ static void draw_vertical(format *f, const frame *fr) {
     const box_state *s = f->state;
     int names = 0;
     for (int i = 0; i < f->ncols; i++)
-        names = BASE_MAX(names, utf8_width(str_from(f->names[i])));
+        names = BASE_MAX(names, s->heads[i].width);
     names = BASE_MIN(names, BASE_MAX(f->options.width / 3, 1));
     int room = BASE_MAX(f->options.width - names - 3, 1);
     uint64_t row = 0;
@@ -321,8 +332,8 @@ static void draw_vertical(format *f, const frame *fr) {
             buf_free(&title);
             for (int i = 0; i < f->ncols; i++) {
                 const cell *one = &c->cells[r * f->ncols + i];
-                str name = str_from(f->names[i]);
-                draw_cell(f, fr, name, utf8_width(name), names, true, STYLE_BOLD);
+                const cell *head = &s->heads[i];
+                draw_cell(f, fr, head->text, head->width, names, true, STYLE_BOLD);
                 draw_bar(f, fr, " ", " ");
                 f->cut |=
                     draw_cell(f, fr, one->text, one->width, BASE_MIN(room, BASE_MAX(one->width, 1)),
@@ -367,24 +378,19 @@ void box_end(format *f) {
 
 static void markdown_line(format *f, const cell *cells) {
     const box_state *s = f->state;
-    buf head = {0};
     for (int i = 0; i < f->ncols; i++) {
-        buf_clear(&head);
-        markdown_text(&head, str_from(f->names[i]));
-        str text = cells ? cells[i].text : buf_str(&head);
-        int pad = s->width[i] - utf8_width(text);
+        int pad = s->width[i] - cells[i].width;
         buf_append_c(f->out, i ? " | " : "| ");
         format_pad(f->out, s->right[i] ? pad : 0);
-        buf_append_str(f->out, text);
+        buf_append_str(f->out, cells[i].text);
         format_pad(f->out, s->right[i] ? 0 : pad);
     }
     buf_append_c(f->out, " |\n");
-    buf_free(&head);
 }
 
 void text_markdown_end(format *f) {
     const box_state *s = f->state;
-    markdown_line(f, NULL);
+    markdown_line(f, s->heads);
     for (int i = 0; i < f->ncols; i++) {
         buf_append_char(f->out, '|');
         for (int k = 0; k < s->width[i] + 2 - s->right[i]; k++)

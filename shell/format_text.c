@@ -142,16 +142,33 @@ static void line_text(format *f, str text) {
 
 /* ---- line ------------------------------------------------------------------------------------ */
 
+/* The columns' names as they are shown: one may come from a file's header. */
+void text_line_begin(format *f) {
+    f->mem = arena_new();
+    str *shown = ARENA_ARRAY(f->mem, str, f->ncols + 1);
+    buf name = {0};
+    for (int i = 0; i < f->ncols; i++) {
+        buf_clear(&name);
+        format_visible(&name, str_from(f->names[i]), f->options.utf8);
+        shown[i] = str_copy(f->mem, buf_str(&name));
+    }
+    buf_free(&name);
+    f->state = shown;
+}
+
 void text_line_row(format *f, const batch *b, int row) {
+    const str *names = f->state;
     int width = 0;
     for (int i = 0; i < f->ncols; i++)
-        width = BASE_MAX(width, utf8_width(str_from(f->names[i])));
+        width = BASE_MAX(width, utf8_width(names[i]));
     if (f->rows)
         end_line(f);
     for (int i = 0; i < f->ncols; i++) {
         value v = column_get(&b->cols[i], row);
-        format_pad(f->out, width - utf8_width(str_from(f->names[i])));
-        style_append(f->out, f->options.color, STYLE_BOLD, f->names[i]);
+        format_pad(f->out, width - utf8_width(names[i]));
+        buf_append_c(f->out, style_on(f->options.color, STYLE_BOLD));
+        buf_append_str(f->out, names[i]);
+        buf_append_c(f->out, style_off(f->options.color, STYLE_BOLD));
         buf_append_c(f->out, " = ");
         buf_append_c(f->out, style_on(f->options.color, v.type ? STYLE_PLAIN : STYLE_DIM));
         if (v.type == TYPE_TEXT)

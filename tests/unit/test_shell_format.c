@@ -178,6 +178,46 @@ static void test_fits(void **state) {
     assert_non_null(strstr(render("box", (format_options){.utf8 = true, .width = 24}), "─ row 3 "));
 }
 
+/* A name may come from a file's header: what a terminal would obey is shown, and counted, as in
+ * cells. */
+static void test_names(void **state) {
+    (void)state;
+    static const char *const odd[] = {"a\nb", "\033[31mred"};
+    static const value_type kinds[] = {TYPE_INTEGER, TYPE_TEXT};
+    static const struct {
+        const char *mode, *text;
+        int width;
+        bool no_headers;
+    } known[] = {
+        {"box",
+         "┌─────┬──────────┐\n│ a␊b │ ␛[31mred │\n├─────┼──────────┤\n"
+         "│   1 │ x        │\n└─────┴──────────┘\n",
+         80, false},
+        {"box", "─ row 1 ─\na␊b │ 1\n␛[… │ x\n", 9, false},
+        {"line", "     a␊b = 1\n␛[31mred = x\n", 0, false},
+        {"markdown", "| a<br>b | \033[31mred |\n|-------:|----------|\n|      1 | x        |\n", 0,
+         true},
+    };
+    arena *mem = arena_new();
+    batch b;
+    batch_init(&b, mem, kinds, 2, 1);
+    column_set(&b.cols[0], mem, 1, 0, value_int(1));
+    column_set(&b.cols[1], mem, 1, 0, value_text(STR("x")));
+    b.rows = 1;
+    for (size_t i = 0; i < BASE_COUNT(known); i++) {
+        format_options options = {
+            .utf8 = true, .width = known[i].width, .no_headers = known[i].no_headers};
+        buf out = {0};
+        format f;
+        format_begin(&f, format_mode_find(known[i].mode), &options, 2, odd, kinds, &out);
+        format_rows(&f, &b);
+        format_end(&f);
+        assert_string_equal(out.p, known[i].text);
+        buf_free(&out);
+    }
+    arena_free(mem);
+}
+
 static void test_machine(void **state) {
     (void)state;
     assert_string_equal(render("csv", (format_options){0}),
@@ -265,6 +305,7 @@ int main(void) {
         cmocka_unit_test(test_box_ascii),
         cmocka_unit_test(test_room_goes_where_it_is_needed),
         cmocka_unit_test(test_fits),
+        cmocka_unit_test(test_names),
         cmocka_unit_test(test_machine),
         cmocka_unit_test(test_json_text),
         cmocka_unit_test(test_counts),
