@@ -8,6 +8,7 @@
  */
 #include <errno.h>
 #include <histedit.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -106,7 +107,8 @@ static int read_byte(editor *ed, char *out) {
         *out = ed->stash.p[ed->stash_at++];
         return 1;
     }
-    ssize_t n = read(STDIN_FILENO, out, 1);
+    struct pollfd keys = {.fd = STDIN_FILENO, .events = POLLIN};
+    ssize_t n = poll(&keys, 1, -1) < 0 ? -1 : read(STDIN_FILENO, out, 1);
     if (n == 1)
         return 1;
     if (n < 0 && errno == EINTR)

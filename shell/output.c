@@ -45,11 +45,22 @@ void output_begin(output *o, bool may_page) {
     o->may_page = may_page && o->path == NULL;
 }
 
+/* Past the stream's buffer, which loses what it holds when a signal comes in between. Ctrl-C ends
+ * the writing, but to a pager: that has the terminal, and Ctrl-C is a key of its own. */
 static void put(output *o, FILE *file, const char *p, size_t n) {
     if (n == 0 || o->error)
         return;
-    if (fwrite(p, 1, n, file) != n)
+    if (fflush(file) != 0)
         o->error = errno;
+    while (n > 0 && o->error == 0) {
+        ssize_t written = write(fileno(file), p, n);
+        if (written >= 0) {
+            p += written;
+            n -= (size_t)written;
+        } else if (errno != EINTR || o->pager == NULL) {
+            o->error = errno;
+        }
+    }
 }
 
 void output_echo(output *o, str line) {
@@ -102,21 +113,20 @@ void output_write(output *o, buf *text) {
     buf_clear(text);
 }
 
+bool output_unread(const output *o) {
+    return o->error == EPIPE && (o->pager != NULL || o->pipe);
+}
+
 void output_end(output *o) {
     if (o->hold.n)
         put(o, o->file, o->hold.p, o->hold.n);
     buf_clear(&o->hold);
     o->may_page = false;
-    if (o->pager) {
-        pclose(o->pager);
-        o->pager = NULL;
-        if (o->error == EPIPE) /* the reader had seen enough */
-            o->error = 0;
-    }
-    if (fflush(o->file) != 0 && o->error == 0)
-        o->error = errno;
-    if (o->pipe && o->error == EPIPE)
+    if (output_unread(o))
         o->error = 0;
+    if (o->pager)
+        pclose(o->pager);
+    o->pager = NULL;
     if (o->once)
         to_stdout(o);
 }
@@ -134,6 +144,8 @@ bool output_check(shell *sh) {
         return true;
     sh->out.error = 0;
     clearerr(stdout);
+    if (error == EINTR) /* who stopped the work knows; the signal tells how it ends */
+        return false;
     if (error != EPIPE)
         fprintf(stderr, "kvasir: cannot write the result: %s\n", strerror(error));
     if (!sh->term.interactive) {

@@ -326,15 +326,20 @@ static void tell_cancelled(const run *r) {
     buf_free(&text);
 }
 
+/* True: it is none, who reads the rows had seen enough. */
 static bool tell_failure(run *r, const err *e, const place *where) {
     shell *sh = r->sh;
     if (r->formatting)
         format_free(&r->format);
     r->formatting = false;
     drain(r);
+    bool enough = output_unread(&sh->out);
     output_end(&sh->out);
-    if (e->code == ERR_CANCELLED && (signals_interrupts() || signals_terminated()))
+    bool cancelled = e->code == ERR_CANCELLED;
+    if (cancelled && (signals_interrupts() || signals_terminated()))
         tell_cancelled(r);
+    else if (cancelled && enough)
+        return true;
     else if (sh->out.error == 0)
         shell_error(sh, where, e);
     return false;
@@ -423,7 +428,7 @@ static bool finish(run *r, stmt_status status, const err *e, const place *where)
         if (sh->stats)
             ok = command_line(sh, STR(".stats"));
     } else if (status == STMT_ERROR) {
-        tell_failure(r, e, where);
+        ok = tell_failure(r, e, where);
     } else {
         if (r->formatting)
             format_free(&r->format);

@@ -210,7 +210,9 @@ void output_echo(output *o, str line);
 /* A result begins: it may go through a pager when `may_page`. */
 void output_begin(output *o, bool may_page);
 void output_write(output *o, buf *text); /* clears text */
-void output_end(output *o);              /* waits for the pager */
+/* Whether who reads the result, a pager or a program, has seen enough of it. */
+bool output_unread(const output *o);
+void output_end(output *o); /* waits for the pager */
 void output_close(output *o);
 
 /* ---- the shell ------------------------------------------------------------------------------- */

@@ -131,12 +131,14 @@ static void install(int number, void (*handler)(int), int flags) {
     sigaction(number, &action, NULL);
 }
 
+enum { STOP_FLAGS = (int)SA_RESETHAND | SA_NODEFER | SA_RESTART };
+
 /* The process stops in raise(), and goes on behind it; at once where no shell could continue it. */
 static void on_stop(int number) {
     term_restore();
     raise(number);
     atomic_store(&continued, true);
-    install(number, on_stop, (int)SA_RESETHAND | SA_NODEFER);
+    install(number, on_stop, STOP_FLAGS);
 }
 
 /* A sanitizer that wants to report it comes first. */
@@ -151,7 +153,9 @@ static void install_fatal(int number) {
         install(number, on_fatal, (int)SA_RESETHAND);
 }
 
-/* No SA_RESTART: a read at the prompt must come back to look at the flags. */
+/* What asks to stop ends a read or a write that waits. A window that is resized, or a job that is
+ * continued, must not cut a result or a script short; the prompt waits in poll, which comes back to
+ * look at the flags all the same. */
 void signals_install(void) {
     static const int fatal[] = {SIGQUIT, SIGABRT, SIGSEGV, SIGBUS, SIGFPE, SIGILL};
     for (size_t i = 0; i < BASE_COUNT(fatal); i++)
@@ -159,9 +163,9 @@ void signals_install(void) {
     install(SIGINT, on_interrupt, 0);
     install(SIGTERM, on_terminate, 0);
     install(SIGHUP, on_terminate, 0);
-    install(SIGWINCH, on_resize, 0);
-    install(SIGTSTP, on_stop, (int)SA_RESETHAND | SA_NODEFER);
-    install(SIGCONT, on_continue, 0);
+    install(SIGWINCH, on_resize, SA_RESTART);
+    install(SIGTSTP, on_stop, STOP_FLAGS);
+    install(SIGCONT, on_continue, SA_RESTART);
     install(SIGPIPE, on_pipe, 0);
 }
 
