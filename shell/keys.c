@@ -6,8 +6,8 @@
  * Ctrl-C still interrupts; no byte is lost. A `v` counts only when it comes alone, so that a pasted
  * word stays a word.
  */
+#include <poll.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "shell_int.h"
@@ -17,7 +17,7 @@ enum { CTRL_V = 'V' & 0x1f };
 static void take_keys(const key_watch *k) {
     struct termios modes = k->before;
     modes.c_lflag &= ~(tcflag_t)(ICANON | ECHO | IEXTEN);
-    modes.c_cc[VMIN] = 0; /* a read without a key returns at once */
+    modes.c_cc[VMIN] = 1;
     modes.c_cc[VTIME] = 0;
     tcsetattr(STDIN_FILENO, TCSANOW, &modes);
 }
@@ -37,7 +37,9 @@ bool keys_view(key_watch *k) {
         return false;
     if (signals_continued())
         take_keys(k);
-    for (ssize_t n; (n = read(STDIN_FILENO, block, sizeof block)) > 0;)
+    struct pollfd keys = {.fd = STDIN_FILENO, .events = POLLIN};
+    /* Asked first: a signal that ends the shell has given the terminal its old modes back. */
+    for (ssize_t n; poll(&keys, 1, 0) > 0 && (n = read(STDIN_FILENO, block, sizeof block)) > 0;)
         if (n == 1 && (block[0] == CTRL_V || (block[0] == 'v' && k->typed.n == 0)))
             wanted = true;
         else

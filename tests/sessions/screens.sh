@@ -454,6 +454,15 @@ kill -TERM "$(cat "$work/pid")"
 see '^left with 143'
 see '^sane'
 
+check 'SIGTERM while a statement asks the model ends the program'
+start 80 24 s.kvasir
+enter "SET model = 'slow';"
+enter "SELECT count(*) FROM texts WHERE LLM('will it be?', t) RETURNS BOOLEAN;"
+see 'v view$'
+kill -TERM "$(cat "$work/pid")"
+see '^left with 143'
+see '^sane'
+
 check 'SIGQUIT in the view ends the program and leaves a sane terminal'
 start 80 24 s.kvasir
 enter "SET model = 'slow';"
