@@ -33,15 +33,13 @@ typedef struct option {
 } option;
 
 static const option options[] = {
-    {"-c", "SQL", "run SQL (or a command such as '.tables') and exit; may be repeated",
-     OPTION_COMMAND},
-    {"-f", "FILE", "run a script (- is standard input) and exit; may be repeated", OPTION_FILE},
+    {"-c", "SQL", "run SQL or a command such as .tables, and exit; repeatable", OPTION_COMMAND},
+    {"-f", "FILE", "run a script (-: standard input), and exit; repeatable", OPTION_FILE},
     {"--set", "NAME=VALUE", "set the variable :NAME", OPTION_SET},
     {"--read-only", NULL, "open the database for reading", OPTION_READ_ONLY},
     {"--keep-going", NULL, "go on after an error in a script (the exit code stays 1)",
      OPTION_KEEP_GOING},
-    {"--model", "PATH", "a GGUF file or model name to use instead of the default model",
-     OPTION_MODEL},
+    {"--model", "PATH", "a GGUF file or model name in place of the default model", OPTION_MODEL},
     {"--view", NULL, "show running LLM statements in the live view", OPTION_VIEW},
     {"--mock", "FILE", "replay a recorded run in the view (with --view)", OPTION_MOCK},
     {"--no-color", NULL, "no colour, as with NO_COLOR=1", OPTION_NO_COLOR},
@@ -254,8 +252,8 @@ void args_help(buf *out) {
     for (size_t i = 0; i < n; i++)
         buf_printf(out, "  --%-16s %s\n", modes[i].name, modes[i].help);
     buf_append_c(
-        out, "\nexit codes: 0 all went well; 1 a statement or command failed; "
-             "2 wrong arguments, or the\ndatabase does not open; 130 interrupted, 128 + n ended by "
-             "signal n (141: nobody reads\nthe output any longer); or what .quit says.\n"
+        out, "\nexit codes: 0 all went well; 1 a statement or command failed; 2 wrong arguments,\n"
+             "or the database does not open; 130 interrupted, 128 + n ended by signal n (141:\n"
+             "nobody reads the output any longer); or what .quit says.\n"
              "In the shell, .help lists its commands.\n");
 }
