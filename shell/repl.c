@@ -86,6 +86,14 @@ static bool bare_word(repl *r, str line) {
     return false;
 }
 
+/* Whether the next line goes on with a text, name or comment that is not closed yet. */
+static bool within_token(str text) {
+    token_class class = TOKEN_BLANK;
+    for (size_t at = 0, n; at < text.n && (n = sql_token(text, at, &class)) > 0;)
+        at += n;
+    return class == TOKEN_BAD; /* it reaches past the end of its line */
+}
+
 /* A command in the middle of a statement runs at
  * once, as in psql; the statement goes on after it.
  * psql's \g, with a file or without, ends it as `;` does. */
@@ -94,7 +102,8 @@ static bool command_within(repl *r) {
     size_t n = 0;
     while (n < line.n && !strchr(" \t;\n", line.p[n]))
         n++;
-    if (n < 2 || !strchr(".\\", line.p[0]) || command_find((str){line.p, n}) == NULL)
+    if (n < 2 || !strchr(".\\", line.p[0]) || command_find((str){line.p, n}) == NULL ||
+        within_token(buf_str(&r->pending)))
         return false;
     bool go = str_equal((str){line.p, n}, STR("\\g"));
     bool bare = strspn(line.p + n, " \t;") == line.n - n;

@@ -89,6 +89,12 @@ enter '\g out.txt'
 enter '.shell cat out.txt'
 see '│   43 │'
 
+check 'a line of a text is no command, whatever it begins with'
+enter "SELECT length('"
+enter '.tables'
+enter "') AS n;"
+see '│ 9 │'
+
 check 'errors keep the prompt'
 enter 'SELEC 1;'
 see 'did you mean SELECT?'
