@@ -111,18 +111,21 @@ bool cmd_indexes(shell *sh, command_call *c) {
     return list_objects(sh, c, kinds, 1, "no indexes");
 }
 
+static int screen_columns(const shell *sh) {
+    int columns = 0, rows;
+    if (sh->term.interactive && sh->out.path == NULL)
+        term_size(&columns, &rows);
+    return columns;
+}
+
 bool cmd_functions(shell *sh, command_call *c) {
     size_t n;
     const function_info *table = sql_functions(&n);
+    int columns = screen_columns(sh);
     buf out = {0};
-    for (size_t i = 0; i < n; i++) {
-        if (!matches(c->argc ? c->argv[0] : NULL, table[i].name))
-            continue;
-        int width = utf8_width(str_from(table[i].signature));
-        buf_printf(&out, "%s", table[i].signature);
-        format_pad(&out, BASE_MAX(36 - width, 1));
-        buf_printf(&out, " %s\n", table[i].help);
-    }
+    for (size_t i = 0; i < n; i++)
+        if (matches(c->argc ? c->argv[0] : NULL, table[i].name))
+            format_entry(&out, str_from(table[i].signature), 37, str_from(table[i].help), columns);
     output_text(sh, &out);
     return true;
 }
@@ -131,19 +134,29 @@ bool cmd_settings(shell *sh, command_call *c) {
     size_t n;
     const setting_info *table = settings_table(&n);
     const settings *now = sh->db ? db_settings(sh->db) : NULL;
-    buf out = {0}, shown = {0};
+    int columns = screen_columns(sh), widest = 16;
+    buf out = {0}, left = {0}, text = {0}, shown = {0};
+    for (size_t i = 0; i < n; i++)
+        if (matches(c->argc ? c->argv[0] : NULL, table[i].name))
+            widest = BASE_MAX(widest, (int)strlen(table[i].name));
     for (size_t i = 0; i < n; i++) {
         if (!matches(c->argc ? c->argv[0] : NULL, table[i].name))
             continue;
         err e = {.pos = -1};
         buf_clear(&shown);
+        buf_clear(&left);
+        buf_clear(&text);
         if (now == NULL || settings_show(now, str_from(table[i].name), &shown, &e) != 0)
             buf_append_c(&shown, table[i].standard);
-        buf_printf(&out, "%-16s %-10s %s%s%s%s\n", table[i].name, shown.n ? shown.p : "''",
-                   table[i].help, *table[i].words ? " (" : "", table[i].words,
-                   *table[i].words ? ")" : "");
+        buf_printf(&left, "%-*s %s", widest, table[i].name, shown.n ? shown.p : "''");
+        buf_append_c(&text, table[i].help);
+        if (*table[i].words)
+            buf_printf(&text, " (%s)", table[i].words);
+        format_entry(&out, buf_str(&left), widest + 12, buf_str(&text), columns);
     }
     output_text(sh, &out);
+    buf_free(&left);
+    buf_free(&text);
     buf_free(&shown);
     return true;
 }

@@ -266,6 +266,21 @@ static void test_counts(void **state) {
     }
 }
 
+static void test_entry(void **state) {
+    (void)state;
+    buf out = {0};
+    format_entry(&out, STR("psm"), 8, STR("how fields of prompts are ordered (off|fixed)"), 30);
+    format_entry(&out, STR("longer than it"), 8, STR("one line"), 0);
+    format_entry(&out, STR("x"), 8, STR("awordwiderthanthescreenhasroom for"), 30);
+    assert_string_equal(out.p, "psm     how fields of prompts\n"
+                               "        are ordered\n"
+                               "        (off|fixed)\n"
+                               "longer than it  one line\n"
+                               "x       awordwiderthanthescree\n"
+                               "        nhasroom for\n");
+    buf_free(&out);
+}
+
 static void test_plan(void **state) {
     (void)state;
     static const char tree[] = "Project a\n"
@@ -309,6 +324,7 @@ int main(void) {
         cmocka_unit_test(test_machine),
         cmocka_unit_test(test_json_text),
         cmocka_unit_test(test_counts),
+        cmocka_unit_test(test_entry),
         cmocka_unit_test(test_plan),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
