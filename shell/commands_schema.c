@@ -126,8 +126,9 @@ bool cmd_functions(shell *sh, command_call *c) {
     for (size_t i = 0; i < n; i++)
         if (matches(c->argc ? c->argv[0] : NULL, table[i].name))
             format_entry(&out, str_from(table[i].signature), 37, str_from(table[i].help), columns);
+    bool found = out.n > 0;
     output_text(sh, &out);
-    return true;
+    return found || shell_complain(sh, "no function %s; .functions lists them", c->argv[0]);
 }
 
 bool cmd_settings(shell *sh, command_call *c) {
@@ -154,11 +155,12 @@ bool cmd_settings(shell *sh, command_call *c) {
             buf_printf(&text, " (%s)", table[i].words);
         format_entry(&out, buf_str(&left), widest + 12, buf_str(&text), columns);
     }
+    bool found = out.n > 0;
     output_text(sh, &out);
     buf_free(&left);
     buf_free(&text);
     buf_free(&shown);
-    return true;
+    return found || shell_complain(sh, "no setting %s; .settings lists them", c->argv[0]);
 }
 
 /* ---- .schema --------------------------------------------------------------------------------- */
