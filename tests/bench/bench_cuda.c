@@ -1,6 +1,6 @@
 /*
- * bench_cuda.c - bench_cuda [--shape 135m|1b|8b] [--json]: the CUDA backend's passes on random
- * weights of a shape.
+ * bench_cuda.c - bench_cuda [--device cuda:N] [--shape 135m|1b|8b] [--json]: the CUDA backend's
+ * passes on random weights of a shape; what bench_engine --device cuda:N runs.
  *
  * Drives the backend as the scheduler would, with passes of its own making, so that no file is
  * needed and nothing else is measured: prefill of prompts of 512 tokens, decode steps of a batch
@@ -264,7 +264,7 @@ static double products_ms(llm_engine *engine, int rows) {
     return ms[REPEATS / 2];
 }
 
-static void shape_run(const shape *sh, bool json) {
+static void shape_run(const shape *sh, int device, bool json) {
     err e = {0};
     llm_engine engine = {.backend = &backend_cuda, .mem = arena_new(), .config = sh->config};
     model_config *c = &engine.config;
@@ -277,7 +277,7 @@ static void shape_run(const shape *sh, bool json) {
     c->pairing = ROPE_NEIGHBOURS;
     engine.info.threads = 8;
     engine.state = mem_zalloc(sizeof(cuda_state));
-    if (cuda_start(&engine, 0, &e) != 0)
+    if (cuda_start(&engine, device, &e) != 0)
         die(&e);
     if (!json)
         printf("%s on %s; %s\n", sh->name, engine.info.device, engine.info.precision_reason);
@@ -303,23 +303,27 @@ static void shape_run(const shape *sh, bool json) {
 int main(int argc, char **argv) {
     const char *only = NULL;
     bool json = false;
+    int device = 0, end = 0;
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--json") == 0) {
             json = true;
+        } else if (strcmp(argv[i], "--device") == 0 && i + 1 < argc &&
+                   sscanf(argv[i + 1], "cuda:%d%n", &device, &end) == 1 && !argv[i + 1][end]) {
+            i++;
         } else if (strcmp(argv[i], "--shape") == 0 && i + 1 < argc) {
             only = argv[++i];
         } else {
-            fprintf(stderr, "usage: bench_cuda [--shape 135m|1b|8b] [--json]\n");
+            fprintf(stderr, "usage: bench_cuda [--device cuda:N] [--shape 135m|1b|8b] [--json]\n");
             return 2;
         }
     }
     char why[200];
-    if (!cuda_usable(0, why, sizeof why)) {
+    if (!cuda_usable(device, why, sizeof why)) {
         fprintf(stderr, "bench_cuda: %s\n", why);
         return 77;
     }
     for (size_t i = 0; i < BASE_COUNT(shapes); i++)
         if (only == NULL || strcmp(only, shapes[i].name) == 0)
-            shape_run(&shapes[i], json);
+            shape_run(&shapes[i], device, json);
     return 0;
 }

@@ -7,7 +7,11 @@
  * The bound is a pass of the layers' matrix products alone at M = 1,024, measured in the same
  * process; everything else is given as tokens/s and as a ratio of it. The model: KVASIR_MODEL, else
  * the default one.
+ *
+ * bench_engine --device cuda:N …: bench_cuda beside it, with the same arguments. That is a program
+ * of its own because hosts with a card may lack what the CPU backend is built with.
  */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -317,13 +321,31 @@ static bool arguments_read(int argc, char **argv, llm_engine_options *options, r
     return true;
 }
 
+/* Becomes bench_cuda where a card is asked for. */
+static void run_on_card(char **argv) {
+    char self[4096];
+    for (char **a = argv + 1; *a != NULL; a++) {
+        if (strcmp(*a, "--device") != 0 || a[1] == NULL || strncmp(a[1], "cuda", 4) != 0)
+            continue;
+        ssize_t n = readlink("/proc/self/exe", self, sizeof self - sizeof "bench_cuda");
+        while (n > 0 && self[n - 1] != '/')
+            n--;
+        strcpy(self + BASE_MAX(n, 0), "bench_cuda");
+        execv(self, argv);
+        fprintf(stderr, "bench_engine: %s is not built: %s\n", self, strerror(errno));
+        exit(1);
+    }
+}
+
 int main(int argc, char **argv) {
     char path[4096];
     report r = {0};
     llm_engine_options options = {.path = model_path(path, sizeof path), .device = "cpu"};
+    run_on_card(argv);
     if (!arguments_read(argc, argv, &options, &r)) {
         fprintf(stderr, "usage: bench_engine [--json] [--precision f32|bf16|int8|int8x2] [--kv "
-                        "bf16|f32|int8] [--threads N] [--cpu-time] [--only NAME]\n");
+                        "bf16|f32|int8] [--threads N] [--cpu-time] [--only NAME]\n"
+                        "       bench_engine --device cuda:N [--shape 135m|1b|8b] [--json]\n");
         return 2;
     }
     err e = {0};
