@@ -194,7 +194,7 @@ int db_open(const db_options *options, db **out, err *e) {
     short_lock_init(&d->lock);
     pthread_cond_init(&d->work, NULL);
     if (options->model && *options->model)
-        d->model_override = mem_strndup(options->model, strlen(options->model));
+        d->model_override = mem_strdup(options->model);
     int rc = pthread_create(&d->worker, NULL, worker_main, d);
     if (rc) {
         free_db(d);

@@ -316,9 +316,7 @@ int cpu_load(llm_engine *engine, const llm_engine_options *options, err *e) {
     /* a build that looks for faults is slow in ways of its own: what it finds is not for others */
     snprintf(s->machine, sizeof s->machine, "%s %s " BUILD_KIND, s->k->name,
              isa != NULL ? isa : "");
-    s->cache_dir = options->cache_dir != NULL
-                       ? mem_strndup(options->cache_dir, strlen(options->cache_dir))
-                       : NULL;
+    s->cache_dir = mem_strdup(options->cache_dir);
     s->threads = pool_new(engine->info.threads);
     pool_let_cancel(s->threads, options->cancel);
     code = engine_file_identify(engine, s->cache_dir, s->threads, e);

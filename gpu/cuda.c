@@ -275,9 +275,7 @@ static int cuda_open(llm_engine *engine, const llm_engine_options *options, err 
         return code;
     engine->info.default_format =
         engine_prefers_chat(engine) ? LLM_FORMAT_CHAT : LLM_FORMAT_COMPLETION;
-    s->cache_dir = options->cache_dir != NULL
-                       ? mem_strndup(options->cache_dir, strlen(options->cache_dir))
-                       : NULL;
+    s->cache_dir = mem_strdup(options->cache_dir);
     s->cancel = options->cancel;
     code = cuda_start(engine, device, e);
     if (code == 0)

@@ -109,7 +109,7 @@ static bool cmd_mode(shell *sh, command_call *c) {
     sh->mode = mode;
     if (c->argc > 1) {
         free(sh->insert_table);
-        sh->insert_table = mem_strndup(c->argv[1], strlen(c->argv[1]));
+        sh->insert_table = mem_strdup(c->argv[1]);
     }
     return true;
 }
@@ -124,7 +124,7 @@ static bool cmd_expanded(shell *sh, command_call *c) {
 
 static bool cmd_nullvalue(shell *sh, command_call *c) {
     free(sh->null_text);
-    sh->null_text = c->argc ? mem_strndup(c->argv[0], strlen(c->argv[0])) : NULL;
+    sh->null_text = mem_strdup(c->argc ? c->argv[0] : NULL);
     return true;
 }
 

@@ -111,7 +111,7 @@ static void trim_file(history_list *h, int fd) {
 
 void history_open(history_list *h, const char *path) {
     *h = (history_list){0};
-    h->path = path ? mem_strndup(path, strlen(path)) : standard_path();
+    h->path = path ? mem_strdup(path) : standard_path();
     if (h->path == NULL)
         return;
     make_directories(h->path);

@@ -35,7 +35,7 @@ int output_open(output *o, const char *path, bool once, err *e) {
         return err_set_errno(e, errno, "cannot write '%s'", path);
     o->file = file;
     o->pipe = pipe;
-    o->path = mem_strndup(path, strlen(path));
+    o->path = mem_strdup(path);
     o->once = once;
     return 0;
 }

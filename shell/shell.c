@@ -27,7 +27,7 @@ int shell_open(shell *sh, const char *path, err *e) {
     if (!shell_settle(sh, true))
         return err_set(e, ERR_BUSY, "the statement before has not stopped yet");
     /* `path` may be sh->db_path itself. */
-    char *kept = path ? mem_strndup(path, strlen(path)) : NULL;
+    char *kept = mem_strdup(path);
     db_options options = {.path = kept,
                           .read_only = sh->read_only,
                           .must_exist = sh->read_only && kept,
@@ -175,8 +175,7 @@ static void shell_setup(shell *sh, const args *a) {
     sh->read_only = a->read_only;
     sh->max_rows = -1;
     sh->want_view = a->view;
-    const char *model = a->model ? a->model : getenv("KVASIR_MODEL");
-    sh->model = model ? mem_strndup(model, strlen(model)) : NULL;
+    sh->model = mem_strdup(a->model ? a->model : getenv("KVASIR_MODEL"));
 }
 
 static int shell_finish(shell *sh, int code) {

@@ -298,7 +298,7 @@ void settings_copy(settings *to, const settings *from) {
     for (size_t i = 0; i < BASE_COUNT(infos); i++)
         if (infos[i].type == SETTING_TEXT) {
             char **held = member(&copy, i);
-            *held = mem_strndup(*held, strlen(*held));
+            *held = mem_strdup(*held);
         }
     settings_free(to);
     *to = copy;

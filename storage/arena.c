@@ -76,6 +76,10 @@ char *mem_strndup(const char *p, size_t n) {
     return copy;
 }
 
+char *mem_strdup(const char *c_string) {
+    return c_string ? mem_strndup(c_string, strlen(c_string)) : NULL;
+}
+
 void *mem_try_alloc(size_t bytes) {
     return malloc(bytes ? bytes : 1);
 }

@@ -30,10 +30,11 @@
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-/* malloc, calloc, realloc and strndup that never return NULL; free with free(). */
+/* malloc, calloc, realloc, strdup and strndup that never return NULL; free with free(). */
 void *mem_alloc(size_t bytes);
 void *mem_zalloc(size_t bytes);
 void *mem_realloc(void *p, size_t bytes);
+char *mem_strdup(const char *c_string); /* NULL of NULL */
 char *mem_strndup(const char *p, size_t n);
 /* Like malloc, for sizes that follow the user's data: NULL when the system refuses. */
 void *mem_try_alloc(size_t bytes);

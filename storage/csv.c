@@ -267,7 +267,7 @@ static int csv_start(csv *c, const csv_options *options, err *e) {
 
 int csv_open(const char *path, const csv_options *options, csv **out, err *e) {
     csv *c = mem_zalloc(sizeof *c);
-    c->name = mem_strndup(path, strlen(path));
+    c->name = mem_strdup(path);
     c->in.fd = -1;
     int status = csv_input_open(&c->in, c->name, options ? options->cancel : NULL, e);
     if (!status)

@@ -394,10 +394,6 @@ static void store_unregister(store *s) {
     pthread_mutex_unlock(&open_mutex);
 }
 
-static char *path_copy(const char *path) {
-    return path ? mem_strndup(path, strlen(path)) : NULL;
-}
-
 /* The path without trailing slashes, so that messages and the files' names read well. */
 static char *path_clean(const char *path) {
     size_t n = strlen(path);
@@ -429,8 +425,8 @@ static int store_open_files(store *s, err *e) {
 int store_open(const store_options *options, store **out, err *e) {
     store *s = mem_zalloc(sizeof *s);
     s->options = *options;
-    s->options.path = path_copy(options->path);
-    s->options.cache_path = path_copy(options->cache_path);
+    s->options.path = mem_strdup(options->path);
+    s->options.cache_path = mem_strdup(options->cache_path);
     s->memory = !options->path || strcmp(options->path, ":memory:") == 0;
     s->read_only = options->read_only && !s->memory;
     s->lock_fd = s->owner_fd = -1;

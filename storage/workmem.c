@@ -32,7 +32,7 @@ workmem *workmem_new(const char *dir, int64_t files_max_bytes) {
         dir = getenv("TMPDIR");
     if (!dir || !*dir)
         dir = "/tmp";
-    w->dir = mem_strndup(dir, strlen(dir));
+    w->dir = mem_strdup(dir);
     workmem_begin(w, files_max_bytes);
     return w;
 }
