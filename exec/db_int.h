@@ -82,7 +82,7 @@ struct stmt {
     bool is_text;
     int64_t changes;
     stmt_kind kind;
-    struct timespec start;
+    double started_s;
     bool drops_rows; /* rows are dropped, not handed out: EXPLAIN ANALYZE runs another statement's
                         query */
 

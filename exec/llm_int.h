@@ -269,7 +269,6 @@ struct llm_runtime {
     arena *kept;
 };
 
-double clock_seconds(void); /* monotonic */
 /* The engine of a call, or the error that opening it met. */
 int runtime_engine(llm_runtime *r, const llm_call *call, llm_engine **out, err *e);
 /* The session for an engine, made on first use; one at a time. */

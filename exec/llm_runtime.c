@@ -8,16 +8,9 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "db_int.h"
 #include "llm_int.h"
-
-double clock_seconds(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
 
 llm_runtime *llm_runtime_new(exec_ctx *ctx) {
     llm_runtime *r = mem_zalloc(sizeof *r);

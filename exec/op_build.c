@@ -9,7 +9,6 @@
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "op_int.h"
 #include "op_llm_int.h"
@@ -38,12 +37,6 @@ static const op_class *const classes[] = {
     [PLAN_WORKING] = &op_working,
 };
 
-static double now_ms(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
-}
-
 static int build_children(op *o, err *e) {
     const plan_node *node = o->node, *left = node->left;
     if (o->class == &op_rowset || o->class == &op_shared)
@@ -70,11 +63,11 @@ int op_build(exec_ctx *ctx, const plan_node *node, op **out, err *e) {
     if (ready)
         ((rowset_state *)o->state)->rows = ready;
     int status = build_children(o, e);
-    double start = ctx->actual ? now_ms() : 0;
+    double start = ctx->actual ? clock_ms() : 0;
     if (status == 0 && o->class->open)
         status = o->class->open(o, e);
     if (ctx->actual)
-        o->actual.ms += now_ms() - start;
+        o->actual.ms += clock_ms() - start;
     *out = o;
     if (status) {
         op_close(o);
@@ -94,11 +87,11 @@ int op_next(op *o, batch **out, err *e) {
     *out = NULL;
     if (o->ctx->cancel && atomic_load_explicit(o->ctx->cancel, memory_order_relaxed))
         return err_set(e, ERR_CANCELLED, "cancelled");
-    double start = o->ctx->actual ? now_ms() : 0;
+    double start = o->ctx->actual ? clock_ms() : 0;
     int status = o->class->next(o, out, e);
     o->asked = true;
     if (o->ctx->actual)
-        o->actual.ms += now_ms() - start;
+        o->actual.ms += clock_ms() - start;
     if (status == 0 && *out)
         count_rows(o, (uint64_t)(*out)->rows);
     return status;
@@ -111,14 +104,14 @@ int op_rows(op *o, const rowset **rows, rowset **own, err *e) {
         *rows = *own = rowset_new(o->ctx, o->node->types, o->node->ncols);
         return rowset_drain(*own, o, e);
     }
-    double start = o->ctx->actual ? now_ms() : 0;
+    double start = o->ctx->actual ? clock_ms() : 0;
     if (o->class == &op_rowset)
         *rows = ((const rowset_state *)o->state)->rows;
     else
         status = op_shared_rows(o, rows, e);
     o->asked = true;
     if (o->ctx->actual)
-        o->actual.ms += now_ms() - start;
+        o->actual.ms += clock_ms() - start;
     if (status == 0)
         count_rows(o, (uint64_t)rowset_rows(*rows));
     return status;

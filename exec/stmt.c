@@ -47,7 +47,7 @@ stmt *stmt_new(db *d, str text) {
     err_clear(&s->error);
     s->progress = (exec_progress){0};
     s->summary = (exec_summary){0};
-    clock_gettime(CLOCK_MONOTONIC, &s->start);
+    s->started_s = clock_seconds();
     return s;
 }
 
@@ -358,12 +358,6 @@ static int run_bound(stmt *s, err *e) {
     return status ? status : ended;
 }
 
-static double seconds_since(const struct timespec *start) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)(now.tv_sec - start->tv_sec) + (double)(now.tv_nsec - start->tv_nsec) * 1e-9;
-}
-
 static void release_ctx(stmt *s) {
     stmt_release_plan(s);
     llm_runtime_free(s->ctx.llm);
@@ -413,7 +407,7 @@ void stmt_execute(db *d, void *arg) {
     uint64_t rows = s->summary.rows;
     s->summary = s->ctx.summary;
     s->summary.rows = rows;
-    s->summary.seconds = seconds_since(&s->start);
+    s->summary.seconds = clock_seconds() - s->started_s;
     workmem_look(s->space, &s->summary.space);
     s->summary.sql_seconds = s->summary.seconds - s->summary.llm_seconds - s->summary.held_seconds;
     llm_runtime_tell(s->ctx.llm);

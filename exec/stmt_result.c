@@ -296,15 +296,13 @@ bool stmt_is_text(const stmt *s) {
 }
 
 void stmt_progress(stmt *s, exec_progress *out) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
+    double now = clock_seconds();
     pthread_mutex_lock(&s->lock);
     *out = s->progress;
     pthread_mutex_unlock(&s->lock);
     if (out->paused) /* `seconds` is when it was held */
         return;
-    out->seconds = (double)(now.tv_sec - s->start.tv_sec) +
-                   (double)(now.tv_nsec - s->start.tv_nsec) * 1e-9 - out->held_seconds;
+    out->seconds = now - s->started_s - out->held_seconds;
 }
 
 void stmt_summary(const stmt *s, exec_summary *out) {

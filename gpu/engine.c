@@ -8,7 +8,6 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "engine_int.h"
 
@@ -23,12 +22,6 @@ const char *llm_precision_name(llm_precision precision) {
                                                       [LLM_INT8] = "int8",
                                                       [LLM_INT8X2] = "int8x2"};
     return names[precision];
-}
-
-static double clock_ms(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec / 1e6;
 }
 
 static int usable_threads(const llm_engine_options *options) {

@@ -12,7 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 
 #include "gemm_int.h"
 #include "int8_int.h"
@@ -571,9 +570,7 @@ const float *gemm_run(gemm *g, const gemm_weight *w, int part, int worker, int r
 
 /* Of this thread's time: others that want the processor must not decide on a precision. */
 static double seconds(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+    return clock_thread_ms() / 1e3;
 }
 
 enum { MEASURED_RUNS = 12 };

@@ -93,9 +93,9 @@ static void entry_read(loader *l, load *e) {
     e->page = l->free_pages[--l->nfree];
     pthread_mutex_unlock(&l->mutex);
     void *memory = page_memory(l, e->page);
-    double start = session_now_ms();
+    double start = clock_ms();
     bool found = l->store.get(l->store.ctx, &e->id, memory, l->block_bytes);
-    double ms = session_now_ms() - start;
+    double ms = clock_ms() - start;
     pthread_mutex_lock(&l->mutex);
     e->state = found ? LOAD_HERE : LOAD_MISSING;
     if (found) {

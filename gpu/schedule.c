@@ -189,10 +189,10 @@ static bool load_block(llm_session *s, prefix_node *node, int i) {
         return state == LOAD_HERE;
     llm_kv_id id;
     kv_id_fill(s, node, i, &id);
-    double start = session_now_ms();
+    double start = clock_ms();
     if (!store->get(store->ctx, &id, s->block_bytes, s->block_size))
         return false;
-    s->read_ms += session_now_ms() - start;
+    s->read_ms += clock_ms() - start;
     s->reads++;
     s->engine->backend->kv_write(s->engine, s->work, block, s->block_bytes);
     return true;
@@ -205,7 +205,7 @@ static int load_blocks(llm_session *s, prefix_node *node) {
     if (s->options.store.get == NULL || !s->runs_model || node->is_private ||
         (node->nasked == 0 && !session_store_pays(s)))
         return 0;
-    double start = session_now_ms();
+    double start = clock_ms();
     prefix_make_keys(node, s->engine->info.fingerprint);
     int full = prefix_full_blocks(node);
     while (loaded < full && load_block(s, node, loaded))
@@ -214,7 +214,7 @@ static int load_blocks(llm_session *s, prefix_node *node) {
         loader_drop(s->loader, node->asked + (uint64_t)loaded, node->nasked - loaded);
     node->nasked = 0;
     node->loaded_blocks = node->stored_blocks = loaded;
-    s->stats.store_ms += session_now_ms() - start;
+    s->stats.store_ms += clock_ms() - start;
     return loaded == 0 ? 0 : (node->first_block + loaded) * LLM_BLOCK_TOKENS - node->start;
 }
 

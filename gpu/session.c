@@ -8,18 +8,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "session_int.h"
 
 /* MOST_TOKENS: of a prompt, and of an answer; their sum is an int. */
 enum { DEFAULT_FIFO_WINDOW = 64, DEFAULT_MAX_TOKENS = 32, MOST_TOKENS = (1 << 30) - 1 };
-
-double session_now_ms(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec / 1e6;
-}
 
 /* ---- lifetime -------------------------------------------------------------------------------- */
 
@@ -106,7 +99,7 @@ static int work_begin(llm_session *s, err *e) {
     /* a pass may run over its prompt tokens by a few
      * rows: last tokens run again for their logits */
     const llm_session_options *o = &s->options;
-    double start = session_now_ms();
+    double start = clock_ms();
     work_size size = {.blocks = s->tree.nblocks,
                       .device_blocks = s->device_blocks,
                       .likely_blocks = likely_blocks(s),
@@ -121,7 +114,7 @@ static int work_begin(llm_session *s, err *e) {
         const llm_kv_store *store = &o->store;
         if (store->get != NULL && store->prefetch != NULL && o->reuse == LLM_REUSE_TREE)
             s->loader = loader_new(s->engine, s->work, store, s->block_size);
-        s->stats.load_ms += session_now_ms() - start;
+        s->stats.load_ms += clock_ms() - start;
     }
     return code;
 }
@@ -411,14 +404,14 @@ static int pass_run(llm_session *s, err *e) {
         s->stats.passes += s->pass.nrows > 0;
         return 0;
     }
-    double start = session_now_ms();
+    double start = clock_ms();
     int code = s->engine->backend->forward(s->engine, s->work, &s->pass, e);
     code = code != 0 ? code : engine_file_check(s->engine, NULL, NULL, e);
     if (code != 0) {
         s->failed = true;
         return code;
     }
-    double ms = session_now_ms() - start, share = (double)s->prefill_rows / (double)s->pass.nrows;
+    double ms = clock_ms() - start, share = (double)s->prefill_rows / (double)s->pass.nrows;
     s->stats.prefill_ms += ms * share;
     s->stats.decode_ms += ms * (1 - share);
     s->stats.passes++;

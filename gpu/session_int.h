@@ -119,8 +119,6 @@ struct llm_session {
     bool unsound; /* logits were no numbers: no answer follows from them */
 };
 
-double session_now_ms(void); /* monotonic */
-
 /* Are blocks worth storing and reading at all? Not where computing one takes less than reading it
  * would, which is so on a fast card; unless the store is to keep all, or the session is there to
  * fill it. */

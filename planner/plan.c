@@ -7,7 +7,6 @@
  */
 #include <assert.h>
 #include <string.h>
-#include <time.h>
 
 #include "rules_int.h"
 
@@ -529,12 +528,6 @@ static void number_nodes(plan *p, plan_node *n) {
     number_nodes(p, n->right);
 }
 
-static double now_ms(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
-}
-
 /* Rules, then nodes. */
 static void plan_all(const sql_stmt *stmt, builder *b, plan *p) {
     rule_ctx *rules = b->rules;
@@ -564,7 +557,7 @@ static void plan_all(const sql_stmt *stmt, builder *b, plan *p) {
 }
 
 int plan_build(const sql_stmt *stmt, const plan_env *env, arena *a, plan **out, err *e) {
-    double start = now_ms();
+    double start = clock_ms();
     rule_ctx rules = {.mem = a,
                       .env = env,
                       .stmt = stmt,
@@ -578,7 +571,7 @@ int plan_build(const sql_stmt *stmt, const plan_env *env, arena *a, plan **out, 
     p->stmt = stmt;
     p->examples = ARENA_ARRAY(a, plan_node *, stmt->ncalls + 1);
     plan_all(stmt, &b, p);
-    p->planning_ms = now_ms() - start;
+    p->planning_ms = clock_ms() - start;
     if (stmt->explain.savings && p->has_llm && e->code == ERR_NONE)
         plan_find_savings(p, env, a);
     *out = p;

@@ -8,17 +8,10 @@
 
 #include <math.h>
 #include <string.h>
-#include <time.h>
 
 const char *psm_strategy_name(psm_strategy s) {
     static const char *const names[] = {"off", "fixed", "grouped", "auto"};
     return names[s];
-}
-
-static double cpu_ms(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-    return (double)now.tv_sec * 1e3 + (double)now.tv_nsec * 1e-6;
 }
 
 /* ---- groups of equal order ------------------------------------------------------------------- */
@@ -283,7 +276,7 @@ int psm_solve(const psm_input *in, const psm_options *options, arena *out, psm_r
         return status;
     if (options->given_order != NULL && !is_permutation(options->given_order, in->nfields))
         return err_set(e, ERR_INTERNAL, "psm: the field order given is no permutation");
-    double start = cpu_ms();
+    double start = clock_thread_ms();
     *result = (psm_result){.used = PSM_OFF, .bound = NAN};
     result->field_order = arena_alloc(out, (size_t)in->rows * (size_t)in->nfields + 1);
     result->row_order = arena_alloc(out, sizeof(uint32_t) * ((size_t)in->rows + 1));
@@ -294,6 +287,6 @@ int psm_solve(const psm_input *in, const psm_options *options, arena *out, psm_r
         return err_set(e, ERR_FULL, "no memory to order %u rows of %d fields", in->rows,
                        in->nfields);
     }
-    result->solve_ms = cpu_ms() - start;
+    result->solve_ms = clock_thread_ms() - start;
     return 0;
 }

@@ -5,7 +5,6 @@
  * one row here, one plan test; SET rule.<name> = off leaves it out.
  */
 #include <string.h>
-#include <time.h>
 
 #include "rules_int.h"
 
@@ -95,12 +94,6 @@ static int read_off(const settings *s, bool *off, err *e) {
     return 0;
 }
 
-static double now_ms(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
-}
-
 static str tree_text(rule_ctx *r, const rel *x) {
     buf out = {0};
     rel_print(x, &out);
@@ -117,11 +110,11 @@ static void forget_shared(rule_ctx *r) {
 
 static rel *run_one(rule_ctx *r, const rule *what, rel *root, str *before,
                     plan_rule_report *report) {
-    double start = now_ms();
+    double start = clock_ms();
     forget_shared(r);
     rel *after = rel_like(r, what->run(r, root), root);
     *report = (plan_rule_report){
-        .name = what->info.name, .changed = after != root, .ms = now_ms() - start};
+        .name = what->info.name, .changed = after != root, .ms = clock_ms() - start};
     if (before && after != root) {
         str text = tree_text(r, after);
         report->changed = !str_equal(text, *before);

@@ -6,7 +6,6 @@
  */
 #include <math.h>
 #include <string.h>
-#include <time.h>
 
 #include "shell_int.h"
 
@@ -137,16 +136,10 @@ void progress_render(progress_line *p, const exec_progress *x, int width, bool u
     buf_free(&text);
 }
 
-static int64_t now_ms(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
-
 void progress_draw(progress_line *p, const shell *sh, const exec_progress *x) {
     /* A terminal that cannot erase gets a line a second instead of one that changes. */
     bool dumb = sh->term.dumb;
-    if (p->drawn_ms && now_ms() - p->drawn_ms < (dumb ? DUMB_MS : REDRAW_MS))
+    if (p->drawn_ms > 0 && clock_ms() - p->drawn_ms < (dumb ? DUMB_MS : REDRAW_MS))
         return;
     int columns, rows;
     term_size(&columns, &rows);
@@ -160,7 +153,7 @@ void progress_draw(progress_line *p, const shell *sh, const exec_progress *x) {
                 line.p ? line.p : "", style_off(sh->term.color_err, STYLE_BAR));
     fflush(stderr);
     p->shown = !dumb;
-    p->drawn_ms = now_ms();
+    p->drawn_ms = clock_ms();
     buf_free(&line);
 }
 

@@ -450,7 +450,7 @@ void keys_close(key_watch *k, shell *sh);
 typedef struct progress_line {
     bool shown;
     bool keys; /* v opens the view */
-    int64_t drawn_ms;
+    double drawn_ms;
     double rate, token_rate; /* smoothed */
     double last_seconds;
     uint64_t last_rows, last_tokens;

@@ -8,7 +8,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "view_int.h"
@@ -22,15 +21,9 @@ struct view {
     view_cell *cells;
     int w, h;
     bool color;
-    int64_t drawn_ms;
+    double drawn_ms;
     char restore[256];
 };
-
-static int64_t now_ms(void) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
 
 /* Colours where wanted; without, what matters is bold or reverse. */
 static void set_attribute(const view *v, uint8_t attr) {
@@ -77,7 +70,7 @@ static void draw(view *v) {
     }
     wnoutrefresh(stdscr);
     doupdate();
-    v->drawn_ms = now_ms();
+    v->drawn_ms = clock_ms();
 }
 
 static void prepare_restore(view *v) {
@@ -202,7 +195,7 @@ bool view_tick(view *v) {
         return false;
     if (v->statement != NULL)
         stmt_compare(v->statement, view_wants_baselines(v->state));
-    if (now_ms() - v->drawn_ms >= REDRAW_MS)
+    if (clock_ms() - v->drawn_ms >= REDRAW_MS)
         draw(v);
     return true;
 }
@@ -247,12 +240,12 @@ static void print_picture(const view_state *state) {
 }
 
 static bool wait_and_draw(view *v, double seconds) {
-    for (int64_t until = now_ms() + (int64_t)(seconds * 1000);;) {
+    for (double until = clock_ms() + seconds * 1e3;;) {
         if (!read_keys(v) || signals_interrupts() || signals_terminated())
             return false;
-        if (now_ms() - v->drawn_ms >= REDRAW_MS)
+        if (clock_ms() - v->drawn_ms >= REDRAW_MS)
             draw(v);
-        if (now_ms() >= until)
+        if (clock_ms() >= until)
             return true;
         napms(20);
     }

@@ -285,6 +285,16 @@ static inline uint64_t hash_mix(uint64_t a, uint64_t b) {
     return x ^ (x >> 32);
 }
 
+/* ---- time ------------------------------------------------------------------------------------ */
+
+/* Milliseconds since some moment in the past; differences count. */
+double clock_ms(void);
+static inline double clock_seconds(void) {
+    return clock_ms() / 1e3;
+}
+/* The same of the processor time that this thread had: what others do meanwhile is not in it. */
+double clock_thread_ms(void);
+
 /* ---- what is worth keeping ------------------------------------------------------------------- */
 
 /* Of two things kept, the one worth less goes first. `wanted`: how often it is, or will be;

@@ -13,12 +13,6 @@
 
 enum { POLL_FIRST_MS = 1, POLL_MAX_MS = 20 };
 
-static int64_t now_ms(void) {
-    struct timespec ts;
-    clock_gettime(CLOCK_MONOTONIC, &ts);
-    return (int64_t)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
-}
-
 static void sleep_ms(int64_t ms) {
     struct timespec ts = {.tv_sec = ms / 1000, .tv_nsec = (ms % 1000) * 1000000};
     nanosleep(&ts, NULL);
@@ -43,7 +37,7 @@ static int busy_error(const store *s, short type, int64_t waited_ms, err *e) {
 static int lock_wait(store *s, short type, const txn_wait *wait, err *e) {
     if (s->lock_fd < 0)
         return 0;
-    int64_t start = now_ms();
+    int64_t start = (int64_t)clock_ms();
     int64_t timeout = wait ? wait->busy_timeout_ms : 0;
     struct flock lock = {.l_type = type, .l_whence = SEEK_SET};
     for (int64_t pause = POLL_FIRST_MS;; pause = BASE_MIN(pause * 2, (int64_t)POLL_MAX_MS)) {
@@ -54,7 +48,7 @@ static int lock_wait(store *s, short type, const txn_wait *wait, err *e) {
         if (wait && wait->cancel && atomic_load(wait->cancel))
             return err_set(e, ERR_CANCELLED,
                            "stopped while waiting for another process to finish writing");
-        int64_t waited = now_ms() - start;
+        int64_t waited = (int64_t)clock_ms() - start;
         if (waited >= timeout)
             return busy_error(s, type, waited, e);
         sleep_ms(BASE_MIN(pause, timeout - waited));
