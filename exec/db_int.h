@@ -206,8 +206,8 @@ void model_sql(const model_def *m, buf *out);
 /* A name, quoted where it must be. */
 void name_sql(str name, buf *out);
 
-/* Deletes the entries that a model's file made: `what` 0 both, 1 KV, 2 answers (model_files.c). */
-int model_files_clear(cache *c, str source, int what, err *e);
+/* Deletes the entries that a model's file made (model_files.c). */
+int model_files_clear(cache *c, str source, clear_what what, err *e);
 
 /* ---- system tables (op_system.c) ------------------------------------------------------------- */
 

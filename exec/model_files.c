@@ -82,22 +82,22 @@ void model_files_note(exec_ctx *ctx, cache *c, const llm_model_info *info) {
 }
 
 /* Deletes what the fingerprint's engine made. */
-static int clear_entries(cache *c, hash128 fingerprint, bool kv, bool answers, err *e) {
+static int clear_entries(cache *c, hash128 fingerprint, clear_what what, err *e) {
     str identity = {(const char *)&fingerprint, sizeof fingerprint};
-    int status = kv ? cache_clear_matching(c, CACHE_KV, identity, NULL, e) : 0;
-    if (status == 0 && answers)
+    int status = what & CLEAR_KV ? cache_clear_matching(c, CACHE_KV, identity, NULL, e) : 0;
+    if (status == 0 && (what & CLEAR_ANSWERS))
         status = cache_clear_matching(c, CACHE_ANSWERS, identity, NULL, e);
     return status;
 }
 
-int model_files_clear(cache *c, str source, int what, err *e) {
+int model_files_clear(cache *c, str source, clear_what what, err *e) {
     file_record records[RECORDS_MAX];
     char *path = mem_strndup(source.p, source.n);
     hash128 of = path_hash(path);
     int status = 0, n = records_read(c, records);
     for (int i = 0; i < n && status == 0; i++)
         if (hash128_equal(records[i].path, of))
-            status = clear_entries(c, records[i].fingerprint, what != 2, what != 1, e);
+            status = clear_entries(c, records[i].fingerprint, what, e);
     free(path);
     return status;
 }

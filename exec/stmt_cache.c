@@ -171,6 +171,6 @@ int stmt_cache(stmt *s, sql_stmt *x, err *e) {
         return unpin(s, c, x->name, e);
     if (x->name.n)
         return clear_model(s, c, x, e);
-    int status = x->clear != 2 ? cache_clear(c, CACHE_KV, e) : 0;
-    return status == 0 && x->clear != 1 ? cache_clear(c, CACHE_ANSWERS, e) : status;
+    int status = x->clear & CLEAR_KV ? cache_clear(c, CACHE_KV, e) : 0;
+    return status == 0 && (x->clear & CLEAR_ANSWERS) ? cache_clear(c, CACHE_ANSWERS, e) : status;
 }

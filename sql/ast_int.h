@@ -260,7 +260,7 @@ struct ast {
     bool if_exists, if_not_exists, or_replace, unique, default_values, analyze;
     str path, sql;
     value set_value;
-    int clear;
+    clear_what clear;
     ast *inner; /* EXPLAIN */
 };
 

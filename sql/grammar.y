@@ -403,10 +403,10 @@ command(A) ::= CLEAR CACHE clear_what(W) clear_model(M). {
     A->clear = W;
     A->name = ident_of(p, M);
 }
-%type clear_what {int}
-clear_what(A) ::= . { A = 0; }
-clear_what(A) ::= KV. { A = 1; }
-clear_what(A) ::= ANSWERS. { A = 2; }
+%type clear_what {clear_what}
+clear_what(A) ::= . { A = CLEAR_ALL; }
+clear_what(A) ::= KV. { A = CLEAR_KV; }
+clear_what(A) ::= ANSWERS. { A = CLEAR_ANSWERS; }
 clear_model(A) ::= . { A = NO_TOKEN; }
 clear_model(A) ::= FOR MODEL name(N). { A = N; }
 command(A) ::= WARM name(N) USING llm(X). {

@@ -615,6 +615,13 @@ typedef struct row_check {
     str text; /* as written, for the message */
 } row_check;
 
+/* What CLEAR CACHE clears, as a set. */
+typedef enum clear_what {
+    CLEAR_KV = 1,
+    CLEAR_ANSWERS = 2,
+    CLEAR_ALL = CLEAR_KV | CLEAR_ANSWERS
+} clear_what;
+
 typedef enum conflict_action { CONFLICT_FAIL, CONFLICT_NOTHING, CONFLICT_UPDATE } conflict_action;
 
 typedef struct sql_stmt sql_stmt;
@@ -675,8 +682,8 @@ struct sql_stmt {
         /* of the statement explained: find out what each rule saves */
         bool savings;
     } explain;
-    int clear; /* CLEAR CACHE: 0 both, 1 KV, 2 ANSWERS */
-    bool pin;  /* WARM that also pins what it warmed, under `name`: PIN */
+    clear_what clear; /* CLEAR CACHE */
+    bool pin;         /* WARM that also pins what it warmed, under `name`: PIN */
 };
 
 /* What the binder may look at. System tables' columns come from exec. */
