@@ -193,25 +193,15 @@ static int indexes_rows(maker *m, err *e) {
 static const rel_column rules_cols[] = {COLUMN("position", TYPE_INTEGER), COLUMN("name", TYPE_TEXT),
                                         COLUMN("is_on", TYPE_BOOLEAN), COLUMN("help", TYPE_TEXT)};
 
-static bool listed(const char *list, const char *name) {
-    size_t n = strlen(name);
-    for (const char *p = list ? list : ""; *(p += strspn(p, " ,"));) {
-        size_t word = strcspn(p, " ,");
-        if (word == n && str_equal_nocase((str){p, n}, (str){name, n}))
-            return true;
-        p += word;
-    }
-    return false;
-}
-
 static int rules_rows(maker *m, err *e) {
     (void)e;
     size_t count;
     const plan_rule_info *rules = plan_rules(&count);
+    str off = str_from(m->o->ctx->settings->rules_off);
     for (size_t k = 0; k < count; k++) {
         system_cell(m, value_int((int64_t)k + 1));
         text_cell(m, str_from(rules[k].name));
-        system_cell(m, value_bool(!listed(m->o->ctx->settings->rules_off, rules[k].name)));
+        system_cell(m, value_bool(!plan_rules_have(off, str_from(rules[k].name))));
         text_cell(m, str_from(rules[k].help));
     }
     return 0;

@@ -43,24 +43,9 @@ static int find_rule(str name, const char **out, err *e) {
     return status;
 }
 
-/* The next name in a list; n = 0 at the end. */
-static str next_name(const char **at) {
-    *at += strspn(*at, " ,");
-    str name = {*at, strcspn(*at, " ,")};
-    *at += name.n;
-    return name;
-}
-
-static bool rule_is_off(const settings *s, const char *rule) {
-    const char *at = s->rules_off ? s->rules_off : "";
-    for (str name; (name = next_name(&at)).n;)
-        if (str_equal_nocase(name, str_from(rule)))
-            return true;
-    return false;
-}
-
 static int set_rule(settings *s, str name, value v, err *e) {
-    const char *rule, *at = s->rules_off ? s->rules_off : "";
+    const char *rule;
+    str off = str_from(s->rules_off);
     value on;
     buf list = {0};
     int status = find_rule(name, &rule, e);
@@ -68,7 +53,7 @@ static int set_rule(settings *s, str name, value v, err *e) {
         return status;
     if (v.type == TYPE_NULL || value_cast(NULL, v, TYPE_BOOLEAN, &on, e) != 0)
         return err_set(e, ERR_TYPE, "rule.%s is on or off", rule);
-    for (str other; (other = next_name(&at)).n;)
+    for (str other; (other = plan_rules_take(&off)).n;)
         if (!str_equal_nocase(other, str_from(rule)))
             buf_printf(&list, "%s%.*s", list.n ? " " : "", (int)other.n, other.p);
     if (!on.i)
@@ -84,9 +69,9 @@ static int check_rules_off(value v, err *e) {
     buf text = {0};
     if (v.type != TYPE_NULL)
         value_print(&text, v);
-    const char *at = text.n ? text.p : "";
+    str list = buf_str(&text);
     int status = 0;
-    for (str name; status == 0 && (name = next_name(&at)).n;)
+    for (str name; status == 0 && (name = plan_rules_take(&list)).n;)
         status = find_rule(name, &rule, e);
     buf_free(&text);
     return status;
@@ -163,9 +148,8 @@ int stmt_show(stmt *s, sql_stmt *x, err *e) {
         return show_all(s, e);
     if (is_rule(x->name, &rule)) {
         int status = find_rule(rule, &known, e);
-        return status ? status
-                      : show_one(s, x->name,
-                                 rule_is_off(&s->db->settings, known) ? STR("off") : STR("on"), e);
+        bool off = plan_rules_have(str_from(s->db->settings.rules_off), rule);
+        return status ? status : show_one(s, x->name, off ? STR("off") : STR("on"), e);
     }
     buf text = {0};
     int status = settings_show(&s->db->settings, x->name, &text, e);

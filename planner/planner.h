@@ -284,6 +284,9 @@ typedef struct plan_rule_info {
     bool chooses; /* rewrites nothing, and changes not even the order of rows */
 } plan_rule_info;
 const plan_rule_info *plan_rules(size_t *count);
+/* Takes the first name off a list of rules, as SET rules_off has it; n = 0: it was empty. */
+str plan_rules_take(str *list);
+bool plan_rules_have(str list, str name);
 
 /* "as written", … : for EXPLAIN, behind the fields. */
 const char *order_origin_name(order_origin o);

@@ -54,7 +54,7 @@ const plan_rule_info *plan_rules(size_t *count) {
     return infos;
 }
 
-static str next_name(str *list) {
+str plan_rules_take(str *list) {
     size_t n = 0;
     while (list->n && (list->p[0] == ' ' || list->p[0] == ','))
         *list = (str){list->p + 1, list->n - 1};
@@ -63,6 +63,13 @@ static str next_name(str *list) {
     str name = {list->p, n};
     *list = (str){list->p + n, list->n - n};
     return name;
+}
+
+bool plan_rules_have(str list, str name) {
+    for (str one; (one = plan_rules_take(&list)).n;)
+        if (str_equal_nocase(one, name))
+            return true;
+    return false;
 }
 
 static int find_rule(str name) {
@@ -85,7 +92,7 @@ static int unknown_rule(str name, err *e) {
 
 static int read_off(const settings *s, bool *off, err *e) {
     str list = str_from(s->rules_off);
-    for (str name = next_name(&list); name.n; name = next_name(&list)) {
+    for (str name; (name = plan_rules_take(&list)).n;) {
         int at = find_rule(name);
         if (at < 0)
             return unknown_rule(name, e);
