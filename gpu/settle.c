@@ -78,19 +78,9 @@ void request_restart(request *r) {
 
 /* ---- finishing ------------------------------------------------------------------------------- */
 
-static str trimmed(str s) {
-    while (s.n > 0 && isspace((unsigned char)s.p[0])) {
-        s.p++;
-        s.n--;
-    }
-    while (s.n > 0 && isspace((unsigned char)s.p[s.n - 1]))
-        s.n--;
-    return s;
-}
-
 static void text_set(request *r, str text) {
     buf clean = {0};
-    buf_append_str(&clean, trimmed(text));
+    buf_append_str(&clean, str_trim(text, STR_SPACES));
     buf_free(&r->text);
     r->text = clean;
 }

@@ -231,13 +231,9 @@ static bool cmd_set(shell *sh, command_call *c) {
     const char *equals = c->rest.n ? memchr(c->rest.p, '=', c->rest.n) : NULL;
     str name = {c->argv[0], strlen(c->argv[0])}, text = {0};
     if (equals) {
-        name = (str){c->rest.p, (size_t)(equals - c->rest.p)};
-        while (name.n && name.p[name.n - 1] == ' ')
-            name.n--;
+        name = str_trim((str){c->rest.p, (size_t)(equals - c->rest.p)}, " ");
         text = (str){equals + 1, c->rest.n - (size_t)(equals + 1 - c->rest.p)};
-        while (text.n && *text.p == ' ')
-            text = (str){text.p + 1, text.n - 1};
-        text = bare_text(text);
+        text = bare_text(str_trim(text, " "));
     } else if (c->argc == 2) {
         text = str_from(c->argv[1]);
     } else {
@@ -473,14 +469,6 @@ static void split(command_call *c) {
     }
 }
 
-static str trim(str s) {
-    while (s.n && isspace((unsigned char)s.p[0]))
-        s = (str){s.p + 1, s.n - 1};
-    while (s.n && isspace((unsigned char)s.p[s.n - 1]))
-        s.n--;
-    return s;
-}
-
 /* ~/… as shells have it: the shell that started us never saw these words. */
 static void expand_home(command_call *c) {
     const char *home = getenv("HOME");
@@ -533,7 +521,7 @@ static const command *psql_command(const command *found, command_call *c) {
 }
 
 bool command_line(shell *sh, str line) {
-    line = trim(line);
+    line = str_trim(line, STR_SPACES);
     size_t n = 1;
     while (n < line.n && !isspace((unsigned char)line.p[n]) && line.p[n] != ';')
         n++;
@@ -545,12 +533,12 @@ bool command_line(shell *sh, str line) {
         return unknown(sh, typed);
     command_call call = {.mem = arena_new()};
     call.name = arena_strndup(call.mem, typed.p, typed.n);
-    call.rest = trim((str){line.p + n, line.n - n});
+    call.rest = str_trim((str){line.p + n, line.n - n}, STR_SPACES);
     if (found->arg != ARG_TEXT && found->arg != ARG_SQL) {
         while (call.rest.n &&
                call.rest.p[call.rest.n - 1] == ';') /* the habit of the other language */
             call.rest.n--;
-        call.rest = trim(call.rest);
+        call.rest = str_trim(call.rest, STR_SPACES);
     } else if (call.rest.n == 1 && call.rest.p[0] == ';') {
         call.rest.n = 0;
     }

@@ -854,14 +854,6 @@ static int listed_field(const llm_call *call, str name) {
     return listed_field(call, (str){dot + 1, name.n - (size_t)(dot + 1 - name.p)});
 }
 
-static str trim_spaces(str s) {
-    while (s.n && s.p[0] == ' ')
-        s = (str){s.p + 1, s.n - 1};
-    while (s.n && s.p[s.n - 1] == ' ')
-        s.n--;
-    return s;
-}
-
 bool llm_call_listed_order(const llm_call *call, str names, uint8_t *order, str *unknown) {
     bool known = true;
     int n = 0;
@@ -869,7 +861,7 @@ bool llm_call_listed_order(const llm_call *call, str names, uint8_t *order, str 
         const char *comma = memchr(names.p, ',', names.n);
         str item = {names.p, comma ? (size_t)(comma - names.p) : names.n};
         names = (str){names.p + item.n + (comma != NULL), names.n - item.n - (comma != NULL)};
-        item = trim_spaces(item);
+        item = str_trim(item, " ");
         int f = listed_field(call, item);
         if (f < 0 && known) {
             *unknown = item;

@@ -218,12 +218,7 @@ int settings_set(settings *s, str name, value v, err *e) {
         buf_append_c(&text, v.i ? "on" : "off");
     else
         value_print(&text, v);
-    str trimmed = buf_str(&text);
-    while (trimmed.n && trimmed.p[0] == ' ')
-        trimmed.p++, trimmed.n--;
-    while (trimmed.n && trimmed.p[trimmed.n - 1] == ' ')
-        trimmed.n--;
-    status = set_parsed(s, i, trimmed, e);
+    status = set_parsed(s, i, str_trim(buf_str(&text), " "), e);
     buf_free(&text);
     return status;
 }

@@ -95,7 +95,10 @@ bool str_equal(str a, str b);
 bool str_equal_nocase(str a, str b); /* ASCII case only */
 int str_compare_nocase(str a, str b);
 int str_compare(str a, str b); /* bytewise, <0, 0, >0 */
-str str_copy(arena *a, str s); /* the copy is NUL-terminated behind its n bytes */
+/* s without the characters of `blanks` at its ends. */
+str str_trim(str s, const char *blanks);
+#define STR_SPACES " \t\n\v\f\r" /* isspace's in C */
+str str_copy(arena *a, str s);   /* the copy is NUL-terminated behind its n bytes */
 
 /* A growable string on the heap; `p` is NUL-terminated
  * once anything was appended. Zero-initialise. */

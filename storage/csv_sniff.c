@@ -116,14 +116,6 @@ static char find_delimiter(csv *c) {
 
 /* ---- types ----------------------------------------------------------------------------------- */
 
-static str trimmed(str s) {
-    while (s.n && (s.p[0] == ' ' || s.p[0] == '\t'))
-        s.p++, s.n--;
-    while (s.n && (s.p[s.n - 1] == ' ' || s.p[s.n - 1] == '\t'))
-        s.n--;
-    return s;
-}
-
 /* A number whose text would not come back from its value
  * is a name made of digits: a postcode, a telephone. */
 static bool plain_number(str s) {
@@ -143,7 +135,7 @@ static bool only_digits(str s) {
 static value_type cell_type(str s) {
     int64_t i;
     double r;
-    s = trimmed(s);
+    s = str_trim(s, " \t");
     if (str_equal_nocase(s, STR("true")) || str_equal_nocase(s, STR("false")))
         return TYPE_BOOLEAN;
     if (!plain_number(s))
@@ -225,7 +217,7 @@ static void make_names(csv *c, const csv_cell *first) {
     for (int i = 0; i < c->ncolumns; i++) {
         str name = {0};
         if (c->header)
-            name = str_copy(c->mem, trimmed(csv_cell_text(&first[i], c->mem)));
+            name = str_copy(c->mem, str_trim(csv_cell_text(&first[i], c->mem), " \t"));
         if (!utf8_valid(name))
             name = csv_recode(name, c->mem);
         if (name.n == 0)

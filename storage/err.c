@@ -117,6 +117,18 @@ int str_compare(str a, str b) {
     return c ? c : (a.n > b.n) - (a.n < b.n);
 }
 
+static bool is_one_of(char c, const char *set) {
+    return c != 0 && strchr(set, c) != NULL;
+}
+
+str str_trim(str s, const char *blanks) {
+    while (s.n && is_one_of(s.p[0], blanks))
+        s = (str){s.p + 1, s.n - 1};
+    while (s.n && is_one_of(s.p[s.n - 1], blanks))
+        s.n--;
+    return s;
+}
+
 str str_copy(arena *a, str s) {
     return (str){arena_strndup(a, s.p, s.n), s.n};
 }

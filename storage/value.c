@@ -320,14 +320,6 @@ void value_print_sql(buf *b, value v) {
 
 /* ---- conversion ------------------------------------------------------------------------------ */
 
-static str trim_blanks(str s) {
-    while (s.n && (s.p[0] == ' ' || s.p[0] == '\t'))
-        s.p++, s.n--;
-    while (s.n && (s.p[s.n - 1] == ' ' || s.p[s.n - 1] == '\t'))
-        s.n--;
-    return s;
-}
-
 static bool text_to_boolean(str s, int64_t *out) {
     static const char *const words[] = {"false", "true", "f", "t",   "no",
                                         "yes",   "0",    "1", "off", "on"};
@@ -347,7 +339,7 @@ static bool real_to_integer(double r, int64_t *out) {
 }
 
 static bool text_to_number(value_type to, str s, value *out) {
-    s = trim_blanks(s);
+    s = str_trim(s, " \t");
     if (to == TYPE_BOOLEAN)
         return text_to_boolean(s, &out->i);
     if (to == TYPE_REAL)
