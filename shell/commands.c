@@ -382,12 +382,9 @@ const command *commands_table(size_t *count) {
 }
 
 static bool has_alias(const command *c, str typed) {
-    for (const char *p = c->aliases; *p;) {
-        size_t n = strcspn(p, " ");
-        if (str_equal_nocase(typed, (str){p, n}))
+    for (str rest = str_from(c->aliases); rest.n;)
+        if (str_equal_nocase(typed, str_take(&rest, ' ')))
             return true;
-        p += n + (p[n] == ' ');
-    }
     return false;
 }
 
@@ -421,11 +418,10 @@ static bool unknown(shell *sh, str typed) {
     for (size_t i = 0; i < BASE_COUNT(commands); i++) {
         if (typed.p[0] == '.')
             names[n++] = arena_printf(mem, ".%s", commands[i].name);
-        for (const char *p = commands[i].aliases; *p && n < BASE_COUNT(names);) {
-            size_t k = strcspn(p, " ");
-            if (p[0] == typed.p[0])
-                names[n++] = arena_strndup(mem, p, k);
-            p += k + (p[k] == ' ');
+        for (str rest = str_from(commands[i].aliases); rest.n && n < BASE_COUNT(names);) {
+            str alias = str_take(&rest, ' ');
+            if (alias.p[0] == typed.p[0])
+                names[n++] = arena_strndup(mem, alias.p, alias.n);
         }
     }
     /* \tables, .x: the other spelling. One wrong letter in .x leaves nothing to guess from. */

@@ -85,10 +85,9 @@ static void add_keyword(finder *f, const char *word, int score) {
 
 /* Words separated by blanks, the first ones likelier. */
 static void add_words(finder *f, const char *words, int score) {
-    for (const char *p = words; *p;) {
-        size_t n = strcspn(p, " ");
-        add_keyword(f, arena_strndup(f->a, p, n), score--);
-        p += n + (p[n] == ' ');
+    for (str rest = str_from(words); rest.n;) {
+        str word = str_take(&rest, ' ');
+        add_keyword(f, arena_strndup(f->a, word.p, word.n), score--);
     }
 }
 
@@ -288,10 +287,10 @@ static void add_setting_values(finder *f, str name) {
             continue;
         if (table[i].type == SETTING_BOOLEAN)
             add_words(f, "on off", SCORE_NEXT);
-        for (const char *p = table[i].words; *p && strchr(table[i].words, '|');) {
-            size_t k = strcspn(p, "|");
-            add(f, arena_printf(f->a, "'%.*s'", (int)k, p), "", CANDIDATE_VALUE, SCORE_NEXT);
-            p += k + (p[k] == '|');
+        for (str rest = str_from(table[i].words); strchr(table[i].words, '|') && rest.n;) {
+            str word = str_take(&rest, '|');
+            add(f, arena_printf(f->a, "'%.*s'", (int)word.n, word.p), "", CANDIDATE_VALUE,
+                SCORE_NEXT);
         }
     }
 }
@@ -506,11 +505,11 @@ static void find_command_names(finder *f, char sign) {
         add(f, arena_printf(f->a, ".%s", table[i].name), table[i].help, CANDIDATE_COMMAND,
             SCORE_TABLE);
     for (size_t i = 0; i < n && (sign == '\\' || f->out->count == 0); i++) {
-        for (const char *p = table[i].aliases; *p;) {
-            size_t k = strcspn(p, " ");
-            if (p[0] == sign)
-                add(f, arena_strndup(f->a, p, k), table[i].help, CANDIDATE_COMMAND, SCORE_RARE);
-            p += k + (p[k] == ' ');
+        for (str rest = str_from(table[i].aliases); rest.n;) {
+            str alias = str_take(&rest, ' ');
+            if (alias.p[0] == sign)
+                add(f, arena_strndup(f->a, alias.p, alias.n), table[i].help, CANDIDATE_COMMAND,
+                    SCORE_RARE);
         }
     }
 }

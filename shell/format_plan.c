@@ -90,13 +90,10 @@ static void plan_line(buf *out, str line, int columns, bool utf8) {
 
 void format_plan(buf *out, str text, int columns, bool utf8) {
     while (text.n) {
-        const char *end = memchr(text.p, '\n', text.n);
-        size_t n = end ? (size_t)(end - text.p) : text.n;
-        if (n)
-            plan_line(out, (str){text.p, n}, columns, utf8);
+        str line = str_take(&text, '\n');
+        if (line.n)
+            plan_line(out, line, columns, utf8);
         else
             buf_append_char(out, '\n');
-        n += end != NULL;
-        text = (str){text.p + n, text.n - n};
     }
 }

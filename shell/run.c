@@ -408,11 +408,8 @@ static bool prepare(run *r, str text) {
 static void tell_notices(const run *r) {
     str rest = str_from(stmt_notice(r->s));
     while (rest.n > 0) {
-        const char *end = memchr(rest.p, '\n', rest.n);
-        size_t n = end != NULL ? (size_t)(end - rest.p) : rest.n;
-        fprintf(stderr, "notice: %.*s\n", (int)n, rest.p);
-        n += end != NULL;
-        rest = (str){rest.p + n, rest.n - n};
+        str line = str_take(&rest, '\n');
+        fprintf(stderr, "notice: %.*s\n", (int)line.n, line.p);
     }
 }
 

@@ -858,10 +858,7 @@ bool llm_call_listed_order(const llm_call *call, str names, uint8_t *order, str 
     bool known = true;
     int n = 0;
     while (names.n) {
-        const char *comma = memchr(names.p, ',', names.n);
-        str item = {names.p, comma ? (size_t)(comma - names.p) : names.n};
-        names = (str){names.p + item.n + (comma != NULL), names.n - item.n - (comma != NULL)};
-        item = str_trim(item, " ");
+        str item = str_trim(str_take(&names, ','), " ");
         int f = listed_field(call, item);
         if (f < 0 && known) {
             *unknown = item;

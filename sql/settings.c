@@ -105,21 +105,18 @@ static bool parse_bytes(str s, int64_t *out) {
 
 /* The index of `s` in 'a|b|c', or -1. */
 static int word_index(const char *words, str s) {
-    int index = 0;
-    for (const char *p = words; *p; index++) {
-        size_t n = strcspn(p, "|");
-        if (str_equal_nocase(s, (str){p, n}))
+    str rest = str_from(words);
+    for (int index = 0; rest.n; index++)
+        if (str_equal_nocase(s, str_take(&rest, '|')))
             return index;
-        p += n + (p[n] == '|');
-    }
     return -1;
 }
 
 static str word_at(const char *words, int index) {
-    const char *p = words;
+    str rest = str_from(words);
     while (index-- > 0)
-        p += strcspn(p, "|") + 1;
-    return (str){p, strcspn(p, "|")};
+        str_take(&rest, '|');
+    return str_take(&rest, '|');
 }
 
 static int none_of_words(size_t i, str text, err *e) {

@@ -95,6 +95,8 @@ bool str_equal(str a, str b);
 bool str_equal_nocase(str a, str b); /* ASCII case only */
 int str_compare_nocase(str a, str b);
 int str_compare(str a, str b); /* bytewise, <0, 0, >0 */
+/* Takes what stands before the first `end` off *rest, and `end` too; all of it where there is none. */
+str str_take(str *rest, char end);
 /* s without the characters of `blanks` at its ends. */
 str str_trim(str s, const char *blanks);
 #define STR_SPACES " \t\n\v\f\r" /* isspace's in C */

@@ -117,6 +117,15 @@ int str_compare(str a, str b) {
     return c ? c : (a.n > b.n) - (a.n < b.n);
 }
 
+str str_take(str *rest, char end) {
+    const char *at = rest->n ? memchr(rest->p, end, rest->n) : NULL;
+    str taken = {rest->p, at ? (size_t)(at - rest->p) : rest->n};
+    size_t used = taken.n + (at != NULL);
+    if (used)
+        *rest = (str){rest->p + used, rest->n - used};
+    return taken;
+}
+
 static bool is_one_of(char c, const char *set) {
     return c != 0 && strchr(set, c) != NULL;
 }
