@@ -88,7 +88,7 @@ static double selectivity_of(const join_graph *g, const join_condition *c) {
     if (n < 2)
         return 1.0 / 3;
     const join_part *a = &g->parts[two[0]], *b = &g->parts[two[1]];
-    rel *both = make_join(g->r, JOIN_INNER, a->x, b->x, c->x);
+    rel *both = rel_join(g->r->mem, JOIN_INNER, a->x, b->x, c->x);
     return estimate_rel(g->r->estimates, both)->rows / BASE_MAX(1, a->rows * b->rows);
 }
 
@@ -198,8 +198,8 @@ static rel *build_order(const join_graph *g, const int *order) {
                 conjuncts_add(g->r, &on, g->conditions[c].x);
                 done[c] = true;
             }
-        x = make_join(g->r, on.n ? JOIN_INNER : JOIN_CROSS, x, g->parts[order[i]].x,
-                      conjuncts_join(g->r, &on));
+        x = rel_join(g->r->mem, on.n ? JOIN_INNER : JOIN_CROSS, x, g->parts[order[i]].x,
+                     conjuncts_join(g->r, &on));
     }
     return x;
 }
@@ -252,7 +252,7 @@ static rel *rounds_first(rule_ctx *r, rel *x) {
     x = rel_each_input(r, x, rounds_first);
     if (!is_inner(x) || !reads_rounds(x->right) || reads_rounds(x->left))
         return x;
-    return make_join(r, x->join.kind, x->right, x->left, x->join.predicate);
+    return rel_join(r->mem, x->join.kind, x->right, x->left, x->join.predicate);
 }
 
 rel *rule_join_order(rule_ctx *r, rel *x) {

@@ -66,7 +66,7 @@ static rel *lift(rule_ctx *r, rel *x, rel *input) {
     if (s.nlate == 0)
         return NULL;
     core->left = s.nearly ? make_llm(r, llm->left, s.early, s.nearly) : llm->left;
-    rel_set_columns(r, core);
+    rel_set_columns(r->mem, core);
     rel *again = lift(r, core, core->left);
     rel *top = make_llm(r, again ? again : core, s.late, s.nlate);
     return project ? rel_over(r, project, top, NULL) : top;
@@ -96,7 +96,7 @@ static bool has_calls_on_top(const rel *x) {
 
 /* The projection p of what stands under a window, over that: its columns, then the window's. */
 static rel *project_over(rule_ctx *r, const rel *p, rel *window, const rel *like) {
-    rel *out = make_project(r, window, like->ncols);
+    rel *out = rel_project(r->mem, window, like->ncols);
     for (int i = 0; i < like->ncols; i++)
         project_set(out, i, like->cols[i],
                     i < p->ncols ? p->project.exprs[i].value : column_expr(r, &like->cols[i]));
@@ -129,7 +129,7 @@ static rel *over_window(rule_ctx *r, rel *x) {
         expr_map_add(r, &map, node->cols[i].id, node->project.exprs[i].value);
     rel *window = rel_replace_here(r, x, &map);
     window->left = node->left;
-    rel_set_columns(r, window);
+    rel_set_columns(r->mem, window);
     rel *lifted = over_window(r, window);
     return lifted == window ? x : project_over(r, node, lifted, x);
 }

@@ -35,10 +35,10 @@ static rel *place_above(rule_ctx *r, const rel *node, rel *joined, const rel *jo
     if (node->kind != REL_PROJECT) {
         rel *copy = rel_copy(r, node);
         copy->left = joined;
-        rel_set_columns(r, copy);
+        rel_set_columns(r->mem, copy);
         return copy;
     }
-    rel *p = make_project(r, joined, join->ncols);
+    rel *p = rel_project(r->mem, joined, join->ncols);
     for (int i = 0; i < join->ncols; i++) {
         expr *x = NULL;
         for (int k = 0; k < node->ncols && !x; k++)
@@ -80,7 +80,7 @@ static rel *lift_one(rule_ctx *r, rel *x, bool from_left) {
     else
         join->right = node->left;
     join->join.predicate = condition_below(r, x, node);
-    rel_set_columns(r, join);
+    rel_set_columns(r->mem, join);
     return place_above(r, node, join, x);
 }
 

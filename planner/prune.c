@@ -148,7 +148,7 @@ static rel *prune_residual(pruner *p, rel *x, const id_set *wanted) {
         if (rel_column_of(left, x->residual.null_ids[i]))
             copy->residual.null_ids[copy->residual.nnull++] = x->residual.null_ids[i];
     copy->left = left;
-    rel_set_columns(p->r, copy);
+    rel_set_columns(p->r->mem, copy);
     return copy;
 }
 
@@ -237,7 +237,7 @@ static rel *prune_window(pruner *p, rel *x, const id_set *wanted) {
         copy->window.functions = functions;
         copy->window.nfunctions = n;
         copy->window.nkeys = nkeys;
-        rel_set_columns(p->r, copy);
+        rel_set_columns(p->r->mem, copy);
     }
     id_set reads = plus_reads(p, copy, wanted);
     return rel_over(p->r, copy, prune(p, x->left, &reads), NULL);

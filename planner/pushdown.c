@@ -235,7 +235,7 @@ static rel *push_join(rule_ctx *r, rel *x, const conjuncts *above) {
         x->join.predicate = conjuncts_join(r, &p.on);
         x->left = left;
         x->right = right;
-        rel_set_columns(r, x);
+        rel_set_columns(r->mem, x);
     }
     return make_filter(r, x, &p.here);
 }

@@ -161,67 +161,24 @@ void conjuncts_split(rule_ctx *r, conjuncts *c, expr *x) {
         conjuncts_split(r, c, x->args[i]);
 }
 
-static expr *new_expr(rule_ctx *r, expr_kind kind, value_type type, int nargs) {
-    expr *x = ARENA_NEW(r->mem, expr);
-    x->kind = kind;
-    x->type = type;
-    x->pos = -1;
-    x->nargs = nargs;
-    x->args = ARENA_ARRAY(r->mem, expr *, nargs + 1);
-    return x;
-}
-
-expr *make_op(rule_ctx *r, expr_op op, expr *a, expr *b) {
-    expr *x = new_expr(r, EXPR_OP, TYPE_BOOLEAN, b ? 2 : 1);
-    x->op = op;
-    x->args[0] = a;
-    if (b)
-        x->args[1] = b;
-    return x;
-}
-
-expr *make_literal(rule_ctx *r, value v) {
-    expr *x = new_expr(r, EXPR_LITERAL, v.type, 0);
-    x->literal = v;
-    return x;
-}
-
 expr *make_func(rule_ctx *r, function_id function, value_type type, expr *a, expr *b) {
-    expr *x = new_expr(r, EXPR_FUNC, type, 2);
+    expr *x = expr_new(r->mem, EXPR_FUNC, type, 2);
     x->function = function;
     x->args[0] = a;
     x->args[1] = b;
     return x;
 }
 
-/* Balanced, as the binder's chains are; evaluated from left to right all the same. */
-static expr *chain(rule_ctx *r, expr **list, int n) {
-    if (n == 1)
-        return list[0];
-    int half = (n + 1) / 2;
-    return make_op(r, OP_AND, chain(r, list, half), chain(r, list + half, n - half));
-}
-
 expr *conjuncts_join(rule_ctx *r, const conjuncts *c) {
-    return c->n ? chain(r, c->list, c->n) : NULL;
+    return expr_chain(r->mem, OP_AND, c->list, c->n);
 }
 
 expr *column_expr(rule_ctx *r, const rel_column *c) {
-    expr *x = new_expr(r, EXPR_COLUMN, c->type, 0);
-    x->column.id = c->id;
-    x->column.slot = -1;
-    x->column.name = c->name;
+    str name = c->name;
     if (c->qualifier.n)
-        x->column.name = str_from(arena_printf(r->mem, "%.*s.%.*s", (int)c->qualifier.n,
-                                               c->qualifier.p, (int)c->name.n, c->name.p));
-    return x;
-}
-
-const rel_column *rel_column_of(const rel *x, int id) {
-    for (int i = 0; i < x->ncols; i++)
-        if (x->cols[i].id == id)
-            return &x->cols[i];
-    return NULL;
+        name = str_from(arena_printf(r->mem, "%.*s.%.*s", (int)c->qualifier.n, c->qualifier.p,
+                                     (int)c->name.n, c->name.p));
+    return expr_column(r->mem, c->id, c->type, name);
 }
 
 /* ---- columns of relations -------------------------------------------------------------------- */
@@ -230,90 +187,6 @@ rel *rel_copy(rule_ctx *r, const rel *from) {
     rel *copy = ARENA_NEW(r->mem, rel);
     *copy = *from;
     return copy;
-}
-
-static void take_columns(rule_ctx *r, rel *x, const rel *a, const rel_column *more, int nmore) {
-    rel_column *cols = ARENA_ARRAY(r->mem, rel_column, a->ncols + nmore + 1);
-    if (a->ncols)
-        memcpy(cols, a->cols, sizeof *cols * (size_t)a->ncols);
-    if (nmore)
-        memcpy(cols + a->ncols, more, sizeof *cols * (size_t)nmore);
-    x->cols = cols;
-    x->ncols = a->ncols + nmore;
-}
-
-static rel_column llm_column(rule_ctx *r, const rel *x, const llm_use *u, bool prob) {
-    const rel_column *had = rel_column_of(x, prob ? u->prob_id : u->out_id);
-    if (had)
-        return *had;
-    rel_column c = {prob ? u->prob_id : u->out_id,
-                    prob ? TYPE_REAL : llm_call_type(u->call),
-                    {NULL, 0},
-                    {NULL, 0}};
-    c.name = str_from(arena_printf(r->mem, prob ? "LLM#%d.prob" : "LLM#%d", u->call->number));
-    return c;
-}
-
-static void set_llm_columns(rule_ctx *r, rel *x) {
-    rel_column *more = ARENA_ARRAY(r->mem, rel_column, 2 * x->llm.nuses + 1);
-    int n = 0;
-    for (int i = 0; i < x->llm.nuses; i++) {
-        more[n++] = llm_column(r, x, &x->llm.uses[i], false);
-        if (x->llm.uses[i].prob_id >= 0)
-            more[n++] = llm_column(r, x, &x->llm.uses[i], true);
-    }
-    take_columns(r, x, x->left, more, n);
-}
-
-static void set_join_columns(rule_ctx *r, rel *x) {
-    join_kind kind = x->join.kind;
-    rel_column mark = {x->join.mark_id, TYPE_BOOLEAN, STR("match"), {NULL, 0}};
-    if (kind == JOIN_SEMI || kind == JOIN_ANTI)
-        take_columns(r, x, x->left, NULL, 0);
-    else if (kind == JOIN_MARK)
-        take_columns(r, x, x->left, &mark, 1);
-    else
-        take_columns(r, x, x->left, x->right->cols, x->right->ncols);
-}
-
-static void set_window_columns(rule_ctx *r, rel *x) {
-    int n = x->window.nfunctions;
-    rel_column *more = ARENA_ARRAY(r->mem, rel_column, n + 1);
-    for (int i = 0; i < n; i++) {
-        const rel_window *w = &x->window.functions[i];
-        more[i] = (rel_column){w->id, w->type, STR("window"), {NULL, 0}};
-    }
-    take_columns(r, x, x->left, more, n);
-}
-
-void rel_set_columns(rule_ctx *r, rel *x) {
-    rel_column number;
-    switch (x->kind) {
-    case REL_FILTER:
-    case REL_SORT:
-    case REL_LIMIT:
-    case REL_DISTINCT:
-    case REL_OUTER_RESIDUAL:
-        x->cols = x->left->cols;
-        x->ncols = x->left->ncols;
-        return;
-    case REL_JOIN:
-    case REL_APPLY:
-        set_join_columns(r, x);
-        return;
-    case REL_LLM:
-        set_llm_columns(r, x);
-        return;
-    case REL_WINDOW:
-        set_window_columns(r, x);
-        return;
-    case REL_NUMBER:
-        number = (rel_column){x->number.id, TYPE_INTEGER, STR("number"), {NULL, 0}};
-        take_columns(r, x, x->left, &number, 1);
-        return;
-    default:
-        return; /* these name their own */
-    }
 }
 
 static bool same_columns(const rel *a, const rel *b) {
@@ -328,7 +201,7 @@ static bool same_columns(const rel *a, const rel *b) {
 rel *rel_like(rule_ctx *r, rel *x, const rel *like) {
     if (x == like || same_columns(x, like))
         return x;
-    rel *p = make_project(r, x, like->ncols);
+    rel *p = rel_project(r->mem, x, like->ncols);
     for (int i = 0; i < like->ncols; i++)
         project_set(p, i, like->cols[i], column_expr(r, &like->cols[i]));
     return p;
@@ -345,7 +218,7 @@ rel *rel_over(rule_ctx *r, rel *x, rel *left, rel *right) {
     rel *copy = rel_copy(r, x);
     copy->left = left;
     copy->right = right;
-    rel_set_columns(r, copy);
+    rel_set_columns(r->mem, copy);
     return copy;
 }
 
@@ -372,17 +245,6 @@ rel *rel_each_input(rule_ctx *r, rel *x, rule_fn fn) {
 
 /* ---- new nodes ------------------------------------------------------------------------------- */
 
-rel *make_node(rule_ctx *r, rel_kind kind, rel *left, rel *right) {
-    rel *x = ARENA_NEW(r->mem, rel);
-    x->kind = kind;
-    x->left = left;
-    x->right = right;
-    if (left &&
-        (kind == REL_FILTER || kind == REL_SORT || kind == REL_LIMIT || kind == REL_DISTINCT))
-        rel_set_columns(r, x);
-    return x;
-}
-
 rel *make_filter(rule_ctx *r, rel *left, const conjuncts *c) {
     conjuncts all = {0};
     if (c->n == 0)
@@ -393,25 +255,8 @@ rel *make_filter(rule_ctx *r, rel *left, const conjuncts *c) {
     }
     for (int i = 0; i < c->n; i++)
         conjuncts_add(r, &all, c->list[i]);
-    rel *x = make_node(r, REL_FILTER, left, NULL);
+    rel *x = rel_new(r->mem, REL_FILTER, left, NULL);
     x->filter.predicate = conjuncts_join(r, &all);
-    return x;
-}
-
-rel *make_join(rule_ctx *r, join_kind kind, rel *left, rel *right, expr *predicate) {
-    rel *x = make_node(r, REL_JOIN, left, right);
-    x->join.kind = kind;
-    x->join.predicate = predicate;
-    x->join.mark_id = -1;
-    rel_set_columns(r, x);
-    return x;
-}
-
-rel *make_project(rule_ctx *r, rel *left, int ncols) {
-    rel *x = make_node(r, REL_PROJECT, left, NULL);
-    x->ncols = ncols;
-    x->cols = ARENA_ARRAY(r->mem, rel_column, ncols + 1);
-    x->project.exprs = ARENA_ARRAY(r->mem, rel_expr, ncols + 1);
     return x;
 }
 
@@ -422,10 +267,7 @@ void project_set(rel *project, int at, rel_column c, expr *x) {
 }
 
 rel *make_llm(rule_ctx *r, rel *left, const llm_use *uses, int nuses) {
-    rel *x = make_node(r, REL_LLM, left, NULL);
-    x->llm.uses = ARENA_ARRAY(r->mem, llm_use, nuses + 1);
-    memcpy(x->llm.uses, uses, sizeof *uses * (size_t)nuses);
-    x->llm.nuses = nuses;
-    rel_set_columns(r, x);
-    return x;
+    llm_use *own = ARENA_ARRAY(r->mem, llm_use, nuses);
+    memcpy(own, uses, sizeof *own * (size_t)nuses);
+    return rel_llm(r->mem, left, own, nuses);
 }

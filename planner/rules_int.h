@@ -46,8 +46,6 @@ rel *rel_replace(rule_ctx *r, rel *x, const expr_map *m);
 /* The node's own expressions alone; inputs and columns stay. */
 rel *rel_replace_here(rule_ctx *r, const rel *x, const expr_map *m);
 bool expr_is_true(const expr *x);
-expr *make_op(rule_ctx *r, expr_op op, expr *a, expr *b); /* a BOOLEAN; b may be NULL */
-expr *make_literal(rule_ctx *r, value v);
 expr *make_func(rule_ctx *r, function_id function, value_type type, expr *a, expr *b);
 
 /* A growing list of conditions that must all hold. */
@@ -61,7 +59,6 @@ void conjuncts_split(rule_ctx *r, conjuncts *c, expr *x); /* by AND; x may be NU
 expr *conjuncts_join(rule_ctx *r, const conjuncts *c);    /* NULL when empty */
 
 expr *column_expr(rule_ctx *r, const rel_column *c);
-const rel_column *rel_column_of(const rel *x, int id); /* NULL: it has none */
 
 /* ---- relations ------------------------------------------------------------------------------- */
 
@@ -69,18 +66,13 @@ const rel_column *rel_column_of(const rel *x, int id); /* NULL: it has none */
  * nothing changed. Where inputs count by position (set operations, DISTINCT, shared relations) they
  * are first given back the columns they had. */
 rel *rel_over(rule_ctx *r, rel *x, rel *left, rel *right);
-/* Columns of a node from its inputs and its kind, after a change. */
-void rel_set_columns(rule_ctx *r, rel *x);
 /* `x` with exactly the columns `like` has: itself or a projection over it. */
 rel *rel_like(rule_ctx *r, rel *x, const rel *like);
 rel *make_filter(rule_ctx *r, rel *left,
                  const conjuncts *c); /* `left` itself when there are none */
-rel *make_join(rule_ctx *r, join_kind kind, rel *left, rel *right, expr *predicate);
-rel *make_project(rule_ctx *r, rel *left, int ncols);
-/* Adds an output to a projection made by make_project with room for it. */
+/* Sets an output of a projection that was made with room for it. */
 void project_set(rel *project, int at, rel_column c, expr *x);
-rel *make_llm(rule_ctx *r, rel *left, const llm_use *uses, int nuses);
-rel *make_node(rule_ctx *r, rel_kind kind, rel *left, rel *right);
+rel *make_llm(rule_ctx *r, rel *left, const llm_use *uses, int nuses); /* uses are copied */
 
 /* Applies fn to the inputs of a node. */
 rel *rel_each_input(rule_ctx *r, rel *x, rule_fn fn);

@@ -59,7 +59,7 @@ static rel *convert(rule_ctx *r, rel *x, int mark, bool negated) {
         copy->join.kind = negated ? JOIN_ANTI : JOIN_SEMI;
         copy->join.mark_id = -1;
         copy->join.mark_null = false;
-        rel_set_columns(r, copy);
+        rel_set_columns(r->mem, copy);
         return copy;
     }
     if (x->kind == REL_FILTER || x->kind == REL_LLM || x->kind == REL_JOIN)

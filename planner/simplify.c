@@ -14,7 +14,7 @@ static bool is_never(const expr *x) {
 }
 
 static rel *no_rows(rule_ctx *r, const rel *x) {
-    rel *empty = make_node(r, REL_VALUES, NULL, NULL);
+    rel *empty = rel_new(r->mem, REL_VALUES, NULL, NULL);
     empty->ncols = x->ncols;
     empty->cols = x->cols;
     empty->values.rows = ARENA_ARRAY(r->mem, expr **, 1);
@@ -119,7 +119,7 @@ static void count_shared(const rel *x, int *count) {
 static rel *inline_shared(rule_ctx *r, rel *x) {
     if (x->kind != REL_SHARED || r->counts[x->shared.number] != 1 || rel_is_volatile(x->left))
         return rel_each_input(r, x, inline_shared);
-    rel *p = make_project(r, inline_shared(r, x->left), x->ncols);
+    rel *p = rel_project(r->mem, inline_shared(r, x->left), x->ncols);
     for (int i = 0; i < x->ncols; i++)
         project_set(p, i, x->cols[i], column_expr(r, &x->left->cols[i]));
     return p;

@@ -64,7 +64,7 @@ static bool reads(const sort_keys *keys, const rel_column *c, id_set ids) {
 static sort_keys below_project(rule_ctx *r, const rel *x, const sort_keys *keys, rel **above) {
     sort_keys below = {ARENA_ARRAY(r->mem, sort_key, keys->n + 1), keys->n,
                        ARENA_ARRAY(r->mem, rel_expr, x->ncols + 1), 0};
-    rel *p = make_project(r, x->left, x->ncols);
+    rel *p = rel_project(r->mem, x->left, x->ncols);
     expr_map map = {0};
     for (int i = 0; i < x->ncols; i++) {
         expr *from = x->project.exprs[i].value;
@@ -88,7 +88,7 @@ static sort_keys below_project(rule_ctx *r, const rel *x, const sort_keys *keys,
 static rel *with_drawn(rule_ctx *r, rel *x, const sort_keys *keys) {
     if (keys->ndrawn == 0)
         return x;
-    rel *p = make_project(r, x, x->ncols + keys->ndrawn);
+    rel *p = rel_project(r->mem, x, x->ncols + keys->ndrawn);
     for (int i = 0; i < x->ncols; i++)
         project_set(p, i, x->cols[i], column_expr(r, &x->cols[i]));
     for (int i = 0; i < keys->ndrawn; i++) {
@@ -100,7 +100,7 @@ static rel *with_drawn(rule_ctx *r, rel *x, const sort_keys *keys) {
 }
 
 static rel *sorted(rule_ctx *r, rel *x, const sort_keys *keys) {
-    rel *sort = make_node(r, REL_SORT, x, NULL);
+    rel *sort = rel_new(r->mem, REL_SORT, x, NULL);
     sort->sort.nkeys = keys->n;
     sort->sort.keys = ARENA_ARRAY(r->mem, sort_key, keys->n + 1);
     memcpy(sort->sort.keys, keys->list, sizeof *keys->list * (size_t)keys->n);
@@ -168,7 +168,7 @@ static rel *first_of_sorted(rule_ctx *r, rel *x) {
     rel *left = sort_below(r, x->left, &(sort_keys){.list = &key, .n = 1});
     if (!left)
         return x;
-    rel *first = make_node(r, REL_LIMIT, left, NULL);
+    rel *first = rel_new(r->mem, REL_LIMIT, left, NULL);
     first->limit.limit = 1;
     return rel_over(r, x, first, NULL);
 }

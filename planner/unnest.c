@@ -68,13 +68,15 @@ static expr_map map_to(outer_columns *o, const int *d) {
 static expr *tie(outer_columns *o, const int *a, const int *b, expr *rest) {
     conjuncts all = {0};
     for (int i = 0; i < o->n; i++)
-        conjuncts_add(o->r, &all, make_op(o->r, OP_IS, d_column(o, i, a[i]), d_column(o, i, b[i])));
+        conjuncts_add(
+            o->r, &all,
+            expr_op2(o->r->mem, OP_IS, TYPE_BOOLEAN, d_column(o, i, a[i]), d_column(o, i, b[i])));
     conjuncts_split(o->r, &all, rest);
     return conjuncts_join(o->r, &all);
 }
 
 static rel *shared_ref(rule_ctx *r, rel *input, int number, bool own_ids) {
-    rel *x = make_node(r, REL_SHARED, input, NULL);
+    rel *x = rel_new(r->mem, REL_SHARED, input, NULL);
     x->shared.number = number;
     x->ncols = input->ncols;
     x->cols = ARENA_ARRAY(r->mem, rel_column, input->ncols + 1);
@@ -86,19 +88,19 @@ static rel *shared_ref(rule_ctx *r, rel *input, int number, bool own_ids) {
 /* D, with fresh ids in d. */
 static rel *domain(outer_columns *o, int *d) {
     rel *s = shared_ref(o->r, o->left, o->number, true);
-    rel *p = make_project(o->r, s, o->n);
+    rel *p = rel_project(o->r->mem, s, o->n);
     int *ids = new_ids(o);
     for (int i = 0; i < o->n; i++) {
         int at = (int)(o->cols[i] - o->left->cols);
         d[i] = ids[i];
         project_set(p, i, renamed(o->cols[i], ids[i]), column_expr(o->r, &s->cols[at]));
     }
-    return make_node(o->r, REL_DISTINCT, p, NULL);
+    return rel_new(o->r->mem, REL_DISTINCT, p, NULL);
 }
 
 /* Exactly the columns of `like`, then d. */
 static rel *exactly(outer_columns *o, rel *x, const rel *like, const int *d) {
-    rel *p = make_project(o->r, x, like->ncols + o->n);
+    rel *p = rel_project(o->r->mem, x, like->ncols + o->n);
     for (int i = 0; i < like->ncols; i++)
         project_set(p, i, like->cols[i], column_expr(o->r, &like->cols[i]));
     for (int i = 0; i < o->n; i++)
@@ -113,14 +115,14 @@ static rel *push_same(outer_columns *o, rel *x, int *d) {
     expr_map map = map_to(o, d);
     rel *copy = rel_replace_here(o->r, x, &map);
     copy->left = left;
-    rel_set_columns(o->r, copy);
+    rel_set_columns(o->r->mem, copy);
     return copy;
 }
 
 static rel *push_project(outer_columns *o, rel *x, int *d) {
     rel *left = push(o, x->left, d);
     expr_map map = map_to(o, d);
-    rel *p = make_project(o->r, left, x->ncols + o->n);
+    rel *p = rel_project(o->r->mem, left, x->ncols + o->n);
     for (int i = 0; i < x->ncols; i++)
         project_set(p, i, x->cols[i], expr_replace(o->r, x->project.exprs[i].value, &map));
     for (int i = 0; i < o->n; i++)
@@ -130,7 +132,7 @@ static rel *push_project(outer_columns *o, rel *x, int *d) {
 
 static rel *push_distinct(outer_columns *o, rel *x, int *d) {
     rel *left = push(o, x->left, d);
-    return make_node(o->r, REL_DISTINCT, exactly(o, left, x->left, d), NULL);
+    return rel_new(o->r->mem, REL_DISTINCT, exactly(o, left, x->left, d), NULL);
 }
 
 static rel *push_limit(outer_columns *o, rel *x, int *d) {
@@ -198,7 +200,8 @@ void aggregates_or_zero(rule_ctx *r, const rel *x, const rel *g, rel *project, i
         const rel_agg *a = &g->group.aggs[i];
         expr *result = column_expr(r, rel_column_of(g, a->id));
         if (a->kind == AGG_COUNT || a->kind == AGG_COUNT_STAR)
-            result = make_func(r, FUNC_COALESCE, a->type, result, make_literal(r, value_int(0)));
+            result =
+                make_func(r, FUNC_COALESCE, a->type, result, expr_literal(r->mem, value_int(0)));
         project_set(project, at + i, x->cols[i], result);
     }
 }
@@ -206,8 +209,9 @@ void aggregates_or_zero(rule_ctx *r, const rel *x, const rel *g, rel *project, i
 /* Without keys there is one row for every row of D, also where nothing came in. */
 static rel *push_aggregate(outer_columns *o, rel *x, const rel *grouped, const int *keys, int *d) {
     rel *all = domain(o, d);
-    rel *joined = make_join(o->r, JOIN_LEFT, all, rel_copy(o->r, grouped), tie(o, d, keys, NULL));
-    rel *p = make_project(o->r, joined, x->ncols + o->n);
+    rel *joined =
+        rel_join(o->r->mem, JOIN_LEFT, all, rel_copy(o->r, grouped), tie(o, d, keys, NULL));
+    rel *p = rel_project(o->r->mem, joined, x->ncols + o->n);
     aggregates_or_zero(o->r, x, grouped, p, 0);
     for (int i = 0; i < o->n; i++)
         project_set(p, x->ncols + i, renamed(o->cols[i], d[i]), d_column(o, i, d[i]));
@@ -246,7 +250,7 @@ static rel *push_join(outer_columns *o, rel *x, int *d) {
         copy->join.predicate = tie(o, d, right_d, copy->join.predicate);
     if (copy->join.kind == JOIN_CROSS && copy->join.predicate)
         copy->join.kind = JOIN_INNER;
-    rel_set_columns(o->r, copy);
+    rel_set_columns(o->r->mem, copy);
     return copy;
 }
 
@@ -257,12 +261,12 @@ static rel *push_apply(outer_columns *o, rel *x, int *d) {
     expr_map map = map_to(o, d);
     copy->right = rel_replace(o->r, x->right, &map);
     copy->join.predicate = expr_replace(o->r, x->join.predicate, &map);
-    rel_set_columns(o->r, copy);
+    rel_set_columns(o->r->mem, copy);
     return copy;
 }
 
 static rel *setop_of(outer_columns *o, set_op op, rel *left, rel *right, const rel *like, int *d) {
-    rel *x = make_node(o->r, REL_SETOP, left, right);
+    rel *x = rel_new(o->r->mem, REL_SETOP, left, right);
     int *ids = new_ids(o);
     x->setop.op = op;
     x->ncols = like->ncols + o->n;
@@ -286,7 +290,7 @@ static rel *push_setop(outer_columns *o, rel *x, int *d) {
 
 /* One row of VALUES over D. */
 static rel *values_row(outer_columns *o, const rel *x, int row, const rel_column *cols, int *d) {
-    rel *p = make_project(o->r, domain(o, d), x->ncols + o->n);
+    rel *p = rel_project(o->r->mem, domain(o, d), x->ncols + o->n);
     expr_map map = map_to(o, d);
     for (int i = 0; i < x->ncols; i++)
         project_set(p, i, cols[i], expr_replace(o->r, x->values.rows[row][i], &map));
@@ -301,7 +305,7 @@ static rel *push_values(outer_columns *o, rel *x, int *d) {
         int *row_d = ARENA_ARRAY(o->r->mem, int, o->n + 1);
         rel_column *cols = ARENA_ARRAY(o->r->mem, rel_column, x->ncols + 1);
         /* ids of its own for what the union gives again */
-        rel *first = make_project(o->r, all, x->ncols + o->n);
+        rel *first = rel_project(o->r->mem, all, x->ncols + o->n);
         for (int i = 0; i < x->ncols + o->n; i++)
             project_set(first, i, renamed(&all->cols[i], o->r->next_id++),
                         column_expr(o->r, &all->cols[i]));
@@ -337,7 +341,7 @@ static rel *push(outer_columns *o, rel *x, int *d) {
     if (!touches(o, x)) {
         rel *all = domain(o, d);
         bool one_row = x->kind == REL_VALUES && x->values.nrows == 1 && x->ncols == 0;
-        return one_row ? all : make_join(o->r, JOIN_CROSS, all, x, NULL);
+        return one_row ? all : rel_join(o->r->mem, JOIN_CROSS, all, x, NULL);
     }
     switch (x->kind) {
     case REL_VALUES:
@@ -384,7 +388,7 @@ static rel *as_join(rule_ctx *r, const rel *apply, rel *left, rel *right, expr *
     x->left = left;
     x->right = right;
     x->join.predicate = predicate;
-    rel_set_columns(r, x);
+    rel_set_columns(r->mem, x);
     return x;
 }
 

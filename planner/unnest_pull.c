@@ -65,7 +65,7 @@ static bool is_equality(const puller *p, const expr *x, expr **outer, expr **inn
 
 /* Adds a column that holds `value`. */
 static rel *with_column(puller *p, rel *x, expr *key, int id) {
-    rel *all = make_project(p->r, x, x->ncols + 1);
+    rel *all = rel_project(p->r->mem, x, x->ncols + 1);
     for (int i = 0; i < x->ncols; i++)
         project_set(all, i, x->cols[i], column_expr(p->r, &x->cols[i]));
     project_set(all, x->ncols, (rel_column){id, key->type, STR("key"), {NULL, 0}}, key);
@@ -82,7 +82,7 @@ static rel *take(puller *p, rel *x, expr *condition, bool keyed) {
         inner = column_expr(p->r, &x->cols[x->ncols - 1]);
     }
     if (equal)
-        condition = make_op(p->r, condition->op, outer, inner);
+        condition = expr_op2(p->r->mem, condition->op, TYPE_BOOLEAN, outer, inner);
     conjuncts_add(p->r, &p->pulled, condition);
     id_set reads = id_set_new(p->r->mem);
     id_set_add_expr(&reads, condition);
@@ -120,7 +120,7 @@ static rel *pull_project(puller *p, rel *x, bool keyed) {
     if (node_reads_outer(p, x))
         return fail(p, x);
     rel *left = pull(p, x->left, keyed);
-    rel *all = make_project(p->r, left, x->ncols + count_carried(p, left, x));
+    rel *all = rel_project(p->r->mem, left, x->ncols + count_carried(p, left, x));
     int at = 0;
     for (; at < x->ncols; at++)
         project_set(all, at, x->cols[at], x->project.exprs[at].value);
@@ -132,14 +132,14 @@ static rel *pull_project(puller *p, rel *x, bool keyed) {
 
 static rel *pull_distinct(puller *p, rel *x) {
     rel *left = pull(p, x->left, true);
-    rel *all = make_project(p->r, left, x->ncols + count_carried(p, left, x));
+    rel *all = rel_project(p->r->mem, left, x->ncols + count_carried(p, left, x));
     int at = 0;
     for (; at < x->ncols; at++)
         project_set(all, at, x->cols[at], column_expr(p->r, &x->cols[at]));
     for (int i = 0; i < left->ncols; i++)
         if (id_set_has(&p->carried, left->cols[i].id) && !rel_column_of(x, left->cols[i].id))
             project_set(all, at++, left->cols[i], column_expr(p->r, &left->cols[i]));
-    return make_node(p->r, REL_DISTINCT, all, NULL);
+    return rel_new(p->r->mem, REL_DISTINCT, all, NULL);
 }
 
 static rel *pull_limit(puller *p, rel *x) {
@@ -153,7 +153,7 @@ static rel *pull_limit(puller *p, rel *x) {
             copy->limit.partition[n++] = left->cols[i].id;
     copy->limit.npartition = n;
     copy->left = left;
-    rel_set_columns(p->r, copy);
+    rel_set_columns(p->r->mem, copy);
     return copy;
 }
 
@@ -195,7 +195,7 @@ static rel *pull_join(puller *p, rel *x, bool keyed) {
     copy->join.predicate = conjuncts_join(p->r, &here);
     if (inner)
         copy->join.kind = here.n ? JOIN_INNER : JOIN_CROSS;
-    rel_set_columns(p->r, copy);
+    rel_set_columns(p->r->mem, copy);
     for (int i = 0; i < own.n && !p->failed; i++)
         if (expr_touches(own.list[i], p->outer))
             copy = take(p, copy, own.list[i], keyed);
@@ -232,7 +232,7 @@ static rel *pull(puller *p, rel *x, bool keyed) {
 /* ---- scalar aggregates ----------------------------------------------------------------------- */
 
 static rel *project_beside(rule_ctx *r, rel *x, const rel *left, int more) {
-    rel *p = make_project(r, x, left->ncols + more);
+    rel *p = rel_project(r->mem, x, left->ncols + more);
     for (int i = 0; i < left->ncols; i++)
         project_set(p, i, left->cols[i], column_expr(r, &left->cols[i]));
     return p;
@@ -256,7 +256,7 @@ static rel *pull_aggregate(puller *p, const rel *apply) {
     if (p->failed)
         return NULL;
     rel *g = rule_unnest(p->r, group_carried(p, x, input));
-    rel *all = make_join(p->r, JOIN_LEFT, left, g, conjuncts_join(p->r, &p->pulled));
+    rel *all = rel_join(p->r->mem, JOIN_LEFT, left, g, conjuncts_join(p->r, &p->pulled));
     rel *top = project_beside(p->r, all, left, x->ncols);
     aggregates_or_zero(p->r, x, g, top, left->ncols);
     while (n-- > 0) {
@@ -278,12 +278,14 @@ static rel *decide(puller *p, rel *right) {
     for (int i = 0; i < p->pulled.n; i++) {
         expr *outer, *inner, *x = p->pulled.list[i];
         if (is_equality(p, x, &outer, &inner)) {
-            p->pulled.list[i] = make_op(p->r, OP_IS, outer, inner);
+            p->pulled.list[i] = expr_op2(p->r->mem, OP_IS, TYPE_BOOLEAN, outer, inner);
             if (x->op == OP_EQ)
                 conjuncts_add(p->r, &not_null,
-                              make_op(p->r, OP_IS_NOT, inner, make_literal(p->r, value_null())));
+                              expr_op2(p->r->mem, OP_IS_NOT, TYPE_BOOLEAN, inner,
+                                       expr_literal(p->r->mem, value_null())));
         } else {
-            p->pulled.list[i] = make_op(p->r, OP_IS, x, make_literal(p->r, value_bool(true)));
+            p->pulled.list[i] = expr_op2(p->r->mem, OP_IS, TYPE_BOOLEAN, x,
+                                         expr_literal(p->r->mem, value_bool(true)));
         }
     }
     return make_filter(p->r, right, &not_null);
@@ -326,6 +328,6 @@ rel *unnest_by_pulling(rule_ctx *r, rel *apply, const id_set *outer) {
     x->kind = REL_JOIN;
     x->right = rule_unnest(r, right);
     x->join.predicate = conjuncts_join(r, &p.pulled);
-    rel_set_columns(r, x);
+    rel_set_columns(r->mem, x);
     return x;
 }

@@ -296,7 +296,7 @@ static rel *ask_stack(rule_ctx *r, rel *x, const llm_stack_rels *stack, demand d
 
 /* EXISTS: the first row decides. */
 static rel *first_row(rule_ctx *r, rel *x) {
-    rel *limit = make_node(r, REL_LIMIT, x, NULL);
+    rel *limit = rel_new(r->mem, REL_LIMIT, x, NULL);
     limit->limit.limit = 1;
     return limit;
 }
@@ -328,10 +328,10 @@ static rel *ask_setop(rule_ctx *r, rel *x, demand d) {
 static rel *ask_group(rule_ctx *r, rel *x, demand d) {
     if (x->group.nkeys == 0 || x->group.naggs > 0 || d.rows == 0 || !rel_has_llm(x->left))
         return rel_over(r, x, ask(r, x->left, below_group(r, x, d)), NULL);
-    rel *keys = make_project(r, x->left, x->group.nkeys);
+    rel *keys = rel_project(r->mem, x->left, x->group.nkeys);
     for (int i = 0; i < x->group.nkeys; i++)
         project_set(keys, i, x->cols[i], x->group.keys[i].value);
-    return ask(r, make_node(r, REL_DISTINCT, keys, NULL), d);
+    return ask(r, rel_new(r->mem, REL_DISTINCT, keys, NULL), d);
 }
 
 static rel *ask(rule_ctx *r, rel *x, demand d) {

@@ -15,13 +15,7 @@
 /* ---- expr.c, rel.c ------------------------------------------------------------------------------
  */
 
-expr *expr_new(arena *a, expr_kind kind, value_type type, int nargs);
-expr *expr_literal(arena *a, value v);
-expr *expr_column(arena *a, int id, value_type type, str name);
-expr *expr_op1(arena *a, expr_op op, value_type type, expr *l);
-expr *expr_op2(arena *a, expr_op op, value_type type, expr *l, expr *r);
-expr *expr_chain(arena *a, expr_op op, expr **args, int nargs); /* one arg: itself; none: NULL */
-expr *expr_and(arena *a, expr *l, expr *r);                     /* either may be NULL */
+expr *expr_and(arena *a, expr *l, expr *r); /* either may be NULL */
 expr *expr_cast(arena *a, expr *from, value_type type);
 expr *expr_at(expr *x, int pos, int len);
 bool expr_is_null(const expr *x);
@@ -29,11 +23,8 @@ bool expr_is_null(const expr *x);
 rel *rel_make(arena *a, rel_kind kind, int ncols);
 rel *rel_one_row(arena *a);
 rel *rel_filter(arena *a, rel *left, expr *predicate);
-rel *rel_project(arena *a, rel *left, int ncols);
-rel *rel_join(arena *a, join_kind kind, rel *left, rel *right, expr *predicate);
 rel *rel_apply(arena *a, join_kind kind, rel *left, rel *right, expr *predicate, int mark_id,
                bool mark_null);
-rel *rel_llm(arena *a, rel *left, llm_use *uses, int nuses);
 rel *rel_number(arena *a, rel *left, int id);
 rel *rel_windows(arena *a, rel *left, sort_key *keys, int nkeys, rel_window *functions, int n);
 rel *rel_sort(arena *a, rel *left, sort_key *keys, int nkeys);

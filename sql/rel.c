@@ -8,7 +8,7 @@
 
 #include "bind_int.h"
 
-static rel *rel_new(arena *a, rel_kind kind, rel *left, rel *right) {
+rel *rel_new(arena *a, rel_kind kind, rel *left, rel *right) {
     rel *r = ARENA_NEW(a, rel);
     r->kind = kind;
     r->left = left;
@@ -20,14 +20,92 @@ static rel *rel_new(arena *a, rel_kind kind, rel *left, rel *right) {
     return r;
 }
 
-static void add_columns(arena *a, rel *r, const rel_column *more, int nmore) {
-    rel_column *cols = ARENA_ARRAY(a, rel_column, r->ncols + nmore);
-    if (r->ncols)
-        memcpy(cols, r->cols, sizeof *cols * (size_t)r->ncols);
+const rel_column *rel_column_of(const rel *r, int id) {
+    for (int i = 0; i < r->ncols; i++)
+        if (r->cols[i].id == id)
+            return &r->cols[i];
+    return NULL;
+}
+
+/* The input's columns, and more behind them. */
+static void take_columns(arena *a, rel *r, const rel_column *more, int nmore) {
+    const rel *left = r->left;
+    rel_column *cols = nmore ? ARENA_ARRAY(a, rel_column, left->ncols + nmore) : left->cols;
+    if (nmore && left->ncols)
+        memcpy(cols, left->cols, sizeof *cols * (size_t)left->ncols);
     if (nmore)
-        memcpy(cols + r->ncols, more, sizeof *cols * (size_t)nmore);
+        memcpy(cols + left->ncols, more, sizeof *cols * (size_t)nmore);
     r->cols = cols;
-    r->ncols += nmore;
+    r->ncols = left->ncols + nmore;
+}
+
+/* A column that the node has already keeps its name. */
+static rel_column llm_column(arena *a, const rel *r, const llm_use *u, bool prob) {
+    int id = prob ? u->prob_id : u->out_id;
+    const rel_column *had = rel_column_of(r, id);
+    if (had)
+        return *had;
+    str name = str_from(arena_printf(a, prob ? "LLM#%d.prob" : "LLM#%d", u->call->number));
+    return (rel_column){id, prob ? TYPE_REAL : llm_call_type(u->call), name, {NULL, 0}};
+}
+
+static void set_llm_columns(arena *a, rel *r) {
+    rel_column *more = ARENA_ARRAY(a, rel_column, 2 * r->llm.nuses);
+    int n = 0;
+    for (int i = 0; i < r->llm.nuses; i++) {
+        more[n++] = llm_column(a, r, &r->llm.uses[i], false);
+        if (r->llm.uses[i].prob_id >= 0)
+            more[n++] = llm_column(a, r, &r->llm.uses[i], true);
+    }
+    take_columns(a, r, more, n);
+}
+
+static void set_join_columns(arena *a, rel *r) {
+    rel_column mark = {r->join.mark_id, TYPE_BOOLEAN, STR("match"), {NULL, 0}};
+    if (r->join.kind == JOIN_SEMI || r->join.kind == JOIN_ANTI)
+        take_columns(a, r, NULL, 0);
+    else if (r->join.kind == JOIN_MARK)
+        take_columns(a, r, &mark, 1);
+    else
+        take_columns(a, r, r->right->cols, r->right->ncols);
+}
+
+static void set_window_columns(arena *a, rel *r) {
+    rel_column *more = ARENA_ARRAY(a, rel_column, r->window.nfunctions);
+    for (int i = 0; i < r->window.nfunctions; i++) {
+        const rel_window *w = &r->window.functions[i];
+        more[i] = (rel_column){w->id, w->type, STR("window"), {NULL, 0}};
+    }
+    take_columns(a, r, more, r->window.nfunctions);
+}
+
+void rel_set_columns(arena *a, rel *r) {
+    rel_column number;
+    switch (r->kind) {
+    case REL_FILTER:
+    case REL_SORT:
+    case REL_LIMIT:
+    case REL_DISTINCT:
+    case REL_OUTER_RESIDUAL:
+        take_columns(a, r, NULL, 0);
+        return;
+    case REL_JOIN:
+    case REL_APPLY:
+        set_join_columns(a, r);
+        return;
+    case REL_LLM:
+        set_llm_columns(a, r);
+        return;
+    case REL_WINDOW:
+        set_window_columns(a, r);
+        return;
+    case REL_NUMBER:
+        number = (rel_column){r->number.id, TYPE_INTEGER, STR("number"), {NULL, 0}};
+        take_columns(a, r, &number, 1);
+        return;
+    default:
+        return; /* these name their own */
+    }
 }
 
 rel *rel_make(arena *a, rel_kind kind, int ncols) {
@@ -62,8 +140,7 @@ rel *rel_join(arena *a, join_kind kind, rel *left, rel *right, expr *predicate) 
     r->join.kind = kind;
     r->join.predicate = predicate;
     r->join.mark_id = -1;
-    if (kind != JOIN_SEMI && kind != JOIN_ANTI)
-        add_columns(a, r, right->cols, right->ncols);
+    rel_set_columns(a, r);
     return r;
 }
 
@@ -74,12 +151,7 @@ rel *rel_apply(arena *a, join_kind kind, rel *left, rel *right, expr *predicate,
     r->join.predicate = predicate;
     r->join.mark_id = mark_id;
     r->join.mark_null = mark_null;
-    if (kind == JOIN_MARK) {
-        rel_column mark = {mark_id, TYPE_BOOLEAN, STR("match"), {NULL, 0}};
-        add_columns(a, r, &mark, 1);
-    } else {
-        add_columns(a, r, right->cols, right->ncols);
-    }
+    rel_set_columns(a, r);
     return r;
 }
 
@@ -87,28 +159,14 @@ rel *rel_llm(arena *a, rel *left, llm_use *uses, int nuses) {
     rel *r = rel_new(a, REL_LLM, left, NULL);
     r->llm.uses = uses;
     r->llm.nuses = nuses;
-    for (int i = 0; i < nuses; i++) {
-        rel_column out = {uses[i].out_id,
-                          llm_call_type(uses[i].call),
-                          str_from(arena_printf(a, "LLM#%d", uses[i].call->number)),
-                          {NULL, 0}};
-        add_columns(a, r, &out, 1);
-        if (uses[i].prob_id >= 0) {
-            rel_column prob = {uses[i].prob_id,
-                               TYPE_REAL,
-                               str_from(arena_printf(a, "LLM#%d.prob", uses[i].call->number)),
-                               {NULL, 0}};
-            add_columns(a, r, &prob, 1);
-        }
-    }
+    rel_set_columns(a, r);
     return r;
 }
 
 rel *rel_number(arena *a, rel *left, int id) {
     rel *r = rel_new(a, REL_NUMBER, left, NULL);
     r->number.id = id;
-    rel_column number = {id, TYPE_INTEGER, STR("number"), {NULL, 0}};
-    add_columns(a, r, &number, 1);
+    rel_set_columns(a, r);
     return r;
 }
 
@@ -118,10 +176,7 @@ rel *rel_windows(arena *a, rel *left, sort_key *keys, int nkeys, rel_window *fun
     r->window.nkeys = nkeys;
     r->window.functions = functions;
     r->window.nfunctions = n;
-    for (int i = 0; i < n; i++) {
-        rel_column out = {functions[i].id, functions[i].type, STR("window"), {NULL, 0}};
-        add_columns(a, r, &out, 1);
-    }
+    rel_set_columns(a, r);
     return r;
 }
 

@@ -587,6 +587,28 @@ struct rel {
     };
 };
 
+/* ---- building ------------------------------------------------------------------------------- */
+
+/* New expressions and relations in `a`; they refer to what they are made of and leave it as it is.
+ * Columns have no slots yet. */
+expr *expr_new(arena *a, expr_kind kind, value_type type, int nargs);
+expr *expr_literal(arena *a, value v);
+expr *expr_column(arena *a, int id, value_type type, str name);
+expr *expr_op1(arena *a, expr_op op, value_type type, expr *l);
+expr *expr_op2(arena *a, expr_op op, value_type type, expr *l, expr *r);
+/* args[0] op args[1] op …, as a balanced tree; one: itself, none: NULL. */
+expr *expr_chain(arena *a, expr_op op, expr **args, int nargs);
+
+/* With the columns of `left`; rel_set_columns gives it those of its kind, once its parts are set. */
+rel *rel_new(arena *a, rel_kind kind, rel *left, rel *right);
+/* Columns of a node from its inputs and its kind; kinds whose columns have ids of their own keep
+ * those they have. */
+void rel_set_columns(arena *a, rel *r);
+const rel_column *rel_column_of(const rel *r, int id); /* NULL: it has none */
+rel *rel_project(arena *a, rel *left, int ncols);      /* its columns are to be filled in */
+rel *rel_join(arena *a, join_kind kind, rel *left, rel *right, expr *predicate);
+rel *rel_llm(arena *a, rel *left, llm_use *uses, int nuses);
+
 /* Invariants the binder guarantees and the planner keeps:
  *   WHERE a AND b: one REL_FILTER per conjunct, in written order; a conjunct with LLM calls has its
  *   REL_LLM right below it;
