@@ -23,11 +23,11 @@ void progress_duration(buf *out, double seconds) {
         buf_printf(out, "%ld h %ld min", whole / 3600, whole / 60 % 60);
 }
 
-/* Of the prompts done so far: prompt_tokens counts those that still wait, too. */
 const char *progress_unit(const exec_progress *x) {
     return x->operators > 1 ? "answers" : "rows";
 }
 
+/* Of the prompts done so far: prompt_tokens counts those that still wait, too. */
 double progress_hit_rate(const llm_stats *m) {
     double reused = (double)(m->reused_memory + m->reused_disk),
            all = reused + (double)m->computed_tokens;
@@ -71,13 +71,13 @@ static void bar(buf *out, double part, bool utf8) {
     buf_append_c(out, utf8 ? "▏" : "]");
 }
 
-/* Adds a part if it still fits; parts come in order of worth. */
-static void part(buf *out, int width, const buf *text) {
-    if (utf8_width(buf_str(out)) + 2 + utf8_width(buf_str(text)) > width)
-        return;
-    if (out->n)
-        buf_append_c(out, "  ");
-    buf_append_str(out, buf_str(text));
+/* Adds a part if it still fits, and clears it; parts come in order of worth. */
+static void part(buf *out, int width, buf *text) {
+    if (utf8_width(buf_str(out)) + 2 + utf8_width(buf_str(text)) <= width) {
+        buf_append_c(out, out->n ? "  " : "");
+        buf_append_str(out, buf_str(text));
+    }
+    buf_clear(text);
 }
 
 void progress_render(progress_line *p, const exec_progress *x, int width, bool utf8, buf *out) {
@@ -102,34 +102,28 @@ void progress_render(progress_line *p, const exec_progress *x, int width, bool u
     if (x->phase[0] && !x->rows_done && strcmp(x->phase, "model") != 0)
         buf_printf(&text, "%s%s", counts ? ", " : "", x->phase);
     part(out, width, &text);
-    buf_clear(&text);
     if (x->rows_total && width >= HINT_WIDTH) {
         bar(&text, (double)x->rows_done / (double)x->rows_total, utf8);
         part(out, width, &text);
-        buf_clear(&text);
     }
     if (p->rate > 0 && x->rows_total > x->rows_done) {
         double left = (double)(x->rows_total - x->rows_done) / p->rate;
         buf_append_c(&text, "ETA ");
         progress_duration(&text, left);
         part(out, width, &text);
-        buf_clear(&text);
     }
     if (x->llm.computed_tokens) {
         buf_printf(&text, "hit %.0f %%", 100 * progress_hit_rate(&x->llm));
         part(out, width, &text);
-        buf_clear(&text);
     }
     if (p->rate > 0) {
         buf_printf(&text, "%.*f %s/s", p->rate < 10 ? 1 : 0, p->rate, unit);
         part(out, width, &text);
-        buf_clear(&text);
     }
     if (p->token_rate > 0) {
         format_count(&text, (uint64_t)p->token_rate);
         buf_append_c(&text, " tok/s");
         part(out, width, &text);
-        buf_clear(&text);
     }
     if (hinted)
         buf_printf(out, "  %s", hint);
