@@ -313,7 +313,7 @@ int catalog_add_column(txn *t, str table, const column_def *added, value fill, e
                          "column \"%.*s\" is NOT NULL and the table's rows have no value for it",
                          (int)added->name.n, added->name.p);
     if (!status && fill.type != TYPE_NULL && fill.type != added->type)
-        status = err_set(e, ERR_INTERNAL, "the new added's value is of another type");
+        status = err_set(e, ERR_INTERNAL, "the new column's value is of another type");
     if (status)
         return status;
     arena *a = arena_new();
