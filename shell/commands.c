@@ -298,26 +298,32 @@ static const char *on_off(bool on) {
 }
 
 static bool cmd_show(shell *sh, command_call *c) {
-    (void)c;
-    const char *null = sh->null_text ? sh->null_text : "by mode";
-    const char *to = sh->out.path ? sh->out.path : "stdout";
-    buf out = {0};
-    buf_printf(&out, "%10s: %s\n%10s: %s\n%10s: %s\n", "mode", sh->mode->name, "headers",
-               on_off(sh->headers), "types", on_off(sh->types_row));
-    buf_printf(&out, "%10s: %s\n%10s:", "nullvalue", null, "width");
+    const char *widths = sh->nwidths ? "" : "by content";
     for (int i = 0; i < sh->nwidths; i++)
-        buf_printf(&out, " %d", sh->widths[i]);
-    buf_printf(&out, "%s\n%10s: ", sh->nwidths ? "" : " by content", "maxrows");
-    if (sh->max_rows < 0)
-        buf_append_c(&out, "auto");
-    else
-        buf_printf(&out, "%lld", (long long)sh->max_rows);
-    buf_printf(&out, "\n%10s: %s\n%10s: %s\n%10s: %s\n", "pager", on_off(sh->pager), "output", to,
-               "timer", on_off(sh->timer));
-    buf_printf(&out, "%10s: %s\n%10s: %s\n%10s: %s\n", "progress", on_off(sh->progress), "stats",
-               on_off(sh->stats), "view", on_off(sh->want_view));
-    buf_printf(&out, "%10s: %s\n%10s: %s\n%10s: %s\n", "echo", on_off(sh->echo), "bail",
-               on_off(!sh->keep_going), "database", sh->db_path ? sh->db_path : ":memory:");
+        widths = arena_printf(c->mem, "%s%s%d", widths, i ? " " : "", sh->widths[i]);
+    const struct {
+        const char *name, *value;
+    } lines[] = {
+        {"mode", sh->mode->name},
+        {"headers", on_off(sh->headers)},
+        {"types", on_off(sh->types_row)},
+        {"nullvalue", sh->null_text ? sh->null_text : "by mode"},
+        {"width", widths},
+        {"maxrows",
+         sh->max_rows < 0 ? "auto" : arena_printf(c->mem, "%lld", (long long)sh->max_rows)},
+        {"pager", on_off(sh->pager)},
+        {"output", sh->out.path ? sh->out.path : "stdout"},
+        {"timer", on_off(sh->timer)},
+        {"progress", on_off(sh->progress)},
+        {"stats", on_off(sh->stats)},
+        {"view", on_off(sh->want_view)},
+        {"echo", on_off(sh->echo)},
+        {"bail", on_off(!sh->keep_going)},
+        {"database", sh->db_path ? sh->db_path : ":memory:"},
+    };
+    buf out = {0};
+    for (size_t i = 0; i < BASE_COUNT(lines); i++)
+        buf_printf(&out, "%10s: %s\n", lines[i].name, lines[i].value);
     output_text(sh, &out);
     return true;
 }
