@@ -379,8 +379,7 @@ const char *order_origin_name(order_origin o) {
 /* ---- LLM nodes ------------------------------------------------------------------------------- */
 
 static void print_type(buf *out, const llm_call *call) {
-    static const char *const names[] = {"TEXT", "ENUM", "BOOLEAN", "INTEGER", "REAL"};
-    buf_printf(out, " RETURNS %s", names[call->returns]);
+    buf_printf(out, " RETURNS %s", llm_returns_name(call->returns));
     if (call->returns == RETURNS_ENUM) {
         buf_append_char(out, '(');
         for (int i = 0; i < call->nliterals; i++) {

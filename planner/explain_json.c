@@ -89,13 +89,7 @@ static void add_share(cJSON *o, const char *key, double share) {
     cJSON_AddNumberToObject(o, key, real_rounded(share, 4));
 }
 
-static const char *join_name(join_kind k) {
-    static const char *const names[] = {"inner", "left", "cross", "semi", "anti", "single", "mark"};
-    return names[k];
-}
-
 static void add_call(cJSON *list, const plan_llm_use *u) {
-    static const char *const types[] = {"TEXT", "ENUM", "BOOLEAN", "INTEGER", "REAL"};
     const llm_call *call = u->call;
     cJSON *o = cJSON_CreateObject();
     cJSON_AddItemToArray(list, o);
@@ -105,7 +99,7 @@ static void add_call(cJSON *list, const plan_llm_use *u) {
     cJSON_AddStringToObject(o, "field_order", order_origin_name(u->order_origin));
     cJSON_AddStringToObject(o, "layout", u->data_first ? "data first" : "instruction first");
     add_exprs(o, "arguments", u->args, call->nfields);
-    cJSON_AddStringToObject(o, "returns", types[call->returns]);
+    cJSON_AddStringToObject(o, "returns", llm_returns_name(call->returns));
     cJSON_AddBoolToObject(o, "by_use", call->by_use);
     add_strs(o, "literals", call->literals, call->nliterals, NULL);
     if (call->model.n)
@@ -276,7 +270,7 @@ static void add_estimate(cJSON *o, const char *key, const plan_estimate *e, bool
 }
 
 static void add_join(cJSON *o, const plan_node *n) {
-    cJSON_AddStringToObject(o, "join", join_name(n->join.kind));
+    cJSON_AddStringToObject(o, "join", join_kind_name(n->join.kind));
     add_exprs(o, "left_keys", n->join.left_keys, n->join.nkeys);
     add_exprs(o, "right_keys", n->join.right_keys, n->join.nkeys);
     cJSON_AddBoolToObject(o, "null_safe", n->join.null_safe);

@@ -143,13 +143,22 @@ void expr_print(const expr *x, buf *out) {
 /* ---- relations ---------------------------------------------------------------------------------
  */
 
-static const char *join_name(join_kind kind) {
+const char *join_kind_name(join_kind kind) {
     static const char *const names[] = {"inner", "left", "cross", "semi", "anti", "single", "mark"};
     return names[kind];
 }
 
+const char *set_op_name(set_op op) {
+    static const char *const names[] = {"UNION ALL", "UNION", "EXCEPT", "INTERSECT"};
+    return names[op];
+}
+
+const char *llm_returns_name(llm_returns r) {
+    static const char *const names[] = {"TEXT", "ENUM", "BOOLEAN", "INTEGER", "REAL"};
+    return names[r];
+}
+
 static void print_call(const llm_use *u, buf *out) {
-    static const char *const kinds[] = {"TEXT", "ENUM", "BOOLEAN", "INTEGER", "REAL"};
     const llm_call *c = u->call;
     buf_printf(out, " #%d = LLM#%d ", u->out_id, c->number);
     value_print_sql(out, c->prompt);
@@ -158,7 +167,7 @@ static void print_call(const llm_use *u, buf *out) {
                    c->field_required[i] ? "!" : "");
         expr_print(u->args[i], out);
     }
-    buf_printf(out, " -> %s", kinds[c->returns]);
+    buf_printf(out, " -> %s", llm_returns_name(c->returns));
     for (int i = 0; i < c->nliterals && c->nliterals <= 12; i++) {
         buf_append_c(out, i ? ", " : "(");
         value_print_sql(out, value_text(c->literals[i]));
@@ -299,7 +308,7 @@ static void print_sort(const rel *r, buf *out) {
 }
 
 static void print_join(const rel *r, buf *out) {
-    buf_printf(out, " %s", join_name(r->join.kind));
+    buf_printf(out, " %s", join_kind_name(r->join.kind));
     if (r->join.kind == JOIN_MARK)
         buf_printf(out, " #%d%s", r->join.mark_id, r->join.mark_null ? " null-aware" : "");
     if (r->join.predicate) {
@@ -348,7 +357,6 @@ static void print_llm(const rel *r, buf *out) {
 }
 
 static void print_details(const rel *r, buf *out) {
-    static const char *const setops[] = {"UNION ALL", "UNION", "EXCEPT", "INTERSECT"};
     switch (r->kind) {
     case REL_VALUES:
         print_values(r, out);
@@ -390,7 +398,7 @@ static void print_details(const rel *r, buf *out) {
         print_limit(r, out);
         break;
     case REL_SETOP:
-        buf_printf(out, " %s", setops[r->setop.op]);
+        buf_printf(out, " %s", set_op_name(r->setop.op));
         break;
     case REL_LLM:
         print_llm(r, out);

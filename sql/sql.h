@@ -293,6 +293,7 @@ typedef enum llm_returns {
     RETURNS_INTEGER,
     RETURNS_REAL
 } llm_returns;
+const char *llm_returns_name(llm_returns r); /* "TEXT" */
 
 typedef struct rel rel;
 
@@ -394,7 +395,10 @@ typedef enum join_kind {
     JOIN_MARK
 } join_kind;
 
+const char *join_kind_name(join_kind kind); /* "inner" */
+
 typedef enum set_op { SETOP_UNION_ALL, SETOP_UNION, SETOP_EXCEPT, SETOP_INTERSECT } set_op;
+const char *set_op_name(set_op op); /* "UNION ALL" */
 
 typedef enum agg_kind {
     AGG_COUNT_STAR,
