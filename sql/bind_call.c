@@ -257,8 +257,8 @@ static void read_column(void *ctx, int id) {
 /* SQL gives such an aggregate to the query whose columns it reads; taken for the subquery's, it
  * would silently mean something else. */
 static bool aggregates_outer(const binder *b, const rel_agg *agg) {
-    reading r = {.s = b->scope};
-    if (!b->scope || !agg->arg)
+    reading r = {.s = b->at.scope};
+    if (!b->at.scope || !agg->arg)
         return false;
     expr_columns(agg->arg, read_column, &r);
     if (agg->filter)
@@ -267,35 +267,27 @@ static bool aggregates_outer(const binder *b, const rel_agg *agg) {
 }
 
 static expr *bind_aggregate(binder *b, const node *n, agg_kind kind) {
-    if (!b->group) {
+    if (!b->at.group) {
         fail_node(b, n, "%s() is not allowed in %s", aggregate_name(kind),
-                  b->no_aggregate ? b->no_aggregate : "this place");
-        if (b->no_aggregate && strcmp(b->no_aggregate, "WHERE") == 0)
+                  b->at.no_aggregate ? b->at.no_aggregate : "this place");
+        if (b->at.no_aggregate && strcmp(b->at.no_aggregate, "WHERE") == 0)
             err_hint(b->e, "conditions on groups stand in HAVING");
         return NULL;
     }
     if (!aggregate_takes(b, n, kind))
         return NULL;
-    grouping *g = b->group;
-    lift *above = b->lift;
-    expr *guard = b->guard;
-    const char *why = b->no_aggregate, *why_no_window = b->no_window;
-    windowing *windows = b->windows;
-    b->group = NULL;
-    b->windows = NULL;
-    b->no_aggregate = b->no_window = "an aggregate";
-    b->lift = &g->below;
-    b->guard = b->inherited;
+    bind_place before = b->at;
+    grouping *g = before.group;
+    b->at.group = NULL;
+    b->at.windows = NULL;
+    b->at.no_aggregate = b->at.no_window = "an aggregate";
+    b->at.lift = &g->below;
+    b->at.guard = before.inherited;
     rel_agg *agg = ARENA_NEW(b->mem, rel_agg);
     agg->kind = kind;
     agg->distinct = n->distinct;
     int status = bind_aggregate_parts(b, n, agg);
-    b->group = g;
-    b->lift = above;
-    b->guard = guard;
-    b->windows = windows;
-    b->no_aggregate = why;
-    b->no_window = why_no_window;
+    b->at = before;
     if (status)
         return NULL;
     if (aggregates_outer(b, agg)) {
@@ -330,8 +322,8 @@ expr *unknown_function(binder *b, const node *n) {
 
 /* The call that the select list names so; NULL: none. */
 static const node *named_call(const binder *b, const node *n) {
-    for (int i = 0; n->kind == NODE_COLUMN && !n->qualifier.name.n && i < b->nshown; i++) {
-        const output *o = &b->shown[i];
+    for (int i = 0; n->kind == NODE_COLUMN && !n->qualifier.name.n && i < b->at.nshown; i++) {
+        const output *o = &b->at.shown[i];
         if (o->value && o->value->kind == NODE_LLM && str_equal_nocase(o->name, n->name.name))
             return o->value;
     }

@@ -56,20 +56,14 @@ void set_slots(expr *x, const scope *s) {
 }
 
 static expr *bind_over_row(binder *b, const node *n, scope *s, const char *refuse) {
-    const char *before = b->refuse, *why = b->no_aggregate;
-    scope *outer = b->scope;
-    lift none = {{0}}, *above = b->lift;
-    grouping *group = b->group;
-    b->refuse = b->no_aggregate = refuse;
-    b->scope = s;
-    b->lift = &none;
-    b->group = NULL;
+    bind_place before = b->at;
+    lift none = {{0}};
+    b->at.refuse = b->at.no_aggregate = refuse;
+    b->at.scope = s;
+    b->at.lift = &none;
+    b->at.group = NULL;
     expr *x = bind_expr(b, n);
-    b->refuse = before;
-    b->no_aggregate = why;
-    b->scope = outer;
-    b->lift = above;
-    b->group = group;
+    b->at = before;
     if (x && s)
         set_slots(x, s);
     return x;
@@ -223,7 +217,7 @@ static expr **with_defaults(binder *b, const target *t, expr **cells) {
 static int insert_values(binder *b, const ast *a, target *t, rel **out) {
     values_part standard = {0}, *parts = &standard;
     int nparts = 1, ncols = t->table->ncolumns, status = 0;
-    b->no_aggregate = "VALUES";
+    b->at.no_aggregate = "VALUES";
     if (!a->default_values)
         status = check_widths(b, t, &a->query->rows);
     if (!status && !a->default_values)
@@ -365,7 +359,7 @@ static int target_rows(binder *b, const ast *a, sql_stmt *s, scope *rows, scope 
         status = bind_scan(b, s->table, target_name(a, s), NULL, true, rows, out);
     if (!status && a->from)
         status = join_from(b, a, rows, from, out);
-    b->scope = rows;
+    b->at.scope = rows;
     if (!status && a->where)
         status = bind_conjuncts(b, a->where, out);
     return status;
@@ -430,8 +424,8 @@ int bind_update(binder *b, ast *a, sql_stmt *s) {
         return status;
     const table_def *t = s->table;
     expr **values = ARENA_ARRAY(b->mem, expr *, t->ncolumns);
-    b->lift = &steps;
-    b->no_aggregate = "UPDATE";
+    b->at.lift = &steps;
+    b->at.no_aggregate = "UPDATE";
     status = bind_assignments(b, a, t, values);
     if (status)
         return status;

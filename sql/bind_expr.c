@@ -2,10 +2,10 @@
  * bind_expr.c - expressions: names become columns, operators get operands of equal types, guards
  * are kept.
  *
- * The guard (b->guard) is the condition under which the value being bound is looked at: LLM calls
+ * The guard (b->at.guard) is the condition under which the value being bound is looked at: LLM calls
  * found below it are asked for no other row. It covers AND, OR, CASE here; COALESCE, IIF, FILTER in
  * bind_call.c. Invariant: what is returned names columns by id and holds no LLM call and no
- * subquery; those are steps of b->lift.
+ * subquery; those are steps of b->at.lift.
  */
 #include <string.h>
 
@@ -35,11 +35,11 @@ expr *is_null(binder *b, expr *x) {
 /* What is volatile is no guard: looked at again it says something else, and a row that needs the
  * call would have gone without. */
 expr *bind_guarded(binder *b, const node *n, expr *more) {
-    expr *before = b->guard;
+    expr *before = b->at.guard;
     if (more && !expr_is_volatile(more))
-        b->guard = expr_and(b->mem, before, more);
+        b->at.guard = expr_and(b->mem, before, more);
     expr *x = bind_expr(b, n);
-    b->guard = before;
+    b->at.guard = before;
     return x;
 }
 
@@ -100,26 +100,26 @@ static bool may_ask(const node *n) {
 
 /* The select item that an unknown name stands for, or NULL. */
 static const output *find_alias(const binder *b, const node *n) {
-    for (int i = 0; b->aliases && !n->qualifier.name.n && i < b->naliases; i++)
-        if (b->aliases[i].value && str_equal_nocase(b->aliases[i].name, n->name.name))
-            return &b->aliases[i];
+    for (int i = 0; b->at.aliases && !n->qualifier.name.n && i < b->at.naliases; i++)
+        if (b->at.aliases[i].value && str_equal_nocase(b->at.aliases[i].name, n->name.name))
+            return &b->at.aliases[i];
     return NULL;
 }
 
 /* ORDER BY comes when the select list is bound; GROUP BY and HAVING bind the item for themselves.
  * An alias inside its own definition is a column or nothing. */
 static expr *bind_alias(binder *b, const node *n, const output *meant) {
-    const output *aliases = b->aliases;
+    const output *aliases = b->at.aliases;
     err_clear(b->e);
     if (meant->bound)
         return meant->bound;
-    b->aliases = NULL;
+    b->at.aliases = NULL;
     expr *x = bind_expr(b, meant->value);
-    b->aliases = aliases;
-    if (x && (b->group || b->redraws) && expr_is_volatile(x) &&
-        !(b->group && group_has_key(b->group, x))) {
+    b->at.aliases = aliases;
+    if (x && (b->at.group || b->at.redraws) && expr_is_volatile(x) &&
+        !(b->at.group && group_has_key(b->at.group, x))) {
         fail_node(b, n, "\"%.*s\" is drawn anew wherever it is named: %s would see another value",
-                  (int)n->name.name.n, n->name.name.p, b->redraws ? b->redraws : "HAVING");
+                  (int)n->name.name.n, n->name.name.p, b->at.redraws ? b->at.redraws : "HAVING");
         err_hint(b->e, "name it in a subquery: SELECT … FROM (SELECT …) WHERE …");
         return NULL;
     }
@@ -184,12 +184,12 @@ static expr *undecided(binder *b, const node *n, expr **before, int i) {
 }
 
 static expr *bind_chain(binder *b, const node *n) {
-    expr **args = ARENA_ARRAY(b->mem, expr *, n->nargs), *before = b->guard;
+    expr **args = ARENA_ARRAY(b->mem, expr *, n->nargs), *before = b->at.guard;
     for (int i = 0; i < n->nargs; i++) {
         if (i > 0 && may_ask(n->args[i]))
-            b->guard = expr_and(b->mem, before, undecided(b, n, args, i));
+            b->at.guard = expr_and(b->mem, before, undecided(b, n, args, i));
         args[i] = bind_condition(b, n->args[i]);
-        b->guard = before;
+        b->at.guard = before;
         if (!args[i])
             return NULL;
     }
@@ -446,13 +446,12 @@ static expr *bind_kind(binder *b, const node *n) {
 }
 
 expr *bind_constant(binder *b, const node *n, const char *what) {
-    const char *before = b->refuse;
-    lift none = {{0}}, *above = b->lift;
-    b->refuse = what;
-    b->lift = &none;
+    bind_place before = b->at;
+    lift none = {{0}};
+    b->at.refuse = what;
+    b->at.lift = &none;
     expr *x = bind_expr(b, n);
-    b->refuse = before;
-    b->lift = above;
+    b->at = before;
     return x ? to_number(b, x, what) : NULL;
 }
 

@@ -88,7 +88,7 @@ static int bind_view(binder *b, const view_def *v, str alias, const list *column
         err *e;
         cte_binding *ctes;
         scope *scope;
-    } saved = {b->view_depth, b->view, b->mentions_rowid, b->e, b->ctes, b->scope};
+    } saved = {b->view_depth, b->view, b->mentions_rowid, b->e, b->ctes, b->at.scope};
     ast *a;
     bool rowid;
     err inner = {0};
@@ -102,14 +102,14 @@ static int bind_view(binder *b, const view_def *v, str alias, const list *column
         b->mentions_rowid = rowid;
         b->e = &inner;
         b->ctes = NULL;
-        b->scope = NULL; /* a view sees nothing of where it is used */
+        b->at.scope = NULL; /* a view sees nothing of where it is used */
         status = derived_query(b, a->query, &r);
         b->view_depth = saved.view_depth;
         b->view = saved.view;
         b->mentions_rowid = saved.mentions_rowid;
         b->e = saved.e;
         b->ctes = saved.ctes;
-        b->scope = saved.scope;
+        b->at.scope = saved.scope;
     }
     if (status) {
         if (inner.code == ERR_LIMIT) /* too deep: one name says it */
@@ -358,18 +358,18 @@ conjunct *bind_conditions(binder *b, const node *where, bool reuse, int *count) 
     list nodes = {0};
     flatten_and(b, where, &nodes);
     conjunct *all = ARENA_ARRAY(b->mem, conjunct, nodes.n);
-    lift *before = b->lift;
+    lift *before = b->at.lift;
     for (int i = 0; i < nodes.n; i++) {
-        b->lift = &all[i].steps;
+        b->at.lift = &all[i].steps;
         all[i].value = bind_condition(b, nodes.items[i]);
         if (!all[i].value) {
-            b->lift = before;
+            b->at.lift = before;
             return NULL;
         }
         if (reuse)
             lift_register(b, &all[i].steps);
     }
-    b->lift = before;
+    b->at.lift = before;
     *count = nodes.n;
     return all;
 }
@@ -448,16 +448,12 @@ static rel *left_with_residual(binder *b, rel *left, rel *right, expr *plain, co
 
 static int join_on(binder *b, const from_item *f, scope *s, rel *left, rel *right, rel **out) {
     int n = 0;
-    scope *outer = b->scope;
-    const char *why = b->no_aggregate;
-    grouping *group = b->group;
-    b->scope = s;
-    b->group = NULL;
-    b->no_aggregate = "ON";
+    bind_place before = b->at;
+    b->at.scope = s;
+    b->at.group = NULL;
+    b->at.no_aggregate = "ON";
     conjunct *all = bind_conditions(b, f->on, false, &n);
-    b->scope = outer;
-    b->group = group;
-    b->no_aggregate = why;
+    b->at = before;
     if (!all)
         return (int)b->e->code;
     expr *plain = NULL;
@@ -553,10 +549,10 @@ enum { MAX_FILTERS = 64 };
 
 int bind_conjuncts(binder *b, const node *where, rel **r) {
     int n = 0;
-    const char *why = b->no_aggregate;
-    b->no_aggregate = "WHERE";
+    const char *why = b->at.no_aggregate;
+    b->at.no_aggregate = "WHERE";
     conjunct *all = bind_conditions(b, where, true, &n);
-    b->no_aggregate = why;
+    b->at.no_aggregate = why;
     if (!all)
         return (int)b->e->code;
     expr **rest = ARENA_ARRAY(b->mem, expr *, n);

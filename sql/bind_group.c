@@ -45,9 +45,9 @@ bool group_has_key(const grouping *g, const expr *x) {
 
 int group_keys(binder *b, grouping *g, query *q, const output *outs, int nouts) {
     g->keys = ARENA_ARRAY(b->mem, rel_expr, q->group_by.n);
-    b->lift = &g->below;
-    b->group = NULL;
-    b->no_aggregate = "GROUP BY";
+    b->at.lift = &g->below;
+    b->at.group = NULL;
+    b->at.no_aggregate = "GROUP BY";
     for (int i = 0; i < q->group_by.n; i++) {
         expr *x = bind_key(b, q->group_by.items[i], outs, nouts);
         if (!x)
@@ -64,15 +64,15 @@ int group_keys(binder *b, grouping *g, query *q, const output *outs, int nouts) 
         g->keys[g->nkeys++] = (rel_expr){x, id};
     }
     lift_register(b, &g->below);
-    b->no_aggregate = NULL;
+    b->at.no_aggregate = NULL;
     return 0;
 }
 
 int group_having(binder *b, grouping *g, const node *having, conjunct_list *out) {
-    b->group = g;
-    b->no_window = "HAVING";
+    b->at.group = g;
+    b->at.no_window = "HAVING";
     out->items = bind_conditions(b, having, true, &out->n);
-    b->no_window = NULL;
+    b->at.no_window = NULL;
     for (int i = 0; out->items && i < out->n; i++)
         for (int k = 0; k < out->items[i].steps.steps.n; k++)
             ((step *)out->items[i].steps.steps.items[k])->is_above = true;
@@ -224,7 +224,7 @@ static expr *rewrite_column(binder *b, grouping *g, lift *above, expr *x) {
     step *s = find_step(&above->steps, id);
     if (s)
         return rewrite_step(b, g, above, s) ? x : NULL;
-    s = find_step(&b->scope->computed, id);
+    s = find_step(&b->at.scope->computed, id);
     if (s && s->is_above)
         return x;
     if (s || (s = find_step(&g->below.steps, id)) != NULL) {

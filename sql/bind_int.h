@@ -3,7 +3,7 @@
  * binds what.
  *
  * A clause is bound in three steps: its expressions (which leave LLM calls and subqueries in
- * b->lift as *steps* and refer to their columns), then lift_place puts the steps as nodes on the
+ * b->at.lift as *steps* and refer to their columns), then lift_place puts the steps as nodes on the
  * clause's input, then the clause's own node goes on top. Binding functions return NULL or non-zero
  * after filling b->e.
  */
@@ -156,19 +156,10 @@ typedef struct windowing {
     lift below;       /* calls and subqueries in their parts */
 } windowing;
 
-typedef struct binder {
-    arena *mem;
-    const bind_env *env;
-    err *e;
-    str text;
-    int next_id, next_share;
-    bool mentions_rowid;
-    bool compares_null;
-    int view_depth; /* > 0: positions are another text's */
-    str view;       /* whose text that is: the view at hand */
+/* Where an expression stands: what its names mean, what it may hold and where that goes. Who binds
+ * something of another place keeps this one and puts it back. */
+typedef struct bind_place {
     scope *scope;
-    const scope *beside; /* of an ON: the tables before the comma, which it does not see */
-    str target;          /* of UPDATE … FROM: what the table that it changes is called */
     lift *lift;
     expr *guard;
     expr *inherited;          /* of the query being bound: the guard that all its calls have */
@@ -182,7 +173,22 @@ typedef struct binder {
     int naliases;
     const output *shown; /* the select list: LLM_PROB() takes a call by the name it has there */
     int nshown;
-    const list *unseen; /* select items whose aliases WHERE cannot see: for a hint */
+} bind_place;
+
+typedef struct binder {
+    arena *mem;
+    const bind_env *env;
+    err *e;
+    str text;
+    int next_id, next_share;
+    bool mentions_rowid;
+    bool compares_null;
+    int view_depth; /* > 0: positions are another text's */
+    str view;       /* whose text that is: the view at hand */
+    bind_place at;
+    const scope *beside; /* of an ON: the tables before the comma, which it does not see */
+    str target;          /* of UPDATE … FROM: what the table that it changes is called */
+    const list *unseen;  /* select items whose aliases WHERE cannot see: for a hint */
     cte_binding *ctes;
     const cte *defining;    /* which is being bound: to hint at RECURSIVE */
     cte_binding *recursion; /* whose query is about to be bound */

@@ -18,33 +18,11 @@
 /* Binds q as a query of its own: what waits for the enclosing clause is none of its business, but
  * its scope is. `inherited`: what guards each of its calls. */
 static int nested_query(binder *b, query *q, expr *inherited, rel **out) {
-    lift *above = b->lift;
-    expr *guard = b->guard, *around = b->inherited;
-    grouping *group = b->group;
-    windowing *windows = b->windows;
-    const char *why = b->no_aggregate, *why_no_window = b->no_window, *redraws = b->redraws;
-    const output *aliases = b->aliases, *shown = b->shown;
-    int naliases = b->naliases, nshown = b->nshown;
-    b->lift = NULL;
-    b->guard = b->inherited = inherited;
-    b->group = NULL;
-    b->windows = NULL;
-    b->no_aggregate = b->no_window = b->redraws = NULL;
-    b->aliases = NULL;
-    b->nshown = 0;
+    bind_place before = b->at;
+    b->at = (bind_place){
+        .scope = before.scope, .refuse = before.refuse, .guard = inherited, .inherited = inherited};
     int status = bind_query(b, q, out);
-    b->lift = above;
-    b->guard = guard;
-    b->inherited = around;
-    b->group = group;
-    b->windows = windows;
-    b->no_aggregate = why;
-    b->no_window = why_no_window;
-    b->redraws = redraws;
-    b->aliases = aliases;
-    b->naliases = naliases;
-    b->shown = shown;
-    b->nshown = nshown;
+    b->at = before;
     if (status)
         return status;
     for (int i = 0; i < (*out)->ncols; i++)
@@ -58,7 +36,7 @@ int subquery(binder *b, query *q, rel **out) {
 }
 
 int derived_query(binder *b, query *q, rel **out) {
-    return nested_query(b, q, b->guard, out);
+    return nested_query(b, q, b->at.guard, out);
 }
 
 typedef struct guard_search {
@@ -75,7 +53,7 @@ static void search_guard(rel_visit *v, expr **x) {
  * that names nothing else of its surroundings is run for three cases at most, not for every row. */
 static int guarded_query(binder *b, query *q, rel **out, int *guard_id) {
     *guard_id = -1;
-    if (!b->guard)
+    if (!b->at.guard)
         return subquery(b, q, out);
     guard_search used = {new_id(b), false};
     expr *inherited = expr_column(b->mem, used.id, TYPE_BOOLEAN, STR("guard"));
@@ -89,11 +67,11 @@ static int guarded_query(binder *b, query *q, rel **out, int *guard_id) {
 }
 
 static bool may_hold_subquery(binder *b, const node *n) {
-    if (b->refuse)
-        fail_node(b, n, "a subquery is not allowed in %s", b->refuse);
-    else if (!b->lift)
+    if (b->at.refuse)
+        fail_node(b, n, "a subquery is not allowed in %s", b->at.refuse);
+    else if (!b->at.lift)
         fail_node(b, n, "a subquery is not allowed here");
-    return !b->refuse && b->lift;
+    return !b->at.refuse && b->at.lift;
 }
 
 static int one_column(binder *b, const node *n, rel *r) {
@@ -110,12 +88,12 @@ static step *apply_step(binder *b, join_kind kind, const query *q, rel *right, i
     s->right = right;
     s->mark_id = s->value_id = -1;
     s->guard_id = guard_id;
-    s->guard = guard_id >= 0 ? b->guard : NULL;
+    s->guard = guard_id >= 0 ? b->at.guard : NULL;
     if (kind == JOIN_MARK)
         s->mark_id = new_id(b);
     else
         s->value_id = right->cols[0].id;
-    lift_apply(b, b->lift, s);
+    lift_apply(b, b->at.lift, s);
     return s;
 }
 
@@ -152,8 +130,8 @@ expr *bind_scalar(binder *b, const node *n) {
     if (!may_hold_subquery(b, n) || guarded_query(b, n->query, &r, &guard) || one_column(b, n, r))
         return NULL;
     step *s = apply_step(b, JOIN_SINGLE, n->query, r, guard);
-    if (b->guard && !has_one_row(r))
-        s->predicate = b->guard;
+    if (b->at.guard && !has_one_row(r))
+        s->predicate = b->at.guard;
     return expr_column(b->mem, r->cols[0].id, r->cols[0].type, r->cols[0].name);
 }
 
@@ -187,16 +165,13 @@ expr *bind_in_query(binder *b, const node *n) {
  */
 
 static int limit_value(binder *b, const node *n, const char *what, int64_t *out) {
-    const char *before = b->refuse;
-    lift none = {{0}}, *above = b->lift;
-    scope *s = b->scope;
-    b->refuse = what;
-    b->lift = &none;
-    b->scope = NULL;
+    bind_place before = b->at;
+    lift none = {{0}};
+    b->at.refuse = what;
+    b->at.lift = &none;
+    b->at.scope = NULL;
     expr *x = bind_expr(b, n);
-    b->refuse = before;
-    b->lift = above;
-    b->scope = s;
+    b->at = before;
     if (!x || !(x = to_type_implicit(b, x, TYPE_INTEGER, what)))
         return (int)b->e->code;
     if (x->kind != EXPR_LITERAL)
@@ -467,14 +442,14 @@ static bool is_grouped(const query *q, const output *outs, int nouts) {
 /* The select list and ORDER BY, whose windows are bound. */
 static int bind_shown(binder *b, query *q, windowing *w, lift *steps, output *outs, int nouts,
                       ordering *o) {
-    b->lift = steps;
-    b->windows = w;
+    b->at.lift = steps;
+    b->at.windows = w;
     int status = bind_outputs(b, outs, nouts);
-    b->aliases = outs;
-    b->naliases = nouts;
+    b->at.aliases = outs;
+    b->at.naliases = nouts;
     if (!status)
         status = bind_order(b, q, outs, nouts, o);
-    b->windows = NULL;
+    b->at.windows = NULL;
     return status;
 }
 
@@ -483,7 +458,7 @@ static int select_plain(binder *b, query *q, output *outs, int nouts, rel *r, re
     conjunct_list qualify = {0};
     lift steps = {{0}};
     ordering o = {0};
-    b->no_aggregate = "this place";
+    b->at.no_aggregate = "this place";
     int status = windows_bind(b, q, outs, nouts, &w);
     if (!status)
         status = windows_qualify(b, q, outs, nouts, &w, &qualify);
@@ -504,10 +479,10 @@ static int select_grouped(binder *b, query *q, output *outs, int nouts, rel *r, 
     lift steps = {{0}};
     ordering o = {0};
     conjunct_list having = {0}, qualify = {0};
-    b->aliases = outs;
-    b->naliases = nouts;
+    b->at.aliases = outs;
+    b->at.naliases = nouts;
     int status = group_keys(b, &g, q, outs, nouts);
-    b->group = &g;
+    b->at.group = &g;
     if (!status && q->having)
         status = group_having(b, &g, q->having, &having);
     if (!status)
@@ -516,7 +491,7 @@ static int select_grouped(binder *b, query *q, output *outs, int nouts, rel *r, 
         status = windows_qualify(b, q, outs, nouts, &w, &qualify);
     if (!status)
         status = bind_shown(b, q, &w, &steps, outs, nouts, &o);
-    b->group = NULL;
+    b->at.group = NULL;
     if (!status)
         status = group_place(b, &g, &having, r, &r);
     if (!status)
@@ -535,16 +510,16 @@ static int select_grouped(binder *b, query *q, output *outs, int nouts, rel *r, 
 }
 
 int bind_select(binder *b, query *q, rel **out) {
-    scope s = {.outer = b->scope};
-    scope *outer = b->scope;
-    lift *above = b->lift;
+    scope s = {.outer = b->at.scope};
+    scope *outer = b->at.scope;
+    lift *above = b->at.lift;
     rel *r = NULL;
     int status = 0;
     if (q->from)
         status = bind_from(b, q->from, &s, &r);
     else
         r = rel_one_row(b->mem);
-    b->scope = &s;
+    b->at.scope = &s;
     if (!status && q->where) {
         const list *before = b->unseen;
         b->unseen = &q->items;
@@ -555,15 +530,15 @@ int bind_select(binder *b, query *q, rel **out) {
     int nouts = 0;
     if (!status)
         status = list_outputs(b, &q->items, &s, &outs, &nouts);
-    b->shown = outs;
-    b->nshown = status ? 0 : nouts;
+    b->at.shown = outs;
+    b->at.nshown = status ? 0 : nouts;
     if (!status)
         status = is_grouped(q, outs, nouts) ? select_grouped(b, q, outs, nouts, r, out)
                                             : select_plain(b, q, outs, nouts, r, out);
-    b->scope = outer;
-    b->lift = above;
-    b->aliases = NULL;
-    b->nshown = 0;
+    b->at.scope = outer;
+    b->at.lift = above;
+    b->at.aliases = NULL;
+    b->at.nshown = 0;
     return status;
 }
 
@@ -616,15 +591,11 @@ static int setop_types(binder *b, query *q, rel *l, rel *r, value_type *types) {
 }
 
 static int bind_operand(binder *b, query *q, rel **out) {
-    lift *above = b->lift;
-    const output *aliases = b->aliases;
-    int naliases = b->naliases;
-    b->lift = NULL;
-    b->aliases = NULL;
+    bind_place before = b->at;
+    b->at.lift = NULL;
+    b->at.aliases = NULL;
     int status = bind_query(b, q, out);
-    b->lift = above;
-    b->aliases = aliases;
-    b->naliases = naliases;
+    b->at = before;
     return status;
 }
 
@@ -632,7 +603,7 @@ static int bind_setop_order(binder *b, query *q, rel **r) {
     int n = (*r)->ncols;
     output *outs = ARENA_ARRAY(b->mem, output, n);
     scope s = {.outer = NULL};
-    scope *outer = b->scope;
+    scope *outer = b->at.scope;
     for (int i = 0; i < n; i++) {
         outs[i].name = (*r)->cols[i].name;
         outs[i].bound = expr_column(b->mem, (*r)->cols[i].id, (*r)->cols[i].type, outs[i].name);
@@ -640,12 +611,12 @@ static int bind_setop_order(binder *b, query *q, rel **r) {
     }
     ordering o = {0};
     lift steps = {{0}};
-    b->scope = &s;
-    b->lift = &steps;
-    b->no_aggregate = "ORDER BY of a set operation";
+    b->at.scope = &s;
+    b->at.lift = &steps;
+    b->at.no_aggregate = "ORDER BY of a set operation";
     int status = bind_order(b, q, outs, n, &o);
-    b->scope = outer;
-    b->lift = NULL;
+    b->at.scope = outer;
+    b->at.lift = NULL;
     if (status)
         return status;
     if (o.n == 0)

@@ -281,9 +281,9 @@ int bind_recursive(binder *b, cte_binding *c, query *q, rel **out, bool *done) {
         return 0;
     if ((status = check_shape(b, c, q, at)) != 0)
         return status;
-    scope *outer = b->scope;
-    b->scope = NULL; /* it is one relation, whatever row of a query around it asks */
+    scope *outer = b->at.scope;
+    b->at.scope = NULL; /* it is one relation, whatever row of a query around it asks */
     status = bind_recursion(b, c, q, at, out);
-    b->scope = outer;
+    b->at.scope = outer;
     return status;
 }

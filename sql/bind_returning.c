@@ -119,7 +119,7 @@ bool returning_mentions(const ast *a, const scope_column *c) {
 int bind_returning(binder *b, const ast *a, str alias, const scope *from, sql_stmt *s) {
     if (!a->returning)
         return 0;
-    scope row = {.outer = NULL}, slots = {.outer = NULL}, *outer = b->scope;
+    scope row = {.outer = NULL}, slots = {.outer = NULL}, *outer = b->at.scope;
     lift steps = {{0}};
     output *outs;
     id_range made;
@@ -127,12 +127,12 @@ int bind_returning(binder *b, const ast *a, str alias, const scope *from, sql_st
     written_row(b, s, alias, from, &row, &made);
     scope_add(b, &slots, alias, STR("rowid"),
               s->kind == STMT_INSERT ? made.low : s->query->cols[0].id, TYPE_INTEGER);
-    b->scope = &row;
-    b->lift = &steps;
-    b->no_aggregate = "RETURNING";
+    b->at.scope = &row;
+    b->at.lift = &steps;
+    b->at.no_aggregate = "RETURNING";
     int status = bind_select_list(b, a->returning, &row, &outs, &n);
-    b->scope = outer;
-    b->lift = NULL;
+    b->at.scope = outer;
+    b->at.lift = NULL;
     if (!status)
         status = place_steps(b, a->returning, &steps, &made, s);
     if (status)

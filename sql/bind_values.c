@@ -249,7 +249,7 @@ int bind_rows(binder *b, const list *rows, cell_binder *cell, void *ctx, values_
         const list *row = rows->items[i];
         values_part *part = &(*parts)[(*nparts)++];
         part->cells = ARENA_ARRAY(b->mem, expr *, row->n);
-        b->lift = &part->steps;
+        b->at.lift = &part->steps;
         n = count_alike(rows, i);
         if (n > 1)
             status = bind_alike(b, rows, i, &n, cell, ctx, part);
@@ -257,7 +257,7 @@ int bind_rows(binder *b, const list *rows, cell_binder *cell, void *ctx, values_
             if (!(part->cells[k] = cell(b, ctx, row->items[k], k)))
                 status = (int)b->e->code;
     }
-    b->lift = NULL;
+    b->at.lift = NULL;
     return status;
 }
 
@@ -337,7 +337,7 @@ int bind_values(binder *b, query *q, rel **out) {
                              i + 1, row->n, ncols);
     }
     values_part *parts;
-    b->no_aggregate = "VALUES";
+    b->at.no_aggregate = "VALUES";
     int status = bind_rows(b, &q->rows, bind_value, NULL, &parts, &nparts);
     rel_column *cols = ARENA_ARRAY(b->mem, rel_column, ncols);
     expr **down = ARENA_ARRAY(b->mem, expr *, nparts);

@@ -370,14 +370,14 @@ static int check_defs(binder *b, const list *defs) {
 
 int windows_bind(binder *b, query *q, const output *outs, int nouts, windowing *w) {
     int status = check_defs(b, w->defs);
-    expr *guard = b->guard;
-    b->lift = &w->below;
-    b->guard = b->inherited;
-    b->windows = NULL;
-    b->no_window = "a window function";
-    b->redraws = "the window";
-    b->aliases = outs;
-    b->naliases = nouts;
+    expr *guard = b->at.guard;
+    b->at.lift = &w->below;
+    b->at.guard = b->at.inherited;
+    b->at.windows = NULL;
+    b->at.no_window = "a window function";
+    b->at.redraws = "the window";
+    b->at.aliases = outs;
+    b->at.naliases = nouts;
     for (int i = 0; i < nouts && !status; i++)
         if (outs[i].value)
             status = bind_functions(b, w, outs[i].value);
@@ -385,9 +385,9 @@ int windows_bind(binder *b, query *q, const output *outs, int nouts, windowing *
         status = bind_functions(b, w, q->qualify);
     for (int i = 0; i < q->order_by.n && !status; i++)
         status = bind_functions(b, w, ((order_item *)q->order_by.items[i])->value);
-    b->guard = guard;
-    b->no_window = b->redraws = NULL;
-    b->aliases = NULL;
+    b->at.guard = guard;
+    b->at.no_window = b->at.redraws = NULL;
+    b->at.aliases = NULL;
     if (!status)
         lift_register(b, &w->below);
     for (int i = 0; i < w->below.steps.n; i++)
@@ -404,14 +404,14 @@ int windows_qualify(binder *b, query *q, const output *outs, int nouts, windowin
         err_hint(b->e, "conditions on rows stand in WHERE, conditions on groups in HAVING");
         return ERR_BIND;
     }
-    b->windows = w;
-    b->redraws = "QUALIFY";
-    b->aliases = outs;
-    b->naliases = nouts;
+    b->at.windows = w;
+    b->at.redraws = "QUALIFY";
+    b->at.aliases = outs;
+    b->at.naliases = nouts;
     out->items = bind_conditions(b, q->qualify, true, &out->n);
-    b->windows = NULL;
-    b->redraws = NULL;
-    b->aliases = NULL;
+    b->at.windows = NULL;
+    b->at.redraws = NULL;
+    b->at.aliases = NULL;
     for (int i = 0; out->items && i < out->n; i++)
         for (int k = 0; k < out->items[i].steps.steps.n; k++)
             ((step *)out->items[i].steps.steps.items[k])->is_above = true;
@@ -500,15 +500,15 @@ int windows_place(binder *b, windowing *w, grouping *g, conjunct_list *qualify, 
  */
 
 expr *bind_window_call(binder *b, const node *n) {
-    for (int i = 0; b->windows && i < b->windows->calls.n; i++) {
-        const window_call *c = b->windows->calls.items[i];
+    for (int i = 0; b->at.windows && i < b->at.windows->calls.n; i++) {
+        const window_call *c = b->at.windows->calls.items[i];
         if (c->at == n)
             return expr_column(b->mem, c->is->w.id, c->is->w.type, STR("window"));
     }
-    const char *where = b->no_window      ? b->no_window
-                        : b->refuse       ? b->refuse
-                        : b->no_aggregate ? b->no_aggregate
-                                          : "this place";
+    const char *where = b->at.no_window      ? b->at.no_window
+                        : b->at.refuse       ? b->at.refuse
+                        : b->at.no_aggregate ? b->at.no_aggregate
+                                             : "this place";
     fail_node(b, n, "a window function is not allowed in %s", where);
     if (strcmp(where, "WHERE") == 0 || strcmp(where, "HAVING") == 0)
         err_hint(b->e,

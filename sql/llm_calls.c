@@ -72,9 +72,9 @@ void lift_apply(binder *b, lift *l, step *s) {
 }
 
 void lift_register(binder *b, const lift *l) {
-    for (int i = 0; b->scope && i < l->steps.n; i++)
+    for (int i = 0; b->at.scope && i < l->steps.n; i++)
         if (!((step *)l->steps.items[i])->is_apply)
-            list_add(b->mem, &b->scope->computed, l->steps.items[i]);
+            list_add(b->mem, &b->at.scope->computed, l->steps.items[i]);
 }
 
 typedef struct search {
@@ -141,21 +141,22 @@ static bool guard_covers(const expr *guard, const expr *wanted) {
 }
 
 static step *find_same(binder *b, lift *l, const llm_call *call, expr **args) {
-    for (int i = 0; b->scope && i < b->scope->computed.n; i++) {
-        step *s = b->scope->computed.items[i];
-        if (same_question(s, call, args) && guard_covers(s->use.guard, b->guard))
+    for (int i = 0; b->at.scope && i < b->at.scope->computed.n; i++) {
+        step *s = b->at.scope->computed.items[i];
+        if (same_question(s, call, args) && guard_covers(s->use.guard, b->at.guard))
             return s;
     }
     for (int i = 0; i < l->steps.n; i++) {
         step *s = l->steps.items[i];
         if (!same_question(s, call, args))
             continue;
-        if (!s->use.guard || expr_equal(s->use.guard, b->guard))
+        if (!s->use.guard || expr_equal(s->use.guard, b->at.guard))
             return s;
-        if (depends(b, l, b->guard, s->use.out_id))
+        if (depends(b, l, b->at.guard, s->use.out_id))
             continue;
-        s->use.guard =
-            b->guard ? expr_chain(b->mem, OP_OR, (expr *[]){s->use.guard, b->guard}, 2) : NULL;
+        s->use.guard = b->at.guard
+                           ? expr_chain(b->mem, OP_OR, (expr *[]){s->use.guard, b->at.guard}, 2)
+                           : NULL;
         return s;
     }
     return NULL;
@@ -168,7 +169,7 @@ step *lift_use(binder *b, lift *l, call_info *info, expr **args, bool want_prob)
         s->value_id = s->mark_id = -1;
         s->use = (llm_use){.call = info->call,
                            .args = args,
-                           .guard = b->guard,
+                           .guard = b->at.guard,
                            .out_id = new_id(b),
                            .prob_id = -1};
         id_of(b, s->use.out_id)->call = info;
@@ -329,8 +330,8 @@ static void add_field(binder *b, fields *f, expr *x, str name, str table, const 
 
 static int add_star(binder *b, fields *f, const node *n) {
     int before = f->n;
-    for (int i = 0; b->scope && i < b->scope->n; i++) {
-        const scope_column *c = &b->scope->cols[i];
+    for (int i = 0; b->at.scope && i < b->at.scope->n; i++) {
+        const scope_column *c = &b->at.scope->cols[i];
         if (c->secret ||
             (n->qualifier.name.n ? !str_equal_nocase(c->table, n->qualifier.name) : c->merged))
             continue;
@@ -681,15 +682,14 @@ static int bind_examples(binder *b, const node *n, const fields *f, llm_call *ca
     bool is_name = n->kind == NODE_COLUMN && !n->qualifier.name.n;
     if (!is_name && n->kind != NODE_SUBQUERY)
         return fail_node(b, n, "examples => names a table or view, or is a query in parentheses");
-    scope *outer = b->scope, own = {.outer = NULL};
-    const char *refuse = b->refuse;
+    bind_place before = b->at;
+    scope own = {.outer = NULL};
     rel *r = NULL;
-    b->scope = NULL;
-    b->refuse = "the examples' own query";
+    b->at.scope = NULL;
+    b->at.refuse = "the examples' own query";
     int status =
         is_name ? bind_table(b, n->name, n->name.name, NULL, &own, &r) : subquery(b, n->query, &r);
-    b->scope = outer;
-    b->refuse = refuse;
+    b->at = before;
     if (status || !asks(r))
         return status ? status : example_columns(b, n, f, call, r);
     fail_node(b, n, "an LLM call is not allowed in the examples' own query");
@@ -803,8 +803,9 @@ static int complete_call(binder *b, const node *n, llm_call *call, const fields 
 }
 
 expr *bind_llm(binder *b, const node *n, bool prob, const node *named) {
-    if (b->refuse || !b->lift) {
-        fail_node(b, n, "an LLM call is not allowed in %s", b->refuse ? b->refuse : "this place");
+    if (b->at.refuse || !b->at.lift) {
+        fail_node(b, n, "an LLM call is not allowed in %s",
+                  b->at.refuse ? b->at.refuse : "this place");
         return NULL;
     }
     llm_call *call = ARENA_NEW(b->mem, llm_call);
@@ -835,7 +836,7 @@ expr *bind_llm(binder *b, const node *n, bool prob, const node *named) {
     }
     info->prob = info->prob || prob;
     const call_info *known = llm_known(b, key);
-    step *s = lift_use(b, b->lift, info, f.args, info->prob || (known && known->prob));
+    step *s = lift_use(b, b->at.lift, info, f.args, info->prob || (known && known->prob));
     str name = STR("LLM");
     return prob ? expr_column(b->mem, s->use.prob_id, TYPE_REAL, STR("LLM_PROB"))
                 : expr_column(b->mem, s->use.out_id, llm_call_type(info->call), name);

@@ -118,7 +118,7 @@ static bool is_meant(const scope_column *c, const node *n) {
 }
 
 const scope_column *scope_named(const binder *b, const node *n) {
-    for (const scope *s = b->scope; s; s = s->outer)
+    for (const scope *s = b->at.scope; s; s = s->outer)
         for (int i = 0; i < s->n; i++)
             if (is_meant(&s->cols[i], n))
                 return &s->cols[i];
@@ -185,7 +185,7 @@ static void hint_column(binder *b, const node *n) {
         return;
     const char *names[MOST];
     size_t count = 0;
-    for (const scope *s = b->scope; s; s = s->outer)
+    for (const scope *s = b->at.scope; s; s = s->outer)
         for (int i = 0; i < s->n && count < MOST; i++) {
             const scope_column *c = &s->cols[i];
             if (n->qualifier.name.n && !str_equal_nocase(c->table, n->qualifier.name))
@@ -212,7 +212,7 @@ static void hint_column(binder *b, const node *n) {
     else if (!n->qualifier.name.n && n->name.name.n > 3 && !keyword_code(n->name.name) &&
              keyword_nearest(n->name.name))
         err_hint(b->e, "did you mean %s?", keyword_nearest(n->name.name));
-    else if (!b->scope || b->scope->n == 0)
+    else if (!b->at.scope || b->at.scope->n == 0)
         err_hint(b->e, "there is no FROM; texts stand in single quotes");
 }
 
@@ -236,7 +236,7 @@ static void unknown_table(binder *b, const node *n) {
     const char *names[MOST];
     size_t count = 0;
     str last = {NULL, 0};
-    for (const scope *s = b->scope; s; s = s->outer)
+    for (const scope *s = b->at.scope; s; s = s->outer)
         for (int i = 0; i < s->n && count < MOST; i++)
             if (s->cols[i].table.n && !str_equal_nocase(last, s->cols[i].table)) {
                 last = s->cols[i].table;
@@ -256,7 +256,7 @@ static void unknown_table(binder *b, const node *n) {
 
 const scope_column *scope_find(binder *b, const node *n) {
     bool failed = false, table_seen = n->qualifier.name.n == 0;
-    for (const scope *s = b->scope; s; s = s->outer) {
+    for (const scope *s = b->at.scope; s; s = s->outer) {
         const scope_column *c = find_in(b, s, n, &failed);
         if (c || failed)
             return c;
@@ -271,8 +271,8 @@ const scope_column *scope_find(binder *b, const node *n) {
     if (n->qualifier.name.n)
         snprintf(where, sizeof where, " in %.*s", (int)BASE_MIN(n->qualifier.name.n, (size_t)100),
                  n->qualifier.name.p);
-    else if (b->scope)
-        tables_of(b, b->scope, where, sizeof where);
+    else if (b->at.scope)
+        tables_of(b, b->at.scope, where, sizeof where);
     fail_ident(b, n->name, "no column \"%.*s\"%s", (int)n->name.name.n, n->name.name.p, where);
     hint_column(b, n);
     return NULL;
