@@ -93,39 +93,36 @@ static const rel_column tables_cols[] = {
     COLUMN("name", TYPE_TEXT), COLUMN("kind", TYPE_TEXT), COLUMN("row_count", TYPE_INTEGER),
     COLUMN("column_count", TYPE_INTEGER), COLUMN("sql", TYPE_TEXT)};
 
+static void object_row(maker *m, str name, str kind, value rows, value columns, buf *sql) {
+    text_cell(m, name);
+    text_cell(m, kind);
+    system_cell(m, rows);
+    system_cell(m, columns);
+    buf_cell(m, sql);
+}
+
 static int tables_rows(maker *m, err *e) {
     const catalog *c = txn_catalog(m->o->ctx->txn);
     buf sql = {0};
-    for (int k = 0; k < c->ntables; k++) {
-        uint64_t rows;
-        int status = table_row_count(m->o->ctx->txn, &c->tables[k], &rows, e);
-        if (status)
-            return status;
-        text_cell(m, c->tables[k].name);
-        text_cell(m, STR("table"));
-        system_cell(m, value_int((int64_t)rows));
-        system_cell(m, value_int(c->tables[k].ncolumns));
-        table_sql(&c->tables[k], &sql);
-        buf_cell(m, &sql);
+    int status = 0;
+    for (int k = 0; k < c->ntables && status == 0; k++) {
+        const table_def *t = &c->tables[k];
+        uint64_t rows = 0;
+        status = table_row_count(m->o->ctx->txn, t, &rows, e);
+        table_sql(t, &sql);
+        object_row(m, t->name, STR("table"), value_int((int64_t)rows), value_int(t->ncolumns),
+                   &sql);
     }
     for (int k = 0; k < c->nviews; k++) {
-        text_cell(m, c->views[k].name);
-        text_cell(m, STR("view"));
-        system_cell(m, value_null());
-        system_cell(m, value_null());
         view_sql(&c->views[k], &sql);
-        buf_cell(m, &sql);
+        object_row(m, c->views[k].name, STR("view"), value_null(), value_null(), &sql);
     }
     for (int k = 0; k < c->nmodels; k++) {
-        text_cell(m, c->models[k].name);
-        text_cell(m, STR("model"));
-        system_cell(m, value_null());
-        system_cell(m, value_null());
         model_sql(&c->models[k], &sql);
-        buf_cell(m, &sql);
+        object_row(m, c->models[k].name, STR("model"), value_null(), value_null(), &sql);
     }
     buf_free(&sql);
-    return 0;
+    return status;
 }
 
 static const rel_column columns_cols[] = {
