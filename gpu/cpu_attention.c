@@ -125,7 +125,7 @@ enum { AHEAD_BYTES = 384 << 10, AHEAD_MAX = 64 };
 typedef struct attend_asker {
     attend_walk walk; /* at the unit that is asked for */
     bool more;        /* it stands at one */
-    int side;         /* of it to be asked for next */
+    kv_side side;     /* of it to be asked for next */
     int ahead;        /* units asked for, less those computed */
 } attend_asker;
 
@@ -139,9 +139,9 @@ static attend_ahead ask_next(const cpu_work *w, attend_asker *a, int kv_head) {
     }
     attend_ahead out =
         cpu_kv_ahead(w, w->rows[a->walk.base + r->from].table[r->b], a->side, kv_head, keys);
-    a->ahead += a->side;
-    a->more = a->side == 0 || walk_next(w, &a->walk);
-    a->side = 1 - a->side;
+    a->ahead += a->side == KV_VALUES;
+    a->more = a->side == KV_KEYS || walk_next(w, &a->walk);
+    a->side = a->side == KV_KEYS ? KV_VALUES : KV_KEYS;
     return out;
 }
 

@@ -55,8 +55,9 @@ void cpu_keys_store(const cpu_work *w, int row, int kv_head) {
     memcpy(key, head_of(w, row, c->n_heads + kv_head), sizeof(float) * (size_t)c->head_dim);
     head_norm(w, w->s->model.layers[w->layer].k_norm, key);
     head_turn(w, row, 0, key);
-    cpu_kv_store(w, block, slot, 0, kv_head, key);
-    cpu_kv_store(w, block, slot, 1, kv_head, head_of(w, row, c->n_heads + c->n_kv_heads + kv_head));
+    cpu_kv_store(w, block, slot, KV_KEYS, kv_head, key);
+    cpu_kv_store(w, block, slot, KV_VALUES, kv_head,
+                 head_of(w, row, c->n_heads + c->n_kv_heads + kv_head));
 }
 
 /* ---- which rows see which keys --------------------------------------------------------------- */

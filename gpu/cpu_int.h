@@ -158,17 +158,18 @@ void cpu_keys_store(const cpu_work *w, int row, int kv_head);
  * of it writes, and all go through the last layer. */
 bool cpu_rows_apart(const cpu_work *w);
 
-/* cpu_kv.c; `side` is 0 for keys, 1 for values */
+/* cpu_kv.c */
+typedef enum kv_side { KV_KEYS, KV_VALUES } kv_side;
 const char *cpu_kv_name(llm_kv_dtype dtype);
 kv_layout cpu_kv_layout(const model_config *c, llm_kv_dtype dtype);
 void *cpu_kv_block(const cpu_work *w, int32_t block);
 /* Stores x[head_dim] in the layer at hand. */
-void cpu_kv_store(const cpu_work *w, int32_t block, int slot, int side, int kv_head,
+void cpu_kv_store(const cpu_work *w, int32_t block, int slot, kv_side side, int kv_head,
                   const float *x);
 /* The first slots of a block alone: the others of `to` may already hold keys of this pass. */
 void cpu_kv_copy(const cpu_work *w, const pass_copy *copy);
 /* Where the first `keys` of one head's keys or values lie, to be asked for ahead of their use. */
-attend_ahead cpu_kv_ahead(const cpu_work *w, int32_t block, int side, int kv_head, int keys);
+attend_ahead cpu_kv_ahead(const cpu_work *w, int32_t block, kv_side side, int kv_head, int keys);
 /* Points the unit at one head's keys and values,
  * unpacked into the scratch where kernels need it. */
 void cpu_kv_view(const cpu_work *w, int32_t block, int kv_head, attend_scratch *s,

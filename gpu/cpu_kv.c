@@ -43,14 +43,14 @@ void *cpu_kv_block(const cpu_work *w, int32_t block) {
     return w->kv + (size_t)block * w->layout.block;
 }
 
-/* K (side 0) or V (side 1) of one head in the layer at hand. */
-static void *head_of(const cpu_work *w, int32_t block, int side, int kv_head) {
+/* Keys or values of one head in the layer at hand. */
+static void *head_of(const cpu_work *w, int32_t block, kv_side side, int kv_head) {
     size_t heads = (size_t)w->engine->config.n_kv_heads;
     return (char *)cpu_kv_block(w, block) + (size_t)w->layer * w->layout.layer +
            ((size_t)side * heads + (size_t)kv_head) * w->layout.head;
 }
 
-static float *scales_of(const cpu_work *w, int32_t block, int side, int kv_head) {
+static float *scales_of(const cpu_work *w, int32_t block, kv_side side, int kv_head) {
     size_t heads = (size_t)w->engine->config.n_kv_heads;
     char *layer = (char *)cpu_kv_block(w, block) + (size_t)w->layer * w->layout.layer;
     return (float *)(void *)(layer + w->layout.scales) +
@@ -60,21 +60,21 @@ static float *scales_of(const cpu_work *w, int32_t block, int side, int kv_head)
 /* ---- one slot -------------------------------------------------------------------------------- */
 
 /* Element i of a slot: in pairs of dimensions for K, of keys for V. */
-static size_t pair_at(int side, int slot, int i, int d) {
-    return side == 0 ? (size_t)(i / 2 * 2 * SLOTS + 2 * slot + i % 2)
-                     : (size_t)(slot / 2 * 2 * d + 2 * i + slot % 2);
+static size_t pair_at(kv_side side, int slot, int i, int d) {
+    return side == KV_KEYS ? (size_t)(i / 2 * 2 * SLOTS + 2 * slot + i % 2)
+                           : (size_t)(slot / 2 * 2 * d + 2 * i + slot % 2);
 }
 
-static size_t wide_at(int side, int slot, int i, int d) {
-    return side == 0 ? (size_t)(i * SLOTS + slot) : (size_t)(slot * d + i);
+static size_t wide_at(kv_side side, int slot, int i, int d) {
+    return side == KV_KEYS ? (size_t)(i * SLOTS + slot) : (size_t)(slot * d + i);
 }
 
-static void store_bf16(const cpu_work *w, int32_t block, int slot, int side, int kv_head,
+static void store_bf16(const cpu_work *w, int32_t block, int slot, kv_side side, int kv_head,
                        const float *x) {
     int d = w->engine->config.head_dim;
     uint16_t *to = head_of(w, block, side, kv_head), narrow[CONFIG_MAX_HEAD_DIM];
     w->s->k->to_bf16(x, d, narrow);
-    if (side == 0) {
+    if (side == KV_KEYS) {
         for (int i = 0; i < d; i += 2)
             memcpy(to + i * SLOTS + 2 * slot, narrow + i, 2 * sizeof *narrow);
         return;
@@ -84,7 +84,7 @@ static void store_bf16(const cpu_work *w, int32_t block, int slot, int side, int
         to[2 * i] = narrow[i];
 }
 
-void cpu_kv_store(const cpu_work *w, int32_t block, int slot, int side, int kv_head,
+void cpu_kv_store(const cpu_work *w, int32_t block, int slot, kv_side side, int kv_head,
                   const float *x) {
     int d = w->engine->config.head_dim;
     if (w->layout.dtype == LLM_KV_BF16) {
@@ -120,9 +120,9 @@ static void values_copy(char *to, const char *from, size_t n, size_t d, size_t s
 static void head_copy(const cpu_work *w, const pass_copy *copy, int kv_head) {
     int d = w->engine->config.head_dim;
     size_t n = (size_t)copy->tokens, size = element_bytes(w->layout.dtype);
-    char *k = head_of(w, copy->to, 0, kv_head), *v = head_of(w, copy->to, 1, kv_head);
-    const char *from_k = head_of(w, copy->from, 0, kv_head),
-               *from_v = head_of(w, copy->from, 1, kv_head);
+    char *k = head_of(w, copy->to, KV_KEYS, kv_head), *v = head_of(w, copy->to, KV_VALUES, kv_head);
+    const char *from_k = head_of(w, copy->from, KV_KEYS, kv_head),
+               *from_v = head_of(w, copy->from, KV_VALUES, kv_head);
     if (w->layout.dtype == LLM_KV_F32) {
         runs_copy(k, from_k, d, size, n);
         memcpy(v, from_v, n * (size_t)d * size);
@@ -130,7 +130,7 @@ static void head_copy(const cpu_work *w, const pass_copy *copy, int kv_head) {
     }
     runs_copy(k, from_k, d / 2, 2 * size, n);
     values_copy(v, from_v, n, (size_t)d, size);
-    for (int side = 0; side < 2 && w->layout.dtype == LLM_KV_INT8; side++) {
+    for (kv_side side = KV_KEYS; side <= KV_VALUES && w->layout.dtype == LLM_KV_INT8; side++) {
         memcpy(scales_of(w, copy->to, side, kv_head), scales_of(w, copy->from, side, kv_head),
                n * sizeof(float));
     }
@@ -143,10 +143,10 @@ void cpu_kv_copy(const cpu_work *w, const pass_copy *copy) {
 
 /* ---- what kernels read ----------------------------------------------------------------------- */
 
-attend_ahead cpu_kv_ahead(const cpu_work *w, int32_t block, int side, int kv_head, int keys) {
+attend_ahead cpu_kv_ahead(const cpu_work *w, int32_t block, kv_side side, int kv_head, int keys) {
     enum { STEP = 128 };
     attend_ahead a = {head_of(w, block, side, kv_head), (int)(w->layout.head / STEP), STEP / 2};
-    if (side == 1) { /* values lie by pairs of keys */
+    if (side == KV_VALUES) { /* values lie by pairs of keys */
         size_t bytes = (size_t)(keys + 1) / 2 * 2 * (w->layout.head / SLOTS);
         a.steps = (int)((bytes + STEP - 1) / STEP);
     } else if (w->layout.dtype != LLM_KV_INT8 && keys <= SLOTS / 2) {
@@ -157,8 +157,8 @@ attend_ahead cpu_kv_ahead(const cpu_work *w, int32_t block, int side, int kv_hea
 
 void cpu_kv_view(const cpu_work *w, int32_t block, int kv_head, attend_scratch *s,
                  attend_unit *unit) {
-    unit->kt = head_of(w, block, 0, kv_head);
-    unit->v = head_of(w, block, 1, kv_head);
+    unit->kt = head_of(w, block, KV_KEYS, kv_head);
+    unit->v = head_of(w, block, KV_VALUES, kv_head);
     unit->wide = w->layout.dtype == LLM_KV_F32;
     unit->key_scale = unit->value_scale = NULL;
     if (w->layout.dtype == LLM_KV_INT8) {
@@ -167,7 +167,7 @@ void cpu_kv_view(const cpu_work *w, int32_t block, int kv_head, attend_scratch *
         w->s->k->int8_to_bf16(unit->v, n, s->v);
         unit->kt = s->kt;
         unit->v = s->v;
-        unit->key_scale = scales_of(w, block, 0, kv_head);
-        unit->value_scale = scales_of(w, block, 1, kv_head);
+        unit->key_scale = scales_of(w, block, KV_KEYS, kv_head);
+        unit->value_scale = scales_of(w, block, KV_VALUES, kv_head);
     }
 }
