@@ -71,8 +71,7 @@ static int make_cells(agg *a, uint32_t ngroups, err *e) {
     return 0;
 }
 
-/* ---- taking values in --------------------------------------------------------------------------
- */
+/* ---- taking values in ------------------------------------------------------------------------ */
 
 static void cell_set_text(agg_cell *c, str s) {
     if (s.n > c->text.cap) {
@@ -285,8 +284,7 @@ int agg_add(agg *a, const batch *in, const uint32_t *groups, uint32_t ngroups, a
     return status;
 }
 
-/* ---- results -----------------------------------------------------------------------------------
- */
+/* ---- results --------------------------------------------------------------------------------- */
 
 static int sum_value(agg_kind kind, value_type type, const agg_cell *c, value *out, err *e) {
     if (type == TYPE_REAL) {

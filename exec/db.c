@@ -12,8 +12,7 @@
 
 #include "db_int.h"
 
-/* ---- the worker --------------------------------------------------------------------------------
- */
+/* ---- the worker ------------------------------------------------------------------------------ */
 
 /* Whether two threads can run at once at all. */
 static bool has_two_cores(void) {
@@ -140,8 +139,7 @@ int db_call(db *d, int (*fn)(db *d, void *arg, err *e), void *arg, err *e) {
     return c.status;
 }
 
-/* ---- open, close -------------------------------------------------------------------------------
- */
+/* ---- open, close ----------------------------------------------------------------------------- */
 
 typedef struct open_request {
     const db_options *options;
@@ -218,8 +216,7 @@ void db_close(db *d) {
     free_db(d);
 }
 
-/* ---- plain facts -------------------------------------------------------------------------------
- */
+/* ---- plain facts ----------------------------------------------------------------------------- */
 
 bool db_in_transaction(const db *d) {
     return atomic_load(&d->in_transaction);
@@ -263,8 +260,7 @@ void db_set_variable(db *d, str name, str text) {
     d->nvariables++;
 }
 
-/* ---- on the worker: facts, backup, models -------------------------------------------------------
- */
+/* ---- on the worker: facts, backup, models ---------------------------------------------------- */
 
 static void fact_key(str key, buf *out) {
     buf_append_c(out, "fact/");
@@ -370,8 +366,7 @@ int db_tokenize(db *d, str text, buf *out, err *e) {
     return db_call(d, tokenize, &r, e);
 }
 
-/* ---- statements --------------------------------------------------------------------------------
- */
+/* ---- statements ------------------------------------------------------------------------------ */
 
 stmt *db_submit(db *d, str text) {
     stmt *s = stmt_new(d, text);

@@ -101,8 +101,7 @@ struct stmt {
     buf notice; /* the worker's until the statement is finished */
 };
 
-/* ---- db.c --------------------------------------------------------------------------------------
- */
+/* ---- db.c ------------------------------------------------------------------------------------ */
 
 void db_post(db *d, void (*job)(db *d, void *arg), void *arg);
 /* Runs fn on the worker and waits for it. */
@@ -146,8 +145,7 @@ int versions_check(const table_version *seen, int count, const catalog *c, err *
 /* A constant SQL expression as a value of type `type`: DEFAULTs of ALTER TABLE. */
 int stmt_scalar(stmt *s, str sql, value_type type, value *out, err *e);
 
-/* ---- statements by kind -------------------------------------------------------------------------
- */
+/* ---- statements by kind ---------------------------------------------------------------------- */
 
 int stmt_select(stmt *s, sql_stmt *x, err *e);
 int stmt_dml(stmt *s, sql_stmt *x, err *e);
@@ -163,8 +161,7 @@ int stmt_analyze(stmt *s, sql_stmt *x, err *e);
 int stmt_transaction(stmt *s, sql_stmt *x, err *e);
 int stmt_cache(stmt *s, sql_stmt *x, err *e);
 
-/* ---- returning.c -------------------------------------------------------------------------------
- */
+/* ---- returning.c ----------------------------------------------------------------------------- */
 
 typedef struct returned returned;
 returned *returned_new(stmt *s, const sql_stmt *x); /* NULL: x has no RETURNING */

@@ -13,8 +13,7 @@
 
 #include "eval_int.h"
 
-/* ---- operands ----------------------------------------------------------------------------------
- */
+/* ---- operands -------------------------------------------------------------------------------- */
 
 static bool is_text(value_type t) {
     return t == TYPE_TEXT || t == TYPE_BLOB;
@@ -93,8 +92,7 @@ static void scatter(const eval_env *v, operand *out, int n, const operand *from,
     }
 }
 
-/* ---- some rows of a batch ----------------------------------------------------------------------
- */
+/* ---- some rows of a batch -------------------------------------------------------------------- */
 
 static void gather_used(const eval_env *v, const expr *x, const int *rows, int count, batch *out,
                         operand *drawn) {
@@ -153,8 +151,7 @@ int eval_args(const eval_env *v, const expr *x, operand **out, int *n) {
     return 0;
 }
 
-/* ---- AND, OR -----------------------------------------------------------------------------------
- */
+/* ---- AND, OR --------------------------------------------------------------------------------- */
 
 enum { IS_FALSE, IS_TRUE, IS_NULL };
 
@@ -213,8 +210,7 @@ static int eval_logic(const eval_env *v, const expr *x, operand *out) {
     return 0;
 }
 
-/* ---- CASE, IIF, COALESCE, NULLIF ---------------------------------------------------------------
- */
+/* ---- CASE, IIF, COALESCE, NULLIF ------------------------------------------------------------- */
 
 /* Rows not yet decided, and the column their values go to. */
 typedef struct choice {
@@ -336,8 +332,7 @@ static int eval_func(const eval_env *v, const expr *x, operand *out) {
     }
 }
 
-/* ---- dispatch ----------------------------------------------------------------------------------
- */
+/* ---- dispatch -------------------------------------------------------------------------------- */
 
 static void eval_literal(const eval_env *v, const expr *x, operand *out) {
     if (x->literal.type == TYPE_NULL) {

@@ -10,8 +10,7 @@
 
 #include "eval_int.h"
 
-/* ---- CAST --------------------------------------------------------------------------------------
- */
+/* ---- CAST ------------------------------------------------------------------------------------ */
 
 static int cast_cells(const eval_env *v, const expr *x, const operand *a, int n, operand *out) {
     operand_new(v, x->type, n, out);
@@ -69,8 +68,7 @@ int eval_cast(const eval_env *v, const expr *x, operand *out) {
     return status;
 }
 
-/* ---- IN ----------------------------------------------------------------------------------------
- */
+/* ---- IN -------------------------------------------------------------------------------------- */
 
 enum { SORT_FROM = 12 }; /* below so many constants, a plain walk is quicker */
 

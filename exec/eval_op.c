@@ -11,8 +11,7 @@
 
 #include "eval_int.h"
 
-/* ---- NULLs -------------------------------------------------------------------------------------
- */
+/* ---- NULLs ----------------------------------------------------------------------------------- */
 
 /* out is NULL where a or b is. */
 static void merge_nulls(const eval_env *v, const operand *a, const operand *b, int n,
@@ -30,8 +29,7 @@ static bool any_null_type(const operand *a, const operand *b) {
            operand_is_null(b);
 }
 
-/* ---- arithmetic --------------------------------------------------------------------------------
- */
+/* ---- arithmetic ------------------------------------------------------------------------------ */
 
 static bool add_i(int64_t a, int64_t b, int64_t *out) {
     return __builtin_add_overflow(a, b, out);
@@ -210,8 +208,7 @@ static int arithmetic(const eval_env *v, const expr *x, operand *args, int n, op
     return real_arithmetic(v, x, a, b, n, out);
 }
 
-/* ---- comparison --------------------------------------------------------------------------------
- */
+/* ---- comparison ------------------------------------------------------------------------------ */
 
 #define COMPARE_SWITCH(A, B)                                                                       \
     switch (how) {                                                                                 \
@@ -316,8 +313,7 @@ static void eval_is(const eval_env *v, bool negated, const operand *a, const ope
     }
 }
 
-/* ---- NOT, || -----------------------------------------------------------------------------------
- */
+/* ---- NOT, || --------------------------------------------------------------------------------- */
 
 static void eval_not(const eval_env *v, const operand *a, int n, operand *out) {
     if (a->c.type == TYPE_NULL) {

@@ -325,8 +325,7 @@ const function_row_entry text_functions[] = {
 };
 const size_t text_function_count = BASE_COUNT(text_functions);
 
-/* ---- LIKE, ILIKE, GLOB -------------------------------------------------------------------------
- */
+/* ---- LIKE, ILIKE, GLOB ----------------------------------------------------------------------- */
 
 typedef struct wildcard {
     char any, one; /* '%', '_' or '*', '?' */

@@ -61,8 +61,7 @@ static void civil_of(int64_t jd_ms, civil *c) {
     c->ms = ms % 60000;
 }
 
-/* ---- reading a time ----------------------------------------------------------------------------
- */
+/* ---- reading a time -------------------------------------------------------------------------- */
 
 /* Exactly `digits` digits within [low, high]; advances. */
 static bool read_digits(const char **p, int digits, int low, int high, int *out) {
@@ -174,8 +173,7 @@ static bool read_time(value v, moment *m) {
     return parse_real(v.s, &r) && set_number(m, r);
 }
 
-/* ---- modifiers ---------------------------------------------------------------------------------
- */
+/* ---- modifiers ------------------------------------------------------------------------------- */
 
 static int64_t local_offset_ms(int64_t utc_jd_ms) {
     time_t t = (time_t)((utc_jd_ms - UNIX_EPOCH_MS) / 1000);
@@ -324,8 +322,7 @@ static bool moment_of(const value *args, int nargs, moment *m) {
     return m->jd_ms >= FIRST_MS && m->jd_ms <= LAST_MS;
 }
 
-/* ---- printing ----------------------------------------------------------------------------------
- */
+/* ---- printing -------------------------------------------------------------------------------- */
 
 static int day_of_year(const civil *c) {
     return (int)((jd_of(c->year, c->month, c->day) - jd_of(c->year, 1, 1)) / DAY_MS);
@@ -440,8 +437,7 @@ static bool format_day(char f, const moment *m, const civil *c, buf *b) {
     return false;
 }
 
-/* ---- what is wrong -----------------------------------------------------------------------------
- */
+/* ---- what is wrong --------------------------------------------------------------------------- */
 
 static bool is_modifier(value modifier) {
     const value days[] = {value_text(STR("2000-01-01")), value_int(0)};

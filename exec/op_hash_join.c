@@ -37,8 +37,7 @@ static bool tells_unknown(const op *o) {
     return o->node->join.kind == JOIN_MARK && o->node->join.mark_null && !o->node->join.null_safe;
 }
 
-/* ---- building ----------------------------------------------------------------------------------
- */
+/* ---- building -------------------------------------------------------------------------------- */
 
 static void *grow(void *old, size_t used, size_t wanted, size_t bytes, size_t *capacity, err *e) {
     if (wanted <= *capacity)
@@ -132,8 +131,7 @@ static int join_build(op *o, err *e) {
     return status;
 }
 
-/* ---- probing -----------------------------------------------------------------------------------
- */
+/* ---- probing --------------------------------------------------------------------------------- */
 
 static void start_row(hash_join_state *s) {
     s->chain = -1;

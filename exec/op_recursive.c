@@ -167,8 +167,7 @@ const op_class op_recursive = {.name = "recursive",
                                .next = recursive_next,
                                .close = recursive_close};
 
-/* ---- the rows that came last -------------------------------------------------------------------
- */
+/* ---- the rows that came last ----------------------------------------------------------------- */
 
 typedef struct working_state {
     uint64_t round; /* whose rows were handed out */

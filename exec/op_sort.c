@@ -29,8 +29,7 @@ static int sort_kept(op *o, err *e) {
     return sort_rows(o->ctx, s->keys, o->node->sort.keys, o->node->sort.nkeys, &s->order, e);
 }
 
-/* ---- keeping the best --------------------------------------------------------------------------
- */
+/* ---- keeping the best ------------------------------------------------------------------------ */
 
 /* Keeps the first `limit` rows in sorted order as rows 0 … limit - 1. */
 static int prune(op *o, err *e) {

@@ -269,8 +269,7 @@ const rel_column *system_table_columns(void *ctx, str name, int *ncols) {
     return NULL;
 }
 
-/* ---- the operator ------------------------------------------------------------------------------
- */
+/* ---- the operator ---------------------------------------------------------------------------- */
 
 typedef struct system_state {
     rowset *rows;

@@ -53,8 +53,7 @@ int window_cancelled(const window_part *p, int at, err *e) {
     return err_set(e, ERR_CANCELLED, "cancelled");
 }
 
-/* ---- the functions -----------------------------------------------------------------------------
- */
+/* ---- the functions --------------------------------------------------------------------------- */
 
 static int row_number(window_part *p, const rel_window *w, const window_arg *args, err *e) {
     (void)w, (void)args, (void)e;
@@ -156,8 +155,7 @@ static window_fn *const functions[] = {
     [WINDOW_NTH_VALUE] = nth_value,   [WINDOW_AGGREGATE] = aggregate,
 };
 
-/* ---- reading -----------------------------------------------------------------------------------
- */
+/* ---- reading --------------------------------------------------------------------------------- */
 
 static int source_of(op *o, const rel_window *w, const expr *x, window_source *s, err *e) {
     window_state *state = o->state;
@@ -274,8 +272,7 @@ static int read_input(op *o, err *e) {
     return status;
 }
 
-/* ---- sorting -----------------------------------------------------------------------------------
- */
+/* ---- sorting --------------------------------------------------------------------------------- */
 
 static int sort_input(op *o, err *e) {
     window_state *s = o->state;
@@ -325,8 +322,7 @@ static uint32_t *order_by_fewer(const op *o, int n, int nkeys) {
     return rows;
 }
 
-/* ---- partitions --------------------------------------------------------------------------------
- */
+/* ---- partitions ------------------------------------------------------------------------------ */
 
 static void gather(window_part *p, const rowset *from, int c, column *out) {
     bool texts = false;

@@ -23,8 +23,7 @@ typedef struct sorter {
     int nkeys;
 } sorter;
 
-/* ---- comparison --------------------------------------------------------------------------------
- */
+/* ---- comparison ------------------------------------------------------------------------------ */
 
 static uint64_t ordered_bits(const column *c, int row) {
     uint64_t bits = 0;
@@ -96,8 +95,7 @@ static bool before(const sorter *s, sort_item a, sort_item b) {
     return c ? c < 0 : a.row < b.row;
 }
 
-/* ---- merge sort --------------------------------------------------------------------------------
- */
+/* ---- merge sort ------------------------------------------------------------------------------ */
 
 enum { RUN = 12 };
 

@@ -10,8 +10,7 @@
 
 #include "history_int.h"
 
-/* ---- making and freeing ------------------------------------------------------------------------
- */
+/* ---- making and freeing ---------------------------------------------------------------------- */
 
 stmt *stmt_new(db *d, str text) {
     stmt *s = d->spare;
@@ -71,8 +70,7 @@ static void publish(exec_ctx *ctx, const exec_progress *p) {
     pthread_mutex_unlock(&s->lock);
 }
 
-/* ---- transactions ------------------------------------------------------------------------------
- */
+/* ---- transactions ---------------------------------------------------------------------------- */
 
 static void forget_seen(db *d) {
     for (int k = 0; k < d->nseen; k++)
@@ -161,8 +159,7 @@ int stmt_end_txn(stmt *s, bool commit, err *e) {
     return 0;
 }
 
-/* ---- binding -----------------------------------------------------------------------------------
- */
+/* ---- binding --------------------------------------------------------------------------------- */
 
 enum { ACCESS_NONE, ACCESS_READ, ACCESS_WRITE };
 
@@ -327,8 +324,7 @@ static int prepare(stmt *s, err *e) {
     return stmt_prepare(s, wants, alone && calls, e);
 }
 
-/* ---- running -----------------------------------------------------------------------------------
- */
+/* ---- running --------------------------------------------------------------------------------- */
 
 static int refuse_in_failed(const stmt *s, err *e) {
     if (!atomic_load(&s->db->failed) || s->bound->kind == STMT_ROLLBACK)

@@ -19,8 +19,7 @@ enum {
     RECOUNT = 5 /* an UPDATE of at least one in so many rows */
 };
 
-/* ---- one row at a time --------------------------------------------------------------------------
- */
+/* ---- one row at a time ----------------------------------------------------------------------- */
 
 void row_sink_init(row_sink *w, stmt *s, const sql_stmt *x, const table_def *table) {
     *w = (row_sink){.s = s, .x = x, .table = table, .mem = arena_new()};
@@ -196,8 +195,7 @@ int row_sink_end(row_sink *w, err *e) {
     return w->feed ? stats_feed_keep(w->feed, w->s->db->active, w->table, e) : 0;
 }
 
-/* ---- INSERT ------------------------------------------------------------------------------------
- */
+/* ---- INSERT ---------------------------------------------------------------------------------- */
 
 static int insert_rowset(row_sink *w, const rowset *rows, err *e) {
     int status = 0;
@@ -230,8 +228,7 @@ static int insert_stream(row_sink *w, err *e) {
     return status;
 }
 
-/* ---- UPDATE, DELETE -----------------------------------------------------------------------------
- */
+/* ---- UPDATE, DELETE -------------------------------------------------------------------------- */
 
 /* A row's rowid and its new cells from UPDATE's query. */
 static void update_row_of(const rowset *rows, int64_t at, int n, int64_t *rowid, value *row) {

@@ -11,8 +11,7 @@
 
 #include "db_int.h"
 
-/* ---- planning ----------------------------------------------------------------------------------
- */
+/* ---- planning -------------------------------------------------------------------------------- */
 
 static int table_stats_of(void *ctx, const table_def *table, arena *a, table_stats *out) {
     exec_ctx *c = ctx;
@@ -72,8 +71,7 @@ int stmt_plan(stmt *s, const sql_stmt *x, err *e) {
     return 0;
 }
 
-/* ---- running -----------------------------------------------------------------------------------
- */
+/* ---- running --------------------------------------------------------------------------------- */
 
 static int run_root(stmt *s, rowset *into, err *e) {
     op *root;
@@ -186,8 +184,7 @@ table_version *plan_versions(stmt *s, int *count) {
     return out;
 }
 
-/* ---- one value ---------------------------------------------------------------------------------
- */
+/* ---- one value ------------------------------------------------------------------------------- */
 
 int stmt_scalar(stmt *s, str sql, value_type type, value *out, err *e) {
     buf text = {0};

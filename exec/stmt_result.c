@@ -30,8 +30,7 @@ void stmt_drop_results(stmt *s) {
     s->queued_bytes = 0;
 }
 
-/* ---- results: the worker's side -----------------------------------------------------------------
- */
+/* ---- results: the worker's side -------------------------------------------------------------- */
 
 void stmt_tell(stmt *s) {
     atomic_fetch_add_explicit(&s->events, 1, memory_order_release);
@@ -165,8 +164,7 @@ int stmt_push_text(stmt *s, const char *name, str text, err *e) {
     return stmt_push(s, &b, e);
 }
 
-/* ---- the caller's side --------------------------------------------------------------------------
- */
+/* ---- the caller's side ----------------------------------------------------------------------- */
 
 /* Waits until a batch or the end is there; false when the time is up. The lock is held. */
 static bool wait_for_event(stmt *s, int timeout_ms) {

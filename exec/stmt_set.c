@@ -10,8 +10,7 @@
 
 #include "db_int.h"
 
-/* ---- rule.<name> -------------------------------------------------------------------------------
- */
+/* ---- rule.<name> ----------------------------------------------------------------------------- */
 
 static bool is_rule(str name, str *rule) {
     if (name.n < 5 || !str_equal_nocase((str){name.p, 5}, STR("rule.")))
@@ -77,8 +76,7 @@ static int check_rules_off(value v, err *e) {
     return status;
 }
 
-/* ---- SET, RESET, SHOW ---------------------------------------------------------------------------
- */
+/* ---- SET, RESET, SHOW ------------------------------------------------------------------------ */
 
 int stmt_set(stmt *s, sql_stmt *x, err *e) {
     str rule;
@@ -159,8 +157,7 @@ int stmt_show(stmt *s, sql_stmt *x, err *e) {
     return status;
 }
 
-/* ---- transactions ------------------------------------------------------------------------------
- */
+/* ---- transactions ---------------------------------------------------------------------------- */
 
 static int begin(stmt *s, err *e) {
     if (atomic_load(&s->db->in_transaction))

@@ -20,8 +20,7 @@ static void rate_cell(maker *m, uint64_t part, uint64_t whole) {
     system_cell(m, whole ? value_real(rate) : value_null());
 }
 
-/* ---- kvasir_cache: a row a space ---------------------------------------------------------------
- */
+/* ---- kvasir_cache: a row a space ------------------------------------------------------------- */
 
 const rel_column cache_cols[CACHE_COLS] = {
     COLUMN("space", TYPE_TEXT),      COLUMN("entries", TYPE_INTEGER),
@@ -59,8 +58,7 @@ int cache_rows(maker *m, err *e) {
     return 0;
 }
 
-/* ---- kvasir_prefixes: the stored prefixes that save most ---------------------------------------
- */
+/* ---- kvasir_prefixes: the stored prefixes that save most ------------------------------------- */
 
 const rel_column prefixes_cols[PREFIXES_COLS] = {
     COLUMN("tokens", TYPE_INTEGER), COLUMN("hits", TYPE_INTEGER), COLUMN("bytes", TYPE_INTEGER),
@@ -183,8 +181,7 @@ int prefixes_rows(maker *m, err *e) {
     return 0;
 }
 
-/* ---- kvasir_statements ------------------------------------------------------------------------
- */
+/* ---- kvasir_statements ----------------------------------------------------------------------- */
 
 const rel_column statements_cols[STATEMENTS_COLS] = {COLUMN("number", TYPE_INTEGER),
                                                      COLUMN("ended_at", TYPE_TEXT),

@@ -26,8 +26,7 @@ typedef struct window_agg {
     int counts[MAX_LEVELS], nlevels;
 } window_agg;
 
-/* ---- cells -------------------------------------------------------------------------------------
- */
+/* ---- cells ----------------------------------------------------------------------------------- */
 
 static bool is_better(const window_agg *a, int row, int than) {
     const column *c = &a->arg->c;
@@ -120,8 +119,7 @@ static int set_result(const window_agg *a, const agg_cell *cell, int at, err *e)
     return status;
 }
 
-/* ---- one cell ----------------------------------------------------------------------------------
- */
+/* ---- one cell -------------------------------------------------------------------------------- */
 
 static bool grows(const window_frame *f) {
     return f->start.kind == BOUND_UNBOUNDED_PRECEDING && f->exclude == EXCLUDE_NO_OTHERS;
@@ -142,8 +140,7 @@ static int run_growing(window_agg *a, err *e) {
     return status;
 }
 
-/* ---- a tree of cells ---------------------------------------------------------------------------
- */
+/* ---- a tree of cells ------------------------------------------------------------------------- */
 
 static void build_tree(window_agg *a) {
     int below = a->p->n;
@@ -211,8 +208,7 @@ static int run_tree(window_agg *a, err *e) {
     return status;
 }
 
-/* ---- MEDIAN ------------------------------------------------------------------------------------
- */
+/* ---- MEDIAN ---------------------------------------------------------------------------------- */
 
 typedef struct sorted_values {
     const window_arg *arg;
@@ -281,8 +277,7 @@ static int run_median(window_agg *a, err *e) {
     return status;
 }
 
-/* ---- GROUP_CONCAT ------------------------------------------------------------------------------
- */
+/* ---- GROUP_CONCAT ---------------------------------------------------------------------------- */
 
 static void append_rows(const window_agg *a, str separator, buf *out, bool *any, int from, int to) {
     for (int k = from; k < to; k++) {

@@ -6,8 +6,7 @@
  */
 #include "window_int.h"
 
-/* ---- RANGE with an offset ----------------------------------------------------------------------
- */
+/* ---- RANGE with an offset -------------------------------------------------------------------- */
 
 /* In the window's direction: is the key at p before (-1), at (0) or after (1) the key at `at` moved
  * by the bound's offset? Whole numbers cannot overflow: they are taken apart in 128 bits. */
@@ -45,8 +44,7 @@ static int range_end(frame_walk *w, int at) {
     return w->end;
 }
 
-/* ---- bounds ------------------------------------------------------------------------------------
- */
+/* ---- bounds ---------------------------------------------------------------------------------- */
 
 /* at moved by the bound's offset, within -1 … most. */
 static int moved(int at, const frame_bound *b, int most) {
@@ -86,8 +84,7 @@ static int frame_end(frame_walk *w, int at) {
     return p->first[BASE_MIN(p->ngroups, moved(p->group[at], &f->end, p->ngroups) + 1)];
 }
 
-/* ---- the walk ----------------------------------------------------------------------------------
- */
+/* ---- the walk -------------------------------------------------------------------------------- */
 
 frame_walk frame_walk_new(const window_part *p, const window_frame *frame) {
     frame_walk w = {.p = p, .frame = frame, .high = p->n};

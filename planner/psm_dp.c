@@ -13,8 +13,7 @@
  */
 #include "psm_int.h"
 
-/* ---- upwards: what each group saves ------------------------------------------------------------
- */
+/* ---- upwards: what each group saves ---------------------------------------------------------- */
 
 /* What one choice saves in one group of a set. */
 typedef struct tally {

@@ -40,8 +40,7 @@ void parser_fail(parser *p, err_code code, int pos, int len, const char *format,
     err_set_at(p->error, code, pos, len, "%s", message);
 }
 
-/* ---- names and texts ---------------------------------------------------------------------------
- */
+/* ---- names and texts ------------------------------------------------------------------------- */
 
 /* The text between the quotes, doubled quotes made one. */
 static str unquote(arena *a, str s) {
@@ -120,8 +119,7 @@ value_type type_of(parser *p, ident name) {
     return t;
 }
 
-/* ---- nodes -------------------------------------------------------------------------------------
- */
+/* ---- nodes ----------------------------------------------------------------------------------- */
 
 node *node_new(parser *p, node_kind kind, int pos, int len) {
     node *n = ARENA_NEW(p->mem, node);
@@ -362,8 +360,7 @@ node *node_filter(parser *p, node *call, node *condition, token end) {
     return node_span(call, call->pos, end.pos + end.len);
 }
 
-/* ---- windows -----------------------------------------------------------------------------------
- */
+/* ---- windows --------------------------------------------------------------------------------- */
 
 node *node_over(parser *p, node *call, window_spec *over) {
     call->over = over;
@@ -430,8 +427,7 @@ frame_spec *frame_new(parser *p, frame_unit unit, token start, const bound_spec 
     return f;
 }
 
-/* ---- LLM calls ---------------------------------------------------------------------------------
- */
+/* ---- LLM calls ------------------------------------------------------------------------------- */
 
 llm_arg *llm_arg_new(parser *p, node *x, token *alias, token *option) {
     llm_arg *a = ARENA_NEW(p->mem, llm_arg);
@@ -480,8 +476,7 @@ node *node_llm(parser *p, token start, list *args, llm_type *returns, token end)
     return n;
 }
 
-/* ---- queries -----------------------------------------------------------------------------------
- */
+/* ---- queries --------------------------------------------------------------------------------- */
 
 query *query_new(parser *p, query_kind kind, token start) {
     query *q = ARENA_NEW(p->mem, query);

@@ -12,8 +12,7 @@
 
 enum { MAX_PASSES = 8 };
 
-/* ---- settings ----------------------------------------------------------------------------------
- */
+/* ---- settings -------------------------------------------------------------------------------- */
 
 static str dotted(binder *b, const ast *a) {
     if (!a->name2.name.n)
@@ -117,8 +116,7 @@ static int bind_reset(binder *b, const ast *a, sql_stmt *s) {
     return s->name.n ? known_setting(b, a, s) : 0;
 }
 
-/* ---- others ------------------------------------------------------------------------------------
- */
+/* ---- others ---------------------------------------------------------------------------------- */
 
 static bool switched_on(const node *given, bool *valid) {
     *valid = true;
@@ -266,8 +264,7 @@ int bind_stmt(binder *b, ast *a, sql_stmt *s) {
     return err_set(b->e, ERR_INTERNAL, "a statement of no kind");
 }
 
-/* ---- passes ------------------------------------------------------------------------------------
- */
+/* ---- passes ---------------------------------------------------------------------------------- */
 
 /* The statement without blanks, comments and semicolons around it. */
 static str trimmed(str text) {

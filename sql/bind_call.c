@@ -7,8 +7,7 @@
 #include "bind_int.h"
 #include "functions_int.h"
 
-/* ---- scalars -----------------------------------------------------------------------------------
- */
+/* ---- scalars --------------------------------------------------------------------------------- */
 
 static expr *fit_argument(binder *b, expr *x, char class, const char *name) {
     const char *what = arena_printf(b->mem, "%s()", name);
@@ -120,8 +119,7 @@ static expr *bind_scalar_call(binder *b, const node *n, function_id id) {
     return call;
 }
 
-/* ---- aggregates --------------------------------------------------------------------------------
- */
+/* ---- aggregates ------------------------------------------------------------------------------ */
 
 bool window_has_aggregate(const window_spec *w) {
     for (int i = 0; i < w->partition_by.n; i++)

@@ -9,8 +9,7 @@
 
 #include "bind_int.h"
 
-/* ---- names -------------------------------------------------------------------------------------
- */
+/* ---- names ----------------------------------------------------------------------------------- */
 
 static const char *kind_of(binder *b, str name) {
     const catalog *c = b->env->catalog;
@@ -36,8 +35,7 @@ static int relation_free(binder *b, ident name, const char *making, bool if_not_
     return fail_ident(b, name, "there is a %s \"%.*s\" already", is, (int)name.name.n, name.name.p);
 }
 
-/* ---- CREATE TABLE ------------------------------------------------------------------------------
- */
+/* ---- CREATE TABLE ---------------------------------------------------------------------------- */
 
 static str joined_name(binder *b, const table_def *t, const int *columns, int n,
                        const char *suffix) {
@@ -178,8 +176,7 @@ int bind_create_table(binder *b, ast *a, sql_stmt *s) {
                     : table_of_spec(b, a, &s->create_table);
 }
 
-/* ---- other things created ----------------------------------------------------------------------
- */
+/* ---- other things created -------------------------------------------------------------------- */
 
 int bind_create_index(binder *b, ast *a, sql_stmt *s) {
     s->kind = STMT_CREATE_INDEX;
@@ -256,8 +253,7 @@ int bind_create_model(binder *b, ast *a, sql_stmt *s) {
     return 0;
 }
 
-/* ---- DROP, ALTER -------------------------------------------------------------------------------
- */
+/* ---- DROP, ALTER ----------------------------------------------------------------------------- */
 
 int bind_drop(binder *b, ast *a, sql_stmt *s) {
     static const struct {

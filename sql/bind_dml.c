@@ -10,8 +10,7 @@
 
 #include "bind_int.h"
 
-/* ---- one row of a table ------------------------------------------------------------------------
- */
+/* ---- one row of a table ---------------------------------------------------------------------- */
 
 int find_column(binder *b, const table_def *t, ident name) {
     for (int i = 0; i < t->ncolumns; i++)
@@ -137,8 +136,7 @@ int bind_default(binder *b, const column_def *c, expr **out) {
     return *out ? 0 : (int)b->e->code;
 }
 
-/* ---- INSERT ------------------------------------------------------------------------------------
- */
+/* ---- INSERT ---------------------------------------------------------------------------------- */
 
 typedef struct target {
     const table_def *table;
@@ -331,8 +329,7 @@ int bind_insert(binder *b, ast *a, sql_stmt *s) {
     return status ? status : bind_returning(b, a, t.table->name, NULL, s);
 }
 
-/* ---- UPDATE, DELETE ----------------------------------------------------------------------------
- */
+/* ---- UPDATE, DELETE -------------------------------------------------------------------------- */
 
 static str target_name(const ast *a, const sql_stmt *s) {
     return a->name2.name.n ? a->name2.name : s->table->name;

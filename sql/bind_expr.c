@@ -11,8 +11,7 @@
 
 #include "bind_int.h"
 
-/* ---- small truths ------------------------------------------------------------------------------
- */
+/* ---- small truths ---------------------------------------------------------------------------- */
 
 static expr *test(binder *b, expr *x, value v, bool negated) {
     expr *with = expr_literal(b->mem, v);
@@ -95,8 +94,7 @@ static bool may_ask(const node *n) {
     return n->filter && may_ask(n->filter);
 }
 
-/* ---- names and values ---------------------------------------------------------------------------
- */
+/* ---- names and values ------------------------------------------------------------------------ */
 
 /* The select item that an unknown name stands for, or NULL. */
 static const output *find_alias(const binder *b, const node *n) {
@@ -169,8 +167,7 @@ static expr *bind_variable(binder *b, const node *n) {
     return NULL;
 }
 
-/* ---- operators ---------------------------------------------------------------------------------
- */
+/* ---- operators ------------------------------------------------------------------------------- */
 
 /* What must hold for operand i of AND or OR to be looked at: those before it have not decided. */
 static expr *undecided(binder *b, const node *n, expr **before, int i) {
@@ -358,8 +355,7 @@ static expr *bind_op(binder *b, const node *n) {
     return NULL;
 }
 
-/* ---- CASE --------------------------------------------------------------------------------------
- */
+/* ---- CASE ------------------------------------------------------------------------------------ */
 
 /* CASE x WHEN v … becomes CASE WHEN x = v …, with one x. A branch is looked at only where the
  * conditions before it were not true and its own is. */
@@ -399,8 +395,7 @@ static expr *bind_case(binder *b, const node *n) {
     return once_over(b, draw, x);
 }
 
-/* ---- all of them -------------------------------------------------------------------------------
- */
+/* ---- all of them ----------------------------------------------------------------------------- */
 
 static expr *bind_cast(binder *b, const node *n) {
     expr *x = bind_expr(b, n->args[0]);

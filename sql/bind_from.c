@@ -47,8 +47,7 @@ static int check_alias(binder *b, const scope *s, str alias, int pos, int len) {
     return 0;
 }
 
-/* ---- tables ------------------------------------------------------------------------------------
- */
+/* ---- tables ---------------------------------------------------------------------------------- */
 
 /* Every column of the table, and its rowid when it is
  * wanted; by that name only where no column has it. */
@@ -275,8 +274,7 @@ static int bind_file(binder *b, from_item *f, scope *s, rel **out) {
     return expose(b, r, alias, &f->columns, s);
 }
 
-/* ---- functions ---------------------------------------------------------------------------------
- */
+/* ---- functions ------------------------------------------------------------------------------- */
 
 static int no_table_function(binder *b, const from_item *f) {
     static const struct {
@@ -341,8 +339,7 @@ static int bind_series(binder *b, const from_item *f, str alias, scope *s, rel *
     return expose(b, r, alias, &f->columns, s);
 }
 
-/* ---- joins -------------------------------------------------------------------------------------
- */
+/* ---- joins ----------------------------------------------------------------------------------- */
 
 static void flatten_and(binder *b, const node *n, list *out) {
     if (n->kind == NODE_OP && n->op == OP_AND)
@@ -540,8 +537,7 @@ int bind_from(binder *b, from_item *f, scope *s, rel **out) {
     return status ? status : expose(b, *out, alias, &f->columns, s);
 }
 
-/* ---- WHERE -------------------------------------------------------------------------------------
- */
+/* ---- WHERE ----------------------------------------------------------------------------------- */
 
 /* One filter a conjunct, in the order written; beyond that many the rest of the plain ones share
  * one, so that a generated condition of thousands makes no tree as deep. */

@@ -17,8 +17,7 @@ typedef struct clone {
     bool prob;
 } clone;
 
-/* ---- keys --------------------------------------------------------------------------------------
- */
+/* ---- keys ------------------------------------------------------------------------------------ */
 
 static expr *bind_key(binder *b, const node *n, const output *outs, int nouts) {
     if (n->kind != NODE_LITERAL || n->literal.type != TYPE_INTEGER)
@@ -79,8 +78,7 @@ int group_having(binder *b, grouping *g, const node *having, conjunct_list *out)
     return out->items ? 0 : (int)b->e->code;
 }
 
-/* ---- rewriting ---------------------------------------------------------------------------------
- */
+/* ---- rewriting ------------------------------------------------------------------------------- */
 
 static expr *rewrite(binder *b, grouping *g, lift *above, expr *x);
 
@@ -270,8 +268,7 @@ void group_prune(lift *above) {
     above->steps.n = kept;
 }
 
-/* ---- the node ----------------------------------------------------------------------------------
- */
+/* ---- the node -------------------------------------------------------------------------------- */
 
 static rel *group_node(binder *b, const grouping *g, rel *left) {
     rel *r = rel_make(b->mem, REL_GROUP, g->nkeys + g->aggs.n);

@@ -12,8 +12,7 @@
 
 #include "ast_int.h"
 
-/* ---- expr.c, rel.c ------------------------------------------------------------------------------
- */
+/* ---- expr.c, rel.c --------------------------------------------------------------------------- */
 
 expr *expr_and(arena *a, expr *l, expr *r); /* either may be NULL */
 expr *expr_cast(arena *a, expr *from, value_type type);
@@ -44,8 +43,7 @@ void rel_walk(rel *r, rel_visit *v);
 void rel_settle(rel *r, int column, value_type type);
 void rel_settle_all(rel *r);
 
-/* ---- scopes ------------------------------------------------------------------------------------
- */
+/* ---- scopes ---------------------------------------------------------------------------------- */
 
 typedef struct scope_column {
     str table, name;
@@ -316,8 +314,7 @@ int derived_query(binder *b, query *q, rel **out);
 /* (…) AS t(a, b): renames, or an error when the counts differ. */
 int rename_columns(binder *b, rel_column *cols, int ncols, const list *names, str table);
 
-/* ---- VALUES: bind_values.c ----------------------------------------------------------------------
- */
+/* ---- VALUES: bind_values.c ------------------------------------------------------------------- */
 
 /* One row of VALUES, or consecutive rows that ask the model the same: `cells` over `source`. */
 typedef struct values_part {

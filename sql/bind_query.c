@@ -12,8 +12,7 @@
 
 #include "bind_int.h"
 
-/* ---- subqueries --------------------------------------------------------------------------------
- */
+/* ---- subqueries ------------------------------------------------------------------------------ */
 
 /* Binds q as a query of its own: what waits for the enclosing clause is none of its business, but
  * its scope is. `inherited`: what guards each of its calls. */
@@ -161,8 +160,7 @@ expr *bind_in_query(binder *b, const node *n) {
     return expr_column(b->mem, s->mark_id, TYPE_BOOLEAN, STR("in"));
 }
 
-/* ---- LIMIT -------------------------------------------------------------------------------------
- */
+/* ---- LIMIT ----------------------------------------------------------------------------------- */
 
 static int limit_value(binder *b, const node *n, const char *what, int64_t *out) {
     bind_place before = b->at;
@@ -201,8 +199,7 @@ static int put_limit(binder *b, query *q, rel **r) {
     return status;
 }
 
-/* ---- SELECT ------------------------------------------------------------------------------------
- */
+/* ---- SELECT ---------------------------------------------------------------------------------- */
 
 /* An expression is named by its text; over several lines written, it is one line as a name. */
 static str one_line(binder *b, str s) {
@@ -542,8 +539,7 @@ int bind_select(binder *b, query *q, rel **out) {
     return status;
 }
 
-/* ---- set operations -----------------------------------------------------------------------------
- */
+/* ---- set operations -------------------------------------------------------------------------- */
 
 /* Numbers of one column meet at the higher type; everything else must agree. */
 rel *cast_columns(binder *b, rel *r, const value_type *types) {
@@ -665,8 +661,7 @@ int bind_terms(binder *b, query *q, int from, int to, rel **out) {
     return status ? status : join_terms(b, q, second->pos, second->len, l, r, out);
 }
 
-/* ---- WITH, and all together ---------------------------------------------------------------------
- */
+/* ---- WITH, and all together ------------------------------------------------------------------ */
 
 static int bind_with(binder *b, query *q) {
     for (int i = 0; i < q->with.n; i++) {

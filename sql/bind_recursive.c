@@ -12,8 +12,7 @@
 
 #include "bind_int.h"
 
-/* ---- who names it -------------------------------------------------------------------------------
- */
+/* ---- who names it ---------------------------------------------------------------------------- */
 
 static bool query_names(const query *q, str name);
 
@@ -79,8 +78,7 @@ static bool query_names(const query *q, str name) {
            node_names(q->qualify, name);
 }
 
-/* ---- what may stand over the working rows ------------------------------------------------------
- */
+/* ---- what may stand over the working rows ---------------------------------------------------- */
 
 static int count_working(const rel *r, int number) {
     int n = 0;
@@ -163,8 +161,7 @@ static int check_part(binder *b, const cte_binding *c, const query *term, rel *r
     return ERR_UNSUPPORTED;
 }
 
-/* ---- the relation -------------------------------------------------------------------------------
- */
+/* ---- the relation ---------------------------------------------------------------------------- */
 
 /* The recursive part's columns have the types of the first part's, where nothing is lost. */
 static int fit_types(binder *b, const query *term, const rel *first, rel **part) {

@@ -132,8 +132,7 @@ expr *to_condition(binder *b, expr *x) {
     return NULL;
 }
 
-/* ---- comparisons -------------------------------------------------------------------------------
- */
+/* ---- comparisons ----------------------------------------------------------------------------- */
 
 /* A whole REAL literal beside an INTEGER becomes INTEGER, an exact
  * INTEGER literal beside a REAL becomes REAL: comparisons of one type are

@@ -12,8 +12,7 @@
  */
 #include "bind_int.h"
 
-/* ---- rows alike --------------------------------------------------------------------------------
- */
+/* ---- rows alike ------------------------------------------------------------------------------ */
 
 static bool has_call(const node *n) {
     bool found = n->kind == NODE_LLM;
@@ -104,8 +103,7 @@ static int count_alike(const list *rows, int first) {
     return n;
 }
 
-/* ---- what differs becomes columns --------------------------------------------------------------
- */
+/* ---- what differs becomes columns ------------------------------------------------------------ */
 
 /* Something of each row that is a column of the constant rows: a whole cell, or a field. */
 typedef struct hole {
@@ -194,8 +192,7 @@ static node *fill_fields(binder *b, const node *n, const rel *source, int *at) {
     return copy;
 }
 
-/* ---- parts -------------------------------------------------------------------------------------
- */
+/* ---- parts ----------------------------------------------------------------------------------- */
 
 /* A column of NULLs alone stays as written: its type is still open. */
 static expr *source_cell(binder *b, const rel *source, int at) {
@@ -319,8 +316,7 @@ rel *values_rel(binder *b, values_part *parts, int nparts, const rel_column *col
     return union_all(b, done, nparts);
 }
 
-/* ---- VALUES as a query -------------------------------------------------------------------------
- */
+/* ---- VALUES as a query ----------------------------------------------------------------------- */
 
 static expr *bind_value(binder *b, void *ctx, const node *n, int at) {
     (void)ctx;

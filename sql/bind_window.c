@@ -19,8 +19,7 @@ typedef struct window_call {
     const window_function *is;
 } window_call;
 
-/* ---- frames ------------------------------------------------------------------------------------
- */
+/* ---- frames ---------------------------------------------------------------------------------- */
 
 static const window_frame standard_frame = {
     .unit = FRAME_RANGE, .start.kind = BOUND_UNBOUNDED_PRECEDING, .end.kind = BOUND_CURRENT};
@@ -92,8 +91,7 @@ static int bind_frame(binder *b, const frame_spec *f, const bound_window *over, 
     return status ? status : bind_bound(b, f, &f->end, over, &out->end);
 }
 
-/* ---- windows -----------------------------------------------------------------------------------
- */
+/* ---- windows --------------------------------------------------------------------------------- */
 
 static const window_def *find_window(binder *b, const windowing *w, ident name) {
     for (int i = 0; i < w->defs->n; i++)
@@ -188,8 +186,7 @@ static const frame_spec *frame_of(binder *b, const windowing *w, const window_sp
     return def ? def->spec->frame : NULL;
 }
 
-/* ---- functions ---------------------------------------------------------------------------------
- */
+/* ---- functions ------------------------------------------------------------------------------- */
 
 static bool reads_frame(window_kind k) {
     return k == WINDOW_AGGREGATE || k == WINDOW_FIRST_VALUE || k == WINDOW_LAST_VALUE ||
@@ -418,8 +415,7 @@ int windows_qualify(binder *b, query *q, const output *outs, int nouts, windowin
     return out->items ? 0 : (int)b->e->code;
 }
 
-/* ---- the nodes ---------------------------------------------------------------------------------
- */
+/* ---- the nodes ------------------------------------------------------------------------------- */
 
 static int rewrite_function(binder *b, grouping *g, lift *above, rel_window *w) {
     int status = w->filter ? group_rewrite(b, g, above, &w->filter) : 0;
@@ -496,8 +492,7 @@ int windows_place(binder *b, windowing *w, grouping *g, conjunct_list *qualify, 
     return group_filter(b, g, qualify, r);
 }
 
-/* ---- calls -------------------------------------------------------------------------------------
- */
+/* ---- calls ----------------------------------------------------------------------------------- */
 
 expr *bind_window_call(binder *b, const node *n) {
     for (int i = 0; b->at.windows && i < b->at.windows->calls.n; i++) {

@@ -76,8 +76,7 @@ void expr_columns(const expr *x, void (*visit)(void *ctx, int id), void *ctx) {
         expr_columns(x->args[i], visit, ctx);
 }
 
-/* ---- construction ------------------------------------------------------------------------------
- */
+/* ---- construction ---------------------------------------------------------------------------- */
 
 expr *expr_new(arena *a, expr_kind kind, value_type type, int nargs) {
     expr *x = ARENA_NEW(a, expr);

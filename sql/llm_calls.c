@@ -11,8 +11,7 @@
 
 #include "bind_int.h"
 
-/* ---- identity ----------------------------------------------------------------------------------
- */
+/* ---- identity -------------------------------------------------------------------------------- */
 
 static void key_column(binder *b, buf *out, int id) {
     const id_info *info = id_of(b, id);
@@ -64,8 +63,7 @@ call_info *llm_info_of(binder *b, const expr *x) {
     return x->kind == EXPR_COLUMN ? id_of(b, x->column.id)->call : NULL;
 }
 
-/* ---- steps -------------------------------------------------------------------------------------
- */
+/* ---- steps ----------------------------------------------------------------------------------- */
 
 void lift_apply(binder *b, lift *l, step *s) {
     list_add(b->mem, &l->steps, s);
@@ -180,8 +178,7 @@ step *lift_use(binder *b, lift *l, call_info *info, expr **args, bool want_prob)
     return s;
 }
 
-/* ---- placing -----------------------------------------------------------------------------------
- */
+/* ---- placing --------------------------------------------------------------------------------- */
 
 static bool waits_for(const step *s, const step *other) {
     int ids[2] = {other->is_apply ? other->value_id : other->use.out_id,
@@ -287,8 +284,7 @@ rel *lift_place(binder *b, lift *l, rel *r) {
     return r;
 }
 
-/* ---- fields ------------------------------------------------------------------------------------
- */
+/* ---- fields ---------------------------------------------------------------------------------- */
 
 typedef struct fields {
     int n, cap;
@@ -393,8 +389,7 @@ static int distinguish(binder *b, fields *f) {
     return 0;
 }
 
-/* ---- the prompt --------------------------------------------------------------------------------
- */
+/* ---- the prompt ------------------------------------------------------------------------------ */
 
 static int find_field(const fields *f, str name) {
     for (int i = 0; i < f->n; i++)
@@ -530,8 +525,7 @@ static int bind_prompt(binder *b, const node *n, value *out) {
     return 0;
 }
 
-/* ---- options -----------------------------------------------------------------------------------
- */
+/* ---- options --------------------------------------------------------------------------------- */
 
 static int option_constant(binder *b, const llm_option *o, value_type type, value *out) {
     expr *x = bind_expr(b, o->value);
@@ -627,8 +621,7 @@ static int bind_option(binder *b, const llm_option *o, llm_call *call, const nod
     return ERR_BIND;
 }
 
-/* ---- examples ----------------------------------------------------------------------------------
- */
+/* ---- examples -------------------------------------------------------------------------------- */
 
 static int example_columns(binder *b, const node *n, const fields *f, llm_call *call, rel *r) {
     int answer = -1;
@@ -697,8 +690,7 @@ static int bind_examples(binder *b, const node *n, const fields *f, llm_call *ca
     return ERR_BIND;
 }
 
-/* ---- the call ----------------------------------------------------------------------------------
- */
+/* ---- the call -------------------------------------------------------------------------------- */
 
 static bool any_volatile(const fields *f) {
     for (int i = 0; i < f->n; i++)
@@ -842,8 +834,7 @@ expr *bind_llm(binder *b, const node *n, bool prob, const node *named) {
                 : expr_column(b->mem, s->use.out_id, llm_call_type(info->call), name);
 }
 
-/* ---- field order -------------------------------------------------------------------------------
- */
+/* ---- field order ----------------------------------------------------------------------------- */
 
 static int listed_field(const llm_call *call, str name) {
     const char *dot = memchr(name.p, '.', name.n);

@@ -26,8 +26,7 @@ value_type llm_call_type(const llm_call *call) {
     return TYPE_TEXT;
 }
 
-/* ---- complements -------------------------------------------------------------------------------
- */
+/* ---- complements ----------------------------------------------------------------------------- */
 
 /* What the other answer is, when only one was named. The affirmative stands first. */
 static const char *const pairs[][2] = {
@@ -89,8 +88,7 @@ static bool complete_pair(arena *a, str one, str out[2]) {
     return false;
 }
 
-/* ---- RETURNS -----------------------------------------------------------------------------------
- */
+/* ---- RETURNS --------------------------------------------------------------------------------- */
 
 static int fail_type(binder *b, const llm_type *t, const char *message, const char *hint) {
     fail(b, ERR_BIND, t->pos, t->len, "%s", message);
@@ -189,8 +187,7 @@ static int returns_given(binder *b, const llm_type *t, llm_call *call) {
     return t->between ? returns_between(b, t, call) : 0;
 }
 
-/* ---- by use ------------------------------------------------------------------------------------
- */
+/* ---- by use ---------------------------------------------------------------------------------- */
 
 static int enum_by_use(binder *b, const call_info *info, llm_call *call) {
     int n = info->literals.n;

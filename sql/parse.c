@@ -14,8 +14,7 @@
 
 enum { MAX_OPEN_PARENTHESES = AST_MAX_DEPTH };
 
-/* ---- messages ----------------------------------------------------------------------------------
- */
+/* ---- messages -------------------------------------------------------------------------------- */
 
 /* A word that passed as an alias but was meant as the keyword that goes on: FORM, WEHRE, GRUOP. */
 static const char *clause_nearest(str word) {
@@ -137,8 +136,7 @@ void parser_unexpected(parser *p, int code, token at, const int *expected, int n
         hint_keyword_or_expected(p, code, at, expected, nexpected);
 }
 
-/* ---- driving -----------------------------------------------------------------------------------
- */
+/* ---- driving --------------------------------------------------------------------------------- */
 
 static void feed(parser *p, void *machine, int code, token t) {
     if (!p->first.len)

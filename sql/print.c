@@ -140,8 +140,7 @@ void expr_print(const expr *x, buf *out) {
     print(x, NULL, out);
 }
 
-/* ---- relations ---------------------------------------------------------------------------------
- */
+/* ---- relations ------------------------------------------------------------------------------- */
 
 const char *join_kind_name(join_kind kind) {
     static const char *const names[] = {"inner", "left", "cross", "semi", "anti", "single", "mark"};

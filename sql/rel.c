@@ -223,8 +223,7 @@ rel *rel_recursive(arena *a, rel *left, rel *right, int number, bool distinct) {
     return r;
 }
 
-/* ---- walks -------------------------------------------------------------------------------------
- */
+/* ---- walks ----------------------------------------------------------------------------------- */
 
 static void each(rel_visit *v, expr **x) {
     if (*x)

@@ -9,8 +9,7 @@
 
 #include "bind_int.h"
 
-/* ---- errors ------------------------------------------------------------------------------------
- */
+/* ---- errors ---------------------------------------------------------------------------------- */
 
 static int fail_v(binder *b, err_code code, int pos, int len, const char *format, va_list args) {
     char message[sizeof b->e->message];
@@ -50,8 +49,7 @@ void hint_nearest(binder *b, str word, const char *const *candidates, size_t cou
         err_hint(b->e, "did you mean \"%s\"?", meant);
 }
 
-/* ---- ids ---------------------------------------------------------------------------------------
- */
+/* ---- ids ------------------------------------------------------------------------------------- */
 
 id_info *id_of(binder *b, int id) {
     if (id >= b->ids_cap) {
@@ -78,8 +76,7 @@ void id_copy(binder *b, int to, const expr *from) {
     *id_of(b, to) = info;
 }
 
-/* ---- columns -----------------------------------------------------------------------------------
- */
+/* ---- columns --------------------------------------------------------------------------------- */
 
 scope_column *scope_add(binder *b, scope *s, str table, str name, int id, value_type type) {
     if (s->n == s->cap) {

@@ -52,8 +52,7 @@ static int find(str name, size_t *out, err *e) {
     return ERR_BIND;
 }
 
-/* ---- values ------------------------------------------------------------------------------------
- */
+/* ---- values ---------------------------------------------------------------------------------- */
 
 static int wrong(size_t i, str given, const char *allowed, err *e) {
     return err_set(e, ERR_TYPE, "%s cannot be '%.*s': %s", infos[i].name, (int)given.n, given.p,
@@ -266,8 +265,7 @@ int settings_show(const settings *s, str name, buf *out, err *e) {
     return 0;
 }
 
-/* ---- the struct --------------------------------------------------------------------------------
- */
+/* ---- the struct ------------------------------------------------------------------------------ */
 
 void settings_init(settings *s) {
     memset(s, 0, sizeof *s);

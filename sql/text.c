@@ -70,8 +70,7 @@ size_t sql_token(str text, size_t at, token_class *out) {
     return n;
 }
 
-/* ---- places ------------------------------------------------------------------------------------
- */
+/* ---- places ---------------------------------------------------------------------------------- */
 
 static size_t line_start(str text, size_t pos) {
     while (pos > 0 && text.p[pos - 1] != '\n')

@@ -400,8 +400,7 @@ static void gen_groups(gen *g, const gen_scope *s, gen_scope *groups, buf *keys)
     }
 }
 
-/* ---- windows ---------------------------------------------------------------------------------
- */
+/* ---- windows --------------------------------------------------------------------------------- */
 
 static void gen_key(gen *g, buf *out, const char *between, const gen_column *c) {
     buf_printf(out, "%s%s%s NULLS %s", between, c->text, chance(g, 40) ? " DESC" : "",

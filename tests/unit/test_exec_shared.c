@@ -12,8 +12,7 @@ static int64_t number(db *d, const char *sql) {
     return run_ok(d, sql).first;
 }
 
-/* ---- tests -------------------------------------------------------------------------------------
- */
+/* ---- tests ----------------------------------------------------------------------------------- */
 
 static void a_transaction_whose_reads_are_stale_cannot_write(void **state) {
     (void)state;

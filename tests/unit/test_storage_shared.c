@@ -42,8 +42,7 @@ static void test_two_processes(void **state) {
     OK(cache_check(file, &e));
 }
 
-/* ---- what another process did -------------------------------------------------------------------
- */
+/* ---- what another process did ---------------------------------------------------------------- */
 
 enum { OTHER_BLOCKS = 400 }; /* more than a map for the least budget holds */
 
