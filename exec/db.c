@@ -267,25 +267,30 @@ static void fact_key(str key, buf *out) {
     buf_append_str(out, key);
 }
 
-int db_remember(db *d, str key, str bytes, err *e) {
+static int remember(db *d, str key, str bytes, err *e) {
     txn *t;
     buf full = {0};
     txn_wait at_once = {.busy_timeout_ms = 0};
-    if (d->active || d->txn || store_is_read_only(d->store))
-        return 0;
     int status = txn_begin(d->store, true, &at_once, &t, e);
     if (status)
-        return status == ERR_BUSY
-                   ? 0
-                   : status; /* another process writes: what was learned is learned again */
+        return status;
     fact_key(key, &full);
     status = meta_put(t, buf_str(&full), bytes, e);
     buf_free(&full);
-    if (status) {
-        txn_abort(t);
-        return status;
-    }
-    return txn_commit(t, e);
+    if (status == 0)
+        return txn_commit(t, e);
+    txn_abort(t);
+    return status;
+}
+
+void exec_remember(exec_ctx *ctx, str key, str bytes) {
+    db *d = ctx->db;
+    err e;
+    if (d->active || d->txn || store_is_read_only(d->store))
+        return;
+    int status = remember(d, key, bytes, &e);
+    if (status && status != ERR_BUSY) /* another process writes: it is learned again */
+        exec_notice(ctx, "what was learned of the calls is not kept: %s", e.message);
 }
 
 int db_recall(db *d, str key, arena *a, str *out, bool *found, err *e) {

@@ -172,11 +172,11 @@ void llm_plan_hooks(exec_ctx *ctx, plan_env *env);
 store *db_store(db *d);
 struct models **db_models(db *d); /* a slot owned by models.c; starts NULL */
 const char *db_model_override(const db *d);
-/* Runs `work` in a write transaction of the worker thread outside
- * any statement's snapshot (learned facts, field orders); skipped
- * silently when the database is read-only or a transaction is open. */
-int db_remember(db *d, str key, str bytes, err *e);
-/* Reads a fact kept by db_remember into `a`; *found = false when there is none. */
+/* Keeps what a statement learned (facts, field orders), in a write transaction of its own, unless
+ * the database is read-only, somebody writes, or a transaction is open. No statement fails for want
+ * of it: where it cannot be written, as on a full disk, a notice says so. The worker's thread. */
+void exec_remember(exec_ctx *ctx, str key, str bytes);
+/* Reads what exec_remember kept into `a`; *found = false when there is none. */
 int db_recall(db *d, str key, arena *a, str *out, bool *found, err *e);
 
 #endif

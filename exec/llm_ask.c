@@ -406,18 +406,16 @@ static int check_caps(op *o, err *e) {
     return status;
 }
 
-int llm_ask_remember(op *o, err *e) {
+void llm_ask_remember(op *o) {
     llm_state *s = o->state;
-    int status = 0;
-    for (int i = 0; i < s->nuses && status == 0; i++) {
+    for (int i = 0; i < s->nuses; i++) {
         use_run *u = &s->uses[i];
         if (u->learned && o->ctx->llm->sample > 0)
             o->ctx->llm->sampled[u->use->call->number - 1] = u->facts;
         if (u->learned) /* a commit is not free */
-            status = facts_remember(o->ctx, u->use->call, llm_engine_info(u->engine)->fingerprint,
-                                    &u->facts, e);
+            facts_remember(o->ctx, u->use->call, llm_engine_info(u->engine)->fingerprint,
+                           &u->facts);
     }
-    return status;
 }
 
 /* ---- what answers are worth ------------------------------------------------------------------ */

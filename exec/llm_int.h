@@ -281,7 +281,7 @@ bool facts_recall(exec_ctx *ctx, const llm_call *call, hash128 fingerprint, call
 /* The same for planning: only what this statement's
  * sample showed, where earlier runs must not decide. */
 bool facts_for_plan(exec_ctx *ctx, const llm_call *call, hash128 fingerprint, call_facts *out);
-int facts_remember(exec_ctx *ctx, const llm_call *call, hash128 fingerprint,
-                   const call_facts *facts, err *e);
+void facts_remember(exec_ctx *ctx, const llm_call *call, hash128 fingerprint,
+                    const call_facts *facts);
 
 #endif

@@ -191,14 +191,15 @@ static int record_find(exec_ctx *ctx, str key, arena *mem, str *stored, bool *fo
     return db_recall(ctx->db, key, mem, stored, found, e);
 }
 
-static int record_keep(exec_ctx *ctx, str key, str bytes, err *e) {
+static void record_keep(exec_ctx *ctx, str key, str bytes) {
     llm_runtime *r = ctx->llm;
-    if (!ctx->count_only)
-        return db_remember(ctx->db, key, bytes, e);
+    if (!ctx->count_only) {
+        exec_remember(ctx, key, bytes);
+        return;
+    }
     noted_order *n = ARENA_NEW(r->mem, noted_order);
     *n = (noted_order){str_copy(r->mem, key), str_copy(r->mem, bytes), r->noted_orders};
     r->noted_orders = n;
-    return 0;
 }
 
 /* Whether this recorded order is nearly as good as the fresh one in *out, which it then becomes. */
@@ -217,15 +218,13 @@ static int try_recorded(const prompt *p, const llm_inputs *in, const uint8_t *or
 }
 
 /* Puts the fresh order behind those on record, of which the oldest goes if there are too many. */
-static int record_fresh(exec_ctx *ctx, str key, str stored, const uint8_t *fresh, size_t n,
-                        err *e) {
+static void record_fresh(exec_ctx *ctx, str key, str stored, const uint8_t *fresh, size_t n) {
     buf orders = {0};
     size_t skip = stored.n >= RECORDED_ORDERS * n ? stored.n - (RECORDED_ORDERS - 1) * n : 0;
     buf_append(&orders, stored.p + skip, stored.n - skip);
     buf_append(&orders, fresh, n);
-    int status = record_keep(ctx, key, buf_str(&orders), e);
+    record_keep(ctx, key, buf_str(&orders));
     buf_free(&orders);
-    return status;
 }
 
 /* Uses a recorded order while it is nearly as good as the fresh one, else records the fresh one.
@@ -251,7 +250,7 @@ static int apply_record(exec_ctx *ctx, const prompt *p, const llm_inputs *in, ps
             status = try_recorded(p, in, order, options, mem, out, &usable, e);
     }
     if (status == 0 && !usable)
-        status = record_fresh(ctx, buf_str(&key), stored, fresh, n, e);
+        record_fresh(ctx, buf_str(&key), stored, fresh, n);
     buf_free(&key);
     return status;
 }

@@ -326,13 +326,12 @@ bool facts_for_plan(exec_ctx *ctx, const llm_call *call, hash128 fingerprint, ca
     return facts_recall(ctx, call, fingerprint, out);
 }
 
-int facts_remember(exec_ctx *ctx, const llm_call *call, hash128 fingerprint,
-                   const call_facts *facts, err *e) {
+void facts_remember(exec_ctx *ctx, const llm_call *call, hash128 fingerprint,
+                    const call_facts *facts) {
     buf key = {0};
     learned_key(call, fingerprint, &key);
-    int status = db_remember(ctx->db, buf_str(&key), (str){(const char *)facts, sizeof *facts}, e);
+    exec_remember(ctx, buf_str(&key), (str){(const char *)facts, sizeof *facts});
     buf_free(&key);
-    return status;
 }
 
 /* ---- what the planner may ask ---------------------------------------------------------------- */

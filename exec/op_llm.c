@@ -437,7 +437,9 @@ static int decide_rows(op *o, err *e) {
                  : top->llm.wanted > 0   ? llm_run_wave(o, e)
                  : top->llm.each > 0     ? llm_run_rounds(o, e)
                                          : run_all(o, e);
-    return status ? status : llm_ask_remember(o, e);
+    if (status == 0)
+        llm_ask_remember(o);
+    return status;
 }
 
 /* ---- handing out ----------------------------------------------------------------------------- */

@@ -145,7 +145,7 @@ void llm_ask_known(op *o);
  * these rows; `done`: stages that have been through them. */
 int llm_ask_stage(op *o, int stage, uint32_t done, const int64_t *rows, int64_t count, err *e);
 /* Keeps what was learned about the calls' answers. */
-int llm_ask_remember(op *o, err *e);
+void llm_ask_remember(op *o);
 /* Tells of answers that max_tokens ended, and of prompts that had to leave fields out. */
 void llm_ask_tell(op *o);
 

@@ -231,6 +231,28 @@ static void a_cache_that_fails_is_told_of(void **state) {
     assert_string_equal(session(NULL, question).notice, "");
 }
 
+/* Nothing but the first two pages of a file can be written: a query learns what its calls cost and
+ * which order of fields is best, and answers although neither can be put down. */
+static void what_is_learned_need_not_be_kept(void **state) {
+    (void)state;
+    static const char ask[] = "SELECT LLM('Is {body} of {other}?', body, id AS other, model => m) "
+                              "RETURNS BOOLEAN FROM t";
+    struct rlimit usual, limit;
+    make_table("test:hash");
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &usual), 0);
+    limit = (struct rlimit){2 * 4096, usual.rlim_max};
+    void (*handler)(int) = signal(SIGXFSZ, SIG_IGN);
+    db *d = open_path();
+    run_ok(d, "SET cache = off");
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+    outcome o = run_ok(d, ask);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &usual), 0);
+    signal(SIGXFSZ, handler);
+    db_close(d);
+    assert_true(o.hash == session(NULL, ask).hash);
+    assert_non_null(strstr(o.notice, "what was learned of the calls is not kept"));
+}
+
 /* This program's own comes before the C library's. */
 static bool nobody;
 
@@ -565,6 +587,7 @@ int main(int argc, char **argv) {
         TEST(flipped_bits_change_no_answer),
         TEST(two_processes_share_a_cache),
         TEST(a_cache_that_fails_is_told_of),
+        TEST(what_is_learned_need_not_be_kept),
         TEST(who_has_no_home_has_no_cache),
         TEST(files_in_another_encoding_are_told_of),
         TEST(warmed_prefixes_are_found_and_go_with_their_model),
