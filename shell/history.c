@@ -92,7 +92,8 @@ static void read_lines(history_list *h, FILE *in) {
     free(line);
 }
 
-/* Under the lock, so that no other shell appends meanwhile. */
+/* Under the lock, so that no other shell appends meanwhile. Written over the old text, which is
+ * longer, and cut then: a disk without room, or an end in between, loses nothing that is kept. */
 static void trim_file(history_list *h, int fd) {
     if (h->count < TRIM_LINES)
         return;
@@ -104,7 +105,7 @@ static void trim_file(history_list *h, int fd) {
     buf text = {0};
     for (size_t i = 0; i < h->count; i++)
         escape(&text, str_from(h->lines[i]));
-    if (ftruncate(fd, 0) == 0 && write(fd, text.p, text.n) < 0)
+    if (pwrite(fd, text.p, text.n, 0) != (ssize_t)text.n || ftruncate(fd, (off_t)text.n) != 0)
         fprintf(stderr, "kvasir: cannot write the history: %s\n", strerror(errno));
     buf_free(&text);
 }
@@ -115,7 +116,7 @@ void history_open(history_list *h, const char *path) {
     if (h->path == NULL)
         return;
     make_directories(h->path);
-    int fd = open(h->path, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    int fd = open(h->path, O_RDWR | O_CREAT | O_CLOEXEC, 0600); /* not to append, when trimming */
     if (fd < 0) { /* a home that cannot be written: history lives as long as the shell */
         free(h->path);
         h->path = NULL;

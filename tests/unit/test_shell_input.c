@@ -2,12 +2,15 @@
  * What comes in: arguments, pieces of scripts, history files.
  */
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -112,6 +115,40 @@ static void test_history(void **state) {
     unlink(path);
 }
 
+/* A long file is cut to its latest statements; where that cannot be written, it keeps all. */
+static void test_history_is_trimmed(void **state) {
+    (void)state;
+    enum { WRITTEN = 10000, KEPT = 5000 };
+    char path[] = "/tmp/kvasir-history-XXXXXX";
+    FILE *out = fdopen(mkstemp(path), "w");
+    for (int i = 1; i <= WRITTEN; i++)
+        fprintf(out, "SELECT %d;\n", i);
+    fclose(out);
+    struct rlimit usual;
+    struct stat before, after;
+    assert_int_equal(stat(path, &before) | getrlimit(RLIMIT_FSIZE, &usual), 0);
+    void (*handler)(int) = signal(SIGXFSZ, SIG_IGN);
+    setrlimit(RLIMIT_FSIZE, &(struct rlimit){0, usual.rlim_max});
+    history_list h;
+    history_open(&h, path);
+    setrlimit(RLIMIT_FSIZE, &usual);
+    signal(SIGXFSZ, handler);
+    assert_int_equal(h.count, KEPT);
+    history_close(&h);
+    assert_int_equal(stat(path, &after), 0);
+    assert_int_equal(after.st_size, before.st_size);
+    for (int round = 0; round < 2; round++) {
+        history_open(&h, path);
+        assert_int_equal(h.count, KEPT);
+        assert_string_equal(h.lines[0], "SELECT 5001;");
+        assert_string_equal(h.lines[KEPT - 1], "SELECT 10000;");
+        history_close(&h);
+        assert_int_equal(stat(path, &after), 0);
+        assert_true(after.st_size < before.st_size);
+    }
+    unlink(path);
+}
+
 static void test_commands(void **state) {
     (void)state;
     static const struct {
@@ -132,8 +169,11 @@ static void test_commands(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_args),     cmocka_unit_test(test_args_wrong),
-        cmocka_unit_test(test_pieces),   cmocka_unit_test(test_history),
+        cmocka_unit_test(test_args),
+        cmocka_unit_test(test_args_wrong),
+        cmocka_unit_test(test_pieces),
+        cmocka_unit_test(test_history),
+        cmocka_unit_test(test_history_is_trimmed),
         cmocka_unit_test(test_commands),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
