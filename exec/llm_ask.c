@@ -359,10 +359,7 @@ static void take_event(op *o, const llm_event *event) {
     learn(u, event);
     const uint8_t *order = u->order.psm.field_order + (size_t)input * (size_t)u->in->nfields;
     watch_prompt(&s->progress, event, u->in, input, order);
-    size_t n = utf8_fit(event->text, 70);
-    n = BASE_MIN(n, sizeof s->progress.last_answer - 1);
-    memcpy(s->progress.last_answer, event->text.p, n);
-    s->progress.last_answer[n] = 0;
+    utf8_copy(s->progress.last_answer, sizeof s->progress.last_answer, event->text);
     cache *c = llm_answers_cache(o->ctx);
     if (!c)
         return;

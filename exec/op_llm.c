@@ -207,10 +207,8 @@ static int prepare(op *o, err *e) {
     if (status == 0)
         status = prepare_uses(o, e);
     if (status == 0) {
-        str text = orders_text(o, 0, s->nuses);
-        size_t n = utf8_fit(text, sizeof s->progress.field_order - 1);
-        memcpy(s->progress.field_order, text.p, BASE_MIN(n, sizeof s->progress.field_order - 1));
-        s->progress.field_order[BASE_MIN(n, sizeof s->progress.field_order - 1)] = 0;
+        utf8_copy(s->progress.field_order, sizeof s->progress.field_order,
+                  orders_text(o, 0, s->nuses));
     }
     s->prepared = status == 0;
     s->operators_before = o->ctx->llm->operators_started;

@@ -27,14 +27,6 @@ static void copy_tail(char *out, size_t size, str text) {
     out[n] = 0;
 }
 
-static void copy_head(char *out, size_t size, str text) {
-    size_t n = BASE_MIN(text.n, size - 1);
-    while (n < text.n && n && ((unsigned char)text.p[n] & 0xc0) == 0x80)
-        n--;
-    memcpy(out, text.p, n);
-    out[n] = 0;
-}
-
 /* ---- prompts --------------------------------------------------------------------------------- */
 
 static void push_shared(exec_progress *p, int percent) {
@@ -54,7 +46,7 @@ void watch_prompt(exec_progress *p, const llm_event *event, const llm_inputs *in
         uint32_t id = in->value[order[k]][input];
         if (id == PSM_ABSENT)
             continue;
-        copy_head(p->last_input, sizeof p->last_input, in->fields[order[k]].text[id]);
+        utf8_copy(p->last_input, sizeof p->last_input, in->fields[order[k]].text[id]);
         return;
     }
 }
@@ -67,7 +59,7 @@ void watch_baseline(exec_progress *p, const char *strategy, uint64_t computed_to
         return;
     if (i == p->nbaselines) {
         p->baselines[i] = (exec_baseline){.computed_tokens = 0};
-        copy_head(p->baselines[i].name, sizeof p->baselines[i].name, str_from(strategy));
+        utf8_copy(p->baselines[i].name, sizeof p->baselines[i].name, str_from(strategy));
         p->nbaselines++;
     }
     p->baselines[i].computed_tokens += computed_tokens;
@@ -119,12 +111,14 @@ static void name_operator(char *out, size_t size, const plan_node *n) {
         [PLAN_RECURSIVE] = "recursive",
         [PLAN_WORKING] = "working rows",
     };
-    if (n->kind == PLAN_SCAN)
-        snprintf(out, size, "scan %.*s", (int)n->scan.table->name.n, n->scan.table->name.p);
-    else if (n->kind == PLAN_LLM && n->llm.nuses)
+    if (n->kind == PLAN_SCAN) {
+        size_t prefix = (size_t)snprintf(out, size, "scan ");
+        utf8_copy(out + prefix, size - prefix, n->scan.table->name);
+    } else if (n->kind == PLAN_LLM && n->llm.nuses) {
         snprintf(out, size, "LLM#%d", n->llm.uses[0].call->number);
-    else
+    } else {
         snprintf(out, size, "%s", names[n->kind]);
+    }
 }
 
 /* In print order; projections only rename, so they are left out. */

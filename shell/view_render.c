@@ -23,14 +23,16 @@ enum {
 void view_start(view_state *v, str statement, bool utf8) {
     *v = (view_state){.utf8 = utf8};
     size_t n = 0;
-    bool blank = true; /* on one line, blanks single */
-    for (size_t i = 0; i < statement.n && n + 1 < sizeof v->statement; i++) {
-        bool space = strchr(" \t\r\n", statement.p[i]) != NULL;
+    char
+        line[sizeof v->statement + 4]; /* a character more, which tells whether the last is whole */
+    bool blank = true;                 /* on one line, blanks single */
+    for (size_t i = 0; i < statement.n && n < sizeof line; i++) {
+        bool space = statement.p[i] == 0 || strchr(" \t\r\n", statement.p[i]) != NULL;
         if (!space || !blank)
-            v->statement[n++] = space ? ' ' : statement.p[i];
+            line[n++] = space ? ' ' : statement.p[i];
         blank = space;
     }
-    v->statement[n] = 0;
+    utf8_copy(v->statement, sizeof v->statement, (str){line, n});
 }
 
 static void push_sample(view_state *v, float hit) {
@@ -159,8 +161,15 @@ static int put_buf(canvas *c, int x, view_attr attr, buf *text) {
     return x;
 }
 
+/* What others chose: names, the statement. */
+static int put_visible(canvas *c, int x, view_attr attr, const char *text) {
+    buf shown = {0};
+    format_visible(&shown, str_from(text), c->v->utf8);
+    return put_buf(c, x, attr, &shown);
+}
+
 static void label(canvas *c, const char *text) {
-    put(c, 1, c->row, VIEW_DIM, text);
+    put_visible(c, 1, VIEW_DIM, text);
 }
 
 /* `part` of `columns`, in eighths where the screen has them. */
@@ -204,7 +213,8 @@ static void draw_title(canvas *c) {
     buf_append_c(&text, " kvasir");
     if (x->operators)
         buf_printf(&text, "  LLM %d of %d", x->operator_number, x->operators);
-    buf_printf(&text, "  %s", c->v->finished ? "done" : x->phase);
+    buf_append_c(&text, "  ");
+    format_visible(&text, str_from(c->v->finished ? "done" : x->phase), c->v->utf8);
     clock_text(&time, x->seconds);
     buf_append_char(&time, ' ');
     put_buf(c, 0, VIEW_TITLE, &text);
@@ -213,7 +223,8 @@ static void draw_title(canvas *c) {
 }
 
 static void draw_statement(canvas *c) {
-    put(c, 1, c->row++, VIEW_DIM, c->v->statement);
+    put_visible(c, 1, VIEW_DIM, c->v->statement);
+    c->row++;
 }
 
 static void draw_rows(canvas *c) {
@@ -352,7 +363,8 @@ static void draw_order(canvas *c) {
     if (c->v->now.field_order[0] == 0)
         return;
     label(c, "fields");
-    put(c, LABEL_COLUMNS, c->row++, VIEW_PLAIN, c->v->now.field_order);
+    put_visible(c, LABEL_COLUMNS, VIEW_PLAIN, c->v->now.field_order);
+    c->row++;
 }
 
 /* The latest prompts in the order they ran, one a column: high where a prompt shared most of what
@@ -382,8 +394,7 @@ static void draw_prefixes(canvas *c, int rows, int from) {
         buf_printf(&text, "%5d x %4d tok ", p->fanout, p->tokens);
         int at = put_buf(c, 1, VIEW_PLAIN, &text);
         at = put_bar(c, at, 8, p->fanout ? (double)p->done / p->fanout : 0, VIEW_GOOD) + 1;
-        format_visible(&text, str_from(p->text), c->v->utf8);
-        put_buf(c, at, VIEW_DIM, &text);
+        put_visible(c, at, VIEW_DIM, p->text);
     }
 }
 
@@ -397,7 +408,7 @@ static void draw_operators(canvas *c, int rows, int from) {
     for (int i = from; i < x->noperators && i - from < rows - 1; i++, c->row++) {
         const exec_operator *o = &x->operator_rows[i];
         int indent = BASE_MIN(2 * o->depth, OPERATOR_COLUMNS / 2);
-        put(c, 1 + indent, c->row, o->model ? VIEW_GOOD : VIEW_PLAIN, o->name);
+        put_visible(c, 1 + indent, o->model ? VIEW_GOOD : VIEW_PLAIN, o->name);
         if (!o->source)
             put_count(c, OPERATOR_COLUMNS, o->rows_in);
         put_count(c, OPERATOR_COLUMNS + 13, o->rows_out);
@@ -410,11 +421,8 @@ static void draw_answers(canvas *c, int rows, int from) {
         return;
     put(c, 1, c->row++, VIEW_BOLD, "last answers");
     for (int i = from; i < v->nanswers && i - from < rows - 1; i++, c->row++) {
-        buf shown = {0};
-        format_visible(&shown, str_from(v->answers[i].answer), v->utf8);
-        int x = put_buf(c, 1, VIEW_PLAIN, &shown);
-        format_visible(&shown, str_from(v->answers[i].input), v->utf8);
-        put_buf(c, x + 2, VIEW_DIM, &shown);
+        int x = put_visible(c, 1, VIEW_PLAIN, v->answers[i].answer);
+        put_visible(c, x + 2, VIEW_DIM, v->answers[i].input);
     }
 }
 

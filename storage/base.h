@@ -327,6 +327,8 @@ size_t utf8_encode(uint32_t cp, char out[4]); /* returns the bytes written */
 bool utf8_valid(str s);
 /* `s` without the bytes of characters that its ends cut in two. */
 str utf8_whole(str s);
+/* As many whole characters of `s` as out[size] has room for, and a NUL. */
+void utf8_copy(char *out, size_t size, str s);
 size_t utf8_length(str s); /* code points; an invalid byte counts as one */
 size_t utf8_offset(str s,
                    size_t code_points); /* byte offset of the n-th code point, s.n if beyond */

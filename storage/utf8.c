@@ -73,6 +73,15 @@ str utf8_whole(str s) {
     return s;
 }
 
+void utf8_copy(char *out, size_t size, str s) {
+    size_t n = BASE_MIN(s.n, size - 1);
+    while (n < s.n && n && continues(s.p[n]))
+        n--;
+    if (n)
+        memcpy(out, s.p, n);
+    out[n] = 0;
+}
+
 /* How many of the first `most` bytes, at least, are ASCII: whole words, since text mostly is, and a
  * code point at a time costs ten times as much. */
 static size_t ascii_run(const char *p, size_t most) {

@@ -256,6 +256,23 @@ static void test_utf8_whole(void **state) {
     assert_int_equal(utf8_whole(STR("")).n, 0);
 }
 
+static void test_utf8_copy(void **state) {
+    (void)state;
+    const str text = STR("aé日🎉z");
+    static const size_t ends[] = {0, 1, 1, 3, 3, 3, 6, 6, 6, 6, 10, 11, 11};
+    for (size_t room = 1; room <= BASE_COUNT(ends); room++) {
+        char out[16];
+        memset(out, '#', sizeof out);
+        utf8_copy(out, room, text);
+        assert_int_equal(strlen(out), ends[room - 1]);
+        assert_memory_equal(out, text.p, ends[room - 1]);
+        assert_int_equal(out[room], '#');
+    }
+    char none[1];
+    utf8_copy(none, sizeof none, (str){NULL, 0});
+    assert_int_equal(none[0], 0);
+}
+
 static void test_utf8_width(void **state) {
     (void)state;
     assert_int_equal(utf8_width(STR("abc")), 3);
@@ -335,6 +352,7 @@ int main(void) {
         cmocka_unit_test(test_nearest),
         cmocka_unit_test(test_utf8_valid),
         cmocka_unit_test(test_utf8_whole),
+        cmocka_unit_test(test_utf8_copy),
         cmocka_unit_test(test_utf8_width),
         cmocka_unit_test(test_utf8_case),
         cmocka_unit_test(test_hashes),

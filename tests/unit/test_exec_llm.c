@@ -714,6 +714,45 @@ static void test_a_cap_on_seconds(void **state) {
     outcome_free(&o);
 }
 
+/* What a live view is told has room for so many bytes, of which the last may be half a character. */
+static void test_progress_is_told_in_whole_characters(void **state) {
+    (void)state;
+    static const char long_name[] = "日本語日本語日本語日本語日本語日本語日本語";
+    buf sql = {0};
+    const batch *b;
+    err e;
+    stmt_status status;
+    exec_progress p;
+    ok("SET model = 'slow'");
+    ok("SET answer_cache = off");
+    for (int ascii = 0; ascii < 3; ascii++) {
+        buf_clear(&sql);
+        buf_printf(&sql, "CREATE TABLE \"%.*s%s\" AS SELECT body FROM notes LIMIT 3", ascii, "xx",
+                   long_name);
+        ok(sql.p);
+        buf_clear(&sql);
+        buf_printf(&sql, "SELECT LLM('Is it?', body AS \"%.*s%s%s%s\", body AS b) FROM \"%.*s%s\"",
+                   ascii, "xx", long_name, long_name, long_name, ascii, "xx", long_name);
+        do { /* again, if it ended before it was known to be watched */
+            stmt *s = db_submit(d, buf_str(&sql));
+            stmt_watch(s, true);
+            while ((status = stmt_next(s, -1, &b, &e)) == STMT_ROWS) {
+            }
+            assert_int_equal(status, STMT_DONE);
+            stmt_progress(s, &p);
+            stmt_free(s);
+        } while (p.noperators == 0);
+        assert_true(strlen(p.field_order) + 3 >= sizeof p.field_order - 1);
+        assert_true(utf8_valid(str_from(p.field_order)));
+        assert_int_equal(strncmp(p.operator_rows[p.noperators - 1].name, "scan ", 5), 0);
+        for (int i = 0; i < p.noperators; i++)
+            assert_true(utf8_valid(str_from(p.operator_rows[i].name)));
+    }
+    ok("RESET answer_cache");
+    ok("SET model = 'hashing'");
+    buf_free(&sql);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_questions_about_a_row_share_it),
@@ -741,6 +780,7 @@ int main(void) {
         cmocka_unit_test(test_a_sample_is_paid_once),
         cmocka_unit_test(test_counted_and_run_are_told_apart),
         cmocka_unit_test(test_json_names_every_node),
+        cmocka_unit_test(test_progress_is_told_in_whole_characters),
         cmocka_unit_test(test_a_cap_on_tokens),
         cmocka_unit_test(test_a_cap_on_seconds),
     };
