@@ -53,33 +53,39 @@ static const struct {
 };
 #undef AT
 
+/* A recording may say any number; a run counts to less than `most`. */
+static double within(double n, double most) {
+    return BASE_MIN(BASE_MAX(n, 0.0), most);
+}
+
+static const double most_counted = 1e15, most_int = 1e9;
+
 static void set_number(exec_progress *x, size_t i, double n) {
     void *to = (char *)x + numbers[i].at;
-    double whole = BASE_MAX(n, 0.0);
     switch (numbers[i].kind) {
     case NUMBER_U64:
-        *(uint64_t *)to = (uint64_t)whole;
+        *(uint64_t *)to = (uint64_t)within(n, most_counted);
         break;
     case NUMBER_SIZE:
-        *(size_t *)to = (size_t)whole;
+        *(size_t *)to = (size_t)within(n, most_counted);
         break;
     case NUMBER_INT:
-        *(int *)to = (int)whole;
+        *(int *)to = (int)within(n, most_int);
         break;
     case NUMBER_DOUBLE:
-        *(double *)to = n;
+        *(double *)to = within(n, most_counted);
         break;
     }
 }
 
 static int int_of(const cJSON *object, const char *key) {
     const cJSON *n = cJSON_GetObjectItemCaseSensitive(object, key);
-    return cJSON_IsNumber(n) ? n->valueint : 0;
+    return cJSON_IsNumber(n) ? (int)within(n->valuedouble, most_int) : 0;
 }
 
 static void copy_text(const cJSON *object, const char *key, char *out, size_t size) {
     const cJSON *text = cJSON_GetObjectItemCaseSensitive(object, key);
-    snprintf(out, size, "%s", cJSON_IsString(text) ? text->valuestring : "");
+    utf8_copy(out, size, str_from(cJSON_IsString(text) ? text->valuestring : ""));
 }
 
 static void read_prefixes(const cJSON *list, exec_progress *x) {
@@ -107,10 +113,10 @@ static void read_operators(const cJSON *list, exec_progress *x) {
         if (x->noperators == EXEC_OPERATORS)
             break;
         exec_operator *o = &x->operator_rows[x->noperators++];
-        *o = (exec_operator){.depth = BASE_MAX(int_of(one, "depth"), 0),
+        *o = (exec_operator){.depth = int_of(one, "depth"),
                              .source = !cJSON_HasObjectItem(one, "in"),
-                             .rows_in = (uint64_t)BASE_MAX(int_of(one, "in"), 0),
-                             .rows_out = (uint64_t)BASE_MAX(int_of(one, "out"), 0)};
+                             .rows_in = (uint64_t)int_of(one, "in"),
+                             .rows_out = (uint64_t)int_of(one, "out")};
         copy_text(one, "name", o->name, sizeof o->name);
         o->model = strncmp(o->name, "LLM", 3) == 0;
     }
@@ -137,13 +143,13 @@ static void read_baselines(const cJSON *object, view_state *v) {
         if (v->nbaselines == VIEW_BASELINES || !cJSON_IsNumber(one))
             continue;
         view_baseline *b = &v->baselines[v->nbaselines++];
-        b->tokens = one->valuedouble;
-        snprintf(b->name, sizeof b->name, "%s", one->string);
+        b->tokens = within(one->valuedouble, most_counted);
+        utf8_copy(b->name, sizeof b->name, str_from(one->string));
     }
 }
 
 bool view_mock_line(const char *line, view_state *v, double *wait_s, err *e) {
-    cJSON *object = cJSON_Parse(line);
+    cJSON *object = utf8_valid(str_from(line)) ? cJSON_Parse(line) : NULL;
     if (!cJSON_IsObject(object)) {
         cJSON_Delete(object);
         err_set(e, ERR_CORRUPT, "a line of a recorded run must be a JSON object");
@@ -158,11 +164,11 @@ bool view_mock_line(const char *line, view_state *v, double *wait_s, err *e) {
     for (size_t i = 0; i < BASE_COUNT(texts); i++) {
         const cJSON *s = cJSON_GetObjectItemCaseSensitive(object, texts[i].key);
         if (cJSON_IsString(s))
-            snprintf((char *)&x + texts[i].at, texts[i].size, "%s", s->valuestring);
+            utf8_copy((char *)&x + texts[i].at, texts[i].size, str_from(s->valuestring));
     }
     const cJSON *statement = cJSON_GetObjectItemCaseSensitive(object, "statement");
     if (cJSON_IsString(statement))
-        snprintf(v->statement, sizeof v->statement, "%s", statement->valuestring);
+        utf8_copy(v->statement, sizeof v->statement, str_from(statement->valuestring));
     v->finished = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(object, "finished"));
     read_prefixes(cJSON_GetObjectItemCaseSensitive(object, "prefixes"), &x);
     read_operators(cJSON_GetObjectItemCaseSensitive(object, "rows"), &x);

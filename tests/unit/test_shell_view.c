@@ -161,6 +161,33 @@ static void test_mock(void **state) {
     v.panel = PANEL_STRATEGIES;
     assert_non_null(strstr(picture(&v, 80, 24), "FIFO"));
     assert_false(view_mock_line("[1]", &v, &wait_s, &e));
+    /* numbers that no run counts to, and a name that is no text for a screen */
+    assert_true(view_mock_line("{\"seconds\":1e308,\"rows_done\":1e30,\"rows_total\":-1,"
+                               "\"baselines\":{\"FIFO\":-1},\"phase\":\"a\\u001bz\","
+                               "\"rows\":[{\"name\":\"scan\",\"depth\":2147483647}]}",
+                               &v, &wait_s, &e));
+    assert_true(v.now.rows_done < UINT64_MAX && v.now.rows_total == 0);
+    assert_non_null(strstr(picture(&v, 80, 24), "a␛z"));
+    v.panel = PANEL_ROWS;
+    assert_non_null(strstr(picture(&v, 80, 24), "scan"));
+}
+
+/* Behind a statement's last byte that is kept may be half a character. */
+static void test_long_statement(void **state) {
+    (void)state;
+    view_state v;
+    buf text = {0};
+    for (int i = 0; i < 3; i++) {
+        buf_append_c(&text, "x");
+        for (int k = 0; k < 300; k++)
+            buf_append_c(&text, "日");
+        view_start(&v, buf_str(&text), true);
+        assert_true(utf8_valid(str_from(v.statement)));
+        assert_true(strlen(v.statement) + 3 >= sizeof v.statement - 1);
+        text.n = (size_t)i + 1;
+        memset(text.p, 'x', text.n);
+    }
+    buf_free(&text);
 }
 
 /* Baselines that come with the progress are asked for
@@ -248,13 +275,10 @@ static void test_summary(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sizes),
-        cmocka_unit_test(test_full),
-        cmocka_unit_test(test_panels),
-        cmocka_unit_test(test_mock),
-        cmocka_unit_test(test_baselines_while_running),
-        cmocka_unit_test(test_progress),
-        cmocka_unit_test(test_progress_before_answers),
+        cmocka_unit_test(test_sizes),          cmocka_unit_test(test_full),
+        cmocka_unit_test(test_panels),         cmocka_unit_test(test_mock),
+        cmocka_unit_test(test_long_statement), cmocka_unit_test(test_baselines_while_running),
+        cmocka_unit_test(test_progress),       cmocka_unit_test(test_progress_before_answers),
         cmocka_unit_test(test_summary),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
