@@ -109,6 +109,15 @@ static const char *const words[] = {
     "-",
     ":n",
     "kvasir_settings",
+    "OVER (PARTITION BY year ORDER BY id)",
+    "OVER w",
+    "WINDOW w AS (ORDER BY id)",
+    "QUALIFY",
+    "RETURNING id",
+    "generate_series(1, 9)",
+    "WITH RECURSIVE up(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM up)",
+    "ON CONFLICT (id) DO UPDATE SET",
+    "excluded",
 };
 
 static uint32_t draw(uint64_t *state, uint32_t n) {

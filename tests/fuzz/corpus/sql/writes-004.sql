@@ -1,0 +1,1 @@
+DELETE FROM reviews WHERE stars < (SELECT avg(stars) FROM reviews) RETURNING *

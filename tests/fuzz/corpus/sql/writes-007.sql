@@ -1,0 +1,1 @@
+WITH RECURSIVE up(n, t) AS (SELECT 1, 'x' UNION ALL SELECT n + 1, t || 'x' FROM up WHERE n < 9) SELECT n, t FROM up ORDER BY n DESC LIMIT 3

@@ -1,0 +1,1 @@
+COPY reviews (id, review) FROM 'in.csv' (DELIMITER '|', HEADER, NULL '')
