@@ -59,7 +59,6 @@ struct gemm {
     atomic_size_t bytes;
     pthread_mutex_t packing; /* guards chunks */
     gemm_chunk *chunks;      /* the one in use first */
-    char implementation[64];
 };
 
 static int fail(err *e, dnnl_status_t status, const char *what) {
@@ -208,10 +207,6 @@ size_t gemm_bytes(const gemm *g) {
     return atomic_load(&g->bytes);
 }
 
-const char *gemm_implementation(const gemm *g) {
-    return g->implementation;
-}
-
 /* ---- shapes and heights ---------------------------------------------------------------------- */
 
 static int shape_find(gemm *g, int k, int n, err *e) {
@@ -267,8 +262,6 @@ static bool kernels_make(gemm *g, const int *heights, int count) {
                 return false; /* another algorithm: other bits, and often a slow one */
         }
     }
-    if (name != NULL)
-        strncpy(g->implementation, name, sizeof g->implementation - 1);
     return true;
 }
 

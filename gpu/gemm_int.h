@@ -72,7 +72,6 @@ int gemm_tile(const gemm *g); /* the largest height */
 /* C of one tile of `rows` rows (<= gemm_tile) × one part, valid until the
  * worker's next call. a: [rows, k], readable up to gemm_height(g, rows). */
 const float *gemm_run(gemm *g, const gemm_weight *w, int part, int worker, int rows, const void *a);
-const char *gemm_implementation(const gemm *g);
 /* FLOP/s of one thread on a [64, k] × [k, n] product, measured now; 0 where there is none. */
 double gemm_measure(gemm_type type, int k, int n);
 

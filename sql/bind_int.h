@@ -207,7 +207,6 @@ void id_copy(binder *b, int to,
 scope_column *scope_add(binder *b, scope *s, str table, str name, int id, value_type type);
 /* A column as it is in another scope. */
 void scope_add_column(binder *b, scope *s, const scope_column *c);
-void scope_add_rel(binder *b, scope *s, const rel *r, str table);
 /* The column, or NULL with an error. */
 const scope_column *scope_find(binder *b, const node *n);
 /* The first column that the name may mean, without a word where there is none. */

@@ -96,11 +96,6 @@ void scope_add_column(binder *b, scope *s, const scope_column *c) {
     *scope_add(b, s, c->table, c->name, c->id, c->type) = *c;
 }
 
-void scope_add_rel(binder *b, scope *s, const rel *r, str table) {
-    for (int i = 0; i < r->ncols; i++)
-        scope_add(b, s, table, r->cols[i].name, r->cols[i].id, r->cols[i].type);
-}
-
 bool scope_has_table(const scope *s, str table) {
     for (int i = 0; i < s->n; i++)
         if (str_equal_nocase(s->cols[i].table, table))

@@ -319,7 +319,3 @@ int64_t csv_recoded(const csv *c, int64_t *first_line) {
         *first_line = c->first_recoded;
     return c->recoded;
 }
-
-char csv_delimiter(const csv *c) {
-    return c->delimiter;
-}

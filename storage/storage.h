@@ -285,7 +285,6 @@ void csv_close(csv *c); /* NULL is fine */
 int csv_column_count(const csv *c);
 str csv_column_name(const csv *c, int column); /* header, or column1, column2, …; made distinct */
 value_type csv_column_type(const csv *c, int column); /* sniffed: BOOLEAN, INTEGER, REAL or TEXT */
-char csv_delimiter(const csv *c);
 /* Cells so far that were not UTF-8: each such byte was
  * read as Windows-1252. *first_line (may be NULL): where. */
 int64_t csv_recoded(const csv *c, int64_t *first_line);
