@@ -185,6 +185,8 @@ static int set_parsed(settings *s, size_t i, str text, err *e) {
                          e);
         if (integer == 0 && strcmp(infos[i].name, "kv_memory") == 0)
             return wrong(i, text, "no model works without; auto leaves it to the program", e);
+        if (integer == 0 && strcmp(infos[i].name, "kv_disk") == 0)
+            return wrong(i, text, "SET cache = off keeps nothing on disk", e);
         *(int64_t *)member(s, i) = integer;
         return 0;
     case SETTING_REAL:

@@ -615,7 +615,7 @@ void cache_flush(cache *c) {
 }
 
 bool cache_set(cache *c, size_t budget_bytes, cache_policy policy) {
-    size_t budget = BASE_MAX(budget_bytes ? budget_bytes : CACHE_BUDGET_DEFAULT, CACHE_BUDGET_MIN);
+    size_t budget = BASE_MAX(budget_bytes, CACHE_BUDGET_MIN);
     pthread_rwlock_wrlock(&c->env_lock); /* no transaction of this process lives now */
     pthread_mutex_lock(&c->mutex);
     c->policy = policy;

@@ -346,7 +346,8 @@ bool cache_prefetch(cache *c, cache_space space, hash128 key);
 void cache_put(cache *c, cache_space space, hash128 key, str identity, hash128 parent, double cost,
                str value);
 void cache_flush(cache *c); /* waits until what was put is committed */
-/* False, and the budget stays, where there is no address space for a larger one. */
+/* A budget below 1 MiB is 1 MiB. False, and it stays, where there is no address space for a larger
+ * one. */
 bool cache_set(cache *c, size_t budget_bytes, cache_policy policy);
 int cache_clear(cache *c, cache_space space, err *e);
 void cache_get_stats(cache *c, cache_stats *out);

@@ -74,7 +74,8 @@ static void wrong_values_say_what_is_right(void **state) {
         {"dedup", "maybe", "on or off", ERR_TYPE},     {"threads", "-1", "whole number", ERR_TYPE},
         {"kv_memory", "2XB", "bytes", ERR_TYPE},       {"temperature", "hot", "number", ERR_TYPE},
         {"max_tokens", "0", "at least one", ERR_TYPE}, {"kv_memory", "-1", "bytes", ERR_TYPE},
-        {"kv_memory", "0", "without", ERR_TYPE},       {"kv_memory", "1e300", "bytes", ERR_TYPE},
+        {"kv_disk", "0", "cache = off", ERR_TYPE},     {"kv_memory", "0", "without", ERR_TYPE},
+        {"kv_memory", "1e300", "bytes", ERR_TYPE},
     };
     settings s;
     settings_init(&s);
