@@ -584,10 +584,27 @@ static int option_stop(binder *b, const llm_option *o, llm_call *call) {
     return 0;
 }
 
+/* Of options given twice one would go unheard. */
+static int option_once(binder *b, const llm_option *o, const llm_call *call, const node *examples) {
+    const struct {
+        str name;
+        bool given;
+    } options[] = {{STR("max_tokens"), call->max_tokens > 0},
+                   {STR("temperature"), call->temperature.type != TYPE_NULL},
+                   {STR("model"), call->model.n > 0},
+                   {STR("examples"), examples != NULL}};
+    for (size_t i = 0; i < BASE_COUNT(options); i++)
+        if (options[i].given && str_equal_nocase(o->name.name, options[i].name))
+            return fail_ident(b, o->name, "the call has %s twice", options[i].name.p);
+    return 0;
+}
+
 static int bind_option(binder *b, const llm_option *o, llm_call *call, const node **examples) {
     static const char *const names[] = {"max_tokens", "model", "examples", "temperature", "stop"};
     value v;
-    int status;
+    int status = option_once(b, o, call, *examples);
+    if (status)
+        return status;
     if (str_equal_nocase(o->name.name, STR("max_tokens"))) {
         if ((status = option_constant(b, o, TYPE_INTEGER, &v)) != 0)
             return status;
