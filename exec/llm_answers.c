@@ -97,6 +97,8 @@ void call_sampling(const settings *s, const llm_call *call, llm_sampling *out) {
                           .seed = (uint64_t)s->seed};
     if (call->temperature.type == TYPE_REAL)
         out->temperature = (float)call->temperature.r;
+    if (s->top_p <= 0) /* a nucleus of the likeliest token alone */
+        out->temperature = 0;
 }
 
 int call_stops(const settings *s, const llm_call *call, str *own, const str **out) {
@@ -231,8 +233,12 @@ int answer_value(const llm_call *call, const llm_answer *a, value *out, err *e) 
         return 0;
     switch (call->returns) {
     case RETURNS_TEXT:
-    case RETURNS_ENUM:
         *out = value_text(a->text);
+        return 0;
+    case RETURNS_ENUM: /* as the statement writes it, its spaces too */
+        if (a->choice < 0 || a->choice >= call->nliterals)
+            break;
+        *out = value_text(call->literals[a->choice]);
         return 0;
     case RETURNS_BOOLEAN:
         *out = value_bool(a->choice == 0);
