@@ -228,7 +228,6 @@ static int submit_input(op *o, int use, uint32_t input, submission *sub, int nsp
     llm_request request = llm_ask_request(o, use, input, &sub->how, nspans, &own);
     int status = llm_submit(sub->session, &request, e);
     if (status == 0) {
-        o->ctx->summary.head_tokens += u->prompt->head_tokens;
         llm_queue_add(&sub->how, nspans);
         return 0;
     }
@@ -350,6 +349,7 @@ static void take_event(op *o, const llm_event *event) {
                     .ended = event->finish == LLM_FINISH_LENGTH,
                     .shortened = event->shortened,
                     .output_tokens = (uint32_t)event->output_tokens};
+    o->ctx->summary.head_tokens += u->prompt->head_tokens;
     if (o->ctx->stmt->kind == STMT_WARM) {
         a = (llm_answer){.text = STR(""), .choice = -1, .failed = true};
         keep_answer(o, u, input, &a);

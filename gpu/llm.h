@@ -276,7 +276,9 @@ typedef struct llm_session_options {
 
 typedef struct llm_stats {
     uint64_t requests, done;
-    uint64_t prompt_tokens;   /* sent, as if each prompt stood alone */
+    /* sent, as if each prompt stood alone: of those that are answered all, of one that is under way
+     * or was dropped what it came to */
+    uint64_t prompt_tokens;
     uint64_t computed_tokens; /* prompt tokens that went through the model */
     uint64_t reused_memory, reused_disk;
     uint64_t output_tokens, passes, evicted_blocks, truncated;

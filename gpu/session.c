@@ -85,7 +85,7 @@ int llm_session_new(llm_engine *engine, const llm_session_options *options, llm_
 /* As if the requests known so far shared nothing; answers,
  * and prompts that end inside a block, take some more. */
 static int likely_blocks(const llm_session *s) {
-    uint64_t most = s->stats.prompt_tokens / LLM_BLOCK_TOKENS + 2 * s->stats.requests;
+    uint64_t most = s->submitted_tokens / LLM_BLOCK_TOKENS + 2 * s->stats.requests;
     return (int)BASE_MIN(most, (uint64_t)s->device_blocks);
 }
 
@@ -125,10 +125,16 @@ static void list_free(request_list *list) {
         request_free(r);
 }
 
+/* How far a prompt without an answer has come. */
+static uint64_t tokens_begun(const request *r) {
+    return (uint64_t)BASE_MIN(r->computed + r->from_disk, r->prompt_tokens);
+}
+
 /* Drops every request that has no answer yet; KV of shared nodes stays. */
 static void drop_unanswered(llm_session *s) {
     list_free(&s->queue);
     for (int i = 0; i < s->nlive; i++) {
+        s->stats.prompt_tokens += tokens_begun(s->live[i]);
         schedule_release(s, s->live[i]);
         request_free(s->live[i]);
     }
@@ -345,7 +351,7 @@ int llm_submit(llm_session *s, const llm_request *q, err *e) {
     }
     r->output = mem_alloc(sizeof(llm_token) * (size_t)BASE_MAX(answer_tokens(r), 1));
     s->stats.requests++;
-    s->stats.prompt_tokens += (uint64_t)r->prompt_tokens;
+    s->submitted_tokens += (uint64_t)r->prompt_tokens;
     list_push(&s->queue, r);
     return 0;
 }
@@ -489,6 +495,8 @@ int llm_step(llm_session *s, llm_event *events, int capacity, int *count, bool *
 
 void llm_session_stats(const llm_session *s, llm_stats *out) {
     *out = s->stats;
+    for (int i = 0; i < s->nlive; i++)
+        out->prompt_tokens += tokens_begun(s->live[i]);
     out->evicted_blocks = s->tree.evicted;
     size_t held = (size_t)(s->tree.nblocks - s->tree.nfree) * s->block_size;
     out->kv_bytes = BASE_MIN(held, out->kv_budget_bytes);

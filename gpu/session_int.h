@@ -114,6 +114,7 @@ struct llm_session {
     double read_ms; /* of blocks that were read when they were needed, and how many */
     uint64_t reads;
     llm_stats stats;
+    uint64_t submitted_tokens; /* of all prompts, those that wait too */
     buf prefix_text;
     bool failed;  /* a pass failed: KV may be incomplete */
     bool unsound; /* logits were no numbers: no answer follows from them */

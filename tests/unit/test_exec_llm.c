@@ -689,6 +689,9 @@ static void test_a_cap_on_tokens(void **state) {
     assert_true(o.failed);
     assert_int_equal(o.e.code, ERR_LIMIT);
     assert_non_null(strstr(o.e.message, "max_tokens_total = 1100"));
+    const llm_stats *st = &o.summary.llm; /* prompts that waited when it stopped were not sent */
+    assert_true(st->done < LONG_ROWS);
+    assert_int_equal(st->prompt_tokens, st->computed_tokens + st->reused_memory + st->reused_disk);
     outcome_free(&o);
     o = run(sql); /* what was paid for is kept */
     assert_false(o.failed);
@@ -699,6 +702,23 @@ static void test_a_cap_on_tokens(void **state) {
     o = run_under("max_tokens_total", "5", "SELECT LLM('Over the cap with the last answer')");
     assert_false(o.failed);
     outcome_free(&o);
+}
+
+/* A nucleus of nothing holds the likeliest token, so the greedy answer is this one, too. */
+static void test_no_nucleus_is_greedy(void **state) {
+    (void)state;
+    static const char sql[] = "SELECT LLM('Narrow', body) RETURNS TEXT FROM notes";
+    ok("SET answer_cache = on");
+    outcome greedy = run(sql);
+    ok("SET temperature = 2");
+    outcome drawn = run(sql), narrow = run_under("top_p", "0", sql);
+    assert_int_equal(drawn.summary.answers_stored, 0);
+    assert_int_equal(narrow.summary.answers_stored, LONG_ROWS);
+    outcome_free(&greedy);
+    outcome_free(&drawn);
+    outcome_free(&narrow);
+    ok("RESET temperature");
+    ok("SET answer_cache = off");
 }
 
 static void test_a_cap_on_seconds(void **state) {
@@ -782,6 +802,7 @@ int main(void) {
         cmocka_unit_test(test_json_names_every_node),
         cmocka_unit_test(test_progress_is_told_in_whole_characters),
         cmocka_unit_test(test_a_cap_on_tokens),
+        cmocka_unit_test(test_no_nucleus_is_greedy),
         cmocka_unit_test(test_a_cap_on_seconds),
     };
     return cmocka_run_group_tests(tests, set_up, tear_down);

@@ -195,6 +195,10 @@ static void limits_are_errors(void **state) {
     q.spans = two;
     q.nspans = 5;
     assert_int_equal(llm_submit(s, &q, &e), 0);
+    llm_event answer;
+    int count;
+    for (bool idle = false; !idle;)
+        assert_int_equal(llm_step(s, &answer, 1, &count, &idle, &e), 0);
     llm_stats st;
     llm_session_stats(s, &st);
     assert_int_equal(st.truncated, 1);
@@ -245,6 +249,10 @@ static void cancel_keeps_what_is_answered(void **state) {
         left += count;
     }
     assert_true(left > 0 && left < 98);
+    llm_stats st; /* what was never begun was not sent */
+    llm_session_stats(s, &st);
+    assert_int_equal(st.done, left + 2);
+    assert_int_equal(st.prompt_tokens, st.computed_tokens + st.reused_memory);
     llm_session_free(s);
 }
 
