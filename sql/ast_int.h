@@ -144,6 +144,7 @@ struct from_item {
     from_item *left, *right;
     node *on;
     list using_columns; /* of ident* */
+    ident natural;      /* the word; n = 0: it does not stand there */
 };
 
 typedef struct cte {

@@ -371,9 +371,34 @@ conjunct *bind_conditions(binder *b, const node *where, bool reuse, int *count) 
     return all;
 }
 
-static int using_predicate(binder *b, const from_item *f, scope *s, int split, expr **predicate) {
-    for (int i = 0; i < f->using_columns.n; i++) {
-        ident *name = f->using_columns.items[i];
+static bool has_name(const scope *s, int from, int to, str name) {
+    for (int k = from; k < to; k++)
+        if (!s->cols[k].merged && !s->cols[k].secret && str_equal_nocase(s->cols[k].name, name))
+            return true;
+    return false;
+}
+
+/* What NATURAL means: the names that both sides have, in the left one's order. */
+static int natural_columns(binder *b, const from_item *f, const scope *s, int split, list *out) {
+    for (int k = 0; k < split; k++) {
+        const scope_column *c = &s->cols[k];
+        if (c->merged || c->secret || has_name(s, 0, k, c->name) ||
+            !has_name(s, split, s->n, c->name))
+            continue;
+        ident *name = ARENA_NEW(b->mem, ident);
+        *name = (ident){c->name, f->natural.pos, f->natural.len};
+        list_add(b->mem, out, name);
+    }
+    if (out->n)
+        return 0;
+    fail_ident(b, f->natural, "NATURAL: no column of the left side has its name on the right side");
+    err_hint(b->e, "every row with every row is CROSS JOIN");
+    return ERR_BIND;
+}
+
+static int using_predicate(binder *b, const list *columns, scope *s, int split, expr **predicate) {
+    for (int i = 0; i < columns->n; i++) {
+        ident *name = columns->items[i];
         scope_column *l = NULL, *r = NULL;
         for (int k = 0; k < s->n; k++) {
             scope_column **side = k < split ? &l : &r;
@@ -494,7 +519,11 @@ static int bind_join(binder *b, from_item *f, scope *s, rel **out) {
         b->beside = beside;
     } else {
         expr *predicate = NULL;
-        status = using_predicate(b, f, &both, split, &predicate);
+        list columns = f->using_columns;
+        if (f->natural.name.n)
+            status = natural_columns(b, f, &both, split, &columns);
+        if (!status)
+            status = using_predicate(b, &columns, &both, split, &predicate);
         if (!status)
             *out = rel_join(b->mem, f->join, left, right, predicate);
     }

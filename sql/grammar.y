@@ -529,6 +529,10 @@ from_list(A) ::= from_list(X) COMMA join_tree(Y). { A = from_join(p, JOIN_CROSS,
 join_tree(A) ::= from_item(F). { A = F; }
 join_tree(A) ::= join_tree(X) join_word(K) from_item(Y) ON expr(E). { A = from_join(p, K, X, Y, E, NULL); }
 join_tree(A) ::= join_tree(X) join_word(K) from_item(Y) USING column_list(L). { A = from_join(p, K, X, Y, NULL, L); }
+join_tree(A) ::= join_tree(X) NATURAL(T) join_word(K) from_item(Y). {
+    A = from_join(p, K, X, Y, NULL, NULL);
+    A->natural = ident_of(p, T);
+}
 join_tree(A) ::= join_tree(X) CROSS JOIN from_item(Y). { A = from_join(p, JOIN_CROSS, X, Y, NULL, NULL); }
 %type join_word {join_kind}
 join_word(A) ::= JOIN. { A = JOIN_INNER; }
@@ -541,10 +545,6 @@ join_word(A) ::= RIGHT(T) outer JOIN. {
 join_word(A) ::= FULL(T) outer JOIN. {
     A = JOIN_LEFT;
     parser_fail(p, ERR_UNSUPPORTED, T.pos, T.len, "FULL JOIN is not offered: write the UNION ALL of two LEFT JOINs");
-}
-join_word(A) ::= NATURAL(T) JOIN. {
-    A = JOIN_INNER;
-    parser_fail(p, ERR_UNSUPPORTED, T.pos, T.len, "NATURAL JOIN is not offered: write USING (columns)");
 }
 outer ::= .
 outer ::= OUTER.
