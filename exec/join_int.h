@@ -52,4 +52,20 @@ static inline void join_add(join_pairs *p, int left, int64_t row) {
 /* Turns the candidates into o->out (perhaps no rows) and empties them. o->pass holds the output. */
 int join_emit(op *o, join_pairs *p, err *e);
 
+/* ---- ranges (join_ranges.c) ------------------------------------------------------------------ */
+
+/* Which rows of the right input can meet a left row, by the plan's ranges. Freed also after errors,
+ * before the operator's memory. */
+typedef struct join_ranges join_ranges;
+int join_ranges_new(op *o, const rowset *right, join_ranges **out, err *e);
+void join_ranges_free(join_ranges *j); /* NULL is fine */
+/* From now on it is asked about the rows of this batch. */
+void join_ranges_bound(join_ranges *j, const batch *in);
+/* How many rows left row `left` can meet, and the one at place `at` of them: in no order, those in
+ * several ranges again. */
+int64_t join_ranges_count(const join_ranges *j, int left);
+int64_t join_ranges_row(const join_ranges *j, int left, int64_t at);
+/* The same in the input's order, each once; NULL: all *n rows of it. Valid until the next call. */
+const uint32_t *join_ranges_list(join_ranges *j, int left, int64_t *n);
+
 #endif

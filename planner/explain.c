@@ -136,7 +136,9 @@ static void print_scan(buf *out, const plan_node *n) {
 }
 
 static void print_join(buf *out, const plan_node *n) {
-    const char *how = n->kind == PLAN_LOOP_JOIN ? "Loop" : n->join.keyed ? "Index" : "Hash";
+    const char *how = n->kind == PLAN_LOOP_JOIN ? n->join.nranges ? "Range" : "Loop"
+                      : n->join.keyed           ? "Index"
+                                                : "Hash";
     buf_printf(out, "%s %s", how, join_name(n->join.kind));
     const char *between = " ";
     for (int i = 0; i < n->join.nkeys; i++, between = " and ") {

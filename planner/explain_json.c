@@ -274,6 +274,7 @@ static void add_join(cJSON *o, const plan_node *n) {
     add_exprs(o, "left_keys", n->join.left_keys, n->join.nkeys);
     add_exprs(o, "right_keys", n->join.right_keys, n->join.nkeys);
     cJSON_AddBoolToObject(o, "null_safe", n->join.null_safe);
+    cJSON_AddBoolToObject(o, "ranges", n->join.nranges > 0);
     add_expr(o, "predicate", n->join.predicate);
 }
 

@@ -205,6 +205,41 @@ static void split_keys(builder *b, plan_node *n, const rel *r) {
     n->join.predicate = resolve(b, conjuncts_join(b->rules, &rest), &both);
 }
 
+/* The bounds of a range compare as one type. An INTEGER made REAL may be rounded, to a value equal
+ * to the bound: which are pairs the predicate says. */
+static bool same_range_type(builder *b, plan_range *g) {
+    expr **parts[] = {&g->right, &g->low, &g->high};
+    value_type common = g->right->type;
+    for (int i = 1; i < 3; i++) {
+        const expr *x = *parts[i];
+        if (!x || x->type == common)
+            continue;
+        if (!type_is_number(x->type) || !type_is_number(common))
+            return false;
+        common = x->type == TYPE_REAL || common == TYPE_REAL ? TYPE_REAL : TYPE_INTEGER;
+    }
+    for (int i = 0; i < 3; i++)
+        if (*parts[i] && (*parts[i])->type != common) {
+            *parts[i] = cast_to(b, *parts[i], common);
+            g->low_inclusive = g->high_inclusive = true;
+        }
+    return true;
+}
+
+static void set_ranges(builder *b, plan_node *n, const rel *r) {
+    scope left = {r->left, NULL}, right = {r->right, NULL};
+    int count = range_join_choose(b->rules, r, &n->join.ranges);
+    for (int i = 0; i < count; i++) {
+        plan_range *g = &n->join.ranges[i];
+        g->right = resolve(b, g->right, &right);
+        g->low = resolve(b, g->low, &left);
+        g->high = resolve(b, g->high, &left);
+        if (!same_range_type(b, g))
+            return;
+    }
+    n->join.nranges = count;
+}
+
 static bool is_correlated(builder *b, const rel *apply) {
     id_set unbound = rel_free_ids(b->rules, apply->right);
     for (int i = 0; i < apply->left->ncols; i++)
@@ -254,8 +289,10 @@ static plan_node *build_join(builder *b, const rel *r) {
     n->join.kind = r->join.kind;
     n->join.mark_null = r->join.mark_null;
     split_keys(b, n, r);
-    if (n->join.nkeys == 0)
+    if (n->join.nkeys == 0) {
+        set_ranges(b, n, r);
         return n;
+    }
     n->kind = PLAN_HASH_JOIN;
     key_scan k = index_join_choose(b->rules, r, n);
     if (k.side != KEYED_NONE)

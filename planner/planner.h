@@ -66,6 +66,13 @@ enum { PLAN_STACK = 32 };
 /* The input of a hash join that is a table, read by the keys of the other input's rows. */
 typedef enum keyed_side { KEYED_NONE, KEYED_LEFT, KEYED_RIGHT } keyed_side;
 
+/* What an expression of a join's right input (its slots) may be for a left row: bounds over the left
+ * input, of the same type; NULL: none on that side. */
+typedef struct plan_range {
+    expr *right, *low, *high;
+    bool low_inclusive, high_inclusive;
+} plan_range;
+
 /* Estimates; cost in milliseconds of this node alone. */
 typedef struct plan_estimate {
     double rows, cost_ms;
@@ -164,6 +171,8 @@ struct plan_node {
             expr *predicate; /* rest; slots: left columns, then right columns; or NULL */
             bool null_safe;  /* keys compare with IS: NULL matches NULL (decorrelated subqueries) */
             bool mark_null;
+            int nranges; /* loop join: a pair is in one of these; 0: any may be one */
+            plan_range *ranges;
             /* other rows are read whole, then their keys are handed to the scan `key_scan` in this
              * input */
             keyed_side keyed;

@@ -23,7 +23,8 @@ typedef enum plan_choice {
     CHOICE_NONE,
     CHOICE_KEYS,
     CHOICE_KEY_LISTS,
-    CHOICE_INDEX_JOIN
+    CHOICE_INDEX_JOIN,
+    CHOICE_RANGE_JOIN
 } plan_choice;
 
 typedef struct rule_ctx {

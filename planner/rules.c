@@ -44,6 +44,8 @@ static const rule table[] = {
     CHOICE(key_lists, CHOICE_KEY_LISTS,
            "use a key or an index for IN lists, and for equalities joined by OR"),
     CHOICE(index_join, CHOICE_INDEX_JOIN, "join few rows to a large table by its key or an index"),
+    CHOICE(range_join, CHOICE_RANGE_JOIN,
+           "join by comparisons, or equalities joined by OR, over sorted rows"),
 };
 
 const plan_rule_info *plan_rules(size_t *count) {

@@ -136,5 +136,8 @@ typedef struct key_scan {
 /* Which side of a hash join, its children built, is a table better read by the keys of the other
  * side's rows; KEYED_NONE: neither. */
 key_scan index_join_choose(rule_ctx *r, const rel *join, const plan_node *n);
+/* What a join without equal keys knows of the right rows that a left row can meet: *out, as many as
+ * it returns, over column ids; 0: nothing. */
+int range_join_choose(rule_ctx *r, const rel *join, plan_range **out);
 
 #endif

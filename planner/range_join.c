@@ -1,0 +1,121 @@
+/*
+ * range_join.c - joins without equal keys whose pairs lie in ranges all the same: what a column of
+ * the right input may be for a left row.
+ *
+ *   Range join b.k >= a.low AND b.k < a.high      b's rows sorted by k, each row of a reads the
+ *                                                 part of them between its bounds
+ *   Range join b.x = a.x OR b.y = a.x             two sorted lists, a part of each
+ *
+ * Owns which conditions become ranges. Invariant: every pair that the join's predicate lets pass is
+ * in a range; the predicate is still asked of those, so a range may hold more. IN in a SELECT list
+ * gets none: it has to tell the pairs that are false from those that are NULL.
+ */
+#include "rules_int.h"
+
+/* How much a range leaves out, by its kind; 0: nothing is known. */
+enum { HALF_OPEN = 1, CLOSED, EQUAL };
+
+typedef struct sides {
+    id_set left, right;
+} sides;
+
+/* right op left, or the other way round; op as if the right input's expression stood left. */
+static bool is_bound(const sides *s, const expr *x, expr_op *op, expr **right, expr **left) {
+    static const expr_op turned[] = {
+        [OP_EQ] = OP_EQ, [OP_LT] = OP_GT, [OP_LE] = OP_GE, [OP_GT] = OP_LT, [OP_GE] = OP_LE};
+    if (x->kind != EXPR_OP || x->nargs != 2 || expr_is_volatile(x) ||
+        (x->op != OP_EQ && x->op != OP_LT && x->op != OP_LE && x->op != OP_GT && x->op != OP_GE))
+        return false;
+    for (int i = 0; i < 2; i++) {
+        *right = x->args[i];
+        *left = x->args[1 - i];
+        *op = i == 0 ? x->op : turned[x->op];
+        if (!expr_is_constant(*right) && expr_only_in(*right, &s->right) &&
+            expr_only_in(*left, &s->left))
+            return true;
+    }
+    return false;
+}
+
+static void narrow(plan_range *g, expr_op op, expr *bound) {
+    bool low = op == OP_EQ || op == OP_GT || op == OP_GE,
+         high = op == OP_EQ || op == OP_LT || op == OP_LE;
+    if (low && (!g->low || op == OP_EQ)) {
+        g->low = bound;
+        g->low_inclusive = op != OP_GT;
+    }
+    if (high && (!g->high || op == OP_EQ)) {
+        g->high = bound;
+        g->high_inclusive = op != OP_LT;
+    }
+}
+
+/* The best range that these conditions, which all hold, put one expression of the right input in.
+ */
+static int best_range(const sides *s, const conjuncts *all, plan_range *best) {
+    int most = 0;
+    for (int i = 0; i < all->n; i++) {
+        expr_op op;
+        expr *right, *left;
+        plan_range g = {0};
+        if (!is_bound(s, all->list[i], &op, &g.right, &left))
+            continue;
+        for (int k = 0; k < all->n; k++)
+            if (is_bound(s, all->list[k], &op, &right, &left) && expr_equal(right, g.right))
+                narrow(&g, op, left);
+        int good = g.low == g.high ? EQUAL : g.low && g.high ? CLOSED : HALF_OPEN;
+        if (good > most) {
+            most = good;
+            *best = g;
+        }
+    }
+    return most;
+}
+
+static void split_or(rule_ctx *r, conjuncts *branches, expr *x) {
+    if (x->kind != EXPR_OP || x->op != OP_OR) {
+        conjuncts_add(r, branches, x);
+        return;
+    }
+    for (int i = 0; i < x->nargs; i++)
+        split_or(r, branches, x->args[i]);
+}
+
+/* A range a branch, as good as the worst of them. */
+static int ranges_of(rule_ctx *r, const sides *s, expr *x, plan_range **out, int *n) {
+    conjuncts branches = {0};
+    split_or(r, &branches, x);
+    int worst = EQUAL;
+    plan_range *ranges = ARENA_ARRAY(r->mem, plan_range, branches.n);
+    for (int i = 0; i < branches.n && worst > 0; i++) {
+        conjuncts all = {0};
+        conjuncts_split(r, &all, branches.list[i]);
+        worst = BASE_MIN(worst, best_range(s, &all, &ranges[i]));
+    }
+    *out = ranges;
+    *n = branches.n;
+    return worst;
+}
+
+int range_join_choose(rule_ctx *r, const rel *join, plan_range **out) {
+    if (!rule_chosen(r, CHOICE_RANGE_JOIN) || !join->join.predicate ||
+        (join->join.kind == JOIN_MARK && join->join.mark_null))
+        return 0;
+    sides s = {id_set_new(r->mem), id_set_new(r->mem)};
+    id_set_add_columns(&s.left, join->left);
+    id_set_add_columns(&s.right, join->right);
+    conjuncts all = {0};
+    conjuncts_split(r, &all, join->join.predicate);
+    *out = ARENA_NEW(r->mem, plan_range);
+    int best = best_range(&s, &all, *out), n = best > 0;
+    for (int i = 0; i < all.n; i++) {
+        plan_range *ranges;
+        int count, good = ranges_of(r, &s, all.list[i], &ranges, &count);
+        if (good <= best)
+            continue;
+        best = good;
+        n = count;
+        *out = ranges;
+    }
+    return n;
+}
