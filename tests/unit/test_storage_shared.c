@@ -28,15 +28,18 @@ static void test_two_processes(void **state) {
         has_block(c, i / 2);
     }
     cache_flush(c);
-    bool last = has_block(c, BLOCKS), within = stats_of(c).bytes <= BUDGET,
-         writing = stats_of(c).writing;
-    store_close(s);
-    if (pid == 0)
-        _exit(last && within && writing ? 0 : 5);
+    bool fine = has_block(c, BLOCKS) && stats_of(c).writing;
+    if (pid == 0) {
+        store_close(s);
+        _exit(fine ? 0 : 5);
+    }
     int status;
     waitpid(pid, &status, 0);
     assert_int_equal(status, 0);
-    assert_true(last && within && writing);
+    assert_true(fine);
+    has_block(c, BLOCKS); /* learns what the other did last: while both write, one may be ahead */
+    assert_true(stats_of(c).bytes <= BUDGET);
+    store_close(s);
     char file[600];
     snprintf(file, sizeof file, "%s/cache.mdb", path);
     OK(cache_check(file, &e));
