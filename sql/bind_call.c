@@ -1,5 +1,5 @@
 /*
- * bind_call.c - function calls: scalars by the parameter letters of functions.c, aggregates into
+ * bind_call.c - function calls: scalars by the parameter letters of sql.h, aggregates into
  * the grouping.
  */
 #include <string.h>

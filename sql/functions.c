@@ -1,9 +1,4 @@
-/*
- * functions.c - the functions by name: what they take, what they give. Their bodies are exec's.
- *
- * Invariant: every function of SQL_FUNCTIONS has a row of parameter classes here
- * (tests/unit/test_sql_text.c).
- */
+/* functions.c - the functions by name: what they take, what they give. Their bodies are exec's. */
 #include <string.h>
 
 #include "functions_int.h"
@@ -13,33 +8,18 @@
 #define RESULT_TEXT RESULT_IS(TYPE_TEXT)
 #define RESULT_BOOLEAN RESULT_IS(TYPE_BOOLEAN)
 
-/* A letter a parameter, the last one repeated: t TEXT, i INTEGER, r REAL, n any number, a anything,
- * s TEXT made from anything, c condition, = the common type of all these, x comparable with the
- * first, b TEXT or BLOB, d TEXT or a number. */
 static const char *const parameters[FUNC_COUNT] = {
-    [FUNC_ABS] = "n",        [FUNC_ROUND] = "ri",     [FUNC_FLOOR] = "n",
-    [FUNC_CEIL] = "n",       [FUNC_SIGN] = "n",       [FUNC_SQRT] = "r",
-    [FUNC_POWER] = "r",      [FUNC_LN] = "r",         [FUNC_EXP] = "r",
-    [FUNC_MOD] = "n",        [FUNC_RANDOM] = "",      [FUNC_LENGTH] = "b",
-    [FUNC_LOWER] = "t",      [FUNC_UPPER] = "t",      [FUNC_TRIM] = "t",
-    [FUNC_LTRIM] = "t",      [FUNC_RTRIM] = "t",      [FUNC_SUBSTR] = "ti",
-    [FUNC_REPLACE] = "t",    [FUNC_INSTR] = "t",      [FUNC_CONCAT] = "s",
-    [FUNC_REPEAT] = "ti",    [FUNC_HEX] = "a",        [FUNC_CHAR_] = "i",
-    [FUNC_UNICODE] = "t",    [FUNC_TYPEOF] = "a",     [FUNC_COALESCE] = "=",
-    [FUNC_IFNULL] = "=",     [FUNC_NULLIF] = "ax",    [FUNC_IIF] = "c=",
-    [FUNC_GREATEST] = "=",   [FUNC_LEAST] = "=",      [FUNC_DATE] = "dt",
-    [FUNC_TIME] = "dt",      [FUNC_DATETIME] = "dt",  [FUNC_STRFTIME] = "tdt",
-    [FUNC_JULIANDAY] = "dt", [FUNC_UNIXEPOCH] = "dt", [FUNC_VERSION] = "",
-    [FUNC_TRUNC] = "n",      [FUNC_LOG10] = "r",      [FUNC_CONCAT_WS] = "s",
-    [FUNC_LEFT_] = "ti",     [FUNC_RIGHT_] = "ti",    [FUNC_LPAD] = "tit",
-    [FUNC_RPAD] = "tit",     [FUNC_REVERSE] = "t",    [FUNC_SPLIT_PART] = "tti",
+#define FUNCTION_PARAMETERS(id, name, low, high, letters, result, volatile_, signature, help)      \
+    [FUNC_##id] = letters,
+    SQL_FUNCTIONS(FUNCTION_PARAMETERS)
+#undef FUNCTION_PARAMETERS
 };
 
 #define RESULT_SAME1 RESULT_AS_FIRST
 #define RESULT_COMMON RESULT_AS_COMMON
 #define RESULT_NUMBER1 RESULT_AS_NUMBER
 static const function_result results[FUNC_COUNT] = {
-#define FUNCTION_RESULT(id, name, low, high, result, volatile_, signature, help)                   \
+#define FUNCTION_RESULT(id, name, low, high, letters, result, volatile_, signature, help)          \
     [FUNC_##id] = RESULT_##result,
     SQL_FUNCTIONS(FUNCTION_RESULT)
 #undef FUNCTION_RESULT
@@ -48,7 +28,7 @@ static const function_result results[FUNC_COUNT] = {
 /* Scalars first, in the order of function_id; then window functions, in the order of window_kind;
  * then aggregates; then the model's; then the one that FROM calls. */
 static const function_info infos[] = {
-#define FUNCTION_INFO(id, name, low, high, result, volatile_, signature, help)                     \
+#define FUNCTION_INFO(id, name, low, high, letters, result, volatile_, signature, help)            \
     {name, low, high, volatile_, FUNCTION_SCALAR, signature, help},
     SQL_FUNCTIONS(FUNCTION_INFO)
 #undef FUNCTION_INFO

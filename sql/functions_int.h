@@ -9,7 +9,7 @@ typedef int function_result;
 enum { RESULT_AS_FIRST = 100, RESULT_AS_COMMON, RESULT_AS_NUMBER };
 #define RESULT_IS(type) ((function_result)(type))
 
-const char *function_parameters(function_id id); /* functions.c says what the letters mean */
+const char *function_parameters(function_id id); /* sql.h says what the letters mean */
 function_result function_result_of(function_id id);
 const function_info *function_of(function_id id);
 bool function_find(str name, function_id *out);

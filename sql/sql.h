@@ -118,63 +118,66 @@ const setting_info *settings_table(size_t *count);
 
 /* ---- functions (functions.c) ----------------------------------------------------------------- */
 
-/* X(id, name, min args, max args (-1: any), result, volatile, signature, help). `result` is a type,
- * or SAME1: that of the first argument, or COMMON: the common type of all, or NUMBER1: REAL if the
- * first argument is REAL, else INTEGER. */
+/* X(id, name, min args, max args (-1: any), parameters, result, volatile, signature, help).
+ * `parameters` has a letter each, the last one repeated: t TEXT, i INTEGER, r REAL, n any number, a
+ * anything, s TEXT made from anything, c condition, = the common type of all these, x comparable
+ * with the first, b TEXT or BLOB, d TEXT or a number. `result` is a type, or SAME1: that of the first
+ * argument, or COMMON: the common type of all, or NUMBER1: REAL if the first argument is REAL, else
+ * INTEGER. */
 /* clang-format off */
 #define SQL_FUNCTIONS(X)                                                                                                   \
-    X(ABS, "abs", 1, 1, NUMBER1, 0, "abs(x)", "absolute value")                                                           \
-    X(ROUND, "round", 1, 2, REAL, 0, "round(x [, digits])", "rounded to digits after the point")                          \
-    X(FLOOR, "floor", 1, 1, NUMBER1, 0, "floor(x)", "largest whole number not above x")                                   \
-    X(TRUNC, "trunc", 1, 1, NUMBER1, 0, "trunc(x)", "without what follows the point")                                     \
-    X(CEIL, "ceil", 1, 1, NUMBER1, 0, "ceil(x)", "smallest whole number not below x")                                     \
-    X(SIGN, "sign", 1, 1, INTEGER, 0, "sign(x)", "-1, 0 or 1")                                                            \
-    X(SQRT, "sqrt", 1, 1, REAL, 0, "sqrt(x)", "square root; NULL below zero")                                             \
-    X(POWER, "power", 2, 2, REAL, 0, "power(x, y)", "x to the y")                                                         \
-    X(LN, "ln", 1, 1, REAL, 0, "ln(x)", "natural logarithm; NULL at zero and below")                                      \
-    X(LOG10, "log10", 1, 1, REAL, 0, "log10(x)", "logarithm to base 10; NULL at zero and below")                          \
-    X(EXP, "exp", 1, 1, REAL, 0, "exp(x)", "e to the x")                                                                  \
-    X(MOD, "mod", 2, 2, COMMON, 0, "mod(x, y)", "remainder; NULL when y is 0")                                            \
-    X(RANDOM, "random", 0, 0, INTEGER, 1, "random()", "a random 64-bit integer")                                          \
-    X(LENGTH, "length", 1, 1, INTEGER, 0, "length(text)", "characters of a text, bytes of a blob")                        \
-    X(LOWER, "lower", 1, 1, TEXT, 0, "lower(text)", "in lower case")                                                      \
-    X(UPPER, "upper", 1, 1, TEXT, 0, "upper(text)", "in upper case")                                                      \
-    X(TRIM, "trim", 1, 2, TEXT, 0, "trim(text [, characters])", "without blanks (or the characters) at both ends")        \
-    X(LTRIM, "ltrim", 1, 2, TEXT, 0, "ltrim(text [, characters])", "trimmed at the left")                                 \
-    X(RTRIM, "rtrim", 1, 2, TEXT, 0, "rtrim(text [, characters])", "trimmed at the right")                                \
-    X(SUBSTR, "substr", 2, 3, TEXT, 0, "substr(text, from [, count])", "characters from position `from` (1 is the first, negative counts from the end)") \
-    X(REPLACE, "replace", 3, 3, TEXT, 0, "replace(text, from, to)", "every `from` replaced by `to`")                      \
-    X(INSTR, "instr", 2, 2, INTEGER, 0, "instr(text, part)", "position of the first `part`, 0 if there is none")          \
-    X(CONCAT, "concat", 1, -1, TEXT, 0, "concat(a, b, …)", "texts joined, NULLs left out")                                \
-    X(CONCAT_WS, "concat_ws", 2, -1, TEXT, 0, "concat_ws(separator, a, b, …)", "texts joined by a separator, NULLs left out") \
-    X(LEFT_, "left", 2, 2, TEXT, 0, "left(text, n)", "the first n characters; below zero: all but the last -n")            \
-    X(RIGHT_, "right", 2, 2, TEXT, 0, "right(text, n)", "the last n characters; below zero: all but the first -n")         \
-    X(LPAD, "lpad", 2, 3, TEXT, 0, "lpad(text, n [, fill])", "n characters: filled at the left, or cut")                  \
-    X(RPAD, "rpad", 2, 3, TEXT, 0, "rpad(text, n [, fill])", "n characters: filled at the right, or cut")                 \
-    X(REVERSE, "reverse", 1, 1, TEXT, 0, "reverse(text)", "its characters from the last to the first")                    \
-    X(SPLIT_PART, "split_part", 3, 3, TEXT, 0, "split_part(text, separator, n)", "the n-th part between separators, '' if there is none; below zero: counted from the end") \
-    X(REPEAT, "repeat", 2, 2, TEXT, 0, "repeat(text, n)", "the text n times")                                             \
-    X(HEX, "hex", 1, 1, TEXT, 0, "hex(x)", "bytes as hexadecimal digits")                                                 \
-    X(CHAR_, "char", 1, -1, TEXT, 0, "char(n, …)", "the text of these code points")                                       \
-    X(UNICODE, "unicode", 1, 1, INTEGER, 0, "unicode(text)", "code point of the first character")                         \
-    X(TYPEOF, "typeof", 1, 1, TEXT, 0, "typeof(x)", "the name of the value's type")                                       \
-    X(COALESCE, "coalesce", 1, -1, COMMON, 0, "coalesce(a, b, …)", "the first that is not NULL")                          \
-    X(IFNULL, "ifnull", 2, 2, COMMON, 0, "ifnull(a, b)", "a, or b if a is NULL")                                          \
-    X(NULLIF, "nullif", 2, 2, SAME1, 0, "nullif(a, b)", "NULL if a = b, else a")                                          \
-    X(IIF, "iif", 3, 3, COMMON, 0, "iif(condition, a, b)", "a if the condition is true, else b")                          \
-    X(GREATEST, "greatest", 1, -1, COMMON, 0, "greatest(a, b, …)", "the largest; NULLs left out")                         \
-    X(LEAST, "least", 1, -1, COMMON, 0, "least(a, b, …)", "the smallest; NULLs left out")                                 \
-    X(DATE, "date", 0, -1, TEXT, 0, "date(time [, modifier …])", "YYYY-MM-DD of an ISO time")                             \
-    X(TIME, "time", 0, -1, TEXT, 0, "time(time [, modifier …])", "HH:MM:SS of an ISO time")                               \
-    X(DATETIME, "datetime", 0, -1, TEXT, 0, "datetime(time [, modifier …])", "YYYY-MM-DD HH:MM:SS of an ISO time")        \
-    X(STRFTIME, "strftime", 1, -1, TEXT, 0, "strftime(format, time [, modifier …])", "an ISO time by a format")           \
-    X(JULIANDAY, "julianday", 0, -1, REAL, 0, "julianday(time [, modifier …])", "days since noon in Greenwich on 24 November 4714 B.C.") \
-    X(UNIXEPOCH, "unixepoch", 0, -1, INTEGER, 0, "unixepoch(time [, modifier …])", "seconds since 1970-01-01")            \
-    X(VERSION, "version", 0, 0, TEXT, 0, "version()", "kvasir's version")
+    X(ABS, "abs", 1, 1, "n", NUMBER1, 0, "abs(x)", "absolute value")                                                      \
+    X(ROUND, "round", 1, 2, "ri", REAL, 0, "round(x [, digits])", "rounded to digits after the point")                    \
+    X(FLOOR, "floor", 1, 1, "n", NUMBER1, 0, "floor(x)", "largest whole number not above x")                              \
+    X(TRUNC, "trunc", 1, 1, "n", NUMBER1, 0, "trunc(x)", "without what follows the point")                                \
+    X(CEIL, "ceil", 1, 1, "n", NUMBER1, 0, "ceil(x)", "smallest whole number not below x")                                \
+    X(SIGN, "sign", 1, 1, "n", INTEGER, 0, "sign(x)", "-1, 0 or 1")                                                       \
+    X(SQRT, "sqrt", 1, 1, "r", REAL, 0, "sqrt(x)", "square root; NULL below zero")                                        \
+    X(POWER, "power", 2, 2, "r", REAL, 0, "power(x, y)", "x to the y")                                                    \
+    X(LN, "ln", 1, 1, "r", REAL, 0, "ln(x)", "natural logarithm; NULL at zero and below")                                 \
+    X(LOG10, "log10", 1, 1, "r", REAL, 0, "log10(x)", "logarithm to base 10; NULL at zero and below")                     \
+    X(EXP, "exp", 1, 1, "r", REAL, 0, "exp(x)", "e to the x")                                                             \
+    X(MOD, "mod", 2, 2, "n", COMMON, 0, "mod(x, y)", "remainder; NULL when y is 0")                                       \
+    X(RANDOM, "random", 0, 0, "", INTEGER, 1, "random()", "a random 64-bit integer")                                      \
+    X(LENGTH, "length", 1, 1, "b", INTEGER, 0, "length(text)", "characters of a text, bytes of a blob")                   \
+    X(LOWER, "lower", 1, 1, "t", TEXT, 0, "lower(text)", "in lower case")                                                 \
+    X(UPPER, "upper", 1, 1, "t", TEXT, 0, "upper(text)", "in upper case")                                                 \
+    X(TRIM, "trim", 1, 2, "t", TEXT, 0, "trim(text [, characters])", "without blanks (or the characters) at both ends")   \
+    X(LTRIM, "ltrim", 1, 2, "t", TEXT, 0, "ltrim(text [, characters])", "trimmed at the left")                            \
+    X(RTRIM, "rtrim", 1, 2, "t", TEXT, 0, "rtrim(text [, characters])", "trimmed at the right")                           \
+    X(SUBSTR, "substr", 2, 3, "ti", TEXT, 0, "substr(text, from [, count])", "characters from position `from` (1 is the first, negative counts from the end)") \
+    X(REPLACE, "replace", 3, 3, "t", TEXT, 0, "replace(text, from, to)", "every `from` replaced by `to`")                 \
+    X(INSTR, "instr", 2, 2, "t", INTEGER, 0, "instr(text, part)", "position of the first `part`, 0 if there is none")     \
+    X(CONCAT, "concat", 1, -1, "s", TEXT, 0, "concat(a, b, …)", "texts joined, NULLs left out")                           \
+    X(CONCAT_WS, "concat_ws", 2, -1, "s", TEXT, 0, "concat_ws(separator, a, b, …)", "texts joined by a separator, NULLs left out") \
+    X(LEFT_, "left", 2, 2, "ti", TEXT, 0, "left(text, n)", "the first n characters; below zero: all but the last -n")     \
+    X(RIGHT_, "right", 2, 2, "ti", TEXT, 0, "right(text, n)", "the last n characters; below zero: all but the first -n")  \
+    X(LPAD, "lpad", 2, 3, "tit", TEXT, 0, "lpad(text, n [, fill])", "n characters: filled at the left, or cut")           \
+    X(RPAD, "rpad", 2, 3, "tit", TEXT, 0, "rpad(text, n [, fill])", "n characters: filled at the right, or cut")          \
+    X(REVERSE, "reverse", 1, 1, "t", TEXT, 0, "reverse(text)", "its characters from the last to the first")               \
+    X(SPLIT_PART, "split_part", 3, 3, "tti", TEXT, 0, "split_part(text, separator, n)", "the n-th part between separators, '' if there is none; below zero: counted from the end") \
+    X(REPEAT, "repeat", 2, 2, "ti", TEXT, 0, "repeat(text, n)", "the text n times")                                       \
+    X(HEX, "hex", 1, 1, "a", TEXT, 0, "hex(x)", "bytes as hexadecimal digits")                                            \
+    X(CHAR_, "char", 1, -1, "i", TEXT, 0, "char(n, …)", "the text of these code points")                                  \
+    X(UNICODE, "unicode", 1, 1, "t", INTEGER, 0, "unicode(text)", "code point of the first character")                    \
+    X(TYPEOF, "typeof", 1, 1, "a", TEXT, 0, "typeof(x)", "the name of the value's type")                                  \
+    X(COALESCE, "coalesce", 1, -1, "=", COMMON, 0, "coalesce(a, b, …)", "the first that is not NULL")                     \
+    X(IFNULL, "ifnull", 2, 2, "=", COMMON, 0, "ifnull(a, b)", "a, or b if a is NULL")                                     \
+    X(NULLIF, "nullif", 2, 2, "ax", SAME1, 0, "nullif(a, b)", "NULL if a = b, else a")                                    \
+    X(IIF, "iif", 3, 3, "c=", COMMON, 0, "iif(condition, a, b)", "a if the condition is true, else b")                    \
+    X(GREATEST, "greatest", 1, -1, "=", COMMON, 0, "greatest(a, b, …)", "the largest; NULLs left out")                    \
+    X(LEAST, "least", 1, -1, "=", COMMON, 0, "least(a, b, …)", "the smallest; NULLs left out")                            \
+    X(DATE, "date", 0, -1, "dt", TEXT, 0, "date(time [, modifier …])", "YYYY-MM-DD of an ISO time")                       \
+    X(TIME, "time", 0, -1, "dt", TEXT, 0, "time(time [, modifier …])", "HH:MM:SS of an ISO time")                         \
+    X(DATETIME, "datetime", 0, -1, "dt", TEXT, 0, "datetime(time [, modifier …])", "YYYY-MM-DD HH:MM:SS of an ISO time")  \
+    X(STRFTIME, "strftime", 1, -1, "tdt", TEXT, 0, "strftime(format, time [, modifier …])", "an ISO time by a format")    \
+    X(JULIANDAY, "julianday", 0, -1, "dt", REAL, 0, "julianday(time [, modifier …])", "days since noon in Greenwich on 24 November 4714 B.C.") \
+    X(UNIXEPOCH, "unixepoch", 0, -1, "dt", INTEGER, 0, "unixepoch(time [, modifier …])", "seconds since 1970-01-01")      \
+    X(VERSION, "version", 0, 0, "", TEXT, 0, "version()", "kvasir's version")
 /* clang-format on */
 
 typedef enum function_id {
-#define FUNCTION_ID(id, name, low, high, result, volatile_, signature, help) FUNC_##id,
+#define FUNCTION_ID(id, name, low, high, letters, result, volatile_, signature, help) FUNC_##id,
     SQL_FUNCTIONS(FUNCTION_ID)
 #undef FUNCTION_ID
         FUNC_COUNT

@@ -43,8 +43,12 @@ static void functions_have_signatures(void **state) {
         aggregates += aggregate;
     }
     assert_int_equal(aggregates, 9);
-    for (int i = 0; i < FUNC_COUNT; i++)
-        assert_non_null(function_parameters((function_id)i));
+    for (int i = 0; i < FUNC_COUNT; i++) {
+        const char *letters = function_parameters((function_id)i);
+        int most = function_of((function_id)i)->max_args, written = (int)strlen(letters);
+        assert_int_equal(strspn(letters, "tirnasc=xbd"), written);
+        assert_true(most < 0 ? written > 0 : written <= most && (written > 0) == (most > 0));
+    }
 }
 
 static void tokens_have_classes(void **state) {
