@@ -51,9 +51,10 @@ int op_build(exec_ctx *ctx, const plan_node *node, op **out, err *e);
 int op_next(op *o, batch **out, err *e); /* looks at cancel, counts rows and time */
 void op_close(op *o);                    /* the whole subtree; NULL is fine */
 
-extern const op_class op_values, op_scan, op_file, op_system, op_series, op_filter, op_project,
-    op_hash_join, op_loop_join, op_group, op_sort, op_limit, op_distinct, op_setop, op_llm,
-    op_shared, op_number, op_residual, op_rowset, op_window, op_recursive, op_working;
+#define OPERATOR(id, operator, name) extern const op_class op_##operator;
+PLAN_KINDS(OPERATOR)
+#undef OPERATOR
+extern const op_class op_rowset; /* instead of a node whose rows were read ahead */
 
 /* ---- rows kept ------------------------------------------------------------------------------- */
 

@@ -267,13 +267,12 @@ static int count_rows(counting *c, err *e) {
 /* A use's order under the strategy: the one that a run takes where that is its strategy. */
 static int order_of(counting *c, int use, err *e) {
     const settings *set = c->o->ctx->settings;
-    static const psm_strategy set_to[] = {PSM_OFF, PSM_FIXED, PSM_GROUPED, PSM_AUTO};
     llm_state *s = c->o->state;
     const use_run *u = &s->uses[use];
     int status = 0;
     if (u->prompt->data_first && u->leader != u)
         c->orders[use] = c->orders[u->leader - s->uses];
-    else if (set_to[set->psm] == c->how->strategy)
+    else if (llm_strategy_of(set) == c->how->strategy)
         c->orders[use] = u->order;
     else
         status = order_solve_plain(set, u->prompt, u->in, c->how->strategy, false, c->mem,

@@ -73,7 +73,9 @@ static void tell_of_cache(const llm_runtime *r, const char *why, const char *wha
 }
 
 cache *runtime_cache(llm_runtime *r) {
-    static const cache_policy policies[] = {CACHE_COST, CACHE_LRU, CACHE_FIFO};
+    static const cache_policy policies[] = {
+        [EVICT_COST] = CACHE_COST, [EVICT_LRU] = CACHE_LRU, [EVICT_FIFO] = CACHE_FIFO};
+    BASE_COVERS(policies, EVICTS);
     const settings *s = r->ctx->settings;
     err e = {0};
     if (!s->cache)

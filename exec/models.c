@@ -81,9 +81,15 @@ int models_standard(db *d, const settings *s, const catalog *c, buf *path, err *
 
 static int open_engine(const settings *s, const char *path, bool load_now,
                        const atomic_bool *cancel, llm_engine **out, err *e) {
-    static const llm_precision precisions[] = {LLM_PRECISION_AUTO, LLM_F32, LLM_BF16, LLM_INT8,
-                                               LLM_INT8X2};
-    static const llm_kv_dtype dtypes[] = {LLM_KV_BF16, LLM_KV_F32, LLM_KV_INT8};
+    static const llm_precision precisions[] = {[PRECISION_AUTO] = LLM_PRECISION_AUTO,
+                                               [PRECISION_F32] = LLM_F32,
+                                               [PRECISION_BF16] = LLM_BF16,
+                                               [PRECISION_INT8] = LLM_INT8,
+                                               [PRECISION_INT8X2] = LLM_INT8X2};
+    BASE_COVERS(precisions, PRECISIONS);
+    static const llm_kv_dtype dtypes[] = {
+        [DTYPE_BF16] = LLM_KV_BF16, [DTYPE_F32] = LLM_KV_F32, [DTYPE_INT8] = LLM_KV_INT8};
+    BASE_COVERS(dtypes, DTYPES);
     buf side = {0};
     bool keeps = home_place("XDG_CACHE_HOME", ".cache", &side);
     llm_engine_options options = {
@@ -91,7 +97,8 @@ static int open_engine(const settings *s, const char *path, bool load_now,
         .threads = (int)s->threads,
         .precision = precisions[s->precision],
         .device = s->device,
-        .attention = s->attention ? LLM_ATTENTION_STREAMING : LLM_ATTENTION_FULL,
+        .attention =
+            s->attention == ATTENTION_STREAMING ? LLM_ATTENTION_STREAMING : LLM_ATTENTION_FULL,
         .sink_tokens = (int)s->sink_tokens,
         .window_tokens = (int)s->window_tokens,
         .kv_dtype = dtypes[s->kv_dtype],

@@ -14,27 +14,9 @@
 #include "op_llm_int.h"
 
 static const op_class *const classes[] = {
-    [PLAN_VALUES] = &op_values,
-    [PLAN_SCAN] = &op_scan,
-    [PLAN_FILE] = &op_file,
-    [PLAN_SYSTEM] = &op_system,
-    [PLAN_SERIES] = &op_series,
-    [PLAN_FILTER] = &op_filter,
-    [PLAN_PROJECT] = &op_project,
-    [PLAN_HASH_JOIN] = &op_hash_join,
-    [PLAN_LOOP_JOIN] = &op_loop_join,
-    [PLAN_GROUP] = &op_group,
-    [PLAN_SORT] = &op_sort,
-    [PLAN_LIMIT] = &op_limit,
-    [PLAN_DISTINCT] = &op_distinct,
-    [PLAN_SETOP] = &op_setop,
-    [PLAN_LLM] = &op_llm,
-    [PLAN_SHARED] = &op_shared,
-    [PLAN_NUMBER] = &op_number,
-    [PLAN_RESIDUAL] = &op_residual,
-    [PLAN_WINDOW] = &op_window,
-    [PLAN_RECURSIVE] = &op_recursive,
-    [PLAN_WORKING] = &op_working,
+#define OPERATOR(id, operator, name) [PLAN_##id] = &op_##operator,
+    PLAN_KINDS(OPERATOR)
+#undef OPERATOR
 };
 
 static int build_children(op *o, err *e) {

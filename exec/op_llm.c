@@ -25,8 +25,12 @@ enum { KEPT_PART = 2 };
 
 /* ---- preparation ----------------------------------------------------------------------------- */
 
-static psm_strategy strategy_of(const settings *s) {
-    static const psm_strategy strategies[] = {PSM_OFF, PSM_FIXED, PSM_GROUPED, PSM_AUTO};
+psm_strategy llm_strategy_of(const settings *s) {
+    static const psm_strategy strategies[] = {[PSM_SETTING_OFF] = PSM_OFF,
+                                              [PSM_SETTING_FIXED] = PSM_FIXED,
+                                              [PSM_SETTING_GROUPED] = PSM_GROUPED,
+                                              [PSM_SETTING_AUTO] = PSM_AUTO};
+    BASE_COVERS(strategies, PSM_SETTINGS);
     return strategies[s->psm];
 }
 
@@ -36,7 +40,7 @@ static arena *mem_of(op *o) {
 
 static int solve_order(op *o, use_run *u, err *e) {
     double started = clock_seconds();
-    int status = order_solve(o->ctx, u->prompt, u->in, strategy_of(o->ctx->settings), mem_of(o),
+    int status = order_solve(o->ctx, u->prompt, u->in, llm_strategy_of(o->ctx->settings), mem_of(o),
                              &u->order, e);
     o->ctx->summary.solve_seconds += clock_seconds() - started;
     return status;

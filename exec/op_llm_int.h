@@ -87,6 +87,7 @@ typedef struct llm_state {
 
 /* The node that the stack under `top` stands on; NULL: `top` is not the top of one. */
 const plan_node *llm_stack_base(const plan_node *top);
+psm_strategy llm_strategy_of(const settings *s); /* as SET psm says */
 /* Fills stages and uses of o's stack. */
 void llm_stages_open(op *o);
 /* The rows of rows[0..count), ascending, for which x is true:

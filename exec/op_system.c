@@ -78,6 +78,7 @@ static int functions_rows(maker *m, err *e) {
                                           [FUNCTION_WINDOW] = "window",
                                           [FUNCTION_MODEL] = "model",
                                           [FUNCTION_TABLE] = "table"};
+    BASE_COVERS(classes, FUNCTION_CLASSES);
     size_t count;
     const function_info *all = sql_functions(&count);
     for (size_t k = 0; k < count; k++) {

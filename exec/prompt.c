@@ -78,7 +78,10 @@ static int make_guide(prompt *p, err *e) {
 /* ---- head and values ------------------------------------------------------------------------- */
 
 static llm_format wanted_format(const settings *s) {
-    static const llm_format formats[] = {LLM_FORMAT_AUTO, LLM_FORMAT_CHAT, LLM_FORMAT_COMPLETION};
+    static const llm_format formats[] = {[FORMAT_AUTO] = LLM_FORMAT_AUTO,
+                                         [FORMAT_CHAT] = LLM_FORMAT_CHAT,
+                                         [FORMAT_COMPLETION] = LLM_FORMAT_COMPLETION};
+    BASE_COVERS(formats, FORMATS);
     return formats[s->prompt_format];
 }
 

@@ -201,6 +201,7 @@ static const kind_info kinds[] = {
     [STMT_WARM] = {ACCESS_READ, stmt_select},
     [STMT_UNPIN] = {ACCESS_NONE, stmt_cache},
 };
+BASE_COVERS(kinds, STMT_KINDS);
 
 /* Whether the text begins like a statement that writes: only a guess, to begin the right
  * transaction at once. */

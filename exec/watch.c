@@ -88,37 +88,18 @@ static void collect_prefixes(const llm_runtime *r, exec_progress *p) {
 }
 
 static void name_operator(char *out, size_t size, const plan_node *n) {
-    static const char *const names[] = {
-        [PLAN_VALUES] = "values",
-        [PLAN_SCAN] = "scan",
-        [PLAN_FILE] = "file",
-        [PLAN_SYSTEM] = "system table",
-        [PLAN_SERIES] = "series",
-        [PLAN_FILTER] = "filter",
-        [PLAN_PROJECT] = "project",
-        [PLAN_HASH_JOIN] = "hash join",
-        [PLAN_LOOP_JOIN] = "loop join",
-        [PLAN_GROUP] = "group",
-        [PLAN_SORT] = "sort",
-        [PLAN_LIMIT] = "limit",
-        [PLAN_DISTINCT] = "distinct",
-        [PLAN_SETOP] = "union",
-        [PLAN_LLM] = "LLM",
-        [PLAN_SHARED] = "shared",
-        [PLAN_NUMBER] = "number",
-        [PLAN_RESIDUAL] = "residual",
-        [PLAN_WINDOW] = "window",
-        [PLAN_RECURSIVE] = "recursive",
-        [PLAN_WORKING] = "working rows",
-    };
     if (n->kind == PLAN_SCAN) {
         size_t prefix = (size_t)snprintf(out, size, "scan ");
         utf8_copy(out + prefix, size - prefix, n->scan.table->name);
-    } else if (n->kind == PLAN_LLM && n->llm.nuses) {
-        snprintf(out, size, "LLM#%d", n->llm.uses[0].call->number);
-    } else {
-        snprintf(out, size, "%s", names[n->kind]);
+        return;
     }
+    if (n->kind == PLAN_LLM && n->llm.nuses)
+        snprintf(out, size, "LLM#%d", n->llm.uses[0].call->number);
+    else
+        snprintf(out, size, "%s",
+                 n->kind == PLAN_SETOP ? set_op_name(n->setop.op) : plan_kind_name(n->kind));
+    for (char *p = strchr(out, '_'); p; p = strchr(p, '_'))
+        *p = ' ';
 }
 
 /* In print order; projections only rename, so they are left out. */

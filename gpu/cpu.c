@@ -208,7 +208,7 @@ static hash128 fingerprint(const llm_engine *engine, const cpu_state *s) {
     buf_append(&b, s->frequencies, sizeof(float) * (size_t)(c->rope_dims / 2));
     buf_append(&b, s->frequencies_local, sizeof(float) * (size_t)(c->rope_dims / 2));
     buf_printf(&b, "%s %s kv-%s attention %d+%d block %d version 3", engine->info.precision,
-               s->k->name, cpu_kv_name(s->kv_dtype), s->sinks, s->window, LLM_BLOCK_TOKENS);
+               s->k->name, llm_kv_dtype_name(s->kv_dtype), s->sinks, s->window, LLM_BLOCK_TOKENS);
     float in[64], out[64 * 3];
     for (int i = 0; i < 64; i++)
         in[i] = (float)(i - 40) * 0.173f;

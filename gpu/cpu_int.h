@@ -160,7 +160,6 @@ bool cpu_rows_apart(const cpu_work *w);
 
 /* cpu_kv.c */
 typedef enum kv_side { KV_KEYS, KV_VALUES } kv_side;
-const char *cpu_kv_name(llm_kv_dtype dtype);
 kv_layout cpu_kv_layout(const model_config *c, llm_kv_dtype dtype);
 void *cpu_kv_block(const cpu_work *w, int32_t block);
 /* Stores x[head_dim] in the layer at hand. */

@@ -18,14 +18,9 @@
 
 enum { SLOTS = LLM_BLOCK_TOKENS };
 
-const char *cpu_kv_name(llm_kv_dtype dtype) {
-    static const char *const names[] = {
-        [LLM_KV_BF16] = "bf16", [LLM_KV_F32] = "f32", [LLM_KV_INT8] = "int8"};
-    return names[dtype];
-}
-
 static size_t element_bytes(llm_kv_dtype dtype) {
     static const size_t bytes[] = {[LLM_KV_BF16] = 2, [LLM_KV_F32] = 4, [LLM_KV_INT8] = 1};
+    BASE_COVERS(bytes, LLM_KV_DTYPES);
     return bytes[dtype];
 }
 

@@ -43,7 +43,10 @@ enum value_kind {
 };
 
 /* Bytes of a value of fixed size; 0 for strings and arrays. */
-static const uint8_t value_bytes[VALUE_KINDS] = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};
+static const uint8_t value_bytes[VALUE_KINDS] = {
+    [VALUE_U8] = 1,  [VALUE_I8] = 1,  [VALUE_U16] = 2, [VALUE_I16] = 2,
+    [VALUE_U32] = 4, [VALUE_I32] = 4, [VALUE_F32] = 4, [VALUE_BOOL] = 1,
+    [VALUE_U64] = 8, [VALUE_I64] = 8, [VALUE_F64] = 8};
 
 enum { KV_MIN_BYTES = 13, TENSOR_MIN_BYTES = 32, MAX_SHARDS = 1000 };
 

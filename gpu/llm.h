@@ -41,7 +41,8 @@ const char *llm_precision_name(llm_precision precision);
 typedef enum llm_format { LLM_FORMAT_AUTO, LLM_FORMAT_CHAT, LLM_FORMAT_COMPLETION } llm_format;
 
 typedef enum llm_attention { LLM_ATTENTION_FULL, LLM_ATTENTION_STREAMING } llm_attention;
-typedef enum llm_kv_dtype { LLM_KV_BF16, LLM_KV_F32, LLM_KV_INT8 } llm_kv_dtype;
+typedef enum llm_kv_dtype { LLM_KV_BF16, LLM_KV_F32, LLM_KV_INT8, LLM_KV_DTYPES } llm_kv_dtype;
+const char *llm_kv_dtype_name(llm_kv_dtype dtype); /* as SET kv_dtype spells it */
 
 typedef struct llm_engine_options {
     const char *path; /* a .gguf file, or "test:hash" (DESIGN 5) where the build has it */

@@ -72,12 +72,6 @@ static void print_exprs(buf *out, expr *const *exprs, int n) {
     }
 }
 
-static const char *join_name(join_kind k) {
-    static const char *const names[] = {"join",      "left join",   "cross join", "semi join",
-                                        "anti join", "single join", "mark join"};
-    return names[k];
-}
-
 /* ---- one line a node ------------------------------------------------------------------------- */
 
 /* a = 1, a > 1, a <= 3, or 1 < a <= 3; low, high may be NULL. */
@@ -139,7 +133,9 @@ static void print_join(buf *out, const plan_node *n) {
     const char *how = n->kind == PLAN_LOOP_JOIN ? n->join.nranges ? "Range" : "Loop"
                       : n->join.keyed           ? "Index"
                                                 : "Hash";
-    buf_printf(out, "%s %s", how, join_name(n->join.kind));
+    bool inner = n->join.kind == JOIN_INNER;
+    buf_printf(out, "%s %s%sjoin", how, inner ? "" : join_kind_name(n->join.kind),
+               inner ? "" : " ");
     const char *between = " ";
     for (int i = 0; i < n->join.nkeys; i++, between = " and ") {
         buf_append_c(out, between);
@@ -159,7 +155,7 @@ static void print_group(buf *out, const plan_node *n) {
     for (int i = 0; i < n->group.naggs; i++) {
         const plan_agg *a = &n->group.aggs[i];
         buf_append_c(out, i == 0 && n->group.nkeys ? ": " : i ? ", " : " ");
-        buf_printf(out, "%s(%s", agg_name(a->kind), a->distinct ? "distinct " : "");
+        buf_printf(out, "%s(%s", agg_kind_name(a->kind), a->distinct ? "distinct " : "");
         if (a->arg)
             expr_print(a->arg, out);
         else
@@ -254,8 +250,13 @@ static void print_file(buf *out, const plan_node *n) {
     expr_print(n->file.filter, out);
 }
 
+static const char *const setop_titles[] = {[SETOP_UNION_ALL] = "Union all",
+                                           [SETOP_UNION] = "Union",
+                                           [SETOP_EXCEPT] = "Except",
+                                           [SETOP_INTERSECT] = "Intersect"};
+BASE_COVERS(setop_titles, SETOPS);
+
 static void print_title(buf *out, const plan_node *n) {
-    static const char *const setops[] = {"Union all", "Union", "Except", "Intersect"};
     switch (n->kind) {
     case PLAN_VALUES:
         buf_printf(out, "Values (%d row%s)", n->values.nrows, n->values.nrows == 1 ? "" : "s");
@@ -299,7 +300,7 @@ static void print_title(buf *out, const plan_node *n) {
         buf_append_c(out, "Distinct");
         return;
     case PLAN_SETOP:
-        buf_append_c(out, setops[n->setop.op]);
+        buf_append_c(out, setop_titles[n->setop.op]);
         return;
     case PLAN_LLM:
         print_llm_title(out, n);
@@ -373,8 +374,12 @@ static void print_figures(printer *p, const plan_node *n, size_t line_start) {
 }
 
 const char *order_origin_name(order_origin o) {
-    static const char *const names[] = {"as written", "as listed", "order on record",
-                                        "order by sample", "order by score"};
+    static const char *const names[] = {[ORDER_WRITTEN] = "as written",
+                                        [ORDER_LISTED] = "as listed",
+                                        [ORDER_RECORDED] = "order on record",
+                                        [ORDER_SAMPLED] = "order by sample",
+                                        [ORDER_SCORED] = "order by score"};
+    BASE_COVERS(names, ORDER_ORIGINS);
     return names[o];
 }
 

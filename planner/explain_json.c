@@ -15,29 +15,11 @@
 
 #include "planner_int.h"
 
-static const char *kind_name(plan_kind k) {
+const char *plan_kind_name(plan_kind k) {
     static const char *const names[] = {
-        [PLAN_VALUES] = "values",
-        [PLAN_SCAN] = "scan",
-        [PLAN_FILE] = "file",
-        [PLAN_SYSTEM] = "system_table",
-        [PLAN_SERIES] = "series",
-        [PLAN_FILTER] = "filter",
-        [PLAN_PROJECT] = "project",
-        [PLAN_HASH_JOIN] = "hash_join",
-        [PLAN_LOOP_JOIN] = "loop_join",
-        [PLAN_GROUP] = "group",
-        [PLAN_SORT] = "sort",
-        [PLAN_LIMIT] = "limit",
-        [PLAN_DISTINCT] = "distinct",
-        [PLAN_SETOP] = "setop",
-        [PLAN_LLM] = "llm",
-        [PLAN_SHARED] = "shared",
-        [PLAN_NUMBER] = "number",
-        [PLAN_WINDOW] = "window",
-        [PLAN_RECURSIVE] = "recursive",
-        [PLAN_WORKING] = "working",
-        [PLAN_RESIDUAL] = "residual",
+#define PLAN_NAME(id, operator, name) [PLAN_##id] = name,
+        PLAN_KINDS(PLAN_NAME)
+#undef PLAN_NAME
     };
     return names[k];
 }
@@ -153,7 +135,7 @@ static void add_group(cJSON *o, const plan_node *n) {
         const plan_agg *a = &n->group.aggs[i];
         cJSON *one = cJSON_CreateObject();
         cJSON_AddItemToArray(list, one);
-        cJSON_AddStringToObject(one, "function", agg_name(a->kind));
+        cJSON_AddStringToObject(one, "function", agg_kind_name(a->kind));
         cJSON_AddBoolToObject(one, "distinct", a->distinct);
         add_expr(one, "argument", a->arg);
         add_expr(one, "filter", a->filter);
@@ -279,7 +261,6 @@ static void add_join(cJSON *o, const plan_node *n) {
 }
 
 static void add_details(cJSON *o, const plan_node *n) {
-    static const char *const setops[] = {"union all", "union", "except", "intersect"};
     switch (n->kind) {
     case PLAN_VALUES:
         cJSON_AddNumberToObject(o, "rows", n->values.nrows);
@@ -318,7 +299,7 @@ static void add_details(cJSON *o, const plan_node *n) {
         add_limit(o, n);
         break;
     case PLAN_SETOP:
-        cJSON_AddStringToObject(o, "operation", setops[n->setop.op]);
+        cJSON_AddStringToObject(o, "operation", set_op_name(n->setop.op));
         break;
     case PLAN_LLM:
         add_llm(o, n);
@@ -351,7 +332,7 @@ static cJSON *node_json(const plan_node *n, const plan_actual *actual, bool *wri
     bool again = written[n->number];
     written[n->number] = true;
     cJSON_AddNumberToObject(o, "number", n->number);
-    cJSON_AddStringToObject(o, "node", kind_name(n->kind));
+    cJSON_AddStringToObject(o, "node", plan_kind_name(n->kind));
     add_strs(o, "columns", n->names, n->ncols, NULL);
     add_details(o, n);
     add_estimate(o, "estimate", &n->estimate, n->kind == PLAN_LLM);

@@ -58,15 +58,9 @@ static str expr_text(const column_names *s, const expr *x) {
     return printed(s, &b);
 }
 
-const char *agg_name(agg_kind k) {
-    static const char *const names[] = {"count", "count",        "sum",   "avg",    "min",
-                                        "max",   "group_concat", "first", "median", "stddev"};
-    return names[k];
-}
-
 static str agg_text(const column_names *s, const rel_agg *a) {
     buf b = {0};
-    buf_printf(&b, "%s(%s", agg_name(a->kind), a->distinct ? "distinct " : "");
+    buf_printf(&b, "%s(%s", agg_kind_name(a->kind), a->distinct ? "distinct " : "");
     buf_append_str(&b, a->arg ? expr_text(s, a->arg) : STR("*"));
     buf_append_char(&b, ')');
     if (a->filter) {

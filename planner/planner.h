@@ -36,29 +36,40 @@ typedef struct plan_env {
 
 /* ---- physical plans -------------------------------------------------------------------------- */
 
+/* X(id, operator, name): PLAN_<id>, run by exec's op_<operator>, and what EXPLAIN (FORMAT JSON)
+ * calls it; with blanks for its low lines the live view, too. */
+/* clang-format off */
+#define PLAN_KINDS(X)                                                                                                          \
+    X(VALUES, values, "values")                                                                                                \
+    X(SCAN, scan, "scan")                 /* table or index range, with a pushed-down filter */                                \
+    X(FILE, file, "file")                                                                                                      \
+    X(SYSTEM, system, "system_table")                                                                                          \
+    X(SERIES, series, "series")                                                                                                \
+    X(FILTER, filter, "filter")                                                                                                \
+    X(PROJECT, project, "project")                                                                                             \
+    X(HASH_JOIN, hash_join, "hash_join")  /* right side is built, left side probes and keeps its order */                      \
+    X(LOOP_JOIN, loop_join, "loop_join")  /* right side is materialised; any predicate */                                      \
+    X(GROUP, group, "group")              /* hash aggregation; groups in order of first appearance */                          \
+    X(SORT, sort, "sort")                 /* stable; keeps only the first `limit` rows when limit >= 0 */                      \
+    X(LIMIT, limit, "limit")                                                                                                   \
+    X(DISTINCT, distinct, "distinct")                                                                                          \
+    X(SETOP, setop, "setop")                                                                                                   \
+    X(LLM, llm, "llm")                                                                                                         \
+    X(SHARED, shared, "shared")                                                                                                \
+    X(NUMBER, number, "number")                                                                                                \
+    X(WINDOW, window, "window")           /* sorts by its keys, and gives every row in input order with what its window says */\
+    X(RECURSIVE, recursive, "recursive")  /* left, then right again and again over the rows that came last */                  \
+    X(WORKING, working, "working")        /* these */                                                                          \
+    X(RESIDUAL, residual, "residual")
+/* clang-format on */
+
 typedef enum plan_kind {
-    PLAN_VALUES,
-    PLAN_SCAN, /* table or index range, with a pushed-down filter */
-    PLAN_FILE,
-    PLAN_SYSTEM,
-    PLAN_SERIES,
-    PLAN_FILTER,
-    PLAN_PROJECT,
-    PLAN_HASH_JOIN, /* right side is built, left side probes and keeps its order */
-    PLAN_LOOP_JOIN, /* right side is materialised; any predicate */
-    PLAN_GROUP,     /* hash aggregation; groups in order of first appearance */
-    PLAN_SORT,      /* stable; keeps only the first `limit` rows when limit >= 0 */
-    PLAN_LIMIT,
-    PLAN_DISTINCT,
-    PLAN_SETOP,
-    PLAN_LLM,
-    PLAN_SHARED,
-    PLAN_NUMBER,
-    PLAN_WINDOW, /* sorts by its keys, and gives every row in input order with what its window says */
-    PLAN_RECURSIVE, /* left, then right again and again over the rows that came last */
-    PLAN_WORKING,   /* these */
-    PLAN_RESIDUAL
+#define PLAN_KIND(id, operator, name) PLAN_##id,
+    PLAN_KINDS(PLAN_KIND)
+#undef PLAN_KIND
 } plan_kind;
+
+const char *plan_kind_name(plan_kind k);
 
 /* The most LLM nodes that one operator runs. */
 enum { PLAN_STACK = 32 };
@@ -88,7 +99,8 @@ typedef enum order_origin {
     ORDER_LISTED,   /* SET field_order = 'a, b' */
     ORDER_RECORDED, /* the order kept for this call: used while it is nearly as good as the best */
     ORDER_SAMPLED,  /* the best by the tables' joint samples */
-    ORDER_SCORED    /* without these: by length × repetition */
+    ORDER_SCORED,   /* without these: by length × repetition */
+    ORDER_ORIGINS
 } order_origin;
 
 typedef struct plan_llm_use {

@@ -136,6 +136,5 @@ column_names *names_new(arena *mem, int nids, int nshared);
 void names_collect(column_names *s, const rel *r);
 /* What a column is called; `otherwise` when it is a table's or has no better name. */
 str names_of(const column_names *s, int id, str otherwise);
-const char *agg_name(agg_kind k);
 
 #endif

@@ -10,7 +10,9 @@
 #include <string.h>
 
 const char *psm_strategy_name(psm_strategy s) {
-    static const char *const names[] = {"off", "fixed", "grouped", "auto"};
+    static const char *const names[] = {
+        [PSM_OFF] = "off", [PSM_FIXED] = "fixed", [PSM_GROUPED] = "grouped", [PSM_AUTO] = "auto"};
+    BASE_COVERS(names, PSM_STRATEGIES);
     return names[s];
 }
 

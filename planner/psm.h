@@ -20,7 +20,8 @@ typedef enum psm_strategy {
     PSM_OFF,     /* rows and fields as they come */
     PSM_FIXED,   /* one field order for all rows, rows in lexicographic order */
     PSM_GROUPED, /* the field order may differ by group of rows */
-    PSM_AUTO     /* grouped where it saves a tenth of what the best one order computes */
+    PSM_AUTO,    /* grouped where it saves a tenth of what the best one order computes */
+    PSM_STRATEGIES
 } psm_strategy;
 
 const char *psm_strategy_name(psm_strategy s); /* "off", "fixed", "grouped", "auto" */

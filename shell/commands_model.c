@@ -48,14 +48,12 @@ static void show_kv(buf *out, const settings *s, const llm_model_info *m, const 
 }
 
 static void show_attention(buf *out, const llm_model_info *m) {
-    static const char *const dtypes[] = {
-        [LLM_KV_BF16] = "bf16", [LLM_KV_F32] = "f32", [LLM_KV_INT8] = "int8"};
     buf_printf(out, "%14s  %d tokens of a vocabulary of %d\n", "context", m->context, m->vocab);
     if (m->attention == LLM_ATTENTION_STREAMING)
         buf_printf(out, "%14s  streaming: the first %d tokens and the latest %d\n", "attention",
                    m->sink_tokens, m->window_tokens);
     buf_printf(out, "%14s  %zu bytes a token in %s, blocks of %d tokens\n", "KV",
-               m->kv_bytes_per_token, dtypes[m->kv_dtype], m->kv_block_tokens);
+               m->kv_bytes_per_token, llm_kv_dtype_name(m->kv_dtype), m->kv_block_tokens);
 }
 
 static bool show_model(shell *sh) {

@@ -47,7 +47,8 @@ typedef enum style {
     STYLE_NUMBER,
     STYLE_COMMENT,
     STYLE_PROMPT,
-    STYLE_BAR
+    STYLE_BAR,
+    STYLES
 } style;
 
 void term_detect(term *t, bool no_color);

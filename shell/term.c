@@ -79,6 +79,7 @@ static const char *const style_codes[] = {
     [STYLE_PROMPT] = "\033[1;36m",
     [STYLE_BAR] = "\033[36m",
 };
+BASE_COVERS(style_codes, STYLES);
 
 const char *style_on(bool color, style s) {
     return color ? style_codes[s] : "";

@@ -147,7 +147,7 @@ bool node_has_aggregate(const node *n) {
 }
 
 static int aggregate_argument(binder *b, const node *n, rel_agg *agg) {
-    const char *what = arena_printf(b->mem, "%s()", aggregate_name(agg->kind));
+    const char *what = arena_printf(b->mem, "%s()", agg_kind_name(agg->kind));
     expr *x = bind_guarded(b, n->args[0], agg->filter);
     if (!x)
         return (int)b->e->code;
@@ -220,7 +220,7 @@ bool aggregate_takes(binder *b, const node *n, agg_kind kind) {
     if (n->star ? kind != AGG_COUNT
                 : (n->nargs > (kind == AGG_GROUP_CONCAT ? 2 : 1) ||
                    (n->nargs == 0 && kind != AGG_COUNT))) {
-        fail_node(b, n, "%s() takes one %s", aggregate_name(kind),
+        fail_node(b, n, "%s() takes one %s", agg_kind_name(kind),
                   kind == AGG_GROUP_CONCAT ? "value and a separator" : "value");
         if (kind == AGG_MIN || kind == AGG_MAX)
             err_hint(b->e, "%s(a, b) gives the %s of several values",
@@ -266,7 +266,7 @@ static bool aggregates_outer(const binder *b, const rel_agg *agg) {
 
 static expr *bind_aggregate(binder *b, const node *n, agg_kind kind) {
     if (!b->at.group) {
-        fail_node(b, n, "%s() is not allowed in %s", aggregate_name(kind),
+        fail_node(b, n, "%s() is not allowed in %s", agg_kind_name(kind),
                   b->at.no_aggregate ? b->at.no_aggregate : "this place");
         if (b->at.no_aggregate && strcmp(b->at.no_aggregate, "WHERE") == 0)
             err_hint(b->e, "conditions on groups stand in HAVING");
@@ -290,21 +290,21 @@ static expr *bind_aggregate(binder *b, const node *n, agg_kind kind) {
         return NULL;
     if (aggregates_outer(b, agg)) {
         fail_node(b, n, "%s() reads columns of the query around alone, and would be that query's",
-                  aggregate_name(kind));
+                  agg_kind_name(kind));
         err_hint(b->e, "aggregate there, or leave %s() out: to the subquery they are constant",
-                 aggregate_name(kind));
+                 agg_kind_name(kind));
         return NULL;
     }
     for (int i = 0; i < g->aggs.n; i++)
         if (same_aggregate(g->aggs.items[i], agg)) {
             agg = g->aggs.items[i];
-            return expr_column(b->mem, agg->id, agg->type, str_from(aggregate_name(agg->kind)));
+            return expr_column(b->mem, agg->id, agg->type, str_from(agg_kind_name(agg->kind)));
         }
     agg->id = new_id(b);
     id_of(b, agg->id)->is_null =
         (kind == AGG_MIN || kind == AGG_MAX) && is_untyped_null(b, agg->arg);
     list_add(b->mem, &g->aggs, agg);
-    return expr_column(b->mem, agg->id, agg->type, str_from(aggregate_name(kind)));
+    return expr_column(b->mem, agg->id, agg->type, str_from(agg_kind_name(kind)));
 }
 
 expr *unknown_function(binder *b, const node *n) {

@@ -351,6 +351,8 @@ static expr *bind_op(binder *b, const node *n) {
         return bind_like(b, n);
     case OP_NOT:
         return bind_not(b, n);
+    case EXPR_OPS:
+        break;
     }
     return NULL;
 }

@@ -541,6 +541,15 @@ int bind_select(binder *b, query *q, rel **out) {
 
 /* ---- set operations -------------------------------------------------------------------------- */
 
+const char *set_op_sql(set_op op) {
+    static const char *const names[] = {[SETOP_UNION_ALL] = "UNION ALL",
+                                        [SETOP_UNION] = "UNION",
+                                        [SETOP_EXCEPT] = "EXCEPT",
+                                        [SETOP_INTERSECT] = "INTERSECT"};
+    BASE_COVERS(names, SETOPS);
+    return names[op];
+}
+
 /* Numbers of one column meet at the higher type; everything else must agree. */
 rel *cast_columns(binder *b, rel *r, const value_type *types) {
     bool same = true;
@@ -572,7 +581,7 @@ static int setop_types(binder *b, query *q, rel *l, rel *r, value_type *types) {
         value_type x = firm_type(b, &l->cols[i]), y = firm_type(b, &r->cols[i]);
         if (x != y && x && y && !(type_is_number(x) && type_is_number(y))) {
             fail(b, ERR_BIND, q->pos, q->len,
-                 "column %d of %s is %s on one side and %s on the other", i + 1, set_op_name(q->op),
+                 "column %d of %s is %s on one side and %s on the other", i + 1, set_op_sql(q->op),
                  type_name(x), type_name(y));
             err_hint(b->e, "CAST(… AS %s) converts", type_name(x == TYPE_TEXT ? y : x));
             return ERR_BIND;
@@ -624,7 +633,7 @@ static int bind_setop_order(binder *b, query *q, rel **r) {
 static int join_terms(binder *b, query *q, int pos, int len, rel *l, rel *r, rel **out) {
     if (l->ncols != r->ncols)
         return fail(b, ERR_BIND, pos, len, "%s needs as many columns on both sides: %d and %d",
-                    set_op_name(q->op), l->ncols, r->ncols);
+                    set_op_sql(q->op), l->ncols, r->ncols);
     value_type *types = ARENA_ARRAY(b->mem, value_type, l->ncols);
     int status = setop_types(b, q, l, r, types);
     if (status)

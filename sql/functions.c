@@ -207,8 +207,27 @@ const char *function_nearest(str name) {
     return str_nearest(name, names, n);
 }
 
-const char *aggregate_name(agg_kind kind) {
-    static const char *const names[] = {"count", "count",        "sum",   "avg",    "min",
-                                        "max",   "group_concat", "first", "median", "stddev"};
-    return names[kind];
+const char *agg_kind_name(agg_kind k) {
+    switch (k) {
+    case AGG_COUNT_STAR:
+    case AGG_COUNT:
+        return "count";
+    case AGG_SUM:
+        return "sum";
+    case AGG_AVG:
+        return "avg";
+    case AGG_MIN:
+        return "min";
+    case AGG_MAX:
+        return "max";
+    case AGG_GROUP_CONCAT:
+        return "group_concat";
+    case AGG_FIRST:
+        return "first";
+    case AGG_MEDIAN:
+        return "median";
+    case AGG_STDDEV:
+        return "stddev";
+    }
+    return NULL;
 }

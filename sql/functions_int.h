@@ -16,7 +16,6 @@ bool function_find(str name, function_id *out);
 bool window_find(str name, window_kind *out);
 const function_info *window_of(window_kind kind); /* of those that are no aggregate */
 bool aggregate_find(str name, agg_kind *out);
-const char *aggregate_name(agg_kind kind);
 const function_info *table_function(void); /* the only one there is */
 const char *function_nearest(str name);    /* of those that expressions call */
 const char *function_instead(str name);    /* of another database's function; NULL: it is none */

@@ -26,6 +26,22 @@ value_type llm_call_type(const llm_call *call) {
     return TYPE_TEXT;
 }
 
+const char *llm_returns_name(llm_returns r) {
+    switch (r) {
+    case RETURNS_TEXT:
+        return "TEXT";
+    case RETURNS_ENUM:
+        return "ENUM";
+    case RETURNS_BOOLEAN:
+        return "BOOLEAN";
+    case RETURNS_INTEGER:
+        return "INTEGER";
+    case RETURNS_REAL:
+        return "REAL";
+    }
+    return NULL;
+}
+
 /* ---- complements ----------------------------------------------------------------------------- */
 
 /* What the other answer is, when only one was named. The affirmative stands first. */

@@ -5,38 +5,44 @@
 #include "bind_int.h"
 #include "functions_int.h"
 
-static const char *const op_names[] = {"+",
-                                       "-",
-                                       "*",
-                                       "/",
-                                       "%",
-                                       "-",
-                                       "||",
-                                       "=",
-                                       "<>",
-                                       "<",
-                                       "<=",
-                                       ">",
-                                       ">=",
-                                       "IS NOT DISTINCT FROM",
-                                       "IS DISTINCT FROM",
-                                       "AND",
-                                       "OR",
-                                       "NOT",
-                                       "LIKE",
-                                       "ILIKE",
-                                       "GLOB"};
+/* How an operator is written, and how tightly it binds: arguments that bind less are put in
+ * parentheses. */
+static const struct {
+    const char *name;
+    int tightness;
+} operators[] = {
+    [OP_ADD] = {"+", 6},
+    [OP_SUB] = {"-", 6},
+    [OP_MUL] = {"*", 7},
+    [OP_DIV] = {"/", 7},
+    [OP_MOD] = {"%", 7},
+    [OP_NEG] = {"-", 9},
+    [OP_CONCAT] = {"||", 8},
+    [OP_EQ] = {"=", 4},
+    [OP_NE] = {"<>", 4},
+    [OP_LT] = {"<", 5},
+    [OP_LE] = {"<=", 5},
+    [OP_GT] = {">", 5},
+    [OP_GE] = {">=", 5},
+    [OP_IS] = {"IS NOT DISTINCT FROM", 4},
+    [OP_IS_NOT] = {"IS DISTINCT FROM", 4},
+    [OP_AND] = {"AND", 2},
+    [OP_OR] = {"OR", 1},
+    [OP_NOT] = {"NOT", 3},
+    [OP_LIKE] = {"LIKE", 4},
+    [OP_ILIKE] = {"ILIKE", 4},
+    [OP_GLOB] = {"GLOB", 4},
+};
+BASE_COVERS(operators, EXPR_OPS);
 
-/* How tightly an operator binds; arguments that bind less are put in parentheses. */
 static int tightness(const expr *x, const expr *drawn) {
-    static const int of[] = {6, 6, 7, 7, 7, 9, 8, 4, 4, 5, 5, 5, 5, 4, 4, 2, 1, 3, 4, 4, 4};
     if (x->kind == EXPR_ONCE)
         return tightness(x->args[1], x->args[0]);
     if (x->kind == EXPR_DRAWN && drawn)
         return tightness(drawn, NULL);
     if (x->kind == EXPR_IN)
         return 4;
-    return x->kind == EXPR_OP ? of[x->op] : 10;
+    return x->kind == EXPR_OP ? operators[x->op].tightness : 10;
 }
 
 static void print(const expr *x, const expr *drawn, buf *out);
@@ -69,7 +75,7 @@ static void print_op(const expr *x, const expr *drawn, buf *out) {
     }
     for (int i = 1; i < x->nargs; i++) {
         bool escape = i == 2 && (x->op == OP_LIKE || x->op == OP_ILIKE || x->op == OP_GLOB);
-        buf_printf(out, " %s ", escape ? "ESCAPE" : op_names[x->op]);
+        buf_printf(out, " %s ", escape ? "ESCAPE" : operators[x->op].name);
         /* a AND (b AND c) needs none */
         bool chain = x->op == OP_AND || x->op == OP_OR || x->op == OP_CONCAT;
         print_argument(x->args[i], drawn, chain ? mine : mine + 1, out);
@@ -142,19 +148,33 @@ void expr_print(const expr *x, buf *out) {
 
 /* ---- relations ------------------------------------------------------------------------------- */
 
-const char *join_kind_name(join_kind kind) {
-    static const char *const names[] = {"inner", "left", "cross", "semi", "anti", "single", "mark"};
-    return names[kind];
+const char *join_kind_name(join_kind k) {
+    switch (k) {
+    case JOIN_INNER:
+        return "inner";
+    case JOIN_LEFT:
+        return "left";
+    case JOIN_CROSS:
+        return "cross";
+    case JOIN_SEMI:
+        return "semi";
+    case JOIN_ANTI:
+        return "anti";
+    case JOIN_SINGLE:
+        return "single";
+    case JOIN_MARK:
+        return "mark";
+    }
+    return NULL;
 }
 
 const char *set_op_name(set_op op) {
-    static const char *const names[] = {"UNION ALL", "UNION", "EXCEPT", "INTERSECT"};
+    static const char *const names[] = {[SETOP_UNION_ALL] = "union all",
+                                        [SETOP_UNION] = "union",
+                                        [SETOP_EXCEPT] = "except",
+                                        [SETOP_INTERSECT] = "intersect"};
+    BASE_COVERS(names, SETOPS);
     return names[op];
-}
-
-const char *llm_returns_name(llm_returns r) {
-    static const char *const names[] = {"TEXT", "ENUM", "BOOLEAN", "INTEGER", "REAL"};
-    return names[r];
 }
 
 static void print_call(const llm_use *u, buf *out) {
@@ -188,7 +208,7 @@ static void print_call(const llm_use *u, buf *out) {
 }
 
 static void print_aggregate(const rel_agg *a, buf *out) {
-    buf_printf(out, " #%d = %s(%s", a->id, aggregate_name(a->kind), a->distinct ? "DISTINCT " : "");
+    buf_printf(out, " #%d = %s(%s", a->id, agg_kind_name(a->kind), a->distinct ? "DISTINCT " : "");
     if (a->arg)
         expr_print(a->arg, out);
     else
@@ -210,17 +230,26 @@ static bool standard_frame(const window_frame *f) {
 }
 
 static void print_bound(const frame_bound *f, buf *out) {
-    static const char *const names[] = {"unbounded preceding", " preceding", "current row",
-                                        " following", "unbounded following"};
+    static const char *const names[] = {[BOUND_UNBOUNDED_PRECEDING] = "unbounded preceding",
+                                        [BOUND_PRECEDING] = " preceding",
+                                        [BOUND_CURRENT] = "current row",
+                                        [BOUND_FOLLOWING] = " following",
+                                        [BOUND_UNBOUNDED_FOLLOWING] = "unbounded following"};
+    BASE_COVERS(names, BOUND_KINDS);
     if (f->kind == BOUND_PRECEDING || f->kind == BOUND_FOLLOWING)
         value_print(out, f->offset);
     buf_append_c(out, names[f->kind]);
 }
 
 static void print_frame(const window_frame *f, buf *out) {
-    static const char *const units[] = {"range", "rows", "groups"};
-    static const char *const excludes[] = {"", " exclude current row", " exclude group",
-                                           " exclude ties"};
+    static const char *const units[] = {
+        [FRAME_RANGE] = "range", [FRAME_ROWS] = "rows", [FRAME_GROUPS] = "groups"};
+    static const char *const excludes[] = {[EXCLUDE_NO_OTHERS] = "",
+                                           [EXCLUDE_CURRENT_ROW] = " exclude current row",
+                                           [EXCLUDE_GROUP] = " exclude group",
+                                           [EXCLUDE_TIES] = " exclude ties"};
+    BASE_COVERS(units, FRAME_UNITS);
+    BASE_COVERS(excludes, FRAME_EXCLUDES);
     buf_printf(out, "%s between ", units[f->unit]);
     print_bound(&f->start, out);
     buf_append_c(out, " and ");
@@ -258,7 +287,7 @@ static void print_over(const rel_window *w, const sort_key *keys, buf *out) {
 
 void window_print(const rel_window *w, const sort_key *keys, bool spec, buf *out) {
     bool aggregate = w->kind == WINDOW_AGGREGATE;
-    buf_printf(out, "%s(", aggregate ? aggregate_name(w->agg) : window_of(w->kind)->name);
+    buf_printf(out, "%s(", aggregate ? agg_kind_name(w->agg) : window_of(w->kind)->name);
     print_list(w->args, w->nargs, NULL, out);
     buf_append_c(out, aggregate && !w->nargs ? "*)" : ")");
     if (w->filter) {
@@ -397,7 +426,7 @@ static void print_details(const rel *r, buf *out) {
         print_limit(r, out);
         break;
     case REL_SETOP:
-        buf_printf(out, " %s", set_op_name(r->setop.op));
+        buf_printf(out, " %s", set_op_sql(r->setop.op));
         break;
     case REL_LLM:
         print_llm(r, out);
@@ -443,33 +472,60 @@ static bool is_printed(printed *p, const rel *r) {
     return false;
 }
 
+static const char *kind_name(rel_kind k) {
+    switch (k) {
+    case REL_VALUES:
+        return "Values";
+    case REL_SCAN:
+        return "Scan";
+    case REL_FILE:
+        return "File";
+    case REL_SYSTEM:
+        return "System";
+    case REL_SERIES:
+        return "Series";
+    case REL_FILTER:
+        return "Filter";
+    case REL_PROJECT:
+        return "Project";
+    case REL_JOIN:
+        return "Join";
+    case REL_APPLY:
+        return "Apply";
+    case REL_GROUP:
+        return "Group";
+    case REL_SORT:
+        return "Sort";
+    case REL_LIMIT:
+        return "Limit";
+    case REL_DISTINCT:
+        return "Distinct";
+    case REL_SETOP:
+        return "SetOp";
+    case REL_LLM:
+        return "LLM";
+    case REL_SHARED:
+        return "Shared";
+    case REL_NUMBER:
+        return "Number";
+    case REL_WINDOW:
+        return "Window";
+    case REL_RECURSIVE:
+        return "Recursive";
+    case REL_WORKING:
+        return "Working";
+    case REL_OUTER_RESIDUAL:
+        return "OuterResidual";
+    }
+    return NULL;
+}
+
 static void print_tree(const rel *r, int depth, printed *p, buf *out) {
-    static const char *const names[] = {[REL_VALUES] = "Values",
-                                        [REL_SCAN] = "Scan",
-                                        [REL_FILE] = "File",
-                                        [REL_SYSTEM] = "System",
-                                        [REL_SERIES] = "Series",
-                                        [REL_FILTER] = "Filter",
-                                        [REL_PROJECT] = "Project",
-                                        [REL_JOIN] = "Join",
-                                        [REL_APPLY] = "Apply",
-                                        [REL_GROUP] = "Group",
-                                        [REL_SORT] = "Sort",
-                                        [REL_LIMIT] = "Limit",
-                                        [REL_DISTINCT] = "Distinct",
-                                        [REL_SETOP] = "SetOp",
-                                        [REL_LLM] = "LLM",
-                                        [REL_SHARED] = "Shared",
-                                        [REL_NUMBER] = "Number",
-                                        [REL_WINDOW] = "Window",
-                                        [REL_RECURSIVE] = "Recursive",
-                                        [REL_WORKING] = "Working",
-                                        [REL_OUTER_RESIDUAL] = "OuterResidual"};
     for (bool again = false; r && !again; r = r->left) {
         again = is_printed(p, r);
         for (int i = 0; i < depth; i++)
             buf_append_c(out, "  ");
-        buf_append_c(out, names[r->kind]);
+        buf_append_c(out, kind_name(r->kind));
         print_details(r, out);
         buf_append_c(out, again ? " again\n" : "\n");
         depth++;

@@ -97,15 +97,26 @@ typedef struct setting_info {
     const char *standard, *words, *help;
 } setting_info;
 
-/* Indexes of WORD settings' words, for reading the snapshot. */
-enum { PSM_SETTING_OFF, PSM_SETTING_FIXED, PSM_SETTING_GROUPED, PSM_SETTING_AUTO };
-enum { SCHEDULE_TREE, SCHEDULE_FIFO };
-enum { FORMAT_AUTO, FORMAT_CHAT, FORMAT_COMPLETION };
-enum { LAYOUT_AUTO, LAYOUT_INSTRUCTION_FIRST, LAYOUT_DATA_FIRST };
-enum { ON_ERROR_FAIL, ON_ERROR_NULL };
-enum { OVERFLOW_ERROR, OVERFLOW_TRUNCATE };
-enum { RATES_MEASURED, RATES_NOMINAL };
-enum { KEEP_SHARED, KEEP_ALL, KEEP_NONE };
+/* Indexes of WORD settings' words, in their order, for reading the snapshot (test_sql_settings). */
+enum { PSM_SETTING_OFF, PSM_SETTING_FIXED, PSM_SETTING_GROUPED, PSM_SETTING_AUTO, PSM_SETTINGS };
+enum { SCHEDULE_TREE, SCHEDULE_FIFO, SCHEDULES };
+enum { KEEP_SHARED, KEEP_ALL, KEEP_NONE, KEEPS };
+enum { EVICT_COST, EVICT_LRU, EVICT_FIFO, EVICTS };
+enum { DTYPE_BF16, DTYPE_F32, DTYPE_INT8, DTYPES };
+enum {
+    PRECISION_AUTO,
+    PRECISION_F32,
+    PRECISION_BF16,
+    PRECISION_INT8,
+    PRECISION_INT8X2,
+    PRECISIONS
+};
+enum { ATTENTION_FULL, ATTENTION_STREAMING, ATTENTIONS };
+enum { FORMAT_AUTO, FORMAT_CHAT, FORMAT_COMPLETION, FORMATS };
+enum { LAYOUT_AUTO, LAYOUT_INSTRUCTION_FIRST, LAYOUT_DATA_FIRST, LAYOUTS };
+enum { ON_ERROR_FAIL, ON_ERROR_NULL, ON_ERRORS };
+enum { OVERFLOW_ERROR, OVERFLOW_TRUNCATE, OVERFLOWS };
+enum { RATES_MEASURED, RATES_NOMINAL, RATES };
 
 void settings_init(settings *s); /* the standards */
 void settings_free(settings *s);
@@ -211,7 +222,8 @@ typedef enum function_class {
     FUNCTION_AGGREGATE,
     FUNCTION_WINDOW,
     FUNCTION_MODEL,
-    FUNCTION_TABLE /* called in FROM */
+    FUNCTION_TABLE, /* called in FROM */
+    FUNCTION_CLASSES
 } function_class;
 
 typedef struct function_info {
@@ -253,7 +265,8 @@ typedef enum expr_op {
     OP_IS, OP_IS_NOT,
     OP_AND, OP_OR, OP_NOT, /* chains of AND, OR and CONCAT are balanced trees of two args each */
     /* args: text, pattern [, escape]; LIKE is case-sensitive as in psql and duckdb, ILIKE is not */
-    OP_LIKE, OP_ILIKE, OP_GLOB
+    OP_LIKE, OP_ILIKE, OP_GLOB,
+    EXPR_OPS
 } expr_op;
 /* clang-format on */
 
@@ -296,7 +309,6 @@ typedef enum llm_returns {
     RETURNS_INTEGER,
     RETURNS_REAL
 } llm_returns;
-const char *llm_returns_name(llm_returns r); /* "TEXT" */
 
 typedef struct rel rel;
 
@@ -325,6 +337,7 @@ typedef struct llm_call {
 } llm_call;
 
 value_type llm_call_type(const llm_call *call);
+const char *llm_returns_name(llm_returns r); /* "TEXT", "ENUM", … */
 
 /* One occurrence, in a REL_LLM node: computes column out_id
  * (and prob_id, REAL, when >= 0) for each input row. */
@@ -397,11 +410,10 @@ typedef enum join_kind {
      * if mark_null, else true/false (EXISTS) */
     JOIN_MARK
 } join_kind;
+const char *join_kind_name(join_kind k); /* "inner", "left", … */
 
-const char *join_kind_name(join_kind kind); /* "inner" */
-
-typedef enum set_op { SETOP_UNION_ALL, SETOP_UNION, SETOP_EXCEPT, SETOP_INTERSECT } set_op;
-const char *set_op_name(set_op op); /* "UNION ALL" */
+typedef enum set_op { SETOP_UNION_ALL, SETOP_UNION, SETOP_EXCEPT, SETOP_INTERSECT, SETOPS } set_op;
+const char *set_op_name(set_op op); /* "union all", … */
 
 typedef enum agg_kind {
     AGG_COUNT_STAR,
@@ -415,6 +427,8 @@ typedef enum agg_kind {
     AGG_MEDIAN,
     AGG_STDDEV
 } agg_kind;
+const char *
+agg_kind_name(agg_kind k); /* as SQL calls it: "count", also that of count(*), "sum", … */
 
 typedef struct rel_column {
     int id;
@@ -448,19 +462,21 @@ typedef struct series {
     int64_t first, step, count;
 } series;
 
-typedef enum frame_unit { FRAME_RANGE, FRAME_ROWS, FRAME_GROUPS } frame_unit;
+typedef enum frame_unit { FRAME_RANGE, FRAME_ROWS, FRAME_GROUPS, FRAME_UNITS } frame_unit;
 typedef enum bound_kind {
     BOUND_UNBOUNDED_PRECEDING,
     BOUND_PRECEDING,
     BOUND_CURRENT,
     BOUND_FOLLOWING,
-    BOUND_UNBOUNDED_FOLLOWING
+    BOUND_UNBOUNDED_FOLLOWING,
+    BOUND_KINDS
 } bound_kind;
 typedef enum frame_exclude {
     EXCLUDE_NO_OTHERS,
     EXCLUDE_CURRENT_ROW,
     EXCLUDE_GROUP,
-    EXCLUDE_TIES
+    EXCLUDE_TIES,
+    FRAME_EXCLUDES
 } frame_exclude;
 
 typedef struct frame_bound {
@@ -634,7 +650,8 @@ typedef enum stmt_kind {
     STMT_ADD_COLUMN, STMT_DROP_COLUMN, STMT_RENAME_TABLE, STMT_RENAME_COLUMN,
     STMT_COPY_FROM, STMT_COPY_TO, STMT_BEGIN, STMT_COMMIT, STMT_ROLLBACK,
     STMT_SET, STMT_RESET, STMT_SHOW, STMT_EXPLAIN, STMT_ANALYZE,
-    STMT_SHOW_CACHE, STMT_CLEAR_CACHE, STMT_WARM, STMT_UNPIN
+    STMT_SHOW_CACHE, STMT_CLEAR_CACHE, STMT_WARM, STMT_UNPIN,
+    STMT_KINDS
 } stmt_kind;
 /* clang-format on */
 

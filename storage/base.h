@@ -25,6 +25,9 @@
 #endif
 
 #define BASE_COUNT(array) (sizeof(array) / sizeof((array)[0]))
+/* Does not compile when a table indexed by an enum ends before the enum's `count` does. */
+#define BASE_COVERS(table, count)                                                                  \
+    _Static_assert(BASE_COUNT(table) == (size_t)(count), "each of " #count " has its row")
 #define BASE_MIN(a, b) ((a) < (b) ? (a) : (b))
 #define BASE_MAX(a, b) ((a) > (b) ? (a) : (b))
 

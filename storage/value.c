@@ -49,8 +49,21 @@ static const struct {
 };
 
 const char *type_name(value_type t) {
-    static const char *const names[] = {"NULL", "BOOLEAN", "INTEGER", "REAL", "TEXT", "BLOB"};
-    return names[t];
+    switch (t) {
+    case TYPE_NULL:
+        return "NULL";
+    case TYPE_BOOLEAN:
+        return "BOOLEAN";
+    case TYPE_INTEGER:
+        return "INTEGER";
+    case TYPE_REAL:
+        return "REAL";
+    case TYPE_TEXT:
+        return "TEXT";
+    case TYPE_BLOB:
+        return "BLOB";
+    }
+    return NULL;
 }
 
 bool type_parse(str name, value_type *out) {
@@ -71,8 +84,19 @@ value value_copy(arena *a, value v) {
 /* ---- comparison and hashing ------------------------------------------------------------------ */
 
 static int class_of(value_type t) {
-    static const int classes[] = {0, 1, 1, 1, 2, 3};
-    return classes[t];
+    switch (t) {
+    case TYPE_NULL:
+        return 0;
+    case TYPE_BOOLEAN:
+    case TYPE_INTEGER:
+    case TYPE_REAL:
+        return 1;
+    case TYPE_TEXT:
+        return 2;
+    case TYPE_BLOB:
+        break;
+    }
+    return 3;
 }
 
 static int compare_int(int64_t a, int64_t b) {

@@ -33,6 +33,36 @@ static void standards_are_valid_and_shown(void **state) {
     settings_free(&s);
 }
 
+/* What reads a word by its index has to know how many there are. */
+static void words_have_indexes(void **state) {
+    (void)state;
+    static const struct {
+        const char *name;
+        int words;
+    } known[] = {
+        {"psm", PSM_SETTINGS},       {"llm_schedule", SCHEDULES}, {"kv_keep", KEEPS},
+        {"kv_evict", EVICTS},        {"kv_dtype", DTYPES},        {"precision", PRECISIONS},
+        {"attention", ATTENTIONS},   {"prompt_format", FORMATS},  {"llm_layout", LAYOUTS},
+        {"llm_on_error", ON_ERRORS}, {"llm_overflow", OVERFLOWS}, {"cost_rates", RATES},
+    };
+    size_t n, found = 0;
+    const setting_info *table = settings_table(&n);
+    for (size_t i = 0; i < n; i++) {
+        if (table[i].type != SETTING_WORD)
+            continue;
+        int words = 1;
+        for (const char *p = table[i].words; *p; p++)
+            words += *p == '|';
+        size_t k = 0;
+        while (k < BASE_COUNT(known) && strcmp(known[k].name, table[i].name) != 0)
+            k++;
+        assert_true(k < BASE_COUNT(known));
+        assert_int_equal(words, known[k].words);
+        found++;
+    }
+    assert_int_equal(found, BASE_COUNT(known));
+}
+
 static void values_are_understood(void **state) {
     (void)state;
     settings s;
@@ -112,6 +142,7 @@ static void copies_are_their_own(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(standards_are_valid_and_shown),
+        cmocka_unit_test(words_have_indexes),
         cmocka_unit_test(values_are_understood),
         cmocka_unit_test(wrong_values_say_what_is_right),
         cmocka_unit_test(copies_are_their_own),
