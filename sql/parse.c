@@ -248,7 +248,7 @@ static int parse(str text, arena *mem, int first, parser *p, err *e) {
                   .last = {{NULL, 0}, -1, 0},
                   .previous = {{NULL, 0}, -1, 0}};
     if (text.n > (size_t)INT32_MAX / 2)
-        return err_set(e, ERR_LIMIT, "a statement may have at most 1 GiB");
+        return err_set(e, ERR_LIMIT, "a statement may have at most 1 GB");
     void *machine = sql_grammarAlloc(malloc);
     if (!machine)
         return err_set(e, ERR_FULL, "out of memory");

@@ -61,7 +61,7 @@ int csv_peek(csv *c, bool *end, err *e) {
             return quote_error(c, status, e);
         if (in->end - in->start > CSV_RECORD_MAX)
             return csv_error(c, e, ERR_LIMIT, in->p + in->start, -1,
-                             "a record longer than 1 GiB begins here");
+                             "a record longer than 1 GB begins here");
         int failed = csv_input_more(in, e);
         if (failed)
             return failed;
@@ -115,7 +115,7 @@ static int convert_error(const csv *c, const csv_cell *cell, int position, const
                  "SELECT * FROM '%s'",
                  c->name);
     else
-        err_hint(e, "types are guessed from the first MiB; a table made with CREATE TABLE and "
+        err_hint(e, "types are guessed from the first MB; a table made with CREATE TABLE and "
                     "filled with COPY has its own");
     return ERR_TYPE;
 }

@@ -29,7 +29,7 @@ static int check_row(const table_info *info, const value *row, err *e) {
             if (row[def->indexes[i].columns[k]].type == TYPE_NULL)
                 return row_refused(def, &def->columns[def->indexes[i].columns[k]], value_null(), e);
     if (row_size(&info->layout, row) > ROW_BYTES_MAX)
-        return err_set(e, ERR_LIMIT, "a row of table \"%.*s\" would be longer than 1 GiB",
+        return err_set(e, ERR_LIMIT, "a row of table \"%.*s\" would be longer than 1 GB",
                        (int)def->name.n, def->name.p);
     return 0;
 }
