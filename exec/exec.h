@@ -28,6 +28,7 @@ typedef struct db_options {
     const char *model;
 } db_options;
 
+/* Opens a database and starts its worker; errors as store_open's. On failure *out is NULL. */
 int db_open(const db_options *options, db **out, err *e);
 void db_close(db *d); /* NULL is fine; cancels and waits for the worker */
 
@@ -99,9 +100,8 @@ typedef struct exec_baseline {
 typedef struct exec_progress {
     bool llm_running;
     char phase[32]; /* "reading", "ordering", "starting the model", "model", … */
-    uint64_t rows_total,
-        /* of the LLM operator at work: distinct inputs of all its calls, as expected and so far */
-        rows_done;
+    /* of the LLM operator at work: distinct inputs of all its calls, as expected and so far */
+    uint64_t rows_total, rows_done;
     uint64_t answers_stored;        /* of these, found in the cache */
     double seconds;                 /* since the statement started */
     double llm_seconds;             /* in the LLM operator at work */
@@ -114,9 +114,8 @@ typedef struct exec_progress {
     uint64_t stored_tokens; /* of the prompts whose answers were stored: not in llm.prompt_tokens */
     bool paused;
     double held_seconds; /* that the statement was paused so far; not in the times above */
-    uint8_t shared
-        /* of each of the latest prompts, oldest first: percent of its tokens that were reused */
-        [EXEC_SHARED];
+    /* of each of the latest prompts, oldest first: percent of its tokens that were reused */
+    uint8_t shared[EXEC_SHARED];
     int nshared;
     /* Only while watched (stmt_watch): */
     exec_prefix prefixes[EXEC_PREFIXES]; /* widest first */
@@ -129,11 +128,12 @@ typedef struct exec_progress {
     int nbaselines;
 } exec_progress;
 
-void stmt_progress(stmt *s, exec_progress *out);
+void stmt_progress(stmt *s, exec_progress *out); /* as of the last batch or engine pass */
+
 /* Totals of a finished statement: what .timer and benches print. */
 typedef struct exec_summary {
-    double seconds, sql_seconds, solve_seconds,
-        llm_seconds;     /* sql_seconds: all that is not the model's */
+    /* of it all; of that outside the model, ordering prompts included; ordering; in the model */
+    double seconds, sql_seconds, solve_seconds, llm_seconds;
     double held_seconds; /* paused: in `seconds` alone */
     uint64_t rows;
     uint64_t llm_inputs, distinct_inputs, answers_stored;
@@ -152,22 +152,24 @@ bool db_in_transaction(const db *d);
 bool db_transaction_failed(const db *d);
 const char *db_path(const db *d);
 
-/* Names for completion and .tables: 'table' | 'view' | 'index' | 'model' | 'system', copied into
- * `a`. */
+/* What the database holds, for completion, .tables and .dump. */
 typedef struct db_object {
-    const char *kind, *name, *sql; /* sql: the CREATE statement; "" for system tables */
-    const char *table;             /* the table that an index is of; else NULL */
+    const char *kind;       /* "table", "view", "index", "model", "system" */
+    const char *name, *sql; /* sql: the CREATE statement; "" for system tables */
+    const char *table;      /* the table that an index is of; else NULL */
     int ncolumns;
     const char **columns;
     value_type *types;
 } db_object;
+/* All objects, in `a`, as the open transaction or a new snapshot sees them. */
 int db_objects(db *d, arena *a, db_object **out, int *count, err *e);
 const settings *db_settings(const db *d); /* as of the last finished statement */
 
-/* Facts about the model in use, opening it if need be. */
+/* Facts about the model in use, opening it if need be; they live as long as db. Errors as
+ * llm_engine_open's, and ERR_MODEL where none is to be found. */
 int db_model_info(db *d, const llm_model_info **out, err *e);
-int db_backup(db *d, const char *directory, err *e);
-/* :name variables, substituted as literals. */
+int db_backup(db *d, const char *directory, err *e); /* store_backup, on the worker */
+/* Gives :name a value, which SQL reads as a TEXT literal; both texts are copied. */
 void db_set_variable(db *d, str name, str text);
 
 /* How many tokens a text is, and which (for `.tokens`). */

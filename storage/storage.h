@@ -165,8 +165,10 @@ int meta_delete_prefix(txn *t, str prefix, err *e);
  * primary key and UNIQUE are checked here (ERR_CONSTRAINT names table,
  * column and value); CHECK and DEFAULT are exec's. *rowid: the row's. */
 int table_insert(txn *t, const table_def *def, const value *row, int64_t *rowid, err *e);
+/* Puts `row` in the place of the row at rowid, by which it may get another (rowid_column). Errors as
+ * table_insert's. */
 int table_update(txn *t, const table_def *def, int64_t rowid, const value *row, err *e);
-int table_delete(txn *t, const table_def *def, int64_t rowid, err *e);
+int table_delete(txn *t, const table_def *def, int64_t rowid, err *e); /* its index entries, too */
 /* The row, or *found = false. `row` has ncolumns entries. */
 int table_get(txn *t, const table_def *def, int64_t rowid, value *row, bool *found, err *e);
 /* The row that stands in the way of inserting `row` by a unique index (or the primary key) whose
@@ -174,7 +176,7 @@ int table_get(txn *t, const table_def *def, int64_t rowid, value *row, bool *fou
  * (NOT NULL) is refused, as table_insert does. */
 int table_find_conflict(txn *t, const table_def *def, const value *row, const int *columns,
                         int ncolumns, int64_t *rowid, bool *found, err *e);
-int table_row_count(txn *t, const table_def *def, uint64_t *out, err *e);
+int table_row_count(txn *t, const table_def *def, uint64_t *out, err *e); /* exact, reads no row */
 
 /* One bound on an index scan's columns; a bound with
  * n = 0 is open. Values are of the columns' types. */
@@ -194,6 +196,7 @@ typedef struct scan_spec {
 
 typedef struct table_scan table_scan;
 
+/* Opens a scan before its first row; the spec is copied, the transaction must outlive the scan. */
 int scan_open(txn *t, const scan_spec *spec, table_scan **out, err *e);
 /* Fills `out` (columns as in the spec, allocated in out->mem by the scan, which resets nothing)
  * with up to BATCH_ROWS rows; rows = 0 at the end. In key order; NULLs sort first and are found
