@@ -680,6 +680,31 @@ static void test_json_names_every_node(void **state) {
     outcome_free(&o);
 }
 
+static void test_a_view_names_every_operator(void **state) {
+    (void)state;
+    static const char *const names[] = {"except", "scan words", "series", "LLM#1"};
+    exec_progress p;
+    const batch *b;
+    err e;
+    ok("SET model = 'slow'");
+    stmt *s =
+        db_submit(d, STR("SELECT n FROM words WHERE n < 9 AND LLM('Seen?', word) = 'yes' EXCEPT "
+                         "SELECT n FROM generate_series(1, 9) AS g(n)"));
+    stmt_watch(s, true);
+    while (stmt_next(s, -1, &b, &e) == STMT_ROWS)
+        ;
+    stmt_progress(s, &p);
+    stmt_free(s);
+    for (size_t i = 0; i < BASE_COUNT(names); i++) {
+        int k = 0;
+        while (k < p.noperators && strcmp(p.operator_rows[k].name, names[i]) != 0)
+            k++;
+        if (k == p.noperators)
+            fail_msg("no %s among %d operators", names[i], p.noperators);
+    }
+    ok("SET model = 'hashing'");
+}
+
 static void test_a_cap_on_tokens(void **state) {
     (void)state;
     ok("SET answer_cache = on");
@@ -801,6 +826,7 @@ int main(void) {
         cmocka_unit_test(test_counted_and_run_are_told_apart),
         cmocka_unit_test(test_json_names_every_node),
         cmocka_unit_test(test_progress_is_told_in_whole_characters),
+        cmocka_unit_test(test_a_view_names_every_operator),
         cmocka_unit_test(test_a_cap_on_tokens),
         cmocka_unit_test(test_no_nucleus_is_greedy),
         cmocka_unit_test(test_a_cap_on_seconds),
