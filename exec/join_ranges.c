@@ -118,7 +118,7 @@ static int set_ends(join_ranges *j, const batch *in, int number) {
     column low, high;
     if ((p->low && op_eval(j->o, &p->low, 1, in, &low, &computing)) ||
         (p->high && op_eval(j->o, &p->high, 1, in, &high, &computing)))
-        return computing.code;
+        return (int)computing.code;
     for (int k = 0; k < in->rows; k++) {
         bool null = (p->low && (low.type == TYPE_NULL || column_is_null(&low, k))) ||
                     (p->high && (high.type == TYPE_NULL || column_is_null(&high, k)));
