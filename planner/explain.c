@@ -12,6 +12,7 @@
  * Invariant: nothing is printed that is not in the plan or in `actual`; without times the text
  * depends on statistics alone, so it can be a golden test.
  */
+#include <ctype.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -250,12 +251,6 @@ static void print_file(buf *out, const plan_node *n) {
     expr_print(n->file.filter, out);
 }
 
-static const char *const setop_titles[] = {[SETOP_UNION_ALL] = "Union all",
-                                           [SETOP_UNION] = "Union",
-                                           [SETOP_EXCEPT] = "Except",
-                                           [SETOP_INTERSECT] = "Intersect"};
-BASE_COVERS(setop_titles, SETOPS);
-
 static void print_title(buf *out, const plan_node *n) {
     switch (n->kind) {
     case PLAN_VALUES:
@@ -300,7 +295,8 @@ static void print_title(buf *out, const plan_node *n) {
         buf_append_c(out, "Distinct");
         return;
     case PLAN_SETOP:
-        buf_append_c(out, setop_titles[n->setop.op]);
+        buf_append_char(out, (char)toupper((unsigned char)*set_op_name(n->setop.op)));
+        buf_append_c(out, set_op_name(n->setop.op) + 1);
         return;
     case PLAN_LLM:
         print_llm_title(out, n);

@@ -295,7 +295,6 @@ int windows_qualify(binder *b, query *q, const output *outs, int nouts, windowin
 int windows_place(binder *b, windowing *w, grouping *g, conjunct_list *qualify, rel **r);
 expr *bind_window_call(binder *b, const node *n); /* the column of a call bound before */
 int bind_terms(binder *b, query *q, int from, int to, rel **out);
-const char *set_op_sql(set_op op); /* as SQL writes it: "UNION ALL" */
 /* Casts columns whose types differ from these. */
 rel *cast_columns(binder *b, rel *r, const value_type *types);
 /* bind_recursive.c: the query of a CTE that may read itself; *done is false where it does not. */

@@ -541,15 +541,6 @@ int bind_select(binder *b, query *q, rel **out) {
 
 /* ---- set operations -------------------------------------------------------------------------- */
 
-const char *set_op_sql(set_op op) {
-    static const char *const names[] = {[SETOP_UNION_ALL] = "UNION ALL",
-                                        [SETOP_UNION] = "UNION",
-                                        [SETOP_EXCEPT] = "EXCEPT",
-                                        [SETOP_INTERSECT] = "INTERSECT"};
-    BASE_COVERS(names, SETOPS);
-    return names[op];
-}
-
 /* Numbers of one column meet at the higher type; everything else must agree. */
 rel *cast_columns(binder *b, rel *r, const value_type *types) {
     bool same = true;

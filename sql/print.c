@@ -168,13 +168,22 @@ const char *join_kind_name(join_kind k) {
     return NULL;
 }
 
+static const struct {
+    const char *name, *sql;
+} set_ops[] = {
+    [SETOP_UNION_ALL] = {"union all", "UNION ALL"},
+    [SETOP_UNION] = {"union", "UNION"},
+    [SETOP_EXCEPT] = {"except", "EXCEPT"},
+    [SETOP_INTERSECT] = {"intersect", "INTERSECT"},
+};
+BASE_COVERS(set_ops, SETOPS);
+
 const char *set_op_name(set_op op) {
-    static const char *const names[] = {[SETOP_UNION_ALL] = "union all",
-                                        [SETOP_UNION] = "union",
-                                        [SETOP_EXCEPT] = "except",
-                                        [SETOP_INTERSECT] = "intersect"};
-    BASE_COVERS(names, SETOPS);
-    return names[op];
+    return set_ops[op].name;
+}
+
+const char *set_op_sql(set_op op) {
+    return set_ops[op].sql;
 }
 
 static void print_call(const llm_use *u, buf *out) {

@@ -414,6 +414,7 @@ const char *join_kind_name(join_kind k); /* "inner", "left", … */
 
 typedef enum set_op { SETOP_UNION_ALL, SETOP_UNION, SETOP_EXCEPT, SETOP_INTERSECT, SETOPS } set_op;
 const char *set_op_name(set_op op); /* "union all", … */
+const char *set_op_sql(set_op op);  /* "UNION ALL", … */
 
 typedef enum agg_kind {
     AGG_COUNT_STAR,
