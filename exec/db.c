@@ -31,23 +31,29 @@ static inline void short_pause(void) {
 #endif
 }
 
-/* On a busy machine the other thread waits for a core, perhaps ours: looking on then costs both. So
- * what did not help is tried less and less, but never quite given up. */
-enum { SPIN_MOST = 1000, SPIN_LEAST = 8, SPIN_TRY = 64 };
+/* Looking on for as long as waking a sleeper takes (1 us on a bare machine, some 40 in a virtual one)
+ * is at most twice as dear as the better of the two. On a busy machine the other thread waits for a
+ * core, perhaps ours: looking on then costs both. So what did not help is tried less and less, but
+ * never quite given up. */
+static const double SPIN_MOST_MS = .06, SPIN_LEAST_MS = .001;
+enum { SPIN_TRY = 64, PAUSES_A_LOOK = 16 };
 
 void spin_until(spin *s, const atomic_uint *counter, unsigned seen) {
     if (s->waits++ % SPIN_TRY == 0)
-        s->rounds = BASE_MAX(s->rounds, SPIN_MOST / 4);
-    if (!has_two_cores() || s->rounds < SPIN_LEAST)
+        s->longest_ms = BASE_MAX(s->longest_ms, SPIN_MOST_MS / 4);
+    if (!has_two_cores() || s->longest_ms < SPIN_LEAST_MS)
         return;
-    for (int k = 0; k < s->rounds; k++) {
-        if (atomic_load_explicit(counter, memory_order_acquire) != seen) {
-            s->rounds = BASE_MIN(SPIN_MOST, s->rounds * 2);
-            return;
+    double end_ms = clock_ms() + s->longest_ms;
+    do {
+        for (int k = 0; k < PAUSES_A_LOOK; k++) {
+            if (atomic_load_explicit(counter, memory_order_acquire) != seen) {
+                s->longest_ms = BASE_MIN(SPIN_MOST_MS, s->longest_ms * 2);
+                return;
+            }
+            short_pause();
         }
-        short_pause();
-    }
-    s->rounds /= 4;
+    } while (clock_ms() < end_ms);
+    s->longest_ms /= 4;
 }
 
 /* A lock that is held for less time than going to sleep takes. */

@@ -27,7 +27,7 @@ typedef struct table_version {
 
 /* How long it pays to look at a counter before sleeping: learned. */
 typedef struct spin {
-    int rounds;
+    double longest_ms;
     unsigned waits;
 } spin;
 
