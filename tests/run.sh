@@ -7,17 +7,7 @@ set -eu
 cd "$(dirname "$0")/.."
 [ "${1:-}" = --long ] && export KVASIR_LONG=1
 
-sh tutorials/quickstart.sh --setup
-
-# shellcheck disable=SC2046
-missing=$(for p in clang clang-format libclang-rt-14-dev expect tmux sqlite3 universal-ctags; do
-    dpkg-query -W -f='${Status}' "$p" 2>/dev/null | grep -q 'ok installed' || printf '%s ' "$p"
-done)
-if [ -n "$missing" ]; then
-    root=; [ "$(id -u)" = 0 ] || root=sudo
-    # shellcheck disable=SC2086
-    $root env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $missing >/dev/null
-fi
+sh tutorials/quickstart.sh --setup clang clang-format libclang-rt-14-dev expect tmux sqlite3 universal-ctags
 
 status=0
 run_preset() { # preset, ctest arguments

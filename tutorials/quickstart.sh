@@ -2,7 +2,8 @@
 # From a bare Debian 12 machine to an LLM query that runs faster because of the order in which it was sent.
 #
 #   sh tutorials/quickstart.sh              packages, build, model, then the demonstration
-#   sh tutorials/quickstart.sh --setup      packages, build and model alone (tests/run.sh starts with this)
+#   sh tutorials/quickstart.sh --setup [PACKAGE …]
+#                                           packages (and these), build and model alone (tests/run.sh starts with this)
 #
 # KVASIR_MODEL=/path/to/any.gguf uses that model and fetches none. Run again it does only what is missing.
 set -eu
@@ -62,12 +63,15 @@ fetch_model() {
     trap - EXIT
 }
 
+setup=
+[ "${1:-}" = --setup ] && { setup=1; shift; }
+[ -n "$setup" ] || [ $# = 0 ] || fail "usage: quickstart.sh [--setup [PACKAGE ...]]"
 mkdir -p build
 # shellcheck disable=SC2086
-install_packages $packages
+install_packages $packages "$@"
 build
 fetch_model
-[ "${1:-}" = --setup ] && exit 0
+[ -n "$setup" ] && exit 0
 
 say ""
 build/release/bench_queries --tutorial tutorials/data --seconds 20
