@@ -1,5 +1,6 @@
 /*
- * join.c - the order of inner joins, by dynamic programming over left-deep trees.
+ * join.c - the order of inner joins: the best left-deep tree by dynamic programming, where relations
+ * are many a good one, by taking the cheapest next.
  *
  * The rows of a result follow the left input, so the written order means something: the first
  * relation stays first, and the order changes at all, only where the estimate says that it pays
@@ -10,11 +11,21 @@
 
 #include "rules_int.h"
 
-enum { MAX_RELATIONS = 10 };
+/* The written order stays beyond MOST_RELATIONS, as many as sqlite3 joins at all. */
+enum { MOST_EXACT = 10, MOST_RELATIONS = 64 };
+
+typedef uint64_t part_set; /* relations, by bit */
+
+static part_set only(int part) {
+    return (part_set)1 << part;
+}
 
 /* Another order must cost at most this share of the written one; another first relation at most
  * this share of the best that keeps it. */
 static const double WORTH_REORDERING = 0.7, WORTH_ANOTHER_FIRST = 0.1;
+
+/* More are as bad; that many times as many are still a finite number. */
+static const double MOST_ROWS = 1e100;
 
 typedef struct join_part {
     rel *x;
@@ -24,7 +35,7 @@ typedef struct join_part {
 
 typedef struct join_condition {
     expr *x;
-    unsigned parts; /* which relations it reads, by bit */
+    part_set parts; /* which relations it reads */
     double selectivity;
 } join_condition;
 
@@ -32,7 +43,7 @@ typedef struct join_graph {
     rule_ctx *r;
     int n, nconditions;
     bool fixed; /* too many relations, or a volatile condition: the order stays */
-    join_part parts[MAX_RELATIONS];
+    join_part parts[MOST_RELATIONS];
     join_condition *conditions;
     conjuncts all;
 } join_graph;
@@ -57,22 +68,22 @@ static void collect(join_graph *g, rel *x) {
         conjuncts_split(g->r, &g->all, x->join.predicate);
         return;
     }
-    if (g->n == MAX_RELATIONS) {
+    if (g->n == MOST_RELATIONS) {
         g->fixed = true;
         return;
     }
     join_part *p = &g->parts[g->n++];
     p->x = order_below(g->r, x);
-    p->rows = estimate_rel(g->r->estimates, p->x)->rows;
+    p->rows = BASE_MIN(estimate_rel(g->r->estimates, p->x)->rows, MOST_ROWS);
     p->ids = id_set_new(g->r->mem);
     id_set_add_columns(&p->ids, p->x);
 }
 
-static unsigned parts_of(const join_graph *g, const expr *x) {
-    unsigned parts = 0;
+static part_set parts_of(const join_graph *g, const expr *x) {
+    part_set parts = 0;
     for (int i = 0; i < g->n; i++)
         if (expr_touches(x, &g->parts[i].ids))
-            parts |= 1u << i;
+            parts |= only(i);
     return parts;
 }
 
@@ -105,7 +116,7 @@ static void set_conditions(join_graph *g) {
 
 /* ---- the order ------------------------------------------------------------------------------- */
 
-static double rows_of(const join_graph *g, unsigned set) {
+static double rows_of(const join_graph *g, part_set set) {
     double rows = 1;
     for (int i = 0; i < g->n; i++)
         if (set >> i & 1)
@@ -113,48 +124,51 @@ static double rows_of(const join_graph *g, unsigned set) {
     for (int i = 0; i < g->nconditions; i++)
         if ((g->conditions[i].parts & ~set) == 0)
             rows *= g->conditions[i].selectivity;
-    return rows;
+    return BASE_MIN(rows, MOST_ROWS);
 }
 
-static bool is_connected(const join_graph *g, unsigned set, int part) {
+static bool is_connected(const join_graph *g, part_set set, int part) {
     for (int i = 0; i < g->nconditions; i++)
         if ((g->conditions[i].parts >> part & 1) && (g->conditions[i].parts & set) &&
-            (g->conditions[i].parts & ~(set | 1u << part)) == 0)
+            (g->conditions[i].parts & ~(set | only(part))) == 0)
             return true;
     return false;
 }
 
-/* The left rows pass, the right ones are hashed, the result
- * passes on; without a condition every pair is looked at. */
-static double step_cost(const join_graph *g, unsigned set, int part) {
-    double left = rows_of(g, set), right = g->parts[part].rows;
-    double pairs = is_connected(g, set, part) ? 0 : left * right * 0.1;
-    return left + 2 * right + rows_of(g, set | 1u << part) + pairs;
+/* The result passes on; without a condition every pair is looked at. */
+static double result_cost(const join_graph *g, part_set set, int part) {
+    double pairs = rows_of(g, set) * g->parts[part].rows;
+    return rows_of(g, set | only(part)) + (is_connected(g, set, part) ? 0 : pairs * 0.1);
+}
+
+/* The left rows pass, the right ones are hashed. */
+static double step_cost(const join_graph *g, part_set set, int part) {
+    return rows_of(g, set) + 2 * g->parts[part].rows + result_cost(g, set, part);
 }
 
 static double order_cost(const join_graph *g, const int *order) {
     double cost = 0;
-    unsigned set = 1u << order[0];
+    part_set set = only(order[0]);
     for (int i = 1; i < g->n; i++) {
         cost += step_cost(g, set, order[i]);
-        set |= 1u << order[i];
+        set |= only(order[i]);
     }
     return cost;
 }
 
 /* The cheapest order that begins with one of `firsts`. */
-static double best_order(const join_graph *g, unsigned firsts, int *order) {
-    unsigned full = (1u << g->n) - 1;
+static double best_order(const join_graph *g, part_set firsts, int *order) {
+    part_set full = only(g->n) - 1;
     join_plan *best = ARENA_ARRAY(g->r->mem, join_plan, full + 1);
-    for (unsigned set = 1; set <= full; set++) {
+    for (part_set set = 1; set <= full; set++) {
         best[set] = (join_plan){INFINITY, -1};
         if ((set & (set - 1)) == 0) {
-            int only = __builtin_ctz(set);
-            best[set] = (join_plan){firsts >> only & 1 ? 0 : INFINITY, only};
+            int first = __builtin_ctzll(set);
+            best[set] = (join_plan){firsts & set ? 0 : INFINITY, first};
             continue;
         }
         for (int part = 0; part < g->n; part++) {
-            unsigned rest = set & ~(1u << part);
+            part_set rest = set & ~only(part);
             if (rest == set || isinf(best[rest].cost))
                 continue;
             double cost = best[rest].cost + step_cost(g, rest, part);
@@ -162,20 +176,55 @@ static double best_order(const join_graph *g, unsigned firsts, int *order) {
                 best[set] = (join_plan){cost, part};
         }
     }
-    unsigned set = full;
+    part_set set = full;
     for (int i = g->n - 1; i >= 0; i--) {
         order[i] = best[set].last;
-        set &= ~(1u << order[i]);
+        set &= ~only(order[i]);
     }
     return best[full].cost;
 }
 
+/* From a first relation on, the one next whose result is the smallest: that each is hashed and the
+ * rows so far pass costs the same whichever it is. */
+static double greedy_order(const join_graph *g, int first, int *order) {
+    part_set set = only(first);
+    order[0] = first;
+    for (int i = 1; i < g->n; i++) {
+        double least = INFINITY;
+        for (int part = 0; part < g->n; part++) {
+            double cost = set & only(part) ? INFINITY : result_cost(g, set, part);
+            if (cost < least) {
+                least = cost;
+                order[i] = part;
+            }
+        }
+        set |= only(order[i]);
+    }
+    return order_cost(g, order);
+}
+
+/* A good order that begins with any relation. */
+static double greedy_orders(const join_graph *g, int *order) {
+    int tried[MOST_RELATIONS];
+    double least = INFINITY;
+    for (int first = 0; first < g->n; first++) {
+        double cost = greedy_order(g, first, tried);
+        if (cost < least) {
+            least = cost;
+            memcpy(order, tried, sizeof tried[0] * (size_t)g->n);
+        }
+    }
+    return least;
+}
+
 static void choose_order(const join_graph *g, int *order) {
-    int kept[MAX_RELATIONS], any[MAX_RELATIONS];
+    int kept[MOST_RELATIONS], any[MOST_RELATIONS];
+    bool exact = g->n <= MOST_EXACT;
     for (int i = 0; i < g->n; i++)
         order[i] = i;
     double cost = order_cost(g, order);
-    double cost_kept = best_order(g, 1, kept), cost_any = best_order(g, (1u << g->n) - 1, any);
+    double cost_kept = exact ? best_order(g, 1, kept) : greedy_order(g, 0, kept);
+    double cost_any = exact ? best_order(g, only(g->n) - 1, any) : greedy_orders(g, any);
     if (cost_kept < cost * WORTH_REORDERING) {
         memcpy(order, kept, sizeof kept[0] * (size_t)g->n);
         cost = cost_kept;
@@ -187,12 +236,12 @@ static void choose_order(const join_graph *g, int *order) {
 /* ---- the tree -------------------------------------------------------------------------------- */
 
 static rel *build_order(const join_graph *g, const int *order) {
-    unsigned set = 1u << order[0];
+    part_set set = only(order[0]);
     rel *x = g->parts[order[0]].x;
     bool *done = ARENA_ARRAY(g->r->mem, bool, g->nconditions + 1);
     for (int i = 1; i < g->n; i++) {
         conjuncts on = {0};
-        set |= 1u << order[i];
+        set |= only(order[i]);
         for (int c = 0; c < g->nconditions; c++)
             if (!done[c] && (g->conditions[c].parts & ~set) == 0) {
                 conjuncts_add(g->r, &on, g->conditions[c].x);
@@ -223,7 +272,7 @@ static rel *order_below(rule_ctx *r, rel *x) {
     if (!is_inner(x))
         return rel_each_input(r, x, order_below);
     join_graph *g = ARENA_NEW(r->mem, join_graph);
-    int order[MAX_RELATIONS];
+    int order[MOST_RELATIONS];
     g->r = r;
     collect(g, x);
     for (int i = 0; i < g->all.n; i++)
