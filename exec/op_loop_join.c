@@ -40,7 +40,9 @@ static int read_left(op *o, loop_state *s, err *e) {
  */
 static void fill_until_match(const op *o, loop_state *s) {
     join_pairs *p = &s->pairs;
-    int64_t nright = rowset_rows(p->right) * BASE_MAX(o->node->join.nranges, 1);
+    int64_t nright = rowset_rows(p->right);
+    if (s->ranges) /* which list a row once a range */
+        nright *= o->node->join.nranges;
     if (!o->node->join.predicate)
         nright = BASE_MIN(nright, 1);
     while (s->right < nright && p->count < BATCH_ROWS) {
