@@ -179,14 +179,22 @@ static expr *ungrouped(binder *b, const grouping *g, const expr *x) {
     return NULL;
 }
 
-/* Subqueries are bound anew wherever they stand: of one above the groups, by its text, and IN by
- * its operand too, the same one of a key. NULL: there is none. */
+/* Whether a key's subquery has its value wherever the same one above, with this guard, is looked at.
+ */
+static bool guard_agrees(binder *b, const grouping *g, const lift *above, expr *key, expr *guard) {
+    return !key || (guard && expr_equal(with_key_subqueries(b, g, &g->below, key),
+                                        with_key_subqueries(b, g, above, guard)));
+}
+
+/* Subqueries are bound anew wherever they stand: of one above the groups, by its text and its guard,
+ * and IN by its operand too, the same one of a key. NULL: there is none. */
 static const step *key_subquery(binder *b, const grouping *g, const lift *above, const step *s) {
     expr *operand = s->mark_null ? with_key_subqueries(b, g, above, s->predicate->args[0]) : NULL;
     for (int i = 0; i < g->below.steps.n; i++) {
         const step *key = g->below.steps.items[i];
         if (key->is_apply && key->kind == s->kind && key->mark_null == s->mark_null &&
-            str_equal(key->text, s->text) &&
+            str_equal(key->text, s->text) && guard_agrees(b, g, above, key->guard, s->guard) &&
+            (s->kind != JOIN_SINGLE || guard_agrees(b, g, above, key->predicate, s->predicate)) &&
             (!operand || expr_equal(key->predicate->args[0], operand)))
             return key;
     }
