@@ -473,35 +473,34 @@ bool store_is_read_only(const store *s) {
     return s->read_only;
 }
 
-/* Copies to `directory`, which is made, and has the copy's bytes on the disk. */
-static int copy_tables(store *s, const char *directory, err *e) {
-    if (mkdir(directory, 0777) != 0)
-        return err_set_errno(e, errno, "cannot create '%s'", directory);
+/* LMDB writes a copy's root first: one that was broken off would look like a database. So it is made
+ * in `part`, and gets its name when it is whole and its bytes are on the disk. */
+static int copy_tables(store *s, const char *part, const char *directory, err *e) {
+    if (mkdir(part, 0777) != 0)
+        return err_set_errno(e, errno, "cannot create '%s'", part);
     buf file = {0};
-    buf_printf(&file, "%s/tables.mdb", directory);
+    buf_printf(&file, "%s/tables.mdb", part);
     int rc = mdb_env_copy2(s->env, file.p, MDB_CP_COMPACT);
     int status = lmdb_error(e, rc, "cannot copy the database");
     if (!status)
         status = sync_path(file.p, e);
+    if (!status && rename(part, directory) != 0)
+        status = err_set_errno(e, errno, "cannot create '%s'", directory);
     if (status) {
         unlink(file.p);
-        rmdir(directory);
+        rmdir(part);
     }
     buf_free(&file);
     return status;
 }
 
-/* LMDB writes a copy's root first: one that was broken off would look like a database. So it gets
- * its name when it is whole. */
 static int copy_and_name(store *s, const char *directory, err *e) {
     struct stat st;
     buf part = {0};
     buf_printf(&part, "%s.%ld.part", directory, (long)getpid());
     int status = lstat(directory, &st) == 0
                      ? err_set_errno(e, EEXIST, "cannot create '%s'", directory)
-                     : copy_tables(s, part.p, e);
-    if (!status && rename(part.p, directory) != 0)
-        status = err_set_errno(e, errno, "cannot create '%s'", directory);
+                     : copy_tables(s, part.p, directory, e);
     if (!status)
         status = sync_names(directory, e);
     buf_free(&part);
