@@ -27,7 +27,7 @@ const char *progress_unit(const exec_progress *x) {
     return x->operators > 1 ? "answers" : "rows";
 }
 
-/* Of the prompts done so far: prompt_tokens counts those that still wait, too. */
+/* Of what was sent so far. */
 double progress_hit_rate(const llm_stats *m) {
     double reused = (double)(m->reused_memory + m->reused_disk),
            all = reused + (double)m->computed_tokens;
