@@ -193,14 +193,13 @@ static const rel_column rules_cols[] = {COLUMN("position", TYPE_INTEGER), COLUMN
 
 static int rules_rows(maker *m, err *e) {
     (void)e;
-    size_t count;
-    const plan_rule_info *rules = plan_rules(&count);
     str off = str_from(m->o->ctx->settings->rules_off);
-    for (size_t k = 0; k < count; k++) {
+    const plan_rule_info *rule;
+    for (size_t k = 0; (rule = plan_rule(k)) != NULL; k++) {
         system_cell(m, value_int((int64_t)k + 1));
-        text_cell(m, str_from(rules[k].name));
-        system_cell(m, value_bool(!plan_rules_have(off, str_from(rules[k].name))));
-        text_cell(m, str_from(rules[k].help));
+        text_cell(m, str_from(rule->name));
+        system_cell(m, value_bool(!plan_rules_have(off, str_from(rule->name))));
+        text_cell(m, str_from(rule->help));
     }
     return 0;
 }

@@ -19,59 +19,34 @@ static bool is_rule(str name, str *rule) {
     return true;
 }
 
-static int find_rule(str name, const char **out, err *e) {
-    size_t count;
-    const plan_rule_info *rules = plan_rules(&count);
-    const char **names = mem_alloc(sizeof *names * BASE_MAX(count, (size_t)1));
-    *out = NULL;
-    for (size_t k = 0; k < count; k++) {
-        names[k] = rules[k].name;
-        if (str_equal_nocase(name, str_from(rules[k].name)))
-            *out = rules[k].name;
-    }
-    int status = 0;
-    if (!*out) {
-        const char *nearest = str_nearest(name, names, count);
-        status = err_set(e, ERR_BIND, "no rule \"%.*s\"", (int)name.n, name.p);
-        if (nearest)
-            err_hint(e, "did you mean rule.%s?", nearest);
-        else
-            err_hint(e, "SELECT name FROM kvasir_rules lists them");
-    }
-    free(names);
-    return status;
-}
-
 static int set_rule(settings *s, str name, value v, err *e) {
-    const char *rule;
+    const plan_rule_info *rule = plan_rule_find(name, e);
     str off = str_from(s->rules_off);
     value on;
     buf list = {0};
-    int status = find_rule(name, &rule, e);
-    if (status)
-        return status;
+    if (!rule)
+        return ERR_BIND;
     if (v.type == TYPE_NULL || value_cast(NULL, v, TYPE_BOOLEAN, &on, e) != 0)
-        return err_set(e, ERR_TYPE, "rule.%s is on or off", rule);
+        return err_set(e, ERR_TYPE, "rule.%s is on or off", rule->name);
     for (str other; (other = plan_rules_take(&off)).n;)
-        if (!str_equal_nocase(other, str_from(rule)))
+        if (!str_equal_nocase(other, str_from(rule->name)))
             buf_printf(&list, "%s%.*s", list.n ? " " : "", (int)other.n, other.p);
     if (!on.i)
-        buf_printf(&list, "%s%s", list.n ? " " : "", rule);
-    status = settings_set(s, STR("rules_off"), value_text(buf_str(&list)), e);
+        buf_printf(&list, "%s%s", list.n ? " " : "", rule->name);
+    int status = settings_set(s, STR("rules_off"), value_text(buf_str(&list)), e);
     buf_free(&list);
     return status;
 }
 
 /* Every name in `SET rules_off = '…'` must be a rule's. */
 static int check_rules_off(value v, err *e) {
-    const char *rule;
     buf text = {0};
     if (v.type != TYPE_NULL)
         value_print(&text, v);
     str list = buf_str(&text);
     int status = 0;
     for (str name; status == 0 && (name = plan_rules_take(&list)).n;)
-        status = find_rule(name, &rule, e);
+        status = plan_rule_find(name, e) ? 0 : ERR_BIND;
     buf_free(&text);
     return status;
 }
@@ -141,13 +116,12 @@ static int show_all(stmt *s, err *e) {
 
 int stmt_show(stmt *s, sql_stmt *x, err *e) {
     str rule;
-    const char *known;
     if (x->name.n == 0 || str_equal_nocase(x->name, STR("all")))
         return show_all(s, e);
     if (is_rule(x->name, &rule)) {
-        int status = find_rule(rule, &known, e);
         bool off = plan_rules_have(str_from(s->db->settings.rules_off), rule);
-        return status ? status : show_one(s, x->name, off ? STR("off") : STR("on"), e);
+        return plan_rule_find(rule, e) ? show_one(s, x->name, off ? STR("off") : STR("on"), e)
+                                       : ERR_BIND;
     }
     buf text = {0};
     int status = settings_show(&s->db->settings, x->name, &text, e);

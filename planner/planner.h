@@ -299,12 +299,14 @@ int plan_build(const sql_stmt *stmt, const plan_env *env, arena *a, plan **out, 
  * which find so many rows, costs less than reading it whole. */
 bool plan_keys_pay(double keys, double found, double rows);
 
-/* Rules in the order they run. */
 typedef struct plan_rule_info {
     const char *name, *help;
     bool chooses; /* rewrites nothing, and changes not even the order of rows */
 } plan_rule_info;
-const plan_rule_info *plan_rules(size_t *count);
+/* The rules in the order they run; NULL behind the last. */
+const plan_rule_info *plan_rule(size_t i);
+/* The rule of that name, in any case; NULL, and an error, where there is none. */
+const plan_rule_info *plan_rule_find(str name, err *e);
 /* Takes the first name off a list of rules, as SET rules_off has it; n = 0: it was empty. */
 str plan_rules_take(str *list);
 bool plan_rules_have(str list, str name);

@@ -48,12 +48,30 @@ static const rule table[] = {
            "join by comparisons, or equalities joined by OR, over sorted rows"),
 };
 
-const plan_rule_info *plan_rules(size_t *count) {
-    static plan_rule_info infos[BASE_COUNT(table)];
-    *count = BASE_COUNT(table);
-    for (size_t i = 0; i < BASE_COUNT(table); i++)
-        infos[i] = table[i].info;
-    return infos;
+const plan_rule_info *plan_rule(size_t i) {
+    return i < BASE_COUNT(table) ? &table[i].info : NULL;
+}
+
+/* Its place in the table, or -1. */
+static int rule_index(str name, err *e) {
+    const char *names[BASE_COUNT(table)];
+    for (size_t i = 0; i < BASE_COUNT(table); i++) {
+        names[i] = table[i].info.name;
+        if (str_equal_nocase(name, str_from(names[i])))
+            return (int)i;
+    }
+    const char *nearest = str_nearest(name, names, BASE_COUNT(table));
+    err_set(e, ERR_BIND, "no rule \"%.*s\"", (int)name.n, name.p);
+    if (nearest)
+        err_hint(e, "did you mean rule.%s?", nearest);
+    else
+        err_hint(e, "SELECT name FROM kvasir_rules lists them");
+    return -1;
+}
+
+const plan_rule_info *plan_rule_find(str name, err *e) {
+    int at = rule_index(name, e);
+    return at >= 0 ? &table[at].info : NULL;
 }
 
 str plan_rules_take(str *list) {
@@ -74,30 +92,12 @@ bool plan_rules_have(str list, str name) {
     return false;
 }
 
-static int find_rule(str name) {
-    for (size_t i = 0; i < BASE_COUNT(table); i++)
-        if (str_equal_nocase(name, str_from(table[i].info.name)))
-            return (int)i;
-    return -1;
-}
-
-static int unknown_rule(str name, err *e) {
-    const char *names[BASE_COUNT(table)];
-    for (size_t i = 0; i < BASE_COUNT(table); i++)
-        names[i] = table[i].info.name;
-    err_set(e, ERR_BIND, "no planner rule \"%.*s\"", (int)name.n, name.p);
-    const char *near = str_nearest(name, names, BASE_COUNT(table));
-    if (near)
-        err_hint(e, "did you mean \"%s\"?", near);
-    return ERR_BIND;
-}
-
 static int read_off(const settings *s, bool *off, err *e) {
     str list = str_from(s->rules_off);
     for (str name; (name = plan_rules_take(&list)).n;) {
-        int at = find_rule(name);
+        int at = rule_index(name, e);
         if (at < 0)
-            return unknown_rule(name, e);
+            return ERR_BIND;
         off[at] = true;
     }
     return 0;

@@ -44,12 +44,14 @@ static bool is_off(const plan *p, const char *rule) {
 }
 
 void plan_find_savings(plan *p, const plan_env *env, arena *a) {
-    size_t n;
-    const plan_rule_info *rules = plan_rules(&n);
+    size_t n = 0;
+    const plan_rule_info *rule;
+    while (plan_rule(n))
+        n++;
     p->savings = ARENA_ARRAY(a, plan_saving, n);
-    for (size_t i = 0; i < n; i++) {
-        double cost = is_off(p, rules[i].name) ? -1 : cost_without(p->stmt, env, rules[i].name);
+    for (size_t i = 0; (rule = plan_rule(i)) != NULL; i++) {
+        double cost = is_off(p, rule->name) ? -1 : cost_without(p->stmt, env, rule->name);
         if (cost > 0 && cost - p->total.cost_ms >= LEAST_SAVING * cost)
-            p->savings[p->nsavings++] = (plan_saving){rules[i].name, cost - p->total.cost_ms};
+            p->savings[p->nsavings++] = (plan_saving){rule->name, cost - p->total.cost_ms};
     }
 }

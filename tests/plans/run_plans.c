@@ -126,11 +126,10 @@ static bool same_rows(runner *r, const buf *off, bool ordered, str sql, int line
 
 /* All rules but the one that queries with correlated subqueries need; or those that choose. */
 static void list_rules(buf *out, bool choices) {
-    size_t n;
-    const plan_rule_info *rules = plan_rules(&n);
-    for (size_t k = 0; k < n; k++)
-        if (choices ? rules[k].chooses : strcmp(rules[k].name, "unnest") != 0)
-            buf_printf(out, "%s%s", out->n ? ", " : "", rules[k].name);
+    const plan_rule_info *rule;
+    for (size_t k = 0; (rule = plan_rule(k)) != NULL; k++)
+        if (choices ? rule->chooses : strcmp(rule->name, "unnest") != 0)
+            buf_printf(out, "%s%s", out->n ? ", " : "", rule->name);
 }
 
 /* ---- records --------------------------------------------------------------------------------- */

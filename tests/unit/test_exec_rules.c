@@ -757,8 +757,7 @@ static int check_rules(db *d, test_case *c, const char *off, bool ordered, str d
 }
 
 static int check_case(db *d, test_case *c, str data) {
-    size_t n;
-    const plan_rule_info *rules = plan_rules(&n);
+    const plan_rule_info *rule;
     int bad = 0;
     buf off = {0};
     set_rules_off(d, "");
@@ -771,16 +770,16 @@ static int check_case(db *d, test_case *c, str data) {
                (int)c->sql.n, c->sql.p);
         return 1;
     }
-    for (size_t i = 0; i < n && !bad; i++)
-        if (rules[i].chooses)
-            bad += check_rules(d, c, rules[i].name, true, data);
+    for (size_t i = 0; (rule = plan_rule(i)) != NULL && !bad; i++)
+        if (rule->chooses)
+            bad += check_rules(d, c, rule->name, true, data);
     if (!c->ordered)
         answer_sort(&c->all);
-    for (size_t i = 0; i < n && !bad; i++) {
-        if (!rules[i].chooses)
-            bad += check_rules(d, c, rules[i].name, c->ordered, data);
-        if (strcmp(rules[i].name, "unnest") != 0)
-            buf_printf(&off, "%s%s", off.n ? ", " : "", rules[i].name);
+    for (size_t i = 0; (rule = plan_rule(i)) != NULL && !bad; i++) {
+        if (!rule->chooses)
+            bad += check_rules(d, c, rule->name, c->ordered, data);
+        if (strcmp(rule->name, "unnest") != 0)
+            buf_printf(&off, "%s%s", off.n ? ", " : "", rule->name);
     }
     if (off.n && !bad)
         bad += check_rules(d, c, off.p, c->ordered, data);
