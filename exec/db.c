@@ -105,7 +105,7 @@ static void post(db *d, bool quit, void (*job)(db *, void *), void *arg) {
     pthread_mutex_unlock(&d->lock);
 }
 
-void db_post(db *d, void (*job)(db *d, void *arg), void *arg) {
+static void db_post(db *d, void (*job)(db *d, void *arg), void *arg) {
     post(d, false, job, arg);
 }
 

@@ -103,7 +103,6 @@ struct stmt {
 
 /* ---- db.c ------------------------------------------------------------------------------------ */
 
-void db_post(db *d, void (*job)(db *d, void *arg), void *arg);
 /* Runs fn on the worker and waits for it. */
 int db_call(db *d, int (*fn)(db *d, void *arg, err *e), void *arg, err *e);
 void short_lock_init(pthread_mutex_t *lock);
@@ -135,7 +134,6 @@ int stmt_end_txn(stmt *s, bool commit, err *e);
 int stmt_begin_txn(stmt *s, bool write, err *e);
 /* Binds the text again in a fresh transaction. */
 int stmt_prepare(stmt *s, bool write, bool own_catalog, err *e);
-bool stmt_calls_model(const stmt *s);
 
 /* What the statement's plan reads, as its transaction saw it, allocated in s->mem. */
 table_version *plan_versions(stmt *s, int *count);
@@ -197,7 +195,6 @@ int row_sink_write(row_sink *w, const batch *rows, err *e);
 
 /* The SQL text of an object, as CREATE makes it (objects.c). */
 void table_sql(const table_def *t, buf *out);
-void index_sql(const table_def *t, const index_def *x, buf *out);
 void view_sql(const view_def *v, buf *out);
 void model_sql(const model_def *m, buf *out);
 /* A name, quoted where it must be. */

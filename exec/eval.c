@@ -111,7 +111,8 @@ static void gather_used(const eval_env *v, const expr *x, const int *rows, int c
         gather_used(v, x->args[k], rows, count, out, drawn);
 }
 
-int eval_narrow(const eval_env *v, const expr *x, const int *rows, int count, operand *out) {
+/* Over the rows rows[0..count) of the input alone. */
+static int eval_narrow(const eval_env *v, const expr *x, const int *rows, int count, operand *out) {
     if (count == v->in->rows)
         return eval_any(v, x, out);
     if (x->kind == EXPR_LITERAL)
@@ -124,7 +125,7 @@ int eval_narrow(const eval_env *v, const expr *x, const int *rows, int count, op
     return eval_any(&narrow, x, out);
 }
 
-bool eval_cannot_fail(const expr *x) {
+static bool eval_cannot_fail(const expr *x) {
     if (x->kind == EXPR_LITERAL || x->kind == EXPR_COLUMN || x->kind == EXPR_DRAWN)
         return true;
     if (x->kind != EXPR_OP && x->kind != EXPR_IN)

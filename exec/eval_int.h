@@ -27,12 +27,9 @@ typedef struct eval_env {
 
 /* eval.c */
 int eval_any(const eval_env *v, const expr *x, operand *out);
-/* Over the rows rows[0..count) of the input alone. */
-int eval_narrow(const eval_env *v, const expr *x, const int *rows, int count, operand *out);
 /* Evaluates all arguments of x; *n is 1 when all are
  * constant, else the batch's rows. Allocated in the arena. */
 int eval_args(const eval_env *v, const expr *x, operand **out, int *n);
-bool eval_cannot_fail(const expr *x);
 int eval_error(const eval_env *v, const expr *x, err_code code, const char *format, ...)
     BASE_PRINTF(4, 5);
 

@@ -104,7 +104,7 @@ void table_sql(const table_def *t, buf *out) {
     buf_append_c(out, ")");
 }
 
-void index_sql(const table_def *t, const index_def *x, buf *out) {
+static void index_sql(const table_def *t, const index_def *x, buf *out) {
     buf_append_c(out, x->unique ? "CREATE UNIQUE INDEX " : "CREATE INDEX ");
     name_sql(x->name, out);
     buf_append_c(out, " ON ");

@@ -292,7 +292,7 @@ int stmt_prepare(stmt *s, bool write, bool own_catalog, err *e) {
     return status;
 }
 
-bool stmt_calls_model(const stmt *s) {
+static bool stmt_calls_model(const stmt *s) {
     const sql_stmt *x = s->bound;
     if (x->kind == STMT_EXPLAIN)
         x = x->explain.stmt;

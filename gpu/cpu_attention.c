@@ -20,7 +20,8 @@ int cpu_attend_chunks(const cpu_work *w) {
     return (w->nrows + w->attend_rows - 1) / w->attend_rows;
 }
 
-bool cpu_layer_streams(const cpu_work *w) {
+/* The layer at hand sees sinks and a window instead of all keys. */
+static bool cpu_layer_streams(const cpu_work *w) {
     int window = w->s->model.layers[w->layer].window;
     return w->s->window > 0 && (window == 0 || window > w->s->window);
 }

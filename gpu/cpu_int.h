@@ -145,8 +145,6 @@ static inline void cpu_operand_store(const cpu_work *w, gemm_type type, const fl
 /* One attention task: rows [64t, 64t+64) × kv head, through all their blocks (cpu_attention.c). */
 void cpu_attend(cpu_work *w, int chunk, int kv_head, int worker);
 int cpu_attend_chunks(const cpu_work *w);
-/* The layer at hand sees sinks and a window instead of all keys. */
-bool cpu_layer_streams(const cpu_work *w);
 
 /* cpu_heads.c */
 /* One kv head's group of queries of a row: q[group, head_dim] at its position, scaled; q_sink:

@@ -471,7 +471,8 @@ static request *next_in_tree(llm_session *s) {
     return node_take(node);
 }
 
-int session_flatten(llm_session *s, const request *r) {
+/* Tokens of the prompt as the tree sees it, in s->scratch. */
+static int session_flatten(llm_session *s, const request *r) {
     if (s->scratch_cap < r->prompt_tokens + 1) {
         s->scratch_cap = r->prompt_tokens * 2 + 64;
         s->scratch = mem_realloc(s->scratch, sizeof(llm_token) * (size_t)s->scratch_cap);

@@ -147,8 +147,6 @@ void request_free(request *r);
 void request_restart(request *r);
 void list_push(request_list *list, request *r);
 request *list_pop(request_list *list);
-/* Tokens of the prompt as the tree sees it, in s->scratch. */
-int session_flatten(llm_session *s, const request *r);
 
 /* ---- sample.c */
 /* The next token from logits[count] by the sampling rules; `step` counts the answer's tokens.

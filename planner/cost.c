@@ -225,7 +225,8 @@ static double join_ms(const rel *r, double left, double right, double out) {
     return (left + right + out) * ROW_MS + meeting;
 }
 
-double estimate_cost_ms(estimator *s, const rel *r) {
+/* Cost in ms of everything a relation node does itself, its inputs' cost left out. */
+static double estimate_cost_ms(estimator *s, const rel *r) {
     double rows = estimate_rel(s, r)->rows;
     double in = r->left ? estimate_rel(s, r->left)->rows : rows;
     double right = r->right ? estimate_rel(s, r->right)->rows : 0;

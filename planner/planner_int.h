@@ -97,8 +97,6 @@ order_origin estimate_llm_use(estimator *s, const llm_use *use, const rel *input
 /* Fills node->estimate (and the estimated field orders
  * of an LLM node) from the relation it was made of. */
 void estimate_node(estimator *s, const rel *r, plan_node *node);
-/* Cost in ms of everything a relation node does itself, its inputs' cost left out. */
-double estimate_cost_ms(estimator *s, const rel *r);
 /* Once nodes are numbered: selectivity of LLM nodes,
  * what waves spare them, and the plan's total. */
 void estimate_plan(plan *p, arena *mem);

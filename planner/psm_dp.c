@@ -109,7 +109,8 @@ static void set_solve(lattice *l, lattice_set *set, tally *sum) {
         choose_last(set, &last);
 }
 
-void lattice_solve(lattice *l) {
+/* Fills saving, choice, one_order of all sets. */
+static void lattice_solve(lattice *l) {
     uint32_t most = 1;
     for (uint32_t i = 0; i < l->sets; i++)
         most = BASE_MAX(most, l->set[i].groups);

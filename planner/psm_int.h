@@ -246,8 +246,6 @@ void lattice_build(lattice *l, psm_search *s, field_set atoms, const uint32_t *r
                    const uint32_t *start, uint32_t groups);
 /* The set with `atom` added, or NULL where `atom` may not stand next. */
 lattice_set *lattice_above(const lattice *l, const lattice_set *from, int atom);
-/* Fills saving, choice, one_order of all sets. */
-void lattice_solve(lattice *l);
 
 void psm_search_open(psm_search *s, const psm_table *t, uint64_t work_limit, scratch *mem);
 /* One order for all rows, and the rows still together at its end, as lattice_set has them. */

@@ -30,7 +30,7 @@ void shell_note(shell *sh, const char *message, ...) {
     fflush(stdout);
 }
 
-void shell_error(shell *sh, const place *where, const err *e) {
+static void shell_error(shell *sh, const place *where, const err *e) {
     bool color = sh->term.color_err;
     buf out = {0};
     err shifted = *e;

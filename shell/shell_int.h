@@ -287,7 +287,6 @@ int shell_query(shell *sh, str text, shell_batch_fn fn, void *ctx, err *e);
 /* Waits for a statement that Ctrl-C left behind; false:
  * it still runs, and we were told not to wait longer. */
 bool shell_settle(shell *sh, bool wait);
-void shell_error(shell *sh, const place *where, const err *e);
 /* A message to a person: stdout at the prompt, nowhere otherwise. */
 void shell_note(shell *sh, const char *format, ...) BASE_PRINTF(2, 3);
 /* Complaint of a command, with the place in the script if there is one. */

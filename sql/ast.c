@@ -148,7 +148,7 @@ static void deepen(parser *p, int *depth, int below, int pos, int len) {
                     AST_MAX_DEPTH);
 }
 
-void node_arg(parser *p, node *n, node *arg) {
+static void node_arg(parser *p, node *n, node *arg) {
     if (n->nargs == n->cap) {
         int cap = n->cap ? 2 * n->cap : 2;
         node **args = arena_alloc(p->mem, sizeof *args * (size_t)cap);
@@ -256,7 +256,7 @@ node *node_binary(parser *p, expr_op op, node *a, node *b) {
     return n;
 }
 
-node *node_not(parser *p, bool negated, node *x) {
+static node *node_not(parser *p, bool negated, node *x) {
     if (!negated)
         return x;
     node *n = node_new(p, NODE_OP, x->pos, x->len);
@@ -478,7 +478,7 @@ node *node_llm(parser *p, token start, list *args, llm_type *returns, token end)
 
 /* ---- queries --------------------------------------------------------------------------------- */
 
-query *query_new(parser *p, query_kind kind, token start) {
+static query *query_new(parser *p, query_kind kind, token start) {
     query *q = ARENA_NEW(p->mem, query);
     q->kind = kind;
     q->pos = start.pos;

@@ -312,7 +312,6 @@ str text_of(parser *p, token t); /* a string literal's text */
 
 node *node_new(parser *p, node_kind kind, int pos, int len);
 node *node_span(node *n, int from_pos, int to_end);
-void node_arg(parser *p, node *n, node *arg);
 node *node_text(parser *p, token t);
 node *node_blob(parser *p, token t);
 node *node_number(parser *p, token t);
@@ -323,7 +322,6 @@ node *node_star(parser *p, token *qualifier, token star);
 node *node_unary(parser *p, expr_op op, token at, node *x);
 node *node_binary(parser *p, expr_op op, node *a, node *b);
 node *node_like(parser *p, expr_op op, bool negated, node *a, node *pattern, node *escape);
-node *node_not(parser *p, bool negated, node *x);
 node *node_is(parser *p, bool negated, node *x, node *y);
 node *node_between(parser *p, bool negated, node *x, node *low, node *high);
 node *node_in(parser *p, bool negated, node *x, list *items, query *q, token end);
@@ -356,7 +354,6 @@ llm_arg *llm_arg_new(parser *p, node *value, token *alias, token *option);
 llm_type *llm_type_new(parser *p, token start, token name, list *literals, node *low, node *high,
                        token end);
 
-query *query_new(parser *p, query_kind kind, token start);
 query *query_setop(parser *p, set_op op, query *a, query *b);
 query *query_tail(parser *p, query *q, list *order_by, node *limit, node *offset);
 query *query_with(parser *p, token start, query *q, list *with, bool recursive);

@@ -23,7 +23,7 @@ expr *is_true(binder *b, expr *x, bool negated) {
     return test(b, x, value_bool(true), negated);
 }
 
-expr *is_false(binder *b, expr *x, bool negated) {
+static expr *is_false(binder *b, expr *x, bool negated) {
     return test(b, x, value_bool(false), negated);
 }
 
@@ -50,7 +50,8 @@ expr *bind_condition(binder *b, const node *n) {
 /* Repeated operands inside repeated operands multiply: what walks a tree would walk it for ever. */
 enum { MAX_COPIES = 1 << 20 };
 
-expr *bind_repeated(binder *b, const node *n, int times) {
+/* Binds an operand that will stand in the tree `times` times, as in x BETWEEN a AND b. */
+static expr *bind_repeated(binder *b, const node *n, int times) {
     int64_t before = b->copies;
     b->copies = BASE_MIN((before ? before : 1) * times, (int64_t)MAX_COPIES + 1);
     expr *x = bind_expr(b, n);

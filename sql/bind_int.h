@@ -234,12 +234,9 @@ bool aggregate_takes(binder *b, const node *n, agg_kind kind);
 int bind_aggregate_parts(binder *b, const node *n, rel_agg *agg);
 expr *wrong_count(binder *b, const node *n, const function_info *info);
 expr *unknown_function(binder *b, const node *n);
-/* Binds an operand that will stand in the tree `times` times, as in x BETWEEN a AND b. */
-expr *bind_repeated(binder *b, const node *n, int times);
 /* Binds with `more` added to the guard. */
 expr *bind_guarded(binder *b, const node *n, expr *more);
 expr *is_true(binder *b, expr *x, bool negated); /* x IS [NOT] TRUE */
-expr *is_false(binder *b, expr *x, bool negated);
 expr *is_null(binder *b, expr *x);
 
 /* A literal NULL, or a column of nothing else: it takes the type that its place wants. */
@@ -259,7 +256,6 @@ int unify_all(binder *b, expr **xs, int n, const char *what, value_type *type);
 /* ---- queries: bind_query.c, bind_from.c, bind_group.c ---------------------------------------- */
 
 int bind_query(binder *b, query *q, rel **out);
-int bind_select(binder *b, query *q, rel **out);
 int bind_from(binder *b, from_item *f, scope *s, rel **out);
 int bind_scan(binder *b, const table_def *t, str alias, const list *columns, bool rowid, scope *s,
               rel **out);
@@ -299,7 +295,6 @@ int bind_terms(binder *b, query *q, int from, int to, rel **out);
 rel *cast_columns(binder *b, rel *r, const value_type *types);
 /* bind_recursive.c: the query of a CTE that may read itself; *done is false where it does not. */
 int bind_recursive(binder *b, cte_binding *c, query *q, rel **out, bool *done);
-int bind_limit(binder *b, query *q, int64_t *limit, int64_t *offset);
 /* A select list over the columns of s. */
 int bind_select_list(binder *b, const list *items, const scope *s, output **outs, int *count);
 expr *bind_in_query(binder *b, const node *n);
@@ -341,8 +336,6 @@ expr *bind_constant(binder *b, const node *n, const char *what);
 expr *bind_llm(binder *b, const node *n, bool prob, const node *named);
 /* Puts the steps of `l` on r, in the order they need each other. */
 rel *lift_place(binder *b, lift *l, rel *r);
-/* The step that answers this call for these arguments: one already there, or a new one of `l`. */
-step *lift_use(binder *b, lift *l, call_info *info, expr **args, bool want_prob);
 /* Later expressions of the scope may use these columns. */
 void lift_register(binder *b, const lift *l);
 void lift_apply(binder *b, lift *l, step *s);
@@ -355,7 +348,6 @@ call_info *llm_known(binder *b, str key);
 int llm_give_type(binder *b, const node *n, llm_call *call, call_info *info);
 /* Adds what a pass found out to what is known. false: nothing new. */
 bool llm_learn(arena *a, list *known, const list *seen);
-void expr_key(binder *b, buf *out, const expr *x);
 
 /* ---- statements ------------------------------------------------------------------------------ */
 

@@ -182,7 +182,7 @@ static int limit_value(binder *b, const node *n, const char *what, int64_t *out)
     return 0;
 }
 
-int bind_limit(binder *b, query *q, int64_t *limit, int64_t *offset) {
+static int bind_limit(binder *b, query *q, int64_t *limit, int64_t *offset) {
     *limit = -1;
     *offset = 0;
     int status = q->limit ? limit_value(b, q->limit, "LIMIT", limit) : 0;
@@ -506,7 +506,7 @@ static int select_grouped(binder *b, query *q, output *outs, int nouts, rel *r, 
     return *out ? 0 : (int)b->e->code;
 }
 
-int bind_select(binder *b, query *q, rel **out) {
+static int bind_select(binder *b, query *q, rel **out) {
     scope s = {.outer = b->at.scope};
     scope *outer = b->at.scope;
     lift *above = b->at.lift;

@@ -25,7 +25,7 @@ static void key_column(binder *b, buf *out, int id) {
 
 /* The text by which two expressions are the same question:
  * base columns by table and position, whatever the alias. */
-void expr_key(binder *b, buf *out, const expr *x) {
+static void expr_key(binder *b, buf *out, const expr *x) {
     buf_printf(out, "(%d:%d:", (int)x->kind, (int)x->type);
     switch (x->kind) {
     case EXPR_LITERAL:
@@ -160,7 +160,8 @@ static step *find_same(binder *b, lift *l, const llm_call *call, expr **args) {
     return NULL;
 }
 
-step *lift_use(binder *b, lift *l, call_info *info, expr **args, bool want_prob) {
+/* The step that answers this call for these arguments: one already there, or a new one of `l`. */
+static step *lift_use(binder *b, lift *l, call_info *info, expr **args, bool want_prob) {
     step *s = find_same(b, l, info->call, args);
     if (!s) {
         s = ARENA_NEW(b->mem, step);

@@ -314,9 +314,6 @@ double worth_of(double wanted, double saves, double unused, double held);
 
 /* ---- a user's own files ---------------------------------------------------------------------- */
 
-/* Appends the home directory: HOME, else the passwd entry's if it is there. False, and nothing is
- * appended: this user has none. */
-bool home_find(buf *out);
 /* Appends the directory of ours for one kind of files: "$variable/kvasir", where the variable is an
  * absolute path, else "~/fallback/kvasir". False: there is no such place. */
 bool home_place(const char *variable, const char *fallback, buf *out);

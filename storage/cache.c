@@ -439,7 +439,8 @@ static value_state read_value(MDB_val data, hash128 key, str identity, void *out
 
 /* ---- get ------------------------------------------------------------------------------------- */
 
-void cache_adopt_map(cache *c) {
+/* Another process made the map larger: takes its size. No lock is held. */
+static void cache_adopt_map(cache *c) {
     pthread_rwlock_wrlock(&c->env_lock);
     pthread_mutex_lock(&c->mutex);
     for (int i = 0; i < c->nreaders; i++)

@@ -65,7 +65,7 @@ void index_note(cache_index *x, uint8_t space, hash128 key) {
         sketch_halve(s);
 }
 
-unsigned index_frequency(const cache_index *x, uint8_t space, hash128 key) {
+static unsigned index_frequency(const cache_index *x, uint8_t space, hash128 key) {
     unsigned least = x->sketch ? SKETCH_MAX : 0;
     for (int row = 0; x->sketch && row < SKETCH_ROWS; row++)
         least = BASE_MIN(least, (unsigned)x->sketch->counts[row][sketch_slot(space, key, row)]);

@@ -97,7 +97,6 @@ void index_remove(cache_index *x, cache_entry *entry);
 void index_touch(cache_index *x, cache_entry *entry);
 /* Counts a key as wanted; index_touch does, index_add does not. */
 void index_note(cache_index *x, uint8_t space, hash128 key);
-unsigned index_frequency(const cache_index *x, uint8_t space, hash128 key);
 /* The keys to evict, in order, so that `bytes` become
  * free: leaves before their parents. Returns their number. */
 size_t index_victims(cache_index *x, cache_policy policy, uint64_t bytes, cache_entry **out,
@@ -155,8 +154,6 @@ struct cache {
 /* cache_check on a file's bytes. */
 int cache_check_bytes(const void *bytes, size_t n, err *e);
 size_t cache_map_bytes(size_t budget);
-/* Another process made the map larger: takes its size. No lock is held. */
-void cache_adopt_map(cache *c);
 /* Begins a transaction, in a larger map where another process made one. The env lock is held
  * shared, the mutex is not; the lock may be given up for a moment. */
 int cache_begin(cache *c, unsigned flags, MDB_txn **out);

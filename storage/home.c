@@ -26,7 +26,9 @@ static bool passwd_home(buf *out) {
     return there;
 }
 
-bool home_find(buf *out) {
+/* Appends the home directory: HOME, else the passwd entry's if it is there. False, and nothing is
+ * appended: this user has none. */
+static bool home_find(buf *out) {
     const char *home = getenv("HOME");
     if (!home || home[0] != '/')
         return passwd_home(out);

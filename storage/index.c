@@ -12,7 +12,7 @@
 
 enum { BUILD_RUN_BYTES = 64 << 20 };
 
-bool index_row_has_null(const index_def *index, const value *row) {
+static bool index_row_has_null(const index_def *index, const value *row) {
     for (int i = 0; i < index->ncolumns; i++)
         if (row[index->columns[i]].type == TYPE_NULL)
             return true;

@@ -64,8 +64,9 @@ void key_append_cell(buf *b, value_type type, value v) {
     }
 }
 
-void key_append_cells(buf *b, const table_def *def, const index_def *index, const value *row,
-                      int count) {
+/* The cells of `count` leading index columns, uncut. */
+static void key_append_cells(buf *b, const table_def *def, const index_def *index, const value *row,
+                             int count) {
     for (int i = 0; i < count; i++)
         key_append_cell(b, def->columns[index->columns[i]].type, row[index->columns[i]]);
 }

@@ -92,7 +92,8 @@ bool row_check(const row_layout *l, MDB_val bytes) {
     return ncolumns == l->ncolumns;
 }
 
-bool row_cell(const row_layout *l, MDB_val bytes, int64_t rowid, int at, value *out) {
+/* One cell of a row that passed row_check; false when its offsets lead outside. */
+static bool row_cell(const row_layout *l, MDB_val bytes, int64_t rowid, int at, value *out) {
     const uint8_t *p = bytes.mv_data;
     if (at < 0 || at == l->rowid_column) {
         *out = value_int(rowid);

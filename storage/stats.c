@@ -200,7 +200,8 @@ stats_feed *stats_feed_new(const table_def *def) {
     return f;
 }
 
-void stats_feed_clear(stats_feed *f) {
+/* As stats_feed_new made it. */
+static void stats_feed_clear(stats_feed *f) {
     f->rows = 0;
     f->random = 1;
     f->nsample = 0;

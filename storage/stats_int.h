@@ -36,7 +36,6 @@ struct stats_feed {
 };
 
 bool count_hash(column_count *c, uint64_t hash); /* false: its value was there before */
-void stats_feed_clear(stats_feed *f);            /* as stats_feed_new made it */
 
 /* *found = false: there are no counts; f must be cleared. */
 int stats_record_counts(txn *t, const table_def *def, stats_feed *f, bool *found, err *e);

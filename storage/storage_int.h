@@ -73,8 +73,6 @@ size_t row_size(const row_layout *l, const value *row);
 void row_encode(const row_layout *l, const value *row, uint8_t *out);
 /* False when the bytes cannot be a row of this layout. */
 bool row_check(const row_layout *l, MDB_val bytes);
-/* One cell of a row that passed row_check; false when its offsets lead outside. */
-bool row_cell(const row_layout *l, MDB_val bytes, int64_t rowid, int column, value *out);
 int row_decode(const row_layout *l, MDB_val bytes, int64_t rowid, value *row, err *e);
 int row_corrupt(err *e, int64_t rowid);
 
@@ -91,9 +89,6 @@ static inline int64_t rowid_get(const void *p) {
 /* ---- keys (key.c) ---------------------------------------------------------------------------- */
 
 void key_append_cell(buf *b, value_type type, value v);
-/* The cells of `count` leading index columns, uncut. */
-void key_append_cells(buf *b, const table_def *def, const index_def *index, const value *row,
-                      int count);
 /* The entry of a row: cells, cut and hashed when long, then the rowid. Replaces b. */
 void key_make(buf *b, const table_def *def, const index_def *index, const value *row,
               int64_t rowid);
@@ -248,7 +243,6 @@ int index_find_equal(txn *t, const table_info *info, int index, const value *row
 int index_build(txn *t, const table_info *info, int index, err *e);
 /* Unique over exactly these columns, in any order; over any when ncolumns is 0. */
 bool index_is_unique_on(const index_def *index, const int *columns, int ncolumns);
-bool index_row_has_null(const index_def *index, const value *row);
 int index_violation(const table_def *def, const index_def *index, const value *row, err *e);
 
 /* ---- scans (scan.c) -------------------------------------------------------------------------- */
