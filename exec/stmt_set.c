@@ -19,19 +19,16 @@ static bool is_rule(str name, str *rule) {
     return true;
 }
 
-static int set_rule(settings *s, str name, value v, err *e) {
+static int set_rule(settings *s, str name, bool on, err *e) {
     const plan_rule_info *rule = plan_rule_find(name, e);
     str off = str_from(s->rules_off);
-    value on;
     buf list = {0};
     if (!rule)
         return ERR_BIND;
-    if (v.type == TYPE_NULL || value_cast(NULL, v, TYPE_BOOLEAN, &on, e) != 0)
-        return err_set(e, ERR_TYPE, "rule.%s is on or off", rule->name);
     for (str other; (other = plan_rules_take(&off)).n;)
         if (!str_equal_nocase(other, str_from(rule->name)))
             buf_printf(&list, "%s%.*s", list.n ? " " : "", (int)other.n, other.p);
-    if (!on.i)
+    if (!on)
         buf_printf(&list, "%s%s", list.n ? " " : "", rule->name);
     int status = settings_set(s, STR("rules_off"), value_text(buf_str(&list)), e);
     buf_free(&list);
@@ -56,7 +53,7 @@ static int check_rules_off(value v, err *e) {
 int stmt_set(stmt *s, sql_stmt *x, err *e) {
     str rule;
     if (is_rule(x->name, &rule))
-        return set_rule(&s->db->settings, rule, x->set_value, e);
+        return set_rule(&s->db->settings, rule, x->set_value.i != 0, e);
     int status = str_equal_nocase(x->name, STR("rules_off")) ? check_rules_off(x->set_value, e) : 0;
     return status ? status : settings_set(&s->db->settings, x->name, x->set_value, e);
 }
@@ -67,7 +64,7 @@ int stmt_reset(stmt *s, sql_stmt *x, err *e) {
     settings *set = &s->db->settings;
     str rule;
     if (is_rule(x->name, &rule))
-        return set_rule(set, rule, value_bool(true), e);
+        return set_rule(set, rule, true, e);
     if (x->name.n && !str_equal_nocase(x->name, STR("all"))) {
         for (size_t k = 0; k < count; k++)
             if (str_equal_nocase(x->name, str_from(all[k].name)))

@@ -19,20 +19,12 @@
 /* ---- arguments ------------------------------------------------------------------------------- */
 
 static bool parse_switch(shell *sh, command_call *c, bool *out) {
-    static const char *const on[] = {"on", "true", "yes", "1"}, *const off[] = {"off", "false",
-                                                                                "no", "0"};
     if (c->argc == 0) {
         *out = !*out;
         return true;
     }
-    for (size_t i = 0; i < BASE_COUNT(on); i++) {
-        bool is_on = str_equal_nocase(str_from(c->argv[0]), str_from(on[i]));
-        if (is_on || str_equal_nocase(str_from(c->argv[0]), str_from(off[i]))) {
-            *out = is_on;
-            return true;
-        }
-    }
-    return shell_complain(sh, "%s wants on or off, not '%s'", c->name, c->argv[0]);
+    return value_switch(value_text(str_from(c->argv[0])), out) ||
+           shell_complain(sh, "%s wants on or off, not '%s'", c->name, c->argv[0]);
 }
 
 static bool want(shell *sh, const command_call *c, int n, const char *what) {

@@ -60,12 +60,11 @@ static int bind_set(binder *b, const ast *a, sql_stmt *s) {
     }
     if (!is_rule(a))
         return try_setting(b, a, s);
-    value v = s->set_value;
-    bool word = v.type == TYPE_TEXT &&
-                (str_equal_nocase(v.s, STR("on")) || str_equal_nocase(v.s, STR("off")));
-    if (v.type == TYPE_BOOLEAN || word || v.type == TYPE_NULL)
-        return 0;
-    return fail(b, ERR_TYPE, a->value->pos, a->value->len, "a rule is on or off");
+    bool on = true;
+    if (s->set_value.type != TYPE_NULL && !value_switch(s->set_value, &on))
+        return fail(b, ERR_TYPE, a->value->pos, a->value->len, "a rule is on or off");
+    s->set_value = value_bool(on);
+    return 0;
 }
 
 static int known_setting(binder *b, const ast *a, const sql_stmt *s) {
@@ -118,30 +117,20 @@ static int bind_reset(binder *b, const ast *a, sql_stmt *s) {
 
 /* ---- others ---------------------------------------------------------------------------------- */
 
-static bool switched_on(const node *given, bool *valid) {
-    *valid = true;
-    if (!given)
-        return true;
-    value_type t = given->literal.type;
-    if (given->kind == NODE_LITERAL && (t == TYPE_BOOLEAN || t == TYPE_INTEGER))
-        return given->literal.i != 0;
-    if (given->kind == NODE_LITERAL && t == TYPE_TEXT &&
-        str_equal_nocase(given->literal.s, STR("on")))
-        return true;
-    *valid = given->kind == NODE_LITERAL && t == TYPE_TEXT &&
-             str_equal_nocase(given->literal.s, STR("off"));
-    return false;
+int bind_switch(binder *b, const copy_option *o, bool *on) {
+    str name = o->name.name;
+    *on = true;
+    if (!o->value || (o->value->kind == NODE_LITERAL && value_switch(o->value->literal, on)))
+        return 0;
+    return fail_ident(b, o->name, "%.*s is on or off", (int)name.n, name.p);
 }
 
 static int explain_option(binder *b, const copy_option *o, sql_stmt *s) {
     static const char *const names[] = {"ANALYZE", "TOKENS", "RULES", "FORMAT"};
     bool *flags[] = {&s->explain.analyze, &s->explain.tokens, &s->explain.rules};
     for (size_t i = 0; i < BASE_COUNT(flags); i++)
-        if (str_equal_nocase(o->name.name, str_from(names[i]))) {
-            bool valid;
-            *flags[i] = switched_on(o->value, &valid);
-            return valid ? 0 : fail_ident(b, o->name, "%s is on or off", names[i]);
-        }
+        if (str_equal_nocase(o->name.name, str_from(names[i])))
+            return bind_switch(b, o, flags[i]);
     if (str_equal_nocase(o->name.name, STR("FORMAT"))) {
         str word = o->value && o->value->literal.type == TYPE_TEXT ? o->value->literal.s : STR("");
         s->explain.json = str_equal_nocase(word, STR("json"));

@@ -14,15 +14,10 @@ static int delimiter_of(binder *b, const copy_option *o, char *out) {
 }
 
 static int header_of(binder *b, const copy_option *o, csv_header *out) {
-    const node *n = o->value;
-    bool on =
-        !n || (n->literal.type == TYPE_BOOLEAN || n->literal.type == TYPE_INTEGER
-                   ? n->literal.i != 0
-                   : n->literal.type == TYPE_TEXT && str_equal_nocase(n->literal.s, STR("on")));
-    bool off =
-        n && !on && (n->literal.type != TYPE_TEXT || str_equal_nocase(n->literal.s, STR("off")));
+    bool on;
+    int status = bind_switch(b, o, &on);
     *out = on ? CSV_HEADER_YES : CSV_HEADER_NO;
-    return on || off ? 0 : fail_ident(b, o->name, "HEADER is true or false");
+    return status;
 }
 
 static int format_of(binder *b, const copy_option *o, char *delimiter) {

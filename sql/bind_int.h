@@ -351,7 +351,9 @@ bool llm_learn(arena *a, list *known, const list *seen);
 
 /* ---- statements ------------------------------------------------------------------------------ */
 
-int bind_stmt(binder *b, ast *a, sql_stmt *s);   /* bind.c */
+int bind_stmt(binder *b, ast *a, sql_stmt *s); /* bind.c */
+/* Whether an option is on: as its value says, or where it has none. */
+int bind_switch(binder *b, const copy_option *o, bool *on);
 int bind_insert(binder *b, ast *a, sql_stmt *s); /* bind_dml.c */
 int bind_update(binder *b, ast *a, sql_stmt *s);
 int bind_delete(binder *b, ast *a, sql_stmt *s);

@@ -59,20 +59,6 @@ static int wrong(size_t i, str given, const char *allowed, err *e) {
                    allowed);
 }
 
-static bool parse_switch(str s, bool *out) {
-    static const char *const on[] = {"on", "true", "yes", "1"}, *const off[] = {"off", "false",
-                                                                                "no", "0"};
-    for (size_t i = 0; i < BASE_COUNT(on); i++) {
-        if (str_equal_nocase(s, str_from(on[i])))
-            return *out = true;
-        if (str_equal_nocase(s, str_from(off[i]))) {
-            *out = false;
-            return true;
-        }
-    }
-    return false;
-}
-
 /* '2GB', '512 kB', '1.5 GiB', '4096': decimal and binary
  * prefixes both mean powers of 1,024, as in psql. */
 static bool parse_bytes(str s, int64_t *out) {
@@ -130,7 +116,7 @@ static int none_of_words(size_t i, str text, err *e) {
 static int set_word(settings *s, size_t i, str text, err *e) {
     bool on;
     int index = word_index(infos[i].words, text);
-    if (index < 0 && parse_switch(text, &on) && !on) /* SET psm = false */
+    if (index < 0 && value_switch(value_text(text), &on) && !on) /* SET psm = false */
         index = word_index(infos[i].words, STR("off"));
     if (index < 0)
         return none_of_words(i, text, e);
@@ -162,7 +148,7 @@ static int set_parsed(settings *s, size_t i, str text, err *e) {
     double real;
     switch (infos[i].type) {
     case SETTING_BOOLEAN:
-        if (!parse_switch(text, &on))
+        if (!value_switch(value_text(text), &on))
             return wrong(i, text, "it is on or off", e);
         *(bool *)member(s, i) = on;
         return 0;

@@ -219,6 +219,8 @@ int value_cast(arena *a, value v, value_type to, value *out, err *e);
 /* As value_cast, but a REAL with a fraction is no
  * INTEGER: what a column of that type may be given. */
 int value_assign(arena *a, value v, value_type to, value *out, err *e);
+/* Whether v says on or off: a BOOLEAN, 1 or 0, or on, true, yes, off, false, no in any case. */
+bool value_switch(value v, bool *on);
 /* Appends the value as machine output prints it: shortest round-trip REAL, BOOLEAN as 0/1, TEXT
  * raw, NULL empty, BLOB as its bytes. */
 void value_print(buf *b, value v);

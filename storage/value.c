@@ -344,15 +344,26 @@ void value_print_sql(buf *b, value v) {
 
 /* ---- conversion ------------------------------------------------------------------------------ */
 
-static bool text_to_boolean(str s, int64_t *out) {
-    static const char *const words[] = {"false", "true", "f", "t",   "no",
-                                        "yes",   "0",    "1", "off", "on"};
-    for (size_t i = 0; i < BASE_COUNT(words); i++)
-        if (str_equal_nocase(s, str_from(words[i]))) {
-            *out = (int64_t)(i % 2);
+bool value_switch(value v, bool *on) {
+    static const char *const words[] = {"off", "on", "false", "true", "no", "yes", "0", "1"};
+    if (v.type == TYPE_BOOLEAN || (v.type == TYPE_INTEGER && (v.i == 0 || v.i == 1))) {
+        *on = v.i != 0;
+        return true;
+    }
+    for (size_t i = 0; v.type == TYPE_TEXT && i < BASE_COUNT(words); i++)
+        if (str_equal_nocase(v.s, str_from(words[i]))) {
+            *on = i % 2 != 0;
             return true;
         }
     return false;
+}
+
+/* COPY's files have letters, too. */
+static bool text_to_boolean(str s, int64_t *out) {
+    bool on = str_equal_nocase(s, STR("t"));
+    bool valid = on || str_equal_nocase(s, STR("f")) || value_switch(value_text(s), &on);
+    *out = on;
+    return valid;
 }
 
 static bool real_to_integer(double r, int64_t *out) {
