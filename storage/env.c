@@ -477,7 +477,7 @@ bool store_is_read_only(const store *s) {
  * in `part`, and gets its name when it is whole and its bytes are on the disk. */
 static int copy_tables(store *s, const char *part, const char *directory, err *e) {
     if (mkdir(part, 0777) != 0)
-        return err_set_errno(e, errno, "cannot create '%s'", part);
+        return err_set_errno(e, errno, "cannot create '%s'", directory);
     buf file = {0};
     buf_printf(&file, "%s/tables.mdb", part);
     int rc = mdb_env_copy2(s->env, file.p, MDB_CP_COMPACT);

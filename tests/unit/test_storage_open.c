@@ -31,10 +31,13 @@ static int try_open(const char *path, bool read_only, bool must_exist) {
 }
 
 static int directories_synced;
+static const char *made_meanwhile; /* a file that somebody makes; or NULL */
 
 /* Stands in for the C library's. */
 int fsync(int fd) {
     struct stat st;
+    if (made_meanwhile)
+        write_file(made_meanwhile, "");
     directories_synced += fstat(fd, &st) == 0 && S_ISDIR(st.st_mode);
     return 0;
 }
@@ -374,6 +377,24 @@ static void test_backup_is_whole_or_none(void **state) {
     store_close(s);
 }
 
+/* Who makes what has the backup's name meanwhile keeps it, and no copy stays beside it. */
+static void test_backup_finds_its_name_taken(void **state) {
+    (void)state;
+    char part[640], taken[600];
+    struct stat st;
+    store *s = open_at(scratch("whose"));
+    snprintf(taken, sizeof taken, "%s/taken", scratch_dir);
+    snprintf(part, sizeof part, "%s.%ld.part", taken, (long)getpid());
+    made_meanwhile = taken;
+    FAILS(ERR_IO, store_backup(s, taken, &e));
+    made_meanwhile = NULL;
+    assert_true(stat(taken, &st) == 0 && S_ISREG(st.st_mode));
+    assert_int_not_equal(lstat(part, &st), 0);
+    FAILS(ERR_IO, store_backup(s, scratch("no such place/copy"), &e));
+    assert_null(strstr(e.message, ".part"));
+    store_close(s);
+}
+
 /* Copies `path` as one who may only read it, between what the parent does. */
 static int copy_as_nobody(const char *path, const char *copied, int from_parent, int to_parent) {
     store *s = NULL;
@@ -513,6 +534,7 @@ int main(void) {
         cmocka_unit_test(test_memory_leaves_nothing),
         cmocka_unit_test(test_orphans_are_swept),
         cmocka_unit_test(test_backup),
+        cmocka_unit_test(test_backup_finds_its_name_taken),
         cmocka_unit_test(test_backup_is_whole_or_none),
         cmocka_unit_test(test_backup_without_permission),
         cmocka_unit_test(test_damaged_pages_are_named),
