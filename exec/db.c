@@ -325,7 +325,7 @@ int db_backup(db *d, const char *directory, err *e) {
     return db_call(d, backup, (void *)(uintptr_t)directory, e);
 }
 
-/* The standard model, looked up in the catalog of now. */
+/* The standard model, looked up in the catalog of now; models_release it. */
 static int open_model(db *d, llm_engine **out, err *e) {
     txn *t = d->txn;
     int status = t ? 0 : txn_begin(d->store, false, NULL, &t, e);
@@ -337,16 +337,25 @@ static int open_model(db *d, llm_engine **out, err *e) {
     return status;
 }
 
+typedef struct info_request {
+    arena *mem;
+    llm_model_info *out;
+} info_request;
+
 static int model_info(db *d, void *arg, err *e) {
+    const info_request *r = arg;
     llm_engine *engine;
     int status = open_model(d, &engine, e);
-    if (status == 0)
-        *(const llm_model_info **)arg = llm_engine_info(engine);
-    return status;
+    if (status)
+        return status;
+    llm_engine_info_copy(engine, r->mem, r->out);
+    models_release(d, engine);
+    return 0;
 }
 
-int db_model_info(db *d, const llm_model_info **out, err *e) {
-    return db_call(d, model_info, out, e);
+int db_model_info(db *d, arena *mem, llm_model_info *out, err *e) {
+    info_request r = {mem, out};
+    return db_call(d, model_info, &r, e);
 }
 
 typedef struct tokenize_request {
@@ -369,6 +378,7 @@ static int tokenize(db *d, void *arg, err *e) {
         buf_append_char(r->out, '\n');
     }
     free(tokens);
+    models_release(d, engine);
     return 0;
 }
 

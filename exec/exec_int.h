@@ -132,11 +132,17 @@ bool snapshot_has_calls(const plan_node *p);
 
 /* ---- models (models.c) ----------------------------------------------------------------------- */
 
-/* Opens (once per db and options) the engine that `name` (n = 0: the setting, else the default
+/* Opens, unless it is open with these options, the engine that `name` (n = 0: the setting, else the default
  * model) stands for. ERR_MODEL says how to get a model when there is none. The engine is owned by
- * the db. `c`: the catalog to look CREATE MODEL names up in; may be NULL. */
+ * the db, and open until models_release: each call is a hold of its own. `c`: the catalog to look
+ * CREATE MODEL names up in; may be NULL. The worker's thread, as all that follow. */
 int models_engine(db *d, const settings *s, const catalog *c, str name, const atomic_bool *cancel,
                   llm_engine **out, err *e);
+/* Ends a hold; the db may close the engine from now on. NULL is fine. */
+void models_release(db *d, llm_engine *engine);
+/* How many engines are open, held or not: for tests. */
+int models_open(db *d);
+/* Closes all; nobody may hold one. */
 void models_close(db *d);
 /* Whether CREATE MODEL may name this file: ERR_MODEL where it cannot be read. */
 int models_check_file(str source, err *e);

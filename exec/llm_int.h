@@ -244,7 +244,7 @@ typedef struct call_facts {
 struct llm_runtime {
     exec_ctx *ctx;
     answer_memo *memo;
-    llm_engine **engines; /* by call number - 1 */
+    llm_engine **engines; /* by call number - 1; held until llm_runtime_free */
     int nengines;
     err open_error;
     prompt_example **examples; /* by call number - 1; read with the snapshot */

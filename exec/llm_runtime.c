@@ -44,6 +44,8 @@ void llm_runtime_free(llm_runtime *r) {
         count_run_close(&r->counts[k]);
     kv_link_close(&r->kv);
     answer_memo_free(r->memo);
+    for (int i = 0; i < r->nengines; i++)
+        models_release(r->ctx->db, r->engines[i]);
     arena_free(r->kept);
     arena_free(r->mem);
     free(r);

@@ -1,12 +1,15 @@
 /*
  * models.c - which model a call means, and the engines that are open.
  *
- * Invariant: one engine per distinct (path, options) and db; it stays open until the db closes, so
- * that a second statement starts with packed weights; an outdated one (llm.h), or one whose file is
- * another by now, stays open too, since others may hold its facts, but is not handed out again.
+ * Invariant: an engine is open as long as somebody holds it. Of those that nobody holds the ones last
+ * used stay open, so that the next statement starts with packed weights, but no more than MODELS_IDLE
+ * beside what is opened: each has weights of its own, whatever its options have in common. At most one
+ * current engine is there per (path, options); an outdated one (llm.h), or one whose file is another by
+ * now, is not handed out again, and closed once nobody holds it.
  * What a call names comes first, then SET model, then --model or KVASIR_MODEL (each a name or a
  * path), then the file that the quick start fetches.
  */
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,12 +22,19 @@ static const char DEFAULT_MODEL[] = "SmolLM2-135M-Instruct.Q4_1.gguf";
 typedef struct model_slot {
     char *key; /* path and options as text */
     llm_engine *engine;
+    int holds;
+    uint64_t used; /* when the last hold ended: models.time */
 } model_slot;
 
 struct models {
     model_slot *slots;
     int count;
+    uint64_t time; /* counts releases */
 };
+
+/* Who compares two models, or two settings, keeps both; a third is opened anew, which reads no
+ * weights where all answers are stored. */
+enum { MODELS_IDLE = 1 };
 
 /* The path that a model's name stands for. */
 static int resolve(db *d, const settings *s, const catalog *c, str name, buf *path, err *e) {
@@ -111,39 +121,97 @@ static int open_engine(const settings *s, const char *path, bool load_now,
     return status;
 }
 
+static void slot_close(struct models *m, int at) {
+    llm_engine_close(m->slots[at].engine);
+    free(m->slots[at].key);
+    m->slots[at] = m->slots[--m->count];
+}
+
+/* Closes engines that nobody holds, the least recently used first, until MODELS_IDLE are left. */
+static void close_idle(struct models *m) {
+    for (;;) {
+        int idle = 0, oldest = -1;
+        for (int i = 0; i < m->count; i++) {
+            if (m->slots[i].holds > 0)
+                continue;
+            idle++;
+            if (oldest < 0 || m->slots[i].used < m->slots[oldest].used)
+                oldest = i;
+        }
+        if (idle <= MODELS_IDLE)
+            return;
+        slot_close(m, oldest);
+    }
+}
+
+/* The current engine of a key, or NULL; *outdated: there was one that is not current any more. */
+static model_slot *slot_find(struct models *m, const char *key, bool *outdated) {
+    *outdated = false;
+    for (int i = m->count - 1; i >= 0; i--) {
+        if (strcmp(m->slots[i].key, key) != 0)
+            continue;
+        if (llm_engine_is_current(m->slots[i].engine))
+            return &m->slots[i];
+        *outdated = true;
+        if (m->slots[i].holds == 0)
+            slot_close(m, i);
+    }
+    return NULL;
+}
+
 int models_engine(db *d, const settings *s, const catalog *c, str name, const atomic_bool *cancel,
                   llm_engine **out, err *e) {
-    struct models **slot = db_models(d);
+    struct models **models = db_models(d);
     buf path = {0}, key = {0};
+    model_slot *found = NULL;
+    bool outdated = false;
     int status = resolve(d, s, c, name, &path, e);
-    if (!*slot)
-        *slot = mem_zalloc(sizeof **slot);
-    struct models *m = *slot;
+    if (!*models)
+        *models = mem_zalloc(sizeof **models);
+    struct models *m = *models;
     buf_printf(&key, "%s|%d|%d|%d|%d|%d|%d|%s", path.p ? path.p : "", (int)s->threads, s->precision,
                s->attention, (int)s->sink_tokens, (int)s->window_tokens, s->kv_dtype, s->device);
     *out = NULL;
-    bool outdated = false;
-    for (int i = 0; i < m->count && status == 0; i++)
-        if (strcmp(m->slots[i].key, key.p) == 0) {
-            outdated = !llm_engine_is_current(m->slots[i].engine);
-            *out = outdated ? NULL : m->slots[i].engine;
-        }
-    if (status == 0 && !*out && (status = open_engine(s, path.p, outdated, cancel, out, e)) == 0) {
+    if (status == 0)
+        found = slot_find(m, key.p, &outdated);
+    if (status == 0 && !found) {
+        close_idle(m);
+        status = open_engine(s, path.p, outdated, cancel, out, e);
+    } else if (found) {
+        *out = found->engine;
+        found->holds++;
+    }
+    if (status == 0 && !found) {
         m->slots = mem_realloc(m->slots, sizeof *m->slots * (size_t)(m->count + 1));
-        m->slots[m->count++] = (model_slot){mem_strndup(key.p, key.n), *out};
+        m->slots[m->count++] =
+            (model_slot){.key = mem_strndup(key.p, key.n), .engine = *out, .holds = 1};
     }
     buf_free(&path);
     buf_free(&key);
     return status;
 }
 
+void models_release(db *d, llm_engine *engine) {
+    struct models *m = *db_models(d);
+    for (int i = 0; engine && i < m->count; i++)
+        if (m->slots[i].engine == engine) {
+            assert(m->slots[i].holds > 0);
+            m->slots[i].holds--;
+            m->slots[i].used = ++m->time;
+        }
+}
+
+int models_open(db *d) {
+    return *db_models(d) ? (*db_models(d))->count : 0;
+}
+
 void models_close(db *d) {
     struct models *m = *db_models(d);
     if (!m)
         return;
-    for (int i = 0; i < m->count; i++) {
-        llm_engine_close(m->slots[i].engine);
-        free(m->slots[i].key);
+    while (m->count > 0) {
+        assert(m->slots[m->count - 1].holds == 0);
+        slot_close(m, m->count - 1);
     }
     free(m->slots);
     free(m);

@@ -159,6 +159,7 @@ int cache_prefixes(exec_ctx *ctx, const catalog *known, cache *c, arena *mem, in
                                 .bytes = (uint64_t)b->depth * b->item.bytes,
                                 .text = prefix_text(mem, engine, c, all, n, b)};
     }
+    models_release(ctx->db, engine);
     return count;
 }
 

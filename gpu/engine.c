@@ -142,6 +142,16 @@ const llm_model_info *llm_engine_info(const llm_engine *engine) {
     return &engine->info;
 }
 
+void llm_engine_info_copy(const llm_engine *engine, arena *mem, llm_model_info *out) {
+    *out = engine->info;
+    const char **const texts[] = {
+        &out->path,          &out->name,      &out->architecture,     &out->device,
+        &out->device_reason, &out->precision, &out->precision_reason, &out->chat_family};
+    for (size_t i = 0; i < BASE_COUNT(texts); i++)
+        if (*texts[i] != NULL)
+            *texts[i] = arena_strndup(mem, *texts[i], strlen(*texts[i]));
+}
+
 bool llm_engine_outdated(const llm_engine *engine) {
     return atomic_load(&engine->outdated);
 }

@@ -106,6 +106,8 @@ void llm_shard_path(const char *path, int i, buf *out);
 int llm_engine_open(const llm_engine_options *options, llm_engine **out, err *e);
 void llm_engine_close(llm_engine *engine); /* NULL is fine */
 const llm_model_info *llm_engine_info(const llm_engine *engine);
+/* The same for longer than the engine is open: texts are copied into `mem`. */
+void llm_engine_info_copy(const llm_engine *engine, arena *mem, llm_model_info *out);
 /* Opening may believe what the last load on this machine found out, and leave the
  * weights unread until a session runs a pass. If they then compute otherwise,
  * that llm_step fails with ERR_MODEL before any answer, and the engine is

@@ -56,11 +56,12 @@ static void show_attention(buf *out, const llm_model_info *m) {
                m->kv_bytes_per_token, llm_kv_dtype_name(m->kv_dtype), m->kv_block_tokens);
 }
 
-static bool show_model(shell *sh) {
-    const llm_model_info *m = NULL;
+static bool show_model(shell *sh, arena *mem) {
+    llm_model_info facts;
+    const llm_model_info *m = &facts;
     err e = {.pos = -1};
     buf out = {0};
-    if (db_model_info(sh->db, &m, &e) != 0)
+    if (db_model_info(sh->db, mem, &facts, &e) != 0)
         return shell_failed(sh, &e);
     buf_printf(&out, "%14s  %s\n%14s  %s\n", "name", m->name, "file", m->path);
     buf_printf(
@@ -112,7 +113,7 @@ bool cmd_model(shell *sh, command_call *c) {
     if (sh->db == NULL || !shell_settle(sh, true))
         return shell_complain(sh, "no database is open");
     if (c->argc == 0)
-        return show_model(sh);
+        return show_model(sh, c->mem);
     if (!model_there(sh, c))
         return false;
     buf sql = {0};

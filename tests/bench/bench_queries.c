@@ -554,14 +554,16 @@ static void bench_filters(bench *b) {
 static db *open_db(double *kv_bytes_per_token) {
     err e = {0};
     db *d;
-    const llm_model_info *info;
+    llm_model_info info;
+    arena *mem = arena_new();
     db_options memory = {.model = getenv("KVASIR_MODEL")};
     if (db_open(&memory, &d, &e))
         bench_die("cannot open a database", &e);
-    if (db_model_info(d, &info, &e))
+    if (db_model_info(d, mem, &info, &e))
         bench_die("cannot open the model", &e);
     if (kv_bytes_per_token)
-        *kv_bytes_per_token = (double)info->kv_bytes_per_token;
+        *kv_bytes_per_token = (double)info.kv_bytes_per_token;
+    arena_free(mem);
     bench_run_all(d, "SET cache = off; SET answer_cache = off; SET llm_layout = 'auto'; SET "
                      "field_order = 'fresh'");
     /* weights are read for the first pass: that is no query's time, as it is no server's */
