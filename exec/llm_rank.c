@@ -2,9 +2,10 @@
  * llm_rank.c - which stage of a stack comes next: as planned, until what the rows show contradicts
  * it.
  *
- * A stage's rank is what it computes per row ÷ the share of rows it removes: running stages by
- * rising rank costs least where they are independent (Hellerstein and Stonebraker, "Predicate
- * Migration", 1993). What an input costs and what a stage keeps start as the plan's estimates and
+ * Of two stages the one goes first that spares the other more: that order costs less. Where no two
+ * rows share an input it is the order of what a stage computes per row ÷ the share of rows it removes
+ * (Hellerstein and Stonebraker, "Predicate Migration", 1993); of inputs that many rows share hardly
+ * one is spared by removing rows. What an input costs and what a stage keeps start as the plan's estimates and
  * give way to what is seen, as in adaptive ordering of pipelined filters (Babu et al., 2004); how
  * many inputs the rows at hand have that nobody answered yet is counted, since few texts in many
  * rows cost much among the first rows and nothing later. Answers that are stored cost nothing.
@@ -18,7 +19,7 @@
 
 /* The plan's estimate counts as much as so many rows or inputs seen. */
 static const double PRIOR_ROWS = 8;
-/* Another stage takes the planned one's place where its rank is lower by a fifth. */
+/* Another stage takes the planned one's place where that spares it less by a fifth. */
 static const double CLEARLY_LOWER = 0.8;
 
 static double estimated_keep(const llm_stage *t) {
@@ -33,17 +34,27 @@ static double expected_keep(const llm_stage *t) {
            (PRIOR_ROWS + (double)t->rows_in);
 }
 
+/* Of the inputs that wait. */
 static double expected_tokens(const llm_stage *t) {
     const plan_estimate *e = &t->node->estimate;
     double planned =
         (e->computed_tokens + OUTPUT_WEIGHT * e->output_tokens) / BASE_MAX(e->distinct_inputs, 1);
     double an_input = (PRIOR_ROWS * planned * (1 - t->known) + (double)t->tokens) /
                       (PRIOR_ROWS + (double)t->actual.distinct_inputs);
-    return an_input * t->new_inputs;
+    return an_input * (double)t->new_inputs;
 }
 
-static double rank(const llm_stage *t) {
-    return expected_tokens(t) / BASE_MAX(1e-6, 1 - expected_keep(t));
+/* What a stage costs less where `first` has removed rows. */
+static double spared_by(const llm_state *s, const llm_stage *t, const llm_stage *first) {
+    double inputs = (double)t->new_inputs / t->nuses;
+    if (inputs <= 0)
+        return 0;
+    double left = plan_distinct_left(inputs, (double)s->looked_rows, expected_keep(first));
+    return expected_tokens(t) * (1 - left / inputs);
+}
+
+static bool goes_first(const llm_state *s, const llm_stage *t, const llm_stage *planned) {
+    return spared_by(s, t, planned) < CLEARLY_LOWER * spared_by(s, planned, t);
 }
 
 /* Stages that remove rows, and those whose answers they wait for. */
@@ -75,7 +86,7 @@ int llm_rank_next(const llm_state *s, uint32_t done, bool deciding) {
             first = first < 0 ? i : first; /* it only adds a column: behind all that remove rows */
             continue;
         }
-        if (best < 0 || (!as_planned && rank(t) < CLEARLY_LOWER * rank(&s->stages[best])))
+        if (best < 0 || (!as_planned && goes_first(s, t, &s->stages[best])))
             best = i;
     }
     return best >= 0 || deciding ? best : first;
@@ -115,8 +126,9 @@ void llm_rank_look(llm_state *s, uint32_t done, const int64_t *rows, int64_t cou
         uint64_t n = 0;
         for (int k = 0; k < t->nuses && !(done >> i & 1); k++)
             n += new_inputs(&s->uses[t->first_use + k], rows, count);
-        t->new_inputs = (double)n / (double)BASE_MAX(count, 1);
+        t->new_inputs = n;
     }
+    s->looked_rows = count;
 }
 
 void llm_rank_note(op *o, uint32_t done, int stage, int64_t after_rows) {

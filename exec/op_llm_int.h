@@ -49,7 +49,7 @@ typedef struct llm_stage {
     uint32_t after;             /* stages whose answers it reads, as bits */
     int64_t rows_in, rows_kept; /* so far */
     uint64_t tokens;            /* computed for it, an output token as OUTPUT_WEIGHT */
-    double new_inputs; /* without an answer, per row of those that llm_rank_look() saw last */
+    uint64_t new_inputs;        /* without an answer, of the rows that llm_rank_look() saw last */
     double known; /* the share of its answers that are stored or in the memo already, by a sample */
     uint64_t *filter_rows; /* [nfilters] rows that passed */
     double ms;
@@ -67,6 +67,7 @@ typedef struct llm_state {
     arena *mem;       /* what is kept by row and by input; counted */
     uint8_t *dropped; /* by row: a filter was not true */
     int64_t decided_rows, emitted_rows;
+    int64_t looked_rows; /* that llm_rank_look() saw last */
     /* llm_waves.c: rows asked in waves so far, the last wave's; the LIMIT above, and the rows that
      * had reached it before the first; by row the group of those equal in node->llm.by, NULL where
      * that does not matter; by group the rows that passed */

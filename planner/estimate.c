@@ -116,9 +116,7 @@ column_estimate estimate_expr(estimator *s, const expr *x, const rel *r) {
     return c;
 }
 
-/* Different values left when `share` of `rows` rows stay,
- * each value being carried by rows ÷ distinct of them. */
-static double distinct_left(double distinct, double rows, double share) {
+double plan_distinct_left(double distinct, double rows, double share) {
     if (share >= 1 || distinct <= 1)
         return distinct;
     return distinct * (1 - pow(1 - BASE_MAX(0, share), rows / distinct));
@@ -126,7 +124,7 @@ static double distinct_left(double distinct, double rows, double share) {
 
 static void thin_out(column_estimate *columns, int n, double rows, double share) {
     for (int i = 0; i < n; i++)
-        columns[i].distinct = distinct_left(columns[i].distinct, rows, share);
+        columns[i].distinct = plan_distinct_left(columns[i].distinct, rows, share);
 }
 
 /* ---- leaves ---------------------------------------------------------------------------------- */

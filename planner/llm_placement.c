@@ -1,14 +1,13 @@
 /*
- * llm_placement.c - where LLM calls stand: after all cheaper filters, filters among them by cost ÷
- * rows removed, above joins that leave fewer distinct inputs and below joins that do not.
+ * llm_placement.c - where LLM calls stand: after all cheaper filters, filters among them so that of
+ * two the one stands first that spares the other more, above joins that leave fewer distinct inputs and below joins that do not.
  *
  * A *stack* is a run of filters and LLM nodes, one over the other. It is taken apart into calls and
  * conditions and put together again: conditions that need no answer first, then call by call the
- * one that removes rows most cheaply, each followed by the conditions that it makes possible, last
+ * one that is better asked first, each followed by the conditions that it makes possible, last
  * the calls that only add a column. Invariant: answers and rows are the same in any order; only
  * what they cost changes.
  */
-#include <math.h>
 #include <string.h>
 
 #include "rules_int.h"
@@ -172,25 +171,48 @@ static bool is_awaited(const llm_stack *s, const llm_use *u) {
     return false;
 }
 
-/* Milliseconds per row removed; calls that decide nothing yet come behind those that do, calls
- * nobody waits for last. */
-static double rank_of(const llm_stack *s, const rel *x, const id_set *ids, const llm_use *u) {
+/* Calls that decide nothing yet come behind those that do, calls nobody waits for last. */
+typedef enum use_class { USE_DECIDES, USE_AWAITED, USE_UNREAD } use_class;
+
+/* A call that could be the next one on top of what is there. */
+typedef struct candidate {
+    const llm_use *use;
+    use_class class;
+    double cost_ms;
+    const rel *filtered; /* what it would leave of the rows */
+} candidate;
+
+static candidate candidate_of(const llm_stack *s, const rel *x, const id_set *ids,
+                              const llm_use *u) {
     id_set with = id_set_copy(ids);
     add_outputs(&with, u);
-    plan_estimate e = estimate_use(s->r, u, x);
+    candidate c = {u, USE_DECIDES, estimate_use(s->r, u, x).cost_ms, NULL};
     conjuncts on = decided(s, &with);
     if (on.n == 0)
-        return is_awaited(s, u) ? 1e200 + e.cost_ms : INFINITY;
-    rel *answered = make_llm(s->r, (rel *)x, u, 1);
-    double kept = 1, rows = estimate_rel(s->r->estimates, x)->rows;
-    for (int i = 0; i < on.n; i++)
-        kept *= estimate_selectivity(s->r->estimates, on.list[i], answered);
-    return e.cost_ms / BASE_MAX(1e-6, (1 - kept) * rows);
+        c.class = is_awaited(s, u) ? USE_AWAITED : USE_UNREAD;
+    else
+        c.filtered = make_filter(s->r, make_llm(s->r, (rel *)x, u, 1), &on);
+    return c;
+}
+
+/* Milliseconds that c costs less where `first` has removed rows: of few texts in many rows hardly
+ * one is spared. */
+static double spared_by(const llm_stack *s, const candidate *c, const candidate *first) {
+    return c->cost_ms - estimate_use(s->r, c->use, first->filtered).cost_ms;
+}
+
+/* Whether cost(a) + cost(b behind a) is clearly, not by rounding alone, less than the other way
+ * round. Of calls about texts that no two rows share that is the one that removes a row for less. */
+static bool goes_first(const llm_stack *s, const candidate *a, const candidate *b) {
+    static const double ROUNDING = 1e-9;
+    if (a->class != b->class || a->class != USE_DECIDES)
+        return a->class < b->class;
+    return spared_by(s, a, b) < spared_by(s, b, a) - ROUNDING * (a->cost_ms + b->cost_ms);
 }
 
 static int next_use(const llm_stack *s, const rel *x, const id_set *ids) {
     int best = -1, waiting = 0;
-    double best_rank = INFINITY;
+    candidate chosen = {0};
     for (int i = 0; i < s->nuses; i++)
         waiting += !s->placed[i];
     for (int i = 0; i < s->nuses; i++) {
@@ -198,10 +220,10 @@ static int next_use(const llm_stack *s, const rel *x, const id_set *ids) {
             continue;
         if (waiting == 1)
             return i;
-        double rank = rank_of(s, x, ids, &s->uses[i]);
-        if (best < 0 || rank < best_rank) {
+        candidate c = candidate_of(s, x, ids, &s->uses[i]);
+        if (best < 0 || goes_first(s, &c, &chosen)) {
             best = i;
-            best_rank = rank;
+            chosen = c;
         }
     }
     return best;

@@ -273,6 +273,34 @@ static void test_texts_that_come_again_cost_nothing(void **state) {
     outcome_free(&o);
 }
 
+/* Twenty long texts in many rows are all met whatever the condition on short ones, no two of them
+ * alike, keeps: asked first, they spare nearly all of the short ones. As written, none. */
+static void test_texts_of_many_rows_are_asked_first(void **state) {
+    (void)state;
+    static const char sql[] =
+        "SELECT n FROM sagas WHERE LLM('Good?', word) RETURNS ENUM('a', 'b', 'c', 'd', 'e') = 'a' "
+        "AND LLM('Which?', saga) RETURNS ENUM('a', 'b', 'c', 'd', 'e') = 'a'";
+    ok("CREATE TABLE sagas AS SELECT n, word, repeat('what happens in saga ' || (n % 20), 40) AS "
+       "saga FROM words");
+    ok("SET llm_sample = 0");
+    ok("SET llm_chunk = 16");
+    ok("SET rules_off = 'llm_placement'");
+    outcome moved = run(sql);
+    outcome written = run_under("rules_off", "'llm_placement, reorder'", sql);
+    assert_string_equal(moved.text.p, written.text.p);
+    assert_in_range(written.summary.llm.requests, ROWS + 10, ROWS + 20);
+    assert_in_range(moved.summary.llm.requests, 16 + 20, ROWS / 2);
+    ok("RESET rules_off");
+    outcome planned = run(sql);
+    assert_string_equal(planned.text.p, written.text.p);
+    assert_in_range(planned.summary.llm.requests, 20, ROWS / 2);
+    ok("RESET llm_chunk");
+    ok("RESET llm_sample");
+    outcome_free(&moved);
+    outcome_free(&written);
+    outcome_free(&planned);
+}
+
 /* Every prompt of one order is found stored under the other: what a filter keeps has no say in what
  * the next one is asked. */
 static void test_the_order_of_filters_changes_no_prompt(void **state) {
@@ -807,6 +835,7 @@ int main(void) {
         cmocka_unit_test(test_a_record_gives_way_to_a_better_order),
         cmocka_unit_test(test_filters_change_places),
         cmocka_unit_test(test_texts_that_come_again_cost_nothing),
+        cmocka_unit_test(test_texts_of_many_rows_are_asked_first),
         cmocka_unit_test(test_the_order_of_filters_changes_no_prompt),
         cmocka_unit_test(test_stored_answers_go_first),
         cmocka_unit_test(test_data_are_kept_for_the_next_question),
