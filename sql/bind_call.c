@@ -303,6 +303,8 @@ static expr *bind_aggregate(binder *b, const node *n, agg_kind kind) {
     agg->id = new_id(b);
     id_of(b, agg->id)->is_null =
         (kind == AGG_MIN || kind == AGG_MAX) && is_untyped_null(b, agg->arg);
+    if (kind == AGG_MIN || kind == AGG_MAX)
+        id_of(b, agg->id)->made_of[0] = agg->arg;
     list_add(b->mem, &g->aggs, agg);
     return expr_column(b->mem, agg->id, agg->type, str_from(agg_kind_name(kind)));
 }

@@ -92,7 +92,10 @@ typedef struct call_info {
     bool given; /* RETURNS was written */
     bool prob;  /* LLM_PROB wants it */
     bool number_use, boolean_use;
-    list literals;                /* of str*: the texts it is compared with */
+    list literals; /* of str*: the texts it is compared with */
+    /* Of these, texts that what is compared says itself where it is not the call's answer: 'none' of
+     * COALESCE(LLM(…), 'none') = 'none'. They are answers only where nothing else is known. */
+    list fallbacks;
     int literal_pos, literal_len; /* of the first */
     int pos, len;
     llm_call *call;
@@ -105,6 +108,10 @@ typedef struct id_info {
     int same_as;     /* id of the column that was passed through, or its own */
     bool is_null;    /* NULL in every row, and TEXT for want of a better type */
     call_info *call; /* the LLM call whose answer it is */
+    /* Of a computed column: what it was computed from, of a set operation's the columns of both
+     * sides; else NULL. */
+    const expr *made_of[2];
+    int searched; /* the last search that came by: b->search */
 } id_info;
 
 typedef struct cte_binding {
@@ -339,9 +346,9 @@ rel *lift_place(binder *b, lift *l, rel *r);
 /* Later expressions of the scope may use these columns. */
 void lift_register(binder *b, const lift *l);
 void lift_apply(binder *b, lift *l, step *s);
-/* Notes what an untyped call is compared with, for the
- * next pass. true: its type is open, do not unify now. */
-bool llm_note_use(binder *b, const expr *call, const expr *with);
+/* Notes what the untyped calls whose answers x may be, as they are, are compared with, for the next
+ * pass. true: x's type is open, do not unify now. */
+bool llm_note_use(binder *b, const expr *x, const expr *with);
 bool llm_check_literal(binder *b, const expr *call, const expr *with);
 call_info *llm_info_of(binder *b, const expr *x);
 call_info *llm_known(binder *b, str key);

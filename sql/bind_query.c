@@ -642,6 +642,10 @@ static int join_terms(binder *b, query *q, int pos, int len, rel *l, rel *r, rel
         id_info *info = id_of(b, u->cols[i].id);
         if (li->call && li->call == ri->call) /* the same question on both sides */
             info->call = li->call;
+        for (int k = 0; k < 2; k++) {
+            const rel_column *c = &(k ? r : l)->cols[i];
+            info->made_of[k] = expr_column(b->mem, c->id, c->type, c->name);
+        }
         info->is_null = li->is_null && ri->is_null;
     }
     *out = u;

@@ -206,12 +206,13 @@ static int returns_given(binder *b, const llm_type *t, llm_call *call) {
 /* ---- by use ---------------------------------------------------------------------------------- */
 
 static int enum_by_use(binder *b, const call_info *info, llm_call *call) {
-    int n = info->literals.n;
+    const list *texts = info->literals.n > 0 ? &info->literals : &info->fallbacks;
+    int n = texts->n;
     call->returns = RETURNS_ENUM;
     call->by_use = true;
     call->literals = ARENA_ARRAY(b->mem, str, BASE_MAX(n, 2));
     for (int i = 0; i < n; i++) {
-        call->literals[i] = *(str *)info->literals.items[i];
+        call->literals[i] = *(str *)texts->items[i];
         if (is_one_line(call->literals[i]))
             continue;
         fail(b, ERR_BIND, info->pos, info->len,
@@ -244,14 +245,15 @@ int llm_give_type(binder *b, const node *n, llm_call *call, call_info *info) {
     const call_info *use = llm_known(b, info->key);
     if (!use)
         return 0;
-    int kinds = (use->literals.n > 0) + use->number_use + use->boolean_use;
+    bool texts = use->literals.n + use->fallbacks.n > 0;
+    int kinds = texts + use->number_use + use->boolean_use;
     if (kinds > 1) {
         fail(b, ERR_BIND, use->pos, use->len,
              "this call is compared with values of different types");
         err_hint(b->e, "say what it returns: LLM(…) RETURNS INTEGER");
         return ERR_BIND;
     }
-    if (use->literals.n)
+    if (texts)
         return enum_by_use(b, use, call);
     call->by_use = use->number_use || use->boolean_use;
     if (use->number_use)
@@ -261,33 +263,91 @@ int llm_give_type(binder *b, const node *n, llm_call *call, call_info *info) {
     return 0;
 }
 
-static void note_literal(binder *b, call_info *info, const expr *x) {
-    for (int i = 0; i < info->literals.n; i++)
-        if (str_equal(*(str *)info->literals.items[i], x->literal.s))
-            return;
+static bool has_text(const list *texts, str text) {
+    for (int i = 0; i < texts->n; i++)
+        if (str_equal(*(str *)texts->items[i], text))
+            return true;
+    return false;
+}
+
+static void note_literal(binder *b, call_info *info, list *texts, const expr *x) {
+    if (has_text(texts, x->literal.s))
+        return;
     str *s = ARENA_NEW(b->mem, str);
     *s = x->literal.s;
-    if (info->literals.n == 0) {
+    if (info->literals.n == 0 && (texts == &info->literals || info->fallbacks.n == 0)) {
         info->literal_pos = b->view_depth ? -1 : x->pos;
         info->literal_len = x->len;
     }
-    list_add(b->mem, &info->literals, s);
+    list_add(b->mem, texts, s);
 }
 
-bool llm_note_use(binder *b, const expr *call, const expr *with) {
-    call_info *info = llm_info_of(b, call);
-    if (!info || info->given || expr_is_null(with))
-        return false;
-    if (with->type == TYPE_TEXT) {
-        if (with->kind == EXPR_LITERAL)
-            note_literal(b, info, with);
-        return call->type != TYPE_TEXT && with->kind == EXPR_LITERAL;
+/* What an expression's value may be as it stands. */
+typedef struct sources {
+    list calls; /* of call_info* */
+    list texts; /* of str*: literals */
+} sources;
+
+static void find_sources(binder *b, const expr *x, sources *out);
+
+static void column_sources(binder *b, int id, sources *out) {
+    id_info *info = id_of(b, id);
+    if (info->searched == b->search)
+        return;
+    info->searched = b->search;
+    if (info->call)
+        list_add(b->mem, &out->calls, info->call);
+    const expr *made_of[2] = {info->made_of[0], info->made_of[1]};
+    for (int k = 0; k < 2 && !info->call; k++)
+        if (made_of[k])
+            find_sources(b, made_of[k], out);
+}
+
+static void find_sources(binder *b, const expr *x, sources *out) {
+    int first = 0, last = -1, stride = 1;
+    if (x->kind == EXPR_COLUMN)
+        column_sources(b, x->column.id, out);
+    if (x->kind == EXPR_LITERAL && x->literal.type == TYPE_TEXT) {
+        str *s = ARENA_NEW(b->mem, str);
+        *s = x->literal.s;
+        list_add(b->mem, &out->texts, s);
     }
-    if (with->type == TYPE_BOOLEAN)
-        info->boolean_use = true;
-    else if (type_is_number(with->type))
-        info->number_use = true;
-    return type_is_number(with->type) && !type_is_number(call->type);
+    if (x->kind == EXPR_CASE) { /* when1, then1, …, else */
+        find_sources(b, x->args[x->nargs - 1], out);
+        first = 1, last = x->nargs - 2, stride = 2;
+    } else if (x->kind == EXPR_FUNC) {
+        bool all = x->function == FUNC_COALESCE || x->function == FUNC_IFNULL;
+        first = x->function == FUNC_IIF;
+        last = all || x->function == FUNC_IIF ? x->nargs - 1 : x->function == FUNC_NULLIF ? 0 : -1;
+    }
+    for (int i = first; i <= last; i += stride)
+        find_sources(b, x->args[i], out);
+}
+
+bool llm_note_use(binder *b, const expr *x, const expr *with) {
+    sources from = {0};
+    bool open = false;
+    if (expr_is_null(with))
+        return false;
+    b->search++;
+    find_sources(b, x, &from);
+    for (int i = 0; i < from.calls.n; i++) {
+        call_info *info = from.calls.items[i];
+        if (info->given)
+            continue;
+        open = true;
+        if (with->type == TYPE_TEXT && with->kind == EXPR_LITERAL)
+            note_literal(
+                b, info,
+                has_text(&from.texts, with->literal.s) ? &info->fallbacks : &info->literals, with);
+        else if (with->type == TYPE_BOOLEAN)
+            info->boolean_use = true;
+        else if (type_is_number(with->type))
+            info->number_use = true;
+    }
+    if (with->type == TYPE_TEXT)
+        return open && x->type != TYPE_TEXT && with->kind == EXPR_LITERAL;
+    return open && type_is_number(with->type) && !type_is_number(x->type);
 }
 
 /* A text that is none of a call's answers never equals it: a slip of the pen, said now. */
@@ -309,6 +369,14 @@ bool llm_check_literal(binder *b, const expr *call, const expr *with) {
     return false;
 }
 
+static bool learn_texts(arena *a, list *known, const list *seen) {
+    int before = known->n;
+    for (int i = 0; i < seen->n; i++)
+        if (!has_text(known, *(str *)seen->items[i]))
+            list_add(a, known, seen->items[i]);
+    return known->n > before;
+}
+
 /* Adds what one pass saw of a call to what is known of it. true: that was new. */
 static bool learn(arena *a, call_info *known, const call_info *seen) {
     bool news = (seen->prob && !known->prob) || (seen->number_use && !known->number_use) ||
@@ -316,21 +384,13 @@ static bool learn(arena *a, call_info *known, const call_info *seen) {
     known->prob = known->prob || seen->prob;
     known->number_use = known->number_use || seen->number_use;
     known->boolean_use = known->boolean_use || seen->boolean_use;
-    if (known->literals.n == 0) {
+    if (known->literals.n == 0 && (seen->literals.n > 0 || known->fallbacks.n == 0)) {
         known->literal_pos = seen->literal_pos;
         known->literal_len = seen->literal_len;
     }
-    for (int i = 0; i < seen->literals.n; i++) {
-        bool there = false;
-        for (int k = 0; k < known->literals.n; k++)
-            there = there ||
-                    str_equal(*(str *)known->literals.items[k], *(str *)seen->literals.items[i]);
-        if (!there) {
-            list_add(a, &known->literals, seen->literals.items[i]);
-            news = true;
-        }
-    }
-    return news;
+    bool literals = learn_texts(a, &known->literals, &seen->literals),
+         fallbacks = learn_texts(a, &known->fallbacks, &seen->fallbacks);
+    return news || literals || fallbacks;
 }
 
 bool llm_learn(arena *a, list *known, const list *seen) {

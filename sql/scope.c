@@ -70,8 +70,10 @@ int new_id(binder *b) {
 }
 
 void id_copy(binder *b, int to, const expr *from) {
-    if (from->kind != EXPR_COLUMN)
+    if (from->kind != EXPR_COLUMN) {
+        id_of(b, to)->made_of[0] = from;
         return;
+    }
     id_info info = *id_of(b, from->column.id);
     *id_of(b, to) = info;
 }
