@@ -812,6 +812,25 @@ static int complete_call(binder *b, const node *n, llm_call *call, const fields 
     return status;
 }
 
+/* A typed answer is the likeliest that its type allows, and ends by itself: what draws or cuts free
+ * text would go unheard. max_tokens is a bound that it keeps, and temperature => 0 what it is. */
+static int refuse_unheard(binder *b, const node *n, const llm_call *written, const llm_call *call) {
+    for (int i = 0; i < n->options.n && call->returns != RETURNS_TEXT; i++) {
+        const llm_option *o = n->options.items[i];
+        bool draws =
+            str_equal_nocase(o->name.name, STR("temperature")) && written->temperature.r > 0;
+        if (!draws && !str_equal_nocase(o->name.name, STR("stop")))
+            continue;
+        fail_ident(b, o->name, "%.*s does nothing to an answer of type %s%s", (int)o->name.name.n,
+                   o->name.name.p, llm_returns_name(call->returns),
+                   call->by_use ? ", which this is by use" : "");
+        err_hint(b->e, "a typed answer is the likeliest that its type allows; LLM(…) RETURNS TEXT "
+                       "takes the option");
+        return ERR_BIND;
+    }
+    return 0;
+}
+
 expr *bind_llm(binder *b, const node *n, bool prob, const node *named) {
     if (b->at.refuse || !b->at.lift) {
         fail_node(b, n, "an LLM call is not allowed in %s",
@@ -844,6 +863,8 @@ expr *bind_llm(binder *b, const node *n, bool prob, const node *named) {
         if (complete_call(b, n, call, &f, examples, info))
             return NULL;
     }
+    if (refuse_unheard(b, n, call, info->call))
+        return NULL;
     info->prob = info->prob || prob;
     const call_info *known = llm_known(b, key);
     step *s = lift_use(b, b->at.lift, info, f.args, info->prob || (known && known->prob));
