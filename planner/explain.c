@@ -438,8 +438,8 @@ static void print_call(buf *out, const plan_llm_use *u, bool as_written) {
 
 static void print_tokens_table(printer *p, const plan_actual *a, int depth, bool has_child) {
     print_indent(p, depth, false, has_child);
-    buf_printf(p->out, "%-9s %9s %9s %14s %11s %9s\n", "strategy", "rows", "distinct",
-               "prompt tokens", "computed", "hit rate");
+    buf_printf(p->out, "%-9s %9s %9s %14s %11s %9s\n", "strategy", "rows", "distinct", WORDS_PROMPT,
+               WORDS_COMPUTED, WORDS_HIT_RATE);
     for (int i = 0; i < a->ntokens; i++) {
         const plan_tokens *t = &a->tokens[i];
         buf number = {0};
@@ -471,13 +471,13 @@ static void print_tokens_table(printer *p, const plan_actual *a, int depth, bool
 static void print_llm_estimate(buf *out, const plan_estimate *e) {
     buf_append_c(out, "≈");
     print_count(out, e->distinct_inputs);
-    buf_append_c(out, " distinct inputs, ≈");
+    buf_append_c(out, " " WORDS_INPUTS ", ≈");
     print_count(out, e->prompt_tokens);
-    buf_append_c(out, " prompt tokens, ≈");
+    buf_append_c(out, " " WORDS_PROMPT ", ≈");
     print_count(out, e->computed_tokens);
-    buf_printf(out, " computed, hit rate ≈%.1f %%, ≈", 100 * e->hit_rate);
+    buf_printf(out, " " WORDS_COMPUTED ", " WORDS_HIT_RATE " ≈%.1f %%, ≈", 100 * e->hit_rate);
     print_count(out, e->output_tokens);
-    buf_append_c(out, " output tokens");
+    buf_append_c(out, " " WORDS_OUTPUT);
     if (e->selectivity < 1)
         buf_printf(out, ", keeps ≈%.3g %% of rows", 100 * e->selectivity);
     buf_append_char(out, '\n');
@@ -486,13 +486,13 @@ static void print_llm_estimate(buf *out, const plan_estimate *e) {
 static void print_llm_actual(buf *out, const plan_actual *a) {
     double rate = a->prompt_tokens ? 1 - (double)a->computed_tokens / (double)a->prompt_tokens : 0;
     print_count(out, (double)a->distinct_inputs);
-    buf_append_c(out, " distinct inputs, ");
+    buf_append_c(out, " " WORDS_INPUTS ", ");
     print_count(out, (double)a->prompt_tokens);
-    buf_append_c(out, " prompt tokens, ");
+    buf_append_c(out, " " WORDS_PROMPT ", ");
     print_count(out, (double)a->computed_tokens);
-    buf_printf(out, " computed, hit rate %.1f %%, ", 100 * rate);
+    buf_printf(out, " " WORDS_COMPUTED ", " WORDS_HIT_RATE " %.1f %%, ", 100 * rate);
     print_count(out, (double)a->output_tokens);
-    buf_append_c(out, " output tokens");
+    buf_append_c(out, " " WORDS_OUTPUT);
     if (a->known_answers > 0) {
         buf_append_c(out, ", ");
         print_count(out, (double)a->known_answers);
@@ -501,7 +501,7 @@ static void print_llm_actual(buf *out, const plan_actual *a) {
     if (a->stored_answers > 0) {
         buf_append_c(out, ", ");
         print_count(out, (double)a->stored_answers);
-        buf_append_c(out, " answers stored before");
+        buf_append_c(out, " " WORDS_KNOWN);
     }
     if (a->reused_disk > 0) {
         buf_append_c(out, ", ");

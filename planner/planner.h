@@ -15,6 +15,17 @@
 #include "planner/psm.h"
 #include "sql/sql.h"
 
+/* ---- words ----------------------------------------------------------------------------------- */
+
+/* What figures of the model's work are called wherever people read them: EXPLAIN, .stats, the line
+ * behind a result, the live view. DESIGN 7 and lesson 2 say what they mean. */
+#define WORDS_INPUTS "distinct inputs"
+#define WORDS_PROMPT "prompt tokens"
+#define WORDS_COMPUTED "computed"
+#define WORDS_HIT_RATE "hit rate"
+#define WORDS_OUTPUT "output tokens"
+#define WORDS_KNOWN "answers known" /* stored by an earlier statement: not asked for */
+
 /* ---- what the planner may ask ---------------------------------------------------------------- */
 
 typedef struct plan_env {

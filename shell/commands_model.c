@@ -179,22 +179,22 @@ static void show_stats(const exec_summary *s, buf *out) {
     buf_printf(out, "%20s  %.3f s\n%20s  %.3f s\n", "in the model", s->llm_seconds,
                "ordering prompts", s->solve_seconds);
     stat_line(out, "LLM inputs", s->llm_inputs);
-    stat_line(out, "distinct", s->distinct_inputs);
-    stat_line(out, "answers known", s->answers_stored);
+    stat_line(out, WORDS_INPUTS, s->distinct_inputs);
+    stat_line(out, WORDS_KNOWN, s->answers_stored);
     if (s->answers_ended > 0)
         stat_line(out, "ended by max_tokens", s->answers_ended);
     if (s->prompts_shortened > 0)
         stat_line(out, "fields left out", s->prompts_shortened);
     stat_line(out, "requests", s->llm.requests);
-    stat_line(out, "prompt tokens", s->llm.prompt_tokens);
+    stat_line(out, WORDS_PROMPT, s->llm.prompt_tokens);
     stat_line(out, "of these shared head", s->head_tokens);
-    stat_line(out, "computed", s->llm.computed_tokens);
+    stat_line(out, WORDS_COMPUTED, s->llm.computed_tokens);
     stat_line(out, "reused from memory", s->llm.reused_memory);
     stat_line(out, "reused from disk", s->llm.reused_disk);
-    stat_line(out, "answer tokens", s->llm.output_tokens);
+    stat_line(out, WORDS_OUTPUT, s->llm.output_tokens);
     stat_line(out, "model passes", s->llm.passes);
     if (s->llm.prompt_tokens)
-        buf_printf(out, "%20s  %.1f %%\n", "token hit rate",
+        buf_printf(out, "%20s  %.1f %%\n", WORDS_HIT_RATE,
                    100 * (1 - (double)s->llm.computed_tokens / (double)s->llm.prompt_tokens));
     uint64_t body = s->llm.prompt_tokens - BASE_MIN(s->head_tokens, s->llm.prompt_tokens);
     if (body && s->head_tokens) {

@@ -91,16 +91,16 @@ void shell_summary_line(const exec_summary *s, buf *out) {
     progress_duration(out, s->seconds);
     if (m->prompt_tokens) {
         double hit = 1 - (double)m->computed_tokens / (double)m->prompt_tokens;
-        buf_printf(out, ", hit rate %.0f %%, ", 100 * BASE_MAX(hit, 0.0));
+        buf_printf(out, ", " WORDS_HIT_RATE " %.0f %%, ", 100 * BASE_MAX(hit, 0.0));
         format_count(out, m->computed_tokens);
         buf_append_c(out, " of ");
         format_count(out, m->prompt_tokens);
-        buf_append_c(out, " tokens computed");
+        buf_append_c(out, " tokens " WORDS_COMPUTED);
     }
     if (s->answers_stored) {
         buf_append_c(out, ", ");
         format_count(out, s->answers_stored);
-        buf_append_c(out, s->answers_stored == 1 ? " answer known" : " answers known");
+        buf_append_c(out, s->answers_stored == 1 ? " answer known" : " " WORDS_KNOWN);
     }
 }
 
@@ -422,10 +422,9 @@ static bool finish(run *r, stmt_status status, const err *e, const place *where)
         end_result(r);
         stmt_summary(r->s, &sh->last);
         tell_times(r);
-        if (sh->stats)
-            ok = command_line(sh, STR(".stats"));
-    } else if (status == STMT_ERROR) {
+    } else if (status == STMT_ERROR) { /* answers may have been paid for: they count, too */
         ok = tell_failure(r, e, where);
+        stmt_summary(r->s, &sh->last);
     } else {
         if (r->formatting)
             format_free(&r->format);
@@ -433,6 +432,8 @@ static bool finish(run *r, stmt_status status, const err *e, const place *where)
         sh->lingering = r->s;
         r->s = NULL;
     }
+    if (r->s != NULL && sh->stats)
+        ok = command_line(sh, STR(".stats")) && ok;
     if (r->s != NULL)
         stmt_free(r->s);
     free(r->state);

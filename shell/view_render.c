@@ -264,7 +264,7 @@ static void draw_spark(canvas *c, int x, int columns) {
 static void draw_hit(canvas *c) {
     const view_state *v = c->v;
     buf text = {0};
-    label(c, "hit rate");
+    label(c, WORDS_HIT_RATE);
     buf_printf(&text, "now %3.0f %%  average %3.0f %%  ", 100 * v->hit_now,
                100 * progress_hit_rate(&v->now.llm));
     int at = put_buf(c, LABEL_COLUMNS, VIEW_BOLD, &text);
@@ -284,7 +284,7 @@ static void draw_split(canvas *c) {
     } parts[] = {{"memory", x->llm.reused_memory, VIEW_GOOD, true},
                  {"disk", x->llm.reused_disk, VIEW_DISK, true},
                  {"answers", x->stored_tokens, VIEW_KNOWN, false},
-                 {"computed", x->llm.computed_tokens, VIEW_WORK, true}};
+                 {WORDS_COMPUTED, x->llm.computed_tokens, VIEW_WORK, true}};
     enum { TEXT_COLUMNS = 52 };
     double all = 0, before = 0;
     int columns = bar_columns(c, TEXT_COLUMNS);
@@ -313,9 +313,9 @@ static void draw_tokens(canvas *c) {
         uint64_t n;
     } parts[] = {
         {"sent", m->prompt_tokens},
-        {"computed", m->computed_tokens},
+        {WORDS_COMPUTED, m->computed_tokens},
         {"saved", m->reused_memory + m->reused_disk},
-        {"decoded", m->output_tokens},
+        {"output", m->output_tokens},
     };
     buf text = {0};
     format_count(&text, (uint64_t)c->v->token_rate);
@@ -465,7 +465,7 @@ static void draw_baselines(canvas *c, int last_row) {
     all[n++] = (view_baseline){"this run", (double)m->computed_tokens};
     for (int i = 0; i < n; i++)
         most = BASE_MAX(most, all[i].tokens);
-    put(c, 1, c->row++, VIEW_BOLD, "prompt tokens computed, by strategy");
+    put(c, 1, c->row++, VIEW_BOLD, WORDS_PROMPT " " WORDS_COMPUTED ", by strategy");
     for (int i = 0; i < n && c->row < last_row; i++, c->row++) {
         buf text = {0};
         label(c, all[i].name);
@@ -504,7 +504,7 @@ static void draw_help(canvas *c, int last_row) {
         {"1 2 3 4", "the run, other strategies, shared prefixes, operators and answers"},
         {"arrows", "left, right: turn panels; up, down: scroll"},
         {"rows", "distinct inputs answered; known ones were stored by an earlier run"},
-        {"hit rate", "prompt tokens whose KV was there already, of all that were sent"},
+        {WORDS_HIT_RATE, "prompt tokens whose KV was there already, of all that were sent"},
         {"tokens", "from memory, the cache on disk, stored answers, or computed"},
         {"KV", "keys and values in memory and on disk, of what the settings allow"},
         {"fields", "the order in which prompts name their fields, and why it shares"},
