@@ -1,7 +1,9 @@
 /*
- * agg.c - COUNT, SUM, AVG, MIN, MAX, GROUP_CONCAT, MEDIAN, STDDEV, FIRST, with DISTINCT and FILTER.
+ * agg.c - COUNT, SUM, AVG, MIN, MAX, GROUP_CONCAT, MEDIAN, STDDEV, FIRST, with DISTINCT, FILTER and
+ * ORDER BY.
  *
  *   cells  one a group: count of the values taken in, and what the kind needs
+ *   kept   with ORDER BY, until all rows are there: group, keys, text (spilling)
  *
  * Invariant: sums do not depend on their order more than they must: INTEGER sums are kept in 128
  * bits and checked at the end, REAL sums carry what rounding lost (Neumaier).
@@ -11,8 +13,10 @@
 #include <string.h>
 
 #include "agg_int.h"
+#include "sort_int.h"
 
 struct agg {
+    const exec_ctx *ctx;
     const plan_agg *plan;
     value_type arg_type;
     agg_cell *cells;
@@ -22,6 +26,8 @@ struct agg {
     int *rows; /* of the batch, those taken in */
     str separator;
     bool separator_known;
+    rowset *kept; /* NULL: no ORDER BY, or joined already */
+    sort_key *by; /* the group, then the keys; of the first there is no expression */
     arena *mem;
 };
 
@@ -29,8 +35,22 @@ static bool is_text(value_type t) {
     return t == TYPE_TEXT || t == TYPE_BLOB;
 }
 
+static void keep_new(agg *a) {
+    int n = a->plan->nkeys;
+    value_type *types = ARENA_ARRAY(a->mem, value_type, n + 2);
+    a->by = ARENA_ARRAY(a->mem, sort_key, n + 1);
+    types[0] = TYPE_INTEGER;
+    for (int k = 0; k < n; k++) {
+        a->by[k + 1] = a->plan->keys[k];
+        types[k + 1] = a->plan->keys[k].value->type;
+    }
+    types[n + 1] = a->arg_type;
+    a->kept = rowset_new(a->ctx, types, n + 2);
+}
+
 agg *agg_new(const exec_ctx *ctx, const plan_agg *what, arena *mem) {
     agg *a = ARENA_NEW(mem, agg);
+    a->ctx = ctx;
     a->plan = what;
     a->mem = mem;
     a->arg_type = what->arg ? what->arg->type : TYPE_NULL;
@@ -40,6 +60,8 @@ agg *agg_new(const exec_ctx *ctx, const plan_agg *what, arena *mem) {
         a->distinct = hash_table_new(ctx, types, 2);
         a->entries = ARENA_ARRAY(mem, uint32_t, BATCH_ROWS);
     }
+    if (what->nkeys)
+        keep_new(a);
     return a;
 }
 
@@ -53,6 +75,7 @@ void agg_free(agg *a) {
     if (!a)
         return;
     hash_table_free(a->distinct);
+    rowset_free(a->kept);
     for (uint32_t k = 0; keeps_text(a) && k < a->ncells; k++)
         free(a->cells[k].text.p);
     free(a->cells);
@@ -167,18 +190,61 @@ static void add_first(agg *a, const column *c, const uint32_t *groups, int count
     }
 }
 
+static void join_text(const agg *a, agg_cell *cell, str s) {
+    if (cell->count++)
+        cell_append_text(cell, a->separator);
+    cell_append_text(cell, s);
+}
+
 static int add_texts(agg *a, const column *c, const uint32_t *groups, int count, arena *pass,
                      err *e) {
     for (int k = 0; k < count; k++) {
-        agg_cell *cell = &a->cells[groups[a->rows[k]]];
         value v = column_get(c, a->rows[k]);
         int status = value_cast(pass, v, TYPE_TEXT, &v, e);
         if (status)
             return status;
-        if (cell->count++)
-            cell_append_text(cell, a->separator);
-        cell_append_text(cell, v.s);
+        join_text(a, &a->cells[groups[a->rows[k]]], v.s);
     }
+    return 0;
+}
+
+static void group_numbers(const agg *a, const uint32_t *groups, int count, arena *pass,
+                          column *out) {
+    column_init(out, pass, TYPE_INTEGER, count, false);
+    for (int k = 0; k < count; k++)
+        out->i[k] = groups[a->rows[k]];
+}
+
+/* ORDER BY: the texts wait for the last row. */
+static int keep_texts(agg *a, const batch *in, const column *c, const uint32_t *groups, int count,
+                      arena *pass, err *e) {
+    int n = a->plan->nkeys, status = 0;
+    column *cols = ARENA_ARRAY(pass, column, n + 2), key;
+    group_numbers(a, groups, count, pass, &cols[0]);
+    for (int k = 0; k < n && !status; k++) {
+        status = eval_column_at(a->plan->keys[k].value, in, a->rows, count, pass, &key, e);
+        if (!status)
+            column_gather(&cols[k + 1], pass, &key, a->rows, count);
+    }
+    column_gather(&cols[n + 1], pass, c, a->rows, count);
+    batch rows = {.rows = count, .ncols = n + 2, .cols = cols, .mem = pass};
+    return status ? status : rowset_append(a->kept, &rows, e);
+}
+
+static int join_kept(agg *a, err *e) {
+    int n = a->plan->nkeys;
+    uint32_t *order;
+    int status = sort_rows(a->ctx, a->kept, a->by, n + 1, &order, e);
+    if (status)
+        return status;
+    for (int64_t k = 0; k < rowset_rows(a->kept); k++) {
+        const batch *rows = rowset_batch(a->kept, (int)(order[k] / BATCH_ROWS));
+        uint32_t row = order[k] % BATCH_ROWS;
+        join_text(a, &a->cells[rows->cols[0].i[row]], rows->cols[n + 1].s[row]);
+    }
+    free(order);
+    rowset_free(a->kept);
+    a->kept = NULL;
     return 0;
 }
 
@@ -208,9 +274,7 @@ static int choose_rows(agg *a, const column *arg, const uint32_t *groups, arena 
     if (!a->distinct || n == 0)
         return 0;
     column keys[2];
-    column_init(&keys[0], pass, TYPE_INTEGER, n, false);
-    for (int k = 0; k < n; k++)
-        keys[0].i[k] = groups[a->rows[k]];
+    group_numbers(a, groups, n, pass, &keys[0]);
     column_gather(&keys[1], pass, arg, a->rows, n);
     uint32_t next = hash_table_count(a->distinct);
     if ((status = hash_table_add(a->distinct, keys, n, a->entries, e)) != 0)
@@ -278,8 +342,10 @@ int agg_add(agg *a, const batch *in, const uint32_t *groups, uint32_t ngroups, a
         add_spread(a, &arg, groups, count);
         break;
     case AGG_GROUP_CONCAT:
-        if ((status = read_separator(a, e)) == 0)
-            status = add_texts(a, &arg, groups, count, pass, e);
+        status = read_separator(a, e);
+        if (status == 0)
+            status = a->kept ? keep_texts(a, in, &arg, groups, count, pass, e)
+                             : add_texts(a, &arg, groups, count, pass, e);
     }
     return status;
 }
@@ -354,6 +420,8 @@ static int cell_value(const agg *a, const agg_cell *c, value *out, err *e) {
 
 int agg_result(agg *a, uint32_t first, int count, arena *pass, column *out, err *e) {
     int status = make_cells(a, first + (uint32_t)count, e);
+    if (status == 0 && a->kept)
+        status = join_kept(a, e);
     column_init(out, pass, a->plan->type, count, false);
     for (int k = 0; k < count && status == 0; k++) {
         value v;

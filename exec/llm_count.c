@@ -53,6 +53,13 @@ static bool window_reads_answer(const plan_node *n, const rel_window *w) {
     return reads;
 }
 
+static bool aggregate_reads_answer(const plan_node *n, const plan_agg *a) {
+    bool reads = a->arg && expr_reads_answer(a->arg, n->left);
+    for (int i = 0; i < a->nkeys && !reads; i++)
+        reads = expr_reads_answer(a->keys[i].value, n->left);
+    return reads;
+}
+
 static bool slot_is_answer(const plan_node *n, int slot) {
     const plan_node *in = n->left;
     if (!in || slot < 0)
@@ -65,8 +72,7 @@ static bool slot_is_answer(const plan_node *n, int slot) {
     case PLAN_GROUP:
         if (slot < n->group.nkeys)
             return expr_reads_answer(n->group.keys[slot], in);
-        return n->group.aggs[slot - n->group.nkeys].arg &&
-               expr_reads_answer(n->group.aggs[slot - n->group.nkeys].arg, in);
+        return aggregate_reads_answer(n, &n->group.aggs[slot - n->group.nkeys]);
     case PLAN_WINDOW:
         return slot < in->ncols ? slot_is_answer(in, slot)
                                 : window_reads_answer(n, &n->window.functions[slot - in->ncols]);

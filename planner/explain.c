@@ -161,6 +161,7 @@ static void print_group(buf *out, const plan_node *n) {
             expr_print(a->arg, out);
         else
             buf_append_char(out, '*');
+        sort_keys_print(" order by ", a->keys, a->nkeys, out);
         buf_append_char(out, ')');
         if (a->filter) {
             buf_append_c(out, " filter ");
@@ -174,11 +175,7 @@ static void print_sort(buf *out, const plan_node *n) {
         buf_printf(out, "Top %" PRId64 " by ", n->sort.limit);
     else
         buf_append_c(out, "Sort by ");
-    for (int i = 0; i < n->sort.nkeys; i++) {
-        if (i)
-            buf_append_c(out, ", ");
-        sort_key_print(&n->sort.keys[i], out);
-    }
+    sort_keys_print("", n->sort.keys, n->sort.nkeys, out);
 }
 
 static bool same_spec(const rel_window *a, const rel_window *b) {

@@ -138,6 +138,8 @@ static void add_group(cJSON *o, const plan_node *n) {
         cJSON_AddStringToObject(one, "function", agg_kind_name(a->kind));
         cJSON_AddBoolToObject(one, "distinct", a->distinct);
         add_expr(one, "argument", a->arg);
+        if (a->nkeys)
+            add_keys(one, a->keys, a->nkeys);
         add_expr(one, "filter", a->filter);
     }
 }

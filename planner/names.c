@@ -58,10 +58,20 @@ static str expr_text(const column_names *s, const expr *x) {
     return printed(s, &b);
 }
 
+static sort_key *renamed_keys(const column_names *s, const sort_key *from, int n) {
+    sort_key *keys = ARENA_ARRAY(s->mem, sort_key, n + 1);
+    for (int k = 0; k < n; k++) {
+        keys[k] = from[k];
+        keys[k].value = renamed(s, keys[k].value);
+    }
+    return keys;
+}
+
 static str agg_text(const column_names *s, const rel_agg *a) {
     buf b = {0};
     buf_printf(&b, "%s(%s", agg_kind_name(a->kind), a->distinct ? "distinct " : "");
     buf_append_str(&b, a->arg ? expr_text(s, a->arg) : STR("*"));
+    sort_keys_print(" order by ", renamed_keys(s, a->keys, a->nkeys), a->nkeys, &b);
     buf_append_char(&b, ')');
     if (a->filter) {
         buf_append_c(&b, " filter ");
@@ -95,13 +105,9 @@ static void name_project(column_names *s, const rel *r) {
 static void name_windows(column_names *s, const rel *r) {
     for (int i = 0; i < r->window.nfunctions; i++) {
         rel_window w = r->window.functions[i];
-        sort_key *keys = ARENA_ARRAY(s->mem, sort_key, w.nkeys + 1);
+        const sort_key *keys = renamed_keys(s, r->window.keys, w.nkeys);
         expr **args = ARENA_ARRAY(s->mem, expr *, w.nargs + 1);
         buf b = {0};
-        for (int k = 0; k < w.nkeys; k++) {
-            keys[k] = r->window.keys[k];
-            keys[k].value = renamed(s, keys[k].value);
-        }
         for (int k = 0; k < w.nargs; k++)
             args[k] = renamed(s, w.args[k]);
         w.args = args;

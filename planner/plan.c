@@ -318,6 +318,15 @@ static plan_node *build_project(builder *b, const rel *r) {
     return n;
 }
 
+static sort_key *resolve_keys(builder *b, const sort_key *keys, int n, const scope *in) {
+    sort_key *out = ARENA_ARRAY(b->mem, sort_key, n + 1);
+    for (int i = 0; i < n; i++) {
+        out[i] = keys[i];
+        out[i].value = resolve(b, keys[i].value, in);
+    }
+    return out;
+}
+
 static plan_node *build_group(builder *b, const rel *r) {
     plan_node *n = build_unary(b, PLAN_GROUP, r);
     scope in = {r->left, NULL};
@@ -334,18 +343,11 @@ static plan_node *build_group(builder *b, const rel *r) {
                                       .arg = resolve(b, a->arg, &in),
                                       .separator = resolve(b, a->separator, &in),
                                       .filter = resolve(b, a->filter, &in),
+                                      .nkeys = a->nkeys,
+                                      .keys = resolve_keys(b, a->keys, a->nkeys, &in),
                                       .type = a->type};
     }
     return n;
-}
-
-static sort_key *resolve_keys(builder *b, const sort_key *keys, int n, const scope *in) {
-    sort_key *out = ARENA_ARRAY(b->mem, sort_key, n + 1);
-    for (int i = 0; i < n; i++) {
-        out[i] = keys[i];
-        out[i].value = resolve(b, keys[i].value, in);
-    }
-    return out;
 }
 
 static plan_node *build_sort(builder *b, const rel *r) {

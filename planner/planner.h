@@ -133,6 +133,8 @@ typedef struct plan_agg {
     agg_kind kind;
     bool distinct;
     expr *arg, *separator, *filter;
+    int nkeys;
+    sort_key *keys;
     value_type type;
 } plan_agg;
 

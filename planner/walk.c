@@ -21,6 +21,8 @@ static void visit_group(const rel *x, void (*fn)(void *ctx, const expr *e), void
         visit(x->group.aggs[i].arg, fn, ctx);
         visit(x->group.aggs[i].separator, fn, ctx);
         visit(x->group.aggs[i].filter, fn, ctx);
+        for (int k = 0; k < x->group.aggs[i].nkeys; k++)
+            visit(x->group.aggs[i].keys[k].value, fn, ctx);
     }
 }
 
@@ -153,6 +155,15 @@ static void replace_project(rule_ctx *r, rel *x, const expr_map *m) {
     x->project.exprs = exprs;
 }
 
+static sort_key *replace_keys(rule_ctx *r, const sort_key *from, int n, const expr_map *m) {
+    sort_key *keys = ARENA_ARRAY(r->mem, sort_key, n + 1);
+    for (int i = 0; i < n; i++) {
+        keys[i] = from[i];
+        keys[i].value = expr_replace(r, keys[i].value, m);
+    }
+    return keys;
+}
+
 static void replace_group(rule_ctx *r, rel *x, const expr_map *m) {
     rel_expr *keys = ARENA_ARRAY(r->mem, rel_expr, x->group.nkeys + 1);
     rel_agg *aggs = ARENA_ARRAY(r->mem, rel_agg, x->group.naggs + 1);
@@ -163,18 +174,10 @@ static void replace_group(rule_ctx *r, rel *x, const expr_map *m) {
         aggs[i].arg = expr_replace(r, aggs[i].arg, m);
         aggs[i].filter = expr_replace(r, aggs[i].filter, m);
         aggs[i].separator = expr_replace(r, aggs[i].separator, m);
+        aggs[i].keys = replace_keys(r, aggs[i].keys, aggs[i].nkeys, m);
     }
     x->group.keys = keys;
     x->group.aggs = aggs;
-}
-
-static sort_key *replace_keys(rule_ctx *r, const sort_key *from, int n, const expr_map *m) {
-    sort_key *keys = ARENA_ARRAY(r->mem, sort_key, n + 1);
-    for (int i = 0; i < n; i++) {
-        keys[i] = from[i];
-        keys[i].value = expr_replace(r, keys[i].value, m);
-    }
-    return keys;
 }
 
 static void replace_window(rule_ctx *r, rel *x, const expr_map *m) {

@@ -166,6 +166,8 @@ static demand below_group(rule_ctx *r, const rel *x, demand above) {
             return (demand){.with = d.with};
         add(r, &d, x->group.aggs[i].arg);
         add(r, &d, x->group.aggs[i].filter);
+        for (int k = 0; k < x->group.aggs[i].nkeys; k++)
+            add(r, &d, x->group.aggs[i].keys[k].value);
     }
     return d;
 }

@@ -243,7 +243,7 @@ static const struct {
 static const struct {
     const char *clause, *next;
 } followers[] = {
-    {"SELECT", "FROM AS RETURNS OVER FILTER IS IN LIKE AND OR"},
+    {"SELECT", "FROM AS RETURNS OVER FILTER IS IN LIKE AND OR ORDER"},
     {"FROM",
      "WHERE JOIN LEFT GROUP ORDER LIMIT ON AS USING INNER CROSS NATURAL UNION HAVING EXCEPT "
      "INTERSECT RETURNING QUALIFY WINDOW"},

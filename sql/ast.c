@@ -354,6 +354,14 @@ node *node_call_star(parser *p, token name, token end) {
     return n;
 }
 
+node *node_ordered(parser *p, node *call, const list *order_by) {
+    call->order_by = *order_by;
+    for (int i = 0; i < order_by->n; i++)
+        deepen(p, &call->depth, ((order_item *)order_by->items[i])->value->depth, call->pos,
+               call->len);
+    return call;
+}
+
 node *node_filter(parser *p, node *call, node *condition, token end) {
     call->filter = condition;
     deepen(p, &call->depth, condition->depth, call->pos, call->len);

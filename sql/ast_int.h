@@ -46,7 +46,7 @@ typedef enum node_kind {
     NODE_SUBQUERY, /* query: a scalar */
     NODE_CASE,     /* args: [operand,] when, then, …, else; has_operand, has_else */
     NODE_CAST,     /* args[0], type */
-    NODE_CALL,     /* name(args); distinct, star, filter, over */
+    NODE_CALL,     /* name(args); distinct, star, order_by, filter, over */
     NODE_LLM,      /* args: prompt, fields; names: their aliases; options; returns */
     NODE_BOUND     /* bound: a column put in by the binder, never by the grammar */
 } node_kind;
@@ -77,6 +77,7 @@ struct node {
     node **args;
     int cap;
     bool negated, distinct, star, has_operand, has_else;
+    list order_by; /* of order_item*: in an aggregate's parentheses */
     node *filter;
     window_spec *over;
     query *query;
@@ -331,6 +332,7 @@ node *node_case(parser *p, token start, node *operand, list *whens, node *otherw
 node *node_cast(parser *p, token start, node *x, ident type, token end);
 node *node_call(parser *p, token name, bool distinct, list *args, token end);
 node *node_call_star(parser *p, token name, token end);
+node *node_ordered(parser *p, node *call, const list *order_by);
 node *node_filter(parser *p, node *call, node *condition, token end);
 node *node_over(parser *p, node *call, window_spec *over);
 /* token: NULL is no name; the lists and the frame may be NULL. */

@@ -102,8 +102,8 @@ expr *wrong_count(binder *b, const node *n, const function_info *info) {
 
 static expr *bind_scalar_call(binder *b, const node *n, function_id id) {
     const function_info *info = function_of(id);
-    if (n->star || n->distinct || n->filter) {
-        fail_node(b, n, "%s() is no aggregate: *, DISTINCT and FILTER mean nothing in it",
+    if (n->star || n->distinct || n->filter || n->order_by.n) {
+        fail_node(b, n, "%s() is no aggregate: *, DISTINCT, ORDER BY and FILTER mean nothing in it",
                   info->name);
         return NULL;
     }
@@ -190,8 +190,42 @@ static int aggregate_separator(binder *b, const node *n, rel_agg *agg) {
     return 0;
 }
 
+/* Whether all rows of one distinct value agree about x: it is the value, or what became it. */
+static bool is_argument(const expr *arg, const expr *x) {
+    return expr_equal(arg, x) || (arg->kind == EXPR_CAST && expr_equal(arg->args[0], x));
+}
+
+static int aggregate_order(binder *b, const node *n, rel_agg *agg) {
+    expr *guard = b->at.guard;
+    agg->keys = ARENA_ARRAY(b->mem, sort_key, n->order_by.n);
+    agg->nkeys = n->order_by.n;
+    int status = 0;
+    if (agg->filter && !expr_is_volatile(agg->filter))
+        b->at.guard = expr_and(b->mem, guard, agg->filter);
+    for (int i = 0; i < n->order_by.n && !status; i++) {
+        const order_item *item = n->order_by.items[i];
+        status = bind_sort_key(b, item->value, item, &agg->keys[i]);
+        if (!status && agg->distinct && !is_argument(agg->arg, agg->keys[i].value))
+            status = fail_node(b, item->value,
+                               "in an aggregate with DISTINCT, ORDER BY expressions must appear in "
+                               "argument list");
+    }
+    b->at.guard = guard;
+    return status;
+}
+
 static bool is_drawn(const expr *x) {
     return x && expr_is_volatile(x);
+}
+
+static bool same_order(const rel_agg *a, const rel_agg *c) {
+    for (int i = 0; i < a->nkeys && i < c->nkeys; i++) {
+        const sort_key *x = &a->keys[i], *y = &c->keys[i];
+        if (is_drawn(x->value) || !expr_equal(x->value, y->value) ||
+            x->descending != y->descending || x->nulls_first != y->nulls_first)
+            return false;
+    }
+    return a->nkeys == c->nkeys;
 }
 
 /* Volatile ones are not: each draws for itself. */
@@ -199,7 +233,8 @@ static bool same_aggregate(const rel_agg *a, const rel_agg *c) {
     if (is_drawn(a->arg) || is_drawn(a->filter))
         return false;
     return a->kind == c->kind && a->distinct == c->distinct && expr_equal(a->arg, c->arg) &&
-           expr_equal(a->separator, c->separator) && expr_equal(a->filter, c->filter);
+           expr_equal(a->separator, c->separator) && expr_equal(a->filter, c->filter) &&
+           same_order(a, c);
 }
 
 /* The parts of an aggregate are bound over the rows, below the groups. */
@@ -213,7 +248,9 @@ int bind_aggregate_parts(binder *b, const node *n, rel_agg *agg) {
                              : 0;
     }
     int status = aggregate_argument(b, n, agg);
-    return status ? status : aggregate_separator(b, n, agg);
+    if (!status)
+        status = aggregate_separator(b, n, agg);
+    return status ? status : aggregate_order(b, n, agg);
 }
 
 bool aggregate_takes(binder *b, const node *n, agg_kind kind) {
@@ -261,6 +298,8 @@ static bool aggregates_outer(const binder *b, const rel_agg *agg) {
     expr_columns(agg->arg, read_column, &r);
     if (agg->filter)
         expr_columns(agg->filter, read_column, &r);
+    for (int i = 0; i < agg->nkeys; i++)
+        expr_columns(agg->keys[i].value, read_column, &r);
     return r.outer && !r.own;
 }
 
@@ -295,6 +334,8 @@ static expr *bind_aggregate(binder *b, const node *n, agg_kind kind) {
                  agg_kind_name(kind));
         return NULL;
     }
+    if (kind != AGG_GROUP_CONCAT)
+        agg->nkeys = 0; /* only a joined text tells in which order its parts came */
     for (int i = 0; i < g->aggs.n; i++)
         if (same_aggregate(g->aggs.items[i], agg)) {
             agg = g->aggs.items[i];
@@ -331,7 +372,8 @@ static const node *named_call(const binder *b, const node *n) {
 }
 
 static expr *bind_llm_prob(binder *b, const node *n) {
-    const node *of = n->nargs == 1 ? n->args[0] : NULL, *named = of ? named_call(b, of) : NULL;
+    const node *of = n->nargs == 1 && !n->order_by.n ? n->args[0] : NULL,
+               *named = of ? named_call(b, of) : NULL;
     if (named)
         return bind_llm(b, named, true, of);
     if (of && of->kind == NODE_LLM)

@@ -92,6 +92,9 @@ static bool may_ask(const node *n) {
     for (int i = 0; i < n->nargs; i++)
         if (may_ask(n->args[i]))
             return true;
+    for (int i = 0; i < n->order_by.n; i++)
+        if (may_ask(((order_item *)n->order_by.items[i])->value))
+            return true;
     return n->filter && may_ask(n->filter);
 }
 

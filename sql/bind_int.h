@@ -296,6 +296,8 @@ int windows_bind(binder *b, query *q, const output *outs, int nouts, windowing *
 int windows_qualify(binder *b, query *q, const output *outs, int nouts, windowing *w,
                     conjunct_list *out);
 int windows_place(binder *b, windowing *w, grouping *g, conjunct_list *qualify, rel **r);
+/* A key of an OVER or, in its parentheses, of an aggregate; item: NULL is no ORDER BY. */
+int bind_sort_key(binder *b, const node *n, const order_item *item, sort_key *out);
 expr *bind_window_call(binder *b, const node *n); /* the column of a call bound before */
 int bind_terms(binder *b, query *q, int from, int to, rel **out);
 /* Casts columns whose types differ from these. */

@@ -24,6 +24,9 @@ static bool node_names(const node *n, str name) {
     for (int i = 0; i < n->nargs; i++)
         if (node_names(n->args[i], name))
             return true;
+    for (int i = 0; i < n->order_by.n; i++)
+        if (node_names(((order_item *)n->order_by.items[i])->value, name))
+            return true;
     return node_names(n->filter, name) || (n->query && query_names(n->query, name));
 }
 

@@ -110,14 +110,18 @@ static const window_def *find_window(binder *b, const windowing *w, ident name) 
     return NULL;
 }
 
-static int add_key(binder *b, bound_window *to, const node *n, const order_item *item) {
+int bind_sort_key(binder *b, const node *n, const order_item *item, sort_key *out) {
     expr *x = bind_expr(b, n);
     if (x && is_untyped_null(b, x))
-        x = to_type(b, x, TYPE_TEXT, "a window");
+        x = to_type(b, x, TYPE_TEXT, "ORDER BY");
     if (!x)
         return (int)b->e->code;
-    to->keys[to->nkeys++] = (sort_key){x, item && item->descending, item && item->nulls_first};
+    *out = (sort_key){x, item && item->descending, item && item->nulls_first};
     return 0;
+}
+
+static int add_key(binder *b, bound_window *to, const node *n, const order_item *item) {
+    return bind_sort_key(b, n, item, &to->keys[to->nkeys++]);
 }
 
 static int bind_keys(binder *b, const window_spec *s, const bound_window *base, bound_window *to) {
@@ -247,6 +251,12 @@ static int bind_parts(binder *b, const node *n, rel_window *w) {
     if (n->distinct)
         return fail(b, ERR_UNSUPPORTED, n->pos, n->len,
                     "DISTINCT is not offered in window functions");
+    if (n->order_by.n) {
+        fail(b, ERR_UNSUPPORTED, n->pos, n->len,
+             "ORDER BY inside the parentheses is not offered with OVER");
+        err_hint(b->e, "the window has an order of its own: OVER (ORDER BY …)");
+        return ERR_UNSUPPORTED;
+    }
     if (w->kind == WINDOW_AGGREGATE)
         return bind_aggregate_over(b, n, w);
     if (n->filter)

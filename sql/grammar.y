@@ -765,6 +765,9 @@ over(A) ::= name(N). { A = window_named(p, N); }
 over(A) ::= LP(O) window(W) RP(C). { A = window_paren(W, O, C); }
 call(A) ::= name(N) LP RP(C). { A = node_call(p, N, false, NULL, C); }
 call(A) ::= name(N) LP distinct(D) expr_list(L) RP(C). { A = node_call(p, N, D, L, C); }
+call(A) ::= name(N) LP distinct(D) expr_list(L) ORDER BY order_list(O) RP(C). {
+    A = node_ordered(p, node_call(p, N, D, L, C), O);
+}
 call(A) ::= LEFT|RIGHT(N) LP expr_list(L) RP(C). { A = node_call(p, N, false, L, C); }
 call(A) ::= name(N) LP STAR RP(C). { A = node_call_star(p, N, C); }
 

@@ -216,6 +216,20 @@ static void print_call(const llm_use *u, buf *out) {
     }
 }
 
+void sort_key_print(const sort_key *k, buf *out) {
+    expr_print(k->value, out);
+    buf_append_c(out, k->descending ? " desc" : "");
+    if (k->nulls_first != k->descending)
+        buf_append_c(out, k->nulls_first ? " nulls first" : " nulls last");
+}
+
+void sort_keys_print(const char *before, const sort_key *keys, int n, buf *out) {
+    for (int i = 0; i < n; i++) {
+        buf_append_c(out, i ? ", " : before);
+        sort_key_print(&keys[i], out);
+    }
+}
+
 static void print_aggregate(const rel_agg *a, buf *out) {
     buf_printf(out, " #%d = %s(%s", a->id, agg_kind_name(a->kind), a->distinct ? "DISTINCT " : "");
     if (a->arg)
@@ -226,6 +240,7 @@ static void print_aggregate(const rel_agg *a, buf *out) {
         buf_append_c(out, ", ");
         expr_print(a->separator, out);
     }
+    sort_keys_print(" order by ", a->keys, a->nkeys, out);
     buf_append_char(out, ')');
     if (a->filter) {
         buf_append_c(out, " FILTER ");
@@ -264,13 +279,6 @@ static void print_frame(const window_frame *f, buf *out) {
     buf_append_c(out, " and ");
     print_bound(&f->end, out);
     buf_append_c(out, excludes[f->exclude]);
-}
-
-void sort_key_print(const sort_key *k, buf *out) {
-    expr_print(k->value, out);
-    buf_append_c(out, k->descending ? " desc" : "");
-    if (k->nulls_first != k->descending)
-        buf_append_c(out, k->nulls_first ? " nulls first" : " nulls last");
 }
 
 static void print_over(const rel_window *w, const sort_key *keys, buf *out) {

@@ -249,6 +249,8 @@ static void each_group(rel *r, rel_visit *v) {
         each(v, &r->group.aggs[i].arg);
         each(v, &r->group.aggs[i].separator);
         each(v, &r->group.aggs[i].filter);
+        for (int k = 0; k < r->group.aggs[i].nkeys; k++)
+            each(v, &r->group.aggs[i].keys[k].value);
     }
 }
 

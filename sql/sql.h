@@ -443,20 +443,22 @@ typedef struct rel_expr {
     int id;
 } rel_expr;
 
+typedef struct sort_key {
+    expr *value;
+    bool descending, nulls_first;
+} sort_key;
+
 typedef struct rel_agg {
     agg_kind kind;
     bool distinct;
     expr *arg;       /* NULL for COUNT(*) */
     expr *separator; /* GROUP_CONCAT; constant */
     expr *filter;    /* NULL: every row */
+    int nkeys;       /* GROUP_CONCAT: in the order of these, rows of equal order as they come */
+    sort_key *keys;
     int id;
     value_type type;
 } rel_agg;
-
-typedef struct sort_key {
-    expr *value;
-    bool descending, nulls_first;
-} sort_key;
 
 /* first, first + step, … `count` numbers, none of which overflows. */
 typedef struct series {
@@ -777,6 +779,8 @@ bool window_frame_equal(const window_frame *a, const window_frame *b);
  * without them where `spec` is false. */
 void window_print(const rel_window *w, const sort_key *keys, bool spec, buf *out);
 void sort_key_print(const sort_key *k, buf *out); /* x desc nulls last, the standard left out */
+/* All of n keys with `before` in front of them; nothing for none. */
+void sort_keys_print(const char *before, const sort_key *keys, int n, buf *out);
 /* One line a node, indented: for tests and EXPLAIN (RULES). */
 void rel_print(const rel *r, buf *out);
 
