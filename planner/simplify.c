@@ -117,7 +117,8 @@ static void count_shared(const rel *x, int *count) {
 }
 
 static rel *inline_shared(rule_ctx *r, rel *x) {
-    if (x->kind != REL_SHARED || r->counts[x->shared.number] != 1 || rel_is_volatile(x->left))
+    if (x->kind != REL_SHARED || x->shared.kept || r->counts[x->shared.number] != 1 ||
+        rel_is_volatile(x->left))
         return rel_each_input(r, x, inline_shared);
     rel *p = rel_project(r->mem, inline_shared(r, x->left), x->ncols);
     for (int i = 0; i < x->ncols; i++)

@@ -330,6 +330,7 @@ static rel *push_shared(outer_columns *o, rel *x, int *d) {
     }
     const rel *made = o->shared_after[number];
     rel *ref = shared_ref(o->r, made->left, made->shared.number, true);
+    ref->shared.kept = x->shared.kept;
     for (int i = 0; i < x->ncols; i++)
         ref->cols[i] = x->cols[i];
     for (int i = 0; i < o->n; i++)

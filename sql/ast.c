@@ -626,12 +626,13 @@ query *query_values(parser *p, token start, list *rows) {
     return q;
 }
 
-cte *cte_new(parser *p, token name, list *columns, query *q) {
+cte *cte_new(parser *p, token name, list *columns, query *q, cte_sharing sharing) {
     cte *c = ARENA_NEW(p->mem, cte);
     c->name = ident_of(p, name);
     if (columns)
         c->columns = *columns;
     c->query = q;
+    c->sharing = sharing;
     return c;
 }
 

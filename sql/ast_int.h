@@ -148,7 +148,11 @@ struct from_item {
     ident natural;      /* the word; n = 0: it does not stand there */
 };
 
+/* AS [NOT] MATERIALIZED */
+typedef enum cte_sharing { CTE_EITHER, CTE_KEPT, CTE_INLINED } cte_sharing;
+
 typedef struct cte {
+    cte_sharing sharing;
     ident name;
     list columns; /* of ident* */
     query *query;
@@ -364,7 +368,7 @@ query *query_select(parser *p, token start, bool distinct, list *items, from_ite
                     node *where, list *group_by, node *having);
 query *query_windows(parser *p, query *q, list *windows, node *qualify);
 query *query_values(parser *p, token start, list *rows);
-cte *cte_new(parser *p, token name, list *columns, query *q);
+cte *cte_new(parser *p, token name, list *columns, query *q, cte_sharing sharing);
 
 from_item *from_name(parser *p, token name);
 from_item *from_file(parser *p, token path);

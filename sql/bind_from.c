@@ -133,10 +133,48 @@ static rel *working_rows(binder *b, const cte_binding *c) {
     return r;
 }
 
+static void find_volatile(rel_visit *v, expr **x) {
+    *(bool *)v->ctx = *(bool *)v->ctx || expr_is_volatile(*x);
+}
+
+/* Whether NOT MATERIALIZED makes this reference one that binds the query anew: the first takes what
+ * was bound already, and all have the same rows of what is drawn or reads itself. Beyond so many it
+ * is shared after all, since CTEs that read each other twice double with each. */
+static bool inlines(const binder *b, const cte_binding *c) {
+    enum { MOST = 64 };
+    bool is_volatile = false;
+    rel_visit v = {.on_expr = find_volatile, .ctx = &is_volatile};
+    if (c->def->sharing != CTE_INLINED || c->references == 0 || c->reads_itself ||
+        b->ninlined >= MOST)
+        return false;
+    rel_walk(c->bound, &v);
+    return !is_volatile;
+}
+
+static int bind_inlined(binder *b, const cte_binding *c, str alias, const list *columns, scope *s,
+                        rel **out) {
+    cte_binding *ctes = b->ctes;
+    scope *around = b->at.scope;
+    b->ninlined++;
+    b->ctes = c->outer;
+    b->at.scope = c->scope;
+    int status = derived_query(b, c->def->query, out);
+    b->ctes = ctes;
+    b->at.scope = around;
+    if (!status)
+        status =
+            rename_columns(b, (*out)->cols, (*out)->ncols, &c->def->columns, c->def->name.name);
+    return status ? status : expose(b, *out, alias, columns, s);
+}
+
 static int bind_cte(binder *b, cte_binding *c, str alias, const list *columns, scope *s,
                     rel **out) {
+    if (inlines(b, c))
+        return bind_inlined(b, c, alias, columns, s, out);
     const rel *from = c->working ? c->working : c->bound;
     rel *r = c->working ? working_rows(b, c) : rel_shared(b->mem, c->bound, c->number);
+    if (!c->working)
+        r->shared.kept = c->def->sharing == CTE_KEPT;
     for (int i = 0; i < r->ncols; i++) {
         int id = new_id(b);
         if (!c->working)

@@ -119,6 +119,8 @@ typedef struct cte_binding {
     const cte *def;
     rel *bound;
     int number, references;
+    scope *scope; /* what its query sees */
+    bool reads_itself;
     rel *last;    /* the only reference so far */
     rel *working; /* while its own recursive part is bound: what a reference reads */
 } cte_binding;
@@ -186,6 +188,7 @@ typedef struct binder {
     err *e;
     str text;
     int next_id, next_share;
+    int ninlined; /* references to CTEs that were bound anew */
     bool mentions_rowid;
     bool compares_null;
     int view_depth; /* > 0: positions are another text's */

@@ -678,6 +678,7 @@ static int bind_with(binder *b, query *q) {
         c->def = def;
         c->outer = b->ctes;
         c->number = b->next_share++;
+        c->scope = b->at.scope;
         b->recursion = def->recursive ? c : NULL;
         const cte *around = b->defining;
         b->defining = def;
@@ -696,7 +697,7 @@ static int bind_with(binder *b, query *q) {
 /* A CTE read once is no shared relation: its only reference becomes a projection. */
 static void unshare(binder *b, const cte_binding *stop) {
     for (cte_binding *c = b->ctes; c && c != stop; c = c->outer) {
-        if (c->references != 1)
+        if (c->references != 1 || c->def->sharing == CTE_KEPT)
             continue;
         rel *r = c->last;
         r->kind = REL_PROJECT;

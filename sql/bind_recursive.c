@@ -254,6 +254,7 @@ static int bind_recursion(binder *b, cte_binding *c, query *q, int at, rel **out
         return status;
     cte_binding *outer = c->outer, *around = b->ctes;
     c->working = &working;
+    c->reads_itself = true;
     c->outer = around; /* its query's own WITH, too */
     b->ctes = c;
     status = bind_parts(b, c, q, at, first, &parts);

@@ -42,7 +42,7 @@ static int end_of(token t) {
 
 %fallback ID
     ADD ALTER ANALYZE ANSWERS BEGIN CACHE CLEAR COLUMN COMMIT CONFLICT COPY CURRENT DO END EXCLUDE EXPLAIN FILTER
-    FIRST FOLLOWING GROUPS IF INDEX KEY KV LAST MODEL NO NOTHING NULLS OFFSET OTHERS PARTITION PIN PRECEDING
+    FIRST FOLLOWING GROUPS IF INDEX KEY KV LAST MATERIALIZED MODEL NO NOTHING NULLS OFFSET OTHERS PARTITION PIN PRECEDING
     RANGE RECURSIVE RENAME REPLACE RESET RETURNS ROLLBACK ROW ROWS SHOW TIES TO TRANSACTION UNBOUNDED UNPIN VIEW
     WARM.
 
@@ -493,7 +493,11 @@ distinct(A) ::= DISTINCT. { A = true; }
 %type cte {cte *}
 ctes(A) ::= cte(X). { A = list_new(p->mem); list_add(p->mem, A, X); }
 ctes(A) ::= ctes(A) COMMA cte(X). { list_add(p->mem, A, X); }
-cte(A) ::= name(N) column_list_opt(C) AS paren_query(Q). { A = cte_new(p, N, C, Q); }
+cte(A) ::= name(N) column_list_opt(C) AS cte_sharing(S) paren_query(Q). { A = cte_new(p, N, C, Q, S); }
+%type cte_sharing {cte_sharing}
+cte_sharing(A) ::= . { A = CTE_EITHER; }
+cte_sharing(A) ::= MATERIALIZED. { A = CTE_KEPT; }
+cte_sharing(A) ::= NOT MATERIALIZED. { A = CTE_INLINED; }
 
 %type select_items {list *}
 %type select_item {select_item *}

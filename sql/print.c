@@ -449,7 +449,7 @@ static void print_details(const rel *r, buf *out) {
         print_llm(r, out);
         break;
     case REL_SHARED:
-        buf_printf(out, " %d", r->shared.number);
+        buf_printf(out, " %d%s", r->shared.number, r->shared.kept ? " materialized" : "");
         break;
     case REL_NUMBER:
         buf_printf(out, " #%d", r->number.id);

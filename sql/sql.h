@@ -587,6 +587,7 @@ struct rel {
         } llm;
         struct {
             int number;
+            bool kept; /* MATERIALIZED: with a single reference, too */
         } shared;
         struct {
             int id;
