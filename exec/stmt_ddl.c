@@ -116,7 +116,8 @@ static int rename_table(stmt *s, const sql_stmt *x, txn *t, err *e) {
 }
 
 static int rename_column(stmt *s, const sql_stmt *x, txn *t, err *e) {
-    return catalog_rename_column(t, str_copy(s->mem, x->table->name), x->column, x->new_name, e);
+    return catalog_rename_column(t, str_copy(s->mem, x->table->name), x->column, &x->create_table,
+                                 e);
 }
 
 int stmt_ddl(stmt *s, sql_stmt *x, err *e) {

@@ -5,6 +5,7 @@
  * DEFAULT, CHECK and a view's query are kept as text; they are bound here once to prove that they
  * can be.
  */
+#include <stdlib.h>
 #include <string.h>
 
 #include "bind_int.h"
@@ -323,14 +324,68 @@ static str find_check(binder *b, const table_def *t, int skip, column_says says,
     return (str){NULL, 0};
 }
 
-/* CHECK texts name columns: one that they use can neither go
- * nor change its name. A column's own CHECK goes with it. */
-static int not_in_checks(binder *b, const table_def *t, int at, bool own_too, ident name) {
-    str sql = find_check(b, t, own_too ? -1 : at, names_column, t->columns[at].name);
+/* CHECK texts name columns: one that they use cannot go. A column's own CHECK goes with it. */
+static int not_in_checks(binder *b, const table_def *t, int at, ident name) {
+    str sql = find_check(b, t, at, names_column, t->columns[at].name);
     return sql.n
                ? fail_ident(b, name, "CHECK (%.*s) uses column \"%.*s\"",
                             (int)BASE_MIN(sql.n, (size_t)200), sql.p, (int)name.name.n, name.name.p)
                : 0;
+}
+
+static void add_places(binder *b, const node *n, str name, list *out) {
+    if (n->kind == NODE_COLUMN && names_column(n, name))
+        list_add(b->mem, out, (void *)(uintptr_t)&n->name);
+    for (int i = 0; i < n->nargs; i++)
+        add_places(b, n->args[i], name, out);
+}
+
+static int compare_places(const void *a, const void *b) {
+    const ident *x = *(ident *const *)a, *y = *(ident *const *)b;
+    return (x->pos > y->pos) - (x->pos < y->pos);
+}
+
+/* A CHECK with `to` wherever it names the column `from`; the rest stays as it was written. */
+static str renamed_in(binder *b, str sql, str from, str to) {
+    node *n;
+    err ignored = {0};
+    list places = {0};
+    if (!sql.n || sql_parse_expr(sql, b->mem, &n, &ignored))
+        return sql;
+    add_places(b, n, from, &places);
+    if (places.n == 0)
+        return sql;
+    qsort(places.items, (size_t)places.n, sizeof *places.items, compare_places);
+    buf text = {0};
+    size_t at = 0;
+    for (int i = 0; i < places.n; i++) {
+        const ident *place = places.items[i];
+        buf_append(&text, sql.p + at, (size_t)place->pos - at);
+        buf_append_str(&text, to);
+        at = (size_t)(place->pos + place->len);
+    }
+    buf_append(&text, sql.p + at, sql.n - at);
+    sql = str_copy(b->mem, buf_str(&text));
+    buf_free(&text);
+    return sql;
+}
+
+/* The table with the column's new name in all that says it. */
+static table_def renamed_table(binder *b, const table_def *t, int at, ident to) {
+    table_def made = *t;
+    str from = t->columns[at].name, written = {b->text.p + to.pos, (size_t)to.len};
+    if (keyword_code(written)) /* that may be more than a name in a CHECK */
+        written = str_from(arena_printf(b->mem, "\"%.*s\"", (int)written.n, written.p));
+    made.columns = ARENA_ARRAY(b->mem, column_def, t->ncolumns);
+    made.checks = ARENA_ARRAY(b->mem, str, t->nchecks);
+    for (int i = 0; i < t->ncolumns; i++) {
+        made.columns[i] = t->columns[i];
+        made.columns[i].check_sql = renamed_in(b, t->columns[i].check_sql, from, written);
+    }
+    for (int i = 0; i < t->nchecks; i++)
+        made.checks[i] = renamed_in(b, t->checks[i], from, written);
+    made.columns[at].name = to.name;
+    return made;
 }
 
 static int add_column(binder *b, const ast *a, sql_stmt *s) {
@@ -362,23 +417,16 @@ static int add_column(binder *b, const ast *a, sql_stmt *s) {
     return bind_default(b, &s->add_column, &s->defaults[0]);
 }
 
-/* t as a view sees it when the column is gone, or has another name. */
-static int views_allow_column(binder *b, const ast *a, const sql_stmt *s) {
-    const table_def *t = s->table;
-    bool drop = s->kind == STMT_DROP_COLUMN;
-    table_def changed = *t;
-    changed.columns = ARENA_ARRAY(b->mem, column_def, t->ncolumns);
-    changed.ncolumns = changed.nindexes = 0;
-    for (int i = 0; i < t->ncolumns; i++) {
-        if (i == s->column && drop)
-            continue;
-        changed.columns[changed.ncolumns] = t->columns[i];
-        if (i == s->column)
-            changed.columns[changed.ncolumns].name = s->new_name;
-        changed.ncolumns++;
-    }
-    changed.rowid_column -= drop && t->rowid_column > s->column;
-    return views_allow_table(b, t, &changed, a->column);
+/* t as a view sees it when the column is gone. */
+static table_def table_without(binder *b, const table_def *t, int at) {
+    table_def made = *t;
+    made.columns = ARENA_ARRAY(b->mem, column_def, t->ncolumns);
+    made.ncolumns = made.nindexes = 0;
+    for (int i = 0; i < t->ncolumns; i++)
+        if (i != at)
+            made.columns[made.ncolumns++] = t->columns[i];
+    made.rowid_column -= t->rowid_column > at;
+    return made;
 }
 
 static int change_column(binder *b, const ast *a, sql_stmt *s) {
@@ -397,15 +445,18 @@ static int change_column(binder *b, const ast *a, sql_stmt *s) {
             if (t->indexes[i].columns[k] == s->column)
                 return fail_ident(b, a->column, "index \"%.*s\" uses it: DROP that first",
                                   (int)t->indexes[i].name.n, t->indexes[i].name.p);
-    if (!drop) {
-        s->new_name = a->name2.name;
-        for (int i = 0; i < t->ncolumns; i++)
-            if (i != s->column && str_equal_nocase(t->columns[i].name, s->new_name))
-                return fail_ident(b, a->name2, "%.*s has a column \"%.*s\" already", (int)t->name.n,
-                                  t->name.p, (int)s->new_name.n, s->new_name.p);
-    }
-    int status = not_in_checks(b, t, s->column, !drop, a->column);
-    return status ? status : views_allow_column(b, a, s);
+    for (int i = 0; !drop && i < t->ncolumns; i++)
+        if (i != s->column && str_equal_nocase(t->columns[i].name, a->name2.name))
+            return fail_ident(b, a->name2, "%.*s has a column \"%.*s\" already", (int)t->name.n,
+                              t->name.p, (int)a->name2.name.n, a->name2.name.p);
+    int status = drop ? not_in_checks(b, t, s->column, a->column) : 0;
+    if (status)
+        return status;
+    table_def changed =
+        drop ? table_without(b, t, s->column) : renamed_table(b, t, s->column, a->name2);
+    s->create_table = changed;
+    s->new_name = a->name2.name;
+    return views_allow_table(b, t, &changed, a->column);
 }
 
 int bind_alter(binder *b, ast *a, sql_stmt *s) {

@@ -707,7 +707,8 @@ struct sql_stmt {
     expr **returning;
     rel_column *returning_cols;
 
-    /* CREATE TABLE [AS]; defaults and checks were bound once to prove them valid */
+    /* CREATE TABLE [AS]; defaults and checks were bound once to prove them valid. DROP and RENAME
+     * COLUMN: the table as it is then */
     table_def create_table;
     index_def create_index;
     view_def create_view;

@@ -400,26 +400,25 @@ int catalog_rename_table(txn *t, str from, str to, err *e) {
     return status ? status : change_done(t, t->snap->next_id, e);
 }
 
-int catalog_rename_column(txn *t, str table, int at, str to, err *e) {
+int catalog_rename_column(txn *t, str table, int at, const table_def *renamed, err *e) {
     const table_info *info = NULL;
     int status = txn_before_change(t, e);
     if (!status)
         status = find_table(t, table, &info, e);
     if (status)
         return status;
-    if (at < 0 || at >= info->def->ncolumns)
+    if (at < 0 || at >= info->def->ncolumns || renamed->ncolumns != info->def->ncolumns)
         return err_set(e, ERR_INTERNAL, "column %d of %d", at, info->def->ncolumns);
+    str to = renamed->columns[at].name;
     if (!str_equal_nocase(info->def->columns[at].name, to) &&
         (status = check_column_free(info->def, to, e)) != 0)
         return status;
     table_def made = *info->def;
-    size_t bytes = sizeof *made.columns * (size_t)made.ncolumns;
-    made.columns = mem_alloc(bytes);
-    memcpy(made.columns, info->def->columns, bytes);
-    made.columns[at].name = to;
+    made.columns = renamed->columns;
+    made.nchecks = renamed->nchecks;
+    made.checks = renamed->checks;
     txn_mark_dirty(t, made.id);
     status = put_table(t, &made, info->tree, info->index_trees, e);
-    free(made.columns);
     return status ? status : change_done(t, t->snap->next_id, e);
 }
 

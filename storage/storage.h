@@ -144,7 +144,8 @@ int catalog_drop_table(txn *t, str name, err *e);
 int catalog_add_column(txn *t, str table, const column_def *column, value fill, err *e);
 int catalog_drop_column(txn *t, str table, int column, err *e);
 int catalog_rename_table(txn *t, str from, str to, err *e);
-int catalog_rename_column(txn *t, str table, int column, str to, err *e);
+/* `renamed`: the table with the column's new name, there and in the texts of its CHECKs. */
+int catalog_rename_column(txn *t, str table, int column, const table_def *renamed, err *e);
 /* Builds the index from the rows; ERR_CONSTRAINT names the first value that is there twice. */
 int catalog_create_index(txn *t, str table, const index_def *def, err *e);
 int catalog_drop_index(txn *t, str name, err *e);
