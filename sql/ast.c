@@ -278,6 +278,19 @@ node *node_is(parser *p, bool negated, node *x, node *y) {
     return node_binary(p, negated ? OP_IS_NOT : OP_IS, x, y);
 }
 
+/* Rows become trees as deep as they are long. */
+enum { MOST_IN_ROW = 64 };
+
+node *node_row(parser *p, token open, node *first, const list *rest, token close) {
+    node *n = node_new(p, NODE_ROW, open.pos, close.pos + close.len - open.pos);
+    node_arg(p, n, first);
+    for (int i = 0; i < rest->n; i++)
+        node_arg(p, n, rest->items[i]);
+    if (n->nargs > MOST_IN_ROW)
+        parser_fail(p, ERR_LIMIT, n->pos, n->len, "a row of more than %d values", MOST_IN_ROW);
+    return n;
+}
+
 node *node_between(parser *p, bool negated, node *x, node *low, node *high) {
     node *n = node_new(p, NODE_BETWEEN, x->pos, node_end(high) - x->pos);
     node_arg(p, n, x);
@@ -624,6 +637,25 @@ query *query_values(parser *p, token start, list *rows) {
     for (int i = 0; i < rows->n; i++)
         query_deepen_list(p, q, rows->items[i]);
     return q;
+}
+
+void assign_row(parser *p, list *to, const list *columns, node *x) {
+    bool row = x->kind == NODE_ROW;
+    int n = row ? x->nargs : 1;
+    if (x->kind == NODE_SUBQUERY && columns->n > 1 && !p->failed) {
+        parser_fail(p, ERR_UNSUPPORTED, x->pos, x->len,
+                    "several columns are not set from a subquery");
+        err_hint(p->error, "UPDATE … SET a = q.a, b = q.b FROM (SELECT …) AS q WHERE …");
+    }
+    if (n != columns->n)
+        parser_fail(p, ERR_SYNTAX, x->pos, x->len, "%d column%s cannot be set to %d value%s",
+                    columns->n, columns->n == 1 ? "" : "s", n, n == 1 ? "" : "s");
+    for (int i = 0; i < n && i < columns->n; i++) {
+        assignment *a = ARENA_NEW(p->mem, assignment);
+        a->column = *(ident *)columns->items[i];
+        a->value = row ? x->args[i] : x;
+        list_add(p->mem, to, a);
+    }
 }
 
 cte *cte_new(parser *p, token name, list *columns, query *q, cte_sharing sharing) {

@@ -40,6 +40,7 @@ typedef enum node_kind {
     NODE_STAR,     /* qualifier.* or * */
     NODE_DEFAULT,  /* DEFAULT in VALUES */
     NODE_OP,       /* op over args; AND, OR, CONCAT have two or more */
+    NODE_ROW,      /* (args): two values or more */
     NODE_BETWEEN,  /* args: x, low, high; negated */
     NODE_IN,       /* args: x, items…, or args: x and query; negated */
     NODE_EXISTS,   /* query */
@@ -328,6 +329,7 @@ node *node_unary(parser *p, expr_op op, token at, node *x);
 node *node_binary(parser *p, expr_op op, node *a, node *b);
 node *node_like(parser *p, expr_op op, bool negated, node *a, node *pattern, node *escape);
 node *node_is(parser *p, bool negated, node *x, node *y);
+node *node_row(parser *p, token open, node *first, const list *rest, token close);
 node *node_between(parser *p, bool negated, node *x, node *low, node *high);
 node *node_in(parser *p, bool negated, node *x, list *items, query *q, token end);
 node *node_exists(parser *p, token at, query *q);
@@ -368,6 +370,8 @@ query *query_select(parser *p, token start, bool distinct, list *items, from_ite
                     node *where, list *group_by, node *having);
 query *query_windows(parser *p, query *q, list *windows, node *qualify);
 query *query_values(parser *p, token start, list *rows);
+/* Adds (a, b) = (1, 2) to a SET, as a = 1, b = 2. */
+void assign_row(parser *p, list *to, const list *columns, node *x);
 cte *cte_new(parser *p, token name, list *columns, query *q, cte_sharing sharing);
 
 from_item *from_name(parser *p, token name);

@@ -248,19 +248,33 @@ static expr *comparison(binder *b, expr_op op, expr *l, expr *r, const node *n) 
     return expr_op2(b->mem, op, TYPE_BOOLEAN, l, r);
 }
 
+static void note_null(binder *b, const expr *l, const expr *r) {
+    if (b->view_depth == 0 && (l->type == TYPE_NULL || r->type == TYPE_NULL) &&
+        !(expr_is_constant(l) && expr_is_constant(r)))
+        b->compares_null = true;
+}
+
+static expr *bind_row_comparison(binder *b, const node *n);
+
+static bool has_row(const node *n) {
+    return n->args[0]->kind == NODE_ROW || n->args[1]->kind == NODE_ROW;
+}
+
 static expr *bind_comparison(binder *b, const node *n) {
+    if (has_row(n))
+        return bind_row_comparison(b, n);
     expr *l = bind_expr(b, n->args[0]);
     expr *r = l ? bind_expr(b, n->args[1]) : NULL;
     if (!r)
         return NULL;
-    if (b->view_depth == 0 && (l->type == TYPE_NULL || r->type == TYPE_NULL) &&
-        !(expr_is_constant(l) && expr_is_constant(r)))
-        b->compares_null = true;
+    note_null(b, l, r);
     return comparison(b, n->op, l, r, n);
 }
 
 /* x IS TRUE takes numbers as conditions do; x IS NULL takes anything. */
 static expr *bind_is(binder *b, const node *n) {
+    if (has_row(n))
+        return bind_row_comparison(b, n);
     expr *l = bind_expr(b, n->args[0]);
     expr *r = l ? bind_expr(b, n->args[1]) : NULL;
     if (!r)
@@ -288,7 +302,11 @@ static expr *bind_like(binder *b, const node *n) {
     return x;
 }
 
+static expr *bind_row_between(binder *b, const node *n);
+
 static expr *bind_between(binder *b, const node *n) {
+    if (has_row(n) || n->args[2]->kind == NODE_ROW)
+        return bind_row_between(b, n);
     expr *x = bind_repeated(b, n->args[0], 2);
     expr *low = x ? bind_expr(b, n->args[1]) : NULL;
     expr *high = low ? bind_expr(b, n->args[2]) : NULL;
@@ -300,9 +318,13 @@ static expr *bind_between(binder *b, const node *n) {
     return to ? once_over(b, draw, expr_and(b->mem, from, to)) : NULL;
 }
 
+static expr *bind_row_in(binder *b, const node *n);
+
 static expr *bind_in(binder *b, const node *n) {
     if (n->query)
         return bind_in_query(b, n);
+    if (n->args[0]->kind == NODE_ROW)
+        return bind_row_in(b, n);
     expr *in = expr_new(b->mem, EXPR_IN, TYPE_BOOLEAN, n->nargs);
     if (!(in->args[0] = bind_expr(b, n->args[0])))
         return NULL;
@@ -359,6 +381,180 @@ static expr *bind_op(binder *b, const node *n) {
         break;
     }
     return NULL;
+}
+
+/* ---- rows of values -------------------------------------------------------------------------- */
+
+/* Rows are no values of their own: what is said of them is said of their parts, so that a bound of
+ * an index is one, too. */
+
+static bool rows_match(binder *b, const node *l, const node *r) {
+    if (l->kind == NODE_ROW && r->kind == NODE_ROW) {
+        if (l->nargs == r->nargs)
+            return true;
+        fail_node(b, r, "a row of %d values does not compare with a row of %d", l->nargs, r->nargs);
+        return false;
+    }
+    const node *row = l->kind == NODE_ROW ? l : r, *other = row == l ? r : l;
+    fail_node(b, other, "a row of %d values compares only with another", row->nargs);
+    if (other->kind == NODE_SUBQUERY)
+        err_hint(b->e, "(…) IN (SELECT …) looks for it among a query's rows");
+    return false;
+}
+
+/* Part i of two rows, which will stand in the tree `times` times. */
+typedef struct row_pair {
+    expr *x, *y, *equal;
+    expr *draw; /* as in shared_operand */
+} row_pair;
+
+static bool bind_pair(binder *b, const node *l, const node *r, int times, row_pair *out) {
+    *out = (row_pair){.x = bind_repeated(b, l, times)};
+    out->y = out->x ? bind_repeated(b, r, times) : NULL;
+    if (!out->y)
+        return false;
+    note_null(b, out->x, out->y);
+    if (times == 1)
+        return true;
+    if (expr_is_volatile(out->x) && expr_is_volatile(out->y)) {
+        fail_node(b, r, "rows are not ordered by what is drawn on both sides");
+        err_hint(b->e, "draw one of them in a subquery: FROM (SELECT random() AS r)");
+        return false;
+    }
+    if (expr_is_volatile(out->x))
+        out->x = shared_operand(b, out->x, &out->draw);
+    else
+        out->y = shared_operand(b, out->y, &out->draw);
+    return true;
+}
+
+/* Binds the parts, each where those before it are not known to differ. */
+static bool bind_pairs(binder *b, const node *n, int times, row_pair *pairs) {
+    const node *l = n->args[0], *r = n->args[1];
+    expr_op same = n->op == OP_IS || n->op == OP_IS_NOT ? OP_IS : OP_EQ;
+    expr *guard = b->at.guard, *undecided = NULL;
+    for (int i = 0; i < l->nargs; i++) {
+        if (may_ask(l->args[i]) || may_ask(r->args[i]))
+            b->at.guard = expr_and(b->mem, guard, undecided);
+        bool ok = bind_pair(b, l->args[i], r->args[i], i + 1 < l->nargs ? times : 1, &pairs[i]);
+        b->at.guard = guard;
+        expr *equal = ok ? comparison(b, same, pairs[i].x, pairs[i].y, r->args[i]) : NULL;
+        if (!equal)
+            return false;
+        pairs[i].equal = equal;
+        if (!expr_is_volatile(equal))
+            undecided = expr_and(b->mem, undecided, is_false(b, equal, true));
+    }
+    return true;
+}
+
+/* (a, b) < (c, d): a <= c AND (a < c OR b < d). */
+static expr *bind_row_order(binder *b, const node *n) {
+    int count = n->args[1]->nargs;
+    bool less = n->op == OP_LT || n->op == OP_LE;
+    row_pair *pairs = ARENA_ARRAY(b->mem, row_pair, count);
+    if (!bind_pairs(b, n, 2, pairs))
+        return NULL;
+    expr *x = comparison(b, n->op, pairs[count - 1].x, pairs[count - 1].y, n);
+    for (int i = count - 2; i >= 0 && x; i--) {
+        row_pair *p = &pairs[i];
+        expr *first = comparison(b, less ? OP_LE : OP_GE, p->x, p->y, n);
+        expr *decides = first ? comparison(b, less ? OP_LT : OP_GT, p->x, p->y, n) : NULL;
+        if (!decides)
+            return NULL;
+        expr *either = expr_chain(b->mem, OP_OR, (expr *[]){decides, x}, 2);
+        x = once_over(b, p->draw, expr_and(b->mem, first, either));
+    }
+    return x;
+}
+
+static expr *bind_row_comparison(binder *b, const node *n) {
+    const node *r = n->args[1];
+    if (!rows_match(b, n->args[0], r))
+        return NULL;
+    if (n->op >= OP_LT && n->op <= OP_GE)
+        return bind_row_order(b, n);
+    row_pair *pairs = ARENA_ARRAY(b->mem, row_pair, r->nargs);
+    expr **parts = ARENA_ARRAY(b->mem, expr *, r->nargs);
+    if (!bind_pairs(b, n, 1, pairs))
+        return NULL;
+    bool differ = n->op == OP_NE || n->op == OP_IS_NOT;
+    for (int i = 0; i < r->nargs; i++) {
+        parts[i] = differ ? comparison(b, n->op, pairs[i].x, pairs[i].y, n) : pairs[i].equal;
+        if (!parts[i])
+            return NULL;
+    }
+    return expr_chain(b->mem, differ ? OP_OR : OP_AND, parts, r->nargs);
+}
+
+static node *compared(binder *b, expr_op op, node *l, node *r) {
+    node *n = ARENA_NEW(b->mem, node);
+    *n = (node){.kind = NODE_OP, .pos = r->pos, .len = r->len, .op = op, .nargs = 2};
+    n->args = ARENA_ARRAY(b->mem, node *, 2);
+    n->args[0] = l;
+    n->args[1] = r;
+    return n;
+}
+
+static expr *bind_row_between(binder *b, const node *n) {
+    node *both = compared(b, OP_AND, compared(b, OP_GE, n->args[0], n->args[1]),
+                          compared(b, OP_LE, n->args[0], n->args[2]));
+    expr *x = bind_repeated(b, both, 2);
+    if (x && expr_is_volatile(x)) {
+        fail_node(b, n, "BETWEEN is not offered for rows of what is drawn");
+        return NULL;
+    }
+    return x;
+}
+
+/* What an index can look for: part i is one of these, where that says something of a column. */
+static expr *one_of(binder *b, expr *const *equal, int nrows, int width, int i) {
+    expr **any = ARENA_ARRAY(b->mem, expr *, nrows);
+    for (int k = 0; k < nrows; k++) {
+        const expr *x = equal[k * width + i];
+        if (x->args[0]->kind != EXPR_COLUMN || !expr_is_constant(x->args[1]) ||
+            llm_info_of(b, x->args[0]))
+            return NULL;
+        any[k] = equal[k * width + i];
+    }
+    return expr_chain(b->mem, OP_OR, any, nrows);
+}
+
+/* (a, b) IN ((1, 2), (3, 4)): (a = 1 AND b = 2) OR (a = 3 AND b = 4), with a IN (1, 3) and
+ * b IN (2, 4) in front, which never say more than that. */
+static expr *bind_row_in(binder *b, const node *n) {
+    const node *l = n->args[0];
+    int width = l->nargs, nrows = n->nargs - 1;
+    expr **left = ARENA_ARRAY(b->mem, expr *, width), *draw = NULL;
+    for (int i = 0; i < width; i++) {
+        if (!(left[i] = bind_repeated(b, l->args[i], 2 * nrows)))
+            return NULL;
+        if (nrows > 1 && draw && expr_is_volatile(left[i])) {
+            fail_node(b, l->args[i], "IN takes one value that is drawn, not two");
+            return NULL;
+        }
+        if (nrows > 1 && !draw)
+            left[i] = shared_operand(b, left[i], &draw);
+    }
+    expr **equal = ARENA_ARRAY(b->mem, expr *, nrows * width);
+    expr **any = ARENA_ARRAY(b->mem, expr *, nrows), **all = ARENA_ARRAY(b->mem, expr *, width + 1);
+    for (int k = 0; k < nrows; k++) {
+        const node *r = n->args[k + 1];
+        if (!rows_match(b, l, r))
+            return NULL;
+        for (int i = 0; i < width; i++) {
+            expr *x = left[i], *y = bind_expr(b, r->args[i]);
+            if (!y || !(equal[k * width + i] = comparison(b, OP_EQ, x, y, r->args[i])))
+                return NULL;
+        }
+        any[k] = expr_chain(b->mem, OP_AND, &equal[k * width], width);
+    }
+    int nall = 0;
+    for (int i = 0; i < width && nrows > 1; i++)
+        if ((all[nall] = one_of(b, equal, nrows, width, i)) != NULL)
+            nall++;
+    all[nall++] = expr_chain(b->mem, OP_OR, any, nrows);
+    return once_over(b, draw, expr_chain(b->mem, OP_AND, all, nall));
 }
 
 /* ---- CASE ------------------------------------------------------------------------------------ */
@@ -426,6 +622,9 @@ static expr *bind_kind(binder *b, const node *n) {
         return NULL;
     case NODE_OP:
         return bind_op(b, n);
+    case NODE_ROW:
+        fail_node(b, n, "a row of values stands only in comparisons, BETWEEN and IN");
+        return NULL;
     case NODE_BETWEEN:
         return bind_between(b, n);
     case NODE_IN:

@@ -186,16 +186,26 @@ static bool guard_agrees(binder *b, const grouping *g, const lift *above, expr *
                                         with_key_subqueries(b, g, above, guard)));
 }
 
+/* Whether IN looks for the same in both: predicates of x, above the groups, and of a key. */
+static bool same_operands(binder *b, const grouping *g, const lift *above, const expr *x,
+                          const expr *key) {
+    if (x->op != key->op)
+        return false;
+    if (x->op == OP_AND)
+        return same_operands(b, g, above, x->args[0], key->args[0]) &&
+               same_operands(b, g, above, x->args[1], key->args[1]);
+    return expr_equal(key->args[0], with_key_subqueries(b, g, above, x->args[0]));
+}
+
 /* Subqueries are bound anew wherever they stand: of one above the groups, by its text and its guard,
  * and IN by its operand too, the same one of a key. NULL: there is none. */
 static const step *key_subquery(binder *b, const grouping *g, const lift *above, const step *s) {
-    expr *operand = s->mark_null ? with_key_subqueries(b, g, above, s->predicate->args[0]) : NULL;
     for (int i = 0; i < g->below.steps.n; i++) {
         const step *key = g->below.steps.items[i];
         if (key->is_apply && key->kind == s->kind && key->mark_null == s->mark_null &&
             str_equal(key->text, s->text) && guard_agrees(b, g, above, key->guard, s->guard) &&
             (s->kind != JOIN_SINGLE || guard_agrees(b, g, above, key->predicate, s->predicate)) &&
-            (!operand || expr_equal(key->predicate->args[0], operand)))
+            (!s->mark_null || same_operands(b, g, above, s->predicate, key->predicate)))
             return key;
     }
     return NULL;

@@ -73,10 +73,12 @@ static bool may_hold_subquery(binder *b, const node *n) {
     return !b->at.refuse && b->at.lift;
 }
 
-static int one_column(binder *b, const node *n, rel *r) {
-    if (r->ncols == 1)
+static int give_columns(binder *b, const node *n, rel *r, int count) {
+    if (r->ncols == count)
         return 0;
-    return fail_node(b, n, "the subquery must give one column, not %d", r->ncols);
+    return fail_node(b, n, "the subquery must give %s column%s, not %d",
+                     count == 1 ? "one" : arena_printf(b->mem, "%d", count), count == 1 ? "" : "s",
+                     r->ncols);
 }
 
 static step *apply_step(binder *b, join_kind kind, const query *q, rel *right, int guard_id) {
@@ -126,7 +128,8 @@ static bool has_one_row(const rel *r) {
 expr *bind_scalar(binder *b, const node *n) {
     rel *r;
     int guard;
-    if (!may_hold_subquery(b, n) || guarded_query(b, n->query, &r, &guard) || one_column(b, n, r))
+    if (!may_hold_subquery(b, n) || guarded_query(b, n->query, &r, &guard) ||
+        give_columns(b, n, r, 1))
         return NULL;
     step *s = apply_step(b, JOIN_SINGLE, n->query, r, guard);
     if (b->at.guard && !has_one_row(r))
@@ -148,14 +151,23 @@ expr *bind_in_query(binder *b, const node *n) {
     int guard;
     if (!may_hold_subquery(b, n))
         return NULL;
-    expr *x = bind_expr(b, n->args[0]);
-    if (!x || guarded_query(b, n->query, &r, &guard) || one_column(b, n, r))
+    const node *l = n->args[0];
+    bool row = l->kind == NODE_ROW;
+    int width = row ? l->nargs : 1;
+    expr **equal = ARENA_ARRAY(b->mem, expr *, width);
+    for (int i = 0; i < width; i++)
+        if (!(equal[i] = bind_expr(b, row ? l->args[i] : l)))
+            return NULL;
+    if (guarded_query(b, n->query, &r, &guard) || give_columns(b, n, r, width))
         return NULL;
-    expr *y = expr_column(b->mem, r->cols[0].id, r->cols[0].type, r->cols[0].name);
-    if (unify_comparison(b, &x, &y, n->pos, n->len))
-        return NULL;
+    for (int i = 0; i < width; i++) {
+        expr *y = expr_column(b->mem, r->cols[i].id, r->cols[i].type, r->cols[i].name);
+        if (unify_comparison(b, &equal[i], &y, n->pos, n->len))
+            return NULL;
+        equal[i] = expr_op2(b->mem, OP_EQ, TYPE_BOOLEAN, equal[i], y);
+    }
     step *s = apply_step(b, JOIN_MARK, n->query, r, guard);
-    s->predicate = expr_op2(b->mem, OP_EQ, TYPE_BOOLEAN, x, y);
+    s->predicate = expr_chain(b->mem, OP_AND, equal, width);
     s->mark_null = true;
     return expr_column(b->mem, s->mark_id, TYPE_BOOLEAN, STR("in"));
 }

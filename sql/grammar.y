@@ -110,7 +110,9 @@ target_alias(A) ::= ID|STRINGNAME(N). { A = N; }
 %type assignments {list *}
 %type assignment {assignment *}
 assignments(A) ::= assignment(X). { A = list_new(p->mem); list_add(p->mem, A, X); }
+assignments(A) ::= column_list(C) EQ expr(X). { A = list_new(p->mem); assign_row(p, A, C, X); }
 assignments(A) ::= assignments(A) COMMA assignment(X). { list_add(p->mem, A, X); }
+assignments(A) ::= assignments(A) COMMA column_list(C) EQ expr(X). { assign_row(p, A, C, X); }
 assignment(A) ::= name(N) EQ expr(X). {
     A = ARENA_NEW(p->mem, assignment);
     A->column = ident_of(p, N);
@@ -688,6 +690,7 @@ expr(A) ::= VARIABLE(T). { A = node_variable(p, T); }
 expr(A) ::= name(N). { A = node_column(p, NULL, N); }
 expr(A) ::= name(T) DOT name(N). { A = node_column(p, &T, N); }
 expr(A) ::= LP(O) expr(X) RP(C). { A = node_span(X, O.pos, end_of(C)); }
+expr(A) ::= LP(O) expr(X) COMMA expr_list(L) RP(C). { A = node_row(p, O, X, L, C); }
 expr(A) ::= paren_query(Q). [LOWEST] { A = node_subquery(p, Q); }
 expr(A) ::= EXISTS(T) paren_query(Q). { A = node_exists(p, T, Q); }
 

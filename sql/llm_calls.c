@@ -223,14 +223,19 @@ static rel *with_column(binder *b, rel *r, int id, const char *name, expr *x) {
     return p;
 }
 
-/* x IN (SELECT y …) has one x a row, however many y it is compared with. */
-static rel *with_operand_drawn(binder *b, rel *r, step *s) {
-    if (s->kind != JOIN_MARK || !s->predicate || !expr_is_volatile(s->predicate->args[0]))
-        return r;
-    expr *x = s->predicate->args[0], *y = s->predicate->args[1];
+/* x IN (SELECT y …), and the parts of a row, have one x a row, however many y it is compared
+ * with. */
+static expr *operands_drawn(binder *b, rel **r, expr *p) {
+    expr *x = p->args[0], *y = p->args[1];
+    if (!expr_is_volatile(p))
+        return p;
+    if (p->op == OP_AND) {
+        x = operands_drawn(b, r, x);
+        return expr_op2(b->mem, OP_AND, TYPE_BOOLEAN, x, operands_drawn(b, r, y));
+    }
     expr *drawn = expr_column(b->mem, new_id(b), x->type, STR("operand"));
-    s->predicate = expr_op2(b->mem, s->predicate->op, TYPE_BOOLEAN, drawn, y);
-    return with_column(b, r, drawn->column.id, "operand", x);
+    *r = with_column(b, *r, drawn->column.id, "operand", x);
+    return expr_op2(b->mem, p->op, TYPE_BOOLEAN, drawn, y);
 }
 
 static rel *place_applies(binder *b, lift *l, rel *r, int *left) {
@@ -242,7 +247,8 @@ static rel *place_applies(binder *b, lift *l, rel *r, int *left) {
                 continue;
             if (s->guard)
                 r = with_column(b, r, s->guard_id, "guard", s->guard);
-            r = with_operand_drawn(b, r, s);
+            if (s->kind == JOIN_MARK && s->predicate)
+                s->predicate = operands_drawn(b, &r, s->predicate);
             r = rel_apply(b->mem, s->kind, r, s->right, s->predicate, s->mark_id, s->mark_null);
             s->placed = again = true;
             --*left;
