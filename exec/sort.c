@@ -11,18 +11,6 @@
 
 #include "sort_int.h"
 
-typedef struct sort_item {
-    uint64_t prefix;
-    uint32_t row;
-} sort_item;
-
-typedef struct sorter {
-    const exec_ctx *ctx;
-    const rowset *keys;
-    const sort_key *by;
-    int nkeys;
-} sorter;
-
 /* ---- comparison ------------------------------------------------------------------------------ */
 
 static uint64_t ordered_bits(const column *c, int row) {
@@ -46,7 +34,7 @@ static uint64_t ordered_bits(const column *c, int row) {
     }
 }
 
-/* Monotone in the first key's order, NULLs and direction included; equal prefixes say nothing. */
+/* Monotone in the key's order, NULLs and direction included. */
 static uint64_t prefix_of(const sort_key *k, const column *c, int row) {
     bool null = c->type == TYPE_NULL || column_is_null(c, row);
     if (null)
@@ -85,7 +73,11 @@ int sort_equal_keys(const sort_key *by, int nkeys, const column *a, int i, const
     return k;
 }
 
-static bool before(const sorter *s, sort_item a, sort_item b) {
+uint64_t sort_prefix(const sort_key *by, int nkeys, const column *keys, int row) {
+    return nkeys ? prefix_of(&by[0], &keys[0], row) : 0;
+}
+
+bool sort_before(const sort_order *s, sort_item a, sort_item b) {
     if (a.prefix != b.prefix)
         return a.prefix < b.prefix;
     const batch *ba = rowset_batch(s->keys, (int)(a.row / BATCH_ROWS)),
@@ -99,20 +91,20 @@ static bool before(const sorter *s, sort_item a, sort_item b) {
 
 enum { RUN = 12 };
 
-static void sort_run(const sorter *s, sort_item *a, int64_t n) {
+static void sort_run(const sort_order *s, sort_item *a, int64_t n) {
     for (int64_t i = 1; i < n; i++) {
         sort_item x = a[i];
         int64_t j = i;
-        for (; j > 0 && before(s, x, a[j - 1]); j--)
+        for (; j > 0 && sort_before(s, x, a[j - 1]); j--)
             a[j] = a[j - 1];
         a[j] = x;
     }
 }
 
-static void merge(const sorter *s, const sort_item *a, int64_t na, const sort_item *b, int64_t nb,
-                  sort_item *out) {
+static void merge(const sort_order *s, const sort_item *a, int64_t na, const sort_item *b,
+                  int64_t nb, sort_item *out) {
     while (na && nb) {
-        if (before(s, *b, *a)) {
+        if (sort_before(s, *b, *a)) {
             *out++ = *b++;
             nb--;
         } else {
@@ -124,16 +116,17 @@ static void merge(const sorter *s, const sort_item *a, int64_t na, const sort_it
 }
 
 /* Sorts items[0..n); `spare` has room for n. The result is in items. false: cancelled. */
-static bool sort_items(const sorter *s, sort_item *items, sort_item *spare, int64_t n) {
+static bool sort_items(const exec_ctx *ctx, const sort_order *s, sort_item *items, sort_item *spare,
+                       int64_t n) {
     for (int64_t at = 0; at < n; at += RUN)
         sort_run(s, items + at, BASE_MIN(RUN, n - at));
     sort_item *from = items, *to = spare;
     for (int64_t width = RUN; width < n; width *= 2) {
-        if (s->ctx->cancel && atomic_load_explicit(s->ctx->cancel, memory_order_relaxed))
+        if (ctx->cancel && atomic_load_explicit(ctx->cancel, memory_order_relaxed))
             return false;
         for (int64_t at = 0; at < n; at += 2 * width) {
             int64_t na = BASE_MIN(width, n - at), nb = BASE_MIN(width, n - at - na);
-            if (nb == 0 || !before(s, from[at + na], from[at + na - 1]))
+            if (nb == 0 || !sort_before(s, from[at + na], from[at + na - 1]))
                 memcpy(to + at, from + at, sizeof *to * (size_t)(na + nb)); /* in order already */
             else
                 merge(s, from + at, na, from + at + na, nb, to + at);
@@ -149,7 +142,7 @@ static bool sort_items(const sorter *s, sort_item *items, sort_item *spare, int6
 
 int sort_rows(const exec_ctx *ctx, const rowset *keys, const sort_key *by, int nkeys,
               uint32_t **out, err *e) {
-    sorter s = {ctx, keys, by, nkeys};
+    sort_order s = {keys, by, nkeys};
     int64_t count = rowset_rows(keys);
     if (count >= UINT32_MAX)
         return err_set(e, ERR_LIMIT, "more than 4,294,967,294 rows to sort");
@@ -162,10 +155,10 @@ int sort_rows(const exec_ctx *ctx, const rowset *keys, const sort_key *by, int n
         const batch *in = rowset_batch(keys, b);
         for (int k = 0; k < in->rows; k++) {
             uint32_t row = (uint32_t)b * BATCH_ROWS + (uint32_t)k;
-            items[row] = (sort_item){nkeys ? prefix_of(&by[0], &in->cols[0], k) : 0, row};
+            items[row] = (sort_item){sort_prefix(by, nkeys, in->cols, k), row};
         }
     }
-    if (!status && !sort_items(&s, items, items + count, count))
+    if (!status && !sort_items(ctx, &s, items, items + count, count))
         status = err_set(e, ERR_CANCELLED, "cancelled");
     for (int64_t k = 0; k < count && !status; k++)
         rows[k] = items[k].row;

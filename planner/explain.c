@@ -170,12 +170,20 @@ static void print_group(buf *out, const plan_node *n) {
     }
 }
 
+static void print_partition(buf *out, const plan_node *n, const int *slots, int count) {
+    for (int i = 0; i < count; i++) {
+        buf_append_c(out, i ? ", " : " per ");
+        buf_append_str(out, n->left->names[slots[i]]);
+    }
+}
+
 static void print_sort(buf *out, const plan_node *n) {
     if (n->sort.limit >= 0)
-        buf_printf(out, "Top %" PRId64 " by ", n->sort.limit);
+        buf_printf(out, "Top %" PRId64, n->sort.limit);
     else
-        buf_append_c(out, "Sort by ");
-    sort_keys_print("", n->sort.keys, n->sort.nkeys, out);
+        buf_append_c(out, "Sort");
+    print_partition(out, n, n->sort.partition, n->sort.npartition);
+    sort_keys_print(" by ", n->sort.keys, n->sort.nkeys, out);
 }
 
 static bool same_spec(const rel_window *a, const rel_window *b) {
@@ -199,10 +207,7 @@ static void print_limit(buf *out, const plan_node *n) {
         buf_printf(out, " %" PRId64, n->limit.limit);
     if (n->limit.offset > 0)
         buf_printf(out, " offset %" PRId64, n->limit.offset);
-    for (int i = 0; i < n->limit.npartition; i++) {
-        buf_append_c(out, i ? ", " : " per ");
-        buf_append_str(out, n->left->names[n->limit.partition[i]]);
-    }
+    print_partition(out, n, n->limit.partition, n->limit.npartition);
 }
 
 static void print_so_many(buf *out, int64_t rows) {

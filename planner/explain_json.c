@@ -104,10 +104,17 @@ static void add_keys(cJSON *o, const sort_key *keys, int n) {
     }
 }
 
+static void add_partition(cJSON *o, const plan_node *n, const int *slots, int count) {
+    cJSON *list = count ? cJSON_AddArrayToObject(o, "partition") : NULL;
+    for (int i = 0; i < count; i++)
+        add_item(list, n->left->names[slots[i]]);
+}
+
 static void add_sort_keys(cJSON *o, const plan_node *n) {
     add_keys(o, n->sort.keys, n->sort.nkeys);
     if (n->sort.limit >= 0)
         cJSON_AddNumberToObject(o, "limit", (double)n->sort.limit);
+    add_partition(o, n, n->sort.partition, n->sort.npartition);
 }
 
 static void add_windows(cJSON *o, const plan_node *n) {
@@ -148,9 +155,7 @@ static void add_limit(cJSON *o, const plan_node *n) {
     if (n->limit.limit >= 0)
         cJSON_AddNumberToObject(o, "limit", (double)n->limit.limit);
     cJSON_AddNumberToObject(o, "offset", (double)n->limit.offset);
-    cJSON *list = n->limit.npartition ? cJSON_AddArrayToObject(o, "partition") : NULL;
-    for (int i = 0; i < n->limit.npartition; i++)
-        add_item(list, n->left->names[n->limit.partition[i]]);
+    add_partition(o, n, n->limit.partition, n->limit.npartition);
 }
 
 static void add_scan(cJSON *o, const plan_node *n) {

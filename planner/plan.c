@@ -350,15 +350,6 @@ static plan_node *build_group(builder *b, const rel *r) {
     return n;
 }
 
-static plan_node *build_sort(builder *b, const rel *r) {
-    plan_node *n = build_unary(b, PLAN_SORT, r);
-    scope in = {r->left, NULL};
-    n->sort.limit = r->sort.first > 0 ? r->sort.first : -1;
-    n->sort.nkeys = r->sort.nkeys;
-    n->sort.keys = resolve_keys(b, r->sort.keys, r->sort.nkeys, &in);
-    return n;
-}
-
 static int *slots_of(builder *b, const rel *in, const int *ids, int count) {
     scope s = {in, NULL};
     int *slots = ARENA_ARRAY(b->mem, int, count + 1);
@@ -367,6 +358,17 @@ static int *slots_of(builder *b, const rel *in, const int *ids, int count) {
         assert(slots[i] >= 0);
     }
     return slots;
+}
+
+static plan_node *build_sort(builder *b, const rel *r) {
+    plan_node *n = build_unary(b, PLAN_SORT, r);
+    scope in = {r->left, NULL};
+    n->sort.limit = r->sort.first > 0 ? r->sort.first : -1;
+    n->sort.nkeys = r->sort.nkeys;
+    n->sort.keys = resolve_keys(b, r->sort.keys, r->sort.nkeys, &in);
+    n->sort.npartition = r->sort.npartition;
+    n->sort.partition = slots_of(b, r->left, r->sort.partition, r->sort.npartition);
+    return n;
 }
 
 static plan_node *build_limit(builder *b, const rel *r) {

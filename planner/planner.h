@@ -214,7 +214,9 @@ struct plan_node {
         struct {
             int nkeys;
             sort_key *keys;
-            int64_t limit;
+            int64_t limit; /* -1: none; of each group of partition columns when there are any */
+            int npartition;
+            int *partition; /* slots */
         } sort;
         struct {
             int64_t limit, offset;

@@ -89,11 +89,17 @@ static void read_expr(void *ctx, const expr *e) {
     id_set_add_expr(ctx, e);
 }
 
+static void read_ids(const int *ids, int n, id_set *s) {
+    for (int i = 0; i < n; i++)
+        id_set_add(s, ids[i]);
+}
+
 void rel_reads(const rel *x, id_set *s) {
     rel_exprs(x, read_expr, s);
     if (x->kind == REL_LIMIT)
-        for (int i = 0; i < x->limit.npartition; i++)
-            id_set_add(s, x->limit.partition[i]);
+        read_ids(x->limit.partition, x->limit.npartition, s);
+    if (x->kind == REL_SORT)
+        read_ids(x->sort.partition, x->sort.npartition, s);
     if (x->kind == REL_OUTER_RESIDUAL)
         id_set_add(s, x->residual.group_id);
 }
@@ -208,13 +214,13 @@ static void replace_llm(rule_ctx *r, rel *x, const expr_map *m) {
     x->llm.uses = uses;
 }
 
-static void replace_limit(rule_ctx *r, rel *x, const expr_map *m) {
-    int *ids = ARENA_ARRAY(r->mem, int, x->limit.npartition + 1);
-    for (int i = 0; i < x->limit.npartition; i++) {
-        const expr *with = expr_map_get(m, x->limit.partition[i]);
-        ids[i] = with && with->kind == EXPR_COLUMN ? with->column.id : x->limit.partition[i];
+static int *replace_ids(rule_ctx *r, const int *from, int n, const expr_map *m) {
+    int *ids = ARENA_ARRAY(r->mem, int, n + 1);
+    for (int i = 0; i < n; i++) {
+        const expr *with = expr_map_get(m, from[i]);
+        ids[i] = with && with->kind == EXPR_COLUMN ? with->column.id : from[i];
     }
-    x->limit.partition = ids;
+    return ids;
 }
 
 rel *rel_replace_here(rule_ctx *r, const rel *from, const expr_map *m) {
@@ -238,12 +244,13 @@ rel *rel_replace_here(rule_ctx *r, const rel *from, const expr_map *m) {
         break;
     case REL_SORT:
         x->sort.keys = replace_keys(r, x->sort.keys, x->sort.nkeys, m);
+        x->sort.partition = replace_ids(r, x->sort.partition, x->sort.npartition, m);
         break;
     case REL_LLM:
         replace_llm(r, x, m);
         break;
     case REL_LIMIT:
-        replace_limit(r, x, m);
+        x->limit.partition = replace_ids(r, x->limit.partition, x->limit.npartition, m);
         break;
     case REL_WINDOW:
         replace_window(r, x, m);

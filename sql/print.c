@@ -339,6 +339,11 @@ static void print_named_exprs(const rel *r, buf *out) {
     }
 }
 
+static void print_partition(const int *ids, int n, buf *out) {
+    for (int i = 0; i < n; i++)
+        buf_printf(out, "%s#%d", i ? ", " : " per ", ids[i]);
+}
+
 static void print_sort(const rel *r, buf *out) {
     for (int i = 0; i < r->sort.nkeys; i++) {
         const sort_key *k = &r->sort.keys[i];
@@ -350,6 +355,7 @@ static void print_sort(const rel *r, buf *out) {
     }
     if (r->sort.first > 0)
         buf_printf(out, ", first %lld", (long long)r->sort.first);
+    print_partition(r->sort.partition, r->sort.npartition, out);
 }
 
 static void print_join(const rel *r, buf *out) {
@@ -377,8 +383,7 @@ static void print_limit(const rel *r, buf *out) {
         buf_printf(out, " %lld", (long long)r->limit.limit);
     if (r->limit.offset)
         buf_printf(out, " offset %lld", (long long)r->limit.offset);
-    for (int i = 0; i < r->limit.npartition; i++)
-        buf_printf(out, "%s#%d", i ? ", " : " per ", r->limit.partition[i]);
+    print_partition(r->limit.partition, r->limit.npartition, out);
 }
 
 static void print_llm(const rel *r, buf *out) {

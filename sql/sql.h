@@ -555,8 +555,11 @@ struct rel {
         struct {
             int nkeys;
             sort_key *keys;
-            /* > 0: no more than the first so many rows are wanted (set by the planner) */
+            /* > 0: no more than the first so many rows are wanted, of each group of partition
+             * columns when there are any (set by the planner) */
             int64_t first;
+            int npartition;
+            int *partition; /* column ids */
         } sort;
         struct {
             int64_t limit, offset;

@@ -128,7 +128,21 @@ static int compare_rows(const rowset *r, const sort_key *keys, int nkeys, int64_
     return (a > b) - (a < b);
 }
 
-static void check_sort(rowset *input, sort_key *keys, int nkeys, int64_t limit) {
+/* Whether the row is among the first `limit` ones of its group: of the rows equal in column `group`;
+ * -1: of all. */
+static bool is_kept(const rowset *r, const sort_key *keys, int nkeys, int64_t limit, int group,
+                    int64_t row) {
+    int64_t before = 0;
+    for (int64_t j = 0; j < rowset_rows(r); j++)
+        before +=
+            (group < 0 || value_compare(rowset_get(r, row, group), rowset_get(r, j, group)) == 0) &&
+            compare_rows(r, keys, nkeys, j, row) < 0;
+    return limit < 0 || before < limit;
+}
+
+/* Rows before `first` are known to be among the last. */
+static void check_sort(rowset *input, sort_key *keys, int nkeys, int64_t limit, int group,
+                       int64_t first) {
     plan_node leaf = {.kind = PLAN_VALUES,
                       .number = 1,
                       .ncols = COLUMNS,
@@ -143,6 +157,8 @@ static void check_sort(rowset *input, sort_key *keys, int nkeys, int64_t limit) 
     sort.sort.keys = keys;
     sort.sort.nkeys = nkeys;
     sort.sort.limit = limit;
+    sort.sort.npartition = group >= 0;
+    sort.sort.partition = &group;
     op *o;
     err e;
     batch *b;
@@ -151,36 +167,86 @@ static void check_sort(rowset *input, sort_key *keys, int nkeys, int64_t limit) 
     while (op_next(o, &b, &e) == 0 && b)
         assert_int_equal(rowset_append(out, b, &e), 0);
     op_close(o);
-    int64_t count = rowset_rows(input), kept = limit >= 0 ? BASE_MIN(limit, count) : count;
+    int64_t count = rowset_rows(input), kept = 0;
+    bool *keep = mem_alloc(sizeof *keep * (size_t)count);
+    for (int64_t i = first; i < count; i++)
+        kept += keep[i] = is_kept(input, keys, nkeys, limit, group, i);
     assert_int_equal(rowset_rows(out), kept);
-    /* Each row's place is the number of rows before it:
+    /* Each row's place is the number of kept rows before it:
      * the k-th row put out must be the one of rank k. */
-    for (int64_t i = 0; i < count; i++) {
+    for (int64_t i = first; i < count; i++) {
         int64_t at = 0;
-        for (int64_t j = 0; j < count; j++)
-            at += compare_rows(input, keys, nkeys, j, i) < 0;
-        for (int c = 0; at < kept && c < COLUMNS; c++)
+        for (int64_t j = first; j < count && keep[i]; j++)
+            at += keep[j] && compare_rows(input, keys, nkeys, j, i) < 0;
+        for (int c = 0; keep[i] && c < COLUMNS; c++)
             assert_int_equal(value_compare(rowset_get(out, at, c), rowset_get(input, i, c)), 0);
     }
+    free(keep);
     rowset_free(out);
     arena_free(ctx.mem);
+}
+
+static void make_columns(expr *cols) {
+    for (int c = 0; c < COLUMNS; c++) {
+        cols[c] = (expr){.kind = EXPR_COLUMN, .type = types[c], .pos = -1};
+        cols[c].column.slot = c;
+    }
 }
 
 static void sorting_is_stable_with_and_without_a_limit(void **state) {
     (void)state;
     expr cols[COLUMNS];
-    for (int c = 0; c < COLUMNS; c++) {
-        cols[c] = (expr){.kind = EXPR_COLUMN, .type = types[c], .pos = -1};
-        cols[c].column.slot = c;
-    }
+    make_columns(cols);
     static const int64_t limits[] = {-1, 0, 1, 10, 2500};
     rowset *input = make_rows(NULL, 3000);
     for (size_t k = 0; k < BASE_COUNT(limits); k++)
         for (int flags = 0; flags < 8; flags += 3) {
             sort_key keys[2] = {{&cols[flags % 3], flags & 1, flags & 2},
                                 {&cols[(flags + 1) % 3], flags & 4, flags & 1}};
-            check_sort(input, keys, 1 + flags % 2, limits[k]);
+            check_sort(input, keys, 1 + flags % 2, limits[k], -1, 0);
         }
+    rowset_free(input);
+}
+
+static void each_group_has_its_first_rows(void **state) {
+    (void)state;
+    expr cols[COLUMNS];
+    make_columns(cols);
+    static const int64_t limits[] = {1, 2, 7, 500};
+    rowset *input = make_rows(NULL, 700);
+    for (size_t k = 0; k < BASE_COUNT(limits); k++)
+        for (int flags = 0; flags < 8; flags += 3) {
+            sort_key keys[2] = {{&cols[flags % 3], flags & 1, flags & 2},
+                                {&cols[(flags + 1) % 3], flags & 4, flags & 1}};
+            check_sort(input, keys, 1 + flags % 2, limits[k], (int)(k + 1) % COLUMNS, 0);
+        }
+    rowset_free(input);
+}
+
+/* Every five rows are better than all before them. */
+static void what_better_rows_push_out_is_left_behind(void **state) {
+    (void)state;
+    enum { ROWS = 9000, LAST = 300 };
+    expr cols[COLUMNS];
+    rowset *input = rowset_new(NULL, types, COLUMNS);
+    make_columns(cols);
+    for (int64_t r = 0; r < ROWS; r++) {
+        arena *a = arena_new();
+        batch b;
+        char text[32];
+        int n = snprintf(text, sizeof text, "row %lld", (long long)r);
+        batch_init(&b, a, types, COLUMNS, 1);
+        column_set(&b.cols[0], a, 1, 0, value_int(-(r / 5)));
+        column_set(&b.cols[1], a, 1, 0, value_text((str){text, (size_t)n}));
+        column_set(&b.cols[2], a, 1, 0, r % 7 ? value_real((double)(r % 7)) : value_null());
+        rowset_push(input, b.cols, 0);
+        arena_free(a);
+    }
+    sort_key key = {&cols[0], false, false};
+    static const int64_t limits[] = {1, 3, 40};
+    for (size_t k = 0; k < BASE_COUNT(limits); k++)
+        for (int group = -1; group <= 2; group += 3)
+            check_sort(input, &key, 1, limits[k], group, ROWS - LAST);
     rowset_free(input);
 }
 
@@ -190,6 +256,8 @@ int main(void) {
         cmocka_unit_test(rows_beyond_the_memory_limit_spill_and_come_back),
         cmocka_unit_test(equal_keys_are_one_entry),
         cmocka_unit_test(sorting_is_stable_with_and_without_a_limit),
+        cmocka_unit_test(each_group_has_its_first_rows),
+        cmocka_unit_test(what_better_rows_push_out_is_left_behind),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
