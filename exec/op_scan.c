@@ -4,7 +4,8 @@
  * the join before the first row is asked for.
  *
  * Invariant: rows come in order of their rowids, however they were found: what an index or a list
- * of keys leads to is listed and sorted first. Cells point into the read transaction's map and are
+ * of keys leads to is listed and sorted first. A scan that is `ordered` instead comes along its
+ * index, or down from the highest rowid, as it reads. Cells point into the read transaction's map and are
  * not copied; who keeps them does. A bound that is NULL matches no row, as `x = NULL` does not.
  */
 #include "op_int.h"
@@ -16,6 +17,9 @@ typedef struct scan_state {
     rowid_list found;  /* by keys: the rows to read */
     batch in;
     int rows[BATCH_ROWS];
+    /* ordered, where NULLs are apart: bounds of what is read next, once the first rows are */
+    bool more;
+    scan_bound next_low, next_high;
 } scan_state;
 
 /* *possible becomes false where a bound is NULL; that of the IN list is left for later. */
@@ -56,6 +60,34 @@ static int find_listed(op *o, const scan_bound *low, const scan_bound *high, err
     return status;
 }
 
+/* Rows in the order of the index: those whose column behind the equal ones is NULL before or behind
+ * the others. */
+static int start_in_order(op *o, scan_spec *spec, scan_bound low, scan_bound high, err *e) {
+    scan_state *s = o->state;
+    scan_nulls nulls = o->node->scan.nulls;
+    int n = nulls == NULLS_NOWHERE ? high.n - 1 : high.n;
+    spec->descending = o->node->scan.descending;
+    spec->first_rows = (int)BASE_MIN(o->node->scan.first, BATCH_ROWS);
+    if (nulls != NULLS_BY_KEY)
+        low = (scan_bound){.values = high.values, .n = n, .inclusive = true, .not_null = true};
+    spec->low = low;
+    spec->high = high;
+    if (nulls == NULLS_BEFORE || nulls == NULLS_BEHIND) {
+        value *values = ARENA_ARRAY(o->mem, value, n + 1);
+        for (int k = 0; k < n; k++)
+            values[k] = high.values[k];
+        values[n] = value_null();
+        scan_bound null = {.values = values, .n = n + 1, .inclusive = true};
+        bool before = nulls == NULLS_BEFORE;
+        s->next_low = before ? low : null;
+        s->next_high = before ? high : null;
+        spec->low = before ? null : low;
+        spec->high = before ? null : high;
+        s->more = true;
+    }
+    return scan_open(o->ctx->txn, spec, &s->scan, e);
+}
+
 static int scan_start(op *o, err *e) {
     const plan_node *p = o->node;
     scan_state *s = o->state;
@@ -77,6 +109,8 @@ static int scan_start(op *o, err *e) {
     s->empty = !possible;
     if (status || s->empty)
         return status;
+    if (p->scan.ordered)
+        return start_in_order(o, &spec, low, high, e);
     bool by_rowid = !p->scan.index && !p->scan.nin;
     if (by_rowid) {
         spec.low = low;
@@ -137,6 +171,12 @@ static int scan_rows(op *o, batch **out, err *e) {
         int count, status = scan_next(s->scan, &s->in, e);
         if (status)
             return status;
+        if (s->in.rows == 0 && s->more) {
+            s->more = false;
+            if ((status = scan_rebind(s->scan, &s->next_low, &s->next_high, e)) != 0)
+                return status;
+            continue;
+        }
         s->empty = s->in.rows == 0;
         if (s->empty)
             break;

@@ -21,6 +21,7 @@ typedef struct bounds {
     int nused;
     expr *low, *high;
     bool low_inclusive, high_inclusive;
+    bool ordered; /* the rows are wanted in the index' order */
     double share;
 } bounds;
 
@@ -96,10 +97,12 @@ static bool find_equal(rule_ctx *r, bounds *b, const rel *scan, const conjuncts 
     return false;
 }
 
-/* One list is enough: two would ask for every pair of their values. */
+/* One list is enough: two would ask for every pair of their values, and what a list finds comes in
+ * no order of keys. */
 static bool find_list(rule_ctx *r, bounds *b, const rel *scan, const conjuncts *all,
                       int table_column) {
-    for (int i = 0; i < all->n && b->nin == 0 && rule_chosen(r, CHOICE_KEY_LISTS); i++) {
+    bool lists = rule_chosen(r, CHOICE_KEY_LISTS) && !b->ordered;
+    for (int i = 0; i < all->n && b->nin == 0 && lists; i++) {
         conjuncts values = {0};
         if (!is_list(r, all->list[i], scan, table_column, &values) || values.n == 0)
             continue;
@@ -139,10 +142,14 @@ static void find_range(rule_ctx *r, bounds *b, const rel *scan, const conjuncts 
     }
 }
 
-static bounds try_index(rule_ctx *r, const rel *scan, const conjuncts *all,
-                        const index_def *index) {
-    bounds b = {.index = index, .share = 1, .low_inclusive = true, .high_inclusive = true};
-    int n = index ? index->ncolumns : 1;
+static bounds try_index(rule_ctx *r, const rel *scan, const conjuncts *all, const index_def *index,
+                        bool ordered) {
+    bounds b = {.index = index,
+                .ordered = ordered,
+                .share = 1,
+                .low_inclusive = true,
+                .high_inclusive = true};
+    int n = !rule_chosen(r, CHOICE_KEYS) ? 0 : index ? index->ncolumns : 1;
     b.equal = ARENA_ARRAY(r->mem, expr *, n + 1);
     b.used = ARENA_ARRAY(r->mem, int, all->n + 1);
     for (int k = 0; k < n; k++) {
@@ -202,25 +209,60 @@ static bool starts_at_nulls(const bounds *b) {
     return b->index && b->high && !b->low;
 }
 
-void access_choose(rule_ctx *r, const rel *scan, const conjuncts *all, plan_node *node,
-                   conjuncts *rest) {
+static bounds best_bounds(rule_ctx *r, const rel *scan, const conjuncts *all) {
     const table_def *t = scan->scan.table;
-    bool by_keys = rule_chosen(r, CHOICE_KEYS);
-    bounds best = by_keys ? try_index(r, scan, all, NULL) : (bounds){0};
-    for (int i = 0; i < t->nindexes && by_keys; i++) {
-        bounds b = try_index(r, scan, all, &t->indexes[i]);
+    bounds best = try_index(r, scan, all, NULL, false);
+    for (int i = 0; i < t->nindexes; i++) {
+        bounds b = try_index(r, scan, all, &t->indexes[i], false);
         if (is_better(&b, &best))
             best = b;
     }
+    return best;
+}
+
+static void use_bounds(rule_ctx *r, const conjuncts *all, const bounds *b, plan_node *node,
+                       conjuncts *rest) {
     bool *used = ARENA_ARRAY(r->mem, bool, all->n + 1);
-    for (int i = 0; i < best.nused; i++)
-        used[best.used[i]] = true;
-    if (best.nused) {
-        set_bounds(r, node, &best);
-        if (starts_at_nulls(&best)) /* kept as a filter: it drops the NULLs */
-            used[best.used[best.nused - 1]] = false;
+    for (int i = 0; i < b->nused; i++)
+        used[b->used[i]] = true;
+    if (b->nused) {
+        set_bounds(r, node, b);
+        if (starts_at_nulls(b)) /* kept as a filter: it drops the NULLs */
+            used[b->used[b->nused - 1]] = false;
     }
     for (int i = 0; i < all->n; i++)
         if (!used[i])
             conjuncts_add(r, rest, all->list[i]);
+}
+
+void access_choose(rule_ctx *r, const rel *scan, const conjuncts *all, plan_node *node,
+                   conjuncts *rest) {
+    bounds best = best_bounds(r, scan, all);
+    use_bounds(r, all, &best, node, rest);
+}
+
+void access_choose_along(rule_ctx *r, const rel *scan, const conjuncts *all, const index_def *index,
+                         plan_node *node, conjuncts *rest) {
+    bounds b = try_index(r, scan, all, index, true);
+    use_bounds(r, all, &b, node, rest);
+    node->scan.index = index;
+}
+
+static access_path path_of(const bounds *b) {
+    return (access_path){.look_up = b->nused > 0 && (b->index || b->nin > 0),
+                         .nequal = b->nequal,
+                         .share = b->nused > 0 ? b->share : 1,
+                         .low = b->low != NULL,
+                         .high = b->high != NULL};
+}
+
+access_path access_best(rule_ctx *r, const rel *scan, const conjuncts *all) {
+    bounds best = best_bounds(r, scan, all);
+    return path_of(&best);
+}
+
+access_path access_along(rule_ctx *r, const rel *scan, const conjuncts *all,
+                         const index_def *index) {
+    bounds b = try_index(r, scan, all, index, true);
+    return path_of(&b);
 }

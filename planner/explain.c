@@ -123,6 +123,8 @@ static void print_scan(buf *out, const plan_node *n) {
         buf_append_c(out, " by ");
         buf_append_str(out, n->scan.index->name.n ? n->scan.index->name : STR("primary key"));
     }
+    if (n->scan.ordered)
+        buf_append_c(out, n->scan.descending ? ", descending" : ", in its order");
     print_bounds(out, n);
     if (n->scan.filter) {
         buf_append_c(out, " where ");

@@ -164,6 +164,8 @@ static void add_scan(cJSON *o, const plan_node *n) {
         add_str(o, "alias", n->scan.alias);
     if (n->scan.index)
         add_str(o, "index", n->scan.index->name);
+    if (n->scan.ordered)
+        cJSON_AddBoolToObject(o, "descending", n->scan.descending);
     if (n->scan.nlow) {
         add_exprs(o, "low", n->scan.low, n->scan.nlow);
         cJSON_AddBoolToObject(o, "low_inclusive", n->scan.low_inclusive);

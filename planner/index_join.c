@@ -22,8 +22,12 @@ static const double LOOKUP_ROWS = 40, FETCH_ROWS = 8;
  * costs less than a right one that goes into it. */
 static const double LEFT_ROW = 0.7;
 
+double keys_cost(double keys, double found) {
+    return keys * LOOKUP_ROWS + found * FETCH_ROWS;
+}
+
 bool plan_keys_pay(double keys, double found, double rows) {
-    return keys * LOOKUP_ROWS + found * FETCH_ROWS < rows;
+    return keys_cost(keys, found) < rows;
 }
 
 typedef struct candidate {

@@ -20,8 +20,9 @@ typedef struct built_left {
 typedef struct builder {
     arena *mem;
     rule_ctx *rules;
-    plan_node **shared; /* by share number */
-    built_left *lefts;  /* of the joins whose right input is being built */
+    plan_node **shared;     /* by share number */
+    built_left *lefts;      /* of the joins whose right input is being built */
+    const key_order *order; /* of a scan below, in the sort's place; or NULL */
     column_names *names;
     bool has_llm;
     err *e;
@@ -98,13 +99,35 @@ static plan_node *build_values(builder *b, const rel *r) {
     return n;
 }
 
+/* Whether a sort above leaves it to this scan to order the rows. */
+static bool is_ordered(const builder *b, const rel *scan) {
+    return b->order && b->order->scan == scan;
+}
+
+/* In order of rowids rows come however they are found. */
+static void read_in_order(builder *b, const rel *scan, plan_node *n, const conjuncts *all,
+                          conjuncts *rest) {
+    const key_order *o = b->order;
+    n->scan.ordered = o->index || o->descending;
+    n->scan.descending = o->descending;
+    n->scan.nulls = o->nulls;
+    n->scan.first = o->first;
+    if (n->scan.ordered)
+        access_choose_along(b->rules, scan, all, o->index, n, rest);
+    else
+        access_choose(b->rules, scan, all, n, rest);
+}
+
 static plan_node *build_leaf(builder *b, const rel *r) {
     plan_node *n;
     if (r->kind == REL_SCAN) {
+        conjuncts none = {0};
         n = node_new(b, PLAN_SCAN, r);
         n->scan.table = r->scan.table;
         n->scan.alias = r->scan.alias;
         n->scan.columns = r->scan.columns;
+        if (is_ordered(b, r))
+            read_in_order(b, r, n, &none, &none);
     } else if (r->kind == REL_FILE) {
         n = node_new(b, PLAN_FILE, r);
         n->file.path = r->file.path;
@@ -327,8 +350,34 @@ static sort_key *resolve_keys(builder *b, const sort_key *keys, int n, const sco
     return out;
 }
 
+/* Instead of a sort: its input in its order, as far as it keeps rows. */
+static plan_node *build_ordered(builder *b, const rel *sort, const key_order *o) {
+    const key_order *outer = b->order;
+    b->order = o;
+    plan_node *left = build(b, sort->left);
+    b->order = outer;
+    for (plan_node *at = left; at; at = at->left) {
+        at->estimate.rows *= o->share;
+        at->estimate.cost_ms *= o->share;
+    }
+    if (o->first <= 0)
+        return left;
+    plan_node *n = node_new(b, PLAN_LIMIT, sort);
+    n->left = left;
+    n->limit.limit = o->first;
+    n->estimate = left->estimate;
+    n->estimate.rows = BASE_MIN(left->estimate.rows, (double)o->first);
+    n->estimate.cost_ms = 0;
+    return n;
+}
+
 static plan_node *build_group(builder *b, const rel *r) {
-    plan_node *n = build_unary(b, PLAN_GROUP, r);
+    rel *extreme = key_order_extreme(b->rules, r);
+    key_order o;
+    bool first = extreme && key_order_choose(b->rules, extreme, &o);
+    plan_node *left = first ? build_ordered(b, extreme, &o) : build(b, r->left);
+    plan_node *n = node_new(b, PLAN_GROUP, r);
+    n->left = left;
     scope in = {r->left, NULL};
     n->group.nkeys = r->group.nkeys;
     n->group.naggs = r->group.naggs;
@@ -361,6 +410,9 @@ static int *slots_of(builder *b, const rel *in, const int *ids, int count) {
 }
 
 static plan_node *build_sort(builder *b, const rel *r) {
+    key_order o;
+    if (key_order_choose(b->rules, r, &o))
+        return build_ordered(b, r, &o);
     plan_node *n = build_unary(b, PLAN_SORT, r);
     scope in = {r->left, NULL};
     n->sort.limit = r->sort.first > 0 ? r->sort.first : -1;
@@ -371,12 +423,23 @@ static plan_node *build_sort(builder *b, const rel *r) {
     return n;
 }
 
+/* Of two that say the same: that of a scan in a sort's place, if nothing reads ahead above it. */
+static void drop_inner_limit(plan_node *limit, const rel *r) {
+    plan_node **at = &limit->left;
+    const rel *x = r->left;
+    for (; x->kind == REL_PROJECT; x = x->left)
+        at = &(*at)->left;
+    if (x->kind == REL_SORT && (*at)->kind == PLAN_LIMIT)
+        *at = (*at)->left;
+}
+
 static plan_node *build_limit(builder *b, const rel *r) {
     plan_node *n = build_unary(b, PLAN_LIMIT, r);
     n->limit.limit = r->limit.limit;
     n->limit.offset = r->limit.offset;
     n->limit.npartition = r->limit.npartition;
     n->limit.partition = slots_of(b, r->left, r->limit.partition, r->limit.npartition);
+    drop_inner_limit(n, r);
     return n;
 }
 
@@ -496,7 +559,10 @@ static plan_node *build_filter(builder *b, const rel *r) {
         return n;
     }
     conjuncts_split(b->rules, &all, r->filter.predicate);
-    access_choose(b->rules, r->left, &all, n, &rest);
+    if (is_ordered(b, r->left))
+        read_in_order(b, r->left, n, &all, &rest);
+    else
+        access_choose(b->rules, r->left, &all, n, &rest);
     n->scan.filter = resolve(b, conjuncts_join(b->rules, &rest), &in);
     return n;
 }
@@ -557,7 +623,8 @@ static plan_node *build_node(builder *b, const rel *r) {
 
 static plan_node *build(builder *b, const rel *r) {
     plan_node *n = build_node(b, r);
-    estimate_node(b->rules->estimates, r, n);
+    if (r->kind != REL_SORT || n->kind == PLAN_SORT) /* else it is of the sort's input */
+        estimate_node(b->rules->estimates, r, n);
     return n;
 }
 

@@ -88,6 +88,10 @@ enum { PLAN_STACK = 32 };
 /* The input of a hash join that is a table, read by the keys of the other input's rows. */
 typedef enum keyed_side { KEYED_NONE, KEYED_LEFT, KEYED_RIGHT } keyed_side;
 
+/* Where an ordered scan has the rows whose column behind the bounds that are equal is NULL. Keys
+ * have them lowest. */
+typedef enum scan_nulls { NULLS_BY_KEY, NULLS_NOWHERE, NULLS_BEFORE, NULLS_BEHIND } scan_nulls;
+
 /* What an expression of a join's right input (its slots) may be for a left row: bounds over the left
  * input, of the same type; NULL: none on that side. */
 typedef struct plan_range {
@@ -167,8 +171,12 @@ struct plan_node {
             /* the bounds are key expressions of a join's other
              * input: the join above hands their values in */
             bool keyed;
-            int *columns; /* as scan_spec.columns; ncols entries */
-            expr *filter; /* over the output columns, or NULL */
+            /* rows come in the order of the index, or descend by rowid, not in that of rowids */
+            bool ordered, descending;
+            scan_nulls nulls;
+            int64_t first; /* > 0: of an ordered scan so many rows may be enough */
+            int *columns;  /* as scan_spec.columns; ncols entries */
+            expr *filter;  /* over the output columns, or NULL */
         } scan;
         struct {
             str path;

@@ -24,7 +24,8 @@ typedef enum plan_choice {
     CHOICE_KEYS,
     CHOICE_KEY_LISTS,
     CHOICE_INDEX_JOIN,
-    CHOICE_RANGE_JOIN
+    CHOICE_RANGE_JOIN,
+    CHOICE_KEY_ORDER
 } plan_choice;
 
 typedef struct rule_ctx {

@@ -46,6 +46,9 @@ static const rule table[] = {
     CHOICE(index_join, CHOICE_INDEX_JOIN, "join few rows to a large table by its key or an index"),
     CHOICE(range_join, CHOICE_RANGE_JOIN,
            "join by comparisons, or equalities joined by OR, over sorted rows"),
+    CHOICE(
+        key_order, CHOICE_KEY_ORDER,
+        "read a table in the order of its key or an index, if ORDER BY, min() or max() wants that"),
 };
 
 const plan_rule_info *plan_rule(size_t i) {

@@ -121,6 +121,38 @@ void aggregates_or_zero(rule_ctx *r, const rel *x, const rel *g, rel *project, i
  * use in `rest`. The bounds are written into `node` with constant expressions. */
 void access_choose(rule_ctx *r, const rel *scan, const conjuncts *all, plan_node *node,
                    conjuncts *rest);
+/* As access_choose, but the rows come in the order of this index (NULL: the rowid), or the reverse. */
+void access_choose_along(rule_ctx *r, const rel *scan, const conjuncts *all, const index_def *index,
+                         plan_node *node, conjuncts *rest);
+
+/* What these two would choose. */
+typedef struct access_path {
+    bool look_up;   /* rows are found one by one, not read in passing */
+    int nequal;     /* leading columns that are bound to one value */
+    bool low, high; /* the column behind them is bound */
+    double share;   /* of the table's rows, within the bounds */
+} access_path;
+
+access_path access_best(rule_ctx *r, const rel *scan, const conjuncts *all);
+access_path access_along(rule_ctx *r, const rel *scan, const conjuncts *all,
+                         const index_def *index);
+
+/* ---- reading in the order that a sort wants (key_order.c) ------------------------------------ */
+
+typedef struct key_order {
+    const rel *scan;
+    const index_def *index; /* NULL: by rowid */
+    bool descending;
+    scan_nulls nulls;
+    int64_t first; /* rows that the sort keeps, 0: all */
+    double share;  /* of the rows within the scan's bounds that are likely to be read */
+} key_order;
+
+/* Whether the sort's input gives its rows in the sort's order, if a scan below reads them by a key,
+ * and that costs less than sorting. */
+bool key_order_choose(rule_ctx *r, const rel *sort, key_order *out);
+/* min() or max() of a column over all rows of an input: the sort whose first row has it; else NULL. */
+rel *key_order_extreme(rule_ctx *r, const rel *group);
 
 /* ---- joins to a table read by keys (index_join.c) -------------------------------------------- */
 
@@ -133,6 +165,8 @@ typedef struct key_scan {
     double found;           /* rows, before the scan's filter */
 } key_scan;
 
+/* Finding so many rows by so many keys, in rows read in passing. */
+double keys_cost(double keys, double found);
 /* Which side of a hash join, its children built, is a table better read by the keys of the other
  * side's rows; KEYED_NONE: neither. */
 key_scan index_join_choose(rule_ctx *r, const rel *join, const plan_node *n);

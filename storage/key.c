@@ -45,7 +45,7 @@ void key_append_cell(buf *b, value_type type, value v) {
         buf_append_char(b, 0);
         return;
     }
-    buf_append_char(b, 1);
+    buf_append_char(b, KEY_NOT_NULL);
     switch (type) {
     case TYPE_BOOLEAN:
         buf_append_char(b, v.i != 0);

@@ -14,6 +14,8 @@
 
 #include "storage_int.h"
 
+enum { BATCH_GROWTH = 4 };
+
 struct table_scan {
     txn *txn; /* NULL once it ended */
     table_scan *next_open;
@@ -30,10 +32,12 @@ struct table_scan {
     bool empty;
     /* Bounds by index: the cells' bytes, uncut, and the values, for cut groups. */
     buf low, high;
-    bool low_inclusive, high_inclusive;
+    bool low_inclusive, low_not_null, high_inclusive;
     value *low_values, *high_values;
     int nlow, nhigh;
-    bool at_low; /* entries equal to an exclusive low bound may still come */
+    bool descending;
+    int batch_rows; /* of the next batch, at most */
+    bool at_low;    /* entries equal to an exclusive low bound may still come */
 
     MDB_cursor *rows, *entries; /* entries: of the index */
     uint64_t epoch;             /* txn->epoch when the cursors were last placed */
@@ -105,11 +109,13 @@ static value *bound_values(table_scan *s, const scan_bound *bound, buf *cells) {
         values[i] = value_copy(s->bound_mem, bound->values[i]);
         key_append_cell(cells, s->info->def->columns[s->index->columns[i]].type, values[i]);
     }
+    if (bound->not_null)
+        buf_append_char(cells, KEY_NOT_NULL);
     return values;
 }
 
 static int check_bound(const table_def *def, const index_def *index, const scan_bound *b, err *e) {
-    if (b->n > (index ? index->ncolumns : 1))
+    if (b->n + b->not_null > (index ? index->ncolumns : 1))
         return err_set(e, ERR_INTERNAL, "a scan is bound on %d columns", b->n);
     for (int i = 0; i < b->n; i++) {
         value_type want = index ? def->columns[index->columns[i]].type : TYPE_INTEGER;
@@ -126,7 +132,8 @@ static int set_bounds(table_scan *s, const scan_bound *low, const scan_bound *hi
         return status;
     s->nlow = low->n;
     s->nhigh = high->n;
-    s->low_inclusive = low->inclusive;
+    s->low_inclusive = low->inclusive || low->not_null;
+    s->low_not_null = low->not_null;
     s->high_inclusive = high->inclusive;
     s->at_low = s->nlow && !s->low_inclusive;
     arena_reset(s->bound_mem);
@@ -145,6 +152,8 @@ static bool cells_in_bounds(const table_scan *s, const value *row) {
     for (int i = 0; i < s->nlow && c == 0; i++)
         c = value_compare(row[s->index->columns[i]], s->low_values[i]);
     if (s->nlow && (c < 0 || (c == 0 && !s->low_inclusive)))
+        return false;
+    if (s->low_not_null && c == 0 && row[s->index->columns[s->nlow]].type == TYPE_NULL)
         return false;
     c = 0;
     for (int i = 0; i < s->nhigh && c == 0; i++)
@@ -171,6 +180,36 @@ static int cursors_open(table_scan *s, err *e) {
     return lmdb_error(e, rc, "cannot read a table");
 }
 
+/* The last entry below `key`. */
+static int seek_below(MDB_cursor *c, MDB_val *key, MDB_val *data) {
+    int rc = mdb_cursor_get(c, key, data, MDB_SET_RANGE);
+    if (rc && rc != MDB_NOTFOUND)
+        return rc;
+    return mdb_cursor_get(c, key, data, rc ? MDB_LAST : MDB_PREV);
+}
+
+/* The entry before the last one read, or the last within the high bound. */
+static int seek_back(table_scan *s, MDB_cursor *c, MDB_val *key, MDB_val *data) {
+    uint8_t above[KEY_CUT_BYTES + 1];
+    size_t n = BASE_MIN(s->high.n, (size_t)KEY_CUT);
+    if (s->started) {
+        *key = (MDB_val){s->last.n, s->last.p};
+        return seek_below(c, key, data);
+    }
+    if (!s->index) {
+        rowid_put(above, s->high_rowid);
+        above[KEY_ROWID] = 0;
+        *key = (MDB_val){KEY_ROWID + 1, above};
+        return seek_below(c, key, data);
+    }
+    if (n == 0)
+        return mdb_cursor_get(c, key, data, MDB_LAST);
+    memcpy(above, s->high.p, n);
+    memset(above + n, 0xff, sizeof above - n);
+    *key = (MDB_val){sizeof above, above};
+    return seek_below(c, key, data);
+}
+
 /* The entry after the last one read, or the first within the low bound. */
 static int seek(table_scan *s, MDB_cursor *c, MDB_val *key, MDB_val *data) {
     uint8_t low[KEY_ROWID];
@@ -194,9 +233,11 @@ static int seek(table_scan *s, MDB_cursor *c, MDB_val *key, MDB_val *data) {
 
 /* The next entry; `placed` tells whether the cursor stands on the last one read. */
 static int step(table_scan *s, MDB_cursor *c, bool *placed, MDB_val *key, MDB_val *data) {
-    int rc = *placed ? mdb_cursor_get(c, key, data, MDB_NEXT) : seek(s, c, key, data);
+    bool go_on = *placed;
     *placed = true;
-    return rc;
+    if (go_on)
+        return mdb_cursor_get(c, key, data, s->descending ? MDB_PREV : MDB_NEXT);
+    return s->descending ? seek_back(s, c, key, data) : seek(s, c, key, data);
 }
 
 static void remember(table_scan *s, const void *key, size_t n) {
@@ -210,9 +251,9 @@ static void remember(table_scan *s, const void *key, size_t n) {
 static int gather_by_rowid(table_scan *s, bool placed, int *count, err *e) {
     MDB_val key, data;
     int n = 0, rc = 0;
-    while (n < BATCH_ROWS && (rc = step(s, s->rows, &placed, &key, &data)) == 0) {
+    while (n < s->batch_rows && (rc = step(s, s->rows, &placed, &key, &data)) == 0) {
         int64_t rowid = rowid_get(key.mv_data);
-        if (rowid > s->high_rowid) {
+        if (s->descending ? rowid < s->low_rowid : rowid > s->high_rowid) {
             rc = MDB_NOTFOUND;
             break;
         }
@@ -256,6 +297,7 @@ typedef struct group_row {
     int64_t rowid;
     const value *cells;
     const index_def *index;
+    bool descending;
 } group_row;
 
 static int compare_group_rows(const void *pa, const void *pb) {
@@ -263,7 +305,9 @@ static int compare_group_rows(const void *pa, const void *pb) {
     int c = 0;
     for (int i = 0; i < a->index->ncolumns && c == 0; i++)
         c = value_compare(a->cells[a->index->columns[i]], b->cells[a->index->columns[i]]);
-    return c ? c : (a->rowid > b->rowid) - (a->rowid < b->rowid);
+    if (c)
+        return a->descending ? -c : c;
+    return (a->rowid > b->rowid) - (a->rowid < b->rowid);
 }
 
 /* Sorts the pending rowids by their rows' cells and drops those outside the bounds. */
@@ -279,7 +323,7 @@ static int sort_group(table_scan *s, err *e) {
         if (!status)
             status = row_decode(&s->info->layout, data, s->pending[i], cells, e);
         if (!status && cells_in_bounds(s, cells))
-            group[kept++] = (group_row){s->pending[i], cells, s->index};
+            group[kept++] = (group_row){s->pending[i], cells, s->index, s->descending};
     }
     if (kept)
         qsort(group, kept, sizeof *group, compare_group_rows);
@@ -298,25 +342,50 @@ static void pending_add(table_scan *s, int64_t rowid) {
     s->pending[s->npending++] = rowid;
 }
 
-/* Reads the whole cut group that begins at `key`; the cursor ends on its last entry. */
+/* Reads the whole cut group that begins at `key`; descending, of uncut keys all that are equal but
+ * for the rowid, too. */
 static int gather_group(table_scan *s, MDB_val key, err *e) {
-    char prefix[KEY_CUT];
+    char cells[KEY_CUT];
     MDB_val data;
-    memcpy(prefix, key.mv_data, KEY_CUT);
+    bool cut = key_is_cut(key);
+    size_t size = key.mv_size, n = cut ? (size_t)KEY_CUT : size - KEY_ROWID;
+    memcpy(cells, key.mv_data, n);
     s->npending = s->at_pending = 0;
     int rc = 0;
-    while (rc == 0 && key_is_cut(key) && memcmp(key.mv_data, prefix, KEY_CUT) == 0) {
+    while (rc == 0 && key.mv_size == size && memcmp(key.mv_data, cells, n) == 0) {
         pending_add(s, key_rowid(key));
         remember(s, key.mv_data, key.mv_size);
-        rc = mdb_cursor_get(s->entries, &key, &data, MDB_NEXT);
+        rc = mdb_cursor_get(s->entries, &key, &data, s->descending ? MDB_PREV : MDB_NEXT);
     }
     if (rc && rc != MDB_NOTFOUND)
         return lmdb_error(e, rc, "cannot read an index");
-    return sort_group(s, e);
+    if (cut)
+        return sort_group(s, e);
+    for (size_t i = 0; i < s->npending / 2; i++) {
+        int64_t other = s->pending[i];
+        s->pending[i] = s->pending[s->npending - 1 - i];
+        s->pending[s->npending - 1 - i] = other;
+    }
+    return 0;
+}
+
+/* From the high bound down: entries that are equal to an exclusive one are passed over. */
+static int descend(table_scan *s, MDB_val key, bool *placed, err *e) {
+    bool cut = key_is_cut(key);
+    int c = s->low.n ? compare_to_bound(key, &s->low) : 1;
+    s->done = c < 0 || (c == 0 && !s->low_inclusive && !cut);
+    if (s->done)
+        return 0;
+    if (s->nhigh && !s->high_inclusive && !cut && compare_to_bound(key, &s->high) == 0) {
+        remember(s, key.mv_data, key.mv_size);
+        return 0;
+    }
+    *placed = false; /* the cursor will stand before the group */
+    return gather_group(s, key, e);
 }
 
 /* The rowid of the next entry within the bounds; s->done at the end. *fresh: its row has to be
- * there, while one of a cut group may have been deleted since the group was read. */
+ * there, while one of a group may have been deleted since the group was read. */
 static int next_entry(table_scan *s, bool *placed, int64_t *rowid, bool *fresh, err *e) {
     MDB_val key, data;
     int rc;
@@ -324,6 +393,12 @@ static int next_entry(table_scan *s, bool *placed, int64_t *rowid, bool *fresh, 
         if ((rc = step(s, s->entries, placed, &key, &data)) != 0) {
             s->done = rc == MDB_NOTFOUND;
             return s->done ? 0 : lmdb_error(e, rc, "cannot read an index");
+        }
+        if (s->descending) {
+            int status = descend(s, key, placed, e);
+            if (status || s->done)
+                return status;
+            continue;
         }
         int c = s->nhigh ? compare_to_bound(key, &s->high) : -1;
         if (c > 0 || (c == 0 && !s->high_inclusive && !key_is_cut(key))) {
@@ -353,7 +428,7 @@ static int next_entry(table_scan *s, bool *placed, int64_t *rowid, bool *fresh, 
 
 static int gather_by_index(table_scan *s, bool placed, int *count, err *e) {
     int n = 0, status;
-    while (n < BATCH_ROWS) {
+    while (n < s->batch_rows) {
         int64_t rowid;
         bool fresh, found = true;
         if ((status = next_entry(s, &placed, &rowid, &fresh, e)) != 0)
@@ -455,6 +530,8 @@ static int scan_setup(table_scan *s, const scan_spec *spec, err *e) {
     }
     if ((status = set_bounds(s, &spec->low, &spec->high, e)) != 0)
         return status;
+    s->descending = spec->descending;
+    s->batch_rows = spec->first_rows > 0 ? BASE_MIN(spec->first_rows, BATCH_ROWS) : BATCH_ROWS;
     s->ncolumns = spec->ncolumns;
     s->columns = ARENA_ARRAY(s->mem, int, BASE_MAX(spec->ncolumns, 1));
     s->types = ARENA_ARRAY(s->mem, value_type, BASE_MAX(spec->ncolumns, 1));
@@ -530,6 +607,7 @@ int scan_next(table_scan *s, batch *out, err *e) {
             status = s->index ? gather_by_index(s, placed && s->npending == 0, &n, e)
                               : gather_by_rowid(s, placed, &n, e);
         s->epoch = s->txn->epoch;
+        s->batch_rows = BASE_MIN(BATCH_ROWS, s->batch_rows * BATCH_GROWTH);
         if (status)
             return status;
     }

@@ -185,12 +185,17 @@ typedef struct scan_bound {
     const value *values;
     int n; /* leading index columns that are bound */
     bool inclusive;
+    bool not_null; /* a low bound by index: the column behind these is not NULL either */
 } scan_bound;
 
 typedef struct scan_spec {
     const table_def *table;
     const index_def *index; /* NULL: by rowid; bounds then are one INTEGER */
     scan_bound low, high;
+    /* the highest keys first; rows of an index that are equal in all its columns still come by
+     * ascending rowid */
+    bool descending;
+    int first_rows;     /* > 0: so many are enough of the first batch, the next ones grow */
     const int *columns; /* the columns to decode, in output order; -1 is the rowid */
     int ncolumns;
 } scan_spec;
@@ -200,8 +205,8 @@ typedef struct table_scan table_scan;
 /* Opens a scan before its first row; the spec is copied, the transaction must outlive the scan. */
 int scan_open(txn *t, const scan_spec *spec, table_scan **out, err *e);
 /* Fills `out` (columns as in the spec, allocated in out->mem by the scan, which resets nothing)
- * with up to BATCH_ROWS rows; rows = 0 at the end. In key order; NULLs sort first and are found
- * only by open low bounds. */
+ * with up to BATCH_ROWS rows; rows = 0 at the end. In key order; NULLs are lowest and are found
+ * only by low bounds that are open or NULL. */
 int scan_next(table_scan *s, batch *out, err *e);
 void scan_close(table_scan *s); /* NULL is fine */
 

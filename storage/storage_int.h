@@ -52,6 +52,7 @@ enum {
     KEY_CUT = 400,
     KEY_HASH = 16,
     KEY_ROWID = 8,
+    KEY_NOT_NULL = 1, /* the first byte of a cell; of NULL it is 0 */
     KEY_CUT_BYTES = KEY_CUT + KEY_HASH + KEY_ROWID
 };
 

@@ -142,6 +142,7 @@ static void step_change(txn *t, naive *m, bool delete) {
 
 static const int *order_columns;
 static int order_count;
+static bool order_descending;
 static const naive *order_model;
 
 static int compare_rows(const void *pa, const void *pb) {
@@ -151,7 +152,9 @@ static int compare_rows(const void *pa, const void *pb) {
     values_of(&order_model->rows[b], vb);
     for (int i = 0; i < order_count && c == 0; i++)
         c = value_compare(va[order_columns[i]], vb[order_columns[i]]);
-    return c ? c : a - b;
+    if (c)
+        return order_descending ? -c : c;
+    return order_count == 0 && order_descending ? b - a : a - b;
 }
 
 static bool in_bounds(const naive_row *r, const int *columns, const scan_bound *low,
@@ -161,7 +164,9 @@ static bool in_bounds(const naive_row *r, const int *columns, const scan_bound *
     values_of(r, v);
     for (int i = 0; i < low->n && c == 0; i++)
         c = value_compare(v[columns[i]], low->values[i]);
-    if (low->n && (c < 0 || (c == 0 && !low->inclusive)))
+    if (low->n && (c < 0 || (c == 0 && !low->inclusive && !low->not_null)))
+        return false;
+    if (low->not_null && c == 0 && v[columns[low->n]].type == TYPE_NULL)
         return false;
     c = 0;
     for (int i = 0; i < high->n && c == 0; i++)
@@ -201,8 +206,8 @@ static void check_listed(table_scan *s, const scan_bound *low, const scan_bound 
     rowid_list_free(&wanted);
 }
 
-static void check_scan(txn *t, const naive *m, const index_def *x, const scan_bound *low,
-                       const scan_bound *high) {
+static void check_order(txn *t, const naive *m, const index_def *x, const scan_bound *low,
+                        const scan_bound *high, bool descending) {
     static const int by_rowid[1];
     const int *columns = x ? x->columns : by_rowid;
     int expected[ROWS_MAX], n = 0, seen = 0;
@@ -211,10 +216,16 @@ static void check_scan(txn *t, const naive *m, const index_def *x, const scan_bo
             expected[n++] = i;
     order_columns = columns;
     order_count = x ? x->ncolumns : 0;
+    order_descending = descending;
     order_model = m;
     qsort(expected, (size_t)n, sizeof *expected, compare_rows);
     int wanted[] = {-1, 1, 0, 2};
-    scan_spec spec = {.table = table_named(t, "m"), .index = x, .columns = wanted, .ncolumns = 4};
+    scan_spec spec = {.table = table_named(t, "m"),
+                      .index = x,
+                      .columns = wanted,
+                      .ncolumns = 4,
+                      .descending = descending,
+                      .first_rows = (int)next(4)};
     if (x) {
         spec.low = *low;
         spec.high = *high;
@@ -238,10 +249,16 @@ static void check_scan(txn *t, const naive *m, const index_def *x, const scan_bo
         }
     }
     assert_int_equal(seen, n);
-    if (x)
+    if (x && !descending)
         check_listed(s, low, high, expected, n);
     scan_close(s);
     arena_free(mem);
+}
+
+static void check_scan(txn *t, const naive *m, const index_def *x, const scan_bound *low,
+                       const scan_bound *high) {
+    check_order(t, m, x, low, high, false);
+    check_order(t, m, x, low, high, true);
 }
 
 static void check_all(txn *t, const naive *m) {
@@ -260,8 +277,9 @@ static void check_all(txn *t, const naive *m) {
                 low_values[c] = low_all[x->columns[c]];
                 high_values[c] = high_all[x->columns[c]];
             }
-            scan_bound low = {low_values, (int)next((uint32_t)x->ncolumns + 1), next(2)};
-            scan_bound high = {high_values, (int)next((uint32_t)x->ncolumns + 1), next(2)};
+            scan_bound low = {low_values, (int)next((uint32_t)x->ncolumns + 1), next(2), false};
+            scan_bound high = {high_values, (int)next((uint32_t)x->ncolumns + 1), next(2), false};
+            low.not_null = low.n < x->ncolumns && next(2);
             check_scan(t, m, x, &low, &high);
         }
     }
