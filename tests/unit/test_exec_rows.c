@@ -133,7 +133,7 @@ static int compare_rows(const rowset *r, const sort_key *keys, int nkeys, int64_
 static bool is_kept(const rowset *r, const sort_key *keys, int nkeys, int64_t limit, int group,
                     int64_t row) {
     int64_t before = 0;
-    for (int64_t j = 0; j < rowset_rows(r); j++)
+    for (int64_t j = 0; j < rowset_rows(r) && before < limit; j++)
         before +=
             (group < 0 || value_compare(rowset_get(r, row, group), rowset_get(r, j, group)) == 0) &&
             compare_rows(r, keys, nkeys, j, row) < 0;
