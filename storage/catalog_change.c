@@ -101,13 +101,6 @@ static int take_trees(txn *t, uint32_t *out, int count, err *e) {
     return 0;
 }
 
-static int empty_tree(txn *t, uint32_t tree, err *e) {
-    MDB_dbi dbi;
-    txn_close_cursors(t);
-    int status = txn_dbi(t, tree, false, &dbi, e);
-    return status ? status : lmdb_error(e, mdb_drop(t->mdb, dbi, 0), "cannot drop");
-}
-
 /* ---- tables ---------------------------------------------------------------------------------- */
 
 static int check_columns(const table_def *def, err *e) {
@@ -222,9 +215,9 @@ int catalog_drop_table(txn *t, str name, err *e) {
     if (status)
         return status;
     uint32_t id = info->def->id;
-    status = empty_tree(t, info->tree, e);
+    status = txn_empty_tree(t, info->tree, e);
     for (int i = 0; i < info->def->nindexes && !status; i++)
-        status = empty_tree(t, info->index_trees[i], e);
+        status = txn_empty_tree(t, info->index_trees[i], e);
     if (!status)
         status = record_delete(t, 'T', id, e);
     if (!status)
@@ -282,7 +275,7 @@ static int reshape(txn *t, const table_info *info, table_def *made, const int *s
     if (!status)
         status = rewrite_rows(t, info, tree, &layout, source, fill, e);
     if (!status)
-        status = empty_tree(t, old_tree, e);
+        status = txn_empty_tree(t, old_tree, e);
     if (!status)
         status = put_table(t, made, tree, info->index_trees, e);
     return status ? status : change_done(t, t->snap->next_id, e);
@@ -476,7 +469,7 @@ int catalog_drop_index(txn *t, str name, err *e) {
                        name.p, (int)table->name.n, table->name.p);
     const table_info *info = &t->snap->infos[table - t->snap->tables];
     int at = (int)(x - table->indexes), n = table->nindexes - 1;
-    if ((status = empty_tree(t, info->index_trees[at], e)) != 0)
+    if ((status = txn_empty_tree(t, info->index_trees[at], e)) != 0)
         return status;
     arena *a = arena_new();
     table_def made = *table;

@@ -170,6 +170,8 @@ int table_insert(txn *t, const table_def *def, const value *row, int64_t *rowid,
  * table_insert's. */
 int table_update(txn *t, const table_def *def, int64_t rowid, const value *row, err *e);
 int table_delete(txn *t, const table_def *def, int64_t rowid, err *e); /* its index entries, too */
+/* Deletes all rows, without reading them; *count: how many there were. */
+int table_clear(txn *t, const table_def *def, uint64_t *count, err *e);
 /* The row, or *found = false. `row` has ncolumns entries. */
 int table_get(txn *t, const table_def *def, int64_t rowid, value *row, bool *found, err *e);
 /* The row that stands in the way of inserting `row` by a unique index (or the primary key) whose

@@ -202,6 +202,8 @@ int txn_load_catalog(txn *t, err *e);
 int txn_cursor(txn *t, uint32_t tree, MDB_cursor **out, err *e);
 int txn_dbi(txn *t, uint32_t tree, bool create, MDB_dbi *out, err *e);
 void txn_close_cursors(txn *t);
+/* Takes all that is in a tree away; txn_before_change was called. */
+int txn_empty_tree(txn *t, uint32_t tree, err *e);
 /* Before any change other than of one row: the savepoint, if any, becomes a child transaction. */
 int txn_before_change(txn *t, err *e);
 /* Before one row is written: logs its old bytes (NULL: none), or makes the child. */

@@ -394,6 +394,22 @@ int table_delete(txn *t, const table_def *def, int64_t rowid, err *e) {
     return status ? status : delete_row(t, info, rowid, e);
 }
 
+int table_clear(txn *t, const table_def *def, uint64_t *count, err *e) {
+    const table_info *info;
+    int status = table_row_count(t, def, count, e);
+    if (!status)
+        status = txn_before_change(t, e);
+    if (!status)
+        status = table_resolve(t, def, &info, e);
+    if (status || *count == 0)
+        return status;
+    txn_mark_dirty(t, info->def->id);
+    status = txn_empty_tree(t, info->tree, e);
+    for (int i = 0; i < info->def->nindexes && !status; i++)
+        status = txn_empty_tree(t, info->index_trees[i], e);
+    return status;
+}
+
 int table_find_conflict(txn *t, const table_def *def, const value *row, const int *columns,
                         int ncolumns, int64_t *rowid, bool *found, err *e) {
     const table_info *info;

@@ -73,6 +73,13 @@ int txn_cursor(txn *t, uint32_t tree, MDB_cursor **out, err *e) {
     return 0;
 }
 
+int txn_empty_tree(txn *t, uint32_t tree, err *e) {
+    MDB_dbi dbi;
+    txn_close_cursors(t);
+    int status = txn_dbi(t, tree, false, &dbi, e);
+    return status ? status : lmdb_error(e, mdb_drop(t->mdb, dbi, 0), "cannot empty a tree");
+}
+
 void txn_close_cursors(txn *t) {
     for (uint32_t i = 0; i < t->ntrees; i++) {
         if (t->trees[i].cursor)

@@ -138,6 +138,15 @@ static void step_change(txn *t, naive *m, bool delete) {
     m->rows[at] = r;
 }
 
+static void step_clear(txn *t, naive *m) {
+    uint64_t count, alive = 0;
+    for (int i = 0; i < ROWS_MAX; i++)
+        alive += m->rows[i].alive;
+    OK(table_clear(t, table_named(t, "m"), &count, &e));
+    assert_int_equal(count, alive);
+    memset(m, 0, sizeof *m);
+}
+
 /* ---- comparing ------------------------------------------------------------------------------- */
 
 static const int *order_columns;
@@ -303,6 +312,8 @@ static void run(const char *path, size_t map_bytes, int steps) {
             step_insert(t, &now);
         else if (what < 80)
             step_change(t, &now, what < 62);
+        else if (what == 97 && next(20) == 0)
+            step_clear(t, &now);
         else if (what < 86 && !open) {
             OK(txn_savepoint(t, &e));
             saved = now;
