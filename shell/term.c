@@ -30,11 +30,10 @@ static bool locale_is_utf8(void) {
         name = getenv("LANG");
     bool named = name != NULL && *name != 0;
     bool utf8 = setlocale(LC_CTYPE, "") != NULL && strcasecmp(nl_langinfo(CODESET), "UTF-8") == 0;
-    if (utf8)
-        return true;
     bool wants = named && (strcasestr(name, "utf-8") != NULL || strcasestr(name, "utf8") != NULL);
+    /* Not the user's own, whose language has its own letters: in Turkish i is not I in lower case. */
     setlocale(LC_CTYPE, "C.UTF-8");
-    return !named || wants;
+    return utf8 || !named || wants;
 }
 
 void term_detect(term *t, bool no_color) {

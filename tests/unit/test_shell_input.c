@@ -1,6 +1,7 @@
 /*
  * What comes in: arguments, pieces of scripts, history files.
  */
+#include <locale.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -9,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -167,6 +169,22 @@ static void test_commands(void **state) {
     assert_null(command_find(STR(".")));
 }
 
+/* What is drawn follows the locale, what SQL and commands mean does not. In Turkish
+ * I is not the capital of i. The first of these is seldom installed. */
+static void test_letters_ignore_the_locale(void **state) {
+    (void)state;
+    static const char *const names[] = {"tr_TR.UTF-8", "C.utf8"};
+    for (size_t i = 0; i < BASE_COUNT(names); i++) {
+        term t;
+        setenv("LC_ALL", names[i], 1);
+        term_detect(&t, true);
+        assert_true(t.utf8);
+        assert_string_equal(setlocale(LC_CTYPE, NULL), "C.UTF-8");
+        assert_int_equal(strcasecmp("MINUTE", "minute"), 0);
+    }
+    unsetenv("LC_ALL");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_args),
@@ -175,6 +193,7 @@ int main(void) {
         cmocka_unit_test(test_history),
         cmocka_unit_test(test_history_is_trimmed),
         cmocka_unit_test(test_commands),
+        cmocka_unit_test(test_letters_ignore_the_locale),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
