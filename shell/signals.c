@@ -117,9 +117,10 @@ static void on_bus(int number, siginfo_t *info, void *context) {
     raise(number);
 }
 
-/* A write that nobody reads fails with EPIPE. Were the signal ignored instead, the programs that we
- * start would inherit that, and complain where they should end. */
-static void on_pipe(int number) {
+/* A write that nobody reads fails with EPIPE, one beyond `ulimit -f` with EFBIG. Were the signals
+ * ignored instead, the programs that we start would inherit that, and complain where they should
+ * end. */
+static void on_refused_write(int number) {
     (void)number;
 }
 
@@ -166,7 +167,8 @@ void signals_install(void) {
     install(SIGWINCH, on_resize, SA_RESTART);
     install(SIGTSTP, on_stop, STOP_FLAGS);
     install(SIGCONT, on_continue, SA_RESTART);
-    install(SIGPIPE, on_pipe, 0);
+    install(SIGPIPE, on_refused_write, 0);
+    install(SIGXFSZ, on_refused_write, 0);
 }
 
 void signals_watch(stmt *s) {
