@@ -114,6 +114,7 @@ static int copy_rows(stmt *s, const sql_stmt *x, csv *file, copy_map *m, row_sin
             break;
         report_rows(s, w->rows);
     }
+    w->lines = NULL; /* they end here */
     arena_free(mem);
     return status;
 }

@@ -174,7 +174,7 @@ int row_sink_write(row_sink *w, const batch *rows, err *e) {
     for (int k = 0; k < rows->rows; k++) {
         for (int c = 0; c < n; c++)
             row[c] = column_get(&rows->cols[c], k);
-        if ((status = insert_row(w, row, &rowid, &written, e)) != 0)
+        if (insert_row(w, row, &rowid, &written, e) != 0)
             return name_row(w, k, e);
         if (w->feed)
             w->rowids[k] = rowid;

@@ -333,10 +333,8 @@ static expr *bind_in(binder *b, const node *n) {
         if (!(in->args[i] = bind_expr(b, n->args[i])) ||
             unify_comparison(b, &x, &in->args[i], n->pos, n->len))
             return NULL;
-        if (expr_is_null(in->args[0]))
-            in->args[0] = x;
-        else if (x != in->args[0] && in->args[0]->kind != EXPR_LITERAL)
-            in->args[0] = x; /* BOOLEAN lifted to INTEGER */
+        if (expr_is_null(in->args[0]) || in->args[0]->kind != EXPR_LITERAL)
+            in->args[0] = x; /* NULL of a type, BOOLEAN lifted to INTEGER */
     }
     return in;
 }
