@@ -97,7 +97,8 @@ str str_from(const char *c_string); /* NULL gives an empty str */
 bool str_equal(str a, str b);
 bool str_equal_nocase(str a, str b); /* ASCII case only */
 int str_compare_nocase(str a, str b);
-int str_compare(str a, str b); /* bytewise, <0, 0, >0 */
+uint64_t str_hash_nocase(str s); /* alike for texts that str_equal_nocase holds equal */
+int str_compare(str a, str b);   /* bytewise, <0, 0, >0 */
 /* Takes what stands before the first `end` off *rest, and `end` too; all of it where there is none. */
 str str_take(str *rest, char end);
 /* s without the characters of `blanks` at its ends. */

@@ -11,7 +11,8 @@
 
 #include "csv_int.h"
 
-enum { TEXT_PIECE = 64 << 10 };
+/* A batch of a file of more columns than a table may have has fewer rows. */
+enum { TEXT_PIECE = 64 << 10, BATCH_CELLS = BATCH_ROWS * 2048 };
 
 /* ---- records --------------------------------------------------------------------------------- */
 
@@ -147,7 +148,7 @@ static int store_cell(csv *c, text_pieces *texts, column *out, int row, int posi
     const csv_cell *cell = &c->record.cells[position];
     str text = {cell->p, cell->n};
     if (!cell->quoted && str_equal(text, c->options.null_text)) {
-        column_set(out, texts->mem, BATCH_ROWS, row, value_null());
+        column_set(out, texts->mem, c->batch_rows, row, value_null());
         return 0;
     }
     if (cell->escaped)
@@ -168,7 +169,7 @@ static int store_cell(csv *c, text_pieces *texts, column *out, int row, int posi
     value v;
     if (value_cast(texts->mem, value_text(text), out->type, &v, &cause) != 0)
         return convert_error(c, cell, position, &cause, e);
-    column_set(out, texts->mem, BATCH_ROWS, row, v);
+    column_set(out, texts->mem, c->batch_rows, row, v);
     return 0;
 }
 
@@ -235,8 +236,8 @@ static int store_record(csv *c, const value_type *types, text_pieces *texts, bat
 int csv_next(csv *c, const value_type *types, batch *out, int64_t *lines, err *e) {
     text_pieces texts = {.mem = out->mem};
     c->read = true;
-    batch_init(out, out->mem, types, c->ncolumns, BATCH_ROWS);
-    while (out->rows < BATCH_ROWS) {
+    batch_init(out, out->mem, types, c->ncolumns, c->batch_rows);
+    while (out->rows < c->batch_rows) {
         bool end;
         int status = csv_peek(c, &end, e);
         if (status || end)
@@ -262,7 +263,10 @@ static int csv_start(csv *c, const csv_options *options, err *e) {
     c->options.null_text = str_copy(c->mem, c->options.null_text);
     if (c->options.delimiter == '"' || c->options.delimiter == '\n' || c->options.delimiter == '\r')
         return err_set(e, ERR_UNSUPPORTED, "a quote or a line end cannot be the delimiter");
-    return csv_sniff(c, e);
+    int status = csv_sniff(c, e);
+    if (!status)
+        c->batch_rows = BASE_MAX(BASE_MIN(BATCH_ROWS, BATCH_CELLS / c->ncolumns), 1);
+    return status;
 }
 
 int csv_open(const char *path, const csv_options *options, csv **out, err *e) {

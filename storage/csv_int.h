@@ -86,7 +86,7 @@ struct csv {
     arena *mem;
     char delimiter;
     bool header;
-    int ncolumns;
+    int ncolumns, batch_rows;
     str *names;
     value_type *types;
     csv_record record;

@@ -205,28 +205,58 @@ static bool find_header(const csv *c, const sample *s) {
 
 /* ---- names ----------------------------------------------------------------------------------- */
 
-static bool name_taken(const csv *c, int count, str name) {
-    for (int i = 0; i < count; i++)
-        if (str_equal_nocase(c->names[i], name))
-            return true;
-    return false;
+/* The columns' names, none twice: a hash table of their places + 1 (0: free), by linear probing.
+ * repeats[i] is the number that the next column of the name at place i gets; the numbers below are
+ * taken, so that a name that occurs n times is not looked for n times each time. */
+typedef struct name_set {
+    const str *names;
+    int *slots, *repeats;
+    uint64_t mask;
+} name_set;
+
+static name_set name_set_make(arena *mem, const str *names, int count) {
+    name_set set = {.names = names, .mask = 7, .repeats = ARENA_ARRAY(mem, int, count)};
+    while (set.mask < 2 * (uint64_t)count)
+        set.mask = 2 * set.mask + 1;
+    set.slots = ARENA_ARRAY(mem, int, set.mask + 1);
+    return set;
+}
+
+/* The slot of `name`, or the free one where it belongs. */
+static int *name_slot(const name_set *set, str name) {
+    uint64_t at = str_hash_nocase(name);
+    int *slot;
+    while (*(slot = &set->slots[at++ & set->mask]))
+        if (str_equal_nocase(set->names[*slot - 1], name))
+            break;
+    return slot;
+}
+
+static str name_of_cell(csv *c, const csv_cell *cell, int at) {
+    str name = {0};
+    if (c->header)
+        name = str_copy(c->mem, str_trim(csv_cell_text(cell, c->mem), " \t"));
+    if (!utf8_valid(name))
+        name = csv_recode(name, c->mem);
+    return name.n ? name : str_from(arena_printf(c->mem, "column%d", at + 1));
 }
 
 static void make_names(csv *c, const csv_cell *first) {
     c->names = ARENA_ARRAY(c->mem, str, c->ncolumns);
+    arena *mem = arena_new();
+    name_set set = name_set_make(mem, c->names, c->ncolumns);
     for (int i = 0; i < c->ncolumns; i++) {
-        str name = {0};
-        if (c->header)
-            name = str_copy(c->mem, str_trim(csv_cell_text(&first[i], c->mem), " \t"));
-        if (!utf8_valid(name))
-            name = csv_recode(name, c->mem);
-        if (name.n == 0)
-            name = str_from(arena_printf(c->mem, "column%d", i + 1));
-        str stem = name;
-        for (int k = 2; name_taken(c, i, name); k++)
-            name = str_from(arena_printf(c->mem, "%.*s_%d", (int)stem.n, stem.p, k));
+        str name = name_of_cell(c, &first[i], i), stem = name;
+        int *slot = name_slot(&set, name), *repeat = *slot ? &set.repeats[*slot - 1] : NULL;
+        while (*slot) {
+            name = str_from(arena_printf(c->mem, "%.*s_%d", (int)stem.n, stem.p, (*repeat)++));
+            slot = name_slot(&set, name);
+        }
         c->names[i] = name;
+        *slot = i + 1;
+        set.repeats[i] = 2;
     }
+    arena_free(mem);
 }
 
 /* ---- all together ---------------------------------------------------------------------------- */

@@ -103,6 +103,18 @@ bool str_equal_nocase(str a, str b) {
     return true;
 }
 
+uint64_t str_hash_nocase(str s) {
+    unsigned char lower[64];
+    uint64_t hash = s.n;
+    for (size_t i = 0; i < s.n;) {
+        size_t n = 0;
+        while (n < sizeof lower && i < s.n)
+            lower[n++] = ascii_lower(s.p[i++]);
+        hash = hash64(lower, n, hash);
+    }
+    return hash;
+}
+
 int str_compare_nocase(str a, str b) {
     size_t n = BASE_MIN(a.n, b.n);
     for (size_t i = 0; i < n; i++)

@@ -299,9 +299,9 @@ value_type csv_column_type(const csv *c, int column); /* sniffed: BOOLEAN, INTEG
 /* Cells so far that were not UTF-8: each such byte was
  * read as Windows-1252. *first_line (may be NULL): where. */
 int64_t csv_recoded(const csv *c, int64_t *first_line);
-/* Reads up to BATCH_ROWS rows as `types` (ncols entries, one a column of the file) into `out`,
- * allocated in out->mem; rows = 0 at the end. A cell that does not convert, and a row of another
- * width, are errors that name file, line, column and value (ERR_TYPE, ERR_CORRUPT). `lines` (may be
+/* Reads up to BATCH_ROWS rows (fewer, where there are thousands of columns) as `types` (ncols
+ * entries, one a column of the file) into `out`, allocated in out->mem; rows = 0 at the end. A cell
+ * that does not convert, and a row of another width, are errors that name file, line, column and value (ERR_TYPE, ERR_CORRUPT). `lines` (may be
  * NULL): the line each row starts on. */
 int csv_next(csv *c, const value_type *types, batch *out, int64_t *lines, err *e);
 /* Appends one row as CSV. NULL is null_text, usually empty; a value that reads the same is quoted,

@@ -62,6 +62,7 @@ static void test_sniffing(void **state) {
            "a,b\n1,2\n",
            NULL, "a:I,b:I|1,2");
     expect("a,a,,A\n1,2,3,4\n", NULL, "a:I,a_2:I,column3:I,A_3:I|1,2,3,4");
+    expect("a,a_2,A,a_2,a\n1,2,3,4,5\n", NULL, "a:I,a_2:I,A_3:I,a_2_2:I,a_4:I|1,2,3,4,5");
     expect("one\n1\n\n3\n", NULL, "one:I|1|NULL|3");
     expect("a,b\n1,2\n\n3,4\n\n", NULL, "a:I,b:I|1,2|3,4");
     csv_options text = {.all_text = true};
@@ -70,6 +71,39 @@ static void test_sniffing(void **state) {
     expect("a,b;c\n", &no_header, "column1:T,column2:T|'a,b','c'");
     csv_options nulls = {.null_text = STR("NA")};
     expect("a,b\n1,NA\n2,\n", &nulls, "a:I,b:T|1,NULL|2,''");
+}
+
+/* One line of very many delimiters: nothing in it may go with the square of the columns, and no
+ * batch be made of thousands of rows of them. */
+static void test_wide_files(void **state) {
+    (void)state;
+    enum { COLUMNS = 300000, RECORDS = 20 };
+    buf text = {0};
+    for (int r = 0; r < RECORDS; r++)
+        for (int i = 0; i < COLUMNS; i++)
+            buf_append_c(&text, i == COLUMNS - 1 ? "x\n" : i % 2 ? "X," : "x,");
+    csv_options header = {.header = CSV_HEADER_YES};
+    csv *c = open_text(buf_str(&text), &header);
+    assert_int_equal(csv_column_count(c), COLUMNS);
+    assert_true(str_equal(csv_column_name(c, 1), STR("X_2")));
+    assert_true(str_equal(csv_column_name(c, COLUMNS - 1), STR("x_300000")));
+    value_type *types = mem_zalloc(sizeof *types * COLUMNS);
+    for (int i = 0; i < COLUMNS; i++)
+        types[i] = TYPE_TEXT;
+    arena *mem = arena_new();
+    batch b = {.mem = mem};
+    int rows = 0;
+    do {
+        OK(csv_next(c, types, &b, NULL, &e));
+        assert_true(arena_bytes(mem) < (size_t)128 << 20);
+        rows += b.rows;
+        arena_reset(mem);
+    } while (b.rows);
+    assert_int_equal(rows, RECORDS - 1);
+    arena_free(mem);
+    free(types);
+    csv_close(c);
+    buf_free(&text);
 }
 
 static void test_quotes(void **state) {
@@ -539,6 +573,7 @@ static void test_blobs_as_others_write_them(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sniffing),
+        cmocka_unit_test(test_wide_files),
         cmocka_unit_test(test_quotes),
         cmocka_unit_test(test_errors_name_the_place),
         cmocka_unit_test(test_bytes_that_are_not_utf8),
