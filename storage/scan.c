@@ -274,6 +274,11 @@ static int gather_by_rowid(table_scan *s, bool placed, int *count, err *e) {
     return 0;
 }
 
+static int no_such_row(const table_scan *s, int64_t rowid, err *e) {
+    return err_set(e, ERR_CORRUPT, "an index of table \"%s\" names row %lld, which is not there",
+                   s->info->def->name.p, (long long)rowid);
+}
+
 /* An absent row is an error unless `found` is there to say so. */
 static int fetch_row(table_scan *s, int64_t rowid, MDB_val *data, bool *found, err *e) {
     uint8_t bytes[KEY_ROWID];
@@ -285,9 +290,7 @@ static int fetch_row(table_scan *s, int64_t rowid, MDB_val *data, bool *found, e
     if (found && rc == MDB_NOTFOUND)
         return 0;
     if (rc == MDB_NOTFOUND)
-        return err_set(e, ERR_CORRUPT,
-                       "an index of table \"%s\" names row %lld, which is not there",
-                       s->info->def->name.p, (long long)rowid);
+        return no_such_row(s, rowid, e);
     if (rc)
         return lmdb_error(e, rc, "cannot read a row");
     return row_check(&s->info->layout, *data) ? 0 : row_corrupt(e, rowid);
@@ -426,6 +429,21 @@ static int next_entry(table_scan *s, bool *placed, int64_t *rowid, bool *fresh, 
     return 0;
 }
 
+/* A row of the group read last is not there: whoever deleted it since then took its entry, too. */
+static int absent_row(table_scan *s, int64_t rowid, err *e) {
+    MDB_val key = {s->last.n, s->last.p}, data;
+    uint8_t bytes[KEY_CUT + KEY_ROWID];
+    if (key_is_cut(key)) /* each was there when the group was sorted */
+        return 0;
+    memcpy(bytes, s->last.p, s->last.n);
+    rowid_put(bytes + s->last.n - KEY_ROWID, rowid);
+    key.mv_data = bytes;
+    int rc = mdb_cursor_get(s->entries, &key, &data, MDB_SET_KEY);
+    if (rc == 0)
+        return no_such_row(s, rowid, e);
+    return rc == MDB_NOTFOUND ? 0 : lmdb_error(e, rc, "cannot read an index");
+}
+
 static int gather_by_index(table_scan *s, bool placed, int *count, err *e) {
     int n = 0, status;
     while (n < s->batch_rows) {
@@ -435,7 +453,10 @@ static int gather_by_index(table_scan *s, bool placed, int *count, err *e) {
             return status;
         if (s->done)
             break;
-        if ((status = fetch_row(s, rowid, &s->bytes[n], fresh ? NULL : &found, e)) != 0)
+        status = fetch_row(s, rowid, &s->bytes[n], fresh ? NULL : &found, e);
+        if (!status && !found)
+            status = absent_row(s, rowid, e);
+        if (status)
             return status;
         s->rowid[n] = rowid;
         n += found;

@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 
 #include "storage_help_int.h"
+#include "storage_int.h"
 
 static void test_readers_see_a_snapshot(void **state) {
     (void)state;
@@ -156,6 +157,41 @@ static void test_scans_survive_writes(void **state) {
         scan_while_deleting(true, 1, descending);
         scan_while_deleting(true, 1000, descending);
     }
+}
+
+/* Along an index, up and down: an entry whose row is missing is no row that was deleted. */
+static void test_entries_without_rows(void **state) {
+    (void)state;
+    store *s = open_at(NULL);
+    txn *t = begin(s, true);
+    int score = 2, wanted[] = {-1};
+    index_def index = {.name = STR("by_score"), .ncolumns = 1, .columns = &score};
+    create_people(t);
+    OK(catalog_create_index(t, STR("people"), &index, &e));
+    for (int i = 1; i <= 40; i++)
+        add_person(t, value_int(i), "p", i / 10);
+    const table_info *info;
+    uint8_t bytes[KEY_ROWID];
+    MDB_val key = {sizeof bytes, bytes};
+    rowid_put(bytes, 25);
+    OK(table_resolve(t, table_named(t, "people"), &info, &e));
+    assert_int_equal(mdb_del(t->mdb, t->store->tree_dbi[info->tree], &key, NULL), 0);
+    arena *mem = arena_new();
+    for (int descending = 0; descending < 2; descending++) {
+        scan_spec spec = {.table = table_named(t, "people"),
+                          .columns = wanted,
+                          .ncolumns = 1,
+                          .descending = descending};
+        spec.index = &spec.table->indexes[0];
+        table_scan *scan;
+        batch b = {.mem = mem};
+        OK(scan_open(t, &spec, &scan, &e));
+        FAILS(ERR_CORRUPT, scan_next(scan, &b, &e));
+        scan_close(scan);
+    }
+    arena_free(mem);
+    txn_abort(t);
+    store_close(s);
 }
 
 static void test_full_map_is_a_clear_error(void **state) {
@@ -410,6 +446,7 @@ int main(void) {
         cmocka_unit_test(test_statement_rollback),
         cmocka_unit_test(test_catalog_rolls_back_too),
         cmocka_unit_test(test_scans_survive_writes),
+        cmocka_unit_test(test_entries_without_rows),
         cmocka_unit_test(test_full_map_is_a_clear_error),
         cmocka_unit_test(test_huge_cells),
         cmocka_unit_test(test_two_processes),
