@@ -165,13 +165,18 @@ static bool ends_with(const char *path, const char *suffix) {
 }
 
 /* A file beside the target, which takes its place when it is whole: a query may read the file that
- * it writes, and a failed one must not cost an old file. -1: none could be made. */
+ * it writes, and a failed one must not cost an old file. Whoever was killed has left his, and
+ * processes get the numbers of earlier ones. -1: none could be made. */
 static int part_create(copy_file *f, const struct stat *old, arena *mem) {
+    enum { TRIES = 1000 };
     char *real = realpath(f->path, NULL); /* what a link leads to */
     f->target = real ? arena_strndup(mem, real, strlen(real)) : f->path;
     free(real);
-    f->part = arena_printf(mem, "%s.%ld.part", f->target, (long)getpid());
-    int fd = open(f->part, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    int fd = -1;
+    for (int k = 0; k < TRIES && fd < 0 && (k == 0 || errno == EEXIST); k++) {
+        f->part = arena_printf(mem, "%s.%ld.%d.part", f->target, (long)getpid(), k);
+        fd = open(f->part, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    }
     if (fd >= 0 && old)
         (void)fchmod(fd, old->st_mode & 07777); /* not ours to give: then as a new one's */
     if (fd < 0)

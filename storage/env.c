@@ -476,8 +476,6 @@ bool store_is_read_only(const store *s) {
 /* LMDB writes a copy's root first: one that was broken off would look like a database. So it is made
  * in `part`, and gets its name when it is whole and its bytes are on the disk. */
 static int copy_tables(store *s, const char *part, const char *directory, err *e) {
-    if (mkdir(part, 0777) != 0)
-        return err_set_errno(e, errno, "cannot create '%s'", directory);
     buf file = {0};
     buf_printf(&file, "%s/tables.mdb", part);
     int rc = mdb_env_copy2(s->env, file.p, MDB_CP_COMPACT);
@@ -494,12 +492,26 @@ static int copy_tables(store *s, const char *part, const char *directory, err *e
     return status;
 }
 
+/* Whoever was killed has left his, and processes get the numbers of earlier ones. */
+static int make_part(const char *directory, buf *part) {
+    enum { TRIES = 1000 };
+    int made = -1;
+    for (int k = 0; k < TRIES && made != 0; k++) {
+        buf_clear(part);
+        buf_printf(part, "%s.%ld.%d.part", directory, (long)getpid(), k);
+        made = mkdir(part->p, 0777);
+        if (made != 0 && errno != EEXIST)
+            break;
+    }
+    return made;
+}
+
 static int copy_and_name(store *s, const char *directory, err *e) {
     struct stat st;
     buf part = {0};
-    buf_printf(&part, "%s.%ld.part", directory, (long)getpid());
-    int status = lstat(directory, &st) == 0
-                     ? err_set_errno(e, EEXIST, "cannot create '%s'", directory)
+    bool taken = lstat(directory, &st) == 0;
+    int status = taken || make_part(directory, &part) != 0
+                     ? err_set_errno(e, taken ? EEXIST : errno, "cannot create '%s'", directory)
                      : copy_tables(s, part.p, directory, e);
     if (!status)
         status = sync_names(directory, e);

@@ -367,13 +367,29 @@ static void test_backup_is_whole_or_none(void **state) {
     waitpid(pid, &status, 0);
     assert_true(WIFSIGNALED(status));
     assert_int_not_equal(lstat(scratch("saved"), &st), 0);
-    snprintf(file, sizeof file, "%s/saved.%ld.part/tables.mdb", scratch_dir, (long)pid);
+    snprintf(file, sizeof file, "%s/saved.%ld.0.part/tables.mdb", scratch_dir, (long)pid);
     assert_int_equal(stat(file, &st), 0);
     directories_synced = 0;
     OK(store_backup(s, scratch("saved/"), &e));
     assert_int_equal(directories_synced, 2);
     assert_int_equal(stat(scratch("saved/tables.mdb"), &st), 0);
     FAILS(ERR_IO, store_backup(s, scratch("saved"), &e));
+    store_close(s);
+}
+
+/* What a process of the same number left, which was killed, is in nobody's way, and stays. */
+static void test_backup_beside_a_broken_one(void **state) {
+    (void)state;
+    char left[640], ours[640];
+    struct stat st;
+    store *s = open_at(scratch("again"));
+    snprintf(left, sizeof left, "%s/fresh.%ld.0.part", scratch_dir, (long)getpid());
+    snprintf(ours, sizeof ours, "%s/fresh.%ld.1.part", scratch_dir, (long)getpid());
+    assert_int_equal(mkdir(left, 0777), 0);
+    OK(store_backup(s, scratch("fresh"), &e));
+    assert_int_equal(stat(scratch("fresh/tables.mdb"), &st), 0);
+    assert_int_equal(lstat(left, &st), 0);
+    assert_int_not_equal(lstat(ours, &st), 0);
     store_close(s);
 }
 
@@ -384,7 +400,7 @@ static void test_backup_finds_its_name_taken(void **state) {
     struct stat st;
     store *s = open_at(scratch("whose"));
     snprintf(taken, sizeof taken, "%s/taken", scratch_dir);
-    snprintf(part, sizeof part, "%s.%ld.part", taken, (long)getpid());
+    snprintf(part, sizeof part, "%s.%ld.0.part", taken, (long)getpid());
     made_meanwhile = taken;
     FAILS(ERR_IO, store_backup(s, taken, &e));
     made_meanwhile = NULL;
@@ -534,6 +550,7 @@ int main(void) {
         cmocka_unit_test(test_memory_leaves_nothing),
         cmocka_unit_test(test_orphans_are_swept),
         cmocka_unit_test(test_backup),
+        cmocka_unit_test(test_backup_beside_a_broken_one),
         cmocka_unit_test(test_backup_finds_its_name_taken),
         cmocka_unit_test(test_backup_is_whole_or_none),
         cmocka_unit_test(test_backup_without_permission),
