@@ -62,7 +62,8 @@ static int bind_set(binder *b, const ast *a, sql_stmt *s) {
         return try_setting(b, a, s);
     bool on = true;
     if (s->set_value.type != TYPE_NULL && !value_switch(s->set_value, &on))
-        return fail(b, ERR_TYPE, a->value->pos, a->value->len, "a rule is on or off");
+        return fail(b, ERR_TYPE, a->value->pos, a->value->len, "%.*s is on or off", (int)s->name.n,
+                    s->name.p);
     s->set_value = value_bool(on);
     return 0;
 }
