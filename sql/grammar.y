@@ -191,10 +191,10 @@ table_body(A) ::= table_body(A) COMMA constraint_name PRIMARY(K) KEY column_list
 table_body(A) ::= table_body(A) COMMA constraint_name UNIQUE column_list(L). {
     list_add(p->mem, &A->uniques, L);
 }
-table_body(A) ::= table_body(A) COMMA constraint_name CHECK LP(O) expr(X) RP(C). {
+table_body(A) ::= table_body(A) COMMA constraint_name CHECK LP expr(X) RP. {
     check_spec *c = ARENA_NEW(p->mem, check_spec);
     c->value = X;
-    c->sql = slice_of(p, end_of(O), C.pos);
+    c->sql = slice_of(p, X->pos, X->pos + X->len); /* without a comment behind it, which has no end */
     list_add(p->mem, &A->checks, c);
 }
 constraint_name ::= .
@@ -220,15 +220,15 @@ column_spec(A) ::= column_spec(A) DEFAULT name(N). {
     A->standard = node_column(p, NULL, N);
     A->default_sql = slice_of(p, N.pos, end_of(N));
 }
-column_spec(A) ::= column_spec(A) DEFAULT LP(O) expr(X) RP(C). {
+column_spec(A) ::= column_spec(A) DEFAULT LP expr(X) RP. {
     A->standard = X;
-    A->default_sql = slice_of(p, end_of(O), C.pos);
+    A->default_sql = slice_of(p, X->pos, X->pos + X->len);
 }
-column_spec(A) ::= column_spec(A) CHECK LP(O) expr(X) RP(C). {
+column_spec(A) ::= column_spec(A) CHECK LP expr(X) RP. {
+    str sql = slice_of(p, X->pos, X->pos + X->len);
     list_add(p->mem, &A->checks, X);
     A->check_sql = A->check_sql.n ? str_from(arena_printf(p->mem, "(%.*s) AND (%.*s)",
-        (int)A->check_sql.n, A->check_sql.p, C.pos - end_of(O), p->text.p + end_of(O)))
-        : slice_of(p, end_of(O), C.pos);
+        (int)A->check_sql.n, A->check_sql.p, (int)sql.n, sql.p)) : sql;
 }
 column_spec(A) ::= column_spec(A) COLLATE(T) name. {
     parser_fail(p, ERR_UNSUPPORTED, T.pos, T.len, "COLLATE is not offered: texts compare by their bytes");
