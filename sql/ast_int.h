@@ -29,6 +29,11 @@ typedef struct ident {
     int pos, len;
 } ident;
 
+/* A name in quotes is one, whatever word it is. */
+static inline bool ident_quoted(ident i) {
+    return i.len > (int)i.name.n;
+}
+
 typedef struct query query;
 typedef struct node node;
 typedef struct window_spec window_spec;

@@ -374,7 +374,8 @@ static str renamed_in(binder *b, str sql, str from, str to) {
 static table_def renamed_table(binder *b, const table_def *t, int at, ident to) {
     table_def made = *t;
     str from = t->columns[at].name, written = {b->text.p + to.pos, (size_t)to.len};
-    if (keyword_code(written)) /* that may be more than a name in a CHECK */
+    function_id function;
+    if (keyword_code(written) || is_time_word(written, &function)) /* more than a name in a CHECK */
         written = str_from(arena_printf(b->mem, "\"%.*s\"", (int)written.n, written.p));
     made.columns = ARENA_ARRAY(b->mem, column_def, t->ncolumns);
     made.checks = ARENA_ARRAY(b->mem, str, t->nchecks);

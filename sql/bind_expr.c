@@ -128,7 +128,7 @@ static expr *bind_alias(binder *b, const node *n, const output *meant) {
     return x;
 }
 
-static expr *current_time_of(binder *b, const node *n) {
+bool is_time_word(str name, function_id *function) {
     static const struct {
         const char *name;
         function_id function;
@@ -136,12 +136,20 @@ static expr *current_time_of(binder *b, const node *n) {
                  {"current_time", FUNC_TIME},
                  {"current_timestamp", FUNC_DATETIME}};
     for (size_t i = 0; i < BASE_COUNT(words); i++)
-        if (!n->qualifier.name.n && str_equal_nocase(n->name.name, str_from(words[i].name))) {
-            expr *x = expr_new(b->mem, EXPR_FUNC, TYPE_TEXT, 0);
-            x->function = words[i].function;
-            return x;
+        if (str_equal_nocase(name, str_from(words[i].name))) {
+            *function = words[i].function;
+            return true;
         }
-    return NULL;
+    return false;
+}
+
+static expr *current_time_of(binder *b, const node *n) {
+    function_id function;
+    if (n->qualifier.name.n || ident_quoted(n->name) || !is_time_word(n->name.name, &function))
+        return NULL;
+    expr *x = expr_new(b->mem, EXPR_FUNC, TYPE_TEXT, 0);
+    x->function = function;
+    return x;
 }
 
 static str qualified(binder *b, const scope_column *c) {

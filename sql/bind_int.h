@@ -234,6 +234,8 @@ bool hint_unseen(binder *b, const node *n);
 /* ---- expressions: bind_expr.c, bind_call.c, bind_types.c ------------------------------------- */
 
 expr *bind_expr(binder *b, const node *n);
+/* current_date and the like: a function without parentheses, where no quotes make it a name. */
+bool is_time_word(str name, function_id *function);
 expr *bind_condition(binder *b, const node *n);
 expr *bind_call(binder *b, const node *n);
 bool node_has_aggregate(const node *n); /* one that groups: without OVER */

@@ -196,9 +196,7 @@ static void hint_column(binder *b, const node *n) {
         err_hint(b->e, "did you mean \"%s\"?", meant);
         return;
     }
-    bool quoted =
-        b->view_depth == 0 && n->pos >= 0 && (size_t)n->pos < b->text.n && b->text.p[n->pos] == '"';
-    if (quoted)
+    if (ident_quoted(n->name))
         err_hint(b->e, "texts stand in single quotes: '%.*s'",
                  (int)BASE_MIN(n->name.name.n, (size_t)100), n->name.name.p);
     else if (n->name.name.n >= 3 && memcmp(n->name.name.p, "\xe2\x80", 2) == 0) /* ‘ ’ “ ” */
