@@ -515,20 +515,23 @@ static expr *bind_row_between(binder *b, const node *n) {
 
 /* What an index can look for: part i is one of these, where that says something of a column. */
 static expr *one_of(binder *b, expr *const *equal, int nrows, int width, int i) {
-    expr **any = ARENA_ARRAY(b->mem, expr *, nrows);
+    expr *in = expr_new(b->mem, EXPR_IN, TYPE_BOOLEAN, nrows + 1);
+    in->args[0] = equal[i]->args[0];
     for (int k = 0; k < nrows; k++) {
         const expr *x = equal[k * width + i];
         if (x->args[0]->kind != EXPR_COLUMN || !expr_is_constant(x->args[1]) ||
             llm_info_of(b, x->args[0]))
             return NULL;
-        any[k] = equal[k * width + i];
+        in->args[k + 1] = x->args[1];
     }
-    return expr_chain(b->mem, OP_OR, any, nrows);
+    return in;
 }
 
 /* (a, b) IN ((1, 2), (3, 4)): (a = 1 AND b = 2) OR (a = 3 AND b = 4), with a IN (1, 3) and
- * b IN (2, 4) in front, which never say more than that. */
+ * b IN (2, 4) in front, which never say more than that. A long list is looked for in a hash table
+ * instead, as IN (VALUES …) is. */
 static expr *bind_row_in(binder *b, const node *n) {
+    enum { HASHED_ROWS = 32 }; /* what hashing costs a row */
     const node *l = n->args[0];
     int width = l->nargs, nrows = n->nargs - 1;
     expr **left = ARENA_ARRAY(b->mem, expr *, width), *draw = NULL;
@@ -559,7 +562,10 @@ static expr *bind_row_in(binder *b, const node *n) {
     for (int i = 0; i < width && nrows > 1; i++)
         if ((all[nall] = one_of(b, equal, nrows, width, i)) != NULL)
             nall++;
-    all[nall++] = expr_chain(b->mem, OP_OR, any, nrows);
+    bool long_list = nrows >= HASHED_ROWS && !draw && !may_ask(l);
+    if (!long_list || (all[nall] = bind_in_rows(b, equal, nrows, width)) == NULL)
+        all[nall] = expr_chain(b->mem, OP_OR, any, nrows);
+    nall++;
     return once_over(b, draw, expr_chain(b->mem, OP_AND, all, nall));
 }
 

@@ -312,6 +312,10 @@ int bind_recursive(binder *b, cte_binding *c, query *q, rel **out, bool *done);
 /* A select list over the columns of s. */
 int bind_select_list(binder *b, const list *items, const scope *s, output **outs, int *count);
 expr *bind_in_query(binder *b, const node *n);
+/* Whether a row is one of nrows, as IN (VALUES …): equal[k * width + i] compares its part i with row
+ * k's. NULL without an error: not all of these are constants of one type a column, or no subquery
+ * may stand here. */
+expr *bind_in_rows(binder *b, expr *const *equal, int nrows, int width);
 expr *bind_exists(binder *b, const node *n);
 expr *bind_scalar(binder *b, const node *n);
 int subquery(binder *b, query *q, rel **out);

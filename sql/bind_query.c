@@ -81,11 +81,11 @@ static int give_columns(binder *b, const node *n, rel *r, int count) {
                      r->ncols);
 }
 
-static step *apply_step(binder *b, join_kind kind, const query *q, rel *right, int guard_id) {
+static step *apply_step(binder *b, join_kind kind, str text, rel *right, int guard_id) {
     step *s = ARENA_NEW(b->mem, step);
     s->is_apply = true;
     s->kind = kind;
-    s->text = q->text;
+    s->text = text;
     s->right = right;
     s->mark_id = s->value_id = -1;
     s->guard_id = guard_id;
@@ -131,7 +131,7 @@ expr *bind_scalar(binder *b, const node *n) {
     if (!may_hold_subquery(b, n) || guarded_query(b, n->query, &r, &guard) ||
         give_columns(b, n, r, 1))
         return NULL;
-    step *s = apply_step(b, JOIN_SINGLE, n->query, r, guard);
+    step *s = apply_step(b, JOIN_SINGLE, n->query->text, r, guard);
     if (b->at.guard && !has_one_row(r))
         s->predicate = b->at.guard;
     return expr_column(b->mem, r->cols[0].id, r->cols[0].type, r->cols[0].name);
@@ -142,8 +142,16 @@ expr *bind_exists(binder *b, const node *n) {
     int guard;
     if (!may_hold_subquery(b, n) || guarded_query(b, n->query, &r, &guard))
         return NULL;
-    step *s = apply_step(b, JOIN_MARK, n->query, r, guard);
+    step *s = apply_step(b, JOIN_MARK, n->query->text, r, guard);
     return expr_column(b->mem, s->mark_id, TYPE_BOOLEAN, STR("exists"));
+}
+
+/* Whether a row of r is `equal` to ours. */
+static expr *mark_step(binder *b, str text, rel *r, int guard, expr **equal, int width) {
+    step *s = apply_step(b, JOIN_MARK, text, r, guard);
+    s->predicate = expr_chain(b->mem, OP_AND, equal, width);
+    s->mark_null = true;
+    return expr_column(b->mem, s->mark_id, TYPE_BOOLEAN, STR("in"));
 }
 
 expr *bind_in_query(binder *b, const node *n) {
@@ -166,10 +174,57 @@ expr *bind_in_query(binder *b, const node *n) {
             return NULL;
         equal[i] = expr_op2(b->mem, OP_EQ, TYPE_BOOLEAN, equal[i], y);
     }
-    step *s = apply_step(b, JOIN_MARK, n->query, r, guard);
-    s->predicate = expr_chain(b->mem, OP_AND, equal, width);
-    s->mark_null = true;
-    return expr_column(b->mem, s->mark_id, TYPE_BOOLEAN, STR("in"));
+    return mark_step(b, n->query->text, r, guard, equal, width);
+}
+
+/* What tells subqueries apart in a grouped query. */
+static str rows_text(binder *b, expr *const *equal, int n) {
+    buf text = {0};
+    for (int i = 0; i < n; i++) {
+        expr_print(equal[i]->args[1], &text);
+        buf_append_c(&text, ", ");
+    }
+    str copy = str_copy(b->mem, buf_str(&text));
+    buf_free(&text);
+    return copy;
+}
+
+/* The type of the constants that part i of each row equals; TYPE_NULL: not all are of one, or not
+ * all are compared with one and the same value. */
+static value_type rows_type(expr *const *equal, int nrows, int width, int i) {
+    value_type type = TYPE_NULL;
+    for (int k = 0; k < nrows; k++) {
+        const expr *x = equal[k * width + i], *y = x->args[1];
+        if (!expr_is_constant(y) || y->type == TYPE_NULL || (type && y->type != type) ||
+            !expr_equal(x->args[0], equal[i]->args[0]))
+            return TYPE_NULL;
+        type = y->type;
+    }
+    return type;
+}
+
+expr *bind_in_rows(binder *b, expr *const *equal, int nrows, int width) {
+    if (b->at.refuse || !b->at.lift)
+        return NULL;
+    rel_column *cols = ARENA_ARRAY(b->mem, rel_column, width);
+    for (int i = 0; i < width; i++) {
+        cols[i].name = str_from(arena_printf(b->mem, "column%d", i + 1));
+        if ((cols[i].type = rows_type(equal, nrows, width, i)) == TYPE_NULL)
+            return NULL;
+    }
+    values_part *parts = ARENA_ARRAY(b->mem, values_part, nrows);
+    for (int k = 0; k < nrows; k++) {
+        parts[k].cells = ARENA_ARRAY(b->mem, expr *, width);
+        for (int i = 0; i < width; i++)
+            parts[k].cells[i] = equal[k * width + i]->args[1];
+    }
+    rel *rows = values_rel(b, parts, nrows, cols, width);
+    expr **same = ARENA_ARRAY(b->mem, expr *, width);
+    for (int i = 0; i < width; i++) {
+        expr *y = expr_column(b->mem, rows->cols[i].id, cols[i].type, cols[i].name);
+        same[i] = expr_op2(b->mem, OP_EQ, TYPE_BOOLEAN, equal[i]->args[0], y);
+    }
+    return mark_step(b, rows_text(b, equal, nrows * width), rows, -1, same, width);
 }
 
 /* ---- LIMIT ----------------------------------------------------------------------------------- */
