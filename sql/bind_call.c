@@ -71,7 +71,7 @@ static int bind_arguments(binder *b, const node *n, expr *call) {
         expr *first = call->args[0];
         if (is_untyped_null(b, first))
             call->args[0] = expr_literal(b->mem, value_null());
-        return unify_comparison(b, &first, &call->args[1], n->pos, n->len);
+        return unify_comparison(b, OP_EQ, &first, &call->args[1], n->pos, n->len);
     }
     return 0;
 }

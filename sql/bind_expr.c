@@ -251,7 +251,7 @@ static expr *bind_negative(binder *b, const node *n) {
 }
 
 static expr *comparison(binder *b, expr_op op, expr *l, expr *r, const node *n) {
-    if (unify_comparison(b, &l, &r, n->pos, n->len))
+    if (unify_comparison(b, op, &l, &r, n->pos, n->len))
         return NULL;
     return expr_op2(b->mem, op, TYPE_BOOLEAN, l, r);
 }
@@ -339,7 +339,7 @@ static expr *bind_in(binder *b, const node *n) {
     for (int i = 1; i < n->nargs; i++) {
         expr *x = in->args[0];
         if (!(in->args[i] = bind_expr(b, n->args[i])) ||
-            unify_comparison(b, &x, &in->args[i], n->pos, n->len))
+            unify_comparison(b, OP_EQ, &x, &in->args[i], n->pos, n->len))
             return NULL;
         if (expr_is_null(in->args[0]) || in->args[0]->kind != EXPR_LITERAL)
             in->args[0] = x; /* NULL of a type, BOOLEAN lifted to INTEGER */
@@ -444,10 +444,10 @@ static bool bind_pairs(binder *b, const node *n, int times, row_pair *pairs) {
             b->at.guard = expr_and(b->mem, guard, undecided);
         bool ok = bind_pair(b, l->args[i], r->args[i], i + 1 < l->nargs ? times : 1, &pairs[i]);
         b->at.guard = guard;
-        expr *equal = ok ? comparison(b, same, pairs[i].x, pairs[i].y, r->args[i]) : NULL;
-        if (!equal)
+        expr *x = pairs[i].x, *y = pairs[i].y;
+        if (!ok || unify_comparison(b, n->op, &x, &y, r->args[i]->pos, r->args[i]->len))
             return false;
-        pairs[i].equal = equal;
+        expr *equal = pairs[i].equal = expr_op2(b->mem, same, TYPE_BOOLEAN, x, y);
         if (!expr_is_volatile(equal))
             undecided = expr_and(b->mem, undecided, is_false(b, equal, true));
     }

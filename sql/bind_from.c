@@ -452,7 +452,7 @@ static int using_predicate(binder *b, const list *columns, scope *s, int split, 
                               (int)name->name.n, name->name.p, l ? "right" : "left");
         expr *x = expr_column(b->mem, l->id, l->type, l->name),
              *y = expr_column(b->mem, r->id, r->type, r->name);
-        if (unify_comparison(b, &x, &y, name->pos, name->len))
+        if (unify_comparison(b, OP_EQ, &x, &y, name->pos, name->len))
             return (int)b->e->code;
         *predicate = expr_and(b->mem, *predicate, expr_op2(b->mem, OP_EQ, TYPE_BOOLEAN, x, y));
         r->merged = true;

@@ -262,7 +262,7 @@ expr *to_column(binder *b, expr *x,
 expr *to_type_implicit(binder *b, expr *x, value_type type,
                        const char *what); /* only where no information is lost */
 expr *to_number(binder *b, expr *x, const char *what);
-int unify_comparison(binder *b, expr **x, expr **y, int pos, int len);
+int unify_comparison(binder *b, expr_op op, expr **x, expr **y, int pos, int len);
 int unify_all(binder *b, expr **xs, int n, const char *what, value_type *type);
 
 /* ---- queries: bind_query.c, bind_from.c, bind_group.c ---------------------------------------- */
@@ -358,8 +358,9 @@ rel *lift_place(binder *b, lift *l, rel *r);
 void lift_register(binder *b, const lift *l);
 void lift_apply(binder *b, lift *l, step *s);
 /* Notes what the untyped calls whose answers x may be, as they are, are compared with, for the next
- * pass. true: x's type is open, do not unify now. */
-bool llm_note_use(binder *b, const expr *x, const expr *with);
+ * pass: a text that is before or behind another (<) is no answer. true: x's type is open, do not
+ * unify now. */
+bool llm_note_use(binder *b, expr_op op, const expr *x, const expr *with);
 bool llm_check_literal(binder *b, const expr *call, const expr *with);
 call_info *llm_info_of(binder *b, const expr *x);
 call_info *llm_known(binder *b, str key);

@@ -170,7 +170,7 @@ expr *bind_in_query(binder *b, const node *n) {
         return NULL;
     for (int i = 0; i < width; i++) {
         expr *y = expr_column(b->mem, r->cols[i].id, r->cols[i].type, r->cols[i].name);
-        if (unify_comparison(b, &equal[i], &y, n->pos, n->len))
+        if (unify_comparison(b, OP_EQ, &equal[i], &y, n->pos, n->len))
             return NULL;
         equal[i] = expr_op2(b->mem, OP_EQ, TYPE_BOOLEAN, equal[i], y);
     }

@@ -171,8 +171,8 @@ static int cannot_compare(binder *b, const expr *x, const expr *y, int pos, int 
     return ERR_BIND;
 }
 
-int unify_comparison(binder *b, expr **x, expr **y, int pos, int len) {
-    if (llm_note_use(b, *x, *y) || llm_note_use(b, *y, *x))
+int unify_comparison(binder *b, expr_op op, expr **x, expr **y, int pos, int len) {
+    if (llm_note_use(b, op, *x, *y) || llm_note_use(b, op, *y, *x))
         return 0;
     if (!llm_check_literal(b, *x, *y) || !llm_check_literal(b, *y, *x))
         return (int)b->e->code;
@@ -211,11 +211,23 @@ int unify_comparison(binder *b, expr **x, expr **y, int pos, int len) {
     return cannot_compare(b, *x, *y, pos, len);
 }
 
+/* Beside a number the answer of an untyped call is to be one, too. */
+static void ask_for_numbers(binder *b, expr **xs, int n) {
+    const expr *number = NULL;
+    for (int i = 0; i < n && !number; i++)
+        if (type_is_number(xs[i]->type) && !is_untyped_null(b, xs[i]))
+            number = xs[i];
+    for (int i = 0; i < n && number; i++)
+        if (llm_note_use(b, OP_EQ, xs[i], number))
+            xs[i] = expr_cast(b->mem, xs[i], number->type);
+}
+
 /* One type for all (CASE, COALESCE, IN, VALUES): the highest
  * number, or the one class; literals follow the others. */
 int unify_all(binder *b, expr **xs, int n, const char *what, value_type *type) {
     value_type t = TYPE_NULL;
     const expr *first = NULL;
+    ask_for_numbers(b, xs, n);
     for (int pass = 0; pass < 2 && t == TYPE_NULL;
          pass++) /* literals have a say only when there is nothing else */
         for (int i = 0; i < n; i++) {

@@ -324,10 +324,11 @@ static void find_sources(binder *b, const expr *x, sources *out) {
         find_sources(b, x->args[i], out);
 }
 
-bool llm_note_use(binder *b, const expr *x, const expr *with) {
+bool llm_note_use(binder *b, expr_op op, const expr *x, const expr *with) {
     sources from = {0};
     bool open = false;
-    if (expr_is_null(with))
+    bool ordered = op >= OP_LT && op <= OP_GE;
+    if (expr_is_null(with) || (ordered && with->type == TYPE_TEXT))
         return false;
     b->search++;
     find_sources(b, x, &from);
