@@ -106,7 +106,6 @@ typedef struct exec_progress {
     double seconds;                 /* since the statement started */
     double llm_seconds;             /* in the LLM operator at work */
     llm_stats llm;                  /* of the engine's session at work, summed over the statement */
-    uint64_t head_tokens;           /* of prompt_tokens: the shared head of every prompt */
     uint64_t answers_kept;          /* written to the cache so far */
     int operator_number, operators; /* LLM#1 of 2 */
     char field_order[160];
@@ -140,7 +139,6 @@ typedef struct exec_summary {
     uint64_t answers_ended;     /* by max_tokens */
     uint64_t prompts_shortened; /* llm_overflow = 'truncate' left fields out */
     llm_stats llm;
-    uint64_t head_tokens;
     workmem_use space; /* peaks: what operators kept, in memory and in temporary files */
 } exec_summary;
 void stmt_summary(const stmt *s, exec_summary *out);

@@ -40,7 +40,6 @@ void llm_publish(op *o, const char *phase) {
     p->answers_stored = o->ctx->summary.answers_stored;
     p->seconds = clock_seconds() - o->ctx->llm->started_s;
     p->llm_seconds = clock_seconds() - s->started_s;
-    p->head_tokens = o->ctx->summary.head_tokens;
     runtime_stats(o->ctx->llm, &p->llm);
     p->stored_tokens = o->ctx->llm->stored_tokens;
     p->held_seconds = o->ctx->summary.held_seconds;
@@ -203,6 +202,7 @@ llm_request llm_ask_request(op *o, int use, uint32_t input, const llm_sending *h
     llm_request request = {.tag = (uint64_t)use << 32 | input,
                            .spans = how->spans,
                            .nspans = nspans,
+                           .head_tokens = (int)u->prompt->head_tokens,
                            .named = may_lose ? how->named : NULL,
                            .guide = u->prompt->guide,
                            .after = u->prompt->tmpl,
@@ -349,7 +349,6 @@ static void take_event(op *o, const llm_event *event) {
                     .ended = event->finish == LLM_FINISH_LENGTH,
                     .shortened = event->shortened,
                     .output_tokens = (uint32_t)event->output_tokens};
-    o->ctx->summary.head_tokens += u->prompt->head_tokens;
     if (o->ctx->stmt->kind == STMT_WARM) {
         a = (llm_answer){.text = STR(""), .choice = -1, .failed = true};
         keep_answer(o, u, input, &a);

@@ -127,6 +127,7 @@ static void stats_add(llm_stats *sum, const llm_stats *more) {
     s.requests += sum->requests;
     s.done += sum->done;
     s.prompt_tokens += sum->prompt_tokens;
+    s.head_tokens += sum->head_tokens;
     s.computed_tokens += sum->computed_tokens;
     s.reused_memory += sum->reused_memory;
     s.reused_disk += sum->reused_disk;

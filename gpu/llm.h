@@ -198,6 +198,7 @@ typedef struct llm_request {
     uint64_t tag; /* comes back in the event */
     llm_span *const *spans;
     int nspans;
+    int head_tokens; /* of its first spans, which all prompts of its kind have: counted apart */
     /* [nspans] of values that the question names, which truncation leaves out last; NULL: none */
     const bool *named;
     llm_guide *guide;          /* NULL: free text */
@@ -282,6 +283,7 @@ typedef struct llm_stats {
     /* sent, as if each prompt stood alone: of those that are answered all, of one that is under way
      * or was dropped what it came to */
     uint64_t prompt_tokens;
+    uint64_t head_tokens;     /* of these, the heads that requests name */
     uint64_t computed_tokens; /* prompt tokens that went through the model */
     uint64_t reused_memory, reused_disk;
     uint64_t output_tokens, passes, evicted_blocks, truncated;

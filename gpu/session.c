@@ -125,16 +125,18 @@ static void list_free(request_list *list) {
         request_free(r);
 }
 
-/* How far a prompt without an answer has come. */
-static uint64_t tokens_begun(const request *r) {
-    return (uint64_t)BASE_MIN(r->computed + r->from_disk, r->prompt_tokens);
+/* Counts how far a prompt without an answer has come. */
+static void count_begun(const request *r, llm_stats *st) {
+    int begun = BASE_MIN(r->computed + r->from_disk, r->prompt_tokens);
+    st->prompt_tokens += (uint64_t)begun;
+    st->head_tokens += (uint64_t)BASE_MIN(begun, r->head_tokens);
 }
 
 /* Drops every request that has no answer yet; KV of shared nodes stays. */
 static void drop_unanswered(llm_session *s) {
     list_free(&s->queue);
     for (int i = 0; i < s->nlive; i++) {
-        s->stats.prompt_tokens += tokens_begun(s->live[i]);
+        count_begun(s->live[i], &s->stats);
         schedule_release(s, s->live[i]);
         request_free(s->live[i]);
     }
@@ -342,6 +344,7 @@ int llm_submit(llm_session *s, const llm_request *q, err *e) {
         guide_attach(r, q->guide);
     r->prompt_tokens = spans_tokens(r->spans, r->nspans) + needs_bos(s->engine, q) +
                        (r->guide != NULL ? r->guide->nprefix : 0);
+    r->head_tokens = q->head_tokens;
     request_restart(r);
     int code = r->prompt_tokens > 0 ? fit_check(s, r, q->named, e)
                                     : err_set(e, ERR_LIMIT, "a prompt without a token");
@@ -496,7 +499,7 @@ int llm_step(llm_session *s, llm_event *events, int capacity, int *count, bool *
 void llm_session_stats(const llm_session *s, llm_stats *out) {
     *out = s->stats;
     for (int i = 0; i < s->nlive; i++)
-        out->prompt_tokens += tokens_begun(s->live[i]);
+        count_begun(s->live[i], out);
     out->evicted_blocks = s->tree.evicted;
     size_t held = (size_t)(s->tree.nblocks - s->tree.nfree) * s->block_size;
     out->kv_bytes = BASE_MIN(held, out->kv_budget_bytes);

@@ -30,6 +30,7 @@ typedef struct request {
     float *raw_logits;
 
     int prompt_tokens; /* with BOS and the guide's prefix */
+    int head_tokens;
     int computed, from_disk;
     /* the likeliest tokens did not suffice to draw the next one: its row runs again */
     bool wants_all;

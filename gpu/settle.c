@@ -103,6 +103,7 @@ static void request_finish(llm_session *s, request *r, llm_finish finish) {
     r->finish = finish;
     s->stats.done++;
     s->stats.prompt_tokens += (uint64_t)r->prompt_tokens;
+    s->stats.head_tokens += (uint64_t)r->head_tokens;
     s->stats.output_tokens += (uint64_t)r->noutput;
     int reused = r->prompt_tokens - r->computed - r->from_disk;
     s->stats.reused_memory += (uint64_t)BASE_MAX(reused, 0);

@@ -187,7 +187,7 @@ static void show_stats(const exec_summary *s, buf *out) {
         stat_line(out, "fields left out", s->prompts_shortened);
     stat_line(out, "requests", s->llm.requests);
     stat_line(out, WORDS_PROMPT, s->llm.prompt_tokens);
-    stat_line(out, "of these shared head", s->head_tokens);
+    stat_line(out, "of these shared head", s->llm.head_tokens);
     stat_line(out, WORDS_COMPUTED, s->llm.computed_tokens);
     stat_line(out, "reused from memory", s->llm.reused_memory);
     stat_line(out, "reused from disk", s->llm.reused_disk);
@@ -196,10 +196,10 @@ static void show_stats(const exec_summary *s, buf *out) {
     if (s->llm.prompt_tokens)
         buf_printf(out, "%20s  %.1f %%\n", WORDS_HIT_RATE,
                    100 * (1 - (double)s->llm.computed_tokens / (double)s->llm.prompt_tokens));
-    uint64_t body = s->llm.prompt_tokens - BASE_MIN(s->head_tokens, s->llm.prompt_tokens);
-    if (body && s->head_tokens) {
-        double saved =
-            (double)s->llm.prompt_tokens - (double)s->llm.computed_tokens - (double)s->head_tokens;
+    uint64_t body = s->llm.prompt_tokens - BASE_MIN(s->llm.head_tokens, s->llm.prompt_tokens);
+    if (body && s->llm.head_tokens) {
+        double saved = (double)s->llm.prompt_tokens - (double)s->llm.computed_tokens -
+                       (double)s->llm.head_tokens;
         buf_printf(out, "%20s  %.1f %%\n", "without the head",
                    100 * BASE_MAX(saved, 0.0) / (double)body);
     }

@@ -24,7 +24,7 @@ static const struct {
     {"rows_done", AT(rows_done), NUMBER_U64},
     {"answers_stored", AT(answers_stored), NUMBER_U64},
     {"answers_kept", AT(answers_kept), NUMBER_U64},
-    {"head_tokens", AT(head_tokens), NUMBER_U64},
+    {"head_tokens", AT(llm.head_tokens), NUMBER_U64},
     {"seconds", AT(seconds), NUMBER_DOUBLE},
     {"llm_seconds", AT(llm_seconds), NUMBER_DOUBLE},
     {"operator_number", AT(operator_number), NUMBER_INT},

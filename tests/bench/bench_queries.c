@@ -323,7 +323,7 @@ static void measure(bench *b, const query *q, const mode *m, const char *table, 
                     .agreement = q->is_filter ? label_agreement(b, &a) : NAN,
                     .same = NAN,
                     .prompt_tokens = (double)summary.llm.prompt_tokens,
-                    .head_tokens = (double)summary.head_tokens,
+                    .head_tokens = (double)summary.llm.head_tokens,
                     .computed_tokens = (double)summary.llm.computed_tokens,
                     .a = a};
     out->thr_body = thr_body(out);

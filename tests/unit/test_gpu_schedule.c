@@ -223,6 +223,7 @@ static void limits_are_errors(void **state) {
 
 static void cancel_keeps_what_is_answered(void **state) {
     (void)state;
+    enum { HEAD = 2 };
     err e = {0};
     atomic_bool cancel = false;
     llm_session *s;
@@ -232,7 +233,7 @@ static void cancel_keeps_what_is_answered(void **state) {
         char text[64];
         snprintf(text, sizeof text, "question number %d of a hundred", i);
         llm_span *q = span(LLM_SPAN_TEMPLATE, text);
-        llm_request r = {.tag = (uint64_t)i, .spans = &q, .nspans = 1};
+        llm_request r = {.tag = (uint64_t)i, .spans = &q, .nspans = 1, .head_tokens = HEAD};
         assert_int_equal(llm_submit(s, &r, &e), 0);
         llm_span_release(q);
     }
@@ -253,6 +254,8 @@ static void cancel_keeps_what_is_answered(void **state) {
     llm_session_stats(s, &st);
     assert_int_equal(st.done, left + 2);
     assert_int_equal(st.prompt_tokens, st.computed_tokens + st.reused_memory);
+    assert_true(st.head_tokens > st.done * HEAD); /* what was begun without an answer has one */
+    assert_true(st.head_tokens < st.prompt_tokens);
     llm_session_free(s);
 }
 
