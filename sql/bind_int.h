@@ -176,6 +176,7 @@ typedef struct bind_place {
     windowing *windows;       /* window functions are allowed and were bound before */
     const char *no_window;    /* why not, where windows is NULL; NULL: as no_aggregate says */
     const char *refuse;       /* LLM calls and subqueries are refused here: "CHECK" */
+    bool returning;           /* subqueries here do not see the rows as they are written */
     const output *aliases;    /* select items an unknown name may stand for */
     int naliases;
     const output *shown; /* the select list: LLM_PROB() takes a call by the name it has there */
@@ -313,8 +314,8 @@ int bind_recursive(binder *b, cte_binding *c, query *q, rel **out, bool *done);
 int bind_select_list(binder *b, const list *items, const scope *s, output **outs, int *count);
 expr *bind_in_query(binder *b, const node *n);
 /* Whether a row is one of nrows, as IN (VALUES …): equal[k * width + i] compares its part i with row
- * k's. NULL without an error: not all of these are constants of one type a column, or no subquery
- * may stand here. */
+ * k's. NULL without an error: not all of these are constants of one type a column, or a subquery
+ * may not stand here, or would not see the rows. */
 expr *bind_in_rows(binder *b, expr *const *equal, int nrows, int width);
 expr *bind_exists(binder *b, const node *n);
 expr *bind_scalar(binder *b, const node *n);

@@ -204,7 +204,7 @@ static value_type rows_type(expr *const *equal, int nrows, int width, int i) {
 }
 
 expr *bind_in_rows(binder *b, expr *const *equal, int nrows, int width) {
-    if (b->at.refuse || !b->at.lift)
+    if (b->at.refuse || !b->at.lift || b->at.returning)
         return NULL;
     rel_column *cols = ARENA_ARRAY(b->mem, rel_column, width);
     for (int i = 0; i < width; i++) {

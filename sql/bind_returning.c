@@ -129,10 +129,12 @@ int bind_returning(binder *b, const ast *a, str alias, const scope *from, sql_st
               s->kind == STMT_INSERT ? made.low : s->query->cols[0].id, TYPE_INTEGER);
     b->at.scope = &row;
     b->at.lift = &steps;
+    b->at.returning = true;
     b->at.no_aggregate = "RETURNING";
     int status = bind_select_list(b, a->returning, &row, &outs, &n);
     b->at.scope = outer;
     b->at.lift = NULL;
+    b->at.returning = false;
     if (!status)
         status = place_steps(b, a->returning, &steps, &made, s);
     if (status)
