@@ -6,6 +6,7 @@
  * out at a time; who posts waits for its end before the next. A hand-over costs no system call when
  * both sides are awake: each looks at a counter for some microseconds before it sleeps.
  */
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -185,6 +186,21 @@ static void free_db(db *d) {
     free(d);
 }
 
+/* What is sent to the process is for the thread that opened the db: a handler that ran here could
+ * find that thread anywhere, past the end of the statement it cancels, too. Threads that the worker
+ * starts inherit this. Signals of a thread's own doing stay its own. */
+static int start_worker(db *d) {
+    static const int sent[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP, SIGCONT, SIGWINCH};
+    sigset_t others, before;
+    sigemptyset(&others);
+    for (size_t k = 0; k < BASE_COUNT(sent); k++)
+        sigaddset(&others, sent[k]);
+    pthread_sigmask(SIG_BLOCK, &others, &before);
+    int rc = pthread_create(&d->worker, NULL, worker_main, d);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return rc;
+}
+
 static void stop_worker(db *d) {
     post(d, true, NULL, NULL);
     pthread_join(d->worker, NULL);
@@ -199,7 +215,7 @@ int db_open(const db_options *options, db **out, err *e) {
     pthread_cond_init(&d->work, NULL);
     if (options->model && *options->model)
         d->model_override = mem_strdup(options->model);
-    int rc = pthread_create(&d->worker, NULL, worker_main, d);
+    int rc = start_worker(d);
     if (rc) {
         free_db(d);
         return err_set_errno(e, rc, "cannot start the worker thread");

@@ -3,6 +3,7 @@
  * that follow each other.
  */
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -243,6 +244,36 @@ static void variables_stand_for_their_text(void **state) {
     db_close(d);
 }
 
+static volatile sig_atomic_t handled;
+
+static void on_signal(int number) {
+    (void)number;
+    handled++;
+}
+
+/* A handler that the worker ran could meet the end of the statement it cancels. */
+static void signals_wait_for_the_caller(void **state) {
+    (void)state;
+    static const int sent[] = {SIGINT, SIGTERM, SIGWINCH, SIGCONT};
+    struct sigaction action = {.sa_handler = on_signal}, before;
+    sigset_t mask, old;
+    db *d = open_memory();
+    for (int k = 0; k < 4; k++) {
+        handled = 0;
+        sigemptyset(&mask);
+        sigaddset(&mask, sent[k]);
+        sigaction(sent[k], &action, &before);
+        pthread_sigmask(SIG_BLOCK, &mask, &old);
+        kill(getpid(), sent[k]);
+        run_ok(d, "SELECT 1");
+        assert_int_equal(handled, 0);
+        pthread_sigmask(SIG_SETMASK, &old, NULL);
+        assert_int_equal(handled, 1);
+        sigaction(sent[k], &before, NULL);
+    }
+    db_close(d);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_result_larger_than_the_queue_arrives_whole),
@@ -253,6 +284,7 @@ int main(void) {
         cmocka_unit_test(many_small_statements_reuse_what_the_first_made),
         cmocka_unit_test(objects_are_listed_with_their_sql),
         cmocka_unit_test(variables_stand_for_their_text),
+        cmocka_unit_test(signals_wait_for_the_caller),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
