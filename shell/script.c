@@ -150,7 +150,6 @@ static bool run_script(shell *sh, script *sc) {
     script *before = sh->script;
     sh->script = sc;
     bool ok = true;
-    signals_clear();
     while (!stopped(sh)) {
         compact(sc);
         str rest = {sc->text.p + sc->at, sc->text.n - sc->at};

@@ -68,9 +68,10 @@ void term_set_restore_text(const char *text);
 /* ---- signals (signals.c) --------------------------------------------------------------------- */
 
 void signals_install(void);
-/* While a statement runs Ctrl-C cancels it. NULL: none runs. */
+/* While a statement runs Ctrl-C cancels it; one pressed since signals_clear does at once. NULL: none
+ * runs. */
 void signals_watch(stmt *s);
-int signals_interrupts(void); /* Ctrl-C presses since signals_watch or signals_clear */
+int signals_interrupts(void); /* Ctrl-C presses since signals_clear */
 void signals_clear(void);
 int signals_terminated(void); /* the signal that asks us to leave, or 0 */
 bool signals_resized(void);   /* since last asked */

@@ -171,10 +171,12 @@ void signals_install(void) {
     install(SIGXFSZ, on_refused_write, 0);
 }
 
+/* What asked to stop before there was a statement to cancel, between two of a script, say, cancels
+ * this one. */
 void signals_watch(stmt *s) {
-    if (s != NULL)
-        atomic_store(&interrupts, 0);
     atomic_store(&watched, s);
+    if (s != NULL && (atomic_load(&interrupts) != 0 || atomic_load(&terminated) != 0))
+        stmt_cancel(s);
 }
 
 int signals_interrupts(void) {

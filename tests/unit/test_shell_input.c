@@ -185,6 +185,33 @@ static void test_letters_ignore_the_locale(void **state) {
     unsetenv("LC_ALL");
 }
 
+/* As between two statements of a script: that the next one stops is seen by its end. */
+static void test_interrupts_before_a_statement(void **state) {
+    (void)state;
+    enum { PATIENCE_MS = 20000 };
+    db_options options = {0};
+    db *d;
+    err e = {0};
+    const batch *b;
+    signals_install();
+    assert_int_equal(db_open(&options, &d, &e), 0);
+    raise(SIGINT);
+    stmt *s = db_submit(d, STR("SELECT count(*) FROM generate_series(1, 1000000000000)"));
+    signals_watch(s);
+    assert_int_equal(stmt_next(s, PATIENCE_MS, &b, &e), STMT_ERROR);
+    assert_int_equal(e.code, ERR_CANCELLED);
+    assert_int_equal(signals_interrupts(), 1);
+    signals_watch(NULL);
+    stmt_free(s);
+    signals_clear();
+    s = db_submit(d, STR("SELECT 1"));
+    signals_watch(s);
+    assert_int_equal(stmt_next(s, PATIENCE_MS, &b, &e), STMT_ROWS);
+    signals_watch(NULL);
+    stmt_free(s);
+    db_close(d);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_args),
@@ -194,6 +221,7 @@ int main(void) {
         cmocka_unit_test(test_history_is_trimmed),
         cmocka_unit_test(test_commands),
         cmocka_unit_test(test_letters_ignore_the_locale),
+        cmocka_unit_test(test_interrupts_before_a_statement),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
