@@ -2,10 +2,11 @@
  * signals.c - Ctrl-C, resizing, stopping and being asked to leave; which mapped file was cut.
  *
  * Invariant: handlers only set flags, cancel the watched statement (async-signal-safe by exec.h)
- * and restore the terminal; that of SIGBUS names the file that was cut. Whoever waits (the prompt, a
- * running statement) looks at the flags. A signal that stops or ends the process finds the terminal
- * restored.
+ * and restore the terminal, and leave errno as it was; that of SIGBUS names the file that was cut.
+ * Whoever waits (the prompt, a running statement) looks at the flags. A signal that stops or ends
+ * the process finds the terminal restored.
  */
+#include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <stdatomic.h>
@@ -34,10 +35,12 @@ static void on_terminate(int number) {
         term_restore();
         _exit(128 + number);
     }
+    int before = errno;
     stmt *s = atomic_load(&watched);
     if (s != NULL)
         stmt_cancel(s);
     term_restore();
+    errno = before;
 }
 
 static void on_resize(int number) {
@@ -136,10 +139,12 @@ enum { STOP_FLAGS = (int)SA_RESETHAND | SA_NODEFER | SA_RESTART };
 
 /* The process stops in raise(), and goes on behind it; at once where no shell could continue it. */
 static void on_stop(int number) {
+    int before = errno;
     term_restore();
     raise(number);
     atomic_store(&continued, true);
     install(number, on_stop, STOP_FLAGS);
+    errno = before;
 }
 
 /* A sanitizer that wants to report it comes first. */

@@ -1,6 +1,7 @@
 /*
  * What comes in: arguments, pieces of scripts, history files.
  */
+#include <errno.h>
 #include <locale.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -212,6 +213,24 @@ static void test_interrupts_before_a_statement(void **state) {
     db_close(d);
 }
 
+/* Whoever is interrupted between a call and its errno; here what restores the terminal fails. The
+ * last test: a process is asked to leave once. */
+static void test_termination_leaves_errno(void **state) {
+    (void)state;
+    int out = dup(STDOUT_FILENO);
+    signals_install();
+    term_set_restore_text("x");
+    close(STDOUT_FILENO);
+    errno = ENOENT;
+    raise(SIGTERM);
+    int after = errno;
+    dup2(out, STDOUT_FILENO);
+    close(out);
+    term_set_restore_text(NULL);
+    assert_int_equal(after, ENOENT);
+    assert_int_equal(signals_terminated(), SIGTERM);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_args),
@@ -222,6 +241,7 @@ int main(void) {
         cmocka_unit_test(test_commands),
         cmocka_unit_test(test_letters_ignore_the_locale),
         cmocka_unit_test(test_interrupts_before_a_statement),
+        cmocka_unit_test(test_termination_leaves_errno),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
