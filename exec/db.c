@@ -66,6 +66,15 @@ void short_lock_init(pthread_mutex_t *lock) {
     pthread_mutexattr_destroy(&attr);
 }
 
+/* Waits for it end by a clock that nobody sets. */
+void steady_cond_init(pthread_cond_t *cond) {
+    pthread_condattr_t attr;
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(cond, &attr);
+    pthread_condattr_destroy(&attr);
+}
+
 static void wait_for_job(db *d, unsigned seen) {
     spin_until(&d->spin, &d->posted, seen);
     if (atomic_load_explicit(&d->posted, memory_order_acquire) != seen)

@@ -106,6 +106,8 @@ struct stmt {
 /* Runs fn on the worker and waits for it. */
 int db_call(db *d, int (*fn)(db *d, void *arg, err *e), void *arg, err *e);
 void short_lock_init(pthread_mutex_t *lock);
+/* A condition whose timed waits are until a time of CLOCK_MONOTONIC. */
+void steady_cond_init(pthread_cond_t *cond);
 /* Looks at the counter for some microseconds, until it is not
  * `seen`; returns early where that has not helped lately. */
 void spin_until(spin *s, const atomic_uint *counter, unsigned seen);

@@ -21,7 +21,7 @@ stmt *stmt_new(db *d, str text) {
         s->mem = arena_new();
         s->space = workmem_new(NULL, d->settings.max_temp_directory_size);
         short_lock_init(&s->lock);
-        pthread_cond_init(&s->changed, NULL);
+        steady_cond_init(&s->changed);
     }
     buf_clear(&s->text);
     buf_append(&s->text, text.p, text.n);

@@ -102,7 +102,7 @@ static result *result_take(stmt *s) {
     pthread_mutex_lock(&s->lock);
     while (s->queued_bytes > QUEUE_BYTES && !atomic_load(&s->cancel)) {
         struct timespec until; /* cancelling is only a flag, so look at it now and then */
-        clock_gettime(CLOCK_REALTIME, &until);
+        clock_gettime(CLOCK_MONOTONIC, &until);
         add_ms(&until, 20);
         s->waiting = true;
         pthread_cond_timedwait(&s->changed, &s->lock, &until);
@@ -169,7 +169,7 @@ int stmt_push_text(stmt *s, const char *name, str text, err *e) {
 /* Waits until a batch or the end is there; false when the time is up. The lock is held. */
 static bool wait_for_event(stmt *s, int timeout_ms) {
     struct timespec until;
-    clock_gettime(CLOCK_REALTIME, &until);
+    clock_gettime(CLOCK_MONOTONIC, &until);
     add_ms(&until, BASE_MAX(timeout_ms, 0));
     while (!s->head && !s->finished) {
         s->waiting = true;
