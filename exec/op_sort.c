@@ -19,7 +19,7 @@ typedef struct sort_state {
     uint32_t *order;
     int64_t at, count;
     bool sorted;
-    column *key_cols;
+    column *key_cols, *group_cols;
 } sort_state;
 
 static int sort_kept(op *o, err *e) {
@@ -36,6 +36,13 @@ static int keep_all(op *o, const batch *in, err *e) {
     return status ? status : rowset_append(s->keys, &keys, e);
 }
 
+static int keep_best(op *o, const batch *in, err *e) {
+    sort_state *s = o->state;
+    for (int k = 0; k < o->node->sort.npartition; k++)
+        s->group_cols[k] = in->cols[o->node->sort.partition[k]];
+    return sort_best_add(s->best, in, s->key_cols, s->group_cols, e);
+}
+
 static int sort_read(op *o, err *e) {
     sort_state *s = o->state;
     batch *in;
@@ -45,7 +52,7 @@ static int sort_read(op *o, err *e) {
         for (int k = 0; k < o->node->sort.nkeys && status == 0; k++)
             status = eval_column(o->node->sort.keys[k].value, in, o->pass, &s->key_cols[k], e);
         if (status == 0)
-            status = s->best ? sort_best_add(s->best, in, s->key_cols, e) : keep_all(o, in, e);
+            status = s->best ? keep_best(o, in, e) : keep_all(o, in, e);
         if (status)
             return status;
     }
@@ -57,6 +64,20 @@ static int sort_read(op *o, err *e) {
     return status;
 }
 
+static sort_best *new_best(op *o) {
+    const plan_node *p = o->node;
+    value_type *types = ARENA_ARRAY(o->mem, value_type, BASE_MAX(p->sort.npartition, 1));
+    for (int k = 0; k < p->sort.npartition; k++)
+        types[k] = p->types[p->sort.partition[k]];
+    return sort_best_new(o->ctx, &(best_spec){.limit = p->sort.limit,
+                                              .ncols = p->ncols,
+                                              .types = p->types,
+                                              .nkeys = p->sort.nkeys,
+                                              .by = p->sort.keys,
+                                              .ngroup = p->sort.npartition,
+                                              .group_types = types});
+}
+
 static int sort_open(op *o, err *e) {
     (void)e;
     sort_state *s = o->state;
@@ -64,7 +85,8 @@ static int sort_open(op *o, err *e) {
     op_init_out(o);
     s->key_cols = ARENA_ARRAY(o->mem, column, BASE_MAX(n, 1));
     if (o->node->sort.limit > 0) {
-        s->best = sort_best_new(o->ctx, o->node);
+        s->group_cols = ARENA_ARRAY(o->mem, column, BASE_MAX(o->node->sort.npartition, 1));
+        s->best = new_best(o);
         return 0;
     }
     value_type *types = ARENA_ARRAY(o->mem, value_type, BASE_MAX(n, 1));

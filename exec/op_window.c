@@ -1,7 +1,9 @@
 /*
- * op_window.c - window functions: every row comes out in input order, with what its windows say.
+ * op_window.c - window functions: every row comes out in input order, with what its windows say;
+ * with a limit only the first rows of each partition, which such functions give what they would.
  *
  *   rows     all input rows (spilling)      keys     the sort's keys (spilling)
+ *   best     instead of these two, while a limit chooses among the rows (sort_best.c)
  *   values   arguments that are no columns  results  a column a function and batch of rows (spilling)
  *   order    row numbers, sorted by all keys
  *   differs  [k] the first key in which row order[k] differs from the row before it
@@ -28,6 +30,7 @@ enum { MAX_ARGS = 3, CANCEL_EVERY = 1024 };
 
 typedef struct window_state {
     rowset *rows, *keys, *values;
+    sort_best *best;
     int nvalues;
     window_source (*sources)[MAX_ARGS]; /* by function */
     column *key_cols, *value_cols;
@@ -204,6 +207,19 @@ static int find_sources(op *o, value_type *types, err *e) {
     return status;
 }
 
+static sort_best *new_best(const op *o, const value_type *key_types) {
+    const plan_node *p = o->node;
+    int npartition = p->window.functions[0].npartition;
+    return sort_best_new(o->ctx, &(best_spec){.limit = p->window.limit,
+                                              .ncols = p->left->ncols,
+                                              .types = p->left->types,
+                                              .nkeys = p->window.nkeys,
+                                              .nsame = npartition,
+                                              .by = p->window.keys,
+                                              .ngroup = npartition,
+                                              .group_types = key_types});
+}
+
 static int window_open(op *o, err *e) {
     window_state *s = o->state;
     int nkeys = o->node->window.nkeys, n = o->node->window.nfunctions;
@@ -216,8 +232,12 @@ static int window_open(op *o, err *e) {
     s->values = rowset_new(o->ctx, types, s->nvalues);
     for (int k = 0; k < nkeys; k++)
         types[k] = o->node->window.keys[k].value->type;
-    s->keys = rowset_new(o->ctx, types, nkeys);
-    s->rows = rowset_new(o->ctx, o->node->left->types, o->node->left->ncols);
+    if (o->node->window.limit > 0) {
+        s->best = new_best(o, types);
+    } else {
+        s->keys = rowset_new(o->ctx, types, nkeys);
+        s->rows = rowset_new(o->ctx, o->node->left->types, o->node->left->ncols);
+    }
     s->key_cols = ARENA_ARRAY(o->mem, column, BASE_MAX(nkeys, 1));
     s->value_cols = ARENA_ARRAY(o->mem, column, BASE_MAX(s->nvalues, 1));
     s->columns = ARENA_ARRAY(o->mem, column *, n);
@@ -267,24 +287,32 @@ static int read_values(op *o, const batch *in, err *e) {
     return status ? status : rowset_append(s->values, &values, e);
 }
 
+static int keep_all(op *o, const batch *in, err *e) {
+    window_state *s = o->state;
+    batch keys = {
+        .rows = in->rows, .ncols = o->node->window.nkeys, .cols = s->key_cols, .mem = o->pass};
+    int status = rowset_append(s->keys, &keys, e);
+    if (!status)
+        status = read_values(o, in, e);
+    return status ? status : rowset_append(s->rows, in, e);
+}
+
 static int read_input(op *o, err *e) {
     window_state *s = o->state;
-    int nkeys = o->node->window.nkeys, status;
     batch *in;
+    int status;
     while ((status = op_next(o->left, &in, e)) == 0 && in) {
         arena_reset(o->pass);
-        for (int k = 0; k < nkeys && !status; k++)
+        for (int k = 0; k < o->node->window.nkeys && !status; k++)
             status = eval_column(o->node->window.keys[k].value, in, o->pass, &s->key_cols[k], e);
-        batch keys = {.rows = in->rows, .ncols = nkeys, .cols = s->key_cols, .mem = o->pass};
         if (!status)
-            status = rowset_append(s->keys, &keys, e);
-        if (!status)
-            status = read_values(o, in, e);
-        if (!status)
-            status = rowset_append(s->rows, in, e);
+            status = s->best ? sort_best_add(s->best, in, s->key_cols, s->key_cols, e)
+                             : keep_all(o, in, e);
         if (status)
             return status;
     }
+    if (!status && s->best)
+        status = sort_best_take(s->best, &s->rows, &s->keys, e);
     if (!status && rowset_rows(s->rows) > INT32_MAX - BATCH_ROWS)
         return err_set(e, ERR_LIMIT, "more than 2,147,481,599 rows under a window function");
     return status;
@@ -488,6 +516,7 @@ static int window_next(op *o, batch **out, err *e) {
 
 static void window_close(op *o) {
     window_state *s = o->state;
+    sort_best_free(s->best);
     rowset_free(s->rows);
     rowset_free(s->keys);
     rowset_free(s->values);

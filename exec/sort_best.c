@@ -1,8 +1,9 @@
 /*
  * sort_best.c - the first rows of each group in an order, of rows that come one by one: what a sort
- * under a LIMIT keeps, and under one for each row of an outer query.
+ * under a LIMIT keeps, and under one for each row of an outer query; and what a window keeps whose
+ * row_number() a filter bounds.
  *
- *   groups  {heap, n} by entry of `table`; without partition columns there is one
+ *   groups  {heap, n} by entry of `table`; without group columns there is one
  *   heap    up to `limit` items {prefix, row}, once it is full with the last in order on top
  *   rows    the rows of all heaps, and those that better ones pushed out (spilling)
  *   keys    their sort keys (spilling)
@@ -23,7 +24,7 @@ typedef struct best_group {
 
 struct sort_best {
     const exec_ctx *ctx;
-    const plan_node *node;
+    best_spec spec;
     value_type *key_types;
     rowset *rows, *keys;
     hash_table *table; /* NULL: one group */
@@ -38,24 +39,18 @@ static arena *spilling(const exec_ctx *ctx) {
     return arena_new_spilling((size_t)ctx->settings->work_memory, ctx->space);
 }
 
-sort_best *sort_best_new(const exec_ctx *ctx, const plan_node *node) {
+sort_best *sort_best_new(const exec_ctx *ctx, const best_spec *spec) {
     sort_best *b = mem_zalloc(sizeof *b);
-    int nkeys = node->sort.nkeys, n = node->sort.npartition;
     b->ctx = ctx;
-    b->node = node;
+    b->spec = *spec;
     b->mem = spilling(ctx);
-    b->key_types = mem_alloc(sizeof *b->key_types * (size_t)BASE_MAX(nkeys, 1));
-    for (int k = 0; k < nkeys; k++)
-        b->key_types[k] = node->sort.keys[k].value->type;
-    b->rows = rowset_new(ctx, node->types, node->ncols);
-    b->keys = rowset_new(ctx, b->key_types, nkeys);
-    if (n == 0)
-        return b;
-    value_type *types = mem_alloc(sizeof *types * (size_t)n);
-    for (int k = 0; k < n; k++)
-        types[k] = node->types[node->sort.partition[k]];
-    b->table = hash_table_new(ctx, types, n);
-    free(types);
+    b->key_types = mem_alloc(sizeof *b->key_types * (size_t)BASE_MAX(spec->nkeys, 1));
+    for (int k = 0; k < spec->nkeys; k++)
+        b->key_types[k] = spec->by[k].value->type;
+    b->rows = rowset_new(ctx, spec->types, spec->ncols);
+    b->keys = rowset_new(ctx, b->key_types, spec->nkeys);
+    if (spec->ngroup > 0)
+        b->table = hash_table_new(ctx, spec->group_types, spec->ngroup);
     return b;
 }
 
@@ -84,18 +79,13 @@ static void make_groups(sort_best *b, size_t count) {
 }
 
 /* entries[k] = the group of row k. */
-static int find_groups(sort_best *b, const batch *in, err *e) {
-    const plan_node *p = b->node;
+static int find_groups(sort_best *b, const column *group, int rows, err *e) {
     if (!b->table) {
-        memset(b->entries, 0, sizeof *b->entries * (size_t)in->rows);
+        memset(b->entries, 0, sizeof *b->entries * (size_t)rows);
         make_groups(b, 1);
         return 0;
     }
-    column *cols = mem_alloc(sizeof *cols * (size_t)p->sort.npartition);
-    for (int k = 0; k < p->sort.npartition; k++)
-        cols[k] = in->cols[p->sort.partition[k]];
-    int status = hash_table_add(b->table, cols, in->rows, b->entries, e);
-    free(cols);
+    int status = hash_table_add(b->table, group, rows, b->entries, e);
     make_groups(b, hash_table_count(b->table));
     return status;
 }
@@ -116,7 +106,7 @@ static void sift_down(const sort_order *s, sort_item *heap, uint32_t n, uint32_t
 
 static void append_item(sort_best *b, best_group *g, sort_item x) {
     if (g->n == g->room) {
-        uint32_t room = g->room ? g->room * 2 : (uint32_t)BASE_MIN(4, b->node->sort.limit);
+        uint32_t room = g->room ? g->room * 2 : (uint32_t)BASE_MIN(4, b->spec.limit);
         sort_item *heap = arena_alloc(b->mem, sizeof *heap * room);
         if (g->n)
             memcpy(heap, g->heap, sizeof *heap * g->n);
@@ -135,15 +125,16 @@ static bool is_better(const sort_best *b, const best_group *g, uint64_t prefix, 
     if (prefix != last.prefix)
         return prefix < last.prefix;
     const batch *of_last = rowset_batch(b->keys, (int)(last.row / BATCH_ROWS));
-    return sort_compare(b->node->sort.keys, b->node->sort.nkeys, keys, row, of_last->cols,
+    return sort_compare(b->spec.by, b->spec.nkeys, keys, row, of_last->cols,
                         (int)(last.row % BATCH_ROWS)) < 0;
 }
 
 static void add_row(sort_best *b, const sort_order *s, const batch *in, const column *keys,
                     int row) {
     best_group *g = &b->groups[b->entries[row]];
-    uint64_t prefix = sort_prefix(s->by, s->nkeys, keys, row);
-    bool full = g->n == b->node->sort.limit;
+    int same = b->spec.nsame;
+    uint64_t prefix = sort_prefix(s->by + same, s->nkeys - same, keys + same, row);
+    bool full = g->n == b->spec.limit;
     if (full && !is_better(b, g, prefix, keys, row))
         return;
     sort_item x = {prefix, (uint32_t)rowset_rows(b->keys)};
@@ -155,7 +146,7 @@ static void add_row(sort_best *b, const sort_order *s, const batch *in, const co
         return;
     }
     append_item(b, g, x);
-    for (uint32_t at = g->n == b->node->sort.limit ? g->n / 2 : 0; at-- > 0;)
+    for (uint32_t at = g->n == b->spec.limit ? g->n / 2 : 0; at-- > 0;)
         sift_down(s, g->heap, g->n, at);
 }
 
@@ -195,8 +186,8 @@ static int leave_behind(sort_best *b, err *e) {
     if (!numbers)
         return err_set(e, ERR_FULL, "not enough memory to sort %lld rows", (long long)n);
     number_kept(b, numbers, n);
-    rowset *rows = kept_of(b, b->rows, b->node->types, b->node->ncols, numbers),
-           *keys = kept_of(b, b->keys, b->key_types, b->node->sort.nkeys, numbers);
+    rowset *rows = kept_of(b, b->rows, b->spec.types, b->spec.ncols, numbers),
+           *keys = kept_of(b, b->keys, b->key_types, b->spec.nkeys, numbers);
     free(numbers);
     rowset_free(b->rows);
     rowset_free(b->keys);
@@ -206,13 +197,13 @@ static int leave_behind(sort_best *b, err *e) {
     return status ? status : rowset_full_error(keys, e);
 }
 
-int sort_best_add(sort_best *b, const batch *in, const column *keys, err *e) {
-    int status = find_groups(b, in, e);
+int sort_best_add(sort_best *b, const batch *in, const column *keys, const column *group, err *e) {
+    int status = find_groups(b, group, in->rows, e);
     if (status)
         return status;
     if (rowset_rows(b->keys) >= LEFT_BEHIND - BATCH_ROWS)
         return err_set(e, ERR_LIMIT, "more than 4,294,965,246 rows to sort");
-    sort_order s = {b->keys, b->node->sort.keys, b->node->sort.nkeys};
+    sort_order s = {b->keys, b->spec.by, b->spec.nkeys};
     for (int k = 0; k < in->rows; k++)
         add_row(b, &s, in, keys, k);
     if ((status = rowset_full_error(b->rows, e)) != 0 ||

@@ -41,12 +41,22 @@ bool sort_before(const sort_order *s, sort_item a, sort_item b);
 
 typedef struct sort_best sort_best;
 
-/* Keeps the first sort.limit (> 0) rows of the sort `node` for each combination of values in its
- * partition columns; without such, of all rows. */
-sort_best *sort_best_new(const exec_ctx *ctx, const plan_node *node);
+/* What is kept of which rows; the arrays outlive the sort_best. */
+typedef struct best_spec {
+    int64_t limit; /* > 0: so many rows of each group */
+    int ncols;
+    const value_type *types; /* of the rows' columns */
+    int nkeys, nsame;        /* the first `nsame` keys are equal within a group */
+    const sort_key *by;
+    int ngroup; /* 0: all rows are one group */
+    const value_type *group_types;
+} best_spec;
+
+sort_best *sort_best_new(const exec_ctx *ctx, const best_spec *spec);
 void sort_best_free(sort_best *b); /* NULL is fine */
-/* `keys`: the values of the sort's keys, a column each. ERR_FULL, ERR_LIMIT. */
-int sort_best_add(sort_best *b, const batch *in, const column *keys, err *e);
+/* `keys`: the values of by[0..nkeys), a column each; `group`: those that make a row's group. ERR_FULL,
+ * ERR_LIMIT. */
+int sort_best_add(sort_best *b, const batch *in, const column *keys, const column *group, err *e);
 /* The rows kept and their keys, in input order, which the caller frees; `b` is empty then. */
 int sort_best_take(sort_best *b, rowset **rows, rowset **keys, err *e);
 

@@ -236,7 +236,7 @@ static double estimate_cost_ms(estimator *s, const rel *r) {
     case REL_APPLY:
         return join_ms(r, in, right, rows);
     case REL_WINDOW:
-        return in * (r->window.nkeys ? log2(in + 2) * SORT_ROW_MS : 0) +
+        return rows * (r->window.nkeys ? log2(rows + 2) * SORT_ROW_MS : 0) +
                in * r->window.nfunctions * ROW_MS;
     case REL_SORT:
         return in * log2(in + 2) * SORT_ROW_MS;

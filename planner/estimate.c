@@ -577,15 +577,24 @@ static const column_stats *place_stats(estimator *s, double distinct) {
     return stats;
 }
 
+static double partitions_of(estimator *s, const rel *r, int npartition) {
+    double n = 1;
+    for (int k = 0; k < npartition; k++)
+        n *= estimate_expr(s, r->window.keys[k].value, r->left).distinct;
+    return BASE_MAX(1, BASE_MIN(n, estimate_rel(s, r->left)->rows));
+}
+
 /* A value of the input keeps its kind; ranks are as many as rows of a partition may be. */
 static void estimate_windows(estimator *s, const rel *r, rel_estimate *e) {
+    double before = e->rows;
+    if (r->window.first > 0)
+        e->rows = BASE_MIN(before, (double)r->window.first *
+                                       partitions_of(s, r, r->window.functions[0].npartition));
+    thin_out(e->columns, r->ncols, before, before > 0 ? e->rows / before : 1);
     for (int i = 0; i < r->window.nfunctions; i++) {
         const rel_window *w = &r->window.functions[i];
         column_estimate *c = &e->columns[r->left->ncols + i];
-        double partitions = 1;
-        for (int k = 0; k < w->npartition; k++)
-            partitions *= estimate_expr(s, r->window.keys[k].value, r->left).distinct;
-        c->distinct = BASE_MAX(1, e->rows / BASE_MAX(1, BASE_MIN(partitions, e->rows)));
+        c->distinct = BASE_MAX(1, e->rows / partitions_of(s, r, w->npartition));
         if (w->kind == WINDOW_ROW_NUMBER || w->kind == WINDOW_RANK || w->kind == WINDOW_DENSE_RANK)
             c->stats = place_stats(s, c->distinct);
         if (w->nargs > 0 && w->type == TYPE_TEXT)

@@ -201,6 +201,9 @@ static void print_windows(buf *out, const plan_node *n) {
         buf_append_c(out, i ? ", " : "Window ");
         window_print(w, n->window.keys, last, out);
     }
+    if (n->window.limit >= 0)
+        buf_printf(out, ", first %" PRId64 "%s", n->window.limit,
+                   n->window.functions[0].npartition ? " of each partition" : "");
 }
 
 static void print_limit(buf *out, const plan_node *n) {

@@ -133,6 +133,8 @@ static void add_windows(cJSON *o, const plan_node *n) {
         cJSON_AddNumberToObject(one, "partition_keys", w->npartition);
         cJSON_AddNumberToObject(one, "order_keys", w->nkeys - w->npartition);
     }
+    if (n->window.limit >= 0)
+        cJSON_AddNumberToObject(o, "limit", (double)n->window.limit);
 }
 
 static void add_group(cJSON *o, const plan_node *n) {

@@ -1,7 +1,9 @@
 /*
- * limit.c - what a LIMIT means to a sort below it: it keeps only the first rows.
+ * limit.c - what a LIMIT means to a sort below it, and a filter on row_number() to its window: they
+ * keep only the first rows.
  *
- * Invariant: the LIMIT stays; the sort is only told how much of its work it can use.
+ * Invariant: the LIMIT or filter stays; the sort or window is only told how much of its work it can
+ * use.
  */
 #include <stdint.h>
 
@@ -45,8 +47,77 @@ static rel *mark_sort(rule_ctx *r, rel *x, int64_t rows, const int *ids, int n) 
     return copy;
 }
 
+/* ---- row_number() ---------------------------------------------------------------------------- */
+
+/* The greatest whole number n for which `n op c` may be true; 0: there is none, or none above 0. */
+static int64_t greatest(expr_op op, const expr *c) {
+    if (c->kind != EXPR_LITERAL || c->literal.type != TYPE_INTEGER || c->literal.i <= 0)
+        return 0;
+    return op == OP_LE || op == OP_EQ ? c->literal.i : op == OP_LT ? c->literal.i - 1 : 0;
+}
+
+/* The lesser of two bounds. */
+static int64_t lesser(int64_t a, int64_t b) {
+    return a && b ? BASE_MIN(a, b) : BASE_MAX(a, b);
+}
+
+/* The same of the column `id` where the condition x may be true. */
+static int64_t bound_of(const expr *x, int id) {
+    static const expr_op turned[EXPR_OPS] = {
+        [OP_EQ] = OP_EQ, [OP_LT] = OP_GT, [OP_LE] = OP_GE, [OP_GT] = OP_LT, [OP_GE] = OP_LE};
+    if (x->kind != EXPR_OP || x->nargs != 2)
+        return 0;
+    if (x->op == OP_AND || x->op == OP_OR) {
+        int64_t a = bound_of(x->args[0], id), b = bound_of(x->args[1], id);
+        return x->op == OP_AND ? lesser(a, b) : a && b ? BASE_MAX(a, b) : 0;
+    }
+    for (int i = 0; i < 2; i++)
+        if (x->args[i]->kind == EXPR_COLUMN && x->args[i]->column.id == id)
+            return greatest(i == 0 ? x->op : turned[x->op], x->args[1 - i]);
+    return 0;
+}
+
+/* Whether the first rows of a partition get from the function what they get among all its rows. */
+static bool sees_rows_before(const rel_window *w) {
+    return w->kind == WINDOW_ROW_NUMBER || w->kind == WINDOW_RANK || w->kind == WINDOW_DENSE_RANK;
+}
+
+/* How many rows of each partition of the window a filter above may keep; 0: any number. All
+ * functions must have the same partitions, in the same order. */
+static int64_t rows_kept(const rel *filter, const rel *window) {
+    int64_t least = 0;
+    for (int i = 0; i < window->window.nfunctions; i++) {
+        const rel_window *w = &window->window.functions[i];
+        if (!sees_rows_before(w) || w->nkeys != window->window.nkeys ||
+            w->npartition != window->window.functions[0].npartition)
+            return 0;
+        if (w->kind == WINDOW_ROW_NUMBER)
+            least = lesser(least, bound_of(filter->filter.predicate, w->id));
+    }
+    return least;
+}
+
+/* Heaps of the first rows cost more than they spare only where these are known to be most of all. */
+static bool is_worth_it(rule_ctx *r, const rel *window) {
+    const rel_estimate *in = estimate_rel(r->estimates, window->left);
+    return in->guess || 2 * estimate_rel(r->estimates, window)->rows <= in->rows;
+}
+
+static rel *mark_window(rule_ctx *r, rel *filter) {
+    int64_t rows = rows_kept(filter, filter->left);
+    if (rows == 0)
+        return filter;
+    rel *window = rel_copy(r, filter->left);
+    window->window.first = rows;
+    return is_worth_it(r, window) ? rel_over(r, filter, window, NULL) : filter;
+}
+
+/* ---- the rule -------------------------------------------------------------------------------- */
+
 rel *rule_top_k(rule_ctx *r, rel *x) {
     x = rel_each_input(r, x, rule_top_k);
+    if (x->kind == REL_FILTER && x->left->kind == REL_WINDOW)
+        return mark_window(r, x);
     int64_t rows = usable(x);
     if (rows == 0)
         return x;

@@ -268,6 +268,9 @@ struct plan_node {
             sort_key *keys;
             int nfunctions;
             rel_window *functions; /* output: input columns, then one a function */
+            /* -1: none; else only the first so many rows of each partition come out, which is the
+             * same for all functions, as the order is, and none of them has arguments */
+            int64_t limit;
         } window;
         struct {
             int number; /* of its working rows: below plan.nshared */

@@ -320,6 +320,8 @@ static void print_windows(const rel *r, buf *out) {
         buf_printf(out, "%s #%d = ", i ? "," : "", r->window.functions[i].id);
         window_print(&r->window.functions[i], r->window.keys, true, out);
     }
+    if (r->window.first > 0)
+        buf_printf(out, ", first %lld", (long long)r->window.first);
 }
 
 static void print_values(const rel *r, buf *out) {

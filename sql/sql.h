@@ -607,6 +607,8 @@ struct rel {
             sort_key *keys;
             int nfunctions;
             rel_window *functions;
+            int64_t first; /* > 0: of each partition no more than the first so many rows are wanted
+                            * (set by the planner) */
         } window;
         struct {
             int group_id;

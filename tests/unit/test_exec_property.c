@@ -302,7 +302,7 @@ static void gen_plain(gen *g, buf *out) {
     if (windows && chance(g, 30)) {
         buf_append_c(out, " QUALIFY ");
         gen_window(g, out, only_r);
-        buf_append_c(out, " > 1 AND ");
+        buf_append_c(out, chance(g, 50) ? " > 1 AND " : " <= 2 AND ");
         gen_condition(g, out, 1);
     }
     bool sorted = chance(g, 40);
