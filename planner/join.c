@@ -53,8 +53,6 @@ typedef struct join_plan {
     int last; /* the relation joined last */
 } join_plan;
 
-static rel *order_below(rule_ctx *r, rel *x);
-
 /* ---- the graph ------------------------------------------------------------------------------- */
 
 static bool is_inner(const rel *x) {
@@ -73,7 +71,7 @@ static void collect(join_graph *g, rel *x) {
         return;
     }
     join_part *p = &g->parts[g->n++];
-    p->x = order_below(g->r, x);
+    p->x = x;
     p->rows = BASE_MIN(estimate_rel(g->r->estimates, p->x)->rows, MOST_ROWS);
     p->ids = id_set_new(g->r->mem);
     id_set_add_columns(&p->ids, p->x);
@@ -268,22 +266,36 @@ static bool is_left_deep(const rel *x) {
     return true;
 }
 
-static rel *order_below(rule_ctx *r, rel *x) {
+/* Joins whose relations are ordered within. Where the order of all must stay, that of fewer need
+ * not. */
+static rel *order_joins(rule_ctx *r, rel *x) {
     if (!is_inner(x))
-        return rel_each_input(r, x, order_below);
+        return x;
     join_graph *g = ARENA_NEW(r->mem, join_graph);
     int order[MOST_RELATIONS];
     g->r = r;
     collect(g, x);
     for (int i = 0; i < g->all.n; i++)
         g->fixed |= expr_is_volatile(g->all.list[i]);
-    if (g->fixed || g->n < 3)
-        return rel_each_input(r, x, order_below);
+    if (g->fixed)
+        return rel_each_input(r, x, order_joins);
+    if (g->n < 3)
+        return x;
     set_conditions(g);
     choose_order(g, order);
-    if (is_written_order(order, g->n) && is_left_deep(x))
-        return rel_each_input(r, x, order_below);
-    return build_order(g, order);
+    return is_written_order(order, g->n) && is_left_deep(x) ? x : build_order(g, order);
+}
+
+/* Below joins that are ordered together each relation is looked into once, however often these
+ * are: what a LEFT JOIN has on its left is such joins again. */
+static rel *order_within(rule_ctx *r, rel *x);
+
+static rel *order_below(rule_ctx *r, rel *x) {
+    return is_inner(x) ? order_joins(r, order_within(r, x)) : rel_each_input(r, x, order_below);
+}
+
+static rel *order_within(rule_ctx *r, rel *x) {
+    return rel_each_input(r, x, is_inner(x) ? order_within : order_below);
 }
 
 /* ---- recursion ------------------------------------------------------------------------------- */
