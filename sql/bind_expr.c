@@ -419,7 +419,6 @@ static bool bind_pair(binder *b, const node *l, const node *r, int times, row_pa
     out->y = out->x ? bind_repeated(b, r, times) : NULL;
     if (!out->y)
         return false;
-    note_null(b, out->x, out->y);
     if (times == 1)
         return true;
     if (expr_is_volatile(out->x) && expr_is_volatile(out->y)) {
@@ -447,6 +446,8 @@ static bool bind_pairs(binder *b, const node *n, int times, row_pair *pairs) {
         expr *x = pairs[i].x, *y = pairs[i].y;
         if (!ok || unify_comparison(b, n->op, &x, &y, r->args[i]->pos, r->args[i]->len))
             return false;
+        if (n->op == OP_EQ) /* by <> and < an earlier part may decide */
+            note_null(b, pairs[i].x, pairs[i].y);
         expr *equal = pairs[i].equal = expr_op2(b->mem, same, TYPE_BOOLEAN, x, y);
         if (!expr_is_volatile(equal))
             undecided = expr_and(b->mem, undecided, is_false(b, equal, true));
