@@ -163,8 +163,8 @@ typedef struct db_object {
 int db_objects(db *d, arena *a, db_object **out, int *count, err *e);
 const settings *db_settings(const db *d); /* as of the last finished statement */
 
-/* Facts about the model in use, opening it if need be; texts are copied into `mem`, since db may close
- * the model. Errors as llm_engine_open's, and ERR_MODEL where none is to be found. */
+/* Facts about the model in use, opening it if need be; texts are copied into `mem`, since db may
+ * close the model. Errors as llm_engine_open's, and ERR_MODEL where none is to be found. */
 int db_model_info(db *d, arena *mem, llm_model_info *out, err *e);
 int db_backup(db *d, const char *directory, err *e); /* store_backup, on the worker */
 /* Gives :name a value, which SQL reads as a TEXT literal; both texts are copied. */

@@ -132,10 +132,10 @@ bool snapshot_has_calls(const plan_node *p);
 
 /* ---- models (models.c) ----------------------------------------------------------------------- */
 
-/* Opens, unless it is open with these options, the engine that `name` (n = 0: the setting, else the default
- * model) stands for. ERR_MODEL says how to get a model when there is none. The engine is owned by
- * the db, and open until models_release: each call is a hold of its own. `c`: the catalog to look
- * CREATE MODEL names up in; may be NULL. The worker's thread, as all that follow. */
+/* Opens, unless it is open with these options, the engine that `name` (n = 0: the setting, else the
+ * default model) stands for. ERR_MODEL says how to get a model when there is none. The engine is
+ * owned by the db, and open until models_release: each call is a hold of its own. `c`: the catalog
+ * to look CREATE MODEL names up in; may be NULL. The worker's thread, as all that follow. */
 int models_engine(db *d, const settings *s, const catalog *c, str name, const atomic_bool *cancel,
                   llm_engine **out, err *e);
 /* Ends a hold; the db may close the engine from now on. NULL is fine. */

@@ -3,12 +3,13 @@
  * it.
  *
  * Of two stages the one goes first that spares the other more: that order costs less. Where no two
- * rows share an input it is the order of what a stage computes per row ÷ the share of rows it removes
- * (Hellerstein and Stonebraker, "Predicate Migration", 1993); of inputs that many rows share hardly
- * one is spared by removing rows. What an input costs and what a stage keeps start as the plan's estimates and
- * give way to what is seen, as in adaptive ordering of pipelined filters (Babu et al., 2004); how
- * many inputs the rows at hand have that nobody answered yet is counted, since few texts in many
- * rows cost much among the first rows and nothing later. Answers that are stored cost nothing.
+ * rows share an input it is the order of what a stage computes per row ÷ the share of rows it
+ * removes (Hellerstein and Stonebraker, "Predicate Migration", 1993); of inputs that many rows
+ * share hardly one is spared by removing rows. What an input costs and what a stage keeps start as
+ * the plan's estimates and give way to what is seen, as in adaptive ordering of pipelined filters
+ * (Babu et al., 2004); how many inputs the rows at hand have that nobody answered yet is counted,
+ * since few texts in many rows cost much among the first rows and nothing later. Answers that are
+ * stored cost nothing.
  * Invariant: only token counts and rows have a say, no clock, so the same statement over the same
  * data and cache asks the same prompts.
  */

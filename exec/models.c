@@ -1,11 +1,11 @@
 /*
  * models.c - which model a call means, and the engines that are open.
  *
- * Invariant: an engine is open as long as somebody holds it. Of those that nobody holds the ones last
- * used stay open, so that the next statement starts with packed weights, but no more than MODELS_IDLE
- * beside what is opened: each has weights of its own, whatever its options have in common. At most one
- * current engine is there per (path, options); an outdated one (llm.h), or one whose file is another by
- * now, is not handed out again, and closed once nobody holds it.
+ * Invariant: an engine is open as long as somebody holds it. Of those that nobody holds the ones
+ * last used stay open, so that the next statement starts with packed weights, but no more than
+ * MODELS_IDLE beside what is opened: each has weights of its own, whatever its options have in
+ * common. At most one current engine is there per (path, options); an outdated one (llm.h), or one
+ * whose file is another by now, is not handed out again, and closed once nobody holds it.
  * What a call names comes first, then SET model, then --model or KVASIR_MODEL (each a name or a
  * path), then the file that the quick start fetches.
  */

@@ -5,8 +5,9 @@
  *
  * Invariant: rows come in order of their rowids, however they were found: what an index or a list
  * of keys leads to is listed and sorted first. A scan that is `ordered` instead comes along its
- * index, or down from the highest rowid, as it reads. Cells point into the read transaction's map and are
- * not copied; who keeps them does. A bound that is NULL matches no row, as `x = NULL` does not.
+ * index, or down from the highest rowid, as it reads. Cells point into the read transaction's map
+ * and are not copied; who keeps them does. A bound that is NULL matches no row, as `x = NULL` does
+ * not.
  */
 #include "op_int.h"
 

@@ -1,6 +1,6 @@
 /*
- * op_sort.c - ORDER BY: stable, by any keys; with a limit only the best rows, of each group if there
- * are groups, are kept.
+ * op_sort.c - ORDER BY: stable, by any keys; with a limit only the best rows, of each group if
+ * there are groups, are kept.
  *
  *   rows   all input rows (spilling)          keys   their sort keys (spilling)
  *   best   instead of these two, while a limit chooses among the rows (sort_best.c)

@@ -9,8 +9,8 @@
  *   keys    their sort keys (spilling)
  *
  * Rows that were pushed out are left behind as soon as they are as many as the others, so what is
- * kept follows groups × limit, not the input. Invariant: row numbers grow in input order, so of rows
- * with equal keys the later one goes first.
+ * kept follows groups × limit, not the input. Invariant: row numbers grow in input order, so of
+ * rows with equal keys the later one goes first.
  */
 #include <stdlib.h>
 #include <string.h>

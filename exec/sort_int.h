@@ -1,6 +1,6 @@
 /*
- * sort_int.h - row numbers of kept keys, sorted: what ORDER BY and windows share; and the first rows
- * of each group in an order, of rows that come one by one.
+ * sort_int.h - row numbers of kept keys, sorted: what ORDER BY and windows share; and the first
+ * rows of each group in an order, of rows that come one by one.
  *
  * Invariant: rows that compare equal stay in the order they have. Ownership: the caller frees the
  * numbers it is given.

@@ -1,6 +1,6 @@
 /*
- * join.c - the order of inner joins: the best left-deep tree by dynamic programming, where relations
- * are many a good one, by taking the cheapest next.
+ * join.c - the order of inner joins: the best left-deep tree by dynamic programming, where
+ * relations are many a good one, by taking the cheapest next.
  *
  * The rows of a result follow the left input, so the written order means something: the first
  * relation stays first, and the order changes at all, only where the estimate says that it pays

@@ -1,6 +1,6 @@
 /*
  * key_order.c - tables read in the order that ORDER BY wants: by rowid, or along an index, so that
- * nothing is sorted and a LIMIT ends the reading; min() and max() are the first row of such an order.
+ * nothing is sorted and a LIMIT ends the reading; min() and max() are the first of its rows.
  *
  *   SELECT … FROM t WHERE a = 1 AND c > 0 ORDER BY b DESC LIMIT 3
  *

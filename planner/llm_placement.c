@@ -1,6 +1,7 @@
 /*
  * llm_placement.c - where LLM calls stand: after all cheaper filters, filters among them so that of
- * two the one stands first that spares the other more, above joins that leave fewer distinct inputs and below joins that do not.
+ * two the one stands first that spares the other more, above joins that leave fewer distinct inputs
+ * and below joins that do not.
  *
  * A *stack* is a run of filters and LLM nodes, one over the other. It is taken apart into calls and
  * conditions and put together again: conditions that need no answer first, then call by call the

@@ -351,8 +351,8 @@ typedef struct plan_question {
 /* Whether the calls are better asked data first: all their rows make `inputs` distinct inputs and a
  * prefix tree of `data` tokens. */
 bool plan_data_pays(double data, double inputs, const plan_question *questions, int count);
-/* Different values left when `share` of `rows` rows stay, each value being carried by rows ÷ distinct
- * of them. */
+/* Different values left when `share` of `rows` rows stay, each value being carried by rows ÷
+ * distinct of them. */
 double plan_distinct_left(double distinct, double rows, double share);
 
 /* ---- EXPLAIN --------------------------------------------------------------------------------- */

@@ -179,8 +179,8 @@ static expr *ungrouped(binder *b, const grouping *g, const expr *x) {
     return NULL;
 }
 
-/* Whether a key's subquery has its value wherever the same one above, with this guard, is looked at.
- */
+/* Whether a key's subquery has its value wherever the same one above, with this guard, is looked
+ * at. */
 static bool guard_agrees(binder *b, const grouping *g, const lift *above, expr *key, expr *guard) {
     return !key || (guard && expr_equal(with_key_subqueries(b, g, &g->below, key),
                                         with_key_subqueries(b, g, above, guard)));
@@ -197,8 +197,8 @@ static bool same_operands(binder *b, const grouping *g, const lift *above, const
     return expr_equal(key->args[0], with_key_subqueries(b, g, above, x->args[0]));
 }
 
-/* Subqueries are bound anew wherever they stand: of one above the groups, by its text and its guard,
- * and IN by its operand too, the same one of a key. NULL: there is none. */
+/* Subqueries are bound anew wherever they stand: of one above the groups, by its text and its
+ * guard, and IN by its operand too, the same one of a key. NULL: there is none. */
 static const step *key_subquery(binder *b, const grouping *g, const lift *above, const step *s) {
     for (int i = 0; i < g->below.steps.n; i++) {
         const step *key = g->below.steps.items[i];

@@ -93,8 +93,8 @@ typedef struct call_info {
     bool prob;  /* LLM_PROB wants it */
     bool number_use, boolean_use;
     list literals; /* of str*: the texts it is compared with */
-    /* Of these, texts that what is compared says itself where it is not the call's answer: 'none' of
-     * COALESCE(LLM(…), 'none') = 'none'. They are answers only where nothing else is known. */
+    /* Of these, texts that what is compared says itself where it is not the call's answer: 'none'
+     * of COALESCE(LLM(…), 'none') = 'none'. They are answers only where nothing else is known. */
     list fallbacks;
     int literal_pos, literal_len; /* of the first */
     int pos, len;

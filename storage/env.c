@@ -473,8 +473,8 @@ bool store_is_read_only(const store *s) {
     return s->read_only;
 }
 
-/* LMDB writes a copy's root first: one that was broken off would look like a database. So it is made
- * in `part`, and gets its name when it is whole and its bytes are on the disk. */
+/* LMDB writes a copy's root first: one that was broken off would look like a database. So it is
+ * made in `part`, and gets its name when it is whole and its bytes are on the disk. */
 static int copy_tables(store *s, const char *part, const char *directory, err *e) {
     buf file = {0};
     buf_printf(&file, "%s/tables.mdb", part);

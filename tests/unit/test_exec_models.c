@@ -1,5 +1,5 @@
 /*
- * test_exec_models.c - which engines stay open: those that are held, and of the others the last used.
+ * test_exec_models.c - which engines stay open: those that are held, and the last used.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -128,8 +128,8 @@ static int compare_rows(const rowset *r, const sort_key *keys, int nkeys, int64_
     return (a > b) - (a < b);
 }
 
-/* Whether the row is among the first `limit` ones of its group: of the rows equal in column `group`;
- * -1: of all. */
+/* Whether the row is among the first `limit` ones of its group: of the rows equal in column
+ * `group`; -1: of all. */
 static bool is_kept(const rowset *r, const sort_key *keys, int nkeys, int64_t limit, int group,
                     int64_t row) {
     int64_t before = 0;
