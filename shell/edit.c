@@ -138,9 +138,23 @@ static void paste_mode(const editor *ed, bool on) {
     fflush(stdout);
 }
 
+/* libedit keeps the row and column that its cursor was at, and reads and writes there, although a
+ * smaller screen has no such place. So the cursor goes home first, by showing nothing. */
+static void resize(editor *ed) {
+    LineInfoW *line = (LineInfoW *)(uintptr_t)el_wline(ed->el), whole = *line;
+    char *prompt = ed->prompt_text.p, none[] = "";
+    ed->prompt_text.p = none;
+    line->cursor = line->lastchar = line->buffer;
+    el_set(ed->el, EL_REFRESH);
+    el_resize(ed->el);
+    ed->prompt_text.p = prompt;
+    *line = whole;
+    el_set(ed->el, EL_REFRESH);
+}
+
 static void after_signal(editor *ed) {
     if (signals_resized())
-        el_resize(ed->el);
+        resize(ed);
     if (signals_continued()) {
         el_set(ed->el, EL_PREP_TERM, 0); /* libedit believes that its modes still hold */
         el_set(ed->el, EL_PREP_TERM, 1);
