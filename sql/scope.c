@@ -196,7 +196,7 @@ static void hint_column(binder *b, const node *n) {
         err_hint(b->e, "did you mean \"%s\"?", meant);
         return;
     }
-    if (ident_quoted(n->name))
+    if (!n->qualifier.name.n && ident_quoted(n->name))
         err_hint(b->e, "texts stand in single quotes: '%.*s'",
                  (int)BASE_MIN(n->name.name.n, (size_t)100), n->name.name.p);
     else if (n->name.name.n >= 3 && memcmp(n->name.name.p, "\xe2\x80", 2) == 0) /* ‘ ’ “ ” */
