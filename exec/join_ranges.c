@@ -110,6 +110,16 @@ static int64_t count_below(const range_rows *g, const column *bound, int row, bo
     return low;
 }
 
+/* Of the values between the ends of row k only the first that are wanted, and their equals. */
+static void keep_first(range_rows *g, const plan_range *p, int k) {
+    if (p->first <= 0 || g->high[k] - g->low[k] <= p->first)
+        return;
+    uint32_t last = g->order[p->downward ? g->high[k] - p->first : g->low[k] + p->first - 1];
+    const column *key = rowset_batch(g->values, (int)(last / BATCH_ROWS))->cols;
+    int64_t end = count_below(g, key, (int)(last % BATCH_ROWS), !p->downward);
+    *(p->downward ? &g->low[k] : &g->high[k]) = end;
+}
+
 /* A NULL bound bounds all out. */
 static int set_ends(join_ranges *j, const batch *in, int number) {
     range_rows *g = j->ranges[number];
@@ -125,6 +135,7 @@ static int set_ends(join_ranges *j, const batch *in, int number) {
         g->low[k] = p->low && !null ? count_below(g, &low, k, !p->low_inclusive) : 0;
         g->high[k] = null ? 0 : p->high ? count_below(g, &high, k, p->high_inclusive) : g->count;
         g->high[k] = BASE_MAX(g->low[k], g->high[k]);
+        keep_first(g, p, k);
     }
     return 0;
 }

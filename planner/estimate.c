@@ -436,6 +436,8 @@ static void estimate_join(estimator *s, const rel *r, rel_estimate *e) {
     const rel_estimate *left = estimate_rel(s, r->left), *right = estimate_rel(s, r->right);
     join_kind kind = r->join.kind;
     double pairs = left->rows * right->rows * join_selectivity(s, r->join.predicate, r);
+    if (r->join.first > 0)
+        pairs = BASE_MIN(pairs, left->rows * (double)r->join.first);
     e->guess = left->guess || right->guess;
     e->rows = join_rows(kind, left->rows, pairs);
     int nright = r->ncols - r->left->ncols;

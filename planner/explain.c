@@ -150,6 +150,11 @@ static void print_join(buf *out, const plan_node *n) {
         buf_append_c(out, between);
         expr_print(n->join.predicate, out);
     }
+    if (n->join.nranges == 1 && n->join.ranges->first > 0) {
+        buf_printf(out, ", %s %" PRId64 " by ", n->join.ranges->downward ? "last" : "first",
+                   n->join.ranges->first);
+        expr_print(n->join.ranges->right, out);
+    }
 }
 
 static void print_group(buf *out, const plan_node *n) {

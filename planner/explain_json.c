@@ -268,6 +268,8 @@ static void add_join(cJSON *o, const plan_node *n) {
     add_exprs(o, "right_keys", n->join.right_keys, n->join.nkeys);
     cJSON_AddBoolToObject(o, "null_safe", n->join.null_safe);
     cJSON_AddBoolToObject(o, "ranges", n->join.nranges > 0);
+    if (n->join.nranges == 1 && n->join.ranges->first > 0)
+        cJSON_AddNumberToObject(o, "limit", (double)n->join.ranges->first);
     add_expr(o, "predicate", n->join.predicate);
 }
 

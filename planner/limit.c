@@ -32,6 +32,27 @@ static bool partition_below(const rel *x, const int *ids, int n, int *below) {
     return true;
 }
 
+/* Where a sort keeps the first rows of groups of left rows, by the column of the right input that
+ * the join keeps in a range, each left row's first pairs are enough. */
+static rel *mark_join(rule_ctx *r, rel *x, const rel *sort, int by, const int *ids, int n) {
+    int *below = ARENA_ARRAY(r->mem, int, n + 1), by_below;
+    plan_range *range;
+    if ((x->kind != REL_PROJECT && (x->kind != REL_JOIN || x->join.kind != JOIN_INNER)) ||
+        !partition_below(x, ids, n, below))
+        return x;
+    if (x->kind == REL_PROJECT)
+        return partition_below(x, &by, 1, &by_below)
+                   ? rel_over(r, x, mark_join(r, x->left, sort, by_below, below, n), NULL)
+                   : x;
+    if (range_join_choose(r, x, &range) != 1 || !range->exact || range->low == range->high ||
+        range->right->kind != EXPR_COLUMN || range->right->column.id != by)
+        return x;
+    rel *copy = rel_copy(r, x);
+    copy->join.first = sort->sort.first;
+    copy->join.first_descending = sort->sort.keys[0].descending;
+    return copy;
+}
+
 /* Marks the sort below nodes that give a row for a row. */
 static rel *mark_sort(rule_ctx *r, rel *x, int64_t rows, const int *ids, int n) {
     int *below = ARENA_ARRAY(r->mem, int, n + 1);
@@ -44,7 +65,10 @@ static rel *mark_sort(rule_ctx *r, rel *x, int64_t rows, const int *ids, int n) 
     copy->sort.first = rows;
     copy->sort.npartition = n;
     copy->sort.partition = below;
-    return copy;
+    const expr *key = copy->sort.nkeys ? copy->sort.keys[0].value : NULL;
+    if (!key || key->kind != EXPR_COLUMN)
+        return copy;
+    return rel_over(r, copy, mark_join(r, x->left, copy, key->column.id, below, n), NULL);
 }
 
 /* ---- row_number() ---------------------------------------------------------------------------- */

@@ -245,6 +245,7 @@ static bool same_range_type(builder *b, plan_range *g) {
         if (*parts[i] && (*parts[i])->type != common) {
             *parts[i] = cast_to(b, *parts[i], common);
             g->low_inclusive = g->high_inclusive = true;
+            g->exact = false;
         }
     return true;
 }
@@ -259,6 +260,8 @@ static void set_ranges(builder *b, plan_node *n, const rel *r) {
         g->high = resolve(b, g->high, &left);
         if (!same_range_type(b, g))
             return;
+        g->first = g->exact ? r->join.first : 0;
+        g->downward = r->join.first_descending;
     }
     n->join.nranges = count;
 }

@@ -97,6 +97,11 @@ typedef enum scan_nulls { NULLS_BY_KEY, NULLS_NOWHERE, NULLS_BEFORE, NULLS_BEHIN
 typedef struct plan_range {
     expr *right, *low, *high;
     bool low_inclusive, high_inclusive;
+    bool exact; /* the range is all of the join's predicate */
+    /* > 0: its first so many values, those equal to the last of them too, are enough: from the
+     * highest down or the lowest up */
+    int64_t first;
+    bool downward;
 } plan_range;
 
 /* Estimates; cost in milliseconds of this node alone. */

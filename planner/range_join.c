@@ -63,6 +63,7 @@ static int best_range(const sides *s, const conjuncts *all, plan_range *best) {
         for (int k = 0; k < all->n; k++)
             if (is_bound(s, all->list[k], &op, &right, &left) && expr_equal(right, g.right))
                 narrow(&g, op, left);
+        g.exact = all->n == (g.low && g.low != g.high) + (g.high != NULL);
         int good = g.low == g.high ? EQUAL : g.low && g.high ? CLOSED : HALF_OPEN;
         if (good > most) {
             most = good;
@@ -92,6 +93,8 @@ static int ranges_of(rule_ctx *r, const sides *s, expr *x, plan_range **out, int
         conjuncts_split(r, &all, branches.list[i]);
         worst = BASE_MIN(worst, best_range(s, &all, &ranges[i]));
     }
+    for (int i = 0; i < branches.n; i++)
+        ranges[i].exact = false;
     *out = ranges;
     *n = branches.n;
     return worst;

@@ -368,6 +368,9 @@ static void print_join(const rel *r, buf *out) {
         buf_append_c(out, " on ");
         expr_print(r->join.predicate, out);
     }
+    if (r->join.first > 0)
+        buf_printf(out, ", %s %lld", r->join.first_descending ? "last" : "first",
+                   (long long)r->join.first);
 }
 
 static void print_group(const rel *r, buf *out) {

@@ -546,6 +546,11 @@ struct rel {
             expr *predicate;
             int mark_id;
             bool mark_null;
+            /* > 0: of the pairs of a left row only the first so many, by the column of the right
+             * input that the predicate keeps in a range, and those equal to the last of them are
+             * wanted (set by the planner) */
+            int64_t first;
+            bool first_descending;
         } join; /* REL_APPLY too */
         struct {
             int nkeys, naggs;
