@@ -200,7 +200,7 @@ static void test_alter_columns(void **state) {
     int wanted[] = {0, 3};
     scan_spec spec = {.table = p,
                       .index = &p->indexes[0],
-                      .low = {&low, 1, false},
+                      .low = {.values = &low, .n = 1},
                       .columns = wanted,
                       .ncolumns = 2};
     table_scan *s;
