@@ -132,7 +132,7 @@ static int fn_typeof(const call_env *c, const value *args, int nargs, value *out
     (void)nargs;
     char *name = arena_strndup(c->mem, type_name(args[0].type), strlen(type_name(args[0].type)));
     for (char *p = name; *p; p++)
-        *p = (char)(*p + ('a' - 'A'));
+        *p = ascii_lower(*p);
     *out = value_text(str_from(name));
     return 0;
 }

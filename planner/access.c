@@ -35,19 +35,12 @@ static bool is_column(const expr *x, const rel *scan, int table_column) {
 /* column op constant, or the other way round; op as if the column stood left. */
 static bool is_bound(const expr *x, const rel *scan, int table_column, expr_op *op,
                      expr **constant) {
-    static const expr_op turned[] = {
-        [OP_EQ] = OP_EQ, [OP_LT] = OP_GT, [OP_LE] = OP_GE, [OP_GT] = OP_LT, [OP_GE] = OP_LE};
-    if (x->kind != EXPR_OP || x->nargs != 2 ||
-        (x->op != OP_EQ && x->op != OP_LT && x->op != OP_LE && x->op != OP_GT && x->op != OP_GE))
-        return false;
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 2 && expr_compares(x, i, op); i++) {
         const expr *c = x->args[i];
         *constant = x->args[1 - i];
-        if (!is_column(c, scan, table_column) || !expr_is_constant(*constant) ||
-            (*constant)->type != c->type)
-            continue;
-        *op = i == 0 ? x->op : turned[x->op];
-        return true;
+        if (is_column(c, scan, table_column) && expr_is_constant(*constant) &&
+            (*constant)->type == c->type)
+            return true;
     }
     return false;
 }

@@ -87,17 +87,14 @@ static int64_t lesser(int64_t a, int64_t b) {
 
 /* The same of the column `id` where the condition x may be true. */
 static int64_t bound_of(const expr *x, int id) {
-    static const expr_op turned[EXPR_OPS] = {
-        [OP_EQ] = OP_EQ, [OP_LT] = OP_GT, [OP_LE] = OP_GE, [OP_GT] = OP_LT, [OP_GE] = OP_LE};
-    if (x->kind != EXPR_OP || x->nargs != 2)
-        return 0;
-    if (x->op == OP_AND || x->op == OP_OR) {
+    expr_op op;
+    if (x->kind == EXPR_OP && (x->op == OP_AND || x->op == OP_OR)) {
         int64_t a = bound_of(x->args[0], id), b = bound_of(x->args[1], id);
         return x->op == OP_AND ? lesser(a, b) : a && b ? BASE_MAX(a, b) : 0;
     }
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < 2 && expr_compares(x, i, &op); i++)
         if (x->args[i]->kind == EXPR_COLUMN && x->args[i]->column.id == id)
-            return greatest(i == 0 ? x->op : turned[x->op], x->args[1 - i]);
+            return greatest(op, x->args[1 - i]);
     return 0;
 }
 

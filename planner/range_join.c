@@ -21,15 +21,9 @@ typedef struct sides {
 
 /* right op left, or the other way round; op as if the right input's expression stood left. */
 static bool is_bound(const sides *s, const expr *x, expr_op *op, expr **right, expr **left) {
-    static const expr_op turned[] = {
-        [OP_EQ] = OP_EQ, [OP_LT] = OP_GT, [OP_LE] = OP_GE, [OP_GT] = OP_LT, [OP_GE] = OP_LE};
-    if (x->kind != EXPR_OP || x->nargs != 2 || expr_is_volatile(x) ||
-        (x->op != OP_EQ && x->op != OP_LT && x->op != OP_LE && x->op != OP_GT && x->op != OP_GE))
-        return false;
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 2 && expr_compares(x, i, op) && !expr_is_volatile(x); i++) {
         *right = x->args[i];
         *left = x->args[1 - i];
-        *op = i == 0 ? x->op : turned[x->op];
         if (!expr_is_constant(*right) && expr_only_in(*right, &s->right) &&
             expr_only_in(*left, &s->left))
             return true;

@@ -61,6 +61,18 @@ id_set id_set_copy(const id_set *s) {
     return copy;
 }
 
+bool expr_compares(const expr *x, int at, expr_op *op) {
+    static const struct {
+        expr_op as_is, turned;
+    } ops[] = {{OP_EQ, OP_EQ}, {OP_LT, OP_GT}, {OP_LE, OP_GE}, {OP_GT, OP_LT}, {OP_GE, OP_LE}};
+    for (size_t i = 0; i < BASE_COUNT(ops) && x->kind == EXPR_OP; i++)
+        if (x->op == ops[i].as_is) {
+            *op = at == 0 ? ops[i].as_is : ops[i].turned;
+            return true;
+        }
+    return false;
+}
+
 bool expr_only_in(const expr *x, const id_set *s) {
     if (x->kind == EXPR_COLUMN)
         return id_set_has(s, x->column.id);

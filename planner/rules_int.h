@@ -27,6 +27,8 @@ void id_set_add_columns(id_set *s, const rel *r);
 id_set id_set_copy(const id_set *s);
 bool expr_only_in(const expr *x, const id_set *s); /* every column of x is in s */
 bool expr_touches(const expr *x, const id_set *s); /* some column of x is in s; x may be NULL */
+/* Whether x compares by =, <, <=, > or >=; *op then says the same as args[at] *op args[1 - at]. */
+bool expr_compares(const expr *x, int at, expr_op *op);
 
 /* ---- expressions ----------------------------------------------------------------------------- */
 

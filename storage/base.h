@@ -95,6 +95,9 @@ typedef struct str {
 #define STR(literal) ((str){(literal), sizeof(literal) - 1})
 str str_from(const char *c_string); /* NULL gives an empty str */
 bool str_equal(str a, str b);
+static inline char ascii_lower(char c) {
+    return c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c;
+}
 bool str_equal_nocase(str a, str b); /* ASCII case only */
 int str_compare_nocase(str a, str b);
 uint64_t str_hash_nocase(str s); /* alike for texts that str_equal_nocase holds equal */

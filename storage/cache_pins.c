@@ -22,10 +22,8 @@ typedef struct pin_key {
 /* Names are equal as the catalog's are: without regard to case. */
 static hash128 name_hash(str name) {
     buf lower = {0};
-    for (size_t i = 0; i < name.n; i++) {
-        char c = name.p[i];
-        buf_append_char(&lower, (char)(c >= 'A' && c <= 'Z' ? c + ('a' - 'A') : c));
-    }
+    for (size_t i = 0; i < name.n; i++)
+        buf_append_char(&lower, ascii_lower(name.p[i]));
     hash128 h = hash_128(lower.p, lower.n);
     buf_free(&lower);
     return h;

@@ -278,14 +278,10 @@ static int compare_loaded(const void *pa, const void *pb) {
     return a->kind != b->kind ? a->kind - b->kind : str_compare(a->lower, b->lower);
 }
 
-static int lower(char c) {
-    return (unsigned char)(c >= 'A' && c <= 'Z' ? c + 32 : c);
-}
-
 static str lower_copy(arena *a, str s) {
     char *p = arena_alloc(a, s.n + 1);
     for (size_t i = 0; i < s.n; i++)
-        p[i] = (char)lower(s.p[i]);
+        p[i] = ascii_lower(s.p[i]);
     p[s.n] = 0;
     return (str){p, s.n};
 }

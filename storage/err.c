@@ -90,10 +90,6 @@ bool str_equal(str a, str b) {
     return a.n == b.n && (a.n == 0 || memcmp(a.p, b.p, a.n) == 0);
 }
 
-static unsigned char ascii_lower(char c) {
-    return (unsigned char)(c >= 'A' && c <= 'Z' ? c + 32 : c);
-}
-
 bool str_equal_nocase(str a, str b) {
     if (a.n != b.n)
         return false;
@@ -109,7 +105,7 @@ uint64_t str_hash_nocase(str s) {
     for (size_t i = 0; i < s.n;) {
         size_t n = 0;
         while (n < sizeof lower && i < s.n)
-            lower[n++] = ascii_lower(s.p[i++]);
+            lower[n++] = (unsigned char)ascii_lower(s.p[i++]);
         hash = hash64(lower, n, hash);
     }
     return hash;
@@ -119,7 +115,7 @@ int str_compare_nocase(str a, str b) {
     size_t n = BASE_MIN(a.n, b.n);
     for (size_t i = 0; i < n; i++)
         if (ascii_lower(a.p[i]) != ascii_lower(b.p[i]))
-            return ascii_lower(a.p[i]) - ascii_lower(b.p[i]);
+            return (unsigned char)ascii_lower(a.p[i]) - (unsigned char)ascii_lower(b.p[i]);
     return (a.n > b.n) - (a.n < b.n);
 }
 
