@@ -32,16 +32,17 @@ static inline void short_pause(void) {
 #endif
 }
 
-/* Looking on for as long as waking a sleeper takes (1 us on a bare machine, some 40 in a virtual one)
- * is at most twice as dear as the better of the two. On a busy machine the other thread waits for a
- * core, perhaps ours: looking on then costs both. So what did not help is tried less and less, but
- * never quite given up. */
-static const double SPIN_MOST_MS = .06, SPIN_LEAST_MS = .001;
+/* Waking a sleeper takes 1 us on a bare machine and some 40 in a virtual one. It is looked on for
+ * longer than that: where the other side has to be woken first, it is late by so much, and if both
+ * then went to sleep, each would for ever find the other asleep. On a busy machine the other thread
+ * waits for a core, perhaps ours: looking on then costs both. So what did not help is tried less and
+ * less, but never quite given up. */
+static const double SPIN_MOST_MS = .2, SPIN_LEAST_MS = .001;
 enum { SPIN_TRY = 64, PAUSES_A_LOOK = 16 };
 
 void spin_until(spin *s, const atomic_uint *counter, unsigned seen) {
     if (s->waits++ % SPIN_TRY == 0)
-        s->longest_ms = BASE_MAX(s->longest_ms, SPIN_MOST_MS / 4);
+        s->longest_ms = SPIN_MOST_MS;
     if (!has_two_cores() || s->longest_ms < SPIN_LEAST_MS)
         return;
     double end_ms = clock_ms() + s->longest_ms;
