@@ -121,6 +121,12 @@ static int open_engine(const settings *s, const char *path, bool load_now,
     return status;
 }
 
+static model_slot *slot_add(struct models *m, const char *key, llm_engine *engine) {
+    m->slots = mem_realloc(m->slots, sizeof *m->slots * (size_t)(m->count + 1));
+    m->slots[m->count] = (model_slot){.key = mem_strdup(key), .engine = engine};
+    return &m->slots[m->count++];
+}
+
 static void slot_close(struct models *m, int at) {
     llm_engine_close(m->slots[at].engine);
     free(m->slots[at].key);
@@ -163,7 +169,7 @@ int models_engine(db *d, const settings *s, const catalog *c, str name, const at
                   llm_engine **out, err *e) {
     struct models **models = db_models(d);
     buf path = {0}, key = {0};
-    model_slot *found = NULL;
+    model_slot *slot = NULL;
     bool outdated = false;
     int status = resolve(d, s, c, name, &path, e);
     if (!*models)
@@ -172,19 +178,15 @@ int models_engine(db *d, const settings *s, const catalog *c, str name, const at
     buf_printf(&key, "%s|%d|%d|%d|%d|%d|%d|%s", path.p ? path.p : "", (int)s->threads, s->precision,
                s->attention, (int)s->sink_tokens, (int)s->window_tokens, s->kv_dtype, s->device);
     *out = NULL;
-    if (status == 0)
-        found = slot_find(m, key.p, &outdated);
-    if (status == 0 && !found) {
+    if (status == 0 && !(slot = slot_find(m, key.p, &outdated))) {
+        llm_engine *engine;
         close_idle(m);
-        status = open_engine(s, path.p, outdated, cancel, out, e);
-    } else if (found) {
-        *out = found->engine;
-        found->holds++;
+        status = open_engine(s, path.p, outdated, cancel, &engine, e);
+        slot = status ? NULL : slot_add(m, key.p, engine);
     }
-    if (status == 0 && !found) {
-        m->slots = mem_realloc(m->slots, sizeof *m->slots * (size_t)(m->count + 1));
-        m->slots[m->count++] =
-            (model_slot){.key = mem_strndup(key.p, key.n), .engine = *out, .holds = 1};
+    if (slot) {
+        slot->holds++;
+        *out = slot->engine;
     }
     buf_free(&path);
     buf_free(&key);

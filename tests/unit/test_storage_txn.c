@@ -105,15 +105,20 @@ static void test_catalog_rolls_back_too(void **state) {
     store_close(s);
 }
 
+static void create_indexed_people(txn *t) {
+    int score = 2;
+    index_def index = {.name = STR("by_score"), .ncolumns = 1, .columns = &score};
+    create_people(t);
+    OK(catalog_create_index(t, STR("people"), &index, &e));
+}
+
 /* Reads people 1 … 5000 while those read first are deleted; `by_score`: along an index, in which
  * the scores of `equal` people are one. */
 static void scan_while_deleting(bool by_score, int equal, bool descending) {
     store *s = open_at(NULL);
     txn *t = begin(s, true);
-    int score = 2, wanted[] = {-1};
-    index_def index = {.name = STR("by_score"), .ncolumns = 1, .columns = &score};
-    create_people(t);
-    OK(catalog_create_index(t, STR("people"), &index, &e));
+    int wanted[] = {-1};
+    create_indexed_people(t);
     for (int i = 1; i <= 5000; i++)
         add_person(t, value_int(i), "p", (i - 1) / equal);
     scan_spec spec = {.table = table_named(t, "people"),
@@ -164,10 +169,8 @@ static void test_entries_without_rows(void **state) {
     (void)state;
     store *s = open_at(NULL);
     txn *t = begin(s, true);
-    int score = 2, wanted[] = {-1};
-    index_def index = {.name = STR("by_score"), .ncolumns = 1, .columns = &score};
-    create_people(t);
-    OK(catalog_create_index(t, STR("people"), &index, &e));
+    int wanted[] = {-1};
+    create_indexed_people(t);
     for (int i = 1; i <= 40; i++)
         add_person(t, value_int(i), "p", i / 10);
     const table_info *info;
