@@ -211,6 +211,7 @@ static sort_best *new_best(const op *o, const value_type *key_types) {
     const plan_node *p = o->node;
     int npartition = p->window.functions[0].npartition;
     return sort_best_new(o->ctx, &(best_spec){.limit = p->window.limit,
+                                              .with_ties = p->window.with_ties,
                                               .ncols = p->left->ncols,
                                               .types = p->left->types,
                                               .nkeys = p->window.nkeys,

@@ -77,14 +77,22 @@ uint64_t sort_prefix(const sort_key *by, int nkeys, const column *keys, int row)
     return nkeys ? prefix_of(&by[0], &keys[0], row) : 0;
 }
 
-bool sort_before(const sort_order *s, sort_item a, sort_item b) {
+static int compare_items(const sort_order *s, sort_item a, sort_item b) {
     if (a.prefix != b.prefix)
-        return a.prefix < b.prefix;
+        return a.prefix < b.prefix ? -1 : 1;
     const batch *ba = rowset_batch(s->keys, (int)(a.row / BATCH_ROWS)),
                 *bb = rowset_batch(s->keys, (int)(b.row / BATCH_ROWS));
-    int c = sort_compare(s->by, s->nkeys, ba->cols, (int)(a.row % BATCH_ROWS), bb->cols,
-                         (int)(b.row % BATCH_ROWS));
+    return sort_compare(s->by, s->nkeys, ba->cols, (int)(a.row % BATCH_ROWS), bb->cols,
+                        (int)(b.row % BATCH_ROWS));
+}
+
+bool sort_before(const sort_order *s, sort_item a, sort_item b) {
+    int c = compare_items(s, a, b);
     return c ? c < 0 : a.row < b.row;
+}
+
+bool sort_ties(const sort_order *s, sort_item a, sort_item b) {
+    return compare_items(s, a, b) == 0;
 }
 
 /* ---- merge sort ------------------------------------------------------------------------------ */

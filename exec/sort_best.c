@@ -1,11 +1,12 @@
 /*
  * sort_best.c - the first rows of each group in an order, of rows that come one by one: what a sort
  * under a LIMIT keeps, and under one for each row of an outer query; and what a window keeps whose
- * row_number() a filter bounds.
+ * row_number() or rank() a filter bounds.
  *
- *   groups  {heap, n} by entry of `table`; without group columns there is one
- *   heap    up to `limit` items {prefix, row}, once it is full with the last in order on top
- *   rows    the rows of all heaps, and those that better ones pushed out (spilling)
+ *   groups  {items, n} by entry of `table`; without group columns there is one
+ *   items   {prefix, row}: a heap of up to `limit`, once it is full with the last in order on top;
+ *           behind a full heap, with ties, all other rows so far that equal that last one
+ *   rows    the rows of all groups, and those that better ones pushed out (spilling)
  *   keys    their sort keys (spilling)
  *
  * Rows that were pushed out are left behind as soon as they are as many as the others, so what is
@@ -18,7 +19,7 @@
 #include "sort_int.h"
 
 typedef struct best_group {
-    sort_item *heap;
+    sort_item *items;
     uint32_t n, room;
 } best_group;
 
@@ -28,10 +29,10 @@ struct sort_best {
     value_type *key_types;
     rowset *rows, *keys;
     hash_table *table; /* NULL: one group */
-    arena *mem;        /* groups and heaps, spilling */
+    arena *mem;        /* groups and their items, spilling */
     best_group *groups;
     size_t ngroups; /* that there is room for */
-    int64_t kept;   /* items in all heaps */
+    int64_t kept;   /* items in all groups */
     uint32_t entries[BATCH_ROWS];
 };
 
@@ -107,26 +108,42 @@ static void sift_down(const sort_order *s, sort_item *heap, uint32_t n, uint32_t
 static void append_item(sort_best *b, best_group *g, sort_item x) {
     if (g->n == g->room) {
         uint32_t room = g->room ? g->room * 2 : (uint32_t)BASE_MIN(4, b->spec.limit);
-        sort_item *heap = arena_alloc(b->mem, sizeof *heap * room);
+        sort_item *items = arena_alloc(b->mem, sizeof *items * room);
         if (g->n)
-            memcpy(heap, g->heap, sizeof *heap * g->n);
-        g->heap = heap;
+            memcpy(items, g->items, sizeof *items * g->n);
+        g->items = items;
         g->room = room;
     }
-    g->heap[g->n++] = x;
+    g->items[g->n++] = x;
     b->kept++;
 }
 
-/* Whether row `row` of the keys comes before the last of a full group; of equal ones the group's
- * came first. */
-static bool is_better(const sort_best *b, const best_group *g, uint64_t prefix, const column *keys,
-                      int row) {
-    sort_item last = g->heap[0];
+/* Row `row` of the keys against the last of a full heap, which came before it: below, equal to or
+ * above 0. */
+static int compare_to_last(const sort_best *b, const best_group *g, uint64_t prefix,
+                           const column *keys, int row) {
+    sort_item last = g->items[0];
     if (prefix != last.prefix)
-        return prefix < last.prefix;
+        return prefix < last.prefix ? -1 : 1;
     const batch *of_last = rowset_batch(b->keys, (int)(last.row / BATCH_ROWS));
     return sort_compare(b->spec.by, b->spec.nkeys, keys, row, of_last->cols,
-                        (int)(last.row % BATCH_ROWS)) < 0;
+                        (int)(last.row % BATCH_ROWS));
+}
+
+/* Puts x into a full heap; what it pushes out stays beside it while that is a tie. */
+static void push_out_last(sort_best *b, const sort_order *s, best_group *g, sort_item x) {
+    uint32_t limit = (uint32_t)b->spec.limit;
+    sort_item last = g->items[0];
+    g->items[0] = x;
+    sift_down(s, g->items, limit, 0);
+    if (!b->spec.with_ties)
+        return;
+    if (sort_ties(s, last, g->items[0])) {
+        append_item(b, g, last);
+    } else {
+        b->kept -= g->n - limit;
+        g->n = limit;
+    }
 }
 
 static void add_row(sort_best *b, const sort_order *s, const batch *in, const column *keys,
@@ -134,39 +151,39 @@ static void add_row(sort_best *b, const sort_order *s, const batch *in, const co
     best_group *g = &b->groups[b->entries[row]];
     int same = b->spec.nsame;
     uint64_t prefix = sort_prefix(s->by + same, s->nkeys - same, keys + same, row);
-    bool full = g->n == b->spec.limit;
-    if (full && !is_better(b, g, prefix, keys, row))
+    bool full = g->n >= b->spec.limit;
+    int c = full ? compare_to_last(b, g, prefix, keys, row) : 0;
+    if (c > 0 || (full && c == 0 && !b->spec.with_ties))
         return;
     sort_item x = {prefix, (uint32_t)rowset_rows(b->keys)};
     rowset_push(b->rows, in->cols, row);
     rowset_push(b->keys, keys, row);
-    if (full) {
-        g->heap[0] = x;
-        sift_down(s, g->heap, g->n, 0);
+    if (c < 0) {
+        push_out_last(b, s, g, x);
         return;
     }
     append_item(b, g, x);
     for (uint32_t at = g->n == b->spec.limit ? g->n / 2 : 0; at-- > 0;)
-        sift_down(s, g->heap, g->n, at);
+        sift_down(s, g->items, g->n, at);
 }
 
 /* ---- leaving rows behind --------------------------------------------------------------------- */
 
 static const uint32_t LEFT_BEHIND = UINT32_MAX;
 
-/* numbers[r] = what row r's number becomes; LEFT_BEHIND: in no heap. */
+/* numbers[r] = what row r's number becomes; LEFT_BEHIND: in no group. */
 static void number_kept(const sort_best *b, uint32_t *numbers, int64_t rows) {
     uint32_t next = 0;
     memset(numbers, 0xff, sizeof *numbers * (size_t)rows);
     for (size_t g = 0; g < b->ngroups; g++)
         for (uint32_t k = 0; k < b->groups[g].n; k++)
-            numbers[b->groups[g].heap[k].row] = 0;
+            numbers[b->groups[g].items[k].row] = 0;
     for (int64_t r = 0; r < rows; r++)
         if (numbers[r] != LEFT_BEHIND)
             numbers[r] = next++;
     for (size_t g = 0; g < b->ngroups; g++)
         for (uint32_t k = 0; k < b->groups[g].n; k++)
-            b->groups[g].heap[k].row = numbers[b->groups[g].heap[k].row];
+            b->groups[g].items[k].row = numbers[b->groups[g].items[k].row];
 }
 
 static rowset *kept_of(const sort_best *b, const rowset *from, const value_type *types, int ncols,

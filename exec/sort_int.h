@@ -36,6 +36,7 @@ typedef struct sort_item {
 uint64_t sort_prefix(const sort_key *by, int nkeys, const column *keys, int row);
 /* By the keys, then by the rows' numbers. */
 bool sort_before(const sort_order *s, sort_item a, sort_item b);
+bool sort_ties(const sort_order *s, sort_item a, sort_item b); /* by the keys */
 
 /* ---- the first rows of each group (sort_best.c) ---------------------------------------------- */
 
@@ -43,7 +44,8 @@ typedef struct sort_best sort_best;
 
 /* What is kept of which rows; the arrays outlive the sort_best. */
 typedef struct best_spec {
-    int64_t limit; /* > 0: so many rows of each group */
+    int64_t limit;  /* > 0: so many rows of each group */
+    bool with_ties; /* and those equal to the last of them */
     int ncols;
     const value_type *types; /* of the rows' columns */
     int nkeys, nsame;        /* the first `nsame` keys are equal within a group */

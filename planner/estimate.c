@@ -579,18 +579,25 @@ static const column_stats *place_stats(estimator *s, double distinct) {
     return stats;
 }
 
-static double partitions_of(estimator *s, const rel *r, int npartition) {
+/* How many of the input's rows differ in the window's first keys. */
+static double partitions_of(estimator *s, const rel *r, int nkeys) {
     double n = 1;
-    for (int k = 0; k < npartition; k++)
+    for (int k = 0; k < nkeys; k++)
         n *= estimate_expr(s, r->window.keys[k].value, r->left).distinct;
     return BASE_MAX(1, BASE_MIN(n, estimate_rel(s, r->left)->rows));
+}
+
+/* Of each partition; the last may come with as many ties as a row has. */
+static double first_rows(estimator *s, const rel *r) {
+    double ties = estimate_rel(s, r->left)->rows / partitions_of(s, r, r->window.nkeys) - 1;
+    return (double)r->window.first + (r->window.with_ties ? BASE_MAX(0, ties) : 0);
 }
 
 /* A value of the input keeps its kind; ranks are as many as rows of a partition may be. */
 static void estimate_windows(estimator *s, const rel *r, rel_estimate *e) {
     double before = e->rows;
     if (r->window.first > 0)
-        e->rows = BASE_MIN(before, (double)r->window.first *
+        e->rows = BASE_MIN(before, first_rows(s, r) *
                                        partitions_of(s, r, r->window.functions[0].npartition));
     thin_out(e->columns, r->ncols, before, before > 0 ? e->rows / before : 1);
     for (int i = 0; i < r->window.nfunctions; i++) {

@@ -207,7 +207,8 @@ static void print_windows(buf *out, const plan_node *n) {
         window_print(w, n->window.keys, last, out);
     }
     if (n->window.limit >= 0)
-        buf_printf(out, ", first %" PRId64 "%s", n->window.limit,
+        buf_printf(out, ", first %" PRId64 "%s%s", n->window.limit,
+                   n->window.with_ties ? " with ties" : "",
                    n->window.functions[0].npartition ? " of each partition" : "");
 }
 

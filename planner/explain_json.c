@@ -135,6 +135,8 @@ static void add_windows(cJSON *o, const plan_node *n) {
     }
     if (n->window.limit >= 0)
         cJSON_AddNumberToObject(o, "limit", (double)n->window.limit);
+    if (n->window.with_ties)
+        cJSON_AddBoolToObject(o, "with_ties", true);
 }
 
 static void add_group(cJSON *o, const plan_node *n) {

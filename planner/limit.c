@@ -1,6 +1,6 @@
 /*
- * limit.c - what a LIMIT means to a sort below it, and a filter on row_number() to its window: they
- * keep only the first rows.
+ * limit.c - what a LIMIT means to a sort below it, and a filter on row_number() or rank() to its
+ * window: they keep only the first rows.
  *
  * Invariant: the LIMIT or filter stays; the sort or window is only told how much of its work it can
  * use.
@@ -71,7 +71,7 @@ static rel *mark_sort(rule_ctx *r, rel *x, int64_t rows, const int *ids, int n) 
     return rel_over(r, copy, mark_join(r, x->left, copy, key->column.id, below, n), NULL);
 }
 
-/* ---- row_number() ---------------------------------------------------------------------------- */
+/* ---- row_number() and rank() ---------------------------------------------------------------- */
 
 /* The greatest whole number n for which `n op c` may be true; 0: there is none, or none above 0. */
 static int64_t greatest(expr_op op, const expr *c) {
@@ -103,19 +103,24 @@ static bool sees_rows_before(const rel_window *w) {
     return w->kind == WINDOW_ROW_NUMBER || w->kind == WINDOW_RANK || w->kind == WINDOW_DENSE_RANK;
 }
 
-/* How many rows of each partition of the window a filter above may keep; 0: any number. All
- * functions must have the same partitions, in the same order. */
-static int64_t rows_kept(const rel *filter, const rel *window) {
-    int64_t least = 0;
+/* Tells the window how many rows of each partition the filter above it may keep. All functions must
+ * have the same partitions, in the same order. A bound on rank() lets ties pass. How many rows are
+ * before one dense_rank() does not say, but that none is where it is 1. */
+static void bound_window(const expr *filter, rel *window) {
+    int64_t place = 0, rank = 0;
     for (int i = 0; i < window->window.nfunctions; i++) {
         const rel_window *w = &window->window.functions[i];
         if (!sees_rows_before(w) || w->nkeys != window->window.nkeys ||
             w->npartition != window->window.functions[0].npartition)
-            return 0;
+            return;
+        int64_t bound = bound_of(filter, w->id);
         if (w->kind == WINDOW_ROW_NUMBER)
-            least = lesser(least, bound_of(filter->filter.predicate, w->id));
+            place = lesser(place, bound);
+        else if (w->nkeys > w->npartition && (w->kind == WINDOW_RANK || bound == 1))
+            rank = lesser(rank, bound);
     }
-    return least;
+    window->window.first = place ? place : rank;
+    window->window.with_ties = !place && rank;
 }
 
 /* Heaps of the first rows cost more than they spare only where these are known to be most of all. */
@@ -125,12 +130,10 @@ static bool is_worth_it(rule_ctx *r, const rel *window) {
 }
 
 static rel *mark_window(rule_ctx *r, rel *filter) {
-    int64_t rows = rows_kept(filter, filter->left);
-    if (rows == 0)
-        return filter;
     rel *window = rel_copy(r, filter->left);
-    window->window.first = rows;
-    return is_worth_it(r, window) ? rel_over(r, filter, window, NULL) : filter;
+    bound_window(filter->filter.predicate, window);
+    bool bounded = window->window.first > 0 && is_worth_it(r, window);
+    return bounded ? rel_over(r, filter, window, NULL) : filter;
 }
 
 /* ---- the rule -------------------------------------------------------------------------------- */

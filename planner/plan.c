@@ -523,6 +523,7 @@ static plan_node *build_window(builder *b, const rel *r) {
     n->window.nkeys = r->window.nkeys;
     n->window.keys = resolve_keys(b, r->window.keys, r->window.nkeys, &in);
     n->window.limit = r->window.first > 0 ? r->window.first : -1;
+    n->window.with_ties = r->window.with_ties;
     n->window.nfunctions = r->window.nfunctions;
     n->window.functions = ARENA_ARRAY(b->mem, rel_window, r->window.nfunctions + 1);
     for (int i = 0; i < r->window.nfunctions; i++) {

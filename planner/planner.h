@@ -273,9 +273,11 @@ struct plan_node {
             sort_key *keys;
             int nfunctions;
             rel_window *functions; /* output: input columns, then one a function */
-            /* -1: none; else only the first so many rows of each partition come out, which is the
-             * same for all functions, as the order is, and none of them has arguments */
+            /* -1: none; else only the first so many rows of each partition come out (and those that
+             * equal the last of them), which is the same for all functions, as the order is, and
+             * none of them has arguments */
             int64_t limit;
+            bool with_ties;
         } window;
         struct {
             int number; /* of its working rows: below plan.nshared */

@@ -37,7 +37,7 @@ static const rule table[] = {
     RULE(prune, "read and carry only columns that are used"),
     RULE(projects, "merge projections over projections"),
     RULE(top_k, "keep only the first rows of a sort under a LIMIT, and of partitions whose "
-                "row_number() is bounded"),
+                "row_number() or rank() is bounded"),
     RULE(waves, "ask the model only about as many rows as LIMIT, DISTINCT, IN or EXISTS needs"),
     RULE(reorder,
          "let LLM filters change places while they run, where what they keep speaks for it"),

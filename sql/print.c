@@ -321,7 +321,8 @@ static void print_windows(const rel *r, buf *out) {
         window_print(&r->window.functions[i], r->window.keys, true, out);
     }
     if (r->window.first > 0)
-        buf_printf(out, ", first %lld", (long long)r->window.first);
+        buf_printf(out, ", first %lld%s", (long long)r->window.first,
+                   r->window.with_ties ? " with ties" : "");
 }
 
 static void print_values(const rel *r, buf *out) {

@@ -612,8 +612,10 @@ struct rel {
             sort_key *keys;
             int nfunctions;
             rel_window *functions;
-            int64_t first; /* > 0: of each partition no more than the first so many rows are wanted
-                            * (set by the planner) */
+            /* > 0: of each partition no more than the first so many rows (and those that equal the
+             * last of them) are wanted (set by the planner) */
+            int64_t first;
+            bool with_ties;
         } window;
         struct {
             int group_id;
