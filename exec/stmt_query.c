@@ -42,6 +42,13 @@ void stmt_release_plan(stmt *s) {
     s->nshared = 0;
 }
 
+static int constant_of(void *ctx, const expr *x, arena *a, value *out) {
+    err e;
+    (void)ctx;
+    err_clear(&e);
+    return eval_value(x, NULL, 0, a, out, &e);
+}
+
 int stmt_plan(stmt *s, const sql_stmt *x, err *e) {
     exec_ctx *c = &s->ctx;
     plan *p;
@@ -52,7 +59,8 @@ int stmt_plan(stmt *s, const sql_stmt *x, err *e) {
     plan_env env = {.settings = c->settings,
                     .ctx = c,
                     .table_stats = table_stats_of,
-                    .file_stats = file_stats_of};
+                    .file_stats = file_stats_of,
+                    .constant = constant_of};
     if (x->ncalls)
         llm_plan_hooks(c, &env);
     int status = plan_build(x, &env, s->mem, &p, e);

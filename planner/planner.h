@@ -36,6 +36,8 @@ typedef struct plan_env {
     int (*table_stats)(void *ctx, const table_def *table, arena *a, table_stats *out);
     /* Rows and average text bytes of a file, guessed from its size; 0 rows: unknown. */
     void (*file_stats)(void *ctx, str path, double *rows, double *bytes_per_row);
+    /* The value of a constant expression; NULL function or non-zero: known only when it runs. */
+    int (*constant)(void *ctx, const expr *x, arena *a, value *out);
     double (*count_tokens)(void *ctx, str text); /* NULL: bytes / 4 */
     /* Learned from earlier runs or a sample; a negative answer: unknown. */
     double (*selectivity)(void *ctx, const llm_call *call, str literal);

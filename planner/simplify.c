@@ -1,6 +1,6 @@
 /*
- * simplify.c - rules that take away what does nothing: stacked filters, TRUE, projections over
- * projections, a CTE used once.
+ * simplify.c - rules that take away what does nothing: stacked filters, conditions that are known
+ * beforehand, projections over projections, a CTE used once.
  */
 #include <string.h>
 
@@ -13,6 +13,59 @@ static bool is_never(const expr *x) {
            (x->literal.type == TYPE_NULL || (x->literal.type == TYPE_BOOLEAN && x->literal.i == 0));
 }
 
+/* A condition without what is known of it: what is always true is TRUE then, what never is FALSE or
+ * NULL. */
+static expr *reduce(rule_ctx *r, expr *x) {
+    value v;
+    if (x->kind == EXPR_OP && (x->op == OP_AND || x->op == OP_OR)) {
+        expr *a = reduce(r, x->args[0]), *b = reduce(r, x->args[1]);
+        bool is_or = x->op == OP_OR;
+        if (is_or ? expr_is_true(a) || is_never(b) : is_never(a) || expr_is_true(b))
+            return a;
+        if (is_or ? expr_is_true(b) || is_never(a) : is_never(b) || expr_is_true(a))
+            return b;
+        return a == x->args[0] && b == x->args[1] ? x : expr_op2(r->mem, x->op, x->type, a, b);
+    }
+    bool known = x->kind != EXPR_LITERAL && x->type == TYPE_BOOLEAN && expr_is_constant(x) &&
+                 r->env->constant && r->env->constant(r->env->ctx, x, r->mem, &v) == 0;
+    return known ? expr_literal(r->mem, v) : x;
+}
+
+/* The conditions of an AND that have something to say. */
+static conjuncts reduced(rule_ctx *r, expr *x) {
+    conjuncts all = {0}, kept = {0};
+    conjuncts_split(r, &all, x);
+    for (int i = 0; i < all.n; i++) {
+        expr *one = reduce(r, all.list[i]);
+        if (!expr_is_true(one))
+            conjuncts_add(r, &kept, one);
+    }
+    return kept;
+}
+
+static bool same_conjuncts(rule_ctx *r, const conjuncts *c, expr *x) {
+    conjuncts all = {0};
+    conjuncts_split(r, &all, x);
+    bool same = c->n == all.n;
+    for (int i = 0; same && i < c->n; i++)
+        same = c->list[i] == all.list[i];
+    return same;
+}
+
+/* Where no pair differs from another by it, a condition of ON goes; one that may be unknown, which
+ * NOT IN tells from false, stays as it is. */
+static rel *filters_of_join(rule_ctx *r, rel *x) {
+    x = rel_each_input(r, x, rule_filters);
+    if (x->join.mark_null || !x->join.predicate)
+        return x;
+    conjuncts kept = reduced(r, x->join.predicate);
+    if (same_conjuncts(r, &kept, x->join.predicate))
+        return x;
+    rel *copy = rel_copy(r, x);
+    copy->join.predicate = conjuncts_join(r, &kept);
+    return copy;
+}
+
 static rel *no_rows(rule_ctx *r, const rel *x) {
     rel *empty = rel_new(r->mem, REL_VALUES, NULL, NULL);
     empty->ncols = x->ncols;
@@ -21,9 +74,11 @@ static rel *no_rows(rule_ctx *r, const rel *x) {
     return empty;
 }
 
-/* Filters one on the other become one, inner conditions
- * first; TRUE goes; FALSE and NULL leave no rows to ask for. */
+/* Filters one on the other become one, inner conditions first; what is always true goes, and what
+ * never is leaves no rows to ask for. */
 rel *rule_filters(rule_ctx *r, rel *x) {
+    if (x->kind == REL_JOIN)
+        return filters_of_join(r, x);
     if (x->kind != REL_FILTER)
         return rel_each_input(r, x, rule_filters);
     int depth = 0;
@@ -34,17 +89,17 @@ rel *rule_filters(rule_ctx *r, rel *x) {
     int at = depth;
     for (rel *f = x; f->kind == REL_FILTER; f = f->left)
         chain[--at] = f;
-    conjuncts all = {0}, kept = {0};
-    for (int i = 0; i < depth; i++)
-        conjuncts_split(r, &all, chain[i]->filter.predicate);
-    for (int i = 0; i < all.n; i++) {
-        if (is_never(all.list[i]))
-            return no_rows(r, x);
-        if (!expr_is_true(all.list[i]))
-            conjuncts_add(r, &kept, all.list[i]);
+    conjuncts kept = {0};
+    for (int i = 0; i < depth; i++) {
+        conjuncts own = reduced(r, chain[i]->filter.predicate);
+        for (int k = 0; k < own.n; k++) {
+            if (is_never(own.list[k]))
+                return no_rows(r, x);
+            conjuncts_add(r, &kept, own.list[k]);
+        }
     }
     rel *left = rule_filters(r, base);
-    if (depth == 1 && kept.n == all.n)
+    if (depth == 1 && same_conjuncts(r, &kept, x->filter.predicate))
         return rel_over(r, x, left, NULL);
     return make_filter(r, left, &kept);
 }
