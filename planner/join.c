@@ -37,7 +37,16 @@ typedef struct join_condition {
     expr *x;
     part_set parts; /* which relations it reads */
     double selectivity;
+    int class; /* it is what makes two columns of this class equal; -1: of none */
 } join_condition;
+
+/* Columns, one of each of three relations or more, that conditions make equal: each of them to one
+ * of the others is enough, whichever that is. */
+typedef struct join_class {
+    part_set parts;
+    expr *columns[MOST_RELATIONS]; /* by relation; of one type */
+    double values[MOST_RELATIONS]; /* how many different ones each has */
+} join_class;
 
 typedef struct join_graph {
     rule_ctx *r;
@@ -45,6 +54,8 @@ typedef struct join_graph {
     bool fixed; /* too many relations, or a volatile condition: the order stays */
     join_part parts[MOST_RELATIONS];
     join_condition *conditions;
+    join_class *classes;
+    int nclasses;
     conjuncts all;
 } join_graph;
 
@@ -109,7 +120,104 @@ static void set_conditions(join_graph *g) {
         c->x = g->all.list[i];
         c->parts = parts_of(g, c->x);
         c->selectivity = selectivity_of(g, c);
+        c->class = -1;
     }
+}
+
+/* ---- equal columns --------------------------------------------------------------------------- */
+
+static int part_of(const join_graph *g, const expr *x) {
+    return __builtin_ctzll(parts_of(g, x));
+}
+
+/* The class of a column; a new one, of it alone, where it has none. */
+static int class_of(join_graph *g, expr *x) {
+    int part = part_of(g, x), i = 0;
+    for (; i < g->nclasses; i++)
+        if (g->classes[i].columns[part] && expr_equal(g->classes[i].columns[part], x))
+            return i;
+    g->classes[g->nclasses++] = (join_class){.parts = only(part)};
+    g->classes[i].columns[part] = x;
+    return i;
+}
+
+static bool equals_columns(const join_condition *c) {
+    const expr *x = c->x;
+    return x->kind == EXPR_OP && x->op == OP_EQ && x->args[0]->kind == EXPR_COLUMN &&
+           x->args[1]->kind == EXPR_COLUMN && x->args[0]->type == x->args[1]->type &&
+           (c->parts & (c->parts - 1)) != 0;
+}
+
+/* A condition between two classes makes them one, which the first becomes, unless two columns of one
+ * relation would meet in it. */
+static void meet(join_graph *g, join_condition *c) {
+    int to = class_of(g, c->x->args[0]), from = class_of(g, c->x->args[1]);
+    join_class *a = &g->classes[to], *b = &g->classes[from];
+    if (to != from && (a->parts & b->parts))
+        return;
+    c->class = to;
+    if (to == from)
+        return;
+    for (int i = 0; i < g->n; i++)
+        if (b->columns[i])
+            a->columns[i] = b->columns[i];
+    a->parts |= b->parts;
+    *b = (join_class){0};
+    for (int i = 0; i < g->nconditions; i++)
+        if (g->conditions[i].class == from)
+            g->conditions[i].class = to;
+}
+
+static void set_values(const join_graph *g, join_class *k) {
+    for (int i = 0; i < g->n; i++)
+        if (k->columns[i])
+            k->values[i] = BASE_MAX(
+                1, estimate_combinations(g->r->estimates, g->parts[i].x, &k->columns[i], 1));
+}
+
+/* Two columns need no class: the condition between them says it all. */
+static void set_classes(join_graph *g) {
+    int kept = 0;
+    g->classes = ARENA_ARRAY(g->r->mem, join_class, 2 * g->nconditions + 1);
+    for (int i = 0; i < g->nconditions; i++)
+        if (equals_columns(&g->conditions[i]))
+            meet(g, &g->conditions[i]);
+    for (int i = 0; i < g->nclasses; i++) {
+        bool keep = __builtin_popcountll(g->classes[i].parts) > 2;
+        for (int c = 0; c < g->nconditions; c++)
+            if (g->conditions[c].class == i)
+                g->conditions[c].class = keep ? kept : -1;
+        if (keep) {
+            g->classes[kept] = g->classes[i];
+            set_values(g, &g->classes[kept++]);
+        }
+    }
+    g->nclasses = kept;
+}
+
+/* Of the rows of some relations side by side, those whose columns of the class are equal: each of
+ * the values that the column with the fewest has is taken to be in all. */
+static double share_of_class(const join_graph *g, const join_class *k, part_set set) {
+    double least = INFINITY, share = 1;
+    for (int i = 0; i < g->n; i++)
+        if ((k->parts & set) >> i & 1) {
+            least = BASE_MIN(least, k->values[i]);
+            share /= k->values[i];
+        }
+    return isinf(least) ? 1 : share * least;
+}
+
+/* What makes the relation's column of the class equal to those of the set: a condition as it was
+ * written, or one that follows from several. */
+static expr *tie(const join_graph *g, int class, part_set set, int part) {
+    const join_class *k = &g->classes[class];
+    for (int i = 0; i < g->nconditions; i++) {
+        const join_condition *c = &g->conditions[i];
+        if (c->class == class && (c->parts >> part & 1) && (c->parts & ~(set | only(part))) == 0)
+            return c->x;
+    }
+    return expr_op2(g->r->mem, OP_EQ, TYPE_BOOLEAN, k->columns[__builtin_ctzll(k->parts & set)],
+                    k->columns[part]);
 }
 
 /* ---- the order ------------------------------------------------------------------------------- */
@@ -120,8 +228,10 @@ static double rows_of(const join_graph *g, part_set set) {
         if (set >> i & 1)
             rows *= g->parts[i].rows;
     for (int i = 0; i < g->nconditions; i++)
-        if ((g->conditions[i].parts & ~set) == 0)
+        if (g->conditions[i].class < 0 && (g->conditions[i].parts & ~set) == 0)
             rows *= g->conditions[i].selectivity;
+    for (int i = 0; i < g->nclasses; i++)
+        rows *= share_of_class(g, &g->classes[i], set);
     return BASE_MIN(rows, MOST_ROWS);
 }
 
@@ -129,6 +239,9 @@ static bool is_connected(const join_graph *g, part_set set, int part) {
     for (int i = 0; i < g->nconditions; i++)
         if ((g->conditions[i].parts >> part & 1) && (g->conditions[i].parts & set) &&
             (g->conditions[i].parts & ~(set | only(part))) == 0)
+            return true;
+    for (int i = 0; i < g->nclasses; i++)
+        if ((g->classes[i].parts >> part & 1) && (g->classes[i].parts & set))
             return true;
     return false;
 }
@@ -239,9 +352,12 @@ static rel *build_order(const join_graph *g, const int *order) {
     bool *done = ARENA_ARRAY(g->r->mem, bool, g->nconditions + 1);
     for (int i = 1; i < g->n; i++) {
         conjuncts on = {0};
+        for (int c = 0; c < g->nclasses; c++)
+            if ((g->classes[c].parts >> order[i] & 1) && (g->classes[c].parts & set))
+                conjuncts_add(g->r, &on, tie(g, c, set, order[i]));
         set |= only(order[i]);
         for (int c = 0; c < g->nconditions; c++)
-            if (!done[c] && (g->conditions[c].parts & ~set) == 0) {
+            if (!done[c] && g->conditions[c].class < 0 && (g->conditions[c].parts & ~set) == 0) {
                 conjuncts_add(g->r, &on, g->conditions[c].x);
                 done[c] = true;
             }
@@ -282,8 +398,10 @@ static rel *order_joins(rule_ctx *r, rel *x) {
     if (g->n < 3)
         return x;
     set_conditions(g);
+    set_classes(g);
     choose_order(g, order);
-    return is_written_order(order, g->n) && is_left_deep(x) ? x : build_order(g, order);
+    bool stays = is_written_order(order, g->n) && is_left_deep(x) && g->nclasses == 0;
+    return stays ? x : build_order(g, order);
 }
 
 /* Below joins that are ordered together each relation is looked into once, however often these
