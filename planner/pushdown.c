@@ -1,6 +1,8 @@
 /*
  * pushdown.c - conditions as near to the tables as they may go; joins made of WHERE's equalities.
  *
+ * From a.x = b.x and b.x = 5 follows a.x = 5, which goes down to a.
+ *
  * Invariant: conditions that end in the same place keep their order, so `x <> 0 AND y / x > 1` asks
  * for x first. A volatile condition stays where it was written; nothing passes a LIMIT or enters
  * the side of an outer join that may be NULL.
@@ -212,6 +214,70 @@ static void place_above(rule_ctx *r, join_parts *p, join_kind kind, expr *x) {
         conjuncts_add(r, expr_only_in(x, &p->left) ? &p->to_left : &p->here, x);
 }
 
+/* Of two values of one type that x says are equal, the one beside the column `id`; NULL: there is
+ * none. Between types equal could mean another thing. */
+static expr *equal_of(const expr *x, int id) {
+    expr_op op;
+    for (int i = 0; i < 2 && expr_compares(x, i, &op) && op == OP_EQ; i++)
+        if (x->args[i]->kind == EXPR_COLUMN && x->args[i]->column.id == id &&
+            x->args[0]->type == x->args[1]->type)
+            return x->args[1 - i];
+    return NULL;
+}
+
+static bool is_fixed(const conjuncts *all, int id) {
+    for (int i = 0; i < all->n; i++) {
+        const expr *other = equal_of(all->list[i], id);
+        if (other && other->kind == EXPR_LITERAL)
+            return true;
+    }
+    return false;
+}
+
+/* Adds column = literal for those that follow from others by equal columns. */
+static void add_what_follows(rule_ctx *r, conjuncts *all) {
+    for (int k = 0; k < all->n; k++) {
+        const expr *fixed = all->list[k];
+        int at = fixed->nargs == 2 && fixed->args[0]->kind == EXPR_COLUMN ? 0 : 1;
+        if (fixed->nargs != 2 || fixed->args[at]->kind != EXPR_COLUMN)
+            continue;
+        expr *literal = equal_of(fixed, fixed->args[at]->column.id);
+        for (int i = 0; literal && literal->kind == EXPR_LITERAL && i < all->n; i++) {
+            expr *other = equal_of(all->list[i], fixed->args[at]->column.id);
+            if (other && other->kind == EXPR_COLUMN && !is_fixed(all, other->column.id))
+                conjuncts_add(r, all, expr_op2(r->mem, OP_EQ, TYPE_BOOLEAN, other, literal));
+        }
+    }
+}
+
+/* The conditions that an input's rows have passed right below. */
+static void add_passed(rule_ctx *r, conjuncts *all, const rel *x) {
+    for (; x->kind == REL_FILTER; x = x->left)
+        conjuncts_split(r, all, x->filter.predicate);
+}
+
+/* All conditions of pairs that come to be: those of ON, those that their rows have passed, and those
+ * above that they will. IN has to see the pairs, too, that may be none only because of a NULL. */
+static void place_what_follows(rule_ctx *r, join_parts *p, const rel *join, join_kind kind,
+                               const conjuncts *own, const conjuncts *above) {
+    conjuncts all = {0};
+    bool inner = kind == JOIN_INNER || kind == JOIN_CROSS;
+    if (join->join.mark_null)
+        return;
+    for (int i = 0; i < own->n; i++)
+        conjuncts_add(r, &all, own->list[i]);
+    for (int i = 0; i < above->n; i++)
+        if (inner || expr_only_in(above->list[i], &p->left))
+            conjuncts_add(r, &all, above->list[i]);
+    add_passed(r, &all, join->left);
+    add_passed(r, &all, join->right);
+    int known = all.n;
+    add_what_follows(r, &all);
+    for (int i = known; i < all.n; i++)
+        if (inner || kind == JOIN_SEMI || expr_only_in(all.list[i], &p->right))
+            place_on(r, p, kind, false, all.list[i]);
+}
+
 static rel *push_join(rule_ctx *r, rel *x, const conjuncts *above) {
     join_parts p = {.left = id_set_new(r->mem), .right = id_set_new(r->mem)};
     conjuncts own = {0};
@@ -223,6 +289,7 @@ static rel *push_join(rule_ctx *r, rel *x, const conjuncts *above) {
         place_on(r, &p, kind, x->join.mark_null, own.list[i]);
     for (int i = 0; i < above->n; i++)
         place_above(r, &p, kind, above->list[i]);
+    place_what_follows(r, &p, x, kind, &own, above);
     rel *left = push(r, x->left, &p.to_left), *right = push(r, x->right, &p.to_right);
     if (kind == JOIN_INNER || kind == JOIN_CROSS)
         kind = p.on.n ? JOIN_INNER : JOIN_CROSS;
