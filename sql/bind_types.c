@@ -174,7 +174,8 @@ static int cannot_compare(binder *b, const expr *x, const expr *y, int pos, int 
 int unify_comparison(binder *b, expr_op op, expr **x, expr **y, int pos, int len) {
     if (llm_note_use(b, op, *x, *y) || llm_note_use(b, op, *y, *x))
         return 0;
-    if (!llm_check_literal(b, *x, *y) || !llm_check_literal(b, *y, *x))
+    bool equates = op < OP_LT || op > OP_GE; /* before or behind 'm' is any answer */
+    if (equates && (!llm_check_literal(b, *x, *y) || !llm_check_literal(b, *y, *x)))
         return (int)b->e->code;
     bool no_x = is_untyped_null(b, *x), no_y = is_untyped_null(b, *y);
     if (no_x || no_y) {
