@@ -51,6 +51,7 @@ static int bind_arguments(binder *b, const node *n, expr *call) {
     size_t nclasses = strlen(classes);
     for (int i = 0; i < n->nargs; i++) {
         char class = nclasses ? classes[BASE_MIN((size_t)i, nclasses - 1)] : 'a';
+        b->at.verdict = call->function == FUNC_IIF && i == 0 ? VERDICT_TRUE : VERDICT_ANY;
         expr *x = bind_guarded(b, n->args[i], argument_guard(b, call, i));
         if (!x || !(x = fit_argument(b, x, class, info->name)))
             return (int)b->e->code;
@@ -239,7 +240,7 @@ static bool same_aggregate(const rel_agg *a, const rel_agg *c) {
 
 /* The parts of an aggregate are bound over the rows, below the groups. */
 int bind_aggregate_parts(binder *b, const node *n, rel_agg *agg) {
-    if (n->filter && !(agg->filter = bind_condition(b, n->filter)))
+    if (n->filter && !(agg->filter = bind_condition(b, n->filter, VERDICT_TRUE)))
         return (int)b->e->code;
     if (agg->kind == AGG_COUNT && (n->star || n->nargs == 0)) {
         agg->kind = AGG_COUNT_STAR;

@@ -42,8 +42,11 @@ expr *bind_guarded(binder *b, const node *n, expr *more) {
     return x;
 }
 
-expr *bind_condition(binder *b, const node *n) {
+expr *bind_condition(binder *b, const node *n, verdict matters) {
+    verdict before = b->at.verdict;
+    b->at.verdict = matters;
     expr *x = bind_expr(b, n);
+    b->at.verdict = before;
     return x ? to_condition(b, x) : NULL;
 }
 
@@ -181,14 +184,21 @@ static expr *bind_variable(binder *b, const node *n) {
 
 /* ---- operators ------------------------------------------------------------------------------- */
 
+/* An operand of AND or OR leaves the decision to the next. NULL does, unless the whole could then
+ * only be NULL or what is as good. */
+static expr *leaves_open(binder *b, expr_op op, verdict matters, expr *x) {
+    if (op == OP_AND)
+        return matters == VERDICT_TRUE ? x : is_false(b, x, true);
+    return matters == VERDICT_FALSE ? is_false(b, x, false) : is_true(b, x, true);
+}
+
 /* What must hold for operand i of AND or OR to be looked at: those before it have not decided. */
 static expr *undecided(binder *b, const node *n, expr **before, int i) {
     expr **open = ARENA_ARRAY(b->mem, expr *, i);
     int nopen = 0;
     for (int k = 0; k < i; k++)
         if (!expr_is_volatile(before[k]))
-            open[nopen++] =
-                n->op == OP_AND ? is_false(b, before[k], true) : is_true(b, before[k], true);
+            open[nopen++] = leaves_open(b, n->op, b->at.verdict, before[k]);
     return nopen ? expr_chain(b->mem, OP_AND, open, nopen) : NULL;
 }
 
@@ -197,7 +207,7 @@ static expr *bind_chain(binder *b, const node *n) {
     for (int i = 0; i < n->nargs; i++) {
         if (i > 0 && may_ask(n->args[i]))
             b->at.guard = expr_and(b->mem, before, undecided(b, n, args, i));
-        args[i] = bind_condition(b, n->args[i]);
+        args[i] = bind_condition(b, n->args[i], b->at.verdict);
         b->at.guard = before;
         if (!args[i])
             return NULL;
@@ -348,7 +358,10 @@ static expr *bind_in(binder *b, const node *n) {
 }
 
 static expr *bind_not(binder *b, const node *n) {
-    expr *x = bind_condition(b, n->args[0]);
+    static const verdict opposite[] = {[VERDICT_ANY] = VERDICT_ANY,
+                                       [VERDICT_TRUE] = VERDICT_FALSE,
+                                       [VERDICT_FALSE] = VERDICT_TRUE};
+    expr *x = bind_condition(b, n->args[0], opposite[b->at.verdict]);
     return x ? expr_op1(b->mem, OP_NOT, TYPE_BOOLEAN, x) : NULL;
 }
 
@@ -586,7 +599,9 @@ static expr *bind_case(binder *b, const node *n) {
     expr *none_before = NULL;
     for (int i = 0; i < branches; i++) {
         const node *when = n->args[at + 2 * i], *then = n->args[at + 2 * i + 1];
+        b->at.verdict = operand ? VERDICT_ANY : VERDICT_TRUE;
         expr *condition = bind_guarded(b, when, none_before);
+        b->at.verdict = VERDICT_ANY;
         if (condition)
             condition = operand ? comparison(b, OP_EQ, operand, condition, when)
                                 : to_condition(b, condition);
@@ -668,8 +683,16 @@ expr *bind_constant(binder *b, const node *n, const char *what) {
     return x ? to_number(b, x, what) : NULL;
 }
 
+static bool is_logic(const node *n) {
+    return n->kind == NODE_OP && (n->op == OP_AND || n->op == OP_OR || n->op == OP_NOT);
+}
+
 expr *bind_expr(binder *b, const node *n) {
+    verdict matters = b->at.verdict;
+    if (!is_logic(n))
+        b->at.verdict = VERDICT_ANY;
     expr *x = count_copies(b, n) ? bind_kind(b, n) : NULL;
+    b->at.verdict = matters;
     if (!x || b->view_depth > 0)
         return x;
     if (x->pos < 0)

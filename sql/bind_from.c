@@ -396,7 +396,7 @@ conjunct *bind_conditions(binder *b, const node *where, bool reuse, int *count) 
     lift *before = b->at.lift;
     for (int i = 0; i < nodes.n; i++) {
         b->at.lift = &all[i].steps;
-        all[i].value = bind_condition(b, nodes.items[i]);
+        all[i].value = bind_condition(b, nodes.items[i], VERDICT_TRUE);
         if (!all[i].value) {
             b->at.lift = before;
             return NULL;

@@ -182,8 +182,8 @@ static expr *ungrouped(binder *b, const grouping *g, const expr *x) {
 /* Whether a key's subquery has its value wherever the same one above, with this guard, is looked
  * at. */
 static bool guard_agrees(binder *b, const grouping *g, const lift *above, expr *key, expr *guard) {
-    return !key || (guard && expr_equal(with_key_subqueries(b, g, &g->below, key),
-                                        with_key_subqueries(b, g, above, guard)));
+    return !key || (guard && guard_covers(with_key_subqueries(b, g, &g->below, key),
+                                          with_key_subqueries(b, g, above, guard)));
 }
 
 /* Whether IN looks for the same in both: predicates of x, above the groups, and of a key. */

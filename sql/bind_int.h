@@ -163,12 +163,16 @@ typedef struct windowing {
     lift below;       /* calls and subqueries in their parts */
 } windowing;
 
+/* What of a condition matters where it stands: NULL is as good as FALSE where only TRUE does. */
+typedef enum verdict { VERDICT_ANY, VERDICT_TRUE, VERDICT_FALSE } verdict;
+
 /* Where an expression stands: what its names mean, what it may hold and where that goes. Who binds
  * something of another place keeps this one and puts it back. */
 typedef struct bind_place {
     scope *scope;
     lift *lift;
     expr *guard;
+    verdict verdict;          /* of the AND, OR or NOT that is bound next */
     expr *inherited;          /* of the query being bound: the guard that all its calls have */
     grouping *group;          /* aggregates are allowed and go here */
     const char *no_aggregate; /* why not, where group is NULL */
@@ -237,7 +241,7 @@ bool hint_unseen(binder *b, const node *n);
 expr *bind_expr(binder *b, const node *n);
 /* current_date and the like: a function without parentheses, where no quotes make it a name. */
 bool is_time_word(str name, function_id *function);
-expr *bind_condition(binder *b, const node *n);
+expr *bind_condition(binder *b, const node *n, verdict matters);
 expr *bind_call(binder *b, const node *n);
 bool node_has_aggregate(const node *n); /* one that groups: without OVER */
 bool window_has_aggregate(const window_spec *w);
@@ -364,6 +368,8 @@ void lift_apply(binder *b, lift *l, step *s);
 bool llm_note_use(binder *b, expr_op op, const expr *x, const expr *with);
 bool llm_check_literal(binder *b, const expr *call, const expr *with);
 call_info *llm_info_of(binder *b, const expr *x);
+/* Whether what is there for rows with this guard (NULL: all) is there wherever `wanted` is true. */
+bool guard_covers(const expr *guard, const expr *wanted);
 call_info *llm_known(binder *b, str key);
 int llm_give_type(binder *b, const node *n, llm_call *call, call_info *info);
 /* Adds what a pass found out to what is known. false: nothing new. */

@@ -129,13 +129,28 @@ static bool same_question(const step *s, const llm_call *call, expr **args) {
     return true;
 }
 
-/* Whether a call with this guard answers wherever `wanted` is true: guards of equal calls were joined
- * by OR. */
-static bool guard_covers(const expr *guard, const expr *wanted) {
+static bool is_op(const expr *x, expr_op op) {
+    return x && x->kind == EXPR_OP && x->op == op;
+}
+
+static bool is_test(const expr *x, expr_op op, bool of) {
+    return is_op(x, op) && x->args[1]->kind == EXPR_LITERAL &&
+           x->args[1]->literal.type == TYPE_BOOLEAN && x->args[1]->literal.i == of;
+}
+
+bool guard_covers(const expr *guard, const expr *wanted) {
     if (!guard || expr_equal(guard, wanted))
         return true;
-    return guard->kind == EXPR_OP && guard->op == OP_OR &&
-           (guard_covers(guard->args[0], wanted) || guard_covers(guard->args[1], wanted));
+    if (is_op(guard, OP_OR)) /* guards of equal calls were joined so */
+        return guard_covers(guard->args[0], wanted) || guard_covers(guard->args[1], wanted);
+    if (is_op(guard, OP_AND))
+        return guard_covers(guard->args[0], wanted) && guard_covers(guard->args[1], wanted);
+    if (is_op(wanted, OP_AND))
+        return guard_covers(guard, wanted->args[0]) || guard_covers(guard, wanted->args[1]);
+    if (is_test(guard, OP_IS_NOT, false)) /* beside an AND whose verdict mattered less */
+        return expr_equal(guard->args[0], wanted);
+    return is_test(guard, OP_IS_NOT, true) && is_test(wanted, OP_IS, false) &&
+           expr_equal(guard->args[0], wanted->args[0]);
 }
 
 static step *find_same(binder *b, lift *l, const llm_call *call, expr **args) {
