@@ -271,6 +271,7 @@ bool aggregate_takes(binder *b, const node *n, agg_kind kind) {
 
 typedef struct reading {
     const scope *s;
+    const lift *calls; /* whose answers stand for the columns they are asked about */
     bool own, outer;
 } reading;
 
@@ -284,6 +285,11 @@ static bool has_column(const scope *s, int id) {
 static void read_column(void *ctx, int id) {
     reading *r = ctx;
     bool outer = false;
+    const llm_use *asked = lift_use_of(r->s, r->calls, id);
+    for (int i = 0; asked && i < asked->call->nfields; i++)
+        expr_columns(asked->args[i], read_column, r);
+    if (asked)
+        return;
     for (const scope *s = r->s->outer; s && !outer; s = s->outer)
         outer = has_column(s, id);
     r->outer = r->outer || outer;
@@ -292,8 +298,8 @@ static void read_column(void *ctx, int id) {
 
 /* SQL gives such an aggregate to the query whose columns it reads; taken for the subquery's, it
  * would silently mean something else. */
-static bool aggregates_outer(const binder *b, const rel_agg *agg) {
-    reading r = {.s = b->at.scope};
+static bool aggregates_outer(const binder *b, const grouping *g, const rel_agg *agg) {
+    reading r = {.s = b->at.scope, .calls = &g->below};
     if (!b->at.scope || !agg->arg)
         return false;
     expr_columns(agg->arg, read_column, &r);
@@ -328,7 +334,7 @@ static expr *bind_aggregate(binder *b, const node *n, agg_kind kind) {
     b->at = before;
     if (status)
         return NULL;
-    if (aggregates_outer(b, agg)) {
+    if (aggregates_outer(b, g, agg)) {
         fail_node(b, n, "%s() reads columns of the query around alone, and would be that query's",
                   agg_kind_name(kind));
         err_hint(b->e, "aggregate there, or leave %s() out: to the subquery they are constant",

@@ -362,6 +362,8 @@ rel *lift_place(binder *b, lift *l, rel *r);
 /* Later expressions of the scope may use these columns. */
 void lift_register(binder *b, const lift *l);
 void lift_apply(binder *b, lift *l, step *s);
+/* The call of `l`, or one that s had computed before, that column `id` is an answer of; NULL: none. */
+const llm_use *lift_use_of(const scope *s, const lift *l, int id);
 /* Notes what the untyped calls whose answers x may be, as they are, are compared with, for the next
  * pass: a text that is before or behind another (<) is no answer. true: x's type is open, do not
  * unify now. */

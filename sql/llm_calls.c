@@ -194,6 +194,20 @@ static step *lift_use(binder *b, lift *l, call_info *info, expr **args, bool wan
     return s;
 }
 
+static const llm_use *use_among(const list *steps, int id) {
+    for (int i = 0; i < steps->n; i++) {
+        const step *s = steps->items[i];
+        if (!s->is_apply && (s->use.out_id == id || s->use.prob_id == id))
+            return &s->use;
+    }
+    return NULL;
+}
+
+const llm_use *lift_use_of(const scope *s, const lift *l, int id) {
+    const llm_use *use = use_among(&l->steps, id);
+    return use || !s ? use : use_among(&s->computed, id);
+}
+
 /* ---- placing --------------------------------------------------------------------------------- */
 
 static bool waits_for(const step *s, const step *other) {
