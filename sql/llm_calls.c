@@ -92,32 +92,37 @@ bool expr_mentions(const expr *x, int id) {
     return s.found;
 }
 
-/* Does x name the column `id`, or a column of a step
- * that needs it? Each step is looked at once a search. */
-static bool reaches(binder *b, const lift *l, const expr *x, int id) {
+/* Does x name a column that the step makes: an answer or its probability, a value or a mark? */
+static bool reads_step(const expr *x, const step *s) {
+    int ids[2] = {s->is_apply ? s->value_id : s->use.out_id,
+                  s->is_apply ? s->mark_id : s->use.prob_id};
+    return (ids[0] >= 0 && expr_mentions(x, ids[0])) || (ids[1] >= 0 && expr_mentions(x, ids[1]));
+}
+
+/* Does x read the step `of`, or one that needs it? Each step is looked at once a search. */
+static bool reaches(binder *b, const lift *l, const expr *x, const step *of) {
     if (!x)
         return false;
-    if (expr_mentions(x, id))
+    if (reads_step(x, of))
         return true;
     for (int i = 0; i < l->steps.n; i++) {
         step *s = l->steps.items[i];
-        int made = s->is_apply ? (s->mark_id >= 0 ? s->mark_id : s->value_id) : s->use.out_id;
-        if (made == id || s->searched == b->search || !expr_mentions(x, made))
+        if (s == of || s->searched == b->search || !reads_step(x, s))
             continue;
         s->searched = b->search;
-        if (reaches(b, l, s->is_apply ? s->predicate : s->use.guard, id) ||
-            reaches(b, l, s->guard, id))
+        if (reaches(b, l, s->is_apply ? s->predicate : s->use.guard, of) ||
+            reaches(b, l, s->guard, of))
             return true;
         for (int k = 0; !s->is_apply && k < s->use.call->nfields; k++)
-            if (reaches(b, l, s->use.args[k], id))
+            if (reaches(b, l, s->use.args[k], of))
                 return true;
     }
     return false;
 }
 
-static bool depends(binder *b, const lift *l, const expr *x, int id) {
+static bool depends(binder *b, const lift *l, const expr *x, const step *of) {
     b->search++;
-    return reaches(b, l, x, id);
+    return reaches(b, l, x, of);
 }
 
 static bool same_question(const step *s, const llm_call *call, expr **args) {
@@ -165,7 +170,7 @@ static step *find_same(binder *b, lift *l, const llm_call *call, expr **args) {
             continue;
         if (!s->use.guard || expr_equal(s->use.guard, b->at.guard))
             return s;
-        if (depends(b, l, b->at.guard, s->use.out_id))
+        if (depends(b, l, b->at.guard, s))
             continue;
         s->use.guard = b->at.guard
                            ? expr_chain(b->mem, OP_OR, (expr *[]){s->use.guard, b->at.guard}, 2)
@@ -211,22 +216,13 @@ const llm_use *lift_use_of(const scope *s, const lift *l, int id) {
 /* ---- placing --------------------------------------------------------------------------------- */
 
 static bool waits_for(const step *s, const step *other) {
-    int ids[2] = {other->is_apply ? other->value_id : other->use.out_id,
-                  other->is_apply ? other->mark_id : other->use.prob_id};
-    for (int i = 0; i < 2; i++) {
-        if (ids[i] < 0)
-            continue;
-        if (s->is_apply) {
-            if (expr_mentions(s->predicate, ids[i]) || expr_mentions(s->guard, ids[i]))
-                return true;
-            continue;
-        }
-        if (expr_mentions(s->use.guard, ids[i]))
+    if (s->is_apply)
+        return reads_step(s->predicate, other) || reads_step(s->guard, other);
+    if (reads_step(s->use.guard, other))
+        return true;
+    for (int k = 0; k < s->use.call->nfields; k++)
+        if (reads_step(s->use.args[k], other))
             return true;
-        for (int k = 0; k < s->use.call->nfields; k++)
-            if (expr_mentions(s->use.args[k], ids[i]))
-                return true;
-    }
     return false;
 }
 
