@@ -42,13 +42,6 @@ static split_uses split(rule_ctx *r, const rel *llm, const rel *above) {
     return s;
 }
 
-static bool is_volatile_project(const rel *p) {
-    for (int i = 0; i < p->ncols; i++)
-        if (expr_is_volatile(p->project.exprs[i].value))
-            return true;
-    return false;
-}
-
 /* x (a sort or limit) over `input`, with the LLM calls at the top of `input` moved above it; NULL:
  * there are none that can. */
 static rel *lift(rule_ctx *r, rel *x, rel *input) {
@@ -57,7 +50,7 @@ static rel *lift(rule_ctx *r, rel *x, rel *input) {
     rel *project = input->kind == REL_PROJECT ? input : NULL;
     rel *llm = project ? project->left : input;
     expr_map map = {0};
-    if (llm->kind != REL_LLM || (project && is_volatile_project(project)))
+    if (llm->kind != REL_LLM || (project && node_is_volatile(project)))
         return NULL;
     for (int i = 0; project && i < project->ncols; i++)
         expr_map_add(r, &map, project->cols[i].id, project->project.exprs[i].value);
@@ -123,7 +116,7 @@ static rel *over_window(rule_ctx *r, rel *x) {
         return x;
     if (node->kind == REL_LLM)
         return over_calls(r, x, node);
-    if (is_volatile_project(node))
+    if (node_is_volatile(node))
         return x;
     for (int i = 0; i < node->ncols; i++)
         expr_map_add(r, &map, node->cols[i].id, node->project.exprs[i].value);

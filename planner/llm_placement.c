@@ -6,8 +6,8 @@
  * A *stack* is a run of filters and LLM nodes, one over the other. It is taken apart into calls and
  * conditions and put together again: conditions that need no answer first, then call by call the
  * one that is better asked first, each followed by the conditions that it makes possible, last
- * the calls that only add a column. Invariant: answers and rows are the same in any order; only
- * what they cost changes.
+ * the calls that only add a column. Projections between calls, such as a view's, end up above the
+ * stack. Invariant: answers and rows are the same in any order; only what they cost changes.
  */
 #include <string.h>
 
@@ -23,7 +23,8 @@ typedef struct llm_stack {
     bool *placed;
     conjuncts conditions; /* those that wait for an answer */
     bool *applied;
-    conjuncts last; /* volatile ones: they stay on top */
+    conjuncts last;   /* volatile ones: they stay on top */
+    expr_map made_of; /* by column of the projections between: what it is below these */
     bool may_sink;
 } llm_stack;
 
@@ -44,11 +45,24 @@ static void add_uses(llm_stack *s, const rel *x) {
     s->nuses += x->llm.nuses;
 }
 
-/* Collects the stack that ends in x and returns what it stands on. */
+static void add_columns(llm_stack *s, const rel *project) {
+    for (int i = 0; i < project->ncols; i++)
+        expr_map_add(s->r, &s->made_of, project->cols[i].id,
+                     expr_replace(s->r, project->project.exprs[i].value, &s->made_of));
+}
+
+/* Collects the stack that ends in x, with projections that have calls below them, and returns what
+ * it stands on. */
 static rel *take_apart(llm_stack *s, rel *x, conjuncts *all) {
-    if (x->kind != REL_FILTER && x->kind != REL_LLM)
+    bool between = x->kind == REL_PROJECT && rel_has_calls_on_top(x) && !node_is_volatile(x);
+    if (x->kind != REL_FILTER && x->kind != REL_LLM && !between)
         return x;
     rel *base = take_apart(s, x->left, all);
+    if (between) {
+        add_columns(s, x);
+        return base;
+    }
+    x = rel_replace_here(s->r, x, &s->made_of);
     if (x->kind == REL_LLM)
         add_uses(s, x);
     else
@@ -244,6 +258,18 @@ static rel *put_together(llm_stack *s, rel *x) {
     return make_filter(s->r, x, &s->last);
 }
 
+/* What was taken out of the stack, above it. */
+static rel *with_projections(const llm_stack *s, rel *done, const rel *like) {
+    if (s->made_of.n == 0)
+        return done;
+    rel *p = rel_project(s->r->mem, done, like->ncols);
+    for (int i = 0; i < like->ncols; i++) {
+        expr *x = expr_map_get(&s->made_of, like->cols[i].id);
+        project_set(p, i, like->cols[i], x ? x : column_expr(s->r, &like->cols[i]));
+    }
+    return p;
+}
+
 static bool all_placed(const llm_stack *s) {
     for (int i = 0; i < s->nuses; i++)
         if (!s->placed[i])
@@ -276,7 +302,7 @@ static rel *place_stack(rule_ctx *r, rel *x, bool streaming) {
     if (plain.n)
         base = rule_pushdown(r, make_filter(r, base, &plain));
     rel *done = put_together(&s, place(r, base, false));
-    return all_placed(&s) ? done : x;
+    return all_placed(&s) ? with_projections(&s, done, x) : x;
 }
 
 /* streaming: a LIMIT above takes rows as they come, so

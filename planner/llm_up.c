@@ -11,24 +11,6 @@ static bool is_inner(const rel *x) {
     return x->join.kind == JOIN_INNER || x->join.kind == JOIN_CROSS;
 }
 
-/* Whether LLM calls stand at the top of x, under filters and projections alone. */
-static bool has_calls_on_top(const rel *x) {
-    for (; x->kind == REL_FILTER || x->kind == REL_PROJECT || x->kind == REL_LLM; x = x->left)
-        if (x->kind == REL_LLM)
-            return true;
-    return false;
-}
-
-static void note_volatile(void *ctx, const expr *e) {
-    *(bool *)ctx |= expr_is_volatile(e);
-}
-
-static bool node_is_volatile(const rel *x) {
-    bool found = false;
-    rel_exprs(x, note_volatile, &found);
-    return found;
-}
-
 /* The node at the top of `side` goes above the join:
  * over `joined`, which has its input in place of it. */
 static rel *place_above(rule_ctx *r, const rel *node, rel *joined, const rel *join) {
@@ -72,7 +54,7 @@ static expr *condition_below(rule_ctx *r, const rel *join, const rel *node) {
 /* Lifts the node at the top of one side; NULL: it has to stay. */
 static rel *lift_one(rule_ctx *r, rel *x, bool from_left) {
     rel *node = from_left ? x->left : x->right;
-    if (!has_calls_on_top(node) || node_is_volatile(node) || reads_answers(r, x, node))
+    if (!rel_has_calls_on_top(node) || node_is_volatile(node) || reads_answers(r, x, node))
         return NULL;
     rel *join = rel_copy(r, x);
     if (from_left)

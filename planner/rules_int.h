@@ -85,8 +85,11 @@ void rel_exprs(const rel *x, void (*visit)(void *ctx, const expr *e), void *ctx)
 void rel_reads(const rel *x, id_set *s);
 /* Ids read in the tree that nothing in the tree makes. */
 id_set rel_free_ids(rule_ctx *r, const rel *x);
-bool rel_is_volatile(const rel *x); /* anything volatile in the tree */
+bool node_is_volatile(const rel *x); /* anything volatile in the node itself */
+bool rel_is_volatile(const rel *x);  /* in the tree */
 bool rel_has_llm(const rel *x);
+/* Whether LLM calls stand at the top of x, under filters and projections alone. */
+bool rel_has_calls_on_top(const rel *x);
 
 /* ---- the rules (one file each) --------------------------------------------------------------- */
 

@@ -125,13 +125,24 @@ static void note_volatile(void *ctx, const expr *e) {
     *(bool *)ctx |= expr_is_volatile(e);
 }
 
-bool rel_is_volatile(const rel *x) {
+bool node_is_volatile(const rel *x) {
     bool found = false;
-    for (; x && !found; x = x->left) {
-        rel_exprs(x, note_volatile, &found);
-        found = found || (x->right && rel_is_volatile(x->right));
-    }
+    rel_exprs(x, note_volatile, &found);
     return found;
+}
+
+bool rel_is_volatile(const rel *x) {
+    for (; x; x = x->left)
+        if (node_is_volatile(x) || (x->right && rel_is_volatile(x->right)))
+            return true;
+    return false;
+}
+
+bool rel_has_calls_on_top(const rel *x) {
+    for (; x->kind == REL_FILTER || x->kind == REL_PROJECT || x->kind == REL_LLM; x = x->left)
+        if (x->kind == REL_LLM)
+            return true;
+    return false;
 }
 
 bool rel_has_llm(const rel *x) {
