@@ -118,10 +118,14 @@ static rel *add_call(rule_ctx *r, rel *x, const llm_use *u) {
     return both;
 }
 
-/* The side of a join where the call costs no more than above it; NULL: none. */
-static rel *cheaper_side(rule_ctx *r, rel *x, const llm_use *u, const conjuncts *conditions) {
+/* The side of a join where the call costs no more than above it; NULL: none. A join that only drops
+ * rows leaves no more inputs than it gets, whatever the estimates say: a call that drops none
+ * (`adds`: only a column) gains nothing below it. */
+static rel *cheaper_side(rule_ctx *r, rel *x, const llm_use *u, const conjuncts *conditions,
+                         bool adds) {
     bool inner = x->kind == REL_JOIN && (x->join.kind == JOIN_INNER || x->join.kind == JOIN_CROSS);
-    if (x->kind != REL_JOIN || use_is_volatile(u))
+    if (x->kind != REL_JOIN || use_is_volatile(u) ||
+        (adds && (x->join.kind == JOIN_SEMI || x->join.kind == JOIN_ANTI)))
         return NULL;
     for (int side = 0; side < 1 + inner; side++) {
         rel *input = side ? x->right : x->left;
@@ -138,12 +142,12 @@ static rel *cheaper_side(rule_ctx *r, rel *x, const llm_use *u, const conjuncts 
     return NULL;
 }
 
-static rel *sink(rule_ctx *r, rel *x, const llm_use *u, const conjuncts *conditions,
+static rel *sink(rule_ctx *r, rel *x, const llm_use *u, const conjuncts *conditions, bool adds,
                  bool may_sink) {
-    rel *side = may_sink ? cheaper_side(r, x, u, conditions) : NULL;
+    rel *side = may_sink ? cheaper_side(r, x, u, conditions, adds) : NULL;
     if (!side)
         return make_filter(r, add_call(r, x, u), conditions);
-    rel *filled = sink(r, side, u, conditions, true);
+    rel *filled = sink(r, side, u, conditions, adds, true);
     return side == x->left ? rel_over(r, x, filled, x->right) : rel_over(r, x, x->left, filled);
 }
 
@@ -253,7 +257,7 @@ static rel *put_together(llm_stack *s, rel *x) {
         conjuncts on = decided(s, &ids);
         s->placed[at] = true;
         mark_applied(s, &on);
-        x = sink(s->r, x, u, &on, s->may_sink);
+        x = sink(s->r, x, u, &on, on.n == 0 && !is_awaited(s, u), s->may_sink);
     }
     return make_filter(s->r, x, &s->last);
 }
