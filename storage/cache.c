@@ -687,18 +687,16 @@ void cache_get_stats(cache *c, cache_stats *out) {
     cache_refresh(c);
     pthread_mutex_lock(&c->mutex);
     *out = c->stats;
-    out->blocks = c->index.per_space[CACHE_KV];
-    out->answers = c->index.per_space[CACHE_ANSWERS];
+    out->blocks = c->index.of[CACHE_KV].entries;
+    out->answers = c->index.of[CACHE_ANSWERS].entries;
     out->bytes = c->index.bytes;
     out->budget_bytes = c->budget;
-    for (int i = 0; i < c->index.count; i++)
-        if (c->index.entries[i].live) {
-            const cache_entry *entry = &c->index.entries[i];
-            out->of[entry->space].bytes += entry->bytes;
-            out->of[entry->space].pinned += entry->pins > 0;
-            out->of[entry->space].pinned_bytes += entry->pins > 0 ? entry->bytes : 0;
-        }
-    for (int i = 0; i < CACHE_SPACES; i++)
-        out->of[i].entries = c->index.per_space[i];
+    for (int i = 0; i < CACHE_SPACES; i++) {
+        const cache_space_stats *held = &c->index.of[i];
+        out->of[i].entries = held->entries;
+        out->of[i].bytes = held->bytes;
+        out->of[i].pinned = held->pinned;
+        out->of[i].pinned_bytes = held->pinned_bytes;
+    }
     pthread_mutex_unlock(&c->mutex);
 }

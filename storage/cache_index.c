@@ -171,7 +171,8 @@ cache_entry *index_add(cache_index *x, uint8_t space, hash128 key, hash128 paren
     e->children = count_children(x, e);
     x->live++;
     x->bytes += e->bytes;
-    x->per_space[space]++;
+    x->of[space].entries++;
+    x->of[space].bytes += e->bytes;
     cache_entry *parent_entry = parent_of(x, e);
     if (parent_entry)
         parent_entry->children++;
@@ -185,11 +186,25 @@ void index_remove(cache_index *x, cache_entry *e) {
     if (parent && parent->children)
         parent->children--;
     x->bytes -= e->bytes;
-    x->per_space[e->space]--;
+    x->of[e->space].entries--;
+    x->of[e->space].bytes -= e->bytes;
+    index_pin(x, e, 0);
     x->live--;
     e->live = false;
     e->next = x->free;
     x->free = i;
+}
+
+void index_pin(cache_index *x, cache_entry *e, uint32_t pins) {
+    cache_space_stats *of = &x->of[e->space];
+    if (pins > 0 && e->pins == 0) {
+        of->pinned++;
+        of->pinned_bytes += e->bytes;
+    } else if (pins == 0 && e->pins > 0) {
+        of->pinned--;
+        of->pinned_bytes -= e->bytes;
+    }
+    e->pins = pins;
 }
 
 void index_touch(cache_index *x, cache_entry *e) {

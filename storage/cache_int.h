@@ -84,8 +84,9 @@ typedef struct cache_index {
     int count, cap, free, live;
     int *buckets, *families; /* by key; by parent */
     int nbuckets;            /* a power of two, of each */
-    uint64_t clock, bytes, per_space[CACHE_SPACES];
-    cache_sketch *sketch; /* NULL: nothing noted yet */
+    uint64_t clock, bytes;
+    cache_space_stats of[CACHE_SPACES]; /* entries, bytes and pins; hits are the cache's to count */
+    cache_sketch *sketch;               /* NULL: nothing noted yet */
 } cache_index;
 
 void index_clear(cache_index *x); /* the clock and the sketch stay */
@@ -94,6 +95,7 @@ cache_entry *index_find(cache_index *x, uint8_t space, hash128 key);
 cache_entry *index_add(cache_index *x, uint8_t space, hash128 key, hash128 parent, double cost,
                        uint64_t bytes);
 void index_remove(cache_index *x, cache_entry *entry);
+void index_pin(cache_index *x, cache_entry *entry, uint32_t pins);
 void index_touch(cache_index *x, cache_entry *entry);
 /* Counts a key as wanted; index_touch does, index_add does not. */
 void index_note(cache_index *x, uint8_t space, hash128 key);

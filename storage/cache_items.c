@@ -16,7 +16,7 @@ size_t cache_items(cache *c, cache_space space, arena *a, cache_item **out) {
     size_t n = 0;
     cache_refresh(c);
     pthread_mutex_lock(&c->mutex);
-    *out = ARENA_ARRAY(a, cache_item, c->index.per_space[space] + 1);
+    *out = ARENA_ARRAY(a, cache_item, c->index.of[space].entries + 1);
     for (int i = 0; i < c->index.count; i++) {
         const cache_entry *e = &c->index.entries[i];
         if (e->live && e->space == (uint8_t)space)

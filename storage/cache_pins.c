@@ -67,25 +67,17 @@ int cache_load_pins(cache *c, MDB_txn *t) {
     while ((rc = pin_next(cursor, &pin)) == 0) {
         cache_entry *e = index_find(&c->index, CACHE_KV, pin.block);
         if (e)
-            e->pins++;
+            index_pin(&c->index, e, e->pins + 1);
     }
     mdb_cursor_close(cursor);
     return rc == MDB_NOTFOUND ? 0 : rc;
-}
-
-static uint64_t pinned_bytes(const cache_index *x) {
-    uint64_t bytes = 0;
-    for (int i = 0; i < x->count; i++)
-        if (x->entries[i].live && x->entries[i].pins)
-            bytes += x->entries[i].bytes;
-    return bytes;
 }
 
 /* Puts the records; the mutex is held, since the index says which blocks there are. */
 static int put_pins(cache *c, MDB_txn *t, str name, const hash128 *blocks, size_t n,
                     cache_pins *out) {
     pin_key pin = {.name = name_hash(name)};
-    uint64_t all = pinned_bytes(&c->index);
+    uint64_t all = c->index.of[CACHE_KV].pinned_bytes;
     int rc = 0;
     for (size_t i = 0; i < n && rc == 0; i++) {
         const cache_entry *e = index_find(&c->index, CACHE_KV, blocks[i]);

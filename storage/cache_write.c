@@ -122,7 +122,7 @@ void cache_load_entry(cache *c, MDB_txn *t, uint8_t space, hash128 key) {
     if (mdb_get(t, c->values[space], &name, &data) != 0)
         return;
     e = add_entry(c, t, space, key, data.mv_size);
-    e->pins = space == CACHE_KV ? cache_count_pins(c, t, key) : 0;
+    index_pin(&c->index, e, space == CACHE_KV ? cache_count_pins(c, t, key) : 0);
     keep_use(&c->index, &before, 1);
 }
 
@@ -343,7 +343,7 @@ static int write_job(cache *c, MDB_txn *t, const cache_job *job) {
     pthread_mutex_lock(&c->mutex);
     e = index_add(&c->index, job->space, job->key, job->parent, job->cost,
                   cache_disk_bytes(job->bytes));
-    e->pins = pins;
+    index_pin(&c->index, e, pins);
     e->changed = false;
     index_note(&c->index, job->space, job->key);
     cache_entry copy = *e;

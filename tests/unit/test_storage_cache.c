@@ -226,6 +226,20 @@ static void put_blocks(cache *c, uint64_t from, uint64_t to) {
     }
 }
 
+/* What is counted as blocks come and go is what a walk over them finds. */
+static void expect_counted(cache *c) {
+    arena *a = arena_new();
+    cache_item *items;
+    cache_space_stats counted = stats_of(c).of[CACHE_KV], found = {0};
+    found.entries = cache_items(c, CACHE_KV, a, &items);
+    for (size_t i = 0; i < found.entries; i++)
+        found.bytes += items[i].bytes;
+    arena_free(a);
+    assert_int_equal(counted.entries, found.entries);
+    assert_int_equal(counted.bytes, found.bytes);
+    assert_int_equal(counted.pinned_bytes * found.entries, counted.pinned * found.bytes);
+}
+
 /* Pinned blocks stay while others come and go, for as long as any name holds them. */
 static void test_pins_outlast_eviction(void **state) {
     (void)state;
@@ -243,12 +257,15 @@ static void test_pins_outlast_eviction(void **state) {
     assert_int_equal(pins.blocks, PINNED);
     OK(cache_pin(c, STR("other"), keys, 3, &pins, &e));
     assert_int_equal(stats_of(c).of[CACHE_KV].pinned, PINNED);
+    expect_counted(c);
     put_blocks(c, 100, 300);
     store_close(s);
     s = open_with(scratch("pins"), BUDGET); /* another session knows them, too */
     c = cache_of(s);
     put_blocks(c, 300, 500);
     assert_true(stats_of(c).evicted > 100 && stats_of(c).bytes <= BUDGET);
+    assert_int_equal(stats_of(c).of[CACHE_KV].pinned, PINNED);
+    expect_counted(c);
     for (uint64_t i = 1; i <= PINNED; i++)
         assert_true(has_block(c, i));
     OK(cache_unpin(c, STR("few"), &pins, &e));
@@ -259,6 +276,8 @@ static void test_pins_outlast_eviction(void **state) {
     put_blocks(c, 500, 700);
     for (uint64_t i = 1; i <= PINNED; i++)
         assert_int_equal(has_block(c, i), i <= 3);
+    assert_int_equal(stats_of(c).of[CACHE_KV].pinned, 3);
+    expect_counted(c);
     OK(cache_clear(c, CACHE_KV, &e));
     assert_int_equal(stats_of(c).of[CACHE_KV].pinned, 0);
     OK(cache_unpin(c, STR("other"), &pins, &e));
