@@ -343,21 +343,28 @@ int db_recall(db *d, str key, arena *a, str *out, bool *found, err *e) {
     return status;
 }
 
+typedef struct backup_request {
+    const char *directory;
+    const atomic_bool *cancel;
+} backup_request;
+
 static int backup(db *d, void *arg, err *e) {
-    return store_backup(d->store, arg, e);
+    const backup_request *r = arg;
+    return store_backup(d->store, r->directory, r->cancel, e);
 }
 
-int db_backup(db *d, const char *directory, err *e) {
-    return db_call(d, backup, (void *)(uintptr_t)directory, e);
+int db_backup(db *d, const char *directory, const atomic_bool *cancel, err *e) {
+    backup_request r = {directory, cancel};
+    return db_call(d, backup, &r, e);
 }
 
 /* The standard model, looked up in the catalog of now; models_release it. */
-static int open_model(db *d, llm_engine **out, err *e) {
+static int open_model(db *d, const atomic_bool *cancel, llm_engine **out, err *e) {
     txn *t = d->txn;
     int status = t ? 0 : txn_begin(d->store, false, NULL, &t, e);
     if (status)
         return status;
-    status = models_engine(d, &d->settings, txn_catalog(t), STR(""), NULL, out, e);
+    status = models_engine(d, &d->settings, txn_catalog(t), STR(""), cancel, out, e);
     if (t != d->txn)
         txn_abort(t);
     return status;
@@ -366,12 +373,13 @@ static int open_model(db *d, llm_engine **out, err *e) {
 typedef struct info_request {
     arena *mem;
     llm_model_info *out;
+    const atomic_bool *cancel;
 } info_request;
 
 static int model_info(db *d, void *arg, err *e) {
     const info_request *r = arg;
     llm_engine *engine;
-    int status = open_model(d, &engine, e);
+    int status = open_model(d, r->cancel, &engine, e);
     if (status)
         return status;
     llm_engine_info_copy(engine, r->mem, r->out);
@@ -379,21 +387,22 @@ static int model_info(db *d, void *arg, err *e) {
     return 0;
 }
 
-int db_model_info(db *d, arena *mem, llm_model_info *out, err *e) {
-    info_request r = {mem, out};
+int db_model_info(db *d, arena *mem, llm_model_info *out, const atomic_bool *cancel, err *e) {
+    info_request r = {mem, out, cancel};
     return db_call(d, model_info, &r, e);
 }
 
 typedef struct tokenize_request {
     str text;
     buf *out;
+    const atomic_bool *cancel;
 } tokenize_request;
 
 static int tokenize(db *d, void *arg, err *e) {
     tokenize_request *r = arg;
     llm_engine *engine;
     size_t count;
-    int status = open_model(d, &engine, e);
+    int status = open_model(d, r->cancel, &engine, e);
     if (status)
         return status;
     llm_token *tokens = llm_tokenize(engine, r->text, false, false, &count);
@@ -408,8 +417,8 @@ static int tokenize(db *d, void *arg, err *e) {
     return 0;
 }
 
-int db_tokenize(db *d, str text, buf *out, err *e) {
-    tokenize_request r = {text, out};
+int db_tokenize(db *d, str text, buf *out, const atomic_bool *cancel, err *e) {
+    tokenize_request r = {text, out, cancel};
     return db_call(d, tokenize, &r, e);
 }
 

@@ -163,14 +163,16 @@ typedef struct db_object {
 int db_objects(db *d, arena *a, db_object **out, int *count, err *e);
 const settings *db_settings(const db *d); /* as of the last finished statement */
 
+/* These three end in ERR_CANCELLED soon after *cancel is true; NULL: nobody cancels. */
+
 /* Facts about the model in use, opening it if need be; texts are copied into `mem`, since db may
  * close the model. Errors as llm_engine_open's, and ERR_MODEL where none is to be found. */
-int db_model_info(db *d, arena *mem, llm_model_info *out, err *e);
-int db_backup(db *d, const char *directory, err *e); /* store_backup, on the worker */
+int db_model_info(db *d, arena *mem, llm_model_info *out, const atomic_bool *cancel, err *e);
+/* How many tokens a text is, and which (for `.tokens`). */
+int db_tokenize(db *d, str text, buf *out, const atomic_bool *cancel, err *e);
+int db_backup(db *d, const char *directory, const atomic_bool *cancel, err *e); /* store_backup's */
+
 /* Gives :name a value, which SQL reads as a TEXT literal; both texts are copied. */
 void db_set_variable(db *d, str name, str text);
-
-/* How many tokens a text is, and which (for `.tokens`). */
-int db_tokenize(db *d, str text, buf *out, err *e);
 
 #endif

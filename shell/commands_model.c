@@ -61,7 +61,7 @@ static bool show_model(shell *sh, arena *mem) {
     const llm_model_info *m = &facts;
     err e = {.pos = -1};
     buf out = {0};
-    if (db_model_info(sh->db, mem, &facts, &e) != 0)
+    if (db_model_info(sh->db, mem, &facts, signals_asked(), &e) != 0)
         return shell_failed(sh, &e);
     buf_printf(&out, "%14s  %s\n%14s  %s\n", "name", m->name, "file", m->path);
     buf_printf(
@@ -134,7 +134,7 @@ bool cmd_tokens(shell *sh, command_call *c) {
         return shell_complain(sh, "%s wants a text", c->name);
     if (sh->db == NULL || !shell_settle(sh, true))
         return shell_complain(sh, "no database is open");
-    bool ok = db_tokenize(sh->db, text, &out, &e) == 0;
+    bool ok = db_tokenize(sh->db, text, &out, signals_asked(), &e) == 0;
     if (!ok) {
         buf_free(&out);
         return shell_failed(sh, &e);

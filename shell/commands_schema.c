@@ -224,8 +224,9 @@ typedef struct dump {
 
 static void dump_batch(void *ctx, stmt *s, const batch *b) {
     dump *d = ctx;
-    (void)s;
-    for (int i = 0; i < b->rows; i++) {
+    if (d->sh->out.error) /* nothing more is written */
+        stmt_cancel(s);
+    for (int i = 0; i < b->rows && d->sh->out.error == 0; i++) {
         if (d->rows == 0) {
             buf_append_c(d->out, "INSERT INTO ");
             name_append(d->out, d->table);
@@ -259,7 +260,7 @@ static bool dump_table(shell *sh, const db_object *o, buf *out) {
     if (d.rows)
         buf_append_c(out, ";\n");
     buf_free(&query);
-    return code == 0 || shell_failed(sh, &e);
+    return code == 0 || (sh->out.error == 0 && shell_failed(sh, &e));
 }
 
 /* Whether `sql` has `name` as a word: then the view needs that other view. */
@@ -369,7 +370,7 @@ bool cmd_backup(shell *sh, command_call *c) {
         return shell_complain(sh, "%s wants a directory", c->name);
     if (sh->db == NULL || !shell_settle(sh, true))
         return shell_complain(sh, "no database is open");
-    if (db_backup(sh->db, c->argv[0], &e) != 0)
+    if (db_backup(sh->db, c->argv[0], signals_asked(), &e) != 0)
         return shell_failed(sh, &e);
     shell_note(sh, "copied to %s", c->argv[0]);
     return true;

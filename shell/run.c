@@ -64,8 +64,18 @@ static void shell_error(shell *sh, const place *where, const err *e) {
     buf_free(&out);
 }
 
+static void tell_stopped(const shell *sh, const char *more) {
+    bool cover = sh->term.err_tty && !sh->term.dumb; /* the terminal's ^C */
+    fflush(stdout);
+    fprintf(stderr, "%sstopped%s\n", cover ? "\r\033[K" : "", more);
+}
+
 bool shell_failed(shell *sh, const err *e) {
     err told = *e;
+    if (e->code == ERR_CANCELLED && atomic_load(signals_asked())) {
+        tell_stopped(sh, "");
+        return false;
+    }
     place where = {0};
     told.pos = -1;
     if (sh->script != NULL)
@@ -311,9 +321,7 @@ static stmt_status wait_for_end(run *r, err *e) {
 
 static void tell_cancelled(const run *r) {
     buf text = {0};
-    if (r->sh->term.err_tty && !r->sh->term.dumb)
-        buf_append_c(&text, "\r\033[K"); /* over the terminal's ^C */
-    buf_append_c(&text, "stopped after ");
+    buf_append_c(&text, " after ");
     progress_duration(&text, r->now.seconds);
     if (r->now.answers_kept) {
         buf_append_c(&text, "; ");
@@ -321,8 +329,7 @@ static void tell_cancelled(const run *r) {
         buf_append_c(&text, r->now.answers_kept == 1 ? " answer is kept" : " answers are kept");
         buf_append_c(&text, ", and a rerun asks only for the rest");
     }
-    fflush(stdout);
-    fprintf(stderr, "%s\n", text.p);
+    tell_stopped(r->sh, text.p);
     buf_free(&text);
 }
 

@@ -74,6 +74,8 @@ void signals_watch(stmt *s);
 int signals_interrupts(void); /* Ctrl-C presses since signals_clear */
 void signals_clear(void);
 int signals_terminated(void); /* the signal that asks us to leave, or 0 */
+/* The flag of either: who has no statement to cancel looks at it. */
+const atomic_bool *signals_asked(void);
 bool signals_resized(void);   /* since last asked */
 bool signals_continued(void); /* since last asked */
 

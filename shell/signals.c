@@ -18,11 +18,13 @@
 static _Atomic(stmt *) watched;
 static atomic_int interrupts;
 static atomic_int terminated;
+static atomic_bool asked; /* either of them */
 static atomic_bool resized, continued;
 
 static void on_interrupt(int number) {
     (void)number;
     atomic_fetch_add(&interrupts, 1);
+    atomic_store(&asked, true);
     stmt *s = atomic_load(&watched);
     if (s != NULL)
         stmt_cancel(s);
@@ -36,6 +38,7 @@ static void on_terminate(int number) {
         _exit(128 + number);
     }
     int before = errno;
+    atomic_store(&asked, true);
     stmt *s = atomic_load(&watched);
     if (s != NULL)
         stmt_cancel(s);
@@ -189,7 +192,14 @@ int signals_interrupts(void) {
 }
 
 void signals_clear(void) {
+    atomic_store(&asked, false);
     atomic_store(&interrupts, 0);
+    if (atomic_load(&terminated) != 0)
+        atomic_store(&asked, true);
+}
+
+const atomic_bool *signals_asked(void) {
+    return &asked;
 }
 
 int signals_terminated(void) {

@@ -473,15 +473,87 @@ bool store_is_read_only(const store *s) {
     return s->read_only;
 }
 
+/* ---- backup ---------------------------------------------------------------------------------- */
+
+/* LMDB's copying looks at no flag, but ends where it cannot write: so it writes to a pipe, whose
+ * other end a thread reads. */
+typedef struct copying {
+    int from, to;
+    const atomic_bool *cancel;
+    int error; /* errno */
+} copying;
+
+enum { COPY_BYTES = 256 << 10 };
+
+static int write_all(int fd, const char *p, size_t n) {
+    while (n > 0) {
+        ssize_t written = write(fd, p, n);
+        if (written < 0 && errno != EINTR)
+            return errno;
+        p += BASE_MAX(written, 0);
+        n -= (size_t)BASE_MAX(written, 0);
+    }
+    return 0;
+}
+
+static void *copying_main(void *arg) {
+    copying *c = arg;
+    char *bytes = mem_alloc(COPY_BYTES);
+    ssize_t n = 1;
+    while (c->error == 0 && n != 0) {
+        n = read(c->from, bytes, COPY_BYTES);
+        if (c->cancel && atomic_load(c->cancel))
+            c->error = ECANCELED;
+        else if (n < 0)
+            c->error = errno == EINTR ? 0 : errno;
+        else
+            c->error = write_all(c->to, bytes, (size_t)n);
+    }
+    free(bytes);
+    close(c->from);
+    return NULL;
+}
+
+/* Writes the copy to the file; an errno or one of LMDB's. */
+static int copy_env(store *s, int file, const atomic_bool *cancel) {
+    int ends[2];
+    pthread_t thread;
+    if (pipe2(ends, O_CLOEXEC) != 0)
+        return errno;
+    (void)fcntl(ends[1], F_SETPIPE_SZ, COPY_BYTES); /* more than it has; not every user may */
+    copying c = {.from = ends[0], .to = file, .cancel = cancel};
+    int rc = pthread_create(&thread, NULL, copying_main, &c);
+    if (rc) {
+        close(ends[0]);
+        close(ends[1]);
+        return rc;
+    }
+    rc = mdb_env_copyfd2(s->env, ends[1], MDB_CP_COMPACT);
+    close(ends[1]);
+    pthread_join(thread, NULL);
+    return c.error ? c.error : rc;
+}
+
+static int copy_file(store *s, const char *path, const atomic_bool *cancel, err *e) {
+    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+    if (fd < 0)
+        return err_set_errno(e, errno, "cannot create '%s'", path);
+    int rc = copy_env(s, fd, cancel);
+    if (rc == 0 && fsync(fd) != 0)
+        rc = errno;
+    if (close(fd) != 0 && rc == 0)
+        rc = errno;
+    return rc == ECANCELED ? err_set(e, ERR_CANCELLED, "cancelled")
+                           : lmdb_error(e, rc, "cannot copy the database");
+}
+
 /* LMDB writes a copy's root first: one that was broken off would look like a database. So it is
  * made in `part`, and gets its name when it is whole and its bytes are on the disk. */
-static int copy_tables(store *s, const char *part, const char *directory, err *e) {
+static int copy_tables(store *s, const char *part, const char *directory, const atomic_bool *cancel,
+                       err *e) {
     buf file = {0};
     buf_printf(&file, "%s/tables.mdb", part);
-    int rc = mdb_env_copy2(s->env, file.p, MDB_CP_COMPACT);
-    int status = lmdb_error(e, rc, "cannot copy the database");
-    if (!status)
-        status = sync_path(file.p, e);
+    int status = copy_file(s, file.p, cancel, e);
     if (!status && rename(part, directory) != 0)
         status = err_set_errno(e, errno, "cannot create '%s'", directory);
     if (status) {
@@ -506,27 +578,27 @@ static int make_part(const char *directory, buf *part) {
     return made;
 }
 
-static int copy_and_name(store *s, const char *directory, err *e) {
+static int copy_and_name(store *s, const char *directory, const atomic_bool *cancel, err *e) {
     struct stat st;
     buf part = {0};
     bool taken = lstat(directory, &st) == 0;
     int status = taken || make_part(directory, &part) != 0
                      ? err_set_errno(e, taken ? EEXIST : errno, "cannot create '%s'", directory)
-                     : copy_tables(s, part.p, directory, e);
+                     : copy_tables(s, part.p, directory, cancel, e);
     if (!status)
         status = sync_names(directory, e);
     buf_free(&part);
     return status;
 }
 
-int store_backup(store *s, const char *directory, err *e) {
-    const txn_wait wait = {.busy_timeout_ms = INIT_TIMEOUT_MS};
+int store_backup(store *s, const char *directory, const atomic_bool *cancel, err *e) {
+    const txn_wait wait = {.busy_timeout_ms = INIT_TIMEOUT_MS, .cancel = cancel};
     bool lock = s->no_lock && !s->open_txns; /* else writers know of us, or wait already */
     int status = lock ? reader_lock(s, &wait, e) : 0;
     if (status)
         return status;
     char *name = path_clean(directory);
-    status = copy_and_name(s, name, e);
+    status = copy_and_name(s, name, cancel, e);
     free(name);
     if (lock)
         writer_unlock(s);

@@ -47,8 +47,8 @@ const char *store_path(const store *s);
 bool store_is_memory(const store *s);
 bool store_is_read_only(const store *s);
 /* A compacted copy of tables.mdb as a new database directory, which is there once the copy is whole
- * and on the disk. */
-int store_backup(store *s, const char *directory, err *e);
+ * and on the disk. ERR_CANCELLED soon after *cancel is true (NULL: never); ERR_IO, ERR_FULL. */
+int store_backup(store *s, const char *directory, const atomic_bool *cancel, err *e);
 
 /* ---- the catalog ----------------------------------------------------------------------------- */
 

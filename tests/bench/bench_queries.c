@@ -285,7 +285,7 @@ static void set_fifo_memory(bench *b) {
     err e;
     expand(b, "SELECT {fields} FROM {from} WHERE r.n < 64", "reviews", false, &sql);
     bench_run(b->d, sql.p, add_texts, &texts, NULL);
-    if (db_tokenize(b->d, buf_str(&texts), &listing, &e))
+    if (db_tokenize(b->d, buf_str(&texts), &listing, NULL, &e))
         bench_die("cannot count tokens", &e);
     double tokens = atof(listing.p) + FIFO_WINDOW * 2.0 * LLM_BLOCK_TOKENS;
     buf_clear(&sql);
@@ -559,7 +559,7 @@ static db *open_db(double *kv_bytes_per_token) {
     db_options memory = {.model = getenv("KVASIR_MODEL")};
     if (db_open(&memory, &d, &e))
         bench_die("cannot open a database", &e);
-    if (db_model_info(d, mem, &info, &e))
+    if (db_model_info(d, mem, &info, NULL, &e))
         bench_die("cannot open the model", &e);
     if (kv_bytes_per_token)
         *kv_bytes_per_token = (double)info.kv_bytes_per_token;

@@ -11,6 +11,8 @@
 #include <cmocka.h>
 
 #include "exec_int.h"
+#include "gpu_testing.h"
+#include "gpu_tiny.h"
 
 static db *open_memory(void) {
     db *d;
@@ -112,13 +114,42 @@ static void facts_outlive_the_engine_that_they_are_of(void **state) {
     err e = {0};
     db *d = open_memory();
     arena *mem = arena_new();
-    assert_int_equal(db_model_info(d, mem, &facts, &e), 0);
+    assert_int_equal(db_model_info(d, mem, &facts, NULL, &e), 0);
     for (int window = 64; window < 256; window += 64)
         models_release(d, hold(d, window));
     db_close(d);
     assert_string_equal(facts.path, "test:hash");
     assert_true(strlen(facts.name) > 0 && strlen(facts.architecture) > 0);
     assert_true(strlen(facts.device) > 0 && strlen(facts.chat_family) > 0);
+    arena_free(mem);
+}
+
+static void facts_that_are_long_in_coming_can_be_cancelled(void **state) {
+    (void)state;
+    char path[] = P_tmpdir "/kvasir-models-XXXXXX", sql[96];
+    atomic_bool cancel = true;
+    llm_model_info facts;
+    gguf_maker m = {0};
+    err e = {0};
+    buf out = {0};
+    arena *mem = arena_new();
+    tiny_vocabulary(&m);
+    str file = tiny_make(&m, &tiny_models[0]);
+    int fd = mkstemp(path);
+    assert_int_equal(write(fd, file.p, file.n), file.n);
+    make_free(&m);
+    db *d = open_memory();
+    snprintf(sql, sizeof sql, "SET model = '%s'", path);
+    run(d, sql);
+    assert_int_equal(db_model_info(d, mem, &facts, &cancel, &e), ERR_CANCELLED);
+    assert_int_equal(db_tokenize(d, STR("ab"), &out, &cancel, &e), ERR_CANCELLED);
+    cancel = false;
+    assert_int_equal(db_model_info(d, mem, &facts, &cancel, &e), 0);
+    assert_int_equal(db_tokenize(d, STR("ab"), &out, &cancel, &e), 0);
+    db_close(d);
+    close(fd);
+    unlink(path);
+    buf_free(&out);
     arena_free(mem);
 }
 
@@ -129,6 +160,7 @@ int main(void) {
         cmocka_unit_test(an_engine_that_is_held_stays_open),
         cmocka_unit_test(the_last_used_is_the_one_that_stays),
         cmocka_unit_test(facts_outlive_the_engine_that_they_are_of),
+        cmocka_unit_test(facts_that_are_long_in_coming_can_be_cancelled),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

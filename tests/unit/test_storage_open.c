@@ -333,8 +333,8 @@ static void test_backup(void **state) {
     for (int i = 0; i < 1000; i++)
         add_person(t, value_null(), "copied", i);
     OK(txn_commit(t, &e));
-    OK(store_backup(s, scratch("copy"), &e));
-    FAILS(ERR_IO, store_backup(s, scratch("copy"), &e));
+    OK(store_backup(s, scratch("copy"), NULL, &e));
+    FAILS(ERR_IO, store_backup(s, scratch("copy"), NULL, &e));
     store *copy = open_at(scratch("copy"));
     t = begin(copy, false);
     assert_int_equal(count_rows(t, "people"), 1000);
@@ -361,7 +361,7 @@ static void test_backup_is_whole_or_none(void **state) {
         signal(SIGXFSZ, SIG_DFL);
         setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
         setrlimit(RLIMIT_FSIZE, &(struct rlimit){SMALL, SMALL});
-        store_backup(s, scratch("saved"), &e);
+        store_backup(s, scratch("saved"), NULL, &e);
         _exit(0);
     }
     waitpid(pid, &status, 0);
@@ -370,10 +370,25 @@ static void test_backup_is_whole_or_none(void **state) {
     snprintf(file, sizeof file, "%s/saved.%ld.0.part/tables.mdb", scratch_dir, (long)pid);
     assert_int_equal(stat(file, &st), 0);
     directories_synced = 0;
-    OK(store_backup(s, scratch("saved/"), &e));
+    OK(store_backup(s, scratch("saved/"), NULL, &e));
     assert_int_equal(directories_synced, 2);
     assert_int_equal(stat(scratch("saved/tables.mdb"), &st), 0);
-    FAILS(ERR_IO, store_backup(s, scratch("saved"), &e));
+    FAILS(ERR_IO, store_backup(s, scratch("saved"), NULL, &e));
+    store_close(s);
+}
+
+static void test_backup_can_be_cancelled(void **state) {
+    (void)state;
+    char part[640];
+    struct stat st;
+    atomic_bool cancel = true;
+    store *s = open_at(scratch("given up"));
+    snprintf(part, sizeof part, "%s/half.%ld.0.part", scratch_dir, (long)getpid());
+    FAILS(ERR_CANCELLED, store_backup(s, scratch("half"), &cancel, &e));
+    assert_int_not_equal(lstat(scratch("half"), &st), 0);
+    assert_int_not_equal(lstat(part, &st), 0);
+    atomic_store(&cancel, false);
+    OK(store_backup(s, scratch("half"), &cancel, &e));
     store_close(s);
 }
 
@@ -386,7 +401,7 @@ static void test_backup_beside_a_broken_one(void **state) {
     snprintf(left, sizeof left, "%s/fresh.%ld.0.part", scratch_dir, (long)getpid());
     snprintf(ours, sizeof ours, "%s/fresh.%ld.1.part", scratch_dir, (long)getpid());
     assert_int_equal(mkdir(left, 0777), 0);
-    OK(store_backup(s, scratch("fresh"), &e));
+    OK(store_backup(s, scratch("fresh"), NULL, &e));
     assert_int_equal(stat(scratch("fresh/tables.mdb"), &st), 0);
     assert_int_equal(lstat(left, &st), 0);
     assert_int_not_equal(lstat(ours, &st), 0);
@@ -402,11 +417,11 @@ static void test_backup_finds_its_name_taken(void **state) {
     snprintf(taken, sizeof taken, "%s/taken", scratch_dir);
     snprintf(part, sizeof part, "%s.%ld.0.part", taken, (long)getpid());
     made_meanwhile = taken;
-    FAILS(ERR_IO, store_backup(s, taken, &e));
+    FAILS(ERR_IO, store_backup(s, taken, NULL, &e));
     made_meanwhile = NULL;
     assert_true(stat(taken, &st) == 0 && S_ISREG(st.st_mode));
     assert_int_not_equal(lstat(part, &st), 0);
-    FAILS(ERR_IO, store_backup(s, scratch("no such place/copy"), &e));
+    FAILS(ERR_IO, store_backup(s, scratch("no such place/copy"), NULL, &e));
     assert_null(strstr(e.message, ".part"));
     store_close(s);
 }
@@ -422,7 +437,7 @@ static int copy_as_nobody(const char *path, const char *copied, int from_parent,
         return 1;
     if (write(to_parent, "o", 1) != 1 || read(from_parent, &go, 1) != 1)
         return 2;
-    int status = store_backup(s, copied, &e);
+    int status = store_backup(s, copied, NULL, &e);
     store_close(s);
     return status ? 3 : 0;
 }
@@ -550,6 +565,7 @@ int main(void) {
         cmocka_unit_test(test_memory_leaves_nothing),
         cmocka_unit_test(test_orphans_are_swept),
         cmocka_unit_test(test_backup),
+        cmocka_unit_test(test_backup_can_be_cancelled),
         cmocka_unit_test(test_backup_beside_a_broken_one),
         cmocka_unit_test(test_backup_finds_its_name_taken),
         cmocka_unit_test(test_backup_is_whole_or_none),
