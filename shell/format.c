@@ -71,6 +71,12 @@ int format_full_error(const format *f, err *e) {
     return f->mem ? arena_full_error(f->mem, e) : 0;
 }
 
+bool format_drain(format *f) {
+    if (f->options.drain != NULL && !f->stopped)
+        f->stopped = !f->options.drain(f->options.drain_ctx);
+    return !f->stopped;
+}
+
 void format_end(format *f) {
     if (f->mode->end)
         f->mode->end(f);

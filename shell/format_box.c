@@ -322,7 +322,7 @@ static void draw_vertical(format *f, const frame *fr) {
     int room = BASE_MAX(f->options.width - names - 3, 1);
     uint64_t row = 0;
     for (const chunk *c = s->first; c; c = c->next) {
-        for (int r = 0; r < c->rows; r++) {
+        for (int r = 0; r < c->rows && format_drain(f); r++) {
             buf title = {0};
             buf_printf(&title, "%s row %llu ", fr->line, (unsigned long long)++row);
             for (int w = utf8_width(buf_str(&title)); w < f->options.width; w++)
@@ -370,7 +370,7 @@ void box_end(format *f) {
         draw_rule(f, fr, fr->middle);
     }
     for (const chunk *c = s->first; c; c = c->next)
-        for (int r = 0; r < c->rows; r++)
+        for (int r = 0; r < c->rows && format_drain(f); r++)
             draw_row(f, fr, &c->cells[r * f->ncols]);
     draw_rule(f, fr, fr->bottom);
     draw_more(f, fr);
@@ -400,7 +400,7 @@ void text_markdown_end(format *f) {
     }
     buf_append_c(f->out, "|\n");
     for (const chunk *c = s->first; c; c = c->next)
-        for (int r = 0; r < c->rows; r++)
+        for (int r = 0; r < c->rows && format_drain(f); r++)
             markdown_line(f, &c->cells[r * f->ncols]);
     draw_more(f, f->options.utf8 ? &frame_utf8 : &frame_ascii);
 }

@@ -117,6 +117,12 @@ bool output_unread(const output *o) {
     return o->error == EPIPE && (o->pager != NULL || o->pipe);
 }
 
+bool output_stopped(output *o) {
+    if (o->error == 0 && o->pager == NULL && atomic_load(signals_asked()))
+        o->error = EINTR;
+    return o->error != 0;
+}
+
 void output_end(output *o) {
     if (o->hold.n)
         put(o, o->file, o->hold.p, o->hold.n);

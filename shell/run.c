@@ -137,6 +137,20 @@ typedef struct run {
     exec_progress now;
 } run;
 
+static void drain(run *r) {
+    if (r->out.n == 0)
+        return;
+    progress_clear(&r->progress);
+    output_write(&r->sh->out, &r->out);
+}
+
+static bool drain_drawn(void *ctx) {
+    run *r = ctx;
+    if (r->out.n >= DRAIN_BYTES)
+        drain(r);
+    return !output_stopped(&r->sh->out);
+}
+
 static void begin_result(run *r) {
     shell *sh = r->sh;
     int n = stmt_column_count(r->s);
@@ -166,6 +180,8 @@ static void begin_result(run *r) {
         .widths = sh->widths,
         .nwidths = sh->nwidths,
         .space = stmt_workmem(r->s),
+        .drain = drain_drawn,
+        .drain_ctx = r,
     };
     if (screen)
         options.max_rows = sh->max_rows >= 0 ? (uint64_t)sh->max_rows
@@ -173,13 +189,6 @@ static void begin_result(run *r) {
                                              : PLAIN_ROWS;
     format_begin(&r->format, sh->mode, &options, n, r->names, r->types, &r->out);
     r->formatting = true;
-}
-
-static void drain(run *r) {
-    if (r->out.n == 0)
-        return;
-    progress_clear(&r->progress);
-    output_write(&r->sh->out, &r->out);
 }
 
 static void take_text(run *r, const batch *b) {
@@ -194,7 +203,10 @@ static void take_text(run *r, const batch *b) {
     }
 }
 
+/* The worker may be megabytes of rows ahead of us: after Ctrl-C nobody waits for these. */
 static void take_rows(run *r, const batch *b) {
+    if (output_stopped(&r->sh->out))
+        return;
     r->rows += (uint64_t)b->rows;
     if (r->text)
         take_text(r, b);
@@ -313,6 +325,8 @@ static stmt_status wait_for_end(run *r, err *e) {
             *e = r->reason;
         if (status == STMT_DONE || status == STMT_ERROR)
             return r->full ? STMT_ERROR : status;
+        if (status == STMT_PENDING && r->view == NULL)
+            drain(r); /* who reads a pipe sees rows as they come, too */
         if (given_up(r))
             return STMT_PENDING;
         show_progress(r);

@@ -123,6 +123,10 @@ typedef struct format_options {
     const int *widths;
     int nwidths;
     workmem *space; /* what modes that keep rows keep counts there; NULL: nowhere */
+    /* Called before each row that is drawn at the end, so that `out` need not hold all of them;
+     * false: the rest is not wanted. NULL: nobody drains it. */
+    bool (*drain)(void *ctx);
+    void *drain_ctx;
 } format_options;
 
 typedef struct format format;
@@ -147,6 +151,7 @@ struct format {
     uint64_t rows;      /* seen */
     uint64_t rows_kept; /* of these, shown */
     bool cut;           /* a value was longer than the screen had room for */
+    bool stopped;       /* nobody wants the rest of what is drawn */
     arena *mem;         /* of modes that keep rows */
     void *state;
 };
@@ -159,6 +164,7 @@ void format_begin(format *f, const format_mode *mode, const format_options *opti
                   const char *const *names, const value_type *types, buf *out);
 void format_rows(format *f, const batch *b);
 int format_full_error(const format *f, err *e); /* whether rows could not be kept */
+bool format_drain(format *f);                   /* whether to go on drawing */
 void format_end(format *f);
 void format_free(format *f); /* after format_end, or instead of it */
 
@@ -219,6 +225,9 @@ void output_begin(output *o, bool may_page);
 void output_write(output *o, buf *text); /* clears text */
 /* Whether who reads the result, a pager or a program, has seen enough of it. */
 bool output_unread(const output *o);
+/* Whether there is no use in writing more: it failed, or Ctrl-C came, which then counts as a failed
+ * write. While a pager has the terminal, Ctrl-C is a key of its own. */
+bool output_stopped(output *o);
 void output_end(output *o); /* waits for the pager */
 void output_close(output *o);
 

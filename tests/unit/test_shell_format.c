@@ -252,6 +252,69 @@ static void test_json_text(void **state) {
     buf_free(&out);
 }
 
+typedef struct drained {
+    buf *out, all;
+    size_t most;
+    int calls, stop_at;
+} drained;
+
+static bool drain(void *ctx) {
+    drained *d = ctx;
+    d->most = BASE_MAX(d->most, d->out->n);
+    buf_append_str(&d->all, buf_str(d->out));
+    buf_clear(d->out);
+    return ++d->calls != d->stop_at;
+}
+
+/* The same batch over and over; what is drawn, drained and left together. */
+static drained draw(const char *mode, int width, int batches, int stop_at, bool drains) {
+    buf out = {0};
+    drained d = {.out = &out, .stop_at = stop_at};
+    format_options options = {.utf8 = true, .width = width};
+    if (drains) {
+        options.drain = drain;
+        options.drain_ctx = &d;
+    }
+    arena *mem = arena_new();
+    batch b;
+    format f;
+    make_batch(mem, &b);
+    format_begin(&f, format_mode_find(mode), &options, 4, names, types, &out);
+    for (int i = 0; i < batches; i++)
+        format_rows(&f, &b);
+    format_end(&f);
+    buf_append_str(&d.all, buf_str(&out));
+    buf_free(&out);
+    arena_free(mem);
+    return d;
+}
+
+/* However many rows are kept, no more of them are drawn at once than are drained, and drawing ends
+ * where nobody wants the rest. */
+static void test_draining(void **state) {
+    (void)state;
+    static const struct {
+        const char *mode;
+        int width;
+    } cases[] = {{"box", 0}, {"box", 24}, {"markdown", 0}};
+    enum { BATCHES = 300, FEW_ROWS_BYTES = 1000 };
+    for (size_t i = 0; i < BASE_COUNT(cases); i++) {
+        const char *mode = cases[i].mode;
+        int width = cases[i].width;
+        drained whole = draw(mode, width, BATCHES, 0, false);
+        drained parts = draw(mode, width, BATCHES, 0, true);
+        drained stopped = draw(mode, width, BATCHES, 5, true);
+        assert_string_equal(parts.all.p, whole.all.p);
+        assert_int_equal(parts.calls, BATCHES * ROWS);
+        assert_in_range(parts.most, 1, FEW_ROWS_BYTES);
+        assert_int_equal(stopped.calls, 5);
+        assert_in_range(stopped.all.n, 1, whole.all.n / 10);
+        buf_free(&whole.all);
+        buf_free(&parts.all);
+        buf_free(&stopped.all);
+    }
+}
+
 static void test_counts(void **state) {
     (void)state;
     static const struct {
@@ -323,6 +386,7 @@ int main(void) {
         cmocka_unit_test(test_names),
         cmocka_unit_test(test_machine),
         cmocka_unit_test(test_json_text),
+        cmocka_unit_test(test_draining),
         cmocka_unit_test(test_counts),
         cmocka_unit_test(test_entry),
         cmocka_unit_test(test_plan),
