@@ -16,11 +16,10 @@ static int create_table(stmt *s, const sql_stmt *x, txn *t, err *e) {
 }
 
 static int create_index(stmt *s, const sql_stmt *x, txn *t, err *e) {
-    (void)s;
     const table_def *of;
     if (x->if_not_exists && catalog_index(txn_catalog(t), x->create_index.name, &of))
         return 0;
-    return catalog_create_index(t, x->name, &x->create_index, e);
+    return catalog_create_index(t, x->name, &x->create_index, &s->cancel, e);
 }
 
 static int create_view(stmt *s, const sql_stmt *x, txn *t, err *e) {
@@ -103,12 +102,12 @@ static int add_column(stmt *s, const sql_stmt *x, txn *t, err *e) {
         return ERR_CONSTRAINT;
     }
     str name = str_copy(s->mem, table->name); /* the catalog changes under it */
-    status = catalog_add_column(t, name, c, fill, e);
+    status = catalog_add_column(t, name, c, fill, &s->cancel, e);
     return status ? status : check_existing(s, name, c, e);
 }
 
 static int drop_column(stmt *s, const sql_stmt *x, txn *t, err *e) {
-    return catalog_drop_column(t, str_copy(s->mem, x->table->name), x->column, e);
+    return catalog_drop_column(t, str_copy(s->mem, x->table->name), x->column, &s->cancel, e);
 }
 
 static int rename_table(stmt *s, const sql_stmt *x, txn *t, err *e) {

@@ -230,7 +230,7 @@ int catalog_drop_table(txn *t, str name, err *e) {
 /* Writes all rows of `from` anew into tree `to` with layout `after`; column i of a new row is
  * `source[i]` of the old, or `fill` where that is -1. */
 static int rewrite_rows(txn *t, const table_info *from, uint32_t to, const row_layout *after,
-                        const int *source, value fill, err *e) {
+                        const int *source, value fill, const atomic_bool *cancel, err *e) {
     MDB_cursor *in = NULL, *out = NULL;
     MDB_val key, data;
     int n = after->ncolumns;
@@ -242,7 +242,8 @@ static int rewrite_rows(txn *t, const table_info *from, uint32_t to, const row_l
     int rc = status ? MDB_NOTFOUND : mdb_cursor_get(in, &key, &data, MDB_FIRST);
     for (; rc == 0; rc = mdb_cursor_get(in, &key, &data, MDB_NEXT)) {
         int64_t rowid = rowid_get(key.mv_data);
-        if ((status = row_decode(&from->layout, data, rowid, old, e)) != 0)
+        if ((status = check_cancel(cancel, e)) != 0 ||
+            (status = row_decode(&from->layout, data, rowid, old, e)) != 0)
             break;
         for (int i = 0; i < n; i++)
             row[i] = source[i] < 0 ? fill : old[source[i]];
@@ -264,7 +265,7 @@ static int rewrite_rows(txn *t, const table_info *from, uint32_t to, const row_l
 /* The table gets the columns of `made` (rowid_column and indexes adjusted by the caller) and its
  * rows move to a new tree. */
 static int reshape(txn *t, const table_info *info, table_def *made, const int *source, value fill,
-                   arena *a, err *e) {
+                   arena *a, const atomic_bool *cancel, err *e) {
     uint32_t tree = 0, old_tree = info->tree;
     row_layout layout;
     row_layout_init(&layout, a, made);
@@ -273,7 +274,7 @@ static int reshape(txn *t, const table_info *info, table_def *made, const int *s
     if (!status)
         status = take_trees(t, &tree, 1, e);
     if (!status)
-        status = rewrite_rows(t, info, tree, &layout, source, fill, e);
+        status = rewrite_rows(t, info, tree, &layout, source, fill, cancel, e);
     if (!status)
         status = txn_empty_tree(t, old_tree, e);
     if (!status)
@@ -289,7 +290,8 @@ static int check_column_free(const table_def *def, str name, err *e) {
     return 0;
 }
 
-int catalog_add_column(txn *t, str table, const column_def *added, value fill, err *e) {
+int catalog_add_column(txn *t, str table, const column_def *added, value fill,
+                       const atomic_bool *cancel, err *e) {
     const table_info *info = NULL;
     uint64_t rows = 0;
     int status = txn_before_change(t, e);
@@ -321,7 +323,7 @@ int catalog_add_column(txn *t, str table, const column_def *added, value fill, e
     }
     made.columns[n] = *added;
     source[n] = -1;
-    status = reshape(t, info, &made, source, fill, a, e);
+    status = reshape(t, info, &made, source, fill, a, cancel, e);
     arena_free(a);
     return status;
 }
@@ -343,7 +345,7 @@ static int check_droppable(const table_def *def, int at, err *e) {
     return 0;
 }
 
-int catalog_drop_column(txn *t, str table, int at, err *e) {
+int catalog_drop_column(txn *t, str table, int at, const atomic_bool *cancel, err *e) {
     const table_info *info = NULL;
     int status = txn_before_change(t, e);
     if (!status)
@@ -372,7 +374,7 @@ int catalog_drop_column(txn *t, str table, int at, err *e) {
             x->columns[k] =
                 info->def->indexes[i].columns[k] - (info->def->indexes[i].columns[k] > at);
     }
-    status = reshape(t, info, &made, source, value_null(), a, e);
+    status = reshape(t, info, &made, source, value_null(), a, cancel, e);
     arena_free(a);
     return status;
 }
@@ -417,7 +419,8 @@ int catalog_rename_column(txn *t, str table, int at, const table_def *renamed, e
 
 /* ---- indexes --------------------------------------------------------------------------------- */
 
-int catalog_create_index(txn *t, str table, const index_def *def, err *e) {
+int catalog_create_index(txn *t, str table, const index_def *def, const atomic_bool *cancel,
+                         err *e) {
     const table_info *info = NULL;
     int status = txn_before_change(t, e);
     if (!status)
@@ -452,7 +455,7 @@ int catalog_create_index(txn *t, str table, const index_def *def, err *e) {
     arena_free(a);
     for (int i = 0; i < t->snap->catalog.ntables && !status; i++)
         if (t->snap->tables[i].id == id)
-            status = index_build(t, &t->snap->infos[i], n, e);
+            status = index_build(t, &t->snap->infos[i], n, cancel, e);
     return status;
 }
 

@@ -145,7 +145,8 @@ static int compare_keys(const void *pa, const void *pb) {
     return str_compare((str){a->mv_data, a->mv_size}, (str){b->mv_data, b->mv_size});
 }
 
-static int run_write(txn *t, const table_info *info, int index, run *r, bool first, err *e) {
+static int run_write(txn *t, const table_info *info, int index, run *r, bool first,
+                     const atomic_bool *cancel, err *e) {
     MDB_cursor *c;
     int status = txn_cursor(t, info->index_trees[index], &c, e);
     if (status)
@@ -154,6 +155,8 @@ static int run_write(txn *t, const table_info *info, int index, run *r, bool fir
         qsort(r->keys, r->n, sizeof *r->keys, compare_keys);
     for (size_t i = 0; i < r->n; i++) {
         MDB_val data = {0, ""};
+        if ((status = check_cancel(cancel, e)) != 0)
+            return status;
         int rc = mdb_cursor_put(c, &r->keys[i], &data, first ? MDB_APPEND : 0);
         if (rc)
             return lmdb_error(e, rc, "cannot write an index");
@@ -172,7 +175,8 @@ static void run_add(run *r, const buf *key) {
     r->bytes += key->n + sizeof(MDB_val) + 16;
 }
 
-static int build_fill(txn *t, const table_info *info, int index, run *r, value *row, err *e) {
+static int build_fill(txn *t, const table_info *info, int index, run *r, value *row,
+                      const atomic_bool *cancel, err *e) {
     MDB_cursor *c;
     MDB_val key, data;
     bool first = true;
@@ -182,24 +186,26 @@ static int build_fill(txn *t, const table_info *info, int index, run *r, value *
     int rc = mdb_cursor_get(c, &key, &data, MDB_FIRST);
     for (; rc == 0; rc = mdb_cursor_get(c, &key, &data, MDB_NEXT)) {
         int64_t rowid = rowid_get(key.mv_data);
-        if ((status = row_decode(&info->layout, data, rowid, row, e)) != 0)
+        if ((status = check_cancel(cancel, e)) != 0 ||
+            (status = row_decode(&info->layout, data, rowid, row, e)) != 0)
             return status;
         key_make(&t->key, info->def, &info->def->indexes[index], row, rowid);
         run_add(r, &t->key);
         if (r->bytes > BUILD_RUN_BYTES) {
-            if ((status = run_write(t, info, index, r, first, e)) != 0)
+            if ((status = run_write(t, info, index, r, first, cancel, e)) != 0)
                 return status;
             first = false;
         }
     }
     if (rc != MDB_NOTFOUND)
         return lmdb_error(e, rc, "cannot read a table");
-    return run_write(t, info, index, r, first, e);
+    return run_write(t, info, index, r, first, cancel, e);
 }
 
 /* Equal neighbours in key order are the duplicates; among
  * cut keys the rows decide, each against those of its hash. */
-static int build_check(txn *t, const table_info *info, int index, value *row, err *e) {
+static int build_check(txn *t, const table_info *info, int index, value *row,
+                       const atomic_bool *cancel, err *e) {
     const index_def *x = &info->def->indexes[index];
     MDB_cursor *c;
     MDB_val key, data;
@@ -214,7 +220,8 @@ static int build_check(txn *t, const table_info *info, int index, value *row, er
         bool same = last.n == n && memcmp(last.p, key.mv_data, n) == 0, found = false;
         buf_clear(&last);
         buf_append(&last, key.mv_data, n);
-        if (!same)
+        status = check_cancel(cancel, e);
+        if (status || !same)
             continue;
         int64_t rowid = key_rowid(key), other;
         status = table_get(t, info->def, rowid, row, &found, e);
@@ -230,13 +237,13 @@ static int build_check(txn *t, const table_info *info, int index, value *row, er
     return status;
 }
 
-int index_build(txn *t, const table_info *info, int index, err *e) {
+int index_build(txn *t, const table_info *info, int index, const atomic_bool *cancel, err *e) {
     const index_def *x = &info->def->indexes[index];
     run r = {.mem = arena_new()};
     value *row = mem_alloc(sizeof *row * (size_t)info->def->ncolumns);
-    int status = build_fill(t, info, index, &r, row, e);
+    int status = build_fill(t, info, index, &r, row, cancel, e);
     if (!status && (x->unique || x->primary))
-        status = build_check(t, info, index, row, e);
+        status = build_check(t, info, index, row, cancel, e);
     free(row);
     free(r.keys);
     arena_free(r.mem);

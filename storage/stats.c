@@ -229,9 +229,8 @@ static int feed_table(txn *t, const table_def *def, stats_feed *f, const atomic_
     while (!status && b.rows) {
         arena_reset(mem);
         b.mem = mem;
-        if (cancel && atomic_load(cancel))
-            status = err_set(e, ERR_CANCELLED, "stopped");
-        else if ((status = scan_next(s, &b, e)) == 0 && b.rows)
+        if ((status = check_cancel(cancel, e)) == 0 && (status = scan_next(s, &b, e)) == 0 &&
+            b.rows)
             stats_feed_rows(f, &b, b.cols[def->ncolumns].i);
     }
     arena_free(mem);

@@ -139,15 +139,18 @@ const catalog *txn_catalog(txn *t);
 int catalog_create_table(txn *t, const table_def *def,
                          err *e); /* ids and version are assigned; indexes[] of def are made too */
 int catalog_drop_table(txn *t, str name, err *e);
-/* Rewrites the definition; the rows are rewritten
- * for added (NULL or `fill`) and dropped columns. */
-int catalog_add_column(txn *t, str table, const column_def *column, value fill, err *e);
-int catalog_drop_column(txn *t, str table, int column, err *e);
+/* Rewrites the definition; the rows are rewritten for added (NULL or `fill`) and dropped columns:
+ * ERR_CANCELLED soon after *cancel is true (NULL: never). */
+int catalog_add_column(txn *t, str table, const column_def *column, value fill,
+                       const atomic_bool *cancel, err *e);
+int catalog_drop_column(txn *t, str table, int column, const atomic_bool *cancel, err *e);
 int catalog_rename_table(txn *t, str from, str to, err *e);
 /* `renamed`: the table with the column's new name, there and in the texts of its CHECKs. */
 int catalog_rename_column(txn *t, str table, int column, const table_def *renamed, err *e);
-/* Builds the index from the rows; ERR_CONSTRAINT names the first value that is there twice. */
-int catalog_create_index(txn *t, str table, const index_def *def, err *e);
+/* Builds the index from the rows; ERR_CONSTRAINT names the first value that is there twice;
+ * ERR_CANCELLED as above. */
+int catalog_create_index(txn *t, str table, const index_def *def, const atomic_bool *cancel,
+                         err *e);
 int catalog_drop_index(txn *t, str name, err *e);
 int catalog_create_view(txn *t, const view_def *def, bool or_replace, err *e);
 int catalog_drop_view(txn *t, str name, err *e);

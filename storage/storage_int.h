@@ -243,7 +243,7 @@ int index_remove_row(txn *t, const table_info *info, int index, const value *row
 /* A row other than `self` (when has_self) whose index columns equal row's. */
 int index_find_equal(txn *t, const table_info *info, int index, const value *row, bool has_self,
                      int64_t self, int64_t *rowid, bool *found, err *e);
-int index_build(txn *t, const table_info *info, int index, err *e);
+int index_build(txn *t, const table_info *info, int index, const atomic_bool *cancel, err *e);
 /* Unique over exactly these columns, in any order; over any when ncolumns is 0. */
 bool index_is_unique_on(const index_def *index, const int *columns, int ncolumns);
 int index_violation(const table_def *def, const index_def *index, const value *row, err *e);
@@ -291,6 +291,12 @@ void memdir_sweep(void);
 const char *fs_network_name(long magic);
 
 void cache_close(struct cache *c); /* NULL is fine */
+
+/* Looked at once a row, or a batch: ERR_CANCELLED once *cancel is true; NULL: never. */
+static inline int check_cancel(const atomic_bool *cancel, err *why) {
+    bool stop = cancel && atomic_load_explicit(cancel, memory_order_relaxed);
+    return stop ? err_set(why, ERR_CANCELLED, "cancelled") : 0;
+}
 
 /* ---- bytes (catalog.c, stats_record.c) ------------------------------------------------------- */
 

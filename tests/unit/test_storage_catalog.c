@@ -177,18 +177,18 @@ static void test_alter_columns(void **state) {
     create_people(t);
     int on_score[] = {2};
     index_def x = {.name = STR("by_score"), .ncolumns = 1, .columns = on_score};
-    OK(catalog_create_index(t, STR("people"), &x, &e));
+    OK(catalog_create_index(t, STR("people"), &x, NULL, &e));
     for (int i = 1; i <= 3000; i++)
         add_person(t, value_null(), i % 3 ? "name" : NULL, i);
     column_def extra = COLUMN("extra", TYPE_TEXT);
     extra.not_null = true;
-    FAILS(ERR_CONSTRAINT, catalog_add_column(t, STR("people"), &extra, value_null(), &e));
-    OK(catalog_add_column(t, STR("people"), &extra, value_text(STR("filled")), &e));
-    FAILS(ERR_BIND, catalog_add_column(t, STR("people"), &extra, value_text(STR("x")), &e));
-    FAILS(ERR_BIND, catalog_drop_column(t, STR("people"), 0, &e));
-    FAILS(ERR_BIND, catalog_drop_column(t, STR("people"), 2, &e));
+    FAILS(ERR_CONSTRAINT, catalog_add_column(t, STR("people"), &extra, value_null(), NULL, &e));
+    OK(catalog_add_column(t, STR("people"), &extra, value_text(STR("filled")), NULL, &e));
+    FAILS(ERR_BIND, catalog_add_column(t, STR("people"), &extra, value_text(STR("x")), NULL, &e));
+    FAILS(ERR_BIND, catalog_drop_column(t, STR("people"), 0, NULL, &e));
+    FAILS(ERR_BIND, catalog_drop_column(t, STR("people"), 2, NULL, &e));
     assert_non_null(strstr(e.message, "by_score"));
-    OK(catalog_drop_column(t, STR("people"), 1, &e));
+    OK(catalog_drop_column(t, STR("people"), 1, NULL, &e));
     const table_def *p = table_named(t, "people");
     assert_int_equal(p->ncolumns, 4);
     assert_int_equal(p->rowid_column, 0);
@@ -213,7 +213,7 @@ static void test_alter_columns(void **state) {
     scan_close(s);
     arena_free(mem);
     OK(catalog_drop_index(t, STR("by_score"), &e));
-    OK(catalog_drop_column(t, STR("people"), 1, &e));
+    OK(catalog_drop_column(t, STR("people"), 1, NULL, &e));
     assert_int_equal(count_rows(t, "people"), 3000);
     txn_abort(t);
 }
@@ -275,7 +275,7 @@ static void test_statistics(void **state) {
     atomic_bool cancel = true;
     FAILS(ERR_CANCELLED, stats_analyze(t, p, &cancel, &e));
     column_def extra = COLUMN("extra", TYPE_TEXT);
-    OK(catalog_add_column(t, STR("people"), &extra, value_null(), &e));
+    OK(catalog_add_column(t, STR("people"), &extra, value_null(), NULL, &e));
     OK(stats_get(t, table_named(t, "people"), true, a, &stats, &e));
     assert_false(stats.analyzed);
     arena_free(a);

@@ -109,7 +109,40 @@ static void create_indexed_people(txn *t) {
     int score = 2;
     index_def index = {.name = STR("by_score"), .ncolumns = 1, .columns = &score};
     create_people(t);
-    OK(catalog_create_index(t, STR("people"), &index, &e));
+    OK(catalog_create_index(t, STR("people"), &index, NULL, &e));
+}
+
+/* What rewrites a whole table ends when it is cancelled, and leaves it as it was. */
+static void test_definitions_can_be_cancelled(void **state) {
+    (void)state;
+    store *s = open_at(NULL);
+    atomic_bool cancel = true;
+    int name = 1;
+    index_def x = {.name = STR("by_name"), .unique = true, .ncolumns = 1, .columns = &name};
+    column_def extra = {.name = STR("extra"), .type = TYPE_INTEGER};
+    txn *t = begin(s, true);
+    create_indexed_people(t);
+    add_person(t, value_null(), "x", 1);
+    add_person(t, value_null(), "y", 2);
+    OK(txn_savepoint(t, &e));
+    FAILS(ERR_CANCELLED, catalog_create_index(t, STR("people"), &x, &cancel, &e));
+    txn_rollback_to(t);
+    OK(txn_savepoint(t, &e));
+    FAILS(ERR_CANCELLED, catalog_add_column(t, STR("people"), &extra, value_int(7), &cancel, &e));
+    txn_rollback_to(t);
+    OK(txn_savepoint(t, &e));
+    FAILS(ERR_CANCELLED, catalog_drop_column(t, STR("people"), 1, &cancel, &e));
+    txn_rollback_to(t);
+    const table_def *def = table_named(t, "people");
+    assert_int_equal(def->ncolumns, 4);
+    assert_int_equal(count_rows(t, "people"), 2);
+    assert_null(catalog_index(txn_catalog(t), STR("by_name"), NULL));
+    cancel = false;
+    OK(catalog_create_index(t, STR("people"), &x, &cancel, &e));
+    OK(catalog_add_column(t, STR("people"), &extra, value_int(7), &cancel, &e));
+    assert_int_equal(count_rows(t, "people"), 2);
+    OK(txn_commit(t, &e));
+    store_close(s);
 }
 
 /* Reads people 1 … 5000 while those read first are deleted; `by_score`: along an index, in which
@@ -238,7 +271,7 @@ static void test_huge_cells(void **state) {
     create_people(t);
     int by_name[] = {1};
     index_def x = {.name = STR("by_name"), .unique = true, .ncolumns = 1, .columns = by_name};
-    OK(catalog_create_index(t, STR("people"), &x, &e));
+    OK(catalog_create_index(t, STR("people"), &x, NULL, &e));
     value row[4] = {value_null(), value_text((str){big, n}), value_null(), value_null()};
     int64_t rowid;
     OK(table_insert(t, table_named(t, "people"), row, &rowid, &e));
@@ -361,7 +394,7 @@ static void test_schema_of_another_process(void **state) {
         store *s = open_at(path);
         txn *t = begin(s, true);
         column_def extra = COLUMN("extra", TYPE_TEXT);
-        if (catalog_add_column(t, STR("people"), &extra, value_text(STR("new")), &e) ||
+        if (catalog_add_column(t, STR("people"), &extra, value_text(STR("new")), NULL, &e) ||
             txn_commit(t, &e))
             _exit(2);
         store_close(s);
@@ -445,6 +478,7 @@ static void test_killed_reader(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_definitions_can_be_cancelled),
         cmocka_unit_test(test_readers_see_a_snapshot),
         cmocka_unit_test(test_statement_rollback),
         cmocka_unit_test(test_catalog_rolls_back_too),
