@@ -122,6 +122,30 @@ static int begin_write(txn *t, const txn_wait *wait, err *e) {
     return 0;
 }
 
+/* A writer that is killed behind the write of its commit's root, before it tells readers of it,
+ * leaves a commit that they do not see, and that the next writer brings to light: whoever looked in
+ * between what was there, and does it again, would have it twice. So a reader that finds such a
+ * root, and nobody who writes, does as that writer will, and looks again. */
+static int tell_commit(store *s, MDB_txn *reader) {
+    static const txn_wait at_once = {0};
+    MDB_envinfo info;
+    MDB_txn *writer = NULL;
+    err busy;
+    if (s->no_lock || s->read_only || mdb_env_info(s->env, &info) != 0 ||
+        info.me_last_txnid <= mdb_txn_id(reader))
+        return 0;
+    for (const txn *other = s->open_txns; other; other = other->next_open)
+        if (other->write) /* its lock is this process's */
+            return 0;
+    if (writer_lock(s, &at_once, &busy) != 0)
+        return 0; /* who writes has it in hand */
+    mdb_txn_reset(reader);
+    if (mdb_txn_begin(s->env, NULL, 0, &writer) == 0)
+        mdb_txn_abort(writer);
+    writer_unlock(s);
+    return mdb_txn_renew(reader);
+}
+
 static int begin_read(txn *t, const txn_wait *wait, err *e) {
     store *s = t->store;
     int status = s->no_lock ? reader_lock(s, wait, e) : 0;
@@ -143,6 +167,10 @@ static int begin_read(txn *t, const txn_wait *wait, err *e) {
     }
     if (rc == MDB_MAP_RESIZED && !s->open_txns && lmdb_map_resize(s->env, 0) == 0)
         rc = mdb_txn_begin(s->env, NULL, MDB_RDONLY, &t->root);
+    if (rc == 0 && (rc = tell_commit(s, t->root)) != 0) {
+        mdb_txn_abort(t->root);
+        t->root = NULL;
+    }
     if (rc && s->no_lock && !s->open_txns)
         writer_unlock(s);
     return lmdb_error(e, rc, "cannot begin to read");

@@ -1,5 +1,6 @@
 /* test_storage_txn.c - isolation, statement rollback,
  * versions, catalog changes, the map's end, several processes. */
+#include <dlfcn.h>
 #include <signal.h>
 #include <sys/wait.h>
 
@@ -320,6 +321,58 @@ static pid_t start_writer(const char *path, int *to_child, int *from_child) {
     return pid;
 }
 
+static bool killed_at_root;
+
+/* LMDB writes a commit's root last, and less than a page of it. */
+ssize_t pwrite(int fd, const void *p, size_t n, off_t at) {
+    static ssize_t (*real)(int, const void *, size_t, off_t);
+    if (!real)
+        *(void **)&real = dlsym(RTLD_NEXT, "pwrite");
+    ssize_t written = real(fd, p, n, at);
+    if (killed_at_root && n < 4096)
+        kill(getpid(), SIGKILL);
+    return written;
+}
+
+/* Of a writer that was killed while it committed readers and writers see the same, whoever comes
+ * first, also while another process keeps LMDB's lock file from being made anew. */
+static void test_readers_see_what_a_killed_writer_left(void **state) {
+    (void)state;
+    const char *path = scratch("untold");
+    int down[2], status;
+    char c = 'g';
+    assert_int_equal(pipe(down), 0);
+    pid_t pid = fork();
+    if (pid == 0) {
+        if (read(down[0], &c, 1) != 1)
+            _exit(1);
+        store *s = open_at(path);
+        txn *t = begin(s, true);
+        add_person(t, value_null(), "Ada", 1);
+        killed_at_root = true;
+        txn_commit(t, &e);
+        _exit(2);
+    }
+    store *s = open_at(path);
+    txn *t = begin(s, true);
+    create_people(t);
+    OK(txn_commit(t, &e));
+    assert_int_equal(write(down[1], &c, 1), 1);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+    for (int round = 0; round < 2; round++) {
+        txn *r = begin(s, false);
+        uint64_t seen = count_rows(r, "people");
+        txn_abort(r);
+        t = begin(s, true);
+        assert_int_equal(count_rows(t, "people"), seen);
+        txn_abort(t);
+    }
+    close(down[0]);
+    close(down[1]);
+    store_close(s);
+}
+
 static void test_two_processes(void **state) {
     (void)state;
     const char *path = scratch("two");
@@ -479,6 +532,7 @@ static void test_killed_reader(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_definitions_can_be_cancelled),
+        cmocka_unit_test(test_readers_see_what_a_killed_writer_left),
         cmocka_unit_test(test_readers_see_a_snapshot),
         cmocka_unit_test(test_statement_rollback),
         cmocka_unit_test(test_catalog_rolls_back_too),
