@@ -9,6 +9,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "storage_int.h"
 
@@ -309,6 +311,21 @@ static int raise_versions(txn *t, err *e) {
     return 0;
 }
 
+/* What was written of a transaction that came to nothing lies behind the pages in use: a disk that
+ * it filled would stay full for everybody. The writer's lock is held; failing costs only room. */
+static void give_back_room(store *s) {
+    MDB_envinfo info;
+    MDB_stat pages;
+    mdb_filehandle_t fd;
+    struct stat st;
+    if (mdb_env_info(s->env, &info) != 0 || mdb_env_stat(s->env, &pages) != 0 ||
+        mdb_env_get_fd(s->env, &fd) != 0 || fstat(fd, &st) != 0)
+        return;
+    off_t used = (off_t)((info.me_last_pgno + 1) * pages.ms_psize);
+    if (st.st_size > used && ftruncate(fd, used) != 0)
+        return;
+}
+
 static int commit_write(txn *t, err *e) {
     int status = t->savepoint ? txn_release(t, e) : 0;
     if (!status && t->broken)
@@ -323,6 +340,7 @@ static int commit_write(txn *t, err *e) {
     }
     int rc = mdb_txn_commit(t->root);
     if (rc) {
+        give_back_room(t->store);
         forget_handles(t, false);
         return lmdb_error(e, rc, "cannot commit");
     }
@@ -355,6 +373,7 @@ void txn_abort(txn *t) {
         if (t->mdb != t->root)
             mdb_txn_abort(t->mdb);
         mdb_txn_abort(t->root);
+        give_back_room(t->store);
         forget_handles(t, false);
     }
     txn_free(t);

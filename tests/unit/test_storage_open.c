@@ -193,6 +193,42 @@ static void test_full_disk(void **state) {
     assert_int_equal(on_small_disk(scratch("disk"), 256, fill), 0);
 }
 
+/* A commit that the disk had no room for takes none of it, and the next one that fits goes on. */
+static void test_failed_commit_gives_back_its_room(void **state) {
+    (void)state;
+    enum { ROOM = 256 << 10 };
+    struct stat before, after;
+    struct rlimit all, few;
+    void (*handler)(int) = signal(SIGXFSZ, SIG_IGN);
+    store *s = open_at(scratch("room"));
+    txn *t = begin(s, true);
+    create_people(t);
+    OK(txn_commit(t, &e));
+    assert_int_equal(stat(scratch("room/tables.mdb"), &before), 0);
+    t = begin(s, true);
+    for (int i = 0; i < 20000; i++)
+        add_person(t, value_null(), "too many", i);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &all), 0);
+    few = all;
+    few.rlim_cur = (rlim_t)before.st_size + ROOM;
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &few), 0);
+    int status = txn_commit(t, &e);
+    int rc = setrlimit(RLIMIT_FSIZE, &all);
+    signal(SIGXFSZ, handler);
+    assert_int_equal(rc, 0);
+    assert_int_equal(status, ERR_IO);
+    assert_int_equal(stat(scratch("room/tables.mdb"), &after), 0);
+    assert_int_equal(after.st_size, before.st_size);
+    t = begin(s, true);
+    assert_int_equal(count_rows(t, "people"), 0);
+    add_person(t, value_null(), "one", 1);
+    OK(txn_commit(t, &e));
+    t = begin(s, false);
+    assert_int_equal(count_rows(t, "people"), 1);
+    txn_abort(t);
+    store_close(s);
+}
+
 /* A transaction at LMDB's limit of changed pages is no full database: half a GiB of pages in a test
  * would be too much to see it. */
 static void test_what_is_full_is_said(void **state) {
@@ -558,6 +594,7 @@ int main(void) {
         cmocka_unit_test(test_other_format_versions_are_refused),
         cmocka_unit_test(test_lock_files_have_no_holes),
         cmocka_unit_test(test_full_disk),
+        cmocka_unit_test(test_failed_commit_gives_back_its_room),
         cmocka_unit_test(test_what_is_full_is_said),
         cmocka_unit_test(test_once_per_process),
         cmocka_unit_test(test_read_only),
