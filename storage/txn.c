@@ -95,6 +95,19 @@ void txn_close_cursors(txn *t) {
 
 /* ---- begin and end --------------------------------------------------------------------------- */
 
+/* What is committed to a file that has no name any more is lost. */
+static int check_named(const store *s, err *e) {
+    mdb_filehandle_t fd;
+    struct stat st;
+    if (s->memory || mdb_env_get_fd(s->env, &fd) != 0 || fstat(fd, &st) != 0 || st.st_nlink > 0)
+        return 0;
+    err_set(e, ERR_IO,
+            "'%s/tables.mdb' was deleted while it was open: what is written to it is lost",
+            s->path);
+    err_hint(e, ".backup DIRECTORY saves what is in it");
+    return ERR_IO;
+}
+
 static int begin_write(txn *t, const txn_wait *wait, err *e) {
     store *s = t->store;
     if (s->read_only)
@@ -102,7 +115,9 @@ static int begin_write(txn *t, const txn_wait *wait, err *e) {
     for (txn *other = s->open_txns; other; other = other->next_open)
         if (other->write)
             return err_set(e, ERR_INTERNAL, "a write transaction is already open");
-    int status = writer_lock(s, wait, e);
+    int status = check_named(s, e);
+    if (!status)
+        status = writer_lock(s, wait, e);
     if (status)
         return status;
     /* Pages that a reader saw are not used again while it is on record: one that was killed would

@@ -413,6 +413,29 @@ static void test_backup_is_whole_or_none(void **state) {
     store_close(s);
 }
 
+/* Nothing is taken for committed that nobody finds again; what was there can be read and saved. */
+static void test_deleted_while_open(void **state) {
+    (void)state;
+    store *s = open_at(scratch("gone"));
+    txn *t = begin(s, true);
+    create_people(t);
+    add_person(t, value_null(), "Ada", 1);
+    OK(txn_commit(t, &e));
+    remove_tree(scratch("gone"));
+    FAILS(ERR_IO, txn_begin(s, true, NULL, &t, &e));
+    assert_non_null(strstr(e.message, "was deleted"));
+    t = begin(s, false);
+    assert_int_equal(count_rows(t, "people"), 1);
+    txn_abort(t);
+    OK(store_backup(s, scratch("back"), NULL, &e));
+    store_close(s);
+    s = open_at(scratch("back"));
+    t = begin(s, true);
+    assert_int_equal(count_rows(t, "people"), 1);
+    txn_abort(t);
+    store_close(s);
+}
+
 static void test_backup_can_be_cancelled(void **state) {
     (void)state;
     char part[640];
@@ -602,6 +625,7 @@ int main(void) {
         cmocka_unit_test(test_memory_leaves_nothing),
         cmocka_unit_test(test_orphans_are_swept),
         cmocka_unit_test(test_backup),
+        cmocka_unit_test(test_deleted_while_open),
         cmocka_unit_test(test_backup_can_be_cancelled),
         cmocka_unit_test(test_backup_beside_a_broken_one),
         cmocka_unit_test(test_backup_finds_its_name_taken),
