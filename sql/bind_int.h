@@ -199,6 +199,7 @@ typedef struct binder {
     int view_depth; /* > 0: positions are another text's */
     str view;       /* whose text that is: the view at hand */
     bind_place at;
+    scope *hidden;       /* of the query around a recursion, which does not see it: for an error */
     const scope *beside; /* of an ON: the tables before the comma, which it does not see */
     str target;          /* of UPDATE … FROM: what the table that it changes is called */
     const list *unseen;  /* select items whose aliases WHERE cannot see: for a hint */

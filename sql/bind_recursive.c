@@ -282,9 +282,11 @@ int bind_recursive(binder *b, cte_binding *c, query *q, rel **out, bool *done) {
         return 0;
     if ((status = check_shape(b, c, q, at)) != 0)
         return status;
-    scope *outer = b->at.scope;
+    scope *outer = b->at.scope, *hidden = b->hidden;
     b->at.scope = NULL; /* it is one relation, whatever row of a query around it asks */
+    b->hidden = outer ? outer : hidden;
     status = bind_recursion(b, c, q, at, out);
     b->at.scope = outer;
+    b->hidden = hidden;
     return status;
 }

@@ -221,6 +221,20 @@ static bool stands_beside(binder *b, const node *n) {
     return true;
 }
 
+/* (WITH RECURSIVE r AS (SELECT t.a …) …) in a query over t */
+static bool stands_around(binder *b, const node *n) {
+    bool failed = false;
+    for (const scope *s = b->hidden; s; s = s->outer)
+        if (find_in(b, s, n, &failed) || failed) {
+            fail_ident(b, n->name,
+                       "a recursion does not see column \"%.*s\" of the query around it",
+                       (int)n->name.name.n, n->name.name.p);
+            err_hint(b->e, "begin it with all rows there, and keep their key as a column of it");
+            return true;
+        }
+    return false;
+}
+
 static void unknown_table(binder *b, const node *n) {
     if (stands_beside(b, n))
         return;
@@ -254,6 +268,8 @@ const scope_column *scope_find(binder *b, const node *n) {
             return c;
         table_seen = table_seen || scope_has_table(s, n->qualifier.name);
     }
+    if (stands_around(b, n))
+        return NULL;
     if (!table_seen) {
         unknown_table(b, n);
         return NULL;
