@@ -23,6 +23,7 @@ typedef struct rule {
 
 static const rule table[] = {
     RULE(filters, "merge stacked filters; drop conditions that are always true"),
+    RULE(factor, "write what all branches of an OR have in common once, beside it"),
     RULE(inline, "make a CTE that is read once part of the query"),
     RULE(unnest, "turn subqueries into joins, correlated ones too"),
     RULE(semi_joins, "IN and EXISTS in WHERE become semi and anti joins"),

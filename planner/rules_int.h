@@ -94,6 +94,7 @@ bool rel_has_calls_on_top(const rel *x);
 /* ---- the rules (one file each) --------------------------------------------------------------- */
 
 rel *rule_filters(rule_ctx *r, rel *x);
+rel *rule_factor(rule_ctx *r, rel *x);
 rel *rule_inline(rule_ctx *r, rel *x);
 rel *rule_unnest(rule_ctx *r, rel *x);
 rel *rule_semi_joins(rule_ctx *r, rel *x);
