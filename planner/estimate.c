@@ -94,8 +94,11 @@ column_estimate estimate_expr(estimator *s, const expr *x, const rel *r) {
         const column_estimate *c = column_of(s, r, x->column.id);
         return c ? *c : column_guess(x->type, rows);
     }
-    if (x->kind == EXPR_CAST)
-        return estimate_expr(s, x->args[0], r);
+    if (x->kind == EXPR_CAST) {
+        column_estimate c = estimate_expr(s, x->args[0], r);
+        c.same = 0;
+        return c;
+    }
     if (expr_is_constant(x)) {
         column_estimate c = {.distinct = 1, .bytes = type_bytes(x->type)};
         if (x->type == TYPE_TEXT)
@@ -153,7 +156,7 @@ static void estimate_scan(estimator *s, const rel *r, rel_estimate *e) {
             const column_stats *cs = &stats.columns[c];
             joint_column joint = {stats.njoint ? e : NULL, cs->joint, stats.njoint, e->rows};
             e->columns[i] =
-                (column_estimate){cs->distinct, cs->null_fraction, cs->average_bytes, cs, joint};
+                (column_estimate){cs->distinct, cs->null_fraction, cs->average_bytes, cs, joint, 0};
         }
     }
 }
@@ -363,6 +366,47 @@ static bool is_column_equality(const expr *x) {
            x->args[0]->kind == EXPR_COLUMN && x->args[1]->kind == EXPR_COLUMN;
 }
 
+/* Which columns of a join's two inputs, the left one's first, are equal: as column_estimate.same,
+ * but every one has a number. */
+static int *equal_columns(estimator *s, const rel *r) {
+    int n = r->left->ncols;
+    int *same = ARENA_ARRAY(s->mem, int, n + r->right->ncols + 1);
+    for (int i = 0; i < n + r->right->ncols; i++) {
+        const rel *side = i < n ? r->left : r->right;
+        int at = i < n ? i : i - n, known = estimate_rel(s, side)->columns[at].same;
+        same[i] = known ? known : side->cols[at].id + 1;
+    }
+    return same;
+}
+
+static int side_at(const rel *join, int id) {
+    int at = column_at(join->left, id), right = at < 0 ? column_at(join->right, id) : -1;
+    return right < 0 ? at : join->left->ncols + right;
+}
+
+/* The condition without the equalities that follow from others, which select nothing more: of
+ * a.x = c.x AND b.x = c.x the second, if a.x = b.x held before. NULL: nothing is left. */
+static expr *independent(estimator *s, const rel *r, expr *x, int *same) {
+    if (x && x->kind == EXPR_OP && x->op == OP_AND) {
+        expr *left = independent(s, r, x->args[0], same);
+        expr *right = independent(s, r, x->args[1], same);
+        bool all = left == x->args[0] && right == x->args[1];
+        if (all || !left || !right)
+            return all ? x : left ? left : right;
+        return expr_chain(s->mem, OP_AND, (expr *[]){left, right}, 2);
+    }
+    if (!x || !is_column_equality(x))
+        return x;
+    int a = side_at(r, x->args[0]->column.id), b = side_at(r, x->args[1]->column.id);
+    if (a < 0 || b < 0)
+        return x;
+    int to = same[a], from = same[b];
+    for (int i = 0; i < r->left->ncols + r->right->ncols; i++)
+        if (same[i] == from)
+            same[i] = to;
+    return to == from ? NULL : x;
+}
+
 /* Equality of one column of each side: 1 ÷ the larger
  * number of distinct values; the rest multiplies. */
 static double join_selectivity(estimator *s, const expr *x, const rel *r) {
@@ -435,14 +479,16 @@ static double join_rows(join_kind kind, double left, double pairs) {
 static void estimate_join(estimator *s, const rel *r, rel_estimate *e) {
     const rel_estimate *left = estimate_rel(s, r->left), *right = estimate_rel(s, r->right);
     join_kind kind = r->join.kind;
-    double pairs = left->rows * right->rows * join_selectivity(s, r->join.predicate, r);
+    int *same = equal_columns(s, r);
+    const expr *on = independent(s, r, r->join.predicate, same);
+    double pairs = left->rows * right->rows * join_selectivity(s, on, r);
     if (r->join.first > 0)
         pairs = BASE_MIN(pairs, left->rows * (double)r->join.first);
     e->guess = left->guess || right->guess;
     e->rows = join_rows(kind, left->rows, pairs);
     int nright = r->ncols - r->left->ncols;
     copy_columns(e, 0, left, r->left->ncols);
-    double met = kind == JOIN_INNER ? met_share(s, r->join.predicate, r, r->left) : 1;
+    double met = kind == JOIN_INNER ? met_share(s, on, r, r->left) : 1;
     if (left->rows > 0)
         thin_out(e->columns, r->left->ncols, left->rows, BASE_MIN(met, e->rows / left->rows));
     if (kind == JOIN_MARK)
@@ -450,12 +496,14 @@ static void estimate_join(estimator *s, const rel *r, rel_estimate *e) {
     if (kind == JOIN_MARK || nright <= 0)
         return;
     copy_columns(e, r->left->ncols, right, nright);
-    met = met_share(s, r->join.predicate, r, r->right);
+    met = met_share(s, on, r, r->right);
     if (right->rows > 0)
         thin_out(e->columns + r->left->ncols, nright, right->rows,
                  BASE_MIN(met, pairs / right->rows));
     if (kind == JOIN_INNER)
         meet_columns(r->join.predicate, r, e);
+    for (int i = 0; i < r->ncols && kind == JOIN_INNER; i++)
+        e->columns[i].same = same[i];
     for (int i = r->left->ncols; i < r->ncols && kind != JOIN_INNER && kind != JOIN_CROSS; i++) {
         double matched = left->rows > 0 ? BASE_MIN(1, pairs / left->rows) : 1;
         e->columns[i].null_fraction = 1 - matched * (1 - e->columns[i].null_fraction);
@@ -510,6 +558,7 @@ static void estimate_setop(estimator *s, const rel *r, rel_estimate *e) {
         c->distinct += other->distinct;
         c->stats = NULL;
         c->joint.source = NULL;
+        c->same = 0;
     }
     e->rows = r->setop.op == SETOP_UNION_ALL ? left->rows + right->rows
               : r->setop.op == SETOP_UNION   ? 0.8 * (left->rows + right->rows)
@@ -628,6 +677,10 @@ static void estimate_unary(estimator *s, const rel *r, rel_estimate *e) {
         break;
     case REL_LIMIT:
         estimate_limit(r, e);
+        break;
+    case REL_SHARED: /* its columns are there once for each place that reads it */
+        for (int i = 0; i < r->ncols; i++)
+            e->columns[i].same = 0;
         break;
     case REL_DISTINCT:
         e->rows = distinct_rows(r, left);

@@ -73,6 +73,7 @@ typedef struct column_estimate {
     /* of the table's column it comes from unchanged, if analyzed; else NULL */
     const column_stats *stats;
     joint_column joint;
+    int same; /* columns that joins have made equal have the same number here; 0: none has */
 } column_estimate;
 
 typedef struct rel_estimate {
