@@ -117,6 +117,8 @@ static const struct {
     {"lcase", "lower(x)"},
     {"mid", "substr(x, from, count)"},
     {"charindex", "instr(text, part)"},
+    {"rollup", "a GROUP BY for each grouping, with UNION ALL"},
+    {"cube", "a GROUP BY for each grouping, with UNION ALL"},
     {"generate_series", "FROM generate_series(first, last)"},
 };
 
