@@ -311,6 +311,8 @@ static bool aggregates_outer(const binder *b, const grouping *g, const rel_agg *
 }
 
 static expr *bind_aggregate(binder *b, const node *n, agg_kind kind) {
+    if (!aggregate_takes(b, n, kind))
+        return NULL;
     if (!b->at.group) {
         fail_node(b, n, "%s() is not allowed in %s", agg_kind_name(kind),
                   b->at.no_aggregate ? b->at.no_aggregate : "this place");
@@ -318,8 +320,6 @@ static expr *bind_aggregate(binder *b, const node *n, agg_kind kind) {
             err_hint(b->e, "conditions on groups stand in HAVING");
         return NULL;
     }
-    if (!aggregate_takes(b, n, kind))
-        return NULL;
     bind_place before = b->at;
     grouping *g = before.group;
     b->at.group = NULL;
