@@ -55,9 +55,13 @@ static column_estimate column_guess(value_type type, double rows) {
                              .bytes = type_bytes(type)};
 }
 
-static void cap_distinct(rel_estimate *e, const rel *r) {
-    for (int i = 0; i < r->ncols; i++)
-        e->columns[i].distinct = BASE_MAX(1, BASE_MIN(e->columns[i].distinct, e->rows));
+/* A row has one value of a column at most; a domain of which nothing was said is what there is. */
+static void bound_values(rel_estimate *e, const rel *r) {
+    for (int i = 0; i < r->ncols; i++) {
+        column_estimate *c = &e->columns[i];
+        c->distinct = BASE_MAX(1, BASE_MIN(c->distinct, e->rows));
+        c->domain = BASE_MAX(c->domain, c->distinct);
+    }
 }
 
 static const column_estimate *column_of(estimator *s, const rel *r, int id) {
@@ -155,8 +159,11 @@ static void estimate_scan(estimator *s, const rel *r, rel_estimate *e) {
         if (known && stats.analyzed && c >= 0 && c < stats.ncolumns) {
             const column_stats *cs = &stats.columns[c];
             joint_column joint = {stats.njoint ? e : NULL, cs->joint, stats.njoint, e->rows};
-            e->columns[i] =
-                (column_estimate){cs->distinct, cs->null_fraction, cs->average_bytes, cs, joint, 0};
+            e->columns[i] = (column_estimate){.distinct = cs->distinct,
+                                              .null_fraction = cs->null_fraction,
+                                              .bytes = cs->average_bytes,
+                                              .stats = cs,
+                                              .joint = joint};
         }
     }
 }
@@ -407,8 +414,8 @@ static expr *independent(estimator *s, const rel *r, expr *x, int *same) {
     return to == from ? NULL : x;
 }
 
-/* Equality of one column of each side: 1 ÷ the larger
- * number of distinct values; the rest multiplies. */
+/* Equality of one column of each side: 1 ÷ the larger domain, among whose values the other's are
+ * taken to be, whichever rows conditions on other columns left; the rest multiplies. */
 static double join_selectivity(estimator *s, const expr *x, const rel *r) {
     if (!x)
         return 1;
@@ -422,7 +429,7 @@ static double join_selectivity(estimator *s, const expr *x, const rel *r) {
     for (int i = 0; i < 2; i++) {
         const column_estimate *c = side_column(s, r, x->args[i]->column.id);
         if (c)
-            most = BASE_MAX(most, c->distinct);
+            most = BASE_MAX(most, c->domain);
     }
     return 1 / most;
 }
@@ -438,13 +445,15 @@ static void meet_columns(const expr *x, const rel *r, rel_estimate *e) {
     }
     int a = is_column_equality(x) ? column_at(r, x->args[0]->column.id) : -1;
     int b = is_column_equality(x) ? column_at(r, x->args[1]->column.id) : -1;
-    if (a >= 0 && b >= 0)
-        e->columns[a].distinct = e->columns[b].distinct =
-            BASE_MIN(e->columns[a].distinct, e->columns[b].distinct);
+    if (a < 0 || b < 0)
+        return;
+    column_estimate *one = &e->columns[a], *other = &e->columns[b];
+    one->distinct = other->distinct = BASE_MIN(one->distinct, other->distinct);
+    one->domain = other->domain = BASE_MIN(one->domain, other->domain);
 }
 
-/* The share of a side's rows that can find a partner: of two equal columns the one with more values
- * keeps as many as the other has. */
+/* The share of a side's rows that can find a partner: of the larger domain of two equal columns as
+ * much as the other side still has. */
 static double met_share(estimator *s, const expr *x, const rel *r, const rel *side) {
     if (!x || x->kind != EXPR_OP)
         return 1;
@@ -455,7 +464,7 @@ static double met_share(estimator *s, const expr *x, const rel *r, const rel *si
     int own = column_at(side, x->args[0]->column.id) >= 0 ? 0 : 1;
     const column_estimate *a = side_column(s, r, x->args[own]->column.id),
                           *b = side_column(s, r, x->args[!own]->column.id);
-    return a && b && a->distinct > b->distinct ? b->distinct / a->distinct : 1;
+    return a && b ? BASE_MIN(1, b->distinct / BASE_MAX(a->domain, b->domain)) : 1;
 }
 
 static double join_rows(join_kind kind, double left, double pairs) {
@@ -556,6 +565,7 @@ static void estimate_setop(estimator *s, const rel *r, rel_estimate *e) {
         c->null_fraction =
             (c->null_fraction * left->rows + other->null_fraction * right->rows) / all;
         c->distinct += other->distinct;
+        c->domain += other->domain;
         c->stats = NULL;
         c->joint.source = NULL;
         c->same = 0;
@@ -572,29 +582,32 @@ static double distinct_rows(const rel *r, const rel_estimate *left) {
     return BASE_MIN(product, left->rows);
 }
 
-/* Columns that a true condition ties to constants. */
-static void pin_columns(const expr *x, const rel *r, rel_estimate *e) {
+/* Columns of which a true condition leaves certain values: those of a list, or of a range. */
+static void pin_columns(estimator *s, const expr *x, const rel *r, rel_estimate *e) {
     if (x->kind == EXPR_OP && x->op == OP_AND) {
-        pin_columns(x->args[0], r, e);
-        pin_columns(x->args[1], r, e);
+        pin_columns(s, x->args[0], r, e);
+        pin_columns(s, x->args[1], r, e);
         return;
     }
-    bool equality = x->kind == EXPR_OP && (x->op == OP_EQ || x->op == OP_IS);
-    if (!equality && x->kind != EXPR_IN)
+    bool range = x->kind == EXPR_OP && x->op >= OP_LT && x->op <= OP_GE,
+         equality = x->kind == EXPR_OP && (x->op == OP_EQ || x->op == OP_IS);
+    if (!range && !equality && x->kind != EXPR_IN)
         return;
-    const expr *side = x->args[0]->kind == EXPR_COLUMN || !equality ? x->args[0] : x->args[1];
-    int at = side->kind == EXPR_COLUMN ? column_at(r, side->column.id) : -1;
-    if (equality && !expr_is_constant(side == x->args[0] ? x->args[1] : x->args[0]))
+    int side = x->args[0]->kind == EXPR_COLUMN || x->kind == EXPR_IN ? 0 : 1;
+    int at = x->args[side]->kind == EXPR_COLUMN ? column_at(r, x->args[side]->column.id) : -1;
+    if (at < 0 || ((range || equality) && !expr_is_constant(x->args[!side])))
         return;
-    if (at >= 0)
-        e->columns[at].distinct = BASE_MIN(e->columns[at].distinct, x->nargs - 1);
+    column_estimate *c = &e->columns[at];
+    double most = range ? c->domain * range_share(s, x, r->left) : x->nargs - 1;
+    c->distinct = BASE_MIN(c->distinct, most);
+    c->domain = BASE_MIN(c->domain, most);
 }
 
 static void estimate_filter(estimator *s, const rel *r, rel_estimate *e) {
     double before = e->rows;
     e->rows *= estimate_selectivity(s, r->filter.predicate, r->left);
     thin_out(e->columns, r->ncols, before, before > 0 ? e->rows / before : 1);
-    pin_columns(r->filter.predicate, r, e);
+    pin_columns(s, r->filter.predicate, r, e);
 }
 
 static void estimate_limit(const rel *r, rel_estimate *e) {
@@ -725,7 +738,7 @@ const rel_estimate *estimate_rel(estimator *s, const rel *r) {
         estimate_setop(s, r, e);
     else
         estimate_unary(s, r, e);
-    cap_distinct(e, r);
+    bound_values(e, r);
     if (s->count++ * 2 >= s->nslots)
         memo_grow(s);
     slot = memo_slot(s->slots, s->nslots, r);

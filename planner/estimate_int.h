@@ -57,8 +57,6 @@ struct estimator {
     stacked_node *stacked;
 };
 
-/* The estimate of an expression's values over the rows of r. */
-column_estimate estimate_expr(estimator *s, const expr *x, const rel *r);
 /* Average bytes of an expression of type TEXT (estimate_text.c). */
 double estimate_text_bytes(estimator *s, const expr *x, const rel *r);
 

@@ -44,8 +44,8 @@ typedef struct join_condition {
  * of the others is enough, whichever that is. */
 typedef struct join_class {
     part_set parts;
-    expr *columns[MOST_RELATIONS]; /* by relation; of one type */
-    double values[MOST_RELATIONS]; /* how many different ones each has */
+    expr *columns[MOST_RELATIONS];  /* by relation; of one type */
+    double domains[MOST_RELATIONS]; /* of each (column_estimate) */
 } join_class;
 
 typedef struct join_graph {
@@ -168,11 +168,10 @@ static void meet(join_graph *g, join_condition *c) {
             g->conditions[i].class = to;
 }
 
-static void set_values(const join_graph *g, join_class *k) {
+static void set_domains(const join_graph *g, join_class *k) {
     for (int i = 0; i < g->n; i++)
         if (k->columns[i])
-            k->values[i] = BASE_MAX(
-                1, estimate_combinations(g->r->estimates, g->parts[i].x, &k->columns[i], 1));
+            k->domains[i] = estimate_expr(g->r->estimates, k->columns[i], g->parts[i].x).domain;
 }
 
 /* Two columns need no class: the condition between them says it all. */
@@ -189,20 +188,20 @@ static void set_classes(join_graph *g) {
                 g->conditions[c].class = keep ? kept : -1;
         if (keep) {
             g->classes[kept] = g->classes[i];
-            set_values(g, &g->classes[kept++]);
+            set_domains(g, &g->classes[kept++]);
         }
     }
     g->nclasses = kept;
 }
 
-/* Of the rows of some relations side by side, those whose columns of the class are equal: each of
- * the values that the column with the fewest has is taken to be in all. */
+/* Of the rows of some relations side by side, those whose columns of the class are equal: the
+ * smallest of their domains is taken to lie in all the others. */
 static double share_of_class(const join_graph *g, const join_class *k, part_set set) {
     double least = INFINITY, share = 1;
     for (int i = 0; i < g->n; i++)
         if ((k->parts & set) >> i & 1) {
-            least = BASE_MIN(least, k->values[i]);
-            share /= k->values[i];
+            least = BASE_MIN(least, k->domains[i]);
+            share /= k->domains[i];
         }
     return isinf(least) ? 1 : share * least;
 }

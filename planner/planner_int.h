@@ -70,6 +70,7 @@ typedef struct joint_column {
 /* What is expected of one column of a relation. */
 typedef struct column_estimate {
     double distinct, null_fraction, bytes;
+    double domain; /* distinct before joins and conditions on other columns took rows away */
     /* of the table's column it comes from unchanged, if analyzed; else NULL */
     const column_stats *stats;
     joint_column joint;
@@ -85,6 +86,8 @@ typedef struct rel_estimate {
 estimator *estimator_new(arena *mem, const plan_env *env);
 /* Rows and columns of a relation; remembered per relation node. */
 const rel_estimate *estimate_rel(estimator *s, const rel *r);
+/* The estimate of an expression's values over the rows of r. */
+column_estimate estimate_expr(estimator *s, const expr *x, const rel *r);
 /* How many combinations of values these expressions over a relation have, at least one. */
 double estimate_combinations(estimator *s, const rel *r, expr *const *list, int count);
 /* The share of `r`'s rows (0..1) for which x is true. */
