@@ -15,10 +15,12 @@
 enum { END_OF_LEFT_ROW = -1 };
 
 typedef struct join_pairs {
-    rowset *left_rows; /* of an index join that reads the right input by the left one's keys: all */
+    rowset *left_rows; /* of an index join that reads the right input by the left one's keys: all,
+                        * or those before it gave up */
     int left_batch;    /* of left_rows: the next */
     batch left_view;   /* of left_rows: the last one handed out */
     bool looked_up;    /* the keys were */
+    bool left_ended;   /* left_rows are all */
     const rowset *right;
     rowset *own_right;           /* where it was not kept before */
     batch *in;                   /* the left batch */
