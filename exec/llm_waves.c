@@ -3,13 +3,15 @@
  *
  *   wanted   a LIMIT above: waves of rows in input order, until it has enough
  *   each     one (or a few) of the rows equal in some columns will do: round by round, some rows of
- *            each group that has not given enough yet, twice as many each time
+ *            each group that has not given enough yet, up to twice as many each time; the first in
+ *            the order of the window or sort above, if there is one
  *   both     waves, without the rows of groups that have given enough
  *   partner  a join above: rows that tie with none of its left ones are not asked about
  *
- * Invariant: the rows that are handed out are the first that pass, of all or of each group, in
- * input order (DIALECT 4); prompts are as they would be if all rows were asked, since inputs,
- * layout and orders are fixed before the first wave.
+ * Invariant: the rows that are handed out, in input order (DIALECT 4), are the first that pass, of
+ * all or of each group; and in an order of a window's or sort's maybe some more, which that leaves
+ * out. Prompts are as they would be if all rows were asked, since inputs, layout and orders are
+ * fixed before the first wave.
  */
 #include <assert.h>
 #include <math.h>
@@ -19,6 +21,7 @@
 #include "op_int.h"
 #include "op_llm_int.h"
 #include "rowset_int.h"
+#include "sort_int.h"
 
 enum { FIRST_WAVE = 16, WAVE_GROWTH = 8 };
 
@@ -137,6 +140,89 @@ static int find_groups(op *o, hash_table *table, err *e) {
     return status;
 }
 
+/* ---- order ----------------------------------------------------------------------------------- */
+
+/* The values by which a window or sort orders the rows. */
+static int read_order(op *o, rowset *keys, err *e) {
+    llm_state *s = o->state;
+    const plan_node *top = top_of(o);
+    batch values = {.ncols = top->llm.norder,
+                    .cols = ARENA_ARRAY(o->mem, column, top->llm.norder),
+                    .mem = o->pass};
+    int status = 0;
+    for (int i = 0; i < rowset_batches(s->rows) && status == 0; i++) {
+        const batch *b = rowset_batch(s->rows, i);
+        arena_reset(o->pass);
+        values.rows = b->rows;
+        for (int k = 0; k < values.ncols && status == 0; k++)
+            status = eval_column(top->llm.order[k].value, b, o->pass, &values.cols[k], e);
+        if (status == 0)
+            status = rowset_append(keys, &values, e);
+    }
+    return status;
+}
+
+static bool ties(const op *o, const rowset *keys, int64_t a, int64_t b) {
+    const plan_node *top = top_of(o);
+    return sort_compare(top->llm.order, top->llm.norder,
+                        rowset_batch(keys, (int)(a / BATCH_ROWS))->cols, (int)(a % BATCH_ROWS),
+                        rowset_batch(keys, (int)(b / BATCH_ROWS))->cols,
+                        (int)(b % BATCH_ROWS)) == 0;
+}
+
+/* Which rows tie with the one before them in their group. */
+static void find_ties(op *o, const rowset *keys) {
+    llm_state *s = o->state;
+    int64_t n = rowset_rows(keys), *before = ARENA_ARRAY(s->mem, int64_t, s->ngroups + 1);
+    s->tied = ARENA_ARRAY(s->mem, uint8_t, n + 1);
+    for (int64_t i = 0; i < n; i++) {
+        int64_t row = s->in_order[i], *last;
+        if (s->group_of[row] == OWN_GROUP)
+            continue;
+        last = &before[s->group_of[row]]; /* counted from 1 */
+        s->tied[row] = *last > 0 && ties(o, keys, row, *last - 1);
+        *last = row + 1;
+    }
+}
+
+static int sort_keys(op *o, rowset *keys, err *e) {
+    llm_state *s = o->state;
+    const plan_node *top = top_of(o);
+    int64_t n = rowset_rows(s->rows);
+    uint32_t *rows;
+    int status = read_order(o, keys, e);
+    if (status && is_of_the_rows(e)) { /* the node above will tell, if it comes to that */
+        err_clear(e);
+        for (int64_t r = 0; r < n; r++)
+            s->group_of[r] = OWN_GROUP;
+        return 0;
+    }
+    if (status == 0)
+        status = sort_rows(o->ctx, keys, top->llm.order, top->llm.norder, &rows, e);
+    if (status)
+        return status;
+    s->in_order = arena_alloc(s->mem, sizeof *rows * (size_t)BASE_MAX(n, 1));
+    memcpy(s->in_order, rows, sizeof *rows * (size_t)n);
+    free(rows);
+    if (top->llm.with_ties)
+        find_ties(o, keys);
+    return 0;
+}
+
+static int find_order(op *o, err *e) {
+    const plan_node *top = top_of(o);
+    int n = top->llm.norder;
+    if (n == 0)
+        return 0;
+    value_type *types = ARENA_ARRAY(o->mem, value_type, n);
+    for (int k = 0; k < n; k++)
+        types[k] = top->llm.order[k].value->type;
+    rowset *keys = rowset_new(o->ctx, types, n);
+    int status = sort_keys(o, keys, e);
+    rowset_free(keys);
+    return status;
+}
+
 int llm_waves_prepare(op *o, err *e) {
     llm_state *s = o->state;
     const plan_node *top = top_of(o);
@@ -153,8 +239,9 @@ int llm_waves_prepare(op *o, err *e) {
         status = find_groups(o, table, e);
         hash_table_free(table);
     }
+    s->asked = ARENA_ARRAY(s->mem, int64_t, s->ngroups + 1);
     s->passed = ARENA_ARRAY(s->mem, int64_t, s->ngroups + 1);
-    return status;
+    return status ? status : find_order(o, e);
 }
 
 static bool has_enough(const op *o, int64_t row) {
@@ -163,12 +250,13 @@ static bool has_enough(const op *o, int64_t row) {
            s->passed[s->group_of[row]] >= top_of(o)->llm.each;
 }
 
-/* Of the rows that passed, ascending, those that are the first of their groups. */
+/* Of the rows that passed, ascending, those that are the first of their groups; where another order
+ * says which these are, all: the node above takes the first. */
 static void keep_first(op *o, const int64_t *rows, int64_t count) {
     llm_state *s = o->state;
     for (int64_t i = 0; s->group_of && i < count; i++) {
         uint32_t group = s->group_of[rows[i]];
-        s->dropped[rows[i]] = has_enough(o, rows[i]);
+        s->dropped[rows[i]] = !s->in_order && has_enough(o, rows[i]);
         if (group != OWN_GROUP)
             s->passed[group]++;
     }
@@ -248,46 +336,74 @@ int llm_run_wave(op *o, err *e) {
 
 /* ---- rounds ---------------------------------------------------------------------------------- */
 
-/* Moves up to `take` rows of each group without enough from waiting[0..*count) to `rows`, drops
- * those of groups with enough; returns how many it moved. */
-static int64_t choose_round(op *o, int64_t take, int64_t *waiting, int64_t *count, int64_t *chosen,
+/* As many rows of a group as should bring what it misses, going by the share of it that passed (as
+ * in waves), but no more than `most`, and not so few that there would be many rounds. */
+static int64_t rows_of_group(const op *o, uint32_t group, int64_t most) {
+    const llm_state *s = o->state;
+    int64_t asked = s->asked[group], missing = top_of(o)->llm.each - s->passed[group];
+    double rows = (double)missing * (double)(asked + 2) / (double)(s->passed[group] + 1);
+    return asked == 0 || rows >= (double)most ? most : BASE_MAX((int64_t)ceil(rows), asked / 8);
+}
+
+enum { CLOSED = -1 }; /* no more of a group in this round */
+
+/* Whether a row is among the next `open` ones of its group, or ties with the last of them. */
+static bool is_next(const llm_state *s, int64_t row, int64_t *open) {
+    if (*open > 0)
+        (*open)--;
+    else if (*open == 0 && !(s->tied && s->tied[row]))
+        *open = CLOSED;
+    return *open != CLOSED;
+}
+
+/* Moves up to `most` rows of each group without enough, and those that tie with the last of these,
+ * from waiting[0..*count) to `rows`, ascending; drops those of groups with enough; returns how many
+ * it moved. */
+static int64_t choose_round(op *o, int64_t most, int64_t *waiting, int64_t *count, int64_t *open,
                             int64_t *rows) {
     llm_state *s = o->state;
     int64_t left = 0, moved = 0;
-    memset(chosen, 0, sizeof *chosen * s->ngroups);
+    for (uint32_t g = 0; g < s->ngroups; g++)
+        open[g] = rows_of_group(o, g, most);
     for (int64_t i = 0; i < *count; i++) {
         int64_t r = waiting[i];
+        uint32_t group = s->group_of[r];
         if (s->dropped[r])
             continue;
-        if (has_enough(o, r))
+        if (has_enough(o, r)) {
             s->dropped[r] = 1;
-        else if (s->group_of[r] == OWN_GROUP || chosen[s->group_of[r]]++ < take)
+        } else if (group == OWN_GROUP || is_next(s, r, &open[group])) {
+            s->asked[group == OWN_GROUP ? s->ngroups : group]++;
             rows[moved++] = r;
-        else
+        } else {
             waiting[left++] = r;
+        }
     }
     *count = left;
+    if (s->in_order)
+        llm_sort_rows(rows, moved);
     return moved;
 }
 
 int llm_run_rounds(op *o, err *e) {
     llm_state *s = o->state;
     int64_t n = rowset_rows(s->rows), left = n, count;
-    int64_t take = BASE_MAX(top_of(o)->llm.each, FIRST_WAVE / BASE_MAX((int64_t)s->ngroups, 1));
+    int64_t first = BASE_MAX(top_of(o)->llm.each, FIRST_WAVE / BASE_MAX((int64_t)s->ngroups, 1)),
+            most = BASE_MIN(first, n);
     arena *mem = arena_new_in(o->ctx->space);
     int64_t *waiting = arena_alloc(mem, sizeof *waiting * (size_t)BASE_MAX(n, 1)),
             *rows = arena_alloc(mem, sizeof *rows * (size_t)BASE_MAX(n, 1)),
-            *chosen = arena_alloc(mem, sizeof *chosen * BASE_MAX(s->ngroups, 1u));
+            *open = arena_alloc(mem, sizeof *open * BASE_MAX(s->ngroups, 1u));
     int status = 0;
     for (int64_t r = 0; r < n; r++)
-        waiting[r] = r;
-    while (status == 0 && (count = choose_round(o, take, waiting, &left, chosen, rows)) > 0) {
+        waiting[r] = s->in_order ? s->in_order[r] : r;
+    while (status == 0 && (count = choose_round(o, most, waiting, &left, open, rows)) > 0) {
         int64_t asked = count;
         uint32_t done = 0;
         status = llm_run_stages(o, &done, false, rows, &count, e);
         keep_first(o, rows, count);
         s->decided_rows += asked;
-        take = BASE_MIN(2 * take, n);
+        most = BASE_MIN(2 * most, n);
     }
     arena_free(mem);
     s->decided_rows = n;

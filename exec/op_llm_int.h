@@ -70,11 +70,14 @@ typedef struct llm_state {
     int64_t looked_rows; /* that llm_rank_look() saw last */
     /* llm_waves.c: rows asked in waves so far, the last wave's; the LIMIT above, and the rows that
      * had reached it before the first; by row the group of those equal in node->llm.by, NULL where
-     * that does not matter; by group the rows that passed */
+     * that does not matter; the rows in node->llm.order, NULL where they stay as they came, and by
+     * row whether it ties with the one before it in its group; by group the rows that were asked
+     * about, and that passed */
     int64_t asked_rows, wave, passed_before;
     const plan_node *limit;
-    uint32_t *group_of, ngroups;
-    int64_t *passed;
+    uint32_t *group_of, ngroups, *in_order;
+    uint8_t *tied;
+    int64_t *asked, *passed;
     bool prepared;
     bool may_move;  /* stages may change places */
     arena *scratch; /* of one look at a guard or condition */

@@ -241,10 +241,12 @@ static void print_llm_title(buf *out, const plan_node *n) {
     buf_append_c(out, n->llm.wanted > 0 && n->llm.each > 0 ? ", " : "");
     if (n->llm.each > 0)
         print_so_many(out, n->llm.each);
+    buf_append_c(out, n->llm.with_ties ? " with ties" : "");
     if (n->llm.each > 0 && n->llm.nby > 0) {
         buf_append_c(out, " per ");
         print_exprs(out, n->llm.by, n->llm.nby);
     }
+    sort_keys_print(" by ", n->llm.order, n->llm.norder, out);
 }
 
 static void print_rounds(buf *out, const plan_node *n) {

@@ -199,6 +199,10 @@ static void add_llm(cJSON *o, const plan_node *n) {
         return;
     cJSON_AddNumberToObject(o, "each", (double)n->llm.each);
     add_exprs(o, "by", n->llm.by, n->llm.nby);
+    if (n->llm.norder > 0)
+        add_keys(o, n->llm.order, n->llm.norder);
+    if (n->llm.with_ties)
+        cJSON_AddBoolToObject(o, "with_ties", true);
 }
 
 static void add_tokens(cJSON *o, const plan_actual *a) {

@@ -123,10 +123,12 @@ static void bound_window(const expr *filter, rel *window) {
     window->window.with_ties = !place && rank;
 }
 
-/* Heaps of the first rows cost more than they spare only where these are known to be most of all. */
+/* Heaps of the first rows cost more than they spare only where these are known to be most of all,
+ * and no model is asked which rows there are (waves.c). */
 static bool is_worth_it(rule_ctx *r, const rel *window) {
     const rel_estimate *in = estimate_rel(r->estimates, window->left);
-    return in->guess || 2 * estimate_rel(r->estimates, window)->rows <= in->rows;
+    return in->guess || rel_has_llm(window->left) ||
+           2 * estimate_rel(r->estimates, window)->rows <= in->rows;
 }
 
 static rel *mark_window(rule_ctx *r, rel *filter) {

@@ -480,6 +480,9 @@ static plan_node *build_llm(builder *b, const rel *r) {
     n->llm.by = ARENA_ARRAY(b->mem, expr *, r->llm.nby + 1);
     for (int i = 0; i < r->llm.nby; i++)
         n->llm.by[i] = resolve(b, r->llm.by[i], &in);
+    n->llm.norder = r->llm.norder;
+    n->llm.order = resolve_keys(b, r->llm.order, r->llm.norder, &in);
+    n->llm.with_ties = r->llm.with_ties;
     n->llm.groups = estimate_combinations(b->rules->estimates, r->left, r->llm.by, r->llm.nby);
     n->llm.may_reorder = r->llm.may_reorder;
     build_partners(b, r, n);

@@ -248,11 +248,15 @@ struct plan_node {
              * that pass: work in waves, in input order */
             int64_t wanted;
             /* > 0: of the rows that pass and are equal in these values (slots: the input's), no
-             * more than the first so many are needed: asked round by round. `groups`: about so
-             * many are not equal */
+             * more than the first so many are needed, by `order` and then as they come; or
+             * (with_ties) those before which fewer come that differ in `order`: asked round by
+             * round. `groups`: about so many are not equal */
             int64_t each;
             int nby;
             expr **by;
+            int norder;
+            sort_key *order;
+            bool with_ties;
             double groups;
             /* rows whose values own[] equal theirs[] in no row of `partner`, which has no calls,
              * are of no use; in hash joins' types; NULLs match, or (mark_null) could be anything */

@@ -39,7 +39,8 @@ static const rule table[] = {
     RULE(projects, "merge projections over projections"),
     RULE(top_k, "keep only the first rows of a sort under a LIMIT, and of partitions whose "
                 "row_number() or rank() is bounded"),
-    RULE(waves, "ask the model only about as many rows as LIMIT, DISTINCT, IN or EXISTS needs"),
+    RULE(waves, "ask the model only about as many rows as LIMIT, DISTINCT, IN, EXISTS or a bounded "
+                "row_number() or rank() needs"),
     RULE(reorder,
          "let LLM filters change places while they run, where what they keep speaks for it"),
     CHOICE(keys, CHOICE_KEYS, "read only those rows of a table that its key or an index leads to"),

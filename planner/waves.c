@@ -4,15 +4,19 @@
  *
  *   LIMIT k              about the first k that pass        -> in waves of input order
  *   DISTINCT a, IN (…)   the first that passes of each a    -> round by round, some of each a
+ *   row_number() OVER (PARTITION BY a ORDER BY d) <= k
+ *                        of each a the first k in d's order -> round by round, in that order
  *   x IN (SELECT a …)    those whose a is some row's x      -> the others are not asked about
  *
  * A demand goes down from the node that makes it to the first stack of LLM nodes it meets, and is
  * noted there. Below the stack none goes on: what its prompts say follows from all rows of its base
  * (DESIGN 2.2). Invariant of `each`: of the rows equal in the columns `by`, those behind the first
- * `each` of a relation may be left out, and what the nodes above give stays the same, its order
- * too.
+ * `each` of a relation, in `order` and then as they come, may be left out, and what the nodes above
+ * give stays the same, its order too. With ties: those before which `each` come that differ in
+ * `order`.
  */
 #include <stdint.h>
+#include <string.h>
 
 #include "rules_int.h"
 
@@ -28,6 +32,9 @@ typedef struct demand {
     int64_t rows; /* > 0: about so many are used */
     int64_t each; /* > 0: of those equal in `by` no more than so many */
     conjuncts by; /* expressions over the relation, none volatile */
+    int norder;   /* the same: by which the first of them come first */
+    sort_key *order;
+    bool ties;
     partners with;
 } demand;
 
@@ -65,11 +72,26 @@ static void add(rule_ctx *r, demand *d, expr *x) {
 
 /* The same, without another demand's list growing. */
 static demand with(rule_ctx *r, demand d, expr *x) {
-    demand more = {.rows = d.rows, .each = d.each, .with = d.with};
+    demand more = d;
+    more.by = (conjuncts){0};
     for (int i = 0; i < d.by.n; i++)
         add(r, &more, d.by.list[i]);
     add(r, &more, x);
     return more;
+}
+
+/* The demand for those of the rows equal in d's order first that a sort by the keys gives first. */
+static demand in_order(rule_ctx *r, demand d, const sort_key *keys, int n) {
+    sort_key *order = ARENA_ARRAY(r->mem, sort_key, d.norder + n + 1);
+    if (d.norder)
+        memcpy(order, d.order, sizeof *order * (size_t)d.norder);
+    d.order = order;
+    for (int i = 0; i < n && d.each > 0; i++)
+        if (expr_is_volatile(keys[i].value))
+            return without_each(d);
+        else if (!expr_is_constant(keys[i].value))
+            order[d.norder++] = keys[i];
+    return d.ties && d.norder == 0 ? without_each(d) : d; /* all rows tie */
 }
 
 /* One of each combination of all columns. */
@@ -95,10 +117,16 @@ static partners replaced_partners(rule_ctx *r, partners p, const expr_map *map) 
 }
 
 static demand replaced(rule_ctx *r, demand d, const expr_map *map) {
-    demand below = {.rows = d.rows, .each = d.each, .with = replaced_partners(r, d.with, map)};
+    demand below = {
+        .rows = d.rows, .each = d.each, .ties = d.ties, .with = replaced_partners(r, d.with, map)};
+    sort_key *order = ARENA_ARRAY(r->mem, sort_key, d.norder + 1);
     for (int i = 0; i < d.by.n; i++)
         add(r, &below, expr_replace(r, d.by.list[i], map));
-    return below;
+    for (int i = 0; i < d.norder; i++) {
+        order[i] = d.order[i];
+        order[i].value = expr_replace(r, order[i].value, map);
+    }
+    return in_order(r, below, order, d.norder);
 }
 
 static demand below_project(rule_ctx *r, const rel *x, demand d) {
@@ -116,12 +144,20 @@ static demand by_position(rule_ctx *r, const rel *x, const rel *input, demand d)
     return replaced(r, d, &map);
 }
 
-/* Rows equal in the keys, too, keep their order. */
+/* Which of the rows that tie comes first does not matter to a demand with ties. */
 static demand below_sort(rule_ctx *r, const rel *x, demand d) {
     d.rows = 0;
-    for (int i = 0; i < x->sort.nkeys; i++)
-        d = with(r, d, x->sort.keys[i].value);
-    return d;
+    return d.ties ? d : in_order(r, d, x->sort.keys, x->sort.nkeys);
+}
+
+/* A window that gives no more than the first rows of each partition gives these what it would among
+ * all: its functions are row_number(), rank() and the like. */
+static demand below_window(rule_ctx *r, const rel *x) {
+    int npartition = x->window.functions[0].npartition;
+    demand d = {.each = x->window.first, .ties = x->window.with_ties};
+    for (int i = 0; i < npartition; i++)
+        add(r, &d, x->window.keys[i].value);
+    return in_order(r, d, x->window.keys + npartition, x->window.nkeys - npartition);
 }
 
 static demand below_limit(rule_ctx *r, const rel *x, demand d) {
@@ -243,7 +279,11 @@ static demand below_join(rule_ctx *r, const rel *x, const rel *side, demand d) {
         return without_each(own);
     if (x->join.predicate)
         add_parts(r, &own, x->join.predicate, &ids);
-    return own;
+    for (int i = 0; i < d.norder; i++)
+        if (!expr_only_in(d.order[i].value, &ids))
+            return without_each(own);
+    own.ties = d.ties;
+    return in_order(r, own, d.order, d.norder);
 }
 
 /* The right input is read whole; where it is only looked for matches, the first is enough, and
@@ -276,6 +316,9 @@ static rel *mark_stack(rule_ctx *r, rel *x, const llm_stack_rels *stack, rel *ba
     copy->llm.each = d->each;
     copy->llm.nby = d->by.n;
     copy->llm.by = d->by.list;
+    copy->llm.norder = d->norder;
+    copy->llm.order = d->order;
+    copy->llm.with_ties = d->ties;
     copy->llm.nown = d->with.own.n;
     copy->llm.own = d->with.own.list;
     copy->llm.theirs = d->with.theirs.list;
@@ -291,7 +334,10 @@ static rel *ask_stack(rule_ctx *r, rel *x, const llm_stack_rels *stack, demand d
     id_set_add_columns(&ids, base);
     if (!only_in(&d.with.own, &ids))
         d.with = (partners){0};
-    if (!only_in(&d.by, &ids)) /* what the model answers tells rows apart */
+    bool known = only_in(&d.by, &ids);
+    for (int i = 0; i < d.norder; i++)
+        known = known && expr_only_in(d.order[i].value, &ids);
+    if (!known) /* what the model answers tells rows apart */
         d = without_each(d);
     return mark_stack(r, x, stack, base, &d);
 }
@@ -347,6 +393,8 @@ static rel *ask(rule_ctx *r, rel *x, demand d) {
         return rel_over(r, x, ask(r, x->left, below_project(r, x, d)), NULL);
     case REL_SORT:
         return rel_over(r, x, ask(r, x->left, below_sort(r, x, d)), NULL);
+    case REL_WINDOW:
+        return rel_over(r, x, ask(r, x->left, below_window(r, x)), NULL);
     case REL_LIMIT:
         return rel_over(r, x, ask(r, x->left, below_limit(r, x, d)), NULL);
     case REL_GROUP:

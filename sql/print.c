@@ -408,8 +408,10 @@ static void print_llm(const rel *r, buf *out) {
     if (r->llm.each == 0)
         return;
     buf_printf(out, "%s%lld", r->llm.wanted > 0 ? ", " : " in waves for ", (long long)r->llm.each);
+    buf_append_c(out, r->llm.with_ties ? " with ties" : "");
     buf_append_c(out, r->llm.nby > 0 ? " per " : "");
     print_list(r->llm.by, r->llm.nby, NULL, out);
+    sort_keys_print(" by ", r->llm.order, r->llm.norder, out);
 }
 
 static void print_details(const rel *r, buf *out) {

@@ -579,11 +579,15 @@ struct rel {
             llm_use *uses;
             /* set by the planner: */
             int64_t wanted; /* > 0: a LIMIT above wants about so many rows that pass */
-            /* > 0: of the rows that pass and are equal in
-             * these values of the stack's base, no more than the first so many are */
+            /* > 0: of the rows that pass and are equal in these values of the stack's base, no more
+             * than the first so many are, by `order` and then as they come; or (with_ties) those
+             * before which fewer come that differ in `order` */
             int64_t each;
             int nby;
             expr **by;
+            int norder;
+            sort_key *order;
+            bool with_ties;
             /* > 0: rows whose values own[] equal theirs[] in no row of `partner` are of no use to
              * the join above; NULLs equal each other or, mark_null, could be anything */
             int nown;

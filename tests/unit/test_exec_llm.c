@@ -461,14 +461,36 @@ static void test_a_limit_that_nothing_fills_asks_all(void **state) {
 
 #define HALF "LLM('Half?', word) RETURNS ENUM('a', 'b') = 'a'"
 
+/* A statement, and how many prompts it takes to ask about all rows, and no more than needed. */
+struct asking {
+    const char *sql;
+    int all, most;
+};
+
+/* The rows are the same. */
+static void compare_asked(const struct asking *cases, size_t n) {
+    ok("SET llm_sample = 0");
+    for (size_t i = 0; i < n; i++) {
+        outcome few = run(cases[i].sql),
+                all = run_under("rules_off", "'waves, sort_first'", cases[i].sql);
+        if (few.failed || all.failed)
+            fail_msg("%s: %s", cases[i].sql, few.failed ? few.e.message : all.e.message);
+        print_message("%4d %4d  %s\n", (int)all.summary.llm.requests, (int)few.summary.llm.requests,
+                      cases[i].sql);
+        assert_string_equal(few.text.p ? few.text.p : "", all.text.p ? all.text.p : "");
+        assert_int_equal(all.summary.llm.requests, cases[i].all);
+        assert_in_range(few.summary.llm.requests, 1, cases[i].most);
+        outcome_free(&few);
+        outcome_free(&all);
+    }
+    ok("RESET llm_sample");
+}
+
 /* Whatever needs a few of the rows that pass has no more asked than it takes to find them; without
- * waves all are asked, and the rows are the same. */
+ * waves all are asked. */
 static void test_no_more_is_asked_than_needed(void **state) {
     (void)state;
-    static const struct {
-        const char *sql;
-        int all, most;
-    } cases[] = {
+    static const struct asking cases[] = {
         {"SELECT n FROM words WHERE " HALF " UNION ALL SELECT n FROM notes LIMIT 5", ROWS, 48},
         {"SELECT n FROM words WHERE n < 10 AND " HALF " UNION ALL SELECT n FROM words WHERE "
          "LLM('Two?', word) RETURNS ENUM('a', 'b') = 'a' LIMIT 12",
@@ -524,21 +546,67 @@ static void test_no_more_is_asked_than_needed(void **state) {
          "LLM('Half?', s, n) RETURNS ENUM('a', 'b') = 'a' LIMIT 5",
          2 * ROWS, ROWS + 48},
     };
-    ok("SET llm_sample = 0");
-    for (size_t i = 0; i < BASE_COUNT(cases); i++) {
-        outcome few = run(cases[i].sql),
-                all = run_under("rules_off", "'waves, sort_first'", cases[i].sql);
-        if (few.failed || all.failed)
-            fail_msg("%s: %s", cases[i].sql, few.failed ? few.e.message : all.e.message);
-        print_message("%4d %4d  %s\n", (int)all.summary.llm.requests, (int)few.summary.llm.requests,
-                      cases[i].sql);
-        assert_string_equal(few.text.p ? few.text.p : "", all.text.p ? all.text.p : "");
-        assert_int_equal(all.summary.llm.requests, cases[i].all);
-        assert_in_range(few.summary.llm.requests, 1, cases[i].most);
-        outcome_free(&few);
-        outcome_free(&all);
-    }
-    ok("RESET llm_sample");
+    compare_asked(cases, BASE_COUNT(cases));
+}
+
+/* Of each partition those are asked about that come first, until so many have passed. */
+static void test_the_first_of_each_partition_are_asked(void **state) {
+    (void)state;
+#define PASS " FROM words WHERE " HALF " "
+    static const struct asking cases[] = {
+        {"SELECT *" PASS "QUALIFY row_number() OVER (PARTITION BY n % 20 ORDER BY n DESC) <= 3",
+         ROWS, 160},
+        {"SELECT * FROM (SELECT n, row_number() OVER (PARTITION BY n % 20 ORDER BY length(word), n "
+         "% 7 DESC) AS k" PASS ") q WHERE k < 3",
+         ROWS, 120},
+        {"SELECT n" PASS "QUALIFY row_number() OVER (ORDER BY n % 30) <= 3", ROWS, 32},
+        {"SELECT n" PASS "QUALIFY row_number() OVER (PARTITION BY n % 20) <= 3", ROWS, 160},
+        {"SELECT n" PASS "AND LLM('Two?', word) RETURNS ENUM('a', 'b') = 'a' QUALIFY row_number() "
+         "OVER (PARTITION BY n % 10 ORDER BY n DESC) <= 2",
+         600, 200},
+        /* all that tie with the last are asked: 4 rows of each have one key */
+        {"SELECT n, rank() OVER (PARTITION BY n % 20 ORDER BY n / 80 DESC) AS k" PASS
+         "QUALIFY k <= 2",
+         ROWS, 160},
+        {"SELECT n" PASS "QUALIFY rank() OVER (PARTITION BY n % 20 ORDER BY 'x') = 1", ROWS, ROWS},
+        {"SELECT n" PASS "WINDOW w AS (PARTITION BY n % 20 ORDER BY n) QUALIFY rank() OVER w <= 2 "
+         "AND row_number() OVER w <= 3",
+         ROWS, 160},
+        {"SELECT w.n, o.n FROM words AS w JOIN notes AS o ON o.n = w.n % 20 WHERE " HALF
+         " QUALIFY row_number() OVER (PARTITION BY o.n ORDER BY w.n DESC) <= 2",
+         ROWS, 120},
+        {"SELECT n FROM (SELECT n" PASS
+         "ORDER BY n DESC) AS q QUALIFY row_number() OVER (PARTITION "
+         "BY n % 20 ORDER BY n / 100) <= 2",
+         ROWS, 120},
+        {"SELECT n FROM (SELECT n" PASS "UNION ALL SELECT n + 5 FROM words WHERE "
+         "LLM('Two?', word) RETURNS ENUM('a', 'b') = 'a') AS q QUALIFY row_number() OVER "
+         "(PARTITION "
+         "BY n % 20 ORDER BY n) <= 1",
+         2 * ROWS, 160},
+        {"SELECT n FROM (SELECT DISTINCT n / 4 AS n" PASS ") AS q QUALIFY row_number() OVER "
+         "(PARTITION BY n % 10 ORDER BY n DESC) = 1",
+         ROWS, 60},
+        {"SELECT n, (SELECT w.n FROM words AS w WHERE w.n % 20 = o.n AND " HALF
+         " ORDER BY w.n / 100 DESC LIMIT 1) FROM notes AS o",
+         ROWS, 120},
+        /* more than there are; none passes; what the rows behind count for */
+        {"SELECT n" PASS "QUALIFY row_number() OVER (PARTITION BY n % 20 ORDER BY n) <= 20", ROWS,
+         ROWS},
+        {"SELECT n FROM words WHERE LLM('Half?', word) RETURNS ENUM('a', 'b') || n = 'c' QUALIFY "
+         "row_number() OVER (PARTITION BY n % 20 ORDER BY n) <= 1",
+         ROWS, ROWS},
+        {"SELECT n, count(*) OVER (PARTITION BY n % 20)" PASS
+         "QUALIFY row_number() OVER (PARTITION BY n % 20 ORDER BY n) <= 1",
+         ROWS, ROWS},
+        {"SELECT n" PASS "QUALIFY dense_rank() OVER (PARTITION BY n % 20 ORDER BY n) <= 2", ROWS,
+         ROWS},
+        {"SELECT n" PASS
+         "QUALIFY row_number() OVER (PARTITION BY n % 20 ORDER BY LLM('Two?', word) "
+         "RETURNS ENUM('a', 'b'), n) <= 1",
+         600, 600},
+    };
+    compare_asked(cases, BASE_COUNT(cases));
 }
 
 /* A random order is drawn before the filters, once: what is shown is what was sorted by. */
@@ -566,8 +634,11 @@ static void test_a_random_order_asks_no_more(void **state) {
     "WHERE CASE WHEN half = 'a' THEN big END < 2 "
 static void test_waves_look_at_no_row_that_fails(void **state) {
     (void)state;
-    static const char *const sql[] = {"SELECT DISTINCT n * big" FEW_STRANGE,
-                                      "SELECT n" FEW_STRANGE "ORDER BY n * big LIMIT 3"};
+    static const char *const sql[] = {
+        "SELECT DISTINCT n * big" FEW_STRANGE, "SELECT n" FEW_STRANGE "ORDER BY n * big LIMIT 3",
+        "SELECT n" FEW_STRANGE "QUALIFY row_number() OVER (ORDER BY n * big DESC) <= 3",
+        "SELECT n" FEW_STRANGE "QUALIFY rank() OVER (PARTITION BY n * "
+        "big % 20 ORDER BY n) <= 3"};
     ok("CREATE TABLE strange AS SELECT n, word, CASE n % 2 WHEN 0 THEN 1 ELSE 9223372036854775807 "
        "END AS big FROM words");
     for (size_t i = 0; i < BASE_COUNT(sql); i++) {
@@ -603,6 +674,8 @@ static void test_waves_ask_the_same_prompts(void **state) {
     static const char all[] = "SELECT n FROM notes WHERE LLM('Sad?', body, author) "
                               "RETURNS ENUM('a', 'b') = 'a'";
     static const char *const few[] = {" LIMIT 3", " ORDER BY body DESC LIMIT 3",
+                                      " QUALIFY row_number() OVER (PARTITION BY author ORDER BY "
+                                      "body) = 1",
                                       " UNION ALL SELECT n FROM words LIMIT 3"};
     ok("SET answer_cache = on");
     ok("SET field_order = 'fresh'");
@@ -845,6 +918,7 @@ int main(void) {
         cmocka_unit_test(test_waves_go_through_all_filters),
         cmocka_unit_test(test_a_limit_that_nothing_fills_asks_all),
         cmocka_unit_test(test_no_more_is_asked_than_needed),
+        cmocka_unit_test(test_the_first_of_each_partition_are_asked),
         cmocka_unit_test(test_a_random_order_asks_no_more),
         cmocka_unit_test(test_waves_look_at_no_row_that_fails),
         cmocka_unit_test(test_a_second_row_is_found),

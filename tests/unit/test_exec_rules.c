@@ -512,6 +512,17 @@ static void gen_window(gen *g, buf *out, const gen_scope *s, bool is_text, bool 
     buf_free(&over);
 }
 
+/* The first few of each partition, of those rows for which the model says so: by rows where these
+ * have an order, or all columns make one. */
+static void gen_first(gen *g, buf *out, const gen_scope *s, bool filtered) {
+    bool by_rows = chance(g, 60), total = by_rows && (!g->one_table || chance(g, 30));
+    buf_append_c(out, filtered ? " AND " : " WHERE ");
+    gen_call(g, out, s);
+    buf_printf(out, " <> 'x' QUALIFY %s()", by_rows ? "row_number" : "rank");
+    gen_over(g, out, s, total);
+    buf_printf(out, " <= %u", 1 + pick(g, 3));
+}
+
 static void gen_select(gen *g, buf *out, const gen_scope *outer, const bool *types, int ntypes,
                        int depth) {
     gen_scope own = {.outer = outer}, groups = {.n = 0};
@@ -539,6 +550,8 @@ static void gen_select(gen *g, buf *out, const gen_scope *outer, const bool *typ
         buf_append_c(out, " WHERE ");
         gen_condition(g, out, &own, depth);
     }
+    if (g->llm && !grouped && !windowed && chance(g, 40))
+        gen_first(g, out, &own, filtered);
     if (keys.n)
         buf_append_str(out, buf_str(&keys));
     if (grouped && (!keys.n || chance(g, 40))) {
