@@ -53,6 +53,7 @@ static const option options[] = {
     {"-readonly", NULL, NULL, OPTION_READ_ONLY},
     {"-h", NULL, NULL, OPTION_HELP},
     {"-?", NULL, NULL, OPTION_HELP},
+    {"-help", NULL, NULL, OPTION_HELP},
     {"-V", NULL, NULL, OPTION_VERSION},
     {"-version", NULL, NULL, OPTION_VERSION},
     {"--check-cache", "PATH", NULL, OPTION_CHECK_CACHE},
@@ -84,8 +85,11 @@ static bool option_unknown(const char *arg, err *e) {
         names[n++] = modes[i];
     }
     err_set(e, ERR_SYNTAX, "unknown option %s", arg);
-    const char *near = str_nearest(str_from(arg), names, n);
-    if (near != NULL)
+    const char *here = habit_here((str){arg, strcspn(arg, "=")});
+    const char *near = strlen(arg) > 2 ? str_nearest(str_from(arg), names, n) : NULL;
+    if (here != NULL)
+        err_hint(e, "here: %s", here);
+    else if (near != NULL)
         err_hint(e, "did you mean %s?", near);
     else
         err_hint(e, "kvasir --help lists the options");

@@ -409,28 +409,36 @@ const command *command_find(str typed) {
 
 /* ---- running one ----------------------------------------------------------------------------- */
 
-static bool unknown(shell *sh, str typed) {
+static const char *nearest_command(str typed, arena *mem) {
     const char *names[BASE_COUNT(commands) * 4];
     size_t n = 0;
-    arena *mem = arena_new();
+    char sign = *typed.p;
     for (size_t i = 0; i < BASE_COUNT(commands); i++) {
-        if (typed.p[0] == '.')
-            names[n++] = arena_printf(mem, ".%s", commands[i].name);
+        names[n++] = arena_printf(mem, "%c%s", sign, commands[i].name);
         for (str rest = str_from(commands[i].aliases); rest.n && n < BASE_COUNT(names);) {
             str alias = str_take(&rest, ' ');
-            if (alias.p[0] == typed.p[0])
+            if (*alias.p == sign)
                 names[n++] = arena_strndup(mem, alias.p, alias.n);
         }
     }
-    /* \tables, .x: the other spelling. One wrong letter in .x leaves nothing to guess from. */
-    const char *near =
-        arena_printf(mem, "%c%.*s", typed.p[0] == '.' ? '\\' : '.', (int)typed.n - 1, typed.p + 1);
-    const command *other = command_find(str_from(near));
-    if (other && *near == '.')
-        near = arena_printf(mem, ".%s", other->name);
-    else if (!other)
-        near = typed.n > 2 ? str_nearest(typed, names, n) : NULL;
-    if (near)
+    /* \tables, .x: the other spelling, of which a letter or two of psql's would be a bad guess. One
+     * wrong letter in .x leaves nothing to guess from. */
+    char *other = arena_strndup(mem, typed.p, typed.n);
+    *other = sign == '.' ? '\\' : '.';
+    const command *meant = sign == '.' || typed.n > 3 ? command_find(str_from(other)) : NULL;
+    const char *near = meant ? other : typed.n > 2 ? str_nearest(typed, names, n) : NULL;
+    for (size_t i = 0; near != NULL && i < BASE_COUNT(commands); i++)
+        if (strcmp(near + 1, commands[i].name) == 0 || (meant == &commands[i] && sign != '.'))
+            return arena_printf(mem, ".%s", commands[i].name);
+    return near;
+}
+
+static bool unknown(shell *sh, str typed) {
+    arena *mem = arena_new();
+    const char *here = habit_here(typed), *near = here ? NULL : nearest_command(typed, mem);
+    if (here)
+        shell_complain(sh, "no command %.*s; here: %s", (int)typed.n, typed.p, here);
+    else if (near)
         shell_complain(sh, "no command %.*s; did you mean %s?", (int)typed.n, typed.p, near);
     else
         shell_complain(sh, "no command %.*s; .help lists them", (int)typed.n, typed.p);
@@ -471,26 +479,30 @@ static void expand_home(command_call *c) {
             c->argv[i] = arena_printf(c->mem, "%s%s", home, c->argv[i] + 1);
 }
 
-/* As many words as the usage has, options aside; any number where it ends in "...". False: told. */
+/* As many words as the usage has, options aside; any number where it ends in "...". False: told.
+ * What is too much may be an option's value: the option is what is not known, then. */
 static bool count_words(shell *sh, const command *k, const command_call *c) {
     int most = *k->usage != 0, given = 0;
+    const char *option = NULL;
     for (const char *p = k->usage; *p; p++)
         most += *p == ' ';
     bool program = c->rest.n && *c->rest.p == '|';
     if (k->arg == ARG_SQL || k->arg == ARG_TEXT || strstr(k->usage, "...") != NULL || program)
         return true;
     for (int i = 0; i < c->argc; i++) {
-        given += c->argv[i][0] != '-';
+        bool is_option = c->argv[i][0] == '-';
+        option = is_option ? c->argv[i] : option;
+        given += !is_option;
         if (given > most)
             return shell_complain(sh, "%s takes %s; what is '%s'?", c->name,
-                                  most ? k->usage : "nothing", c->argv[i]);
+                                  most ? k->usage : "nothing", option ? option : c->argv[i]);
     }
     return true;
 }
 
 /* What psql has as an argument of one command and we as a command: \d NAME describes, \d lists;
- * \pset OPTION VALUE. */
-static const command *psql_command(const command *found, command_call *c) {
+ * \pset OPTION VALUE. NULL: told. */
+static const command *psql_command(shell *sh, const command *found, command_call *c) {
     static const struct {
         const char *option, *command;
     } options[] = {{"format", ".mode"},
@@ -510,6 +522,11 @@ static const command *psql_command(const command *found, command_call *c) {
         c->argv++;
         c->argc--;
         return command_find(str_from(c->name));
+    }
+    if (pset && c->argc > 1) {
+        shell_complain(sh, "\\pset knows format, null, pager, expanded and tuples_only, not '%s'",
+                       c->argv[0]);
+        return NULL;
     }
     return found;
 }
@@ -537,10 +554,10 @@ bool command_line(shell *sh, str line) {
         call.rest.n = 0;
     }
     split(&call);
-    found = psql_command(found, &call);
-    if (found->arg == ARG_FILE)
+    found = psql_command(sh, found, &call);
+    if (found && found->arg == ARG_FILE)
         expand_home(&call);
-    bool ok = count_words(sh, found, &call) && found->run(sh, &call);
+    bool ok = found && count_words(sh, found, &call) && found->run(sh, &call);
     if ((fflush(stdout) != 0 || ferror(stdout)) && sh->out.error == 0)
         sh->out.error = errno;
     arena_free(call.mem);

@@ -356,6 +356,8 @@ typedef struct command {
 const command *commands_table(size_t *count);
 /* The command for a name as typed (".tables", "\\dt"), or NULL. */
 const command *command_find(str typed);
+/* How it is done here what a command or option of another program does; NULL: not known. */
+const char *habit_here(str typed);
 /* Runs one command line; false: it failed. */
 bool command_line(shell *sh, str line);
 /* A command that switches *flag: on, off, or without a word the other way. */

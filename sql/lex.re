@@ -89,7 +89,8 @@ static int scan(const unsigned char *start, const unsigned char *limit, const un
     }
     "`" [^`\x00]* "`"? | "[" [^\]\x00\n]* "]" { *end = cursor; *problem = "names are quoted with \""; return TK_ILLEGAL; }
     "~" { *end = cursor; *problem = "there are no regular expressions: LIKE, ILIKE and GLOB take patterns"; return TK_ILLEGAL; }
-    "?" digit* | "$" (letter | digit)* { *end = cursor; *problem = "a variable is written :name"; return TK_ILLEGAL; }
+    ":" | "?" digit* | "$" (letter | digit)* { *end = cursor; *problem = "a variable is written :name"; return TK_ILLEGAL; }
+    "\\" { *end = cursor; *problem = "a shell command stands on a line of its own"; return TK_ILLEGAL; }
     "&&" { *end = cursor; *problem = "AND is written as a word"; return TK_ILLEGAL; }
     * { *end = cursor; *problem = "no SQL begins with this character"; return TK_ILLEGAL; }
     */
