@@ -203,10 +203,10 @@ static const struct {
     {"ORDER", "BY"},
     {"WITH", "RECURSIVE"},
     {"PARTITION", "BY"},
-    {"INSERT", "INTO OR"},
+    {"INSERT", "INTO"},
     {"DELETE", "FROM"},
-    {"CREATE", "TABLE VIEW INDEX MODEL UNIQUE OR TEMP"},
-    {"DROP", "TABLE VIEW INDEX MODEL COLUMN"},
+    {"CREATE", "TABLE VIEW INDEX MODEL UNIQUE OR"},
+    {"DROP", "TABLE VIEW INDEX MODEL"},
     {"ALTER", "TABLE"},
     {"LEFT", "JOIN OUTER"},
     {"INNER", "JOIN"},
@@ -269,7 +269,7 @@ static const struct {
 
 static const char statement_words[] =
     "SELECT WITH INSERT UPDATE DELETE CREATE EXPLAIN SET SHOW BEGIN COMMIT ROLLBACK "
-    "COPY DROP ALTER ANALYZE VALUES RESET FROM CLEAR WARM PIN UNPIN";
+    "COPY DROP ALTER ANALYZE VALUES RESET CLEAR WARM PIN UNPIN";
 
 static const scope_token *before(const finder *f, int back) {
     static const scope_token none = {TOKEN_BLANK, {"", 0}, -1};
@@ -339,6 +339,10 @@ static bool ends_operand(const scope_token *t) {
 
 static bool find_after_keyword(finder *f) {
     const scope_token *last = before(f, 1);
+    if (first_is(f, "ALTER") && token_is(last, "DROP")) {
+        add_words(f, "COLUMN", SCORE_NEXT);
+        return true;
+    }
     for (size_t i = 0; i < BASE_COUNT(pairs); i++) {
         if (last->class == TOKEN_KEYWORD && token_is(last, pairs[i].word)) {
             add_words(f, pairs[i].next, SCORE_NEXT);
@@ -399,6 +403,8 @@ static void find_sql(finder *f) {
         add_setting_values(f, f->s.tokens[1].text);
     } else if (token_is(last, "(") && token_is(before(f, 2), "OVER")) {
         add_words(f, "PARTITION ORDER ROWS RANGE GROUPS", SCORE_NEXT);
+    } else if (token_is(last, "(") && token_is(before(f, 2), "EXPLAIN")) {
+        add_words(f, "TOKENS ANALYZE RULES FORMAT", SCORE_NEXT);
     } else if (token_is(last, "=>") && token_is(before(f, 2), "model")) {
         add_objects(f, "model", CANDIDATE_MODEL);
     } else if (last->class == TOKEN_KEYWORD &&
@@ -528,9 +534,15 @@ static void find_command_argument(finder *f, const command *c) {
     case ARG_ONOFF:
         add_words(f, "on off", SCORE_TABLE);
         break;
-    case ARG_COMMAND:
+    case ARG_COMMAND: {
+        const command *table = commands_table(&n);
         find_command_names(f, '.');
+        for (size_t i = 0; i < n && f->prefix.n; i++)
+            add(f, table[i].name, table[i].help, CANDIDATE_COMMAND, SCORE_TABLE);
+        if (f->prefix.n)
+            add_settings(f);
         break;
+    }
     case ARG_SETTING:
         add_settings(f);
         break;
@@ -574,9 +586,8 @@ static void find_in_command(finder *f, str text, size_t cursor) {
         find_sql(f);
         return;
     }
-    bool second_of_import =
-        strcmp(c->name, "import") == 0 && memchr(text.p + name + 1, ' ', start - name - 1);
-    if (second_of_import)
+    str words_before = str_trim((str){text.p + name, start - name}, STR_SPACES);
+    if (strcmp(c->name, "import") == 0 && words_before.n > 0)
         add_tables(f, SCORE_TABLE);
     else
         find_command_argument(f, c);

@@ -118,6 +118,11 @@ static void test_first(void **state) {
         {".schema re|", "reviews"},
         {".mode mark|", "markdown"},
         {".explain SELECT na| FROM movies", "name"},
+        {".help ps|", "psm"},
+        {".help back|", "backup"},
+        {".import x.csv re|", "reviews"},
+        {"EXPLAIN (|", "TOKENS"},
+        {"ALTER TABLE movies DROP |", "COLUMN"},
     };
     for (size_t i = 0; i < BASE_COUNT(cases); i++)
         expect_first(cases[i].text, cases[i].word);
@@ -125,6 +130,14 @@ static void test_first(void **state) {
 
 static void test_not_offered(void **state) {
     (void)state;
+    static const struct {
+        const char *text, *word;
+    } refused[] = {{"|", "FROM"}, {"CREATE |", "TEMP"}, {"INSERT |", "OR"}, {"DROP |", "COLUMN"}};
+    for (size_t i = 0; i < BASE_COUNT(refused); i++) {
+        find(refused[i].text);
+        assert_true(found.count > 0);
+        assert_false(has(refused[i].word));
+    }
     find("SELECT | FROM movies");
     assert_true(has("name"));
     assert_false(has("review"));
@@ -161,6 +174,9 @@ static void test_files(void **state) {
         assert_int_equal(found.count, 1);
         assert_int_equal(found.start, strlen(before[i]) - (i == 1));
     }
+    snprintf(text, sizeof text, ".import  %s/my|", dir); /* a second blank is no second word */
+    find(text);
+    assert_int_equal(found.count, 1);
     unlink(name);
     rmdir(dir);
 }
