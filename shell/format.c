@@ -169,7 +169,14 @@ void format_entry(buf *out, str left, int indent, str text, int columns) {
     enum { LEAST = 20 };
     int room = columns - indent;
     buf_append_str(out, left);
-    format_pad(out, BASE_MAX(indent - utf8_width(left), 2));
+    if (columns > 0 && room < LEAST) { /* then below it */
+        buf_append_char(out, '\n');
+        indent = 4;
+        room = columns - indent;
+        format_pad(out, indent);
+    } else {
+        format_pad(out, BASE_MAX(indent - utf8_width(left), 2));
+    }
     while (room >= LEAST && utf8_width(text) > room) {
         size_t fits = utf8_fit(text, room), n = fits;
         while (n > 0 && text.p[n] != ' ')

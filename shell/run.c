@@ -6,6 +6,7 @@
  * Nothing but rows is written to stdout unless a person sits there.
  */
 #include <errno.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -51,8 +52,12 @@ static void shell_error(shell *sh, const place *where, const err *e) {
     else
         buf_printf(&out, "%s%s:%s %s\n", style_on(color, STYLE_ERROR),
                    sh->repl ? "error" : "kvasir", style_off(color, STYLE_ERROR), message.p);
-    if (e->pos >= 0 && where->text.n)
-        sql_error_caret(where->text, &shifted, &out);
+    if (e->pos >= 0 && where->text.n) {
+        int columns = INT_MAX, rows;
+        if (sh->term.err_tty)
+            term_size(&columns, &rows);
+        sql_error_caret(where->text, &shifted, columns, &out);
+    }
     if (out.n && out.p[out.n - 1] != '\n')
         buf_append_char(&out, '\n');
     if (e->hint[0])

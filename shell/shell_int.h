@@ -175,7 +175,7 @@ void format_visible(buf *out, str text, bool utf8);
 void format_json_string(buf *out, str text);
 void format_pad(buf *out, int columns);
 /* A line of a list: what stands left, and a text from column `indent` on, which goes on below itself
- * where `columns` end (0: never). */
+ * where `columns` end (0: never), and begins below where they leave it no room. */
 void format_entry(buf *out, str left, int indent, str text, int columns);
 void format_count(buf *out, uint64_t n); /* 54,432: never by locale */
 /* A plan's lines, wrapped at blanks to `columns` (0: any number). (format_plan.c) */

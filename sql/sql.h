@@ -773,10 +773,10 @@ bool sql_statement_end(str text, size_t *length, bool *empty);
  * offsets into `text`. */
 int sql_bind(str text, const bind_env *env, arena *a, sql_stmt **out, err *e);
 
-/* Line, column (both from 1) of a position, and the line
- * with a caret under it, as the shell prints an error. */
+/* Line, column (both from 1) of a position, and the line with a caret under it, as the shell prints
+ * an error: as much of it as fits `columns` cells, 80 at most. */
 void sql_error_place(str text, int pos, int *line, int *column);
-void sql_error_caret(str text, const err *e, buf *out);
+void sql_error_caret(str text, const err *e, int columns, buf *out);
 
 /* Classes of tokens, for highlighting and completion. */
 typedef enum token_class {

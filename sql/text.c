@@ -108,8 +108,9 @@ static size_t next_start(str s, size_t at) {
     return at;
 }
 
-void sql_error_caret(str text, const err *e, buf *out) {
-    enum { BEFORE = 50, SHOWN = 76 };
+void sql_error_caret(str text, const err *e, int columns, buf *out) {
+    enum { LEAST = 24, MOST = 80, MARGIN = 4 };
+    int most = BASE_MIN(BASE_MAX(columns, LEAST), MOST) - MARGIN, before = most * 2 / 3;
     if (e->pos < 0)
         return;
     size_t pos = BASE_MIN((size_t)e->pos, text.n), start = line_start(text, pos), end = pos;
@@ -119,11 +120,11 @@ void sql_error_caret(str text, const err *e, buf *out) {
         end--;
     /* A long line is shown by the part around the place. */
     size_t from = start;
-    while (flat_width((str){text.p + from, pos - from}) > BEFORE)
+    while (flat_width((str){text.p + from, pos - from}) > before)
         from = next_start(
             text, from + BASE_MAX((size_t)1, (pos - from) / 4 > 200 ? (pos - from) / 4 : 1));
     str rest = {text.p + from, end - from};
-    size_t shown = utf8_fit(rest, SHOWN);
+    size_t shown = utf8_fit(rest, most);
     if (shown < rest.n && from + shown <= pos)
         shown = rest.n < pos - from + 1 ? rest.n : pos - from + 1;
     bool cut_left = from > start, cut_right = shown < rest.n;

@@ -41,7 +41,7 @@ static void bind_one(str text, const bind_env *env) {
         check(e.code != ERR_NONE && e.code != ERR_INTERNAL && e.message[0],
               "a failure says what failed");
         check(e.pos <= (int)text.n && e.pos + e.len <= (int)text.n, "an error is within the text");
-        sql_error_caret(text, &e, &out);
+        sql_error_caret(text, &e, 80, &out);
     } else if (s->query) {
         rel_print(s->query, &out);
     }

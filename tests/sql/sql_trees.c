@@ -28,7 +28,7 @@ static const char *const kinds[] = {"SELECT",       "INSERT",        "UPDATE",
 
 static void print_error(str text, const err *e, buf *out) {
     buf_printf(out, "error: %s\n", e->message);
-    sql_error_caret(text, e, out);
+    sql_error_caret(text, e, 80, out);
     if (e->hint[0])
         buf_printf(out, "hint: %s\n", e->hint);
 }

@@ -335,12 +335,16 @@ static void test_entry(void **state) {
     format_entry(&out, STR("psm"), 8, STR("how fields of prompts are ordered (off|fixed)"), 30);
     format_entry(&out, STR("longer than it"), 8, STR("one line"), 0);
     format_entry(&out, STR("x"), 8, STR("awordwiderthanthescreenhasroom for"), 30);
+    format_entry(&out, STR("psm"), 20, STR("how fields of prompts are ordered"), 30);
     assert_string_equal(out.p, "psm     how fields of prompts\n"
                                "        are ordered\n"
                                "        (off|fixed)\n"
                                "longer than it  one line\n"
                                "x       awordwiderthanthescree\n"
-                               "        nhasroom for\n");
+                               "        nhasroom for\n"
+                               "psm\n"
+                               "    how fields of prompts are\n"
+                               "    ordered\n");
     buf_free(&out);
 }
 

@@ -121,7 +121,7 @@ static void caret(const char *text, int pos, int len, const char *expected) {
     err e = {0};
     buf out = {0};
     err_set_at(&e, ERR_BIND, pos, len, "x");
-    sql_error_caret(str_from(text), &e, &out);
+    sql_error_caret(str_from(text), &e, 80, &out);
     assert_string_equal(out.p ? out.p : "", expected);
     buf_free(&out);
 }
@@ -140,9 +140,17 @@ static void carets_stand_under_their_place(void **state) {
     err e = {0};
     buf out = {0};
     err_set_at(&e, ERR_BIND, 2000, 5, "x");
-    sql_error_caret(str_from(text), &e, &out);
+    sql_error_caret(str_from(text), &e, 80, &out);
     assert_true(out.n < 400);
     assert_non_null(strstr(out.p, "^~~~~\n"));
+    buf_clear(&out);
+    for (int columns = 30; columns < 100; columns += 7) { /* never wider than the terminal */
+        sql_error_caret(str_from(text), &e, columns, &out);
+        str rest = buf_str(&out);
+        while (rest.n > 0)
+            assert_true(utf8_width(str_take(&rest, '\n')) <= BASE_MIN(columns, 80));
+        buf_clear(&out);
+    }
     buf_free(&out);
     int line, column_;
     sql_error_place(STR("a\nbc日d"), 7, &line, &column_);
