@@ -319,7 +319,10 @@ static int no_table_function(binder *b, const from_item *f) {
         const char *name, *instead;
     } others[] = {{"range", "generate_series(0, 9) counts to its last number"},
                   {"read_csv", "a file is a table by itself: FROM 'f.csv'"},
-                  {"read_csv_auto", "a file is a table by itself: FROM 'f.csv'"}};
+                  {"read_csv_auto", "a file is a table by itself: FROM 'f.csv'"},
+                  {"read_json", "kvasir reads CSV and TSV: FROM 'f.csv'"},
+                  {"read_json_auto", "kvasir reads CSV and TSV: FROM 'f.csv'"},
+                  {"read_parquet", "kvasir reads CSV and TSV: FROM 'f.csv'"}};
     fail_ident(b, f->name, "no table function \"%.*s\"", (int)f->name.name.n, f->name.name.p);
     err_hint(b->e, "the only one is %s", table_function()->signature);
     for (size_t i = 0; i < BASE_COUNT(others); i++)

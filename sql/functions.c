@@ -120,6 +120,18 @@ static const struct {
     {"rollup", "a GROUP BY for each grouping, with UNION ALL"},
     {"cube", "a GROUP BY for each grouping, with UNION ALL"},
     {"generate_series", "FROM generate_series(first, last)"},
+    {"last_insert_rowid", "INSERT … RETURNING rowid"},
+    {"arg_max", "QUALIFY row_number() OVER (PARTITION BY key ORDER BY x DESC) = 1"},
+    {"max_by", "QUALIFY row_number() OVER (PARTITION BY key ORDER BY x DESC) = 1"},
+    {"arg_min", "QUALIFY row_number() OVER (PARTITION BY key ORDER BY x) = 1"},
+    {"min_by", "QUALIFY row_number() OVER (PARTITION BY key ORDER BY x) = 1"},
+    {"prompt", "LLM('…', x)"},
+    {"ai_complete", "LLM('…', x)"},
+    {"ai_generate", "LLM('…', x)"},
+    {"ai_query", "LLM('…', x)"},
+    {"ai_filter", "LLM('…', x) RETURNS BOOLEAN"},
+    {"ai_classify", "LLM('…', x) RETURNS ENUM('a', 'b')"},
+    {"ai_score", "LLM('…', x) RETURNS INTEGER BETWEEN 1 AND 5"},
 };
 
 const char *function_instead(str name) {
