@@ -135,7 +135,12 @@ static int file_is_no_database(const char *path, err *e) {
     bool sqlite = n == 16 && memcmp(head, "SQLite format 3", 16) == 0;
     err_set(e, ERR_CORRUPT, "'%s' is %s, not a kvasir database (which is a directory)", path,
             sqlite ? "an SQLite database" : "a file");
-    if (!sqlite)
+    if (sqlite)
+        err_hint(e,
+                 "a table moves as CSV: sqlite3 -header -csv '%s' 'SELECT * FROM t' | "
+                 "kvasir NEW \"CREATE TABLE t AS SELECT * FROM '-'\"",
+                 path);
+    else
         err_hint(e, "a CSV file can be queried directly: SELECT * FROM '%s'", path);
     return ERR_CORRUPT;
 }
