@@ -178,6 +178,8 @@ static void show_stats(const exec_summary *s, buf *out) {
         return;
     buf_printf(out, "%20s  %.3f s\n%20s  %.3f s\n", "in the model", s->llm_seconds,
                "ordering prompts", s->solve_seconds);
+    if (s->held_seconds > 0)
+        buf_printf(out, "%20s  %.3f s\n", "paused", s->held_seconds);
     stat_line(out, "LLM inputs", s->llm_inputs);
     stat_line(out, WORDS_INPUTS, s->distinct_inputs);
     stat_line(out, WORDS_KNOWN, s->answers_stored);

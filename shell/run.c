@@ -103,7 +103,7 @@ void shell_summary_line(const exec_summary *s, buf *out) {
     const llm_stats *m = &s->llm;
     bool asked = m->prompt_tokens || s->answers_stored; /* else EXPLAIN (TOKENS) counted them */
     buf_printf(out, " %s %s, ", s->llm_inputs == 1 ? "row" : "rows", asked ? "asked" : "counted");
-    progress_duration(out, s->seconds);
+    progress_duration(out, s->seconds - s->held_seconds); /* as the view's clock has it */
     if (m->prompt_tokens) {
         double hit = 1 - (double)m->computed_tokens / (double)m->prompt_tokens;
         buf_printf(out, ", " WORDS_HIT_RATE " %.0f %%, ", 100 * BASE_MAX(hit, 0.0));
@@ -386,9 +386,13 @@ static void tell_times(run *r) {
     if (sh->timer) {
         buf_clear(&line);
         buf_printf(&line, "%.3f s", s->seconds);
-        if (s->llm_inputs)
-            buf_printf(&line, " (model %.3f s, ordering %.3f s, the rest %.3f s)", s->llm_seconds,
+        if (s->llm_inputs) {
+            buf_printf(&line, " (model %.3f s, ordering %.3f s, the rest %.3f s", s->llm_seconds,
                        s->solve_seconds, BASE_MAX(s->sql_seconds - s->solve_seconds, 0.0));
+            if (s->held_seconds > 0)
+                buf_printf(&line, ", paused %.3f s", s->held_seconds);
+            buf_append_char(&line, ')');
+        }
         fprintf(to, "%s%s%s\n", style_on(color, STYLE_DIM), line.p, style_off(color, STYLE_DIM));
     }
     buf_free(&line);

@@ -263,7 +263,7 @@ static void test_progress_before_answers(void **state) {
 
 static void test_summary(void **state) {
     (void)state;
-    exec_summary s = {.seconds = 6.2, .llm_inputs = 200};
+    exec_summary s = {.seconds = 9.2, .held_seconds = 3, .llm_inputs = 200};
     s.llm.prompt_tokens = 196000;
     s.llm.computed_tokens = 31204;
     buf out = {0};
