@@ -70,7 +70,9 @@ static void tell(shell *sh, const cJSON *total) {
     format_count(&line, (uint64_t)number(total, "distinct_inputs"));
     buf_append_c(&line, " prompts, ");
     format_count(&line, (uint64_t)number(total, "computed_tokens"));
-    buf_append_c(&line, " tokens; Ctrl-C keeps the answers");
+    const settings *now = db_settings(sh->db);
+    bool kept = now->cache && now->answer_cache;
+    buf_append_c(&line, kept ? " tokens; Ctrl-C keeps the answers" : " tokens");
     shell_note(sh, "%s", line.p);
     buf_free(&line);
 }

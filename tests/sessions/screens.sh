@@ -449,7 +449,14 @@ see '^about .* prompts, .* tokens; Ctrl-C'
 see '^run it. .y/N.'
 enter 'n'
 see '^not run'
-enter "RESET confirm; RESET cost_rates;"
+key C-l
+enter "SET cache = off;"
+enter "SELECT count(*) FROM long WHERE LLM('is it?', t) RETURNS BOOLEAN;"
+see '^about .* prompts, .* tokens$'
+see '^run it. .y/N.'
+enter 'n'
+see '^not run'
+enter "RESET confirm; RESET cost_rates; RESET cache;"
 
 check 'SIGTERM with the view of a running statement'
 enter "SELECT count(*) FROM texts WHERE LLM('was it?', t) RETURNS BOOLEAN;"
