@@ -443,6 +443,8 @@ static void draw_keys(canvas *c, int row) {
     for (size_t i = 0; i < BASE_COUNT(keys); i++) {
         bool here = keys[i].panel == (int)c->v->panel;
         const char *text = c->w < WIDE ? keys[i].brief : keys[i].text;
+        if (*keys[i].key == 'p' && c->v->now.paused)
+            text = "go on";
         if (x + 2 + (int)strlen(text) > c->w)
             break;
         x = put(c, x, row, VIEW_TITLE, keys[i].key);
@@ -499,7 +501,7 @@ static void put_wrapped(canvas *c, int x, int last_row, view_attr attr, const ch
 static void draw_help(canvas *c, int last_row) {
     static const char *const lines[][2] = {
         {"q", "back to the shell, the statement runs on"},
-        {"c", "stop it; answers are kept"},
+        {"c", "stop it; answers are kept (not with SET cache = off)"},
         {"p", "hold it, or let it go on"},
         {"1 2 3 4", "the run, other strategies, shared prefixes, operators and answers"},
         {"arrows", "left, right: turn panels; up, down: scroll"},

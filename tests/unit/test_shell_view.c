@@ -120,6 +120,9 @@ static void test_full(void **state) {
            "c cancel, keep");
     EXPECT(picture(&v, 40, 6), "150 of 200", "average  84 %", "q shell", "p pause");
     assert_null(strstr(picture(&v, 40, 6), "KV"));
+    v.now.paused = true;
+    EXPECT(picture(&v, 40, 6), "p go on");
+    v.now.paused = false;
     EXPECT(picture(&v, 30, 2), "150/200 rows  hit 84 %");
 }
 
