@@ -138,11 +138,30 @@ static void paste_mode(const editor *ed, bool on) {
     fflush(stdout);
 }
 
+/* To the prompt's first cell, with nothing below it. Terminals wrap lines anew when their width
+ * changes, and the cursor stays at its character. */
+static void go_to_start(const editor *ed, const LineInfoW *line) {
+    int columns, rows;
+    bool exact;
+    buf before = {0};
+    term_size(&columns, &rows);
+    narrow(line->buffer, line->cursor, &before);
+    int up = editor_rows(buf_str(&before), (int)strlen(ed->prompt), columns, &exact) - 1;
+    if (BASE_MIN(up, rows - 1) > 0)
+        printf("\033[%dA", BASE_MIN(up, rows - 1));
+    fputs("\r\033[J", stdout);
+    fflush(stdout);
+    buf_free(&before);
+}
+
 /* libedit keeps the row and column that its cursor was at, and reads and writes there, although a
- * smaller screen has no such place. So the cursor goes home first, by showing nothing. */
+ * smaller screen has no such place. So its cursor goes home first, by showing nothing, and the
+ * terminal's with it: what libedit draws next it draws where that is. */
 static void resize(editor *ed) {
     LineInfoW *line = (LineInfoW *)(uintptr_t)el_wline(ed->el), whole = *line;
     char *prompt = ed->prompt_text.p, none[] = "";
+    if (!ed->sh->term.dumb)
+        go_to_start(ed, line);
     ed->prompt_text.p = none;
     line->cursor = line->lastchar = line->buffer;
     el_set(ed->el, EL_REFRESH);

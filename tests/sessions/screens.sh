@@ -231,6 +231,23 @@ see 'stopped: more than max_tokens_total = 6000'
 see 'its answers are kept: run it again to go on from there'
 enter 'SET max_tokens_total = 0;'
 
+check 'a statement stands once, and can be edited, after the terminal became narrower and wider'
+start 80 24 s.kvasir
+text "SELECT name, 'a text that is longer than the line of a narrow terminal is' FROM movies"
+see 'FROM movies$'
+tm resize-window -t s -x 60 -y 24
+see '^ a narrow terminal is. FROM movies$'
+[ "$(screen | grep -c 'kvasir> SELECT')" = 1 ] || fail 'the statement stands there twice'
+key Home
+tm resize-window -t s -x 50 -y 24
+see '^he line of a narrow terminal is. FROM movies$'
+tm resize-window -t s -x 120 -y 24
+see '^kvasir> SELECT name, .* FROM movies$'
+[ "$(screen | grep -c 'kvasir>')" = 1 ] || fail 'the statement stands there twice'
+text 'EXPLAIN '
+see '^kvasir> EXPLAIN SELECT name, .* FROM movies$'
+key C-c
+
 check 'a long result goes through the pager'
 environment="PAGER='less -FRSX'"
 if command -v less >/dev/null; then
