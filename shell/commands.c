@@ -149,6 +149,8 @@ static bool output_to(shell *sh, command_call *c, bool once) {
         path = arena_strndup(c->mem, c->rest.p, c->rest.n);
     if (once && path == NULL)
         return shell_complain(sh, "%s wants a file", c->name);
+    if (path && *path == '-') /* sqlite3's -x and -e; a file of that name is ./-x */
+        return shell_complain(sh, "%s has no option '%s'", c->name, path);
     return output_open(&sh->out, path, once, &e) == 0 || shell_failed(sh, &e);
 }
 
