@@ -256,13 +256,13 @@ static void end_result(run *r) {
     drain(r);
     bool screen = sh->out.path == NULL;
     output_end(&sh->out);
-    if (sh->out.error)
-        return;
+    if (sh->out.error == EINTR)
+        tell_stopped(sh, "");
     const char *cut = r->format.cut ? ", cells cut: .mode line shows them whole" : "";
     const char *changed = stmt_changes(r->s) >= 0 ? what_changed(stmt_what(r->s)) : NULL;
     if (changed) /* where its rows went, if it returned them, is no reason to keep silent */
         note_rows(r, (uint64_t)stmt_changes(r->s), changed, cut);
-    else if (stmt_column_count(r->s) > 0 && !r->text && screen)
+    else if (stmt_column_count(r->s) > 0 && !r->text && screen && sh->out.error == 0)
         note_rows(r, r->rows, "", cut);
 }
 
@@ -366,7 +366,7 @@ static bool tell_failure(run *r, const err *e, const place *where) {
         tell_cancelled(r);
     else if (cancelled && enough)
         return true;
-    else if (sh->out.error == 0)
+    else if (!cancelled || sh->out.error == 0)
         shell_error(sh, where, e);
     return false;
 }
