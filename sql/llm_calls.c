@@ -168,7 +168,7 @@ static step *find_same(binder *b, lift *l, const llm_call *call, expr **args) {
         step *s = l->steps.items[i];
         if (!same_question(s, call, args))
             continue;
-        if (!s->use.guard || expr_equal(s->use.guard, b->at.guard))
+        if (guard_covers(s->use.guard, b->at.guard))
             return s;
         if (depends(b, l, b->at.guard, s))
             continue;
