@@ -6,6 +6,7 @@
  * views in an order in which each finds the ones it is made of.
  */
 #include <ctype.h>
+#include <errno.h>
 #include <fnmatch.h>
 #include <stdlib.h>
 #include <string.h>
@@ -219,14 +220,18 @@ typedef struct dump {
     shell *sh;
     buf *out;
     const char *table;
-    int rows; /* in the INSERT being written */
+    int rows;     /* in the INSERT being written */
+    bool stopped; /* rows are missing */
 } dump;
 
 static void dump_batch(void *ctx, stmt *s, const batch *b) {
     dump *d = ctx;
-    if (d->sh->out.error) /* nothing more is written */
+    if (d->sh->out.error || atomic_load(signals_asked())) { /* the worker may be far ahead */
+        d->stopped = true;
         stmt_cancel(s);
-    for (int i = 0; i < b->rows && d->sh->out.error == 0; i++) {
+        return;
+    }
+    for (int i = 0; i < b->rows; i++) {
         if (d->rows == 0) {
             buf_append_c(d->out, "INSERT INTO ");
             name_append(d->out, d->table);
@@ -254,13 +259,16 @@ static bool dump_table(shell *sh, const db_object *o, buf *out) {
     err e;
     buf_append_c(&query, "SELECT * FROM ");
     name_append(&query, o->name);
-    dump d = {sh, out, o->name, 0};
+    dump d = {.sh = sh, .out = out, .table = o->name};
     buf_printf(out, "%s;\n", o->sql);
     int code = shell_query(sh, buf_str(&query), dump_batch, &d, &e);
     if (d.rows)
         buf_append_c(out, ";\n");
     buf_free(&query);
-    return code == 0 || (sh->out.error == 0 && shell_failed(sh, &e));
+    if (code == 0 && d.stopped)
+        code = err_set(&e, ERR_CANCELLED, "cancelled");
+    bool unwritten = sh->out.error != 0 && sh->out.error != EINTR; /* told by itself */
+    return code == 0 || (!unwritten && shell_failed(sh, &e));
 }
 
 /* Whether `sql` has `name` as a word: then the view needs that other view. */

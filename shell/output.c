@@ -46,7 +46,8 @@ void output_begin(output *o, bool may_page) {
 }
 
 /* Past the stream's buffer, which loses what it holds when a signal comes in between. Ctrl-C ends
- * the writing, but to a pager: that has the terminal, and Ctrl-C is a key of its own. */
+ * the writing, but to a pager: that has the terminal, and Ctrl-C is a key of its own. A write that
+ * has waited for its reader and written something does not say that a signal came. */
 static void put(output *o, FILE *file, const char *p, size_t n) {
     if (n == 0 || o->error)
         return;
@@ -57,6 +58,8 @@ static void put(output *o, FILE *file, const char *p, size_t n) {
         if (written >= 0) {
             p += written;
             n -= (size_t)written;
+            if (n > 0)
+                output_stopped(o);
         } else if (errno != EINTR || o->pager == NULL) {
             o->error = errno;
         }
