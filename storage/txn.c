@@ -341,6 +341,12 @@ static void give_back_room(store *s) {
         return;
 }
 
+/* Behind a write transaction that came to nothing. */
+static void forget_write(txn *t) {
+    give_back_room(t->store);
+    forget_handles(t, false);
+}
+
 static int commit_write(txn *t, err *e) {
     int status = t->savepoint ? txn_release(t, e) : 0;
     if (!status && t->broken)
@@ -350,13 +356,12 @@ static int commit_write(txn *t, err *e) {
         status = raise_versions(t, e);
     if (status) {
         mdb_txn_abort(t->root);
-        forget_handles(t, false);
+        forget_write(t);
         return status;
     }
     int rc = mdb_txn_commit(t->root);
     if (rc) {
-        give_back_room(t->store);
-        forget_handles(t, false);
+        forget_write(t);
         return lmdb_error(e, rc, "cannot commit");
     }
     if (t->snap != t->store->snap) {
@@ -388,8 +393,7 @@ void txn_abort(txn *t) {
         if (t->mdb != t->root)
             mdb_txn_abort(t->mdb);
         mdb_txn_abort(t->root);
-        give_back_room(t->store);
-        forget_handles(t, false);
+        forget_write(t);
     }
     txn_free(t);
 }
