@@ -70,9 +70,9 @@ static void shell_error(shell *sh, const place *where, const err *e) {
 }
 
 static void tell_stopped(const shell *sh, const char *more) {
-    bool cover = sh->term.err_tty && !sh->term.dumb; /* the terminal's ^C */
+    bool cover = sh->term.err_tty && !sh->term.dumb; /* the terminal's ^C, in the row's colour */
     fflush(stdout);
-    fprintf(stderr, "%sstopped%s\n", cover ? "\r\033[K" : "", more);
+    fprintf(stderr, "%sstopped%s\n", cover ? "\r\033[0m\033[K" : "", more);
 }
 
 bool shell_failed(shell *sh, const err *e) {

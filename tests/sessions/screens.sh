@@ -271,6 +271,15 @@ enter '.pager off'
 enter 'SELECT n FROM many;'
 see '^… 9,960 more rows'
 
+check 'Ctrl-C ends the drawing of rows, and says so'
+enter '.maxrows 10000000'
+enter 'SELECT n FROM generate_series(1, 2000000) AS n;'
+see '│ *[1-9][0-9]\{4,\} │'
+key C-c
+see '^stopped$'
+enter 'SELECT 43 AS answer;'
+see '│     43 │'
+
 check 'a plan wider than the screen goes on below itself'
 start 60 24 s.kvasir
 enter "EXPLAIN SELECT LLM('What is the name of this text?', t, n, model => m) RETURNS ENUM('a', 'b') FROM texts;"
