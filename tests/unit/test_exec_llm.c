@@ -673,9 +673,9 @@ static void test_waves_ask_the_same_prompts(void **state) {
     (void)state;
     static const char all[] = "SELECT n FROM notes WHERE LLM('Sad?', body, author) "
                               "RETURNS ENUM('a', 'b') = 'a'";
-    static const char *const few[] = {" LIMIT 3", " ORDER BY body DESC LIMIT 3",
-                                      " QUALIFY row_number() OVER (PARTITION BY author ORDER BY "
-                                      "body) = 1",
+    static const char first[] =
+        " QUALIFY row_number() OVER (PARTITION BY author ORDER BY body) = 1";
+    static const char *const few[] = {" LIMIT 3", " ORDER BY body DESC LIMIT 3", first,
                                       " UNION ALL SELECT n FROM words LIMIT 3"};
     ok("SET answer_cache = on");
     ok("SET field_order = 'fresh'");
