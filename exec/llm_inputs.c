@@ -144,7 +144,7 @@ static int ranked_compare(const void *a, const void *b) {
 
 /* Renumbers a field's values by bytewise rank, so that equal beginnings stand together when ids are
  * sorted, and gives what stays of them its last place, in `mem`. */
-static void field_settle(gathering *g, int f, arena *mem) {
+static int field_settle(gathering *g, int f, arena *mem, const atomic_bool *cancel, err *e) {
     llm_inputs *in = g->in;
     field_values *v = &in->fields[f];
     field_values settled = {.count = v->count,
@@ -155,7 +155,9 @@ static void field_settle(gathering *g, int f, arena *mem) {
     uint32_t *ids = arena_alloc(mem, sizeof *ids * BASE_MAX(in->count, 1u));
     for (uint32_t i = 0; i < v->count; i++)
         order[i] = (ranked){v->text[i], i};
-    qsort(order, v->count, sizeof *order, ranked_compare);
+    int status = sort_array(order, v->count, sizeof *order, ranked_compare, cancel, e);
+    if (status)
+        return status;
     for (uint32_t i = 0; i < v->count; i++) {
         rank[order[i].id] = i;
         settled.text[i] = order[i].text;
@@ -165,6 +167,7 @@ static void field_settle(gathering *g, int f, arena *mem) {
         ids[i] = in->value[f][i] == PSM_ABSENT ? PSM_ABSENT : rank[in->value[f][i]];
     in->fields[f] = settled;
     in->value[f] = ids;
+    return 0;
 }
 
 /* ---- gathering ------------------------------------------------------------------------------- */
@@ -230,8 +233,7 @@ static int gather_rows(gathering *g, exec_ctx *ctx, const plan_llm_use *use, con
     int64_t at = 0;
     for (int i = 0; i < rowset_batches(rows) && status == 0; i++) {
         const batch *b = rowset_batch(rows, i);
-        if (atomic_load_explicit(ctx->cancel, memory_order_relaxed))
-            status = err_set(e, ERR_CANCELLED, "cancelled");
+        status = check_cancel(ctx->cancel, e);
         if (status == 0)
             status = evaluate_batch(use, b, pass, &of, e);
         for (int row = 0; row < b->rows && status == 0; row++, at++) {
@@ -262,7 +264,7 @@ int inputs_gather(exec_ctx *ctx, const plan_llm_use *use, const rowset *rows, bo
     in->of_row = arena_alloc(mem, sizeof(uint32_t) * (size_t)BASE_MAX(in->rows, 1));
     int status = gather_rows(&g, ctx, use, rows, dedup, ctx->llm->kept, e);
     for (int f = 0; f < n && status == 0; f++)
-        field_settle(&g, f, mem);
+        status = field_settle(&g, f, mem, ctx->cancel, e);
     arena_free(g.mem);
     *out = in;
     return status;

@@ -95,7 +95,8 @@ static int scan_start(op *o, err *e) {
     scan_spec spec = {.table = p->scan.table,
                       .index = p->scan.index,
                       .columns = p->scan.columns,
-                      .ncolumns = p->ncols};
+                      .ncolumns = p->ncols,
+                      .cancel = o->ctx->cancel};
     scan_bound low = {0}, high = {0};
     bool possible = true, keyed = p->scan.keyed;
     op_init_out(o);
@@ -158,8 +159,10 @@ int op_scan_whole(op *o, err *e) {
     scan_state *s = o->state;
     scan_close(s->scan);
     s->scan = NULL;
-    scan_spec spec = {
-        .table = o->node->scan.table, .columns = o->node->scan.columns, .ncolumns = o->node->ncols};
+    scan_spec spec = {.table = o->node->scan.table,
+                      .columns = o->node->scan.columns,
+                      .ncolumns = o->node->ncols,
+                      .cancel = o->ctx->cancel};
     return scan_open(o->ctx->txn, &spec, &s->scan, e);
 }
 

@@ -97,7 +97,7 @@ bool sort_ties(const sort_order *s, sort_item a, sort_item b) {
 
 /* ---- merge sort ------------------------------------------------------------------------------ */
 
-enum { RUN = 12 };
+enum { RUN = 12, LOOK_EVERY = 1 << 16 /* items, at the cancel flag */ };
 
 static void sort_run(const sort_order *s, sort_item *a, int64_t n) {
     for (int64_t i = 1; i < n; i++) {
@@ -109,9 +109,12 @@ static void sort_run(const sort_order *s, sort_item *a, int64_t n) {
     }
 }
 
-static void merge(const sort_order *s, const sort_item *a, int64_t na, const sort_item *b,
-                  int64_t nb, sort_item *out) {
-    while (na && nb) {
+static int merge(const exec_ctx *ctx, const sort_order *s, const sort_item *a, int64_t na,
+                 const sort_item *b, int64_t nb, sort_item *out, err *e) {
+    int status = 0;
+    while (na && nb && status == 0) {
+        if ((na + nb) % LOOK_EVERY == 0)
+            status = check_cancel(ctx->cancel, e);
         if (sort_before(s, *b, *a)) {
             *out++ = *b++;
             nb--;
@@ -120,24 +123,25 @@ static void merge(const sort_order *s, const sort_item *a, int64_t na, const sor
             na--;
         }
     }
-    memcpy(out, na ? a : b, sizeof *out * (size_t)(na + nb));
+    memcpy(out, na ? a : b, sizeof *out * (size_t)(na ? na : nb));
+    return status;
 }
 
-/* Sorts items[0..n); `spare` has room for n. The result is in items. false: cancelled. */
-static bool sort_items(const exec_ctx *ctx, const sort_order *s, sort_item *items, sort_item *spare,
-                       int64_t n) {
+/* Sorts items[0..n); `spare` has room for n. The result is in items. */
+static int sort_items(const exec_ctx *ctx, const sort_order *s, sort_item *items, sort_item *spare,
+                      int64_t n, err *e) {
+    int status = 0;
     for (int64_t at = 0; at < n; at += RUN)
         sort_run(s, items + at, BASE_MIN(RUN, n - at));
     sort_item *from = items, *to = spare;
-    for (int64_t width = RUN; width < n; width *= 2) {
-        if (ctx->cancel && atomic_load_explicit(ctx->cancel, memory_order_relaxed))
-            return false;
-        for (int64_t at = 0; at < n; at += 2 * width) {
+    for (int64_t width = RUN; width < n && status == 0; width *= 2) {
+        status = check_cancel(ctx->cancel, e);
+        for (int64_t at = 0; at < n && status == 0; at += 2 * width) {
             int64_t na = BASE_MIN(width, n - at), nb = BASE_MIN(width, n - at - na);
             if (nb == 0 || !sort_before(s, from[at + na], from[at + na - 1]))
                 memcpy(to + at, from + at, sizeof *to * (size_t)(na + nb)); /* in order already */
             else
-                merge(s, from + at, na, from + at + na, nb, to + at);
+                status = merge(ctx, s, from + at, na, from + at + na, nb, to + at, e);
         }
         sort_item *other = from;
         from = to;
@@ -145,7 +149,7 @@ static bool sort_items(const exec_ctx *ctx, const sort_order *s, sort_item *item
     }
     if (from != items)
         memcpy(items, from, sizeof *items * (size_t)n);
-    return true;
+    return status;
 }
 
 int sort_rows(const exec_ctx *ctx, const rowset *keys, const sort_key *by, int nkeys,
@@ -166,8 +170,8 @@ int sort_rows(const exec_ctx *ctx, const rowset *keys, const sort_key *by, int n
             items[row] = (sort_item){sort_prefix(by, nkeys, in->cols, k), row};
         }
     }
-    if (!status && !sort_items(ctx, &s, items, items + count, count))
-        status = err_set(e, ERR_CANCELLED, "cancelled");
+    if (!status)
+        status = sort_items(ctx, &s, items, items + count, count, e);
     for (int64_t k = 0; k < count && !status; k++)
         rows[k] = items[k].row;
     free(items);

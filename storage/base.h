@@ -12,6 +12,7 @@
 #define KVASIR_BASE_H
 
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -168,6 +169,17 @@ int err_set_errno(err *e, int errno_value, const char *format, ...) BASE_PRINTF(
 void err_hint(err *e, const char *format, ...) BASE_PRINTF(2, 3);
 void err_clear(err *e);
 int arena_full_error(const arena *a, err *e); /* ERR_FULL or ERR_IO: why it failed, if it has */
+
+/* Looked at once a row, or a batch: ERR_CANCELLED once *cancel is true; NULL: never. */
+static inline int check_cancel(const atomic_bool *cancel, err *why) {
+    bool stop = cancel && atomic_load_explicit(cancel, memory_order_relaxed);
+    return stop ? err_set(why, ERR_CANCELLED, "cancelled") : 0;
+}
+
+/* Sorts n items of `size` bytes as qsort does, items that are equal in any order. ERR_CANCELLED soon
+ * after *cancel is true (NULL: never), ERR_FULL: the items are then of no use. */
+int sort_array(void *items, size_t n, size_t size, int (*compare)(const void *, const void *),
+               const atomic_bool *cancel, err *e);
 
 /* ---- values ---------------------------------------------------------------------------------- */
 

@@ -151,8 +151,9 @@ static int run_write(txn *t, const table_info *info, int index, run *r, bool fir
     int status = txn_cursor(t, info->index_trees[index], &c, e);
     if (status)
         return status;
-    if (r->n)
-        qsort(r->keys, r->n, sizeof *r->keys, compare_keys);
+    status = sort_array(r->keys, r->n, sizeof *r->keys, compare_keys, cancel, e);
+    if (status)
+        return status;
     for (size_t i = 0; i < r->n; i++) {
         MDB_val data = {0, ""};
         if ((status = check_cancel(cancel, e)) != 0)

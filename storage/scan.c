@@ -19,6 +19,7 @@ enum { BATCH_GROWTH = 4 };
 struct table_scan {
     txn *txn; /* NULL once it ended */
     table_scan *next_open;
+    const atomic_bool *cancel;
     const table_info *info;
     const index_def *index; /* ours, of the txn's catalog; NULL: by rowid */
     uint32_t index_tree;
@@ -322,14 +323,16 @@ static int sort_group(table_scan *s, err *e) {
     for (size_t i = 0; i < s->npending && !status; i++) {
         MDB_val data;
         value *cells = ARENA_ARRAY(mem, value, s->info->def->ncolumns);
-        status = fetch_row(s, s->pending[i], &data, NULL, e);
+        status = check_cancel(s->cancel, e);
+        if (!status)
+            status = fetch_row(s, s->pending[i], &data, NULL, e);
         if (!status)
             status = row_decode(&s->info->layout, data, s->pending[i], cells, e);
         if (!status && cells_in_bounds(s, cells))
             group[kept++] = (group_row){s->pending[i], cells, s->index, s->descending};
     }
-    if (kept)
-        qsort(group, kept, sizeof *group, compare_group_rows);
+    if (!status)
+        status = sort_array(group, kept, sizeof *group, compare_group_rows, s->cancel, e);
     for (size_t i = 0; i < kept; i++)
         s->pending[i] = group[i].rowid;
     s->npending = kept;
@@ -356,6 +359,9 @@ static int gather_group(table_scan *s, MDB_val key, err *e) {
     s->npending = s->at_pending = 0;
     int rc = 0;
     while (rc == 0 && key.mv_size == size && memcmp(key.mv_data, cells, n) == 0) {
+        int status = check_cancel(s->cancel, e);
+        if (status)
+            return status;
         pending_add(s, key_rowid(key));
         remember(s, key.mv_data, key.mv_size);
         rc = mdb_cursor_get(s->entries, &key, &data, s->descending ? MDB_PREV : MDB_NEXT);
@@ -397,8 +403,11 @@ static int next_entry(table_scan *s, bool *placed, int64_t *rowid, bool *fresh, 
             s->done = rc == MDB_NOTFOUND;
             return s->done ? 0 : lmdb_error(e, rc, "cannot read an index");
         }
+        int status = check_cancel(s->cancel, e);
+        if (status)
+            return status;
         if (s->descending) {
-            int status = descend(s, key, placed, e);
+            status = descend(s, key, placed, e);
             if (status || s->done)
                 return status;
             continue;
@@ -419,8 +428,7 @@ static int next_entry(table_scan *s, bool *placed, int64_t *rowid, bool *fresh, 
             *fresh = true;
             return 0;
         }
-        int status = gather_group(s, key, e);
-        if (status)
+        if ((status = gather_group(s, key, e)) != 0)
             return status;
         *placed = false; /* the cursor may stand behind the group */
     }
@@ -574,6 +582,7 @@ int scan_open(txn *t, const scan_spec *spec, table_scan **out, err *e) {
     memset(s, 0, offsetof(table_scan, rowid));
     s->txn = t;
     s->info = info;
+    s->cancel = spec->cancel;
     s->mem = arena_new();
     s->bound_mem = arena_new();
     s->next_open = t->scans;

@@ -203,6 +203,7 @@ typedef struct scan_spec {
     int first_rows;     /* > 0: so many are enough of the first batch, the next ones grow */
     const int *columns; /* the columns to decode, in output order; -1 is the rowid */
     int ncolumns;
+    const atomic_bool *cancel; /* NULL: not cancellable; looked at within batches of an index */
 } scan_spec;
 
 typedef struct table_scan table_scan;

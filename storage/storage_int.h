@@ -292,12 +292,6 @@ const char *fs_network_name(long magic);
 
 void cache_close(struct cache *c); /* NULL is fine */
 
-/* Looked at once a row, or a batch: ERR_CANCELLED once *cancel is true; NULL: never. */
-static inline int check_cancel(const atomic_bool *cancel, err *why) {
-    bool stop = cancel && atomic_load_explicit(cancel, memory_order_relaxed);
-    return stop ? err_set(why, ERR_CANCELLED, "cancelled") : 0;
-}
-
 /* ---- bytes (catalog.c, stats_record.c) ------------------------------------------------------- */
 
 void put_u8(buf *b, uint8_t v);

@@ -38,6 +38,32 @@ static void test_order_is_total_and_hash_agrees(void **state) {
     assert_true(value_hash(value_text(STR("1"))) != value_hash(value_int(1)));
 }
 
+static int compare_firsts(const void *a, const void *b) {
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* Around one run and several, against what is known of the items: all are there, in order. */
+static void test_arrays_are_sorted(void **state) {
+    (void)state;
+    static int64_t items[20000][2];
+    static const int counts[] = {0, 1, 2, 4095, 4096, 4097, 8192, 12289, 20000};
+    atomic_bool cancel = false;
+    for (size_t c = 0; c < BASE_COUNT(counts); c++) {
+        int n = counts[c];
+        for (int i = 0; i < n; i++)
+            items[i][0] = items[i][1] = (int64_t)i * 7919 % n;
+        OK(sort_array(items, (size_t)n, sizeof *items, compare_firsts, &cancel, &e));
+        for (int i = 0; i + 1 < n; i++)
+            assert_true(items[i][0] <= items[i + 1][0] && items[i][0] == items[i][1]);
+        for (int i = 0; i < n && n % 7919; i++)
+            assert_int_equal(items[i][0], i);
+    }
+    cancel = true;
+    FAILS(ERR_CANCELLED, sort_array(items, 2, sizeof *items, compare_firsts, &cancel, &e));
+    err_clear(&e);
+}
+
 static void test_integers_as_text(void **state) {
     (void)state;
     int64_t i;
@@ -205,6 +231,7 @@ static void test_columns(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_order_is_total_and_hash_agrees),
+        cmocka_unit_test(test_arrays_are_sorted),
         cmocka_unit_test(test_integers_as_text),
         cmocka_unit_test(test_reals_as_text),
         cmocka_unit_test(test_real_rounded),

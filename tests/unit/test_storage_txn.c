@@ -198,6 +198,48 @@ static void test_scans_survive_writes(void **state) {
     }
 }
 
+/* Rows whose keys are cut alike are read and sorted before the first of them is given, and down an
+ * index so are all of one key. */
+static void test_groups_of_keys_can_be_cancelled(void **state) {
+    (void)state;
+    store *s = open_at(NULL);
+    txn *t = begin(s, true);
+    int name = 1, wanted[] = {-1};
+    index_def by_name = {.name = STR("by_name"), .ncolumns = 1, .columns = &name};
+    char text[600];
+    atomic_bool cancel;
+    create_people(t);
+    OK(catalog_create_index(t, STR("people"), &by_name, NULL, &e));
+    for (int i = 0; i < 100; i++) {
+        memset(text, 'x', sizeof text);
+        snprintf(text + 500, sizeof text - 500, "%d", (i + 50) % 100 + 100);
+        add_person(t, value_null(), i < 50 ? text : "y", i);
+    }
+    for (int down = 0; down < 2; down++) {
+        const table_def *def = table_named(t, "people");
+        scan_spec spec = {.table = def,
+                          .index = &def->indexes[0],
+                          .columns = wanted,
+                          .ncolumns = 1,
+                          .descending = down,
+                          .cancel = &cancel};
+        table_scan *scan;
+        batch b = {.mem = arena_new()};
+        cancel = true;
+        OK(scan_open(t, &spec, &scan, &e));
+        FAILS(ERR_CANCELLED, scan_next(scan, &b, &e));
+        scan_close(scan);
+        cancel = false;
+        OK(scan_open(t, &spec, &scan, &e));
+        OK(scan_next(scan, &b, &e));
+        assert_int_equal(b.rows, 100);
+        scan_close(scan);
+        arena_free(b.mem);
+    }
+    txn_abort(t);
+    store_close(s);
+}
+
 /* Along an index, up and down: an entry whose row is missing is no row that was deleted. */
 static void test_entries_without_rows(void **state) {
     (void)state;
@@ -537,6 +579,7 @@ int main(void) {
         cmocka_unit_test(test_statement_rollback),
         cmocka_unit_test(test_catalog_rolls_back_too),
         cmocka_unit_test(test_scans_survive_writes),
+        cmocka_unit_test(test_groups_of_keys_can_be_cancelled),
         cmocka_unit_test(test_entries_without_rows),
         cmocka_unit_test(test_full_map_is_a_clear_error),
         cmocka_unit_test(test_huge_cells),
