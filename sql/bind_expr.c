@@ -336,13 +336,15 @@ static expr *bind_between(binder *b, const node *n) {
     return to ? once_over(b, draw, expr_and(b->mem, from, to)) : NULL;
 }
 
-static expr *bind_row_in(binder *b, const node *n);
+static expr *bind_row_in(binder *b, const node *n, bool searched);
 
 static expr *bind_in(binder *b, const node *n) {
+    bool searched = b->at.verdict == VERDICT_TRUE;
+    b->at.verdict = VERDICT_ANY;
     if (n->query)
         return bind_in_query(b, n);
     if (n->args[0]->kind == NODE_ROW)
-        return bind_row_in(b, n);
+        return bind_row_in(b, n, searched);
     expr *in = expr_new(b->mem, EXPR_IN, TYPE_BOOLEAN, n->nargs);
     if (!(in->args[0] = bind_expr(b, n->args[0])))
         return NULL;
@@ -543,8 +545,9 @@ static expr *one_of(binder *b, expr *const *equal, int nrows, int width, int i) 
 
 /* (a, b) IN ((1, 2), (3, 4)): (a = 1 AND b = 2) OR (a = 3 AND b = 4), with a IN (1, 3) and
  * b IN (2, 4) in front, which never say more than that. A long list is looked for in a hash table
- * instead, as IN (VALUES …) is. */
-static expr *bind_row_in(binder *b, const node *n) {
+ * instead, as IN (VALUES …) is; what stands in front is then of use only to look for rows
+ * (`searched`: none but those where it is true matter). */
+static expr *bind_row_in(binder *b, const node *n, bool searched) {
     enum { HASHED_ROWS = 32 }; /* what hashing costs a row */
     const node *l = n->args[0];
     int width = l->nargs, nrows = n->nargs - 1;
@@ -573,13 +576,12 @@ static expr *bind_row_in(binder *b, const node *n) {
         any[k] = expr_chain(b->mem, OP_AND, &equal[k * width], width);
     }
     int nall = 0;
-    for (int i = 0; i < width && nrows > 1; i++)
+    bool long_list = nrows >= HASHED_ROWS && !draw && !may_ask(l);
+    expr *hashed = long_list ? bind_in_rows(b, equal, nrows, width) : NULL;
+    for (int i = 0; i < width && nrows > 1 && (searched || !hashed); i++)
         if ((all[nall] = one_of(b, equal, nrows, width, i)) != NULL)
             nall++;
-    bool long_list = nrows >= HASHED_ROWS && !draw && !may_ask(l);
-    if (!long_list || (all[nall] = bind_in_rows(b, equal, nrows, width)) == NULL)
-        all[nall] = expr_chain(b->mem, OP_OR, any, nrows);
-    nall++;
+    all[nall++] = hashed ? hashed : expr_chain(b->mem, OP_OR, any, nrows);
     return once_over(b, draw, expr_chain(b->mem, OP_AND, all, nall));
 }
 
@@ -683,13 +685,14 @@ expr *bind_constant(binder *b, const node *n, const char *what) {
     return x ? to_number(b, x, what) : NULL;
 }
 
-static bool is_logic(const node *n) {
-    return n->kind == NODE_OP && (n->op == OP_AND || n->op == OP_OR || n->op == OP_NOT);
+static bool heeds_verdict(const node *n) {
+    return n->kind == NODE_IN ||
+           (n->kind == NODE_OP && (n->op == OP_AND || n->op == OP_OR || n->op == OP_NOT));
 }
 
 expr *bind_expr(binder *b, const node *n) {
     verdict matters = b->at.verdict;
-    if (!is_logic(n))
+    if (!heeds_verdict(n))
         b->at.verdict = VERDICT_ANY;
     expr *x = count_copies(b, n) ? bind_kind(b, n) : NULL;
     b->at.verdict = matters;

@@ -172,7 +172,7 @@ typedef struct bind_place {
     scope *scope;
     lift *lift;
     expr *guard;
-    verdict verdict;          /* of the AND, OR or NOT that is bound next */
+    verdict verdict;          /* of the AND, OR, NOT or IN that is bound next */
     expr *inherited;          /* of the query being bound: the guard that all its calls have */
     grouping *group;          /* aggregates are allowed and go here */
     const char *no_aggregate; /* why not, where group is NULL */
