@@ -257,6 +257,19 @@ rel *rel_each_input(rule_ctx *r, rel *x, rule_fn fn) {
 
 /* ---- new nodes ------------------------------------------------------------------------------- */
 
+bool is_never(const expr *x) {
+    return x->kind == EXPR_LITERAL &&
+           (x->literal.type == TYPE_NULL || (x->literal.type == TYPE_BOOLEAN && x->literal.i == 0));
+}
+
+rel *make_empty(rule_ctx *r, const rel *like) {
+    rel *x = rel_new(r->mem, REL_VALUES, NULL, NULL);
+    x->ncols = like->ncols;
+    x->cols = like->cols;
+    x->values.rows = ARENA_ARRAY(r->mem, expr **, 1);
+    return x;
+}
+
 rel *make_filter(rule_ctx *r, rel *left, const conjuncts *c) {
     conjuncts all = {0};
     if (c->n == 0)
@@ -265,8 +278,11 @@ rel *make_filter(rule_ctx *r, rel *left, const conjuncts *c) {
         conjuncts_split(r, &all, left->filter.predicate);
         left = left->left;
     }
-    for (int i = 0; i < c->n; i++)
+    for (int i = 0; i < c->n; i++) {
+        if (is_never(c->list[i]))
+            return make_empty(r, left);
         conjuncts_add(r, &all, c->list[i]);
+    }
     rel *x = rel_new(r->mem, REL_FILTER, left, NULL);
     x->filter.predicate = conjuncts_join(r, &all);
     return x;

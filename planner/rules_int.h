@@ -70,8 +70,10 @@ expr *column_expr(rule_ctx *r, const rel_column *c);
 rel *rel_over(rule_ctx *r, rel *x, rel *left, rel *right);
 /* `x` with exactly the columns `like` has: itself or a projection over it. */
 rel *rel_like(rule_ctx *r, rel *x, const rel *like);
-rel *make_filter(rule_ctx *r, rel *left,
-                 const conjuncts *c); /* `left` itself when there are none */
+bool is_never(const expr *x); /* FALSE or NULL, where only rows are kept for which it is true */
+rel *make_empty(rule_ctx *r, const rel *like); /* no rows, of the same columns */
+/* `left` itself when there are no conditions; without rows where one is never true. */
+rel *make_filter(rule_ctx *r, rel *left, const conjuncts *c);
 /* Sets an output of a projection that was made with room for it. */
 void project_set(rel *project, int at, rel_column c, expr *x);
 rel *make_llm(rule_ctx *r, rel *left, const llm_use *uses, int nuses); /* uses are copied */

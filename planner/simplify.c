@@ -8,11 +8,6 @@
 
 /* ---- filters --------------------------------------------------------------------------------- */
 
-static bool is_never(const expr *x) {
-    return x->kind == EXPR_LITERAL &&
-           (x->literal.type == TYPE_NULL || (x->literal.type == TYPE_BOOLEAN && x->literal.i == 0));
-}
-
 /* A condition without what is known of it: what is always true is TRUE then, what never is FALSE or
  * NULL. */
 static expr *reduce(rule_ctx *r, expr *x) {
@@ -66,14 +61,6 @@ static rel *filters_of_join(rule_ctx *r, rel *x) {
     return copy;
 }
 
-static rel *no_rows(rule_ctx *r, const rel *x) {
-    rel *empty = rel_new(r->mem, REL_VALUES, NULL, NULL);
-    empty->ncols = x->ncols;
-    empty->cols = x->cols;
-    empty->values.rows = ARENA_ARRAY(r->mem, expr **, 1);
-    return empty;
-}
-
 /* Filters one on the other become one, inner conditions first; what is always true goes, and what
  * never is leaves no rows to ask for. */
 rel *rule_filters(rule_ctx *r, rel *x) {
@@ -94,7 +81,7 @@ rel *rule_filters(rule_ctx *r, rel *x) {
         conjuncts own = reduced(r, chain[i]->filter.predicate);
         for (int k = 0; k < own.n; k++) {
             if (is_never(own.list[k]))
-                return no_rows(r, x);
+                return make_empty(r, x);
             conjuncts_add(r, &kept, own.list[k]);
         }
     }
