@@ -639,14 +639,16 @@ nulls(A) ::= NULLS LAST. { A = 0; }
 limit_opt(A) ::= . { A.limit = A.offset = NULL; }
 limit_opt(A) ::= limit(L). { A.limit = L.limit; A.offset = L.offset; }
 limit(A) ::= LIMIT limit_value(X). { A.limit = X; A.offset = NULL; }
-limit(A) ::= LIMIT limit_value(X) OFFSET expr(Y). { A.limit = X; A.offset = Y; }
+limit(A) ::= LIMIT limit_value(X) offset expr(Y). { A.limit = X; A.offset = Y; }
 limit(A) ::= LIMIT limit_value(X) COMMA(T) expr. {
     A.limit = X;
     A.offset = NULL;
     limit_of_two(p, T);
 }
-limit(A) ::= OFFSET expr(Y). { A.limit = NULL; A.offset = Y; }
-limit(A) ::= OFFSET expr(Y) LIMIT limit_value(X). { A.limit = X; A.offset = Y; }
+limit(A) ::= offset expr(Y). { A.limit = NULL; A.offset = Y; }
+limit(A) ::= offset expr(Y) LIMIT limit_value(X). { A.limit = X; A.offset = Y; }
+offset ::= OFFSET.
+offset ::= OFFSET_NUMBER. /* what parse.c makes of an OFFSET that is no alias */
 %type limit_value {node *}
 limit_value(A) ::= expr(X). { A = X; }
 limit_value(A) ::= ALL. { A = NULL; }

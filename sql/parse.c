@@ -193,11 +193,21 @@ static bool ends_clause(int code) {
            code == TK_FALSE || code == TK_BLOB || code == TK_VARIABLE;
 }
 
+/* Whether a number follows, in parentheses or not: behind a name there is none. */
+static bool number_follows(const parser *p, size_t at) {
+    int next = peek(p, &at);
+    if (next == TK_LP)
+        next = peek(p, &at);
+    return next == TK_NUMBER || next == TK_VARIABLE;
+}
+
 /* OVER, FILTER, WINDOW and QUALIFY are keywords where what stands around them says so, as in
- * sqlite3: elsewhere they are names of columns and tables, without AS too. `at` is behind the word.
- */
+ * sqlite3: elsewhere they are names of columns and tables, without AS too. OFFSET is no alias where
+ * a number follows. `at` is behind the word. */
 static int as_meant(const parser *p, int code, size_t at) {
     bool called = p->previous_code == TK_RP;
+    if (code == TK_OFFSET)
+        return number_follows(p, at) ? TK_OFFSET_NUMBER : code;
     if (code != TK_OVER && code != TK_FILTER && code != TK_WINDOW && code != TK_QUALIFY)
         return code;
     int next = peek(p, &at);
