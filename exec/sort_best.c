@@ -20,7 +20,7 @@
 
 typedef struct best_group {
     sort_item *items;
-    uint32_t n, room;
+    size_t n, room;
 } best_group;
 
 struct sort_best {
@@ -93,9 +93,9 @@ static int find_groups(sort_best *b, const column *group, int rows, err *e) {
 
 /* ---- heaps ----------------------------------------------------------------------------------- */
 
-static void sift_down(const sort_order *s, sort_item *heap, uint32_t n, uint32_t at) {
+static void sift_down(const sort_order *s, sort_item *heap, size_t n, size_t at) {
     sort_item x = heap[at];
-    for (uint32_t child; (child = 2 * at + 1) < n; at = child) {
+    for (size_t child; (child = 2 * at + 1) < n; at = child) {
         if (child + 1 < n && sort_before(s, heap[child], heap[child + 1]))
             child++;
         if (sort_before(s, heap[child], x))
@@ -107,7 +107,7 @@ static void sift_down(const sort_order *s, sort_item *heap, uint32_t n, uint32_t
 
 static void append_item(sort_best *b, best_group *g, sort_item x) {
     if (g->n == g->room) {
-        uint32_t room = g->room ? g->room * 2 : (uint32_t)BASE_MIN(4, b->spec.limit);
+        size_t room = g->room ? g->room * 2 : (size_t)BASE_MIN(4, b->spec.limit);
         sort_item *items = arena_alloc(b->mem, sizeof *items * room);
         if (g->n)
             memcpy(items, g->items, sizeof *items * g->n);
@@ -132,7 +132,7 @@ static int compare_to_last(const sort_best *b, const best_group *g, uint64_t pre
 
 /* Puts x into a full heap; what it pushes out stays beside it while that is a tie. */
 static void push_out_last(sort_best *b, const sort_order *s, best_group *g, sort_item x) {
-    uint32_t limit = (uint32_t)b->spec.limit;
+    size_t limit = (size_t)b->spec.limit;
     sort_item last = g->items[0];
     g->items[0] = x;
     sift_down(s, g->items, limit, 0);
@@ -141,7 +141,7 @@ static void push_out_last(sort_best *b, const sort_order *s, best_group *g, sort
     if (sort_ties(s, last, g->items[0])) {
         append_item(b, g, last);
     } else {
-        b->kept -= g->n - limit;
+        b->kept -= (int64_t)(g->n - limit);
         g->n = limit;
     }
 }
@@ -151,7 +151,7 @@ static void add_row(sort_best *b, const sort_order *s, const batch *in, const co
     best_group *g = &b->groups[b->entries[row]];
     int same = b->spec.nsame;
     uint64_t prefix = sort_prefix(s->by + same, s->nkeys - same, keys + same, row);
-    bool full = g->n >= b->spec.limit;
+    bool full = g->n >= (size_t)b->spec.limit;
     int c = full ? compare_to_last(b, g, prefix, keys, row) : 0;
     if (c > 0 || (full && c == 0 && !b->spec.with_ties))
         return;
@@ -163,7 +163,7 @@ static void add_row(sort_best *b, const sort_order *s, const batch *in, const co
         return;
     }
     append_item(b, g, x);
-    for (uint32_t at = g->n == b->spec.limit ? g->n / 2 : 0; at-- > 0;)
+    for (size_t at = g->n == (size_t)b->spec.limit ? g->n / 2 : 0; at-- > 0;)
         sift_down(s, g->items, g->n, at);
 }
 
@@ -176,13 +176,13 @@ static void number_kept(const sort_best *b, uint32_t *numbers, int64_t rows) {
     uint32_t next = 0;
     memset(numbers, 0xff, sizeof *numbers * (size_t)rows);
     for (size_t g = 0; g < b->ngroups; g++)
-        for (uint32_t k = 0; k < b->groups[g].n; k++)
+        for (size_t k = 0; k < b->groups[g].n; k++)
             numbers[b->groups[g].items[k].row] = 0;
     for (int64_t r = 0; r < rows; r++)
         if (numbers[r] != LEFT_BEHIND)
             numbers[r] = next++;
     for (size_t g = 0; g < b->ngroups; g++)
-        for (uint32_t k = 0; k < b->groups[g].n; k++)
+        for (size_t k = 0; k < b->groups[g].n; k++)
             b->groups[g].items[k].row = numbers[b->groups[g].items[k].row];
 }
 
