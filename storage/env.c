@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
 #include <unistd.h>
@@ -250,10 +251,25 @@ static int env_try_open(store *s, const char *file, size_t map_bytes) {
     return rc;
 }
 
+/* What a file's map may take: of an address space that is bounded (ulimit -v) at most half, since a
+ * model has to be mapped, too, unless the file itself needs more. */
+static size_t map_bytes_for(const char *file) {
+    struct rlimit space;
+    struct stat st;
+    size_t bytes = MAP_BYTES, least = MAP_BYTES_MIN;
+    if (getrlimit(RLIMIT_AS, &space) != 0 || space.rlim_cur == RLIM_INFINITY)
+        return bytes;
+    if (stat(file, &st) == 0)
+        least = BASE_MAX(least, (size_t)st.st_size);
+    while (bytes > space.rlim_cur / 2 && bytes / 2 >= least)
+        bytes /= 2;
+    return bytes;
+}
+
 static int env_open(store *s, err *e) {
     buf file = {0};
     buf_printf(&file, "%s/tables.mdb", s->path);
-    s->map_bytes = s->options.map_bytes ? s->options.map_bytes : MAP_BYTES;
+    s->map_bytes = s->options.map_bytes ? s->options.map_bytes : map_bytes_for(file.p);
     int rc;
     while ((rc = env_try_open(s, file.p, s->map_bytes)) == ENOMEM && s->map_bytes > MAP_BYTES_MIN)
         s->map_bytes /= 2;

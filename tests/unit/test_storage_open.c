@@ -413,6 +413,30 @@ static void test_backup_is_whole_or_none(void **state) {
     store_close(s);
 }
 
+/* Where `ulimit -v` bounds the address space, the map leaves half of it to the model. */
+static void test_map_leaves_address_space(void **state) {
+    (void)state;
+    enum { FREE = 3 << 29 };
+    long pages = 0;
+    struct rlimit usual;
+    FILE *in = fopen("/proc/self/statm", "r");
+    assert_non_null(in);
+    assert_int_equal(fscanf(in, "%ld", &pages), 1);
+    fclose(in);
+    rlim_t space = (rlim_t)pages * (rlim_t)sysconf(_SC_PAGESIZE) + FREE;
+    assert_int_equal(getrlimit(RLIMIT_AS, &usual), 0);
+    assert_int_equal(setrlimit(RLIMIT_AS, &(struct rlimit){space, usual.rlim_max}), 0);
+    store *s;
+    int status = store_open(&(store_options){.path = scratch("narrow")}, &s, &e);
+    setrlimit(RLIMIT_AS, &usual);
+    OK(status);
+    assert_true(s->map_bytes <= space / 2);
+    txn *t = begin(s, true);
+    create_people(t);
+    OK(txn_commit(t, &e));
+    store_close(s);
+}
+
 /* Nothing is taken for committed that nobody finds again; what was there can be read and saved. */
 static void test_deleted_while_open(void **state) {
     (void)state;
@@ -625,6 +649,7 @@ int main(void) {
         cmocka_unit_test(test_memory_leaves_nothing),
         cmocka_unit_test(test_orphans_are_swept),
         cmocka_unit_test(test_backup),
+        cmocka_unit_test(test_map_leaves_address_space),
         cmocka_unit_test(test_deleted_while_open),
         cmocka_unit_test(test_backup_can_be_cancelled),
         cmocka_unit_test(test_backup_beside_a_broken_one),
