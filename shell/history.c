@@ -134,6 +134,21 @@ void history_open(history_list *h, const char *path) {
     close(fd);
 }
 
+/* A line whole or not at all: what a full disk took of it, the next one would join. */
+static void append_line(int fd, const buf *line) {
+    struct stat before;
+    flock(fd, LOCK_EX);
+    bool known = fstat(fd, &before) == 0;
+    ssize_t written = write(fd, line->p, line->n);
+    if (written != (ssize_t)line->n) {
+        int error = written < 0 ? errno : ENOSPC;
+        bool whole = written <= 0 || (known && ftruncate(fd, before.st_size) == 0);
+        fprintf(stderr, "kvasir: cannot write the history: %s%s\n", strerror(error),
+                whole ? "" : "; its last line is cut");
+    }
+    flock(fd, LOCK_UN);
+}
+
 bool history_add(history_list *h, str statement) {
     while (statement.n && strchr(" \t\n", statement.p[statement.n - 1]))
         statement.n--;
@@ -149,10 +164,7 @@ bool history_add(history_list *h, str statement) {
         return true;
     buf line = {0};
     escape(&line, statement);
-    flock(fd, LOCK_EX);
-    if (write(fd, line.p, line.n) != (ssize_t)line.n)
-        fprintf(stderr, "kvasir: cannot write the history: %s\n", strerror(errno));
-    flock(fd, LOCK_UN);
+    append_line(fd, &line);
     close(fd);
     buf_free(&line);
     return true;

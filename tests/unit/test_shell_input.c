@@ -152,6 +152,31 @@ static void test_history_is_trimmed(void **state) {
     unlink(path);
 }
 
+/* What a full disk took of a line does not stand before the next one. */
+static void test_history_lines_are_whole(void **state) {
+    (void)state;
+    char path[] = "/tmp/kvasir-history-XXXXXX";
+    close(mkstemp(path));
+    struct rlimit usual;
+    history_list h;
+    history_open(&h, path);
+    assert_true(history_add(&h, STR("SELECT 1;")));
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &usual), 0);
+    void (*handler)(int) = signal(SIGXFSZ, SIG_IGN);
+    setrlimit(RLIMIT_FSIZE, &(struct rlimit){14, usual.rlim_max});
+    assert_true(history_add(&h, STR("SELECT 2;")));
+    setrlimit(RLIMIT_FSIZE, &usual);
+    signal(SIGXFSZ, handler);
+    assert_true(history_add(&h, STR("SELECT 3;")));
+    history_close(&h);
+    history_open(&h, path);
+    assert_int_equal(h.count, 2);
+    assert_string_equal(h.lines[0], "SELECT 1;");
+    assert_string_equal(h.lines[1], "SELECT 3;");
+    history_close(&h);
+    unlink(path);
+}
+
 static void test_commands(void **state) {
     (void)state;
     static const struct {
@@ -238,6 +263,7 @@ int main(void) {
         cmocka_unit_test(test_pieces),
         cmocka_unit_test(test_history),
         cmocka_unit_test(test_history_is_trimmed),
+        cmocka_unit_test(test_history_lines_are_whole),
         cmocka_unit_test(test_commands),
         cmocka_unit_test(test_letters_ignore_the_locale),
         cmocka_unit_test(test_interrupts_before_a_statement),
