@@ -157,7 +157,7 @@ bool output_check(shell *sh) {
         return false;
     if (error != EPIPE)
         fprintf(stderr, "kvasir: cannot write the result: %s\n", strerror(error));
-    if (!sh->term.interactive) {
+    if (!sh->term.interactive && (error == EPIPE || !sh->keep_going)) {
         sh->quit = true;
         sh->quit_code = error == EPIPE ? 128 + SIGPIPE : SHELL_FAILED;
     }
