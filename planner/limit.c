@@ -36,7 +36,7 @@ static bool partition_below(const rel *x, const int *ids, int n, int *below) {
  * the join keeps in a range, each left row's first pairs are enough. */
 static rel *mark_join(rule_ctx *r, rel *x, const rel *sort, int by, const int *ids, int n) {
     int *below = ARENA_ARRAY(r->mem, int, n + 1), by_below;
-    plan_range *range;
+    plan_range range;
     if ((x->kind != REL_PROJECT && (x->kind != REL_JOIN || x->join.kind != JOIN_INNER)) ||
         !partition_below(x, ids, n, below))
         return x;
@@ -44,8 +44,12 @@ static rel *mark_join(rule_ctx *r, rel *x, const rel *sort, int by, const int *i
         return partition_below(x, &by, 1, &by_below)
                    ? rel_over(r, x, mark_join(r, x->left, sort, by_below, below, n), NULL)
                    : x;
-    if (range_join_choose(r, x, &range) != 1 || !range->exact || range->low == range->high ||
-        range->right->kind != EXPR_COLUMN || range->right->column.id != by)
+    if (!range_join_first(r, x, &range) || range.right->kind != EXPR_COLUMN ||
+        range.right->column.id != by)
+        return x;
+    /* few pairs of equal rows come cheaper from a hash table or an index than by sorting */
+    if (range.nsame &&
+        estimate_rel(r->estimates, x)->rows < estimate_rel(r->estimates, x->right)->rows)
         return x;
     rel *copy = rel_copy(r, x);
     copy->join.first = sort->sort.first;

@@ -260,10 +260,32 @@ static void set_ranges(builder *b, plan_node *n, const rel *r) {
         g->high = resolve(b, g->high, &left);
         if (!same_range_type(b, g))
             return;
-        g->first = g->exact ? r->join.first : 0;
-        g->downward = r->join.first_descending;
     }
     n->join.nranges = count;
+}
+
+/* Where the first pairs of each left row are enough, and lie in a range of the rows that are equal
+ * in some columns, no pair is made by hashing these. */
+static bool set_first_range(builder *b, plan_node *n, const rel *r) {
+    scope left = {r->left, NULL}, right = {r->right, NULL}, both = {r->left, r->right};
+    plan_range *g = ARENA_NEW(b->mem, plan_range);
+    if (r->join.first <= 0 || !range_join_first(b->rules, r, g))
+        return false;
+    g->right = resolve(b, g->right, &right);
+    g->low = resolve(b, g->low, &left);
+    g->high = resolve(b, g->high, &left);
+    if (!same_range_type(b, g) || !g->exact)
+        return false;
+    for (int i = 0; i < g->nsame; i++) {
+        g->same_left[i] = resolve(b, g->same_left[i], &left);
+        g->same_right[i] = resolve(b, g->same_right[i], &right);
+    }
+    g->first = r->join.first;
+    g->downward = r->join.first_descending;
+    n->join.predicate = resolve(b, r->join.predicate, &both);
+    n->join.ranges = g;
+    n->join.nranges = 1;
+    return true;
 }
 
 static bool is_correlated(builder *b, const rel *apply) {
@@ -314,6 +336,8 @@ static plan_node *build_join(builder *b, const rel *r) {
     n->right = right;
     n->join.kind = r->join.kind;
     n->join.mark_null = r->join.mark_null;
+    if (set_first_range(b, n, r))
+        return n;
     split_keys(b, n, r);
     if (n->join.nkeys == 0) {
         set_ranges(b, n, r);

@@ -104,6 +104,10 @@ typedef struct plan_range {
      * highest down or the lowest up */
     int64_t first;
     bool downward;
+    /* the range is among the rows whose `same_right` equal the left row's `same_left`, in pairs of
+     * one type */
+    int nsame;
+    expr **same_left, **same_right;
 } plan_range;
 
 /* Estimates; cost in milliseconds of this node alone. */

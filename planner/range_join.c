@@ -1,10 +1,11 @@
 /*
- * range_join.c - joins without equal keys whose pairs lie in ranges all the same: what a column of
- * the right input may be for a left row.
+ * range_join.c - joins whose pairs lie in ranges: without equal keys, or where the first pairs of a
+ * range are enough. What a column of the right input may be for a left row.
  *
  *   Range join b.k >= a.low AND b.k < a.high      b's rows sorted by k, each row of a reads the
  *                                                 part of them between its bounds
  *   Range join b.x = a.x OR b.y = a.x             two sorted lists, a part of each
+ *   Range join b.s = a.s AND b.k <= a.k, last 1   b's rows sorted by s and k, the end of a part
  *
  * Owns which conditions become ranges. Invariant: every pair that the join's predicate lets pass is
  * in a range; the predicate is still asked of those, so a range may hold more. IN in a SELECT list
@@ -94,13 +95,42 @@ static int ranges_of(rule_ctx *r, const sides *s, expr *x, plan_range **out, int
     return worst;
 }
 
+static sides sides_of(rule_ctx *r, const rel *join) {
+    sides s = {id_set_new(r->mem), id_set_new(r->mem)};
+    id_set_add_columns(&s.left, join->left);
+    id_set_add_columns(&s.right, join->right);
+    return s;
+}
+
+bool range_join_first(rule_ctx *r, const rel *join, plan_range *out) {
+    sides s = sides_of(r, join);
+    conjuncts all = {0}, rest = {0};
+    conjuncts_split(r, &all, join->join.predicate);
+    expr **left = ARENA_ARRAY(r->mem, expr *, all.n + 1),
+         **right = ARENA_ARRAY(r->mem, expr *, all.n + 1);
+    int n = 0;
+    for (int i = 0; i < all.n; i++) {
+        expr_op op;
+        bool same = is_bound(&s, all.list[i], &op, &right[n], &left[n]) && op == OP_EQ &&
+                    left[n]->type == right[n]->type;
+        if (same)
+            n++;
+        else
+            conjuncts_add(r, &rest, all.list[i]);
+    }
+    if (!rule_chosen(r, CHOICE_RANGE_JOIN) || best_range(&s, &rest, out) == 0 || !out->exact)
+        return false;
+    out->nsame = n;
+    out->same_left = left;
+    out->same_right = right;
+    return true;
+}
+
 int range_join_choose(rule_ctx *r, const rel *join, plan_range **out) {
     if (!rule_chosen(r, CHOICE_RANGE_JOIN) || !join->join.predicate ||
         (join->join.kind == JOIN_MARK && join->join.mark_null))
         return 0;
-    sides s = {id_set_new(r->mem), id_set_new(r->mem)};
-    id_set_add_columns(&s.left, join->left);
-    id_set_add_columns(&s.right, join->right);
+    sides s = sides_of(r, join);
     conjuncts all = {0};
     conjuncts_split(r, &all, join->join.predicate);
     *out = ARENA_NEW(r->mem, plan_range);

@@ -181,5 +181,8 @@ key_scan index_join_choose(rule_ctx *r, const rel *join, const plan_node *n);
 /* What a join without equal keys knows of the right rows that a left row can meet: *out, as many as
  * it returns, over column ids; 0: nothing. */
 int range_join_choose(rule_ctx *r, const rel *join, plan_range **out);
+/* The one range of the right input's rows, of those that equal a left row in some columns (or none),
+ * that holds all pairs and nothing else: false where there is none. */
+bool range_join_first(rule_ctx *r, const rel *join, plan_range *out);
 
 #endif
