@@ -45,7 +45,7 @@ static bool has_null(const column *cols, int n, int row) {
 }
 
 /* Makes the first value NULL where another is: sorted, such rows are behind all others. Returns how
- * many these are. */
+ * many those others are. */
 static int64_t set_nulls_apart(column *cols, int n, int rows, arena *mem) {
     uint8_t *null = arena_alloc(mem, (size_t)BASE_MAX(rows, 1));
     int64_t others = 0;

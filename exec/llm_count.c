@@ -281,7 +281,7 @@ static int order_of(counting *c, int use, err *e) {
     else if (llm_strategy_of(set) == c->how->strategy)
         c->orders[use] = u->order;
     else
-        status = order_solve_plain(set, u->prompt, u->in, c->how->strategy, false, c->mem,
+        status = order_solve_plain(c->o->ctx, u->prompt, u->in, c->how->strategy, false, c->mem,
                                    &c->orders[use], e);
     c->rank[use] = ARENA_ARRAY(c->mem, uint32_t, u->in->count + 1);
     c->met[use] = ARENA_ARRAY(c->mem, uint8_t, u->in->count + 1);
@@ -297,8 +297,8 @@ static int gap_of(counting *c, int use, double *gap, err *e) {
     *gap = NAN;
     if (u->in->count < 2 || u->in->nfields < 2 || (u->prompt->data_first && u->leader != u))
         return 0;
-    int status = order_solve_plain(c->o->ctx->settings, u->prompt, u->in, c->how->strategy, true,
-                                   c->mem, &best, e);
+    int status =
+        order_solve_plain(c->o->ctx, u->prompt, u->in, c->how->strategy, true, c->mem, &best, e);
     return status ? status : order_gap(u->prompt, u->in, &best, gap, e);
 }
 

@@ -118,7 +118,7 @@ typedef struct input_order {
 int order_solve(exec_ctx *ctx, const prompt *p, const llm_inputs *in, psm_strategy strategy,
                 arena *mem, input_order *out, err *e);
 /* The same without records, for counting. */
-int order_solve_plain(const settings *s, const prompt *p, const llm_inputs *in,
+int order_solve_plain(const exec_ctx *ctx, const prompt *p, const llm_inputs *in,
                       psm_strategy strategy, bool bound, arena *mem, input_order *out, err *e);
 /* The best one order, whatever psm says and whoever listed another. */
 int order_solve_best(const prompt *p, const llm_inputs *in, arena *mem, input_order *out, err *e);

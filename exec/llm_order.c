@@ -117,11 +117,13 @@ static int listed_order(const settings *s, const llm_call *call, arena *mem, con
     return ERR_BIND;
 }
 
-int order_solve_plain(const settings *s, const prompt *p, const llm_inputs *in,
+int order_solve_plain(const exec_ctx *ctx, const prompt *p, const llm_inputs *in,
                       psm_strategy strategy, bool bound, arena *mem, input_order *out, err *e) {
-    psm_options options = {
-        .strategy = strategy, .one_order = p->call->examples != NULL, .bound = bound};
-    int status = listed_order(s, p->call, mem, &options.given_order, e);
+    psm_options options = {.strategy = strategy,
+                           .one_order = p->call->examples != NULL,
+                           .bound = bound,
+                           .cancel = ctx->cancel};
+    int status = listed_order(ctx->settings, p->call, mem, &options.given_order, e);
     return status ? status : solve(p, in, &options, mem, out, e);
 }
 
@@ -258,7 +260,7 @@ static int apply_record(exec_ctx *ctx, const prompt *p, const llm_inputs *in, ps
 int order_solve(exec_ctx *ctx, const prompt *p, const llm_inputs *in, psm_strategy strategy,
                 arena *mem, input_order *out, err *e) {
     psm_options options = {
-        .strategy = strategy, .one_order = p->call->examples != NULL, .bound = false};
+        .strategy = strategy, .one_order = p->call->examples != NULL, .cancel = ctx->cancel};
     *out = (input_order){0};
     bool keep = str_equal_nocase(str_from(ctx->settings->field_order), STR("keep"));
     if (p->nfields > PSM_MAX_FIELDS)

@@ -285,7 +285,9 @@ int psm_solve(const psm_input *in, const psm_options *options, arena *out, psm_r
     if (arena_failed(out))
         return err_set(e, ERR_FULL, "no space for the order of %u rows", in->rows);
     solve_job job = {in, options, result};
-    if (!scratch_run(solve_step, &job)) {
+    if (!scratch_run(solve_step, &job, options->cancel)) {
+        if ((status = check_cancel(options->cancel, e)) != 0)
+            return status;
         return err_set(e, ERR_FULL, "no memory to order %u rows of %d fields", in->rows,
                        in->nfields);
     }

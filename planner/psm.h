@@ -57,7 +57,8 @@ typedef struct psm_options {
     /* How many (row, field set) pairs the first search
      * may look at; 0: a default that grows with the rows. */
     uint64_t work_limit;
-    bool bound; /* compute psm_result.bound too */
+    bool bound;                /* compute psm_result.bound too */
+    const atomic_bool *cancel; /* ERR_CANCELLED soon after it is true; NULL: never */
 } psm_options;
 
 /* Rows that have one field order. */

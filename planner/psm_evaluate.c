@@ -76,7 +76,7 @@ int psm_evaluate(const psm_input *in, const uint8_t *field_order, const uint32_t
     if (status != 0)
         return status;
     evaluate_job job = {in, field_order, row_order, score};
-    if (!scratch_run(evaluate_step, &job)) {
+    if (!scratch_run(evaluate_step, &job, NULL)) {
         return err_set(e, ERR_FULL, "no memory to count %u rows of %d fields", in->rows,
                        in->nfields);
     }

@@ -9,8 +9,8 @@
  *             -> orders    (psm_polish.c)  what follows them, by common leading units
  *             -> row order (psm_trie.c)    one sort, which also counts
  *
- * Scratch memory is a stack opened by scratch_run; when the system refuses more, scratch_alloc
- * leaves by longjmp to it, so nothing between may own anything else.
+ * Scratch memory is a stack opened by scratch_run; when the system refuses more, or the work is
+ * cancelled, scratch_alloc leaves by longjmp to it, so nothing between may own anything else.
  */
 #ifndef KVASIR_PSM_INT_H
 #define KVASIR_PSM_INT_H
@@ -25,9 +25,10 @@
 typedef struct scratch_chunk scratch_chunk;
 
 typedef struct scratch {
-    scratch_chunk *top;   /* the chunk in use; older ones behind it */
-    scratch_chunk *spare; /* one emptied chunk, kept against thrashing at a chunk's edge */
-    jmp_buf *full;        /* where to go when memory is refused */
+    scratch_chunk *top;        /* the chunk in use; older ones behind it */
+    scratch_chunk *spare;      /* one emptied chunk, kept against thrashing at a chunk's edge */
+    jmp_buf *full;             /* where to go when memory is refused */
+    const atomic_bool *cancel; /* looked at with each allocation; NULL: never */
 } scratch;
 
 typedef struct scratch_mark {
@@ -39,9 +40,9 @@ void *scratch_alloc(scratch *s, size_t bytes); /* 16-byte aligned, not cleared *
 scratch_mark scratch_save(const scratch *s);
 void scratch_restore(scratch *s, scratch_mark m); /* gives back all that was allocated since */
 
-/* Runs step(job, mem) with memory of its own and gives it back; false when the system refused some.
- */
-bool scratch_run(void (*step)(void *job, scratch *mem), void *job);
+/* Runs step(job, mem) with memory of its own and gives it back; false when the system refused some,
+ * or *cancel was true when some was asked for (NULL: never). */
+bool scratch_run(void (*step)(void *job, scratch *mem), void *job, const atomic_bool *cancel);
 
 #define SCRATCH_ARRAY(s, type, n) ((type *)scratch_alloc((s), sizeof(type) * (size_t)(n)))
 #define SCRATCH_ZARRAY(s, type, n)                                                                 \

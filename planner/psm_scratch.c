@@ -36,6 +36,8 @@ static scratch_chunk *chunk_push(scratch *s, size_t bytes) {
 
 void *scratch_alloc(scratch *s, size_t bytes) {
     bytes = (bytes + 15) & ~(size_t)15;
+    if (s->cancel && atomic_load_explicit(s->cancel, memory_order_relaxed))
+        longjmp(*s->full, 1);
     scratch_chunk *c = s->top;
     if (c == NULL || c->capacity - c->used < bytes)
         c = chunk_push(s, bytes);
@@ -71,9 +73,9 @@ static bool run_guarded(scratch *s, jmp_buf *full, void (*step)(void *, scratch 
     return true;
 }
 
-bool scratch_run(void (*step)(void *job, scratch *mem), void *job) {
+bool scratch_run(void (*step)(void *job, scratch *mem), void *job, const atomic_bool *cancel) {
     jmp_buf full;
-    scratch s = {.full = &full};
+    scratch s = {.full = &full, .cancel = cancel};
     bool done = run_guarded(&s, &full, step, job);
     scratch_restore(&s, (scratch_mark){NULL, 0});
     free(s.spare);

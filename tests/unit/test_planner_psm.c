@@ -394,7 +394,12 @@ static void test_errors(void **state) {
     psm_score score;
     err e = {0};
     psm_options options = {.strategy = PSM_FIXED};
-    psm_input in = {1, 1, field};
+    atomic_bool cancel = true;
+    psm_input in = {0, 2, field};
+    options.cancel = &cancel;
+    assert_int_equal(psm_solve(&in, &options, mem, &r, &e), ERR_CANCELLED);
+    options.cancel = NULL;
+    in = (psm_input){1, 1, field};
     assert_int_equal(psm_solve(&in, &options, mem, &r, &e), ERR_INTERNAL);
     assert_int_equal(psm_evaluate(&in, twice, NULL, &score, &e), ERR_INTERNAL);
     in = (psm_input){0, PSM_MAX_FIELDS + 1, field};
