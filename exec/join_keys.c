@@ -25,8 +25,8 @@ static int look_up(op *o, op *scan, const rowset *rows, uint64_t all, err *e) {
         const batch *in = rowset_batch(rows, b);
         if (!plan_keys_pay(asked, (double)op_scan_found_rows(scan), (double)all))
             return op_scan_whole(scan, e);
-        if (o->ctx->cancel && atomic_load_explicit(o->ctx->cancel, memory_order_relaxed))
-            return err_set(e, ERR_CANCELLED, "cancelled");
+        if (check_cancel(o->ctx->cancel, e))
+            return ERR_CANCELLED;
         arena_reset(o->pass);
         status = op_eval(o, p->join.lookup, nkeys, in, keys, e);
         if (status == 0)

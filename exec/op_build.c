@@ -67,8 +67,8 @@ static void count_rows(op *o, uint64_t rows) {
 
 int op_next(op *o, batch **out, err *e) {
     *out = NULL;
-    if (o->ctx->cancel && atomic_load_explicit(o->ctx->cancel, memory_order_relaxed))
-        return err_set(e, ERR_CANCELLED, "cancelled");
+    if (check_cancel(o->ctx->cancel, e))
+        return ERR_CANCELLED;
     double start = o->ctx->actual ? clock_ms() : 0;
     int status = o->class->next(o, out, e);
     o->asked = true;

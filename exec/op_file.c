@@ -34,8 +34,8 @@ static int file_next(op *o, batch **out, err *e) {
     file_state *s = o->state;
     const plan_node *p = o->node;
     for (;;) {
-        if (o->ctx->cancel && atomic_load_explicit(o->ctx->cancel, memory_order_relaxed))
-            return err_set(e, ERR_CANCELLED, "cancelled");
+        if (check_cancel(o->ctx->cancel, e))
+            return ERR_CANCELLED;
         arena_reset(o->pass);
         s->in = (batch){.mem = o->pass};
         int count, status = csv_next(s->file, p->file.types, &s->in, NULL, e);

@@ -237,8 +237,8 @@ static int hash_join_next(op *o, batch **out, err *e) {
             status = probe_batch(o, e);
         if (status || !s->pairs.in)
             return status;
-        if (o->ctx->cancel && atomic_load_explicit(o->ctx->cancel, memory_order_relaxed))
-            return err_set(e, ERR_CANCELLED, "cancelled");
+        if (check_cancel(o->ctx->cancel, e))
+            return ERR_CANCELLED;
         if ((status = probe_fill(o, e)) != 0 || (status = join_emit(o, &s->pairs, e)) != 0)
             return status;
         if (o->out.rows) {

@@ -102,8 +102,8 @@ static int loop_next(op *o, batch **out, err *e) {
             if (status || !s->pairs.in)
                 return status;
         }
-        if (o->ctx->cancel && atomic_load_explicit(o->ctx->cancel, memory_order_relaxed))
-            return err_set(e, ERR_CANCELLED, "cancelled");
+        if (check_cancel(o->ctx->cancel, e))
+            return ERR_CANCELLED;
         loop_fill(o, s);
         int status = join_emit(o, &s->pairs, e);
         if (status)

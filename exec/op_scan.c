@@ -192,8 +192,8 @@ static int scan_rows(op *o, batch **out, err *e) {
         if (count == s->in.rows)
             return 0;
         *out = NULL;
-        if (o->ctx->cancel && atomic_load_explicit(o->ctx->cancel, memory_order_relaxed))
-            return err_set(e, ERR_CANCELLED, "cancelled");
+        if (check_cancel(o->ctx->cancel, e))
+            return ERR_CANCELLED;
         if (count == 0)
             continue;
         op_gather(o, &s->in, s->rows, count);

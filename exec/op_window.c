@@ -50,10 +50,7 @@ void window_set(window_part *p, int at, value v) {
 }
 
 int window_cancelled(const window_part *p, int at, err *e) {
-    const atomic_bool *cancel = p->ctx->cancel;
-    if (at % CANCEL_EVERY || !cancel || !atomic_load_explicit(cancel, memory_order_relaxed))
-        return 0;
-    return err_set(e, ERR_CANCELLED, "cancelled");
+    return at % CANCEL_EVERY ? 0 : check_cancel(p->ctx->cancel, e);
 }
 
 /* ---- the functions --------------------------------------------------------------------------- */

@@ -122,8 +122,8 @@ void prompt_lay_out(prompt *p, bool data_first) {
 }
 
 static int values_go_on(const exec_ctx *ctx, err *e) {
-    if (atomic_load_explicit(ctx->cancel, memory_order_relaxed))
-        return err_set(e, ERR_CANCELLED, "cancelled");
+    if (check_cancel(ctx->cancel, e))
+        return ERR_CANCELLED;
     return arena_full_error(ctx->llm->kept, e);
 }
 

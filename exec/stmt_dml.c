@@ -186,9 +186,7 @@ int row_sink_write(row_sink *w, const batch *rows, err *e) {
     if (w->out && (status = returned_end(w->out, e)) != 0)
         return status;
     w->rows += rows->rows;
-    if (atomic_load_explicit(&w->s->cancel, memory_order_relaxed))
-        return err_set(e, ERR_CANCELLED, "cancelled");
-    return 0;
+    return check_cancel(&w->s->cancel, e);
 }
 
 int row_sink_end(row_sink *w, err *e) {
@@ -258,8 +256,8 @@ static int update_rows(row_sink *w, const rowset *rows, err *e) {
                 first = *e;
             if (status)
                 todo[left++] = todo[k];
-            if (k % BATCH_ROWS == 0 && atomic_load_explicit(&w->s->cancel, memory_order_relaxed))
-                return err_set(e, ERR_CANCELLED, "cancelled");
+            if (k % BATCH_ROWS == 0 && check_cancel(&w->s->cancel, e))
+                return ERR_CANCELLED;
         }
         progress = left < waiting;
         waiting = left;
@@ -324,8 +322,8 @@ static int delete_rowset(row_sink *w, const rowset *rows, err *e) {
         int status = table_delete(w->s->db->active, w->table, rowset_get(rows, k, 0).i, e);
         if (status)
             return status;
-        if (k % BATCH_ROWS == 0 && atomic_load_explicit(&w->s->cancel, memory_order_relaxed))
-            return err_set(e, ERR_CANCELLED, "cancelled");
+        if (k % BATCH_ROWS == 0 && check_cancel(&w->s->cancel, e))
+            return ERR_CANCELLED;
     }
     w->changes = count;
     return 0;

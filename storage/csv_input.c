@@ -30,8 +30,8 @@ static int wait_bytes(const csv_input *in, err *e) {
     enum { LOOK_MS = 20 }; /* how often the flag is looked at */
     struct pollfd at = {.fd = in->fd, .events = POLLIN};
     for (;;) {
-        if (in->cancel && atomic_load(in->cancel))
-            return err_set(e, ERR_CANCELLED, "cancelled");
+        if (check_cancel(in->cancel, e))
+            return ERR_CANCELLED;
         int n = poll(&at, 1, in->cancel ? LOOK_MS : -1);
         if (n > 0 || (n < 0 && errno != EINTR))
             return 0;
