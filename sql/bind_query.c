@@ -8,6 +8,7 @@
  * Invariant: what bind_query returns has fresh ids for its columns, one a column, in the order
  * written.
  */
+#include <math.h>
 #include <string.h>
 
 #include "bind_int.h"
@@ -237,6 +238,9 @@ static int limit_value(binder *b, const node *n, const char *what, int64_t *out)
     b->at.scope = NULL;
     expr *x = bind_expr(b, n);
     b->at = before;
+    if (x && x->kind == EXPR_LITERAL && x->literal.type == TYPE_REAL &&
+        x->literal.r != floor(x->literal.r))
+        return fail_node(b, n, "%s is a whole number", what);
     if (!x || !(x = to_type_implicit(b, x, TYPE_INTEGER, what)))
         return (int)b->e->code;
     if (x->kind != EXPR_LITERAL)
