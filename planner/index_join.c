@@ -132,7 +132,7 @@ static void find_keys(rule_ctx *r, candidate *c, int nkeys, double others) {
 static bool may_read(const plan_node *n, keyed_side side) {
     join_kind kind = n->join.kind;
     if (side == KEYED_LEFT)
-        return kind == JOIN_INNER || kind == JOIN_CROSS || kind == JOIN_SEMI;
+        return join_is_inner(kind) || kind == JOIN_SEMI;
     return kind != JOIN_MARK || !n->join.mark_null;
 }
 

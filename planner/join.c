@@ -66,12 +66,8 @@ typedef struct join_plan {
 
 /* ---- the graph ------------------------------------------------------------------------------- */
 
-static bool is_inner(const rel *x) {
-    return x->kind == REL_JOIN && (x->join.kind == JOIN_INNER || x->join.kind == JOIN_CROSS);
-}
-
 static void collect(join_graph *g, rel *x) {
-    if (is_inner(x)) {
+    if (rel_is_inner_join(x)) {
         collect(g, x->left);
         collect(g, x->right);
         conjuncts_split(g->r, &g->all, x->join.predicate);
@@ -375,8 +371,8 @@ static bool is_written_order(const int *order, int n) {
 
 /* Whether the join tree is left-deep already, so that the written order needs no new nodes. */
 static bool is_left_deep(const rel *x) {
-    for (; is_inner(x); x = x->left)
-        if (is_inner(x->right))
+    for (; rel_is_inner_join(x); x = x->left)
+        if (rel_is_inner_join(x->right))
             return false;
     return true;
 }
@@ -384,7 +380,7 @@ static bool is_left_deep(const rel *x) {
 /* Joins whose relations are ordered within. Where the order of all must stay, that of fewer need
  * not. */
 static rel *order_joins(rule_ctx *r, rel *x) {
-    if (!is_inner(x))
+    if (!rel_is_inner_join(x))
         return x;
     join_graph *g = ARENA_NEW(r->mem, join_graph);
     int order[MOST_RELATIONS];
@@ -408,11 +404,12 @@ static rel *order_joins(rule_ctx *r, rel *x) {
 static rel *order_within(rule_ctx *r, rel *x);
 
 static rel *order_below(rule_ctx *r, rel *x) {
-    return is_inner(x) ? order_joins(r, order_within(r, x)) : rel_each_input(r, x, order_below);
+    return rel_is_inner_join(x) ? order_joins(r, order_within(r, x))
+                                : rel_each_input(r, x, order_below);
 }
 
 static rel *order_within(rule_ctx *r, rel *x) {
-    return rel_each_input(r, x, is_inner(x) ? order_within : order_below);
+    return rel_each_input(r, x, rel_is_inner_join(x) ? order_within : order_below);
 }
 
 /* ---- recursion ------------------------------------------------------------------------------- */
@@ -428,7 +425,7 @@ static bool reads_rounds(const rel *x) {
  * rounds, not walked in each. */
 static rel *rounds_first(rule_ctx *r, rel *x) {
     x = rel_each_input(r, x, rounds_first);
-    if (!is_inner(x) || !reads_rounds(x->right) || reads_rounds(x->left))
+    if (!rel_is_inner_join(x) || !reads_rounds(x->right) || reads_rounds(x->left))
         return x;
     return rel_join(r->mem, x->join.kind, x->right, x->left, x->join.predicate);
 }

@@ -123,7 +123,7 @@ static rel *add_call(rule_ctx *r, rel *x, const llm_use *u) {
  * (`adds`: only a column) gains nothing below it. */
 static rel *cheaper_side(rule_ctx *r, rel *x, const llm_use *u, const conjuncts *conditions,
                          bool adds) {
-    bool inner = x->kind == REL_JOIN && (x->join.kind == JOIN_INNER || x->join.kind == JOIN_CROSS);
+    bool inner = rel_is_inner_join(x);
     if (x->kind != REL_JOIN || use_is_volatile(u) ||
         (adds && (x->join.kind == JOIN_SEMI || x->join.kind == JOIN_ANTI)))
         return NULL;

@@ -7,10 +7,6 @@
  */
 #include "rules_int.h"
 
-static bool is_inner(const rel *x) {
-    return x->join.kind == JOIN_INNER || x->join.kind == JOIN_CROSS;
-}
-
 /* The node at the top of `side` goes above the join:
  * over `joined`, which has its input in place of it. */
 static rel *place_above(rule_ctx *r, const rel *node, rel *joined, const rel *join) {
@@ -71,7 +67,7 @@ static rel *lift_all(rule_ctx *r, rel *x) {
     if (x->kind != REL_JOIN)
         return rel_over(r, x, lift_all(r, x->left), NULL);
     rel *lifted = lift_one(r, x, true);
-    if (!lifted && is_inner(x))
+    if (!lifted && join_is_inner(x->join.kind))
         lifted = lift_one(r, x, false);
     return lifted ? lift_all(r, lifted) : x;
 }

@@ -13,10 +13,6 @@
 
 static rel *push(rule_ctx *r, rel *x, const conjuncts *above);
 
-static bool is_inner(join_kind kind) {
-    return kind == JOIN_INNER || kind == JOIN_CROSS;
-}
-
 static rel *push_none(rule_ctx *r, rel *x) {
     conjuncts none = {0};
     return push(r, x, &none);
@@ -199,7 +195,7 @@ static join_kind stronger_kind(const rel *x, const join_parts *p, const conjunct
 }
 
 static void place_on(rule_ctx *r, join_parts *p, join_kind kind, bool mark_null, expr *x) {
-    bool inner = is_inner(kind), is_volatile = expr_is_volatile(x);
+    bool inner = join_is_inner(kind), is_volatile = expr_is_volatile(x);
     bool left_may = inner || kind == JOIN_SEMI;
     bool right_may = !(kind == JOIN_MARK && mark_null);
     if (!is_volatile && left_may && expr_only_in(x, &p->left))
@@ -211,7 +207,7 @@ static void place_on(rule_ctx *r, join_parts *p, join_kind kind, bool mark_null,
 }
 
 static void place_above(rule_ctx *r, join_parts *p, join_kind kind, expr *x) {
-    bool inner = is_inner(kind);
+    bool inner = join_is_inner(kind);
     if (inner)
         place_on(r, p, kind, false, x);
     else
@@ -257,7 +253,7 @@ static void add_what_follows(rule_ctx *r, conjuncts *all) {
 /* The conditions that an input's rows have passed in filters and joins right below. */
 static void add_passed(rule_ctx *r, conjuncts *all, const rel *x) {
     for (; x->kind == REL_FILTER || x->kind == REL_JOIN; x = x->left) {
-        bool inner = x->kind == REL_JOIN && is_inner(x->join.kind);
+        bool inner = rel_is_inner_join(x);
         if (x->kind == REL_FILTER || inner)
             conjuncts_split(r, all, inner ? x->join.predicate : x->filter.predicate);
         if (inner)
@@ -270,7 +266,7 @@ static void add_passed(rule_ctx *r, conjuncts *all, const rel *x) {
 static void place_what_follows(rule_ctx *r, join_parts *p, const rel *join, join_kind kind,
                                const conjuncts *own, const conjuncts *above) {
     conjuncts all = {0};
-    bool inner = is_inner(kind);
+    bool inner = join_is_inner(kind);
     if (join->join.mark_null)
         return;
     for (int i = 0; i < own->n; i++)
@@ -300,7 +296,7 @@ static rel *push_join(rule_ctx *r, rel *x, const conjuncts *above) {
         place_above(r, &p, kind, above->list[i]);
     place_what_follows(r, &p, x, kind, &own, above);
     rel *left = push(r, x->left, &p.to_left), *right = push(r, x->right, &p.to_right);
-    if (is_inner(kind))
+    if (join_is_inner(kind))
         kind = p.on.n ? JOIN_INNER : JOIN_CROSS;
     bool same = kind == x->join.kind && p.on.n == own.n && left == x->left && right == x->right;
     for (int i = 0; same && i < own.n; i++)

@@ -78,6 +78,14 @@ rel *make_filter(rule_ctx *r, rel *left, const conjuncts *c);
 void project_set(rel *project, int at, rel_column c, expr *x);
 rel *make_llm(rule_ctx *r, rel *left, const llm_use *uses, int nuses); /* uses are copied */
 
+/* Every pair that passes is a row, and nothing else is. */
+static inline bool join_is_inner(join_kind kind) {
+    return kind == JOIN_INNER || kind == JOIN_CROSS;
+}
+static inline bool rel_is_inner_join(const rel *x) {
+    return x->kind == REL_JOIN && join_is_inner(x->join.kind);
+}
+
 /* Applies fn to the inputs of a node. */
 rel *rel_each_input(rule_ctx *r, rel *x, rule_fn fn);
 

@@ -236,7 +236,7 @@ static rel *push_group(outer_columns *o, rel *x, int *d) {
 /* ---- two inputs ------------------------------------------------------------------------------ */
 
 static rel *push_join(outer_columns *o, rel *x, int *d) {
-    bool inner = x->join.kind == JOIN_INNER || x->join.kind == JOIN_CROSS;
+    bool inner = join_is_inner(x->join.kind);
     bool in_right = touches(o, x->right), in_left = touches(o, x->left) || !inner || !in_right;
     int *right_d = ARENA_ARRAY(o->r->mem, int, o->n + 1);
     rel *copy = rel_copy(o->r, x);

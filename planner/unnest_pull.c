@@ -180,7 +180,7 @@ static rel *group_carried(puller *p, rel *x, rel *left) {
 }
 
 static rel *pull_join(puller *p, rel *x, bool keyed) {
-    bool inner = x->kind == REL_JOIN && (x->join.kind == JOIN_INNER || x->join.kind == JOIN_CROSS);
+    bool inner = rel_is_inner_join(x);
     if (!inner && (reads_outer(p, x->right) || node_reads_outer(p, x)))
         return fail(p, x);
     rel *copy = rel_copy(p->r, x);

@@ -267,7 +267,7 @@ static partners left_rows(rule_ctx *r, const rel *x) {
 
 /* Rows of one side equal in the condition's parts meet the same rows of the other. */
 static demand below_join(rule_ctx *r, const rel *x, const rel *side, demand d) {
-    bool inner = x->join.kind == JOIN_INNER || x->join.kind == JOIN_CROSS;
+    bool inner = join_is_inner(x->join.kind);
     demand own = {.rows = d.rows, .each = d.each};
     id_set ids = id_set_new(r->mem);
     id_set_add_columns(&ids, side);
