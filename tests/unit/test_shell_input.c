@@ -118,6 +118,25 @@ static void test_history(void **state) {
     unlink(path);
 }
 
+/* Files do not grow beyond a size, as on a full disk. */
+typedef struct full_disk {
+    struct rlimit usual;
+    void (*handler)(int);
+} full_disk;
+
+static full_disk disk_full(rlim_t bytes) {
+    full_disk d;
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &d.usual), 0);
+    d.handler = signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &(struct rlimit){bytes, d.usual.rlim_max}), 0);
+    return d;
+}
+
+static void disk_free(const full_disk *d) {
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &d->usual), 0);
+    signal(SIGXFSZ, d->handler);
+}
+
 /* A long file is cut to its latest statements; where that cannot be written, it keeps all. */
 static void test_history_is_trimmed(void **state) {
     (void)state;
@@ -127,15 +146,12 @@ static void test_history_is_trimmed(void **state) {
     for (int i = 1; i <= WRITTEN; i++)
         fprintf(out, "SELECT %d;\n", i);
     fclose(out);
-    struct rlimit usual;
     struct stat before, after;
-    assert_int_equal(stat(path, &before) | getrlimit(RLIMIT_FSIZE, &usual), 0);
-    void (*handler)(int) = signal(SIGXFSZ, SIG_IGN);
-    setrlimit(RLIMIT_FSIZE, &(struct rlimit){0, usual.rlim_max});
+    assert_int_equal(stat(path, &before), 0);
+    full_disk disk = disk_full(0);
     history_list h;
     history_open(&h, path);
-    setrlimit(RLIMIT_FSIZE, &usual);
-    signal(SIGXFSZ, handler);
+    disk_free(&disk);
     assert_int_equal(h.count, KEPT);
     history_close(&h);
     assert_int_equal(stat(path, &after), 0);
@@ -157,16 +173,12 @@ static void test_history_lines_are_whole(void **state) {
     (void)state;
     char path[] = "/tmp/kvasir-history-XXXXXX";
     close(mkstemp(path));
-    struct rlimit usual;
     history_list h;
     history_open(&h, path);
     assert_true(history_add(&h, STR("SELECT 1;")));
-    assert_int_equal(getrlimit(RLIMIT_FSIZE, &usual), 0);
-    void (*handler)(int) = signal(SIGXFSZ, SIG_IGN);
-    setrlimit(RLIMIT_FSIZE, &(struct rlimit){14, usual.rlim_max});
+    full_disk disk = disk_full(14);
     assert_true(history_add(&h, STR("SELECT 2;")));
-    setrlimit(RLIMIT_FSIZE, &usual);
-    signal(SIGXFSZ, handler);
+    disk_free(&disk);
     assert_true(history_add(&h, STR("SELECT 3;")));
     history_close(&h);
     history_open(&h, path);
