@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine_int.h"
+#include "engine/engine_int.h"
 
 /* On a plain machine, whose memory others want, too;
  * a backend with memory of its own sets another. */

@@ -12,8 +12,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "engine_int.h"
-#include "guide_int.h"
+#include "engine/engine_int.h"
+#include "text/guide_int.h"
 
 /* A token is its bytes: count in bits 24.., then up to three bytes. 1 is BOS. */
 enum {

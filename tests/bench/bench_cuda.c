@@ -14,7 +14,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "cuda_int.h"
+#include "cuda/cuda_int.h"
 
 enum { REPEATS = 7 };
 

@@ -19,7 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "cpu_int.h"
+#include "cpu/cpu_int.h"
 
 static clockid_t clock_used = CLOCK_MONOTONIC;
 

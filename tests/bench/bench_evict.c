@@ -7,7 +7,7 @@
  *
  * A trace is what KVASIR_KV_TRACE writes while statements run: one line per block that was read
  * from the cache or computed and offered to it: key, parent, milliseconds to compute, bytes.
- * Replaying uses the cache's own index and choice of victims (storage/cache_index.c), in a budget
+ * Replaying uses the cache's own index and choice of victims (storage/cache/cache_index.c), in a budget
  * of `share` of all distinct blocks. Belady's optimum knows the future, may refuse a block, and
  * need not keep parents: a bound that no policy reaches. The exit status says whether cost is at
  * least 5 points above lru and 0.85 of the optimum, on average over the shares.
@@ -19,7 +19,7 @@
 #include <unistd.h>
 #include <zlib.h>
 
-#include "cache_int.h"
+#include "cache/cache_int.h"
 #include "exec/exec.h"
 
 typedef struct visit {

@@ -2,7 +2,7 @@
  * fuzz_cachefile.c - any bytes as a cache.mdb: the check neither reads outside them nor runs
  * forever.
  */
-#include "cache_int.h"
+#include "cache/cache_int.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -11,7 +11,7 @@
 #include <unistd.h>
 #include <zlib.h>
 
-#include "csv_int.h"
+#include "csv/csv_int.h"
 
 enum { PIPE_BYTES = 1 << 18, PIECE_MAX = 4096, LONG_BYTES = 3 << 19, LONG_EVERY = 64 };
 

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ref_int.h"
-#include "tokenizer_int.h"
+#include "cpu/ref_int.h"
+#include "text/tokenizer_int.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 

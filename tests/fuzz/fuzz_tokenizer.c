@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tokenizer_parts_int.h"
+#include "text/tokenizer_parts_int.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 

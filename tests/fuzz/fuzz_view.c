@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "view_int.h"
+#include "view/view_int.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cuda_plan_int.h"
+#include "cuda/cuda_plan_int.h"
 #include "storage/base.h"
 
 enum { MAX_ROWS = 700, MAX_BLOCKS = 64, GROUPS = 4 };

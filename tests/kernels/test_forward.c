@@ -5,8 +5,8 @@
  */
 #include "test_kernels_int.h"
 
-#include "ref_int.h"
-#include "sample_int.h"
+#include "cpu/ref_int.h"
+#include "text/sample_int.h"
 
 #ifdef KVASIR_HOST_CARD
 #include "card_int.h"

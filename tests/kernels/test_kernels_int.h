@@ -7,7 +7,7 @@
 
 #include "gpu_tiny.h"
 
-#include "cuda_int.h"
+#include "cuda/cuda_int.h"
 
 #include <math.h>
 

@@ -4,7 +4,7 @@
  * order is tried by many seeds.
  */
 #include "gpu_ahead.h"
-#include "session_int.h"
+#include "session/session_int.h"
 #include "test_kernels_int.h"
 
 #include <inttypes.h>

@@ -5,7 +5,7 @@
 #ifndef KVASIR_GPU_FIXTURE_H
 #define KVASIR_GPU_FIXTURE_H
 
-#include "cpu_int.h"
+#include "cpu/cpu_int.h"
 #include "gpu_testing.h"
 #include "gpu_tiny.h"
 

@@ -18,15 +18,14 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "gguf_int.h"
-#include "llm.h"
+#include "gpu/llm.h"
+#include "model/gguf_int.h"
 
 /* ---- files ---------------------------------------------------------------------------------- */
 
-/* A path of the source tree, which this header is two folders inside. */
+/* A path of the source tree. */
 static inline const char *source_path(const char *name, char out[4096]) {
-    const char *here = __FILE__, *slash = strrchr(here, '/');
-    snprintf(out, 4096, "%.*s/../../%s", slash ? (int)(slash - here) : 1, slash ? here : ".", name);
+    snprintf(out, 4096, "%s/%s", KVASIR_SOURCE_DIR, name);
     return out;
 }
 

@@ -1,14 +1,14 @@
 /*
  * gpu_tiles.c - a kernel table whose tiles (AMX) are made of plain C, for machines without them.
  *
- * Owns the instructions of gpu/tiles_int.h as the manual describes them (Intel SDM 2, TILELOADD,
+ * Owns the instructions of gpu/cpu/tiles_int.h as the manual describes them (Intel SDM 2, TILELOADD,
  * TDPBF16PS, …); what uses them is compiled as it is. A use without a configuration, and a shape
  * that the configuration does not give, end the program.
  */
 #include <stdlib.h>
 #include <string.h>
 
-#include "kernels_int.h"
+#include "cpu/kernels_int.h"
 
 #define KVASIR_TILES_INT_H /* in its place: */
 
@@ -88,4 +88,4 @@ static void tile_product(int sum, int a, int b) {
 #define KERNELS_TABLE kernels_tiles_of_c
 #define KERNELS_NAME "tiles of C"
 #define KERNELS_TILES
-#include "kernels_impl.h"
+#include "cpu/kernels_impl.h"

@@ -4,7 +4,7 @@
 #ifndef STORAGE_CACHE_INT_H
 #define STORAGE_CACHE_INT_H
 
-#include "cache_int.h"
+#include "cache/cache_int.h"
 #include "storage_help_int.h"
 
 enum { BLOCK = 60000 };

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "exec_int.h"
+#include "ops/exec_int.h"
 
 static expr *literal(arena *a, value v) {
     expr *x = ARENA_NEW(a, expr);

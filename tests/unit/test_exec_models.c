@@ -10,9 +10,9 @@
 
 #include <cmocka.h>
 
-#include "exec_int.h"
 #include "gpu_testing.h"
 #include "gpu_tiny.h"
+#include "ops/exec_int.h"
 
 static db *open_memory(void) {
     db *d;

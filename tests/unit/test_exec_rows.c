@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "hash_table_int.h"
+#include "rows/hash_table_int.h"
 
 static const value_type types[] = {TYPE_INTEGER, TYPE_TEXT, TYPE_REAL};
 enum { COLUMNS = 3, MANY = 10000 };

@@ -2,10 +2,10 @@
  * test_gpu_ahead.c - blocks read ahead of the walk, on the CPU: requests yield, bits stay, and what
  * is dropped, taken early or never taken does no harm.
  */
-#include "cpu_int.h"
+#include "cpu/cpu_int.h"
 #include "gpu_ahead.h"
 #include "gpu_tiny.h"
-#include "session_int.h"
+#include "session/session_int.h"
 
 static gguf_maker maker;
 static llm_engine engine;

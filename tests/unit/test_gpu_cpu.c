@@ -6,10 +6,10 @@
  * to a few hundredths where KV is narrower. The same prompt gives the same bits with 1 and 2
  * threads, whole and token by token, for every type of KV and both forms of attention.
  */
-#include "cpu_int.h"
+#include "cpu/cpu_int.h"
+#include "cpu/ref_int.h"
 #include "gpu_testing.h"
 #include "gpu_tiny.h"
-#include "ref_int.h"
 
 #include <dirent.h>
 #include <math.h>

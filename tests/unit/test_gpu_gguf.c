@@ -2,7 +2,7 @@
  * test_gpu_gguf.c - GGUF files: what is read, and that every kind of damage is refused with its
  * reason.
  */
-#include "engine_int.h"
+#include "engine/engine_int.h"
 #include "gpu/llm.h"
 #include "gpu_testing.h"
 

@@ -13,9 +13,9 @@
 
 #include <cmocka.h>
 
-#include "guide_int.h"
-#include "sample_int.h"
-#include "session_int.h"
+#include "session/session_int.h"
+#include "text/guide_int.h"
+#include "text/sample_int.h"
 
 static llm_engine *engine;
 

@@ -9,9 +9,9 @@
 #include <fcntl.h>
 #include <time.h>
 
-#include "engine_int.h"
-#include "identity_int.h"
-#include "side_file_int.h"
+#include "engine/engine_int.h"
+#include "model/identity_int.h"
+#include "model/side_file_int.h"
 
 enum { MIB = 1 << 20 };
 

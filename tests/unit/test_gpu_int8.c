@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "int8_int.h"
+#include "cpu/int8_int.h"
 #include "storage/base.h"
 
 enum { K = 96, GROUPS = K / INT8_GROUP, N = 77, ROWS = 13 };

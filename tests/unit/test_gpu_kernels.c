@@ -12,9 +12,9 @@
 
 #include <cmocka.h>
 
-#include "gemm_int.h"
-#include "head_screen_int.h"
-#include "kernels_int.h"
+#include "cpu/gemm_int.h"
+#include "cpu/head_screen_int.h"
+#include "cpu/kernels_int.h"
 
 static float noise(uint64_t seed, int i) {
     return (float)((double)(hash_mix(seed, (uint64_t)i) >> 11) * 0x1p-52 - 1.0);

@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "prefix_int.h"
+#include "session/prefix_int.h"
 
 enum { PROMPTS = 300, LONGEST = 120, BLOCKS = 4000 };
 

@@ -2,9 +2,9 @@
  * test_gpu_ref.c - the reference forward against numpy on tiny models of every architecture, and
  * against another engine's log-probabilities on the real one; what config_read refuses.
  */
+#include "cpu/ref_int.h"
 #include "gpu_testing.h"
 #include "gpu_tiny.h"
-#include "ref_int.h"
 
 #include <math.h>
 

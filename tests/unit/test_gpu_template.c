@@ -7,7 +7,7 @@
  * so and is skipped.
  */
 #include "gpu_testing.h"
-#include "tokenizer_int.h"
+#include "text/tokenizer_int.h"
 
 #include <sys/wait.h>
 

@@ -6,7 +6,7 @@
  * finds all tokens equally likely.
  */
 #include "gpu_fixture.h"
-#include "tokenizer_parts_int.h"
+#include "text/tokenizer_parts_int.h"
 
 #include <math.h>
 

@@ -3,7 +3,7 @@
  * the real model.
  */
 #include "gpu_testing.h"
-#include "tokenizer_parts_int.h"
+#include "text/tokenizer_parts_int.h"
 
 #include <pthread.h>
 

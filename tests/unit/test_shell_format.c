@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "shell_int.h"
+#include "run/shell_int.h"
 
 enum { ROWS = 3 };
 

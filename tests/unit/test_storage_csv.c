@@ -6,7 +6,7 @@
 #include <time.h>
 #include <zlib.h>
 
-#include "csv_int.h"
+#include "csv/csv_int.h"
 #include "storage_help_int.h"
 
 static csv *open_text(str text, const csv_options *options) {

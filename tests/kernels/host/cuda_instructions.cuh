@@ -1,5 +1,5 @@
 /*
- * cuda_instructions.cuh - the instructions of gpu/cuda_instructions.cuh in plain C++, for the kernels' tests on the
+ * cuda_instructions.cuh - the instructions of gpu/cuda/cuda_instructions.cuh in plain C++, for the kernels' tests on the
  * host. Included first, so that its guard keeps the other out.
  */
 #ifndef KVASIR_CUDA_INSTRUCTIONS_CUH

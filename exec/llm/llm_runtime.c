@@ -1,0 +1,437 @@
+/*
+ * llm_runtime.c - what the LLM operators of one statement share: engines, one session, the memo,
+ * stored answers, learned facts.
+ *
+ * Invariant: the session outlives the operators, so that a second operator of the statement finds
+ * the first one's prefixes.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "llm_int.h"
+#include "stmt/db_int.h"
+
+llm_runtime *llm_runtime_new(exec_ctx *ctx) {
+    llm_runtime *r = mem_zalloc(sizeof *r);
+    int n = ctx->stmt->ncalls;
+    r->ctx = ctx;
+    r->mem = arena_new();
+    r->kept = arena_new_spilling((size_t)ctx->settings->work_memory, ctx->space);
+    r->memo = answer_memo_new(ctx->space, r->kept);
+    r->engines = ARENA_ARRAY(r->mem, llm_engine *, n + 1);
+    r->nengines = n;
+    r->examples = ARENA_ARRAY(r->mem, prompt_example *, n + 1);
+    r->nexamples = ARENA_ARRAY(r->mem, int, n + 1);
+    r->sampled = ARENA_ARRAY(r->mem, call_facts, n + 1);
+    r->started_s = clock_seconds();
+    const catalog *c = ctx->txn ? txn_catalog(ctx->txn) : NULL;
+    if (ctx->publish && n > 0) /* a large file that was never seen is read whole */
+        ctx->publish(ctx, &(exec_progress){.llm_running = true, .phase = "opening the model"});
+    for (int i = 0; i < n && r->open_error.code == ERR_NONE; i++) {
+        const llm_call *call = ctx->stmt->calls[i];
+        models_engine(ctx->db, ctx->settings, c, call->model, ctx->cancel,
+                      &r->engines[call->number - 1], &r->open_error);
+    }
+    return r;
+}
+
+void llm_runtime_free(llm_runtime *r) {
+    if (!r)
+        return;
+    llm_session_free(r->session);
+    for (int k = 0; k < COUNT_STRATEGIES; k++)
+        count_run_close(&r->counts[k]);
+    kv_link_close(&r->kv);
+    answer_memo_free(r->memo);
+    for (int i = 0; i < r->nengines; i++)
+        models_release(r->ctx->db, r->engines[i]);
+    arena_free(r->kept);
+    arena_free(r->mem);
+    free(r);
+}
+
+bool llm_runtime_outdated(const llm_runtime *r) {
+    for (int i = 0; r && i < r->nengines; i++)
+        if (r->engines[i] && llm_engine_outdated(r->engines[i]))
+            return true;
+    return false;
+}
+
+int runtime_engine(llm_runtime *r, const llm_call *call, llm_engine **out, err *e) {
+    *out = r->engines[call->number - 1];
+    if (*out)
+        return 0;
+    *e = r->open_error;
+    return e->code ? (int)e->code : err_set(e, ERR_INTERNAL, "LLM#%d has no engine", call->number);
+}
+
+/* ---- the cache ------------------------------------------------------------------------------- */
+
+static void tell_of_cache(const llm_runtime *r, const char *why, const char *what) {
+    if (!r->ctx->db->told_of_cache)
+        exec_notice(r->ctx, "%s: %s", why, what);
+    r->ctx->db->told_of_cache = true;
+}
+
+cache *runtime_cache(llm_runtime *r) {
+    static const cache_policy policies[] = {
+        [EVICT_COST] = CACHE_COST, [EVICT_LRU] = CACHE_LRU, [EVICT_FIFO] = CACHE_FIFO};
+    BASE_COVERS(policies, EVICTS);
+    const settings *s = r->ctx->settings;
+    err e = {0};
+    if (!s->cache)
+        return NULL;
+    if (!r->cache_tried) {
+        r->cache_tried = true;
+        /* A cache that cannot be used costs speed, never the query. */
+        r->cache = store_cache(db_store(r->ctx->db), &e);
+        if (!r->cache)
+            tell_of_cache(r, e.message, "answers and KV blocks are not kept");
+        if (r->cache && !cache_set(r->cache, (size_t)s->kv_disk, policies[s->kv_evict]))
+            tell_of_cache(r, "no address space for kv_disk", "the cache keeps its size");
+        for (int i = 0; r->cache && i < r->ctx->stmt->ncalls; i++)
+            if (r->engines[i])
+                model_files_note(r->ctx, r->cache, llm_engine_info(r->engines[i]));
+    }
+    return r->cache;
+}
+
+void llm_runtime_tell(const llm_runtime *r) {
+    buf why = {0};
+    if (!r || !r->cache || cache_goes_on(r->cache, &why))
+        return;
+    tell_of_cache(r, why.p, "answers and KV blocks are not kept any more");
+    buf_free(&why);
+}
+
+/* ---- the session ----------------------------------------------------------------------------- */
+
+void session_options(const exec_ctx *ctx, llm_session_options *out) {
+    const settings *s = ctx->settings;
+    *out = (llm_session_options){
+        .kv_memory_bytes = s->kv_memory > 0 ? (size_t)s->kv_memory : 0,
+        .kv_host_bytes = s->kv_host < 0 ? 0 : (size_t)BASE_MAX(s->kv_host, 1),
+        .reuse = !s->kv_cache                       ? LLM_REUSE_NONE
+                 : s->llm_schedule == SCHEDULE_FIFO ? LLM_REUSE_FIFO
+                                                    : LLM_REUSE_TREE,
+        .window = (int)s->llm_window,
+        .truncate = s->llm_overflow != OVERFLOW_ERROR,
+        .warm_only = ctx->stmt->kind == STMT_WARM,
+        .cancel = ctx->cancel,
+    };
+}
+
+static void stats_add(llm_stats *sum, const llm_stats *more) {
+    llm_stats s = *more;
+    s.requests += sum->requests;
+    s.done += sum->done;
+    s.prompt_tokens += sum->prompt_tokens;
+    s.head_tokens += sum->head_tokens;
+    s.computed_tokens += sum->computed_tokens;
+    s.reused_memory += sum->reused_memory;
+    s.reused_disk += sum->reused_disk;
+    s.output_tokens += sum->output_tokens;
+    s.passes += sum->passes;
+    s.evicted_blocks += sum->evicted_blocks;
+    s.truncated += sum->truncated;
+    s.yielded += sum->yielded;
+    s.prefill_ms += sum->prefill_ms;
+    s.decode_ms += sum->decode_ms;
+    s.load_ms += sum->load_ms;
+    s.store_ms += sum->store_ms;
+    *sum = s;
+}
+
+void runtime_stats(const llm_runtime *r, llm_stats *out) {
+    llm_stats now;
+    *out = r->before;
+    if (!r->session)
+        return;
+    llm_session_stats(r->session, &now);
+    stats_add(out, &now);
+}
+
+int runtime_session(llm_runtime *r, llm_engine *engine, llm_session **out, err *e) {
+    llm_session_options options;
+    if (r->session && r->engine == engine) {
+        *out = r->session;
+        return 0;
+    }
+    runtime_stats(r, &r->before);
+    llm_session_free(r->session);
+    r->session = NULL;
+    session_options(r->ctx, &options);
+    cache *c = options.reuse == LLM_REUSE_TREE && r->ctx->settings->kv_keep != KEEP_NONE
+                   ? runtime_cache(r)
+                   : NULL;
+    if (c)
+        kv_link_open(&r->kv, c, engine, r->ctx->settings->kv_keep == KEEP_ALL, &options.store);
+    r->kv.notes = c && r->ctx->stmt->pin;
+    int status = llm_session_new(engine, &options, &r->session, e);
+    r->engine = engine;
+    *out = r->session;
+    return status;
+}
+
+int llm_runtime_pin(exec_ctx *ctx, str name, err *e) {
+    cache_pins pins;
+    int status = kv_link_pin(&ctx->llm->kv, name, &pins, e);
+    if (status)
+        return status;
+    if (pins.blocks == 0) {
+        exec_notice(ctx, "%.*s pins nothing: its prompts share no whole block of tokens",
+                    (int)BASE_MIN(name.n, 100u), name.p);
+        return 0;
+    }
+    buf bytes = {0};
+    buf_append_bytes(&bytes, pins.bytes);
+    exec_notice(ctx, "%.*s pins %llu block%s, %s", (int)BASE_MIN(name.n, 100u), name.p,
+                (unsigned long long)pins.blocks, pins.blocks == 1 ? "" : "s", bytes.p);
+    buf_free(&bytes);
+    return 0;
+}
+
+/* ---- examples -------------------------------------------------------------------------------- */
+
+static bool answer_fits(const llm_call *call, str answer) {
+    int64_t i;
+    double d;
+    if (call->returns == RETURNS_TEXT)
+        return true;
+    for (int k = 0; k < call->nliterals; k++)
+        if (str_equal(call->literals[k], answer))
+            return true;
+    if (call->nliterals > 0)
+        return false;
+    return call->returns == RETURNS_INTEGER ? parse_integer(answer, &i) : parse_real(answer, &d);
+}
+
+/* An answer as the model writes it: of a call that returns BOOLEAN, yes or no. */
+static int example_answer(const llm_call *call, value v, int64_t row, arena *mem, str *out,
+                          err *e) {
+    value text;
+    if (v.type == TYPE_NULL)
+        return err_set_at(e, ERR_TYPE, call->pos, call->len, "example %lld of LLM#%d has no answer",
+                          (long long)row + 1, call->number);
+    if (v.type == TYPE_BOOLEAN && call->returns == RETURNS_BOOLEAN) {
+        *out = v.i ? STR("yes") : STR("no");
+    } else {
+        int status = value_cast(mem, v, TYPE_TEXT, &text, e);
+        if (status)
+            return status;
+        *out = str_copy(mem, text.s);
+    }
+    if (answer_fits(call, *out))
+        return 0;
+    err_set_at(e, ERR_TYPE, call->pos, call->len,
+               "example %lld of LLM#%d: the answer '%.*s' is not of the call's type",
+               (long long)row + 1, call->number, (int)BASE_MIN(out->n, 60u), out->p);
+    if (call->nliterals > 0)
+        err_hint(e, "the call answers '%.*s'%s'%.*s'", (int)BASE_MIN(call->literals[0].n, 60u),
+                 call->literals[0].p, call->nliterals > 2 ? " … " : " or ",
+                 (int)BASE_MIN(call->literals[call->nliterals - 1].n, 60u),
+                 call->literals[call->nliterals - 1].p);
+    return ERR_TYPE;
+}
+
+static int example_row(const llm_call *call, const rowset *rows, int64_t row, arena *mem,
+                       prompt_example *out, err *e) {
+    value v, text;
+    out->fields = ARENA_ARRAY(mem, str, call->nfields + 1);
+    for (int k = 0; k < call->nexample_fields; k++) {
+        v = rowset_get(rows, row, k);
+        if (v.type == TYPE_NULL)
+            continue;
+        int status = value_cast(mem, v, TYPE_TEXT, &text, e);
+        if (status)
+            return status;
+        out->fields[call->example_fields[k]] = str_copy(mem, text.s);
+    }
+    return example_answer(call, rowset_get(rows, row, call->nexample_fields), row, mem,
+                          &out->answer, e);
+}
+
+int examples_read(exec_ctx *ctx, const llm_call *call, arena *mem, prompt_example **out, int *count,
+                  err *e) {
+    const plan_node *node = NULL;
+    op *o = NULL;
+    for (int i = 0; i < ctx->stmt->ncalls; i++)
+        if (ctx->stmt->calls[i] == call)
+            node = ctx->plan->examples[i];
+    *count = 0;
+    if (!node)
+        return 0;
+    int status = op_build(ctx, node, &o, e);
+    rowset *rows = rowset_new(ctx, node->types, node->ncols);
+    if (status == 0)
+        status = rowset_drain(rows, o, e);
+    op_close(o);
+    int64_t n = rowset_rows(rows);
+    *out = ARENA_ARRAY(mem, prompt_example, n + 1);
+    for (int64_t row = 0; row < n && status == 0; row++)
+        status = example_row(call, rows, row, mem, &(*out)[row], e);
+    *count = (int)n;
+    rowset_free(rows);
+    return status;
+}
+
+int llm_runtime_examples(exec_ctx *ctx, err *e) {
+    llm_runtime *r = ctx->llm;
+    int status = 0;
+    for (int i = 0; r && i < ctx->stmt->ncalls && status == 0; i++) {
+        const llm_call *call = ctx->stmt->calls[i];
+        int at = call->number - 1;
+        if (call->examples && !r->examples[at])
+            status = examples_read(ctx, call, r->mem, &r->examples[at], &r->nexamples[at], e);
+    }
+    return status;
+}
+
+/* ---- what was learned ------------------------------------------------------------------------ */
+
+/* Besides the question, what may be answered: a text's length and the shares of other literals are
+ * no guide to these. */
+static void learned_key(const llm_call *call, hash128 fingerprint, buf *out) {
+    buf b = {0};
+    buf_printf(&b, "%d %d %d", (int)call->returns, call->max_tokens, call->examples != NULL);
+    for (int i = 0; i < call->nliterals; i++) {
+        buf_printf(&b, " %zu:", call->literals[i].n);
+        buf_append_str(&b, call->literals[i]);
+    }
+    call_fact_key(call, "learned", fingerprint, out);
+    buf_printf(out, "/%016llx", (unsigned long long)hash64(b.p, b.n, 0));
+    buf_free(&b);
+}
+
+bool facts_recall(exec_ctx *ctx, const llm_call *call, hash128 fingerprint, call_facts *out) {
+    buf key = {0};
+    str bytes;
+    bool found = false;
+    err ignored = {0};
+    if (ctx->llm && ctx->llm->sampled[call->number - 1].answers > 0) {
+        *out = ctx->llm->sampled[call->number - 1];
+        return true;
+    }
+    arena *a = arena_new();
+    learned_key(call, fingerprint, &key);
+    /* A fact that cannot be read is a fact not known. */
+    bool ok = db_recall(ctx->db, buf_str(&key), a, &bytes, &found, &ignored) == 0 && found &&
+              bytes.n == sizeof *out;
+    if (ok)
+        memcpy(out, bytes.p, sizeof *out);
+    arena_free(a);
+    buf_free(&key);
+    return ok;
+}
+
+bool facts_for_plan(exec_ctx *ctx, const llm_call *call, hash128 fingerprint, call_facts *out) {
+    if (ctx->llm && ctx->llm->forget && ctx->llm->sampled[call->number - 1].answers == 0)
+        return false;
+    return facts_recall(ctx, call, fingerprint, out);
+}
+
+void facts_remember(exec_ctx *ctx, const llm_call *call, hash128 fingerprint,
+                    const call_facts *facts) {
+    buf key = {0};
+    learned_key(call, fingerprint, &key);
+    exec_remember(ctx, buf_str(&key), (str){(const char *)facts, sizeof *facts});
+    buf_free(&key);
+}
+
+/* ---- what the planner may ask ---------------------------------------------------------------- */
+
+static llm_engine *hook_engine(const exec_ctx *ctx, const llm_call *call) {
+    return ctx->llm ? ctx->llm->engines[call->number - 1] : NULL;
+}
+
+static double hook_count_tokens(void *arg, str text) {
+    exec_ctx *ctx = arg;
+    llm_engine *engine = ctx->llm->engines[0];
+    size_t count = 0;
+    free(llm_tokenize(engine, text, false, false, &count));
+    return (double)count;
+}
+
+/* What earlier runs learned of a call; false: it has no answer yet, or they are not for plans. */
+static bool hook_facts(exec_ctx *ctx, const llm_call *call, call_facts *out) {
+    llm_engine *engine = hook_engine(ctx, call);
+    return engine && facts_for_plan(ctx, call, llm_engine_info(engine)->fingerprint, out) &&
+           out->answers > 0;
+}
+
+static double hook_selectivity(void *arg, const llm_call *call, str literal) {
+    call_facts facts;
+    if (!hook_facts(arg, call, &facts))
+        return -1;
+    for (int i = 0; i < call->nliterals && i < (int)BASE_COUNT(facts.literal_counts); i++)
+        if (str_equal(call->literals[i], literal))
+            /* Laplace's rule of succession: a literal that
+             * few answers never were is rare, not impossible */
+            return ((double)facts.literal_counts[i] + 1) /
+                   ((double)facts.answers + call->nliterals);
+    return -1;
+}
+
+static double hook_output_tokens(void *arg, const llm_call *call) {
+    call_facts facts;
+    return hook_facts(arg, call, &facts) ? (double)facts.output_tokens / (double)facts.answers : -1;
+}
+
+static bool hook_field_order(void *arg, const llm_call *call, uint8_t *order) {
+    exec_ctx *ctx = arg;
+    llm_engine *engine = hook_engine(ctx, call);
+    buf key = {0};
+    str bytes;
+    bool found = false;
+    err ignored = {0};
+    if (!engine)
+        return false;
+    arena *a = arena_new();
+    call_fact_key(call, "field_order", llm_engine_info(engine)->fingerprint, &key);
+    found = db_recall(ctx->db, buf_str(&key), a, &bytes, &found, &ignored) == 0 && found &&
+            call->nfields > 0 && bytes.n > 0 && bytes.n % (size_t)call->nfields == 0;
+    if (found) /* the last that was solved for */
+        memcpy(order, bytes.p + bytes.n - call->nfields, (size_t)call->nfields);
+    for (int f = 0; found && f < call->nfields; f++)
+        found = order[f] < call->nfields;
+    arena_free(a);
+    buf_free(&key);
+    return found;
+}
+
+/* Whether the rows that reach this call can decide what its prompts say: a field order is solved
+ * for, or a record of it is compared with what would be solved; a layout is chosen by counting. */
+static bool text_depends_on_rows(const settings *s, const llm_call *call) {
+    str mode = str_from(s->field_order);
+    if (s->llm_layout == LAYOUT_AUTO)
+        return true;
+    return call->nfields > 1 && s->psm != PSM_SETTING_OFF &&
+           (str_equal_nocase(mode, STR("keep")) || str_equal_nocase(mode, STR("fresh")));
+}
+
+/* Where a call's field order hangs on its rows, what was measured or learned by earlier runs must
+ * not decide where the call stands: that would change the rows that reach it, by them its field
+ * order, and so the text of its prompts (DESIGN 2.2). */
+static bool may_use_what_was_learned(exec_ctx *ctx) {
+    for (int i = 0; i < ctx->stmt->ncalls; i++)
+        if (text_depends_on_rows(ctx->settings, ctx->stmt->calls[i]))
+            return false;
+    return true;
+}
+
+void llm_plan_hooks(exec_ctx *ctx, plan_env *env) {
+    env->ctx = ctx;
+    env->selectivity = hook_selectivity;
+    env->output_tokens = hook_output_tokens;
+    env->field_order = hook_field_order;
+    if (!ctx->llm || ctx->stmt->ncalls == 0 || !ctx->llm->engines[0])
+        return;
+    env->count_tokens = hook_count_tokens;
+    ctx->llm->forget = !may_use_what_was_learned(ctx);
+    if (ctx->settings->cost_rates == RATES_MEASURED && !ctx->llm->forget) {
+        const llm_model_info *info = llm_engine_info(ctx->llm->engines[0]);
+        env->prefill_tok_s = info->prefill_tok_s;
+        env->decode_tok_s = info->decode_tok_s;
+    }
+}

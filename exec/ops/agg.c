@@ -1,0 +1,435 @@
+/*
+ * agg.c - COUNT, SUM, AVG, MIN, MAX, GROUP_CONCAT, MEDIAN, STDDEV, FIRST, with DISTINCT, FILTER and
+ * ORDER BY.
+ *
+ *   cells  one a group: count of the values taken in, and what the kind needs
+ *   kept   with ORDER BY, until all rows are there: group, keys, text (spilling)
+ *
+ * Invariant: sums do not depend on their order more than they must: INTEGER sums are kept in 128
+ * bits and checked at the end, REAL sums carry what rounding lost (Neumaier).
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "agg_int.h"
+#include "rows/row_sort_int.h"
+
+struct agg {
+    const exec_ctx *ctx;
+    const plan_agg *plan;
+    value_type arg_type;
+    agg_cell *cells;
+    uint32_t ncells;
+    hash_table *distinct; /* (group, value) */
+    uint32_t *entries;
+    int *rows; /* of the batch, those taken in */
+    str separator;
+    bool separator_known;
+    rowset *kept; /* NULL: no ORDER BY, or joined already */
+    sort_key *by; /* the group, then the keys; of the first there is no expression */
+    arena *mem;
+};
+
+static bool is_text(value_type t) {
+    return t == TYPE_TEXT || t == TYPE_BLOB;
+}
+
+static void keep_new(agg *a) {
+    int n = a->plan->nkeys;
+    value_type *types = ARENA_ARRAY(a->mem, value_type, n + 2);
+    a->by = ARENA_ARRAY(a->mem, sort_key, n + 1);
+    types[0] = TYPE_INTEGER;
+    for (int k = 0; k < n; k++) {
+        a->by[k + 1] = a->plan->keys[k];
+        types[k + 1] = a->plan->keys[k].value->type;
+    }
+    types[n + 1] = a->arg_type;
+    a->kept = rowset_new(a->ctx, types, n + 2);
+}
+
+agg *agg_new(const exec_ctx *ctx, const plan_agg *what, arena *mem) {
+    agg *a = ARENA_NEW(mem, agg);
+    a->ctx = ctx;
+    a->plan = what;
+    a->mem = mem;
+    a->arg_type = what->arg ? what->arg->type : TYPE_NULL;
+    a->rows = ARENA_ARRAY(mem, int, BATCH_ROWS);
+    if (what->distinct && what->arg) {
+        value_type types[2] = {TYPE_INTEGER, what->arg->type};
+        a->distinct = hash_table_new(ctx, types, 2);
+        a->entries = ARENA_ARRAY(mem, uint32_t, BATCH_ROWS);
+    }
+    if (what->nkeys)
+        keep_new(a);
+    return a;
+}
+
+static bool keeps_text(const agg *a) {
+    agg_kind k = a->plan->kind;
+    return k == AGG_GROUP_CONCAT || k == AGG_MEDIAN ||
+           ((k == AGG_MIN || k == AGG_MAX || k == AGG_FIRST) && is_text(a->arg_type));
+}
+
+void agg_free(agg *a) {
+    if (!a)
+        return;
+    hash_table_free(a->distinct);
+    rowset_free(a->kept);
+    for (uint32_t k = 0; keeps_text(a) && k < a->ncells; k++)
+        free(a->cells[k].text.p);
+    free(a->cells);
+}
+
+static int make_cells(agg *a, uint32_t ngroups, err *e) {
+    if (ngroups <= a->ncells)
+        return 0;
+    uint32_t room = BASE_MAX(ngroups, a->ncells * 2);
+    agg_cell *cells = realloc(a->cells, sizeof *cells * room);
+    if (!cells)
+        return err_set(e, ERR_FULL, "not enough memory for %u groups", ngroups);
+    memset(cells + a->ncells, 0, sizeof *cells * (room - a->ncells));
+    a->cells = cells;
+    a->ncells = room;
+    return 0;
+}
+
+/* ---- taking values in ------------------------------------------------------------------------ */
+
+static void cell_set_text(agg_cell *c, str s) {
+    if (s.n > c->text.cap) {
+        c->text.cap = BASE_MAX(s.n, c->text.cap * 2);
+        c->text.p = mem_realloc(c->text.p, c->text.cap);
+    }
+    if (s.n)
+        memcpy(c->text.p, s.p, s.n);
+    c->text.n = s.n;
+}
+
+static void cell_append_text(agg_cell *c, str s) {
+    if (c->text.n + s.n > c->text.cap) {
+        c->text.cap = BASE_MAX(c->text.n + s.n, BASE_MAX(c->text.cap * 2, (size_t)64));
+        c->text.p = mem_realloc(c->text.p, c->text.cap);
+    }
+    if (s.n)
+        memcpy(c->text.p + c->text.n, s.p, s.n);
+    c->text.n += s.n;
+}
+
+static void add_counts(agg *a, const uint32_t *groups, int count) {
+    for (int k = 0; k < count; k++)
+        a->cells[groups[a->rows[k]]].count++;
+}
+
+static void add_ints(agg *a, const column *c, const uint32_t *groups, int count) {
+    for (int k = 0; k < count; k++) {
+        agg_cell *cell = &a->cells[groups[a->rows[k]]];
+        cell->sum += c->i[a->rows[k]];
+        cell->count++;
+    }
+}
+
+static void add_reals(agg *a, const column *c, const uint32_t *groups, int count) {
+    for (int k = 0; k < count; k++) {
+        agg_cell *cell = &a->cells[groups[a->rows[k]]];
+        agg_cell_add_real(cell, c->r[a->rows[k]]);
+        cell->count++;
+    }
+}
+
+static void add_spread(agg *a, const column *c, const uint32_t *groups, int count) {
+    for (int k = 0; k < count; k++)
+        agg_cell_add_spread(&a->cells[groups[a->rows[k]]], c->r[a->rows[k]]);
+}
+
+static void add_values(agg *a, const column *c, const uint32_t *groups, int count) {
+    for (int k = 0; k < count; k++) {
+        agg_cell *cell = &a->cells[groups[a->rows[k]]];
+        cell_append_text(cell, (str){(const char *)&c->r[a->rows[k]], sizeof(double)});
+        cell->count++;
+    }
+}
+
+static void cell_keep(const agg *a, agg_cell *cell, const column *c, int row) {
+    if (is_text(a->arg_type))
+        cell_set_text(cell, c->s[row]);
+    else
+        cell->i = c->i[row]; /* a REAL moves as its 64 bits */
+}
+
+/* Whether row's value goes beyond the cell's, in the direction of `sign`. */
+static bool beyond(const agg *a, const agg_cell *cell, const column *c, int row, int sign) {
+    if (is_text(a->arg_type))
+        return str_compare(c->s[row], (str){cell->text.p, cell->text.n}) * sign > 0;
+    if (a->arg_type == TYPE_REAL)
+        return sign > 0 ? c->r[row] > cell->r : c->r[row] < cell->r;
+    return sign > 0 ? c->i[row] > cell->i : c->i[row] < cell->i;
+}
+
+static void add_extremes(agg *a, const column *c, const uint32_t *groups, int count) {
+    int sign = a->plan->kind == AGG_MIN ? -1 : 1;
+    for (int k = 0; k < count; k++) {
+        int row = a->rows[k];
+        agg_cell *cell = &a->cells[groups[row]];
+        if (cell->count++ == 0 || beyond(a, cell, c, row, sign))
+            cell_keep(a, cell, c, row);
+    }
+}
+
+/* A first value that is NULL is kept as a count of -1. */
+static void add_first(agg *a, const column *c, const uint32_t *groups, int count) {
+    for (int k = 0; k < count; k++) {
+        int row = a->rows[k];
+        agg_cell *cell = &a->cells[groups[row]];
+        if (cell->count)
+            continue;
+        bool null = c->type == TYPE_NULL || column_is_null(c, row);
+        cell->count = null ? -1 : 1;
+        if (!null)
+            cell_keep(a, cell, c, row);
+    }
+}
+
+static void join_text(const agg *a, agg_cell *cell, str s) {
+    if (cell->count++)
+        cell_append_text(cell, a->separator);
+    cell_append_text(cell, s);
+}
+
+static int add_texts(agg *a, const column *c, const uint32_t *groups, int count, arena *pass,
+                     err *e) {
+    for (int k = 0; k < count; k++) {
+        value v = column_get(c, a->rows[k]);
+        int status = value_cast(pass, v, TYPE_TEXT, &v, e);
+        if (status)
+            return status;
+        join_text(a, &a->cells[groups[a->rows[k]]], v.s);
+    }
+    return 0;
+}
+
+static void group_numbers(const agg *a, const uint32_t *groups, int count, arena *pass,
+                          column *out) {
+    column_init(out, pass, TYPE_INTEGER, count, false);
+    for (int k = 0; k < count; k++)
+        out->i[k] = groups[a->rows[k]];
+}
+
+/* ORDER BY: the texts wait for the last row. */
+static int keep_texts(agg *a, const batch *in, const column *c, const uint32_t *groups, int count,
+                      arena *pass, err *e) {
+    int n = a->plan->nkeys, status = 0;
+    column *cols = ARENA_ARRAY(pass, column, n + 2), key;
+    group_numbers(a, groups, count, pass, &cols[0]);
+    for (int k = 0; k < n && !status; k++) {
+        status = eval_column_at(a->plan->keys[k].value, in, a->rows, count, pass, &key, e);
+        if (!status)
+            column_gather(&cols[k + 1], pass, &key, a->rows, count);
+    }
+    column_gather(&cols[n + 1], pass, c, a->rows, count);
+    batch rows = {.rows = count, .ncols = n + 2, .cols = cols, .mem = pass};
+    return status ? status : rowset_append(a->kept, &rows, e);
+}
+
+static int join_kept(agg *a, err *e) {
+    int n = a->plan->nkeys;
+    uint32_t *order;
+    int status = sort_rows(a->ctx, a->kept, a->by, n + 1, &order, e);
+    if (status)
+        return status;
+    for (int64_t k = 0; k < rowset_rows(a->kept); k++) {
+        const batch *rows = rowset_batch(a->kept, (int)(order[k] / BATCH_ROWS));
+        uint32_t row = order[k] % BATCH_ROWS;
+        join_text(a, &a->cells[rows->cols[0].i[row]], rows->cols[n + 1].s[row]);
+    }
+    free(order);
+    rowset_free(a->kept);
+    a->kept = NULL;
+    return 0;
+}
+
+/* a->rows = the rows where FILTER is true. */
+static int filter_rows(agg *a, const batch *in, arena *pass, int *count, err *e) {
+    if (a->plan->filter)
+        return eval_filter(a->plan->filter, in, pass, a->rows, count, e);
+    *count = in->rows;
+    for (int k = 0; k < in->rows; k++)
+        a->rows[k] = k;
+    return 0;
+}
+
+/* Of these, those that count: value not NULL (FIRST takes NULL too), new if DISTINCT. */
+static int choose_rows(agg *a, const column *arg, const uint32_t *groups, arena *pass, int *count,
+                       err *e) {
+    int status, n = *count;
+    if (a->plan->kind == AGG_FIRST)
+        return 0;
+    if (arg->null || arg->type == TYPE_NULL) {
+        int kept = 0;
+        for (int k = 0; k < n; k++)
+            if (arg->type != TYPE_NULL && !arg->null[a->rows[k]])
+                a->rows[kept++] = a->rows[k];
+        *count = n = kept;
+    }
+    if (!a->distinct || n == 0)
+        return 0;
+    column keys[2];
+    group_numbers(a, groups, n, pass, &keys[0]);
+    column_gather(&keys[1], pass, arg, a->rows, n);
+    uint32_t next = hash_table_count(a->distinct);
+    if ((status = hash_table_add(a->distinct, keys, n, a->entries, e)) != 0)
+        return status;
+    int kept = 0;
+    for (int k = 0; k < n; k++)
+        if (a->entries[k] == next) {
+            next++;
+            a->rows[kept++] = a->rows[k];
+        }
+    *count = kept;
+    return 0;
+}
+
+/* The separator is constant: evaluated once, kept in the aggregate. */
+static int read_separator(agg *a, err *e) {
+    value v = value_text(STR(","));
+    int status = 0;
+    if (a->separator_known)
+        return 0;
+    if (a->plan->separator)
+        status = eval_value(a->plan->separator, NULL, 0, a->mem, &v, e);
+    if (status == 0)
+        status = value_cast(a->mem, v, TYPE_TEXT, &v, e);
+    a->separator = v.type == TYPE_NULL ? STR("") : v.s;
+    a->separator_known = status == 0;
+    return status;
+}
+
+int agg_add(agg *a, const batch *in, const uint32_t *groups, uint32_t ngroups, arena *pass,
+            err *e) {
+    column arg = {0};
+    int count = 0, status = make_cells(a, ngroups, e);
+    if (status == 0)
+        status = filter_rows(a, in, pass, &count, e);
+    if (status == 0 && a->plan->arg && count > 0)
+        status = eval_column_at(a->plan->arg, in, a->rows, count, pass, &arg, e);
+    if (status == 0 && a->plan->arg && count > 0)
+        status = choose_rows(a, &arg, groups, pass, &count, e);
+    if (status || count == 0)
+        return status;
+    switch (a->plan->kind) {
+    case AGG_COUNT_STAR:
+    case AGG_COUNT:
+        add_counts(a, groups, count);
+        break;
+    case AGG_SUM:
+    case AGG_AVG:
+        if (arg.type == TYPE_REAL)
+            add_reals(a, &arg, groups, count);
+        else
+            add_ints(a, &arg, groups, count);
+        break;
+    case AGG_MIN:
+    case AGG_MAX:
+        add_extremes(a, &arg, groups, count);
+        break;
+    case AGG_FIRST:
+        add_first(a, &arg, groups, count);
+        break;
+    case AGG_MEDIAN:
+        add_values(a, &arg, groups, count);
+        break;
+    case AGG_STDDEV:
+        add_spread(a, &arg, groups, count);
+        break;
+    case AGG_GROUP_CONCAT:
+        status = read_separator(a, e);
+        if (status == 0)
+            status = a->kept ? keep_texts(a, in, &arg, groups, count, pass, e)
+                             : add_texts(a, &arg, groups, count, pass, e);
+    }
+    return status;
+}
+
+/* ---- results --------------------------------------------------------------------------------- */
+
+static int sum_value(agg_kind kind, value_type type, const agg_cell *c, value *out, err *e) {
+    if (type == TYPE_REAL) {
+        double r = c->real.sum + c->real.carry;
+        if (kind == AGG_AVG)
+            r /= (double)c->count;
+        if (!isfinite(r))
+            return err_set(e, ERR_ARITHMETIC, "a sum is out of range for REAL");
+        *out = value_real(r);
+    } else if (kind == AGG_AVG) {
+        *out = value_real((double)c->sum / (double)c->count);
+    } else if (c->sum > INT64_MAX || c->sum < INT64_MIN) {
+        return err_set(e, ERR_ARITHMETIC, "a sum is out of range for INTEGER");
+    } else {
+        *out = value_int((int64_t)c->sum);
+    }
+    return 0;
+}
+
+static int compare_reals(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static value median_of(const agg_cell *c) {
+    double *x = (double *)(void *)c->text.p;
+    qsort(x, (size_t)c->count, sizeof *x, compare_reals);
+    return agg_median(x, c->count);
+}
+
+static int spread_value(const agg_cell *c, value *out, err *e) {
+    if (c->count < 2)
+        return 0;
+    double r = sqrt(c->spread.squares / (double)(c->count - 1));
+    if (!isfinite(r))
+        return err_set(e, ERR_ARITHMETIC, "a standard deviation is out of range for REAL");
+    *out = value_real(r);
+    return 0;
+}
+
+int agg_cell_number(agg_kind kind, value_type arg_type, const agg_cell *c, value *out, err *e) {
+    *out = value_null();
+    if (kind == AGG_COUNT || kind == AGG_COUNT_STAR)
+        *out = value_int(c->count);
+    else if (c->count > 0 && (kind == AGG_SUM || kind == AGG_AVG))
+        return sum_value(kind, arg_type, c, out, e);
+    else if (c->count > 0 && kind == AGG_STDDEV)
+        return spread_value(c, out, e);
+    return 0;
+}
+
+static int cell_value(const agg *a, const agg_cell *c, value *out, err *e) {
+    agg_kind kind = a->plan->kind;
+    int status = agg_cell_number(kind, a->arg_type, c, out, e);
+    if (status || out->type != TYPE_NULL || c->count <= 0 || kind == AGG_STDDEV)
+        return status;
+    if (kind == AGG_MEDIAN) {
+        *out = median_of(c);
+    } else if (keeps_text(a)) {
+        value_type t = kind == AGG_GROUP_CONCAT ? TYPE_TEXT : a->arg_type;
+        *out = (value){.type = t, .s = {c->text.n ? c->text.p : "", c->text.n}};
+    } else {
+        *out = (value){.type = a->arg_type, .i = c->i};
+    }
+    return 0;
+}
+
+int agg_result(agg *a, uint32_t first, int count, arena *pass, column *out, err *e) {
+    int status = make_cells(a, first + (uint32_t)count, e);
+    if (status == 0 && a->kept)
+        status = join_kept(a, e);
+    column_init(out, pass, a->plan->type, count, false);
+    for (int k = 0; k < count && status == 0; k++) {
+        value v;
+        status = cell_value(a, &a->cells[first + (uint32_t)k], &v, e);
+        if (status == 0 && v.type != a->plan->type)
+            status = value_cast(pass, v, a->plan->type, &v, e);
+        if (status == 0)
+            column_set(out, pass, count, k, v);
+    }
+    return status;
+}

@@ -1,0 +1,105 @@
+/*
+ * join_keys.c - a hash join one of whose inputs is a table: the other input is read first, and the
+ * table only where the other's keys lead (planner/plan/index_join.c).
+ *
+ * Invariant: what is left out of the table could meet no partner, so the join goes on as if it had
+ * all. Estimates may be wrong: with more keys than it pays to look up, the table is read whole, and
+ * no more of a left input is kept.
+ */
+#include "join_pairs_int.h"
+#include "rows/rowset_int.h"
+
+static op *find_scan(const op *o) {
+    op *at = o->node->join.keyed == KEYED_LEFT ? o->left : o->right;
+    while (at->node != o->node->join.key_scan)
+        at = at->left;
+    return at;
+}
+
+static int look_up(op *o, op *scan, const rowset *rows, uint64_t all, err *e) {
+    const plan_node *p = o->node;
+    int nkeys = p->join.key_scan->scan.nlow, status = 0;
+    column *keys = ARENA_ARRAY(o->mem, column, nkeys);
+    double asked = (double)rowset_rows(rows);
+    for (int b = 0; b < rowset_batches(rows) && status == 0; b++) {
+        const batch *in = rowset_batch(rows, b);
+        if (!plan_keys_pay(asked, (double)op_scan_found_rows(scan), (double)all))
+            return op_scan_whole(scan, e);
+        if (check_cancel(o->ctx->cancel, e))
+            return ERR_CANCELLED;
+        arena_reset(o->pass);
+        status = op_eval(o, p->join.lookup, nkeys, in, keys, e);
+        if (status == 0)
+            status = op_scan_keys(scan, keys, in->rows, e);
+    }
+    if (status == 0)
+        op_scan_found(scan);
+    return status;
+}
+
+static int rows_of_table(const op *o, uint64_t *all, err *e) {
+    return table_row_count(o->ctx->txn, o->node->join.key_scan->scan.table, all, e);
+}
+
+/* The right input is read before the left, and the left by its keys. */
+static int read_left_by_keys(op *o, join_pairs *p, err *e) {
+    uint64_t all;
+    int status = p->right ? 0 : join_read_right(o, p, e);
+    if (status || rowset_rows(p->right) == 0)
+        return status;
+    if (!p->looked_up) {
+        p->looked_up = true;
+        if ((status = rows_of_table(o, &all, e)) == 0)
+            status = look_up(o, find_scan(o), p->right, all, e);
+    }
+    return status ? status : op_next(o->left, &p->in, e);
+}
+
+/* Keeps the left input to its end, or until it has more rows than it pays to look up. */
+static int keep_left(op *o, join_pairs *p, uint64_t all, err *e) {
+    int status = 0;
+    p->left_rows = rowset_new(o->ctx, o->node->left->types, o->node->left->ncols);
+    while (status == 0 && plan_keys_pay((double)rowset_rows(p->left_rows), 0, (double)all)) {
+        batch *in;
+        if ((status = op_next(o->left, &in, e)) != 0)
+            return status;
+        if (!in) {
+            p->left_ended = true;
+            break;
+        }
+        status = rowset_append(p->left_rows, in, e);
+    }
+    return status;
+}
+
+static int read_right(op *o, join_pairs *p, err *e) {
+    uint64_t all;
+    int status = rows_of_table(o, &all, e);
+    if (status == 0)
+        status = keep_left(o, p, all, e);
+    if (status || (p->left_ended && rowset_rows(p->left_rows) == 0))
+        return status;
+    status = look_up(o, find_scan(o), p->left_rows, all, e);
+    return status ? status : join_read_right(o, p, e);
+}
+
+/* The left input is kept, the right read by its keys, and the left then handed out. */
+static int read_right_by_keys(op *o, join_pairs *p, err *e) {
+    int status = 0;
+    if (!p->looked_up) {
+        p->looked_up = true;
+        status = read_right(o, p, e);
+    }
+    if (status)
+        return status;
+    if (p->left_batch == rowset_batches(p->left_rows))
+        return p->left_ended ? 0 : op_next(o->left, &p->in, e);
+    p->left_view = *rowset_batch(p->left_rows, p->left_batch++);
+    p->in = &p->left_view;
+    return 0;
+}
+
+int join_read_keyed(op *o, join_pairs *p, err *e) {
+    return o->node->join.keyed == KEYED_LEFT ? read_left_by_keys(o, p, e)
+                                             : read_right_by_keys(o, p, e);
+}

@@ -1,0 +1,236 @@
+/*
+ * join_ranges.c - which rows of the kept right input can meet a left row, where the plan knows
+ * ranges of the right input's values for it (planner/plan/range_join.c).
+ *
+ *   order[0..count)   row numbers of the right input, by the columns in which the rows of a range
+ *                     equal the left row, if there are such, and the value of the range's expression;
+ *                     rows where one of these is NULL are left out: a comparison with NULL lets no
+ *                     pair pass
+ *   low[k], high[k]   the part of them for row k of the left batch at work
+ *
+ * Invariant: what is not listed is no pair. Ranges only save work: where a value or a bound cannot
+ * be computed, every row is listed, and the predicate says what is wrong if it comes to that.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "join_pairs_int.h"
+#include "rows/row_sort_int.h"
+
+typedef struct range_rows {
+    int nvalues;      /* the equal columns and the range's own */
+    sort_key *upward; /* by all of them */
+    rowset *values;   /* of the right rows */
+    uint32_t *order;
+    int64_t count;
+    int64_t low[BATCH_ROWS], high[BATCH_ROWS];
+} range_rows;
+
+struct join_ranges {
+    op *o;
+    int n;
+    int64_t nright;
+    bool bounded; /* low and high are those of the batch at work */
+    range_rows **ranges;
+    uint32_t *list; /* nright of them */
+};
+
+/* ---- the right input ------------------------------------------------------------------------- */
+
+static bool has_null(const column *cols, int n, int row) {
+    bool null = false;
+    for (int c = 0; c < n && !null; c++)
+        null = cols[c].type == TYPE_NULL || column_is_null(&cols[c], row);
+    return null;
+}
+
+/* Makes the first value NULL where another is: sorted, such rows are behind all others. Returns how
+ * many those others are. */
+static int64_t set_nulls_apart(column *cols, int n, int rows, arena *mem) {
+    uint8_t *null = arena_alloc(mem, (size_t)BASE_MAX(rows, 1));
+    int64_t others = 0;
+    for (int k = 0; k < rows; k++) {
+        null[k] = has_null(cols, n, k);
+        others += !null[k];
+    }
+    cols[0].null = null;
+    return others;
+}
+
+/* *known stays false where a value cannot be computed. */
+static int read_values(join_ranges *j, const rowset *right, int number, bool *known, err *e) {
+    op *o = j->o;
+    const plan_range *p = &o->node->join.ranges[number];
+    range_rows *g = j->ranges[number];
+    int n = g->nvalues = p->nsame + 1;
+    expr **values = ARENA_ARRAY(o->mem, expr *, n);
+    value_type *types = ARENA_ARRAY(o->mem, value_type, n);
+    column *cols = ARENA_ARRAY(o->mem, column, n);
+    g->upward = ARENA_ARRAY(o->mem, sort_key, n);
+    for (int i = 0; i < n; i++) {
+        values[i] = i < p->nsame ? p->same_right[i] : p->right;
+        types[i] = values[i]->type;
+    }
+    g->values = rowset_new(o->ctx, types, n);
+    for (int b = 0; b < rowset_batches(right); b++) {
+        err computing = {0};
+        arena_reset(o->pass);
+        const batch *in = rowset_batch(right, b);
+        if (op_eval(o, values, n, in, cols, &computing))
+            return 0;
+        g->count += set_nulls_apart(cols, n, in->rows, o->pass);
+        batch kept = {.rows = in->rows, .ncols = n, .cols = cols, .mem = o->pass};
+        int status = rowset_append(g->values, &kept, e);
+        if (status)
+            return status;
+    }
+    *known = true;
+    return sort_rows(o->ctx, g->values, g->upward, n, &g->order, e);
+}
+
+int join_ranges_new(op *o, const rowset *right, join_ranges **out, err *e) {
+    join_ranges *j = *out = ARENA_NEW(o->mem, join_ranges);
+    j->o = o;
+    j->n = o->node->join.nranges;
+    j->nright = rowset_rows(right);
+    j->ranges = ARENA_ARRAY(o->mem, range_rows *, j->n);
+    for (int i = 0; i < j->n; i++)
+        j->ranges[i] = ARENA_NEW(o->mem, range_rows);
+    int status = 0;
+    bool known = true;
+    for (int i = 0; i < j->n && status == 0 && known; i++) {
+        known = false;
+        status = read_values(j, right, i, &known, e);
+    }
+    if (status || !known) {
+        j->n = 0;
+        return status;
+    }
+    j->list = mem_try_alloc(sizeof *j->list * (size_t)j->nright);
+    return j->list
+               ? 0
+               : err_set(e, ERR_FULL, "not enough memory to join %lld rows", (long long)j->nright);
+}
+
+void join_ranges_free(join_ranges *j) {
+    for (int i = 0; j && i < j->o->node->join.nranges; i++) {
+        rowset_free(j->ranges[i]->values);
+        free(j->ranges[i]->order);
+    }
+    if (j)
+        free(j->list);
+}
+
+/* ---- a left batch ---------------------------------------------------------------------------- */
+
+/* How many values are, by the first n of their columns, below the bound, or, with `equal`, not above
+ * it. */
+static int64_t count_below(const range_rows *g, const column *bound, int n, int row, bool equal) {
+    int64_t low = 0, high = g->count;
+    while (low < high) {
+        int64_t middle = low + (high - low) / 2;
+        uint32_t at = g->order[middle];
+        int c = sort_compare(g->upward, n, rowset_batch(g->values, (int)(at / BATCH_ROWS))->cols,
+                             (int)(at % BATCH_ROWS), bound, row);
+        if (c < 0 || (equal && c == 0))
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* Of the values between the ends of row k only the first that are wanted, and their equals. */
+static void keep_first(range_rows *g, const plan_range *p, int k) {
+    if (p->first <= 0 || g->high[k] - g->low[k] <= p->first)
+        return;
+    uint32_t last = g->order[p->downward ? g->high[k] - p->first : g->low[k] + p->first - 1];
+    const column *key = rowset_batch(g->values, (int)(last / BATCH_ROWS))->cols;
+    int64_t end = count_below(g, key, g->nvalues, (int)(last % BATCH_ROWS), !p->downward);
+    *(p->downward ? &g->low[k] : &g->high[k]) = end;
+}
+
+/* One end of a range for each left row: that of the rows with equal columns where it has no bound. */
+typedef struct range_end {
+    column *cols; /* what is equal, and the bound */
+    int n;
+} range_end;
+
+static int read_end(join_ranges *j, const plan_range *p, expr *bound, const batch *in,
+                    range_end *end) {
+    op *o = j->o;
+    err computing = {0};
+    end->n = p->nsame + (bound != NULL);
+    end->cols = ARENA_ARRAY(o->pass, column, end->n + 1);
+    int status = op_eval(o, p->same_left, p->nsame, in, end->cols, &computing);
+    if (status == 0 && bound)
+        status = op_eval(o, &bound, 1, in, &end->cols[p->nsame], &computing);
+    return status;
+}
+
+/* A NULL bound bounds all out. */
+static int set_ends(join_ranges *j, const batch *in, int number) {
+    range_rows *g = j->ranges[number];
+    const plan_range *p = &j->o->node->join.ranges[number];
+    range_end low, high;
+    int status = read_end(j, p, p->low, in, &low);
+    if (status || (status = read_end(j, p, p->high, in, &high)) != 0)
+        return status;
+    for (int k = 0; k < in->rows; k++) {
+        bool null = has_null(low.cols, low.n, k) || has_null(high.cols, high.n, k);
+        g->low[k] = null ? 0 : count_below(g, low.cols, low.n, k, p->low && !p->low_inclusive);
+        g->high[k] = null ? 0 : count_below(g, high.cols, high.n, k, !p->high || p->high_inclusive);
+        g->high[k] = BASE_MAX(g->low[k], g->high[k]);
+        keep_first(g, p, k);
+    }
+    return 0;
+}
+
+void join_ranges_bound(join_ranges *j, const batch *in) {
+    arena_reset(j->o->pass);
+    j->bounded = j->n > 0;
+    for (int i = 0; i < j->n && j->bounded; i++)
+        j->bounded = set_ends(j, in, i) == 0;
+}
+
+int64_t join_ranges_count(const join_ranges *j, int left) {
+    if (!j->bounded)
+        return j->nright;
+    int64_t count = 0;
+    for (int i = 0; i < j->n; i++)
+        count += j->ranges[i]->high[left] - j->ranges[i]->low[left];
+    return count;
+}
+
+int64_t join_ranges_row(const join_ranges *j, int left, int64_t at) {
+    for (int i = 0; i < j->n && j->bounded; i++) {
+        const range_rows *g = j->ranges[i];
+        if (at < g->high[left] - g->low[left])
+            return g->order[g->low[left] + at];
+        at -= g->high[left] - g->low[left];
+    }
+    return at;
+}
+
+static int compare_rows(const void *a, const void *b) {
+    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    return (x > y) - (x < y);
+}
+
+const uint32_t *join_ranges_list(join_ranges *j, int left, int64_t *n) {
+    int64_t count = join_ranges_count(j, left), kept = 0;
+    int bits = 1;
+    while (count >> bits)
+        bits++;
+    *n = j->nright;
+    if (count * bits > j->nright) /* putting them in order costs more than walking all */
+        return NULL;
+    for (int64_t at = 0; at < count; at++)
+        j->list[at] = (uint32_t)join_ranges_row(j, left, at);
+    qsort(j->list, (size_t)count, sizeof *j->list, compare_rows);
+    for (int64_t at = 0; at < count; at++)
+        if (at == 0 || j->list[at] != j->list[kept - 1])
+            j->list[kept++] = j->list[at];
+    *n = kept;
+    return j->list;
+}

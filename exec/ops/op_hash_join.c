@@ -1,0 +1,267 @@
+/*
+ * op_hash_join.c - join by equal keys: the right input is kept and hashed, the left input probes
+ * and keeps its order. One of the inputs may be a table that is read by the other's keys
+ * (join_keys.c).
+ *
+ *   entries   one a distinct key              first[entry]   its first right row
+ *   next[row] the next right row of the same key, in input order
+ *
+ * Invariant: a NULL key matches nothing unless the join is null_safe. A MARK join that answers IN
+ * (mark_null) is NULL where a NULL could have been the match: then the rows with NULL keys are
+ * compared one by one.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "join_pairs_int.h"
+
+typedef struct hash_join_state {
+    join_pairs pairs;
+    hash_table *table;
+    int64_t *first, *last; /* per entry; -1: none */
+    size_t nentries;
+    int64_t *next; /* per right row */
+    size_t nnext;
+    rowset *right_keys; /* mark_null with NULLs about: every right row's keys */
+    int64_t *null_rows; /* right rows with a NULL key */
+    int64_t nnull;
+    column *left_keys;
+    uint32_t entries[BATCH_ROWS];
+    int64_t found[BATCH_ROWS];     /* entry of each left row, or -1 */
+    uint8_t left_null[BATCH_ROWS]; /* the left row has a NULL key */
+    int left;
+    int64_t chain; /* right row to pair next, or -1 */
+} hash_join_state;
+
+static bool tells_unknown(const op *o) {
+    return o->node->join.kind == JOIN_MARK && o->node->join.mark_null && !o->node->join.null_safe;
+}
+
+/* ---- building -------------------------------------------------------------------------------- */
+
+static void *grow(void *old, size_t used, size_t wanted, size_t bytes, size_t *capacity, err *e) {
+    if (wanted <= *capacity)
+        return old;
+    size_t room = BASE_MAX(wanted, *capacity * 2);
+    void *p = realloc(old, room * bytes);
+    if (!p) {
+        err_set(e, ERR_FULL, "not enough memory to join %zu rows", used);
+        return NULL;
+    }
+    *capacity = room;
+    return p;
+}
+
+static bool null_key(const column *keys, int nkeys, int row) {
+    for (int k = 0; k < nkeys; k++)
+        if (keys[k].type == TYPE_NULL || column_is_null(&keys[k], row))
+            return true;
+    return false;
+}
+
+static int build_entries(hash_join_state *s, err *e) {
+    size_t n = hash_table_count(s->table), capacity = s->nentries, same = s->nentries;
+    int64_t *first = grow(s->first, n, n, sizeof *first, &capacity, e);
+    if (!first && n > s->nentries)
+        return ERR_FULL;
+    s->first = first;
+    int64_t *last = grow(s->last, n, n, sizeof *last, &same, e);
+    if (!last && n > s->nentries)
+        return ERR_FULL;
+    s->last = last;
+    for (size_t k = s->nentries; k < capacity; k++)
+        s->first[k] = s->last[k] = -1;
+    s->nentries = capacity;
+    return 0;
+}
+
+static int build_batch(op *o, const batch *b, int64_t start, column *keys, err *e) {
+    hash_join_state *s = o->state;
+    int nkeys = o->node->join.nkeys;
+    int status = op_eval(o, o->node->join.right_keys, nkeys, b, keys, e);
+    if (status == 0)
+        status = hash_table_add(s->table, keys, b->rows, s->entries, e);
+    if (status == 0)
+        status = build_entries(s, e);
+    if (status)
+        return status;
+    for (int k = 0; k < b->rows; k++) {
+        int64_t row = start + k;
+        s->next[row] = -1;
+        if (!o->node->join.null_safe && null_key(keys, nkeys, k)) {
+            if (tells_unknown(o))
+                s->null_rows[s->nnull++] = row;
+            continue;
+        }
+        uint32_t entry = s->entries[k];
+        if (s->last[entry] < 0)
+            s->first[entry] = row;
+        else
+            s->next[s->last[entry]] = row;
+        s->last[entry] = row;
+    }
+    if (!tells_unknown(o))
+        return 0;
+    batch kept = {.rows = b->rows, .ncols = nkeys, .cols = keys, .mem = o->pass};
+    return rowset_append(s->right_keys, &kept, e);
+}
+
+static int join_build(op *o, err *e) {
+    hash_join_state *s = o->state;
+    int nkeys = o->node->join.nkeys;
+    value_type *types = ARENA_ARRAY(o->mem, value_type, nkeys);
+    column *keys = ARENA_ARRAY(o->mem, column, nkeys);
+    for (int k = 0; k < nkeys; k++)
+        types[k] = o->node->join.right_keys[k]->type;
+    s->left_keys = ARENA_ARRAY(o->mem, column, nkeys);
+    s->table = hash_table_new(o->ctx, types, nkeys);
+    size_t rows = (size_t)rowset_rows(s->pairs.right);
+    int status = 0;
+    s->next = mem_try_alloc(sizeof *s->next * rows);
+    if (tells_unknown(o)) {
+        s->right_keys = rowset_new(o->ctx, types, nkeys);
+        s->null_rows = mem_try_alloc(sizeof *s->null_rows * rows);
+    }
+    if (!s->next || (tells_unknown(o) && !s->null_rows))
+        return err_set(e, ERR_FULL, "not enough memory to join %zu rows", rows);
+    for (int b = 0; b < rowset_batches(s->pairs.right) && status == 0; b++) {
+        arena_reset(o->pass);
+        status = build_batch(o, rowset_batch(s->pairs.right, b), (int64_t)b * BATCH_ROWS, keys, e);
+    }
+    return status;
+}
+
+/* ---- probing --------------------------------------------------------------------------------- */
+
+static void start_row(hash_join_state *s) {
+    s->chain = -1;
+    if (s->left < s->pairs.in->rows && s->found[s->left] >= 0)
+        s->chain = s->first[s->found[s->left]];
+}
+
+static int probe_batch(op *o, err *e) {
+    hash_join_state *s = o->state;
+    int status = join_read_left(o, &s->pairs, e);
+    if (status || !s->pairs.in)
+        return status;
+    if (!s->table && (status = join_build(o, e)) != 0)
+        return status;
+    arena_reset(o->pass);
+    status = op_eval(o, o->node->join.left_keys, o->node->join.nkeys, s->pairs.in, s->left_keys, e);
+    if (status)
+        return status;
+    hash_table_find(s->table, s->left_keys, s->pairs.in->rows, o->node->join.null_safe, s->found);
+    for (int k = 0; tells_unknown(o) && k < s->pairs.in->rows; k++)
+        s->left_null[k] = null_key(s->left_keys, o->node->join.nkeys, k);
+    s->left = 0;
+    start_row(s);
+    return 0;
+}
+
+/* Whether the right row's keys equal the left row's or could, a NULL standing in the way. */
+static bool could_match(const op *o, const hash_join_state *s, const value *left, int64_t row) {
+    for (int k = 0; k < o->node->join.nkeys; k++) {
+        value right = rowset_get(s->right_keys, row, k);
+        if (left[k].type != TYPE_NULL && right.type != TYPE_NULL &&
+            value_compare(left[k], right) != 0)
+            return false;
+    }
+    return true;
+}
+
+/* Candidates whose key comparison is unknown make the mark unknown, unless their predicate is
+ * false. The keys are read again from the left row: o->pass was reset since they were computed. */
+static int find_unknown(op *o, int left, err *e) {
+    hash_join_state *s = o->state;
+    const plan_node *p = o->node;
+    int ncols = s->pairs.in->ncols + p->right->ncols, nkeys = p->join.nkeys;
+    bool left_null = s->left_null[left] != 0;
+    int64_t count = left_null ? rowset_rows(s->pairs.right) : s->nnull;
+    if (count == 0)
+        return 0;
+    arena *mem = arena_new();
+    value *keys = ARENA_ARRAY(mem, value, nkeys), *row = ARENA_ARRAY(mem, value, ncols),
+          test = value_null();
+    int status = 0;
+    for (int c = 0; c < s->pairs.in->ncols; c++)
+        row[c] = column_get(&s->pairs.in->cols[c], left);
+    for (int k = 0; k < nkeys && status == 0; k++)
+        status = eval_value(p->join.left_keys[k], row, s->pairs.in->ncols, mem, &keys[k], e);
+    for (int64_t k = 0; k < count && status == 0 && !s->pairs.unknown[left]; k++) {
+        int64_t at = left_null ? k : s->null_rows[k];
+        if (!could_match(o, s, keys, at))
+            continue;
+        for (int c = 0; c < p->right->ncols; c++)
+            row[s->pairs.in->ncols + c] = rowset_get(s->pairs.right, at, c);
+        if (p->join.predicate)
+            status = eval_value(p->join.predicate, row, ncols, mem, &test, e);
+        s->pairs.unknown[left] = test.type == TYPE_NULL || test.i != 0;
+    }
+    arena_free(mem);
+    return status;
+}
+
+static int probe_fill(op *o, err *e) {
+    hash_join_state *s = o->state;
+    join_pairs *p = &s->pairs;
+    join_kind kind = o->node->join.kind;
+    bool needs_end = join_needs_end(kind);
+    bool one_decides = kind == JOIN_SEMI || kind == JOIN_ANTI || kind == JOIN_MARK;
+    bool one_is_enough = one_decides && !o->node->join.predicate;
+    if (one_decides && s->left < p->in->rows && p->matched[s->left])
+        s->chain = -1; /* the candidates before had a match */
+    while (s->left < p->in->rows && p->count < BATCH_ROWS) {
+        if (s->chain >= 0) {
+            join_add(p, s->left, s->chain);
+            s->chain = one_is_enough ? -1 : s->next[s->chain];
+            continue;
+        }
+        if (needs_end)
+            join_add(p, s->left, END_OF_LEFT_ROW);
+        if (tells_unknown(o)) {
+            int status = find_unknown(o, s->left, e);
+            if (status)
+                return status;
+        }
+        s->left++;
+        start_row(s);
+    }
+    return 0;
+}
+
+static int hash_join_next(op *o, batch **out, err *e) {
+    hash_join_state *s = o->state;
+    for (;;) {
+        int status = 0;
+        if (!s->pairs.in || s->left == s->pairs.in->rows)
+            status = probe_batch(o, e);
+        if (status || !s->pairs.in)
+            return status;
+        if (check_cancel(o->ctx->cancel, e))
+            return ERR_CANCELLED;
+        if ((status = probe_fill(o, e)) != 0 || (status = join_emit(o, &s->pairs, e)) != 0)
+            return status;
+        if (o->out.rows) {
+            *out = &o->out;
+            return 0;
+        }
+    }
+}
+
+static void hash_join_close(op *o) {
+    hash_join_state *s = o->state;
+    hash_table_free(s->table);
+    rowset_free(s->pairs.left_rows);
+    rowset_free(s->pairs.own_right);
+    rowset_free(s->right_keys);
+    free(s->first);
+    free(s->last);
+    free(s->next);
+    free(s->null_rows);
+}
+
+const op_class op_hash_join = {.name = "hash join",
+                               .state_bytes = sizeof(hash_join_state),
+                               .open = op_open_out,
+                               .next = hash_join_next,
+                               .close = hash_join_close};

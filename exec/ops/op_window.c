@@ -1,0 +1,531 @@
+/*
+ * op_window.c - window functions: every row comes out in input order, with what its windows say;
+ * with a limit only the first rows of each partition, which such functions give what they would.
+ *
+ *   rows     all input rows (spilling)      keys     the sort's keys (spilling)
+ *   best     instead of these two, while a limit chooses among the rows (sort_best.c)
+ *   values   arguments that are no columns  results  a column a function and batch of rows (spilling)
+ *   order    row numbers, sorted by all keys
+ *   differs  [k] the first key in which row order[k] differs from the row before it
+ *
+ * One sort serves all functions of the node: those of fewer keys see it with rows that are equal in
+ * these put back in input order, so that what a function gives does not depend on the others.
+ * Partitions are worked on one by one. Invariant: rows of equal order are in input order.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "op_int.h"
+#include "rows/row_sort_int.h"
+#include "window_int.h"
+
+/* Where an argument comes from: a column of the input, one of `values`, or a constant. */
+typedef struct window_source {
+    enum { FROM_INPUT, FROM_VALUES, FROM_CONSTANT } from;
+    int at;
+    value constant;
+} window_source;
+
+enum { MAX_ARGS = 3, CANCEL_EVERY = 1024 };
+
+typedef struct window_state {
+    rowset *rows, *keys, *values;
+    sort_best *best;
+    int nvalues;
+    window_source (*sources)[MAX_ARGS]; /* by function */
+    column *key_cols, *value_cols;
+    uint32_t *order;
+    int *differs;
+    arena *results, *scratch;
+    column **columns; /* [function][batch] */
+    bool done;
+    int at; /* batches handed out */
+} window_state;
+
+typedef int window_fn(window_part *p, const rel_window *w, const window_arg *args, err *e);
+
+void window_set(window_part *p, int at, value v) {
+    uint32_t row = p->rows[at];
+    column_set(&p->out[row / BATCH_ROWS], p->texts, BATCH_ROWS, (int)(row % BATCH_ROWS), v);
+}
+
+int window_cancelled(const window_part *p, int at, err *e) {
+    return at % CANCEL_EVERY ? 0 : check_cancel(p->ctx->cancel, e);
+}
+
+/* ---- the functions --------------------------------------------------------------------------- */
+
+static int row_number(window_part *p, const rel_window *w, const window_arg *args, err *e) {
+    (void)w, (void)args, (void)e;
+    for (int at = 0; at < p->n; at++)
+        window_set(p, at, value_int(at + 1));
+    return 0;
+}
+
+static int rank(window_part *p, const rel_window *w, const window_arg *args, err *e) {
+    (void)args, (void)e;
+    for (int at = 0; at < p->n; at++) {
+        int before = p->first[p->group[at]];
+        if (w->kind == WINDOW_PERCENT_RANK)
+            window_set(p, at, value_real(p->n > 1 ? (double)before / (double)(p->n - 1) : 0));
+        else
+            window_set(p, at, value_int(before + 1));
+    }
+    return 0;
+}
+
+static int dense_rank(window_part *p, const rel_window *w, const window_arg *args, err *e) {
+    (void)w, (void)args, (void)e;
+    for (int at = 0; at < p->n; at++)
+        window_set(p, at, value_int(p->group[at] + 1));
+    return 0;
+}
+
+static int cume_dist(window_part *p, const rel_window *w, const window_arg *args, err *e) {
+    (void)w, (void)args, (void)e;
+    for (int at = 0; at < p->n; at++)
+        window_set(p, at, value_real((double)p->first[p->group[at] + 1] / (double)p->n));
+    return 0;
+}
+
+static int not_positive(const rel_window *w, int arg, const char *what, int64_t got, err *e) {
+    const expr *x = w->args[arg];
+    return err_set_at(e, ERR_ARITHMETIC, x->pos, x->pos < 0 ? 0 : x->len,
+                      "%s must be above zero, not %lld", what, (long long)got);
+}
+
+/* The parts differ by one row at most, the larger ones first. How many is said by the partition's
+ * first row. */
+static int ntile(window_part *p, const rel_window *w, const window_arg *args, err *e) {
+    value parts = window_get(&args[0], 0);
+    if (parts.type != TYPE_NULL && parts.i <= 0)
+        return not_positive(w, 0, "the number of parts of ntile()", parts.i, e);
+    int64_t size = parts.type == TYPE_NULL ? 0 : p->n / parts.i,
+            larger = parts.type == TYPE_NULL ? 0 : p->n % parts.i;
+    for (int at = 0; at < p->n; at++) {
+        int64_t in_larger = larger * (size + 1);
+        int64_t part =
+            at < in_larger ? at / (size + 1) : larger + (at - in_larger) / BASE_MAX(size, 1);
+        window_set(p, at, parts.type == TYPE_NULL ? parts : value_int(part + 1));
+    }
+    return 0;
+}
+
+/* LAG and LEAD. */
+static int shifted(window_part *p, const rel_window *w, const window_arg *args, err *e) {
+    (void)e;
+    for (int at = 0; at < p->n; at++) {
+        value by = w->nargs > 1 ? window_get(&args[1], at) : value_int(1), v = value_null();
+        int64_t left = w->kind == WINDOW_LAG ? at : p->n - 1 - at, right = p->n - 1 - left;
+        if (by.type == TYPE_NULL)
+            v = value_null();
+        else if (by.i <= left && by.i >= -right)
+            v = window_get(&args[0], (int)(w->kind == WINDOW_LAG ? at - by.i : at + by.i));
+        else if (w->nargs > 2)
+            v = window_get(&args[2], at);
+        window_set(p, at, v);
+    }
+    return 0;
+}
+
+/* FIRST_VALUE, LAST_VALUE, NTH_VALUE. */
+static int nth_value(window_part *p, const rel_window *w, const window_arg *args, err *e) {
+    frame_walk walk = frame_walk_new(p, &w->frame);
+    for (int at = 0; at < p->n; at++) {
+        frame_rows f = frame_walk_to(&walk, at);
+        value n = w->nargs > 1 ? window_get(&args[1], at) : value_int(1);
+        if (n.type != TYPE_NULL && n.i <= 0)
+            return not_positive(w, 1, "the row of nth_value()", n.i, e);
+        int row = n.type == TYPE_NULL ? -1 : frame_nth(&f, n.i - 1, w->kind == WINDOW_LAST_VALUE);
+        window_set(p, at, row < 0 ? value_null() : window_get(&args[0], row));
+    }
+    return 0;
+}
+
+static int aggregate(window_part *p, const rel_window *w, const window_arg *args, err *e) {
+    return window_aggregate(p, w, &args[0], e);
+}
+
+/* A switch, not a table: a kind that is left out does not compile. */
+static window_fn *function_of(window_kind kind) {
+    switch (kind) {
+    case WINDOW_ROW_NUMBER:
+        return row_number;
+    case WINDOW_RANK:
+    case WINDOW_PERCENT_RANK:
+        return rank;
+    case WINDOW_DENSE_RANK:
+        return dense_rank;
+    case WINDOW_CUME_DIST:
+        return cume_dist;
+    case WINDOW_NTILE:
+        return ntile;
+    case WINDOW_LAG:
+    case WINDOW_LEAD:
+        return shifted;
+    case WINDOW_FIRST_VALUE:
+    case WINDOW_LAST_VALUE:
+    case WINDOW_NTH_VALUE:
+        return nth_value;
+    case WINDOW_AGGREGATE:
+        break;
+    }
+    return aggregate;
+}
+
+/* ---- reading --------------------------------------------------------------------------------- */
+
+static int source_of(op *o, const rel_window *w, const expr *x, window_source *s, err *e) {
+    window_state *state = o->state;
+    if (!w->filter && (!x || expr_is_constant(x))) {
+        s->from = FROM_CONSTANT;
+        s->constant = value_int(1); /* count(*): every row has one */
+        return x ? eval_value(x, NULL, 0, o->mem, &s->constant, e) : 0;
+    }
+    bool plain = !w->filter && x->kind == EXPR_COLUMN;
+    *s = (window_source){plain ? FROM_INPUT : FROM_VALUES,
+                         plain ? x->column.slot : state->nvalues++, value_null()};
+    return 0;
+}
+
+static int find_sources(op *o, value_type *types, err *e) {
+    window_state *s = o->state;
+    int status = 0;
+    for (int i = 0; i < o->node->window.nfunctions && !status; i++) {
+        const rel_window *w = &o->node->window.functions[i];
+        for (int k = 0; k < BASE_MAX(w->nargs, 1) && !status; k++) {
+            const expr *x = k < w->nargs ? w->args[k] : NULL;
+            int before = s->nvalues;
+            status = source_of(o, w, x, &s->sources[i][k], e);
+            if (s->nvalues > before)
+                types[before] = x ? x->type : TYPE_INTEGER;
+        }
+    }
+    return status;
+}
+
+static sort_best *new_best(const op *o, const value_type *key_types) {
+    const plan_node *p = o->node;
+    int npartition = p->window.functions[0].npartition;
+    return sort_best_new(o->ctx, &(best_spec){.limit = p->window.limit,
+                                              .with_ties = p->window.with_ties,
+                                              .ncols = p->left->ncols,
+                                              .types = p->left->types,
+                                              .nkeys = p->window.nkeys,
+                                              .nsame = npartition,
+                                              .by = p->window.keys,
+                                              .ngroup = npartition,
+                                              .group_types = key_types});
+}
+
+static int window_open(op *o, err *e) {
+    window_state *s = o->state;
+    int nkeys = o->node->window.nkeys, n = o->node->window.nfunctions;
+    value_type *types = ARENA_ARRAY(o->mem, value_type, BASE_MAX(nkeys, n * MAX_ARGS));
+    s->sources = arena_zalloc(o->mem, sizeof *s->sources * (size_t)n);
+    int status = find_sources(o, types, e);
+    if (status)
+        return status;
+    op_init_out(o);
+    s->values = rowset_new(o->ctx, types, s->nvalues);
+    for (int k = 0; k < nkeys; k++)
+        types[k] = o->node->window.keys[k].value->type;
+    if (o->node->window.limit > 0) {
+        s->best = new_best(o, types);
+    } else {
+        s->keys = rowset_new(o->ctx, types, nkeys);
+        s->rows = rowset_new(o->ctx, o->node->left->types, o->node->left->ncols);
+    }
+    s->key_cols = ARENA_ARRAY(o->mem, column, BASE_MAX(nkeys, 1));
+    s->value_cols = ARENA_ARRAY(o->mem, column, BASE_MAX(s->nvalues, 1));
+    s->columns = ARENA_ARRAY(o->mem, column *, n);
+    s->results = arena_new_spilling((size_t)o->ctx->settings->work_memory, o->ctx->space);
+    s->scratch = arena_new_spilling((size_t)o->ctx->settings->work_memory, o->ctx->space);
+    return 0;
+}
+
+/* The argument where the filter is true, NULL elsewhere; count(*) has ones. */
+static int filtered_values(op *o, const rel_window *w, const batch *in, column *c, err *e) {
+    int *kept = ARENA_ARRAY(o->pass, int, in->rows), count;
+    int status = eval_filter(w->filter, in, o->pass, kept, &count, e);
+    if (status == 0 && w->nargs > 0)
+        status = eval_column_at(w->args[0], in, kept, count, o->pass, c, e);
+    if (status)
+        return status;
+    if (w->nargs == 0) {
+        column_init(c, o->pass, TYPE_INTEGER, in->rows, false);
+        for (int k = 0; k < in->rows; k++)
+            c->i[k] = 1;
+    }
+    column all = *c;
+    if (all.type == TYPE_NULL)
+        return 0;
+    c->null = arena_alloc(o->pass, (size_t)in->rows);
+    memset(c->null, 1, (size_t)in->rows);
+    for (int k = 0; k < count; k++)
+        c->null[kept[k]] = column_is_null(&all, kept[k]);
+    return 0;
+}
+
+static int read_values(op *o, const batch *in, err *e) {
+    window_state *s = o->state;
+    int status = 0;
+    for (int i = 0; i < o->node->window.nfunctions; i++) {
+        const rel_window *w = &o->node->window.functions[i];
+        for (int k = 0; k < BASE_MAX(w->nargs, 1) && !status; k++) {
+            const window_source *from = &s->sources[i][k];
+            if (from->from != FROM_VALUES)
+                continue;
+            column *c = &s->value_cols[from->at];
+            status = w->filter ? filtered_values(o, w, in, c, e)
+                               : eval_column(w->args[k], in, o->pass, c, e);
+        }
+    }
+    batch values = {.rows = in->rows, .ncols = s->nvalues, .cols = s->value_cols, .mem = o->pass};
+    return status ? status : rowset_append(s->values, &values, e);
+}
+
+static int keep_all(op *o, const batch *in, err *e) {
+    window_state *s = o->state;
+    batch keys = {
+        .rows = in->rows, .ncols = o->node->window.nkeys, .cols = s->key_cols, .mem = o->pass};
+    int status = rowset_append(s->keys, &keys, e);
+    if (!status)
+        status = read_values(o, in, e);
+    return status ? status : rowset_append(s->rows, in, e);
+}
+
+static int read_input(op *o, err *e) {
+    window_state *s = o->state;
+    batch *in;
+    int status;
+    while ((status = op_next(o->left, &in, e)) == 0 && in) {
+        arena_reset(o->pass);
+        for (int k = 0; k < o->node->window.nkeys && !status; k++)
+            status = eval_column(o->node->window.keys[k].value, in, o->pass, &s->key_cols[k], e);
+        if (!status)
+            status = s->best ? sort_best_add(s->best, in, s->key_cols, s->key_cols, e)
+                             : keep_all(o, in, e);
+        if (status)
+            return status;
+    }
+    if (!status && s->best)
+        status = sort_best_take(s->best, &s->rows, &s->keys, e);
+    if (!status && rowset_rows(s->rows) > INT32_MAX - BATCH_ROWS)
+        return err_set(e, ERR_LIMIT, "more than 2,147,481,599 rows under a window function");
+    return status;
+}
+
+/* ---- sorting --------------------------------------------------------------------------------- */
+
+static int sort_input(op *o, err *e) {
+    window_state *s = o->state;
+    const sort_key *by = o->node->window.keys;
+    int n = (int)rowset_rows(s->rows), nkeys = o->node->window.nkeys;
+    int status = sort_rows(o->ctx, s->keys, by, nkeys, &s->order, e);
+    if (status)
+        return status;
+    s->differs = mem_try_alloc(sizeof *s->differs * (size_t)BASE_MAX(n, 1));
+    if (!s->differs)
+        return err_set(e, ERR_FULL, "not enough memory for the windows of %d rows", n);
+    for (int k = 1; k < n; k++) {
+        uint32_t a = s->order[k - 1], b = s->order[k];
+        s->differs[k] = sort_equal_keys(
+            by, nkeys, rowset_batch(s->keys, (int)(a / BATCH_ROWS))->cols, (int)(a % BATCH_ROWS),
+            rowset_batch(s->keys, (int)(b / BATCH_ROWS))->cols, (int)(b % BATCH_ROWS));
+    }
+    return 0;
+}
+
+/* The end of the run of rows from `from` on that are equal in the first `nkeys` keys. */
+static int run_end(const window_state *s, int from, int n, int nkeys) {
+    int to = from + 1;
+    while (to < n && s->differs[to] >= nkeys)
+        to++;
+    return to;
+}
+
+static int compare_numbers(const void *a, const void *b) {
+    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* The order by the first `nkeys` keys alone: a copy, or the order itself. NULL: no memory. */
+static uint32_t *order_by_fewer(const op *o, int n, int nkeys) {
+    const window_state *s = o->state;
+    if (nkeys == o->node->window.nkeys)
+        return s->order;
+    uint32_t *rows = mem_try_alloc(sizeof *rows * (size_t)n);
+    if (!rows)
+        return NULL;
+    memcpy(rows, s->order, sizeof *rows * (size_t)n);
+    for (int from = 0, to; from < n; from = to) {
+        to = run_end(s, from, n, nkeys);
+        qsort(rows + from, (size_t)(to - from), sizeof *rows, compare_numbers);
+    }
+    return rows;
+}
+
+/* ---- partitions ------------------------------------------------------------------------------ */
+
+static void gather(window_part *p, const rowset *from, int c, column *out) {
+    bool texts = false;
+    for (int k = 0; k < p->n; k++) {
+        const column *in = &rowset_batch(from, (int)(p->rows[k] / BATCH_ROWS))->cols[c];
+        int at = (int)(p->rows[k] % BATCH_ROWS);
+        if (k == 0) {
+            column_init(out, p->mem, in->type, p->n, false);
+            texts = in->type == TYPE_TEXT || in->type == TYPE_BLOB;
+        }
+        if (column_is_null(in, at))
+            column_set(out, p->mem, p->n, k, value_null());
+        else if (texts)
+            out->s[k] = in->s[at];
+        else
+            out->i[k] = in->i[at];
+    }
+}
+
+static void constant_arg(window_part *p, value v, window_arg *out) {
+    column_init(&out->c, p->mem, v.type, 1, false);
+    if (v.type != TYPE_NULL)
+        column_set(&out->c, p->mem, 1, 0, v);
+    out->step = 0;
+}
+
+static void gather_args(const op *o, window_part *p, int function, window_arg *args) {
+    const window_state *s = o->state;
+    const rel_window *w = &o->node->window.functions[function];
+    for (int k = 0; k < BASE_MAX(w->nargs, 1); k++) {
+        const window_source *from = &s->sources[function][k];
+        args[k].step = 1;
+        if (from->from == FROM_CONSTANT)
+            constant_arg(p, from->constant, &args[k]);
+        else
+            gather(p, from->from == FROM_INPUT ? s->rows : s->values, from->at, &args[k].c);
+    }
+}
+
+/* Rows from … to - 1 of the order: where their groups of equal order begin. */
+static void find_groups(const op *o, window_part *p, int from, int nkeys) {
+    const window_state *s = o->state;
+    p->group = arena_alloc(p->mem, sizeof *p->group * (size_t)p->n);
+    p->first = arena_alloc(p->mem, sizeof *p->first * (size_t)(p->n + 1));
+    p->ngroups = 0;
+    for (int k = 0; k < p->n; k++) {
+        if (k == 0 || s->differs[from + k] < nkeys)
+            p->first[p->ngroups++] = k;
+        p->group[k] = p->ngroups - 1;
+    }
+    p->first[p->ngroups] = p->n;
+}
+
+static bool same_view(const rel_window *a, const rel_window *b) {
+    return a->npartition == b->npartition && a->nkeys == b->nkeys;
+}
+
+/* All functions that see the rows as `like` does, over one partition. */
+static int run_partition(op *o, window_part *p, const rel_window *like, err *e) {
+    window_state *s = o->state;
+    int status = 0;
+    for (int i = 0; i < o->node->window.nfunctions && !status; i++) {
+        const rel_window *w = &o->node->window.functions[i];
+        window_arg args[MAX_ARGS];
+        if (!same_view(w, like))
+            continue;
+        gather_args(o, p, i, args);
+        if (w->frame.start.offset.type != TYPE_NULL || w->frame.end.offset.type != TYPE_NULL) {
+            p->descending =
+                w->nkeys > w->npartition && o->node->window.keys[w->npartition].descending;
+            if (w->frame.unit == FRAME_RANGE)
+                gather(p, s->keys, w->npartition, &p->key);
+        }
+        p->out = s->columns[i];
+        status = function_of(w->kind)(p, w, args, e);
+        if (!status && (status = arena_full_error(p->mem, e)) == 0)
+            status = arena_full_error(p->texts, e);
+    }
+    return status;
+}
+
+static int run_view(op *o, const rel_window *like, err *e) {
+    window_state *s = o->state;
+    int n = (int)rowset_rows(s->rows), status = 0;
+    uint32_t *order = order_by_fewer(o, n, like->nkeys);
+    if (!order)
+        return err_set(e, ERR_FULL, "not enough memory for the windows of %d rows", n);
+    for (int from = 0, to; from < n && !status; from = to) {
+        to = run_end(s, from, n, like->npartition);
+        arena_reset(s->scratch);
+        window_part p = {.ctx = o->ctx,
+                         .mem = s->scratch,
+                         .texts = s->results,
+                         .n = to - from,
+                         .rows = order + from};
+        find_groups(o, &p, from, like->nkeys);
+        status = run_partition(o, &p, like, e);
+        if (!status)
+            status = window_cancelled(&p, 0, e);
+    }
+    if (order != s->order)
+        free(order);
+    return status;
+}
+
+static int run_windows(op *o, err *e) {
+    window_state *s = o->state;
+    const rel_window *all = o->node->window.functions;
+    int nbatches = rowset_batches(s->rows), status = 0;
+    for (int i = 0; i < o->node->window.nfunctions; i++) {
+        s->columns[i] = arena_zalloc(s->results, sizeof(column) * (size_t)BASE_MAX(nbatches, 1));
+        for (int b = 0; b < nbatches; b++)
+            column_init(&s->columns[i][b], s->results, all[i].type, BATCH_ROWS, false);
+    }
+    for (int i = 0; i < o->node->window.nfunctions && !status; i++) {
+        bool done = false;
+        for (int k = 0; k < i; k++)
+            done = done || same_view(&all[k], &all[i]);
+        if (!done)
+            status = run_view(o, &all[i], e);
+    }
+    return status;
+}
+
+static int window_next(op *o, batch **out, err *e) {
+    window_state *s = o->state;
+    int status = s->done ? 0 : read_input(o, e);
+    if (!s->done && !status)
+        status = sort_input(o, e);
+    if (!s->done && !status)
+        status = run_windows(o, e);
+    s->done = true;
+    if (status || s->at == rowset_batches(s->rows))
+        return status;
+    const batch *in = rowset_batch(s->rows, s->at);
+    for (int c = 0; c < in->ncols; c++)
+        o->out.cols[c] = in->cols[c];
+    for (int i = 0; i < o->node->window.nfunctions; i++)
+        o->out.cols[in->ncols + i] = s->columns[i][s->at];
+    o->out.rows = in->rows;
+    s->at++;
+    *out = &o->out;
+    return 0;
+}
+
+static void window_close(op *o) {
+    window_state *s = o->state;
+    sort_best_free(s->best);
+    rowset_free(s->rows);
+    rowset_free(s->keys);
+    rowset_free(s->values);
+    arena_free(s->results);
+    arena_free(s->scratch);
+    free(s->order);
+    free(s->differs);
+}
+
+const op_class op_window = {.name = "window",
+                            .state_bytes = sizeof(window_state),
+                            .open = window_open,
+                            .next = window_next,
+                            .close = window_close};

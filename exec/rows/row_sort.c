@@ -1,0 +1,182 @@
+/*
+ * row_sort.c - row numbers of kept keys, sorted (sort_int.h).
+ *
+ *   items  {prefix, row}: the first key as an order-preserving number decides most comparisons
+ *          without touching the keys
+ *
+ * Merge sort, from runs of a dozen: what is in order already costs a comparison a run.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "row_sort_int.h"
+
+/* ---- comparison ------------------------------------------------------------------------------ */
+
+static uint64_t ordered_bits(const column *c, int row) {
+    uint64_t bits = 0;
+    switch (c->type) {
+    case TYPE_TEXT:
+    case TYPE_BLOB: {
+        unsigned char head[8] = {0};
+        memcpy(head, c->s[row].p, BASE_MIN(c->s[row].n, sizeof head));
+        for (size_t k = 0; k < sizeof head; k++)
+            bits = bits << 8 | head[k];
+        return bits;
+    }
+    case TYPE_REAL: {
+        double r = c->r[row] + 0.0; /* -0.0 sorts as 0.0 */
+        memcpy(&bits, &r, sizeof bits);
+        return bits >> 63 ? ~bits : bits | UINT64_C(1) << 63;
+    }
+    default:
+        return (uint64_t)c->i[row] ^ UINT64_C(1) << 63;
+    }
+}
+
+/* Monotone in the key's order, NULLs and direction included. */
+static uint64_t prefix_of(const sort_key *k, const column *c, int row) {
+    bool null = c->type == TYPE_NULL || column_is_null(c, row);
+    if (null)
+        return k->nulls_first ? 0 : UINT64_MAX;
+    uint64_t bits = ordered_bits(c, row);
+    bits = (k->descending ? ~bits : bits) >> 1;
+    return k->nulls_first ? bits | UINT64_C(1) << 63 : bits;
+}
+
+static int compare_cell(const sort_key *k, const column *a, int i, const column *b, int j) {
+    bool a_null = a->type == TYPE_NULL || column_is_null(a, i),
+         b_null = b->type == TYPE_NULL || column_is_null(b, j);
+    if (a_null || b_null)
+        return a_null == b_null ? 0 : a_null == k->nulls_first ? -1 : 1;
+    int c;
+    if (a->type == TYPE_TEXT || a->type == TYPE_BLOB)
+        c = str_compare(a->s[i], b->s[j]);
+    else if (a->type == TYPE_REAL)
+        c = (a->r[i] > b->r[j]) - (a->r[i] < b->r[j]);
+    else
+        c = (a->i[i] > b->i[j]) - (a->i[i] < b->i[j]);
+    return k->descending ? -c : c;
+}
+
+int sort_compare(const sort_key *by, int nkeys, const column *a, int i, const column *b, int j) {
+    int c = 0;
+    for (int k = 0; k < nkeys && c == 0; k++)
+        c = compare_cell(&by[k], &a[k], i, &b[k], j);
+    return c;
+}
+
+int sort_equal_keys(const sort_key *by, int nkeys, const column *a, int i, const column *b, int j) {
+    int k = 0;
+    while (k < nkeys && compare_cell(&by[k], &a[k], i, &b[k], j) == 0)
+        k++;
+    return k;
+}
+
+uint64_t sort_prefix(const sort_key *by, int nkeys, const column *keys, int row) {
+    return nkeys ? prefix_of(&by[0], &keys[0], row) : 0;
+}
+
+static int compare_items(const sort_order *s, sort_item a, sort_item b) {
+    if (a.prefix != b.prefix)
+        return a.prefix < b.prefix ? -1 : 1;
+    const batch *ba = rowset_batch(s->keys, (int)(a.row / BATCH_ROWS)),
+                *bb = rowset_batch(s->keys, (int)(b.row / BATCH_ROWS));
+    return sort_compare(s->by, s->nkeys, ba->cols, (int)(a.row % BATCH_ROWS), bb->cols,
+                        (int)(b.row % BATCH_ROWS));
+}
+
+bool sort_before(const sort_order *s, sort_item a, sort_item b) {
+    int c = compare_items(s, a, b);
+    return c ? c < 0 : a.row < b.row;
+}
+
+bool sort_ties(const sort_order *s, sort_item a, sort_item b) {
+    return compare_items(s, a, b) == 0;
+}
+
+/* ---- merge sort ------------------------------------------------------------------------------ */
+
+enum { RUN = 12, LOOK_EVERY = 1 << 16 /* items, at the cancel flag */ };
+
+static void sort_run(const sort_order *s, sort_item *a, int64_t n) {
+    for (int64_t i = 1; i < n; i++) {
+        sort_item x = a[i];
+        int64_t j = i;
+        for (; j > 0 && sort_before(s, x, a[j - 1]); j--)
+            a[j] = a[j - 1];
+        a[j] = x;
+    }
+}
+
+static int merge(const exec_ctx *ctx, const sort_order *s, const sort_item *a, int64_t na,
+                 const sort_item *b, int64_t nb, sort_item *out, err *e) {
+    int status = 0;
+    while (na && nb && status == 0) {
+        if ((na + nb) % LOOK_EVERY == 0)
+            status = check_cancel(ctx->cancel, e);
+        if (sort_before(s, *b, *a)) {
+            *out++ = *b++;
+            nb--;
+        } else {
+            *out++ = *a++;
+            na--;
+        }
+    }
+    memcpy(out, na ? a : b, sizeof *out * (size_t)(na ? na : nb));
+    return status;
+}
+
+/* Sorts items[0..n); `spare` has room for n. The result is in items. */
+static int sort_items(const exec_ctx *ctx, const sort_order *s, sort_item *items, sort_item *spare,
+                      int64_t n, err *e) {
+    int status = 0;
+    for (int64_t at = 0; at < n; at += RUN)
+        sort_run(s, items + at, BASE_MIN(RUN, n - at));
+    sort_item *from = items, *to = spare;
+    for (int64_t width = RUN; width < n && status == 0; width *= 2) {
+        status = check_cancel(ctx->cancel, e);
+        for (int64_t at = 0; at < n && status == 0; at += 2 * width) {
+            int64_t na = BASE_MIN(width, n - at), nb = BASE_MIN(width, n - at - na);
+            if (nb == 0 || !sort_before(s, from[at + na], from[at + na - 1]))
+                memcpy(to + at, from + at, sizeof *to * (size_t)(na + nb)); /* in order already */
+            else
+                status = merge(ctx, s, from + at, na, from + at + na, nb, to + at, e);
+        }
+        sort_item *other = from;
+        from = to;
+        to = other;
+    }
+    if (from != items)
+        memcpy(items, from, sizeof *items * (size_t)n);
+    return status;
+}
+
+int sort_rows(const exec_ctx *ctx, const rowset *keys, const sort_key *by, int nkeys,
+              uint32_t **out, err *e) {
+    sort_order s = {keys, by, nkeys};
+    int64_t count = rowset_rows(keys);
+    if (count >= UINT32_MAX)
+        return err_set(e, ERR_LIMIT, "more than 4,294,967,294 rows to sort");
+    sort_item *items = mem_try_alloc(sizeof *items * (size_t)BASE_MAX(count, 1) * 2);
+    uint32_t *rows = mem_try_alloc(sizeof *rows * (size_t)BASE_MAX(count, 1));
+    int status = 0;
+    if (!items || !rows)
+        status = err_set(e, ERR_FULL, "not enough memory to sort %lld rows", (long long)count);
+    for (int b = 0; b < rowset_batches(keys) && !status; b++) {
+        const batch *in = rowset_batch(keys, b);
+        for (int k = 0; k < in->rows; k++) {
+            uint32_t row = (uint32_t)b * BATCH_ROWS + (uint32_t)k;
+            items[row] = (sort_item){sort_prefix(by, nkeys, in->cols, k), row};
+        }
+    }
+    if (!status)
+        status = sort_items(ctx, &s, items, items + count, count, e);
+    for (int64_t k = 0; k < count && !status; k++)
+        rows[k] = items[k].row;
+    free(items);
+    if (status)
+        free(rows);
+    *out = status ? NULL : rows;
+    return status;
+}

@@ -1,0 +1,26 @@
+/*
+ * llm_history_int.h - the record of statements that called a model: private to stmt.c and the system
+ * tables.
+ */
+#ifndef KVASIR_HISTORY_INT_H
+#define KVASIR_HISTORY_INT_H
+
+#include "stmt/db_int.h"
+
+typedef struct history_entry {
+    uint32_t version;
+    int32_t status; /* 0, or the code of the error it ended in */
+    uint64_t number;
+    int64_t at; /* seconds since 1970, when it ended */
+    uint64_t rows, inputs, answers_stored;
+    uint64_t prompt_tokens, computed_tokens, reused_memory, reused_disk, output_tokens;
+    double seconds;
+} history_entry;
+
+/* The record of a statement that has ended; nothing where no model was called. */
+void history_record(const stmt *s, int status, buf *out);
+void history_write(db *d, buf *record);
+/* All that is kept, oldest first, copied into `a`. */
+int history_read(txn *t, arena *a, history_entry **out, str **texts, int *count, err *e);
+
+#endif

@@ -1,0 +1,238 @@
+/*
+ * system_cache.c - kvasir_cache, kvasir_prefixes, kvasir_statements.
+ *
+ * Invariant: reading them changes nothing but the caches of the system; a cache that cannot be
+ * opened has no rows but its reason.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "llm_history_int.h"
+#include "system_int.h"
+
+static void int_cell(maker *m, uint64_t n) {
+    system_cell(m, value_int((int64_t)n));
+}
+
+static void rate_cell(maker *m, uint64_t part, uint64_t whole) {
+    double rate = whole ? real_rounded((double)part / (double)whole, 4) : 0;
+    system_cell(m, whole ? value_real(rate) : value_null());
+}
+
+/* ---- kvasir_cache: a row a space ------------------------------------------------------------- */
+
+const rel_column cache_cols[CACHE_COLS] = {
+    COLUMN("space", TYPE_TEXT),      COLUMN("entries", TYPE_INTEGER),
+    COLUMN("bytes", TYPE_INTEGER),   COLUMN("budget_bytes", TYPE_INTEGER),
+    COLUMN("pinned", TYPE_INTEGER),  COLUMN("hits", TYPE_INTEGER),
+    COLUMN("misses", TYPE_INTEGER),  COLUMN("hit_rate", TYPE_REAL),
+    COLUMN("evicted", TYPE_INTEGER), COLUMN("is_writing", TYPE_BOOLEAN),
+    COLUMN("why_not", TYPE_TEXT)};
+
+int cache_rows(maker *m, err *e) {
+    static const char *const spaces[] = {"kv", "answers"};
+    err why;
+    cache_stats st = {0};
+    (void)e;
+    err_clear(&why);
+    cache *c = store_cache(db_store(system_ctx(m)->db), &why);
+    if (c)
+        cache_get_stats(c, &st);
+    const char *reason = c ? st.why_not : why.message;
+    str kept = str_copy(system_mem(m), str_from(reason));
+    for (int i = 0; i < 2; i++) {
+        const cache_space_stats *s = &st.of[i];
+        system_cell(m, value_text(str_from(spaces[i])));
+        int_cell(m, s->entries);
+        int_cell(m, s->bytes);
+        int_cell(m, st.budget_bytes);
+        int_cell(m, s->pinned);
+        int_cell(m, s->hits);
+        int_cell(m, s->misses);
+        rate_cell(m, s->hits, s->hits + s->misses);
+        int_cell(m, st.evicted);
+        system_cell(m, value_bool(c && st.writing));
+        system_cell(m, kept.n ? value_text(kept) : value_null());
+    }
+    return 0;
+}
+
+/* ---- kvasir_prefixes: the stored prefixes that save most ------------------------------------- */
+
+const rel_column prefixes_cols[PREFIXES_COLS] = {
+    COLUMN("tokens", TYPE_INTEGER), COLUMN("hits", TYPE_INTEGER), COLUMN("bytes", TYPE_INTEGER),
+    COLUMN("text", TYPE_TEXT)};
+
+enum { PREFIXES_SHOWN = 100, TEXT_BLOCKS = 2 };
+
+/* A stored block and how deep it lies; depth 0: not asked for yet. */
+typedef struct stored_block {
+    cache_item item;
+    int depth;
+} stored_block;
+
+static int by_key(const void *pa, const void *pb) {
+    const cache_item *a = &((const stored_block *)pa)->item, *b = &((const stored_block *)pb)->item;
+    if (a->key.high != b->key.high)
+        return a->key.high < b->key.high ? -1 : 1;
+    return (a->key.low > b->key.low) - (a->key.low < b->key.low);
+}
+
+static stored_block *find_block(stored_block *all, size_t n, hash128 key) {
+    stored_block wanted = {.item = {.key = key}};
+    return n ? bsearch(&wanted, all, n, sizeof *all, by_key) : NULL;
+}
+
+/* Chains are as long as a context has blocks; a parent that is gone counts as the beginning. */
+static int depth_of(stored_block *all, size_t n, const stored_block *b) {
+    int depth = 0;
+    for (; b && depth < 100000; depth++)
+        b = find_block(all, n, b->item.parent);
+    return depth;
+}
+
+/* What a prefix has saved: its tokens each time it was read. */
+static double worth(const stored_block *b) {
+    return (double)b->depth * ((double)b->item.hits + 0.5);
+}
+
+static int by_worth(const void *pa, const void *pb) {
+    double a = worth(*(stored_block *const *)pa), b = worth(*(stored_block *const *)pb);
+    return (a < b) - (a > b);
+}
+
+/* The text of the prefix's last blocks, where the standard model is the one that made it. */
+static str prefix_text(arena *mem, const llm_engine *engine, cache *c, stored_block *all, size_t n,
+                       const stored_block *b) {
+    llm_token tokens[TEXT_BLOCKS * LLM_BLOCK_TOKENS];
+    int at = TEXT_BLOCKS;
+    bool ours = engine != NULL;
+    for (const stored_block *x = b; x && at > 0 && ours; x = find_block(all, n, x->item.parent)) {
+        buf identity = {0};
+        llm_kv_id id;
+        ours = cache_identity(c, CACHE_KV, x->item.key, &identity) &&
+               identity.n == offsetof(llm_kv_id, depth);
+        if (ours) {
+            memcpy(&id, identity.p, identity.n);
+            ours = hash128_equal(id.fingerprint, llm_engine_info(engine)->fingerprint);
+            memcpy(tokens + --at * LLM_BLOCK_TOKENS, id.tokens, sizeof id.tokens);
+        }
+        buf_free(&identity);
+    }
+    if (!ours)
+        return (str){NULL, 0};
+    buf text = {0};
+    llm_detokenize(engine, tokens + at * LLM_BLOCK_TOKENS,
+                   (size_t)(TEXT_BLOCKS - at) * LLM_BLOCK_TOKENS, false, &text);
+    str copy = str_copy(mem, utf8_whole(buf_str(&text))); /* blocks end between any two tokens */
+    buf_free(&text);
+    return copy;
+}
+
+int cache_prefixes(exec_ctx *ctx, const catalog *known, cache *c, arena *mem, int max,
+                   cache_prefix *out) {
+    cache_item *items;
+    size_t n = cache_items(c, CACHE_KV, mem, &items), ends = 0;
+    stored_block *all = ARENA_ARRAY(mem, stored_block, n + 1);
+    stored_block **order = ARENA_ARRAY(mem, stored_block *, n + 1);
+    llm_engine *engine = NULL;
+    err ignored; /* without a model prefixes have no text */
+    for (size_t i = 0; i < n; i++)
+        all[i].item = items[i];
+    qsort(all, n, sizeof *all, by_key);
+    for (size_t i = 0; i < n; i++)
+        if (all[i].item.children != 1) { /* a prefix ends where it forks or stops */
+            all[i].depth = depth_of(all, n, &all[i]);
+            order[ends++] = &all[i];
+        }
+    if (ends) {
+        qsort(order, ends, sizeof *order, by_worth);
+        err_clear(&ignored);
+        models_engine(ctx->db, ctx->settings, known, STR(""), ctx->cancel, &engine, &ignored);
+    }
+    int count = (int)BASE_MIN(ends, (size_t)max);
+    for (int i = 0; i < count; i++) {
+        const stored_block *b = order[i];
+        out[i] = (cache_prefix){.tokens = (uint64_t)b->depth * LLM_BLOCK_TOKENS,
+                                .hits = b->item.hits,
+                                .bytes = (uint64_t)b->depth * b->item.bytes,
+                                .text = prefix_text(mem, engine, c, all, n, b)};
+    }
+    models_release(ctx->db, engine);
+    return count;
+}
+
+int prefixes_rows(maker *m, err *e) {
+    exec_ctx *ctx = system_ctx(m);
+    err ignored;
+    (void)e;
+    err_clear(&ignored);
+    cache *c = store_cache(db_store(ctx->db), &ignored);
+    if (!c)
+        return 0;
+    cache_prefix *list = ARENA_ARRAY(system_mem(m), cache_prefix, PREFIXES_SHOWN);
+    int n = cache_prefixes(ctx, txn_catalog(ctx->txn), c, system_mem(m), PREFIXES_SHOWN, list);
+    for (int i = 0; i < n; i++) {
+        int_cell(m, list[i].tokens);
+        int_cell(m, list[i].hits);
+        int_cell(m, list[i].bytes);
+        system_cell(m, list[i].text.p ? value_text(list[i].text) : value_null());
+    }
+    return 0;
+}
+
+/* ---- kvasir_statements ----------------------------------------------------------------------- */
+
+const rel_column statements_cols[STATEMENTS_COLS] = {COLUMN("number", TYPE_INTEGER),
+                                                     COLUMN("ended_at", TYPE_TEXT),
+                                                     COLUMN("text", TYPE_TEXT),
+                                                     COLUMN("result", TYPE_TEXT),
+                                                     COLUMN("row_count", TYPE_INTEGER),
+                                                     COLUMN("inputs", TYPE_INTEGER),
+                                                     COLUMN("answers_stored", TYPE_INTEGER),
+                                                     COLUMN("prompt_tokens", TYPE_INTEGER),
+                                                     COLUMN("computed_tokens", TYPE_INTEGER),
+                                                     COLUMN("from_memory", TYPE_INTEGER),
+                                                     COLUMN("from_disk", TYPE_INTEGER),
+                                                     COLUMN("output_tokens", TYPE_INTEGER),
+                                                     COLUMN("hit_rate", TYPE_REAL),
+                                                     COLUMN("seconds", TYPE_REAL)};
+
+static value time_value(maker *m, int64_t at) {
+    char text[40];
+    time_t t = (time_t)at;
+    struct tm parts;
+    gmtime_r(&t, &parts);
+    size_t n = strftime(text, sizeof text, "%Y-%m-%d %H:%M:%S", &parts);
+    return value_text(str_copy(system_mem(m), (str){text, n}));
+}
+
+int statements_rows(maker *m, err *e) {
+    history_entry *all;
+    str *texts;
+    int n;
+    int status = history_read(system_ctx(m)->txn, system_mem(m), &all, &texts, &n, e);
+    for (int i = 0; i < n && status == 0; i++) {
+        const history_entry *h = &all[i];
+        const char *ended = h->status == ERR_CANCELLED ? "cancelled"
+                            : h->status                ? "failed"
+                                                       : "done";
+        int_cell(m, h->number + 1);
+        system_cell(m, time_value(m, h->at));
+        system_cell(m, value_text(texts[i]));
+        system_cell(m, value_text(str_from(ended)));
+        int_cell(m, h->rows);
+        int_cell(m, h->inputs);
+        int_cell(m, h->answers_stored);
+        int_cell(m, h->prompt_tokens);
+        int_cell(m, h->computed_tokens);
+        int_cell(m, h->reused_memory);
+        int_cell(m, h->reused_disk);
+        int_cell(m, h->output_tokens);
+        rate_cell(m, h->prompt_tokens - BASE_MIN(h->computed_tokens, h->prompt_tokens),
+                  h->prompt_tokens);
+        system_cell(m, value_real(real_rounded(h->seconds, 3)));
+    }
+    return status;
+}

@@ -1,0 +1,104 @@
+/*
+ * span.c - spans: reference-counted tokens of a text segment, and whole-string tokenization.
+ *
+ * Invariant: a span never changes after llm_span_new, so threads may share it. The tokenizer itself
+ * is tokenizer.c's (or the test backend's); BOS and a space in front are for the session to add,
+ * which knows what comes first.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "engine/engine_int.h"
+
+void engine_encode(const llm_engine *engine, str text, bool special, bool start, llm_token **out,
+                   size_t *count, size_t *cap) {
+    engine->backend->encode(engine, text, special, start, out, count, cap);
+}
+
+bool engine_is_end(const llm_engine *engine, llm_token id) {
+    return engine->tokenizer != NULL && tokenizer_is_end(engine->tokenizer, id);
+}
+
+bool engine_starts_after(const llm_engine *engine, llm_token last) {
+    return engine->tokenizer != NULL && tokenizer_starts_after(engine->tokenizer, last);
+}
+
+/* In `mem`, or on the heap (NULL). A span in an arena keeps
+ * its maker's reference for ever, so that nobody frees it. */
+static llm_span *span_make(const llm_engine *engine, llm_span_kind kind, str text, bool start,
+                           arena *mem) {
+    llm_token *tokens = NULL;
+    size_t count = 0, cap = 0;
+    engine_encode(engine, text, kind == LLM_SPAN_TEMPLATE, start, &tokens, &count, &cap);
+
+    size_t token_bytes = count * sizeof(llm_token);
+    size_t bytes = sizeof(llm_span) + token_bytes + text.n + 1;
+    llm_span *span = mem ? arena_alloc(mem, bytes) : mem_alloc(bytes);
+    llm_token *own_tokens = (llm_token *)(span + 1);
+    char *own_text = (char *)own_tokens + token_bytes;
+    if (count > 0)
+        memcpy(own_tokens, tokens, token_bytes);
+    if (text.n > 0)
+        memcpy(own_text, text.p, text.n);
+    own_text[text.n] = '\0';
+    free(tokens);
+
+    atomic_init(&span->refs, 1);
+    span->kind = kind;
+    span->count = count;
+    span->tokens = own_tokens;
+    span->text = (str){own_text, text.n};
+    return span;
+}
+
+/* A span does not know its place: as in the middle of a text. The session makes the first one
+ * anew where the tokenizer puts a space in front (engine_span_behind). */
+llm_span *llm_span_new(const llm_engine *engine, llm_span_kind kind, str text) {
+    return span_make(engine, kind, text, false, NULL);
+}
+
+llm_span *llm_span_new_in(const llm_engine *engine, llm_span_kind kind, str text, arena *mem) {
+    return span_make(engine, kind, text, false, mem);
+}
+
+llm_span *engine_span_behind(const llm_engine *engine, llm_span *span, llm_token last) {
+    return span->text.n > 0 && engine_starts_after(engine, last)
+               ? span_make(engine, span->kind, span->text, true, NULL)
+               : llm_span_retain(span);
+}
+
+llm_span *llm_span_retain(llm_span *span) {
+    atomic_fetch_add_explicit(&span->refs, 1, memory_order_relaxed);
+    return span;
+}
+
+void llm_span_release(llm_span *span) {
+    if (span != NULL && atomic_fetch_sub_explicit(&span->refs, 1, memory_order_acq_rel) == 1)
+        free(span);
+}
+
+const llm_token *llm_span_tokens(const llm_span *span, size_t *count) {
+    *count = span->count;
+    return span->tokens;
+}
+
+str llm_span_text(const llm_span *span) {
+    return span->text;
+}
+
+llm_token *llm_tokenize(const llm_engine *engine, str text, bool add_bos, bool parse_special,
+                        size_t *count) {
+    llm_token *tokens = mem_alloc(sizeof(llm_token) * 16);
+    size_t cap = 16;
+    *count = 0;
+    if (add_bos && engine->adds_bos && engine->bos >= 0)
+        tokens[(*count)++] = engine->bos;
+    engine_encode(engine, text, parse_special, true, &tokens, count, &cap);
+    return tokens;
+}
+
+void llm_detokenize(const llm_engine *engine, const llm_token *tokens, size_t count, bool special,
+                    buf *out) {
+    for (size_t i = 0; i < count; i++)
+        engine->backend->decode(engine, tokens[i], special, out);
+}

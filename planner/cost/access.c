@@ -1,0 +1,261 @@
+/*
+ * access.c - how a table is read: whole, by a range of rowids, or by an index; what is left to
+ * filter.
+ *
+ * Invariant: a condition becomes a bound only if the bound says the same: `column op constant`, the
+ * constant of the column's own type. Equal on a prefix of an index, one column of it perhaps to any
+ * of a list, then at most one range on the column behind it.
+ */
+#include "core/rules_int.h"
+
+/* An index is worth its look-ups when it leaves at most this share of the rows. */
+static const double INDEX_SHARE = 0.15;
+
+typedef struct bounds {
+    const index_def *index; /* NULL: rowid */
+    int nequal;
+    expr **equal;
+    int in_at, nin; /* equal[in_at] stands for any of these; nin 0: none does */
+    expr **in;
+    int *used; /* conjuncts that the bounds say, nused */
+    int nused;
+    expr *low, *high;
+    bool low_inclusive, high_inclusive;
+    bool ordered; /* the rows are wanted in the index' order */
+    double share;
+} bounds;
+
+static bool is_column(const expr *x, const rel *scan, int table_column) {
+    for (int k = 0; x->kind == EXPR_COLUMN && k < scan->ncols; k++)
+        if (scan->cols[k].id == x->column.id && scan->scan.columns[k] == table_column)
+            return true;
+    return false;
+}
+
+/* column op constant, or the other way round; op as if the column stood left. */
+static bool is_bound(const expr *x, const rel *scan, int table_column, expr_op *op,
+                     expr **constant) {
+    for (int i = 0; i < 2 && expr_compares(x, i, op); i++) {
+        const expr *c = x->args[i];
+        *constant = x->args[1 - i];
+        if (is_column(c, scan, table_column) && expr_is_constant(*constant) &&
+            (*constant)->type == c->type)
+            return true;
+    }
+    return false;
+}
+
+/* Appends the values that the column must be one of: `column IN (…)`, `column = a`, and these
+ * joined by OR. NULLs match nothing and are left out. false: x says something else. */
+static bool is_list(rule_ctx *r, const expr *x, const rel *scan, int table_column,
+                    conjuncts *values) {
+    expr_op op;
+    expr *constant;
+    if (x->kind == EXPR_OP && x->op == OP_OR)
+        return is_list(r, x->args[0], scan, table_column, values) &&
+               is_list(r, x->args[1], scan, table_column, values);
+    if (x->kind != EXPR_IN) {
+        if (!is_bound(x, scan, table_column, &op, &constant) || op != OP_EQ)
+            return false;
+        conjuncts_add(r, values, constant);
+        return true;
+    }
+    if (!is_column(x->args[0], scan, table_column))
+        return false;
+    for (int i = 1; i < x->nargs; i++) {
+        if (x->args[i]->kind == EXPR_LITERAL && x->args[i]->literal.type == TYPE_NULL)
+            continue;
+        if (!expr_is_constant(x->args[i]) || x->args[i]->type != x->args[0]->type)
+            return false;
+        conjuncts_add(r, values, x->args[i]);
+    }
+    return true;
+}
+
+static void use_conjunct(rule_ctx *r, bounds *b, const rel *scan, const conjuncts *all, int i) {
+    b->used[b->nused++] = i;
+    b->share *= estimate_selectivity(r->estimates, all->list[i], scan);
+}
+
+static bool find_equal(rule_ctx *r, bounds *b, const rel *scan, const conjuncts *all,
+                       int table_column) {
+    expr_op op;
+    expr *constant;
+    for (int i = 0; i < all->n; i++)
+        if (is_bound(all->list[i], scan, table_column, &op, &constant) && op == OP_EQ) {
+            b->equal[b->nequal++] = constant;
+            use_conjunct(r, b, scan, all, i);
+            return true;
+        }
+    return false;
+}
+
+/* One list is enough: two would ask for every pair of their values, and what a list finds comes in
+ * no order of keys. */
+static bool find_list(rule_ctx *r, bounds *b, const rel *scan, const conjuncts *all,
+                      int table_column) {
+    bool lists = rule_chosen(r, CHOICE_KEY_LISTS) && !b->ordered;
+    for (int i = 0; i < all->n && b->nin == 0 && lists; i++) {
+        conjuncts values = {0};
+        if (!is_list(r, all->list[i], scan, table_column, &values) || values.n == 0)
+            continue;
+        b->in = values.list;
+        b->nin = values.n;
+        b->in_at = b->nequal;
+        b->equal[b->nequal++] = values.list[0];
+        use_conjunct(r, b, scan, all, i);
+        return true;
+    }
+    return false;
+}
+
+static bool find_equal_or_list(rule_ctx *r, bounds *b, const rel *scan, const conjuncts *all,
+                               int table_column) {
+    return find_equal(r, b, scan, all, table_column) || find_list(r, b, scan, all, table_column);
+}
+
+static void find_range(rule_ctx *r, bounds *b, const rel *scan, const conjuncts *all,
+                       int table_column) {
+    expr_op op;
+    expr *constant;
+    for (int i = 0; i < all->n; i++) {
+        if (!is_bound(all->list[i], scan, table_column, &op, &constant) || op == OP_EQ)
+            continue;
+        bool low = op == OP_GT || op == OP_GE;
+        if (low ? b->low != NULL : b->high != NULL)
+            continue;
+        if (low) {
+            b->low = constant;
+            b->low_inclusive = op == OP_GE;
+        } else {
+            b->high = constant;
+            b->high_inclusive = op == OP_LE;
+        }
+        use_conjunct(r, b, scan, all, i);
+    }
+}
+
+static bounds try_index(rule_ctx *r, const rel *scan, const conjuncts *all, const index_def *index,
+                        bool ordered) {
+    bounds b = {.index = index,
+                .ordered = ordered,
+                .share = 1,
+                .low_inclusive = true,
+                .high_inclusive = true};
+    int n = !rule_chosen(r, CHOICE_KEYS) ? 0 : index ? index->ncolumns : 1;
+    b.equal = ARENA_ARRAY(r->mem, expr *, n + 1);
+    b.used = ARENA_ARRAY(r->mem, int, all->n + 1);
+    for (int k = 0; k < n; k++) {
+        int at = index ? index->columns[k] : -1;
+        bool found = find_equal_or_list(r, &b, scan, all, at);
+        if (!found && !index && scan->scan.table->rowid_column >= 0)
+            found = find_equal_or_list(r, &b, scan, all, at = scan->scan.table->rowid_column);
+        if (found)
+            continue;
+        find_range(r, &b, scan, all, at);
+        if (!index && b.nused == 0)
+            find_range(r, &b, scan, all, -1);
+        break;
+    }
+    return b;
+}
+
+static bool is_unique_match(const bounds *b) {
+    int keys = b->index ? b->index->ncolumns : 1;
+    return b->nin == 0 && b->nequal == keys && (!b->index || b->index->unique);
+}
+
+/* Rowids come for nothing; an index costs a look-up a row. */
+static bool is_better(const bounds *b, const bounds *best) {
+    if (b->nused == 0)
+        return false;
+    if (is_unique_match(b) != is_unique_match(best))
+        return is_unique_match(b);
+    if (b->index && !is_unique_match(b) && b->share > INDEX_SHARE)
+        return false;
+    return best->nused == 0 || b->share < best->share * (best->index ? 1 : 0.5);
+}
+
+static void set_bounds(rule_ctx *r, plan_node *node, const bounds *b) {
+    bool low = b->nequal || b->low, high = b->nequal || b->high;
+    node->scan.index = b->index;
+    node->scan.nlow = low ? b->nequal + (b->low != NULL) : 0;
+    node->scan.nhigh = high ? b->nequal + (b->high != NULL) : 0;
+    node->scan.low_inclusive = b->low_inclusive;
+    node->scan.high_inclusive = b->high_inclusive;
+    node->scan.low = ARENA_ARRAY(r->mem, expr *, node->scan.nlow + 1);
+    node->scan.high = ARENA_ARRAY(r->mem, expr *, node->scan.nhigh + 1);
+    for (int i = 0; i < b->nequal; i++)
+        node->scan.low[i] = node->scan.high[i] = b->equal[i];
+    node->scan.in = b->in;
+    node->scan.nin = b->nin;
+    node->scan.in_at = b->in_at;
+    if (b->low)
+        node->scan.low[b->nequal] = b->low;
+    if (b->high)
+        node->scan.high[b->nequal] = b->high;
+}
+
+/* With only an upper bound an index range would begin
+ * at the NULLs, which `column < x` does not match. */
+static bool starts_at_nulls(const bounds *b) {
+    return b->index && b->high && !b->low;
+}
+
+static bounds best_bounds(rule_ctx *r, const rel *scan, const conjuncts *all) {
+    const table_def *t = scan->scan.table;
+    bounds best = try_index(r, scan, all, NULL, false);
+    for (int i = 0; i < t->nindexes; i++) {
+        bounds b = try_index(r, scan, all, &t->indexes[i], false);
+        if (is_better(&b, &best))
+            best = b;
+    }
+    return best;
+}
+
+static void use_bounds(rule_ctx *r, const conjuncts *all, const bounds *b, plan_node *node,
+                       conjuncts *rest) {
+    bool *used = ARENA_ARRAY(r->mem, bool, all->n + 1);
+    for (int i = 0; i < b->nused; i++)
+        used[b->used[i]] = true;
+    if (b->nused) {
+        set_bounds(r, node, b);
+        if (starts_at_nulls(b)) /* kept as a filter: it drops the NULLs */
+            used[b->used[b->nused - 1]] = false;
+    }
+    for (int i = 0; i < all->n; i++)
+        if (!used[i])
+            conjuncts_add(r, rest, all->list[i]);
+}
+
+void access_choose(rule_ctx *r, const rel *scan, const conjuncts *all, plan_node *node,
+                   conjuncts *rest) {
+    bounds best = best_bounds(r, scan, all);
+    use_bounds(r, all, &best, node, rest);
+}
+
+void access_choose_along(rule_ctx *r, const rel *scan, const conjuncts *all, const index_def *index,
+                         plan_node *node, conjuncts *rest) {
+    bounds b = try_index(r, scan, all, index, true);
+    use_bounds(r, all, &b, node, rest);
+    node->scan.index = index;
+}
+
+static access_path path_of(const bounds *b) {
+    return (access_path){.look_up = b->nused > 0 && (b->index || b->nin > 0),
+                         .nequal = b->nequal,
+                         .share = b->nused > 0 ? b->share : 1,
+                         .low = b->low != NULL,
+                         .high = b->high != NULL};
+}
+
+access_path access_best(rule_ctx *r, const rel *scan, const conjuncts *all) {
+    bounds best = best_bounds(r, scan, all);
+    return path_of(&best);
+}
+
+access_path access_along(rule_ctx *r, const rel *scan, const conjuncts *all,
+                         const index_def *index) {
+    bounds b = try_index(r, scan, all, index, true);
+    return path_of(&b);
+}

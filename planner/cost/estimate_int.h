@@ -1,0 +1,77 @@
+/*
+ * estimate_int.h - what estimate.c (rows, values, selectivity) and cost.c (tokens, milliseconds)
+ * share.
+ */
+#ifndef KVASIR_ESTIMATE_INT_H
+#define KVASIR_ESTIMATE_INT_H
+
+#include "core/planner_int.h"
+
+typedef struct remembered {
+    const rel *key;
+    rel_estimate *value;
+} remembered;
+
+/* One field of a call over its input. */
+typedef struct field_estimate {
+    double tokens, distinct, score;
+    joint_column joint;
+} field_estimate;
+
+/* What joint.c has counted in the sample of one source
+ * for one call: combinations by subset of its fields. */
+typedef struct joint_counts joint_counts;
+struct joint_counts {
+    joint_counts *next;
+    const llm_call *call;
+    const joint_cell *first;
+    int fields;
+    const double *counts;
+};
+
+/* How many bytes of a column's texts make a token, by the values that its statistics keep. */
+typedef struct token_bytes token_bytes;
+struct token_bytes {
+    token_bytes *next;
+    const column_stats *stats;
+    double bytes;
+};
+
+/* What llm_stack.c found out about an LLM node. */
+typedef struct stacked_node stacked_node;
+struct stacked_node {
+    stacked_node *next;
+    const rel *node;
+    bool joins_below;
+    use_place *places; /* of its uses */
+};
+
+/* Estimates by relation node: an open hash table of nslots (a power of two) entries. */
+struct estimator {
+    arena *mem;
+    const plan_env *env;
+    remembered *slots;
+    uint32_t nslots, count;
+    joint_counts *counted;
+    token_bytes *measured;
+    stacked_node *stacked;
+};
+
+/* Average bytes of an expression of type TEXT (estimate_text.c). */
+double estimate_text_bytes(estimator *s, const expr *x, const rel *r);
+
+/* A call's instruction with its line break, in tokens. */
+double estimate_instruction_tokens(const estimator *s, const llm_call *call);
+/* The prefix tree of the call's fields over all rows of
+ * `input`, in tokens, and how many distinct inputs these make. */
+void estimate_data(estimator *s, const llm_use *use, const rel *input, double *tokens,
+                   double *inputs);
+
+/* For each subset (a bit a field) of a call's fields: how many different combinations of their
+ * values `rows` rows have. NULL: a field is no column of a table with statistics. */
+double *joint_distinct(estimator *s, const llm_call *call, const field_estimate *f, double rows);
+/* The field order under which the prefix tree has the fewest tokens. */
+void joint_order(estimator *s, const field_estimate *f, const double *distinct, int n,
+                 uint8_t *order);
+
+#endif

@@ -1,0 +1,148 @@
+/*
+ * key_order.c - tables read in the order that ORDER BY wants: by rowid, or along an index, so that
+ * nothing is sorted and a LIMIT ends the reading; min() and max() are the first of its rows.
+ *
+ *   SELECT … FROM t WHERE a = 1 AND c > 0 ORDER BY b DESC LIMIT 3
+ *
+ *   Limit 3
+ *   └─ Index scan t by t_a_b, descending [a = 1] where c > 0
+ *
+ * Invariant: rows come in exactly the order of the (stable) sort. So an index has to be ordered by
+ * the sort's keys and nothing else behind columns that are bound to one value: rows that are equal
+ * in the keys are then in the order of their rowids. NULLs, which keys have lowest, are read apart
+ * where the sort wants them elsewhere; only of the first key that can be done.
+ */
+#include "core/rules_int.h"
+
+/* The table's column (-1: rowid) that a key of the sort is down at `scan`; false: it is none. */
+static bool key_column(const rel *sort, int key, const rel *scan, int *at_table) {
+    const expr *x = sort->sort.keys[key].value;
+    for (const rel *at = sort->left; at != scan && x->kind == EXPR_COLUMN; at = at->left) {
+        const expr *below = x;
+        for (int i = 0; at->kind == REL_PROJECT && i < at->ncols; i++)
+            if (at->project.exprs[i].id == x->column.id)
+                below = at->project.exprs[i].value;
+        x = below;
+    }
+    for (int i = 0; x->kind == EXPR_COLUMN && i < scan->ncols; i++)
+        if (scan->cols[i].id == x->column.id) {
+            *at_table = scan->scan.columns[i];
+            if (*at_table == scan->scan.table->rowid_column)
+                *at_table = -1;
+            return true;
+        }
+    return false;
+}
+
+/* The table whose rows the sort's input has, some of them, in their order; NULL: none. */
+static const rel *table_below(const rel *sort) {
+    const rel *x = sort->left;
+    while (x->kind == REL_PROJECT || x->kind == REL_FILTER) {
+        if (x->kind == REL_FILTER && expr_is_volatile(x->filter.predicate))
+            return NULL;
+        x = x->left;
+    }
+    return x->kind == REL_SCAN ? x : NULL;
+}
+
+/* The conditions that its scan takes. */
+static conjuncts conditions_of(rule_ctx *r, const rel *sort, const rel *scan) {
+    conjuncts all = {0};
+    for (const rel *at = sort->left; at != scan; at = at->left)
+        if (at->kind == REL_FILTER && at->left == scan)
+            conjuncts_split(r, &all, at->filter.predicate);
+    return all;
+}
+
+static bool nulls_by_key(const sort_key *k) {
+    return k->nulls_first != k->descending;
+}
+
+/* Behind `nequal` columns the index has the sort's keys, in one direction, and nothing else. */
+static bool has_keys(const rel *sort, const rel *scan, const index_def *index, int nequal) {
+    int n = sort->sort.nkeys;
+    const sort_key *keys = sort->sort.keys;
+    if (nequal + n != index->ncolumns)
+        return false;
+    for (int k = 0; k < n; k++) {
+        int at_table, at = index->columns[nequal + k];
+        if (!key_column(sort, k, scan, &at_table) || at_table != at ||
+            keys[k].descending != keys[0].descending)
+            return false;
+        if (k > 0 && !nulls_by_key(&keys[k]) && !scan->scan.table->columns[at].not_null)
+            return false;
+    }
+    return true;
+}
+
+static scan_nulls nulls_of(const rel *sort, const rel *scan, const index_def *index,
+                           const access_path *path) {
+    const sort_key *k = &sort->sort.keys[0];
+    if (path->low || scan->scan.table->columns[index->columns[path->nequal]].not_null)
+        return NULLS_BY_KEY;
+    if (path->high)
+        return NULLS_NOWHERE;
+    return nulls_by_key(k) ? NULLS_BY_KEY : k->nulls_first ? NULLS_BEFORE : NULLS_BEHIND;
+}
+
+/* Of the rows within bounds, the share that is read until the sort has enough. */
+static double share_read(rule_ctx *r, const rel *sort, const rel *scan, double in_bounds) {
+    double rows = estimate_rel(r->estimates, scan)->rows * in_bounds,
+           passing = estimate_rel(r->estimates, sort->left)->rows;
+    double share = passing > 0 ? (double)sort->sort.first / passing : 1;
+    return sort->sort.first > 0 && rows > 0 ? BASE_MIN(1, BASE_MAX(share, 1 / rows)) : 1;
+}
+
+/* By rowid nothing is looked up, unless a better way to the rows would be given up for it. */
+static bool order_by_rowid(rule_ctx *r, const rel *sort, const access_path *best, key_order *o) {
+    o->index = NULL;
+    o->descending = sort->sort.keys[0].descending;
+    o->nulls = NULLS_BY_KEY;
+    o->share = best->look_up ? 1 : share_read(r, sort, o->scan, best->share);
+    return !o->descending || !best->look_up;
+}
+
+bool key_order_choose(rule_ctx *r, const rel *sort, key_order *out) {
+    const rel *scan = table_below(sort);
+    int first;
+    if (!rule_chosen(r, CHOICE_KEY_ORDER) || !scan || sort->sort.nkeys == 0 ||
+        sort->sort.npartition > 0 || !key_column(sort, 0, scan, &first))
+        return false;
+    const table_def *t = scan->scan.table;
+    conjuncts all = conditions_of(r, sort, scan);
+    access_path best = access_best(r, scan, &all);
+    double rows = estimate_rel(r->estimates, scan)->rows;
+    *out = (key_order){.scan = scan, .first = sort->sort.first};
+    if (first < 0)
+        return order_by_rowid(r, sort, &best, out);
+    double least = best.look_up ? keys_cost(1, rows * best.share) : rows * best.share;
+    bool found = false;
+    for (int i = 0; i < t->nindexes && sort->sort.first > 0; i++) {
+        const index_def *index = &t->indexes[i];
+        access_path path = access_along(r, scan, &all, index);
+        double share = share_read(r, sort, scan, path.share),
+               cost = keys_cost(1, rows * path.share * share);
+        if (cost >= least || !has_keys(sort, scan, index, path.nequal))
+            continue;
+        least = cost;
+        found = true;
+        out->index = index;
+        out->descending = sort->sort.keys[0].descending;
+        out->nulls = nulls_of(sort, scan, index, &path);
+        out->share = share;
+    }
+    return found;
+}
+
+rel *key_order_extreme(rule_ctx *r, const rel *group) {
+    const rel_agg *a = group->group.aggs;
+    if (group->group.nkeys > 0 || group->group.naggs != 1 || a->filter || !a->arg ||
+        a->arg->kind != EXPR_COLUMN || (a->kind != AGG_MIN && a->kind != AGG_MAX))
+        return NULL;
+    rel *sort = rel_new(r->mem, REL_SORT, group->left, NULL);
+    sort->sort.keys = ARENA_ARRAY(r->mem, sort_key, 1);
+    sort->sort.keys[0] = (sort_key){a->arg, a->kind == AGG_MAX, false};
+    sort->sort.nkeys = 1;
+    sort->sort.first = 1;
+    return sort;
+}

@@ -1,0 +1,719 @@
+/*
+ * plan.c - relations to physical plans: ids become positions, joins become algorithms.
+ *
+ * Owns plan_build. Invariant: a node's output is its relation's columns in order, so the slot of a
+ * column id is its position in the input relation's `cols`; whatever rules ran before, this file
+ * only reads relations and never changes one.
+ */
+#include <assert.h>
+#include <string.h>
+
+#include "core/rules_int.h"
+
+/* A join's left input, for LLM nodes in its right one. */
+typedef struct built_left {
+    const rel *rel;
+    const plan_node *node;
+    struct built_left *next;
+} built_left;
+
+typedef struct builder {
+    arena *mem;
+    rule_ctx *rules;
+    plan_node **shared;     /* by share number */
+    built_left *lefts;      /* of the joins whose right input is being built */
+    const key_order *order; /* of a scan below, in the sort's place; or NULL */
+    column_names *names;
+    bool has_llm;
+    err *e;
+} builder;
+
+/* The columns an expression may use: those of one or two inputs, side by side. */
+typedef struct scope {
+    const rel *left, *right;
+} scope;
+
+static int slot_in(const rel *r, int id) {
+    for (int i = 0; r && i < r->ncols; i++)
+        if (r->cols[i].id == id)
+            return i;
+    return -1;
+}
+
+static int scope_slot(const scope *s, int id) {
+    int slot = slot_in(s->left, id);
+    if (slot >= 0)
+        return slot;
+    slot = slot_in(s->right, id);
+    return slot < 0 ? -1 : slot + (s->left ? s->left->ncols : 0);
+}
+
+/* A copy of x whose columns carry their slots. */
+static expr *resolve(builder *b, const expr *x, const scope *s) {
+    if (!x)
+        return NULL;
+    expr *copy = ARENA_NEW(b->mem, expr);
+    *copy = *x;
+    if (x->kind == EXPR_COLUMN) {
+        copy->column.slot = scope_slot(s, x->column.id);
+        copy->column.name = names_of(b->names, x->column.id, x->column.name);
+        if (copy->column.slot < 0 && b->e->code == ERR_NONE)
+            err_set(b->e, ERR_INTERNAL, "column %.*s (#%d) is not in reach", (int)x->column.name.n,
+                    x->column.name.p, x->column.id);
+        return copy;
+    }
+    copy->args = ARENA_ARRAY(b->mem, expr *, x->nargs + 1);
+    for (int i = 0; i < x->nargs; i++)
+        copy->args[i] = resolve(b, x->args[i], s);
+    return copy;
+}
+
+static plan_node *build(builder *b, const rel *r);
+
+static plan_node *node_new(builder *b, plan_kind kind, const rel *r) {
+    plan_node *n = ARENA_NEW(b->mem, plan_node);
+    n->kind = kind;
+    n->number = -1;
+    n->ncols = r->ncols;
+    n->types = ARENA_ARRAY(b->mem, value_type, r->ncols + 1);
+    n->names = ARENA_ARRAY(b->mem, str, r->ncols + 1);
+    for (int i = 0; i < r->ncols; i++) {
+        n->types[i] = r->cols[i].type;
+        n->names[i] = r->cols[i].name;
+    }
+    return n;
+}
+
+/* ---- leaves ---------------------------------------------------------------------------------- */
+
+static plan_node *build_values(builder *b, const rel *r) {
+    plan_node *n = node_new(b, PLAN_VALUES, r);
+    scope none = {0};
+    n->values.nrows = r->values.nrows;
+    n->values.rows = ARENA_ARRAY(b->mem, expr **, r->values.nrows + 1);
+    for (int i = 0; i < r->values.nrows; i++) {
+        n->values.rows[i] = ARENA_ARRAY(b->mem, expr *, r->ncols + 1);
+        for (int c = 0; c < r->ncols; c++)
+            n->values.rows[i][c] = resolve(b, r->values.rows[i][c], &none);
+    }
+    return n;
+}
+
+/* Whether a sort above leaves it to this scan to order the rows. */
+static bool is_ordered(const builder *b, const rel *scan) {
+    return b->order && b->order->scan == scan;
+}
+
+/* In order of rowids rows come however they are found. */
+static void read_in_order(builder *b, const rel *scan, plan_node *n, const conjuncts *all,
+                          conjuncts *rest) {
+    const key_order *o = b->order;
+    n->scan.ordered = o->index || o->descending;
+    n->scan.descending = o->descending;
+    n->scan.nulls = o->nulls;
+    n->scan.first = o->first;
+    if (n->scan.ordered)
+        access_choose_along(b->rules, scan, all, o->index, n, rest);
+    else
+        access_choose(b->rules, scan, all, n, rest);
+}
+
+static plan_node *build_leaf(builder *b, const rel *r) {
+    plan_node *n;
+    if (r->kind == REL_SCAN) {
+        conjuncts none = {0};
+        n = node_new(b, PLAN_SCAN, r);
+        n->scan.table = r->scan.table;
+        n->scan.alias = r->scan.alias;
+        n->scan.columns = r->scan.columns;
+        if (is_ordered(b, r))
+            read_in_order(b, r, n, &none, &none);
+    } else if (r->kind == REL_FILE) {
+        n = node_new(b, PLAN_FILE, r);
+        n->file.path = r->file.path;
+        n->file.options = r->file.options;
+        n->file.types = r->file.types;
+        n->file.nfile_columns = r->file.nfile_columns;
+        n->file.columns = r->file.columns;
+    } else if (r->kind == REL_SERIES) {
+        n = node_new(b, PLAN_SERIES, r);
+        n->series = r->series;
+    } else {
+        n = node_new(b, PLAN_SYSTEM, r);
+        n->system.name = r->system.name;
+        n->system.columns = ARENA_ARRAY(b->mem, int, r->ncols + 1);
+        for (int i = 0; i < r->ncols; i++)
+            n->system.columns[i] = i;
+    }
+    return n;
+}
+
+/* ---- joins ----------------------------------------------------------------------------------- */
+
+static bool only_from(const expr *x, const rel *r) {
+    if (x->kind == EXPR_COLUMN)
+        return slot_in(r, x->column.id) >= 0;
+    for (int i = 0; i < x->nargs; i++)
+        if (!only_from(x->args[i], r))
+            return false;
+    return true;
+}
+
+/* a = b or a IS b with each side from one input: a key of a hash join. */
+static bool is_key(const expr *x, const rel *left, const rel *right, expr **lk, expr **rk) {
+    if (x->kind != EXPR_OP || (x->op != OP_EQ && x->op != OP_IS) || expr_is_volatile(x))
+        return false;
+    for (int i = 0; i < 2; i++) {
+        *lk = x->args[i];
+        *rk = x->args[1 - i];
+        if (only_from(*lk, left) && only_from(*rk, right) && !expr_is_constant(*lk) &&
+            !expr_is_constant(*rk))
+            return true;
+    }
+    return false;
+}
+
+static expr *cast_to(builder *b, expr *x, value_type type) {
+    if (x->type == type)
+        return x;
+    expr *cast = ARENA_NEW(b->mem, expr);
+    *cast = (expr){.kind = EXPR_CAST, .type = type, .pos = -1, .nargs = 1};
+    cast->args = ARENA_ARRAY(b->mem, expr *, 1);
+    cast->args[0] = x;
+    return cast;
+}
+
+/* Keys hash as one type. false: they have none in common. *exact: equal keys are equal values; an
+ * INTEGER made REAL may be rounded, so the comparison itself has to be kept too. */
+static bool same_type(builder *b, expr **lk, expr **rk, bool *exact) {
+    value_type l = (*lk)->type, r = (*rk)->type;
+    *exact = true;
+    if (l == r)
+        return true;
+    if (!type_is_number(l) || !type_is_number(r))
+        return false;
+    value_type common = l == TYPE_REAL || r == TYPE_REAL ? TYPE_REAL : TYPE_INTEGER;
+    *exact = common == TYPE_INTEGER || l == TYPE_BOOLEAN || r == TYPE_BOOLEAN;
+    *lk = cast_to(b, *lk, common);
+    *rk = cast_to(b, *rk, common);
+    return true;
+}
+
+/* Keys compare all with = or all with IS: those of the first one's kind become keys, IS first where
+ * both occur (the outer columns of subqueries tie with IS; what is left of IN must stay a predicate
+ * to know unknown from false). */
+static void split_keys(builder *b, plan_node *n, const rel *r) {
+    conjuncts all = {0}, rest = {0};
+    expr *lk, *rk;
+    scope left = {r->left, NULL}, right = {r->right, NULL}, both = {r->left, r->right};
+    conjuncts_split(b->rules, &all, r->join.predicate);
+    n->join.left_keys = ARENA_ARRAY(b->mem, expr *, all.n + 1);
+    n->join.right_keys = ARENA_ARRAY(b->mem, expr *, all.n + 1);
+    for (int i = 0; i < all.n; i++)
+        if (all.list[i]->kind == EXPR_OP && all.list[i]->op == OP_IS &&
+            is_key(all.list[i], r->left, r->right, &lk, &rk))
+            n->join.null_safe = true;
+    for (int i = 0; i < all.n; i++) {
+        expr *part = all.list[i];
+        bool exact = false;
+        bool key = is_key(part, r->left, r->right, &lk, &rk) &&
+                   (part->op == OP_IS) == n->join.null_safe && same_type(b, &lk, &rk, &exact);
+        if (key) {
+            n->join.left_keys[n->join.nkeys] = resolve(b, lk, &left);
+            n->join.right_keys[n->join.nkeys++] = resolve(b, rk, &right);
+        }
+        if (!key || !exact)
+            conjuncts_add(b->rules, &rest, part);
+    }
+    n->join.predicate = resolve(b, conjuncts_join(b->rules, &rest), &both);
+}
+
+/* The bounds of a range compare as one type. An INTEGER made REAL may be rounded, to a value equal
+ * to the bound: which are pairs the predicate says. */
+static bool same_range_type(builder *b, plan_range *g) {
+    expr **parts[] = {&g->right, &g->low, &g->high};
+    value_type common = g->right->type;
+    for (int i = 1; i < 3; i++) {
+        const expr *x = *parts[i];
+        if (!x || x->type == common)
+            continue;
+        if (!type_is_number(x->type) || !type_is_number(common))
+            return false;
+        common = x->type == TYPE_REAL || common == TYPE_REAL ? TYPE_REAL : TYPE_INTEGER;
+    }
+    for (int i = 0; i < 3; i++)
+        if (*parts[i] && (*parts[i])->type != common) {
+            *parts[i] = cast_to(b, *parts[i], common);
+            g->low_inclusive = g->high_inclusive = true;
+            g->exact = false;
+        }
+    return true;
+}
+
+static void set_ranges(builder *b, plan_node *n, const rel *r) {
+    scope left = {r->left, NULL}, right = {r->right, NULL};
+    int count = range_join_choose(b->rules, r, &n->join.ranges);
+    for (int i = 0; i < count; i++) {
+        plan_range *g = &n->join.ranges[i];
+        g->right = resolve(b, g->right, &right);
+        g->low = resolve(b, g->low, &left);
+        g->high = resolve(b, g->high, &left);
+        if (!same_range_type(b, g))
+            return;
+    }
+    n->join.nranges = count;
+}
+
+/* Where the first pairs of each left row are enough, and lie in a range of the rows that are equal
+ * in some columns, no pair is made by hashing these. */
+static bool set_first_range(builder *b, plan_node *n, const rel *r) {
+    scope left = {r->left, NULL}, right = {r->right, NULL}, both = {r->left, r->right};
+    plan_range *g = ARENA_NEW(b->mem, plan_range);
+    if (r->join.first <= 0 || !range_join_first(b->rules, r, g))
+        return false;
+    g->right = resolve(b, g->right, &right);
+    g->low = resolve(b, g->low, &left);
+    g->high = resolve(b, g->high, &left);
+    if (!same_range_type(b, g) || !g->exact)
+        return false;
+    for (int i = 0; i < g->nsame; i++) {
+        g->same_left[i] = resolve(b, g->same_left[i], &left);
+        g->same_right[i] = resolve(b, g->same_right[i], &right);
+    }
+    g->first = r->join.first;
+    g->downward = r->join.first_descending;
+    n->join.predicate = resolve(b, r->join.predicate, &both);
+    n->join.ranges = g;
+    n->join.nranges = 1;
+    return true;
+}
+
+static bool is_correlated(builder *b, const rel *apply) {
+    id_set unbound = rel_free_ids(b->rules, apply->right);
+    for (int i = 0; i < apply->left->ncols; i++)
+        if (id_set_has(&unbound, apply->left->cols[i].id))
+            return true;
+    return false;
+}
+
+/* The scan's own bounds, if it had some, become conditions again. */
+static void read_by_keys(builder *b, plan_node *n, const key_scan *k) {
+    plan_node *scan = k->node;
+    scope in = {k->top->kind == REL_SCAN ? k->top : k->top->left, NULL};
+    expr **keys = k->side == KEYED_LEFT ? n->join.right_keys : n->join.left_keys;
+    scan->scan.filter = k->top->kind == REL_SCAN ? NULL : resolve(b, k->top->filter.predicate, &in);
+    scan->scan.keyed = scan->scan.low_inclusive = scan->scan.high_inclusive = true;
+    scan->scan.nin = 0;
+    scan->scan.index = k->index;
+    scan->scan.nlow = scan->scan.nhigh = k->nkeys;
+    scan->scan.low = scan->scan.high = n->join.lookup = ARENA_ARRAY(b->mem, expr *, k->nkeys);
+    for (int i = 0; i < k->nkeys; i++)
+        n->join.lookup[i] = keys[k->keys[i]];
+    n->join.keyed = k->side;
+    n->join.key_scan = scan;
+    double all = estimate_rel(b->rules->estimates, in.left)->rows,
+           share = all > 0 ? BASE_MIN(1, k->found / all) : 1;
+    for (plan_node *at = k->side == KEYED_LEFT ? n->left : n->right; at; at = at->left) {
+        at->estimate.rows *= share;
+        at->estimate.cost_ms *= share;
+    }
+}
+
+static plan_node *build_join(builder *b, const rel *r) {
+    if (r->kind == REL_APPLY && is_correlated(b, r)) {
+        err_set(
+            b->e, ERR_UNSUPPORTED,
+            "this subquery reads columns of the query around it, and the rule \"unnest\" is off");
+        err_hint(b->e, "SET rule.unnest = on");
+    }
+    plan_node *left = build(b, r->left);
+    built_left of_left = {r->left, left, b->lefts};
+    b->lefts = &of_left;
+    plan_node *right = build(b, r->right);
+    b->lefts = of_left.next;
+    plan_node *n = node_new(b, PLAN_LOOP_JOIN, r);
+    n->left = left;
+    n->right = right;
+    n->join.kind = r->join.kind;
+    n->join.mark_null = r->join.mark_null;
+    if (set_first_range(b, n, r))
+        return n;
+    split_keys(b, n, r);
+    if (n->join.nkeys == 0) {
+        set_ranges(b, n, r);
+        return n;
+    }
+    n->kind = PLAN_HASH_JOIN;
+    key_scan k = index_join_choose(b->rules, r, n);
+    if (k.side != KEYED_NONE)
+        read_by_keys(b, n, &k);
+    return n;
+}
+
+/* ---- one input ------------------------------------------------------------------------------- */
+
+static plan_node *build_unary(builder *b, plan_kind kind, const rel *r) {
+    plan_node *left = build(b, r->left);
+    plan_node *n = node_new(b, kind, r);
+    n->left = left;
+    return n;
+}
+
+static plan_node *build_project(builder *b, const rel *r) {
+    plan_node *n = build_unary(b, PLAN_PROJECT, r);
+    scope in = {r->left, NULL};
+    n->project.exprs = ARENA_ARRAY(b->mem, expr *, r->ncols + 1);
+    for (int i = 0; i < r->ncols; i++)
+        n->project.exprs[i] = resolve(b, r->project.exprs[i].value, &in);
+    return n;
+}
+
+static sort_key *resolve_keys(builder *b, const sort_key *keys, int n, const scope *in) {
+    sort_key *out = ARENA_ARRAY(b->mem, sort_key, n + 1);
+    for (int i = 0; i < n; i++) {
+        out[i] = keys[i];
+        out[i].value = resolve(b, keys[i].value, in);
+    }
+    return out;
+}
+
+/* Instead of a sort: its input in its order, as far as it keeps rows. */
+static plan_node *build_ordered(builder *b, const rel *sort, const key_order *o) {
+    const key_order *outer = b->order;
+    b->order = o;
+    plan_node *left = build(b, sort->left);
+    b->order = outer;
+    for (plan_node *at = left; at; at = at->left) {
+        at->estimate.rows *= o->share;
+        at->estimate.cost_ms *= o->share;
+    }
+    if (o->first <= 0)
+        return left;
+    plan_node *n = node_new(b, PLAN_LIMIT, sort);
+    n->left = left;
+    n->limit.limit = o->first;
+    n->estimate = left->estimate;
+    n->estimate.rows = BASE_MIN(left->estimate.rows, (double)o->first);
+    n->estimate.cost_ms = 0;
+    return n;
+}
+
+static plan_node *build_group(builder *b, const rel *r) {
+    rel *extreme = key_order_extreme(b->rules, r);
+    key_order o;
+    bool first = extreme && key_order_choose(b->rules, extreme, &o);
+    plan_node *left = first ? build_ordered(b, extreme, &o) : build(b, r->left);
+    plan_node *n = node_new(b, PLAN_GROUP, r);
+    n->left = left;
+    scope in = {r->left, NULL};
+    n->group.nkeys = r->group.nkeys;
+    n->group.naggs = r->group.naggs;
+    n->group.keys = ARENA_ARRAY(b->mem, expr *, r->group.nkeys + 1);
+    n->group.aggs = ARENA_ARRAY(b->mem, plan_agg, r->group.naggs + 1);
+    for (int i = 0; i < r->group.nkeys; i++)
+        n->group.keys[i] = resolve(b, r->group.keys[i].value, &in);
+    for (int i = 0; i < r->group.naggs; i++) {
+        const rel_agg *a = &r->group.aggs[i];
+        n->group.aggs[i] = (plan_agg){.kind = a->kind,
+                                      .distinct = a->distinct,
+                                      .arg = resolve(b, a->arg, &in),
+                                      .separator = resolve(b, a->separator, &in),
+                                      .filter = resolve(b, a->filter, &in),
+                                      .nkeys = a->nkeys,
+                                      .keys = resolve_keys(b, a->keys, a->nkeys, &in),
+                                      .type = a->type};
+    }
+    return n;
+}
+
+static int *slots_of(builder *b, const rel *in, const int *ids, int count) {
+    scope s = {in, NULL};
+    int *slots = ARENA_ARRAY(b->mem, int, count + 1);
+    for (int i = 0; i < count; i++) {
+        slots[i] = scope_slot(&s, ids[i]);
+        assert(slots[i] >= 0);
+    }
+    return slots;
+}
+
+static plan_node *build_sort(builder *b, const rel *r) {
+    key_order o;
+    if (key_order_choose(b->rules, r, &o))
+        return build_ordered(b, r, &o);
+    plan_node *n = build_unary(b, PLAN_SORT, r);
+    scope in = {r->left, NULL};
+    n->sort.limit = r->sort.first > 0 ? r->sort.first : -1;
+    n->sort.nkeys = r->sort.nkeys;
+    n->sort.keys = resolve_keys(b, r->sort.keys, r->sort.nkeys, &in);
+    n->sort.npartition = r->sort.npartition;
+    n->sort.partition = slots_of(b, r->left, r->sort.partition, r->sort.npartition);
+    return n;
+}
+
+/* Of two that say the same: that of a scan in a sort's place, if nothing reads ahead above it. */
+static void drop_inner_limit(plan_node *limit, const rel *r) {
+    plan_node **at = &limit->left;
+    const rel *x = r->left;
+    for (; x->kind == REL_PROJECT; x = x->left)
+        at = &(*at)->left;
+    if (x->kind == REL_SORT && (*at)->kind == PLAN_LIMIT)
+        *at = (*at)->left;
+}
+
+static plan_node *build_limit(builder *b, const rel *r) {
+    plan_node *n = build_unary(b, PLAN_LIMIT, r);
+    n->limit.limit = r->limit.limit;
+    n->limit.offset = r->limit.offset;
+    n->limit.npartition = r->limit.npartition;
+    n->limit.partition = slots_of(b, r->left, r->limit.partition, r->limit.npartition);
+    drop_inner_limit(n, r);
+    return n;
+}
+
+/* Which rows of the stack's base have a partner (waves.c). */
+static void build_partners(builder *b, const rel *r, plan_node *n) {
+    const built_left *left = b->lefts;
+    while (left && left->rel != r->llm.partner)
+        left = left->next;
+    if (!r->llm.partner || !left)
+        return;
+    scope own = {r->left, NULL}, theirs = {left->rel, NULL};
+    n->llm.partner = left->node;
+    n->llm.nulls_match = r->llm.nulls_match;
+    n->llm.mark_null = r->llm.mark_null;
+    n->llm.own = ARENA_ARRAY(b->mem, expr *, r->llm.nown + 1);
+    n->llm.theirs = ARENA_ARRAY(b->mem, expr *, r->llm.nown + 1);
+    for (int i = 0; i < r->llm.nown; i++) {
+        expr *lk = r->llm.theirs[i], *rk = r->llm.own[i];
+        bool exact; /* rounded alike is near enough: it is asked about for nothing */
+        if (!same_type(b, &lk, &rk, &exact))
+            continue;
+        n->llm.theirs[n->llm.nown] = resolve(b, lk, &theirs);
+        n->llm.own[n->llm.nown++] = resolve(b, rk, &own);
+    }
+}
+
+static plan_node *build_llm(builder *b, const rel *r) {
+    plan_node *n = build_unary(b, PLAN_LLM, r);
+    scope in = {r->left, NULL};
+    b->has_llm = true;
+    n->llm.nuses = r->llm.nuses;
+    n->llm.wanted = r->llm.wanted;
+    n->llm.each = r->llm.each;
+    n->llm.nby = r->llm.nby;
+    n->llm.by = ARENA_ARRAY(b->mem, expr *, r->llm.nby + 1);
+    for (int i = 0; i < r->llm.nby; i++)
+        n->llm.by[i] = resolve(b, r->llm.by[i], &in);
+    n->llm.norder = r->llm.norder;
+    n->llm.order = resolve_keys(b, r->llm.order, r->llm.norder, &in);
+    n->llm.with_ties = r->llm.with_ties;
+    n->llm.groups = estimate_combinations(b->rules->estimates, r->left, r->llm.by, r->llm.nby);
+    n->llm.may_reorder = r->llm.may_reorder;
+    build_partners(b, r, n);
+    n->llm.joins_below = estimate_joins_below(b->rules->estimates, r);
+    n->llm.uses = ARENA_ARRAY(b->mem, plan_llm_use, r->llm.nuses + 1);
+    for (int i = 0; i < r->llm.nuses; i++) {
+        const llm_use *u = &r->llm.uses[i];
+        plan_llm_use *p = &n->llm.uses[i];
+        use_place place = estimate_place(b->rules->estimates, r, i);
+        p->group = place.group;
+        p->asked_share = place.asked_share;
+        p->call = u->call;
+        p->guard = resolve(b, u->guard, &in);
+        p->args = ARENA_ARRAY(b->mem, expr *, u->call->nfields + 1);
+        for (int f = 0; f < u->call->nfields; f++)
+            p->args[f] = resolve(b, u->args[f], &in);
+        p->out_slot = slot_in(r, u->out_id);
+        p->prob_slot = u->prob_id >= 0 ? slot_in(r, u->prob_id) : -1;
+        p->field_order = ARENA_ARRAY(b->mem, uint8_t, u->call->nfields + 1);
+        for (int f = 0; f < u->call->nfields; f++)
+            p->field_order[f] = (uint8_t)f;
+    }
+    return n;
+}
+
+/* References to one shared relation are the same
+ * node to the executor: it finds the rows by number. */
+static plan_node *build_shared(builder *b, const rel *r) {
+    int number = r->shared.number;
+    plan_node *n = node_new(b, PLAN_SHARED, r);
+    n->shared.number = number;
+    if (!b->shared[number])
+        b->shared[number] = build(b, r->left);
+    n->left = b->shared[number];
+    return n;
+}
+
+static plan_node *build_window(builder *b, const rel *r) {
+    plan_node *n = build_unary(b, PLAN_WINDOW, r);
+    scope in = {r->left, NULL};
+    n->window.nkeys = r->window.nkeys;
+    n->window.keys = resolve_keys(b, r->window.keys, r->window.nkeys, &in);
+    n->window.limit = r->window.first > 0 ? r->window.first : -1;
+    n->window.with_ties = r->window.with_ties;
+    n->window.nfunctions = r->window.nfunctions;
+    n->window.functions = ARENA_ARRAY(b->mem, rel_window, r->window.nfunctions + 1);
+    for (int i = 0; i < r->window.nfunctions; i++) {
+        rel_window *w = &n->window.functions[i];
+        *w = r->window.functions[i];
+        w->args = ARENA_ARRAY(b->mem, expr *, w->nargs + 1);
+        for (int k = 0; k < w->nargs; k++)
+            w->args[k] = resolve(b, r->window.functions[i].args[k], &in);
+        w->separator = resolve(b, w->separator, &in);
+        w->filter = resolve(b, w->filter, &in);
+    }
+    return n;
+}
+
+static plan_node *build_residual(builder *b, const rel *r) {
+    plan_node *n = build_unary(b, PLAN_RESIDUAL, r);
+    scope in = {r->left, NULL};
+    n->residual.group_slot = scope_slot(&in, r->residual.group_id);
+    n->residual.predicate = resolve(b, r->residual.predicate, &in);
+    n->residual.nnull = r->residual.nnull;
+    n->residual.null_slots = slots_of(b, r->left, r->residual.null_ids, r->residual.nnull);
+    return n;
+}
+
+/* A filter right over a table or file is the scan's own, and may choose how the table is read. */
+static plan_node *build_filter(builder *b, const rel *r) {
+    scope in = {r->left, NULL};
+    conjuncts all = {0}, rest = {0};
+    plan_node *n;
+    if (r->left->kind != REL_SCAN && r->left->kind != REL_FILE) {
+        n = build_unary(b, PLAN_FILTER, r);
+        n->filter.predicate = resolve(b, r->filter.predicate, &in);
+        return n;
+    }
+    n = build_leaf(b, r->left);
+    if (r->left->kind == REL_FILE) {
+        n->file.filter = resolve(b, r->filter.predicate, &in);
+        return n;
+    }
+    conjuncts_split(b->rules, &all, r->filter.predicate);
+    if (is_ordered(b, r->left))
+        read_in_order(b, r->left, n, &all, &rest);
+    else
+        access_choose(b->rules, r->left, &all, n, &rest);
+    n->scan.filter = resolve(b, conjuncts_join(b->rules, &rest), &in);
+    return n;
+}
+
+static plan_node *build_node(builder *b, const rel *r) {
+    plan_node *n = NULL;
+    switch (r->kind) {
+    case REL_VALUES:
+        return build_values(b, r);
+    case REL_SCAN:
+    case REL_FILE:
+    case REL_SYSTEM:
+    case REL_SERIES:
+        return build_leaf(b, r);
+    case REL_FILTER:
+        return build_filter(b, r);
+    case REL_PROJECT:
+        return build_project(b, r);
+    case REL_JOIN:
+    case REL_APPLY:
+        return build_join(b, r);
+    case REL_GROUP:
+        return build_group(b, r);
+    case REL_SORT:
+        return build_sort(b, r);
+    case REL_LIMIT:
+        return build_limit(b, r);
+    case REL_DISTINCT:
+        return build_unary(b, PLAN_DISTINCT, r);
+    case REL_SETOP:
+        n = build_unary(b, PLAN_SETOP, r);
+        n->right = build(b, r->right);
+        n->setop.op = r->setop.op;
+        return n;
+    case REL_LLM:
+        return build_llm(b, r);
+    case REL_SHARED:
+        return build_shared(b, r);
+    case REL_NUMBER:
+        return build_unary(b, PLAN_NUMBER, r);
+    case REL_WINDOW:
+        return build_window(b, r);
+    case REL_RECURSIVE:
+        n = build_unary(b, PLAN_RECURSIVE, r);
+        n->right = build(b, r->right);
+        n->recursive.number = r->recursive.number;
+        n->recursive.distinct = r->recursive.distinct;
+        return n;
+    case REL_WORKING:
+        n = node_new(b, PLAN_WORKING, r);
+        n->working.number = r->working.number;
+        return n;
+    case REL_OUTER_RESIDUAL:
+        return build_residual(b, r);
+    }
+    return n;
+}
+
+static plan_node *build(builder *b, const rel *r) {
+    plan_node *n = build_node(b, r);
+    if (r->kind != REL_SORT || n->kind == PLAN_SORT) /* else it is of the sort's input */
+        estimate_node(b->rules->estimates, r, n);
+    return n;
+}
+
+static void number_nodes(plan *p, plan_node *n) {
+    if (!n || n->number >= 0)
+        return;
+    n->number = p->nnodes++;
+    number_nodes(p, n->left);
+    number_nodes(p, n->right);
+}
+
+/* Rules, then nodes. */
+static void plan_all(const sql_stmt *stmt, builder *b, plan *p) {
+    rule_ctx *rules = b->rules;
+    rel *query = stmt->query ? rules_run(rules, stmt->query, stmt->explain.rules, p) : NULL;
+    rel **examples = ARENA_ARRAY(b->mem, rel *, stmt->ncalls + 1);
+    for (int i = 0; i < stmt->ncalls; i++)
+        if (stmt->calls[i]->examples)
+            examples[i] = rules_run(rules, stmt->calls[i]->examples, false, NULL);
+    if (b->e->code != ERR_NONE)
+        return;
+    p->nshared = rules->next_share;
+    b->shared = ARENA_ARRAY(b->mem, plan_node *, rules->next_share + 1);
+    for (int i = -1; i < stmt->ncalls; i++)
+        estimate_stacks(rules->estimates, i < 0 ? query : examples[i]);
+    b->names = names_new(b->mem, rules->next_id, rules->next_share);
+    for (int i = -1; i < stmt->ncalls; i++)
+        if (i < 0 ? query : examples[i])
+            names_collect(b->names, i < 0 ? query : examples[i]);
+    p->root = query ? build(b, query) : NULL;
+    p->has_llm = b->has_llm;
+    number_nodes(p, p->root);
+    for (int i = 0; i < stmt->ncalls; i++) {
+        p->examples[i] = examples[i] ? build(b, examples[i]) : NULL;
+        number_nodes(p, p->examples[i]);
+    }
+    estimate_plan(p, b->mem);
+}
+
+int plan_build(const sql_stmt *stmt, const plan_env *env, arena *a, plan **out, err *e) {
+    double start = clock_ms();
+    rule_ctx rules = {.mem = a,
+                      .env = env,
+                      .stmt = stmt,
+                      .next_id = stmt->next_id,
+                      .next_share = stmt->next_share,
+                      .e = e};
+    builder b = {.mem = a, .rules = &rules, .e = e};
+    plan *p = ARENA_NEW(a, plan);
+    err_clear(e);
+    rules.estimates = estimator_new(a, env);
+    p->stmt = stmt;
+    p->examples = ARENA_ARRAY(a, plan_node *, stmt->ncalls + 1);
+    plan_all(stmt, &b, p);
+    p->planning_ms = clock_ms() - start;
+    if (stmt->explain.savings && p->has_llm && e->code == ERR_NONE)
+        plan_find_savings(p, env, a);
+    *out = p;
+    return (int)e->code;
+}

@@ -1,0 +1,148 @@
+/*
+ * range_join.c - joins whose pairs lie in ranges: without equal keys, or where the first pairs of a
+ * range are enough. What a column of the right input may be for a left row.
+ *
+ *   Range join b.k >= a.low AND b.k < a.high      b's rows sorted by k, each row of a reads the
+ *                                                 part of them between its bounds
+ *   Range join b.x = a.x OR b.y = a.x             two sorted lists, a part of each
+ *   Range join b.s = a.s AND b.k <= a.k, last 1   b's rows sorted by s and k, the end of a part
+ *
+ * Owns which conditions become ranges. Invariant: every pair that the join's predicate lets pass is
+ * in a range; the predicate is still asked of those, so a range may hold more. IN in a SELECT list
+ * gets none: it has to tell the pairs that are false from those that are NULL.
+ */
+#include "core/rules_int.h"
+
+/* How much a range leaves out, by its kind; 0: nothing is known. */
+enum { HALF_OPEN = 1, CLOSED, EQUAL };
+
+typedef struct sides {
+    id_set left, right;
+} sides;
+
+/* right op left, or the other way round; op as if the right input's expression stood left. */
+static bool is_bound(const sides *s, const expr *x, expr_op *op, expr **right, expr **left) {
+    for (int i = 0; i < 2 && expr_compares(x, i, op) && !expr_is_volatile(x); i++) {
+        *right = x->args[i];
+        *left = x->args[1 - i];
+        if (!expr_is_constant(*right) && expr_only_in(*right, &s->right) &&
+            expr_only_in(*left, &s->left))
+            return true;
+    }
+    return false;
+}
+
+static void narrow(plan_range *g, expr_op op, expr *bound) {
+    bool low = op == OP_EQ || op == OP_GT || op == OP_GE,
+         high = op == OP_EQ || op == OP_LT || op == OP_LE;
+    if (low && (!g->low || op == OP_EQ)) {
+        g->low = bound;
+        g->low_inclusive = op != OP_GT;
+    }
+    if (high && (!g->high || op == OP_EQ)) {
+        g->high = bound;
+        g->high_inclusive = op != OP_LT;
+    }
+}
+
+/* The best range that these conditions, which all hold, put one expression of the right input in.
+ */
+static int best_range(const sides *s, const conjuncts *all, plan_range *best) {
+    int most = 0;
+    for (int i = 0; i < all->n; i++) {
+        expr_op op;
+        expr *right, *left;
+        plan_range g = {0};
+        if (!is_bound(s, all->list[i], &op, &g.right, &left))
+            continue;
+        for (int k = 0; k < all->n; k++)
+            if (is_bound(s, all->list[k], &op, &right, &left) && expr_equal(right, g.right))
+                narrow(&g, op, left);
+        g.exact = all->n == (g.low && g.low != g.high) + (g.high != NULL);
+        int good = g.low == g.high ? EQUAL : g.low && g.high ? CLOSED : HALF_OPEN;
+        if (good > most) {
+            most = good;
+            *best = g;
+        }
+    }
+    return most;
+}
+
+static void split_or(rule_ctx *r, conjuncts *branches, expr *x) {
+    if (x->kind != EXPR_OP || x->op != OP_OR) {
+        conjuncts_add(r, branches, x);
+        return;
+    }
+    for (int i = 0; i < x->nargs; i++)
+        split_or(r, branches, x->args[i]);
+}
+
+/* A range a branch, as good as the worst of them. */
+static int ranges_of(rule_ctx *r, const sides *s, expr *x, plan_range **out, int *n) {
+    conjuncts branches = {0};
+    split_or(r, &branches, x);
+    int worst = EQUAL;
+    plan_range *ranges = ARENA_ARRAY(r->mem, plan_range, branches.n);
+    for (int i = 0; i < branches.n && worst > 0; i++) {
+        conjuncts all = {0};
+        conjuncts_split(r, &all, branches.list[i]);
+        worst = BASE_MIN(worst, best_range(s, &all, &ranges[i]));
+    }
+    for (int i = 0; i < branches.n; i++)
+        ranges[i].exact = false;
+    *out = ranges;
+    *n = branches.n;
+    return worst;
+}
+
+static sides sides_of(rule_ctx *r, const rel *join) {
+    sides s = {id_set_new(r->mem), id_set_new(r->mem)};
+    id_set_add_columns(&s.left, join->left);
+    id_set_add_columns(&s.right, join->right);
+    return s;
+}
+
+bool range_join_first(rule_ctx *r, const rel *join, plan_range *out) {
+    sides s = sides_of(r, join);
+    conjuncts all = {0}, rest = {0};
+    conjuncts_split(r, &all, join->join.predicate);
+    expr **left = ARENA_ARRAY(r->mem, expr *, all.n + 1),
+         **right = ARENA_ARRAY(r->mem, expr *, all.n + 1);
+    int n = 0;
+    for (int i = 0; i < all.n; i++) {
+        expr_op op;
+        bool same = is_bound(&s, all.list[i], &op, &right[n], &left[n]) && op == OP_EQ &&
+                    left[n]->type == right[n]->type;
+        if (same)
+            n++;
+        else
+            conjuncts_add(r, &rest, all.list[i]);
+    }
+    if (!rule_chosen(r, CHOICE_RANGE_JOIN) || best_range(&s, &rest, out) == 0 || !out->exact)
+        return false;
+    out->nsame = n;
+    out->same_left = left;
+    out->same_right = right;
+    return true;
+}
+
+int range_join_choose(rule_ctx *r, const rel *join, plan_range **out) {
+    if (!rule_chosen(r, CHOICE_RANGE_JOIN) || !join->join.predicate ||
+        (join->join.kind == JOIN_MARK && join->join.mark_null))
+        return 0;
+    sides s = sides_of(r, join);
+    conjuncts all = {0};
+    conjuncts_split(r, &all, join->join.predicate);
+    *out = ARENA_NEW(r->mem, plan_range);
+    int best = best_range(&s, &all, *out), n = best > 0;
+    for (int i = 0; i < all.n; i++) {
+        plan_range *ranges;
+        int count, good = ranges_of(r, &s, all.list[i], &ranges, &count);
+        if (good <= best)
+            continue;
+        best = good;
+        n = count;
+        *out = ranges;
+    }
+    return n;
+}

@@ -1,0 +1,436 @@
+/*
+ * join_order.c - the order of inner joins: the best left-deep tree by dynamic programming, where
+ * relations are many a good one, by taking the cheapest next.
+ *
+ * The rows of a result follow the left input, so the written order means something: the first
+ * relation stays first, and the order changes at all, only where the estimate says that it pays
+ * well. Cost is rows that pass through a join plus rows hashed by it.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "core/rules_int.h"
+
+/* The written order stays beyond MOST_RELATIONS, as many as sqlite3 joins at all. */
+enum { MOST_EXACT = 10, MOST_RELATIONS = 64 };
+
+typedef uint64_t part_set; /* relations, by bit */
+
+static part_set only(int part) {
+    return (part_set)1 << part;
+}
+
+/* Another order must cost at most this share of the written one; another first relation at most
+ * this share of the best that keeps it. */
+static const double WORTH_REORDERING = 0.7, WORTH_ANOTHER_FIRST = 0.1;
+
+/* More are as bad; that many times as many are still a finite number. */
+static const double MOST_ROWS = 1e100;
+
+typedef struct join_part {
+    rel *x;
+    double rows;
+    id_set ids;
+} join_part;
+
+typedef struct join_condition {
+    expr *x;
+    part_set parts; /* which relations it reads */
+    double selectivity;
+    int class; /* it is what makes two columns of this class equal; -1: of none */
+} join_condition;
+
+/* Columns, one of each of three relations or more, that conditions make equal: each of them to one
+ * of the others is enough, whichever that is. */
+typedef struct join_class {
+    part_set parts;
+    expr *columns[MOST_RELATIONS];  /* by relation; of one type */
+    double domains[MOST_RELATIONS]; /* of each (column_estimate) */
+} join_class;
+
+typedef struct join_graph {
+    rule_ctx *r;
+    int n, nconditions;
+    bool fixed; /* too many relations, or a volatile condition: the order stays */
+    join_part parts[MOST_RELATIONS];
+    join_condition *conditions;
+    join_class *classes;
+    int nclasses;
+    conjuncts all;
+} join_graph;
+
+typedef struct join_plan {
+    double cost;
+    int last; /* the relation joined last */
+} join_plan;
+
+/* ---- the graph ------------------------------------------------------------------------------- */
+
+static void collect(join_graph *g, rel *x) {
+    if (rel_is_inner_join(x)) {
+        collect(g, x->left);
+        collect(g, x->right);
+        conjuncts_split(g->r, &g->all, x->join.predicate);
+        return;
+    }
+    if (g->n == MOST_RELATIONS) {
+        g->fixed = true;
+        return;
+    }
+    join_part *p = &g->parts[g->n++];
+    p->x = x;
+    p->rows = BASE_MIN(estimate_rel(g->r->estimates, p->x)->rows, MOST_ROWS);
+    p->ids = id_set_new(g->r->mem);
+    id_set_add_columns(&p->ids, p->x);
+}
+
+static part_set parts_of(const join_graph *g, const expr *x) {
+    part_set parts = 0;
+    for (int i = 0; i < g->n; i++)
+        if (expr_touches(x, &g->parts[i].ids))
+            parts |= only(i);
+    return parts;
+}
+
+/* Of a condition between two relations: what estimate_rel makes of their join. */
+static double selectivity_of(const join_graph *g, const join_condition *c) {
+    int two[2], n = 0;
+    for (int i = 0; i < g->n; i++)
+        if (c->parts >> i & 1) {
+            if (n == 2)
+                return 1.0 / 3;
+            two[n++] = i;
+        }
+    if (n < 2)
+        return 1.0 / 3;
+    const join_part *a = &g->parts[two[0]], *b = &g->parts[two[1]];
+    rel *both = rel_join(g->r->mem, JOIN_INNER, a->x, b->x, c->x);
+    return estimate_rel(g->r->estimates, both)->rows / BASE_MAX(1, a->rows * b->rows);
+}
+
+static void set_conditions(join_graph *g) {
+    g->nconditions = g->all.n;
+    g->conditions = ARENA_ARRAY(g->r->mem, join_condition, g->all.n + 1);
+    for (int i = 0; i < g->all.n; i++) {
+        join_condition *c = &g->conditions[i];
+        c->x = g->all.list[i];
+        c->parts = parts_of(g, c->x);
+        c->selectivity = selectivity_of(g, c);
+        c->class = -1;
+    }
+}
+
+/* ---- equal columns --------------------------------------------------------------------------- */
+
+static int part_of(const join_graph *g, const expr *x) {
+    return __builtin_ctzll(parts_of(g, x));
+}
+
+/* The class of a column; a new one, of it alone, where it has none. */
+static int class_of(join_graph *g, expr *x) {
+    int part = part_of(g, x), i = 0;
+    for (; i < g->nclasses; i++)
+        if (g->classes[i].columns[part] && expr_equal(g->classes[i].columns[part], x))
+            return i;
+    g->classes[g->nclasses++] = (join_class){.parts = only(part)};
+    g->classes[i].columns[part] = x;
+    return i;
+}
+
+static bool equals_columns(const join_condition *c) {
+    const expr *x = c->x;
+    return x->kind == EXPR_OP && x->op == OP_EQ && x->args[0]->kind == EXPR_COLUMN &&
+           x->args[1]->kind == EXPR_COLUMN && x->args[0]->type == x->args[1]->type &&
+           (c->parts & (c->parts - 1)) != 0;
+}
+
+/* A condition between two classes makes them one, which the first becomes, unless two columns of one
+ * relation would meet in it. */
+static void meet(join_graph *g, join_condition *c) {
+    int to = class_of(g, c->x->args[0]), from = class_of(g, c->x->args[1]);
+    join_class *a = &g->classes[to], *b = &g->classes[from];
+    if (to != from && (a->parts & b->parts))
+        return;
+    c->class = to;
+    if (to == from)
+        return;
+    for (int i = 0; i < g->n; i++)
+        if (b->columns[i])
+            a->columns[i] = b->columns[i];
+    a->parts |= b->parts;
+    *b = (join_class){0};
+    for (int i = 0; i < g->nconditions; i++)
+        if (g->conditions[i].class == from)
+            g->conditions[i].class = to;
+}
+
+static void set_domains(const join_graph *g, join_class *k) {
+    for (int i = 0; i < g->n; i++)
+        if (k->columns[i])
+            k->domains[i] = estimate_expr(g->r->estimates, k->columns[i], g->parts[i].x).domain;
+}
+
+/* Two columns need no class: the condition between them says it all. */
+static void set_classes(join_graph *g) {
+    int kept = 0;
+    g->classes = ARENA_ARRAY(g->r->mem, join_class, 2 * g->nconditions + 1);
+    for (int i = 0; i < g->nconditions; i++)
+        if (equals_columns(&g->conditions[i]))
+            meet(g, &g->conditions[i]);
+    for (int i = 0; i < g->nclasses; i++) {
+        bool keep = __builtin_popcountll(g->classes[i].parts) > 2;
+        for (int c = 0; c < g->nconditions; c++)
+            if (g->conditions[c].class == i)
+                g->conditions[c].class = keep ? kept : -1;
+        if (keep) {
+            g->classes[kept] = g->classes[i];
+            set_domains(g, &g->classes[kept++]);
+        }
+    }
+    g->nclasses = kept;
+}
+
+/* Of the rows of some relations side by side, those whose columns of the class are equal: the
+ * smallest of their domains is taken to lie in all the others. */
+static double share_of_class(const join_graph *g, const join_class *k, part_set set) {
+    double least = INFINITY, share = 1;
+    for (int i = 0; i < g->n; i++)
+        if ((k->parts & set) >> i & 1) {
+            least = BASE_MIN(least, k->domains[i]);
+            share /= k->domains[i];
+        }
+    return isinf(least) ? 1 : share * least;
+}
+
+/* What makes the relation's column of the class equal to those of the set: a condition as it was
+ * written, or one that follows from several. */
+static expr *tie(const join_graph *g, int class, part_set set, int part) {
+    const join_class *k = &g->classes[class];
+    for (int i = 0; i < g->nconditions; i++) {
+        const join_condition *c = &g->conditions[i];
+        if (c->class == class && (c->parts >> part & 1) && (c->parts & ~(set | only(part))) == 0)
+            return c->x;
+    }
+    return expr_op2(g->r->mem, OP_EQ, TYPE_BOOLEAN, k->columns[__builtin_ctzll(k->parts & set)],
+                    k->columns[part]);
+}
+
+/* ---- the order ------------------------------------------------------------------------------- */
+
+static double rows_of(const join_graph *g, part_set set) {
+    double rows = 1;
+    for (int i = 0; i < g->n; i++)
+        if (set >> i & 1)
+            rows *= g->parts[i].rows;
+    for (int i = 0; i < g->nconditions; i++)
+        if (g->conditions[i].class < 0 && (g->conditions[i].parts & ~set) == 0)
+            rows *= g->conditions[i].selectivity;
+    for (int i = 0; i < g->nclasses; i++)
+        rows *= share_of_class(g, &g->classes[i], set);
+    return BASE_MIN(rows, MOST_ROWS);
+}
+
+static bool is_connected(const join_graph *g, part_set set, int part) {
+    for (int i = 0; i < g->nconditions; i++)
+        if ((g->conditions[i].parts >> part & 1) && (g->conditions[i].parts & set) &&
+            (g->conditions[i].parts & ~(set | only(part))) == 0)
+            return true;
+    for (int i = 0; i < g->nclasses; i++)
+        if ((g->classes[i].parts >> part & 1) && (g->classes[i].parts & set))
+            return true;
+    return false;
+}
+
+/* The result passes on; without a condition every pair is looked at. */
+static double result_cost(const join_graph *g, part_set set, int part) {
+    double pairs = rows_of(g, set) * g->parts[part].rows;
+    return rows_of(g, set | only(part)) + (is_connected(g, set, part) ? 0 : pairs * 0.1);
+}
+
+/* The left rows pass, the right ones are hashed. */
+static double step_cost(const join_graph *g, part_set set, int part) {
+    return rows_of(g, set) + 2 * g->parts[part].rows + result_cost(g, set, part);
+}
+
+static double order_cost(const join_graph *g, const int *order) {
+    double cost = 0;
+    part_set set = only(order[0]);
+    for (int i = 1; i < g->n; i++) {
+        cost += step_cost(g, set, order[i]);
+        set |= only(order[i]);
+    }
+    return cost;
+}
+
+/* The cheapest order that begins with one of `firsts`. */
+static double best_order(const join_graph *g, part_set firsts, int *order) {
+    part_set full = only(g->n) - 1;
+    join_plan *best = ARENA_ARRAY(g->r->mem, join_plan, full + 1);
+    for (part_set set = 1; set <= full; set++) {
+        best[set] = (join_plan){INFINITY, -1};
+        if ((set & (set - 1)) == 0) {
+            int first = __builtin_ctzll(set);
+            best[set] = (join_plan){firsts & set ? 0 : INFINITY, first};
+            continue;
+        }
+        for (int part = 0; part < g->n; part++) {
+            part_set rest = set & ~only(part);
+            if (rest == set || isinf(best[rest].cost))
+                continue;
+            double cost = best[rest].cost + step_cost(g, rest, part);
+            if (cost < best[set].cost)
+                best[set] = (join_plan){cost, part};
+        }
+    }
+    part_set set = full;
+    for (int i = g->n - 1; i >= 0; i--) {
+        order[i] = best[set].last;
+        set &= ~only(order[i]);
+    }
+    return best[full].cost;
+}
+
+/* From a first relation on, the one next whose result is the smallest: that each is hashed and the
+ * rows so far pass costs the same whichever it is. */
+static double greedy_order(const join_graph *g, int first, int *order) {
+    part_set set = only(first);
+    order[0] = first;
+    for (int i = 1; i < g->n; i++) {
+        double least = INFINITY;
+        for (int part = 0; part < g->n; part++) {
+            double cost = set & only(part) ? INFINITY : result_cost(g, set, part);
+            if (cost < least) {
+                least = cost;
+                order[i] = part;
+            }
+        }
+        set |= only(order[i]);
+    }
+    return order_cost(g, order);
+}
+
+/* A good order that begins with any relation. */
+static double greedy_orders(const join_graph *g, int *order) {
+    int tried[MOST_RELATIONS];
+    double least = INFINITY;
+    for (int first = 0; first < g->n; first++) {
+        double cost = greedy_order(g, first, tried);
+        if (cost < least) {
+            least = cost;
+            memcpy(order, tried, sizeof tried[0] * (size_t)g->n);
+        }
+    }
+    return least;
+}
+
+static void choose_order(const join_graph *g, int *order) {
+    int kept[MOST_RELATIONS], any[MOST_RELATIONS];
+    bool exact = g->n <= MOST_EXACT;
+    for (int i = 0; i < g->n; i++)
+        order[i] = i;
+    double cost = order_cost(g, order);
+    double cost_kept = exact ? best_order(g, 1, kept) : greedy_order(g, 0, kept);
+    double cost_any = exact ? best_order(g, only(g->n) - 1, any) : greedy_orders(g, any);
+    if (cost_kept < cost * WORTH_REORDERING) {
+        memcpy(order, kept, sizeof kept[0] * (size_t)g->n);
+        cost = cost_kept;
+    }
+    if (cost_any < cost * WORTH_ANOTHER_FIRST)
+        memcpy(order, any, sizeof any[0] * (size_t)g->n);
+}
+
+/* ---- the tree -------------------------------------------------------------------------------- */
+
+static rel *build_order(const join_graph *g, const int *order) {
+    part_set set = only(order[0]);
+    rel *x = g->parts[order[0]].x;
+    bool *done = ARENA_ARRAY(g->r->mem, bool, g->nconditions + 1);
+    for (int i = 1; i < g->n; i++) {
+        conjuncts on = {0};
+        for (int c = 0; c < g->nclasses; c++)
+            if ((g->classes[c].parts >> order[i] & 1) && (g->classes[c].parts & set))
+                conjuncts_add(g->r, &on, tie(g, c, set, order[i]));
+        set |= only(order[i]);
+        for (int c = 0; c < g->nconditions; c++)
+            if (!done[c] && g->conditions[c].class < 0 && (g->conditions[c].parts & ~set) == 0) {
+                conjuncts_add(g->r, &on, g->conditions[c].x);
+                done[c] = true;
+            }
+        x = rel_join(g->r->mem, on.n ? JOIN_INNER : JOIN_CROSS, x, g->parts[order[i]].x,
+                     conjuncts_join(g->r, &on));
+    }
+    return x;
+}
+
+static bool is_written_order(const int *order, int n) {
+    for (int i = 0; i < n; i++)
+        if (order[i] != i)
+            return false;
+    return true;
+}
+
+/* Whether the join tree is left-deep already, so that the written order needs no new nodes. */
+static bool is_left_deep(const rel *x) {
+    for (; rel_is_inner_join(x); x = x->left)
+        if (rel_is_inner_join(x->right))
+            return false;
+    return true;
+}
+
+/* Joins whose relations are ordered within. Where the order of all must stay, that of fewer need
+ * not. */
+static rel *order_joins(rule_ctx *r, rel *x) {
+    if (!rel_is_inner_join(x))
+        return x;
+    join_graph *g = ARENA_NEW(r->mem, join_graph);
+    int order[MOST_RELATIONS];
+    g->r = r;
+    collect(g, x);
+    for (int i = 0; i < g->all.n; i++)
+        g->fixed |= expr_is_volatile(g->all.list[i]);
+    if (g->fixed)
+        return rel_each_input(r, x, order_joins);
+    if (g->n < 3)
+        return x;
+    set_conditions(g);
+    set_classes(g);
+    choose_order(g, order);
+    bool stays = is_written_order(order, g->n) && is_left_deep(x) && g->nclasses == 0;
+    return stays ? x : build_order(g, order);
+}
+
+/* Below joins that are ordered together each relation is looked into once, however often these
+ * are: what a LEFT JOIN has on its left is such joins again. */
+static rel *order_within(rule_ctx *r, rel *x);
+
+static rel *order_below(rule_ctx *r, rel *x) {
+    return rel_is_inner_join(x) ? order_joins(r, order_within(r, x))
+                                : rel_each_input(r, x, order_below);
+}
+
+static rel *order_within(rule_ctx *r, rel *x) {
+    return rel_each_input(r, x, rel_is_inner_join(x) ? order_within : order_below);
+}
+
+/* ---- recursion ------------------------------------------------------------------------------- */
+
+static bool reads_rounds(const rel *x) {
+    for (; x; x = x->left)
+        if (x->kind == REL_WORKING || (x->right && reads_rounds(x->right)))
+            return true;
+    return false;
+}
+
+/* The rows that came last on the left, which probes: what they are joined to is hashed once for all
+ * rounds, not walked in each. */
+static rel *rounds_first(rule_ctx *r, rel *x) {
+    x = rel_each_input(r, x, rounds_first);
+    if (!rel_is_inner_join(x) || !reads_rounds(x->right) || reads_rounds(x->left))
+        return x;
+    return rel_join(r->mem, x->join.kind, x->right, x->left, x->join.predicate);
+}
+
+rel *rule_join_order(rule_ctx *r, rel *x) {
+    x = order_below(r, x);
+    return reads_rounds(x) ? rounds_first(r, x) : x;
+}

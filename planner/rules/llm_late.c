@@ -1,0 +1,152 @@
+/*
+ * llm_late.c - LLM projections above windows, ORDER BY and LIMIT, so that only rows that are shown
+ * are asked about.
+ *
+ *   Limit(Sort(Project e (LLM(x))))  ->  Project e (LLM(Limit(Sort(x))))
+ *   Window(Project e (LLM(x)))       ->  Project e (LLM(Window(x)))
+ *
+ * Invariant: calls that the sort reads, and calls below a filter, stay: a LIMIT counts rows that
+ * passed.
+ */
+#include <string.h>
+
+#include "core/rules_int.h"
+
+typedef struct split_uses {
+    llm_use *late, *early;
+    int nlate, nearly;
+} split_uses;
+
+static bool is_steady(const llm_use *u) {
+    for (int i = 0; i < u->call->nfields; i++)
+        if (expr_is_volatile(u->args[i]))
+            return false;
+    return !u->guard || !expr_is_volatile(u->guard);
+}
+
+static split_uses split(rule_ctx *r, const rel *llm, const rel *above) {
+    split_uses s = {0};
+    id_set reads = id_set_new(r->mem);
+    rel_reads(above, &reads);
+    s.late = ARENA_ARRAY(r->mem, llm_use, llm->llm.nuses + 1);
+    s.early = ARENA_ARRAY(r->mem, llm_use, llm->llm.nuses + 1);
+    for (int i = 0; i < llm->llm.nuses; i++) {
+        const llm_use *u = &llm->llm.uses[i];
+        bool read =
+            id_set_has(&reads, u->out_id) || (u->prob_id >= 0 && id_set_has(&reads, u->prob_id));
+        if (read || !is_steady(u))
+            s.early[s.nearly++] = *u;
+        else
+            s.late[s.nlate++] = *u;
+    }
+    return s;
+}
+
+/* x (a sort or limit) over `input`, with the LLM calls at the top of `input` moved above it; NULL:
+ * there are none that can. */
+static rel *lift(rule_ctx *r, rel *x, rel *input) {
+    if (input->kind == REL_PROJECT && input->left->kind == REL_PROJECT)
+        input = rule_projects(r, input);
+    rel *project = input->kind == REL_PROJECT ? input : NULL;
+    rel *llm = project ? project->left : input;
+    expr_map map = {0};
+    if (llm->kind != REL_LLM || (project && node_is_volatile(project)))
+        return NULL;
+    for (int i = 0; project && i < project->ncols; i++)
+        expr_map_add(r, &map, project->cols[i].id, project->project.exprs[i].value);
+    rel *core = rel_replace_here(r, x, &map);
+    split_uses s = split(r, llm, core);
+    if (s.nlate == 0)
+        return NULL;
+    core->left = s.nearly ? make_llm(r, llm->left, s.early, s.nearly) : llm->left;
+    rel_set_columns(r->mem, core);
+    rel *again = lift(r, core, core->left);
+    rel *top = make_llm(r, again ? again : core, s.late, s.nlate);
+    return project ? rel_over(r, project, top, NULL) : top;
+}
+
+static rel *late(rule_ctx *r, rel *x) {
+    if (x->kind != REL_LIMIT || x->limit.npartition > 0)
+        return rel_each_input(r, x, late);
+    rel *input = late(r, x->left);
+    rel *sort = input->kind == REL_SORT ? input : NULL;
+    if (sort) {
+        rel *lifted = lift(r, sort, sort->left);
+        input = lifted ? lifted : input;
+    }
+    rel *lifted = lift(r, x, input);
+    return lifted ? lifted : rel_over(r, x, input, NULL);
+}
+
+/* ---- windows --------------------------------------------------------------------------------- */
+
+/* Whether calls stand at the top of x, under projections alone. */
+static bool has_calls_on_top(const rel *x) {
+    while (x->kind == REL_PROJECT)
+        x = x->left;
+    return x->kind == REL_LLM;
+}
+
+/* The projection p of what stands under a window, over that: its columns, then the window's. */
+static rel *project_over(rule_ctx *r, const rel *p, rel *window, const rel *like) {
+    rel *out = rel_project(r->mem, window, like->ncols);
+    for (int i = 0; i < like->ncols; i++)
+        project_set(out, i, like->cols[i],
+                    i < p->ncols ? p->project.exprs[i].value : column_expr(r, &like->cols[i]));
+    return out;
+}
+
+static rel *over_window(rule_ctx *r, rel *x);
+
+/* Of the node below the window x, the calls that this does not read. */
+static rel *over_calls(rule_ctx *r, rel *x, const rel *node) {
+    split_uses s = split(r, node, x);
+    if (s.nlate == 0)
+        return x;
+    rel *below = s.nearly ? make_llm(r, node->left, s.early, s.nearly) : node->left;
+    return make_llm(r, over_window(r, rel_over(r, x, below, NULL)), s.late, s.nlate);
+}
+
+/* The calls that a window does not read, above it: it gives a row for a row. A condition on what it
+ * says may then stand below them. */
+static rel *over_window(rule_ctx *r, rel *x) {
+    rel *node = x->left;
+    expr_map map = {0};
+    if (!has_calls_on_top(node))
+        return x;
+    if (node->kind == REL_LLM)
+        return over_calls(r, x, node);
+    if (node_is_volatile(node))
+        return x;
+    for (int i = 0; i < node->ncols; i++)
+        expr_map_add(r, &map, node->cols[i].id, node->project.exprs[i].value);
+    rel *window = rel_replace_here(r, x, &map);
+    window->left = node->left;
+    rel_set_columns(r->mem, window);
+    rel *lifted = over_window(r, window);
+    return lifted == window ? x : project_over(r, node, lifted, x);
+}
+
+static rel *over_windows(rule_ctx *r, rel *x);
+
+/* Below something that drops rows: else calls gain nothing above a window, and those of one stack
+ * may share what they read. */
+static rel *under_fewer(rule_ctx *r, rel *x) {
+    bool passes = x->kind == REL_PROJECT || x->kind == REL_SORT || x->kind == REL_LLM ||
+                  x->kind == REL_FILTER || x->kind == REL_LIMIT;
+    if (x->kind == REL_WINDOW)
+        return over_window(r, rel_over(r, x, under_fewer(r, x->left), NULL));
+    return passes ? rel_over(r, x, under_fewer(r, x->left), NULL)
+                  : rel_each_input(r, x, over_windows);
+}
+
+static rel *over_windows(rule_ctx *r, rel *x) {
+    if (x->kind == REL_FILTER || x->kind == REL_LIMIT)
+        return under_fewer(r, x);
+    return rel_each_input(r, x, over_windows);
+}
+
+rel *rule_llm_late(rule_ctx *r, rel *x) {
+    rel *lifted = over_windows(r, x);
+    return late(r, lifted == x ? x : rule_pushdown(r, lifted));
+}

@@ -1,0 +1,330 @@
+/*
+ * llm_placement.c - where LLM calls stand: after all cheaper filters, filters among them so that of
+ * two the one stands first that spares the other more, above joins that leave fewer distinct inputs
+ * and below joins that do not.
+ *
+ * A *stack* is a run of filters and LLM nodes, one over the other. It is taken apart into calls and
+ * conditions and put together again: conditions that need no answer first, then call by call the
+ * one that is better asked first, each followed by the conditions that it makes possible, last
+ * the calls that only add a column. Projections between calls, such as a view's, end up above the
+ * stack. Invariant: answers and rows are the same in any order; only what they cost changes.
+ */
+#include <string.h>
+
+#include "core/rules_int.h"
+
+/* Below a join only if it has at most so many times as many distinct inputs there. */
+static const double SAME_INPUTS = 1.001;
+
+typedef struct llm_stack {
+    rule_ctx *r;
+    int nuses, room;
+    llm_use *uses; /* in written order, from the bottom */
+    bool *placed;
+    conjuncts conditions; /* those that wait for an answer */
+    bool *applied;
+    conjuncts last;   /* volatile ones: they stay on top */
+    expr_map made_of; /* by column of the projections between: what it is below these */
+    bool may_sink;
+} llm_stack;
+
+static rel *place(rule_ctx *r, rel *x, bool streaming);
+
+/* ---- taking apart ---------------------------------------------------------------------------- */
+
+static void add_uses(llm_stack *s, const rel *x) {
+    if (s->nuses + x->llm.nuses > s->room) {
+        int room = 2 * (s->nuses + x->llm.nuses);
+        llm_use *uses = ARENA_ARRAY(s->r->mem, llm_use, room);
+        if (s->nuses)
+            memcpy(uses, s->uses, sizeof *uses * (size_t)s->nuses);
+        s->uses = uses;
+        s->room = room;
+    }
+    memcpy(s->uses + s->nuses, x->llm.uses, sizeof *x->llm.uses * (size_t)x->llm.nuses);
+    s->nuses += x->llm.nuses;
+}
+
+static void add_columns(llm_stack *s, const rel *project) {
+    for (int i = 0; i < project->ncols; i++)
+        expr_map_add(s->r, &s->made_of, project->cols[i].id,
+                     expr_replace(s->r, project->project.exprs[i].value, &s->made_of));
+}
+
+/* Collects the stack that ends in x, with projections that have calls below them, and returns what
+ * it stands on. */
+static rel *take_apart(llm_stack *s, rel *x, conjuncts *all) {
+    bool between = x->kind == REL_PROJECT && rel_has_calls_on_top(x) && !node_is_volatile(x);
+    if (x->kind != REL_FILTER && x->kind != REL_LLM && !between)
+        return x;
+    rel *base = take_apart(s, x->left, all);
+    if (between) {
+        add_columns(s, x);
+        return base;
+    }
+    x = rel_replace_here(s->r, x, &s->made_of);
+    if (x->kind == REL_LLM)
+        add_uses(s, x);
+    else
+        conjuncts_split(s->r, all, x->filter.predicate);
+    return base;
+}
+
+static void add_outputs(id_set *ids, const llm_use *u) {
+    id_set_add(ids, u->out_id);
+    if (u->prob_id >= 0)
+        id_set_add(ids, u->prob_id);
+}
+
+/* ---- one call -------------------------------------------------------------------------------- */
+
+static bool use_only_in(const llm_use *u, const id_set *ids) {
+    for (int i = 0; i < u->call->nfields; i++)
+        if (!expr_only_in(u->args[i], ids))
+            return false;
+    return !u->guard || expr_only_in(u->guard, ids);
+}
+
+static bool use_is_volatile(const llm_use *u) {
+    for (int i = 0; i < u->call->nfields; i++)
+        if (expr_is_volatile(u->args[i]))
+            return true;
+    return u->guard && expr_is_volatile(u->guard);
+}
+
+static plan_estimate estimate_use(rule_ctx *r, const llm_use *u, const rel *input) {
+    plan_estimate e = {0};
+    uint8_t *order = ARENA_ARRAY(r->mem, uint8_t, u->call->nfields + 1);
+    bool data = r->env->settings->llm_layout == LAYOUT_DATA_FIRST;
+    estimate_llm_use(r->estimates, u, input, data ? LAID_DATA_FIRST : LAID_INSTRUCTION_FIRST, &e,
+                     order);
+    return e;
+}
+
+/* A call on top of x; in the LLM node there if that
+ * is one and its answers are not read by the call. */
+static rel *add_call(rule_ctx *r, rel *x, const llm_use *u) {
+    id_set below = id_set_new(r->mem);
+    if (x->kind != REL_LLM)
+        return make_llm(r, x, u, 1);
+    id_set_add_columns(&below, x->left);
+    if (!use_only_in(u, &below))
+        return make_llm(r, x, u, 1);
+    int n = x->llm.nuses;
+    llm_use *uses = ARENA_ARRAY(r->mem, llm_use, n + 1);
+    memcpy(uses, x->llm.uses, sizeof *uses * (size_t)n);
+    uses[n] = *u;
+    rel *both = make_llm(r, x->left, uses, n + 1);
+    return both;
+}
+
+/* The side of a join where the call costs no more than above it; NULL: none. A join that only drops
+ * rows leaves no more inputs than it gets, whatever the estimates say: a call that drops none
+ * (`adds`: only a column) gains nothing below it. */
+static rel *cheaper_side(rule_ctx *r, rel *x, const llm_use *u, const conjuncts *conditions,
+                         bool adds) {
+    bool inner = rel_is_inner_join(x);
+    if (x->kind != REL_JOIN || use_is_volatile(u) ||
+        (adds && (x->join.kind == JOIN_SEMI || x->join.kind == JOIN_ANTI)))
+        return NULL;
+    for (int side = 0; side < 1 + inner; side++) {
+        rel *input = side ? x->right : x->left;
+        id_set ids = id_set_new(r->mem);
+        id_set_add_columns(&ids, input);
+        bool fits = use_only_in(u, &ids);
+        add_outputs(&ids, u);
+        for (int i = 0; i < conditions->n; i++)
+            fits = fits && expr_only_in(conditions->list[i], &ids);
+        if (fits && estimate_use(r, u, input).distinct_inputs <=
+                        estimate_use(r, u, x).distinct_inputs * SAME_INPUTS)
+            return input;
+    }
+    return NULL;
+}
+
+static rel *sink(rule_ctx *r, rel *x, const llm_use *u, const conjuncts *conditions, bool adds,
+                 bool may_sink) {
+    rel *side = may_sink ? cheaper_side(r, x, u, conditions, adds) : NULL;
+    if (!side)
+        return make_filter(r, add_call(r, x, u), conditions);
+    rel *filled = sink(r, side, u, conditions, adds, true);
+    return side == x->left ? rel_over(r, x, filled, x->right) : rel_over(r, x, x->left, filled);
+}
+
+/* ---- putting together ------------------------------------------------------------------------ */
+
+/* Conditions that can be decided with the answers in `ids`. */
+static conjuncts decided(const llm_stack *s, const id_set *ids) {
+    conjuncts out = {0};
+    for (int i = 0; i < s->conditions.n; i++)
+        if (!s->applied[i] && expr_only_in(s->conditions.list[i], ids))
+            conjuncts_add(s->r, &out, s->conditions.list[i]);
+    return out;
+}
+
+static void mark_applied(llm_stack *s, const conjuncts *c) {
+    for (int i = 0; i < s->conditions.n; i++)
+        for (int k = 0; k < c->n; k++)
+            s->applied[i] |= s->conditions.list[i] == c->list[k];
+}
+
+/* Whether a condition that still waits reads the call's answer, directly or through other calls. */
+static bool is_awaited(const llm_stack *s, const llm_use *u) {
+    id_set out = id_set_new(s->r->mem);
+    bool waiting = false;
+    add_outputs(&out, u);
+    for (int i = 0; i < s->conditions.n; i++) {
+        if (!s->applied[i] && expr_touches(s->conditions.list[i], &out))
+            return true;
+        waiting = waiting || !s->applied[i];
+    }
+    for (int i = 0; i < s->nuses && waiting; i++) {
+        if (s->placed[i] || &s->uses[i] == u)
+            continue;
+        bool reads = expr_touches(s->uses[i].guard, &out);
+        for (int k = 0; k < s->uses[i].call->nfields; k++)
+            reads = reads || expr_touches(s->uses[i].args[k], &out);
+        if (reads && is_awaited(s, &s->uses[i]))
+            return true;
+    }
+    return false;
+}
+
+/* Calls that decide nothing yet come behind those that do, calls nobody waits for last. */
+typedef enum use_class { USE_DECIDES, USE_AWAITED, USE_UNREAD } use_class;
+
+/* A call that could be the next one on top of what is there. */
+typedef struct candidate {
+    const llm_use *use;
+    use_class class;
+    double cost_ms;
+    const rel *filtered; /* what it would leave of the rows */
+} candidate;
+
+static candidate candidate_of(const llm_stack *s, const rel *x, const id_set *ids,
+                              const llm_use *u) {
+    id_set with = id_set_copy(ids);
+    add_outputs(&with, u);
+    candidate c = {u, USE_DECIDES, estimate_use(s->r, u, x).cost_ms, NULL};
+    conjuncts on = decided(s, &with);
+    if (on.n == 0)
+        c.class = is_awaited(s, u) ? USE_AWAITED : USE_UNREAD;
+    else
+        c.filtered = make_filter(s->r, make_llm(s->r, (rel *)x, u, 1), &on);
+    return c;
+}
+
+/* Milliseconds that c costs less where `first` has removed rows: of few texts in many rows hardly
+ * one is spared. */
+static double spared_by(const llm_stack *s, const candidate *c, const candidate *first) {
+    return c->cost_ms - estimate_use(s->r, c->use, first->filtered).cost_ms;
+}
+
+/* Whether cost(a) + cost(b behind a) is clearly, not by rounding alone, less than the other way
+ * round. Of calls about texts that no two rows share that is the one that removes a row for less. */
+static bool goes_first(const llm_stack *s, const candidate *a, const candidate *b) {
+    static const double ROUNDING = 1e-9;
+    if (a->class != b->class || a->class != USE_DECIDES)
+        return a->class < b->class;
+    return spared_by(s, a, b) < spared_by(s, b, a) - ROUNDING * (a->cost_ms + b->cost_ms);
+}
+
+static int next_use(const llm_stack *s, const rel *x, const id_set *ids) {
+    int best = -1, waiting = 0;
+    candidate chosen = {0};
+    for (int i = 0; i < s->nuses; i++)
+        waiting += !s->placed[i];
+    for (int i = 0; i < s->nuses; i++) {
+        if (s->placed[i] || !use_only_in(&s->uses[i], ids))
+            continue;
+        if (waiting == 1)
+            return i;
+        candidate c = candidate_of(s, x, ids, &s->uses[i]);
+        if (best < 0 || goes_first(s, &c, &chosen)) {
+            best = i;
+            chosen = c;
+        }
+    }
+    return best;
+}
+
+static rel *put_together(llm_stack *s, rel *x) {
+    id_set ids = id_set_new(s->r->mem);
+    id_set_add_columns(&ids, x);
+    for (int at = next_use(s, x, &ids); at >= 0; at = next_use(s, x, &ids)) {
+        const llm_use *u = &s->uses[at];
+        add_outputs(&ids, u);
+        conjuncts on = decided(s, &ids);
+        s->placed[at] = true;
+        mark_applied(s, &on);
+        x = sink(s->r, x, u, &on, on.n == 0 && !is_awaited(s, u), s->may_sink);
+    }
+    return make_filter(s->r, x, &s->last);
+}
+
+/* What was taken out of the stack, above it. */
+static rel *with_projections(const llm_stack *s, rel *done, const rel *like) {
+    if (s->made_of.n == 0)
+        return done;
+    rel *p = rel_project(s->r->mem, done, like->ncols);
+    for (int i = 0; i < like->ncols; i++) {
+        expr *x = expr_map_get(&s->made_of, like->cols[i].id);
+        project_set(p, i, like->cols[i], x ? x : column_expr(s->r, &like->cols[i]));
+    }
+    return p;
+}
+
+static bool all_placed(const llm_stack *s) {
+    for (int i = 0; i < s->nuses; i++)
+        if (!s->placed[i])
+            return false;
+    for (int i = 0; i < s->conditions.n; i++)
+        if (!s->applied[i])
+            return false;
+    return true;
+}
+
+/* ---- the rule -------------------------------------------------------------------------------- */
+
+static rel *place_stack(rule_ctx *r, rel *x, bool streaming) {
+    llm_stack s = {.r = r, .may_sink = !streaming};
+    conjuncts all = {0}, plain = {0};
+    rel *base = take_apart(&s, x, &all);
+    if (s.nuses == 0)
+        return rel_over(r, x, place(r, x->left, streaming && x->kind == REL_FILTER), NULL);
+    id_set answers = id_set_new(r->mem);
+    for (int i = 0; i < s.nuses; i++)
+        add_outputs(&answers, &s.uses[i]);
+    for (int i = 0; i < all.n; i++)
+        conjuncts_add(r,
+                      expr_is_volatile(all.list[i])         ? &s.last
+                      : expr_touches(all.list[i], &answers) ? &s.conditions
+                                                            : &plain,
+                      all.list[i]);
+    s.placed = ARENA_ARRAY(r->mem, bool, s.nuses);
+    s.applied = ARENA_ARRAY(r->mem, bool, s.conditions.n + 1);
+    if (plain.n)
+        base = rule_pushdown(r, make_filter(r, base, &plain));
+    rel *done = put_together(&s, place(r, base, false));
+    return all_placed(&s) ? with_projections(&s, done, x) : x;
+}
+
+/* streaming: a LIMIT above takes rows as they come, so
+ * calls stay on top, where they can be made in waves. */
+static rel *place(rule_ctx *r, rel *x, bool streaming) {
+    if (x->kind == REL_FILTER || x->kind == REL_LLM)
+        return place_stack(r, x, streaming);
+    bool is_union =
+        x->kind == REL_SETOP && (x->setop.op == SETOP_UNION_ALL || x->setop.op == SETOP_UNION);
+    bool passes = x->kind == REL_LIMIT ||
+                  (streaming && (x->kind == REL_PROJECT || x->kind == REL_DISTINCT || is_union));
+    if (x->kind == REL_SHARED)
+        return rel_each_input(r, x, rule_llm_placement);
+    rel *left = x->left ? place(r, x->left, passes) : NULL;
+    rel *right = x->right ? place(r, x->right, passes && is_union) : NULL;
+    return rel_over(r, x, left, right);
+}
+
+rel *rule_llm_placement(rule_ctx *r, rel *x) {
+    return place(r, x, false);
+}

@@ -1,0 +1,78 @@
+/*
+ * llm_up.c - LLM calls, and the filters on their answers, lifted above the joins they stand under.
+ *
+ * A call above a join sees no more distinct inputs than below it, and the joins become one tree
+ * that can be ordered; llm_placement.c puts calls back where that costs nothing. Invariant: nothing
+ * is lifted out of a side whose rows a join may make up (NULLs of an outer join) or merely tests.
+ */
+#include "core/rules_int.h"
+
+/* The node at the top of `side` goes above the join:
+ * over `joined`, which has its input in place of it. */
+static rel *place_above(rule_ctx *r, const rel *node, rel *joined, const rel *join) {
+    if (node->kind != REL_PROJECT) {
+        rel *copy = rel_copy(r, node);
+        copy->left = joined;
+        rel_set_columns(r->mem, copy);
+        return copy;
+    }
+    rel *p = rel_project(r->mem, joined, join->ncols);
+    for (int i = 0; i < join->ncols; i++) {
+        expr *x = NULL;
+        for (int k = 0; k < node->ncols && !x; k++)
+            if (node->cols[k].id == join->cols[i].id)
+                x = node->project.exprs[k].value;
+        project_set(p, i, join->cols[i], x ? x : column_expr(r, &join->cols[i]));
+    }
+    return p;
+}
+
+/* The join reads what the node makes of the model's answers:
+ * lifting it would leave a join without its condition. */
+static bool reads_answers(rule_ctx *r, const rel *join, const rel *node) {
+    id_set answers = id_set_new(r->mem);
+    for (int i = 0; node->kind == REL_LLM && i < node->llm.nuses; i++) {
+        id_set_add(&answers, node->llm.uses[i].out_id);
+        if (node->llm.uses[i].prob_id >= 0)
+            id_set_add(&answers, node->llm.uses[i].prob_id);
+    }
+    return expr_touches(join->join.predicate, &answers);
+}
+
+/* The join's condition in terms of the node's input. */
+static expr *condition_below(rule_ctx *r, const rel *join, const rel *node) {
+    expr_map map = {0};
+    for (int i = 0; node->kind == REL_PROJECT && i < node->ncols; i++)
+        expr_map_add(r, &map, node->cols[i].id, node->project.exprs[i].value);
+    return expr_replace(r, join->join.predicate, &map);
+}
+
+/* Lifts the node at the top of one side; NULL: it has to stay. */
+static rel *lift_one(rule_ctx *r, rel *x, bool from_left) {
+    rel *node = from_left ? x->left : x->right;
+    if (!rel_has_calls_on_top(node) || node_is_volatile(node) || reads_answers(r, x, node))
+        return NULL;
+    rel *join = rel_copy(r, x);
+    if (from_left)
+        join->left = node->left;
+    else
+        join->right = node->left;
+    join->join.predicate = condition_below(r, x, node);
+    rel_set_columns(r->mem, join);
+    return place_above(r, node, join, x);
+}
+
+/* Lifts what else can be lifted from the join below the nodes lifted before. */
+static rel *lift_all(rule_ctx *r, rel *x) {
+    if (x->kind != REL_JOIN)
+        return rel_over(r, x, lift_all(r, x->left), NULL);
+    rel *lifted = lift_one(r, x, true);
+    if (!lifted && join_is_inner(x->join.kind))
+        lifted = lift_one(r, x, false);
+    return lifted ? lift_all(r, lifted) : x;
+}
+
+rel *rule_llm_up(rule_ctx *r, rel *x) {
+    x = rel_each_input(r, x, rule_llm_up);
+    return x->kind == REL_JOIN ? lift_all(r, x) : x;
+}

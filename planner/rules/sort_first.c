@@ -1,0 +1,182 @@
+/*
+ * sort_first.c - ORDER BY … LIMIT over LLM filters: the rows are sorted before they are asked about.
+ *
+ *   Limit(Sort(Project(Filter(LLM(x)))))  ->  Limit(Project(Filter(LLM(Sort(x)))))
+ *
+ * A filter keeps its input's order and sorting is stable, so the rows are the same in the same
+ * order; but now the model is asked in waves, until the LIMIT is full, and not about all rows. The
+ * least or greatest value of all rows is the first of the sorted ones.
+ * Invariant: a sort by something that the model answered, or that may fail, stays; what is volatile
+ * is drawn once, below.
+ */
+#include <string.h>
+
+#include "core/rules_int.h"
+
+typedef struct sort_keys {
+    sort_key *list;
+    int n;
+    /* volatile values that they read: drawn below the filters, columns from there on */
+    rel_expr *drawn;
+    int ndrawn;
+} sort_keys;
+
+/* Functions that have a value for whatever they are given. */
+static bool is_total(function_id f) {
+    static const function_id total[] = {
+        FUNC_LENGTH, FUNC_LOWER, FUNC_UPPER,    FUNC_TRIM,   FUNC_LTRIM, FUNC_RTRIM,    FUNC_SUBSTR,
+        FUNC_INSTR,  FUNC_LEFT_, FUNC_RIGHT_,   FUNC_TYPEOF, FUNC_SIGN,  FUNC_COALESCE, FUNC_IFNULL,
+        FUNC_NULLIF, FUNC_IIF,   FUNC_GREATEST, FUNC_LEAST,  FUNC_RANDOM};
+    for (size_t i = 0; i < BASE_COUNT(total); i++)
+        if (f == total[i])
+            return true;
+    return false;
+}
+
+/* Sorting before the filters looks at rows that these would drop: no error may come of that. */
+static bool never_fails(const expr *x) {
+    bool ok = x->kind == EXPR_LITERAL || x->kind == EXPR_COLUMN || x->kind == EXPR_CASE ||
+              x->kind == EXPR_IN || (x->kind == EXPR_FUNC && is_total(x->function));
+    if (x->kind == EXPR_OP)
+        ok = (x->op > OP_CONCAT && x->op < OP_LIKE) || (x->op == OP_MOD && x->type == TYPE_INTEGER);
+    for (int i = 0; i < x->nargs && ok; i++)
+        ok = never_fails(x->args[i]);
+    return ok;
+}
+
+static bool keys_may_come_first(const sort_keys *keys, const id_set *ids) {
+    for (int i = 0; i < keys->n; i++)
+        if (!expr_only_in(keys->list[i].value, ids) || !never_fails(keys->list[i].value) ||
+            expr_is_volatile(keys->list[i].value))
+            return false;
+    return true;
+}
+
+static bool reads(const sort_keys *keys, const rel_column *c, id_set ids) {
+    id_set_add(&ids, c->id);
+    for (int i = 0; i < keys->n; i++)
+        if (expr_touches(keys->list[i].value, &ids))
+            return true;
+    return false;
+}
+
+/* The keys in terms of the input of a projection, and the projection as it then is. */
+static sort_keys below_project(rule_ctx *r, const rel *x, const sort_keys *keys, rel **above) {
+    sort_keys below = {ARENA_ARRAY(r->mem, sort_key, keys->n + 1), keys->n,
+                       ARENA_ARRAY(r->mem, rel_expr, x->ncols + 1), 0};
+    rel *p = rel_project(r->mem, x->left, x->ncols);
+    expr_map map = {0};
+    for (int i = 0; i < x->ncols; i++) {
+        expr *from = x->project.exprs[i].value;
+        if (expr_is_volatile(from) && reads(keys, &x->cols[i], id_set_new(r->mem))) {
+            rel_column c = {r->next_id++, from->type, x->cols[i].name, {NULL, 0}};
+            below.drawn[below.ndrawn++] = (rel_expr){from, c.id};
+            from = column_expr(r, &c);
+        }
+        project_set(p, i, x->cols[i], from);
+        expr_map_add(r, &map, x->cols[i].id, from);
+    }
+    for (int i = 0; i < keys->n; i++) {
+        below.list[i] = keys->list[i];
+        below.list[i].value = expr_replace(r, keys->list[i].value, &map);
+    }
+    *above = below.ndrawn ? p : (rel *)x;
+    return below;
+}
+
+/* x with the values that are drawn for the keys. */
+static rel *with_drawn(rule_ctx *r, rel *x, const sort_keys *keys) {
+    if (keys->ndrawn == 0)
+        return x;
+    rel *p = rel_project(r->mem, x, x->ncols + keys->ndrawn);
+    for (int i = 0; i < x->ncols; i++)
+        project_set(p, i, x->cols[i], column_expr(r, &x->cols[i]));
+    for (int i = 0; i < keys->ndrawn; i++) {
+        const rel_expr *d = &keys->drawn[i];
+        rel_column c = {d->id, d->value->type, STR("drawn"), {NULL, 0}};
+        project_set(p, x->ncols + i, c, d->value);
+    }
+    return p;
+}
+
+static rel *sorted(rule_ctx *r, rel *x, const sort_keys *keys) {
+    rel *sort = rel_new(r->mem, REL_SORT, x, NULL);
+    sort->sort.nkeys = keys->n;
+    sort->sort.keys = ARENA_ARRAY(r->mem, sort_key, keys->n + 1);
+    memcpy(sort->sort.keys, keys->list, sizeof *keys->list * (size_t)keys->n);
+    return sort;
+}
+
+/* Whether some rows of the stack are dropped for what the model says. */
+static bool asks_to_drop(rule_ctx *r, const rel *x, const rel *base) {
+    id_set own = id_set_new(r->mem);
+    id_set_add_columns(&own, base);
+    for (; x != base; x = x->left)
+        if (x->kind == REL_FILTER && !expr_only_in(x->filter.predicate, &own))
+            return true;
+    return false;
+}
+
+static rel *over_sorted(rule_ctx *r, rel *x, const rel *base, const sort_keys *keys) {
+    if (x == base)
+        return sorted(r, with_drawn(r, x, keys), keys);
+    return rel_over(r, x, over_sorted(r, x->left, base, keys), NULL);
+}
+
+/* x with its rows in the order of the keys from below its LLM filters on; NULL: it has none, or
+ * they cannot be sorted before. */
+static rel *sort_below(rule_ctx *r, rel *x, const sort_keys *keys) {
+    llm_stack_rels stack;
+    id_set ids = id_set_new(r->mem);
+    if ((x->kind == REL_PROJECT || x->kind == REL_DISTINCT) && keys->ndrawn == 0) {
+        rel *above = x;
+        sort_keys below = x->kind == REL_PROJECT ? below_project(r, x, keys, &above) : *keys;
+        rel *left = sort_below(r, x->left, &below);
+        return left ? rel_over(r, above, left, NULL) : NULL;
+    }
+    if ((x->kind != REL_FILTER && x->kind != REL_LLM) || !llm_stack_collect(r->mem, x, &stack))
+        return NULL;
+    id_set_add_columns(&ids, stack.base);
+    for (int i = 0; i < keys->ndrawn; i++) {
+        if (!expr_only_in(keys->drawn[i].value, &ids) || !never_fails(keys->drawn[i].value))
+            return NULL;
+        id_set_add(&ids, keys->drawn[i].id);
+    }
+    if (!keys_may_come_first(keys, &ids) || !asks_to_drop(r, x, stack.base))
+        return NULL;
+    return over_sorted(r, x, stack.base, keys);
+}
+
+/* The input of a LIMIT, without the sort on top of it; NULL: there is none that can go. */
+static rel *without_sort(rule_ctx *r, rel *x) {
+    if (x->kind == REL_PROJECT) {
+        rel *left = without_sort(r, x->left);
+        return left ? rel_over(r, x, left, NULL) : NULL;
+    }
+    if (x->kind != REL_SORT)
+        return NULL;
+    return sort_below(r, x->left, &(sort_keys){.list = x->sort.keys, .n = x->sort.nkeys});
+}
+
+/* min(v) of all rows is the v of the first, sorted by v with NULLs last. */
+static rel *first_of_sorted(rule_ctx *r, rel *x) {
+    const rel_agg *a = x->group.aggs;
+    if (x->group.nkeys > 0 || x->group.naggs != 1 || (a->kind != AGG_MIN && a->kind != AGG_MAX) ||
+        a->filter)
+        return x;
+    sort_key key = {.value = a->arg, .descending = a->kind == AGG_MAX};
+    rel *left = sort_below(r, x->left, &(sort_keys){.list = &key, .n = 1});
+    if (!left)
+        return x;
+    rel *first = rel_new(r->mem, REL_LIMIT, left, NULL);
+    first->limit.limit = 1;
+    return rel_over(r, x, first, NULL);
+}
+
+rel *rule_sort_first(rule_ctx *r, rel *x) {
+    x = rel_each_input(r, x, rule_sort_first);
+    if (x->kind == REL_GROUP)
+        return first_of_sorted(r, x);
+    rel *left = x->kind == REL_LIMIT && x->limit.limit >= 0 ? without_sort(r, x->left) : NULL;
+    return left ? rel_over(r, x, left, NULL) : x;
+}

@@ -1,0 +1,620 @@
+/*
+ * commands.c - the table of shell commands, and the short ones.
+ *
+ * Invariant: dispatch, .help, completion and "did you mean" are made from this one table. psql's
+ * and sqlite3's names for a thing are aliases in its row. What a command answers goes where results
+ * go (output_text); a note of what it did goes to the screen. Longer commands live in commands_*.c.
+ */
+#include <ctype.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "run/shell_int.h"
+
+/* ---- arguments ------------------------------------------------------------------------------- */
+
+static bool parse_switch(shell *sh, command_call *c, bool *out) {
+    if (c->argc == 0) {
+        *out = !*out;
+        return true;
+    }
+    return value_switch(value_text(str_from(c->argv[0])), out) ||
+           shell_complain(sh, "%s wants on or off, not '%s'", c->name, c->argv[0]);
+}
+
+static bool want(shell *sh, const command_call *c, int n, const char *what) {
+    return c->argc >= n || shell_complain(sh, "%s wants %s", c->name, what);
+}
+
+bool command_switch(shell *sh, command_call *c, bool *flag, const char *what) {
+    if (!parse_switch(sh, c, flag))
+        return false;
+    shell_note(sh, "%s: %s", what, *flag ? "on" : "off");
+    return true;
+}
+
+/* ---- short commands -------------------------------------------------------------------------- */
+
+static bool cmd_timer(shell *sh, command_call *c) {
+    return command_switch(sh, c, &sh->timer, "timer");
+}
+
+static bool cmd_headers(shell *sh, command_call *c) {
+    if (strcmp(c->name, "\\t") != 0)
+        return command_switch(sh, c, &sh->headers, "headers");
+    bool only = !sh->headers; /* psql switches it the other way round */
+    bool ok = command_switch(sh, c, &only, "tuples only");
+    sh->headers = !only;
+    return ok;
+}
+
+static bool cmd_types(shell *sh, command_call *c) {
+    return command_switch(sh, c, &sh->types_row, "types row");
+}
+
+static bool cmd_echo(shell *sh, command_call *c) {
+    return command_switch(sh, c, &sh->echo, "echo");
+}
+
+static bool cmd_pager(shell *sh, command_call *c) {
+    return command_switch(sh, c, &sh->pager, "pager");
+}
+
+static bool cmd_progress(shell *sh, command_call *c) {
+    return command_switch(sh, c, &sh->progress, "progress");
+}
+
+static bool cmd_bail(shell *sh, command_call *c) {
+    bool bail = !sh->keep_going;
+    if (!command_switch(sh, c, &bail, "stop at errors"))
+        return false;
+    sh->keep_going = !bail;
+    return true;
+}
+
+static bool cmd_mode(shell *sh, command_call *c) {
+    size_t n;
+    const format_mode *modes = format_modes(&n);
+    if (c->argc == 0) {
+        buf out = {0};
+        for (size_t i = 0; i < n; i++)
+            buf_printf(&out, "%s %-9s %s\n", &modes[i] == sh->mode ? "*" : " ", modes[i].name,
+                       modes[i].help);
+        output_text(sh, &out);
+        return true;
+    }
+    const format_mode *mode = format_mode_find(c->argv[0]);
+    if (mode == NULL) {
+        const char *names[32];
+        for (size_t i = 0; i < n && i < 32; i++)
+            names[i] = modes[i].name;
+        const char *near = str_nearest(str_from(c->argv[0]), names, BASE_MIN(n, (size_t)32));
+        if (near)
+            return shell_complain(sh, "no mode '%s'; did you mean %s?", c->argv[0], near);
+        return shell_complain(sh, "no mode '%s'; .mode lists them", c->argv[0]);
+    }
+    sh->mode = mode;
+    if (c->argc > 1) {
+        free(sh->insert_table);
+        sh->insert_table = mem_strdup(c->argv[1]);
+    }
+    return true;
+}
+
+static bool cmd_expanded(shell *sh, command_call *c) {
+    bool line = strcmp(sh->mode->name, "line") == 0;
+    if (!command_switch(sh, c, &line, "one value a line"))
+        return false;
+    sh->mode = format_mode_find(line ? "line" : "box");
+    return true;
+}
+
+static bool cmd_nullvalue(shell *sh, command_call *c) {
+    free(sh->null_text);
+    sh->null_text = mem_strdup(c->argc ? c->argv[0] : NULL);
+    return true;
+}
+
+static bool cmd_width(shell *sh, command_call *c) {
+    sh->nwidths = 0;
+    for (int i = 0; i < c->argc; i++) {
+        int64_t w;
+        if (i == (int)BASE_COUNT(sh->widths))
+            return shell_complain(sh, "%s takes %d widths", c->name, i);
+        if (!parse_integer(str_from(c->argv[i]), &w) || w < -10000 || w > 10000)
+            return shell_complain(sh, "%s wants column widths, not '%s'", c->name, c->argv[i]);
+        sh->widths[sh->nwidths++] = (int)w;
+    }
+    return true;
+}
+
+static bool cmd_maxrows(shell *sh, command_call *c) {
+    int64_t n = -1;
+    if (c->argc && (!parse_integer(str_from(c->argv[0]), &n) || n < 0))
+        return shell_complain(sh, "%s wants a number of rows (0: all), not '%s'", c->name,
+                              c->argv[0]);
+    sh->max_rows = n;
+    return true;
+}
+
+static bool output_to(shell *sh, command_call *c, bool once) {
+    err e = {.pos = -1};
+    const char *path = c->argc && strcmp(c->argv[0], "stdout") != 0 ? c->argv[0] : NULL;
+    if (c->rest.n && *c->rest.p == '|') /* a command line has words of its own */
+        path = arena_strndup(c->mem, c->rest.p, c->rest.n);
+    if (once && path == NULL)
+        return shell_complain(sh, "%s wants a file", c->name);
+    if (path && *path == '-') /* sqlite3's -x and -e; a file of that name is ./-x */
+        return shell_complain(sh, "%s has no option '%s'", c->name, path);
+    return output_open(&sh->out, path, once, &e) == 0 || shell_failed(sh, &e);
+}
+
+static bool cmd_output(shell *sh, command_call *c) {
+    return output_to(sh, c, false);
+}
+
+static bool cmd_once(shell *sh, command_call *c) {
+    return output_to(sh, c, true);
+}
+
+static bool cmd_read(shell *sh, command_call *c) {
+    return want(sh, c, 1, "a file") && script_file(sh, c->argv[0]);
+}
+
+/* Without the quotes around all of it. */
+static str bare_text(str s) {
+    bool quoted = s.n >= 2 && (*s.p == '\'' || *s.p == '"') && s.p[s.n - 1] == *s.p;
+    return quoted ? (str){s.p + 1, s.n - 2} : s;
+}
+
+static bool cmd_print(shell *sh, command_call *c) {
+    buf line = {0};
+    buf_append_str(&line, bare_text(c->rest));
+    buf_append_char(&line, '\n');
+    output_begin(&sh->out, false);
+    output_write(&sh->out, &line);
+    output_end(&sh->out);
+    buf_free(&line);
+    return true;
+}
+
+static bool cmd_quit(shell *sh, command_call *c) {
+    int64_t code = 0;
+    if (c->argc && (!parse_integer(str_from(c->argv[0]), &code) || code < 0 || code > 255))
+        return shell_complain(sh, "%s wants an exit code from 0 to 255, not '%s'", c->name,
+                              c->argv[0]);
+    sh->quit = true;
+    sh->quit_code = (int)code;
+    return true;
+}
+
+/* sqlite3's `.param set :x 5` is `.set x 5`; false: another word of it. */
+static bool param_words(command_call *c) {
+    if (strncasecmp(c->name, ".param", strlen(".param")) != 0 || c->argc == 0)
+        return true;
+    bool list = str_equal_nocase(str_from(c->argv[0]), STR("list")) && c->argc == 1;
+    bool set = str_equal_nocase(str_from(c->argv[0]), STR("set")) && c->argc == 3;
+    if (!list && !set)
+        return memchr(c->rest.p, '=', c->rest.n) != NULL;
+    c->argv++;
+    c->argc = list ? 0 : c->argc - 1;
+    c->rest = (str){0};
+    if (set && strchr(":@$", *c->argv[0]))
+        c->argv[0]++;
+    return true;
+}
+
+static bool list_variables(shell *sh) {
+    buf out = {0};
+    for (int i = 0; i < sh->nvariables; i++)
+        buf_printf(&out, "%s=%s\n", sh->variables[i].name, sh->variables[i].text);
+    output_text(sh, &out);
+    return true;
+}
+
+static bool cmd_set(shell *sh, command_call *c) {
+    if (!param_words(c))
+        return shell_complain(sh, "%s wants set NAME VALUE, list, or NAME=VALUE", c->name);
+    if (c->argc == 0)
+        return list_variables(sh);
+    const char *equals = c->rest.n ? memchr(c->rest.p, '=', c->rest.n) : NULL;
+    str name = {c->argv[0], strlen(c->argv[0])}, text = {0};
+    if (equals) {
+        name = str_trim((str){c->rest.p, (size_t)(equals - c->rest.p)}, " ");
+        text = (str){equals + 1, c->rest.n - (size_t)(equals + 1 - c->rest.p)};
+        text = bare_text(str_trim(text, " "));
+    } else if (c->argc == 2) {
+        text = str_from(c->argv[1]);
+    } else {
+        return shell_complain(
+            sh, "%s wants NAME=VALUE (settings such as psm are set by SQL: SET psm = 'off';)",
+            c->name);
+    }
+    err e = {.pos = -1};
+    return shell_set_variable(sh, name, text, &e) || shell_failed(sh, &e);
+}
+
+static bool cmd_open(shell *sh, command_call *c) {
+    err e = {.pos = -1};
+    const char *path = c->argc && strcmp(c->argv[0], ":memory:") != 0 ? c->argv[0] : NULL;
+    if (shell_open(sh, path, &e) != 0)
+        return shell_failed(sh, &e);
+    return true;
+}
+
+static bool cmd_databases(shell *sh, command_call *c) {
+    (void)c;
+    buf out = {0};
+    const char *path = sh->db ? db_path(sh->db) : NULL;
+    buf_printf(&out, "%s%s\n", sh->db_path == NULL ? "in memory: " : "",
+               path ? path : "no database is open");
+    output_text(sh, &out);
+    return true;
+}
+
+static bool cmd_shell(shell *sh, command_call *c) {
+    if (c->rest.n == 0)
+        return shell_complain(sh, "%s wants a command", c->name);
+    char *line = arena_strndup(c->mem, c->rest.p, c->rest.n);
+    fflush(stdout);
+    int status = system(line);
+    if (status == 0)
+        return true;
+    if (status < 0 || !WIFEXITED(status))
+        return shell_complain(sh, "'%s' did not end by itself", line);
+    return shell_complain(sh, "'%s' ended with exit code %d", line, WEXITSTATUS(status));
+}
+
+static bool cmd_cd(shell *sh, command_call *c) {
+    const char *to = c->argc ? c->argv[0] : getenv("HOME");
+    if (to == NULL)
+        return shell_complain(sh, "%s wants a directory: HOME is not set", c->name);
+    if (chdir(to) != 0)
+        return shell_complain(sh, "cannot change to '%s': %s", to, strerror(errno));
+    return true;
+}
+
+static bool cmd_version(shell *sh, command_call *c) {
+    (void)c;
+    buf out = {0};
+    buf_printf(&out, "kvasir %s\n", KVASIR_VERSION);
+    output_text(sh, &out);
+    return true;
+}
+
+static const char *on_off(bool on) {
+    return on ? "on" : "off";
+}
+
+static bool cmd_show(shell *sh, command_call *c) {
+    const char *widths = sh->nwidths ? "" : "by content";
+    for (int i = 0; i < sh->nwidths; i++)
+        widths = arena_printf(c->mem, "%s%s%d", widths, i ? " " : "", sh->widths[i]);
+    const struct {
+        const char *name, *value;
+    } lines[] = {
+        {"mode", sh->mode->name},
+        {"headers", on_off(sh->headers)},
+        {"types", on_off(sh->types_row)},
+        {"nullvalue", sh->null_text ? sh->null_text : "by mode"},
+        {"width", widths},
+        {"maxrows",
+         sh->max_rows < 0 ? "auto" : arena_printf(c->mem, "%lld", (long long)sh->max_rows)},
+        {"pager", on_off(sh->pager)},
+        {"output", sh->out.path ? sh->out.path : "stdout"},
+        {"timer", on_off(sh->timer)},
+        {"progress", on_off(sh->progress)},
+        {"stats", on_off(sh->stats)},
+        {"view", on_off(sh->want_view)},
+        {"echo", on_off(sh->echo)},
+        {"bail", on_off(!sh->keep_going)},
+        {"database", sh->db_path ? sh->db_path : ":memory:"},
+    };
+    buf out = {0};
+    for (size_t i = 0; i < BASE_COUNT(lines); i++)
+        buf_printf(&out, "%10s: %s\n", lines[i].name, lines[i].value);
+    output_text(sh, &out);
+    return true;
+}
+
+/* ---- the table ------------------------------------------------------------------------------- */
+
+static const command commands[] = {
+    {"help", "\\? \\h .h .?", "[COMMAND]", "this list, or one command", ARG_COMMAND, cmd_help},
+    {"tables", "\\dt \\d .ls", "[PATTERN]", "tables and views", ARG_TABLE, cmd_tables},
+    {"schema", ".describe .desc \\sf", "[NAME]", "the CREATE statements (\\d NAME as well)",
+     ARG_TABLE, cmd_schema},
+    {"views", "\\dv", "[PATTERN]", "views", ARG_TABLE, cmd_views},
+    {"indexes", "\\di .indices", "[PATTERN]", "indexes", ARG_TABLE, cmd_indexes},
+    {"functions", "\\df", "[PATTERN]", "functions with their arguments", ARG_ANY, cmd_functions},
+    {"settings", "\\dconfig", "[PATTERN]", "settings: what SET and SHOW know", ARG_SETTING,
+     cmd_settings},
+    {"read", "\\i \\ir .source", "FILE", "run a script", ARG_FILE, cmd_read},
+    {"import", "", "FILE TABLE", "CSV or TSV into a table, made if it is not there", ARG_FILE,
+     cmd_import},
+    {"dump", "", "[TABLE ...]", "everything as SQL", ARG_TABLE, cmd_dump},
+    {"backup", ".save", "DIRECTORY", "copy the database, compacted", ARG_FILE, cmd_backup},
+    {"open", "\\c \\connect", "[DIRECTORY]", "close this database and open another", ARG_FILE,
+     cmd_open},
+    {"databases", "\\l \\conninfo", "", "where the database is", ARG_NONE, cmd_databases},
+    {"mode", "\\pset", "[MODE [TABLE]]", "how results are shown", ARG_MODE, cmd_mode},
+    {"expanded", "\\x", "[on|off]", "one value a line, or a table again", ARG_ONOFF, cmd_expanded},
+    {"headers", ".header \\t", "[on|off]", "column names", ARG_ONOFF, cmd_headers},
+    {"types", "", "[on|off]", "a row with the columns' types", ARG_ONOFF, cmd_types},
+    {"width", "", "[N ...]", "box columns (0: by content, negative: right)", ARG_ANY, cmd_width},
+    {"nullvalue", "", "[TEXT]", "how NULL is shown", ARG_ANY, cmd_nullvalue},
+    {"maxrows", "", "[N]", "rows a box shows (0: all)", ARG_ANY, cmd_maxrows},
+    {"pager", "", "[on|off]", "long results through $PAGER", ARG_ONOFF, cmd_pager},
+    {"output", "\\o", "[FILE|'|COMMAND']", "send results there; none: back to the screen", ARG_FILE,
+     cmd_output},
+    {"once", "\\g", "FILE|'|COMMAND'", "send the next result there", ARG_FILE, cmd_once},
+    {"timer", "\\timing", "[on|off]", "the time of each statement", ARG_ONOFF, cmd_timer},
+    {"progress", "", "[on|off]", "the progress line of LLM statements", ARG_ONOFF, cmd_progress},
+    {"stats", "", "[on|off]", "figures of the last statement, or of each", ARG_ONOFF, cmd_stats},
+    {"explain", "", "[tokens|analyze] [SQL]", "plan of SQL or of the last statement", ARG_SQL,
+     cmd_explain},
+    {"view", "\\view", "[on|off|SQL]", "the live view of LLM statements", ARG_SQL, cmd_view},
+    {"model", "", "[NAME|FILE]", "the model in use, or use another", ARG_FILE, cmd_model},
+    {"tokens", "", "TEXT", "how the model reads a text", ARG_TEXT, cmd_tokens},
+    {"cache", "", "[clear [kv|answers]]", "what the cache holds, or empty it", ARG_ANY, cmd_cache},
+    {"set", "\\set .param .parameter", "[NAME=VALUE]", "the variable :NAME in SQL", ARG_TEXT,
+     cmd_set},
+    {"print", "\\echo \\qecho", "TEXT", "print a text", ARG_TEXT, cmd_print},
+    {"echo", "", "[on|off]", "repeat statements before they run", ARG_ONOFF, cmd_echo},
+    {"bail", "", "[on|off]", "stop scripts at the first error", ARG_ONOFF, cmd_bail},
+    {"history", "\\s", "[N]", "the latest statements", ARG_ANY, cmd_history},
+    {"edit", "\\e", "", "edit the last statement in $EDITOR and run it", ARG_NONE, cmd_edit},
+    {"shell", "\\! .! .system", "COMMAND", "run a command of the system", ARG_TEXT, cmd_shell},
+    {"cd", "\\cd", "[DIRECTORY]", "change the working directory", ARG_FILE, cmd_cd},
+    {"show", "", "", "the shell's own settings", ARG_NONE, cmd_show},
+    {"version", ".about", "", "the version", ARG_NONE, cmd_version},
+    {"quit", "\\q .exit .q", "[CODE]", "leave (Ctrl-D as well)", ARG_ANY, cmd_quit},
+};
+
+const command *commands_table(size_t *count) {
+    *count = BASE_COUNT(commands);
+    return commands;
+}
+
+static bool has_alias(const command *c, str typed) {
+    for (str rest = str_from(c->aliases); rest.n;)
+        if (str_equal_nocase(typed, str_take(&rest, ' ')))
+            return true;
+    return false;
+}
+
+const command *command_find(str typed) {
+    if (typed.n < 2)
+        return NULL;
+    while (typed.n > 2 && typed.p[0] == '\\' && typed.p[typed.n - 1] == '+')
+        typed.n--; /* psql's "more of it" */
+    str bare = {typed.p + 1, typed.n - 1};
+    const command *by_prefix = NULL;
+    int prefixes = 0;
+    for (size_t i = 0; i < BASE_COUNT(commands); i++) {
+        const command *c = &commands[i];
+        if ((typed.p[0] == '.' && str_equal_nocase(bare, str_from(c->name))) || has_alias(c, typed))
+            return c;
+        str head = {c->name, BASE_MIN(strlen(c->name), bare.n)};
+        if (typed.p[0] == '.' && bare.n >= 2 && str_equal_nocase(bare, head)) {
+            by_prefix = c;
+            prefixes++;
+        }
+    }
+    return prefixes == 1 ? by_prefix : NULL;
+}
+
+/* ---- running one ----------------------------------------------------------------------------- */
+
+static const char *nearest_command(str typed, arena *mem) {
+    const char *names[BASE_COUNT(commands) * 4];
+    size_t n = 0;
+    char sign = *typed.p;
+    for (size_t i = 0; i < BASE_COUNT(commands); i++) {
+        names[n++] = arena_printf(mem, "%c%s", sign, commands[i].name);
+        for (str rest = str_from(commands[i].aliases); rest.n && n < BASE_COUNT(names);) {
+            str alias = str_take(&rest, ' ');
+            if (*alias.p == sign)
+                names[n++] = arena_strndup(mem, alias.p, alias.n);
+        }
+    }
+    /* \tables, .x: the other spelling, of which a letter or two of psql's would be a bad guess. One
+     * wrong letter in .x leaves nothing to guess from. */
+    char *other = arena_strndup(mem, typed.p, typed.n);
+    *other = sign == '.' ? '\\' : '.';
+    const command *meant = sign == '.' || typed.n > 3 ? command_find(str_from(other)) : NULL;
+    const char *near = meant ? other : typed.n > 2 ? str_nearest(typed, names, n) : NULL;
+    for (size_t i = 0; near != NULL && i < BASE_COUNT(commands); i++)
+        if (strcmp(near + 1, commands[i].name) == 0 || (meant == &commands[i] && sign != '.'))
+            return arena_printf(mem, ".%s", commands[i].name);
+    return near;
+}
+
+static bool unknown(shell *sh, str typed) {
+    arena *mem = arena_new();
+    const char *here = habit_here(typed), *near = here ? NULL : nearest_command(typed, mem);
+    if (here)
+        shell_complain(sh, "no command %.*s; here: %s", (int)typed.n, typed.p, here);
+    else if (near)
+        shell_complain(sh, "no command %.*s; did you mean %s?", (int)typed.n, typed.p, near);
+    else
+        shell_complain(sh, "no command %.*s; .help lists them", (int)typed.n, typed.p);
+    arena_free(mem);
+    return false;
+}
+
+/* Words at blanks; '…' and "…" hold together, doubled quotes inside are one. */
+static void split(command_call *c) {
+    const char *p = c->rest.p, *end = c->rest.p + c->rest.n;
+    c->argv = ARENA_ARRAY(c->mem, char *, c->rest.n / 2 + 2);
+    while (p < end) {
+        if (isspace((unsigned char)*p)) {
+            p++;
+            continue;
+        }
+        char *word = arena_alloc(c->mem, (size_t)(end - p) + 1), *to = word;
+        char quote = 0;
+        for (; p < end && (quote || !isspace((unsigned char)*p)); p++)
+            if (quote && *p == quote && p + 1 < end && p[1] == quote)
+                *to++ = *p++;
+            else if (quote && *p == quote)
+                quote = 0;
+            else if (!quote && (*p == '\'' || *p == '"'))
+                quote = *p;
+            else
+                *to++ = *p;
+        *to = 0;
+        c->argv[c->argc++] = word;
+    }
+}
+
+/* ~/… as shells have it: the shell that started us never saw these words. */
+static void expand_home(command_call *c) {
+    const char *home = getenv("HOME");
+    for (int i = 0; i < c->argc && home != NULL; i++)
+        if (c->argv[i][0] == '~' && (c->argv[i][1] == '/' || c->argv[i][1] == 0))
+            c->argv[i] = arena_printf(c->mem, "%s%s", home, c->argv[i] + 1);
+}
+
+/* As many words as the usage has, options aside; any number where it ends in "...". False: told.
+ * What is too much may be an option's value: the option is what is not known, then. */
+static bool count_words(shell *sh, const command *k, const command_call *c) {
+    int most = *k->usage != 0, given = 0;
+    const char *option = NULL;
+    for (const char *p = k->usage; *p; p++)
+        most += *p == ' ';
+    bool program = c->rest.n && *c->rest.p == '|';
+    if (k->arg == ARG_SQL || k->arg == ARG_TEXT || strstr(k->usage, "...") != NULL || program)
+        return true;
+    for (int i = 0; i < c->argc; i++) {
+        bool is_option = c->argv[i][0] == '-';
+        option = is_option ? c->argv[i] : option;
+        given += !is_option;
+        if (given > most)
+            return shell_complain(sh, "%s takes %s; what is '%s'?", c->name,
+                                  most ? k->usage : "nothing", option ? option : c->argv[i]);
+    }
+    return true;
+}
+
+/* What psql has as an argument of one command and we as a command: \d NAME describes, \d lists;
+ * \pset OPTION VALUE. NULL: told. */
+static const command *psql_command(shell *sh, const command *found, command_call *c) {
+    static const struct {
+        const char *option, *command;
+    } options[] = {{"format", ".mode"},
+                   {"null", ".nullvalue"},
+                   {"pager", ".pager"},
+                   {"expanded", ".expanded"},
+                   {"tuples_only", "\\t"}};
+    bool pset = strcmp(c->name, "\\pset") == 0;
+    if (strcmp(c->name, "\\d") == 0 && c->argc)
+        return command_find(STR(".schema"));
+    if (pset && c->argc == 0)
+        return command_find(STR(".show"));
+    for (size_t i = 0; i < BASE_COUNT(options) && pset; i++) {
+        if (strcmp(c->argv[0], options[i].option) != 0)
+            continue;
+        c->name = options[i].command;
+        c->argv++;
+        c->argc--;
+        return command_find(str_from(c->name));
+    }
+    if (pset && c->argc > 1) {
+        shell_complain(sh, "\\pset knows format, null, pager, expanded and tuples_only, not '%s'",
+                       c->argv[0]);
+        return NULL;
+    }
+    return found;
+}
+
+bool command_line(shell *sh, str line) {
+    line = str_trim(line, STR_SPACES);
+    size_t n = 1;
+    while (n < line.n && !isspace((unsigned char)line.p[n]) && line.p[n] != ';')
+        n++;
+    if (n > 2 && line.p[1] == '!') /* \!ls needs no blank */
+        n = 2;
+    str typed = {line.p, n};
+    const command *found = command_find(typed);
+    if (found == NULL)
+        return unknown(sh, typed);
+    command_call call = {.mem = arena_new()};
+    call.name = arena_strndup(call.mem, typed.p, typed.n);
+    call.rest = str_trim((str){line.p + n, line.n - n}, STR_SPACES);
+    if (found->arg != ARG_TEXT && found->arg != ARG_SQL) {
+        while (call.rest.n &&
+               call.rest.p[call.rest.n - 1] == ';') /* the habit of the other language */
+            call.rest.n--;
+        call.rest = str_trim(call.rest, STR_SPACES);
+    } else if (call.rest.n == 1 && call.rest.p[0] == ';') {
+        call.rest.n = 0;
+    }
+    split(&call);
+    found = psql_command(sh, found, &call);
+    if (found && found->arg == ARG_FILE)
+        expand_home(&call);
+    bool ok = found && count_words(sh, found, &call) && found->run(sh, &call);
+    if ((fflush(stdout) != 0 || ferror(stdout)) && sh->out.error == 0)
+        sh->out.error = errno;
+    arena_free(call.mem);
+    return output_check(sh) && ok;
+}
+
+/* One command; its other names only where the whole still fits a line of the terminal. */
+static void help_line(const shell *sh, const command *k, int columns, buf *out) {
+    bool color = sh->term.color_out;
+    char left[64];
+    int width = snprintf(left, sizeof left, ".%s %s", k->name, k->usage);
+    int gap = BASE_MAX(26 - width, 0);
+    int used = 2 + width + gap + 1 + utf8_width(str_from(k->help));
+    bool aliases = *k->aliases && used + 2 + (int)strlen(k->aliases) < columns;
+    buf_printf(out, "  %s.%s%s %s%*s %s%s%s%s%s\n", style_on(color, STYLE_BOLD), k->name,
+               style_off(color, STYLE_BOLD), k->usage, gap, "", k->help, style_on(color, STYLE_DIM),
+               aliases ? "  " : "", aliases ? k->aliases : "", style_off(color, STYLE_DIM));
+}
+
+static bool help_of_sql(shell *sh, command_call *c) {
+    size_t nfunctions, nsettings;
+    const function_info *functions = sql_functions(&nfunctions);
+    const setting_info *known = settings_table(&nsettings);
+    str name = str_from(c->argv[0]);
+    for (size_t i = 0; i < nfunctions; i++)
+        if (str_equal_nocase(name, str_from(functions[i].name)))
+            return cmd_functions(sh, c);
+    for (size_t i = 0; i < nsettings; i++)
+        if (str_equal_nocase(name, str_from(known[i].name)))
+            return cmd_settings(sh, c);
+    return false;
+}
+
+bool cmd_help(shell *sh, command_call *c) {
+    int columns = INT_MAX, rows;
+    buf out = {0};
+    if (c->argc) {
+        char *typed =
+            arena_printf(c->mem, "%s%s", strchr(".\\", c->argv[0][0]) ? "" : ".", c->argv[0]);
+        const command *one = command_find(str_from(typed));
+        if (one == NULL) /* a function or a setting, then */
+            return help_of_sql(sh, c) || unknown(sh, str_from(typed));
+        help_line(sh, one, columns, &out);
+        output_text(sh, &out);
+        return true;
+    }
+    if (sh->term.interactive)
+        term_size(&columns, &rows);
+    buf_append_c(&out, "SQL statements end with ';'. Commands stand on a line of their own:\n\n");
+    for (size_t i = 0; i < BASE_COUNT(commands); i++)
+        help_line(sh, &commands[i], columns, &out);
+    buf_append_c(&out,
+                 "\nLLM('Is {review} positive?', review) RETURNS BOOLEAN asks about each row.\n"
+                 ".help NAME: a command, function or setting; .functions and .settings list them.\n"
+                 "Ctrl-C stops a statement, Ctrl-D leaves.\n");
+    output_text(sh, &out);
+    return true;
+}

@@ -1,0 +1,274 @@
+/*
+ * commands_model.c - commands about the model and its work: .model, .tokens, .cache, .stats,
+ * .explain, .view.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "run/shell_int.h"
+
+/* ---- .model ---------------------------------------------------------------------------------- */
+
+static void line_bytes(buf *out, const char *name, uint64_t bytes) {
+    buf text = {0};
+    buf_append_bytes(&text, bytes);
+    buf_printf(out, "%14s  %s\n", name, text.p);
+    buf_free(&text);
+}
+
+static void line_rate(buf *out, const char *name, double rate) {
+    if (rate > 0)
+        buf_printf(out, "%14s  %.0f tokens/s\n", name, rate);
+}
+
+static uint64_t budget(int64_t set, size_t standard) {
+    return set < 0 ? (uint64_t)standard : (uint64_t)set;
+}
+
+/* A budget, and how much of it the last statement took at most. */
+static void line_budget(buf *out, const char *name, uint64_t bytes, uint64_t most) {
+    buf text = {0};
+    buf_append_bytes(&text, bytes);
+    if (most > 0) {
+        buf_append_c(&text, " (the last statement used ");
+        buf_append_bytes(&text, most);
+        buf_append_char(&text, ')');
+    }
+    buf_printf(out, "%14s  %s\n", name, text.p);
+    buf_free(&text);
+}
+
+static void show_kv(buf *out, const settings *s, const llm_model_info *m, const llm_stats *last) {
+    uint64_t device = budget(s->kv_memory > 0 ? s->kv_memory : -1, m->kv_memory_bytes);
+    uint64_t most = last->kv_most_bytes, here = BASE_MIN(most, last->kv_budget_bytes);
+    line_budget(out, "KV budget", device, here);
+    if (m->kv_host_bytes > 0) /* a card, whose blocks may go on in host memory */
+        line_budget(out, "on the host", budget(s->kv_host, m->kv_host_bytes), most - here);
+}
+
+static void show_attention(buf *out, const llm_model_info *m) {
+    buf_printf(out, "%14s  %d tokens of a vocabulary of %d\n", "context", m->context, m->vocab);
+    if (m->attention == LLM_ATTENTION_STREAMING)
+        buf_printf(out, "%14s  streaming: the first %d tokens and the latest %d\n", "attention",
+                   m->sink_tokens, m->window_tokens);
+    buf_printf(out, "%14s  %zu bytes a token in %s, blocks of %d tokens\n", "KV",
+               m->kv_bytes_per_token, llm_kv_dtype_name(m->kv_dtype), m->kv_block_tokens);
+}
+
+static bool show_model(shell *sh, arena *mem) {
+    llm_model_info facts;
+    const llm_model_info *m = &facts;
+    err e = {.pos = -1};
+    buf out = {0};
+    if (db_model_info(sh->db, mem, &facts, signals_asked(), &e) != 0)
+        return shell_failed(sh, &e);
+    buf_printf(&out, "%14s  %s\n%14s  %s\n", "name", m->name, "file", m->path);
+    buf_printf(
+        &out,
+        "%14s  %s, %.1f M parameters, %d layers, width %d, %d heads (%d for keys and values)\n",
+        "architecture", m->architecture, (double)m->parameters / 1e6, m->layers, m->width, m->heads,
+        m->kv_heads);
+    line_bytes(&out, "file size", m->file_bytes);
+    line_bytes(&out, "in memory", m->weight_bytes);
+    show_attention(&out, m);
+    show_kv(&out, db_settings(sh->db), m, &sh->last.llm);
+    bool only = m->device_reason != NULL; /* 'auto' would have taken another */
+    buf_printf(&out, "%14s  %s, %d threads%s%s%s\n", "device", m->device, m->threads,
+               only ? " (" : "", only ? m->device_reason : "", only ? ")" : "");
+    buf_printf(&out, "%14s  %s (%s)\n", "precision", m->precision,
+               m->precision_reason ? m->precision_reason : "");
+    buf_printf(&out, "%14s  %s (chat family: %s)\n", "prompt format",
+               m->default_format == LLM_FORMAT_CHAT ? "chat" : "completion", m->chat_family);
+    line_rate(&out, "prefill", m->prefill_tok_s);
+    line_rate(&out, "decode", m->decode_tok_s);
+    output_text(sh, &out);
+    return true;
+}
+
+/* SET takes any name, for a model that is made later; who types a command wants it now. */
+static bool model_there(shell *sh, command_call *c) {
+    int n, count = 0;
+    const char *wanted = c->argv[0];
+    if (*wanted == 0 || strncmp(wanted, "test:", 5) == 0 || access(wanted, R_OK) == 0)
+        return true;
+    const db_object *objects = shell_objects(sh, c->mem, &n);
+    if (objects == NULL)
+        return false;
+    const char **names = ARENA_ARRAY(c->mem, const char *, n + 1);
+    for (int i = 0; i < n; i++) {
+        if (strcmp(objects[i].kind, "model") != 0)
+            continue;
+        if (str_equal_nocase(str_from(wanted), str_from(objects[i].name)))
+            return true;
+        names[count++] = objects[i].name;
+    }
+    const char *near = str_nearest(str_from(wanted), names, (size_t)count);
+    if (near)
+        return shell_complain(sh, "no model '%s'; did you mean %s?", wanted, near);
+    return shell_complain(sh, "no model '%s', and no such file", wanted);
+}
+
+bool cmd_model(shell *sh, command_call *c) {
+    if (sh->db == NULL || !shell_settle(sh, true))
+        return shell_complain(sh, "no database is open");
+    if (c->argc == 0)
+        return show_model(sh, c->mem);
+    if (!model_there(sh, c))
+        return false;
+    buf sql = {0};
+    buf_append_c(&sql, "SET model = ");
+    value_print_sql(&sql, value_text(str_from(c->argv[0])));
+    bool ok = shell_sql(sh, sql.p);
+    buf_free(&sql);
+    return ok;
+}
+
+bool cmd_tokens(shell *sh, command_call *c) {
+    err e = {.pos = -1};
+    buf out = {0};
+    str text = c->rest;
+    if (text.n >= 2 && (text.p[0] == '\'' || text.p[0] == '"') && text.p[text.n - 1] == text.p[0])
+        text = (str){text.p + 1, text.n - 2};
+    if (text.n == 0)
+        return shell_complain(sh, "%s wants a text", c->name);
+    if (sh->db == NULL || !shell_settle(sh, true))
+        return shell_complain(sh, "no database is open");
+    bool ok = db_tokenize(sh->db, text, &out, signals_asked(), &e) == 0;
+    if (!ok) {
+        buf_free(&out);
+        return shell_failed(sh, &e);
+    }
+    if (out.n && out.p[out.n - 1] != '\n')
+        buf_append_char(&out, '\n');
+    output_text(sh, &out);
+    return true;
+}
+
+bool cmd_cache(shell *sh, command_call *c) {
+    if (c->argc == 0)
+        return shell_sql(sh, "SHOW CACHE");
+    if (str_equal_nocase(str_from(c->argv[0]), STR("clear"))) {
+        const char *what = c->argc > 1 ? c->argv[1] : "";
+        return shell_sql(sh, arena_printf(c->mem, "CLEAR CACHE %s", what));
+    }
+    return shell_complain(sh, "%s shows what the cache holds, %s clear empties it", c->name,
+                          c->name);
+}
+
+/* ---- .stats ---------------------------------------------------------------------------------- */
+
+static void stat_line(buf *out, const char *name, uint64_t n) {
+    buf count = {0};
+    format_count(&count, n);
+    buf_printf(out, "%20s  %s\n", name, count.p);
+    buf_free(&count);
+}
+
+static void show_stats(const exec_summary *s, buf *out) {
+    buf_printf(out, "%20s  %.3f s\n", "time", s->seconds);
+    stat_line(out, "rows", s->rows);
+    if (s->space.file_peak_bytes > 0) {
+        buf bytes = {0};
+        buf_append_bytes(&bytes, s->space.file_peak_bytes);
+        buf_printf(out, "%20s  %s\n", "in temporary files", bytes.p);
+        buf_free(&bytes);
+    }
+    if (s->llm_inputs == 0)
+        return;
+    buf_printf(out, "%20s  %.3f s\n%20s  %.3f s\n", "in the model", s->llm_seconds,
+               "ordering prompts", s->solve_seconds);
+    if (s->held_seconds > 0)
+        buf_printf(out, "%20s  %.3f s\n", "paused", s->held_seconds);
+    stat_line(out, "LLM inputs", s->llm_inputs);
+    stat_line(out, WORDS_INPUTS, s->distinct_inputs);
+    stat_line(out, WORDS_KNOWN, s->answers_stored);
+    if (s->answers_ended > 0)
+        stat_line(out, "ended by max_tokens", s->answers_ended);
+    if (s->prompts_shortened > 0)
+        stat_line(out, "fields left out", s->prompts_shortened);
+    stat_line(out, "requests", s->llm.requests);
+    stat_line(out, WORDS_PROMPT, s->llm.prompt_tokens);
+    stat_line(out, "of these shared head", s->llm.head_tokens);
+    stat_line(out, WORDS_COMPUTED, s->llm.computed_tokens);
+    stat_line(out, "reused from memory", s->llm.reused_memory);
+    stat_line(out, "reused from disk", s->llm.reused_disk);
+    stat_line(out, WORDS_OUTPUT, s->llm.output_tokens);
+    stat_line(out, "model passes", s->llm.passes);
+    if (s->llm.prompt_tokens)
+        buf_printf(out, "%20s  %.1f %%\n", WORDS_HIT_RATE,
+                   100 * (1 - (double)s->llm.computed_tokens / (double)s->llm.prompt_tokens));
+    uint64_t body = s->llm.prompt_tokens - BASE_MIN(s->llm.head_tokens, s->llm.prompt_tokens);
+    if (body && s->llm.head_tokens) {
+        double saved = (double)s->llm.prompt_tokens - (double)s->llm.computed_tokens -
+                       (double)s->llm.head_tokens;
+        buf_printf(out, "%20s  %.1f %%\n", "without the head",
+                   100 * BASE_MAX(saved, 0.0) / (double)body);
+    }
+}
+
+bool cmd_stats(shell *sh, command_call *c) {
+    buf out = {0};
+    if (c->argc)
+        return command_switch(sh, c, &sh->stats, "figures of each statement");
+    show_stats(&sh->last, &out);
+    output_text(sh, &out);
+    return true;
+}
+
+/* ---- .explain, .view ------------------------------------------------------------------------- */
+
+static bool starts_with_word(str *text, const char *word) {
+    size_t n = strlen(word);
+    if (text->n < n || !str_equal_nocase((str){text->p, n}, str_from(word)) ||
+        (text->n > n && text->p[n] != ' '))
+        return false;
+    *text = (str){text->p + n, text->n - n};
+    while (text->n && *text->p == ' ')
+        *text = (str){text->p + 1, text->n - 1};
+    return true;
+}
+
+/* EXPLAIN [ANALYZE | (…)] before a statement that was explained already. */
+static str unexplained(str text) {
+    if (!starts_with_word(&text, "explain"))
+        return text;
+    const char *end = text.n && *text.p == '(' ? memchr(text.p, ')', text.n) : NULL;
+    if (end != NULL)
+        return (str){end + 1, text.n - (size_t)(end + 1 - text.p)};
+    starts_with_word(&text, "analyze");
+    return text;
+}
+
+bool cmd_explain(shell *sh, command_call *c) {
+    str text = c->rest;
+    const char *how = starts_with_word(&text, "tokens")    ? "(TOKENS) "
+                      : starts_with_word(&text, "analyze") ? "ANALYZE "
+                                                           : "";
+    if (text.n && text.p[text.n - 1] == ';')
+        text.n--;
+    if (text.n == 0)
+        text = buf_str(&sh->last_text);
+    text = unexplained(text);
+    if (text.n == 0)
+        return shell_complain(sh, "%s wants a statement: none ran before", c->name);
+    return shell_sql(sh, arena_printf(c->mem, "EXPLAIN %s%.*s", how, (int)text.n, text.p));
+}
+
+bool cmd_view(shell *sh, command_call *c) {
+    bool off = c->argc == 1 && str_equal_nocase(str_from(c->argv[0]), STR("off"));
+    bool on = c->argc == 1 && str_equal_nocase(str_from(c->argv[0]), STR("on"));
+    if (!sh->term.interactive || sh->term.dumb)
+        return shell_complain(sh, "%s needs a terminal", c->name);
+    if (off || on || (c->argc == 0 && sh->last_text.n == 0)) {
+        sh->want_view = !off;
+        shell_note(sh, "live view: %s", off ? "off" : "on for LLM statements");
+        return true;
+    }
+    str text = c->argc ? c->rest : buf_str(&sh->last_text);
+    bool before = sh->want_view;
+    sh->want_view = true;
+    bool ok = shell_sql(sh, arena_strndup(c->mem, text.p, text.n));
+    sh->want_view = before;
+    return ok;
+}

@@ -1,0 +1,385 @@
+/*
+ * commands_schema.c - commands that show or move what the database holds: .tables, .schema, .dump,
+ * .import, .backup.
+ *
+ * Invariant: what .dump writes, .read reads back: tables with their rows first, then indexes, then
+ * views in an order in which each finds the ones it is made of.
+ */
+#include <ctype.h>
+#include <errno.h>
+#include <fnmatch.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "run/shell_int.h"
+
+void name_append(buf *out, const char *name) {
+    bool plain = *name && !isdigit((unsigned char)*name);
+    for (const char *p = name; *p && plain; p++)
+        plain = (*p >= 'a' && *p <= 'z') || (*p >= '0' && *p <= '9') || *p == '_' ||
+                (*p >= 'A' && *p <= 'Z');
+    size_t n;
+    const char *const *words = sql_keywords(&n);
+    for (size_t i = 0; i < n && plain; i++)
+        plain = !str_equal_nocase(str_from(name), str_from(words[i]));
+    if (plain) {
+        buf_append_c(out, name);
+        return;
+    }
+    buf_append_char(out, '"');
+    for (const char *p = name; *p; p++) {
+        if (*p == '"')
+            buf_append_char(out, '"');
+        buf_append_char(out, *p);
+    }
+    buf_append_char(out, '"');
+}
+
+/* LIKE's % is a star too, as sqlite3's .tables has it. */
+static bool matches(const char *pattern, const char *name) {
+    if (pattern == NULL)
+        return true;
+    char glob[256];
+    size_t n = 0;
+    for (; pattern[n] && n + 1 < sizeof glob; n++)
+        glob[n] = pattern[n] == '%' ? '*' : pattern[n];
+    glob[n] = 0;
+    return fnmatch(glob, name, FNM_CASEFOLD) == 0;
+}
+
+static bool is_kind(const db_object *o, const char *kind) {
+    return strcmp(o->kind, kind) == 0;
+}
+
+/* ---- lists of names -------------------------------------------------------------------------- */
+
+/* In columns at a terminal, one a line otherwise. */
+static void print_names(shell *sh, const char **names, int count) {
+    int columns = 80, rows, widest = 1;
+    if (sh->term.interactive)
+        term_size(&columns, &rows);
+    for (int i = 0; i < count; i++)
+        widest = BASE_MAX(widest, utf8_width(str_from(names[i])));
+    int across = sh->term.interactive ? BASE_MAX(columns / (widest + 2), 1) : 1;
+    int down = (count + across - 1) / across;
+    buf out = {0};
+    for (int r = 0; r < down; r++) {
+        for (int i = r; i < count; i += down) {
+            buf_append_c(&out, names[i]);
+            if (i + down < count)
+                format_pad(&out, widest + 2 - utf8_width(str_from(names[i])));
+        }
+        buf_append_char(&out, '\n');
+    }
+    output_begin(&sh->out, false);
+    output_write(&sh->out, &out);
+    output_end(&sh->out);
+    buf_free(&out);
+}
+
+static bool list_objects(shell *sh, command_call *c, const char *const *kinds, size_t nkinds,
+                         const char *none) {
+    int n, found = 0;
+    db_object *objects = shell_objects(sh, c->mem, &n);
+    if (objects == NULL)
+        return false;
+    const char **names = ARENA_ARRAY(c->mem, const char *, n + 1);
+    const char *pattern = c->argc ? c->argv[0] : NULL;
+    for (int i = 0; i < n; i++) {
+        for (size_t k = 0; k < nkinds; k++)
+            if (is_kind(&objects[i], kinds[k]) && matches(pattern, objects[i].name))
+                names[found++] = objects[i].name;
+    }
+    if (found == 0)
+        shell_note(sh, "%s", none);
+    else
+        print_names(sh, names, found);
+    return true;
+}
+
+bool cmd_tables(shell *sh, command_call *c) {
+    static const char *const kinds[] = {"table", "view"};
+    return list_objects(sh, c, kinds, 2, "no tables");
+}
+
+bool cmd_views(shell *sh, command_call *c) {
+    static const char *const kinds[] = {"view"};
+    return list_objects(sh, c, kinds, 1, "no views");
+}
+
+bool cmd_indexes(shell *sh, command_call *c) {
+    static const char *const kinds[] = {"index"};
+    return list_objects(sh, c, kinds, 1, "no indexes");
+}
+
+static int screen_columns(const shell *sh) {
+    int columns = 0, rows;
+    if (sh->term.interactive && sh->out.path == NULL)
+        term_size(&columns, &rows);
+    return columns;
+}
+
+bool cmd_functions(shell *sh, command_call *c) {
+    size_t n;
+    const function_info *table = sql_functions(&n);
+    int columns = screen_columns(sh);
+    buf out = {0};
+    for (size_t i = 0; i < n; i++)
+        if (matches(c->argc ? c->argv[0] : NULL, table[i].name))
+            format_entry(&out, str_from(table[i].signature), 37, str_from(table[i].help), columns);
+    bool found = out.n > 0;
+    output_text(sh, &out);
+    return found || shell_complain(sh, "no function %s; .functions lists them", c->argv[0]);
+}
+
+bool cmd_settings(shell *sh, command_call *c) {
+    size_t n;
+    const setting_info *table = settings_table(&n);
+    const settings *now = sh->db ? db_settings(sh->db) : NULL;
+    int columns = screen_columns(sh), widest = 16;
+    buf out = {0}, left = {0}, text = {0}, shown = {0};
+    for (size_t i = 0; i < n; i++)
+        if (matches(c->argc ? c->argv[0] : NULL, table[i].name))
+            widest = BASE_MAX(widest, (int)strlen(table[i].name));
+    for (size_t i = 0; i < n; i++) {
+        if (!matches(c->argc ? c->argv[0] : NULL, table[i].name))
+            continue;
+        err e = {.pos = -1};
+        buf_clear(&shown);
+        buf_clear(&left);
+        buf_clear(&text);
+        if (now == NULL || settings_show(now, str_from(table[i].name), &shown, &e) != 0)
+            buf_append_c(&shown, table[i].standard);
+        buf_printf(&left, "%-*s %s", widest, table[i].name, shown.n ? shown.p : "''");
+        buf_append_c(&text, table[i].help);
+        if (*table[i].words)
+            buf_printf(&text, " (%s)", table[i].words);
+        format_entry(&out, buf_str(&left), widest + 12, buf_str(&text), columns);
+    }
+    bool found = out.n > 0;
+    output_text(sh, &out);
+    buf_free(&left);
+    buf_free(&text);
+    buf_free(&shown);
+    return found || shell_complain(sh, "no setting %s; .settings lists them", c->argv[0]);
+}
+
+/* ---- .schema --------------------------------------------------------------------------------- */
+
+static bool no_table(shell *sh, command_call *c, const char *wanted, const db_object *objects,
+                     int n) {
+    const char **names = ARENA_ARRAY(c->mem, const char *, n + 1);
+    for (int i = 0; i < n; i++)
+        names[i] = objects[i].name;
+    const char *near = str_nearest(str_from(wanted), names, (size_t)n);
+    if (near)
+        return shell_complain(sh, "no table %s; did you mean %s?", wanted, near);
+    return shell_complain(sh, "no table %s; .tables lists them", wanted);
+}
+
+/* An index goes with its table. */
+static bool chosen_by(const char *pattern, const db_object *o) {
+    return matches(pattern, o->name) || (o->table != NULL && matches(pattern, o->table));
+}
+
+static void print_system(buf *out, const db_object *o) {
+    buf_printf(out, "-- %s (", o->name);
+    for (int k = 0; k < o->ncolumns; k++)
+        buf_printf(out, "%s%s %s", k ? ", " : "", o->columns[k], type_name(o->types[k]));
+    buf_append_c(out, ")\n");
+}
+
+bool cmd_schema(shell *sh, command_call *c) {
+    int n, found = 0;
+    const char *wanted = c->argc ? c->argv[0] : NULL;
+    db_object *objects = shell_objects(sh, c->mem, &n);
+    if (objects == NULL)
+        return false;
+    buf out = {0};
+    for (int i = 0; i < n; i++) {
+        const db_object *o = &objects[i];
+        if (!chosen_by(wanted, o))
+            continue;
+        if (is_kind(o, "system") && wanted)
+            print_system(&out, o);
+        else if (*o->sql)
+            buf_printf(&out, "%s;\n", o->sql);
+        found++;
+    }
+    output_text(sh, &out);
+    if (found || wanted == NULL)
+        return true;
+    return no_table(sh, c, wanted, objects, n);
+}
+
+/* ---- .dump ----------------------------------------------------------------------------------- */
+
+enum { DUMP_ROWS = 200, DUMP_BYTES = 256 * 1024 };
+
+typedef struct dump {
+    shell *sh;
+    buf *out;
+    const char *table;
+    int rows;     /* in the INSERT being written */
+    bool stopped; /* rows are missing */
+} dump;
+
+static void dump_batch(void *ctx, stmt *s, const batch *b) {
+    dump *d = ctx;
+    if (d->sh->out.error || atomic_load(signals_asked())) { /* the worker may be far ahead */
+        d->stopped = true;
+        stmt_cancel(s);
+        return;
+    }
+    for (int i = 0; i < b->rows; i++) {
+        if (d->rows == 0) {
+            buf_append_c(d->out, "INSERT INTO ");
+            name_append(d->out, d->table);
+            buf_append_c(d->out, " VALUES\n(");
+        } else {
+            buf_append_c(d->out, ",\n(");
+        }
+        for (int k = 0; k < b->ncols; k++) {
+            if (k)
+                buf_append_char(d->out, ',');
+            value_print_sql(d->out, column_get(&b->cols[k], i));
+        }
+        buf_append_char(d->out, ')');
+        if (++d->rows == DUMP_ROWS) {
+            buf_append_c(d->out, ";\n");
+            d->rows = 0;
+        }
+    }
+    if (d->out->n > DUMP_BYTES)
+        output_write(&d->sh->out, d->out);
+}
+
+static bool dump_table(shell *sh, const db_object *o, buf *out) {
+    buf query = {0};
+    err e;
+    buf_append_c(&query, "SELECT * FROM ");
+    name_append(&query, o->name);
+    dump d = {.sh = sh, .out = out, .table = o->name};
+    buf_printf(out, "%s;\n", o->sql);
+    int code = shell_query(sh, buf_str(&query), dump_batch, &d, &e);
+    if (d.rows)
+        buf_append_c(out, ";\n");
+    buf_free(&query);
+    if (code == 0 && d.stopped)
+        code = err_set(&e, ERR_CANCELLED, "cancelled");
+    bool unwritten = sh->out.error != 0 && sh->out.error != EINTR; /* told by itself */
+    return code == 0 || (!unwritten && shell_failed(sh, &e));
+}
+
+/* Whether `sql` has `name` as a word: then the view needs that other view. */
+static bool mentions(const char *sql, const char *name) {
+    str text = str_from(sql), wanted = str_from(name);
+    token_class class;
+    for (size_t at = 0, n; (n = sql_token(text, at, &class)) > 0; at += n) {
+        str word = {sql + at, n};
+        if (word.n >= 2 && word.p[0] == '"')
+            word = (str){word.p + 1, word.n - 2};
+        if (class == TOKEN_NAME && str_equal_nocase(word, wanted))
+            return true;
+    }
+    return false;
+}
+
+static void dump_views(const db_object *objects, int n, const bool *chosen, bool *done, buf *out) {
+    for (bool progress = true; progress;) {
+        progress = false;
+        for (int i = 0; i < n; i++) {
+            bool ready = chosen[i] && !done[i] && is_kind(&objects[i], "view");
+            for (int k = 0; k < n && ready; k++)
+                ready = k == i || !chosen[k] || done[k] || !is_kind(&objects[k], "view") ||
+                        !mentions(objects[i].sql, objects[k].name);
+            if (!ready)
+                continue;
+            buf_printf(out, "%s;\n", objects[i].sql);
+            done[i] = progress = true;
+        }
+    }
+}
+
+bool cmd_dump(shell *sh, command_call *c) {
+    int n;
+    db_object *objects = shell_objects(sh, c->mem, &n);
+    if (objects == NULL)
+        return false;
+    bool *chosen = ARENA_ARRAY(c->mem, bool, n + 1), *done = ARENA_ARRAY(c->mem, bool, n + 1);
+    for (int i = 0; i < n; i++)
+        chosen[i] = c->argc == 0;
+    for (int k = 0; k < c->argc; k++) {
+        bool found = false;
+        for (int i = 0; i < n; i++) {
+            bool named = chosen_by(c->argv[k], &objects[i]) && !is_kind(&objects[i], "system");
+            chosen[i] = chosen[i] || named;
+            found = found || named;
+        }
+        if (!found)
+            return no_table(sh, c, c->argv[k], objects, n);
+    }
+    buf out = {0};
+    bool ok = true;
+    output_begin(&sh->out, false);
+    buf_append_c(&out, "BEGIN;\n");
+    for (int i = 0; i < n && ok; i++) {
+        if (chosen[i] && is_kind(&objects[i], "model"))
+            buf_printf(&out, "%s;\n", objects[i].sql);
+        if (chosen[i] && is_kind(&objects[i], "table"))
+            ok = dump_table(sh, &objects[i], &out);
+    }
+    for (int i = 0; i < n && ok; i++)
+        if (chosen[i] && is_kind(&objects[i], "index") && *objects[i].sql)
+            buf_printf(&out, "%s;\n", objects[i].sql);
+    dump_views(objects, n, chosen, done, &out);
+    buf_append_c(&out, ok ? "COMMIT;\n" : "ROLLBACK; -- the dump is not whole\n");
+    output_write(&sh->out, &out);
+    output_end(&sh->out);
+    buf_free(&out);
+    return ok;
+}
+
+/* ---- .import, .backup ------------------------------------------------------------------------ */
+
+bool cmd_import(shell *sh, command_call *c) {
+    const char *words[2] = {0};
+    int given = 0, n;
+    for (int i = 0; i < c->argc; i++) {
+        if (c->argv[i][0] == '-' &&
+            c->argv[i][1]) /* sqlite3's --csv and such: the file is looked at instead */
+            continue;
+        if (given < 2)
+            words[given] = c->argv[i];
+        given++;
+    }
+    if (given != 2)
+        return shell_complain(sh, "%s wants a file and a table", c->name);
+    db_object *objects = shell_objects(sh, c->mem, &n);
+    if (objects == NULL)
+        return false;
+    bool exists = false;
+    for (int i = 0; i < n; i++)
+        exists = exists || (is_kind(&objects[i], "table") &&
+                            str_equal_nocase(str_from(objects[i].name), str_from(words[1])));
+    buf sql = {0};
+    buf_append_c(&sql, exists ? "COPY " : "CREATE TABLE ");
+    name_append(&sql, words[1]);
+    buf_append_c(&sql, exists ? " FROM " : " AS SELECT * FROM ");
+    value_print_sql(&sql, value_text(str_from(words[0])));
+    bool ok = shell_sql(sh, sql.p);
+    buf_free(&sql);
+    return ok;
+}
+
+bool cmd_backup(shell *sh, command_call *c) {
+    err e = {.pos = -1};
+    if (c->argc == 0)
+        return shell_complain(sh, "%s wants a directory", c->name);
+    if (sh->db == NULL || !shell_settle(sh, true))
+        return shell_complain(sh, "no database is open");
+    if (db_backup(sh->db, c->argv[0], signals_asked(), &e) != 0)
+        return shell_failed(sh, &e);
+    shell_note(sh, "copied to %s", c->argv[0]);
+    return true;
+}

@@ -1,0 +1,59 @@
+/*
+ * keys.c - keys pressed while a statement runs at the prompt: `v` or Ctrl-V opens the live view,
+ * all others are typed ahead and wait for the next prompt.
+ *
+ * Invariant: between keys_open and keys_close the terminal gives keys one by one and echoes none,
+ * Ctrl-C still interrupts; no byte is lost. A `v` counts only when it comes alone, so that a pasted
+ * word stays a word.
+ */
+#include <poll.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "run/shell_int.h"
+
+enum { CTRL_V = 'V' & 0x1f };
+
+static void take_keys(const key_watch *k) {
+    struct termios modes = k->before;
+    modes.c_lflag &= ~(tcflag_t)(ICANON | ECHO | IEXTEN);
+    modes.c_cc[VMIN] = 1;
+    modes.c_cc[VTIME] = 0;
+    tcsetattr(STDIN_FILENO, TCSANOW, &modes);
+}
+
+void keys_open(key_watch *k, const shell *sh) {
+    if (k->open || !sh->term.interactive || sh->term.dumb || sh->repl == NULL ||
+        tcgetattr(STDIN_FILENO, &k->before) != 0)
+        return;
+    k->open = true;
+    take_keys(k);
+}
+
+bool keys_view(key_watch *k) {
+    char block[256];
+    bool wanted = false;
+    if (!k->open)
+        return false;
+    if (signals_continued())
+        take_keys(k);
+    struct pollfd keys = {.fd = STDIN_FILENO, .events = POLLIN};
+    /* Asked first: a signal that ends the shell has given the terminal its old modes back. */
+    for (ssize_t n; poll(&keys, 1, 0) > 0 && (n = read(STDIN_FILENO, block, sizeof block)) > 0;)
+        if (n == 1 && (block[0] == CTRL_V || (block[0] == 'v' && k->typed.n == 0)))
+            wanted = true;
+        else
+            buf_append(&k->typed, block, (size_t)n);
+    return wanted;
+}
+
+void keys_close(key_watch *k, shell *sh) {
+    if (!k->open)
+        return;
+    keys_view(k);
+    tcsetattr(STDIN_FILENO, TCSADRAIN, &k->before);
+    if (sh->repl != NULL)
+        repl_feed(sh->repl, buf_str(&k->typed));
+    buf_free(&k->typed);
+    k->open = false;
+}

@@ -1,0 +1,203 @@
+/*
+ * format.c - results as text: the table of output modes, and what they share.
+ *
+ * Invariant: formatting is a pure function of options and rows; it appends to a buffer and knows no
+ * terminal.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "run/shell_int.h"
+
+static const format_mode modes[] = {
+    {"box", "a table drawn with lines, fitted to the terminal", true, box_begin, box_row, box_end},
+    {"csv", "comma-separated values", false, text_csv_begin, text_csv_row, NULL},
+    {"tsv", "tab-separated values", false, text_tsv_begin, text_tsv_row, NULL},
+    {"json", "one array of objects", false, NULL, text_json_row, text_json_end},
+    {"jsonl", "one object a line", false, NULL, text_jsonl_row, NULL},
+    {"line", "one value a line", false, text_line_begin, text_line_row, NULL},
+    {"list", "values between bars", false, text_list_begin, text_list_row, NULL},
+    {"markdown", "a Markdown table", true, text_markdown_begin, text_markdown_row,
+     text_markdown_end},
+    {"html", "an HTML table", false, text_html_begin, text_html_row, text_html_end},
+    {"insert", "INSERT statements", false, NULL, text_insert_row, NULL},
+};
+
+const format_mode *format_modes(size_t *count) {
+    *count = BASE_COUNT(modes);
+    return modes;
+}
+
+/* Names that sqlite3, duckdb and psql have for the same thing. */
+static const struct {
+    const char *alias, *name;
+} aliases[] = {
+    {"ndjson", "jsonl"},  {"jsonlines", "jsonl"}, {"tabs", "tsv"},   {"md", "markdown"},
+    {"vertical", "line"}, {"table", "box"},       {"column", "box"}, {"duckbox", "box"},
+    {"aligned", "box"},   {"quote", "insert"},
+};
+
+const format_mode *format_mode_find(const char *name) {
+    str wanted = str_from(name);
+    for (size_t i = 0; i < BASE_COUNT(aliases); i++)
+        if (str_equal_nocase(wanted, str_from(aliases[i].alias)))
+            wanted = str_from(aliases[i].name);
+    for (size_t i = 0; i < BASE_COUNT(modes); i++)
+        if (str_equal_nocase(wanted, str_from(modes[i].name)))
+            return &modes[i];
+    return NULL;
+}
+
+void format_begin(format *f, const format_mode *mode, const format_options *options, int ncols,
+                  const char *const *names, const value_type *types, buf *out) {
+    *f = (format){.mode = mode,
+                  .options = *options,
+                  .ncols = ncols,
+                  .names = names,
+                  .types = types,
+                  .out = out};
+    if (mode->begin)
+        mode->begin(f);
+}
+
+void format_rows(format *f, const batch *b) {
+    for (int row = 0; row < b->rows; row++) {
+        f->mode->row(f, b, row);
+        f->rows++;
+    }
+}
+
+int format_full_error(const format *f, err *e) {
+    return f->mem ? arena_full_error(f->mem, e) : 0;
+}
+
+bool format_drain(format *f) {
+    if (f->options.drain != NULL && !f->stopped)
+        f->stopped = !f->options.drain(f->options.drain_ctx);
+    return !f->stopped;
+}
+
+void format_end(format *f) {
+    if (f->mode->end)
+        f->mode->end(f);
+    if (!f->mode->needs_all)
+        f->rows_kept = f->rows;
+    format_free(f);
+}
+
+void format_free(format *f) {
+    arena_free(f->mem);
+    f->mem = NULL;
+    f->state = NULL;
+}
+
+void format_cell(const format *f, buf *out, value v) {
+    if (v.type == TYPE_NULL)
+        buf_append_c(out, f->options.null_text ? f->options.null_text : "NULL");
+    else if (v.type == TYPE_BOOLEAN)
+        buf_append_c(out, v.i ? "true" : "false");
+    else if (v.type == TYPE_BLOB)
+        value_print_sql(out, v);
+    else
+        value_print(out, v);
+}
+
+/* U+0080 to U+009F: terminals obey them, too. */
+static bool second_control(str text, size_t i) {
+    return i + 1 < text.n && (unsigned char)text.p[i] == 0xc2 &&
+           (unsigned char)text.p[i + 1] < 0xa0;
+}
+
+void format_visible(buf *out, str text, bool utf8) {
+    size_t plain = 0;
+    for (size_t i = 0; i < text.n; i++) {
+        unsigned char c = (unsigned char)text.p[i];
+        bool second = second_control(text, i);
+        if (c >= 0x20 && c != 0x7f && !second)
+            continue;
+        buf_append(out, text.p + plain, i - plain);
+        i += second;
+        plain = i + 1;
+        if (!utf8) {
+            buf_append_char(out, c == '\n' || c == '\t' ? ' ' : '?');
+            continue;
+        }
+        if (second) {
+            buf_append_c(out, "\uFFFD");
+            continue;
+        }
+        char glyph[4]; /* U+2400 has a picture of each control character */
+        buf_append(out, glyph, utf8_encode(c == 0x7f ? 0x2421u : 0x2400u + c, glyph));
+    }
+    buf_append(out, text.p + plain, text.n - plain);
+}
+
+void format_json_string(buf *out, str text) {
+    static const char short_names[] = "\bb\ff\nn\rr\tt\"\"\\\\";
+    buf_append_char(out, '"');
+    for (size_t i = 0; i < text.n;) {
+        unsigned char c = (unsigned char)text.p[i];
+        const char *name = c ? strchr(short_names, c) : NULL;
+        if (c < 0x80) {
+            if (name != NULL && (name - short_names) % 2 == 0)
+                buf_printf(out, "\\%c", name[1]);
+            else if (c == '"' || c == '\\')
+                buf_printf(out, "\\%c", c);
+            else if (c < 0x20)
+                buf_printf(out, "\\u%04x", c);
+            else
+                buf_append_char(out, (char)c);
+            i++;
+            continue;
+        }
+        uint32_t cp; /* bytes that are no UTF-8 become U+FFFD, or the reader would refuse all */
+        size_t n = utf8_next((str){text.p + i, text.n - i}, &cp);
+        char encoded[4];
+        buf_append(out, encoded, utf8_encode(cp, encoded));
+        i += n;
+    }
+    buf_append_char(out, '"');
+}
+
+void format_pad(buf *out, int columns) {
+    static const char blanks[] = "                                                                ";
+    for (int n = columns; n > 0; n -= (int)sizeof blanks - 1)
+        buf_append(out, blanks, (size_t)BASE_MIN(n, (int)sizeof blanks - 1));
+}
+
+void format_entry(buf *out, str left, int indent, str text, int columns) {
+    enum { LEAST = 20 };
+    int room = columns - indent;
+    buf_append_str(out, left);
+    if (columns > 0 && room < LEAST) { /* then below it */
+        buf_append_char(out, '\n');
+        indent = 4;
+        room = columns - indent;
+        format_pad(out, indent);
+    } else {
+        format_pad(out, BASE_MAX(indent - utf8_width(left), 2));
+    }
+    while (room >= LEAST && utf8_width(text) > room) {
+        size_t fits = utf8_fit(text, room), n = fits;
+        while (n > 0 && text.p[n] != ' ')
+            n--;
+        n = n > 0 ? n : fits;
+        buf_append(out, text.p, n);
+        buf_append_char(out, '\n');
+        format_pad(out, indent);
+        n += text.p[n] == ' ';
+        text = (str){text.p + n, text.n - n};
+    }
+    buf_append_str(out, text);
+    buf_append_char(out, '\n');
+}
+
+void format_count(buf *out, uint64_t n) {
+    char digits[32];
+    int length = snprintf(digits, sizeof digits, "%llu", (unsigned long long)n);
+    for (int i = 0; i < length; i++) {
+        if (i > 0 && (length - i) % 3 == 0)
+            buf_append_char(out, ',');
+        buf_append_char(out, digits[i]);
+    }
+}

@@ -1,0 +1,406 @@
+/*
+ * format_box.c - tables for people: box and Markdown, which must know every cell before they know a
+ * width.
+ *
+ *   chunk.cells [rows][ncols]   the text of each cell, control characters made visible, with its
+ *                               columns
+ *
+ * Invariant: what utf8_width counts is what the terminal shows; every line of a box has the same
+ * width. A box that would leave a text column fewer than MIN_TEXT columns is shown vertically
+ * instead.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "run/shell_int.h"
+
+enum { MIN_TEXT = 8, ROWS_PER_CHUNK = 256, BOX_HEAP_BYTES = 64 << 20 };
+
+typedef struct cell {
+    str text;
+    int width;
+    bool null;
+} cell;
+
+typedef struct chunk chunk;
+struct chunk {
+    chunk *next;
+    int rows;
+    cell cells[]; /* [ROWS_PER_CHUNK][ncols] */
+};
+
+typedef struct box_state {
+    chunk *first, *last;
+    cell *heads; /* [ncols] the columns' names, as cells */
+    int *width;  /* natural, then fitted */
+    int *data;   /* of the cells alone */
+    bool *right;
+} box_state;
+
+typedef struct frame {
+    const char *top[3], *middle[3], *bottom[3], *line, *bar, *more;
+} frame;
+
+static const frame frame_utf8 = {
+    {"┌", "┬", "┐"}, {"├", "┼", "┤"}, {"└", "┴", "┘"}, "─", "│", "…",
+};
+static const frame frame_ascii = {
+    {"+", "+", "+"}, {"+", "+", "+"}, {"+", "+", "+"}, "-", "|", "~",
+};
+
+static void markdown_text(buf *out, str text) {
+    for (size_t i = 0; i < text.n; i++)
+        if (text.p[i] == '\n')
+            buf_append_c(out, "<br>");
+        else if (text.p[i] == '|')
+            buf_append_c(out, "\\|");
+        else
+            buf_append_char(out, text.p[i]);
+}
+
+/* `shown` is work space. */
+static cell make_cell(format *f, str text, bool markdown, buf *shown) {
+    cell made = {0};
+    buf_clear(shown);
+    if (markdown)
+        markdown_text(shown, text);
+    else
+        format_visible(shown, text, f->options.utf8);
+    made.text = str_copy(f->mem, buf_str(shown));
+    made.width = utf8_width(made.text);
+    return made;
+}
+
+static void begin(format *f, bool markdown) {
+    f->mem = arena_new_spilling(BOX_HEAP_BYTES, f->options.space);
+    box_state *s = ARENA_NEW(f->mem, box_state);
+    s->heads = ARENA_ARRAY(f->mem, cell, f->ncols + 1);
+    s->width = ARENA_ARRAY(f->mem, int, f->ncols + 1);
+    s->data = ARENA_ARRAY(f->mem, int, f->ncols + 1);
+    s->right = ARENA_ARRAY(f->mem, bool, f->ncols + 1);
+    buf shown = {0};
+    for (int i = 0; i < f->ncols; i++) {
+        s->heads[i] = make_cell(f, str_from(f->names[i]), markdown, &shown);
+        s->right[i] = f->types[i] == TYPE_INTEGER || f->types[i] == TYPE_REAL;
+        bool headless = f->options.no_headers && !markdown; /* which has no table without them */
+        s->width[i] = headless ? 1 : s->heads[i].width;
+        if (f->options.types_row && !headless && !markdown)
+            s->width[i] = BASE_MAX(s->width[i], (int)strlen(type_name(f->types[i])));
+    }
+    buf_free(&shown);
+    f->state = s;
+}
+
+void box_begin(format *f) {
+    begin(f, false);
+}
+
+void text_markdown_begin(format *f) {
+    begin(f, true);
+}
+
+static cell *next_row(format *f) {
+    box_state *s = f->state;
+    if (s->last == NULL || s->last->rows == ROWS_PER_CHUNK) {
+        size_t cells = sizeof(cell) * (size_t)f->ncols * ROWS_PER_CHUNK;
+        chunk *c = arena_zalloc(f->mem, sizeof(chunk) + cells);
+        if (s->last)
+            s->last->next = c;
+        else
+            s->first = c;
+        s->last = c;
+    }
+    return &s->last->cells[s->last->rows++ * f->ncols];
+}
+
+static void keep_row(format *f, const batch *b, int row, bool markdown) {
+    if (f->options.max_rows && f->rows_kept >= f->options.max_rows)
+        return;
+    f->rows_kept++;
+    box_state *s = f->state;
+    cell *cells = next_row(f);
+    buf raw = {0}, shown = {0};
+    for (int i = 0; i < f->ncols; i++) {
+        value v = column_get(&b->cols[i], row);
+        buf_clear(&raw);
+        format_cell(f, &raw, v);
+        cells[i] = make_cell(f, buf_str(&raw), markdown, &shown);
+        cells[i].null = v.type == TYPE_NULL;
+        s->width[i] = BASE_MAX(s->width[i], cells[i].width);
+        s->data[i] = BASE_MAX(s->data[i], cells[i].width);
+    }
+    buf_free(&raw);
+    buf_free(&shown);
+}
+
+void box_row(format *f, const batch *b, int row) {
+    keep_row(f, b, row, false);
+}
+
+void text_markdown_row(format *f, const batch *b, int row) {
+    keep_row(f, b, row, true);
+}
+
+/* ---- fitting ------------------------------------------------------------------------------------
+ *
+ * Where there is no room for all, it goes, until it is used up: to numbers, which are never cut; to
+ * MIN_TEXT of each other column; to what nine cells of ten need, the narrowest column first, so
+ * that a short column keeps its width and the widest gives way; to the odd long cell; and last to
+ * headings. A column that needs little more than an equal share of the room gets that too: what it
+ * takes would show no more of texts much longer than it.
+ */
+
+static int bar_columns(const format *f) {
+    return 3 * f->ncols + 1;
+}
+
+static int total_width(const format *f, const int *width) {
+    int total = 0;
+    for (int i = 0; i < f->ncols; i++)
+        total += width[i];
+    return total;
+}
+
+/* The width that nine cells of ten in column k do not exceed, or `most`. */
+static int usual_width(const format *f, int k, int most) {
+    const box_state *s = f->state;
+    uint64_t *cells = mem_zalloc(sizeof *cells * (size_t)(most + 1)), wider = 0;
+    for (const chunk *c = s->first; c; c = c->next)
+        for (int r = 0; r < c->rows; r++)
+            cells[BASE_MIN(c->cells[r * f->ncols + k].width, most)]++;
+    int width = most;
+    while (width > 0 && (wider += cells[width]) <= f->rows_kept / 10)
+        width--;
+    free(cells);
+    return width;
+}
+
+/* Raises what is narrowest, column by column, to its target; returns the room that is left. */
+static int widen(const format *f, int *width, const int *target, int room) {
+    for (; room > 0; room--) {
+        int least = -1;
+        for (int i = 0; i < f->ncols; i++)
+            if (width[i] < target[i] && (least < 0 || width[i] < width[least]))
+                least = i;
+        if (least < 0)
+            break;
+        width[least]++;
+    }
+    return room;
+}
+
+/* Gives its target to each column, the least first, as long as that is at most half as much again
+ * as an equal share of the room; returns the room that is left. */
+static int complete(const format *f, int *width, const int *target, int room) {
+    for (;;) {
+        int least = -1, open = 0, shared = room;
+        for (int i = 0; i < f->ncols; i++) {
+            if (width[i] >= target[i])
+                continue;
+            open++;
+            shared += width[i];
+            if (least < 0 || target[i] < target[least])
+                least = i;
+        }
+        if (least < 0 || target[least] - width[least] > room ||
+            target[least] * 2 * open > shared * 3)
+            return room;
+        room -= target[least] - width[least];
+        width[least] = target[least];
+    }
+}
+
+/* What .width says of column i; 0: nothing. */
+static int asked_width(const format *f, int i) {
+    return i < f->options.nwidths ? abs(f->options.widths[i]) : 0;
+}
+
+/* False: too narrow to be read as a table. */
+static bool fit(format *f) {
+    box_state *s = f->state;
+    for (int i = 0; i < f->ncols; i++)
+        if (asked_width(f, i)) {
+            s->width[i] = s->data[i] = asked_width(f, i);
+            s->right[i] |= f->options.widths[i] < 0;
+        }
+    int room = f->options.width - bar_columns(f);
+    if (f->options.width == 0 || total_width(f, s->width) <= room)
+        return true;
+    int *width = ARENA_ARRAY(f->mem, int, f->ncols), *usual = ARENA_ARRAY(f->mem, int, f->ncols);
+    for (int i = 0; i < f->ncols; i++) {
+        int least = BASE_MIN(s->width[i], MIN_TEXT); /* of a heading too */
+        width[i] = s->right[i] ? BASE_MAX(s->data[i], least) : least;
+        usual[i] = asked_width(f, i) ? s->data[i] : usual_width(f, i, BASE_MAX(room, 0));
+    }
+    room -= total_width(f, width);
+    if (room < 0)
+        return false;
+    room = widen(f, width, usual, complete(f, width, usual, room));
+    room = widen(f, width, s->data, room);
+    widen(f, width, s->width, room);
+    s->width = width;
+    return true;
+}
+
+/* ---- drawing --------------------------------------------------------------------------------- */
+
+static void draw_rule(format *f, const frame *fr, const char *const ends[3]) {
+    const box_state *s = f->state;
+    buf_append_c(f->out, style_on(f->options.color, STYLE_DIM));
+    buf_append_c(f->out, ends[0]);
+    for (int i = 0; i < f->ncols; i++) {
+        if (i)
+            buf_append_c(f->out, ends[1]);
+        for (int k = 0; k < s->width[i] + 2; k++)
+            buf_append_c(f->out, fr->line);
+    }
+    buf_append_c(f->out, ends[2]);
+    buf_append_c(f->out, style_off(f->options.color, STYLE_DIM));
+    buf_append_char(f->out, '\n');
+}
+
+/* Whether the text had to be cut. */
+static bool draw_cell(format *f, const frame *fr, str text, int width, int room, bool right,
+                      style st) {
+    bool cut = width > room;
+    if (cut) {
+        text.n = utf8_fit(text, room - 1);
+        width = utf8_width(text) + 1;
+    }
+    if (right)
+        format_pad(f->out, room - width);
+    buf_append_c(f->out, style_on(f->options.color, st));
+    buf_append_str(f->out, text);
+    buf_append_c(f->out, style_off(f->options.color, st));
+    if (cut)
+        style_append(f->out, f->options.color, STYLE_DIM, fr->more);
+    if (!right)
+        format_pad(f->out, room - width);
+    return cut;
+}
+
+static void draw_bar(format *f, const frame *fr, const char *before, const char *after) {
+    buf_append_c(f->out, before);
+    style_append(f->out, f->options.color, STYLE_DIM, fr->bar);
+    buf_append_c(f->out, after);
+}
+
+static void draw_heads(format *f, const frame *fr) {
+    const box_state *s = f->state;
+    for (int i = 0; i < f->ncols; i++) {
+        draw_bar(f, fr, i ? " " : "", " ");
+        draw_cell(f, fr, s->heads[i].text, s->heads[i].width, s->width[i], s->right[i], STYLE_BOLD);
+    }
+    draw_bar(f, fr, " ", "\n");
+    if (!f->options.types_row)
+        return;
+    for (int i = 0; i < f->ncols; i++) {
+        draw_bar(f, fr, i ? " " : "", " ");
+        str text = str_from(type_name(f->types[i]));
+        draw_cell(f, fr, text, (int)text.n, s->width[i], s->right[i], STYLE_DIM);
+    }
+    draw_bar(f, fr, " ", "\n");
+}
+
+static void draw_row(format *f, const frame *fr, const cell *cells) {
+    const box_state *s = f->state;
+    for (int i = 0; i < f->ncols; i++) {
+        draw_bar(f, fr, i ? " " : "", " ");
+        f->cut |= draw_cell(f, fr, cells[i].text, cells[i].width, s->width[i], s->right[i],
+                            cells[i].null ? STYLE_DIM : STYLE_PLAIN);
+    }
+    draw_bar(f, fr, " ", "\n");
+}
+
+/* Every column on its own line, cut to the width: what a table too wide becomes. */
+static void draw_vertical(format *f, const frame *fr) {
+    const box_state *s = f->state;
+    int names = 0;
+    for (int i = 0; i < f->ncols; i++)
+        names = BASE_MAX(names, s->heads[i].width);
+    names = BASE_MIN(names, BASE_MAX(f->options.width / 3, 1));
+    int room = BASE_MAX(f->options.width - names - 3, 1);
+    uint64_t row = 0;
+    for (const chunk *c = s->first; c; c = c->next) {
+        for (int r = 0; r < c->rows && format_drain(f); r++) {
+            buf title = {0};
+            buf_printf(&title, "%s row %llu ", fr->line, (unsigned long long)++row);
+            for (int w = utf8_width(buf_str(&title)); w < f->options.width; w++)
+                buf_append_c(&title, fr->line);
+            style_append(f->out, f->options.color, STYLE_DIM, title.p);
+            buf_append_char(f->out, '\n');
+            buf_free(&title);
+            for (int i = 0; i < f->ncols; i++) {
+                const cell *one = &c->cells[r * f->ncols + i];
+                const cell *head = &s->heads[i];
+                draw_cell(f, fr, head->text, head->width, names, true, STYLE_BOLD);
+                draw_bar(f, fr, " ", " ");
+                f->cut |=
+                    draw_cell(f, fr, one->text, one->width, BASE_MIN(room, BASE_MAX(one->width, 1)),
+                              false, one->null ? STYLE_DIM : STYLE_PLAIN);
+                buf_append_char(f->out, '\n');
+            }
+        }
+    }
+}
+
+static void draw_more(format *f, const frame *fr) {
+    if (f->rows == f->rows_kept)
+        return;
+    buf line = {0};
+    buf_printf(&line, "%s ", fr == &frame_utf8 ? "…" : "...");
+    format_count(&line, f->rows - f->rows_kept);
+    buf_append_c(&line, f->rows - f->rows_kept == 1 ? " more row" : " more rows");
+    style_append(f->out, f->options.color, STYLE_DIM, line.p);
+    buf_append_char(f->out, '\n');
+    buf_free(&line);
+}
+
+void box_end(format *f) {
+    const box_state *s = f->state;
+    const frame *fr = f->options.utf8 ? &frame_utf8 : &frame_ascii;
+    if (!fit(f)) {
+        draw_vertical(f, fr);
+        draw_more(f, fr);
+        return;
+    }
+    draw_rule(f, fr, fr->top);
+    if (!f->options.no_headers) {
+        draw_heads(f, fr);
+        draw_rule(f, fr, fr->middle);
+    }
+    for (const chunk *c = s->first; c; c = c->next)
+        for (int r = 0; r < c->rows && format_drain(f); r++)
+            draw_row(f, fr, &c->cells[r * f->ncols]);
+    draw_rule(f, fr, fr->bottom);
+    draw_more(f, fr);
+}
+
+static void markdown_line(format *f, const cell *cells) {
+    const box_state *s = f->state;
+    for (int i = 0; i < f->ncols; i++) {
+        int pad = s->width[i] - cells[i].width;
+        buf_append_c(f->out, i ? " | " : "| ");
+        format_pad(f->out, s->right[i] ? pad : 0);
+        buf_append_str(f->out, cells[i].text);
+        format_pad(f->out, s->right[i] ? 0 : pad);
+    }
+    buf_append_c(f->out, " |\n");
+}
+
+void text_markdown_end(format *f) {
+    const box_state *s = f->state;
+    markdown_line(f, s->heads);
+    for (int i = 0; i < f->ncols; i++) {
+        buf_append_char(f->out, '|');
+        for (int k = 0; k < s->width[i] + 2 - s->right[i]; k++)
+            buf_append_char(f->out, '-');
+        if (s->right[i])
+            buf_append_char(f->out, ':');
+    }
+    buf_append_c(f->out, "|\n");
+    for (const chunk *c = s->first; c; c = c->next)
+        for (int r = 0; r < c->rows && format_drain(f); r++)
+            markdown_line(f, &c->cells[r * f->ncols]);
+    draw_more(f, f->options.utf8 ? &frame_utf8 : &frame_ascii);
+}

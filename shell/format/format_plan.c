@@ -1,0 +1,99 @@
+/*
+ * format_plan.c - plans on a screen: lines wider than it go on below themselves, behind the
+ * branches of the tree that pass there; in ASCII where the terminal has nothing else.
+ */
+#include <string.h>
+
+#include "run/shell_int.h"
+
+enum { STEP = 4, ROOM_MIN = 20 }; /* columns: what goes on stands deeper; what is left for it */
+
+static const struct {
+    const char *glyph, *below, *ascii;
+} glyphs[] = {{" ", " ", " "}, {"│", "│", "|"}, {"├", "│", "|"},  {"└", " ", "`"},
+              {"─", " ", "-"}, {"≈", "", "~"},  {"…", "", "..."}, {"–", "", "-"}};
+enum { BRANCHES = 5 };
+
+static int glyph_at(str s, int count) {
+    for (int i = 0; i < count; i++) {
+        size_t n = strlen(glyphs[i].glyph);
+        if (s.n >= n && memcmp(s.p, glyphs[i].glyph, n) == 0)
+            return i;
+    }
+    return -1;
+}
+
+static void put(buf *out, str text, bool utf8) {
+    while (text.n && !utf8) {
+        uint32_t cp;
+        int i = glyph_at(text, (int)BASE_COUNT(glyphs));
+        size_t n = i >= 0 ? strlen(glyphs[i].glyph) : utf8_next(text, &cp);
+        buf_append(out, i >= 0 ? glyphs[i].ascii : text.p, i >= 0 ? strlen(glyphs[i].ascii) : n);
+        text = (str){text.p + n, text.n - n};
+    }
+    buf_append_str(out, text);
+}
+
+/* How much of the line stands in `columns`; `indent` bytes of branches are no place to break. */
+static size_t fitting(str line, size_t indent, int columns) {
+    if (utf8_width(line) <= columns)
+        return line.n;
+    size_t n = utf8_fit(line, columns), blank = n;
+    while (blank > indent && line.p[blank] != ' ')
+        blank--;
+    return blank > indent ? blank : n;
+}
+
+/* A node's figures stand in a column of their own, which may come nearer where the screen ends. */
+static str narrowed(str line, size_t indent, int columns, buf *held) {
+    size_t from = indent, to;
+    int excess = utf8_width(line) - columns;
+    while (from + 1 < line.n && (line.p[from] != ' ' || line.p[from + 1] != ' '))
+        from++;
+    for (to = from; to < line.n && line.p[to] == ' ' && to + 2 < line.n && line.p[to + 2] == ' ' &&
+                    (int)(to - from) < excess;)
+        to++;
+    buf_append(held, line.p, from);
+    buf_append(held, line.p + to, line.n - to);
+    return buf_str(held);
+}
+
+static void plan_line(buf *out, str line, int columns, bool utf8) {
+    buf below = {0}, held = {0};
+    size_t indent = 0;
+    bool node = true; /* not one of the lines behind a branch that passes */
+    for (int i; (i = glyph_at((str){line.p + indent, line.n - indent}, BRANCHES)) >= 0;) {
+        buf_append_c(&below, glyphs[i].below);
+        indent += strlen(glyphs[i].glyph);
+        node = *glyphs[i].glyph == ' ' ? node : strcmp(glyphs[i].glyph, "│") != 0;
+    }
+    format_pad(&below, STEP);
+    int deep = utf8_width(buf_str(&below));
+    bool wrap = columns - deep >= ROOM_MIN;
+    if (wrap && node)
+        line = narrowed(line, indent, columns, &held);
+    for (int room = columns; line.n; room = columns - deep, indent = 0) {
+        size_t n = wrap ? fitting(line, indent, room) : line.n, end = n;
+        while (end > 0 && line.p[end - 1] == ' ')
+            end--;
+        put(out, (str){line.p, end}, utf8);
+        buf_append_char(out, '\n');
+        while (n < line.n && line.p[n] == ' ')
+            n++;
+        line = (str){line.p + n, line.n - n};
+        if (line.n)
+            put(out, buf_str(&below), utf8);
+    }
+    buf_free(&below);
+    buf_free(&held);
+}
+
+void format_plan(buf *out, str text, int columns, bool utf8) {
+    while (text.n) {
+        str line = str_take(&text, '\n');
+        if (line.n)
+            plan_line(out, line, columns, utf8);
+        else
+            buf_append_char(out, '\n');
+    }
+}

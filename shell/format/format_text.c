@@ -1,0 +1,252 @@
+/*
+ * format_text.c - the output modes that write each row as it comes: for machines, files and other
+ * programs.
+ *
+ * Invariant: numbers as value_print writes them (never by locale), BOOLEAN as 0/1; what reads the
+ * format gets back the same values.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "run/shell_int.h"
+
+static void end_line(format *f) {
+    buf_append_char(f->out, '\n');
+}
+
+/* ---- csv, tsv, list -------------------------------------------------------------------------- */
+
+static void delimited_begin(format *f, char delimiter) {
+    if (f->options.no_headers)
+        return;
+    value *names = mem_alloc(sizeof *names * (size_t)BASE_MAX(f->ncols, 1));
+    for (int i = 0; i < f->ncols; i++)
+        names[i] = value_text(str_from(f->names[i]));
+    csv_write_row(f->out, names, f->ncols, delimiter, STR(""));
+    free(names);
+}
+
+static void delimited_row(format *f, const batch *b, int row, char delimiter) {
+    value *cells = mem_alloc(sizeof *cells * (size_t)BASE_MAX(f->ncols, 1));
+    for (int i = 0; i < f->ncols; i++)
+        cells[i] = column_get(&b->cols[i], row);
+    csv_write_row(f->out, cells, f->ncols, delimiter, str_from(f->options.null_text));
+    free(cells);
+}
+
+void text_csv_begin(format *f) {
+    delimited_begin(f, ',');
+}
+
+void text_csv_row(format *f, const batch *b, int row) {
+    delimited_row(f, b, row, ',');
+}
+
+void text_tsv_begin(format *f) {
+    delimited_begin(f, '\t');
+}
+
+void text_tsv_row(format *f, const batch *b, int row) {
+    delimited_row(f, b, row, '\t');
+}
+
+void text_list_begin(format *f) {
+    if (f->options.no_headers)
+        return;
+    for (int i = 0; i < f->ncols; i++)
+        buf_printf(f->out, "%s%s", i ? "|" : "", f->names[i]);
+    end_line(f);
+}
+
+void text_list_row(format *f, const batch *b, int row) {
+    for (int i = 0; i < f->ncols; i++) {
+        value v = column_get(&b->cols[i], row);
+        if (i)
+            buf_append_char(f->out, '|');
+        if (v.type == TYPE_NULL)
+            buf_append_c(f->out, f->options.null_text ? f->options.null_text : "");
+        else
+            value_print(f->out, v);
+    }
+    end_line(f);
+}
+
+/* ---- json ------------------------------------------------------------------------------------ */
+
+static void json_value(buf *out, value v) {
+    switch (v.type) {
+    case TYPE_NULL:
+        buf_append_c(out, "null");
+        return;
+    case TYPE_REAL:
+        if (!isfinite(v.r)) /* JSON has no word for them */
+            buf_append_c(out, "null");
+        else
+            value_print(out, v);
+        return;
+    case TYPE_BOOLEAN:
+    case TYPE_INTEGER:
+        value_print(out, v);
+        return;
+    case TYPE_TEXT:
+        format_json_string(out, v.s);
+        return;
+    case TYPE_BLOB:
+        buf_append_char(out, '"');
+        for (size_t i = 0; i < v.s.n; i++)
+            buf_printf(out, "%02x", (unsigned char)v.s.p[i]);
+        buf_append_char(out, '"');
+        return;
+    }
+}
+
+static void json_object(format *f, const batch *b, int row) {
+    buf_append_char(f->out, '{');
+    for (int i = 0; i < f->ncols; i++) {
+        if (i)
+            buf_append_char(f->out, ',');
+        format_json_string(f->out, str_from(f->names[i]));
+        buf_append_char(f->out, ':');
+        json_value(f->out, column_get(&b->cols[i], row));
+    }
+    buf_append_char(f->out, '}');
+}
+
+void text_json_row(format *f, const batch *b, int row) {
+    buf_append_c(f->out, f->rows ? ",\n " : "[");
+    json_object(f, b, row);
+}
+
+void text_json_end(format *f) {
+    buf_append_c(f->out, f->rows ? "]\n" : "[]\n");
+}
+
+void text_jsonl_row(format *f, const batch *b, int row) {
+    json_object(f, b, row);
+    end_line(f);
+}
+
+/* Line breaks and tabs stay, what else a terminal would obey is made visible. */
+static void line_text(format *f, str text) {
+    size_t plain = 0;
+    for (size_t i = 0; i <= text.n; i++) {
+        if (i < text.n && text.p[i] != '\n' && text.p[i] != '\t')
+            continue;
+        format_visible(f->out, (str){text.p + plain, i - plain}, f->options.utf8);
+        if (i < text.n)
+            buf_append_char(f->out, text.p[i]);
+        plain = i + 1;
+    }
+}
+
+/* ---- line ------------------------------------------------------------------------------------ */
+
+/* The columns' names as they are shown: one may come from a file's header. */
+void text_line_begin(format *f) {
+    f->mem = arena_new();
+    str *shown = ARENA_ARRAY(f->mem, str, f->ncols + 1);
+    buf name = {0};
+    for (int i = 0; i < f->ncols; i++) {
+        buf_clear(&name);
+        format_visible(&name, str_from(f->names[i]), f->options.utf8);
+        shown[i] = str_copy(f->mem, buf_str(&name));
+    }
+    buf_free(&name);
+    f->state = shown;
+}
+
+void text_line_row(format *f, const batch *b, int row) {
+    const str *names = f->state;
+    int width = 0;
+    for (int i = 0; i < f->ncols; i++)
+        width = BASE_MAX(width, utf8_width(names[i]));
+    if (f->rows)
+        end_line(f);
+    for (int i = 0; i < f->ncols; i++) {
+        value v = column_get(&b->cols[i], row);
+        format_pad(f->out, width - utf8_width(names[i]));
+        buf_append_c(f->out, style_on(f->options.color, STYLE_BOLD));
+        buf_append_str(f->out, names[i]);
+        buf_append_c(f->out, style_off(f->options.color, STYLE_BOLD));
+        buf_append_c(f->out, " = ");
+        buf_append_c(f->out, style_on(f->options.color, v.type ? STYLE_PLAIN : STYLE_DIM));
+        if (v.type == TYPE_TEXT)
+            line_text(f, v.s);
+        else
+            format_cell(f, f->out, v);
+        buf_append_c(f->out, style_off(f->options.color, v.type ? STYLE_PLAIN : STYLE_DIM));
+        end_line(f);
+    }
+}
+
+/* ---- html ------------------------------------------------------------------------------------ */
+
+static void html_text(buf *out, str s) {
+    for (size_t i = 0; i < s.n; i++) {
+        switch (s.p[i]) {
+        case '<':
+            buf_append_c(out, "&lt;");
+            break;
+        case '>':
+            buf_append_c(out, "&gt;");
+            break;
+        case '&':
+            buf_append_c(out, "&amp;");
+            break;
+        case '"':
+            buf_append_c(out, "&quot;");
+            break;
+        default:
+            buf_append_char(out, s.p[i]);
+        }
+    }
+}
+
+void text_html_begin(format *f) {
+    buf_append_c(f->out, "<table>\n");
+    if (f->options.no_headers)
+        return;
+    buf_append_c(f->out, "<tr>");
+    for (int i = 0; i < f->ncols; i++) {
+        buf_append_c(f->out, "<th>");
+        html_text(f->out, str_from(f->names[i]));
+        buf_append_c(f->out, "</th>");
+    }
+    buf_append_c(f->out, "</tr>\n");
+}
+
+void text_html_row(format *f, const batch *b, int row) {
+    buf cell = {0};
+    buf_append_c(f->out, "<tr>");
+    for (int i = 0; i < f->ncols; i++) {
+        value v = column_get(&b->cols[i], row);
+        buf_append_c(f->out, "<td>");
+        buf_clear(&cell);
+        if (v.type != TYPE_NULL || f->options.null_text)
+            format_cell(f, &cell, v);
+        html_text(f->out, buf_str(&cell));
+        buf_append_c(f->out, "</td>");
+    }
+    buf_append_c(f->out, "</tr>\n");
+    buf_free(&cell);
+}
+
+void text_html_end(format *f) {
+    buf_append_c(f->out, "</table>\n");
+}
+
+/* ---- insert ---------------------------------------------------------------------------------- */
+
+void text_insert_row(format *f, const batch *b, int row) {
+    const char *table = f->options.insert_table ? f->options.insert_table : "t";
+    buf_append_c(f->out, "INSERT INTO ");
+    name_append(f->out, table);
+    buf_append_c(f->out, " VALUES (");
+    for (int i = 0; i < f->ncols; i++) {
+        if (i)
+            buf_append_c(f->out, ", ");
+        value_print_sql(f->out, column_get(&b->cols[i], row));
+    }
+    buf_append_c(f->out, ");\n");
+}

@@ -1,0 +1,320 @@
+/*
+ * repl.c - the prompt: lines become statements and commands, statements become history.
+ *
+ * Invariant: a statement is one entry of the history and can be edited as one, however many lines
+ * it was typed on. Up on its first line joins the lines before; Ctrl-C forgets it; nothing at the
+ * prompt ends the shell but Ctrl-D, .quit and a lost terminal.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "edit/edit_int.h"
+
+struct repl {
+    shell *sh;
+    history_list history;
+    editor *ed;
+    buf pending; /* lines entered, each with its newline; not yet a whole statement */
+    buf line;
+    int idle_interrupts;
+};
+
+static int prompt_width(const char *prompt) {
+    return (int)strlen(prompt);
+}
+
+/* Before a statement's first line: whether a transaction is open, and can only be rolled back. */
+static const char *first_prompt(const shell *sh) {
+    if (!sh->db || sh->lingering || !db_in_transaction(sh->db))
+        return "kvasir> ";
+    return db_transaction_failed(sh->db) ? "kvasir!> " : "kvasir*> ";
+}
+
+/* Draws the statement again in colours, over what was typed.
+ * Left alone when the screen may not look as we think. */
+static void echo_highlighted(repl *r, str text, const char *first, const char *next) {
+    if (!r->sh->term.color_out || text.p[0] == '.' || text.p[0] == '\\')
+        return;
+    int columns, rows, used = 0;
+    term_size(&columns, &rows);
+    buf out = {0};
+    buf shown = {0};
+    highlight(text, true, &shown);
+    for (const char *p = text.p, *end = text.p + text.n; p <= end;) {
+        const char *stop = memchr(p, '\n', (size_t)(end - p));
+        stop = stop ? stop : end;
+        bool exact;
+        used += editor_rows((str){p, (size_t)(stop - p)}, prompt_width(first), columns, &exact);
+        if (!exact)
+            goto out;
+        p = stop + 1;
+    }
+    if (used >= rows)
+        goto out;
+    buf_printf(&out, "\033[%dA\r\033[J%s%s%s", used, style_on(true, STYLE_PROMPT), first,
+               style_off(true, STYLE_PROMPT));
+    for (size_t i = 0; i < shown.n; i++) {
+        buf_append_char(&out, shown.p[i]);
+        if (shown.p[i] == '\n')
+            buf_printf(&out, "%s%s%s", style_on(true, STYLE_DIM), next, style_off(true, STYLE_DIM));
+    }
+    buf_append_char(&out, '\n');
+    fwrite(out.p, 1, out.n, stdout);
+    fflush(stdout);
+out:
+    buf_free(&out);
+    buf_free(&shown);
+}
+
+/* Words that people type before they know how to leave or ask. */
+static bool bare_word(repl *r, str line) {
+    static const struct {
+        const char *word, *command;
+    } words[] = {
+        {"quit", ".quit"}, {"exit", ".quit"}, {"help", ".help"}, {"?", ".help"}, {"q", ".quit"}};
+    while (line.n && strchr(" ;\n", line.p[line.n - 1]))
+        line.n--;
+    for (size_t i = 0; i < BASE_COUNT(words); i++) {
+        if (str_equal_nocase(line, str_from(words[i].word))) {
+            command_line(r->sh, str_from(words[i].command));
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Whether the next line goes on with a text, name or comment that is not closed yet. */
+static bool within_token(str text) {
+    token_class class = TOKEN_BLANK;
+    for (size_t at = 0, n; at < text.n && (n = sql_token(text, at, &class)) > 0;)
+        at += n;
+    return class == TOKEN_BAD; /* it reaches past the end of its line */
+}
+
+/* A command in the middle of a statement runs at
+ * once, as in psql; the statement goes on after it.
+ * psql's \g, with a file or without, ends it as `;` does. */
+static bool command_within(repl *r) {
+    str line = buf_str(&r->line);
+    size_t n = 0;
+    while (n < line.n && !strchr(" \t;\n", line.p[n]))
+        n++;
+    if (n < 2 || !strchr(".\\", line.p[0]) || command_find((str){line.p, n}) == NULL ||
+        within_token(buf_str(&r->pending)))
+        return false;
+    bool go = str_equal((str){line.p, n}, STR("\\g"));
+    bool bare = strspn(line.p + n, " \t;") == line.n - n;
+    bool ok = (go && bare) || command_line(r->sh, line);
+    if (!go || !ok)
+        return true;
+    buf_clear(&r->line);
+    buf_append_char(&r->line, ';');
+    return false;
+}
+
+static void remember(repl *r, str text) {
+    if (history_add(&r->history, text))
+        editor_remember(r->ed, r->history.lines[r->history.count - 1]);
+}
+
+/* Runs what is whole in `pending`; what is left waits for more lines. */
+static void run_pending(repl *r, const char *first, const char *next) {
+    size_t length = 0, used = 0;
+    str text = buf_str(&r->pending);
+    for (size_t at = 0; at < text.n;) { /* is any of it whole? */
+        piece_kind kind = script_piece((str){text.p + at, text.n - at}, false, &length);
+        if (kind == PIECE_PARTIAL)
+            break;
+        at += length;
+        /* A blank before a statement stays with it: it keeps it out of the history. */
+        if (kind != PIECE_BLANK || at == text.n)
+            used = at;
+    }
+    if (used == 0)
+        return;
+    str entry = {text.p, used};
+    while (entry.n && strchr(" \t\n", entry.p[entry.n - 1]))
+        entry.n--;
+    if (entry.n && used == text.n)
+        echo_highlighted(r, (str){text.p, text.n - 1}, first, next);
+    if (entry.n)
+        remember(r, entry);
+    /* The text is taken out first: a command may read scripts, or end the shell. */
+    buf whole = r->pending;
+    r->pending = (buf){0};
+    buf_append(&r->pending, whole.p + used, whole.n - used);
+    signals_clear();
+    size_t ran;
+    script_prompt(r->sh, (str){whole.p, used}, &ran);
+    buf_free(&whole);
+    editor_forget_names(r->ed);
+    while (r->pending.n && strchr(" \t\n", r->pending.p[0]) && r->pending.p[0])
+        memmove(r->pending.p, r->pending.p + 1, --r->pending.n);
+}
+
+/* Wipes the rows of the lines before, so that all of it can be edited in one piece. */
+static void erase_rows_before(const repl *r, int indent) {
+    int columns, rows, up = 0;
+    bool exact;
+    term_size(&columns, &rows);
+    for (const char *p = r->pending.p, *end = p + r->pending.n; p < end;) {
+        const char *stop = memchr(p, '\n', (size_t)(end - p));
+        stop = stop ? stop : end;
+        up += editor_rows((str){p, (size_t)(stop - p)}, indent, columns, &exact);
+        p = stop + 1;
+    }
+    printf("\033[%dA\r\033[J", BASE_MIN(up, rows - 1));
+    fflush(stdout);
+}
+
+static void interrupted(repl *r) {
+    bool idle = r->pending.n == 0 && r->line.n == 0;
+    buf_clear(&r->pending);
+    r->idle_interrupts = idle ? r->idle_interrupts + 1 : 0;
+    if (r->idle_interrupts >= 2)
+        shell_note(r->sh, "Ctrl-D or .quit leaves");
+}
+
+static void greet(const shell *sh) {
+    bool color = sh->term.color_out;
+    printf("%skvasir %s%s  %s.help%s lists commands, %sCtrl-D%s leaves%s\n",
+           style_on(color, STYLE_BOLD), KVASIR_VERSION, style_off(color, STYLE_BOLD),
+           style_on(color, STYLE_HINT), style_off(color, STYLE_HINT), style_on(color, STYLE_HINT),
+           style_off(color, STYLE_HINT), sh->db_path ? "" : "; in memory, .open DIR to keep");
+    fflush(stdout);
+}
+
+static void loop(repl *r) {
+    shell *sh = r->sh;
+    buf prefill = {0};
+    while (!sh->quit && !signals_terminated()) {
+        const char *first = first_prompt(sh);
+        const char *next = prompt_width(first) == 9 ? "    ...> " : "   ...> ";
+        const char *prompt = r->pending.n ? next : first;
+        edit_status status =
+            editor_read(r->ed, prompt, buf_str(&r->pending), buf_str(&prefill), &r->line);
+        buf_clear(&prefill);
+        if (status == EDIT_BACK) {
+            erase_rows_before(r, prompt_width(prompt));
+            buf_append_str(&prefill, buf_str(&r->pending));
+            buf_append_str(&prefill, buf_str(&r->line));
+            while (prefill.n && r->line.n == 0 && prefill.p[prefill.n - 1] == '\n')
+                prefill.n--;
+            buf_clear(&r->pending);
+            continue;
+        }
+        if (status == EDIT_END) {
+            putchar('\n');
+            if (r->pending.n == 0)
+                break;
+            buf_clear(&r->pending);
+            continue;
+        }
+        if (status == EDIT_INTERRUPTED) {
+            interrupted(r);
+            continue;
+        }
+        r->idle_interrupts = 0;
+        if (r->pending.n == 0 && bare_word(r, buf_str(&r->line)))
+            continue;
+        if (r->pending.n && command_within(r))
+            continue;
+        buf_append_str(&r->pending, buf_str(&r->line));
+        buf_append_char(&r->pending, '\n');
+        run_pending(r, first, next);
+    }
+    buf_free(&prefill);
+}
+
+int repl_run(shell *sh) {
+    repl r = {.sh = sh};
+    history_open(&r.history, NULL);
+    r.ed = editor_new(sh, &r.history);
+    if (r.ed == NULL) {
+        history_close(&r.history);
+        bool ok = script_file(sh, "-");
+        return sh->quit ? sh->quit_code : ok ? SHELL_OK : SHELL_FAILED;
+    }
+    sh->repl = &r;
+    greet(sh);
+    loop(&r);
+    sh->repl = NULL;
+    editor_free(r.ed);
+    history_close(&r.history);
+    buf_free(&r.pending);
+    buf_free(&r.line);
+    if (signals_terminated())
+        return 128 + signals_terminated();
+    return sh->quit_code;
+}
+
+void repl_feed(repl *r, str typed) {
+    editor_feed(r->ed, typed);
+}
+
+/* ---- commands of the prompt ------------------------------------------------------------------ */
+
+bool cmd_history(shell *sh, command_call *c) {
+    if (sh->repl == NULL)
+        return shell_complain(sh, "%s works at the prompt only", c->name);
+    int64_t n = 20;
+    if (c->argc && (!parse_integer(str_from(c->argv[0]), &n) || n < 1))
+        return shell_complain(sh, "%s wants a number of statements, not '%s'", c->name, c->argv[0]);
+    const history_list *h = &sh->repl->history;
+    size_t from = h->count > (size_t)n ? h->count - (size_t)n : 0;
+    buf out = {0};
+    for (size_t i = from; i < h->count; i++)
+        buf_printf(&out, "%s\n", h->lines[i]);
+    output_text(sh, &out);
+    return true;
+}
+
+static bool slurp(const char *path, buf *out) {
+    FILE *in = fopen(path, "r");
+    if (in == NULL)
+        return false;
+    char block[4096];
+    size_t n;
+    while ((n = fread(block, 1, sizeof block, in)) > 0)
+        buf_append(out, block, n);
+    fclose(in);
+    return true;
+}
+
+/* psql's \e: the last statement in an editor; what comes back runs. */
+bool cmd_edit(shell *sh, command_call *c) {
+    if (sh->repl == NULL || !sh->term.interactive)
+        return shell_complain(sh, "%s works at the prompt only", c->name);
+    const char *program = getenv("VISUAL")   ? getenv("VISUAL")
+                          : getenv("EDITOR") ? getenv("EDITOR")
+                                             : "vi";
+    const char *dir = getenv("TMPDIR") && *getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp";
+    char *path = arena_printf(c->mem, "%s/kvasir-edit-XXXXXX", dir);
+    int fd = mkstemp(path);
+    if (fd < 0)
+        return shell_complain(sh, "cannot make a file in %s", dir);
+    bool ok = write(fd, sh->last_text.p ? sh->last_text.p : "", sh->last_text.n) ==
+              (ssize_t)sh->last_text.n;
+    close(fd);
+    buf text = {0};
+    int status = ok ? system(arena_printf(c->mem, "%s '%s'", program, path)) : -1;
+    ok = status == 0 && slurp(path, &text);
+    unlink(path);
+    while (text.n && strchr(" \t\n;", text.p[text.n - 1]))
+        text.n--;
+    if (!ok) {
+        shell_complain(sh, "'%s' failed; nothing was run", program);
+    } else if (text.n) {
+        buf_append_c(&text, ";\n");
+        str entry = {text.p, text.n - 1};
+        printf("%.*s\n", (int)entry.n, entry.p);
+        remember(sh->repl, entry);
+        size_t used;
+        ok = script_prompt(sh, buf_str(&text), &used);
+    }
+    buf_free(&text);
+    return ok;
+}

@@ -1,0 +1,242 @@
+/*
+ * shell.c - from arguments to exit code: opens the database, runs what was asked for, closes in
+ * order.
+ *
+ * Leaves to others: statements (run.c), scripts (script.c), the prompt (repl.c). Nothing here opens
+ * a model.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "shell_int.h"
+#include "view/view_int.h"
+
+/* Nobody is told by COMMIT that it never came. */
+static void close_database(shell *sh) {
+    if (sh->db && !sh->lingering && db_in_transaction(sh->db))
+        fprintf(stderr, "notice: the open transaction was rolled back\n");
+    db_close(sh->db);
+    sh->db = NULL;
+}
+
+int shell_open(shell *sh, const char *path, err *e) {
+    if (!shell_settle(sh, true))
+        return err_set(e, ERR_BUSY, "the statement before has not stopped yet");
+    /* `path` may be sh->db_path itself. */
+    char *kept = mem_strdup(path);
+    db_options options = {.path = kept,
+                          .read_only = sh->read_only,
+                          .must_exist = sh->read_only && kept,
+                          .model = sh->model};
+    db *opened = NULL;
+    int status = db_open(&options, &opened, e);
+    if (status == ERR_BUSY && sh->db) { /* it is the one that is open */
+        close_database(sh);
+        err_clear(e);
+        status = db_open(&options, &opened, e);
+    }
+    if (status) {
+        free(kept);
+        return status;
+    }
+    close_database(sh);
+    free(sh->db_path);
+    sh->db = opened;
+    sh->db_path = kept;
+    for (int i = 0; i < sh->nvariables; i++)
+        db_set_variable(opened, str_from(sh->variables[i].name), str_from(sh->variables[i].text));
+    return 0;
+}
+
+db_object *shell_objects(shell *sh, arena *a, int *count) {
+    db_object *objects = NULL;
+    err e = {.pos = -1};
+    *count = 0;
+    if (sh->db == NULL) {
+        shell_complain(sh, "no database is open; .open DIRECTORY opens one");
+        return NULL;
+    }
+    if (!shell_settle(sh, true))
+        return NULL;
+    if (db_objects(sh->db, a, &objects, count, &e) != 0) {
+        shell_failed(sh, &e);
+        return NULL;
+    }
+    return objects ? objects : ARENA_NEW(a, db_object);
+}
+
+bool shell_set_variable(shell *sh, str name, str text, err *e) {
+    for (size_t i = 0; i < name.n; i++) {
+        char c = name.p[i];
+        bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+        if (!letter && (i == 0 || c < '0' || c > '9')) {
+            err_set(e, ERR_SYNTAX, "'%.*s' is no variable name", (int)name.n, name.p);
+            return false;
+        }
+    }
+    int i = 0;
+    while (i < sh->nvariables && !str_equal(name, str_from(sh->variables[i].name)))
+        i++;
+    if (i == sh->nvariables) {
+        sh->variables = mem_realloc(sh->variables, sizeof *sh->variables * (size_t)(i + 1));
+        sh->variables[sh->nvariables++] = (shell_variable){.name = mem_strndup(name.p, name.n)};
+    }
+    free(sh->variables[i].text);
+    sh->variables[i].text = mem_strndup(text.p, text.n);
+    if (sh->db != NULL)
+        db_set_variable(sh->db, name, text);
+    return true;
+}
+
+static int usage(const err *e) {
+    fprintf(stderr, "kvasir: %s\n", e->message);
+    if (e->hint[0])
+        fprintf(stderr, "hint: %s\n", e->hint);
+    return SHELL_USAGE;
+}
+
+/* Examines a cache in a process of its own, which
+ * a damaged page may kill (storage starts it so). */
+static int check_cache(const char *path) {
+    err e = {.pos = -1};
+    if (cache_check(path, &e) == 0)
+        return SHELL_OK;
+    fprintf(stderr, "kvasir: %s\n", e.message);
+    return SHELL_FAILED;
+}
+
+static bool run_init_file(shell *sh) {
+    buf path = {0};
+    if (home_place("XDG_CONFIG_HOME", ".config", &path))
+        buf_append_c(&path, "/init.sql");
+    bool ok = path.n == 0 || access(path.p, R_OK) != 0 || script_file(sh, path.p);
+    buf_free(&path);
+    return ok;
+}
+
+static bool run_inputs(shell *sh, const args *a) {
+    bool ok = true;
+    for (int i = 0; i < a->ninputs && !sh->quit && !signals_terminated(); i++) {
+        const args_input *in = &a->inputs[i];
+        if (in->kind == INPUT_FILE)
+            ok = script_file(sh, in->text) && ok;
+        else
+            ok = script_text(sh, "-c", str_from(in->text)) && ok;
+        if (signals_interrupts() || (!ok && !sh->keep_going))
+            break;
+    }
+    return ok;
+}
+
+static int exit_code(const shell *sh, bool ok) {
+    if (sh->quit)
+        return sh->quit_code;
+    if (signals_terminated())
+        return 128 + signals_terminated();
+    if (signals_interrupts() && !ok)
+        return SHELL_INTERRUPTED;
+    return ok ? SHELL_OK : SHELL_FAILED;
+}
+
+static int run_all(shell *sh, const args *a) {
+    err e = {.pos = -1};
+    if (shell_open(sh, a->db, &e) != 0)
+        return usage(&e);
+    for (int i = 0; i < a->nvariables; i++)
+        if (!shell_set_variable(sh, a->variables[i].name, str_from(a->variables[i].value), &e))
+            return usage(&e);
+    if (a->ninputs > 0) {
+        sh->term.interactive = false;
+        bool ok = run_inputs(sh, a);
+        return exit_code(sh, ok);
+    }
+    if (!sh->term.interactive) {
+        bool ok = script_file(sh, "-");
+        return exit_code(sh, ok);
+    }
+    if (!a->no_init)
+        run_init_file(sh);
+    signals_clear();
+    return sh->quit ? sh->quit_code : repl_run(sh);
+}
+
+static void shell_setup(shell *sh, const args *a) {
+    term_detect(&sh->term, a->no_color);
+    term_save();
+    signals_install();
+    sh->out.file = stdout;
+    sh->mode = format_mode_find(a->mode ? a->mode : "box");
+    sh->headers = sh->pager = sh->progress = true;
+    sh->keep_going = a->keep_going;
+    sh->read_only = a->read_only;
+    sh->max_rows = -1;
+    sh->want_view = a->view;
+    sh->model = mem_strdup(a->model ? a->model : getenv("KVASIR_MODEL"));
+}
+
+static int shell_finish(shell *sh, int code) {
+    if (sh->lingering) {
+        stmt_free(sh->lingering);
+        sh->lingering = NULL;
+    }
+    close_database(sh);
+    output_close(&sh->out);
+    if (sh->out.error && code == SHELL_OK) {
+        fprintf(stderr, "kvasir: cannot write: %s\n", strerror(sh->out.error));
+        code = SHELL_FAILED;
+    }
+    free(sh->db_path);
+    free(sh->model);
+    free(sh->null_text);
+    free(sh->insert_table);
+    for (int i = 0; i < sh->nvariables; i++) {
+        free(sh->variables[i].name);
+        free(sh->variables[i].text);
+    }
+    free(sh->variables);
+    buf_free(&sh->last_text);
+    return code;
+}
+
+/* The number of a standard stream that is closed would be given to the next file that is opened,
+ * and rows be written into that: what takes its place can be neither written nor read. */
+static void hold_streams(void) {
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+        if (fcntl(fd, F_GETFD) < 0 &&
+            open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY) != fd)
+            _exit(SHELL_FAILED);
+}
+
+int shell_main(int argc, char **argv) {
+    hold_streams();
+    args a;
+    err e = {.pos = -1};
+    int code = SHELL_OK;
+    buf text = {0};
+    if (!args_parse(argc, argv, &a, &e)) {
+        args_free(&a);
+        return usage(&e);
+    }
+    if (a.check_cache) {
+        code = check_cache(a.check_cache);
+    } else if (a.version || a.help) {
+        if (a.help)
+            args_help(&text);
+        else
+            buf_printf(&text, "kvasir %s\n", KVASIR_VERSION);
+        code = fwrite(text.p, 1, text.n, stdout) == text.n && fflush(stdout) == 0 ? SHELL_OK
+                                                                                  : SHELL_FAILED;
+        buf_free(&text);
+    } else {
+        shell sh = {0};
+        shell_setup(&sh, &a);
+        code = a.mock ? view_mock(&sh.term, a.mock) : run_all(&sh, &a);
+        code = shell_finish(&sh, code);
+    }
+    args_free(&a);
+    return code;
+}

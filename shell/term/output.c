@@ -1,0 +1,170 @@
+/*
+ * output.c - where results go: stdout, a file (.output, .once), or a pager when a result is longer
+ * than the screen.
+ *
+ * Invariant: a failed write is remembered once and told once; after it nothing more is written.
+ */
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "run/shell_int.h"
+
+static void to_stdout(output *o) {
+    if (o->pipe)
+        pclose(o->file); /* what its program thinks of it, that has said itself */
+    else if (o->file && o->file != stdout && fclose(o->file) != 0 && o->error == 0)
+        o->error = errno;
+    o->file = stdout;
+    o->pipe = false;
+    free(o->path);
+    o->path = NULL;
+    o->once = false;
+}
+
+int output_open(output *o, const char *path, bool once, err *e) {
+    to_stdout(o);
+    if (path == NULL)
+        return 0;
+    bool pipe = path[0] == '|';
+    fflush(stdout);
+    FILE *file = pipe ? popen(path + 1, "w") : fopen(path, "w");
+    if (file == NULL)
+        return err_set_errno(e, errno, "cannot write '%s'", path);
+    o->file = file;
+    o->pipe = pipe;
+    o->path = mem_strdup(path);
+    o->once = once;
+    return 0;
+}
+
+void output_begin(output *o, bool may_page) {
+    buf_clear(&o->hold);
+    o->may_page = may_page && o->path == NULL;
+}
+
+/* Past the stream's buffer, which loses what it holds when a signal comes in between. Ctrl-C ends
+ * the writing, but to a pager: that has the terminal, and Ctrl-C is a key of its own. A write that
+ * has waited for its reader and written something does not say that a signal came. */
+static void put(output *o, FILE *file, const char *p, size_t n) {
+    if (n == 0 || o->error)
+        return;
+    if (fflush(file) != 0)
+        o->error = errno;
+    while (n > 0 && o->error == 0) {
+        ssize_t written = write(fileno(file), p, n);
+        if (written >= 0) {
+            p += written;
+            n -= (size_t)written;
+            if (n > 0)
+                output_stopped(o);
+        } else if (errno != EINTR || o->pager == NULL) {
+            o->error = errno;
+        }
+    }
+}
+
+void output_echo(output *o, str line) {
+    put(o, o->file, line.p, line.n);
+    put(o, o->file, "\n", 1);
+}
+
+static bool longer_than_screen(const buf *text) {
+    int columns, rows, lines = 0;
+    term_size(&columns, &rows);
+    for (size_t i = 0; i < text->n && lines < rows; i++)
+        lines += text->p[i] == '\n';
+    return lines >= rows - 1;
+}
+
+/* $PAGER, else less; a machine without either shows the result plainly. -F -R -S -X: leave at once
+ * when it fits, show colours, chop long lines, leave the text on the screen. */
+static FILE *pager_start(void) {
+    const char *program = getenv("PAGER");
+    if (program == NULL)
+        program = "less";
+    if (*program == 0 || strcmp(program, "cat") == 0)
+        return NULL;
+    setenv("LESS", "FRSX", 0);
+    setenv("LESSCHARSET", "utf-8", 0);
+    buf test = {0};
+    buf_printf(&test, "command -v %s >/dev/null 2>&1", program);
+    bool there = system(test.p) == 0;
+    buf_free(&test);
+    if (!there)
+        return NULL;
+    fflush(stdout);
+    return popen(program, "w");
+}
+
+void output_write(output *o, buf *text) {
+    if (o->may_page && o->pager == NULL) {
+        buf_append(&o->hold, text->p, text->n);
+        buf_clear(text);
+        if (!longer_than_screen(&o->hold))
+            return;
+        o->pager = pager_start();
+        o->may_page = false;
+        put(o, o->pager ? o->pager : o->file, o->hold.p, o->hold.n);
+        buf_clear(&o->hold);
+        return;
+    }
+    if (text->n)
+        put(o, o->pager ? o->pager : o->file, text->p, text->n);
+    buf_clear(text);
+}
+
+bool output_unread(const output *o) {
+    return o->error == EPIPE && (o->pager != NULL || o->pipe);
+}
+
+bool output_stopped(output *o) {
+    if (o->error == 0 && o->pager == NULL && atomic_load(signals_asked()))
+        o->error = EINTR;
+    return o->error != 0;
+}
+
+void output_end(output *o) {
+    if (o->hold.n)
+        put(o, o->file, o->hold.p, o->hold.n);
+    buf_clear(&o->hold);
+    o->may_page = false;
+    if (output_unread(o))
+        o->error = 0;
+    if (o->pager)
+        pclose(o->pager);
+    o->pager = NULL;
+    if (o->once)
+        to_stdout(o);
+}
+
+void output_text(shell *sh, buf *text) {
+    output_begin(&sh->out, sh->term.interactive && sh->pager && !sh->term.dumb);
+    output_write(&sh->out, text);
+    output_end(&sh->out);
+    buf_free(text);
+}
+
+bool output_check(shell *sh) {
+    int error = sh->out.error;
+    if (error == 0)
+        return true;
+    sh->out.error = 0;
+    clearerr(stdout);
+    if (error == EINTR) /* who stopped the work knows; the signal tells how it ends */
+        return false;
+    if (error != EPIPE)
+        fprintf(stderr, "kvasir: cannot write the result: %s\n", strerror(error));
+    if (!sh->term.interactive && (error == EPIPE || !sh->keep_going)) {
+        sh->quit = true;
+        sh->quit_code = error == EPIPE ? 128 + SIGPIPE : SHELL_FAILED;
+    }
+    return false;
+}
+
+void output_close(output *o) {
+    to_stdout(o);
+    buf_free(&o->hold);
+}

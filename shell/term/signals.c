@@ -1,0 +1,215 @@
+/*
+ * signals.c - Ctrl-C, resizing, stopping and being asked to leave; which mapped file was cut.
+ *
+ * Invariant: handlers only set flags, cancel the watched statement (async-signal-safe by exec.h)
+ * and restore the terminal, and leave errno as it was; that of SIGBUS names the file that was cut.
+ * Whoever waits (the prompt, a running statement) looks at the flags. A signal that stops or ends
+ * the process finds the terminal restored.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "run/shell_int.h"
+
+static _Atomic(stmt *) watched;
+static atomic_int interrupts;
+static atomic_int terminated;
+static atomic_bool asked; /* either of them */
+static atomic_bool resized, continued;
+
+static void on_interrupt(int number) {
+    (void)number;
+    atomic_fetch_add(&interrupts, 1);
+    atomic_store(&asked, true);
+    stmt *s = atomic_load(&watched);
+    if (s != NULL)
+        stmt_cancel(s);
+}
+
+/* The first request ends the statement and lets the
+ * shell close its files; the second ends the process. */
+static void on_terminate(int number) {
+    if (atomic_exchange(&terminated, number) != 0) {
+        term_restore();
+        _exit(128 + number);
+    }
+    int before = errno;
+    atomic_store(&asked, true);
+    stmt *s = atomic_load(&watched);
+    if (s != NULL)
+        stmt_cancel(s);
+    term_restore();
+    errno = before;
+}
+
+static void on_resize(int number) {
+    (void)number;
+    atomic_store(&resized, true);
+}
+
+static void on_continue(int number) {
+    (void)number;
+    atomic_store(&continued, true);
+}
+
+/* Blocked while it is handled and then no longer handled: it ends the process after all. */
+static void on_fatal(int number) {
+    term_restore();
+    raise(number);
+}
+
+/* ---- files that are cut while they are mapped ------------------------------------------------ */
+
+enum { LINE_BYTES = PATH_MAX + 128 };
+
+static uintptr_t hex_value(const char **p) {
+    uintptr_t v = 0;
+    for (;; (*p)++) {
+        char c = **p;
+        if (c >= '0' && c <= '9')
+            v = v * 16 + (uintptr_t)(c - '0');
+        else if (c >= 'a' && c <= 'f')
+            v = v * 16 + (uintptr_t)(c - 'a' + 10);
+        else
+            return v;
+    }
+}
+
+/* The file that a line of /proc/self/maps ("from-to rwxp offset device inode  path") has at the
+ * address; NULL: none. */
+static const char *mapped_file(const char *line, uintptr_t address) {
+    uintptr_t from = hex_value(&line);
+    if (*line++ != '-' || address < from || address >= hex_value(&line))
+        return NULL;
+    return strchr(line, '/');
+}
+
+static void write_error(const char *text) {
+    if (write(STDERR_FILENO, text, strlen(text)) < 0)
+        return; /* nobody listens */
+}
+
+/* Says which file the address is mapped from. Called in a handler: no memory, no stdio. */
+static void name_mapping(uintptr_t address) {
+    static char line[LINE_BYTES];
+    const char *path = NULL;
+    int fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
+    size_t n = 0;
+    char c;
+    while (!path && fd >= 0 && read(fd, &c, 1) == 1) {
+        line[n] = c == '\n' ? 0 : c;
+        if (c == '\n')
+            path = mapped_file(line, address);
+        n = c == '\n' ? 0 : n + (n < LINE_BYTES - 2);
+    }
+    if (fd >= 0)
+        close(fd);
+    if (!path)
+        return;
+    write_error("kvasir: '");
+    write_error(path);
+    write_error("' is shorter than it was or says it is, or its disk fails\n");
+}
+
+static void on_bus(int number, siginfo_t *info, void *context) {
+    (void)context;
+    term_restore();
+    if (info->si_code == BUS_ADRERR)
+        name_mapping((uintptr_t)info->si_addr);
+    raise(number);
+}
+
+/* A write that nobody reads fails with EPIPE, one beyond `ulimit -f` with EFBIG. Were the signals
+ * ignored instead, the programs that we start would inherit that, and complain where they should
+ * end. */
+static void on_refused_write(int number) {
+    (void)number;
+}
+
+static void install(int number, void (*handler)(int), int flags) {
+    struct sigaction action = {0};
+    action.sa_handler = handler;
+    action.sa_flags = flags;
+    sigemptyset(&action.sa_mask);
+    sigaction(number, &action, NULL);
+}
+
+enum { STOP_FLAGS = (int)SA_RESETHAND | SA_NODEFER | SA_RESTART };
+
+/* The process stops in raise(), and goes on behind it; at once where no shell could continue it. */
+static void on_stop(int number) {
+    int before = errno;
+    term_restore();
+    raise(number);
+    atomic_store(&continued, true);
+    install(number, on_stop, STOP_FLAGS);
+    errno = before;
+}
+
+/* A sanitizer that wants to report it comes first. */
+static void install_fatal(int number) {
+    struct sigaction now, bus = {.sa_flags = (int)SA_RESETHAND | SA_SIGINFO};
+    if (sigaction(number, NULL, &now) != 0 || now.sa_handler != SIG_DFL)
+        return;
+    bus.sa_sigaction = on_bus;
+    if (number == SIGBUS)
+        sigaction(number, &bus, NULL);
+    else
+        install(number, on_fatal, (int)SA_RESETHAND);
+}
+
+/* What asks to stop ends a read or a write that waits. A window that is resized, or a job that is
+ * continued, must not cut a result or a script short; the prompt waits in poll, which comes back to
+ * look at the flags all the same. */
+void signals_install(void) {
+    static const int fatal[] = {SIGQUIT, SIGABRT, SIGSEGV, SIGBUS, SIGFPE, SIGILL};
+    for (size_t i = 0; i < BASE_COUNT(fatal); i++)
+        install_fatal(fatal[i]);
+    install(SIGINT, on_interrupt, 0);
+    install(SIGTERM, on_terminate, 0);
+    install(SIGHUP, on_terminate, 0);
+    install(SIGWINCH, on_resize, SA_RESTART);
+    install(SIGTSTP, on_stop, STOP_FLAGS);
+    install(SIGCONT, on_continue, SA_RESTART);
+    install(SIGPIPE, on_refused_write, 0);
+    install(SIGXFSZ, on_refused_write, 0);
+}
+
+/* What asked to stop before there was a statement to cancel, between two of a script, say, cancels
+ * this one. */
+void signals_watch(stmt *s) {
+    atomic_store(&watched, s);
+    if (s != NULL && (atomic_load(&interrupts) != 0 || atomic_load(&terminated) != 0))
+        stmt_cancel(s);
+}
+
+int signals_interrupts(void) {
+    return atomic_load(&interrupts);
+}
+
+void signals_clear(void) {
+    atomic_store(&asked, false);
+    atomic_store(&interrupts, 0);
+    if (atomic_load(&terminated) != 0)
+        atomic_store(&asked, true);
+}
+
+const atomic_bool *signals_asked(void) {
+    return &asked;
+}
+
+int signals_terminated(void) {
+    return atomic_load(&terminated);
+}
+
+bool signals_resized(void) {
+    return atomic_exchange(&resized, false);
+}
+
+bool signals_continued(void) {
+    return atomic_exchange(&continued, false);
+}

@@ -1,0 +1,637 @@
+/*
+ * bind_from.c - FROM: tables, views, CTEs, files, derived tables, joins; WHERE's conjuncts.
+ *
+ * A name means, in this order: a CTE, a table, a view, a system table. Invariant: no join predicate
+ * holds an LLM call or a subquery: those of an inner join become filters above it, those of a LEFT
+ * JOIN a residual over its candidate pairs.
+ */
+#include <string.h>
+
+#include "bind_int.h"
+#include "words/functions_int.h"
+
+enum { MAX_VIEW_DEPTH = 20 };
+
+int rename_columns(binder *b, rel_column *cols, int ncols, const list *names, str table) {
+    if (!names || names->n == 0)
+        return 0;
+    if (names->n > ncols) {
+        ident *extra = names->items[ncols];
+        return fail_ident(b, *extra, "%.*s has %d column%s, %d names are given", (int)table.n,
+                          table.p, ncols, ncols == 1 ? "" : "s", names->n);
+    }
+    for (int i = 0; i < names->n; i++)
+        cols[i].name = ((ident *)names->items[i])->name;
+    return 0;
+}
+
+/* A relation as the scope shows it: under an alias, perhaps with other column names. */
+static int expose(binder *b, const rel *r, str alias, const list *columns, scope *s) {
+    rel_column *cols = ARENA_ARRAY(b->mem, rel_column, r->ncols);
+    if (r->ncols)
+        memcpy(cols, r->cols, sizeof *cols * (size_t)r->ncols);
+    int status = rename_columns(b, cols, r->ncols, columns, alias.n ? alias : STR("the query"));
+    if (status)
+        return status;
+    for (int i = 0; i < r->ncols; i++)
+        scope_add(b, s, alias, cols[i].name, cols[i].id, cols[i].type);
+    return 0;
+}
+
+static int check_alias(binder *b, const scope *s, str alias, int pos, int len) {
+    if (alias.n && scope_has_table(s, alias)) {
+        fail(b, ERR_BIND, pos, len, "\"%.*s\" stands twice in FROM", (int)alias.n, alias.p);
+        err_hint(b->e, "give one of them another name: AS");
+        return ERR_BIND;
+    }
+    return 0;
+}
+
+/* ---- tables ---------------------------------------------------------------------------------- */
+
+/* Every column of the table, and its rowid when it is
+ * wanted; by that name only where no column has it. */
+int bind_scan(binder *b, const table_def *t, str alias, const list *columns, bool rowid, scope *s,
+              rel **out) {
+    rel *r = rel_make(b->mem, REL_SCAN, t->ncolumns + rowid);
+    r->scan.table = t;
+    r->scan.alias = alias;
+    r->scan.columns = ARENA_ARRAY(b->mem, int, r->ncols);
+    bool taken = false;
+    for (int i = 0; i < r->ncols; i++) {
+        int id = new_id(b), at = i < t->ncolumns ? i : -1;
+        *id_of(b, id) = (id_info){.table = t, .column = at, .same_as = id};
+        str name = at >= 0 ? t->columns[i].name : STR("rowid");
+        taken = taken || (at >= 0 && str_equal_nocase(name, STR("rowid")));
+        r->cols[i] = (rel_column){id, at >= 0 ? t->columns[i].type : TYPE_INTEGER, name, alias};
+        r->scan.columns[i] = at;
+    }
+    *out = r;
+    int status = expose(b, r, alias, columns, s);
+    if (!status && rowid && taken)
+        s->n--;
+    else if (!status && rowid)
+        s->cols[s->n - 1].secret = true;
+    return status;
+}
+
+static int bind_view(binder *b, const view_def *v, str alias, const list *columns, scope *s,
+                     rel **out) {
+    if (b->view_depth >= MAX_VIEW_DEPTH)
+        return fail(b, ERR_LIMIT, -1, 0, "views stand in views more than %d deep at \"%.*s\"",
+                    MAX_VIEW_DEPTH, (int)v->name.n, v->name.p);
+    const struct {
+        int view_depth;
+        str view;
+        bool mentions_rowid;
+        err *e;
+        cte_binding *ctes;
+        scope *scope;
+    } saved = {b->view_depth, b->view, b->mentions_rowid, b->e, b->ctes, b->at.scope};
+    ast *a;
+    bool rowid;
+    err inner = {0};
+    rel *r = NULL;
+    int status = sql_parse(v->sql, b->mem, &a, &rowid, &inner);
+    if (!status && a->kind != AST_QUERY)
+        status = err_set(&inner, ERR_CORRUPT, "it is no query");
+    if (!status) {
+        b->view_depth++;
+        b->view = v->name;
+        b->mentions_rowid = rowid;
+        b->e = &inner;
+        b->ctes = NULL;
+        b->at.scope = NULL; /* a view sees nothing of where it is used */
+        status = derived_query(b, a->query, &r);
+        b->view_depth = saved.view_depth;
+        b->view = saved.view;
+        b->mentions_rowid = saved.mentions_rowid;
+        b->e = saved.e;
+        b->ctes = saved.ctes;
+        b->at.scope = saved.scope;
+    }
+    if (status) {
+        if (inner.code == ERR_LIMIT) /* too deep: one name says it */
+            fail(b, inner.code, -1, 0, "%s", inner.message);
+        else
+            fail(b, inner.code, -1, 0, "in view %.*s: %s", (int)v->name.n, v->name.p,
+                 inner.message);
+        if (inner.hint[0])
+            err_hint(b->e, "%s", inner.hint);
+        return status;
+    }
+    for (int i = 0; i < v->ncolumns && i < r->ncols; i++)
+        r->cols[i].name = v->columns[i];
+    *out = r;
+    return expose(b, r, alias, columns, s);
+}
+
+/* In its own recursive part a CTE is the rows that came last. */
+static rel *working_rows(binder *b, const cte_binding *c) {
+    rel *r = rel_make(b->mem, REL_WORKING, c->working->ncols);
+    r->working.number = c->number;
+    return r;
+}
+
+static void find_volatile(rel_visit *v, expr **x) {
+    *(bool *)v->ctx = *(bool *)v->ctx || expr_is_volatile(*x);
+}
+
+/* Whether NOT MATERIALIZED makes this reference one that binds the query anew: the first takes what
+ * was bound already, and all have the same rows of what is drawn or reads itself. Beyond so many it
+ * is shared after all, since CTEs that read each other twice double with each. */
+static bool inlines(const binder *b, const cte_binding *c) {
+    enum { MOST = 64 };
+    bool is_volatile = false;
+    rel_visit v = {.on_expr = find_volatile, .ctx = &is_volatile};
+    if (c->def->sharing != CTE_INLINED || c->references == 0 || c->reads_itself ||
+        b->ninlined >= MOST)
+        return false;
+    rel_walk(c->bound, &v);
+    return !is_volatile;
+}
+
+static int bind_inlined(binder *b, const cte_binding *c, str alias, const list *columns, scope *s,
+                        rel **out) {
+    cte_binding *ctes = b->ctes;
+    scope *around = b->at.scope;
+    b->ninlined++;
+    b->ctes = c->outer;
+    b->at.scope = c->scope;
+    int status = derived_query(b, c->def->query, out);
+    b->ctes = ctes;
+    b->at.scope = around;
+    if (!status)
+        status =
+            rename_columns(b, (*out)->cols, (*out)->ncols, &c->def->columns, c->def->name.name);
+    return status ? status : expose(b, *out, alias, columns, s);
+}
+
+static int bind_cte(binder *b, cte_binding *c, str alias, const list *columns, scope *s,
+                    rel **out) {
+    if (inlines(b, c))
+        return bind_inlined(b, c, alias, columns, s, out);
+    const rel *from = c->working ? c->working : c->bound;
+    rel *r = c->working ? working_rows(b, c) : rel_shared(b->mem, c->bound, c->number);
+    if (!c->working)
+        r->shared.kept = c->def->sharing == CTE_KEPT;
+    for (int i = 0; i < r->ncols; i++) {
+        int id = new_id(b);
+        if (!c->working)
+            *id_of(b, id) = *id_of(b, from->cols[i].id);
+        r->cols[i] = from->cols[i];
+        r->cols[i].id = id;
+        r->cols[i].qualifier = alias;
+    }
+    c->references++;
+    c->last = r;
+    *out = r;
+    return expose(b, r, alias, columns, s);
+}
+
+static int bind_system(binder *b, const rel_column *cols, int ncols, ident name, str alias,
+                       const list *columns, scope *s, rel **out) {
+    rel *r = rel_make(b->mem, REL_SYSTEM, ncols);
+    r->system.name = name.name;
+    for (int i = 0; i < ncols; i++) {
+        r->cols[i] = cols[i];
+        r->cols[i].id = new_id(b);
+        r->cols[i].qualifier = alias;
+    }
+    *out = r;
+    return expose(b, r, alias, columns, s);
+}
+
+static void hint_table(binder *b, str name) {
+    enum { MOST = 1024 };
+    const cte *own = b->defining;
+    if (own && str_equal_nocase(own->name.name, name)) {
+        int n2 = (int)BASE_MIN(name.n, (size_t)60);
+        err_hint(b->e,
+                 own->recursive ? "a recursion is SELECT … UNION ALL SELECT … FROM %.*s"
+                                : "WITH RECURSIVE %.*s … may read itself",
+                 n2, name.p);
+        return;
+    }
+    const char *names[MOST];
+    size_t n = 0;
+    const catalog *c = b->env->catalog;
+    for (cte_binding *w = b->ctes; w && n < MOST; w = w->outer)
+        names[n++] = arena_strndup(b->mem, w->def->name.name.p, w->def->name.name.n);
+    for (int i = 0; i < c->ntables && n < MOST; i++)
+        names[n++] = arena_strndup(b->mem, c->tables[i].name.p, c->tables[i].name.n);
+    for (int i = 0; i < c->nviews && n < MOST; i++)
+        names[n++] = arena_strndup(b->mem, c->views[i].name.p, c->views[i].name.n);
+    const char *meant = str_nearest(name, names, n);
+    if (meant)
+        err_hint(b->e, "did you mean \"%s\"?", meant);
+    else if (str_equal_nocase(name, STR("sqlite_master")) ||
+             str_equal_nocase(name, STR("sqlite_schema")))
+        err_hint(b->e, "SHOW TABLES lists the tables, .schema how they were made");
+    else if (memchr(name.p, '.', name.n))
+        err_hint(b->e, "a file stands in single quotes: FROM '%.*s'",
+                 (int)BASE_MIN(name.n, (size_t)100), name.p);
+    else if (n == 0)
+        err_hint(b->e, "there are no tables yet: CREATE TABLE, or FROM 'file.csv'");
+}
+
+int find_table(binder *b, ident name, const table_def **out) {
+    *out = catalog_table(b->env->catalog, name.name);
+    if (*out)
+        return 0;
+    if (catalog_view(b->env->catalog, name.name)) {
+        fail_ident(b, name, "\"%.*s\" is a view, not a table", (int)name.name.n, name.name.p);
+        return ERR_BIND;
+    }
+    if (is_system_table(b, name.name))
+        return fail_ident(b, name, "\"%.*s\" is a system table: it can only be read",
+                          (int)name.name.n, name.name.p);
+    fail_ident(b, name, "no table \"%.*s\"", (int)name.name.n, name.name.p);
+    hint_table(b, name.name);
+    return ERR_BIND;
+}
+
+int bind_table(binder *b, ident name, str alias, const list *columns, scope *s, rel **out) {
+    for (cte_binding *c = b->ctes; c; c = c->outer)
+        if (str_equal_nocase(c->def->name.name, name.name))
+            return bind_cte(b, c, alias, columns, s, out);
+    const table_def *t = catalog_table(b->env->catalog, name.name);
+    if (t)
+        return bind_scan(b, t, alias, columns, b->mentions_rowid, s, out);
+    const view_def *v = catalog_view(b->env->catalog, name.name);
+    if (v)
+        return bind_view(b, v, alias, columns, s, out);
+    int ncols = 0;
+    const rel_column *cols =
+        b->env->system_table ? b->env->system_table(b->env->ctx, name.name, &ncols) : NULL;
+    if (cols)
+        return bind_system(b, cols, ncols, name, alias, columns, s, out);
+    return find_table(b, name, &t);
+}
+
+/* The name a file goes by: its last part up to the first dot. */
+static str file_alias(str path) {
+    size_t start = path.n;
+    while (start > 0 && path.p[start - 1] != '/')
+        start--;
+    size_t end = start;
+    while (end < path.n && path.p[end] != '.')
+        end++;
+    return (str){path.p + start, end - start};
+}
+
+static int bind_file(binder *b, from_item *f, scope *s, rel **out) {
+    csv_options options = {0}, now = {.cancel = b->env->cancel};
+    csv *file;
+    err problem = {0};
+    if (memchr(f->path.p, 0, f->path.n) || f->path.n == 0)
+        return fail(b, ERR_IO, f->pos, f->len, "that is no file name");
+    int status = csv_open(arena_strndup(b->mem, f->path.p, f->path.n), &now, &file, &problem);
+    if (status) {
+        fail(b, problem.code, f->pos, f->len, "%s", problem.message);
+        if (problem.hint[0])
+            err_hint(b->e, "%s", problem.hint);
+        return status;
+    }
+    str alias = f->alias.name.n ? f->alias.name : file_alias(f->path);
+    int n = csv_column_count(file);
+    rel *r = rel_make(b->mem, REL_FILE, n);
+    r->file.path = str_copy(b->mem, f->path);
+    r->file.options = options;
+    r->file.nfile_columns = n;
+    r->file.types = ARENA_ARRAY(b->mem, value_type, n);
+    r->file.columns = ARENA_ARRAY(b->mem, int, n);
+    for (int i = 0; i < n; i++) {
+        r->file.types[i] = csv_column_type(file, i);
+        r->file.columns[i] = i;
+        r->cols[i] = (rel_column){new_id(b), r->file.types[i],
+                                  str_copy(b->mem, csv_column_name(file, i)), alias};
+    }
+    csv_close(file);
+    *out = r;
+    return expose(b, r, alias, &f->columns, s);
+}
+
+/* ---- functions ------------------------------------------------------------------------------- */
+
+static int no_table_function(binder *b, const from_item *f) {
+    static const struct {
+        const char *name, *instead;
+    } others[] = {{"range", "generate_series(0, 9) counts to its last number"},
+                  {"read_csv", "a file is a table by itself: FROM 'f.csv'"},
+                  {"read_csv_auto", "a file is a table by itself: FROM 'f.csv'"},
+                  {"read_json", "kvasir reads CSV and TSV: FROM 'f.csv'"},
+                  {"read_json_auto", "kvasir reads CSV and TSV: FROM 'f.csv'"},
+                  {"read_parquet", "kvasir reads CSV and TSV: FROM 'f.csv'"}};
+    fail_ident(b, f->name, "no table function \"%.*s\"", (int)f->name.name.n, f->name.name.p);
+    err_hint(b->e, "the only one is %s", table_function()->signature);
+    for (size_t i = 0; i < BASE_COUNT(others); i++)
+        if (str_equal_nocase(f->name.name, str_from(others[i].name)))
+            err_hint(b->e, "%s", others[i].instead);
+    return ERR_BIND;
+}
+
+/* How many numbers there are from `first` to `last`, as far as that can be counted. */
+static int64_t series_count(int64_t first, int64_t last, int64_t by) {
+    __int128 way = by > 0 ? (__int128)last - first : (__int128)first - last;
+    __int128 n = way < 0 ? 0 : way / (by > 0 ? by : -(__int128)by) + 1;
+    return n > INT64_MAX ? INT64_MAX : (int64_t)n;
+}
+
+static bool names_column(const node *n) {
+    bool found = n->kind == NODE_COLUMN;
+    for (int i = 0; i < n->nargs && !found; i++)
+        found = names_column(n->args[i]);
+    return found;
+}
+
+static int no_constant(binder *b, const node *n) {
+    return fail_node(b, n, "a series is made of whole numbers that are constants");
+}
+
+/* generate_series(first, last [, step]), as psql, duckdb and sqlite3 have it; of NULL it is empty. */
+static int bind_series(binder *b, const from_item *f, str alias, scope *s, rel **out) {
+    int64_t given[3] = {0, 0, 1};
+    bool null = false;
+    const function_info *info = table_function();
+    if (!str_equal_nocase(f->name.name, str_from(info->name)))
+        return no_table_function(b, f);
+    if (f->args.n < info->min_args || f->args.n > info->max_args)
+        return fail(b, ERR_BIND, f->pos, f->len, "%s() takes a first and a last number, and a step",
+                    info->name);
+    for (int i = 0; i < f->args.n; i++) {
+        const node *n = f->args.items[i];
+        if (names_column(n))
+            return no_constant(b, n);
+        expr *x = bind_constant(b, n, "a series");
+        if (!x)
+            return (int)b->e->code;
+        if (x->kind != EXPR_LITERAL || x->literal.type == TYPE_REAL)
+            return no_constant(b, n);
+        null = null || x->literal.type == TYPE_NULL;
+        given[i] = x->literal.i;
+    }
+    if (!null && given[2] == 0)
+        return fail_node(b, f->args.items[2], "the step of a series cannot be zero");
+    rel *r = *out = rel_make(b->mem, REL_SERIES, 1);
+    r->series = (series){.first = given[0], .step = given[2]};
+    r->series.count = null ? 0 : series_count(given[0], given[1], given[2]);
+    r->cols[0] = (rel_column){new_id(b), TYPE_INTEGER, alias, alias};
+    return expose(b, r, alias, &f->columns, s);
+}
+
+/* ---- joins ----------------------------------------------------------------------------------- */
+
+static void flatten_and(binder *b, const node *n, list *out) {
+    if (n->kind == NODE_OP && n->op == OP_AND)
+        for (int i = 0; i < n->nargs; i++)
+            flatten_and(b, n->args[i], out);
+    else
+        list_add(b->mem, out, (void *)(uintptr_t)n);
+}
+
+/* Binds each conjunct with its own steps: those without
+ * any can go into a join, the others stand above it. */
+conjunct *bind_conditions(binder *b, const node *where, bool reuse, int *count) {
+    list nodes = {0};
+    flatten_and(b, where, &nodes);
+    conjunct *all = ARENA_ARRAY(b->mem, conjunct, nodes.n);
+    lift *before = b->at.lift;
+    for (int i = 0; i < nodes.n; i++) {
+        b->at.lift = &all[i].steps;
+        all[i].value = bind_condition(b, nodes.items[i], VERDICT_TRUE);
+        if (!all[i].value) {
+            b->at.lift = before;
+            return NULL;
+        }
+        if (reuse)
+            lift_register(b, &all[i].steps);
+    }
+    b->at.lift = before;
+    *count = nodes.n;
+    return all;
+}
+
+static bool has_name(const scope *s, int from, int to, str name) {
+    for (int k = from; k < to; k++)
+        if (!s->cols[k].merged && !s->cols[k].secret && str_equal_nocase(s->cols[k].name, name))
+            return true;
+    return false;
+}
+
+/* What NATURAL means: the names that both sides have, in the left one's order. */
+static int natural_columns(binder *b, const from_item *f, const scope *s, int split, list *out) {
+    for (int k = 0; k < split; k++) {
+        const scope_column *c = &s->cols[k];
+        if (c->merged || c->secret || has_name(s, 0, k, c->name) ||
+            !has_name(s, split, s->n, c->name))
+            continue;
+        ident *name = ARENA_NEW(b->mem, ident);
+        *name = (ident){c->name, f->natural.pos, f->natural.len};
+        list_add(b->mem, out, name);
+    }
+    if (out->n)
+        return 0;
+    fail_ident(b, f->natural, "NATURAL: no column of the left side has its name on the right side");
+    err_hint(b->e, "every row with every row is CROSS JOIN");
+    return ERR_BIND;
+}
+
+static int using_predicate(binder *b, const list *columns, scope *s, int split, expr **predicate) {
+    for (int i = 0; i < columns->n; i++) {
+        ident *name = columns->items[i];
+        scope_column *l = NULL, *r = NULL;
+        for (int k = 0; k < s->n; k++) {
+            scope_column **side = k < split ? &l : &r;
+            if (s->cols[k].merged || !str_equal_nocase(s->cols[k].name, name->name))
+                continue;
+            if (*side)
+                return fail_ident(b, *name, "column \"%.*s\" of USING is ambiguous",
+                                  (int)name->name.n, name->name.p);
+            *side = &s->cols[k];
+        }
+        if (!l || !r)
+            return fail_ident(b, *name, "USING: no column \"%.*s\" on the %s side",
+                              (int)name->name.n, name->name.p, l ? "right" : "left");
+        expr *x = expr_column(b->mem, l->id, l->type, l->name),
+             *y = expr_column(b->mem, r->id, r->type, r->name);
+        if (unify_comparison(b, OP_EQ, &x, &y, name->pos, name->len))
+            return (int)b->e->code;
+        *predicate = expr_and(b->mem, *predicate, expr_op2(b->mem, OP_EQ, TYPE_BOOLEAN, x, y));
+        r->merged = true;
+    }
+    return 0;
+}
+
+/* The right side with a column that is TRUE in each of
+ * its rows: NULL then tells a row without a partner. */
+static rel *with_matched(binder *b, rel *right, int id) {
+    rel *p = rel_project(b->mem, right, right->ncols + 1);
+    for (int i = 0; i < right->ncols; i++) {
+        p->cols[i] = right->cols[i];
+        p->project.exprs[i] = (rel_expr){
+            expr_column(b->mem, right->cols[i].id, right->cols[i].type, right->cols[i].name),
+            right->cols[i].id};
+    }
+    p->cols[right->ncols] = (rel_column){id, TYPE_BOOLEAN, STR("matched"), {NULL, 0}};
+    p->project.exprs[right->ncols] = (rel_expr){expr_literal(b->mem, value_bool(true)), id};
+    return p;
+}
+
+static void guard_steps(binder *b, lift *l, expr *guard) {
+    for (int i = 0; i < l->steps.n; i++) {
+        step *s = l->steps.items[i];
+        if (!s->is_apply)
+            s->use.guard = expr_and(b->mem, guard, s->use.guard);
+    }
+}
+
+/* LEFT JOIN … ON plain AND costly: the plain part pairs,
+ * then the costly part is asked of the pairs alone. */
+static rel *left_with_residual(binder *b, rel *left, rel *right, expr *plain, conjunct *all,
+                               int n) {
+    int group = new_id(b), matched = new_id(b);
+    left = rel_number(b->mem, left, group);
+    right = with_matched(b, right, matched);
+    rel *r = rel_join(b->mem, JOIN_LEFT, left, right, plain);
+    expr *is_match = expr_column(b->mem, matched, TYPE_BOOLEAN, STR("matched"));
+    expr *predicate = is_match;
+    for (int i = 0; i < n; i++) {
+        if (all[i].steps.steps.n == 0)
+            continue;
+        guard_steps(b, &all[i].steps, predicate); /* only pairs that are still in */
+        r = lift_place(b, &all[i].steps, r);
+        predicate = expr_and(b->mem, predicate, all[i].value);
+    }
+    int *nulls = ARENA_ARRAY(b->mem, int, right->ncols);
+    for (int i = 0; i < right->ncols; i++)
+        nulls[i] = right->cols[i].id;
+    return rel_residual(b->mem, r, group, predicate, nulls, right->ncols);
+}
+
+static int join_on(binder *b, const from_item *f, scope *s, rel *left, rel *right, rel **out) {
+    int n = 0;
+    bind_place before = b->at;
+    b->at.scope = s;
+    b->at.group = NULL;
+    b->at.no_aggregate = "ON";
+    conjunct *all = bind_conditions(b, f->on, false, &n);
+    b->at = before;
+    if (!all)
+        return (int)b->e->code;
+    expr *plain = NULL;
+    bool costly = false;
+    expr **plains = ARENA_ARRAY(b->mem, expr *, n);
+    int nplain = 0;
+    for (int i = 0; i < n; i++)
+        if (all[i].steps.steps.n)
+            costly = true;
+        else
+            plains[nplain++] = all[i].value;
+    plain = expr_chain(b->mem, OP_AND, plains, nplain);
+    if (f->join == JOIN_LEFT && costly) {
+        *out = left_with_residual(b, left, right, plain, all, n);
+        return 0;
+    }
+    rel *r =
+        rel_join(b->mem, plain || f->join == JOIN_LEFT ? f->join : JOIN_CROSS, left, right, plain);
+    for (int i = 0; i < n; i++)
+        if (all[i].steps.steps.n) {
+            r = lift_place(b, &all[i].steps, r);
+            r = rel_filter(b->mem, r, all[i].value);
+        }
+    *out = r;
+    return 0;
+}
+
+static int bind_join(binder *b, from_item *f, scope *s, rel **out) {
+    scope both = {.outer = s->outer};
+    rel *left, *right;
+    int status = bind_from(b, f->left, &both, &left);
+    if (status)
+        return status;
+    int split = both.n;
+    if ((status = bind_from(b, f->right, &both, &right)) != 0)
+        return status;
+    if (f->on) {
+        const scope *beside = b->beside;
+        b->beside = s;
+        status = join_on(b, f, &both, left, right, out);
+        b->beside = beside;
+    } else {
+        expr *predicate = NULL;
+        list columns = f->using_columns;
+        if (f->natural.name.n)
+            status = natural_columns(b, f, &both, split, &columns);
+        if (!status)
+            status = using_predicate(b, &columns, &both, split, &predicate);
+        if (!status)
+            *out = rel_join(b->mem, f->join, left, right, predicate);
+    }
+    scope before = *s;
+    for (int i = 0; i < both.n && !status; i++) {
+        if (i == 0 || !str_equal(both.cols[i].table, both.cols[i - 1].table))
+            status = check_alias(b, &before, both.cols[i].table, f->pos, f->len);
+        if (!status)
+            scope_add_column(b, s, &both.cols[i]);
+    }
+    return status;
+}
+
+int bind_from(binder *b, from_item *f, scope *s, rel **out) {
+    str alias = f->alias.name;
+    switch (f->kind) {
+    case FROM_JOIN:
+        return bind_join(b, f, s, out);
+    case FROM_NAME:
+    case FROM_FUNCTION:
+        alias = alias.n ? alias : f->name.name;
+        break;
+    case FROM_FILE:
+        alias = alias.n ? alias : file_alias(f->path);
+        break;
+    case FROM_QUERY:
+        break;
+    }
+    int status = check_alias(b, s, alias, f->alias.name.n ? f->alias.pos : f->pos,
+                             f->alias.name.n ? f->alias.len : f->len);
+    if (status)
+        return status;
+    if (f->kind == FROM_NAME)
+        return bind_table(b, f->name, alias, &f->columns, s, out);
+    if (f->kind == FROM_FILE)
+        return bind_file(b, f, s, out);
+    if (f->kind == FROM_FUNCTION)
+        return bind_series(b, f, alias, s, out);
+    status = derived_query(b, f->query, out);
+    return status ? status : expose(b, *out, alias, &f->columns, s);
+}
+
+/* ---- WHERE ----------------------------------------------------------------------------------- */
+
+/* One filter a conjunct, in the order written; beyond that many the rest of the plain ones share
+ * one, so that a generated condition of thousands makes no tree as deep. */
+enum { MAX_FILTERS = 64 };
+
+int bind_conjuncts(binder *b, const node *where, rel **r) {
+    int n = 0;
+    const char *why = b->at.no_aggregate;
+    b->at.no_aggregate = "WHERE";
+    conjunct *all = bind_conditions(b, where, true, &n);
+    b->at.no_aggregate = why;
+    if (!all)
+        return (int)b->e->code;
+    expr **rest = ARENA_ARRAY(b->mem, expr *, n);
+    int nrest = 0;
+    for (int i = 0; i < n; i++) {
+        if (all[i].steps.steps.n == 0 && i >= MAX_FILTERS) {
+            rest[nrest++] = all[i].value;
+            continue;
+        }
+        *r = lift_place(b, &all[i].steps, *r);
+        *r = rel_filter(b->mem, *r, all[i].value);
+    }
+    if (nrest)
+        *r = rel_filter(b->mem, *r, expr_chain(b->mem, OP_AND, rest, nrest));
+    return 0;
+}

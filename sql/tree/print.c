@@ -1,0 +1,573 @@
+/* print.c - bound expressions as SQL text, relations
+ * as a tree: for EXPLAIN (RULES), messages and tests. */
+#include <string.h>
+
+#include "bind/bind_int.h"
+#include "words/functions_int.h"
+
+/* How an operator is written, and how tightly it binds: arguments that bind less are put in
+ * parentheses. */
+static const struct {
+    const char *name;
+    int tightness;
+} operators[] = {
+    [OP_ADD] = {"+", 6},
+    [OP_SUB] = {"-", 6},
+    [OP_MUL] = {"*", 7},
+    [OP_DIV] = {"/", 7},
+    [OP_MOD] = {"%", 7},
+    [OP_NEG] = {"-", 9},
+    [OP_CONCAT] = {"||", 8},
+    [OP_EQ] = {"=", 4},
+    [OP_NE] = {"<>", 4},
+    [OP_LT] = {"<", 5},
+    [OP_LE] = {"<=", 5},
+    [OP_GT] = {">", 5},
+    [OP_GE] = {">=", 5},
+    [OP_IS] = {"IS NOT DISTINCT FROM", 4},
+    [OP_IS_NOT] = {"IS DISTINCT FROM", 4},
+    [OP_AND] = {"AND", 2},
+    [OP_OR] = {"OR", 1},
+    [OP_NOT] = {"NOT", 3},
+    [OP_LIKE] = {"LIKE", 4},
+    [OP_ILIKE] = {"ILIKE", 4},
+    [OP_GLOB] = {"GLOB", 4},
+};
+BASE_COVERS(operators, EXPR_OPS);
+
+static int tightness(const expr *x, const expr *drawn) {
+    if (x->kind == EXPR_ONCE)
+        return tightness(x->args[1], x->args[0]);
+    if (x->kind == EXPR_DRAWN && drawn)
+        return tightness(drawn, NULL);
+    if (x->kind == EXPR_IN)
+        return 4;
+    return x->kind == EXPR_OP ? operators[x->op].tightness : 10;
+}
+
+static void print(const expr *x, const expr *drawn, buf *out);
+
+static void print_argument(const expr *x, const expr *drawn, int least, buf *out) {
+    bool parentheses = tightness(x, drawn) < least;
+    buf_append_c(out, parentheses ? "(" : "");
+    print(x, drawn, out);
+    buf_append_c(out, parentheses ? ")" : "");
+}
+
+static bool is_word_test(const expr *x) {
+    const expr *r = x->args[1];
+    return r->kind == EXPR_LITERAL &&
+           (r->literal.type == TYPE_NULL || r->literal.type == TYPE_BOOLEAN);
+}
+
+static void print_op(const expr *x, const expr *drawn, buf *out) {
+    int mine = tightness(x, drawn);
+    if (x->nargs == 1) {
+        buf_append_c(out, x->op == OP_NOT ? "NOT " : "-");
+        print_argument(x->args[0], drawn, mine + 1, out);
+        return;
+    }
+    print_argument(x->args[0], drawn, mine, out);
+    if ((x->op == OP_IS || x->op == OP_IS_NOT) && is_word_test(x)) {
+        buf_append_c(out, x->op == OP_IS ? " IS " : " IS NOT ");
+        print(x->args[1], drawn, out);
+        return;
+    }
+    for (int i = 1; i < x->nargs; i++) {
+        bool escape = i == 2 && (x->op == OP_LIKE || x->op == OP_ILIKE || x->op == OP_GLOB);
+        buf_printf(out, " %s ", escape ? "ESCAPE" : operators[x->op].name);
+        /* a AND (b AND c) needs none */
+        bool chain = x->op == OP_AND || x->op == OP_OR || x->op == OP_CONCAT;
+        print_argument(x->args[i], drawn, chain ? mine : mine + 1, out);
+    }
+}
+
+static void print_list(expr **args, int n, const expr *drawn, buf *out) {
+    for (int i = 0; i < n; i++) {
+        buf_append_c(out, i ? ", " : "");
+        print(args[i], drawn, out);
+    }
+}
+
+/* `drawn`: what EXPR_DRAWN stands for. */
+static void print(const expr *x, const expr *drawn, buf *out) {
+    switch (x->kind) {
+    case EXPR_LITERAL:
+        value_print_sql(out, x->literal);
+        break;
+    case EXPR_COLUMN:
+        if (x->column.name.n)
+            buf_append_str(out, x->column.name);
+        else
+            buf_printf(out, "#%d", x->column.id);
+        break;
+    case EXPR_OP:
+        print_op(x, drawn, out);
+        break;
+    case EXPR_FUNC:
+        buf_printf(out, "%s(", function_of(x->function)->name);
+        print_list(x->args, x->nargs, drawn, out);
+        buf_append_char(out, ')');
+        break;
+    case EXPR_CASE:
+        buf_append_c(out, "CASE");
+        for (int i = 0; i + 1 < x->nargs; i += 2) {
+            buf_append_c(out, " WHEN ");
+            print(x->args[i], drawn, out);
+            buf_append_c(out, " THEN ");
+            print(x->args[i + 1], drawn, out);
+        }
+        buf_append_c(out, " ELSE ");
+        print(x->args[x->nargs - 1], drawn, out);
+        buf_append_c(out, " END");
+        break;
+    case EXPR_CAST:
+        buf_append_c(out, "CAST(");
+        print(x->args[0], drawn, out);
+        buf_printf(out, " AS %s)", type_name(x->type));
+        break;
+    case EXPR_IN:
+        print_argument(x->args[0], drawn, 5, out);
+        buf_append_c(out, " IN (");
+        print_list(x->args + 1, x->nargs - 1, drawn, out);
+        buf_append_char(out, ')');
+        break;
+    case EXPR_ONCE:
+        print(x->args[1], x->args[0], out);
+        break;
+    case EXPR_DRAWN:
+        if (drawn)
+            print(drawn, NULL, out);
+        break;
+    }
+}
+
+void expr_print(const expr *x, buf *out) {
+    print(x, NULL, out);
+}
+
+/* ---- relations ------------------------------------------------------------------------------- */
+
+const char *join_kind_name(join_kind k) {
+    switch (k) {
+    case JOIN_INNER:
+        return "inner";
+    case JOIN_LEFT:
+        return "left";
+    case JOIN_CROSS:
+        return "cross";
+    case JOIN_SEMI:
+        return "semi";
+    case JOIN_ANTI:
+        return "anti";
+    case JOIN_SINGLE:
+        return "single";
+    case JOIN_MARK:
+        return "mark";
+    }
+    return NULL;
+}
+
+static const struct {
+    const char *name, *sql;
+} set_ops[] = {
+    [SETOP_UNION_ALL] = {"union all", "UNION ALL"},
+    [SETOP_UNION] = {"union", "UNION"},
+    [SETOP_EXCEPT] = {"except", "EXCEPT"},
+    [SETOP_INTERSECT] = {"intersect", "INTERSECT"},
+};
+BASE_COVERS(set_ops, SETOPS);
+
+const char *set_op_name(set_op op) {
+    return set_ops[op].name;
+}
+
+const char *set_op_sql(set_op op) {
+    return set_ops[op].sql;
+}
+
+static void print_call(const llm_use *u, buf *out) {
+    const llm_call *c = u->call;
+    buf_printf(out, " #%d = LLM#%d ", u->out_id, c->number);
+    value_print_sql(out, c->prompt);
+    for (int i = 0; i < c->nfields; i++) {
+        buf_printf(out, ", %.*s%s: ", (int)c->field_names[i].n, c->field_names[i].p,
+                   c->field_required[i] ? "!" : "");
+        expr_print(u->args[i], out);
+    }
+    buf_printf(out, " -> %s", llm_returns_name(c->returns));
+    for (int i = 0; i < c->nliterals && c->nliterals <= 12; i++) {
+        buf_append_c(out, i ? ", " : "(");
+        value_print_sql(out, value_text(c->literals[i]));
+    }
+    buf_append_c(out, c->nliterals && c->nliterals <= 12 ? ")" : "");
+    buf_append_c(out, c->by_use ? " by use" : "");
+    if (c->model.n)
+        buf_printf(out, " model %.*s", (int)c->model.n, c->model.p);
+    if (c->max_tokens)
+        buf_printf(out, " max_tokens %d", c->max_tokens);
+    if (c->examples)
+        buf_append_c(out, " with examples");
+    if (u->prob_id >= 0)
+        buf_printf(out, " prob #%d", u->prob_id);
+    if (u->guard) {
+        buf_append_c(out, " if ");
+        expr_print(u->guard, out);
+    }
+}
+
+void sort_key_print(const sort_key *k, buf *out) {
+    expr_print(k->value, out);
+    buf_append_c(out, k->descending ? " desc" : "");
+    if (k->nulls_first != k->descending)
+        buf_append_c(out, k->nulls_first ? " nulls first" : " nulls last");
+}
+
+void sort_keys_print(const char *before, const sort_key *keys, int n, buf *out) {
+    for (int i = 0; i < n; i++) {
+        buf_append_c(out, i ? ", " : before);
+        sort_key_print(&keys[i], out);
+    }
+}
+
+static void print_aggregate(const rel_agg *a, buf *out) {
+    buf_printf(out, " #%d = %s(%s", a->id, agg_kind_name(a->kind), a->distinct ? "DISTINCT " : "");
+    if (a->arg)
+        expr_print(a->arg, out);
+    else
+        buf_append_char(out, '*');
+    if (a->separator) {
+        buf_append_c(out, ", ");
+        expr_print(a->separator, out);
+    }
+    sort_keys_print(" order by ", a->keys, a->nkeys, out);
+    buf_append_char(out, ')');
+    if (a->filter) {
+        buf_append_c(out, " FILTER ");
+        expr_print(a->filter, out);
+    }
+}
+
+static bool standard_frame(const window_frame *f) {
+    return f->unit == FRAME_RANGE && f->start.kind == BOUND_UNBOUNDED_PRECEDING &&
+           f->end.kind == BOUND_CURRENT && f->exclude == EXCLUDE_NO_OTHERS;
+}
+
+static void print_bound(const frame_bound *f, buf *out) {
+    static const char *const names[] = {[BOUND_UNBOUNDED_PRECEDING] = "unbounded preceding",
+                                        [BOUND_PRECEDING] = " preceding",
+                                        [BOUND_CURRENT] = "current row",
+                                        [BOUND_FOLLOWING] = " following",
+                                        [BOUND_UNBOUNDED_FOLLOWING] = "unbounded following"};
+    BASE_COVERS(names, BOUND_KINDS);
+    if (f->kind == BOUND_PRECEDING || f->kind == BOUND_FOLLOWING)
+        value_print(out, f->offset);
+    buf_append_c(out, names[f->kind]);
+}
+
+static void print_frame(const window_frame *f, buf *out) {
+    static const char *const units[] = {
+        [FRAME_RANGE] = "range", [FRAME_ROWS] = "rows", [FRAME_GROUPS] = "groups"};
+    static const char *const excludes[] = {[EXCLUDE_NO_OTHERS] = "",
+                                           [EXCLUDE_CURRENT_ROW] = " exclude current row",
+                                           [EXCLUDE_GROUP] = " exclude group",
+                                           [EXCLUDE_TIES] = " exclude ties"};
+    BASE_COVERS(units, FRAME_UNITS);
+    BASE_COVERS(excludes, FRAME_EXCLUDES);
+    buf_printf(out, "%s between ", units[f->unit]);
+    print_bound(&f->start, out);
+    buf_append_c(out, " and ");
+    print_bound(&f->end, out);
+    buf_append_c(out, excludes[f->exclude]);
+}
+
+static void print_over(const rel_window *w, const sort_key *keys, buf *out) {
+    const char *between = "";
+    buf_append_c(out, " over (");
+    for (int i = 0; i < w->nkeys; i++) {
+        if (i == 0 || i == w->npartition)
+            buf_printf(out, "%s%s", between, i < w->npartition ? "partition by " : "order by ");
+        else
+            buf_append_c(out, ", ");
+        if (i < w->npartition)
+            expr_print(keys[i].value, out);
+        else
+            sort_key_print(&keys[i], out);
+        between = " ";
+    }
+    if (!standard_frame(&w->frame)) {
+        buf_append_c(out, between);
+        print_frame(&w->frame, out);
+    }
+    buf_append_char(out, ')');
+}
+
+void window_print(const rel_window *w, const sort_key *keys, bool spec, buf *out) {
+    bool aggregate = w->kind == WINDOW_AGGREGATE;
+    buf_printf(out, "%s(", aggregate ? agg_kind_name(w->agg) : window_of(w->kind)->name);
+    print_list(w->args, w->nargs, NULL, out);
+    buf_append_c(out, aggregate && !w->nargs ? "*)" : ")");
+    if (w->filter) {
+        buf_append_c(out, " filter ");
+        expr_print(w->filter, out);
+    }
+    if (spec)
+        print_over(w, keys, out);
+}
+
+static void print_windows(const rel *r, buf *out) {
+    for (int i = 0; i < r->window.nfunctions; i++) {
+        buf_printf(out, "%s #%d = ", i ? "," : "", r->window.functions[i].id);
+        window_print(&r->window.functions[i], r->window.keys, true, out);
+    }
+    if (r->window.first > 0)
+        buf_printf(out, ", first %lld%s", (long long)r->window.first,
+                   r->window.with_ties ? " with ties" : "");
+}
+
+static void print_values(const rel *r, buf *out) {
+    buf_printf(out, " %d row%s", r->values.nrows, r->values.nrows == 1 ? "" : "s");
+    for (int i = 0; i < r->values.nrows && i < 3 && r->ncols; i++) {
+        buf_append_c(out, " (");
+        print_list(r->values.rows[i], r->ncols, NULL, out);
+        buf_append_char(out, ')');
+    }
+}
+
+static void print_named_exprs(const rel *r, buf *out) {
+    for (int i = 0; i < r->ncols; i++) {
+        buf_append_c(out, i ? ", " : " ");
+        expr_print(r->project.exprs[i].value, out);
+        buf_printf(out, " #%d", r->cols[i].id);
+    }
+}
+
+static void print_partition(const int *ids, int n, buf *out) {
+    for (int i = 0; i < n; i++)
+        buf_printf(out, "%s#%d", i ? ", " : " per ", ids[i]);
+}
+
+static void print_sort(const rel *r, buf *out) {
+    for (int i = 0; i < r->sort.nkeys; i++) {
+        const sort_key *k = &r->sort.keys[i];
+        buf_append_c(out, i ? ", " : " ");
+        expr_print(k->value, out);
+        buf_append_c(out, k->descending ? " DESC" : "");
+        if (k->nulls_first != k->descending)
+            buf_append_c(out, k->nulls_first ? " NULLS FIRST" : " NULLS LAST");
+    }
+    if (r->sort.first > 0)
+        buf_printf(out, ", first %lld", (long long)r->sort.first);
+    print_partition(r->sort.partition, r->sort.npartition, out);
+}
+
+static void print_join(const rel *r, buf *out) {
+    buf_printf(out, " %s", join_kind_name(r->join.kind));
+    if (r->join.kind == JOIN_MARK)
+        buf_printf(out, " #%d%s", r->join.mark_id, r->join.mark_null ? " null-aware" : "");
+    if (r->join.predicate) {
+        buf_append_c(out, " on ");
+        expr_print(r->join.predicate, out);
+    }
+    if (r->join.first > 0)
+        buf_printf(out, ", %s %lld", r->join.first_descending ? "last" : "first",
+                   (long long)r->join.first);
+}
+
+static void print_group(const rel *r, buf *out) {
+    for (int i = 0; i < r->group.nkeys; i++) {
+        buf_append_c(out, i ? ", " : " by ");
+        expr_print(r->group.keys[i].value, out);
+        buf_printf(out, " #%d", r->group.keys[i].id);
+    }
+    for (int i = 0; i < r->group.naggs; i++)
+        print_aggregate(&r->group.aggs[i], out);
+}
+
+static void print_limit(const rel *r, buf *out) {
+    if (r->limit.limit >= 0)
+        buf_printf(out, " %lld", (long long)r->limit.limit);
+    if (r->limit.offset)
+        buf_printf(out, " offset %lld", (long long)r->limit.offset);
+    print_partition(r->limit.partition, r->limit.npartition, out);
+}
+
+static void print_llm(const rel *r, buf *out) {
+    for (int i = 0; i < r->llm.nuses; i++) {
+        buf_append_c(out, i ? ";" : "");
+        print_call(&r->llm.uses[i], out);
+    }
+    for (int i = 0; i < r->llm.nown; i++) {
+        buf_append_c(out, i ? " and " : " only where ");
+        expr_print(r->llm.theirs[i], out);
+        buf_append_c(out, r->llm.nulls_match ? " is " : " = ");
+        expr_print(r->llm.own[i], out);
+    }
+    if (r->llm.wanted > 0)
+        buf_printf(out, " in waves for %lld", (long long)r->llm.wanted);
+    if (r->llm.each == 0)
+        return;
+    buf_printf(out, "%s%lld", r->llm.wanted > 0 ? ", " : " in waves for ", (long long)r->llm.each);
+    buf_append_c(out, r->llm.with_ties ? " with ties" : "");
+    buf_append_c(out, r->llm.nby > 0 ? " per " : "");
+    print_list(r->llm.by, r->llm.nby, NULL, out);
+    sort_keys_print(" by ", r->llm.order, r->llm.norder, out);
+}
+
+static void print_details(const rel *r, buf *out) {
+    switch (r->kind) {
+    case REL_VALUES:
+        print_values(r, out);
+        break;
+    case REL_SCAN:
+        buf_append_char(out, ' ');
+        buf_append_str(out, r->scan.table->name);
+        if (!str_equal(r->scan.alias, r->scan.table->name))
+            buf_printf(out, " AS %.*s", (int)r->scan.alias.n, r->scan.alias.p);
+        break;
+    case REL_FILE:
+        buf_printf(out, " %.*s", (int)r->file.path.n, r->file.path.p);
+        break;
+    case REL_SYSTEM:
+        buf_printf(out, " %.*s", (int)r->system.name.n, r->system.name.p);
+        break;
+    case REL_SERIES:
+        buf_printf(out, " %lld, + %lld, %lld times", (long long)r->series.first,
+                   (long long)r->series.step, (long long)r->series.count);
+        break;
+    case REL_FILTER:
+        buf_append_char(out, ' ');
+        expr_print(r->filter.predicate, out);
+        break;
+    case REL_PROJECT:
+        print_named_exprs(r, out);
+        break;
+    case REL_JOIN:
+    case REL_APPLY:
+        print_join(r, out);
+        break;
+    case REL_GROUP:
+        print_group(r, out);
+        break;
+    case REL_SORT:
+        print_sort(r, out);
+        break;
+    case REL_LIMIT:
+        print_limit(r, out);
+        break;
+    case REL_SETOP:
+        buf_printf(out, " %s", set_op_sql(r->setop.op));
+        break;
+    case REL_LLM:
+        print_llm(r, out);
+        break;
+    case REL_SHARED:
+        buf_printf(out, " %d%s", r->shared.number, r->shared.kept ? " materialized" : "");
+        break;
+    case REL_NUMBER:
+        buf_printf(out, " #%d", r->number.id);
+        break;
+    case REL_WINDOW:
+        print_windows(r, out);
+        break;
+    case REL_RECURSIVE:
+        buf_printf(out, " %d%s", r->recursive.number, r->recursive.distinct ? " UNION" : "");
+        break;
+    case REL_WORKING:
+        buf_printf(out, " %d", r->working.number);
+        break;
+    case REL_OUTER_RESIDUAL:
+        buf_printf(out, " per #%d keep ", r->residual.group_id);
+        expr_print(r->residual.predicate, out);
+        break;
+    case REL_DISTINCT:
+        break;
+    }
+}
+
+/* Share numbers whose inside is printed already: a CTE is shown where it first stands. */
+typedef struct printed {
+    int n;
+    int numbers[256];
+} printed;
+
+static bool is_printed(printed *p, const rel *r) {
+    if (r->kind != REL_SHARED)
+        return false;
+    for (int i = 0; i < p->n; i++)
+        if (p->numbers[i] == r->shared.number)
+            return true;
+    if (p->n < (int)BASE_COUNT(p->numbers))
+        p->numbers[p->n++] = r->shared.number;
+    return false;
+}
+
+static const char *kind_name(rel_kind k) {
+    switch (k) {
+    case REL_VALUES:
+        return "Values";
+    case REL_SCAN:
+        return "Scan";
+    case REL_FILE:
+        return "File";
+    case REL_SYSTEM:
+        return "System";
+    case REL_SERIES:
+        return "Series";
+    case REL_FILTER:
+        return "Filter";
+    case REL_PROJECT:
+        return "Project";
+    case REL_JOIN:
+        return "Join";
+    case REL_APPLY:
+        return "Apply";
+    case REL_GROUP:
+        return "Group";
+    case REL_SORT:
+        return "Sort";
+    case REL_LIMIT:
+        return "Limit";
+    case REL_DISTINCT:
+        return "Distinct";
+    case REL_SETOP:
+        return "SetOp";
+    case REL_LLM:
+        return "LLM";
+    case REL_SHARED:
+        return "Shared";
+    case REL_NUMBER:
+        return "Number";
+    case REL_WINDOW:
+        return "Window";
+    case REL_RECURSIVE:
+        return "Recursive";
+    case REL_WORKING:
+        return "Working";
+    case REL_OUTER_RESIDUAL:
+        return "OuterResidual";
+    }
+    return NULL;
+}
+
+static void print_tree(const rel *r, int depth, printed *p, buf *out) {
+    for (bool again = false; r && !again; r = r->left) {
+        again = is_printed(p, r);
+        for (int i = 0; i < depth; i++)
+            buf_append_c(out, "  ");
+        buf_append_c(out, kind_name(r->kind));
+        print_details(r, out);
+        buf_append_c(out, again ? " again\n" : "\n");
+        depth++;
+        if (r->right) {
+            print_tree(r->left, depth, p, out);
+            print_tree(r->right, depth, p, out);
+            return;
+        }
+    }
+}
+
+void rel_print(const rel *r, buf *out) {
+    printed p = {0};
+    print_tree(r, 0, &p, out);
+}

@@ -1,0 +1,369 @@
+/*
+ * rel.c - construction of relations and walks over them.
+ *
+ * Invariant: a node that neither adds nor drops columns has its child's `cols` array itself, so a
+ * type settled below is settled above.
+ */
+#include <string.h>
+
+#include "bind/bind_int.h"
+
+rel *rel_new(arena *a, rel_kind kind, rel *left, rel *right) {
+    rel *r = ARENA_NEW(a, rel);
+    r->kind = kind;
+    r->left = left;
+    r->right = right;
+    if (left) {
+        r->ncols = left->ncols;
+        r->cols = left->cols;
+    }
+    return r;
+}
+
+const rel_column *rel_column_of(const rel *r, int id) {
+    for (int i = 0; i < r->ncols; i++)
+        if (r->cols[i].id == id)
+            return &r->cols[i];
+    return NULL;
+}
+
+/* The input's columns, and more behind them. */
+static void take_columns(arena *a, rel *r, const rel_column *more, int nmore) {
+    const rel *left = r->left;
+    rel_column *cols = nmore ? ARENA_ARRAY(a, rel_column, left->ncols + nmore) : left->cols;
+    if (nmore && left->ncols)
+        memcpy(cols, left->cols, sizeof *cols * (size_t)left->ncols);
+    if (nmore)
+        memcpy(cols + left->ncols, more, sizeof *cols * (size_t)nmore);
+    r->cols = cols;
+    r->ncols = left->ncols + nmore;
+}
+
+/* A column that the node has already keeps its name. */
+static rel_column llm_column(arena *a, const rel *r, const llm_use *u, bool prob) {
+    int id = prob ? u->prob_id : u->out_id;
+    const rel_column *had = rel_column_of(r, id);
+    if (had)
+        return *had;
+    str name = str_from(arena_printf(a, prob ? "LLM#%d.prob" : "LLM#%d", u->call->number));
+    return (rel_column){id, prob ? TYPE_REAL : llm_call_type(u->call), name, {NULL, 0}};
+}
+
+static void set_llm_columns(arena *a, rel *r) {
+    rel_column *more = ARENA_ARRAY(a, rel_column, 2 * r->llm.nuses);
+    int n = 0;
+    for (int i = 0; i < r->llm.nuses; i++) {
+        more[n++] = llm_column(a, r, &r->llm.uses[i], false);
+        if (r->llm.uses[i].prob_id >= 0)
+            more[n++] = llm_column(a, r, &r->llm.uses[i], true);
+    }
+    take_columns(a, r, more, n);
+}
+
+static void set_join_columns(arena *a, rel *r) {
+    rel_column mark = {r->join.mark_id, TYPE_BOOLEAN, STR("match"), {NULL, 0}};
+    if (r->join.kind == JOIN_SEMI || r->join.kind == JOIN_ANTI)
+        take_columns(a, r, NULL, 0);
+    else if (r->join.kind == JOIN_MARK)
+        take_columns(a, r, &mark, 1);
+    else
+        take_columns(a, r, r->right->cols, r->right->ncols);
+}
+
+static void set_window_columns(arena *a, rel *r) {
+    rel_column *more = ARENA_ARRAY(a, rel_column, r->window.nfunctions);
+    for (int i = 0; i < r->window.nfunctions; i++) {
+        const rel_window *w = &r->window.functions[i];
+        more[i] = (rel_column){w->id, w->type, STR("window"), {NULL, 0}};
+    }
+    take_columns(a, r, more, r->window.nfunctions);
+}
+
+void rel_set_columns(arena *a, rel *r) {
+    rel_column number;
+    switch (r->kind) {
+    case REL_FILTER:
+    case REL_SORT:
+    case REL_LIMIT:
+    case REL_DISTINCT:
+    case REL_OUTER_RESIDUAL:
+        take_columns(a, r, NULL, 0);
+        return;
+    case REL_JOIN:
+    case REL_APPLY:
+        set_join_columns(a, r);
+        return;
+    case REL_LLM:
+        set_llm_columns(a, r);
+        return;
+    case REL_WINDOW:
+        set_window_columns(a, r);
+        return;
+    case REL_NUMBER:
+        number = (rel_column){r->number.id, TYPE_INTEGER, STR("number"), {NULL, 0}};
+        take_columns(a, r, &number, 1);
+        return;
+    default:
+        return; /* these name their own */
+    }
+}
+
+rel *rel_make(arena *a, rel_kind kind, int ncols) {
+    rel *r = rel_new(a, kind, NULL, NULL);
+    r->ncols = ncols;
+    r->cols = ARENA_ARRAY(a, rel_column, ncols);
+    return r;
+}
+
+rel *rel_one_row(arena *a) {
+    rel *r = rel_make(a, REL_VALUES, 0);
+    r->values.nrows = 1;
+    r->values.rows = ARENA_ARRAY(a, expr **, 1);
+    return r;
+}
+
+rel *rel_filter(arena *a, rel *left, expr *predicate) {
+    rel *r = rel_new(a, REL_FILTER, left, NULL);
+    r->filter.predicate = predicate;
+    return r;
+}
+
+rel *rel_project(arena *a, rel *left, int ncols) {
+    rel *r = rel_make(a, REL_PROJECT, ncols);
+    r->left = left;
+    r->project.exprs = ARENA_ARRAY(a, rel_expr, ncols);
+    return r;
+}
+
+rel *rel_join(arena *a, join_kind kind, rel *left, rel *right, expr *predicate) {
+    rel *r = rel_new(a, REL_JOIN, left, right);
+    r->join.kind = kind;
+    r->join.predicate = predicate;
+    r->join.mark_id = -1;
+    rel_set_columns(a, r);
+    return r;
+}
+
+rel *rel_apply(arena *a, join_kind kind, rel *left, rel *right, expr *predicate, int mark_id,
+               bool mark_null) {
+    rel *r = rel_new(a, REL_APPLY, left, right);
+    r->join.kind = kind;
+    r->join.predicate = predicate;
+    r->join.mark_id = mark_id;
+    r->join.mark_null = mark_null;
+    rel_set_columns(a, r);
+    return r;
+}
+
+rel *rel_llm(arena *a, rel *left, llm_use *uses, int nuses) {
+    rel *r = rel_new(a, REL_LLM, left, NULL);
+    r->llm.uses = uses;
+    r->llm.nuses = nuses;
+    rel_set_columns(a, r);
+    return r;
+}
+
+rel *rel_number(arena *a, rel *left, int id) {
+    rel *r = rel_new(a, REL_NUMBER, left, NULL);
+    r->number.id = id;
+    rel_set_columns(a, r);
+    return r;
+}
+
+rel *rel_windows(arena *a, rel *left, sort_key *keys, int nkeys, rel_window *functions, int n) {
+    rel *r = rel_new(a, REL_WINDOW, left, NULL);
+    r->window.keys = keys;
+    r->window.nkeys = nkeys;
+    r->window.functions = functions;
+    r->window.nfunctions = n;
+    rel_set_columns(a, r);
+    return r;
+}
+
+rel *rel_sort(arena *a, rel *left, sort_key *keys, int nkeys) {
+    rel *r = rel_new(a, REL_SORT, left, NULL);
+    r->sort.keys = keys;
+    r->sort.nkeys = nkeys;
+    return r;
+}
+
+rel *rel_limit(arena *a, rel *left, int64_t limit, int64_t offset) {
+    rel *r = rel_new(a, REL_LIMIT, left, NULL);
+    r->limit.limit = limit;
+    r->limit.offset = offset;
+    return r;
+}
+
+rel *rel_distinct(arena *a, rel *left) {
+    return rel_new(a, REL_DISTINCT, left, NULL);
+}
+
+rel *rel_residual(arena *a, rel *left, int group_id, expr *predicate, int *null_ids, int nnull) {
+    rel *r = rel_new(a, REL_OUTER_RESIDUAL, left, NULL);
+    r->residual.group_id = group_id;
+    r->residual.predicate = predicate;
+    r->residual.null_ids = null_ids;
+    r->residual.nnull = nnull;
+    return r;
+}
+
+rel *rel_shared(arena *a, rel *left, int number) {
+    rel *r = rel_make(a, REL_SHARED, left->ncols);
+    r->left = left;
+    r->shared.number = number;
+    return r;
+}
+
+rel *rel_recursive(arena *a, rel *left, rel *right, int number, bool distinct) {
+    rel *r = rel_make(a, REL_RECURSIVE, left->ncols);
+    r->left = left;
+    r->right = right;
+    r->recursive.number = number;
+    r->recursive.distinct = distinct;
+    return r;
+}
+
+/* ---- walks ----------------------------------------------------------------------------------- */
+
+static void each(rel_visit *v, expr **x) {
+    if (*x)
+        v->on_expr(v, x);
+}
+
+static void each_llm(rel *r, rel_visit *v) {
+    for (int i = 0; i < r->llm.nuses; i++) {
+        llm_use *u = &r->llm.uses[i];
+        if (v->on_use)
+            v->on_use(v, u);
+        for (int k = 0; v->on_expr && k < u->call->nfields; k++)
+            each(v, &u->args[k]);
+        if (v->on_expr)
+            each(v, &u->guard);
+    }
+}
+
+static void each_group(rel *r, rel_visit *v) {
+    for (int i = 0; i < r->group.nkeys; i++)
+        each(v, &r->group.keys[i].value);
+    for (int i = 0; i < r->group.naggs; i++) {
+        each(v, &r->group.aggs[i].arg);
+        each(v, &r->group.aggs[i].separator);
+        each(v, &r->group.aggs[i].filter);
+        for (int k = 0; k < r->group.aggs[i].nkeys; k++)
+            each(v, &r->group.aggs[i].keys[k].value);
+    }
+}
+
+static void each_window(rel *r, rel_visit *v) {
+    for (int i = 0; i < r->window.nkeys; i++)
+        each(v, &r->window.keys[i].value);
+    for (int i = 0; i < r->window.nfunctions; i++) {
+        rel_window *w = &r->window.functions[i];
+        for (int k = 0; k < w->nargs; k++)
+            each(v, &w->args[k]);
+        each(v, &w->separator);
+        each(v, &w->filter);
+    }
+}
+
+static void each_expr(rel *r, rel_visit *v) {
+    switch (r->kind) {
+    case REL_VALUES:
+        for (int i = 0; i < r->values.nrows; i++)
+            for (int k = 0; k < r->ncols; k++)
+                each(v, &r->values.rows[i][k]);
+        break;
+    case REL_FILTER:
+        each(v, &r->filter.predicate);
+        break;
+    case REL_PROJECT:
+        for (int i = 0; i < r->ncols; i++)
+            each(v, &r->project.exprs[i].value);
+        break;
+    case REL_JOIN:
+    case REL_APPLY:
+        each(v, &r->join.predicate);
+        break;
+    case REL_GROUP:
+        each_group(r, v);
+        break;
+    case REL_SORT:
+        for (int i = 0; i < r->sort.nkeys; i++)
+            each(v, &r->sort.keys[i].value);
+        break;
+    case REL_WINDOW:
+        each_window(r, v);
+        break;
+    case REL_OUTER_RESIDUAL:
+        each(v, &r->residual.predicate);
+        break;
+    default:
+        break;
+    }
+}
+
+/* A shared relation's inside is walked once. */
+static bool walked(rel_visit *v, const rel *r) {
+    if (r->kind != REL_SHARED || r->shared.number >= (int)(64 * BASE_COUNT(v->seen)))
+        return false;
+    unsigned number = (unsigned)r->shared.number;
+    uint64_t bit = UINT64_C(1) << (number % 64);
+    bool before = (v->seen[number / 64] & bit) != 0;
+    v->seen[number / 64] |= bit;
+    return before;
+}
+
+void rel_walk(rel *r, rel_visit *v) {
+    for (; r && !walked(v, r); r = r->left) {
+        if (r->kind == REL_LLM)
+            each_llm(r, v);
+        else if (v->on_expr)
+            each_expr(r, v);
+        if (r->right)
+            rel_walk(r->right, v);
+    }
+}
+
+/* Gives a column that is NULL throughout its type, once something around it says which. */
+void rel_settle(rel *r, int at, value_type type) {
+    if (r->cols[at].type != TYPE_NULL)
+        return;
+    r->cols[at].type = type;
+    switch (r->kind) {
+    case REL_VALUES:
+        for (int i = 0; i < r->values.nrows; i++)
+            r->values.rows[i][at]->type = type;
+        break;
+    case REL_PROJECT: {
+        expr *x = r->project.exprs[at].value;
+        if (x->kind == EXPR_COLUMN)
+            for (int i = 0; i < r->left->ncols; i++)
+                if (r->left->cols[i].id == x->column.id)
+                    rel_settle(r->left, i, type);
+        x->type = type;
+        break;
+    }
+    case REL_SETOP:
+        rel_settle(r->left, at, type);
+        rel_settle(r->right, at, type);
+        break;
+    case REL_FILTER:
+    case REL_SORT:
+    case REL_LIMIT:
+    case REL_DISTINCT:
+    case REL_LLM:
+    case REL_WINDOW:
+        r->cols[at].type = TYPE_NULL; /* the array may be the child's own */
+        if (at < r->left->ncols)
+            rel_settle(r->left, at, type);
+        r->cols[at].type = type;
+        break;
+    default:
+        break;
+    }
+}
+
+void rel_settle_all(rel *r) {
+    for (int i = 0; i < r->ncols; i++)
+        rel_settle(r, i, TYPE_TEXT);
+}

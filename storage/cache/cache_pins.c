@@ -1,0 +1,155 @@
+/*
+ * cache_pins.c - KV blocks that stay whatever eviction would choose, under the names that asked for
+ * it.
+ *
+ *   tree "pins": block's key 16 | hash of the name 16  →  the name
+ *
+ * Invariants: a pin is a record of its own, so that a block shared by two names stays until both
+ * let it go, and a block that was lost and is stored again is pinned again; pins never take more
+ * than half of the budget, so there is always something to evict.
+ */
+#include <string.h>
+
+#include "cache_int.h"
+#include "tables/storage_int.h"
+
+enum { PIN_SHARE = 2 };
+
+typedef struct pin_key {
+    hash128 block, name;
+} pin_key;
+
+/* Names are equal as the catalog's are: without regard to case. */
+static hash128 name_hash(str name) {
+    buf lower = {0};
+    for (size_t i = 0; i < name.n; i++)
+        buf_append_char(&lower, ascii_lower(name.p[i]));
+    hash128 h = hash_128(lower.p, lower.n);
+    buf_free(&lower);
+    return h;
+}
+
+uint32_t cache_count_pins(cache *c, MDB_txn *t, hash128 block) {
+    MDB_cursor *cursor = NULL;
+    pin_key from = {.block = block};
+    MDB_val key = {sizeof from, &from}, data;
+    uint32_t n = 0;
+    if (!c->has_pins || mdb_cursor_open(t, c->pins, &cursor) != 0)
+        return 0;
+    int rc = mdb_cursor_get(cursor, &key, &data, MDB_SET_RANGE);
+    while (rc == 0 && key.mv_size == sizeof from &&
+           memcmp(key.mv_data, &block, sizeof block) == 0) {
+        n++;
+        rc = mdb_cursor_get(cursor, &key, &data, MDB_NEXT);
+    }
+    mdb_cursor_close(cursor);
+    return n;
+}
+
+/* The next record that is one, from a new cursor on the first; MDB_NOTFOUND: there is none. */
+static int pin_next(MDB_cursor *cursor, pin_key *out) {
+    MDB_val key, data;
+    int rc;
+    do
+        rc = mdb_cursor_get(cursor, &key, &data, MDB_NEXT);
+    while (rc == 0 && key.mv_size != sizeof *out);
+    if (rc == 0)
+        memcpy(out, key.mv_data, sizeof *out);
+    return rc;
+}
+
+int cache_load_pins(cache *c, MDB_txn *t) {
+    MDB_cursor *cursor;
+    pin_key pin;
+    int rc = c->has_pins ? mdb_cursor_open(t, c->pins, &cursor) : 0;
+    if (rc || !c->has_pins)
+        return rc;
+    while ((rc = pin_next(cursor, &pin)) == 0) {
+        cache_entry *e = index_find(&c->index, CACHE_KV, pin.block);
+        if (e)
+            index_pin(&c->index, e, e->pins + 1);
+    }
+    mdb_cursor_close(cursor);
+    return rc == MDB_NOTFOUND ? 0 : rc;
+}
+
+/* Puts the records; the mutex is held, since the index says which blocks there are. */
+static int put_pins(cache *c, MDB_txn *t, str name, const hash128 *blocks, size_t n,
+                    cache_pins *out) {
+    pin_key pin = {.name = name_hash(name)};
+    uint64_t all = c->index.of[CACHE_KV].pinned_bytes;
+    int rc = 0;
+    for (size_t i = 0; i < n && rc == 0; i++) {
+        const cache_entry *e = index_find(&c->index, CACHE_KV, blocks[i]);
+        pin.block = blocks[i];
+        MDB_val key = {sizeof pin, &pin}, data = {name.n, (void *)(uintptr_t)name.p};
+        if (!e)
+            continue;
+        rc = mdb_put(t, c->pins, &key, &data, 0);
+        cache_touch(c, CACHE_KV, blocks[i]);
+        out->blocks++;
+        out->bytes += e->bytes;
+        all += e->pins ? 0 : e->bytes;
+    }
+    return rc == 0 && all > c->budget / PIN_SHARE ? MDB_MAP_FULL : rc;
+}
+
+/* Takes the records of a name away. The mutex is held. */
+static int delete_pins(cache *c, MDB_txn *t, str name, cache_pins *out) {
+    MDB_cursor *cursor;
+    pin_key pin;
+    hash128 wanted = name_hash(name);
+    int rc = mdb_cursor_open(t, c->pins, &cursor);
+    if (rc)
+        return rc;
+    while (rc == 0 && (rc = pin_next(cursor, &pin)) == 0) {
+        if (!hash128_equal(pin.name, wanted))
+            continue;
+        const cache_entry *e = index_find(&c->index, CACHE_KV, pin.block);
+        out->blocks += e != NULL;
+        out->bytes += e ? e->bytes : 0;
+        out->records++;
+        cache_touch(c, CACHE_KV, pin.block);
+        rc = mdb_cursor_del(cursor, 0);
+    }
+    mdb_cursor_close(cursor);
+    return rc == MDB_NOTFOUND ? 0 : rc;
+}
+
+/* One transaction on the pins of a name; n = 0: they go. */
+static int change_pins(cache *c, str name, const hash128 *blocks, size_t n, cache_pins *out) {
+    MDB_txn *t = NULL;
+    int rc = cache_write_begin(c, &t);
+    if (rc)
+        return rc;
+    pthread_mutex_lock(&c->mutex);
+    rc = n ? put_pins(c, t, name, blocks, n, out) : delete_pins(c, t, name, out);
+    cache_load_touched(c, t);
+    pthread_mutex_unlock(&c->mutex);
+    return cache_write_end(c, t, rc, c->touched.n ? CACHE_WROTE_KEYS : CACHE_WROTE_NOTHING);
+}
+
+static int change(cache *c, str name, const hash128 *blocks, size_t n, cache_pins *out, err *e) {
+    *out = (cache_pins){0};
+    if (c->read_only || !c->has_pins)
+        return err_set(e, ERR_IO, "the cache '%s' cannot be written", c->path);
+    cache_flush(c);
+    pthread_rwlock_rdlock(&c->env_lock);
+    int rc = change_pins(c, name, blocks, n, out);
+    pthread_rwlock_unlock(&c->env_lock);
+    if (rc != MDB_MAP_FULL)
+        return lmdb_error(e, rc, "cannot change what is pinned");
+    err_set(e, ERR_FULL, "pinning %.*s would keep more than half of kv_disk for good",
+            (int)BASE_MIN(name.n, 60u), name.p);
+    err_hint(e, "UNPIN what is not needed any more, or SET kv_disk to more");
+    return ERR_FULL;
+}
+
+int cache_pin(cache *c, str name, const hash128 *blocks, size_t n, cache_pins *out, err *e) {
+    *out = (cache_pins){0};
+    return n ? change(c, name, blocks, n, out, e) : 0;
+}
+
+int cache_unpin(cache *c, str name, cache_pins *out, err *e) {
+    return change(c, name, NULL, 0, out, e);
+}
