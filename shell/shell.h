@@ -1,7 +1,7 @@
 /*
- * shell.h - people: the program `kvasir`, from its arguments to its exit code.
+ * shell.h - the `kvasir` program: argument parsing to exit code.
  *
- * Everything else of the shell is private (shell_int.h): nothing stands above this room.
+ * The only header that other code may include; everything else of shell/ is private to it.
  */
 #ifndef KVASIR_SHELL_H
 #define KVASIR_SHELL_H
@@ -10,7 +10,7 @@
 enum {
     SHELL_OK = 0,
     SHELL_FAILED = 1,       /* a statement or command failed */
-    SHELL_USAGE = 2,        /* wrong arguments, or the database does not open */
+    SHELL_USAGE = 2,        /* wrong arguments, or the database cannot be opened */
     SHELL_INTERRUPTED = 130 /* Ctrl-C outside the prompt */
 };
 

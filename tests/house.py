@@ -45,9 +45,10 @@ MAY_USE = {
         "term": "",
         "format": "term",
         "view": "term format",
-        "edit": "term format view",
-        "commands": "term format view",
-        "run": "term format view edit commands",
+        "core": "term format view",
+        "commands": "term format view core",
+        "edit": "term format view core commands",
+        "run": "term format view core commands edit",
     },
 }
 SOURCE = re.compile(r"\.(c|h|y|re|cu|cuh)$")

@@ -3,7 +3,7 @@
  *
  * Invariant: dispatch, .help, completion and "did you mean" are made from this one table. psql's
  * and sqlite3's names for a thing are aliases in its row. What a command answers goes where results
- * go (output_text); a note of what it did goes to the screen. Longer commands live in commands_*.c.
+ * go (shell_print); a note of what it did goes to the screen. Longer commands live in commands_*.c.
  */
 #include <ctype.h>
 #include <errno.h>
@@ -14,7 +14,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "run/shell_int.h"
+#include "commands_int.h"
 
 /* ---- arguments ------------------------------------------------------------------------------- */
 
@@ -85,7 +85,7 @@ static bool cmd_mode(shell *sh, command_call *c) {
         for (size_t i = 0; i < n; i++)
             buf_printf(&out, "%s %-9s %s\n", &modes[i] == sh->mode ? "*" : " ", modes[i].name,
                        modes[i].help);
-        output_text(sh, &out);
+        shell_print(sh, &out);
         return true;
     }
     const format_mode *mode = format_mode_find(c->argv[0]);
@@ -163,7 +163,7 @@ static bool cmd_once(shell *sh, command_call *c) {
 }
 
 static bool cmd_read(shell *sh, command_call *c) {
-    return want(sh, c, 1, "a file") && script_file(sh, c->argv[0]);
+    return want(sh, c, 1, "a file") && sh->run_file(sh, c->argv[0]);
 }
 
 /* Without the quotes around all of it. */
@@ -213,7 +213,7 @@ static bool list_variables(shell *sh) {
     buf out = {0};
     for (int i = 0; i < sh->nvariables; i++)
         buf_printf(&out, "%s=%s\n", sh->variables[i].name, sh->variables[i].text);
-    output_text(sh, &out);
+    shell_print(sh, &out);
     return true;
 }
 
@@ -253,7 +253,7 @@ static bool cmd_databases(shell *sh, command_call *c) {
     const char *path = sh->db ? db_path(sh->db) : NULL;
     buf_printf(&out, "%s%s\n", sh->db_path == NULL ? "in memory: " : "",
                path ? path : "no database is open");
-    output_text(sh, &out);
+    shell_print(sh, &out);
     return true;
 }
 
@@ -283,7 +283,7 @@ static bool cmd_version(shell *sh, command_call *c) {
     (void)c;
     buf out = {0};
     buf_printf(&out, "kvasir %s\n", KVASIR_VERSION);
-    output_text(sh, &out);
+    shell_print(sh, &out);
     return true;
 }
 
@@ -318,7 +318,7 @@ static bool cmd_show(shell *sh, command_call *c) {
     buf out = {0};
     for (size_t i = 0; i < BASE_COUNT(lines); i++)
         buf_printf(&out, "%10s: %s\n", lines[i].name, lines[i].value);
-    output_text(sh, &out);
+    shell_print(sh, &out);
     return true;
 }
 
@@ -437,7 +437,7 @@ static const char *nearest_command(str typed, arena *mem) {
 
 static bool unknown(shell *sh, str typed) {
     arena *mem = arena_new();
-    const char *here = habit_here(typed), *near = here ? NULL : nearest_command(typed, mem);
+    const char *here = foreign_command(typed), *near = here ? NULL : nearest_command(typed, mem);
     if (here)
         shell_complain(sh, "no command %.*s; here: %s", (int)typed.n, typed.p, here);
     else if (near)
@@ -563,7 +563,7 @@ bool command_line(shell *sh, str line) {
     if ((fflush(stdout) != 0 || ferror(stdout)) && sh->out.error == 0)
         sh->out.error = errno;
     arena_free(call.mem);
-    return output_check(sh) && ok;
+    return shell_check_output(sh) && ok;
 }
 
 /* One command; its other names only where the whole still fits a line of the terminal. */
@@ -603,7 +603,7 @@ bool cmd_help(shell *sh, command_call *c) {
         if (one == NULL) /* a function or a setting, then */
             return help_of_sql(sh, c) || unknown(sh, str_from(typed));
         help_line(sh, one, columns, &out);
-        output_text(sh, &out);
+        shell_print(sh, &out);
         return true;
     }
     if (sh->term.interactive)
@@ -615,6 +615,6 @@ bool cmd_help(shell *sh, command_call *c) {
                  "\nLLM('Is {review} positive?', review) RETURNS BOOLEAN asks about each row.\n"
                  ".help NAME: a command, function or setting; .functions and .settings list them.\n"
                  "Ctrl-C stops a statement, Ctrl-D leaves.\n");
-    output_text(sh, &out);
+    shell_print(sh, &out);
     return true;
 }

@@ -2,11 +2,10 @@
  * commands_model.c - commands about the model and its work: .model, .tokens, .cache, .stats,
  * .explain, .view.
  */
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "run/shell_int.h"
+#include "commands_int.h"
 
 /* ---- .model ---------------------------------------------------------------------------------- */
 
@@ -82,7 +81,7 @@ static bool show_model(shell *sh, arena *mem) {
                m->default_format == LLM_FORMAT_CHAT ? "chat" : "completion", m->chat_family);
     line_rate(&out, "prefill", m->prefill_tok_s);
     line_rate(&out, "decode", m->decode_tok_s);
-    output_text(sh, &out);
+    shell_print(sh, &out);
     return true;
 }
 
@@ -110,7 +109,7 @@ static bool model_there(shell *sh, command_call *c) {
 }
 
 bool cmd_model(shell *sh, command_call *c) {
-    if (sh->db == NULL || !shell_settle(sh, true))
+    if (sh->db == NULL || !shell_wait_for_previous(sh, true))
         return shell_complain(sh, "no database is open");
     if (c->argc == 0)
         return show_model(sh, c->mem);
@@ -132,7 +131,7 @@ bool cmd_tokens(shell *sh, command_call *c) {
         text = (str){text.p + 1, text.n - 2};
     if (text.n == 0)
         return shell_complain(sh, "%s wants a text", c->name);
-    if (sh->db == NULL || !shell_settle(sh, true))
+    if (sh->db == NULL || !shell_wait_for_previous(sh, true))
         return shell_complain(sh, "no database is open");
     bool ok = db_tokenize(sh->db, text, &out, signals_asked(), &e) == 0;
     if (!ok) {
@@ -141,7 +140,7 @@ bool cmd_tokens(shell *sh, command_call *c) {
     }
     if (out.n && out.p[out.n - 1] != '\n')
         buf_append_char(&out, '\n');
-    output_text(sh, &out);
+    shell_print(sh, &out);
     return true;
 }
 
@@ -158,61 +157,12 @@ bool cmd_cache(shell *sh, command_call *c) {
 
 /* ---- .stats ---------------------------------------------------------------------------------- */
 
-static void stat_line(buf *out, const char *name, uint64_t n) {
-    buf count = {0};
-    format_count(&count, n);
-    buf_printf(out, "%20s  %s\n", name, count.p);
-    buf_free(&count);
-}
-
-static void show_stats(const exec_summary *s, buf *out) {
-    buf_printf(out, "%20s  %.3f s\n", "time", s->seconds);
-    stat_line(out, "rows", s->rows);
-    if (s->space.file_peak_bytes > 0) {
-        buf bytes = {0};
-        buf_append_bytes(&bytes, s->space.file_peak_bytes);
-        buf_printf(out, "%20s  %s\n", "in temporary files", bytes.p);
-        buf_free(&bytes);
-    }
-    if (s->llm_inputs == 0)
-        return;
-    buf_printf(out, "%20s  %.3f s\n%20s  %.3f s\n", "in the model", s->llm_seconds,
-               "ordering prompts", s->solve_seconds);
-    if (s->held_seconds > 0)
-        buf_printf(out, "%20s  %.3f s\n", "paused", s->held_seconds);
-    stat_line(out, "LLM inputs", s->llm_inputs);
-    stat_line(out, WORDS_INPUTS, s->distinct_inputs);
-    stat_line(out, WORDS_KNOWN, s->answers_stored);
-    if (s->answers_ended > 0)
-        stat_line(out, "ended by max_tokens", s->answers_ended);
-    if (s->prompts_shortened > 0)
-        stat_line(out, "fields left out", s->prompts_shortened);
-    stat_line(out, "requests", s->llm.requests);
-    stat_line(out, WORDS_PROMPT, s->llm.prompt_tokens);
-    stat_line(out, "of these shared head", s->llm.head_tokens);
-    stat_line(out, WORDS_COMPUTED, s->llm.computed_tokens);
-    stat_line(out, "reused from memory", s->llm.reused_memory);
-    stat_line(out, "reused from disk", s->llm.reused_disk);
-    stat_line(out, WORDS_OUTPUT, s->llm.output_tokens);
-    stat_line(out, "model passes", s->llm.passes);
-    if (s->llm.prompt_tokens)
-        buf_printf(out, "%20s  %.1f %%\n", WORDS_HIT_RATE,
-                   100 * (1 - (double)s->llm.computed_tokens / (double)s->llm.prompt_tokens));
-    uint64_t body = s->llm.prompt_tokens - BASE_MIN(s->llm.head_tokens, s->llm.prompt_tokens);
-    if (body && s->llm.head_tokens) {
-        double saved = (double)s->llm.prompt_tokens - (double)s->llm.computed_tokens -
-                       (double)s->llm.head_tokens;
-        buf_printf(out, "%20s  %.1f %%\n", "without the head",
-                   100 * BASE_MAX(saved, 0.0) / (double)body);
-    }
-}
-
 bool cmd_stats(shell *sh, command_call *c) {
     buf out = {0};
     if (c->argc)
         return command_switch(sh, c, &sh->stats, "figures of each statement");
-    show_stats(&sh->last, &out);
-    output_text(sh, &out);
+    shell_figures(&sh->last, &out);
+    shell_print(sh, &out);
     return true;
 }
 

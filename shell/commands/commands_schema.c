@@ -5,35 +5,12 @@
  * Invariant: what .dump writes, .read reads back: tables with their rows first, then indexes, then
  * views in an order in which each finds the ones it is made of.
  */
-#include <ctype.h>
 #include <errno.h>
 #include <fnmatch.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "run/shell_int.h"
-
-void name_append(buf *out, const char *name) {
-    bool plain = *name && !isdigit((unsigned char)*name);
-    for (const char *p = name; *p && plain; p++)
-        plain = (*p >= 'a' && *p <= 'z') || (*p >= '0' && *p <= '9') || *p == '_' ||
-                (*p >= 'A' && *p <= 'Z');
-    size_t n;
-    const char *const *words = sql_keywords(&n);
-    for (size_t i = 0; i < n && plain; i++)
-        plain = !str_equal_nocase(str_from(name), str_from(words[i]));
-    if (plain) {
-        buf_append_c(out, name);
-        return;
-    }
-    buf_append_char(out, '"');
-    for (const char *p = name; *p; p++) {
-        if (*p == '"')
-            buf_append_char(out, '"');
-        buf_append_char(out, *p);
-    }
-    buf_append_char(out, '"');
-}
+#include "commands_int.h"
 
 /* LIKE's % is a star too, as sqlite3's .tables has it. */
 static bool matches(const char *pattern, const char *name) {
@@ -128,7 +105,7 @@ bool cmd_functions(shell *sh, command_call *c) {
         if (matches(c->argc ? c->argv[0] : NULL, table[i].name))
             format_entry(&out, str_from(table[i].signature), 37, str_from(table[i].help), columns);
     bool found = out.n > 0;
-    output_text(sh, &out);
+    shell_print(sh, &out);
     return found || shell_complain(sh, "no function %s; .functions lists them", c->argv[0]);
 }
 
@@ -157,7 +134,7 @@ bool cmd_settings(shell *sh, command_call *c) {
         format_entry(&out, buf_str(&left), widest + 12, buf_str(&text), columns);
     }
     bool found = out.n > 0;
-    output_text(sh, &out);
+    shell_print(sh, &out);
     buf_free(&left);
     buf_free(&text);
     buf_free(&shown);
@@ -206,7 +183,7 @@ bool cmd_schema(shell *sh, command_call *c) {
             buf_printf(&out, "%s;\n", o->sql);
         found++;
     }
-    output_text(sh, &out);
+    shell_print(sh, &out);
     if (found || wanted == NULL)
         return true;
     return no_table(sh, c, wanted, objects, n);
@@ -234,7 +211,7 @@ static void dump_batch(void *ctx, stmt *s, const batch *b) {
     for (int i = 0; i < b->rows; i++) {
         if (d->rows == 0) {
             buf_append_c(d->out, "INSERT INTO ");
-            name_append(d->out, d->table);
+            format_name(d->out, d->table);
             buf_append_c(d->out, " VALUES\n(");
         } else {
             buf_append_c(d->out, ",\n(");
@@ -258,7 +235,7 @@ static bool dump_table(shell *sh, const db_object *o, buf *out) {
     buf query = {0};
     err e;
     buf_append_c(&query, "SELECT * FROM ");
-    name_append(&query, o->name);
+    format_name(&query, o->name);
     dump d = {.sh = sh, .out = out, .table = o->name};
     buf_printf(out, "%s;\n", o->sql);
     int code = shell_query(sh, buf_str(&query), dump_batch, &d, &e);
@@ -364,7 +341,7 @@ bool cmd_import(shell *sh, command_call *c) {
                             str_equal_nocase(str_from(objects[i].name), str_from(words[1])));
     buf sql = {0};
     buf_append_c(&sql, exists ? "COPY " : "CREATE TABLE ");
-    name_append(&sql, words[1]);
+    format_name(&sql, words[1]);
     buf_append_c(&sql, exists ? " FROM " : " AS SELECT * FROM ");
     value_print_sql(&sql, value_text(str_from(words[0])));
     bool ok = shell_sql(sh, sql.p);
@@ -376,7 +353,7 @@ bool cmd_backup(shell *sh, command_call *c) {
     err e = {.pos = -1};
     if (c->argc == 0)
         return shell_complain(sh, "%s wants a directory", c->name);
-    if (sh->db == NULL || !shell_settle(sh, true))
+    if (sh->db == NULL || !shell_wait_for_previous(sh, true))
         return shell_complain(sh, "no database is open");
     if (db_backup(sh->db, c->argv[0], signals_asked(), &e) != 0)
         return shell_failed(sh, &e);

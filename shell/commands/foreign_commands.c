@@ -5,7 +5,7 @@
  * Owns hints alone; what is done here under another's name is an alias in the tables of commands.c
  * and args.c.
  */
-#include "run/shell_int.h"
+#include "commands_int.h"
 
 static const struct {
     const char *names, *here;
@@ -52,7 +52,7 @@ static const struct {
     {"--temp", "-c 'SET temperature = 0.8'"},
 };
 
-const char *habit_here(str typed) {
+const char *foreign_command(str typed) {
     for (size_t i = 0; i < BASE_COUNT(habits); i++)
         for (str rest = str_from(habits[i].names); rest.n;)
             if (str_equal(typed, str_take(&rest, ' ')))

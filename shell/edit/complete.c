@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "commands/commands_int.h"
 #include "complete_int.h"
 
 enum { MOST_CANDIDATES = 2000 };
@@ -64,7 +65,7 @@ static void add(finder *f, const char *text, const char *note, candidate_kind ki
 
 static const char *quoted(finder *f, const char *name) {
     buf text = {0};
-    name_append(&text, name);
+    format_name(&text, name);
     const char *copy = arena_strndup(f->a, text.p, text.n);
     buf_free(&text);
     return copy;

@@ -6,7 +6,7 @@
 #ifndef KVASIR_COMPLETE_INT_H
 #define KVASIR_COMPLETE_INT_H
 
-#include "run/shell_int.h"
+#include "edit_int.h"
 
 /* One token that says something; blanks and comments are left out. */
 typedef struct scope_token {

@@ -391,7 +391,7 @@ static unsigned char on_end(EditLine *el, int key) {
 /* ---- completion ------------------------------------------------------------------------------ */
 
 static void learn_names(editor *ed) {
-    if (ed->names != NULL || ed->sh->db == NULL || !shell_settle(ed->sh, false))
+    if (ed->names != NULL || ed->sh->db == NULL || !shell_wait_for_previous(ed->sh, false))
         return;
     ed->names = arena_new();
     err e = {.pos = -1};

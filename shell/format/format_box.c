@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "run/shell_int.h"
+#include "format_int.h"
 
 enum { MIN_TEXT = 8, ROWS_PER_CHUNK = 256, BOX_HEAP_BYTES = 64 << 20 };
 

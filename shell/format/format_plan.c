@@ -4,7 +4,7 @@
  */
 #include <string.h>
 
-#include "run/shell_int.h"
+#include "format_int.h"
 
 enum { STEP = 4, ROOM_MIN = 20 }; /* columns: what goes on stands deeper; what is left for it */
 

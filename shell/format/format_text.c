@@ -7,9 +7,8 @@
  */
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
-#include "run/shell_int.h"
+#include "format_int.h"
 
 static void end_line(format *f) {
     buf_append_char(f->out, '\n');
@@ -241,7 +240,7 @@ void text_html_end(format *f) {
 void text_insert_row(format *f, const batch *b, int row) {
     const char *table = f->options.insert_table ? f->options.insert_table : "t";
     buf_append_c(f->out, "INSERT INTO ");
-    name_append(f->out, table);
+    format_name(f->out, table);
     buf_append_c(f->out, " VALUES (");
     for (int i = 0; i < f->ncols; i++) {
         if (i)

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "shell_int.h"
+#include "run_int.h"
 
 typedef enum option_id {
     OPTION_COMMAND,
@@ -23,8 +23,7 @@ typedef enum option_id {
     OPTION_VIEW,
     OPTION_MOCK,
     OPTION_VERSION,
-    OPTION_HELP,
-    OPTION_CHECK_CACHE
+    OPTION_HELP
 } option_id;
 
 typedef struct option {
@@ -56,7 +55,6 @@ static const option options[] = {
     {"-help", NULL, NULL, OPTION_HELP},
     {"-V", NULL, NULL, OPTION_VERSION},
     {"-version", NULL, NULL, OPTION_VERSION},
-    {"--check-cache", "PATH", NULL, OPTION_CHECK_CACHE},
 };
 
 static const option *option_find(const char *name, size_t n) {
@@ -85,7 +83,7 @@ static bool option_unknown(const char *arg, err *e) {
         names[n++] = modes[i];
     }
     err_set(e, ERR_SYNTAX, "unknown option %s", arg);
-    const char *here = habit_here((str){arg, strcspn(arg, "=")});
+    const char *here = foreign_command((str){arg, strcspn(arg, "=")});
     const char *near = strlen(arg) > 2 ? str_nearest(str_from(arg), names, n) : NULL;
     if (here != NULL)
         err_hint(e, "here: %s", here);
@@ -150,9 +148,6 @@ static bool option_apply(args *out, const option *o, const char *given, err *e) 
         break;
     case OPTION_HELP:
         out->help = true;
-        break;
-    case OPTION_CHECK_CACHE:
-        out->check_cache = given;
         break;
     case OPTION_MODE:
         out->mode = given;

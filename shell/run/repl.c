@@ -12,15 +12,16 @@
 #include <unistd.h>
 
 #include "edit/edit_int.h"
+#include "run_int.h"
 
-struct repl {
+typedef struct repl {
     shell *sh;
     history_list history;
     editor *ed;
     buf pending; /* lines entered, each with its newline; not yet a whole statement */
     buf line;
     int idle_interrupts;
-};
+} repl;
 
 static int prompt_width(const char *prompt) {
     return (int)strlen(prompt);
@@ -194,6 +195,8 @@ static void loop(repl *r) {
         const char *first = first_prompt(sh);
         const char *next = prompt_width(first) == 9 ? "    ...> " : "   ...> ";
         const char *prompt = r->pending.n ? next : first;
+        editor_feed(r->ed, buf_str(&sh->typed_ahead));
+        buf_clear(&sh->typed_ahead);
         edit_status status =
             editor_read(r->ed, prompt, buf_str(&r->pending), buf_str(&prefill), &r->line);
         buf_clear(&prefill);
@@ -229,6 +232,16 @@ static void loop(repl *r) {
     buf_free(&prefill);
 }
 
+static bool run_typed(shell *sh, str text) {
+    str entry = {text.p, text.n};
+    while (entry.n && strchr(" \t\n", entry.p[entry.n - 1]))
+        entry.n--;
+    printf("%.*s\n", (int)entry.n, entry.p);
+    remember(sh->repl, entry);
+    size_t used;
+    return script_prompt(sh, text, &used);
+}
+
 int repl_run(shell *sh) {
     repl r = {.sh = sh};
     history_open(&r.history, NULL);
@@ -239,9 +252,13 @@ int repl_run(shell *sh) {
         return sh->quit ? sh->quit_code : ok ? SHELL_OK : SHELL_FAILED;
     }
     sh->repl = &r;
+    sh->history = &r.history;
+    sh->run_typed = run_typed;
     greet(sh);
     loop(&r);
     sh->repl = NULL;
+    sh->history = NULL;
+    sh->run_typed = NULL;
     editor_free(r.ed);
     history_close(&r.history);
     buf_free(&r.pending);
@@ -249,72 +266,4 @@ int repl_run(shell *sh) {
     if (signals_terminated())
         return 128 + signals_terminated();
     return sh->quit_code;
-}
-
-void repl_feed(repl *r, str typed) {
-    editor_feed(r->ed, typed);
-}
-
-/* ---- commands of the prompt ------------------------------------------------------------------ */
-
-bool cmd_history(shell *sh, command_call *c) {
-    if (sh->repl == NULL)
-        return shell_complain(sh, "%s works at the prompt only", c->name);
-    int64_t n = 20;
-    if (c->argc && (!parse_integer(str_from(c->argv[0]), &n) || n < 1))
-        return shell_complain(sh, "%s wants a number of statements, not '%s'", c->name, c->argv[0]);
-    const history_list *h = &sh->repl->history;
-    size_t from = h->count > (size_t)n ? h->count - (size_t)n : 0;
-    buf out = {0};
-    for (size_t i = from; i < h->count; i++)
-        buf_printf(&out, "%s\n", h->lines[i]);
-    output_text(sh, &out);
-    return true;
-}
-
-static bool slurp(const char *path, buf *out) {
-    FILE *in = fopen(path, "r");
-    if (in == NULL)
-        return false;
-    char block[4096];
-    size_t n;
-    while ((n = fread(block, 1, sizeof block, in)) > 0)
-        buf_append(out, block, n);
-    fclose(in);
-    return true;
-}
-
-/* psql's \e: the last statement in an editor; what comes back runs. */
-bool cmd_edit(shell *sh, command_call *c) {
-    if (sh->repl == NULL || !sh->term.interactive)
-        return shell_complain(sh, "%s works at the prompt only", c->name);
-    const char *program = getenv("VISUAL")   ? getenv("VISUAL")
-                          : getenv("EDITOR") ? getenv("EDITOR")
-                                             : "vi";
-    const char *dir = getenv("TMPDIR") && *getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp";
-    char *path = arena_printf(c->mem, "%s/kvasir-edit-XXXXXX", dir);
-    int fd = mkstemp(path);
-    if (fd < 0)
-        return shell_complain(sh, "cannot make a file in %s", dir);
-    bool ok = write(fd, sh->last_text.p ? sh->last_text.p : "", sh->last_text.n) ==
-              (ssize_t)sh->last_text.n;
-    close(fd);
-    buf text = {0};
-    int status = ok ? system(arena_printf(c->mem, "%s '%s'", program, path)) : -1;
-    ok = status == 0 && slurp(path, &text);
-    unlink(path);
-    while (text.n && strchr(" \t\n;", text.p[text.n - 1]))
-        text.n--;
-    if (!ok) {
-        shell_complain(sh, "'%s' failed; nothing was run", program);
-    } else if (text.n) {
-        buf_append_c(&text, ";\n");
-        str entry = {text.p, text.n - 1};
-        printf("%.*s\n", (int)entry.n, entry.p);
-        remember(sh->repl, entry);
-        size_t used;
-        ok = script_prompt(sh, buf_str(&text), &used);
-    }
-    buf_free(&text);
-    return ok;
 }

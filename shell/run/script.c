@@ -11,16 +11,15 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "shell_int.h"
+#include "run_int.h"
 
-struct script {
-    const char *name; /* NULL: typed at the prompt */
-    FILE *in;         /* NULL: `text` is all there is */
+typedef struct script {
+    FILE *in; /* NULL: `text` is all there is */
     bool by_line, eof, begun;
-    buf text;  /* what was read and not yet dropped */
-    size_t at; /* in text: what was run */
-    int line;  /* of text.p[0] */
-};
+    buf text;    /* read and not yet dropped */
+    size_t at;   /* offset in text of the piece to run next */
+    place where; /* of that piece */
+} script;
 
 enum { COMPACT_BYTES = 64 * 1024, READ_DEPTH = 32 };
 
@@ -79,11 +78,16 @@ static int count_lines(str s) {
 static void compact(script *sc) {
     if (sc->at < sc->text.n && sc->at < COMPACT_BYTES)
         return;
-    sc->line += count_lines((str){sc->text.p, sc->at});
+    sc->where.line += count_lines((str){sc->text.p, sc->at});
     if (sc->at)
         memmove(sc->text.p, sc->text.p + sc->at, sc->text.n - sc->at);
     sc->text.n -= sc->at;
     sc->at = 0;
+}
+
+static void set_place(script *sc) {
+    sc->where.text = buf_str(&sc->text);
+    sc->where.at = sc->at;
 }
 
 /* The mark that some editors put before UTF-8. */
@@ -120,13 +124,9 @@ static bool read_more(shell *sh, script *sc) {
             return true;
     }
     sc->eof = true;
+    set_place(sc);
     if (ferror(sc->in) && !signals_interrupts() && !signals_terminated())
-        return shell_complain(sh, "cannot read '%s': %s", sc->name, strerror(errno));
-    return true;
-}
-
-bool script_place(const script *sc, place *out) {
-    *out = (place){.file = sc->name, .text = buf_str(&sc->text), .at = sc->at, .line = sc->line};
+        return shell_complain(sh, "cannot read '%s': %s", sc->where.file, strerror(errno));
     return true;
 }
 
@@ -137,9 +137,7 @@ static bool run_piece(shell *sh, script *sc, piece_kind kind, str piece) {
         output_echo(&sh->out, piece);
     if (kind == PIECE_COMMAND)
         return command_line(sh, piece);
-    place where;
-    script_place(sc, &where);
-    return shell_statement(sh, piece, &where);
+    return shell_statement(sh, piece, &sc->where);
 }
 
 static bool stopped(const shell *sh) {
@@ -147,11 +145,12 @@ static bool stopped(const shell *sh) {
 }
 
 static bool run_script(shell *sh, script *sc) {
-    script *before = sh->script;
-    sh->script = sc;
+    const place *before = sh->where;
+    sh->where = &sc->where;
     bool ok = true;
     while (!stopped(sh)) {
         compact(sc);
+        set_place(sc);
         str rest = {sc->text.p + sc->at, sc->text.n - sc->at};
         bool last = sc->in == NULL || sc->eof;
         if (rest.n == 0 && last)
@@ -173,12 +172,12 @@ static bool run_script(shell *sh, script *sc) {
         }
         sc->at += length;
     }
-    sh->script = before;
+    sh->where = before;
     return ok && !signals_interrupts();
 }
 
 bool script_text(shell *sh, const char *name, str text) {
-    script sc = {.name = name, .line = 1};
+    script sc = {.where = {.file = name, .line = 1}};
     buf_append_str(&sc.text, text);
     bool ok = run_script(sh, &sc);
     buf_free(&sc.text);
@@ -192,7 +191,7 @@ bool script_prompt(shell *sh, str text, size_t *used) {
         piece_kind kind = script_piece((str){text.p + *used, text.n - *used}, false, &length);
         if (kind == PIECE_PARTIAL)
             return true;
-        script sc = {.line = 1, .text = {.p = (char *)text.p, .n = text.n, .cap = 0}, .at = *used};
+        script sc = {.where = {.text = text, .at = *used, .line = 1}};
         bool ok = run_piece(sh, &sc, kind, (str){text.p + *used, length});
         *used += length;
         if (!ok) {
@@ -216,7 +215,8 @@ bool script_file(shell *sh, const char *path) {
     }
     if (in == NULL)
         return shell_complain(sh, "cannot read '%s': %s", path, strerror(errno));
-    script sc = {.name = is_stdin ? "<stdin>" : path, .in = in, .by_line = is_stdin, .line = 1};
+    script sc = {
+        .in = in, .by_line = is_stdin, .where = {.file = is_stdin ? "<stdin>" : path, .line = 1}};
     sh->read_depth++;
     bool ok = run_script(sh, &sc);
     sh->read_depth--;

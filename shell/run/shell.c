@@ -5,108 +5,19 @@
  * Leaves to others: statements (run.c), scripts (script.c), the prompt (repl.c). Nothing here opens
  * a model.
  */
-#include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "shell_int.h"
-#include "view/view_int.h"
-
-/* Nobody is told by COMMIT that it never came. */
-static void close_database(shell *sh) {
-    if (sh->db && !sh->lingering && db_in_transaction(sh->db))
-        fprintf(stderr, "notice: the open transaction was rolled back\n");
-    db_close(sh->db);
-    sh->db = NULL;
-}
-
-int shell_open(shell *sh, const char *path, err *e) {
-    if (!shell_settle(sh, true))
-        return err_set(e, ERR_BUSY, "the statement before has not stopped yet");
-    /* `path` may be sh->db_path itself. */
-    char *kept = mem_strdup(path);
-    db_options options = {.path = kept,
-                          .read_only = sh->read_only,
-                          .must_exist = sh->read_only && kept,
-                          .model = sh->model};
-    db *opened = NULL;
-    int status = db_open(&options, &opened, e);
-    if (status == ERR_BUSY && sh->db) { /* it is the one that is open */
-        close_database(sh);
-        err_clear(e);
-        status = db_open(&options, &opened, e);
-    }
-    if (status) {
-        free(kept);
-        return status;
-    }
-    close_database(sh);
-    free(sh->db_path);
-    sh->db = opened;
-    sh->db_path = kept;
-    for (int i = 0; i < sh->nvariables; i++)
-        db_set_variable(opened, str_from(sh->variables[i].name), str_from(sh->variables[i].text));
-    return 0;
-}
-
-db_object *shell_objects(shell *sh, arena *a, int *count) {
-    db_object *objects = NULL;
-    err e = {.pos = -1};
-    *count = 0;
-    if (sh->db == NULL) {
-        shell_complain(sh, "no database is open; .open DIRECTORY opens one");
-        return NULL;
-    }
-    if (!shell_settle(sh, true))
-        return NULL;
-    if (db_objects(sh->db, a, &objects, count, &e) != 0) {
-        shell_failed(sh, &e);
-        return NULL;
-    }
-    return objects ? objects : ARENA_NEW(a, db_object);
-}
-
-bool shell_set_variable(shell *sh, str name, str text, err *e) {
-    for (size_t i = 0; i < name.n; i++) {
-        char c = name.p[i];
-        bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
-        if (!letter && (i == 0 || c < '0' || c > '9')) {
-            err_set(e, ERR_SYNTAX, "'%.*s' is no variable name", (int)name.n, name.p);
-            return false;
-        }
-    }
-    int i = 0;
-    while (i < sh->nvariables && !str_equal(name, str_from(sh->variables[i].name)))
-        i++;
-    if (i == sh->nvariables) {
-        sh->variables = mem_realloc(sh->variables, sizeof *sh->variables * (size_t)(i + 1));
-        sh->variables[sh->nvariables++] = (shell_variable){.name = mem_strndup(name.p, name.n)};
-    }
-    free(sh->variables[i].text);
-    sh->variables[i].text = mem_strndup(text.p, text.n);
-    if (sh->db != NULL)
-        db_set_variable(sh->db, name, text);
-    return true;
-}
+#include "run_int.h"
 
 static int usage(const err *e) {
     fprintf(stderr, "kvasir: %s\n", e->message);
     if (e->hint[0])
         fprintf(stderr, "hint: %s\n", e->hint);
     return SHELL_USAGE;
-}
-
-/* Examines a cache in a process of its own, which
- * a damaged page may kill (storage starts it so). */
-static int check_cache(const char *path) {
-    err e = {.pos = -1};
-    if (cache_check(path, &e) == 0)
-        return SHELL_OK;
-    fprintf(stderr, "kvasir: %s\n", e.message);
-    return SHELL_FAILED;
 }
 
 static bool run_init_file(shell *sh) {
@@ -174,6 +85,7 @@ static void shell_setup(shell *sh, const args *a) {
     sh->keep_going = a->keep_going;
     sh->read_only = a->read_only;
     sh->max_rows = -1;
+    sh->run_file = script_file;
     sh->want_view = a->view;
     sh->model = mem_strdup(a->model ? a->model : getenv("KVASIR_MODEL"));
 }
@@ -183,7 +95,7 @@ static int shell_finish(shell *sh, int code) {
         stmt_free(sh->lingering);
         sh->lingering = NULL;
     }
-    close_database(sh);
+    shell_close(sh);
     output_close(&sh->out);
     if (sh->out.error && code == SHELL_OK) {
         fprintf(stderr, "kvasir: cannot write: %s\n", strerror(sh->out.error));
@@ -199,6 +111,7 @@ static int shell_finish(shell *sh, int code) {
     }
     free(sh->variables);
     buf_free(&sh->last_text);
+    buf_free(&sh->typed_ahead);
     return code;
 }
 
@@ -221,9 +134,7 @@ int shell_main(int argc, char **argv) {
         args_free(&a);
         return usage(&e);
     }
-    if (a.check_cache) {
-        code = check_cache(a.check_cache);
-    } else if (a.version || a.help) {
+    if (a.version || a.help) {
         if (a.help)
             args_help(&text);
         else

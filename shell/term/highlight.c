@@ -1,7 +1,7 @@
 /*
  * highlight.c - a statement in colours, by the lexer's own classes.
  */
-#include "run/shell_int.h"
+#include "term_int.h"
 
 static style class_style(token_class class, str text, size_t end) {
     switch (class) {

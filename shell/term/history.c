@@ -16,7 +16,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "run/shell_int.h"
+#include "term_int.h"
 
 enum { KEEP_LINES = 5000, TRIM_LINES = 10000, LONGEST = 256 * 1024 };
 

@@ -5,12 +5,11 @@
  * Invariant: a failed write is remembered once and told once; after it nothing more is written.
  */
 #include <errno.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "run/shell_int.h"
+#include "term_int.h"
 
 static void to_stdout(output *o) {
     if (o->pipe)
@@ -138,30 +137,6 @@ void output_end(output *o) {
     o->pager = NULL;
     if (o->once)
         to_stdout(o);
-}
-
-void output_text(shell *sh, buf *text) {
-    output_begin(&sh->out, sh->term.interactive && sh->pager && !sh->term.dumb);
-    output_write(&sh->out, text);
-    output_end(&sh->out);
-    buf_free(text);
-}
-
-bool output_check(shell *sh) {
-    int error = sh->out.error;
-    if (error == 0)
-        return true;
-    sh->out.error = 0;
-    clearerr(stdout);
-    if (error == EINTR) /* who stopped the work knows; the signal tells how it ends */
-        return false;
-    if (error != EPIPE)
-        fprintf(stderr, "kvasir: cannot write the result: %s\n", strerror(error));
-    if (!sh->term.interactive && (error == EPIPE || !sh->keep_going)) {
-        sh->quit = true;
-        sh->quit_code = error == EPIPE ? 128 + SIGPIPE : SHELL_FAILED;
-    }
-    return false;
 }
 
 void output_close(output *o) {

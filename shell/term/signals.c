@@ -9,11 +9,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "run/shell_int.h"
+#include "term_int.h"
 
 static _Atomic(stmt *) watched;
 static atomic_int interrupts;

@@ -7,6 +7,7 @@
  */
 #include <langinfo.h>
 #include <locale.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -14,7 +15,7 @@
 #include <termios.h>
 #include <unistd.h>
 
-#include "run/shell_int.h"
+#include "term_int.h"
 
 static struct termios saved_modes;
 static volatile sig_atomic_t modes_saved;

@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "run/shell_int.h"
+#include "view_int.h"
 
 enum { BAR_COLUMNS = 20, REDRAW_MS = 100, DUMB_MS = 1000 };
 
@@ -130,21 +130,21 @@ void progress_render(progress_line *p, const exec_progress *x, int width, bool u
     buf_free(&text);
 }
 
-void progress_draw(progress_line *p, const shell *sh, const exec_progress *x) {
+void progress_draw(progress_line *p, const term *t, const exec_progress *x) {
     /* A terminal that cannot erase gets a line a second instead of one that changes. */
-    bool dumb = sh->term.dumb;
+    bool dumb = t->dumb;
     if (p->drawn_ms > 0 && clock_ms() - p->drawn_ms < (dumb ? DUMB_MS : REDRAW_MS))
         return;
     int columns, rows;
     term_size(&columns, &rows);
     buf line = {0};
-    progress_render(p, x, columns - 1, sh->term.utf8, &line);
+    progress_render(p, x, columns - 1, t->utf8, &line);
     fflush(stdout);
     if (dumb)
         fprintf(stderr, "%s\n", line.p ? line.p : "");
     else
-        fprintf(stderr, "\r%s%s%s\033[K", style_on(sh->term.color_err, STYLE_BAR),
-                line.p ? line.p : "", style_off(sh->term.color_err, STYLE_BAR));
+        fprintf(stderr, "\r%s%s%s\033[K", style_on(t->color_err, STYLE_BAR), line.p ? line.p : "",
+                style_off(t->color_err, STYLE_BAR));
     fflush(stderr);
     p->shown = !dumb;
     p->drawn_ms = clock_ms();

@@ -6,10 +6,12 @@
  */
 #include <curses.h>
 #include <errno.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "shell/shell.h"
 #include "view_int.h"
 
 enum { REDRAW_MS = 250 };
@@ -117,8 +119,8 @@ static view *open_screen(const term *t, view_state *state, stmt *s) {
     return v;
 }
 
-view *view_open(const shell *sh, view_state *state, stmt *s) {
-    view *v = open_screen(&sh->term, state, s);
+view *view_open(const term *t, view_state *state, stmt *s) {
+    view *v = open_screen(t, state, s);
     if (v != NULL)
         stmt_watch(s, true);
     return v;

@@ -1,15 +1,56 @@
 /*
- * view_int.h - the live view of an LLM statement: a state that grows with the run, a pure picture
- * of it, and the ncurses loop that shows the picture.
+ * view_int.h - what a terminal shows while an LLM statement runs: the progress line, the keys that
+ * are read meanwhile, and the full-screen live view.
  *
  *   exec_progress ──view_update──> view_state ──view_render──> cells ──view.c──> screen
  *
- * Ownership: a view_state is plain data of fixed size; cells belong to the caller.
+ * A view_state is plain data of fixed size; cells belong to the caller.
  */
 #ifndef KVASIR_VIEW_INT_H
 #define KVASIR_VIEW_INT_H
 
-#include "run/shell_int.h"
+#include <termios.h>
+
+#include "format/format_int.h"
+
+/* ---- the progress line (progress.c) ---------------------------------------------------------- */
+
+typedef struct progress_line {
+    bool shown;
+    bool keys; /* show the hint that v opens the view */
+    double drawn_ms;
+    double rate, token_rate; /* smoothed */
+    double last_seconds;
+    uint64_t last_rows, last_tokens;
+} progress_line;
+
+/* Draws the line on stderr, at most ten times a second. */
+void progress_draw(progress_line *p, const term *t, const exec_progress *x);
+void progress_clear(progress_line *p);
+/* Appends the line, at most `width` columns. Pure but for the smoothed rates in p. */
+void progress_render(progress_line *p, const exec_progress *x, int width, bool utf8, buf *out);
+/* The share of prompt tokens sent so far whose KV was reused. */
+double progress_hit_rate(const llm_stats *m);
+/* What rows_done counts: "rows" for a statement with one LLM call, "answers" for several. */
+const char *progress_unit(const exec_progress *x);
+void progress_duration(buf *out, double seconds);
+
+/* ---- keys while a statement runs (keys.c) ---------------------------------------------------- */
+
+typedef struct key_watch {
+    bool open;
+    struct termios before;
+    buf typed; /* typed ahead: input of the next prompt */
+} key_watch;
+
+/* Starts reading keys one by one, without echo. stdin must be a terminal. */
+void keys_open(key_watch *k);
+/* Reads what was typed; true if the key that opens the live view was pressed. */
+bool keys_view(key_watch *k);
+/* Restores the terminal and appends what else was typed to typed_ahead. No-op if not open. */
+void keys_close(key_watch *k, buf *typed_ahead);
+
+/* ---- the live view (view_render.c, view_mock.c, view.c) -------------------------------------- */
 
 enum { VIEW_SAMPLES = 512, VIEW_ANSWERS = 32, VIEW_BASELINES = 6 };
 
@@ -19,15 +60,15 @@ typedef enum view_attr {
     VIEW_BOLD,
     VIEW_TITLE, /* reverse */
     VIEW_GOOD,  /* saved work */
-    VIEW_DISK,
-    VIEW_KNOWN, /* answers that were stored */
+    VIEW_DISK,  /* reused from disk */
+    VIEW_KNOWN, /* answers found in the cache */
     VIEW_WORK,  /* computed */
     VIEW_ATTRS
 } view_attr;
 
-/* One column of the screen: a grapheme of one column, or of two with the next cell empty. */
+/* One column of the screen: a grapheme of one column, or the left half of a wide one. */
 typedef struct view_cell {
-    char text[16]; /* UTF-8, NUL-terminated; "" is the right half of a wide one */
+    char text[16]; /* UTF-8, NUL-terminated; "" is the right half of a wide grapheme */
     uint8_t attr;
 } view_cell;
 
@@ -35,13 +76,13 @@ typedef struct view_answer {
     char input[80], answer[80];
 } view_answer;
 
-/* Tokens that another strategy computes for the same statement. */
+/* Tokens that another strategy would compute for the same statement. */
 typedef struct view_baseline {
     char name[24];
     double tokens;
 } view_baseline;
 
-/* Keys 1 to 4. */
+/* Chosen by the keys 1 to 4. */
 typedef enum view_panel {
     PANEL_RUN,
     PANEL_STRATEGIES,
@@ -56,45 +97,39 @@ typedef struct view_state {
     bool utf8, help, finished;
     view_panel panel;
     int scroll;                            /* first row shown of a panel's list */
-    double hit_now, rows_rate, token_rate; /* of the latest half second and more */
+    double hit_now, rows_rate, token_rate; /* over the last half second or more */
     float hit[VIEW_SAMPLES];               /* hit rates, oldest first */
     int nhit;
-    double mark_seconds; /* what the rates are measured from */
-    exec_progress mark;
+    double mark_seconds;               /* start of the interval that the rates are measured over */
+    exec_progress mark;                /* progress at that time */
     view_answer answers[VIEW_ANSWERS]; /* newest first */
     int nanswers;
     view_baseline baselines[VIEW_BASELINES];
     int nbaselines;
-    /* the LLM operator whose baselines came last with the progress; 0: none did */
-    int counted_operator;
+    int counted_operator; /* number of the last LLM operator whose baselines arrived; 0: none */
 } view_state;
 
 void view_start(view_state *v, str statement, bool utf8);
 void view_update(view_state *v, const exec_progress *x);
-/* Fills cells[h][w]. All of it from 80 × 24 up, less
- * on smaller screens, one line on a row or two. */
+/* Fills cells[h][w]: everything from 80 x 24 up, less on smaller screens, one line below 40 x 6. */
 void view_render(const view_state *v, int w, int h, view_cell *cells);
-/* One recorded step, a JSON object a line; false: *e says
- * what is wrong with it. `wait_s`: since the step before. */
+/* Applies one line of a recorded run, a JSON object; *wait_s: seconds since the line before. False:
+ * *e says what is wrong with the line. */
 bool view_mock_line(const char *line, view_state *v, double *wait_s, err *e);
 
-/* Whether the baselines of the operator at work are still to be asked for (stmt_compare). */
+/* True if the baselines of the running LLM operator are still to be requested (stmt_compare). */
 bool view_wants_baselines(const view_state *v);
 void view_add_baseline(view_state *v, const char *name, double tokens);
 
-/* Asks EXPLAIN what each strategy would compute for the statement; before it runs. false: stopped
- * by Ctrl-C. */
-bool estimate_baselines(shell *sh, str text, view_state *v);
-
 typedef struct view view;
-/* Shows `state`, which the caller keeps up to date and which must outlive the view, of the running
- * statement s. NULL: the terminal cannot show it. */
-view *view_open(const shell *sh, view_state *state, stmt *s);
-/* Draws at most four times a second and reads keys;
- * false: back to the shell, the statement runs on. */
+/* Opens the view of the running statement s. The caller keeps `state` up to date; it must outlive
+ * the view. NULL: the terminal cannot show it. */
+view *view_open(const term *t, view_state *state, stmt *s);
+/* Reads keys and draws, at most four times a second. False: the user left the view; the statement
+ * runs on. */
 bool view_tick(view *v);
 void view_close(view *v);
-/* Replays a recorded run; its exit code. */
+/* Replays a recorded run (--mock FILE); returns the exit code. */
 int view_mock(const term *t, const char *path);
 
 #endif

@@ -4,7 +4,6 @@
  * Invariant: view_render is pure, writes every cell once at least, and never outside w × h. What
  * does not fit is left out from the least telling panel up.
  */
-#include <stdlib.h>
 #include <string.h>
 
 #include "view_int.h"

@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-#include "run/shell_int.h"
+#include "edit/edit_int.h"
 
 static const char *movie_columns[] = {"id", "name", "year", "Genre 2"};
 static value_type movie_types[] = {TYPE_INTEGER, TYPE_TEXT, TYPE_INTEGER, TYPE_TEXT};

@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "run/shell_int.h"
+#include "format/format_int.h"
 
 enum { ROWS = 3 };
 

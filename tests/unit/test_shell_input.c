@@ -18,7 +18,7 @@
 
 #include <cmocka.h>
 
-#include "run/shell_int.h"
+#include "run/run_int.h"
 
 static bool parse(args *a, err *e, int argc, const char **argv) {
     *e = (err){0};

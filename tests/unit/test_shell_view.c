@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "view/view_int.h"
+#include "core/shell_int.h"
 
 static exec_progress sample(double seconds, uint64_t rows) {
     exec_progress x = {.llm_running = true,

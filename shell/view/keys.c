@@ -7,10 +7,9 @@
  * word stays a word.
  */
 #include <poll.h>
-#include <string.h>
 #include <unistd.h>
 
-#include "run/shell_int.h"
+#include "view_int.h"
 
 enum { CTRL_V = 'V' & 0x1f };
 
@@ -22,9 +21,8 @@ static void take_keys(const key_watch *k) {
     tcsetattr(STDIN_FILENO, TCSANOW, &modes);
 }
 
-void keys_open(key_watch *k, const shell *sh) {
-    if (k->open || !sh->term.interactive || sh->term.dumb || sh->repl == NULL ||
-        tcgetattr(STDIN_FILENO, &k->before) != 0)
+void keys_open(key_watch *k) {
+    if (k->open || tcgetattr(STDIN_FILENO, &k->before) != 0)
         return;
     k->open = true;
     take_keys(k);
@@ -47,13 +45,12 @@ bool keys_view(key_watch *k) {
     return wanted;
 }
 
-void keys_close(key_watch *k, shell *sh) {
+void keys_close(key_watch *k, buf *typed_ahead) {
     if (!k->open)
         return;
     keys_view(k);
     tcsetattr(STDIN_FILENO, TCSADRAIN, &k->before);
-    if (sh->repl != NULL)
-        repl_feed(sh->repl, buf_str(&k->typed));
+    buf_append_str(typed_ahead, buf_str(&k->typed));
     buf_free(&k->typed);
     k->open = false;
 }

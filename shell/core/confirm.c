@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "view/view_int.h"
+#include "shell_int.h"
 
 enum { LONG_MS = 60 * 1000 };
 
@@ -88,7 +88,7 @@ static bool ask(void) {
 }
 
 bool estimate_confirm(shell *sh, str text) {
-    if (!sh->term.interactive || sh->script != NULL || !worth_asking(text))
+    if (!sh->term.interactive || sh->where != NULL || !worth_asking(text))
         return true;
     cJSON *json;
     if (!explain(sh, "FORMAT JSON", text, &json))

@@ -6,118 +6,12 @@
  * Nothing but rows is written to stdout unless a person sits there.
  */
 #include <errno.h>
-#include <limits.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "shell_int.h"
-#include "view/view_int.h"
 
 enum { TICK_MS = 100, DRAIN_BYTES = 64 * 1024, PAGER_ROWS = 10000, PLAIN_ROWS = 40 };
-
-/* ---- messages -------------------------------------------------------------------------------- */
-
-void shell_note(shell *sh, const char *message, ...) {
-    if (!sh->term.interactive)
-        return;
-    char text[512];
-    va_list ap;
-    va_start(ap, message);
-    vsnprintf(text, sizeof text, message, ap);
-    va_end(ap);
-    printf("%s%s%s\n", style_on(sh->term.color_out, STYLE_DIM), text,
-           style_off(sh->term.color_out, STYLE_DIM));
-    fflush(stdout);
-}
-
-static void shell_error(shell *sh, const place *where, const err *e) {
-    bool color = sh->term.color_err;
-    buf out = {0};
-    err shifted = *e;
-    buf message = {0};
-    int line = 1, col = 1;
-    format_visible(&message, str_from(e->message), sh->term.utf8); /* it may quote a file's bytes */
-    buf_append_char(&message, 0);
-    if (e->pos >= 0)
-        shifted.pos = e->pos + (int)where->at;
-    if (where->text.n)
-        sql_error_place(where->text, e->pos >= 0 ? shifted.pos : (int)where->at, &line, &col);
-    if (where->file != NULL)
-        buf_printf(&out, "%s:%d:%d: %s%s%s\n", where->file, where->line + line - 1, col,
-                   style_on(color, STYLE_BOLD), message.p, style_off(color, STYLE_BOLD));
-    else if (e->pos >= 0 && where->text.n)
-        buf_printf(&out, "%serror%s at %d:%d: %s\n", style_on(color, STYLE_ERROR),
-                   style_off(color, STYLE_ERROR), line, col, message.p);
-    else
-        buf_printf(&out, "%s%s:%s %s\n", style_on(color, STYLE_ERROR),
-                   sh->repl ? "error" : "kvasir", style_off(color, STYLE_ERROR), message.p);
-    if (e->pos >= 0 && where->text.n) {
-        int columns = INT_MAX, rows;
-        if (sh->term.err_tty)
-            term_size(&columns, &rows);
-        sql_error_caret(where->text, &shifted, columns, &out);
-    }
-    if (out.n && out.p[out.n - 1] != '\n')
-        buf_append_char(&out, '\n');
-    if (e->hint[0])
-        buf_printf(&out, "%shint:%s %s\n", style_on(color, STYLE_HINT),
-                   style_off(color, STYLE_HINT), e->hint);
-    fflush(stdout);
-    fwrite(out.p, 1, out.n, stderr);
-    buf_free(&message);
-    buf_free(&out);
-}
-
-static void tell_stopped(const shell *sh, const char *more) {
-    bool cover = sh->term.err_tty && !sh->term.dumb; /* the terminal's ^C, in the row's colour */
-    fflush(stdout);
-    fprintf(stderr, "%sstopped%s\n", cover ? "\r\033[0m\033[K" : "", more);
-}
-
-bool shell_failed(shell *sh, const err *e) {
-    err told = *e;
-    if (e->code == ERR_CANCELLED && atomic_load(signals_asked())) {
-        tell_stopped(sh, "");
-        return false;
-    }
-    place where = {0};
-    told.pos = -1;
-    if (sh->script != NULL)
-        script_place(sh->script, &where);
-    shell_error(sh, &where, &told);
-    return false;
-}
-
-bool shell_complain(shell *sh, const char *message, ...) {
-    err e = {0};
-    va_list ap;
-    va_start(ap, message);
-    vsnprintf(e.message, sizeof e.message, message, ap);
-    va_end(ap);
-    return shell_failed(sh, &e);
-}
-
-void shell_summary_line(const exec_summary *s, buf *out) {
-    format_count(out, s->llm_inputs);
-    const llm_stats *m = &s->llm;
-    bool asked = m->prompt_tokens || s->answers_stored; /* else EXPLAIN (TOKENS) counted them */
-    buf_printf(out, " %s %s, ", s->llm_inputs == 1 ? "row" : "rows", asked ? "asked" : "counted");
-    progress_duration(out, s->seconds - s->held_seconds); /* as the view's clock has it */
-    if (m->prompt_tokens) {
-        double hit = 1 - (double)m->computed_tokens / (double)m->prompt_tokens;
-        buf_printf(out, ", " WORDS_HIT_RATE " %.0f %%, ", 100 * BASE_MAX(hit, 0.0));
-        format_count(out, m->computed_tokens);
-        buf_append_c(out, " of ");
-        format_count(out, m->prompt_tokens);
-        buf_append_c(out, " tokens " WORDS_COMPUTED);
-    }
-    if (s->answers_stored) {
-        buf_append_c(out, ", ");
-        format_count(out, s->answers_stored);
-        buf_append_c(out, s->answers_stored == 1 ? " answer known" : " " WORDS_KNOWN);
-    }
-}
 
 /* ---- results --------------------------------------------------------------------------------- */
 
@@ -257,7 +151,7 @@ static void end_result(run *r) {
     bool screen = sh->out.path == NULL;
     output_end(&sh->out);
     if (sh->out.error == EINTR)
-        tell_stopped(sh, "");
+        shell_stopped(sh, "");
     const char *cut = r->format.cut ? ", cells cut: .mode line shows them whole" : "";
     const char *changed = stmt_changes(r->s) >= 0 ? what_changed(stmt_what(r->s)) : NULL;
     if (changed) /* where its rows went, if it returned them, is no reason to keep silent */
@@ -279,21 +173,22 @@ static void show_progress(run *r) {
     stmt_progress(r->s, &r->now);
     if (r->now.llm_running && !r->saw_llm) {
         r->saw_llm = true;
-        keys_open(&r->keys, sh);
+        if (sh->repl != NULL && sh->term.interactive && !sh->term.dumb)
+            keys_open(&r->keys);
         r->progress.keys = r->keys.open;
     }
     if (r->saw_llm && r->state != NULL)
         view_update(r->state, &r->now);
     if (r->view == NULL && r->saw_llm && (keys_view(&r->keys) || r->open_view)) {
         progress_clear(&r->progress);
-        r->view = r->state ? view_open(sh, r->state, r->s) : NULL;
+        r->view = r->state ? view_open(&sh->term, r->state, r->s) : NULL;
         r->open_view = false;
     }
     if (r->view != NULL) {
         if (!view_tick(r->view))
             close_view(r);
     } else if (sh->progress && r->saw_llm && sh->term.err_tty) {
-        progress_draw(&r->progress, sh, &r->now);
+        progress_draw(&r->progress, &sh->term, &r->now);
     }
 }
 
@@ -322,7 +217,7 @@ static stmt_status wait_for_end(run *r, err *e) {
         }
         if (status == STMT_ROWS) {
             if (r->view == NULL)
-                keys_close(&r->keys, r->sh); /* a pager may want the keys */
+                keys_close(&r->keys, &r->sh->typed_ahead); /* a pager may want the keys */
             r->progress.keys = r->keys.open;
             take_rows(r, b);
         }
@@ -348,7 +243,7 @@ static void tell_cancelled(const run *r) {
         buf_append_c(&text, r->now.answers_kept == 1 ? " answer is kept" : " answers are kept");
         buf_append_c(&text, ", and a rerun asks only for the rest");
     }
-    tell_stopped(r->sh, text.p);
+    shell_stopped(r->sh, text.p);
     buf_free(&text);
 }
 
@@ -399,24 +294,6 @@ static void tell_times(run *r) {
     fflush(to);
 }
 
-bool shell_settle(shell *sh, bool wait) {
-    if (sh->lingering == NULL)
-        return true;
-    signals_clear();
-    if (wait)
-        shell_note(sh, "waiting for the statement before to stop");
-    err e = {0};
-    const batch *b;
-    for (stmt_status status = STMT_ROWS; status == STMT_ROWS || status == STMT_PENDING;) {
-        status = stmt_next(sh->lingering, wait ? TICK_MS : 0, &b, &e);
-        if (status == STMT_PENDING && (!wait || signals_interrupts()))
-            return false;
-    }
-    stmt_free(sh->lingering);
-    sh->lingering = NULL;
-    return true;
-}
-
 /* Before the start: what it will cost, and what the view wants to know. */
 static bool prepare(run *r, str text) {
     shell *sh = r->sh;
@@ -462,19 +339,22 @@ static bool finish(run *r, stmt_status status, const err *e, const place *where)
         sh->lingering = r->s;
         r->s = NULL;
     }
-    if (r->s != NULL && sh->stats)
-        ok = command_line(sh, STR(".stats")) && ok;
+    if (r->s != NULL && sh->stats) {
+        buf figures = {0};
+        shell_figures(&sh->last, &figures);
+        shell_print(sh, &figures);
+    }
     if (r->s != NULL)
         stmt_free(r->s);
     free(r->state);
     free(r->names);
     free(r->types);
     buf_free(&r->out);
-    return output_check(sh) && ok;
+    return shell_check_output(sh) && ok;
 }
 
 bool shell_statement(shell *sh, str text, const place *where) {
-    if (!shell_settle(sh, true))
+    if (!shell_wait_for_previous(sh, true))
         return false;
     if (sh->db == NULL)
         return shell_complain(sh, "no database is open; .open DIRECTORY opens one");
@@ -488,49 +368,9 @@ bool shell_statement(shell *sh, str text, const place *where) {
     signals_watch(r.s);
     stmt_status status = wait_for_end(&r, &e);
     close_view(&r);
-    keys_close(&r.keys, sh);
+    keys_close(&r.keys, &sh->typed_ahead);
     signals_watch(NULL);
     stmt_progress(r.s, &r.now);
     progress_clear(&r.progress);
     return finish(&r, status, &e, where);
-}
-
-bool shell_sql(shell *sh, const char *text) {
-    place where = {0};
-    if (sh->script != NULL)
-        script_place(sh->script, &where);
-    buf before = sh->last_text;
-    sh->last_text = (buf){0};
-    where.text = (str){0};
-    bool ok = shell_statement(sh, str_from(text), &where);
-    buf_free(&sh->last_text);
-    sh->last_text = before;
-    return ok;
-}
-
-static void show_waiting(const shell *sh, stmt *s, progress_line *line) {
-    exec_progress now;
-    stmt_progress(s, &now);
-    if (sh->progress && sh->term.err_tty && now.llm_running)
-        progress_draw(line, sh, &now);
-}
-
-int shell_query(shell *sh, str text, shell_batch_fn fn, void *ctx, err *e) {
-    *e = (err){.pos = -1};
-    if (!shell_settle(sh, true))
-        return err_set(e, ERR_BUSY, "the statement before has not stopped yet");
-    stmt *s = db_submit(sh->db, text);
-    signals_watch(s);
-    progress_line line = {0};
-    stmt_status status;
-    const batch *b;
-    while ((status = stmt_next(s, TICK_MS, &b, e)) == STMT_ROWS || status == STMT_PENDING)
-        if (status == STMT_ROWS)
-            fn(ctx, s, b);
-        else
-            show_waiting(sh, s, &line);
-    signals_watch(NULL);
-    progress_clear(&line);
-    stmt_free(s);
-    return status == STMT_ERROR ? (int)e->code : 0;
 }

@@ -1,0 +1,70 @@
+/*
+ * commands_int.h - the shell's commands: the table's rows, finding one and running one.
+ */
+#ifndef KVASIR_COMMANDS_INT_H
+#define KVASIR_COMMANDS_INT_H
+
+#include "core/shell_int.h"
+
+/* A command line, taken apart. */
+typedef struct command_call {
+    const char *name; /* as typed, with its dot or backslash */
+    str rest;         /* everything after the name, trimmed */
+    int argc;         /* `rest` as words, without quotes */
+    char **argv;
+    arena *mem;
+} command_call;
+
+/* What a command's argument is, for completion. */
+typedef enum command_arg {
+    ARG_NONE,
+    ARG_TABLE,
+    ARG_FILE,
+    ARG_MODE,
+    ARG_ONOFF,
+    ARG_SQL,
+    ARG_COMMAND,
+    ARG_SETTING,
+    ARG_TEXT, /* the rest of the line, unchanged */
+    ARG_ANY
+} command_arg;
+
+typedef struct command {
+    const char *name;    /* "tables": typed as .tables */
+    const char *aliases; /* other spellings, as typed: "\\dt \\d .ls"; or "" */
+    const char *usage;   /* "[TABLE]" */
+    const char *help;
+    command_arg arg;
+    bool (*run)(shell *sh, command_call *call);
+} command;
+
+const command *commands_table(size_t *count);
+/* The command of a name as typed (".tables", "\\dt"), or of its beginning; NULL: none. */
+const command *command_find(str typed);
+/* The equivalent here of another program's command or option; NULL: none known. */
+const char *foreign_command(str typed);
+/* Runs one command line; false: it failed. */
+bool command_line(shell *sh, str line);
+/* Sets *flag to the argument, on or off; without one, flips it. */
+bool command_switch(shell *sh, command_call *c, bool *flag, const char *what);
+
+bool cmd_help(shell *sh, command_call *c);
+bool cmd_tables(shell *sh, command_call *c);
+bool cmd_views(shell *sh, command_call *c);
+bool cmd_indexes(shell *sh, command_call *c);
+bool cmd_schema(shell *sh, command_call *c);
+bool cmd_functions(shell *sh, command_call *c);
+bool cmd_settings(shell *sh, command_call *c);
+bool cmd_import(shell *sh, command_call *c);
+bool cmd_dump(shell *sh, command_call *c);
+bool cmd_backup(shell *sh, command_call *c);
+bool cmd_model(shell *sh, command_call *c);
+bool cmd_stats(shell *sh, command_call *c);
+bool cmd_cache(shell *sh, command_call *c);
+bool cmd_explain(shell *sh, command_call *c);
+bool cmd_tokens(shell *sh, command_call *c);
+bool cmd_view(shell *sh, command_call *c);
+bool cmd_history(shell *sh, command_call *c);
+bool cmd_edit(shell *sh, command_call *c);
+
+#endif

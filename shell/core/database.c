@@ -1,0 +1,83 @@
+/*
+ * database.c - the open database: opening another one, its objects, the variables that SQL reads.
+ */
+#include <stdlib.h>
+
+#include "shell_int.h"
+
+/* Nobody is told by COMMIT that it never came. */
+void shell_close(shell *sh) {
+    if (sh->db && !sh->lingering && db_in_transaction(sh->db))
+        fprintf(stderr, "notice: the open transaction was rolled back\n");
+    db_close(sh->db);
+    sh->db = NULL;
+}
+
+int shell_open(shell *sh, const char *path, err *e) {
+    if (!shell_wait_for_previous(sh, true))
+        return err_set(e, ERR_BUSY, "the statement before has not stopped yet");
+    /* `path` may be sh->db_path itself. */
+    char *kept = mem_strdup(path);
+    db_options options = {.path = kept,
+                          .read_only = sh->read_only,
+                          .must_exist = sh->read_only && kept,
+                          .model = sh->model};
+    db *opened = NULL;
+    int status = db_open(&options, &opened, e);
+    if (status == ERR_BUSY && sh->db) { /* it is the one that is open */
+        shell_close(sh);
+        err_clear(e);
+        status = db_open(&options, &opened, e);
+    }
+    if (status) {
+        free(kept);
+        return status;
+    }
+    shell_close(sh);
+    free(sh->db_path);
+    sh->db = opened;
+    sh->db_path = kept;
+    for (int i = 0; i < sh->nvariables; i++)
+        db_set_variable(opened, str_from(sh->variables[i].name), str_from(sh->variables[i].text));
+    return 0;
+}
+
+db_object *shell_objects(shell *sh, arena *a, int *count) {
+    db_object *objects = NULL;
+    err e = {.pos = -1};
+    *count = 0;
+    if (sh->db == NULL) {
+        shell_complain(sh, "no database is open; .open DIRECTORY opens one");
+        return NULL;
+    }
+    if (!shell_wait_for_previous(sh, true))
+        return NULL;
+    if (db_objects(sh->db, a, &objects, count, &e) != 0) {
+        shell_failed(sh, &e);
+        return NULL;
+    }
+    return objects ? objects : ARENA_NEW(a, db_object);
+}
+
+bool shell_set_variable(shell *sh, str name, str text, err *e) {
+    for (size_t i = 0; i < name.n; i++) {
+        char c = name.p[i];
+        bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+        if (!letter && (i == 0 || c < '0' || c > '9')) {
+            err_set(e, ERR_SYNTAX, "'%.*s' is no variable name", (int)name.n, name.p);
+            return false;
+        }
+    }
+    int i = 0;
+    while (i < sh->nvariables && !str_equal(name, str_from(sh->variables[i].name)))
+        i++;
+    if (i == sh->nvariables) {
+        sh->variables = mem_realloc(sh->variables, sizeof *sh->variables * (size_t)(i + 1));
+        sh->variables[sh->nvariables++] = (shell_variable){.name = mem_strndup(name.p, name.n)};
+    }
+    free(sh->variables[i].text);
+    sh->variables[i].text = mem_strndup(text.p, text.n);
+    if (sh->db != NULL)
+        db_set_variable(sh->db, name, text);
+    return true;
+}

@@ -1,0 +1,112 @@
+/*
+ * messages.c - what the shell prints besides results: notes, errors with their places, the text of
+ * commands, failed writes.
+ */
+#include <errno.h>
+#include <limits.h>
+#include <signal.h>
+#include <string.h>
+
+#include "shell_int.h"
+
+void shell_note(shell *sh, const char *message, ...) {
+    if (!sh->term.interactive)
+        return;
+    char text[512];
+    va_list ap;
+    va_start(ap, message);
+    vsnprintf(text, sizeof text, message, ap);
+    va_end(ap);
+    printf("%s%s%s\n", style_on(sh->term.color_out, STYLE_DIM), text,
+           style_off(sh->term.color_out, STYLE_DIM));
+    fflush(stdout);
+}
+
+void shell_error(shell *sh, const place *where, const err *e) {
+    bool color = sh->term.color_err;
+    buf out = {0};
+    err shifted = *e;
+    buf message = {0};
+    int line = 1, col = 1;
+    format_visible(&message, str_from(e->message), sh->term.utf8); /* it may quote a file's bytes */
+    buf_append_char(&message, 0);
+    if (e->pos >= 0)
+        shifted.pos = e->pos + (int)where->at;
+    if (where->text.n)
+        sql_error_place(where->text, e->pos >= 0 ? shifted.pos : (int)where->at, &line, &col);
+    if (where->file != NULL)
+        buf_printf(&out, "%s:%d:%d: %s%s%s\n", where->file, where->line + line - 1, col,
+                   style_on(color, STYLE_BOLD), message.p, style_off(color, STYLE_BOLD));
+    else if (e->pos >= 0 && where->text.n)
+        buf_printf(&out, "%serror%s at %d:%d: %s\n", style_on(color, STYLE_ERROR),
+                   style_off(color, STYLE_ERROR), line, col, message.p);
+    else
+        buf_printf(&out, "%s%s:%s %s\n", style_on(color, STYLE_ERROR),
+                   sh->repl ? "error" : "kvasir", style_off(color, STYLE_ERROR), message.p);
+    if (e->pos >= 0 && where->text.n) {
+        int columns = INT_MAX, rows;
+        if (sh->term.err_tty)
+            term_size(&columns, &rows);
+        sql_error_caret(where->text, &shifted, columns, &out);
+    }
+    if (out.n && out.p[out.n - 1] != '\n')
+        buf_append_char(&out, '\n');
+    if (e->hint[0])
+        buf_printf(&out, "%shint:%s %s\n", style_on(color, STYLE_HINT),
+                   style_off(color, STYLE_HINT), e->hint);
+    fflush(stdout);
+    fwrite(out.p, 1, out.n, stderr);
+    buf_free(&message);
+    buf_free(&out);
+}
+
+void shell_stopped(const shell *sh, const char *more) {
+    bool cover = sh->term.err_tty && !sh->term.dumb; /* the terminal's ^C, in the row's colour */
+    fflush(stdout);
+    fprintf(stderr, "%sstopped%s\n", cover ? "\r\033[0m\033[K" : "", more);
+}
+
+bool shell_failed(shell *sh, const err *e) {
+    err told = *e;
+    if (e->code == ERR_CANCELLED && atomic_load(signals_asked())) {
+        shell_stopped(sh, "");
+        return false;
+    }
+    static const place prompt = {0};
+    told.pos = -1;
+    shell_error(sh, sh->where ? sh->where : &prompt, &told);
+    return false;
+}
+
+bool shell_complain(shell *sh, const char *message, ...) {
+    err e = {0};
+    va_list ap;
+    va_start(ap, message);
+    vsnprintf(e.message, sizeof e.message, message, ap);
+    va_end(ap);
+    return shell_failed(sh, &e);
+}
+
+void shell_print(shell *sh, buf *text) {
+    output_begin(&sh->out, sh->term.interactive && sh->pager && !sh->term.dumb);
+    output_write(&sh->out, text);
+    output_end(&sh->out);
+    buf_free(text);
+}
+
+bool shell_check_output(shell *sh) {
+    int error = sh->out.error;
+    if (error == 0)
+        return true;
+    sh->out.error = 0;
+    clearerr(stdout);
+    if (error == EINTR) /* who stopped the work knows; the signal tells how it ends */
+        return false;
+    if (error != EPIPE)
+        fprintf(stderr, "kvasir: cannot write the result: %s\n", strerror(error));
+    if (!sh->term.interactive && (error == EPIPE || !sh->keep_going)) {
+        sh->quit = true;
+        sh->quit_code = error == EPIPE ? 128 + SIGPIPE : SHELL_FAILED;
+    }
+    return false;
+}

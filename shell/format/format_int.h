@@ -1,0 +1,104 @@
+/*
+ * format_int.h - results as text: the output modes, and text that several files lay out alike.
+ *
+ * Everything here appends to a buffer and depends on its arguments alone.
+ */
+#ifndef KVASIR_FORMAT_INT_H
+#define KVASIR_FORMAT_INT_H
+
+#include "term/term_int.h"
+
+typedef struct format_options {
+    const char *null_text;    /* NULL: the mode's own */
+    const char *insert_table; /* table of mode insert; NULL: "t" */
+    int width;                /* columns that a box must fit; 0: unlimited */
+    uint64_t max_rows;        /* rows that a box shows; 0: all */
+    bool no_headers, types_row, color, utf8;
+    const int
+        *widths; /* .width: columns per result column; 0: by content; negative: right-aligned */
+    int nwidths;
+    workmem *space; /* accounts for rows that a mode keeps; NULL: not counted */
+    /* Called before each row that is drawn after the last was read, so that `out` can be emptied;
+     * false: stop drawing. NULL: not called. */
+    bool (*drain)(void *ctx);
+    void *drain_ctx;
+} format_options;
+
+typedef struct format format;
+
+/* An output mode. Dispatch, --help, .mode and completion are made from the table of modes. */
+typedef struct format_mode {
+    const char *name, *help;
+    bool needs_all; /* writes nothing before the last row is read */
+    void (*begin)(format *f);
+    void (*row)(format *f, const batch *b, int row);
+    void (*end)(format *f);
+} format_mode;
+
+struct format {
+    const format_mode *mode;
+    format_options options;
+    int ncols;
+    const char *const *names;
+    const value_type *types;
+    buf *out;
+    uint64_t rows;      /* read so far */
+    uint64_t rows_kept; /* of these, shown */
+    bool cut;           /* a value was longer than its column */
+    bool stopped;       /* `drain` returned false */
+    arena *mem;         /* of modes that keep rows */
+    void *state;        /* the mode's */
+};
+
+const format_mode *format_modes(size_t *count);
+const format_mode *format_mode_find(const char *name); /* NULL: none */
+/* Column names and types must outlive the format. Output is appended to `out`, which the caller may
+ * empty between calls. */
+void format_begin(format *f, const format_mode *mode, const format_options *options, int ncols,
+                  const char *const *names, const value_type *types, buf *out);
+void format_rows(format *f, const batch *b);
+int format_full_error(const format *f, err *e); /* 0, or why the mode cannot keep more rows */
+bool format_drain(format *f);                   /* calls options.drain; false: stop drawing */
+void format_end(format *f);
+void format_free(format *f); /* after format_end, or instead of it */
+
+/* A value as people read it: BOOLEAN as true/false, BLOB as x'...'. */
+void format_cell(const format *f, buf *out, value v);
+/* Control characters are replaced by visible ones of one column. */
+void format_visible(buf *out, str text, bool utf8);
+void format_json_string(buf *out, str text);
+/* An SQL identifier, quoted if it needs quotes. */
+void format_name(buf *out, const char *name);
+void format_pad(buf *out, int columns);
+/* One entry of a two-column list: `left`, then `text` from column `indent` on, wrapped to `columns`
+ * (0: not wrapped). If fewer than 20 columns remain for `text`, it starts on the next line. */
+void format_entry(buf *out, str left, int indent, str text, int columns);
+void format_count(buf *out, uint64_t n); /* with commas, whatever the locale: 54,432 */
+/* The lines of an EXPLAIN plan, wrapped to `columns` (0: not wrapped). (format_plan.c) */
+void format_plan(buf *out, str text, int columns, bool utf8);
+
+/* ---- the modes' functions (format_box.c, format_text.c) -------------------------------------- */
+
+void box_begin(format *f);
+void box_row(format *f, const batch *b, int row);
+void box_end(format *f);
+void text_csv_begin(format *f);
+void text_csv_row(format *f, const batch *b, int row);
+void text_tsv_begin(format *f);
+void text_tsv_row(format *f, const batch *b, int row);
+void text_json_row(format *f, const batch *b, int row);
+void text_json_end(format *f);
+void text_jsonl_row(format *f, const batch *b, int row);
+void text_line_begin(format *f);
+void text_line_row(format *f, const batch *b, int row);
+void text_markdown_begin(format *f);
+void text_markdown_row(format *f, const batch *b, int row);
+void text_markdown_end(format *f);
+void text_html_begin(format *f);
+void text_html_row(format *f, const batch *b, int row);
+void text_html_end(format *f);
+void text_insert_row(format *f, const batch *b, int row);
+void text_list_begin(format *f);
+void text_list_row(format *f, const batch *b, int row);
+
+#endif

@@ -1,0 +1,57 @@
+/*
+ * run_int.h - the top of the shell: the program's arguments, scripts and the prompt.
+ */
+#ifndef KVASIR_RUN_INT_H
+#define KVASIR_RUN_INT_H
+
+#include "commands/commands_int.h"
+
+/* ---- arguments (args.c) ---------------------------------------------------------------------- */
+
+typedef enum input_kind { INPUT_COMMAND, INPUT_FILE } input_kind;
+
+typedef struct args_input {
+    input_kind kind;
+    const char *text; /* the SQL, or the file's path; "-" is stdin */
+} args_input;
+
+typedef struct args_variable {
+    str name;
+    const char *value;
+} args_variable;
+
+typedef struct args {
+    const char *db;   /* NULL: in memory */
+    const char *mode; /* NULL: box */
+    const char *model;
+    const char *mock; /* --mock: a recorded run to replay in the live view */
+    bool read_only, keep_going, no_color, version, help, view, no_init;
+    args_input *inputs; /* -c and -f, in order */
+    int ninputs;
+    args_variable *variables;
+    int nvariables;
+} args;
+
+/* Strings point into argv. False: *e says what is wrong, with the nearest option as its hint. */
+bool args_parse(int argc, char **argv, args *out, err *e);
+void args_free(args *a);
+void args_help(buf *out);
+
+/* ---- scripts (script.c) ---------------------------------------------------------------------- */
+
+/* Run all of a file ("-": stdin) or text. False: stopped by an error. */
+bool script_file(shell *sh, const char *path);
+bool script_text(shell *sh, const char *name, str text);
+/* Runs the complete pieces of `text`, typed at the prompt; *used: bytes that were run. */
+bool script_prompt(shell *sh, str text, size_t *used);
+
+typedef enum piece_kind { PIECE_BLANK, PIECE_COMMAND, PIECE_STATEMENT, PIECE_PARTIAL } piece_kind;
+/* The first piece of `text` and its length. `last`: no more text follows, so that a statement
+ * without `;` is complete. */
+piece_kind script_piece(str text, bool last, size_t *length);
+
+/* ---- the prompt (repl.c) --------------------------------------------------------------------- */
+
+int repl_run(shell *sh); /* returns the exit code */
+
+#endif
