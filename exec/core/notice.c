@@ -1,31 +1,25 @@
 /*
- * notice.c - what a statement tells beside its result: files read in another encoding, a model file
- * that changed.
+ * notice.c - warnings of a statement that did not fail.
  *
- * Invariant: the worker adds lines while the statement runs, the caller reads them once it has
- * finished; a notice never changes what the statement does.
+ * Invariant: the worker adds lines while the statement runs, the caller reads them after its end. A
+ * notice never changes what the statement does.
  */
 #include <stdarg.h>
 #include <stdio.h>
 
-#include "stmt/db_int.h"
+#include "notice_int.h"
 
 void exec_notice(exec_ctx *ctx, const char *format, ...) {
-    stmt *s = ctx->publish_ctx;
     char line[512];
     va_list args;
-    if (!s)
+    if (!ctx->notices)
         return;
     va_start(args, format);
     vsnprintf(line, sizeof line, format, args);
     va_end(args);
-    if (s->notice.n)
-        buf_append_char(&s->notice, '\n');
-    buf_append_c(&s->notice, line);
-}
-
-const char *stmt_notice(const stmt *s) {
-    return s->notice.n ? s->notice.p : "";
+    if (ctx->notices->n)
+        buf_append_char(ctx->notices, '\n');
+    buf_append_c(ctx->notices, line);
 }
 
 void notice_recoded(exec_ctx *ctx, const char *path, const csv *file) {

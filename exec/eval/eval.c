@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "eval_int.h"
+#include "eval_parts_int.h"
 
 /* ---- operands -------------------------------------------------------------------------------- */
 

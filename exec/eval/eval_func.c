@@ -11,7 +11,7 @@
 #include <string.h>
 #include <sys/random.h>
 
-#include "eval_int.h"
+#include "eval_parts_int.h"
 
 static int range_error(const call_env *c, value_type type) {
     return eval_error(c->v, c->x, ERR_ARITHMETIC, "the result is out of range for %s",

@@ -9,7 +9,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "eval_int.h"
+#include "eval_parts_int.h"
 
 /* ---- NULLs ----------------------------------------------------------------------------------- */
 

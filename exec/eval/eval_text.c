@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "eval_int.h"
+#include "eval_parts_int.h"
 
 enum { TEXT_LIMIT = 1 << 30 }; /* bytes of one made text */
 

@@ -16,7 +16,7 @@
 #include <strings.h>
 #include <time.h>
 
-#include "eval_int.h"
+#include "eval_parts_int.h"
 
 #define DAY_MS INT64_C(86400000)
 #define UNIX_EPOCH_MS INT64_C(210866760000000) /* 1970-01-01 as jd_ms */

@@ -37,15 +37,14 @@ void llm_publish(op *o, const char *phase) {
     strncpy(p->phase, phase, sizeof p->phase - 1);
     p->rows_total = expected_inputs(s);
     p->rows_done = s->inputs_done;
-    p->answers_stored = o->ctx->summary.answers_stored;
+    p->answers_stored = o->ctx->counts.summary.answers_stored;
     p->seconds = clock_seconds() - o->ctx->llm->started_s;
     p->llm_seconds = clock_seconds() - s->started_s;
     runtime_stats(o->ctx->llm, &p->llm);
     p->stored_tokens = o->ctx->llm->stored_tokens;
-    p->held_seconds = o->ctx->summary.held_seconds;
+    p->held_seconds = o->ctx->counts.summary.held_seconds;
     watch_details(o->ctx, p, false);
-    if (o->ctx->publish)
-        o->ctx->publish(o->ctx, p);
+    progress_publish(o->ctx->progress, p);
 }
 
 /* The first row that has this input, from 1, for messages. */
@@ -116,7 +115,7 @@ static bool find_known(op *o, use_run *u, uint32_t input, llm_span **spans, int 
     }
     keep_answer(o, u, input, &stored);
     watch_stored(o->ctx->llm, spans, nspans);
-    o->ctx->summary.answers_stored++;
+    o->ctx->counts.summary.answers_stored++;
     actual->stored_answers++;
     return true;
 }
@@ -285,8 +284,8 @@ static int want_inputs(op *o, use_run *u, const int64_t *rows, int64_t count, er
         if (input == NO_INPUT)
             continue;
         bool again = o->ctx->llm->sample > 0 || (u->state[input] & INPUT_COUNTED);
-        o->ctx->summary.llm_inputs += o->ctx->llm->sample == 0;
-        o->ctx->summary.distinct_inputs += !again;
+        o->ctx->counts.summary.llm_inputs += o->ctx->llm->sample == 0;
+        o->ctx->counts.summary.distinct_inputs += !again;
         actual->distinct_inputs += !again;
         u->state[input] |= INPUT_WANTED | INPUT_COUNTED;
     }
@@ -471,8 +470,8 @@ static void use_tell(op *o, const use_run *u) {
                     "LLM#%d: %u of %u calls failed and are NULL, the first in row %lld: %.*s",
                     call->number, failed.count, failed.of, failed.row, (int)failed.first->text.n,
                     failed.first->text.p);
-    o->ctx->summary.answers_ended += ended.count;
-    o->ctx->summary.prompts_shortened += cut.count;
+    o->ctx->counts.summary.answers_ended += ended.count;
+    o->ctx->counts.summary.prompts_shortened += cut.count;
 }
 
 void llm_ask_tell(op *o) {
@@ -490,8 +489,8 @@ static int count_baselines(op *o, err *e) {
     llm_state *s = o->state;
     exec_progress *p = &s->progress;
     count_run runs[COUNT_STRATEGIES] = {0};
-    if (p->nbaselines || !o->ctx->compared ||
-        !atomic_load_explicit(o->ctx->compared, memory_order_relaxed))
+    if (p->nbaselines || !o->ctx->view ||
+        !atomic_load_explicit(&o->ctx->view->compared, memory_order_relaxed))
         return 0;
     llm_publish(o, "counting");
     plan_actual *counted = ARENA_ARRAY(o->mem, plan_actual, s->nstages + 1);
@@ -513,7 +512,7 @@ static void wait_while_paused(op *o, double *started) {
     *started += held;
     s->started_s += held;
     o->ctx->llm->started_s += held;
-    o->ctx->summary.held_seconds += held;
+    o->ctx->counts.summary.held_seconds += held;
 }
 
 /* Before the first pass weights may have to be read, which takes long where they are many. */
@@ -626,6 +625,6 @@ int llm_ask_stage(op *o, int stage, uint32_t done, const int64_t *rows, int64_t 
     count_work(o, t, &before);
     double seconds = clock_seconds() - started;
     t->ms += 1e3 * seconds;
-    o->ctx->summary.llm_seconds += seconds;
+    o->ctx->counts.summary.llm_seconds += seconds;
     return status;
 }

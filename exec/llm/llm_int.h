@@ -17,7 +17,13 @@
 #include <pthread.h>
 #include <stdio.h>
 
-#include "ops/exec_int.h"
+#include "core/db_core_int.h"
+#include "core/notice_int.h"
+#include "core/progress_board_int.h"
+#include "llm_runtime_int.h"
+#include "models_int.h"
+#include "ops/op_int.h"
+#include "ops/plan_calls_int.h"
 
 /* ---- inputs (llm_inputs.c) ------------------------------------------------------------------- */
 

@@ -190,13 +190,13 @@ static int record_find(exec_ctx *ctx, str key, arena *mem, str *stored, bool *fo
             *found = true;
             return 0;
         }
-    return db_recall(ctx->db, key, mem, stored, found, e);
+    return fact_get(ctx->db, key, mem, stored, found, e);
 }
 
 static void record_keep(exec_ctx *ctx, str key, str bytes) {
     llm_runtime *r = ctx->llm;
     if (!ctx->count_only) {
-        exec_remember(ctx, key, bytes);
+        fact_put(ctx, key, bytes);
         return;
     }
     noted_order *n = ARENA_NEW(r->mem, noted_order);

@@ -10,7 +10,6 @@
 #include <string.h>
 
 #include "llm_int.h"
-#include "stmt/db_int.h"
 
 llm_runtime *llm_runtime_new(exec_ctx *ctx) {
     llm_runtime *r = mem_zalloc(sizeof *r);
@@ -26,8 +25,9 @@ llm_runtime *llm_runtime_new(exec_ctx *ctx) {
     r->sampled = ARENA_ARRAY(r->mem, call_facts, n + 1);
     r->started_s = clock_seconds();
     const catalog *c = ctx->txn ? txn_catalog(ctx->txn) : NULL;
-    if (ctx->publish && n > 0) /* a large file that was never seen is read whole */
-        ctx->publish(ctx, &(exec_progress){.llm_running = true, .phase = "opening the model"});
+    if (n > 0) /* a large file that was never seen is read whole */
+        progress_publish(ctx->progress,
+                         &(exec_progress){.llm_running = true, .phase = "opening the model"});
     for (int i = 0; i < n && r->open_error.code == ERR_NONE; i++) {
         const llm_call *call = ctx->stmt->calls[i];
         models_engine(ctx->db, ctx->settings, c, call->model, ctx->cancel,
@@ -69,9 +69,9 @@ int runtime_engine(llm_runtime *r, const llm_call *call, llm_engine **out, err *
 /* ---- the cache ------------------------------------------------------------------------------- */
 
 static void tell_of_cache(const llm_runtime *r, const char *why, const char *what) {
-    if (!r->ctx->db->told_of_cache)
+    if (!r->ctx->db->cache_warning_shown)
         exec_notice(r->ctx, "%s: %s", why, what);
-    r->ctx->db->told_of_cache = true;
+    r->ctx->db->cache_warning_shown = true;
 }
 
 cache *runtime_cache(llm_runtime *r) {
@@ -85,7 +85,7 @@ cache *runtime_cache(llm_runtime *r) {
     if (!r->cache_tried) {
         r->cache_tried = true;
         /* A cache that cannot be used costs speed, never the query. */
-        r->cache = store_cache(db_store(r->ctx->db), &e);
+        r->cache = store_cache(r->ctx->db->store, &e);
         if (!r->cache)
             tell_of_cache(r, e.message, "answers and KV blocks are not kept");
         if (r->cache && !cache_set(r->cache, (size_t)s->kv_disk, policies[s->kv_evict]))
@@ -316,7 +316,7 @@ bool facts_recall(exec_ctx *ctx, const llm_call *call, hash128 fingerprint, call
     arena *a = arena_new();
     learned_key(call, fingerprint, &key);
     /* A fact that cannot be read is a fact not known. */
-    bool ok = db_recall(ctx->db, buf_str(&key), a, &bytes, &found, &ignored) == 0 && found &&
+    bool ok = fact_get(ctx->db, buf_str(&key), a, &bytes, &found, &ignored) == 0 && found &&
               bytes.n == sizeof *out;
     if (ok)
         memcpy(out, bytes.p, sizeof *out);
@@ -335,7 +335,7 @@ void facts_remember(exec_ctx *ctx, const llm_call *call, hash128 fingerprint,
                     const call_facts *facts) {
     buf key = {0};
     learned_key(call, fingerprint, &key);
-    exec_remember(ctx, buf_str(&key), (str){(const char *)facts, sizeof *facts});
+    fact_put(ctx, buf_str(&key), (str){(const char *)facts, sizeof *facts});
     buf_free(&key);
 }
 
@@ -389,7 +389,7 @@ static bool hook_field_order(void *arg, const llm_call *call, uint8_t *order) {
         return false;
     arena *a = arena_new();
     call_fact_key(call, "field_order", llm_engine_info(engine)->fingerprint, &key);
-    found = db_recall(ctx->db, buf_str(&key), a, &bytes, &found, &ignored) == 0 && found &&
+    found = fact_get(ctx->db, buf_str(&key), a, &bytes, &found, &ignored) == 0 && found &&
             call->nfields > 0 && bytes.n > 0 && bytes.n % (size_t)call->nfields == 0;
     if (found) /* the last that was solved for */
         memcpy(order, bytes.p + bytes.n - call->nfields, (size_t)call->nfields);

@@ -39,7 +39,7 @@ static int count_nodes(exec_ctx *ctx, const plan_node *top, const plan_node *bas
  * later, whatever decides about them. */
 static int sample_stack(exec_ctx *ctx, const plan_node *top, const plan_node *base, bool *learned,
                         err *e) {
-    const rowset *rows = ctx->ready[base->number];
+    const rowset *rows = ctx->kept.ready[base->number];
     bool worth;
     op *o;
     batch *none;
@@ -56,7 +56,7 @@ static int sample_stack(exec_ctx *ctx, const plan_node *top, const plan_node *ba
 }
 
 static int visit(exec_ctx *ctx, const plan_node *n, bool *learned, err *e) {
-    if (!snapshot_has_calls(n))
+    if (!plan_has_llm(n))
         return 0;
     const plan_node *base = llm_stack_base(n);
     if (base) {

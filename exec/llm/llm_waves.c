@@ -285,8 +285,8 @@ static int64_t rows_passed(op *o) {
     if (!s->limit)
         s->limit = find_limit(o->ctx->plan->root, o->node, NULL,
                               ARENA_ARRAY(o->mem, bool, o->ctx->plan->nnodes + 1));
-    assert(s->limit && o->ctx->rows_out);
-    return (int64_t)o->ctx->rows_out[s->limit->left->number];
+    assert(s->limit && o->ctx->counts.rows_out);
+    return (int64_t)o->ctx->counts.rows_out[s->limit->left->number];
 }
 
 /* The share of its base's rows that the stack is planned to keep. */

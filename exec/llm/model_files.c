@@ -13,7 +13,6 @@
 #include <string.h>
 
 #include "llm_int.h"
-#include "stmt/db_int.h"
 
 enum { RECORDS_MAX = 256, RECORDS_VERSION = 2 };
 

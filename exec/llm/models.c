@@ -41,7 +41,7 @@ static int resolve(db *d, const settings *s, const catalog *c, str name, buf *pa
     if (name.n == 0)
         name = str_from(s->model);
     if (name.n == 0)
-        name = str_from(db_model_override(d));
+        name = str_from(d->model_override);
     const model_def *def = c && name.n ? catalog_model(c, name) : NULL;
     if (def) {
         buf_append_str(path, def->source);
@@ -167,14 +167,13 @@ static model_slot *slot_find(struct models *m, const char *key, bool *outdated) 
 
 int models_engine(db *d, const settings *s, const catalog *c, str name, const atomic_bool *cancel,
                   llm_engine **out, err *e) {
-    struct models **models = db_models(d);
     buf path = {0}, key = {0};
     model_slot *slot = NULL;
     bool outdated = false;
     int status = resolve(d, s, c, name, &path, e);
-    if (!*models)
-        *models = mem_zalloc(sizeof **models);
-    struct models *m = *models;
+    if (!d->models)
+        d->models = mem_zalloc(sizeof *d->models);
+    struct models *m = d->models;
     buf_printf(&key, "%s|%d|%d|%d|%d|%d|%d|%s", path.p ? path.p : "", (int)s->threads, s->precision,
                s->attention, (int)s->sink_tokens, (int)s->window_tokens, s->kv_dtype, s->device);
     *out = NULL;
@@ -194,7 +193,7 @@ int models_engine(db *d, const settings *s, const catalog *c, str name, const at
 }
 
 void models_release(db *d, llm_engine *engine) {
-    struct models *m = *db_models(d);
+    struct models *m = d->models;
     for (int i = 0; engine && i < m->count; i++)
         if (m->slots[i].engine == engine) {
             assert(m->slots[i].holds > 0);
@@ -204,11 +203,11 @@ void models_release(db *d, llm_engine *engine) {
 }
 
 int models_open(db *d) {
-    return *db_models(d) ? (*db_models(d))->count : 0;
+    return d->models ? d->models->count : 0;
 }
 
 void models_close(db *d) {
-    struct models *m = *db_models(d);
+    struct models *m = d->models;
     if (!m)
         return;
     while (m->count > 0) {
@@ -217,5 +216,5 @@ void models_close(db *d) {
     }
     free(m->slots);
     free(m);
-    *db_models(d) = NULL;
+    d->models = NULL;
 }

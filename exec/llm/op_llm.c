@@ -42,7 +42,7 @@ static int solve_order(op *o, use_run *u, err *e) {
     double started = clock_seconds();
     int status = order_solve(o->ctx, u->prompt, u->in, llm_strategy_of(o->ctx->settings), mem_of(o),
                              &u->order, e);
-    o->ctx->summary.solve_seconds += clock_seconds() - started;
+    o->ctx->counts.summary.solve_seconds += clock_seconds() - started;
     return status;
 }
 
@@ -228,12 +228,12 @@ static int run_stage(op *o, int stage, uint32_t done, int64_t *rows, int64_t *co
     llm_state *s = o->state;
     llm_stage *t = &s->stages[stage];
     int64_t before = *count, kept;
-    bool counted = o->ctx->rows_out != NULL;
+    bool counted = o->ctx->counts.rows_out != NULL;
     int status = llm_ask_stage(o, stage, done, rows, before, e);
     t->rows_in += before;
     t->actual.rows += (uint64_t)before;
     if (counted)
-        o->ctx->rows_out[t->node->number] += t->node == o->node ? 0 : (uint64_t)before;
+        o->ctx->counts.rows_out[t->node->number] += t->node == o->node ? 0 : (uint64_t)before;
     for (int i = 0; i < t->nfilters && status == 0; i++) {
         arena *mem = arena_new_in(o->ctx->space);
         int64_t *passed = arena_alloc(mem, sizeof *passed * (size_t)BASE_MAX(*count, 1));
@@ -248,7 +248,7 @@ static int run_stage(op *o, int stage, uint32_t done, int64_t *rows, int64_t *co
             *count = kept;
             t->filter_rows[i] += (uint64_t)kept;
             if (counted && t->filters[i] != o->node)
-                o->ctx->rows_out[t->filters[i]->number] += (uint64_t)kept;
+                o->ctx->counts.rows_out[t->filters[i]->number] += (uint64_t)kept;
         }
         arena_free(mem);
     }
@@ -509,12 +509,12 @@ static void report_stages(op *o) {
 static void llm_close(op *o) {
     llm_state *s = o->state;
     if (o->ctx->llm && s->prepared) {
-        runtime_stats(o->ctx->llm, &o->ctx->summary.llm);
+        runtime_stats(o->ctx->llm, &o->ctx->counts.summary.llm);
         watch_details(o->ctx, &s->progress, true);
         llm_ask_tell(o);
         llm_publish(o, "done");
     }
-    if (o->ctx->actual)
+    if (o->ctx->counts.actual)
         report_stages(o);
     /* the next statement may ask the same: it finds them, however soon it comes */
     if (s->progress.answers_kept > 0)
@@ -530,4 +530,5 @@ const op_class op_llm = {.name = "LLM",
                          .state_bytes = sizeof(llm_state),
                          .open = llm_open,
                          .next = llm_next,
-                         .close = llm_close};
+                         .close = llm_close,
+                         .base = llm_stack_base};

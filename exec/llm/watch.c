@@ -109,10 +109,11 @@ static void collect_operators(const exec_ctx *ctx, const plan_node *n, int depth
         return;
     if (n->kind != PLAN_PROJECT) {
         exec_operator *o = &p->operator_rows[p->noperators++];
-        *o = (exec_operator){
-            .depth = depth++, .model = n->kind == PLAN_LLM, .rows_out = ctx->rows_out[n->number]};
-        o->rows_in = (n->left ? ctx->rows_out[n->left->number] : 0) +
-                     (n->right ? ctx->rows_out[n->right->number] : 0);
+        *o = (exec_operator){.depth = depth++,
+                             .model = n->kind == PLAN_LLM,
+                             .rows_out = ctx->counts.rows_out[n->number]};
+        o->rows_in = (n->left ? ctx->counts.rows_out[n->left->number] : 0) +
+                     (n->right ? ctx->counts.rows_out[n->right->number] : 0);
         o->source = !n->left && !n->right;
         name_operator(o->name, sizeof o->name, n);
     }
@@ -127,14 +128,14 @@ int watch_operators(const plan_node *n) {
 void watch_details(exec_ctx *ctx, exec_progress *p, bool last) {
     llm_runtime *r = ctx->llm;
     double now = clock_seconds();
-    if (!ctx->watched || !atomic_load_explicit(ctx->watched, memory_order_relaxed) ||
+    if (!ctx->view || !atomic_load_explicit(&ctx->view->watched, memory_order_relaxed) ||
         (!last && now - r->watched_s < DETAILS_S))
         return;
     r->watched_s = now;
     if (r->session)
         collect_prefixes(r, p);
     p->noperators = 0;
-    if (ctx->rows_out)
+    if (ctx->counts.rows_out)
         collect_operators(ctx, ctx->plan->root, 0, p);
     if (r->cache) {
         cache_stats stats;
@@ -148,7 +149,8 @@ void watch_details(exec_ctx *ctx, exec_progress *p, bool last) {
 
 static bool held(const exec_ctx *ctx) {
     bool cancelled = ctx->cancel && atomic_load_explicit(ctx->cancel, memory_order_relaxed);
-    return ctx->paused && atomic_load_explicit(ctx->paused, memory_order_relaxed) && !cancelled;
+    return ctx->view && atomic_load_explicit(&ctx->view->paused, memory_order_relaxed) &&
+           !cancelled;
 }
 
 double watch_pause(const exec_ctx *ctx, exec_progress *p, void (*publish)(op *o, const char *phase),

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "agg_int.h"
+#include "eval/eval_int.h"
 #include "rows/row_sort_int.h"
 
 struct agg {

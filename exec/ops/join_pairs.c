@@ -1,5 +1,5 @@
 /*
- * join_pairs.c - from candidate pairs to output rows (see join_int.h).
+ * join_pairs.c - from candidate pairs to output rows (see join_pairs_int.h).
  */
 #include <string.h>
 
@@ -7,40 +7,6 @@
 
 bool join_needs_end(join_kind kind) {
     return kind != JOIN_INNER && kind != JOIN_CROSS;
-}
-
-int join_read_right(op *o, join_pairs *p, err *e) {
-    return op_rows(o->right, &p->right, &p->own_right, e);
-}
-
-/* A left row alone makes no row, and whether there is one on the right no model has to be asked. */
-static bool right_decides(const op *o) {
-    join_kind kind = o->node->join.kind;
-    return (kind == JOIN_INNER || kind == JOIN_CROSS || kind == JOIN_SEMI) &&
-           !snapshot_has_calls(o->node->right);
-}
-
-static int read_left(op *o, join_pairs *p, err *e) {
-    int status = 0;
-    if (!p->right && right_decides(o) && snapshot_has_calls(o->node->left))
-        status = join_read_right(o, p, e);
-    if (status || (p->right && rowset_rows(p->right) == 0 && right_decides(o)))
-        return status;
-    status = op_next(o->left, &p->in, e);
-    if (status == 0 && !p->right && (p->in || op_right_counts(o)))
-        status = join_read_right(o, p, e);
-    return status;
-}
-
-int join_read_left(op *o, join_pairs *p, err *e) {
-    p->in = NULL;
-    bool keyed = o->node->join.keyed != KEYED_NONE;
-    int status = keyed ? join_read_keyed(o, p, e) : read_left(o, p, e);
-    if (status == 0 && p->in) {
-        memset(p->matched, 0, (size_t)p->in->rows);
-        memset(p->unknown, 0, (size_t)p->in->rows);
-    }
-    return status;
 }
 
 /* The candidates' columns, left then right, for those with `keep`; into cols. */

@@ -42,11 +42,6 @@ bool join_needs_end(join_kind kind);
  * it: without left rows no kind of join has rows, and the right input's calls, if it has some, are
  * not asked. Where only the left has calls and needs a right row, the right comes first instead. */
 int join_read_left(op *o, join_pairs *p, err *e);
-/* The same for a join one of whose inputs is a table
- * read by the keys of the other (join_keys.c). */
-int join_read_keyed(op *o, join_pairs *p, err *e);
-/* Reads the right input whole into p->right. */
-int join_read_right(op *o, join_pairs *p, err *e);
 static inline void join_add(join_pairs *p, int left, int64_t row) {
     p->left[p->count] = left;
     p->row[p->count++] = row;

@@ -3,6 +3,7 @@
  * here.
  */
 #include "op_int.h"
+#include "rows/hash_table_int.h"
 
 typedef struct distinct_state {
     hash_table *seen;

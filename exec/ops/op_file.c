@@ -4,6 +4,7 @@
  * Invariant: every cell is read as the type that binding decided on, so a file that changed since
  * then is an error, not a surprise.
  */
+#include "core/notice_int.h"
 #include "op_int.h"
 
 typedef struct file_state {

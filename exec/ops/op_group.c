@@ -6,7 +6,7 @@
  * table is asked of storage, which knows it.
  */
 #include "agg_int.h"
-#include "op_int.h"
+#include "op_scan_int.h"
 
 typedef struct group_state {
     hash_table *groups;

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "join_pairs_int.h"
+#include "rows/hash_table_int.h"
 
 typedef struct hash_join_state {
     join_pairs pairs;

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "op_int.h"
+#include "rows/hash_table_int.h"
 
 typedef struct limit_state {
     int64_t seen; /* rows that came in */

@@ -16,7 +16,7 @@ static int project_next(op *o, batch **out, err *e) {
     arena_reset(o->pass);
     status = op_eval(o, o->node->project.exprs, o->node->ncols, in, o->out.cols, e);
     if (status) {
-        op_name_row(o, o->node->project.exprs, o->node->ncols, in, s->before, e);
+        err_add_row(o, o->node->project.exprs, o->node->ncols, in, s->before, e);
         return status;
     }
     s->before += in->rows;

@@ -11,6 +11,7 @@
  * built anew. Invariant: with UNION a row that came before, in any round, comes no more.
  */
 #include "op_int.h"
+#include "rows/hash_table_int.h"
 
 typedef struct recursive_state {
     rowset *last, *next;
@@ -49,9 +50,10 @@ static bool can_go_on(const plan_node *p, int number) {
 /* What was shared within the round before is of other rows. */
 static void forget_shared(exec_ctx *ctx, const plan_node *p, int number) {
     for (; p; p = p->left) {
-        if (p->kind == PLAN_SHARED && ctx->shared[p->shared.number] && reads(p->left, number)) {
-            rowset_free(ctx->shared[p->shared.number]);
-            ctx->shared[p->shared.number] = NULL;
+        if (p->kind == PLAN_SHARED && ctx->kept.shared[p->shared.number] &&
+            reads(p->left, number)) {
+            rowset_free(ctx->kept.shared[p->shared.number]);
+            ctx->kept.shared[p->shared.number] = NULL;
         }
         if (p->right)
             forget_shared(ctx, p->right, number);
@@ -74,9 +76,9 @@ static int recursive_open(op *o, err *e) {
 static void close_round(op *o) {
     if (o->right)
         o->actual.ms -= o->right->actual.ms; /* the round's own */
-    o->ctx->runs_again = true;
+    o->ctx->counts.adds_rounds = true;
     op_close(o->right);
-    o->ctx->runs_again = false;
+    o->ctx->counts.adds_rounds = false;
     o->right = NULL;
 }
 
@@ -99,7 +101,7 @@ static int build_round(op *o, err *e) {
 static int start_round(op *o, bool *more, err *e) {
     recursive_state *s = o->state;
     int number = o->node->recursive.number, status = 0;
-    working_rows *w = &o->ctx->working[number];
+    working_rows *w = &o->ctx->kept.working[number];
     rowset *came = s->next;
     s->next = s->last;
     s->last = came;
@@ -177,7 +179,7 @@ typedef struct working_state {
 static int working_next(op *o, batch **out, err *e) {
     (void)e;
     working_state *s = o->state;
-    const working_rows *w = &o->ctx->working[o->node->working.number];
+    const working_rows *w = &o->ctx->kept.working[o->node->working.number];
     if (s->round != w->round) {
         s->round = w->round;
         s->at = 0;

@@ -13,5 +13,15 @@ static int rowset_next(op *o, batch **out, err *e) {
     return 0;
 }
 
-const op_class op_rowset = {
-    .name = "rowset", .state_bytes = sizeof(rowset_state), .next = rowset_next};
+static int rowset_all(op *o, const rowset **out, err *e) {
+    (void)e;
+    *out = ((const rowset_state *)o->state)->rows;
+    return 0;
+}
+
+const op_class op_rowset = {.name = "rowset",
+                            .state_bytes = sizeof(rowset_state),
+                            .next = rowset_next,
+                            .rows = rowset_all,
+                            .builds_inputs = true,
+                            .counted_before = true};

@@ -9,7 +9,7 @@
  * and are not copied; who keeps them does. A bound that is NULL matches no row, as `x = NULL` does
  * not.
  */
-#include "op_int.h"
+#include "op_scan_int.h"
 
 typedef struct scan_state {
     table_scan *scan;

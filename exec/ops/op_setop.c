@@ -6,6 +6,8 @@
  * passes through, each distinct row once.
  */
 #include "op_int.h"
+#include "plan_calls_int.h"
+#include "rows/hash_table_int.h"
 
 typedef struct setop_state {
     hash_table *seen;  /* rows handed out */
@@ -43,7 +45,8 @@ static int setop_input(op *o, batch **in, err *e) {
     setop_state *s = o->state;
     if (!s->left_done) {
         int status = op_next(o->left, in, e);
-        if (status == 0 && needs_right(o) && !s->right && (*in || op_right_counts(o)))
+        if (status == 0 && needs_right(o) && !s->right &&
+            (*in || right_side_must_drain(o->ctx, o->node)))
             status = setop_read_right(o, e);
         if (status || *in)
             return status;

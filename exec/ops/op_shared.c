@@ -23,8 +23,8 @@ static int shared_fill(op *o, rowset **kept, err *e) {
     return status;
 }
 
-int op_shared_rows(op *o, const rowset **rows, err *e) {
-    rowset **kept = &o->ctx->shared[o->node->shared.number];
+static int shared_rows(op *o, const rowset **rows, err *e) {
+    rowset **kept = &o->ctx->kept.shared[o->node->shared.number];
     int status = *kept ? 0 : shared_fill(o, kept, e);
     *rows = *kept;
     return status;
@@ -33,7 +33,7 @@ int op_shared_rows(op *o, const rowset **rows, err *e) {
 static int shared_next(op *o, batch **out, err *e) {
     shared_state *s = o->state;
     const rowset *rows;
-    int status = op_shared_rows(o, &rows, e);
+    int status = shared_rows(o, &rows, e);
     if (status || s->at == rowset_batches(rows))
         return status;
     o->out = *rowset_batch(rows, s->at++);
@@ -41,5 +41,8 @@ static int shared_next(op *o, batch **out, err *e) {
     return 0;
 }
 
-const op_class op_shared = {
-    .name = "shared", .state_bytes = sizeof(shared_state), .next = shared_next};
+const op_class op_shared = {.name = "shared",
+                            .state_bytes = sizeof(shared_state),
+                            .next = shared_next,
+                            .rows = shared_rows,
+                            .builds_inputs = true};

@@ -26,7 +26,7 @@ typedef struct window_source {
     value constant;
 } window_source;
 
-enum { MAX_ARGS = 3, CANCEL_EVERY = 1024 };
+enum { MAX_ARGS = 3 };
 
 typedef struct window_state {
     rowset *rows, *keys, *values;
@@ -43,15 +43,6 @@ typedef struct window_state {
 } window_state;
 
 typedef int window_fn(window_part *p, const rel_window *w, const window_arg *args, err *e);
-
-void window_set(window_part *p, int at, value v) {
-    uint32_t row = p->rows[at];
-    column_set(&p->out[row / BATCH_ROWS], p->texts, BATCH_ROWS, (int)(row % BATCH_ROWS), v);
-}
-
-int window_cancelled(const window_part *p, int at, err *e) {
-    return at % CANCEL_EVERY ? 0 : check_cancel(p->ctx->cancel, e);
-}
 
 /* ---- the functions --------------------------------------------------------------------------- */
 

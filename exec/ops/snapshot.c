@@ -6,11 +6,8 @@
  * without LLM nodes is kept once, by the operators that share it (op_shared.c).
  */
 #include "op_int.h"
-
-bool snapshot_has_calls(const plan_node *p) {
-    return p &&
-           (p->kind == PLAN_LLM || snapshot_has_calls(p->left) || snapshot_has_calls(p->right));
-}
+#include "plan_calls_int.h"
+#include "snapshot_int.h"
 
 static int keep(exec_ctx *ctx, const plan_node *p, err *e) {
     op *o;
@@ -23,14 +20,14 @@ static int keep(exec_ctx *ctx, const plan_node *p, err *e) {
     if (status)
         rowset_free(rows);
     else
-        ctx->ready[p->number] = rows;
+        ctx->kept.ready[p->number] = rows;
     return status;
 }
 
 static int keep_shared(exec_ctx *ctx, const plan_node *p, err *e) {
     op *o;
     batch *first;
-    if (ctx->shared[p->shared.number])
+    if (ctx->kept.shared[p->shared.number])
         return 0;
     int status = op_build(ctx, p, &o, e);
     if (status)
@@ -46,11 +43,11 @@ static bool reads_rounds(const plan_node *p) {
 }
 
 static bool can_keep(const plan_node *p, bool in_round) {
-    return !snapshot_has_calls(p) && !(in_round && reads_rounds(p));
+    return !plan_has_llm(p) && !(in_round && reads_rounds(p));
 }
 
 static int visit(exec_ctx *ctx, const plan_node *p, bool in_round, err *e) {
-    if (!p || ctx->ready[p->number])
+    if (!p || ctx->kept.ready[p->number])
         return 0;
     if (can_keep(p, in_round))
         return p->kind == PLAN_SHARED ? keep_shared(ctx, p, e) : keep(ctx, p, e);

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "agg_int.h"
+#include "eval/eval_int.h"
 #include "window_int.h"
 
 enum { FANOUT = 16, MAX_LEVELS = 9 };

@@ -6,6 +6,17 @@
  */
 #include "window_int.h"
 
+enum { CANCEL_EVERY = 1024 /* positions */ };
+
+void window_set(window_part *p, int at, value v) {
+    uint32_t row = p->rows[at];
+    column_set(&p->out[row / BATCH_ROWS], p->texts, BATCH_ROWS, (int)(row % BATCH_ROWS), v);
+}
+
+int window_cancelled(const window_part *p, int at, err *e) {
+    return at % CANCEL_EVERY ? 0 : check_cancel(p->ctx->cancel, e);
+}
+
 /* ---- RANGE with an offset -------------------------------------------------------------------- */
 
 /* In the window's direction: is the key at p before (-1), at (0) or after (1) the key at `at` moved

@@ -170,15 +170,6 @@ value rowset_get(const rowset *r, int64_t row, int c) {
     return column_get(&r->batches[row / BATCH_ROWS]->cols[c], (int)(row % BATCH_ROWS));
 }
 
-int rowset_drain(rowset *r, op *from, err *e) {
-    batch *b;
-    int status;
-    while ((status = op_next(from, &b, e)) == 0 && b)
-        if ((status = rowset_append(r, b, e)) != 0)
-            return status;
-    return status;
-}
-
 static const column *cell_column(const rowset *r, int64_t row, int c) {
     return &r->batches[row / BATCH_ROWS]->cols[c];
 }

@@ -1,17 +1,32 @@
 /*
- * rowset_int.h - what operators of exec/ need of kept rows beyond exec_int.h: single rows and
- * gathering.
+ * rowset_int.h - rows of fixed types that are kept, whole batches in an arena that spills to a
+ * temporary file.
+ *
+ * Cells are copied in; batches are read in place, any number of times, until the rowset is freed or
+ * cleared. Ownership: the maker frees it.
  */
 #ifndef KVASIR_ROWSET_INT_H
 #define KVASIR_ROWSET_INT_H
 
-#include "ops/exec_int.h"
+#include "core/exec_ctx_int.h"
 
-/* Appends row `row` of the given columns (as many as the rowset has). A full temporary file shows
- * in rowset_full_error. */
+/* Accounted for in ctx->space, with work_memory bytes on the heap; ctx may be NULL. */
+rowset *rowset_new(const exec_ctx *ctx, const value_type *types, int ncols);
+void rowset_free(rowset *r);  /* NULL is fine */
+void rowset_clear(rowset *r); /* removes all rows */
+/* Appends a batch. ERR_FULL: the temporary file cannot grow. */
+int rowset_append(rowset *r, const batch *b, err *e);
+/* Appends row `row` of the given columns, as many as the rowset has. A temporary file that cannot
+ * grow shows in rowset_full_error. */
 void rowset_push(rowset *r, const column *cols, int row);
-int rowset_full_error(const rowset *r, err *e);
-/* out[k] = column c of row rows[k]; a negative row gives NULL. Cells are referenced, not copied. */
+int rowset_full_error(const rowset *r, err *e); /* 0 or ERR_FULL */
+
+int64_t rowset_rows(const rowset *r);
+int rowset_batches(const rowset *r);
+/* Batch i: BATCH_ROWS rows, in the last one perhaps fewer. */
+const batch *rowset_batch(const rowset *r, int i);
+value rowset_get(const rowset *r, int64_t row, int column);
+/* out[k] = column c of row rows[k], NULL for a negative row. Texts are referenced, not copied. */
 void rowset_gather(const rowset *r, int c, arena *mem, const int64_t *rows, int count, column *out);
 
 #endif

@@ -6,7 +6,8 @@
  */
 #include <stdlib.h>
 
-#include "db_int.h"
+#include "eval/eval_int.h"
+#include "returning_int.h"
 
 struct returned {
     stmt *s;

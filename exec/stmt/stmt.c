@@ -8,7 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "llm/llm_runtime_int.h"
+#include "stmt_int.h"
 #include "system/llm_history_int.h"
+#include "system/system_int.h"
 
 /* ---- making and freeing ---------------------------------------------------------------------- */
 
@@ -22,6 +25,7 @@ stmt *stmt_new(db *d, str text) {
         s->space = workmem_new(NULL, d->settings.max_temp_directory_size);
         short_lock_init(&s->lock);
         steady_cond_init(&s->changed);
+        progress_init(&s->progress);
     }
     buf_clear(&s->text);
     buf_append(&s->text, text.p, text.n);
@@ -29,9 +33,9 @@ stmt *stmt_new(db *d, str text) {
     arena_reset(s->mem);
     workmem_begin(s->space, d->settings.max_temp_directory_size);
     atomic_store(&s->cancel, false);
-    atomic_store(&s->paused, false);
-    atomic_store(&s->watched, false);
-    atomic_store(&s->compared, false);
+    atomic_store(&s->view.paused, false);
+    atomic_store(&s->view.watched, false);
+    atomic_store(&s->view.compared, false);
     s->described = s->is_text = s->finished = s->waiting = s->drops_rows = false;
     s->ncols = 0;
     s->names = NULL;
@@ -44,7 +48,7 @@ stmt *stmt_new(db *d, str text) {
     s->kind = STMT_SELECT;
     s->status = 0;
     err_clear(&s->error);
-    s->progress = (exec_progress){0};
+    s->progress.latest = (exec_progress){0};
     s->summary = (exec_summary){0};
     s->started_s = clock_seconds();
     return s;
@@ -58,105 +62,31 @@ void stmt_destroy(stmt *s) {
     workmem_free(s->space);
     buf_free(&s->text);
     buf_free(&s->notice);
+    progress_destroy(&s->progress);
     pthread_cond_destroy(&s->changed);
     pthread_mutex_destroy(&s->lock);
     free(s);
 }
 
-static void publish(exec_ctx *ctx, const exec_progress *p) {
-    stmt *s = ctx->publish_ctx;
+void stmt_free(stmt *s) {
+    if (!s)
+        return;
+    db *d = s->db;
     pthread_mutex_lock(&s->lock);
-    s->progress = *p;
+    if (!s->finished) {
+        atomic_store(&s->cancel, true);
+        pthread_cond_broadcast(&s->changed);
+    }
+    while (!s->finished) {
+        s->waiting = true;
+        pthread_cond_wait(&s->changed, &s->lock);
+    }
+    stmt_recycle_results(s);
     pthread_mutex_unlock(&s->lock);
-}
-
-/* ---- transactions ---------------------------------------------------------------------------- */
-
-static void forget_seen(db *d) {
-    for (int k = 0; k < d->nseen; k++)
-        free(d->seen[k].name);
-    free(d->seen);
-    d->seen = NULL;
-    d->nseen = 0;
-}
-
-/* What BEGIN's read transaction sees, so that its
- * first write can tell whether anything changed since. */
-static void remember_seen(db *d, const catalog *c) {
-    forget_seen(d);
-    d->seen = mem_alloc(sizeof *d->seen * (size_t)BASE_MAX(c->ntables, 1));
-    for (int k = 0; k < c->ntables; k++) {
-        const table_def *t = &c->tables[k];
-        d->seen[d->nseen++] = (table_version){mem_strndup(t->name.p, t->name.n), t->id, t->version};
-    }
-}
-
-int versions_check(const table_version *seen, int count, const catalog *c, err *e) {
-    for (int k = 0; k < count; k++) {
-        const table_def *t = catalog_table(c, str_from(seen[k].name));
-        if (!t || t->id != seen[k].id || t->version != seen[k].version)
-            return err_set(e, ERR_BUSY, "table \"%s\" was changed meanwhile", seen[k].name);
-    }
-    return 0;
-}
-
-/* BEGIN's read transaction becomes a write transaction, if nobody wrote since. */
-static int upgrade(db *d, const txn_wait *wait, err *e) {
-    remember_seen(d, txn_catalog(d->txn));
-    int tables = d->nseen;
-    txn_abort(d->txn);
-    d->txn = d->active = NULL;
-    int status = txn_begin(d->store, true, wait, &d->txn, e);
-    bool changed = false; /* else another process holds the writer's lock, and the error names it */
-    if (status == 0) {
-        const catalog *c = txn_catalog(d->txn);
-        status = c->ntables != tables ? (int)ERR_BUSY : versions_check(d->seen, tables, c, e);
-        changed = status == ERR_BUSY;
-        if (status) {
-            txn_abort(d->txn);
-            d->txn = NULL;
-        }
-    }
-    forget_seen(d);
-    if (status == ERR_BUSY || status == ERR_CANCELLED) {
-        /* what it read is gone: nothing after this would be of one snapshot */
-        atomic_store(&d->failed, true);
-        if (changed)
-            err_set(e, ERR_BUSY,
-                    "the database changed since this transaction began; roll back and start over");
-        err_hint(e, "ROLLBACK");
-    }
-    d->active = d->txn;
-    return status;
-}
-
-int stmt_begin_txn(stmt *s, bool write, err *e) {
-    db *d = s->db;
-    txn_wait wait = {.busy_timeout_ms = (int)d->settings.busy_timeout, .cancel = &s->cancel};
-    int status = 0;
-    if (d->txn && write && !txn_is_write(d->txn))
-        status = upgrade(d, &wait, e);
-    else if (d->txn)
-        d->active = d->txn;
-    else if (!d->active)
-        status = txn_begin(d->store, write, &wait, &d->active, e);
-    if (status == 0 && atomic_load(&d->in_transaction) && !atomic_load(&d->failed))
-        d->txn = d->active;
-    s->ctx.txn = status ? NULL : d->active;
-    return status;
-}
-
-int stmt_end_txn(stmt *s, bool commit, err *e) {
-    db *d = s->db;
-    txn *t = d->active;
-    d->active = NULL;
-    s->ctx.txn = NULL;
-    if (!t || t == d->txn)
-        return 0;
-    if (commit && txn_is_write(t))
-        return txn_commit(t, e);
-    txn_abort(t);
-    return 0;
+    if (d->spare)
+        stmt_destroy(s);
+    else
+        d->spare = s;
 }
 
 /* ---- binding --------------------------------------------------------------------------------- */
@@ -368,12 +298,11 @@ static int run_once(stmt *s, err *e) {
                         .settings = &s->db->settings,
                         .mem = s->mem,
                         .space = s->space,
+                        .classes = op_classes,
                         .cancel = &s->cancel,
-                        .paused = &s->paused,
-                        .watched = &s->watched,
-                        .compared = &s->compared,
-                        .publish = publish,
-                        .publish_ctx = s};
+                        .view = &s->view,
+                        .notices = &s->notice,
+                        .progress = &s->progress};
     int status = prepare(s, e);
     if (status == 0)
         status = refuse_in_failed(s, e);
@@ -393,8 +322,9 @@ static bool may_start_over(const stmt *s, int status) {
            llm_runtime_outdated(s->ctx.llm);
 }
 
-void stmt_execute(db *d, void *arg) {
+void stmt_execute(void *arg) {
     stmt *s = arg;
+    db *d = s->db;
     err e;
     int status = run_once(s, &e);
     if (may_start_over(s, status)) {
@@ -402,7 +332,7 @@ void stmt_execute(db *d, void *arg) {
         status = run_once(s, &e);
     }
     uint64_t rows = s->summary.rows;
-    s->summary = s->ctx.summary;
+    s->summary = s->ctx.counts.summary;
     s->summary.rows = rows;
     s->summary.seconds = clock_seconds() - s->started_s;
     workmem_look(s->space, &s->summary.space);
@@ -410,7 +340,7 @@ void stmt_execute(db *d, void *arg) {
     llm_runtime_tell(s->ctx.llm);
     release_ctx(s);
     buf record = {0};
-    history_record(s, status, &record);
+    history_record(&s->summary, s->kind, buf_str(&s->text), status, &record);
     pthread_mutex_lock(&s->lock);
     s->described = true;
     s->status = status;

@@ -9,6 +9,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "llm/models_int.h"
+#include "stmt_int.h"
 #include "system/llm_history_int.h"
 #include "system/system_int.h"
 

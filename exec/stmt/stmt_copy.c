@@ -15,7 +15,8 @@
 #include <unistd.h>
 #include <zlib.h>
 
-#include "db_int.h"
+#include "ops/op_int.h"
+#include "row_sink_int.h"
 
 /* ---- COPY FROM ------------------------------------------------------------------------------- */
 
@@ -90,7 +91,7 @@ static int fill_defaults(const sql_stmt *x, const copy_map *m, int rows, arena *
 
 static void report_rows(stmt *s, int64_t rows) {
     exec_progress p = {.rows_done = (uint64_t)rows, .phase = "copying"};
-    s->ctx.publish(&s->ctx, &p);
+    progress_publish(&s->progress, &p);
 }
 
 static int copy_rows(stmt *s, const sql_stmt *x, csv *file, copy_map *m, row_sink *w, err *e) {
@@ -304,7 +305,7 @@ int stmt_copy_to(stmt *s, sql_stmt *x, err *e) {
         rows = rowset_new(&s->ctx, s->ctx.plan->root->types, s->ctx.plan->root->ncols);
         status = stmt_run_plan(s, rows, e);
         if (status == 0)
-            s->ctx.ready[s->ctx.plan->root->number] = rows; /* freed with the plan */
+            s->ctx.kept.ready[s->ctx.plan->root->number] = rows; /* freed with the plan */
         else
             rowset_free(rows);
     }

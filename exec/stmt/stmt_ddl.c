@@ -4,7 +4,9 @@
  */
 #include <string.h>
 
-#include "db_int.h"
+#include "llm/models_int.h"
+#include "stmt_int.h"
+#include "system/object_sql_int.h"
 
 typedef int (*ddl_fn)(stmt *s, const sql_stmt *x, txn *t, err *e);
 

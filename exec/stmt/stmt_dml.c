@@ -9,7 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "db_int.h"
+#include "llm/llm_runtime_int.h"
+#include "ops/op_int.h"
+#include "row_sink_int.h"
 
 enum {
     ATTEMPTS = 3,
@@ -334,9 +336,9 @@ static bool deletes_all(const stmt *s, const sql_stmt *x) {
     const plan_node *p = s->ctx.plan->root;
     while (p->kind == PLAN_PROJECT)
         p = p->left;
-    return x->kind == STMT_DELETE && x->nreturning == 0 && !s->ctx.actual && p->kind == PLAN_SCAN &&
-           !p->scan.filter && !p->scan.index && p->scan.nlow == 0 && p->scan.nhigh == 0 &&
-           p->scan.nin == 0;
+    return x->kind == STMT_DELETE && x->nreturning == 0 && !s->ctx.counts.actual &&
+           p->kind == PLAN_SCAN && !p->scan.filter && !p->scan.index && p->scan.nlow == 0 &&
+           p->scan.nhigh == 0 && p->scan.nin == 0;
 }
 
 static int delete_all(stmt *s, const sql_stmt *x, err *e) {

@@ -5,7 +5,7 @@
  * statement does and drops its rows; EXPLAIN (TOKENS) runs all below the model and counts, changing
  * nothing.
  */
-#include "db_int.h"
+#include "stmt_int.h"
 
 static int print_plan(stmt *s, const sql_stmt *x, bool times, err *e) {
     buf out = {0};
@@ -13,9 +13,9 @@ static int print_plan(stmt *s, const sql_stmt *x, bool times, err *e) {
     if (x->explain.rules)
         plan_print_rules(c->plan, &out);
     else if (x->explain.json)
-        plan_print_json(c->plan, c->actual, &out);
+        plan_print_json(c->plan, c->counts.actual, &out);
     else
-        plan_print(c->plan, c->actual, times, &out);
+        plan_print(c->plan, c->counts.actual, times, &out);
     s->drops_rows = false;
     int status = stmt_push_text(s, "plan", buf_str(&out), e);
     buf_free(&out);
@@ -50,7 +50,7 @@ int stmt_explain(stmt *s, sql_stmt *x, err *e) {
         return status ? status : print_plan(s, x, false, e);
     s->drops_rows = true;
     s->ctx.count_only = x->explain.tokens;
-    s->ctx.actual = ARENA_ARRAY(s->mem, plan_actual, BASE_MAX(s->ctx.plan->nnodes, 1));
+    s->ctx.counts.actual = ARENA_ARRAY(s->mem, plan_actual, BASE_MAX(s->ctx.plan->nnodes, 1));
     if (x->explain.tokens)
         status = stmt_run_plan(s, NULL, e);
     else

@@ -9,7 +9,11 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "db_int.h"
+#include "llm/llm_runtime_int.h"
+#include "ops/op_int.h"
+#include "ops/snapshot_int.h"
+#include "stmt_int.h"
+#include "system/system_int.h"
 
 /* ---- planning -------------------------------------------------------------------------------- */
 
@@ -34,11 +38,11 @@ static void file_stats_of(void *ctx, str path, double *rows, double *bytes_per_r
 
 void stmt_release_plan(stmt *s) {
     exec_ctx *c = &s->ctx;
-    for (int k = 0; c->ready && k < c->plan->nnodes; k++)
-        rowset_free(c->ready[k]);
+    for (int k = 0; c->kept.ready && k < c->plan->nnodes; k++)
+        rowset_free(c->kept.ready[k]);
     for (int k = 0; k < s->nshared; k++)
-        rowset_free(c->shared[k]);
-    c->ready = c->shared = NULL;
+        rowset_free(c->kept.shared[k]);
+    c->kept.ready = c->kept.shared = NULL;
     s->nshared = 0;
 }
 
@@ -67,15 +71,15 @@ int stmt_plan(stmt *s, const sql_stmt *x, err *e) {
     if (status)
         return status;
     c->plan = p;
-    if (c->actual) /* measuring: the nodes may be others than last time */
-        c->actual = ARENA_ARRAY(s->mem, plan_actual, BASE_MAX(p->nnodes, 1));
+    if (c->counts.actual) /* measuring: the nodes may be others than last time */
+        c->counts.actual = ARENA_ARRAY(s->mem, plan_actual, BASE_MAX(p->nnodes, 1));
     s->nshared = p->nshared;
     if (s->nshared)
-        c->shared = ARENA_ARRAY(s->mem, rowset *, s->nshared);
-    c->working = ARENA_ARRAY(s->mem, working_rows, s->nshared + 1);
-    c->rows_out = p->has_llm ? ARENA_ARRAY(s->mem, uint64_t, BASE_MAX(p->nnodes, 1)) : NULL;
+        c->kept.shared = ARENA_ARRAY(s->mem, rowset *, s->nshared);
+    c->kept.working = ARENA_ARRAY(s->mem, working_rows, s->nshared + 1);
+    c->counts.rows_out = p->has_llm ? ARENA_ARRAY(s->mem, uint64_t, BASE_MAX(p->nnodes, 1)) : NULL;
     if (p->has_llm)
-        c->ready = ARENA_ARRAY(s->mem, rowset *, BASE_MAX(p->nnodes, 1));
+        c->kept.ready = ARENA_ARRAY(s->mem, rowset *, BASE_MAX(p->nnodes, 1));
     return 0;
 }
 
@@ -204,7 +208,7 @@ int stmt_scalar(stmt *s, str sql, value_type type, value *out, err *e) {
     sql_stmt *x;
     exec_ctx outer = s->ctx;
     int outer_shared = s->nshared;
-    s->ctx.ready = s->ctx.shared = NULL;
+    s->ctx.kept.ready = s->ctx.kept.shared = NULL;
     s->nshared = 0;
     rowset *rows = rowset_new(&s->ctx, &type, 1);
     int status =

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "db_int.h"
+#include "stmt_int.h"
 
 enum { QUEUE_BYTES = 16 << 20 };
 
@@ -28,6 +28,27 @@ void stmt_drop_results(stmt *s) {
     result_free(s->current);
     s->head = s->tail = s->idle = s->current = NULL;
     s->queued_bytes = 0;
+}
+
+void stmt_recycle_results(stmt *s) {
+    while (s->head) { /* rows that were not asked for */
+        result *r = s->head;
+        s->head = r->next;
+        r->next = s->idle;
+        s->idle = r;
+    }
+    if (s->current) {
+        s->current->next = s->idle;
+        s->idle = s->current;
+    }
+    s->tail = s->current = NULL;
+    s->queued_bytes = 0;
+    while (s->idle && s->idle->next) { /* one is enough for small results */
+        result *r = s->idle;
+        s->idle = r->next;
+        r->next = NULL;
+        result_free(r);
+    }
 }
 
 /* ---- results: the worker's side -------------------------------------------------------------- */
@@ -220,53 +241,15 @@ void stmt_cancel(stmt *s) {
 }
 
 void stmt_pause(stmt *s, bool paused) {
-    atomic_store(&s->paused, paused);
+    atomic_store(&s->view.paused, paused);
 }
 
 void stmt_watch(stmt *s, bool watched) {
-    atomic_store(&s->watched, watched);
+    atomic_store(&s->view.watched, watched);
 }
 
 void stmt_compare(stmt *s, bool wanted) {
-    atomic_store(&s->compared, wanted);
-}
-
-void stmt_free(stmt *s) {
-    if (!s)
-        return;
-    db *d = s->db;
-    pthread_mutex_lock(&s->lock);
-    if (!s->finished) {
-        atomic_store(&s->cancel, true);
-        pthread_cond_broadcast(&s->changed);
-    }
-    while (!s->finished) {
-        s->waiting = true;
-        pthread_cond_wait(&s->changed, &s->lock);
-    }
-    while (s->head) { /* rows nobody asked for: their memory serves the next statement */
-        result *r = s->head;
-        s->head = r->next;
-        r->next = s->idle;
-        s->idle = r;
-    }
-    if (s->current) {
-        s->current->next = s->idle;
-        s->idle = s->current;
-    }
-    s->tail = s->current = NULL;
-    s->queued_bytes = 0;
-    while (s->idle && s->idle->next) { /* one is enough for small results */
-        result *r = s->idle;
-        s->idle = r->next;
-        r->next = NULL;
-        result_free(r);
-    }
-    pthread_mutex_unlock(&s->lock);
-    if (d->spare)
-        stmt_destroy(s);
-    else
-        d->spare = s;
+    atomic_store(&s->view.compared, wanted);
 }
 
 int stmt_column_count(const stmt *s) {
@@ -295,9 +278,7 @@ bool stmt_is_text(const stmt *s) {
 
 void stmt_progress(stmt *s, exec_progress *out) {
     double now = clock_seconds();
-    pthread_mutex_lock(&s->lock);
-    *out = s->progress;
-    pthread_mutex_unlock(&s->lock);
+    progress_read(&s->progress, out);
     if (out->paused) /* `seconds` is when it was held */
         return;
     out->seconds = now - s->started_s - out->held_seconds;
@@ -305,6 +286,10 @@ void stmt_progress(stmt *s, exec_progress *out) {
 
 void stmt_summary(const stmt *s, exec_summary *out) {
     *out = s->summary;
+}
+
+const char *stmt_notice(const stmt *s) {
+    return s->notice.n ? s->notice.p : "";
 }
 
 workmem *stmt_workmem(stmt *s) {

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "db_int.h"
+#include "stmt_int.h"
 
 /* ---- rule.<name> ----------------------------------------------------------------------------- */
 

@@ -12,6 +12,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "core/db_core_int.h"
 #include "llm_history_int.h"
 
 enum { HISTORY_VERSION = 1, HISTORY_SLOTS = 1000, TEXT_MAX = 8000 };
@@ -36,8 +37,7 @@ static str trimmed_text(str text) {
     return text;
 }
 
-void history_record(const stmt *s, int status, buf *out) {
-    const exec_summary *sum = &s->summary;
+void history_record(const exec_summary *sum, stmt_kind kind, str text, int status, buf *out) {
     if (sum->llm.requests + sum->answers_stored == 0)
         return;
     history_entry h = {.version = HISTORY_VERSION,
@@ -52,12 +52,12 @@ void history_record(const stmt *s, int status, buf *out) {
                        .reused_disk = sum->llm.reused_disk,
                        .output_tokens = sum->llm.output_tokens,
                        .seconds = sum->seconds};
-    if (s->kind == STMT_WARM) { /* it sent no prompt, it only computed what prompts share */
+    if (kind == STMT_WARM) { /* it sent no prompt, it only computed what prompts share */
         h.prompt_tokens = h.computed_tokens + h.reused_disk;
         h.reused_memory = 0;
     }
     buf_append(out, &h, sizeof h);
-    buf_append_str(out, trimmed_text(buf_str(&s->text)));
+    buf_append_str(out, trimmed_text(text));
 }
 
 static int write_record(txn *t, buf *record, err *e) {

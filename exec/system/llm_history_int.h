@@ -1,11 +1,11 @@
 /*
- * llm_history_int.h - the record of statements that called a model: private to stmt.c and the system
- * tables.
+ * llm_history_int.h - the record of statements that called a model: written as a statement ends,
+ * read by system tables.
  */
-#ifndef KVASIR_HISTORY_INT_H
-#define KVASIR_HISTORY_INT_H
+#ifndef KVASIR_LLM_HISTORY_INT_H
+#define KVASIR_LLM_HISTORY_INT_H
 
-#include "stmt/db_int.h"
+#include "core/exec_ctx_int.h"
 
 typedef struct history_entry {
     uint32_t version;
@@ -17,8 +17,8 @@ typedef struct history_entry {
     double seconds;
 } history_entry;
 
-/* The record of a statement that has ended; nothing where no model was called. */
-void history_record(const stmt *s, int status, buf *out);
+/* Appends the record of a statement that has ended with this status; nothing if it asked no model. */
+void history_record(const exec_summary *sum, stmt_kind kind, str text, int status, buf *out);
 void history_write(db *d, buf *record);
 /* All that is kept, oldest first, copied into `a`. */
 int history_read(txn *t, arena *a, history_entry **out, str **texts, int *count, err *e);

@@ -7,8 +7,9 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "llm/models_int.h"
+#include "object_sql_int.h"
 #include "ops/op_int.h"
-#include "stmt/db_int.h"
 #include "system_int.h"
 
 /* Rows under construction: cells in table order. */

@@ -8,6 +8,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "core/db_core_int.h"
+#include "llm/models_int.h"
 #include "llm_history_int.h"
 #include "system_int.h"
 
@@ -36,7 +38,7 @@ int cache_rows(maker *m, err *e) {
     cache_stats st = {0};
     (void)e;
     err_clear(&why);
-    cache *c = store_cache(db_store(system_ctx(m)->db), &why);
+    cache *c = store_cache(system_ctx(m)->db->store, &why);
     if (c)
         cache_get_stats(c, &st);
     const char *reason = c ? st.why_not : why.message;
@@ -168,7 +170,7 @@ int prefixes_rows(maker *m, err *e) {
     err ignored;
     (void)e;
     err_clear(&ignored);
-    cache *c = store_cache(db_store(ctx->db), &ignored);
+    cache *c = store_cache(ctx->db->store, &ignored);
     if (!c)
         return 0;
     cache_prefix *list = ARENA_ARRAY(system_mem(m), cache_prefix, PREFIXES_SHOWN);

@@ -4,7 +4,7 @@
 #ifndef KVASIR_SYSTEM_INT_H
 #define KVASIR_SYSTEM_INT_H
 
-#include "stmt/db_int.h"
+#include "core/exec_ctx_int.h"
 
 typedef struct maker maker;
 
@@ -19,7 +19,19 @@ arena *system_mem(const maker *m);
         .type = column_type, .name = { column_name, sizeof(column_name) - 1 }                      \
     }
 
-/* system_cache.c */
+/* ---- the tables (op_system.c) ---------------------------------------------------------------- */
+
+typedef struct system_table_info {
+    const char *name;
+    int ncols;
+    const rel_column *cols;
+} system_table_info;
+const system_table_info *system_table_at(size_t k); /* NULL after the last */
+/* bind_env's hook. */
+const rel_column *system_table_columns(void *ctx, str name, int *ncols);
+
+/* ---- system_cache.c -------------------------------------------------------------------------- */
+
 /* A stored prefix: how long, how often its last block was read, what it takes, and the text of its
  * end (NULL: made by another model than the standard one). */
 typedef struct cache_prefix {

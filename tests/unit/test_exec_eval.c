@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "ops/exec_int.h"
+#include "eval/eval_int.h"
 
 static expr *literal(arena *a, value v) {
     expr *x = ARENA_NEW(a, expr);

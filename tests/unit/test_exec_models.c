@@ -12,7 +12,7 @@
 
 #include "gpu_testing.h"
 #include "gpu_tiny.h"
-#include "ops/exec_int.h"
+#include "llm/models_int.h"
 
 static db *open_memory(void) {
     db *d;

@@ -10,7 +10,9 @@
 
 #include <cmocka.h>
 
+#include "ops/op_int.h"
 #include "rows/hash_table_int.h"
+#include "stmt/stmt_int.h"
 
 static const value_type types[] = {TYPE_INTEGER, TYPE_TEXT, TYPE_REAL};
 enum { COLUMNS = 3, MANY = 10000 };
@@ -153,7 +155,7 @@ static void check_sort(rowset *input, sort_key *keys, int nkeys, int64_t limit, 
                       .left = &leaf};
     settings s = {.work_memory = 1 << 20};
     rowset *ready[2] = {NULL, input};
-    exec_ctx ctx = {.settings = &s, .mem = arena_new(), .ready = ready};
+    exec_ctx ctx = {.classes = op_classes, .settings = &s, .mem = arena_new(), .kept.ready = ready};
     sort.sort.keys = keys;
     sort.sort.nkeys = nkeys;
     sort.sort.limit = limit;

@@ -1,13 +1,23 @@
 /*
- * join_keys.c - a hash join one of whose inputs is a table: the other input is read first, and the
- * table only where the other's keys lead (planner/plan/index_join.c).
+ * join_read.c - the inputs of a hash or loop join: which is read first, and an index join, where one
+ * of them is a table: the other input is read first, and the table only at the other's keys
+ * (planner/plan/index_join.c).
  *
- * Invariant: what is left out of the table could meet no partner, so the join goes on as if it had
- * all. Estimates may be wrong: with more keys than it pays to look up, the table is read whole, and
- * no more of a left input is kept.
+ * Invariant: rows of the table that are not read could not have met a partner, so the join goes on as
+ * if it had all. Estimates may be wrong: with more keys than it pays to look up, the whole table is
+ * read, and no more of a left input is kept.
  */
+#include <string.h>
+
 #include "join_pairs_int.h"
-#include "rows/rowset_int.h"
+#include "op_scan_int.h"
+#include "plan_calls_int.h"
+
+static int read_right(op *o, join_pairs *p, err *e) {
+    return op_rows(o->right, &p->right, &p->own_right, e);
+}
+
+/* ---- index join ------------------------------------------------------------------------------ */
 
 static op *find_scan(const op *o) {
     op *at = o->node->join.keyed == KEYED_LEFT ? o->left : o->right;
@@ -44,7 +54,7 @@ static int rows_of_table(const op *o, uint64_t *all, err *e) {
 /* The right input is read before the left, and the left by its keys. */
 static int read_left_by_keys(op *o, join_pairs *p, err *e) {
     uint64_t all;
-    int status = p->right ? 0 : join_read_right(o, p, e);
+    int status = p->right ? 0 : read_right(o, p, e);
     if (status || rowset_rows(p->right) == 0)
         return status;
     if (!p->looked_up) {
@@ -72,7 +82,7 @@ static int keep_left(op *o, join_pairs *p, uint64_t all, err *e) {
     return status;
 }
 
-static int read_right(op *o, join_pairs *p, err *e) {
+static int read_right_of_kept_left(op *o, join_pairs *p, err *e) {
     uint64_t all;
     int status = rows_of_table(o, &all, e);
     if (status == 0)
@@ -80,7 +90,7 @@ static int read_right(op *o, join_pairs *p, err *e) {
     if (status || (p->left_ended && rowset_rows(p->left_rows) == 0))
         return status;
     status = look_up(o, find_scan(o), p->left_rows, all, e);
-    return status ? status : join_read_right(o, p, e);
+    return status ? status : read_right(o, p, e);
 }
 
 /* The left input is kept, the right read by its keys, and the left then handed out. */
@@ -88,7 +98,7 @@ static int read_right_by_keys(op *o, join_pairs *p, err *e) {
     int status = 0;
     if (!p->looked_up) {
         p->looked_up = true;
-        status = read_right(o, p, e);
+        status = read_right_of_kept_left(o, p, e);
     }
     if (status)
         return status;
@@ -99,7 +109,39 @@ static int read_right_by_keys(op *o, join_pairs *p, err *e) {
     return 0;
 }
 
-int join_read_keyed(op *o, join_pairs *p, err *e) {
+static int read_keyed(op *o, join_pairs *p, err *e) {
     return o->node->join.keyed == KEYED_LEFT ? read_left_by_keys(o, p, e)
                                              : read_right_by_keys(o, p, e);
+}
+
+/* ---- the left input -------------------------------------------------------------------------- */
+
+/* Whether an empty right input means that the join has no rows, and reading it asks no model. */
+static bool right_decides(const op *o) {
+    join_kind kind = o->node->join.kind;
+    return (kind == JOIN_INNER || kind == JOIN_CROSS || kind == JOIN_SEMI) &&
+           !plan_has_llm(o->node->right);
+}
+
+static int read_left(op *o, join_pairs *p, err *e) {
+    int status = 0;
+    if (!p->right && right_decides(o) && plan_has_llm(o->node->left))
+        status = read_right(o, p, e);
+    if (status || (p->right && rowset_rows(p->right) == 0 && right_decides(o)))
+        return status;
+    status = op_next(o->left, &p->in, e);
+    if (status == 0 && !p->right && (p->in || right_side_must_drain(o->ctx, o->node)))
+        status = read_right(o, p, e);
+    return status;
+}
+
+int join_read_left(op *o, join_pairs *p, err *e) {
+    p->in = NULL;
+    bool keyed = o->node->join.keyed != KEYED_NONE;
+    int status = keyed ? read_keyed(o, p, e) : read_left(o, p, e);
+    if (status == 0 && p->in) {
+        memset(p->matched, 0, (size_t)p->in->rows);
+        memset(p->unknown, 0, (size_t)p->in->rows);
+    }
+    return status;
 }

@@ -1,0 +1,157 @@
+/*
+ * op.c - what is done around every operator: cancelling, counting rows and time, closing; and helpers
+ * that several operators share.
+ *
+ * Invariant: an operator is closed exactly once, before its inputs, even after an error.
+ */
+#include <string.h>
+
+#include "op_int.h"
+
+/* ---- pulling --------------------------------------------------------------------------------- */
+
+static double clock_if_measured(const op *o) {
+    return o->ctx->counts.actual ? clock_ms() : 0;
+}
+
+static void count_rows(op *o, uint64_t rows) {
+    const run_counts *counts = &o->ctx->counts;
+    o->actual.rows += rows;
+    if (counts->rows_out && !o->class->counted_before)
+        counts->rows_out[o->node->number] += rows;
+}
+
+int op_next(op *o, batch **out, err *e) {
+    *out = NULL;
+    if (check_cancel(o->ctx->cancel, e))
+        return ERR_CANCELLED;
+    double start = clock_if_measured(o);
+    int status = o->class->next(o, out, e);
+    o->asked = true;
+    o->actual.ms += clock_if_measured(o) - start;
+    if (status == 0 && *out)
+        count_rows(o, (uint64_t)(*out)->rows);
+    return status;
+}
+
+int rowset_drain(rowset *r, op *from, err *e) {
+    batch *b;
+    int status;
+    while ((status = op_next(from, &b, e)) == 0 && b)
+        if ((status = rowset_append(r, b, e)) != 0)
+            return status;
+    return status;
+}
+
+int op_rows(op *o, const rowset **rows, rowset **own, err *e) {
+    *own = NULL;
+    if (!o->class->rows) {
+        *rows = *own = rowset_new(o->ctx, o->node->types, o->node->ncols);
+        return rowset_drain(*own, o, e);
+    }
+    double start = clock_if_measured(o);
+    int status = o->class->rows(o, rows, e);
+    o->asked = true;
+    o->actual.ms += clock_if_measured(o) - start;
+    if (status == 0)
+        count_rows(o, (uint64_t)rowset_rows(*rows));
+    return status;
+}
+
+/* ---- closing --------------------------------------------------------------------------------- */
+
+void op_report(exec_ctx *ctx, const plan_node *node, const plan_actual *actual) {
+    plan_actual *a = &ctx->counts.actual[node->number];
+    if (a->known) { /* read ahead or shared before: the rows are the same ones */
+        a->ms += actual->ms;
+        a->idle = a->idle && actual->idle;
+        a->rows =
+            ctx->counts.adds_rounds ? a->rows + actual->rows : BASE_MAX(a->rows, actual->rows);
+        return;
+    }
+    *a = *actual;
+    a->known = true;
+}
+
+/* Time is kept per node alone: what the children took is theirs. */
+static void report(const op *o) {
+    plan_actual a = o->actual;
+    a.idle = !o->asked;
+    if (o->left)
+        a.ms -= o->left->actual.ms;
+    if (o->right)
+        a.ms -= o->right->actual.ms;
+    a.ms = BASE_MAX(a.ms, 0);
+    op_report(o->ctx, o->node, &a);
+}
+
+void op_close(op *o) {
+    if (!o)
+        return;
+    if (o->class->close)
+        o->class->close(o);
+    if (o->ctx->counts.actual)
+        report(o);
+    op_close(o->left);
+    op_close(o->right);
+    o->left = o->right = NULL;
+    arena_free(o->pass);
+    o->pass = NULL;
+}
+
+/* ---- shared helps ---------------------------------------------------------------------------- */
+
+void op_init_out(op *o) {
+    o->out = (batch){.ncols = o->node->ncols, .mem = o->pass};
+    o->out.cols = ARENA_ARRAY(o->mem, column, BASE_MAX(o->node->ncols, 1));
+}
+
+int op_open_out(op *o, err *e) {
+    (void)e;
+    op_init_out(o);
+    return 0;
+}
+
+void op_gather(op *o, const batch *in, const int *rows, int count) {
+    for (int c = 0; c < in->ncols; c++)
+        column_gather(&o->out.cols[c], o->pass, &in->cols[c], rows, count);
+    o->out.rows = count;
+}
+
+int op_eval(op *o, expr *const *exprs, int n, const batch *in, column *out, err *e) {
+    int status = 0;
+    for (int k = 0; k < n && status == 0; k++)
+        status = eval_column(exprs[k], in, o->pass, &out[k], e);
+    return status;
+}
+
+static bool row_fails(op *o, expr *const *exprs, int n, const batch *in, int row) {
+    err ignored;
+    batch one = {.rows = 1, .ncols = in->ncols, .mem = o->pass};
+    one.cols = ARENA_ARRAY(o->pass, column, BASE_MAX(in->ncols, 1));
+    for (int c = 0; c < in->ncols; c++)
+        column_gather(&one.cols[c], o->pass, &in->cols[c], &row, 1);
+    column out;
+    for (int k = 0; k < n; k++)
+        if (eval_column(exprs[k], &one, o->pass, &out, &ignored) != 0)
+            return true;
+    return false;
+}
+
+void err_add_row(op *o, expr *const *exprs, int n, const batch *in, int64_t before, err *e) {
+    bool by_value = e->code == ERR_TYPE || e->code == ERR_ARITHMETIC;
+    const sql_stmt *s = o->ctx->stmt;
+    bool writes = s && (s->kind == STMT_INSERT || s->kind == STMT_UPDATE);
+    if (!by_value || !writes || strncmp(e->message, "row ", 4) == 0)
+        return;
+    for (int row = 0; row < in->rows; row++) {
+        if (!row_fails(o, exprs, n, in, row))
+            continue;
+        char message[sizeof e->message];
+        memcpy(message, e->message, sizeof message);
+        err_code code = e->code;
+        int pos = e->pos, len = e->len;
+        err_set_at(e, code, pos, len, "row %lld: %s", (long long)(before + row + 1), message);
+        return;
+    }
+}

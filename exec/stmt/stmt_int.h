@@ -1,0 +1,117 @@
+/*
+ * stmt_int.h - one statement from submission to its last row: private to exec/stmt/.
+ *
+ *   caller's thread                      worker
+ *   db_submit --job-->                   stmt_execute: bind, plan, run
+ *   stmt_next <--batches, at most 16 MB-- stmt_push
+ *
+ * Threads: both use what is under `lock`; the worker alone uses `ctx`, `bound` and `notice` until the
+ * statement is finished.
+ */
+#ifndef KVASIR_STMT_INT_H
+#define KVASIR_STMT_INT_H
+
+#include "core/db_core_int.h"
+#include "core/notice_int.h"
+#include "core/progress_board_int.h"
+#include "rows/rowset_int.h"
+
+/* One batch copied out of the worker, in memory that is used again. */
+typedef struct result {
+    struct result *next;
+    batch rows;
+    arena *mem;
+    size_t bytes;
+} result;
+
+struct stmt {
+    db *db;
+    buf text;
+    arena *mem; /* as long as the statement: tree, plan, operators */
+    workmem *space;
+    atomic_bool cancel;
+    view_requests view;
+    exec_ctx ctx; /* the worker's */
+    sql_stmt *bound;
+    int nshared;    /* entries of ctx.kept.shared */
+    bool described; /* ncols, names, types and is_text are final (told under the lock) */
+    int ncols;
+    const char **names;
+    value_type *types;
+    bool is_text;
+    int64_t changes;
+    stmt_kind kind;
+    double started_s;
+    bool drops_rows; /* rows are dropped, not handed out: EXPLAIN ANALYZE runs another statement's
+                        query */
+
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    unsigned events_seen; /* batches the caller took */
+    atomic_uint events;   /* raised by each batch and by the end: what a short wait looks at */
+    result *head, *tail, *idle, *current;
+    size_t queued_bytes;
+    bool waiting; /* somebody sleeps on `changed` */
+    bool finished;
+    int status;
+    err error;
+    progress_board progress;
+    exec_summary summary;
+    buf notice; /* the worker's until the statement is finished */
+};
+
+/* ---- stmt.c: results and the life of a statement --------------------------------------------- */
+
+stmt *stmt_new(db *d, str text);
+void stmt_destroy(stmt *s);
+void stmt_execute(void *s); /* a job of the worker */
+void stmt_tell(stmt *s);    /* something changed for the caller; under the lock */
+void stmt_drop_results(stmt *s);
+/* Keeps the memory of one batch for the next statement; under the lock. */
+void stmt_recycle_results(stmt *s);
+/* Names the result's columns (copied); before the first stmt_push. */
+void stmt_describe(stmt *s, int ncols, const str *names, const value_type *types, bool is_text);
+int stmt_push(stmt *s, const batch *b,
+              err *e); /* copies; waits while the queue is full; ERR_CANCELLED */
+int stmt_push_text(stmt *s, const char *column, str text, err *e);
+
+void stmt_release_plan(stmt *s); /* what the last plan kept */
+/* Plans x's query (ctx->plan, ctx->kept). */
+int stmt_plan(stmt *s, const sql_stmt *x, err *e);
+/* Runs the planned query. With LLM calls outside a transaction the snapshot is taken and the
+ * transaction ended first. Rows go to `into`, or to the caller when it is NULL. */
+int stmt_run_plan(stmt *s, rowset *into, err *e);
+/* Ends the statement's own transaction, if it has one: commits or aborts it. */
+int stmt_end_txn(stmt *s, bool commit, err *e);
+int stmt_begin_txn(stmt *s, bool write, err *e);
+/* Binds the text again in a fresh transaction. */
+int stmt_prepare(stmt *s, bool write, bool own_catalog, err *e);
+
+/* What the statement's plan reads, as its transaction saw it, allocated in s->mem. */
+table_version *plan_versions(stmt *s, int *count);
+/* ERR_BUSY, naming the table, unless c shows the same versions. */
+int versions_check(const table_version *seen, int count, const catalog *c, err *e);
+
+/* A constant SQL expression as a value of type `type`: DEFAULTs of ALTER TABLE. */
+int stmt_scalar(stmt *s, str sql, value_type type, value *out, err *e);
+
+/* ---- statements by kind ---------------------------------------------------------------------- */
+
+int stmt_select(stmt *s, sql_stmt *x, err *e);
+int stmt_dml(stmt *s, sql_stmt *x, err *e);
+int stmt_ddl(stmt *s, sql_stmt *x, err *e);
+int stmt_create_table_as(stmt *s, sql_stmt *x, err *e);
+int stmt_copy_from(stmt *s, sql_stmt *x, err *e);
+int stmt_copy_to(stmt *s, sql_stmt *x, err *e);
+int stmt_set(stmt *s, sql_stmt *x, err *e);
+int stmt_reset(stmt *s, sql_stmt *x, err *e);
+int stmt_show(stmt *s, sql_stmt *x, err *e);
+int stmt_explain(stmt *s, sql_stmt *x, err *e);
+int stmt_analyze(stmt *s, sql_stmt *x, err *e);
+int stmt_transaction(stmt *s, sql_stmt *x, err *e);
+int stmt_cache(stmt *s, sql_stmt *x, err *e);
+
+/* The operators, by plan_kind. */
+extern const op_class *const op_classes[];
+
+#endif

@@ -1,0 +1,128 @@
+/*
+ * object_sql.c - the CREATE statement that makes an object of the catalog.
+ */
+#include <ctype.h>
+
+#include "object_sql_int.h"
+#include "sql/sql.h"
+
+static bool is_keyword(str name) {
+    size_t count;
+    const char *const *words = sql_keywords(&count);
+    for (size_t k = 0; k < count; k++)
+        if (str_equal_nocase(name, str_from(words[k])))
+            return true;
+    return false;
+}
+
+void name_sql(str name, buf *out) {
+    bool plain = name.n > 0 && (isalpha((unsigned char)name.p[0]) || name.p[0] == '_');
+    for (size_t k = 0; k < name.n && plain; k++)
+        plain = isalnum((unsigned char)name.p[k]) || name.p[k] == '_';
+    if (plain && !is_keyword(name)) {
+        buf_append_str(out, name);
+        return;
+    }
+    buf_append_char(out, '"');
+    for (size_t k = 0; k < name.n; k++) {
+        if (name.p[k] == '"')
+            buf_append_char(out, '"');
+        buf_append_char(out, name.p[k]);
+    }
+    buf_append_char(out, '"');
+}
+
+static void column_list(const table_def *t, const index_def *x, buf *out) {
+    buf_append_char(out, '(');
+    for (int k = 0; k < x->ncolumns; k++) {
+        buf_append_c(out, k ? ", " : "");
+        name_sql(t->columns[x->columns[k]].name, out);
+    }
+    buf_append_char(out, ')');
+}
+
+/* The binder names the indexes of UNIQUE constraints <table>_<columns>_key. A user's own index of such
+ * a name is shown as UNIQUE within its table, which means the same. */
+bool index_is_constraint(const table_def *t, const index_def *x) {
+    buf tail = {0};
+    if (x->primary || !x->unique)
+        return x->primary;
+    for (int k = 0; k < x->ncolumns; k++) {
+        buf_append_char(&tail, '_');
+        buf_append_str(&tail, t->columns[x->columns[k]].name);
+    }
+    buf_append_c(&tail, "_key");
+    bool made = x->name.n > tail.n &&
+                str_equal_nocase((str){x->name.p + (x->name.n - tail.n), tail.n}, buf_str(&tail));
+    buf_free(&tail);
+    return made;
+}
+
+static const index_def *column_constraint(const table_def *t, int column_at) {
+    for (int k = 0; k < t->nindexes; k++) {
+        const index_def *x = &t->indexes[k];
+        if (index_is_constraint(t, x) && x->ncolumns == 1 && x->columns[0] == column_at)
+            return x;
+    }
+    return NULL;
+}
+
+void table_sql(const table_def *t, buf *out) {
+    buf_append_c(out, "CREATE TABLE ");
+    name_sql(t->name, out);
+    buf_append_c(out, " (");
+    for (int c = 0; c < t->ncolumns; c++) {
+        const column_def *d = &t->columns[c];
+        const index_def *x = column_constraint(t, c);
+        buf_append_c(out, c ? ", " : "");
+        name_sql(d->name, out);
+        buf_printf(out, " %s", type_name(d->type));
+        if (c == t->rowid_column || (x && x->primary))
+            buf_append_c(out, " PRIMARY KEY");
+        else if (x)
+            buf_append_c(out, " UNIQUE");
+        if (d->not_null && c != t->rowid_column && !(x && x->primary))
+            buf_append_c(out, " NOT NULL");
+        if (d->default_sql.n)
+            buf_printf(out, " DEFAULT (%.*s)", (int)d->default_sql.n, d->default_sql.p);
+        if (d->check_sql.n)
+            buf_printf(out, " CHECK (%.*s)", (int)d->check_sql.n, d->check_sql.p);
+    }
+    for (int k = 0; k < t->nindexes; k++) {
+        const index_def *x = &t->indexes[k];
+        if (!index_is_constraint(t, x) || x->ncolumns == 1)
+            continue;
+        buf_append_c(out, x->primary ? ", PRIMARY KEY " : ", UNIQUE ");
+        column_list(t, x, out);
+    }
+    for (int k = 0; k < t->nchecks; k++)
+        buf_printf(out, ", CHECK (%.*s)", (int)t->checks[k].n, t->checks[k].p);
+    buf_append_c(out, ")");
+}
+
+void index_sql(const table_def *t, const index_def *x, buf *out) {
+    buf_append_c(out, x->unique ? "CREATE UNIQUE INDEX " : "CREATE INDEX ");
+    name_sql(x->name, out);
+    buf_append_c(out, " ON ");
+    name_sql(t->name, out);
+    buf_append_char(out, ' ');
+    column_list(t, x, out);
+}
+
+void view_sql(const view_def *v, buf *out) {
+    buf_append_c(out, "CREATE VIEW ");
+    name_sql(v->name, out);
+    for (int k = 0; k < v->ncolumns; k++) {
+        buf_append_c(out, k ? ", " : " (");
+        name_sql(v->columns[k], out);
+    }
+    buf_append_c(out, v->ncolumns ? ") AS " : " AS ");
+    buf_append_str(out, v->sql);
+}
+
+void model_sql(const model_def *m, buf *out) {
+    buf_append_c(out, "CREATE MODEL ");
+    name_sql(m->name, out);
+    buf_append_c(out, " FROM ");
+    value_print_sql(out, value_text(m->source));
+}
