@@ -1,7 +1,7 @@
 /*
  * op_hash_join.c - join by equal keys: the right input is kept and hashed, the left input probes
  * and keeps its order. One of the inputs may be a table that is read by the other's keys
- * (join_keys.c).
+ * (join_read.c).
  *
  *   entries   one a distinct key              first[entry]   its first right row
  *   next[row] the next right row of the same key, in input order
