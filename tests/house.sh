@@ -10,12 +10,12 @@ bad=0
 # folder: public headers it may include from other folders (its own come plainly or by their public name)
 allowed() {
     case $1 in
-    storage) echo "storage/base.h storage/storage.h" ;;
-    gpu) echo "gpu/llm.h storage/base.h" ;;
-    sql) echo "sql/sql.h storage/base.h storage/storage.h" ;;
-    planner) echo "planner/planner.h planner/psm.h sql/sql.h storage/base.h storage/storage.h" ;;
-    exec) echo "exec/exec.h planner/planner.h planner/psm.h sql/sql.h storage/base.h storage/storage.h gpu/llm.h" ;;
-    shell) echo "shell/shell.h exec/exec.h planner/planner.h planner/psm.h sql/sql.h storage/base.h storage/storage.h gpu/llm.h" ;;
+    storage) echo "storage/base.h storage/containers.h storage/storage.h" ;;
+    gpu) echo "gpu/llm.h storage/base.h storage/containers.h" ;;
+    sql) echo "sql/sql.h storage/base.h storage/containers.h storage/storage.h" ;;
+    planner) echo "planner/planner.h planner/psm.h sql/sql.h storage/base.h storage/containers.h storage/storage.h" ;;
+    exec) echo "exec/exec.h planner/planner.h planner/psm.h sql/sql.h storage/base.h storage/containers.h storage/storage.h gpu/llm.h" ;;
+    shell) echo "shell/shell.h exec/exec.h planner/planner.h planner/psm.h sql/sql.h storage/base.h storage/containers.h storage/storage.h gpu/llm.h" ;;
     esac
 }
 
