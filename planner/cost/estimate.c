@@ -15,25 +15,8 @@ estimator *estimator_new(arena *mem, const plan_env *env) {
     estimator *s = ARENA_NEW(mem, estimator);
     s->mem = mem;
     s->env = env;
-    s->nslots = 64;
-    s->slots = ARENA_ARRAY(mem, remembered, s->nslots);
+    s->by_node.mem = mem;
     return s;
-}
-
-static remembered *memo_slot(remembered *slots, uint32_t n, const rel *key) {
-    uint32_t at = (uint32_t)hash_mix(7, (uint64_t)(uintptr_t)key) & (n - 1);
-    while (slots[at].key && slots[at].key != key)
-        at = (at + 1) & (n - 1);
-    return &slots[at];
-}
-
-static void memo_grow(estimator *s) {
-    remembered *fresh = ARENA_ARRAY(s->mem, remembered, s->nslots * 2);
-    for (uint32_t i = 0; i < s->nslots; i++)
-        if (s->slots[i].key)
-            *memo_slot(fresh, s->nslots * 2, s->slots[i].key) = s->slots[i];
-    s->slots = fresh;
-    s->nslots *= 2;
 }
 
 /* ---- columns --------------------------------------------------------------------------------- */
@@ -719,9 +702,11 @@ static void estimate_unary(estimator *s, const rel *r, rel_estimate *e) {
 }
 
 const rel_estimate *estimate_rel(estimator *s, const rel *r) {
-    remembered *slot = memo_slot(s->slots, s->nslots, r);
-    if (slot->key)
-        return slot->value;
+    uint64_t hash = hash_mix(7, (uint64_t)(uintptr_t)r);
+    for (hash_slot *at = hash_index_first(&s->by_node, hash); at;
+         at = hash_index_next(&s->by_node, at))
+        if (s->known[at->item].node == r)
+            return s->known[at->item].value;
     rel_estimate *e = ARENA_NEW(s->mem, rel_estimate);
     e->columns = ARENA_ARRAY(s->mem, column_estimate, r->ncols + 1);
     if (r->left)
@@ -739,10 +724,8 @@ const rel_estimate *estimate_rel(estimator *s, const rel *r) {
     else
         estimate_unary(s, r, e);
     bound_values(e, r);
-    if (s->count++ * 2 >= s->nslots)
-        memo_grow(s);
-    slot = memo_slot(s->slots, s->nslots, r);
-    *slot = (remembered){r, e};
+    hash_index_add(&s->by_node, hash, s->nknown);
+    ARENA_PUSH(s->mem, s->known, s->nknown, s->known_cap, ((known_estimate){r, e}));
     return e;
 }
 

@@ -6,11 +6,12 @@
 #define KVASIR_ESTIMATE_INT_H
 
 #include "core/planner_int.h"
+#include "storage/containers.h"
 
-typedef struct remembered {
-    const rel *key;
+typedef struct known_estimate {
+    const rel *node;
     rel_estimate *value;
-} remembered;
+} known_estimate;
 
 /* One field of a call over its input. */
 typedef struct field_estimate {
@@ -46,12 +47,12 @@ struct stacked_node {
     use_place *places; /* of its uses */
 };
 
-/* Estimates by relation node: an open hash table of nslots (a power of two) entries. */
 struct estimator {
     arena *mem;
     const plan_env *env;
-    remembered *slots;
-    uint32_t nslots, count;
+    known_estimate *known;
+    uint32_t nknown, known_cap;
+    hash_index by_node; /* known */
     joint_counts *counted;
     token_bytes *measured;
     stacked_node *stacked;

@@ -31,12 +31,19 @@ static int present_fields(const psm_table *t, const uint8_t *order, uint32_t row
     return n;
 }
 
-static order_count *find_order(order_count *slot, uint32_t mask, const uint8_t *order, int fields) {
-    uint32_t at = (uint32_t)hash64(order, (size_t)fields, (uint64_t)fields) & mask;
-    while (slot[at].rows != 0 &&
-           (slot[at].fields != fields || memcmp(slot[at].order, order, (size_t)fields) != 0))
-        at = (at + 1) & mask;
-    return &slot[at];
+/* The entry of an order, which is new when it counts no rows. */
+static order_count *find_order(scratch *mem, hash_index *by_order, order_count *all,
+                               const uint8_t *order, int fields) {
+    uint64_t hash = hash64(order, (size_t)fields, (uint64_t)fields);
+    for (hash_slot *s = hash_index_first(by_order, hash); s; s = hash_index_next(by_order, s)) {
+        order_count *c = &all[s->item];
+        if (c->fields == fields && memcmp(c->order, order, (size_t)fields) == 0)
+            return c;
+    }
+    order_count *c = &all[by_order->count];
+    *c = (order_count){.order = order, .fields = fields};
+    scratch_index_add(mem, by_order, hash, by_order->count);
+    return c;
 }
 
 static void keep_largest(psm_result *result, const order_count *c) {
@@ -55,24 +62,16 @@ static void keep_largest(psm_result *result, const order_count *c) {
 /* Listed in the order in which the rows are sent, so that equal sizes keep it. */
 static void count_orders(const psm_table *t, psm_result *result) {
     scratch_mark mark = scratch_save(t->mem);
-    uint32_t slots = 16;
-    while (slots < 2 * (uint64_t)t->rows && slots < UINT32_C(1) << 31)
-        slots *= 2;
-    order_count *slot = SCRATCH_ZARRAY(t->mem, order_count, slots);
-    uint32_t *first = SCRATCH_ARRAY(t->mem, uint32_t, t->rows);
+    order_count *all = SCRATCH_ARRAY(t->mem, order_count, t->rows);
+    hash_index by_order = {0};
     for (uint32_t i = 0; i < t->rows; i++) {
         uint32_t row = result->row_order[i];
         const uint8_t *order = result->field_order + (size_t)row * (size_t)t->fields;
-        int fields = present_fields(t, order, row);
-        order_count *c = find_order(slot, slots - 1, order, fields);
-        if (c->rows++ == 0) {
-            c->order = order;
-            c->fields = fields;
-            first[result->orders++] = (uint32_t)(c - slot);
-        }
+        find_order(t->mem, &by_order, all, order, present_fields(t, order, row))->rows++;
     }
+    result->orders = by_order.count;
     for (uint32_t i = 0; i < result->orders; i++)
-        keep_largest(result, &slot[first[i]]);
+        keep_largest(result, &all[i]);
     scratch_restore(t->mem, mark);
 }
 

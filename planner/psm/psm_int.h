@@ -16,6 +16,7 @@
 #define KVASIR_PSM_INT_H
 
 #include "planner/psm.h"
+#include "storage/containers.h"
 
 #include <setjmp.h>
 #include <string.h>
@@ -43,6 +44,9 @@ void scratch_restore(scratch *s, scratch_mark m); /* gives back all that was all
 /* Runs step(job, mem) with memory of its own and gives it back; false when the system refused some,
  * or *cancel was true when some was asked for (NULL: never). */
 bool scratch_run(void (*step)(void *job, scratch *mem), void *job, const atomic_bool *cancel);
+
+/* hash_index_add for an index whose slots are scratch. */
+void scratch_index_add(scratch *s, hash_index *x, uint64_t hash, uint32_t item);
 
 #define SCRATCH_ARRAY(s, type, n) ((type *)scratch_alloc((s), sizeof(type) * (size_t)(n)))
 #define SCRATCH_ZARRAY(s, type, n)                                                                 \
@@ -233,8 +237,7 @@ typedef struct lattice {
     field_set atoms; /* of the problem */
     lattice_set *set;
     uint32_t sets, capacity;
-    uint32_t *slot; /* open addressing by atoms, SET_NONE is free */
-    uint32_t slots;
+    hash_index by_atoms;                /* the sets */
     uint32_t level[PSM_MAX_FIELDS + 1]; /* sets of each size */
     /* the least that refining a set by the atom has gained so far */
     uint64_t width[PSM_MAX_FIELDS];

@@ -18,20 +18,16 @@
 /* What an atom promises before any set has been refined by it: more than any other. */
 #define UNSEEN (UINT64_MAX / 4)
 
-static uint32_t slot_of(const lattice *l, field_set atoms) {
-    uint64_t h = atoms * UINT64_C(0x9e3779b97f4a7c15);
-    uint32_t at = (uint32_t)(h >> 32) & (l->slots - 1);
-    while (l->slot[at] != SET_NONE && l->set[l->slot[at]].atoms != atoms)
-        at = (at + 1) & (l->slots - 1);
-    return at;
+static uint64_t hash_of(field_set atoms) {
+    return atoms * UINT64_C(0x9e3779b97f4a7c15) >> 32;
 }
 
-static void grow_slots(lattice *l) {
-    l->slots = l->slots == 0 ? 64 : l->slots * 2;
-    l->slot = SCRATCH_ARRAY(l->s->mem, uint32_t, l->slots);
-    memset(l->slot, 0xff, sizeof *l->slot * l->slots);
-    for (uint32_t i = 0; i < l->sets; i++)
-        l->slot[slot_of(l, l->set[i].atoms)] = i;
+/* The set of just these atoms, or SET_NONE. */
+static uint32_t set_find(const lattice *l, field_set atoms) {
+    hash_slot *s = hash_index_first(&l->by_atoms, hash_of(atoms));
+    while (s && l->set[s->item].atoms != atoms)
+        s = hash_index_next(&l->by_atoms, s);
+    return s ? s->item : SET_NONE;
 }
 
 static uint32_t set_add(lattice *l, field_set atoms) {
@@ -43,12 +39,10 @@ static uint32_t set_add(lattice *l, field_set atoms) {
         l->set = set;
         l->capacity = capacity;
     }
-    if (l->slots < 2 * (l->sets + 1))
-        grow_slots(l);
     uint32_t i = l->sets++;
     int size = set_size(atoms);
     l->set[i] = (lattice_set){.atoms = atoms, .parent = SET_NONE, .next = l->level[size]};
-    l->slot[slot_of(l, atoms)] = i;
+    scratch_index_add(l->s->mem, &l->by_atoms, hash_of(atoms), i);
     l->level[size] = i;
     return i;
 }
@@ -60,7 +54,7 @@ static bool may_follow(const lattice *l, field_set atoms, int atom) {
 lattice_set *lattice_above(const lattice *l, const lattice_set *from, int atom) {
     if (!may_follow(l, from->atoms, atom))
         return NULL;
-    uint32_t i = l->slot[slot_of(l, from->atoms | set_of(atom))];
+    uint32_t i = set_find(l, from->atoms | set_of(atom));
     return i == SET_NONE ? NULL : &l->set[i];
 }
 
@@ -142,7 +136,7 @@ static void set_expand(lattice *l, uint32_t from) {
         int atom = set_first(left);
         if (!may_follow(l, atoms, atom))
             continue;
-        uint32_t i = l->slot[slot_of(l, atoms | set_of(atom))];
+        uint32_t i = set_find(l, atoms | set_of(atom));
         if (i == SET_NONE)
             i = set_add(l, atoms | set_of(atom));
         lattice_set *set = &l->set[i], *parent = &l->set[from];

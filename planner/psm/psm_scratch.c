@@ -65,6 +65,13 @@ void scratch_restore(scratch *s, scratch_mark m) {
         s->top->used = m.used;
 }
 
+void scratch_index_add(scratch *s, hash_index *x, uint64_t hash, uint32_t item) {
+    uint32_t nslots = hash_index_slots_for(x, x->count + 1);
+    if (nslots > 0)
+        hash_index_move(x, SCRATCH_ARRAY(s, hash_slot, nslots), nslots);
+    hash_index_add(x, hash, item);
+}
+
 /* Apart from scratch_run, so that no local of the function that calls setjmp changes after it. */
 static bool run_guarded(scratch *s, jmp_buf *full, void (*step)(void *, scratch *), void *job) {
     if (setjmp(*full) != 0)

@@ -21,14 +21,14 @@ uint64_t cache_disk_bytes(size_t n) {
     return (n + PAGE_HEADER + PAGE - 1) / PAGE * PAGE + SMALL_OVERHEAD;
 }
 
-static int bucket_of(const cache_index *x, uint8_t space, hash128 key) {
-    return (int)(hash_mix(key.low ^ space, key.high) & (uint64_t)(x->nbuckets - 1));
+static uint64_t hash_of(uint8_t space, hash128 key) {
+    return hash_mix(key.low ^ space, key.high);
 }
 
 void index_clear(cache_index *x) {
     free(x->entries);
-    free(x->buckets);
-    free(x->families);
+    hash_index_free(&x->keys);
+    hash_index_free(&x->families);
     *x = (cache_index){.free = -1, .clock = x->clock, .sketch = x->sketch};
 }
 
@@ -78,63 +78,63 @@ static bool has_parent(const cache_entry *e) {
     return e->parent.low != 0 || e->parent.high != 0;
 }
 
-/* Puts an entry into its bucket, and among its parent's children. */
-static void chain(cache_index *x, int i) {
+/* The slot of the first child of a key: the others follow it in a list. */
+static hash_slot *family_of(const cache_index *x, uint8_t space, hash128 parent) {
+    uint64_t hash = hash_of(space, parent);
+    for (hash_slot *s = hash_index_first(&x->families, hash); s;
+         s = hash_index_next(&x->families, s)) {
+        const cache_entry *child = &x->entries[s->item];
+        if (child->space == space && hash128_equal(child->parent, parent))
+            return s;
+    }
+    return NULL;
+}
+
+static void join_family(cache_index *x, int i) {
     cache_entry *e = &x->entries[i];
-    int *bucket = &x->buckets[bucket_of(x, e->space, e->key)];
-    e->next = *bucket;
-    *bucket = i;
     e->elder = e->younger = -1;
     if (!has_parent(e))
         return;
-    int *family = &x->families[bucket_of(x, e->space, e->parent)];
-    e->younger = *family;
-    if (*family >= 0)
-        x->entries[*family].elder = i;
-    *family = i;
+    hash_slot *first = family_of(x, e->space, e->parent);
+    if (!first) {
+        hash_index_add(&x->families, hash_of(e->space, e->parent), (uint32_t)i);
+        return;
+    }
+    e->younger = (int)first->item;
+    x->entries[first->item].elder = i;
+    first->item = (uint32_t)i;
 }
 
-static void unchain(cache_index *x, int i) {
-    cache_entry *e = &x->entries[i];
-    int *at = &x->buckets[bucket_of(x, e->space, e->key)];
-    while (*at != i)
-        at = &x->entries[*at].next;
-    *at = e->next;
+static void leave_family(cache_index *x, int i) {
+    const cache_entry *e = &x->entries[i];
     if (!has_parent(e))
         return;
+    hash_slot *first = e->elder < 0 ? family_of(x, e->space, e->parent) : NULL;
     if (e->younger >= 0)
         x->entries[e->younger].elder = e->elder;
     if (e->elder >= 0)
         x->entries[e->elder].younger = e->younger;
+    else if (e->younger >= 0)
+        first->item = (uint32_t)e->younger;
     else
-        x->families[bucket_of(x, e->space, e->parent)] = e->younger;
-}
-
-static void rehash(cache_index *x) {
-    x->nbuckets = BASE_MAX(x->nbuckets * 2, 1024);
-    size_t bytes = sizeof *x->buckets * (size_t)x->nbuckets;
-    x->buckets = mem_realloc(x->buckets, bytes);
-    x->families = mem_realloc(x->families, bytes);
-    memset(x->buckets, 0xff, bytes);
-    memset(x->families, 0xff, bytes);
-    for (int i = 0; i < x->count; i++)
-        if (x->entries[i].live)
-            chain(x, i);
+        hash_index_remove(&x->families, first);
 }
 
 static uint32_t count_children(const cache_index *x, const cache_entry *e) {
     uint32_t n = 0;
-    for (int i = x->families[bucket_of(x, e->space, e->key)]; i >= 0; i = x->entries[i].younger)
-        n += x->entries[i].space == e->space && hash128_equal(x->entries[i].parent, e->key);
+    const hash_slot *first = family_of(x, e->space, e->key);
+    for (int i = first ? (int)first->item : -1; i >= 0; i = x->entries[i].younger)
+        n++;
     return n;
 }
 
 cache_entry *index_find(cache_index *x, uint8_t space, hash128 key) {
-    if (!x->nbuckets)
-        return NULL;
-    for (int i = x->buckets[bucket_of(x, space, key)]; i >= 0; i = x->entries[i].next)
-        if (x->entries[i].space == space && hash128_equal(x->entries[i].key, key))
-            return &x->entries[i];
+    uint64_t hash = hash_of(space, key);
+    for (hash_slot *s = hash_index_first(&x->keys, hash); s; s = hash_index_next(&x->keys, s)) {
+        cache_entry *e = &x->entries[s->item];
+        if (e->space == space && hash128_equal(e->key, key))
+            return e;
+    }
     return NULL;
 }
 
@@ -146,16 +146,11 @@ cache_entry *index_add(cache_index *x, uint8_t space, hash128 key, hash128 paren
                        uint64_t bytes) {
     if (x->count == 0)
         x->free = -1;
-    if (x->live >= x->nbuckets)
-        rehash(x);
     int i = x->free;
     if (i >= 0) {
-        x->free = x->entries[i].next;
+        x->free = x->entries[i].next_free;
     } else {
-        if (x->count == x->cap) {
-            x->cap = BASE_MAX(x->cap * 2, 256);
-            x->entries = mem_realloc(x->entries, sizeof *x->entries * (size_t)x->cap);
-        }
+        ARRAY_RESERVE(x->entries, x->count + 1, x->cap);
         i = x->count++;
     }
     cache_entry *e = &x->entries[i];
@@ -167,7 +162,8 @@ cache_entry *index_add(cache_index *x, uint8_t space, hash128 key, hash128 paren
                        .bytes = BASE_MAX(bytes, (uint64_t)1),
                        .cost = cost > 0 ? cost : 0.001};
     e->born = e->used = ++x->clock;
-    chain(x, i);
+    hash_index_add(&x->keys, hash_of(space, key), (uint32_t)i);
+    join_family(x, i);
     e->children = count_children(x, e);
     x->live++;
     x->bytes += e->bytes;
@@ -181,7 +177,8 @@ cache_entry *index_add(cache_index *x, uint8_t space, hash128 key, hash128 paren
 
 void index_remove(cache_index *x, cache_entry *e) {
     int i = (int)(e - x->entries);
-    unchain(x, i);
+    hash_index_remove(&x->keys, hash_index_slot(&x->keys, hash_of(e->space, e->key), (uint32_t)i));
+    leave_family(x, i);
     cache_entry *parent = parent_of(x, e);
     if (parent && parent->children)
         parent->children--;
@@ -191,7 +188,7 @@ void index_remove(cache_index *x, cache_entry *e) {
     index_pin(x, e, 0);
     x->live--;
     e->live = false;
-    e->next = x->free;
+    e->next_free = x->free;
     x->free = i;
 }
 
@@ -237,31 +234,12 @@ static double rank_of(const cache_index *x, const cache_entry *e, cache_policy p
                     (double)(x->clock - e->used), (double)x->live);
 }
 
-static bool goes_before(const candidate *a, const candidate *b) {
-    return a->rank != b->rank ? a->rank < b->rank : a->used < b->used;
+static bool goes_before(const void *c, candidate a, candidate b) {
+    (void)c;
+    return a.rank != b.rank ? a.rank < b.rank : a.used < b.used;
 }
 
-/* A heap whose first goes first. */
-static void heap_push(candidate *heap, size_t *n, candidate c) {
-    size_t at = (*n)++;
-    for (; at > 0 && goes_before(&c, &heap[(at - 1) / 2]); at = (at - 1) / 2)
-        heap[at] = heap[(at - 1) / 2];
-    heap[at] = c;
-}
-
-static candidate heap_pop(candidate *heap, size_t *n) {
-    candidate first = heap[0], last = heap[--*n];
-    size_t at = 0;
-    for (size_t child; (child = 2 * at + 1) < *n; at = child) {
-        if (child + 1 < *n && goes_before(&heap[child + 1], &heap[child]))
-            child++;
-        if (!goes_before(&heap[child], &last))
-            break;
-        heap[at] = heap[child];
-    }
-    heap[at] = last;
-    return first;
-}
+HEAP_DEFINE(victims, candidate, const void *, goes_before, HEAP_NOT_TOLD);
 
 /* A parent stands in the heap once its last child has been chosen, which a pinned one never is: so
  * a chain of blocks that is worth little goes whole before any leaf that is worth more. */
@@ -275,16 +253,17 @@ size_t index_victims(cache_index *x, cache_policy policy, uint64_t bytes, cache_
         cache_entry *e = &x->entries[i];
         children[i] = e->children;
         if (e->live && e->children == 0 && e->pins == 0)
-            heap_push(heap, &n, (candidate){rank_of(x, e, policy), e->used, e});
+            victims_push(NULL, heap, &n, (candidate){rank_of(x, e, policy), e->used, e});
     }
     while (n > 0 && freed < bytes && chosen < max) {
-        cache_entry *e = heap_pop(heap, &n).entry;
+        cache_entry *e = victims_pop(NULL, heap, &n).entry;
         out[chosen++] = e;
         freed += e->bytes;
         cache_entry *parent = parent_of(x, e);
         if (parent && children[parent - x->entries] > 0 && --children[parent - x->entries] == 0 &&
             parent->pins == 0)
-            heap_push(heap, &n, (candidate){rank_of(x, parent, policy), parent->used, parent});
+            victims_push(NULL, heap, &n,
+                         (candidate){rank_of(x, parent, policy), parent->used, parent});
     }
     free(children);
     free(heap);

@@ -34,6 +34,7 @@
 #include <lmdb.h>
 #include <pthread.h>
 
+#include "storage/containers.h"
 #include "storage/storage.h"
 
 enum {
@@ -65,8 +66,8 @@ typedef struct cache_entry {
     uint64_t bytes;      /* on disk, whole pages */
     uint64_t born, used; /* clock ticks */
     double cost;
-    int next;           /* in its bucket, or in the free list; -1 */
-    int elder, younger; /* in the bucket of its parent's children; -1 */
+    int next_free;      /* of an entry not in use: the next such; -1: none */
+    int elder, younger; /* the neighbours among its parent's children; -1: none */
 } cache_entry;
 
 /* How often keys were wanted of late, stored or not (a count-min sketch, as in
@@ -81,9 +82,11 @@ typedef struct cache_sketch {
 
 typedef struct cache_index {
     cache_entry *entries;
-    int count, cap, free, live;
-    int *buckets, *families; /* by key; by parent */
-    int nbuckets;            /* a power of two, of each */
+    int count, cap; /* entries, used or not */
+    int free;       /* the first one not in use; -1: none */
+    int live;
+    hash_index keys;     /* entries by space and key */
+    hash_index families; /* first children by space and parent */
     uint64_t clock, bytes;
     cache_space_stats of[CACHE_SPACES]; /* entries, bytes and pins; hits are the cache's to count */
     cache_sketch *sketch;               /* NULL: nothing noted yet */

@@ -14,6 +14,7 @@
 #ifndef KVASIR_CSV_INT_H
 #define KVASIR_CSV_INT_H
 
+#include "storage/containers.h"
 #include "storage/storage.h"
 
 /* Bytes behind the window's end that may be read (never used): the scanner loads 16 at a time. */

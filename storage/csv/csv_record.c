@@ -47,10 +47,7 @@ static const char *find_quote(const char *p, const char *end, bool last, bool *e
 }
 
 static csv_cell *add_cell(csv_record *out) {
-    if (out->n == out->cap) {
-        out->cap = BASE_MAX(out->cap * 2, 16);
-        out->cells = mem_realloc(out->cells, sizeof *out->cells * (size_t)out->cap);
-    }
+    ARRAY_RESERVE(out->cells, out->n + 1, out->cap);
     return &out->cells[out->n++];
 }
 

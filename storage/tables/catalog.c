@@ -295,15 +295,12 @@ static int read_records(MDB_cursor *c, arena *a, loaded **out, size_t *count) {
         char kind = *(const char *)key.mv_data;
         if (key.mv_size != 5 || kind == 'S')
             continue;
-        if (n == cap) {
-            cap = BASE_MAX(cap * 2, (size_t)16);
-            records = mem_realloc(records, cap * sizeof *records);
-        }
         bytes_reader r = {data.mv_data, (const uint8_t *)data.mv_data + data.mv_size, false};
         uint32_t id;
         memcpy(&id, (const char *)key.mv_data + 1, 4);
         str name = get_str(&r);
-        records[n++] = (loaded){kind, __builtin_bswap32(id), name, lower_copy(a, name), data};
+        ARRAY_PUSH(records, n, cap,
+                   ((loaded){kind, __builtin_bswap32(id), name, lower_copy(a, name), data}));
     }
     if (n)
         qsort(records, n, sizeof *records, compare_loaded);

@@ -168,11 +168,7 @@ static int run_write(txn *t, const table_info *info, int index, run *r, bool fir
 }
 
 static void run_add(run *r, const buf *key) {
-    if (r->n == r->cap) {
-        r->cap = BASE_MAX(r->cap * 2, (size_t)1024);
-        r->keys = mem_realloc(r->keys, r->cap * sizeof *r->keys);
-    }
-    r->keys[r->n++] = (MDB_val){key->n, arena_strndup(r->mem, key->p, key->n)};
+    ARRAY_PUSH(r->keys, r->n, r->cap, ((MDB_val){key->n, arena_strndup(r->mem, key->p, key->n)}));
     r->bytes += key->n + sizeof(MDB_val) + 16;
 }
 

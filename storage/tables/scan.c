@@ -341,11 +341,7 @@ static int sort_group(table_scan *s, err *e) {
 }
 
 static void pending_add(table_scan *s, int64_t rowid) {
-    if (s->npending == s->cap_pending) {
-        s->cap_pending = BASE_MAX(s->cap_pending * 2, (size_t)64);
-        s->pending = mem_realloc(s->pending, s->cap_pending * sizeof *s->pending);
-    }
-    s->pending[s->npending++] = rowid;
+    ARRAY_PUSH(s->pending, s->npending, s->cap_pending, rowid);
 }
 
 /* Reads the whole cut group that begins at `key`; descending, of uncut keys all that are equal but

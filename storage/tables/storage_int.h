@@ -43,6 +43,7 @@
 #include <lmdb.h>
 #include <sys/types.h>
 
+#include "storage/containers.h"
 #include "storage/storage.h"
 
 enum {

@@ -33,11 +33,8 @@ int txn_dbi(txn *t, uint32_t tree, bool create, MDB_dbi *out, err *e) {
         if (rc)
             return lmdb_error(e, rc, "cannot open a table's tree");
         *known = dbi;
-        if (t->nopened == t->opened_cap) {
-            t->opened_cap = BASE_MAX(t->opened_cap * 2, 16);
-            t->opened = mem_realloc(t->opened, sizeof *t->opened * (size_t)t->opened_cap);
-        }
-        t->opened[t->nopened++] = (opened_handle){tree, t->mdb != t->root};
+        ARRAY_PUSH(t->opened, t->nopened, t->opened_cap,
+                   ((opened_handle){tree, t->mdb != t->root}));
     }
     *out = *known;
     return 0;
@@ -416,11 +413,7 @@ void txn_mark_dirty(txn *t, uint32_t table_id) {
     for (int i = t->ndirty - 1; i >= 0; i--)
         if (t->dirty[i] == table_id)
             return;
-    if (t->ndirty == t->dirty_cap) {
-        t->dirty_cap = BASE_MAX(t->dirty_cap * 2, 8);
-        t->dirty = mem_realloc(t->dirty, sizeof *t->dirty * (size_t)t->dirty_cap);
-    }
-    t->dirty[t->ndirty++] = table_id;
+    ARRAY_PUSH(t->dirty, t->ndirty, t->dirty_cap, table_id);
 }
 
 /* ---- savepoints ------------------------------------------------------------------------------ */
