@@ -59,7 +59,7 @@ typedef struct workmem_use {
 workmem *workmem_new(const char *dir, int64_t files_max_bytes);
 void workmem_free(workmem *w);                           /* NULL is fine */
 void workmem_begin(workmem *w, int64_t files_max_bytes); /* as new, for another statement */
-void workmem_look(const workmem *w, workmem_use *out);
+void workmem_usage(const workmem *w, workmem_use *out);
 
 /* A chain of chunks; allocation bumps a pointer. 16-byte aligned. */
 typedef struct arena arena;
@@ -103,8 +103,9 @@ bool str_equal_nocase(str a, str b); /* ASCII case only */
 int str_compare_nocase(str a, str b);
 uint64_t str_hash_nocase(str s); /* alike for texts that str_equal_nocase holds equal */
 int str_compare(str a, str b);   /* bytewise, <0, 0, >0 */
-/* Takes what stands before the first `end` off *rest, and `end` too; all of it where there is none. */
-str str_take(str *rest, char end);
+/* Removes from *rest the text up to the first `separator`, and the separator, and returns that text;
+ * all of *rest where there is no separator. */
+str str_split_next(str *rest, char separator);
 /* s without the characters of `blanks` at its ends. */
 str str_trim(str s, const char *blanks);
 #define STR_SPACES " \t\n\v\f\r" /* isspace's in C */
@@ -235,8 +236,9 @@ int value_cast(arena *a, value v, value_type to, value *out, err *e);
 /* As value_cast, but a REAL with a fraction is no
  * INTEGER: what a column of that type may be given. */
 int value_assign(arena *a, value v, value_type to, value *out, err *e);
-/* Whether v says on or off: a BOOLEAN, 1 or 0, or on, true, yes, off, false, no in any case. */
-bool value_switch(value v, bool *on);
+/* *on is what v says: a BOOLEAN, 1 or 0, or on, true, yes, off, false, no in any case. False: v is
+ * none of these. */
+bool parse_boolean(value v, bool *on);
 /* Appends the value as machine output prints it: shortest round-trip REAL, BOOLEAN as 0/1, TEXT
  * raw, NULL empty, BLOB as its bytes. */
 void value_print(buf *b, value v);
@@ -321,20 +323,26 @@ static inline double clock_seconds(void) {
 /* The same of the processor time that this thread had: what others do meanwhile is not in it. */
 double clock_thread_ms(void);
 
-/* ---- what is worth keeping ------------------------------------------------------------------- */
+/* ---- eviction -------------------------------------------------------------------------------- */
 
-/* Of two things kept, the one worth less goes first. `wanted`: how often it is, or will be;
- * `saves`: what keeping it saves each time, for the room it takes; `unused`: how much else was used
- * since it was, `held`: how much of that there is room for, so that what is new gets its chance.
- * The logarithm of a worth that halves with disuse: of two that are not used meanwhile the order
- * stays, so `unused` may be counted from any moment, the same for all. */
-double worth_of(double wanted, double saves, double unused, double held);
+/* The score of a cache entry: of two entries the one with the lower score is evicted first.
+ *
+ *   uses    how often the entry was, or will be, used
+ *   saves   what one use saves, per unit of the room that the entry takes
+ *   unused  uses of other entries since its last use
+ *   held    how many entries the cache has room for
+ *
+ * The score is log2 of a value that halves with `unused`. The difference of two entries' scores
+ * stays the same while neither is used, so `unused` may be counted from any moment that is the same
+ * for all entries. */
+double retention_score(double uses, double saves, double unused, double held);
 
 /* ---- a user's own files ---------------------------------------------------------------------- */
 
-/* Appends the directory of ours for one kind of files: "$variable/kvasir", where the variable is an
- * absolute path, else "~/fallback/kvasir". False: there is no such place. */
-bool home_place(const char *variable, const char *fallback, buf *out);
+/* Appends kvasir's directory for one kind of files (XDG base directory specification):
+ * "$variable/kvasir" where the variable is an absolute path, else "~/fallback/kvasir". False: the
+ * user has no home directory either. */
+bool xdg_path(const char *variable, const char *fallback, buf *out);
 
 /* ---- UTF-8 ----------------------------------------------------------------------------------- */
 

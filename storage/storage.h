@@ -361,14 +361,14 @@ bool cache_prefetch(cache *c, cache_space space, hash128 key);
 void cache_put(cache *c, cache_space space, hash128 key, str identity, hash128 parent, double cost,
                str value);
 void cache_flush(cache *c); /* waits until what was put is committed */
-/* A budget below 1 MiB is 1 MiB. False, and it stays, where there is no address space for a larger
- * one. */
-bool cache_set(cache *c, size_t budget_bytes, cache_policy policy);
+/* Sets the budget (at least 1 MiB) and the eviction policy. False: there is no address space for
+ * the larger budget, and the old one is kept. */
+bool cache_configure(cache *c, size_t budget_bytes, cache_policy policy);
 int cache_clear(cache *c, cache_space space, err *e);
 void cache_get_stats(cache *c, cache_stats *out);
-/* False once a write has failed, and then never true again: appends why. A place that
- * cannot be written in the first place has not failed. */
-bool cache_goes_on(cache *c, buf *why);
+/* True once a write has failed, and from then on; appends the reason. A cache that was opened
+ * read-only has not failed. */
+bool cache_failed(cache *c, buf *why);
 /* Keeps those of the KV blocks that are stored from being evicted
  * until the name is unpinned or the cache cleared. ERR_FULL, and
  * nothing changes, where pins would take more than half of the budget. */
@@ -381,10 +381,10 @@ size_t cache_items(cache *c, cache_space space, arena *a, cache_item **out);
 bool cache_identity(cache *c, cache_space space, hash128 key, buf *out);
 /* Deletes the values whose identity begins with `identity`; *deleted (may be NULL): how many. */
 int cache_clear_matching(cache *c, cache_space space, str identity, uint64_t *deleted, err *e);
-/* Small facts about what is stored, lost with the cache and only with it. Appends the bytes of
- * `key`; false: there are none, or they are damaged. */
-bool cache_note(cache *c, str key, buf *out);
-int cache_note_put(cache *c, str key, str bytes, err *e);
+/* Opaque bytes by key, stored in the cache's file and lost with it. cache_meta_get appends them;
+ * false: there are none, or they are damaged. */
+bool cache_meta_get(cache *c, str key, buf *out);
+int cache_meta_put(cache *c, str key, str bytes, err *e);
 /* Walks every page of a cache.mdb that nobody has open, without LMDB: 0,
  * or ERR_CORRUPT with what is wrong and on which page. Every opening that
  * is alone does this first, so that LMDB never meets a damaged page. */

@@ -88,7 +88,7 @@ cache *runtime_cache(llm_runtime *r) {
         r->cache = store_cache(r->ctx->db->store, &e);
         if (!r->cache)
             tell_of_cache(r, e.message, "answers and KV blocks are not kept");
-        if (r->cache && !cache_set(r->cache, (size_t)s->kv_disk, policies[s->kv_evict]))
+        if (r->cache && !cache_configure(r->cache, (size_t)s->kv_disk, policies[s->kv_evict]))
             tell_of_cache(r, "no address space for kv_disk", "the cache keeps its size");
         for (int i = 0; r->cache && i < r->ctx->stmt->ncalls; i++)
             if (r->engines[i])
@@ -99,7 +99,7 @@ cache *runtime_cache(llm_runtime *r) {
 
 void llm_runtime_tell(const llm_runtime *r) {
     buf why = {0};
-    if (!r || !r->cache || cache_goes_on(r->cache, &why))
+    if (!r || !r->cache || !cache_failed(r->cache, &why))
         return;
     tell_of_cache(r, why.p, "answers and KV blocks are not kept any more");
     buf_free(&why);

@@ -34,7 +34,7 @@ static int records_read(cache *c, file_record *out) {
     buf bytes = {0};
     uint64_t version = 0;
     size_t n = 0;
-    if (cache_note(c, NOTE_KEY, &bytes) && bytes.n >= sizeof version)
+    if (cache_meta_get(c, NOTE_KEY, &bytes) && bytes.n >= sizeof version)
         memcpy(&version, bytes.p, sizeof version);
     if (version == RECORDS_VERSION)
         n = BASE_MIN((bytes.n - sizeof version) / sizeof *out, (size_t)RECORDS_MAX);
@@ -76,7 +76,7 @@ void model_files_note(exec_ctx *ctx, cache *c, const llm_model_info *info) {
     buf note = {0};
     buf_append(&note, &version, sizeof version);
     buf_append(&note, records, sizeof *records * (size_t)n);
-    cache_note_put(c, NOTE_KEY, buf_str(&note), &ignored);
+    cache_meta_put(c, NOTE_KEY, buf_str(&note), &ignored);
     buf_free(&note);
 }
 

@@ -48,7 +48,7 @@ static int resolve(db *d, const settings *s, const catalog *c, str name, buf *pa
         return 0;
     }
     if (name.n == 0) {
-        bool place = home_place("XDG_DATA_HOME", ".local/share", path);
+        bool place = xdg_path("XDG_DATA_HOME", ".local/share", path);
         buf_printf(path, "/models/%s", DEFAULT_MODEL);
         if (place && access(path->p, R_OK) == 0)
             return 0;
@@ -101,7 +101,7 @@ static int open_engine(const settings *s, const char *path, bool load_now,
         [DTYPE_BF16] = LLM_KV_BF16, [DTYPE_F32] = LLM_KV_F32, [DTYPE_INT8] = LLM_KV_INT8};
     BASE_COVERS(dtypes, DTYPES);
     buf side = {0};
-    bool keeps = home_place("XDG_CACHE_HOME", ".cache", &side);
+    bool keeps = xdg_path("XDG_CACHE_HOME", ".cache", &side);
     llm_engine_options options = {
         .path = path,
         .threads = (int)s->threads,

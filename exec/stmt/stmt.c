@@ -335,7 +335,7 @@ void stmt_execute(void *arg) {
     s->summary = s->ctx.counts.summary;
     s->summary.rows = rows;
     s->summary.seconds = clock_seconds() - s->started_s;
-    workmem_look(s->space, &s->summary.space);
+    workmem_usage(s->space, &s->summary.space);
     s->summary.sql_seconds = s->summary.seconds - s->summary.llm_seconds - s->summary.held_seconds;
     llm_runtime_tell(s->ctx.llm);
     release_ctx(s);

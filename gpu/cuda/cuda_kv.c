@@ -301,7 +301,7 @@ static cudaError_t part_await(cuda_kv *kv) {
 /* By the rule of the cache on disk; what is nobody's goes first. */
 static double block_worth(const cuda_kv *kv, int32_t block, uint64_t unused) {
     int wanted = kv->wanted != NULL ? kv->wanted(kv->ctx, block) : 0;
-    return wanted < 0 ? -INFINITY : worth_of(wanted, 1, (double)unused, (double)kv->slots);
+    return wanted < 0 ? -INFINITY : retention_score(wanted, 1, (double)unused, (double)kv->slots);
 }
 
 static int by_rank(const void *a, const void *b) {

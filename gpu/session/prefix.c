@@ -99,7 +99,7 @@ static double node_worth(const prefix_tree *t, const prefix_node *node) {
         return (double)node->used;
     double blocks = BASE_MAX(blocks_owned(node), 1), stored = node->stored_blocks;
     double saves = (stored * t->read_cost + (blocks - stored)) / blocks;
-    return worth_of(prefix_node_wanted(node), saves, -(double)node->used, t->nblocks);
+    return retention_score(prefix_node_wanted(node), saves, -(double)node->used, t->nblocks);
 }
 
 static bool goes_before(const prefix_node *a, const prefix_node *b) {

@@ -16,7 +16,7 @@
  * their KV. Invariants: users > 0 (a live request passes through) forbids eviction; pending counts
  * requests not yet answered; waiting those of them not yet admitted. A private node (decoded
  * tokens, literals) is in no lookup and never splits. Where blocks run out, the resident node that
- * is worth least goes, leaves before their parents, by the rule of the cache on disk (worth_of):
+ * is worth least goes, leaves before their parents, by the rule of the cache on disk (retention_score):
  * how often it is wanted, what a block of it costs to compute or to read again, and how long it was
  * not used. A request that waits is certain to want it, one that came earlier a sign that more
  * will.

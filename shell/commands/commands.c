@@ -23,7 +23,7 @@ static bool parse_switch(shell *sh, command_call *c, bool *out) {
         *out = !*out;
         return true;
     }
-    return value_switch(value_text(str_from(c->argv[0])), out) ||
+    return parse_boolean(value_text(str_from(c->argv[0])), out) ||
            shell_complain(sh, "%s wants on or off, not '%s'", c->name, c->argv[0]);
 }
 
@@ -383,7 +383,7 @@ const command *commands_table(size_t *count) {
 
 static bool has_alias(const command *c, str typed) {
     for (str rest = str_from(c->aliases); rest.n;)
-        if (str_equal_nocase(typed, str_take(&rest, ' ')))
+        if (str_equal_nocase(typed, str_split_next(&rest, ' ')))
             return true;
     return false;
 }
@@ -418,7 +418,7 @@ static const char *nearest_command(str typed, arena *mem) {
     for (size_t i = 0; i < BASE_COUNT(commands); i++) {
         names[n++] = arena_printf(mem, "%c%s", sign, commands[i].name);
         for (str rest = str_from(commands[i].aliases); rest.n && n < BASE_COUNT(names);) {
-            str alias = str_take(&rest, ' ');
+            str alias = str_split_next(&rest, ' ');
             if (*alias.p == sign)
                 names[n++] = arena_strndup(mem, alias.p, alias.n);
         }

@@ -55,7 +55,7 @@ static const struct {
 const char *foreign_command(str typed) {
     for (size_t i = 0; i < BASE_COUNT(habits); i++)
         for (str rest = str_from(habits[i].names); rest.n;)
-            if (str_equal(typed, str_take(&rest, ' ')))
+            if (str_equal(typed, str_split_next(&rest, ' ')))
                 return habits[i].here;
     return NULL;
 }

@@ -315,7 +315,7 @@ static bool prepare(run *r, str text) {
 static void tell_notices(const run *r) {
     str rest = str_from(stmt_notice(r->s));
     while (rest.n > 0) {
-        str line = str_take(&rest, '\n');
+        str line = str_split_next(&rest, '\n');
         fprintf(stderr, "notice: %.*s\n", (int)line.n, line.p);
     }
 }

@@ -87,7 +87,7 @@ static void add_keyword(finder *f, const char *word, int score) {
 /* Words separated by blanks, the first ones likelier. */
 static void add_words(finder *f, const char *words, int score) {
     for (str rest = str_from(words); rest.n;) {
-        str word = str_take(&rest, ' ');
+        str word = str_split_next(&rest, ' ');
         add_keyword(f, arena_strndup(f->a, word.p, word.n), score--);
     }
 }
@@ -291,7 +291,7 @@ static void add_setting_values(finder *f, str name) {
         if (table[i].type == SETTING_BOOLEAN)
             add_words(f, "on off", SCORE_NEXT);
         for (str rest = str_from(table[i].words); strchr(table[i].words, '|') && rest.n;) {
-            str word = str_take(&rest, '|');
+            str word = str_split_next(&rest, '|');
             add(f, arena_printf(f->a, "'%.*s'", (int)word.n, word.p), "", CANDIDATE_VALUE,
                 SCORE_NEXT);
         }
@@ -515,7 +515,7 @@ static void find_command_names(finder *f, char sign) {
             SCORE_TABLE);
     for (size_t i = 0; i < n && (sign == '\\' || f->out->count == 0); i++) {
         for (str rest = str_from(table[i].aliases); rest.n;) {
-            str alias = str_take(&rest, ' ');
+            str alias = str_split_next(&rest, ' ');
             if (alias.p[0] == sign)
                 add(f, arena_strndup(f->a, alias.p, alias.n), table[i].help, CANDIDATE_COMMAND,
                     SCORE_RARE);

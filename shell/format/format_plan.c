@@ -90,7 +90,7 @@ static void plan_line(buf *out, str line, int columns, bool utf8) {
 
 void format_plan(buf *out, str text, int columns, bool utf8) {
     while (text.n) {
-        str line = str_take(&text, '\n');
+        str line = str_split_next(&text, '\n');
         if (line.n)
             plan_line(out, line, columns, utf8);
         else

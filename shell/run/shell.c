@@ -22,7 +22,7 @@ static int usage(const err *e) {
 
 static bool run_init_file(shell *sh) {
     buf path = {0};
-    if (home_place("XDG_CONFIG_HOME", ".config", &path))
+    if (xdg_path("XDG_CONFIG_HOME", ".config", &path))
         buf_append_c(&path, "/init.sql");
     bool ok = path.n == 0 || access(path.p, R_OK) != 0 || script_file(sh, path.p);
     buf_free(&path);

@@ -70,7 +70,7 @@ static char *standard_path(void) {
     buf path = {0};
     if (set)
         buf_append_c(&path, set); /* empty: keep none */
-    else if (home_place("XDG_STATE_HOME", ".local/state", &path))
+    else if (xdg_path("XDG_STATE_HOME", ".local/state", &path))
         buf_append_c(&path, "/history");
     if (path.n == 0) {
         buf_free(&path);

@@ -61,7 +61,7 @@ static int bind_set(binder *b, const ast *a, sql_stmt *s) {
     if (!is_rule(a))
         return try_setting(b, a, s);
     bool on = true;
-    if (s->set_value.type != TYPE_NULL && !value_switch(s->set_value, &on))
+    if (s->set_value.type != TYPE_NULL && !parse_boolean(s->set_value, &on))
         return fail(b, ERR_TYPE, a->value->pos, a->value->len, "%.*s is on or off", (int)s->name.n,
                     s->name.p);
     s->set_value = value_bool(on);
@@ -121,7 +121,7 @@ static int bind_reset(binder *b, const ast *a, sql_stmt *s) {
 int bind_switch(binder *b, const copy_option *o, bool *on) {
     str name = o->name.name;
     *on = true;
-    if (!o->value || (o->value->kind == NODE_LITERAL && value_switch(o->value->literal, on)))
+    if (!o->value || (o->value->kind == NODE_LITERAL && parse_boolean(o->value->literal, on)))
         return 0;
     return fail_ident(b, o->name, "%.*s is on or off", (int)name.n, name.p);
 }

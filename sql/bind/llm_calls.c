@@ -920,7 +920,7 @@ bool llm_call_listed_order(const llm_call *call, str names, uint8_t *order, str 
     bool known = true;
     int n = 0;
     while (names.n) {
-        str item = str_trim(str_take(&names, ','), " ");
+        str item = str_trim(str_split_next(&names, ','), " ");
         int f = listed_field(call, item);
         if (f < 0 && known) {
             *unknown = item;

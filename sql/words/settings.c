@@ -92,7 +92,7 @@ static bool parse_bytes(str s, int64_t *out) {
 static int word_index(const char *words, str s) {
     str rest = str_from(words);
     for (int index = 0; rest.n; index++)
-        if (str_equal_nocase(s, str_take(&rest, '|')))
+        if (str_equal_nocase(s, str_split_next(&rest, '|')))
             return index;
     return -1;
 }
@@ -100,8 +100,8 @@ static int word_index(const char *words, str s) {
 static str word_at(const char *words, int index) {
     str rest = str_from(words);
     while (index-- > 0)
-        str_take(&rest, '|');
-    return str_take(&rest, '|');
+        str_split_next(&rest, '|');
+    return str_split_next(&rest, '|');
 }
 
 static int none_of_words(size_t i, str text, err *e) {
@@ -116,7 +116,7 @@ static int none_of_words(size_t i, str text, err *e) {
 static int set_word(settings *s, size_t i, str text, err *e) {
     bool on;
     int index = word_index(infos[i].words, text);
-    if (index < 0 && value_switch(value_text(text), &on) && !on) /* SET psm = false */
+    if (index < 0 && parse_boolean(value_text(text), &on) && !on) /* SET psm = false */
         index = word_index(infos[i].words, STR("off"));
     if (index < 0)
         return none_of_words(i, text, e);
@@ -148,7 +148,7 @@ static int set_parsed(settings *s, size_t i, str text, err *e) {
     double real;
     switch (infos[i].type) {
     case SETTING_BOOLEAN:
-        if (!value_switch(value_text(text), &on))
+        if (!parse_boolean(value_text(text), &on))
             return wrong(i, text, "it is on or off", e);
         *(bool *)member(s, i) = on;
         return 0;

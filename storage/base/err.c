@@ -125,8 +125,8 @@ int str_compare(str a, str b) {
     return c ? c : (a.n > b.n) - (a.n < b.n);
 }
 
-str str_take(str *rest, char end) {
-    const char *at = rest->n ? memchr(rest->p, end, rest->n) : NULL;
+str str_split_next(str *rest, char separator) {
+    const char *at = rest->n ? memchr(rest->p, separator, rest->n) : NULL;
     str taken = {rest->p, at ? (size_t)(at - rest->p) : rest->n};
     size_t used = taken.n + (at != NULL);
     if (used)

@@ -344,7 +344,7 @@ void value_print_sql(buf *b, value v) {
 
 /* ---- conversion ------------------------------------------------------------------------------ */
 
-bool value_switch(value v, bool *on) {
+bool parse_boolean(value v, bool *on) {
     static const char *const words[] = {"off", "on", "false", "true", "no", "yes", "0", "1"};
     if (v.type == TYPE_BOOLEAN || (v.type == TYPE_INTEGER && (v.i == 0 || v.i == 1))) {
         *on = v.i != 0;
@@ -361,7 +361,7 @@ bool value_switch(value v, bool *on) {
 /* COPY's files have letters, too. */
 static bool text_to_boolean(str s, int64_t *out) {
     bool on = str_equal_nocase(s, STR("t"));
-    bool valid = on || str_equal_nocase(s, STR("f")) || value_switch(value_text(s), &on);
+    bool valid = on || str_equal_nocase(s, STR("f")) || parse_boolean(value_text(s), &on);
     *out = on;
     return valid;
 }

@@ -51,7 +51,7 @@ void workmem_begin(workmem *w, int64_t files_max_bytes) {
     atomic_store(&w->files_peak, atomic_load(&w->files));
 }
 
-void workmem_look(const workmem *w, workmem_use *out) {
+void workmem_usage(const workmem *w, workmem_use *out) {
     *out = (workmem_use){.heap_bytes = atomic_load(&w->heap),
                          .heap_peak_bytes = atomic_load(&w->heap_peak),
                          .file_bytes = atomic_load(&w->files),

@@ -52,7 +52,7 @@ static char *cache_file(const store *s, err *e) {
         buf_append_c(&b, s->options.cache_path);
     } else if (!s->memory && !s->read_only) {
         buf_printf(&b, "%s/cache.mdb", s->path);
-    } else if (home_place("XDG_CACHE_HOME", ".cache", &b)) {
+    } else if (xdg_path("XDG_CACHE_HOME", ".cache", &b)) {
         buf_append_c(&b, "/cache.mdb");
     } else {
         err_set(e, ERR_IO,
@@ -615,7 +615,7 @@ void cache_flush(cache *c) {
     pthread_mutex_unlock(&c->mutex);
 }
 
-bool cache_set(cache *c, size_t budget_bytes, cache_policy policy) {
+bool cache_configure(cache *c, size_t budget_bytes, cache_policy policy) {
     size_t budget = BASE_MAX(budget_bytes, CACHE_BUDGET_MIN);
     pthread_rwlock_wrlock(&c->env_lock); /* no transaction of this process lives now */
     pthread_mutex_lock(&c->mutex);
@@ -674,13 +674,13 @@ int cache_clear(cache *c, cache_space space, err *e) {
     return lmdb_error(e, rc, "cannot clear the cache");
 }
 
-bool cache_goes_on(cache *c, buf *why) {
+bool cache_failed(cache *c, buf *why) {
     pthread_mutex_lock(&c->mutex);
-    bool goes_on = c->stats.writing || c->read_only;
-    if (!goes_on)
+    bool failed = !c->stats.writing && !c->read_only;
+    if (failed)
         buf_append_c(why, c->stats.why_not);
     pthread_mutex_unlock(&c->mutex);
-    return goes_on;
+    return failed;
 }
 
 void cache_get_stats(cache *c, cache_stats *out) {

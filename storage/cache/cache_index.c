@@ -219,7 +219,7 @@ typedef struct candidate {
     cache_entry *entry;
 } candidate;
 
-/* COST: what a byte of it saves, by how often it is wanted and by how long it was not (worth_of).
+/* COST: what a byte of it saves, by how often it is wanted and by how long it was not (retention_score).
  */
 static double rank_of(const cache_index *x, const cache_entry *e, cache_policy policy) {
     switch (policy) {
@@ -230,8 +230,8 @@ static double rank_of(const cache_index *x, const cache_entry *e, cache_policy p
     case CACHE_COST:
         break;
     }
-    return worth_of(index_frequency(x, e->space, e->key), e->cost / (double)e->bytes,
-                    (double)(x->clock - e->used), (double)x->live);
+    return retention_score(index_frequency(x, e->space, e->key), e->cost / (double)e->bytes,
+                           (double)(x->clock - e->used), (double)x->live);
 }
 
 static bool goes_before(const void *c, candidate a, candidate b) {

@@ -7,7 +7,7 @@
  *   cache_pins.c   which blocks eviction must leave alone
  *   cache_items.c  what is stored, for people: lists, identities, clearing by identity
  *   cache_log.c    what each commit touched; write transactions
- *   cache_notes.c  small facts about what is stored
+ *   cache_meta.c  small facts about what is stored
  *   cache_check.c  walks the file's pages without LMDB, before LMDB may see them
  *
  * Trees: "kv" and "answers" (16-byte key → value), "use" (space byte + key → use record), "format"

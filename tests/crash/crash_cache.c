@@ -33,7 +33,7 @@ static cache *open_cache(const char *dir, cache_policy policy, store **s) {
     CHECK(store_open(&options, s, &e) == 0, "%s", e.message);
     cache *c = store_cache(*s, &e);
     CHECK(c, "%s", e.message);
-    cache_set(c, BUDGET, policy);
+    cache_configure(c, BUDGET, policy);
     return c;
 }
 

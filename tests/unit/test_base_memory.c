@@ -30,7 +30,7 @@ static void test_arena_keeps_what_it_gave(void **state) {
 
 static workmem_use used(const workmem *w) {
     workmem_use u;
-    workmem_look(w, &u);
+    workmem_usage(w, &u);
     return u;
 }
 

@@ -86,7 +86,7 @@ static void test_budget_is_kept(void **state) {
         snprintf(path, sizeof path, "%s/budget%d", scratch_dir, (int)p);
         store *s = open_with(path, BUDGET);
         cache *c = cache_of(s);
-        cache_set(c, BUDGET, policies[p]);
+        cache_configure(c, BUDGET, policies[p]);
         put_block(c, 1, 0, 1000); /* dear and used */
         for (uint64_t i = 2; i < 400; i++) {
             put_block(c, i, 0, 1);
@@ -131,13 +131,13 @@ static void test_budget_beyond_all_bounds(void **state) {
     uint64_t before = stats_of(c).budget_bytes;
     put_block(c, 1, 0, 1);
     cache_flush(c);
-    assert_false(cache_set(c, (size_t)1 << 62, CACHE_LRU));
+    assert_false(cache_configure(c, (size_t)1 << 62, CACHE_LRU));
     assert_int_equal(stats_of(c).budget_bytes, before);
     assert_true(has_block(c, 1));
     put_block(c, 2, 0, 1);
     cache_flush(c);
     assert_true(has_block(c, 2));
-    assert_true(cache_set(c, before / 2, CACHE_LRU));
+    assert_true(cache_configure(c, before / 2, CACHE_LRU));
     assert_int_equal(stats_of(c).budget_bytes, before / 2);
     assert_true(has_block(c, 1));
     store_close(s);
@@ -169,7 +169,7 @@ static void test_small_answers_come_and_go(void **state) {
         store *s = open_with(path, BUDGET);
         cache *c = cache_of(s);
         uint64_t fits = BUDGET / (sizes[k] + sizes[k] / 2 + 1000), all = fits * TIMES;
-        cache_set(c, BUDGET, CACHE_LRU);
+        cache_configure(c, BUDGET, CACHE_LRU);
         put_answers(c, 0, all, sizes[k]);
         cache_stats now = stats_of(c);
         assert_int_equal(now.dropped, 0);
@@ -184,12 +184,12 @@ static void test_small_answers_come_and_go(void **state) {
         OK(cache_check(file, &e));
         s = open_with(path, BUDGET);
         c = cache_of(s);
-        cache_set(c, BUDGET, CACHE_LRU);
+        cache_configure(c, BUDGET, CACHE_LRU);
         assert_int_equal(stats_of(c).answers, now.answers);
         put_answers(c, all, all + fits / 8, sizes[k]);
         assert_int_equal(stats_of(c).dropped, 0);
         assert_true(has_answer(c, all - 1, sizes[k]));
-        cache_set(c, BUDGET / 3, CACHE_LRU); /* in a file that was made for more */
+        cache_configure(c, BUDGET / 3, CACHE_LRU); /* in a file that was made for more */
         put_answers(c, all + fits, all + fits + fits / 8, sizes[k]);
         assert_true(stats_of(c).bytes <= BUDGET / 3);
         assert_int_equal(stats_of(c).dropped, 0);
@@ -272,7 +272,7 @@ static void test_pins_outlast_eviction(void **state) {
     assert_int_equal(pins.records, PINNED);
     OK(cache_unpin(c, STR("few"), &pins, &e));
     assert_int_equal(pins.records, 0);
-    cache_set(c, BUDGET, CACHE_FIFO);
+    cache_configure(c, BUDGET, CACHE_FIFO);
     put_blocks(c, 500, 700);
     for (uint64_t i = 1; i <= PINNED; i++)
         assert_int_equal(has_block(c, i), i <= 3);
@@ -348,20 +348,20 @@ static void test_notes_stay_with_the_file(void **state) {
     store *s = open_with(scratch("notes"), 0);
     cache *c = cache_of(s);
     buf b = {0};
-    assert_false(cache_note(c, STR("one"), &b));
-    OK(cache_note_put(c, STR("one"), STR("first"), &e));
-    OK(cache_note_put(c, STR("two"), STR(""), &e));
-    OK(cache_note_put(c, STR("one"), STR("second"), &e));
+    assert_false(cache_meta_get(c, STR("one"), &b));
+    OK(cache_meta_put(c, STR("one"), STR("first"), &e));
+    OK(cache_meta_put(c, STR("two"), STR(""), &e));
+    OK(cache_meta_put(c, STR("one"), STR("second"), &e));
     put_block(c, 1, 0, 1);
     OK(cache_clear(c, CACHE_KV, &e));
     OK(cache_clear(c, CACHE_ANSWERS, &e));
     store_close(s);
     s = open_with(scratch("notes"), 0);
     c = cache_of(s);
-    assert_true(cache_note(c, STR("one"), &b));
+    assert_true(cache_meta_get(c, STR("one"), &b));
     assert_string_equal(b.p, "second");
-    assert_true(cache_note(c, STR("two"), &b));
-    assert_false(cache_note(c, STR("three"), &b));
+    assert_true(cache_meta_get(c, STR("two"), &b));
+    assert_false(cache_meta_get(c, STR("three"), &b));
     assert_string_equal(b.p, "second");
     buf_free(&b);
     store_close(s);
@@ -459,7 +459,7 @@ static void test_flipped_facts(void **state) {
     cache_flush(c);
     for (int i = 0; i < 3; i++)
         assert_true(has_block(c, 1));
-    OK(cache_note_put(c, STR("note"), STR("what the note says"), &e));
+    OK(cache_meta_put(c, STR("note"), STR("what the note says"), &e));
     store_close(s);
     size_t n;
     unsigned char *bytes = load_file(file, &n), use[19] = {17}, block[BLOCK];
@@ -479,7 +479,7 @@ static void test_flipped_facts(void **state) {
     c = cache_of(s);
     buf b = {0};
     assert_int_equal(hits_of(c, 1), 0);
-    assert_false(cache_note(c, STR("note"), &b));
+    assert_false(cache_meta_get(c, STR("note"), &b));
     assert_true(has_block(c, 1));
     assert_false(has_block(c, 2));
     assert_int_equal(stats_of(c).corrupt, 1);
@@ -844,7 +844,7 @@ static void *use_from_thread(void *arg) {
         if (i % 50 == 7)
             cache_flush(c);
         if (i % 60 == 9)
-            cache_set(c, (size_t)(1 + i % 3) << 20, policies[i % 3]);
+            cache_configure(c, (size_t)(1 + i % 3) << 20, policies[i % 3]);
         if (wrong)
             return c;
     }

@@ -109,7 +109,7 @@ static bool obey(cache *c, char order) {
         put_small(c, 5003);
         return true;
     case 'n':
-        return cache_note_put(c, STR("a note"), STR("of nothing"), &e) == 0;
+        return cache_meta_put(c, STR("a note"), STR("of nothing"), &e) == 0;
     case 'k':
         return cache_pin(c, STR("pin"), &last, 1, &pins, &e) == 0;
     case 'f':

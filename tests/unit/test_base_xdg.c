@@ -1,4 +1,4 @@
-/* test_base_home.c - where a user's files are, by the environment and by the passwd entry. */
+/* test_base_xdg.c - where a user's files are, by the environment and by the passwd entry. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -51,7 +51,7 @@ static void places(void **state) {
         set("XDG_CACHE_HOME", cases[i].xdg);
         set("HOME", cases[i].home);
         entry_says = cases[i].entry;
-        assert_true(home_place("XDG_CACHE_HOME", ".cache", &place) == (cases[i].want != NULL));
+        assert_true(xdg_path("XDG_CACHE_HOME", ".cache", &place) == (cases[i].want != NULL));
         if (cases[i].want)
             assert_string_equal(place.p, cases[i].want);
         else

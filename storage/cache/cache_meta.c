@@ -1,5 +1,5 @@
 /*
- * cache_notes.c - small facts about what is stored, in the same file, so that they are lost with it
+ * cache_meta.c - small facts about what is stored, in the same file, so that they are lost with it
  * and only with it.
  *
  *   tree "format": "note " and the key's hash 16  →  XXH3 of the rest 8 | key's length 4 | key |
@@ -39,7 +39,7 @@ static bool read_note(MDB_val data, str key, buf *out) {
     return true;
 }
 
-bool cache_note(cache *c, str key, buf *out) {
+bool cache_meta_get(cache *c, str key, buf *out) {
     MDB_txn *t = NULL;
     note_key name;
     bool found = false;
@@ -71,7 +71,7 @@ static int put_note(cache *c, str key, str bytes) {
     return cache_write_end(c, t, rc, CACHE_WROTE_KEYS); /* none: the index has nothing to learn */
 }
 
-int cache_note_put(cache *c, str key, str bytes, err *e) {
+int cache_meta_put(cache *c, str key, str bytes, err *e) {
     if (c->read_only)
         return err_set(e, ERR_IO, "the cache '%s' cannot be written", c->path);
     pthread_rwlock_rdlock(&c->env_lock);

@@ -1,8 +1,8 @@
 /*
- * home.c - where a user's own files are: the directories of the XDG base directory specification.
+ * xdg.c - the directories for a user's own files, by the XDG base directory specification.
  *
- * Invariant: a path that is told is the user's, by the environment or by the passwd entry; where
- * neither says, there is none, and nothing is kept in a place that others can write to.
+ * Invariant: a path is the user's own, from the environment or from the passwd entry. Where neither
+ * names one there is none; no file is ever put in a place that other users can write to.
  */
 #include <pwd.h>
 #include <stdlib.h>
@@ -11,7 +11,7 @@
 
 #include "storage/base.h"
 
-/* Of users that only run services, the entry names a directory that is not there. */
+/* The passwd entry of a service's user may name a directory that does not exist. */
 static bool passwd_home(buf *out) {
     enum { ENTRY_BYTES = 16 << 10 };
     char *bytes = mem_alloc(ENTRY_BYTES);
@@ -26,9 +26,9 @@ static bool passwd_home(buf *out) {
     return there;
 }
 
-/* Appends the home directory: HOME, else the passwd entry's if it is there. False, and nothing is
- * appended: this user has none. */
-static bool home_find(buf *out) {
+/* Appends the home directory: HOME, else that of the passwd entry if it exists. False, and nothing is
+ * appended: the user has none. */
+static bool append_home(buf *out) {
     const char *home = getenv("HOME");
     if (!home || home[0] != '/')
         return passwd_home(out);
@@ -36,12 +36,12 @@ static bool home_find(buf *out) {
     return true;
 }
 
-bool home_place(const char *variable, const char *fallback, buf *out) {
+bool xdg_path(const char *variable, const char *fallback, buf *out) {
     const char *base = getenv(variable);
-    bool set = base && base[0] == '/'; /* the specification has others ignored */
+    bool set = base && base[0] == '/'; /* the specification: relative paths are ignored */
     if (set)
         buf_append_c(out, base);
-    else if (!home_find(out))
+    else if (!append_home(out))
         return false;
     buf_printf(out, "%s%s/kvasir", set ? "" : "/", set ? "" : fallback);
     return true;
