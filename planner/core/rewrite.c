@@ -1,13 +1,13 @@
 /*
  * rewrite.c - the tools of the rules: sets of ids, conjuncts, relations rebuilt around new inputs
- * (see rules_int.h).
+ * (see rewrite_int.h).
  *
  * Invariant: what is handed in is never changed; what did not change is returned itself.
  */
 #include <assert.h>
 #include <string.h>
 
-#include "rules_int.h"
+#include "rewrite_int.h"
 
 /* ---- sets of column ids ---------------------------------------------------------------------- */
 

@@ -7,7 +7,7 @@
  */
 #include <string.h>
 
-#include "rules_int.h"
+#include "rewrite_int.h"
 
 static void visit(const expr *x, void (*fn)(void *ctx, const expr *e), void *ctx) {
     if (x)

@@ -6,7 +6,7 @@
  * constant of the column's own type. Equal on a prefix of an index, one column of it perhaps to any
  * of a list, then at most one range on the column behind it.
  */
-#include "core/rules_int.h"
+#include "cost_int.h"
 
 /* An index is worth its look-ups when it leaves at most this share of the rows. */
 static const double INDEX_SHARE = 0.15;
@@ -94,7 +94,7 @@ static bool find_equal(rule_ctx *r, bounds *b, const rel *scan, const conjuncts 
  * no order of keys. */
 static bool find_list(rule_ctx *r, bounds *b, const rel *scan, const conjuncts *all,
                       int table_column) {
-    bool lists = rule_chosen(r, CHOICE_KEY_LISTS) && !b->ordered;
+    bool lists = choice_is_on(r, CHOICE_KEY_LISTS) && !b->ordered;
     for (int i = 0; i < all->n && b->nin == 0 && lists; i++) {
         conjuncts values = {0};
         if (!is_list(r, all->list[i], scan, table_column, &values) || values.n == 0)
@@ -142,7 +142,7 @@ static bounds try_index(rule_ctx *r, const rel *scan, const conjuncts *all, cons
                 .share = 1,
                 .low_inclusive = true,
                 .high_inclusive = true};
-    int n = !rule_chosen(r, CHOICE_KEYS) ? 0 : index ? index->ncolumns : 1;
+    int n = !choice_is_on(r, CHOICE_KEYS) ? 0 : index ? index->ncolumns : 1;
     b.equal = ARENA_ARRAY(r->mem, expr *, n + 1);
     b.used = ARENA_ARRAY(r->mem, int, all->n + 1);
     for (int k = 0; k < n; k++) {

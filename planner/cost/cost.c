@@ -204,6 +204,28 @@ void estimate_data(estimator *s, const llm_use *use, const rel *input, double *t
     *inputs = distinct;
 }
 
+/* ---- places in a stack of LLM nodes ----------------------------------------------------------- */
+
+const stacked_node *estimate_stacked(const estimator *s, const rel *llm) {
+    for (const stacked_node *n = s->stacked; n; n = n->next)
+        if (n->node == llm)
+            return n;
+    return NULL;
+}
+
+bool estimate_joins_below(const estimator *s, const rel *llm) {
+    const stacked_node *n = estimate_stacked(s, llm);
+    return n && n->joins_below;
+}
+
+use_place estimate_place(const estimator *s, const rel *llm, int use) {
+    const stacked_node *n = estimate_stacked(s, llm);
+    bool data_first = s->env->settings->llm_layout == LAYOUT_DATA_FIRST;
+    if (n)
+        return n->places[use];
+    return (use_place){data_first ? LAID_DATA_FIRST : LAID_INSTRUCTION_FIRST, use, 1};
+}
+
 /* ---- cost ------------------------------------------------------------------------------------ */
 
 /* Milliseconds per row, of the order that one core

@@ -5,7 +5,7 @@
 #ifndef KVASIR_ESTIMATE_INT_H
 #define KVASIR_ESTIMATE_INT_H
 
-#include "core/planner_int.h"
+#include "cost_int.h"
 #include "storage/containers.h"
 
 typedef struct known_estimate {
@@ -46,6 +46,9 @@ struct stacked_node {
     bool joins_below;
     use_place *places; /* of its uses */
 };
+
+/* What llm_stack.c noted about an LLM node; NULL: nothing. */
+const stacked_node *estimate_stacked(const estimator *s, const rel *llm);
 
 struct estimator {
     arena *mem;

@@ -19,7 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/planner_int.h"
+#include "planner/planner.h"
 
 enum { FACT_COLUMN = 58, PROMPT_WIDTH = 50, MAX_DEPTH = 64 };
 

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/planner_int.h"
+#include "planner/planner.h"
 
 const char *plan_kind_name(plan_kind k) {
     static const char *const names[] = {

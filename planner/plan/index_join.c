@@ -13,7 +13,7 @@
  * answer. Where the model is asked in one of the inputs, the other is read before it, in the
  * snapshot: no keys are known yet.
  */
-#include "core/rules_int.h"
+#include "plan_int.h"
 
 /* In rows read in passing: what it costs to find a
  * key's entries, and to fetch a row by its rowid. */
@@ -174,7 +174,7 @@ key_scan index_join_choose(rule_ctx *r, const rel *join, const plan_node *n) {
     const key_scan none = {.side = KEYED_NONE};
     if (is_round(r, join))
         return none;
-    if (!rule_chosen(r, CHOICE_INDEX_JOIN) || n->join.null_safe || rel_has_llm(join->left) ||
+    if (!choice_is_on(r, CHOICE_INDEX_JOIN) || n->join.null_safe || rel_has_llm(join->left) ||
         rel_has_llm(join->right))
         return none;
     candidate left = try_side(r, join, n, KEYED_LEFT), right = try_side(r, join, n, KEYED_RIGHT);

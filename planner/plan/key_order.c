@@ -12,7 +12,7 @@
  * in the keys are then in the order of their rowids. NULLs, which keys have lowest, are read apart
  * where the sort wants them elsewhere; only of the first key that can be done.
  */
-#include "core/rules_int.h"
+#include "plan_int.h"
 
 /* The table's column (-1: rowid) that a key of the sort is down at `scan`; false: it is none. */
 static bool key_column(const rel *sort, int key, const rel *scan, int *at_table) {
@@ -105,7 +105,7 @@ static bool order_by_rowid(rule_ctx *r, const rel *sort, const access_path *best
 bool key_order_choose(rule_ctx *r, const rel *sort, key_order *out) {
     const rel *scan = table_below(sort);
     int first;
-    if (!rule_chosen(r, CHOICE_KEY_ORDER) || !scan || sort->sort.nkeys == 0 ||
+    if (!choice_is_on(r, CHOICE_KEY_ORDER) || !scan || sort->sort.nkeys == 0 ||
         sort->sort.npartition > 0 || !key_column(sort, 0, scan, &first))
         return false;
     const table_def *t = scan->scan.table;

@@ -8,7 +8,7 @@
 #include <assert.h>
 #include <string.h>
 
-#include "core/rules_int.h"
+#include "plan_int.h"
 
 /* A join's left input, for LLM nodes in its right one. */
 typedef struct built_left {

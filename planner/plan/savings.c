@@ -8,7 +8,7 @@
  */
 #include <string.h>
 
-#include "core/planner_int.h"
+#include "plan_int.h"
 
 /* Less than this share of the cost without the rule is not worth a word. */
 static const double LEAST_SAVING = 0.01;

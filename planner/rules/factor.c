@@ -7,7 +7,7 @@
  * Invariant: nothing is computed for rows that the OR kept from it: a condition goes out that the
  * first branch asks of every row, or that cannot fail.
  */
-#include "core/rules_int.h"
+#include "rules_int.h"
 
 /* Compares columns with literals or with each other: no error can come of it. */
 static bool cannot_fail(const expr *x) {

@@ -9,7 +9,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "core/rules_int.h"
+#include "rules_int.h"
 
 /* The written order stays beyond MOST_RELATIONS, as many as sqlite3 joins at all. */
 enum { MOST_EXACT = 10, MOST_RELATIONS = 64 };

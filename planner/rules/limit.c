@@ -7,7 +7,7 @@
  */
 #include <stdint.h>
 
-#include "core/rules_int.h"
+#include "rules_int.h"
 
 /* Rows that a LIMIT can use, of each of its groups, 0: all. */
 static int64_t usable(const rel *x) {

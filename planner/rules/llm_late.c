@@ -10,7 +10,7 @@
  */
 #include <string.h>
 
-#include "core/rules_int.h"
+#include "rules_int.h"
 
 typedef struct split_uses {
     llm_use *late, *early;

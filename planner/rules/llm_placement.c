@@ -11,7 +11,7 @@
  */
 #include <string.h>
 
-#include "core/rules_int.h"
+#include "rules_int.h"
 
 /* Below a join only if it has at most so many times as many distinct inputs there. */
 static const double SAME_INPUTS = 1.001;

@@ -5,7 +5,7 @@
  * show otherwise, the operator goes on in the order that what it saw speaks for (exec/llm/llm_rank.c).
  * Invariant: answers and rows are the same in any order.
  */
-#include "core/rules_int.h"
+#include "rules_int.h"
 
 rel *rule_reorder(rule_ctx *r, rel *x) {
     x = rel_each_input(r, x, rule_reorder);

@@ -14,8 +14,8 @@
  */
 #include <math.h>
 
-#include "core/rules_int.h"
 #include "cost/estimate_int.h"
+#include "rules_int.h"
 
 static bool in_stack(const rel *x) {
     return x->kind == REL_FILTER || x->kind == REL_LLM;
@@ -178,18 +178,11 @@ static void lay_out_stack(estimator *s, const rel *top, const llm_stack_rels *st
 
 /* ---- all of a statement's -------------------------------------------------------------------- */
 
-static const stacked_node *find(const estimator *s, const rel *llm) {
-    for (const stacked_node *n = s->stacked; n; n = n->next)
-        if (n->node == llm)
-            return n;
-    return NULL;
-}
-
 void estimate_stacks(estimator *s, const rel *x) {
     llm_stack_rels stack;
     while (x) {
         bool found = in_stack(x) && llm_stack_collect(s->mem, x, &stack);
-        if (found && find(s, stack.nodes[0]))
+        if (found && estimate_stacked(s, stack.nodes[0]))
             return; /* a shared relation: been here */
         if (found)
             lay_out_stack(s, x, &stack);
@@ -197,17 +190,4 @@ void estimate_stacks(estimator *s, const rel *x) {
             estimate_stacks(s, x->right);
         x = found ? stack.base : x->left;
     }
-}
-
-bool estimate_joins_below(const estimator *s, const rel *llm) {
-    const stacked_node *n = find(s, llm);
-    return n && n->joins_below;
-}
-
-use_place estimate_place(const estimator *s, const rel *llm, int use) {
-    const stacked_node *n = find(s, llm);
-    bool data_first = s->env->settings->llm_layout == LAYOUT_DATA_FIRST;
-    if (n)
-        return n->places[use];
-    return (use_place){data_first ? LAID_DATA_FIRST : LAID_INSTRUCTION_FIRST, use, 1};
 }

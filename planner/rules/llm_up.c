@@ -5,7 +5,7 @@
  * that can be ordered; llm_placement.c puts calls back where that costs nothing. Invariant: nothing
  * is lifted out of a side whose rows a join may make up (NULLs of an outer join) or merely tests.
  */
-#include "core/rules_int.h"
+#include "rules_int.h"
 
 /* The node at the top of `side` goes above the join:
  * over `joined`, which has its input in place of it. */

@@ -8,7 +8,7 @@
  */
 #include <string.h>
 
-#include "core/rules_int.h"
+#include "rules_int.h"
 
 typedef struct pruner {
     rule_ctx *r;

@@ -9,7 +9,7 @@
  */
 #include <assert.h>
 
-#include "core/rules_int.h"
+#include "rules_int.h"
 
 static rel *push(rule_ctx *r, rel *x, const conjuncts *above);
 

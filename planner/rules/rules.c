@@ -6,7 +6,7 @@
  */
 #include <string.h>
 
-#include "core/rules_int.h"
+#include "rules_int.h"
 
 typedef struct rule {
     plan_rule_info info;
@@ -137,10 +137,6 @@ static rel *run_one(rule_ctx *r, const rule *what, rel *root, str *before,
         *before = text;
     }
     return after;
-}
-
-bool rule_chosen(const rule_ctx *r, plan_choice c) {
-    return r->choices >> c & 1;
 }
 
 rel *rules_run(rule_ctx *r, rel *root, bool print, plan *p) {

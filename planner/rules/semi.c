@@ -4,7 +4,7 @@
  *
  * Invariant: NOT IN stays a mark where a NULL could make it unknown: an anti join cannot say so.
  */
-#include "core/rules_int.h"
+#include "rules_int.h"
 
 static void count_one(void *ctx, int id) {
     int *count = ctx;

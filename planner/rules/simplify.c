@@ -4,7 +4,7 @@
  */
 #include <string.h>
 
-#include "core/rules_int.h"
+#include "rules_int.h"
 
 /* ---- filters --------------------------------------------------------------------------------- */
 

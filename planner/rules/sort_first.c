@@ -11,7 +11,7 @@
  */
 #include <string.h>
 
-#include "core/rules_int.h"
+#include "rules_int.h"
 
 typedef struct sort_keys {
     sort_key *list;

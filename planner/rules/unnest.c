@@ -15,7 +15,7 @@
  */
 #include <string.h>
 
-#include "core/rules_int.h"
+#include "rules_int.h"
 
 typedef struct outer_columns {
     rule_ctx *r;

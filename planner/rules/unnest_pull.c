@@ -13,7 +13,7 @@
  */
 #include <string.h>
 
-#include "core/rules_int.h"
+#include "rules_int.h"
 
 typedef struct puller {
     rule_ctx *r;

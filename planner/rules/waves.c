@@ -18,7 +18,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "core/rules_int.h"
+#include "rules_int.h"
 
 /* The left input of a join, whose rows are there without asking: rows of the right without a
  * partner in it are of no use. */

@@ -10,12 +10,14 @@ trap 'rm -rf "$work"' EXIT INT TERM
 
 # The fences of C, in order: the file, the declaration, the row.
 awk -v dir="$work" '/^```c$/ { n++; on = 1; next } /^```$/ { on = 0 } on { print >(dir "/fence" n) }' "$top/tutorials/08-inside.md"
-mkdir "$work/core"
-cp "$top"/planner/core/*_int.h "$work/core"
-cp "$work/fence1" "$work/limits.c"
-sed "/^rel \*rule_projects/r $work/fence2" "$top/planner/core/rules_int.h" >"$work/core/rules_int.h"
-sed "/RULE(projects,/r $work/fence3" "$top/planner/rules/rules.c" >"$work/rules.c"
-grep -q 'rule_limits' "$work/core/rules_int.h" && grep -q 'limits' "$work/rules.c"
+for folder in core cost rules; do
+    mkdir "$work/$folder"
+    cp "$top/planner/$folder"/*_int.h "$work/$folder"
+done
+cp "$work/fence1" "$work/rules/limits.c"
+sed "/^rel \*rule_projects/r $work/fence2" "$top/planner/rules/rules_int.h" >"$work/rules/rules_int.h"
+sed "/RULE(projects,/r $work/fence3" "$top/planner/rules/rules.c" >"$work/rules/rules.c"
+grep -q 'rule_limits' "$work/rules/rules_int.h" && grep -q 'limits' "$work/rules/rules.c"
 for file in limits rules; do
-    $cc -std=c11 -D_GNU_SOURCE -fsyntax-only -Wall -Wextra -Wshadow -Wstrict-prototypes -Werror -I"$work" -I"$top" "$work/$file.c"
+    $cc -std=c11 -D_GNU_SOURCE -fsyntax-only -Wall -Wextra -Wshadow -Wstrict-prototypes -Werror -I"$work" -I"$top" "$work/rules/$file.c"
 done

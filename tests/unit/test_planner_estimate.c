@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "core/planner_int.h"
+#include "rules/rules_int.h"
 #include "tests/sql/fixture.c"
 
 static fixture f;

@@ -11,7 +11,7 @@
  * in a range; the predicate is still asked of those, so a range may hold more. IN in a SELECT list
  * gets none: it has to tell the pairs that are false from those that are NULL.
  */
-#include "core/rules_int.h"
+#include "cost_int.h"
 
 /* How much a range leaves out, by its kind; 0: nothing is known. */
 enum { HALF_OPEN = 1, CLOSED, EQUAL };
@@ -118,7 +118,7 @@ bool range_join_first(rule_ctx *r, const rel *join, plan_range *out) {
         else
             conjuncts_add(r, &rest, all.list[i]);
     }
-    if (!rule_chosen(r, CHOICE_RANGE_JOIN) || best_range(&s, &rest, out) == 0 || !out->exact)
+    if (!choice_is_on(r, CHOICE_RANGE_JOIN) || best_range(&s, &rest, out) == 0 || !out->exact)
         return false;
     out->nsame = n;
     out->same_left = left;
@@ -127,7 +127,7 @@ bool range_join_first(rule_ctx *r, const rel *join, plan_range *out) {
 }
 
 int range_join_choose(rule_ctx *r, const rel *join, plan_range **out) {
-    if (!rule_chosen(r, CHOICE_RANGE_JOIN) || !join->join.predicate ||
+    if (!choice_is_on(r, CHOICE_RANGE_JOIN) || !join->join.predicate ||
         (join->join.kind == JOIN_MARK && join->join.mark_null))
         return 0;
     sides s = sides_of(r, join);

@@ -7,7 +7,7 @@
  */
 #include <string.h>
 
-#include "planner_int.h"
+#include "plan_int.h"
 
 struct column_names {
     arena *mem;

@@ -1,0 +1,144 @@
+/*
+ * rewrite_int.h - the vocabulary of rewriting: the context of a rule, sets of column ids, conjuncts,
+ * relations rebuilt around new inputs.
+ *
+ * Invariant: nothing here changes a rel or an expr in place. A node whose parts did not change is
+ * returned itself, so a rule that finds nothing to do returns the pointer that it got.
+ */
+#ifndef KVASIR_REWRITE_INT_H
+#define KVASIR_REWRITE_INT_H
+
+#include "planner/planner.h"
+
+/* ---- the context of a rule ------------------------------------------------------------------- */
+
+typedef struct estimator estimator;
+
+/* Rules that rewrite nothing: they allow plan/ and cost/ to choose a certain physical operator. */
+typedef enum plan_choice {
+    CHOICE_NONE,
+    CHOICE_KEYS,
+    CHOICE_KEY_LISTS,
+    CHOICE_INDEX_JOIN,
+    CHOICE_RANGE_JOIN,
+    CHOICE_KEY_ORDER
+} plan_choice;
+
+typedef struct rule_ctx {
+    arena *mem;
+    const plan_env *env;
+    const sql_stmt *stmt;
+    int next_id, next_share; /* the next free column id, and number of a shared relation */
+    estimator *estimates;
+    int *counts; /* scratch space of the running rule, one per shared relation */
+    /* per shared relation: its input before and after the running rule, once that has visited it */
+    rel **shared_before, **shared_after;
+    int nshared;      /* entries of counts, shared_before and shared_after */
+    unsigned choices; /* bit c: plan_choice c is on */
+    err *e;           /* a rule that fails sets it and returns its input */
+} rule_ctx;
+
+/* Returns a relation with the same rows and columns: it copies what it changes (rel_copy), shares
+ * the rest, and never changes an expr or an llm_call. */
+typedef rel *(*rule_fn)(rule_ctx *r, rel *root);
+
+static inline bool choice_is_on(const rule_ctx *r, plan_choice c) {
+    return r->choices >> c & 1;
+}
+
+/* ---- sets of column ids ---------------------------------------------------------------------- */
+
+typedef struct id_set {
+    arena *mem;
+    uint64_t *bits;
+    int nwords;
+} id_set;
+
+id_set id_set_new(arena *mem);
+void id_set_add(id_set *s, int id);
+bool id_set_has(const id_set *s, int id);
+void id_set_add_all(id_set *s, const id_set *from);
+void id_set_add_expr(id_set *s, const expr *x); /* x may be NULL */
+void id_set_add_columns(id_set *s, const rel *r);
+id_set id_set_copy(const id_set *s);
+bool expr_only_in(const expr *x, const id_set *s); /* every column of x is in s */
+bool expr_touches(const expr *x, const id_set *s); /* some column of x is in s; x may be NULL */
+
+/* ---- expressions ----------------------------------------------------------------------------- */
+
+/* True if x compares by =, <, <=, > or >=. Then x is equivalent to args[at] *op args[1 - at]. */
+bool expr_compares(const expr *x, int at, expr_op *op);
+
+/* A substitution: column ids[i] becomes with[i]. */
+typedef struct expr_map {
+    int n, room;
+    int *ids;
+    expr **with;
+} expr_map;
+
+void expr_map_add(rule_ctx *r, expr_map *m, int id, expr *with);
+expr *expr_map_get(const expr_map *m, int id); /* NULL: the map has no such id */
+expr *expr_replace(rule_ctx *r, expr *x, const expr_map *m);
+/* Substitutes in every expression of the tree, those of LLM nodes included. A column that is a
+ * partition key must map to a column. */
+rel *rel_replace(rule_ctx *r, rel *x, const expr_map *m);
+/* Substitutes in the node's own expressions only; its inputs and output columns stay. */
+rel *rel_replace_here(rule_ctx *r, const rel *x, const expr_map *m);
+bool expr_is_true(const expr *x);
+bool is_never(const expr *x); /* as a filter's condition it passes no row: FALSE or NULL */
+expr *make_func(rule_ctx *r, function_id function, value_type type, expr *a, expr *b);
+expr *column_expr(rule_ctx *r, const rel_column *c);
+
+/* A growing list of conditions that must all hold. */
+typedef struct conjuncts {
+    int n, room;
+    expr **list;
+} conjuncts;
+
+void conjuncts_add(rule_ctx *r, conjuncts *c, expr *x);
+void conjuncts_split(rule_ctx *r, conjuncts *c, expr *x); /* by AND; x may be NULL */
+expr *conjuncts_join(rule_ctx *r, const conjuncts *c);    /* NULL when empty */
+
+/* ---- relations ------------------------------------------------------------------------------- */
+
+/* A shallow copy in r->mem. */
+rel *rel_copy(rule_ctx *r, const rel *from);
+/* Rebuilds a node over other inputs: a copy with its columns derived anew, or `x` itself if the
+ * inputs are the same. Where columns are matched by position (set operations, DISTINCT, shared
+ * relations), the new inputs are first projected to the columns of the old ones. */
+rel *rel_over(rule_ctx *r, rel *x, rel *left, rel *right);
+/* `x` with exactly the columns of `like`: x itself, or a projection over it. */
+rel *rel_like(rule_ctx *r, rel *x, const rel *like);
+/* A relation without rows that has the columns of `like`. */
+rel *make_empty(rule_ctx *r, const rel *like);
+/* `left` filtered by all conditions: `left` itself if there are none, make_empty if one of them
+ * is_never. */
+rel *make_filter(rule_ctx *r, rel *left, const conjuncts *c);
+/* Sets output `at` of a projection that was made with room for it. */
+void project_set(rel *project, int at, rel_column c, expr *x);
+rel *make_llm(rule_ctx *r, rel *left, const llm_use *uses, int nuses); /* uses are copied */
+
+/* True if the join's output is exactly the pairs that pass its predicate. */
+static inline bool join_is_inner(join_kind kind) {
+    return kind == JOIN_INNER || kind == JOIN_CROSS;
+}
+static inline bool rel_is_inner_join(const rel *x) {
+    return x->kind == REL_JOIN && join_is_inner(x->join.kind);
+}
+
+/* Applies fn to the inputs of a node. */
+rel *rel_each_input(rule_ctx *r, rel *x, rule_fn fn);
+
+/* Calls visit for every expression of the node itself. */
+void rel_exprs(const rel *x, void (*visit)(void *ctx, const expr *e), void *ctx);
+/* Adds the ids that the node itself reads from its inputs. */
+void rel_reads(const rel *x, id_set *s);
+/* The ids that the tree reads and no node of it makes: those of an outer query. */
+id_set rel_free_ids(rule_ctx *r, const rel *x);
+bool node_is_volatile(const rel *x); /* an expression of the node itself is volatile */
+bool rel_is_volatile(const rel *x);  /* an expression of the tree is */
+bool rel_has_llm(const rel *x);
+/* True if x has an LLM node below nothing but filters and projections. */
+bool rel_has_calls_on_top(const rel *x);
+
+#endif

@@ -1,0 +1,59 @@
+/*
+ * rules_int.h - the rules, one function each, and what several of them share.
+ */
+#ifndef KVASIR_RULES_INT_H
+#define KVASIR_RULES_INT_H
+
+#include "cost/cost_int.h"
+
+/* Runs all rules that are on over `root`, in the table's order, and reports each in plan->rules;
+ * `print` keeps the tree after each rule that changed it. */
+rel *rules_run(rule_ctx *r, rel *root, bool print, plan *p);
+
+rel *rule_filters(rule_ctx *r, rel *x);
+rel *rule_factor(rule_ctx *r, rel *x);
+rel *rule_inline(rule_ctx *r, rel *x);
+rel *rule_unnest(rule_ctx *r, rel *x);
+rel *rule_semi_joins(rule_ctx *r, rel *x);
+rel *rule_pushdown(rule_ctx *r, rel *x);
+rel *rule_projects(rule_ctx *r, rel *x);
+rel *rule_llm_up(rule_ctx *r, rel *x);
+rel *rule_sort_first(rule_ctx *r, rel *x);
+rel *rule_join_order(rule_ctx *r, rel *x);
+rel *rule_llm_placement(rule_ctx *r, rel *x);
+rel *rule_llm_late(rule_ctx *r, rel *x);
+rel *rule_prune(rule_ctx *r, rel *x);
+rel *rule_top_k(rule_ctx *r, rel *x);
+rel *rule_waves(rule_ctx *r, rel *x);
+rel *rule_reorder(rule_ctx *r, rel *x);
+
+/* ---- unnesting (unnest.c, unnest_pull.c) ----------------------------------------------------- */
+
+/* Decorrelates a subquery that depends on the outer query by equalities only, by pulling its
+ * conditions up. NULL: the subquery does not have that form. */
+rel *unnest_by_pulling(rule_ctx *r, rel *apply, const id_set *outer);
+/* Grouping x over `left` with the columns more[i] as additional keys ids[i]. If x had no keys, its
+ * aggregates get new ids. */
+rel *group_by_more(rule_ctx *r, const rel *x, rel *left, const rel_column *more, const int *ids,
+                   int nmore);
+/* Sets the outputs of `project` from `at` on: the aggregates of x, a grouping without keys, under
+ * their own ids. g is group_by_more's result, outer joined, so a row may lack a group: its count
+ * is 0 then. */
+void aggregates_or_zero(rule_ctx *r, const rel *x, const rel *g, rel *project, int at);
+
+/* ---- stacks of LLM nodes (llm_stack.c) ------------------------------------------------------- */
+
+/* LLM nodes over one another, filters alone between them, of which none reads another's answer in
+ * its fields; top first. */
+typedef struct llm_stack_rels {
+    int count;
+    const rel *nodes[PLAN_STACK], *base;
+} llm_stack_rels;
+
+/* The stack whose top is x, a filter or LLM node; false: x stands over none. */
+bool llm_stack_collect(arena *mem, const rel *x, llm_stack_rels *out);
+/* Finds the stacks of a whole query, once its rules have run, and lays out their prompts as SET
+ * llm_layout wants it or by estimated tokens. */
+void estimate_stacks(estimator *s, const rel *query);
+
+#endif
