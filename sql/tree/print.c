@@ -149,23 +149,11 @@ void expr_print(const expr *x, buf *out) {
 /* ---- relations ------------------------------------------------------------------------------- */
 
 const char *join_kind_name(join_kind k) {
-    switch (k) {
-    case JOIN_INNER:
-        return "inner";
-    case JOIN_LEFT:
-        return "left";
-    case JOIN_CROSS:
-        return "cross";
-    case JOIN_SEMI:
-        return "semi";
-    case JOIN_ANTI:
-        return "anti";
-    case JOIN_SINGLE:
-        return "single";
-    case JOIN_MARK:
-        return "mark";
-    }
-    return NULL;
+    static const char *const names[] = {
+        [JOIN_INNER] = "inner", [JOIN_LEFT] = "left", [JOIN_CROSS] = "cross",
+        [JOIN_SEMI] = "semi",   [JOIN_ANTI] = "anti", [JOIN_SINGLE] = "single",
+        [JOIN_MARK] = "mark"};
+    return names[k];
 }
 
 static const struct {
@@ -502,60 +490,36 @@ static bool is_printed(printed *p, const rel *r) {
     return false;
 }
 
-static const char *kind_name(rel_kind k) {
-    switch (k) {
-    case REL_VALUES:
-        return "Values";
-    case REL_SCAN:
-        return "Scan";
-    case REL_FILE:
-        return "File";
-    case REL_SYSTEM:
-        return "System";
-    case REL_SERIES:
-        return "Series";
-    case REL_FILTER:
-        return "Filter";
-    case REL_PROJECT:
-        return "Project";
-    case REL_JOIN:
-        return "Join";
-    case REL_APPLY:
-        return "Apply";
-    case REL_GROUP:
-        return "Group";
-    case REL_SORT:
-        return "Sort";
-    case REL_LIMIT:
-        return "Limit";
-    case REL_DISTINCT:
-        return "Distinct";
-    case REL_SETOP:
-        return "SetOp";
-    case REL_LLM:
-        return "LLM";
-    case REL_SHARED:
-        return "Shared";
-    case REL_NUMBER:
-        return "Number";
-    case REL_WINDOW:
-        return "Window";
-    case REL_RECURSIVE:
-        return "Recursive";
-    case REL_WORKING:
-        return "Working";
-    case REL_OUTER_RESIDUAL:
-        return "OuterResidual";
-    }
-    return NULL;
-}
+static const char *const kind_names[] = {
+    [REL_VALUES] = "Values",
+    [REL_SCAN] = "Scan",
+    [REL_FILE] = "File",
+    [REL_SYSTEM] = "System",
+    [REL_SERIES] = "Series",
+    [REL_FILTER] = "Filter",
+    [REL_PROJECT] = "Project",
+    [REL_JOIN] = "Join",
+    [REL_APPLY] = "Apply",
+    [REL_GROUP] = "Group",
+    [REL_SORT] = "Sort",
+    [REL_LIMIT] = "Limit",
+    [REL_DISTINCT] = "Distinct",
+    [REL_SETOP] = "SetOp",
+    [REL_LLM] = "LLM",
+    [REL_SHARED] = "Shared",
+    [REL_NUMBER] = "Number",
+    [REL_WINDOW] = "Window",
+    [REL_RECURSIVE] = "Recursive",
+    [REL_WORKING] = "Working",
+    [REL_OUTER_RESIDUAL] = "OuterResidual",
+};
 
 static void print_tree(const rel *r, int depth, printed *p, buf *out) {
     for (bool again = false; r && !again; r = r->left) {
         again = is_printed(p, r);
         for (int i = 0; i < depth; i++)
             buf_append_c(out, "  ");
-        buf_append_c(out, kind_name(r->kind));
+        buf_append_c(out, kind_names[r->kind]);
         print_details(r, out);
         buf_append_c(out, again ? " again\n" : "\n");
         depth++;
