@@ -143,7 +143,7 @@ static const char *find(str line, const char *word) {
 /* "Rules: llm_late saves 882 ms, waves saves 411 ms" as "Rules: llm_late, waves". */
 static void append_rule_names(buf *out, str line) {
     for (const char *between = ""; line.n; between = ",") {
-        str part = str_take(&line, ',');
+        str part = str_split_next(&line, ',');
         const char *saves = find(part, " saves ");
         buf_append_c(out, between);
         buf_append(out, part.p, saves ? (size_t)(saves - part.p) : part.n);
