@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cpu/ref_int.h"
+#include "reference.h"
 #include "text/tokenizer_int.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
@@ -58,18 +58,18 @@ static void read_tensors(const gguf *g) {
 
 /* A pass of two tokens where the configuration is small enough to be quick. */
 static void run_model(const gguf *g) {
-    ref *r;
+    reference *r;
     err e = {0};
-    if (ref_open(g, &r, &e) != 0)
+    if (reference_open(g, &r, &e) != 0)
         return;
-    const model_config *c = ref_config(r);
+    const model_config *c = reference_config(r);
     const llm_token tokens[2] = {0, (llm_token)(c->vocab - 1)};
     if ((double)c->n_layers * c->n_embd * c->ffn < 1e6 && c->vocab < 1 << 16) {
         float *logits = malloc((size_t)c->vocab * sizeof *logits);
-        ref_forward(r, tokens, 2, 1, logits, &e);
+        reference_forward(r, tokens, 2, 1, logits, &e);
         free(logits);
     }
-    ref_close(r);
+    reference_close(r);
 }
 
 static void tokenize(const gguf *g, const uint8_t *data, size_t n) {

@@ -1,12 +1,12 @@
 /*
- * test_forward.c - whole passes on the card: against ref.c for every architecture, and bit for bit
+ * test_forward.c - whole passes on the card: against reference.c for every architecture, and bit for bit
  * against themselves: alone or in company, in one pass or several, with all blocks on the card or
  * some in host memory.
  */
 #include "test_kernels_int.h"
 
-#include "cpu/ref_int.h"
 #include "text/sample_int.h"
+#include "reference.h"
 
 #ifdef KVASIR_HOST_CARD
 #include "card_int.h"
@@ -19,7 +19,7 @@ enum { LONGEST = 600, BLOCKS = 96 };
 typedef struct fixture {
     gguf_maker maker;
     gguf *g;
-    ref *r;
+    reference *r;
     llm_engine *engine;
 } fixture;
 
@@ -28,10 +28,12 @@ static void fixture_open(fixture *f, const tiny_model *t) {
     err e = {0};
     str file = tiny_make(&f->maker, t);
     assert_int_equal(gguf_open_memory(file.p, file.n, &f->g, &e), 0);
-    assert_int_equal(ref_open(f->g, &f->r, &e), 0);
+    assert_int_equal(reference_open(f->g, &f->r, &e), 0);
     f->engine = mem_zalloc(sizeof *f->engine);
-    *f->engine = (llm_engine){
-        .backend = &backend_cuda, .file = f->g, .mem = arena_new(), .config = *ref_config(f->r)};
+    *f->engine = (llm_engine){.backend = &backend_cuda,
+                              .file = f->g,
+                              .mem = arena_new(),
+                              .config = *reference_config(f->r)};
     f->engine->info.threads = 2;
     cuda_state *s = mem_zalloc(sizeof *s);
     s->probe_rows = 512;
@@ -44,7 +46,7 @@ static void fixture_close(fixture *f) {
     backend_cuda.close(f->engine);
     arena_free(f->engine->mem);
     free(f->engine);
-    ref_close(f->r);
+    reference_close(f->r);
     gguf_close(f->g);
     make_free(&f->maker);
 }
@@ -232,7 +234,8 @@ static void every_architecture_is_near_the_reference(void **state) {
             float expected[TINY_VOCAB];
             err e = {0};
             assert_int_equal(
-                ref_forward(f.r, t->tokens[s], t->length[s], t->length[s] - 1, expected, &e), 0);
+                reference_forward(f.r, t->tokens[s], t->length[s], t->length[s] - 1, expected, &e),
+                0);
             near(models[i].name, got.logits[s], expected, TINY_VOCAB, 0.05);
             for (int k = 0; k < ASKED; k++) /* measured against the size of all logits */
                 got.logits[s][asked[k]] = got.ids[s][k];

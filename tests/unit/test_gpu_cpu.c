@@ -7,9 +7,9 @@
  * threads, whole and token by token, for every type of KV and both forms of attention.
  */
 #include "cpu/cpu_int.h"
-#include "cpu/ref_int.h"
 #include "gpu_testing.h"
 #include "gpu_tiny.h"
+#include "reference.h"
 
 #include <dirent.h>
 #include <math.h>
@@ -128,14 +128,14 @@ static void check_near(const float *got, const float *want, const variant *v, co
     }
 }
 
-static void check_variant(gguf *g, ref *r, const char *model, const variant *v) {
+static void check_variant(gguf *g, reference *r, const char *model, const variant *v) {
     llm_token tokens[LONG_TOKENS];
     float want[TINY_VOCAB], got[TINY_VOCAB], again[TINY_VOCAB];
     err e = {0};
     for (int i = 0; i < v->tokens; i++)
         tokens[i] = i * i * 7 % TINY_VOCAB;
-    ref_set_streaming(r, v->options.sink_tokens, v->options.window_tokens);
-    assert_int_equal(ref_forward(r, tokens, v->tokens, v->tokens - 1, want, &e), 0);
+    reference_set_streaming(r, v->options.sink_tokens, v->options.window_tokens);
+    assert_int_equal(reference_forward(r, tokens, v->tokens, v->tokens - 1, want, &e), 0);
     log_softmax(want, TINY_VOCAB);
     llm_engine engine;
     if (refuses(g, v))
@@ -156,13 +156,13 @@ static void check_model(const tiny_model *t) {
     gguf_maker m = {0};
     str file = tiny_make(&m, t);
     gguf *g;
-    ref *r;
+    reference *r;
     err e = {0};
     assert_int_equal(gguf_open_memory(file.p, file.n, &g, &e), 0);
-    assert_int_equal(ref_open(g, &r, &e), 0);
+    assert_int_equal(reference_open(g, &r, &e), 0);
     for (size_t i = 0; i < BASE_COUNT(variants); i++)
         check_variant(g, r, t->name, &variants[i]);
-    ref_close(r);
+    reference_close(r);
     gguf_close(g);
     make_free(&m);
 }

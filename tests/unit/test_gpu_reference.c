@@ -1,10 +1,10 @@
 /*
- * test_gpu_ref.c - the reference forward against numpy on tiny models of every architecture, and
+ * test_gpu_reference.c - the reference forward against numpy on tiny models of every architecture, and
  * against another engine's log-probabilities on the real one; what config_read refuses.
  */
-#include "cpu/ref_int.h"
 #include "gpu_testing.h"
 #include "gpu_tiny.h"
+#include "reference.h"
 
 #include <math.h>
 
@@ -21,21 +21,21 @@ static void check_tiny(const tiny_model *t, const float *expected) {
     gguf_maker m = {0};
     str file = tiny_make(&m, t);
     gguf *g;
-    ref *r;
+    reference *r;
     err e = {0};
     llm_token tokens[TINY_TOKENS];
     float logits[2 * TINY_VOCAB];
     tiny_tokens(tokens);
     assert_int_equal(gguf_open_memory(file.p, file.n, &g, &e), 0);
-    if (ref_open(g, &r, &e) != 0)
+    if (reference_open(g, &r, &e) != 0)
         fail_msg("%s: %s", t->name, e.message);
-    assert_int_equal(ref_forward(r, tokens, TINY_TOKENS, TINY_TOKENS - 2, logits, &e), 0);
+    assert_int_equal(reference_forward(r, tokens, TINY_TOKENS, TINY_TOKENS - 2, logits, &e), 0);
     for (int i = 0; i < 2 * TINY_VOCAB; i++) {
         if (!(fabsf(logits[i] - expected[i]) < 2e-4f))
             fail_msg("%s: logit %d is %.7g instead of %.7g", t->name, i, (double)logits[i],
                      (double)expected[i]);
     }
-    ref_close(r);
+    reference_close(r);
     gguf_close(g);
     make_free(&m);
 }
@@ -63,23 +63,23 @@ static void later_tokens_do_not_matter(void **state) {
     gguf_maker m = {0};
     str file = tiny_make(&m, &tiny_models[0]);
     gguf *g;
-    ref *r;
+    reference *r;
     err e = {0};
     llm_token tokens[TINY_TOKENS];
     float all[TINY_TOKENS * TINY_VOCAB], one[TINY_VOCAB];
     tiny_tokens(tokens);
     assert_int_equal(gguf_open_memory(file.p, file.n, &g, &e), 0);
-    assert_int_equal(ref_open(g, &r, &e), 0);
-    assert_int_equal(ref_forward(r, tokens, TINY_TOKENS, 0, all, &e), 0);
+    assert_int_equal(reference_open(g, &r, &e), 0);
+    assert_int_equal(reference_forward(r, tokens, TINY_TOKENS, 0, all, &e), 0);
     for (int n = 1; n <= TINY_TOKENS; n++) {
-        assert_int_equal(ref_forward(r, tokens, n, n - 1, one, &e), 0);
+        assert_int_equal(reference_forward(r, tokens, n, n - 1, one, &e), 0);
         assert_memory_equal(one, all + (n - 1) * TINY_VOCAB, sizeof one);
     }
     tokens[1] = TINY_VOCAB;
-    assert_int_equal(ref_forward(r, tokens, 2, 1, one, &e), ERR_LIMIT);
+    assert_int_equal(reference_forward(r, tokens, 2, 1, one, &e), ERR_LIMIT);
     tokens[1] = -1;
-    assert_int_equal(ref_forward(r, tokens, 2, 1, one, &e), ERR_LIMIT);
-    ref_close(r);
+    assert_int_equal(reference_forward(r, tokens, 2, 1, one, &e), ERR_LIMIT);
+    reference_close(r);
     gguf_close(g);
     make_free(&m);
 }
@@ -89,10 +89,10 @@ static void later_tokens_do_not_matter(void **state) {
 static void refuses(gguf_maker *m, int code, const char *reason) {
     str file = make_file(m, 3);
     gguf *g;
-    ref *r;
+    reference *r;
     err e = {0};
     assert_int_equal(gguf_open_memory(file.p, file.n, &g, &e), 0);
-    assert_int_equal(ref_open(g, &r, &e), code);
+    assert_int_equal(reference_open(g, &r, &e), code);
     assert_null(r);
     if (!strstr(e.message, reason))
         fail_msg("\"%s\" does not say \"%s\"", e.message, reason);
@@ -251,11 +251,11 @@ static void score_step(const char *at, const float *logits, int vocab, greedy_sc
     }
 }
 
-static void score_line(const ref *r, const char *line, greedy_score *score) {
+static void score_line(const reference *r, const char *line, greedy_score *score) {
     enum { MOST = 4096 };
     llm_token tokens[MOST];
     const char *steps[64];
-    int vocab = ref_config(r)->vocab, nsteps = 0;
+    int vocab = reference_config(r)->vocab, nsteps = 0;
     int n = (int)json_ints(json_value(line, "ids"), tokens, MOST - 64), first = n - 1;
     for (const char *at = json_value(line, "steps");
          (at = json_value(at, "id")) != NULL && nsteps < 64; nsteps++) {
@@ -265,7 +265,7 @@ static void score_line(const ref *r, const char *line, greedy_score *score) {
     n--; /* the last step's token is predicted, not fed */
     float *logits = malloc((size_t)(n - first) * (size_t)vocab * sizeof *logits);
     err e = {0};
-    assert_int_equal(ref_forward(r, tokens, n, first, logits, &e), 0);
+    assert_int_equal(reference_forward(r, tokens, n, first, logits, &e), 0);
     for (int i = 0; i < nsteps; i++)
         score_step(steps[i], logits + (size_t)i * (size_t)vocab, vocab, score);
     free(logits);
@@ -279,10 +279,10 @@ static void equals_another_engine_on_the_real_model(void **state) {
     if (SANITIZED || !model_path(model) || !shared_vectors("greedy.jsonl", vectors))
         skip();
     gguf *g;
-    ref *r;
+    reference *r;
     err e = {0};
     assert_int_equal(gguf_open(model, &g, &e), 0);
-    assert_int_equal(ref_open(g, &r, &e), 0);
+    assert_int_equal(reference_open(g, &r, &e), 0);
     FILE *f = fopen(vectors, "r");
     assert_non_null(f);
     greedy_score score = {0};
@@ -295,7 +295,7 @@ static void equals_another_engine_on_the_real_model(void **state) {
     assert_int_equal(score.equal, score.checked);
     free(line);
     fclose(f);
-    ref_close(r);
+    reference_close(r);
     gguf_close(g);
 }
 

@@ -1,6 +1,6 @@
 /*
- * ref.c - the model as its papers write it, in plain f32: the oracle for the fast CPU and CUDA
- * passes.
+ * reference.c - the forward pass as the models' papers define it, in plain f32: what the CPU and
+ * CUDA backends are compared with.
  *
  * Invariant: readable before fast. One function a step, all tokens of a sequence at once,
  * activations [n][width] row-major, nothing kept between passes. Every way in which architectures
@@ -8,14 +8,14 @@
  *
  *   x += attention(norm(x))    x += feed_forward(norm(x))    logits = head(norm(x))
  */
-#include "ref_int.h"
+#include "reference.h"
 
 #include <assert.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-struct ref {
+struct reference {
     const gguf *g;
     model_config c;
     int sinks, window; /* streaming attention; window 0: all keys are seen */
@@ -23,7 +23,7 @@ struct ref {
 
 /* The activations of one pass over n tokens. */
 typedef struct pass {
-    const ref *r;
+    const reference *r;
     const model_config *c;
     int n, layer;
     float *x;          /* [n][n_embd] the residual stream */
@@ -36,8 +36,8 @@ typedef struct pass {
     float *row;        /* one dequantised weight row, at most max(n_embd, q width, ffn) wide */
 } pass;
 
-int ref_open(const gguf *g, ref **out, err *e) {
-    ref *r = mem_zalloc(sizeof *r);
+int reference_open(const gguf *g, reference **out, err *e) {
+    reference *r = mem_zalloc(sizeof *r);
     r->g = g;
     int rc = config_read(g, &r->c, e);
     if (rc) {
@@ -48,16 +48,16 @@ int ref_open(const gguf *g, ref **out, err *e) {
     return rc;
 }
 
-void ref_close(ref *r) {
+void reference_close(reference *r) {
     free(r);
 }
 
-void ref_set_streaming(ref *r, int sinks, int window) {
+void reference_set_streaming(reference *r, int sinks, int window) {
     r->sinks = sinks;
     r->window = window;
 }
 
-const model_config *ref_config(const ref *r) {
+const model_config *reference_config(const reference *r) {
     return &r->c;
 }
 
@@ -307,7 +307,8 @@ static bool allocate(pass *p) {
     return true;
 }
 
-int ref_forward(const ref *r, const llm_token *tokens, int n, int first, float *logits, err *e) {
+int reference_forward(const reference *r, const llm_token *tokens, int n, int first, float *logits,
+                      err *e) {
     assert(first >= 0 && first < n);
     for (int i = 0; i < n; i++) {
         if (tokens[i] < 0 || tokens[i] >= r->c.vocab)
