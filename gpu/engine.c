@@ -15,23 +15,6 @@
  * a backend with memory of its own sets another. */
 static const size_t KV_STANDARD_BYTES = (size_t)1 << 30;
 
-const char *llm_precision_name(llm_precision precision) {
-    static const char *const names[] = {[LLM_PRECISION_AUTO] = "auto",
-                                        [LLM_F32] = "f32",
-                                        [LLM_BF16] = "bf16",
-                                        [LLM_INT8] = "int8",
-                                        [LLM_INT8X2] = "int8x2"};
-    BASE_COVERS(names, LLM_PRECISIONS);
-    return names[precision];
-}
-
-const char *llm_kv_dtype_name(llm_kv_dtype dtype) {
-    static const char *const names[] = {
-        [LLM_KV_BF16] = "bf16", [LLM_KV_F32] = "f32", [LLM_KV_INT8] = "int8"};
-    BASE_COVERS(names, LLM_KV_DTYPES);
-    return names[dtype];
-}
-
 static int usable_threads(const llm_engine_options *options) {
     if (options->threads > 0)
         return BASE_MIN(options->threads, 256);

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "engine/engine_int.h"
-#include "text/guide_int.h"
+#include "engine/guide_int.h"
 
 /* A token is its bytes: count in bits 24.., then up to three bytes. 1 is BOS. */
 enum {

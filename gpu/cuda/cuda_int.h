@@ -18,7 +18,6 @@
 #include "cuda_kernels_int.h"
 #include "engine/engine_int.h"
 #include "model/pool_int.h"
-#include "session/loader_int.h"
 
 enum {
     CUDA_PASS_ROWS = 16384, /* most rows of a part */
@@ -166,8 +165,8 @@ typedef struct cuda_kv {
     int stage;
     void *pages
         /* pinned; the loader's thread makes them, fills them, and waits for their journeys */
-        [LOAD_PAGES];
-    cudaEvent_t page_sent[LOAD_PAGES];
+        [KV_PAGES];
+    cudaEvent_t page_sent[KV_PAGES];
 } cuda_kv;
 
 typedef struct cuda_work {

@@ -8,7 +8,7 @@
  */
 #include "cuda_device.cuh"
 #include "cuda_kernels_int.h"
-#include "text/sample_int.h"
+#include "engine/sample_weight_int.h"
 
 enum {
     ROW_THREADS = 256,

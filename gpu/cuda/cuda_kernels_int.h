@@ -109,7 +109,7 @@ cudaError_t k_soft_cap(float *x, size_t count, float cap, cudaStream_t stream);
 cudaError_t k_top(const float *logits, int vocab, int rows, int k, float *values, int32_t *ids,
                   cudaStream_t stream);
 
-/* A draw's candidates and what the whole vocabulary weighs (sample_int.h). */
+/* A draw's candidates and what the whole vocabulary weighs (sample_weight_int.h). */
 enum { DRAWN_MOST = 64 };
 typedef struct drawn {
     uint64_t total;

@@ -152,7 +152,7 @@ void cuda_kv_free(cuda_kv *kv) {
         if (kv->staged[i] != NULL)
             cudaEventDestroy(kv->staged[i]);
     }
-    for (int i = 0; i < LOAD_PAGES; i++) {
+    for (int i = 0; i < KV_PAGES; i++) {
         cudaFreeHost(kv->pages[i]);
         if (kv->page_sent[i] != NULL)
             cudaEventDestroy(kv->page_sent[i]);

@@ -41,12 +41,13 @@ typedef struct pass_want {
     int top;
     llm_token *top_ids;
     /* > 0, of backends that draw: top <= PASS_DRAW, and `total` is the weight of the whole
-     * vocabulary (sample_int.h). */
+     * vocabulary (sample_weight_int.h). */
     float temperature;
     uint64_t total;
 } pass_want;
 
 enum { PASS_TOP = 16, PASS_DRAW = 64 };
+enum { KV_PAGES = 64 }; /* of kv_page */
 
 typedef struct pass {
     pass_row *rows; /* neighbours in the prefix tree stand together, so that blocks are shared by
@@ -111,7 +112,7 @@ typedef struct llm_backend {
     void (*kv_write)(llm_engine *engine, void *work, int32_t block, const void *in);
     /* A page of a block's bytes that kv_send takes to a block without copying it first, once its
      * last journey has ended; NULL: no memory. Called by the loader's thread (loader_int.h), `page`
-     * < LOAD_PAGES; kv_send by the session's. Both NULL where kv_write is as good. */
+     * < KV_PAGES; kv_send by the session's. Both NULL where kv_write is as good. */
     void *(*kv_page)(llm_engine *engine, void *work, int page);
     void (*kv_send)(llm_engine *engine, void *work, int page, int32_t block);
     /* What a session measured, for the next start

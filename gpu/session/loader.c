@@ -38,8 +38,8 @@ struct loader {
     int coming;
     double read_ms; /* of */
     uint64_t reads; /* these */
-    page pages[LOAD_PAGES];
-    int free_pages[LOAD_PAGES], nfree, npages;
+    page pages[KV_PAGES];
+    int free_pages[KV_PAGES], nfree, npages;
 };
 
 static load *entry(loader *l, uint64_t number) {
@@ -130,7 +130,7 @@ static void *thread_main(void *ctx) {
 loader *loader_new(llm_engine *engine, void *work, const llm_kv_store *store, size_t block_bytes) {
     loader *l = mem_zalloc(sizeof *l);
     *l = (loader){.engine = engine, .work = work, .store = *store, .block_bytes = block_bytes};
-    l->npages = (int)BASE_MIN(BASE_MAX(PAGES_BYTES / block_bytes, (size_t)2), (size_t)LOAD_PAGES);
+    l->npages = (int)BASE_MIN(BASE_MAX(PAGES_BYTES / block_bytes, (size_t)2), (size_t)KV_PAGES);
     for (int i = 0; i < l->npages; i++)
         l->free_pages[l->nfree++] = i;
     pthread_mutex_init(&l->mutex, NULL);

@@ -15,7 +15,7 @@
 
 #include "engine/engine_int.h"
 
-enum { LOADS = 256, LOAD_PAGES = 64 };
+enum { LOADS = 256 };
 
 typedef enum load_state {
     LOAD_UNKNOWN,

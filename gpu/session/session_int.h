@@ -11,9 +11,9 @@
 #define KVASIR_SESSION_INT_H
 
 #include "engine/engine_int.h"
+#include "engine/guide_int.h"
 #include "loader_int.h"
 #include "prefix_int.h"
-#include "text/guide_int.h"
 
 typedef struct request {
     struct request *next; /* in the queue, a node's list, or the ready list */

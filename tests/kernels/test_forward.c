@@ -5,7 +5,7 @@
  */
 #include "test_kernels_int.h"
 
-#include "text/sample_int.h"
+#include "engine/sample_weight_int.h"
 #include "reference.h"
 
 #ifdef KVASIR_HOST_CARD

@@ -6,7 +6,7 @@
  */
 #include "test_kernels_int.h"
 
-#include "text/sample_int.h"
+#include "engine/sample_weight_int.h"
 
 enum { BF16_PLACES = 256 }; /* bf16 keeps 8 bits: 1/256 is its step */
 enum { TOP_STRIDE = 1024 }; /* ids of one thread of k_draw lie so far apart */

@@ -20,8 +20,8 @@
 
 #include <cmocka.h>
 
+#include "engine/sample_weight_int.h"
 #include "session/session_int.h"
-#include "text/sample_int.h"
 
 enum { MAX_PROMPTS = 200 };
 

@@ -13,9 +13,9 @@
 
 #include <cmocka.h>
 
+#include "engine/guide_int.h"
+#include "engine/sample_weight_int.h"
 #include "session/session_int.h"
-#include "text/guide_int.h"
-#include "text/sample_int.h"
 
 static llm_engine *engine;
 

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "engine/engine_int.h"
+#include "engine_int.h"
 
 void engine_encode(const llm_engine *engine, str text, bool special, bool start, llm_token **out,
                    size_t *count, size_t *cap) {

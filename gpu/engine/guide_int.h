@@ -20,7 +20,7 @@
 #ifndef KVASIR_GUIDE_INT_H
 #define KVASIR_GUIDE_INT_H
 
-#include "engine/engine_int.h"
+#include "engine_int.h"
 
 enum { GUIDE_MAX_DIGITS = 18, GUIDE_END = -1 };
 

@@ -1,5 +1,5 @@
 /*
- * sample_int.h - what a logit weighs in a draw: a whole number, the same on the host and on a card.
+ * sample_weight_int.h - what a logit weighs in a draw: a whole number, the same on the host and on a card.
  *
  *   weight = floor(2^44 * exp((logit - largest) / temperature))        the largest weighs 2^44
  *
@@ -7,8 +7,8 @@
  * weights are exact, so their order does not show. What weighs nothing is never drawn: less than
  * 2^-44 of the likeliest.
  */
-#ifndef KVASIR_SAMPLE_INT_H
-#define KVASIR_SAMPLE_INT_H
+#ifndef KVASIR_SAMPLE_WEIGHT_INT_H
+#define KVASIR_SAMPLE_WEIGHT_INT_H
 
 #include <stdint.h>
 

@@ -1,15 +1,15 @@
 /*
  * sample.c - from logits to a token.
  *
- * A draw is made among candidates, likeliest first, equal ones by id, that weigh what sample_int.h
+ * A draw is made among candidates, likeliest first, equal ones by id, that weigh what sample_weight_int.h
  * says. Invariant: a pure function of its arguments; randomness comes from (seed, step) alone, so a
  * row's sample never depends on the batch it ran in; and whoever knows the likeliest candidates and
  * the weight of all draws what is drawn from all logits, or is told that these do not suffice.
  */
 #include <stdlib.h>
 
-#include "sample_int.h"
-#include "session/session_int.h"
+#include "engine/sample_weight_int.h"
+#include "session_int.h"
 
 static int sample_greedy(const float *logits, int count) {
     int best = 0;
