@@ -58,15 +58,6 @@ typedef struct llm_engine_options {
     const atomic_bool *cancel; /* looked at while the file is read; NULL: nobody cancels */
 } llm_engine_options;
 
-/* What a backend can do. */
-enum {
-    LLM_CAN_LOGITS = 1,
-    LLM_CAN_KV = 2,
-    LLM_CAN_SCORE = 4,
-    LLM_CAN_GUIDE = 8,
-    LLM_IS_DETERMINISTIC = 16
-};
-
 /* Facts about an open engine; strings live as long as it does. */
 typedef struct llm_model_info {
     const char *path, *name, *architecture;
@@ -87,19 +78,12 @@ typedef struct llm_model_info {
     llm_attention attention;        /* streaming: prompts may be longer than the context */
     int sink_tokens, window_tokens; /* 0 without streaming */
     llm_kv_dtype kv_dtype;
-    unsigned capabilities;
     int threads;
     hash128 weights;                    /* of all bytes of the file */
     hash128 fingerprint;                /* identity of KV blocks and answers (ENGINE 3) */
     double prefill_tok_s, decode_tok_s; /* measured on this machine; 0 when not yet measured */
     double load_ms; /* of opening; sessions add what the weights took (llm_stats) */
 } llm_model_info;
-
-/* How many files a model is: as many, up to 1,000, as a name that ends in -00001-of-00003.gguf says,
- * else one. */
-int llm_shard_count(const char *path);
-/* The path of shard i (from 0) of a model, into an empty buf. */
-void llm_shard_path(const char *path, int i, buf *out);
 
 /* Opens a model; ERR_IO, ERR_CORRUPT (the file, with what is wrong), ERR_UNSUPPORTED (names the
  * architecture or type). */
@@ -139,9 +123,8 @@ typedef enum llm_span_kind {
     LLM_SPAN_TEMPLATE,
     LLM_SPAN_INSTRUCTION,
     LLM_SPAN_EXAMPLE,
-    LLM_SPAN_NAME,  /* "review:" */
-    LLM_SPAN_VALUE, /* " text of the cell\n" */
-    LLM_SPAN_CHUNK
+    LLM_SPAN_NAME, /* "review:" */
+    LLM_SPAN_VALUE /* " text of the cell\n" */
 } llm_span_kind;
 
 typedef struct llm_span llm_span;
@@ -157,7 +140,6 @@ llm_span *llm_span_new_in(const llm_engine *engine, llm_span_kind kind, str text
 llm_span *llm_span_retain(llm_span *span);
 void llm_span_release(llm_span *span); /* NULL is fine */
 const llm_token *llm_span_tokens(const llm_span *span, size_t *count);
-str llm_span_text(const llm_span *span);
 
 /* Whole-string tokenization, as `llama-tokenize` would: for vectors, tests and `.tokens`.
  * Malloc'ed, free() it. */
@@ -307,8 +289,6 @@ int llm_submit(llm_session *session, const llm_request *request, err *e);
  * finished answers stay available, the rest is dropped. */
 int llm_step(llm_session *session, llm_event *events, int capacity, int *count, bool *idle, err *e);
 void llm_session_stats(const llm_session *session, llm_stats *out);
-/* Drops all KV held in memory (a cold start for benchmarks). */
-void llm_session_clear(llm_session *session);
 
 /* Log-probabilities [vocab] of the token after `tokens`
  * (BOS not added), through the same path as answers. */

@@ -41,7 +41,6 @@ static int test_open(llm_engine *engine, const llm_engine_options *options, err 
     info->window_tokens = options->window_tokens;
     info->kv_dtype = options->kv_dtype;
     info->kv_bytes_per_token = TEST_KV_BYTES;
-    info->capabilities = LLM_CAN_SCORE | LLM_CAN_GUIDE | LLM_IS_DETERMINISTIC;
     info->fingerprint = hash_128("test:hash 1", 11);
     info->prefill_tok_s = 1e6;
     info->decode_tok_s = 1e5;

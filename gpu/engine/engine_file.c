@@ -90,8 +90,6 @@ void engine_file_facts(llm_engine *engine) {
     info->ffn = c->ffn;
     info->vocab = c->vocab;
     info->context = c->context;
-    info->capabilities =
-        LLM_CAN_LOGITS | LLM_CAN_KV | LLM_CAN_SCORE | LLM_CAN_GUIDE | LLM_IS_DETERMINISTIC;
     if (engine->file != NULL) {
         info->parameters = engine_parameters(engine->file);
         info->file_bytes = gguf_file_bytes(engine->file);

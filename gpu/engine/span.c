@@ -82,10 +82,6 @@ const llm_token *llm_span_tokens(const llm_span *span, size_t *count) {
     return span->tokens;
 }
 
-str llm_span_text(const llm_span *span) {
-    return span->text;
-}
-
 llm_token *llm_tokenize(const llm_engine *engine, str text, bool add_bos, bool parse_special,
                         size_t *count) {
     llm_token *tokens = mem_alloc(sizeof(llm_token) * 16);

@@ -369,24 +369,9 @@ static int add_shard(gguf *g, const char *called, mapping m, err *e) {
 }
 
 static const char FIRST_SHARD[] = "-00001-of-00003.gguf"; /* of three */
-enum { SHARD_NUMBER = 1, SHARD_COUNT = 10, SHARD_DIGITS = 5 };
+enum { SHARD_NUMBER = 1, SHARD_DIGITS = 5 };
 
-int llm_shard_count(const char *path) {
-    size_t n = strlen(path), tail = sizeof FIRST_SHARD - 1;
-    const char *name = n > tail ? path + n - tail : "";
-    if (strncmp(name, FIRST_SHARD, SHARD_COUNT) != 0 ||
-        strcmp(name + SHARD_COUNT + SHARD_DIGITS, ".gguf") != 0)
-        return 1;
-    int count = 0;
-    for (int i = SHARD_COUNT; i < SHARD_COUNT + SHARD_DIGITS; i++) {
-        if (name[i] < '0' || name[i] > '9')
-            return 1;
-        count = count * 10 + name[i] - '0';
-    }
-    return BASE_MIN(BASE_MAX(count, 1), (int)MAX_SHARDS);
-}
-
-void llm_shard_path(const char *path, int i, buf *out) {
+void gguf_shard_path(const char *path, int i, buf *out) {
     if (i == 0) {
         buf_append_c(out, path);
         return;
@@ -409,7 +394,7 @@ static int add_other_shards(gguf *g, const char *path, uint64_t count, err *e) {
     for (int i = 1; i < (int)count && rc == 0; i++) {
         buf_clear(&shard);
         buf_clear(&called);
-        llm_shard_path(path, i, &shard);
+        gguf_shard_path(path, i, &shard);
         buf_printf(&called, "'%s'", shard.p);
         mapping m;
         rc = map_file(shard.p, &m, e);

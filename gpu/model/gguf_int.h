@@ -71,6 +71,9 @@ bool gguf_array_strs(const gguf_array *array, arena *a, str **out);
 bool gguf_array_i32(const gguf_array *array, arena *a, int32_t **out); /* from any integer type */
 bool gguf_array_f32(const gguf_array *array, arena *a, float **out);
 
+/* Appends the path of shard i (from 0) to `out`, an empty buffer; `path` names shard 0. */
+void gguf_shard_path(const char *path, int i, buf *out);
+
 const gguf_tensor *gguf_find(const gguf *g, const char *name); /* NULL when absent */
 size_t gguf_tensor_count(const gguf *g);
 const gguf_tensor *gguf_tensor_at(const gguf *g, size_t i);

@@ -237,7 +237,7 @@ bool identity_leads_here(file_identity *id, const char *path) {
     for (size_t i = 0; i < gguf_file_count(id->file) && here; i++) {
         struct stat ours, theirs;
         buf_clear(&name);
-        llm_shard_path(path, (int)i, &name);
+        gguf_shard_path(path, (int)i, &name);
         here = !gguf_file_stat(id->file, i, true, &ours) || stat(name.p, &theirs) != 0 ||
                (ours.st_dev == theirs.st_dev && ours.st_ino == theirs.st_ino);
     }

@@ -196,10 +196,6 @@ void llm_session_free(llm_session *s) {
     free(s);
 }
 
-void llm_session_clear(llm_session *s) {
-    prefix_evict_unused(&s->tree);
-}
-
 /* ---- submitting ------------------------------------------------------------------------------ */
 
 /* BOS comes first where the prompt starts with a template that does not bring its own. */
@@ -230,16 +226,12 @@ static int spans_tokens(llm_span *const *spans, int count) {
     return (int)BASE_MIN(n, (size_t)MOST_TOKENS - 64); /* BOS and the guide's prefix come on top */
 }
 
-static bool is_value(const llm_span *span) {
-    return span->kind == LLM_SPAN_VALUE || span->kind == LLM_SPAN_CHUNK;
-}
-
 /* The field to leave out first: of those not named in the question the longest, else of the others;
  * -1: there is one left, and a question about nothing has no answer. */
 static int field_to_drop(const request *r, const bool *named) {
     int best = -1, fields = 0;
     for (int i = 0; i < r->nspans; i++) {
-        if (!is_value(r->spans[i]))
+        if (r->spans[i]->kind != LLM_SPAN_VALUE)
             continue;
         fields++;
         bool spared = named != NULL && named[i], was = best >= 0 && named != NULL && named[best];

@@ -12,7 +12,7 @@
 
 #include <cmocka.h>
 
-#include "gpu/llm.h"
+#include "engine/engine_int.h"
 
 static llm_engine *engine;
 
@@ -288,9 +288,6 @@ static void prefixes_are_seen(void **state) {
     llm_stats st;
     llm_session_stats(s, &st);
     assert_true(st.kv_bytes > 0); /* the head stays for the next statement */
-    llm_session_clear(s);
-    llm_session_stats(s, &st);
-    assert_int_equal(st.kv_bytes, 0);
     llm_span_release(head);
     llm_session_free(s);
 }
@@ -361,11 +358,11 @@ static void spans_may_live_in_an_arena(void **state) {
     arena *mem = arena_new_spilling(1, NULL);
     llm_span *heap = span(LLM_SPAN_VALUE, " a story of a long summer\n"),
              *name = span(LLM_SPAN_NAME, "x:"), *head = span(LLM_SPAN_TEMPLATE, "");
-    llm_span *kept = llm_span_new_in(engine, LLM_SPAN_VALUE, llm_span_text(heap), mem);
+    llm_span *kept = llm_span_new_in(engine, LLM_SPAN_VALUE, heap->text, mem);
     size_t n, m;
     const llm_token *a = llm_span_tokens(heap, &n), *b = llm_span_tokens(kept, &m);
     assert_true(n == m && memcmp(a, b, n * sizeof *a) == 0);
-    assert_true(str_equal(llm_span_text(heap), llm_span_text(kept)));
+    assert_true(str_equal(heap->text, kept->text));
     assert_true(arena_spilled_bytes(mem) > 0);
     for (int round = 0; round < 2; round++) {
         llm_span *spans[] = {head, name, kept};
