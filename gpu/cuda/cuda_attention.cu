@@ -2,7 +2,7 @@
  * cuda_attention.cu - attention by shared block on tensor cores (FlashAttention-2's loop over
  * blocks of 32 keys).
  *
- * One thread block takes one task (cuda_plan_int.h) and one kv head: its queries, 16 to a warp, go
+ * One thread block takes one task (attend_plan_int.h) and one kv head: its queries, 16 to a warp, go
  * through the task's blocks in order, each block loaded once for all of them and the next ones
  * while this one is used. Invariant: a query's state (top, sum, out) after a block is a function of
  * its state before and the block's keys; which queries share a warp, and where a task ends and
@@ -14,7 +14,7 @@
 
 static constexpr float LOG2_E = 1.4426950408889634f;
 
-enum { KEYS = PLAN_BLOCK, KEY_TILES = KEYS / 8, KEY_STEPS = KEYS / 16 };
+enum { KEYS = ATTEND_BLOCK, KEY_TILES = KEYS / 8, KEY_STEPS = KEYS / 16 };
 
 /* A row of shared memory: 16 bytes longer than its
  * values, so that eight rows lie in different banks. */
@@ -42,7 +42,7 @@ struct query_rows {
     int position[2]; /* -1: no query */
 };
 
-__device__ __forceinline__ query_rows rows_of(const attend_args &a, const plan_task &task,
+__device__ __forceinline__ query_rows rows_of(const attend_args &a, const attend_task &task,
                                               int group) {
     query_rows q;
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
@@ -59,8 +59,8 @@ __device__ __forceinline__ query_rows rows_of(const attend_args &a, const plan_t
 }
 
 template <int D>
-__device__ __forceinline__ void queries_load(const attend_args &a, const plan_task &task, int group,
-                                             int count, __nv_bfloat16 *to) {
+__device__ __forceinline__ void queries_load(const attend_args &a, const attend_task &task,
+                                             int group, int count, __nv_bfloat16 *to) {
     const __nv_bfloat16 *q = reinterpret_cast<const __nv_bfloat16 *>(a.q);
     for (int i = threadIdx.x; i < count * (D / 8); i += blockDim.x) {
         int query = i / (D / 8), column = i % (D / 8) * 8, flat = task.first_query + query;
@@ -77,7 +77,7 @@ __device__ __forceinline__ void queries_load(const attend_args &a, const plan_ta
 /* Begins to load a block's keys and values, which lie one behind the other. Behind the last block:
  * nothing, which keeps the count of groups in step. */
 template <int D>
-__device__ __forceinline__ void block_begin(const attend_args &a, const plan_task &task, int b,
+__device__ __forceinline__ void block_begin(const attend_args &a, const attend_task &task, int b,
                                             __nv_bfloat16 *stage) {
     if (b < task.b1) {
         size_t block = static_cast<size_t>(a.blocks[task.blocks_at + b - task.b0]);
@@ -214,14 +214,14 @@ __device__ __forceinline__ void values_gather(const __nv_bfloat16 *values,
     }
 }
 
-__device__ __forceinline__ size_t state_of(const attend_args &a, const plan_task &task, int row,
+__device__ __forceinline__ size_t state_of(const attend_args &a, const attend_task &task, int row,
                                            int head) {
-    int chunk = task.b0 / PLAN_CHUNK_BLOCKS;
+    int chunk = task.b0 / ATTEND_CHUNK_BLOCKS;
     return static_cast<size_t>(a.states[row] + chunk) * a.heads + head;
 }
 
 template <int D>
-__device__ __forceinline__ void state_load(const attend_args &a, const plan_task &task,
+__device__ __forceinline__ void state_load(const attend_args &a, const attend_task &task,
                                            const query_rows &q, float top[2], float sum[2],
                                            float out[D / 8][4]) {
     int column = threadIdx.x % 4 * 2;
@@ -248,7 +248,7 @@ __device__ __forceinline__ void state_load(const attend_args &a, const plan_task
 
 /* The last task of a row with one chunk writes the answer, all others what comes next needs. */
 template <int D>
-__device__ __forceinline__ void state_store(const attend_args &a, const plan_task &task,
+__device__ __forceinline__ void state_store(const attend_args &a, const attend_task &task,
                                             const query_rows &q, const float top[2],
                                             const float sum[2], const float out[D / 8][4]) {
     int column = threadIdx.x % 4 * 2;
@@ -256,7 +256,7 @@ __device__ __forceinline__ void state_store(const attend_args &a, const plan_tas
     for (int h = 0; h < 2; h++) {
         if (q.position[h] < 0)
             continue;
-        bool done = q.position[h] < PLAN_CHUNK && q.position[h] / KEYS < task.b1;
+        bool done = q.position[h] < ATTEND_CHUNK && q.position[h] / KEYS < task.b1;
         if (done) {
             uint16_t *to =
                 a.out + (static_cast<size_t>(q.row[h]) * a.heads + q.head[h]) * D + column;
@@ -286,7 +286,7 @@ __device__ __forceinline__ void state_store(const attend_args &a, const plan_tas
  * that follows may overwrite. */
 template <int D, int WARPS> __global__ void __launch_bounds__(WARPS * 32) attend(attend_args a) {
     extern __shared__ __align__(16) unsigned char memory[];
-    plan_task task = a.tasks[blockIdx.x];
+    attend_task task = a.tasks[blockIdx.x];
     if (task.queries == 0)
         return;
     __nv_bfloat16 *queries = reinterpret_cast<__nv_bfloat16 *>(memory);
@@ -327,9 +327,9 @@ template <int D, int WARPS> __global__ void __launch_bounds__(WARPS * 32) attend
 }
 
 /* Thread i: dimension i of one (row, head). */
-__global__ void merge(const plan_merge *merges, const float *state_out, const float *state_norm,
+__global__ void merge(const attend_merge *merges, const float *state_out, const float *state_norm,
                       int heads, uint16_t *out) {
-    plan_merge m = merges[blockIdx.x];
+    attend_merge m = merges[blockIdx.x];
     if (m.chunks == 0)
         return;
     int head = static_cast<int>(blockIdx.y), d = static_cast<int>(blockDim.x),
@@ -406,7 +406,7 @@ cudaError_t k_attend(const attend_args *args, cudaStream_t stream) {
     return args->wide ? size->wide(*args, stream) : size->narrow(*args, stream);
 }
 
-cudaError_t k_merge(const plan_merge *merges, int count, const float *state_out,
+cudaError_t k_merge(const attend_merge *merges, int count, const float *state_out,
                     const float *state_norm, int heads, int d, uint16_t *out, cudaStream_t stream) {
     if (count == 0)
         return cudaSuccess;

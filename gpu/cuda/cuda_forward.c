@@ -86,7 +86,7 @@ static void qkv_run(flow *f, int i) {
 static void copies_run(flow *f, int layer) {
     const cuda_work *w = f->w;
     const model_config *c = &w->engine->config;
-    const plan_copy *copies = on_card(f, f->part->at.copies);
+    const slot_copy *copies = on_card(f, f->part->at.copies);
     for (int level = 0, from = 0; level < f->part->copy_levels; from = w->copy_ends[level++]) {
         check(f,
               k_copy(copies + from, w->copy_ends[level] - from, layer_kv(w, layer),
@@ -495,10 +495,10 @@ static int copies_finish(cuda_work *w, const pass *p, err *e) {
         code = cuda_kv_bring(&w->kv, blocks, 2, e);
         code = code != 0 ? code
                          : cuda_check(cuda_kv_wait(&w->kv, w->stream), "waiting for KV blocks", e);
-        plan_copy copy = {cuda_kv_slot(&w->kv, blocks[0]), cuda_kv_slot(&w->kv, blocks[1]),
+        slot_copy copy = {cuda_kv_slot(&w->kv, blocks[0]), cuda_kv_slot(&w->kv, blocks[1]),
                           p->copies[i].tokens};
-        size_t head = (size_t)PLAN_BLOCK * (size_t)c->head_dim,
-               bytes = head / PLAN_BLOCK * (size_t)copy.tokens * 2;
+        size_t head = (size_t)ATTEND_BLOCK * (size_t)c->head_dim,
+               bytes = head / ATTEND_BLOCK * (size_t)copy.tokens * 2;
         size_t pitch = head * sizeof(uint16_t), parts = w->kv.block_elements / head;
         uint16_t *from = w->kv.pool + (size_t)copy.from * w->kv.block_elements;
         uint16_t *to = w->kv.pool + (size_t)copy.to * w->kv.block_elements;

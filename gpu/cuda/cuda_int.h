@@ -69,7 +69,7 @@ typedef struct cuda_state {
  * depends on them and on the addresses of the session's buffers alone. */
 typedef struct attend_shape {
     int levels;
-    int wide[PLAN_LEVELS], narrow[PLAN_LEVELS]; /* tasks; narrow ones may run among the wide */
+    int wide[ATTEND_LEVELS], narrow[ATTEND_LEVELS]; /* tasks; narrow ones may run among the wide */
     int merges;
 } attend_shape;
 
@@ -88,7 +88,7 @@ typedef struct cuda_graph {
 } cuda_graph;
 
 typedef struct attend_layout {
-    size_t states, wide[PLAN_LEVELS], narrow[PLAN_LEVELS], merges, blocks;
+    size_t states, wide[ATTEND_LEVELS], narrow[ATTEND_LEVELS], merges, blocks;
 } attend_layout;
 
 /* Where a part's arrays lie, in bytes from the buffer's start. */
@@ -196,7 +196,7 @@ typedef struct cuda_work {
     size_t back_cap;
 
     attend_plan plan, last_plan;
-    plan_row *plan_rows, *last_rows;
+    attend_row *all_rows, *last_rows;
     int32_t *tables; /* slots of the rows' blocks, where paged */
     size_t tables_cap;
     int32_t highest;      /* of the blocks marked so far */
@@ -204,7 +204,7 @@ typedef struct cuda_work {
     int32_t *used;        /* the blocks so marked */
     size_t used_cap, nused;
     int32_t *copy_levels;       /* [2 * blocks], zero between parts */
-    plan_copy *copies, *sorted; /* the part's copies, by slots */
+    slot_copy *copies, *sorted; /* the part's copies, by slots */
     int *copy_ends, copies_cap;
     /* per copy of the pass: one more than the first row of the part that took it; 0: none did */
     int *copied;

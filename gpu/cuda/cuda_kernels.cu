@@ -192,8 +192,8 @@ __device__ __forceinline__ __nv_bfloat16 *head_place(const qkv_args &a, size_t r
     if (slot < 0)
         return nullptr;
     size_t kv_head = static_cast<size_t>(head - a.heads - (is_v ? a.kv_heads : 0));
-    return as_bf16(a.kv) + static_cast<size_t>(slot / PLAN_BLOCK) * a.block_elements +
-           ((kv_head * 2 + (is_v ? 1 : 0)) * PLAN_BLOCK + slot % PLAN_BLOCK) * a.d;
+    return as_bf16(a.kv) + static_cast<size_t>(slot / ATTEND_BLOCK) * a.block_elements +
+           ((kv_head * 2 + (is_v ? 1 : 0)) * ATTEND_BLOCK + slot % ATTEND_BLOCK) * a.d;
 }
 
 /* A warp: one head of one row. A lane holds two neighbouring columns in each of PIECES pieces of
@@ -263,9 +263,9 @@ cudaError_t k_qkv(const qkv_args *args, cudaStream_t stream) {
 
 /* A block: keys or values of one copy and kv head;
  * the first `tokens` slots are one run of bytes. */
-__global__ void copy_slots(const plan_copy *copies, uint16_t *kv, size_t block_elements, int d) {
-    plan_copy c = copies[blockIdx.x];
-    size_t part = static_cast<size_t>(blockIdx.y) * PLAN_BLOCK * d;
+__global__ void copy_slots(const slot_copy *copies, uint16_t *kv, size_t block_elements, int d) {
+    slot_copy c = copies[blockIdx.x];
+    size_t part = static_cast<size_t>(blockIdx.y) * ATTEND_BLOCK * d;
     const uint4 *from =
         reinterpret_cast<const uint4 *>(kv + static_cast<size_t>(c.from) * block_elements + part);
     uint4 *to = reinterpret_cast<uint4 *>(kv + static_cast<size_t>(c.to) * block_elements + part);
@@ -273,7 +273,7 @@ __global__ void copy_slots(const plan_copy *copies, uint16_t *kv, size_t block_e
         to[i] = from[i];
 }
 
-cudaError_t k_copy(const plan_copy *copies, int count, uint16_t *kv, size_t block_elements,
+cudaError_t k_copy(const slot_copy *copies, int count, uint16_t *kv, size_t block_elements,
                    int kv_heads, int d, cudaStream_t stream) {
     if (count == 0)
         return cudaSuccess;
@@ -353,7 +353,7 @@ __device__ float capped(float x, float cap) {
 }
 
 /* A warp: one allowed token of one row. */
-__global__ void head_ids(const plan_item *items, int count, const float *x,
+__global__ void head_ids(const head_item *items, int count, const float *x,
                          const __nv_bfloat16 *head, int n, float cap, float *out) {
     int item = static_cast<int>(blockIdx.x) * HEAD_WARPS + static_cast<int>(threadIdx.x / 32),
         lane = threadIdx.x % 32;
@@ -369,7 +369,7 @@ __global__ void head_ids(const plan_item *items, int count, const float *x,
         out[item] = capped(sum, cap);
 }
 
-cudaError_t k_head_ids(const plan_item *items, int count, const float *x, const uint16_t *head,
+cudaError_t k_head_ids(const head_item *items, int count, const float *x, const uint16_t *head,
                        int n, float cap, float *out, cudaStream_t stream) {
     if (count == 0)
         return cudaSuccess;

@@ -16,7 +16,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "cuda_plan_int.h"
+#include "attend_plan_int.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -61,18 +61,18 @@ cudaError_t k_qkv(const qkv_args *args, cudaStream_t stream);
 
 /* Copies the first `tokens` slots of block `from` to
  * block `to`, one layer; the copies are independent. */
-cudaError_t k_copy(const plan_copy *copies, int count, uint16_t *kv, size_t block_elements,
+cudaError_t k_copy(const slot_copy *copies, int count, uint16_t *kv, size_t block_elements,
                    int kv_heads, int d, cudaStream_t stream);
 
-/* Attention over the tasks of one level (cuda_plan_int.h).
+/* Attention over the tasks of one level (attend_plan_int.h).
  * Scores are q·k * scale, soft-capped where cap > 0. */
 typedef struct attend_args {
     const uint16_t *q;  /* [rows, heads * d] */
     const uint16_t *kv; /* the pool at this layer */
     size_t block_elements;
-    const plan_task *tasks;
+    const attend_task *tasks;
     int count;                /* of tasks; those without queries are padding */
-    bool wide;                /* tasks of up to PLAN_WIDE queries, else up to PLAN_NARROW */
+    bool wide;                /* tasks of up to ATTEND_WIDE queries, else up to ATTEND_NARROW */
     const int32_t *blocks;    /* lists of block ids that the tasks point into */
     const int32_t *positions; /* [rows] */
     const int32_t *states;    /* [rows]: the state of the row's chunk 0, or -1 */
@@ -89,7 +89,7 @@ cudaError_t k_attend_prepare(int d);
 cudaError_t k_attend(const attend_args *args, cudaStream_t stream);
 
 /* Merges the chunks of rows that have several, in order: out[row, heads * d]. */
-cudaError_t k_merge(const plan_merge *merges, int count, const float *state_out,
+cudaError_t k_merge(const attend_merge *merges, int count, const float *state_out,
                     const float *state_norm, int heads, int d, uint16_t *out, cudaStream_t stream);
 
 /* h[rows, ffn] = act(gate) * up; gate_up [rows, gate ffn | up ffn] */
@@ -102,7 +102,7 @@ cudaError_t k_gather(const void *from, const int32_t *index, size_t bytes, int r
                      cudaStream_t stream);
 
 /* out[i] = soft cap of x[items[i].row] · head[items[i].id] */
-cudaError_t k_head_ids(const plan_item *items, int count, const float *x, const uint16_t *head,
+cudaError_t k_head_ids(const head_item *items, int count, const float *x, const uint16_t *head,
                        int n, float cap, float *out, cudaStream_t stream);
 cudaError_t k_soft_cap(float *x, size_t count, float cap, cudaStream_t stream);
 /* Per row of logits[rows, vocab]: its `k` largest, largest first, ties to the lower id. */

@@ -54,7 +54,7 @@ int cuda_part_rows(cuda_work *w, const pass *p, int first, err *e) {
         w->highest = BASE_MAX(w->highest, BASE_MAX(p->copies[i].from, p->copies[i].to));
     while (first + n < p->nrows && n < w->rows_cap) {
         const pass_row *row = &p->rows[first + n];
-        states += row->position / PLAN_CHUNK + 1;
+        states += row->position / ATTEND_CHUNK + 1;
         if (tiers) {
             row_mark(w, p, first, first + n);
             if (cuda_check(cuda_kv_reach(&w->kv, w->highest), "memory for KV blocks", e) != 0)
@@ -154,7 +154,7 @@ static void tables_translate(cuda_work *w, const cuda_part *part) {
         for (int b = 0; b < blocks; b++)
             w->tables[at + (size_t)b] = cuda_kv_slot(&w->kv, table[b]);
         for (; i < end; i++)
-            w->plan_rows[i].table = w->tables + at;
+            w->all_rows[i].table = w->tables + at;
         at += (size_t)blocks;
     }
 }
@@ -162,16 +162,16 @@ static void tables_translate(cuda_work *w, const cuda_part *part) {
 static void rows_plan(cuda_work *w, const cuda_part *part) {
     const pass_row *rows = part->p->rows + part->first;
     for (int i = 0; i < part->nrows; i++)
-        w->plan_rows[i] = (plan_row){rows[i].position, rows[i].table};
+        w->all_rows[i] = (attend_row){rows[i].position, rows[i].table};
     if (w->kv.paged)
         tables_translate(w, part);
     const model_config *c = &w->engine->config;
     int group = c->n_heads / c->n_kv_heads;
-    plan_make(&w->plan, w->plan_rows, part->nrows, group);
+    attend_plan_make(&w->plan, w->all_rows, part->nrows, group);
     if (!part->all_wanted) {
         for (int i = 0; i < part->nwanted; i++)
-            w->last_rows[i] = w->plan_rows[w->wanted[i]];
-        plan_make(&w->last_plan, w->last_rows, part->nwanted, group);
+            w->last_rows[i] = w->all_rows[w->wanted[i]];
+        attend_plan_make(&w->last_plan, w->last_rows, part->nwanted, group);
     }
 }
 
@@ -184,11 +184,11 @@ static int copies_find(cuda_work *w, const cuda_part *part) {
         if (!w->copied[i] && w->marks[copy->to] == w->mark) {
             mark_block(w, copy->from);
             w->copied[i] = part->first + 1;
-            w->copies[n++] = (plan_copy){copy->from, copy->to, copy->tokens};
+            w->copies[n++] = (slot_copy){copy->from, copy->to, copy->tokens};
         }
     }
     for (int i = 0; i < n / 2; i++) { /* back in order */
-        plan_copy other = w->copies[i];
+        slot_copy other = w->copies[i];
         w->copies[i] = w->copies[n - 1 - i];
         w->copies[n - 1 - i] = other;
     }
@@ -200,7 +200,7 @@ static void copies_plan(cuda_work *w, cuda_part *part, int n) {
         w->copies[i].from = cuda_kv_slot(&w->kv, w->copies[i].from);
         w->copies[i].to = cuda_kv_slot(&w->kv, w->copies[i].to);
     }
-    part->copy_levels = plan_copies(w->copies, n, w->copy_levels, w->sorted, w->copy_ends);
+    part->copy_levels = slot_copy_levels(w->copies, n, w->copy_levels, w->sorted, w->copy_ends);
 }
 
 /* ---- the buffer ------------------------------------------------------------------------------ */
@@ -212,7 +212,7 @@ static int padded(int n, bool graph) {
     return graph && n > 0 ? size : n;
 }
 
-static long blocks_met(const plan_list *tasks) {
+static long blocks_met(const attend_list *tasks) {
     long n = 0;
     for (int i = 0; i < tasks->count; i++)
         n += tasks->at[i].b1 - tasks->at[i].b0;
@@ -224,7 +224,7 @@ static long blocks_met(const plan_list *tasks) {
 static void shape_make(const attend_plan *plan, bool graph, attend_shape *s) {
     s->levels = plan->levels;
     for (int l = 0; l < plan->levels; l++) {
-        const plan_list *wide = &plan->wide[l], *narrow = &plan->narrow[l];
+        const attend_list *wide = &plan->wide[l], *narrow = &plan->narrow[l];
         bool joins = wide->count > 0 && blocks_met(narrow) <= blocks_met(wide);
         s->wide[l] = padded(wide->count + (joins ? narrow->count : 0), graph);
         s->narrow[l] = padded(joins ? 0 : narrow->count, graph);
@@ -242,10 +242,10 @@ static void attend_place(const attend_plan *plan, const attend_shape *s, int row
                          attend_layout *at, size_t *end) {
     at->states = place(end, sizeof(int32_t) * (size_t)rows);
     for (int l = 0; l < s->levels; l++) {
-        at->wide[l] = place(end, sizeof(plan_task) * (size_t)s->wide[l]);
-        at->narrow[l] = place(end, sizeof(plan_task) * (size_t)s->narrow[l]);
+        at->wide[l] = place(end, sizeof(attend_task) * (size_t)s->wide[l]);
+        at->narrow[l] = place(end, sizeof(attend_task) * (size_t)s->narrow[l]);
     }
-    at->merges = place(end, sizeof(plan_merge) * (size_t)s->merges);
+    at->merges = place(end, sizeof(attend_merge) * (size_t)s->merges);
     at->blocks = place(end, sizeof(int32_t) * (size_t)plan->nblocks);
 }
 
@@ -262,16 +262,17 @@ static void part_place(const cuda_work *w, cuda_part *part, int ncopies) {
         at->wanted_positions = place(&end, sizeof(int32_t) * (size_t)part->nwanted);
         attend_place(&w->last_plan, &part->last, part->nwanted, &at->last, &end);
     }
-    at->copies = place(&end, sizeof(plan_copy) * (size_t)ncopies);
-    at->items = place(&end, sizeof(plan_item) * (size_t)part->nitems);
+    at->copies = place(&end, sizeof(slot_copy) * (size_t)ncopies);
+    at->items = place(&end, sizeof(head_item) * (size_t)part->nitems);
     at->whole = place(&end, sizeof(int32_t) * (size_t)part->nwhole);
     at->temperatures = place(&end, sizeof(float) * (size_t)part->ndraws);
     at->bytes = end;
 }
 
 /* The lists' tasks one behind the other, then padding up to `count`. */
-static void tasks_fill(plan_task *to, int count, const plan_list *first, const plan_list *second) {
-    const plan_list *lists[] = {first, second};
+static void tasks_fill(attend_task *to, int count, const attend_list *first,
+                       const attend_list *second) {
+    const attend_list *lists[] = {first, second};
     int n = 0;
     for (int i = 0; i < 2; i++) {
         if (lists[i] != NULL && lists[i]->count > 0) {
@@ -289,14 +290,14 @@ static void attend_fill(const attend_plan *plan, const attend_shape *s, const at
     memcpy(states, plan->states, sizeof *states * (size_t)nrows);
     memset(states + nrows, 0xff, sizeof *states * (size_t)(rows - nrows));
     for (int l = 0; l < s->levels; l++) {
-        const plan_list *wide = &plan->wide[l], *narrow = &plan->narrow[l];
+        const attend_list *wide = &plan->wide[l], *narrow = &plan->narrow[l];
         bool joined = s->narrow[l] == 0;
-        plan_task *to = (plan_task *)(void *)(base + at->wide[l]);
+        attend_task *to = (attend_task *)(void *)(base + at->wide[l]);
         tasks_fill(to, s->wide[l], wide, joined ? narrow : NULL);
         if (!joined)
-            tasks_fill((plan_task *)(void *)(base + at->narrow[l]), s->narrow[l], narrow, NULL);
+            tasks_fill((attend_task *)(void *)(base + at->narrow[l]), s->narrow[l], narrow, NULL);
     }
-    plan_merge *merges = (plan_merge *)(void *)(base + at->merges);
+    attend_merge *merges = (attend_merge *)(void *)(base + at->merges);
     if (s->merges > 0) {
         memcpy(merges, plan->merges, sizeof *merges * (size_t)plan->nmerges);
         memset(merges + plan->nmerges, 0, sizeof *merges * (size_t)(s->merges - plan->nmerges));
@@ -310,12 +311,12 @@ static void rows_fill(const cuda_work *w, const cuda_part *part, char *base) {
     int32_t *slots = (int32_t *)(void *)(base + part->at.slots);
     for (int i = 0; i < part->shape.rows; i++) {
         bool real = i < part->nrows;
-        const plan_row *row = &w->plan_rows[i];
+        const attend_row *row = &w->all_rows[i];
         tokens[i] = real ? part->p->rows[part->first + i].token : 0;
         positions[i] = real ? row->position : 0;
-        slots[i] =
-            real ? row->table[row->position / PLAN_BLOCK] * PLAN_BLOCK + row->position % PLAN_BLOCK
-                 : -1;
+        slots[i] = real ? row->table[row->position / ATTEND_BLOCK] * ATTEND_BLOCK +
+                              row->position % ATTEND_BLOCK
+                        : -1;
     }
     if (!part->all_wanted) {
         int32_t *wanted = (int32_t *)(void *)(base + part->at.wanted);
@@ -328,12 +329,12 @@ static void rows_fill(const cuda_work *w, const cuda_part *part, char *base) {
 }
 
 static void wants_fill(const cuda_work *w, const cuda_part *part, char *base) {
-    plan_item *items = (plan_item *)(void *)(base + part->at.items);
+    head_item *items = (head_item *)(void *)(base + part->at.items);
     int32_t *whole = (int32_t *)(void *)(base + part->at.whole);
     const pass_want *first = part->p->wants + part->want_first;
     for (int i = 0; i < part->nwants; i++)
         for (int k = 0; first[i].ids != NULL && k < first[i].count; k++)
-            *items++ = (plan_item){w->want_rows[i], first[i].ids[k]};
+            *items++ = (head_item){w->want_rows[i], first[i].ids[k]};
     for (int i = 0; i < part->nwhole; i++)
         whole[i] = w->want_rows[w->whole[i] - first];
     float *temperatures = (float *)(void *)(base + part->at.temperatures);

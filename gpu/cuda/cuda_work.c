@@ -81,7 +81,7 @@ static bool room_is_left(void) {
 /* Halves the rows until the buffers fit and leave some room for KV. */
 static int buffers_fit(cuda_work *w, int rows, err *e) {
     device_buffer list[BUFFERS];
-    int n = buffers_list(w, list), states = w->engine->config.context / PLAN_CHUNK + 1;
+    int n = buffers_list(w, list), states = w->engine->config.context / ATTEND_CHUNK + 1;
     cudaError_t status;
     for (w->rows_cap = round_rows(BASE_MIN(BASE_MAX(rows, LEAST_ROWS), CUDA_PASS_ROWS));;
          w->rows_cap = round_rows(w->rows_cap / 2)) {
@@ -101,7 +101,7 @@ static int buffers_fit(cuda_work *w, int rows, err *e) {
 
 static void host_new(cuda_work *w, int blocks) {
     size_t rows = (size_t)w->rows_cap, n = (size_t)blocks;
-    w->plan_rows = mem_alloc(sizeof *w->plan_rows * rows);
+    w->all_rows = mem_alloc(sizeof *w->all_rows * rows);
     w->last_rows = mem_alloc(sizeof *w->last_rows * rows);
     w->marks = mem_zalloc(sizeof *w->marks * n);
     w->copy_levels = mem_zalloc(sizeof *w->copy_levels * 2 * n);
@@ -153,11 +153,11 @@ void cuda_work_free(llm_engine *engine, void *work) {
     cudaFreeHost(w->back);
     if (w->stream != NULL)
         cudaStreamDestroy(w->stream);
-    plan_free(&w->plan);
-    plan_free(&w->last_plan);
+    attend_plan_free(&w->plan);
+    attend_plan_free(&w->last_plan);
     void *all[] = {
-        w->plan_rows, w->last_rows, w->tables, w->marks,  w->used,      w->copy_levels, w->copies,
-        w->sorted,    w->copy_ends, w->copied, w->wanted, w->want_rows, w->whole,       w};
+        w->all_rows, w->last_rows, w->tables, w->marks,  w->used,      w->copy_levels, w->copies,
+        w->sorted,   w->copy_ends, w->copied, w->wanted, w->want_rows, w->whole,       w};
     for (size_t i = 0; i < BASE_COUNT(all); i++)
         free(all[i]);
 }

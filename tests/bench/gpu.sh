@@ -13,7 +13,7 @@
 set -u
 root=$(cd "$(dirname "$0")/../.." && pwd)
 deps= build= steps="tests 135m 8b q2 1b memcheck racecheck synccheck" log= bad=0
-programs="test_cuda_plan test_kernels bench_cuda bench_queries"
+programs="test_attend_plan test_kernels bench_cuda bench_queries"
 
 say() {
     printf '%-34s %s\n' "$1" "$2"
@@ -138,7 +138,7 @@ export LD_LIBRARY_PATH
 command -v nvidia-smi >/dev/null && say card "$(nvidia-smi --query-gpu=name,memory.total,driver_version --format=csv,noheader)"
 
 # Carried programs where they run here (77: they do, and there is no card), else built here.
-if [ -z "$build" ] && [ -n "$deps" ] && [ -x "$deps/bin/test_cuda_plan" ] && "$deps/bin/test_cuda_plan" >/dev/null 2>&1; then
+if [ -z "$build" ] && [ -n "$deps" ] && [ -x "$deps/bin/test_attend_plan" ] && "$deps/bin/test_attend_plan" >/dev/null 2>&1; then
     build=$deps/bin
     say programs "as carried"
 fi
@@ -148,7 +148,7 @@ if [ -z "$build" ]; then
     PATH=$PATH:$(dirname "$nvcc")
     step configure cmake -S "$root" -B "$build" -DCMAKE_BUILD_TYPE=Release -DKVASIR_GPU_ONLY=ON -DKVASIR_TEST_MODELS=OFF \
         -DKVASIR_DEPS="$deps" || exit 1
-    step build cmake --build "$build" -j "$(nproc)" --target test_kernels bench_cuda test_cuda_plan || exit 1
+    step build cmake --build "$build" -j "$(nproc)" --target test_kernels bench_cuda test_attend_plan || exit 1
 fi
 [ -x "$build/bench_cuda" ] && [ -x "$build/test_kernels" ] || die "$build holds no bench_cuda and test_kernels"
 sanitizer=$(command -v compute-sanitizer || ls "$(dirname "${nvcc:-/none}")/compute-sanitizer" 2>/dev/null)
@@ -177,7 +177,7 @@ q2() {
 for name in $steps; do
     case $name in
     tests)
-        step "plan of attention" "$build/test_cuda_plan"
+        step "plan of attention" "$build/test_attend_plan"
         step "kernels, forwards, sessions" timeout 240 "$build/test_kernels"
         ;;
     memcheck) sanitize memcheck 200 passes ;;

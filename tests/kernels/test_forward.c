@@ -358,7 +358,7 @@ static void prompts_of_two_chunks_are_not_cut(void **state) {
         table[b] = b;
     pass_row *rows = malloc(sizeof *rows * ROWS);
     for (int i = 0; i < ROWS; i++)
-        rows[i] = (pass_row){i % TINY_VOCAB, PLAN_CHUNK + i % PLAN_CHUNK, table};
+        rows[i] = (pass_row){i % TINY_VOCAB, ATTEND_CHUNK + i % ATTEND_CHUNK, table};
     pass p = {.rows = rows, .nrows = ROWS};
     err e = {0};
     assert_int_equal(cuda_part_rows(w, &p, 0, &e), ROWS);

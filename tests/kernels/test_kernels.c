@@ -161,8 +161,8 @@ static float *head_goes_to(const head_case *c, int row, int head, float *q, floa
         return q + (size_t)(row * c->heads + head) * (size_t)c->d;
     int of_kv = (head - c->heads) % c->kv_heads, is_v = head >= c->heads + c->kv_heads;
     int32_t slot = head_slots[row];
-    size_t at = (size_t)(slot / PLAN_BLOCK * c->kv_heads * 2 + of_kv * 2 + is_v) * PLAN_BLOCK +
-                (size_t)(slot % PLAN_BLOCK);
+    size_t at = (size_t)(slot / ATTEND_BLOCK * c->kv_heads * 2 + of_kv * 2 + is_v) * ATTEND_BLOCK +
+                (size_t)(slot % ATTEND_BLOCK);
     return slot < 0 ? NULL : kv + at * (size_t)c->d;
 }
 
@@ -170,7 +170,7 @@ static void heads_check(const head_case *c) {
     int all = c->heads + 2 * c->kv_heads;
     size_t d = (size_t)c->d, in = HEAD_ROWS * (size_t)all * d,
            nq = HEAD_ROWS * (size_t)c->heads * d,
-           nkv = HEAD_BLOCKS * PLAN_BLOCK * 2 * (size_t)c->kv_heads * d,
+           nkv = HEAD_BLOCKS * ATTEND_BLOCK * 2 * (size_t)c->kv_heads * d,
            dims = (size_t)c->rope_dims;
     float *x = malloc(in * 4), *bias = malloc((size_t)all * d * 4), *weights = malloc(2 * d * 4),
           *angles = malloc(HEAD_ROWS * dims * 4), *expected = calloc(nq + nkv, 4),
@@ -188,7 +188,7 @@ static void heads_check(const head_case *c) {
                   .slots = to_card(head_slots, sizeof head_slots),
                   .q = to_card(out, nq * 2),
                   .kv = to_card(out, nkv * 2),
-                  .block_elements = (size_t)c->kv_heads * 2 * PLAN_BLOCK * d,
+                  .block_elements = (size_t)c->kv_heads * 2 * ATTEND_BLOCK * d,
                   .rope = c->rope,
                   .eps = 1e-5f,
                   .rows = HEAD_ROWS,
@@ -243,11 +243,11 @@ static void allowed_tokens_equal_plain_c(void **state) {
     enum { ROWS = 3, N = 72, VOCAB = 50 };
     float x[ROWS * N], weights[VOCAB * N], got[7], expected[7];
     uint16_t head[VOCAB * N];
-    plan_item items[7];
+    head_item items[7];
     fill(x, NULL, ROWS * N, 8, 2);
     fill(weights, head, VOCAB * N, 9, 2);
     for (int i = 0; i < 7; i++) {
-        items[i] = (plan_item){i % ROWS, i * 7 % VOCAB};
+        items[i] = (head_item){i % ROWS, i * 7 % VOCAB};
         double sum = 0;
         for (int j = 0; j < N; j++)
             sum += (double)x[items[i].row * N + j] * (double)weights[items[i].id * N + j];
@@ -255,7 +255,7 @@ static void allowed_tokens_equal_plain_c(void **state) {
     }
     float *xd = to_card(x, sizeof x), *out = to_card(NULL, sizeof got);
     uint16_t *hd = to_card(head, sizeof head);
-    plan_item *id = to_card(items, sizeof items);
+    head_item *id = to_card(items, sizeof items);
     must(k_head_ids(id, 7, xd, hd, N, 3, out, NULL));
     from_card(got, out, sizeof got);
     near("allowed tokens", got, expected, 7, 1e-5);
@@ -347,20 +347,21 @@ typedef struct attend_case {
     int d, heads, kv_heads, window;
     float cap;
     int rows;
-    plan_row row[ATTEND_ROWS_MOST];
+    attend_row row[ATTEND_ROWS_MOST];
     int32_t tables[ATTEND_ROWS_MOST][KV_BLOCKS];
 } attend_case;
 
-static size_t kv_index(const attend_case *c, const plan_row *row, int key, int kv_head, int is_v) {
-    size_t block = (size_t)row->table[key / PLAN_BLOCK];
-    return ((block * (size_t)c->kv_heads * 2 + (size_t)(kv_head * 2 + is_v)) * PLAN_BLOCK +
-            (size_t)(key % PLAN_BLOCK)) *
+static size_t kv_index(const attend_case *c, const attend_row *row, int key, int kv_head,
+                       int is_v) {
+    size_t block = (size_t)row->table[key / ATTEND_BLOCK];
+    return ((block * (size_t)c->kv_heads * 2 + (size_t)(kv_head * 2 + is_v)) * ATTEND_BLOCK +
+            (size_t)(key % ATTEND_BLOCK)) *
            (size_t)c->d;
 }
 
 static void attend_plain(const attend_case *c, const float *q, const float *kv, int row, int head,
                          float *out) {
-    const plan_row *r = &c->row[row];
+    const attend_row *r = &c->row[row];
     int kv_head = head / (c->heads / c->kv_heads),
         first = c->window ? BASE_MAX(r->position - c->window + 1, 0) : 0;
     double sum = 0, top = -1e30, *acc = calloc((size_t)c->d, sizeof *acc),
@@ -392,16 +393,16 @@ static void attend_card(const attend_case *c, const uint16_t *q, const uint16_t 
                         int to, uint16_t *out) {
     int n = to - from;
     size_t width = (size_t)c->heads * (size_t)c->d,
-           kv_count = (size_t)KV_BLOCKS * (size_t)c->kv_heads * 2 * PLAN_BLOCK * (size_t)c->d;
+           kv_count = (size_t)KV_BLOCKS * (size_t)c->kv_heads * 2 * ATTEND_BLOCK * (size_t)c->d;
     attend_plan p = {0};
-    plan_make(&p, c->row + from, n, c->heads / c->kv_heads);
+    attend_plan_make(&p, c->row + from, n, c->heads / c->kv_heads);
     int32_t positions[ATTEND_ROWS_MOST];
     for (int i = 0; i < n; i++)
         positions[i] = c->row[from + i].position;
     size_t states = (size_t)BASE_MAX(p.nstates, 1);
     attend_args a = {.q = to_card(q + (size_t)from * width, (size_t)n * width * 2),
                      .kv = to_card(kv, kv_count * 2),
-                     .block_elements = (size_t)c->kv_heads * 2 * PLAN_BLOCK * (size_t)c->d,
+                     .block_elements = (size_t)c->kv_heads * 2 * ATTEND_BLOCK * (size_t)c->d,
                      .blocks = to_card(p.blocks, sizeof(int32_t) * (size_t)p.nblocks),
                      .positions = to_card(positions, sizeof(int32_t) * (size_t)n),
                      .states = to_card(p.states, sizeof(int32_t) * (size_t)n),
@@ -417,23 +418,23 @@ static void attend_card(const attend_case *c, const uint16_t *q, const uint16_t 
     must(k_attend_prepare(c->d));
     for (int level = 0; level < p.levels; level++) {
         for (int wide = 0; wide < 2; wide++) {
-            const plan_list *list = wide ? &p.wide[level] : &p.narrow[level];
+            const attend_list *list = wide ? &p.wide[level] : &p.narrow[level];
             a.count = list->count;
             a.wide = wide != 0;
-            a.tasks = to_card(list->at, sizeof(plan_task) * (size_t)list->count);
+            a.tasks = to_card(list->at, sizeof(attend_task) * (size_t)list->count);
             must(k_attend(&a, NULL));
             must(cudaDeviceSynchronize());
             cudaFree((void *)(uintptr_t)a.tasks);
         }
     }
-    plan_merge *merges = to_card(p.merges, sizeof(plan_merge) * (size_t)p.nmerges);
+    attend_merge *merges = to_card(p.merges, sizeof(attend_merge) * (size_t)p.nmerges);
     must(k_merge(merges, p.nmerges, a.state_out, a.state_norm, c->heads, c->d, a.out, NULL));
     from_card(out, a.out, (size_t)n * width * 2);
     const void *card[] = {a.q,   a.kv,        a.blocks,     a.positions, a.states,
                           a.out, a.state_out, a.state_norm, merges};
     for (size_t i = 0; i < BASE_COUNT(card); i++)
         cudaFree((void *)(uintptr_t)card[i]);
-    plan_free(&p);
+    attend_plan_free(&p);
 }
 
 /* Sequences that share a prefix and part inside the first chunk, in the second, or not at all. */
@@ -444,19 +445,19 @@ static void attend_rows_make(attend_case *c, int longest) {
     for (int s = 0; s < 7; s++) {
         int32_t *table = c->tables[s];
         memcpy(table, c->tables[0], sizeof *table * KV_BLOCKS);
-        for (int b = shared[s]; b < (longest + PLAN_BLOCK - 1) / PLAN_BLOCK; b++)
+        for (int b = shared[s]; b < (longest + ATTEND_BLOCK - 1) / ATTEND_BLOCK; b++)
             table[b] = next++ % KV_BLOCKS;
         int rows = s == 1 ? 70 : 1;
         for (int i = 0; i < rows && c->rows < ATTEND_ROWS_MOST; i++) {
             int position = BASE_MAX(longest - 1 - s * 37 - i * 2, i);
-            c->row[c->rows++] = (plan_row){position, table};
+            c->row[c->rows++] = (attend_row){position, table};
         }
     }
 }
 
 static void attend_check(attend_case *c) {
     size_t width = (size_t)c->heads * (size_t)c->d, count = (size_t)c->rows * width;
-    size_t kv_count = (size_t)KV_BLOCKS * (size_t)c->kv_heads * 2 * PLAN_BLOCK * (size_t)c->d;
+    size_t kv_count = (size_t)KV_BLOCKS * (size_t)c->kv_heads * 2 * ATTEND_BLOCK * (size_t)c->d;
     float *q = malloc(count * 4), *kv = malloc(kv_count * 4), *expected = malloc(count * 4),
           *got = malloc(count * 4);
     uint16_t *q16 = malloc(count * 2), *kv16 = malloc(kv_count * 2), *out = malloc(count * 2),

@@ -1,12 +1,12 @@
 /*
- * cuda_plan.c - cuts attention into tasks by shared block (cuda_plan_int.h), and copies into
+ * attend_plan.c - cuts attention into tasks by shared block (attend_plan_int.h), and copies into
  * levels.
  *
  * Invariant: every (row, block at or before its position) is in exactly one task, a row's tasks of
  * one chunk are of rising levels in the order of its blocks, and a row that leaves a level before
  * its last block has a state to leave.
  */
-#include "cuda_plan_int.h"
+#include "attend_plan_int.h"
 
 #include <assert.h>
 #include <stdlib.h>
@@ -16,12 +16,12 @@
 
 typedef struct planner {
     attend_plan *p;
-    const plan_row *rows;
+    const attend_row *rows;
     int group;
 } planner;
 
-static int last_block(const plan_row *row) {
-    return row->position / PLAN_BLOCK;
+static int last_block(const attend_row *row) {
+    return row->position / ATTEND_BLOCK;
 }
 
 /* ---- lists ----------------------------------------------------------------------------------- */
@@ -33,7 +33,7 @@ static void *grown(void *list, int count, int more, int *cap, size_t size) {
     return mem_realloc(list, (size_t)*cap * size);
 }
 
-static void task_add(plan_list *list, plan_task task) {
+static void task_add(attend_list *list, attend_task task) {
     list->at = grown(list->at, list->count, 1, &list->cap, sizeof *list->at);
     list->at[list->count++] = task;
 }
@@ -55,10 +55,10 @@ static int shared_end(const planner *pl, int from, int to, int b0, int chunk_end
     for (int i = from; i < to; i++)
         if (last_block(&pl->rows[i]) > last_block(&pl->rows[*longest]))
             *longest = i;
-    const plan_row *model = &pl->rows[*longest];
+    const attend_row *model = &pl->rows[*longest];
     int end = BASE_MIN(chunk_end, last_block(model) + 1);
     for (int i = from; i < to; i++) {
-        const plan_row *row = &pl->rows[i];
+        const attend_row *row = &pl->rows[i];
         if (row->table == model->table) /* neighbours mostly share the table itself */
             continue;
         int reach = BASE_MIN(end, last_block(row) + 1);
@@ -77,8 +77,8 @@ static void tasks_emit(const planner *pl, int from, int to, int b0, int b1, int 
                        int level) {
     attend_plan *p = pl->p;
     int queries = (to - from) * pl->group;
-    bool wide = queries > PLAN_NARROW;
-    int size = wide ? PLAN_WIDE : PLAN_NARROW;
+    bool wide = queries > ATTEND_NARROW;
+    int size = wide ? ATTEND_WIDE : ATTEND_NARROW;
     for (int q = 0; q < queries; q += size) {
         int n = BASE_MIN(size, queries - q), end = b0;
         int least = INT32_MAX;
@@ -87,7 +87,7 @@ static void tasks_emit(const planner *pl, int from, int to, int b0, int b1, int 
             least = BASE_MIN(least, pl->rows[i].position);
         }
         task_add(wide ? &p->wide[level] : &p->narrow[level],
-                 (plan_task){from, q, n, b0, end, blocks_at, least, level > 0});
+                 (attend_task){from, q, n, b0, end, blocks_at, least, level > 0});
     }
 }
 
@@ -96,13 +96,13 @@ static void run_plan(const planner *pl, int from, int to, int b0, int chunk_end,
     attend_plan *p = pl->p;
     int longest;
     int b1 = shared_end(pl, from, to, b0, chunk_end, &longest);
-    assert(b1 > b0 && level < PLAN_LEVELS);
+    assert(b1 > b0 && level < ATTEND_LEVELS);
     p->levels = BASE_MAX(p->levels, level + 1);
     tasks_emit(pl, from, to, b0, b1, blocks_add(p, pl->rows[longest].table, b0, b1), level);
     if (b1 == chunk_end)
         return;
     for (int i = from; i < to;) {
-        const plan_row *row = &pl->rows[i];
+        const attend_row *row = &pl->rows[i];
         if (last_block(row) < b1) {
             i++;
             continue;
@@ -117,9 +117,9 @@ static void run_plan(const planner *pl, int from, int to, int b0, int chunk_end,
 }
 
 static void chunk_plan(const planner *pl, int nrows, int chunk) {
-    int b0 = chunk * PLAN_CHUNK_BLOCKS;
+    int b0 = chunk * ATTEND_CHUNK_BLOCKS;
     for (int i = 0; i < nrows;) {
-        const plan_row *row = &pl->rows[i];
+        const attend_row *row = &pl->rows[i];
         if (last_block(row) < b0) {
             i++;
             continue;
@@ -128,29 +128,29 @@ static void chunk_plan(const planner *pl, int nrows, int chunk) {
         while (end < nrows && last_block(&pl->rows[end]) >= b0 &&
                pl->rows[end].table[b0] == row->table[b0])
             end++;
-        run_plan(pl, i, end, b0, b0 + PLAN_CHUNK_BLOCKS, 0);
+        run_plan(pl, i, end, b0, b0 + ATTEND_CHUNK_BLOCKS, 0);
         i = end;
     }
 }
 
 /* Rows with several chunks get a state for each and are
  * merged; others one state, if their levels need it. */
-static void states_assign(attend_plan *p, const plan_row *rows, int nrows) {
+static void states_assign(attend_plan *p, const attend_row *rows, int nrows) {
     for (int i = 0; i < nrows; i++) {
-        int chunks = rows[i].position / PLAN_CHUNK + 1;
+        int chunks = rows[i].position / ATTEND_CHUNK + 1;
         if (chunks == 1 && p->states[i] < 0)
             continue;
         p->states[i] = p->nstates;
         p->nstates += chunks;
         if (chunks > 1) {
             p->merges = grown(p->merges, p->nmerges, 1, &p->merges_cap, sizeof *p->merges);
-            p->merges[p->nmerges++] = (plan_merge){i, p->states[i], chunks};
+            p->merges[p->nmerges++] = (attend_merge){i, p->states[i], chunks};
         }
     }
 }
 
-void plan_make(attend_plan *p, const plan_row *rows, int nrows, int group) {
-    for (int level = 0; level < PLAN_LEVELS; level++)
+void attend_plan_make(attend_plan *p, const attend_row *rows, int nrows, int group) {
+    for (int level = 0; level < ATTEND_LEVELS; level++)
         p->wide[level].count = p->narrow[level].count = 0;
     p->levels = p->nblocks = p->nmerges = p->nstates = 0;
     p->states = grown(p->states, 0, nrows, &p->states_cap, sizeof *p->states);
@@ -160,13 +160,13 @@ void plan_make(attend_plan *p, const plan_row *rows, int nrows, int group) {
         blocks = BASE_MAX(blocks, last_block(&rows[i]) + 1);
     }
     planner pl = {p, rows, group};
-    for (int chunk = 0; chunk * PLAN_CHUNK_BLOCKS < blocks; chunk++)
+    for (int chunk = 0; chunk * ATTEND_CHUNK_BLOCKS < blocks; chunk++)
         chunk_plan(&pl, nrows, chunk);
     states_assign(p, rows, nrows);
 }
 
-void plan_free(attend_plan *p) {
-    for (int level = 0; level < PLAN_LEVELS; level++) {
+void attend_plan_free(attend_plan *p) {
+    for (int level = 0; level < ATTEND_LEVELS; level++) {
         free(p->wide[level].at);
         free(p->narrow[level].at);
     }
@@ -180,7 +180,7 @@ void plan_free(attend_plan *p) {
 
 /* level[2 * block]: one more than the level of the last copy
  * that wrote the block; level[2 * block + 1]: that read it. */
-int plan_copies(const plan_copy *in, int count, int32_t *level, plan_copy *out, int *ends) {
+int slot_copy_levels(const slot_copy *in, int count, int32_t *level, slot_copy *out, int *ends) {
     int levels = 0;
     int *of = mem_alloc(sizeof *of * (size_t)BASE_MAX(count, 1));
     for (int i = 0; i < count; i++) {

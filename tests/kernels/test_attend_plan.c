@@ -1,5 +1,5 @@
 /*
- * test_cuda_plan.c - attention's plan: every row meets each of its blocks once, in order, and
+ * test_attend_plan.c - attention's plan: every row meets each of its blocks once, in order, and
  * leaves a state where it must; copies are sorted into levels that may run at once. Random trees of
  * rows, walked as the kernel would.
  */
@@ -12,13 +12,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cuda/cuda_plan_int.h"
+#include "cuda/attend_plan_int.h"
 #include "storage/base.h"
 
 enum { MAX_ROWS = 700, MAX_BLOCKS = 64, GROUPS = 4 };
 
 typedef struct rows {
-    plan_row row[MAX_ROWS];
+    attend_row row[MAX_ROWS];
     int32_t tables[MAX_ROWS][MAX_BLOCKS];
     int n;
 } rows;
@@ -39,36 +39,36 @@ static void rows_make(rows *r, uint64_t seed) {
         memcpy(table, r->tables[s > 0 ? s - 1 : 0], sizeof *table * (size_t)shared);
         for (int b = shared; b < MAX_BLOCKS; b++)
             table[b] = next++;
-        int limit = seed_next(&seed, 2) ? PLAN_BLOCK * MAX_BLOCKS : PLAN_CHUNK;
+        int limit = seed_next(&seed, 2) ? ATTEND_BLOCK * MAX_BLOCKS : ATTEND_CHUNK;
         int first = (int)seed_next(&seed, (uint64_t)limit);
         int count = seed_next(&seed, 3) == 0 ? 1 + (int)seed_next(&seed, 200) : 1;
         for (int i = 0; i < count && first + i < limit && r->n < MAX_ROWS; i++)
-            r->row[r->n++] = (plan_row){first + i, table};
+            r->row[r->n++] = (attend_row){first + i, table};
     }
 }
 
 /* What the walk knows of a (row, query of its group): blocks
  * met so far in each chunk, and whether it was answered. */
 typedef struct walker {
-    int met[MAX_ROWS][GROUPS][MAX_BLOCKS / PLAN_CHUNK_BLOCKS];
-    bool stored[MAX_ROWS][GROUPS][MAX_BLOCKS / PLAN_CHUNK_BLOCKS], answered[MAX_ROWS][GROUPS];
+    int met[MAX_ROWS][GROUPS][MAX_BLOCKS / ATTEND_CHUNK_BLOCKS];
+    bool stored[MAX_ROWS][GROUPS][MAX_BLOCKS / ATTEND_CHUNK_BLOCKS], answered[MAX_ROWS][GROUPS];
 } walker;
 
-static void task_walk(const attend_plan *p, const rows *r, int group, const plan_task *t, int level,
-                      walker *w) {
-    assert_true(t->b0 < t->b1 && t->b0 / PLAN_CHUNK_BLOCKS == (t->b1 - 1) / PLAN_CHUNK_BLOCKS);
+static void task_walk(const attend_plan *p, const rows *r, int group, const attend_task *t,
+                      int level, walker *w) {
+    assert_true(t->b0 < t->b1 && t->b0 / ATTEND_CHUNK_BLOCKS == (t->b1 - 1) / ATTEND_CHUNK_BLOCKS);
     assert_int_equal(t->resumes, level > 0);
-    int chunk = t->b0 / PLAN_CHUNK_BLOCKS;
+    int chunk = t->b0 / ATTEND_CHUNK_BLOCKS;
     for (int i = t->first_query; i < t->first_query + t->queries; i++) {
         int row = t->first_row + i / group, head = i % group, position = r->row[row].position;
-        assert_true(t->least_position <= position && position / PLAN_BLOCK >= t->b0);
-        assert_int_equal(w->met[row][head][chunk], t->b0 - chunk * PLAN_CHUNK_BLOCKS);
+        assert_true(t->least_position <= position && position / ATTEND_BLOCK >= t->b0);
+        assert_int_equal(w->met[row][head][chunk], t->b0 - chunk * ATTEND_CHUNK_BLOCKS);
         assert_true(level == 0 || w->stored[row][head][chunk]);
-        for (int b = t->b0; b < t->b1 && b <= position / PLAN_BLOCK; b++) {
+        for (int b = t->b0; b < t->b1 && b <= position / ATTEND_BLOCK; b++) {
             assert_int_equal(p->blocks[t->blocks_at + b - t->b0], r->row[row].table[b]);
             w->met[row][head][chunk]++;
         }
-        if (position < PLAN_CHUNK && position / PLAN_BLOCK < t->b1) {
+        if (position < ATTEND_CHUNK && position / ATTEND_BLOCK < t->b1) {
             assert_false(w->answered[row][head]);
             w->answered[row][head] = true;
         } else {
@@ -78,24 +78,24 @@ static void task_walk(const attend_plan *p, const rows *r, int group, const plan
     }
 }
 
-static void plan_check(const attend_plan *p, const rows *r, int group) {
+static void attend_plan_check(const attend_plan *p, const rows *r, int group) {
     walker *w = calloc(1, sizeof *w);
     for (int level = 0; level < p->levels; level++) {
         for (int i = 0; i < p->wide[level].count; i++) {
-            assert_true(p->wide[level].at[i].queries <= PLAN_WIDE);
+            assert_true(p->wide[level].at[i].queries <= ATTEND_WIDE);
             task_walk(p, r, group, &p->wide[level].at[i], level, w);
         }
         for (int i = 0; i < p->narrow[level].count; i++) {
-            assert_true(p->narrow[level].at[i].queries <= PLAN_NARROW);
+            assert_true(p->narrow[level].at[i].queries <= ATTEND_NARROW);
             task_walk(p, r, group, &p->narrow[level].at[i], level, w);
         }
     }
     int merges = 0;
     for (int row = 0; row < r->n; row++) {
-        int last = r->row[row].position / PLAN_BLOCK, chunks = last / PLAN_CHUNK_BLOCKS + 1;
+        int last = r->row[row].position / ATTEND_BLOCK, chunks = last / ATTEND_CHUNK_BLOCKS + 1;
         for (int head = 0; head < group; head++) {
             for (int c = 0; c < chunks; c++) {
-                int want = BASE_MIN(PLAN_CHUNK_BLOCKS, last + 1 - c * PLAN_CHUNK_BLOCKS);
+                int want = BASE_MIN(ATTEND_CHUNK_BLOCKS, last + 1 - c * ATTEND_CHUNK_BLOCKS);
                 assert_int_equal(w->met[row][head][c], want);
                 assert_true(chunks == 1 || w->stored[row][head][c]);
             }
@@ -118,10 +118,10 @@ static void every_row_meets_its_blocks_in_order(void **state) {
     for (uint64_t seed = 1; seed <= 200; seed++) {
         rows_make(r, seed * 77);
         int group = 1 + (int)(seed % GROUPS);
-        plan_make(&p, r->row, r->n, group);
-        plan_check(&p, r, group);
+        attend_plan_make(&p, r->row, r->n, group);
+        attend_plan_check(&p, r, group);
     }
-    plan_free(&p);
+    attend_plan_free(&p);
     free(r);
 }
 
@@ -134,15 +134,15 @@ static void a_shared_prefix_is_met_together(void **state) {
     for (int i = 0; i < r->n; i++) {
         for (int b = 0; b < MAX_BLOCKS; b++)
             r->tables[i][b] = b < 32 ? b : 1000 + i * MAX_BLOCKS + b;
-        r->row[i] = (plan_row){1024 + i % 32, r->tables[i]};
+        r->row[i] = (attend_row){1024 + i % 32, r->tables[i]};
     }
     attend_plan p = {0};
-    plan_make(&p, r->row, r->n, 4);
-    plan_check(&p, r, 4);
+    attend_plan_make(&p, r->row, r->n, 4);
+    attend_plan_check(&p, r, 4);
     assert_int_equal(p.levels, 1);
-    assert_int_equal(p.wide[0].count, 2 * 256 * 4 / PLAN_WIDE); /* two chunks of the prefix */
+    assert_int_equal(p.wide[0].count, 2 * 256 * 4 / ATTEND_WIDE); /* two chunks of the prefix */
     assert_int_equal(p.narrow[0].count, 256);
-    plan_free(&p);
+    attend_plan_free(&p);
     free(r);
 }
 
@@ -152,17 +152,17 @@ static void copies_keep_their_order(void **state) {
     enum { BLOCKS = 24, COPIES = 40 };
     int32_t level[2 * BLOCKS] = {0};
     for (uint64_t seed = 1; seed <= 300; seed++) {
-        plan_copy in[COPIES], out[COPIES];
+        slot_copy in[COPIES], out[COPIES];
         int ends[COPIES], plain[BLOCKS], levelled[BLOCKS], n = (int)(seed % COPIES);
         uint64_t s = seed;
         for (int i = 0; i < BLOCKS; i++)
             plain[i] = levelled[i] = i;
         for (int i = 0; i < n; i++) {
-            in[i] = (plan_copy){(int32_t)seed_next(&s, BLOCKS), (int32_t)seed_next(&s, BLOCKS), 1};
+            in[i] = (slot_copy){(int32_t)seed_next(&s, BLOCKS), (int32_t)seed_next(&s, BLOCKS), 1};
             in[i].to = in[i].to == in[i].from ? (in[i].to + 1) % BLOCKS : in[i].to;
             plain[in[i].to] = plain[in[i].from];
         }
-        int levels = plan_copies(in, n, level, out, ends), from = 0;
+        int levels = slot_copy_levels(in, n, level, out, ends), from = 0;
         for (int l = 0; l < levels; l++) {
             int before[BLOCKS];
             memcpy(before, levelled, sizeof before);
@@ -182,5 +182,5 @@ int main(void) {
         cmocka_unit_test(a_shared_prefix_is_met_together),
         cmocka_unit_test(copies_keep_their_order),
     };
-    return cmocka_run_group_tests_name("cuda_plan", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("attend_plan", tests, NULL, NULL);
 }
