@@ -1,14 +1,17 @@
-"""The arrows between sub-rooms, from includes and from the functions that each object file uses.
+"""The arrows between sub-rooms, from includes and from the functions that each object file uses; and what is cited.
 
     python3 tests/house.py [BUILD]      BUILD: a build folder, whose libkvasir_*.a say which file uses which function of which
 
 Prints one line for each arrow that goes up, each circle of more than MOST files that call each other, and each file name that
-two sub-rooms share. Exits 1 if there is any that tests/house.exceptions does not name, or if that file names one that is gone.
+two sub-rooms share, and each file, document or link that a comment or a page cites and that is not there (citations.py).
+Exits 1 if there is any that tests/house.exceptions does not name, or if that file names one that is gone.
 """
 import os
 import re
 import subprocess
 import sys
+
+from citations import citations
 
 MOST = 6
 # Each sub-room with those of its room that it may use. '' is the room's own folder: its public header, and what opens the room.
@@ -51,6 +54,18 @@ MAY_USE = {
         "run": "term format view core commands edit",
     },
 }
+# The public headers that each room may include, its own among them.
+CONTAINERS = "storage/base.h storage/containers.h"
+BELOW_SQL = "storage/storage.h " + CONTAINERS
+BELOW_EXEC = "planner/planner.h planner/psm.h sql/sql.h " + BELOW_SQL
+HEADERS = {
+    "storage": BELOW_SQL,
+    "gpu": "gpu/llm.h " + CONTAINERS,
+    "sql": "sql/sql.h " + BELOW_SQL,
+    "planner": BELOW_EXEC,
+    "exec": "exec/exec.h gpu/llm.h " + BELOW_EXEC,
+    "shell": "shell/shell.h exec/exec.h gpu/llm.h " + BELOW_EXEC,
+}
 SOURCE = re.compile(r"\.(c|h|y|re|cu|cuh)$")
 
 
@@ -72,11 +87,15 @@ def goes_up(user, used):
     return used[1] not in MAY_USE[user[0]].get(user[1], "").split()
 
 
+def includes(path):
+    text = open(path, encoding="utf-8").read()
+    return re.findall(r'^[ \t]*#[ \t]*include[ \t]*"([^"]+)"', text, re.M)
+
+
 def include_arrows(files):
     for path in files:
         room = files[path][0]
-        text = open(path, encoding="utf-8").read()
-        for header in re.findall(r'^[ \t]*#[ \t]*include[ \t]*"([^"]+)"', text, re.M):
+        for header in includes(path):
             for target in (os.path.join(os.path.dirname(path), header), header, os.path.join(room, header)):
                 if target in files:
                     yield path, target, "#include"
@@ -146,6 +165,10 @@ def circles(arrows):
 
 def findings(build):
     files = sources()
+    for path, (room, _) in files.items():
+        for header in includes(path):
+            if header.split("/")[0] in MAY_USE and header not in HEADERS[room].split():
+                yield "%s includes %s: no public header of a room below" % (path, header)
     arrows = list(include_arrows(files))
     calls = list(function_arrows(files, build)) if build else []
     for user, used, symbol in sorted(set(arrows + calls)):
@@ -160,6 +183,7 @@ def findings(build):
     for (_, stem), folders in sorted(places.items()):
         if len(folders) > 1:
             yield "the file name %s stands in %s" % (stem, " and ".join(sorted(folders)))
+    yield from citations()
 
 
 def main():

@@ -10,8 +10,8 @@
  * it, as a user's is, and every figure says whether that is in it. Between two sessions nothing is
  * kept but the files. `cold` sessions find cache.mdb dropped from the page cache. "No cache", which
  * computes every token sent, runs on a hundred reviews and is scaled by its tokens. Every mode's
- * answers must hash alike (DESIGN 2.1); the exit status says whether they did. --db names a database
- * that stays, and is read as it is where it has the tables already.
+ * answers must hash alike (invariant 1 of HACKING.md); the exit status says whether they did. --db
+ * names a database that stays, and is read as it is where it has the tables already.
  */
 #include <fcntl.h>
 #include <inttypes.h>

@@ -6,8 +6,8 @@
  * The judge: the hashing test model answers by what is asked alone, so every call can be written as
  * a CASE over its fields' values, with answers asked one by one beforehand. A random statement runs
  * once with CASEs in place of its calls - plain SQL - and then with the calls, under every variant
- * of the settings and with each rule off. Rows compare in their order where SQL, or DIALECT 4,
- * promises one: under a total ORDER BY, and over one table; else as bags.
+ * of the settings and with each rule off. Rows compare in their order where sql/README.md promises
+ * one: under a total ORDER BY, and over one table; else as bags.
  *
  *   KVASIR_SEED=7 KVASIR_CASES=100 KVASIR_CASE=12 test_exec_property     (KVASIR_CASE: this one
  *                                                                        alone, with its SQL)
