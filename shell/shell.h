@@ -1,7 +1,7 @@
 /*
  * shell.h - the `kvasir` program: argument parsing to exit code.
  *
- * The only header that other code may include; everything else of shell/ is private to it.
+ * The only header of shell/ that other rooms may include.
  */
 #ifndef KVASIR_SHELL_H
 #define KVASIR_SHELL_H

@@ -1,9 +1,10 @@
 /*
- * commands.c - the table of shell commands, and the short ones.
+ * commands.c - the table of shell commands, parsing a command line, and the short commands. Longer
+ * ones are in commands_*.c.
  *
- * Invariant: dispatch, .help, completion and "did you mean" are made from this one table. psql's
- * and sqlite3's names for a thing are aliases in its row. What a command answers goes where results
- * go (shell_print); a note of what it did goes to the screen. Longer commands live in commands_*.c.
+ * Invariant: dispatch, .help, completion and "did you mean" use this one table; names of psql and
+ * sqlite3 are aliases in it. A command writes its answer to the output of results (shell_print) and
+ * notes about what it did to the screen (shell_note).
  */
 #include <ctype.h>
 #include <errno.h>
@@ -24,11 +25,7 @@ static bool parse_switch(shell *sh, command_call *c, bool *out) {
         return true;
     }
     return parse_boolean(value_text(str_from(c->argv[0])), out) ||
-           shell_complain(sh, "%s wants on or off, not '%s'", c->name, c->argv[0]);
-}
-
-static bool want(shell *sh, const command_call *c, int n, const char *what) {
-    return c->argc >= n || shell_complain(sh, "%s wants %s", c->name, what);
+           shell_complain(sh, "%s takes on or off, not '%s'", c->name, c->argv[0]);
 }
 
 bool command_switch(shell *sh, command_call *c, bool *flag, const char *what) {
@@ -47,7 +44,7 @@ static bool cmd_timer(shell *sh, command_call *c) {
 static bool cmd_headers(shell *sh, command_call *c) {
     if (strcmp(c->name, "\\t") != 0)
         return command_switch(sh, c, &sh->headers, "headers");
-    bool only = !sh->headers; /* psql switches it the other way round */
+    bool only = !sh->headers; /* psql's \t on turns headers off */
     bool ok = command_switch(sh, c, &only, "tuples only");
     sh->headers = !only;
     return ok;
@@ -95,8 +92,8 @@ static bool cmd_mode(shell *sh, command_call *c) {
             names[i] = modes[i].name;
         const char *near = str_nearest(str_from(c->argv[0]), names, BASE_MIN(n, (size_t)32));
         if (near)
-            return shell_complain(sh, "no mode '%s'; did you mean %s?", c->argv[0], near);
-        return shell_complain(sh, "no mode '%s'; .mode lists them", c->argv[0]);
+            return shell_complain(sh, "unknown mode '%s'; did you mean %s?", c->argv[0], near);
+        return shell_complain(sh, "unknown mode '%s'; .mode lists the modes", c->argv[0]);
     }
     sh->mode = mode;
     if (c->argc > 1) {
@@ -108,7 +105,7 @@ static bool cmd_mode(shell *sh, command_call *c) {
 
 static bool cmd_expanded(shell *sh, command_call *c) {
     bool line = strcmp(sh->mode->name, "line") == 0;
-    if (!command_switch(sh, c, &line, "one value a line"))
+    if (!command_switch(sh, c, &line, "one value per line"))
         return false;
     sh->mode = format_mode_find(line ? "line" : "box");
     return true;
@@ -125,9 +122,9 @@ static bool cmd_width(shell *sh, command_call *c) {
     for (int i = 0; i < c->argc; i++) {
         int64_t w;
         if (i == (int)BASE_COUNT(sh->widths))
-            return shell_complain(sh, "%s takes %d widths", c->name, i);
+            return shell_complain(sh, "%s takes at most %d widths", c->name, i);
         if (!parse_integer(str_from(c->argv[i]), &w) || w < -10000 || w > 10000)
-            return shell_complain(sh, "%s wants column widths, not '%s'", c->name, c->argv[i]);
+            return shell_complain(sh, "%s takes column widths, not '%s'", c->name, c->argv[i]);
         sh->widths[sh->nwidths++] = (int)w;
     }
     return true;
@@ -136,7 +133,7 @@ static bool cmd_width(shell *sh, command_call *c) {
 static bool cmd_maxrows(shell *sh, command_call *c) {
     int64_t n = -1;
     if (c->argc && (!parse_integer(str_from(c->argv[0]), &n) || n < 0))
-        return shell_complain(sh, "%s wants a number of rows (0: all), not '%s'", c->name,
+        return shell_complain(sh, "%s takes a number of rows (0 for all), not '%s'", c->name,
                               c->argv[0]);
     sh->max_rows = n;
     return true;
@@ -145,11 +142,11 @@ static bool cmd_maxrows(shell *sh, command_call *c) {
 static bool output_to(shell *sh, command_call *c, bool once) {
     err e = {.pos = -1};
     const char *path = c->argc && strcmp(c->argv[0], "stdout") != 0 ? c->argv[0] : NULL;
-    if (c->rest.n && *c->rest.p == '|') /* a command line has words of its own */
+    if (c->rest.n && *c->rest.p == '|') /* the whole rest is the program's command line */
         path = arena_strndup(c->mem, c->rest.p, c->rest.n);
     if (once && path == NULL)
-        return shell_complain(sh, "%s wants a file", c->name);
-    if (path && *path == '-') /* sqlite3's -x and -e; a file of that name is ./-x */
+        return shell_complain(sh, "%s needs a file", c->name);
+    if (path && *path == '-') /* sqlite3's options -x and -e; write ./-x for a file named -x */
         return shell_complain(sh, "%s has no option '%s'", c->name, path);
     return output_open(&sh->out, path, once, &e) == 0 || shell_failed(sh, &e);
 }
@@ -163,18 +160,18 @@ static bool cmd_once(shell *sh, command_call *c) {
 }
 
 static bool cmd_read(shell *sh, command_call *c) {
-    return want(sh, c, 1, "a file") && sh->run_file(sh, c->argv[0]);
+    return c->argc ? sh->run_file(sh, c->argv[0]) : shell_complain(sh, "%s needs a file", c->name);
 }
 
-/* Without the quotes around all of it. */
-static str bare_text(str s) {
+/* Removes quotes around the whole text. */
+str command_unquote(str s) {
     bool quoted = s.n >= 2 && (*s.p == '\'' || *s.p == '"') && s.p[s.n - 1] == *s.p;
     return quoted ? (str){s.p + 1, s.n - 2} : s;
 }
 
 static bool cmd_print(shell *sh, command_call *c) {
     buf line = {0};
-    buf_append_str(&line, bare_text(c->rest));
+    buf_append_str(&line, command_unquote(c->rest));
     buf_append_char(&line, '\n');
     output_begin(&sh->out, false);
     output_write(&sh->out, &line);
@@ -186,14 +183,14 @@ static bool cmd_print(shell *sh, command_call *c) {
 static bool cmd_quit(shell *sh, command_call *c) {
     int64_t code = 0;
     if (c->argc && (!parse_integer(str_from(c->argv[0]), &code) || code < 0 || code > 255))
-        return shell_complain(sh, "%s wants an exit code from 0 to 255, not '%s'", c->name,
+        return shell_complain(sh, "%s takes an exit code from 0 to 255, not '%s'", c->name,
                               c->argv[0]);
     sh->quit = true;
     sh->quit_code = (int)code;
     return true;
 }
 
-/* sqlite3's `.param set :x 5` is `.set x 5`; false: another word of it. */
+/* Turns sqlite3's `.param set :x 5` into `.set x 5`, `.param list` into `.set`; false: neither. */
 static bool param_words(command_call *c) {
     if (strncasecmp(c->name, ".param", strlen(".param")) != 0 || c->argc == 0)
         return true;
@@ -219,7 +216,7 @@ static bool list_variables(shell *sh) {
 
 static bool cmd_set(shell *sh, command_call *c) {
     if (!param_words(c))
-        return shell_complain(sh, "%s wants set NAME VALUE, list, or NAME=VALUE", c->name);
+        return shell_complain(sh, "usage: %s set NAME VALUE, or %s list", c->name, c->name);
     if (c->argc == 0)
         return list_variables(sh);
     const char *equals = c->rest.n ? memchr(c->rest.p, '=', c->rest.n) : NULL;
@@ -227,13 +224,12 @@ static bool cmd_set(shell *sh, command_call *c) {
     if (equals) {
         name = str_trim((str){c->rest.p, (size_t)(equals - c->rest.p)}, " ");
         text = (str){equals + 1, c->rest.n - (size_t)(equals + 1 - c->rest.p)};
-        text = bare_text(str_trim(text, " "));
+        text = command_unquote(str_trim(text, " "));
     } else if (c->argc == 2) {
         text = str_from(c->argv[1]);
     } else {
         return shell_complain(
-            sh, "%s wants NAME=VALUE (settings such as psm are set by SQL: SET psm = 'off';)",
-            c->name);
+            sh, "usage: %s NAME=VALUE (for a setting such as psm: SET psm = 'off';)", c->name);
     }
     err e = {.pos = -1};
     return shell_set_variable(sh, name, text, &e) || shell_failed(sh, &e);
@@ -259,21 +255,23 @@ static bool cmd_databases(shell *sh, command_call *c) {
 
 static bool cmd_shell(shell *sh, command_call *c) {
     if (c->rest.n == 0)
-        return shell_complain(sh, "%s wants a command", c->name);
+        return shell_complain(sh, "%s needs a command", c->name);
     char *line = arena_strndup(c->mem, c->rest.p, c->rest.n);
     fflush(stdout);
     int status = system(line);
     if (status == 0)
         return true;
-    if (status < 0 || !WIFEXITED(status))
-        return shell_complain(sh, "'%s' did not end by itself", line);
-    return shell_complain(sh, "'%s' ended with exit code %d", line, WEXITSTATUS(status));
+    if (status < 0)
+        return shell_complain(sh, "cannot run '%s': %s", line, strerror(errno));
+    if (!WIFEXITED(status))
+        return shell_complain(sh, "'%s' was killed by a signal", line);
+    return shell_complain(sh, "'%s' exited with code %d", line, WEXITSTATUS(status));
 }
 
 static bool cmd_cd(shell *sh, command_call *c) {
     const char *to = c->argc ? c->argv[0] : getenv("HOME");
     if (to == NULL)
-        return shell_complain(sh, "%s wants a directory: HOME is not set", c->name);
+        return shell_complain(sh, "%s needs a directory: HOME is not set", c->name);
     if (chdir(to) != 0)
         return shell_complain(sh, "cannot change to '%s': %s", to, strerror(errno));
     return true;
@@ -325,55 +323,64 @@ static bool cmd_show(shell *sh, command_call *c) {
 /* ---- the table ------------------------------------------------------------------------------- */
 
 static const command commands[] = {
-    {"help", "\\? \\h .h .?", "[COMMAND]", "this list, or one command", ARG_COMMAND, cmd_help},
-    {"tables", "\\dt \\d .ls", "[PATTERN]", "tables and views", ARG_TABLE, cmd_tables},
-    {"schema", ".describe .desc \\sf", "[NAME]", "the CREATE statements (\\d NAME as well)",
+    {"help", "\\? \\h .h .?", "[NAME]", "this list, or a command, function or setting", ARG_COMMAND,
+     cmd_help},
+    {"tables", "\\dt \\d .ls", "[PATTERN]", "list tables and views", ARG_TABLE, cmd_tables},
+    {"schema", ".describe .desc \\sf", "[NAME]", "show CREATE statements (also \\d NAME)",
      ARG_TABLE, cmd_schema},
-    {"views", "\\dv", "[PATTERN]", "views", ARG_TABLE, cmd_views},
-    {"indexes", "\\di .indices", "[PATTERN]", "indexes", ARG_TABLE, cmd_indexes},
-    {"functions", "\\df", "[PATTERN]", "functions with their arguments", ARG_ANY, cmd_functions},
-    {"settings", "\\dconfig", "[PATTERN]", "settings: what SET and SHOW know", ARG_SETTING,
-     cmd_settings},
+    {"views", "\\dv", "[PATTERN]", "list views", ARG_TABLE, cmd_views},
+    {"indexes", "\\di .indices", "[PATTERN]", "list indexes", ARG_TABLE, cmd_indexes},
+    {"functions", "\\df", "[PATTERN]", "list functions with their arguments", ARG_ANY,
+     cmd_functions},
+    {"settings", "\\dconfig", "[PATTERN]", "list settings (SET and SHOW) with their values",
+     ARG_SETTING, cmd_settings},
     {"read", "\\i \\ir .source", "FILE", "run a script", ARG_FILE, cmd_read},
-    {"import", "", "FILE TABLE", "CSV or TSV into a table, made if it is not there", ARG_FILE,
+    {"import", "", "FILE TABLE", "load CSV or TSV into a table, created if missing", ARG_FILE,
      cmd_import},
-    {"dump", "", "[TABLE ...]", "everything as SQL", ARG_TABLE, cmd_dump},
+    {"dump", "", "[TABLE ...]", "write tables, indexes and views as SQL", ARG_TABLE, cmd_dump},
     {"backup", ".save", "DIRECTORY", "copy the database, compacted", ARG_FILE, cmd_backup},
-    {"open", "\\c \\connect", "[DIRECTORY]", "close this database and open another", ARG_FILE,
+    {"open", "\\c \\connect", "[DIRECTORY]", "open another database (none: in memory)", ARG_FILE,
      cmd_open},
-    {"databases", "\\l \\conninfo", "", "where the database is", ARG_NONE, cmd_databases},
-    {"mode", "\\pset", "[MODE [TABLE]]", "how results are shown", ARG_MODE, cmd_mode},
-    {"expanded", "\\x", "[on|off]", "one value a line, or a table again", ARG_ONOFF, cmd_expanded},
-    {"headers", ".header \\t", "[on|off]", "column names", ARG_ONOFF, cmd_headers},
-    {"types", "", "[on|off]", "a row with the columns' types", ARG_ONOFF, cmd_types},
-    {"width", "", "[N ...]", "box columns (0: by content, negative: right)", ARG_ANY, cmd_width},
-    {"nullvalue", "", "[TEXT]", "how NULL is shown", ARG_ANY, cmd_nullvalue},
-    {"maxrows", "", "[N]", "rows a box shows (0: all)", ARG_ANY, cmd_maxrows},
-    {"pager", "", "[on|off]", "long results through $PAGER", ARG_ONOFF, cmd_pager},
-    {"output", "\\o", "[FILE|'|COMMAND']", "send results there; none: back to the screen", ARG_FILE,
-     cmd_output},
-    {"once", "\\g", "FILE|'|COMMAND'", "send the next result there", ARG_FILE, cmd_once},
-    {"timer", "\\timing", "[on|off]", "the time of each statement", ARG_ONOFF, cmd_timer},
-    {"progress", "", "[on|off]", "the progress line of LLM statements", ARG_ONOFF, cmd_progress},
-    {"stats", "", "[on|off]", "figures of the last statement, or of each", ARG_ONOFF, cmd_stats},
-    {"explain", "", "[tokens|analyze] [SQL]", "plan of SQL or of the last statement", ARG_SQL,
-     cmd_explain},
-    {"view", "\\view", "[on|off|SQL]", "the live view of LLM statements", ARG_SQL, cmd_view},
-    {"model", "", "[NAME|FILE]", "the model in use, or use another", ARG_FILE, cmd_model},
-    {"tokens", "", "TEXT", "how the model reads a text", ARG_TEXT, cmd_tokens},
-    {"cache", "", "[clear [kv|answers]]", "what the cache holds, or empty it", ARG_ANY, cmd_cache},
-    {"set", "\\set .param .parameter", "[NAME=VALUE]", "the variable :NAME in SQL", ARG_TEXT,
-     cmd_set},
+    {"databases", "\\l \\conninfo", "", "show the directory of the database", ARG_NONE,
+     cmd_databases},
+    {"mode", "\\pset", "[MODE [TABLE]]", "set the output mode, or list the modes", ARG_MODE,
+     cmd_mode},
+    {"expanded", "\\x", "[on|off]", "one value per line instead of a table", ARG_ONOFF,
+     cmd_expanded},
+    {"headers", ".header \\t", "[on|off]", "show column names", ARG_ONOFF, cmd_headers},
+    {"types", "", "[on|off]", "show column types below the names", ARG_ONOFF, cmd_types},
+    {"width", "", "[N ...]", "column widths in a box (0: by content, negative: right)", ARG_ANY,
+     cmd_width},
+    {"nullvalue", "", "[TEXT]", "text shown for NULL", ARG_ANY, cmd_nullvalue},
+    {"maxrows", "", "[N]", "limit the rows of a box (0: all)", ARG_ANY, cmd_maxrows},
+    {"pager", "", "[on|off]", "show long results in $PAGER", ARG_ONOFF, cmd_pager},
+    {"output", "\\o", "[FILE|'|COMMAND']", "write results to a file or program (none: screen)",
+     ARG_FILE, cmd_output},
+    {"once", "\\g", "FILE|'|COMMAND'", "write the next result to a file or program", ARG_FILE,
+     cmd_once},
+    {"timer", "\\timing", "[on|off]", "show the time of each statement", ARG_ONOFF, cmd_timer},
+    {"progress", "", "[on|off]", "show progress of LLM statements", ARG_ONOFF, cmd_progress},
+    {"stats", "", "[on|off]", "show figures of the last statement, or of each", ARG_ONOFF,
+     cmd_stats},
+    {"explain", "", "[tokens|analyze] [SQL]", "show the plan of SQL or of the last statement",
+     ARG_SQL, cmd_explain},
+    {"view", "\\view", "[on|off|SQL]", "show LLM statements in the live view", ARG_SQL, cmd_view},
+    {"model", "", "[NAME|FILE]", "show the model in use, or use another", ARG_FILE, cmd_model},
+    {"tokens", "", "TEXT", "show the tokens of a text", ARG_TEXT, cmd_tokens},
+    {"cache", "", "[clear [kv|answers]]", "show what the cache holds, or clear it", ARG_ANY,
+     cmd_cache},
+    {"set", "\\set .param .parameter", "[NAME=VALUE]",
+     "set the variable :NAME of SQL, or list variables", ARG_TEXT, cmd_set},
     {"print", "\\echo \\qecho", "TEXT", "print a text", ARG_TEXT, cmd_print},
-    {"echo", "", "[on|off]", "repeat statements before they run", ARG_ONOFF, cmd_echo},
+    {"echo", "", "[on|off]", "print statements before they run", ARG_ONOFF, cmd_echo},
     {"bail", "", "[on|off]", "stop scripts at the first error", ARG_ONOFF, cmd_bail},
-    {"history", "\\s", "[N]", "the latest statements", ARG_ANY, cmd_history},
+    {"history", "\\s", "[N]", "list the latest statements", ARG_ANY, cmd_history},
     {"edit", "\\e", "", "edit the last statement in $EDITOR and run it", ARG_NONE, cmd_edit},
-    {"shell", "\\! .! .system", "COMMAND", "run a command of the system", ARG_TEXT, cmd_shell},
+    {"shell", "\\! .! .system", "COMMAND", "run a system command", ARG_TEXT, cmd_shell},
     {"cd", "\\cd", "[DIRECTORY]", "change the working directory", ARG_FILE, cmd_cd},
-    {"show", "", "", "the shell's own settings", ARG_NONE, cmd_show},
-    {"version", ".about", "", "the version", ARG_NONE, cmd_version},
-    {"quit", "\\q .exit .q", "[CODE]", "leave (Ctrl-D as well)", ARG_ANY, cmd_quit},
+    {"show", "", "", "show the shell's settings", ARG_NONE, cmd_show},
+    {"version", ".about", "", "show the version", ARG_NONE, cmd_version},
+    {"quit", "\\q .exit .q", "[CODE]", "leave (also Ctrl-D)", ARG_ANY, cmd_quit},
 };
 
 const command *commands_table(size_t *count) {
@@ -392,7 +399,7 @@ const command *command_find(str typed) {
     if (typed.n < 2)
         return NULL;
     while (typed.n > 2 && typed.p[0] == '\\' && typed.p[typed.n - 1] == '+')
-        typed.n--; /* psql's "more of it" */
+        typed.n--; /* psql's suffix for more detail, as in \d+ */
     str bare = {typed.p + 1, typed.n - 1};
     const command *by_prefix = NULL;
     int prefixes = 0;
@@ -423,8 +430,8 @@ static const char *nearest_command(str typed, arena *mem) {
                 names[n++] = arena_strndup(mem, alias.p, alias.n);
         }
     }
-    /* \tables, .x: the other spelling, of which a letter or two of psql's would be a bad guess. One
-     * wrong letter in .x leaves nothing to guess from. */
+    /* The name with the other sign: \tables means .tables, .x means \x. psql's commands of one or two
+     * letters are too short to guess from. */
     char *other = arena_strndup(mem, typed.p, typed.n);
     *other = sign == '.' ? '\\' : '.';
     const command *meant = sign == '.' || typed.n > 3 ? command_find(str_from(other)) : NULL;
@@ -437,18 +444,19 @@ static const char *nearest_command(str typed, arena *mem) {
 
 static bool unknown(shell *sh, str typed) {
     arena *mem = arena_new();
-    const char *here = foreign_command(typed), *near = here ? NULL : nearest_command(typed, mem);
-    if (here)
-        shell_complain(sh, "no command %.*s; here: %s", (int)typed.n, typed.p, here);
+    const char *instead = foreign_command(typed),
+               *near = instead ? NULL : nearest_command(typed, mem);
+    if (instead)
+        shell_complain(sh, "unknown command %.*s: %s", (int)typed.n, typed.p, instead);
     else if (near)
-        shell_complain(sh, "no command %.*s; did you mean %s?", (int)typed.n, typed.p, near);
+        shell_complain(sh, "unknown command %.*s; did you mean %s?", (int)typed.n, typed.p, near);
     else
-        shell_complain(sh, "no command %.*s; .help lists them", (int)typed.n, typed.p);
+        shell_complain(sh, "unknown command %.*s; .help lists the commands", (int)typed.n, typed.p);
     arena_free(mem);
     return false;
 }
 
-/* Words at blanks; '…' and "…" hold together, doubled quotes inside are one. */
+/* Splits c->rest at blanks outside of '…' and "…"; a doubled quote inside stands for one. */
 static void split(command_call *c) {
     const char *p = c->rest.p, *end = c->rest.p + c->rest.n;
     c->argv = ARENA_ARRAY(c->mem, char *, c->rest.n / 2 + 2);
@@ -473,7 +481,7 @@ static void split(command_call *c) {
     }
 }
 
-/* ~/… as shells have it: the shell that started us never saw these words. */
+/* Replaces ~ and ~/… as sh does. */
 static void expand_home(command_call *c) {
     const char *home = getenv("HOME");
     for (int i = 0; i < c->argc && home != NULL; i++)
@@ -481,8 +489,8 @@ static void expand_home(command_call *c) {
             c->argv[i] = arena_printf(c->mem, "%s%s", home, c->argv[i] + 1);
 }
 
-/* As many words as the usage has, options aside; any number where it ends in "...". False: told.
- * What is too much may be an option's value: the option is what is not known, then. */
+/* False, after an error, if there are more words than the usage names. Options do not count; the
+ * error names the last one, because the surplus word may be its value. */
 static bool count_words(shell *sh, const command *k, const command_call *c) {
     int most = *k->usage != 0, given = 0;
     const char *option = NULL;
@@ -496,14 +504,14 @@ static bool count_words(shell *sh, const command *k, const command_call *c) {
         option = is_option ? c->argv[i] : option;
         given += !is_option;
         if (given > most)
-            return shell_complain(sh, "%s takes %s; what is '%s'?", c->name,
-                                  most ? k->usage : "nothing", option ? option : c->argv[i]);
+            return shell_complain(sh, "unexpected argument '%s'; usage: %s%s%s",
+                                  option ? option : c->argv[i], c->name, most ? " " : "", k->usage);
     }
     return true;
 }
 
-/* What psql has as an argument of one command and we as a command: \d NAME describes, \d lists;
- * \pset OPTION VALUE. NULL: told. */
+/* The command for psql commands that mean different things by argument: \d NAME describes, \d lists;
+ * \pset OPTION VALUE. NULL after an error. */
 static const command *psql_command(shell *sh, const command *found, command_call *c) {
     static const struct {
         const char *option, *command;
@@ -526,8 +534,9 @@ static const command *psql_command(shell *sh, const command *found, command_call
         return command_find(str_from(c->name));
     }
     if (pset && c->argc > 1) {
-        shell_complain(sh, "\\pset knows format, null, pager, expanded and tuples_only, not '%s'",
-                       c->argv[0]);
+        shell_complain(
+            sh, "unknown \\pset option '%s'; known: format, null, pager, expanded, tuples_only",
+            c->argv[0]);
         return NULL;
     }
     return found;
@@ -538,7 +547,7 @@ bool command_line(shell *sh, str line) {
     size_t n = 1;
     while (n < line.n && !isspace((unsigned char)line.p[n]) && line.p[n] != ';')
         n++;
-    if (n > 2 && line.p[1] == '!') /* \!ls needs no blank */
+    if (n > 2 && line.p[1] == '!') /* \!ls without a blank */
         n = 2;
     str typed = {line.p, n};
     const command *found = command_find(typed);
@@ -548,8 +557,7 @@ bool command_line(shell *sh, str line) {
     call.name = arena_strndup(call.mem, typed.p, typed.n);
     call.rest = str_trim((str){line.p + n, line.n - n}, STR_SPACES);
     if (found->arg != ARG_TEXT && found->arg != ARG_SQL) {
-        while (call.rest.n &&
-               call.rest.p[call.rest.n - 1] == ';') /* the habit of the other language */
+        while (call.rest.n && call.rest.p[call.rest.n - 1] == ';') /* typed as if it were SQL */
             call.rest.n--;
         call.rest = str_trim(call.rest, STR_SPACES);
     } else if (call.rest.n == 1 && call.rest.p[0] == ';') {
@@ -566,7 +574,7 @@ bool command_line(shell *sh, str line) {
     return shell_check_output(sh) && ok;
 }
 
-/* One command; its other names only where the whole still fits a line of the terminal. */
+/* Appends a command's line of .help, with its other names if they fit in `columns`. */
 static void help_line(const shell *sh, const command *k, int columns, buf *out) {
     bool color = sh->term.color_out;
     char left[64];
@@ -600,7 +608,7 @@ bool cmd_help(shell *sh, command_call *c) {
         char *typed =
             arena_printf(c->mem, "%s%s", strchr(".\\", c->argv[0][0]) ? "" : ".", c->argv[0]);
         const command *one = command_find(str_from(typed));
-        if (one == NULL) /* a function or a setting, then */
+        if (one == NULL)
             return help_of_sql(sh, c) || unknown(sh, str_from(typed));
         help_line(sh, one, columns, &out);
         shell_print(sh, &out);
@@ -608,12 +616,14 @@ bool cmd_help(shell *sh, command_call *c) {
     }
     if (sh->term.interactive)
         term_size(&columns, &rows);
-    buf_append_c(&out, "SQL statements end with ';'. Commands stand on a line of their own:\n\n");
+    buf_append_c(&out, "SQL statements end with ';'. A command takes one line, without ';':\n\n");
     for (size_t i = 0; i < BASE_COUNT(commands); i++)
         help_line(sh, &commands[i], columns, &out);
     buf_append_c(&out,
-                 "\nLLM('Is {review} positive?', review) RETURNS BOOLEAN asks about each row.\n"
-                 ".help NAME: a command, function or setting; .functions and .settings list them.\n"
+                 "\nLLM('Is {review} positive?', review) RETURNS BOOLEAN asks the model about each "
+                 "row.\n"
+                 ".help NAME shows a command, function or setting; .functions and .settings list "
+                 "all.\n"
                  "Ctrl-C stops a statement, Ctrl-D leaves.\n");
     shell_print(sh, &out);
     return true;

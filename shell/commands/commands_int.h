@@ -1,21 +1,21 @@
 /*
- * commands_int.h - the shell's commands: the table's rows, finding one and running one.
+ * commands_int.h - shell commands such as .tables: the table of commands, lookup, running one.
  */
 #ifndef KVASIR_COMMANDS_INT_H
 #define KVASIR_COMMANDS_INT_H
 
 #include "core/shell_int.h"
 
-/* A command line, taken apart. */
+/* A parsed command line. */
 typedef struct command_call {
     const char *name; /* as typed, with its dot or backslash */
-    str rest;         /* everything after the name, trimmed */
-    int argc;         /* `rest` as words, without quotes */
+    str rest;         /* the text after the name, trimmed */
+    int argc;         /* the words of `rest`, without quotes */
     char **argv;
     arena *mem;
 } command_call;
 
-/* What a command's argument is, for completion. */
+/* The kind of a command's argument, for completion and parsing. */
 typedef enum command_arg {
     ARG_NONE,
     ARG_TABLE,
@@ -25,13 +25,13 @@ typedef enum command_arg {
     ARG_SQL,
     ARG_COMMAND,
     ARG_SETTING,
-    ARG_TEXT, /* the rest of the line, unchanged */
+    ARG_TEXT, /* the rest of the line as typed */
     ARG_ANY
 } command_arg;
 
 typedef struct command {
     const char *name;    /* "tables": typed as .tables */
-    const char *aliases; /* other spellings, as typed: "\\dt \\d .ls"; or "" */
+    const char *aliases; /* other names as typed, separated by blanks: "\\dt \\d .ls"; or "" */
     const char *usage;   /* "[TABLE]" */
     const char *help;
     command_arg arg;
@@ -39,13 +39,15 @@ typedef struct command {
 } command;
 
 const command *commands_table(size_t *count);
-/* The command of a name as typed (".tables", "\\dt"), or of its beginning; NULL: none. */
+/* The command with this name (".tables", "\\dt"), or the only one whose name starts so; else NULL. */
 const command *command_find(str typed);
-/* The equivalent here of another program's command or option; NULL: none known. */
+/* What to use instead of a command or option of another program; NULL: none known. */
 const char *foreign_command(str typed);
 /* Runs one command line; false: it failed. */
 bool command_line(shell *sh, str line);
-/* Sets *flag to the argument, on or off; without one, flips it. */
+/* The text without quotes around all of it. */
+str command_unquote(str text);
+/* Sets *flag to the argument, on or off, or flips it without one; prints the new value. */
 bool command_switch(shell *sh, command_call *c, bool *flag, const char *what);
 
 bool cmd_help(shell *sh, command_call *c);

@@ -1,6 +1,5 @@
 /*
- * commands_model.c - commands about the model and its work: .model, .tokens, .cache, .stats,
- * .explain, .view.
+ * commands_model.c - commands about LLM statements: .model, .tokens, .cache, .stats, .explain, .view.
  */
 #include <string.h>
 #include <unistd.h>
@@ -25,7 +24,7 @@ static uint64_t budget(int64_t set, size_t standard) {
     return set < 0 ? (uint64_t)standard : (uint64_t)set;
 }
 
-/* A budget, and how much of it the last statement took at most. */
+/* A memory budget and the peak use of it by the last statement. */
 static void line_budget(buf *out, const char *name, uint64_t bytes, uint64_t most) {
     buf text = {0};
     buf_append_bytes(&text, bytes);
@@ -42,16 +41,17 @@ static void show_kv(buf *out, const settings *s, const llm_model_info *m, const 
     uint64_t device = budget(s->kv_memory > 0 ? s->kv_memory : -1, m->kv_memory_bytes);
     uint64_t most = last->kv_most_bytes, here = BASE_MIN(most, last->kv_budget_bytes);
     line_budget(out, "KV budget", device, here);
-    if (m->kv_host_bytes > 0) /* a card, whose blocks may go on in host memory */
-        line_budget(out, "on the host", budget(s->kv_host, m->kv_host_bytes), most - here);
+    if (m->kv_host_bytes > 0) /* a GPU that may move KV blocks to host memory */
+        line_budget(out, "KV on host", budget(s->kv_host, m->kv_host_bytes), most - here);
 }
 
 static void show_attention(buf *out, const llm_model_info *m) {
-    buf_printf(out, "%14s  %d tokens of a vocabulary of %d\n", "context", m->context, m->vocab);
+    buf_printf(out, "%14s  %d tokens\n%14s  %d tokens\n", "context", m->context, "vocabulary",
+               m->vocab);
     if (m->attention == LLM_ATTENTION_STREAMING)
-        buf_printf(out, "%14s  streaming: the first %d tokens and the latest %d\n", "attention",
+        buf_printf(out, "%14s  streaming: the first %d and the latest %d tokens\n", "attention",
                    m->sink_tokens, m->window_tokens);
-    buf_printf(out, "%14s  %zu bytes a token in %s, blocks of %d tokens\n", "KV",
+    buf_printf(out, "%14s  %zu bytes per token (%s), blocks of %d tokens\n", "KV",
                m->kv_bytes_per_token, llm_kv_dtype_name(m->kv_dtype), m->kv_block_tokens);
 }
 
@@ -60,7 +60,7 @@ static bool show_model(shell *sh, arena *mem) {
     const llm_model_info *m = &facts;
     err e = {.pos = -1};
     buf out = {0};
-    if (db_model_info(sh->db, mem, &facts, signals_asked(), &e) != 0)
+    if (db_model_info(sh->db, mem, &facts, signals_cancel_flag(), &e) != 0)
         return shell_failed(sh, &e);
     buf_printf(&out, "%14s  %s\n%14s  %s\n", "name", m->name, "file", m->path);
     buf_printf(
@@ -72,7 +72,7 @@ static bool show_model(shell *sh, arena *mem) {
     line_bytes(&out, "in memory", m->weight_bytes);
     show_attention(&out, m);
     show_kv(&out, db_settings(sh->db), m, &sh->last.llm);
-    bool only = m->device_reason != NULL; /* 'auto' would have taken another */
+    bool only = m->device_reason != NULL; /* why 'auto' did not take another device */
     buf_printf(&out, "%14s  %s, %d threads%s%s%s\n", "device", m->device, m->threads,
                only ? " (" : "", only ? m->device_reason : "", only ? ")" : "");
     buf_printf(&out, "%14s  %s (%s)\n", "precision", m->precision,
@@ -85,8 +85,8 @@ static bool show_model(shell *sh, arena *mem) {
     return true;
 }
 
-/* SET takes any name, for a model that is made later; who types a command wants it now. */
-static bool model_there(shell *sh, command_call *c) {
+/* Checks that a model or file exists, which SET model does not. */
+static bool model_exists(shell *sh, command_call *c) {
     int n, count = 0;
     const char *wanted = c->argv[0];
     if (*wanted == 0 || strncmp(wanted, "test:", 5) == 0 || access(wanted, R_OK) == 0)
@@ -105,15 +105,15 @@ static bool model_there(shell *sh, command_call *c) {
     const char *near = str_nearest(str_from(wanted), names, (size_t)count);
     if (near)
         return shell_complain(sh, "no model '%s'; did you mean %s?", wanted, near);
-    return shell_complain(sh, "no model '%s', and no such file", wanted);
+    return shell_complain(sh, "no model or file '%s'", wanted);
 }
 
 bool cmd_model(shell *sh, command_call *c) {
-    if (sh->db == NULL || !shell_wait_for_previous(sh, true))
-        return shell_complain(sh, "no database is open");
+    if (!shell_ready(sh))
+        return false;
     if (c->argc == 0)
         return show_model(sh, c->mem);
-    if (!model_there(sh, c))
+    if (!model_exists(sh, c))
         return false;
     buf sql = {0};
     buf_append_c(&sql, "SET model = ");
@@ -126,14 +126,12 @@ bool cmd_model(shell *sh, command_call *c) {
 bool cmd_tokens(shell *sh, command_call *c) {
     err e = {.pos = -1};
     buf out = {0};
-    str text = c->rest;
-    if (text.n >= 2 && (text.p[0] == '\'' || text.p[0] == '"') && text.p[text.n - 1] == text.p[0])
-        text = (str){text.p + 1, text.n - 2};
+    str text = command_unquote(c->rest);
     if (text.n == 0)
-        return shell_complain(sh, "%s wants a text", c->name);
-    if (sh->db == NULL || !shell_wait_for_previous(sh, true))
-        return shell_complain(sh, "no database is open");
-    bool ok = db_tokenize(sh->db, text, &out, signals_asked(), &e) == 0;
+        return shell_complain(sh, "%s needs a text", c->name);
+    if (!shell_ready(sh))
+        return false;
+    bool ok = db_tokenize(sh->db, text, &out, signals_cancel_flag(), &e) == 0;
     if (!ok) {
         buf_free(&out);
         return shell_failed(sh, &e);
@@ -151,8 +149,7 @@ bool cmd_cache(shell *sh, command_call *c) {
         const char *what = c->argc > 1 ? c->argv[1] : "";
         return shell_sql(sh, arena_printf(c->mem, "CLEAR CACHE %s", what));
     }
-    return shell_complain(sh, "%s shows what the cache holds, %s clear empties it", c->name,
-                          c->name);
+    return shell_complain(sh, "usage: %s, or %s clear [kv|answers]", c->name, c->name);
 }
 
 /* ---- .stats ---------------------------------------------------------------------------------- */
@@ -179,8 +176,8 @@ static bool starts_with_word(str *text, const char *word) {
     return true;
 }
 
-/* EXPLAIN [ANALYZE | (…)] before a statement that was explained already. */
-static str unexplained(str text) {
+/* The statement without EXPLAIN [ANALYZE | (…)] before it. */
+static str without_explain(str text) {
     if (!starts_with_word(&text, "explain"))
         return text;
     const char *end = text.n && *text.p == '(' ? memchr(text.p, ')', text.n) : NULL;
@@ -199,9 +196,9 @@ bool cmd_explain(shell *sh, command_call *c) {
         text.n--;
     if (text.n == 0)
         text = buf_str(&sh->last_text);
-    text = unexplained(text);
+    text = without_explain(text);
     if (text.n == 0)
-        return shell_complain(sh, "%s wants a statement: none ran before", c->name);
+        return shell_complain(sh, "%s needs a statement: none has run yet", c->name);
     return shell_sql(sh, arena_printf(c->mem, "EXPLAIN %s%.*s", how, (int)text.n, text.p));
 }
 

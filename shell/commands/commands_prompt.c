@@ -1,5 +1,5 @@
 /*
- * commands_prompt.c - the commands that need a prompt: .history and .edit.
+ * commands_prompt.c - commands that work only at a prompt: .history and .edit.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -9,10 +9,10 @@
 
 bool cmd_history(shell *sh, command_call *c) {
     if (sh->history == NULL)
-        return shell_complain(sh, "%s works at the prompt only", c->name);
+        return shell_complain(sh, "%s works only at a prompt", c->name);
     int64_t n = 20;
     if (c->argc && (!parse_integer(str_from(c->argv[0]), &n) || n < 1))
-        return shell_complain(sh, "%s wants a number of statements, not '%s'", c->name, c->argv[0]);
+        return shell_complain(sh, "%s takes a number of statements, not '%s'", c->name, c->argv[0]);
     const history_list *h = sh->history;
     size_t from = h->count > (size_t)n ? h->count - (size_t)n : 0;
     buf out = {0};
@@ -43,10 +43,10 @@ static const char *editor_program(void) {
     return "vi";
 }
 
-/* psql's \e: opens the last statement in an editor and runs what was saved. */
+/* Opens the last statement in an editor and runs the saved text, like psql's \e. */
 bool cmd_edit(shell *sh, command_call *c) {
     if (sh->run_typed == NULL || !sh->term.interactive)
-        return shell_complain(sh, "%s works at the prompt only", c->name);
+        return shell_complain(sh, "%s works only at a prompt", c->name);
     const char *program = editor_program();
     const char *dir = getenv("TMPDIR") && *getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp";
     char *path = arena_printf(c->mem, "%s/kvasir-edit-XXXXXX", dir);

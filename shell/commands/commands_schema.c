@@ -1,9 +1,9 @@
 /*
- * commands_schema.c - commands that show or move what the database holds: .tables, .schema, .dump,
- * .import, .backup.
+ * commands_schema.c - commands that list or copy the contents of the database: .tables, .schema,
+ * .dump, .import, .backup.
  *
- * Invariant: what .dump writes, .read reads back: tables with their rows first, then indexes, then
- * views in an order in which each finds the ones it is made of.
+ * Invariant: .read of a .dump restores it. The dump has tables with their rows first, then indexes,
+ * then views, each after the views that it reads.
  */
 #include <errno.h>
 #include <fnmatch.h>
@@ -12,7 +12,7 @@
 
 #include "commands_int.h"
 
-/* LIKE's % is a star too, as sqlite3's .tables has it. */
+/* Matches a glob pattern in which % means * as well, as in sqlite3. */
 static bool matches(const char *pattern, const char *name) {
     if (pattern == NULL)
         return true;
@@ -30,7 +30,7 @@ static bool is_kind(const db_object *o, const char *kind) {
 
 /* ---- lists of names -------------------------------------------------------------------------- */
 
-/* In columns at a terminal, one a line otherwise. */
+/* Prints names in columns at a terminal, else one per line. */
 static void print_names(shell *sh, const char **names, int count) {
     int columns = 80, rows, widest = 1;
     if (sh->term.interactive)
@@ -106,7 +106,7 @@ bool cmd_functions(shell *sh, command_call *c) {
             format_entry(&out, str_from(table[i].signature), 37, str_from(table[i].help), columns);
     bool found = out.n > 0;
     shell_print(sh, &out);
-    return found || shell_complain(sh, "no function %s; .functions lists them", c->argv[0]);
+    return found || shell_complain(sh, "no function matches %s; .functions lists all", c->argv[0]);
 }
 
 bool cmd_settings(shell *sh, command_call *c) {
@@ -138,7 +138,7 @@ bool cmd_settings(shell *sh, command_call *c) {
     buf_free(&left);
     buf_free(&text);
     buf_free(&shown);
-    return found || shell_complain(sh, "no setting %s; .settings lists them", c->argv[0]);
+    return found || shell_complain(sh, "no setting matches %s; .settings lists all", c->argv[0]);
 }
 
 /* ---- .schema --------------------------------------------------------------------------------- */
@@ -151,10 +151,10 @@ static bool no_table(shell *sh, command_call *c, const char *wanted, const db_ob
     const char *near = str_nearest(str_from(wanted), names, (size_t)n);
     if (near)
         return shell_complain(sh, "no table %s; did you mean %s?", wanted, near);
-    return shell_complain(sh, "no table %s; .tables lists them", wanted);
+    return shell_complain(sh, "no table %s; .tables lists the tables", wanted);
 }
 
-/* An index goes with its table. */
+/* True if the name matches; also for an index whose table's name matches. */
 static bool chosen_by(const char *pattern, const db_object *o) {
     return matches(pattern, o->name) || (o->table != NULL && matches(pattern, o->table));
 }
@@ -197,13 +197,14 @@ typedef struct dump {
     shell *sh;
     buf *out;
     const char *table;
-    int rows;     /* in the INSERT being written */
-    bool stopped; /* rows are missing */
+    int rows;     /* rows in the INSERT being written */
+    bool stopped; /* by Ctrl-C or a failed write: rows are missing */
 } dump;
 
 static void dump_batch(void *ctx, stmt *s, const batch *b) {
     dump *d = ctx;
-    if (d->sh->out.error || atomic_load(signals_asked())) { /* the worker may be far ahead */
+    if (d->sh->out.error ||
+        atomic_load(signals_cancel_flag())) { /* drop the batches that are ready */
         d->stopped = true;
         stmt_cancel(s);
         return;
@@ -244,11 +245,12 @@ static bool dump_table(shell *sh, const db_object *o, buf *out) {
     buf_free(&query);
     if (code == 0 && d.stopped)
         code = err_set(&e, ERR_CANCELLED, "cancelled");
-    bool unwritten = sh->out.error != 0 && sh->out.error != EINTR; /* told by itself */
+    bool unwritten =
+        sh->out.error != 0 && sh->out.error != EINTR; /* shell_check_output reports it */
     return code == 0 || (!unwritten && shell_failed(sh, &e));
 }
 
-/* Whether `sql` has `name` as a word: then the view needs that other view. */
+/* True if the SQL of a view contains `name` as a word, and so may read that view. */
 static bool mentions(const char *sql, const char *name) {
     str text = str_from(sql), wanted = str_from(name);
     token_class class;
@@ -310,7 +312,7 @@ bool cmd_dump(shell *sh, command_call *c) {
         if (chosen[i] && is_kind(&objects[i], "index") && *objects[i].sql)
             buf_printf(&out, "%s;\n", objects[i].sql);
     dump_views(objects, n, chosen, done, &out);
-    buf_append_c(&out, ok ? "COMMIT;\n" : "ROLLBACK; -- the dump is not whole\n");
+    buf_append_c(&out, ok ? "COMMIT;\n" : "ROLLBACK; -- the dump is incomplete\n");
     output_write(&sh->out, &out);
     output_end(&sh->out);
     buf_free(&out);
@@ -323,15 +325,14 @@ bool cmd_import(shell *sh, command_call *c) {
     const char *words[2] = {0};
     int given = 0, n;
     for (int i = 0; i < c->argc; i++) {
-        if (c->argv[i][0] == '-' &&
-            c->argv[i][1]) /* sqlite3's --csv and such: the file is looked at instead */
+        if (c->argv[i][0] == '-' && c->argv[i][1]) /* sqlite3's --csv: the format is detected */
             continue;
         if (given < 2)
             words[given] = c->argv[i];
         given++;
     }
     if (given != 2)
-        return shell_complain(sh, "%s wants a file and a table", c->name);
+        return shell_complain(sh, "%s needs a file and a table", c->name);
     db_object *objects = shell_objects(sh, c->mem, &n);
     if (objects == NULL)
         return false;
@@ -352,10 +353,10 @@ bool cmd_import(shell *sh, command_call *c) {
 bool cmd_backup(shell *sh, command_call *c) {
     err e = {.pos = -1};
     if (c->argc == 0)
-        return shell_complain(sh, "%s wants a directory", c->name);
-    if (sh->db == NULL || !shell_wait_for_previous(sh, true))
-        return shell_complain(sh, "no database is open");
-    if (db_backup(sh->db, c->argv[0], signals_asked(), &e) != 0)
+        return shell_complain(sh, "%s needs a directory", c->name);
+    if (!shell_ready(sh))
+        return false;
+    if (db_backup(sh->db, c->argv[0], signals_cancel_flag(), &e) != 0)
         return shell_failed(sh, &e);
     shell_note(sh, "copied to %s", c->argv[0]);
     return true;

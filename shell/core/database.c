@@ -1,11 +1,10 @@
 /*
- * database.c - the open database: opening another one, its objects, the variables that SQL reads.
+ * database.c - opens and closes the database, lists its objects, sets variables.
  */
 #include <stdlib.h>
 
 #include "shell_int.h"
 
-/* Nobody is told by COMMIT that it never came. */
 void shell_close(shell *sh) {
     if (sh->db && !sh->lingering && db_in_transaction(sh->db))
         fprintf(stderr, "notice: the open transaction was rolled back\n");
@@ -15,7 +14,7 @@ void shell_close(shell *sh) {
 
 int shell_open(shell *sh, const char *path, err *e) {
     if (!shell_wait_for_previous(sh, true))
-        return err_set(e, ERR_BUSY, "the statement before has not stopped yet");
+        return err_set(e, ERR_BUSY, "the previous statement has not stopped yet");
     /* `path` may be sh->db_path itself. */
     char *kept = mem_strdup(path);
     db_options options = {.path = kept,
@@ -24,7 +23,7 @@ int shell_open(shell *sh, const char *path, err *e) {
                           .model = sh->model};
     db *opened = NULL;
     int status = db_open(&options, &opened, e);
-    if (status == ERR_BUSY && sh->db) { /* it is the one that is open */
+    if (status == ERR_BUSY && sh->db) { /* reopening the database that is open */
         shell_close(sh);
         err_clear(e);
         status = db_open(&options, &opened, e);
@@ -42,15 +41,17 @@ int shell_open(shell *sh, const char *path, err *e) {
     return 0;
 }
 
+bool shell_ready(shell *sh) {
+    if (sh->db == NULL)
+        return shell_complain(sh, "no database is open; .open DIRECTORY opens one");
+    return shell_wait_for_previous(sh, true);
+}
+
 db_object *shell_objects(shell *sh, arena *a, int *count) {
     db_object *objects = NULL;
     err e = {.pos = -1};
     *count = 0;
-    if (sh->db == NULL) {
-        shell_complain(sh, "no database is open; .open DIRECTORY opens one");
-        return NULL;
-    }
-    if (!shell_wait_for_previous(sh, true))
+    if (!shell_ready(sh))
         return NULL;
     if (db_objects(sh->db, a, &objects, count, &e) != 0) {
         shell_failed(sh, &e);
@@ -64,7 +65,8 @@ bool shell_set_variable(shell *sh, str name, str text, err *e) {
         char c = name.p[i];
         bool letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
         if (!letter && (i == 0 || c < '0' || c > '9')) {
-            err_set(e, ERR_SYNTAX, "'%.*s' is no variable name", (int)name.n, name.p);
+            err_set(e, ERR_SYNTAX, "'%.*s' is not a variable name: use letters, digits and _",
+                    (int)name.n, name.p);
             return false;
         }
     }

@@ -1,14 +1,14 @@
 /*
- * figures.c - what a finished statement cost: one line after it, and all figures for .stats.
+ * figures.c - figures of a finished statement: the summary line after it, and the list of .stats.
  */
 #include "shell_int.h"
 
 void shell_summary_line(const exec_summary *s, buf *out) {
     format_count(out, s->llm_inputs);
     const llm_stats *m = &s->llm;
-    bool asked = m->prompt_tokens || s->answers_stored; /* else EXPLAIN (TOKENS) counted them */
+    bool asked = m->prompt_tokens || s->answers_stored; /* false: EXPLAIN (TOKENS) counted rows */
     buf_printf(out, " %s %s, ", s->llm_inputs == 1 ? "row" : "rows", asked ? "asked" : "counted");
-    progress_duration(out, s->seconds - s->held_seconds); /* as the view's clock has it */
+    progress_duration(out, s->seconds - s->held_seconds); /* like the view's clock */
     if (m->prompt_tokens) {
         double hit = 1 - (double)m->computed_tokens / (double)m->prompt_tokens;
         buf_printf(out, ", " WORDS_HIT_RATE " %.0f %%, ", 100 * BASE_MAX(hit, 0.0));

@@ -1,6 +1,5 @@
 /*
- * messages.c - what the shell prints besides results: notes, errors with their places, the text of
- * commands, failed writes.
+ * messages.c - prints notes, errors with their place, the text of commands, and failed writes.
  */
 #include <errno.h>
 #include <limits.h>
@@ -28,7 +27,7 @@ void shell_error(shell *sh, const place *where, const err *e) {
     err shifted = *e;
     buf message = {0};
     int line = 1, col = 1;
-    format_visible(&message, str_from(e->message), sh->term.utf8); /* it may quote a file's bytes */
+    format_visible(&message, str_from(e->message), sh->term.utf8); /* may quote bytes of a file */
     buf_append_char(&message, 0);
     if (e->pos >= 0)
         shifted.pos = e->pos + (int)where->at;
@@ -61,20 +60,20 @@ void shell_error(shell *sh, const place *where, const err *e) {
 }
 
 void shell_stopped(const shell *sh, const char *more) {
-    bool cover = sh->term.err_tty && !sh->term.dumb; /* the terminal's ^C, in the row's colour */
+    bool cover = sh->term.err_tty && !sh->term.dumb; /* overwrite the ^C that the terminal echoed */
     fflush(stdout);
     fprintf(stderr, "%sstopped%s\n", cover ? "\r\033[0m\033[K" : "", more);
 }
 
 bool shell_failed(shell *sh, const err *e) {
-    err told = *e;
-    if (e->code == ERR_CANCELLED && atomic_load(signals_asked())) {
+    err unplaced = *e;
+    if (e->code == ERR_CANCELLED && atomic_load(signals_cancel_flag())) {
         shell_stopped(sh, "");
         return false;
     }
     static const place prompt = {0};
-    told.pos = -1;
-    shell_error(sh, sh->where ? sh->where : &prompt, &told);
+    unplaced.pos = -1;
+    shell_error(sh, sh->where ? sh->where : &prompt, &unplaced);
     return false;
 }
 
@@ -100,7 +99,7 @@ bool shell_check_output(shell *sh) {
         return true;
     sh->out.error = 0;
     clearerr(stdout);
-    if (error == EINTR) /* who stopped the work knows; the signal tells how it ends */
+    if (error == EINTR) /* Ctrl-C: "stopped" was printed already */
         return false;
     if (error != EPIPE)
         fprintf(stderr, "kvasir: cannot write the result: %s\n", strerror(error));

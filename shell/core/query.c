@@ -1,6 +1,6 @@
 /*
- * query.c - SQL that the shell runs for itself: without a result on the screen (shell_query), or
- * for a command (shell_sql); and waiting for a cancelled statement.
+ * query.c - runs SQL for the shell's own use: without printing (shell_query) or for a command
+ * (shell_sql); waits for a cancelled statement.
  */
 #include "shell_int.h"
 
@@ -11,7 +11,7 @@ bool shell_wait_for_previous(shell *sh, bool wait) {
         return true;
     signals_clear();
     if (wait)
-        shell_note(sh, "waiting for the statement before to stop");
+        shell_note(sh, "waiting for the previous statement to stop");
     err e = {0};
     const batch *b;
     for (stmt_status status = STMT_ROWS; status == STMT_ROWS || status == STMT_PENDING;) {
@@ -45,7 +45,7 @@ static void show_waiting(const shell *sh, stmt *s, progress_line *line) {
 int shell_query(shell *sh, str text, shell_batch_fn fn, void *ctx, err *e) {
     *e = (err){.pos = -1};
     if (!shell_wait_for_previous(sh, true))
-        return err_set(e, ERR_BUSY, "the statement before has not stopped yet");
+        return err_set(e, ERR_BUSY, "the previous statement has not stopped yet");
     stmt *s = db_submit(sh->db, text);
     signals_watch(s);
     progress_line line = {0};

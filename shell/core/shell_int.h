@@ -1,11 +1,11 @@
 /*
- * shell_int.h - the state of one shell, its messages, and how it runs a statement.
+ * shell_int.h - the shell struct, messages, and running a statement.
  *
- * The shell struct owns what it points to, and strings in it are on the heap. All of it is used by
- * the shell's thread alone; the database's worker is reached through db_* and stmt_*.
+ * The shell struct owns what it points to. Only the shell's thread uses it; the worker thread of the
+ * database is reached through db_* and stmt_*.
  *
- * Messages: only results go to stdout, unless a person sits at the terminal; everything else goes
- * to stderr.
+ * Messages: in scripts only results go to stdout, everything else to stderr. At a prompt notes go to
+ * stdout as well.
  */
 #ifndef KVASIR_SHELL_INT_H
 #define KVASIR_SHELL_INT_H
@@ -17,12 +17,12 @@ typedef struct shell_variable {
     char *name, *text;
 } shell_variable;
 
-/* A statement's place in the text it was read from. Messages show `text` with a caret. */
+/* The place of a statement in its source, for error messages. */
 typedef struct place {
     const char *file; /* NULL: the prompt */
-    str text;
-    size_t at; /* offset of the statement in text */
-    int line;  /* number of text's first line, from 1 */
+    str text;         /* the part of the source shown with a caret */
+    size_t at;        /* offset of the statement in text */
+    int line;         /* line number of the start of text, from 1 */
 } place;
 
 typedef struct shell shell;
@@ -35,27 +35,27 @@ struct shell {
     output out;
     const format_mode *mode;
     bool headers, types_row, timer, echo, stats, keep_going, pager, progress;
-    char *null_text; /* NULL: the mode's own */
+    char *null_text; /* text of NULL; NULL: the mode's default */
     char *insert_table;
     int widths[64];
     int nwidths;
     int64_t max_rows;          /* -1: 10,000 in a pager, 40 without */
     shell_variable *variables; /* set again in each database that is opened */
     int nvariables;
-    stmt *lingering; /* a cancelled statement that has not ended yet; NULL: none */
-    exec_summary last;
-    buf last_text;  /* the last statement, for .explain, .view and .edit */
-    bool want_view; /* LLM statements open the live view */
+    stmt *lingering;   /* a cancelled statement that has not ended yet; NULL: none */
+    exec_summary last; /* figures of the last statement, for .stats */
+    buf last_text;     /* text of the last statement, for .explain, .view and .edit */
+    bool want_view;    /* LLM statements open the live view */
     bool quit;
     int quit_code;
 
-    const place *where; /* of the script's piece that is running; NULL: typed at the prompt */
+    const place *where; /* place of the script's running statement or command; NULL: the prompt */
     int read_depth;     /* nesting of .read */
-    /* Runs a file of statements and commands (.read). Set by run/, which is above the commands. */
+    /* Runs a file of statements and commands (.read). A pointer because run/ is above commands/. */
     bool (*run_file)(shell *sh, const char *path);
 
-    struct repl *repl;     /* the prompt; NULL: no prompt, as are the next two */
-    history_list *history; /* its statements */
+    struct repl *repl;     /* NULL: no prompt, and then the next two are NULL as well */
+    history_list *history; /* statements entered at the prompt */
     /* Runs text as if it had been typed at the prompt (.edit). */
     bool (*run_typed)(shell *sh, str text);
     buf typed_ahead; /* keys typed while a statement ran: input of the next prompt */
@@ -63,18 +63,18 @@ struct shell {
 
 /* ---- messages (messages.c) ------------------------------------------------------------------- */
 
-/* Prints a message for a person: on stdout at a terminal, else nowhere. */
+/* Prints a message on stdout at a prompt; does nothing in scripts. */
 void shell_note(shell *sh, const char *format, ...) BASE_PRINTF(2, 3);
-/* Prints an error, with its place in `where`. */
+/* Prints an error and its place in `where`. */
 void shell_error(shell *sh, const place *where, const err *e);
-/* Prints the error of a command, with the place of the command in its script. Both return false. */
+/* Print the error of a command, with the command's place in its script. Both return false. */
 bool shell_complain(shell *sh, const char *format, ...) BASE_PRINTF(2, 3);
 bool shell_failed(shell *sh, const err *e);
-/* Prints "stopped" and what follows it, after Ctrl-C. */
+/* Prints "stopped", followed by `more`, after Ctrl-C. */
 void shell_stopped(const shell *sh, const char *more);
-/* Writes a command's text to the output, through the pager if longer than the screen; frees it. */
+/* Writes the text of a command to the output, in the pager if longer than the screen; frees it. */
 void shell_print(shell *sh, buf *text);
-/* Reports a failed write, if there was one, and then returns false; ends a script. */
+/* Returns false after a failed write, which it reports and which ends a script. */
 bool shell_check_output(shell *sh);
 
 /* ---- figures of a statement (figures.c) ------------------------------------------------------ */
@@ -86,13 +86,13 @@ void shell_figures(const exec_summary *s, buf *out); /* .stats */
 
 /* Runs one statement and prints its result or error. False: it failed or was stopped. */
 bool shell_statement(shell *sh, str text, const place *where);
-/* Same, for commands that are SQL underneath. Leaves the last statement's text as it is. */
+/* Same, for a command that runs SQL. Keeps last_text. */
 bool shell_sql(shell *sh, const char *text);
-/* Runs a query without output, calling fn with each batch; returns 0 or the error's code. */
+/* Runs a query without printing and calls fn with each batch; returns 0 or the error's code. */
 typedef void (*shell_batch_fn)(void *ctx, stmt *s, const batch *b);
 int shell_query(shell *sh, str text, shell_batch_fn fn, void *ctx, err *e);
-/* Waits for the statement that Ctrl-C left running, if any. False: it runs still; `wait` was false,
- * or Ctrl-C was pressed. */
+/* Waits until sh->lingering, if any, has ended. False: it still runs, and `wait` was false or Ctrl-C
+ * was pressed. */
 bool shell_wait_for_previous(shell *sh, bool wait);
 /* Prints the estimated cost of a long LLM statement, and asks where SET confirm = on. False: do not
  * run it. */
@@ -103,10 +103,14 @@ bool estimate_baselines(shell *sh, str text, view_state *v);
 
 /* ---- the database (database.c) --------------------------------------------------------------- */
 
-/* Opens a database in place of the current one, which stays open if that fails. */
+/* True if a database is open and the previous statement has ended, which it waits for; else prints
+ * an error. */
+bool shell_ready(shell *sh);
+
+/* Opens a database in place of the current one, which stays open on failure. */
 int shell_open(shell *sh, const char *path, err *e);
 void shell_close(shell *sh);
-/* All objects of the database, in `a`; NULL after an error was printed. */
+/* All objects of the database, allocated in `a`; NULL after printing an error. */
 db_object *shell_objects(shell *sh, arena *a, int *count);
 bool shell_set_variable(shell *sh, str name, str text, err *e);
 

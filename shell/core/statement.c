@@ -1,9 +1,9 @@
 /*
- * run.c - one statement from its text to its last row on the screen: waiting, progress, Ctrl-C,
- * errors, summary.
+ * statement.c - runs one statement and prints its result: submits it to the worker, waits with
+ * progress line or live view, formats rows, prints error, notices and summary.
  *
- * Invariant: Ctrl-C ends the statement, never the shell at a prompt; a second one ends the waiting.
- * Nothing but rows is written to stdout unless a person sits there.
+ * Invariant: at a prompt Ctrl-C cancels the statement and never ends the shell; a second Ctrl-C stops
+ * waiting for it. Only rows are written to stdout, except at a prompt.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -15,7 +15,7 @@ enum { TICK_MS = 100, DRAIN_BYTES = 64 * 1024, PAGER_ROWS = 10000, PLAIN_ROWS = 
 
 /* ---- results --------------------------------------------------------------------------------- */
 
-/* One statement on its way: what shell_statement and its helpers share. */
+/* A running statement. */
 typedef struct run {
     shell *sh;
     stmt *s;
@@ -26,12 +26,13 @@ typedef struct run {
     value_type *types;
     progress_line progress;
     key_watch keys;
-    view *view;
-    view_state *state; /* what the view shows, kept from the first LLM call on; NULL: no terminal */
-    bool open_view;    /* as soon as there is something to see */
+    view *view; /* NULL: not open */
+    view_state
+        *state;     /* what the view shows, updated from the first LLM call on; NULL: no terminal */
+    bool open_view; /* open the view when the first LLM call starts */
     bool saw_llm;
-    bool full; /* rows cannot be kept until the last is known: `reason` is its error */
-    err reason;
+    bool full;  /* the output mode could not keep all rows */
+    err reason; /* why */
     uint64_t rows;
     exec_progress now;
 } run;
@@ -102,7 +103,7 @@ static void take_text(run *r, const batch *b) {
     }
 }
 
-/* The worker may be megabytes of rows ahead of us: after Ctrl-C nobody waits for these. */
+/* The worker may be megabytes of rows ahead; after Ctrl-C they are dropped. */
 static void take_rows(run *r, const batch *b) {
     if (output_stopped(&r->sh->out))
         return;
@@ -119,7 +120,7 @@ static void take_rows(run *r, const batch *b) {
         drain(r);
 }
 
-/* "3 rows inserted"; of a SELECT "3 rows". */
+/* Prints "3 rows inserted", or "3 rows" for a SELECT. */
 static void note_rows(run *r, uint64_t n, const char *what, const char *more) {
     buf count = {0};
     format_count(&count, n);
@@ -152,9 +153,9 @@ static void end_result(run *r) {
     output_end(&sh->out);
     if (sh->out.error == EINTR)
         shell_stopped(sh, "");
-    const char *cut = r->format.cut ? ", cells cut: .mode line shows them whole" : "";
+    const char *cut = r->format.cut ? ", cells cut off; .mode line shows them in full" : "";
     const char *changed = stmt_changes(r->s) >= 0 ? what_changed(stmt_what(r->s)) : NULL;
-    if (changed) /* where its rows went, if it returned them, is no reason to keep silent */
+    if (changed) /* also if RETURNING wrote its rows to a file */
         note_rows(r, (uint64_t)stmt_changes(r->s), changed, cut);
     else if (stmt_column_count(r->s) > 0 && !r->text && screen && sh->out.error == 0)
         note_rows(r, r->rows, "", cut);
@@ -192,7 +193,7 @@ static void show_progress(run *r) {
     }
 }
 
-/* True: nobody waits for the statement any longer. */
+/* True if the shell should stop waiting for the statement. */
 static bool given_up(run *r) {
     shell *sh = r->sh;
     if (sh->out.error)
@@ -217,7 +218,7 @@ static stmt_status wait_for_end(run *r, err *e) {
         }
         if (status == STMT_ROWS) {
             if (r->view == NULL)
-                keys_close(&r->keys, &r->sh->typed_ahead); /* a pager may want the keys */
+                keys_close(&r->keys, &r->sh->typed_ahead); /* a pager may read the keys */
             r->progress.keys = r->keys.open;
             take_rows(r, b);
         }
@@ -226,14 +227,14 @@ static stmt_status wait_for_end(run *r, err *e) {
         if (status == STMT_DONE || status == STMT_ERROR)
             return r->full ? STMT_ERROR : status;
         if (status == STMT_PENDING && r->view == NULL)
-            drain(r); /* who reads a pipe sees rows as they come, too */
+            drain(r); /* so that the reader of a pipe sees rows early */
         if (given_up(r))
             return STMT_PENDING;
         show_progress(r);
     }
 }
 
-static void tell_cancelled(const run *r) {
+static void print_cancelled(const run *r) {
     buf text = {0};
     buf_append_c(&text, " after ");
     progress_duration(&text, r->now.seconds);
@@ -241,24 +242,24 @@ static void tell_cancelled(const run *r) {
         buf_append_c(&text, "; ");
         format_count(&text, r->now.answers_kept);
         buf_append_c(&text, r->now.answers_kept == 1 ? " answer is kept" : " answers are kept");
-        buf_append_c(&text, ", and a rerun asks only for the rest");
+        buf_append_c(&text, "; a rerun computes only the rest");
     }
     shell_stopped(r->sh, text.p);
     buf_free(&text);
 }
 
-/* True: it is none, who reads the rows had seen enough. */
-static bool tell_failure(run *r, const err *e, const place *where) {
+/* Returns true if it is no failure: the reader of the rows stopped reading. */
+static bool print_failure(run *r, const err *e, const place *where) {
     shell *sh = r->sh;
     if (r->formatting)
         format_free(&r->format);
     r->formatting = false;
     drain(r);
-    bool enough = output_unread(&sh->out);
+    bool enough = output_reader_closed(&sh->out);
     output_end(&sh->out);
     bool cancelled = e->code == ERR_CANCELLED;
     if (cancelled && (signals_interrupts() || signals_terminated()))
-        tell_cancelled(r);
+        print_cancelled(r);
     else if (cancelled && enough)
         return true;
     else if (!cancelled || sh->out.error == 0)
@@ -266,7 +267,7 @@ static bool tell_failure(run *r, const err *e, const place *where) {
     return false;
 }
 
-static void tell_times(run *r) {
+static void print_times(run *r) {
     shell *sh = r->sh;
     const exec_summary *s = &sh->last;
     FILE *to = sh->term.interactive ? stdout : stderr;
@@ -294,7 +295,7 @@ static void tell_times(run *r) {
     fflush(to);
 }
 
-/* Before the start: what it will cost, and what the view wants to know. */
+/* Asks for confirmation of a long LLM statement and counts baselines for the view. False: do not run. */
 static bool prepare(run *r, str text) {
     shell *sh = r->sh;
     if (!estimate_confirm(sh, text))
@@ -311,8 +312,7 @@ static bool prepare(run *r, str text) {
     return true;
 }
 
-/* What the user should know although nothing failed. */
-static void tell_notices(const run *r) {
+static void print_notices(const run *r) {
     str rest = str_from(stmt_notice(r->s));
     while (rest.n > 0) {
         str line = str_split_next(&rest, '\n');
@@ -324,18 +324,18 @@ static bool finish(run *r, stmt_status status, const err *e, const place *where)
     shell *sh = r->sh;
     bool ok = status == STMT_DONE;
     if (ok || status == STMT_ERROR)
-        tell_notices(r);
+        print_notices(r);
     if (ok) {
         end_result(r);
         stmt_summary(r->s, &sh->last);
-        tell_times(r);
-    } else if (status == STMT_ERROR) { /* answers may have been paid for: they count, too */
-        ok = tell_failure(r, e, where);
+        print_times(r);
+    } else if (status == STMT_ERROR) { /* the figures count the answers computed until then */
+        ok = print_failure(r, e, where);
         stmt_summary(r->s, &sh->last);
     } else {
         if (r->formatting)
             format_free(&r->format);
-        shell_note(sh, "left to stop by itself; the next statement waits for it");
+        shell_note(sh, "still stopping in the background; the next statement will wait for it");
         sh->lingering = r->s;
         r->s = NULL;
     }
@@ -354,12 +354,8 @@ static bool finish(run *r, stmt_status status, const err *e, const place *where)
 }
 
 bool shell_statement(shell *sh, str text, const place *where) {
-    if (!shell_wait_for_previous(sh, true))
-        return false;
-    if (sh->db == NULL)
-        return shell_complain(sh, "no database is open; .open DIRECTORY opens one");
     run r = {.sh = sh};
-    if (!prepare(&r, text))
+    if (!shell_ready(sh) || !prepare(&r, text))
         return false;
     buf_clear(&sh->last_text);
     buf_append_str(&sh->last_text, text);

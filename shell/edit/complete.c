@@ -1,8 +1,9 @@
 /*
- * complete.c - which words may stand at the cursor, best first.
+ * complete.c - chooses the words that completion offers at the cursor, best first.
  *
- * Invariant: a pure function of text, cursor and the database's names; words come from the tables
- * that the parser, settings, functions and commands are made of, so what is offered exists.
+ * Names of keywords, settings, functions and commands come from the tables that parse them, so every
+ * word offered exists. The result depends on the text, the cursor, the database's objects and, for
+ * file names, the file system.
  */
 #include <ctype.h>
 #include <dirent.h>
@@ -15,7 +16,7 @@
 
 enum { MOST_CANDIDATES = 2000 };
 
-/* Scores: the further up, the likelier meant. */
+/* Candidates with a higher score are listed first. */
 enum {
     SCORE_RARE = 10,
     SCORE_KEYWORD = 40,
@@ -71,7 +72,7 @@ static const char *quoted(finder *f, const char *name) {
     return copy;
 }
 
-/* In the case the user types in. */
+/* Adds a keyword, in lower case if the typed prefix has lower-case letters. */
 static void add_keyword(finder *f, const char *word, int score) {
     if (!begins_with(word, f->prefix))
         return;
@@ -84,7 +85,7 @@ static void add_keyword(finder *f, const char *word, int score) {
     add(f, copy, "", CANDIDATE_KEYWORD, score);
 }
 
-/* Words separated by blanks, the first ones likelier. */
+/* Adds words separated by blanks; each scores less than the one before. */
 static void add_words(finder *f, const char *words, int score) {
     for (str rest = str_from(words); rest.n;) {
         str word = str_split_next(&rest, ' ');
@@ -92,7 +93,7 @@ static void add_words(finder *f, const char *words, int score) {
     }
 }
 
-/* Every keyword that begins so: offered when nothing likelier does. */
+/* Adds all keywords with the prefix if nothing else was found. */
 static void add_all_keywords(finder *f, int score) {
     size_t n;
     const char *const *words = sql_keywords(&n);
@@ -101,7 +102,7 @@ static void add_all_keywords(finder *f, int score) {
         add_keyword(f, words[i], score);
 }
 
-/* Those that FROM calls, or those that expressions do. */
+/* Adds table functions (from) or all other functions. */
 static void add_functions(finder *f, bool from) {
     size_t n;
     const function_info *table = sql_functions(&n);
@@ -122,7 +123,7 @@ static void add_tables(finder *f, int score) {
     }
     for (int i = 0; i < f->s.ntables; i++) {
         const scope_table *t = &f->s.tables[i];
-        if (t->group == -2) /* WITH */
+        if (t->group == GROUP_WITH)
             add(f, arena_strndup(f->a, t->name.p, t->name.n), "with", CANDIDATE_TABLE, score + 1);
     }
 }
@@ -165,7 +166,7 @@ static void add_columns_of_table(finder *f, const scope_table *t, bool name_tabl
     }
     for (int i = 0; i < f->s.ntables; i++) {
         const scope_table *with = &f->s.tables[i];
-        if (with->group == -2 && str_equal_nocase(with->name, t->name)) {
+        if (with->group == GROUP_WITH && str_equal_nocase(with->name, t->name)) {
             scope_subquery_columns(&f->s, with->subquery, visit_subquery_column, f);
             return;
         }
@@ -175,7 +176,7 @@ static void add_columns_of_table(finder *f, const scope_table *t, bool name_tabl
         add_columns_of(f, o, SCORE_COLUMN, name_table);
 }
 
-/* Columns of the tables that the cursor's place sees; without any, of all tables. */
+/* Adds the columns of the tables visible at the cursor; if there are none, of all tables. */
 static void add_scope_columns(finder *f) {
     int seen = 0;
     for (int i = 0; i < f->s.ntables; i++)
@@ -194,9 +195,9 @@ static void add_scope_columns(finder *f) {
             add_columns_of(f, &f->objects[i], SCORE_COLUMN - 20, true);
 }
 
-/* ---- what the words before ask for ----------------------------------------------------------- */
+/* ---- context before the cursor ----------------------------------------------------------- */
 
-/* What follows a keyword, and nothing else does. */
+/* The only words that follow a keyword. */
 static const struct {
     const char *word, *next;
 } pairs[] = {
@@ -240,7 +241,7 @@ static const struct {
     {"EXCLUDE", "CURRENT GROUP TIES NO"},
 };
 
-/* What may follow a finished operand, by clause, likeliest first. */
+/* Words that may follow a complete operand, by clause, likeliest first. */
 static const struct {
     const char *clause, *next;
 } followers[] = {
@@ -305,12 +306,12 @@ static void add_settings(finder *f) {
         add(f, table[i].name, table[i].help, CANDIDATE_SETTING, SCORE_COLUMN);
 }
 
-/* alias.column: the alias may be to the right of the cursor. */
+/* Columns after `alias.`; the FROM that defines the alias may be right of the cursor. */
 static void find_qualified(finder *f) {
     str alias = scope_unquote(before(f, 2)->text);
     for (int i = 0; i < f->s.ntables; i++) {
         const scope_table *t = &f->s.tables[i];
-        if (t->group != -2 &&
+        if (t->group != GROUP_WITH &&
             (str_equal_nocase(t->alias, alias) || str_equal_nocase(t->name, alias))) {
             add_columns_of_table(f, t, false);
             return;
@@ -321,7 +322,7 @@ static void find_qualified(finder *f) {
         add_columns_of(f, o, SCORE_COLUMN, false);
 }
 
-/* INSERT INTO t (…|: the columns of t. */
+/* The table t of INSERT INTO t (… at the cursor; else NULL. */
 static const db_object *insert_target(const finder *f) {
     for (int i = f->s.before - 1; i >= 2; i--) {
         if (token_is(&f->s.tokens[i], "(") && f->s.tokens[i].group == f->s.parents[f->s.group])
@@ -353,7 +354,7 @@ static bool find_after_keyword(finder *f) {
     return false;
 }
 
-/* Where the table is one to read. */
+/* True if a table function may replace the table name. */
 static bool reads_table(const finder *f) {
     const scope_token *last = before(f, 1);
     return !first_is(f, "DELETE") &&
@@ -434,8 +435,8 @@ static void find_sql(finder *f) {
 
 /* ---- files ----------------------------------------------------------------------------------- */
 
-/* In a command a name with blanks needs quotes, and ~ is the home directory; neither is so within
- * the quotes of SQL (in_sql). */
+/* Adds the files that complete `path`. In a command ~ is the home directory and a name with blanks is
+ * quoted; in a literal of SQL (in_sql) neither. */
 static void find_files(finder *f, str path, bool in_sql) {
     bool quoted = !in_sql && path.n && *path.p == '"';
     if (quoted)
@@ -472,7 +473,7 @@ static void find_files(finder *f, str path, bool in_sql) {
     closedir(d);
 }
 
-/* Inside a literal: a file after FROM or COPY, a field after `{` of a prompt; else nothing. */
+/* Inside a literal: a field after `{`, a value of SET, or a file after FROM, JOIN or TO. */
 static void find_in_string(finder *f) {
     str inside = {f->s.text.p + f->s.string_start, f->s.cursor - f->s.string_start};
     size_t brace = inside.n;
@@ -506,7 +507,7 @@ static void find_in_string(finder *f) {
 
 /* ---- commands -------------------------------------------------------------------------------- */
 
-/* Other programs' names for a command only when ours does not begin so, or after a backslash. */
+/* Aliases are offered after a backslash, or if no command's own name has the prefix. */
 static void find_command_names(finder *f, char sign) {
     size_t n;
     const command *table = commands_table(&n);
@@ -594,7 +595,7 @@ static void find_in_command(finder *f, str text, size_t cursor) {
         find_command_argument(f, c);
 }
 
-/* ---- the whole ------------------------------------------------------------------------------- */
+/* ---- entry point ------------------------------------------------------------------------------- */
 
 static int by_score(const void *a, const void *b) {
     const candidate *x = a, *y = b;
@@ -630,6 +631,6 @@ void complete_find(str text, size_t cursor, const db_object *objects, int nobjec
         out->common = k;
     }
     while (out->common &&
-           (out->items[0].text[out->common] & 0xc0) == 0x80) /* never half a character */
+           (out->items[0].text[out->common] & 0xc0) == 0x80) /* do not split a character */
         out->common--;
 }

@@ -1,48 +1,49 @@
 /*
- * complete_int.h - what completion knows about the text around the cursor; shared by complete.c
- * (which words may stand there) and complete_scope.c (reading the statement, both sides of the
- * cursor).
+ * complete_int.h - the statement around the cursor, as completion sees it: read by complete_scope.c,
+ * used by complete.c to choose the words to offer.
  */
 #ifndef KVASIR_COMPLETE_INT_H
 #define KVASIR_COMPLETE_INT_H
 
 #include "edit_int.h"
 
-/* One token that says something; blanks and comments are left out. */
+/* A token that is not a blank or comment. */
 typedef struct scope_token {
     token_class class;
     str text;
-    int group; /* the parentheses around it: index into scope.parents; 0: none */
+    int group; /* the parentheses around it, an index into scope.parents; 0: none */
 } scope_token;
 
-/* A table the statement reads or writes, by the name it goes by. */
+enum { GROUP_WITH = -2 }; /* scope_table.group of a CTE, visible in FROM only */
+
+/* A table that the statement reads or writes. */
 typedef struct scope_table {
-    str name, alias; /* alias: as written, else the name */
-    int group;       /* where it is visible: this group and those inside */
-    /* group of a derived table or CTE whose select list gives the columns; -1: a table */
-    int subquery;
+    str name, alias; /* without an alias: the name */
+    int group;       /* the table is visible in this group and those inside it */
+    int subquery;    /* group of the subquery of a derived table or CTE; -1: a table */
 } scope_table;
 
 typedef struct scope {
     str text;
     size_t cursor, start; /* the word being typed is text[start, cursor) */
     bool in_string, in_comment;
-    size_t string_start; /* of the literal the cursor stands in: behind its quote */
+    size_t string_start; /* if in_string: offset of the literal's first byte after the quote */
     scope_token *tokens;
     int ntokens;
-    int before; /* tokens that end before the word */
+    int before; /* number of tokens that end before the word */
     int *parents, ngroups;
-    int group; /* the cursor's */
+    int group; /* of the cursor */
     scope_table *tables;
     int ntables;
-    const char *clause; /* upper-case keyword that governs the cursor's place, or "" */
-    bool expects_table;
+    const char *clause; /* keyword of the clause that the cursor is in, such as "WHERE"; or "" */
+    bool expects_table; /* a table name comes next */
 } scope;
 
-/* Reads the statement around `cursor`; everything in `a`. */
+/* Reads the statement around `cursor`; allocates in `a`. */
 void scope_read(str text, size_t cursor, arena *a, scope *out);
+/* True if a table of table_group is visible in from_group. */
 bool scope_sees(const scope *s, int from_group, int table_group);
-/* Calls visit for every column of a derived table or CTE that its select list names. */
+/* Calls visit with the name of each named column of a subquery's select list. */
 void scope_subquery_columns(const scope *s, int group, void (*visit)(void *ctx, str name),
                             void *ctx);
 static inline bool token_is(const scope_token *t, const char *word) {

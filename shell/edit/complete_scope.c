@@ -1,9 +1,8 @@
 /*
- * complete_scope.c - reads a statement that is still being typed: tokens, parentheses, tables and
- * their aliases on both sides of the cursor, and the clause the cursor is in.
+ * complete_scope.c - reads an unfinished statement for completion: tokens, parentheses, tables and
+ * aliases on both sides of the cursor, and the clause the cursor is in.
  *
- * Invariant: any text will do; what cannot be understood is skipped. Linear in the statement's
- * length.
+ * Invariant: it accepts any text and skips what it cannot parse.
  */
 #include <string.h>
 
@@ -26,7 +25,7 @@ static bool is_word(token_class class) {
     return class == TOKEN_NAME || class == TOKEN_KEYWORD;
 }
 
-/* The word that ends at the cursor, if the token there is one; tells strings and comments. */
+/* If the cursor is in the token, sets the start of the word, or in_string or in_comment. */
 static void place_cursor(scope *s, token_class class, size_t at, size_t n) {
     if (s->cursor <= at || s->cursor > at + n)
         return;
@@ -43,7 +42,7 @@ static void place_cursor(scope *s, token_class class, size_t at, size_t n) {
     }
 }
 
-/* Tokens of the statement around the cursor: a `;` before it begins anew, one behind it ends. */
+/* Reads the tokens of the statement around the cursor: from the `;` before it to the `;` after it. */
 static void read_tokens(scope *s, arena *a) {
     int cap = 64, group = 0, groups_cap = 16;
     s->tokens = ARENA_ARRAY(a, scope_token, cap);
@@ -98,7 +97,7 @@ static const scope_token *token_at(const scope *s, int i) {
     return i >= 0 && i < s->ntokens ? &s->tokens[i] : &none;
 }
 
-/* The group that the parenthesis at token i opens. */
+/* The group opened by the parenthesis at token i. */
 static int group_opened(const scope *s, int i) {
     int opened = 0;
     for (int k = 0; k <= i; k++)
@@ -118,7 +117,7 @@ static void add_table(scope *s, arena *a, int *cap, scope_table table) {
     s->tables[s->ntables++] = table;
 }
 
-/* `[AS] alias` at token i, if it is there. */
+/* The alias in `[AS] alias` at token i; without one `otherwise`. */
 static str read_alias(const scope *s, int i, str otherwise) {
     if (token_is(token_at(s, i), "AS"))
         i++;
@@ -152,7 +151,7 @@ static int matching_close(const scope *s, int open) {
     return i;
 }
 
-/* Every FROM list, anywhere in the statement; WITH names as tables seen everywhere. */
+/* Reads the tables of every FROM list of the statement, and its CTEs. */
 static void read_tables(scope *s, arena *a) {
     int cap = 0;
     bool *in_list = ARENA_ARRAY(a, bool, s->ngroups + 1);
@@ -185,21 +184,22 @@ static void read_tables(scope *s, arena *a) {
                    token_is(token_at(s, i + 2), "(") &&
                    (token_is(token_at(s, i - 1), "WITH") || token_is(token_at(s, i - 1), ",") ||
                     token_is(token_at(s, i - 1), "RECURSIVE"));
-        if (cte && token_is(&s->tokens[0], "WITH")) /* visible by name only: group -2 */
-            add_table(s, a, &cap,
-                      (scope_table){scope_unquote(t->text), {"", 0}, -2, group_opened(s, i + 2)});
+        if (cte && token_is(&s->tokens[0], "WITH"))
+            add_table(
+                s, a, &cap,
+                (scope_table){scope_unquote(t->text), {"", 0}, GROUP_WITH, group_opened(s, i + 2)});
     }
     if (s->before == s->ntokens)
         s->expects_table = expect;
 }
 
-/* The keyword of the cursor's own group that stands last before it. */
+/* Finds the last clause keyword before the cursor in its group. */
 static void read_clause(scope *s) {
     static const char *const clauses[] = {
         "SELECT",    "FROM",    "WHERE",     "GROUP",   "HAVING", "ORDER", "LIMIT",  "ON",
         "SET",       "VALUES",  "USING",     "RETURNS", "INTO",   "JOIN",  "UPDATE", "DELETE",
         "RETURNING", "QUALIFY", "PARTITION", "ROWS",    "RANGE",  "GROUPS"};
-    enum { IN_WINDOWS = 4 }; /* the last: names elsewhere */
+    enum { IN_WINDOWS = 4 }; /* the last four: keywords only inside of OVER (…) */
     size_t n = BASE_COUNT(clauses) - (s->group ? 0 : IN_WINDOWS);
     s->clause = "";
     for (int i = s->before - 1; i >= 0; i--) {
@@ -221,7 +221,7 @@ void scope_read(str text, size_t cursor, arena *a, scope *out) {
     read_clause(out);
 }
 
-/* The last name of each item of the group's first select list. */
+/* A column is named by the last name in its item of the select list. */
 void scope_subquery_columns(const scope *s, int group, void (*visit)(void *ctx, str name),
                             void *ctx) {
     bool in_list = false;

@@ -1,10 +1,10 @@
 /*
- * edit.c - libedit, and what it lacks: bracketed paste, Up into the lines before, Ctrl-C as a key,
- * our completion.
+ * edit.c - the line editor: libedit plus bracketed paste, Up into earlier lines of a statement, Ctrl-C
+ * as a key, and completion lists.
  *
- * Invariant: every byte from the terminal passes read_char or paste, one at a time unless it is
- * pasted, so nothing typed ahead is lost to a pager or editor started meanwhile. Keys of ~/.editrc
- * hold but for the few bound in bind_keys.
+ * Invariant: keys are read one byte at a time (pastes in blocks), so that a pager or editor that a
+ * statement starts gets the keys typed for it. Key bindings of ~/.editrc apply except for those of
+ * bind_keys.
  */
 #include <errno.h>
 #include <histedit.h>
@@ -29,18 +29,22 @@ struct editor {
     HistoryW *history;
     const char *prompt;
     buf prompt_text;
-    str before;  /* lines of the statement already entered */
-    str prefill; /* inserted by the first key */
-    bool give_prefill, interrupted, back, paste_enabled;
+    str before;        /* lines of the statement already entered */
+    str prefill;       /* text that KEY_PREFILL inserts */
+    bool give_prefill; /* read_char returns KEY_PREFILL first */
+    bool interrupted;  /* Ctrl-C ended the line */
+    bool back;         /* Up on the first row ended the line */
+    bool paste_enabled;
     bool fresh; /* no key was read since libedit entered raw mode */
-    buf stash;  /* bytes read behind a paste's end */
+    buf stash;  /* bytes to read before the terminal's: typed ahead, or after a paste */
     size_t stash_at;
     buf pasted;
     bool vi; /* ~/.editrc has `bind -v` */
-    /* Ups that asked for an older statement: libedit would wipe the line on Down without any */
+    /* Number of statements Up went back: if it is 0, Down must not reach libedit, which would clear
+     * the line. */
     int back_in_history;
-    arena *names; /* what completion knows; NULL: not asked since the last statement */
-    db_object *objects;
+    arena *names;       /* memory of `objects`; NULL: not read since the last statement */
+    db_object *objects; /* for completion */
     int nobjects;
 };
 
@@ -86,7 +90,7 @@ int editor_rows(str text, int indent, int columns, bool *exact) {
             continue;
         }
         int width = one.p[0] == '\t' ? 8 - at % 8 : utf8_width(one);
-        if (n > 4) /* clusters of several code points: libedit and terminals count them apart */
+        if (n > 4) /* libedit and terminals disagree about a grapheme of several code points */
             *exact = false;
         if (at + width > columns) {
             rows++;
@@ -101,7 +105,7 @@ int editor_rows(str text, int indent, int columns, bool *exact) {
 
 /* ---- reading keys ---------------------------------------------------------------------------- */
 
-/* One byte, or 0: the terminal is gone or we are to leave; -1: look at the flags again. */
+/* Returns 1 and a byte; 0 if the terminal was closed; -1 after a signal, whose flags to check. */
 static int read_byte(editor *ed, char *out) {
     if (ed->stash_at < ed->stash.n) {
         *out = ed->stash.p[ed->stash_at++];
@@ -113,7 +117,7 @@ static int read_byte(editor *ed, char *out) {
         return 1;
     if (n < 0 && errno == EINTR)
         return -1;
-    /* A program we started may have left the terminal non-blocking. */
+    /* A program that the shell started may have left the terminal non-blocking. */
     int off = 0;
     if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK) &&
         ioctl(STDIN_FILENO, FIONBIO, &off) == 0)
@@ -121,8 +125,8 @@ static int read_byte(editor *ed, char *out) {
     return 0;
 }
 
-/* Ctrl-C as a key, not as a signal to every process of the terminal. libedit's own setting for it
- * is lost whenever it enters raw mode, so this is done at the first key after that. */
+/* Makes Ctrl-C a key instead of a signal. libedit resets its own setting for this whenever it enters
+ * raw mode, so this is done at the first key after that. */
 static void claim_keys(void) {
     struct termios modes;
     if (tcgetattr(STDIN_FILENO, &modes) != 0 || (modes.c_lflag & ICANON))
@@ -138,8 +142,8 @@ static void paste_mode(const editor *ed, bool on) {
     fflush(stdout);
 }
 
-/* To the prompt's first cell, with nothing below it. Terminals wrap lines anew when their width
- * changes, and the cursor stays at its character. */
+/* Moves the cursor to the start of the prompt and clears all after it. When its width changes a
+ * terminal rewraps lines and keeps the cursor at its character. */
 static void go_to_start(const editor *ed, const LineInfoW *line) {
     int columns, rows;
     bool exact;
@@ -154,9 +158,9 @@ static void go_to_start(const editor *ed, const LineInfoW *line) {
     buf_free(&before);
 }
 
-/* libedit keeps the row and column that its cursor was at, and reads and writes there, although a
- * smaller screen has no such place. So its cursor goes home first, by showing nothing, and the
- * terminal's with it: what libedit draws next it draws where that is. */
+/* libedit keeps its cursor's row and column and accesses its screen buffer there, even if a smaller
+ * screen has no such place. So before el_resize both cursors are moved home: the terminal's by
+ * go_to_start, libedit's by drawing an empty line without a prompt. */
 static void resize(editor *ed) {
     LineInfoW *line = (LineInfoW *)(uintptr_t)el_wline(ed->el), whole = *line;
     char *prompt = ed->prompt_text.p, none[] = "";
@@ -175,7 +179,7 @@ static void after_signal(editor *ed) {
     if (signals_resized())
         resize(ed);
     if (signals_continued()) {
-        el_set(ed->el, EL_PREP_TERM, 0); /* libedit believes that its modes still hold */
+        el_set(ed->el, EL_PREP_TERM, 0); /* libedit assumes that its modes are still set */
         el_set(ed->el, EL_PREP_TERM, 1);
         claim_keys();
         paste_mode(ed, true);
@@ -198,8 +202,7 @@ static int read_char(EditLine *el, wchar_t *out) {
     for (;;) {
         if (signals_terminated())
             return 0;
-        /* sent by kill, or by a terminal that keeps Ctrl-C for itself */
-        if (signals_interrupts()) {
+        if (signals_interrupts()) { /* SIGINT sent by kill or by the terminal */
             signals_clear();
             *out = 0x03;
             return 1;
@@ -224,7 +227,7 @@ static int read_char(EditLine *el, wchar_t *out) {
 
 /* ---- pasting --------------------------------------------------------------------------------- */
 
-/* Reads until the mark that ends a paste; what comes behind it stays for later. */
+/* Reads up to the end mark of a paste; keeps what follows it in the stash. */
 static void read_paste(editor *ed, buf *text) {
     size_t mark = sizeof paste_end - 1;
     buf_append(text, ed->stash.p + ed->stash_at, ed->stash.n - ed->stash_at);
@@ -250,7 +253,7 @@ static void read_paste(editor *ed, buf *text) {
     free(block);
 }
 
-/* Line ends become \n, other control characters but tabs go; the last newline waits for Enter. */
+/* Converts line ends to \n and removes other control characters but tabs, and trailing newlines. */
 static void clean_paste(buf *text) {
     size_t to = 0;
     for (size_t i = 0; i < text->n; i++) {
@@ -286,7 +289,7 @@ static unsigned char on_paste(EditLine *el, int key) {
     clean_paste(&ed->pasted);
     if (!ed->vi)
         return insert_text(el, buf_str(&ed->pasted));
-    /* The mark's escape has left vi's insert mode: `a` goes back to where the cursor was. */
+    /* The escape of the paste mark ended vi's insert mode; `a` enters it again at the same place. */
     static const wchar_t again[] = {L'a', KEY_PREFILL, 0};
     ed->prefill = buf_str(&ed->pasted);
     el_wpush(el, again);
@@ -309,8 +312,8 @@ static unsigned char on_interrupt(EditLine *el, int key) {
     return CC_NEWLINE;
 }
 
-/* Moves the cursor to the same column of the row before
- * (direction -1) or after (+1); false: there is none. */
+/* Moves the cursor to the same column of the previous (direction -1) or next (+1) row; false if there
+ * is none. */
 static bool move_row(EditLine *el, int direction) {
     const LineInfoW *line = el_wline(el);
     const wchar_t *start = line->cursor, *p;
@@ -347,7 +350,7 @@ static unsigned char on_up(EditLine *el, int key) {
         return CC_NEWLINE;
     }
     ed->back_in_history++;
-    el_wpush(el, L"\020"); /* Ctrl-P: the statement before, in emacs and vi */
+    el_wpush(el, L"\020"); /* Ctrl-P: previous statement in emacs and vi mode */
     return CC_NORM;
 }
 
@@ -363,7 +366,7 @@ static unsigned char on_down(EditLine *el, int key) {
     return CC_NORM;
 }
 
-/* To the row's end; from there, to the statement's. */
+/* To the start of the row, or from there to the start of the text; on_end does the same at the end. */
 static unsigned char on_home(EditLine *el, int key) {
     (void)key;
     const LineInfoW *line = el_wline(el);
@@ -396,7 +399,7 @@ static void learn_names(editor *ed) {
     ed->names = arena_new();
     err e = {.pos = -1};
     if (db_objects(ed->sh->db, ed->names, &ed->objects, &ed->nobjects, &e) != 0)
-        ed->nobjects = 0; /* completion without names: the statement itself will tell the error */
+        ed->nobjects = 0; /* completes without names; a statement will report the error */
 }
 
 void editor_forget_names(editor *ed) {
@@ -456,7 +459,7 @@ static void list_columns(editor *ed, const completion *c, int shown, int columns
     }
 }
 
-/* At most a screenful below the line, best first; then libedit draws prompt and line again. */
+/* Prints at most a screenful of candidates, best first; then libedit draws prompt and line again. */
 static void list_candidates(editor *ed, const completion *c) {
     int columns, rows, widest = 1;
     term_size(&columns, &rows);
@@ -479,7 +482,7 @@ static void list_candidates(editor *ed, const completion *c) {
     buf_free(&out);
 }
 
-/* From the cursor's row to the line's last one: the list goes below it. */
+/* Moves the cursor below the last row of the line. */
 static void go_below(const editor *ed, const LineInfoW *line) {
     int columns, rows, indent = (int)strlen(ed->prompt);
     bool exact;
@@ -493,7 +496,7 @@ static void go_below(const editor *ed, const LineInfoW *line) {
     buf_free(&text);
 }
 
-/* In the middle of a word, what it ends with stands right of the cursor already; how many bytes. */
+/* If the text right of the cursor starts with the end of `chosen`, deletes it; returns its bytes. */
 static size_t drop_tail(EditLine *el, str chosen, str right) {
     size_t n = BASE_MIN(chosen.n, right.n);
     while (n && memcmp(chosen.p + chosen.n - n, right.p, n) != 0)
@@ -532,7 +535,7 @@ static unsigned char on_complete(EditLine *el, int key) {
         buf_append_str(&with_blank, chosen);
         char last = chosen.n ? chosen.p[chosen.n - 1] : 0;
         bool open = last == '(' || last == '/' || last == '.' || last == '{' || last == '}';
-        /* a comma or dot may follow */
+        /* a comma or dot often follows a column or table */
         bool more = kind == CANDIDATE_COLUMN || kind == CANDIDATE_TABLE;
         if (c.count == 1 && !open && !more && (cursor == text.n || text.p[cursor] != ' '))
             buf_append_char(&with_blank, ' ');
@@ -556,14 +559,14 @@ static char *give_prompt(EditLine *el) {
     return ed->prompt_text.p;
 }
 
-/* In vi's insert mode an escape must act at once, so there a sequence is bound as libedit binds the
- * arrows: what follows the escape, in command mode. */
+/* In vi mode an escape must end insert mode at once, so there a key sequence is bound in command mode
+ * without its escape, as libedit binds the arrows. */
 static void bind_key(EditLine *el, bool vi, const char *keys, const char *name) {
     if (vi && keys[0] == '\\')
         el_set(el, EL_BIND, "-a", keys + 2, name, NULL);
     else
         el_set(el, EL_BIND, keys, name, NULL);
-    if (vi && keys[0] == '^') /* control keys do the same in both modes */
+    if (vi && keys[0] == '^') /* a control key is bound in both modes */
         el_set(el, EL_BIND, "-a", keys, name, NULL);
 }
 
@@ -574,11 +577,11 @@ static void bind_keys(EditLine *el, bool vi) {
         const char *keys[5];
     } table[] = {
         {L"kvasir-paste", L"insert pasted text", on_paste, {"\\e[200~"}},
-        {L"kvasir-prefill", L"insert the lines before", on_prefill, {"^\\"}},
-        {L"kvasir-interrupt", L"forget the statement", on_interrupt, {"^C"}},
+        {L"kvasir-prefill", L"insert the earlier lines", on_prefill, {"^\\"}},
+        {L"kvasir-interrupt", L"discard the statement", on_interrupt, {"^C"}},
         {L"kvasir-complete", L"complete the word", on_complete, {"^I"}},
-        {L"kvasir-up", L"the row or statement before", on_up, {"\\e[A", "\\eOA"}},
-        {L"kvasir-down", L"the row or statement after", on_down, {"\\e[B", "\\eOB"}},
+        {L"kvasir-up", L"previous row or statement", on_up, {"\\e[A", "\\eOA"}},
+        {L"kvasir-down", L"next row or statement", on_down, {"\\e[B", "\\eOB"}},
         {L"kvasir-home", L"start of the row", on_home, {"^A", "\\e[H", "\\eOH", "\\e[1~"}},
         {L"kvasir-end", L"end of the row", on_end, {"^E", "\\e[F", "\\eOF", "\\e[4~"}},
     };
@@ -613,7 +616,7 @@ editor *editor_new(shell *sh, history_list *history) {
     el_set(ed->el, EL_CLIENTDATA, ed);
     el_set(ed->el, EL_EDITOR, "emacs");
     el_wset(ed->el, EL_HIST, history_w, ed->history);
-    el_source(ed->el, NULL); /* ~/.editrc; none is no error */
+    el_source(ed->el, NULL); /* ~/.editrc, if there is one */
     const char *mode = NULL;
     ed->vi = el_get(ed->el, EL_EDITOR, &mode) == 0 && mode != NULL && strcmp(mode, "vi") == 0;
     bind_keys(ed->el, ed->vi);
@@ -646,8 +649,8 @@ void editor_remember(editor *ed, const char *statement) {
     free(wide);
 }
 
-/* Between \1 marks stands what has no width; libedit shows it with the character behind it, so the
- * colour ends before the prompt's last blank. */
+/* Escape sequences are between \1 marks, so that libedit counts no width for them. It prints them
+ * together with the next character, so the colour ends before the prompt's last blank. */
 static void set_prompt(editor *ed, const char *prompt) {
     bool color = ed->sh->term.color_out;
     size_t n = strlen(prompt) - 1;

@@ -1,8 +1,8 @@
 /*
- * edit_int.h - the line editor: libedit with bracketed paste, statements of several lines, Ctrl-C
- * as a key, and completion.
+ * edit_int.h - the line editor (libedit with bracketed paste, multi-line statements, Ctrl-C as a key)
+ * and SQL completion.
  *
- * The editor borrows shell and history, which must outlive it.
+ * Shell and history must outlive the editor.
  */
 #ifndef KVASIR_EDIT_INT_H
 #define KVASIR_EDIT_INT_H
@@ -13,24 +13,24 @@ typedef struct editor editor;
 
 typedef enum edit_status {
     EDIT_LINE,        /* Enter */
-    EDIT_END,         /* Ctrl-D on an empty line, or the terminal is gone */
+    EDIT_END,         /* Ctrl-D on an empty line, or the terminal was closed */
     EDIT_INTERRUPTED, /* Ctrl-C: discard the line */
-    EDIT_BACK         /* Up on the first line: edit the statement's earlier lines as well */
+    EDIT_BACK         /* Up on the first row: edit this line together with the lines before it */
 } edit_status;
 
 editor *editor_new(shell *sh, history_list *history);
 void editor_free(editor *ed);
-/* Reads one line (several, if recalled or pasted) into `line`, without its newline. `before`: the
- * statement's lines so far, for completion. `prefill`: text to start with. */
+/* Reads a line into `line`, without its newline; several lines if they were recalled or pasted.
+ * `before`: the lines of the statement entered so far. `prefill`: initial text of the line. */
 edit_status editor_read(editor *ed, const char *prompt, str before, str prefill, buf *line);
-/* Adds input that was typed before the prompt was shown. */
+/* Adds input that the next editor_read reads before the terminal's. */
 void editor_feed(editor *ed, str typed);
 /* Appends to libedit's history. */
 void editor_remember(editor *ed, const char *statement);
-/* Drops the cached names of tables and columns: the next completion reads them again. */
+/* Drops the cached table and column names; the next completion reads them again. */
 void editor_forget_names(editor *ed);
-/* Rows that a text takes after a prompt of `indent` columns. *exact is false if terminals may
- * differ: the last row is full, or a character's width is in dispute. */
+/* Screen rows of a text after a prompt of `indent` columns. *exact is false if terminals may differ:
+ * the last row is full, or libedit and terminals disagree about a character's width. */
 int editor_rows(str text, int indent, int columns, bool *exact);
 
 /* ---- completion (complete.c) ----------------------------------------------------------------- */
@@ -49,7 +49,7 @@ typedef enum candidate_kind {
 
 typedef struct candidate {
     const char *text; /* replaces the word */
-    const char *note; /* shown dim after it: a type, a signature; or "" */
+    const char *note; /* shown after it: a type or signature; or "" */
     candidate_kind kind;
     int score; /* higher is listed first */
 } candidate;
@@ -58,11 +58,10 @@ typedef struct completion {
     size_t start; /* the word being completed is text[start, cursor) */
     candidate *items;
     int count;
-    size_t common; /* length of the prefix that all candidates share */
+    size_t common; /* length of the common prefix of all candidates */
 } completion;
 
-/* Finds the words that can follow at `cursor` of a statement or command line, best first, in `a`.
- * A pure function of its arguments. */
+/* Finds the words that fit at `cursor` of a statement or command line, best first, in `a`. */
 void complete_find(str text, size_t cursor, const db_object *objects, int nobjects, arena *a,
                    completion *out);
 

@@ -1,8 +1,7 @@
 /*
- * format.c - results as text: the table of output modes, and what they share.
+ * format.c - the table of output modes, dispatch to them, and text functions they share.
  *
- * Invariant: formatting is a pure function of options and rows; it appends to a buffer and knows no
- * terminal.
+ * Invariant: formatting is a pure function of options and rows; it never asks the terminal.
  */
 #include <ctype.h>
 #include <string.h>
@@ -14,9 +13,9 @@ static const format_mode modes[] = {
     {"csv", "comma-separated values", false, text_csv_begin, text_csv_row, NULL},
     {"tsv", "tab-separated values", false, text_tsv_begin, text_tsv_row, NULL},
     {"json", "one array of objects", false, NULL, text_json_row, text_json_end},
-    {"jsonl", "one object a line", false, NULL, text_jsonl_row, NULL},
-    {"line", "one value a line", false, text_line_begin, text_line_row, NULL},
-    {"list", "values between bars", false, text_list_begin, text_list_row, NULL},
+    {"jsonl", "one object per line", false, NULL, text_jsonl_row, NULL},
+    {"line", "one value per line", false, text_line_begin, text_line_row, NULL},
+    {"list", "values separated by |", false, text_list_begin, text_list_row, NULL},
     {"markdown", "a Markdown table", true, text_markdown_begin, text_markdown_row,
      text_markdown_end},
     {"html", "an HTML table", false, text_html_begin, text_html_row, text_html_end},
@@ -28,7 +27,7 @@ const format_mode *format_modes(size_t *count) {
     return modes;
 }
 
-/* Names that sqlite3, duckdb and psql have for the same thing. */
+/* The names of these modes in sqlite3, duckdb and psql. */
 static const struct {
     const char *alias, *name;
 } aliases[] = {
@@ -102,8 +101,8 @@ void format_cell(const format *f, buf *out, value v) {
         value_print(out, v);
 }
 
-/* U+0080 to U+009F: terminals obey them, too. */
-static bool second_control(str text, size_t i) {
+/* U+0080 to U+009F, which terminals interpret like the ASCII control characters. */
+static bool is_c1_control(str text, size_t i) {
     return i + 1 < text.n && (unsigned char)text.p[i] == 0xc2 &&
            (unsigned char)text.p[i + 1] < 0xa0;
 }
@@ -112,7 +111,7 @@ void format_visible(buf *out, str text, bool utf8) {
     size_t plain = 0;
     for (size_t i = 0; i < text.n; i++) {
         unsigned char c = (unsigned char)text.p[i];
-        bool second = second_control(text, i);
+        bool second = is_c1_control(text, i);
         if (c >= 0x20 && c != 0x7f && !second)
             continue;
         buf_append(out, text.p + plain, i - plain);
@@ -126,7 +125,7 @@ void format_visible(buf *out, str text, bool utf8) {
             buf_append_c(out, "\uFFFD");
             continue;
         }
-        char glyph[4]; /* U+2400 has a picture of each control character */
+        char glyph[4]; /* U+2400 + c is the symbol of control character c */
         buf_append(out, glyph, utf8_encode(c == 0x7f ? 0x2421u : 0x2400u + c, glyph));
     }
     buf_append(out, text.p + plain, text.n - plain);
@@ -150,7 +149,7 @@ void format_json_string(buf *out, str text) {
             i++;
             continue;
         }
-        uint32_t cp; /* bytes that are no UTF-8 become U+FFFD, or the reader would refuse all */
+        uint32_t cp; /* U+FFFD for invalid UTF-8, which JSON readers refuse */
         size_t n = utf8_next((str){text.p + i, text.n - i}, &cp);
         char encoded[4];
         buf_append(out, encoded, utf8_encode(cp, encoded));
@@ -191,7 +190,7 @@ void format_entry(buf *out, str left, int indent, str text, int columns) {
     enum { LEAST = 20 };
     int room = columns - indent;
     buf_append_str(out, left);
-    if (columns > 0 && room < LEAST) { /* then below it */
+    if (columns > 0 && room < LEAST) {
         buf_append_char(out, '\n');
         indent = 4;
         room = columns - indent;

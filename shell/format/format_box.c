@@ -1,13 +1,11 @@
 /*
- * format_box.c - tables for people: box and Markdown, which must know every cell before they know a
- * width.
+ * format_box.c - modes box and markdown, which keep all rows because column widths depend on every
+ * cell.
  *
- *   chunk.cells [rows][ncols]   the text of each cell, control characters made visible, with its
- *                               columns
+ *   chunk.cells [rows][ncols]   each cell's text, control characters made visible, and its width
  *
- * Invariant: what utf8_width counts is what the terminal shows; every line of a box has the same
- * width. A box that would leave a text column fewer than MIN_TEXT columns is shown vertically
- * instead.
+ * Invariant: every line of a box has the same width, as utf8_width counts it. A result too wide to
+ * leave each text column MIN_TEXT columns is shown vertically, one value per line.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -31,10 +29,10 @@ struct chunk {
 
 typedef struct box_state {
     chunk *first, *last;
-    cell *heads; /* [ncols] the columns' names, as cells */
-    int *width;  /* natural, then fitted */
-    int *data;   /* of the cells alone */
-    bool *right;
+    cell *heads; /* [ncols] column names */
+    int *width;  /* [ncols] widest cell or heading; after fit(), the width drawn */
+    int *data;   /* [ncols] widest cell */
+    bool *right; /* [ncols] right-aligned */
 } box_state;
 
 typedef struct frame {
@@ -58,7 +56,7 @@ static void markdown_text(buf *out, str text) {
             buf_append_char(out, text.p[i]);
 }
 
-/* `shown` is work space. */
+/* `shown` is a scratch buffer. */
 static cell make_cell(format *f, str text, bool markdown, buf *shown) {
     cell made = {0};
     buf_clear(shown);
@@ -82,7 +80,7 @@ static void begin(format *f, bool markdown) {
     for (int i = 0; i < f->ncols; i++) {
         s->heads[i] = make_cell(f, str_from(f->names[i]), markdown, &shown);
         s->right[i] = f->types[i] == TYPE_INTEGER || f->types[i] == TYPE_REAL;
-        bool headless = f->options.no_headers && !markdown; /* which has no table without them */
+        bool headless = f->options.no_headers && !markdown; /* Markdown tables need a heading */
         s->width[i] = headless ? 1 : s->heads[i].width;
         if (f->options.types_row && !headless && !markdown)
             s->width[i] = BASE_MAX(s->width[i], (int)strlen(type_name(f->types[i])));
@@ -143,11 +141,13 @@ void text_markdown_row(format *f, const batch *b, int row) {
 
 /* ---- fitting ------------------------------------------------------------------------------------
  *
- * Where there is no room for all, it goes, until it is used up: to numbers, which are never cut; to
- * MIN_TEXT of each other column; to what nine cells of ten need, the narrowest column first, so
- * that a short column keeps its width and the widest gives way; to the odd long cell; and last to
- * headings. A column that needs little more than an equal share of the room gets that too: what it
- * takes would show no more of texts much longer than it.
+ * If the screen is too narrow for all columns, width is given out in this order until it is used up:
+ *   1. numbers, in full: they are never cut
+ *   2. MIN_TEXT for each other column
+ *   3. the width that 90 % of a column's cells need: in full to columns that need at most 1.5 times
+ *      an equal share, the rest always to the narrowest column
+ *   4. the width of the longest cells
+ *   5. the width of headings
  */
 
 static int bar_columns(const format *f) {
@@ -161,7 +161,7 @@ static int total_width(const format *f, const int *width) {
     return total;
 }
 
-/* The width that nine cells of ten in column k do not exceed, or `most`. */
+/* The width that 90 % of the cells of column k do not exceed, at most `most`. */
 static int usual_width(const format *f, int k, int most) {
     const box_state *s = f->state;
     uint64_t *cells = mem_zalloc(sizeof *cells * (size_t)(most + 1)), wider = 0;
@@ -175,7 +175,7 @@ static int usual_width(const format *f, int k, int most) {
     return width;
 }
 
-/* Raises what is narrowest, column by column, to its target; returns the room that is left. */
+/* Widens the narrowest column below its target by one until none is left; returns the unused room. */
 static int widen(const format *f, int *width, const int *target, int room) {
     for (; room > 0; room--) {
         int least = -1;
@@ -189,9 +189,9 @@ static int widen(const format *f, int *width, const int *target, int room) {
     return room;
 }
 
-/* Gives its target to each column, the least first, as long as that is at most half as much again
- * as an equal share of the room; returns the room that is left. */
-static int complete(const format *f, int *width, const int *target, int room) {
+/* Gives columns their full target, the smallest first, while a target is at most 1.5 times an equal
+ * share of the room; returns the unused room. */
+static int widen_to_target(const format *f, int *width, const int *target, int room) {
     for (;;) {
         int least = -1, open = 0, shared = room;
         for (int i = 0; i < f->ncols; i++) {
@@ -210,12 +210,12 @@ static int complete(const format *f, int *width, const int *target, int room) {
     }
 }
 
-/* What .width says of column i; 0: nothing. */
+/* The width that .width sets for column i; 0: none. */
 static int asked_width(const format *f, int i) {
     return i < f->options.nwidths ? abs(f->options.widths[i]) : 0;
 }
 
-/* False: too narrow to be read as a table. */
+/* Sets s->width; false if the screen is too narrow for a table. */
 static bool fit(format *f) {
     box_state *s = f->state;
     for (int i = 0; i < f->ncols; i++)
@@ -228,14 +228,14 @@ static bool fit(format *f) {
         return true;
     int *width = ARENA_ARRAY(f->mem, int, f->ncols), *usual = ARENA_ARRAY(f->mem, int, f->ncols);
     for (int i = 0; i < f->ncols; i++) {
-        int least = BASE_MIN(s->width[i], MIN_TEXT); /* of a heading too */
+        int least = BASE_MIN(s->width[i], MIN_TEXT);
         width[i] = s->right[i] ? BASE_MAX(s->data[i], least) : least;
         usual[i] = asked_width(f, i) ? s->data[i] : usual_width(f, i, BASE_MAX(room, 0));
     }
     room -= total_width(f, width);
     if (room < 0)
         return false;
-    room = widen(f, width, usual, complete(f, width, usual, room));
+    room = widen(f, width, usual, widen_to_target(f, width, usual, room));
     room = widen(f, width, s->data, room);
     widen(f, width, s->width, room);
     s->width = width;
@@ -259,7 +259,7 @@ static void draw_rule(format *f, const frame *fr, const char *const ends[3]) {
     buf_append_char(f->out, '\n');
 }
 
-/* Whether the text had to be cut. */
+/* Returns true if the text was cut. */
 static bool draw_cell(format *f, const frame *fr, str text, int width, int room, bool right,
                       style st) {
     bool cut = width > room;
@@ -312,7 +312,7 @@ static void draw_row(format *f, const frame *fr, const cell *cells) {
     draw_bar(f, fr, " ", "\n");
 }
 
-/* Every column on its own line, cut to the width: what a table too wide becomes. */
+/* Draws one value per line, cut to the screen, in place of a table that is too wide. */
 static void draw_vertical(format *f, const frame *fr) {
     const box_state *s = f->state;
     int names = 0;

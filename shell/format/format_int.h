@@ -1,7 +1,7 @@
 /*
- * format_int.h - results as text: the output modes, and text that several files lay out alike.
+ * format_int.h - output modes: results as text; and text layout shared by the shell.
  *
- * Everything here appends to a buffer and depends on its arguments alone.
+ * All functions append to a buffer and depend only on their arguments.
  */
 #ifndef KVASIR_FORMAT_INT_H
 #define KVASIR_FORMAT_INT_H
@@ -9,24 +9,24 @@
 #include "term/term_int.h"
 
 typedef struct format_options {
-    const char *null_text;    /* NULL: the mode's own */
-    const char *insert_table; /* table of mode insert; NULL: "t" */
-    int width;                /* columns that a box must fit; 0: unlimited */
+    const char *null_text;    /* text of NULL; NULL: the mode's default */
+    const char *insert_table; /* table name in mode insert; NULL: "t" */
+    int width;                /* terminal columns that a box must fit; 0: unlimited */
     uint64_t max_rows;        /* rows that a box shows; 0: all */
     bool no_headers, types_row, color, utf8;
-    const int
-        *widths; /* .width: columns per result column; 0: by content; negative: right-aligned */
+    /* .width: per result column, its width; 0: by content; negative: right-aligned */
+    const int *widths;
     int nwidths;
     workmem *space; /* accounts for rows that a mode keeps; NULL: not counted */
-    /* Called before each row that is drawn after the last was read, so that `out` can be emptied;
-     * false: stop drawing. NULL: not called. */
+    /* Called before each row that is drawn once all were read, to empty `out`; false: stop drawing.
+     * NULL: not called. */
     bool (*drain)(void *ctx);
     void *drain_ctx;
 } format_options;
 
 typedef struct format format;
 
-/* An output mode. Dispatch, --help, .mode and completion are made from the table of modes. */
+/* An output mode. Options, --help, .mode and completion use the table of modes. */
 typedef struct format_mode {
     const char *name, *help;
     bool needs_all; /* writes nothing before the last row is read */
@@ -42,39 +42,38 @@ struct format {
     const char *const *names;
     const value_type *types;
     buf *out;
-    uint64_t rows;      /* read so far */
-    uint64_t rows_kept; /* of these, shown */
-    bool cut;           /* a value was longer than its column */
+    uint64_t rows;      /* rows read so far */
+    uint64_t rows_kept; /* rows shown */
+    bool cut;           /* a value was cut off at its column's width */
     bool stopped;       /* `drain` returned false */
-    arena *mem;         /* of modes that keep rows */
-    void *state;        /* the mode's */
+    arena *mem;         /* memory of a mode that keeps rows */
+    void *state;        /* private data of the mode */
 };
 
 const format_mode *format_modes(size_t *count);
 const format_mode *format_mode_find(const char *name); /* NULL: none */
-/* Column names and types must outlive the format. Output is appended to `out`, which the caller may
- * empty between calls. */
+/* Column names and types must outlive the format. The caller may empty `out` between calls. */
 void format_begin(format *f, const format_mode *mode, const format_options *options, int ncols,
                   const char *const *names, const value_type *types, buf *out);
 void format_rows(format *f, const batch *b);
-int format_full_error(const format *f, err *e); /* 0, or why the mode cannot keep more rows */
+int format_full_error(const format *f, err *e); /* the error if rows could not be kept, else 0 */
 bool format_drain(format *f);                   /* calls options.drain; false: stop drawing */
 void format_end(format *f);
 void format_free(format *f); /* after format_end, or instead of it */
 
-/* A value as people read it: BOOLEAN as true/false, BLOB as x'...'. */
+/* Appends a value for display: BOOLEAN as true or false, BLOB as x'...'. */
 void format_cell(const format *f, buf *out, value v);
-/* Control characters are replaced by visible ones of one column. */
+/* Appends text, each control character replaced by a visible one of one column. */
 void format_visible(buf *out, str text, bool utf8);
 void format_json_string(buf *out, str text);
 /* An SQL identifier, quoted if it needs quotes. */
 void format_name(buf *out, const char *name);
 void format_pad(buf *out, int columns);
-/* One entry of a two-column list: `left`, then `text` from column `indent` on, wrapped to `columns`
- * (0: not wrapped). If fewer than 20 columns remain for `text`, it starts on the next line. */
+/* Appends one entry of a two-column list: `left`, then `text` from column `indent` on, wrapped to
+ * `columns` (0: not wrapped). If fewer than 20 columns remain for `text`, it starts a new line. */
 void format_entry(buf *out, str left, int indent, str text, int columns);
-void format_count(buf *out, uint64_t n); /* with commas, whatever the locale: 54,432 */
-/* The lines of an EXPLAIN plan, wrapped to `columns` (0: not wrapped). (format_plan.c) */
+void format_count(buf *out, uint64_t n); /* with commas in any locale: 54,432 */
+/* Appends an EXPLAIN plan, its lines wrapped to `columns` (0: not wrapped). (format_plan.c) */
 void format_plan(buf *out, str text, int columns, bool utf8);
 
 /* ---- the modes' functions (format_box.c, format_text.c) -------------------------------------- */

@@ -1,12 +1,12 @@
 /*
- * format_plan.c - plans on a screen: lines wider than it go on below themselves, behind the
- * branches of the tree that pass there; in ASCII where the terminal has nothing else.
+ * format_plan.c - wraps the lines of an EXPLAIN plan to the screen; continuation lines repeat the
+ * vertical branches of the plan tree. Also replaces box characters on an ASCII terminal.
  */
 #include <string.h>
 
 #include "format_int.h"
 
-enum { STEP = 4, ROOM_MIN = 20 }; /* columns: what goes on stands deeper; what is left for it */
+enum { STEP = 4, ROOM_MIN = 20 }; /* columns: extra indent of a continuation; least room for it */
 
 static const struct {
     const char *glyph, *below, *ascii;
@@ -34,7 +34,7 @@ static void put(buf *out, str text, bool utf8) {
     buf_append_str(out, text);
 }
 
-/* How much of the line stands in `columns`; `indent` bytes of branches are no place to break. */
+/* Bytes of the line that fit in `columns`, up to a blank after the `indent` bytes of branches. */
 static size_t fitting(str line, size_t indent, int columns) {
     if (utf8_width(line) <= columns)
         return line.n;
@@ -44,7 +44,8 @@ static size_t fitting(str line, size_t indent, int columns) {
     return blank > indent ? blank : n;
 }
 
-/* A node's figures stand in a column of their own, which may come nearer where the screen ends. */
+/* A node's line without some of the blanks between its text and the column of figures, so that it
+ * fits `columns` if possible. */
 static str narrowed(str line, size_t indent, int columns, buf *held) {
     size_t from = indent, to;
     int excess = utf8_width(line) - columns;
@@ -61,7 +62,7 @@ static str narrowed(str line, size_t indent, int columns, buf *held) {
 static void plan_line(buf *out, str line, int columns, bool utf8) {
     buf below = {0}, held = {0};
     size_t indent = 0;
-    bool node = true; /* not one of the lines behind a branch that passes */
+    bool node = true; /* the line of a node, not of its details, which follow a │ */
     for (int i; (i = glyph_at((str){line.p + indent, line.n - indent}, BRANCHES)) >= 0;) {
         buf_append_c(&below, glyphs[i].below);
         indent += strlen(glyphs[i].glyph);

@@ -1,9 +1,9 @@
 /*
- * format_text.c - the output modes that write each row as it comes: for machines, files and other
- * programs.
+ * format_text.c - output modes that write each row at once: csv, tsv, list, json, jsonl, line, html,
+ * insert.
  *
- * Invariant: numbers as value_print writes them (never by locale), BOOLEAN as 0/1; what reads the
- * format gets back the same values.
+ * Invariant: modes that programs read write numbers with value_print, independent of the locale, and
+ * BOOLEAN as 0 or 1, so that the same values are read back.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -79,7 +79,7 @@ static void json_value(buf *out, value v) {
         buf_append_c(out, "null");
         return;
     case TYPE_REAL:
-        if (!isfinite(v.r)) /* JSON has no word for them */
+        if (!isfinite(v.r)) /* JSON has no NaN or infinity */
             buf_append_c(out, "null");
         else
             value_print(out, v);
@@ -126,7 +126,7 @@ void text_jsonl_row(format *f, const batch *b, int row) {
     end_line(f);
 }
 
-/* Line breaks and tabs stay, what else a terminal would obey is made visible. */
+/* Keeps line breaks and tabs; makes other control characters visible. */
 static void line_text(format *f, str text) {
     size_t plain = 0;
     for (size_t i = 0; i <= text.n; i++) {
@@ -141,7 +141,7 @@ static void line_text(format *f, str text) {
 
 /* ---- line ------------------------------------------------------------------------------------ */
 
-/* The columns' names as they are shown: one may come from a file's header. */
+/* Makes control characters in column names visible: names may come from a file's header. */
 void text_line_begin(format *f) {
     f->mem = arena_new();
     str *shown = ARENA_ARRAY(f->mem, str, f->ncols + 1);

@@ -1,8 +1,7 @@
 /*
- * args.c - the command line, as one table of options from which parsing, hints and --help are made.
+ * args.c - parses the command line with a table of options, from which --help and hints are made.
  *
- * Leaves to others: opening anything. An argument that is no option is the database; a second one
- * is SQL, as in sqlite3.
+ * As in sqlite3, the first argument that is not an option is the database and the second is SQL.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -21,7 +20,7 @@ typedef enum option_id {
     OPTION_NO_COLOR,
     OPTION_NO_INIT,
     OPTION_VIEW,
-    OPTION_MOCK,
+    OPTION_REPLAY,
     OPTION_VERSION,
     OPTION_HELP
 } option_id;
@@ -32,19 +31,20 @@ typedef struct option {
 } option;
 
 static const option options[] = {
-    {"-c", "SQL", "run SQL or a command such as .tables, and exit; repeatable", OPTION_COMMAND},
-    {"-f", "FILE", "run a script (-: standard input), and exit; repeatable", OPTION_FILE},
-    {"--set", "NAME=VALUE", "set the variable :NAME", OPTION_SET},
-    {"--read-only", NULL, "open the database for reading", OPTION_READ_ONLY},
-    {"--keep-going", NULL, "go on after an error in a script (the exit code stays 1)",
+    {"-c", "SQL", "run SQL or a command such as .tables, then exit; may be repeated",
+     OPTION_COMMAND},
+    {"-f", "FILE", "run a script (-: standard input), then exit; may be repeated", OPTION_FILE},
+    {"--set", "NAME=VALUE", "set the variable :NAME of SQL", OPTION_SET},
+    {"--read-only", NULL, "open the database read-only", OPTION_READ_ONLY},
+    {"--keep-going", NULL, "continue after an error in a script (the exit code is still 1)",
      OPTION_KEEP_GOING},
-    {"--model", "PATH", "a GGUF file or model name in place of the default model", OPTION_MODEL},
-    {"--view", NULL, "show running LLM statements in the live view", OPTION_VIEW},
-    {"--mock", "FILE", "replay a recorded run in the view (with --view)", OPTION_MOCK},
-    {"--no-color", NULL, "no colour, as with NO_COLOR=1", OPTION_NO_COLOR},
+    {"--model", "PATH", "use this GGUF file or model instead of the default model", OPTION_MODEL},
+    {"--view", NULL, "show LLM statements in the live view", OPTION_VIEW},
+    {"--mock", "FILE", "replay a recorded run in the live view", OPTION_REPLAY},
+    {"--no-color", NULL, "no colour (also by NO_COLOR=1)", OPTION_NO_COLOR},
     {"--no-init", NULL, "do not read ~/.config/kvasir/init.sql", OPTION_NO_INIT},
     {"--version", NULL, "print the version", OPTION_VERSION},
-    {"--help", NULL, "print this", OPTION_HELP},
+    {"--help", NULL, "print this help", OPTION_HELP},
     {"--command", "SQL", NULL, OPTION_COMMAND},
     {"--file", "FILE", NULL, OPTION_FILE},
     {"-v", "NAME=VALUE", NULL, OPTION_SET},
@@ -64,7 +64,7 @@ static const option *option_find(const char *name, size_t n) {
     return NULL;
 }
 
-/* `--csv`, and `-csv` as sqlite3 and duckdb spell it. */
+/* The mode of an option `--csv`, or `-csv` as in sqlite3 and duckdb. */
 static const format_mode *mode_option(const char *arg) {
     const char *name = arg + (arg[1] == '-' ? 2 : 1);
     return name[0] != 0 && name[1] != 0 ? format_mode_find(name) : NULL;
@@ -83,10 +83,10 @@ static bool option_unknown(const char *arg, err *e) {
         names[n++] = modes[i];
     }
     err_set(e, ERR_SYNTAX, "unknown option %s", arg);
-    const char *here = foreign_command((str){arg, strcspn(arg, "=")});
+    const char *instead = foreign_command((str){arg, strcspn(arg, "=")});
     const char *near = strlen(arg) > 2 ? str_nearest(str_from(arg), names, n) : NULL;
-    if (here != NULL)
-        err_hint(e, "here: %s", here);
+    if (instead != NULL)
+        err_hint(e, "%s", instead);
     else if (near != NULL)
         err_hint(e, "did you mean %s?", near);
     else
@@ -102,7 +102,7 @@ static void add_input(args *out, input_kind kind, const char *text) {
 static bool add_variable(args *out, const char *text, err *e) {
     const char *equals = strchr(text, '=');
     if (equals == NULL || equals == text) {
-        err_set(e, ERR_SYNTAX, "--set wants NAME=VALUE, not '%s'", text);
+        err_set(e, ERR_SYNTAX, "--set needs NAME=VALUE, not '%s'", text);
         return false;
     }
     out->variables =
@@ -140,8 +140,8 @@ static bool option_apply(args *out, const option *o, const char *given, err *e) 
     case OPTION_VIEW:
         out->view = true;
         break;
-    case OPTION_MOCK:
-        out->mock = given;
+    case OPTION_REPLAY:
+        out->replay = given;
         break;
     case OPTION_VERSION:
         out->version = true;
@@ -156,7 +156,7 @@ static bool option_apply(args *out, const option *o, const char *given, err *e) 
     return true;
 }
 
-/* `arg` begins with '-'. *i moves on when the option's given is the next argument. */
+/* Parses the option argv[*i]; advances *i if its value is the next argument. */
 static bool parse_option(int argc, char **argv, int *i, args *out, err *e) {
     const char *arg = argv[*i];
     const char *equals = arg[1] == '-' ? strchr(arg, '=') : NULL;
@@ -177,19 +177,19 @@ static bool parse_option(int argc, char **argv, int *i, args *out, err *e) {
     }
     const char *given = equals ? equals + 1 : *i + 1 < argc ? argv[++*i] : NULL;
     if (given == NULL) {
-        err_set(e, ERR_SYNTAX, "%s wants %s", o->name, o->argument);
+        err_set(e, ERR_SYNTAX, "%s needs %s", o->name, o->argument);
         return false;
     }
     return option_apply(out, o, given, e);
 }
 
-/* kvasir 'SELECT 1', kvasir .tables: opening would make a directory of that name. */
+/* True for `kvasir 'SELECT 1'` and `kvasir .tables`, which would create a directory of that name. */
 static bool is_statement(const char *name) {
     size_t n = strcspn(name, " ;"), count;
     if (access(name, F_OK) == 0)
         return false;
     const command *named = name[0] == '.' ? command_find((str){name, n}) : NULL;
-    if (named && strlen(named->name) == n - 1) /* .data is no short .databases here */
+    if (named && strlen(named->name) == n - 1) /* .data may be a directory, not .databases */
         return true;
     const char *const *words = sql_keywords(&count);
     for (size_t i = 0; i < count && name[n]; i++)
@@ -210,7 +210,7 @@ bool args_parse(int argc, char **argv, args *out, err *e) {
                 return false;
         } else if (names == 0 && is_statement(argv[i])) {
             err_set(e, ERR_SYNTAX, "there is no database '%s'", argv[i]);
-            err_hint(e, "-c runs SQL and commands");
+            err_hint(e, "use -c to run SQL or a command");
             return false;
         } else if (names == 0) {
             out->db = strcmp(argv[i], ":memory:") == 0 ? NULL : argv[i];
@@ -219,7 +219,9 @@ bool args_parse(int argc, char **argv, args *out, err *e) {
             add_input(out, INPUT_COMMAND, argv[i]);
             names++;
         } else {
-            err_set(e, ERR_SYNTAX, "one database and one SQL text at most; what is '%s'?", argv[i]);
+            err_set(e, ERR_SYNTAX,
+                    "unexpected argument '%s': give at most one database and one SQL text",
+                    argv[i]);
             return false;
         }
     }
@@ -233,9 +235,10 @@ void args_free(args *a) {
 }
 
 void args_help(buf *out) {
-    buf_append_c(out, "kvasir: a SQL shell whose queries can call a language model\n\n"
-                      "usage: kvasir [DATABASE] [SQL] [options]\n\n"
-                      "DATABASE is a directory, made if it is not there; none: in memory.\n\n");
+    buf_append_c(out,
+                 "kvasir: a SQL shell whose queries can call a language model\n\n"
+                 "usage: kvasir [DATABASE] [SQL] [options]\n\n"
+                 "DATABASE is a directory, created if missing. Without one data is in memory.\n\n");
     for (size_t i = 0; i < BASE_COUNT(options); i++) {
         const option *o = &options[i];
         if (o->help == NULL)
@@ -251,8 +254,8 @@ void args_help(buf *out) {
     for (size_t i = 0; i < n; i++)
         buf_printf(out, "  --%-16s %s\n", modes[i].name, modes[i].help);
     buf_append_c(
-        out, "\nexit codes: 0 all went well; 1 a statement or command failed; 2 wrong arguments,\n"
-             "or the database does not open; 130 interrupted, 128 + n ended by signal n (141:\n"
-             "nobody reads the output any longer); or what .quit says.\n"
-             "In the shell, .help lists its commands.\n");
+        out, "\nexit codes: 0 success; 1 a statement or command failed; 2 wrong arguments, or the\n"
+             "database cannot be opened; 130 interrupted by Ctrl-C; 128 + n ended by signal n\n"
+             "(141: the reader of the output ended first); or the code given to .quit.\n"
+             "In the shell, .help lists the commands.\n");
 }

@@ -1,5 +1,5 @@
 /*
- * main.c - where the program begins. Everything is in the library, where tests can reach it.
+ * main.c - main(), which calls shell_main of the library so that unit tests can link the rest.
  */
 #include "shell/shell.h"
 

@@ -1,9 +1,9 @@
 /*
- * repl.c - the prompt: lines become statements and commands, statements become history.
+ * repl.c - the prompt: reads lines, runs the statements and commands they form, keeps the history.
  *
- * Invariant: a statement is one entry of the history and can be edited as one, however many lines
- * it was typed on. Up on its first line joins the lines before; Ctrl-C forgets it; nothing at the
- * prompt ends the shell but Ctrl-D, .quit and a lost terminal.
+ * Invariant: a statement is one entry of the history, whatever the number of its lines, and can be
+ * edited as one: Up on its first row joins it with its earlier lines. Ctrl-C discards the statement.
+ * Only Ctrl-D, .quit, SIGTERM, SIGHUP and closing the terminal end the shell.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -27,15 +27,15 @@ static int prompt_width(const char *prompt) {
     return (int)strlen(prompt);
 }
 
-/* Before a statement's first line: whether a transaction is open, and can only be rolled back. */
+/* The prompt of a statement's first line: * in a transaction, ! if it can only be rolled back. */
 static const char *first_prompt(const shell *sh) {
     if (!sh->db || sh->lingering || !db_in_transaction(sh->db))
         return "kvasir> ";
     return db_transaction_failed(sh->db) ? "kvasir!> " : "kvasir*> ";
 }
 
-/* Draws the statement again in colours, over what was typed.
- * Left alone when the screen may not look as we think. */
+/* Draws the statement over the typed text, highlighted. Does nothing if the rows that the text takes
+ * on the screen are not known exactly. */
 static void echo_highlighted(repl *r, str text, const char *first, const char *next) {
     if (!r->sh->term.color_out || text.p[0] == '.' || text.p[0] == '\\')
         return;
@@ -70,7 +70,7 @@ out:
     buf_free(&shown);
 }
 
-/* Words that people type before they know how to leave or ask. */
+/* Runs quit, exit and help typed without a dot. */
 static bool bare_word(repl *r, str line) {
     static const struct {
         const char *word, *command;
@@ -87,17 +87,17 @@ static bool bare_word(repl *r, str line) {
     return false;
 }
 
-/* Whether the next line goes on with a text, name or comment that is not closed yet. */
+/* True if the text ends inside of a literal, quoted name or comment. */
 static bool within_token(str text) {
     token_class class = TOKEN_BLANK;
     for (size_t at = 0, n; at < text.n && (n = sql_token(text, at, &class)) > 0;)
         at += n;
-    return class == TOKEN_BAD; /* it reaches past the end of its line */
+    return class == TOKEN_BAD;
 }
 
-/* A command in the middle of a statement runs at
- * once, as in psql; the statement goes on after it.
- * psql's \g, with a file or without, ends it as `;` does. */
+/* Runs a command typed on a line of its own within a statement, which continues after it, as in psql.
+ * psql's \g, with or without a file, ends the statement: then the line becomes `;` and the result is
+ * false. */
 static bool command_within(repl *r) {
     str line = buf_str(&r->line);
     size_t n = 0;
@@ -121,16 +121,16 @@ static void remember(repl *r, str text) {
         editor_remember(r->ed, r->history.lines[r->history.count - 1]);
 }
 
-/* Runs what is whole in `pending`; what is left waits for more lines. */
+/* Runs the complete statements and commands in `pending` and keeps the rest for more lines. */
 static void run_pending(repl *r, const char *first, const char *next) {
     size_t length = 0, used = 0;
     str text = buf_str(&r->pending);
-    for (size_t at = 0; at < text.n;) { /* is any of it whole? */
+    for (size_t at = 0; at < text.n;) {
         piece_kind kind = script_piece((str){text.p + at, text.n - at}, false, &length);
         if (kind == PIECE_PARTIAL)
             break;
         at += length;
-        /* A blank before a statement stays with it: it keeps it out of the history. */
+        /* A space before a statement stays part of it: it keeps the statement out of the history. */
         if (kind != PIECE_BLANK || at == text.n)
             used = at;
     }
@@ -143,7 +143,7 @@ static void run_pending(repl *r, const char *first, const char *next) {
         echo_highlighted(r, (str){text.p, text.n - 1}, first, next);
     if (entry.n)
         remember(r, entry);
-    /* The text is taken out first: a command may read scripts, or end the shell. */
+    /* Removed from `pending` first, since a command may run scripts or end the shell. */
     buf whole = r->pending;
     r->pending = (buf){0};
     buf_append(&r->pending, whole.p + used, whole.n - used);
@@ -156,7 +156,7 @@ static void run_pending(repl *r, const char *first, const char *next) {
         memmove(r->pending.p, r->pending.p + 1, --r->pending.n);
 }
 
-/* Wipes the rows of the lines before, so that all of it can be edited in one piece. */
+/* Clears the rows of the earlier lines, so that all lines can be edited together. */
 static void erase_rows_before(const repl *r, int indent) {
     int columns, rows, up = 0;
     bool exact;
@@ -184,7 +184,8 @@ static void greet(const shell *sh) {
     printf("%skvasir %s%s  %s.help%s lists commands, %sCtrl-D%s leaves%s\n",
            style_on(color, STYLE_BOLD), KVASIR_VERSION, style_off(color, STYLE_BOLD),
            style_on(color, STYLE_HINT), style_off(color, STYLE_HINT), style_on(color, STYLE_HINT),
-           style_off(color, STYLE_HINT), sh->db_path ? "" : "; in memory, .open DIR to keep");
+           style_off(color, STYLE_HINT),
+           sh->db_path ? "" : "; data is in memory, .open DIR opens a database");
     fflush(stdout);
 }
 

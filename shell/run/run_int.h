@@ -1,5 +1,5 @@
 /*
- * run_int.h - the top of the shell: the program's arguments, scripts and the prompt.
+ * run_int.h - the top of the shell: command-line arguments, scripts, the prompt.
  */
 #ifndef KVASIR_RUN_INT_H
 #define KVASIR_RUN_INT_H
@@ -24,7 +24,7 @@ typedef struct args {
     const char *db;   /* NULL: in memory */
     const char *mode; /* NULL: box */
     const char *model;
-    const char *mock; /* --mock: a recorded run to replay in the live view */
+    const char *replay; /* --mock FILE: a recorded run to show in the live view */
     bool read_only, keep_going, no_color, version, help, view, no_init;
     args_input *inputs; /* -c and -f, in order */
     int ninputs;
@@ -32,19 +32,20 @@ typedef struct args {
     int nvariables;
 } args;
 
-/* Strings point into argv. False: *e says what is wrong, with the nearest option as its hint. */
+/* Strings point into argv. False with an error in *e, whose hint names the nearest option. */
 bool args_parse(int argc, char **argv, args *out, err *e);
 void args_free(args *a);
 void args_help(buf *out);
 
 /* ---- scripts (script.c) ---------------------------------------------------------------------- */
 
-/* Run all of a file ("-": stdin) or text. False: stopped by an error. */
+/* Run the statements and commands of a file ("-": stdin) or text. False: one of them failed. */
 bool script_file(shell *sh, const char *path);
 bool script_text(shell *sh, const char *name, str text);
-/* Runs the complete pieces of `text`, typed at the prompt; *used: bytes that were run. */
+/* Runs the complete pieces of `text`, typed at the prompt; *used: the bytes run. */
 bool script_prompt(shell *sh, str text, size_t *used);
 
+/* A piece of a script: blanks and comments, a command, a statement, or not yet a whole one. */
 typedef enum piece_kind { PIECE_BLANK, PIECE_COMMAND, PIECE_STATEMENT, PIECE_PARTIAL } piece_kind;
 /* The first piece of `text` and its length. `last`: no more text follows, so that a statement
  * without `;` is complete. */

@@ -1,10 +1,10 @@
 /*
- * script.c - text that nobody types: -c, -f, stdin and .read, cut into statements and commands and
- * run in order.
+ * script.c - non-interactive input (-c, -f, stdin, .read): split into statements and commands, which
+ * are run in order.
  *
- * Invariant: the first error stops all of it unless --keep-going; a message names file, line and
- * column of the text as it was read. Standard input is read line by line, so that whoever writes to
- * it gets answers as they come.
+ * Invariant: the first error ends the script unless --keep-going; error messages name file, line and
+ * column. Standard input is read line by line, so that a program that writes statements into a pipe
+ * gets the results of one before it writes the next.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -14,17 +14,17 @@
 #include "run_int.h"
 
 typedef struct script {
-    FILE *in; /* NULL: `text` is all there is */
+    FILE *in; /* NULL: `text` is the whole script */
     bool by_line, eof, begun;
-    buf text;    /* read and not yet dropped */
-    size_t at;   /* offset in text of the piece to run next */
-    place where; /* of that piece */
+    buf text;    /* input read; its run part is dropped now and then */
+    size_t at;   /* offset in text of the next piece */
+    place where; /* place of that piece */
 } script;
 
 enum { COMPACT_BYTES = 64 * 1024, READ_DEPTH = 32 };
 
-/* A `;` ends a statement even where a parenthesis is still open: better an error now than a prompt
- * that waits for ever. */
+/* Finds a `;` even inside of an open parenthesis: ending the statement there gives an error at once
+ * instead of a prompt that asks for more lines. */
 static bool find_semicolon(str text, size_t *length) {
     token_class class;
     for (size_t at = 0, n; at < text.n && (n = sql_token(text, at, &class)) > 0; at += n) {
@@ -42,13 +42,12 @@ piece_kind script_piece(str text, bool last, size_t *length) {
         n++;
     token_class class = TOKEN_BLANK;
     if (n == 0 && text.n && text.p[0] != '#')
-        n = sql_token(text, 0, &class) *
-            (class == TOKEN_COMMENT); /* a command may follow a comment */
+        n = sql_token(text, 0, &class) * (class == TOKEN_COMMENT);
     if (n > 0 || text.n == 0) {
         *length = n;
         return PIECE_BLANK;
     }
-    /* #! of an executable script */
+    /* '#': the line #!/… of an executable script */
     if (text.p[0] == '.' || text.p[0] == '\\' || text.p[0] == '#') {
         const char *end = memchr(text.p, '\n', text.n);
         *length = end ? (size_t)(end - text.p) : text.n;
@@ -90,15 +89,14 @@ static void set_place(script *sc) {
     sc->where.at = sc->at;
 }
 
-/* The mark that some editors put before UTF-8. */
-static void drop_mark(script *sc) {
+/* Removes a UTF-8 byte order mark. */
+static void drop_bom(script *sc) {
     if (!sc->begun && sc->text.n >= 3 && memcmp(sc->text.p, "\xef\xbb\xbf", 3) == 0)
         memmove(sc->text.p, sc->text.p + 3, sc->text.n -= 3);
     sc->begun = true;
 }
 
-/* More text; a statement can only end with a line that
- * has a ';', so shorter steps need no look at the whole. */
+/* Reads more text: the whole file, or lines up to one with a ';', since no statement ends before. */
 static bool read_more(shell *sh, script *sc) {
     if (sc->in == NULL || sc->eof)
         return false;
@@ -107,7 +105,7 @@ static bool read_more(shell *sh, script *sc) {
         size_t n;
         while ((n = fread(block, 1, sizeof block, sc->in)) > 0)
             buf_append(&sc->text, block, n);
-        drop_mark(sc);
+        drop_bom(sc);
     } else {
         char *line = NULL;
         size_t cap = 0;
@@ -115,7 +113,7 @@ static bool read_more(shell *sh, script *sc) {
         bool fresh = sc->at == sc->text.n;
         while ((n = getline(&line, &cap, sc->in)) > 0) {
             buf_append(&sc->text, line, (size_t)n);
-            drop_mark(sc);
+            drop_bom(sc);
             if (fresh || memchr(line, ';', (size_t)n))
                 break;
         }
@@ -164,7 +162,7 @@ static bool run_script(shell *sh, script *sc) {
             }
             continue;
         }
-        /* The piece's bytes stay put while it runs: nothing reads more into sc->text meanwhile. */
+        /* The piece points into sc->text, which does not change while it runs. */
         if (!run_piece(sh, sc, kind, (str){rest.p, length})) {
             ok = false;
             if (!sh->keep_going)
@@ -205,7 +203,7 @@ bool script_prompt(shell *sh, str text, size_t *used) {
 bool script_file(shell *sh, const char *path) {
     bool is_stdin = strcmp(path, "-") == 0;
     if (sh->read_depth >= READ_DEPTH)
-        return shell_complain(sh, "scripts read scripts more than %d deep", READ_DEPTH);
+        return shell_complain(sh, ".read is nested more than %d deep", READ_DEPTH);
     FILE *in = is_stdin ? stdin : fopen(path, "r");
     struct stat facts = {0};
     if (in != NULL && !is_stdin && fstat(fileno(in), &facts) == 0 && S_ISDIR(facts.st_mode)) {

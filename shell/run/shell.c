@@ -1,9 +1,8 @@
 /*
- * shell.c - from arguments to exit code: opens the database, runs what was asked for, closes in
- * order.
+ * shell.c - shell_main: sets up the shell struct, opens the database, runs -c and -f, stdin or the
+ * prompt, and returns the exit code.
  *
- * Leaves to others: statements (run.c), scripts (script.c), the prompt (repl.c). Nothing here opens
- * a model.
+ * Models are opened by the statements that need them.
  */
 #include <fcntl.h>
 #include <stdlib.h>
@@ -115,8 +114,9 @@ static int shell_finish(shell *sh, int code) {
     return code;
 }
 
-/* The number of a standard stream that is closed would be given to the next file that is opened,
- * and rows be written into that: what takes its place can be neither written nor read. */
+/* Opens /dev/null for each standard stream that is closed. Otherwise the next file opened would get
+ * its number, and results would be written into that file. Stdin is opened for writing and stdout
+ * for reading, so that using them fails. */
 static void hold_streams(void) {
     for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
         if (fcntl(fd, F_GETFD) < 0 &&
@@ -145,7 +145,7 @@ int shell_main(int argc, char **argv) {
     } else {
         shell sh = {0};
         shell_setup(&sh, &a);
-        code = a.mock ? view_mock(&sh.term, a.mock) : run_all(&sh, &a);
+        code = a.replay ? view_replay(&sh.term, a.replay) : run_all(&sh, &a);
         code = shell_finish(&sh, code);
     }
     args_free(&a);

@@ -1,5 +1,5 @@
 /*
- * highlight.c - a statement in colours, by the lexer's own classes.
+ * highlight.c - SQL syntax highlighting by the token classes of the lexer.
  */
 #include "term_int.h"
 

@@ -1,12 +1,11 @@
 /*
- * history.c - the statements of a user, whole, across shells and sessions.
+ * history.c - the history file: the statements a user entered, shared by all shells.
  *
- *   file: one statement a line, newline written as \n and backslash as \\; appended under a lock as
- *   statements are
- *   entered, so that shells open at the same time lose nothing of each other
+ * The file has one statement per line, a newline in it written as \n and a backslash as \\. Each
+ * statement is appended under a lock when it is entered, so shells that run at the same time keep
+ * each other's statements.
  *
- * Invariant: a statement that begins with a blank is written nowhere. The file is the user's alone
- * (0600).
+ * Invariant: a statement that starts with a space is never saved. The file's mode is 0600.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -54,22 +53,22 @@ static char *unescape(str s) {
     return out;
 }
 
-/* mkdir -p of the file's directory. */
+/* Like mkdir -p for the file's directory. */
 static void make_directories(const char *path) {
     buf dir = {0};
     for (const char *p = path; *p; p++) {
         if (*p == '/' && dir.n)
-            mkdir(dir.p, 0700); /* one that cannot be made shows when the file is opened */
+            mkdir(dir.p, 0700); /* a failure shows when the file is opened */
         buf_append_char(&dir, *p);
     }
     buf_free(&dir);
 }
 
-static char *standard_path(void) {
+static char *default_path(void) {
     const char *set = getenv("KVASIR_HISTORY");
     buf path = {0};
     if (set)
-        buf_append_c(&path, set); /* empty: keep none */
+        buf_append_c(&path, set); /* empty: no history file */
     else if (xdg_path("XDG_STATE_HOME", ".local/state", &path))
         buf_append_c(&path, "/history");
     if (path.n == 0) {
@@ -92,8 +91,9 @@ static void read_lines(history_list *h, FILE *in) {
     free(line);
 }
 
-/* Under the lock, so that no other shell appends meanwhile. Written over the old text, which is
- * longer, and cut then: a disk without room, or an end in between, loses nothing that is kept. */
+/* Drops the oldest statements of a long file. The caller holds the lock, so no other shell appends
+ * meanwhile. The new text overwrites the longer old one, which is truncated last: on a full disk or
+ * after a crash every kept statement is still in the file. */
 static void trim_file(history_list *h, int fd) {
     if (h->count < TRIM_LINES)
         return;
@@ -112,12 +112,12 @@ static void trim_file(history_list *h, int fd) {
 
 void history_open(history_list *h, const char *path) {
     *h = (history_list){0};
-    h->path = path ? mem_strdup(path) : standard_path();
+    h->path = path ? mem_strdup(path) : default_path();
     if (h->path == NULL)
         return;
     make_directories(h->path);
-    int fd = open(h->path, O_RDWR | O_CREAT | O_CLOEXEC, 0600); /* not to append, when trimming */
-    if (fd < 0) { /* a home that cannot be written: history lives as long as the shell */
+    int fd = open(h->path, O_RDWR | O_CREAT | O_CLOEXEC, 0600); /* no O_APPEND: may be trimmed */
+    if (fd < 0) { /* the home directory is not writable: keep history in memory only */
         free(h->path);
         h->path = NULL;
         return;
@@ -134,7 +134,7 @@ void history_open(history_list *h, const char *path) {
     close(fd);
 }
 
-/* A line whole or not at all: what a full disk took of it, the next one would join. */
+/* Appends the whole line or nothing: the rest of a half-written one would be joined to the next. */
 static void append_line(int fd, const buf *line) {
     struct stat before;
     flock(fd, LOCK_EX);
@@ -144,7 +144,7 @@ static void append_line(int fd, const buf *line) {
         int error = written < 0 ? errno : ENOSPC;
         bool whole = written <= 0 || (known && ftruncate(fd, before.st_size) == 0);
         fprintf(stderr, "kvasir: cannot write the history: %s%s\n", strerror(error),
-                whole ? "" : "; its last line is cut");
+                whole ? "" : "; its last line is incomplete");
     }
     flock(fd, LOCK_UN);
 }

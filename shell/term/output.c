@@ -1,8 +1,9 @@
 /*
- * output.c - where results go: stdout, a file (.output, .once), or a pager when a result is longer
- * than the screen.
+ * output.c - writes results to stdout, to a file or program (.output, .once), or to a pager if they
+ * are longer than the screen.
  *
- * Invariant: a failed write is remembered once and told once; after it nothing more is written.
+ * Invariant: after a failed write nothing more is written, until shell_check_output has reported the
+ * error and cleared it.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -13,7 +14,7 @@
 
 static void to_stdout(output *o) {
     if (o->pipe)
-        pclose(o->file); /* what its program thinks of it, that has said itself */
+        pclose(o->file); /* the program reports its own failure */
     else if (o->file && o->file != stdout && fclose(o->file) != 0 && o->error == 0)
         o->error = errno;
     o->file = stdout;
@@ -44,9 +45,9 @@ void output_begin(output *o, bool may_page) {
     o->may_page = may_page && o->path == NULL;
 }
 
-/* Past the stream's buffer, which loses what it holds when a signal comes in between. Ctrl-C ends
- * the writing, but to a pager: that has the terminal, and Ctrl-C is a key of its own. A write that
- * has waited for its reader and written something does not say that a signal came. */
+/* Writes with write(2), because a stdio buffer loses its bytes when a signal interrupts the flush.
+ * Ctrl-C stops the writing unless a pager runs. A write that a signal ended early returns the bytes
+ * written so far, not EINTR, so a short write checks for Ctrl-C. */
 static void put(output *o, FILE *file, const char *p, size_t n) {
     if (n == 0 || o->error)
         return;
@@ -78,8 +79,8 @@ static bool longer_than_screen(const buf *text) {
     return lines >= rows - 1;
 }
 
-/* $PAGER, else less; a machine without either shows the result plainly. -F -R -S -X: leave at once
- * when it fits, show colours, chop long lines, leave the text on the screen. */
+/* Starts $PAGER, or less; NULL if it is not installed or is cat. less -FRSX exits at once if the
+ * text fits, passes colours on, chops long lines and leaves the text on the screen. */
 static FILE *pager_start(void) {
     const char *program = getenv("PAGER");
     if (program == NULL)
@@ -90,9 +91,9 @@ static FILE *pager_start(void) {
     setenv("LESSCHARSET", "utf-8", 0);
     buf test = {0};
     buf_printf(&test, "command -v %s >/dev/null 2>&1", program);
-    bool there = system(test.p) == 0;
+    bool installed = system(test.p) == 0;
     buf_free(&test);
-    if (!there)
+    if (!installed)
         return NULL;
     fflush(stdout);
     return popen(program, "w");
@@ -115,12 +116,12 @@ void output_write(output *o, buf *text) {
     buf_clear(text);
 }
 
-bool output_unread(const output *o) {
+bool output_reader_closed(const output *o) {
     return o->error == EPIPE && (o->pager != NULL || o->pipe);
 }
 
 bool output_stopped(output *o) {
-    if (o->error == 0 && o->pager == NULL && atomic_load(signals_asked()))
+    if (o->error == 0 && o->pager == NULL && atomic_load(signals_cancel_flag()))
         o->error = EINTR;
     return o->error != 0;
 }
@@ -130,7 +131,7 @@ void output_end(output *o) {
         put(o, o->file, o->hold.p, o->hold.n);
     buf_clear(&o->hold);
     o->may_page = false;
-    if (output_unread(o))
+    if (output_reader_closed(o))
         o->error = 0;
     if (o->pager)
         pclose(o->pager);

@@ -1,10 +1,10 @@
 /*
- * signals.c - Ctrl-C, resizing, stopping and being asked to leave; which mapped file was cut.
+ * signals.c - signal handlers: Ctrl-C, SIGTERM and SIGHUP, resizing, Ctrl-Z, crashes.
  *
- * Invariant: handlers only set flags, cancel the watched statement (async-signal-safe by exec.h)
- * and restore the terminal, and leave errno as it was; that of SIGBUS names the file that was cut.
- * Whoever waits (the prompt, a running statement) looks at the flags. A signal that stops or ends
- * the process finds the terminal restored.
+ * Invariant: handlers only set flags, cancel the watched statement (stmt_cancel is
+ * async-signal-safe) and restore the terminal; they preserve errno. Loops that wait (the prompt, a
+ * running statement) poll the flags. The terminal is restored before a signal stops or ends the
+ * process. The handler of SIGBUS also names the mapped file that was truncated.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -19,27 +19,27 @@
 static _Atomic(stmt *) watched;
 static atomic_int interrupts;
 static atomic_int terminated;
-static atomic_bool asked; /* either of them */
+static atomic_bool cancel_flag; /* set by both */
 static atomic_bool resized, continued;
 
 static void on_interrupt(int number) {
     (void)number;
     atomic_fetch_add(&interrupts, 1);
-    atomic_store(&asked, true);
+    atomic_store(&cancel_flag, true);
     stmt *s = atomic_load(&watched);
     if (s != NULL)
         stmt_cancel(s);
 }
 
-/* The first request ends the statement and lets the
- * shell close its files; the second ends the process. */
+/* The first SIGTERM cancels the statement, so that the shell closes its files and exits; a second
+ * one ends the process at once. */
 static void on_terminate(int number) {
     if (atomic_exchange(&terminated, number) != 0) {
         term_restore();
         _exit(128 + number);
     }
     int before = errno;
-    atomic_store(&asked, true);
+    atomic_store(&cancel_flag, true);
     stmt *s = atomic_load(&watched);
     if (s != NULL)
         stmt_cancel(s);
@@ -57,13 +57,14 @@ static void on_continue(int number) {
     atomic_store(&continued, true);
 }
 
-/* Blocked while it is handled and then no longer handled: it ends the process after all. */
+/* Raises the signal again. It is blocked until the handler returns and SA_RESETHAND has removed the
+ * handler, so then it ends the process. */
 static void on_fatal(int number) {
     term_restore();
     raise(number);
 }
 
-/* ---- files that are cut while they are mapped ------------------------------------------------ */
+/* ---- mapped files that are truncated --------------------------------------------------------- */
 
 enum { LINE_BYTES = PATH_MAX + 128 };
 
@@ -80,8 +81,8 @@ static uintptr_t hex_value(const char **p) {
     }
 }
 
-/* The file that a line of /proc/self/maps ("from-to rwxp offset device inode  path") has at the
- * address; NULL: none. */
+/* The path in a line of /proc/self/maps ("from-to rwxp offset device inode  path") if the mapping
+ * contains the address and has a file; else NULL. */
 static const char *mapped_file(const char *line, uintptr_t address) {
     uintptr_t from = hex_value(&line);
     if (*line++ != '-' || address < from || address >= hex_value(&line))
@@ -91,10 +92,10 @@ static const char *mapped_file(const char *line, uintptr_t address) {
 
 static void write_error(const char *text) {
     if (write(STDERR_FILENO, text, strlen(text)) < 0)
-        return; /* nobody listens */
+        return; /* stderr is closed: nothing can be reported */
 }
 
-/* Says which file the address is mapped from. Called in a handler: no memory, no stdio. */
+/* Prints which file the address is mapped from. Runs in a handler: no malloc, no stdio. */
 static void name_mapping(uintptr_t address) {
     static char line[LINE_BYTES];
     const char *path = NULL;
@@ -113,7 +114,7 @@ static void name_mapping(uintptr_t address) {
         return;
     write_error("kvasir: '");
     write_error(path);
-    write_error("' is shorter than it was or says it is, or its disk fails\n");
+    write_error("' was truncated while it was in use, or its disk failed\n");
 }
 
 static void on_bus(int number, siginfo_t *info, void *context) {
@@ -124,9 +125,8 @@ static void on_bus(int number, siginfo_t *info, void *context) {
     raise(number);
 }
 
-/* A write that nobody reads fails with EPIPE, one beyond `ulimit -f` with EFBIG. Were the signals
- * ignored instead, the programs that we start would inherit that, and complain where they should
- * end. */
+/* SIGPIPE and SIGXFSZ are handled by doing nothing, so that write fails with EPIPE or EFBIG. They
+ * are not ignored with SIG_IGN because programs that the shell starts would inherit that. */
 static void on_refused_write(int number) {
     (void)number;
 }
@@ -141,7 +141,8 @@ static void install(int number, void (*handler)(int), int flags) {
 
 enum { STOP_FLAGS = (int)SA_RESETHAND | SA_NODEFER | SA_RESTART };
 
-/* The process stops in raise(), and goes on behind it; at once where no shell could continue it. */
+/* The process stops in raise() and continues after it; it does not stop if its process group is
+ * orphaned, since no shell could continue it. */
 static void on_stop(int number) {
     int before = errno;
     term_restore();
@@ -151,7 +152,7 @@ static void on_stop(int number) {
     errno = before;
 }
 
-/* A sanitizer that wants to report it comes first. */
+/* Leaves a handler alone that a sanitizer installed. */
 static void install_fatal(int number) {
     struct sigaction now, bus = {.sa_flags = (int)SA_RESETHAND | SA_SIGINFO};
     if (sigaction(number, NULL, &now) != 0 || now.sa_handler != SIG_DFL)
@@ -163,9 +164,9 @@ static void install_fatal(int number) {
         install(number, on_fatal, (int)SA_RESETHAND);
 }
 
-/* What asks to stop ends a read or a write that waits. A window that is resized, or a job that is
- * continued, must not cut a result or a script short; the prompt waits in poll, which comes back to
- * look at the flags all the same. */
+/* SIGINT, SIGTERM and SIGHUP interrupt a blocked read or write. SIGWINCH and SIGCONT restart it, so
+ * that a resize does not cut a result or a script short; the prompt waits in poll, which they
+ * interrupt even so. */
 void signals_install(void) {
     static const int fatal[] = {SIGQUIT, SIGABRT, SIGSEGV, SIGBUS, SIGFPE, SIGILL};
     for (size_t i = 0; i < BASE_COUNT(fatal); i++)
@@ -180,8 +181,8 @@ void signals_install(void) {
     install(SIGXFSZ, on_refused_write, 0);
 }
 
-/* What asked to stop before there was a statement to cancel, between two of a script, say, cancels
- * this one. */
+/* A signal that arrived before the statement was set, for example between two statements of a
+ * script, cancels it as well. */
 void signals_watch(stmt *s) {
     atomic_store(&watched, s);
     if (s != NULL && (atomic_load(&interrupts) != 0 || atomic_load(&terminated) != 0))
@@ -193,14 +194,14 @@ int signals_interrupts(void) {
 }
 
 void signals_clear(void) {
-    atomic_store(&asked, false);
+    atomic_store(&cancel_flag, false);
     atomic_store(&interrupts, 0);
     if (atomic_load(&terminated) != 0)
-        atomic_store(&asked, true);
+        atomic_store(&cancel_flag, true);
 }
 
-const atomic_bool *signals_asked(void) {
-    return &asked;
+const atomic_bool *signals_cancel_flag(void) {
+    return &cancel_flag;
 }
 
 int signals_terminated(void) {

@@ -1,9 +1,9 @@
 /*
- * term.c - what the terminal is: who sits there, its size, its colours, and how it looked before we
- * came.
+ * term.c - detects the terminal (size, colour, UTF-8), names its styles, saves and restores its
+ * modes.
  *
- * Invariant: NO_COLOR, TERM=dumb, pipes and --no-color are read here and nowhere else; everybody
- * asks `term`.
+ * Invariant: only this file reads TERM, NO_COLOR and the locale or calls isatty; all other code reads
+ * the members of `term`.
  */
 #include <langinfo.h>
 #include <locale.h>
@@ -21,8 +21,8 @@ static struct termios saved_modes;
 static volatile sig_atomic_t modes_saved;
 static const char *volatile restore_text;
 
-/* Text is UTF-8 inside, whatever the locale; only what we
- * draw with follows it. An unset locale is no statement. */
+/* True if box characters may be drawn: the locale is UTF-8, names it, or is unset. Text is UTF-8
+ * whatever the locale. */
 static bool locale_is_utf8(void) {
     const char *name = getenv("LC_ALL");
     if (name == NULL || *name == 0)
@@ -32,7 +32,7 @@ static bool locale_is_utf8(void) {
     bool named = name != NULL && *name != 0;
     bool utf8 = setlocale(LC_CTYPE, "") != NULL && strcasecmp(nl_langinfo(CODESET), "UTF-8") == 0;
     bool wants = named && (strcasestr(name, "utf-8") != NULL || strcasestr(name, "utf8") != NULL);
-    /* Not the user's own, whose language has its own letters: in Turkish i is not I in lower case. */
+    /* Not the user's locale: in Turkish the lower case of I is not i. */
     setlocale(LC_CTYPE, "C.UTF-8");
     return utf8 || !named || wants;
 }
@@ -107,7 +107,6 @@ void term_set_restore_text(const char *text) {
 void term_restore(void) {
     const char *text = restore_text;
     if (text != NULL) {
-        /* A terminal that does not take it is beyond restoring. */
         ssize_t written = write(STDOUT_FILENO, text, strlen(text));
         (void)written;
     }

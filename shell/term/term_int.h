@@ -1,7 +1,8 @@
 /*
- * term_int.h - the terminal, signals, where results are written, the history file, colours of SQL.
+ * term_int.h - terminal detection and styles, signal handlers, result output and pager, the history
+ * file, SQL highlighting.
  *
- * Nothing here knows the shell: every function takes the part it works on.
+ * Functions take the struct they work on; none knows the shell struct.
  */
 #ifndef KVASIR_TERM_INT_H
 #define KVASIR_TERM_INT_H
@@ -13,9 +14,9 @@
 /* ---- the terminal (term.c) ------------------------------------------------------------------- */
 
 typedef struct term {
-    bool interactive; /* prompts, row counts, paging, results fitted to the width */
-    bool terminal;    /* stdin and stdout are terminals: true even while -c or -f runs */
-    bool err_tty;     /* stderr is a terminal: progress line */
+    bool interactive; /* at a prompt: row counts, pager, boxes fitted to the screen */
+    bool terminal;    /* stdin and stdout are terminals, also while -c or -f runs */
+    bool err_tty;     /* stderr is a terminal: the progress line may be drawn */
     bool dumb;        /* TERM is unset or "dumb": no cursor movement, no colour */
     bool utf8;        /* draw with box characters and blocks; else ASCII */
     bool color_out, color_err;
@@ -38,79 +39,77 @@ typedef enum style {
 } style;
 
 void term_detect(term *t, bool no_color);
-/* The size of the terminal on stdout, stderr or stdin; 80 x 24 if none has one. */
+/* The size of the terminal on stdout, stderr or stdin, the first that is one; else 80 x 24. */
 void term_size(int *columns, int *rows);
-/* Escape sequences that begin and end a style; "" without colour. */
+/* Escape sequences that start and end a style; "" without colour. */
 const char *style_on(bool color, style s);
 const char *style_off(bool color, style s);
 void style_append(buf *out, bool color, style s, const char *text);
-/* Saves the terminal's modes at start; term_restore sets them again. Async-signal-safe. */
-void term_save(void);
-void term_restore(void);
-/* Bytes that term_restore writes first (to leave a full-screen view); NULL: none. Not copied. */
+void term_save(void);    /* saves the terminal's modes */
+void term_restore(void); /* restores them; async-signal-safe */
+/* Bytes that term_restore writes first, to leave a full-screen view; NULL: none. Not copied. */
 void term_set_restore_text(const char *text);
 
 /* ---- signals (signals.c) --------------------------------------------------------------------- */
 
 void signals_install(void);
 /* Sets the statement that Ctrl-C cancels; NULL: none. If Ctrl-C was pressed since signals_clear,
- * the statement is cancelled at once. */
+ * cancels it at once. */
 void signals_watch(stmt *s);
 int signals_interrupts(void); /* Ctrl-C presses since signals_clear */
 void signals_clear(void);
-int signals_terminated(void); /* the number of a SIGTERM or SIGHUP received; 0: none */
-/* True after Ctrl-C, SIGTERM or SIGHUP: the cancel flag of work that is not a statement. */
-const atomic_bool *signals_asked(void);
+int signals_terminated(void); /* SIGTERM or SIGHUP if one was received; else 0 */
+/* Set by Ctrl-C, SIGTERM and SIGHUP: the cancel flag for work that is not a statement. */
+const atomic_bool *signals_cancel_flag(void);
 bool signals_resized(void);   /* since the last call */
 bool signals_continued(void); /* since the last call */
 
 /* ---- output (output.c) ----------------------------------------------------------------------- */
 
-/* Where results are written. `hold` is empty unless the result in progress may still need a pager.
- */
+/* Where results are written. */
 typedef struct output {
-    FILE *file; /* stdout, or .output's */
-    char *path; /* of .output and .once; NULL: stdout */
-    bool once;  /* back to stdout after the next result */
-    bool pipe;  /* `file` is the standard input of a program: .output '|sort' */
-    FILE *pager;
-    buf hold;
-    bool may_page;
-    int error; /* errno of the first failed write */
+    FILE *file;    /* stdout, or the target of .output or .once */
+    char *path;    /* its path; NULL: stdout */
+    bool once;     /* .once: return to stdout after the next result */
+    bool pipe;     /* `file` is the standard input of a program: .output '|sort' */
+    FILE *pager;   /* open while a result is paged */
+    bool may_page; /* the result in progress may still turn out to need a pager */
+    buf hold;      /* its text until that is known */
+    int error;     /* errno of the first failed write */
 } output;
 
 int output_open(output *o, const char *path, bool once, err *e); /* path NULL: back to stdout */
-/* Writes one line outside of a result (.echo): does not count as .once's result. */
+/* Writes a line that is not part of a result (.echo); .once does not count it. */
 void output_echo(output *o, str line);
-/* Begins a result; may_page: one longer than the screen is shown by a pager. */
+/* Begins a result; may_page: show it in a pager if it is longer than the screen. */
 void output_begin(output *o, bool may_page);
 void output_write(output *o, buf *text); /* clears text */
-/* True if the pager or program that reads the result has closed its end. */
-bool output_unread(const output *o);
-/* True if further output is useless: a write failed, or Ctrl-C was pressed, which is recorded as
- * the error EINTR. While a pager runs, Ctrl-C is the pager's. */
+/* True if the pager or the program of .output stopped reading. */
+bool output_reader_closed(const output *o);
+/* True if a write failed, or if Ctrl-C was pressed, which sets the error EINTR. While a pager runs
+ * Ctrl-C is a key of the pager. */
 bool output_stopped(output *o);
-void output_end(output *o); /* waits for the pager */
+void output_end(output *o); /* waits for the pager to exit */
 void output_close(output *o);
 
 /* ---- history (history.c) --------------------------------------------------------------------- */
 
-/* Whole statements, oldest first; the file is shared by all shells of a user. */
+/* The statements entered so far, oldest first. All shells of a user share the file. */
 typedef struct history_list {
-    char **lines;
+    char **lines; /* one statement each, which may contain newlines */
     size_t count, cap;
     char *path; /* NULL: not saved */
 } history_list;
 
 void history_open(history_list *h, const char *path); /* NULL: the default path */
-/* Appends to list and file, unless the statement is empty, begins with a blank or repeats the last
- * one. Returns true if it was added. */
+/* Appends a statement to list and file. Returns false if it was not added: it is empty, starts with
+ * a space, or repeats the previous one. */
 bool history_add(history_list *h, str statement);
 void history_close(history_list *h);
 
-/* ---- colours of SQL (highlight.c) ------------------------------------------------------------ */
+/* ---- SQL highlighting (highlight.c) ------------------------------------------------------------ */
 
-/* Appends the statement, its tokens coloured. */
+/* Appends the statement with its tokens coloured. */
 void highlight(str text, bool color, buf *out);
 
 #endif

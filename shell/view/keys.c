@@ -1,10 +1,10 @@
 /*
- * keys.c - keys pressed while a statement runs at the prompt: `v` or Ctrl-V opens the live view,
- * all others are typed ahead and wait for the next prompt.
+ * keys.c - reads the keys pressed while a statement runs: `v` or Ctrl-V opens the live view, all
+ * others become input of the next prompt.
  *
- * Invariant: between keys_open and keys_close the terminal gives keys one by one and echoes none,
- * Ctrl-C still interrupts; no byte is lost. A `v` counts only when it comes alone, so that a pasted
- * word stays a word.
+ * Invariant: between keys_open and keys_close the terminal is unbuffered and does not echo; Ctrl-C
+ * still interrupts; no byte is lost. `v` counts only if read alone, before other keys, so that
+ * pasted text is not taken for it.
  */
 #include <poll.h>
 #include <unistd.h>
@@ -36,7 +36,7 @@ bool keys_view(key_watch *k) {
     if (signals_continued())
         take_keys(k);
     struct pollfd keys = {.fd = STDIN_FILENO, .events = POLLIN};
-    /* Asked first: a signal that ends the shell has given the terminal its old modes back. */
+    /* Polled before each read, which would block after a signal handler restored line mode. */
     for (ssize_t n; poll(&keys, 1, 0) > 0 && (n = read(STDIN_FILENO, block, sizeof block)) > 0;)
         if (n == 1 && (block[0] == CTRL_V || (block[0] == 'v' && k->typed.n == 0)))
             wanted = true;

@@ -1,8 +1,7 @@
 /*
- * progress.c - one line on stderr while the model works: rows, rates, hit rate, what is left.
+ * progress.c - the progress line on stderr: rows, time left, hit rate, rates.
  *
- * Invariant: drawn on terminals only, erased before anything else is printed. progress_render is
- * pure but for the smoothed rates it keeps.
+ * Invariant: it is drawn only on a terminal and erased before anything else is printed.
  */
 #include <math.h>
 #include <string.h>
@@ -27,7 +26,6 @@ const char *progress_unit(const exec_progress *x) {
     return x->operators > 1 ? "answers" : "rows";
 }
 
-/* Of what was sent so far. */
 double progress_hit_rate(const llm_stats *m) {
     double reused = (double)(m->reused_memory + m->reused_disk),
            all = reused + (double)m->computed_tokens;
@@ -48,7 +46,7 @@ static void update_rates(progress_line *p, const exec_progress *x) {
         return;
     uint64_t tokens = x->llm.computed_tokens + x->llm.output_tokens;
     uint64_t asked = x->rows_done - BASE_MIN(x->answers_stored, x->rows_done);
-    if (asked >= p->last_rows) /* stored answers come at once and say nothing of the rest */
+    if (asked >= p->last_rows) /* not counting stored answers, which take no model time */
         smooth(&p->rate, (double)(asked - p->last_rows) / dt);
     if (tokens >= p->last_tokens)
         smooth(&p->token_rate, (double)(tokens - p->last_tokens) / dt);
@@ -71,7 +69,7 @@ static void bar(buf *out, double part, bool utf8) {
     buf_append_c(out, utf8 ? "▏" : "]");
 }
 
-/* Adds a part if it still fits, and clears it; parts come in order of worth. */
+/* Appends `text` to the line if it fits, and clears it. The most important parts are added first. */
 static void part(buf *out, int width, buf *text) {
     if (utf8_width(buf_str(out)) + 2 + utf8_width(buf_str(text)) <= width) {
         buf_append_c(out, out->n ? "  " : "");
@@ -131,7 +129,7 @@ void progress_render(progress_line *p, const exec_progress *x, int width, bool u
 }
 
 void progress_draw(progress_line *p, const term *t, const exec_progress *x) {
-    /* A terminal that cannot erase gets a line a second instead of one that changes. */
+    /* A terminal that cannot erase gets a new line each second instead of one that changes. */
     bool dumb = t->dumb;
     if (p->drawn_ms > 0 && clock_ms() - p->drawn_ms < (dumb ? DUMB_MS : REDRAW_MS))
         return;

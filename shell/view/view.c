@@ -1,8 +1,9 @@
 /*
- * view.c - the live view on a terminal: ncurses around view_render.c's picture.
+ * view.c - shows the cells of view_render.c with ncurses, handles the view's keys, replays recorded
+ * runs.
  *
- * Invariant: at most four pictures a second, each put out by one doupdate; the terminal is put back
- * on every way out, signals included (the bytes for it are made ready when the view opens).
+ * Invariant: it draws at most four times a second, with one doupdate each. The terminal is restored
+ * however the view ends, by signals too: the bytes for that are prepared when the view opens.
  */
 #include <curses.h>
 #include <errno.h>
@@ -27,7 +28,7 @@ struct view {
     char restore[256];
 };
 
-/* Colours where wanted; without, what matters is bold or reverse. */
+/* Without colour, bold, underline and reverse video replace the colours that matter. */
 static void set_attribute(const view *v, uint8_t attr) {
     static const attr_t colored[VIEW_ATTRS] = {
         [VIEW_DIM] = A_DIM, [VIEW_BOLD] = A_BOLD, [VIEW_TITLE] = A_REVERSE};
@@ -47,7 +48,7 @@ static void fit_cells(view *v) {
 }
 
 static void draw(view *v) {
-    if (signals_continued()) { /* the terminal was the caller's meanwhile */
+    if (signals_continued()) { /* other programs used the terminal while the shell was stopped */
         endwin();
         refresh();
         curs_set(0);
@@ -137,7 +138,7 @@ static void scroll_by(view_state *state, int rows) {
     state->scroll = BASE_MIN(BASE_MAX(state->scroll + rows, 0), most);
 }
 
-/* False: leave the view. */
+/* Handles a key; false: close the view. */
 static bool press(view *v, int key) {
     view_state *state = v->state;
     switch (key) {
@@ -147,7 +148,7 @@ static bool press(view *v, int key) {
         return false;
     case 'c':
         if (v->statement != NULL)
-            raise(SIGINT); /* the same as Ctrl-C in all that follows */
+            raise(SIGINT); /* exactly what Ctrl-C does */
         break;
     case 'p':
         if (v->statement != NULL)
@@ -202,7 +203,7 @@ bool view_tick(view *v) {
     return true;
 }
 
-/* Who leaves the view wants the statement to go on, so one that was held is let go. */
+/* Resumes a paused statement: outside the view no key would. */
 void view_close(view *v) {
     if (v->statement != NULL) {
         stmt_pause(v->statement, false);
@@ -217,7 +218,7 @@ void view_close(view *v) {
 
 /* ---- replaying ------------------------------------------------------------------------------- */
 
-/* Without a terminal: the last picture as text, for tests. */
+/* Prints the last picture as text. */
 static void print_picture(const view_state *state) {
     int w, h;
     const char *columns = getenv("COLUMNS"), *lines = getenv("LINES");
@@ -253,7 +254,7 @@ static bool wait_and_draw(view *v, double seconds) {
     }
 }
 
-static int complain(const char *path, int line, const char *message) {
+static int replay_error(const char *path, int line, const char *message) {
     if (line)
         fprintf(stderr, "%s:%d:1: %s\n", path, line, message);
     else
@@ -261,10 +262,10 @@ static int complain(const char *path, int line, const char *message) {
     return SHELL_FAILED;
 }
 
-int view_mock(const term *t, const char *path) {
+int view_replay(const term *t, const char *path) {
     FILE *in = fopen(path, "r");
     if (in == NULL)
-        return complain(path, 0, strerror(errno));
+        return replay_error(path, 0, strerror(errno));
     view_state state;
     view_start(&state, STR("a recorded run"), t->utf8);
     view *v = t->interactive ? open_screen(t, &state, NULL) : NULL;
@@ -276,12 +277,12 @@ int view_mock(const term *t, const char *path) {
     while (ok && going && getline(&line, &cap, in) > 0) {
         double wait_s = 0;
         number++;
-        ok = view_mock_line(line, &state, &wait_s, &e);
+        ok = view_replay_line(line, &state, &wait_s, &e);
         if (ok && v)
             going = wait_and_draw(v, BASE_MIN(wait_s, 5.0));
     }
     if (v) {
-        while (ok && going) /* the last picture stays until a key */
+        while (ok && going) /* shows the last picture until the user quits */
             going = wait_and_draw(v, 1);
         view_close(v);
     }
@@ -289,5 +290,5 @@ int view_mock(const term *t, const char *path) {
         print_picture(&state);
     free(line);
     fclose(in);
-    return ok ? SHELL_OK : complain(path, number, e.message);
+    return ok ? SHELL_OK : replay_error(path, number, e.message);
 }

@@ -1,10 +1,10 @@
 /*
- * view_int.h - what a terminal shows while an LLM statement runs: the progress line, the keys that
- * are read meanwhile, and the full-screen live view.
+ * view_int.h - the display of a running LLM statement: the progress line, the keys read while it
+ * runs, and the full-screen live view.
  *
  *   exec_progress ──view_update──> view_state ──view_render──> cells ──view.c──> screen
  *
- * A view_state is plain data of fixed size; cells belong to the caller.
+ * A view_state has a fixed size and no pointers; the caller owns the cells.
  */
 #ifndef KVASIR_VIEW_INT_H
 #define KVASIR_VIEW_INT_H
@@ -17,19 +17,19 @@
 
 typedef struct progress_line {
     bool shown;
-    bool keys; /* show the hint that v opens the view */
+    bool keys; /* show the hint "v view" */
     double drawn_ms;
-    double rate, token_rate; /* smoothed */
-    double last_seconds;
+    double rate, token_rate; /* per second, smoothed */
+    double last_seconds;     /* start of the interval that the rates are measured over */
     uint64_t last_rows, last_tokens;
 } progress_line;
 
 /* Draws the line on stderr, at most ten times a second. */
 void progress_draw(progress_line *p, const term *t, const exec_progress *x);
 void progress_clear(progress_line *p);
-/* Appends the line, at most `width` columns. Pure but for the smoothed rates in p. */
+/* Appends the line, at most `width` columns wide. Updates the rates in p. */
 void progress_render(progress_line *p, const exec_progress *x, int width, bool utf8, buf *out);
-/* The share of prompt tokens sent so far whose KV was reused. */
+/* The share of the prompt tokens sent so far whose KV was reused. */
 double progress_hit_rate(const llm_stats *m);
 /* What rows_done counts: "rows" for a statement with one LLM call, "answers" for several. */
 const char *progress_unit(const exec_progress *x);
@@ -40,17 +40,17 @@ void progress_duration(buf *out, double seconds);
 typedef struct key_watch {
     bool open;
     struct termios before;
-    buf typed; /* typed ahead: input of the next prompt */
+    buf typed; /* keys to pass to the next prompt */
 } key_watch;
 
-/* Starts reading keys one by one, without echo. stdin must be a terminal. */
+/* Puts the terminal on stdin into unbuffered mode without echo. */
 void keys_open(key_watch *k);
-/* Reads what was typed; true if the key that opens the live view was pressed. */
+/* Reads the pressed keys; true if one of them opens the live view. */
 bool keys_view(key_watch *k);
-/* Restores the terminal and appends what else was typed to typed_ahead. No-op if not open. */
+/* Restores the terminal and appends the other keys to typed_ahead. No-op if not open. */
 void keys_close(key_watch *k, buf *typed_ahead);
 
-/* ---- the live view (view_render.c, view_mock.c, view.c) -------------------------------------- */
+/* ---- the live view (view_render.c, view_replay.c, view.c) -------------------------------------- */
 
 enum { VIEW_SAMPLES = 512, VIEW_ANSWERS = 32, VIEW_BASELINES = 6 };
 
@@ -58,17 +58,17 @@ typedef enum view_attr {
     VIEW_PLAIN,
     VIEW_DIM,
     VIEW_BOLD,
-    VIEW_TITLE, /* reverse */
-    VIEW_GOOD,  /* saved work */
-    VIEW_DISK,  /* reused from disk */
+    VIEW_TITLE, /* reverse video */
+    VIEW_GOOD,  /* KV reused from memory; progress */
+    VIEW_DISK,  /* KV reused from disk */
     VIEW_KNOWN, /* answers found in the cache */
-    VIEW_WORK,  /* computed */
+    VIEW_WORK,  /* computed tokens */
     VIEW_ATTRS
 } view_attr;
 
-/* One column of the screen: a grapheme of one column, or the left half of a wide one. */
+/* One column of the screen: a grapheme one column wide, or half of one two columns wide. */
 typedef struct view_cell {
-    char text[16]; /* UTF-8, NUL-terminated; "" is the right half of a wide grapheme */
+    char text[16]; /* UTF-8, NUL-terminated; "": the right half of a wide grapheme */
     uint8_t attr;
 } view_cell;
 
@@ -76,7 +76,7 @@ typedef struct view_answer {
     char input[80], answer[80];
 } view_answer;
 
-/* Tokens that another strategy would compute for the same statement. */
+/* The tokens that another strategy would compute for the same statement. */
 typedef struct view_baseline {
     char name[24];
     double tokens;
@@ -96,40 +96,41 @@ typedef struct view_state {
     exec_progress now;
     bool utf8, help, finished;
     view_panel panel;
-    int scroll;                            /* first row shown of a panel's list */
-    double hit_now, rows_rate, token_rate; /* over the last half second or more */
-    float hit[VIEW_SAMPLES];               /* hit rates, oldest first */
+    int scroll;                   /* first row shown of a panel's list */
+    double hit_now;               /* hit rate since `mark` */
+    double rows_rate, token_rate; /* per second, smoothed */
+    float hit[VIEW_SAMPLES];      /* hit rates, oldest first */
     int nhit;
-    double mark_seconds;               /* start of the interval that the rates are measured over */
-    exec_progress mark;                /* progress at that time */
+    double mark_seconds;               /* start of the interval that rates are measured over */
+    exec_progress mark;                /* the progress at that time */
     view_answer answers[VIEW_ANSWERS]; /* newest first */
     int nanswers;
     view_baseline baselines[VIEW_BASELINES];
     int nbaselines;
-    int counted_operator; /* number of the last LLM operator whose baselines arrived; 0: none */
+    int counted_operator; /* number of the last LLM operator with baselines received; 0: none */
 } view_state;
 
 void view_start(view_state *v, str statement, bool utf8);
 void view_update(view_state *v, const exec_progress *x);
-/* Fills cells[h][w]: everything from 80 x 24 up, less on smaller screens, one line below 40 x 6. */
+/* Fills cells[h][w]: all panels from 80 x 24 up, fewer on smaller screens, one line below 40 x 6. */
 void view_render(const view_state *v, int w, int h, view_cell *cells);
-/* Applies one line of a recorded run, a JSON object; *wait_s: seconds since the line before. False:
- * *e says what is wrong with the line. */
-bool view_mock_line(const char *line, view_state *v, double *wait_s, err *e);
+/* Applies one line of a recorded run; *wait_s: seconds since the previous line. False with an error
+ * in *e if the line is not a JSON object. */
+bool view_replay_line(const char *line, view_state *v, double *wait_s, err *e);
 
-/* True if the baselines of the running LLM operator are still to be requested (stmt_compare). */
+/* True if the panel shown needs the baselines of the running LLM operator (stmt_compare). */
 bool view_wants_baselines(const view_state *v);
 void view_add_baseline(view_state *v, const char *name, double tokens);
 
 typedef struct view view;
-/* Opens the view of the running statement s. The caller keeps `state` up to date; it must outlive
- * the view. NULL: the terminal cannot show it. */
+/* Opens the view of the running statement s; NULL if the terminal cannot show it. The caller updates
+ * `state`, which must outlive the view. */
 view *view_open(const term *t, view_state *state, stmt *s);
-/* Reads keys and draws, at most four times a second. False: the user left the view; the statement
- * runs on. */
+/* Handles keys and draws at most four times a second. False: the user closed the view; the statement
+ * keeps running. */
 bool view_tick(view *v);
 void view_close(view *v);
 /* Replays a recorded run (--mock FILE); returns the exit code. */
-int view_mock(const term *t, const char *path);
+int view_replay(const term *t, const char *path);
 
 #endif

@@ -1,8 +1,8 @@
 /*
- * view_render.c - the live view as a picture: state in, cells out, no terminal.
+ * view_render.c - draws a view_state into an array of cells, without a terminal.
  *
- * Invariant: view_render is pure, writes every cell once at least, and never outside w × h. What
- * does not fit is left out from the least telling panel up.
+ * Invariant: view_render is a pure function and writes every cell of w × h and none outside. On a
+ * small screen the least important panels are left out.
  */
 #include <string.h>
 
@@ -22,9 +22,8 @@ enum {
 void view_start(view_state *v, str statement, bool utf8) {
     *v = (view_state){.utf8 = utf8};
     size_t n = 0;
-    char
-        line[sizeof v->statement + 4]; /* a character more, which tells whether the last is whole */
-    bool blank = true;                 /* on one line, blanks single */
+    char line[sizeof v->statement + 4]; /* utf8_copy cuts it between two characters */
+    bool blank = true;                  /* runs of blanks become one */
     for (size_t i = 0; i < statement.n && n < sizeof line; i++) {
         bool space = statement.p[i] == 0 || strchr(" \t\r\n", statement.p[i]) != NULL;
         if (!space || !blank)
@@ -53,7 +52,7 @@ static void push_answer(view_state *v, const exec_progress *x) {
     snprintf(v->answers[0].input, sizeof v->answers[0].input, "%s", x->last_input);
 }
 
-/* Answers come by the pass, so half a second alone says little. */
+/* Answers arrive in groups, one group per pass of the engine, so a single interval is too noisy. */
 static void smooth(double *rate, double now) {
     *rate = *rate > 0 ? 0.8 * *rate + 0.2 * now : now;
 }
@@ -72,10 +71,10 @@ void view_add_baseline(view_state *v, const char *name, double tokens) {
     v->baselines[i].tokens += tokens;
 }
 
-/* Counted before the statement ran (EXPLAIN), they are those of all its operators. */
+/* Baselines counted by EXPLAIN before the run cover all operators and are not counted again. */
 bool view_wants_baselines(const view_state *v) {
-    bool counted_before = v->nbaselines > 0 && v->counted_operator == 0;
-    return v->panel == PANEL_STRATEGIES && !counted_before &&
+    bool have_all = v->nbaselines > 0 && v->counted_operator == 0;
+    return v->panel == PANEL_STRATEGIES && !have_all &&
            v->counted_operator != v->now.operator_number;
 }
 
@@ -132,7 +131,7 @@ static void put_cell(canvas *c, int x, int y, str grapheme, view_attr attr) {
     cell->attr = (uint8_t)attr;
 }
 
-/* Writes from column x, cut at the right edge; returns the column behind it. */
+/* Writes text from column x, cut at the right edge; returns the column after it. */
 static int put(canvas *c, int x, int y, view_attr attr, const char *text) {
     if (y < 0 || y >= c->h)
         return x;
@@ -160,7 +159,7 @@ static int put_buf(canvas *c, int x, view_attr attr, buf *text) {
     return x;
 }
 
-/* What others chose: names, the statement. */
+/* Writes text from outside the program, such as names, with control characters made visible. */
 static int put_visible(canvas *c, int x, view_attr attr, const char *text) {
     buf shown = {0};
     format_visible(&shown, str_from(text), c->v->utf8);
@@ -171,7 +170,7 @@ static void label(canvas *c, const char *text) {
     put_visible(c, 1, VIEW_DIM, text);
 }
 
-/* `part` of `columns`, in eighths where the screen has them. */
+/* A bar of `columns`, filled to the fraction `part`; in steps of 1/8 column in UTF-8. */
 static int put_bar(canvas *c, int x, int columns, double part, view_attr attr) {
     static const char *const eighths[] = {" ", "▏", "▎", "▍", "▌", "▋", "▊", "▉", "█"};
     int steps = (int)(BASE_MIN(BASE_MAX(part, 0.0), 1.0) * columns * 8 + 0.5);
@@ -182,13 +181,12 @@ static int put_bar(canvas *c, int x, int columns, double part, view_attr attr) {
     return x + columns;
 }
 
-/* Of a bar with a text of so many columns behind it:
- * a third of the screen, less where it is narrow. */
+/* The width of a bar followed by `text` columns of text: a third of the screen, less on a narrow one. */
 static int bar_columns(const canvas *c, int text) {
     return BASE_MIN(c->w / 3, BASE_MAX(c->w - LABEL_COLUMNS - 1 - text, 8));
 }
 
-/* A count whose last digit stands at x + 9. */
+/* A count, right-aligned in columns x to x + 9. */
 static void put_count(canvas *c, int x, uint64_t n) {
     enum { COUNT_COLUMNS = 10 };
     buf text = {0};
@@ -246,7 +244,7 @@ static void draw_rows(canvas *c) {
     c->row++;
 }
 
-/* A block as high as `part` of a row. */
+/* A block that fills the fraction `part` of a row's height. */
 static const char *step(bool utf8, double part) {
     static const char *const steps[] = {"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
     static const char *const ascii[] = {"_", "_", ".", ".", "-", "-", "=", "#"};
@@ -271,8 +269,8 @@ static void draw_hit(canvas *c) {
     c->row++;
 }
 
-/* Where the tokens of prompts came from, as one bar: memory, disk, stored answers (whose prompts
- * were not even sent), computed. */
+/* One bar of where prompt tokens came from: KV in memory, KV on disk, stored answers (whose prompts
+ * were never sent), computed. */
 static void draw_split(canvas *c) {
     const exec_progress *x = &c->v->now;
     const struct {
@@ -329,7 +327,7 @@ static void draw_tokens(canvas *c) {
     c->row++;
 }
 
-/* One line of a budget: "KV memory ███   34 MB of 1.0 GB". */
+/* A line such as "KV memory ███   34 MB of 1.0 GB". */
 static int put_budget(canvas *c, const char *name, uint64_t used, uint64_t budget) {
     buf text = {0};
     label(c, name);
@@ -366,8 +364,8 @@ static void draw_order(canvas *c) {
     c->row++;
 }
 
-/* The latest prompts in the order they ran, one a column: high where a prompt shared most of what
- * it says with those before it, low where it broke off. */
+/* The latest prompts in the order they ran, one per column; the height is the share of the prompt's
+ * tokens that was reused. */
 static void draw_strip(canvas *c) {
     const exec_progress *x = &c->v->now;
     int columns = BASE_MIN(c->w - LABEL_COLUMNS - 1, x->nshared);
@@ -443,7 +441,7 @@ static void draw_keys(canvas *c, int row) {
         bool here = keys[i].panel == (int)c->v->panel;
         const char *text = c->w < WIDE ? keys[i].brief : keys[i].text;
         if (*keys[i].key == 'p' && c->v->now.paused)
-            text = "go on";
+            text = "resume";
         if (x + 2 + (int)strlen(text) > c->w)
             break;
         x = put(c, x, row, VIEW_TITLE, keys[i].key);
@@ -451,7 +449,7 @@ static void draw_keys(canvas *c, int row) {
     }
 }
 
-/* What the same statement costs otherwise, in computed tokens. */
+/* The tokens computed by this run and by other strategies for the same statement. */
 static void draw_baselines(canvas *c, int last_row) {
     const view_state *v = c->v;
     view_baseline all[VIEW_BASELINES + 2];
@@ -460,7 +458,7 @@ static void draw_baselines(canvas *c, int last_row) {
     for (int i = 0; i < v->nbaselines; i++)
         all[n++] = v->baselines[i];
     const llm_stats *m = &v->now.llm;
-    if (n == 0) /* nothing reused: every token of the prompts done so far */
+    if (n == 0) /* without any reuse every prompt token so far would be computed */
         all[n++] = (view_baseline){
             "no cache", (double)(m->reused_memory + m->reused_disk + m->computed_tokens)};
     all[n++] = (view_baseline){"this run", (double)m->computed_tokens};
@@ -481,7 +479,7 @@ static void draw_baselines(canvas *c, int last_row) {
         put(c, 1, c->row + 1, VIEW_DIM, "counting what FIFO, fixed and grouped would compute");
 }
 
-/* From column x on, broken at blanks where the screen ends; the row behind it is next. */
+/* Writes text from column x, wrapped at blanks, and moves to the row after it. */
 static void put_wrapped(canvas *c, int x, int last_row, view_attr attr, const char *text) {
     int columns = BASE_MAX(c->w - x, 1);
     for (str left = str_from(text); left.n && c->row < last_row; c->row++) {
@@ -499,18 +497,18 @@ static void put_wrapped(canvas *c, int x, int last_row, view_attr attr, const ch
 
 static void draw_help(canvas *c, int last_row) {
     static const char *const lines[][2] = {
-        {"q", "back to the shell, the statement runs on"},
-        {"c", "stop it; answers are kept (not with SET cache = off)"},
-        {"p", "hold it, or let it go on"},
+        {"q", "back to the shell; the statement keeps running"},
+        {"c", "cancel; answers are kept (not with SET cache = off)"},
+        {"p", "pause or resume the statement"},
         {"1 2 3 4", "the run, other strategies, shared prefixes, operators and answers"},
-        {"arrows", "left, right: turn panels; up, down: scroll"},
-        {"rows", "distinct inputs answered; known ones were stored by an earlier run"},
-        {WORDS_HIT_RATE, "prompt tokens whose KV was there already, of all that were sent"},
-        {"tokens", "from memory, the cache on disk, stored answers, or computed"},
-        {"KV", "keys and values in memory and on disk, of what the settings allow"},
-        {"fields", "the order in which prompts name their fields, and why it shares"},
-        {"order", "the latest prompts: high ones share what they begin with"},
-        {"prefixes", "prompts x tokens, how many of these are answered, where it ends"},
+        {"arrows", "left, right: switch panels; up, down: scroll"},
+        {"rows", "distinct inputs answered; known: stored by an earlier run"},
+        {WORDS_HIT_RATE, "share of the prompt tokens whose KV was reused"},
+        {"tokens", "reused from memory or disk, in stored answers, or computed"},
+        {"KV", "attention keys and values held in memory and on disk, and the limits"},
+        {"fields", "the order of the fields in the prompts"},
+        {"order", "latest prompts; the higher, the more of a prompt was reused"},
+        {"prefixes", "prompts x tokens, prompts answered, the end of the prefix"},
     };
     for (size_t i = 0; i < BASE_COUNT(lines) && c->row < last_row; i++) {
         label(c, lines[i][0]);
@@ -518,7 +516,7 @@ static void draw_help(canvas *c, int last_row) {
     }
 }
 
-/* A row or two: the progress line. */
+/* All that a tiny screen shows. */
 static void draw_one_line(canvas *c) {
     const exec_progress *x = &c->v->now;
     buf text = {0};
@@ -529,7 +527,7 @@ static void draw_one_line(canvas *c) {
     put_buf(c, 0, VIEW_PLAIN, &text);
 }
 
-/* Operators whole where they fit, then answers; arrows scroll the answers. */
+/* Operators, at most half of the rows, then answers, which the arrows scroll. */
 static void draw_rows_panel(canvas *c, int last_row) {
     int most = BASE_MAX(c->v->nanswers - 1, 0);
     draw_operators(c, BASE_MIN(c->v->now.noperators + 1, (last_row - c->row) / 2 + 1), 0);
@@ -537,7 +535,7 @@ static void draw_rows_panel(canvas *c, int last_row) {
     draw_answers(c, last_row - c->row, BASE_MIN(c->v->scroll, most));
 }
 
-/* Shares `rows` out to lists that want some, one by one; a list with its title alone gets none. */
+/* Distributes `rows` over n lists, one row at a time to each list that still wants one. */
 static void share_rows(int rows, const int *wants, int *gets, int n) {
     bool left = true;
     memset(gets, 0, sizeof *gets * (size_t)n);

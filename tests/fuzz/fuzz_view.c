@@ -1,6 +1,6 @@
 /*
- * fuzz_view.c - any lines as a recorded run: what is no step is refused, and the picture of each
- * step fills its screen, whatever the numbers and texts are.
+ * fuzz_view.c - feeds arbitrary lines to the replay of a recorded run: a line that is not a JSON object
+ * must give an error, and after any other the drawn view must fill the screen exactly.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -46,16 +46,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
         char *line = mem_strndup((const char *)data + at, n);
         double wait_s = 0;
         err e = {0};
-        if (view_mock_line(line, &v, &wait_s, &e)) {
+        if (view_replay_line(line, &v, &wait_s, &e)) {
             draw = hash64(&draw, sizeof draw, n);
             v.panel = (view_panel)(draw % PANELS);
             v.scroll = (int)(draw >> 8 & 15);
             v.help = (draw >> 12 & 7) == 0;
-            check(wait_s >= 0, "time goes on");
+            check(wait_s >= 0, "the time between lines is not negative");
             check_picture(&v, 80, 24);
             check_picture(&v, 1 + (int)(draw >> 16 & 255), 1 + (int)(draw >> 24 & 63));
         } else {
-            check(e.message[0], "a refusal says why");
+            check(e.message[0], "a failure has a message");
         }
         free(line);
     }

@@ -1,30 +1,29 @@
 /*
- * run_sessions.c - runs golden sessions: commands and their expected output side by side, as a
- * reader would see them.
+ * run_sessions.c - runs golden sessions: files with shell commands and the output they must print.
  *
  *   run_sessions [--update] KVASIR FILE...        KVASIR: the program under test
  *
- * A .session file is prose, with sessions indented by two blanks; in a .md file they stand in
- * ```console fences:
+ * In a .session file, sessions are indented by two blanks between lines of prose; in a .md file they
+ * are in ```console fences:
  *
- *     $ kvasir -c 'SELECT 1 AS a' --csv      a command for sh; `> ` lines go on with it
+ *     $ kvasir -c 'SELECT 1 AS a' --csv      a command for sh; lines with `> ` continue it
  *                                            (here-documents)
- *     a                                      what it prints, stdout and stderr together
+ *     a                                      its output, stdout and stderr together
  *     1
- *     [1]                                    its exit code, when it is not 0
- *     ...                                    alone on a line: any lines, or none
+ *     [1]                                    its exit code, unless it is 0
+ *     ...                                    alone on a line: zero or more lines
  *
  * All commands of a file run in one sh, in a fresh directory that is removed afterwards; kvasir is
  * first in PATH, $TESTDIR is the file's directory, HOME and the XDG directories but XDG_DATA_HOME
  * are in the fresh one.
  *
- * A .md file is read as in the root of a checkout: its folder's name leads to it. One that says,
- * in a line of its own, <!-- needs the default model --> is skipped (exit code 77) where that is
- * not installed. KVASIR_MODEL is not looked at, for another model gives other answers.
+ * Sessions of a .md file can use paths relative to the root of the checkout, such as
+ * tutorials/data. A file with the line <!-- needs the default model --> is skipped (exit code 77) if
+ * that is not installed. KVASIR_MODEL is ignored, because another model gives other answers.
  *
- * What differs between runs is masked on both sides (table `masks`): times, rates, token rates, the
- * fresh directory. --update writes what was printed (masked) into the file. Exits 1 when a file
- * differs.
+ * Expected and actual output are masked before they are compared (table `masks`): times, rates and
+ * the fresh directory differ between runs. --update writes the masked output into the file. Exits 1
+ * if a file differs.
  */
 #include <errno.h>
 #include <limits.h>
@@ -56,8 +55,7 @@ typedef struct lines {
     size_t n;
 } lines;
 
-/* One command: what it is, what was expected, what
- * came. Positions are line numbers of the file, from 0. */
+/* A command with its expected and actual output. Positions are line numbers of the file, from 0. */
 typedef struct step {
     buf command;
     size_t line, expected_from, expected_to;
@@ -172,7 +170,7 @@ static void set_in(const char *name, const char *dir, const char *below) {
     setenv(name, path, 1);
 }
 
-/* Of the child: a world that is the same everywhere. */
+/* Sets up the same environment in the child on every machine. */
 static void set_environment(const session *s, const char *program) {
     char path[2 * PATH_MAX], *real = realpath(program, NULL),
                              *slash = real ? strrchr(real, '/') : NULL;
@@ -208,7 +206,7 @@ static void set_environment(const session *s, const char *program) {
     free(file);
 }
 
-/* After each command a line that no program prints, with its number and exit code. */
+/* The script for sh: after each command it prints a mark with the command's number and exit code. */
 static void write_script(const session *s, const char *mark, buf *out) {
     for (size_t i = 0; i < s->nsteps; i++) {
         buf_append_str(out, buf_str(&s->steps[i].command));
@@ -247,7 +245,7 @@ static void run_shell(const session *s, const char *program, const char *script,
     waitpid(child, &status, 0);
 }
 
-/* Cuts the shell's output at the marks. What a command printed without a newline gets one. */
+/* Splits the output of sh at the marks. Adds a missing newline at the end of a command's output. */
 static void take_output(session *s, const buf *out, const char *mark) {
     size_t at = 0, k = 0;
     buf pattern = {0};
@@ -342,7 +340,7 @@ static bool same(const lines *e, size_t i, const lines *a, size_t k) {
     return k == a->n;
 }
 
-/* Lines equal at both ends are left out but for a few. */
+/* Prints the difference, with a few of the equal lines at both ends. */
 static void show_difference(const session *s, const step *st) {
     const lines *e = &st->expected, *a = &st->actual;
     size_t head = 0, tail = 0;
@@ -394,7 +392,7 @@ static void remove_dir(const char *dir) {
         waitpid(child, NULL, 0);
 }
 
-/* Whether the file asks for a model that is not here. */
+/* True if the file needs the default model and it is not installed. */
 static bool lacks_model(const session *s) {
     static const char default_model[] = "SmolLM2-135M-Instruct.Q4_1.gguf";
     static const char mark[] = "<!-- needs the default model -->";
@@ -413,7 +411,7 @@ static bool lacks_model(const session *s) {
     return false;
 }
 
-/* Markdown is read in the root of a checkout: there, its folder's name leads to it. */
+/* Links the folder of a .md file into the fresh directory under its own name. */
 static void link_folder(const session *s) {
     char link[2 * PATH_MAX], *file = realpath(s->path, NULL),
                              *slash = file ? strrchr(file, '/') : NULL;
@@ -495,7 +493,7 @@ int main(int argc, char **argv) {
         fprintf(stderr, "usage: run_sessions [--update] KVASIR FILE...\n");
         return 2;
     }
-    alarm(TIME_LIMIT_S); /* a session that hangs is a failed one */
+    alarm(TIME_LIMIT_S); /* a session that hangs fails */
     for (int i = first + 1; i < argc; i++)
         ok = run_session(argv[first], argv[i], update, &skipped) && ok;
     return !ok ? 1 : skipped ? SKIPPED : 0;

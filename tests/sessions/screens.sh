@@ -89,7 +89,7 @@ enter '\g out.txt'
 enter '.shell cat out.txt'
 see '│   43 │'
 
-check 'a line of a text is no command, whatever it begins with'
+check 'a line within a literal is not a command, even if it starts with a dot'
 enter "SELECT length('"
 enter '.tables'
 enter "') AS n;"
@@ -135,7 +135,7 @@ key Down End
 enter ' AS eleven;'
 see '│     11 │'
 
-check 'an open transaction shows in the prompt'
+check 'the prompt shows an open transaction'
 enter 'BEGIN;'
 see 'kvasir\*>'
 enter 'ROLLBACK;'
@@ -151,7 +151,7 @@ key Up Up
 see '^+ 1 AS eleven;'
 key C-c
 
-check 'a transaction that can only be rolled back shows in the prompt'
+check 'the prompt shows a transaction that can only be rolled back'
 enter 'BEGIN;'
 see '^kvasir\*>'
 enter 'SELECT count(*) AS before FROM movies;'
@@ -216,7 +216,7 @@ see '^stopped after'
 enter 'SELECT 42 AS answer;'
 see '│     42 │'
 
-check 'Ctrl-C ends the wait for a pipe that nobody writes to'
+check 'Ctrl-C ends the wait for a named pipe without a writer'
 mkfifo "$work/silent"
 enter "SELECT * FROM 'silent' AS nothing_comes;"
 sleep 0.3
@@ -224,26 +224,26 @@ key C-c
 enter 'SELECT 43 AS still_here;'
 see '│         43 │'
 
-check 'a limit stops a statement, keeps its answers, and says so'
+check 'max_tokens_total stops a statement and keeps its answers'
 enter 'SET max_tokens_total = 6000;'
 enter "SELECT count(LLM('How long?', t) RETURNS INTEGER) FROM texts;"
 see 'stopped: more than max_tokens_total = 6000'
 see 'its answers are kept: run it again to go on from there'
 enter 'SET max_tokens_total = 0;'
 
-check 'a statement stands once, and can be edited, after the terminal became narrower and wider'
+check 'a resized terminal shows the statement once, and it can be edited'
 start 80 24 s.kvasir
 text "SELECT name, 'a text that is longer than the line of a narrow terminal is' FROM movies"
 see 'FROM movies$'
 tm resize-window -t s -x 60 -y 24
 see '^ a narrow terminal is. FROM movies$'
-[ "$(screen | grep -c 'kvasir> SELECT')" = 1 ] || fail 'the statement stands there twice'
+[ "$(screen | grep -c 'kvasir> SELECT')" = 1 ] || fail 'the statement is on the screen twice'
 key Home
 tm resize-window -t s -x 50 -y 24
 see '^he line of a narrow terminal is. FROM movies$'
 tm resize-window -t s -x 120 -y 24
 see '^kvasir> SELECT name, .* FROM movies$'
-[ "$(screen | grep -c 'kvasir>')" = 1 ] || fail 'the statement stands there twice'
+[ "$(screen | grep -c 'kvasir>')" = 1 ] || fail 'the statement is on the screen twice'
 text 'EXPLAIN '
 see '^kvasir> EXPLAIN SELECT name, .* FROM movies$'
 key C-c
@@ -271,7 +271,7 @@ enter '.pager off'
 enter 'SELECT n FROM many;'
 see '^… 9,960 more rows'
 
-check 'Ctrl-C ends the drawing of rows, and says so'
+check 'Ctrl-C stops the drawing of rows'
 enter '.maxrows 10000000'
 enter 'SELECT n FROM generate_series(1, 2000000) AS n;'
 see '│ *[1-9][0-9]\{4,\} │'
@@ -280,20 +280,20 @@ see '^stopped$'
 enter 'SELECT 43 AS answer;'
 see '│     43 │'
 
-check 'a plan wider than the screen goes on below itself'
+check 'a plan wider than the screen is wrapped'
 start 60 24 s.kvasir
 enter "EXPLAIN SELECT LLM('What is the name of this text?', t, n, model => m) RETURNS ENUM('a', 'b') FROM texts;"
 see "^└─ LLM  *rows≈10,000, cost≈[0-9]"
 see "^   │      sample) RETURNS ENUM('a', 'b') by m"
 
-check 'cells cut to the screen are told'
+check 'a note reports cells cut to the screen'
 start 40 10 s.kvasir
 enter "SELECT 'a text that is longer than any screen of forty columns' AS t;"
 see '^1 row, cells cut'
 enter 'SELECT 1;'
 see '^1 row$'
 
-check 'rows that a statement returns, and what became of them'
+check 'RETURNING on the screen and into a file'
 start 60 24 s.kvasir
 enter 'CREATE TABLE kept(id INTEGER PRIMARY KEY, name TEXT, what TEXT);'
 enter "INSERT INTO kept(name, what) SELECT name, repeat('long ', 30) FROM movies RETURNING *;"
@@ -308,7 +308,7 @@ enter '.mode box'
 leave
 see '^left with 0'
 
-check 'too wide: one value a line'
+check 'a result too wide for a table: one value per line'
 start 40 10 s.kvasir
 enter 'SELECT name, year, name, year, name, year, name FROM movies WHERE id = 1;'
 see '^─ row 1 ─*$'
@@ -333,7 +333,7 @@ key C-c
 see 'stopped after'
 environment=
 
-check 'vi keys by ~/.editrc, pasting among them; the statement in an editor; what was entered, listed'
+check 'vi keys by ~/.editrc, also pasting; .edit; .history'
 echo 'bind -v' >"$work/.editrc"
 printf '#!/bin/sh\nsed -i s/12/77/ "$1"\n' >"$work/editor" && chmod +x "$work/editor"
 environment="EDITOR=$work/editor"
@@ -392,7 +392,7 @@ key 4
 see 'last answers'
 see_not 'two detectives'
 key '?'
-see 'hold it, or let it go on'
+see 'pause or resume the statement'
 key 2
 see 'FIFO'
 tm resize-window -t s -x 60 -y 12
@@ -413,7 +413,7 @@ kill -TERM "$(cat "$work/pid")"
 see '^left with'
 see '^sane'
 
-check 'a key opens the view during a run; pause, back, again, cancel; what else was typed is kept'
+check 'v opens the view during a run; pause, back, again, cancel; other keys are kept for the prompt'
 environment='PAGER=cat'
 start 80 24 s.kvasir
 enter "CREATE MODEL slow FROM 'test:hash:slow';"
@@ -443,10 +443,10 @@ if [ -r "/proc/$pid/task/$pid/schedstat" ]; then
 fi
 key p
 see 'LLM 1 of 1  paused'
-sleep 0.3 # the rest of this picture
+sleep 0.3 # until this screen is complete
 screen | sed -n 4p >"$work/held"
 sleep 0.6
-screen | sed -n 4p | cmp -s - "$work/held" || fail 'a held statement goes on'
+screen | sed -n 4p | cmp -s - "$work/held" || fail 'a paused statement keeps running'
 key p
 see 'LLM 1 of 1  model'
 key 2
@@ -466,7 +466,7 @@ key c
 see '^stopped after .*answers are kept'
 see '│ typed_ahead │'
 
-check 'a statement of over a minute is told before, and asked about with SET confirm'
+check 'the estimate of a long statement is printed, and with SET confirm asked about'
 enter "CREATE TABLE long AS SELECT t || repeat(' word', 60) AS t FROM texts; ANALYZE long;"
 see '^10,000 rows written'
 enter "SET confirm = on; SET cost_rates = 'nominal';"
@@ -512,9 +512,9 @@ see 'LLM 1 of 1'
 kill -QUIT "$(cat "$work/pid")"
 see '^left with 131'
 see '^sane'
-[ "$(tm display -t s -p '#{alternate_on}#{cursor_flag}')" = 01 ] || fail 'the screen is not the one before'
+[ "$(tm display -t s -p '#{alternate_on}#{cursor_flag}')" = 01 ] || fail 'the terminal still shows the view'
 
-check 'Ctrl-Z leaves the terminal to who started the shell; fg comes back, to the view as well'
+check 'Ctrl-Z restores the terminal; fg returns to the prompt, or to the view'
 run 80 24 'sh -i'
 enter "$kvasir s.kvasir"
 see '^kvasir>'
@@ -527,7 +527,7 @@ see '^sane'
 enter fg
 see '^kvasir> SELECT 12$'
 text ' AS joined'
-for i in 1 2 3 4 5 6 7 8 9 10; do key Left; done # keys are keys again, not what the terminal echoes
+for i in 1 2 3 4 5 6 7 8 9 10; do key Left; done # libedit handles keys again, the terminal does not echo them
 text '34'
 see '^kvasir> SELECT 1234 AS joined$'
 enter ''

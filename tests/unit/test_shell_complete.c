@@ -1,5 +1,5 @@
 /*
- * Completion: the cursor is where `|` stands; what comes first is what is meant.
+ * Tests of completion. `|` marks the cursor; the expected word must be the first candidate.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -155,7 +155,7 @@ static void test_not_offered(void **state) {
     }
 }
 
-/* A name with blanks works as it is offered: in quotes in a command, as it is in SQL's own. */
+/* A file name with blanks is quoted in a command, and not within a literal of SQL. */
 static void test_files(void **state) {
     (void)state;
     char dir[] = "/tmp/kvasir-complete-XXXXXX", text[256], name[256];
@@ -174,14 +174,15 @@ static void test_files(void **state) {
         assert_int_equal(found.count, 1);
         assert_int_equal(found.start, strlen(before[i]) - (i == 1));
     }
-    snprintf(text, sizeof text, ".import  %s/my|", dir); /* a second blank is no second word */
+    snprintf(text, sizeof text, ".import  %s/my|",
+             dir); /* two blanks do not make a second argument */
     find(text);
     assert_int_equal(found.count, 1);
     unlink(name);
     rmdir(dir);
 }
 
-/* Any cut of any text must be survived. */
+/* Every prefix of a text with every cursor position. */
 static void test_any_text(void **state) {
     (void)state;
     static const char text[] =
@@ -195,8 +196,8 @@ static void test_any_text(void **state) {
     }
 }
 
-/* Many tables come back whole; what that takes is printed, never judged: sanitizers and busy
- * machines have their own clocks. */
+/* Completes among 1,000 tables. The time is printed but not checked, since sanitizers and a busy
+ * machine change it. */
 static void test_many_tables(void **state) {
     (void)state;
     enum { TABLES = 1000 };

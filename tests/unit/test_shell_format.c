@@ -1,6 +1,6 @@
 /*
- * Output modes over rows of every type: widths of wide characters, fitting, truncation, quoting,
- * machine output.
+ * Tests of the output modes with all types: wide characters, fitting, truncation, quoting, output for
+ * programs.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -68,8 +68,8 @@ static void test_box_ascii(void **state) {
 
 enum { FILM_COLUMNS = 5, FILMS = 10 };
 
-/* Films with a question's answer: short columns, a long text, one title much longer than the others
- * and a heading longer than what stands under it. */
+/* Short columns, a long text, one title much longer than the others, and a heading longer than its
+ * cells. */
 static char *render_films(int width, int ncols) {
     static const char *const heads[FILM_COLUMNS] = {"id", "title", "year", "review",
                                                     "LLM('Is {review} positive?', review)"};
@@ -162,7 +162,7 @@ static void test_room_goes_where_it_is_needed(void **state) {
         assert_string_equal(render_films(known[i].width, known[i].ncols), known[i].box);
 }
 
-/* Every line of a fitted box is as wide as the terminal at most, whatever the cells are. */
+/* No line of a fitted box is wider than the terminal. */
 static void test_fits(void **state) {
     (void)state;
     for (int width = 20; width < 60; width++) {
@@ -174,12 +174,11 @@ static void test_fits(void **state) {
             text = (str){end + 1, text.n - line.n - 1};
         }
     }
-    /* too narrow for a table: one value a line */
+    /* too narrow for a table: one value per line */
     assert_non_null(strstr(render("box", (format_options){.utf8 = true, .width = 24}), "─ row 3 "));
 }
 
-/* A name may come from a file's header: what a terminal would obey is shown, and counted, as in
- * cells. */
+/* Control characters in column names, which may come from a file's header, are shown as in cells. */
 static void test_names(void **state) {
     (void)state;
     static const char *const odd[] = {"a\nb", "\033[31mred"};
@@ -266,7 +265,7 @@ static bool drain(void *ctx) {
     return ++d->calls != d->stop_at;
 }
 
-/* The same batch over and over; what is drawn, drained and left together. */
+/* Formats the same batch several times; returns all output, drained and remaining. */
 static drained draw(const char *mode, int width, int batches, int stop_at, bool drains) {
     buf out = {0};
     drained d = {.out = &out, .stop_at = stop_at};
@@ -289,8 +288,8 @@ static drained draw(const char *mode, int width, int batches, int stop_at, bool 
     return d;
 }
 
-/* However many rows are kept, no more of them are drawn at once than are drained, and drawing ends
- * where nobody wants the rest. */
+/* Output is drained after each few rows, however many rows are kept, and drawing stops when drain
+ * returns false. */
 static void test_draining(void **state) {
     (void)state;
     static const struct {

@@ -1,5 +1,5 @@
 /*
- * What comes in: arguments, pieces of scripts, history files.
+ * Tests of the shell's input: arguments, pieces of scripts, the history file, command names, signals.
  */
 #include <errno.h>
 #include <locale.h>
@@ -85,7 +85,7 @@ static void test_pieces(void **state) {
     expect_piece("SELECT ';' -- ;\n;x", false, PIECE_STATEMENT, 17);
     expect_piece("SELECT 1", false, PIECE_PARTIAL, 0);
     expect_piece("SELECT 1", true, PIECE_STATEMENT, 8);
-    /* the parser tells, not endless waiting */
+    /* an open parenthesis does not hide `;` */
     expect_piece("SELECT (1;", false, PIECE_STATEMENT, 10);
     expect_piece("SELECT '(;", false, PIECE_PARTIAL, 0);
     expect_piece(".tables\nSELECT 1;", false, PIECE_COMMAND, 7);
@@ -118,7 +118,7 @@ static void test_history(void **state) {
     unlink(path);
 }
 
-/* Files do not grow beyond a size, as on a full disk. */
+/* Limits the size of files, so that writing beyond it fails as on a full disk. */
 typedef struct full_disk {
     struct rlimit usual;
     void (*handler)(int);
@@ -137,7 +137,7 @@ static void disk_free(const full_disk *d) {
     signal(SIGXFSZ, d->handler);
 }
 
-/* A long file is cut to its latest statements; where that cannot be written, it keeps all. */
+/* A long file is trimmed to the latest statements; if that cannot be written it keeps all. */
 static void test_history_is_trimmed(void **state) {
     (void)state;
     enum { WRITTEN = 10000, KEPT = 5000 };
@@ -168,7 +168,7 @@ static void test_history_is_trimmed(void **state) {
     unlink(path);
 }
 
-/* What a full disk took of a line does not stand before the next one. */
+/* A line that a full disk cut short is removed, so that the next line is not joined to it. */
 static void test_history_lines_are_whole(void **state) {
     (void)state;
     char path[] = "/tmp/kvasir-history-XXXXXX";
@@ -207,8 +207,8 @@ static void test_commands(void **state) {
     assert_null(command_find(STR(".")));
 }
 
-/* What is drawn follows the locale, what SQL and commands mean does not. In Turkish
- * I is not the capital of i. The first of these is seldom installed. */
+/* The locale decides only whether UTF-8 is drawn; upper and lower case ignore it. In Turkish I is not
+ * the capital of i (that locale is seldom installed). */
 static void test_letters_ignore_the_locale(void **state) {
     (void)state;
     static const char *const names[] = {"tr_TR.UTF-8", "C.utf8"};
@@ -223,7 +223,7 @@ static void test_letters_ignore_the_locale(void **state) {
     unsetenv("LC_ALL");
 }
 
-/* As between two statements of a script: that the next one stops is seen by its end. */
+/* Ctrl-C between two statements of a script cancels the next one. */
 static void test_interrupts_before_a_statement(void **state) {
     (void)state;
     enum { PATIENCE_MS = 20000 };
@@ -250,8 +250,8 @@ static void test_interrupts_before_a_statement(void **state) {
     db_close(d);
 }
 
-/* Whoever is interrupted between a call and its errno; here what restores the terminal fails. The
- * last test: a process is asked to leave once. */
+/* The handler of SIGTERM preserves errno, even if restoring the terminal fails. This test is the last,
+ * because a second SIGTERM ends the process. */
 static void test_termination_leaves_errno(void **state) {
     (void)state;
     int out = dup(STDOUT_FILENO);

@@ -1,5 +1,5 @@
 /*
- * The progress line and the live view as pictures: every size, both alphabets, nothing outside.
+ * Tests of the progress line and the live view: all screen sizes, UTF-8 and ASCII.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -104,7 +104,7 @@ static void expect(const char *text, const char *const *parts, size_t n) {
         expect(text, parts, BASE_COUNT(parts));                                                    \
     } while (0)
 
-/* All of it from 80 x 24 up; what matters most on smaller screens; one line below 40 x 6. */
+/* All panels from 80 x 24 up; the most important ones on smaller screens; one line below 40 x 6. */
 static void test_full(void **state) {
     (void)state;
     view_state v;
@@ -121,7 +121,7 @@ static void test_full(void **state) {
     EXPECT(picture(&v, 40, 6), "150 of 200", "average  84 %", "q shell", "p pause");
     assert_null(strstr(picture(&v, 40, 6), "KV"));
     v.now.paused = true;
-    EXPECT(picture(&v, 40, 6), "p go on");
+    EXPECT(picture(&v, 40, 6), "p resume");
     v.now.paused = false;
     EXPECT(picture(&v, 30, 2), "150/200 rows  hit 84 %");
 }
@@ -138,22 +138,22 @@ static void test_panels(void **state) {
     EXPECT(picture(&v, 80, 24), "synopsis: A young");
     v.panel = PANEL_ROWS;
     EXPECT(picture(&v, 80, 24), "operators", "filter", "last answers", "positive");
-    v.scroll = 1000; /* past the end: the last ones stay */
+    v.scroll = 1000; /* past the end: still shows the last answer */
     EXPECT(picture(&v, 80, 24), "positive");
     v.help = true;
     EXPECT(picture(&v, 80, 24), "operators and answers", "up, down: scroll", "or computed",
-           "what the settings allow", "share what they begin with", "where it ends");
-    EXPECT(picture(&v, 50, 30), "prefixes, operators and answers", "where it ends");
-    EXPECT(picture(&v, 40, 8), "back to the shell", "statement runs on", "answers are kept");
+           "and the limits", "a prompt was reused", "end of the prefix");
+    EXPECT(picture(&v, 50, 30), "prefixes, operators and answers", "end of the prefix");
+    EXPECT(picture(&v, 40, 8), "back to the shell", "keeps running", "answers are kept");
 }
 
-static void test_mock(void **state) {
+static void test_replay(void **state) {
     (void)state;
     view_state v;
     err e = {0};
     double wait_s;
     view_start(&v, STR(""), true);
-    assert_true(view_mock_line(
+    assert_true(view_replay_line(
         "{\"seconds\":2,\"rows_total\":10,\"rows_done\":5,\"statement\":\"SELECT 1\","
         "\"baselines\":{\"no cache\":1000,\"FIFO\":600},\"computed_tokens\":200,"
         "\"prefixes\":[{\"text\":\"p\",\"tokens\":3,\"fanout\":4,\"done\":1}]}",
@@ -163,19 +163,19 @@ static void test_mock(void **state) {
     assert_int_equal(v.now.nprefixes, 1);
     v.panel = PANEL_STRATEGIES;
     assert_non_null(strstr(picture(&v, 80, 24), "FIFO"));
-    assert_false(view_mock_line("[1]", &v, &wait_s, &e));
-    /* numbers that no run counts to, and a name that is no text for a screen */
-    assert_true(view_mock_line("{\"seconds\":1e308,\"rows_done\":1e30,\"rows_total\":-1,"
-                               "\"baselines\":{\"FIFO\":-1},\"phase\":\"a\\u001bz\","
-                               "\"rows\":[{\"name\":\"scan\",\"depth\":2147483647}]}",
-                               &v, &wait_s, &e));
+    assert_false(view_replay_line("[1]", &v, &wait_s, &e));
+    /* numbers out of range, and a control character */
+    assert_true(view_replay_line("{\"seconds\":1e308,\"rows_done\":1e30,\"rows_total\":-1,"
+                                 "\"baselines\":{\"FIFO\":-1},\"phase\":\"a\\u001bz\","
+                                 "\"rows\":[{\"name\":\"scan\",\"depth\":2147483647}]}",
+                                 &v, &wait_s, &e));
     assert_true(v.now.rows_done < UINT64_MAX && v.now.rows_total == 0);
     assert_non_null(strstr(picture(&v, 80, 24), "a␛z"));
     v.panel = PANEL_ROWS;
     assert_non_null(strstr(picture(&v, 80, 24), "scan"));
 }
 
-/* Behind a statement's last byte that is kept may be half a character. */
+/* A long statement is cut between two characters. */
 static void test_long_statement(void **state) {
     (void)state;
     view_state v;
@@ -193,8 +193,8 @@ static void test_long_statement(void **state) {
     buf_free(&text);
 }
 
-/* Baselines that come with the progress are asked for
- * on their page alone, once an operator, and add up. */
+/* Baselines are requested only while their panel is shown, once per operator, and are summed over the
+ * operators. */
 static void test_baselines_while_running(void **state) {
     (void)state;
     view_state v;
@@ -220,7 +220,7 @@ static void test_baselines_while_running(void **state) {
     assert_false(view_wants_baselines(&v));
     assert_true(v.baselines[0].tokens == 1400 && v.baselines[1].tokens == 200);
     assert_non_null(strstr(picture(&v, 80, 24), "grouped"));
-    v.counted_operator = 0; /* as after EXPLAIN (TOKENS): they are the whole statement's */
+    v.counted_operator = 0; /* as after EXPLAIN (TOKENS), which covers the whole statement */
     assert_false(view_wants_baselines(&v));
 }
 
@@ -242,7 +242,7 @@ static void test_progress(void **state) {
     buf_free(&out);
 }
 
-/* What is done before the first answer is told; then the answers tell enough. */
+/* The phase is shown until there are answers. */
 static void test_progress_before_answers(void **state) {
     (void)state;
     static const struct {
@@ -279,7 +279,7 @@ static void test_summary(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sizes),          cmocka_unit_test(test_full),
-        cmocka_unit_test(test_panels),         cmocka_unit_test(test_mock),
+        cmocka_unit_test(test_panels),         cmocka_unit_test(test_replay),
         cmocka_unit_test(test_long_statement), cmocka_unit_test(test_baselines_while_running),
         cmocka_unit_test(test_progress),       cmocka_unit_test(test_progress_before_answers),
         cmocka_unit_test(test_summary),

@@ -1,11 +1,14 @@
 /*
- * view_mock.c - a recorded run, one JSON object a line, as the view's state: for tests and for
- * teaching.
+ * view_replay.c - reads a recorded run (kvasir --mock FILE) into a view_state, for tests and
+ * tutorials.
  *
- * The keys are those of `numbers` and `texts` below, all optional and kept from line to line, plus
- * "prefixes": [{"text", "tokens", "fanout", "done"}], "rows": [{"name", "depth", "in", "out"}] (the
- * operators), "shared": [percent] (of each of the latest prompts) and "baselines": {"name":
- * tokens}. "seconds" is when the line is shown.
+ * A recording has one JSON object per line. Its keys, all optional, keep their value until a later
+ * line changes it: those of the tables `numbers` and `texts` below, and
+ *   "statement": text                                      "finished": true
+ *   "prefixes": [{"text", "tokens", "fanout", "done"}]     "rows": [{"name", "depth", "in", "out"}]
+ *   "shared": [percent of each of the latest prompts]      "baselines": {"name": tokens}
+ * "seconds" is the time at which the line is shown; "rows" are the plan's operators. Only "finished"
+ * is not kept.
  */
 #include <cjson/cJSON.h>
 #include <string.h>
@@ -53,8 +56,8 @@ static const struct {
 };
 #undef AT
 
-/* A recording may say any number; a run counts to less than `most`. */
-static double within(double n, double most) {
+/* Clamps a number of a recording to 0 .. most, so that it fits its type. */
+static double clamp(double n, double most) {
     return BASE_MIN(BASE_MAX(n, 0.0), most);
 }
 
@@ -64,23 +67,23 @@ static void set_number(exec_progress *x, size_t i, double n) {
     void *to = (char *)x + numbers[i].at;
     switch (numbers[i].kind) {
     case NUMBER_U64:
-        *(uint64_t *)to = (uint64_t)within(n, most_counted);
+        *(uint64_t *)to = (uint64_t)clamp(n, most_counted);
         break;
     case NUMBER_SIZE:
-        *(size_t *)to = (size_t)within(n, most_counted);
+        *(size_t *)to = (size_t)clamp(n, most_counted);
         break;
     case NUMBER_INT:
-        *(int *)to = (int)within(n, most_int);
+        *(int *)to = (int)clamp(n, most_int);
         break;
     case NUMBER_DOUBLE:
-        *(double *)to = within(n, most_counted);
+        *(double *)to = clamp(n, most_counted);
         break;
     }
 }
 
 static int int_of(const cJSON *object, const char *key) {
     const cJSON *n = cJSON_GetObjectItemCaseSensitive(object, key);
-    return cJSON_IsNumber(n) ? (int)within(n->valuedouble, most_int) : 0;
+    return cJSON_IsNumber(n) ? (int)clamp(n->valuedouble, most_int) : 0;
 }
 
 static void copy_text(const cJSON *object, const char *key, char *out, size_t size) {
@@ -143,16 +146,16 @@ static void read_baselines(const cJSON *object, view_state *v) {
         if (v->nbaselines == VIEW_BASELINES || !cJSON_IsNumber(one))
             continue;
         view_baseline *b = &v->baselines[v->nbaselines++];
-        b->tokens = within(one->valuedouble, most_counted);
+        b->tokens = clamp(one->valuedouble, most_counted);
         utf8_copy(b->name, sizeof b->name, str_from(one->string));
     }
 }
 
-bool view_mock_line(const char *line, view_state *v, double *wait_s, err *e) {
+bool view_replay_line(const char *line, view_state *v, double *wait_s, err *e) {
     cJSON *object = utf8_valid(str_from(line)) ? cJSON_Parse(line) : NULL;
     if (!cJSON_IsObject(object)) {
         cJSON_Delete(object);
-        err_set(e, ERR_CORRUPT, "a line of a recorded run must be a JSON object");
+        err_set(e, ERR_CORRUPT, "each line of a recorded run must be a JSON object");
         return false;
     }
     exec_progress x = v->now;
