@@ -349,7 +349,7 @@ static const command commands[] = {
      cmd_expanded},
     {"headers", ".header \\t", "[on|off]", "show column names", ARG_ONOFF, cmd_headers},
     {"types", "", "[on|off]", "show column types below the names", ARG_ONOFF, cmd_types},
-    {"width", "", "[N ...]", "column widths in a box (0: by content, negative: right)", ARG_ANY,
+    {"width", "", "[N ...]", "box column widths (0: by content, negative: right)", ARG_ANY,
      cmd_width},
     {"nullvalue", "", "[TEXT]", "text shown for NULL", ARG_ANY, cmd_nullvalue},
     {"maxrows", "", "[N]", "limit the rows of a box (0: all)", ARG_ANY, cmd_maxrows},
