@@ -67,7 +67,7 @@ typedef struct plan_env {
     X(LIMIT, limit, "limit")                                                                                                   \
     X(DISTINCT, distinct, "distinct")                                                                                          \
     X(SETOP, setop, "setop")                                                                                                   \
-    X(LLM, llm, "llm")                                                                                                         \
+    X(LLM_PIPELINE, llm, "llm")           /* LLM calls and the filters on their answers */                                     \
     X(SHARED, shared, "shared")                                                                                                \
     X(NUMBER, number, "number")                                                                                                \
     X(WINDOW, window, "window")           /* sorts by its keys, and gives every row in input order with what its window says */\
@@ -83,9 +83,6 @@ typedef enum plan_kind {
 } plan_kind;
 
 const char *plan_kind_name(plan_kind k);
-
-/* The most LLM nodes that one operator runs. */
-enum { PLAN_STACK = 32 };
 
 /* The input of a hash join that is a table, read by the keys of the other input's rows. */
 typedef enum keyed_side { KEYED_NONE, KEYED_LEFT, KEYED_RIGHT } keyed_side;
@@ -114,7 +111,7 @@ typedef struct plan_range {
 typedef struct plan_estimate {
     double rows, cost_ms;
     bool guess; /* without statistics */
-    /* PLAN_LLM: */
+    /* of LLM calls: */
     double distinct_inputs, prompt_tokens, computed_tokens, hit_rate, output_tokens, selectivity;
 } plan_estimate;
 
@@ -129,20 +126,80 @@ typedef enum order_origin {
     ORDER_ORIGINS
 } order_origin;
 
-typedef struct plan_llm_use {
+typedef struct plan_node plan_node;
+
+/* ---- LLM pipelines: one PLAN_LLM_PIPELINE node runs a chain of LLM calls and filters.
+ *
+ *   base (left)      stage 0           stage 1           …
+ *   all rows  --->   ask calls  --->   ask calls  --->   rows that passed all filters, in the base's
+ *                    filter rows       filter rows       order, with a column for each answer
+ *
+ * The stages are in planned order. The run may take them in any order that `after` allows, and rows
+ * go through them in chunks, limit batches or top-n rounds (plan_demand). Since no call reads another's
+ * answer in a field today, all inputs of all calls are known once the base's rows are.
+ *
+ * Where later work goes: a call that takes another call's answer as a field is an edge in `after` (its
+ * inputs are then gathered when that stage is done) instead of the start of another pipeline;
+ * retrieval is a kind of stage that adds columns without asking a model; a call site may name the
+ * engine that answers it, which today follows from its call's model. */
+
+/* The most stages of a pipeline: a bit each in `after`. */
+enum { PIPELINE_STAGES = 32 };
+
+/* An LLM call where it is asked. */
+typedef struct plan_call_site {
     const llm_call *call;
-    expr **args;             /* slots resolved against the input */
-    expr *guard;             /* or NULL */
-    int out_slot, prob_slot; /* in the node's output; prob_slot -1: not wanted */
-    /* uses of a stack with the same number ask about the same fields of all its base's rows */
+    expr **args;             /* slots: the pipeline's output */
+    expr *guard;             /* a row needs the answer only where this is true; NULL: always */
+    bool late_guard;         /* the guard reads answers */
+    int out_slot, prob_slot; /* in the pipeline's output; prob_slot -1: not wanted */
+    /* sites with the same number ask about the same fields of all rows of the base */
     int group;
-    /* of these rows, by the statement alone: what filters keep is taken to be half */
+    /* of these rows, by the statement alone: each filter before is taken to keep half */
     double asked_share;
     /* As estimated (EXPLAIN); exec decides over the real inputs. */
     order_origin order_origin;
     uint8_t *field_order;
     bool data_first;
-} plan_llm_use;
+} plan_call_site;
+
+/* Calls that are asked together, and the filters over their answers. */
+typedef struct plan_stage {
+    int nsites;
+    plan_call_site *sites;
+    int nfilters;
+    expr **filters; /* applied in this order; slots: the pipeline's output */
+    uint32_t after; /* bit i: stage i has to run first */
+    int ncols;      /* columns of the output up to this stage's: base, earlier stages, its own */
+    /* lines of EXPLAIN: estimates and numbers (index of plan_actual) of the calls and each filter */
+    plan_estimate estimate, *filter_estimates;
+    int number, *filter_numbers;
+} plan_stage;
+
+/* Which rows that pass are of use to the nodes above, so that fewer have to be asked about. Each
+ * part is off while its first member is 0 or NULL. Slots: the base, where not said otherwise. */
+typedef struct plan_demand {
+    int64_t limit_hint; /* a LIMIT above uses about this many rows */
+    /* per distinct value of `keys`, the first n rows by `order`, then in input order; with_ties: and
+     * those that tie with the last of them */
+    struct {
+        int64_t n;
+        int nkeys;
+        expr **keys;
+        int norder;
+        sort_key *order;
+        bool with_ties;
+        double groups; /* estimated distinct values of `keys` */
+    } top_n;
+    /* rows whose `keys` equal the `partner_keys` of some row of `partner`; in pairs of one type.
+     * nulls_match: NULL equals NULL; mark_null: NULL on either side could equal anything */
+    struct {
+        const plan_node *partner; /* has no LLM calls */
+        int nkeys;
+        expr **keys, **partner_keys; /* partner_keys: slots of the partner */
+        bool nulls_match, mark_null;
+    } semi_join;
+} plan_demand;
 
 typedef struct plan_agg {
     agg_kind kind;
@@ -153,10 +210,9 @@ typedef struct plan_agg {
     value_type type;
 } plan_agg;
 
-typedef struct plan_node plan_node;
 struct plan_node {
     plan_kind kind;
-    int number; /* 0, 1, … in print order: index of plan_actual */
+    int number; /* 0, 1, … in print order: index of plan_actual; a pipeline's is its top line's */
     int ncols;
     value_type *types;
     str *names; /* qualified where that helps a reader */
@@ -246,34 +302,11 @@ struct plan_node {
             set_op op;
         } setop;
         struct {
-            int nuses;
-            plan_llm_use *uses; /* output: input columns, then one or two a use */
-            /* > 0: a LIMIT above needs about so many rows
-             * that pass: work in waves, in input order */
-            int64_t wanted;
-            /* > 0: of the rows that pass and are equal in these values (slots: the input's), no
-             * more than the first so many are needed, by `order` and then as they come; or
-             * (with_ties) those before which fewer come that differ in `order`: asked round by
-             * round. `groups`: about so many are not equal */
-            int64_t each;
-            int nby;
-            expr **by;
-            int norder;
-            sort_key *order;
-            bool with_ties;
-            double groups;
-            /* rows whose values own[] equal theirs[] in no row of `partner`, which has no calls,
-             * are of no use; in hash joins' types; NULLs match, or (mark_null) could be anything */
-            int nown;
-            expr **own, **theirs;
-            const plan_node *partner;
-            bool nulls_match, mark_null;
-            /* one operator runs this node and the next LLM
-             * node below, with the filters between them */
-            bool joins_below;
-            /* its filters may change places with others of the stack during the run */
-            bool may_reorder;
-        } llm;
+            int nstages;
+            plan_stage *stages;
+            plan_demand demand;
+            bool may_reorder; /* the run may change the planned order of stages */
+        } pipeline;           /* output: the base's columns, then one or two for each call site */
         struct {
             /* nodes with the same number share one result; left is the same node in all */
             int number;
@@ -357,7 +390,29 @@ bool plan_rules_have(str list, str name);
 /* "as written", … : for EXPLAIN, behind the fields. */
 const char *order_origin_name(order_origin o);
 
-/* ---- layout (llm_stack.c) -------------------------------------------------------------------- */
+/* ---- reading a plan -------------------------------------------------------------------------- */
+
+/* Whether the subtree asks an LLM; n may be NULL. */
+bool plan_has_llm(const plan_node *n);
+/* Whether x, over the rows of `in`, reads an answer or what is made of one. */
+bool plan_reads_answers(const expr *x, const plan_node *in);
+/* Whether a node is a filter that reads answers, outside of pipelines. */
+bool plan_filters_answers(const plan_node *n);
+
+/* A line of EXPLAIN: a node, or of a pipeline the calls or one filter of a stage. */
+typedef struct explain_line {
+    plan_kind kind; /* of a pipeline's filter: PLAN_FILTER */
+    const plan_node *node;
+    const plan_stage *stage; /* NULL: the node is no pipeline */
+    int filter;              /* index of the stage's filter; -1: the stage's calls */
+    int number;              /* index of plan_actual */
+    int ncols;               /* of node->names and types, the columns that the line returns */
+    const plan_estimate *estimate;
+} explain_line;
+/* Line i of a node, 0 at the top; false: it has fewer. */
+bool explain_line_at(const plan_node *n, int i, explain_line *out);
+
+/* ---- layout of prompts (layout.c) ------------------------------------------------------------ */
 
 /* One of several calls about the same rows: tokens of its
  * instruction, and the share of the rows that are asked. */
@@ -374,7 +429,7 @@ double plan_distinct_left(double distinct, double rows, double share);
 
 /* ---- EXPLAIN --------------------------------------------------------------------------------- */
 
-/* Exact token counts of the calls of one LLM node under one strategy. */
+/* Exact token counts of the calls of one stage under one strategy. */
 typedef struct plan_tokens {
     const char *strategy; /* "no cache", "FIFO", "fixed", "grouped" */
     uint64_t rows, distinct_inputs, prompt_tokens, head_tokens, computed_tokens;
@@ -388,7 +443,7 @@ typedef struct plan_actual {
     bool known, idle; /* idle: nobody asked it for a row */
     uint64_t rows;
     double ms;
-    /* PLAN_LLM: */
+    /* of the calls of a stage: */
     /* of earlier prompts of the statement: the sample's, or an equal call's */
     uint64_t known_answers;
     uint64_t distinct_inputs, stored_answers, prompt_tokens, computed_tokens, reused_disk,

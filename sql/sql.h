@@ -383,6 +383,8 @@ typedef enum rel_kind {
     REL_DISTINCT, /* left: distinct rows, first occurrence kept, in order of first occurrence */
     REL_SETOP,    /* left, right; columns by position -> new ids */
     REL_LLM,      /* left, uses: adds columns */
+    /* left: REL_LLM and REL_FILTER nodes that one operator runs; made by the planner alone */
+    REL_PIPELINE,
     /* left: computed once, read by every reference with the same share number (CTE used twice);
      * columns by position -> new ids, so that each reference has its own */
     REL_SHARED,
@@ -577,26 +579,11 @@ struct rel {
         struct {
             int nuses;
             llm_use *uses;
-            /* set by the planner: */
-            int64_t wanted; /* > 0: a LIMIT above wants about so many rows that pass */
-            /* > 0: of the rows that pass and are equal in these values of the stack's base, no more
-             * than the first so many are, by `order` and then as they come; or (with_ties) those
-             * before which fewer come that differ in `order` */
-            int64_t each;
-            int nby;
-            expr **by;
-            int norder;
-            sort_key *order;
-            bool with_ties;
-            /* > 0: rows whose values own[] equal theirs[] in no row of `partner` are of no use to
-             * the join above; NULLs equal each other or, mark_null, could be anything */
-            int nown;
-            expr **own, **theirs;
-            const rel *partner;
-            bool nulls_match, mark_null;
-            /* the run may ask the calls of a stack in another order than planned */
-            bool may_reorder;
         } llm;
+        struct {
+            const struct llm_pipeline *details; /* planner/core/pipeline_int.h */
+            void (*print)(const struct llm_pipeline *details, buf *out);
+        } pipeline;
         struct {
             int number;
             bool kept; /* MATERIALIZED: with a single reference, too */

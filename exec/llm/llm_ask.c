@@ -21,7 +21,7 @@ static uint64_t expected_inputs(const llm_state *s) {
     double total = 0;
     for (int i = 0; i < s->nstages && s->prepared; i++) {
         double share = llm_rank_share(s, i), inputs = 0;
-        for (int k = 0; k < s->stages[i].nuses; k++)
+        for (int k = 0; k < s->stages[i].plan->nsites; k++)
             inputs += s->uses[s->stages[i].first_use + k].in->count;
         bool over = s->decided_rows == rowset_rows(s->rows);
         double asked = (double)s->stages[i].actual.distinct_inputs;
@@ -145,8 +145,8 @@ void llm_ask_known(op *o) {
     llm_state *s = o->state;
     for (int i = 0; i < s->nstages && llm_rank_free(s); i++) {
         llm_stage *t = &s->stages[i];
-        for (int k = 0; k < t->nuses; k++)
-            t->known += known_share(o, &s->uses[t->first_use + k]) / t->nuses;
+        for (int k = 0; k < t->plan->nsites; k++)
+            t->known += known_share(o, &s->uses[t->first_use + k]) / t->plan->nsites;
     }
 }
 
@@ -269,9 +269,9 @@ static int want_inputs(op *o, use_run *u, const int64_t *rows, int64_t count, er
     int64_t asking = count;
     arena *mem = NULL;
     int status = 0;
-    if (o->ctx->llm->sample > 0 && (u->late_guard || !llm_sample_wants(o->ctx, u->use)))
+    if (o->ctx->llm->sample > 0 && (u->use->late_guard || !llm_sample_wants(o->ctx, u->use)))
         return 0;
-    if (u->late_guard) {
+    if (u->use->late_guard) {
         mem = arena_new_in(o->ctx->space);
         int64_t *guarded = arena_alloc(mem, sizeof *guarded * (size_t)BASE_MAX(count, 1));
         status = llm_rows_where(o, u->use->guard, rows, count, guarded, &asking, e);
@@ -556,7 +556,7 @@ static int submit_use(op *o, int use, uint32_t done, const int64_t *rows, int64_
     size_t n;
     arena *mem = arena_new_in(o->ctx->space);
     submission sub = {.how = llm_sending_new(u, llm_asked_again(s, u, done), mem)};
-    int end = s->stages[u->stage].first_use + s->stages[u->stage].nuses;
+    int end = s->stages[u->stage].first_use + s->stages[u->stage].plan->nsites;
     int status = runtime_session(o->ctx->llm, u->engine, &sub.session, e);
     for (int i = use; i < end && status == 0; i++)
         if (llm_goes_along(s, use, i))
@@ -596,7 +596,8 @@ static void count_work(op *o, llm_stage *t, const llm_stats *before) {
 static int ask_engine(op *o, int first, uint32_t done, const int64_t *rows, int64_t count,
                       double *started, err *e) {
     llm_state *s = o->state;
-    int end = s->stages[s->uses[first].stage].first_use + s->stages[s->uses[first].stage].nuses,
+    int end = s->stages[s->uses[first].stage].first_use +
+              s->stages[s->uses[first].stage].plan->nsites,
         status = 0;
     for (int i = first; i < end && status == 0; i++)
         if (s->uses[i].engine == s->uses[first].engine && !llm_went_along(s, i))
@@ -619,7 +620,7 @@ int llm_ask_stage(op *o, int stage, uint32_t done, const int64_t *rows, int64_t 
     double started = clock_seconds();
     s->progress.operator_number = s->operators_before + stage + 1;
     runtime_stats(o->ctx->llm, &before);
-    for (int i = t->first_use; i < t->first_use + t->nuses && status == 0; i++)
+    for (int i = t->first_use; i < t->first_use + t->plan->nsites && status == 0; i++)
         if (llm_engine_is_first(s, i))
             status = ask_engine(o, i, done, rows, count, &started, e);
     count_work(o, t, &before);

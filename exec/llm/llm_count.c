@@ -31,11 +31,26 @@ static const counted strategies[COUNT_STRATEGIES] = {
 /* FIFO as DESIGN 7 has it: 64 requests in sight, and KV memory for as many of the longest. */
 enum { FIFO_WINDOW = 64 };
 
-/* The share of rows that the filters on answers below n are expected to keep. */
+/* The share of rows that the filters on answers of a pipeline's first stages are expected to keep. */
+static double stages_share(const plan_node *n, int nstages) {
+    double share = 1;
+    for (int i = 0; i < nstages; i++) {
+        const plan_stage *t = &n->pipeline.stages[i];
+        double in = t->estimate.rows;
+        for (int k = 0; k < t->nfilters; in = t->filter_estimates[k++].rows)
+            if (in > 0 && plan_reads_answers(t->filters[k], n))
+                share *= BASE_MIN(1, t->filter_estimates[k].rows / in);
+    }
+    return share;
+}
+
+/* The same of all filters on answers in n and below. */
 static double answers_share(const plan_node *n) {
     double share = 1;
     for (; n; n = n->left)
-        if (plan_filters_answers(n) && n->left->estimate.rows > 0)
+        if (n->kind == PLAN_LLM_PIPELINE)
+            share *= stages_share(n, n->pipeline.nstages);
+        else if (plan_filters_answers(n) && n->left->estimate.rows > 0)
             share *= BASE_MIN(1, n->estimate.rows / n->left->estimate.rows);
     return share;
 }
@@ -145,7 +160,7 @@ static int count_use(counting *c, int use, uint32_t done, const int64_t *rows, i
                      err *e) {
     llm_state *s = c->o->state;
     const use_run *u = &s->uses[use];
-    int end = s->stages[u->stage].first_use + s->stages[u->stage].nuses, status = 0;
+    int end = s->stages[u->stage].first_use + s->stages[u->stage].plan->nsites, status = 0;
     size_t n;
     arena *mem = arena_new_in(c->o->ctx->space);
     placed_input *list = llm_inputs_in_order(u->in, c->rank[use], rows, count, mem, &n);
@@ -167,7 +182,7 @@ static int count_stage(counting *c, int stage, uint32_t done, const int64_t *row
                        err *e) {
     llm_state *s = c->o->state;
     const llm_stage *t = &s->stages[stage];
-    int end = t->first_use + t->nuses, status = 0;
+    int end = t->first_use + t->plan->nsites, status = 0;
     for (int first = t->first_use; first < end && status == 0; first++) {
         llm_stats before, after;
         if (!llm_engine_is_first(s, first))
@@ -246,28 +261,29 @@ static int gap_of(counting *c, int use, double *gap, err *e) {
 /* ---- all strategies -------------------------------------------------------------------------- */
 
 static bool only_examples(const llm_state *s, const llm_stage *t) {
-    for (int i = t->first_use; i < t->first_use + t->nuses; i++)
+    for (int i = t->first_use; i < t->first_use + t->plan->nsites; i++)
         if (!s->uses[i].use->call->examples)
             return false;
     return true;
 }
 
 /* What hangs on answers can only be less than what was counted. */
-static bool hangs_on_answers(const llm_state *s, const llm_stage *t) {
-    for (int i = t->first_use; i < t->first_use + t->nuses; i++)
-        if (s->uses[i].late_guard)
+static bool hangs_on_answers(const llm_state *s, const llm_stage *t, const plan_demand *d) {
+    for (int i = t->first_use; i < t->first_use + t->plan->nsites; i++)
+        if (s->uses[i].use->late_guard)
             return true;
-    return t->node->llm.wanted > 0 || t->node->llm.each > 0;
+    return d->limit_hint > 0 || d->top_n.n > 0;
 }
 
-static void note_stage(const llm_state *s, int stage, plan_tokens *t) {
+static void note_stage(const op *o, int stage, plan_tokens *t) {
+    const llm_state *s = o->state;
     const llm_stage *of = &s->stages[stage];
-    double share = answers_share(of->node->left);
-    for (int i = of->first_use; i < of->first_use + of->nuses; i++)
+    double share = stages_share(o->node, stage) * answers_share(o->node->left);
+    for (int i = of->first_use; i < of->first_use + of->plan->nsites; i++)
         for (int64_t r = 0; r < s->uses[i].in->rows; r++)
             t->rows += s->uses[i].in->of_row[r] != NO_INPUT && !s->dropped[r];
     t->scaled = share < 1;
-    t->at_most = hangs_on_answers(s, of);
+    t->at_most = hangs_on_answers(s, of, &o->node->pipeline.demand);
     t->rows = scaled_count(t->rows, share);
     t->distinct_inputs = scaled_count(t->distinct_inputs, share);
     t->known_answers = scaled_count(t->known_answers, share);
@@ -298,7 +314,7 @@ static int count_strategy(counting *c, plan_actual *actual, plan_tokens *const *
         if (last && only_examples(s, &s->stages[i]))
             continue; /* with examples one field order holds for all rows: fixed is all there is */
         c->out[i].strategy = c->how->name;
-        note_stage(s, i, &c->out[i]);
+        note_stage(c->o, i, &c->out[i]);
         tokens[i][actual[i].ntokens++] = c->out[i];
     }
     return status;

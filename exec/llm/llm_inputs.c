@@ -179,7 +179,7 @@ typedef struct evaluated {
     bool guarded;
 } evaluated;
 
-static int evaluate_batch(const plan_llm_use *use, const batch *b, arena *pass, evaluated *v,
+static int evaluate_batch(const plan_call_site *use, const batch *b, arena *pass, evaluated *v,
                           err *e) {
     int status = 0;
     v->guarded = use->guard != NULL;
@@ -197,8 +197,8 @@ static bool is_cell(const expr *x) {
 
 /* The field ids of one row; *needed: false when its answer is NULL without a call (DIALECT 2,
  * NULL). */
-static int row_ids(gathering *g, const plan_llm_use *use, const evaluated *of, int row, arena *pass,
-                   arena *keep, uint32_t *ids, bool *needed, err *e) {
+static int row_ids(gathering *g, const plan_call_site *use, const evaluated *of, int row,
+                   arena *pass, arena *keep, uint32_t *ids, bool *needed, err *e) {
     const llm_call *call = use->call;
     int present = 0;
     *needed = !of->guarded || (!column_is_null(&of->guard, row) && of->guard.i[row] != 0);
@@ -223,7 +223,7 @@ static int row_ids(gathering *g, const plan_llm_use *use, const evaluated *of, i
     return 0;
 }
 
-static int gather_rows(gathering *g, exec_ctx *ctx, const plan_llm_use *use, const rowset *rows,
+static int gather_rows(gathering *g, exec_ctx *ctx, const plan_call_site *use, const rowset *rows,
                        bool dedup, arena *keep, err *e) {
     llm_inputs *in = g->in;
     int status = 0;
@@ -250,7 +250,7 @@ static int gather_rows(gathering *g, exec_ctx *ctx, const plan_llm_use *use, con
     return status;
 }
 
-int inputs_gather(exec_ctx *ctx, const plan_llm_use *use, const rowset *rows, bool dedup,
+int inputs_gather(exec_ctx *ctx, const plan_call_site *use, const rowset *rows, bool dedup,
                   arena *mem, llm_inputs **out, err *e) {
     int n = use->call->nfields;
     llm_inputs *in = ARENA_NEW(mem, llm_inputs);

@@ -23,7 +23,6 @@
 #include "llm_runtime_int.h"
 #include "models_int.h"
 #include "ops/op_int.h"
-#include "ops/plan_calls_int.h"
 
 /* ---- inputs (llm_inputs.c) ------------------------------------------------------------------- */
 
@@ -50,7 +49,7 @@ typedef struct llm_inputs {
 
 /* Reads the use's fields from every row; with `dedup` equal inputs become one.
  * Lives in `mem`; its texts as long as the rows and ctx->llm. */
-int inputs_gather(exec_ctx *ctx, const plan_llm_use *use, const rowset *rows, bool dedup,
+int inputs_gather(exec_ctx *ctx, const plan_call_site *use, const rowset *rows, bool dedup,
                   arena *mem, llm_inputs **out, err *e);
 /* The 128-bit identity of an input within its statement:
  * number of the call, then (field, text's hash) pairs. */

@@ -1,5 +1,5 @@
 /*
- * llm_rank.c - which stage of a stack comes next: as planned, until what the rows show contradicts
+ * llm_rank.c - which stage of a pipeline comes next: as planned, until what the rows show contradicts
  * it.
  *
  * Of two stages the one goes first that spares the other more: that order costs less. Where no two
@@ -24,10 +24,10 @@ static const double PRIOR_ROWS = 8;
 static const double CLEARLY_LOWER = 0.8;
 
 static double estimated_keep(const llm_stage *t) {
-    double in = t->node->estimate.rows;
-    if (t->nfilters == 0)
+    double in = t->plan->estimate.rows;
+    if (t->plan->nfilters == 0)
         return 1;
-    return in > 0 ? BASE_MIN(1, t->filters[t->nfilters - 1]->estimate.rows / in) : 0.5;
+    return in > 0 ? BASE_MIN(1, t->plan->filter_estimates[t->plan->nfilters - 1].rows / in) : 0.5;
 }
 
 static double expected_keep(const llm_stage *t) {
@@ -37,7 +37,7 @@ static double expected_keep(const llm_stage *t) {
 
 /* Of the inputs that wait. */
 static double expected_tokens(const llm_stage *t) {
-    const plan_estimate *e = &t->node->estimate;
+    const plan_estimate *e = &t->plan->estimate;
     double planned =
         (e->computed_tokens + OUTPUT_WEIGHT * e->output_tokens) / BASE_MAX(e->distinct_inputs, 1);
     double an_input = (PRIOR_ROWS * planned * (1 - t->known) + (double)t->tokens) /
@@ -47,7 +47,7 @@ static double expected_tokens(const llm_stage *t) {
 
 /* What a stage costs less where `first` has removed rows. */
 static double spared_by(const llm_state *s, const llm_stage *t, const llm_stage *first) {
-    double inputs = (double)t->new_inputs / t->nuses;
+    double inputs = (double)t->new_inputs / t->plan->nsites;
     if (inputs <= 0)
         return 0;
     double left = plan_distinct_left(inputs, (double)s->looked_rows, expected_keep(first));
@@ -62,8 +62,8 @@ static bool goes_first(const llm_state *s, const llm_stage *t, const llm_stage *
 static uint32_t deciding_stages(const llm_state *s) {
     uint32_t deciding = 0;
     for (int i = s->nstages; i-- > 0;)
-        if (s->stages[i].nfilters || (deciding >> i & 1))
-            deciding |= 1u << i | s->stages[i].after;
+        if (s->stages[i].plan->nfilters || (deciding >> i & 1))
+            deciding |= 1u << i | s->stages[i].plan->after;
     return deciding;
 }
 
@@ -81,7 +81,7 @@ int llm_rank_next(const llm_state *s, uint32_t done, bool deciding) {
     int best = -1, first = -1;
     for (int i = 0; i < s->nstages; i++) {
         const llm_stage *t = &s->stages[i];
-        if ((done >> i & 1) || (t->after & ~done))
+        if ((done >> i & 1) || (t->plan->after & ~done))
             continue;
         if (!(wanted >> i & 1)) {
             first = first < 0 ? i : first; /* it only adds a column: behind all that remove rows */
@@ -98,7 +98,8 @@ bool llm_rank_free(const llm_state *s) {
         return false;
     for (int i = 0; i < s->nstages; i++)
         for (int k = 0; k < i; k++)
-            if (s->stages[i].nfilters && s->stages[k].nfilters && !(s->stages[i].after >> k & 1))
+            if (s->stages[i].plan->nfilters && s->stages[k].plan->nfilters &&
+                !(s->stages[i].plan->after >> k & 1))
                 return true;
     return false;
 }
@@ -125,7 +126,7 @@ void llm_rank_look(llm_state *s, uint32_t done, const int64_t *rows, int64_t cou
     for (int i = 0; i < s->nstages; i++) {
         llm_stage *t = &s->stages[i];
         uint64_t n = 0;
-        for (int k = 0; k < t->nuses && !(done >> i & 1); k++)
+        for (int k = 0; k < t->plan->nsites && !(done >> i & 1); k++)
             n += new_inputs(&s->uses[t->first_use + k], rows, count);
         t->new_inputs = n;
     }
@@ -142,7 +143,7 @@ void llm_rank_note(op *o, uint32_t done, int stage, int64_t after_rows) {
     if (planned == stage || t->actual.reordered.n || !(deciding >> stage & 1))
         return;
     const llm_stage *before = &s->stages[planned];
-    int number = before->node->llm.uses[0].call->number;
+    int number = before->plan->sites[0].call->number;
     t->actual.reordered = str_from(
         after_rows == 0
             ? arena_printf(o->ctx->mem,

@@ -13,41 +13,36 @@
 /* Rows below this many times the sample are simply asked. */
 enum { WORTH_SAMPLING = 4 };
 
-bool llm_sample_wants(exec_ctx *ctx, const plan_llm_use *u) {
+bool llm_sample_wants(exec_ctx *ctx, const plan_call_site *site) {
     call_facts facts;
-    const llm_engine *engine = ctx->llm->engines[u->call->number - 1];
-    return engine && u->call->nliterals > 0 &&
-           !(facts_for_plan(ctx, u->call, llm_engine_info(engine)->fingerprint, &facts) &&
+    const llm_engine *engine = ctx->llm->engines[site->call->number - 1];
+    return engine && site->call->nliterals > 0 &&
+           !(facts_for_plan(ctx, site->call, llm_engine_info(engine)->fingerprint, &facts) &&
              facts.answers > 0);
 }
 
-/* LLM nodes of the stack under `top`, and whether one has a call worth asking. */
-static int count_nodes(exec_ctx *ctx, const plan_node *top, const plan_node *base, bool *worth) {
-    int count = 0;
-    *worth = false;
-    for (const plan_node *n = top; n != base; n = n->left) {
-        if (n->kind != PLAN_LLM)
-            continue;
-        count++;
-        for (int i = 0; i < n->llm.nuses; i++)
-            *worth = *worth || llm_sample_wants(ctx, &n->llm.uses[i]);
-    }
-    return count;
+/* Whether the order of the stages depends on shares that nobody knows. */
+static bool is_worth_sampling(exec_ctx *ctx, const plan_node *pipeline) {
+    if (pipeline->pipeline.nstages < 2)
+        return false;
+    for (int i = 0; i < pipeline->pipeline.nstages; i++)
+        for (int k = 0; k < pipeline->pipeline.stages[i].nsites; k++)
+            if (llm_sample_wants(ctx, &pipeline->pipeline.stages[i].sites[k]))
+                return true;
+    return false;
 }
 
 /* The operator itself asks a sample of its rows while the runtime says so: the same prompts as
  * later, whatever decides about them. */
-static int sample_stack(exec_ctx *ctx, const plan_node *top, const plan_node *base, bool *learned,
-                        err *e) {
-    const rowset *rows = ctx->kept.ready[base->number];
-    bool worth;
+static int sample_pipeline(exec_ctx *ctx, const plan_node *n, bool *learned, err *e) {
+    const rowset *rows = ctx->kept.ready[n->left->number];
     op *o;
     batch *none;
     if (!rows || rowset_rows(rows) < WORTH_SAMPLING * ctx->settings->llm_sample ||
-        count_nodes(ctx, top, base, &worth) < 2 || !worth)
+        !is_worth_sampling(ctx, n))
         return 0;
     *learned = true;
-    int status = op_build(ctx, top, &o, e);
+    int status = op_build(ctx, n, &o, e);
     if (status)
         return status;
     status = op_next(o, &none, e);
@@ -58,12 +53,9 @@ static int sample_stack(exec_ctx *ctx, const plan_node *top, const plan_node *ba
 static int visit(exec_ctx *ctx, const plan_node *n, bool *learned, err *e) {
     if (!plan_has_llm(n))
         return 0;
-    const plan_node *base = llm_stack_base(n);
-    if (base) {
-        int status = sample_stack(ctx, n, base, learned, e);
-        return status ? status : visit(ctx, base, learned, e);
-    }
-    int status = visit(ctx, n->left, learned, e);
+    int status = n->kind == PLAN_LLM_PIPELINE ? sample_pipeline(ctx, n, learned, e) : 0;
+    if (status == 0)
+        status = visit(ctx, n->left, learned, e);
     return status ? status : visit(ctx, n->right, learned, e);
 }
 

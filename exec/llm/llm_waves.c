@@ -28,9 +28,8 @@ enum { FIRST_WAVE = 16, WAVE_GROWTH = 8 };
 /* The group of rows that are one each. */
 enum { OWN_GROUP = UINT32_MAX };
 
-static const plan_node *top_of(const op *o) {
-    const llm_state *s = o->state;
-    return s->stages[s->nstages - 1].node;
+static const plan_demand *demand_of(const op *o) {
+    return &o->node->pipeline.demand;
 }
 
 /* ---- partners -------------------------------------------------------------------------------- */
@@ -51,17 +50,17 @@ static bool has_null(const column *keys, int n, int row) {
  */
 static int read_partners(op *o, hash_table *table, column *keys, uint32_t *entries, bool *any,
                          err *e) {
-    const plan_node *top = top_of(o);
+    const plan_demand *d = demand_of(o);
     op *left;
     batch *b = NULL;
-    int status = op_build(o->ctx, top->llm.partner, &left, e);
+    int status = op_build(o->ctx, d->semi_join.partner, &left, e);
     if (status)
         return status;
     while (!*any && (status = op_next(left, &b, e)) == 0 && b) {
         arena_reset(o->pass);
-        status = op_eval(o, top->llm.theirs, top->llm.nown, b, keys, e);
-        for (int k = 0; status == 0 && top->llm.mark_null && k < b->rows && !*any; k++)
-            *any = has_null(keys, top->llm.nown, k);
+        status = op_eval(o, d->semi_join.partner_keys, d->semi_join.nkeys, b, keys, e);
+        for (int k = 0; status == 0 && d->semi_join.mark_null && k < b->rows && !*any; k++)
+            *any = has_null(keys, d->semi_join.nkeys, k);
         if (status == 0)
             status = hash_table_add(table, keys, b->rows, entries, e);
         if (status)
@@ -74,17 +73,17 @@ static int read_partners(op *o, hash_table *table, column *keys, uint32_t *entri
 /* Rows of the base that tie with none of the partners are of no use. */
 static int drop_others(op *o, hash_table *table, column *keys, int64_t *found, err *e) {
     llm_state *s = o->state;
-    const plan_node *top = top_of(o);
+    const plan_demand *d = demand_of(o);
     int64_t at = 0;
     for (int i = 0; i < rowset_batches(s->rows); i++) {
         const batch *b = rowset_batch(s->rows, i);
         arena_reset(o->pass);
-        int status = op_eval(o, top->llm.own, top->llm.nown, b, keys, e);
+        int status = op_eval(o, d->semi_join.keys, d->semi_join.nkeys, b, keys, e);
         if (status)
             return status;
-        hash_table_find(table, keys, b->rows, top->llm.nulls_match, found);
+        hash_table_find(table, keys, b->rows, d->semi_join.nulls_match, found);
         for (int k = 0; k < b->rows; k++)
-            if (found[k] < 0 && !(top->llm.mark_null && has_null(keys, top->llm.nown, k)))
+            if (found[k] < 0 && !(d->semi_join.mark_null && has_null(keys, d->semi_join.nkeys, k)))
                 s->dropped[at + k] = 1;
         at += b->rows;
     }
@@ -92,14 +91,14 @@ static int drop_others(op *o, hash_table *table, column *keys, int64_t *found, e
 }
 
 static int find_partners(op *o, err *e) {
-    const plan_node *top = top_of(o);
-    int n = top->llm.nown, status;
+    const plan_demand *d = demand_of(o);
+    int n = d->semi_join.nkeys, status;
     bool any = false;
-    if (!top->llm.partner || n == 0)
+    if (!d->semi_join.partner || n == 0)
         return 0;
     value_type *types = ARENA_ARRAY(o->mem, value_type, n);
     for (int k = 0; k < n; k++)
-        types[k] = top->llm.theirs[k]->type;
+        types[k] = d->semi_join.partner_keys[k]->type;
     column *keys = ARENA_ARRAY(o->mem, column, n);
     uint32_t *entries = ARENA_ARRAY(o->mem, uint32_t, BATCH_ROWS);
     int64_t *found = ARENA_ARRAY(o->mem, int64_t, BATCH_ROWS);
@@ -118,14 +117,14 @@ static int find_partners(op *o, err *e) {
 
 static int find_groups(op *o, hash_table *table, err *e) {
     llm_state *s = o->state;
-    const plan_node *top = top_of(o);
-    column *keys = ARENA_ARRAY(o->mem, column, top->llm.nby + 1);
+    const plan_demand *d = demand_of(o);
+    column *keys = ARENA_ARRAY(o->mem, column, d->top_n.nkeys + 1);
     int status = 0;
     int64_t at = 0;
     for (int i = 0; i < rowset_batches(s->rows) && status == 0; i++) {
         const batch *b = rowset_batch(s->rows, i);
         arena_reset(o->pass);
-        status = op_eval(o, top->llm.by, top->llm.nby, b, keys, e);
+        status = op_eval(o, d->top_n.keys, d->top_n.nkeys, b, keys, e);
         if (status == 0) {
             status = hash_table_add(table, keys, b->rows, s->group_of + at, e);
         } else if (is_of_the_rows(e)) {
@@ -145,9 +144,9 @@ static int find_groups(op *o, hash_table *table, err *e) {
 /* The values by which a window or sort orders the rows. */
 static int read_order(op *o, rowset *keys, err *e) {
     llm_state *s = o->state;
-    const plan_node *top = top_of(o);
-    batch values = {.ncols = top->llm.norder,
-                    .cols = ARENA_ARRAY(o->mem, column, top->llm.norder),
+    const plan_demand *d = demand_of(o);
+    batch values = {.ncols = d->top_n.norder,
+                    .cols = ARENA_ARRAY(o->mem, column, d->top_n.norder),
                     .mem = o->pass};
     int status = 0;
     for (int i = 0; i < rowset_batches(s->rows) && status == 0; i++) {
@@ -155,7 +154,7 @@ static int read_order(op *o, rowset *keys, err *e) {
         arena_reset(o->pass);
         values.rows = b->rows;
         for (int k = 0; k < values.ncols && status == 0; k++)
-            status = eval_column(top->llm.order[k].value, b, o->pass, &values.cols[k], e);
+            status = eval_column(d->top_n.order[k].value, b, o->pass, &values.cols[k], e);
         if (status == 0)
             status = rowset_append(keys, &values, e);
     }
@@ -163,8 +162,8 @@ static int read_order(op *o, rowset *keys, err *e) {
 }
 
 static bool ties(const op *o, const rowset *keys, int64_t a, int64_t b) {
-    const plan_node *top = top_of(o);
-    return sort_compare(top->llm.order, top->llm.norder,
+    const plan_demand *d = demand_of(o);
+    return sort_compare(d->top_n.order, d->top_n.norder,
                         rowset_batch(keys, (int)(a / BATCH_ROWS))->cols, (int)(a % BATCH_ROWS),
                         rowset_batch(keys, (int)(b / BATCH_ROWS))->cols,
                         (int)(b % BATCH_ROWS)) == 0;
@@ -187,7 +186,7 @@ static void find_ties(op *o, const rowset *keys) {
 
 static int sort_keys(op *o, rowset *keys, err *e) {
     llm_state *s = o->state;
-    const plan_node *top = top_of(o);
+    const plan_demand *d = demand_of(o);
     int64_t n = rowset_rows(s->rows);
     uint32_t *rows;
     int status = read_order(o, keys, e);
@@ -198,25 +197,25 @@ static int sort_keys(op *o, rowset *keys, err *e) {
         return 0;
     }
     if (status == 0)
-        status = sort_rows(o->ctx, keys, top->llm.order, top->llm.norder, &rows, e);
+        status = sort_rows(o->ctx, keys, d->top_n.order, d->top_n.norder, &rows, e);
     if (status)
         return status;
     s->in_order = arena_alloc(s->mem, sizeof *rows * (size_t)BASE_MAX(n, 1));
     memcpy(s->in_order, rows, sizeof *rows * (size_t)n);
     free(rows);
-    if (top->llm.with_ties)
+    if (d->top_n.with_ties)
         find_ties(o, keys);
     return 0;
 }
 
 static int find_order(op *o, err *e) {
-    const plan_node *top = top_of(o);
-    int n = top->llm.norder;
+    const plan_demand *d = demand_of(o);
+    int n = d->top_n.norder;
     if (n == 0)
         return 0;
     value_type *types = ARENA_ARRAY(o->mem, value_type, n);
     for (int k = 0; k < n; k++)
-        types[k] = top->llm.order[k].value->type;
+        types[k] = d->top_n.order[k].value->type;
     rowset *keys = rowset_new(o->ctx, types, n);
     int status = sort_keys(o, keys, e);
     rowset_free(keys);
@@ -225,17 +224,17 @@ static int find_order(op *o, err *e) {
 
 int llm_waves_prepare(op *o, err *e) {
     llm_state *s = o->state;
-    const plan_node *top = top_of(o);
+    const plan_demand *d = demand_of(o);
     int status = find_partners(o, e);
-    if (status || top->llm.each == 0)
+    if (status || d->top_n.n == 0)
         return status;
     s->group_of = ARENA_ARRAY(s->mem, uint32_t, rowset_rows(s->rows) + 1);
     s->ngroups = 1;
-    if (top->llm.nby > 0) {
-        value_type *types = ARENA_ARRAY(o->mem, value_type, top->llm.nby);
-        for (int k = 0; k < top->llm.nby; k++)
-            types[k] = top->llm.by[k]->type;
-        hash_table *table = hash_table_new(o->ctx, types, top->llm.nby);
+    if (d->top_n.nkeys > 0) {
+        value_type *types = ARENA_ARRAY(o->mem, value_type, d->top_n.nkeys);
+        for (int k = 0; k < d->top_n.nkeys; k++)
+            types[k] = d->top_n.keys[k]->type;
+        hash_table *table = hash_table_new(o->ctx, types, d->top_n.nkeys);
         status = find_groups(o, table, e);
         hash_table_free(table);
     }
@@ -247,7 +246,7 @@ int llm_waves_prepare(op *o, err *e) {
 static bool has_enough(const op *o, int64_t row) {
     const llm_state *s = o->state;
     return s->group_of && s->group_of[row] != OWN_GROUP &&
-           s->passed[s->group_of[row]] >= top_of(o)->llm.each;
+           s->passed[s->group_of[row]] >= demand_of(o)->top_n.n;
 }
 
 /* Of the rows that passed, ascending, those that are the first of their groups; where another order
@@ -289,12 +288,12 @@ static int64_t rows_passed(op *o) {
     return (int64_t)o->ctx->counts.rows_out[s->limit->left->number];
 }
 
-/* The share of its base's rows that the stack is planned to keep. */
+/* The share of the base's rows that all filters are planned to keep. */
 static double planned_share(const op *o) {
     const llm_state *s = o->state;
     double share = 1;
     for (int i = 0; i < s->nstages; i++)
-        share *= s->stages[i].node->estimate.selectivity;
+        share *= s->stages[i].plan->estimate.selectivity;
     return BASE_MIN(1, BASE_MAX(share, 0.01));
 }
 
@@ -303,7 +302,7 @@ static double planned_share(const op *o) {
  * bad luck at the start does not ask for all. */
 static int64_t wave_rows(op *o) {
     llm_state *s = o->state;
-    int64_t passed = rows_passed(o), wanted = BASE_MAX(top_of(o)->llm.wanted - passed, 1);
+    int64_t passed = rows_passed(o), wanted = BASE_MAX(demand_of(o)->limit_hint - passed, 1);
     double share = planned_share(o);
     if (s->asked_rows == 0)
         s->passed_before = passed; /* of other inputs of a union */
@@ -340,7 +339,7 @@ int llm_run_wave(op *o, err *e) {
  * in waves), but no more than `most`, and not so few that there would be many rounds. */
 static int64_t rows_of_group(const op *o, uint32_t group, int64_t most) {
     const llm_state *s = o->state;
-    int64_t asked = s->asked[group], missing = top_of(o)->llm.each - s->passed[group];
+    int64_t asked = s->asked[group], missing = demand_of(o)->top_n.n - s->passed[group];
     double rows = (double)missing * (double)(asked + 2) / (double)(s->passed[group] + 1);
     return asked == 0 || rows >= (double)most ? most : BASE_MAX((int64_t)ceil(rows), asked / 8);
 }
@@ -388,7 +387,7 @@ static int64_t choose_round(op *o, int64_t most, int64_t *waiting, int64_t *coun
 int llm_run_rounds(op *o, err *e) {
     llm_state *s = o->state;
     int64_t n = rowset_rows(s->rows), left = n, count;
-    int64_t first = BASE_MAX(top_of(o)->llm.each, FIRST_WAVE / BASE_MAX((int64_t)s->ngroups, 1)),
+    int64_t first = BASE_MAX(demand_of(o)->top_n.n, FIRST_WAVE / BASE_MAX((int64_t)s->ngroups, 1)),
             most = BASE_MIN(first, n);
     arena *mem = arena_new_in(o->ctx->space);
     int64_t *waiting = arena_alloc(mem, sizeof *waiting * (size_t)BASE_MAX(n, 1)),

@@ -1,5 +1,5 @@
 /*
- * op_llm.c - the LLM operator: gathers all rows of its stack's base, dedups what is asked about
+ * op_llm.c - the LLM operator: gathers all rows of its pipeline's base, dedups what is asked about
  * them, orders it, has it answered stage by stage, and hands rows out in input order.
  *
  *   base --drain--> rowset --per use--> inputs, prompt, order --chunk by chunk, stage by stage-->
@@ -64,10 +64,10 @@ static bool data_first_wanted(const settings *s) {
 
 /* A guard that reads answers is looked at when the rows
  * are asked: until then all of them may need the call. */
-static const plan_llm_use *unguarded(op *o, const use_run *u) {
-    if (!u->late_guard)
+static const plan_call_site *unguarded(op *o, const use_run *u) {
+    if (!u->use->late_guard)
         return u->use;
-    plan_llm_use *copy = ARENA_NEW(o->mem, plan_llm_use);
+    plan_call_site *copy = ARENA_NEW(o->mem, plan_call_site);
     *copy = *u->use;
     copy->guard = NULL;
     return copy;
@@ -78,7 +78,7 @@ static void make_room(op *o, use_run *u) {
     u->answers = ARENA_ARRAY(mem_of(o), llm_answer *, u->in->count + 1);
     u->state = ARENA_ARRAY(mem_of(o), uint8_t, u->in->count + 1);
     u->rank = ARENA_ARRAY(mem_of(o), uint32_t, u->in->count + 1);
-    if (u->late_guard)
+    if (u->use->late_guard)
         u->guarded = ARENA_ARRAY(mem_of(o), uint8_t, u->in->rows + 1);
 }
 
@@ -193,7 +193,7 @@ static int prepare_uses(op *o, err *e) {
     }
     for (int i = 0; i < s->nstages && status == 0; i++) {
         llm_stage *t = &s->stages[i];
-        t->actual.field_order = orders_text(o, t->first_use, t->first_use + t->nuses);
+        t->actual.field_order = orders_text(o, t->first_use, t->first_use + t->plan->nsites);
     }
     return status;
 }
@@ -233,11 +233,12 @@ static int run_stage(op *o, int stage, uint32_t done, int64_t *rows, int64_t *co
     t->rows_in += before;
     t->actual.rows += (uint64_t)before;
     if (counted)
-        o->ctx->counts.rows_out[t->node->number] += t->node == o->node ? 0 : (uint64_t)before;
-    for (int i = 0; i < t->nfilters && status == 0; i++) {
+        o->ctx->counts.rows_out[t->plan->number] +=
+            t->plan->number == o->node->number ? 0 : (uint64_t)before;
+    for (int i = 0; i < t->plan->nfilters && status == 0; i++) {
         arena *mem = arena_new_in(o->ctx->space);
         int64_t *passed = arena_alloc(mem, sizeof *passed * (size_t)BASE_MAX(*count, 1));
-        status = llm_rows_where(o, t->filters[i]->filter.predicate, rows, *count, passed, &kept, e);
+        status = llm_rows_where(o, t->plan->filters[i], rows, *count, passed, &kept, e);
         for (int64_t r = 0, k = 0; r < *count && status == 0; r++)
             if (k < kept && passed[k] == rows[r])
                 k++;
@@ -247,8 +248,8 @@ static int run_stage(op *o, int stage, uint32_t done, int64_t *rows, int64_t *co
             memcpy(rows, passed, sizeof *rows * (size_t)kept);
             *count = kept;
             t->filter_rows[i] += (uint64_t)kept;
-            if (counted && t->filters[i] != o->node)
-                o->ctx->counts.rows_out[t->filters[i]->number] += (uint64_t)kept;
+            if (counted && t->plan->filter_numbers[i] != o->node->number)
+                o->ctx->counts.rows_out[t->plan->filter_numbers[i]] += (uint64_t)kept;
         }
         arena_free(mem);
     }
@@ -430,14 +431,14 @@ static int run_sample(op *o, err *e) {
 /* All rows, or the next wave. */
 static int decide_rows(op *o, err *e) {
     llm_state *s = o->state;
-    const plan_node *top = s->stages[s->nstages - 1].node;
+    const plan_demand *d = &o->node->pipeline.demand;
     if (o->ctx->count_only)
         return count_all(o, e);
     if (o->ctx->llm->sample == 0 && s->decided_rows == 0)
         llm_ask_known(o);
     int status = o->ctx->llm->sample > 0 ? run_sample(o, e)
-                 : top->llm.wanted > 0   ? llm_run_wave(o, e)
-                 : top->llm.each > 0     ? llm_run_rounds(o, e)
+                 : d->limit_hint > 0     ? llm_run_wave(o, e)
+                 : d->top_n.n > 0        ? llm_run_rounds(o, e)
                                          : run_all(o, e);
     if (status == 0)
         llm_ask_remember(o);
@@ -485,24 +486,29 @@ static int llm_next(op *o, batch **out, err *e) {
     return emit(o, rows, count, out, e);
 }
 
-/* The figures of the stack's nodes: the operator's own are its top's. */
+/* Figures line by line: what the top line shows happened in the operator as a whole. */
 static void report_stages(op *o) {
     llm_state *s = o->state;
+    plan_actual top = {.rows = o->actual.rows, .ms = op_own_ms(o), .idle = !o->asked, .bound = NAN};
+    bool counting = o->ctx->count_only; /* no filter was applied */
+    for (int i = 0; i < s->nstages; i++)
+        top.ms -= s->stages[i].ms;
+    top.ms = BASE_MAX(top.ms, 0);
     for (int i = 0; i < s->nstages; i++) {
         llm_stage *t = &s->stages[i];
+        bool is_top = i + 1 == s->nstages && (counting || t->plan->nfilters == 0);
         t->actual.ms = t->ms;
-        if (t->node != o->node) {
-            op_report(o->ctx, t->node, &t->actual);
-            o->actual.ms -= t->ms;
-        } else {
-            t->actual.rows = o->actual.rows;
-            t->actual.ms = o->actual.ms;
-            o->actual = t->actual;
+        if (is_top) {
+            t->actual.rows = top.rows;
+            t->actual.ms += top.ms;
+            t->actual.idle = top.idle;
         }
-        for (int k = 0; k < t->nfilters && !o->ctx->count_only; k++)
-            if (t->filters[k] != o->node)
-                op_report(o->ctx, t->filters[k],
-                          &(plan_actual){.rows = t->filter_rows[k], .bound = NAN});
+        op_report(o->ctx, t->plan->number, &t->actual);
+        for (int k = 0; k < t->plan->nfilters && !counting; k++) {
+            is_top = t->plan->filter_numbers[k] == o->node->number;
+            op_report(o->ctx, t->plan->filter_numbers[k],
+                      is_top ? &top : &(plan_actual){.rows = t->filter_rows[k], .bound = NAN});
+        }
     }
 }
 
@@ -531,4 +537,4 @@ const op_class op_llm = {.name = "LLM",
                          .open = llm_open,
                          .next = llm_next,
                          .close = llm_close,
-                         .base = llm_stack_base};
+                         .reports = true};

@@ -2,9 +2,8 @@
  * op_llm_int.h - the LLM operator's state: private to op_llm.c, op_build.c and the llm_*.c beside
  * it.
  *
- * One operator runs a whole *stack* (planner.h: joins_below): LLM nodes over one another with
- * filters alone between them. A *stage* is one LLM node with the filters right above it. No call
- * reads another's answer in its fields, so the inputs of all are known once the base's rows are:
+ * One operator runs a pipeline (planner.h: PLAN_LLM_PIPELINE) of stages: calls that are asked
+ * together, and the filters over their answers. No call reads another's answer in its fields, so the inputs of all are known once the base's rows are:
  * layout and field orders are solved over these, whatever the filters keep, and stages may run in
  * any order that their guards and conditions allow.
  *
@@ -18,12 +17,11 @@
 
 /* One use of a node while it runs. */
 typedef struct use_run {
-    const plan_llm_use *use;
+    const plan_call_site *use;
     /* the first use of its group, which asks about
      * the same fields of the same rows: maybe itself */
     struct use_run *leader;
     int stage;
-    bool late_guard; /* its guard reads answers: it is looked at when rows are asked */
     llm_engine *engine;
     llm_inputs *in;
     prompt *prompt;
@@ -42,16 +40,13 @@ enum { INPUT_WANTED = 1, INPUT_QUEUED = 2, INPUT_COUNTED = 4, INPUT_MET = 8 };
 static const double OUTPUT_WEIGHT = 4;
 
 typedef struct llm_stage {
-    const plan_node *node;
-    const plan_node **filters; /* right above it, from below */
-    int nfilters;
-    int first_use, nuses;
-    uint32_t after;             /* stages whose answers it reads, as bits */
+    const plan_stage *plan;
+    int first_use;              /* of plan->nsites */
     int64_t rows_in, rows_kept; /* so far */
     uint64_t tokens;            /* computed for it, an output token as OUTPUT_WEIGHT */
     uint64_t new_inputs;        /* without an answer, of the rows that llm_rank_look() saw last */
     double known; /* the share of its answers that are stored or in the memo already, by a sample */
-    uint64_t *filter_rows; /* [nfilters] rows that passed */
+    uint64_t *filter_rows; /* [plan->nfilters] rows that passed */
     double ms;
     plan_actual actual;
 } llm_stage;
@@ -59,7 +54,6 @@ typedef struct llm_stage {
 typedef struct llm_state {
     llm_stage *stages; /* as planned: from below */
     int nstages;
-    const plan_node *base;
     use_run *uses;
     int nuses;
     const rowset *rows;
@@ -87,18 +81,16 @@ typedef struct llm_state {
     exec_progress progress;
 } llm_state;
 
-/* ---- what a stack is made of (llm_stages.c) -------------------------------------------------- */
+/* ---- stages (llm_stages.c) ------------------------------------------------------------------- */
 
-/* The node that the stack under `top` stands on; NULL: `top` is not the top of one. */
-const plan_node *llm_stack_base(const plan_node *top);
 psm_strategy llm_strategy_of(const settings *s); /* as SET psm says */
-/* Fills stages and uses of o's stack. */
+/* Fills stages and uses from the plan. */
 void llm_stages_open(op *o);
 /* The rows of rows[0..count), ascending, for which x is true:
  * into `out` (may be `rows`); answers so far are columns. */
 int llm_rows_where(op *o, const expr *x, const int64_t *rows, int64_t count, int64_t *out,
                    int64_t *kept, err *e);
-/* The columns of the stack's top over these rows, in out->mem: the base's and the answers so far;
+/* The columns of the pipeline's output over these rows, in out->mem: the base's and the answers so far;
  * only those marked in `read`, or all (NULL). */
 int llm_rows_columns(op *o, const bool *read, const int64_t *rows, int count, batch *out, err *e);
 
@@ -195,7 +187,7 @@ bool llm_answers_wanted(const exec_ctx *ctx);
 cache *llm_answers_cache(const exec_ctx *ctx);
 /* Whether a call is worth a sample: an answer of few
  * kinds whose shares nobody knows (llm_sample.c). */
-bool llm_sample_wants(exec_ctx *ctx, const plan_llm_use *u);
+bool llm_sample_wants(exec_ctx *ctx, const plan_call_site *u);
 /* Publishes progress. */
 void llm_publish(op *o, const char *phase);
 

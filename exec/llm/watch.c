@@ -87,42 +87,55 @@ static void collect_prefixes(const llm_runtime *r, exec_progress *p) {
     }
 }
 
-static void name_operator(char *out, size_t size, const plan_node *n) {
-    if (n->kind == PLAN_SCAN) {
+static void name_operator(char *out, size_t size, const explain_line *l) {
+    const plan_node *n = l->node;
+    if (l->kind == PLAN_SCAN) {
         size_t prefix = (size_t)snprintf(out, size, "scan ");
         utf8_copy(out + prefix, size - prefix, n->scan.table->name);
         return;
     }
-    if (n->kind == PLAN_LLM && n->llm.nuses)
-        snprintf(out, size, "LLM#%d", n->llm.uses[0].call->number);
+    if (l->kind == PLAN_LLM_PIPELINE)
+        snprintf(out, size, "LLM#%d", l->stage->sites[0].call->number);
     else
         snprintf(out, size, "%s",
-                 n->kind == PLAN_SETOP ? set_op_name(n->setop.op) : plan_kind_name(n->kind));
+                 l->kind == PLAN_SETOP ? set_op_name(n->setop.op) : plan_kind_name(l->kind));
     for (char *p = strchr(out, '_'); p; p = strchr(p, '_'))
         *p = ' ';
 }
 
-/* In print order; projections only rename, so they are left out. */
+/* The lines of EXPLAIN in their order; projections only rename, so they are left out. */
 static void collect_operators(const exec_ctx *ctx, const plan_node *n, int depth,
                               exec_progress *p) {
-    if (!n || p->noperators == EXEC_OPERATORS)
-        return;
-    if (n->kind != PLAN_PROJECT) {
+    const uint64_t *rows = ctx->counts.rows_out;
+    explain_line line, below;
+    for (int i = 0; n && explain_line_at(n, i, &line); i++) {
+        if (p->noperators == EXEC_OPERATORS)
+            return;
+        if (line.kind == PLAN_PROJECT)
+            continue;
         exec_operator *o = &p->operator_rows[p->noperators++];
         *o = (exec_operator){.depth = depth++,
-                             .model = n->kind == PLAN_LLM,
-                             .rows_out = ctx->counts.rows_out[n->number]};
-        o->rows_in = (n->left ? ctx->counts.rows_out[n->left->number] : 0) +
-                     (n->right ? ctx->counts.rows_out[n->right->number] : 0);
-        o->source = !n->left && !n->right;
-        name_operator(o->name, sizeof o->name, n);
+                             .model = line.kind == PLAN_LLM_PIPELINE,
+                             .source = !n->left && !n->right,
+                             .rows_out = rows[line.number]};
+        if (explain_line_at(n, i + 1, &below))
+            o->rows_in = rows[below.number];
+        else
+            o->rows_in =
+                (n->left ? rows[n->left->number] : 0) + (n->right ? rows[n->right->number] : 0);
+        name_operator(o->name, sizeof o->name, &line);
     }
-    collect_operators(ctx, n->left, depth, p);
-    collect_operators(ctx, n->right, depth, p);
+    if (n) {
+        collect_operators(ctx, n->left, depth, p);
+        collect_operators(ctx, n->right, depth, p);
+    }
 }
 
 int watch_operators(const plan_node *n) {
-    return n ? (n->kind == PLAN_LLM) + watch_operators(n->left) + watch_operators(n->right) : 0;
+    if (!n)
+        return 0;
+    int own = n->kind == PLAN_LLM_PIPELINE ? n->pipeline.nstages : 0;
+    return own + watch_operators(n->left) + watch_operators(n->right);
 }
 
 void watch_details(exec_ctx *ctx, exec_progress *p, bool last) {

@@ -11,7 +11,6 @@
 
 #include "join_pairs_int.h"
 #include "op_scan_int.h"
-#include "plan_calls_int.h"
 
 static int read_right(op *o, join_pairs *p, err *e) {
     return op_rows(o->right, &p->right, &p->own_right, e);

@@ -60,8 +60,8 @@ int op_rows(op *o, const rowset **rows, rowset **own, err *e) {
 
 /* ---- closing --------------------------------------------------------------------------------- */
 
-void op_report(exec_ctx *ctx, const plan_node *node, const plan_actual *actual) {
-    plan_actual *a = &ctx->counts.actual[node->number];
+void op_report(exec_ctx *ctx, int number, const plan_actual *actual) {
+    plan_actual *a = &ctx->counts.actual[number];
     if (a->known) { /* read ahead or shared before: the rows are the same ones */
         a->ms += actual->ms;
         a->idle = a->idle && actual->idle;
@@ -73,16 +73,20 @@ void op_report(exec_ctx *ctx, const plan_node *node, const plan_actual *actual) 
     a->known = true;
 }
 
-/* Time is kept per node alone: what the children took is theirs. */
+double op_own_ms(const op *o) {
+    double ms = o->actual.ms;
+    if (o->left)
+        ms -= o->left->actual.ms;
+    if (o->right)
+        ms -= o->right->actual.ms;
+    return BASE_MAX(ms, 0);
+}
+
 static void report(const op *o) {
     plan_actual a = o->actual;
     a.idle = !o->asked;
-    if (o->left)
-        a.ms -= o->left->actual.ms;
-    if (o->right)
-        a.ms -= o->right->actual.ms;
-    a.ms = BASE_MAX(a.ms, 0);
-    op_report(o->ctx, o->node, &a);
+    a.ms = op_own_ms(o);
+    op_report(o->ctx, o->node->number, &a);
 }
 
 void op_close(op *o) {
@@ -90,7 +94,7 @@ void op_close(op *o) {
         return;
     if (o->class->close)
         o->class->close(o);
-    if (o->ctx->counts.actual)
+    if (o->ctx->counts.actual && !o->class->reports)
         report(o);
     op_close(o->left);
     op_close(o->right);
@@ -154,4 +158,9 @@ void err_add_row(op *o, expr *const *exprs, int n, const batch *in, int64_t befo
         err_set_at(e, code, pos, len, "row %lld: %s", (long long)(before + row + 1), message);
         return;
     }
+}
+
+bool right_side_must_drain(const exec_ctx *ctx, const plan_node *join) {
+    bool answered = !ctx->count_only && !(ctx->stmt && ctx->stmt->kind == STMT_WARM);
+    return !answered && plan_has_llm(join->left);
 }

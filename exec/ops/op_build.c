@@ -5,19 +5,11 @@
  * built by the operator that reads it first (op_shared.c), so that it runs once.
  */
 #include "op_int.h"
-#include "plan_calls_int.h"
 
-/* The class that runs `node`, and the node of its left input. */
-static const op_class *choose_class(const exec_ctx *ctx, const plan_node *node,
-                                    const plan_node **left) {
-    const plan_node *base = ctx->classes[PLAN_LLM]->base(node);
-    *left = base ? base : node->left;
-    return ctx->classes[base ? PLAN_LLM : node->kind];
-}
-
-static int open_op(op *o, const plan_node *left, err *e) {
+static int open_op(op *o, err *e) {
+    const plan_node *left = o->class->builds_inputs ? NULL : o->node->left;
     const plan_node *right = o->class->builds_inputs ? NULL : o->node->right;
-    int status = left && !o->class->builds_inputs ? op_build(o->ctx, left, &o->left, e) : 0;
+    int status = left ? op_build(o->ctx, left, &o->left, e) : 0;
     if (status == 0 && right)
         status = op_build(o->ctx, right, &o->right, e);
     double start = o->ctx->counts.actual ? clock_ms() : 0;
@@ -33,8 +25,7 @@ int op_build(exec_ctx *ctx, const plan_node *node, op **out, err *e) {
         return op_build(ctx, node->left, out, e);
     op *o = ARENA_NEW(ctx->mem, op);
     rowset *ready = ctx->kept.ready ? ctx->kept.ready[node->number] : NULL;
-    const plan_node *left = NULL;
-    o->class = ready ? &op_rowset : choose_class(ctx, node, &left);
+    o->class = ready ? &op_rowset : ctx->classes[node->kind];
     o->node = node;
     o->ctx = ctx;
     o->mem = ctx->mem;
@@ -42,7 +33,7 @@ int op_build(exec_ctx *ctx, const plan_node *node, op **out, err *e) {
     o->state = arena_zalloc(o->mem, o->class->state_bytes);
     if (ready)
         ((rowset_state *)o->state)->rows = ready;
-    int status = open_op(o, left, e);
+    int status = open_op(o, e);
     *out = o;
     if (status) {
         op_close(o);

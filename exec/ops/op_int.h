@@ -20,9 +20,8 @@ struct op_class {
     void (*close)(op *o); /* frees what is not in op.mem; called once, also after errors; or NULL */
     /* All rows, of an operator that keeps them as long as the plan; else NULL. */
     int (*rows)(op *o, const rowset **out, err *e);
-    /* LLM: the node whose rows are the input, where `top` is run by this class; else NULL. */
-    const plan_node *(*base)(const plan_node *top);
     bool builds_inputs;  /* op_build builds none */
+    bool reports;        /* `close` reports the figures itself: op_report */
     bool counted_before; /* its rows were counted when they were read ahead */
 };
 
@@ -52,9 +51,13 @@ int rowset_drain(rowset *r, op *from, err *e);
  * others are copied into *own, which the caller frees. */
 int op_rows(op *o, const rowset **rows, rowset **own, err *e);
 void op_close(op *o); /* the whole subtree; NULL is fine */
-/* Adds what a node did to ctx->counts.actual, for an operator that runs several nodes: rows, its own
- * time, and what LLM nodes count. */
-void op_report(exec_ctx *ctx, const plan_node *node, const plan_actual *actual);
+/* Adds what happened at the line `number` of the plan to ctx->counts.actual. */
+void op_report(exec_ctx *ctx, int number, const plan_actual *actual);
+/* The time of an operator without that of its inputs. */
+double op_own_ms(const op *o);
+/* Whether a join reads its right input even though the left has no rows: where calls are counted or
+ * warmed and not answered, the rows of a left input with calls are not known. */
+bool right_side_must_drain(const exec_ctx *ctx, const plan_node *join);
 
 /* ---- for operators --------------------------------------------------------------------------- */
 

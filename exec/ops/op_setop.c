@@ -6,7 +6,6 @@
  * passes through, each distinct row once.
  */
 #include "op_int.h"
-#include "plan_calls_int.h"
 #include "rows/hash_table_int.h"
 
 typedef struct setop_state {

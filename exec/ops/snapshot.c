@@ -6,7 +6,6 @@
  * without LLM nodes is kept once, by the operators that share it (op_shared.c).
  */
 #include "op_int.h"
-#include "plan_calls_int.h"
 #include "snapshot_int.h"
 
 static int keep(exec_ctx *ctx, const plan_node *p, err *e) {

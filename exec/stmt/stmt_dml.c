@@ -206,7 +206,7 @@ static int insert_rowset(row_sink *w, const rowset *rows, err *e) {
 }
 
 static bool reads_tables(const plan_node *p) {
-    return p && (p->kind == PLAN_SCAN || p->kind == PLAN_SYSTEM || p->kind == PLAN_LLM ||
+    return p && (p->kind == PLAN_SCAN || p->kind == PLAN_SYSTEM || p->kind == PLAN_LLM_PIPELINE ||
                  reads_tables(p->left) || reads_tables(p->right));
 }
 

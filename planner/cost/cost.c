@@ -9,6 +9,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "core/pipeline_int.h"
 #include "estimate_int.h"
 
 static const double BYTES_PER_TOKEN = 4.2;
@@ -204,28 +205,6 @@ void estimate_data(estimator *s, const llm_use *use, const rel *input, double *t
     *inputs = distinct;
 }
 
-/* ---- places in a stack of LLM nodes ----------------------------------------------------------- */
-
-const stacked_node *estimate_stacked(const estimator *s, const rel *llm) {
-    for (const stacked_node *n = s->stacked; n; n = n->next)
-        if (n->node == llm)
-            return n;
-    return NULL;
-}
-
-bool estimate_joins_below(const estimator *s, const rel *llm) {
-    const stacked_node *n = estimate_stacked(s, llm);
-    return n && n->joins_below;
-}
-
-use_place estimate_place(const estimator *s, const rel *llm, int use) {
-    const stacked_node *n = estimate_stacked(s, llm);
-    bool data_first = s->env->settings->llm_layout == LAYOUT_DATA_FIRST;
-    if (n)
-        return n->places[use];
-    return (use_place){data_first ? LAID_DATA_FIRST : LAID_INSTRUCTION_FIRST, use, 1};
-}
-
 /* ---- cost ------------------------------------------------------------------------------------ */
 
 /* Milliseconds per row, of the order that one core
@@ -252,7 +231,6 @@ static double estimate_cost_ms(estimator *s, const rel *r) {
     double rows = estimate_rel(s, r)->rows;
     double in = r->left ? estimate_rel(s, r->left)->rows : rows;
     double right = r->right ? estimate_rel(s, r->right)->rows : 0;
-    plan_estimate llm = {0};
     switch (r->kind) {
     case REL_JOIN:
     case REL_APPLY:
@@ -262,33 +240,47 @@ static double estimate_cost_ms(estimator *s, const rel *r) {
                in * r->window.nfunctions * ROW_MS;
     case REL_SORT:
         return in * log2(in + 2) * SORT_ROW_MS;
-    case REL_LLM:
-        for (int i = 0; i < r->llm.nuses; i++) {
-            uint8_t *order = ARENA_ARRAY(s->mem, uint8_t, r->llm.uses[i].call->nfields + 1);
-            estimate_llm_use(s, &r->llm.uses[i], r->left, estimate_place(s, r, i).layout, &llm,
-                             order);
-        }
-        return llm.cost_ms;
     default:
         return (in + right) * ROW_MS;
     }
 }
 
-void estimate_node(estimator *s, const rel *r, plan_node *node) {
+static plan_estimate estimate_line(estimator *s, const rel *r, double cost_ms) {
     const rel_estimate *e = estimate_rel(s, r);
-    node->estimate = (plan_estimate){.rows = e->rows, .guess = e->guess};
-    if (r->kind != REL_LLM) {
-        node->estimate.cost_ms = estimate_cost_ms(s, r);
-        return;
+    return (plan_estimate){.rows = e->rows, .guess = e->guess, .cost_ms = cost_ms};
+}
+
+static void estimate_stage(estimator *s, const chain_stage *from, const call_layout *layouts,
+                           plan_stage *t) {
+    t->estimate = estimate_line(s, from->llm, 0);
+    t->estimate.selectivity = 1;
+    for (int i = 0; i < t->nsites; i++) {
+        plan_call_site *site = &t->sites[i];
+        const call_layout *l = &layouts[i];
+        site->group = l->group;
+        site->asked_share = l->asked_share;
+        site->data_first = l->layout != LAID_INSTRUCTION_FIRST;
+        site->order_origin = estimate_llm_use(s, &from->llm->llm.uses[i], from->llm->left,
+                                              l->layout, &t->estimate, site->field_order);
     }
-    node->estimate.selectivity = 1;
-    for (int i = 0; i < r->llm.nuses; i++) {
-        plan_llm_use *u = &node->llm.uses[i];
-        use_layout layout = estimate_place(s, r, i).layout;
-        u->data_first = layout != LAID_INSTRUCTION_FIRST;
-        u->order_origin =
-            estimate_llm_use(s, &r->llm.uses[i], r->left, layout, &node->estimate, u->field_order);
+    for (int i = 0; i < t->nfilters; i++)
+        t->filter_estimates[i] =
+            estimate_line(s, from->filters[i], estimate_cost_ms(s, from->filters[i]));
+}
+
+static void estimate_pipeline(estimator *s, const rel *r, plan_node *node) {
+    const chain_stage *from = pipeline_stages(s->mem, r);
+    const call_layout *layouts = estimate_layout(s, r);
+    for (int i = 0; i < node->pipeline.nstages; i++) {
+        estimate_stage(s, &from[i], layouts, &node->pipeline.stages[i]);
+        layouts += node->pipeline.stages[i].nsites;
     }
+}
+
+void estimate_node(estimator *s, const rel *r, plan_node *node) {
+    if (r->kind == REL_PIPELINE)
+        estimate_pipeline(s, r, node);
+    node->estimate = estimate_line(s, r, r->kind == REL_PIPELINE ? 0 : estimate_cost_ms(s, r));
 }
 
 /* ---- the whole plan -------------------------------------------------------------------------- */
@@ -308,46 +300,42 @@ static double estimate_waves(plan_estimate *e, double wanted) {
     return asked;
 }
 
-/* What is known above a node: rows that pass the filter right there, and how many rows the LIMIT
- * needs of it; -1: nothing. */
-typedef struct from_above {
-    double passing, wanted;
-} from_above;
-
-/* Rows that pass and are used by what is above a stack; -1: all. */
-static double used_of_stack(const plan_node *n) {
-    double rows = n->llm.wanted > 0 ? (double)n->llm.wanted : -1;
-    double each = n->llm.each > 0 ? n->llm.groups * (double)n->llm.each : -1;
-    return rows < 0 || each < 0 ? BASE_MAX(rows, each) : BASE_MIN(rows, each);
+/* Rows that pass and are used by what is above a pipeline; -1: all. */
+static double used_rows(const plan_demand *d) {
+    double rows = d->limit_hint > 0 ? (double)d->limit_hint : -1;
+    double top_n = d->top_n.n > 0 ? d->top_n.groups * (double)d->top_n.n : -1;
+    return rows < 0 || top_n < 0 ? BASE_MAX(rows, top_n) : BASE_MIN(rows, top_n);
 }
 
-static from_above finish_llm(plan *p, plan_node *n, from_above above) {
-    plan_estimate *e = &n->estimate;
-    double wanted = above.wanted >= 0 ? above.wanted : used_of_stack(n);
-    bool waves = wanted >= 0;
-    e->selectivity = e->rows > 0 && above.passing >= 0 ? BASE_MIN(1, above.passing / e->rows) : 1;
-    if (waves)
-        wanted = estimate_waves(e, wanted);
-    p->total.distinct_inputs += e->distinct_inputs;
-    p->total.prompt_tokens += e->prompt_tokens;
-    p->total.computed_tokens += e->computed_tokens;
-    p->total.output_tokens += e->output_tokens;
-    return (from_above){-1, waves && n->llm.joins_below ? wanted : -1};
+/* A stage is asked about as many rows as the one behind it needs. */
+static void finish_pipeline(plan *p, plan_node *n) {
+    double used = used_rows(&n->pipeline.demand);
+    for (int i = n->pipeline.nstages; i-- > 0;) {
+        plan_stage *t = &n->pipeline.stages[i];
+        plan_estimate *e = &t->estimate;
+        if (t->nfilters > 0 && e->rows > 0)
+            e->selectivity = BASE_MIN(1, t->filter_estimates[t->nfilters - 1].rows / e->rows);
+        if (used >= 0)
+            used = estimate_waves(e, used);
+        p->total.distinct_inputs += e->distinct_inputs;
+        p->total.prompt_tokens += e->prompt_tokens;
+        p->total.computed_tokens += e->computed_tokens;
+        p->total.output_tokens += e->output_tokens;
+        n->estimate.cost_ms += e->cost_ms;
+        for (int k = 0; k < t->nfilters; k++)
+            n->estimate.cost_ms += t->filter_estimates[k].cost_ms;
+    }
 }
 
-static void finish_node(plan *p, plan_node *n, from_above above, bool *seen) {
-    from_above nothing = {-1, -1};
+static void finish_node(plan *p, plan_node *n, bool *seen) {
     if (!n || seen[n->number])
         return;
     seen[n->number] = true;
-    from_above below = nothing;
-    if (n->kind == PLAN_LLM)
-        below = finish_llm(p, n, above);
-    else if (n->kind == PLAN_FILTER)
-        below = (from_above){above.passing >= 0 ? above.passing : n->estimate.rows, above.wanted};
+    if (n->kind == PLAN_LLM_PIPELINE)
+        finish_pipeline(p, n);
     p->total.cost_ms += n->estimate.cost_ms;
-    finish_node(p, n->left, below, seen);
-    finish_node(p, n->right, nothing, seen);
+    finish_node(p, n->left, seen);
+    finish_node(p, n->right, seen);
 }
 
 void estimate_plan(plan *p, arena *mem) {
@@ -358,8 +346,8 @@ void estimate_plan(plan *p, arena *mem) {
         t->rows = p->root->estimate.rows;
         t->guess = p->root->estimate.guess;
     }
-    finish_node(p, p->root, (from_above){-1, -1}, seen);
+    finish_node(p, p->root, seen);
     for (int i = 0; i < p->stmt->ncalls; i++)
-        finish_node(p, p->examples[i], (from_above){-1, -1}, seen);
+        finish_node(p, p->examples[i], seen);
     t->hit_rate = t->prompt_tokens > 0 ? BASE_MAX(0, 1 - t->computed_tokens / t->prompt_tokens) : 0;
 }

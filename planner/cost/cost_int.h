@@ -42,30 +42,28 @@ column_estimate estimate_expr(estimator *s, const expr *x, const rel *r);
 double estimate_combinations(estimator *s, const rel *r, expr *const *list, int count);
 /* The fraction of `r`'s rows (0..1) for which x is true. */
 double estimate_selectivity(estimator *s, const expr *x, const rel *r);
-/* What a call's prompts begin with. ON_DATA: with data that an earlier call of the stack has
+/* What a call's prompts begin with. ON_DATA: with data that an earlier call of the pipeline has
  * already computed. */
 typedef enum use_layout { LAID_INSTRUCTION_FIRST, LAID_DATA_FIRST, LAID_ON_DATA } use_layout;
 /* Adds a call's distinct inputs, tokens and cost over `input` to `out`, and writes the estimated
  * best field order into order (nfields). */
 order_origin estimate_llm_use(estimator *s, const llm_use *use, const rel *input, use_layout layout,
                               plan_estimate *out, uint8_t *order);
-/* Sets node->estimate, and an LLM node's field orders, from the relation that the node was made
- * of. */
+/* The layout of a call's prompts among those of its pipeline. */
+typedef struct call_layout {
+    use_layout layout;
+    int group;          /* as plan_call_site's */
+    double asked_share; /* as plan_call_site's */
+} call_layout;
+/* The layouts of all calls of a REL_PIPELINE, in the order of its stages: by SET llm_layout, or by
+ * estimated tokens (layout.c). */
+call_layout *estimate_layout(estimator *s, const rel *pipeline);
+/* Sets node->estimate, and the estimates of a pipeline's stages and calls, from the relation that the
+ * node was made of. */
 void estimate_node(estimator *s, const rel *r, plan_node *node);
-/* Completes a plan whose nodes are numbered: selectivities of LLM nodes, what early termination
+/* Completes a plan whose nodes are numbered: selectivities of LLM calls, what early termination
  * saves, and the plan's total. */
 void estimate_plan(plan *p, arena *mem);
-
-/* A use in its stack of LLM nodes. */
-typedef struct use_place {
-    use_layout layout;
-    int group;          /* as plan_llm_use's */
-    double asked_share; /* as plan_llm_use's */
-} use_place;
-/* The place of an LLM node's use; before estimate_stacks (rules_int.h) that of a use alone. */
-use_place estimate_place(const estimator *s, const rel *llm, int use);
-/* Of a node that estimate_stacks has seen: whether the next LLM node below is of its stack. */
-bool estimate_joins_below(const estimator *s, const rel *llm);
 
 /* ---- scans (access.c) ------------------------------------------------------------------------ */
 

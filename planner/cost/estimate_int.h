@@ -38,18 +38,6 @@ struct token_bytes {
     double bytes;
 };
 
-/* What llm_stack.c found out about an LLM node. */
-typedef struct stacked_node stacked_node;
-struct stacked_node {
-    stacked_node *next;
-    const rel *node;
-    bool joins_below;
-    use_place *places; /* of its uses */
-};
-
-/* What llm_stack.c noted about an LLM node; NULL: nothing. */
-const stacked_node *estimate_stacked(const estimator *s, const rel *llm);
-
 struct estimator {
     arena *mem;
     const plan_env *env;
@@ -58,7 +46,6 @@ struct estimator {
     hash_index by_node; /* known */
     joint_counts *counted;
     token_bytes *measured;
-    stacked_node *stacked;
 };
 
 /* Average bytes of an expression of type TEXT (estimate_text.c). */

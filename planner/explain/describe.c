@@ -328,7 +328,7 @@ static void describe_instruction(facts f, str text) {
     fact_words(f, fit < text.n ? "…' (" : "' (");
 }
 
-void describe_call(facts f, const plan_llm_use *u, bool as_written) {
+void describe_call(facts f, const plan_call_site *u, bool as_written) {
     const llm_call *call = u->call;
     str *fields = mem_alloc(sizeof *fields * ((size_t)call->nfields + 1));
     for (int k = 0; k < call->nfields; k++)
@@ -358,36 +358,45 @@ static void describe_rows(facts f, const char *before, const char *key, int64_t 
     fact_words(f, rows == 1 ? " row" : " rows");
 }
 
-static void describe_llm(facts f, const plan_node *n) {
-    const char *waves = n->llm.partner ? ", in waves for " : " in waves for ";
-    facts text = {f.text, NULL}, list = f.json ? fact_list(f, "calls") : (facts){0};
-    fact_words(f, "LLM");
-    for (int i = 0; i < n->llm.nuses && list.json; i++)
-        describe_call(fact_item(list), &n->llm.uses[i], false);
-    for (int i = 0; n->llm.partner && i < n->llm.nown; i++) {
-        fact_expr(text, i ? " and " : " only where ", NULL, n->llm.theirs[i]);
-        fact_expr(text, n->llm.nulls_match ? " is " : " = ", NULL, n->llm.own[i]);
+static void describe_demand(facts f, const plan_demand *d) {
+    const char *waves = d->semi_join.partner ? ", in waves for " : " in waves for ";
+    facts text = {f.text, NULL};
+    for (int i = 0; i < d->semi_join.nkeys; i++) {
+        fact_expr(text, i ? " and " : " only where ", NULL, d->semi_join.partner_keys[i]);
+        fact_expr(text, d->semi_join.nulls_match ? " is " : " = ", NULL, d->semi_join.keys[i]);
     }
-    if (n->llm.wanted > 0)
-        describe_rows(f, waves, "wanted", n->llm.wanted);
-    if (n->llm.partner) {
-        fact_exprs(f, NULL, "theirs", n->llm.theirs, n->llm.nown);
-        fact_exprs(f, NULL, "own", n->llm.own, n->llm.nown);
+    if (d->limit_hint > 0)
+        describe_rows(f, waves, "wanted", d->limit_hint);
+    if (d->semi_join.partner) {
+        fact_exprs(f, NULL, "theirs", d->semi_join.partner_keys, d->semi_join.nkeys);
+        fact_exprs(f, NULL, "own", d->semi_join.keys, d->semi_join.nkeys);
     }
-    if (n->llm.each == 0)
+    if (d->top_n.n == 0)
         return;
-    describe_rows(f, n->llm.wanted > 0 ? ", " : waves, "each", n->llm.each);
-    fact_words(f, n->llm.with_ties ? " with ties" : "");
-    fact_exprs(f, " per ", "by", n->llm.by, n->llm.nby);
-    if (n->llm.norder > 0)
-        fact_keys(f, " by ", "keys", n->llm.order, n->llm.norder);
-    if (n->llm.with_ties)
+    describe_rows(f, d->limit_hint > 0 ? ", " : waves, "each", d->top_n.n);
+    fact_words(f, d->top_n.with_ties ? " with ties" : "");
+    fact_exprs(f, " per ", "by", d->top_n.keys, d->top_n.nkeys);
+    if (d->top_n.norder > 0)
+        fact_keys(f, " by ", "keys", d->top_n.order, d->top_n.norder);
+    if (d->top_n.with_ties)
         fact_bool(f, NULL, "with_ties", true);
+}
+
+static void describe_stage(facts f, const plan_stage *t, const plan_demand *d) {
+    facts list = f.json ? fact_list(f, "calls") : (facts){0};
+    fact_words(f, "LLM");
+    for (int i = 0; i < t->nsites && list.json; i++)
+        describe_call(fact_item(list), &t->sites[i], false);
+    describe_demand(f, d);
 }
 
 /* ---- all kinds ------------------------------------------------------------------------------- */
 
-void describe_node(facts f, const plan_node *n) {
+static void describe_filter(facts f, const expr *predicate) {
+    fact_expr(f, "Filter ", "predicate", predicate);
+}
+
+static void describe_node(facts f, const plan_node *n) {
     switch (n->kind) {
     case PLAN_VALUES:
         fact_number(f, "Values (", "rows", n->values.nrows);
@@ -408,7 +417,7 @@ void describe_node(facts f, const plan_node *n) {
         fact_number(f, " by ", "step", n->series.step);
         return;
     case PLAN_FILTER:
-        fact_expr(f, "Filter ", "predicate", n->filter.predicate);
+        describe_filter(f, n->filter.predicate);
         return;
     case PLAN_PROJECT:
         fact_words(f, "Project ");
@@ -433,8 +442,7 @@ void describe_node(facts f, const plan_node *n) {
     case PLAN_SETOP:
         describe_setop(f, n);
         return;
-    case PLAN_LLM:
-        describe_llm(f, n);
+    case PLAN_LLM_PIPELINE: /* line by line: describe_line */
         return;
     case PLAN_SHARED:
         fact_number(f, "Shared #", "shared", n->shared.number);
@@ -457,4 +465,39 @@ void describe_node(facts f, const plan_node *n) {
         fact_expr(f, "Keep pairs where ", "predicate", n->residual.predicate);
         return;
     }
+}
+
+/* ---- lines ----------------------------------------------------------------------------------- */
+
+bool explain_line_at(const plan_node *n, int i, explain_line *out) {
+    *out = (explain_line){.node = n, .filter = -1};
+    if (n->kind != PLAN_LLM_PIPELINE) {
+        out->kind = n->kind;
+        out->number = n->number;
+        out->ncols = n->ncols;
+        out->estimate = &n->estimate;
+        return i == 0;
+    }
+    int at = n->pipeline.nstages - 1;
+    for (; at >= 0 && i > n->pipeline.stages[at].nfilters; at--)
+        i -= n->pipeline.stages[at].nfilters + 1;
+    if (at < 0)
+        return false;
+    const plan_stage *t = out->stage = &n->pipeline.stages[at];
+    out->filter = t->nfilters - 1 - i;
+    bool calls = out->filter < 0;
+    out->kind = calls ? PLAN_LLM_PIPELINE : PLAN_FILTER;
+    out->number = calls ? t->number : t->filter_numbers[out->filter];
+    out->ncols = t->ncols;
+    out->estimate = calls ? &t->estimate : &t->filter_estimates[out->filter];
+    return true;
+}
+
+void describe_line(facts f, const explain_line *l) {
+    if (!l->stage)
+        describe_node(f, l->node);
+    else if (l->filter >= 0)
+        describe_filter(f, l->stage->filters[l->filter]);
+    else
+        describe_stage(f, l->stage, &l->node->pipeline.demand);
 }

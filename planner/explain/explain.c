@@ -74,23 +74,23 @@ static void print_indent(printer *p, int depth, bool node_line, bool has_child) 
         buf_append_c(p->out, has_child ? "│  " : "   ");
 }
 
-static const plan_actual *actual_of(const printer *p, const plan_node *n) {
-    return p->actual && p->actual[n->number].known ? &p->actual[n->number] : NULL;
+static const plan_actual *actual_of(const printer *p, const explain_line *l) {
+    return p->actual && p->actual[l->number].known ? &p->actual[l->number] : NULL;
 }
 
-static void print_figures(printer *p, const plan_node *n, size_t line_start) {
-    const plan_actual *a = actual_of(p, n);
+static void print_figures(printer *p, const explain_line *l, size_t line_start) {
+    const plan_actual *a = actual_of(p, l);
     int width = utf8_width((str){p->out->p + line_start, p->out->n - line_start});
     buf_printf(p->out, "%*s", BASE_MAX(2, FACT_COLUMN - width), "");
     if (p->idle) {
         buf_append_c(p->out, "never executed (");
-        print_rows(p->out, &n->estimate);
+        print_rows(p->out, l->estimate);
         buf_append_char(p->out, ')');
     } else if (a) {
         buf_append_c(p->out, "rows ");
         print_count(p->out, (double)a->rows);
         buf_append_c(p->out, " (");
-        print_rows(p->out, &n->estimate);
+        print_rows(p->out, l->estimate);
         buf_append_char(p->out, ')');
         if (p->times) {
             buf_append_c(p->out, ", ");
@@ -98,12 +98,12 @@ static void print_figures(printer *p, const plan_node *n, size_t line_start) {
         }
     } else {
         buf_append_c(p->out, "rows");
-        print_rows(p->out, &n->estimate);
-        if (n->estimate.guess)
+        print_rows(p->out, l->estimate);
+        if (l->estimate->guess)
             buf_append_char(p->out, '?');
-        if (n->kind == PLAN_LLM) {
+        if (l->kind == PLAN_LLM_PIPELINE) {
             buf_append_c(p->out, ", cost≈");
-            print_ms(p->out, n->estimate.cost_ms);
+            print_ms(p->out, l->estimate->cost_ms);
         }
     }
     buf_append_char(p->out, '\n');
@@ -188,11 +188,11 @@ static void print_llm_actual(buf *out, const plan_actual *a) {
     buf_append_char(out, '\n');
 }
 
-static void print_llm(printer *p, const plan_node *n, int depth) {
-    const plan_actual *a = actual_of(p, n);
-    for (int i = 0; i < n->llm.nuses; i++) {
+static void print_llm(printer *p, const explain_line *l, int depth) {
+    const plan_actual *a = actual_of(p, l);
+    for (int i = 0; i < l->stage->nsites; i++) {
         print_indent(p, depth, false, true);
-        describe_call((facts){p->out, NULL}, &n->llm.uses[i], a && a->field_order.n);
+        describe_call((facts){p->out, NULL}, &l->stage->sites[i], a && a->field_order.n);
         buf_append_char(p->out, '\n');
     }
     if (a && a->field_order.n) {
@@ -218,24 +218,31 @@ static void print_llm(printer *p, const plan_node *n, int depth) {
         print_llm_actual(p->out, a);
     }
     print_indent(p, depth, false, true);
-    print_llm_estimate(p->out, &n->estimate);
+    print_llm_estimate(p->out, l->estimate);
 }
 
 /* ---- the tree -------------------------------------------------------------------------------- */
 
-static void print_node(printer *p, const plan_node *n, int depth) {
+static void print_line(printer *p, const explain_line *l, int depth) {
     size_t start = p->out->n;
-    const plan_actual *a = actual_of(p, n);
-    /* What stands below an idle node may have been read
-     * ahead; what one operator runs with it was not. */
-    bool idle = a && (a->idle || (p->idle && a->rows == 0 && a->ms <= 0));
-    p->idle = idle;
+    const plan_actual *a = actual_of(p, l);
+    /* What is below an idle line may have been read ahead; other lines of its pipeline were not. */
+    p->idle = a && (a->idle || (p->idle && a->rows == 0 && a->ms <= 0));
     print_indent(p, depth, true, false);
-    describe_node((facts){p->out, NULL}, n);
-    print_figures(p, n, start);
-    if (n->kind == PLAN_LLM)
-        print_llm(p, n, depth);
-    if (depth + 1 >= MAX_DEPTH) {
+    describe_line((facts){p->out, NULL}, l);
+    print_figures(p, l, start);
+    if (l->kind == PLAN_LLM_PIPELINE)
+        print_llm(p, l, depth);
+}
+
+static void print_node(printer *p, const plan_node *n, int depth) {
+    explain_line line;
+    for (int i = 0; depth < MAX_DEPTH && explain_line_at(n, i, &line); i++, depth++) {
+        p->last[depth] |= i > 0; /* the lines of a pipeline have one input each */
+        print_line(p, &line, depth);
+    }
+    bool idle = p->idle;
+    if (depth >= MAX_DEPTH) {
         buf_append_c(p->out, "…\n");
         return;
     }
@@ -246,13 +253,13 @@ static void print_node(printer *p, const plan_node *n, int depth) {
             return;
     }
     if (n->left) {
-        p->last[depth + 1] = n->right == NULL;
-        print_node(p, n->left, depth + 1);
+        p->last[depth] = n->right == NULL;
+        print_node(p, n->left, depth);
     }
     if (n->right) {
         p->idle = idle;
-        p->last[depth + 1] = true;
-        print_node(p, n->right, depth + 1);
+        p->last[depth] = true;
+        print_node(p, n->right, depth);
     }
 }
 

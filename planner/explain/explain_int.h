@@ -37,9 +37,9 @@ void fact_keys(facts f, const char *before, const char *key, const sort_key *key
 facts fact_list(facts f, const char *key);
 facts fact_item(facts list);
 
-/* The title of a node's line in the text; its members in JSON. */
-void describe_node(facts f, const plan_node *n);
+/* The title of a line in the text; its members in JSON. */
+void describe_line(facts f, const explain_line *l);
 /* The text has the fields in estimated order, or `as_written` if another line has the true order. */
-void describe_call(facts f, const plan_llm_use *u, bool as_written);
+void describe_call(facts f, const plan_call_site *u, bool as_written);
 
 #endif

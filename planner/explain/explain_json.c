@@ -62,13 +62,13 @@ static void add_run(cJSON *actual, const plan_actual *a) {
     cJSON_AddNumberToObject(actual, "output_tokens", (double)a->output_tokens);
 }
 
-static void add_actual(cJSON *o, const plan_node *n, const plan_actual *a) {
+static void add_actual(cJSON *o, plan_kind kind, const plan_actual *a) {
     cJSON *actual = cJSON_AddObjectToObject(o, "actual");
     if (a->idle)
         cJSON_AddTrueToObject(actual, "never_executed");
     cJSON_AddNumberToObject(actual, "rows", (double)a->rows);
     add_ms(actual, "ms", a->ms);
-    if (n->kind != PLAN_LLM)
+    if (kind != PLAN_LLM_PIPELINE)
         return;
     bool counted = a->ntokens > 0; /* (TOKENS): it was not asked, and strategies have the figures */
     if (!counted)
@@ -96,25 +96,38 @@ static void add_estimate(cJSON *o, const char *key, const plan_estimate *e, bool
     add_share(estimate, "selectivity", e->selectivity);
 }
 
-/* The tree under a shared relation is written where it occurs first. */
-static cJSON *node_json(const plan_node *n, const plan_actual *actual, bool *written) {
+static cJSON *line_json(const explain_line *l, const plan_actual *actual) {
     cJSON *o = cJSON_CreateObject();
+    cJSON_AddNumberToObject(o, "number", l->number);
+    cJSON_AddStringToObject(o, "node", plan_kind_name(l->kind));
+    fact_strs((facts){NULL, o}, NULL, "columns", l->node->names, l->ncols);
+    describe_line((facts){NULL, o}, l);
+    add_estimate(o, "estimate", l->estimate, l->kind == PLAN_LLM_PIPELINE);
+    if (actual && actual[l->number].known)
+        add_actual(o, l->kind, &actual[l->number]);
+    return o;
+}
+
+/* A node's lines, each the input of the one before. The tree under a shared relation is written
+ * where it occurs first. */
+static cJSON *node_json(const plan_node *n, const plan_actual *actual, bool *written) {
+    explain_line line;
     bool again = written[n->number];
     written[n->number] = true;
-    cJSON_AddNumberToObject(o, "number", n->number);
-    cJSON_AddStringToObject(o, "node", plan_kind_name(n->kind));
-    fact_strs((facts){NULL, o}, NULL, "columns", n->names, n->ncols);
-    describe_node((facts){NULL, o}, n);
-    add_estimate(o, "estimate", &n->estimate, n->kind == PLAN_LLM);
-    if (actual && actual[n->number].known)
-        add_actual(o, n, &actual[n->number]);
+    (void)explain_line_at(n, 0, &line);
+    cJSON *top = line_json(&line, actual), *o = top;
+    for (int i = 1; explain_line_at(n, i, &line); i++) {
+        cJSON *below = line_json(&line, actual);
+        cJSON_AddItemToArray(cJSON_AddArrayToObject(o, "inputs"), below);
+        o = below;
+    }
     if (!n->left || again || (n->kind == PLAN_SHARED && written[n->left->number]))
-        return o;
+        return top;
     cJSON *inputs = cJSON_AddArrayToObject(o, "inputs");
     cJSON_AddItemToArray(inputs, node_json(n->left, actual, written));
     if (n->right)
         cJSON_AddItemToArray(inputs, node_json(n->right, actual, written));
-    return o;
+    return top;
 }
 
 static void add_examples(cJSON *root, const plan *p, const plan_actual *actual, bool *written) {

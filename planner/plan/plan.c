@@ -8,9 +8,10 @@
 #include <assert.h>
 #include <string.h>
 
+#include "core/pipeline_int.h"
 #include "plan_int.h"
 
-/* A join's left input, for LLM nodes in its right one. */
+/* A join's left input, for pipelines in its right one. */
 typedef struct built_left {
     const rel *rel;
     const plan_node *node;
@@ -470,65 +471,99 @@ static plan_node *build_limit(builder *b, const rel *r) {
     return n;
 }
 
-/* Which rows of the stack's base have a partner (waves.c). */
-static void build_partners(builder *b, const rel *r, plan_node *n) {
+/* ---- LLM pipelines --------------------------------------------------------------------------- */
+
+static expr **resolve_all(builder *b, const conjuncts *list, const scope *in) {
+    expr **out = ARENA_ARRAY(b->mem, expr *, list->n + 1);
+    for (int i = 0; i < list->n; i++)
+        out[i] = resolve(b, list->list[i], in);
+    return out;
+}
+
+static void build_semi_join(builder *b, const semi_join_demand *from, const scope *in,
+                            plan_demand *d) {
     const built_left *left = b->lefts;
-    while (left && left->rel != r->llm.partner)
+    while (left && left->rel != from->partner)
         left = left->next;
-    if (!r->llm.partner || !left)
+    if (!from->partner || !left)
         return;
-    scope own = {r->left, NULL}, theirs = {left->rel, NULL};
-    n->llm.partner = left->node;
-    n->llm.nulls_match = r->llm.nulls_match;
-    n->llm.mark_null = r->llm.mark_null;
-    n->llm.own = ARENA_ARRAY(b->mem, expr *, r->llm.nown + 1);
-    n->llm.theirs = ARENA_ARRAY(b->mem, expr *, r->llm.nown + 1);
-    for (int i = 0; i < r->llm.nown; i++) {
-        expr *lk = r->llm.theirs[i], *rk = r->llm.own[i];
-        bool exact; /* rounded alike is near enough: it is asked about for nothing */
+    scope partner = {left->rel, NULL};
+    d->semi_join.partner = left->node;
+    d->semi_join.nulls_match = from->nulls_match;
+    d->semi_join.mark_null = from->mark_null;
+    d->semi_join.keys = ARENA_ARRAY(b->mem, expr *, from->keys.n + 1);
+    d->semi_join.partner_keys = ARENA_ARRAY(b->mem, expr *, from->keys.n + 1);
+    for (int i = 0; i < from->keys.n; i++) {
+        expr *lk = from->partner_keys.list[i], *rk = from->keys.list[i];
+        bool exact; /* keys that are equal only when rounded cost a question, no row */
         if (!same_type(b, &lk, &rk, &exact))
             continue;
-        n->llm.theirs[n->llm.nown] = resolve(b, lk, &theirs);
-        n->llm.own[n->llm.nown++] = resolve(b, rk, &own);
+        d->semi_join.partner_keys[d->semi_join.nkeys] = resolve(b, lk, &partner);
+        d->semi_join.keys[d->semi_join.nkeys++] = resolve(b, rk, in);
     }
 }
 
-static plan_node *build_llm(builder *b, const rel *r) {
-    plan_node *n = build_unary(b, PLAN_LLM, r);
-    scope in = {r->left, NULL};
-    b->has_llm = true;
-    n->llm.nuses = r->llm.nuses;
-    n->llm.wanted = r->llm.wanted;
-    n->llm.each = r->llm.each;
-    n->llm.nby = r->llm.nby;
-    n->llm.by = ARENA_ARRAY(b->mem, expr *, r->llm.nby + 1);
-    for (int i = 0; i < r->llm.nby; i++)
-        n->llm.by[i] = resolve(b, r->llm.by[i], &in);
-    n->llm.norder = r->llm.norder;
-    n->llm.order = resolve_keys(b, r->llm.order, r->llm.norder, &in);
-    n->llm.with_ties = r->llm.with_ties;
-    n->llm.groups = estimate_combinations(b->rules->estimates, r->left, r->llm.by, r->llm.nby);
-    n->llm.may_reorder = r->llm.may_reorder;
-    build_partners(b, r, n);
-    n->llm.joins_below = estimate_joins_below(b->rules->estimates, r);
-    n->llm.uses = ARENA_ARRAY(b->mem, plan_llm_use, r->llm.nuses + 1);
-    for (int i = 0; i < r->llm.nuses; i++) {
-        const llm_use *u = &r->llm.uses[i];
-        plan_llm_use *p = &n->llm.uses[i];
-        use_place place = estimate_place(b->rules->estimates, r, i);
-        p->group = place.group;
-        p->asked_share = place.asked_share;
-        p->call = u->call;
-        p->guard = resolve(b, u->guard, &in);
-        p->args = ARENA_ARRAY(b->mem, expr *, u->call->nfields + 1);
-        for (int f = 0; f < u->call->nfields; f++)
-            p->args[f] = resolve(b, u->args[f], &in);
-        p->out_slot = slot_in(r, u->out_id);
-        p->prob_slot = u->prob_id >= 0 ? slot_in(r, u->prob_id) : -1;
-        p->field_order = ARENA_ARRAY(b->mem, uint8_t, u->call->nfields + 1);
-        for (int f = 0; f < u->call->nfields; f++)
-            p->field_order[f] = (uint8_t)f;
+static void build_demand(builder *b, const row_demand *from, const rel *base, const rel *top_llm,
+                         plan_demand *d) {
+    scope in = {base, NULL};
+    const top_n_demand *top = &from->top_n;
+    d->limit_hint = from->limit_hint;
+    d->top_n.n = top->n;
+    d->top_n.nkeys = top->keys.n;
+    d->top_n.keys = resolve_all(b, &top->keys, &in);
+    d->top_n.norder = top->norder;
+    d->top_n.order = resolve_keys(b, top->order, top->norder, &in);
+    d->top_n.with_ties = top->with_ties;
+    d->top_n.groups =
+        estimate_combinations(b->rules->estimates, top_llm->left, top->keys.list, top->keys.n);
+    build_semi_join(b, &from->semi_join, &in, d);
+}
+
+static void build_site(builder *b, const llm_use *u, const rel *llm, plan_call_site *site) {
+    scope in = {llm->left, NULL};
+    site->call = u->call;
+    site->guard = resolve(b, u->guard, &in);
+    site->args = ARENA_ARRAY(b->mem, expr *, u->call->nfields + 1);
+    for (int f = 0; f < u->call->nfields; f++)
+        site->args[f] = resolve(b, u->args[f], &in);
+    site->out_slot = slot_in(llm, u->out_id);
+    site->prob_slot = u->prob_id >= 0 ? slot_in(llm, u->prob_id) : -1;
+    site->field_order = ARENA_ARRAY(b->mem, uint8_t, u->call->nfields + 1);
+    for (int f = 0; f < u->call->nfields; f++)
+        site->field_order[f] = (uint8_t)f;
+}
+
+static void build_stage(builder *b, const chain_stage *from, plan_stage *t) {
+    t->ncols = from->llm->ncols;
+    t->nsites = from->llm->llm.nuses;
+    t->sites = ARENA_ARRAY(b->mem, plan_call_site, t->nsites + 1);
+    for (int i = 0; i < t->nsites; i++)
+        build_site(b, &from->llm->llm.uses[i], from->llm, &t->sites[i]);
+    t->nfilters = from->nfilters;
+    t->filters = ARENA_ARRAY(b->mem, expr *, t->nfilters + 1);
+    t->filter_estimates = ARENA_ARRAY(b->mem, plan_estimate, t->nfilters + 1);
+    t->filter_numbers = ARENA_ARRAY(b->mem, int, t->nfilters + 1);
+    for (int i = 0; i < t->nfilters; i++) {
+        scope in = {from->filters[i]->left, NULL};
+        t->filters[i] = resolve(b, from->filters[i]->filter.predicate, &in);
     }
+}
+
+static plan_node *build_pipeline(builder *b, const rel *r) {
+    const llm_pipeline *details = r->pipeline.details;
+    const chain_stage *from = pipeline_stages(b->mem, r);
+    const rel *base = pipeline_base(r);
+    plan_node *left = build(b, base);
+    plan_node *n = node_new(b, PLAN_LLM_PIPELINE, r);
+    n->left = left;
+    b->has_llm = true;
+    n->pipeline.nstages = details->nstages;
+    n->pipeline.stages = ARENA_ARRAY(b->mem, plan_stage, details->nstages);
+    for (int i = 0; i < details->nstages; i++)
+        build_stage(b, &from[i], &n->pipeline.stages[i]);
+    build_demand(b, &details->demand, base, from[details->nstages - 1].llm, &n->pipeline.demand);
+    n->pipeline.may_reorder = details->may_reorder;
+    plan_order_stages(n);
     return n;
 }
 
@@ -629,8 +664,10 @@ static plan_node *build_node(builder *b, const rel *r) {
         n->right = build(b, r->right);
         n->setop.op = r->setop.op;
         return n;
-    case REL_LLM:
-        return build_llm(b, r);
+    case REL_PIPELINE:
+        return build_pipeline(b, r);
+    case REL_LLM: /* within a pipeline */
+        break;
     case REL_SHARED:
         return build_shared(b, r);
     case REL_NUMBER:
@@ -660,10 +697,24 @@ static plan_node *build(builder *b, const rel *r) {
     return n;
 }
 
+/* From the top line down. */
+static void number_stages(plan *p, plan_node *n) {
+    for (int i = n->pipeline.nstages; i-- > 0;) {
+        plan_stage *t = &n->pipeline.stages[i];
+        for (int k = t->nfilters; k-- > 0;)
+            t->filter_numbers[k] = p->nnodes++;
+        t->number = p->nnodes++;
+    }
+}
+
 static void number_nodes(plan *p, plan_node *n) {
     if (!n || n->number >= 0)
         return;
-    n->number = p->nnodes++;
+    n->number = p->nnodes;
+    if (n->kind == PLAN_LLM_PIPELINE)
+        number_stages(p, n);
+    else
+        p->nnodes++;
     number_nodes(p, n->left);
     number_nodes(p, n->right);
 }
@@ -680,8 +731,6 @@ static void plan_all(const sql_stmt *stmt, builder *b, plan *p) {
         return;
     p->nshared = rules->next_share;
     b->shared = ARENA_ARRAY(b->mem, plan_node *, rules->next_share + 1);
-    for (int i = -1; i < stmt->ncalls; i++)
-        estimate_stacks(rules->estimates, i < 0 ? query : examples[i]);
     b->names = names_new(b->mem, rules->next_id, rules->next_share);
     for (int i = -1; i < stmt->ncalls; i++)
         if (i < 0 ? query : examples[i])

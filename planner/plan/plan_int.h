@@ -6,6 +6,10 @@
 
 #include "rules/rules_int.h"
 
+/* Sets `after` of a pipeline's stages and late_guard of its call sites, whose expressions are
+ * resolved (answers.c). */
+void plan_order_stages(plan_node *pipeline);
+
 /* Plans the statement again without each rule that changed it, and notes in p the cost that each
  * rule saves (savings.c). */
 void plan_find_savings(plan *p, const plan_env *env, arena *a);

@@ -129,8 +129,8 @@ static rel *over_window(rule_ctx *r, rel *x) {
 
 static rel *over_windows(rule_ctx *r, rel *x);
 
-/* Below something that drops rows: else calls gain nothing above a window, and those of one stack
- * may share what they read. */
+/* Only below a node that drops rows: elsewhere calls gain nothing above a window, and calls that stay
+ * in one pipeline can share what their prompts begin with. */
 static rel *under_fewer(rule_ctx *r, rel *x) {
     bool passes = x->kind == REL_PROJECT || x->kind == REL_SORT || x->kind == REL_LLM ||
                   x->kind == REL_FILTER || x->kind == REL_LIMIT;

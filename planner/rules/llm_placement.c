@@ -1,13 +1,13 @@
 /*
- * llm_placement.c - where LLM calls stand: after all cheaper filters, filters among them so that of
- * two the one stands first that spares the other more, above joins that leave fewer distinct inputs
- * and below joins that do not.
+ * llm_placement.c - where LLM calls are asked: after all cheaper filters; of two filters on answers
+ * the one first that saves the other more; above joins that leave fewer distinct inputs, and below
+ * joins that do not.
  *
- * A *stack* is a run of filters and LLM nodes, one over the other. It is taken apart into calls and
- * conditions and put together again: conditions that need no answer first, then call by call the
- * one that is better asked first, each followed by the conditions that it makes possible, last
- * the calls that only add a column. Projections between calls, such as a view's, end up above the
- * stack. Invariant: answers and rows are the same in any order; only what they cost changes.
+ * Each chain of filters and LLM nodes is taken apart into calls and conditions and put together
+ * again: conditions that need no answer at the bottom, then call by call the one that is better
+ * asked first, each followed by the conditions that it makes possible, and at the top the calls that
+ * only add a column. Projections between calls, such as a view's, end up above the chain.
+ * Invariant: answers and rows are the same in any order; only what they cost changes.
  */
 #include <string.h>
 
@@ -16,7 +16,7 @@
 /* Below a join only if it has at most so many times as many distinct inputs there. */
 static const double SAME_INPUTS = 1.001;
 
-typedef struct llm_stack {
+typedef struct call_chain {
     rule_ctx *r;
     int nuses, room;
     llm_use *uses; /* in written order, from the bottom */
@@ -26,13 +26,13 @@ typedef struct llm_stack {
     conjuncts last;   /* volatile ones: they stay on top */
     expr_map made_of; /* by column of the projections between: what it is below these */
     bool may_sink;
-} llm_stack;
+} call_chain;
 
 static rel *place(rule_ctx *r, rel *x, bool streaming);
 
 /* ---- taking apart ---------------------------------------------------------------------------- */
 
-static void add_uses(llm_stack *s, const rel *x) {
+static void add_uses(call_chain *s, const rel *x) {
     if (s->nuses + x->llm.nuses > s->room) {
         int room = 2 * (s->nuses + x->llm.nuses);
         llm_use *uses = ARENA_ARRAY(s->r->mem, llm_use, room);
@@ -45,15 +45,15 @@ static void add_uses(llm_stack *s, const rel *x) {
     s->nuses += x->llm.nuses;
 }
 
-static void add_columns(llm_stack *s, const rel *project) {
+static void add_columns(call_chain *s, const rel *project) {
     for (int i = 0; i < project->ncols; i++)
         expr_map_add(s->r, &s->made_of, project->cols[i].id,
                      expr_replace(s->r, project->project.exprs[i].value, &s->made_of));
 }
 
-/* Collects the stack that ends in x, with projections that have calls below them, and returns what
- * it stands on. */
-static rel *take_apart(llm_stack *s, rel *x, conjuncts *all) {
+/* Collects the chain whose top is x, with projections that have calls below them; returns its
+ * input. */
+static rel *take_apart(call_chain *s, rel *x, conjuncts *all) {
     bool between = x->kind == REL_PROJECT && rel_has_calls_on_top(x) && !node_is_volatile(x);
     if (x->kind != REL_FILTER && x->kind != REL_LLM && !between)
         return x;
@@ -154,7 +154,7 @@ static rel *sink(rule_ctx *r, rel *x, const llm_use *u, const conjuncts *conditi
 /* ---- putting together ------------------------------------------------------------------------ */
 
 /* Conditions that can be decided with the answers in `ids`. */
-static conjuncts decided(const llm_stack *s, const id_set *ids) {
+static conjuncts decided(const call_chain *s, const id_set *ids) {
     conjuncts out = {0};
     for (int i = 0; i < s->conditions.n; i++)
         if (!s->applied[i] && expr_only_in(s->conditions.list[i], ids))
@@ -162,14 +162,14 @@ static conjuncts decided(const llm_stack *s, const id_set *ids) {
     return out;
 }
 
-static void mark_applied(llm_stack *s, const conjuncts *c) {
+static void mark_applied(call_chain *s, const conjuncts *c) {
     for (int i = 0; i < s->conditions.n; i++)
         for (int k = 0; k < c->n; k++)
             s->applied[i] |= s->conditions.list[i] == c->list[k];
 }
 
 /* Whether a condition that still waits reads the call's answer, directly or through other calls. */
-static bool is_awaited(const llm_stack *s, const llm_use *u) {
+static bool is_awaited(const call_chain *s, const llm_use *u) {
     id_set out = id_set_new(s->r->mem);
     bool waiting = false;
     add_outputs(&out, u);
@@ -201,7 +201,7 @@ typedef struct candidate {
     const rel *filtered; /* what it would leave of the rows */
 } candidate;
 
-static candidate candidate_of(const llm_stack *s, const rel *x, const id_set *ids,
+static candidate candidate_of(const call_chain *s, const rel *x, const id_set *ids,
                               const llm_use *u) {
     id_set with = id_set_copy(ids);
     add_outputs(&with, u);
@@ -216,20 +216,20 @@ static candidate candidate_of(const llm_stack *s, const rel *x, const id_set *id
 
 /* Milliseconds that c costs less where `first` has removed rows: of few texts in many rows hardly
  * one is spared. */
-static double spared_by(const llm_stack *s, const candidate *c, const candidate *first) {
+static double spared_by(const call_chain *s, const candidate *c, const candidate *first) {
     return c->cost_ms - estimate_use(s->r, c->use, first->filtered).cost_ms;
 }
 
 /* Whether cost(a) + cost(b behind a) is clearly, not by rounding alone, less than the other way
  * round. Of calls about texts that no two rows share that is the one that removes a row for less. */
-static bool goes_first(const llm_stack *s, const candidate *a, const candidate *b) {
+static bool goes_first(const call_chain *s, const candidate *a, const candidate *b) {
     static const double ROUNDING = 1e-9;
     if (a->class != b->class || a->class != USE_DECIDES)
         return a->class < b->class;
     return spared_by(s, a, b) < spared_by(s, b, a) - ROUNDING * (a->cost_ms + b->cost_ms);
 }
 
-static int next_use(const llm_stack *s, const rel *x, const id_set *ids) {
+static int next_use(const call_chain *s, const rel *x, const id_set *ids) {
     int best = -1, waiting = 0;
     candidate chosen = {0};
     for (int i = 0; i < s->nuses; i++)
@@ -248,7 +248,7 @@ static int next_use(const llm_stack *s, const rel *x, const id_set *ids) {
     return best;
 }
 
-static rel *put_together(llm_stack *s, rel *x) {
+static rel *put_together(call_chain *s, rel *x) {
     id_set ids = id_set_new(s->r->mem);
     id_set_add_columns(&ids, x);
     for (int at = next_use(s, x, &ids); at >= 0; at = next_use(s, x, &ids)) {
@@ -262,8 +262,8 @@ static rel *put_together(llm_stack *s, rel *x) {
     return make_filter(s->r, x, &s->last);
 }
 
-/* What was taken out of the stack, above it. */
-static rel *with_projections(const llm_stack *s, rel *done, const rel *like) {
+/* The projections that were taken out of the chain, above it. */
+static rel *with_projections(const call_chain *s, rel *done, const rel *like) {
     if (s->made_of.n == 0)
         return done;
     rel *p = rel_project(s->r->mem, done, like->ncols);
@@ -274,7 +274,7 @@ static rel *with_projections(const llm_stack *s, rel *done, const rel *like) {
     return p;
 }
 
-static bool all_placed(const llm_stack *s) {
+static bool all_placed(const call_chain *s) {
     for (int i = 0; i < s->nuses; i++)
         if (!s->placed[i])
             return false;
@@ -286,8 +286,8 @@ static bool all_placed(const llm_stack *s) {
 
 /* ---- the rule -------------------------------------------------------------------------------- */
 
-static rel *place_stack(rule_ctx *r, rel *x, bool streaming) {
-    llm_stack s = {.r = r, .may_sink = !streaming};
+static rel *place_chain(rule_ctx *r, rel *x, bool streaming) {
+    call_chain s = {.r = r, .may_sink = !streaming};
     conjuncts all = {0}, plain = {0};
     rel *base = take_apart(&s, x, &all);
     if (s.nuses == 0)
@@ -313,7 +313,7 @@ static rel *place_stack(rule_ctx *r, rel *x, bool streaming) {
  * calls stay on top, where they can be made in waves. */
 static rel *place(rule_ctx *r, rel *x, bool streaming) {
     if (x->kind == REL_FILTER || x->kind == REL_LLM)
-        return place_stack(r, x, streaming);
+        return place_chain(r, x, streaming);
     bool is_union =
         x->kind == REL_SETOP && (x->setop.op == SETOP_UNION_ALL || x->setop.op == SETOP_UNION);
     bool passes = x->kind == REL_LIMIT ||

@@ -279,6 +279,7 @@ static rel *prune(pruner *p, rel *x, const id_set *wanted) {
     case REL_FILTER:
     case REL_SORT:
     case REL_LIMIT:
+    case REL_PIPELINE:
         break;
     }
     reads = plus_reads(p, x, wanted);

@@ -12,14 +12,18 @@ typedef struct rule {
     plan_rule_info info;
     rule_fn run; /* NULL: a choice of plan.c's, made where the relation becomes a plan */
     plan_choice choice;
+    bool of_pipelines; /* reads REL_PIPELINE nodes */
 } rule;
 
 /* A rule over relations. */
 #define RULE(name, help)                                                                           \
-    { {#name, help, false}, rule_##name, CHOICE_NONE }
+    { {#name, help, false}, rule_##name, CHOICE_NONE, false }
+/* A rule over relations whose pipelines are formed. */
+#define PIPELINE_RULE(name, help)                                                                  \
+    { {#name, help, false}, rule_##name, CHOICE_NONE, true }
 /* A choice of plan.c's, which it asks about by its number. */
 #define CHOICE(name, choice, help)                                                                 \
-    { {#name, help, true}, NULL, choice }
+    { {#name, help, true}, NULL, choice, false }
 
 static const rule table[] = {
     RULE(filters, "merge stacked filters; drop conditions that are always true"),
@@ -39,10 +43,11 @@ static const rule table[] = {
     RULE(projects, "merge projections over projections"),
     RULE(top_k, "keep only the first rows of a sort under a LIMIT, and of partitions whose "
                 "row_number() or rank() is bounded"),
-    RULE(waves, "ask the model only about as many rows as LIMIT, DISTINCT, IN, EXISTS or a bounded "
-                "row_number() or rank() needs"),
-    RULE(reorder,
-         "let LLM filters change places while they run, where what they keep speaks for it"),
+    PIPELINE_RULE(
+        waves, "ask the model only about as many rows as LIMIT, DISTINCT, IN, EXISTS or a bounded "
+               "row_number() or rank() needs"),
+    PIPELINE_RULE(reorder, "let LLM filters change places while they run, where what they keep "
+                           "speaks for it"),
     CHOICE(keys, CHOICE_KEYS, "read only those rows of a table that its key or an index leads to"),
     CHOICE(key_lists, CHOICE_KEY_LISTS,
            "use a key or an index for IN lists, and for equalities joined by OR"),
@@ -123,11 +128,15 @@ static void forget_shared(rule_ctx *r) {
     r->shared_after = ARENA_ARRAY(r->mem, rel *, r->nshared + 1);
 }
 
+static rel *apply(rule_ctx *r, rule_fn fn, rel *root) {
+    forget_shared(r);
+    return rel_like(r, fn(r, root), root);
+}
+
 static rel *run_one(rule_ctx *r, const rule *what, rel *root, str *before,
                     plan_rule_report *report) {
     double start = clock_ms();
-    forget_shared(r);
-    rel *after = rel_like(r, what->run(r, root), root);
+    rel *after = apply(r, what->run, root);
     *report = (plan_rule_report){
         .name = what->info.name, .changed = after != root, .ms = clock_ms() - start};
     if (before && after != root) {
@@ -145,13 +154,20 @@ rel *rules_run(rule_ctx *r, rel *root, bool print, plan *p) {
         return root;
     plan_rule_report *reports = ARENA_ARRAY(r->mem, plan_rule_report, BASE_COUNT(table));
     str before = print ? tree_text(r, root) : (str){NULL, 0};
+    bool formed = false;
     int n = 0;
     r->choices = 0;
     for (size_t i = 0; i < BASE_COUNT(table); i++)
         r->choices |= off[i] ? 0 : 1u << table[i].choice;
-    for (size_t i = 0; i < BASE_COUNT(table) && r->e->code == ERR_NONE; i++)
+    for (size_t i = 0; i < BASE_COUNT(table) && r->e->code == ERR_NONE; i++) {
+        if (table[i].of_pipelines && !formed) {
+            root = apply(r, form_pipelines, root);
+            before = print ? tree_text(r, root) : before;
+            formed = true;
+        }
         if (!off[i] && table[i].run)
             root = run_one(r, &table[i], root, print ? &before : NULL, &reports[n++]);
+    }
     if (p && !p->rules) {
         p->rules = reports;
         p->nrules = n;

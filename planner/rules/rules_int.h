@@ -27,6 +27,10 @@ rel *rule_top_k(rule_ctx *r, rel *x);
 rel *rule_waves(rule_ctx *r, rel *x);
 rel *rule_reorder(rule_ctx *r, rel *x);
 
+/* Puts a REL_PIPELINE around every maximal chain of LLM nodes and filters that one operator can run
+ * (pipelines.c): before the rules that read pipelines, and before plan.c. */
+rel *form_pipelines(rule_ctx *r, rel *x);
+
 /* ---- unnesting (unnest.c, unnest_pull.c) ----------------------------------------------------- */
 
 /* Decorrelates a subquery that depends on the outer query by equalities only, by pulling its
@@ -40,20 +44,5 @@ rel *group_by_more(rule_ctx *r, const rel *x, rel *left, const rel_column *more,
  * their own ids. g is group_by_more's result, outer joined, so a row may lack a group: its count
  * is 0 then. */
 void aggregates_or_zero(rule_ctx *r, const rel *x, const rel *g, rel *project, int at);
-
-/* ---- stacks of LLM nodes (llm_stack.c) ------------------------------------------------------- */
-
-/* LLM nodes over one another, filters alone between them, of which none reads another's answer in
- * its fields; top first. */
-typedef struct llm_stack_rels {
-    int count;
-    const rel *nodes[PLAN_STACK], *base;
-} llm_stack_rels;
-
-/* The stack whose top is x, a filter or LLM node; false: x stands over none. */
-bool llm_stack_collect(arena *mem, const rel *x, llm_stack_rels *out);
-/* Finds the stacks of a whole query, once its rules have run, and lays out their prompts as SET
- * llm_layout wants it or by estimated tokens. */
-void estimate_stacks(estimator *s, const rel *query);
 
 #endif

@@ -11,6 +11,7 @@
  */
 #include <string.h>
 
+#include "core/pipeline_int.h"
 #include "rules_int.h"
 
 typedef struct sort_keys {
@@ -107,26 +108,28 @@ static rel *sorted(rule_ctx *r, rel *x, const sort_keys *keys) {
     return sort;
 }
 
-/* Whether some rows of the stack are dropped for what the model says. */
+/* The input of the lowest LLM node below x, under filters and LLM nodes alone; NULL: there is none. */
+static rel *input_of_calls(rel *x) {
+    rel *input = NULL;
+    for (; x->kind == REL_FILTER || x->kind == REL_LLM; x = x->left)
+        if (x->kind == REL_LLM)
+            input = x->left;
+    return input;
+}
+
+/* Whether a filter between x and `base` drops rows for what the model says. */
 static bool asks_to_drop(rule_ctx *r, const rel *x, const rel *base) {
-    id_set own = id_set_new(r->mem);
-    id_set_add_columns(&own, base);
+    id_set known = id_set_new(r->mem);
+    id_set_add_columns(&known, base);
     for (; x != base; x = x->left)
-        if (x->kind == REL_FILTER && !expr_only_in(x->filter.predicate, &own))
+        if (x->kind == REL_FILTER && !expr_only_in(x->filter.predicate, &known))
             return true;
     return false;
 }
 
-static rel *over_sorted(rule_ctx *r, rel *x, const rel *base, const sort_keys *keys) {
-    if (x == base)
-        return sorted(r, with_drawn(r, x, keys), keys);
-    return rel_over(r, x, over_sorted(r, x->left, base, keys), NULL);
-}
-
-/* x with its rows in the order of the keys from below its LLM filters on; NULL: it has none, or
+/* x with its rows in the order of the keys from below its LLM nodes on; NULL: it has none, or
  * they cannot be sorted before. */
 static rel *sort_below(rule_ctx *r, rel *x, const sort_keys *keys) {
-    llm_stack_rels stack;
     id_set ids = id_set_new(r->mem);
     if ((x->kind == REL_PROJECT || x->kind == REL_DISTINCT) && keys->ndrawn == 0) {
         rel *above = x;
@@ -134,17 +137,18 @@ static rel *sort_below(rule_ctx *r, rel *x, const sort_keys *keys) {
         rel *left = sort_below(r, x->left, &below);
         return left ? rel_over(r, above, left, NULL) : NULL;
     }
-    if ((x->kind != REL_FILTER && x->kind != REL_LLM) || !llm_stack_collect(r->mem, x, &stack))
+    rel *base = input_of_calls(x);
+    if (!base)
         return NULL;
-    id_set_add_columns(&ids, stack.base);
+    id_set_add_columns(&ids, base);
     for (int i = 0; i < keys->ndrawn; i++) {
         if (!expr_only_in(keys->drawn[i].value, &ids) || !never_fails(keys->drawn[i].value))
             return NULL;
         id_set_add(&ids, keys->drawn[i].id);
     }
-    if (!keys_may_come_first(keys, &ids) || !asks_to_drop(r, x, stack.base))
+    if (!keys_may_come_first(keys, &ids) || !asks_to_drop(r, x, base))
         return NULL;
-    return over_sorted(r, x, stack.base, keys);
+    return chain_over(r, x, base, sorted(r, with_drawn(r, base, keys), keys));
 }
 
 /* The input of a LIMIT, without the sort on top of it; NULL: there is none that can go. */

@@ -374,6 +374,7 @@ static rel *push(outer_columns *o, rel *x, int *d) {
     case REL_FILTER:
     case REL_SORT:
     case REL_LLM:
+    case REL_PIPELINE:
     case REL_NUMBER:
     case REL_OUTER_RESIDUAL:
         break;

@@ -385,21 +385,6 @@ static void print_llm(const rel *r, buf *out) {
         buf_append_c(out, i ? ";" : "");
         print_call(&r->llm.uses[i], out);
     }
-    for (int i = 0; i < r->llm.nown; i++) {
-        buf_append_c(out, i ? " and " : " only where ");
-        expr_print(r->llm.theirs[i], out);
-        buf_append_c(out, r->llm.nulls_match ? " is " : " = ");
-        expr_print(r->llm.own[i], out);
-    }
-    if (r->llm.wanted > 0)
-        buf_printf(out, " in waves for %lld", (long long)r->llm.wanted);
-    if (r->llm.each == 0)
-        return;
-    buf_printf(out, "%s%lld", r->llm.wanted > 0 ? ", " : " in waves for ", (long long)r->llm.each);
-    buf_append_c(out, r->llm.with_ties ? " with ties" : "");
-    buf_append_c(out, r->llm.nby > 0 ? " per " : "");
-    print_list(r->llm.by, r->llm.nby, NULL, out);
-    sort_keys_print(" by ", r->llm.order, r->llm.norder, out);
 }
 
 static void print_details(const rel *r, buf *out) {
@@ -449,6 +434,9 @@ static void print_details(const rel *r, buf *out) {
     case REL_LLM:
         print_llm(r, out);
         break;
+    case REL_PIPELINE:
+        r->pipeline.print(r->pipeline.details, out);
+        break;
     case REL_SHARED:
         buf_printf(out, " %d%s", r->shared.number, r->shared.kept ? " materialized" : "");
         break;
@@ -491,27 +479,17 @@ static bool is_printed(printed *p, const rel *r) {
 }
 
 static const char *const kind_names[] = {
-    [REL_VALUES] = "Values",
-    [REL_SCAN] = "Scan",
-    [REL_FILE] = "File",
-    [REL_SYSTEM] = "System",
-    [REL_SERIES] = "Series",
-    [REL_FILTER] = "Filter",
-    [REL_PROJECT] = "Project",
-    [REL_JOIN] = "Join",
-    [REL_APPLY] = "Apply",
-    [REL_GROUP] = "Group",
-    [REL_SORT] = "Sort",
-    [REL_LIMIT] = "Limit",
-    [REL_DISTINCT] = "Distinct",
-    [REL_SETOP] = "SetOp",
-    [REL_LLM] = "LLM",
-    [REL_SHARED] = "Shared",
-    [REL_NUMBER] = "Number",
-    [REL_WINDOW] = "Window",
-    [REL_RECURSIVE] = "Recursive",
-    [REL_WORKING] = "Working",
-    [REL_OUTER_RESIDUAL] = "OuterResidual",
+    [REL_VALUES] = "Values",     [REL_SCAN] = "Scan",
+    [REL_FILE] = "File",         [REL_SYSTEM] = "System",
+    [REL_SERIES] = "Series",     [REL_FILTER] = "Filter",
+    [REL_PROJECT] = "Project",   [REL_JOIN] = "Join",
+    [REL_APPLY] = "Apply",       [REL_GROUP] = "Group",
+    [REL_SORT] = "Sort",         [REL_LIMIT] = "Limit",
+    [REL_DISTINCT] = "Distinct", [REL_SETOP] = "SetOp",
+    [REL_LLM] = "LLM",           [REL_PIPELINE] = "Pipeline",
+    [REL_SHARED] = "Shared",     [REL_NUMBER] = "Number",
+    [REL_WINDOW] = "Window",     [REL_RECURSIVE] = "Recursive",
+    [REL_WORKING] = "Working",   [REL_OUTER_RESIDUAL] = "OuterResidual",
 };
 
 static void print_tree(const rel *r, int depth, printed *p, buf *out) {

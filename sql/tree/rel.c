@@ -86,6 +86,7 @@ void rel_set_columns(arena *a, rel *r) {
     case REL_SORT:
     case REL_LIMIT:
     case REL_DISTINCT:
+    case REL_PIPELINE:
     case REL_OUTER_RESIDUAL:
         take_columns(a, r, NULL, 0);
         return;

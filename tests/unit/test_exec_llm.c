@@ -225,7 +225,7 @@ static void test_examples_stand_in_the_order_of_the_fields(void **state) {
     outcome_free(&turned);
 }
 
-/* ---- stacks of filters ----------------------------------------------------------------------- */
+/* ---- pipelines of filters -------------------------------------------------------------------- */
 
 static const char loose_then_tight[] =
     "SELECT n FROM words WHERE CASE WHEN LLM('Loose?', word) RETURNS ENUM('a', 'b') = 'a' THEN n "

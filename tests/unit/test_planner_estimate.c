@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "core/pipeline_int.h"
 #include "rules/rules_int.h"
 #include "tests/sql/fixture.c"
 
@@ -256,10 +257,10 @@ static plan_estimate llm_of(const char *sql, uint8_t *order) {
     uint8_t own[8];
     assert_non_null(r);
     estimator *s = estimator_new(mem, &env);
-    estimate_stacks(s, r);
+    rule_ctx rules = {.mem = mem, .env = &env};
+    const call_layout *layouts = estimate_layout(s, pipeline_new(&rules, (rel *)r, 1));
     for (int i = r->llm.nuses; i-- > 0;)
-        estimate_llm_use(s, &r->llm.uses[i], r->left, estimate_place(s, r, i).layout, &e,
-                         order ? order : own);
+        estimate_llm_use(s, &r->llm.uses[i], r->left, layouts[i].layout, &e, order ? order : own);
     return e;
 }
 
@@ -391,12 +392,13 @@ static void test_plan_totals(void **state) {
     set("cost_rates", "nominal");
     plan *p = planned(
         "select title from movies where LLM('p', title) RETURNS ENUM('a', 'b', 'c', 'd') = 'a'");
-    const plan_node *llm = find_node(p->root, PLAN_LLM);
-    assert_near(llm->estimate.selectivity, 0.25);
-    assert_near(llm->estimate.distinct_inputs, MOVIES);
+    const plan_node *llm = find_node(p->root, PLAN_LLM_PIPELINE);
+    const plan_estimate *asked = &llm->pipeline.stages[0].estimate;
+    assert_near(asked->selectivity, 0.25);
+    assert_near(asked->distinct_inputs, MOVIES);
     assert_near(p->total.rows, MOVIES / 4.0);
-    assert_near(p->total.prompt_tokens, llm->estimate.prompt_tokens);
-    assert_true(p->total.cost_ms > llm->estimate.cost_ms);
+    assert_near(p->total.prompt_tokens, asked->prompt_tokens);
+    assert_true(p->total.cost_ms > asked->cost_ms);
     assert_true(p->has_llm);
 }
 
@@ -405,9 +407,9 @@ static void test_waves_cost_less(void **state) {
     (void)state;
     plan *p = planned("select title from movies where LLM('p', title) RETURNS ENUM('a', 'b', 'c', "
                       "'d') = 'a' limit 20");
-    const plan_node *llm = find_node(p->root, PLAN_LLM);
-    assert_int_equal(llm->llm.wanted, 20);
-    assert_near(llm->estimate.distinct_inputs, 80);
+    const plan_node *llm = find_node(p->root, PLAN_LLM_PIPELINE);
+    assert_int_equal(llm->pipeline.demand.limit_hint, 20);
+    assert_near(llm->pipeline.stages[0].estimate.distinct_inputs, 80);
 }
 
 static void test_printed(void **state) {

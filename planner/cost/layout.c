@@ -1,0 +1,128 @@
+/*
+ * layout.c - what comes first in the prompts of a pipeline: the instruction or the row's data.
+ *
+ * Calls about the same fields of the same rows form a group. Where the data come first, the calls of
+ * a group share the computed data of each row; where the instruction comes first, the rows of a call
+ * share its instruction.
+ *
+ * Invariant: the layout is a function of the relation and of the base's rows alone. What was learned
+ * from earlier runs or measured has no influence, because it would change the text of prompts.
+ */
+#include <math.h>
+
+#include "core/pipeline_int.h"
+#include "estimate_int.h"
+
+/* Data first must save at least this share of the computed tokens: models answer better when they
+ * read the instruction before the data. */
+static const double LAYOUT_LEAST_SAVING = 0.1;
+
+bool plan_data_pays(double data, double inputs, const plan_question *questions, int count) {
+    double instruction_leads = 0, data_leads = data;
+    for (int i = 0; i < count; i++) {
+        instruction_leads += questions[i].tokens + questions[i].share * data;
+        data_leads += inputs * questions[i].share * questions[i].tokens;
+    }
+    return count > 1 && data_leads <= (1 - LAYOUT_LEAST_SAVING) * instruction_leads;
+}
+
+/* A call of the pipeline while its layout is decided. */
+typedef struct laid_call {
+    const llm_use *use;
+    bool decides; /* a filter reads its answer */
+} laid_call;
+
+typedef struct layout {
+    estimator *s;
+    const rel *base;
+    int n;
+    laid_call *calls; /* in the order of the stages */
+    call_layout *out;
+} layout;
+
+static bool decides(const chain_stage *stages, int nstages, const llm_use *u, arena *mem) {
+    id_set out = id_set_new(mem);
+    id_set_add(&out, u->out_id);
+    if (u->prob_id >= 0)
+        id_set_add(&out, u->prob_id);
+    for (int i = 0; i < nstages; i++)
+        for (int f = 0; f < stages[i].nfilters; f++)
+            if (expr_touches(stages[i].filters[f]->filter.predicate, &out))
+                return true;
+    return false;
+}
+
+/* How many calls that decide are written before call i; for a call that decides nothing: how many
+ * there are. */
+static int deciding_before(const layout *l, int i) {
+    int count = 0;
+    for (int k = 0; k < l->n; k++)
+        count += l->calls[k].decides && (!l->calls[i].decides || l->calls[k].use->call->number <
+                                                                     l->calls[i].use->call->number);
+    return count;
+}
+
+/* Whether the call needs an answer for all rows of the base, as far as these alone say. */
+static bool asks_everywhere(const layout *l, const llm_use *u) {
+    id_set ids = id_set_new(l->s->mem);
+    id_set_add_columns(&ids, l->base);
+    return !u->guard || !expr_only_in(u->guard, &ids);
+}
+
+static bool share_rows(const layout *l, const llm_use *a, const llm_use *b) {
+    return asks_everywhere(l, a) && asks_everywhere(l, b) &&
+           llm_calls_share_fields(a->call, a->args, b->call, b->args);
+}
+
+static void find_groups(layout *l) {
+    for (int i = 0; i < l->n; i++) {
+        l->out[i].group = i;
+        for (int k = i; k-- > 0;)
+            if (share_rows(l, l->calls[k].use, l->calls[i].use))
+                l->out[i].group = l->out[k].group;
+    }
+}
+
+/* Decides for the group whose first call is `leader`. */
+static void lay_out_group(layout *l, int leader) {
+    plan_question *questions = ARENA_ARRAY(l->s->mem, plan_question, l->n);
+    int64_t wanted = l->s->env->settings->llm_layout;
+    double data, inputs;
+    int count = 0;
+    for (int i = leader; i < l->n; i++)
+        if (l->out[i].group == leader)
+            questions[count++] = (plan_question){
+                estimate_instruction_tokens(l->s, l->calls[i].use->call), l->out[i].asked_share};
+    if (wanted == LAYOUT_INSTRUCTION_FIRST)
+        return;
+    if (wanted == LAYOUT_AUTO) {
+        estimate_data(l->s, l->calls[leader].use, l->base, &data, &inputs);
+        if (!plan_data_pays(data, inputs, questions, count))
+            return;
+    }
+    for (int i = leader; i < l->n; i++)
+        if (l->out[i].group == leader)
+            l->out[i].layout = i == leader ? LAID_DATA_FIRST : LAID_ON_DATA;
+}
+
+call_layout *estimate_layout(estimator *s, const rel *pipeline) {
+    int nstages = pipeline->pipeline.details->nstages;
+    const chain_stage *stages = pipeline_stages(s->mem, pipeline);
+    layout l = {.s = s, .base = pipeline_base(pipeline)};
+    for (int i = 0; i < nstages; i++)
+        l.n += stages[i].llm->llm.nuses;
+    l.calls = ARENA_ARRAY(s->mem, laid_call, l.n + 1);
+    l.out = ARENA_ARRAY(s->mem, call_layout, l.n + 1);
+    for (int i = 0, at = 0; i < nstages; i++)
+        for (int k = 0; k < stages[i].llm->llm.nuses; k++, at++) {
+            const llm_use *u = &stages[i].llm->llm.uses[k];
+            l.calls[at] = (laid_call){u, decides(stages, nstages, u, s->mem)};
+        }
+    find_groups(&l);
+    for (int i = 0; i < l.n; i++)
+        l.out[i].asked_share = ldexp(1, -deciding_before(&l, i));
+    for (int i = 0; i < l.n; i++)
+        if (l.out[i].group == i)
+            lay_out_group(&l, i);
+    return l.out;
+}

@@ -1,0 +1,55 @@
+/*
+ * pipelines.c - puts a bracket around each maximal chain of LLM nodes and filters that one operator
+ * can run. Always on: it is no rule that a user can switch, but what the rules behind it need.
+ */
+#include "core/pipeline_int.h"
+#include "rules_int.h"
+
+static void add_answers(id_set *ids, const rel *llm) {
+    for (int i = 0; i < llm->llm.nuses; i++) {
+        id_set_add(ids, llm->llm.uses[i].out_id);
+        if (llm->llm.uses[i].prob_id >= 0)
+            id_set_add(ids, llm->llm.uses[i].prob_id);
+    }
+}
+
+/* Whether a field of one of the calls is made of an answer in `answers`. Such a call has to wait for
+ * the other's rows, so today it starts a pipeline of its own. */
+static bool fields_read(const rel *llm, const id_set *answers) {
+    for (int i = 0; i < llm->llm.nuses; i++)
+        for (int f = 0; f < llm->llm.uses[i].call->nfields; f++)
+            if (expr_touches(llm->llm.uses[i].args[f], answers))
+                return true;
+    return false;
+}
+
+/* The base of the pipeline whose chain begins at `top`; *nstages: its LLM nodes, 0: it is none. */
+static rel *chain_base(rule_ctx *r, rel *top, int *nstages) {
+    const rel *llm[PIPELINE_STAGES];
+    rel *base = top;
+    int n = 0;
+    for (rel *x = top; (x->kind == REL_FILTER || x->kind == REL_LLM) && n < PIPELINE_STAGES;
+         x = x->left) {
+        if (x->kind != REL_LLM)
+            continue;
+        id_set answers = id_set_new(r->mem);
+        add_answers(&answers, x);
+        for (int i = 0; i < n; i++)
+            if (fields_read(llm[i], &answers)) {
+                *nstages = n;
+                return base;
+            }
+        llm[n++] = x;
+        base = x->left;
+    }
+    *nstages = n;
+    return base;
+}
+
+rel *form_pipelines(rule_ctx *r, rel *x) {
+    int nstages;
+    rel *base = chain_base(r, x, &nstages);
+    if (nstages == 0)
+        return rel_each_input(r, x, form_pipelines);
+    return pipeline_new(r, chain_over(r, x, base, form_pipelines(r, base)), nstages);
+}
