@@ -102,15 +102,14 @@ typedef struct exec_progress {
     char phase[32]; /* "reading", "ordering", "starting the model", "model", … */
     /* of the LLM operator at work: distinct inputs of all its calls, as expected and so far */
     uint64_t rows_total, rows_done;
-    uint64_t answers_stored;        /* of these, found in the cache */
     double seconds;                 /* since the statement started */
     double llm_seconds;             /* in the LLM operator at work */
-    llm_stats llm;                  /* of the engine's session at work, summed over the statement */
+    llm_figures llm;                /* of the statement so far */
+    llm_memory memory;              /* of the engine's session at work */
     uint64_t answers_kept;          /* written to the cache so far */
     int operator_number, operators; /* LLM#1 of 2 */
     char field_order[160];
     char last_answer[80], last_input[80];
-    uint64_t stored_tokens; /* of the prompts whose answers were stored: not in llm.prompt_tokens */
     bool paused;
     double held_seconds; /* that the statement was paused so far; not in the times above */
     /* of each of the latest prompts, oldest first: percent of its tokens that were reused */
@@ -135,10 +134,8 @@ typedef struct exec_summary {
     double seconds, sql_seconds, solve_seconds, llm_seconds;
     double held_seconds; /* paused: in `seconds` alone */
     uint64_t rows;
-    uint64_t llm_inputs, distinct_inputs, answers_stored;
-    uint64_t answers_ended;     /* by max_tokens */
-    uint64_t prompts_shortened; /* llm_overflow = 'truncate' left fields out */
-    llm_stats llm;
+    llm_figures llm;
+    llm_memory memory;
     workmem_use space; /* peaks: what operators kept, in memory and in temporary files */
 } exec_summary;
 void stmt_summary(const stmt *s, exec_summary *out);

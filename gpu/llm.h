@@ -82,7 +82,7 @@ typedef struct llm_model_info {
     hash128 weights;                    /* of all bytes of the file */
     hash128 fingerprint;                /* identity of KV blocks and answers (ENGINE 3) */
     double prefill_tok_s, decode_tok_s; /* measured on this machine; 0 when not yet measured */
-    double load_ms; /* of opening; sessions add what the weights took (llm_stats) */
+    double load_ms; /* of opening; sessions add what the weights took (llm_figures) */
 } llm_model_info;
 
 /* Opens a model; ERR_IO, ERR_CORRUPT (the file, with what is wrong), ERR_UNSUPPORTED (names the
@@ -260,23 +260,13 @@ typedef struct llm_session_options {
     const atomic_bool *cancel; /* looked at once per pass, and while the weights are read */
 } llm_session_options;
 
-typedef struct llm_stats {
-    uint64_t requests, done;
-    /* sent, as if each prompt stood alone: of those that are answered all, of one that is under way
-     * or was dropped what it came to */
-    uint64_t prompt_tokens;
-    uint64_t head_tokens;     /* of these, the heads that requests name */
-    uint64_t computed_tokens; /* prompt tokens that went through the model */
-    uint64_t reused_memory, reused_disk;
-    uint64_t output_tokens, passes, evicted_blocks, truncated;
-    uint64_t yielded; /* requests whose KV was on its way when another went first */
-    double prefill_ms, decode_ms, load_ms;
-    double store_ms;                  /* of looking for KV blocks in the store and reading them */
+/* KV memory that a session holds, and the sequences in it. */
+typedef struct llm_memory {
     size_t kv_bytes, kv_budget_bytes; /* on the device */
     size_t kv_host_bytes, kv_host_budget_bytes;
-    size_t kv_most_bytes; /* on both at once */
+    size_t kv_peak_bytes; /* on both at once */
     int live_sequences;
-} llm_stats;
+} llm_memory;
 
 int llm_session_new(llm_engine *engine, const llm_session_options *options, llm_session **out,
                     err *e);
@@ -288,7 +278,8 @@ int llm_submit(llm_session *session, const llm_request *request, err *e);
  * left is normal. *idle: nothing is queued, live or waiting to be handed out. ERR_CANCELLED:
  * finished answers stay available, the rest is dropped. */
 int llm_step(llm_session *session, llm_event *events, int capacity, int *count, bool *idle, err *e);
-void llm_session_stats(const llm_session *session, llm_stats *out);
+void llm_session_figures(const llm_session *session, llm_figures *out);
+void llm_session_memory(const llm_session *session, llm_memory *out);
 
 /* Log-probabilities [vocab] of the token after `tokens`
  * (BOS not added), through the same path as answers. */

@@ -15,17 +15,6 @@
 #include "planner/psm.h"
 #include "sql/sql.h"
 
-/* ---- words ----------------------------------------------------------------------------------- */
-
-/* What figures of the model's work are called wherever people read them: EXPLAIN, .stats, the line
- * behind a result, the live view. DESIGN 7 and lesson 2 say what they mean. */
-#define WORDS_INPUTS "distinct inputs"
-#define WORDS_PROMPT "prompt tokens"
-#define WORDS_COMPUTED "computed"
-#define WORDS_HIT_RATE "hit rate"
-#define WORDS_OUTPUT "output tokens"
-#define WORDS_KNOWN "answers known" /* stored by an earlier statement: not asked for */
-
 /* ---- what the planner may ask ---------------------------------------------------------------- */
 
 typedef struct plan_env {
@@ -432,10 +421,10 @@ double plan_distinct_left(double distinct, double rows, double share);
 /* Exact token counts of the calls of one stage under one strategy. */
 typedef struct plan_tokens {
     const char *strategy; /* "no cache", "FIFO", "fixed", "grouped" */
-    uint64_t rows, distinct_inputs, prompt_tokens, head_tokens, computed_tokens;
-    uint64_t known_answers; /* of inputs whose prompts the statement asks before */
-    bool scaled;            /* above an unanswered LLM filter: marked ~ */
-    bool at_most;           /* in waves, or where another answer says so: marked ≤ */
+    uint64_t rows;
+    llm_figures llm; /* inputs and prompt tokens: what follows without any answer */
+    bool scaled;     /* above an unanswered LLM filter: marked ~ */
+    bool at_most;    /* in waves, or where another answer says so: marked ≤ */
 } plan_tokens;
 
 /* What happened at one node. */
@@ -443,11 +432,7 @@ typedef struct plan_actual {
     bool known, idle; /* idle: nobody asked it for a row */
     uint64_t rows;
     double ms;
-    /* of the calls of a stage: */
-    /* of earlier prompts of the statement: the sample's, or an equal call's */
-    uint64_t known_answers;
-    uint64_t distinct_inputs, stored_answers, prompt_tokens, computed_tokens, reused_disk,
-        output_tokens;
+    llm_figures llm; /* of the calls of a stage, as all that follows */
     str field_order; /* "m.synopsis, r.review", or the largest groups' with their rows */
     /* "before #1 after 128 rows: …"; n = 0: its calls came where they were planned */
     str reordered;

@@ -323,6 +323,66 @@ static inline double clock_seconds(void) {
 /* The same of the processor time that this thread had: what others do meanwhile is not in it. */
 double clock_thread_ms(void);
 
+/* ---- figures of LLM work --------------------------------------------------------------------- */
+
+/* The names of figures wherever they are printed: EXPLAIN, .stats, the line after a result and the
+ * live view. */
+#define WORDS_INPUTS "distinct inputs"
+#define WORDS_PROMPT "prompt tokens"
+#define WORDS_COMPUTED "computed"
+#define WORDS_HIT_RATE "hit rate"
+#define WORDS_OUTPUT "output tokens"
+#define WORDS_KNOWN "answers known"
+
+/* The counters of LLM work, from the engine to the screen. LLM operators count the first seven, an
+ * engine's session the rest; both are summed over a plan node and over a statement.
+ *
+ * X(name, label, always, key): `label` names the figure in .stats ("": it is not printed there),
+ * where it is printed even if it is 0 or not; `key` in EXPLAIN (FORMAT JSON) ("": not written). */
+/* clang-format off */
+#define LLM_COUNTERS(X)                                                                             \
+    X(inputs, "LLM inputs", true, "")               /* answers that rows needed */                  \
+    X(distinct_inputs, WORDS_INPUTS, true, "distinct_inputs")                                       \
+    X(answers_stored, WORDS_KNOWN, true, "stored_answers")     /* found in the cache */             \
+    X(answers_repeated, "", false, "known_answers") /* the statement had sent an equal prompt */    \
+    X(answers_ended, "ended by max_tokens", false, "")                                              \
+    X(prompts_shortened, "fields left out", false, "")         /* llm_overflow = 'truncate' */      \
+    X(stored_tokens, "", false, "")                 /* of prompts whose answers were stored */      \
+    X(requests, "requests", true, "")                                                               \
+    X(done, "", false, "")                          /* requests with an answer */                   \
+    /* sent, as if each prompt stood alone; of an unfinished prompt what was computed or read */    \
+    X(prompt_tokens, WORDS_PROMPT, true, "prompt_tokens")                                           \
+    X(head_tokens, "of these shared head", true, "")           /* llm_request.head_tokens */        \
+    X(computed_tokens, WORDS_COMPUTED, true, "computed_tokens") /* went through the model */        \
+    X(reused_memory, "reused from memory", true, "")           /* tokens */                         \
+    X(reused_disk, "reused from disk", true, "reused_disk")    /* tokens */                         \
+    X(output_tokens, WORDS_OUTPUT, true, "output_tokens")                                           \
+    X(passes, "model passes", true, "")                                                             \
+    X(evicted_blocks, "", false, "")                                                                \
+    X(truncated, "", false, "")                     /* requests that lost fields */                 \
+    X(yielded, "", false, "") /* requests whose KV was being read when another went first */
+/* X(name): milliseconds. */
+#define LLM_TIMES(X)                                                                                \
+    X(prefill_ms)                                                                                   \
+    X(decode_ms)                                                                                    \
+    X(load_ms)  /* opening the model and reading its weights */                                     \
+    X(store_ms) /* looking for KV blocks in the store and reading them */
+/* clang-format on */
+
+#define LLM_COUNTER_MEMBER(name, label, always, key) uint64_t name;
+#define LLM_TIME_MEMBER(name) double name;
+typedef struct llm_figures {
+    LLM_COUNTERS(LLM_COUNTER_MEMBER)
+    LLM_TIMES(LLM_TIME_MEMBER)
+} llm_figures;
+
+void llm_figures_add(llm_figures *sum, const llm_figures *more);
+/* Adds what was counted since `before`. */
+void llm_figures_add_since(llm_figures *sum, const llm_figures *before, const llm_figures *now);
+/* The share of prompt tokens that were not computed; 0 where none was sent. Negative where prefixes
+ * were evicted and computed again. */
+double llm_hit_rate(const llm_figures *f);
+
 /* ---- eviction -------------------------------------------------------------------------------- */
 
 /* The score of a cache entry: of two entries the one with the lower score is evicted first.

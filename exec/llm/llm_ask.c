@@ -24,7 +24,7 @@ static uint64_t expected_inputs(const llm_state *s) {
         for (int k = 0; k < s->stages[i].plan->nsites; k++)
             inputs += s->uses[s->stages[i].first_use + k].in->count;
         bool over = s->decided_rows == rowset_rows(s->rows);
-        double asked = (double)s->stages[i].actual.distinct_inputs;
+        double asked = (double)s->stages[i].inputs_asked;
         total += over ? asked : BASE_MAX(asked, share * inputs);
     }
     return BASE_MAX((uint64_t)(total + 0.5), s->inputs_done);
@@ -37,11 +37,10 @@ void llm_publish(op *o, const char *phase) {
     strncpy(p->phase, phase, sizeof p->phase - 1);
     p->rows_total = expected_inputs(s);
     p->rows_done = s->inputs_done;
-    p->answers_stored = o->ctx->counts.summary.answers_stored;
     p->seconds = clock_seconds() - o->ctx->llm->started_s;
     p->llm_seconds = clock_seconds() - s->started_s;
-    runtime_stats(o->ctx->llm, &p->llm);
-    p->stored_tokens = o->ctx->llm->stored_tokens;
+    runtime_figures(o->ctx->llm, &p->llm);
+    runtime_memory(o->ctx->llm, &p->memory);
     p->held_seconds = o->ctx->counts.summary.held_seconds;
     watch_details(o->ctx, p, false);
     progress_publish(o->ctx->progress, p);
@@ -97,7 +96,6 @@ static bool look_up(op *o, const use_run *u, uint32_t input, llm_span **spans, i
 static bool find_known(op *o, use_run *u, uint32_t input, llm_span **spans, int nspans,
                        answer_id *id) {
     llm_state *s = o->state;
-    plan_actual *actual = &s->stages[u->stage].actual;
     llm_answer *own, stored;
     arena_reset(s->scratch); /* of a stored answer's text, until it is kept */
     bool known = look_up(o, u, input, spans, nspans, id, s->scratch, &own, &stored);
@@ -109,14 +107,13 @@ static bool find_known(op *o, use_run *u, uint32_t input, llm_span **spans, int 
         return false;
     if (own) {
         u->answers[input] = own;
-        actual->known_answers++;
+        o->ctx->llm->figures.answers_repeated++;
         s->inputs_done++;
         return true;
     }
     keep_answer(o, u, input, &stored);
     watch_stored(o->ctx->llm, spans, nspans);
-    o->ctx->counts.summary.answers_stored++;
-    actual->stored_answers++;
+    o->ctx->llm->figures.answers_stored++;
     return true;
 }
 
@@ -265,7 +262,7 @@ static int ask_input(op *o, int use, uint32_t input, submission *sub, err *e) {
 /* Marks the inputs that rows[0..count) need of this use, and counts them where they are new. */
 static int want_inputs(op *o, use_run *u, const int64_t *rows, int64_t count, err *e) {
     llm_state *s = o->state;
-    plan_actual *actual = &s->stages[u->stage].actual;
+    llm_figures *figures = &o->ctx->llm->figures;
     int64_t asking = count;
     arena *mem = NULL;
     int status = 0;
@@ -284,9 +281,9 @@ static int want_inputs(op *o, use_run *u, const int64_t *rows, int64_t count, er
         if (input == NO_INPUT)
             continue;
         bool again = o->ctx->llm->sample > 0 || (u->state[input] & INPUT_COUNTED);
-        o->ctx->counts.summary.llm_inputs += o->ctx->llm->sample == 0;
-        o->ctx->counts.summary.distinct_inputs += !again;
-        actual->distinct_inputs += !again;
+        figures->inputs += o->ctx->llm->sample == 0;
+        figures->distinct_inputs += !again;
+        s->stages[u->stage].inputs_asked += !again;
         u->state[input] |= INPUT_WANTED | INPUT_COUNTED;
     }
     arena_free(mem);
@@ -376,14 +373,14 @@ static void take_event(op *o, const llm_event *event) {
 static int check_caps(op *o, err *e) {
     const settings *set = o->ctx->settings;
     llm_state *s = o->state;
-    llm_stats now;
+    llm_figures now;
     int status = 0;
     uint64_t inputs = 0;
     for (int i = 0; i < s->nuses; i++)
         inputs += (uint64_t)s->uses[i].in->count;
     if (s->inputs_done >= inputs)
         return 0; /* all is spent: an error would only withhold what was paid for */
-    runtime_stats(o->ctx->llm, &now);
+    runtime_figures(o->ctx->llm, &now);
     if (set->max_tokens_total > 0 &&
         now.computed_tokens + now.output_tokens > (uint64_t)set->max_tokens_total)
         status = err_set(e, ERR_LIMIT,
@@ -470,8 +467,8 @@ static void use_tell(op *o, const use_run *u) {
                     "LLM#%d: %u of %u calls failed and are NULL, the first in row %lld: %.*s",
                     call->number, failed.count, failed.of, failed.row, (int)failed.first->text.n,
                     failed.first->text.p);
-    o->ctx->counts.summary.answers_ended += ended.count;
-    o->ctx->counts.summary.prompts_shortened += cut.count;
+    o->ctx->llm->figures.answers_ended += ended.count;
+    o->ctx->llm->figures.prompts_shortened += cut.count;
 }
 
 void llm_ask_tell(op *o) {
@@ -497,7 +494,8 @@ static int count_baselines(op *o, err *e) {
     int status = llm_count_stages(o, runs, counted, e);
     for (int i = 0; i < s->nstages && status == 0; i++)
         for (int k = 0; k < counted[i].ntokens; k++)
-            watch_baseline(p, counted[i].tokens[k].strategy, counted[i].tokens[k].computed_tokens);
+            watch_baseline(p, counted[i].tokens[k].strategy,
+                           counted[i].tokens[k].llm.computed_tokens);
     for (int k = 0; k < COUNT_STRATEGIES; k++)
         count_run_close(&runs[k]);
     return status;
@@ -517,10 +515,10 @@ static void wait_while_paused(op *o, double *started) {
 
 /* Before the first pass weights may have to be read, which takes long where they are many. */
 static const char *phase_of(const op *o) {
-    llm_stats stats = {0};
+    llm_figures session = {0};
     if (o->ctx->llm->session)
-        llm_session_stats(o->ctx->llm->session, &stats);
-    return stats.passes > 0 ? "model" : "starting the model";
+        llm_session_figures(o->ctx->llm->session, &session);
+    return session.passes > 0 ? "model" : "starting the model";
 }
 
 /* Runs the engine until it is idle. */
@@ -579,17 +577,13 @@ static int submit_use(op *o, int use, uint32_t done, const int64_t *rows, int64_
     return status ? status : arena_full_error(o->ctx->llm->kept, e);
 }
 
-/* What the model did between two looks at it was this stage's: others wait meanwhile. */
-static void count_work(op *o, llm_stage *t, const llm_stats *before) {
-    llm_stats now;
-    runtime_stats(o->ctx->llm, &now);
-    uint64_t computed = now.computed_tokens - before->computed_tokens;
-    uint64_t output = now.output_tokens - before->output_tokens;
-    t->actual.prompt_tokens += now.prompt_tokens - before->prompt_tokens;
-    t->actual.computed_tokens += computed;
-    t->actual.reused_disk += now.reused_disk - before->reused_disk;
-    t->actual.output_tokens += output;
-    t->tokens += computed + (uint64_t)OUTPUT_WEIGHT * output;
+/* Counts what was done since `before` as this stage's: no other stage runs meanwhile. */
+static void count_work(op *o, llm_stage *t, const llm_figures *before) {
+    llm_figures now;
+    runtime_figures(o->ctx->llm, &now);
+    llm_figures_add_since(&t->actual.llm, before, &now);
+    t->tokens += now.computed_tokens - before->computed_tokens +
+                 (uint64_t)OUTPUT_WEIGHT * (now.output_tokens - before->output_tokens);
 }
 
 /* A session serves one engine: the uses go engine by engine. */
@@ -615,11 +609,11 @@ bool llm_engine_is_first(const llm_state *s, int use) {
 int llm_ask_stage(op *o, int stage, uint32_t done, const int64_t *rows, int64_t count, err *e) {
     llm_state *s = o->state;
     llm_stage *t = &s->stages[stage];
-    llm_stats before;
+    llm_figures before;
     int status = 0;
     double started = clock_seconds();
     s->progress.operator_number = s->operators_before + stage + 1;
-    runtime_stats(o->ctx->llm, &before);
+    runtime_figures(o->ctx->llm, &before);
     for (int i = t->first_use; i < t->first_use + t->plan->nsites && status == 0; i++)
         if (llm_engine_is_first(s, i))
             status = ask_engine(o, i, done, rows, count, &started, e);

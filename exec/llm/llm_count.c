@@ -134,22 +134,20 @@ static int count_input(counting *c, int use, uint32_t input, llm_sending *how, e
     plan_tokens *out = &c->out[u->stage];
     if (c->met[use][input]++)
         return 0;
-    out->distinct_inputs++;
+    out->llm.distinct_inputs++;
     const uint8_t *order = c->orders[use].psm.field_order + (size_t)input * (size_t)u->in->nfields;
     int nspans = prompt_spans(u->prompt, u->in, input, order, how->spans);
     if (asked_before(c, u, input, how->spans, nspans)) {
-        out->known_answers++;
+        out->llm.answers_repeated++;
         return 0;
     }
     str own;
     llm_request request = llm_ask_request(c->o, use, input, how, nspans, &own);
     int status = llm_submit(c->run->session, &request, e);
-    if (status == 0) {
-        out->head_tokens += u->prompt->head_tokens;
+    if (status == 0)
         llm_queue_add(how, nspans);
-    } else if (c->o->ctx->settings->llm_on_error == ON_ERROR_NULL && status != ERR_CANCELLED) {
+    else if (c->o->ctx->settings->llm_on_error == ON_ERROR_NULL && status != ERR_CANCELLED)
         status = 0;
-    }
     return status;
 }
 
@@ -184,21 +182,20 @@ static int count_stage(counting *c, int stage, uint32_t done, const int64_t *row
     const llm_stage *t = &s->stages[stage];
     int end = t->first_use + t->plan->nsites, status = 0;
     for (int first = t->first_use; first < end && status == 0; first++) {
-        llm_stats before, after;
+        llm_figures before, after;
         if (!llm_engine_is_first(s, first))
             continue;
         status = open_session(c, s->uses[first].engine, e);
         if (status)
             return status;
-        llm_session_stats(c->run->session, &before);
+        llm_session_figures(c->run->session, &before);
         for (int i = first; i < end && status == 0; i++)
             if (s->uses[i].engine == s->uses[first].engine && !llm_went_along(s, i))
                 status = count_use(c, i, done, rows, count, e);
         if (status == 0)
             status = run_until_idle(c->run->session, e);
-        llm_session_stats(c->run->session, &after);
-        c->out[stage].prompt_tokens += after.prompt_tokens - before.prompt_tokens;
-        c->out[stage].computed_tokens += after.computed_tokens - before.computed_tokens;
+        llm_session_figures(c->run->session, &after);
+        llm_figures_add_since(&c->out[stage].llm, &before, &after);
     }
     return status;
 }
@@ -285,11 +282,9 @@ static void note_stage(const op *o, int stage, plan_tokens *t) {
     t->scaled = share < 1;
     t->at_most = hangs_on_answers(s, of, &o->node->pipeline.demand);
     t->rows = scaled_count(t->rows, share);
-    t->distinct_inputs = scaled_count(t->distinct_inputs, share);
-    t->known_answers = scaled_count(t->known_answers, share);
-    t->prompt_tokens = scaled_count(t->prompt_tokens, share);
-    t->head_tokens = scaled_count(t->head_tokens, share);
-    t->computed_tokens = scaled_count(t->computed_tokens, share);
+#define SCALE(name, label, always, key) t->llm.name = scaled_count(t->llm.name, share);
+    LLM_COUNTERS(SCALE)
+#undef SCALE
 }
 
 static int count_strategy(counting *c, plan_actual *actual, plan_tokens *const *tokens, bool last,

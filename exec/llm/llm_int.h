@@ -262,11 +262,10 @@ struct llm_runtime {
     int64_t sample;      /* > 0: operators ask about so many rows only (llm_sample.c) */
     call_facts *sampled; /* by call number - 1: what sampling showed */
     bool forget;         /* the plan must not depend on earlier runs (llm_plan_hooks) */
-    llm_stats before;    /* sums of the sessions before this one */
+    llm_figures figures; /* of the sessions before this one, and what operators counted */
     int operators_started;
     double started_s;
-    double watched_s;       /* when details were last collected (watch.c) */
-    uint64_t stored_tokens; /* of prompts whose answers were stored */
+    double watched_s; /* when details were last collected (watch.c) */
     count_run counts[COUNT_STRATEGIES];
     struct noted_order *noted_orders; /* llm_order.c */
     arena *mem;
@@ -279,7 +278,9 @@ int runtime_engine(llm_runtime *r, const llm_call *call, llm_engine **out, err *
 /* The session for an engine, made on first use; one at a time. */
 int runtime_session(llm_runtime *r, llm_engine *engine, llm_session **out, err *e);
 cache *runtime_cache(llm_runtime *r);
-void runtime_stats(const llm_runtime *r, llm_stats *out);
+/* The statement's figures so far. */
+void runtime_figures(const llm_runtime *r, llm_figures *out);
+void runtime_memory(const llm_runtime *r, llm_memory *out); /* zero without a session */
 void session_options(const exec_ctx *ctx, llm_session_options *out);
 
 bool facts_recall(exec_ctx *ctx, const llm_call *call, hash128 fingerprint, call_facts *out);

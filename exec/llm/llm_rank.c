@@ -41,7 +41,7 @@ static double expected_tokens(const llm_stage *t) {
     double planned =
         (e->computed_tokens + OUTPUT_WEIGHT * e->output_tokens) / BASE_MAX(e->distinct_inputs, 1);
     double an_input = (PRIOR_ROWS * planned * (1 - t->known) + (double)t->tokens) /
-                      (PRIOR_ROWS + (double)t->actual.distinct_inputs);
+                      (PRIOR_ROWS + (double)t->inputs_asked);
     return an_input * (double)t->new_inputs;
 }
 

@@ -122,34 +122,19 @@ void session_options(const exec_ctx *ctx, llm_session_options *out) {
     };
 }
 
-static void stats_add(llm_stats *sum, const llm_stats *more) {
-    llm_stats s = *more;
-    s.requests += sum->requests;
-    s.done += sum->done;
-    s.prompt_tokens += sum->prompt_tokens;
-    s.head_tokens += sum->head_tokens;
-    s.computed_tokens += sum->computed_tokens;
-    s.reused_memory += sum->reused_memory;
-    s.reused_disk += sum->reused_disk;
-    s.output_tokens += sum->output_tokens;
-    s.passes += sum->passes;
-    s.evicted_blocks += sum->evicted_blocks;
-    s.truncated += sum->truncated;
-    s.yielded += sum->yielded;
-    s.prefill_ms += sum->prefill_ms;
-    s.decode_ms += sum->decode_ms;
-    s.load_ms += sum->load_ms;
-    s.store_ms += sum->store_ms;
-    *sum = s;
-}
-
-void runtime_stats(const llm_runtime *r, llm_stats *out) {
-    llm_stats now;
-    *out = r->before;
+void runtime_figures(const llm_runtime *r, llm_figures *out) {
+    llm_figures now;
+    *out = r->figures;
     if (!r->session)
         return;
-    llm_session_stats(r->session, &now);
-    stats_add(out, &now);
+    llm_session_figures(r->session, &now);
+    llm_figures_add(out, &now);
+}
+
+void runtime_memory(const llm_runtime *r, llm_memory *out) {
+    *out = (llm_memory){0};
+    if (r->session)
+        llm_session_memory(r->session, out);
 }
 
 int runtime_session(llm_runtime *r, llm_engine *engine, llm_session **out, err *e) {
@@ -158,7 +143,7 @@ int runtime_session(llm_runtime *r, llm_engine *engine, llm_session **out, err *
         *out = r->session;
         return 0;
     }
-    runtime_stats(r, &r->before);
+    runtime_figures(r, &r->figures);
     llm_session_free(r->session);
     r->session = NULL;
     session_options(r->ctx, &options);

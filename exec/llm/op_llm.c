@@ -285,12 +285,12 @@ int llm_rows_kept_at_once(op *o, int use, const input_order *order, int64_t *row
     const psm_result *psm = &order->psm;
     size_t token_bytes = BASE_MAX(llm_engine_info(u->engine)->kv_bytes_per_token, (size_t)1);
     llm_session *session;
-    llm_stats stats;
+    llm_memory memory;
     int status = runtime_session(o->ctx->llm, u->engine, &session, e);
     if (status)
         return status;
-    llm_session_stats(session, &stats);
-    double tokens = (double)stats.kv_budget_bytes / (double)token_bytes / KEPT_PART;
+    llm_session_memory(session, &memory);
+    double tokens = (double)memory.kv_budget_bytes / (double)token_bytes / KEPT_PART;
     double per_input = (double)(psm->total_units - psm->shared_units) / BASE_MAX(u->in->count, 1u) +
                        (double)u->prompt->head_tokens;
     double per_row = per_input * u->in->count / (double)BASE_MAX(u->in->needed_rows, 1);
@@ -515,9 +515,10 @@ static void report_stages(op *o) {
 static void llm_close(op *o) {
     llm_state *s = o->state;
     if (o->ctx->llm && s->prepared) {
-        runtime_stats(o->ctx->llm, &o->ctx->counts.summary.llm);
-        watch_details(o->ctx, &s->progress, true);
         llm_ask_tell(o);
+        runtime_figures(o->ctx->llm, &o->ctx->counts.summary.llm);
+        runtime_memory(o->ctx->llm, &o->ctx->counts.summary.memory);
+        watch_details(o->ctx, &s->progress, true);
         llm_publish(o, "done");
     }
     if (o->ctx->counts.actual)

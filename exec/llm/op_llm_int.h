@@ -47,6 +47,7 @@ typedef struct llm_stage {
     uint64_t new_inputs;        /* without an answer, of the rows that llm_rank_look() saw last */
     double known; /* the share of its answers that are stored or in the memo already, by a sample */
     uint64_t *filter_rows; /* [plan->nfilters] rows that passed */
+    uint64_t inputs_asked; /* distinct ones so far, not those of a sample */
     double ms;
     plan_actual actual;
 } llm_stage;

@@ -69,7 +69,7 @@ void watch_stored(llm_runtime *r, llm_span *const *spans, int nspans) {
     for (int i = 0; i < nspans; i++) {
         size_t count;
         llm_span_tokens(spans[i], &count);
-        r->stored_tokens += count;
+        r->figures.stored_tokens += count;
     }
 }
 

@@ -64,7 +64,8 @@ static void show_statement(shown *w, const history_entry *h, str text) {
                  (unsigned long long)h->prompt_tokens);
     snprintf(name, sizeof name, "statement %llu", (unsigned long long)h->number + 1);
     show(w, arena_strndup(w->s->mem, name, strlen(name)), "%s, %llu of %llu answers: %.*s", rate,
-         (unsigned long long)h->answers_stored, (unsigned long long)h->inputs, (int)line.n, line.p);
+         (unsigned long long)h->answers_stored, (unsigned long long)h->distinct_inputs, (int)line.n,
+         line.p);
 }
 
 /* What was reused by the statements on record: overall, and by each of the last. */
@@ -81,7 +82,7 @@ static int show_statements(shown *w, err *e) {
         computed += all[i].computed_tokens;
         disk += all[i].reused_disk;
         answers += all[i].answers_stored;
-        inputs += all[i].inputs;
+        inputs += all[i].distinct_inputs;
     }
     show_count(w, "statements", (uint64_t)n);
     show_rate(w, "token_hit_rate", sent - BASE_MIN(computed, sent), sent);

@@ -38,20 +38,16 @@ static str trimmed_text(str text) {
 }
 
 void history_record(const exec_summary *sum, stmt_kind kind, str text, int status, buf *out) {
-    if (sum->llm.requests + sum->answers_stored == 0)
+    if (sum->llm.requests + sum->llm.answers_stored == 0)
         return;
     history_entry h = {.version = HISTORY_VERSION,
                        .status = status,
                        .at = (int64_t)time(NULL),
                        .rows = sum->rows,
-                       .inputs = sum->distinct_inputs,
-                       .answers_stored = sum->answers_stored,
-                       .prompt_tokens = sum->llm.prompt_tokens,
-                       .computed_tokens = sum->llm.computed_tokens,
-                       .reused_memory = sum->llm.reused_memory,
-                       .reused_disk = sum->llm.reused_disk,
-                       .output_tokens = sum->llm.output_tokens,
                        .seconds = sum->seconds};
+#define COPY(name, column) h.name = sum->llm.name;
+    HISTORY_FIGURES(COPY)
+#undef COPY
     if (kind == STMT_WARM) { /* it sent no prompt, it only computed what prompts share */
         h.prompt_tokens = h.computed_tokens + h.reused_disk;
         h.reused_memory = 0;

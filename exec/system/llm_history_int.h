@@ -7,13 +7,25 @@
 
 #include "core/exec_ctx_int.h"
 
+/* The figures that a record keeps, in the order on disk, each with its column of kvasir_statements. */
+#define HISTORY_FIGURES(X)                                                                         \
+    X(distinct_inputs, "inputs")                                                                   \
+    X(answers_stored, "answers_stored")                                                            \
+    X(prompt_tokens, "prompt_tokens")                                                              \
+    X(computed_tokens, "computed_tokens")                                                          \
+    X(reused_memory, "from_memory")                                                                \
+    X(reused_disk, "from_disk")                                                                    \
+    X(output_tokens, "output_tokens")
+
+/* The fixed part of a record, as it is stored. */
+#define HISTORY_MEMBER(name, column) uint64_t name;
 typedef struct history_entry {
     uint32_t version;
     int32_t status; /* 0, or the code of the error it ended in */
     uint64_t number;
     int64_t at; /* seconds since 1970, when it ended */
-    uint64_t rows, inputs, answers_stored;
-    uint64_t prompt_tokens, computed_tokens, reused_memory, reused_disk, output_tokens;
+    uint64_t rows;
+    HISTORY_FIGURES(HISTORY_MEMBER)
     double seconds;
 } history_entry;
 

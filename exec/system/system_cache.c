@@ -186,20 +186,12 @@ int prefixes_rows(maker *m, err *e) {
 
 /* ---- kvasir_statements ----------------------------------------------------------------------- */
 
-const rel_column statements_cols[STATEMENTS_COLS] = {COLUMN("number", TYPE_INTEGER),
-                                                     COLUMN("ended_at", TYPE_TEXT),
-                                                     COLUMN("text", TYPE_TEXT),
-                                                     COLUMN("result", TYPE_TEXT),
-                                                     COLUMN("row_count", TYPE_INTEGER),
-                                                     COLUMN("inputs", TYPE_INTEGER),
-                                                     COLUMN("answers_stored", TYPE_INTEGER),
-                                                     COLUMN("prompt_tokens", TYPE_INTEGER),
-                                                     COLUMN("computed_tokens", TYPE_INTEGER),
-                                                     COLUMN("from_memory", TYPE_INTEGER),
-                                                     COLUMN("from_disk", TYPE_INTEGER),
-                                                     COLUMN("output_tokens", TYPE_INTEGER),
-                                                     COLUMN("hit_rate", TYPE_REAL),
-                                                     COLUMN("seconds", TYPE_REAL)};
+#define FIGURE_COLUMN(name, column) COLUMN(column, TYPE_INTEGER),
+const rel_column statements_cols[STATEMENTS_COLS] = {
+    COLUMN("number", TYPE_INTEGER),    COLUMN("ended_at", TYPE_TEXT),
+    COLUMN("text", TYPE_TEXT),         COLUMN("result", TYPE_TEXT),
+    COLUMN("row_count", TYPE_INTEGER), HISTORY_FIGURES(FIGURE_COLUMN) COLUMN("hit_rate", TYPE_REAL),
+    COLUMN("seconds", TYPE_REAL)};
 
 static value time_value(maker *m, int64_t at) {
     char text[40];
@@ -225,13 +217,8 @@ int statements_rows(maker *m, err *e) {
         system_cell(m, value_text(texts[i]));
         system_cell(m, value_text(str_from(ended)));
         int_cell(m, h->rows);
-        int_cell(m, h->inputs);
-        int_cell(m, h->answers_stored);
-        int_cell(m, h->prompt_tokens);
-        int_cell(m, h->computed_tokens);
-        int_cell(m, h->reused_memory);
-        int_cell(m, h->reused_disk);
-        int_cell(m, h->output_tokens);
+#define FIGURE_CELL(name, column) int_cell(m, h->name);
+        HISTORY_FIGURES(FIGURE_CELL)
         rate_cell(m, h->prompt_tokens - BASE_MIN(h->computed_tokens, h->prompt_tokens),
                   h->prompt_tokens);
         system_cell(m, value_real(real_rounded(h->seconds, 3)));

@@ -214,7 +214,7 @@ static int load_blocks(llm_session *s, prefix_node *node) {
         loader_drop(s->loader, node->asked + (uint64_t)loaded, node->nasked - loaded);
     node->nasked = 0;
     node->loaded_blocks = node->stored_blocks = loaded;
-    s->stats.store_ms += clock_ms() - start;
+    s->figures.store_ms += clock_ms() - start;
     return loaded == 0 ? 0 : (node->first_block + loaded) * LLM_BLOCK_TOKENS - node->start;
 }
 
@@ -226,7 +226,7 @@ static bool node_enter(llm_session *s, request *r, prefix_node *node, int extra)
         return false;
     node->computed = load_blocks(s, node);
     r->from_disk += node->computed;
-    s->stats.reused_disk += (uint64_t)node->computed;
+    s->figures.reused_disk += (uint64_t)node->computed;
     int shared = node->start % LLM_BLOCK_TOKENS;
     if (shared != 0 && node->loaded_blocks == 0) {
         GROW(s->pass.copies, s->pass.ncopies, s->copies_cap);
@@ -249,7 +249,7 @@ static bool node_place(llm_session *s, request *r, prefix_node *node, bool promp
     s->prefill_rows += n;
     if (prompt) {
         r->computed += n;
-        s->stats.computed_tokens += (uint64_t)n;
+        s->figures.computed_tokens += (uint64_t)n;
     }
     if (n > 0 && node->computed == node->count) {
         GROW(s->finished_nodes, s->nfinished, s->finished_cap);
@@ -285,7 +285,7 @@ static void last_row_ensure(llm_session *s, request *r) {
     pass_row_add(s, end->tokens[end->count - 1], position, end->table);
     s->prefill_rows++;
     r->computed++;
-    s->stats.computed_tokens++;
+    s->figures.computed_tokens++;
 }
 
 /* Greedy text needs the likeliest token alone; a draw a few
@@ -446,7 +446,7 @@ static prefix_node *node_yielding(llm_session *s, prefix_node *node) {
         return node;
     prefix_node *ready = node_ready(s, node);
     bool busy = s->pass.nrows >= s->options.pass_tokens / 4;
-    s->stats.yielded += ready != NULL || busy;
+    s->figures.yielded += ready != NULL || busy;
     return ready != NULL || busy ? ready : node;
 }
 

@@ -75,9 +75,9 @@ int llm_session_new(llm_engine *engine, const llm_session_options *options, llm_
     s->tree.most_used = host > 0 ? (int)blocks : INT32_MAX;
     s->tree.first_in_first_out = o->reuse == LLM_REUSE_FIFO;
     s->cursor = &s->tree.root;
-    s->stats.kv_budget_bytes = blocks * s->block_size;
-    s->stats.kv_host_budget_bytes = host * s->block_size;
-    s->stats.load_ms = engine->info.load_ms;
+    s->kv_budget_bytes = blocks * s->block_size;
+    s->kv_host_budget_bytes = host * s->block_size;
+    s->figures.load_ms = engine->info.load_ms;
     *out = s;
     return 0;
 }
@@ -85,7 +85,7 @@ int llm_session_new(llm_engine *engine, const llm_session_options *options, llm_
 /* As if the requests known so far shared nothing; answers,
  * and prompts that end inside a block, take some more. */
 static int likely_blocks(const llm_session *s) {
-    uint64_t most = s->submitted_tokens / LLM_BLOCK_TOKENS + 2 * s->stats.requests;
+    uint64_t most = s->submitted_tokens / LLM_BLOCK_TOKENS + 2 * s->figures.requests;
     return (int)BASE_MIN(most, (uint64_t)s->device_blocks);
 }
 
@@ -114,7 +114,7 @@ static int work_begin(llm_session *s, err *e) {
         const llm_kv_store *store = &o->store;
         if (store->get != NULL && store->prefetch != NULL && o->reuse == LLM_REUSE_TREE)
             s->loader = loader_new(s->engine, s->work, store, s->block_size);
-        s->stats.load_ms += clock_ms() - start;
+        s->figures.load_ms += clock_ms() - start;
     }
     return code;
 }
@@ -126,7 +126,7 @@ static void list_free(request_list *list) {
 }
 
 /* Counts how far a prompt without an answer has come. */
-static void count_begun(const request *r, llm_stats *st) {
+static void count_begun(const request *r, llm_figures *st) {
     int begun = BASE_MIN(r->computed + r->from_disk, r->prompt_tokens);
     st->prompt_tokens += (uint64_t)begun;
     st->head_tokens += (uint64_t)BASE_MIN(begun, r->head_tokens);
@@ -136,7 +136,7 @@ static void count_begun(const request *r, llm_stats *st) {
 static void drop_unanswered(llm_session *s) {
     list_free(&s->queue);
     for (int i = 0; i < s->nlive; i++) {
-        count_begun(s->live[i], &s->stats);
+        count_begun(s->live[i], &s->figures);
         schedule_release(s, s->live[i]);
         request_free(s->live[i]);
     }
@@ -160,7 +160,7 @@ static void drop_unanswered(llm_session *s) {
 /* Rates worth keeping come from passes that were long enough to measure, short as a session may be.
  */
 static void rates_keep(const llm_session *s) {
-    const llm_stats *st = &s->stats;
+    const llm_figures *st = &s->figures;
     bool prefill = st->prefill_ms > 100, decode = st->decode_ms > 100;
     if (s->runs_model && s->engine->backend->keep_rates != NULL && (prefill || decode)) {
         s->engine->backend->keep_rates(
@@ -287,7 +287,7 @@ static int fit_check(llm_session *s, request *r, const bool *named, err *e) {
     int context = context_limit(s), answer = answer_tokens(r);
     if (s->options.truncate)
         fields_fit(r, named, context - answer);
-    s->stats.truncated += r->shortened;
+    s->figures.truncated += r->shortened;
     const char *left = s->options.truncate ? ", with no field left to leave out" : "";
     if (r->prompt_tokens + answer > context && answer == 0)
         return err_set(e, ERR_LIMIT, "a prompt of %d tokens exceeds the model's context of %d%s",
@@ -305,7 +305,7 @@ static int fit_check(llm_session *s, request *r, const bool *named, err *e) {
     if (need > s->device_blocks) {
         char who[80];
         snprintf(who, sizeof who, "a prompt of %d tokens with its answer", r->prompt_tokens);
-        return refuse_memory(s->stats.kv_budget_bytes, (size_t)need * s->block_size, who, e);
+        return refuse_memory(s->kv_budget_bytes, (size_t)need * s->block_size, who, e);
     }
     return 0;
 }
@@ -345,7 +345,7 @@ int llm_submit(llm_session *s, const llm_request *q, err *e) {
         return code;
     }
     r->output = mem_alloc(sizeof(llm_token) * (size_t)BASE_MAX(answer_tokens(r), 1));
-    s->stats.requests++;
+    s->figures.requests++;
     s->submitted_tokens += (uint64_t)r->prompt_tokens;
     list_push(&s->queue, r);
     return 0;
@@ -402,7 +402,7 @@ static int store_offer(llm_session *s, err *e) {
 
 static int pass_run(llm_session *s, err *e) {
     if (s->pass.nrows == 0 || !s->runs_model) {
-        s->stats.passes += s->pass.nrows > 0;
+        s->figures.passes += s->pass.nrows > 0;
         return 0;
     }
     double start = clock_ms();
@@ -413,9 +413,9 @@ static int pass_run(llm_session *s, err *e) {
         return code;
     }
     double ms = clock_ms() - start, share = (double)s->prefill_rows / (double)s->pass.nrows;
-    s->stats.prefill_ms += ms * share;
-    s->stats.decode_ms += ms * (1 - share);
-    s->stats.passes++;
+    s->figures.prefill_ms += ms * share;
+    s->figures.decode_ms += ms * (1 - share);
+    s->figures.passes++;
     if (s->prefill_rows >= LLM_BLOCK_TOKENS)
         s->ms_per_token = ms / (double)s->pass.nrows;
     read_cost_update(s);
@@ -488,16 +488,22 @@ int llm_step(llm_session *s, llm_event *events, int capacity, int *count, bool *
     return code;
 }
 
-void llm_session_stats(const llm_session *s, llm_stats *out) {
-    *out = s->stats;
+void llm_session_figures(const llm_session *s, llm_figures *out) {
+    *out = s->figures;
     for (int i = 0; i < s->nlive; i++)
         count_begun(s->live[i], out);
     out->evicted_blocks = s->tree.evicted;
+}
+
+void llm_session_memory(const llm_session *s, llm_memory *out) {
     size_t held = (size_t)(s->tree.nblocks - s->tree.nfree) * s->block_size;
-    out->kv_bytes = BASE_MIN(held, out->kv_budget_bytes);
-    out->kv_host_bytes = held - out->kv_bytes;
-    out->kv_most_bytes = (size_t)s->most_blocks * s->block_size;
-    out->live_sequences = s->nlive;
+    size_t device = BASE_MIN(held, s->kv_budget_bytes);
+    *out = (llm_memory){.kv_bytes = device,
+                        .kv_budget_bytes = s->kv_budget_bytes,
+                        .kv_host_bytes = held - device,
+                        .kv_host_budget_bytes = s->kv_host_budget_bytes,
+                        .kv_peak_bytes = (size_t)s->most_blocks * s->block_size,
+                        .live_sequences = s->nlive};
 }
 
 /* ---- log-probabilities ----------------------------------------------------------------------- */

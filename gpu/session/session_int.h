@@ -114,7 +114,9 @@ struct llm_session {
     double ms_per_token;
     double read_ms; /* of blocks that were read when they were needed, and how many */
     uint64_t reads;
-    llm_stats stats;
+    llm_figures figures;
+    size_t kv_budget_bytes,
+        kv_host_budget_bytes;  /* of KV memory, on the device and in host memory */
     uint64_t submitted_tokens; /* of all prompts, those that wait too */
     buf prefix_text;
     bool failed;  /* a pass failed: KV may be incomplete */

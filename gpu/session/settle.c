@@ -101,12 +101,12 @@ static void free_text_set(request *r, str text) {
 
 static void request_finish(llm_session *s, request *r, llm_finish finish) {
     r->finish = finish;
-    s->stats.done++;
-    s->stats.prompt_tokens += (uint64_t)r->prompt_tokens;
-    s->stats.head_tokens += (uint64_t)r->head_tokens;
-    s->stats.output_tokens += (uint64_t)r->noutput;
+    s->figures.done++;
+    s->figures.prompt_tokens += (uint64_t)r->prompt_tokens;
+    s->figures.head_tokens += (uint64_t)r->head_tokens;
+    s->figures.output_tokens += (uint64_t)r->noutput;
     int reused = r->prompt_tokens - r->computed - r->from_disk;
-    s->stats.reused_memory += (uint64_t)BASE_MAX(reused, 0);
+    s->figures.reused_memory += (uint64_t)BASE_MAX(reused, 0);
     schedule_release(s, r);
     list_push(&s->ready, r);
 }

@@ -136,8 +136,8 @@ static void print_tokens_table(printer *p, const plan_actual *a, int depth, bool
         buf number = {0};
         print_indent(p, depth, false, has_child);
         buf_printf(p->out, "%-9s ", t->strategy);
-        const double figures[] = {(double)t->rows, (double)t->distinct_inputs,
-                                  (double)t->prompt_tokens, (double)t->computed_tokens};
+        const double figures[] = {(double)t->rows, (double)t->llm.distinct_inputs,
+                                  (double)t->llm.prompt_tokens, (double)t->llm.computed_tokens};
         const int widths[] = {9, 9, 14, 11};
         for (size_t k = 0; k < BASE_COUNT(figures); k++) {
             buf_clear(&number);
@@ -146,11 +146,9 @@ static void print_tokens_table(printer *p, const plan_actual *a, int depth, bool
             int padding = BASE_MAX(widths[k] - utf8_width(buf_str(&number)), 0);
             buf_printf(p->out, "%*s%s ", padding, "", number.p);
         }
-        double rate =
-            t->prompt_tokens ? 1 - (double)t->computed_tokens / (double)t->prompt_tokens : 0;
-        buf_printf(p->out, "%7.1f %%", 100 * rate);
-        if (t->known_answers > 0)
-            print_counted(p->out, "  ", (double)t->known_answers,
+        buf_printf(p->out, "%7.1f %%", 100 * llm_hit_rate(&t->llm));
+        if (t->llm.answers_repeated > 0)
+            print_counted(p->out, "  ", (double)t->llm.answers_repeated,
                           " asked before in this statement");
         buf_append_char(p->out, '\n');
         buf_free(&number);
@@ -177,14 +175,15 @@ static void print_llm_estimate(buf *out, const plan_estimate *e) {
 }
 
 static void print_llm_actual(buf *out, const plan_actual *a) {
-    print_work(out, "", (double)a->distinct_inputs, (double)a->prompt_tokens,
-               (double)a->computed_tokens, (double)a->output_tokens);
-    if (a->known_answers > 0)
-        print_counted(out, ", ", (double)a->known_answers, " asked before in this statement");
-    if (a->stored_answers > 0)
-        print_counted(out, ", ", (double)a->stored_answers, " " WORDS_KNOWN);
-    if (a->reused_disk > 0)
-        print_counted(out, ", ", (double)a->reused_disk, " tokens from disk");
+    print_work(out, "", (double)a->llm.distinct_inputs, (double)a->llm.prompt_tokens,
+               (double)a->llm.computed_tokens, (double)a->llm.output_tokens);
+    if (a->llm.answers_repeated > 0)
+        print_counted(out, ", ", (double)a->llm.answers_repeated,
+                      " asked before in this statement");
+    if (a->llm.answers_stored > 0)
+        print_counted(out, ", ", (double)a->llm.answers_stored, " " WORDS_KNOWN);
+    if (a->llm.reused_disk > 0)
+        print_counted(out, ", ", (double)a->llm.reused_disk, " tokens from disk");
     buf_append_char(out, '\n');
 }
 

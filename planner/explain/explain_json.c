@@ -41,25 +41,22 @@ static void add_tokens(cJSON *o, const plan_actual *a) {
         cJSON_AddItemToArray(list, one);
         cJSON_AddStringToObject(one, "strategy", t->strategy);
         cJSON_AddNumberToObject(one, "rows", (double)t->rows);
-        cJSON_AddNumberToObject(one, "distinct_inputs", (double)t->distinct_inputs);
-        cJSON_AddNumberToObject(one, "prompt_tokens", (double)t->prompt_tokens);
-        cJSON_AddNumberToObject(one, "head_tokens", (double)t->head_tokens);
-        cJSON_AddNumberToObject(one, "computed_tokens", (double)t->computed_tokens);
-        cJSON_AddNumberToObject(one, "known_answers", (double)t->known_answers);
+        cJSON_AddNumberToObject(one, "distinct_inputs", (double)t->llm.distinct_inputs);
+        cJSON_AddNumberToObject(one, "prompt_tokens", (double)t->llm.prompt_tokens);
+        cJSON_AddNumberToObject(one, "head_tokens", (double)t->llm.head_tokens);
+        cJSON_AddNumberToObject(one, "computed_tokens", (double)t->llm.computed_tokens);
+        cJSON_AddNumberToObject(one, "known_answers", (double)t->llm.answers_repeated);
         cJSON_AddBoolToObject(one, "scaled", t->scaled);
         cJSON_AddBoolToObject(one, "at_most", t->at_most);
     }
 }
 
-/* What the model did. */
 static void add_run(cJSON *actual, const plan_actual *a) {
-    cJSON_AddNumberToObject(actual, "distinct_inputs", (double)a->distinct_inputs);
-    cJSON_AddNumberToObject(actual, "stored_answers", (double)a->stored_answers);
-    cJSON_AddNumberToObject(actual, "known_answers", (double)a->known_answers);
-    cJSON_AddNumberToObject(actual, "prompt_tokens", (double)a->prompt_tokens);
-    cJSON_AddNumberToObject(actual, "computed_tokens", (double)a->computed_tokens);
-    cJSON_AddNumberToObject(actual, "reused_disk", (double)a->reused_disk);
-    cJSON_AddNumberToObject(actual, "output_tokens", (double)a->output_tokens);
+#define ADD_COUNTER(name, label, always, key)                                                      \
+    if (*(key))                                                                                    \
+        cJSON_AddNumberToObject(actual, key, (double)a->llm.name);
+    LLM_COUNTERS(ADD_COUNTER)
+#undef ADD_COUNTER
 }
 
 static void add_actual(cJSON *o, plan_kind kind, const plan_actual *a) {

@@ -37,9 +37,9 @@ static void line_budget(buf *out, const char *name, uint64_t bytes, uint64_t mos
     buf_free(&text);
 }
 
-static void show_kv(buf *out, const settings *s, const llm_model_info *m, const llm_stats *last) {
+static void show_kv(buf *out, const settings *s, const llm_model_info *m, const llm_memory *last) {
     uint64_t device = budget(s->kv_memory > 0 ? s->kv_memory : -1, m->kv_memory_bytes);
-    uint64_t most = last->kv_most_bytes, here = BASE_MIN(most, last->kv_budget_bytes);
+    uint64_t most = last->kv_peak_bytes, here = BASE_MIN(most, last->kv_budget_bytes);
     line_budget(out, "KV budget", device, here);
     if (m->kv_host_bytes > 0) /* a GPU that may move KV blocks to host memory */
         line_budget(out, "KV on host", budget(s->kv_host, m->kv_host_bytes), most - here);
@@ -71,7 +71,7 @@ static bool show_model(shell *sh, arena *mem) {
     line_bytes(&out, "file size", m->file_bytes);
     line_bytes(&out, "in memory", m->weight_bytes);
     show_attention(&out, m);
-    show_kv(&out, db_settings(sh->db), m, &sh->last.llm);
+    show_kv(&out, db_settings(sh->db), m, &sh->last.memory);
     bool only = m->device_reason != NULL; /* why 'auto' did not take another device */
     buf_printf(&out, "%14s  %s, %d threads%s%s%s\n", "device", m->device, m->threads,
                only ? " (" : "", only ? m->device_reason : "", only ? ")" : "");

@@ -273,7 +273,7 @@ static void print_times(run *r) {
     FILE *to = sh->term.interactive ? stdout : stderr;
     bool color = sh->term.interactive ? sh->term.color_out : sh->term.color_err;
     buf line = {0};
-    if (s->llm_inputs && sh->progress && sh->term.err_tty) {
+    if (s->llm.inputs && sh->progress && sh->term.err_tty) {
         shell_summary_line(s, &line);
         fflush(stdout);
         fprintf(stderr, "%s%s%s\n", style_on(sh->term.color_err, STYLE_DIM), line.p,
@@ -282,7 +282,7 @@ static void print_times(run *r) {
     if (sh->timer) {
         buf_clear(&line);
         buf_printf(&line, "%.3f s", s->seconds);
-        if (s->llm_inputs) {
+        if (s->llm.inputs) {
             buf_printf(&line, " (model %.3f s, ordering %.3f s, the rest %.3f s", s->llm_seconds,
                        s->solve_seconds, BASE_MAX(s->sql_seconds - s->solve_seconds, 0.0));
             if (s->held_seconds > 0)

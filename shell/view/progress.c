@@ -26,7 +26,7 @@ const char *progress_unit(const exec_progress *x) {
     return x->operators > 1 ? "answers" : "rows";
 }
 
-double progress_hit_rate(const llm_stats *m) {
+double progress_hit_rate(const llm_figures *m) {
     double reused = (double)(m->reused_memory + m->reused_disk),
            all = reused + (double)m->computed_tokens;
     return all > 0 ? reused / all : 0;
@@ -45,7 +45,7 @@ static void update_rates(progress_line *p, const exec_progress *x) {
     if (dt < 0.25)
         return;
     uint64_t tokens = x->llm.computed_tokens + x->llm.output_tokens;
-    uint64_t asked = x->rows_done - BASE_MIN(x->answers_stored, x->rows_done);
+    uint64_t asked = x->rows_done - BASE_MIN(x->llm.answers_stored, x->rows_done);
     if (asked >= p->last_rows) /* not counting stored answers, which take no model time */
         smooth(&p->rate, (double)(asked - p->last_rows) / dt);
     if (tokens >= p->last_tokens)

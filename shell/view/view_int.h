@@ -30,7 +30,7 @@ void progress_clear(progress_line *p);
 /* Appends the line, at most `width` columns wide. Updates the rates in p. */
 void progress_render(progress_line *p, const exec_progress *x, int width, bool utf8, buf *out);
 /* The share of the prompt tokens sent so far whose KV was reused. */
-double progress_hit_rate(const llm_stats *m);
+double progress_hit_rate(const llm_figures *m);
 /* What rows_done counts: "rows" for a statement with one LLM call, "answers" for several. */
 const char *progress_unit(const exec_progress *x);
 void progress_duration(buf *out, double seconds);

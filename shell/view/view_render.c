@@ -93,7 +93,7 @@ void view_update(view_state *v, const exec_progress *x) {
     double dt = x->seconds - v->mark_seconds;
     if (dt < 0.5)
         return;
-    const llm_stats *a = &v->mark.llm, *b = &x->llm;
+    const llm_figures *a = &v->mark.llm, *b = &x->llm;
     uint64_t seen_before = a->reused_memory + a->reused_disk,
              seen = b->reused_memory + b->reused_disk;
     bool grew = seen >= seen_before && b->computed_tokens >= a->computed_tokens;
@@ -107,8 +107,9 @@ void view_update(view_state *v, const exec_progress *x) {
              after = b->computed_tokens + b->output_tokens;
     if (after >= before)
         smooth(&v->token_rate, (double)(after - before) / dt);
-    uint64_t asked = x->rows_done - BASE_MIN(x->answers_stored, x->rows_done);
-    uint64_t asked_before = v->mark.rows_done - BASE_MIN(v->mark.answers_stored, v->mark.rows_done);
+    uint64_t asked = x->rows_done - BASE_MIN(x->llm.answers_stored, x->rows_done);
+    uint64_t asked_before =
+        v->mark.rows_done - BASE_MIN(v->mark.llm.answers_stored, v->mark.rows_done);
     if (asked >= asked_before)
         smooth(&v->rows_rate, (double)(asked - asked_before) / dt);
     v->mark = *x;
@@ -238,8 +239,8 @@ static void draw_rows(canvas *c) {
         buf_append_c(&text, "  ETA ");
         progress_duration(&text, (double)(x->rows_total - x->rows_done) / c->v->rows_rate);
     }
-    if (x->answers_stored)
-        buf_printf(&text, "  %llu known", (unsigned long long)x->answers_stored);
+    if (x->llm.answers_stored)
+        buf_printf(&text, "  %llu known", (unsigned long long)x->llm.answers_stored);
     put_buf(c, at, VIEW_PLAIN, &text);
     c->row++;
 }
@@ -280,7 +281,7 @@ static void draw_split(canvas *c) {
         bool always;
     } parts[] = {{"memory", x->llm.reused_memory, VIEW_GOOD, true},
                  {"disk", x->llm.reused_disk, VIEW_DISK, true},
-                 {"answers", x->stored_tokens, VIEW_KNOWN, false},
+                 {"answers", x->llm.stored_tokens, VIEW_KNOWN, false},
                  {WORDS_COMPUTED, x->llm.computed_tokens, VIEW_WORK, true}};
     enum { TEXT_COLUMNS = 52 };
     double all = 0, before = 0;
@@ -304,7 +305,7 @@ static void draw_split(canvas *c) {
 }
 
 static void draw_tokens(canvas *c) {
-    const llm_stats *m = &c->v->now.llm;
+    const llm_figures *m = &c->v->now.llm;
     const struct {
         const char *name;
         uint64_t n;
@@ -341,11 +342,11 @@ static int put_budget(canvas *c, const char *name, uint64_t used, uint64_t budge
 
 static void draw_memory(canvas *c) {
     const exec_progress *x = &c->v->now;
-    const llm_stats *m = &x->llm;
+    const llm_figures *m = &x->llm;
     buf text = {0};
-    int at = put_budget(c, "KV memory", m->kv_bytes, m->kv_budget_bytes);
-    buf_printf(&text, m->live_sequences == 1 ? "  %d sequence" : "  %d sequences",
-               m->live_sequences);
+    int at = put_budget(c, "KV memory", x->memory.kv_bytes, x->memory.kv_budget_bytes);
+    buf_printf(&text, x->memory.live_sequences == 1 ? "  %d sequence" : "  %d sequences",
+               x->memory.live_sequences);
     if (m->evicted_blocks)
         buf_printf(&text, "  %llu blocks evicted", (unsigned long long)m->evicted_blocks);
     put_buf(c, at, VIEW_PLAIN, &text);
@@ -457,7 +458,7 @@ static void draw_baselines(canvas *c, int last_row) {
     double most = 1;
     for (int i = 0; i < v->nbaselines; i++)
         all[n++] = v->baselines[i];
-    const llm_stats *m = &v->now.llm;
+    const llm_figures *m = &v->now.llm;
     if (n == 0) /* without any reuse every prompt token so far would be computed */
         all[n++] = (view_baseline){
             "no cache", (double)(m->reused_memory + m->reused_disk + m->computed_tokens)};

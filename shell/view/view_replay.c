@@ -25,7 +25,7 @@ static const struct {
 } numbers[] = {
     {"rows_total", AT(rows_total), NUMBER_U64},
     {"rows_done", AT(rows_done), NUMBER_U64},
-    {"answers_stored", AT(answers_stored), NUMBER_U64},
+    {"answers_stored", AT(llm.answers_stored), NUMBER_U64},
     {"answers_kept", AT(answers_kept), NUMBER_U64},
     {"head_tokens", AT(llm.head_tokens), NUMBER_U64},
     {"seconds", AT(seconds), NUMBER_DOUBLE},
@@ -38,10 +38,10 @@ static const struct {
     {"reused_disk", AT(llm.reused_disk), NUMBER_U64},
     {"output_tokens", AT(llm.output_tokens), NUMBER_U64},
     {"evicted_blocks", AT(llm.evicted_blocks), NUMBER_U64},
-    {"kv_bytes", AT(llm.kv_bytes), NUMBER_SIZE},
-    {"kv_budget_bytes", AT(llm.kv_budget_bytes), NUMBER_SIZE},
-    {"live_sequences", AT(llm.live_sequences), NUMBER_INT},
-    {"stored_tokens", AT(stored_tokens), NUMBER_U64},
+    {"kv_bytes", AT(memory.kv_bytes), NUMBER_SIZE},
+    {"kv_budget_bytes", AT(memory.kv_budget_bytes), NUMBER_SIZE},
+    {"live_sequences", AT(memory.live_sequences), NUMBER_INT},
+    {"stored_tokens", AT(llm.stored_tokens), NUMBER_U64},
     {"disk_bytes", AT(disk_bytes), NUMBER_U64},
     {"disk_budget_bytes", AT(disk_budget_bytes), NUMBER_U64},
 };

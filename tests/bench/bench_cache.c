@@ -263,7 +263,7 @@ static void same_question(const options *o) {
     session cold = run_session(o, no_answers, first_question, true);
     clear(o);
     session shared = run_session(o, "", warm_first, false); /* computes what prompts share, once */
-    const llm_stats *p = &plain.sum.llm;
+    const llm_figures *p = &plain.sum.llm;
     report(o, "first session, s", first.seconds, SHOWN, 0, "the model's opening in it");
     report(o, "prompts", (double)p->requests, SHOWN, 0, "");
     report(o, "tokens sent", (double)p->prompt_tokens, SHOWN, 0, "");

@@ -84,8 +84,8 @@ static double prefill(llm_engine *engine, int prompts, int tokens) {
             die(&e);
     }
     double seconds = now_s() - start;
-    llm_stats st;
-    llm_session_stats(s, &st);
+    llm_figures st;
+    llm_session_figures(s, &st);
     llm_guide_release(guide);
     llm_session_free(s);
     return (double)st.computed_tokens / seconds;
@@ -96,10 +96,10 @@ typedef struct footprint {
     double resident, needed; /* bytes */
 } footprint;
 
-static footprint footprint_now(const llm_engine *engine, const llm_stats *st) {
+static footprint footprint_now(const llm_engine *engine, const llm_memory *memory) {
     const cpu_state *state = engine->state;
     size_t weights = llm_engine_info(engine)->weight_bytes + head_screen_bytes(state->model.screen);
-    footprint f = {.needed = (double)(weights + st->kv_bytes)};
+    footprint f = {.needed = (double)(weights + memory->kv_bytes)};
     FILE *file = fopen("/proc/self/statm", "r");
     long pages = 0;
     if (file != NULL && fscanf(file, "%*d %ld", &pages) == 1)
@@ -133,21 +133,24 @@ static double decode(llm_engine *engine, int sequences, int shared, int own, foo
     double seconds = 0;
     uint64_t tokens = 0;
     bool idle = false;
-    llm_stats before, after;
+    llm_figures before, after;
+    llm_memory held, held_after;
     while (!idle) {
         llm_event events[64];
         int count;
-        llm_session_stats(s, &before);
+        llm_session_figures(s, &before);
+        llm_session_memory(s, &held);
         double start = now_s();
         if (llm_step(s, events, 64, &count, &idle, &e) != 0)
             die(&e);
         double took = now_s() - start;
-        llm_session_stats(s, &after);
-        if (before.live_sequences == sequences && after.live_sequences == sequences &&
+        llm_session_figures(s, &after);
+        llm_session_memory(s, &held_after);
+        if (held.live_sequences == sequences && held_after.live_sequences == sequences &&
             before.computed_tokens == after.computed_tokens) {
             seconds += took;
             tokens += (uint64_t)sequences;
-            *memory = footprint_now(engine, &after);
+            *memory = footprint_now(engine, &held_after);
         }
     }
     llm_span_release(head);

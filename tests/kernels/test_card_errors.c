@@ -210,13 +210,14 @@ static void kv_takes_its_share_of_the_card(void **state) {
         for (int explicit = 0; explicit < 2; explicit ++) {
             llm_session_options options = {.kv_memory_bytes = explicit ? asked : 0};
             llm_session *s = NULL;
-            llm_stats stats;
+            llm_memory memory;
             assert_int_equal(llm_session_new(&f.engine, &options, &s, &e), 0);
-            llm_session_stats(s, &stats);
+            llm_session_memory(s, &memory);
             size_t share = explicit ? asked : left / 4 * 3;
-            assert_true(stats.kv_budget_bytes <= share && stats.kv_budget_bytes > share / 100 * 99);
-            assert_true(stats.kv_host_budget_bytes > 0 &&
-                        stats.kv_host_budget_bytes <= f.engine.info.kv_memory_bytes);
+            assert_true(memory.kv_budget_bytes <= share &&
+                        memory.kv_budget_bytes > share / 100 * 99);
+            assert_true(memory.kv_host_budget_bytes > 0 &&
+                        memory.kv_host_budget_bytes <= f.engine.info.kv_memory_bytes);
             llm_session_free(s);
         }
         end(&f);

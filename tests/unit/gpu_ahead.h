@@ -89,7 +89,8 @@ static inline void ahead_submit(llm_engine *engine, llm_session *s, int i) {
 typedef struct ahead_run {
     float top[AHEAD_PROMPTS][LLM_TOP_LOGITS];
     uint64_t order[AHEAD_PROMPTS];
-    llm_stats stats;
+    llm_figures figures;
+    llm_memory memory;
 } ahead_run;
 
 /* The first `prompts` prompts; the store is opened by the first answer. */
@@ -123,7 +124,7 @@ static inline void ahead_do(llm_engine *engine, ahead_store *a, int prompts, siz
             pthread_mutex_unlock(&a->mutex);
         }
     }
-    llm_session_stats(s, &out->stats);
+    llm_session_figures(s, &out->figures);
     llm_session_free(s);
 }
 
@@ -137,12 +138,13 @@ static inline void ahead_check(llm_engine *engine) {
     a.open = false;
     ahead_do(engine, &a, AHEAD_PROMPTS, 200, &slow);
     assert_false(a.gave_up); /* the first answer needed no block that was held back */
-    assert_true(slow.order[0] >= AHEAD_SLOW && slow.stats.yielded > 0);
-    assert_true(slow.stats.reused_disk >= (uint64_t)(held * LLM_BLOCK_TOKENS));
-    assert_int_equal(slow.stats.computed_tokens + slow.stats.reused_disk + slow.stats.reused_memory,
-                     slow.stats.prompt_tokens);
+    assert_true(slow.order[0] >= AHEAD_SLOW && slow.figures.yielded > 0);
+    assert_true(slow.figures.reused_disk >= (uint64_t)(held * LLM_BLOCK_TOKENS));
+    assert_int_equal(slow.figures.computed_tokens + slow.figures.reused_disk +
+                         slow.figures.reused_memory,
+                     slow.figures.prompt_tokens);
     ahead_do(engine, &a, AHEAD_PROMPTS, 12, &tight); /* all is stored, and little memory */
-    assert_true(tight.stats.reused_disk > slow.stats.reused_disk);
+    assert_true(tight.figures.reused_disk > slow.figures.reused_disk);
     assert_memory_equal(plain.top, slow.top, sizeof plain.top);
     assert_memory_equal(plain.top, tight.top, sizeof plain.top);
     for (int i = 0; i < a.count; i++)
@@ -173,16 +175,17 @@ static inline uint64_t tiers_do(llm_engine *engine, size_t host_blocks, ahead_ru
             int count;
             if (llm_step(s, &ev, 1, &count, &idle, &e) != 0)
                 fail_msg("%s", e.message);
-            llm_session_stats(s, &out->stats);
-            assert_true(out->stats.kv_bytes <= out->stats.kv_budget_bytes &&
-                        out->stats.kv_host_bytes <= out->stats.kv_host_budget_bytes);
+            llm_session_figures(s, &out->figures);
+            llm_session_memory(s, &out->memory);
+            assert_true(out->memory.kv_bytes <= out->memory.kv_budget_bytes &&
+                        out->memory.kv_host_bytes <= out->memory.kv_host_budget_bytes);
             if (count > 0)
                 memcpy(out->top[ev.tag], ev.top_logits, sizeof out->top[0]);
         }
-        first = round == 0 ? out->stats.computed_tokens : first;
+        first = round == 0 ? out->figures.computed_tokens : first;
     }
     llm_session_free(s);
-    return out->stats.computed_tokens - first;
+    return out->figures.computed_tokens - first;
 }
 
 /* What does not fit the device's budget goes on in host
@@ -192,8 +195,8 @@ static inline void tiers_check(llm_engine *engine) {
     ahead_do(engine, NULL, AHEAD_PROMPTS, 200, &plain);
     uint64_t again = tiers_do(engine, 0, &without);
     uint64_t little = tiers_do(engine, 60, &with);
-    assert_true(with.stats.kv_host_bytes > 0 && with.stats.kv_host_budget_bytes > 0);
-    assert_true(with.stats.kv_most_bytes > with.stats.kv_budget_bytes);
+    assert_true(with.memory.kv_host_bytes > 0 && with.memory.kv_host_budget_bytes > 0);
+    assert_true(with.memory.kv_peak_bytes > with.memory.kv_budget_bytes);
     assert_true(little * 4 < again); /* the last token of each, for its logits */
     assert_memory_equal(plain.top, without.top, sizeof plain.top);
     assert_memory_equal(plain.top, with.top, sizeof plain.top);

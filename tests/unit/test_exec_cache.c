@@ -56,7 +56,7 @@ static void a_second_session_asks_nothing_again(void **state) {
     outcome first = session(NULL, question), second = session(NULL, question);
     assert_int_equal(first.sum.llm.requests, ROWS);
     assert_int_equal(second.sum.llm.requests, 0);
-    assert_int_equal(second.sum.answers_stored, ROWS);
+    assert_int_equal(second.sum.llm.answers_stored, ROWS);
     assert_true(first.hash == second.hash);
     outcome off = session("SET answer_cache = off", question);
     assert_int_equal(off.sum.llm.requests, ROWS);
@@ -93,7 +93,7 @@ static void answers_drawn_otherwise_are_others(void **state) {
         buf sql = {0};
         buf_printf(&sql, "SELECT LLM('Say {body}', body, model => m%s) FROM t", steps[i].options);
         outcome o = session(steps[i].set, sql.p);
-        assert_int_equal(o.sum.answers_stored, steps[i].known);
+        assert_int_equal(o.sum.llm.answers_stored, steps[i].known);
         assert_int_equal(o.sum.llm.requests, ROWS - steps[i].known);
         buf_free(&sql);
     }
@@ -109,12 +109,12 @@ static void prompts_cut_otherwise_are_others(void **state) {
     session(NULL, "CREATE TABLE l AS SELECT repeat('so ', 5000) AS long, "
                   "repeat('so ', 6000) AS longer");
     outcome first = session(truncate, named);
-    assert_int_equal(first.sum.prompts_shortened, 1);
-    assert_int_equal(session(truncate, plain).sum.answers_stored, 0);
-    assert_int_equal(session(truncate, named).sum.answers_stored, 1);
-    assert_int_equal(session(truncate, plain).sum.answers_stored, 1);
+    assert_int_equal(first.sum.llm.prompts_shortened, 1);
+    assert_int_equal(session(truncate, plain).sum.llm.answers_stored, 0);
+    assert_int_equal(session(truncate, named).sum.llm.answers_stored, 1);
+    assert_int_equal(session(truncate, plain).sum.llm.answers_stored, 1);
     session(NULL, question); /* what is short is nobody's own */
-    assert_int_equal(session(truncate, question).sum.answers_stored, ROWS);
+    assert_int_equal(session(truncate, question).sum.llm.answers_stored, ROWS);
 }
 
 static void the_history_says_what_was_asked(void **state) {
@@ -148,9 +148,9 @@ static void a_killed_statement_resumes_with_the_same_answers(void **state) {
     }
     outcome rerun = session(NULL, question);
     assert_true(rerun.hash == fresh.hash);
-    assert_int_equal(rerun.sum.answers_stored + rerun.sum.llm.requests, ROWS);
-    assert_true(rerun.sum.answers_stored > 0);
-    assert_int_equal(session(NULL, question).sum.answers_stored, ROWS);
+    assert_int_equal(rerun.sum.llm.answers_stored + rerun.sum.llm.requests, ROWS);
+    assert_true(rerun.sum.llm.answers_stored > 0);
+    assert_int_equal(session(NULL, question).sum.llm.answers_stored, ROWS);
 }
 
 static void flip_bits(const char *file, int count, uint64_t seed) {
@@ -194,7 +194,7 @@ static void two_processes_share_a_cache(void **state) {
     assert_true(run_ok(d, question).hash == fresh.hash);
     for (int i = 0; i < 2; i++)
         wait_other(others[i]);
-    assert_int_equal(run_ok(d, question).sum.answers_stored, ROWS);
+    assert_int_equal(run_ok(d, question).sum.llm.answers_stored, ROWS);
     db_close(d);
 }
 
@@ -285,7 +285,7 @@ static void who_has_no_home_has_no_cache(void **state) {
         bool told = strstr(first.notice, "no place for a cache") != NULL;
         assert_int_equal(told, nobody);
         assert_string_equal(again.notice, ""); /* once */
-        assert_int_equal(again.sum.answers_stored, !nobody);
+        assert_int_equal(again.sum.llm.answers_stored, !nobody);
         db_close(d);
         snprintf(file, sizeof file, "%s/.cache/kvasir/cache.mdb", directory);
         assert_int_equal(access(file, F_OK) == 0, !nobody);
@@ -387,7 +387,7 @@ static void warmed_prefixes_are_found_and_go_with_their_model(void **state) {
     assert_true(session(NULL, "SELECT tokens FROM kvasir_prefixes").first >= 32);
     outcome second = session(NULL, few);
     assert_true(second.sum.llm.reused_disk >= 32);
-    assert_int_equal(second.sum.answers_stored, 0);
+    assert_int_equal(second.sum.llm.answers_stored, 0);
     assert_true(second.hash == fresh.hash);
     assert_string_equal(second.notice, "");
 
@@ -408,15 +408,15 @@ static void warmed_prefixes_are_found_and_go_with_their_model(void **state) {
     outcome changed = session(NULL, few);
     assert_non_null(strstr(changed.notice, "changed"));
     assert_int_equal(changed.sum.llm.reused_disk, 0);
-    assert_int_equal(changed.sum.answers_stored, 0);
+    assert_int_equal(changed.sum.llm.answers_stored, 0);
     outcome same = session(NULL, few);
     assert_string_equal(same.notice, "");
-    assert_int_equal(same.sum.answers_stored, 12);
+    assert_int_equal(same.sum.llm.answers_stored, 12);
 
     change_weight(copy); /* as it was: so is what is stored of it */
     outcome back = session(NULL, few);
     assert_non_null(strstr(back.notice, "changed"));
-    assert_int_equal(back.sum.answers_stored, 12);
+    assert_int_equal(back.sum.llm.answers_stored, 12);
     assert_true(back.hash == fresh.hash);
     session(NULL, "CLEAR CACHE FOR MODEL m"); /* whatever the file was */
     assert_int_equal(session(NULL, "SELECT sum(entries) FROM kvasir_cache").first, 0);
@@ -451,12 +451,12 @@ static void two_processes_on_two_files(const char *two) {
                            "SELECT LLM('Is {body} short?', body) RETURNS BOOLEAN "
                            "FROM t WHERE id < 3"));
     assert_int_equal(run_ok(d, count).first, 6);
-    assert_int_equal(run_ok(d, one).sum.answers_stored, 3);
+    assert_int_equal(run_ok(d, one).sum.llm.answers_stored, 3);
     wait_other(start_other("0", use.p,
                            "SELECT LLM('Is {body} short?', body) RETURNS BOOLEAN "
                            "FROM t WHERE id < 4"));
     assert_int_equal(run_ok(d, count).first, 7); /* it found its own three */
-    assert_int_equal(run_ok(d, one).sum.answers_stored, 3);
+    assert_int_equal(run_ok(d, one).sum.llm.answers_stored, 3);
     buf_free(&use);
     db_close(d);
 }
@@ -474,18 +474,18 @@ static void answers_are_believed_of_the_file_that_gave_them(void **state) {
     snprintf(one, sizeof one, "%s/one.gguf", directory);
     snprintf(two, sizeof two, "%s/two.gguf", directory);
     copy_file(model, one);
-    assert_int_equal(ask_in_memory(one).sum.answers_stored, 0);
-    assert_int_equal(ask_in_memory(one).sum.answers_stored, 1);
+    assert_int_equal(ask_in_memory(one).sum.llm.answers_stored, 0);
+    assert_int_equal(ask_in_memory(one).sum.llm.answers_stored, 1);
 
     copy_file(model, two); /* the same bytes */
-    assert_int_equal(ask_in_memory(two).sum.answers_stored, 1);
+    assert_int_equal(ask_in_memory(two).sum.llm.answers_stored, 1);
     change_weight(two);
     outcome other = ask_in_memory(two);
-    assert_int_equal(other.sum.answers_stored, 0);
+    assert_int_equal(other.sum.llm.answers_stored, 0);
     assert_non_null(strstr(other.notice, "changed"));
-    assert_int_equal(ask_in_memory(two).sum.answers_stored, 1);
+    assert_int_equal(ask_in_memory(two).sum.llm.answers_stored, 1);
     other = ask_in_memory(one);
-    assert_int_equal(other.sum.answers_stored, 1);
+    assert_int_equal(other.sum.llm.answers_stored, 1);
     assert_string_equal(other.notice, "");
 
     make_table(one); /* its engine is open when the file changes */
@@ -493,19 +493,19 @@ static void answers_are_believed_of_the_file_that_gave_them(void **state) {
     static const char few[] = "SELECT LLM('Is {body} long?', body, model => m) RETURNS BOOLEAN "
                               "FROM t WHERE id < 2";
     run_ok(d, few);
-    assert_int_equal(run_ok(d, few).sum.answers_stored, 2);
+    assert_int_equal(run_ok(d, few).sum.llm.answers_stored, 2);
     change_weight(one);
     other = run_ok(d, few);
-    assert_int_equal(other.sum.answers_stored, 0);
+    assert_int_equal(other.sum.llm.answers_stored, 0);
     assert_non_null(strstr(other.notice, "changed"));
     snprintf(other_file, sizeof other_file, "%s/other.gguf", directory);
     copy_file(model, other_file); /* replaced by what it was first */
     assert_int_equal(rename(other_file, one), 0);
     other = run_ok(d, few);
-    assert_int_equal(other.sum.answers_stored, 2);
+    assert_int_equal(other.sum.llm.answers_stored, 2);
     assert_non_null(strstr(other.notice, "changed"));
     db_close(d);
-    assert_int_equal(session(NULL, few).sum.answers_stored, 2);
+    assert_int_equal(session(NULL, few).sum.llm.answers_stored, 2);
 
     buf sql = {0}; /* other bytes than two's: nothing is shared */
     buf_printf(&sql,
@@ -515,7 +515,7 @@ static void answers_are_believed_of_the_file_that_gave_them(void **state) {
                two);
     session(NULL, "CLEAR CACHE");
     assert_int_equal(session(NULL, sql.p).sum.llm.requests, 4);
-    assert_int_equal(session(NULL, sql.p).sum.answers_stored, 4);
+    assert_int_equal(session(NULL, sql.p).sum.llm.answers_stored, 4);
     buf_free(&sql);
     two_processes_on_two_files(two);
     if (kept)
@@ -558,14 +558,14 @@ static void a_machine_that_computes_otherwise_is_found_out(void **state) {
     make_table(model);
     session(NULL, few);
     outcome stored = session(NULL, few);
-    assert_int_equal(stored.sum.answers_stored, 6);
+    assert_int_equal(stored.sum.llm.answers_stored, 6);
     assert_int_equal(stored.sum.llm.computed_tokens, 0);
     outcome fresh = session("SET answer_cache = off", more);
     nftw(directory, tamper, 8, FTW_PHYS);
     outcome again = session(NULL, more);
     assert_true(again.hash == fresh.hash);
-    assert_int_equal(again.sum.answers_stored, 6); /* the right record's, after a false start */
-    assert_int_equal(session(NULL, more).sum.answers_stored, 9);
+    assert_int_equal(again.sum.llm.answers_stored, 6); /* the right record's, after a false start */
+    assert_int_equal(session(NULL, more).sum.llm.answers_stored, 9);
     if (kept)
         setenv("XDG_CACHE_HOME", kept, 1);
     else

@@ -337,7 +337,7 @@ static void test_stored_answers_go_first(void **state) {
     int64_t passing = strtoll(known.text.p, NULL, 10);
     assert_in_range(passing, ROWS / 4, ROWS - ROWS / 4);
     outcome both = run("EXPLAIN ANALYZE SELECT n FROM words WHERE " NEW " AND " KNOWN);
-    assert_int_equal(both.summary.answers_stored, ROWS);
+    assert_int_equal(both.summary.llm.answers_stored, ROWS);
     assert_int_equal(both.summary.llm.requests, passing);
     assert_non_null(
         strstr(both.text.p, "asked before #1: 100 % of its answers are stored (#1: 0 %)"));
@@ -386,7 +386,7 @@ static void test_a_guard_on_an_answer(void **state) {
     int64_t passing = strtoll(asked.text.p, NULL, 10);
     assert_in_range(passing, ROWS / 4, ROWS - ROWS / 4);
     assert_int_equal(guarded.summary.llm.requests, ROWS + passing);
-    assert_int_equal(guarded.summary.distinct_inputs, ROWS + passing);
+    assert_int_equal(guarded.summary.llm.distinct_inputs, ROWS + passing);
     outcome_free(&guarded);
     outcome_free(&asked);
 }
@@ -686,7 +686,7 @@ static void test_waves_ask_the_same_prompts(void **state) {
         buf_printf(&sql, "%s%s", all, few[i]);
         outcome o = run(sql.p);
         assert_false(o.failed);
-        assert_in_range(o.summary.distinct_inputs, 1, LONG_ROWS);
+        assert_in_range(o.summary.llm.distinct_inputs, 1, LONG_ROWS);
         assert_int_equal(o.summary.llm.requests, 0);
         outcome_free(&o);
         buf_free(&sql);
@@ -815,14 +815,14 @@ static void test_a_cap_on_tokens(void **state) {
     assert_true(o.failed);
     assert_int_equal(o.e.code, ERR_LIMIT);
     assert_non_null(strstr(o.e.message, "max_tokens_total = 1100"));
-    const llm_stats *st = &o.summary.llm; /* prompts that waited when it stopped were not sent */
+    const llm_figures *st = &o.summary.llm; /* prompts that waited when it stopped were not sent */
     assert_true(st->done < LONG_ROWS);
     assert_int_equal(st->prompt_tokens, st->computed_tokens + st->reused_memory + st->reused_disk);
     outcome_free(&o);
     o = run(sql); /* what was paid for is kept */
     assert_false(o.failed);
-    assert_true(o.summary.answers_stored > 0);
-    assert_int_equal(o.summary.answers_stored + o.summary.llm.requests, LONG_ROWS);
+    assert_true(o.summary.llm.answers_stored > 0);
+    assert_int_equal(o.summary.llm.answers_stored + o.summary.llm.requests, LONG_ROWS);
     outcome_free(&o);
     ok("SET answer_cache = off");
     o = run_under("max_tokens_total", "5", "SELECT LLM('Over the cap with the last answer')");
@@ -838,8 +838,8 @@ static void test_no_nucleus_is_greedy(void **state) {
     outcome greedy = run(sql);
     ok("SET temperature = 2");
     outcome drawn = run(sql), narrow = run_under("top_p", "0", sql);
-    assert_int_equal(drawn.summary.answers_stored, 0);
-    assert_int_equal(narrow.summary.answers_stored, LONG_ROWS);
+    assert_int_equal(drawn.summary.llm.answers_stored, 0);
+    assert_int_equal(narrow.summary.llm.answers_stored, LONG_ROWS);
     outcome_free(&greedy);
     outcome_free(&drawn);
     outcome_free(&narrow);

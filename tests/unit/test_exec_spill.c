@@ -291,8 +291,8 @@ static void test_a_stopped_statement_keeps_its_answers(void **state) {
     ok("RESET max_tokens_total");
     outcome rest = run_ok(d, asking[0]);
     assert_int_equal(rest.hash, asked[0].hash);
-    assert_true(rest.sum.answers_stored >= stopped.sum.llm.done);
-    assert_int_equal(rest.sum.answers_stored + rest.sum.llm.requests, LONG_ROWS);
+    assert_true(rest.sum.llm.answers_stored >= stopped.sum.llm.done);
+    assert_int_equal(rest.sum.llm.answers_stored + rest.sum.llm.requests, LONG_ROWS);
     ok("SET answer_cache = off");
     ok("RESET work_memory");
 }

@@ -367,10 +367,10 @@ static void warm(void **state) {
     answer *out = mem_zalloc(sizeof *out * MAX_PROMPTS);
     llm_session *s = session(f.two, (llm_session_options){0});
     run_all(s, f.two, false, out);
-    llm_stats before, after;
-    llm_session_stats(s, &before);
+    llm_figures before, after;
+    llm_session_figures(s, &before);
     run_all(s, f.two, true, out);
-    llm_session_stats(s, &after);
+    llm_session_figures(s, &after);
     assert_true(after.computed_tokens - before.computed_tokens < before.computed_tokens);
     same(f.reference, out, "warm");
     llm_session_free(s);
@@ -432,8 +432,8 @@ static void from_a_store(void **state) {
         store.prefetch = round == 2 ? store_prefetch : NULL; /* read ahead */
         llm_session *s = session(f.two, (llm_session_options){.store = store});
         run_all(s, f.two, round == 1, out);
-        llm_stats st;
-        llm_session_stats(s, &st);
+        llm_figures st;
+        llm_session_figures(s, &st);
         assert_int_equal(st.prompt_tokens, st.computed_tokens + st.reused_memory + st.reused_disk);
         /* who yields to whom is a matter of time, and with
          * it what is evicted: not counted to the token */

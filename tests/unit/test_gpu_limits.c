@@ -96,8 +96,8 @@ static int drain(llm_session *s, char (*texts)[64], int *most_live) {
         int count;
         if (llm_step(s, events, 8, &count, &idle, &e) != 0)
             fail_msg("%s", e.message);
-        llm_stats st;
-        llm_session_stats(s, &st);
+        llm_memory st;
+        llm_session_memory(s, &st);
         *most_live = BASE_MAX(*most_live, st.live_sequences);
         assert_true(st.kv_bytes <= st.kv_budget_bytes);
         for (int i = 0; i < count; i++, done++) {
@@ -130,8 +130,8 @@ static void too_long_for_the_context(void **state) {
     shortened = 0;
     assert_int_equal(drain(s, texts, &live), 1);
     assert_int_equal(shortened, 1);
-    llm_stats st;
-    llm_session_stats(s, &st);
+    llm_figures st;
+    llm_session_figures(s, &st);
     assert_int_equal(st.truncated, 1);
     assert_true(st.prompt_tokens < 16); /* the second field is gone, whole */
     const piece all[] = {{LLM_SPAN_TEMPLATE, ""}, {LLM_SPAN_INSTRUCTION, field}};
@@ -170,8 +170,8 @@ static void as_long_as_the_context(void **state) {
         drain(s, texts, &live);
         llm_span_release(span);
     }
-    llm_stats st;
-    llm_session_stats(s, &st);
+    llm_figures st;
+    llm_session_figures(s, &st);
     assert_true(st.done == st.requests && st.requests > 2 * CONTEXT);
     llm_guide_release(guide);
     llm_session_free(s);
@@ -193,8 +193,8 @@ static void streaming_reads_on(void **state) {
     assert_int_equal(submit(&f, s, pieces, 3, 20, 0, &e), 0);
     int live = 0;
     assert_int_equal(drain(s, texts, &live), 1);
-    llm_stats st;
-    llm_session_stats(s, &st);
+    llm_figures st;
+    llm_session_figures(s, &st);
     assert_true(st.computed_tokens > 20 * CONTEXT && st.truncated == 0);
     llm_session_free(s);
     fixture_close(&f);
@@ -233,8 +233,8 @@ static void many_rows_in_few_blocks(void **state) {
             session(&f, (llm_session_options){.kv_memory_bytes = (size_t)budgets[i] * block});
         submit_rows(&f, s);
         assert_int_equal(drain(s, i == 0 ? want : got, &most[i]), ROWS);
-        llm_stats st;
-        llm_session_stats(s, &st);
+        llm_figures st;
+        llm_session_figures(s, &st);
         uint64_t sum = st.computed_tokens + st.reused_memory + st.reused_disk;
         assert_true(i == 0 ? sum == st.prompt_tokens
                            : sum >= st.prompt_tokens); /* evicted: again */
@@ -283,8 +283,8 @@ static void too_long_for_the_budget(void **state) {
     llm_session *larger = session(&f, (llm_session_options){.kv_memory_bytes = least});
     assert_int_equal(submit(&f, larger, pieces, 2, 20, 0, &e), 0);
     llm_session_free(larger);
-    llm_stats st;
-    llm_session_stats(s, &st);
+    llm_figures st;
+    llm_session_figures(s, &st);
     assert_int_equal(st.requests, 0); /* nothing was started */
     llm_session_free(s);
     fixture_close(&f);

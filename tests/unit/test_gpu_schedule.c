@@ -42,7 +42,7 @@ static size_t span_count(const llm_span *s) {
 typedef struct answers {
     char text[512][24];
     double prob[512];
-    llm_stats stats;
+    llm_figures stats;
 } answers;
 
 /* `movies` × `reviews` prompts: head, movie, review;
@@ -96,7 +96,7 @@ static void run(llm_session_options options, int movies, int reviews, bool revie
         }
     }
     assert_int_equal(seen, movies * reviews);
-    llm_session_stats(s, &out->stats);
+    llm_session_figures(s, &out->stats);
     llm_span *all[] = {head, ask, after, movie_name, review_name};
     for (size_t i = 0; i < BASE_COUNT(all); i++)
         llm_span_release(all[i]);
@@ -104,7 +104,7 @@ static void run(llm_session_options options, int movies, int reviews, bool revie
     llm_session_free(s);
 }
 
-static void check_balance(const llm_stats *st) {
+static void check_balance(const llm_figures *st) {
     assert_int_equal(st->prompt_tokens, st->computed_tokens + st->reused_memory + st->reused_disk);
     assert_int_equal(st->done, st->requests);
 }
@@ -199,8 +199,8 @@ static void limits_are_errors(void **state) {
     int count;
     for (bool idle = false; !idle;)
         assert_int_equal(llm_step(s, &answer, 1, &count, &idle, &e), 0);
-    llm_stats st;
-    llm_session_stats(s, &st);
+    llm_figures st;
+    llm_session_figures(s, &st);
     assert_int_equal(st.truncated, 1);
     assert_int_equal(st.prompt_tokens, 1 + span_count(head) + span_count(name) + span_count(large));
     two[2] = huge; /* wherever the longest stands */
@@ -250,8 +250,8 @@ static void cancel_keeps_what_is_answered(void **state) {
         left += count;
     }
     assert_true(left > 0 && left < 98);
-    llm_stats st; /* what was never begun was not sent */
-    llm_session_stats(s, &st);
+    llm_figures st; /* what was never begun was not sent */
+    llm_session_figures(s, &st);
     assert_int_equal(st.done, left + 2);
     assert_int_equal(st.prompt_tokens, st.computed_tokens + st.reused_memory);
     assert_true(st.head_tokens > st.done * HEAD); /* what was begun without an answer has one */
@@ -285,8 +285,8 @@ static void prefixes_are_seen(void **state) {
     assert_non_null(memmem(widest[0].text.p, widest[0].text.n, "summer", 6));
     while (!idle)
         assert_int_equal(llm_step(s, events, 4, &count, &idle, &e), 0);
-    llm_stats st;
-    llm_session_stats(s, &st);
+    llm_memory st;
+    llm_session_memory(s, &st);
     assert_true(st.kv_bytes > 0); /* the head stays for the next statement */
     llm_span_release(head);
     llm_session_free(s);

@@ -29,9 +29,9 @@ static exec_progress sample(double seconds, uint64_t rows) {
     x.llm.reused_memory = rows * 800;
     x.llm.reused_disk = rows * 40;
     x.llm.output_tokens = rows;
-    x.llm.kv_bytes = 3 << 20;
-    x.llm.kv_budget_bytes = 1 << 30;
-    x.llm.live_sequences = 16;
+    x.memory.kv_bytes = 3 << 20;
+    x.memory.kv_budget_bytes = 1 << 30;
+    x.memory.live_sequences = 16;
     x.disk_bytes = 40 << 20;
     x.disk_budget_bytes = (uint64_t)8 << 30;
     x.nprefixes = 1;
@@ -130,7 +130,7 @@ static void test_panels(void **state) {
     (void)state;
     view_state v;
     run(&v, false);
-    v.now.stored_tokens = 50000;
+    v.now.llm.stored_tokens = 50000;
     EXPECT(picture(&v, 80, 24), "answers 25 %", "memory 60 %");
     v.panel = PANEL_STRATEGIES;
     EXPECT(picture(&v, 80, 24), "no cache", "this run", "counting what FIFO");
@@ -266,7 +266,7 @@ static void test_progress_before_answers(void **state) {
 
 static void test_summary(void **state) {
     (void)state;
-    exec_summary s = {.seconds = 9.2, .held_seconds = 3, .llm_inputs = 200};
+    exec_summary s = {.seconds = 9.2, .held_seconds = 3, .llm.inputs = 200};
     s.llm.prompt_tokens = 196000;
     s.llm.computed_tokens = 31204;
     buf out = {0};
