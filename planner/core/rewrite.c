@@ -1,8 +1,6 @@
 /*
- * rewrite.c - the tools of the rules: sets of ids, conjuncts, relations rebuilt around new inputs
- * (see rewrite_int.h).
- *
- * Invariant: what is handed in is never changed; what did not change is returned itself.
+ * rewrite.c - the vocabulary of rewriting (rewrite_int.h) but for the walks over a node's
+ * expressions, which are walk.c's.
  */
 #include <assert.h>
 #include <string.h>
@@ -16,16 +14,9 @@ id_set id_set_new(arena *mem) {
 }
 
 void id_set_add(id_set *s, int id) {
-    int word = id / 64;
-    if (word >= s->nwords) {
-        int room = BASE_MAX(word + 1, s->nwords * 2);
-        uint64_t *bits = ARENA_ARRAY(s->mem, uint64_t, room);
-        if (s->nwords)
-            memcpy(bits, s->bits, sizeof *bits * (size_t)s->nwords);
-        s->bits = bits;
-        s->nwords = room;
-    }
-    s->bits[word] |= (uint64_t)1 << (id % 64);
+    while (id / 64 >= s->nwords)
+        ARENA_PUSH(s->mem, s->bits, s->nwords, s->room, 0);
+    s->bits[id / 64] |= (uint64_t)1 << (id % 64);
 }
 
 bool id_set_has(const id_set *s, int id) {
@@ -33,12 +24,17 @@ bool id_set_has(const id_set *s, int id) {
 }
 
 void id_set_add_all(id_set *s, const id_set *from) {
-    if (from->nwords == 0)
-        return;
-    if (from->nwords > s->nwords)
-        id_set_add(s, from->nwords * 64 - 1), s->bits[from->nwords - 1] &= ~((uint64_t)1 << 63);
+    while (s->nwords < from->nwords)
+        ARENA_PUSH(s->mem, s->bits, s->nwords, s->room, 0);
     for (int i = 0; i < from->nwords; i++)
         s->bits[i] |= from->bits[i];
+}
+
+bool id_set_meets(const id_set *a, const id_set *b) {
+    for (int i = 0; i < a->nwords && i < b->nwords; i++)
+        if (a->bits[i] & b->bits[i])
+            return true;
+    return false;
 }
 
 static void add_id(void *ctx, int id) {
@@ -61,13 +57,19 @@ id_set id_set_copy(const id_set *s) {
     return copy;
 }
 
+id_set id_set_columns(arena *mem, const rel *r) {
+    id_set s = id_set_new(mem);
+    id_set_add_columns(&s, r);
+    return s;
+}
+
 bool expr_compares(const expr *x, int at, expr_op *op) {
     static const struct {
-        expr_op as_is, turned;
+        expr_op written, mirrored;
     } ops[] = {{OP_EQ, OP_EQ}, {OP_LT, OP_GT}, {OP_LE, OP_GE}, {OP_GT, OP_LT}, {OP_GE, OP_LE}};
     for (size_t i = 0; i < BASE_COUNT(ops) && x->kind == EXPR_OP; i++)
-        if (x->op == ops[i].as_is) {
-            *op = at == 0 ? ops[i].as_is : ops[i].turned;
+        if (x->op == ops[i].written) {
+            *op = at == 0 ? ops[i].written : ops[i].mirrored;
             return true;
         }
     return false;
@@ -96,26 +98,13 @@ bool expr_touches(const expr *x, const id_set *s) {
 /* ---- expressions ----------------------------------------------------------------------------- */
 
 void expr_map_add(rule_ctx *r, expr_map *m, int id, expr *with) {
-    if (m->n == m->room) {
-        int room = BASE_MAX(8, m->room * 2);
-        int *ids = ARENA_ARRAY(r->mem, int, room);
-        expr **exprs = ARENA_ARRAY(r->mem, expr *, room);
-        if (m->n) {
-            memcpy(ids, m->ids, sizeof *ids * (size_t)m->n);
-            memcpy(exprs, m->with, sizeof *exprs * (size_t)m->n);
-        }
-        m->ids = ids;
-        m->with = exprs;
-        m->room = room;
-    }
-    m->ids[m->n] = id;
-    m->with[m->n++] = with;
+    ARENA_PUSH(r->mem, m->list, m->n, m->room, ((rel_expr){with, id}));
 }
 
 expr *expr_map_get(const expr_map *m, int id) {
     for (int i = 0; i < m->n; i++)
-        if (m->ids[i] == id)
-            return m->with[i];
+        if (m->list[i].id == id)
+            return m->list[i].value;
     return NULL;
 }
 
@@ -151,15 +140,12 @@ bool expr_is_true(const expr *x) {
 }
 
 void conjuncts_add(rule_ctx *r, conjuncts *c, expr *x) {
-    if (c->n == c->room) {
-        int room = BASE_MAX(8, c->room * 2);
-        expr **list = ARENA_ARRAY(r->mem, expr *, room);
-        if (c->n)
-            memcpy(list, c->list, sizeof *list * (size_t)c->n);
-        c->list = list;
-        c->room = room;
-    }
-    c->list[c->n++] = x;
+    ARENA_PUSH(r->mem, c->list, c->n, c->room, x);
+}
+
+void conjuncts_add_all(rule_ctx *r, conjuncts *c, const conjuncts *from) {
+    for (int i = 0; i < from->n; i++)
+        conjuncts_add(r, c, from->list[i]);
 }
 
 void conjuncts_split(rule_ctx *r, conjuncts *c, expr *x) {
@@ -171,6 +157,12 @@ void conjuncts_split(rule_ctx *r, conjuncts *c, expr *x) {
     }
     for (int i = 0; i < x->nargs; i++)
         conjuncts_split(r, c, x->args[i]);
+}
+
+void conjuncts_sort_out(rule_ctx *r, const conjuncts *all, const id_set *ids, conjuncts *within,
+                        conjuncts *others) {
+    for (int i = 0; i < all->n; i++)
+        conjuncts_add(r, expr_only_in(all->list[i], ids) ? within : others, all->list[i]);
 }
 
 expr *make_func(rule_ctx *r, function_id function, value_type type, expr *a, expr *b) {
@@ -201,6 +193,21 @@ rel *rel_copy(rule_ctx *r, const rel *from) {
     return copy;
 }
 
+rel *rel_rebuild(rule_ctx *r, const rel *from, rel *left, rel *right) {
+    rel *copy = rel_copy(r, from);
+    copy->left = left;
+    copy->right = right;
+    rel_set_columns(r->mem, copy);
+    return copy;
+}
+
+rel *pass_columns(rule_ctx *r, rel *input, const rel_column *cols, int ncols, int more) {
+    rel *p = rel_project(r->mem, input, ncols + more);
+    for (int i = 0; i < ncols; i++)
+        project_set(p, i, cols[i], column_expr(r, &cols[i]));
+    return p;
+}
+
 static bool same_columns(const rel *a, const rel *b) {
     if (a->ncols != b->ncols)
         return false;
@@ -211,12 +218,7 @@ static bool same_columns(const rel *a, const rel *b) {
 }
 
 rel *rel_like(rule_ctx *r, rel *x, const rel *like) {
-    if (x == like || same_columns(x, like))
-        return x;
-    rel *p = rel_project(r->mem, x, like->ncols);
-    for (int i = 0; i < like->ncols; i++)
-        project_set(p, i, like->cols[i], column_expr(r, &like->cols[i]));
-    return p;
+    return x == like || same_columns(x, like) ? x : pass_columns(r, x, like->cols, like->ncols, 0);
 }
 
 rel *rel_over(rule_ctx *r, rel *x, rel *left, rel *right) {
@@ -227,15 +229,11 @@ rel *rel_over(rule_ctx *r, rel *x, rel *left, rel *right) {
         left = rel_like(r, left, x->left);
         right = right ? rel_like(r, right, x->right) : NULL;
     }
-    rel *copy = rel_copy(r, x);
-    copy->left = left;
-    copy->right = right;
-    rel_set_columns(r->mem, copy);
-    return copy;
+    return rel_rebuild(r, x, left, right);
 }
 
-/* What references share is rewritten once, so that it stays one relation and no chain of CTEs is
- * walked twice as often a step. */
+/* Rewrites a shared relation once for all references: it stays one relation, and a chain of n CTEs
+ * that each read the one before twice is walked in n steps, not in 2^n. */
 static rel *shared_input(rule_ctx *r, rel *x, rule_fn fn) {
     int number = x->shared.number;
     if (number >= r->nshared)
@@ -278,11 +276,10 @@ rel *make_filter(rule_ctx *r, rel *left, const conjuncts *c) {
         conjuncts_split(r, &all, left->filter.predicate);
         left = left->left;
     }
-    for (int i = 0; i < c->n; i++) {
+    for (int i = 0; i < c->n; i++)
         if (is_never(c->list[i]))
             return make_empty(r, left);
-        conjuncts_add(r, &all, c->list[i]);
-    }
+    conjuncts_add_all(r, &all, c);
     rel *x = rel_new(r->mem, REL_FILTER, left, NULL);
     x->filter.predicate = conjuncts_join(r, &all);
     return x;

@@ -1,6 +1,6 @@
 /*
  * rewrite_int.h - the vocabulary of rewriting: the context of a rule, sets of column ids, conjuncts,
- * relations rebuilt around new inputs.
+ * and copies of relations with other inputs or expressions.
  *
  * Invariant: nothing here changes a rel or an expr in place. A node whose parts did not change is
  * returned itself, so a rule that finds nothing to do returns the pointer that it got.
@@ -9,6 +9,7 @@
 #define KVASIR_REWRITE_INT_H
 
 #include "planner/planner.h"
+#include "storage/containers.h"
 
 /* ---- the context of a rule ------------------------------------------------------------------- */
 
@@ -51,7 +52,7 @@ static inline bool choice_is_on(const rule_ctx *r, plan_choice c) {
 typedef struct id_set {
     arena *mem;
     uint64_t *bits;
-    int nwords;
+    int nwords, room;
 } id_set;
 
 id_set id_set_new(arena *mem);
@@ -61,19 +62,20 @@ void id_set_add_all(id_set *s, const id_set *from);
 void id_set_add_expr(id_set *s, const expr *x); /* x may be NULL */
 void id_set_add_columns(id_set *s, const rel *r);
 id_set id_set_copy(const id_set *s);
-bool expr_only_in(const expr *x, const id_set *s); /* every column of x is in s */
-bool expr_touches(const expr *x, const id_set *s); /* some column of x is in s; x may be NULL */
+id_set id_set_columns(arena *mem, const rel *r);     /* the columns of r */
+bool id_set_meets(const id_set *a, const id_set *b); /* they have an id in common */
+bool expr_only_in(const expr *x, const id_set *s);   /* every column of x is in s */
+bool expr_touches(const expr *x, const id_set *s);   /* some column of x is in s; x may be NULL */
 
 /* ---- expressions ----------------------------------------------------------------------------- */
 
 /* True if x compares by =, <, <=, > or >=. Then x is equivalent to args[at] *op args[1 - at]. */
 bool expr_compares(const expr *x, int at, expr_op *op);
 
-/* A substitution: column ids[i] becomes with[i]. */
+/* A substitution of columns, by id, by expressions. */
 typedef struct expr_map {
     int n, room;
-    int *ids;
-    expr **with;
+    rel_expr *list;
 } expr_map;
 
 void expr_map_add(rule_ctx *r, expr_map *m, int id, expr *with);
@@ -96,16 +98,22 @@ typedef struct conjuncts {
 } conjuncts;
 
 void conjuncts_add(rule_ctx *r, conjuncts *c, expr *x);
+void conjuncts_add_all(rule_ctx *r, conjuncts *c, const conjuncts *from);
 void conjuncts_split(rule_ctx *r, conjuncts *c, expr *x); /* by AND; x may be NULL */
 expr *conjuncts_join(rule_ctx *r, const conjuncts *c);    /* NULL when empty */
+/* Appends each condition to `within` if it reads only columns of `ids`, else to `others`. */
+void conjuncts_sort_out(rule_ctx *r, const conjuncts *all, const id_set *ids, conjuncts *within,
+                        conjuncts *others);
 
 /* ---- relations ------------------------------------------------------------------------------- */
 
 /* A shallow copy in r->mem. */
 rel *rel_copy(rule_ctx *r, const rel *from);
-/* Rebuilds a node over other inputs: a copy with its columns derived anew, or `x` itself if the
- * inputs are the same. Where columns are matched by position (set operations, DISTINCT, shared
- * relations), the new inputs are first projected to the columns of the old ones. */
+/* A copy over these inputs, its columns derived from theirs. */
+rel *rel_rebuild(rule_ctx *r, const rel *from, rel *left, rel *right);
+/* As rel_rebuild, but returns `x` itself if the inputs are the same. Where columns are matched by
+ * position (set operations, DISTINCT, shared relations), the new inputs are first projected to the
+ * columns of the old ones. */
 rel *rel_over(rule_ctx *r, rel *x, rel *left, rel *right);
 /* `x` with exactly the columns of `like`: x itself, or a projection over it. */
 rel *rel_like(rule_ctx *r, rel *x, const rel *like);
@@ -114,7 +122,10 @@ rel *make_empty(rule_ctx *r, const rel *like);
 /* `left` filtered by all conditions: `left` itself if there are none, make_empty if one of them
  * is_never. */
 rel *make_filter(rule_ctx *r, rel *left, const conjuncts *c);
-/* Sets output `at` of a projection that was made with room for it. */
+/* A projection over `input` whose first outputs are its columns `cols`, unchanged; project_set has
+ * to set `more` further ones. */
+rel *pass_columns(rule_ctx *r, rel *input, const rel_column *cols, int ncols, int more);
+/* Sets output `at` of a projection. */
 void project_set(rel *project, int at, rel_column c, expr *x);
 rel *make_llm(rule_ctx *r, rel *left, const llm_use *uses, int nuses); /* uses are copied */
 
@@ -133,7 +144,7 @@ rel *rel_each_input(rule_ctx *r, rel *x, rule_fn fn);
 void rel_exprs(const rel *x, void (*visit)(void *ctx, const expr *e), void *ctx);
 /* Adds the ids that the node itself reads from its inputs. */
 void rel_reads(const rel *x, id_set *s);
-/* The ids that the tree reads and no node of it makes: those of an outer query. */
+/* The ids that the tree reads but no node of it has as a column: references to an outer query. */
 id_set rel_free_ids(rule_ctx *r, const rel *x);
 bool node_is_volatile(const rel *x); /* an expression of the node itself is volatile */
 bool rel_is_volatile(const rel *x);  /* an expression of the tree is */

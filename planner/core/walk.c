@@ -1,89 +1,109 @@
 /*
- * walk.c - every expression of a relation, once in one place: reading them, and replacing columns
- * in them.
+ * walk.c - walks over the expressions of relations: reading them, and replacing columns in them.
  *
- * Invariant: visit_exprs and rel_replace know the same expressions; a new kind of relation is added
- * to both.
+ * Invariant: each_expr alone knows where a node's own expressions are, and own_exprs which arrays
+ * they are in; a new kind of relation is added to both.
  */
 #include <string.h>
 
 #include "rewrite_int.h"
 
-static void visit(const expr *x, void (*fn)(void *ctx, const expr *e), void *ctx) {
-    if (x)
-        fn(ctx, x);
+typedef void expr_fn(void *ctx, expr **x);
+
+/* ---- the expressions of a node --------------------------------------------------------------- */
+
+static void each_value(expr **list, int n, expr_fn *fn, void *ctx) {
+    for (int i = 0; i < n; i++)
+        fn(ctx, &list[i]);
 }
 
-static void visit_group(const rel *x, void (*fn)(void *ctx, const expr *e), void *ctx) {
+static void each_key(sort_key *keys, int n, expr_fn *fn, void *ctx) {
+    for (int i = 0; i < n; i++)
+        fn(ctx, &keys[i].value);
+}
+
+static void each_of_group(const rel *x, expr_fn *fn, void *ctx) {
     for (int i = 0; i < x->group.nkeys; i++)
-        visit(x->group.keys[i].value, fn, ctx);
+        fn(ctx, &x->group.keys[i].value);
     for (int i = 0; i < x->group.naggs; i++) {
-        visit(x->group.aggs[i].arg, fn, ctx);
-        visit(x->group.aggs[i].separator, fn, ctx);
-        visit(x->group.aggs[i].filter, fn, ctx);
-        for (int k = 0; k < x->group.aggs[i].nkeys; k++)
-            visit(x->group.aggs[i].keys[k].value, fn, ctx);
+        rel_agg *a = &x->group.aggs[i];
+        fn(ctx, &a->arg);
+        fn(ctx, &a->separator);
+        fn(ctx, &a->filter);
+        each_key(a->keys, a->nkeys, fn, ctx);
     }
 }
 
-static void visit_llm(const rel *x, void (*fn)(void *ctx, const expr *e), void *ctx) {
-    for (int i = 0; i < x->llm.nuses; i++) {
-        for (int k = 0; k < x->llm.uses[i].call->nfields; k++)
-            visit(x->llm.uses[i].args[k], fn, ctx);
-        visit(x->llm.uses[i].guard, fn, ctx);
-    }
-}
-
-static void visit_window(const rel *x, void (*fn)(void *ctx, const expr *e), void *ctx) {
-    for (int i = 0; i < x->window.nkeys; i++)
-        visit(x->window.keys[i].value, fn, ctx);
+static void each_of_window(const rel *x, expr_fn *fn, void *ctx) {
+    each_key(x->window.keys, x->window.nkeys, fn, ctx);
     for (int i = 0; i < x->window.nfunctions; i++) {
-        const rel_window *w = &x->window.functions[i];
-        for (int k = 0; k < w->nargs; k++)
-            visit(w->args[k], fn, ctx);
-        visit(w->separator, fn, ctx);
-        visit(w->filter, fn, ctx);
+        rel_window *w = &x->window.functions[i];
+        each_value(w->args, w->nargs, fn, ctx);
+        fn(ctx, &w->separator);
+        fn(ctx, &w->filter);
     }
 }
 
-void rel_exprs(const rel *x, void (*fn)(void *ctx, const expr *e), void *ctx) {
+/* Calls fn for the place of each of the node's own expressions, which may hold NULL. */
+static void each_expr(rel *x, expr_fn *fn, void *ctx) {
     switch (x->kind) {
     case REL_VALUES:
         for (int i = 0; i < x->values.nrows; i++)
-            for (int k = 0; k < x->ncols; k++)
-                visit(x->values.rows[i][k], fn, ctx);
+            each_value(x->values.rows[i], x->ncols, fn, ctx);
         return;
     case REL_FILTER:
-        visit(x->filter.predicate, fn, ctx);
+        fn(ctx, &x->filter.predicate);
         return;
     case REL_PROJECT:
         for (int i = 0; i < x->ncols; i++)
-            visit(x->project.exprs[i].value, fn, ctx);
+            fn(ctx, &x->project.exprs[i].value);
         return;
     case REL_JOIN:
     case REL_APPLY:
-        visit(x->join.predicate, fn, ctx);
+        fn(ctx, &x->join.predicate);
         return;
     case REL_GROUP:
-        visit_group(x, fn, ctx);
+        each_of_group(x, fn, ctx);
         return;
     case REL_SORT:
-        for (int i = 0; i < x->sort.nkeys; i++)
-            visit(x->sort.keys[i].value, fn, ctx);
+        each_key(x->sort.keys, x->sort.nkeys, fn, ctx);
         return;
     case REL_LLM:
-        visit_llm(x, fn, ctx);
+        for (int i = 0; i < x->llm.nuses; i++) {
+            each_value(x->llm.uses[i].args, x->llm.uses[i].call->nfields, fn, ctx);
+            fn(ctx, &x->llm.uses[i].guard);
+        }
         return;
     case REL_WINDOW:
-        visit_window(x, fn, ctx);
+        each_of_window(x, fn, ctx);
         return;
     case REL_OUTER_RESIDUAL:
-        visit(x->residual.predicate, fn, ctx);
+        fn(ctx, &x->residual.predicate);
         return;
     default:
         return;
     }
 }
+
+typedef struct visitor {
+    void (*visit)(void *ctx, const expr *e);
+    void *ctx;
+} visitor;
+
+static void visit_place(void *ctx, expr **x) {
+    const visitor *v = ctx;
+    if (*x)
+        v->visit(v->ctx, *x);
+}
+
+void rel_exprs(const rel *x, void (*visit)(void *ctx, const expr *e), void *ctx) {
+    visitor v = {visit, ctx};
+    rel node =
+        *x; /* visiting writes nothing: a copy only because each_expr's places are not const */
+    each_expr(&node, visit_place, &v);
+}
+
+/* ---- reading --------------------------------------------------------------------------------- */
 
 static void read_expr(void *ctx, const expr *e) {
     id_set_add_expr(ctx, e);
@@ -154,75 +174,57 @@ bool rel_has_llm(const rel *x) {
 
 /* ---- replacing ------------------------------------------------------------------------------- */
 
-static void replace_values(rule_ctx *r, rel *x, const expr_map *m) {
-    expr ***rows = ARENA_ARRAY(r->mem, expr **, x->values.nrows + 1);
-    for (int i = 0; i < x->values.nrows; i++) {
-        rows[i] = ARENA_ARRAY(r->mem, expr *, x->ncols + 1);
-        for (int k = 0; k < x->ncols; k++)
-            rows[i][k] = expr_replace(r, x->values.rows[i][k], m);
-    }
-    x->values.rows = rows;
+#define COPY_ARRAY(r, p, n) ((p) = copy_array((r), (p), sizeof *(p) * (size_t)(n)))
+
+static void *copy_array(rule_ctx *r, const void *from, size_t size) {
+    char *copy = ARENA_ARRAY(r->mem, char, size + 1);
+    return size ? memcpy(copy, from, size) : copy;
 }
 
-static void replace_project(rule_ctx *r, rel *x, const expr_map *m) {
-    rel_expr *exprs = ARENA_ARRAY(r->mem, rel_expr, x->ncols + 1);
-    for (int i = 0; i < x->ncols; i++)
-        exprs[i] =
-            (rel_expr){expr_replace(r, x->project.exprs[i].value, m), x->project.exprs[i].id};
-    x->project.exprs = exprs;
+/* Gives a copied node arrays of its own for its expressions. */
+static void own_exprs(rule_ctx *r, rel *x) {
+    switch (x->kind) {
+    case REL_VALUES:
+        COPY_ARRAY(r, x->values.rows, x->values.nrows);
+        for (int i = 0; i < x->values.nrows; i++)
+            COPY_ARRAY(r, x->values.rows[i], x->ncols);
+        return;
+    case REL_PROJECT:
+        COPY_ARRAY(r, x->project.exprs, x->ncols);
+        return;
+    case REL_GROUP:
+        COPY_ARRAY(r, x->group.keys, x->group.nkeys);
+        COPY_ARRAY(r, x->group.aggs, x->group.naggs);
+        for (int i = 0; i < x->group.naggs; i++)
+            COPY_ARRAY(r, x->group.aggs[i].keys, x->group.aggs[i].nkeys);
+        return;
+    case REL_SORT:
+        COPY_ARRAY(r, x->sort.keys, x->sort.nkeys);
+        return;
+    case REL_LLM:
+        COPY_ARRAY(r, x->llm.uses, x->llm.nuses);
+        for (int i = 0; i < x->llm.nuses; i++)
+            COPY_ARRAY(r, x->llm.uses[i].args, x->llm.uses[i].call->nfields);
+        return;
+    case REL_WINDOW:
+        COPY_ARRAY(r, x->window.keys, x->window.nkeys);
+        COPY_ARRAY(r, x->window.functions, x->window.nfunctions);
+        for (int i = 0; i < x->window.nfunctions; i++)
+            COPY_ARRAY(r, x->window.functions[i].args, x->window.functions[i].nargs);
+        return;
+    default:
+        return;
+    }
 }
 
-static sort_key *replace_keys(rule_ctx *r, const sort_key *from, int n, const expr_map *m) {
-    sort_key *keys = ARENA_ARRAY(r->mem, sort_key, n + 1);
-    for (int i = 0; i < n; i++) {
-        keys[i] = from[i];
-        keys[i].value = expr_replace(r, keys[i].value, m);
-    }
-    return keys;
-}
+typedef struct replacer {
+    rule_ctx *r;
+    const expr_map *map;
+} replacer;
 
-static void replace_group(rule_ctx *r, rel *x, const expr_map *m) {
-    rel_expr *keys = ARENA_ARRAY(r->mem, rel_expr, x->group.nkeys + 1);
-    rel_agg *aggs = ARENA_ARRAY(r->mem, rel_agg, x->group.naggs + 1);
-    for (int i = 0; i < x->group.nkeys; i++)
-        keys[i] = (rel_expr){expr_replace(r, x->group.keys[i].value, m), x->group.keys[i].id};
-    for (int i = 0; i < x->group.naggs; i++) {
-        aggs[i] = x->group.aggs[i];
-        aggs[i].arg = expr_replace(r, aggs[i].arg, m);
-        aggs[i].filter = expr_replace(r, aggs[i].filter, m);
-        aggs[i].separator = expr_replace(r, aggs[i].separator, m);
-        aggs[i].keys = replace_keys(r, aggs[i].keys, aggs[i].nkeys, m);
-    }
-    x->group.keys = keys;
-    x->group.aggs = aggs;
-}
-
-static void replace_window(rule_ctx *r, rel *x, const expr_map *m) {
-    rel_window *functions = ARENA_ARRAY(r->mem, rel_window, x->window.nfunctions + 1);
-    for (int i = 0; i < x->window.nfunctions; i++) {
-        rel_window *w = &functions[i];
-        *w = x->window.functions[i];
-        w->args = ARENA_ARRAY(r->mem, expr *, w->nargs + 1);
-        for (int k = 0; k < w->nargs; k++)
-            w->args[k] = expr_replace(r, x->window.functions[i].args[k], m);
-        w->separator = expr_replace(r, w->separator, m);
-        w->filter = expr_replace(r, w->filter, m);
-    }
-    x->window.keys = replace_keys(r, x->window.keys, x->window.nkeys, m);
-    x->window.functions = functions;
-}
-
-static void replace_llm(rule_ctx *r, rel *x, const expr_map *m) {
-    llm_use *uses = ARENA_ARRAY(r->mem, llm_use, x->llm.nuses + 1);
-    for (int i = 0; i < x->llm.nuses; i++) {
-        int n = x->llm.uses[i].call->nfields;
-        uses[i] = x->llm.uses[i];
-        uses[i].guard = expr_replace(r, uses[i].guard, m);
-        uses[i].args = ARENA_ARRAY(r->mem, expr *, n + 1);
-        for (int k = 0; k < n; k++)
-            uses[i].args[k] = expr_replace(r, x->llm.uses[i].args[k], m);
-    }
-    x->llm.uses = uses;
+static void replace_place(void *ctx, expr **x) {
+    const replacer *p = ctx;
+    *x = expr_replace(p->r, *x, p->map);
 }
 
 static int *replace_ids(rule_ctx *r, const int *from, int n, const expr_map *m) {
@@ -236,49 +238,20 @@ static int *replace_ids(rule_ctx *r, const int *from, int n, const expr_map *m) 
 
 rel *rel_replace_here(rule_ctx *r, const rel *from, const expr_map *m) {
     rel *x = rel_copy(r, from);
-    switch (x->kind) {
-    case REL_VALUES:
-        replace_values(r, x, m);
-        break;
-    case REL_FILTER:
-        x->filter.predicate = expr_replace(r, x->filter.predicate, m);
-        break;
-    case REL_PROJECT:
-        replace_project(r, x, m);
-        break;
-    case REL_JOIN:
-    case REL_APPLY:
-        x->join.predicate = expr_replace(r, x->join.predicate, m);
-        break;
-    case REL_GROUP:
-        replace_group(r, x, m);
-        break;
-    case REL_SORT:
-        x->sort.keys = replace_keys(r, x->sort.keys, x->sort.nkeys, m);
+    replacer p = {r, m};
+    own_exprs(r, x);
+    each_expr(x, replace_place, &p);
+    if (x->kind == REL_SORT)
         x->sort.partition = replace_ids(r, x->sort.partition, x->sort.npartition, m);
-        break;
-    case REL_LLM:
-        replace_llm(r, x, m);
-        break;
-    case REL_LIMIT:
+    if (x->kind == REL_LIMIT)
         x->limit.partition = replace_ids(r, x->limit.partition, x->limit.npartition, m);
-        break;
-    case REL_WINDOW:
-        replace_window(r, x, m);
-        break;
-    case REL_OUTER_RESIDUAL:
-        x->residual.predicate = expr_replace(r, x->residual.predicate, m);
-        break;
-    default:
-        break;
-    }
     return x;
 }
 
 static bool reads_any(rule_ctx *r, const rel *x, const expr_map *m) {
     id_set unbound = rel_free_ids(r, x);
     for (int i = 0; i < m->n; i++)
-        if (id_set_has(&unbound, m->ids[i]))
+        if (id_set_has(&unbound, m->list[i].id))
             return true;
     return false;
 }

@@ -33,11 +33,17 @@ rel *form_pipelines(rule_ctx *r, rel *x);
 
 /* ---- unnesting (unnest.c, unnest_pull.c) ----------------------------------------------------- */
 
-/* Decorrelates a subquery that depends on the outer query by equalities only, by pulling its
- * conditions up. NULL: the subquery does not have that form. */
+/* Unnests a subquery by pulling the conditions that read `outer` columns up. NULL: it is not
+ * correlated by conditions alone, or not by such as may be pulled. */
 rel *unnest_by_pulling(rule_ctx *r, rel *apply, const id_set *outer);
-/* Grouping x over `left` with the columns more[i] as additional keys ids[i]. If x had no keys, its
- * aggregates get new ids. */
+/* The join of an Apply's kind over these inputs. */
+rel *apply_to_join(rule_ctx *r, const rel *apply, rel *left, rel *right, expr *predicate);
+/* True if the tree x reads one of these columns from outside it. */
+bool reads_any_of(rule_ctx *r, const rel *x, const id_set *ids);
+/* The limit x over `left`, for each group of rows equal in the columns ids as well. */
+rel *limit_per(rule_ctx *r, const rel *x, rel *left, const int *ids, int n);
+/* The grouping x over `left` with the columns more[i] as additional keys ids[i]. If x had no keys,
+ * its aggregates get new ids. */
 rel *group_by_more(rule_ctx *r, const rel *x, rel *left, const rel_column *more, const int *ids,
                    int nmore);
 /* Sets the outputs of `project` from `at` on: the aggregates of x, a grouping without keys, under

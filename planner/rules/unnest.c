@@ -1,17 +1,19 @@
 /*
- * unnest.c - subqueries into joins: REL_APPLY goes away.
+ * unnest.c - subqueries into joins: every REL_APPLY, a join whose right input may read columns of its
+ * left one, becomes a REL_JOIN.
  *
- *   uncorrelated           Apply(L, R)        -> Join(L, R)
- *   by its conditions      unnest_pull.c      -> Join(L, R') on the correlated conditions
- *   in general             Neumann & Kemper   -> Join(S, R'') on S.f IS d
+ *   uncorrelated               Apply(L, R)    -> Join(L, R)
+ *   correlated by conditions   unnest_pull.c  -> Join(L, R') on these conditions
+ *   any other                  push()         -> Join(S, R'') on S.f IS d
  *
- * In general: D, the distinct values of the outer columns f that R reads, is taken from the shared
- * outer relation S = Shared(L) and pushed into R as columns d until nothing below reads f.
- * Invariant of push(): for every row of D, the rows of the result with these values in d are the
- * rows of the input with f = d, in the input's order.
+ * push() is the method of Neumann & Kemper, "Unnesting Arbitrary Queries" (BTW 2015): f are the
+ * columns of L that R reads, S is L as a shared relation, D the distinct values of f in S. D is
+ * joined to R and pushed down in it, with its values as columns d, until nothing reads f any more.
+ * Invariant of push(): the rows of the result with given values in d are the rows of the input for
+ * an outer row with these values in f, in the input's order.
  *
- * Outer subqueries are unnested before inner ones, so an Apply met here reads columns of its own
- * left input alone.
+ * Outer subqueries are unnested before those inside them, so an Apply reads columns of its own left
+ * input alone.
  */
 #include <string.h>
 
@@ -19,23 +21,21 @@
 
 typedef struct outer_columns {
     rule_ctx *r;
-    rel *left;  /* L */
-    int number; /* of S */
-    id_set ids; /* f */
+    rel *left;         /* L */
+    int share;         /* share number of S */
+    const id_set *ids; /* f */
     int n;
-    const rel_column **cols;             /* f, as columns of L */
-    rel **shared_before, **shared_after; /* CTEs that read f, by share number */
+    const rel_column **cols; /* f, as columns of L */
+    /* per share number: the input of a shared relation that reads f, and what push made of it */
+    rel **shared_before, **shared_after;
     int nshared;
 } outer_columns;
 
 static rel *push(outer_columns *o, rel *x, int *d);
 
-static bool touches(const outer_columns *o, const rel *x) {
-    id_set unbound = rel_free_ids(o->r, x);
-    for (int i = 0; i < o->n; i++)
-        if (id_set_has(&unbound, o->cols[i]->id))
-            return true;
-    return false;
+bool reads_any_of(rule_ctx *r, const rel *x, const id_set *ids) {
+    id_set unbound = rel_free_ids(r, x);
+    return id_set_meets(&unbound, ids);
 }
 
 static rel_column renamed(const rel_column *c, int id) {
@@ -44,11 +44,20 @@ static rel_column renamed(const rel_column *c, int id) {
     return copy;
 }
 
-static int *new_ids(outer_columns *o) {
-    int *ids = ARENA_ARRAY(o->r->mem, int, o->n + 1);
+static rel_column *with_new_ids(rule_ctx *r, const rel_column *cols, int n) {
+    rel_column *out = ARENA_ARRAY(r->mem, rel_column, n + 1);
+    for (int i = 0; i < n; i++)
+        out[i] = renamed(&cols[i], r->next_id++);
+    return out;
+}
+
+static int *ids_for_d(outer_columns *o) {
+    return ARENA_ARRAY(o->r->mem, int, o->n + 1);
+}
+
+static void new_ids(outer_columns *o, int *d) {
     for (int i = 0; i < o->n; i++)
-        ids[i] = o->r->next_id++;
-    return ids;
+        d[i] = o->r->next_id++;
 }
 
 static expr *d_column(outer_columns *o, int i, int id) {
@@ -56,7 +65,14 @@ static expr *d_column(outer_columns *o, int i, int id) {
     return column_expr(o->r, &c);
 }
 
-/* f -> d */
+/* Sets the outputs of a projection from `at` on: d, unchanged. */
+static rel *pass_d(outer_columns *o, rel *project, int at, const int *d) {
+    for (int i = 0; i < o->n; i++)
+        project_set(project, at + i, renamed(o->cols[i], d[i]), d_column(o, i, d[i]));
+    return project;
+}
+
+/* The substitution of d for f. */
 static expr_map map_to(outer_columns *o, const int *d) {
     expr_map map = {0};
     for (int i = 0; i < o->n; i++)
@@ -64,8 +80,8 @@ static expr_map map_to(outer_columns *o, const int *d) {
     return map;
 }
 
-/* a IS b for every d, and the rest. */
-static expr *tie(outer_columns *o, const int *a, const int *b, expr *rest) {
+/* a[i] IS b[i] for all i, and `rest`. */
+static expr *equal_domains(outer_columns *o, const int *a, const int *b, expr *rest) {
     conjuncts all = {0};
     for (int i = 0; i < o->n; i++)
         conjuncts_add(
@@ -75,37 +91,38 @@ static expr *tie(outer_columns *o, const int *a, const int *b, expr *rest) {
     return conjuncts_join(o->r, &all);
 }
 
-static rel *shared_ref(rule_ctx *r, rel *input, int number, bool own_ids) {
+static rel *shared_ref(rule_ctx *r, rel *input, int number, rel_column *cols) {
     rel *x = rel_new(r->mem, REL_SHARED, input, NULL);
     x->shared.number = number;
     x->ncols = input->ncols;
-    x->cols = ARENA_ARRAY(r->mem, rel_column, input->ncols + 1);
-    for (int i = 0; i < input->ncols; i++)
-        x->cols[i] = own_ids ? renamed(&input->cols[i], r->next_id++) : input->cols[i];
+    x->cols = cols;
     return x;
 }
 
-/* D, with fresh ids in d. */
+/* D, with new ids in d. */
 static rel *domain(outer_columns *o, int *d) {
-    rel *s = shared_ref(o->r, o->left, o->number, true);
-    rel *p = rel_project(o->r->mem, s, o->n);
-    int *ids = new_ids(o);
-    for (int i = 0; i < o->n; i++) {
-        int at = (int)(o->cols[i] - o->left->cols);
-        d[i] = ids[i];
-        project_set(p, i, renamed(o->cols[i], ids[i]), column_expr(o->r, &s->cols[at]));
-    }
+    rel_column *cols = with_new_ids(o->r, o->left->cols, o->left->ncols);
+    rel *p = rel_project(o->r->mem, shared_ref(o->r, o->left, o->share, cols), o->n);
+    new_ids(o, d);
+    for (int i = 0; i < o->n; i++)
+        project_set(p, i, renamed(o->cols[i], d[i]),
+                    column_expr(o->r, &cols[o->cols[i] - o->left->cols]));
     return rel_new(o->r->mem, REL_DISTINCT, p, NULL);
 }
 
-/* Exactly the columns of `like`, then d. */
-static rel *exactly(outer_columns *o, rel *x, const rel *like, const int *d) {
-    rel *p = rel_project(o->r->mem, x, like->ncols + o->n);
-    for (int i = 0; i < like->ncols; i++)
-        project_set(p, i, like->cols[i], column_expr(o->r, &like->cols[i]));
-    for (int i = 0; i < o->n; i++)
-        project_set(p, like->ncols + i, renamed(o->cols[i], d[i]), d_column(o, i, d[i]));
-    return p;
+/* A projection to the columns of `like` and d. */
+static rel *project_like(outer_columns *o, rel *x, const rel *like, const int *d) {
+    return pass_d(o, pass_columns(o->r, x, like->cols, like->ncols, o->n), like->ncols, d);
+}
+
+/* A projection to `exprs`, of which d replaces f, as columns `cols`, and d. */
+static rel *project_values(outer_columns *o, rel *x, const rel_column *cols, int ncols,
+                           expr *const *exprs, const int *d) {
+    expr_map map = map_to(o, d);
+    rel *p = rel_project(o->r->mem, x, ncols + o->n);
+    for (int i = 0; i < ncols; i++)
+        project_set(p, i, cols[i], expr_replace(o->r, exprs[i], &map));
+    return pass_d(o, p, ncols, d);
 }
 
 /* ---- one input ------------------------------------------------------------------------------- */
@@ -113,49 +130,42 @@ static rel *exactly(outer_columns *o, rel *x, const rel *like, const int *d) {
 static rel *push_same(outer_columns *o, rel *x, int *d) {
     rel *left = push(o, x->left, d);
     expr_map map = map_to(o, d);
-    rel *copy = rel_replace_here(o->r, x, &map);
-    copy->left = left;
-    rel_set_columns(o->r->mem, copy);
-    return copy;
+    return rel_rebuild(o->r, rel_replace_here(o->r, x, &map), left, NULL);
 }
 
 static rel *push_project(outer_columns *o, rel *x, int *d) {
     rel *left = push(o, x->left, d);
-    expr_map map = map_to(o, d);
-    rel *p = rel_project(o->r->mem, left, x->ncols + o->n);
+    expr **exprs = ARENA_ARRAY(o->r->mem, expr *, x->ncols + 1);
     for (int i = 0; i < x->ncols; i++)
-        project_set(p, i, x->cols[i], expr_replace(o->r, x->project.exprs[i].value, &map));
-    for (int i = 0; i < o->n; i++)
-        project_set(p, x->ncols + i, renamed(o->cols[i], d[i]), d_column(o, i, d[i]));
-    return p;
+        exprs[i] = x->project.exprs[i].value;
+    return project_values(o, left, x->cols, x->ncols, exprs, d);
 }
 
 static rel *push_distinct(outer_columns *o, rel *x, int *d) {
     rel *left = push(o, x->left, d);
-    return rel_new(o->r->mem, REL_DISTINCT, exactly(o, left, x->left, d), NULL);
+    return rel_new(o->r->mem, REL_DISTINCT, project_like(o, left, x->left, d), NULL);
 }
 
-static rel *push_limit(outer_columns *o, rel *x, int *d) {
-    rel *copy = push_same(o, x, d);
-    int n = copy->limit.npartition;
-    int *ids = ARENA_ARRAY(o->r->mem, int, n + o->n + 1);
-    if (n)
-        memcpy(ids, copy->limit.partition, sizeof *ids * (size_t)n);
-    memcpy(ids + n, d, sizeof *ids * (size_t)o->n);
-    copy->limit.partition = ids;
-    copy->limit.npartition = n + o->n;
+rel *limit_per(rule_ctx *r, const rel *x, rel *left, const int *ids, int n) {
+    int before = x->limit.npartition;
+    int *partition = ARENA_ARRAY(r->mem, int, before + n + 1);
+    for (int i = 0; i < before + n; i++)
+        partition[i] = i < before ? x->limit.partition[i] : ids[i - before];
+    rel *copy = rel_rebuild(r, x, left, NULL);
+    copy->limit.partition = partition;
+    copy->limit.npartition = before + n;
     return copy;
 }
 
-/* Each row of D has its own windows: all are partitioned by d, first of all. */
+/* Each row of D has windows of its own: d are the first partition keys of all of them. */
 static rel *push_window(outer_columns *o, rel *x, int *d) {
     rel *copy = push_same(o, x, d);
     int n = copy->window.nkeys;
     sort_key *keys = ARENA_ARRAY(o->r->mem, sort_key, n + o->n + 1);
     for (int i = 0; i < o->n; i++)
         keys[i].value = d_column(o, i, d[i]);
-    if (n)
-        memcpy(keys + o->n, copy->window.keys, sizeof *keys * (size_t)n);
+    for (int i = 0; i < n; i++)
+        keys[o->n + i] = copy->window.keys[i];
     copy->window.keys = keys;
     copy->window.nkeys = n + o->n;
     for (int i = 0; i < copy->window.nfunctions; i++) {
@@ -186,7 +196,7 @@ rel *group_by_more(rule_ctx *r, const rel *x, rel *left, const rel_column *more,
     for (int i = 0; i < naggs; i++) {
         g->group.aggs[i] = x->group.aggs[i];
         g->cols[nkeys + nmore + i] = x->cols[nkeys + i];
-        /* its aggregates get new ids: the old ones are made by aggregates_or_zero */
+        /* aggregates_or_zero makes columns with the old ids */
         if (nkeys == 0) {
             g->group.aggs[i].id = r->next_id++;
             g->cols[nmore + i].id = g->group.aggs[i].id;
@@ -206,20 +216,19 @@ void aggregates_or_zero(rule_ctx *r, const rel *x, const rel *g, rel *project, i
     }
 }
 
-/* Without keys there is one row for every row of D, also where nothing came in. */
+/* An aggregate without keys has one row for every row of D, even if it gets no input for it. */
 static rel *push_aggregate(outer_columns *o, rel *x, const rel *grouped, const int *keys, int *d) {
     rel *all = domain(o, d);
-    rel *joined =
-        rel_join(o->r->mem, JOIN_LEFT, all, rel_copy(o->r, grouped), tie(o, d, keys, NULL));
+    rel *joined = rel_join(o->r->mem, JOIN_LEFT, all, rel_copy(o->r, grouped),
+                           equal_domains(o, d, keys, NULL));
     rel *p = rel_project(o->r->mem, joined, x->ncols + o->n);
     aggregates_or_zero(o->r, x, grouped, p, 0);
-    for (int i = 0; i < o->n; i++)
-        project_set(p, x->ncols + i, renamed(o->cols[i], d[i]), d_column(o, i, d[i]));
-    return p;
+    return pass_d(o, p, x->ncols, d);
 }
 
 static rel *push_group(outer_columns *o, rel *x, int *d) {
-    int *in = ARENA_ARRAY(o->r->mem, int, o->n + 1), *keys = new_ids(o);
+    int *in = ids_for_d(o), *keys = ids_for_d(o);
+    new_ids(o, keys);
     rel *left = push(o, x->left, in);
     expr_map map = map_to(o, in);
     rel *here = rel_replace_here(o->r, x, &map);
@@ -236,110 +245,94 @@ static rel *push_group(outer_columns *o, rel *x, int *d) {
 /* ---- two inputs ------------------------------------------------------------------------------ */
 
 static rel *push_join(outer_columns *o, rel *x, int *d) {
-    bool inner = join_is_inner(x->join.kind);
-    bool in_right = touches(o, x->right), in_left = touches(o, x->left) || !inner || !in_right;
-    int *right_d = ARENA_ARRAY(o->r->mem, int, o->n + 1);
+    bool in_right = reads_any_of(o->r, x->right, o->ids),
+         in_left = reads_any_of(o->r, x->left, o->ids) || !join_is_inner(x->join.kind) || !in_right;
+    int *right_d = in_left ? ids_for_d(o) : d;
     rel *copy = rel_copy(o->r, x);
-    if (in_left)
-        copy->left = push(o, x->left, d);
-    if (in_right)
-        copy->right = push(o, x->right, in_left ? right_d : d);
+    rel *left = in_left ? push(o, x->left, d) : x->left,
+        *right = in_right ? push(o, x->right, right_d) : x->right;
     expr_map map = map_to(o, d);
     copy->join.predicate = expr_replace(o->r, x->join.predicate, &map);
     if (in_left && in_right)
-        copy->join.predicate = tie(o, d, right_d, copy->join.predicate);
+        copy->join.predicate = equal_domains(o, d, right_d, copy->join.predicate);
     if (copy->join.kind == JOIN_CROSS && copy->join.predicate)
         copy->join.kind = JOIN_INNER;
-    rel_set_columns(o->r->mem, copy);
-    return copy;
+    return rel_rebuild(o->r, copy, left, right);
 }
 
-/* A subquery in the subquery: its outer rows carry d, so it reads d instead of f. */
+/* A subquery in the subquery: its outer rows have the columns d, so it reads d instead of f. */
 static rel *push_apply(outer_columns *o, rel *x, int *d) {
-    rel *copy = rel_copy(o->r, x);
-    copy->left = push(o, x->left, d);
+    rel *left = push(o, x->left, d);
     expr_map map = map_to(o, d);
-    copy->right = rel_replace(o->r, x->right, &map);
-    copy->join.predicate = expr_replace(o->r, x->join.predicate, &map);
-    rel_set_columns(o->r->mem, copy);
-    return copy;
+    return rel_rebuild(o->r, rel_replace_here(o->r, x, &map), left,
+                       rel_replace(o->r, x->right, &map));
 }
 
-static rel *setop_of(outer_columns *o, set_op op, rel *left, rel *right, const rel *like, int *d) {
+static rel *new_setop(outer_columns *o, set_op op, rel *left, rel *right, const rel_column *cols,
+                      int ncols, int *d) {
     rel *x = rel_new(o->r->mem, REL_SETOP, left, right);
-    int *ids = new_ids(o);
     x->setop.op = op;
-    x->ncols = like->ncols + o->n;
+    x->ncols = ncols + o->n;
     x->cols = ARENA_ARRAY(o->r->mem, rel_column, x->ncols + 1);
-    memcpy(x->cols, like->cols, sizeof *x->cols * (size_t)like->ncols);
+    memcpy(x->cols, cols, sizeof *cols * (size_t)ncols);
+    new_ids(o, d);
     for (int i = 0; i < o->n; i++)
-        x->cols[like->ncols + i] = renamed(o->cols[i], d[i] = ids[i]);
+        x->cols[ncols + i] = renamed(o->cols[i], d[i]);
     return x;
 }
 
 static rel *push_setop(outer_columns *o, rel *x, int *d) {
-    int *left_d = ARENA_ARRAY(o->r->mem, int, o->n + 1),
-        *right_d = ARENA_ARRAY(o->r->mem, int, o->n + 1);
+    int *left_d = ids_for_d(o), *right_d = ids_for_d(o);
     rel *left = push(o, x->left, left_d), *right = push(o, x->right, right_d);
-    left = exactly(o, left, x->left, left_d);
-    right = exactly(o, right, x->right, right_d);
-    return setop_of(o, x->setop.op, left, right, x, d);
+    return new_setop(o, x->setop.op, project_like(o, left, x->left, left_d),
+                     project_like(o, right, x->right, right_d), x->cols, x->ncols, d);
 }
 
 /* ---- leaves ---------------------------------------------------------------------------------- */
 
-/* One row of VALUES over D. */
-static rel *values_row(outer_columns *o, const rel *x, int row, const rel_column *cols, int *d) {
-    rel *p = rel_project(o->r->mem, domain(o, d), x->ncols + o->n);
-    expr_map map = map_to(o, d);
-    for (int i = 0; i < x->ncols; i++)
-        project_set(p, i, cols[i], expr_replace(o->r, x->values.rows[row][i], &map));
-    for (int i = 0; i < o->n; i++)
-        project_set(p, x->ncols + i, renamed(o->cols[i], d[i]), d_column(o, i, d[i]));
-    return p;
-}
-
+/* The union of the rows, each projected over D; every input of a union has ids of its own. */
 static rel *push_values(outer_columns *o, rel *x, int *d) {
-    rel *all = values_row(o, x, 0, x->cols, d);
-    for (int row = 1; row < x->values.nrows; row++) {
-        int *row_d = ARENA_ARRAY(o->r->mem, int, o->n + 1);
-        rel_column *cols = ARENA_ARRAY(o->r->mem, rel_column, x->ncols + 1);
-        /* ids of its own for what the union gives again */
-        rel *first = rel_project(o->r->mem, all, x->ncols + o->n);
-        for (int i = 0; i < x->ncols + o->n; i++)
-            project_set(first, i, renamed(&all->cols[i], o->r->next_id++),
-                        column_expr(o->r, &all->cols[i]));
-        for (int i = 0; i < x->ncols; i++)
-            cols[i] = renamed(&x->cols[i], o->r->next_id++);
-        all = setop_of(o, SETOP_UNION_ALL, first, values_row(o, x, row, cols, row_d), x, d);
+    rel *all = NULL;
+    for (int row = 0; row < x->values.nrows; row++) {
+        bool last = row + 1 == x->values.nrows;
+        int *row_d = ids_for_d(o);
+        rel *left = domain(o, row_d);
+        const rel_column *cols =
+            x->values.nrows == 1 ? x->cols : with_new_ids(o->r, x->cols, x->ncols);
+        rel *one = project_values(o, left, cols, x->ncols, x->values.rows[row], row_d);
+        memcpy(d, row_d, sizeof *d * (size_t)o->n);
+        all = row == 0
+                  ? one
+                  : new_setop(o, SETOP_UNION_ALL, all, one,
+                              last ? x->cols : with_new_ids(o->r, x->cols, x->ncols), x->ncols, d);
     }
     return all;
 }
 
-/* A CTE in the subquery that reads f: all its references go on sharing one relation. */
+/* A CTE of the subquery that reads f: its references go on sharing one relation, which has d. */
 static rel *push_shared(outer_columns *o, rel *x, int *d) {
     int number = x->shared.number;
-    int *inner = ARENA_ARRAY(o->r->mem, int, o->n + 1);
     if (number >= o->nshared)
         return NULL;
     if (o->shared_before[number] != x->left) {
-        rel *left = push(o, x->left, inner);
+        int *inner = ids_for_d(o);
+        rel *left = project_like(o, push(o, x->left, inner), x->left, inner);
         o->shared_before[number] = x->left;
         o->shared_after[number] =
-            shared_ref(o->r, exactly(o, left, x->left, inner), o->r->next_share++, true);
+            shared_ref(o->r, left, o->r->next_share++, with_new_ids(o->r, left->cols, left->ncols));
     }
     const rel *made = o->shared_after[number];
-    rel *ref = shared_ref(o->r, made->left, made->shared.number, true);
+    rel *ref = shared_ref(o->r, made->left, made->shared.number,
+                          with_new_ids(o->r, made->left->cols, made->left->ncols));
     ref->shared.kept = x->shared.kept;
-    for (int i = 0; i < x->ncols; i++)
-        ref->cols[i] = x->cols[i];
+    memcpy(ref->cols, x->cols, sizeof *x->cols * (size_t)x->ncols);
     for (int i = 0; i < o->n; i++)
         d[i] = ref->cols[x->ncols + i].id;
     return ref;
 }
 
 static rel *push(outer_columns *o, rel *x, int *d) {
-    if (!touches(o, x)) {
+    if (!reads_any_of(o->r, x, o->ids)) {
         rel *all = domain(o, d);
         bool one_row = x->kind == REL_VALUES && x->values.nrows == 1 && x->ncols == 0;
         return one_row ? all : rel_join(o->r->mem, JOIN_CROSS, all, x, NULL);
@@ -356,7 +349,8 @@ static rel *push(outer_columns *o, rel *x, int *d) {
     case REL_GROUP:
         return push_group(o, x, d);
     case REL_LIMIT:
-        return push_limit(o, x, d);
+        x = push_same(o, x, d);
+        return limit_per(o->r, x, x->left, d, o->n);
     case REL_WINDOW:
         return push_window(o, x, d);
     case REL_DISTINCT:
@@ -365,49 +359,36 @@ static rel *push(outer_columns *o, rel *x, int *d) {
         return push_setop(o, x, d);
     case REL_SHARED:
         return push_shared(o, x, d);
-    case REL_SCAN:
-    case REL_FILE:
-    case REL_SYSTEM:
-    case REL_SERIES:
-    case REL_WORKING:
-    case REL_RECURSIVE: /* read nothing, so they were met above */
-    case REL_FILTER:
-    case REL_SORT:
-    case REL_LLM:
-    case REL_PIPELINE:
-    case REL_NUMBER:
-    case REL_OUTER_RESIDUAL:
-        break;
+    default: /* its rows pass from its one input; leaves but VALUES read no outer column */
+        return push_same(o, x, d);
     }
-    return push_same(o, x, d);
 }
 
 /* ---- the rule -------------------------------------------------------------------------------- */
 
-static rel *as_join(rule_ctx *r, const rel *apply, rel *left, rel *right, expr *predicate) {
+rel *apply_to_join(rule_ctx *r, const rel *apply, rel *left, rel *right, expr *predicate) {
     rel *x = rel_copy(r, apply);
     x->kind = REL_JOIN;
-    x->left = left;
-    x->right = right;
     x->join.predicate = predicate;
-    rel_set_columns(r->mem, x);
-    return x;
+    return rel_rebuild(r, x, left, right);
 }
 
-static rel *unnest_in_general(rule_ctx *r, const rel *apply, rel *left, const id_set *read) {
-    outer_columns o = {.r = r, .left = left, .number = r->next_share++, .nshared = r->next_share};
+static rel *unnest_by_pushing(rule_ctx *r, const rel *apply, const id_set *outer) {
+    rel *left = apply->left;
+    outer_columns o = {
+        .r = r, .left = left, .share = r->next_share++, .ids = outer, .nshared = r->next_share};
     o.cols = ARENA_ARRAY(r->mem, const rel_column *, left->ncols + 1);
     o.shared_before = ARENA_ARRAY(r->mem, rel *, o.nshared);
     o.shared_after = ARENA_ARRAY(r->mem, rel *, o.nshared);
     for (int i = 0; i < left->ncols; i++)
-        if (id_set_has(read, left->cols[i].id))
+        if (id_set_has(outer, left->cols[i].id))
             o.cols[o.n++] = &left->cols[i];
-    int *d = ARENA_ARRAY(r->mem, int, o.n + 1), *f = ARENA_ARRAY(r->mem, int, o.n + 1);
+    int *d = ids_for_d(&o), *f = ids_for_d(&o);
     rel *right = push(&o, apply->right, d);
     for (int i = 0; i < o.n; i++)
         f[i] = o.cols[i]->id;
-    rel *shared = shared_ref(r, left, o.number, false);
-    return as_join(r, apply, shared, rule_unnest(r, right), tie(&o, f, d, apply->join.predicate));
+    return apply_to_join(r, apply, shared_ref(r, left, o.share, left->cols), rule_unnest(r, right),
+                         equal_domains(&o, f, d, apply->join.predicate));
 }
 
 static rel *unnest_apply(rule_ctx *r, rel *x) {
@@ -417,11 +398,11 @@ static rel *unnest_apply(rule_ctx *r, rel *x) {
         if (id_set_has(&read, left->cols[i].id))
             id_set_add(&outer, left->cols[i].id);
     if (outer.nwords == 0)
-        return as_join(r, x, left, rule_unnest(r, x->right), x->join.predicate);
+        return apply_to_join(r, x, left, rule_unnest(r, x->right), x->join.predicate);
     rel *apply = rel_over(r, x, left, x->right);
     rel *joined = unnest_by_pulling(r, apply, &outer);
     if (!joined)
-        joined = unnest_in_general(r, apply, left, &outer);
+        joined = unnest_by_pushing(r, apply, &outer);
     return rel_like(r, joined, apply);
 }
 
