@@ -159,6 +159,13 @@ void conjuncts_split(rule_ctx *r, conjuncts *c, expr *x) {
         conjuncts_split(r, c, x->args[i]);
 }
 
+bool conjuncts_same(const conjuncts *a, const conjuncts *b) {
+    bool same = a->n == b->n;
+    for (int i = 0; same && i < a->n; i++)
+        same = a->list[i] == b->list[i];
+    return same;
+}
+
 void conjuncts_sort_out(rule_ctx *r, const conjuncts *all, const id_set *ids, conjuncts *within,
                         conjuncts *others) {
     for (int i = 0; i < all->n; i++)

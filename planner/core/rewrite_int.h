@@ -99,8 +99,9 @@ typedef struct conjuncts {
 
 void conjuncts_add(rule_ctx *r, conjuncts *c, expr *x);
 void conjuncts_add_all(rule_ctx *r, conjuncts *c, const conjuncts *from);
-void conjuncts_split(rule_ctx *r, conjuncts *c, expr *x); /* by AND; x may be NULL */
-expr *conjuncts_join(rule_ctx *r, const conjuncts *c);    /* NULL when empty */
+void conjuncts_split(rule_ctx *r, conjuncts *c, expr *x);    /* by AND; x may be NULL */
+expr *conjuncts_join(rule_ctx *r, const conjuncts *c);       /* NULL when empty */
+bool conjuncts_same(const conjuncts *a, const conjuncts *b); /* the same pointers in order */
 /* Appends each condition to `within` if it reads only columns of `ids`, else to `others`. */
 void conjuncts_sort_out(rule_ctx *r, const conjuncts *all, const id_set *ids, conjuncts *within,
                         conjuncts *others);
@@ -144,6 +145,8 @@ rel *rel_each_input(rule_ctx *r, rel *x, rule_fn fn);
 void rel_exprs(const rel *x, void (*visit)(void *ctx, const expr *e), void *ctx);
 /* Adds the ids that the node itself reads from its inputs. */
 void rel_reads(const rel *x, id_set *s);
+/* Adds to count[id] how often the node's own expressions name column id. */
+void rel_count_columns(const rel *x, int *count);
 /* The ids that the tree reads but no node of it has as a column: references to an outer query. */
 id_set rel_free_ids(rule_ctx *r, const rel *x);
 bool node_is_volatile(const rel *x); /* an expression of the node itself is volatile */

@@ -124,6 +124,19 @@ void rel_reads(const rel *x, id_set *s) {
         id_set_add(s, x->residual.group_id);
 }
 
+static void count_id(void *ctx, int id) {
+    int *count = ctx;
+    count[id]++;
+}
+
+static void count_expr(void *ctx, const expr *x) {
+    expr_columns(x, count_id, ctx);
+}
+
+void rel_count_columns(const rel *x, int *count) {
+    rel_exprs(x, count_expr, count);
+}
+
 static void collect(const rel *x, id_set *reads, id_set *made) {
     for (; x; x = x->left) {
         rel_reads(x, reads);

@@ -1,15 +1,15 @@
 /*
- * factor.c - conditions that all branches of an OR have in common, written once beside it.
+ * factor.c - takes the conditions that all branches of an OR have in common out of it.
  *
- * (a AND b) OR (a AND c) says a AND (b OR c), with NULLs, too: what was hidden in the OR can then
- * become a join's key, a bound of an index, or go down to a table.
+ * (a AND b) OR (a AND c) is a AND (b OR c), in three-valued logic as well. Outside the OR a condition
+ * can become a join key or a bound of an index, or move down to a table.
  *
- * Invariant: nothing is computed for rows that the OR kept from it: a condition goes out that the
- * first branch asks of every row, or that cannot fail.
+ * Invariant: no condition can now fail on a row for which the OR did not evaluate it. So a condition
+ * is taken out only if the first branch evaluates it for every row, or if it cannot fail.
  */
 #include "rules_int.h"
 
-/* Compares columns with literals or with each other: no error can come of it. */
+/* True for comparisons of columns and literals, whose evaluation has no errors. */
 static bool cannot_fail(const expr *x) {
     if (x->kind == EXPR_COLUMN || x->kind == EXPR_LITERAL)
         return true;
@@ -32,7 +32,7 @@ static bool is_or(const expr *x) {
     return x->kind == EXPR_OP && x->op == OP_OR;
 }
 
-/* Leaves in `common` what every branch of x has. */
+/* Removes from `common` what some branch of x does not have. */
 static void keep_common(rule_ctx *r, expr *x, conjuncts *common) {
     if (is_or(x)) {
         for (int i = 0; i < x->nargs && common->n; i++)
@@ -48,11 +48,13 @@ static void keep_common(rule_ctx *r, expr *x, conjuncts *common) {
     common->n = kept;
 }
 
-/* The branches of x without `common`; *all: one of them is nothing else. */
-static void add_rests(rule_ctx *r, expr *x, const conjuncts *common, conjuncts *rests, bool *all) {
+/* Appends the branches of x without `common`. *empty: one of them has nothing else, so the OR of the
+ * rests is true. */
+static void add_rests(rule_ctx *r, expr *x, const conjuncts *common, conjuncts *rests,
+                      bool *empty) {
     if (is_or(x)) {
         for (int i = 0; i < x->nargs; i++)
-            add_rests(r, x->args[i], common, rests, all);
+            add_rests(r, x->args[i], common, rests, empty);
         return;
     }
     conjuncts branch = {0}, rest = {0};
@@ -60,67 +62,64 @@ static void add_rests(rule_ctx *r, expr *x, const conjuncts *common, conjuncts *
     for (int i = 0; i < branch.n; i++)
         if (!has_equal(common, branch.list[i]))
             conjuncts_add(r, &rest, branch.list[i]);
-    *all |= rest.n == 0;
+    *empty |= rest.n == 0;
     if (rest.n)
         conjuncts_add(r, rests, conjuncts_join(r, &rest));
 }
 
-/* What may go out of the OR x, of those that its first branch asks. */
-static conjuncts candidates(rule_ctx *r, expr *x) {
-    conjuncts first = {0}, may = {0};
+/* The conditions that may be taken out of the OR x. */
+static conjuncts common_conditions(rule_ctx *r, expr *x) {
+    conjuncts first = {0}, common = {0};
     expr *branch = x;
     while (is_or(branch))
         branch = branch->args[0];
     conjuncts_split(r, &first, branch);
     for (int i = 0; i < first.n; i++)
         if (!expr_is_volatile(first.list[i]))
-            conjuncts_add(r, &may, first.list[i]);
-    keep_common(r, x, &may);
+            conjuncts_add(r, &common, first.list[i]);
+    keep_common(r, x, &common);
     int leading = 0, kept = 0;
-    while (leading < may.n && may.list[leading] == first.list[leading])
+    while (leading < common.n && common.list[leading] == first.list[leading])
         leading++;
-    for (int i = 0; i < may.n; i++)
-        if (i < leading || cannot_fail(may.list[i]))
-            may.list[kept++] = may.list[i];
-    may.n = kept;
-    return may;
+    for (int i = 0; i < common.n; i++)
+        if (i < leading || cannot_fail(common.list[i]))
+            common.list[kept++] = common.list[i];
+    common.n = kept;
+    return common;
 }
 
-/* The condition with its ORs factored; itself where no OR has anything in common. */
-static expr *factor(rule_ctx *r, expr *predicate) {
+/* The predicate with all its ORs factored; itself if no OR has a common condition. */
+static expr *factor_predicate(rule_ctx *r, expr *predicate) {
     conjuncts all = {0}, out = {0};
     bool found = false;
     conjuncts_split(r, &all, predicate);
     for (int i = 0; i < all.n; i++) {
         conjuncts common = {0}, rests = {0};
-        bool whole = false;
+        bool empty = false;
         if (is_or(all.list[i]))
-            common = candidates(r, all.list[i]);
-        for (int k = 0; k < common.n; k++)
-            conjuncts_add(r, &out, common.list[k]);
-        found |= common.n > 0;
-        if (common.n)
-            add_rests(r, all.list[i], &common, &rests, &whole);
-        else
+            common = common_conditions(r, all.list[i]);
+        if (common.n == 0) {
             conjuncts_add(r, &out, all.list[i]);
-        if (rests.n && !whole)
+            continue;
+        }
+        found = true;
+        conjuncts_add_all(r, &out, &common);
+        add_rests(r, all.list[i], &common, &rests, &empty);
+        if (!empty)
             conjuncts_add(r, &out, expr_chain(r->mem, OP_OR, rests.list, rests.n));
     }
     return found ? conjuncts_join(r, &out) : predicate;
 }
 
-rel *rule_factor(rule_ctx *r, rel *x) {
-    x = rel_each_input(r, x, rule_factor);
+rel *factor_common_or(rule_ctx *r, rel *x) {
+    x = rel_each_input(r, x, factor_common_or);
     if (x->kind != REL_FILTER && x->kind != REL_JOIN)
         return x;
     expr *before = x->kind == REL_FILTER ? x->filter.predicate : x->join.predicate;
-    expr *after = before ? factor(r, before) : NULL;
+    expr *after = before ? factor_predicate(r, before) : NULL;
     if (after == before)
         return x;
     x = rel_copy(r, x);
-    if (x->kind == REL_FILTER)
-        x->filter.predicate = after;
-    else
-        x->join.predicate = after;
+    *(x->kind == REL_FILTER ? &x->filter.predicate : &x->join.predicate) = after;
     return x;
 }

@@ -1,30 +1,30 @@
 /*
- * join_order.c - the order of inner joins: the best left-deep tree by dynamic programming, where
- * relations are many a good one, by taking the cheapest next.
+ * join_order.c - the order of inner joins: the best left-deep tree by dynamic programming over subsets
+ * (Selinger et al. 1979), or, for more than MOST_EXACT relations, a greedy one.
  *
- * The rows of a result follow the left input, so the written order means something: the first
- * relation stays first, and the order changes at all, only where the estimate says that it pays
- * well. Cost is rows that pass through a join plus rows hashed by it.
+ * A join's rows come in the order of its left input, so a user sees the order of joins in a result
+ * without ORDER BY. So the written order stays, and its first relation stays first, unless another is
+ * estimated to cost much less. Cost is the rows that pass a join plus those that it hashes.
  */
 #include <math.h>
 #include <string.h>
 
 #include "rules_int.h"
 
-/* The written order stays beyond MOST_RELATIONS, as many as sqlite3 joins at all. */
+/* More than MOST_RELATIONS (sqlite3's limit for a join) stay in the written order. */
 enum { MOST_EXACT = 10, MOST_RELATIONS = 64 };
 
-typedef uint64_t part_set; /* relations, by bit */
+typedef uint64_t part_set; /* bit i: relation i of the graph */
 
 static part_set only(int part) {
     return (part_set)1 << part;
 }
 
-/* Another order must cost at most this share of the written one; another first relation at most
- * this share of the best that keeps it. */
+/* The most that another order may cost, as a fraction of the written one's cost; and one with another
+ * first relation, as a fraction of the best that keeps it. */
 static const double WORTH_REORDERING = 0.7, WORTH_ANOTHER_FIRST = 0.1;
 
-/* More are as bad; that many times as many are still a finite number. */
+/* Estimates are cut off here, so that products of two of them are finite. */
 static const double MOST_ROWS = 1e100;
 
 typedef struct join_part {
@@ -37,15 +37,15 @@ typedef struct join_condition {
     expr *x;
     part_set parts; /* which relations it reads */
     double selectivity;
-    int class; /* it is what makes two columns of this class equal; -1: of none */
+    int class; /* the equivalence class that it belongs to, or -1 */
 } join_condition;
 
-/* Columns, one of each of three relations or more, that conditions make equal: each of them to one
- * of the others is enough, whichever that is. */
+/* An equivalence class: columns, one each of three relations or more, that conditions make equal. To
+ * join a relation, its column has to be equal to any one of the columns joined before. */
 typedef struct join_class {
     part_set parts;
     expr *columns[MOST_RELATIONS];  /* by relation; of one type */
-    double domains[MOST_RELATIONS]; /* of each (column_estimate) */
+    double domains[MOST_RELATIONS]; /* column_estimate.domain of each */
 } join_class;
 
 typedef struct join_graph {
@@ -92,18 +92,13 @@ static part_set parts_of(const join_graph *g, const expr *x) {
     return parts;
 }
 
-/* Of a condition between two relations: what estimate_rel makes of their join. */
+/* The fraction of pairs for which a condition on two relations is true, as estimate_rel estimates
+ * their join; a guess for conditions on other numbers of relations. */
 static double selectivity_of(const join_graph *g, const join_condition *c) {
-    int two[2], n = 0;
-    for (int i = 0; i < g->n; i++)
-        if (c->parts >> i & 1) {
-            if (n == 2)
-                return 1.0 / 3;
-            two[n++] = i;
-        }
-    if (n < 2)
+    if (__builtin_popcountll(c->parts) != 2)
         return 1.0 / 3;
-    const join_part *a = &g->parts[two[0]], *b = &g->parts[two[1]];
+    int first = __builtin_ctzll(c->parts), second = 63 - __builtin_clzll(c->parts);
+    const join_part *a = &g->parts[first], *b = &g->parts[second];
     rel *both = rel_join(g->r->mem, JOIN_INNER, a->x, b->x, c->x);
     return estimate_rel(g->r->estimates, both)->rows / BASE_MAX(1, a->rows * b->rows);
 }
@@ -120,13 +115,13 @@ static void set_conditions(join_graph *g) {
     }
 }
 
-/* ---- equal columns --------------------------------------------------------------------------- */
+/* ---- equivalence classes --------------------------------------------------------------------- */
 
 static int part_of(const join_graph *g, const expr *x) {
     return __builtin_ctzll(parts_of(g, x));
 }
 
-/* The class of a column; a new one, of it alone, where it has none. */
+/* The class of a column; a new one if it has none yet. */
 static int class_of(join_graph *g, expr *x) {
     int part = part_of(g, x), i = 0;
     for (; i < g->nclasses; i++)
@@ -144,9 +139,9 @@ static bool equals_columns(const join_condition *c) {
            (c->parts & (c->parts - 1)) != 0;
 }
 
-/* A condition between two classes makes them one, which the first becomes, unless two columns of one
- * relation would meet in it. */
-static void meet(join_graph *g, join_condition *c) {
+/* Merges the classes of the two columns that a condition makes equal, unless the result would have
+ * two columns of one relation. */
+static void merge_equivalence(join_graph *g, join_condition *c) {
     int to = class_of(g, c->x->args[0]), from = class_of(g, c->x->args[1]);
     join_class *a = &g->classes[to], *b = &g->classes[from];
     if (to != from && (a->parts & b->parts))
@@ -170,13 +165,13 @@ static void set_domains(const join_graph *g, join_class *k) {
             k->domains[i] = estimate_expr(g->r->estimates, k->columns[i], g->parts[i].x).domain;
 }
 
-/* Two columns need no class: the condition between them says it all. */
+/* Classes of two columns are dropped: they are the one condition between these. */
 static void set_classes(join_graph *g) {
     int kept = 0;
     g->classes = ARENA_ARRAY(g->r->mem, join_class, 2 * g->nconditions + 1);
     for (int i = 0; i < g->nconditions; i++)
         if (equals_columns(&g->conditions[i]))
-            meet(g, &g->conditions[i]);
+            merge_equivalence(g, &g->conditions[i]);
     for (int i = 0; i < g->nclasses; i++) {
         bool keep = __builtin_popcountll(g->classes[i].parts) > 2;
         for (int c = 0; c < g->nconditions; c++)
@@ -190,21 +185,21 @@ static void set_classes(join_graph *g) {
     g->nclasses = kept;
 }
 
-/* Of the rows of some relations side by side, those whose columns of the class are equal: the
- * smallest of their domains is taken to lie in all the others. */
-static double share_of_class(const join_graph *g, const join_class *k, part_set set) {
-    double least = INFINITY, share = 1;
+/* The fraction of the cross product of a set of relations whose columns of the class are equal. The
+ * smallest domain is assumed to be a subset of all the others. */
+static double class_selectivity(const join_graph *g, const join_class *k, part_set set) {
+    double least = INFINITY, selectivity = 1;
     for (int i = 0; i < g->n; i++)
         if ((k->parts & set) >> i & 1) {
             least = BASE_MIN(least, k->domains[i]);
-            share /= k->domains[i];
+            selectivity /= k->domains[i];
         }
-    return isinf(least) ? 1 : share * least;
+    return isinf(least) ? 1 : selectivity * least;
 }
 
-/* What makes the relation's column of the class equal to those of the set: a condition as it was
- * written, or one that follows from several. */
-static expr *tie(const join_graph *g, int class, part_set set, int part) {
+/* An equality between the relation's column of the class and one of the set's: a written condition, or
+ * else one that follows from several. */
+static expr *equi_condition(const join_graph *g, int class, part_set set, int part) {
     const join_class *k = &g->classes[class];
     for (int i = 0; i < g->nconditions; i++) {
         const join_condition *c = &g->conditions[i];
@@ -226,7 +221,7 @@ static double rows_of(const join_graph *g, part_set set) {
         if (g->conditions[i].class < 0 && (g->conditions[i].parts & ~set) == 0)
             rows *= g->conditions[i].selectivity;
     for (int i = 0; i < g->nclasses; i++)
-        rows *= share_of_class(g, &g->classes[i], set);
+        rows *= class_selectivity(g, &g->classes[i], set);
     return BASE_MIN(rows, MOST_ROWS);
 }
 
@@ -241,13 +236,13 @@ static bool is_connected(const join_graph *g, part_set set, int part) {
     return false;
 }
 
-/* The result passes on; without a condition every pair is looked at. */
+/* The result's rows pass; without a condition every pair is looked at. */
 static double result_cost(const join_graph *g, part_set set, int part) {
     double pairs = rows_of(g, set) * g->parts[part].rows;
     return rows_of(g, set | only(part)) + (is_connected(g, set, part) ? 0 : pairs * 0.1);
 }
 
-/* The left rows pass, the right ones are hashed. */
+/* The left rows pass, the right ones are hashed (2 a row). */
 static double step_cost(const join_graph *g, part_set set, int part) {
     return rows_of(g, set) + 2 * g->parts[part].rows + result_cost(g, set, part);
 }
@@ -290,8 +285,8 @@ static double best_order(const join_graph *g, part_set firsts, int *order) {
     return best[full].cost;
 }
 
-/* From a first relation on, the one next whose result is the smallest: that each is hashed and the
- * rows so far pass costs the same whichever it is. */
+/* Joins next the relation whose result costs least. What the order cannot change, that each relation
+ * is hashed, is left out. */
 static double greedy_order(const join_graph *g, int first, int *order) {
     part_set set = only(first);
     order[0] = first;
@@ -309,8 +304,8 @@ static double greedy_order(const join_graph *g, int first, int *order) {
     return order_cost(g, order);
 }
 
-/* A good order that begins with any relation. */
-static double greedy_orders(const join_graph *g, int *order) {
+/* The best of the greedy orders that begin with each relation. */
+static double best_greedy_order(const join_graph *g, int *order) {
     int tried[MOST_RELATIONS];
     double least = INFINITY;
     for (int first = 0; first < g->n; first++) {
@@ -330,7 +325,7 @@ static void choose_order(const join_graph *g, int *order) {
         order[i] = i;
     double cost = order_cost(g, order);
     double cost_kept = exact ? best_order(g, 1, kept) : greedy_order(g, 0, kept);
-    double cost_any = exact ? best_order(g, only(g->n) - 1, any) : greedy_orders(g, any);
+    double cost_any = exact ? best_order(g, only(g->n) - 1, any) : best_greedy_order(g, any);
     if (cost_kept < cost * WORTH_REORDERING) {
         memcpy(order, kept, sizeof kept[0] * (size_t)g->n);
         cost = cost_kept;
@@ -349,7 +344,7 @@ static rel *build_order(const join_graph *g, const int *order) {
         conjuncts on = {0};
         for (int c = 0; c < g->nclasses; c++)
             if ((g->classes[c].parts >> order[i] & 1) && (g->classes[c].parts & set))
-                conjuncts_add(g->r, &on, tie(g, c, set, order[i]));
+                conjuncts_add(g->r, &on, equi_condition(g, c, set, order[i]));
         set |= only(order[i]);
         for (int c = 0; c < g->nconditions; c++)
             if (!done[c] && g->conditions[c].class < 0 && (g->conditions[c].parts & ~set) == 0) {
@@ -369,7 +364,6 @@ static bool is_written_order(const int *order, int n) {
     return true;
 }
 
-/* Whether the join tree is left-deep already, so that the written order needs no new nodes. */
 static bool is_left_deep(const rel *x) {
     for (; rel_is_inner_join(x); x = x->left)
         if (rel_is_inner_join(x->right))
@@ -377,8 +371,8 @@ static bool is_left_deep(const rel *x) {
     return true;
 }
 
-/* Joins whose relations are ordered within. Where the order of all must stay, that of fewer need
- * not. */
+/* Orders a tree of inner joins, the trees inside its relations being done. If the order of the whole
+ * tree is fixed, tries its subtrees. */
 static rel *order_joins(rule_ctx *r, rel *x) {
     if (!rel_is_inner_join(x))
         return x;
@@ -399,38 +393,38 @@ static rel *order_joins(rule_ctx *r, rel *x) {
     return stays ? x : build_order(g, order);
 }
 
-/* Below joins that are ordered together each relation is looked into once, however often these
- * are: what a LEFT JOIN has on its left is such joins again. */
 static rel *order_within(rule_ctx *r, rel *x);
 
+/* Orders every maximal tree of inner joins in x, inner trees first. */
 static rel *order_below(rule_ctx *r, rel *x) {
     return rel_is_inner_join(x) ? order_joins(r, order_within(r, x))
                                 : rel_each_input(r, x, order_below);
 }
 
+/* As order_below, but not the tree whose top is x itself. */
 static rel *order_within(rule_ctx *r, rel *x) {
     return rel_each_input(r, x, rel_is_inner_join(x) ? order_within : order_below);
 }
 
 /* ---- recursion ------------------------------------------------------------------------------- */
 
-static bool reads_rounds(const rel *x) {
+static bool reads_working_rows(const rel *x) {
     for (; x; x = x->left)
-        if (x->kind == REL_WORKING || (x->right && reads_rounds(x->right)))
+        if (x->kind == REL_WORKING || (x->right && reads_working_rows(x->right)))
             return true;
     return false;
 }
 
-/* The rows that came last on the left, which probes: what they are joined to is hashed once for all
- * rounds, not walked in each. */
-static rel *rounds_first(rule_ctx *r, rel *x) {
-    x = rel_each_input(r, x, rounds_first);
-    if (!rel_is_inner_join(x) || !reads_rounds(x->right) || reads_rounds(x->left))
+/* Swaps joins whose right input has a recursion's working rows: on the left these probe, and the other
+ * input is hashed once for all rounds instead of read in each. */
+static rel *working_rows_left(rule_ctx *r, rel *x) {
+    x = rel_each_input(r, x, working_rows_left);
+    if (!rel_is_inner_join(x) || !reads_working_rows(x->right) || reads_working_rows(x->left))
         return x;
     return rel_join(r->mem, x->join.kind, x->right, x->left, x->join.predicate);
 }
 
-rel *rule_join_order(rule_ctx *r, rel *x) {
+rel *order_inner_joins(rule_ctx *r, rel *x) {
     x = order_below(r, x);
-    return reads_rounds(x) ? rounds_first(r, x) : x;
+    return reads_working_rows(x) ? working_rows_left(r, x) : x;
 }

@@ -1,16 +1,16 @@
 /*
- * limit.c - what a LIMIT means to a sort below it, and a filter on row_number() or rank() to its
- * window: they keep only the first rows.
+ * limit.c - top-N: sorts below a LIMIT, and windows below a bound on row_number() or rank(), keep only
+ * the first rows.
  *
- * Invariant: the LIMIT or filter stays; the sort or window is only told how much of its work it can
- * use.
+ * Invariant: the LIMIT or filter stays where it is; the sort or window gets a number of rows that is
+ * enough for it.
  */
 #include <stdint.h>
 
 #include "rules_int.h"
 
-/* Rows that a LIMIT can use, of each of its groups, 0: all. */
-static int64_t usable(const rel *x) {
+/* The first rows of its input, per group, that a LIMIT needs; 0: all. */
+static int64_t rows_needed(const rel *x) {
     if (x->kind != REL_LIMIT || x->limit.limit < 0)
         return 0;
     int64_t offset = BASE_MAX(x->limit.offset, 0);
@@ -19,8 +19,8 @@ static int64_t usable(const rel *x) {
 
 /* ---- top k ----------------------------------------------------------------------------------- */
 
-/* The groups' columns where the node's input has them, in its ids; false: it has not. */
-static bool partition_below(const rel *x, const int *ids, int n, int *below) {
+/* below[i]: the column of x's input that is x's column ids[i]. false: one has none. */
+static bool columns_below(const rel *x, const int *ids, int n, int *below) {
     for (int i = 0; i < n; i++) {
         below[i] = ids[i];
         for (int c = 0; x->kind == REL_PROJECT && c < x->ncols; c++)
@@ -32,22 +32,23 @@ static bool partition_below(const rel *x, const int *ids, int n, int *below) {
     return true;
 }
 
-/* Where a sort keeps the first rows of groups of left rows, by the column of the right input that
- * the join keeps in a range, each left row's first pairs are enough. */
-static rel *mark_join(rule_ctx *r, rel *x, const rel *sort, int by, const int *ids, int n) {
+/* A sort that keeps the first rows of each group of left rows, by that column of the right input
+ * whose range is the join's predicate, needs only the first pairs of each left row: sets join.first
+ * of the join that is x or below its projections. */
+static rel *limit_join(rule_ctx *r, rel *x, const rel *sort, int by, const int *ids, int n) {
     int *below = ARENA_ARRAY(r->mem, int, n + 1), by_below;
     plan_range range;
     if ((x->kind != REL_PROJECT && (x->kind != REL_JOIN || x->join.kind != JOIN_INNER)) ||
-        !partition_below(x, ids, n, below))
+        !columns_below(x, ids, n, below))
         return x;
     if (x->kind == REL_PROJECT)
-        return partition_below(x, &by, 1, &by_below)
-                   ? rel_over(r, x, mark_join(r, x->left, sort, by_below, below, n), NULL)
+        return columns_below(x, &by, 1, &by_below)
+                   ? rel_over(r, x, limit_join(r, x->left, sort, by_below, below, n), NULL)
                    : x;
     if (!range_join_first(r, x, &range) || range.right->kind != EXPR_COLUMN ||
         range.right->column.id != by)
         return x;
-    /* few pairs of equal rows come cheaper from a hash table or an index than by sorting */
+    /* where few pairs have equal columns, a hash or index join is cheaper than sorting */
     if (range.nsame &&
         estimate_rel(r->estimates, x)->rows < estimate_rel(r->estimates, x->right)->rows)
         return x;
@@ -57,14 +58,14 @@ static rel *mark_join(rule_ctx *r, rel *x, const rel *sort, int by, const int *i
     return copy;
 }
 
-/* Marks the sort below nodes that give a row for a row. */
-static rel *mark_sort(rule_ctx *r, rel *x, int64_t rows, const int *ids, int n) {
+/* Sets sort.first of the sort that is x or below nodes with one output row per input row. */
+static rel *limit_sort(rule_ctx *r, rel *x, int64_t rows, const int *ids, int n) {
     int *below = ARENA_ARRAY(r->mem, int, n + 1);
     bool passes = x->kind == REL_PROJECT || x->kind == REL_LLM;
-    if ((!passes && x->kind != REL_SORT) || !partition_below(x, ids, n, below))
+    if ((!passes && x->kind != REL_SORT) || !columns_below(x, ids, n, below))
         return x;
     if (passes)
-        return rel_over(r, x, mark_sort(r, x->left, rows, below, n), NULL);
+        return rel_over(r, x, limit_sort(r, x->left, rows, below, n), NULL);
     rel *copy = rel_copy(r, x);
     copy->sort.first = rows;
     copy->sort.npartition = n;
@@ -72,85 +73,85 @@ static rel *mark_sort(rule_ctx *r, rel *x, int64_t rows, const int *ids, int n) 
     const expr *key = copy->sort.nkeys ? copy->sort.keys[0].value : NULL;
     if (!key || key->kind != EXPR_COLUMN)
         return copy;
-    return rel_over(r, copy, mark_join(r, x->left, copy, key->column.id, below, n), NULL);
+    return rel_over(r, copy, limit_join(r, x->left, copy, key->column.id, below, n), NULL);
 }
 
 /* ---- row_number() and rank() ---------------------------------------------------------------- */
 
-/* The greatest whole number n for which `n op c` may be true; 0: there is none, or none above 0. */
-static int64_t greatest(expr_op op, const expr *c) {
+/* The largest integer n for which `n op c` may be true; 0: unknown, or not positive. */
+static int64_t largest(expr_op op, const expr *c) {
     if (c->kind != EXPR_LITERAL || c->literal.type != TYPE_INTEGER || c->literal.i <= 0)
         return 0;
     return op == OP_LE || op == OP_EQ ? c->literal.i : op == OP_LT ? c->literal.i - 1 : 0;
 }
 
-/* The lesser of two bounds. */
-static int64_t lesser(int64_t a, int64_t b) {
+/* The tighter of two bounds, of which 0 is none. */
+static int64_t tighter(int64_t a, int64_t b) {
     return a && b ? BASE_MIN(a, b) : BASE_MAX(a, b);
 }
 
-/* The same of the column `id` where the condition x may be true. */
-static int64_t bound_of(const expr *x, int id) {
+/* The largest value of column `id` for which the condition x may be true; 0: unknown. */
+static int64_t upper_bound(const expr *x, int id) {
     expr_op op;
     if (x->kind == EXPR_OP && (x->op == OP_AND || x->op == OP_OR)) {
-        int64_t a = bound_of(x->args[0], id), b = bound_of(x->args[1], id);
-        return x->op == OP_AND ? lesser(a, b) : a && b ? BASE_MAX(a, b) : 0;
+        int64_t a = upper_bound(x->args[0], id), b = upper_bound(x->args[1], id);
+        return x->op == OP_AND ? tighter(a, b) : a && b ? BASE_MAX(a, b) : 0;
     }
     for (int i = 0; i < 2 && expr_compares(x, i, &op); i++)
         if (x->args[i]->kind == EXPR_COLUMN && x->args[i]->column.id == id)
-            return greatest(op, x->args[1 - i]);
+            return largest(op, x->args[1 - i]);
     return 0;
 }
 
-/* Whether the first rows of a partition get from the function what they get among all its rows. */
-static bool sees_rows_before(const rel_window *w) {
+/* True if the function's value of a row depends only on rows before it. */
+static bool reads_rows_before(const rel_window *w) {
     return w->kind == WINDOW_ROW_NUMBER || w->kind == WINDOW_RANK || w->kind == WINDOW_DENSE_RANK;
 }
 
-/* Tells the window how many rows of each partition the filter above it may keep. All functions must
- * have the same partitions, in the same order. A bound on rank() lets ties pass. How many rows are
- * before one dense_rank() does not say, but that none is where it is 1. */
-static void bound_window(const expr *filter, rel *window) {
-    int64_t place = 0, rank = 0;
+/* Sets window.first to the rows of each partition that may pass the filter, if all functions have the
+ * same partitions and order. A bound on rank() lets ties pass. A bound on dense_rank() limits no rows,
+ * unless it is 1. */
+static void limit_window(const expr *filter, rel *window) {
+    int64_t row_number = 0, rank = 0;
     for (int i = 0; i < window->window.nfunctions; i++) {
         const rel_window *w = &window->window.functions[i];
-        if (!sees_rows_before(w) || w->nkeys != window->window.nkeys ||
+        if (!reads_rows_before(w) || w->nkeys != window->window.nkeys ||
             w->npartition != window->window.functions[0].npartition)
             return;
-        int64_t bound = bound_of(filter, w->id);
+        int64_t bound = upper_bound(filter, w->id);
         if (w->kind == WINDOW_ROW_NUMBER)
-            place = lesser(place, bound);
+            row_number = tighter(row_number, bound);
         else if (w->nkeys > w->npartition && (w->kind == WINDOW_RANK || bound == 1))
-            rank = lesser(rank, bound);
+            rank = tighter(rank, bound);
     }
-    window->window.first = place ? place : rank;
-    window->window.with_ties = !place && rank;
+    window->window.first = row_number ? row_number : rank;
+    window->window.with_ties = !row_number && rank;
 }
 
-/* Heaps of the first rows cost more than they spare only where these are known to be most of all,
- * and no model is asked which rows there are (waves.c). */
-static bool is_worth_it(rule_ctx *r, const rel *window) {
+/* Keeping the first rows in heaps costs more than sorting if they are known to be most of the rows.
+ * Below a window with LLM calls it saves calls in any case (waves.c). */
+static bool is_cheaper(rule_ctx *r, const rel *window) {
     const rel_estimate *in = estimate_rel(r->estimates, window->left);
     return in->guess || rel_has_llm(window->left) ||
            2 * estimate_rel(r->estimates, window)->rows <= in->rows;
 }
 
-static rel *mark_window(rule_ctx *r, rel *filter) {
+static rel *limit_filtered_window(rule_ctx *r, rel *filter) {
     rel *window = rel_copy(r, filter->left);
-    bound_window(filter->filter.predicate, window);
-    bool bounded = window->window.first > 0 && is_worth_it(r, window);
+    limit_window(filter->filter.predicate, window);
+    bool bounded = window->window.first > 0 && is_cheaper(r, window);
     return bounded ? rel_over(r, filter, window, NULL) : filter;
 }
 
 /* ---- the rule -------------------------------------------------------------------------------- */
 
-rel *rule_top_k(rule_ctx *r, rel *x) {
-    x = rel_each_input(r, x, rule_top_k);
+rel *keep_first_rows(rule_ctx *r, rel *x) {
+    x = rel_each_input(r, x, keep_first_rows);
     if (x->kind == REL_FILTER && x->left->kind == REL_WINDOW)
-        return mark_window(r, x);
-    int64_t rows = usable(x);
+        return limit_filtered_window(r, x);
+    int64_t rows = rows_needed(x);
     if (rows == 0)
         return x;
-    rel *left = mark_sort(r, x->left, rows, x->limit.partition, x->limit.npartition);
+    rel *left = limit_sort(r, x->left, rows, x->limit.partition, x->limit.npartition);
     return rel_over(r, x, left, NULL);
 }

@@ -46,7 +46,7 @@ static split_uses split(rule_ctx *r, const rel *llm, const rel *above) {
  * there are none that can. */
 static rel *lift(rule_ctx *r, rel *x, rel *input) {
     if (input->kind == REL_PROJECT && input->left->kind == REL_PROJECT)
-        input = rule_projects(r, input);
+        input = merge_projections(r, input);
     rel *project = input->kind == REL_PROJECT ? input : NULL;
     rel *llm = project ? project->left : input;
     expr_map map = {0};
@@ -148,5 +148,5 @@ static rel *over_windows(rule_ctx *r, rel *x) {
 
 rel *rule_llm_late(rule_ctx *r, rel *x) {
     rel *lifted = over_windows(r, x);
-    return late(r, lifted == x ? x : rule_pushdown(r, lifted));
+    return late(r, lifted == x ? x : push_conditions(r, lifted));
 }

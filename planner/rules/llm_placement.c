@@ -304,7 +304,7 @@ static rel *place_chain(rule_ctx *r, rel *x, bool streaming) {
     s.placed = ARENA_ARRAY(r->mem, bool, s.nuses);
     s.applied = ARENA_ARRAY(r->mem, bool, s.conditions.n + 1);
     if (plain.n)
-        base = rule_pushdown(r, make_filter(r, base, &plain));
+        base = push_conditions(r, make_filter(r, base, &plain));
     rel *done = put_together(&s, place(r, base, false));
     return all_placed(&s) ? with_projections(&s, done, x) : x;
 }

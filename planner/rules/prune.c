@@ -286,7 +286,7 @@ static rel *prune(pruner *p, rel *x, const id_set *wanted) {
     return rel_over(p->r, x, prune(p, x->left, &reads), NULL);
 }
 
-rel *rule_prune(rule_ctx *r, rel *x) {
+rel *prune_columns(rule_ctx *r, rel *x) {
     pruner p = {.r = r, .shared_wants = ARENA_ARRAY(r->mem, bool *, r->next_share + 1)};
     id_set wanted = id_set_new(r->mem);
     id_set_add_columns(&wanted, x);

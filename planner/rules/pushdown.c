@@ -1,11 +1,11 @@
 /*
- * pushdown.c - conditions as near to the tables as they may go; joins made of WHERE's equalities.
+ * pushdown.c - moves conditions down, to the tables or into the joins whose inputs they compare.
  *
- * From a.x = b.x and b.x = 5 follows a.x = 5, which goes down to a.
+ * Derives conditions as well: a.x = b.x and b.x = 5 imply a.x = 5, which goes down to a.
  *
- * Invariant: conditions that end in the same place keep their order, so `x <> 0 AND y / x > 1` asks
- * for x first. A volatile condition stays where it was written; nothing passes a LIMIT or enters
- * the side of an outer join that may be NULL.
+ * Invariant: conditions that end in the same place keep their order, so `x <> 0 AND y / x > 1` tests
+ * x first. A volatile condition stays where it was written; no condition passes a LIMIT or enters
+ * the input of an outer join whose columns may be filled with NULLs.
  */
 #include <assert.h>
 
@@ -27,77 +27,70 @@ static rel *push_filter(rule_ctx *r, rel *x, const conjuncts *above) {
     conjuncts_split(r, &own, x->filter.predicate);
     for (int i = 0; i < own.n; i++)
         conjuncts_add(r, expr_is_volatile(own.list[i]) ? &here : &down, own.list[i]);
-    for (int i = 0; i < above->n; i++)
-        conjuncts_add(r, &down, above->list[i]);
+    conjuncts_add_all(r, &down, above);
     return make_filter(r, push(r, x->left, &down), &here);
 }
 
 /* ---- one input ------------------------------------------------------------------------------- */
 
-/* Through a projection or grouping: what a condition's
- * columns stand for below. NULL: it has to stay. */
-static expr *below(rule_ctx *r, expr *x, const expr_map *map, const id_set *fixed) {
-    if (expr_touches(x, fixed))
-        return NULL;
-    return expr_replace(r, x, map);
-}
-
+/* Conditions that read a column of `fixed` stay, the others go below, where `map` replaces their
+ * columns. */
 static rel *push_through(rule_ctx *r, rel *x, const conjuncts *above, const expr_map *map,
                          const id_set *fixed) {
     conjuncts down = {0}, here = {0};
-    for (int i = 0; i < above->n; i++) {
-        expr *moved = below(r, above->list[i], map, fixed);
-        conjuncts_add(r, moved ? &down : &here, moved ? moved : above->list[i]);
-    }
+    for (int i = 0; i < above->n; i++)
+        if (expr_touches(above->list[i], fixed))
+            conjuncts_add(r, &here, above->list[i]);
+        else
+            conjuncts_add(r, &down, expr_replace(r, above->list[i], map));
     return make_filter(r, rel_over(r, x, push(r, x->left, &down), NULL), &here);
+}
+
+/* Conditions on columns of `ids` alone go below, the others stay. */
+static rel *push_within(rule_ctx *r, rel *x, const conjuncts *above, const id_set *ids) {
+    conjuncts down = {0}, here = {0};
+    conjuncts_sort_out(r, above, ids, &down, &here);
+    return make_filter(r, rel_over(r, x, push(r, x->left, &down), NULL), &here);
+}
+
+/* Below a node that appends columns to its input's: conditions on appended columns stay. */
+static rel *push_below(rule_ctx *r, rel *x, const conjuncts *above) {
+    expr_map none = {0};
+    id_set appended = id_set_new(r->mem);
+    for (int i = x->left->ncols; i < x->ncols; i++)
+        id_set_add(&appended, x->cols[i].id);
+    return push_through(r, x, above, &none, &appended);
+}
+
+static void map_column(rule_ctx *r, expr_map *map, id_set *fixed, const rel_expr *c) {
+    expr_map_add(r, map, c->id, c->value);
+    if (expr_is_volatile(c->value))
+        id_set_add(fixed, c->id);
 }
 
 static rel *push_project(rule_ctx *r, rel *x, const conjuncts *above) {
     expr_map map = {0};
     id_set fixed = id_set_new(r->mem);
-    for (int i = 0; above->n && i < x->ncols; i++) {
-        expr_map_add(r, &map, x->cols[i].id, x->project.exprs[i].value);
-        if (expr_is_volatile(x->project.exprs[i].value))
-            id_set_add(&fixed, x->cols[i].id);
-    }
+    for (int i = 0; above->n && i < x->ncols; i++)
+        map_column(r, &map, &fixed, &x->project.exprs[i]);
     return push_through(r, x, above, &map, &fixed);
 }
 
 static rel *push_group(rule_ctx *r, rel *x, const conjuncts *above) {
     expr_map map = {0};
     id_set fixed = id_set_new(r->mem);
-    if (x->group.nkeys == 0) /* its one row is there whatever comes in */
+    if (x->group.nkeys == 0) /* it has one row even without input */
         return stay(r, x, above);
-    for (int i = 0; i < x->group.nkeys; i++) {
-        expr_map_add(r, &map, x->group.keys[i].id, x->group.keys[i].value);
-        if (expr_is_volatile(x->group.keys[i].value))
-            id_set_add(&fixed, x->group.keys[i].id);
-    }
+    for (int i = 0; i < x->group.nkeys; i++)
+        map_column(r, &map, &fixed, &x->group.keys[i]);
     for (int i = 0; i < x->group.naggs; i++)
         id_set_add(&fixed, x->group.aggs[i].id);
     return push_through(r, x, above, &map, &fixed);
 }
 
-static rel *push_llm(rule_ctx *r, rel *x, const conjuncts *above) {
-    expr_map none = {0};
-    id_set made = id_set_new(r->mem);
-    for (int i = 0; i < x->llm.nuses; i++) {
-        id_set_add(&made, x->llm.uses[i].out_id);
-        if (x->llm.uses[i].prob_id >= 0)
-            id_set_add(&made, x->llm.uses[i].prob_id);
-    }
-    return push_through(r, x, above, &none, &made);
-}
-
-static rel *push_number(rule_ctx *r, rel *x, const conjuncts *above) {
-    expr_map none = {0};
-    id_set made = id_set_new(r->mem);
-    id_set_add(&made, x->number.id);
-    return push_through(r, x, above, &none, &made);
-}
-
-/* Columns that every function of a window is partitioned by. */
-static id_set partition_columns(rule_ctx *r, const rel *x) {
+/* A condition on columns by which every function is partitioned drops whole partitions: it may drop
+ * them before the window. */
+static rel *push_window(rule_ctx *r, rel *x, const conjuncts *above) {
     id_set ids = id_set_new(r->mem);
     int common = x->window.nkeys;
     for (int i = 0; i < x->window.nfunctions; i++)
@@ -105,21 +98,11 @@ static id_set partition_columns(rule_ctx *r, const rel *x) {
     for (int i = 0; i < common; i++)
         if (x->window.keys[i].value->kind == EXPR_COLUMN)
             id_set_add(&ids, x->window.keys[i].value->column.id);
-    return ids;
+    return push_within(r, x, above, &ids);
 }
 
-/* A condition on what all rows of a partition have alike takes whole partitions away: it may do so
- * before the window. */
-static rel *push_window(rule_ctx *r, rel *x, const conjuncts *above) {
-    conjuncts down = {0}, here = {0};
-    id_set ids = partition_columns(r, x);
-    for (int i = 0; i < above->n; i++)
-        conjuncts_add(r, expr_only_in(above->list[i], &ids) ? &down : &here, above->list[i]);
-    return make_filter(r, rel_over(r, x, push(r, x->left, &down), NULL), &here);
-}
-
-/* Below a residual, whole left rows may go: conditions
- * on what stands under the node that numbers them. */
+/* A residual keeps or drops pairs of a left row; conditions on the left row alone, whose columns are
+ * those below the node that numbers left rows, drop it with all its pairs. */
 static rel *push_residual(rule_ctx *r, rel *x, const conjuncts *above) {
     const rel *numbered = x->left;
     while (numbered &&
@@ -127,12 +110,8 @@ static rel *push_residual(rule_ctx *r, rel *x, const conjuncts *above) {
         numbered = numbered->left;
     if (!numbered)
         return stay(r, x, above);
-    conjuncts down = {0}, here = {0};
-    id_set left = id_set_new(r->mem);
-    id_set_add_columns(&left, numbered->left);
-    for (int i = 0; i < above->n; i++)
-        conjuncts_add(r, expr_only_in(above->list[i], &left) ? &down : &here, above->list[i]);
-    return make_filter(r, rel_over(r, x, push(r, x->left, &down), NULL), &here);
+    id_set left = id_set_columns(r->mem, numbered->left);
+    return push_within(r, x, above, &left);
 }
 
 static rel *push_setop(rule_ctx *r, rel *x, const conjuncts *above) {
@@ -151,7 +130,7 @@ static rel *push_setop(rule_ctx *r, rel *x, const conjuncts *above) {
 
 /* ---- joins ----------------------------------------------------------------------------------- */
 
-/* NULL when the columns in `ids` are. */
+/* True if x is NULL whenever the columns in `ids` are. */
 static bool is_strict(const expr *x, const id_set *ids) {
     if (x->kind == EXPR_COLUMN)
         return id_set_has(ids, x->column.id);
@@ -166,7 +145,7 @@ static bool is_strict(const expr *x, const id_set *ids) {
     return false;
 }
 
-/* Never true when the columns in `ids` are NULL. */
+/* True if x is never true when the columns in `ids` are NULL. */
 static bool rejects_null(const expr *x, const id_set *ids) {
     if (x->kind == EXPR_OP && (x->op == OP_AND || x->op == OP_OR)) {
         bool left = rejects_null(x->args[0], ids), right = rejects_null(x->args[1], ids);
@@ -178,13 +157,13 @@ static bool rejects_null(const expr *x, const id_set *ids) {
     return is_strict(x, ids);
 }
 
-/* Where the conditions around a join go. */
+/* Where the conditions of a join and those above it go. */
 typedef struct join_parts {
-    id_set left, right;
+    id_set left, right; /* columns of the inputs */
     conjuncts to_left, to_right, on, here;
 } join_parts;
 
-/* A left join whose missing rows a condition above throws away is an inner join. */
+/* A left join is an inner join if a condition above drops the rows that it fills with NULLs. */
 static join_kind stronger_kind(const rel *x, const join_parts *p, const conjuncts *above) {
     if (x->join.kind != JOIN_LEFT)
         return x->join.kind;
@@ -207,15 +186,14 @@ static void place_on(rule_ctx *r, join_parts *p, join_kind kind, bool mark_null,
 }
 
 static void place_above(rule_ctx *r, join_parts *p, join_kind kind, expr *x) {
-    bool inner = join_is_inner(kind);
-    if (inner)
+    if (join_is_inner(kind))
         place_on(r, p, kind, false, x);
     else
         conjuncts_add(r, expr_only_in(x, &p->left) ? &p->to_left : &p->here, x);
 }
 
-/* Of two values of one type that x says are equal, the one beside the column `id`; NULL: there is
- * none. Between types equal could mean another thing. */
+/* What x says the column `id` equals; NULL: nothing. Both must be of one type: values of two types
+ * can compare as equal and yet compare otherwise with a third. */
 static expr *equal_of(const expr *x, int id) {
     expr_op op;
     for (int i = 0; i < 2 && expr_compares(x, i, &op) && op == OP_EQ; i++)
@@ -234,8 +212,8 @@ static bool is_fixed(const conjuncts *all, int id) {
     return false;
 }
 
-/* Adds column = literal for those that follow from others by equal columns. */
-static void add_what_follows(rule_ctx *r, conjuncts *all) {
+/* Adds the conditions `column = literal` that follow by equalities between columns. */
+static void add_implied(rule_ctx *r, conjuncts *all) {
     for (int k = 0; k < all->n; k++) {
         const expr *fixed = all->list[k];
         int at = fixed->nargs == 2 && fixed->args[0]->kind == EXPR_COLUMN ? 0 : 1;
@@ -250,75 +228,69 @@ static void add_what_follows(rule_ctx *r, conjuncts *all) {
     }
 }
 
-/* The conditions that an input's rows have passed in filters and joins right below. */
-static void add_passed(rule_ctx *r, conjuncts *all, const rel *x) {
+/* Adds the conditions that all rows of x meet: those of filters and inner joins at its top. */
+static void add_met(rule_ctx *r, conjuncts *all, const rel *x) {
     for (; x->kind == REL_FILTER || x->kind == REL_JOIN; x = x->left) {
         bool inner = rel_is_inner_join(x);
         if (x->kind == REL_FILTER || inner)
             conjuncts_split(r, all, inner ? x->join.predicate : x->filter.predicate);
         if (inner)
-            add_passed(r, all, x->right);
+            add_met(r, all, x->right);
     }
 }
 
-/* All conditions of pairs that come to be: those of ON, those that their rows have passed, and those
- * above that they will. IN has to see the pairs, too, that may be none only because of a NULL. */
-static void place_what_follows(rule_ctx *r, join_parts *p, const rel *join, join_kind kind,
-                               const conjuncts *own, const conjuncts *above) {
-    conjuncts all = {0};
+/* Places what follows from the conditions that a pair must meet to be of use: those of ON, those that
+ * its rows have met already, and those above. Not where a mark may be NULL (IN): the pairs whose
+ * condition is NULL have to be seen. */
+static void place_implied(rule_ctx *r, join_parts *p, const rel *join, join_kind kind,
+                          const conjuncts *own, const conjuncts *above) {
+    conjuncts all = {0}, others = {0};
     bool inner = join_is_inner(kind);
     if (join->join.mark_null)
         return;
-    for (int i = 0; i < own->n; i++)
-        conjuncts_add(r, &all, own->list[i]);
-    for (int i = 0; i < above->n; i++)
-        if (inner || expr_only_in(above->list[i], &p->left))
-            conjuncts_add(r, &all, above->list[i]);
-    add_passed(r, &all, join->left);
-    add_passed(r, &all, join->right);
-    int known = all.n;
-    add_what_follows(r, &all);
-    for (int i = known; i < all.n; i++)
+    conjuncts_add_all(r, &all, own);
+    if (inner)
+        conjuncts_add_all(r, &all, above);
+    else
+        conjuncts_sort_out(r, above, &p->left, &all, &others);
+    add_met(r, &all, join->left);
+    add_met(r, &all, join->right);
+    int given = all.n;
+    add_implied(r, &all);
+    for (int i = given; i < all.n; i++)
         if (inner || kind == JOIN_SEMI || expr_only_in(all.list[i], &p->right))
             place_on(r, p, kind, false, all.list[i]);
 }
 
 static rel *push_join(rule_ctx *r, rel *x, const conjuncts *above) {
-    join_parts p = {.left = id_set_new(r->mem), .right = id_set_new(r->mem)};
+    join_parts p = {.left = id_set_columns(r->mem, x->left),
+                    .right = id_set_columns(r->mem, x->right)};
     conjuncts own = {0};
-    id_set_add_columns(&p.left, x->left);
-    id_set_add_columns(&p.right, x->right);
     join_kind kind = stronger_kind(x, &p, above);
     conjuncts_split(r, &own, x->join.predicate);
     for (int i = 0; i < own.n; i++)
         place_on(r, &p, kind, x->join.mark_null, own.list[i]);
     for (int i = 0; i < above->n; i++)
         place_above(r, &p, kind, above->list[i]);
-    place_what_follows(r, &p, x, kind, &own, above);
+    place_implied(r, &p, x, kind, &own, above);
     rel *left = push(r, x->left, &p.to_left), *right = push(r, x->right, &p.to_right);
     if (join_is_inner(kind))
         kind = p.on.n ? JOIN_INNER : JOIN_CROSS;
-    bool same = kind == x->join.kind && p.on.n == own.n && left == x->left && right == x->right;
-    for (int i = 0; same && i < own.n; i++)
-        same = own.list[i] == p.on.list[i];
-    if (!same) {
+    if (kind != x->join.kind || left != x->left || right != x->right ||
+        !conjuncts_same(&own, &p.on)) {
         x = rel_copy(r, x);
         x->join.kind = kind;
         x->join.predicate = conjuncts_join(r, &p.on);
-        x->left = left;
-        x->right = right;
-        rel_set_columns(r->mem, x);
+        x = rel_rebuild(r, x, left, right);
     }
     return make_filter(r, x, &p.here);
 }
 
-/* A subquery not unnested: conditions on the outer rows alone pass it. */
+/* A subquery that is not unnested: conditions on the outer rows alone go below it. */
 static rel *push_apply(rule_ctx *r, rel *x, const conjuncts *above) {
     conjuncts down = {0}, here = {0};
-    id_set left = id_set_new(r->mem);
-    id_set_add_columns(&left, x->left);
-    for (int i = 0; i < above->n; i++)
-        conjuncts_add(r, expr_only_in(above->list[i], &left) ? &down : &here, above->list[i]);
+    id_set left = id_set_columns(r->mem, x->left);
+    conjuncts_sort_out(r, above, &left, &down, &here);
     return make_filter(r, rel_over(r, x, push(r, x->left, &down), push_none(r, x->right)), &here);
 }
 
@@ -340,9 +312,8 @@ static rel *push(rule_ctx *r, rel *x, const conjuncts *above) {
     case REL_SETOP:
         return push_setop(r, x, above);
     case REL_LLM:
-        return push_llm(r, x, above);
     case REL_NUMBER:
-        return push_number(r, x, above);
+        return push_below(r, x, above);
     case REL_WINDOW:
         return push_window(r, x, above);
     case REL_OUTER_RESIDUAL:
@@ -352,6 +323,6 @@ static rel *push(rule_ctx *r, rel *x, const conjuncts *above) {
     }
 }
 
-rel *rule_pushdown(rule_ctx *r, rel *x) {
+rel *push_conditions(rule_ctx *r, rel *x) {
     return push_none(r, x);
 }

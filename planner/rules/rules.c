@@ -1,8 +1,8 @@
 /*
- * rules.c - the rules in the order they run, and running them.
+ * rules.c - the table of rules, in the order they run, and the loop that runs them.
  *
  * Invariant: the root's columns (ids, order) are the same after every rule. A rule is one function,
- * one row here, one plan test; SET rule.<name> = off leaves it out.
+ * one row here, one plan test; SET rule.<name> = off switches it off.
  */
 #include <string.h>
 
@@ -10,60 +10,63 @@
 
 typedef struct rule {
     plan_rule_info info;
-    rule_fn run; /* NULL: a choice of plan.c's, made where the relation becomes a plan */
+    rule_fn run; /* NULL: a plan_choice, which plan/ and cost/ ask for */
     plan_choice choice;
     bool of_pipelines; /* reads REL_PIPELINE nodes */
 } rule;
 
-/* A rule over relations. */
-#define RULE(name, help)                                                                           \
-    { {#name, help, false}, rule_##name, CHOICE_NONE, false }
-/* A rule over relations whose pipelines are formed. */
-#define PIPELINE_RULE(name, help)                                                                  \
-    { {#name, help, false}, rule_##name, CHOICE_NONE, true }
-/* A choice of plan.c's, which it asks about by its number. */
+/* A function over relations. */
+#define RULE(name, function, help)                                                                 \
+    { {#name, help, false}, function, CHOICE_NONE, false }
+/* A function over relations whose LLM nodes are in pipelines. */
+#define PIPELINE_RULE(name, function, help)                                                        \
+    { {#name, help, false}, function, CHOICE_NONE, true }
+/* A permission to choose a certain physical operator. */
 #define CHOICE(name, choice, help)                                                                 \
     { {#name, help, true}, NULL, choice, false }
 
 static const rule table[] = {
-    RULE(filters, "merge stacked filters; drop conditions that are always true"),
-    RULE(factor, "write what all branches of an OR have in common once, beside it"),
-    RULE(inline, "make a CTE that is read once part of the query"),
-    RULE(unnest, "turn subqueries into joins, correlated ones too"),
-    RULE(semi_joins, "IN and EXISTS in WHERE become semi and anti joins"),
-    RULE(pushdown, "move conditions down to the tables and into joins"),
-    RULE(llm_late, "move LLM projections above windows, ORDER BY and LIMIT"),
-    RULE(llm_up, "lift LLM calls above joins, so that these can be ordered"),
-    RULE(sort_first,
-         "under a LIMIT, sort before LLM filters, so that these ask no more than it needs"),
-    RULE(join_order, "order inner joins by estimated rows"),
-    RULE(llm_placement,
-         "order LLM filters by cost and rows removed; put LLM calls where fewest inputs are"),
-    RULE(prune, "read and carry only columns that are used"),
-    RULE(projects, "merge projections over projections"),
-    RULE(top_k, "keep only the first rows of a sort under a LIMIT, and of partitions whose "
-                "row_number() or rank() is bounded"),
+    RULE(filters, merge_filters, "merge filters over filters; evaluate constant conditions"),
+    RULE(factor, factor_common_or,
+         "take the conditions that all branches of an OR share out of it"),
+    RULE(inline, inline_ctes, "inline CTEs that are read once"),
+    RULE(unnest, unnest_subqueries, "turn subqueries into joins, also correlated ones"),
+    RULE(semi_joins, marks_to_semi_joins, "turn IN and EXISTS in WHERE into semi and anti joins"),
+    RULE(pushdown, push_conditions, "move conditions down to the tables and into joins"),
+    RULE(llm_late, rule_llm_late, "move LLM projections above windows, ORDER BY and LIMIT"),
+    RULE(llm_up, rule_llm_up, "move LLM calls above joins, so that join_order can order these"),
+    RULE(sort_first, rule_sort_first,
+         "sort below LLM filters under a LIMIT, so that they ask only until it is reached"),
+    RULE(join_order, order_inner_joins, "order inner joins by estimated rows"),
+    RULE(llm_placement, rule_llm_placement,
+         "order LLM filters by cost and rows removed; place LLM calls where they have the fewest "
+         "inputs"),
+    RULE(prune, prune_columns, "read and carry only columns that are used"),
+    RULE(projects, merge_projections, "merge projections over projections"),
+    RULE(top_k, keep_first_rows,
+         "keep only the first rows of a sort under a LIMIT, and of partitions whose "
+         "row_number() or rank() is bounded"),
     PIPELINE_RULE(
-        waves, "ask the model only about as many rows as LIMIT, DISTINCT, IN, EXISTS or a bounded "
-               "row_number() or rank() needs"),
-    PIPELINE_RULE(reorder, "let LLM filters change places while they run, where what they keep "
-                           "speaks for it"),
-    CHOICE(keys, CHOICE_KEYS, "read only those rows of a table that its key or an index leads to"),
+        waves, rule_waves,
+        "ask the model only about as many rows as LIMIT, DISTINCT, IN, EXISTS or a bounded "
+        "row_number() or rank() needs"),
+    PIPELINE_RULE(reorder, rule_reorder,
+                  "reorder LLM filters while they run, by the rows that they are seen to keep"),
+    CHOICE(keys, CHOICE_KEYS, "read a table by its key or an index where conditions allow it"),
     CHOICE(key_lists, CHOICE_KEY_LISTS,
            "use a key or an index for IN lists, and for equalities joined by OR"),
     CHOICE(index_join, CHOICE_INDEX_JOIN, "join few rows to a large table by its key or an index"),
     CHOICE(range_join, CHOICE_RANGE_JOIN,
-           "join by comparisons, or equalities joined by OR, over sorted rows"),
-    CHOICE(
-        key_order, CHOICE_KEY_ORDER,
-        "read a table in the order of its key or an index, if ORDER BY, min() or max() wants that"),
+           "join on <, >= and the like, or on equalities joined by OR, over sorted rows"),
+    CHOICE(key_order, CHOICE_KEY_ORDER,
+           "read a table in the order of its key or an index for ORDER BY, min() and max()"),
 };
 
 const plan_rule_info *plan_rule(size_t i) {
     return i < BASE_COUNT(table) ? &table[i].info : NULL;
 }
 
-/* Its place in the table, or -1. */
+/* The rule's index in the table, or -1 and an error. */
 static int rule_index(str name, err *e) {
     const char *names[BASE_COUNT(table)];
     for (size_t i = 0; i < BASE_COUNT(table); i++) {
@@ -122,14 +125,14 @@ static str tree_text(rule_ctx *r, const rel *x) {
     return text;
 }
 
-static void forget_shared(rule_ctx *r) {
+static void clear_shared(rule_ctx *r) {
     r->nshared = r->next_share;
     r->shared_before = ARENA_ARRAY(r->mem, rel *, r->nshared + 1);
     r->shared_after = ARENA_ARRAY(r->mem, rel *, r->nshared + 1);
 }
 
 static rel *apply(rule_ctx *r, rule_fn fn, rel *root) {
-    forget_shared(r);
+    clear_shared(r);
     return rel_like(r, fn(r, root), root);
 }
 

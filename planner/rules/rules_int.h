@@ -1,29 +1,29 @@
 /*
- * rules_int.h - the rules, one function each, and what several of them share.
+ * rules_int.h - the rules, one function each, and helpers that several of them use.
  */
 #ifndef KVASIR_RULES_INT_H
 #define KVASIR_RULES_INT_H
 
 #include "cost/cost_int.h"
 
-/* Runs all rules that are on over `root`, in the table's order, and reports each in plan->rules;
- * `print` keeps the tree after each rule that changed it. */
+/* Runs all rules that are on over `root`, in the table's order. Reports each in p->rules (p may be
+ * NULL); with `print` a report has the tree after the rule, if the rule changed it. */
 rel *rules_run(rule_ctx *r, rel *root, bool print, plan *p);
 
-rel *rule_filters(rule_ctx *r, rel *x);
-rel *rule_factor(rule_ctx *r, rel *x);
-rel *rule_inline(rule_ctx *r, rel *x);
-rel *rule_unnest(rule_ctx *r, rel *x);
-rel *rule_semi_joins(rule_ctx *r, rel *x);
-rel *rule_pushdown(rule_ctx *r, rel *x);
-rel *rule_projects(rule_ctx *r, rel *x);
+rel *merge_filters(rule_ctx *r, rel *x);
+rel *factor_common_or(rule_ctx *r, rel *x);
+rel *inline_ctes(rule_ctx *r, rel *x);
+rel *unnest_subqueries(rule_ctx *r, rel *x);
+rel *marks_to_semi_joins(rule_ctx *r, rel *x);
+rel *push_conditions(rule_ctx *r, rel *x);
+rel *merge_projections(rule_ctx *r, rel *x);
 rel *rule_llm_up(rule_ctx *r, rel *x);
 rel *rule_sort_first(rule_ctx *r, rel *x);
-rel *rule_join_order(rule_ctx *r, rel *x);
+rel *order_inner_joins(rule_ctx *r, rel *x);
 rel *rule_llm_placement(rule_ctx *r, rel *x);
 rel *rule_llm_late(rule_ctx *r, rel *x);
-rel *rule_prune(rule_ctx *r, rel *x);
-rel *rule_top_k(rule_ctx *r, rel *x);
+rel *prune_columns(rule_ctx *r, rel *x);
+rel *keep_first_rows(rule_ctx *r, rel *x);
 rel *rule_waves(rule_ctx *r, rel *x);
 rel *rule_reorder(rule_ctx *r, rel *x);
 

@@ -1,29 +1,22 @@
 /*
- * semi.c - WHERE x IN (…) and WHERE [NOT] EXISTS (…): a mark that only a condition reads becomes a
- * semi or anti join.
+ * semi.c - WHERE x IN (…) and WHERE [NOT] EXISTS (…): a mark join whose mark is read by one filter
+ * condition alone becomes a semi or anti join.
  *
- * Invariant: NOT IN stays a mark where a NULL could make it unknown: an anti join cannot say so.
+ * Invariant: NOT IN stays a mark join where NULLs could make the mark NULL: NOT NULL passes no row,
+ * but an anti join would.
  */
 #include "rules_int.h"
-
-static void count_one(void *ctx, int id) {
-    int *count = ctx;
-    count[id]++;
-}
-
-static void count_expr(void *ctx, const expr *x) {
-    expr_columns(x, count_one, ctx);
-}
 
 static void count_columns(const rel *x, int *count) {
     for (int i = 0; i < x->ncols; i++)
         count[x->cols[i].id]++;
 }
 
-/* A shared relation is computed once, whoever refers to it: it reads once. */
+/* Counts for each column id how often it is read; below several references to a shared relation
+ * once. */
 static void count_reads(const rel *x, int *count, bool *seen) {
     for (; x; x = x->left) {
-        rel_exprs(x, count_expr, count);
+        rel_count_columns(x, count);
         bool by_position = x->kind == REL_SETOP || x->kind == REL_DISTINCT ||
                            x->kind == REL_SHARED || x->kind == REL_RECURSIVE;
         if (by_position)
@@ -43,14 +36,16 @@ static void count_reads(const rel *x, int *count, bool *seen) {
     }
 }
 
-/* `mark` or `NOT mark` of a mark nobody else reads: its id, else -1. */
-static int lone_mark(const rule_ctx *r, const expr *x, bool *negated) {
+/* The column that x is, or negates, if nothing else reads it; else -1. */
+static int sole_read(const rule_ctx *r, const expr *x, bool *negated) {
     *negated = x->kind == EXPR_OP && x->op == OP_NOT;
     if (*negated)
         x = x->args[0];
     return x->kind == EXPR_COLUMN && r->counts[x->column.id] == 1 ? x->column.id : -1;
 }
 
+/* Converts the join that makes `mark`, which may be below filters, LLM nodes and on the left of
+ * joins. */
 static rel *convert(rule_ctx *r, rel *x, int mark, bool negated) {
     if (x->kind == REL_JOIN && x->join.kind == JOIN_MARK && x->join.mark_id == mark) {
         if (negated && x->join.mark_null)
@@ -59,16 +54,15 @@ static rel *convert(rule_ctx *r, rel *x, int mark, bool negated) {
         copy->join.kind = negated ? JOIN_ANTI : JOIN_SEMI;
         copy->join.mark_id = -1;
         copy->join.mark_null = false;
-        rel_set_columns(r->mem, copy);
-        return copy;
+        return rel_rebuild(r, copy, x->left, x->right);
     }
     if (x->kind == REL_FILTER || x->kind == REL_LLM || x->kind == REL_JOIN)
         return rel_over(r, x, convert(r, x->left, mark, negated), x->right);
     return x;
 }
 
-static rel *semi_joins(rule_ctx *r, rel *x) {
-    x = rel_each_input(r, x, semi_joins);
+static rel *convert_marks(rule_ctx *r, rel *x) {
+    x = rel_each_input(r, x, convert_marks);
     if (x->kind != REL_FILTER)
         return x;
     conjuncts own = {0}, kept = {0};
@@ -76,7 +70,7 @@ static rel *semi_joins(rule_ctx *r, rel *x) {
     conjuncts_split(r, &own, x->filter.predicate);
     for (int i = 0; i < own.n; i++) {
         bool negated;
-        int mark = lone_mark(r, own.list[i], &negated);
+        int mark = sole_read(r, own.list[i], &negated);
         rel *converted = mark >= 0 ? convert(r, left, mark, negated) : left;
         if (converted == left)
             conjuncts_add(r, &kept, own.list[i]);
@@ -85,9 +79,9 @@ static rel *semi_joins(rule_ctx *r, rel *x) {
     return kept.n == own.n ? x : make_filter(r, left, &kept);
 }
 
-rel *rule_semi_joins(rule_ctx *r, rel *x) {
+rel *marks_to_semi_joins(rule_ctx *r, rel *x) {
     r->counts = ARENA_ARRAY(r->mem, int, r->next_id + 1);
     count_columns(x, r->counts);
     count_reads(x, r->counts, ARENA_ARRAY(r->mem, bool, r->next_share + 1));
-    return semi_joins(r, x);
+    return convert_marks(r, x);
 }

@@ -1,19 +1,16 @@
 /*
- * simplify.c - rules that take away what does nothing: stacked filters, conditions that are known
- * beforehand, projections over projections, a CTE used once.
+ * simplify.c - rules that remove what has no effect: filters over filters, conditions that are
+ * constant, projections over projections, shared relations (CTEs) with one reference.
  */
-#include <string.h>
-
 #include "rules_int.h"
 
 /* ---- filters --------------------------------------------------------------------------------- */
 
-/* A condition without what is known of it: what is always true is TRUE then, what never is FALSE or
- * NULL. */
-static expr *reduce(rule_ctx *r, expr *x) {
+/* A condition with its constant parts evaluated: a literal if it is constant itself. */
+static expr *fold_constants(rule_ctx *r, expr *x) {
     value v;
     if (x->kind == EXPR_OP && (x->op == OP_AND || x->op == OP_OR)) {
-        expr *a = reduce(r, x->args[0]), *b = reduce(r, x->args[1]);
+        expr *a = fold_constants(r, x->args[0]), *b = fold_constants(r, x->args[1]);
         bool is_or = x->op == OP_OR;
         if (is_or ? expr_is_true(a) || is_never(b) : is_never(a) || expr_is_true(b))
             return a;
@@ -21,102 +18,73 @@ static expr *reduce(rule_ctx *r, expr *x) {
             return b;
         return a == x->args[0] && b == x->args[1] ? x : expr_op2(r->mem, x->op, x->type, a, b);
     }
-    bool known = x->kind != EXPR_LITERAL && x->type == TYPE_BOOLEAN && expr_is_constant(x) &&
-                 r->env->constant && r->env->constant(r->env->ctx, x, r->mem, &v) == 0;
-    return known ? expr_literal(r->mem, v) : x;
+    bool constant = x->kind != EXPR_LITERAL && x->type == TYPE_BOOLEAN && expr_is_constant(x) &&
+                    r->env->constant && r->env->constant(r->env->ctx, x, r->mem, &v) == 0;
+    return constant ? expr_literal(r->mem, v) : x;
 }
 
-/* The conditions of an AND that have something to say. */
-static conjuncts reduced(rule_ctx *r, expr *x) {
+/* Appends the conditions of a predicate, folded, but those that are always true. Returns whether
+ * that left them all as they were. */
+static bool add_folded(rule_ctx *r, expr *predicate, conjuncts *out) {
     conjuncts all = {0}, kept = {0};
-    conjuncts_split(r, &all, x);
+    conjuncts_split(r, &all, predicate);
     for (int i = 0; i < all.n; i++) {
-        expr *one = reduce(r, all.list[i]);
+        expr *one = fold_constants(r, all.list[i]);
         if (!expr_is_true(one))
             conjuncts_add(r, &kept, one);
     }
-    return kept;
+    conjuncts_add_all(r, out, &kept);
+    return conjuncts_same(&kept, &all);
 }
 
-static bool same_conjuncts(rule_ctx *r, const conjuncts *c, expr *x) {
-    conjuncts all = {0};
-    conjuncts_split(r, &all, x);
-    bool same = c->n == all.n;
-    for (int i = 0; same && i < c->n; i++)
-        same = c->list[i] == all.list[i];
-    return same;
-}
-
-/* Where no pair differs from another by it, a condition of ON goes; one that may be unknown, which
- * NOT IN tells from false, stays as it is. */
-static rel *filters_of_join(rule_ctx *r, rel *x) {
-    x = rel_each_input(r, x, rule_filters);
-    if (x->join.mark_null || !x->join.predicate)
-        return x;
-    conjuncts kept = reduced(r, x->join.predicate);
-    if (same_conjuncts(r, &kept, x->join.predicate))
+/* ON keeps its place, also with a condition that is never true. Where a mark may be NULL (IN), ON
+ * stays as it is: it may differ by NULL or FALSE. */
+static rel *simplify_join(rule_ctx *r, rel *x) {
+    conjuncts kept = {0};
+    x = rel_each_input(r, x, merge_filters);
+    if (x->join.mark_null || !x->join.predicate || add_folded(r, x->join.predicate, &kept))
         return x;
     rel *copy = rel_copy(r, x);
     copy->join.predicate = conjuncts_join(r, &kept);
     return copy;
 }
 
-/* Filters one on the other become one, inner conditions first; what is always true goes, and what
- * never is leaves no rows to ask for. */
-rel *rule_filters(rule_ctx *r, rel *x) {
-    if (x->kind == REL_JOIN)
-        return filters_of_join(r, x);
+/* Appends the conditions of x and of the filters directly below it, lower ones first. Returns the
+ * lowest filter's input. */
+static rel *add_filters(rule_ctx *r, rel *x, conjuncts *all, bool *same) {
     if (x->kind != REL_FILTER)
-        return rel_each_input(r, x, rule_filters);
-    int depth = 0;
-    rel *base = x;
-    for (; base->kind == REL_FILTER; base = base->left)
-        depth++;
-    rel **chain = ARENA_ARRAY(r->mem, rel *, depth);
-    int at = depth;
-    for (rel *f = x; f->kind == REL_FILTER; f = f->left)
-        chain[--at] = f;
-    conjuncts kept = {0};
-    for (int i = 0; i < depth; i++) {
-        conjuncts own = reduced(r, chain[i]->filter.predicate);
-        for (int k = 0; k < own.n; k++) {
-            if (is_never(own.list[k]))
-                return make_empty(r, x);
-            conjuncts_add(r, &kept, own.list[k]);
-        }
-    }
-    rel *left = rule_filters(r, base);
-    if (depth == 1 && same_conjuncts(r, &kept, x->filter.predicate))
-        return rel_over(r, x, left, NULL);
-    return make_filter(r, left, &kept);
+        return x;
+    rel *input = add_filters(r, x->left, all, same);
+    *same = add_folded(r, x->filter.predicate, all);
+    return input;
+}
+
+rel *merge_filters(rule_ctx *r, rel *x) {
+    conjuncts all = {0};
+    bool same = false;
+    if (x->kind == REL_JOIN)
+        return simplify_join(r, x);
+    if (x->kind != REL_FILTER)
+        return rel_each_input(r, x, merge_filters);
+    rel *input = add_filters(r, x, &all, &same);
+    for (int i = 0; i < all.n; i++)
+        if (is_never(all.list[i]))
+            return make_empty(r, x);
+    rel *left = merge_filters(r, input);
+    return same && input == x->left ? rel_over(r, x, left, NULL) : make_filter(r, left, &all);
 }
 
 /* ---- projections ----------------------------------------------------------------------------- */
 
-typedef struct use_counts {
-    const rel *of;
-    int *count; /* per column */
-} use_counts;
-
-static void count_column(void *ctx, int id) {
-    use_counts *u = ctx;
-    for (int i = 0; i < u->of->ncols; i++)
-        u->count[i] += u->of->cols[i].id == id;
-}
-
-static void count_expr(void *ctx, const expr *x) {
-    expr_columns(x, count_column, ctx);
-}
-
-/* Whether the inner projection's expressions may be written into the outer's: none volatile, none
- * computed twice by it. */
+/* True if the inner projection's expressions may replace the columns that the outer one reads: none
+ * is volatile, and none would be computed twice. */
 static bool can_merge(rule_ctx *r, const rel *outer, const rel *inner) {
-    use_counts u = {inner, ARENA_ARRAY(r->mem, int, inner->ncols + 1)};
-    rel_exprs(outer, count_expr, &u);
+    int *count = ARENA_ARRAY(r->mem, int, r->next_id + 1);
+    rel_count_columns(outer, count);
     for (int i = 0; i < inner->ncols; i++) {
         const expr *x = inner->project.exprs[i].value;
         bool cheap = x->kind == EXPR_COLUMN || x->kind == EXPR_LITERAL;
-        if (expr_is_volatile(x) || (!cheap && u.count[i] > 1))
+        if (expr_is_volatile(x) || (!cheap && count[inner->cols[i].id] > 1))
             return false;
     }
     return true;
@@ -134,7 +102,7 @@ static bool is_identity(const rel *p) {
     return true;
 }
 
-rel *rule_projects(rule_ctx *r, rel *x) {
+rel *merge_projections(rule_ctx *r, rel *x) {
     while (x->kind == REL_PROJECT && x->left->kind == REL_PROJECT && can_merge(r, x, x->left)) {
         expr_map map = {0};
         const rel *inner = x->left;
@@ -143,18 +111,18 @@ rel *rule_projects(rule_ctx *r, rel *x) {
         x = rel_replace_here(r, x, &map);
         x->left = inner->left;
     }
-    x = rel_each_input(r, x, rule_projects);
+    x = rel_each_input(r, x, merge_projections);
     return x->kind == REL_PROJECT && is_identity(x) ? x->left : x;
 }
 
 /* ---- shared relations ------------------------------------------------------------------------ */
 
-static void count_shared(const rel *x, int *count) {
+static void count_references(const rel *x, int *count) {
     for (; x; x = x->left) {
         if (x->kind == REL_SHARED && count[x->shared.number]++ > 0)
             return;
         if (x->right)
-            count_shared(x->right, count);
+            count_references(x->right, count);
     }
 }
 
@@ -168,9 +136,8 @@ static rel *inline_shared(rule_ctx *r, rel *x) {
     return p;
 }
 
-/* A CTE that one place reads becomes part of the query around it. */
-rel *rule_inline(rule_ctx *r, rel *x) {
+rel *inline_ctes(rule_ctx *r, rel *x) {
     r->counts = ARENA_ARRAY(r->mem, int, r->next_share + 1);
-    count_shared(x, r->counts);
+    count_references(x, r->counts);
     return inline_shared(r, x);
 }

@@ -387,18 +387,19 @@ static rel *unnest_by_pushing(rule_ctx *r, const rel *apply, const id_set *outer
     rel *right = push(&o, apply->right, d);
     for (int i = 0; i < o.n; i++)
         f[i] = o.cols[i]->id;
-    return apply_to_join(r, apply, shared_ref(r, left, o.share, left->cols), rule_unnest(r, right),
+    return apply_to_join(r, apply, shared_ref(r, left, o.share, left->cols),
+                         unnest_subqueries(r, right),
                          equal_domains(&o, f, d, apply->join.predicate));
 }
 
 static rel *unnest_apply(rule_ctx *r, rel *x) {
-    rel *left = rule_unnest(r, x->left);
+    rel *left = unnest_subqueries(r, x->left);
     id_set read = rel_free_ids(r, x->right), outer = id_set_new(r->mem);
     for (int i = 0; i < left->ncols; i++)
         if (id_set_has(&read, left->cols[i].id))
             id_set_add(&outer, left->cols[i].id);
     if (outer.nwords == 0)
-        return apply_to_join(r, x, left, rule_unnest(r, x->right), x->join.predicate);
+        return apply_to_join(r, x, left, unnest_subqueries(r, x->right), x->join.predicate);
     rel *apply = rel_over(r, x, left, x->right);
     rel *joined = unnest_by_pulling(r, apply, &outer);
     if (!joined)
@@ -406,6 +407,6 @@ static rel *unnest_apply(rule_ctx *r, rel *x) {
     return rel_like(r, joined, apply);
 }
 
-rel *rule_unnest(rule_ctx *r, rel *x) {
-    return x->kind == REL_APPLY ? unnest_apply(r, x) : rel_each_input(r, x, rule_unnest);
+rel *unnest_subqueries(rule_ctx *r, rel *x) {
+    return x->kind == REL_APPLY ? unnest_apply(r, x) : rel_each_input(r, x, unnest_subqueries);
 }

@@ -219,7 +219,7 @@ static rel *pull_aggregate(puller *p, const rel *apply) {
     rel *input = pull(p, x->left, true);
     if (p->failed)
         return NULL;
-    rel *g = rule_unnest(p->r, group_by_carried(p, x, input));
+    rel *g = unnest_subqueries(p->r, group_by_carried(p, x, input));
     rel *all = rel_join(p->r->mem, JOIN_LEFT, left, g, conjuncts_join(p->r, &p->pulled));
     rel *top = pass_columns(p->r, all, left->cols, left->ncols, x->ncols);
     aggregates_or_zero(p->r, x, g, top, left->ncols);
@@ -284,6 +284,6 @@ rel *unnest_by_pulling(rule_ctx *r, rel *apply, const id_set *outer) {
     if (apply->join.kind == JOIN_MARK && apply->join.mark_null)
         right = make_two_valued(&p, right);
     conjuncts_split(r, &p.pulled, apply->join.predicate);
-    return apply_to_join(r, apply, apply->left, rule_unnest(r, right),
+    return apply_to_join(r, apply, apply->left, unnest_subqueries(r, right),
                          conjuncts_join(r, &p.pulled));
 }

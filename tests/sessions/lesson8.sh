@@ -15,9 +15,9 @@ for folder in core cost rules; do
     cp "$top/planner/$folder"/*_int.h "$work/$folder"
 done
 cp "$work/fence1" "$work/rules/limits.c"
-sed "/^rel \*rule_projects/r $work/fence2" "$top/planner/rules/rules_int.h" >"$work/rules/rules_int.h"
+sed "/^rel \*merge_projections/r $work/fence2" "$top/planner/rules/rules_int.h" >"$work/rules/rules_int.h"
 sed "/RULE(projects,/r $work/fence3" "$top/planner/rules/rules.c" >"$work/rules/rules.c"
-grep -q 'rule_limits' "$work/rules/rules_int.h" && grep -q 'limits' "$work/rules/rules.c"
+grep -q 'merge_limits' "$work/rules/rules_int.h" && grep -q 'limits' "$work/rules/rules.c"
 for file in limits rules; do
     $cc -std=c11 -D_GNU_SOURCE -fsyntax-only -Wall -Wextra -Wshadow -Wstrict-prototypes -Werror -I"$work" -I"$top" "$work/rules/$file.c"
 done
