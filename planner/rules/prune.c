@@ -1,10 +1,9 @@
 /*
- * prune.c - columns that nobody reads: not scanned, not decoded, not carried, not asked of the
- * model.
+ * prune.c - removes columns that are not read: they are neither scanned nor carried through the plan,
+ * and calls of the model whose answers are not read are not made.
  *
- * Invariant: a node keeps the columns in `wanted` that it has, in the order it had them; LLM calls
- * whose answers nobody reads are not made. What shared references want is summed over all of them:
- * the walk is repeated until the sum stands.
+ * Invariant: a node keeps those of its columns that are in `wanted`, in their order. A shared relation
+ * keeps the union of what its references want: the walk is repeated until that union stays the same.
  */
 #include <string.h>
 
@@ -12,23 +11,31 @@
 
 typedef struct pruner {
     rule_ctx *r;
-    bool **shared_wants; /* per share number: which positions; NULL: not met yet */
-    rel **shared_done;   /* per share number: the pruned input of this pass */
-    bool grew;
+    bool **shared_wants; /* by share number: the wanted positions; NULL: no reference met yet */
+    rel **shared_done;   /* by share number: the pruned input in this walk */
+    bool grew;           /* this walk has added to shared_wants */
 } pruner;
 
 static rel *prune(pruner *p, rel *x, const id_set *wanted);
 
-static id_set plus_reads(pruner *p, const rel *x, const id_set *wanted) {
-    id_set all = id_set_new(p->r->mem);
-    id_set_add_all(&all, wanted);
-    rel_reads(x, &all);
-    return all;
+/* Prunes the input of a node that is done itself; `passed`: the columns that it hands on. */
+static rel *prune_input(pruner *p, rel *x, const id_set *passed) {
+    id_set reads = id_set_new(p->r->mem);
+    if (passed)
+        id_set_add_all(&reads, passed);
+    rel_reads(x, &reads);
+    return rel_over(p->r, x, prune(p, x->left, &reads), NULL);
+}
+
+/* x, of which exactly the columns of `shape` are wanted, with exactly these. */
+static rel *prune_to(pruner *p, rel *x, const rel *shape) {
+    id_set ids = id_set_columns(p->r->mem, shape);
+    return rel_like(p->r, prune(p, x, &ids), shape);
 }
 
 /* ---- leaves ---------------------------------------------------------------------------------- */
 
-/* The positions of wanted columns; all of them if none fell away (then `x` may stay). */
+/* The positions of the wanted columns, *count of them. */
 static int *wanted_positions(pruner *p, const rel *x, const id_set *wanted, int *count) {
     int *at = ARENA_ARRAY(p->r->mem, int, x->ncols + 1);
     *count = 0;
@@ -67,7 +74,7 @@ static rel *prune_values(pruner *p, rel *x, const int *at, int count) {
 
 static rel *prune_leaf(pruner *p, rel *x, const id_set *wanted) {
     int count, *at = wanted_positions(p, x, wanted, &count);
-    if (count == x->ncols || x->kind == REL_SYSTEM || x->kind == REL_SERIES) /* made whole */
+    if (count == x->ncols || x->kind == REL_SYSTEM || x->kind == REL_SERIES)
         return x;
     if (x->kind == REL_VALUES)
         return prune_values(p, x, at, count);
@@ -84,7 +91,7 @@ static rel *prune_leaf(pruner *p, rel *x, const id_set *wanted) {
 static rel *prune_project(pruner *p, rel *x, const id_set *wanted) {
     int count, *at = wanted_positions(p, x, wanted, &count);
     rel *copy = x;
-    if (count == 0) /* only rows are counted */
+    if (count == 0) /* only its number of rows is wanted */
         return prune(p, x->left, wanted);
     if (count < x->ncols) {
         copy = with_columns(p, x, at, count);
@@ -92,9 +99,7 @@ static rel *prune_project(pruner *p, rel *x, const id_set *wanted) {
         for (int i = 0; i < count; i++)
             copy->project.exprs[i] = x->project.exprs[at[i]];
     }
-    id_set reads = id_set_new(p->r->mem);
-    rel_reads(copy, &reads);
-    return rel_over(p->r, copy, prune(p, x->left, &reads), NULL);
+    return prune_input(p, copy, NULL);
 }
 
 static rel *prune_group(pruner *p, rel *x, const id_set *wanted) {
@@ -112,9 +117,7 @@ static rel *prune_group(pruner *p, rel *x, const id_set *wanted) {
     copy->ncols = n + copy->group.naggs;
     if (copy->group.naggs == x->group.naggs)
         copy = x;
-    id_set reads = id_set_new(p->r->mem);
-    rel_reads(copy, &reads);
-    return rel_over(p->r, copy, prune(p, x->left, &reads), NULL);
+    return prune_input(p, copy, NULL);
 }
 
 static rel *prune_llm(pruner *p, rel *x, const id_set *wanted) {
@@ -133,33 +136,23 @@ static rel *prune_llm(pruner *p, rel *x, const id_set *wanted) {
     if (n == 0)
         return prune(p, x->left, wanted);
     rel *copy = same && n == x->llm.nuses ? x : make_llm(p->r, x->left, uses, n);
-    id_set reads = plus_reads(p, copy, wanted);
-    rel *left = prune(p, x->left, &reads);
-    return rel_over(p->r, copy, left, NULL);
+    return prune_input(p, copy, wanted);
 }
 
 static rel *prune_residual(pruner *p, rel *x, const id_set *wanted) {
-    id_set reads = plus_reads(p, x, wanted);
-    rel *left = prune(p, x->left, &reads);
-    rel *copy = rel_copy(p->r, x);
+    rel *copy = rel_copy(p->r, prune_input(p, x, wanted));
     copy->residual.null_ids = ARENA_ARRAY(p->r->mem, int, x->residual.nnull + 1);
     copy->residual.nnull = 0;
     for (int i = 0; i < x->residual.nnull; i++)
-        if (rel_column_of(left, x->residual.null_ids[i]))
+        if (rel_column_of(copy->left, x->residual.null_ids[i]))
             copy->residual.null_ids[copy->residual.nnull++] = x->residual.null_ids[i];
-    copy->left = left;
-    rel_set_columns(p->r->mem, copy);
     return copy;
 }
 
-/* Rows are what counts (DISTINCT, set operations): every column is wanted. */
+/* Nodes that compare whole rows (DISTINCT, set operations) read all columns of their inputs. */
 static rel *prune_whole(pruner *p, rel *x) {
-    id_set left = id_set_new(p->r->mem), right = id_set_new(p->r->mem);
-    id_set_add_columns(&left, x->left);
-    if (x->right)
-        id_set_add_columns(&right, x->right);
-    return rel_over(p->r, x, prune(p, x->left, &left),
-                    x->right ? prune(p, x->right, &right) : NULL);
+    return rel_over(p->r, x, prune_to(p, x->left, x->left),
+                    x->right ? prune_to(p, x->right, x->right) : NULL);
 }
 
 /* ---- two inputs, shared ones ----------------------------------------------------------------- */
@@ -169,21 +162,15 @@ static rel *prune_union_all(pruner *p, rel *x, const id_set *wanted) {
     if (count == x->ncols)
         return prune_whole(p, x);
     rel *copy = with_columns(p, x, at, count);
-    rel *inputs[2] = {x->left, x->right};
-    for (int side = 0; side < 2; side++) {
-        rel *shape = with_columns(p, inputs[side], at, count);
-        id_set ids = id_set_new(p->r->mem);
-        id_set_add_columns(&ids, shape);
-        inputs[side] = rel_like(p->r, prune(p, inputs[side], &ids), shape);
-    }
-    copy->left = inputs[0];
-    copy->right = inputs[1];
+    copy->left = prune_to(p, x->left, with_columns(p, x->left, at, count));
+    copy->right = prune_to(p, x->right, with_columns(p, x->right, at, count));
     return copy;
 }
 
 static rel *prune_join(pruner *p, rel *x, const id_set *wanted) {
-    id_set reads = plus_reads(p, x, wanted);
-    if (x->kind == REL_APPLY) { /* not unnested: the right side may read any column of the left */
+    id_set reads = id_set_copy(wanted);
+    rel_reads(x, &reads);
+    if (x->kind == REL_APPLY) { /* not unnested: its right input may read columns of the left one */
         id_set unbound = rel_free_ids(p->r, x->right);
         id_set_add_all(&reads, &unbound);
     }
@@ -192,7 +179,7 @@ static rel *prune_join(pruner *p, rel *x, const id_set *wanted) {
 }
 
 static rel *prune_shared(pruner *p, rel *x, const id_set *wanted) {
-    int number = x->shared.number, count;
+    int number = x->shared.number, count = 0;
     bool *wants = p->shared_wants[number];
     if (!wants)
         wants = p->shared_wants[number] = ARENA_ARRAY(p->r->mem, bool, x->ncols + 1);
@@ -200,16 +187,11 @@ static rel *prune_shared(pruner *p, rel *x, const id_set *wanted) {
         if (id_set_has(wanted, x->cols[i].id) && !wants[i])
             wants[i] = p->grew = true;
     int *at = ARENA_ARRAY(p->r->mem, int, x->ncols + 1);
-    count = 0;
     for (int i = 0; i < x->ncols; i++)
         if (wants[i])
             at[count++] = i;
-    if (!p->shared_done[number]) {
-        rel *shape = with_columns(p, x->left, at, count);
-        id_set ids = id_set_new(p->r->mem);
-        id_set_add_columns(&ids, shape);
-        p->shared_done[number] = rel_like(p->r, prune(p, x->left, &ids), shape);
-    }
+    if (!p->shared_done[number])
+        p->shared_done[number] = prune_to(p, x->left, with_columns(p, x->left, at, count));
     rel *copy = with_columns(p, x, at, count);
     copy->left = p->shared_done[number];
     return copy;
@@ -220,7 +202,7 @@ static rel *prune_number(pruner *p, rel *x, const id_set *wanted) {
     return id_set_has(wanted, x->number.id) ? rel_over(p->r, x, left, NULL) : left;
 }
 
-/* Without the functions that nobody reads; the sort keeps only the keys that the others need. */
+/* Drops the functions that are not read, and the sort keys that only these need. */
 static rel *prune_window(pruner *p, rel *x, const id_set *wanted) {
     rel_window *functions = ARENA_ARRAY(p->r->mem, rel_window, x->window.nfunctions + 1);
     int n = 0, nkeys = 0;
@@ -239,12 +221,10 @@ static rel *prune_window(pruner *p, rel *x, const id_set *wanted) {
         copy->window.nkeys = nkeys;
         rel_set_columns(p->r->mem, copy);
     }
-    id_set reads = plus_reads(p, copy, wanted);
-    return rel_over(p->r, copy, prune(p, x->left, &reads), NULL);
+    return prune_input(p, copy, wanted);
 }
 
 static rel *prune(pruner *p, rel *x, const id_set *wanted) {
-    id_set reads;
     switch (x->kind) {
     case REL_VALUES:
     case REL_SCAN:
@@ -261,7 +241,7 @@ static rel *prune(pruner *p, rel *x, const id_set *wanted) {
     case REL_DISTINCT:
     case REL_RECURSIVE:
         return prune_whole(p, x);
-    case REL_WORKING: /* rows of all columns */
+    case REL_WORKING: /* has all columns of the recursion */
         return x;
     case REL_SETOP:
         return x->setop.op == SETOP_UNION_ALL ? prune_union_all(p, x, wanted) : prune_whole(p, x);
@@ -282,14 +262,12 @@ static rel *prune(pruner *p, rel *x, const id_set *wanted) {
     case REL_PIPELINE:
         break;
     }
-    reads = plus_reads(p, x, wanted);
-    return rel_over(p->r, x, prune(p, x->left, &reads), NULL);
+    return prune_input(p, x, wanted);
 }
 
 rel *prune_columns(rule_ctx *r, rel *x) {
     pruner p = {.r = r, .shared_wants = ARENA_ARRAY(r->mem, bool *, r->next_share + 1)};
-    id_set wanted = id_set_new(r->mem);
-    id_set_add_columns(&wanted, x);
+    id_set wanted = id_set_columns(r->mem, x);
     rel *done;
     do {
         p.grew = false;
