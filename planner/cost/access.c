@@ -1,28 +1,28 @@
 /*
- * access.c - how a table is read: whole, by a range of rowids, or by an index; what is left to
- * filter.
+ * access.c - how a table is read: whole, by a range of rowids, or by an index.
  *
- * Invariant: a condition becomes a bound only if the bound says the same: `column op constant`, the
- * constant of the column's own type. Equal on a prefix of an index, one column of it perhaps to any
- * of a list, then at most one range on the column behind it.
+ * Invariant: a condition becomes a bound only if it is equivalent to it: `column op constant`, the
+ * constant being of the column's type. The bounds of an index are equalities on its first columns, of
+ * which one may be to any value of a list, then at most one range on the next column. All other
+ * conditions stay a filter.
  */
 #include "cost_int.h"
 
-/* An index is worth its look-ups when it leaves at most this share of the rows. */
+/* The largest fraction of a table's rows for which an index, with its look-up per row, is used. */
 static const double INDEX_SHARE = 0.15;
 
 typedef struct bounds {
     const index_def *index; /* NULL: rowid */
     int nequal;
-    expr **equal;
-    int in_at, nin; /* equal[in_at] stands for any of these; nin 0: none does */
+    expr **equal;   /* values of the first nequal columns */
+    int in_at, nin; /* nin > 0: column in_at is any of in[], of which equal[in_at] is the first */
     expr **in;
-    int *used; /* conjuncts that the bounds say, nused */
     int nused;
-    expr *low, *high;
+    int *used;        /* numbers of the conditions that became bounds */
+    expr *low, *high; /* of the next column; NULL: none */
     bool low_inclusive, high_inclusive;
-    bool ordered; /* the rows are wanted in the index' order */
-    double share;
+    bool ordered; /* rows have to come in the order of the index */
+    double share; /* estimated fraction of the table's rows within the bounds */
 } bounds;
 
 static bool is_column(const expr *x, const rel *scan, int table_column) {
@@ -32,7 +32,7 @@ static bool is_column(const expr *x, const rel *scan, int table_column) {
     return false;
 }
 
-/* column op constant, or the other way round; op as if the column stood left. */
+/* `column op constant`, either way round; *op as if the column were on the left. */
 static bool is_bound(const expr *x, const rel *scan, int table_column, expr_op *op,
                      expr **constant) {
     for (int i = 0; i < 2 && expr_compares(x, i, op); i++) {
@@ -45,8 +45,8 @@ static bool is_bound(const expr *x, const rel *scan, int table_column, expr_op *
     return false;
 }
 
-/* Appends the values that the column must be one of: `column IN (…)`, `column = a`, and these
- * joined by OR. NULLs match nothing and are left out. false: x says something else. */
+/* Appends the values of which the column must be one, if x is `column IN (…)`, `column = a`, or
+ * several such joined by OR; else returns false. NULLs match nothing and are left out. */
 static bool is_list(rule_ctx *r, const expr *x, const rel *scan, int table_column,
                     conjuncts *values) {
     expr_op op;
@@ -90,8 +90,8 @@ static bool find_equal(rule_ctx *r, bounds *b, const rel *scan, const conjuncts 
     return false;
 }
 
-/* One list is enough: two would ask for every pair of their values, and what a list finds comes in
- * no order of keys. */
+/* At most one list: two would have to look up every pair of their values. None in an ordered scan: the
+ * rows of a list come in the list's order. */
 static bool find_list(rule_ctx *r, bounds *b, const rel *scan, const conjuncts *all,
                       int table_column) {
     bool lists = choice_is_on(r, CHOICE_KEY_LISTS) && !b->ordered;
@@ -165,7 +165,7 @@ static bool is_unique_match(const bounds *b) {
     return b->nin == 0 && b->nequal == keys && (!b->index || b->index->unique);
 }
 
-/* Rowids come for nothing; an index costs a look-up a row. */
+/* Reading by rowid needs no look-up per row, reading by an index does. */
 static bool is_better(const bounds *b, const bounds *best) {
     if (b->nused == 0)
         return false;
@@ -196,8 +196,7 @@ static void set_bounds(rule_ctx *r, plan_node *node, const bounds *b) {
         node->scan.high[b->nequal] = b->high;
 }
 
-/* With only an upper bound an index range would begin
- * at the NULLs, which `column < x` does not match. */
+/* An index range with an upper bound alone includes the NULLs, which `column < x` does not match. */
 static bool starts_at_nulls(const bounds *b) {
     return b->index && b->high && !b->low;
 }
@@ -220,7 +219,7 @@ static void use_bounds(rule_ctx *r, const conjuncts *all, const bounds *b, plan_
         used[b->used[i]] = true;
     if (b->nused) {
         set_bounds(r, node, b);
-        if (starts_at_nulls(b)) /* kept as a filter: it drops the NULLs */
+        if (starts_at_nulls(b)) /* it stays a filter as well, to drop the NULLs */
             used[b->used[b->nused - 1]] = false;
     }
     for (int i = 0; i < all->n; i++)

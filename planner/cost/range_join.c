@@ -1,26 +1,28 @@
 /*
- * range_join.c - joins whose pairs lie in ranges: without equal keys, or where the first pairs of a
- * range are enough. What a column of the right input may be for a left row.
+ * range_join.c - range joins: for each left row, ranges of the sorted right rows hold all its matches.
  *
- *   Range join b.k >= a.low AND b.k < a.high      b's rows sorted by k, each row of a reads the
- *                                                 part of them between its bounds
- *   Range join b.x = a.x OR b.y = a.x             two sorted lists, a part of each
- *   Range join b.s = a.s AND b.k <= a.k, last 1   b's rows sorted by s and k, the end of a part
+ *   Range join b.k >= a.low AND b.k < a.high      b sorted by k; each row of a reads the rows between
+ *                                                 its bounds
+ *   Range join b.x = a.x OR b.y = a.x             b sorted by x and by y; a range of each
+ *   Range join b.s = a.s AND b.k <= a.k, last 1   b sorted by s and k; the end of a range
  *
- * Owns which conditions become ranges. Invariant: every pair that the join's predicate lets pass is
- * in a range; the predicate is still asked of those, so a range may hold more. IN in a SELECT list
- * gets none: it has to tell the pairs that are false from those that are NULL.
+ * Used where a join has no equal keys, or needs only the first pairs of each left row.
+ * Invariant: every pair that meets the predicate is in a range. A range may hold other pairs: the
+ * predicate is evaluated for all of them. IN in a SELECT list gets no ranges: a pair outside may be
+ * NULL rather than false.
  */
 #include "cost_int.h"
 
-/* How much a range leaves out, by its kind; 0: nothing is known. */
+/* Kinds of ranges, the narrower the greater; 0: no range. */
 enum { HALF_OPEN = 1, CLOSED, EQUAL };
 
+/* The columns of a join's inputs. */
 typedef struct sides {
     id_set left, right;
 } sides;
 
-/* right op left, or the other way round; op as if the right input's expression stood left. */
+/* `right op left`, either way round, where *right is an expression of the right input and *left one of
+ * the left input; *op as if *right were on the left. */
 static bool is_bound(const sides *s, const expr *x, expr_op *op, expr **right, expr **left) {
     for (int i = 0; i < 2 && expr_compares(x, i, op) && !expr_is_volatile(x); i++) {
         *right = x->args[i];
@@ -45,8 +47,8 @@ static void narrow(plan_range *g, expr_op op, expr *bound) {
     }
 }
 
-/* The best range that these conditions, which all hold, put one expression of the right input in.
- */
+/* The narrowest range of one expression of the right input that follows from the conditions, all of
+ * which hold. Returns its kind. */
 static int best_range(const sides *s, const conjuncts *all, plan_range *best) {
     int most = 0;
     for (int i = 0; i < all->n; i++) {
@@ -59,9 +61,9 @@ static int best_range(const sides *s, const conjuncts *all, plan_range *best) {
             if (is_bound(s, all->list[k], &op, &right, &left) && expr_equal(right, g.right))
                 narrow(&g, op, left);
         g.exact = all->n == (g.low && g.low != g.high) + (g.high != NULL);
-        int good = g.low == g.high ? EQUAL : g.low && g.high ? CLOSED : HALF_OPEN;
-        if (good > most) {
-            most = good;
+        int kind = g.low == g.high ? EQUAL : g.low && g.high ? CLOSED : HALF_OPEN;
+        if (kind > most) {
+            most = kind;
             *best = g;
         }
     }
@@ -77,7 +79,7 @@ static void split_or(rule_ctx *r, conjuncts *branches, expr *x) {
         split_or(r, branches, x->args[i]);
 }
 
-/* A range a branch, as good as the worst of them. */
+/* One range for each branch of the OR x. Returns the kind of the widest. */
 static int ranges_of(rule_ctx *r, const sides *s, expr *x, plan_range **out, int *n) {
     conjuncts branches = {0};
     split_or(r, &branches, x);
@@ -96,10 +98,7 @@ static int ranges_of(rule_ctx *r, const sides *s, expr *x, plan_range **out, int
 }
 
 static sides sides_of(rule_ctx *r, const rel *join) {
-    sides s = {id_set_new(r->mem), id_set_new(r->mem)};
-    id_set_add_columns(&s.left, join->left);
-    id_set_add_columns(&s.right, join->right);
-    return s;
+    return (sides){id_set_columns(r->mem, join->left), id_set_columns(r->mem, join->right)};
 }
 
 bool range_join_first(rule_ctx *r, const rel *join, plan_range *out) {
@@ -137,10 +136,10 @@ int range_join_choose(rule_ctx *r, const rel *join, plan_range **out) {
     int best = best_range(&s, &all, *out), n = best > 0;
     for (int i = 0; i < all.n; i++) {
         plan_range *ranges;
-        int count, good = ranges_of(r, &s, all.list[i], &ranges, &count);
-        if (good <= best)
+        int count, kind = ranges_of(r, &s, all.list[i], &ranges, &count);
+        if (kind <= best)
             continue;
-        best = good;
+        best = kind;
         n = count;
         *out = ranges;
     }

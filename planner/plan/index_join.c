@@ -1,25 +1,22 @@
 /*
- * index_join.c - joins of few rows to a large table: the table is read by the keys of those rows.
+ * index_join.c - hash joins of few rows to a large table, which is read by these rows' keys.
  *
- *   Index join f.a = b.a            f's rows are read whole first, whichever side they are on;
- *   ├─ Scan few f                   their keys lead to rowids of b, which are sorted, so that the
- *                                   rows
- *   └─ Index scan big b [a = f.a]   that b gives come in its order: the join goes on as a hash join
+ *   Index join f.a = b.a            f is read first, whichever side it is on; its keys, looked up in
+ *   ├─ Scan few f                   b, give rowids, which are sorted. So b's rows come in their
+ *   └─ Index scan big b [a = f.a]   usual order, and the join goes on as a hash join.
  *
- * Owns which side, which key or index, and whether it pays. Invariant: the answer and its order are
- * those of the hash join over the whole table, for the rows left out could meet no partner. So the
- * table may be the right input of every kind of join but one that tells NULL from false (IN in a
- * SELECT list) or matches NULL with NULL; the left input only where a row without partner is no
- * answer. Where the model is asked in one of the inputs, the other is read before it, in the
- * snapshot: no keys are known yet.
+ * Chooses the side and the key or index, by cost. Invariant: the result and its order are those of the
+ * hash join over the whole table, since the rows not read have no match. So the table may be the right
+ * input of a join, unless NULL has to be told from false (IN in a SELECT list) or matches NULL; and
+ * the left input where left rows without a match are not in the result. It is not chosen if the model
+ * is called in one of the inputs: the other is read before the calls, when no keys are known yet.
  */
 #include "plan_int.h"
 
-/* In rows read in passing: what it costs to find a
- * key's entries, and to fetch a row by its rowid. */
+/* The cost of finding a key's entries, and of fetching a row by its rowid; the unit is reading the next
+ * row of a scan. */
 static const double LOOKUP_ROWS = 40, FETCH_ROWS = 8;
-/* A left row that finds no partner in the hash table
- * costs less than a right one that goes into it. */
+/* The cost of a left row, which probes the hash table, in right rows, which are put in it. */
 static const double LEFT_ROW = 0.7;
 
 double keys_cost(double keys, double found) {
@@ -33,7 +30,7 @@ bool plan_keys_pay(double keys, double found, double rows) {
 typedef struct candidate {
     key_scan scan;
     const rel *table; /* the REL_SCAN */
-    int *ids;         /* by join key: its column id at the table, or -1 */
+    int *ids;         /* of each join key: its column of the table, or -1 */
     double cost;
 } candidate;
 
@@ -43,7 +40,7 @@ static int plain_column(const expr *x) {
     return x->kind == EXPR_COLUMN ? x->column.id : -1;
 }
 
-/* What column `id` of x is one level below; -1: computed there. */
+/* The input's column that is column `id` of x; -1: x computes it. */
 static int id_below(const rel *x, int id) {
     for (int i = 0; i < x->ncols; i++) {
         if (x->cols[i].id != id)
@@ -55,8 +52,8 @@ static int id_below(const rel *x, int id) {
     return -1;
 }
 
-/* Down to the table whose columns the keys are: through what leaves out no more than the rows of a
- * key when they are left out. */
+/* Finds the table whose columns the keys are. Passes projections, groupings and filters: without the
+ * rows of a key in their input, exactly the rows of that key are missing in their output. */
 static bool find_table(candidate *c, const rel *x, plan_node *n, int nkeys) {
     for (; x->kind != REL_SCAN; x = x->left, n = n->left) {
         if (x->kind == REL_FILTER && x->left->kind == REL_SCAN)
@@ -84,7 +81,7 @@ static int key_of_column(const candidate *c, int nkeys, int table_column) {
     return -1;
 }
 
-/* Rows of the table per key, by the distinct values of the columns looked up. */
+/* Estimated rows of the table per distinct combination of these keys. */
 static double rows_per_key(rule_ctx *r, const candidate *c, const int *keys, int n) {
     const rel_estimate *e = estimate_rel(r->estimates, c->table);
     double distinct = 1;
@@ -99,7 +96,7 @@ static void try_keys(rule_ctx *r, candidate *c, const index_def *index, const in
                      double others) {
     double rows = estimate_rel(r->estimates, c->table)->rows;
     double found = BASE_MIN(rows, others * rows_per_key(r, c, keys, n));
-    double cost = others * LOOKUP_ROWS + found * FETCH_ROWS;
+    double cost = keys_cost(others, found);
     if (n == 0 || cost >= c->cost)
         return;
     c->cost = cost;
@@ -111,7 +108,8 @@ static void try_keys(rule_ctx *r, candidate *c, const index_def *index, const in
     c->scan.found = found;
 }
 
-/* Of `others` rows with keys; c->cost is what has to be beaten. */
+/* Chooses the rowid or an index for looking up the keys of `others` rows, if that costs less than
+ * c->cost. */
 static void find_keys(rule_ctx *r, candidate *c, int nkeys, double others) {
     const table_def *t = c->table->scan.table;
     int rowid = key_of_column(c, nkeys, -1);
@@ -136,9 +134,9 @@ static bool may_read(const plan_node *n, keyed_side side) {
     return kind != JOIN_MARK || !n->join.mark_null;
 }
 
-/* Rows that the table would be read for without keys: all, or those that its own conditions lead
- * to, which are at least its rows. */
-static double rows_without(rule_ctx *r, const candidate *c, keyed_side side) {
+/* The cost of the table's rows if it is not read by keys: of all its rows, or of those within its own
+ * bounds. */
+static double cost_without(rule_ctx *r, const candidate *c, keyed_side side) {
     bool bounded = c->scan.node->scan.nlow + c->scan.node->scan.nhigh > 0;
     return estimate_rel(r->estimates, bounded ? c->scan.top : c->table)->rows *
            (side == KEYED_LEFT ? LEFT_ROW : 1);
@@ -155,32 +153,29 @@ static candidate try_side(rule_ctx *r, const rel *join, const plan_node *n, keye
     if (!may_read(n, side) ||
         !find_table(&c, own, side == KEYED_LEFT ? n->left : n->right, n->join.nkeys))
         return c;
-    c.cost = rows_without(r, &c, side);
+    c.cost = cost_without(r, &c, side);
     find_keys(r, &c, n->join.nkeys, estimate_rel(r->estimates, other)->rows);
     c.scan.side = c.scan.nkeys ? side : KEYED_NONE;
     return c;
 }
 
-/* In a statement with calls tables are read before any is made, and a recursion goes on after: what
- * its rounds read must not wait for their keys. */
-static bool is_round(const rule_ctx *r, const rel *x) {
+/* True inside a recursion of a statement with LLM calls. There tables are read before the first call,
+ * but the recursion's rounds, with the keys, come later. */
+static bool is_in_late_recursion(const rule_ctx *r, const rel *x) {
     for (; x && r->stmt->ncalls > 0; x = x->left)
-        if (x->kind == REL_WORKING || (x->right && is_round(r, x->right)))
+        if (x->kind == REL_WORKING || (x->right && is_in_late_recursion(r, x->right)))
             return true;
     return false;
 }
 
 key_scan index_join_choose(rule_ctx *r, const rel *join, const plan_node *n) {
-    const key_scan none = {.side = KEYED_NONE};
-    if (is_round(r, join))
-        return none;
     if (!choice_is_on(r, CHOICE_INDEX_JOIN) || n->join.null_safe || rel_has_llm(join->left) ||
-        rel_has_llm(join->right))
-        return none;
+        rel_has_llm(join->right) || is_in_late_recursion(r, join))
+        return (key_scan){.side = KEYED_NONE};
     candidate left = try_side(r, join, n, KEYED_LEFT), right = try_side(r, join, n, KEYED_RIGHT);
     if (left.scan.side == KEYED_NONE || right.scan.side == KEYED_NONE)
         return left.scan.side == KEYED_NONE ? right.scan : left.scan;
-    /* The rows that a side would cost otherwise are what is saved. */
-    double saved_left = rows_without(r, &left, KEYED_LEFT) - left.cost;
-    return saved_left > rows_without(r, &right, KEYED_RIGHT) - right.cost ? left.scan : right.scan;
+    /* both are possible: the one that saves more */
+    double saved_left = cost_without(r, &left, KEYED_LEFT) - left.cost;
+    return saved_left > cost_without(r, &right, KEYED_RIGHT) - right.cost ? left.scan : right.scan;
 }

@@ -1,19 +1,17 @@
 /*
- * savings.c - what each rule is worth to a statement: the plan's cost without it, less the plan's
- * cost.
+ * savings.c - what each rule saves a statement: the estimated cost of the plan made without the rule,
+ * less that of the plan made with it.
  *
- * Invariant: a plan is compared with plans of the same statement, statistics and rates, so figures
- * are in the unit of all costs, milliseconds; rules that lean on each other each get the whole of
- * what they save together.
+ * If several rules are only useful together, each is credited with all that they save.
  */
 #include <string.h>
 
 #include "plan_int.h"
 
-/* Less than this share of the cost without the rule is not worth a word. */
+/* Smaller savings, as a fraction of the cost without the rule, are not shown. */
 static const double LEAST_SAVING = 0.01;
 
-/* The plan's cost without one rule; a negative one: there is no such plan. */
+/* The plan's cost without one rule; -1: the statement cannot be planned without it. */
 static double cost_without(const sql_stmt *stmt, const plan_env *env, const char *rule) {
     settings without = {0};
     plan_env other = *env;
@@ -36,7 +34,8 @@ static double cost_without(const sql_stmt *stmt, const plan_env *env, const char
     return cost;
 }
 
-static bool is_off(const plan *p, const char *rule) {
+/* True if the rule ran and changed nothing: the plan without it is the same. */
+static bool had_no_effect(const plan *p, const char *rule) {
     for (int i = 0; i < p->nrules; i++)
         if (strcmp(p->rules[i].name, rule) == 0)
             return !p->rules[i].changed;
@@ -50,7 +49,7 @@ void plan_find_savings(plan *p, const plan_env *env, arena *a) {
         n++;
     p->savings = ARENA_ARRAY(a, plan_saving, n);
     for (size_t i = 0; (rule = plan_rule(i)) != NULL; i++) {
-        double cost = is_off(p, rule->name) ? -1 : cost_without(p->stmt, env, rule->name);
+        double cost = had_no_effect(p, rule->name) ? -1 : cost_without(p->stmt, env, rule->name);
         if (cost > 0 && cost - p->total.cost_ms >= LEAST_SAVING * cost)
             p->savings[p->nsavings++] = (plan_saving){rule->name, cost - p->total.cost_ms};
     }
