@@ -1,9 +1,9 @@
 /*
- * plan.c - relations to physical plans: ids become positions, joins become algorithms.
+ * plan.c - plan_build: rules over relations, then relations to plan nodes. Column ids become slots,
+ * joins get an algorithm.
  *
- * Owns plan_build. Invariant: a node's output is its relation's columns in order, so the slot of a
- * column id is its position in the input relation's `cols`; whatever rules ran before, this file
- * only reads relations and never changes one.
+ * Invariant: a node's output has its relation's columns in order, so the slot of a column id is its
+ * position in the input relation's `cols`. Relations are only read here.
  */
 #include <assert.h>
 #include <string.h>
@@ -21,15 +21,15 @@ typedef struct built_left {
 typedef struct builder {
     arena *mem;
     rule_ctx *rules;
-    plan_node **shared;     /* by share number */
-    built_left *lefts;      /* of the joins whose right input is being built */
-    const key_order *order; /* of a scan below, in the sort's place; or NULL */
+    plan_node **shared;     /* by share number; NULL: not built yet */
+    built_left *lefts;      /* of the joins whose right input is being built, innermost first */
+    const key_order *order; /* of the scan that replaces the sort being built; or NULL */
     column_names *names;
     bool has_llm;
     err *e;
 } builder;
 
-/* The columns an expression may use: those of one or two inputs, side by side. */
+/* The columns that an expression may name: those of one input, or of two concatenated. */
 typedef struct scope {
     const rel *left, *right;
 } scope;
@@ -49,7 +49,7 @@ static int scope_slot(const scope *s, int id) {
     return slot < 0 ? -1 : slot + (s->left ? s->left->ncols : 0);
 }
 
-/* A copy of x whose columns carry their slots. */
+/* A copy of x with the slots and printed names of its columns; NULL for NULL. */
 static expr *resolve(builder *b, const expr *x, const scope *s) {
     if (!x)
         return NULL;
@@ -67,6 +67,29 @@ static expr *resolve(builder *b, const expr *x, const scope *s) {
     for (int i = 0; i < x->nargs; i++)
         copy->args[i] = resolve(b, x->args[i], s);
     return copy;
+}
+
+static expr **resolve_list(builder *b, expr *const *list, int n, const scope *in) {
+    expr **out = ARENA_ARRAY(b->mem, expr *, n + 1);
+    for (int i = 0; i < n; i++)
+        out[i] = resolve(b, list[i], in);
+    return out;
+}
+
+static expr **resolve_values(builder *b, const rel_expr *list, int n, const scope *in) {
+    expr **out = ARENA_ARRAY(b->mem, expr *, n + 1);
+    for (int i = 0; i < n; i++)
+        out[i] = resolve(b, list[i].value, in);
+    return out;
+}
+
+static sort_key *resolve_keys(builder *b, const sort_key *keys, int n, const scope *in) {
+    sort_key *out = ARENA_ARRAY(b->mem, sort_key, n + 1);
+    for (int i = 0; i < n; i++) {
+        out[i] = keys[i];
+        out[i].value = resolve(b, keys[i].value, in);
+    }
+    return out;
 }
 
 static plan_node *build(builder *b, const rel *r);
@@ -92,20 +115,17 @@ static plan_node *build_values(builder *b, const rel *r) {
     scope none = {0};
     n->values.nrows = r->values.nrows;
     n->values.rows = ARENA_ARRAY(b->mem, expr **, r->values.nrows + 1);
-    for (int i = 0; i < r->values.nrows; i++) {
-        n->values.rows[i] = ARENA_ARRAY(b->mem, expr *, r->ncols + 1);
-        for (int c = 0; c < r->ncols; c++)
-            n->values.rows[i][c] = resolve(b, r->values.rows[i][c], &none);
-    }
+    for (int i = 0; i < r->values.nrows; i++)
+        n->values.rows[i] = resolve_list(b, r->values.rows[i], r->ncols, &none);
     return n;
 }
 
-/* Whether a sort above leaves it to this scan to order the rows. */
+/* True if this scan has to return its rows in the order of a sort above. */
 static bool is_ordered(const builder *b, const rel *scan) {
     return b->order && b->order->scan == scan;
 }
 
-/* In order of rowids rows come however they are found. */
+/* Every scan returns its rows in the order of their rowids, unless it is told otherwise. */
 static void read_in_order(builder *b, const rel *scan, plan_node *n, const conjuncts *all,
                           conjuncts *rest) {
     const key_order *o = b->order;
@@ -151,23 +171,14 @@ static plan_node *build_leaf(builder *b, const rel *r) {
 
 /* ---- joins ----------------------------------------------------------------------------------- */
 
-static bool only_from(const expr *x, const rel *r) {
-    if (x->kind == EXPR_COLUMN)
-        return slot_in(r, x->column.id) >= 0;
-    for (int i = 0; i < x->nargs; i++)
-        if (!only_from(x->args[i], r))
-            return false;
-    return true;
-}
-
-/* a = b or a IS b with each side from one input: a key of a hash join. */
-static bool is_key(const expr *x, const rel *left, const rel *right, expr **lk, expr **rk) {
+/* True for a = b or a IS b with one side from each input: a key of a hash join. */
+static bool is_key(const expr *x, const id_set *left, const id_set *right, expr **lk, expr **rk) {
     if (x->kind != EXPR_OP || (x->op != OP_EQ && x->op != OP_IS) || expr_is_volatile(x))
         return false;
     for (int i = 0; i < 2; i++) {
         *lk = x->args[i];
         *rk = x->args[1 - i];
-        if (only_from(*lk, left) && only_from(*rk, right) && !expr_is_constant(*lk) &&
+        if (expr_only_in(*lk, left) && expr_only_in(*rk, right) && !expr_is_constant(*lk) &&
             !expr_is_constant(*rk))
             return true;
     }
@@ -184,8 +195,8 @@ static expr *cast_to(builder *b, expr *x, value_type type) {
     return cast;
 }
 
-/* Keys hash as one type. false: they have none in common. *exact: equal keys are equal values; an
- * INTEGER made REAL may be rounded, so the comparison itself has to be kept too. */
+/* Casts two keys to one type, as hashing needs it. false: they have none in common. *exact: equal keys
+ * are equal values. An INTEGER cast to REAL may be rounded: the comparison itself must then be kept. */
 static bool same_type(builder *b, expr **lk, expr **rk, bool *exact) {
     value_type l = (*lk)->type, r = (*rk)->type;
     *exact = true;
@@ -200,24 +211,25 @@ static bool same_type(builder *b, expr **lk, expr **rk, bool *exact) {
     return true;
 }
 
-/* Keys compare all with = or all with IS: those of the first one's kind become keys, IS first where
- * both occur (the outer columns of subqueries tie with IS; what is left of IN must stay a predicate
- * to know unknown from false). */
+/* Makes equalities keys and all other conditions the predicate. All keys of a join compare either with
+ * = or with IS: if both occur, with IS (unnesting joins outer columns by IS; the = of an IN has to
+ * stay a predicate, in which NULL is not FALSE). */
 static void split_keys(builder *b, plan_node *n, const rel *r) {
     conjuncts all = {0}, rest = {0};
     expr *lk, *rk;
     scope left = {r->left, NULL}, right = {r->right, NULL}, both = {r->left, r->right};
+    id_set left_ids = id_set_columns(b->mem, r->left), right_ids = id_set_columns(b->mem, r->right);
     conjuncts_split(b->rules, &all, r->join.predicate);
     n->join.left_keys = ARENA_ARRAY(b->mem, expr *, all.n + 1);
     n->join.right_keys = ARENA_ARRAY(b->mem, expr *, all.n + 1);
     for (int i = 0; i < all.n; i++)
         if (all.list[i]->kind == EXPR_OP && all.list[i]->op == OP_IS &&
-            is_key(all.list[i], r->left, r->right, &lk, &rk))
+            is_key(all.list[i], &left_ids, &right_ids, &lk, &rk))
             n->join.null_safe = true;
     for (int i = 0; i < all.n; i++) {
         expr *part = all.list[i];
         bool exact = false;
-        bool key = is_key(part, r->left, r->right, &lk, &rk) &&
+        bool key = is_key(part, &left_ids, &right_ids, &lk, &rk) &&
                    (part->op == OP_IS) == n->join.null_safe && same_type(b, &lk, &rk, &exact);
         if (key) {
             n->join.left_keys[n->join.nkeys] = resolve(b, lk, &left);
@@ -229,8 +241,8 @@ static void split_keys(builder *b, plan_node *n, const rel *r) {
     n->join.predicate = resolve(b, conjuncts_join(b->rules, &rest), &both);
 }
 
-/* The bounds of a range compare as one type. An INTEGER made REAL may be rounded, to a value equal
- * to the bound: which are pairs the predicate says. */
+/* Casts a range's expressions to one type. An INTEGER cast to REAL may be rounded to the bound: the
+ * range then includes its bounds, and the predicate decides. false: they have no type in common. */
 static bool same_range_type(builder *b, plan_range *g) {
     expr **parts[] = {&g->right, &g->low, &g->high};
     value_type common = g->right->type;
@@ -251,36 +263,33 @@ static bool same_range_type(builder *b, plan_range *g) {
     return true;
 }
 
-static void set_ranges(builder *b, plan_node *n, const rel *r) {
-    scope left = {r->left, NULL}, right = {r->right, NULL};
-    int count = range_join_choose(b->rules, r, &n->join.ranges);
-    for (int i = 0; i < count; i++) {
-        plan_range *g = &n->join.ranges[i];
-        g->right = resolve(b, g->right, &right);
-        g->low = resolve(b, g->low, &left);
-        g->high = resolve(b, g->high, &left);
-        if (!same_range_type(b, g))
-            return;
-    }
-    n->join.nranges = count;
-}
-
-/* Where the first pairs of each left row are enough, and lie in a range of the rows that are equal
- * in some columns, no pair is made by hashing these. */
-static bool set_first_range(builder *b, plan_node *n, const rel *r) {
-    scope left = {r->left, NULL}, right = {r->right, NULL}, both = {r->left, r->right};
-    plan_range *g = ARENA_NEW(b->mem, plan_range);
-    if (r->join.first <= 0 || !range_join_first(b->rules, r, g))
-        return false;
+/* Resolves a range over column ids. false: its expressions have no common type. */
+static bool resolve_range(builder *b, plan_range *g, const rel *join) {
+    scope left = {join->left, NULL}, right = {join->right, NULL};
     g->right = resolve(b, g->right, &right);
     g->low = resolve(b, g->low, &left);
     g->high = resolve(b, g->high, &left);
-    if (!same_range_type(b, g) || !g->exact)
+    g->same_left = resolve_list(b, g->same_left, g->nsame, &left);
+    g->same_right = resolve_list(b, g->same_right, g->nsame, &right);
+    return same_range_type(b, g);
+}
+
+static void set_ranges(builder *b, plan_node *n, const rel *r) {
+    int count = range_join_choose(b->rules, r, &n->join.ranges);
+    for (int i = 0; i < count; i++)
+        if (!resolve_range(b, &n->join.ranges[i], r))
+            return;
+    n->join.nranges = count;
+}
+
+/* If each left row needs only its first pairs, and these are one end of a range: the range, so that no
+ * other pairs are made, although the join may have equal keys. */
+static bool set_first_range(builder *b, plan_node *n, const rel *r) {
+    scope both = {r->left, r->right};
+    plan_range *g = ARENA_NEW(b->mem, plan_range);
+    if (r->join.first <= 0 || !range_join_first(b->rules, r, g) || !resolve_range(b, g, r) ||
+        !g->exact)
         return false;
-    for (int i = 0; i < g->nsame; i++) {
-        g->same_left[i] = resolve(b, g->same_left[i], &left);
-        g->same_right[i] = resolve(b, g->same_right[i], &right);
-    }
     g->first = r->join.first;
     g->downward = r->join.first_descending;
     n->join.predicate = resolve(b, r->join.predicate, &both);
@@ -289,15 +298,14 @@ static bool set_first_range(builder *b, plan_node *n, const rel *r) {
     return true;
 }
 
-static bool is_correlated(builder *b, const rel *apply) {
-    id_set unbound = rel_free_ids(b->rules, apply->right);
-    for (int i = 0; i < apply->left->ncols; i++)
-        if (id_set_has(&unbound, apply->left->cols[i].id))
-            return true;
-    return false;
+static void scale_estimates(plan_node *n, double share) {
+    for (; n; n = n->left) {
+        n->estimate.rows *= share;
+        n->estimate.cost_ms *= share;
+    }
 }
 
-/* The scan's own bounds, if it had some, become conditions again. */
+/* Makes a hash join an index join. Bounds that the scan already had become filter conditions again. */
 static void read_by_keys(builder *b, plan_node *n, const key_scan *k) {
     plan_node *scan = k->node;
     scope in = {k->top->kind == REL_SCAN ? k->top : k->top->left, NULL};
@@ -312,19 +320,16 @@ static void read_by_keys(builder *b, plan_node *n, const key_scan *k) {
         n->join.lookup[i] = keys[k->keys[i]];
     n->join.keyed = k->side;
     n->join.key_scan = scan;
-    double all = estimate_rel(b->rules->estimates, in.left)->rows,
-           share = all > 0 ? BASE_MIN(1, k->found / all) : 1;
-    for (plan_node *at = k->side == KEYED_LEFT ? n->left : n->right; at; at = at->left) {
-        at->estimate.rows *= share;
-        at->estimate.cost_ms *= share;
-    }
+    double all = estimate_rel(b->rules->estimates, in.left)->rows;
+    scale_estimates(k->side == KEYED_LEFT ? n->left : n->right,
+                    all > 0 ? BASE_MIN(1, k->found / all) : 1);
 }
 
 static plan_node *build_join(builder *b, const rel *r) {
-    if (r->kind == REL_APPLY && is_correlated(b, r)) {
-        err_set(
-            b->e, ERR_UNSUPPORTED,
-            "this subquery reads columns of the query around it, and the rule \"unnest\" is off");
+    id_set outer = id_set_columns(b->mem, r->left);
+    if (r->kind == REL_APPLY && reads_any_of(b->rules, r->right, &outer)) {
+        err_set(b->e, ERR_UNSUPPORTED,
+                "this subquery reads columns of the outer query, and rule.unnest is off");
         err_hint(b->e, "SET rule.unnest = on");
     }
     plan_node *left = build(b, r->left);
@@ -363,31 +368,17 @@ static plan_node *build_unary(builder *b, plan_kind kind, const rel *r) {
 static plan_node *build_project(builder *b, const rel *r) {
     plan_node *n = build_unary(b, PLAN_PROJECT, r);
     scope in = {r->left, NULL};
-    n->project.exprs = ARENA_ARRAY(b->mem, expr *, r->ncols + 1);
-    for (int i = 0; i < r->ncols; i++)
-        n->project.exprs[i] = resolve(b, r->project.exprs[i].value, &in);
+    n->project.exprs = resolve_values(b, r->project.exprs, r->ncols, &in);
     return n;
 }
 
-static sort_key *resolve_keys(builder *b, const sort_key *keys, int n, const scope *in) {
-    sort_key *out = ARENA_ARRAY(b->mem, sort_key, n + 1);
-    for (int i = 0; i < n; i++) {
-        out[i] = keys[i];
-        out[i].value = resolve(b, keys[i].value, in);
-    }
-    return out;
-}
-
-/* Instead of a sort: its input in its order, as far as it keeps rows. */
+/* The plan of a sort whose input is scanned in its order: the input, with a limit if the sort has one. */
 static plan_node *build_ordered(builder *b, const rel *sort, const key_order *o) {
     const key_order *outer = b->order;
     b->order = o;
     plan_node *left = build(b, sort->left);
     b->order = outer;
-    for (plan_node *at = left; at; at = at->left) {
-        at->estimate.rows *= o->share;
-        at->estimate.cost_ms *= o->share;
-    }
+    scale_estimates(left, o->share);
     if (o->first <= 0)
         return left;
     plan_node *n = node_new(b, PLAN_LIMIT, sort);
@@ -409,10 +400,8 @@ static plan_node *build_group(builder *b, const rel *r) {
     scope in = {r->left, NULL};
     n->group.nkeys = r->group.nkeys;
     n->group.naggs = r->group.naggs;
-    n->group.keys = ARENA_ARRAY(b->mem, expr *, r->group.nkeys + 1);
+    n->group.keys = resolve_values(b, r->group.keys, r->group.nkeys, &in);
     n->group.aggs = ARENA_ARRAY(b->mem, plan_agg, r->group.naggs + 1);
-    for (int i = 0; i < r->group.nkeys; i++)
-        n->group.keys[i] = resolve(b, r->group.keys[i].value, &in);
     for (int i = 0; i < r->group.naggs; i++) {
         const rel_agg *a = &r->group.aggs[i];
         n->group.aggs[i] = (plan_agg){.kind = a->kind,
@@ -451,7 +440,7 @@ static plan_node *build_sort(builder *b, const rel *r) {
     return n;
 }
 
-/* Of two that say the same: that of a scan in a sort's place, if nothing reads ahead above it. */
+/* Drops the limit that build_ordered made, if this one is directly above but for projections. */
 static void drop_inner_limit(plan_node *limit, const rel *r) {
     plan_node **at = &limit->left;
     const rel *x = r->left;
@@ -472,13 +461,6 @@ static plan_node *build_limit(builder *b, const rel *r) {
 }
 
 /* ---- LLM pipelines --------------------------------------------------------------------------- */
-
-static expr **resolve_all(builder *b, const conjuncts *list, const scope *in) {
-    expr **out = ARENA_ARRAY(b->mem, expr *, list->n + 1);
-    for (int i = 0; i < list->n; i++)
-        out[i] = resolve(b, list->list[i], in);
-    return out;
-}
 
 static void build_semi_join(builder *b, const semi_join_demand *from, const scope *in,
                             plan_demand *d) {
@@ -510,7 +492,7 @@ static void build_demand(builder *b, const row_demand *from, const rel *base, co
     d->limit_hint = from->limit_hint;
     d->top_n.n = top->n;
     d->top_n.nkeys = top->keys.n;
-    d->top_n.keys = resolve_all(b, &top->keys, &in);
+    d->top_n.keys = resolve_list(b, top->keys.list, top->keys.n, &in);
     d->top_n.norder = top->norder;
     d->top_n.order = resolve_keys(b, top->order, top->norder, &in);
     d->top_n.with_ties = top->with_ties;
@@ -523,9 +505,7 @@ static void build_site(builder *b, const llm_use *u, const rel *llm, plan_call_s
     scope in = {llm->left, NULL};
     site->call = u->call;
     site->guard = resolve(b, u->guard, &in);
-    site->args = ARENA_ARRAY(b->mem, expr *, u->call->nfields + 1);
-    for (int f = 0; f < u->call->nfields; f++)
-        site->args[f] = resolve(b, u->args[f], &in);
+    site->args = resolve_list(b, u->args, u->call->nfields, &in);
     site->out_slot = slot_in(llm, u->out_id);
     site->prob_slot = u->prob_id >= 0 ? slot_in(llm, u->prob_id) : -1;
     site->field_order = ARENA_ARRAY(b->mem, uint8_t, u->call->nfields + 1);
@@ -534,6 +514,7 @@ static void build_site(builder *b, const llm_use *u, const rel *llm, plan_call_s
 }
 
 static void build_stage(builder *b, const chain_stage *from, plan_stage *t) {
+    names_add(b->names, from->llm, NULL);
     t->ncols = from->llm->ncols;
     t->nsites = from->llm->llm.nuses;
     t->sites = ARENA_ARRAY(b->mem, plan_call_site, t->nsites + 1);
@@ -567,8 +548,7 @@ static plan_node *build_pipeline(builder *b, const rel *r) {
     return n;
 }
 
-/* References to one shared relation are the same
- * node to the executor: it finds the rows by number. */
+/* All references to a shared relation have the same node as input. */
 static plan_node *build_shared(builder *b, const rel *r) {
     int number = r->shared.number;
     plan_node *n = node_new(b, PLAN_SHARED, r);
@@ -591,9 +571,7 @@ static plan_node *build_window(builder *b, const rel *r) {
     for (int i = 0; i < r->window.nfunctions; i++) {
         rel_window *w = &n->window.functions[i];
         *w = r->window.functions[i];
-        w->args = ARENA_ARRAY(b->mem, expr *, w->nargs + 1);
-        for (int k = 0; k < w->nargs; k++)
-            w->args[k] = resolve(b, r->window.functions[i].args[k], &in);
+        w->args = resolve_list(b, w->args, w->nargs, &in);
         w->separator = resolve(b, w->separator, &in);
         w->filter = resolve(b, w->filter, &in);
     }
@@ -610,7 +588,8 @@ static plan_node *build_residual(builder *b, const rel *r) {
     return n;
 }
 
-/* A filter right over a table or file is the scan's own, and may choose how the table is read. */
+/* A filter directly above a table or file becomes part of its scan; on a table some of its conditions
+ * may become bounds. */
 static plan_node *build_filter(builder *b, const rel *r) {
     scope in = {r->left, NULL};
     conjuncts all = {0}, rest = {0};
@@ -692,7 +671,8 @@ static plan_node *build_node(builder *b, const rel *r) {
 
 static plan_node *build(builder *b, const rel *r) {
     plan_node *n = build_node(b, r);
-    if (r->kind != REL_SORT || n->kind == PLAN_SORT) /* else it is of the sort's input */
+    names_add(b->names, r, n);
+    if (r->kind != REL_SORT || n->kind == PLAN_SORT) /* build_ordered has made its own estimates */
         estimate_node(b->rules->estimates, r, n);
     return n;
 }
@@ -719,7 +699,6 @@ static void number_nodes(plan *p, plan_node *n) {
     number_nodes(p, n->right);
 }
 
-/* Rules, then nodes. */
 static void plan_all(const sql_stmt *stmt, builder *b, plan *p) {
     rule_ctx *rules = b->rules;
     rel *query = stmt->query ? rules_run(rules, stmt->query, stmt->explain.rules, p) : NULL;
@@ -731,10 +710,7 @@ static void plan_all(const sql_stmt *stmt, builder *b, plan *p) {
         return;
     p->nshared = rules->next_share;
     b->shared = ARENA_ARRAY(b->mem, plan_node *, rules->next_share + 1);
-    b->names = names_new(b->mem, rules->next_id, rules->next_share);
-    for (int i = -1; i < stmt->ncalls; i++)
-        if (i < 0 ? query : examples[i])
-            names_collect(b->names, i < 0 ? query : examples[i]);
+    b->names = names_new(b->mem, rules->next_id);
     p->root = query ? build(b, query) : NULL;
     p->has_llm = b->has_llm;
     number_nodes(p, p->root);

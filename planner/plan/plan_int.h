@@ -43,18 +43,20 @@ typedef struct key_scan {
     double found;           /* estimated rows that the keys find, before the scan's filter */
 } key_scan;
 
-/* The cost of finding `found` rows by `keys` look-ups, in the unit of one row read by a scan. */
+/* The cost of finding `found` rows by `keys` look-ups; the unit is reading the next row of a scan. */
 double keys_cost(double keys, double found);
-/* The side of a hash join, its children built, that is a table better read by the keys of the other
- * side's rows; side KEYED_NONE: neither. */
+/* The input of a hash join, its inputs built, that is a table and costs less if it is read by the keys
+ * of the other input's rows; side KEYED_NONE: neither. */
 key_scan index_join_choose(rule_ctx *r, const rel *join, const plan_node *n);
 
 /* ---- column names in EXPLAIN (names.c) ------------------------------------------------------- */
 
 typedef struct column_names column_names;
 
-column_names *names_new(arena *mem, int nids, int nshared);
-void names_collect(column_names *s, const rel *r);
+column_names *names_new(arena *mem, int nids);
+/* Names the columns that r computes, or passes on under new ids; n: its node (for an LLM node NULL).
+ * Inputs come first: their names are part of these. */
+void names_add(column_names *s, const rel *r, const plan_node *n);
 /* The printed name of a column; `otherwise` if it is a table's column or has no better name. */
 str names_of(const column_names *s, int id, str otherwise);
 
