@@ -1,13 +1,12 @@
 /*
- * planner.h - bound statements to read-only physical plans, and what EXPLAIN says of them.
+ * planner.h - from a bound statement to a physical plan, and EXPLAIN's output of plans.
  *
- *   rel tree --rules (rules.c, in order)--> rel tree --plan.c--> plan_node tree with positions and
- *   algorithms
+ *   rel tree --rules/rules.c--> rel tree --plan/plan.c--> plan_node tree: slots and algorithms
  *
- * The planner is pure: it reads a statement, statistics and rates through plan_env and never runs,
- * stores or measures anything. Ownership: everything hangs on the arena handed to plan_build, and
- * on the statement. A plan is never changed after plan_build; running state lives in exec's
- * operators, and measured figures come back to plan_print as plan_actual.
+ * The planner is pure: it reads a statement, and through plan_env statistics and rates; it never runs,
+ * stores or measures anything. A plan is in the arena handed to plan_build, refers to the statement
+ * and is never changed after plan_build. State of a run is in exec's operators; its measured figures
+ * are handed to plan_print as plan_actual.
  */
 #ifndef KVASIR_PLANNER_H
 #define KVASIR_PLANNER_H
@@ -15,31 +14,33 @@
 #include "planner/psm.h"
 #include "sql/sql.h"
 
-/* ---- what the planner may ask ---------------------------------------------------------------- */
+/* ---- the planner's environment --------------------------------------------------------------- */
 
+/* What the planner reads besides the statement; its caller provides it. Any function may be NULL: then
+ * nothing is known, as when it fails. */
 typedef struct plan_env {
     const settings *settings;
-    void *ctx;
-    /* Statistics of a table; NULL function or non-zero:
-     * 1,000 rows are assumed and marked as a guess. */
+    void *ctx; /* first argument of the functions */
+    /* Statistics of a table. Non-zero: unknown; 1,000 rows are assumed and marked as a guess. */
     int (*table_stats)(void *ctx, const table_def *table, arena *a, table_stats *out);
     /* Rows and average text bytes of a file, guessed from its size; 0 rows: unknown. */
     void (*file_stats)(void *ctx, str path, double *rows, double *bytes_per_row);
-    /* The value of a constant expression; NULL function or non-zero: known only when it runs. */
+    /* The value of a constant expression. Non-zero: it has to be evaluated during the run. */
     int (*constant)(void *ctx, const expr *x, arena *a, value *out);
     double (*count_tokens)(void *ctx, str text); /* NULL: bytes / 4 */
-    /* Learned from earlier runs or a sample; a negative answer: unknown. */
+    /* The fraction of a call's answers that equal the literal, and the tokens of an answer, from earlier
+     * runs or a sample; negative: unknown. */
     double (*selectivity)(void *ctx, const llm_call *call, str literal);
     double (*output_tokens)(void *ctx, const llm_call *call);
     /* The field order on record for a call (text, fields, model); false: none. */
     bool (*field_order)(void *ctx, const llm_call *call, uint8_t *order);
-    double prefill_tok_s, decode_tok_s; /* 0: nominal (2,000 and 500) */
+    double prefill_tok_s, decode_tok_s; /* the machine's rates; 0: nominal (2,000 and 500) */
 } plan_env;
 
 /* ---- physical plans -------------------------------------------------------------------------- */
 
-/* X(id, operator, name): PLAN_<id>, run by exec's op_<operator>, and what EXPLAIN (FORMAT JSON)
- * calls it; with blanks for its low lines the live view, too. */
+/* X(id, operator, name): PLAN_<id>, run by exec's op_<operator>; its name in EXPLAIN (FORMAT JSON)
+ * and, with blanks for underscores, in the live view. */
 /* clang-format off */
 #define PLAN_KINDS(X)                                                                                                          \
     X(VALUES, values, "values")                                                                                                \
@@ -59,10 +60,10 @@ typedef struct plan_env {
     X(LLM_PIPELINE, llm, "llm")           /* LLM calls and the filters on their answers */                                     \
     X(SHARED, shared, "shared")                                                                                                \
     X(NUMBER, number, "number")                                                                                                \
-    X(WINDOW, window, "window")           /* sorts by its keys, and gives every row in input order with what its window says */\
-    X(RECURSIVE, recursive, "recursive")  /* left, then right again and again over the rows that came last */                  \
-    X(WORKING, working, "working")        /* these */                                                                          \
-    X(RESIDUAL, residual, "residual")
+    X(WINDOW, window, "window")           /* its input, in its order, with a column for each window function */                \
+    X(RECURSIVE, recursive, "recursive")  /* left once, then right repeatedly, over the rows of the round before */            \
+    X(WORKING, working, "working")        /* the rows of the round before */                                                   \
+    X(RESIDUAL, residual, "residual")     /* pairs of a left join that pass a condition, or the left row with NULLs */
 /* clang-format on */
 
 typedef enum plan_kind {
@@ -73,45 +74,48 @@ typedef enum plan_kind {
 
 const char *plan_kind_name(plan_kind k);
 
-/* The input of a hash join that is a table, read by the keys of the other input's rows. */
+/* The input of a hash join that is a table and is read by the keys of the other input's rows. */
 typedef enum keyed_side { KEYED_NONE, KEYED_LEFT, KEYED_RIGHT } keyed_side;
 
-/* Where an ordered scan has the rows whose column behind the bounds that are equal is NULL. Keys
- * have them lowest. */
-typedef enum scan_nulls { NULLS_BY_KEY, NULLS_NOWHERE, NULLS_BEFORE, NULLS_BEHIND } scan_nulls;
+/* Which rows of an ordered scan have NULL in the first column of its order; an index has them lowest. */
+typedef enum scan_nulls {
+    NULLS_BY_KEY, /* where the index has them */
+    NULLS_NOWHERE,
+    NULLS_BEFORE, /* before all others */
+    NULLS_AFTER   /* after all others */
+} scan_nulls;
 
-/* What an expression of a join's right input (its slots) may be for a left row: bounds over the left
- * input, of the same type; NULL: none on that side. */
+/* For a left row, the right rows with low <= right <= high (NULL: no bound), sorted by `right`. */
 typedef struct plan_range {
-    expr *right, *low, *high;
+    expr *right;      /* slots: the right input */
+    expr *low, *high; /* slots: the left input; of right's type */
     bool low_inclusive, high_inclusive;
-    bool exact; /* the range is all of the join's predicate */
-    /* > 0: its first so many values, those equal to the last of them too, are enough: from the
-     * highest down or the lowest up */
-    int64_t first;
-    bool downward;
-    /* the range is among the rows whose `same_right` equal the left row's `same_left`, in pairs of
-     * one type */
+    bool exact; /* the range is equivalent to the join's predicate */
+    int64_t
+        first; /* > 0: only the first values of the range are needed, and those equal to the last */
+    bool downward; /* … from its high end */
+    /* only right rows whose same_right equal the left row's same_left, in pairs of one type */
     int nsame;
     expr **same_left, **same_right;
 } plan_range;
 
-/* Estimates; cost in milliseconds of this node alone. */
+/* Estimates for one line of EXPLAIN. */
 typedef struct plan_estimate {
-    double rows, cost_ms;
-    bool guess; /* without statistics */
+    double rows;
+    double cost_ms; /* without the inputs' */
+    bool guess;     /* made without statistics */
     /* of LLM calls: */
     double distinct_inputs, prompt_tokens, computed_tokens, hit_rate, output_tokens, selectivity;
 } plan_estimate;
 
-/* Where the field order that EXPLAIN shows comes from; over the real inputs exec solves it anew,
- * but for the first two. */
+/* Where the field order in EXPLAIN comes from. Those that are not given by a setting are solved again
+ * over the real inputs. */
 typedef enum order_origin {
-    ORDER_WRITTEN,  /* SET psm = 'off' */
+    ORDER_WRITTEN,  /* SET psm = 'off': the order of the call's arguments */
     ORDER_LISTED,   /* SET field_order = 'a, b' */
-    ORDER_RECORDED, /* the order kept for this call: used while it is nearly as good as the best */
-    ORDER_SAMPLED,  /* the best by the tables' joint samples */
-    ORDER_SCORED,   /* without these: by length × repetition */
+    ORDER_RECORDED, /* an earlier run's for this call; used while it is nearly as good as the best */
+    ORDER_SAMPLED,  /* the best over the tables' joint samples */
+    ORDER_SCORED,   /* without samples: by length × repetition */
     ORDER_ORIGINS
 } order_origin;
 
@@ -204,7 +208,7 @@ struct plan_node {
     int number; /* 0, 1, … in print order: index of plan_actual; a pipeline's is its top line's */
     int ncols;
     value_type *types;
-    str *names; /* qualified where that helps a reader */
+    str *names; /* as EXPLAIN prints them */
     plan_node *left, *right;
     plan_estimate estimate;
     union {
@@ -216,21 +220,18 @@ struct plan_node {
             const table_def *table;
             str alias;
             const index_def *index; /* NULL: by rowid */
-            /* Bounds are constant expressions of the index columns'
-             * types; evaluated at open. A NULL value: no row. */
+            /* bounds of the index columns, of their types: constant expressions that are evaluated
+             * when the scan is opened; if one is NULL, no row is read */
             expr **low, **high;
             int nlow, nhigh;
-            bool low_inclusive, high_inclusive;
-            /* nin > 0: bound column in_at is any of these; low and high hold one of them there */
+            bool low_inclusive, high_inclusive; /* of the last bound */
+            int nin,
+                in_at; /* nin > 0: column in_at is any of in[]; low and high have one of them */
             expr **in;
-            int nin, in_at;
-            /* the bounds are key expressions of a join's other
-             * input: the join above hands their values in */
-            bool keyed;
-            /* rows come in the order of the index, or descend by rowid, not in that of rowids */
-            bool ordered, descending;
+            bool keyed; /* the bounds are values that the join above hands in (join.lookup) */
+            bool ordered, descending; /* rows in the order of the index, or by falling rowid */
             scan_nulls nulls;
-            int64_t first; /* > 0: of an ordered scan so many rows may be enough */
+            int64_t first; /* > 0: of an ordered scan about this many rows are needed */
             int *columns;  /* as scan_spec.columns; ncols entries */
             expr *filter;  /* over the output columns, or NULL */
         } scan;
@@ -257,19 +258,17 @@ struct plan_node {
             join_kind kind;
             int nkeys;                      /* hash join: equal keys, same type on both sides */
             expr **left_keys, **right_keys; /* slots in the left, right input */
-            expr *predicate; /* rest; slots: left columns, then right columns; or NULL */
+            expr *predicate; /* besides the keys; slots: left columns, then right ones; or NULL */
             bool null_safe;  /* keys compare with IS: NULL matches NULL (decorrelated subqueries) */
-            bool mark_null;
-            int nranges; /* loop join: a pair is in one of these; 0: any may be one */
+            bool mark_null;  /* JOIN_MARK: the mark is NULL where a match depends on a NULL */
+            int nranges;     /* loop join: the ranges that hold all matches; 0: all right rows */
             plan_range *ranges;
-            /* other rows are read whole, then their keys are handed to the scan `key_scan` in this
-             * input */
+            /* index join: the other input is read first; the values of `lookup` for its rows, one for
+             * each bound, are handed to `key_scan` in this input */
             keyed_side keyed;
             const plan_node *key_scan;
-            expr **lookup; /* of the other input: as many as the scan has bounds */
-            /* output: left columns, then right columns (SEMI, ANTI: left alone; MARK: left,
-             * mark) */
-        } join;
+            expr **lookup;
+        } join; /* output: left columns, then right ones (SEMI, ANTI: left alone; MARK: left, mark) */
         struct {
             int nkeys, naggs;
             expr **keys;
@@ -278,7 +277,8 @@ struct plan_node {
         struct {
             int nkeys;
             sort_key *keys;
-            int64_t limit; /* -1: none; of each group of partition columns when there are any */
+            int64_t
+                limit; /* -1: none; first rows kept, per distinct values of the partition columns */
             int npartition;
             int *partition; /* slots */
         } sort;
@@ -297,32 +297,30 @@ struct plan_node {
             bool may_reorder; /* the run may change the planned order of stages */
         } pipeline;           /* output: the base's columns, then one or two for each call site */
         struct {
-            /* nodes with the same number share one result; left is the same node in all */
-            int number;
+            int number; /* of the shared result; `left` is the same node in all references */
         } shared;
         struct {
             int nkeys;
             sort_key *keys;
             int nfunctions;
-            rel_window *functions; /* output: input columns, then one a function */
-            /* -1: none; else only the first so many rows of each partition come out (and those that
-             * equal the last of them), which is the same for all functions, as the order is, and
-             * none of them has arguments */
+            rel_window *functions; /* output: input columns, then one for each function */
+            /* -1: none; else only the first rows of each partition are returned. All functions then have
+             * the same partitions and order, and no arguments. */
             int64_t limit;
-            bool with_ties;
+            bool with_ties; /* … and rows that tie with the last of them */
         } window;
         struct {
-            int number; /* of its working rows: below plan.nshared */
+            int number; /* of its working rows, as PLAN_WORKING's; below plan.nshared */
             bool distinct;
         } recursive;
         struct {
             int number;
         } working;
         struct {
-            int group_slot;
+            int group_slot; /* the number of the left row */
             expr *predicate;
             int nnull;
-            int *null_slots;
+            int *null_slots; /* the right columns: NULL where no pair of a left row passes */
         } residual;
     };
 };
@@ -331,10 +329,10 @@ typedef struct plan_rule_report {
     const char *name;
     bool changed;
     double ms;
-    str after; /* the tree as text, when the statement is EXPLAIN (RULES); else n = 0 */
+    str after; /* EXPLAIN (RULES): the tree as text; else empty */
 } plan_rule_report;
 
-/* What a statement's cost would grow by without a rule. */
+/* How much more the statement would cost without a rule. */
 typedef struct plan_saving {
     const char *rule;
     double ms;
@@ -342,14 +340,13 @@ typedef struct plan_saving {
 
 typedef struct plan {
     plan_node *root;
-    int nnodes, nshared; /* node numbers and numbers of shared results are below these */
+    int nnodes;  /* numbers of nodes and stages are below this */
+    int nshared; /* numbers of shared results and recursions are below this */
     const sql_stmt *stmt;
     plan_node **examples; /* stmt->ncalls entries: the plan of calls[i]->examples, or NULL */
     int nrules;
     plan_rule_report *rules;
-    /* for EXPLAIN of statements with LLM calls; rules
-     * that save less than a hundredth are left out */
-    int nsavings;
+    int nsavings; /* set for EXPLAIN of a statement with LLM calls; those below 1 % are left out */
     plan_saving *savings;
     bool has_llm;
     double planning_ms;
@@ -360,23 +357,24 @@ typedef struct plan {
  * ERR_UNSUPPORTED for a correlation that cannot be unnested. */
 int plan_build(const sql_stmt *stmt, const plan_env *env, arena *a, plan **out, err *e);
 
-/* Whether reading a table of `rows` rows by so many keys,
- * which find so many rows, costs less than reading it whole. */
+/* True if looking up `keys` keys in a table, and reading the `found` rows that they find, costs less
+ * than reading its `rows` rows. */
 bool plan_keys_pay(double keys, double found, double rows);
 
 typedef struct plan_rule_info {
     const char *name, *help;
-    bool chooses; /* rewrites nothing, and changes not even the order of rows */
+    bool chooses; /* it rewrites nothing and keeps the order of rows: it permits an algorithm */
 } plan_rule_info;
-/* The rules in the order they run; NULL behind the last. */
+/* The rules in the order they run; NULL after the last. */
 const plan_rule_info *plan_rule(size_t i);
-/* The rule of that name, in any case; NULL, and an error, where there is none. */
+/* The rule of that name, ignoring case; NULL and an error if there is none. */
 const plan_rule_info *plan_rule_find(str name, err *e);
-/* Takes the first name off a list of rules, as SET rules_off has it; n = 0: it was empty. */
-str plan_rules_take(str *list);
+/* Removes the first name from a list of rules in the form of SET rules_off, and returns it; empty: the
+ * list was. */
+str plan_rules_split_next(str *list);
 bool plan_rules_have(str list, str name);
 
-/* "as written", … : for EXPLAIN, behind the fields. */
+/* "as written" and so on, as EXPLAIN prints it after a call's fields. */
 const char *order_origin_name(order_origin o);
 
 /* ---- reading a plan -------------------------------------------------------------------------- */
@@ -427,24 +425,26 @@ typedef struct plan_tokens {
     bool at_most;    /* in waves, or where another answer says so: marked ≤ */
 } plan_tokens;
 
-/* What happened at one node. */
+/* The measured figures of one line of EXPLAIN. */
 typedef struct plan_actual {
-    bool known, idle; /* idle: nobody asked it for a row */
+    bool known; /* false: nothing was measured */
+    bool idle;  /* no row was requested from it */
     uint64_t rows;
-    double ms;
-    llm_figures llm; /* of the calls of a stage, as all that follows */
-    str field_order; /* "m.synopsis, r.review", or the largest groups' with their rows */
-    /* "before #1 after 128 rows: …"; n = 0: its calls came where they were planned */
-    str reordered;
-    double bound; /* at most this share of tokens more could be shared, NAN: not known */
+    double ms; /* without the inputs' */
+    /* of the calls of a stage: */
+    llm_figures llm;
+    str field_order; /* "m.synopsis, r.review"; several orders: the largest groups' with their rows */
+    str reordered;   /* "before #1 after 128 rows: …"; empty: the stage ran in its planned place */
+    double bound;    /* the most that another order could share more, 0 to 1; NAN: unknown */
     int ntokens;
     const plan_tokens *tokens; /* EXPLAIN (TOKENS) */
 } plan_actual;
 
-/* The tree as people read it, one node a line with indented facts; `actual` is NULL or has nnodes
- * entries. Times are printed only with actuals and when `times`. */
+/* Append EXPLAIN's output: text with a line per node or stage, and JSON. `actual` is NULL or has
+ * p->nnodes entries; the text has times only if `times`. */
 void plan_print(const plan *p, const plan_actual *actual, bool times, buf *out);
 void plan_print_json(const plan *p, const plan_actual *actual, buf *out);
+/* Appends the tree after each rule that changed it, if the statement is EXPLAIN (RULES). */
 void plan_print_rules(const plan *p, buf *out);
 
 #endif

@@ -73,7 +73,7 @@ static int start_in_order(op *o, scan_spec *spec, scan_bound low, scan_bound hig
         low = (scan_bound){.values = high.values, .n = n, .inclusive = true, .not_null = true};
     spec->low = low;
     spec->high = high;
-    if (nulls == NULLS_BEFORE || nulls == NULLS_BEHIND) {
+    if (nulls == NULLS_BEFORE || nulls == NULLS_AFTER) {
         value *values = ARENA_ARRAY(o->mem, value, n + 1);
         for (int k = 0; k < n; k++)
             values[k] = high.values[k];

@@ -25,7 +25,7 @@ static int set_rule(settings *s, str name, bool on, err *e) {
     buf list = {0};
     if (!rule)
         return ERR_BIND;
-    for (str other; (other = plan_rules_take(&off)).n;)
+    for (str other; (other = plan_rules_split_next(&off)).n;)
         if (!str_equal_nocase(other, str_from(rule->name)))
             buf_printf(&list, "%s%.*s", list.n ? " " : "", (int)other.n, other.p);
     if (!on)
@@ -42,7 +42,7 @@ static int check_rules_off(value v, err *e) {
         value_print(&text, v);
     str list = buf_str(&text);
     int status = 0;
-    for (str name; status == 0 && (name = plan_rules_take(&list)).n;)
+    for (str name; status == 0 && (name = plan_rules_split_next(&list)).n;)
         status = plan_rule_find(name, e) ? 0 : ERR_BIND;
     buf_free(&text);
     return status;

@@ -82,7 +82,7 @@ static scan_nulls nulls_of(const rel *sort, const rel *scan, const index_def *in
         return NULLS_BY_KEY;
     if (path->high)
         return NULLS_NOWHERE;
-    return nulls_by_key(k) ? NULLS_BY_KEY : k->nulls_first ? NULLS_BEFORE : NULLS_BEHIND;
+    return nulls_by_key(k) ? NULLS_BY_KEY : k->nulls_first ? NULLS_BEFORE : NULLS_AFTER;
 }
 
 /* The fraction of the rows within the scan's bounds that is read until the sort's LIMIT is reached. */

@@ -88,7 +88,7 @@ const plan_rule_info *plan_rule_find(str name, err *e) {
     return at >= 0 ? &table[at].info : NULL;
 }
 
-str plan_rules_take(str *list) {
+str plan_rules_split_next(str *list) {
     size_t n = 0;
     while (list->n && (list->p[0] == ' ' || list->p[0] == ','))
         *list = (str){list->p + 1, list->n - 1};
@@ -100,7 +100,7 @@ str plan_rules_take(str *list) {
 }
 
 bool plan_rules_have(str list, str name) {
-    for (str one; (one = plan_rules_take(&list)).n;)
+    for (str one; (one = plan_rules_split_next(&list)).n;)
         if (str_equal_nocase(one, name))
             return true;
     return false;
@@ -108,7 +108,7 @@ bool plan_rules_have(str list, str name) {
 
 static int read_off(const settings *s, bool *off, err *e) {
     str list = str_from(s->rules_off);
-    for (str name; (name = plan_rules_take(&list)).n;) {
+    for (str name; (name = plan_rules_split_next(&list)).n;) {
         int at = rule_index(name, e);
         if (at < 0)
             return ERR_BIND;
