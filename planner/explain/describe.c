@@ -1,8 +1,8 @@
 /*
- * describe.c - the facts that EXPLAIN shows of each kind of plan node and of LLM calls.
+ * describe.c - the facts of each kind of plan node and of LLM calls, for EXPLAIN's text and JSON.
  *
- * Invariant: text and JSON are written by the same calls, in the order of the text. Estimates and
- * measured figures are explain.c's and explain_json.c's.
+ * Invariant: the same calls write text and JSON, in the order of the text. Estimates and measured
+ * figures are explain.c's and explain_json.c's.
  */
 #include <ctype.h>
 #include <inttypes.h>
@@ -107,7 +107,7 @@ facts fact_item(facts list) {
 
 /* ---- nodes ----------------------------------------------------------------------------------- */
 
-/* a = 1, a > 1, a <= 3, or 1 < a <= 3; low or high may be NULL. */
+/* `a = 1`, `a > 1`, `a <= 3` or `1 < a <= 3`; low or high may be NULL. */
 static void describe_range(facts f, str name, const expr *low, bool with_low, const expr *high,
                            bool with_high) {
     bool equal = low && high && expr_equal(low, high);
@@ -228,7 +228,7 @@ static void describe_group(facts f, const plan_node *n) {
     }
 }
 
-/* The columns of the node's input that its rows are partitioned by. */
+/* The names of the partition columns, which are slots of the node's input. */
 static void describe_partition(facts f, const char *before, const char *key, const plan_node *n,
                                const int *slots, int count) {
     str *names = mem_alloc(sizeof *names * ((size_t)count + 1));
@@ -264,7 +264,8 @@ static bool same_window(const rel_window *a, const rel_window *b) {
            window_frame_equal(&a->frame, &b->frame);
 }
 
-/* The text names functions of one window before it: "rank(), lag(x, 1) over (…), sum(y) over (…)". */
+/* In the text functions of the same window share its OVER: "rank(), lag(x, 1) over (…), sum(y) over (…)".
+ */
 static void describe_windows(facts f, const plan_node *n) {
     fact_keys(f, NULL, "keys", n->window.keys, n->window.nkeys);
     facts list = fact_list(f, "functions");
@@ -318,7 +319,7 @@ static void describe_type(facts f, const llm_call *call) {
     fact_strs(f, NULL, "literals", call->literals, n);
 }
 
-/* At most PROMPT_WIDTH columns of the instruction, on one line. */
+/* The text has at most PROMPT_WIDTH columns of the instruction, on one line. */
 static void describe_instruction(facts f, str text) {
     size_t fit = utf8_fit(text, PROMPT_WIDTH);
     fact_str(f, NULL, "instruction", text);
@@ -459,7 +460,7 @@ static void describe_node(facts f, const plan_node *n) {
         fact_bool(f, NULL, "distinct", n->recursive.distinct);
         return;
     case PLAN_WORKING:
-        fact_number(f, "Rows that came last to #", "recursion", n->working.number);
+        fact_number(f, "Working rows of #", "recursion", n->working.number);
         return;
     case PLAN_RESIDUAL:
         fact_expr(f, "Keep pairs where ", "predicate", n->residual.predicate);

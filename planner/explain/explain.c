@@ -10,8 +10,8 @@
  *         │  240 distinct inputs, 49,100 prompt tokens, 10,200 computed, hit rate 79.2 %
  *         └─ Hash join r.movie = m.id                          rows≈240
  *
- * Invariant: everything printed is in the plan or in `actual`. Without times the text is a function
- * of statement and statistics, so tests can compare it.
+ * Invariant: everything printed is in the plan or in `actual`. Without times the text depends on the
+ * statement and statistics alone, so tests can compare it.
  */
 #include <inttypes.h>
 #include <math.h>
@@ -28,9 +28,9 @@ typedef struct printer {
     const plan_actual *actual;
     bool times;
     buf *out;
-    bool last[MAX_DEPTH]; /* is the node at this depth the last child? */
+    bool last[MAX_DEPTH]; /* by depth: the current node there is the last child */
     bool *shared_shown;
-    bool idle; /* the node at work was never executed */
+    bool idle; /* the node being printed was never executed */
 } printer;
 
 /* ---- pieces ---------------------------------------------------------------------------------- */
@@ -46,7 +46,7 @@ static void print_count(buf *out, double n) {
     }
 }
 
-/* Some rows are at least one, as people count. */
+/* Estimates between 0 and 1 print as 1. */
 static void print_rows(buf *out, const plan_estimate *e) {
     buf_append_c(out, "≈");
     print_count(out, e->rows > 0 ? BASE_MAX(1, e->rows) : 0);
@@ -155,7 +155,7 @@ static void print_tokens_table(printer *p, const plan_actual *a, int depth, bool
     }
 }
 
-/* `about` is "≈" for estimates. */
+/* `about`: "≈" for estimates, else empty. */
 static void print_work(buf *out, const char *about, double inputs, double prompt, double computed,
                        double output) {
     double hit_rate = prompt > 0 ? BASE_MAX(0, 1 - computed / prompt) : 0;
@@ -248,7 +248,7 @@ static void print_node(printer *p, const plan_node *n, int depth) {
     if (n->kind == PLAN_SHARED) {
         bool shown = p->shared_shown[n->shared.number];
         p->shared_shown[n->shared.number] = true;
-        if (shown) /* its tree stands where it was named first */
+        if (shown) /* its input was printed at its first reference */
             return;
     }
     if (n->left) {

@@ -23,12 +23,12 @@ const char *plan_kind_name(plan_kind k) {
     return names[k];
 }
 
-/* To the microsecond. */
+/* Rounded to microseconds. */
 static void add_ms(cJSON *o, const char *key, double ms) {
     cJSON_AddNumberToObject(o, key, real_rounded(ms, 3));
 }
 
-/* A part of a whole. */
+/* A fraction, 0 to 1. */
 static void add_share(cJSON *o, const char *key, double share) {
     cJSON_AddNumberToObject(o, key, real_rounded(share, 4));
 }
@@ -67,7 +67,7 @@ static void add_actual(cJSON *o, plan_kind kind, const plan_actual *a) {
     add_ms(actual, "ms", a->ms);
     if (kind != PLAN_LLM_PIPELINE)
         return;
-    bool counted = a->ntokens > 0; /* (TOKENS): it was not asked, and strategies have the figures */
+    bool counted = a->ntokens > 0; /* (TOKENS): no call was made, only counted per strategy */
     if (!counted)
         add_run(actual, a);
     fact_str((facts){NULL, actual}, NULL, "field_order", a->field_order);
@@ -153,7 +153,7 @@ static void add_rules(cJSON *root, const plan *p) {
     }
 }
 
-/* cJSON's tabs as two spaces where they begin a line, else as one; inside texts there are none. */
+/* Replaces cJSON's tabs: by two spaces at the beginning of a line, else by one. Strings have none. */
 static void append_indented(buf *out, const char *text) {
     bool begins = true;
     for (const char *p = text; *p; p++) {
