@@ -1,7 +1,7 @@
 /*
  * planner.h - from a bound statement to a physical plan, and EXPLAIN's output of plans.
  *
- *   rel tree --rules/rules.c--> rel tree --plan/plan.c--> plan_node tree: slots and algorithms
+ *   rel tree  → rules (rules.c) →  rel tree  → plan.c →  plan_node tree: slots and algorithms
  *
  * The planner is pure: it reads a statement, and through plan_env statistics and rates; it never runs,
  * stores or measures anything. A plan is in the arena handed to plan_build, refers to the statement
