@@ -434,8 +434,8 @@ typedef struct plan_actual {
     /* of the calls of a stage: */
     llm_figures llm;
     str field_order; /* "m.synopsis, r.review"; several orders: the largest groups' with their rows */
-    str reordered;   /* "before #1 after 128 rows: …"; empty: the stage ran in its planned place */
-    double bound;    /* the most that another order could share more, 0 to 1; NAN: unknown */
+    str reordered; /* "before #1 after 128 rows: …"; empty: the stage ran in its planned place */
+    double bound;  /* the most that another order could share more, 0 to 1; NAN: unknown */
     int ntokens;
     const plan_tokens *tokens; /* EXPLAIN (TOKENS) */
 } plan_actual;
