@@ -1,15 +1,15 @@
 /*
  * sql.h - SQL text to bound statements: what a statement means, before it is decided how to run it.
  *
- *   text --lex.re, grammar.y--> syntax tree (private) --bind.c, llm_calls.c--> sql_stmt of `rel`s
+ *   text --sql_parse--> syntax tree (private) --sql_bind--> sql_stmt of `rel`s
  *
  * A bound query is relational algebra over *column ids*: every column that any node produces has an
  * id unique in the statement, and expressions name columns by id, never by position. So a rule of
  * the planner may move a node without rewriting what is above it. The planner resolves ids to
  * positions last.
  *
- * Ownership: everything hangs on the arena handed to sql_bind and on the catalog snapshot; both
- * must outlive the statement. Bound trees are plain data: planner and exec read them; the planner
+ * Ownership: a bound statement refers to its arena, its text and the catalog it is bound to; all must
+ * outlive it. Bound trees are plain data: planner and exec read them; the planner
  * may share and rebuild nodes, but never changes an `expr` or an `llm_call` in place.
  */
 #ifndef KVASIR_SQL_H
@@ -756,9 +756,25 @@ typedef struct bind_env {
  * when Enter runs. *empty: only blanks and comments. */
 bool sql_statement_end(str text, size_t *length, bool *empty);
 
-/* Parses and binds the one statement in `text` (with or without `;`). Positions in *e are byte
- * offsets into `text`. */
-int sql_bind(str text, const bind_env *env, arena *a, sql_stmt **out, err *e);
+/* A parsed statement: its syntax tree, and what it needs before a catalog is at hand. */
+typedef struct sql_tree {
+    str text;        /* as given: positions of errors are byte offsets into it */
+    str statement;   /* the part of it without blanks, comments and semicolons around */
+    struct ast *ast; /* private to sql/ */
+    /* Running it changes tables or the catalog: a write transaction. So does EXPLAIN ANALYZE of such
+     * a statement. */
+    bool writes;
+    bool calls_model; /* running it makes LLM calls, not counting those of the views it reads */
+    bool mentions_rowid;
+} sql_tree;
+
+/* Parses the one statement in `text` (with or without `;`), which the tree refers to. */
+int sql_parse(str text, arena *a, sql_tree *out, err *e);
+/* Binds a parsed statement to the environment's catalog. The tree stays as it is: it may be bound
+ * again, to another catalog. */
+int sql_bind(const sql_tree *tree, const bind_env *env, arena *a, sql_stmt **out, err *e);
+/* sql_parse and sql_bind. */
+int sql_bind_text(str text, const bind_env *env, arena *a, sql_stmt **out, err *e);
 
 /* Line, column (both from 1) of a position, and the line with a caret under it, as the shell prints
  * an error: as much of it as fits `columns` cells, 80 at most. */

@@ -6,8 +6,8 @@
  *           environments
  *   txn     one transaction on tables.mdb with a snapshot of the catalog; owned by its caller, ends
  *           in commit or abort
- *   catalog immutable description of all objects as the transaction sees them; lives as long as the
- *   transaction
+ *   catalog immutable description of all objects as a transaction sees them; reference-counted, so
+ *           that a statement can keep it after the transaction
  *
  * Thread rule: a store's transactions belong to one thread (the db's worker); cache_* may be called
  * from any thread. Ownership: cells that a scan or lookup returns point into the transaction's map
@@ -130,9 +130,14 @@ bool txn_is_write(const txn *t);
 int txn_savepoint(txn *t, err *e);
 int txn_release(txn *t, err *e);
 void txn_rollback_to(txn *t);
-/* The catalog as this transaction sees it, its own changes
- * included; valid until the next catalog change or the end. */
+/* The catalog as this transaction sees it, its own changes included; valid until the next catalog
+ * change or the end, unless it is retained. While nothing was committed two transactions of a store
+ * see the same object. */
 const catalog *txn_catalog(txn *t);
+/* Keeps a catalog of txn_catalog, unchanged, until as many calls of catalog_release. Belongs to the
+ * thread of the store's transactions. */
+const catalog *catalog_retain(const catalog *c);
+void catalog_release(const catalog *c); /* NULL is fine */
 
 /* Catalog changes; need a write transaction. Definitions
  * are copied. ERR_BIND: the name is taken, or absent. */

@@ -11,13 +11,6 @@
 #include "core/exec_ctx_int.h"
 #include "core/worker_int.h"
 
-/* The version of a table that a read transaction saw. */
-typedef struct table_version {
-    char *name;
-    uint32_t id;
-    uint64_t version;
-} table_version;
-
 struct db {
     store *store;
     settings settings;
@@ -29,9 +22,6 @@ struct db {
     txn *txn;                           /* of BEGIN, begun by its first statement; else NULL */
     txn *active;                        /* of the running statement: `txn` or its own; else NULL */
     atomic_bool in_transaction, failed; /* after BEGIN; only ROLLBACK is allowed */
-    table_version *seen; /* all tables as BEGIN's read transaction saw them, while its first write
-                          * begins */
-    int nseen;
 
     worker worker;
     spin caller_spin;         /* the caller's, in stmt_next */

@@ -42,9 +42,6 @@ static void free_db(db *d) {
     for (int k = 0; k < 2 * d->nvariables; k++)
         free((char *)(uintptr_t)d->variables[k].p);
     free(d->variables);
-    for (int k = 0; k < d->nseen; k++)
-        free(d->seen[k].name);
-    free(d->seen);
     free(d->model_override);
     settings_free(&d->settings);
     free(d);

@@ -71,7 +71,7 @@ static void add_views(db *d, object_list *l, const catalog *c, buf *sql) {
         buf_append_c(&query, "SELECT * FROM ");
         name_sql(v->name, &query);
         str text = str_copy(l->mem, buf_str(&query));
-        bool bound = sql_bind(text, &env, l->mem, &x, &ignored) == 0;
+        bool bound = sql_bind_text(text, &env, l->mem, &x, &ignored) == 0;
         view_sql(v, sql);
         db_object *o = add(l, "view", v->name, sql, bound ? x->query->ncols : 0);
         for (int i = 0; i < o->ncolumns; i++) {

@@ -91,124 +91,61 @@ void stmt_free(stmt *s) {
 
 /* ---- binding --------------------------------------------------------------------------------- */
 
-enum { ACCESS_NONE, ACCESS_READ, ACCESS_WRITE };
-
-typedef struct kind_info {
-    int access;
-    int (*run)(stmt *s, sql_stmt *x, err *e);
-} kind_info;
-
-static const kind_info kinds[] = {
-    [STMT_SELECT] = {ACCESS_READ, stmt_select},
-    [STMT_INSERT] = {ACCESS_WRITE, stmt_dml},
-    [STMT_UPDATE] = {ACCESS_WRITE, stmt_dml},
-    [STMT_DELETE] = {ACCESS_WRITE, stmt_dml},
-    [STMT_CREATE_TABLE] = {ACCESS_WRITE, stmt_ddl},
-    [STMT_CREATE_TABLE_AS] = {ACCESS_WRITE, stmt_create_table_as},
-    [STMT_CREATE_INDEX] = {ACCESS_WRITE, stmt_ddl},
-    [STMT_CREATE_VIEW] = {ACCESS_WRITE, stmt_ddl},
-    [STMT_CREATE_MODEL] = {ACCESS_WRITE, stmt_ddl},
-    [STMT_DROP_TABLE] = {ACCESS_WRITE, stmt_ddl},
-    [STMT_DROP_INDEX] = {ACCESS_WRITE, stmt_ddl},
-    [STMT_DROP_VIEW] = {ACCESS_WRITE, stmt_ddl},
-    [STMT_DROP_MODEL] = {ACCESS_WRITE, stmt_ddl},
-    [STMT_ADD_COLUMN] = {ACCESS_WRITE, stmt_ddl},
-    [STMT_DROP_COLUMN] = {ACCESS_WRITE, stmt_ddl},
-    [STMT_RENAME_TABLE] = {ACCESS_WRITE, stmt_ddl},
-    [STMT_RENAME_COLUMN] = {ACCESS_WRITE, stmt_ddl},
-    [STMT_COPY_FROM] = {ACCESS_WRITE, stmt_copy_from},
-    [STMT_COPY_TO] = {ACCESS_READ, stmt_copy_to},
-    [STMT_BEGIN] = {ACCESS_NONE, stmt_transaction},
-    [STMT_COMMIT] = {ACCESS_NONE, stmt_transaction},
-    [STMT_ROLLBACK] = {ACCESS_NONE, stmt_transaction},
-    [STMT_SET] = {ACCESS_NONE, stmt_set},
-    [STMT_RESET] = {ACCESS_NONE, stmt_reset},
-    [STMT_SHOW] = {ACCESS_NONE, stmt_show},
-    [STMT_EXPLAIN] = {ACCESS_READ, stmt_explain},
-    [STMT_ANALYZE] = {ACCESS_WRITE, stmt_analyze},
-    [STMT_SHOW_CACHE] = {ACCESS_NONE, stmt_cache},
-    [STMT_CLEAR_CACHE] = {ACCESS_NONE, stmt_cache},
-    [STMT_WARM] = {ACCESS_READ, stmt_select},
-    [STMT_UNPIN] = {ACCESS_NONE, stmt_cache},
+static int (*const kinds[])(stmt *s, sql_stmt *x, err *e) = {
+    [STMT_SELECT] = stmt_select,
+    [STMT_INSERT] = stmt_dml,
+    [STMT_UPDATE] = stmt_dml,
+    [STMT_DELETE] = stmt_dml,
+    [STMT_CREATE_TABLE] = stmt_ddl,
+    [STMT_CREATE_TABLE_AS] = stmt_create_table_as,
+    [STMT_CREATE_INDEX] = stmt_ddl,
+    [STMT_CREATE_VIEW] = stmt_ddl,
+    [STMT_CREATE_MODEL] = stmt_ddl,
+    [STMT_DROP_TABLE] = stmt_ddl,
+    [STMT_DROP_INDEX] = stmt_ddl,
+    [STMT_DROP_VIEW] = stmt_ddl,
+    [STMT_DROP_MODEL] = stmt_ddl,
+    [STMT_ADD_COLUMN] = stmt_ddl,
+    [STMT_DROP_COLUMN] = stmt_ddl,
+    [STMT_RENAME_TABLE] = stmt_ddl,
+    [STMT_RENAME_COLUMN] = stmt_ddl,
+    [STMT_COPY_FROM] = stmt_copy_from,
+    [STMT_COPY_TO] = stmt_copy_to,
+    [STMT_BEGIN] = stmt_transaction,
+    [STMT_COMMIT] = stmt_transaction,
+    [STMT_ROLLBACK] = stmt_transaction,
+    [STMT_SET] = stmt_set,
+    [STMT_RESET] = stmt_reset,
+    [STMT_SHOW] = stmt_show,
+    [STMT_EXPLAIN] = stmt_explain,
+    [STMT_ANALYZE] = stmt_analyze,
+    [STMT_SHOW_CACHE] = stmt_cache,
+    [STMT_CLEAR_CACHE] = stmt_cache,
+    [STMT_WARM] = stmt_select,
+    [STMT_UNPIN] = stmt_cache,
 };
 BASE_COVERS(kinds, STMT_KINDS);
 
-/* Whether the text begins like a statement that writes: only a guess, to begin the right
- * transaction at once. */
-static bool looks_like_write(str text) {
-    static const char *const words[] = {"INSERT", "UPDATE", "DELETE",  "CREATE",
-                                        "DROP",   "ALTER",  "ANALYZE", "COPY"};
-    size_t at = 0, n;
-    token_class class = TOKEN_BLANK;
-    while ((n = sql_token(text, at, &class)) > 0 &&
-           (class == TOKEN_BLANK || class == TOKEN_COMMENT))
-        at += n;
-    str first = {text.p + at, n};
-    for (size_t k = 0; n && k < BASE_COUNT(words); k++)
-        if (str_equal_nocase(first, str_from(words[k])))
-            return true;
-    return false;
+static void stmt_unbind(stmt *s) {
+    catalog_release(s->catalog);
+    s->catalog = NULL;
+    s->bound = NULL;
 }
 
-static str *copy_strs(arena *mem, const str *from, int n) {
-    str *to = ARENA_ARRAY(mem, str, BASE_MAX(n, 1));
-    for (int k = 0; k < n; k++)
-        to[k] = str_copy(mem, from[k]);
-    return to;
-}
-
-static void copy_table(arena *mem, const table_def *from, table_def *to) {
-    *to = *from;
-    to->name = str_copy(mem, from->name);
-    to->columns = ARENA_ARRAY(mem, column_def, BASE_MAX(from->ncolumns, 1));
-    for (int c = 0; c < from->ncolumns; c++) {
-        to->columns[c] = from->columns[c];
-        to->columns[c].name = str_copy(mem, from->columns[c].name);
-        to->columns[c].default_sql = str_copy(mem, from->columns[c].default_sql);
-        to->columns[c].check_sql = str_copy(mem, from->columns[c].check_sql);
-    }
-    to->indexes = ARENA_ARRAY(mem, index_def, BASE_MAX(from->nindexes, 1));
-    for (int k = 0; k < from->nindexes; k++) {
-        const index_def *x = &from->indexes[k];
-        to->indexes[k] = *x;
-        to->indexes[k].name = str_copy(mem, x->name);
-        to->indexes[k].columns = ARENA_ARRAY(mem, int, BASE_MAX(x->ncolumns, 1));
-        memcpy(to->indexes[k].columns, x->columns, sizeof *x->columns * (size_t)x->ncolumns);
-    }
-    to->checks = copy_strs(mem, from->checks, from->nchecks);
-}
-
-/* A catalog that outlives its transaction: statements with LLM calls run on after theirs ended. */
-static const catalog *copy_catalog(arena *mem, const catalog *from) {
-    catalog *to = ARENA_NEW(mem, catalog);
-    table_def *tables = ARENA_ARRAY(mem, table_def, BASE_MAX(from->ntables, 1));
-    view_def *views = ARENA_ARRAY(mem, view_def, BASE_MAX(from->nviews, 1));
-    model_def *models = ARENA_ARRAY(mem, model_def, BASE_MAX(from->nmodels, 1));
-    *to = *from;
-    for (int k = 0; k < from->ntables; k++)
-        copy_table(mem, &from->tables[k], &tables[k]);
-    for (int k = 0; k < from->nviews; k++) {
-        const view_def *v = &from->views[k];
-        views[k] = (view_def){str_copy(mem, v->name), v->ncolumns,
-                              copy_strs(mem, v->columns, v->ncolumns), str_copy(mem, v->sql)};
-    }
-    for (int k = 0; k < from->nmodels; k++)
-        models[k] =
-            (model_def){str_copy(mem, from->models[k].name), str_copy(mem, from->models[k].source)};
-    to->tables = tables;
-    to->views = views;
-    to->models = models;
-    return to;
-}
-
-int stmt_prepare(stmt *s, bool write, bool own_catalog, err *e) {
+int stmt_prepare(stmt *s, bool write, err *e) {
     db *d = s->db;
     int status = stmt_begin_txn(s, write, e);
     if (status)
         return status;
     const catalog *c = txn_catalog(d->active);
+    s->ctx.settings = &d->settings;
+    s->ctx.stmt = s->bound;
+    if (s->bound && s->catalog == c)
+        return 0;
+    stmt_unbind(s);
+    s->catalog = catalog_retain(c);
     bind_env env = {
-        .catalog = own_catalog ? copy_catalog(s->mem, c) : c,
+        .catalog = c,
         .settings = &d->settings,
         .system_table = system_table_columns,
         .ctx = d,
@@ -216,43 +153,34 @@ int stmt_prepare(stmt *s, bool write, bool own_catalog, err *e) {
         .nvariables = d->nvariables,
         .cancel = &s->cancel,
     };
-    s->ctx.settings = &d->settings;
-    status = sql_bind(buf_str(&s->text), &env, s->mem, &s->bound, e);
-    s->ctx.stmt = status ? NULL : s->bound;
+    status = sql_bind(&s->tree, &env, s->mem, &s->bound, e);
+    s->ctx.stmt = s->bound = status ? NULL : s->bound;
     return status;
 }
 
-static bool stmt_calls_model(const stmt *s) {
+static bool calls_model(const stmt *s) {
     const sql_stmt *x = s->bound;
     if (x->kind == STMT_EXPLAIN)
         x = x->explain.stmt;
     return x->ncalls > 0 && x->kind != STMT_CREATE_VIEW;
 }
 
-/* The access a statement needs; EXPLAIN ANALYZE does what the explained statement does. */
-static int access_of(const sql_stmt *x) {
-    if (x->kind == STMT_EXPLAIN && x->explain.analyze)
-        x = x->explain.stmt;
-    return kinds[x->kind].access;
-}
-
-/* Binds in the right kind of transaction. A statement outside BEGIN
- * whose calls take long must not hold one: it is bound to a copy of
- * the catalog in a read transaction, which ends with its snapshot. */
+/* Binds in the right kind of transaction. A statement outside BEGIN that calls the model must not
+ * hold one while the model works: it is bound in a read transaction, which ends with its snapshot,
+ * and keeps the catalog. What the text says of calls does not count those of views. */
 static int prepare(stmt *s, err *e) {
-    bool write = looks_like_write(buf_str(&s->text)) && !store_is_read_only(s->db->store);
-    int status = stmt_prepare(s, write, false, e);
+    bool alone = !atomic_load(&s->db->in_transaction);
+    bool write =
+        s->tree.writes && !(alone && s->tree.calls_model) && !store_is_read_only(s->db->store);
+    int status = stmt_prepare(s, write, e);
     if (status)
         return status;
-    bool alone = !atomic_load(&s->db->in_transaction), calls = stmt_calls_model(s);
-    bool wants = access_of(s->bound) == ACCESS_WRITE && !(alone && calls);
-    if (calls == false && (write || !wants))
-        return 0;
-    if (calls && !alone && (write || !wants))
+    bool wants = s->tree.writes && !(alone && calls_model(s));
+    if (write == wants)
         return 0;
     if (alone && (status = stmt_end_txn(s, false, e)) != 0)
         return status;
-    return stmt_prepare(s, wants, alone && calls, e);
+    return stmt_prepare(s, wants, e);
 }
 
 /* ---- running --------------------------------------------------------------------------------- */
@@ -268,12 +196,11 @@ static int refuse_in_failed(const stmt *s, err *e) {
 static int run_bound(stmt *s, err *e) {
     sql_stmt *x = s->bound;
     db *d = s->db;
-    bool inside =
-        d->txn && d->active == d->txn && txn_is_write(d->txn) && access_of(x) == ACCESS_WRITE;
+    bool inside = d->txn && d->active == d->txn && txn_is_write(d->txn) && s->tree.writes;
     int status = inside ? txn_savepoint(d->txn, e) : 0;
     s->kind = x->kind;
     if (status == 0)
-        status = kinds[x->kind].run(s, x, e);
+        status = kinds[x->kind](s, x, e);
     if (inside && d->txn) {
         if (status)
             txn_rollback_to(d->txn);
@@ -326,7 +253,9 @@ void stmt_execute(void *arg) {
     stmt *s = arg;
     db *d = s->db;
     err e;
-    int status = run_once(s, &e);
+    int status = sql_parse(buf_str(&s->text), s->mem, &s->tree, &e);
+    if (status == 0)
+        status = run_once(s, &e);
     if (may_start_over(s, status)) {
         release_ctx(s);
         status = run_once(s, &e);
@@ -339,6 +268,7 @@ void stmt_execute(void *arg) {
     s->summary.sql_seconds = s->summary.seconds - s->summary.llm_seconds - s->summary.held_seconds;
     llm_runtime_tell(s->ctx.llm);
     release_ctx(s);
+    stmt_unbind(s);
     buf record = {0};
     history_record(&s->summary, s->kind, buf_str(&s->text), status, &record);
     pthread_mutex_lock(&s->lock);

@@ -103,22 +103,22 @@ static int add_column(stmt *s, const sql_stmt *x, txn *t, err *e) {
         err_hint(e, "give it a DEFAULT");
         return ERR_CONSTRAINT;
     }
-    str name = str_copy(s->mem, table->name); /* the catalog changes under it */
-    status = catalog_add_column(t, name, c, fill, &s->cancel, e);
-    return status ? status : check_existing(s, name, c, e);
+    status = catalog_add_column(t, table->name, c, fill, &s->cancel, e);
+    return status ? status : check_existing(s, table->name, c, e);
 }
 
 static int drop_column(stmt *s, const sql_stmt *x, txn *t, err *e) {
-    return catalog_drop_column(t, str_copy(s->mem, x->table->name), x->column, &s->cancel, e);
+    return catalog_drop_column(t, x->table->name, x->column, &s->cancel, e);
 }
 
 static int rename_table(stmt *s, const sql_stmt *x, txn *t, err *e) {
-    return catalog_rename_table(t, str_copy(s->mem, x->table->name), x->new_name, e);
+    (void)s;
+    return catalog_rename_table(t, x->table->name, x->new_name, e);
 }
 
 static int rename_column(stmt *s, const sql_stmt *x, txn *t, err *e) {
-    return catalog_rename_column(t, str_copy(s->mem, x->table->name), x->column, &x->create_table,
-                                 e);
+    (void)s;
+    return catalog_rename_column(t, x->table->name, x->column, &x->create_table, e);
 }
 
 int stmt_ddl(stmt *s, sql_stmt *x, err *e) {

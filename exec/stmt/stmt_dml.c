@@ -398,12 +398,14 @@ static int compute(stmt *s, rowset **out, err *e) {
 static int compute_then_apply(stmt *s, sql_stmt *x, returned **out, err *e) {
     for (int attempt = 1;; attempt++) {
         rowset *rows;
-        int nseen, status = stmt_plan(s, x, e);
-        table_version *seen = status ? NULL : plan_versions(s, &nseen);
+        int nseen = 0, status = stmt_plan(s, x, e);
+        const table_def **seen = status ? NULL : plan_tables(s, &nseen);
         if (status || (status = compute(s, &rows, e)) != 0)
             return status;
         status = stmt_begin_txn(s, true, e);
-        bool stale = status == 0 && versions_check(seen, nseen, txn_catalog(s->db->active), e) != 0;
+        bool stale = false;
+        for (int k = 0; k < nseen && status == 0 && !stale; k++)
+            stale = version_check(seen[k], txn_catalog(s->db->active), e) != 0;
         if (status == 0 && !stale)
             status = apply(s, x, rows, out, e);
         rowset_free(rows);
@@ -419,7 +421,7 @@ static int compute_then_apply(stmt *s, sql_stmt *x, returned **out, err *e) {
         llm_runtime_free(s->ctx.llm);
         s->ctx.llm = NULL;
         stmt_end_txn(s, false, &ignored);
-        if ((status = stmt_prepare(s, false, true, e)) != 0)
+        if ((status = stmt_prepare(s, false, e)) != 0)
             return status;
         x = s->bound->kind == STMT_EXPLAIN ? s->bound->explain.stmt : s->bound;
     }

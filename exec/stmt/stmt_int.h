@@ -31,10 +31,12 @@ struct stmt {
     workmem *space;
     atomic_bool cancel;
     view_requests view;
-    exec_ctx ctx; /* the worker's */
-    sql_stmt *bound;
-    int nshared;    /* entries of ctx.kept.shared */
-    bool described; /* ncols, names, types and is_text are final (told under the lock) */
+    exec_ctx ctx;           /* the worker's */
+    sql_tree tree;          /* of `text` */
+    sql_stmt *bound;        /* of the tree; NULL: not yet */
+    const catalog *catalog; /* that it is bound to; retained */
+    int nshared;            /* entries of ctx.kept.shared */
+    bool described;         /* ncols, names, types and is_text are final (told under the lock) */
     int ncols;
     const char **names;
     value_type *types;
@@ -84,13 +86,14 @@ int stmt_run_plan(stmt *s, rowset *into, err *e);
 /* Ends the statement's own transaction, if it has one: commits or aborts it. */
 int stmt_end_txn(stmt *s, bool commit, err *e);
 int stmt_begin_txn(stmt *s, bool write, err *e);
-/* Binds the text again in a fresh transaction. */
-int stmt_prepare(stmt *s, bool write, bool own_catalog, err *e);
+/* Begins a transaction of that kind, where none is open, and binds the statement, unless it is bound
+ * to the transaction's catalog already. */
+int stmt_prepare(stmt *s, bool write, err *e);
 
-/* What the statement's plan reads, as its transaction saw it, allocated in s->mem. */
-table_version *plan_versions(stmt *s, int *count);
-/* ERR_BUSY, naming the table, unless c shows the same versions. */
-int versions_check(const table_version *seen, int count, const catalog *c, err *e);
+/* The tables that the statement's plan reads, as of the catalog it is bound to; in s->mem. */
+const table_def **plan_tables(stmt *s, int *count);
+/* ERR_BUSY, naming the table, unless c has it in the same version. */
+int version_check(const table_def *seen, const catalog *c, err *e);
 
 /* A constant SQL expression as a value of type `type`: DEFAULTs of ALTER TABLE. */
 int stmt_scalar(stmt *s, str sql, value_type type, value *out, err *e);

@@ -3,7 +3,7 @@
  * model, running, SELECT.
  *
  * Invariant: outside BEGIN no transaction is open while the model works. What the query reads is
- * kept before the first call (snapshot.c), and the statement was bound to a copy of the catalog, so
+ * kept before the first call (snapshot.c), and the statement keeps the catalog it is bound to, so
  * nothing points into the transaction that ended.
  */
 #include <string.h>
@@ -157,42 +157,41 @@ int stmt_select(stmt *s, sql_stmt *x, err *e) {
     return status == 0 && x->pin ? llm_runtime_pin(&s->ctx, x->name, e) : status;
 }
 
-/* ---- versions of what a plan read ------------------------------------------------------------ */
+/* ---- the tables of a plan -------------------------------------------------------------------- */
 
-static void collect(stmt *s, const table_def *t, table_version *out, int *count) {
+static void collect(const table_def *t, const table_def **out, int *count) {
     for (int k = 0; k < *count; k++)
-        if (out[k].id == t->id)
+        if (out[k] == t)
             return;
-    out[(*count)++] =
-        (table_version){arena_strndup(s->mem, t->name.p, t->name.n), t->id, t->version};
+    out[(*count)++] = t;
 }
 
-static void collect_scans(stmt *s, const plan_node *p, table_version *out, int *count) {
+static void collect_scans(const plan_node *p, const table_def **out, int *count) {
     if (!p)
         return;
     if (p->kind == PLAN_SCAN)
-        collect(s, p->scan.table, out, count);
-    collect_scans(s, p->left, out, count);
-    collect_scans(s, p->right, out, count);
+        collect(p->scan.table, out, count);
+    collect_scans(p->left, out, count);
+    collect_scans(p->right, out, count);
 }
 
 static int count_scans(const plan_node *p) {
     return p ? (p->kind == PLAN_SCAN) + count_scans(p->left) + count_scans(p->right) : 0;
 }
 
-table_version *plan_versions(stmt *s, int *count) {
+const table_def **plan_tables(stmt *s, int *count) {
     const sql_stmt *x = s->ctx.stmt;
     const plan *p = s->ctx.plan;
     int room = 1 + count_scans(p->root);
     for (int k = 0; k < x->ncalls; k++)
         room += count_scans(p->examples[k]);
-    table_version *out = ARENA_ARRAY(s->mem, table_version, room);
+    const table_def **out = ARENA_ARRAY(s->mem, const table_def *, room);
     *count = 0;
     if (x->table)
-        collect(s, x->table, out, count);
-    collect_scans(s, p->root, out, count);
+        collect(x->table, out, count);
+    collect_scans(p->root, out, count);
     for (int k = 0; k < x->ncalls; k++)
-        collect_scans(s, p->examples[k], out, count);
+        collect_scans(p->examples[k], out, count);
     return out;
 }
 
@@ -212,7 +211,7 @@ int stmt_scalar(stmt *s, str sql, value_type type, value *out, err *e) {
     s->nshared = 0;
     rowset *rows = rowset_new(&s->ctx, &type, 1);
     int status =
-        sql_bind((str){arena_strndup(s->mem, text.p, text.n), text.n}, &env, s->mem, &x, e);
+        sql_bind_text((str){arena_strndup(s->mem, text.p, text.n), text.n}, &env, s->mem, &x, e);
     if (status == 0)
         status = stmt_plan(s, x, e);
     if (status == 0)

@@ -5,62 +5,41 @@
  * a write transaction, which is refused if any table changed in between, so that all statements of
  * BEGIN see one snapshot.
  */
-#include <stdlib.h>
-
 #include "stmt_int.h"
 
-static void forget_seen(db *d) {
-    for (int k = 0; k < d->nseen; k++)
-        free(d->seen[k].name);
-    free(d->seen);
-    d->seen = NULL;
-    d->nseen = 0;
+int version_check(const table_def *seen, const catalog *c, err *e) {
+    const table_def *t = catalog_table(c, seen->name);
+    if (t && t->id == seen->id && t->version == seen->version)
+        return 0;
+    return err_set(e, ERR_BUSY, "table \"%.*s\" was changed meanwhile", (int)seen->name.n,
+                   seen->name.p);
 }
 
-/* What BEGIN's read transaction sees, so that its
- * first write can tell whether anything changed since. */
-static void remember_seen(db *d, const catalog *c) {
-    forget_seen(d);
-    d->seen = mem_alloc(sizeof *d->seen * (size_t)BASE_MAX(c->ntables, 1));
-    for (int k = 0; k < c->ntables; k++) {
-        const table_def *t = &c->tables[k];
-        d->seen[d->nseen++] = (table_version){mem_strndup(t->name.p, t->name.n), t->id, t->version};
-    }
+static bool same_versions(const catalog *before, const catalog *now) {
+    err ignored;
+    bool same = before == now || before->ntables == now->ntables;
+    for (int k = 0; before != now && same && k < before->ntables; k++)
+        same = version_check(&before->tables[k], now, &ignored) == 0;
+    return same;
 }
 
-int versions_check(const table_version *seen, int count, const catalog *c, err *e) {
-    for (int k = 0; k < count; k++) {
-        const table_def *t = catalog_table(c, str_from(seen[k].name));
-        if (!t || t->id != seen[k].id || t->version != seen[k].version)
-            return err_set(e, ERR_BUSY, "table \"%s\" was changed meanwhile", seen[k].name);
-    }
-    return 0;
-}
-
-/* BEGIN's read transaction becomes a write transaction, if nobody wrote since. */
+/* BEGIN's read transaction becomes a write transaction, unless somebody committed meanwhile. */
 static int upgrade(db *d, const txn_wait *wait, err *e) {
-    remember_seen(d, txn_catalog(d->txn));
-    int tables = d->nseen;
+    const catalog *before = catalog_retain(txn_catalog(d->txn));
     txn_abort(d->txn);
     d->txn = d->active = NULL;
     int status = txn_begin(d->store, true, wait, &d->txn, e);
-    bool changed = false; /* else another process holds the writer's lock, and the error names it */
-    if (status == 0) {
-        const catalog *c = txn_catalog(d->txn);
-        status = c->ntables != tables ? (int)ERR_BUSY : versions_check(d->seen, tables, c, e);
-        changed = status == ERR_BUSY;
-        if (status) {
-            txn_abort(d->txn);
-            d->txn = NULL;
-        }
+    if (status == 0 && !same_versions(before, txn_catalog(d->txn))) {
+        txn_abort(d->txn);
+        d->txn = NULL;
+        status =
+            err_set(e, ERR_BUSY,
+                    "the database changed since this transaction began; roll back and start over");
     }
-    forget_seen(d);
+    catalog_release(before);
     if (status == ERR_BUSY || status == ERR_CANCELLED) {
         /* what it read is gone: nothing after this would be of one snapshot */
         atomic_store(&d->failed, true);
-        if (changed)
-            err_set(e, ERR_BUSY,
-                    "the database changed since this transaction began; roll back and start over");
         err_hint(e, "ROLLBACK");
     }
     d->active = d->txn;

@@ -120,8 +120,7 @@ static int bind_reset(binder *b, const ast *a, sql_stmt *s) {
 
 int bind_switch(binder *b, const copy_option *o, bool *on) {
     str name = o->name.name;
-    *on = true;
-    if (!o->value || (o->value->kind == NODE_LITERAL && parse_boolean(o->value->literal, on)))
+    if (option_switch(o, on))
         return 0;
     return fail_ident(b, o->name, "%.*s is on or off", (int)name.n, name.p);
 }
@@ -256,22 +255,6 @@ int bind_stmt(binder *b, ast *a, sql_stmt *s) {
 
 /* ---- passes ---------------------------------------------------------------------------------- */
 
-/* The statement without blanks, comments and semicolons around it. */
-static str trimmed(str text) {
-    size_t start = text.n, end = 0;
-    for (size_t at = 0; at < text.n;) {
-        token_class class;
-        size_t n = sql_token(text, at, &class);
-        bool semicolon = n == 1 && text.p[at] == ';';
-        if (class != TOKEN_BLANK && class != TOKEN_COMMENT && !semicolon) {
-            start = BASE_MIN(start, at);
-            end = at + n;
-        }
-        at += n;
-    }
-    return start < end ? (str){text.p + start, end - start} : (str){text.p, 0};
-}
-
 static void collect_calls(binder *b, sql_stmt *s) {
     s->calls = ARENA_ARRAY(b->mem, llm_call *, b->ncalls);
     s->ncalls = b->ncalls;
@@ -291,28 +274,21 @@ static void collect_calls(binder *b, sql_stmt *s) {
     }
 }
 
-int sql_bind(str text, const bind_env *env, arena *mem, sql_stmt **out, err *e) {
-    ast *a;
-    bool mentions_rowid;
-    err_clear(e);
-    int status = sql_parse(text, mem, &a, &mentions_rowid, e);
-    if (status)
-        return status;
-    str statement = trimmed(text);
+int sql_bind(const sql_tree *tree, const bind_env *env, arena *mem, sql_stmt **out, err *e) {
     list known = {0};
     for (int pass = 0; pass < MAX_PASSES; pass++) {
         err_clear(e);
         sql_stmt *s = ARENA_NEW(mem, sql_stmt);
-        s->text = statement;
+        s->text = tree->statement;
         binder b = {.mem = mem,
                     .env = env,
                     .e = e,
-                    .text = text,
+                    .text = tree->text,
                     .next_id = 1,
                     .next_share = 1,
-                    .mentions_rowid = mentions_rowid,
+                    .mentions_rowid = tree->mentions_rowid,
                     .known = &known};
-        status = bind_stmt(&b, a, s);
+        int status = bind_stmt(&b, tree->ast, s);
         if (llm_learn(mem, &known, &b.calls))
             continue; /* also after an error: it may come of a type not known yet */
         if (!status) {
@@ -324,4 +300,10 @@ int sql_bind(str text, const bind_env *env, arena *mem, sql_stmt **out, err *e) 
     err_set(e, ERR_BIND, "the types of the LLM calls depend on each other");
     err_hint(e, "say what each returns: LLM(…) RETURNS ENUM('…', …)");
     return ERR_BIND;
+}
+
+int sql_bind_text(str text, const bind_env *env, arena *mem, sql_stmt **out, err *e) {
+    sql_tree tree;
+    int status = sql_parse(text, mem, &tree, e);
+    return status ? status : sql_bind(&tree, env, mem, out, e);
 }

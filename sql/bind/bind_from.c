@@ -88,21 +88,20 @@ static int bind_view(binder *b, const view_def *v, str alias, const list *column
         cte_binding *ctes;
         scope *scope;
     } saved = {b->view_depth, b->view, b->mentions_rowid, b->e, b->ctes, b->at.scope};
-    ast *a;
-    bool rowid;
+    sql_tree tree;
     err inner = {0};
     rel *r = NULL;
-    int status = sql_parse(v->sql, b->mem, &a, &rowid, &inner);
-    if (!status && a->kind != AST_QUERY)
+    int status = sql_parse(v->sql, b->mem, &tree, &inner);
+    if (!status && tree.ast->kind != AST_QUERY)
         status = err_set(&inner, ERR_CORRUPT, "it is no query");
     if (!status) {
         b->view_depth++;
         b->view = v->name;
-        b->mentions_rowid = rowid;
+        b->mentions_rowid = tree.mentions_rowid;
         b->e = &inner;
         b->ctes = NULL;
         b->at.scope = NULL; /* a view sees nothing of where it is used */
-        status = derived_query(b, a->query, &r);
+        status = derived_query(b, tree.ast->query, &r);
         b->view_depth = saved.view_depth;
         b->view = saved.view;
         b->mentions_rowid = saved.mentions_rowid;

@@ -12,7 +12,7 @@ static bool binds(binder *b, const catalog *c, const view_def *v, err *why) {
     bind_env env = *b->env;
     sql_stmt *s;
     env.catalog = c;
-    if (sql_bind(v->sql, &env, b->mem, &s, why))
+    if (sql_bind_text(v->sql, &env, b->mem, &s, why))
         return false;
     if (v->ncolumns && v->ncolumns != s->query->ncols) {
         err_set(why, ERR_BIND, "it names %d columns, and its query has %d", v->ncolumns,

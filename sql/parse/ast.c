@@ -40,6 +40,11 @@ void parser_fail(parser *p, err_code code, int pos, int len, const char *format,
     err_set_at(p->error, code, pos, len, "%s", message);
 }
 
+bool option_switch(const copy_option *o, bool *on) {
+    *on = true;
+    return !o->value || (o->value->kind == NODE_LITERAL && parse_boolean(o->value->literal, on));
+}
+
 /* ---- names and texts ------------------------------------------------------------------------- */
 
 /* The text between the quotes, doubled quotes made one. */
@@ -477,6 +482,7 @@ llm_type *llm_type_new(parser *p, token start, token name, list *literals, node 
 
 node *node_llm(parser *p, token start, list *args, llm_type *returns, token end) {
     int stop = returns ? returns->pos + returns->len : end.pos + end.len;
+    p->calls_model = true;
     node *n = node_new(p, NODE_LLM, start.pos, stop - start.pos);
     n->names = ARENA_ARRAY(p->mem, ident, args->n);
     for (int i = 0; i < args->n; i++) {

@@ -287,16 +287,15 @@ typedef struct parser {
     token last, previous; /* the token at hand and the one before */
     int last_code, previous_code;
     token first; /* of the statement */
-    bool mentions_rowid;
+    int end;     /* of its last token but semicolons */
+    bool mentions_rowid, calls_model;
 } parser;
 
 /* habits.c. What to write instead, where token `at`
  * was stumbled over; NULL: it is no known habit. */
 const char *habit_hint(const parser *p, int code, token at);
 
-/* parse.c. 0 or the error's code. */
-int sql_parse(str text, arena *mem, ast **out, bool *mentions_rowid, err *e);
-/* An expression alone (a DEFAULT or CHECK kept in the catalog). */
+/* parse.c: an expression alone (a DEFAULT or CHECK kept in the catalog). */
 int sql_parse_expr(str text, arena *mem, node **out, err *e);
 void parser_unexpected(parser *p, int code, token at, const int *expected, int nexpected);
 
@@ -312,6 +311,10 @@ const char *keyword_name(int code);
 bool keyword_is_operator(int code);
 /* The nearest keyword, or NULL. */
 const char *keyword_nearest(str word);
+
+/* Whether an option is on: as its value says, or where it has none. false: the value is neither on
+ * nor off. (ast.c) */
+bool option_switch(const copy_option *o, bool *on);
 
 /* ---- ast.c: constructors that the grammar calls ---------------------------------------------- */
 

@@ -146,6 +146,8 @@ static void feed(parser *p, void *machine, int code, token t) {
     sql_grammar(machine, code, t, p);
     p->previous = t;
     p->previous_code = code;
+    if (code && code != TK_SEMI)
+        p->end = t.pos + t.len;
 }
 
 static bool deep(parser *p, int code, token t, int *open) {
@@ -273,12 +275,64 @@ static int parse(str text, arena *mem, int first, parser *p, err *e) {
     return 0;
 }
 
-int sql_parse(str text, arena *mem, ast **out, bool *mentions_rowid, err *e) {
+static bool is_analyzed(const ast *explain) {
+    bool on = explain->analyze;
+    for (int i = 0; i < explain->items.n; i++) {
+        const copy_option *o = explain->items.items[i];
+        if (str_equal_nocase(o->name.name, STR("ANALYZE")))
+            option_switch(o, &on);
+    }
+    return on;
+}
+
+static bool writes(const ast *a) {
+    switch (a->kind) {
+    case AST_NONE:
+    case AST_QUERY:
+    case AST_COPY_TO:
+    case AST_SIMPLE:
+    case AST_SET:
+    case AST_RESET:
+    case AST_SHOW:
+    case AST_CLEAR_CACHE:
+    case AST_WARM:
+    case AST_UNPIN:
+        return false;
+    case AST_EXPLAIN:
+        return is_analyzed(a) && writes(a->inner);
+    case AST_INSERT:
+    case AST_UPDATE:
+    case AST_DELETE:
+    case AST_CREATE_TABLE:
+    case AST_CREATE_INDEX:
+    case AST_CREATE_VIEW:
+    case AST_CREATE_MODEL:
+    case AST_DROP:
+    case AST_ADD_COLUMN:
+    case AST_DROP_COLUMN:
+    case AST_RENAME_TABLE:
+    case AST_RENAME_COLUMN:
+    case AST_COPY_FROM:
+    case AST_ANALYZE:
+        return true;
+    }
+    return true;
+}
+
+int sql_parse(str text, arena *mem, sql_tree *out, err *e) {
     parser p;
+    err_clear(e);
     int status = parse(text, mem, 0, &p, e);
-    *out = p.result;
-    *mentions_rowid = p.mentions_rowid;
-    return status;
+    if (status)
+        return status;
+    int start = p.first.pos;
+    *out = (sql_tree){.text = text,
+                      .statement = {text.p + start, (size_t)(p.end - start)},
+                      .ast = p.result,
+                      .writes = writes(p.result),
+                      .calls_model = p.calls_model && p.result->kind != AST_CREATE_VIEW,
+                      .mentions_rowid = p.mentions_rowid};
+    return 0;
 }
 
 int sql_parse_expr(str text, arena *mem, node **out, err *e) {

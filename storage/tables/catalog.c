@@ -1,10 +1,12 @@
 /*
  * catalog.c - the catalog as the transaction sees it: loading, looking up, and the records' bytes.
  *
- * Invariant: a snapshot never changes while a transaction other than its loader's can see it; the
- * store keeps the last one and loads again when the schema cookie differs, or only the version
- * counters when another transaction committed. Changing the catalog is catalog_change.c's.
+ * Invariant: a snapshot never changes while more than the store refers to it. The store keeps the
+ * last one and loads again when the schema cookie differs; when only rows were committed it updates
+ * the version counters in place, if nobody else has the snapshot. Changing the catalog is
+ * catalog_change.c's.
  */
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -388,6 +390,20 @@ void snapshot_release(snapshot *s) {
         return;
     arena_free(s->mem);
     free(s);
+}
+
+static snapshot *snapshot_of(const catalog *c) {
+    return (snapshot *)((uintptr_t)c - offsetof(snapshot, catalog));
+}
+
+const catalog *catalog_retain(const catalog *c) {
+    snapshot_of(c)->refs++;
+    return c;
+}
+
+void catalog_release(const catalog *c) {
+    if (c)
+        snapshot_release(snapshot_of(c));
 }
 
 static void store_keep(store *s, snapshot *snap) {

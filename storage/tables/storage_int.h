@@ -110,7 +110,8 @@ typedef struct table_info {
     row_layout layout;
 } table_info;
 
-/* One loaded catalog; shared by the store and its transactions, counted. */
+/* One loaded catalog, reference-counted: shared by the store, its transactions and whoever retained
+ * it. */
 typedef struct snapshot {
     int refs;
     arena *mem;

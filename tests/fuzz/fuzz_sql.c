@@ -37,7 +37,7 @@ static void bind_one(str text, const bind_env *env) {
     err e = {0};
     sql_stmt *s = NULL;
     buf out = {0};
-    if (sql_bind(text, env, mem, &s, &e)) {
+    if (sql_bind_text(text, env, mem, &s, &e)) {
         check(e.code != ERR_NONE && e.code != ERR_INTERNAL && e.message[0],
               "a failure says what failed");
         check(e.pos <= (int)text.n && e.pos + e.len <= (int)text.n, "an error is within the text");

@@ -90,7 +90,7 @@ static void run(str text, const bind_env *env, buf *out) {
     arena *mem = arena_new();
     err e = {0};
     sql_stmt *s = NULL;
-    if (sql_bind(text, env, mem, &s, &e))
+    if (sql_bind_text(text, env, mem, &s, &e))
         print_error(text, &e, out);
     else
         print_stmt(s, out);

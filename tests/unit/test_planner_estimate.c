@@ -112,7 +112,7 @@ static void set(const char *name, const char *text) {
 static sql_stmt *bound(const char *text) {
     err e = {0};
     sql_stmt *s = NULL;
-    if (sql_bind(str_from(text), &f.env, mem, &s, &e))
+    if (sql_bind_text(str_from(text), &f.env, mem, &s, &e))
         fail_msg("%s: %s", text, e.message);
     return s;
 }

@@ -30,7 +30,7 @@ static int tear_down(void **state) {
 static sql_stmt *bound(const char *text) {
     err e = {0};
     sql_stmt *s = NULL;
-    if (sql_bind(str_from(text), &f.env, mem, &s, &e))
+    if (sql_bind_text(str_from(text), &f.env, mem, &s, &e))
         fail_msg("%s: %s", text, e.message);
     return s;
 }
@@ -38,7 +38,7 @@ static sql_stmt *bound(const char *text) {
 static err refused(const char *text, err_code code) {
     err e = {0};
     sql_stmt *s = NULL;
-    assert_int_equal(sql_bind(str_from(text), &f.env, mem, &s, &e), code);
+    assert_int_equal(sql_bind_text(str_from(text), &f.env, mem, &s, &e), code);
     assert_int_equal(e.code, code);
     return e;
 }
