@@ -773,6 +773,10 @@ int sql_parse(str text, arena *a, sql_tree *out, err *e);
 /* Binds a parsed statement to the environment's catalog. The tree stays as it is: it may be bound
  * again, to another catalog. */
 int sql_bind(const sql_tree *tree, const bind_env *env, arena *a, sql_stmt **out, err *e);
+#ifdef KVASIR_TEST_MODELS
+/* Texts parsed and passes over bound trees in this process, for tests. */
+extern atomic_uint sql_parsed, sql_bound;
+#endif
 /* sql_parse and sql_bind. */
 int sql_bind_text(str text, const bind_env *env, arena *a, sql_stmt **out, err *e);
 

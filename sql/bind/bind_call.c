@@ -382,9 +382,9 @@ static expr *bind_llm_prob(binder *b, const node *n) {
     const node *of = n->nargs == 1 && !n->order_by.n ? n->args[0] : NULL,
                *named = of ? named_call(b, of) : NULL;
     if (named)
-        return bind_llm(b, named, true, of);
+        return bind_prob(b, named, of);
     if (of && of->kind == NODE_LLM)
-        return bind_llm(b, of, true, NULL);
+        return bind_prob(b, of, NULL);
     fail_node(b, n, "LLM_PROB() takes an LLM call: LLM_PROB(LLM(…))");
     if (!of || of->kind != NODE_COLUMN || !hint_unseen(b, of))
         err_hint(b->e, "or the name that the select list beside it gives one");

@@ -45,7 +45,7 @@ expr *bind_guarded(binder *b, const node *n, expr *more) {
 expr *bind_condition(binder *b, const node *n, verdict matters) {
     verdict before = b->at.verdict;
     b->at.verdict = matters;
-    expr *x = bind_expr(b, n);
+    expr *x = bind_as(b, n, TYPE_BOOLEAN);
     b->at.verdict = before;
     return x ? to_condition(b, x) : NULL;
 }
@@ -278,11 +278,16 @@ static bool has_row(const node *n) {
     return n->args[0]->kind == NODE_ROW || n->args[1]->kind == NODE_ROW;
 }
 
+/* What is compared with n is used as a number or BOOLEAN; TYPE_NULL: not to be told from n alone. */
+static value_type used_beside(const node *n) {
+    return n->kind == NODE_LITERAL && type_is_number(n->literal.type) ? n->literal.type : TYPE_NULL;
+}
+
 static expr *bind_comparison(binder *b, const node *n) {
     if (has_row(n))
         return bind_row_comparison(b, n);
-    expr *l = bind_expr(b, n->args[0]);
-    expr *r = l ? bind_expr(b, n->args[1]) : NULL;
+    expr *l = bind_as(b, n->args[0], used_beside(n->args[1]));
+    expr *r = l ? bind_as(b, n->args[1], used_beside(n->args[0])) : NULL;
     if (!r)
         return NULL;
     note_null(b, l, r);
@@ -346,7 +351,7 @@ static expr *bind_in(binder *b, const node *n) {
     if (n->args[0]->kind == NODE_ROW)
         return bind_row_in(b, n, searched);
     expr *in = expr_new(b->mem, EXPR_IN, TYPE_BOOLEAN, n->nargs);
-    if (!(in->args[0] = bind_expr(b, n->args[0])))
+    if (!(in->args[0] = bind_as(b, n->args[0], used_beside(n->args[1]))))
         return NULL;
     for (int i = 1; i < n->nargs; i++) {
         expr *x = in->args[0];
@@ -634,7 +639,7 @@ static expr *bind_cast(binder *b, const node *n) {
     return x ? to_type(b, x, n->type, "CAST") : NULL;
 }
 
-static expr *bind_kind(binder *b, const node *n) {
+static expr *bind_kind(binder *b, const node *n, value_type used) {
     switch (n->kind) {
     case NODE_LITERAL:
         return expr_literal(b->mem, n->literal);
@@ -670,7 +675,7 @@ static expr *bind_kind(binder *b, const node *n) {
     case NODE_CALL:
         return bind_call(b, n);
     case NODE_LLM:
-        return bind_llm(b, n, false, NULL);
+        return bind_llm(b, n, used);
     }
     return NULL;
 }
@@ -690,15 +695,19 @@ static bool heeds_verdict(const node *n) {
            (n->kind == NODE_OP && (n->op == OP_AND || n->op == OP_OR || n->op == OP_NOT));
 }
 
-expr *bind_expr(binder *b, const node *n) {
+expr *bind_as(binder *b, const node *n, value_type used) {
     verdict matters = b->at.verdict;
     if (!heeds_verdict(n))
         b->at.verdict = VERDICT_ANY;
-    expr *x = count_copies(b, n) ? bind_kind(b, n) : NULL;
+    expr *x = count_copies(b, n) ? bind_kind(b, n, used) : NULL;
     b->at.verdict = matters;
     if (!x || b->view_depth > 0)
         return x;
     if (x->pos < 0)
         expr_at(x, n->pos, n->len);
     return x;
+}
+
+expr *bind_expr(binder *b, const node *n) {
+    return bind_as(b, n, TYPE_NULL);
 }

@@ -85,19 +85,27 @@ typedef struct lift {
     list steps;
 } lift;
 
-/* What was found out in one pass about one LLM call; the next pass types it by that. */
-typedef struct call_info {
+/* How the statement uses the answer of one LLM call, collected while it is bound and kept for the
+ * next pass. A call without RETURNS gets its type from it. */
+typedef struct call_uses {
     str key;
-    int number;
-    bool given; /* RETURNS was written */
-    bool prob;  /* LLM_PROB wants it */
-    bool number_use, boolean_use;
-    list literals; /* of str*: the texts it is compared with */
-    /* Of these, texts that what is compared says itself where it is not the call's answer: 'none'
-     * of COALESCE(LLM(…), 'none') = 'none'. They are answers only where nothing else is known. */
+    bool prob;            /* LLM_PROB() asks for it */
+    bool number, boolean; /* compared with a number; with a BOOLEAN, or used as a condition */
+    list literals;        /* of str*: the texts it is compared with */
+    /* Texts it is compared with that the compared expression also has as a literal: 'none' in
+     * COALESCE(LLM(…), 'none') = 'none'. They count as answers only if there are no `literals`. */
     list fallbacks;
-    int literal_pos, literal_len; /* of the first */
-    int pos, len;
+    int literal_pos, literal_len; /* of the first text */
+    int pos, len;                 /* of the first occurrence */
+} call_uses;
+
+/* One LLM call in one pass; its occurrences with equal keys share it. */
+typedef struct call_info {
+    call_uses *uses;
+    int number;
+    bool given;       /* RETURNS was written */
+    bool text_option; /* an occurrence has an option that only a TEXT answer takes */
+    bool lacks_prob;  /* LLM_PROB() asks for it, and a step was made before that was known */
     llm_call *call;
 } call_info;
 
@@ -208,8 +216,9 @@ typedef struct binder {
     cte_binding *recursion; /* whose query is about to be bound */
     id_info *ids;
     int ids_cap;
-    list calls;        /* of call_info*: this pass */
-    const list *known; /* of call_info*: the pass before; NULL at first */
+    list calls;   /* of call_info* */
+    list *uses;   /* of call_uses*: kept from pass to pass */
+    bool learned; /* this pass added to `uses` */
     int ncalls;
     int search;
     int64_t copies,
@@ -240,6 +249,8 @@ bool hint_unseen(binder *b, const node *n);
 /* ---- expressions: bind_expr.c, bind_call.c, bind_types.c ------------------------------------- */
 
 expr *bind_expr(binder *b, const node *n);
+/* The same; if n is an LLM call without RETURNS, its answer is used as that type. */
+expr *bind_as(binder *b, const node *n, value_type used);
 /* current_date and the like: a function without parentheses, where no quotes make it a name. */
 bool is_time_word(str name, function_id *function);
 expr *bind_condition(binder *b, const node *n, verdict matters);
@@ -356,8 +367,10 @@ rel *bind_union_all(binder *b, rel *l, rel *r);
 /* A number that may read no rows and ask no model: a literal, or what only looks like one. `what` it
  * is, for errors; NULL: failed. */
 expr *bind_constant(binder *b, const node *n, const char *what);
-/* `prob`: of its answer. `named`: the name by which a select item's call is meant, else NULL. */
-expr *bind_llm(binder *b, const node *n, bool prob, const node *named);
+/* `used`: the type that its answer is used as, TYPE_NULL if that is not known yet. */
+expr *bind_llm(binder *b, const node *n, value_type used);
+/* LLM_PROB() of the call n. `named`: the name by which a select item's call is meant, else NULL. */
+expr *bind_prob(binder *b, const node *n, const node *named);
 /* Puts the steps of `l` on r, in the order they need each other. */
 rel *lift_place(binder *b, lift *l, rel *r);
 /* Later expressions of the scope may use these columns. */
@@ -365,18 +378,21 @@ void lift_register(binder *b, const lift *l);
 void lift_apply(binder *b, lift *l, step *s);
 /* The call of `l`, or one that s had computed before, that column `id` is an answer of; NULL: none. */
 const llm_use *lift_use_of(const scope *s, const lift *l, int id);
-/* Notes what the untyped calls whose answers x may be, as they are, are compared with, for the next
- * pass: a text that is before or behind another (<) is no answer. true: x's type is open, do not
- * unify now. */
+/* Notes a use of a call's answer as BOOLEAN or a number. */
+void llm_note_type(binder *b, const call_info *info, value_type type);
+/* Notes with what x is compared as a use of the untyped calls whose answers x may be; a text that x
+ * is ordered against (<) is no answer. true: x gets another type in the next pass, do not unify now.
+ */
 bool llm_note_use(binder *b, expr_op op, const expr *x, const expr *with);
 bool llm_check_literal(binder *b, const expr *call, const expr *with);
 call_info *llm_info_of(binder *b, const expr *x);
 /* Whether what is there for rows with this guard (NULL: all) is there wherever `wanted` is true. */
 bool guard_covers(const expr *guard, const expr *wanted);
-call_info *llm_known(binder *b, str key);
-int llm_give_type(binder *b, const node *n, llm_call *call, call_info *info);
-/* Adds what a pass found out to what is known. false: nothing new. */
-bool llm_learn(arena *a, list *known, const list *seen);
+/* Sets what the call returns: as RETURNS says, or by the uses known so far. */
+int llm_give_type(binder *b, const node *n, llm_call *call, const call_uses *uses);
+/* After a pass without an error: gives the calls that were used as texts their answers. false: a
+ * call was bound as another type than its uses show, or is used wrongly; the next pass knows. */
+bool llm_types_fit(binder *b);
 
 /* ---- statements ------------------------------------------------------------------------------ */
 

@@ -115,7 +115,7 @@ expr *to_condition(binder *b, expr *x) {
         return null_as(b, x, TYPE_BOOLEAN);
     call_info *call = llm_info_of(b, x);
     if (call && !call->given)
-        call->boolean_use = true;
+        llm_note_type(b, call, TYPE_BOOLEAN);
     if (x->type == TYPE_BOOLEAN)
         return x;
     if (type_is_number(x->type)) {

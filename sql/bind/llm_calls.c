@@ -2,7 +2,7 @@
  * llm_calls.c - lifting LLM calls out of expressions, into REL_LLM nodes with guards.
  *
  * A call is known by its key: prompt, fields' names and what they are made of, options, type. Equal
- * keys share one llm_call, whose type by use is collected over the whole statement (llm_type.c). An
+ * keys share one llm_call, whose uses are collected over the whole statement (llm_type.c). An
  * occurrence is a step; equal ones of one clause are one, with their guards joined by OR, unless
  * that made two calls wait for each other. Invariant: a step's guard and arguments name only
  * columns of the clause's input and of steps that can be placed before it.
@@ -48,15 +48,21 @@ static void expr_key(binder *b, buf *out, const expr *x) {
     buf_append_char(out, ')');
 }
 
-static call_info *find_info(const list *calls, str key) {
-    for (int i = 0; calls && i < calls->n; i++)
-        if (str_equal(((call_info *)calls->items[i])->key, key))
-            return calls->items[i];
-    return NULL;
+static call_uses *uses_of(binder *b, const node *n, str key) {
+    for (int i = 0; i < b->uses->n; i++)
+        if (str_equal(((call_uses *)b->uses->items[i])->key, key))
+            return b->uses->items[i];
+    call_uses *uses = ARENA_NEW(b->mem, call_uses);
+    *uses = (call_uses){.key = key, .pos = n->pos, .len = n->len};
+    list_add(b->mem, b->uses, uses);
+    return uses;
 }
 
-call_info *llm_known(binder *b, str key) {
-    return find_info(b->known, key);
+static call_info *find_info(const binder *b, str key) {
+    for (int i = 0; i < b->calls.n; i++)
+        if (str_equal(((call_info *)b->calls.items[i])->uses->key, key))
+            return b->calls.items[i];
+    return NULL;
 }
 
 call_info *llm_info_of(binder *b, const expr *x) {
@@ -181,7 +187,7 @@ static step *find_same(binder *b, lift *l, const llm_call *call, expr **args) {
 }
 
 /* The step that answers this call for these arguments: one already there, or a new one of `l`. */
-static step *lift_use(binder *b, lift *l, call_info *info, expr **args, bool want_prob) {
+static step *lift_use(binder *b, lift *l, call_info *info, expr **args) {
     step *s = find_same(b, l, info->call, args);
     if (!s) {
         s = ARENA_NEW(b->mem, step);
@@ -194,7 +200,7 @@ static step *lift_use(binder *b, lift *l, call_info *info, expr **args, bool wan
         id_of(b, s->use.out_id)->call = info;
         list_add(b->mem, &l->steps, s);
     }
-    if (want_prob && s->use.prob_id < 0)
+    if (info->uses->prob && s->use.prob_id < 0)
         s->use.prob_id = new_id(b);
     return s;
 }
@@ -829,7 +835,7 @@ static int bind_parts(binder *b, const node *n, llm_call *call, fields *f, const
 }
 
 static int complete_call(binder *b, const node *n, llm_call *call, const fields *f,
-                         const node *examples, call_info *info) {
+                         const node *examples, const call_uses *uses) {
     call->nfields = f->n;
     call->field_names = f->names;
     call->field_required = ARENA_ARRAY(b->mem, bool, f->n);
@@ -837,32 +843,53 @@ static int complete_call(binder *b, const node *n, llm_call *call, const fields 
     call->len = b->view_depth ? 0 : n->len;
     int status = call->prompt.type == TYPE_NULL ? 0 : read_prompt(b, call, f, n->args[0]);
     if (!status)
-        status = llm_give_type(b, n, call, info);
+        status = llm_give_type(b, n, call, uses);
     if (!status && examples)
         status = bind_examples(b, examples, f, call);
     return status;
 }
 
-/* A typed answer is the likeliest that its type allows, and ends by itself: what draws or cuts free
- * text would go unheard. max_tokens is a bound that it keeps, and temperature => 0 what it is. */
-static int refuse_unheard(binder *b, const node *n, const llm_call *written, const llm_call *call) {
-    for (int i = 0; i < n->options.n && call->returns != RETURNS_TEXT; i++) {
+/* The option of the call that nothing but a TEXT answer takes, or NULL: a typed answer is the
+ * likeliest that its type allows, and ends by itself. (max_tokens is a bound that it keeps, and
+ * temperature => 0 what it is.) */
+static const llm_option *text_option(const node *n, const llm_call *call) {
+    for (int i = 0; i < n->options.n; i++) {
         const llm_option *o = n->options.items[i];
-        bool draws =
-            str_equal_nocase(o->name.name, STR("temperature")) && written->temperature.r > 0;
-        if (!draws && !str_equal_nocase(o->name.name, STR("stop")))
-            continue;
-        fail_ident(b, o->name, "%.*s does nothing to an answer of type %s%s", (int)o->name.name.n,
-                   o->name.name.p, llm_returns_name(call->returns),
-                   call->by_use ? ", which this is by use" : "");
-        err_hint(b->e, "a typed answer is the likeliest that its type allows; LLM(…) RETURNS TEXT "
-                       "takes the option");
-        return ERR_BIND;
+        if (str_equal_nocase(o->name.name, STR("stop")) ||
+            (str_equal_nocase(o->name.name, STR("temperature")) && call->temperature.r > 0))
+            return o;
     }
-    return 0;
+    return NULL;
 }
 
-expr *bind_llm(binder *b, const node *n, bool prob, const node *named) {
+static int refuse_option(binder *b, const llm_option *o, const llm_call *call) {
+    fail_ident(b, o->name, "%.*s does nothing to an answer of type %s%s", (int)o->name.name.n,
+               o->name.name.p, llm_returns_name(call->returns),
+               call->by_use ? ", which this is by use" : "");
+    err_hint(b->e, "a typed answer is the likeliest that its type allows; LLM(…) RETURNS TEXT "
+                   "takes the option");
+    return ERR_BIND;
+}
+
+/* The call that n is an occurrence of: known in this pass, or new. */
+static call_info *call_of(binder *b, const node *n, llm_call *call, const fields *f,
+                          const node *examples, value_type used) {
+    str key = call_key(b, n, call, f, examples);
+    call_info *info = find_info(b, key);
+    if (info)
+        return info;
+    info = ARENA_NEW(b->mem, call_info);
+    info->uses = uses_of(b, n, key);
+    info->number = b->calls.n + 1;
+    info->given = n->returns.given;
+    info->call = call;
+    list_add(b->mem, &b->calls, info);
+    if (used != TYPE_NULL && !info->given)
+        llm_note_type(b, info, used);
+    return complete_call(b, n, call, f, examples, info->uses) ? NULL : info;
+}
+
+static expr *bind_answer(binder *b, const node *n, bool prob, const node *named, value_type used) {
     if (b->at.refuse || !b->at.lift) {
         fail_node(b, n, "an LLM call is not allowed in %s",
                   b->at.refuse ? b->at.refuse : "this place");
@@ -880,28 +907,29 @@ expr *bind_llm(binder *b, const node *n, bool prob, const node *named) {
                   (int)named->name.name.n, named->name.name.p);
         return NULL;
     }
-    str key = call_key(b, n, call, &f, examples);
-    call_info *info = find_info(&b->calls, key);
-    if (!info) {
-        info = ARENA_NEW(b->mem, call_info);
-        info->key = key;
-        info->number = b->calls.n + 1;
-        info->given = n->returns.given;
-        info->pos = n->pos;
-        info->len = n->len;
-        info->call = call;
-        list_add(b->mem, &b->calls, info);
-        if (complete_call(b, n, call, &f, examples, info))
-            return NULL;
-    }
-    if (refuse_unheard(b, n, call, info->call))
+    int before = b->calls.n;
+    call_info *info = call_of(b, n, call, &f, examples, used);
+    if (!info)
         return NULL;
-    info->prob = info->prob || prob;
-    const call_info *known = llm_known(b, key);
-    step *s = lift_use(b, b->at.lift, info, f.args, info->prob || (known && known->prob));
-    str name = STR("LLM");
+    const llm_option *o = text_option(n, call);
+    info->text_option = info->text_option || o;
+    if (o && info->call->returns != RETURNS_TEXT && refuse_option(b, o, info->call))
+        return NULL;
+    if (prob && !info->uses->prob) {
+        info->uses->prob = b->learned = true;
+        info->lacks_prob = info->number <= before;
+    }
+    step *s = lift_use(b, b->at.lift, info, f.args);
     return prob ? expr_column(b->mem, s->use.prob_id, TYPE_REAL, STR("LLM_PROB"))
-                : expr_column(b->mem, s->use.out_id, llm_call_type(info->call), name);
+                : expr_column(b->mem, s->use.out_id, llm_call_type(info->call), STR("LLM"));
+}
+
+expr *bind_llm(binder *b, const node *n, value_type used) {
+    return bind_answer(b, n, false, NULL, used);
+}
+
+expr *bind_prob(binder *b, const node *n, const node *named) {
+    return bind_answer(b, n, true, named, TYPE_NULL);
 }
 
 /* ---- field order ----------------------------------------------------------------------------- */

@@ -2,8 +2,9 @@
  * llm_type.c - the type of an LLM call's answer: as RETURNS says, or by use.
  *
  * By use: the texts that a call without RETURNS is compared with, anywhere in the statement, are
- * its literals. They are only all known once everything is bound; so the statement is bound again,
- * with what the pass before found, until nothing changes.
+ * its answers; a call compared with numbers is REAL, one used as a condition BOOLEAN. A call whose
+ * uses are not known yet is bound as TEXT, which an ENUM is, too: its answers are filled in once
+ * everything is bound. Only where a number or BOOLEAN was bound as TEXT is the statement bound again.
  */
 #include <string.h>
 
@@ -205,8 +206,8 @@ static int returns_given(binder *b, const llm_type *t, llm_call *call) {
 
 /* ---- by use ---------------------------------------------------------------------------------- */
 
-static int enum_by_use(binder *b, const call_info *info, llm_call *call) {
-    const list *texts = info->literals.n > 0 ? &info->literals : &info->fallbacks;
+static int enum_by_use(binder *b, const call_uses *uses, llm_call *call) {
+    const list *texts = uses->literals.n > 0 ? &uses->literals : &uses->fallbacks;
     int n = texts->n;
     call->returns = RETURNS_ENUM;
     call->by_use = true;
@@ -215,7 +216,7 @@ static int enum_by_use(binder *b, const call_info *info, llm_call *call) {
         call->literals[i] = *(str *)texts->items[i];
         if (is_one_line(call->literals[i]))
             continue;
-        fail(b, ERR_BIND, info->pos, info->len,
+        fail(b, ERR_BIND, uses->pos, uses->len,
              "this call is compared with %s, which it cannot answer",
              call->literals[i].n ? "a text of several lines" : "''");
         err_hint(b->e, "LLM(…) RETURNS TEXT may be compared with any text");
@@ -223,7 +224,7 @@ static int enum_by_use(binder *b, const call_info *info, llm_call *call) {
     }
     call->nliterals = n;
     if (n > MAX_LITERALS)
-        return fail(b, ERR_LIMIT, info->pos, info->len,
+        return fail(b, ERR_LIMIT, uses->pos, uses->len,
                     "a call is compared with more than %d texts", MAX_LITERALS);
     if (n > 1)
         return 0;
@@ -232,35 +233,50 @@ static int enum_by_use(binder *b, const call_info *info, llm_call *call) {
         call->nliterals = 2;
         return 0;
     }
-    fail(b, ERR_BIND, info->literal_pos, info->literal_len,
+    fail(b, ERR_BIND, uses->literal_pos, uses->literal_len,
          "'%.*s' is the only answer this call is compared with: what else may it say?",
          (int)BASE_MIN(one.n, (size_t)60), one.p);
     err_hint(b->e, "write LLM(…) RETURNS ENUM('%.*s', …)", (int)BASE_MIN(one.n, (size_t)60), one.p);
     return ERR_BIND;
 }
 
-int llm_give_type(binder *b, const node *n, llm_call *call, call_info *info) {
-    if (n->returns.given)
-        return returns_given(b, &n->returns, call);
-    const call_info *use = llm_known(b, info->key);
-    if (!use)
-        return 0;
-    bool texts = use->literals.n + use->fallbacks.n > 0;
-    int kinds = texts + use->number_use + use->boolean_use;
-    if (kinds > 1) {
-        fail(b, ERR_BIND, use->pos, use->len,
+/* The type of a call without RETURNS: TEXT unless its uses say otherwise. */
+static int type_by_use(binder *b, const call_uses *uses, llm_call *call) {
+    bool texts = uses->literals.n + uses->fallbacks.n > 0;
+    if (texts + uses->number + uses->boolean > 1) {
+        fail(b, ERR_BIND, uses->pos, uses->len,
              "this call is compared with values of different types");
         err_hint(b->e, "say what it returns: LLM(…) RETURNS INTEGER");
         return ERR_BIND;
     }
     if (texts)
-        return enum_by_use(b, use, call);
-    call->by_use = use->number_use || use->boolean_use;
-    if (use->number_use)
+        return enum_by_use(b, uses, call);
+    call->by_use = uses->number || uses->boolean;
+    if (uses->number)
         call->returns = RETURNS_REAL;
-    if (use->boolean_use)
+    if (uses->boolean)
         returns_boolean(b, call);
     return 0;
+}
+
+int llm_give_type(binder *b, const node *n, llm_call *call, const call_uses *uses) {
+    return n->returns.given ? returns_given(b, &n->returns, call) : type_by_use(b, uses, call);
+}
+
+bool llm_types_fit(binder *b) {
+    for (int i = 0; i < b->calls.n; i++) {
+        const call_info *info = b->calls.items[i];
+        llm_call typed = *info->call;
+        typed.returns = RETURNS_TEXT;
+        bool wrong = info->lacks_prob || (!info->given && type_by_use(b, info->uses, &typed)) ||
+                     (!info->given && llm_call_type(&typed) != llm_call_type(info->call)) ||
+                     (info->text_option && typed.returns != RETURNS_TEXT);
+        if (wrong)
+            return false;
+        if (!info->given)
+            *info->call = typed;
+    }
+    return true;
 }
 
 static bool has_text(const list *texts, str text) {
@@ -270,16 +286,23 @@ static bool has_text(const list *texts, str text) {
     return false;
 }
 
-static void note_literal(binder *b, call_info *info, list *texts, const expr *x) {
+static void note_literal(binder *b, call_uses *uses, list *texts, const expr *x) {
     if (has_text(texts, x->literal.s))
         return;
     str *s = ARENA_NEW(b->mem, str);
     *s = x->literal.s;
-    if (info->literals.n == 0 && (texts == &info->literals || info->fallbacks.n == 0)) {
-        info->literal_pos = b->view_depth ? -1 : x->pos;
-        info->literal_len = x->len;
+    if (uses->literals.n == 0 && (texts == &uses->literals || uses->fallbacks.n == 0)) {
+        uses->literal_pos = b->view_depth ? -1 : x->pos;
+        uses->literal_len = x->len;
     }
     list_add(b->mem, texts, s);
+    b->learned = true;
+}
+
+void llm_note_type(binder *b, const call_info *info, value_type type) {
+    bool *used = type == TYPE_BOOLEAN ? &info->uses->boolean : &info->uses->number;
+    b->learned = b->learned || !*used;
+    *used = true;
 }
 
 /* What an expression's value may be as it stands. */
@@ -338,13 +361,12 @@ bool llm_note_use(binder *b, expr_op op, const expr *x, const expr *with) {
             continue;
         open = true;
         if (with->type == TYPE_TEXT && with->kind == EXPR_LITERAL)
-            note_literal(
-                b, info,
-                has_text(&from.texts, with->literal.s) ? &info->fallbacks : &info->literals, with);
-        else if (with->type == TYPE_BOOLEAN)
-            info->boolean_use = true;
+            note_literal(b, info->uses,
+                         has_text(&from.texts, with->literal.s) ? &info->uses->fallbacks
+                                                                : &info->uses->literals,
+                         with);
         else if (type_is_number(with->type))
-            info->number_use = true;
+            llm_note_type(b, info, with->type);
     }
     if (with->type == TYPE_TEXT)
         return open && x->type != TYPE_TEXT && with->kind == EXPR_LITERAL;
@@ -368,48 +390,4 @@ bool llm_check_literal(binder *b, const expr *call, const expr *with) {
     const char *meant = str_nearest(with->literal.s, names, (size_t)info->call->nliterals);
     err_hint(b->e, meant ? "did you mean '%s'?" : "they begin with '%s'", meant ? meant : names[0]);
     return false;
-}
-
-static bool learn_texts(arena *a, list *known, const list *seen) {
-    int before = known->n;
-    for (int i = 0; i < seen->n; i++)
-        if (!has_text(known, *(str *)seen->items[i]))
-            list_add(a, known, seen->items[i]);
-    return known->n > before;
-}
-
-/* Adds what one pass saw of a call to what is known of it. true: that was new. */
-static bool learn(arena *a, call_info *known, const call_info *seen) {
-    bool news = (seen->prob && !known->prob) || (seen->number_use && !known->number_use) ||
-                (seen->boolean_use && !known->boolean_use);
-    known->prob = known->prob || seen->prob;
-    known->number_use = known->number_use || seen->number_use;
-    known->boolean_use = known->boolean_use || seen->boolean_use;
-    if (known->literals.n == 0 && (seen->literals.n > 0 || known->fallbacks.n == 0)) {
-        known->literal_pos = seen->literal_pos;
-        known->literal_len = seen->literal_len;
-    }
-    bool literals = learn_texts(a, &known->literals, &seen->literals),
-         fallbacks = learn_texts(a, &known->fallbacks, &seen->fallbacks);
-    return news || literals || fallbacks;
-}
-
-bool llm_learn(arena *a, list *known, const list *seen) {
-    bool news = false;
-    for (int i = 0; i < seen->n; i++) {
-        const call_info *now = seen->items[i];
-        call_info *then = NULL;
-        for (int k = 0; k < known->n; k++)
-            if (str_equal(((call_info *)known->items[k])->key, now->key))
-                then = known->items[k];
-        if (!then) {
-            then = ARENA_NEW(a, call_info);
-            then->key = now->key;
-            then->pos = now->pos;
-            then->len = now->len;
-            list_add(a, known, then);
-        }
-        news = learn(a, then, now) || news;
-    }
-    return news;
 }

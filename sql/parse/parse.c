@@ -319,8 +319,15 @@ static bool writes(const ast *a) {
     return true;
 }
 
+#ifdef KVASIR_TEST_MODELS
+atomic_uint sql_parsed;
+#endif
+
 int sql_parse(str text, arena *mem, sql_tree *out, err *e) {
     parser p;
+#ifdef KVASIR_TEST_MODELS
+    sql_parsed++;
+#endif
     err_clear(e);
     int status = parse(text, mem, 0, &p, e);
     if (status)
