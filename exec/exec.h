@@ -36,6 +36,10 @@ void db_close(db *d); /* NULL is fine; cancels and waits for the worker */
  * must be freed first. Errors of parsing, binding and running all come from stmt_next. */
 stmt *db_submit(db *d, str text);
 
+/* The same in two steps, so that the statement can be estimated in between: stmt_run starts it. */
+stmt *db_prepare(db *d, str text);
+void stmt_run(stmt *s);
+
 typedef enum stmt_status {
     STMT_PENDING, /* timed out: still running; look at stmt_progress */
     STMT_ROWS,    /* *out holds rows */
@@ -125,6 +129,19 @@ typedef struct exec_progress {
     exec_baseline baselines[EXEC_BASELINES];
     int nbaselines;
 } exec_progress;
+
+/* What running a statement would take; all zero where it calls no model. */
+typedef struct exec_estimate {
+    double cost_ms, distinct_inputs, computed_tokens; /* estimates */
+    exec_baseline strategies[EXEC_BASELINES];         /* counted: what each would compute */
+    int nstrategies;
+} exec_estimate;
+
+/* Starts estimating a statement of db_prepare, which can run afterwards and is not parsed and bound
+ * again then. `count`: also counts tokens by strategy, as EXPLAIN (TOKENS) does. stmt_next then ends
+ * in STMT_DONE, or in STMT_ERROR where running the statement would fail before its first row, too. */
+void stmt_estimate(stmt *s, bool count);
+const exec_estimate *stmt_estimated(const stmt *s); /* of the last stmt_estimate */
 
 void stmt_progress(stmt *s, exec_progress *out); /* as of the last batch or engine pass */
 

@@ -195,8 +195,12 @@ int db_tokenize(db *d, str text, buf *out, const atomic_bool *cancel, err *e) {
 
 /* ---- statements ------------------------------------------------------------------------------ */
 
+stmt *db_prepare(db *d, str text) {
+    return stmt_new(d, text);
+}
+
 stmt *db_submit(db *d, str text) {
     stmt *s = stmt_new(d, text);
-    worker_post(&d->worker, stmt_execute, s);
+    stmt_run(s);
     return s;
 }

@@ -15,6 +15,29 @@
 
 /* ---- making and freeing ---------------------------------------------------------------------- */
 
+/* Before each job of the statement: its results, figures and requests start anew. */
+static void begin_job(stmt *s) {
+    buf_clear(&s->notice);
+    workmem_begin(s->space, s->db->settings.max_temp_directory_size);
+    atomic_store(&s->view.paused, false);
+    atomic_store(&s->view.watched, false);
+    atomic_store(&s->view.compared, false);
+    s->described = s->is_text = s->finished = s->waiting = s->drops_rows = false;
+    s->ncols = 0;
+    s->names = NULL;
+    s->types = NULL;
+    s->changes = -1;
+    s->nshared = 0;
+    s->events_seen = 0;
+    atomic_store(&s->events, 0);
+    s->kind = STMT_SELECT;
+    s->status = 0;
+    err_clear(&s->error);
+    s->progress.latest = (exec_progress){0};
+    s->summary = (exec_summary){0};
+    s->started_s = clock_seconds();
+}
+
 stmt *stmt_new(db *d, str text) {
     stmt *s = d->spare;
     d->spare = NULL;
@@ -29,28 +52,11 @@ stmt *stmt_new(db *d, str text) {
     }
     buf_clear(&s->text);
     buf_append(&s->text, text.p, text.n);
-    buf_clear(&s->notice);
     arena_reset(s->mem);
-    workmem_begin(s->space, d->settings.max_temp_directory_size);
     atomic_store(&s->cancel, false);
-    atomic_store(&s->view.paused, false);
-    atomic_store(&s->view.watched, false);
-    atomic_store(&s->view.compared, false);
-    s->described = s->is_text = s->finished = s->waiting = s->drops_rows = false;
-    s->ncols = 0;
-    s->names = NULL;
-    s->types = NULL;
-    s->bound = NULL;
-    s->changes = -1;
-    s->nshared = 0;
-    s->events_seen = 0;
-    atomic_store(&s->events, 0);
-    s->kind = STMT_SELECT;
-    s->status = 0;
-    err_clear(&s->error);
-    s->progress.latest = (exec_progress){0};
-    s->summary = (exec_summary){0};
-    s->started_s = clock_seconds();
+    s->tree = (sql_tree){0};
+    s->estimate = (exec_estimate){0};
+    s->finished = true;
     return s;
 }
 
@@ -68,6 +74,12 @@ void stmt_destroy(stmt *s) {
     free(s);
 }
 
+static void stmt_unbind(stmt *s) {
+    catalog_release(s->catalog);
+    s->catalog = NULL;
+    s->bound = NULL;
+}
+
 void stmt_free(stmt *s) {
     if (!s)
         return;
@@ -83,6 +95,7 @@ void stmt_free(stmt *s) {
     }
     stmt_recycle_results(s);
     pthread_mutex_unlock(&s->lock);
+    stmt_unbind(s); /* estimated and not run: the worker has nothing to do with it any more */
     if (d->spare)
         stmt_destroy(s);
     else
@@ -126,10 +139,8 @@ static int (*const kinds[])(stmt *s, sql_stmt *x, err *e) = {
 };
 BASE_COVERS(kinds, STMT_KINDS);
 
-static void stmt_unbind(stmt *s) {
-    catalog_release(s->catalog);
-    s->catalog = NULL;
-    s->bound = NULL;
+int stmt_parse(stmt *s, err *e) {
+    return s->tree.ast ? 0 : sql_parse(buf_str(&s->text), s->mem, &s->tree, e);
 }
 
 int stmt_prepare(stmt *s, bool write, err *e) {
@@ -212,15 +223,7 @@ static int run_bound(stmt *s, err *e) {
     return status ? status : ended;
 }
 
-static void release_ctx(stmt *s) {
-    stmt_release_plan(s);
-    llm_runtime_free(s->ctx.llm);
-    s->ctx = (exec_ctx){0};
-}
-
-static int run_once(stmt *s, err *e) {
-    err ignored;
-    err_clear(e);
+void stmt_open_ctx(stmt *s) {
     s->ctx = (exec_ctx){.db = s->db,
                         .settings = &s->db->settings,
                         .mem = s->mem,
@@ -230,6 +233,18 @@ static int run_once(stmt *s, err *e) {
                         .view = &s->view,
                         .notices = &s->notice,
                         .progress = &s->progress};
+}
+
+void stmt_release_ctx(stmt *s) {
+    stmt_release_plan(s);
+    llm_runtime_free(s->ctx.llm);
+    s->ctx = (exec_ctx){0};
+}
+
+static int run_once(stmt *s, err *e) {
+    err ignored;
+    err_clear(e);
+    stmt_open_ctx(s);
     int status = prepare(s, e);
     if (status == 0)
         status = refuse_in_failed(s, e);
@@ -249,15 +264,25 @@ static bool may_start_over(const stmt *s, int status) {
            llm_runtime_outdated(s->ctx.llm);
 }
 
-void stmt_execute(void *arg) {
+void stmt_finish(stmt *s, int status, const err *e) {
+    pthread_mutex_lock(&s->lock);
+    s->described = true;
+    s->status = status;
+    s->error = *e;
+    s->finished = true;
+    stmt_tell(s);
+    pthread_mutex_unlock(&s->lock);
+}
+
+static void stmt_execute(void *arg) {
     stmt *s = arg;
     db *d = s->db;
     err e;
-    int status = sql_parse(buf_str(&s->text), s->mem, &s->tree, &e);
+    int status = stmt_parse(s, &e);
     if (status == 0)
         status = run_once(s, &e);
     if (may_start_over(s, status)) {
-        release_ctx(s);
+        stmt_release_ctx(s);
         status = run_once(s, &e);
     }
     uint64_t rows = s->summary.rows;
@@ -267,17 +292,20 @@ void stmt_execute(void *arg) {
     workmem_usage(s->space, &s->summary.space);
     s->summary.sql_seconds = s->summary.seconds - s->summary.llm_seconds - s->summary.held_seconds;
     llm_runtime_tell(s->ctx.llm);
-    release_ctx(s);
+    stmt_release_ctx(s);
     stmt_unbind(s);
     buf record = {0};
     history_record(&s->summary, s->kind, buf_str(&s->text), status, &record);
-    pthread_mutex_lock(&s->lock);
-    s->described = true;
-    s->status = status;
-    s->error = e;
-    s->finished = true;
-    stmt_tell(s);
-    pthread_mutex_unlock(&s->lock); /* the caller may take the statement from here on */
-    history_write(d, &record);      /* nobody waits for it but the next statement */
+    stmt_finish(s, status, &e); /* the caller may take the statement from here on */
+    history_write(d, &record);  /* nobody waits for it but the next statement */
     buf_free(&record);
+}
+
+void stmt_start(stmt *s, void (*job)(void *s)) {
+    begin_job(s);
+    worker_post(&s->db->worker, job, s);
+}
+
+void stmt_run(stmt *s) {
+    stmt_start(s, stmt_execute);
 }

@@ -32,11 +32,12 @@ struct stmt {
     atomic_bool cancel;
     view_requests view;
     exec_ctx ctx;           /* the worker's */
-    sql_tree tree;          /* of `text` */
+    sql_tree tree;          /* of `text`; ast NULL: not parsed yet */
     sql_stmt *bound;        /* of the tree; NULL: not yet */
     const catalog *catalog; /* that it is bound to; retained */
-    int nshared;            /* entries of ctx.kept.shared */
-    bool described;         /* ncols, names, types and is_text are final (told under the lock) */
+    exec_estimate estimate;
+    int nshared;    /* entries of ctx.kept.shared */
+    bool described; /* ncols, names, types and is_text are final (told under the lock) */
     int ncols;
     const char **names;
     value_type *types;
@@ -66,8 +67,12 @@ struct stmt {
 
 stmt *stmt_new(db *d, str text);
 void stmt_destroy(stmt *s);
-void stmt_execute(void *s); /* a job of the worker */
-void stmt_tell(stmt *s);    /* something changed for the caller; under the lock */
+void stmt_start(stmt *s, void (*job)(void *s)); /* hands a job to the worker */
+/* The end of a job; the caller of stmt_next may take the statement from here on. */
+void stmt_finish(stmt *s, int status, const err *e);
+void stmt_open_ctx(stmt *s);
+void stmt_release_ctx(stmt *s);
+void stmt_tell(stmt *s); /* something changed for the caller; under the lock */
 void stmt_drop_results(stmt *s);
 /* Keeps the memory of one batch for the next statement; under the lock. */
 void stmt_recycle_results(stmt *s);
@@ -86,6 +91,7 @@ int stmt_run_plan(stmt *s, rowset *into, err *e);
 /* Ends the statement's own transaction, if it has one: commits or aborts it. */
 int stmt_end_txn(stmt *s, bool commit, err *e);
 int stmt_begin_txn(stmt *s, bool write, err *e);
+int stmt_parse(stmt *s, err *e); /* unless it is parsed */
 /* Begins a transaction of that kind, where none is open, and binds the statement, unless it is bound
  * to the transaction's catalog already. */
 int stmt_prepare(stmt *s, bool write, err *e);

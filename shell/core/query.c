@@ -42,22 +42,27 @@ static void show_waiting(const shell *sh, stmt *s, progress_line *line) {
         progress_draw(line, &sh->term, &now);
 }
 
+int shell_wait(shell *sh, stmt *s, shell_batch_fn fn, void *ctx, err *e) {
+    progress_line line = {0};
+    stmt_status status;
+    const batch *b;
+    signals_watch(s);
+    while ((status = stmt_next(s, TICK_MS, &b, e)) == STMT_ROWS || status == STMT_PENDING)
+        if (status == STMT_PENDING)
+            show_waiting(sh, s, &line);
+        else if (fn)
+            fn(ctx, s, b);
+    signals_watch(NULL);
+    progress_clear(&line);
+    return status == STMT_ERROR ? (int)e->code : 0;
+}
+
 int shell_query(shell *sh, str text, shell_batch_fn fn, void *ctx, err *e) {
     *e = (err){.pos = -1};
     if (!shell_wait_for_previous(sh, true))
         return err_set(e, ERR_BUSY, "the previous statement has not stopped yet");
     stmt *s = db_submit(sh->db, text);
-    signals_watch(s);
-    progress_line line = {0};
-    stmt_status status;
-    const batch *b;
-    while ((status = stmt_next(s, TICK_MS, &b, e)) == STMT_ROWS || status == STMT_PENDING)
-        if (status == STMT_ROWS)
-            fn(ctx, s, b);
-        else
-            show_waiting(sh, s, &line);
-    signals_watch(NULL);
-    progress_clear(&line);
+    int code = shell_wait(sh, s, fn, ctx, e);
     stmt_free(s);
-    return status == STMT_ERROR ? (int)e->code : 0;
+    return code;
 }

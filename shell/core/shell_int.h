@@ -91,15 +91,18 @@ bool shell_sql(shell *sh, const char *text);
 /* Runs a query without printing and calls fn with each batch; returns 0 or the error's code. */
 typedef void (*shell_batch_fn)(void *ctx, stmt *s, const batch *b);
 int shell_query(shell *sh, str text, shell_batch_fn fn, void *ctx, err *e);
+/* Waits for a statement, drawing its progress, and calls fn (NULL: nothing) with each batch; returns
+ * 0 or the error's code. Ctrl-C cancels it. */
+int shell_wait(shell *sh, stmt *s, shell_batch_fn fn, void *ctx, err *e);
 /* Waits until sh->lingering, if any, has ended. False: it still runs, and `wait` was false or Ctrl-C
  * was pressed. */
 bool shell_wait_for_previous(shell *sh, bool wait);
-/* Prints the estimated cost of a long LLM statement, and asks where SET confirm = on. False: do not
- * run it. */
-bool estimate_confirm(shell *sh, str text);
-/* Counts what other strategies would compute for the statement (EXPLAIN), for the live view. False:
- * stopped by Ctrl-C. */
-bool estimate_baselines(shell *sh, str text, view_state *v);
+/* Prints the estimated cost of a prepared statement that would take long, and asks where SET confirm
+ * = on. False: do not run it. */
+bool estimate_confirm(shell *sh, stmt *s);
+/* Counts what each strategy would compute for the statement, for the live view. False: stopped by
+ * Ctrl-C. */
+bool estimate_baselines(shell *sh, stmt *s, view_state *v);
 
 /* ---- the database (database.c) --------------------------------------------------------------- */
 

@@ -298,16 +298,15 @@ static void print_times(run *r) {
 /* Asks for confirmation of a long LLM statement and counts baselines for the view. False: do not run. */
 static bool prepare(run *r, str text) {
     shell *sh = r->sh;
-    if (!estimate_confirm(sh, text))
+    r->s = db_prepare(sh->db, text);
+    if (!estimate_confirm(sh, r->s))
         return false;
     if (sh->term.terminal && !sh->term.dumb) {
         r->state = mem_alloc(sizeof(view_state));
         view_start(r->state, text, sh->term.utf8);
         r->open_view = sh->want_view;
-        if (sh->want_view && !estimate_baselines(sh, text, r->state)) {
-            free(r->state);
+        if (sh->want_view && !estimate_baselines(sh, r->s, r->state))
             return false;
-        }
     }
     return true;
 }
@@ -355,11 +354,16 @@ static bool finish(run *r, stmt_status status, const err *e, const place *where)
 
 bool shell_statement(shell *sh, str text, const place *where) {
     run r = {.sh = sh};
-    if (!shell_ready(sh) || !prepare(&r, text))
+    if (!shell_ready(sh))
         return false;
+    if (!prepare(&r, text)) {
+        stmt_free(r.s);
+        free(r.state);
+        return false;
+    }
     buf_clear(&sh->last_text);
     buf_append_str(&sh->last_text, text);
-    r.s = db_submit(sh->db, text);
+    stmt_run(r.s);
     err e = {.pos = -1};
     signals_watch(r.s);
     stmt_status status = wait_for_end(&r, &e);

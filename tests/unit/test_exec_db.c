@@ -287,6 +287,54 @@ static void a_statement_is_parsed_once(void **state) {
     assert_int_equal(sql_bound - bound, 1);
     db_close(d);
 }
+
+static int64_t rows_of(stmt *s) {
+    const batch *b;
+    stmt_status status;
+    err e = {0};
+    int64_t rows = 0;
+    while ((status = stmt_next(s, -1, &b, &e)) == STMT_ROWS)
+        rows += b->rows;
+    return status == STMT_DONE ? rows : -1;
+}
+
+static void an_estimated_statement_runs_as_it_was_bound(void **state) {
+    (void)state;
+    static const char sql[] = "INSERT INTO r SELECT id + 100, body FROM r "
+                              "WHERE LLM('Is {body} good?', body) IN ('yes', 'no') RETURNING id";
+    db *d = open_memory();
+    run_ok(d, "CREATE MODEL m FROM 'test:hash'");
+    run_ok(d, "SET model = 'm'");
+    run_ok(d, "CREATE TABLE r (id INTEGER PRIMARY KEY, body TEXT)");
+    run_ok(d, "INSERT INTO r VALUES (1, 'good'), (2, 'bad'), (3, 'fair')");
+    unsigned parsed = sql_parsed, bound = sql_bound;
+    stmt *s = db_prepare(d, STR(sql));
+    stmt_estimate(s, true);
+    assert_int_equal(rows_of(s), 0);
+    assert_true(stmt_estimated(s)->cost_ms > 0);
+    assert_int_equal(stmt_estimated(s)->distinct_inputs, 3);
+    assert_int_equal(stmt_estimated(s)->nstrategies, EXEC_BASELINES);
+    assert_string_equal(stmt_estimated(s)->strategies[0].name, "no cache");
+    assert_true(stmt_estimated(s)->strategies[0].computed_tokens > 0);
+    stmt_run(s);
+    assert_int_equal(rows_of(s), 3);
+    stmt_free(s);
+    assert_int_equal(sql_parsed - parsed, 1);
+    assert_int_equal(sql_bound - bound, 1);
+    assert_int_equal(run(d, "SELECT id FROM r").sum, 1 + 2 + 3 + 101 + 102 + 103);
+    s = db_prepare(d, STR("DELETE FROM r WHERE LLM('Is {body} good?', body) = 'yes'"));
+    stmt_estimate(s, false);
+    assert_int_equal(rows_of(s), 0);
+    stmt_free(s); /* not run */
+    assert_int_equal(run(d, "SELECT id FROM r").rows, 6);
+    s = db_prepare(d, STR("DROP TABLE nosuch"));
+    stmt_estimate(s, false);
+    assert_int_equal(rows_of(s), -1);
+    stmt_run(s);
+    assert_int_equal(rows_of(s), -1);
+    stmt_free(s);
+    db_close(d);
+}
 #endif
 
 static volatile sig_atomic_t handled;
@@ -331,6 +379,7 @@ int main(void) {
         cmocka_unit_test(variables_stand_for_their_text),
 #ifdef KVASIR_TEST_MODELS
         cmocka_unit_test(a_statement_is_parsed_once),
+        cmocka_unit_test(an_estimated_statement_runs_as_it_was_bound),
 #endif
         cmocka_unit_test(signals_wait_for_the_caller),
     };
