@@ -93,11 +93,6 @@ static int bind_show_rows(binder *b, const ast *a, str table, sql_stmt *s) {
     return bind_query(b, &q, &s->query);
 }
 
-bool is_system_table(const binder *b, str name) {
-    int ncols;
-    return b->env->system_table && b->env->system_table(b->env->ctx, name, &ncols);
-}
-
 static int bind_show(binder *b, const ast *a, sql_stmt *s) {
     s->kind = STMT_SHOW;
     s->name = dotted(b, a);
@@ -117,13 +112,6 @@ static int bind_reset(binder *b, const ast *a, sql_stmt *s) {
 }
 
 /* ---- others ---------------------------------------------------------------------------------- */
-
-int bind_switch(binder *b, const copy_option *o, bool *on) {
-    str name = o->name.name;
-    if (option_switch(o, on))
-        return 0;
-    return fail_ident(b, o->name, "%.*s is on or off", (int)name.n, name.p);
-}
 
 static int explain_option(binder *b, const copy_option *o, sql_stmt *s) {
     static const char *const names[] = {"ANALYZE", "TOKENS", "RULES", "FORMAT"};

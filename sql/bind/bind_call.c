@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "bind_int.h"
-#include "words/functions_int.h"
+#include "words/words_int.h"
 
 /* ---- scalars --------------------------------------------------------------------------------- */
 

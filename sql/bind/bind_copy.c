@@ -3,6 +3,13 @@
 
 #include "bind_int.h"
 
+int bind_switch(binder *b, const copy_option *o, bool *on) {
+    str name = o->name.name;
+    if (option_switch(o, on))
+        return 0;
+    return fail_ident(b, o->name, "%.*s is on or off", (int)name.n, name.p);
+}
+
 static int delimiter_of(binder *b, const copy_option *o, char *out) {
     str s = o->value && o->value->literal.type == TYPE_TEXT ? o->value->literal.s : STR("");
     if (str_equal_nocase(s, STR("\\t")) || str_equal_nocase(s, STR("tab")))

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "bind_int.h"
-#include "words/functions_int.h"
+#include "words/words_int.h"
 
 enum { MAX_VIEW_DEPTH = 20 };
 
@@ -232,6 +232,11 @@ static void hint_table(binder *b, str name) {
                  (int)BASE_MIN(name.n, (size_t)100), name.p);
     else if (n == 0)
         err_hint(b->e, "there are no tables yet: CREATE TABLE, or FROM 'file.csv'");
+}
+
+bool is_system_table(const binder *b, str name) {
+    int ncols;
+    return b->env->system_table && b->env->system_table(b->env->ctx, name, &ncols);
 }
 
 int find_table(binder *b, ident name, const table_def **out) {

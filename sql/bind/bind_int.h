@@ -6,42 +6,16 @@
  * b->at.lift as *steps* and refer to their columns), then lift_place puts the steps as nodes on the
  * clause's input, then the clause's own node goes on top. Binding functions return NULL or non-zero
  * after filling b->e.
+ *
+ * Queries contain expressions and expressions contain queries, so the nine files that bind their
+ * parts call each other. The others either use these (bind.c, bind_ddl.c, bind_dml.c, …) or are used
+ * by them (scope.c, lift.c, bind_types.c, llm_type.c).
  */
 #ifndef KVASIR_BIND_INT_H
 #define KVASIR_BIND_INT_H
 
 #include "parse/ast_int.h"
-
-/* ---- expr.c, rel.c --------------------------------------------------------------------------- */
-
-expr *expr_and(arena *a, expr *l, expr *r); /* either may be NULL */
-expr *expr_cast(arena *a, expr *from, value_type type);
-expr *expr_at(expr *x, int pos, int len);
-bool expr_is_null(const expr *x);
-
-rel *rel_make(arena *a, rel_kind kind, int ncols);
-rel *rel_one_row(arena *a);
-rel *rel_filter(arena *a, rel *left, expr *predicate);
-rel *rel_apply(arena *a, join_kind kind, rel *left, rel *right, expr *predicate, int mark_id,
-               bool mark_null);
-rel *rel_number(arena *a, rel *left, int id);
-rel *rel_windows(arena *a, rel *left, sort_key *keys, int nkeys, rel_window *functions, int n);
-rel *rel_sort(arena *a, rel *left, sort_key *keys, int nkeys);
-rel *rel_limit(arena *a, rel *left, int64_t limit, int64_t offset);
-rel *rel_distinct(arena *a, rel *left);
-rel *rel_residual(arena *a, rel *left, int group_id, expr *predicate, int *null_ids, int nnull);
-rel *rel_shared(arena *a, rel *left, int number);
-rel *rel_recursive(arena *a, rel *left, rel *right, int number, bool distinct);
-
-typedef struct rel_visit {
-    void (*on_expr)(struct rel_visit *v, expr **x); /* may replace *x; NULL: not wanted */
-    void (*on_use)(struct rel_visit *v, llm_use *u);
-    void *ctx;
-    uint64_t seen[16]; /* share numbers already walked; the rare larger ones are walked again */
-} rel_visit;
-void rel_walk(rel *r, rel_visit *v);
-void rel_settle(rel *r, int column, value_type type);
-void rel_settle_all(rel *r);
+#include "tree/tree_int.h"
 
 /* ---- scopes ---------------------------------------------------------------------------------- */
 
@@ -336,8 +310,6 @@ expr *bind_in_rows(binder *b, expr *const *equal, int nrows, int width);
 expr *bind_exists(binder *b, const node *n);
 expr *bind_scalar(binder *b, const node *n);
 int subquery(binder *b, query *q, rel **out);
-/* Whether x (or NULL) names the column `id`. */
-bool expr_mentions(const expr *x, int id);
 /* A query in FROM: as subquery(), but what guards the query around it guards its calls too. */
 int derived_query(binder *b, query *q, rel **out);
 /* (…) AS t(a, b): renames, or an error when the counts differ. */
@@ -362,7 +334,23 @@ int bind_values(binder *b, query *q, rel **out);
 /* l UNION ALL r, whose columns are alike; its own have new ids. */
 rel *bind_union_all(binder *b, rel *l, rel *r);
 
-/* ---- LLM calls: llm_calls.c, llm_type.c ------------------------------------------------------ */
+/* ---- steps: lift.c --------------------------------------------------------------------------- */
+
+/* The step that answers this call for these arguments: one already there, or a new one of `l`. */
+step *lift_use(binder *b, lift *l, call_info *info, expr **args);
+/* Puts the steps of `l` on r, in the order they need each other. */
+rel *lift_place(binder *b, lift *l, rel *r);
+/* Later expressions of the scope may use these columns. */
+void lift_register(binder *b, const lift *l);
+void lift_apply(binder *b, lift *l, step *s);
+/* The call of `l`, or one that s had computed before, that column `id` is an answer of; NULL: none. */
+const llm_use *lift_use_of(const scope *s, const lift *l, int id);
+/* Whether what is there for rows with this guard (NULL: all) is there wherever `wanted` is true. */
+bool guard_covers(const expr *guard, const expr *wanted);
+/* Whether x (or NULL) names the column `id`. */
+bool expr_mentions(const expr *x, int id);
+
+/* ---- LLM calls: bind_llm.c, llm_type.c ------------------------------------------------------- */
 
 /* A number that may read no rows and ask no model: a literal, or what only looks like one. `what` it
  * is, for errors; NULL: failed. */
@@ -371,13 +359,6 @@ expr *bind_constant(binder *b, const node *n, const char *what);
 expr *bind_llm(binder *b, const node *n, value_type used);
 /* LLM_PROB() of the call n. `named`: the name by which a select item's call is meant, else NULL. */
 expr *bind_prob(binder *b, const node *n, const node *named);
-/* Puts the steps of `l` on r, in the order they need each other. */
-rel *lift_place(binder *b, lift *l, rel *r);
-/* Later expressions of the scope may use these columns. */
-void lift_register(binder *b, const lift *l);
-void lift_apply(binder *b, lift *l, step *s);
-/* The call of `l`, or one that s had computed before, that column `id` is an answer of; NULL: none. */
-const llm_use *lift_use_of(const scope *s, const lift *l, int id);
 /* Notes a use of a call's answer as BOOLEAN or a number. */
 void llm_note_type(binder *b, const call_info *info, value_type type);
 /* Notes with what x is compared as a use of the untyped calls whose answers x may be; a text that x
@@ -386,8 +367,6 @@ void llm_note_type(binder *b, const call_info *info, value_type type);
 bool llm_note_use(binder *b, expr_op op, const expr *x, const expr *with);
 bool llm_check_literal(binder *b, const expr *call, const expr *with);
 call_info *llm_info_of(binder *b, const expr *x);
-/* Whether what is there for rows with this guard (NULL: all) is there wherever `wanted` is true. */
-bool guard_covers(const expr *guard, const expr *wanted);
 /* Sets what the call returns: as RETURNS says, or by the uses known so far. */
 int llm_give_type(binder *b, const node *n, llm_call *call, const call_uses *uses);
 /* After a pass without an error: gives the calls that were used as texts their answers. false: a
@@ -397,7 +376,7 @@ bool llm_types_fit(binder *b);
 /* ---- statements ------------------------------------------------------------------------------ */
 
 int bind_stmt(binder *b, ast *a, sql_stmt *s); /* bind.c */
-/* Whether an option is on: as its value says, or where it has none. */
+/* bind_copy.c: whether an option is on, as its value says, or where it has none. */
 int bind_switch(binder *b, const copy_option *o, bool *on);
 int bind_insert(binder *b, ast *a, sql_stmt *s); /* bind_dml.c */
 int bind_update(binder *b, ast *a, sql_stmt *s);
@@ -406,7 +385,7 @@ int bind_delete(binder *b, ast *a, sql_stmt *s);
  * columns of UPDATE's FROM; the query's last are those of them that RETURNING mentions. */
 bool returning_mentions(const ast *a, const scope_column *c); /* or may: a subquery stands in it */
 int bind_returning(binder *b, const ast *a, str alias, const scope *from, sql_stmt *s);
-int bind_copy_from(binder *b, ast *a, sql_stmt *s); /* bind_copy.c */
+int bind_copy_from(binder *b, ast *a, sql_stmt *s);
 int bind_copy_to(binder *b, ast *a, sql_stmt *s);
 int bind_create_table(binder *b, ast *a, sql_stmt *s); /* bind_ddl.c */
 int bind_create_index(binder *b, ast *a, sql_stmt *s);

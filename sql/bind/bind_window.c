@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "bind_int.h"
-#include "words/functions_int.h"
+#include "words/words_int.h"
 
 typedef struct window_call {
     const node *at;

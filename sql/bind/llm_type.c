@@ -12,37 +12,6 @@
 
 enum { MAX_LITERALS = 1000 };
 
-value_type llm_call_type(const llm_call *call) {
-    switch (call->returns) {
-    case RETURNS_TEXT:
-    case RETURNS_ENUM:
-        return TYPE_TEXT;
-    case RETURNS_BOOLEAN:
-        return TYPE_BOOLEAN;
-    case RETURNS_INTEGER:
-        return TYPE_INTEGER;
-    case RETURNS_REAL:
-        return TYPE_REAL;
-    }
-    return TYPE_TEXT;
-}
-
-const char *llm_returns_name(llm_returns r) {
-    switch (r) {
-    case RETURNS_TEXT:
-        return "TEXT";
-    case RETURNS_ENUM:
-        return "ENUM";
-    case RETURNS_BOOLEAN:
-        return "BOOLEAN";
-    case RETURNS_INTEGER:
-        return "INTEGER";
-    case RETURNS_REAL:
-        return "REAL";
-    }
-    return NULL;
-}
-
 /* ---- complements ----------------------------------------------------------------------------- */
 
 /* What the other answer is, when only one was named. The affirmative stands first. */
@@ -205,6 +174,10 @@ static int returns_given(binder *b, const llm_type *t, llm_call *call) {
 }
 
 /* ---- by use ---------------------------------------------------------------------------------- */
+
+call_info *llm_info_of(binder *b, const expr *x) {
+    return x->kind == EXPR_COLUMN ? id_of(b, x->column.id)->call : NULL;
+}
 
 static int enum_by_use(binder *b, const call_uses *uses, llm_call *call) {
     const list *texts = uses->literals.n > 0 ? &uses->literals : &uses->fallbacks;

@@ -8,7 +8,7 @@
 #ifndef KVASIR_AST_INT_H
 #define KVASIR_AST_INT_H
 
-#include "sql/sql.h"
+#include "words/words_int.h"
 
 enum { AST_MAX_DEPTH = 400 };
 
@@ -291,7 +291,7 @@ typedef struct parser {
     bool mentions_rowid, calls_model;
 } parser;
 
-/* habits.c. What to write instead, where token `at`
+/* foreign_syntax.c. What to write instead, where token `at`
  * was stumbled over; NULL: it is no known habit. */
 const char *habit_hint(const parser *p, int code, token at);
 
@@ -303,14 +303,6 @@ void parser_unexpected(parser *p, int code, token at, const int *expected, int n
  * parser skips, TK_ILLEGAL with *problem set for what is no token) and length. */
 int sql_lex(str text, size_t at, size_t *length, const char **problem);
 enum { TK_SPACE = 1000, TK_COMMENT, TK_ILLEGAL };
-
-/* keywords.c: the code of a keyword, 0 for another word. */
-int keyword_code(str word);
-/* What a token is called in a message; NULL: nothing worth saying. */
-const char *keyword_name(int code);
-bool keyword_is_operator(int code);
-/* The nearest keyword, or NULL. */
-const char *keyword_nearest(str word);
 
 /* Whether an option is on: as its value says, or where it has none. false: the value is neither on
  * nor off. (ast.c) */

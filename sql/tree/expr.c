@@ -6,8 +6,8 @@
  */
 #include <string.h>
 
-#include "bind/bind_int.h"
-#include "words/functions_int.h"
+#include "tree_int.h"
+#include "words/words_int.h"
 
 bool expr_equal(const expr *a, const expr *b) {
     if (a == b)

@@ -2,8 +2,8 @@
  * as a tree: for EXPLAIN (RULES), messages and tests. */
 #include <string.h>
 
-#include "bind/bind_int.h"
-#include "words/functions_int.h"
+#include "tree_int.h"
+#include "words/words_int.h"
 
 /* How an operator is written, and how tightly it binds: arguments that bind less are put in
  * parentheses. */

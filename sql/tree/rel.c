@@ -6,7 +6,7 @@
  */
 #include <string.h>
 
-#include "bind/bind_int.h"
+#include "tree_int.h"
 
 rel *rel_new(arena *a, rel_kind kind, rel *left, rel *right) {
     rel *r = ARENA_NEW(a, rel);

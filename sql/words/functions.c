@@ -1,7 +1,7 @@
 /* functions.c - the functions by name: what they take, what they give. Their bodies are exec's. */
 #include <string.h>
 
-#include "functions_int.h"
+#include "words_int.h"
 
 #define RESULT_INTEGER RESULT_IS(TYPE_INTEGER)
 #define RESULT_REAL RESULT_IS(TYPE_REAL)

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "grammar.h"
-#include "parse/ast_int.h"
+#include "words_int.h"
 
 /* X(word): the token is TK_<word>. Sorted. */
 /* clang-format off */

@@ -9,7 +9,7 @@
 
 #include "parse/ast_int.h"
 #include "tests/sql/fixture.c"
-#include "words/functions_int.h"
+#include "words/words_int.h"
 
 static void keywords_are_sorted_and_found(void **state) {
     (void)state;

@@ -6,8 +6,8 @@
  */
 #include <string.h>
 
+#include "ast_int.h"
 #include "grammar.h"
-#include "parse/ast_int.h"
 
 bool sql_statement_end(str text, size_t *length, bool *empty) {
     size_t at = 0;

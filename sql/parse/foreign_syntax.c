@@ -3,8 +3,8 @@
  *
  * Owns hints alone: the parser has stumbled already, and says where.
  */
+#include "ast_int.h"
 #include "grammar.h"
-#include "parse/ast_int.h"
 
 enum { ANY_CODE = -1 };
 

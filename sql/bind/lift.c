@@ -1,0 +1,261 @@
+/*
+ * lift.c - LLM calls and subqueries lifted out of a clause's expressions: steps, with guards, that
+ * become REL_LLM and REL_APPLY nodes below the clause.
+ *
+ * Equal calls of one clause are one step, with their guards joined by OR, unless that made two calls
+ * wait for each other. Invariant: a step's guard and arguments name only columns of the clause's
+ * input and of steps that can be placed before it.
+ */
+#include "bind_int.h"
+
+/* ---- steps ----------------------------------------------------------------------------------- */
+
+void lift_apply(binder *b, lift *l, step *s) {
+    list_add(b->mem, &l->steps, s);
+}
+
+void lift_register(binder *b, const lift *l) {
+    for (int i = 0; b->at.scope && i < l->steps.n; i++)
+        if (!((step *)l->steps.items[i])->is_apply)
+            list_add(b->mem, &b->at.scope->computed, l->steps.items[i]);
+}
+
+typedef struct search {
+    int id;
+    bool found;
+} search;
+
+static void search_id(void *ctx, int id) {
+    search *s = ctx;
+    s->found = s->found || s->id == id;
+}
+
+bool expr_mentions(const expr *x, int id) {
+    search s = {id, false};
+    if (x)
+        expr_columns(x, search_id, &s);
+    return s.found;
+}
+
+/* Does x name a column that the step makes: an answer or its probability, a value or a mark? */
+static bool reads_step(const expr *x, const step *s) {
+    int ids[2] = {s->is_apply ? s->value_id : s->use.out_id,
+                  s->is_apply ? s->mark_id : s->use.prob_id};
+    return (ids[0] >= 0 && expr_mentions(x, ids[0])) || (ids[1] >= 0 && expr_mentions(x, ids[1]));
+}
+
+/* Does x read the step `of`, or one that needs it? Each step is looked at once a search. */
+static bool reaches(binder *b, const lift *l, const expr *x, const step *of) {
+    if (!x)
+        return false;
+    if (reads_step(x, of))
+        return true;
+    for (int i = 0; i < l->steps.n; i++) {
+        step *s = l->steps.items[i];
+        if (s == of || s->searched == b->search || !reads_step(x, s))
+            continue;
+        s->searched = b->search;
+        if (reaches(b, l, s->is_apply ? s->predicate : s->use.guard, of) ||
+            reaches(b, l, s->guard, of))
+            return true;
+        for (int k = 0; !s->is_apply && k < s->use.call->nfields; k++)
+            if (reaches(b, l, s->use.args[k], of))
+                return true;
+    }
+    return false;
+}
+
+static bool depends(binder *b, const lift *l, const expr *x, const step *of) {
+    b->search++;
+    return reaches(b, l, x, of);
+}
+
+static bool same_question(const step *s, const llm_call *call, expr **args) {
+    if (s->is_apply || s->use.call != call)
+        return false;
+    for (int i = 0; i < call->nfields; i++)
+        if (!expr_equal(s->use.args[i], args[i]))
+            return false;
+    return true;
+}
+
+static bool is_op(const expr *x, expr_op op) {
+    return x && x->kind == EXPR_OP && x->op == op;
+}
+
+static bool is_test(const expr *x, expr_op op, bool of) {
+    return is_op(x, op) && x->args[1]->kind == EXPR_LITERAL &&
+           x->args[1]->literal.type == TYPE_BOOLEAN && x->args[1]->literal.i == of;
+}
+
+bool guard_covers(const expr *guard, const expr *wanted) {
+    if (!guard || expr_equal(guard, wanted))
+        return true;
+    if (is_op(guard, OP_OR)) /* guards of equal calls were joined so */
+        return guard_covers(guard->args[0], wanted) || guard_covers(guard->args[1], wanted);
+    if (is_op(guard, OP_AND))
+        return guard_covers(guard->args[0], wanted) && guard_covers(guard->args[1], wanted);
+    if (is_op(wanted, OP_AND))
+        return guard_covers(guard, wanted->args[0]) || guard_covers(guard, wanted->args[1]);
+    if (is_test(guard, OP_IS_NOT, false)) /* beside an AND whose verdict mattered less */
+        return expr_equal(guard->args[0], wanted);
+    return is_test(guard, OP_IS_NOT, true) && is_test(wanted, OP_IS, false) &&
+           expr_equal(guard->args[0], wanted->args[0]);
+}
+
+static step *find_same(binder *b, lift *l, const llm_call *call, expr **args) {
+    for (int i = 0; b->at.scope && i < b->at.scope->computed.n; i++) {
+        step *s = b->at.scope->computed.items[i];
+        if (same_question(s, call, args) && guard_covers(s->use.guard, b->at.guard))
+            return s;
+    }
+    for (int i = 0; i < l->steps.n; i++) {
+        step *s = l->steps.items[i];
+        if (!same_question(s, call, args))
+            continue;
+        if (guard_covers(s->use.guard, b->at.guard))
+            return s;
+        if (depends(b, l, b->at.guard, s))
+            continue;
+        s->use.guard = b->at.guard
+                           ? expr_chain(b->mem, OP_OR, (expr *[]){s->use.guard, b->at.guard}, 2)
+                           : NULL;
+        return s;
+    }
+    return NULL;
+}
+
+step *lift_use(binder *b, lift *l, call_info *info, expr **args) {
+    step *s = find_same(b, l, info->call, args);
+    if (!s) {
+        s = ARENA_NEW(b->mem, step);
+        s->value_id = s->mark_id = -1;
+        s->use = (llm_use){.call = info->call,
+                           .args = args,
+                           .guard = b->at.guard,
+                           .out_id = new_id(b),
+                           .prob_id = -1};
+        id_of(b, s->use.out_id)->call = info;
+        list_add(b->mem, &l->steps, s);
+    }
+    if (info->uses->prob && s->use.prob_id < 0)
+        s->use.prob_id = new_id(b);
+    return s;
+}
+
+static const llm_use *use_among(const list *steps, int id) {
+    for (int i = 0; i < steps->n; i++) {
+        const step *s = steps->items[i];
+        if (!s->is_apply && (s->use.out_id == id || s->use.prob_id == id))
+            return &s->use;
+    }
+    return NULL;
+}
+
+const llm_use *lift_use_of(const scope *s, const lift *l, int id) {
+    const llm_use *use = use_among(&l->steps, id);
+    return use || !s ? use : use_among(&s->computed, id);
+}
+
+/* ---- placing --------------------------------------------------------------------------------- */
+
+static bool waits_for(const step *s, const step *other) {
+    if (s->is_apply)
+        return reads_step(s->predicate, other) || reads_step(s->guard, other);
+    if (reads_step(s->use.guard, other))
+        return true;
+    for (int k = 0; k < s->use.call->nfields; k++)
+        if (reads_step(s->use.args[k], other))
+            return true;
+    return false;
+}
+
+static bool is_ready(const lift *l, const step *s) {
+    for (int i = 0; i < l->steps.n; i++) {
+        const step *other = l->steps.items[i];
+        if (other != s && !other->placed && waits_for(s, other))
+            return false;
+    }
+    return true;
+}
+
+/* r and one column more. */
+static rel *with_column(binder *b, rel *r, int id, const char *name, expr *x) {
+    rel *p = rel_project(b->mem, r, r->ncols + 1);
+    for (int i = 0; i < r->ncols; i++) {
+        const rel_column *c = &r->cols[i];
+        p->cols[i] = *c;
+        p->project.exprs[i] = (rel_expr){expr_column(b->mem, c->id, c->type, c->name), c->id};
+    }
+    p->cols[r->ncols] = (rel_column){id, x->type, str_from(name), {NULL, 0}};
+    p->project.exprs[r->ncols] = (rel_expr){x, id};
+    return p;
+}
+
+/* x IN (SELECT y …), and the parts of a row, have one x a row, however many y it is compared
+ * with. */
+static expr *operands_drawn(binder *b, rel **r, expr *p) {
+    expr *x = p->args[0], *y = p->args[1];
+    if (!expr_is_volatile(p))
+        return p;
+    if (p->op == OP_AND) {
+        x = operands_drawn(b, r, x);
+        return expr_op2(b->mem, OP_AND, TYPE_BOOLEAN, x, operands_drawn(b, r, y));
+    }
+    expr *drawn = expr_column(b->mem, new_id(b), x->type, STR("operand"));
+    *r = with_column(b, *r, drawn->column.id, "operand", x);
+    return expr_op2(b->mem, p->op, TYPE_BOOLEAN, drawn, y);
+}
+
+static rel *place_applies(binder *b, lift *l, rel *r, int *left) {
+    for (bool again = true; again;) {
+        again = false;
+        for (int i = 0; i < l->steps.n; i++) {
+            step *s = l->steps.items[i];
+            if (!s->is_apply || s->placed || !is_ready(l, s))
+                continue;
+            if (s->guard)
+                r = with_column(b, r, s->guard_id, "guard", s->guard);
+            if (s->kind == JOIN_MARK && s->predicate)
+                s->predicate = operands_drawn(b, &r, s->predicate);
+            r = rel_apply(b->mem, s->kind, r, s->right, s->predicate, s->mark_id, s->mark_null);
+            s->placed = again = true;
+            --*left;
+        }
+    }
+    return r;
+}
+
+static rel *place_uses(binder *b, lift *l, rel *r, int *left) {
+    llm_use *uses = ARENA_ARRAY(b->mem, llm_use, l->steps.n);
+    step **ready = ARENA_ARRAY(b->mem, step *, l->steps.n);
+    int n = 0;
+    for (int i = 0; i < l->steps.n; i++) {
+        step *s = l->steps.items[i];
+        if (!s->is_apply && !s->placed && is_ready(l, s))
+            ready[n++] = s;
+    }
+    for (int i = 0; i < n; i++) {
+        ready[i]->placed = true;
+        uses[i] = ready[i]->use;
+        llm_call *call = (llm_call *)(uintptr_t)uses[i].call;
+        if (!call->number)
+            call->number = ++b->ncalls;
+    }
+    *left -= n;
+    return n ? rel_llm(b->mem, r, uses, n) : r;
+}
+
+rel *lift_place(binder *b, lift *l, rel *r) {
+    int left = l->steps.n;
+    while (left > 0) {
+        int before = left;
+        r = place_applies(b, l, r, &left);
+        r = place_uses(b, l, r, &left);
+        if (left == before) { /* cannot be: find_same keeps calls from waiting for each other */
+            fail(b, ERR_INTERNAL, -1, 0, "LLM calls wait for each other");
+            return r;
+        }
+    }
+    return r;
+}

@@ -1,0 +1,88 @@
+/*
+ * llm_call.c - questions about bound LLM calls: what they return, the order of their fields, whether
+ * two share a prompt's beginning.
+ */
+#include <string.h>
+
+#include "tree_int.h"
+
+value_type llm_call_type(const llm_call *call) {
+    switch (call->returns) {
+    case RETURNS_TEXT:
+    case RETURNS_ENUM:
+        return TYPE_TEXT;
+    case RETURNS_BOOLEAN:
+        return TYPE_BOOLEAN;
+    case RETURNS_INTEGER:
+        return TYPE_INTEGER;
+    case RETURNS_REAL:
+        return TYPE_REAL;
+    }
+    return TYPE_TEXT;
+}
+
+const char *llm_returns_name(llm_returns r) {
+    switch (r) {
+    case RETURNS_TEXT:
+        return "TEXT";
+    case RETURNS_ENUM:
+        return "ENUM";
+    case RETURNS_BOOLEAN:
+        return "BOOLEAN";
+    case RETURNS_INTEGER:
+        return "INTEGER";
+    case RETURNS_REAL:
+        return "REAL";
+    }
+    return NULL;
+}
+
+int llm_call_max_tokens(const settings *s, const llm_call *call) {
+    return call->max_tokens ? call->max_tokens : (int)s->max_tokens;
+}
+
+/* ---- field order ----------------------------------------------------------------------------- */
+
+static int listed_field(const llm_call *call, str name) {
+    const char *dot = memchr(name.p, '.', name.n);
+    for (int f = 0; f < call->nfields; f++)
+        if (str_equal_nocase(name, call->field_names[f]))
+            return f;
+    if (!dot)
+        return -1;
+    return listed_field(call, (str){dot + 1, name.n - (size_t)(dot + 1 - name.p)});
+}
+
+bool llm_call_listed_order(const llm_call *call, str names, uint8_t *order, str *unknown) {
+    bool known = true;
+    int n = 0;
+    while (names.n) {
+        str item = str_trim(str_split_next(&names, ','), " ");
+        int f = listed_field(call, item);
+        if (f < 0 && known) {
+            *unknown = item;
+            known = false;
+        }
+        if (f >= 0 && !memchr(order, f, (size_t)n))
+            order[n++] = (uint8_t)f;
+    }
+    for (int f = 0; f < call->nfields; f++)
+        if (!memchr(order, f, (size_t)n))
+            order[n++] = (uint8_t)f;
+    return known;
+}
+
+bool llm_calls_share_fields(const llm_call *a, expr *const *a_args, const llm_call *b,
+                            expr *const *b_args) {
+    if (a->nfields == 0 || a->nfields != b->nfields || a->examples || b->examples)
+        return false;
+    if (a->prompt.type == TYPE_NULL || b->prompt.type == TYPE_NULL ||
+        !str_equal(a->model, b->model))
+        return false;
+    for (int f = 0; f < a->nfields; f++)
+        if (!str_equal(a->field_names[f], b->field_names[f]) ||
+            a->field_required[f] != b->field_required[f] || !expr_equal(a_args[f], b_args[f]) ||
+            expr_is_volatile(a_args[f]))
+            return false;
+    return true;
+}

@@ -1,0 +1,43 @@
+/*
+ * tree_int.h - constructors and walks of bound trees that the binder alone needs; the others are in
+ * sql.h.
+ */
+#ifndef KVASIR_TREE_INT_H
+#define KVASIR_TREE_INT_H
+
+#include "sql/sql.h"
+
+/* ---- expr.c ---------------------------------------------------------------------------------- */
+
+expr *expr_and(arena *a, expr *l, expr *r); /* either may be NULL */
+expr *expr_cast(arena *a, expr *from, value_type type);
+expr *expr_at(expr *x, int pos, int len);
+bool expr_is_null(const expr *x);
+
+/* ---- rel.c ----------------------------------------------------------------------------------- */
+
+rel *rel_make(arena *a, rel_kind kind, int ncols);
+rel *rel_one_row(arena *a);
+rel *rel_filter(arena *a, rel *left, expr *predicate);
+rel *rel_apply(arena *a, join_kind kind, rel *left, rel *right, expr *predicate, int mark_id,
+               bool mark_null);
+rel *rel_number(arena *a, rel *left, int id);
+rel *rel_windows(arena *a, rel *left, sort_key *keys, int nkeys, rel_window *functions, int n);
+rel *rel_sort(arena *a, rel *left, sort_key *keys, int nkeys);
+rel *rel_limit(arena *a, rel *left, int64_t limit, int64_t offset);
+rel *rel_distinct(arena *a, rel *left);
+rel *rel_residual(arena *a, rel *left, int group_id, expr *predicate, int *null_ids, int nnull);
+rel *rel_shared(arena *a, rel *left, int number);
+rel *rel_recursive(arena *a, rel *left, rel *right, int number, bool distinct);
+
+typedef struct rel_visit {
+    void (*on_expr)(struct rel_visit *v, expr **x); /* may replace *x; NULL: not wanted */
+    void (*on_use)(struct rel_visit *v, llm_use *u);
+    void *ctx;
+    uint64_t seen[16]; /* share numbers already walked; the rare larger ones are walked again */
+} rel_visit;
+void rel_walk(rel *r, rel_visit *v);
+void rel_settle(rel *r, int column, value_type type);
+void rel_settle_all(rel *r);
+
+#endif
