@@ -282,12 +282,10 @@ void cpu_attend(cpu_work *w, int chunk, int kv_head, int worker) {
     attend_walk walk = walk_start(w, base, rows);
     attend_asker asker = {.walk = walk};
     asker.more = walk_next(w, &asker.walk);
-    kernels_tiles(w->s->k, true);
     for (int stored = -1; walk_next(w, &walk);) {
         for (; stored < walk.at.b; stored++)
             keys_store(w, base, rows, stored + 1, kv_head);
         run_attend(w, s, &walk, kv_head, &asker);
     }
-    kernels_tiles(w->s->k, false);
     outputs_scatter(w, s, base, rows, kv_head);
 }

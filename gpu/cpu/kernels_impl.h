@@ -655,26 +655,14 @@ static void k_attend(const attend_unit *u) {
 #include "kernels_screen_impl.h"
 #endif
 
-#if defined(KERNELS_TILES)
-#include "kernels_tiles_impl.h"
-#endif
-
 const kernels KERNELS_TABLE = {
     .name = KERNELS_NAME,
-#if defined(KERNELS_TILES)
-    .narrow = true,
-    .queries = TILE_QUERIES,
-    .heads = TILE_DEPTH,
-    .attend = k_attend_tiles,
-    .tiles = k_tiles,
-#else
 #if defined(__AVX512BF16__)
     .narrow = true,
 #endif
     .queries = TILE,
     .heads = W,
     .attend = k_attend,
-#endif
     .rms_norm = k_rms_norm,
     .to_bf16 = k_to_bf16,
     .from_bf16 = k_from_bf16,

@@ -1,7 +1,7 @@
 /*
  * kernels_int.h - the inner loops that oneDNN does not do, as a table per instruction set.
  *
- * One source (kernels_impl.h) compiled five times; kernels_choose picks at start
+ * One source (kernels_impl.h) compiled four times; kernels_choose picks at start
  * (ONEDNN_MAX_CPU_ISA bounds it, as it bounds oneDNN). Tables differ in their last bits; within
  * one, every function has a fixed order of operations for each row or query, so results do not
  * depend on what else is in the call.
@@ -93,12 +93,8 @@ typedef struct kernels {
     void (*swiglu)(const float *gate, const float *up, int n, float *out);
     void (*geglu)(const float *gate, const float *up, int n, float *out); /* gelu, tanh form */
     float (*dot)(const float *a, const float *b, int n);
-    int (*largest)(const float *x, int n);   /* the first of the largest; NaNs are not */
-    void (*attend)(const attend_unit *unit); /* d: a multiple of heads */
-    /* NULL, or to be called (kernels_tiles) on the thread before its first attend, and with false
-     * after its last: AMX's tiles are configured, and released for others (oneDNN) and for the
-     * system's sake. */
-    void (*tiles)(bool on);
+    int (*largest)(const float *x, int n);          /* the first of the largest; NaNs are not */
+    void (*attend)(const attend_unit *unit);        /* d: a multiple of heads */
     void (*exp)(const float *x, int n, float *out); /* what softmax uses; for tests */
     /* Both or none (NULL): machines with VNNI and products of pairs of bf16. */
     void (*screen)(const screen_unit *unit);
@@ -107,24 +103,16 @@ typedef struct kernels {
     void (*pair_products)(const uint16_t *x, const uint16_t *rows, int k, int run, float *out);
 } kernels;
 
-static inline void kernels_tiles(const kernels *k, bool on) {
-    if (k->tiles != NULL)
-        k->tiles(on);
-}
-
 extern const kernels kernels_generic;
 #if defined(__x86_64__)
-extern const kernels kernels_avx2, kernels_avx512, kernels_avx512bf16, kernels_amx;
+extern const kernels kernels_avx2, kernels_avx512, kernels_avx512bf16;
 #endif
 
 /* The best table that this machine, ONEDNN_MAX_CPU_ISA and the heads' dimensions allow; NULL: none.
  */
 const kernels *kernels_choose(int head_dim, bool narrow);
-enum { KERNELS_TABLES = 5 };
+enum { KERNELS_TABLES = 4 };
 /* All that this machine can run, the best last: into out[KERNELS_TABLES]; returns how many. */
 int kernels_available(const kernels **out);
-/* Whether both weigh the same small block alike, up to bf16's rounding: `k` computes what it
- * says. */
-bool kernels_attend_alike(const kernels *k, const kernels *other);
 
 #endif

@@ -1,7 +1,6 @@
 /*
- * test_gpu_kernels.c - every kernel table of this machine, and one with tiles made of C
- * (gpu_tiles.c), against plain double arithmetic, and against itself: a row's bits must not depend
- * on what else is in the call.
+ * test_gpu_kernels.c - every kernel table that this machine can run, compared with plain double
+ * arithmetic and with itself: a row's bits must not depend on what else is in the call.
  */
 #include <math.h>
 #include <setjmp.h>
@@ -30,21 +29,12 @@ static void near(double got, double want, double tolerance) {
         fail_msg("got %.9g, want %.9g", got, want);
 }
 
-extern const kernels kernels_tiles_of_c;
-enum { TABLES = KERNELS_TABLES + 1 };
-
-static int each(const kernels **tables) {
-    int n = kernels_available(tables);
-    tables[n] = &kernels_tiles_of_c;
-    return n + 1;
-}
-
 static void rows(void **state) {
     (void)state;
-    const kernels *tables[TABLES];
+    const kernels *tables[KERNELS_TABLES];
     static const int sizes[] = {1, 7, 16, 33, 64, 576, 1000};
     float x[1000], y[1000], w[1000], out[1000];
-    for (int t = 0, n = each(tables); t < n; t++) {
+    for (int t = 0, n = kernels_available(tables); t < n; t++) {
         const kernels *k = tables[t];
         for (size_t s = 0; s < BASE_COUNT(sizes); s++) {
             int m = sizes[s];
@@ -95,14 +85,14 @@ static void rows(void **state) {
 
 static void narrow_and_wide(void **state) {
     (void)state;
-    const kernels *tables[TABLES];
+    const kernels *tables[KERNELS_TABLES];
     float x[100], back[100];
     uint16_t h[100], first[100];
     fill(x, 100, 9, 1000);
     x[0] = 0;
     x[1] = -0.0f;
     x[2] = 1.00390625f; /* a tie: to even */
-    for (int t = 0, n = each(tables); t < n; t++) {
+    for (int t = 0, n = kernels_available(tables); t < n; t++) {
         tables[t]->to_bf16(x, 100, h);
         tables[t]->from_bf16(h, 100, back);
         for (int i = 0; i < 100; i++)
@@ -116,8 +106,8 @@ static void narrow_and_wide(void **state) {
 
 static void rope(void **state) {
     (void)state;
-    const kernels *tables[TABLES];
-    for (int t = 0, n = each(tables); t < n; t++) {
+    const kernels *tables[KERNELS_TABLES];
+    for (int t = 0, n = kernels_available(tables); t < n; t++) {
         float x[64], was[64], cs[64];
         fill(x, 64, 5, 2);
         memcpy(was, x, sizeof x);
@@ -174,7 +164,6 @@ static void attention_run(const kernels *k, attention *a, int from, int count, f
     }
     static uint16_t narrow[(QUERIES + 16) * DIM];
     k->to_bf16(a->q, (QUERIES + 16) * DIM, narrow);
-    kernels_tiles(k, true);
     for (int b = 0; b < BLOCKS; b++) {
         int low[QUERIES], high[QUERIES];
         for (int i = from; i < from + count; i++) {
@@ -199,7 +188,6 @@ static void attention_run(const kernels *k, attention *a, int from, int count, f
         unit.nahead = ahead_fill(a, b, ahead);
         k->attend(&unit);
     }
-    kernels_tiles(k, false);
 }
 
 static void attention_check(const attention *a, int i, float softcap, int window,
@@ -227,7 +215,7 @@ static void attend(void **state) {
         int window;
     } cases[] = {{0, 0}, {30, 0}, {0, 20}};
     static attention a, alone;
-    const kernels *tables[TABLES];
+    const kernels *tables[KERNELS_TABLES];
     fill(a.q, QUERIES * DIM, 1, 0.6f);
     fill(a.kt[0], BLOCKS * DIM * 32, 2, 1);
     fill(a.v[0], BLOCKS * DIM * 32, 3, 1);
@@ -238,7 +226,7 @@ static void attend(void **state) {
     }
     for (int i = 0; i < QUERIES; i++)
         a.position[i] = (i * 17 + 30) % (BLOCKS * 32);
-    for (int t = 0, n = each(tables); t < n; t++) {
+    for (int t = 0, n = kernels_available(tables); t < n; t++) {
         for (size_t c = 0; c < BASE_COUNT(cases); c++) {
             attention_run(tables[t], &a, 0, QUERIES, cases[c].softcap, cases[c].window);
             alone = a;
@@ -250,23 +238,6 @@ static void attend(void **state) {
             assert_memory_equal(a.out, alone.out, sizeof a.out);
             assert_memory_equal(a.sum, alone.sum, sizeof a.sum);
         }
-    }
-}
-
-static void attend_nothing(const attend_unit *unit) {
-    (void)unit;
-}
-
-/* What decides at start whether tiles are used. */
-static void alike(void **state) {
-    (void)state;
-    const kernels *tables[TABLES];
-    for (int t = 0, n = each(tables); t < n; t++) {
-        assert_true(kernels_attend_alike(tables[t], tables[0]));
-        kernels broken = *tables[t];
-        broken.attend = attend_nothing;
-        assert_false(kernels_attend_alike(&broken, tables[0]));
-        assert_false(kernels_attend_alike(tables[0], &broken));
     }
 }
 
@@ -338,8 +309,8 @@ static void screen_check(const kernels *k, float *w, float outlier) {
 static void screen(void **state) {
     (void)state;
     static float w[HEAD * WIDTH];
-    const kernels *tables[TABLES];
-    for (int t = 0, n = each(tables); t < n; t++) {
+    const kernels *tables[KERNELS_TABLES];
+    for (int t = 0, n = kernels_available(tables); t < n; t++) {
         const kernels *k = tables[t];
         if (k->screen == NULL) {
             assert_null(head_screen_new(k, HEAD, WIDTH));
@@ -429,10 +400,13 @@ static void pool_runs_each_task_once(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(rows),     cmocka_unit_test(narrow_and_wide),
-        cmocka_unit_test(rope),     cmocka_unit_test(attend),
-        cmocka_unit_test(alike),    cmocka_unit_test(screen),
-        cmocka_unit_test(products), cmocka_unit_test(pool_runs_each_task_once),
+        cmocka_unit_test(rows),
+        cmocka_unit_test(narrow_and_wide),
+        cmocka_unit_test(rope),
+        cmocka_unit_test(attend),
+        cmocka_unit_test(screen),
+        cmocka_unit_test(products),
+        cmocka_unit_test(pool_runs_each_task_once),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
