@@ -6,10 +6,10 @@
  * never leave the worker's buffer: each part gives its own, and they meet in the parts' order.
  */
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "cpu_int.h"
+#include "storage/containers.h"
 
 void cpu_final_cap(const cpu_work *w, float *logits, int n) {
     float cap = w->engine->config.final_softcap;
@@ -129,15 +129,6 @@ static int whole_gather(cpu_work *w) {
     return whole;
 }
 
-static void tops_reserve(cpu_work *w, int whole) {
-    size_t need = (size_t)whole * (size_t)w->s->model.head.nparts;
-    if (need > w->tops_cap) {
-        free(w->tops);
-        w->tops_cap = need;
-        w->tops = mem_alloc(sizeof *w->tops * need);
-    }
-}
-
 void cpu_head_run(cpu_work *w) {
     pool_run(w->s->threads, w->nwanted, final_norm_task, w);
     int whole = whole_gather(w);
@@ -145,7 +136,7 @@ void cpu_head_run(cpu_work *w) {
     whole = cpu_screen_run(w, whole);
     if (whole == 0)
         return;
-    tops_reserve(w, whole);
+    ARRAY_RESERVE(w->tops, (size_t)whole * (size_t)w->s->model.head.nparts, w->tops_cap);
     w->nrows = whole;
     pool_run(w->s->threads, cpu_tile_count(w) * w->s->model.head.nparts, head_task, w);
     for (int i = 0; i < whole; i++) {

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "storage/base.h"
+#include "storage/containers.h"
 
 typedef struct planner {
     attend_plan *p;
@@ -26,21 +26,9 @@ static int last_block(const attend_row *row) {
 
 /* ---- lists ----------------------------------------------------------------------------------- */
 
-static void *grown(void *list, int count, int more, int *cap, size_t size) {
-    if (count + more <= *cap)
-        return list;
-    *cap = BASE_MAX(2 * *cap, count + more + 64);
-    return mem_realloc(list, (size_t)*cap * size);
-}
-
-static void task_add(attend_list *list, attend_task task) {
-    list->at = grown(list->at, list->count, 1, &list->cap, sizeof *list->at);
-    list->at[list->count++] = task;
-}
-
 static int blocks_add(attend_plan *p, const int32_t *table, int b0, int b1) {
     int n = b1 - b0, at = p->nblocks;
-    p->blocks = grown(p->blocks, p->nblocks, n, &p->blocks_cap, sizeof *p->blocks);
+    ARRAY_RESERVE(p->blocks, at + n, p->blocks_cap);
     memcpy(p->blocks + at, table + b0, (size_t)n * sizeof *p->blocks);
     p->nblocks += n;
     return at;
@@ -86,8 +74,9 @@ static void tasks_emit(const planner *pl, int from, int to, int b0, int b1, int 
             end = BASE_MAX(end, BASE_MIN(b1, last_block(&pl->rows[i]) + 1));
             least = BASE_MIN(least, pl->rows[i].position);
         }
-        task_add(wide ? &p->wide[level] : &p->narrow[level],
-                 (attend_task){from, q, n, b0, end, blocks_at, least, level > 0});
+        attend_list *list = wide ? &p->wide[level] : &p->narrow[level];
+        attend_task task = {from, q, n, b0, end, blocks_at, least, level > 0};
+        ARRAY_PUSH(list->at, list->count, list->cap, task);
     }
 }
 
@@ -143,8 +132,8 @@ static void states_assign(attend_plan *p, const attend_row *rows, int nrows) {
         p->states[i] = p->nstates;
         p->nstates += chunks;
         if (chunks > 1) {
-            p->merges = grown(p->merges, p->nmerges, 1, &p->merges_cap, sizeof *p->merges);
-            p->merges[p->nmerges++] = (attend_merge){i, p->states[i], chunks};
+            attend_merge merge = {i, p->states[i], chunks};
+            ARRAY_PUSH(p->merges, p->nmerges, p->merges_cap, merge);
         }
     }
 }
@@ -153,7 +142,7 @@ void attend_plan_make(attend_plan *p, const attend_row *rows, int nrows, int gro
     for (int level = 0; level < ATTEND_LEVELS; level++)
         p->wide[level].count = p->narrow[level].count = 0;
     p->levels = p->nblocks = p->nmerges = p->nstates = 0;
-    p->states = grown(p->states, 0, nrows, &p->states_cap, sizeof *p->states);
+    ARRAY_RESERVE(p->states, nrows, p->states_cap);
     int blocks = 0;
     for (int i = 0; i < nrows; i++) {
         p->states[i] = -1;

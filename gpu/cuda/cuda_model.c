@@ -11,6 +11,7 @@
 
 #include "cpu/kernels_int.h"
 #include "cuda_int.h"
+#include "storage/containers.h"
 
 enum { LOAD_ROWS = 16 }; /* rows of a task */
 static const size_t STAGE_BYTES = (size_t)64 << 20;
@@ -38,12 +39,7 @@ void *cuda_keep(cuda_state *s, size_t bytes, const char *what, err *e) {
     void *p = NULL;
     if (cuda_check(cudaMalloc(&p, bytes), what, e) != 0)
         return NULL;
-    if (s->nallocations == s->allocations_cap) {
-        s->allocations_cap = s->allocations_cap * 2 + 64;
-        s->allocations =
-            mem_realloc(s->allocations, sizeof *s->allocations * (size_t)s->allocations_cap);
-    }
-    s->allocations[s->nallocations++] = p;
+    ARRAY_PUSH(s->allocations, s->nallocations, s->allocations_cap, p);
     s->weight_bytes += bytes;
     return p;
 }

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "cuda_int.h"
+#include "storage/containers.h"
 
 static int last_block(const pass_row *row) {
     return row->position / LLM_BLOCK_TOKENS;
@@ -24,11 +25,7 @@ static void mark_block(cuda_work *w, int32_t block) {
         return;
     w->marks[block] = w->mark;
     w->highest = BASE_MAX(w->highest, block);
-    if (w->nused == w->used_cap) {
-        w->used_cap = w->used_cap * 2 + 1024;
-        w->used = mem_realloc(w->used, sizeof *w->used * w->used_cap);
-    }
-    w->used[w->nused++] = block;
+    ARRAY_PUSH(w->used, w->nused, w->used_cap, block);
 }
 
 static void marks_begin(cuda_work *w) {
@@ -144,10 +141,7 @@ static void tables_translate(cuda_work *w, const cuda_part *part) {
         table_run(part, i, &blocks);
         n += (size_t)blocks;
     }
-    if (n > w->tables_cap) {
-        w->tables_cap = 2 * n;
-        w->tables = mem_realloc(w->tables, sizeof *w->tables * w->tables_cap);
-    }
+    ARRAY_RESERVE(w->tables, n, w->tables_cap);
     for (int i = 0; i < part->nrows;) {
         const int32_t *table = part->p->rows[part->first + i].table;
         int end = table_run(part, i, &blocks);
