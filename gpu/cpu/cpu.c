@@ -1,15 +1,15 @@
 /*
- * cpu.c - the CPU backend: opening a model, choosing a precision, and the table of functions.
+ * cpu.c - the CPU backend: opens a model, chooses the precision, and defines the backend's table.
  *
- * Owns the engine's CPU state. Invariant: the fingerprint covers all that a KV bit depends on:
- * weights, positions, precision, kernels and library (through the probe's output). The pass itself
- * is cpu_forward.c's.
+ * Owns the engine's CPU state; cpu_forward.c runs passes. Invariant: the fingerprint covers
+ * everything that the bits of KV depend on: weights, positions, precision, kernels and library (by
+ * the probe's output).
  *
- * Opening takes the probe's output from the side file where it has one for the same library,
- * settings and shapes, and leaves the weights where they are: a statement whose answers are all
- * stored needs none. The first session that runs a pass loads them (cpu_ready), probes, and
- * compares; if the bits are others, no pass is run, the record is put right, and the engine is
- * outdated: one opened anew has the fingerprint of today.
+ * If the side file has the probe's output for the same library, settings and shapes, opening uses it
+ * and does not load weights: a statement whose answers are all stored needs none. The first session
+ * that runs a pass loads them (cpu_ready) and probes. If the bits differ from the record, the record
+ * is corrected, the pass fails, and the engine is outdated: an engine opened after that has the
+ * right fingerprint.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +17,7 @@
 
 #include "cpu_int.h"
 
-/* What a precision must gain over a simpler one to be taken. */
+/* A precision must be this much faster than a more exact one to be chosen. */
 static const double MUST_GAIN = 1.2;
 
 static bool bf16_gains(const side_facts *facts) {
@@ -28,9 +28,9 @@ static bool in_bytes(llm_precision p) {
     return p == LLM_INT8 || p == LLM_INT8X2;
 }
 
-/* Whether the matrices can be cut into groups of 32. */
+/* True if the widths of the matrices are multiples of INT8_GROUP. */
 static bool fits_bytes(const model_config *c) {
-    int run = c->n_heads / c->n_kv_heads * c->head_dim; /* what attention stores at once */
+    int run = c->n_heads / c->n_kv_heads * c->head_dim; /* columns that attention stores at once */
     return (c->n_embd | c->ffn | run) % INT8_GROUP == 0;
 }
 
@@ -38,7 +38,7 @@ static bool is_of_layer(const gguf_tensor *t) {
     return t->ndims == 2 && t->name.n > 4 && memcmp(t->name.p, "blk.", 4) == 0;
 }
 
-/* Whether all matrices of layers lie in the file in blocks of few bits. */
+/* True if all matrices of the layers are quantised in the file. */
 static bool is_quantised(const gguf *file) {
     bool all = true;
     for (size_t i = 0; i < gguf_tensor_count(file); i++) {
@@ -49,7 +49,7 @@ static bool is_quantised(const gguf *file) {
     return all;
 }
 
-/* The share of the layers' weights that kernels with so many levels can hold. */
+/* The share of the layers' weights that bytes with `levels` steps can hold. */
 static double share_in_bytes(const gguf *file, int levels) {
     double held = 0, sum = 0;
     for (size_t i = 0; i < gguf_tensor_count(file); i++) {
@@ -61,9 +61,9 @@ static double share_in_bytes(const gguf *file, int levels) {
     return sum > 0 ? held / sum : 0;
 }
 
-/* FLOP/s of one thread in every precision, and what 'auto' is. Bytes are for files that hold no
- * more: what was rounded to a few bits hardly suffers, and llama.cpp, too, then rounds states to
- * bytes in groups of 32. */
+/* Measures FLOP/s of one thread in every precision and chooses that of 'auto'. int8 is chosen only
+ * for quantised files, where it loses little more (llama.cpp also rounds states to bytes in groups
+ * of 32 there). */
 static void rates_measure(const llm_engine *engine, const int8_kernels *int8, side_facts *out) {
     static const gemm_type types[LLM_PRECISIONS] = {[LLM_F32] = GEMM_F32,
                                                     [LLM_BF16] = GEMM_BF16,
@@ -79,7 +79,7 @@ static void rates_measure(const llm_engine *engine, const int8_kernels *int8, si
         out->precision = LLM_INT8;
 }
 
-/* From the side file, or measured now and kept there. */
+/* The facts in the side file; if it has none, measures them and writes it. */
 static side_facts facts_find(const llm_engine *engine, const cpu_state *s) {
     side_facts facts;
     if (side_file_read(s->cache_dir, s->weights, s->machine, &facts) &&
@@ -110,24 +110,27 @@ static int precision_choose(llm_engine *engine, cpu_state *s, const llm_engine_o
     bool automatic = options->precision == LLM_PRECISION_AUTO;
     s->precision = automatic ? facts->precision : options->precision;
     info->precision = llm_precision_name(s->precision);
-    info->precision_reason = automatic ? rates_text(engine, facts) : "asked for";
+    info->precision_reason = automatic ? rates_text(engine, facts) : "as set";
     bool bytes = in_bytes(s->precision);
     if (bytes && s->int8 == NULL) {
-        return err_set(e, ERR_UNSUPPORTED,
-                       "precision '%s' needs a processor with AVX2; this one has kernels for %s",
-                       info->precision, kernels_choose(engine->config.head_dim, true)->name);
+        return err_set(
+            e, ERR_UNSUPPORTED,
+            "precision '%s' needs a processor with AVX2; the kernels for this one are: %s",
+            info->precision, kernels_choose(engine->config.head_dim, true)->name);
     }
     if (bytes && share_in_bytes(engine->file, s->int8->levels) == 0) {
-        return err_set(e, ERR_UNSUPPORTED,
-                       "precision '%s' on a processor without VNNI holds Q4_0, Q4_1, Q5_0, Q5_1, "
-                       "Q4_K and Q5_K; this file has none of them",
-                       info->precision);
+        return err_set(
+            e, ERR_UNSUPPORTED,
+            "precision '%s' on a processor without VNNI needs matrices in Q4_0, Q4_1, Q5_0, "
+            "Q5_1, Q4_K or Q5_K; this file has none",
+            info->precision);
     }
     if (bytes && !fits_bytes(&engine->config)) {
-        return err_set(e, ERR_UNSUPPORTED,
-                       "precision '%s' wants matrices whose widths are multiples of %d; those of "
-                       "this model are %d and %d",
-                       info->precision, INT8_GROUP, engine->config.n_embd, engine->config.ffn);
+        return err_set(
+            e, ERR_UNSUPPORTED,
+            "precision '%s' needs matrix widths that are multiples of %d; this model has "
+            "widths of %d and %d",
+            info->precision, INT8_GROUP, engine->config.n_embd, engine->config.ffn);
     }
     s->wide = s->precision == LLM_BF16 || (bytes && bf16_gains(facts)) ? GEMM_BF16 : GEMM_F32;
     return 0;
@@ -139,14 +142,14 @@ static model_types types_of(const cpu_state *s) {
         return out;
     out.levels = s->int8->levels;
     out.rest = s->precision == LLM_INT8 ? GEMM_INT8 : GEMM_INT8X2;
-    /* in one plane q, k and v alone cost as much accuracy as all else, and exactness is free in the
-     * last layer, from which few rows go on */
+    /* in one plane, q, k and v lose as much accuracy as all other matrices together; in the last
+     * layer two planes cost little, since only wanted rows use it */
     if (s->precision == LLM_INT8X2 || (s->wide == GEMM_F32 && s->int8->planes_gain))
         out.qkv = out.last = GEMM_INT8X2;
     return out;
 }
 
-/* Rates on record, at the precision that 'auto' takes. */
+/* Takes the rates on record, if the precision is that of 'auto'; returns true if there are any. */
 static bool rates_recall(llm_engine *engine, cpu_state *s, const side_facts *facts) {
     llm_model_info *info = &engine->info;
     s->keeps_rates = facts->precision == s->precision;
@@ -155,11 +158,11 @@ static bool rates_recall(llm_engine *engine, cpu_state *s, const side_facts *fac
     return info->prefill_tok_s > 0 && info->decode_tok_s > 0;
 }
 
-/* A first guess from the layers' products at a tile's height and at a small one, put on record;
- * sessions will correct it. */
+/* First estimates of the rates, from the speed of the layers' products at a large and a small height;
+ * sessions replace them by measured ones. */
 static void rates_guess(llm_engine *engine, cpu_state *s) {
     llm_model_info *info = &engine->info;
-    static const double others = 0.7; /* the share of a pass that products take */
+    static const double others = 0.7; /* share of products in the time of a pass */
     if (info->prefill_tok_s <= 0)
         info->prefill_tok_s = others * cpu_gemm_rate(engine, gemm_tile(s->g));
     if (info->decode_tok_s <= 0)
@@ -178,10 +181,11 @@ static int kv_choose(llm_engine *engine, cpu_state *s, const llm_engine_options 
         return 0;
     int sinks = options->sink_tokens, window = options->window_tokens;
     if (sinks < 0 || window < 1 || sinks > engine->config.context - window) {
-        return err_set(e, ERR_LIMIT,
-                       "streaming attention over %d sinks and %d window tokens: they must be at "
-                       "least 0 and 1, and together at most the model's context of %d",
-                       sinks, window, engine->config.context);
+        return err_set(
+            e, ERR_LIMIT,
+            "streaming attention with %d sink tokens and a window of %d: sinks must be at "
+            "least 0, the window at least 1, their sum at most the model's context of %d",
+            sinks, window, engine->config.context);
     }
     info->sink_tokens = s->sinks = sinks;
     info->window_tokens = s->window = window;
@@ -199,7 +203,7 @@ static void info_fill(llm_engine *engine, cpu_state *s) {
     info->threads = pool_threads(s->threads);
 }
 
-/* Everything that decides a KV bit, in one place. */
+/* Hash of everything that the bits of KV depend on. */
 static hash128 fingerprint(const llm_engine *engine, const cpu_state *s) {
     buf b = {0};
     const model_config *c = &engine->config;
@@ -250,8 +254,8 @@ static void probe_keep(const cpu_state *s, const side_probe *found) {
     }
 }
 
-/* What the probe finds goes to the side file and to `found`. The pool's lock is held, or nobody
- * else knows the engine. */
+/* Loads the weights and probes; the probe's output goes to the side file and to *found. The caller
+ * holds the pool's lock, or no other thread uses the engine yet. */
 static int weights_load(llm_engine *engine, cpu_state *s, side_probe *found,
                         const atomic_bool *cancel, err *e) {
     const model_config *c = &engine->config;
@@ -287,10 +291,11 @@ int cpu_ready(llm_engine *engine, const atomic_bool *cancel, err *e) {
         int code = weights_load(engine, s, &found, cancel, &s->load_error);
         if (code == 0 && !hash128_equal(found.digest, s->probe.digest)) {
             atomic_store(&engine->outdated, true);
-            err_set(&s->load_error, ERR_MODEL,
-                    "'%s' computes otherwise than when it was last loaded here: run the statement "
-                    "again, so that stored answers and new ones do not mix",
-                    engine->info.path);
+            err_set(
+                &s->load_error, ERR_MODEL,
+                "'%s' now gives different results than when it was last loaded on this machine: "
+                "run the statement again, so that stored and new answers do not mix",
+                engine->info.path);
         }
     }
     if (s->load_error.code != ERR_NONE)
@@ -305,15 +310,16 @@ int cpu_load(llm_engine *engine, const llm_engine_options *options, err *e) {
     engine->state = s;
     s->k = kernels_choose(engine->config.head_dim, false);
     if (s->k == NULL) {
-        return err_set(e, ERR_UNSUPPORTED,
-                       "heads of %d dimensions: the CPU backend wants a multiple of 4",
-                       engine->config.head_dim);
+        return err_set(
+            e, ERR_UNSUPPORTED,
+            "heads of %d dimensions are not supported: the CPU backend needs a multiple of 4",
+            engine->config.head_dim);
     }
     int code = kv_choose(engine, s, options, e);
     if (code != 0)
         return code;
     const char *isa = getenv("ONEDNN_MAX_CPU_ISA");
-    /* a build that looks for faults is slow in ways of its own: what it finds is not for others */
+    /* rates measured by a debug or sanitizer build are not for other builds */
     snprintf(s->machine, sizeof s->machine, "%s %s " BUILD_KIND, s->k->name,
              isa != NULL ? isa : "");
     s->cache_dir = mem_strdup(options->cache_dir);

@@ -1,15 +1,16 @@
 /*
- * cpu_attention.c - attention by shared block (ENGINE 3).
+ * cpu_attention.c - attention over KV blocks, each shared block read once for several rows.
  *
- * A task takes up to ATTEND_ROWS rows and one kv head through the blocks of their tables.
- * Neighbouring rows whose table has the same block attend to it together, so that a shared prefix
- * is read once per task. Invariant: each query meets its blocks one by one in order of position,
- * each as a unit of 32 keys with those it cannot see masked; which units it meets depends on its
- * position alone, and nothing on which rows share a task.
+ * A task computes attention of up to ATTEND_ROWS rows and one kv head, block by block. Neighbouring
+ * rows whose tables have the same block attend to it together, as one unit, so a shared prefix is
+ * read once per task. Invariant: a query processes its blocks in order of position, each as a unit
+ * of 32 keys with the keys that it does not see masked. Which units it processes depends only on its
+ * position, so its bits do not depend on which rows share the task.
  *
- * Streaming attention: a query at position p sees the first `sinks` keys and the latest `window`.
- * Keys keep their own rotation. Sinks are scored with a second q, rotated to min(p, sinks +
- * window), so that no distance grows beyond that; a block that holds both is two units.
+ * Streaming attention (StreamingLLM): a query at position p sees the first `sinks` keys and the last
+ * `window` keys. Keys keep their rotation. Sinks are scored with a second q, rotated for the position
+ * min(p, sinks + window), so that distances do not exceed that; a block with both kinds of keys is
+ * two units.
  */
 #include <math.h>
 #include <string.h>
@@ -20,24 +21,24 @@ int cpu_attend_chunks(const cpu_work *w) {
     return (w->nrows + w->attend_rows - 1) / w->attend_rows;
 }
 
-/* The layer at hand sees sinks and a window instead of all keys. */
+/* True if the current layer uses streaming attention. A layer whose own window is no larger does not. */
 static bool cpu_layer_streams(const cpu_work *w) {
     int window = w->s->model.layers[w->layer].window;
     return w->s->window > 0 && (window == 0 || window > w->s->window);
 }
 
-/* Which keys of the table's blocks a unit is about. */
+/* The keys of a block that a unit covers. */
 typedef enum key_part { KEYS_ALL, KEYS_SINKS, KEYS_WINDOW } key_part;
 
 typedef struct key_range {
-    int low, high; /* of the block's slots; empty: the query meets no unit here */
+    int low, high; /* slots of the block; if empty, the query has no such unit */
 } key_range;
 
-/* What a layer lets its queries see. */
+/* Which keys a layer's queries see. */
 typedef struct attend_sight {
     bool streams;
-    int sinks, window; /* streaming's */
-    int layer_window;  /* 0: all */
+    int sinks, window; /* of streaming attention */
+    int layer_window;  /* of the architecture; 0: all keys */
 } attend_sight;
 
 static attend_sight sight_of(const cpu_work *w) {
@@ -60,16 +61,16 @@ static inline key_range keys_of(const attend_sight *s, int position, int b, key_
 
 /* ---- the units of a task --------------------------------------------------------------------- */
 
-/* One unit: rows [from, to) of the chunk, which all see something of the same block. */
+/* One unit: rows [from, to) of the chunk, which all see keys of the same block. */
 typedef struct attend_run {
     int from, to, b;
     key_part part;
 } attend_run;
 
-/* A way through the units of a task in the order in which they are computed. */
+/* An iterator over the units of a task, in the order in which they are computed. */
 typedef struct attend_walk {
     int base, rows, blocks; /* of the chunk */
-    attend_run at;          /* the unit stood at; from == rows: none of this block and part */
+    attend_run at;          /* the current unit */
     attend_sight sight;
 } attend_walk;
 
@@ -78,7 +79,7 @@ static inline bool walk_sees(const cpu_work *w, const attend_walk *k, int i) {
     return r.low < r.high;
 }
 
-/* To the next unit; false: that was the last one. */
+/* Advances to the next unit; false if there is none. */
 static bool walk_next(const cpu_work *w, attend_walk *k) {
     attend_run *at = &k->at;
     const pass_row *row = &w->rows[k->base];
@@ -113,24 +114,24 @@ static attend_walk walk_start(const cpu_work *w, int base, int rows) {
     return k;
 }
 
-/* ---- memory ahead of its use ----------------------------------------------------------------- */
+/* ---- prefetching ----------------------------------------------------------------------------- */
 
 /*
- * Blocks of many rows are computed for long and come from a cache, blocks of one row for a moment
- * and from memory: so while the first are computed the second are asked for, up to AHEAD_BYTES of
- * them, one stretch of a block for each few queries. Whatever happens, the next unit's block is
- * asked for before this one is computed.
+ * A block shared by many rows takes long to compute and is read from a cache; the block of a single
+ * row takes little time and is read from memory. Therefore later units are prefetched while a unit
+ * with many queries is computed: up to AHEAD_BYTES, K or V of one unit per kernels.queries queries.
+ * The next unit's block is always prefetched before the current one is computed.
  */
 enum { AHEAD_BYTES = 384 << 10, AHEAD_MAX = 64 };
 
-typedef struct attend_asker {
-    attend_walk walk; /* at the unit that is asked for */
-    bool more;        /* it stands at one */
-    kv_side side;     /* of it to be asked for next */
-    int ahead;        /* units asked for, less those computed */
-} attend_asker;
+typedef struct attend_prefetcher {
+    attend_walk walk; /* at the next unit to prefetch */
+    bool more;        /* false: all units are prefetched */
+    kv_side side;     /* the side of that unit to prefetch next */
+    int ahead;        /* units prefetched and not yet computed */
+} attend_prefetcher;
 
-static attend_ahead ask_next(const cpu_work *w, attend_asker *a, int kv_head) {
+static attend_ahead prefetch_take(const cpu_work *w, attend_prefetcher *a, int kv_head) {
     const attend_run *r = &a->walk.at;
     int keys = 0;
     for (int i = r->from; i < r->to; i++) {
@@ -146,39 +147,39 @@ static attend_ahead ask_next(const cpu_work *w, attend_asker *a, int kv_head) {
     return out;
 }
 
-static void ask_now(const attend_ahead *a) {
+static void prefetch_now(const attend_ahead *a) {
     for (int i = 0; i < a->steps; i++) {
         __builtin_prefetch(a->at + i * 128, 0, 2);
         __builtin_prefetch(a->at + i * 128 + a->second, 0, 2);
     }
 }
 
-/* What is asked for while a unit of `queries` queries
- * is computed: out[AHEAD_MAX]; returns how many. */
-static int ask_for(const cpu_work *w, attend_asker *a, int queries, int kv_head,
-                   attend_ahead *out) {
+/* Chooses what to prefetch while a unit of `queries` queries is computed: out[AHEAD_MAX]; returns the
+ * number of entries. */
+static int prefetch_choose(const cpu_work *w, attend_prefetcher *a, int queries, int kv_head,
+                           attend_ahead *out) {
     int most = BASE_MAX(AHEAD_BYTES / (2 * (int)w->layout.head), 2);
     while (a->more && a->ahead < 2) { /* this one and the next */
-        attend_ahead next = ask_next(w, a, kv_head);
-        ask_now(&next);
+        attend_ahead next = prefetch_take(w, a, kv_head);
+        prefetch_now(&next);
     }
     int n = 0, room = BASE_MIN((queries + w->s->k->queries - 1) / w->s->k->queries, AHEAD_MAX);
     while (n < room && a->more && a->ahead < most)
-        out[n++] = ask_next(w, a, kv_head);
+        out[n++] = prefetch_take(w, a, kv_head);
     a->ahead--;
     return n;
 }
 
 /* ---- a task ---------------------------------------------------------------------------------- */
 
-/* Of a dimension of a query, as the kernels take it. */
+/* Bytes of an element of q (attend_unit). */
 static size_t query_bytes(const cpu_work *w) {
     return w->s->k->narrow && w->s->kv_dtype != LLM_KV_F32 ? sizeof(uint16_t) : sizeof(float);
 }
 
-/* The scratch says that a query sees all keys of a block, but while a unit is computed where it does
- * not. */
-static void see_keys(attend_scratch *s, int row, int group, key_range r) {
+/* Sets the keys that a row's queries see. They are all_keys except while a unit is computed in which
+ * the row sees only some. */
+static void keys_set_visible(attend_scratch *s, int row, int group, key_range r) {
     for (int i = row * group; i < (row + 1) * group; i++) {
         s->low[i] = r.low;
         s->high[i] = r.high;
@@ -187,9 +188,9 @@ static void see_keys(attend_scratch *s, int row, int group, key_range r) {
 
 static const key_range all_keys = {0, LLM_BLOCK_TOKENS};
 
-/* Group queries of each row of the unit. */
+/* Computes the current unit: `group` queries of each of its rows. */
 static void run_attend(cpu_work *w, attend_scratch *s, const attend_walk *walk, int kv_head,
-                       attend_asker *asker) {
+                       attend_prefetcher *prefetcher) {
     const model_config *c = &w->engine->config;
     const attend_run *run = &walk->at;
     const pass_row *rows = &w->rows[walk->base];
@@ -199,7 +200,7 @@ static void run_attend(cpu_work *w, attend_scratch *s, const attend_walk *walk, 
         key_range r = keys_of(&walk->sight, rows[i].position, run->b, run->part);
         if (r.low == all_keys.low && r.high == all_keys.high)
             continue;
-        see_keys(s, i, group, r);
+        keys_set_visible(s, i, group, r);
         whole = false;
     }
     int at = run->from * group;
@@ -215,14 +216,14 @@ static void run_attend(cpu_work *w, attend_scratch *s, const attend_walk *walk, 
                         .sum = s->sum + at,
                         .out = s->out + (size_t)at * (size_t)d,
                         .ahead = ahead};
-    unit.nahead = ask_for(w, asker, unit.nq, kv_head, ahead);
+    unit.nahead = prefetch_choose(w, prefetcher, unit.nq, kv_head, ahead);
     cpu_kv_view(w, rows[run->from].table[run->b], kv_head, s, &unit);
     w->s->k->attend(&unit);
     for (int i = run->from; i < run->to && !whole; i++)
-        see_keys(s, i, group, all_keys);
+        keys_set_visible(s, i, group, all_keys);
 }
 
-/* x[n] to the i-th run of n in `to`. */
+/* Stores x[n] as row i of to [rows, n], in the type of q. */
 static void queries_keep(const cpu_work *w, const float *x, size_t n, int i, char *to) {
     size_t element = query_bytes(w);
     to += (size_t)i * n * element;
@@ -235,7 +236,8 @@ static void queries_keep(const cpu_work *w, const float *x, size_t n, int i, cha
 static void queries_gather(cpu_work *w, attend_scratch *s, int base, int rows, int kv_head) {
     const model_config *c = &w->engine->config;
     size_t group = (size_t)(c->n_heads / c->n_kv_heads), run = group * (size_t)c->head_dim;
-    float *ready = s->out, *sink = cpu_layer_streams(w) ? s->out + run : NULL; /* not yet in use */
+    float *ready = s->out,
+          *sink = cpu_layer_streams(w) ? s->out + run : NULL; /* s->out is still free */
     for (int i = 0; i < rows; i++) {
         cpu_queries_ready(w, base + i, kv_head, ready, sink);
         queries_keep(w, ready, run, i, s->q);
@@ -244,7 +246,7 @@ static void queries_gather(cpu_work *w, attend_scratch *s, int base, int rows, i
     }
     memset(s->out, 0, (size_t)rows * run * sizeof(float));
     for (int i = 0; i < rows; i++)
-        see_keys(s, i, (int)group, all_keys);
+        keys_set_visible(s, i, (int)group, all_keys);
     for (size_t i = 0; i < (size_t)rows * group; i++) {
         s->top[i] = -INFINITY;
         s->sum[i] = 0;
@@ -268,9 +270,9 @@ static void outputs_scatter(cpu_work *w, attend_scratch *s, int base, int rows, 
     }
 }
 
-/* Keys and values of the chunk's rows whose own block this is, where nobody stored them before. */
+/* If the attention tasks store keys: stores those of the chunk's rows that are in block b. */
 static void keys_store(const cpu_work *w, int base, int rows, int b, int kv_head) {
-    for (int i = base; w->keys_late && i < base + rows; i++)
+    for (int i = base; w->store_keys_on_attention && i < base + rows; i++)
         if (w->rows[i].position / LLM_BLOCK_TOKENS == b)
             cpu_keys_store(w, i, kv_head);
 }
@@ -280,12 +282,12 @@ void cpu_attend(cpu_work *w, int chunk, int kv_head, int worker) {
     int base = chunk * w->attend_rows, rows = BASE_MIN(w->attend_rows, w->nrows - base);
     queries_gather(w, s, base, rows, kv_head);
     attend_walk walk = walk_start(w, base, rows);
-    attend_asker asker = {.walk = walk};
-    asker.more = walk_next(w, &asker.walk);
+    attend_prefetcher prefetcher = {.walk = walk};
+    prefetcher.more = walk_next(w, &prefetcher.walk);
     for (int stored = -1; walk_next(w, &walk);) {
         for (; stored < walk.at.b; stored++)
             keys_store(w, base, rows, stored + 1, kv_head);
-        run_attend(w, s, &walk, kv_head, &asker);
+        run_attend(w, s, &walk, kv_head, &prefetcher);
     }
     outputs_scatter(w, s, base, rows, kv_head);
 }

@@ -1,10 +1,11 @@
 /*
- * cpu_forward.c - one pass through the layers on the CPU.
+ * cpu_forward.c - a pass through the layers on the CPU.
  *
- * Work is cut into tiles of rows and parts of columns. With many tiles a task takes one tile
- * through a run of stages; with few, each stage is spread over tiles × parts. Both do the same
- * operations on each row in the same order, so the choice (by row and thread count) does not show
- * in the bits. The last layer and the head run for wanted rows.
+ * Work is split into tiles of rows and parts of columns. With many tiles, a task runs one tile
+ * through several stages of a layer; with few tiles, the tasks of each stage are tiles × parts. Both
+ * do the same operations on each row in the same order, so the choice (by number of rows and
+ * threads) does not change the bits. The end of the last layer and the head run only for the wanted
+ * rows.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -16,7 +17,7 @@
 
 /* ---- stages ---------------------------------------------------------------------------------- */
 
-/* The rows, normed, as products of the type read them. */
+/* a = norm(x), as an operand of the type. */
 static void norm_rows(cpu_work *w, tile_range t, const float *weight, gemm_type type, int worker) {
     int n = w->engine->config.n_embd;
     float *scratch = cpu_scratch_of(w, worker);
@@ -47,7 +48,7 @@ static void stage_keys(cpu_work *w, tile_range t) {
             cpu_keys_store(w, i, head);
 }
 
-/* x += A × part, or y = A × part where a norm comes before the sum. */
+/* x += A × part, or y = A × part for models that norm a branch before the sum. */
 static void stage_add(cpu_work *w, tile_range t, const gemm_weight *weight, int part, int worker,
                       void *a, const float *bias, bool normed) {
     int n = w->engine->config.n_embd;
@@ -107,7 +108,7 @@ typedef enum stage {
     STAGE_END
 } stage;
 
-/* Parts of columns; 0: the stage goes by rows, and a tile may be cut anywhere between them. */
+/* The number of parts of columns; 0: the stage is computed by rows, and tiles can be split. */
 static int stage_parts(const model_layer *layer, stage s) {
     switch (s) {
     case STAGE_QKV:
@@ -162,7 +163,7 @@ typedef struct stage_job {
     int slices; /* of a tile's rows */
 } stage_job;
 
-/* Task: a tile through all the stages. */
+/* Task: all of the job's stages for one tile. */
 static void tile_task(void *ctx, int task, int worker) {
     const stage_job *job = ctx;
     for (stage s = job->first; s <= job->last; s++) {
@@ -172,14 +173,14 @@ static void tile_task(void *ctx, int task, int worker) {
     }
 }
 
-/* Task: one part of a tile's columns through one stage. */
+/* Task: one stage for one part of a tile's columns. */
 static void part_task(void *ctx, int task, int worker) {
     const stage_job *job = ctx;
     tile_range t = cpu_tile_of(job->w, task / job->parts);
     stage_run(job->w, job->first, t, task % job->parts, worker);
 }
 
-/* Task: one slice of a tile's rows through one stage. */
+/* Task: one stage for one slice of a tile's rows. */
 static void slice_task(void *ctx, int task, int worker) {
     const stage_job *job = ctx;
     tile_range t = cpu_tile_of(job->w, task / job->slices);
@@ -215,7 +216,8 @@ static void attend_task(void *ctx, int task, int worker) {
     cpu_attend(w, task / heads, task % heads, worker);
 }
 
-/* The shared slots of a branch's first block, in order: a copy may start from another's result. */
+/* Copies the slots that a branch of the prefix tree shares with its parent's last block. In order: a
+ * copy may read another's result. */
 static void copies_run(cpu_work *w) {
     for (int i = 0; i < w->p->ncopies; i++)
         cpu_kv_copy(w, &w->p->copies[i]);
@@ -261,7 +263,7 @@ static void row_move(float *base, int from, int to, size_t columns) {
         memcpy(base + (size_t)to * columns, base + (size_t)from * columns, sizeof *base * columns);
 }
 
-/* From here on only wanted rows go on: they move together at the front. */
+/* Moves the wanted rows to the front; only they are computed from here on. */
 static void rows_compact(cpu_work *w) {
     const model_config *c = &w->engine->config;
     for (int i = 0; i < w->nwanted; i++) {
@@ -279,7 +281,8 @@ static void rows_compact(cpu_work *w) {
 
 /* ---- the pass -------------------------------------------------------------------------------- */
 
-/* Few rows: smaller tasks, so that no thread idles; many: all that share a block together. */
+/* With few rows tasks are smaller, so that all threads have work; with many, larger, so that more
+ * rows share the reading of a block. */
 static int attend_rows_for(const cpu_work *w) {
     int tasks = 3 * pool_threads(w->s->threads), heads = w->engine->config.n_kv_heads;
     int rows = w->nrows * heads / tasks;
@@ -287,7 +290,7 @@ static int attend_rows_for(const cpu_work *w) {
 }
 
 static void layer_run(cpu_work *w, bool last) {
-    stages(w, STAGE_ATTN_NORM, w->keys_late ? STAGE_QKV : STAGE_KEYS);
+    stages(w, STAGE_ATTN_NORM, w->store_keys_on_attention ? STAGE_QKV : STAGE_KEYS);
     copies_run(w);
     if (last)
         rows_compact(w);
@@ -311,8 +314,9 @@ static void wants_reserve(cpu_work *w, int wants) {
 int cpu_forward(llm_engine *engine, void *work, const pass *p, err *e) {
     cpu_work *w = work;
     if (p->nrows > w->rows_cap || p->nwants > w->rows_cap) {
-        return err_set(e, ERR_INTERNAL, "a pass of %d rows and %d wants in buffers for %d",
-                       p->nrows, p->nwants, w->rows_cap);
+        return err_set(e, ERR_INTERNAL,
+                       "a pass of %d rows and %d wants exceeds the buffers of %d rows", p->nrows,
+                       p->nwants, w->rows_cap);
     }
     pool_lock(w->s->threads);
     w->p = p;
@@ -320,7 +324,7 @@ int cpu_forward(llm_engine *engine, void *work, const pass *p, err *e) {
     memcpy(w->rows, p->rows, sizeof *p->rows * (size_t)p->nrows);
     wants_reserve(w, p->nwants);
     wanted_rows(w);
-    w->keys_late = cpu_rows_apart(w);
+    w->store_keys_on_attention = cpu_rows_are_independent(w);
     pool_run(w->s->threads, w->nrows, embed_task, w);
     int layers = engine->config.n_layers;
     for (w->layer = 0; w->layer < layers; w->layer++)
@@ -331,7 +335,7 @@ int cpu_forward(llm_engine *engine, void *work, const pass *p, err *e) {
     return 0;
 }
 
-/* ---- the bound ------------------------------------------------------------------------------- */
+/* ---- benchmarks' bound ----------------------------------------------------------------------- */
 
 typedef struct bound_job {
     cpu_state *s;
@@ -339,7 +343,7 @@ typedef struct bound_job {
     int rows, height;
 } bound_job;
 
-/* Task: one tile through one layer's products. */
+/* Task: the products of one layer for one tile. */
 static void bound_task(void *ctx, int task, int worker) {
     const bound_job *job = ctx;
     int tiles = job->rows / job->height;
@@ -354,8 +358,7 @@ static void bound_task(void *ctx, int task, int worker) {
     }
 }
 
-/* Seconds of the best of `runs` passes of the products
- * of the first `layers` layers; 0: no memory. */
+/* Seconds that the products of the first `layers` layers take, the best of `runs`; 0: out of memory. */
 static double bound_seconds(llm_engine *engine, bound_job job, int layers, int runs,
                             clockid_t clock) {
     const model_config *c = &engine->config;
@@ -471,8 +474,7 @@ int cpu_work_new(llm_engine *engine, const work_size *size, void **work, err *e)
     w->rows_cap = (size->rows + tile - 1) / tile * tile;
     w->layout = cpu_kv_layout(&engine->config, w->s->kv_dtype);
     w->kv_bytes = (size_t)size->blocks * w->layout.block;
-    /* zero pages that the system gives as they are first written: kv_memory is a limit, not a cost
-     */
+    /* not reserved: pages are allocated when they are first written, as kv_memory is a limit */
     void *kv = mmap(NULL, w->kv_bytes, PROT_READ | PROT_WRITE,
                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     w->kv = kv != MAP_FAILED ? kv : NULL;
@@ -485,7 +487,7 @@ int cpu_work_new(llm_engine *engine, const work_size *size, void **work, err *e)
         buf kv_size = {0};
         buf_append_bytes(&kv_size, w->kv_bytes);
         cpu_work_free(engine, w);
-        err_set(e, ERR_FULL, "no memory for %s of KV and the buffers of %d rows", kv_size.p,
+        err_set(e, ERR_FULL, "out of memory for %s of KV and the buffers of %d rows", kv_size.p,
                 size->rows);
         buf_free(&kv_size);
         return ERR_FULL;

@@ -1,9 +1,10 @@
 /*
- * cpu_head.c - the end of a pass on the CPU: from the states of wanted rows to logits.
+ * cpu_head.c - the end of a pass on the CPU: final norm and logits of the wanted rows.
  *
- * Listed tokens are products of a fixed order with the file's exact rows; the whole vocabulary is
- * tiles of rows × parts of the head. Where only the likeliest tokens are wanted a part's logits
- * never leave the worker's buffer: each part gives its own, and they meet in the parts' order.
+ * Logits of listed tokens are dot products with the file's rows of the head. Logits of the whole
+ * vocabulary are computed by tiles of rows × parts of the head. If only the likeliest tokens are
+ * wanted, each task keeps those of its part and drops the other logits; they are merged in the order
+ * of the parts.
  */
 #include <math.h>
 #include <string.h>
@@ -25,7 +26,7 @@ static void final_norm_task(void *ctx, int task, int worker) {
     memcpy(x, scratch, sizeof(float) * (size_t)n);
 }
 
-/* The allowed rows of the head alone: products of fixed order, with the file's exact weights. */
+/* Task: the logits of one want's listed tokens, with the file's exact weights. */
 static void ids_task(void *ctx, int task, int worker) {
     cpu_work *w = ctx;
     const pass_want *want = &w->p->wants[task];
@@ -48,7 +49,7 @@ struct head_top {
     llm_token ids[PASS_TOP];
 };
 
-/* Keeps the `top` largest; an equal one stays behind those that came before it. */
+/* Keeps the `top` largest; among equals the one added first comes first. */
 static void top_add(head_top *t, int top, float logit, llm_token id) {
     if (t->count == top && !(logit > t->logits[top - 1]))
         return;
@@ -111,7 +112,7 @@ static void head_task(void *ctx, int task, int worker) {
     }
 }
 
-/* The rows that want the whole vocabulary, as the product reads them; returns how many. */
+/* Stores the rows that want the whole vocabulary as operands of the product; returns their number. */
 static int whole_gather(cpu_work *w) {
     const model_config *c = &w->engine->config;
     gemm_type type = w->s->model.head.type;

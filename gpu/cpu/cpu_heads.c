@@ -1,11 +1,10 @@
 /*
- * cpu_heads.c - from a layer's fused q, k, v to what attention reads: norms of heads, rope, KV.
+ * cpu_heads.c - prepares q, k and v for attention: head norms, rope, storing keys and values.
  *
- * Owns what happens to a head between its product and its use. Queries are made ready by the
- * attention task that uses them; keys and values are stored before attention, or, where no other
- * row of the pass sees them, by the task that is about to read their block (cpu_int.h,
- * `keys_late`): a block then comes from memory once. Invariant: a head's bits do not depend on
- * when.
+ * An attention task prepares the queries that it uses. Keys and values are stored before attention
+ * or, if no other row of the pass sees them (cpu_rows_are_independent), by the attention task that
+ * is about to read their block, so that the block is loaded from memory only once. Invariant: the
+ * bits are the same either way.
  */
 #include "cpu_int.h"
 
@@ -14,8 +13,8 @@ static void head_norm(const cpu_work *w, const float *norm, float *x) {
         w->s->k->rms_norm(x, norm, w->engine->config.eps, w->engine->config.head_dim, x);
 }
 
-/* To the row's position, or to the one from which it sees the sinks (set: ANGLES_SINK). */
-static void head_turn(const cpu_work *w, int row, int set, float *x) {
+/* Rotates a head for the row's position, or (ANGLES_SINK) the one from which it sees the sinks. */
+static void head_rotate(const cpu_work *w, int row, int set, float *x) {
     const model_layer *layer = &w->s->model.layers[w->layer];
     int dims = w->engine->config.rope_dims;
     if (layer->has_rope) {
@@ -38,11 +37,11 @@ void cpu_queries_ready(const cpu_work *w, int row, int kv_head, float *q, float 
         head_norm(w, w->s->model.layers[w->layer].q_norm, q);
         if (q_sink != NULL) {
             memcpy(q_sink, q, sizeof(float) * d);
-            head_turn(w, row, ANGLES_SINK, q_sink);
+            head_rotate(w, row, ANGLES_SINK, q_sink);
             w->s->k->scale(q_sink, c->attn_scale, c->head_dim);
             q_sink += d;
         }
-        head_turn(w, row, 0, q);
+        head_rotate(w, row, 0, q);
         w->s->k->scale(q, c->attn_scale, c->head_dim);
     }
 }
@@ -54,15 +53,15 @@ void cpu_keys_store(const cpu_work *w, int row, int kv_head) {
     float key[CONFIG_MAX_HEAD_DIM];
     memcpy(key, head_of(w, row, c->n_heads + kv_head), sizeof(float) * (size_t)c->head_dim);
     head_norm(w, w->s->model.layers[w->layer].k_norm, key);
-    head_turn(w, row, 0, key);
+    head_rotate(w, row, 0, key);
     cpu_kv_store(w, block, slot, KV_KEYS, kv_head, key);
     cpu_kv_store(w, block, slot, KV_VALUES, kv_head,
                  head_of(w, row, c->n_heads + c->n_kv_heads + kv_head));
 }
 
-/* ---- which rows see which keys --------------------------------------------------------------- */
+/* ---- independence of rows -------------------------------------------------------------------- */
 
-/* Marks every row's own block; false: two rows write to the same one. */
+/* Marks the block that each row writes to; false if two rows write to the same one. */
 static bool blocks_mark(const cpu_work *w) {
     for (int i = 0; i < w->nrows; i++) {
         const pass_row *row = &w->rows[i];
@@ -74,17 +73,17 @@ static bool blocks_mark(const cpu_work *w) {
     return true;
 }
 
-bool cpu_rows_apart(const cpu_work *w) {
-    enum { MANY = 256 }; /* rows that stand for a prompt, whose neighbours see each other */
+bool cpu_rows_are_independent(const cpu_work *w) {
+    enum { MANY = 256 }; /* so large a pass has prompts, whose rows see each other */
     if (w->nrows > MANY || w->p->ncopies > 0 || w->nwanted < w->nrows)
         return false;
-    bool apart = blocks_mark(w);
-    for (int i = 0; apart && i < w->nrows; i++) {
+    bool independent = blocks_mark(w);
+    for (int i = 0; independent && i < w->nrows; i++) {
         const pass_row *row = &w->rows[i];
         for (int b = 0; b < row->position / LLM_BLOCK_TOKENS; b++)
-            apart = apart && !w->written[row->table[b]];
+            independent = independent && !w->written[row->table[b]];
     }
     for (int i = 0; i < w->nrows; i++)
         w->written[w->rows[i].table[w->rows[i].position / LLM_BLOCK_TOKENS]] = 0;
-    return apart;
+    return independent;
 }

@@ -1,17 +1,17 @@
 /*
- * cpu_int.h - the CPU backend's engine state and a session's work memory.
+ * cpu_int.h - the CPU backend: its engine state and a session's work memory.
  *
- * A session's rows are padded to whole tiles; buffers are row-major:
+ * The number of a session's rows is a multiple of the tile height. Buffers are row-major:
  *
  *   x    f32 [rows, width]           the residual stream
- *   a    A   [rows, width]           normed, in the type A that the next product reads (gemm_int.h)
- *   qkv  f32 [rows, (heads+2*kv_heads)*head_dim]   as the product and its bias give it
- *   att  A   [rows, heads*head_dim]
- *   h    A   [rows, ffn]
- *   y    f32 [rows, width]           a branch's output, only where it is normed before it is added
+ *   a    A   [rows, width]           normed x, in the type A that the next product reads (gemm_int.h)
+ *   qkv  f32 [rows, (heads + 2 kv_heads) * head_dim]   product and bias
+ *   att  A   [rows, heads * head_dim]                  attention's output
+ *   h    A   [rows, ffn]             the feed-forward activations
+ *   y    f32 [rows, width]           a branch's output; only for models that norm it before the sum
  *
- * KV lies as cpu_kv.c draws it. Slots not yet written are zero or old, always finite: attention
- * masks them.
+ * cpu_kv.c defines the layout of KV blocks. Slots that are not written yet hold zeros or old values,
+ * which are finite; attention masks them.
  */
 #ifndef KVASIR_CPU_INT_H
 #define KVASIR_CPU_INT_H
@@ -25,47 +25,49 @@
 #include "model/side_file_int.h"
 #include "weights_int.h"
 
-enum { ATTEND_ROWS = 64 }; /* rows that one attention task takes through the blocks */
+enum { ATTEND_ROWS = 64 }; /* most rows of an attention task */
 
 typedef struct cpu_state {
     pool *threads;
     gemm *g;
     packed_model model;
     const kernels *k;
-    const int8_kernels *int8; /* NULL: not on this machine */
+    const int8_kernels *int8; /* NULL: the processor has none */
     llm_precision precision;  /* not AUTO */
-    gemm_type wide;           /* of what is not in bytes; bf16: attention's products are, too */
+    gemm_type wide;           /* of matrices not in bytes; if bf16, attention uses bf16 as well */
     float *frequencies, *frequencies_local; /* [rope_dims/2] */
     bool two_ropes;
     float rope_magnitude;
-    int sinks, window; /* streaming attention; window 0: all is seen */
+    int sinks, window; /* streaming attention; window 0: off */
     llm_kv_dtype kv_dtype;
     char device[64];
-    char machine[128]; /* what measured rates hold for: kernels, a bound on oneDNN's, the build */
+    char machine[128]; /* the side file's key: kernels, ONEDNN_MAX_CPU_ISA, kind of build */
     char *cache_dir;   /* NULL: no side file */
     hash128 weights;   /* the file's identity */
-    bool keeps_rates;  /* sessions measure what the side file is about: auto's precision */
-    side_probe probe;  /* which the fingerprint covers: the last load's, or this one's */
-    bool loaded;       /* under the pool's lock, as is: */
+    bool keeps_rates;  /* measured rates go to the side file: the precision is that of 'auto' */
+    side_probe probe;  /* the record's or this load's probe; part of the fingerprint */
+    bool loaded;       /* loaded and load_error are guarded by the pool's lock */
     err load_error;
 } cpu_state;
 
-/* A worker's attention scratch: queries of ATTEND_ROWS rows × one kv head's group; room for f32. */
+/* A worker's attention scratch, for the queries of ATTEND_ROWS rows × one kv head's group. */
 typedef struct attend_scratch {
-    char *q, *q_sink; /* bf16 or f32, as the kernels take them */
+    char *q, *q_sink; /* bf16 or f32, as in attend_unit */
     float *out, *top, *sum;
     int *low, *high;
-    uint16_t *kt, *v; /* one head of an int8 block, as bf16 */
+    uint16_t *kt, *v; /* one head of an int8 block, converted to bf16 */
 } attend_scratch;
 
-/* Bytes: of one head's K or V in a block, up to a layer's scales, of a layer, of a block. */
+/* Sizes in bytes. */
 typedef struct kv_layout {
     llm_kv_dtype dtype;
-    size_t head, scales, layer, block;
+    size_t head;   /* K or V of one head in a block */
+    size_t scales; /* offset of a layer's scales */
+    size_t layer, block;
 } kv_layout;
 
-/* Rope's cos and sin at a row's own position, and at the one from which it sees the sinks; layers
- * with a window may have a rope of their own. */
+/* Sets of rope angles, as flags: of layers with a window, which may have frequencies of their own; at
+ * the position from which a row sees the sinks instead of its own. */
 enum { ANGLES_LOCAL = 1, ANGLES_SINK = 2, ANGLES_SETS = 4 };
 
 typedef struct head_top head_top;     /* cpu_head.c */
@@ -83,23 +85,23 @@ typedef struct cpu_work {
     void *a, *att, *h;
     float *norm_scratch;    /* per worker [max(width, heads*head_dim)] */
     attend_scratch *attend; /* per worker */
-    pass_row *rows;         /* of the pass, later only the wanted ones */
+    pass_row *rows;         /* of the pass; in the last layer only the wanted ones */
     int nrows;
     int *wanted, nwanted; /* unique rows of the wants, ascending */
-    int *want_rows;       /* per want: its place in wanted */
-    int *whole;           /* wants of the whole vocabulary */
+    int *want_rows;       /* per want: the index of its row in wanted */
+    int *whole;           /* indexes of the wants of the whole vocabulary */
     int wants_cap;
     head_top *tops; /* [wants of the whole vocabulary, parts of the head] */
     size_t tops_cap;
-    cpu_screen *screen; /* its work memory, once it was used */
+    cpu_screen *screen; /* NULL until the first use */
     const pass *p;
-    bool keys_late; /* no row sees another's key of this pass: stored as attention comes to them */
-    uint8_t *written; /* per block, while the above is found out; else all zero */
+    bool store_keys_on_attention; /* attention tasks store keys (cpu_rows_are_independent) */
+    uint8_t *written; /* per block: scratch of cpu_rows_are_independent, else all zero */
     int layer;
     int attend_rows;
 } cpu_work;
 
-/* ---- rows and tiles; what the files of a pass share */
+/* ---- rows and tiles -------------------------------------------------------------------------- */
 
 /* Rows [first, first + rows) of the pass. */
 typedef struct tile_range {
@@ -130,8 +132,8 @@ static inline int cpu_heads(const model_config *c) {
     return c->n_heads + 2 * c->n_kv_heads;
 }
 
-/* Stores f32 values as products of weights of the type
- * read them; in bytes: from a column that begins a group. */
+/* Stores n f32 values as part of a row of A for a weight of the type. In bytes, x[0] must be the first
+ * of a group of INT8_GROUP columns. */
 static inline void cpu_operand_store(const cpu_work *w, gemm_type type, const float *x, int n,
                                      void *out) {
     if (gemm_in_bytes(type))
@@ -142,62 +144,62 @@ static inline void cpu_operand_store(const cpu_work *w, gemm_type type, const fl
         memcpy(out, x, sizeof(float) * (size_t)n);
 }
 
-/* One attention task: rows [64t, 64t+64) × kv head, through all their blocks (cpu_attention.c). */
+/* cpu_attention.c: one attention task, the rows of a chunk (attend_rows of them) × one kv head. */
 void cpu_attend(cpu_work *w, int chunk, int kv_head, int worker);
 int cpu_attend_chunks(const cpu_work *w);
 
 /* cpu_heads.c */
-/* One kv head's group of queries of a row: q[group, head_dim] at its position, scaled; q_sink:
- * NULL, or the same as seen from the sinks. */
+/* Writes the normed, rotated and scaled queries of a row and kv head's group: q[group, head_dim]; and
+ * q_sink (NULL: not needed), rotated for the sinks. */
 void cpu_queries_ready(const cpu_work *w, int row, int kv_head, float *q, float *q_sink);
 /* Stores a row's key and value in its block. */
 void cpu_keys_store(const cpu_work *w, int row, int kv_head);
-/* No row of the pass sees a key that another row
- * of it writes, and all go through the last layer. */
-bool cpu_rows_apart(const cpu_work *w);
+/* True if no row of the pass sees a key that another row of the pass writes, and all rows go through
+ * the whole last layer. */
+bool cpu_rows_are_independent(const cpu_work *w);
 
 /* cpu_kv.c */
 typedef enum kv_side { KV_KEYS, KV_VALUES } kv_side;
 kv_layout cpu_kv_layout(const model_config *c, llm_kv_dtype dtype);
 void *cpu_kv_block(const cpu_work *w, int32_t block);
-/* Stores x[head_dim] in the layer at hand. */
+/* Stores x[head_dim] in a slot of the current layer (w->layer). */
 void cpu_kv_store(const cpu_work *w, int32_t block, int slot, kv_side side, int kv_head,
                   const float *x);
-/* The first slots of a block alone: the others of `to` may already hold keys of this pass. */
+/* Copies the first copy->tokens slots of a block in the current layer. */
 void cpu_kv_copy(const cpu_work *w, const pass_copy *copy);
-/* Where the first `keys` of one head's keys or values lie, to be asked for ahead of their use. */
+/* The memory of the first `keys` keys or values of one head, for prefetching. */
 attend_ahead cpu_kv_ahead(const cpu_work *w, int32_t block, kv_side side, int kv_head, int keys);
-/* Points the unit at one head's keys and values,
- * unpacked into the scratch where kernels need it. */
+/* Sets the unit's keys and values to those of one head; int8 blocks are converted in the scratch. */
 void cpu_kv_view(const cpu_work *w, int32_t block, int kv_head, attend_scratch *s,
                  attend_unit *unit);
 
-/* cpu.c: all of opening but the file, its config and
- * its tokenizer, which engine has (tests: from memory). */
+/* cpu.c */
+/* Opens the backend for an engine that has its file, config and tokenizer (tests make them in
+ * memory). */
 int cpu_load(llm_engine *engine, const llm_engine_options *options, err *e);
-/* Reads and packs the weights unless they are: before the first pass. Any thread. ERR_MODEL, and
- * the engine is outdated: its fingerprint was taken from a record that does not hold any more.
- * ERR_CANCELLED once *cancel is true (NULL: never): what is packed stays for the next time. */
+/* Loads the weights unless they are loaded; called before the first pass, from any thread. ERR_MODEL
+ * if the probe's bits differ from the record in the fingerprint: the engine is then outdated.
+ * ERR_CANCELLED once *cancel is true (NULL: never); the next call continues the load. */
 int cpu_ready(llm_engine *engine, const atomic_bool *cancel, err *e);
 
-/* cpu_head.c: the logits that the pass wants of rows w->wanted, whose states are w->x. */
+/* cpu_head.c: computes what the pass wants of the rows w->wanted from their states w->x. */
 void cpu_head_run(cpu_work *w);
-void cpu_final_cap(const cpu_work *w, float *logits, int n); /* where the model has one */
+void cpu_final_cap(const cpu_work *w, float *logits, int n); /* soft cap, if the model has one */
 
 /* cpu_screen.c */
-/* Settles the wants of one likeliest token among the `whole` ones; returns how many are left, now
- * the first in w->a and w->whole. */
+/* Answers those of the `whole` wants that are for the likeliest token, where the screen can. Returns
+ * the number of the others, which are then the first in w->a and w->whole. */
 int cpu_screen_run(cpu_work *w, int whole);
-/* The run in which single products have the bits of the
- * head's; 0: none, and the screen is not to be used. */
+/* Returns the `run` for which kernels.pair_products has the bits of oneDNN's product with the head; 0
+ * if there is none, and the screen cannot be used. */
 int cpu_screen_order(cpu_state *s);
 void cpu_screen_free(cpu_screen *s);
 
 /* cpu_forward.c */
-/* Tokens/s of the layers' matrix products alone, `rows`
- * at a time, through the pool: the bound of benchmarks. */
+/* Benchmarks' upper bound of tokens/s: the layers' matrix products alone, for `rows` rows on all
+ * threads. 0 on failure. */
 double cpu_gemm_bound(llm_engine *engine, int rows, clockid_t clock);
-/* The same for one tile of `rows` rows, a height of the GEMM's; quick, from a few layers. */
+/* The same for one tile of `rows` rows (a gemm_height), estimated from a few layers. */
 double cpu_gemm_rate(llm_engine *engine, int rows);
 int cpu_forward(llm_engine *engine, void *work, const pass *p, err *e);
 int cpu_work_new(llm_engine *engine, const work_size *size, void **work, err *e);

@@ -1,14 +1,13 @@
 /*
- * cpu_kv.c - where keys and values lie in the CPU's KV blocks, for each type of KV.
+ * cpu_kv.c - the layout of KV blocks in the CPU backend, for each type of KV.
  *
- * Owns the layout; a block's bytes are what sessions store and load. Invariant: a slot's bytes are
- * a function of its own key or value, so a stored block, a copied slot and a computed one are
- * equal. Who attends to what is cpu_attention.c's.
+ * Sessions store and load a block's bytes as they are. Invariant: the bytes of a slot depend only on
+ * its key or value, so stored, copied and computed slots are equal.
  *
  *   block   layer 0 | layer 1 | …
  *   layer   K [kv heads] | V [kv heads] | scales of K [kv heads, 32] | scales of V [kv heads, 32]
- *   bf16    K [d/2, 32, 2]   V [32/2, d, 2]   pairs (of dimensions; of keys), no scales
- *   int8    the same, each value times its slot's scale
+ *   bf16    K [d/2, 32, 2]   V [32/2, d, 2]   in pairs (of dimensions; of keys), no scales
+ *   int8    the same layout; an element is its byte times its slot's scale
  *   f32     K [d, 32]        V [32, d]        no scales
  */
 #include <stdlib.h>
@@ -38,7 +37,7 @@ void *cpu_kv_block(const cpu_work *w, int32_t block) {
     return w->kv + (size_t)block * w->layout.block;
 }
 
-/* Keys or values of one head in the layer at hand. */
+/* Keys or values of one head in the current layer. */
 static void *head_of(const cpu_work *w, int32_t block, kv_side side, int kv_head) {
     size_t heads = (size_t)w->engine->config.n_kv_heads;
     return (char *)cpu_kv_block(w, block) + (size_t)w->layer * w->layout.layer +
@@ -54,7 +53,7 @@ static float *scales_of(const cpu_work *w, int32_t block, kv_side side, int kv_h
 
 /* ---- one slot -------------------------------------------------------------------------------- */
 
-/* Element i of a slot: in pairs of dimensions for K, of keys for V. */
+/* Index of element i of a slot in the layout of pairs. */
 static size_t pair_at(kv_side side, int slot, int i, int d) {
     return side == KV_KEYS ? (size_t)(i / 2 * 2 * SLOTS + 2 * slot + i % 2)
                            : (size_t)(slot / 2 * 2 * d + 2 * i + slot % 2);
@@ -98,13 +97,13 @@ void cpu_kv_store(const cpu_work *w, int32_t block, int slot, kv_side side, int 
 
 /* ---- slots of a branch ----------------------------------------------------------------------- */
 
-/* The first n slots of `count` runs that hold `size` bytes a slot, SLOTS of them a run. */
+/* Copies the first n slots of `count` runs; a run has SLOTS slots of `size` bytes. */
 static void runs_copy(char *to, const char *from, int count, size_t size, size_t n) {
     for (int i = 0; i < count; i++)
         memcpy(to + (size_t)i * SLOTS * size, from + (size_t)i * SLOTS * size, n * size);
 }
 
-/* Values lie by pairs of keys: whole pairs, then the first of the last one. */
+/* Values are in pairs of keys: copies whole pairs, then the first half of the last pair. */
 static void values_copy(char *to, const char *from, size_t n, size_t d, size_t size) {
     size_t whole = n / 2 * 2 * d * size;
     memcpy(to, from, whole);
@@ -136,16 +135,16 @@ void cpu_kv_copy(const cpu_work *w, const pass_copy *copy) {
         head_copy(w, copy, h);
 }
 
-/* ---- what kernels read ----------------------------------------------------------------------- */
+/* ---- the kernels' view of a block ------------------------------------------------------------ */
 
 attend_ahead cpu_kv_ahead(const cpu_work *w, int32_t block, kv_side side, int kv_head, int keys) {
     enum { STEP = 128 };
     attend_ahead a = {head_of(w, block, side, kv_head), (int)(w->layout.head / STEP), STEP / 2};
-    if (side == KV_VALUES) { /* values lie by pairs of keys */
+    if (side == KV_VALUES) { /* values are in order of keys: the rest of the head is not needed */
         size_t bytes = (size_t)(keys + 1) / 2 * 2 * (w->layout.head / SLOTS);
         a.steps = (int)((bytes + STEP - 1) / STEP);
     } else if (w->layout.dtype != LLM_KV_INT8 && keys <= SLOTS / 2) {
-        a.second = 0; /* a step is one run of all slots: the later half of it is not needed */
+        a.second = 0; /* a piece has all slots of a pair of dimensions: half of it is enough */
     }
     return a;
 }

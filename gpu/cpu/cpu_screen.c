@@ -1,11 +1,12 @@
 /*
- * cpu_screen.c - the likeliest token by the head's coarse copy (head_screen_int.h), where that
- * gives the products' bits.
+ * cpu_screen.c - finds the likeliest token of a row with the head screen (head_screen_int.h) instead
+ * of the full product with the head.
  *
- * Threads go through groups of columns, each with the best lower bounds that it has seen itself;
- * what passed any of them is held against the best of all, and computed in the products' order.
- * Rows with too many such tokens, and all if a list is full, are left to the whole head. Invariant:
- * a token and its logit are those of the whole head.
+ * Each thread screens groups of tokens against the best lower bounds that it has seen itself and
+ * lists the tokens that pass. The lists are then filtered by the best bounds of all threads, and the
+ * logits of the remaining tokens are computed. Rows with too many of them (all rows, if a list
+ * overflows) are left to the full product. Invariant: token and logit are the same, bit for bit, as
+ * those of the full product.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -13,32 +14,32 @@
 
 #include "cpu_int.h"
 
-enum { TILE_ROWS = 64, GROUP = 1024, LANES = 16, MAYBE_MAX = 512, LIST_MAX = 1 << 16 };
+enum { TILE_ROWS = 64, GROUP = 1024, LANES = 16, CANDIDATES_MAX = 512, LIST_MAX = 1 << 16 };
 
-/* A token that may be a row's likeliest. */
-typedef struct maybe {
+/* A candidate: a token that may be the likeliest of a row, with the upper bound of its logit. */
+typedef struct candidate {
     int row;
     llm_token id;
     float upper;
-} maybe;
+} candidate;
 
 typedef struct screen_list {
-    maybe *all;   /* [LIST_MAX] */
-    float *best;  /* [rows] */
-    float *upper; /* [TILE_ROWS, SCREEN_COLUMNS] */
+    candidate *all; /* [LIST_MAX] */
+    float *best;    /* [rows] */
+    float *upper;   /* [TILE_ROWS, SCREEN_COLUMNS] */
     int count;
     bool full;
-    uint16_t *rows; /* [LANES, width], of the head */
+    uint16_t *rows; /* [LANES, width]: rows of the head in bf16 */
 } screen_list;
 
 struct cpu_screen {
     int rows_cap, rows;
     int8_t *fine;         /* [rows, width] */
     screen_state *states; /* [rows] */
-    int *index;           /* [rows]: the row's place among those that want the whole vocabulary */
-    bool *open;           /* [those]: not settled here */
-    int *counts;          /* [rows] of ids [rows, MAYBE_MAX] */
-    llm_token *ids;
+    int *index;           /* [rows]: index of the row in cpu_work.whole */
+    bool *open;           /* per row of cpu_work.whole: left to the full product */
+    int *counts;          /* [rows]: candidates in ids */
+    llm_token *ids;       /* [rows, CANDIDATES_MAX] */
     int workers;
     screen_list *lists; /* per worker */
 };
@@ -76,7 +77,7 @@ static cpu_screen *screen_reserve(cpu_work *w, int rows) {
     s->index = mem_alloc(n * sizeof *s->index);
     s->open = mem_alloc(n * sizeof *s->open);
     s->counts = mem_alloc(n * sizeof *s->counts);
-    s->ids = mem_alloc(n * MAYBE_MAX * sizeof *s->ids);
+    s->ids = mem_alloc(n * CANDIDATES_MAX * sizeof *s->ids);
     s->workers = pool_threads(w->s->threads);
     s->lists = mem_zalloc(sizeof *s->lists * (size_t)s->workers);
     for (int i = 0; i < s->workers; i++) {
@@ -89,7 +90,7 @@ static cpu_screen *screen_reserve(cpu_work *w, int rows) {
     return s;
 }
 
-/* ---- what may be the likeliest --------------------------------------------------------------- */
+/* ---- candidates ------------------------------------------------------------------------------ */
 
 static void state_task(void *ctx, int task, int worker) {
     (void)worker;
@@ -103,7 +104,7 @@ static void state_task(void *ctx, int task, int worker) {
                                        s->fine + (size_t)task * (size_t)width, &s->states[task]);
 }
 
-/* Rows that can be screened move together at the front. */
+/* Moves the rows that can be screened to the front. */
 static void states_compact(cpu_work *w, int whole) {
     cpu_screen *s = w->screen;
     size_t width = (size_t)w->engine->config.n_embd;
@@ -119,21 +120,22 @@ static void states_compact(cpu_work *w, int whole) {
     }
 }
 
-/* Drops what the bounds found since rule out. */
-static void list_thin(screen_list *list) {
+/* Drops candidates that later bounds rule out. */
+static void list_prune(screen_list *list) {
     int kept = 0;
     for (int i = 0; i < list->count; i++) {
-        maybe m = list->all[i];
+        candidate m = list->all[i];
         if (!(m.upper < list->best[m.row]))
             list->all[kept++] = m;
     }
     list->count = kept;
 }
 
-static void maybes_add(screen_list *list, int row, int first, uint64_t mask, const float *upper) {
+static void candidates_add(screen_list *list, int row, int first, uint64_t mask,
+                           const float *upper) {
     for (; mask != 0; mask &= mask - 1) {
         int at = __builtin_ctzll(mask);
-        list->all[list->count++] = (maybe){row, first + at, upper[at]};
+        list->all[list->count++] = (candidate){row, first + at, upper[at]};
     }
 }
 
@@ -148,7 +150,7 @@ static void screen_task(void *ctx, int task, int worker) {
     uint64_t masks[TILE_ROWS];
     for (int first = from; first < BASE_MIN(from + GROUP, head->n); first += SCREEN_COLUMNS) {
         if (list->count > LIST_MAX - TILE_ROWS * SCREEN_COLUMNS) {
-            list_thin(list);
+            list_prune(list);
             list->full = list->full || list->count > LIST_MAX / 2;
         }
         if (list->full)
@@ -156,12 +158,13 @@ static void screen_task(void *ctx, int task, int worker) {
         head_screen_run(head, first, s->fine + (size_t)base * (size_t)head->k, s->states + base,
                         rows, list->best + base, masks, list->upper);
         for (int i = 0; i < rows; i++)
-            maybes_add(list, base + i, first, masks[i], list->upper + (size_t)i * SCREEN_COLUMNS);
+            candidates_add(list, base + i, first, masks[i],
+                           list->upper + (size_t)i * SCREEN_COLUMNS);
     }
 }
 
-/* All threads' lists, held against the best bounds of all; false: one was full. */
-static bool lists_join(cpu_screen *s) {
+/* Merges the threads' lists, filtered by the best bounds of all; false if a list overflowed. */
+static bool lists_merge(cpu_screen *s) {
     float *best = s->lists[0].best;
     bool full = s->lists[0].full;
     for (int i = 1; i < s->workers; i++) {
@@ -172,20 +175,20 @@ static bool lists_join(cpu_screen *s) {
     memset(s->counts, 0, sizeof *s->counts * (size_t)s->rows);
     for (int i = 0; i < s->workers; i++) {
         for (int j = 0; j < s->lists[i].count; j++) {
-            maybe m = s->lists[i].all[j];
+            candidate m = s->lists[i].all[j];
             if (m.upper < best[m.row])
                 continue;
-            if (s->counts[m.row] < MAYBE_MAX)
-                s->ids[(size_t)m.row * MAYBE_MAX + (size_t)s->counts[m.row]] = m.id;
+            if (s->counts[m.row] < CANDIDATES_MAX)
+                s->ids[(size_t)m.row * CANDIDATES_MAX + (size_t)s->counts[m.row]] = m.id;
             s->counts[m.row]++;
         }
     }
     return !full;
 }
 
-/* ---- the likeliest --------------------------------------------------------------------------- */
+/* ---- exact logits ---------------------------------------------------------------------------- */
 
-/* Logits of up to LANES tokens as the products give them. */
+/* Logits of up to LANES tokens, with the bits of the full product. */
 static void lanes_run(cpu_work *w, uint16_t *rows, const uint16_t *x, const llm_token *ids,
                       int count, float *row, float *out) {
     int width = w->engine->config.n_embd;
@@ -204,12 +207,12 @@ static void likeliest_task(void *ctx, int task, int worker) {
     cpu_work *w = ctx;
     cpu_screen *s = w->screen;
     int whole = s->index[task], count = s->counts[task];
-    if (count > MAYBE_MAX || count == 0) {
+    if (count > CANDIDATES_MAX || count == 0) {
         s->open[whole] = true;
         return;
     }
     const pass_want *want = &w->p->wants[w->whole[whole]];
-    const llm_token *ids = s->ids + (size_t)task * MAYBE_MAX;
+    const llm_token *ids = s->ids + (size_t)task * CANDIDATES_MAX;
     const uint16_t *x = cpu_row_of(w->a, GEMM_BF16, whole, w->engine->config.n_embd);
     float best = -INFINITY;
     llm_token token = -1;
@@ -229,7 +232,7 @@ static void likeliest_task(void *ctx, int task, int worker) {
     cpu_final_cap(w, want->logits, 1);
 }
 
-/* Rows that the whole head is left with move together at the front; returns how many. */
+/* Moves the rows that are left to the full product to the front; returns their number. */
 static int open_compact(cpu_work *w, int whole) {
     int width = w->engine->config.n_embd, kept = 0;
     for (int i = 0; i < whole; i++) {
@@ -262,18 +265,18 @@ int cpu_screen_run(cpu_work *w, int whole) {
     }
     int tiles = (s->rows + TILE_ROWS - 1) / TILE_ROWS, groups = (head->n + GROUP - 1) / GROUP;
     pool_run(w->s->threads, tiles * groups, screen_task, w);
-    if (!lists_join(s))
+    if (!lists_merge(s))
         return whole;
     pool_run(w->s->threads, s->rows, likeliest_task, w);
     return open_compact(w, whole);
 }
 
-/* ---- whether it may be used ------------------------------------------------------------------ */
+/* ---- oneDNN's order of additions ------------------------------------------------------------- */
 
 enum { CHECK_STATES = 4 };
 
-/* Logits of all columns of a part by single products in runs
- * of `run` against the library's: want [CHECK_STATES, n]. */
+/* True if pair_products with runs of `run` gives the bits of oneDNN's product for all tokens of a
+ * part; want [CHECK_STATES, n] is oneDNN's product. */
 static bool part_agrees(const cpu_state *s, const gemm_part *part, const uint16_t *a, int run,
                         const float *want, uint16_t *rows) {
     int width = s->model.head.k;

@@ -1,10 +1,10 @@
 /*
- * gemm.c - matrix products: oneDNN's at fixed heights with the probe that tells which heights
- * agree, and int8's.
+ * gemm.c - matrix products: oneDNN at fixed heights, the probe that finds these heights, and the
+ * products of weights in bytes.
  *
- * Owns every oneDNN handle. Invariant: for one (weight, row of A) gemm_run gives the same bits
- * whatever the height, the row's place in the tile, the other rows, and the thread. Tiling and
- * threads are the caller's.
+ * Owns every oneDNN handle. Invariant: for a given weight and row of A, gemm_run returns the same
+ * bits whatever the height, the row's index in the tile, the other rows, and the thread. Callers do
+ * the tiling and the threading.
  */
 #include <oneapi/dnnl/dnnl.h>
 #include <pthread.h>
@@ -33,8 +33,8 @@ typedef struct gemm_shape {
     gemm_kernel kernels[MAX_HEIGHTS];
 } gemm_shape;
 
-/* Packed weights lie together on huge pages: a decode step reads all of them, and on small ones it
- * waits for the page table. */
+/* Packed weights are allocated together on huge pages: a decode step reads all of them, and with
+ * small pages it waits for page table walks. */
 enum { HUGE_PAGE = 2 << 20, CHUNK = 16 * HUGE_PAGE, PACKED_ALIGN = 4096 };
 
 typedef struct gemm_chunk {
@@ -47,18 +47,18 @@ struct gemm {
     pool *threads;
     int workers;
     gemm_type wide;
-    const int8_kernels *int8;  /* NULL: not on this machine */
-    bool in_bytes[GEMM_TYPES]; /* weights of the type are declared */
+    const int8_kernels *int8;  /* NULL: the processor has none */
+    bool in_bytes[GEMM_TYPES]; /* true if a weight of this type, in bytes, is declared */
     dnnl_engine_t engine;
     dnnl_stream_t *streams; /* per worker */
     float **out;            /* per worker: [tallest, MAX_PART] */
     gemm_shape shapes[MAX_SHAPES];
     int nshapes;
-    int heights[MAX_HEIGHTS]; /* falling */
+    int heights[MAX_HEIGHTS]; /* descending */
     int nheights;
     atomic_size_t bytes;
     pthread_mutex_t packing; /* guards chunks */
-    gemm_chunk *chunks;      /* the one in use first */
+    gemm_chunk *chunks;      /* the one being filled first */
 };
 
 static int fail(err *e, dnnl_status_t status, const char *what) {
@@ -73,7 +73,7 @@ static dnnl_data_type_t input_type(const gemm *g) {
     return g->wide == GEMM_BF16 ? dnnl_bf16 : dnnl_f32;
 }
 
-/* `packed`: the layout to use, or NULL to let the library choose. */
+/* `packed`: the layout of B, or NULL to let the library choose it. */
 static dnnl_status_t kernel_describe(const gemm *g, int k, int n, int height,
                                      const dnnl_memory_desc_t *packed, dnnl_primitive_desc_t *out) {
     dnnl_dims_t ad = {height, k}, bd = {k, n}, cd = {height, n};
@@ -223,8 +223,10 @@ int gemm_declare(gemm *g, gemm_type type, int n, int k, int part, gemm_weight *o
     part = BASE_MIN(part, MAX_PART);
     *out = (gemm_weight){.type = type, .k = k, .n = n, .nparts = (n + part - 1) / part};
     if (gemm_in_bytes(type) && (g->int8 == NULL || k % INT8_GROUP != 0)) {
-        return err_set(e, ERR_UNSUPPORTED, "weights in bytes, %d of a column: %s", k,
-                       g->int8 == NULL ? "this machine has no AVX2" : "their groups are of 32");
+        return err_set(e, ERR_UNSUPPORTED,
+                       "weights in bytes need a processor with AVX2 and a width that is a multiple "
+                       "of %d; the width is %d",
+                       INT8_GROUP, k);
     }
     g->in_bytes[type] = gemm_in_bytes(type);
     out->parts = mem_zalloc(sizeof *out->parts * (size_t)out->nparts);
@@ -245,8 +247,8 @@ static void kernels_drop(gemm *g) {
             kernel_free(&g->shapes[s].kernels[h], g->workers);
 }
 
-/* Kernels of all shapes at the given heights; false
- * where the library has none with the same layout. */
+/* Makes the kernels of all shapes at the given heights; false if the library has none with the same
+ * layout and algorithm for all of them. */
 static bool kernels_make(gemm *g, const int *heights, int count) {
     const char *name = NULL;
     for (int s = 0; s < g->nshapes; s++) {
@@ -259,7 +261,7 @@ static bool kernels_make(gemm *g, const int *heights, int count) {
             if (name == NULL || h == 0)
                 name = impl;
             else if (strcmp(name, impl) != 0)
-                return false; /* another algorithm: other bits, and often a slow one */
+                return false; /* another algorithm has other bits, and is often slow */
         }
     }
     return true;
@@ -267,7 +269,7 @@ static bool kernels_make(gemm *g, const int *heights, int count) {
 
 /* ---- packing --------------------------------------------------------------------------------- */
 
-/* Room for packed bytes, which lives as long as g; NULL: no memory. */
+/* Memory for packed weights, freed with g; NULL if there is none. */
 static void *room_for(gemm *g, size_t bytes) {
     bytes = (bytes + PACKED_ALIGN - 1) & ~(size_t)(PACKED_ALIGN - 1);
     pthread_mutex_lock(&g->packing);
@@ -277,7 +279,7 @@ static void *room_for(gemm *g, size_t bytes) {
         char *memory = aligned_alloc(HUGE_PAGE, size);
         c = NULL;
         if (memory != NULL) {
-            (void)madvise(memory, size, MADV_HUGEPAGE); /* without it everything works, slower */
+            (void)madvise(memory, size, MADV_HUGEPAGE); /* only for speed */
             c = mem_zalloc(sizeof *c);
             *c = (gemm_chunk){g->chunks, memory, size, 0};
             g->chunks = c;
@@ -290,7 +292,7 @@ static void *room_for(gemm *g, size_t bytes) {
     return room;
 }
 
-/* `room`: of the packed size, or DNNL_MEMORY_ALLOCATE. */
+/* Packs plain [n, k] into `room`, which has the packed size or is DNNL_MEMORY_ALLOCATE. */
 static dnnl_status_t pack(gemm *g, const gemm_shape *shape, float *plain, void *room,
                           dnnl_memory_t *out) {
     dnnl_dims_t dims = {shape->k, shape->n};
@@ -397,7 +399,7 @@ static uint16_t bf16_of(float x) {
     return (uint16_t)((u + 0x7fffu + ((u >> 16) & 1u)) >> 16);
 }
 
-/* Rows of A in the library's type, row i from row map(i) = (i * step + shift) mod PROBE_ROWS. */
+/* `height` rows in the wide type; row i is a copy of row (i * step + shift) mod PROBE_ROWS of a. */
 static void *probe_rows(const gemm *g, const float *a, int k, int height, int step, int shift) {
     char *out = mem_alloc((size_t)height * gemm_row_bytes(g->wide, k));
     for (int i = 0; i < height; i++) {
@@ -411,8 +413,8 @@ static void *probe_rows(const gemm *g, const float *a, int k, int height, int st
     return out;
 }
 
-/* Every height, with rows in several places, must give
- * each row the same bits. reference: [PROBE_ROWS, n]. */
+/* True if every height gives each row the same bits at several indexes of the tile. Fills reference
+ * [PROBE_ROWS, n] with these bits. */
 static bool shape_agrees(gemm *g, int s, const float *a, dnnl_memory_t weights, float *reference) {
     gemm_shape *shape = &g->shapes[s];
     static const int steps[] = {1, 3, 7};
@@ -467,7 +469,7 @@ static bool heights_agree(gemm *g, hash128 *digest) {
     return same;
 }
 
-/* Our own products need no probe; what they give is part of the digest all the same. */
+/* Adds fixed products of weights in bytes to the digest; they need no other probe. */
 static void bytes_digest(const gemm *g, gemm_type type, hash128 *digest) {
     enum { ROWS = 7, K = 4 * INT8_GROUP, N = INT8_COLUMNS };
     float w[N * K], a[ROWS * K], c[ROWS * N];
@@ -484,7 +486,7 @@ static void bytes_digest(const gemm *g, gemm_type type, hash128 *digest) {
     digest->high = hash_mix(digest->high, h.high);
 }
 
-/* Every worker's buffer for results; false: no memory. */
+/* Allocates each worker's buffer for results; false if memory is short. */
 static bool outputs_new(gemm *g) {
     size_t bytes = sizeof(float) * (size_t)g->heights[0] * MAX_PART;
     bool made = true;
@@ -499,8 +501,7 @@ static bool outputs_new(gemm *g) {
 
 int gemm_probe(gemm *g, hash128 *digest, err *e) {
     static const int candidates[][MAX_HEIGHTS] = {
-        {GEMM_TILE, GEMM_SMALL, 4,
-         1}, /* one row alone reads weights as fast as memory gives them */
+        {GEMM_TILE, GEMM_SMALL, 4, 1}, /* height 1: decode at batch 1 is bound by memory */
         {GEMM_TILE, GEMM_SMALL, 1},
         {GEMM_TILE, GEMM_SMALL, 4},
         {GEMM_TILE, GEMM_SMALL},
@@ -526,10 +527,11 @@ int gemm_probe(gemm *g, hash128 *digest, err *e) {
         }
         kernels_drop(g);
     }
-    return err_set(e, ERR_UNSUPPORTED,
-                   any ? "oneDNN's %s products depend on the row's place at every height tried"
-                       : "oneDNN has no %s products for this processor",
-                   g->wide == GEMM_BF16 ? "bf16" : "f32");
+    return err_set(
+        e, ERR_UNSUPPORTED,
+        any ? "oneDNN's %s products depend on the row's index in the batch at every height"
+            : "oneDNN has no %s products for this processor",
+        g->wide == GEMM_BF16 ? "bf16" : "f32");
 }
 
 static int height_at(const gemm *g, int rows) {
@@ -561,14 +563,14 @@ const float *gemm_run(gemm *g, const gemm_weight *w, int part, int worker, int r
 
 /* ---- measuring ------------------------------------------------------------------------------- */
 
-/* Of this thread's time: others that want the processor must not decide on a precision. */
+/* CPU time of this thread: other processes' load must not decide on a precision. */
 static double seconds(void) {
     return clock_thread_ms() / 1e3;
 }
 
 enum { MEASURED_RUNS = 12 };
 
-/* FLOP/s of the fastest of some runs of oneDNN's product. */
+/* FLOP/s of oneDNN's product, the fastest of some runs. */
 static double wide_measure(gemm_type type, int k, int n, float *w, const float *a, float *c) {
     gemm *g = NULL;
     err e = {0};

@@ -1,9 +1,10 @@
 /*
- * head_screen.c - the coarse copy of the head: making it, taking states apart.
+ * head_screen.c - quantises the head and states for the head screen (head_screen_int.h).
  *
- * Invariant: bounds hold for any values, since norms are taken of what is really kept and left, in
- * double, and rounded up. Large values of a state would make all others coarse: the quads that hold
- * them get digits of their own scale first.
+ * Invariant: the bounds hold for any values, since norms are computed in double from the values and
+ * errors that really occur, and rounded up. A single scale for a state with a few large values would
+ * leave few steps for the others, so the groups of four with the largest values (quads) get coarse
+ * digits with a scale of their own; fine digits hold what remains.
  */
 #include "head_screen_int.h"
 
@@ -12,7 +13,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-static const double UP = 1.00001; /* more than what conversion to f32 and sums in f32 take away */
+static const double UP = 1.00001; /* covers the rounding of norms to f32 and of sums in f32 */
 enum { HUGE_PAGE = 2 << 20, OFFSET = 128, DIGIT = 127 };
 
 size_t head_screen_bytes(const head_screen *s) {
@@ -47,7 +48,7 @@ void head_screen_free(head_screen *s) {
 
 void head_screen_set(head_screen *s, int j, const float *w) {
     uint16_t *narrow = mem_alloc(sizeof *narrow * (size_t)s->k);
-    float *x = mem_alloc(sizeof *x * (size_t)s->k), top = 0; /* what the products multiply */
+    float *x = mem_alloc(sizeof *x * (size_t)s->k), top = 0; /* x: w as the product reads it */
     s->kernels->to_bf16(w, s->k, narrow);
     s->kernels->from_bf16(narrow, s->k, x);
     for (int i = 0; i < s->k; i++)
@@ -77,7 +78,7 @@ static float quad_top(const float *x) {
     return BASE_MAX(first, last);
 }
 
-/* The quads of the largest values, and the largest value outside of them. */
+/* Chooses the SCREEN_QUADS quads with the largest values; returns the largest value of the others. */
 static float quads_choose(const float *x, int quads, int *chosen) {
     float tops[SCREEN_QUADS + 1] = {0};
     int count = 0;
@@ -137,8 +138,7 @@ bool head_screen_state(const head_screen *s, const uint16_t *narrow, int8_t *fin
     }
     free(left);
     free(x);
-    /* what products and sums in f32 may round, here
-     * and in the library, for each of k terms twice */
+    /* bound of the rounding errors of k products and sums in f32, in the screen and in oneDNN */
     double rounding = (2.0 * s->k + 64) * 0x1p-23;
     out->fine_start = -OFFSET * fines;
     out->coarse_start = -OFFSET * coarses;

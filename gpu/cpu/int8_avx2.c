@@ -1,11 +1,12 @@
 /*
- * int8_avx2.c - int8_int.h's products for AVX2 alone: pairs of products summed in 16 bits, so groups of weights have 31 steps.
- * The source is int8_impl.h, the flags are CMake's.
+ * int8_avx2.c - int8_impl.h compiled for AVX2: products of pairs are added in 16 bits, so a
+ * group of weights has at most 31 steps.
+ * kernels_int.h explains how.
  */
 #if defined(__x86_64__)
 #define INT8_TABLE int8_avx2
 #define INT8_NAME "AVX2"
 #include "int8_impl.h"
 #else
-typedef int int8_avx2_is_of_x86; /* a translation unit must declare something */
+typedef int int8_avx2_is_not_built; /* ISO C requires a declaration */
 #endif

@@ -1,10 +1,10 @@
 /*
- * int8_impl.h - the source of int8_int.h's products, included by int8_<isa>.c, which names the
- * table.
+ * int8_impl.h - the source of the products declared in int8_int.h, included by each int8_<isa>.c
+ * (kernels_int.h explains how).
  *
- * ROWS rows × two vectors of columns are in registers: sums of a group, and of the product.
- * Invariant: however rows are dealt out to blocks of one to ROWS, each result sees the same
- * operations in the same order.
+ * The sums of ROWS rows × two vectors of columns are in registers, both of the current group and of
+ * the whole product. Invariant: each result gets the same operations in the same order, however
+ * rows are distributed to blocks of one to ROWS.
  */
 #include <float.h>
 #include <immintrin.h>
@@ -31,15 +31,15 @@ enum { LANES = 8, ROWS = 3, LEVELS = 255 };
 enum { LANES = 8, ROWS = 3, LEVELS = 31 };
 #endif
 enum { QUADS = INT8_GROUP / 4, VECTORS = INT8_GROUP / LANES, SECOND_BITS = 8, LINE = 64 };
-static const uint32_t INFINITE = 0x7f800000; /* the bits of infinity: what is less is finite */
+static const uint32_t INFINITE = 0x7f800000; /* bits of infinity; magnitudes below are finite */
 /*
- * 3 * 2^22, and its bits. An integer below 2^22 added to the bits is added to the number, so sums
- * of a plane that start with them are floats without being converted. The number times a step is
- * exact, since steps have STEP_SPARE bits less than floats.
+ * 3 * 2^22, and its bits. Adding an integer below 2^22 to the bits adds it to the float, so an
+ * integer sum that starts at BIAS_BITS is the float BIAS + sum without a conversion. BIAS times a
+ * step is exact, since steps have STEP_SPARE bits fewer than floats.
  */
 static const float BIAS = 12582912.0f;
 enum { BIAS_BITS = 0x4b400000, STEP_SPARE = 2 };
-_Static_assert(INT8_GROUP * 255 * 127 < 1 << 22, "a sum of one plane fits beside the bias");
+_Static_assert(INT8_GROUP * 255 * 127 < 1 << 22, "a sum of one plane stays below 2^22");
 
 typedef float vf __attribute__((vector_size(4 * LANES)));
 typedef int32_t vi __attribute__((vector_size(4 * LANES)));
@@ -103,18 +103,18 @@ BLOCK float largest_lane(vf x) {
     return _mm512_reduce_max_ps((__m512)x);
 }
 
-/* Less the nearest integer. */
+/* x minus the nearest integer. */
 BLOCK vf off_integer(vf x) {
     return (vf)_mm512_reduce_ps((__m512)x, 0);
 }
 
-/* The first n of v, n > 0. */
+/* Stores the first n lanes of v, n > 0. */
 BLOCK void store_first(float *c, vf v, int n) {
     __mmask16 keep = (__mmask16)(n < LANES ? (1u << n) - 1 : 0xffff);
     _mm512_mask_storeu_ps(c, keep, (__m512)v);
 }
 
-/* sum + four weights . four digits, a column each */
+/* sum + four weights · four digits, one column per lane */
 BLOCK vi quad_add(vi sum, vi weights, vi digits) {
     return (vi)_mm512_dpbusd_epi32((__m512i)sum, (__m512i)weights, (__m512i)digits);
 }
@@ -124,13 +124,13 @@ BLOCK uint32_t largest_bits(const vf x[VECTORS]) {
         _mm512_max_epu32((__m512i)magnitude(x[0]), (__m512i)magnitude(x[1])));
 }
 
-/* 32 integers as bytes, the nearest there are. */
+/* 32 integers as signed bytes, with saturation. */
 BLOCK __m256i signed_bytes(const vi x[VECTORS]) {
     return _mm256_set_m128i(_mm512_cvtsepi32_epi8((__m512i)x[1]),
                             _mm512_cvtsepi32_epi8((__m512i)x[0]));
 }
 
-/* The same of integers that are not negative, to 255. */
+/* 32 integers as unsigned bytes, with saturation. */
 BLOCK __m256i unsigned_bytes(const vi x[VECTORS]) {
     return _mm256_set_m128i(_mm512_cvtusepi32_epi8((__m512i)x[1]),
                             _mm512_cvtusepi32_epi8((__m512i)x[0]));
@@ -191,7 +191,7 @@ BLOCK uint32_t largest_bits(const vf x[VECTORS]) {
     return (uint32_t)_mm_cvtsi128_si32(_mm_max_epu32(s, _mm_shuffle_epi32(s, 0xb1)));
 }
 
-/* Packing goes by halves of 128 bits; this is its order undone. */
+/* Undoes the order of the AVX2 pack instructions, which work on halves of 128 bits. */
 BLOCK __m256i in_order(__m256i packed) {
     return _mm256_permutevar8x32_epi32(packed, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
 }
@@ -212,30 +212,30 @@ BLOCK int bytes_sum(__m256i bytes) {
 }
 #endif
 
-/* The bits of what is not finite come behind all others. */
+/* As integers, the bits of infinity and NaN are larger than those of all other magnitudes. */
 BLOCK bool all_finite(const vf x[VECTORS]) {
     return largest_bits(x) < INFINITE;
 }
 
 /* ---- products -------------------------------------------------------------------------------- */
 
-/* What a block of rows reads: the first row's groups, and bytes from one row to the next. By
- * pointer: copied whole right after its parts were stored it would have to wait for them. */
+/* What a block of rows reads. Passed by pointer: a copy right after its members were stored would
+ * stall. */
 typedef struct operand {
-    const char *at;
-    size_t row;
-    const char *ahead, *end; /* memory asked for while a group is computed, */
-    int lines;               /* so many lines of it */
+    const char *at;          /* the groups of the block's first row */
+    size_t row;              /* bytes from one row to the next */
+    const char *ahead, *end; /* memory to prefetch */
+    int lines;               /* cache lines to prefetch per group */
 } operand;
 
-/* Four digits of one row's group at `at`. */
+/* Digits 4k … 4k+3 of a row's group at `at`, in every lane. */
 BLOCK vi quad(const char *at, int plane, int k) {
     int32_t digits;
     memcpy(&digits, at + plane * INT8_GROUP + 4 * k, sizeof digits);
     return all_int(digits);
 }
 
-/* Its scale (0) or its sum (1). */
+/* The group's scale (which = 0) or sum (1). */
 BLOCK vf factor(const char *at, int planes, int which) {
     float x;
     memcpy(&x, at + planes * INT8_GROUP + which * (int)sizeof x, sizeof x);
@@ -243,7 +243,7 @@ BLOCK vf factor(const char *at, int planes, int which) {
 }
 
 #if defined(SUMS_IN_16_BITS)
-/* Products of pairs are summed in 16 bits over four quads, where they fit, then in 32. */
+/* Without VNNI: sums of pairs over four quads, which fit in 16 bits, are then added in 32. */
 enum { QUADS_IN_16_BITS = 4 };
 _Static_assert(QUADS_IN_16_BITS * 2 * LEVELS * 128 < 1 << 15, "sums of pairs fit 16 bits");
 
@@ -289,7 +289,7 @@ BLOCK void plane_add(int rows, const char *at, size_t row, int plane, const pane
 }
 #endif
 
-/* What a panel's group says of LANES columns; base: what takes the bias from a sum times step. */
+/* The factors of LANES columns of a panel's group; base = -BIAS * step, which removes the bias. */
 typedef struct column_factors {
     vf step, low, base;
 } column_factors;
@@ -299,7 +299,7 @@ BLOCK column_factors factors_load(const panel_group *b, int first) {
     return (column_factors){step, load(b->low + first), step * all(-BIAS)};
 }
 
-/* step * (digits . bytes), rounded once; `sum` of one plane has the bias. */
+/* step * (digits · bytes), rounded once; the sum of one plane includes the bias. */
 BLOCK vf stepped(int planes, vi sum, const column_factors *f) {
     return planes == 1 ? fused((vf)sum, f->step, f->base) : from_int(sum) * f->step;
 }
@@ -308,7 +308,7 @@ BLOCK vf weigh(int planes, vi sum, const column_factors *f, vf scale, vf whole, 
     return fused(f->low, whole, fused(stepped(planes, sum, f), scale, out));
 }
 
-/* c[rows, 2 * LANES]: the columns from `first` of one panel; `left`: how many of these there are. */
+/* c[rows, 2 * LANES] for the columns of one panel from `first`, of which `left` are the matrix's. */
 BLOCK void block_product(int rows, int planes, const operand *a, const panel_group *b, int groups,
                          int first, float *c, size_t row, int left) {
     const char *at = a->at, *ahead = a->ahead, *end_ahead = a->end;
@@ -374,12 +374,13 @@ BLOCKS(DEFINE)
 static const block_function blocks[ROWS][2] = {BLOCKS(ENTRY)};
 
 /*
- * Weights are asked for while others are used. Many rows use a panel again and again, and ask for
- * the next, a share each, of the next part, too; few rows read through the part as fast as memory
- * gives it, so a little ahead, and not what may be another thread's.
+ * Sets what the blocks of rows prefetch. With several blocks of rows, a panel is used several times,
+ * and each use prefetches a share of the next panel, also beyond the end of this part. With a single
+ * block, memory is the bound: it prefetches a few groups ahead, and nothing beyond this part, which
+ * may be another thread's.
  */
-static void ask_ahead(operand *from, const panel_group *b, const panel_group *end, int groups,
-                      int blocks_of_rows) {
+static void prefetch_set(operand *from, const panel_group *b, const panel_group *end, int groups,
+                         int blocks_of_rows) {
     enum { GROUPS_AHEAD = 4, LINES = INT8_PANEL_GROUP / LINE, PARTS = INT8_COLUMNS / (2 * LANES) };
     bool many = blocks_of_rows > 1;
     int uses = many ? blocks_of_rows * PARTS : 1;
@@ -397,7 +398,7 @@ static void product(const void *a, int rows, int planes, const void *panels, int
     for (int at = 0; at < n; at += 2 * LANES) {
         int first = at % INT8_COLUMNS;
         if (first == 0)
-            ask_ahead(&from, b, end, groups, blocks_of_rows);
+            prefetch_set(&from, b, end, groups, blocks_of_rows);
         for (int row = 0; row < rows; row += ROWS) {
             from.at = (const char *)a + (size_t)row * from.row;
             blocks[BASE_MIN(rows - row, ROWS) - 1][planes - 1](
@@ -412,7 +413,7 @@ static void product(const void *a, int rows, int planes, const void *panels, int
 
 /* ---- operands -------------------------------------------------------------------------------- */
 
-/* Stores 32 digits of x * by to the nearest, and gives their sum. */
+/* Stores x * by rounded to 32 digits; returns their sum. */
 BLOCK int digits_store(const vf x[VECTORS], vf by, char *out) {
     vi whole[VECTORS];
     UNROLL
@@ -432,7 +433,7 @@ BLOCK void group_store(const float *from, int planes, char *out) {
     bool finite = bits < INFINITE;
     float most;
     memcpy(&most, &bits, sizeof most);
-    static const float least = 1e-30f; /* below it all is 0, before a factor would be infinite */
+    static const float least = 1e-30f; /* smaller groups become 0: 127 / most could overflow */
     float step = most / 127, by = most > least ? 127 / most : 0;
     int sum = digits_store(x, all(by), out);
     if (planes == 2) {
@@ -464,7 +465,7 @@ static float largest_of(const vf x[VECTORS]) {
     return largest_lane(top);
 }
 
-/* Distance of the farthest of 32 values from a whole number of steps above `low`, in steps. */
+/* The largest distance, in steps, of one of 32 values from the grid low + i / levels_per_unit. */
 static float off_grid(const vf x[VECTORS], float low, float levels_per_unit) {
     vf off[VECTORS];
     for (int i = 0; i < VECTORS; i++)
@@ -473,13 +474,14 @@ static float off_grid(const vf x[VECTORS], float low, float levels_per_unit) {
 }
 
 /*
- * Into how many steps the group's range is cut. A file's values lie on a grid of its own; where the
- * range is a whole number of our steps to each of its steps, nothing is rounded. For up to 31 of
- * its steps, there is such a number from 225 to 255, for up to 15 and for 16 to 31 of them one from
- * 16 to 31; a Q8_0 group has 127 from 0 to its largest.
+ * The number of steps for the group's range. A quantised file's values are on a grid of their own:
+ * if the number is a multiple of the number of the file's steps in the range, nothing is rounded. Up
+ * to 31 file steps have a multiple from 225 to 255 (with 31 levels: from 16 to 31). A Q8_0 group has
+ * 127 file steps from 0 to its largest magnitude, so the number `whole` of them in the range is
+ * tried last.
  */
 static int levels_find(const vf x[VECTORS], float low, float high) {
-    static const float exact = 0.02f; /* of a step: what f32's rounding of far-off values does */
+    static const float exact = 0.02f; /* in steps: f32 rounding of values far from `low` */
     enum { LEAST = LEVELS == 255 ? 225 : LEVELS / 2 + 1 };
     float range = high - low, largest = fmaxf(fabsf(low), fabsf(high));
     int whole = (int)lrintf(range / largest * 127), best = LEVELS;
@@ -495,7 +497,7 @@ static int levels_find(const vf x[VECTORS], float low, float high) {
     return best;
 }
 
-/* The nearest that the bias can be multiplied by exactly. */
+/* The nearest step by which BIAS can be multiplied exactly. */
 static float step_round(float step) {
     uint32_t bits, spare = (1u << STEP_SPARE) - 1;
     memcpy(&bits, &step, sizeof bits);
@@ -523,7 +525,7 @@ static void column_pack(const float *from, int at, panel_group *out) {
             whole[i] = nearest((x[i] - all(low)) * all((float)levels / range));
         bytes = unsigned_bytes(whole);
     } else if (!all_finite(x) || !(range <= FLT_MAX / BIAS)) {
-        out->low[at] = NAN; /* what is not finite, or all but, is not hidden */
+        out->low[at] = NAN; /* weights that are not finite must show in the results */
     }
     for (int i = 0; i < QUADS; i++)
         memcpy(out->bytes[i][at], (const char *)&bytes + 4 * i, 4);

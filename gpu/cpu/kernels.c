@@ -1,8 +1,8 @@
 /*
- * kernels.c - choosing a kernel table at start.
+ * kernels.c - selects the kernel tables for this processor at run time.
  *
- * Invariant: the choice depends on the machine and ONEDNN_MAX_CPU_ISA alone, so that a process and
- * its next run agree.
+ * Invariant: the choice depends only on the processor and ONEDNN_MAX_CPU_ISA, so every process on a
+ * machine makes the same one.
  */
 #include <stdlib.h>
 #include <strings.h>
@@ -15,7 +15,7 @@
 
 enum { LEVEL_NONE, LEVEL_AVX2, LEVEL_AVX2_VNNI, LEVEL_AVX512, LEVEL_VNNI, LEVEL_BF16 };
 
-/* How far oneDNN may go by its own variable. */
+/* The highest instruction set that oneDNN's environment variable allows; all if it is not set. */
 static int allowed_level(void) {
     static const struct {
         const char *isa;
@@ -37,7 +37,7 @@ static int allowed_level(void) {
     return LEVEL_BF16;
 }
 
-/* ---- what there is --------------------------------------------------------------------------- */
+/* ---- what the processor supports ------------------------------------------------------------- */
 
 #if defined(__x86_64__)
 static bool has_avx2(void) {

@@ -1,9 +1,8 @@
-/* kernels_avx512bf16.c - the kernel table for AVX-512 BF16;
- * the source is kernels_impl.h, the flags are CMake's. */
+/* kernels_avx512bf16.c - kernels_impl.h compiled for AVX-512 BF16; kernels_int.h explains how. */
 #if defined(__x86_64__)
 #define KERNELS_TABLE kernels_avx512bf16
 #define KERNELS_NAME "AVX-512 BF16"
 #include "kernels_impl.h"
 #else
-typedef int kernels_avx512bf16_is_not_built; /* ISO C wants a declaration */
+typedef int kernels_avx512bf16_is_not_built; /* ISO C requires a declaration */
 #endif

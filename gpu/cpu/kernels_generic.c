@@ -1,4 +1,4 @@
-/* kernels_generic.c - the kernel table of any machine; the source is kernels_impl.h. */
+/* kernels_generic.c - kernels_impl.h compiled for any machine; kernels_int.h explains how. */
 #define KERNELS_TABLE kernels_generic
 #define KERNELS_NAME "generic"
 #include "kernels_impl.h"

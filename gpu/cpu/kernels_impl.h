@@ -1,10 +1,11 @@
 /*
- * kernels_impl.h - the source of every kernel table, included by kernels_<isa>.c, which names it.
+ * kernels_impl.h - the source of all kernel tables, included by each kernels_<isa>.c
+ * (kernels_int.h explains how).
  *
- * Vectors are gcc's vector extension (W floats); only fused multiply-add is per instruction set.
- * Sums run in W partial sums that meet in a fixed tree. Invariant: no loop's order of operations
- * depends on how many rows or queries are in the call. Compiled with -ffp-contract=off: what is
- * fused is written so.
+ * Vectors use gcc's vector extension (W floats); intrinsics only where it has no operation. Sums
+ * are kept as W partial sums, which are added in a fixed tree. Invariant: no loop's order of
+ * operations depends on how many rows or queries are in the call. Compiled with -ffp-contract=off:
+ * multiply-adds are fused only where fma_v says so.
  */
 #include <math.h>
 #include <string.h>
@@ -28,7 +29,7 @@ typedef uint32_t vu __attribute__((vector_size(4 * W)));
 typedef uint16_t vh __attribute__((vector_size(2 * W)));
 typedef int8_t vb __attribute__((vector_size(W)));
 
-/* Queries whose scores and sums stay in registers together. */
+/* Queries of one tile: their scores and sums are in registers at the same time. */
 #if W == 16
 #define TILE 6
 #else
@@ -36,13 +37,13 @@ typedef int8_t vb __attribute__((vector_size(W)));
 #endif
 
 #define KEYS LLM_BLOCK_TOKENS
-/* Before loops over a tile's queries: unrolled, their scores stay in registers. */
+/* For loops over a tile's queries: their scores stay in registers only if the loop is unrolled. */
 #if defined(__GNUC__) && !defined(__clang__)
 #define UNROLL _Pragma("GCC unroll 8")
 #else
 #define UNROLL _Pragma("unroll 8")
 #endif
-#define KV (KEYS / W) /* vectors of scores a query has in a block */
+#define KV (KEYS / W) /* vectors of scores per query and block */
 
 static inline vf load(const float *p) {
     vf v;
@@ -72,7 +73,7 @@ static inline vf pick(vi mask, vf a, vf b) {
     return (vf)((mask & (vi)a) | (~mask & (vi)b));
 }
 
-/* a > b ? a : b, and a < b ? a : b: what the instructions do too, NaNs included. */
+/* a > b ? a : b, and a < b ? a : b, with NaN treated as the instructions do. */
 static inline vf max_v(vf a, vf b) {
 #if defined(__AVX512F__)
     return (vf)_mm512_max_ps((__m512)a, (__m512)b);
@@ -108,7 +109,7 @@ static inline vf min_v(vf a, vf b) {
 #define SWAP1(v) __builtin_shufflevector(v, v, 1, 0, 3, 2)
 #endif
 
-/* A fixed tree over the lanes; the result is in all of them. */
+/* Sums the lanes in a fixed tree; every lane has the result. */
 static inline vf sum_lanes(vf v) {
 #if W == 16
     v = v + SWAP8(v);
@@ -132,10 +133,10 @@ static inline vf max_lanes(vf v) {
 }
 
 #if defined(__AVX512DQ__)
-/* e^x by 2^floor(y) * 2^f, y = x log2(e), f = y - floor(y), a polynomial of degree 5 that is 1 at 0
- * (relative error below 2e-7 + 5e-8 |x|); 0 below -87 (-infinity too). */
+/* e^x = 2^floor(y) * 2^f, y = x log2(e), f = y - floor(y); 2^f by a polynomial of degree 5 that is 1
+ * at 0 (relative error below 2e-7 + 5e-8 |x|). Returns 0 below -87. */
 static inline vf exp_v(vf x) {
-    enum { LESS_FLOOR = 1 }; /* VREDUCEPS: what rounding down takes away */
+    enum { LESS_FLOOR = 1 }; /* VREDUCEPS: x - floor(x) */
     __m512 y = (__m512)(x * all(1.44269504088896341f));
     vf f = (vf)_mm512_reduce_ps(y, LESS_FLOOR);
     vf p = fma_v(all(1.8671324e-3f), f, all(9.017025e-3f));
@@ -147,8 +148,8 @@ static inline vf exp_v(vf x) {
     return (vf)_mm512_maskz_scalef_ps(kept, (__m512)p, y);
 }
 #else
-/* e^x by 2^n * e^r, |r| <= ln2/2, a polynomial of degree 6 (relative error about 2e-7); 0 below -87
- * (-infinity too). */
+/* e^x = 2^n * e^r, |r| <= ln2/2, e^r by a polynomial of degree 6 (relative error about 2e-7).
+ * Returns 0 below -87. */
 static inline vf exp_v(vf x) {
     const vf magic = all(12582912.0f);
     const vf in = min_v(all(88.0f), max_v(all(-87.0f), x));
@@ -167,7 +168,7 @@ static inline vf exp_v(vf x) {
 }
 #endif
 
-/* A tail shorter than a vector goes through a padded copy, so that it sees the same operations. */
+/* A tail shorter than a vector is copied to a padded one, so it gets the same operations. */
 static inline vf load_tail(const float *p, int n) {
     float x[W] = {0};
     memcpy(x, p, sizeof(float) * (size_t)n);
@@ -286,7 +287,7 @@ static float k_to_int8(const float *x, int n, int8_t *out) {
     for (; i < n; i++)
         largest = fmaxf(largest, fabsf(x[i]));
     float scale = largest / 127.0f, inverse = largest > 0 ? 127.0f / largest : 0;
-    const vf magic = all(12582912.0f); /* adding it rounds to an integer in the low bits */
+    const vf magic = all(12582912.0f); /* adding it rounds to an integer, in the low bits */
     for (i = 0; i + W <= n; i += W) {
         vi q = (vi)(load(x + i) * all(inverse) + magic) - (vi)magic;
         vb b = __builtin_convertvector(q, vb);
@@ -366,7 +367,7 @@ static void k_geglu(const float *gate, const float *up, int n, float *out) {
 
 /* ---- attention ------------------------------------------------------------------------------- */
 
-/* Pairs (dimensions of a key, or keys of a value) lie together in 32 bits: the first is low. */
+/* A pair of bf16 (two dimensions of a key, or of two keys' values) in 32 bits, the first low. */
 static inline vu load_pairs(const uint16_t *p) {
     vu v;
     memcpy(&v, p, sizeof v);
@@ -381,7 +382,7 @@ static inline vf second_of(vu pairs) {
     return (vf)(pairs & 0xffff0000u);
 }
 
-/* What products with pairs take queries in. */
+/* The type of queries that are multiplied with pairs. */
 #if defined(__AVX512BF16__)
 typedef uint16_t query;
 
@@ -389,7 +390,7 @@ static inline vf dot_pairs(vf sum, uint32_t x, vu pairs) {
     return (vf)_mm512_dpbf16_ps((__m512)sum, (__m512bh)_mm512_set1_epi32((int)x), (__m512bh)pairs);
 }
 
-/* n floats as n/2 pairs; the hardware rounds to nearest even. */
+/* n floats as n/2 pairs, rounded to nearest even. */
 static inline void narrow_pairs(const float *x, int n, uint32_t *out) {
     for (int i = 0; i < n; i += W) {
         __m256bh h = _mm512_cvtneps_pbh((__m512)load(x + i));
@@ -400,22 +401,22 @@ static inline void narrow_pairs(const float *x, int n, uint32_t *out) {
 typedef float query;
 #endif
 
-/* The lines of step i; `a` asks for nothing where its steps are used up. */
-static inline __attribute__((always_inline)) void ahead_ask(const attend_ahead *a, int i) {
+/* Prefetches piece i of a->steps. */
+static inline __attribute__((always_inline)) void ahead_prefetch(const attend_ahead *a, int i) {
     if (i < a->steps) {
         __builtin_prefetch(a->at + i * 128, 0, 2);
         __builtin_prefetch(a->at + i * 128 + a->second, 0, 2);
     }
 }
 
-/* Scores of T queries against the first nk vectors of the block's keys: s[t][nk]. T and nk are
- * constants of the caller, so the loops unroll. */
+/* Scores of T queries with the first nk vectors of the block's keys: s[t][nk]. Callers pass constant
+ * T and nk, so the loops are unrolled. */
 static inline __attribute__((always_inline)) void scores(const query *q, int d, const uint16_t *kt,
                                                          int T, int nk, const attend_ahead *ahead,
                                                          vf s[][KV]) {
     const int half = d / 2;
     for (int i = 0; i < half; i++) {
-        ahead_ask(ahead, i);
+        ahead_prefetch(ahead, i);
         for (int k = 0; k < nk; k++) {
             vu pairs = load_pairs(kt + 2 * i * KEYS + 2 * k * W);
             for (int t = 0; t < T; t++) {
@@ -432,13 +433,13 @@ static inline __attribute__((always_inline)) void scores(const query *q, int d, 
     }
 }
 
-/* The same over keys in f32. */
+/* The same for keys in f32. */
 static inline __attribute__((always_inline)) void scores_wide(const float *q, int d,
                                                               const float *kt, int T, int nk,
                                                               const attend_ahead *ahead,
                                                               vf s[][KV]) {
     for (int i = 0; i < d; i++) {
-        ahead_ask(ahead, i);
+        ahead_prefetch(ahead, i);
         for (int k = 0; k < nk; k++) {
             vf keys = load(kt + i * KEYS + k * W);
             for (int t = 0; t < T; t++)
@@ -459,7 +460,7 @@ static inline vi lanes(void) {
     return lane;
 }
 
-/* Scores that the query cannot see become -infinity. */
+/* Sets the scores of keys outside [low, high) to -infinity. */
 static inline void scores_mask(vf s[KV], int low, int high) {
     vi lane = lanes();
     for (int k = 0; k < KV; k++) {
@@ -468,9 +469,9 @@ static inline void scores_mask(vf s[KV], int low, int high) {
     }
 }
 
-/* Turns the scores of T queries at `at` into weights p[t][KEYS];
- * old[t]: what their earlier sums are multiplied by. A query that sees
- * no key of the block (a window that ends before it) keeps what it has. */
+/* Turns the scores of the T queries from `at` into weights p[t][KEYS] and updates top and sum;
+ * old[t] is the factor for the query's earlier sums. A query that sees no key of the block (because
+ * of a window) keeps its state. */
 static inline __attribute__((always_inline)) void weigh(const attend_unit *u, int at, int T,
                                                         vf s[][KV], float *p, float *old) {
     vf fall = {0}, top[TILE];
@@ -489,8 +490,8 @@ static inline __attribute__((always_inline)) void weigh(const attend_unit *u, in
         top[t] = max_v(max_lanes(best), all(u->top[i]));
         bool none = u->low[i] >= u->high[i];
         if (none && u->top[i] == -INFINITY)
-            top[t] = (vf){0}; /* nothing seen so far: -infinity minus itself has no value */
-        /* by lane, not through memory: a load of what was just stored in pieces must wait */
+            top[t] = (vf){0}; /* no key seen so far: -infinity minus -infinity is NaN */
+        /* lane by lane in a register: a vector load after scalar stores would stall */
         fall = pick(lanes() == t, none ? (vf){0} : all(u->top[i]) - top[t], fall);
         u->top[i] = none ? u->top[i] : top[t][0];
     }
@@ -510,13 +511,13 @@ static inline __attribute__((always_inline)) void weigh(const attend_unit *u, in
     }
 }
 
-/* The weights of T queries: f32, and as pairs where products take pairs. */
+/* The weights of T queries, in f32 and, for instructions on pairs, as bf16 pairs. */
 typedef struct weights {
     float p[TILE * KEYS], old[TILE];
     uint32_t pairs[TILE * KEYS / 2];
 } weights;
 
-/* out[t][c..c+n*W) = out * old[t] + p[t] x v, keys in order; n vectors of columns at a time. */
+/* out[t][c … c+n*W) = out * old[t] + p[t] · v, keys in order; n vectors of columns at a time. */
 static inline __attribute__((always_inline)) void gather(const weights *w, const void *values,
                                                          bool wide, int keys, int d, int c, int T,
                                                          int n, float *out) {
@@ -549,8 +550,8 @@ static inline __attribute__((always_inline)) void gather(const weights *w, const
             store(out + t * d + c + k * W, o[t][k]);
 }
 
-/* All scores of a tile of queries, or, where none sees a key of the block's second half, those of
- * the first: the others are masked anyway. */
+/* The scores of a tile of queries; `half`: only for the first half of the block's keys, since no
+ * query of the tile sees the second. */
 static inline __attribute__((always_inline)) void tile_scores(const attend_unit *u, bool wide,
                                                               int d, int at, int T, bool half,
                                                               const attend_ahead *ahead,
@@ -575,7 +576,7 @@ static inline __attribute__((always_inline)) void attend_tile(const attend_unit 
     for (int t = 0; t < T; t++)
         for (int k = 0; k < KV; k++)
             s[t][k] = (vf){0};
-    int keys = 1; /* keys that none of them sees have weight zero and add nothing */
+    int keys = 1; /* keys beyond have weight 0 for all queries of the tile, and are skipped */
     for (int t = 0; t < T; t++)
         keys = BASE_MAX(keys, BASE_MIN(u->high[at + t], KEYS));
     tile_scores(u, wide, d, at, T, keys <= KEYS / 2, tile < u->nahead ? u->ahead + tile : &nothing,
@@ -607,7 +608,7 @@ static inline __attribute__((always_inline)) void attend_unit_run(const attend_u
 }
 
 #if W > 4 && !defined(__AVX512BF16__)
-/* [rows, n, 2] pairs -> [2 rows, n]: of each row first all that is first */
+/* [rows, n, 2] bf16 pairs → [2 rows, n] f32: the first halves of a row's pairs, then the second. */
 static void pairs_widen(const uint16_t *pairs, int rows, int n, float *out) {
     for (int r = 0; r < rows; r++) {
         for (int c = 0; c < n; c += W) {
@@ -618,7 +619,7 @@ static void pairs_widen(const uint16_t *pairs, int rows, int n, float *out) {
     }
 }
 
-/* Enough queries to share what taking pairs apart costs; the operations on floats are the same. */
+/* For many queries: converts the block to f32 once. The operations on floats are the same. */
 static void attend_widened(const attend_unit *u) {
     _Alignas(64) float kt[KEYS * CONFIG_MAX_HEAD_DIM], v[KEYS * CONFIG_MAX_HEAD_DIM];
     attend_unit wide = *u;
@@ -643,7 +644,7 @@ static void k_attend(const attend_unit *u) {
 #endif
     if (u->wide)
         attend_unit_run(u, true, u->d);
-    else if (u->d == 64) /* a constant: the addresses of the inner loops become offsets */
+    else if (u->d == 64) /* constant, so that addresses in the inner loops are constant offsets */
         attend_unit_run(u, false, 64);
     else if (u->d == 128)
         attend_unit_run(u, false, 128);

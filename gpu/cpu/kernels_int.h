@@ -1,34 +1,41 @@
 /*
- * kernels_int.h - the inner loops that oneDNN does not do, as a table per instruction set.
+ * kernels_int.h - the CPU's inner loops other than matrix products: one table of functions per
+ * instruction set.
  *
- * One source (kernels_impl.h) compiled four times; kernels_choose picks at start
- * (ONEDNN_MAX_CPU_ISA bounds it, as it bounds oneDNN). Tables differ in their last bits; within
- * one, every function has a fixed order of operations for each row or query, so results do not
- * depend on what else is in the call.
+ * One source file is compiled once per instruction set. kernels_<isa>.c only names its table and
+ * includes kernels_impl.h; gpu/CMakeLists.txt compiles it with that instruction set's flags, and the
+ * macros that these flags define (__AVX512F__, …) select vector width and instructions in the
+ * source. Each object file exports one table, and kernels.c selects one at run time, so code for an
+ * instruction set runs only on processors that have it. The products of weights in bytes are built
+ * in the same way from int8_impl.h (int8_int.h).
+ *
+ * Tables differ from each other in the last bits of their results. Within a table, every function
+ * has a fixed order of operations for each row or query: results do not depend on what else is in
+ * the call.
  */
 #ifndef KVASIR_KERNELS_INT_H
 #define KVASIR_KERNELS_INT_H
 
 #include "gpu/llm.h"
 
-/* Memory asked for while a unit is computed, since it is needed soon: `steps` times 128 bytes, or
- * of each the first 64 alone (second: 0, else 64). */
+/* Memory to prefetch while a unit is computed. */
 typedef struct attend_ahead {
-    const char *at;
-    int steps, second;
+    const char *at; /* its start */
+    int steps;      /* number of consecutive pieces of 128 bytes */
+    int second; /* offset of the second cache line prefetched in each piece: 64, or 0 for none */
 } attend_ahead;
 
 /*
  * One KV block and the queries that attend to it together.
  *
- *   q [nq, d] (scaled)        bf16 where the table is narrow and the unit not wide, else f32;
+ *   q [nq, d] (scaled)        bf16 if the table is narrow and the unit is not wide, else f32;
  *                             readable up to a multiple of the table's `queries`
  *   low, high [nq]            query i sees the keys [low[i], high[i])
- *   kt, v                     bf16, pairs: [d/2, 32, 2] and [32/2, d, 2]; wide: f32, [d, 32] and
- *                             [32, d]
- *   key_scale, value_scale    [32]: a key's scores and a value's weights are multiplied by it;
- *                             NULL: 1
- *   top [nq], sum [nq], out [nq, d]   running state per query; starts with -INFINITY, 0, 0
+ *   kt, v                     bf16 in pairs: [d/2, 32, 2] and [32/2, d, 2]; if wide f32: [d, 32]
+ *                             and [32, d]
+ *   key_scale, value_scale    [32]: factors of each key's scores and each value's weights; NULL: 1
+ *   top [nq], sum [nq], out [nq, d]   softmax state per query: the largest score, the sum of
+ *                             weights, the weighted sum of values; starts as -INFINITY, 0, 0
  */
 typedef struct attend_unit {
     const void *q;
@@ -39,28 +46,29 @@ typedef struct attend_unit {
     const int *low, *high;
     float softcap; /* 0: none */
     float *top, *sum, *out;
-    /* [nahead], of at most head_dim steps; one for each `queries` of the table */
-    const attend_ahead *ahead;
+    const attend_ahead *ahead; /* [nahead]: one per group of `queries`, of at most d steps */
     int nahead;
 } attend_unit;
 
 enum { SCREEN_COLUMNS = 64, SCREEN_QUADS = 8 };
 
-/* A state in bytes (head_screen.c): fine digits, which
- * the unit holds, and coarse ones of some quads. */
+/* A state quantised to bytes (head_screen.c): a fine digit for each of its values, in
+ * screen_unit.fine, and a coarse digit more for the values of SCREEN_QUADS groups of four. */
 typedef struct screen_state {
-    int quads[SCREEN_QUADS]; /* which of the k / 4 */
+    int quads[SCREEN_QUADS]; /* the groups of four that have coarse digits: their numbers */
     int8_t coarse[SCREEN_QUADS][4];
-    int fine_start, coarse_start; /* what the bytes' offset adds to sums of digits, negated */
-    float fine_scale, coarse_scale;
-    float size, rest; /* the state's norm, and that of what no digit holds */
+    int fine_start, coarse_start;   /* starts of the sums: minus what the bytes' offset adds */
+    float fine_scale, coarse_scale; /* value of one step of a digit */
+    float size, rest; /* upper bounds of the norms of the state and of its quantisation error */
 } screen_state;
 
 /*
- * SCREEN_COLUMNS columns of the head's coarse copy and the states they are weighed for.
+ * SCREEN_COLUMNS tokens of the head's coarse copy and the states to screen them for.
  *
- *   bytes [k/4, SCREEN_COLUMNS, 4]   scale, rest, norm [SCREEN_COLUMNS] fine [rows, k] upper [rows,
- *                                    SCREEN_COLUMNS]
+ *   bytes              [k/4, SCREEN_COLUMNS, 4]
+ *   scale, rest, norm  [SCREEN_COLUMNS]
+ *   fine               [rows, k]
+ *   upper              [rows, SCREEN_COLUMNS]: upper bounds of the logits, out
  */
 typedef struct screen_unit {
     const uint8_t *bytes;
@@ -69,37 +77,37 @@ typedef struct screen_unit {
     const int8_t *fine;
     const screen_state *states;
     int rows;
-    float *best;     /* [rows] the largest lower bound so far, in and out */
-    uint64_t *masks; /* [rows] columns whose upper bound is not less than it */
+    float *best;     /* [rows] the largest lower bound of a logit so far, in and out */
+    uint64_t *masks; /* [rows] the tokens whose upper bound is not below it, one bit each, out */
     float *upper;
 } screen_unit;
 
 typedef struct kernels {
     const char *name;
-    bool narrow; /* attend rounds queries and weights to bf16, for its products of pairs */
-    int queries; /* that attend takes through a block together */
-    int heads;   /* head dimensions that attend takes: multiples of this */
+    bool narrow; /* attend rounds queries and weights to bf16, for instructions on bf16 pairs */
+    int queries; /* queries that attend processes together */
+    int heads;   /* attend supports head dimensions that are multiples of this */
     /* out[n] = x / rms(x) * w; w NULL: all ones */
     void (*rms_norm)(const float *x, const float *w, float eps, int n, float *out);
     void (*to_bf16)(const float *x, int n, uint16_t *out); /* nearest, ties to even */
     void (*from_bf16)(const uint16_t *x, int n, float *out);
-    /* x = out * scale to the nearest of 255 steps; returns scale (0 for zeros) */
+    /* Quantises x to 255 steps, x ≈ out * scale; returns scale (0 if x is all zeros). */
     float (*to_int8)(const float *x, int n, int8_t *out);
     void (*int8_to_bf16)(const int8_t *x, int n, uint16_t *out); /* exact */
     void (*add)(float *x, const float *y, int n);
     void (*scale)(float *x, float by, int n);
-    /* x[i], x[i + half] turn by cs[i] = cos, cs[half + i] = sin */
+    /* Rotates each pair (x[i], x[i + half]) by the angle with cosine cs[i], sine cs[half + i]. */
     void (*rope)(float *x, const float *cs, int half);
     void (*swiglu)(const float *gate, const float *up, int n, float *out);
     void (*geglu)(const float *gate, const float *up, int n, float *out); /* gelu, tanh form */
     float (*dot)(const float *a, const float *b, int n);
-    int (*largest)(const float *x, int n);          /* the first of the largest; NaNs are not */
-    void (*attend)(const attend_unit *unit);        /* d: a multiple of heads */
-    void (*exp)(const float *x, int n, float *out); /* what softmax uses; for tests */
-    /* Both or none (NULL): machines with VNNI and products of pairs of bf16. */
+    int (*largest)(const float *x, int n);   /* index of the first largest value; ignores NaN */
+    void (*attend)(const attend_unit *unit); /* updates top, sum and out */
+    void (*exp)(const float *x, int n, float *out); /* the e^x of softmax; for the fingerprint */
+    /* The head screen (head_screen_int.h): both NULL without VNNI and AVX-512 BF16. */
     void (*screen)(const screen_unit *unit);
-    /* out[16] = x . rows, x [k], rows [16, k] in bf16, pairs in order; sums of `run` products each
-     * (even, as is k) are added to one another */
+    /* out[16] = x · rows, x [k] and rows [16, k] in bf16. Adds pairs in order within runs of `run`
+     * products, then the runs' sums; run and k are even. */
     void (*pair_products)(const uint16_t *x, const uint16_t *rows, int k, int run, float *out);
 } kernels;
 
@@ -108,11 +116,11 @@ extern const kernels kernels_generic;
 extern const kernels kernels_avx2, kernels_avx512, kernels_avx512bf16;
 #endif
 
-/* The best table that this machine, ONEDNN_MAX_CPU_ISA and the heads' dimensions allow; NULL: none.
- */
+/* The best table that the processor, ONEDNN_MAX_CPU_ISA and the head dimension allow; `narrow`:
+ * also one that computes attention in bf16. NULL: none. */
 const kernels *kernels_choose(int head_dim, bool narrow);
 enum { KERNELS_TABLES = 4 };
-/* All that this machine can run, the best last: into out[KERNELS_TABLES]; returns how many. */
+/* All tables that this processor can run, the best last: out[KERNELS_TABLES]; returns the count. */
 int kernels_available(const kernels **out);
 
 #endif

@@ -1,12 +1,12 @@
 /*
- * kernels_screen_impl.h - the head's screen and the products behind it, for machines with VNNI and
- * bf16; included by kernels_impl.h.
+ * kernels_screen_impl.h - the part of kernels_impl.h that computes the head screen's bounds and the
+ * exact products of the tokens that remain; for processors with VNNI and AVX-512 BF16.
  */
 
 enum { SCREEN_VECTORS = SCREEN_COLUMNS / W, SCREEN_TILE = 6 };
 
-/* Sums of T states' fine digits in SCREEN_COLUMNS columns; T
- * is a constant of the caller, and sums stay in registers. */
+/* Products of T states' fine digits with SCREEN_COLUMNS tokens. Callers pass a constant T, so that
+ * the sums stay in registers. */
 static inline __attribute__((always_inline)) void screen_sums(const screen_unit *u, int at, int T,
                                                               __m512i out[][SCREEN_VECTORS]) {
     __m512i sum[SCREEN_TILE][SCREEN_VECTORS];
@@ -40,7 +40,7 @@ static inline __attribute__((always_inline)) void screen_sums(const screen_unit 
     }
 }
 
-/* T states × SCREEN_COLUMNS columns. */
+/* Screens SCREEN_COLUMNS tokens for the T states from `at`. */
 static inline __attribute__((always_inline)) void screen_tile(const screen_unit *u, int at, int T) {
     enum { V = SCREEN_VECTORS };
     __m512i sum[SCREEN_TILE][V];
@@ -71,7 +71,7 @@ static inline __attribute__((always_inline)) void screen_tile(const screen_unit 
         }
         float best = max_v(max_lanes(low), all(u->best[at + t]))[0];
         uint64_t mask = 0;
-        for (int v = 0; v < V; v++) { /* not less: a bound without value keeps its token */
+        for (int v = 0; v < V; v++) { /* "not less than": a NaN bound keeps its token */
             mask |= (uint64_t)_mm512_cmp_ps_mask((__m512)above[v], (__m512)all(best), _CMP_NLT_UQ)
                     << (v * W);
             store(u->upper + (size_t)(at + t) * SCREEN_COLUMNS + v * W, above[v]);
@@ -91,7 +91,7 @@ static void k_screen(const screen_unit *u) {
         screen_tile(u, i, 1);
 }
 
-/* A lane a row. */
+/* Lane i of the vectors belongs to row i. */
 static void k_pair_products(const uint16_t *x, const uint16_t *rows, int k, int run, float *out) {
     vf sum = {0};
     __m512i lane =

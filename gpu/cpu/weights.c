@@ -1,8 +1,9 @@
 /*
- * weights.c - from a file's tensors to packed matrices, in parallel.
+ * weights.c - reads a file's tensors into packed matrices, in parallel.
  *
- * Owns the order of rows (model_int.h). Invariant: nothing is kept in a second copy; a part is
- * dequantised into a scratch, packed, and forgotten. What an architecture is, is config.c's.
+ * Owns the order of rows (weights_int.h). Invariant: weights are held only once; a part is
+ * dequantised into a temporary buffer and packed from there. Which tensors an architecture has is
+ * decided in config.c.
  */
 #include <stdatomic.h>
 #include <stdio.h>
@@ -11,7 +12,7 @@
 
 #include "weights_int.h"
 
-/* ---- rows in our order ----------------------------------------------------------------------- */
+/* ---- rows in the pass's order ---------------------------------------------------------------- */
 
 typedef struct row_source {
     const packed_model *m;
@@ -19,7 +20,7 @@ typedef struct row_source {
     const gemm_weight *w;
 } row_source;
 
-/* Where dimension i of a head comes from: halves (ours) from neighbours (the file's). */
+/* The file's index of dimension i of a head: our rope pairs halves, the file's may pair neighbours. */
 static int head_dimension(const model_config *c, int i) {
     int half = c->rope_dims / 2;
     if (c->pairing == ROPE_HALVES || i >= c->rope_dims)
@@ -31,7 +32,7 @@ static int permuted_row(const model_config *c, int row) {
     return row / c->head_dim * c->head_dim + head_dimension(c, row % c->head_dim);
 }
 
-/* Reads row `row` of q, k, v as one matrix, or of its bias. */
+/* Reads row `row` of the matrix of q, k and v, or that element of its bias (kind). */
 static void qkv_read(const row_source *s, int row, const char *kind, float *out) {
     const model_config *c = s->m->config;
     int q = c->n_heads * c->head_dim, k = c->n_kv_heads * c->head_dim;
@@ -47,7 +48,7 @@ static void qkv_read(const row_source *s, int row, const char *kind, float *out)
         snprintf(name, sizeof name, "%s.%s", parts[part], kind);
     }
     const gguf_tensor *t = model_tensor(s->m->file, s->layer, name);
-    if (t->ndims == 1 || t->dims[1] <= 1) { /* a vector: one row of all */
+    if (t->ndims == 1 || t->dims[1] <= 1) { /* a bias is a vector, read whole */
         float *whole = mem_alloc(sizeof(float) * (size_t)t->dims[0]);
         model_tensor_rows(t, 0, 1, whole);
         *out = whole[local];
@@ -167,7 +168,7 @@ static void pack_task(void *ctx, int task, int worker) {
     (void)worker;
     pack_work *work = ctx;
     pack_job *job = &work->jobs[task];
-    if (job->w->parts[job->part].memory != NULL) /* before this load was cancelled */
+    if (job->w->parts[job->part].memory != NULL) /* packed by a load that was cancelled */
         return;
     row_source source = {work->m, job->layer, job->w};
     err e = {0};
@@ -212,7 +213,8 @@ bool model_fits_bytes(const gguf_tensor *t, int levels) {
     return levels == 255 || (own > 0 && own <= levels);
 }
 
-/* Columns of a part: one of `parts` or so, so that a few rows still keep all threads busy. */
+/* Columns of a part if a weight is split into about `parts`, so that all threads have work even with
+ * few rows. */
 static int part_columns(int n, int parts) {
     int part = (n / parts + 31) / 32 * 32;
     return BASE_MIN(BASE_MAX(part, 64), 512);
@@ -225,7 +227,7 @@ static const char *const split_gate_up[] = {"ffn_gate.weight", "ffn_up.weight", 
 static const char *const fused_gate_up[] = {"ffn_up.weight", NULL};
 static const char *const ffn_down[] = {"ffn_down.weight", NULL};
 
-/* `wanted`, or what is exact where a tensor that the matrix is made of does not fit its bytes. */
+/* `wanted`, or the wide type if that is in bytes and a tensor of the matrix does not fit them. */
 static gemm_type type_for(const packed_model *m, int layer, gemm_type wanted,
                           const char *const *from) {
     bool fits = true;

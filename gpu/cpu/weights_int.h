@@ -1,16 +1,17 @@
 /*
- * weights_int.h - a model's weights as the CPU's forward pass reads them.
+ * weights_int.h - a model's weights in the CPU backend.
  *
- * Matrices are packed for gemm.c, rows in the order the pass wants:
- *   qkv      [(heads + 2 kv_heads) * head_dim, width] q heads, k heads, v heads; where the file's
- *            rope pairs
- *            neighbours, rows of q and k are permuted so that it pairs halves
- *   gate_up  [2 ffn, width]   each part is [gate rows | the same up rows]
- * Small tensors are f32. Immutable once loaded; the head's rows for allowed answers are read from
- * the file as needed.
+ * Matrices are packed for gemm.c. Rows are in the forward pass's order:
+ *
+ *   qkv      [(heads + 2 kv_heads) * head_dim, width]: q heads, k heads, v heads. If the file's rope
+ *            rotates pairs of neighbours, rows of q and k are permuted so that it rotates halves
+ *   gate_up  [2 ffn, width]: each part is gate rows, then the up rows of the same numbers
+ *
+ * Small tensors are f32. Immutable once loaded. The head's rows for allowed answers are read from
+ * the file when they are needed.
  */
-#ifndef KVASIR_MODEL_INT_H
-#define KVASIR_MODEL_INT_H
+#ifndef KVASIR_WEIGHTS_INT_H
+#define KVASIR_WEIGHTS_INT_H
 
 #include "gemm_int.h"
 #include "head_screen_int.h"
@@ -23,16 +24,16 @@ typedef struct model_layer {
     float *qkv_bias, *o_bias;              /* NULL: none */
     float *q_norm, *k_norm;                /* [head_dim], permuted like q and k; NULL: none */
     bool has_rope;
-    int window; /* 0: sees all */
+    int window; /* keys that a query sees; 0: all */
 } model_layer;
 
-/* How a precision keeps matrices. */
+/* The types of a precision's matrices. */
 typedef struct model_types {
     gemm_type qkv, rest; /* rest: o, gate_up, down */
-    gemm_type last;      /* the last layer's */
+    gemm_type last;      /* `rest` of the last layer */
     gemm_type head;
-    gemm_type wide; /* a matrix whose groups have more steps than bytes may keep */
-    int levels;     /* what bytes may keep; 255: any group */
+    gemm_type wide; /* of matrices that do not fit bytes (model_fits_bytes) */
+    int levels;     /* steps of a group of weights in bytes (int8_kernels) */
 } model_types;
 
 typedef struct packed_model {
@@ -43,25 +44,25 @@ typedef struct packed_model {
     arena *mem;
     model_layer *layers;
     gemm_weight head;
-    head_screen *screen; /* set before the load, or NULL: filled with the head; owned */
+    head_screen *screen; /* owned; made before the load, which fills it; NULL: no screen */
     float *final_norm;
     const gguf_tensor *embedding, *head_tensor;
-    bool begun; /* a load has probed, and may have been cancelled: what it packed is kept */
+    bool begun; /* the probe has run; packed parts are kept if the load is cancelled */
     hash128 digest;
 } packed_model;
 
-/* Whether groups of 32 of the tensor keep their values in bytes of at most `levels` steps; 255 are
- * enough for any, rounded like the file's own where they are not on a grid. */
+/* True if weights in bytes with `levels` steps can hold the tensor: always with 255 (rounded if the
+ * file's groups are not on a grid), else if the file type has at most as many steps. */
 bool model_fits_bytes(const gguf_tensor *t, int levels);
-/* Declares the matrices: quick, reads no weight. On failure
- * model_free is still to be called, here and below. */
+/* Declares the matrices without reading weights. Call model_free also after a failure of this or of
+ * model_load. */
 int model_declare(packed_model *m, const gguf *file, const model_config *config, gemm *g,
                   const model_types *types, err *e);
-/* Probes, then reads and packs everything; `digest` covers the probe. ERR_CANCELLED
- * (pool_let_cancel): the next call goes on from there. */
+/* Runs gemm_probe, which sets *digest, then reads and packs all weights. After ERR_CANCELLED
+ * (pool_let_cancel) the next call continues where this one stopped. */
 int model_load(packed_model *m, pool *threads, hash128 *digest, err *e);
 void model_free(packed_model *m);
-/* Row `id` of the token embedding, scaled: out[width]. */
+/* Row `id` of the token embedding, scaled, and of the head: out[width]. */
 void model_embed(const packed_model *m, int id, float *out);
 void model_head_row(const packed_model *m, int id, float *out);
 
