@@ -68,7 +68,7 @@ static void memo_grow(answer_memo *m) {
 
 llm_answer *answer_memo_expect(answer_memo *m) {
     llm_answer *a = ARENA_NEW(m->mem, llm_answer);
-    *a = (llm_answer){.waits = true, .text = STR("")};
+    *a = (llm_answer){.pending = true, .text = STR("")};
     return a;
 }
 

@@ -59,7 +59,7 @@ static uint64_t scaled_count(uint64_t n, double share) {
     return (uint64_t)((double)n * share + 0.5);
 }
 
-/* ---- one strategy's session ------------------------------------------------------------------ */
+/* ---- the driver ------------------------------------------------------------------------------ */
 
 /* An operator's inputs counted under one strategy. */
 typedef struct counting {
@@ -67,154 +67,101 @@ typedef struct counting {
     const counted *how;
     count_run *run;
     arena *mem;
-    input_order *orders; /* by use */
-    uint32_t **rank;     /* by use, by input: its place in that order */
-    uint8_t **met;       /* by use, by input */
+    input_order *orders; /* by call site */
     plan_tokens *out;    /* by stage */
+    llm_sender sender;
+    llm_figures before; /* of run->session: counted so far */
 } counting;
 
-void count_run_close(count_run *run) {
-    llm_session_free(run->session);
-    answer_memo_free(run->asked);
-    arena_free(run->mem);
-    *run = (count_run){0};
-}
-
 /* A session serves one engine; what another had computed is lost, as in a run. */
-static int open_session(counting *c, llm_engine *engine, err *e) {
+static int count_open(llm_sender *x, llm_engine *engine, err *e) {
+    counting *c = x->counting;
     llm_session_options options;
+    int status = 0;
     if (!c->run->asked) {
-        c->run->mem = arena_new_in(c->o->ctx->space);
-        c->run->asked = answer_memo_new(c->o->ctx->space, c->run->mem);
+        c->run->mem = arena_new_in(x->o->ctx->space);
+        c->run->asked = answer_memo_new(x->o->ctx->space, c->run->mem);
     }
-    if (c->run->session && c->run->engine == engine)
-        return 0;
-    llm_session_free(c->run->session);
-    c->run->session = NULL;
-    c->run->engine = engine;
-    session_options(c->o->ctx, &options);
-    options.reuse = c->how->reuse;
-    options.count_only = true;
-    options.warm_only = false;
-    options.window = c->how->reuse == LLM_REUSE_FIFO ? FIFO_WINDOW : 0;
-    return llm_session_new(engine, &options, &c->run->session, e);
-}
-
-static int run_until_idle(llm_session *session, err *e) {
-    llm_event events[64];
-    bool idle = false;
-    int finished, status = 0;
-    while (status == 0 && !idle)
-        status = llm_step(session, events, 64, &finished, &idle, e);
+    if (!c->run->session || c->run->engine != engine) {
+        llm_session_free(c->run->session);
+        c->run->session = NULL;
+        c->run->engine = engine;
+        session_options(x->o->ctx, &options);
+        options.reuse = c->how->reuse;
+        options.count_only = true;
+        options.warm_only = false;
+        options.window = c->how->reuse == LLM_REUSE_FIFO ? FIFO_WINDOW : 0;
+        status = llm_session_new(engine, &options, &c->run->session, e);
+    }
+    x->session = c->run->session;
+    if (status == 0)
+        llm_session_figures(x->session, &c->before);
     return status;
 }
 
-/* Whether the statement asks this prompt for the second time; from now on it would. */
-static bool asked_before(counting *c, const use_run *u, uint32_t input, llm_span **spans,
-                         int nspans) {
+/* Late guards read answers, which there are not: every row may need the call. */
+static int count_select(llm_sender *x, int at, const int64_t *rows, int64_t count, err *e) {
+    counting *c = x->counting;
+    uint64_t inputs, fresh;
+    (void)e;
+    llm_mark_inputs(x, at, rows, count, &inputs, &fresh);
+    c->out[x->stage].llm.distinct_inputs += fresh;
+    return 0;
+}
+
+/* Whether the statement has asked this prompt before; from now on it has. */
+static bool count_is_known(llm_sender *x, int at, uint32_t input) {
+    counting *c = x->counting;
+    const site_run *site = &((llm_state *)x->o->state)->sites[at];
     answer_memo *asked = c->run->asked;
-    answer_id id = {0};
-    if (!c->o->ctx->settings->dedup)
+    if (!x->o->ctx->settings->dedup)
         return false;
-    hash128 fields = inputs_key(u->in, u->use->call, input);
-    answer_identify(u->prompt, c->o->ctx->settings, spans, nspans, &id);
-    bool before = answer_memo_find(asked, fields) || answer_memo_find(asked, id.key);
+    hash128 fields = inputs_key(site->in, site->plan->call, input);
+    answer_identify(site->prompt, x->o->ctx->settings, x->spans, x->nspans, &x->id);
+    bool before = answer_memo_find(asked, fields) || answer_memo_find(asked, x->id.key);
     llm_answer *one = before ? NULL : answer_memo_expect(asked);
     if (one) {
         answer_memo_link(asked, fields, one);
-        answer_memo_link(asked, id.key, one);
+        answer_memo_link(asked, x->id.key, one);
     }
-    buf_free(&id.identity);
+    c->out[x->stage].llm.answers_repeated += before;
     return before;
 }
 
-static int count_input(counting *c, int use, uint32_t input, llm_sending *how, err *e) {
-    llm_state *s = c->o->state;
-    const use_run *u = &s->uses[use];
-    plan_tokens *out = &c->out[u->stage];
-    if (c->met[use][input]++)
-        return 0;
-    out->llm.distinct_inputs++;
-    const uint8_t *order = c->orders[use].psm.field_order + (size_t)input * (size_t)u->in->nfields;
-    int nspans = prompt_spans(u->prompt, u->in, input, order, how->spans);
-    if (asked_before(c, u, input, how->spans, nspans)) {
-        out->llm.answers_repeated++;
-        return 0;
-    }
-    str own;
-    llm_request request = llm_ask_request(c->o, use, input, how, nspans, &own);
-    int status = llm_submit(c->run->session, &request, e);
-    if (status == 0)
-        llm_queue_add(how, nspans);
-    else if (c->o->ctx->settings->llm_on_error == ON_ERROR_NULL && status != ERR_CANCELLED)
-        status = 0;
+static int count_drain(llm_sender *x, err *e) {
+    counting *c = x->counting;
+    llm_event events[64];
+    llm_figures now;
+    bool idle = false;
+    int finished, status = 0;
+    while (status == 0 && !idle)
+        status = llm_step(x->session, events, 64, &finished, &idle, e);
+    llm_session_figures(x->session, &now);
+    llm_figures_add_since(&c->out[x->stage].llm, &c->before, &now);
+    c->before = now;
     return status;
 }
+
+static const llm_driver count_driver = {count_open, count_select, count_is_known, NULL,
+                                        count_drain};
 
 /* ---- as a run would ask ---------------------------------------------------------------------- */
 
-/* The inputs of a use and those that go along with it. */
-static int count_use(counting *c, int use, uint32_t done, const int64_t *rows, int64_t count,
-                     err *e) {
-    llm_state *s = c->o->state;
-    const use_run *u = &s->uses[use];
-    int end = s->stages[u->stage].first_use + s->stages[u->stage].plan->nsites, status = 0;
-    size_t n;
-    arena *mem = arena_new_in(c->o->ctx->space);
-    placed_input *list = llm_inputs_in_order(u->in, c->rank[use], rows, count, mem, &n);
-    llm_sending how = llm_sending_new(u, llm_asked_again(s, u, done), mem);
-    for (size_t k = 0; k < n && status == 0; k++) {
-        for (int i = use; i < end && status == 0; i++)
-            if (llm_goes_along(s, use, i))
-                status = count_input(c, i, list[k].input, &how, e);
-        if (status == 0 && llm_queue_is_full(c->o->ctx, &how)) {
-            status = run_until_idle(c->run->session, e);
-            how.queued = how.queued_bytes = 0;
-        }
-    }
-    arena_free(mem);
-    return status;
-}
-
-static int count_stage(counting *c, int stage, uint32_t done, const int64_t *rows, int64_t count,
-                       err *e) {
-    llm_state *s = c->o->state;
-    const llm_stage *t = &s->stages[stage];
-    int end = t->first_use + t->plan->nsites, status = 0;
-    for (int first = t->first_use; first < end && status == 0; first++) {
-        llm_figures before, after;
-        if (!llm_engine_is_first(s, first))
-            continue;
-        status = open_session(c, s->uses[first].engine, e);
-        if (status)
-            return status;
-        llm_session_figures(c->run->session, &before);
-        for (int i = first; i < end && status == 0; i++)
-            if (s->uses[i].engine == s->uses[first].engine && !llm_went_along(s, i))
-                status = count_use(c, i, done, rows, count, e);
-        if (status == 0)
-            status = run_until_idle(c->run->session, e);
-        llm_session_figures(c->run->session, &after);
-        llm_figures_add_since(&c->out[stage].llm, &before, &after);
-    }
-    return status;
-}
-
 static int count_rows(counting *c, err *e) {
     llm_state *s = c->o->state;
-    int kept = llm_has_one_engine(s) ? llm_kept_use(s) : -1, status = 0;
+    int kept = llm_has_one_engine(s) ? llm_shared_prefix_site(s) : -1, status = 0;
     int64_t n = rowset_rows(s->rows), most = n, size;
     if (kept >= 0)
         status = llm_rows_kept_at_once(c->o, kept, &c->orders[kept], &most, e);
-    int64_t *rows = llm_rows_in_order(s, kept, kept >= 0 ? c->rank[kept] : NULL, c->mem);
+    int64_t *rows = llm_rows_in_order(s, kept, kept >= 0 ? &c->orders[kept] : NULL, c->mem);
     for (int64_t from = 0; from < n && status == 0; from += size) {
         uint32_t done = 0;
         int stage;
         size = BASE_MIN(most, n - from);
-        int64_t count = llm_rows_wanted(s, rows + from, size);
+        int64_t count = llm_drop_filtered_rows(s, rows + from, size);
         llm_sort_rows(rows + from, count);
         while (status == 0 && (stage = llm_rank_next(s, done, false)) >= 0) {
-            status = count_stage(c, stage, done, rows + from, count, e);
+            status = llm_send_stage(&c->sender, stage, done, rows + from, count, e);
             done |= 1u << stage;
         }
     }
@@ -223,51 +170,50 @@ static int count_rows(counting *c, err *e) {
 
 /* ---- orders ---------------------------------------------------------------------------------- */
 
-/* A use's order under the strategy: the one that a run takes where that is its strategy. */
-static int order_of(counting *c, int use, err *e) {
+/* A call's order under the strategy: the run's where that is its strategy. */
+static int order_of(counting *c, int at, err *e) {
     const settings *set = c->o->ctx->settings;
     llm_state *s = c->o->state;
-    const use_run *u = &s->uses[use];
+    const site_run *site = &s->sites[at];
     int status = 0;
-    if (u->prompt->data_first && u->leader != u)
-        c->orders[use] = c->orders[u->leader - s->uses];
+    if (site->prompt->data_first && site->leader != site)
+        c->orders[at] = c->orders[site->leader - s->sites];
     else if (llm_strategy_of(set) == c->how->strategy)
-        c->orders[use] = u->order;
+        c->orders[at] = *site->order;
     else
-        status = order_solve_plain(c->o->ctx, u->prompt, u->in, c->how->strategy, false, c->mem,
-                                   &c->orders[use], e);
-    c->rank[use] = ARENA_ARRAY(c->mem, uint32_t, u->in->count + 1);
-    c->met[use] = ARENA_ARRAY(c->mem, uint8_t, u->in->count + 1);
-    for (uint32_t k = 0; k < u->in->count && status == 0; k++)
-        c->rank[use][c->orders[use].psm.row_order[k]] = k;
+        status = order_solve_plain(c->o->ctx, site->prompt, site->in, c->how->strategy, false,
+                                   c->mem, &c->orders[at], e);
+    if (status == 0)
+        order_rank(&c->orders[at], site->in->count, c->mem);
     return status;
 }
 
-/* How much more of its tokens a use could share at most, over the best order. */
-static int gap_of(counting *c, int use, double *gap, err *e) {
-    const use_run *u = &((llm_state *)c->o->state)->uses[use];
+/* How much more of its tokens a call could share at most, over the best order. */
+static int gap_of(counting *c, int at, double *gap, err *e) {
+    const site_run *site = &((llm_state *)c->o->state)->sites[at];
     input_order best = {0};
     *gap = NAN;
-    if (u->in->count < 2 || u->in->nfields < 2 || (u->prompt->data_first && u->leader != u))
+    if (site->in->count < 2 || site->in->nfields < 2 ||
+        (site->prompt->data_first && site->leader != site))
         return 0;
-    int status =
-        order_solve_plain(c->o->ctx, u->prompt, u->in, c->how->strategy, true, c->mem, &best, e);
-    return status ? status : order_gap(u->prompt, u->in, &best, gap, e);
+    int status = order_solve_plain(c->o->ctx, site->prompt, site->in, c->how->strategy, true,
+                                   c->mem, &best, e);
+    return status ? status : order_gap(site->prompt, site->in, &best, gap, e);
 }
 
 /* ---- all strategies -------------------------------------------------------------------------- */
 
 static bool only_examples(const llm_state *s, const llm_stage *t) {
-    for (int i = t->first_use; i < t->first_use + t->plan->nsites; i++)
-        if (!s->uses[i].use->call->examples)
+    for (int i = t->first_site; i < t->first_site + t->plan->nsites; i++)
+        if (!s->sites[i].plan->call->examples)
             return false;
     return true;
 }
 
-/* What hangs on answers can only be less than what was counted. */
-static bool hangs_on_answers(const llm_state *s, const llm_stage *t, const plan_demand *d) {
-    for (int i = t->first_use; i < t->first_use + t->plan->nsites; i++)
-        if (s->uses[i].use->late_guard)
+/* Where answers decide which rows are asked about, the counts are upper bounds. */
+static bool depends_on_answers(const llm_state *s, const llm_stage *t, const plan_demand *d) {
+    for (int i = t->first_site; i < t->first_site + t->plan->nsites; i++)
+        if (s->sites[i].plan->late_guard)
             return true;
     return d->limit_hint > 0 || d->top_n.n > 0;
 }
@@ -276,11 +222,11 @@ static void note_stage(const op *o, int stage, plan_tokens *t) {
     const llm_state *s = o->state;
     const llm_stage *of = &s->stages[stage];
     double share = stages_share(o->node, stage) * answers_share(o->node->left);
-    for (int i = of->first_use; i < of->first_use + of->plan->nsites; i++)
-        for (int64_t r = 0; r < s->uses[i].in->rows; r++)
-            t->rows += s->uses[i].in->of_row[r] != NO_INPUT && !s->dropped[r];
+    for (int i = of->first_site; i < of->first_site + of->plan->nsites; i++)
+        for (int64_t r = 0; r < s->sites[i].in->rows; r++)
+            t->rows += s->sites[i].in->of_row[r] != NO_INPUT && !s->dropped[r];
     t->scaled = share < 1;
-    t->at_most = hangs_on_answers(s, of, &o->node->pipeline.demand);
+    t->at_most = depends_on_answers(s, of, &o->node->pipeline.demand);
     t->rows = scaled_count(t->rows, share);
 #define SCALE(name, label, always, key) t->llm.name = scaled_count(t->llm.name, share);
     LLM_COUNTERS(SCALE)
@@ -291,16 +237,17 @@ static int count_strategy(counting *c, plan_actual *actual, plan_tokens *const *
                           err *e) {
     llm_state *s = c->o->state;
     int status = 0;
-    c->orders = ARENA_ARRAY(c->mem, input_order, s->nuses + 1);
-    c->rank = ARENA_ARRAY(c->mem, uint32_t *, s->nuses + 1);
-    c->met = ARENA_ARRAY(c->mem, uint8_t *, s->nuses + 1);
+    c->orders = ARENA_ARRAY(c->mem, input_order, s->nsites + 1);
     c->out = ARENA_ARRAY(c->mem, plan_tokens, s->nstages + 1);
-    for (int i = 0; i < s->nuses && status == 0; i++)
+    for (int i = 0; i < s->nsites && status == 0; i++)
         status = order_of(c, i, e);
+    llm_sender_open(&c->sender, c->o, &count_driver, c->orders, c->mem);
+    c->sender.counting = c;
     if (status == 0)
         status = count_rows(c, e);
-    for (int i = 0; i < s->nuses && status == 0 && last; i++) {
-        double gap, *bound = &actual[s->uses[i].stage].bound;
+    llm_sender_close(&c->sender);
+    for (int i = 0; i < s->nsites && status == 0 && last; i++) {
+        double gap, *bound = &actual[s->sites[i].stage].bound;
         status = gap_of(c, i, &gap, e);
         if (gap > *bound || (isnan(*bound) && !isnan(gap)))
             *bound = gap;

@@ -179,14 +179,14 @@ typedef struct evaluated {
     bool guarded;
 } evaluated;
 
-static int evaluate_batch(const plan_call_site *use, const batch *b, arena *pass, evaluated *v,
+static int evaluate_batch(const plan_call_site *site, const batch *b, arena *pass, evaluated *v,
                           err *e) {
     int status = 0;
-    v->guarded = use->guard != NULL;
-    if (v->guarded && (status = eval_column(use->guard, b, pass, &v->guard, e)) != 0)
+    v->guarded = site->guard != NULL;
+    if (v->guarded && (status = eval_column(site->guard, b, pass, &v->guard, e)) != 0)
         return status;
-    for (int f = 0; f < use->call->nfields && status == 0; f++)
-        status = eval_column(use->args[f], b, pass, &v->fields[f], e);
+    for (int f = 0; f < site->call->nfields && status == 0; f++)
+        status = eval_column(site->args[f], b, pass, &v->fields[f], e);
     return status;
 }
 
@@ -197,9 +197,9 @@ static bool is_cell(const expr *x) {
 
 /* The field ids of one row; *needed: false when its answer is NULL without a call (DIALECT 2,
  * NULL). */
-static int row_ids(gathering *g, const plan_call_site *use, const evaluated *of, int row,
+static int row_ids(gathering *g, const plan_call_site *site, const evaluated *of, int row,
                    arena *pass, arena *keep, uint32_t *ids, bool *needed, err *e) {
-    const llm_call *call = use->call;
+    const llm_call *call = site->call;
     int present = 0;
     *needed = !of->guarded || (!column_is_null(&of->guard, row) && of->guard.i[row] != 0);
     if (call->prompt.type == TYPE_NULL)
@@ -215,7 +215,7 @@ static int row_ids(gathering *g, const plan_call_site *use, const evaluated *of,
         int status = value_cast(pass, v, TYPE_TEXT, &text, e);
         if (status)
             return status;
-        ids[f] = field_intern(g, f, text.s, is_cell(use->args[f]) ? NULL : keep);
+        ids[f] = field_intern(g, f, text.s, is_cell(site->args[f]) ? NULL : keep);
         present++;
     }
     if (g->in->nfields > 0 && present == 0)
@@ -223,7 +223,7 @@ static int row_ids(gathering *g, const plan_call_site *use, const evaluated *of,
     return 0;
 }
 
-static int gather_rows(gathering *g, exec_ctx *ctx, const plan_call_site *use, const rowset *rows,
+static int gather_rows(gathering *g, exec_ctx *ctx, const plan_call_site *site, const rowset *rows,
                        bool dedup, arena *keep, err *e) {
     llm_inputs *in = g->in;
     int status = 0;
@@ -235,10 +235,10 @@ static int gather_rows(gathering *g, exec_ctx *ctx, const plan_call_site *use, c
         const batch *b = rowset_batch(rows, i);
         status = check_cancel(ctx->cancel, e);
         if (status == 0)
-            status = evaluate_batch(use, b, pass, &of, e);
+            status = evaluate_batch(site, b, pass, &of, e);
         for (int row = 0; row < b->rows && status == 0; row++, at++) {
             bool needed = false;
-            status = row_ids(g, use, &of, row, pass, keep, ids, &needed, e);
+            status = row_ids(g, site, &of, row, pass, keep, ids, &needed, e);
             in->of_row[at] = needed && status == 0 ? input_intern(g, ids, dedup) : NO_INPUT;
             in->needed_rows += needed;
         }
@@ -250,9 +250,9 @@ static int gather_rows(gathering *g, exec_ctx *ctx, const plan_call_site *use, c
     return status;
 }
 
-int inputs_gather(exec_ctx *ctx, const plan_call_site *use, const rowset *rows, bool dedup,
+int inputs_gather(exec_ctx *ctx, const plan_call_site *site, const rowset *rows, bool dedup,
                   arena *mem, llm_inputs **out, err *e) {
-    int n = use->call->nfields;
+    int n = site->call->nfields;
     llm_inputs *in = ARENA_NEW(mem, llm_inputs);
     gathering g = {.in = in, .mem = arena_new_in(ctx->space)};
     g.values = ARENA_ARRAY(g.mem, slots, n + 1);
@@ -262,7 +262,7 @@ int inputs_gather(exec_ctx *ctx, const plan_call_site *use, const rowset *rows, 
     in->value = ARENA_ARRAY(mem, uint32_t *, n + 1);
     in->rows = rowset_rows(rows);
     in->of_row = arena_alloc(mem, sizeof(uint32_t) * (size_t)BASE_MAX(in->rows, 1));
-    int status = gather_rows(&g, ctx, use, rows, dedup, ctx->llm->kept, e);
+    int status = gather_rows(&g, ctx, site, rows, dedup, ctx->llm->kept, e);
     for (int f = 0; f < n && status == 0; f++)
         status = field_settle(&g, f, mem, ctx->cancel, e);
     arena_free(g.mem);

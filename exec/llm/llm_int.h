@@ -49,7 +49,7 @@ typedef struct llm_inputs {
 
 /* Reads the use's fields from every row; with `dedup` equal inputs become one.
  * Lives in `mem`; its texts as long as the rows and ctx->llm. */
-int inputs_gather(exec_ctx *ctx, const plan_call_site *use, const rowset *rows, bool dedup,
+int inputs_gather(exec_ctx *ctx, const plan_call_site *site, const rowset *rows, bool dedup,
                   arena *mem, llm_inputs **out, err *e);
 /* The 128-bit identity of an input within its statement:
  * number of the call, then (field, text's hash) pairs. */
@@ -97,11 +97,12 @@ typedef struct prompt_spec {
  * constrained, ERR_FULL. */
 int prompt_new(const prompt_spec *spec, const llm_inputs *in, prompt **out, err *e);
 void prompt_free(prompt *p); /* NULL is fine */
-/* Changes what stands first; before prompt_close_head. */
-void prompt_lay_out(prompt *p, bool data_first);
+/* Changes what stands first; before prompt_finish_prefix. */
+void prompt_set_layout(prompt *p, bool data_first);
 /* Closes the head: the examples (there may be none) in this field order, and the blank line before
  * the row. Exactly once, before prompt_spans. */
-void prompt_close_head(prompt *p, const prompt_example *examples, int count, const uint8_t *order);
+void prompt_finish_prefix(prompt *p, const prompt_example *examples, int count,
+                          const uint8_t *order);
 /* Spans of one input in the given field order; returns
  * how many. `out` has room for prompt_max_spans(). */
 int prompt_spans(const prompt *p, const llm_inputs *in, uint32_t input, const uint8_t *order,
@@ -114,9 +115,19 @@ int prompt_named_field(const prompt *p, const llm_span *span);
 
 typedef struct input_order {
     psm_result psm;
-    bool recorded; /* the field order came from the record */
-    str text;      /* for EXPLAIN: "synopsis, review" or the largest groups */
+    uint32_t *rank; /* by input: its place in psm.row_order; order_rank() */
+    bool recorded;  /* the field order is one that was kept from an earlier run */
+    str text;       /* for EXPLAIN: "synopsis, review" or the largest groups */
 } input_order;
+
+/* The order in which an input's fields are sent. */
+static inline const uint8_t *order_of_input(const input_order *o, const llm_inputs *in,
+                                            uint32_t input) {
+    return o->psm.field_order + (size_t)input * (size_t)in->nfields;
+}
+/* Fills rank. */
+void order_rank(input_order *o, uint32_t count, arena *mem);
+psm_strategy llm_strategy_of(const settings *s); /* as SET psm says */
 
 /* Solves field and input order over all inputs; keeps
  * and reuses the record of the field order (DESIGN 2.2). */
@@ -132,7 +143,7 @@ int order_solve_best(const prompt *p, const llm_inputs *in, arena *mem, input_or
 int order_gap(const prompt *p, const llm_inputs *in, const input_order *order, double *gap, err *e);
 /* The one order of a result that has only one (there are rows): what the rows with the most fields
  * send, as absent ones have no place. */
-void order_only(const psm_result *r, int nfields, uint8_t *order);
+void order_of_dominant_fields(const psm_result *r, int nfields, uint8_t *order);
 /* The key of a call's facts kept in the catalog: "field_order/…". */
 void call_fact_key(const llm_call *call, const char *prefix, hash128 fingerprint, buf *out);
 
@@ -158,7 +169,7 @@ typedef struct llm_answer {
     bool failed;    /* llm_on_error = 'null' turned a failure into NULL; text is its reason */
     bool ended;     /* by max_tokens, not by the model */
     bool shortened; /* llm_overflow = 'truncate' left fields out of the prompt */
-    bool waits;     /* asked for, not there yet */
+    bool pending;   /* asked for, not there yet */
     uint32_t output_tokens;
 } llm_answer;
 
@@ -193,6 +204,9 @@ void answer_store(cache *c, const answer_id *id, const llm_answer *a, double cos
 
 /* The SQL value of an answer; TEXT is referenced. */
 int answer_value(const llm_call *call, const llm_answer *a, value *out, err *e);
+
+/* Prompt tokens per second of a model whose rate was not measured. */
+enum { NOMINAL_TOK_S = 2000 };
 
 /* ---- KV blocks on disk (llm_kv.c) ------------------------------------------------------------ */
 
@@ -287,6 +301,9 @@ bool facts_recall(exec_ctx *ctx, const llm_call *call, hash128 fingerprint, call
 /* The same for planning: only what this statement's
  * sample showed, where earlier runs must not decide. */
 bool facts_for_plan(exec_ctx *ctx, const llm_call *call, hash128 fingerprint, call_facts *out);
+/* Whether asking a sample may teach something about the call: it has few possible answers, and their
+ * shares are not known. */
+bool sample_teaches(exec_ctx *ctx, const llm_call *call);
 void facts_remember(exec_ctx *ctx, const llm_call *call, hash128 fingerprint,
                     const call_facts *facts);
 

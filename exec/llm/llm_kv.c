@@ -56,8 +56,6 @@ static bool kv_prefetch(void *ctx, const llm_kv_id *id) {
     return cache_prefetch(((const kv_link *)ctx)->cache, CACHE_KV, id->key);
 }
 
-enum { NOMINAL_TOK_S = 2000 };
-
 void kv_link_open(kv_link *l, cache *c, const llm_engine *engine, bool keep_all,
                   llm_kv_store *out) {
     double rate = llm_engine_info(engine)->prefill_tok_s;

@@ -20,6 +20,15 @@ static const double RECORD_TOLERANCE = 1.05;
 /* How many orders a call has on record: one behind the other, the oldest first. */
 enum { RECORDED_ORDERS = 4 };
 
+psm_strategy llm_strategy_of(const settings *s) {
+    static const psm_strategy strategies[] = {[PSM_SETTING_OFF] = PSM_OFF,
+                                              [PSM_SETTING_FIXED] = PSM_FIXED,
+                                              [PSM_SETTING_GROUPED] = PSM_GROUPED,
+                                              [PSM_SETTING_AUTO] = PSM_AUTO};
+    BASE_COVERS(strategies, PSM_SETTINGS);
+    return strategies[s->psm];
+}
+
 /* The solver's view of the inputs: units are tokens. Arrays live in `mem`. */
 static void solver_input(const prompt *p, const llm_inputs *in, arena *mem, psm_input *out) {
     psm_field *fields = ARENA_ARRAY(mem, psm_field, p->nfields + 1);
@@ -64,6 +73,12 @@ static str order_text(const prompt *p, const psm_result *r, arena *mem) {
     return text;
 }
 
+void order_rank(input_order *o, uint32_t count, arena *mem) {
+    o->rank = ARENA_ARRAY(mem, uint32_t, count + 1);
+    for (uint32_t k = 0; k < count; k++)
+        o->rank[o->psm.row_order[k]] = k;
+}
+
 static int solve(const prompt *p, const llm_inputs *in, const psm_options *options, arena *mem,
                  input_order *out, err *e) {
     psm_input input;
@@ -74,7 +89,7 @@ static int solve(const prompt *p, const llm_inputs *in, const psm_options *optio
     return status;
 }
 
-void order_only(const psm_result *r, int nfields, uint8_t *order) {
+void order_of_dominant_fields(const psm_result *r, int nfields, uint8_t *order) {
     const psm_group *most = &r->groups[0];
     bool used[PSM_MAX_FIELDS] = {false};
     int n = 0;
@@ -240,7 +255,7 @@ static int apply_record(exec_ctx *ctx, const prompt *p, const llm_inputs *in, ps
     bool found = false, usable = false;
     if (out->psm.used != PSM_FIXED || out->psm.ngroups == 0)
         return 0;
-    order_only(&out->psm, p->nfields, fresh);
+    order_of_dominant_fields(&out->psm, p->nfields, fresh);
     call_fact_key(p->call, "field_order", llm_engine_info(p->engine)->fingerprint, &key);
     int status = record_find(ctx, buf_str(&key), mem, &stored, &found, e);
     if (!found || stored.n % n != 0)

@@ -40,7 +40,7 @@ static double expected_tokens(const llm_stage *t) {
     const plan_estimate *e = &t->plan->estimate;
     double planned =
         (e->computed_tokens + OUTPUT_WEIGHT * e->output_tokens) / BASE_MAX(e->distinct_inputs, 1);
-    double an_input = (PRIOR_ROWS * planned * (1 - t->known) + (double)t->tokens) /
+    double an_input = (PRIOR_ROWS * planned * (1 - t->cached) + (double)t->tokens) /
                       (PRIOR_ROWS + (double)t->inputs_asked);
     return an_input * (double)t->new_inputs;
 }
@@ -50,7 +50,7 @@ static double spared_by(const llm_state *s, const llm_stage *t, const llm_stage 
     double inputs = (double)t->new_inputs / t->plan->nsites;
     if (inputs <= 0)
         return 0;
-    double left = plan_distinct_left(inputs, (double)s->looked_rows, expected_keep(first));
+    double left = plan_distinct_left(inputs, (double)s->ranked_rows, expected_keep(first));
     return expected_tokens(t) * (1 - left / inputs);
 }
 
@@ -70,7 +70,7 @@ static uint32_t deciding_stages(const llm_state *s) {
 /* Whether there is more to go by than the plan. */
 static bool knows_more(const llm_state *s) {
     for (int i = 0; i < s->nstages; i++)
-        if (s->stages[i].rows_in > 0 || s->stages[i].known > 0)
+        if (s->stages[i].rows_in > 0 || s->stages[i].cached > 0)
             return true;
     return false;
 }
@@ -93,7 +93,7 @@ int llm_rank_next(const llm_state *s, uint32_t done, bool deciding) {
     return best >= 0 || deciding ? best : first;
 }
 
-bool llm_rank_free(const llm_state *s) {
+bool llm_order_is_flexible(const llm_state *s) {
     if (!s->may_move)
         return false;
     for (int i = 0; i < s->nstages; i++)
@@ -104,36 +104,38 @@ bool llm_rank_free(const llm_state *s) {
     return false;
 }
 
-/* Inputs of a use that these rows need and that have no answer. */
-static uint32_t new_inputs(use_run *u, const int64_t *rows, int64_t count) {
+/* Inputs of a call that these rows need and that have no answer. */
+static uint32_t new_inputs(const llm_inputs *in, uint8_t *marks, const int64_t *rows,
+                           int64_t count) {
     uint32_t n = 0;
     for (int64_t i = 0; i < count; i++) {
-        uint32_t input = u->in->of_row[rows[i]];
-        if (input == NO_INPUT || u->answers[input] || (u->state[input] & INPUT_MET))
+        uint32_t input = in->of_row[rows[i]];
+        if (input == NO_INPUT || (marks[input] & (INPUT_SENT | INPUT_SEEN)))
             continue;
-        u->state[input] |= INPUT_MET;
+        marks[input] |= INPUT_SEEN;
         n++;
     }
     for (int64_t i = 0; i < count; i++)
-        if (u->in->of_row[rows[i]] != NO_INPUT)
-            u->state[u->in->of_row[rows[i]]] &= (uint8_t)~INPUT_MET;
+        if (in->of_row[rows[i]] != NO_INPUT)
+            marks[in->of_row[rows[i]]] &= (uint8_t)~INPUT_SEEN;
     return n;
 }
 
-void llm_rank_look(llm_state *s, uint32_t done, const int64_t *rows, int64_t count) {
-    if (!llm_rank_free(s) || !knows_more(s))
+void llm_rank_count_inputs(llm_state *s, uint32_t done, const int64_t *rows, int64_t count) {
+    if (!llm_order_is_flexible(s) || !knows_more(s))
         return;
     for (int i = 0; i < s->nstages; i++) {
         llm_stage *t = &s->stages[i];
         uint64_t n = 0;
         for (int k = 0; k < t->plan->nsites && !(done >> i & 1); k++)
-            n += new_inputs(&s->uses[t->first_use + k], rows, count);
+            n += new_inputs(s->sites[t->first_site + k].in, s->sender.marks[t->first_site + k],
+                            rows, count);
         t->new_inputs = n;
     }
-    s->looked_rows = count;
+    s->ranked_rows = count;
 }
 
-void llm_rank_note(op *o, uint32_t done, int stage, int64_t after_rows) {
+void llm_rank_explain_swap(op *o, uint32_t done, int stage, int64_t after_rows) {
     llm_state *s = o->state;
     llm_stage *t = &s->stages[stage];
     uint32_t deciding = deciding_stages(s);
@@ -148,7 +150,7 @@ void llm_rank_note(op *o, uint32_t done, int stage, int64_t after_rows) {
         after_rows == 0
             ? arena_printf(o->ctx->mem,
                            "before #%d: %.0f %% of its answers are stored (#%d: %.0f %%)", number,
-                           100 * t->known, number, 100 * before->known)
+                           100 * t->cached, number, 100 * before->cached)
             : arena_printf(o->ctx->mem,
                            "before #%d after %" PRId64 " rows: keeps %.2g %% (planned with %.2g "
                            "%%), #%d keeps %.2g %% (%.2g %%)",
@@ -156,7 +158,7 @@ void llm_rank_note(op *o, uint32_t done, int stage, int64_t after_rows) {
                            number, 100 * expected_keep(before), 100 * estimated_keep(before)));
 }
 
-double llm_rank_share(const llm_state *s, int stage) {
+double llm_rank_reaching(const llm_state *s, int stage) {
     double share = 1;
     uint32_t done = 0;
     for (int next = llm_rank_next(s, done, false); next >= 0 && next != stage;

@@ -30,10 +30,17 @@ llm_runtime *llm_runtime_new(exec_ctx *ctx) {
                          &(exec_progress){.llm_running = true, .phase = "opening the model"});
     for (int i = 0; i < n && r->open_error.code == ERR_NONE; i++) {
         const llm_call *call = ctx->stmt->calls[i];
-        models_engine(ctx->db, ctx->settings, c, call->model, ctx->cancel,
-                      &r->engines[call->number - 1], &r->open_error);
+        engine_acquire(ctx->db, ctx->settings, c, call->model, ctx->cancel,
+                       &r->engines[call->number - 1], &r->open_error);
     }
     return r;
+}
+
+void count_run_close(count_run *run) {
+    llm_session_free(run->session);
+    answer_memo_free(run->asked);
+    arena_free(run->mem);
+    *run = (count_run){0};
 }
 
 void llm_runtime_free(llm_runtime *r) {
@@ -45,7 +52,7 @@ void llm_runtime_free(llm_runtime *r) {
     kv_link_close(&r->kv);
     answer_memo_free(r->memo);
     for (int i = 0; i < r->nengines; i++)
-        models_release(r->ctx->db, r->engines[i]);
+        engine_release(r->ctx->db, r->engines[i]);
     arena_free(r->kept);
     arena_free(r->mem);
     free(r);
@@ -68,7 +75,7 @@ int runtime_engine(llm_runtime *r, const llm_call *call, llm_engine **out, err *
 
 /* ---- the cache ------------------------------------------------------------------------------- */
 
-static void tell_of_cache(const llm_runtime *r, const char *why, const char *what) {
+static void warn_of_cache(const llm_runtime *r, const char *why, const char *what) {
     if (!r->ctx->db->cache_warning_shown)
         exec_notice(r->ctx, "%s: %s", why, what);
     r->ctx->db->cache_warning_shown = true;
@@ -87,9 +94,9 @@ cache *runtime_cache(llm_runtime *r) {
         /* A cache that cannot be used costs speed, never the query. */
         r->cache = store_cache(r->ctx->db->store, &e);
         if (!r->cache)
-            tell_of_cache(r, e.message, "answers and KV blocks are not kept");
+            warn_of_cache(r, e.message, "answers and KV blocks are not kept");
         if (r->cache && !cache_configure(r->cache, (size_t)s->kv_disk, policies[s->kv_evict]))
-            tell_of_cache(r, "no address space for kv_disk", "the cache keeps its size");
+            warn_of_cache(r, "no address space for kv_disk", "the cache keeps its size");
         for (int i = 0; r->cache && i < r->ctx->stmt->ncalls; i++)
             if (r->engines[i])
                 model_files_note(r->ctx, r->cache, llm_engine_info(r->engines[i]));
@@ -97,11 +104,11 @@ cache *runtime_cache(llm_runtime *r) {
     return r->cache;
 }
 
-void llm_runtime_tell(const llm_runtime *r) {
+void llm_runtime_report_cache_off(const llm_runtime *r) {
     buf why = {0};
     if (!r || !r->cache || !cache_failed(r->cache, &why))
         return;
-    tell_of_cache(r, why.p, "answers and KV blocks are not kept any more");
+    warn_of_cache(r, why.p, "answers and KV blocks are not kept any more");
     buf_free(&why);
 }
 
@@ -316,6 +323,14 @@ bool facts_for_plan(exec_ctx *ctx, const llm_call *call, hash128 fingerprint, ca
     return facts_recall(ctx, call, fingerprint, out);
 }
 
+bool sample_teaches(exec_ctx *ctx, const llm_call *call) {
+    call_facts facts;
+    const llm_engine *engine = ctx->llm->engines[call->number - 1];
+    return engine && call->nliterals > 0 &&
+           !(facts_for_plan(ctx, call, llm_engine_info(engine)->fingerprint, &facts) &&
+             facts.answers > 0);
+}
+
 void facts_remember(exec_ctx *ctx, const llm_call *call, hash128 fingerprint,
                     const call_facts *facts) {
     buf key = {0};
@@ -326,11 +341,11 @@ void facts_remember(exec_ctx *ctx, const llm_call *call, hash128 fingerprint,
 
 /* ---- what the planner may ask ---------------------------------------------------------------- */
 
-static llm_engine *hook_engine(const exec_ctx *ctx, const llm_call *call) {
+static llm_engine *engine_of_call(const exec_ctx *ctx, const llm_call *call) {
     return ctx->llm ? ctx->llm->engines[call->number - 1] : NULL;
 }
 
-static double hook_count_tokens(void *arg, str text) {
+static double count_tokens(void *arg, str text) {
     exec_ctx *ctx = arg;
     llm_engine *engine = ctx->llm->engines[0];
     size_t count = 0;
@@ -339,15 +354,15 @@ static double hook_count_tokens(void *arg, str text) {
 }
 
 /* What earlier runs learned of a call; false: it has no answer yet, or they are not for plans. */
-static bool hook_facts(exec_ctx *ctx, const llm_call *call, call_facts *out) {
-    llm_engine *engine = hook_engine(ctx, call);
+static bool learned_facts(exec_ctx *ctx, const llm_call *call, call_facts *out) {
+    llm_engine *engine = engine_of_call(ctx, call);
     return engine && facts_for_plan(ctx, call, llm_engine_info(engine)->fingerprint, out) &&
            out->answers > 0;
 }
 
-static double hook_selectivity(void *arg, const llm_call *call, str literal) {
+static double learned_selectivity(void *arg, const llm_call *call, str literal) {
     call_facts facts;
-    if (!hook_facts(arg, call, &facts))
+    if (!learned_facts(arg, call, &facts))
         return -1;
     for (int i = 0; i < call->nliterals && i < (int)BASE_COUNT(facts.literal_counts); i++)
         if (str_equal(call->literals[i], literal))
@@ -358,14 +373,15 @@ static double hook_selectivity(void *arg, const llm_call *call, str literal) {
     return -1;
 }
 
-static double hook_output_tokens(void *arg, const llm_call *call) {
+static double learned_output_tokens(void *arg, const llm_call *call) {
     call_facts facts;
-    return hook_facts(arg, call, &facts) ? (double)facts.output_tokens / (double)facts.answers : -1;
+    return learned_facts(arg, call, &facts) ? (double)facts.output_tokens / (double)facts.answers
+                                            : -1;
 }
 
-static bool hook_field_order(void *arg, const llm_call *call, uint8_t *order) {
+static bool learned_field_order(void *arg, const llm_call *call, uint8_t *order) {
     exec_ctx *ctx = arg;
-    llm_engine *engine = hook_engine(ctx, call);
+    llm_engine *engine = engine_of_call(ctx, call);
     buf key = {0};
     str bytes;
     bool found = false;
@@ -407,12 +423,12 @@ static bool may_use_what_was_learned(exec_ctx *ctx) {
 
 void llm_plan_hooks(exec_ctx *ctx, plan_env *env) {
     env->ctx = ctx;
-    env->selectivity = hook_selectivity;
-    env->output_tokens = hook_output_tokens;
-    env->field_order = hook_field_order;
+    env->selectivity = learned_selectivity;
+    env->output_tokens = learned_output_tokens;
+    env->field_order = learned_field_order;
     if (!ctx->llm || ctx->stmt->ncalls == 0 || !ctx->llm->engines[0])
         return;
-    env->count_tokens = hook_count_tokens;
+    env->count_tokens = count_tokens;
     ctx->llm->forget = !may_use_what_was_learned(ctx);
     if (ctx->settings->cost_rates == RATES_MEASURED && !ctx->llm->forget) {
         const llm_model_info *info = llm_engine_info(ctx->llm->engines[0]);

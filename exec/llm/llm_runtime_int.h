@@ -17,7 +17,7 @@ int llm_runtime_pin(exec_ctx *ctx, str name, err *e);
  * what was found stored counts as not found. */
 bool llm_runtime_outdated(const llm_runtime *r);
 /* Tells once a database that what the model computes is not kept any more, should it be so. */
-void llm_runtime_tell(const llm_runtime *r);
+void llm_runtime_report_cache_off(const llm_runtime *r);
 /* Reads the examples of all calls while the transaction is open; ctx->plan is set. */
 int llm_runtime_examples(exec_ctx *ctx, err *e);
 /* Where the order of LLM filters depends on shares not known, asks about `llm_sample` rows;

@@ -8,18 +8,10 @@
  * twice; only which filter comes first follows from it. One filter alone, calls seen before, and
  * few rows are not sampled: there is nothing to choose, or to gain.
  */
-#include "op_llm_int.h"
+#include "llm_int.h"
 
 /* Rows below this many times the sample are simply asked. */
 enum { WORTH_SAMPLING = 4 };
-
-bool llm_sample_wants(exec_ctx *ctx, const plan_call_site *site) {
-    call_facts facts;
-    const llm_engine *engine = ctx->llm->engines[site->call->number - 1];
-    return engine && site->call->nliterals > 0 &&
-           !(facts_for_plan(ctx, site->call, llm_engine_info(engine)->fingerprint, &facts) &&
-             facts.answers > 0);
-}
 
 /* Whether the order of the stages depends on shares that nobody knows. */
 static bool is_worth_sampling(exec_ctx *ctx, const plan_node *pipeline) {
@@ -27,7 +19,7 @@ static bool is_worth_sampling(exec_ctx *ctx, const plan_node *pipeline) {
         return false;
     for (int i = 0; i < pipeline->pipeline.nstages; i++)
         for (int k = 0; k < pipeline->pipeline.stages[i].nsites; k++)
-            if (llm_sample_wants(ctx, &pipeline->pipeline.stages[i].sites[k]))
+            if (sample_teaches(ctx, pipeline->pipeline.stages[i].sites[k].call))
                 return true;
     return false;
 }
@@ -61,8 +53,7 @@ static int visit(exec_ctx *ctx, const plan_node *n, bool *learned, err *e) {
 
 int llm_runtime_sample(exec_ctx *ctx, bool *learned, err *e) {
     *learned = false;
-    if (!ctx->llm || ctx->count_only || ctx->settings->llm_sample <= 0 ||
-        ctx->stmt->kind == STMT_WARM)
+    if (!ctx->llm || !calls_are_answered(ctx) || ctx->settings->llm_sample <= 0)
         return 0;
     ctx->llm->sample = ctx->settings->llm_sample;
     int status = visit(ctx, ctx->plan->root, learned, e);

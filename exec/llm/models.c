@@ -85,7 +85,7 @@ int models_check_file(str source, err *e) {
     return status;
 }
 
-int models_standard(db *d, const settings *s, const catalog *c, buf *path, err *e) {
+int model_default_path(db *d, const settings *s, const catalog *c, buf *path, err *e) {
     return resolve(d, s, c, (str){"", 0}, path, e);
 }
 
@@ -165,8 +165,8 @@ static model_slot *slot_find(struct models *m, const char *key, bool *outdated) 
     return NULL;
 }
 
-int models_engine(db *d, const settings *s, const catalog *c, str name, const atomic_bool *cancel,
-                  llm_engine **out, err *e) {
+int engine_acquire(db *d, const settings *s, const catalog *c, str name, const atomic_bool *cancel,
+                   llm_engine **out, err *e) {
     buf path = {0}, key = {0};
     model_slot *slot = NULL;
     bool outdated = false;
@@ -192,7 +192,7 @@ int models_engine(db *d, const settings *s, const catalog *c, str name, const at
     return status;
 }
 
-void models_release(db *d, llm_engine *engine) {
+void engine_release(db *d, llm_engine *engine) {
     struct models *m = d->models;
     for (int i = 0; engine && i < m->count; i++)
         if (m->slots[i].engine == engine) {

@@ -1,195 +1,275 @@
 /*
- * op_llm_int.h - the LLM operator's state: private to op_llm.c, op_build.c and the llm_*.c beside
- * it.
+ * op_llm_int.h - the LLM operator: its state, and what its files do for each other.
  *
- * One operator runs a pipeline (planner.h: PLAN_LLM_PIPELINE) of stages: calls that are asked
- * together, and the filters over their answers. No call reads another's answer in its fields, so the inputs of all are known once the base's rows are:
- * layout and field orders are solved over these, whatever the filters keep, and stages may run in
- * any order that their guards and conditions allow.
+ * One operator runs a PLAN_LLM_PIPELINE (planner.h): stages of LLM calls, and the filters on their
+ * answers.
  *
- *   base's rows --> chunk of rows --> stage --> rows that pass --> stage --> … --> rows in input
- *   order, with the answers' columns
+ *      rows of the base, all of them
+ *        |
+ *        |   per call site: distinct inputs (llm_inputs.c), prompts (prompt.c), instruction or
+ *        |   data first (llm_layout.c), order of fields and of inputs (llm_order.c)
+ *        v
+ *   +-> some of the rows: all, a chunk, a limit batch, a top-n round
+ *   |    |
+ *   |    v
+ *   |   the stage that comes next (llm_rank.c)  <-------------------------+
+ *   |    |                                                                |
+ *   |    |   the inputs that the rows need, each once (llm_send.c)        |
+ *   |    |     driver "ask":   memo, cache, engine -> answers (llm_ask.c) |
+ *   |    |     driver "count": a prefix tree, no model (llm_count.c)      |
+ *   |    v                                                                |
+ *   |   the rows that pass the stage's filters  -- a stage left? ---------+
+ *   |    |
+ *   +----+-- rows left?
+ *        v
+ *      the rows that passed all stages, in the base's order, with the answers' columns
+ *
+ * op_llm.c    the operator protocol, and the modes: what a run does with rows and inputs.
+ * llm_sites.c prepares the call sites once all rows are read. What a prompt says follows from all
+ *             rows of the base, whatever the filters keep; so an answer stored by one statement is
+ *             found by the next.
+ * llm_run.c   has rows go through the stages: all at once, or in chunks so that filters may change
+ *             places, or so that KV is reused before it is evicted.
+ * llm_demand.c runs limit batches and top-n rounds instead: fewer rows, where the nodes above need
+ *             only some of those that pass (plan_demand).
+ * llm_rank.c  chooses the next stage from what the stages have cost and kept so far.
+ * llm_rows.c  subsets of the base's rows: their order, their columns, conditions over them.
+ * llm_send.c  walks the inputs of a stage in the order in which they share most, and submits them.
+ * llm_ask.c   the driver that wants answers; llm_steps.c runs the engine for it, with progress,
+ *             pauses, and limits on tokens and time.
+ * llm_count.c the driver that only counts tokens, for EXPLAIN (TOKENS) and the live view.
+ * llm_sample.c asks about a few rows before the plan is final.
+ *
+ * Shared by the operators of a statement: llm_runtime.c (engines, session, memo, examples, learned
+ * facts), llm_answers.c (the memo, stored answers), llm_kv.c (KV blocks on disk).
  */
 #ifndef KVASIR_OP_LLM_INT_H
 #define KVASIR_OP_LLM_INT_H
 
 #include "watch_int.h"
 
-/* One use of a node while it runs. */
-typedef struct use_run {
-    const plan_call_site *use;
-    /* the first use of its group, which asks about
-     * the same fields of the same rows: maybe itself */
-    struct use_run *leader;
+/* An output token costs as much as this many computed ones, by the nominal rates
+ * (planner/cost/cost.c). */
+static const double OUTPUT_WEIGHT = 4;
+
+/* A call site while it runs. */
+typedef struct site_run {
+    const plan_call_site *plan;
+    struct site_run *leader; /* the first site of its group (plan_call_site.group); maybe itself */
     int stage;
     llm_engine *engine;
-    llm_inputs *in;
+    llm_inputs *in; /* the leader's */
     prompt *prompt;
-    input_order order;
-    uint32_t *rank;       /* by input: its place in order.psm.row_order */
+    input_order *order;   /* in llm_state.orders */
     llm_answer **answers; /* by input, in the memo; NULL: not asked yet */
-    uint8_t *state;       /* by input: INPUT_… bits */
-    uint8_t *guarded;     /* by row, with a late guard: the guard was true */
+    uint8_t *guarded;     /* by row: a late guard was true; NULL: no late guard */
     call_facts facts;
-    bool learned; /* `facts` are more than the record's */
-} use_run;
-
-enum { INPUT_WANTED = 1, INPUT_QUEUED = 2, INPUT_COUNTED = 4, INPUT_MET = 8 };
-
-/* An output token weighs as many computed ones as the nominal rates say (planner/cost/cost.c). */
-static const double OUTPUT_WEIGHT = 4;
+    bool learned; /* `facts` has more than is stored */
+} site_run;
 
 typedef struct llm_stage {
     const plan_stage *plan;
-    int first_use;              /* of plan->nsites */
+    int first_site;             /* of plan->nsites in llm_state.sites */
     int64_t rows_in, rows_kept; /* so far */
-    uint64_t tokens;            /* computed for it, an output token as OUTPUT_WEIGHT */
-    uint64_t new_inputs;        /* without an answer, of the rows that llm_rank_look() saw last */
-    double known; /* the share of its answers that are stored or in the memo already, by a sample */
+    uint64_t tokens;            /* computed so far, an output token as OUTPUT_WEIGHT */
+    uint64_t new_inputs;        /* without an answer: llm_rank_count_inputs() */
+    double cached; /* estimated share of its answers that were in the cache or memo at the start */
+    uint64_t inputs_asked; /* distinct ones so far, without the sample's */
     uint64_t *filter_rows; /* [plan->nfilters] rows that passed */
-    uint64_t inputs_asked; /* distinct ones so far, not those of a sample */
     double ms;
     plan_actual actual;
 } llm_stage;
 
+/* ---- sending (llm_send.c) -------------------------------------------------------------------- */
+
+/* Bits about an input of a call site. */
+enum { INPUT_NEEDED = 1, INPUT_SENT = 2, INPUT_COUNTED = 4, INPUT_SEEN = 8 };
+
+typedef struct llm_sender llm_sender;
+
+/* What happens to inputs. All functions return a status, if not said otherwise. */
+typedef struct llm_driver {
+    /* Sets x->session to the session of this engine. */
+    int (*open)(llm_sender *x, llm_engine *engine, err *e);
+    /* Marks the inputs of call site `at` that these rows need: llm_mark_inputs(). */
+    int (*select)(llm_sender *x, int at, const int64_t *rows, int64_t count, err *e);
+    /* Whether the input, whose prompt is in x->spans, need not be submitted. */
+    bool (*is_known)(llm_sender *x, int at, uint32_t input);
+    /* The input could not be submitted, and llm_on_error = 'null'; NULL: nothing to do. */
+    void (*failed)(llm_sender *x, int at, uint32_t input, const err *reason);
+    /* Runs the session until it is idle. */
+    int (*drain)(llm_sender *x, err *e);
+} llm_driver;
+
+/* One walk over the inputs of all stages, each input of a call site once. */
+struct llm_sender {
+    op *o;
+    const llm_driver *driver;
+    void *counting;            /* llm_count.c's state; NULL in other drivers */
+    const input_order *orders; /* by call site */
+    uint8_t **marks;           /* by call site, by input: INPUT_… */
+    int stage;                 /* the one being sent */
+    llm_session *session;
+    bool keep;        /* a later stage asks about the same data: its KV is kept */
+    llm_span **spans; /* the prompt at hand */
+    int nspans;
+    bool *named;                 /* by span: a value that the question names */
+    size_t queued, queued_bytes; /* submitted since the session was last idle */
+    answer_id id;                /* scratch of is_known */
+};
+
+/* Lives in `mem`, but for what llm_sender_close frees. The call sites are prepared. */
+void llm_sender_open(llm_sender *x, op *o, const llm_driver *driver, const input_order *orders,
+                     arena *mem);
+void llm_sender_close(llm_sender *x);
+/* Sends what the calls of a stage need for these rows; `done`: stages that the rows have been
+ * through. */
+int llm_send_stage(llm_sender *x, int stage, uint32_t done, const int64_t *rows, int64_t count,
+                   err *e);
+/* Marks the inputs of these rows as needed. *inputs: how many rows have one; *fresh: how many of
+ * the inputs are marked for the first time. */
+void llm_mark_inputs(llm_sender *x, int at, const int64_t *rows, int64_t count, uint64_t *inputs,
+                     uint64_t *fresh);
+
+/* ---- the operator's state -------------------------------------------------------------------- */
+
+/* What a run of the operator is for; op_llm.c chooses one when it opens. */
+typedef struct llm_mode {
+    const llm_driver *driver;
+    int (*decide)(op *o, err *e); /* some more rows go through the stages */
+    bool answers;                 /* else calls have no answers, and nothing is stored */
+    bool filters;                 /* else all rows pass */
+    bool returns;                 /* rows to the node above */
+} llm_mode;
+
+/* Progress of limit batches and top-n rounds (llm_demand.c). */
+typedef struct demand_state {
+    const plan_node *limit; /* the LIMIT above */
+    int64_t passed_before;  /* rows that had reached it before the first batch */
+    int64_t batch;          /* size of the last batch in rows */
+    int64_t asked_rows;     /* in all batches */
+    uint32_t *group_of;     /* by row: number of its distinct top_n.keys; NULL: no top-n */
+    uint32_t ngroups;
+    uint32_t *in_order;      /* rows by top_n.order; NULL: input order */
+    uint8_t *tied;           /* by row: ties with the one before it in its group; NULL: no ties */
+    int64_t *asked, *passed; /* rows by group */
+} demand_state;
+
 typedef struct llm_state {
-    llm_stage *stages; /* as planned: from below */
+    const llm_mode *mode;
+    llm_stage *stages; /* in planned order */
     int nstages;
-    use_run *uses;
-    int nuses;
-    const rowset *rows;
-    rowset *own_rows; /* where they had not been read ahead */
-    arena *mem;       /* what is kept by row and by input; counted */
-    uint8_t *dropped; /* by row: a filter was not true */
-    int64_t decided_rows, emitted_rows;
-    int64_t looked_rows; /* that llm_rank_look() saw last */
-    /* llm_waves.c: rows asked in waves so far, the last wave's; the LIMIT above, and the rows that
-     * had reached it before the first; by row the group of those equal in node->llm.by, NULL where
-     * that does not matter; the rows in node->llm.order, NULL where they stay as they came, and by
-     * row whether it ties with the one before it in its group; by group the rows that were asked
-     * about, and that passed */
-    int64_t asked_rows, wave, passed_before;
-    const plan_node *limit;
-    uint32_t *group_of, ngroups, *in_order;
-    uint8_t *tied;
-    int64_t *asked, *passed;
+    site_run *sites;
+    int nsites;
+    input_order *orders; /* by call site */
+    const rowset *rows;  /* of the base */
+    rowset *own_rows;    /* the same where nothing else keeps them, else NULL */
+    arena *mem;          /* what is kept by row and by input; counted */
+    arena *scratch;      /* of one batch's condition */
+    uint8_t *dropped;    /* by row: a filter was not true, or nothing above needs it */
+    int64_t decided_rows, emitted_rows; /* the first so many in input order */
+    int64_t ranked_rows;                /* how many llm_rank_count_inputs() was called with */
+    demand_state demand;
+    llm_sender sender;
     bool prepared;
-    bool may_move;  /* stages may change places */
-    arena *scratch; /* of one look at a guard or condition */
+    bool may_move; /* stages may change places */
     uint64_t inputs_done;
-    int operators_before;
-    double started_s;
+    int operators_before;              /* stages of operators that started earlier */
+    double started_s, stage_started_s; /* clocks without pauses */
     exec_progress progress;
 } llm_state;
 
-/* ---- stages (llm_stages.c) ------------------------------------------------------------------- */
+/* ---- call sites (llm_sites.c) ---------------------------------------------------------------- */
 
-psm_strategy llm_strategy_of(const settings *s); /* as SET psm says */
-/* Fills stages and uses from the plan. */
-void llm_stages_open(op *o);
-/* The rows of rows[0..count), ascending, for which x is true:
- * into `out` (may be `rows`); answers so far are columns. */
+/* Fills stages and call sites from the plan. */
+void llm_sites_open(op *o);
+/* Inputs, prompts, layout and orders of all call sites; s->rows is set. */
+int llm_sites_prepare(op *o, err *e);
+/* "synopsis, review", with each call's number where call sites [first, end) differ, and whether the
+ * data come first; lives as long as the statement. */
+str llm_sites_order_text(op *o, int first, int end);
+
+/* ---- rows (llm_rows.c) ----------------------------------------------------------------------- */
+
+void llm_sort_rows(int64_t *rows, int64_t count); /* ascending */
+/* Removes rows that a filter has dropped; returns how many are left. */
+int64_t llm_drop_filtered_rows(const llm_state *s, int64_t *rows, int64_t count);
+/* Every step-th row that was not dropped, ascending. */
+int64_t *llm_rows_left(const llm_state *s, int64_t step, arena *mem, int64_t *count);
+/* All rows in the order of a call site's inputs, rows without one first; order NULL: input order. */
+int64_t *llm_rows_in_order(const llm_state *s, int at, const input_order *order, arena *mem);
+/* Whether one engine answers all calls. Else rows do not go through the stages in chunks: a session
+ * serves one engine, and its KV would be lost at every change. */
+bool llm_has_one_engine(const llm_state *s);
+/* The leader of a group that is asked data first in several stages, so that rows go through these in
+ * chunks of its order and the data's KV is still there for the later ones; -1: none. */
+int llm_shared_prefix_site(const llm_state *s);
+/* How many rows' data fit into the KV memory until later stages have asked about them. */
+int llm_rows_kept_at_once(op *o, int at, const input_order *order, int64_t *rows, err *e);
+/* The rows of rows[0..count), ascending, for which x is true: into `out` (may be `rows`). */
 int llm_rows_where(op *o, const expr *x, const int64_t *rows, int64_t count, int64_t *out,
                    int64_t *kept, err *e);
-/* The columns of the pipeline's output over these rows, in out->mem: the base's and the answers so far;
- * only those marked in `read`, or all (NULL). */
+/* The columns of the pipeline's output over these rows, in out->mem: the base's and the answers so
+ * far; only those marked in `read`, or all (NULL). */
 int llm_rows_columns(op *o, const bool *read, const int64_t *rows, int count, batch *out, err *e);
 
-/* ---- stage by stage (op_llm.c), in waves (llm_waves.c) --------------------------------------- */
+/* ---- which stage next (llm_rank.c) ----------------------------------------------------------- */
+
+/* The stage to run on rows that have been through `done`; -1: none. `deciding`: only stages that
+ * remove rows, and those that such stages depend on. */
+int llm_rank_next(const llm_state *s, uint32_t done, bool deciding);
+/* Counts for llm_rank_next() the inputs that have no answer yet, of rows that have been through
+ * `done`. */
+void llm_rank_count_inputs(llm_state *s, uint32_t done, const int64_t *rows, int64_t count);
+/* Whether two stages that remove rows may change places. */
+bool llm_order_is_flexible(const llm_state *s);
+/* If stage `stage` comes next though another was planned after `done`, records why, for EXPLAIN. */
+void llm_rank_explain_swap(op *o, uint32_t done, int stage, int64_t after_rows);
+/* The share of all rows that is expected to reach a stage. */
+double llm_rank_reaching(const llm_state *s, int stage);
+
+/* ---- through the stages (llm_run.c, llm_demand.c) -------------------------------------------- */
 
 /* Has rows[0..*count), ascending, go through the stages that are not in *done; those that pass stay
  * in `rows`, others are dropped. `deciding`: only as long as some stages remove rows. */
 int llm_run_stages(op *o, uint32_t *done, bool deciding, int64_t *rows, int64_t *count, err *e);
-/* The first use of a group whose data stand first and are asked about in several stages, so that
- * rows go through these in chunks of its order whose KV is kept meanwhile; -1: there is none. */
-int llm_kept_use(const llm_state *s);
-bool llm_has_one_engine(const llm_state *s); /* else there are no chunks */
-/* How many rows' data the KV memory keeps until later stages have asked about them. */
-int llm_rows_kept_at_once(op *o, int use, const input_order *order, int64_t *rows, err *e);
-/* Keeps those of rows[0..count) that were not dropped; returns how many. */
-int64_t llm_rows_wanted(const llm_state *s, int64_t *rows, int64_t count);
-/* All rows as a use's inputs are ranked, rows that it does not ask about first; rank NULL: in input
- * order. */
-int64_t *llm_rows_in_order(const llm_state *s, int use, const uint32_t *rank, arena *mem);
-void llm_sort_rows(int64_t *rows, int64_t count); /* ascending */
-/* Once the base's rows are there: rows that are of no use, groups of which a few are enough. */
-int llm_waves_prepare(op *o, err *e);
-/* The next rows in input order, as many as the LIMIT above should need. */
-int llm_run_wave(op *o, err *e);
-/* All rows, or of each group those until enough have passed. */
-int llm_run_rounds(op *o, err *e);
+/* All rows. */
+int llm_run_all(op *o, err *e);
+/* A sample of the rows meets every stage, whatever its conditions. */
+int llm_run_sample(op *o, err *e);
+/* Before call sites are prepared: drops rows without partner, finds groups and order of top-n. */
+int llm_demand_prepare(op *o, err *e);
+/* The next limit batch: rows in input order. */
+int llm_run_limit_batch(op *o, err *e);
+/* All top-n rounds. */
+int llm_run_top_n(op *o, err *e);
 
-/* ---- which stage next (llm_rank.c) ----------------------------------------------------------- */
+/* ---- asking (llm_ask.c), the engine's steps (llm_steps.c) ------------------------------------ */
 
-/* The stage to run on rows that have been through `done`; -1: there is none. `deciding`: only
- * stages that remove rows, or that such wait for. */
-int llm_rank_next(const llm_state *s, uint32_t done, bool deciding);
-/* Has llm_rank_next() choose for these rows, which have been through `done`. */
-void llm_rank_look(llm_state *s, uint32_t done, const int64_t *rows, int64_t count);
-/* Whether two stages that remove rows could change places and may. */
-bool llm_rank_free(const llm_state *s);
-/* Notes in the moved stage that its place is not the
- * planned one; `done` have run, `stage` comes next. */
-void llm_rank_note(op *o, uint32_t done, int stage, int64_t after_rows);
-/* Rows that are expected to reach a stage, as a share of all. */
-double llm_rank_share(const llm_state *s, int stage);
-
-/* ---- asking (llm_ask.c) ---------------------------------------------------------------------- */
-
-/* Finds out which share of each stage's answers is known
- * already, where that may decide which comes first. */
-void llm_ask_known(op *o);
-/* Has the model answer what a stage's calls need for
- * these rows; `done`: stages that have been through them. */
-int llm_ask_stage(op *o, int stage, uint32_t done, const int64_t *rows, int64_t count, err *e);
-/* Keeps what was learned about the calls' answers. */
+/* The driver's functions. */
+int llm_ask_open(llm_sender *x, llm_engine *engine, err *e);
+int llm_ask_select(llm_sender *x, int at, const int64_t *rows, int64_t count, err *e);
+int llm_ask_select_sample(llm_sender *x, int at, const int64_t *rows, int64_t count, err *e);
+bool llm_ask_is_known(llm_sender *x, int at, uint32_t input);
+void llm_ask_failed(llm_sender *x, int at, uint32_t input, const err *reason);
+int llm_ask_drain(llm_sender *x, err *e); /* llm_steps.c */
+/* Keeps an answer that the engine returned. */
+void llm_ask_take_event(op *o, const llm_event *event);
+/* Estimates llm_stage.cached from some inputs, where the order of stages may depend on it. */
+void llm_estimate_cached_share(op *o);
+/* Stores what was learned about the calls' answers. */
 void llm_ask_remember(op *o);
-/* Tells of answers that max_tokens ended, and of prompts that had to leave fields out. */
-void llm_ask_tell(op *o);
-
-/* What goes with every input that is sent to a session together with others. */
-typedef struct llm_sending {
-    llm_span **spans;
-    bool *named; /* of the spans: values that the question names */
-    bool keep;   /* stages still to come ask about the same data: its KV is kept for them */
-    size_t queued, queued_bytes; /* that the engine holds until they are answered */
-} llm_sending;
-llm_sending llm_sending_new(const use_run *u, bool keep, arena *mem);
-/* Prompts that were sent wait in memory: beyond what it has room for, they are answered first. */
-void llm_queue_add(llm_sending *how, int nspans);
-bool llm_queue_is_full(const exec_ctx *ctx, const llm_sending *how);
-/* The request for an input, whose spans are in `how`; lives as long as how, the settings and *own. */
-llm_request llm_ask_request(op *o, int use, uint32_t input, const llm_sending *how, int nspans,
-                            str *own);
-/* Whether use i goes through the inputs together with use `first` of its stage: it is of its group,
- * and the data stand first. */
-bool llm_goes_along(const llm_state *s, int first, int i);
-bool llm_went_along(const llm_state *s, int use); /* with an earlier one */
-/* Whether calls of stages not `done` ask about the same data. */
-bool llm_asked_again(const llm_state *s, const use_run *u, uint32_t done);
-/* Whether no earlier use of its stage has its engine: those of one engine are asked together. */
-bool llm_engine_is_first(const llm_state *s, int use);
-
-typedef struct placed_input {
-    uint32_t rank, input;
-} placed_input;
-/* The inputs of these rows, each once, by rank. */
-placed_input *llm_inputs_in_order(const llm_inputs *in, const uint32_t *rank, const int64_t *rows,
-                                  int64_t count, arena *mem, size_t *n);
+/* Notices about answers that max_tokens ended, prompts that left fields out, calls that failed. */
+void llm_ask_notices(op *o);
+/* Where answers are stored; NULL: nowhere. */
+cache *llm_answers_cache(const op *o);
+/* Publishes progress. */
+void llm_publish(op *o, const char *phase);
 
 /* ---- counting (llm_count.c) ------------------------------------------------------------------ */
 
-/* What each stage costs under every strategy, beside what `runs` have counted already: into the
+/* What each stage costs under every strategy, after what `runs` have counted already: into the
  * tokens and bounds of actual[nstages]. */
 int llm_count_stages(op *o, count_run *runs, plan_actual *actual, err *e);
-/* Whether answers are wanted at all: counting and warming leave every input unanswered. */
-bool llm_answers_wanted(const exec_ctx *ctx);
-/* Where answers are kept; NULL: nowhere. */
-cache *llm_answers_cache(const exec_ctx *ctx);
-/* Whether a call is worth a sample: an answer of few
- * kinds whose shares nobody knows (llm_sample.c). */
-bool llm_sample_wants(exec_ctx *ctx, const plan_call_site *u);
-/* Publishes progress. */
-void llm_publish(op *o, const char *phase);
 
 #endif

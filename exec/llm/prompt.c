@@ -113,7 +113,7 @@ static void release_head(prompt *p) {
     p->nbefore = p->nbehind = 0;
 }
 
-void prompt_lay_out(prompt *p, bool data_first) {
+void prompt_set_layout(prompt *p, bool data_first) {
     if (p->data_first == data_first)
         return;
     release_head(p);
@@ -178,7 +178,8 @@ int prompt_new(const prompt_spec *spec, const llm_inputs *in, prompt **out, err 
 
 /* The blank line before the row is a segment of its own: "\n\n" would be another token than two
  * line breaks at a cut. */
-void prompt_close_head(prompt *p, const prompt_example *examples, int count, const uint8_t *order) {
+void prompt_finish_prefix(prompt *p, const prompt_example *examples, int count,
+                          const uint8_t *order) {
     buf b = {0};
     for (int i = 0; i < count; i++) {
         if (!p->data_first || i > 0)

@@ -160,7 +160,10 @@ void err_add_row(op *o, expr *const *exprs, int n, const batch *in, int64_t befo
     }
 }
 
+bool calls_are_answered(const exec_ctx *ctx) {
+    return !ctx->count_only && !(ctx->stmt && ctx->stmt->kind == STMT_WARM);
+}
+
 bool right_side_must_drain(const exec_ctx *ctx, const plan_node *join) {
-    bool answered = !ctx->count_only && !(ctx->stmt && ctx->stmt->kind == STMT_WARM);
-    return !answered && plan_has_llm(join->left);
+    return !calls_are_answered(ctx) && plan_has_llm(join->left);
 }

@@ -55,6 +55,8 @@ void op_close(op *o); /* the whole subtree; NULL is fine */
 void op_report(exec_ctx *ctx, int number, const plan_actual *actual);
 /* The time of an operator without that of its inputs. */
 double op_own_ms(const op *o);
+/* Whether LLM calls get answers: EXPLAIN (TOKENS) counts them, and WARM computes only their prompts. */
+bool calls_are_answered(const exec_ctx *ctx);
 /* Whether a join reads its right input even though the left has no rows: where calls are counted or
  * warmed and not answered, the rows of a left input with calls are not known. */
 bool right_side_must_drain(const exec_ctx *ctx, const plan_node *join);

@@ -127,13 +127,13 @@ int db_backup(db *d, const char *directory, const atomic_bool *cancel, err *e) {
     return worker_call(&d->worker, backup, &r, e);
 }
 
-/* The standard model, looked up in the catalog of now; models_release it. */
+/* The standard model, looked up in the catalog of now; engine_release it. */
 static int open_model(db *d, const atomic_bool *cancel, llm_engine **out, err *e) {
     txn *t = d->txn;
     int status = t ? 0 : txn_begin(d->store, false, NULL, &t, e);
     if (status)
         return status;
-    status = models_engine(d, &d->settings, txn_catalog(t), STR(""), cancel, out, e);
+    status = engine_acquire(d, &d->settings, txn_catalog(t), STR(""), cancel, out, e);
     if (t != d->txn)
         txn_abort(t);
     return status;
@@ -153,7 +153,7 @@ static int model_info(void *arg, err *e) {
     if (status)
         return status;
     llm_engine_info_copy(engine, r->mem, r->out);
-    models_release(r->db, engine);
+    engine_release(r->db, engine);
     return 0;
 }
 
@@ -184,7 +184,7 @@ static int tokenize(void *arg, err *e) {
         buf_append_char(r->out, '\n');
     }
     free(tokens);
-    models_release(r->db, engine);
+    engine_release(r->db, engine);
     return 0;
 }
 

@@ -291,7 +291,7 @@ static void stmt_execute(void *arg) {
     s->summary.seconds = clock_seconds() - s->started_s;
     workmem_usage(s->space, &s->summary.space);
     s->summary.sql_seconds = s->summary.seconds - s->summary.llm_seconds - s->summary.held_seconds;
-    llm_runtime_tell(s->ctx.llm);
+    llm_runtime_report_cache_off(s->ctx.llm);
     stmt_release_ctx(s);
     stmt_unbind(s);
     buf record = {0};

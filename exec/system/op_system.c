@@ -226,7 +226,7 @@ static int models_rows(maker *m, err *e) {
     buf standard = {0};
     err none = {0};
     (void)e;
-    bool known = models_standard(ctx->db, ctx->settings, c, &standard, &none) == 0,
+    bool known = model_default_path(ctx->db, ctx->settings, c, &standard, &none) == 0,
          listed_too = false;
     for (int k = 0; k < c->nmodels; k++) {
         bool is_standard = known && str_equal(c->models[k].source, buf_str(&standard));

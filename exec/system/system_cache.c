@@ -151,7 +151,7 @@ int cache_prefixes(exec_ctx *ctx, const catalog *known, cache *c, arena *mem, in
     if (ends) {
         qsort(order, ends, sizeof *order, by_worth);
         err_clear(&ignored);
-        models_engine(ctx->db, ctx->settings, known, STR(""), ctx->cancel, &engine, &ignored);
+        engine_acquire(ctx->db, ctx->settings, known, STR(""), ctx->cancel, &engine, &ignored);
     }
     int count = (int)BASE_MIN(ends, (size_t)max);
     for (int i = 0; i < count; i++) {
@@ -161,7 +161,7 @@ int cache_prefixes(exec_ctx *ctx, const catalog *known, cache *c, arena *mem, in
                                 .bytes = (uint64_t)b->depth * b->item.bytes,
                                 .text = prefix_text(mem, engine, c, all, n, b)};
     }
-    models_release(ctx->db, engine);
+    engine_release(ctx->db, engine);
     return count;
 }
 

@@ -40,7 +40,7 @@ static llm_engine *hold(db *d, int window_tokens) {
     llm_engine *engine;
     err e = {0};
     s.window_tokens = window_tokens;
-    assert_int_equal(models_engine(d, &s, NULL, STR(""), NULL, &engine, &e), 0);
+    assert_int_equal(engine_acquire(d, &s, NULL, STR(""), NULL, &engine, &e), 0);
     return engine;
 }
 
@@ -83,13 +83,13 @@ static void an_engine_that_is_held_stays_open(void **state) {
     db *d = open_memory();
     llm_engine *held = hold(d, 64), *again = hold(d, 64);
     assert_ptr_equal(held, again);
-    models_release(d, again);
+    engine_release(d, again);
     for (int window = 128; window < 640; window += 64)
-        models_release(d, hold(d, window));
+        engine_release(d, hold(d, window));
     assert_int_equal(models_open(d), 3);
     assert_int_equal(llm_engine_info(held)->kv_block_tokens, LLM_BLOCK_TOKENS); /* and is alive */
-    models_release(d, held);
-    models_release(d, hold(d, 128));
+    engine_release(d, held);
+    engine_release(d, hold(d, 128));
     assert_int_equal(models_open(d), 2);
     db_close(d);
 }
@@ -98,13 +98,13 @@ static void the_last_used_is_the_one_that_stays(void **state) {
     (void)state;
     db *d = open_memory();
     llm_engine *first = hold(d, 64), *second = hold(d, 128);
-    models_release(d, second);
-    models_release(d, first); /* the last used */
-    models_release(d, hold(d, 192));
+    engine_release(d, second);
+    engine_release(d, first); /* the last used */
+    engine_release(d, hold(d, 192));
     llm_engine *now = hold(d, 64);
     assert_ptr_equal(now, first);
     assert_int_equal(models_open(d), 2);
-    models_release(d, now);
+    engine_release(d, now);
     db_close(d);
 }
 
@@ -116,7 +116,7 @@ static void facts_outlive_the_engine_that_they_are_of(void **state) {
     arena *mem = arena_new();
     assert_int_equal(db_model_info(d, mem, &facts, NULL, &e), 0);
     for (int window = 64; window < 256; window += 64)
-        models_release(d, hold(d, window));
+        engine_release(d, hold(d, window));
     db_close(d);
     assert_string_equal(facts.path, "test:hash");
     assert_true(strlen(facts.name) > 0 && strlen(facts.architecture) > 0);

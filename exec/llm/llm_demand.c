@@ -1,17 +1,16 @@
 /*
- * llm_waves.c - asking about no more rows than what stands above needs of those that pass.
+ * llm_demand.c - asking about fewer rows where the nodes above need only some of those that pass
+ * (plan_demand; the planner's rule `waves`).
  *
- *   wanted   a LIMIT above: waves of rows in input order, until it has enough
- *   each     one (or a few) of the rows equal in some columns will do: round by round, some rows of
- *            each group that has not given enough yet, up to twice as many each time; the first in
- *            the order of the window or sort above, if there is one
- *   both     waves, without the rows of groups that have given enough
- *   partner  a join above: rows that tie with none of its left ones are not asked about
+ *   limit_hint   a LIMIT above: batches of rows in input order, until enough have passed
+ *   top_n        the first n of each group that pass: rounds, each with some rows of every group
+ *                that has not enough yet, up to twice as many per group each time
+ *   both         limit batches, without rows of groups that have enough
+ *   semi_join    a join above: rows that match no row of its left input are dropped
  *
- * Invariant: the rows that are handed out, in input order (DIALECT 4), are the first that pass, of
- * all or of each group; and in an order of a window's or sort's maybe some more, which that leaves
- * out. Prompts are as they would be if all rows were asked, since inputs, layout and orders are
- * fixed before the first wave.
+ * Invariant: the rows returned, in input order, are the first that pass, of all or of each group;
+ * where top_n has an order they may be some more, of which the node above takes the first. Inputs,
+ * layout and orders are fixed before the first batch, so the prompts are those of a run over all rows.
  */
 #include <assert.h>
 #include <math.h>
@@ -23,19 +22,20 @@
 #include "rows/row_sort_int.h"
 #include "rows/rowset_int.h"
 
-enum { FIRST_WAVE = 16, WAVE_GROWTH = 8 };
+enum { FIRST_BATCH = 16, BATCH_GROWTH = 8 };
 
-/* The group of rows that are one each. */
+/* The group of rows whose keys failed: each counts as a group of its own. */
 enum { OWN_GROUP = UINT32_MAX };
 
 static const plan_demand *demand_of(const op *o) {
     return &o->node->pipeline.demand;
 }
 
-/* ---- partners -------------------------------------------------------------------------------- */
+/* ---- semi-join ------------------------------------------------------------------------------- */
 
-/* A row that the filters may drop must not fail for what is made of it above them. */
-static bool is_of_the_rows(const err *e) {
+/* Errors of an expression over a row. They do not count here, where it is evaluated for rows that the
+ * filters may drop: the node above reports them for rows that pass. */
+static bool is_row_error(const err *e) {
     return e->code == ERR_ARITHMETIC || e->code == ERR_TYPE || e->code == ERR_LIMIT;
 }
 
@@ -46,8 +46,7 @@ static bool has_null(const column *keys, int n, int row) {
     return false;
 }
 
-/* The values in which the join's left rows tie; *any: one of them could tie with whatever there is.
- */
+/* Adds the partners' keys to the table; *any: one of them could match every row (mark_null). */
 static int read_partners(op *o, hash_table *table, column *keys, uint32_t *entries, bool *any,
                          err *e) {
     const plan_demand *d = demand_of(o);
@@ -70,8 +69,8 @@ static int read_partners(op *o, hash_table *table, column *keys, uint32_t *entri
     return status;
 }
 
-/* Rows of the base that tie with none of the partners are of no use. */
-static int drop_others(op *o, hash_table *table, column *keys, int64_t *found, err *e) {
+/* Drops rows of the base that match no partner. */
+static int drop_unmatched(op *o, hash_table *table, column *keys, int64_t *found, err *e) {
     llm_state *s = o->state;
     const plan_demand *d = demand_of(o);
     int64_t at = 0;
@@ -90,7 +89,7 @@ static int drop_others(op *o, hash_table *table, column *keys, int64_t *found, e
     return 0;
 }
 
-static int find_partners(op *o, err *e) {
+static int semi_join(op *o, err *e) {
     const plan_demand *d = demand_of(o);
     int n = d->semi_join.nkeys, status;
     bool any = false;
@@ -105,11 +104,11 @@ static int find_partners(op *o, err *e) {
     hash_table *table = hash_table_new(o->ctx, types, n);
     status = read_partners(o, table, keys, entries, &any, e);
     if (status == 0 && !any)
-        status = drop_others(o, table, keys, found, e);
+        status = drop_unmatched(o, table, keys, found, e);
     hash_table_free(table);
-    if (status == 0 || !is_of_the_rows(e))
+    if (status == 0 || !is_row_error(e))
         return status;
-    err_clear(e); /* the join will tell, if it comes to that */
+    err_clear(e);
     return 0;
 }
 
@@ -126,16 +125,16 @@ static int find_groups(op *o, hash_table *table, err *e) {
         arena_reset(o->pass);
         status = op_eval(o, d->top_n.keys, d->top_n.nkeys, b, keys, e);
         if (status == 0) {
-            status = hash_table_add(table, keys, b->rows, s->group_of + at, e);
-        } else if (is_of_the_rows(e)) {
+            status = hash_table_add(table, keys, b->rows, s->demand.group_of + at, e);
+        } else if (is_row_error(e)) {
             status = 0;
             err_clear(e);
             for (int k = 0; k < b->rows; k++)
-                s->group_of[at + k] = OWN_GROUP;
+                s->demand.group_of[at + k] = OWN_GROUP;
         }
         at += b->rows;
     }
-    s->ngroups = hash_table_count(table);
+    s->demand.ngroups = hash_table_count(table);
     return status;
 }
 
@@ -169,17 +168,17 @@ static bool ties(const op *o, const rowset *keys, int64_t a, int64_t b) {
                         (int)(b % BATCH_ROWS)) == 0;
 }
 
-/* Which rows tie with the one before them in their group. */
+/* Marks rows that tie with the one before them in their group. */
 static void find_ties(op *o, const rowset *keys) {
     llm_state *s = o->state;
-    int64_t n = rowset_rows(keys), *before = ARENA_ARRAY(s->mem, int64_t, s->ngroups + 1);
-    s->tied = ARENA_ARRAY(s->mem, uint8_t, n + 1);
+    int64_t n = rowset_rows(keys), *before = ARENA_ARRAY(s->mem, int64_t, s->demand.ngroups + 1);
+    s->demand.tied = ARENA_ARRAY(s->mem, uint8_t, n + 1);
     for (int64_t i = 0; i < n; i++) {
-        int64_t row = s->in_order[i], *last;
-        if (s->group_of[row] == OWN_GROUP)
+        int64_t row = s->demand.in_order[i], *last;
+        if (s->demand.group_of[row] == OWN_GROUP)
             continue;
-        last = &before[s->group_of[row]]; /* counted from 1 */
-        s->tied[row] = *last > 0 && ties(o, keys, row, *last - 1);
+        last = &before[s->demand.group_of[row]]; /* counted from 1 */
+        s->demand.tied[row] = *last > 0 && ties(o, keys, row, *last - 1);
         *last = row + 1;
     }
 }
@@ -190,18 +189,18 @@ static int sort_keys(op *o, rowset *keys, err *e) {
     int64_t n = rowset_rows(s->rows);
     uint32_t *rows;
     int status = read_order(o, keys, e);
-    if (status && is_of_the_rows(e)) { /* the node above will tell, if it comes to that */
+    if (status && is_row_error(e)) {
         err_clear(e);
         for (int64_t r = 0; r < n; r++)
-            s->group_of[r] = OWN_GROUP;
+            s->demand.group_of[r] = OWN_GROUP;
         return 0;
     }
     if (status == 0)
         status = sort_rows(o->ctx, keys, d->top_n.order, d->top_n.norder, &rows, e);
     if (status)
         return status;
-    s->in_order = arena_alloc(s->mem, sizeof *rows * (size_t)BASE_MAX(n, 1));
-    memcpy(s->in_order, rows, sizeof *rows * (size_t)n);
+    s->demand.in_order = arena_alloc(s->mem, sizeof *rows * (size_t)BASE_MAX(n, 1));
+    memcpy(s->demand.in_order, rows, sizeof *rows * (size_t)n);
     free(rows);
     if (d->top_n.with_ties)
         find_ties(o, keys);
@@ -222,14 +221,14 @@ static int find_order(op *o, err *e) {
     return status;
 }
 
-int llm_waves_prepare(op *o, err *e) {
+int llm_demand_prepare(op *o, err *e) {
     llm_state *s = o->state;
     const plan_demand *d = demand_of(o);
-    int status = find_partners(o, e);
+    int status = semi_join(o, e);
     if (status || d->top_n.n == 0)
         return status;
-    s->group_of = ARENA_ARRAY(s->mem, uint32_t, rowset_rows(s->rows) + 1);
-    s->ngroups = 1;
+    s->demand.group_of = ARENA_ARRAY(s->mem, uint32_t, rowset_rows(s->rows) + 1);
+    s->demand.ngroups = 1;
     if (d->top_n.nkeys > 0) {
         value_type *types = ARENA_ARRAY(o->mem, value_type, d->top_n.nkeys);
         for (int k = 0; k < d->top_n.nkeys; k++)
@@ -238,33 +237,33 @@ int llm_waves_prepare(op *o, err *e) {
         status = find_groups(o, table, e);
         hash_table_free(table);
     }
-    s->asked = ARENA_ARRAY(s->mem, int64_t, s->ngroups + 1);
-    s->passed = ARENA_ARRAY(s->mem, int64_t, s->ngroups + 1);
+    s->demand.asked = ARENA_ARRAY(s->mem, int64_t, s->demand.ngroups + 1);
+    s->demand.passed = ARENA_ARRAY(s->mem, int64_t, s->demand.ngroups + 1);
     return status ? status : find_order(o, e);
 }
 
 static bool has_enough(const op *o, int64_t row) {
     const llm_state *s = o->state;
-    return s->group_of && s->group_of[row] != OWN_GROUP &&
-           s->passed[s->group_of[row]] >= demand_of(o)->top_n.n;
+    return s->demand.group_of && s->demand.group_of[row] != OWN_GROUP &&
+           s->demand.passed[s->demand.group_of[row]] >= demand_of(o)->top_n.n;
 }
 
-/* Of the rows that passed, ascending, those that are the first of their groups; where another order
- * says which these are, all: the node above takes the first. */
-static void keep_first(op *o, const int64_t *rows, int64_t count) {
+/* Counts rows that passed, ascending, and drops those of groups that had enough before. With an order
+ * none is dropped: the node above takes the first. */
+static void count_passed(op *o, const int64_t *rows, int64_t count) {
     llm_state *s = o->state;
-    for (int64_t i = 0; s->group_of && i < count; i++) {
-        uint32_t group = s->group_of[rows[i]];
-        s->dropped[rows[i]] = !s->in_order && has_enough(o, rows[i]);
+    for (int64_t i = 0; s->demand.group_of && i < count; i++) {
+        uint32_t group = s->demand.group_of[rows[i]];
+        s->dropped[rows[i]] = !s->demand.in_order && has_enough(o, rows[i]);
         if (group != OWN_GROUP)
-            s->passed[group]++;
+            s->demand.passed[group]++;
     }
 }
 
-/* ---- waves ----------------------------------------------------------------------------------- */
+/* ---- limit batches --------------------------------------------------------------------------- */
 
-/* The LIMIT above `node`, which uses no more than so many rows of what it gives; NULL: not below
- * `at`. A shared node is looked into once. */
+/* The lowest LIMIT between `at` and `node` below it, or `limit`; NULL: node is not below `at`. A
+ * shared node is searched once. */
 static const plan_node *find_limit(const plan_node *at, const plan_node *node,
                                    const plan_node *limit, bool *seen) {
     if (!at || at == node)
@@ -278,17 +277,17 @@ static const plan_node *find_limit(const plan_node *at, const plan_node *node,
     return found ? found : find_limit(at->right, node, limit, seen);
 }
 
-/* The rows that reached the LIMIT above so far. */
+/* Rows that have reached the LIMIT above. */
 static int64_t rows_passed(op *o) {
     llm_state *s = o->state;
-    if (!s->limit)
-        s->limit = find_limit(o->ctx->plan->root, o->node, NULL,
-                              ARENA_ARRAY(o->mem, bool, o->ctx->plan->nnodes + 1));
-    assert(s->limit && o->ctx->counts.rows_out);
-    return (int64_t)o->ctx->counts.rows_out[s->limit->left->number];
+    if (!s->demand.limit)
+        s->demand.limit = find_limit(o->ctx->plan->root, o->node, NULL,
+                                     ARENA_ARRAY(o->mem, bool, o->ctx->plan->nnodes + 1));
+    assert(s->demand.limit && o->ctx->counts.rows_out);
+    return (int64_t)o->ctx->counts.rows_out[s->demand.limit->left->number];
 }
 
-/* The share of the base's rows that all filters are planned to keep. */
+/* The estimated share of the base's rows that pass all filters. */
 static double planned_share(const op *o) {
     const llm_state *s = o->state;
     double share = 1;
@@ -297,110 +296,112 @@ static double planned_share(const op *o) {
     return BASE_MIN(1, BASE_MAX(share, 0.01));
 }
 
-/* As many rows as should bring the rest of what the LIMIT wants, going by the share that passed, or
- * is expected to at first. One more that passed and two more that were asked are imagined, so that
- * bad luck at the start does not ask for all. */
-static int64_t wave_rows(op *o) {
+/* As many rows as should bring what the LIMIT still needs, by the share that has passed, at first by
+ * the estimated one. Counting one more passed row and two more asked ones than there were keeps bad
+ * luck at the start from asking about everything (Laplace's rule of succession). */
+static int64_t batch_rows(op *o) {
     llm_state *s = o->state;
     int64_t passed = rows_passed(o), wanted = BASE_MAX(demand_of(o)->limit_hint - passed, 1);
     double share = planned_share(o);
-    if (s->asked_rows == 0)
-        s->passed_before = passed; /* of other inputs of a union */
+    if (s->demand.asked_rows == 0)
+        s->demand.passed_before = passed; /* from other inputs of a union */
     else
-        share = (double)(passed - s->passed_before + 1) / (double)(s->asked_rows + 2);
+        share = (double)(passed - s->demand.passed_before + 1) / (double)(s->demand.asked_rows + 2);
     double rows = ceil((double)wanted / share);
-    double most = s->wave > 0 ? (double)WAVE_GROWTH * (double)s->wave : rows;
-    return (int64_t)BASE_MAX(BASE_MIN(rows, most), FIRST_WAVE);
+    double most = s->demand.batch > 0 ? (double)BATCH_GROWTH * (double)s->demand.batch : rows;
+    return (int64_t)BASE_MAX(BASE_MIN(rows, most), FIRST_BATCH);
 }
 
-int llm_run_wave(op *o, err *e) {
+int llm_run_limit_batch(op *o, err *e) {
     llm_state *s = o->state;
     int64_t n = rowset_rows(s->rows), at = s->decided_rows, count = 0;
     uint32_t done = 0;
-    s->wave = BASE_MIN(wave_rows(o), n - at);
+    s->demand.batch = BASE_MIN(batch_rows(o), n - at);
     arena *mem = arena_new_in(o->ctx->space);
-    int64_t *rows = arena_alloc(mem, sizeof *rows * (size_t)BASE_MAX(s->wave, 1));
-    for (; at < n && count < s->wave; at++)
+    int64_t *rows = arena_alloc(mem, sizeof *rows * (size_t)BASE_MAX(s->demand.batch, 1));
+    for (; at < n && count < s->demand.batch; at++)
         if (has_enough(o, at))
             s->dropped[at] = 1;
         else if (!s->dropped[at])
             rows[count++] = at;
-    s->asked_rows += count;
+    s->demand.asked_rows += count;
     int status = llm_run_stages(o, &done, false, rows, &count, e);
-    keep_first(o, rows, count);
+    count_passed(o, rows, count);
     arena_free(mem);
     s->decided_rows = at;
     return status;
 }
 
-/* ---- rounds ---------------------------------------------------------------------------------- */
+/* ---- top-n rounds ---------------------------------------------------------------------------- */
 
-/* As many rows of a group as should bring what it misses, going by the share of it that passed (as
- * in waves), but no more than `most`, and not so few that there would be many rounds. */
+/* As many rows of a group as should bring what it still needs, estimated as in limit batches, but no
+ * more than `most`, and at least an eighth of those asked so far: that bounds the number of rounds. */
 static int64_t rows_of_group(const op *o, uint32_t group, int64_t most) {
     const llm_state *s = o->state;
-    int64_t asked = s->asked[group], missing = demand_of(o)->top_n.n - s->passed[group];
-    double rows = (double)missing * (double)(asked + 2) / (double)(s->passed[group] + 1);
+    int64_t asked = s->demand.asked[group],
+            missing = demand_of(o)->top_n.n - s->demand.passed[group];
+    double rows = (double)missing * (double)(asked + 2) / (double)(s->demand.passed[group] + 1);
     return asked == 0 || rows >= (double)most ? most : BASE_MAX((int64_t)ceil(rows), asked / 8);
 }
 
-enum { CLOSED = -1 }; /* no more of a group in this round */
+enum { CLOSED = -1 }; /* a group that gets no more rows in this round */
 
-/* Whether a row is among the next `open` ones of its group, or ties with the last of them. */
+/* Whether a row is one of the next *open of its group, or ties with the last of these. */
 static bool is_next(const llm_state *s, int64_t row, int64_t *open) {
     if (*open > 0)
         (*open)--;
-    else if (*open == 0 && !(s->tied && s->tied[row]))
+    else if (*open == 0 && !(s->demand.tied && s->demand.tied[row]))
         *open = CLOSED;
     return *open != CLOSED;
 }
 
-/* Moves up to `most` rows of each group without enough, and those that tie with the last of these,
- * from waiting[0..*count) to `rows`, ascending; drops those of groups with enough; returns how many
- * it moved. */
+/* Moves rows of groups that need more, up to `most` of each and those that tie with the last, from
+ * waiting[0..*count) to `rows`, ascending. Drops rows of groups that have enough. Returns how many it
+ * moved. */
 static int64_t choose_round(op *o, int64_t most, int64_t *waiting, int64_t *count, int64_t *open,
                             int64_t *rows) {
     llm_state *s = o->state;
     int64_t left = 0, moved = 0;
-    for (uint32_t g = 0; g < s->ngroups; g++)
+    for (uint32_t g = 0; g < s->demand.ngroups; g++)
         open[g] = rows_of_group(o, g, most);
     for (int64_t i = 0; i < *count; i++) {
         int64_t r = waiting[i];
-        uint32_t group = s->group_of[r];
+        uint32_t group = s->demand.group_of[r];
         if (s->dropped[r])
             continue;
         if (has_enough(o, r)) {
             s->dropped[r] = 1;
         } else if (group == OWN_GROUP || is_next(s, r, &open[group])) {
-            s->asked[group == OWN_GROUP ? s->ngroups : group]++;
+            s->demand.asked[group == OWN_GROUP ? s->demand.ngroups : group]++;
             rows[moved++] = r;
         } else {
             waiting[left++] = r;
         }
     }
     *count = left;
-    if (s->in_order)
+    if (s->demand.in_order)
         llm_sort_rows(rows, moved);
     return moved;
 }
 
-int llm_run_rounds(op *o, err *e) {
+int llm_run_top_n(op *o, err *e) {
     llm_state *s = o->state;
     int64_t n = rowset_rows(s->rows), left = n, count;
-    int64_t first = BASE_MAX(demand_of(o)->top_n.n, FIRST_WAVE / BASE_MAX((int64_t)s->ngroups, 1)),
+    int64_t first = BASE_MAX(demand_of(o)->top_n.n,
+                             FIRST_BATCH / BASE_MAX((int64_t)s->demand.ngroups, 1)),
             most = BASE_MIN(first, n);
     arena *mem = arena_new_in(o->ctx->space);
     int64_t *waiting = arena_alloc(mem, sizeof *waiting * (size_t)BASE_MAX(n, 1)),
             *rows = arena_alloc(mem, sizeof *rows * (size_t)BASE_MAX(n, 1)),
-            *open = arena_alloc(mem, sizeof *open * BASE_MAX(s->ngroups, 1u));
+            *open = arena_alloc(mem, sizeof *open * BASE_MAX(s->demand.ngroups, 1u));
     int status = 0;
     for (int64_t r = 0; r < n; r++)
-        waiting[r] = s->in_order ? s->in_order[r] : r;
+        waiting[r] = s->demand.in_order ? s->demand.in_order[r] : r;
     while (status == 0 && (count = choose_round(o, most, waiting, &left, open, rows)) > 0) {
         int64_t asked = count;
         uint32_t done = 0;
         status = llm_run_stages(o, &done, false, rows, &count, e);
-        keep_first(o, rows, count);
+        count_passed(o, rows, count);
         s->decided_rows += asked;
         most = BASE_MIN(2 * most, n);
     }

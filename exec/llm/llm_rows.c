@@ -1,0 +1,174 @@
+/*
+ * llm_rows.c - subsets of the rows of a pipeline's base: their order, their columns, conditions over
+ * them.
+ *
+ * Invariant: slots are the same in all stages: the base's columns, then those of each stage's
+ * answers.
+ */
+#include <math.h>
+#include <stdlib.h>
+
+#include "op_llm_int.h"
+#include "rows/rowset_int.h"
+
+/* The data of rows in a chunk take up to this part of the KV memory. */
+enum { KEPT_PART = 2 };
+
+/* ---- which rows ------------------------------------------------------------------------------ */
+
+static int ascending(const void *a, const void *b) {
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+int64_t llm_drop_filtered_rows(const llm_state *s, int64_t *rows, int64_t count) {
+    int64_t n = 0;
+    for (int64_t i = 0; i < count; i++)
+        if (!s->dropped[rows[i]])
+            rows[n++] = rows[i];
+    return n;
+}
+
+void llm_sort_rows(int64_t *rows, int64_t count) {
+    qsort(rows, (size_t)count, sizeof *rows, ascending);
+}
+
+int64_t *llm_rows_left(const llm_state *s, int64_t step, arena *mem, int64_t *count) {
+    int64_t n = rowset_rows(s->rows),
+            *rows = arena_alloc(mem, sizeof *rows * (size_t)BASE_MAX(n, 1));
+    *count = 0;
+    for (int64_t r = 0; r < n; r += step)
+        if (!s->dropped[r])
+            rows[(*count)++] = r;
+    return rows;
+}
+
+int64_t *llm_rows_in_order(const llm_state *s, int at, const input_order *order, arena *mem) {
+    int64_t n = rowset_rows(s->rows),
+            *rows = arena_alloc(mem, sizeof *rows * (size_t)BASE_MAX(n, 1));
+    for (int64_t r = 0; r < n && !order; r++)
+        rows[r] = r;
+    if (!order)
+        return rows;
+    const llm_inputs *in = s->sites[at].in;
+    int64_t *start = ARENA_ARRAY(mem, int64_t, (size_t)in->count + 2); /* by rank + 1 */
+    for (int64_t r = 0; r < n; r++)
+        start[in->of_row[r] == NO_INPUT ? 1 : order->rank[in->of_row[r]] + 2]++;
+    for (uint32_t k = 1; k < in->count + 2; k++)
+        start[k] += start[k - 1];
+    for (int64_t r = 0; r < n; r++)
+        rows[start[in->of_row[r] == NO_INPUT ? 0 : order->rank[in->of_row[r]] + 1]++] = r;
+    return rows;
+}
+
+/* A session serves one engine: going from one to the
+ * other chunk by chunk would lose the KV each time. */
+bool llm_has_one_engine(const llm_state *s) {
+    for (int i = 1; i < s->nsites; i++)
+        if (s->sites[i].engine != s->sites[0].engine)
+            return false;
+    return true;
+}
+
+int llm_shared_prefix_site(const llm_state *s) {
+    for (int i = 0; i < s->nsites; i++)
+        for (int k = 0; k < i && s->sites[i].prompt->data_first; k++)
+            if (s->sites[k].leader == s->sites[i].leader && s->sites[k].stage != s->sites[i].stage)
+                return (int)(s->sites[i].leader - s->sites);
+    return -1;
+}
+
+int llm_rows_kept_at_once(op *o, int at, const input_order *order, int64_t *rows, err *e) {
+    const site_run *site = &((llm_state *)o->state)->sites[at];
+    const psm_result *psm = &order->psm;
+    size_t token_bytes = BASE_MAX(llm_engine_info(site->engine)->kv_bytes_per_token, (size_t)1);
+    llm_session *session;
+    llm_memory memory;
+    int status = runtime_session(o->ctx->llm, site->engine, &session, e);
+    if (status)
+        return status;
+    llm_session_memory(session, &memory);
+    double tokens = (double)memory.kv_budget_bytes / (double)token_bytes / KEPT_PART;
+    double per_input =
+        (double)(psm->total_units - psm->shared_units) / BASE_MAX(site->in->count, 1u) +
+        (double)site->prompt->head_tokens;
+    double per_row = per_input * site->in->count / (double)BASE_MAX(site->in->needed_rows, 1);
+    *rows = (int64_t)BASE_MIN(BASE_MAX(tokens / BASE_MAX(per_row, 1e-6), 1), 1e15);
+    return 0;
+}
+
+/* ---- answers as columns ---------------------------------------------------------------------- */
+
+static int answer_columns(op *o, const site_run *site, const int64_t *rows, int count, arena *mem,
+                          column *out, column *prob, err *e) {
+    column_init(out, mem, llm_call_type(site->plan->call), count, false);
+    if (prob)
+        column_init(prob, mem, TYPE_REAL, count, false);
+    for (int i = 0; i < count; i++) {
+        uint32_t input = site->in->of_row[rows[i]];
+        if (site->plan->late_guard && !site->guarded[rows[i]])
+            input = NO_INPUT;
+        const llm_answer *a = input == NO_INPUT ? NULL : site->answers[input];
+        a = a && a->pending ? NULL : a;
+        value v = value_null();
+        int status = a ? answer_value(site->plan->call, a, &v, e) : 0;
+        if (input != NO_INPUT && !a && ((llm_state *)o->state)->mode->answers)
+            status = err_set(e, ERR_INTERNAL, "LLM#%d: an input was not answered",
+                             site->plan->call->number);
+        if (status)
+            return status;
+        column_set(out, mem, count, i, v);
+        bool has_prob = a && !a->failed && !isnan(a->prob);
+        if (prob)
+            column_set(prob, mem, count, i, has_prob ? value_real(a->prob) : value_null());
+    }
+    return 0;
+}
+
+/* ---- conditions over chosen rows ------------------------------------------------------------- */
+
+static void mark_slots(const expr *x, bool *read) {
+    if (x->kind == EXPR_COLUMN)
+        read[x->column.slot] = true;
+    for (int i = 0; i < x->nargs; i++)
+        mark_slots(x->args[i], read);
+}
+
+int llm_rows_columns(op *o, const bool *read, const int64_t *rows, int count, batch *out, err *e) {
+    llm_state *s = o->state;
+    int status = 0;
+    for (int c = 0; c < o->node->left->ncols; c++)
+        if (!read || read[c])
+            rowset_gather(s->rows, c, out->mem, rows, count, &out->cols[c]);
+    for (int i = 0; i < s->nsites && status == 0; i++) {
+        const site_run *site = &s->sites[i];
+        int prob = site->plan->prob_slot;
+        if (!read || read[site->plan->out_slot] || (prob >= 0 && read[prob]))
+            status =
+                answer_columns(o, site, rows, count, out->mem, &out->cols[site->plan->out_slot],
+                               prob >= 0 ? &out->cols[prob] : NULL, e);
+    }
+    return status;
+}
+
+int llm_rows_where(op *o, const expr *x, const int64_t *rows, int64_t count, int64_t *out,
+                   int64_t *kept, err *e) {
+    llm_state *s = o->state;
+    int status = 0, picked, pick[BATCH_ROWS];
+    int64_t n = 0;
+    for (int64_t from = 0; from < count && status == 0; from += BATCH_ROWS) {
+        int some = (int)BASE_MIN(count - from, BATCH_ROWS);
+        arena_reset(s->scratch);
+        bool *read = ARENA_ARRAY(s->scratch, bool, o->node->ncols + 1);
+        batch view = {.rows = some, .ncols = o->node->ncols, .mem = s->scratch};
+        view.cols = ARENA_ARRAY(s->scratch, column, o->node->ncols + 1);
+        mark_slots(x, read);
+        status = llm_rows_columns(o, read, rows + from, some, &view, e);
+        if (status == 0)
+            status = eval_filter(x, &view, s->scratch, pick, &picked, e);
+        for (int i = 0; i < picked && status == 0; i++)
+            out[n++] = rows[from + pick[i]];
+    }
+    *kept = n;
+    return status;
+}
