@@ -1,10 +1,8 @@
 /*
- * llm_answers.c - answers: the statement's memo, their identity on disk, and what they are as SQL
- * values.
+ * llm_answers.c - answers: the statement's memo, the answers stored on disk, and their SQL values.
  *
- * Invariant (DESIGN 2.3, 2.5): one distinct (model, prompt, constraint, sampling) is asked at most
- * once; an answer from disk is believed only when its whole identity - fingerprint, prompt tokens,
- * constraint, sampling, length - compares equal.
+ * Invariant: a statement asks one prompt at most once per model, constraint and sampling. A stored
+ * answer is used only if its whole identity, every prompt token included, compares equal.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -23,8 +21,8 @@ typedef struct memo_entry {
 struct answer_memo {
     memo_entry *entries;
     uint32_t count, capacity; /* a power of two */
-    arena *table;             /* of the entries alone */
-    arena *mem;               /* of the answers: its maker's */
+    arena *table;             /* holds the entries alone: freed when they grow */
+    arena *mem;               /* holds the answers */
     workmem *space;
 };
 
@@ -97,7 +95,7 @@ void call_sampling(const settings *s, const llm_call *call, llm_sampling *out) {
                           .seed = (uint64_t)s->seed};
     if (call->temperature.type == TYPE_REAL)
         out->temperature = (float)call->temperature.r;
-    if (s->top_p <= 0) /* a nucleus of the likeliest token alone */
+    if (s->top_p <= 0) /* only the likeliest token is left to choose from */
         out->temperature = 0;
 }
 
@@ -123,8 +121,8 @@ enum {
     ANSWER_PARTS = 0x80
 };
 
-/* Whether a prompt is so long that fields may be left out of it: long before
- * they must, since how much room the answer takes is the engine's to know. */
+/* Whether fields may have to be left out of a prompt: from half the context on, since the engine decides
+ * how much room the answer needs. */
 static bool may_be_cut(const prompt *p, const settings *s, llm_span *const *spans, int nspans) {
     size_t total = 0, count;
     for (int i = 0; i < nspans; i++) {
@@ -135,7 +133,7 @@ static bool may_be_cut(const prompt *p, const settings *s, llm_span *const *span
            total > (size_t)llm_engine_info(p->engine)->context / 2;
 }
 
-/* What decides which fields are left out: where they are, and which the question names. */
+/* Appends what decides which fields are left out: where they are, and which the question names. */
 static void identify_parts(const prompt *p, llm_span *const *spans, int nspans, buf *out) {
     for (int i = 0; i < nspans; i++) {
         size_t count;
@@ -155,7 +153,7 @@ void answer_identify(const prompt *p, const settings *s, llm_span *const *spans,
     hash128 guide = p->guide ? llm_guide_key(p->guide) : (hash128){0, 0};
     llm_sampling how;
     call_sampling(s, p->call, &how);
-    if (p->guide || how.temperature <= 0) /* the rest does not matter */
+    if (p->guide || how.temperature <= 0) /* the other options have no effect */
         how = (llm_sampling){.top_p = 1};
     double sampling[3] = {(double)how.temperature, (double)how.top_p, (double)how.min_p};
     int64_t more[3] = {how.top_k, (int64_t)how.seed, 0};
@@ -235,7 +233,7 @@ int answer_value(const llm_call *call, const llm_answer *a, value *out, err *e) 
     case RETURNS_TEXT:
         *out = value_text(a->text);
         return 0;
-    case RETURNS_ENUM: /* as the statement writes it, its spaces too */
+    case RETURNS_ENUM: /* as written in the statement, with its spaces */
         if (a->choice < 0 || a->choice >= call->nliterals)
             break;
         *out = value_text(call->literals[a->choice]);

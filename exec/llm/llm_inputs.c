@@ -1,92 +1,49 @@
 /*
- * llm_inputs.c - the distinct inputs of one LLM use: which rows need an answer, and what their
- * fields say.
+ * llm_inputs.c - the distinct inputs of one LLM call: which rows need an answer, and their fields'
+ * texts.
  *
- * Invariant: two rows share an input exactly when the call could not tell them apart: the same
- * fields present, with the same texts. Field ids are ranks in bytewise order once gathering is
- * over, as the solver wants them. Texts stay in what spills: the rows kept, or, where they are no
- * cells as they stand, the runtime's `kept`; of them memory has places and hashes alone.
+ * Invariant: two rows share an input exactly when the call cannot tell them apart: the same fields are
+ * present, with the same texts. Field ids are ranks in bytewise order, as the solver wants them.
+ * Texts are in memory that spills: in the rows themselves, or in llm_runtime.kept where a field is
+ * no plain TEXT column; the input tables hold only pointers and hashes.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "llm_int.h"
+#include "storage/containers.h"
 
 /* ---- dictionaries ---------------------------------------------------------------------------- */
 
-/* What only gathering needs, in memory that is freed behind it. */
-typedef struct slots {
-    uint32_t *entry; /* open addressing, id + 1; 0 is free */
-    uint32_t count;
-} slots;
+/* The distinct texts of a field while they are gathered. */
+typedef struct dictionary {
+    hash_index index; /* by the key's low half */
+    uint32_t ntexts, text_room, nkeys, key_room;
+    str *texts;
+    hash128 *keys;
+    arena *mem;
+} dictionary;
 
+/* What only gathering needs, freed after it. */
 typedef struct gathering {
     llm_inputs *in;
-    slots *values;  /* by field */
-    uint32_t *room; /* by field: for values */
-    slots inputs;
-    uint64_t *hash;    /* by input */
-    uint32_t capacity; /* for inputs */
+    dictionary *fields;
+    hash_index inputs;
+    uint32_t *room; /* by field: of in->value */
     arena *mem;
 } gathering;
 
-static uint32_t slot_of(uint64_t hash, const slots *s) {
-    return (uint32_t)hash & (s->count - 1);
-}
-
-/* Twice as many slots for the ids 0 … count - 1, whose hashes are known to `of`. */
-static void slots_grow(slots *s, uint32_t count, uint64_t (*hash_of)(const void *of, uint32_t id),
-                       const void *of, arena *mem) {
-    slots fresh = {.count = BASE_MAX(s->count * 2, 64u)};
-    fresh.entry = ARENA_ARRAY(mem, uint32_t, fresh.count);
-    for (uint32_t i = 0; i < count; i++) {
-        uint32_t at = slot_of(hash_of(of, i), &fresh);
-        while (fresh.entry[at])
-            at = (at + 1) & (fresh.count - 1);
-        fresh.entry[at] = i + 1;
-    }
-    *s = fresh;
-}
-
-static uint64_t value_hash_of(const void *of, uint32_t id) {
-    return ((const field_values *)of)->key[id].low;
-}
-
-static uint64_t input_hash_of(const void *of, uint32_t id) {
-    return ((const uint64_t *)of)[id];
-}
-
-static void *grown(arena *mem, const void *old, size_t old_bytes, size_t new_bytes) {
-    void *p = arena_alloc(mem, new_bytes);
-    if (old_bytes)
-        memcpy(p, old, old_bytes);
-    return p;
-}
-
-/* The id of a text; what is new is copied into `keep`, unless that is NULL: then it stays where it
- * is. */
+/* The id of a text. A new one is copied into `keep`, or stays where it is (NULL). */
 static uint32_t field_intern(gathering *g, int field, str text, arena *keep) {
-    field_values *f = &g->in->fields[field];
-    slots *s = &g->values[field];
-    if (f->count * 2 >= s->count)
-        slots_grow(s, f->count, value_hash_of, f, g->mem);
+    dictionary *d = &g->fields[field];
     hash128 key = hash_128(text.p, text.n);
-    uint32_t at = slot_of(key.low, s);
-    for (; s->entry[at]; at = (at + 1) & (s->count - 1)) {
-        uint32_t id = s->entry[at] - 1;
-        if (hash128_equal(f->key[id], key) && str_equal(f->text[id], text))
-            return id;
-    }
-    if (f->count == g->room[field]) {
-        uint32_t more = BASE_MAX(f->count * 2, 64u);
-        f->text = grown(g->mem, f->text, f->count * sizeof *f->text, more * sizeof *f->text);
-        f->key = grown(g->mem, f->key, f->count * sizeof *f->key, more * sizeof *f->key);
-        g->room[field] = more;
-    }
-    f->text[f->count] = keep ? str_copy(keep, text) : text;
-    f->key[f->count] = key;
-    s->entry[at] = ++f->count;
-    return f->count - 1;
+    for (hash_slot *s = hash_index_first(&d->index, key.low); s; s = hash_index_next(&d->index, s))
+        if (hash128_equal(d->keys[s->item], key) && str_equal(d->texts[s->item], text))
+            return s->item;
+    hash_index_add(&d->index, key.low, d->ntexts);
+    ARENA_PUSH(d->mem, d->texts, d->ntexts, d->text_room, keep ? str_copy(keep, text) : text);
+    ARENA_PUSH(d->mem, d->keys, d->nkeys, d->key_room, key);
+    return d->ntexts - 1;
 }
 
 static bool input_equal(const llm_inputs *in, uint32_t i, const uint32_t *ids) {
@@ -96,39 +53,24 @@ static bool input_equal(const llm_inputs *in, uint32_t i, const uint32_t *ids) {
     return true;
 }
 
-static uint32_t input_append(gathering *g, const uint32_t *ids, uint64_t h) {
+static uint32_t input_append(gathering *g, const uint32_t *ids) {
     llm_inputs *in = g->in;
-    if (in->count == g->capacity) {
-        uint32_t more = BASE_MAX(g->capacity * 2, 256u);
-        for (int f = 0; f < in->nfields; f++)
-            in->value[f] =
-                grown(g->mem, in->value[f], in->count * sizeof(uint32_t), more * sizeof(uint32_t));
-        g->hash = grown(g->mem, g->hash, in->count * sizeof *g->hash, more * sizeof *g->hash);
-        g->capacity = more;
-    }
-    for (int f = 0; f < in->nfields; f++)
+    for (int f = 0; f < in->nfields; f++) {
+        ARENA_RESERVE(g->mem, in->value[f], in->count + 1, g->room[f]);
         in->value[f][in->count] = ids[f];
-    g->hash[in->count] = h;
+    }
     return in->count++;
 }
 
 static uint32_t input_intern(gathering *g, const uint32_t *ids, bool dedup) {
-    llm_inputs *in = g->in;
-    slots *s = &g->inputs;
-    uint64_t h = hash64(ids, (size_t)in->nfields * sizeof *ids, 1);
     if (!dedup)
-        return input_append(g, ids, h);
-    if (in->count * 2 >= s->count)
-        slots_grow(s, in->count, input_hash_of, g->hash, g->mem);
-    uint32_t at = slot_of(h, s);
-    for (; s->entry[at]; at = (at + 1) & (s->count - 1)) {
-        uint32_t i = s->entry[at] - 1;
-        if (g->hash[i] == h && input_equal(in, i, ids))
-            return i;
-    }
-    uint32_t i = input_append(g, ids, h);
-    s->entry[at] = i + 1;
-    return i;
+        return input_append(g, ids);
+    uint64_t h = hash64(ids, (size_t)g->in->nfields * sizeof *ids, 1);
+    for (hash_slot *s = hash_index_first(&g->inputs, h); s; s = hash_index_next(&g->inputs, s))
+        if (input_equal(g->in, s->item, ids))
+            return s->item;
+    hash_index_add(&g->inputs, h, g->in->count);
+    return input_append(g, ids);
 }
 
 /* ---- ranks ----------------------------------------------------------------------------------- */
@@ -142,31 +84,33 @@ static int ranked_compare(const void *a, const void *b) {
     return str_compare(((const ranked *)a)->text, ((const ranked *)b)->text);
 }
 
-/* Renumbers a field's values by bytewise rank, so that equal beginnings stand together when ids are
- * sorted, and gives what stays of them its last place, in `mem`. */
-static int field_settle(gathering *g, int f, arena *mem, const atomic_bool *cancel, err *e) {
+/* Renumbers a field's values by bytewise rank, so that texts with a common beginning are neighbours
+ * when ids are sorted, and moves what stays of them to `mem`. Frees the dictionary. */
+static int field_finish(gathering *g, int f, arena *mem, const atomic_bool *cancel, err *e) {
     llm_inputs *in = g->in;
+    dictionary *d = &g->fields[f];
     field_values *v = &in->fields[f];
-    field_values settled = {.count = v->count,
-                            .text = ARENA_ARRAY(mem, str, v->count + 1),
-                            .key = ARENA_ARRAY(mem, hash128, v->count + 1)};
-    ranked *order = arena_alloc(g->mem, sizeof *order * BASE_MAX(v->count, 1u));
-    uint32_t *rank = arena_alloc(g->mem, sizeof *rank * BASE_MAX(v->count, 1u));
+    *v = (field_values){.count = d->ntexts,
+                        .text = ARENA_ARRAY(mem, str, d->ntexts + 1),
+                        .key = ARENA_ARRAY(mem, hash128, d->ntexts + 1)};
+    ranked *order = arena_alloc(d->mem, sizeof *order * BASE_MAX(v->count, 1u));
+    uint32_t *rank = arena_alloc(d->mem, sizeof *rank * BASE_MAX(v->count, 1u));
     uint32_t *ids = arena_alloc(mem, sizeof *ids * BASE_MAX(in->count, 1u));
     for (uint32_t i = 0; i < v->count; i++)
-        order[i] = (ranked){v->text[i], i};
+        order[i] = (ranked){d->texts[i], i};
     int status = sort_array(order, v->count, sizeof *order, ranked_compare, cancel, e);
     if (status)
         return status;
     for (uint32_t i = 0; i < v->count; i++) {
         rank[order[i].id] = i;
-        settled.text[i] = order[i].text;
-        settled.key[i] = v->key[order[i].id];
+        v->text[i] = order[i].text;
+        v->key[i] = d->keys[order[i].id];
     }
     for (uint32_t i = 0; i < in->count; i++)
         ids[i] = in->value[f][i] == PSM_ABSENT ? PSM_ABSENT : rank[in->value[f][i]];
-    in->fields[f] = settled;
     in->value[f] = ids;
+    arena_free(d->mem);
+    d->mem = NULL;
     return 0;
 }
 
@@ -190,13 +134,13 @@ static int evaluate_batch(const plan_call_site *site, const batch *b, arena *pas
     return status;
 }
 
-/* Whether a field is a cell of the rows as it stands: its text need not be copied. */
-static bool is_cell(const expr *x) {
+/* Whether a field is a TEXT column of the rows: its text need not be copied. */
+static bool is_text_column(const expr *x) {
     return x->kind == EXPR_COLUMN && x->type == TYPE_TEXT;
 }
 
-/* The field ids of one row; *needed: false when its answer is NULL without a call (DIALECT 2,
- * NULL). */
+/* The field ids of one row. *needed is false where the answer is NULL without a call: the guard is not
+ * true, the prompt, a field that it names, or all fields are NULL. */
 static int row_ids(gathering *g, const plan_call_site *site, const evaluated *of, int row,
                    arena *pass, arena *keep, uint32_t *ids, bool *needed, err *e) {
     const llm_call *call = site->call;
@@ -215,7 +159,7 @@ static int row_ids(gathering *g, const plan_call_site *site, const evaluated *of
         int status = value_cast(pass, v, TYPE_TEXT, &text, e);
         if (status)
             return status;
-        ids[f] = field_intern(g, f, text.s, is_cell(site->args[f]) ? NULL : keep);
+        ids[f] = field_intern(g, f, text.s, is_text_column(site->args[f]) ? NULL : keep);
         present++;
     }
     if (g->in->nfields > 0 && present == 0)
@@ -229,7 +173,7 @@ static int gather_rows(gathering *g, exec_ctx *ctx, const plan_call_site *site, 
     int status = 0;
     uint32_t *ids = ARENA_ARRAY(g->mem, uint32_t, in->nfields + 1);
     evaluated of = {.fields = ARENA_ARRAY(g->mem, column, in->nfields + 1)};
-    arena *pass = arena_new(); /* one batch, as every operator has: not counted */
+    arena *pass = arena_new(); /* one batch: not counted, as in every operator */
     int64_t at = 0;
     for (int i = 0; i < rowset_batches(rows) && status == 0; i++) {
         const batch *b = rowset_batch(rows, i);
@@ -255,8 +199,11 @@ int inputs_gather(exec_ctx *ctx, const plan_call_site *site, const rowset *rows,
     int n = site->call->nfields;
     llm_inputs *in = ARENA_NEW(mem, llm_inputs);
     gathering g = {.in = in, .mem = arena_new_in(ctx->space)};
-    g.values = ARENA_ARRAY(g.mem, slots, n + 1);
+    g.fields = ARENA_ARRAY(g.mem, dictionary, n + 1);
     g.room = ARENA_ARRAY(g.mem, uint32_t, n + 1);
+    g.inputs.mem = g.mem;
+    for (int f = 0; f < n; f++)
+        g.fields[f].mem = g.fields[f].index.mem = arena_new_in(ctx->space);
     in->nfields = n;
     in->fields = ARENA_ARRAY(mem, field_values, n + 1);
     in->value = ARENA_ARRAY(mem, uint32_t *, n + 1);
@@ -264,7 +211,9 @@ int inputs_gather(exec_ctx *ctx, const plan_call_site *site, const rowset *rows,
     in->of_row = arena_alloc(mem, sizeof(uint32_t) * (size_t)BASE_MAX(in->rows, 1));
     int status = gather_rows(&g, ctx, site, rows, dedup, ctx->llm->kept, e);
     for (int f = 0; f < n && status == 0; f++)
-        status = field_settle(&g, f, mem, ctx->cancel, e);
+        status = field_finish(&g, f, mem, ctx->cancel, e);
+    for (int f = 0; f < n; f++)
+        arena_free(g.fields[f].mem);
     arena_free(g.mem);
     *out = in;
     return status;

@@ -1,15 +1,16 @@
 /*
- * llm_kv.c - KV blocks between an engine's session and the cache.
+ * llm_kv.c - passes KV blocks between a session and the cache.
  *
- * Invariant (DESIGN 2.5): the identity that goes with a block is all of it: fingerprint, parent,
- * key and tokens, so that the cache hands out nothing else.
+ * Invariant: a block is stored and looked up under its whole identity: fingerprint, parent, key and
+ * tokens. So the cache can return no other block.
  */
 #include <stdlib.h>
 
 #include "llm_int.h"
+#include "storage/containers.h"
 
 static str kv_identity(const llm_kv_id *id) {
-    /* fingerprint, parent, key and tokens lie in a row at the start of the struct */
+    /* fingerprint, parent, key and tokens are the first members, without gaps */
     return (str){(const char *)id, offsetof(llm_kv_id, depth)};
 }
 
@@ -21,16 +22,12 @@ static void trace_block(const kv_link *l, const llm_kv_id *id, size_t bytes) {
                 l->block_ms, bytes);
 }
 
-/* Blocks are read on the engine's threads (llm_kv_store). */
+/* Called on several threads: the engine's read blocks. */
 static void note_block(kv_link *l, hash128 key) {
     if (!l->notes)
         return;
     pthread_mutex_lock(&l->mutex);
-    if (l->nnoted == l->noted_cap) {
-        l->noted_cap = BASE_MAX(l->noted_cap * 2, (size_t)64);
-        l->noted = mem_realloc(l->noted, sizeof *l->noted * l->noted_cap);
-    }
-    l->noted[l->nnoted++] = key;
+    ARRAY_PUSH(l->noted, l->nnoted, l->noted_cap, key);
     pthread_mutex_unlock(&l->mutex);
 }
 

@@ -1,14 +1,15 @@
 /*
- * llm_layout.c - what stands first in a prompt, instruction or data.
+ * llm_layout.c - chooses what comes first in the prompts of a group of calls: instruction or data.
  *
- *   instruction first   head | row 1 head of another call | row 1 what rows share is computed once
- *                       per call
- *   data first          row 1 | question | other question a row is computed once for all calls on
- *                       it
+ *   instruction first   question 1 | row 1      the instruction is computed once per call,
+ *                       question 2 | row 1      the rows for each call
  *
- * Invariant (DESIGN 2.2): the layout is a function of statement, data and settings alone: it is
- * counted over the distinct inputs in the best one order, whatever dedup, KV cache, psm and a
- * listed order are, and before anybody asks what is answered already.
+ *   data first          row 1 | question 1      each row is computed once for all calls,
+ *                             | question 2      the instructions for each row
+ *
+ * Invariant: the layout is a function of statement, data and settings alone. Tokens are counted over
+ * the distinct inputs in the best single field order; dedup, caches, psm, a listed order and stored
+ * answers have no influence.
  */
 #include <math.h>
 

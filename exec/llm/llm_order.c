@@ -1,12 +1,12 @@
 /*
- * llm_order.c - in which order fields and inputs are sent: the solver fed with tokens, and the
- * record of field orders.
+ * llm_order.c - the order of a call's fields and inputs: calls the PSM solver with token counts, and
+ * keeps a record of field orders in the catalog.
  *
- * Invariant (DESIGN 2.2): the field order is a function of statement, data, settings and the record
- * alone. The record is kept per call (instruction, fields, model) and used while its token count is
- * within 5 % of a fresh solve's, so that another WHERE does not lose the stored answers. It holds
- * the last few orders, and the oldest that is good enough is taken: so calls of one text about
- * unlike rows, which want unlike orders, each find their own again.
+ * Invariant: the field order is a function of statement, data, settings and the record alone. The
+ * record belongs to a call (instruction, fields, model). An order on record is used while it computes
+ * at most 5 % more tokens than a fresh one: another WHERE then finds the stored answers. The record
+ * has the last few orders, and the oldest that is good enough is used, so that the same question
+ * about different tables, with different best orders, finds the order of each again.
  */
 #include <math.h>
 #include <stdio.h>
@@ -17,8 +17,10 @@
 
 static const double RECORD_TOLERANCE = 1.05;
 
-/* How many orders a call has on record: one behind the other, the oldest first. */
+/* How many orders a call has on record, the oldest first. */
 enum { RECORDED_ORDERS = 4 };
+
+/* ---- solving --------------------------------------------------------------------------------- */
 
 psm_strategy llm_strategy_of(const settings *s) {
     static const psm_strategy strategies[] = {[PSM_SETTING_OFF] = PSM_OFF,
@@ -29,7 +31,7 @@ psm_strategy llm_strategy_of(const settings *s) {
     return strategies[s->psm];
 }
 
-/* The solver's view of the inputs: units are tokens. Arrays live in `mem`. */
+/* The inputs as the solver takes them; its units are tokens. Arrays live in `mem`. */
 static void solver_input(const prompt *p, const llm_inputs *in, arena *mem, psm_input *out) {
     psm_field *fields = ARENA_ARRAY(mem, psm_field, p->nfields + 1);
     for (int f = 0; f < p->nfields; f++) {
@@ -105,9 +107,9 @@ void order_of_dominant_fields(const psm_result *r, int nfields, uint8_t *order) 
             order[n++] = (uint8_t)f;
 }
 
-/* ---- the order a user listed ----------------------------------------------------------------- */
+/* ---- SET field_order = 'a, b' ---------------------------------------------------------------- */
 
-/* The order of SET field_order = 'a, b', made in `mem`; NULL where the setting lists none. */
+/* The listed order, made in `mem`; *out = NULL: the setting lists none. */
 static int listed_order(const settings *s, const llm_call *call, arena *mem, const uint8_t **out,
                         err *e) {
     str list = str_from(s->field_order), unknown;
@@ -191,8 +193,8 @@ static uint64_t computed_units(const psm_result *r) {
     return r->total_units - r->shared_units;
 }
 
-/* What counting would have put on record, had it asked: it changes nothing (stmt_explain.c), but a
- * call later in the statement finds it. */
+/* EXPLAIN (TOKENS) changes no record. What a run would put on record is noted here, since a later call
+ * of the statement would find it. */
 typedef struct noted_order {
     str key, bytes;
     struct noted_order *next;
@@ -219,10 +221,10 @@ static void record_keep(exec_ctx *ctx, str key, str bytes) {
     r->noted_orders = n;
 }
 
-/* Whether this recorded order is nearly as good as the fresh one in *out, which it then becomes. */
+/* Replaces the fresh order in *out by one on record if that is nearly as good: *usable. */
 static int try_recorded(const prompt *p, const llm_inputs *in, const uint8_t *order,
                         psm_options *options, arena *mem, input_order *out, bool *usable, err *e) {
-    input_order kept = {.recorded = true};
+    input_order kept = {0};
     options->given_order = order;
     int status = solve(p, in, options, mem, &kept, e);
     *usable = status == 0 && (double)computed_units(&kept.psm) <=
@@ -234,7 +236,7 @@ static int try_recorded(const prompt *p, const llm_inputs *in, const uint8_t *or
     return status;
 }
 
-/* Puts the fresh order behind those on record, of which the oldest goes if there are too many. */
+/* Appends the fresh order to the record; the oldest is dropped if there are too many. */
 static void record_fresh(exec_ctx *ctx, str key, str stored, const uint8_t *fresh, size_t n) {
     buf orders = {0};
     size_t skip = stored.n >= RECORDED_ORDERS * n ? stored.n - (RECORDED_ORDERS - 1) * n : 0;
@@ -244,8 +246,8 @@ static void record_fresh(exec_ctx *ctx, str key, str stored, const uint8_t *fres
     buf_free(&orders);
 }
 
-/* Uses a recorded order while it is nearly as good as the fresh one, else records the fresh one.
- * Orders that differ by row group are a function of the rows and have no record. */
+/* Uses an order on record if it is nearly as good as the fresh one, else puts the fresh one on record.
+ * Orders that differ between groups of rows follow from the rows and have no record. */
 static int apply_record(exec_ctx *ctx, const prompt *p, const llm_inputs *in, psm_options *options,
                         arena *mem, input_order *out, err *e) {
     uint8_t fresh[PSM_MAX_FIELDS];

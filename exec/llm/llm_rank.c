@@ -1,26 +1,27 @@
 /*
- * llm_rank.c - which stage of a pipeline comes next: as planned, until what the rows show contradicts
- * it.
+ * llm_rank.c - chooses the next stage of a pipeline: as planned, until the rows contradict the plan.
  *
- * Of two stages the one goes first that spares the other more: that order costs less. Where no two
- * rows share an input it is the order of what a stage computes per row ÷ the share of rows it
- * removes (Hellerstein and Stonebraker, "Predicate Migration", 1993); of inputs that many rows
- * share hardly one is spared by removing rows. What an input costs and what a stage keeps start as
- * the plan's estimates and give way to what is seen, as in adaptive ordering of pipelined filters
- * (Babu et al., 2004); how many inputs the rows at hand have that nobody answered yet is counted,
- * since few texts in many rows cost much among the first rows and nothing later. Answers that are
- * stored cost nothing.
- * Invariant: only token counts and rows have a say, no clock, so the same statement over the same
- * data and cache asks the same prompts.
+ * Of two stages, the one that saves the other more comes first: that order costs less. Where no two
+ * rows share an input, this is the order by cost per row ÷ share of rows removed (Hellerstein and
+ * Stonebraker, "Predicate Migration", 1993). Where many rows share an input, removing rows saves
+ * little.
+ *
+ * The cost of an input and the share of rows kept begin as the plan's estimates and are replaced by
+ * observations (Babu et al., "Adaptive Ordering of Pipelined Stream Filters", 2004). The inputs
+ * without answer are counted over the rows at hand, since a few texts in many rows are all asked
+ * about early and cost nothing later. Stored answers cost nothing.
+ *
+ * Invariant: tokens and rows decide, never a clock. So the same statement over the same data and
+ * cache asks the same prompts.
  */
 #include <inttypes.h>
 #include <math.h>
 
 #include "op_llm_int.h"
 
-/* The plan's estimate counts as much as so many rows or inputs seen. */
+/* The weight of the plan's estimates, in observed rows or inputs. */
 static const double PRIOR_ROWS = 8;
-/* Another stage takes the planned one's place where that spares it less by a fifth. */
+/* A stage comes before one that was planned before it only where the saving is larger by a fifth. */
 static const double CLEARLY_LOWER = 0.8;
 
 static double estimated_keep(const llm_stage *t) {
@@ -35,7 +36,7 @@ static double expected_keep(const llm_stage *t) {
            (PRIOR_ROWS + (double)t->rows_in);
 }
 
-/* Of the inputs that wait. */
+/* Tokens that the inputs without answer will cost. */
 static double expected_tokens(const llm_stage *t) {
     const plan_estimate *e = &t->plan->estimate;
     double planned =
@@ -45,7 +46,7 @@ static double expected_tokens(const llm_stage *t) {
     return an_input * (double)t->new_inputs;
 }
 
-/* What a stage costs less where `first` has removed rows. */
+/* Tokens that stage t costs less after `first` has removed rows. */
 static double spared_by(const llm_state *s, const llm_stage *t, const llm_stage *first) {
     double inputs = (double)t->new_inputs / t->plan->nsites;
     if (inputs <= 0)
@@ -58,7 +59,7 @@ static bool goes_first(const llm_state *s, const llm_stage *t, const llm_stage *
     return spared_by(s, t, planned) < CLEARLY_LOWER * spared_by(s, planned, t);
 }
 
-/* Stages that remove rows, and those whose answers they wait for. */
+/* Stages that remove rows, and those that they depend on. */
 static uint32_t deciding_stages(const llm_state *s) {
     uint32_t deciding = 0;
     for (int i = s->nstages; i-- > 0;)
@@ -67,8 +68,8 @@ static uint32_t deciding_stages(const llm_state *s) {
     return deciding;
 }
 
-/* Whether there is more to go by than the plan. */
-static bool knows_more(const llm_state *s) {
+/* Whether anything has been observed. */
+static bool has_observed(const llm_state *s) {
     for (int i = 0; i < s->nstages; i++)
         if (s->stages[i].rows_in > 0 || s->stages[i].cached > 0)
             return true;
@@ -77,14 +78,14 @@ static bool knows_more(const llm_state *s) {
 
 int llm_rank_next(const llm_state *s, uint32_t done, bool deciding) {
     uint32_t wanted = deciding_stages(s);
-    bool as_planned = !s->may_move || !knows_more(s);
+    bool as_planned = !s->may_move || !has_observed(s);
     int best = -1, first = -1;
     for (int i = 0; i < s->nstages; i++) {
         const llm_stage *t = &s->stages[i];
         if ((done >> i & 1) || (t->plan->after & ~done))
             continue;
         if (!(wanted >> i & 1)) {
-            first = first < 0 ? i : first; /* it only adds a column: behind all that remove rows */
+            first = first < 0 ? i : first; /* only adds columns: after all that remove rows */
             continue;
         }
         if (best < 0 || (!as_planned && goes_first(s, t, &s->stages[best])))
@@ -122,7 +123,7 @@ static uint32_t new_inputs(const llm_inputs *in, uint8_t *marks, const int64_t *
 }
 
 void llm_rank_count_inputs(llm_state *s, uint32_t done, const int64_t *rows, int64_t count) {
-    if (!llm_order_is_flexible(s) || !knows_more(s))
+    if (!llm_order_is_flexible(s) || !has_observed(s))
         return;
     for (int i = 0; i < s->nstages; i++) {
         llm_stage *t = &s->stages[i];

@@ -1,11 +1,10 @@
 /*
- * llm_runtime.c - what the LLM operators of one statement share: engines, one session, the memo,
- * stored answers, learned facts.
+ * llm_runtime.c - what the LLM operators of a statement share: engines, the session, the cache, the
+ * memo of answers, examples.
  *
  * Invariant: the session outlives the operators, so that a second operator of the statement finds
  * the first one's prefixes.
  */
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,7 +24,7 @@ llm_runtime *llm_runtime_new(exec_ctx *ctx) {
     r->sampled = ARENA_ARRAY(r->mem, call_facts, n + 1);
     r->started_s = clock_seconds();
     const catalog *c = ctx->txn ? txn_catalog(ctx->txn) : NULL;
-    if (n > 0) /* a large file that was never seen is read whole */
+    if (n > 0) /* a new file is read whole, to identify it */
         progress_publish(ctx->progress,
                          &(exec_progress){.llm_running = true, .phase = "opening the model"});
     for (int i = 0; i < n && r->open_error.code == ERR_NONE; i++) {
@@ -91,7 +90,7 @@ cache *runtime_cache(llm_runtime *r) {
         return NULL;
     if (!r->cache_tried) {
         r->cache_tried = true;
-        /* A cache that cannot be used costs speed, never the query. */
+        /* Without a cache the statement is only slower. */
         r->cache = store_cache(r->ctx->db->store, &e);
         if (!r->cache)
             warn_of_cache(r, e.message, "answers and KV blocks are not kept");
@@ -199,7 +198,7 @@ static bool answer_fits(const llm_call *call, str answer) {
     return call->returns == RETURNS_INTEGER ? parse_integer(answer, &i) : parse_real(answer, &d);
 }
 
-/* An answer as the model writes it: of a call that returns BOOLEAN, yes or no. */
+/* The answer of an example as the model would write it: yes or no where the call returns BOOLEAN. */
 static int example_answer(const llm_call *call, value v, int64_t row, arena *mem, str *out,
                           err *e) {
     value text;
@@ -278,161 +277,4 @@ int llm_runtime_examples(exec_ctx *ctx, err *e) {
             status = examples_read(ctx, call, r->mem, &r->examples[at], &r->nexamples[at], e);
     }
     return status;
-}
-
-/* ---- what was learned ------------------------------------------------------------------------ */
-
-/* Besides the question, what may be answered: a text's length and the shares of other literals are
- * no guide to these. */
-static void learned_key(const llm_call *call, hash128 fingerprint, buf *out) {
-    buf b = {0};
-    buf_printf(&b, "%d %d %d", (int)call->returns, call->max_tokens, call->examples != NULL);
-    for (int i = 0; i < call->nliterals; i++) {
-        buf_printf(&b, " %zu:", call->literals[i].n);
-        buf_append_str(&b, call->literals[i]);
-    }
-    call_fact_key(call, "learned", fingerprint, out);
-    buf_printf(out, "/%016llx", (unsigned long long)hash64(b.p, b.n, 0));
-    buf_free(&b);
-}
-
-bool facts_recall(exec_ctx *ctx, const llm_call *call, hash128 fingerprint, call_facts *out) {
-    buf key = {0};
-    str bytes;
-    bool found = false;
-    err ignored = {0};
-    if (ctx->llm && ctx->llm->sampled[call->number - 1].answers > 0) {
-        *out = ctx->llm->sampled[call->number - 1];
-        return true;
-    }
-    arena *a = arena_new();
-    learned_key(call, fingerprint, &key);
-    /* A fact that cannot be read is a fact not known. */
-    bool ok = fact_get(ctx->db, buf_str(&key), a, &bytes, &found, &ignored) == 0 && found &&
-              bytes.n == sizeof *out;
-    if (ok)
-        memcpy(out, bytes.p, sizeof *out);
-    arena_free(a);
-    buf_free(&key);
-    return ok;
-}
-
-bool facts_for_plan(exec_ctx *ctx, const llm_call *call, hash128 fingerprint, call_facts *out) {
-    if (ctx->llm && ctx->llm->forget && ctx->llm->sampled[call->number - 1].answers == 0)
-        return false;
-    return facts_recall(ctx, call, fingerprint, out);
-}
-
-bool sample_teaches(exec_ctx *ctx, const llm_call *call) {
-    call_facts facts;
-    const llm_engine *engine = ctx->llm->engines[call->number - 1];
-    return engine && call->nliterals > 0 &&
-           !(facts_for_plan(ctx, call, llm_engine_info(engine)->fingerprint, &facts) &&
-             facts.answers > 0);
-}
-
-void facts_remember(exec_ctx *ctx, const llm_call *call, hash128 fingerprint,
-                    const call_facts *facts) {
-    buf key = {0};
-    learned_key(call, fingerprint, &key);
-    fact_put(ctx, buf_str(&key), (str){(const char *)facts, sizeof *facts});
-    buf_free(&key);
-}
-
-/* ---- what the planner may ask ---------------------------------------------------------------- */
-
-static llm_engine *engine_of_call(const exec_ctx *ctx, const llm_call *call) {
-    return ctx->llm ? ctx->llm->engines[call->number - 1] : NULL;
-}
-
-static double count_tokens(void *arg, str text) {
-    exec_ctx *ctx = arg;
-    llm_engine *engine = ctx->llm->engines[0];
-    size_t count = 0;
-    free(llm_tokenize(engine, text, false, false, &count));
-    return (double)count;
-}
-
-/* What earlier runs learned of a call; false: it has no answer yet, or they are not for plans. */
-static bool learned_facts(exec_ctx *ctx, const llm_call *call, call_facts *out) {
-    llm_engine *engine = engine_of_call(ctx, call);
-    return engine && facts_for_plan(ctx, call, llm_engine_info(engine)->fingerprint, out) &&
-           out->answers > 0;
-}
-
-static double learned_selectivity(void *arg, const llm_call *call, str literal) {
-    call_facts facts;
-    if (!learned_facts(arg, call, &facts))
-        return -1;
-    for (int i = 0; i < call->nliterals && i < (int)BASE_COUNT(facts.literal_counts); i++)
-        if (str_equal(call->literals[i], literal))
-            /* Laplace's rule of succession: a literal that
-             * few answers never were is rare, not impossible */
-            return ((double)facts.literal_counts[i] + 1) /
-                   ((double)facts.answers + call->nliterals);
-    return -1;
-}
-
-static double learned_output_tokens(void *arg, const llm_call *call) {
-    call_facts facts;
-    return learned_facts(arg, call, &facts) ? (double)facts.output_tokens / (double)facts.answers
-                                            : -1;
-}
-
-static bool learned_field_order(void *arg, const llm_call *call, uint8_t *order) {
-    exec_ctx *ctx = arg;
-    llm_engine *engine = engine_of_call(ctx, call);
-    buf key = {0};
-    str bytes;
-    bool found = false;
-    err ignored = {0};
-    if (!engine)
-        return false;
-    arena *a = arena_new();
-    call_fact_key(call, "field_order", llm_engine_info(engine)->fingerprint, &key);
-    found = fact_get(ctx->db, buf_str(&key), a, &bytes, &found, &ignored) == 0 && found &&
-            call->nfields > 0 && bytes.n > 0 && bytes.n % (size_t)call->nfields == 0;
-    if (found) /* the last that was solved for */
-        memcpy(order, bytes.p + bytes.n - call->nfields, (size_t)call->nfields);
-    for (int f = 0; found && f < call->nfields; f++)
-        found = order[f] < call->nfields;
-    arena_free(a);
-    buf_free(&key);
-    return found;
-}
-
-/* Whether the rows that reach this call can decide what its prompts say: a field order is solved
- * for, or a record of it is compared with what would be solved; a layout is chosen by counting. */
-static bool text_depends_on_rows(const settings *s, const llm_call *call) {
-    str mode = str_from(s->field_order);
-    if (s->llm_layout == LAYOUT_AUTO)
-        return true;
-    return call->nfields > 1 && s->psm != PSM_SETTING_OFF &&
-           (str_equal_nocase(mode, STR("keep")) || str_equal_nocase(mode, STR("fresh")));
-}
-
-/* Where a call's field order hangs on its rows, what was measured or learned by earlier runs must
- * not decide where the call stands: that would change the rows that reach it, by them its field
- * order, and so the text of its prompts (DESIGN 2.2). */
-static bool may_use_what_was_learned(exec_ctx *ctx) {
-    for (int i = 0; i < ctx->stmt->ncalls; i++)
-        if (text_depends_on_rows(ctx->settings, ctx->stmt->calls[i]))
-            return false;
-    return true;
-}
-
-void llm_plan_hooks(exec_ctx *ctx, plan_env *env) {
-    env->ctx = ctx;
-    env->selectivity = learned_selectivity;
-    env->output_tokens = learned_output_tokens;
-    env->field_order = learned_field_order;
-    if (!ctx->llm || ctx->stmt->ncalls == 0 || !ctx->llm->engines[0])
-        return;
-    env->count_tokens = count_tokens;
-    ctx->llm->forget = !may_use_what_was_learned(ctx);
-    if (ctx->settings->cost_rates == RATES_MEASURED && !ctx->llm->forget) {
-        const llm_model_info *info = llm_engine_info(ctx->llm->engines[0]);
-        env->prefill_tok_s = info->prefill_tok_s;
-        env->decode_tok_s = info->decode_tok_s;
-    }
 }

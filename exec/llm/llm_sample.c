@@ -1,19 +1,19 @@
 /*
- * llm_sample.c - asking a few rows before the plan is final, where the order of LLM filters hangs
- * on shares nobody knows yet.
+ * llm_sample.c - asks about a few rows before the plan is final, where the order of LLM filters
+ * depends on selectivities that are not known yet.
  *
- *   plan -> rows below the model read -> a sample of them asked -> plan again, knowing -> the rest
+ *   plan -> read the rows below the calls -> ask about a sample -> plan again -> ask about the rest
  *
- * Invariant: a sampled answer is kept in the statement's memo and in the cache, so nothing is paid
- * twice; only which filter comes first follows from it. One filter alone, calls seen before, and
- * few rows are not sampled: there is nothing to choose, or to gain.
+ * Invariant: the sample's answers are kept in the statement's memo and in the cache, so no prompt is
+ * computed twice; they decide only which filter comes first. A single filter, calls known from earlier
+ * runs, and small inputs are not sampled.
  */
 #include "llm_int.h"
 
-/* Rows below this many times the sample are simply asked. */
+/* An input with fewer rows than this many samples is not sampled. */
 enum { WORTH_SAMPLING = 4 };
 
-/* Whether the order of the stages depends on shares that nobody knows. */
+/* Whether the order of the stages depends on selectivities that are not known. */
 static bool is_worth_sampling(exec_ctx *ctx, const plan_node *pipeline) {
     if (pipeline->pipeline.nstages < 2)
         return false;
@@ -24,8 +24,7 @@ static bool is_worth_sampling(exec_ctx *ctx, const plan_node *pipeline) {
     return false;
 }
 
-/* The operator itself asks a sample of its rows while the runtime says so: the same prompts as
- * later, whatever decides about them. */
+/* Runs the operator itself in the mode of runtime.sample, so the prompts are those of the run. */
 static int sample_pipeline(exec_ctx *ctx, const plan_node *n, bool *learned, err *e) {
     const rowset *rows = ctx->kept.ready[n->left->number];
     op *o;

@@ -1,13 +1,13 @@
 /*
  * model_files.c - which entries of the cache belong to which model file.
  *
- *   the cache's note "model_files": version u64 | array of {fingerprint, weights, path}, one per file
- *   and way it was opened, the last used of a path's behind the others of it
+ *   the cache's item "model_files": version u64 | array of {fingerprint, weights, path}, one for each
+ *   contents of a file and way of opening it, the last used of a path after its others
  *
- * Invariant: no answer hangs on this record. A fingerprint covers every byte of a file (ENGINE 3), so
- * the entries of a file that is another by now are not found, and back again once it is back. The
- * record is for people: it says what CLEAR CACHE FOR MODEL clears, what earlier contents of the file
- * left included, and when a statement should tell that a file changed.
+ * Invariant: no answer depends on this record. A fingerprint covers every byte of a file, so entries
+ * of other contents are not found, and are found again when the contents are back. The record only
+ * lets CLEAR CACHE FOR MODEL find the entries of all contents that the file had, and lets a statement
+ * warn that a file has changed.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -44,7 +44,7 @@ static int records_read(cache *c, file_record *out) {
     return (int)n;
 }
 
-/* The last record of the path's file, and this one's own. */
+/* The last record of the path, and the one of this fingerprint; -1: none. */
 static void records_find(const file_record *records, int n, const file_record *now, int *last,
                          int *own) {
     *last = *own = -1;
@@ -59,13 +59,14 @@ void model_files_note(exec_ctx *ctx, cache *c, const llm_model_info *info) {
     file_record records[RECORDS_MAX + 1];
     file_record now = {info->fingerprint, info->weights, path_hash(info->path)};
     int last, own, n = records_read(c, records);
-    err ignored = {0}; /* without a record the cache is as good */
+    err ignored = {0}; /* the cache works without the record */
     records_find(records, n, &now, &last, &own);
     bool changed = last >= 0 && !hash128_equal(records[last].weights, now.weights);
     if (own >= 0 && !changed)
         return;
     if (changed)
-        exec_notice(ctx, "the model file %s changed: what is stored of the old one is not used",
+        exec_notice(ctx,
+                    "the model file %s has changed: answers and KV of the old one are not used",
                     info->path);
     if (own >= 0 || n == RECORDS_MAX) {
         int gone = BASE_MAX(own, 0);
@@ -80,7 +81,7 @@ void model_files_note(exec_ctx *ctx, cache *c, const llm_model_info *info) {
     buf_free(&note);
 }
 
-/* Deletes what the fingerprint's engine made. */
+/* Deletes the entries of a fingerprint. */
 static int clear_entries(cache *c, hash128 fingerprint, clear_what what, err *e) {
     str identity = {(const char *)&fingerprint, sizeof fingerprint};
     int status = what & CLEAR_KV ? cache_clear_matching(c, CACHE_KV, identity, NULL, e) : 0;

@@ -1,13 +1,13 @@
 /*
- * models.c - which model a call means, and the engines that are open.
+ * models.c - from the name of a model to an open engine.
  *
- * Invariant: an engine is open as long as somebody holds it. Of those that nobody holds the ones
- * last used stay open, so that the next statement starts with packed weights, but no more than
- * MODELS_IDLE beside what is opened: each has weights of its own, whatever its options have in
- * common. At most one current engine is there per (path, options); an outdated one (llm.h), or one
- * whose file is another by now, is not handed out again, and closed once nobody holds it.
- * What a call names comes first, then SET model, then --model or KVASIR_MODEL (each a name or a
- * path), then the file that the quick start fetches.
+ * The model is the one that the call names, else SET model, else --model or KVASIR_MODEL (each a name
+ * or a path), else the file that the quick start fetches.
+ *
+ * Invariant: an engine stays open while it is held. Of the engines that are not held, the last used
+ * one stays open (MODELS_IDLE), so that the next statement finds its weights packed; each engine has
+ * weights of its own. There is at most one current engine per path and options. One that is outdated
+ * (llm.h), or whose file has changed, is not returned again, and closed when it is not held.
  */
 #include <assert.h>
 #include <errno.h>
@@ -32,11 +32,11 @@ struct models {
     uint64_t time; /* counts releases */
 };
 
-/* Who compares two models, or two settings, keeps both; a third is opened anew, which reads no
- * weights where all answers are stored. */
+/* Engines that stay open though not held, besides the one in use: enough to alternate between two
+ * models or settings. Opening a third reads no weights until a prompt has to be computed. */
 enum { MODELS_IDLE = 1 };
 
-/* The path that a model's name stands for. */
+/* The path of a model. */
 static int resolve(db *d, const settings *s, const catalog *c, str name, buf *path, err *e) {
     if (name.n == 0)
         name = str_from(s->model);
@@ -53,9 +53,9 @@ static int resolve(db *d, const settings *s, const catalog *c, str name, buf *pa
         if (place && access(path->p, R_OK) == 0)
             return 0;
         if (place)
-            err_set(e, ERR_MODEL, "no model: '%s' is not there", path->p);
+            err_set(e, ERR_MODEL, "no model: '%s' does not exist", path->p);
         else
-            err_set(e, ERR_MODEL, "no model, and no home directory that the usual one could be in");
+            err_set(e, ERR_MODEL, "no model, and no home directory to look for the default one");
         err_hint(e, "sh tutorials/quickstart.sh fetches it; or name a .gguf file with --model or "
                     "KVASIR_MODEL");
         return ERR_MODEL;
@@ -133,7 +133,7 @@ static void slot_close(struct models *m, int at) {
     m->slots[at] = m->slots[--m->count];
 }
 
-/* Closes engines that nobody holds, the least recently used first, until MODELS_IDLE are left. */
+/* Closes engines that are not held, the least recently used first, until MODELS_IDLE are left. */
 static void close_idle(struct models *m) {
     for (;;) {
         int idle = 0, oldest = -1;
@@ -150,7 +150,7 @@ static void close_idle(struct models *m) {
     }
 }
 
-/* The current engine of a key, or NULL; *outdated: there was one that is not current any more. */
+/* The current engine of a key, or NULL; *outdated: there was one that is no longer current. */
 static model_slot *slot_find(struct models *m, const char *key, bool *outdated) {
     *outdated = false;
     for (int i = m->count - 1; i >= 0; i--) {

@@ -1,5 +1,5 @@
 /*
- * prompt.c - what a call's prompts say: template, instruction, examples, and one line a field.
+ * prompt.c - the text of a call's prompts: template, instruction, examples, and one line per field.
  *
  *   completion, instruction first          data first
  *     Is the review positive?\n              <before>
@@ -7,9 +7,9 @@
  *     \nreview: …\nsynopsis: …\nanswer:      \nIs the review positive?\nanswer:
  *
  * Invariant: only this file and the engine's templates start a line of a prompt. A line break
- * inside a cell becomes a space, and values are tokenized as plain text, so that a cell can forge
- * neither a line nor a control token (DESIGN 2.4). Segments are cut as ENGINE 5 says: the space
- * before a value and the line break behind it belong to the value.
+ * inside a cell becomes a space, and values are tokenized as plain text, so a cell can forge neither
+ * a line nor a control token. Each part is tokenized by itself, so that equal parts are equal tokens;
+ * the space before a value and the line break after it belong to the value.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -75,7 +75,7 @@ static int make_guide(prompt *p, err *e) {
     return p->guide ? 0 : (e->code ? (int)e->code : ERR_MODEL);
 }
 
-/* ---- head and values ------------------------------------------------------------------------- */
+/* ---- prefix and values ----------------------------------------------------------------------- */
 
 static llm_format wanted_format(const settings *s) {
     static const llm_format formats[] = {[FORMAT_AUTO] = LLM_FORMAT_AUTO,
@@ -93,24 +93,24 @@ static void add_before(prompt *p, llm_span *span) {
 
 static void build_head(prompt *p) {
     p->before = ARENA_ARRAY(p->mem, llm_span *, HEAD_SPANS);
-    p->behind = ARENA_ARRAY(p->mem, llm_span *, HEAD_SPANS);
+    p->after = ARENA_ARRAY(p->mem, llm_span *, HEAD_SPANS);
     add_before(p, llm_span_new(p->engine, LLM_SPAN_TEMPLATE, p->tmpl->before));
     str instruction = p->call->instruction;
     if (!p->data_first)
         add_before(
             p, span_printf(p->engine, LLM_SPAN_INSTRUCTION, "", instruction, "\n", false, NULL));
     else
-        p->behind[p->nbehind++] =
+        p->after[p->nafter++] =
             span_printf(p->engine, LLM_SPAN_INSTRUCTION, "\n", instruction, "\n", false, NULL);
-    p->behind[p->nbehind++] = llm_span_new(p->engine, LLM_SPAN_TEMPLATE, p->tmpl->after);
+    p->after[p->nafter++] = llm_span_new(p->engine, LLM_SPAN_TEMPLATE, p->tmpl->after);
 }
 
 static void release_head(prompt *p) {
     for (int i = 0; i < p->nbefore; i++)
         llm_span_release(p->before[i]);
-    for (int i = 0; i < p->nbehind; i++)
-        llm_span_release(p->behind[i]);
-    p->nbefore = p->nbehind = 0;
+    for (int i = 0; i < p->nafter; i++)
+        llm_span_release(p->after[i]);
+    p->nbefore = p->nafter = 0;
 }
 
 void prompt_set_layout(prompt *p, bool data_first) {
@@ -134,7 +134,7 @@ static void take_values(prompt *p, const prompt *from) {
     p->borrows = true;
 }
 
-/* The values' spans go where memory may end: they are as large as the cells, and more. */
+/* The spans of values are made in memory that spills: they are larger than the cells. */
 static int build_values(prompt *p, const llm_inputs *in, const exec_ctx *ctx, err *e) {
     int status = 0;
     p->names = ARENA_ARRAY(p->mem, llm_span *, p->nfields + 1);
@@ -176,8 +176,8 @@ int prompt_new(const prompt_spec *spec, const llm_inputs *in, prompt **out, err 
     return 0;
 }
 
-/* The blank line before the row is a segment of its own: "\n\n" would be another token than two
- * line breaks at a cut. */
+/* The blank line before the row is a span of its own: tokenized together, "\n\n" may be one token, not
+ * two. */
 void prompt_finish_prefix(prompt *p, const prompt_example *examples, int count,
                           const uint8_t *order) {
     buf b = {0};
@@ -245,7 +245,7 @@ int prompt_spans(const prompt *p, const llm_inputs *in, uint32_t input, const ui
         out[n++] = p->names[f];
         out[n++] = p->values[f][id];
     }
-    for (int i = 0; i < p->nbehind; i++)
-        out[n++] = p->behind[i];
+    for (int i = 0; i < p->nafter; i++)
+        out[n++] = p->after[i];
     return n;
 }

@@ -1,9 +1,9 @@
 /*
- * watch.c - what a live view sees of a running statement: prefixes, operators, how much of each
- * prompt was shared; and pausing.
+ * watch.c - what the live view shows of a running statement (prefixes, operators, the reused share of
+ * prompts), and pausing.
  *
- * Invariant: nothing here changes what is asked or in which order. What costs more than a few adds
- * per prompt is done four times a second at most, and only while somebody watches.
+ * Invariant: nothing here changes which prompts are sent, or their order. Whatever costs more than a
+ * few additions per prompt is done at most four times a second, and only while the view is open.
  */
 #include <string.h>
 #include <time.h>
@@ -103,7 +103,7 @@ static void name_operator(char *out, size_t size, const explain_line *l) {
         *p = ' ';
 }
 
-/* The lines of EXPLAIN in their order; projections only rename, so they are left out. */
+/* The lines of EXPLAIN in their order, without projections. */
 static void collect_operators(const exec_ctx *ctx, const plan_node *n, int depth,
                               exec_progress *p) {
     const uint64_t *rows = ctx->counts.rows_out;

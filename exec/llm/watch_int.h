@@ -1,27 +1,26 @@
 /*
- * watch_int.h - what a live view sees of a running LLM operator, and how it pauses one: private to
- * op_llm.c and watch.c.
+ * watch_int.h - what the live view shows of a running LLM operator, and how it pauses one.
  */
 #ifndef KVASIR_WATCH_INT_H
 #define KVASIR_WATCH_INT_H
 
 #include "llm_int.h"
 
-/* Notes one finished prompt: how much of it was shared, and its input's text (the field that stands
- * last, so the one that tells inputs apart); `order`: its fields, of which it may lack some. */
+/* Records an answered prompt: the share of its tokens that was reused, and the text of its last
+ * field, in which inputs differ most. `order`: its field order. */
 void watch_prompt(exec_progress *p, const llm_event *event, const llm_inputs *in, uint32_t input,
                   const uint8_t *order);
-/* Adds what a strategy computes to the figure under its name. */
+/* Adds to the tokens that a strategy would compute. */
 void watch_baseline(exec_progress *p, const char *strategy, uint64_t computed_tokens);
-/* Prompt tokens that a stored answer made unnecessary. */
+/* Counts the tokens of a prompt whose answer was stored. */
 void watch_stored(llm_runtime *r, llm_span *const *spans, int nspans);
-/* How many LLM operators a plan has. */
+/* The number of stages of all pipelines in a plan. */
 int watch_operators(const plan_node *n);
-/* Fills prefixes, operators and the cache's size, at most four times a second and only while
- * somebody watches; `last`: at the statement's end, whatever the time. */
+/* Fills prefixes, operators and the cache's size: at most four times a second, and only while the view
+ * is open. `last`: at the statement's end, however little time has passed. */
 void watch_details(exec_ctx *ctx, exec_progress *p, bool last);
-/* Between two passes of the engine: waits while the statement is paused and not cancelled; returns
- * the seconds spent. `publish` is called with o once the wait begins and when it ends. */
+/* Between two steps of the engine: waits while the statement is paused and not cancelled; returns the
+ * seconds spent. Calls publish(o, …) when the wait begins. */
 double watch_pause(const exec_ctx *ctx, exec_progress *p, void (*publish)(op *o, const char *phase),
                    op *o);
 

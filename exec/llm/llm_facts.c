@@ -1,0 +1,167 @@
+/*
+ * llm_facts.c - what earlier runs and the sample taught about calls, and what the planner asks about
+ * models and calls (plan_env).
+ *
+ * Invariant: where the rows that reach a call may change the text of its prompts, plans do not depend on
+ * what was learned or measured: the same statement over the same data sends the same prompts.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "llm_int.h"
+
+/* ---- learned facts --------------------------------------------------------------------------- */
+
+/* The key of a call's facts. It includes the possible answers, since facts about other literals or
+ * lengths of answers say nothing about these. */
+static void learned_key(const llm_call *call, hash128 fingerprint, buf *out) {
+    buf b = {0};
+    buf_printf(&b, "%d %d %d", (int)call->returns, call->max_tokens, call->examples != NULL);
+    for (int i = 0; i < call->nliterals; i++) {
+        buf_printf(&b, " %zu:", call->literals[i].n);
+        buf_append_str(&b, call->literals[i]);
+    }
+    call_fact_key(call, "learned", fingerprint, out);
+    buf_printf(out, "/%016llx", (unsigned long long)hash64(b.p, b.n, 0));
+    buf_free(&b);
+}
+
+bool facts_recall(exec_ctx *ctx, const llm_call *call, hash128 fingerprint, call_facts *out) {
+    buf key = {0};
+    str bytes;
+    bool found = false;
+    err ignored = {0};
+    if (ctx->llm && ctx->llm->sampled[call->number - 1].answers > 0) {
+        *out = ctx->llm->sampled[call->number - 1];
+        return true;
+    }
+    arena *a = arena_new();
+    learned_key(call, fingerprint, &key);
+    /* A fact that cannot be read is not known. */
+    bool ok = fact_get(ctx->db, buf_str(&key), a, &bytes, &found, &ignored) == 0 && found &&
+              bytes.n == sizeof *out;
+    if (ok)
+        memcpy(out, bytes.p, sizeof *out);
+    arena_free(a);
+    buf_free(&key);
+    return ok;
+}
+
+bool facts_for_plan(exec_ctx *ctx, const llm_call *call, hash128 fingerprint, call_facts *out) {
+    if (ctx->llm && ctx->llm->forget && ctx->llm->sampled[call->number - 1].answers == 0)
+        return false;
+    return facts_recall(ctx, call, fingerprint, out);
+}
+
+bool sample_teaches(exec_ctx *ctx, const llm_call *call) {
+    call_facts facts;
+    const llm_engine *engine = ctx->llm->engines[call->number - 1];
+    return engine && call->nliterals > 0 &&
+           !(facts_for_plan(ctx, call, llm_engine_info(engine)->fingerprint, &facts) &&
+             facts.answers > 0);
+}
+
+void facts_remember(exec_ctx *ctx, const llm_call *call, hash128 fingerprint,
+                    const call_facts *facts) {
+    buf key = {0};
+    learned_key(call, fingerprint, &key);
+    fact_put(ctx, buf_str(&key), (str){(const char *)facts, sizeof *facts});
+    buf_free(&key);
+}
+
+/* ---- plan_env -------------------------------------------------------------------------------- */
+
+static llm_engine *engine_of_call(const exec_ctx *ctx, const llm_call *call) {
+    return ctx->llm ? ctx->llm->engines[call->number - 1] : NULL;
+}
+
+static double count_tokens(void *arg, str text) {
+    exec_ctx *ctx = arg;
+    llm_engine *engine = ctx->llm->engines[0];
+    size_t count = 0;
+    free(llm_tokenize(engine, text, false, false, &count));
+    return (double)count;
+}
+
+/* What is known about a call's answers; false: nothing that plans may depend on. */
+static bool learned_facts(exec_ctx *ctx, const llm_call *call, call_facts *out) {
+    llm_engine *engine = engine_of_call(ctx, call);
+    return engine && facts_for_plan(ctx, call, llm_engine_info(engine)->fingerprint, out) &&
+           out->answers > 0;
+}
+
+static double learned_selectivity(void *arg, const llm_call *call, str literal) {
+    call_facts facts;
+    if (!learned_facts(arg, call, &facts))
+        return -1;
+    for (int i = 0; i < call->nliterals && i < (int)BASE_COUNT(facts.literal_counts); i++)
+        if (str_equal(call->literals[i], literal))
+            /* Laplace's rule of succession: a literal that has not been seen among few answers is
+             * rare, not impossible */
+            return ((double)facts.literal_counts[i] + 1) /
+                   ((double)facts.answers + call->nliterals);
+    return -1;
+}
+
+static double learned_output_tokens(void *arg, const llm_call *call) {
+    call_facts facts;
+    return learned_facts(arg, call, &facts) ? (double)facts.output_tokens / (double)facts.answers
+                                            : -1;
+}
+
+static bool learned_field_order(void *arg, const llm_call *call, uint8_t *order) {
+    exec_ctx *ctx = arg;
+    llm_engine *engine = engine_of_call(ctx, call);
+    buf key = {0};
+    str bytes;
+    bool found = false;
+    err ignored = {0};
+    if (!engine)
+        return false;
+    arena *a = arena_new();
+    call_fact_key(call, "field_order", llm_engine_info(engine)->fingerprint, &key);
+    found = fact_get(ctx->db, buf_str(&key), a, &bytes, &found, &ignored) == 0 && found &&
+            call->nfields > 0 && bytes.n > 0 && bytes.n % (size_t)call->nfields == 0;
+    if (found) /* the newest on record */
+        memcpy(order, bytes.p + bytes.n - call->nfields, (size_t)call->nfields);
+    for (int f = 0; found && f < call->nfields; f++)
+        found = order[f] < call->nfields;
+    arena_free(a);
+    buf_free(&key);
+    return found;
+}
+
+/* Whether the text of a call's prompts may depend on the rows that reach it: a field order is solved
+ * over them, or compared with one on record; a layout is chosen by counting. */
+static bool text_depends_on_rows(const settings *s, const llm_call *call) {
+    str mode = str_from(s->field_order);
+    if (s->llm_layout == LAYOUT_AUTO)
+        return true;
+    return call->nfields > 1 && s->psm != PSM_SETTING_OFF &&
+           (str_equal_nocase(mode, STR("keep")) || str_equal_nocase(mode, STR("fresh")));
+}
+
+/* Where the text of a call's prompts depends on the rows that reach it, what was measured or learned
+ * must not decide the call's place in the plan: that decides which rows reach it. */
+static bool may_use_what_was_learned(exec_ctx *ctx) {
+    for (int i = 0; i < ctx->stmt->ncalls; i++)
+        if (text_depends_on_rows(ctx->settings, ctx->stmt->calls[i]))
+            return false;
+    return true;
+}
+
+void llm_plan_hooks(exec_ctx *ctx, plan_env *env) {
+    env->ctx = ctx;
+    env->selectivity = learned_selectivity;
+    env->output_tokens = learned_output_tokens;
+    env->field_order = learned_field_order;
+    if (!ctx->llm || ctx->stmt->ncalls == 0 || !ctx->llm->engines[0])
+        return;
+    env->count_tokens = count_tokens;
+    ctx->llm->forget = !may_use_what_was_learned(ctx);
+    if (ctx->settings->cost_rates == RATES_MEASURED && !ctx->llm->forget) {
+        const llm_model_info *info = llm_engine_info(ctx->llm->engines[0]);
+        env->prefill_tok_s = info->prefill_tok_s;
+        env->decode_tok_s = info->decode_tok_s;
+    }
+}
