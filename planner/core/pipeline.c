@@ -1,6 +1,5 @@
 /*
- * pipeline.c - brackets around the chains of LLM nodes and filters that one operator runs: made,
- * rebuilt, taken apart.
+ * pipeline.c - making, rebuilding and reading the brackets around chains of LLM nodes and filters.
  */
 #include "pipeline_int.h"
 

@@ -8,9 +8,9 @@
  *           LLM #1      ┘
  *             x           the base, whose rows are all read before the first call is asked
  *
- * No call of a pipeline reads another's answer in a field, so all of its calls are asked about the
- * rows of the base: in whatever order the filters remove rows most cheaply, and with prompts that
- * calls about the same fields can share.
+ * No call of a pipeline reads another's answer in a field, so the inputs of all calls are known once
+ * the base's rows are. The stages can then run in the order that costs least, and calls about the same
+ * fields can share the beginnings of their prompts.
  *
  * rules/pipelines.c forms the brackets; nothing else decides which nodes belong together. Rules that
  * run after it, estimates and plan.c find the chain below the bracket by counting its stages, so a

@@ -1,5 +1,5 @@
 /*
- * layout.c - what comes first in the prompts of a pipeline: the instruction or the row's data.
+ * layout.c - estimates what comes first in the prompts of a pipeline: the instruction or the row's data.
  *
  * Calls about the same fields of the same rows form a group. Where the data come first, the calls of
  * a group share the computed data of each row; where the instruction comes first, the rows of a call
@@ -52,8 +52,8 @@ static bool decides(const chain_stage *stages, int nstages, const llm_use *u, ar
     return false;
 }
 
-/* How many calls that decide are written before call i; for a call that decides nothing: how many
- * there are. */
+/* How many calls that filters read are written before call i; if none reads call i: how many there
+ * are. */
 static int deciding_before(const layout *l, int i) {
     int count = 0;
     for (int k = 0; k < l->n; k++)

@@ -1,6 +1,6 @@
 /*
- * answers.c - which parts of a plan read LLM answers: the stages of a pipeline that have to wait for
- * others, filters whose result an unanswered call leaves open.
+ * answers.c - which parts of a plan read LLM answers: stages of a pipeline that depend on other stages,
+ * and filters whose result is unknown without the answers.
  */
 #include "plan_int.h"
 
@@ -40,7 +40,7 @@ static bool stage_is_volatile(const plan_stage *t) {
     return false;
 }
 
-/* Volatile stages run where they are planned: after all before them, before all behind them. */
+/* Volatile stages keep their place: after all earlier stages and before all later ones. */
 void plan_order_stages(plan_node *n) {
     uint32_t pinned = 0; /* volatile stages so far */
     for (int i = 0; i < n->pipeline.nstages; i++) {
@@ -63,7 +63,7 @@ void plan_order_stages(plan_node *n) {
 
 /* ---- filters on answers ---------------------------------------------------------------------- */
 
-/* Whether column `slot` of node n is an answer, or made of one. */
+/* Whether column `slot` of node n is an answer, or computed from one. */
 static bool slot_is_answer(const plan_node *n, int slot);
 
 bool plan_reads_answers(const expr *x, const plan_node *in) {
@@ -75,7 +75,7 @@ bool plan_reads_answers(const expr *x, const plan_node *in) {
     return false;
 }
 
-/* The keys of a window's partitions and order decide its result, too. */
+/* A window's result also depends on the keys of its partitions and order. */
 static bool window_reads_answers(const plan_node *n, const rel_window *w) {
     bool reads = w->filter && plan_reads_answers(w->filter, n->left);
     for (int i = 0; i < w->nkeys && !reads; i++)

@@ -1,12 +1,12 @@
 /*
- * llm_late.c - LLM projections above windows, ORDER BY and LIMIT, so that only rows that are shown
- * are asked about.
+ * llm_late.c - moves LLM projections above windows, ORDER BY and LIMIT, so that the model is asked only
+ * about rows that are returned.
  *
  *   Limit(Sort(Project e (LLM(x))))  ->  Project e (LLM(Limit(Sort(x))))
  *   Window(Project e (LLM(x)))       ->  Project e (LLM(Window(x)))
  *
- * Invariant: calls that the sort reads, and calls below a filter, stay: a LIMIT counts rows that
- * passed.
+ * Invariant: calls that the sort reads, and calls below a filter, stay: a LIMIT counts the rows that
+ * pass the filter.
  */
 #include <string.h>
 
@@ -17,7 +17,7 @@ typedef struct split_uses {
     int nlate, nearly;
 } split_uses;
 
-static bool is_steady(const llm_use *u) {
+static bool is_stable(const llm_use *u) {
     for (int i = 0; i < u->call->nfields; i++)
         if (expr_is_volatile(u->args[i]))
             return false;
@@ -34,7 +34,7 @@ static split_uses split(rule_ctx *r, const rel *llm, const rel *above) {
         const llm_use *u = &llm->llm.uses[i];
         bool read =
             id_set_has(&reads, u->out_id) || (u->prob_id >= 0 && id_set_has(&reads, u->prob_id));
-        if (read || !is_steady(u))
+        if (read || !is_stable(u))
             s.early[s.nearly++] = *u;
         else
             s.late[s.nlate++] = *u;
@@ -43,8 +43,8 @@ static split_uses split(rule_ctx *r, const rel *llm, const rel *above) {
 }
 
 /* x (a sort or limit) over `input`, with the LLM calls at the top of `input` moved above it; NULL:
- * there are none that can. */
-static rel *lift(rule_ctx *r, rel *x, rel *input) {
+ * none can be moved. */
+static rel *hoist(rule_ctx *r, rel *x, rel *input) {
     if (input->kind == REL_PROJECT && input->left->kind == REL_PROJECT)
         input = merge_projections(r, input);
     rel *project = input->kind == REL_PROJECT ? input : NULL;
@@ -60,7 +60,7 @@ static rel *lift(rule_ctx *r, rel *x, rel *input) {
         return NULL;
     core->left = s.nearly ? make_llm(r, llm->left, s.early, s.nearly) : llm->left;
     rel_set_columns(r->mem, core);
-    rel *again = lift(r, core, core->left);
+    rel *again = hoist(r, core, core->left);
     rel *top = make_llm(r, again ? again : core, s.late, s.nlate);
     return project ? rel_over(r, project, top, NULL) : top;
 }
@@ -71,23 +71,23 @@ static rel *late(rule_ctx *r, rel *x) {
     rel *input = late(r, x->left);
     rel *sort = input->kind == REL_SORT ? input : NULL;
     if (sort) {
-        rel *lifted = lift(r, sort, sort->left);
-        input = lifted ? lifted : input;
+        rel *hoisted = hoist(r, sort, sort->left);
+        input = hoisted ? hoisted : input;
     }
-    rel *lifted = lift(r, x, input);
-    return lifted ? lifted : rel_over(r, x, input, NULL);
+    rel *hoisted = hoist(r, x, input);
+    return hoisted ? hoisted : rel_over(r, x, input, NULL);
 }
 
 /* ---- windows --------------------------------------------------------------------------------- */
 
-/* Whether calls stand at the top of x, under projections alone. */
+/* Whether x is an LLM node under projections alone. */
 static bool has_calls_on_top(const rel *x) {
     while (x->kind == REL_PROJECT)
         x = x->left;
     return x->kind == REL_LLM;
 }
 
-/* The projection p of what stands under a window, over that: its columns, then the window's. */
+/* The projection p of a window's input, now over the window: its columns, then the window's. */
 static rel *project_over(rule_ctx *r, const rel *p, rel *window, const rel *like) {
     rel *out = rel_project(r->mem, window, like->ncols);
     for (int i = 0; i < like->ncols; i++)
@@ -98,7 +98,7 @@ static rel *project_over(rule_ctx *r, const rel *p, rel *window, const rel *like
 
 static rel *over_window(rule_ctx *r, rel *x);
 
-/* Of the node below the window x, the calls that this does not read. */
+/* The window x with those calls of its input above it that it does not read. */
 static rel *over_calls(rule_ctx *r, rel *x, const rel *node) {
     split_uses s = split(r, node, x);
     if (s.nlate == 0)
@@ -107,8 +107,8 @@ static rel *over_calls(rule_ctx *r, rel *x, const rel *node) {
     return make_llm(r, over_window(r, rel_over(r, x, below, NULL)), s.late, s.nlate);
 }
 
-/* The calls that a window does not read, above it: it gives a row for a row. A condition on what it
- * says may then stand below them. */
+/* x with the calls above it that it does not read: a window returns one row per row. A filter on the
+ * window's result can then be placed below them. */
 static rel *over_window(rule_ctx *r, rel *x) {
     rel *node = x->left;
     expr_map map = {0};
@@ -123,14 +123,14 @@ static rel *over_window(rule_ctx *r, rel *x) {
     rel *window = rel_replace_here(r, x, &map);
     window->left = node->left;
     rel_set_columns(r->mem, window);
-    rel *lifted = over_window(r, window);
-    return lifted == window ? x : project_over(r, node, lifted, x);
+    rel *hoisted = over_window(r, window);
+    return hoisted == window ? x : project_over(r, node, hoisted, x);
 }
 
 static rel *over_windows(rule_ctx *r, rel *x);
 
-/* Only below a node that drops rows: elsewhere calls gain nothing above a window, and calls that stay
- * in one pipeline can share what their prompts begin with. */
+/* Only below a node that drops rows: elsewhere nothing is saved, and calls that stay in one pipeline
+ * can share the beginnings of their prompts. */
 static rel *under_fewer(rule_ctx *r, rel *x) {
     bool passes = x->kind == REL_PROJECT || x->kind == REL_SORT || x->kind == REL_LLM ||
                   x->kind == REL_FILTER || x->kind == REL_LIMIT;
@@ -147,6 +147,6 @@ static rel *over_windows(rule_ctx *r, rel *x) {
 }
 
 rel *rule_llm_late(rule_ctx *r, rel *x) {
-    rel *lifted = over_windows(r, x);
-    return late(r, lifted == x ? x : push_conditions(r, lifted));
+    rel *hoisted = over_windows(r, x);
+    return late(r, hoisted == x ? x : push_conditions(r, hoisted));
 }

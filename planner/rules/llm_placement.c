@@ -1,19 +1,18 @@
 /*
- * llm_placement.c - where LLM calls are asked: after all cheaper filters; of two filters on answers
- * the one first that saves the other more; above joins that leave fewer distinct inputs, and below
- * joins that do not.
+ * llm_placement.c - places LLM calls: after all cheaper filters; of two filters on answers, the one
+ * first that saves the other more; above joins that leave fewer distinct inputs, below other joins.
  *
- * Each chain of filters and LLM nodes is taken apart into calls and conditions and put together
- * again: conditions that need no answer at the bottom, then call by call the one that is better
- * asked first, each followed by the conditions that it makes possible, and at the top the calls that
- * only add a column. Projections between calls, such as a view's, end up above the chain.
- * Invariant: answers and rows are the same in any order; only what they cost changes.
+ * Each chain of filters and LLM nodes is taken apart into calls and conditions and rebuilt: at the
+ * bottom the conditions that read no answer; then call by call the cheapest to ask first, each with
+ * the conditions that can be evaluated from there on; at the top the calls that only add a column.
+ * Projections between calls, such as a view's, end up above the chain.
+ * Invariant: answers and rows are the same in any order; only the cost changes.
  */
 #include <string.h>
 
 #include "rules_int.h"
 
-/* Below a join only if it has at most so many times as many distinct inputs there. */
+/* A call is placed below a join only if it has at most this many times the distinct inputs there. */
 static const double SAME_INPUTS = 1.001;
 
 typedef struct call_chain {
@@ -21,10 +20,10 @@ typedef struct call_chain {
     int nuses, room;
     llm_use *uses; /* in written order, from the bottom */
     bool *placed;
-    conjuncts conditions; /* those that wait for an answer */
+    conjuncts conditions; /* those that read an answer */
     bool *applied;
-    conjuncts last;   /* volatile ones: they stay on top */
-    expr_map made_of; /* by column of the projections between: what it is below these */
+    conjuncts last;   /* volatile conditions: they stay on top */
+    expr_map made_of; /* columns of the projections between: their expressions over the base */
     bool may_sink;
 } call_chain;
 
@@ -101,8 +100,7 @@ static plan_estimate estimate_use(rule_ctx *r, const llm_use *u, const rel *inpu
     return e;
 }
 
-/* A call on top of x; in the LLM node there if that
- * is one and its answers are not read by the call. */
+/* A call on top of x: in the LLM node there, if there is one and the call does not read its answers. */
 static rel *add_call(rule_ctx *r, rel *x, const llm_use *u) {
     id_set below = id_set_new(r->mem);
     if (x->kind != REL_LLM)
@@ -118,9 +116,9 @@ static rel *add_call(rule_ctx *r, rel *x, const llm_use *u) {
     return both;
 }
 
-/* The side of a join where the call costs no more than above it; NULL: none. A join that only drops
- * rows leaves no more inputs than it gets, whatever the estimates say: a call that drops none
- * (`adds`: only a column) gains nothing below it. */
+/* The input of a join over which the call costs no more than above the join; NULL: none. A semi- or
+ * anti-join only drops rows, whatever the estimates say, so a call that only adds a column (`adds`)
+ * gains nothing below it. */
 static rel *cheaper_side(rule_ctx *r, rel *x, const llm_use *u, const conjuncts *conditions,
                          bool adds) {
     bool inner = rel_is_inner_join(x);
@@ -153,8 +151,8 @@ static rel *sink(rule_ctx *r, rel *x, const llm_use *u, const conjuncts *conditi
 
 /* ---- putting together ------------------------------------------------------------------------ */
 
-/* Conditions that can be decided with the answers in `ids`. */
-static conjuncts decided(const call_chain *s, const id_set *ids) {
+/* The remaining conditions that read only these columns. */
+static conjuncts ready_conditions(const call_chain *s, const id_set *ids) {
     conjuncts out = {0};
     for (int i = 0; i < s->conditions.n; i++)
         if (!s->applied[i] && expr_only_in(s->conditions.list[i], ids))
@@ -168,8 +166,8 @@ static void mark_applied(call_chain *s, const conjuncts *c) {
             s->applied[i] |= s->conditions.list[i] == c->list[k];
 }
 
-/* Whether a condition that still waits reads the call's answer, directly or through other calls. */
-static bool is_awaited(const call_chain *s, const llm_use *u) {
+/* Whether a remaining condition reads the call's answer, directly or through other calls. */
+static bool is_needed_later(const call_chain *s, const llm_use *u) {
     id_set out = id_set_new(s->r->mem);
     bool waiting = false;
     add_outputs(&out, u);
@@ -184,47 +182,48 @@ static bool is_awaited(const call_chain *s, const llm_use *u) {
         bool reads = expr_touches(s->uses[i].guard, &out);
         for (int k = 0; k < s->uses[i].call->nfields; k++)
             reads = reads || expr_touches(s->uses[i].args[k], &out);
-        if (reads && is_awaited(s, &s->uses[i]))
+        if (reads && is_needed_later(s, &s->uses[i]))
             return true;
     }
     return false;
 }
 
-/* Calls that decide nothing yet come behind those that do, calls nobody waits for last. */
-typedef enum use_class { USE_DECIDES, USE_AWAITED, USE_UNREAD } use_class;
+/* In the order in which calls are placed: those whose answer makes a condition ready, those that a later
+ * condition needs, those that only add a column. */
+typedef enum call_class { CALL_FILTERS, CALL_NEEDED, CALL_ADDS } call_class;
 
-/* A call that could be the next one on top of what is there. */
+/* A call that could be placed next. */
 typedef struct candidate {
     const llm_use *use;
-    use_class class;
+    call_class class;
     double cost_ms;
-    const rel *filtered; /* what it would leave of the rows */
+    const rel *filtered; /* the rows that would pass its conditions */
 } candidate;
 
 static candidate candidate_of(const call_chain *s, const rel *x, const id_set *ids,
                               const llm_use *u) {
     id_set with = id_set_copy(ids);
     add_outputs(&with, u);
-    candidate c = {u, USE_DECIDES, estimate_use(s->r, u, x).cost_ms, NULL};
-    conjuncts on = decided(s, &with);
+    candidate c = {u, CALL_FILTERS, estimate_use(s->r, u, x).cost_ms, NULL};
+    conjuncts on = ready_conditions(s, &with);
     if (on.n == 0)
-        c.class = is_awaited(s, u) ? USE_AWAITED : USE_UNREAD;
+        c.class = is_needed_later(s, u) ? CALL_NEEDED : CALL_ADDS;
     else
         c.filtered = make_filter(s->r, make_llm(s->r, (rel *)x, u, 1), &on);
     return c;
 }
 
-/* Milliseconds that c costs less where `first` has removed rows: of few texts in many rows hardly
- * one is spared. */
+/* Milliseconds that c costs less after `first` has removed rows: little where many rows share an
+ * input. */
 static double spared_by(const call_chain *s, const candidate *c, const candidate *first) {
     return c->cost_ms - estimate_use(s->r, c->use, first->filtered).cost_ms;
 }
 
-/* Whether cost(a) + cost(b behind a) is clearly, not by rounding alone, less than the other way
- * round. Of calls about texts that no two rows share that is the one that removes a row for less. */
+/* Whether cost(a) + cost(b after a) is less than the other way round, by more than rounding. Where no
+ * two rows share an input, that is the call that removes a row for less. */
 static bool goes_first(const call_chain *s, const candidate *a, const candidate *b) {
     static const double ROUNDING = 1e-9;
-    if (a->class != b->class || a->class != USE_DECIDES)
+    if (a->class != b->class || a->class != CALL_FILTERS)
         return a->class < b->class;
     return spared_by(s, a, b) < spared_by(s, b, a) - ROUNDING * (a->cost_ms + b->cost_ms);
 }
@@ -254,15 +253,15 @@ static rel *put_together(call_chain *s, rel *x) {
     for (int at = next_use(s, x, &ids); at >= 0; at = next_use(s, x, &ids)) {
         const llm_use *u = &s->uses[at];
         add_outputs(&ids, u);
-        conjuncts on = decided(s, &ids);
+        conjuncts on = ready_conditions(s, &ids);
         s->placed[at] = true;
         mark_applied(s, &on);
-        x = sink(s->r, x, u, &on, on.n == 0 && !is_awaited(s, u), s->may_sink);
+        x = sink(s->r, x, u, &on, on.n == 0 && !is_needed_later(s, u), s->may_sink);
     }
     return make_filter(s->r, x, &s->last);
 }
 
-/* The projections that were taken out of the chain, above it. */
+/* The chain with the projections that were between its calls above it. */
 static rel *with_projections(const call_chain *s, rel *done, const rel *like) {
     if (s->made_of.n == 0)
         return done;
@@ -309,8 +308,8 @@ static rel *place_chain(rule_ctx *r, rel *x, bool streaming) {
     return all_placed(&s) ? with_projections(&s, done, x) : x;
 }
 
-/* streaming: a LIMIT above takes rows as they come, so
- * calls stay on top, where they can be made in waves. */
+/* streaming: a LIMIT above may need only the first rows, so calls stay on top, where the model can be
+ * asked in limit batches. */
 static rel *place(rule_ctx *r, rel *x, bool streaming) {
     if (x->kind == REL_FILTER || x->kind == REL_LLM)
         return place_chain(r, x, streaming);

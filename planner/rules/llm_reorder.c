@@ -1,8 +1,8 @@
 /*
- * llm_reorder.c - lets the LLM filters of a pipeline change places during the run.
+ * llm_reorder.c - allows the LLM filters of a pipeline to change places during the run.
  *
- * Their order is planned by the share of rows that each is expected to keep (llm_placement.c). Where
- * the first rows show other shares, the operator goes on in a better order (exec/llm/llm_rank.c).
+ * Their order is planned by estimates (llm_placement.c). Where the first rows contradict these, the
+ * operator continues in a better order (exec/llm/llm_rank.c).
  * Invariant: answers and rows are the same in any order.
  */
 #include "core/pipeline_int.h"

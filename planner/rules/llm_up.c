@@ -1,14 +1,15 @@
 /*
- * llm_up.c - LLM calls, and the filters on their answers, lifted above the joins they stand under.
+ * llm_up.c - moves LLM calls, and the filters on their answers, above joins.
  *
- * A call above a join sees no more distinct inputs than below it, and the joins become one tree
- * that can be ordered; llm_placement.c puts calls back where that costs nothing. Invariant: nothing
- * is lifted out of a side whose rows a join may make up (NULLs of an outer join) or merely tests.
+ * A call above a join has no more distinct inputs than below it, and the joins become one tree that
+ * can be ordered; llm_placement.c moves calls down again where that costs nothing. Invariant: nothing
+ * is moved out of an input whose rows a join may pad with NULLs (outer join) or only tests
+ * (semi-join).
  */
 #include "rules_int.h"
 
-/* The node at the top of `side` goes above the join:
- * over `joined`, which has its input in place of it. */
+/* `node`, the top of one input of `join`, above the join: over `joined`, which has node's input
+ * instead. */
 static rel *place_above(rule_ctx *r, const rel *node, rel *joined, const rel *join) {
     if (node->kind != REL_PROJECT) {
         rel *copy = rel_copy(r, node);
@@ -27,8 +28,7 @@ static rel *place_above(rule_ctx *r, const rel *node, rel *joined, const rel *jo
     return p;
 }
 
-/* The join reads what the node makes of the model's answers:
- * lifting it would leave a join without its condition. */
+/* Whether the join's condition reads the node's answers: then the node has to stay. */
 static bool reads_answers(rule_ctx *r, const rel *join, const rel *node) {
     id_set answers = id_set_new(r->mem);
     for (int i = 0; node->kind == REL_LLM && i < node->llm.nuses; i++) {
@@ -47,7 +47,7 @@ static expr *condition_below(rule_ctx *r, const rel *join, const rel *node) {
     return expr_replace(r, join->join.predicate, &map);
 }
 
-/* Lifts the node at the top of one side; NULL: it has to stay. */
+/* Moves up the node at the top of one input; NULL: it has to stay. */
 static rel *lift_one(rule_ctx *r, rel *x, bool from_left) {
     rel *node = from_left ? x->left : x->right;
     if (!rel_has_calls_on_top(node) || node_is_volatile(node) || reads_answers(r, x, node))
@@ -62,7 +62,7 @@ static rel *lift_one(rule_ctx *r, rel *x, bool from_left) {
     return place_above(r, node, join, x);
 }
 
-/* Lifts what else can be lifted from the join below the nodes lifted before. */
+/* Moves up all that can be, from the join below the nodes moved up before. */
 static rel *lift_all(rule_ctx *r, rel *x) {
     if (x->kind != REL_JOIN)
         return rel_over(r, x, lift_all(r, x->left), NULL);

@@ -1,6 +1,6 @@
 /*
- * pipelines.c - puts a bracket around each maximal chain of LLM nodes and filters that one operator
- * can run. Always on: it is no rule that a user can switch, but what the rules behind it need.
+ * pipelines.c - puts a bracket (core/pipeline_int.h) around each maximal chain of LLM nodes and filters
+ * that one operator can run. Always on: later rules need the brackets.
  */
 #include "core/pipeline_int.h"
 #include "rules_int.h"
@@ -13,8 +13,8 @@ static void add_answers(id_set *ids, const rel *llm) {
     }
 }
 
-/* Whether a field of one of the calls is made of an answer in `answers`. Such a call has to wait for
- * the other's rows, so today it starts a pipeline of its own. */
+/* Whether a field of one of the calls reads one of these answers. Such a call needs the other's answers
+ * before its inputs are known, so today it starts a pipeline of its own. */
 static bool fields_read(const rel *llm, const id_set *answers) {
     for (int i = 0; i < llm->llm.nuses; i++)
         for (int f = 0; f < llm->llm.uses[i].call->nfields; f++)
@@ -23,7 +23,8 @@ static bool fields_read(const rel *llm, const id_set *answers) {
     return false;
 }
 
-/* The base of the pipeline whose chain begins at `top`; *nstages: its LLM nodes, 0: it is none. */
+/* The base of the pipeline whose chain begins at `top`. *nstages: how many LLM nodes the chain has; 0:
+ * there is no pipeline. */
 static rel *chain_base(rule_ctx *r, rel *top, int *nstages) {
     const rel *llm[PIPELINE_STAGES];
     rel *base = top;

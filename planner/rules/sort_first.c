@@ -1,13 +1,13 @@
 /*
- * sort_first.c - ORDER BY … LIMIT over LLM filters: the rows are sorted before they are asked about.
+ * sort_first.c - ORDER BY … LIMIT over LLM filters: sorts the rows before the model is asked about them.
  *
  *   Limit(Sort(Project(Filter(LLM(x)))))  ->  Limit(Project(Filter(LLM(Sort(x)))))
  *
- * A filter keeps its input's order and sorting is stable, so the rows are the same in the same
- * order; but now the model is asked in waves, until the LIMIT is full, and not about all rows. The
- * least or greatest value of all rows is the first of the sorted ones.
- * Invariant: a sort by something that the model answered, or that may fail, stays; what is volatile
- * is drawn once, below.
+ * A filter keeps its input's order and sorting is stable, so the rows and their order are the same;
+ * but the model is asked in limit batches until the LIMIT is reached, not about all rows. min() and
+ * max() are the first value of sorted rows.
+ * Invariant: a sort stays where its keys read answers or may fail. Volatile values are computed once,
+ * below the filters.
  */
 #include <string.h>
 
@@ -17,12 +17,11 @@
 typedef struct sort_keys {
     sort_key *list;
     int n;
-    /* volatile values that they read: drawn below the filters, columns from there on */
-    rel_expr *drawn;
+    rel_expr *drawn; /* volatile values that they read: to become columns below the filters */
     int ndrawn;
 } sort_keys;
 
-/* Functions that have a value for whatever they are given. */
+/* Functions that never fail. */
 static bool is_total(function_id f) {
     static const function_id total[] = {
         FUNC_LENGTH, FUNC_LOWER, FUNC_UPPER,    FUNC_TRIM,   FUNC_LTRIM, FUNC_RTRIM,    FUNC_SUBSTR,
@@ -34,7 +33,7 @@ static bool is_total(function_id f) {
     return false;
 }
 
-/* Sorting before the filters looks at rows that these would drop: no error may come of that. */
+/* Sorting before the filters evaluates the keys over rows that the filters drop: they must not fail. */
 static bool never_fails(const expr *x) {
     bool ok = x->kind == EXPR_LITERAL || x->kind == EXPR_COLUMN || x->kind == EXPR_CASE ||
               x->kind == EXPR_IN || (x->kind == EXPR_FUNC && is_total(x->function));
@@ -61,7 +60,7 @@ static bool reads(const sort_keys *keys, const rel_column *c, id_set ids) {
     return false;
 }
 
-/* The keys in terms of the input of a projection, and the projection as it then is. */
+/* The keys over the input of a projection; *above: the projection over that input. */
 static sort_keys below_project(rule_ctx *r, const rel *x, const sort_keys *keys, rel **above) {
     sort_keys below = {ARENA_ARRAY(r->mem, sort_key, keys->n + 1), keys->n,
                        ARENA_ARRAY(r->mem, rel_expr, x->ncols + 1), 0};
@@ -85,7 +84,7 @@ static sort_keys below_project(rule_ctx *r, const rel *x, const sort_keys *keys,
     return below;
 }
 
-/* x with the values that are drawn for the keys. */
+/* x with the keys' volatile values as columns. */
 static rel *with_drawn(rule_ctx *r, rel *x, const sort_keys *keys) {
     if (keys->ndrawn == 0)
         return x;
@@ -108,7 +107,7 @@ static rel *sorted(rule_ctx *r, rel *x, const sort_keys *keys) {
     return sort;
 }
 
-/* The input of the lowest LLM node below x, under filters and LLM nodes alone; NULL: there is none. */
+/* The input of the lowest LLM node of the chain of filters and LLM nodes at x; NULL: it has none. */
 static rel *input_of_calls(rel *x) {
     rel *input = NULL;
     for (; x->kind == REL_FILTER || x->kind == REL_LLM; x = x->left)
@@ -117,8 +116,8 @@ static rel *input_of_calls(rel *x) {
     return input;
 }
 
-/* Whether a filter between x and `base` drops rows for what the model says. */
-static bool asks_to_drop(rule_ctx *r, const rel *x, const rel *base) {
+/* Whether a filter between x and `base` reads answers. */
+static bool filters_answers(rule_ctx *r, const rel *x, const rel *base) {
     id_set known = id_set_new(r->mem);
     id_set_add_columns(&known, base);
     for (; x != base; x = x->left)
@@ -127,8 +126,7 @@ static bool asks_to_drop(rule_ctx *r, const rel *x, const rel *base) {
     return false;
 }
 
-/* x with its rows in the order of the keys from below its LLM nodes on; NULL: it has none, or
- * they cannot be sorted before. */
+/* x with the sort below its LLM nodes; NULL: it has none, or the sort has to stay. */
 static rel *sort_below(rule_ctx *r, rel *x, const sort_keys *keys) {
     id_set ids = id_set_new(r->mem);
     if ((x->kind == REL_PROJECT || x->kind == REL_DISTINCT) && keys->ndrawn == 0) {
@@ -146,12 +144,12 @@ static rel *sort_below(rule_ctx *r, rel *x, const sort_keys *keys) {
             return NULL;
         id_set_add(&ids, keys->drawn[i].id);
     }
-    if (!keys_may_come_first(keys, &ids) || !asks_to_drop(r, x, base))
+    if (!keys_may_come_first(keys, &ids) || !filters_answers(r, x, base))
         return NULL;
     return chain_over(r, x, base, sorted(r, with_drawn(r, base, keys), keys));
 }
 
-/* The input of a LIMIT, without the sort on top of it; NULL: there is none that can go. */
+/* The input of a LIMIT with its sort moved down; NULL: it has none that can be moved. */
 static rel *without_sort(rule_ctx *r, rel *x) {
     if (x->kind == REL_PROJECT) {
         rel *left = without_sort(r, x->left);
@@ -162,7 +160,7 @@ static rel *without_sort(rule_ctx *r, rel *x) {
     return sort_below(r, x->left, &(sort_keys){.list = x->sort.keys, .n = x->sort.nkeys});
 }
 
-/* min(v) of all rows is the v of the first, sorted by v with NULLs last. */
+/* min(v) is the first row's v where rows are sorted by v, NULLs last. */
 static rel *first_of_sorted(rule_ctx *r, rel *x) {
     const rel_agg *a = x->group.aggs;
     if (x->group.nkeys > 0 || x->group.naggs != 1 || (a->kind != AGG_MIN && a->kind != AGG_MAX) ||

@@ -1,18 +1,18 @@
 /*
- * waves.c - how many of its rows the model is asked about, where what stands above needs only some
- * of those that pass.
+ * waves.c - tells each pipeline which of the rows that pass are of use to the nodes above it, so that
+ * the model is asked about fewer rows (row_demand).
  *
- *   LIMIT k              about the first k that pass        -> in waves of input order
- *   DISTINCT a, IN (…)   the first that passes of each a    -> round by round, some of each a
+ *   LIMIT k              about k rows                         limit_hint: limit batches
+ *   DISTINCT a, IN (…)   the first that passes of each a      top_n: rounds over the groups
  *   row_number() OVER (PARTITION BY a ORDER BY d) <= k
- *                        of each a the first k in d's order -> round by round, in that order
- *   x IN (SELECT a …)    those whose a is some row's x      -> the others are not asked about
+ *                        the first k of each a in d's order   top_n with an order
+ *   x IN (SELECT a …)    rows whose a is the x of some row    semi_join: others are not asked about
  *
- * A demand goes down from the node that makes it to the first pipeline and is noted there. None goes
- * below a pipeline, whose prompts are a function of all rows of its base.
+ * A demand is passed down from the node that makes it to the first pipeline. None goes below a
+ * pipeline, whose prompts are a function of all rows of its base.
  * Invariant of top_n: of the rows with equal keys, those after the first n in `order` and then in
- * input order may be left out without changing the rows, or the order of the rows, that the nodes
- * above return. With ties: those before which n rows come that differ in `order`.
+ * input order may be left out without changing the rows, or their order, that the nodes above return.
+ * With ties: those that follow n rows which differ from them in `order`.
  */
 #include <stdint.h>
 #include <string.h>
@@ -24,7 +24,7 @@ static rel *ask(rule_ctx *r, rel *x, row_demand d);
 
 static const row_demand nothing = {0};
 
-/* Rows that a LIMIT uses, 0: all. */
+/* How many rows of its input a LIMIT reads; 0: all. */
 static int64_t used_rows(const rel *x) {
     int64_t offset = BASE_MAX(x->limit.offset, 0);
     return x->limit.limit < 0 || x->limit.limit > INT64_MAX - offset ? 0 : x->limit.limit + offset;
@@ -38,8 +38,8 @@ static row_demand without_top_n(row_demand d) {
     return (row_demand){.limit_hint = d.limit_hint, .semi_join = d.semi_join};
 }
 
-/* Rows that are to be equal in x, too. */
-static void add(rule_ctx *r, row_demand *d, expr *x) {
+/* Adds x to the keys of top_n: fewer rows are equal. */
+static void add_key(rule_ctx *r, row_demand *d, expr *x) {
     if (d->top_n.n == 0 || !x || expr_is_constant(x))
         return;
     if (expr_is_volatile(x)) {
@@ -52,18 +52,18 @@ static void add(rule_ctx *r, row_demand *d, expr *x) {
     conjuncts_add(r, &d->top_n.keys, x);
 }
 
-/* The same, without another demand's list growing. */
-static row_demand with(rule_ctx *r, row_demand d, expr *x) {
+/* A copy of d with x as another key. */
+static row_demand with_key(rule_ctx *r, row_demand d, expr *x) {
     row_demand more = d;
     more.top_n.keys = (conjuncts){0};
     for (int i = 0; i < d.top_n.keys.n; i++)
-        add(r, &more, d.top_n.keys.list[i]);
-    add(r, &more, x);
+        add_key(r, &more, d.top_n.keys.list[i]);
+    add_key(r, &more, x);
     return more;
 }
 
-/* The demand for those of the rows equal in d's order first that a sort by the keys gives first. */
-static row_demand in_order(rule_ctx *r, row_demand d, const sort_key *keys, int n) {
+/* d with these sort keys after those of its order. */
+static row_demand with_order(rule_ctx *r, row_demand d, const sort_key *keys, int n) {
     sort_key *order = ARENA_ARRAY(r->mem, sort_key, d.top_n.norder + n + 1);
     if (d.top_n.norder)
         memcpy(order, d.top_n.order, sizeof *order * (size_t)d.top_n.norder);
@@ -76,11 +76,11 @@ static row_demand in_order(rule_ctx *r, row_demand d, const sort_key *keys, int 
     return d.top_n.with_ties && d.top_n.norder == 0 ? without_top_n(d) : d; /* all rows tie */
 }
 
-/* One of each combination of all columns. */
+/* A demand for one of the rows that are equal in all columns. */
 static row_demand one_of_each(rule_ctx *r, const rel *x, row_demand d) {
     row_demand one = {.limit_hint = d.limit_hint, .top_n.n = 1, .semi_join = d.semi_join};
     for (int i = 0; i < x->ncols; i++)
-        add(r, &one, column_expr(r, &x->cols[i]));
+        add_key(r, &one, column_expr(r, &x->cols[i]));
     return one;
 }
 
@@ -105,12 +105,12 @@ static row_demand replaced(rule_ctx *r, row_demand d, const expr_map *map) {
                         .semi_join = replaced_partners(r, d.semi_join, map)};
     sort_key *order = ARENA_ARRAY(r->mem, sort_key, d.top_n.norder + 1);
     for (int i = 0; i < d.top_n.keys.n; i++)
-        add(r, &below, expr_replace(r, d.top_n.keys.list[i], map));
+        add_key(r, &below, expr_replace(r, d.top_n.keys.list[i], map));
     for (int i = 0; i < d.top_n.norder; i++) {
         order[i] = d.top_n.order[i];
         order[i].value = expr_replace(r, order[i].value, map);
     }
-    return in_order(r, below, order, d.top_n.norder);
+    return with_order(r, below, order, d.top_n.norder);
 }
 
 static row_demand below_project(rule_ctx *r, const rel *x, row_demand d) {
@@ -120,7 +120,7 @@ static row_demand below_project(rule_ctx *r, const rel *x, row_demand d) {
     return replaced(r, d, &map);
 }
 
-/* Of an input whose columns are the node's by position. */
+/* The demand on an input whose columns are the node's by position. */
 static row_demand by_position(rule_ctx *r, const rel *x, const rel *input, row_demand d) {
     expr_map map = {0};
     for (int i = 0; i < x->ncols; i++)
@@ -128,20 +128,20 @@ static row_demand by_position(rule_ctx *r, const rel *x, const rel *input, row_d
     return replaced(r, d, &map);
 }
 
-/* Which of the rows that tie comes first does not matter to a demand with ties. */
+/* With ties, the sort's order of equal rows does not matter. */
 static row_demand below_sort(rule_ctx *r, const rel *x, row_demand d) {
     d.limit_hint = 0;
-    return d.top_n.with_ties ? d : in_order(r, d, x->sort.keys, x->sort.nkeys);
+    return d.top_n.with_ties ? d : with_order(r, d, x->sort.keys, x->sort.nkeys);
 }
 
-/* A window that gives no more than the first rows of each partition gives these what it would among
- * all: its functions are row_number(), rank() and the like. */
+/* A window that returns only the first rows of each partition (row_number(), rank() and the like)
+ * computes the same for them without the other rows. */
 static row_demand below_window(rule_ctx *r, const rel *x) {
     int npartition = x->window.functions[0].npartition;
     row_demand d = {.top_n.n = x->window.first, .top_n.with_ties = x->window.with_ties};
     for (int i = 0; i < npartition; i++)
-        add(r, &d, x->window.keys[i].value);
-    return in_order(r, d, x->window.keys + npartition, x->window.nkeys - npartition);
+        add_key(r, &d, x->window.keys[i].value);
+    return with_order(r, d, x->window.keys + npartition, x->window.nkeys - npartition);
 }
 
 static row_demand below_limit(rule_ctx *r, const rel *x, row_demand d) {
@@ -156,16 +156,16 @@ static row_demand below_limit(rule_ctx *r, const rel *x, row_demand d) {
     }
     below.top_n.n = used;
     for (int i = 0; i < x->limit.npartition; i++)
-        add(r, &below, column_expr(r, rel_column_of(x->left, x->limit.partition[i])));
+        add_key(r, &below, column_expr(r, rel_column_of(x->left, x->limit.partition[i])));
     return below;
 }
 
-/* Aggregates to which it does not matter how often a value comes. */
+/* Whether an aggregate does not depend on how often a value occurs. */
 static bool takes_each_once(const rel_agg *a) {
     return a->distinct || a->kind == AGG_MIN || a->kind == AGG_MAX || a->kind == AGG_FIRST;
 }
 
-/* Those of whole groups. */
+/* A semi-join demand on groups is passed to their rows where it reads only group keys. */
 static semi_join_demand below_keys(rule_ctx *r, const rel *x, semi_join_demand p) {
     expr_map map = {0};
     id_set keys = id_set_new(r->mem);
@@ -182,28 +182,28 @@ static semi_join_demand below_keys(rule_ctx *r, const rel *x, semi_join_demand p
 static row_demand below_group(rule_ctx *r, const rel *x, row_demand above) {
     row_demand d = {.top_n.n = 1, .semi_join = below_keys(r, x, above.semi_join)};
     for (int i = 0; i < x->group.nkeys; i++)
-        add(r, &d, x->group.keys[i].value);
+        add_key(r, &d, x->group.keys[i].value);
     for (int i = 0; i < x->group.naggs; i++) {
         if (!takes_each_once(&x->group.aggs[i]))
             return (row_demand){.semi_join = d.semi_join};
-        add(r, &d, x->group.aggs[i].arg);
-        add(r, &d, x->group.aggs[i].filter);
+        add_key(r, &d, x->group.aggs[i].arg);
+        add_key(r, &d, x->group.aggs[i].filter);
         for (int k = 0; k < x->group.aggs[i].nkeys; k++)
-            add(r, &d, x->group.aggs[i].keys[k].value);
+            add_key(r, &d, x->group.aggs[i].keys[k].value);
     }
     return d;
 }
 
-/* DISTINCT: the first row equal in `by` is the first distinct one equal in them; of the second that
- * cannot be said. */
+/* The first row of those equal in the keys is also the first distinct one. For later ones that does not
+ * hold. */
 static row_demand below_distinct(rule_ctx *r, const rel *x, row_demand d) {
     return d.top_n.n == 1 ? d : one_of_each(r, x->left, d);
 }
 
-/* What x reads of one side of a join: its largest parts that read that side alone. */
+/* Adds to the keys the largest parts of x that read only one side of a join. */
 static void add_parts(rule_ctx *r, row_demand *d, expr *x, const id_set *side) {
     if (expr_only_in(x, side)) {
-        add(r, d, x);
+        add_key(r, d, x);
         return;
     }
     for (int i = 0; i < x->nargs; i++)
@@ -217,9 +217,9 @@ static bool only_in(const conjuncts *list, const id_set *ids) {
     return true;
 }
 
-/* a = b or, `op`, a IS b with a from the left input and b from the right one. */
-static bool ties(const expr *x, expr_op op, const id_set *left, const id_set *right, expr **a,
-                 expr **b) {
+/* Whether x is `a op b` (= or IS), with a over the left input and b over the right one. */
+static bool is_equi_condition(const expr *x, expr_op op, const id_set *left, const id_set *right,
+                              expr **a, expr **b) {
     if (x->kind != EXPR_OP || x->op != op)
         return false;
     for (int i = 0; i < 2; i++) {
@@ -231,9 +231,9 @@ static bool ties(const expr *x, expr_op op, const id_set *left, const id_set *ri
     return false;
 }
 
-/* The rows on the left, where no model has to be asked for them: those on the right are to match
- * one of them, which a row that a left one shall not match must, too. */
-static semi_join_demand left_rows(rule_ctx *r, const rel *x) {
+/* The demand that a join's left input makes on its right one, if no model has to be asked for the left
+ * rows: only right rows that match a left one are of use, in an anti-join as well. */
+static semi_join_demand partners_on_left(rule_ctx *r, const rel *x) {
     semi_join_demand p = {.partner = x->left,
                           .mark_null = x->join.kind == JOIN_MARK && x->join.mark_null};
     id_set left = id_set_new(r->mem), right = id_set_new(r->mem);
@@ -244,7 +244,7 @@ static semi_join_demand left_rows(rule_ctx *r, const rel *x) {
     conjuncts_split(r, &all, x->join.predicate);
     for (int round = 0; round < 2 && p.keys.n == 0 && !rel_has_llm(x->left); round++)
         for (int i = 0; i < all.n; i++)
-            if (ties(all.list[i], round ? OP_IS : OP_EQ, &left, &right, &a, &b)) {
+            if (is_equi_condition(all.list[i], round ? OP_IS : OP_EQ, &left, &right, &a, &b)) {
                 conjuncts_add(r, &p.partner_keys, a);
                 conjuncts_add(r, &p.keys, b);
                 p.nulls_match = round > 0;
@@ -252,7 +252,7 @@ static semi_join_demand left_rows(rule_ctx *r, const rel *x) {
     return p.keys.n > 0 ? p : (semi_join_demand){0};
 }
 
-/* Rows of one side equal in the condition's parts meet the same rows of the other. */
+/* Rows of a side that are equal in the condition's parts match the same rows of the other side. */
 static row_demand below_join(rule_ctx *r, const rel *x, const rel *side, row_demand d) {
     bool inner = join_is_inner(x->join.kind);
     row_demand own = {.limit_hint = d.limit_hint, .top_n.n = d.top_n.n};
@@ -270,11 +270,11 @@ static row_demand below_join(rule_ctx *r, const rel *x, const rel *side, row_dem
         if (!expr_only_in(d.top_n.order[i].value, &ids))
             return without_top_n(own);
     own.top_n.with_ties = d.top_n.with_ties;
-    return in_order(r, own, d.top_n.order, d.top_n.norder);
+    return with_order(r, own, d.top_n.order, d.top_n.norder);
 }
 
-/* The right input is read whole; where it is only looked for matches, the first is enough, and
- * where a second is an error, the second. */
+/* The right input is read whole. Where only the existence of a match counts, one of the equal rows is
+ * enough; where a second match is an error, two. */
 static row_demand below_right(rule_ctx *r, const rel *x, row_demand d) {
     join_kind kind = x->join.kind;
     int64_t decide = kind == JOIN_SEMI || kind == JOIN_ANTI || kind == JOIN_MARK ? 1
@@ -282,7 +282,7 @@ static row_demand below_right(rule_ctx *r, const rel *x, row_demand d) {
                                                                                  : 0;
     d.limit_hint = 0;
     row_demand right = below_join(r, x, x->right, decide > 0 ? (row_demand){.top_n.n = decide} : d);
-    semi_join_demand of_left = left_rows(r, x);
+    semi_join_demand of_left = partners_on_left(r, x);
     if (of_left.partner)
         right.semi_join = of_left;
     return right;
@@ -290,8 +290,6 @@ static row_demand below_right(rule_ctx *r, const rel *x, row_demand d) {
 
 /* ---- nodes ----------------------------------------------------------------------------------- */
 
-/* A demand goes no further than the first pipeline: what its prompts say follows from all rows of
- * its base. */
 static rel *ask_pipeline(rule_ctx *r, rel *x, row_demand d) {
     rel *base = pipeline_base(x), *asked = ask(r, base, nothing);
     rel *over = rel_over(r, x, chain_over(r, x->left, base, asked), NULL);
@@ -303,7 +301,7 @@ static rel *ask_pipeline(rule_ctx *r, rel *x, row_demand d) {
     bool known = only_in(&d.top_n.keys, &ids);
     for (int i = 0; i < d.top_n.norder; i++)
         known = known && expr_only_in(d.top_n.order[i].value, &ids);
-    if (!known) /* answers tell the rows apart, and they are not known before these are asked about */
+    if (!known) /* it reads answers, which are not known before the rows are asked about */
         d = without_top_n(d);
     if (d.limit_hint == 0 && d.top_n.n == 0 && !d.semi_join.partner)
         return over;
@@ -324,7 +322,7 @@ static rel *ask_join(rule_ctx *r, rel *x, row_demand d) {
         !x->join.predicate && (kind == JOIN_SEMI || kind == JOIN_ANTI || kind == JOIN_MARK);
     rel *right = exists && rel_has_llm(x->right) ? first_row(r, x->right) : x->right;
     rel *left = ask(r, x->left, below_join(r, x, x->left, d));
-    rel *changed = rel_over(r, x, left, x->right); /* its rows are those that partners are of */
+    rel *changed = rel_over(r, x, left, x->right); /* partners are rows of the new left input */
     return rel_over(r, x, left, ask(r, right, below_right(r, changed, d)));
 }
 
@@ -341,7 +339,8 @@ static rel *ask_setop(rule_ctx *r, rel *x, row_demand d) {
     return rel_over(r, x, ask(r, x->left, left), ask(r, x->right, right));
 }
 
-/* Groups of which only the keys are wanted, the first of them: DISTINCT gives them as they come. */
+/* GROUP BY without aggregates under a LIMIT becomes DISTINCT, which returns rows before its input
+ * ends. */
 static rel *ask_group(rule_ctx *r, rel *x, row_demand d) {
     if (x->group.nkeys == 0 || x->group.naggs > 0 || d.limit_hint == 0 || !rel_has_llm(x->left))
         return rel_over(r, x, ask(r, x->left, below_group(r, x, d)), NULL);
@@ -356,7 +355,7 @@ static rel *ask(rule_ctx *r, rel *x, row_demand d) {
     case REL_PIPELINE:
         return ask_pipeline(r, x, d);
     case REL_FILTER:
-        return rel_over(r, x, ask(r, x->left, with(r, d, x->filter.predicate)), NULL);
+        return rel_over(r, x, ask(r, x->left, with_key(r, d, x->filter.predicate)), NULL);
     case REL_PROJECT:
         return rel_over(r, x, ask(r, x->left, below_project(r, x, d)), NULL);
     case REL_SORT:
