@@ -239,6 +239,9 @@ typedef struct function_info {
 const function_info *sql_functions(size_t *count);
 /* Reserved and other keywords, upper case, sorted. */
 const char *const *sql_keywords(size_t *count);
+/* Appends an identifier, quoted if it is a keyword or has characters other than letters, digits and
+ * underscores. */
+void sql_print_name(buf *out, str name);
 
 /* ---- expressions ----------------------------------------------------------------------------- */
 

@@ -69,7 +69,7 @@ static void add_views(db *d, object_list *l, const catalog *c, buf *sql) {
             .catalog = c, .settings = &d->settings, .system_table = system_table_columns, .ctx = d};
         buf query = {0};
         buf_append_c(&query, "SELECT * FROM ");
-        name_sql(v->name, &query);
+        sql_print_name(&query, v->name);
         str text = str_copy(l->mem, buf_str(&query));
         bool bound = sql_bind_text(text, &env, l->mem, &x, &ignored) == 0;
         view_sql(v, sql);

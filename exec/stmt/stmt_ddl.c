@@ -75,7 +75,7 @@ static int check_existing(stmt *s, str table, const column_def *column_new, err 
     if (column_new->check_sql.n == 0)
         return 0;
     buf_append_c(&sql, "SELECT COUNT(*) FROM ");
-    name_sql(table, &sql);
+    sql_print_name(&sql, table);
     buf_printf(&sql, " WHERE NOT (%.*s)", (int)column_new->check_sql.n, column_new->check_sql.p);
     int status = stmt_scalar(s, buf_str(&sql), TYPE_INTEGER, &bad, e);
     if (status == 0 && bad.i > 0)

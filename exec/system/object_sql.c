@@ -1,42 +1,14 @@
 /*
  * object_sql.c - the CREATE statement that makes an object of the catalog.
  */
-#include <ctype.h>
-
 #include "object_sql_int.h"
 #include "sql/sql.h"
-
-static bool is_keyword(str name) {
-    size_t count;
-    const char *const *words = sql_keywords(&count);
-    for (size_t k = 0; k < count; k++)
-        if (str_equal_nocase(name, str_from(words[k])))
-            return true;
-    return false;
-}
-
-void name_sql(str name, buf *out) {
-    bool plain = name.n > 0 && (isalpha((unsigned char)name.p[0]) || name.p[0] == '_');
-    for (size_t k = 0; k < name.n && plain; k++)
-        plain = isalnum((unsigned char)name.p[k]) || name.p[k] == '_';
-    if (plain && !is_keyword(name)) {
-        buf_append_str(out, name);
-        return;
-    }
-    buf_append_char(out, '"');
-    for (size_t k = 0; k < name.n; k++) {
-        if (name.p[k] == '"')
-            buf_append_char(out, '"');
-        buf_append_char(out, name.p[k]);
-    }
-    buf_append_char(out, '"');
-}
 
 static void column_list(const table_def *t, const index_def *x, buf *out) {
     buf_append_char(out, '(');
     for (int k = 0; k < x->ncolumns; k++) {
         buf_append_c(out, k ? ", " : "");
-        name_sql(t->columns[x->columns[k]].name, out);
+        sql_print_name(out, t->columns[x->columns[k]].name);
     }
     buf_append_char(out, ')');
 }
@@ -69,13 +41,13 @@ static const index_def *column_constraint(const table_def *t, int column_at) {
 
 void table_sql(const table_def *t, buf *out) {
     buf_append_c(out, "CREATE TABLE ");
-    name_sql(t->name, out);
+    sql_print_name(out, t->name);
     buf_append_c(out, " (");
     for (int c = 0; c < t->ncolumns; c++) {
         const column_def *d = &t->columns[c];
         const index_def *x = column_constraint(t, c);
         buf_append_c(out, c ? ", " : "");
-        name_sql(d->name, out);
+        sql_print_name(out, d->name);
         buf_printf(out, " %s", type_name(d->type));
         if (c == t->rowid_column || (x && x->primary))
             buf_append_c(out, " PRIMARY KEY");
@@ -102,19 +74,19 @@ void table_sql(const table_def *t, buf *out) {
 
 void index_sql(const table_def *t, const index_def *x, buf *out) {
     buf_append_c(out, x->unique ? "CREATE UNIQUE INDEX " : "CREATE INDEX ");
-    name_sql(x->name, out);
+    sql_print_name(out, x->name);
     buf_append_c(out, " ON ");
-    name_sql(t->name, out);
+    sql_print_name(out, t->name);
     buf_append_char(out, ' ');
     column_list(t, x, out);
 }
 
 void view_sql(const view_def *v, buf *out) {
     buf_append_c(out, "CREATE VIEW ");
-    name_sql(v->name, out);
+    sql_print_name(out, v->name);
     for (int k = 0; k < v->ncolumns; k++) {
         buf_append_c(out, k ? ", " : " (");
-        name_sql(v->columns[k], out);
+        sql_print_name(out, v->columns[k]);
     }
     buf_append_c(out, v->ncolumns ? ") AS " : " AS ");
     buf_append_str(out, v->sql);
@@ -122,7 +94,7 @@ void view_sql(const view_def *v, buf *out) {
 
 void model_sql(const model_def *m, buf *out) {
     buf_append_c(out, "CREATE MODEL ");
-    name_sql(m->name, out);
+    sql_print_name(out, m->name);
     buf_append_c(out, " FROM ");
     value_print_sql(out, value_text(m->source));
 }

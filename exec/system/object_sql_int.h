@@ -11,8 +11,6 @@ void table_sql(const table_def *t, buf *out);
 void index_sql(const table_def *t, const index_def *x, buf *out);
 void view_sql(const view_def *v, buf *out);
 void model_sql(const model_def *m, buf *out);
-/* Appends a name, quoted if it is a keyword or no plain identifier. */
-void name_sql(str name, buf *out);
 /* Whether a constraint of CREATE TABLE made the index, so that table_sql shows it. */
 bool index_is_constraint(const table_def *t, const index_def *x);
 

@@ -212,7 +212,7 @@ static void dump_batch(void *ctx, stmt *s, const batch *b) {
     for (int i = 0; i < b->rows; i++) {
         if (d->rows == 0) {
             buf_append_c(d->out, "INSERT INTO ");
-            format_name(d->out, d->table);
+            sql_print_name(d->out, str_from(d->table));
             buf_append_c(d->out, " VALUES\n(");
         } else {
             buf_append_c(d->out, ",\n(");
@@ -236,7 +236,7 @@ static bool dump_table(shell *sh, const db_object *o, buf *out) {
     buf query = {0};
     err e;
     buf_append_c(&query, "SELECT * FROM ");
-    format_name(&query, o->name);
+    sql_print_name(&query, str_from(o->name));
     dump d = {.sh = sh, .out = out, .table = o->name};
     buf_printf(out, "%s;\n", o->sql);
     int code = shell_query(sh, buf_str(&query), dump_batch, &d, &e);
@@ -342,7 +342,7 @@ bool cmd_import(shell *sh, command_call *c) {
                             str_equal_nocase(str_from(objects[i].name), str_from(words[1])));
     buf sql = {0};
     buf_append_c(&sql, exists ? "COPY " : "CREATE TABLE ");
-    format_name(&sql, words[1]);
+    sql_print_name(&sql, str_from(words[1]));
     buf_append_c(&sql, exists ? " FROM " : " AS SELECT * FROM ");
     value_print_sql(&sql, value_text(str_from(words[0])));
     bool ok = shell_sql(sh, sql.p);

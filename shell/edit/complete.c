@@ -66,7 +66,7 @@ static void add(finder *f, const char *text, const char *note, candidate_kind ki
 
 static const char *quoted(finder *f, const char *name) {
     buf text = {0};
-    format_name(&text, name);
+    sql_print_name(&text, str_from(name));
     const char *copy = arena_strndup(f->a, text.p, text.n);
     buf_free(&text);
     return copy;

@@ -3,7 +3,6 @@
  *
  * Invariant: formatting is a pure function of options and rows; it never asks the terminal.
  */
-#include <ctype.h>
 #include <string.h>
 
 #include "format_int.h"
@@ -154,28 +153,6 @@ void format_json_string(buf *out, str text) {
         char encoded[4];
         buf_append(out, encoded, utf8_encode(cp, encoded));
         i += n;
-    }
-    buf_append_char(out, '"');
-}
-
-void format_name(buf *out, const char *name) {
-    bool plain = *name && !isdigit((unsigned char)*name);
-    for (const char *p = name; *p && plain; p++)
-        plain = (*p >= 'a' && *p <= 'z') || (*p >= '0' && *p <= '9') || *p == '_' ||
-                (*p >= 'A' && *p <= 'Z');
-    size_t n;
-    const char *const *words = sql_keywords(&n);
-    for (size_t i = 0; i < n && plain; i++)
-        plain = !str_equal_nocase(str_from(name), str_from(words[i]));
-    if (plain) {
-        buf_append_c(out, name);
-        return;
-    }
-    buf_append_char(out, '"');
-    for (const char *p = name; *p; p++) {
-        if (*p == '"')
-            buf_append_char(out, '"');
-        buf_append_char(out, *p);
     }
     buf_append_char(out, '"');
 }

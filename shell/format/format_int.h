@@ -66,8 +66,6 @@ void format_cell(const format *f, buf *out, value v);
 /* Appends text, each control character replaced by a visible one of one column. */
 void format_visible(buf *out, str text, bool utf8);
 void format_json_string(buf *out, str text);
-/* An SQL identifier, quoted if it needs quotes. */
-void format_name(buf *out, const char *name);
 void format_pad(buf *out, int columns);
 /* Appends one entry of a two-column list: `left`, then `text` from column `indent` on, wrapped to
  * `columns` (0: not wrapped). If fewer than 20 columns remain for `text`, it starts a new line. */

@@ -240,7 +240,7 @@ void text_html_end(format *f) {
 void text_insert_row(format *f, const batch *b, int row) {
     const char *table = f->options.insert_table ? f->options.insert_table : "t";
     buf_append_c(f->out, "INSERT INTO ");
-    format_name(f->out, table);
+    sql_print_name(f->out, str_from(table));
     buf_append_c(f->out, " VALUES (");
     for (int i = 0; i < f->ncols; i++) {
         if (i)

@@ -4,6 +4,7 @@
  * Invariant: the table is sorted by name (tests/unit/test_sql_text.c); each word is a token of
  * grammar.y, or this does not compile.
  */
+#include <ctype.h>
 #include <string.h>
 
 #include "grammar.h"
@@ -96,4 +97,23 @@ const char *keyword_nearest(str word) {
 const char *const *sql_keywords(size_t *count) {
     *count = BASE_COUNT(names);
     return names;
+}
+
+void sql_print_name(buf *out, str name) {
+    bool plain = name.n > 0 && !isdigit((unsigned char)name.p[0]);
+    for (size_t k = 0; k < name.n && plain; k++)
+        plain = isalnum((unsigned char)name.p[k]) || name.p[k] == '_';
+    for (size_t k = 0; k < BASE_COUNT(names) && plain; k++)
+        plain = !str_equal_nocase(name, str_from(names[k]));
+    if (plain) {
+        buf_append_str(out, name);
+        return;
+    }
+    buf_append_char(out, '"');
+    for (size_t k = 0; k < name.n; k++) {
+        if (name.p[k] == '"')
+            buf_append_char(out, '"');
+        buf_append_char(out, name.p[k]);
+    }
+    buf_append_char(out, '"');
 }
