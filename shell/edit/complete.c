@@ -13,6 +13,7 @@
 
 #include "commands/commands_int.h"
 #include "complete_int.h"
+#include "storage/containers.h"
 
 enum { MOST_CANDIDATES = 2000 };
 
@@ -53,15 +54,7 @@ static void add(finder *f, const char *text, const char *note, candidate_kind ki
             return;
         }
     }
-    if (f->out->count == f->cap) {
-        int cap = f->cap ? f->cap * 2 : 64;
-        candidate *more = ARENA_ARRAY(f->a, candidate, cap);
-        if (f->out->count)
-            memcpy(more, f->out->items, sizeof(candidate) * (size_t)f->out->count);
-        f->out->items = more;
-        f->cap = cap;
-    }
-    f->out->items[f->out->count++] = (candidate){text, note, kind, score};
+    ARENA_PUSH(f->a, f->out->items, f->out->count, f->cap, ((candidate){text, note, kind, score}));
 }
 
 static const char *quoted(finder *f, const char *name) {
@@ -197,24 +190,23 @@ static void add_scope_columns(finder *f) {
 
 /* ---- context before the cursor ----------------------------------------------------------- */
 
+/* The words `next` are offered after any of the words `after`. */
+typedef struct continuation {
+    const char *after, *next;
+} continuation;
+
 /* The only words that follow a keyword. */
-static const struct {
-    const char *word, *next;
-} pairs[] = {
-    {"GROUP", "BY"},
-    {"ORDER", "BY"},
+static const continuation pairs[] = {
+    {"GROUP ORDER PARTITION", "BY"},
     {"WITH", "RECURSIVE"},
-    {"PARTITION", "BY"},
     {"INSERT", "INTO"},
     {"DELETE", "FROM"},
     {"CREATE", "TABLE VIEW INDEX MODEL UNIQUE OR"},
     {"DROP", "TABLE VIEW INDEX MODEL"},
     {"ALTER", "TABLE"},
     {"LEFT", "JOIN OUTER"},
-    {"INNER", "JOIN"},
-    {"CROSS", "JOIN"},
+    {"INNER CROSS OUTER", "JOIN"},
     {"NATURAL", "JOIN INNER LEFT"},
-    {"OUTER", "JOIN"},
     {"IS", "NULL NOT DISTINCT TRUE FALSE"},
     {"NULLS", "FIRST LAST"},
     {"UNION", "ALL SELECT"},
@@ -222,8 +214,7 @@ static const struct {
     {"EXPLAIN", "SELECT ANALYZE UPDATE DELETE INSERT WITH"},
     {"CLEAR", "CACHE"},
     {"CACHE", "KV ANSWERS FOR"},
-    {"KV", "FOR"},
-    {"ANSWERS", "FOR"},
+    {"KV ANSWERS", "FOR"},
     {"FOR", "MODEL"},
     {"RETURNS", "TEXT ENUM BOOLEAN INTEGER REAL"},
     {"CONFLICT", "DO"},
@@ -232,19 +223,14 @@ static const struct {
     {"IF", "EXISTS NOT"},
     {"ADD", "COLUMN"},
     {"RENAME", "TO COLUMN"},
-    {"PARTITION", "BY"},
-    {"ROWS", "BETWEEN UNBOUNDED CURRENT"},
-    {"RANGE", "BETWEEN UNBOUNDED CURRENT"},
-    {"GROUPS", "BETWEEN UNBOUNDED CURRENT"},
+    {"ROWS RANGE GROUPS", "BETWEEN UNBOUNDED CURRENT"},
     {"UNBOUNDED", "PRECEDING FOLLOWING"},
     {"CURRENT", "ROW"},
     {"EXCLUDE", "CURRENT GROUP TIES NO"},
 };
 
 /* Words that may follow a complete operand, by clause, likeliest first. */
-static const struct {
-    const char *clause, *next;
-} followers[] = {
+static const continuation followers[] = {
     {"SELECT", "FROM AS RETURNS OVER FILTER IS IN LIKE AND OR ORDER"},
     {"FROM",
      "WHERE JOIN LEFT GROUP ORDER LIMIT ON AS USING INNER CROSS NATURAL UNION HAVING EXCEPT "
@@ -257,9 +243,7 @@ static const struct {
     {"HAVING", "AND OR ORDER LIMIT IS IN BETWEEN QUALIFY WINDOW"},
     {"PARTITION", "ORDER ROWS RANGE GROUPS"},
     {"ORDER", "ASC DESC NULLS LIMIT OFFSET ROWS RANGE GROUPS"},
-    {"ROWS", "PRECEDING FOLLOWING AND EXCLUDE"},
-    {"RANGE", "PRECEDING FOLLOWING AND EXCLUDE"},
-    {"GROUPS", "PRECEDING FOLLOWING AND EXCLUDE"},
+    {"ROWS RANGE GROUPS", "PRECEDING FOLLOWING AND EXCLUDE"},
     {"QUALIFY", "AND OR ORDER LIMIT IS IN BETWEEN OVER"},
     {"LIMIT", "OFFSET"},
     {"SET", "WHERE FROM RETURNING"},
@@ -274,9 +258,7 @@ static const char statement_words[] =
     "COPY DROP ALTER ANALYZE VALUES RESET CLEAR WARM PIN UNPIN";
 
 static const scope_token *before(const finder *f, int back) {
-    static const scope_token none = {TOKEN_BLANK, {"", 0}, -1};
-    int i = f->s.before - back;
-    return i >= 0 ? &f->s.tokens[i] : &none;
+    return scope_token_at(&f->s, f->s.before - back);
 }
 
 static bool first_is(const finder *f, const char *word) {
@@ -339,19 +321,27 @@ static bool ends_operand(const scope_token *t) {
            token_is(t, "TRUE") || token_is(t, "FALSE");
 }
 
+/* Adds the words of the first entry for `word`; false if there is none. */
+static bool add_continuation(finder *f, const continuation *table, size_t n, str word) {
+    for (size_t i = 0; i < n; i++) {
+        for (str rest = str_from(table[i].after); rest.n;) {
+            if (str_equal_nocase(word, str_split_next(&rest, ' '))) {
+                add_words(f, table[i].next, SCORE_NEXT);
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
 static bool find_after_keyword(finder *f) {
     const scope_token *last = before(f, 1);
     if (first_is(f, "ALTER") && token_is(last, "DROP")) {
         add_words(f, "COLUMN", SCORE_NEXT);
         return true;
     }
-    for (size_t i = 0; i < BASE_COUNT(pairs); i++) {
-        if (last->class == TOKEN_KEYWORD && token_is(last, pairs[i].word)) {
-            add_words(f, pairs[i].next, SCORE_NEXT);
-            return true;
-        }
-    }
-    return false;
+    return last->class == TOKEN_KEYWORD &&
+           add_continuation(f, pairs, BASE_COUNT(pairs), last->text);
 }
 
 /* True if a table function may replace the table name. */
@@ -424,9 +414,7 @@ static void find_sql(finder *f) {
     } else if ((target = f->s.group ? insert_target(f) : NULL) != NULL) {
         add_columns_of(f, target, SCORE_COLUMN, false);
     } else if (ends_operand(last)) {
-        for (size_t i = 0; i < BASE_COUNT(followers); i++)
-            if (strcmp(followers[i].clause, f->s.clause) == 0)
-                add_words(f, followers[i].next, SCORE_NEXT);
+        add_continuation(f, followers, BASE_COUNT(followers), str_from(f->s.clause));
         add_all_keywords(f, SCORE_RARE);
     } else {
         find_operand(f);

@@ -12,6 +12,7 @@ typedef struct scope_token {
     token_class class;
     str text;
     int group; /* the parentheses around it, an index into scope.parents; 0: none */
+    int opens; /* if it is a parenthesis: the group inside it */
 } scope_token;
 
 enum { GROUP_WITH = -2 }; /* scope_table.group of a CTE, visible in FROM only */
@@ -41,6 +42,8 @@ typedef struct scope {
 
 /* Reads the statement around `cursor`; allocates in `a`. */
 void scope_read(str text, size_t cursor, arena *a, scope *out);
+/* The token i; a blank one if there is none. */
+const scope_token *scope_token_at(const scope *s, int i);
 /* True if a table of table_group is visible in from_group. */
 bool scope_sees(const scope *s, int from_group, int table_group);
 /* Calls visit with the name of each named column of a subquery's select list. */

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "complete_int.h"
+#include "storage/containers.h"
 
 str scope_unquote(str name) {
     if (name.n >= 2 && (name.p[0] == '"' || name.p[0] == '`') && name.p[name.n - 1] == name.p[0])
@@ -44,11 +45,8 @@ static void place_cursor(scope *s, token_class class, size_t at, size_t n) {
 
 /* Reads the tokens of the statement around the cursor: from the `;` before it to the `;` after it. */
 static void read_tokens(scope *s, arena *a) {
-    int cap = 64, group = 0, groups_cap = 16;
-    s->tokens = ARENA_ARRAY(a, scope_token, cap);
-    s->parents = ARENA_ARRAY(a, int, groups_cap);
-    s->parents[0] = -1;
-    s->ngroups = 1;
+    int cap = 0, group = 0, groups_cap = 0;
+    ARENA_PUSH(a, s->parents, s->ngroups, groups_cap, -1);
     s->start = s->cursor;
     token_class class;
     for (size_t at = 0, n; at < s->text.n && (n = sql_token(s->text, at, &class)) > 0; at += n) {
@@ -66,22 +64,11 @@ static void read_tokens(scope *s, arena *a) {
         }
         if (str_equal(word, STR(")")) && group > 0)
             group = s->parents[group];
-        if (s->ntokens == cap) {
-            scope_token *more = ARENA_ARRAY(a, scope_token, cap * 2);
-            memcpy(more, s->tokens, sizeof(scope_token) * (size_t)cap);
-            s->tokens = more;
-            cap *= 2;
-        }
-        s->tokens[s->ntokens++] = (scope_token){class, word, group};
+        scope_token token = {class, word, group, s->ngroups};
+        ARENA_PUSH(a, s->tokens, s->ntokens, cap, token);
         if (str_equal(word, STR("("))) {
-            if (s->ngroups == groups_cap) {
-                int *more = ARENA_ARRAY(a, int, groups_cap * 2);
-                memcpy(more, s->parents, sizeof(int) * (size_t)groups_cap);
-                s->parents = more;
-                groups_cap *= 2;
-            }
-            s->parents[s->ngroups] = group;
-            group = s->ngroups++;
+            ARENA_PUSH(a, s->parents, s->ngroups, groups_cap, group);
+            group = token.opens;
         }
         if (at + n <= s->start) {
             s->before = s->ntokens;
@@ -92,36 +79,16 @@ static void read_tokens(scope *s, arena *a) {
         s->start = s->cursor;
 }
 
-static const scope_token *token_at(const scope *s, int i) {
-    static const scope_token none = {TOKEN_BLANK, {"", 0}, -1};
+const scope_token *scope_token_at(const scope *s, int i) {
+    static const scope_token none = {TOKEN_BLANK, {"", 0}, -1, -1};
     return i >= 0 && i < s->ntokens ? &s->tokens[i] : &none;
-}
-
-/* The group opened by the parenthesis at token i. */
-static int group_opened(const scope *s, int i) {
-    int opened = 0;
-    for (int k = 0; k <= i; k++)
-        opened += token_is(&s->tokens[k], "(");
-    return opened;
-}
-
-static void add_table(scope *s, arena *a, int *cap, scope_table table) {
-    if (s->ntables == *cap) {
-        int more_cap = *cap ? *cap * 2 : 8;
-        scope_table *more = ARENA_ARRAY(a, scope_table, more_cap);
-        if (s->ntables)
-            memcpy(more, s->tables, sizeof(scope_table) * (size_t)s->ntables);
-        s->tables = more;
-        *cap = more_cap;
-    }
-    s->tables[s->ntables++] = table;
 }
 
 /* The alias in `[AS] alias` at token i; without one `otherwise`. */
 static str read_alias(const scope *s, int i, str otherwise) {
-    if (token_is(token_at(s, i), "AS"))
+    if (token_is(scope_token_at(s, i), "AS"))
         i++;
-    const scope_token *t = token_at(s, i);
+    const scope_token *t = scope_token_at(s, i);
     bool under_cursor = t->text.p == s->text.p + s->start && s->start < s->cursor;
     return t->class == TOKEN_NAME && !under_cursor ? scope_unquote(t->text) : otherwise;
 }
@@ -170,24 +137,26 @@ static void read_tables(scope *s, arena *a) {
         } else if (expect && token_is(t, "(")) {
             int end = matching_close(s, i);
             str alias = read_alias(s, end + 1, (str){"", 0});
-            add_table(s, a, &cap, (scope_table){alias, alias, t->group, group_opened(s, i)});
+            ARENA_PUSH(a, s->tables, s->ntables, cap,
+                       ((scope_table){alias, alias, t->group, t->opens}));
             expect = false;
         } else if (expect && t->class != TOKEN_OPERATOR) {
             str name = scope_unquote(t->text);
             bool typed = t->text.p == s->text.p + s->start && s->start < s->cursor;
             if (!typed && t->class != TOKEN_STRING)
-                add_table(s, a, &cap,
-                          (scope_table){name, read_alias(s, i + 1, name), t->group, -1});
+                ARENA_PUSH(a, s->tables, s->ntables, cap,
+                           ((scope_table){name, read_alias(s, i + 1, name), t->group, -1}));
             expect = false;
         }
-        bool cte = t->class == TOKEN_NAME && token_is(token_at(s, i + 1), "AS") &&
-                   token_is(token_at(s, i + 2), "(") &&
-                   (token_is(token_at(s, i - 1), "WITH") || token_is(token_at(s, i - 1), ",") ||
-                    token_is(token_at(s, i - 1), "RECURSIVE"));
+        bool cte = t->class == TOKEN_NAME && token_is(scope_token_at(s, i + 1), "AS") &&
+                   token_is(scope_token_at(s, i + 2), "(") &&
+                   (token_is(scope_token_at(s, i - 1), "WITH") ||
+                    token_is(scope_token_at(s, i - 1), ",") ||
+                    token_is(scope_token_at(s, i - 1), "RECURSIVE"));
         if (cte && token_is(&s->tokens[0], "WITH"))
-            add_table(
-                s, a, &cap,
-                (scope_table){scope_unquote(t->text), {"", 0}, GROUP_WITH, group_opened(s, i + 2)});
+            ARENA_PUSH(a, s->tables, s->ntables, cap,
+                       ((scope_table){
+                           scope_unquote(t->text), {"", 0}, GROUP_WITH, s->tokens[i + 2].opens}));
     }
     if (s->before == s->ntokens)
         s->expects_table = expect;
@@ -238,7 +207,7 @@ void scope_subquery_columns(const scope *s, int group, void (*visit)(void *ctx, 
             last = (str){0};
             if (token_is(t, "FROM"))
                 return;
-        } else if (in_list && t->class == TOKEN_NAME && !token_is(token_at(s, i + 1), "(")) {
+        } else if (in_list && t->class == TOKEN_NAME && !token_is(scope_token_at(s, i + 1), "(")) {
             last = scope_unquote(t->text);
         }
     }
