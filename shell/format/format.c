@@ -8,17 +8,17 @@
 #include "format_int.h"
 
 static const format_mode modes[] = {
-    {"box", "a table drawn with lines, fitted to the terminal", true, box_begin, box_row, box_end},
-    {"csv", "comma-separated values", false, text_csv_begin, text_csv_row, NULL},
-    {"tsv", "tab-separated values", false, text_tsv_begin, text_tsv_row, NULL},
-    {"json", "one array of objects", false, NULL, text_json_row, text_json_end},
-    {"jsonl", "one object per line", false, NULL, text_jsonl_row, NULL},
-    {"line", "one value per line", false, text_line_begin, text_line_row, NULL},
-    {"list", "values separated by |", false, text_list_begin, text_list_row, NULL},
-    {"markdown", "a Markdown table", true, text_markdown_begin, text_markdown_row,
-     text_markdown_end},
-    {"html", "an HTML table", false, text_html_begin, text_html_row, text_html_end},
-    {"insert", "INSERT statements", false, NULL, text_insert_row, NULL},
+    {"box", "a table drawn with lines, fitted to the terminal", 0, true, box_begin, box_row,
+     box_end},
+    {"csv", "comma-separated values", ',', false, text_csv_begin, text_csv_row, NULL},
+    {"tsv", "tab-separated values", '\t', false, text_csv_begin, text_csv_row, NULL},
+    {"json", "one array of objects", 0, false, NULL, text_json_row, text_json_end},
+    {"jsonl", "one object per line", 0, false, NULL, text_jsonl_row, NULL},
+    {"line", "one value per line", 0, false, text_line_begin, text_line_row, NULL},
+    {"list", "values separated by |", '|', false, text_list_begin, text_list_row, NULL},
+    {"markdown", "a Markdown table", 0, true, box_begin, box_row, box_markdown_end},
+    {"html", "an HTML table", 0, false, text_html_begin, text_html_row, text_html_end},
+    {"insert", "INSERT statements", 0, false, NULL, text_insert_row, NULL},
 };
 
 const format_mode *format_modes(size_t *count) {

@@ -56,11 +56,15 @@ static void markdown_text(buf *out, str text) {
             buf_append_char(out, text.p[i]);
 }
 
+static bool is_markdown(const format *f) {
+    return f->mode->end == box_markdown_end;
+}
+
 /* `shown` is a scratch buffer. */
-static cell make_cell(format *f, str text, bool markdown, buf *shown) {
+static cell make_cell(format *f, str text, buf *shown) {
     cell made = {0};
     buf_clear(shown);
-    if (markdown)
+    if (is_markdown(f))
         markdown_text(shown, text);
     else
         format_visible(shown, text, f->options.utf8);
@@ -69,7 +73,7 @@ static cell make_cell(format *f, str text, bool markdown, buf *shown) {
     return made;
 }
 
-static void begin(format *f, bool markdown) {
+void box_begin(format *f) {
     f->mem = arena_new_spilling(BOX_HEAP_BYTES, f->options.space);
     box_state *s = ARENA_NEW(f->mem, box_state);
     s->heads = ARENA_ARRAY(f->mem, cell, f->ncols + 1);
@@ -78,23 +82,16 @@ static void begin(format *f, bool markdown) {
     s->right = ARENA_ARRAY(f->mem, bool, f->ncols + 1);
     buf shown = {0};
     for (int i = 0; i < f->ncols; i++) {
-        s->heads[i] = make_cell(f, str_from(f->names[i]), markdown, &shown);
+        s->heads[i] = make_cell(f, str_from(f->names[i]), &shown);
         s->right[i] = f->types[i] == TYPE_INTEGER || f->types[i] == TYPE_REAL;
-        bool headless = f->options.no_headers && !markdown; /* Markdown tables need a heading */
+        bool headless =
+            f->options.no_headers && !is_markdown(f); /* Markdown tables need a heading */
         s->width[i] = headless ? 1 : s->heads[i].width;
-        if (f->options.types_row && !headless && !markdown)
+        if (f->options.types_row && !headless && !is_markdown(f))
             s->width[i] = BASE_MAX(s->width[i], (int)strlen(type_name(f->types[i])));
     }
     buf_free(&shown);
     f->state = s;
-}
-
-void box_begin(format *f) {
-    begin(f, false);
-}
-
-void text_markdown_begin(format *f) {
-    begin(f, true);
 }
 
 static cell *next_row(format *f) {
@@ -111,7 +108,7 @@ static cell *next_row(format *f) {
     return &s->last->cells[s->last->rows++ * f->ncols];
 }
 
-static void keep_row(format *f, const batch *b, int row, bool markdown) {
+void box_row(format *f, const batch *b, int row) {
     if (f->options.max_rows && f->rows_kept >= f->options.max_rows)
         return;
     f->rows_kept++;
@@ -122,21 +119,13 @@ static void keep_row(format *f, const batch *b, int row, bool markdown) {
         value v = column_get(&b->cols[i], row);
         buf_clear(&raw);
         format_cell(f, &raw, v);
-        cells[i] = make_cell(f, buf_str(&raw), markdown, &shown);
+        cells[i] = make_cell(f, buf_str(&raw), &shown);
         cells[i].null = v.type == TYPE_NULL;
         s->width[i] = BASE_MAX(s->width[i], cells[i].width);
         s->data[i] = BASE_MAX(s->data[i], cells[i].width);
     }
     buf_free(&raw);
     buf_free(&shown);
-}
-
-void box_row(format *f, const batch *b, int row) {
-    keep_row(f, b, row, false);
-}
-
-void text_markdown_row(format *f, const batch *b, int row) {
-    keep_row(f, b, row, true);
 }
 
 /* ---- fitting ------------------------------------------------------------------------------------
@@ -388,7 +377,7 @@ static void markdown_line(format *f, const cell *cells) {
     buf_append_c(f->out, " |\n");
 }
 
-void text_markdown_end(format *f) {
+void box_markdown_end(format *f) {
     const box_state *s = f->state;
     markdown_line(f, s->heads);
     for (int i = 0; i < f->ncols; i++) {

@@ -29,6 +29,7 @@ typedef struct format format;
 /* An output mode. Options, --help, .mode and completion use the table of modes. */
 typedef struct format_mode {
     const char *name, *help;
+    char delimiter; /* csv, tsv, list: between values; else 0 */
     bool needs_all; /* writes nothing before the last row is read */
     void (*begin)(format *f);
     void (*row)(format *f, const batch *b, int row);
@@ -76,21 +77,17 @@ void format_plan(buf *out, str text, int columns, bool utf8);
 
 /* ---- the modes' functions (format_box.c, format_text.c) -------------------------------------- */
 
-void box_begin(format *f);
+void box_begin(format *f); /* box and markdown */
 void box_row(format *f, const batch *b, int row);
 void box_end(format *f);
-void text_csv_begin(format *f);
+void box_markdown_end(format *f);
+void text_csv_begin(format *f); /* csv and tsv */
 void text_csv_row(format *f, const batch *b, int row);
-void text_tsv_begin(format *f);
-void text_tsv_row(format *f, const batch *b, int row);
 void text_json_row(format *f, const batch *b, int row);
 void text_json_end(format *f);
 void text_jsonl_row(format *f, const batch *b, int row);
 void text_line_begin(format *f);
 void text_line_row(format *f, const batch *b, int row);
-void text_markdown_begin(format *f);
-void text_markdown_row(format *f, const batch *b, int row);
-void text_markdown_end(format *f);
 void text_html_begin(format *f);
 void text_html_row(format *f, const batch *b, int row);
 void text_html_end(format *f);

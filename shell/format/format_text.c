@@ -16,45 +16,32 @@ static void end_line(format *f) {
 
 /* ---- csv, tsv, list -------------------------------------------------------------------------- */
 
-static void delimited_begin(format *f, char delimiter) {
+void text_csv_begin(format *f) {
     if (f->options.no_headers)
         return;
     value *names = mem_alloc(sizeof *names * (size_t)BASE_MAX(f->ncols, 1));
     for (int i = 0; i < f->ncols; i++)
         names[i] = value_text(str_from(f->names[i]));
-    csv_write_row(f->out, names, f->ncols, delimiter, STR(""));
+    csv_write_row(f->out, names, f->ncols, f->mode->delimiter, STR(""));
     free(names);
 }
 
-static void delimited_row(format *f, const batch *b, int row, char delimiter) {
+void text_csv_row(format *f, const batch *b, int row) {
     value *cells = mem_alloc(sizeof *cells * (size_t)BASE_MAX(f->ncols, 1));
     for (int i = 0; i < f->ncols; i++)
         cells[i] = column_get(&b->cols[i], row);
-    csv_write_row(f->out, cells, f->ncols, delimiter, str_from(f->options.null_text));
+    csv_write_row(f->out, cells, f->ncols, f->mode->delimiter, str_from(f->options.null_text));
     free(cells);
-}
-
-void text_csv_begin(format *f) {
-    delimited_begin(f, ',');
-}
-
-void text_csv_row(format *f, const batch *b, int row) {
-    delimited_row(f, b, row, ',');
-}
-
-void text_tsv_begin(format *f) {
-    delimited_begin(f, '\t');
-}
-
-void text_tsv_row(format *f, const batch *b, int row) {
-    delimited_row(f, b, row, '\t');
 }
 
 void text_list_begin(format *f) {
     if (f->options.no_headers)
         return;
-    for (int i = 0; i < f->ncols; i++)
-        buf_printf(f->out, "%s%s", i ? "|" : "", f->names[i]);
+    for (int i = 0; i < f->ncols; i++) {
+        if (i)
+            buf_append_char(f->out, f->mode->delimiter);
+        buf_append_c(f->out, f->names[i]);
+    }
     end_line(f);
 }
 
@@ -62,7 +49,7 @@ void text_list_row(format *f, const batch *b, int row) {
     for (int i = 0; i < f->ncols; i++) {
         value v = column_get(&b->cols[i], row);
         if (i)
-            buf_append_char(f->out, '|');
+            buf_append_char(f->out, f->mode->delimiter);
         if (v.type == TYPE_NULL)
             buf_append_c(f->out, f->options.null_text ? f->options.null_text : "");
         else
