@@ -312,31 +312,29 @@ static unsigned char on_interrupt(EditLine *el, int key) {
     return CC_NEWLINE;
 }
 
+/* The first character of the row that p is in, and the end of that row. */
+static const wchar_t *row_start(const LineInfoW *line, const wchar_t *p) {
+    while (p > line->buffer && p[-1] != L'\n')
+        p--;
+    return p;
+}
+
+static const wchar_t *row_end(const LineInfoW *line, const wchar_t *p) {
+    while (p < line->lastchar && *p != L'\n')
+        p++;
+    return p;
+}
+
 /* Moves the cursor to the same column of the previous (direction -1) or next (+1) row; false if there
  * is none. */
 static bool move_row(EditLine *el, int direction) {
     const LineInfoW *line = el_wline(el);
-    const wchar_t *start = line->cursor, *p;
-    while (start > line->buffer && start[-1] != L'\n')
-        start--;
-    long offset = line->cursor - start;
-    if (direction < 0) {
-        if (start == line->buffer)
-            return false;
-        const wchar_t *end = start - 1;
-        for (p = end; p > line->buffer && p[-1] != L'\n';)
-            p--;
-        el_cursor(el, (int)((p + BASE_MIN(offset, end - p)) - line->cursor));
-        return true;
-    }
-    for (p = line->cursor; p < line->lastchar && *p != L'\n';)
-        p++;
-    if (p == line->lastchar)
+    const wchar_t *start = row_start(line, line->cursor), *end = row_end(line, line->cursor);
+    if (direction < 0 ? start == line->buffer : end == line->lastchar)
         return false;
-    const wchar_t *end = ++p;
-    while (end < line->lastchar && *end != L'\n')
-        end++;
-    el_cursor(el, (int)((p + BASE_MIN(offset, end - p)) - line->cursor));
+    const wchar_t *row = direction < 0 ? row_start(line, start - 1) : end + 1;
+    long room = row_end(line, row) - row, offset = line->cursor - start;
+    el_cursor(el, (int)(row + BASE_MIN(offset, room) - line->cursor));
     return true;
 }
 
@@ -370,24 +368,16 @@ static unsigned char on_down(EditLine *el, int key) {
 static unsigned char on_home(EditLine *el, int key) {
     (void)key;
     const LineInfoW *line = el_wline(el);
-    const wchar_t *p = line->cursor;
-    while (p > line->buffer && p[-1] != L'\n')
-        p--;
-    if (p == line->cursor)
-        p = line->buffer;
-    el_cursor(el, (int)(p - line->cursor));
+    const wchar_t *start = row_start(line, line->cursor);
+    el_cursor(el, (int)((start == line->cursor ? line->buffer : start) - line->cursor));
     return CC_REFRESH;
 }
 
 static unsigned char on_end(EditLine *el, int key) {
     (void)key;
     const LineInfoW *line = el_wline(el);
-    const wchar_t *p = line->cursor;
-    while (p < line->lastchar && *p != L'\n')
-        p++;
-    if (p == line->cursor)
-        p = line->lastchar;
-    el_cursor(el, (int)(p - line->cursor));
+    const wchar_t *end = row_end(line, line->cursor);
+    el_cursor(el, (int)((end == line->cursor ? line->lastchar : end) - line->cursor));
     return CC_REFRESH;
 }
 

@@ -3,58 +3,55 @@
  *
  * As in sqlite3, the first argument that is not an option is the database and the second is SQL.
  */
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "run_int.h"
 
-typedef enum option_id {
+/* What an option sets. */
+typedef enum option_kind {
+    OPTION_FLAG, /* the bool at `at` */
+    OPTION_TEXT, /* the const char * at `at` */
     OPTION_COMMAND,
     OPTION_FILE,
-    OPTION_MODE,
-    OPTION_READ_ONLY,
-    OPTION_SET,
-    OPTION_KEEP_GOING,
-    OPTION_MODEL,
-    OPTION_NO_COLOR,
-    OPTION_NO_INIT,
-    OPTION_VIEW,
-    OPTION_REPLAY,
-    OPTION_VERSION,
-    OPTION_HELP
-} option_id;
+    OPTION_VARIABLE
+} option_kind;
 
 typedef struct option {
     const char *name, *argument, *help; /* argument NULL: none; help NULL: hidden */
-    option_id id;
+    option_kind kind;
+    size_t at; /* of a flag or text: the offset in args */
 } option;
 
+#define FLAG(member) OPTION_FLAG, offsetof(args, member)
+#define TEXT(member) OPTION_TEXT, offsetof(args, member)
 static const option options[] = {
     {"-c", "SQL", "run SQL or a command such as .tables, then exit; may be repeated",
-     OPTION_COMMAND},
-    {"-f", "FILE", "run a script (-: standard input), then exit; may be repeated", OPTION_FILE},
-    {"--set", "NAME=VALUE", "set the variable :NAME of SQL", OPTION_SET},
-    {"--read-only", NULL, "open the database read-only", OPTION_READ_ONLY},
+     OPTION_COMMAND, 0},
+    {"-f", "FILE", "run a script (-: standard input), then exit; may be repeated", OPTION_FILE, 0},
+    {"--set", "NAME=VALUE", "set the variable :NAME of SQL", OPTION_VARIABLE, 0},
+    {"--read-only", NULL, "open the database read-only", FLAG(read_only)},
     {"--keep-going", NULL, "continue after an error in a script (the exit code is still 1)",
-     OPTION_KEEP_GOING},
-    {"--model", "PATH", "use this GGUF file or model instead of the default model", OPTION_MODEL},
-    {"--view", NULL, "show LLM statements in the live view", OPTION_VIEW},
-    {"--mock", "FILE", "replay a recorded run in the live view", OPTION_REPLAY},
-    {"--no-color", NULL, "no colour (also by NO_COLOR=1)", OPTION_NO_COLOR},
-    {"--no-init", NULL, "do not read ~/.config/kvasir/init.sql", OPTION_NO_INIT},
-    {"--version", NULL, "print the version", OPTION_VERSION},
-    {"--help", NULL, "print this help", OPTION_HELP},
-    {"--command", "SQL", NULL, OPTION_COMMAND},
-    {"--file", "FILE", NULL, OPTION_FILE},
-    {"-v", "NAME=VALUE", NULL, OPTION_SET},
-    {"--readonly", NULL, NULL, OPTION_READ_ONLY},
-    {"-readonly", NULL, NULL, OPTION_READ_ONLY},
-    {"-h", NULL, NULL, OPTION_HELP},
-    {"-?", NULL, NULL, OPTION_HELP},
-    {"-help", NULL, NULL, OPTION_HELP},
-    {"-V", NULL, NULL, OPTION_VERSION},
-    {"-version", NULL, NULL, OPTION_VERSION},
+     FLAG(keep_going)},
+    {"--model", "PATH", "use this GGUF file or model instead of the default model", TEXT(model)},
+    {"--view", NULL, "show LLM statements in the live view", FLAG(view)},
+    {"--mock", "FILE", "replay a recorded run in the live view", TEXT(replay)},
+    {"--no-color", NULL, "no colour (also by NO_COLOR=1)", FLAG(no_color)},
+    {"--no-init", NULL, "do not read ~/.config/kvasir/init.sql", FLAG(no_init)},
+    {"--version", NULL, "print the version", FLAG(version)},
+    {"--help", NULL, "print this help", FLAG(help)},
+    {"--command", "SQL", NULL, OPTION_COMMAND, 0},
+    {"--file", "FILE", NULL, OPTION_FILE, 0},
+    {"-v", "NAME=VALUE", NULL, OPTION_VARIABLE, 0},
+    {"--readonly", NULL, NULL, FLAG(read_only)},
+    {"-readonly", NULL, NULL, FLAG(read_only)},
+    {"-h", NULL, NULL, FLAG(help)},
+    {"-?", NULL, NULL, FLAG(help)},
+    {"-help", NULL, NULL, FLAG(help)},
+    {"-V", NULL, NULL, FLAG(version)},
+    {"-version", NULL, NULL, FLAG(version)},
 };
 
 static const option *option_find(const char *name, size_t n) {
@@ -113,45 +110,22 @@ static bool add_variable(args *out, const char *text, err *e) {
 }
 
 static bool option_apply(args *out, const option *o, const char *given, err *e) {
-    switch (o->id) {
+    void *member = (char *)out + o->at;
+    switch (o->kind) {
+    case OPTION_FLAG:
+        *(bool *)member = true;
+        return true;
+    case OPTION_TEXT:
+        *(const char **)member = given;
+        return true;
     case OPTION_COMMAND:
         add_input(out, INPUT_COMMAND, given);
-        break;
+        return true;
     case OPTION_FILE:
         add_input(out, INPUT_FILE, given);
-        break;
-    case OPTION_SET:
+        return true;
+    case OPTION_VARIABLE:
         return add_variable(out, given, e);
-    case OPTION_READ_ONLY:
-        out->read_only = true;
-        break;
-    case OPTION_KEEP_GOING:
-        out->keep_going = true;
-        break;
-    case OPTION_MODEL:
-        out->model = given;
-        break;
-    case OPTION_NO_COLOR:
-        out->no_color = true;
-        break;
-    case OPTION_NO_INIT:
-        out->no_init = true;
-        break;
-    case OPTION_VIEW:
-        out->view = true;
-        break;
-    case OPTION_REPLAY:
-        out->replay = given;
-        break;
-    case OPTION_VERSION:
-        out->version = true;
-        break;
-    case OPTION_HELP:
-        out->help = true;
-        break;
-    case OPTION_MODE:
-        out->mode = given;
-        break;
     }
     return true;
 }
