@@ -163,6 +163,17 @@ void format_pad(buf *out, int columns) {
         buf_append(out, blanks, (size_t)BASE_MIN(n, (int)sizeof blanks - 1));
 }
 
+str format_wrap(str *text, int columns) {
+    size_t fits = utf8_fit(*text, columns), n = fits;
+    while (n > 0 && n < text->n && text->p[n] != ' ')
+        n--;
+    n = n > 0 ? n : BASE_MAX(fits, (size_t)1);
+    str line = {text->p, n};
+    n += n < text->n && text->p[n] == ' ';
+    *text = (str){text->p + n, text->n - n};
+    return line;
+}
+
 void format_entry(buf *out, str left, int indent, str text, int columns) {
     enum { LEAST = 20 };
     int room = columns - indent;
@@ -176,15 +187,9 @@ void format_entry(buf *out, str left, int indent, str text, int columns) {
         format_pad(out, BASE_MAX(indent - utf8_width(left), 2));
     }
     while (room >= LEAST && utf8_width(text) > room) {
-        size_t fits = utf8_fit(text, room), n = fits;
-        while (n > 0 && text.p[n] != ' ')
-            n--;
-        n = n > 0 ? n : fits;
-        buf_append(out, text.p, n);
+        buf_append_str(out, format_wrap(&text, room));
         buf_append_char(out, '\n');
         format_pad(out, indent);
-        n += text.p[n] == ' ';
-        text = (str){text.p + n, text.n - n};
     }
     buf_append_str(out, text);
     buf_append_char(out, '\n');

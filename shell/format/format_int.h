@@ -68,6 +68,8 @@ void format_cell(const format *f, buf *out, value v);
 void format_visible(buf *out, str text, bool utf8);
 void format_json_string(buf *out, str text);
 void format_pad(buf *out, int columns);
+/* Takes the next line of at most `columns` off the text, which it ends at a blank if it can. */
+str format_wrap(str *text, int columns);
 /* Appends one entry of a two-column list: `left`, then `text` from column `indent` on, wrapped to
  * `columns` (0: not wrapped). If fewer than 20 columns remain for `text`, it starts a new line. */
 void format_entry(buf *out, str left, int indent, str text, int columns);

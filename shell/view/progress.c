@@ -32,27 +32,27 @@ double progress_hit_rate(const llm_figures *m) {
     return all > 0 ? reused / all : 0;
 }
 
-static void smooth(double *rate, double now) {
-    *rate = *rate > 0 ? 0.7 * *rate + 0.3 * now : now;
+static void smooth(double *rate, double now, double weight) {
+    *rate = *rate > 0 ? (1 - weight) * *rate + weight * now : now;
 }
 
-static void update_rates(progress_line *p, const exec_progress *x) {
-    double dt = x->llm_seconds - p->last_seconds;
-    if (dt < 0) { /* the next LLM operator has begun */
-        *p = (progress_line){.shown = p->shown, .keys = p->keys};
-        dt = x->llm_seconds;
-    }
-    if (dt < 0.25)
-        return;
+bool rates_update(run_rates *r, const exec_progress *x, double seconds, double least,
+                  double weight) {
+    if (seconds < r->seconds) /* the next LLM operator has begun */
+        *r = (run_rates){0};
+    double dt = seconds - r->seconds;
+    if (dt < least)
+        return false;
     uint64_t tokens = x->llm.computed_tokens + x->llm.output_tokens;
-    uint64_t asked = x->rows_done - BASE_MIN(x->llm.answers_stored, x->rows_done);
-    if (asked >= p->last_rows) /* not counting stored answers, which take no model time */
-        smooth(&p->rate, (double)(asked - p->last_rows) / dt);
-    if (tokens >= p->last_tokens)
-        smooth(&p->token_rate, (double)(tokens - p->last_tokens) / dt);
-    p->last_seconds = x->llm_seconds;
-    p->last_rows = asked;
-    p->last_tokens = tokens;
+    uint64_t rows = x->rows_done - BASE_MIN(x->llm.answers_stored, x->rows_done);
+    if (rows >= r->rows_then)
+        smooth(&r->rows, (double)(rows - r->rows_then) / dt, weight);
+    if (tokens >= r->tokens_then)
+        smooth(&r->tokens, (double)(tokens - r->tokens_then) / dt, weight);
+    r->seconds = seconds;
+    r->rows_then = rows;
+    r->tokens_then = tokens;
+    return true;
 }
 
 static void bar(buf *out, double part, bool utf8) {
@@ -83,7 +83,7 @@ void progress_render(progress_line *p, const exec_progress *x, int width, bool u
     enum { HINT_WIDTH = 60, HINT_COLUMNS = sizeof hint - 1 + 2 };
     bool hinted = p->keys && width >= HINT_WIDTH;
     width -= hinted ? HINT_COLUMNS : 0;
-    update_rates(p, x);
+    rates_update(&p->rates, x, x->llm_seconds, 0.25, 0.3);
     buf text = {0};
     const char *unit = progress_unit(x);
     if (x->operators > 1)
@@ -104,8 +104,8 @@ void progress_render(progress_line *p, const exec_progress *x, int width, bool u
         bar(&text, (double)x->rows_done / (double)x->rows_total, utf8);
         part(out, width, &text);
     }
-    if (p->rate > 0 && x->rows_total > x->rows_done) {
-        double left = (double)(x->rows_total - x->rows_done) / p->rate;
+    if (p->rates.rows > 0 && x->rows_total > x->rows_done) {
+        double left = (double)(x->rows_total - x->rows_done) / p->rates.rows;
         buf_append_c(&text, "ETA ");
         progress_duration(&text, left);
         part(out, width, &text);
@@ -114,12 +114,12 @@ void progress_render(progress_line *p, const exec_progress *x, int width, bool u
         buf_printf(&text, "hit %.0f %%", 100 * progress_hit_rate(&x->llm));
         part(out, width, &text);
     }
-    if (p->rate > 0) {
-        buf_printf(&text, "%.*f %s/s", p->rate < 10 ? 1 : 0, p->rate, unit);
+    if (p->rates.rows > 0) {
+        buf_printf(&text, "%.*f %s/s", p->rates.rows < 10 ? 1 : 0, p->rates.rows, unit);
         part(out, width, &text);
     }
-    if (p->token_rate > 0) {
-        format_count(&text, (uint64_t)p->token_rate);
+    if (p->rates.tokens > 0) {
+        format_count(&text, (uint64_t)p->rates.tokens);
         buf_append_c(&text, " tok/s");
         part(out, width, &text);
     }

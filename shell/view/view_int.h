@@ -15,13 +15,22 @@
 
 /* ---- the progress line (progress.c) ---------------------------------------------------------- */
 
+typedef struct run_rates {
+    double rows, tokens; /* per second, smoothed; answers that were stored do not count */
+    double seconds;      /* start of the interval that is being measured */
+    uint64_t rows_then, tokens_then;
+} run_rates;
+
+/* Measures the rates if the interval lasts `least` seconds; returns whether it did. `weight`: share of
+ * the new interval in the smoothed rates. */
+bool rates_update(run_rates *r, const exec_progress *x, double seconds, double least,
+                  double weight);
+
 typedef struct progress_line {
     bool shown;
     bool keys; /* show the hint "v view" */
     double drawn_ms;
-    double rate, token_rate; /* per second, smoothed */
-    double last_seconds;     /* start of the interval that the rates are measured over */
-    uint64_t last_rows, last_tokens;
+    run_rates rates; /* of the running LLM operator */
 } progress_line;
 
 /* Draws the line on stderr, at most ten times a second. */
@@ -96,13 +105,12 @@ typedef struct view_state {
     exec_progress now;
     bool utf8, help, finished;
     view_panel panel;
-    int scroll;                   /* first row shown of a panel's list */
-    double hit_now;               /* hit rate since `mark` */
-    double rows_rate, token_rate; /* per second, smoothed */
-    float hit[VIEW_SAMPLES];      /* hit rates, oldest first */
+    int scroll; /* first row shown of a panel's list */
+    run_rates rates;
+    llm_figures mark;        /* the figures at the start of the interval measured */
+    double hit_now;          /* hit rate of the last interval */
+    float hit[VIEW_SAMPLES]; /* hit rates, oldest first */
     int nhit;
-    double mark_seconds;               /* start of the interval that rates are measured over */
-    exec_progress mark;                /* the progress at that time */
     view_answer answers[VIEW_ANSWERS]; /* newest first */
     int nanswers;
     view_baseline baselines[VIEW_BASELINES];

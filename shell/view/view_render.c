@@ -52,11 +52,6 @@ static void push_answer(view_state *v, const exec_progress *x) {
     snprintf(v->answers[0].input, sizeof v->answers[0].input, "%s", x->last_input);
 }
 
-/* Answers arrive in groups, one group per pass of the engine, so a single interval is too noisy. */
-static void smooth(double *rate, double now) {
-    *rate = *rate > 0 ? 0.8 * *rate + 0.2 * now : now;
-}
-
 void view_add_baseline(view_state *v, const char *name, double tokens) {
     int i = 0;
     while (i < v->nbaselines && strcmp(v->baselines[i].name, name) != 0)
@@ -90,10 +85,10 @@ void view_update(view_state *v, const exec_progress *x) {
     v->now = *x;
     push_answer(v, x);
     take_baselines(v, x);
-    double dt = x->seconds - v->mark_seconds;
-    if (dt < 0.5)
+    /* Answers arrive in groups, one per pass of the engine: a single interval is too noisy. */
+    if (!rates_update(&v->rates, x, x->seconds, 0.5, 0.2))
         return;
-    const llm_figures *a = &v->mark.llm, *b = &x->llm;
+    const llm_figures *a = &v->mark, *b = &x->llm;
     uint64_t seen_before = a->reused_memory + a->reused_disk,
              seen = b->reused_memory + b->reused_disk;
     bool grew = seen >= seen_before && b->computed_tokens >= a->computed_tokens;
@@ -103,17 +98,7 @@ void view_update(view_state *v, const exec_progress *x) {
         v->hit_now = reused / (fresh + reused);
         push_sample(v, (float)v->hit_now);
     }
-    uint64_t before = a->computed_tokens + a->output_tokens,
-             after = b->computed_tokens + b->output_tokens;
-    if (after >= before)
-        smooth(&v->token_rate, (double)(after - before) / dt);
-    uint64_t asked = x->rows_done - BASE_MIN(x->llm.answers_stored, x->rows_done);
-    uint64_t asked_before =
-        v->mark.rows_done - BASE_MIN(v->mark.llm.answers_stored, v->mark.rows_done);
-    if (asked >= asked_before)
-        smooth(&v->rows_rate, (double)(asked - asked_before) / dt);
-    v->mark = *x;
-    v->mark_seconds = x->seconds;
+    v->mark = x->llm;
 }
 
 /* ---- drawing --------------------------------------------------------------------------------- */
@@ -234,10 +219,10 @@ static void draw_rows(canvas *c) {
     format_count(&text, x->rows_done);
     buf_append_c(&text, " of ");
     format_count(&text, x->rows_total);
-    buf_printf(&text, "  %.1f/s", c->v->rows_rate);
-    if (c->v->rows_rate > 0 && x->rows_total > x->rows_done) {
+    buf_printf(&text, "  %.1f/s", c->v->rates.rows);
+    if (c->v->rates.rows > 0 && x->rows_total > x->rows_done) {
         buf_append_c(&text, "  ETA ");
-        progress_duration(&text, (double)(x->rows_total - x->rows_done) / c->v->rows_rate);
+        progress_duration(&text, (double)(x->rows_total - x->rows_done) / c->v->rates.rows);
     }
     if (x->llm.answers_stored)
         buf_printf(&text, "  %llu known", (unsigned long long)x->llm.answers_stored);
@@ -316,7 +301,7 @@ static void draw_tokens(canvas *c) {
         {"output", m->output_tokens},
     };
     buf text = {0};
-    format_count(&text, (uint64_t)c->v->token_rate);
+    format_count(&text, (uint64_t)c->v->rates.tokens);
     buf_append_c(&text, " tok/s");
     int x = put_buf(c, LABEL_COLUMNS, VIEW_BOLD, &text) + 2;
     for (size_t i = 0; i < BASE_COUNT(parts); i++) {
@@ -482,17 +467,11 @@ static void draw_baselines(canvas *c, int last_row) {
 
 /* Writes text from column x, wrapped at blanks, and moves to the row after it. */
 static void put_wrapped(canvas *c, int x, int last_row, view_attr attr, const char *text) {
-    int columns = BASE_MAX(c->w - x, 1);
     for (str left = str_from(text); left.n && c->row < last_row; c->row++) {
-        size_t n = utf8_fit(left, columns), end = n;
-        while (n < left.n && end > 0 && left.p[end] != ' ')
-            end--;
-        n = end > 0 ? end : BASE_MAX(n, (size_t)1);
-        buf line = {0};
-        buf_append(&line, left.p, n);
-        put_buf(c, x, attr, &line);
-        n += n < left.n && left.p[n] == ' ';
-        left = (str){left.p + n, left.n - n};
+        str line = format_wrap(&left, BASE_MAX(c->w - x, 1));
+        buf shown = {0};
+        buf_append_str(&shown, line);
+        put_buf(c, x, attr, &shown);
     }
 }
 

@@ -3,7 +3,7 @@
  * tutorials.
  *
  * A recording has one JSON object per line. Its keys, all optional, keep their value until a later
- * line changes it: those of the tables `numbers` and `texts` below, and
+ * line changes it: the numbers of read_numbers, "phase", "field_order", "last_answer", "last_input", and
  *   "statement": text                                      "finished": true
  *   "prefixes": [{"text", "tokens", "fanout", "done"}]     "rows": [{"name", "depth", "in", "out"}]
  *   "shared": [percent of each of the latest prompts]      "baselines": {"name": tokens}
@@ -15,80 +15,51 @@
 
 #include "view_int.h"
 
-typedef enum number_kind { NUMBER_U64, NUMBER_SIZE, NUMBER_INT, NUMBER_DOUBLE } number_kind;
-
-#define AT(member) offsetof(exec_progress, member)
-static const struct {
-    const char *key;
-    size_t at;
-    number_kind kind;
-} numbers[] = {
-    {"rows_total", AT(rows_total), NUMBER_U64},
-    {"rows_done", AT(rows_done), NUMBER_U64},
-    {"answers_stored", AT(llm.answers_stored), NUMBER_U64},
-    {"answers_kept", AT(answers_kept), NUMBER_U64},
-    {"head_tokens", AT(llm.head_tokens), NUMBER_U64},
-    {"seconds", AT(seconds), NUMBER_DOUBLE},
-    {"llm_seconds", AT(llm_seconds), NUMBER_DOUBLE},
-    {"operator_number", AT(operator_number), NUMBER_INT},
-    {"operators", AT(operators), NUMBER_INT},
-    {"prompt_tokens", AT(llm.prompt_tokens), NUMBER_U64},
-    {"computed_tokens", AT(llm.computed_tokens), NUMBER_U64},
-    {"reused_memory", AT(llm.reused_memory), NUMBER_U64},
-    {"reused_disk", AT(llm.reused_disk), NUMBER_U64},
-    {"output_tokens", AT(llm.output_tokens), NUMBER_U64},
-    {"evicted_blocks", AT(llm.evicted_blocks), NUMBER_U64},
-    {"kv_bytes", AT(memory.kv_bytes), NUMBER_SIZE},
-    {"kv_budget_bytes", AT(memory.kv_budget_bytes), NUMBER_SIZE},
-    {"live_sequences", AT(memory.live_sequences), NUMBER_INT},
-    {"stored_tokens", AT(llm.stored_tokens), NUMBER_U64},
-    {"disk_bytes", AT(disk_bytes), NUMBER_U64},
-    {"disk_budget_bytes", AT(disk_budget_bytes), NUMBER_U64},
-};
-static const struct {
-    const char *key;
-    size_t at, size;
-} texts[] = {
-    {"phase", AT(phase), sizeof((exec_progress *)0)->phase},
-    {"field_order", AT(field_order), sizeof((exec_progress *)0)->field_order},
-    {"last_answer", AT(last_answer), sizeof((exec_progress *)0)->last_answer},
-    {"last_input", AT(last_input), sizeof((exec_progress *)0)->last_input},
-};
-#undef AT
-
-/* Clamps a number of a recording to 0 .. most, so that it fits its type. */
-static double clamp(double n, double most) {
-    return BASE_MIN(BASE_MAX(n, 0.0), most);
-}
-
 static const double most_counted = 1e15, most_int = 1e9;
 
-static void set_number(exec_progress *x, size_t i, double n) {
-    void *to = (char *)x + numbers[i].at;
-    switch (numbers[i].kind) {
-    case NUMBER_U64:
-        *(uint64_t *)to = (uint64_t)clamp(n, most_counted);
-        break;
-    case NUMBER_SIZE:
-        *(size_t *)to = (size_t)clamp(n, most_counted);
-        break;
-    case NUMBER_INT:
-        *(int *)to = (int)clamp(n, most_int);
-        break;
-    case NUMBER_DOUBLE:
-        *(double *)to = clamp(n, most_counted);
-        break;
-    }
+/* A number of a recording in 0 .. most, so that it fits its type; `otherwise` if there is none. */
+static double number(const cJSON *object, const char *key, double otherwise, double most) {
+    const cJSON *n = cJSON_GetObjectItemCaseSensitive(object, key);
+    return cJSON_IsNumber(n) ? BASE_MIN(BASE_MAX(n->valuedouble, 0.0), most) : otherwise;
+}
+
+static void read_numbers(const cJSON *object, exec_progress *x) {
+#define NUMBER(key, member)                                                                        \
+    x->member = (__typeof__(x->member))number(                                                     \
+        object, key, (double)x->member, sizeof x->member == sizeof(int) ? most_int : most_counted)
+    NUMBER("rows_total", rows_total);
+    NUMBER("rows_done", rows_done);
+    NUMBER("answers_stored", llm.answers_stored);
+    NUMBER("answers_kept", answers_kept);
+    NUMBER("head_tokens", llm.head_tokens);
+    NUMBER("seconds", seconds);
+    NUMBER("llm_seconds", llm_seconds);
+    NUMBER("operator_number", operator_number);
+    NUMBER("operators", operators);
+    NUMBER("prompt_tokens", llm.prompt_tokens);
+    NUMBER("computed_tokens", llm.computed_tokens);
+    NUMBER("reused_memory", llm.reused_memory);
+    NUMBER("reused_disk", llm.reused_disk);
+    NUMBER("output_tokens", llm.output_tokens);
+    NUMBER("evicted_blocks", llm.evicted_blocks);
+    NUMBER("kv_bytes", memory.kv_bytes);
+    NUMBER("kv_budget_bytes", memory.kv_budget_bytes);
+    NUMBER("live_sequences", memory.live_sequences);
+    NUMBER("stored_tokens", llm.stored_tokens);
+    NUMBER("disk_bytes", disk_bytes);
+    NUMBER("disk_budget_bytes", disk_budget_bytes);
+#undef NUMBER
 }
 
 static int int_of(const cJSON *object, const char *key) {
-    const cJSON *n = cJSON_GetObjectItemCaseSensitive(object, key);
-    return cJSON_IsNumber(n) ? (int)clamp(n->valuedouble, most_int) : 0;
+    return (int)number(object, key, 0, most_int);
 }
 
+/* Copies a text of the recording; leaves `out` alone if there is none. */
 static void copy_text(const cJSON *object, const char *key, char *out, size_t size) {
     const cJSON *text = cJSON_GetObjectItemCaseSensitive(object, key);
-    utf8_copy(out, size, str_from(cJSON_IsString(text) ? text->valuestring : ""));
+    if (cJSON_IsString(text))
+        utf8_copy(out, size, str_from(text->valuestring));
 }
 
 static void read_prefixes(const cJSON *list, exec_progress *x) {
@@ -146,7 +117,7 @@ static void read_baselines(const cJSON *object, view_state *v) {
         if (v->nbaselines == VIEW_BASELINES || !cJSON_IsNumber(one))
             continue;
         view_baseline *b = &v->baselines[v->nbaselines++];
-        b->tokens = clamp(one->valuedouble, most_counted);
+        b->tokens = number(object, one->string, 0, most_counted);
         utf8_copy(b->name, sizeof b->name, str_from(one->string));
     }
 }
@@ -159,19 +130,12 @@ bool view_replay_line(const char *line, view_state *v, double *wait_s, err *e) {
         return false;
     }
     exec_progress x = v->now;
-    for (size_t i = 0; i < BASE_COUNT(numbers); i++) {
-        const cJSON *n = cJSON_GetObjectItemCaseSensitive(object, numbers[i].key);
-        if (cJSON_IsNumber(n))
-            set_number(&x, i, n->valuedouble);
-    }
-    for (size_t i = 0; i < BASE_COUNT(texts); i++) {
-        const cJSON *s = cJSON_GetObjectItemCaseSensitive(object, texts[i].key);
-        if (cJSON_IsString(s))
-            utf8_copy((char *)&x + texts[i].at, texts[i].size, str_from(s->valuestring));
-    }
-    const cJSON *statement = cJSON_GetObjectItemCaseSensitive(object, "statement");
-    if (cJSON_IsString(statement))
-        utf8_copy(v->statement, sizeof v->statement, str_from(statement->valuestring));
+    read_numbers(object, &x);
+    copy_text(object, "phase", x.phase, sizeof x.phase);
+    copy_text(object, "field_order", x.field_order, sizeof x.field_order);
+    copy_text(object, "last_answer", x.last_answer, sizeof x.last_answer);
+    copy_text(object, "last_input", x.last_input, sizeof x.last_input);
+    copy_text(object, "statement", v->statement, sizeof v->statement);
     v->finished = cJSON_IsTrue(cJSON_GetObjectItemCaseSensitive(object, "finished"));
     read_prefixes(cJSON_GetObjectItemCaseSensitive(object, "prefixes"), &x);
     read_operators(cJSON_GetObjectItemCaseSensitive(object, "rows"), &x);
