@@ -210,15 +210,19 @@ static void draw_statement(canvas *c) {
     c->row++;
 }
 
+static void append_rows(buf *out, const exec_progress *x) {
+    format_count(out, x->rows_done);
+    buf_append_c(out, " of ");
+    format_count(out, x->rows_total);
+}
+
 static void draw_rows(canvas *c) {
     const exec_progress *x = &c->v->now;
     buf text = {0};
     label(c, progress_unit(x));
     double part = x->rows_total ? (double)x->rows_done / (double)x->rows_total : 0;
     int at = put_bar(c, LABEL_COLUMNS, bar_columns(c, 30), part, VIEW_GOOD) + 1;
-    format_count(&text, x->rows_done);
-    buf_append_c(&text, " of ");
-    format_count(&text, x->rows_total);
+    append_rows(&text, x);
     buf_printf(&text, "  %.1f/s", c->v->rates.rows);
     if (c->v->rates.rows > 0 && x->rows_total > x->rows_done) {
         buf_append_c(&text, "  ETA ");
@@ -457,8 +461,12 @@ static void draw_baselines(canvas *c, int last_row) {
         int at = put_bar(c, LABEL_COLUMNS + 1, BASE_MAX(c->w / 2, 10), all[i].tokens / most,
                          i == n - 1 ? VIEW_GOOD : VIEW_WORK);
         format_count(&text, (uint64_t)all[i].tokens);
-        if (i == n - 1 && all[i].tokens > 0 && v->finished)
+        if (i == n - 1 && !v->finished) { /* the others are counted for all rows */
+            buf_append_c(&text, "  so far: ");
+            append_rows(&text, &v->now);
+        } else if (i == n - 1 && all[i].tokens > 0) {
             buf_printf(&text, "  %.1f x less than %s", all[0].tokens / all[i].tokens, all[0].name);
+        }
         put_buf(c, at + 1, VIEW_PLAIN, &text);
     }
     if (v->nbaselines == 0 && !v->finished && c->row + 1 < last_row)

@@ -133,7 +133,7 @@ static void test_panels(void **state) {
     v.now.llm.stored_tokens = 50000;
     EXPECT(picture(&v, 80, 24), "answers 25 %", "memory 60 %");
     v.panel = PANEL_STRATEGIES;
-    EXPECT(picture(&v, 80, 24), "no cache", "this run", "counting what FIFO");
+    EXPECT(picture(&v, 80, 24), "no cache", "this run", "so far: 150 of 200", "counting what FIFO");
     v.panel = PANEL_PREFIXES;
     EXPECT(picture(&v, 80, 24), "synopsis: A young");
     v.panel = PANEL_ROWS;
