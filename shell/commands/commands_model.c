@@ -8,13 +8,6 @@
 
 /* ---- .model ---------------------------------------------------------------------------------- */
 
-static void line_bytes(buf *out, const char *name, uint64_t bytes) {
-    buf text = {0};
-    buf_append_bytes(&text, bytes);
-    buf_printf(out, "%14s  %s\n", name, text.p);
-    buf_free(&text);
-}
-
 static void line_rate(buf *out, const char *name, double rate) {
     if (rate > 0)
         buf_printf(out, "%14s  %.0f tokens/s\n", name, rate);
@@ -24,25 +17,24 @@ static uint64_t budget(int64_t set, size_t standard) {
     return set < 0 ? (uint64_t)standard : (uint64_t)set;
 }
 
-/* A memory budget and the peak use of it by the last statement. */
-static void line_budget(buf *out, const char *name, uint64_t bytes, uint64_t most) {
-    buf text = {0};
-    buf_append_bytes(&text, bytes);
-    if (most > 0) {
-        buf_append_c(&text, " (the last statement used ");
-        buf_append_bytes(&text, most);
-        buf_append_char(&text, ')');
+/* A size and, if not 0, how much of it the last statement used at its peak. */
+static void line_bytes(buf *out, const char *name, uint64_t bytes, uint64_t peak) {
+    buf_printf(out, "%14s  ", name);
+    buf_append_bytes(out, bytes);
+    if (peak > 0) {
+        buf_append_c(out, " (the last statement used ");
+        buf_append_bytes(out, peak);
+        buf_append_char(out, ')');
     }
-    buf_printf(out, "%14s  %s\n", name, text.p);
-    buf_free(&text);
+    buf_append_char(out, '\n');
 }
 
 static void show_kv(buf *out, const settings *s, const llm_model_info *m, const llm_memory *last) {
     uint64_t device = budget(s->kv_memory > 0 ? s->kv_memory : -1, m->kv_memory_bytes);
     uint64_t most = last->kv_peak_bytes, here = BASE_MIN(most, last->kv_budget_bytes);
-    line_budget(out, "KV budget", device, here);
+    line_bytes(out, "KV budget", device, here);
     if (m->kv_host_bytes > 0) /* a GPU that may move KV blocks to host memory */
-        line_budget(out, "KV on host", budget(s->kv_host, m->kv_host_bytes), most - here);
+        line_bytes(out, "KV on host", budget(s->kv_host, m->kv_host_bytes), most - here);
 }
 
 static void show_attention(buf *out, const llm_model_info *m) {
@@ -68,8 +60,8 @@ static bool show_model(shell *sh, arena *mem) {
         "%14s  %s, %.1f M parameters, %d layers, width %d, %d heads (%d for keys and values)\n",
         "architecture", m->architecture, (double)m->parameters / 1e6, m->layers, m->width, m->heads,
         m->kv_heads);
-    line_bytes(&out, "file size", m->file_bytes);
-    line_bytes(&out, "in memory", m->weight_bytes);
+    line_bytes(&out, "file size", m->file_bytes, 0);
+    line_bytes(&out, "in memory", m->weight_bytes, 0);
     show_attention(&out, m);
     show_kv(&out, db_settings(sh->db), m, &sh->last.memory);
     bool only = m->device_reason != NULL; /* why 'auto' did not take another device */

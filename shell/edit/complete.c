@@ -317,8 +317,7 @@ static const db_object *insert_target(const finder *f) {
 
 static bool ends_operand(const scope_token *t) {
     return t->class == TOKEN_NAME || t->class == TOKEN_NUMBER || t->class == TOKEN_STRING ||
-           token_is(t, ")") || token_is(t, "*") || token_is(t, "END") || token_is(t, "NULL") ||
-           token_is(t, "TRUE") || token_is(t, "FALSE");
+           token_in(t, ") * END NULL TRUE FALSE");
 }
 
 /* Adds the words of the first entry for `word`; false if there is none. */
@@ -347,22 +346,18 @@ static bool find_after_keyword(finder *f) {
 /* True if a table function may replace the table name. */
 static bool reads_table(const finder *f) {
     const scope_token *last = before(f, 1);
-    return !first_is(f, "DELETE") &&
-           (token_is(last, "FROM") || token_is(last, "JOIN") || token_is(last, ","));
+    return !first_is(f, "DELETE") && token_in(last, "FROM JOIN ,");
 }
 
 static bool wants_table(const finder *f) {
-    static const char *const words[] = {"TABLE", "VIEW", "ANALYZE", "COPY"};
     const scope_token *last = before(f, 1);
     if (f->s.expects_table)
         return true;
     if (token_is(last, "=>"))
         return token_is(before(f, 2), "examples");
-    bool creating = first_is(f, "CREATE");
-    for (size_t i = 0; i < BASE_COUNT(words) && !creating; i++)
-        if (last->class == TOKEN_KEYWORD && token_is(last, words[i]))
-            return true;
-    return creating && token_is(last, "ON"); /* CREATE INDEX i ON */
+    if (first_is(f, "CREATE"))
+        return token_is(last, "ON"); /* CREATE INDEX i ON */
+    return last->class == TOKEN_KEYWORD && token_in(last, "TABLE VIEW ANALYZE COPY");
 }
 
 static void find_operand(finder *f) {
@@ -378,7 +373,7 @@ static void find_operand(finder *f) {
 static void find_sql(finder *f) {
     const scope_token *last = before(f, 1);
     const db_object *target;
-    bool setting = (first_is(f, "SET") || first_is(f, "SHOW") || first_is(f, "RESET"));
+    bool setting = f->s.before > 0 && token_in(&f->s.tokens[0], "SET SHOW RESET");
     if (token_is(last, ".")) {
         find_qualified(f);
     } else if (f->s.before == 0) {
@@ -399,9 +394,8 @@ static void find_sql(finder *f) {
         add_words(f, "TOKENS ANALYZE RULES FORMAT", SCORE_NEXT);
     } else if (token_is(last, "=>") && token_is(before(f, 2), "model")) {
         add_objects(f, "model", CANDIDATE_MODEL);
-    } else if (last->class == TOKEN_KEYWORD &&
-               (token_is(last, "MODEL") || token_is(last, "INDEX")) &&
-               (first_is(f, "DROP") || first_is(f, "CLEAR"))) {
+    } else if (last->class == TOKEN_KEYWORD && token_in(last, "MODEL INDEX") &&
+               token_in(&f->s.tokens[0], "DROP CLEAR")) {
         add_objects(f, token_is(last, "MODEL") ? "model" : "index", CANDIDATE_MODEL);
     } else if (wants_table(f)) {
         add_tables(f, SCORE_COLUMN);
@@ -485,8 +479,7 @@ static void find_in_string(finder *f) {
         add_setting_values(f, f->s.tokens[1].text);
         return;
     }
-    if (token_is(last, "FROM") || token_is(last, "JOIN") || token_is(last, "TO") ||
-        token_is(last, ",")) {
+    if (token_in(last, "FROM JOIN TO ,")) {
         f->out->start = f->s.string_start;
         f->prefix = inside;
         find_files(f, inside, true);

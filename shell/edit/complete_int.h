@@ -52,6 +52,8 @@ void scope_subquery_columns(const scope *s, int group, void (*visit)(void *ctx, 
 static inline bool token_is(const scope_token *t, const char *word) {
     return t->class != TOKEN_STRING && str_equal_nocase(t->text, str_from(word));
 }
+/* True if the token is one of the words, which are separated by blanks. */
+bool token_in(const scope_token *t, const char *words);
 /* A name without its quotes. */
 str scope_unquote(str name);
 

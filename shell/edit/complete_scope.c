@@ -22,6 +22,13 @@ bool scope_sees(const scope *s, int from_group, int table_group) {
     return false;
 }
 
+bool token_in(const scope_token *t, const char *words) {
+    for (str rest = str_from(words); rest.n && t->class != TOKEN_STRING;)
+        if (str_equal_nocase(t->text, str_split_next(&rest, ' ')))
+            return true;
+    return false;
+}
+
 static bool is_word(token_class class) {
     return class == TOKEN_NAME || class == TOKEN_KEYWORD;
 }
@@ -93,22 +100,9 @@ static str read_alias(const scope *s, int i, str otherwise) {
     return t->class == TOKEN_NAME && !under_cursor ? scope_unquote(t->text) : otherwise;
 }
 
-static bool opens_tables(const scope_token *t) {
-    return token_is(t, "FROM") || token_is(t, "JOIN") || token_is(t, "INTO") ||
-           token_is(t, "UPDATE") || token_is(t, "WARM") || token_is(t, "PIN") ||
-           token_is(t, "UNPIN");
-}
-
-static bool closes_tables(const scope_token *t) {
-    static const char *const words[] = {"WHERE",   "GROUP",  "ORDER",     "HAVING", "LIMIT",
-                                        "SET",     "ON",     "USING",     "SELECT", "VALUES",
-                                        "UNION",   "EXCEPT", "INTERSECT", "OFFSET", "RETURNING",
-                                        "QUALIFY", "WINDOW"};
-    for (size_t i = 0; i < BASE_COUNT(words); i++)
-        if (token_is(t, words[i]))
-            return true;
-    return false;
-}
+static const char opens_tables[] = "FROM JOIN INTO UPDATE WARM PIN UNPIN";
+static const char closes_tables[] = "WHERE GROUP ORDER HAVING LIMIT SET ON USING SELECT VALUES "
+                                    "UNION EXCEPT INTERSECT OFFSET RETURNING QUALIFY WINDOW";
 
 static int matching_close(const scope *s, int open) {
     int i = open + 1;
@@ -127,10 +121,10 @@ static void read_tables(scope *s, arena *a) {
         const scope_token *t = &s->tokens[i];
         if (i == s->before)
             s->expects_table = expect;
-        if (t->class == TOKEN_KEYWORD && opens_tables(t)) {
+        if (t->class == TOKEN_KEYWORD && token_in(t, opens_tables)) {
             in_list[t->group] = token_is(t, "FROM") || token_is(t, "JOIN");
             expect = true;
-        } else if (t->class == TOKEN_KEYWORD && closes_tables(t)) {
+        } else if (t->class == TOKEN_KEYWORD && token_in(t, closes_tables)) {
             in_list[t->group] = expect = false;
         } else if (token_is(t, ",")) {
             expect = in_list[t->group];

@@ -15,17 +15,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "storage/containers.h"
 #include "term_int.h"
 
 enum { KEEP_LINES = 5000, TRIM_LINES = 10000, LONGEST = 256 * 1024 };
-
-static void push(history_list *h, char *statement) {
-    if (h->count == h->cap) {
-        h->cap = h->cap ? h->cap * 2 : 256;
-        h->lines = mem_realloc(h->lines, sizeof(char *) * h->cap);
-    }
-    h->lines[h->count++] = statement;
-}
 
 static void escape(buf *out, str s) {
     for (size_t i = 0; i < s.n; i++)
@@ -86,7 +79,7 @@ static void read_lines(history_list *h, FILE *in) {
         if (line[n - 1] == '\n')
             n--;
         if (n > 0)
-            push(h, unescape((str){line, (size_t)n}));
+            ARRAY_PUSH(h->lines, h->count, h->cap, unescape((str){line, (size_t)n}));
     }
     free(line);
 }
@@ -156,7 +149,7 @@ bool history_add(history_list *h, str statement) {
         return false;
     if (h->count && str_equal(statement, str_from(h->lines[h->count - 1])))
         return false;
-    push(h, mem_strndup(statement.p, statement.n));
+    ARRAY_PUSH(h->lines, h->count, h->cap, mem_strndup(statement.p, statement.n));
     if (h->path == NULL || statement.n > LONGEST)
         return true;
     int fd = open(h->path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);

@@ -22,13 +22,17 @@ static atomic_int terminated;
 static atomic_bool cancel_flag; /* set by both */
 static atomic_bool resized, continued;
 
-static void on_interrupt(int number) {
-    (void)number;
-    atomic_fetch_add(&interrupts, 1);
+static void cancel(void) {
     atomic_store(&cancel_flag, true);
     stmt *s = atomic_load(&watched);
     if (s != NULL)
         stmt_cancel(s);
+}
+
+static void on_interrupt(int number) {
+    (void)number;
+    atomic_fetch_add(&interrupts, 1);
+    cancel();
 }
 
 /* The first SIGTERM cancels the statement, so that the shell closes its files and exits; a second
@@ -39,10 +43,7 @@ static void on_terminate(int number) {
         _exit(128 + number);
     }
     int before = errno;
-    atomic_store(&cancel_flag, true);
-    stmt *s = atomic_load(&watched);
-    if (s != NULL)
-        stmt_cancel(s);
+    cancel();
     term_restore();
     errno = before;
 }
