@@ -30,28 +30,11 @@ static bool is_kind(const db_object *o, const char *kind) {
 
 /* ---- lists of names -------------------------------------------------------------------------- */
 
-/* Prints names in columns at a terminal, else one per line. */
-static void print_names(shell *sh, const char **names, int count) {
-    int columns = 80, rows, widest = 1;
-    if (sh->term.interactive)
+static int screen_columns(const shell *sh) {
+    int columns = 0, rows;
+    if (sh->term.interactive && sh->out.path == NULL)
         term_size(&columns, &rows);
-    for (int i = 0; i < count; i++)
-        widest = BASE_MAX(widest, utf8_width(str_from(names[i])));
-    int across = sh->term.interactive ? BASE_MAX(columns / (widest + 2), 1) : 1;
-    int down = (count + across - 1) / across;
-    buf out = {0};
-    for (int r = 0; r < down; r++) {
-        for (int i = r; i < count; i += down) {
-            buf_append_c(&out, names[i]);
-            if (i + down < count)
-                format_pad(&out, widest + 2 - utf8_width(str_from(names[i])));
-        }
-        buf_append_char(&out, '\n');
-    }
-    output_begin(&sh->out, false);
-    output_write(&sh->out, &out);
-    output_end(&sh->out);
-    buf_free(&out);
+    return columns;
 }
 
 static bool list_objects(shell *sh, command_call *c, const char *const *kinds, size_t nkinds,
@@ -67,10 +50,13 @@ static bool list_objects(shell *sh, command_call *c, const char *const *kinds, s
             if (is_kind(&objects[i], kinds[k]) && matches(pattern, objects[i].name))
                 names[found++] = objects[i].name;
     }
-    if (found == 0)
+    if (found == 0) {
         shell_note(sh, "%s", none);
-    else
-        print_names(sh, names, found);
+        return true;
+    }
+    buf out = {0};
+    format_columns(&out, names, NULL, found, screen_columns(sh));
+    shell_print(sh, &out);
     return true;
 }
 
@@ -87,13 +73,6 @@ bool cmd_views(shell *sh, command_call *c) {
 bool cmd_indexes(shell *sh, command_call *c) {
     static const char *const kinds[] = {"index"};
     return list_objects(sh, c, kinds, 1, "no indexes");
-}
-
-static int screen_columns(const shell *sh) {
-    int columns = 0, rows;
-    if (sh->term.interactive && sh->out.path == NULL)
-        term_size(&columns, &rows);
-    return columns;
 }
 
 bool cmd_functions(shell *sh, command_call *c) {

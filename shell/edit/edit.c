@@ -434,19 +434,15 @@ static void list_notes(editor *ed, const completion *c, int shown, int columns, 
 }
 
 static void list_columns(editor *ed, const completion *c, int shown, int columns, buf *out) {
-    int widest = 1;
-    for (int i = 0; i < shown; i++)
-        widest = BASE_MAX(widest, utf8_width(str_from(c->items[i].text)));
-    int across = BASE_MAX((columns + 2) / (widest + 2), 1), down = (shown + across - 1) / across;
-    for (int r = 0; r < down; r++) {
-        for (int i = r; i < shown; i += down) {
-            const char *text = c->items[i].text;
-            style_append(out, ed->sh->term.color_out, candidate_style(c->items[i].kind), text);
-            if (i + down < shown)
-                format_pad(out, widest + 2 - utf8_width(str_from(text)));
-        }
-        buf_append_char(out, '\n');
+    const char **texts = mem_alloc(sizeof *texts * (size_t)shown);
+    style *styles = mem_alloc(sizeof *styles * (size_t)shown);
+    for (int i = 0; i < shown; i++) {
+        texts[i] = c->items[i].text;
+        styles[i] = candidate_style(c->items[i].kind);
     }
+    format_columns(out, texts, ed->sh->term.color_out ? styles : NULL, shown, columns);
+    free(texts);
+    free(styles);
 }
 
 /* Prints at most a screenful of candidates, best first; then libedit draws prompt and line again. */

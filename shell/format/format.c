@@ -163,6 +163,21 @@ void format_pad(buf *out, int columns) {
         buf_append(out, blanks, (size_t)BASE_MIN(n, (int)sizeof blanks - 1));
 }
 
+void format_columns(buf *out, const char *const *texts, const style *styles, int n, int columns) {
+    int widest = 1;
+    for (int i = 0; i < n; i++)
+        widest = BASE_MAX(widest, utf8_width(str_from(texts[i])));
+    int across = BASE_MAX((columns + 2) / (widest + 2), 1), down = (n + across - 1) / across;
+    for (int r = 0; r < down; r++) {
+        for (int i = r; i < n; i += down) {
+            style_append(out, styles != NULL, styles ? styles[i] : STYLE_PLAIN, texts[i]);
+            if (i + down < n)
+                format_pad(out, widest + 2 - utf8_width(str_from(texts[i])));
+        }
+        buf_append_char(out, '\n');
+    }
+}
+
 str format_wrap(str *text, int columns) {
     size_t fits = utf8_fit(*text, columns), n = fits;
     while (n > 0 && n < text->n && text->p[n] != ' ')

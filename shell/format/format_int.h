@@ -68,6 +68,9 @@ void format_cell(const format *f, buf *out, value v);
 void format_visible(buf *out, str text, bool utf8);
 void format_json_string(buf *out, str text);
 void format_pad(buf *out, int columns);
+/* Appends n texts in as many columns as fit, read downwards; columns 0: one text per line. `styles`:
+ * of each text, or NULL. */
+void format_columns(buf *out, const char *const *texts, const style *styles, int n, int columns);
 /* Takes the next line of at most `columns` off the text, which it ends at a blank if it can. */
 str format_wrap(str *text, int columns);
 /* Appends one entry of a two-column list: `left`, then `text` from column `indent` on, wrapped to

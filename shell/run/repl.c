@@ -23,8 +23,17 @@ typedef struct repl {
     int idle_interrupts;
 } repl;
 
-static int prompt_width(const char *prompt) {
-    return (int)strlen(prompt);
+/* Screen rows of lines, each after a prompt of `indent` columns and ended by a newline. *exact: see
+ * editor_rows. */
+static int rows_of_lines(str text, int indent, int columns, bool *exact) {
+    int rows = 0;
+    *exact = true;
+    while (text.n) {
+        bool line_exact;
+        rows += editor_rows(str_split_next(&text, '\n'), indent, columns, &line_exact);
+        *exact = *exact && line_exact;
+    }
+    return rows;
 }
 
 /* The prompt of a statement's first line: * in a transaction, ! if it can only be rolled back. */
@@ -34,27 +43,19 @@ static const char *first_prompt(const shell *sh) {
     return db_transaction_failed(sh->db) ? "kvasir!> " : "kvasir*> ";
 }
 
-/* Draws the statement over the typed text, highlighted. Does nothing if the rows that the text takes
- * on the screen are not known exactly. */
+/* Draws the statement over the typed text, highlighted; a newline is after the text. Does nothing if
+ * the rows that the text takes on the screen are not known exactly. */
 static void echo_highlighted(repl *r, str text, const char *first, const char *next) {
     if (!r->sh->term.color_out || text.p[0] == '.' || text.p[0] == '\\')
         return;
-    int columns, rows, used = 0;
+    int columns, rows;
+    bool exact;
     term_size(&columns, &rows);
-    buf out = {0};
-    buf shown = {0};
+    int used = rows_of_lines((str){text.p, text.n + 1}, (int)strlen(first), columns, &exact);
+    if (!exact || used >= rows)
+        return;
+    buf out = {0}, shown = {0};
     highlight(text, true, &shown);
-    for (const char *p = text.p, *end = text.p + text.n; p <= end;) {
-        const char *stop = memchr(p, '\n', (size_t)(end - p));
-        stop = stop ? stop : end;
-        bool exact;
-        used += editor_rows((str){p, (size_t)(stop - p)}, prompt_width(first), columns, &exact);
-        if (!exact)
-            goto out;
-        p = stop + 1;
-    }
-    if (used >= rows)
-        goto out;
     buf_printf(&out, "\033[%dA\r\033[J%s%s%s", used, style_on(true, STYLE_PROMPT), first,
                style_off(true, STYLE_PROMPT));
     for (size_t i = 0; i < shown.n; i++) {
@@ -65,7 +66,6 @@ static void echo_highlighted(repl *r, str text, const char *first, const char *n
     buf_append_char(&out, '\n');
     fwrite(out.p, 1, out.n, stdout);
     fflush(stdout);
-out:
     buf_free(&out);
     buf_free(&shown);
 }
@@ -158,15 +158,10 @@ static void run_pending(repl *r, const char *first, const char *next) {
 
 /* Clears the rows of the earlier lines, so that all lines can be edited together. */
 static void erase_rows_before(const repl *r, int indent) {
-    int columns, rows, up = 0;
+    int columns, rows;
     bool exact;
     term_size(&columns, &rows);
-    for (const char *p = r->pending.p, *end = p + r->pending.n; p < end;) {
-        const char *stop = memchr(p, '\n', (size_t)(end - p));
-        stop = stop ? stop : end;
-        up += editor_rows((str){p, (size_t)(stop - p)}, indent, columns, &exact);
-        p = stop + 1;
-    }
+    int up = rows_of_lines(buf_str(&r->pending), indent, columns, &exact);
     printf("\033[%dA\r\033[J", BASE_MIN(up, rows - 1));
     fflush(stdout);
 }
@@ -194,7 +189,7 @@ static void loop(repl *r) {
     buf prefill = {0};
     while (!sh->quit && !signals_terminated()) {
         const char *first = first_prompt(sh);
-        const char *next = prompt_width(first) == 9 ? "    ...> " : "   ...> ";
+        const char *next = strlen(first) == 9 ? "    ...> " : "   ...> ";
         const char *prompt = r->pending.n ? next : first;
         editor_feed(r->ed, buf_str(&sh->typed_ahead));
         buf_clear(&sh->typed_ahead);
@@ -202,7 +197,7 @@ static void loop(repl *r) {
             editor_read(r->ed, prompt, buf_str(&r->pending), buf_str(&prefill), &r->line);
         buf_clear(&prefill);
         if (status == EDIT_BACK) {
-            erase_rows_before(r, prompt_width(prompt));
+            erase_rows_before(r, (int)strlen(prompt));
             buf_append_str(&prefill, buf_str(&r->pending));
             buf_append_str(&prefill, buf_str(&r->line));
             while (prefill.n && r->line.n == 0 && prefill.p[prefill.n - 1] == '\n')

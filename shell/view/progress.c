@@ -55,17 +55,17 @@ bool rates_update(run_rates *r, const exec_progress *x, double seconds, double l
     return true;
 }
 
+const char *progress_bar(int eighths, bool utf8) {
+    static const char *const glyphs[] = {" ", "▏", "▎", "▍", "▌", "▋", "▊", "▉", "█"};
+    int k = BASE_MIN(BASE_MAX(eighths, 0), 8);
+    return utf8 ? glyphs[k] : k >= 4 ? "#" : ".";
+}
+
 static void bar(buf *out, double part, bool utf8) {
-    static const char *const eighths[] = {" ", "▏", "▎", "▍", "▌", "▋", "▊", "▉"};
     int steps = (int)(BASE_MIN(BASE_MAX(part, 0.0), 1.0) * BAR_COLUMNS * 8);
     buf_append_c(out, utf8 ? "▕" : "[");
-    for (int i = 0; i < BAR_COLUMNS; i++) {
-        int left = steps - 8 * i;
-        if (utf8)
-            buf_append_c(out, left >= 8 ? "█" : left > 0 ? eighths[left] : " ");
-        else
-            buf_append_char(out, left >= 8 ? '#' : '.');
-    }
+    for (int i = 0; i < BAR_COLUMNS; i++)
+        buf_append_c(out, progress_bar(steps - 8 * i, utf8));
     buf_append_c(out, utf8 ? "▏" : "]");
 }
 

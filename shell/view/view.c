@@ -221,13 +221,7 @@ void view_close(view *v) {
 /* Prints the last picture as text. */
 static void print_picture(const view_state *state) {
     int w, h;
-    const char *columns = getenv("COLUMNS"), *lines = getenv("LINES");
-    int64_t n;
     term_size(&w, &h);
-    if (columns && parse_integer(str_from(columns), &n) && n > 0 && n < 1000)
-        w = (int)n;
-    if (lines && parse_integer(str_from(lines), &n) && n > 0 && n < 1000)
-        h = (int)n;
     view_cell *cells = mem_alloc(sizeof(view_cell) * (size_t)(w * h));
     view_render(state, w, h, cells);
     for (int y = 0; y < h; y++) {

@@ -43,6 +43,8 @@ double progress_hit_rate(const llm_figures *m);
 /* What rows_done counts: "rows" for a statement with one LLM call, "answers" for several. */
 const char *progress_unit(const exec_progress *x);
 void progress_duration(buf *out, double seconds);
+/* One column of a bar, filled to `eighths` of 8 (less than 0: as 0; more than 8: as 8). */
+const char *progress_bar(int eighths, bool utf8);
 
 /* ---- keys while a statement runs (keys.c) ---------------------------------------------------- */
 

@@ -158,12 +158,9 @@ static void label(canvas *c, const char *text) {
 
 /* A bar of `columns`, filled to the fraction `part`; in steps of 1/8 column in UTF-8. */
 static int put_bar(canvas *c, int x, int columns, double part, view_attr attr) {
-    static const char *const eighths[] = {" ", "▏", "▎", "▍", "▌", "▋", "▊", "▉", "█"};
     int steps = (int)(BASE_MIN(BASE_MAX(part, 0.0), 1.0) * columns * 8 + 0.5);
-    for (int i = 0; i < columns; i++) {
-        int left = BASE_MIN(BASE_MAX(steps - 8 * i, 0), 8);
-        put(c, x + i, c->row, attr, c->v->utf8 ? eighths[left] : left >= 4 ? "#" : ".");
-    }
+    for (int i = 0; i < columns; i++)
+        put(c, x + i, c->row, attr, progress_bar(steps - 8 * i, c->v->utf8));
     return x + columns;
 }
 
