@@ -456,7 +456,7 @@ static bool unknown(shell *sh, str typed) {
     return false;
 }
 
-/* Splits c->rest at blanks outside of '…' and "…"; a doubled quote inside stands for one. */
+/* Splits c->rest at blanks outside of '…' and "…"; a doubled quote inside them is one quote. */
 static void split(command_call *c) {
     const char *p = c->rest.p, *end = c->rest.p + c->rest.n;
     c->argv = ARENA_ARRAY(c->mem, char *, c->rest.n / 2 + 2);

@@ -110,7 +110,7 @@ bool cmd_settings(shell *sh, command_call *c) {
         buf_append_c(&text, table[i].help);
         if (*table[i].words)
             buf_printf(&text, " (%s)", table[i].words);
-        format_entry(&out, buf_str(&left), widest + 12, buf_str(&text), columns);
+        format_entry(&out, buf_str(&left), widest + 14, buf_str(&text), columns);
     }
     bool found = out.n > 0;
     shell_print(sh, &out);

@@ -248,7 +248,7 @@ static void print_cancelled(const run *r) {
     buf_free(&text);
 }
 
-/* Returns true if it is no failure: the reader of the rows stopped reading. */
+/* Prints the error. Returns true if it is not a failure: the reader of the rows stopped reading. */
 static bool print_failure(run *r, const err *e, const place *where) {
     shell *sh = r->sh;
     if (r->formatting)

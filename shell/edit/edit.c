@@ -398,28 +398,20 @@ void editor_forget_names(editor *ed) {
     ed->nobjects = 0;
 }
 
-static style candidate_style(candidate_kind kind) {
-    switch (kind) {
-    case CANDIDATE_KEYWORD:
-        return STYLE_KEYWORD;
-    case CANDIDATE_FUNCTION:
-        return STYLE_FUNCTION;
-    case CANDIDATE_TABLE:
-    case CANDIDATE_MODEL:
-        return STYLE_BOLD;
-    default:
-        return STYLE_PLAIN;
-    }
-}
+static const style candidate_styles[] = {
+    [CANDIDATE_KEYWORD] = STYLE_KEYWORD, [CANDIDATE_FUNCTION] = STYLE_FUNCTION,
+    [CANDIDATE_TABLE] = STYLE_BOLD,      [CANDIDATE_MODEL] = STYLE_BOLD,
+    [CANDIDATE_COLUMN] = STYLE_PLAIN,    [CANDIDATE_SETTING] = STYLE_PLAIN,
+    [CANDIDATE_VALUE] = STYLE_PLAIN,     [CANDIDATE_FILE] = STYLE_PLAIN,
+    [CANDIDATE_COMMAND] = STYLE_PLAIN,
+};
 
-static void list_notes(editor *ed, const completion *c, int shown, int columns, buf *out) {
+static void list_notes(editor *ed, const completion *c, int shown, int widest, int columns,
+                       buf *out) {
     bool color = ed->sh->term.color_out;
-    int widest = 0;
-    for (int i = 0; i < shown; i++)
-        widest = BASE_MAX(widest, utf8_width(str_from(c->items[i].text)));
     for (int i = 0; i < shown; i++) {
         const candidate *k = &c->items[i];
-        style_append(out, color, candidate_style(k->kind), k->text);
+        style_append(out, color, candidate_styles[k->kind], k->text);
         int room = columns - widest - 3;
         if (*k->note && room > 0) {
             str note = str_from(k->note);
@@ -438,7 +430,7 @@ static void list_columns(editor *ed, const completion *c, int shown, int columns
     style *styles = mem_alloc(sizeof *styles * (size_t)shown);
     for (int i = 0; i < shown; i++) {
         texts[i] = c->items[i].text;
-        styles[i] = candidate_style(c->items[i].kind);
+        styles[i] = candidate_styles[c->items[i].kind];
     }
     format_columns(out, texts, ed->sh->term.color_out ? styles : NULL, shown, columns);
     free(texts);
@@ -458,7 +450,7 @@ static void list_candidates(editor *ed, const completion *c) {
     int fit = room * BASE_MAX((columns + 2) / (widest + 2), 1);
     int shown = BASE_MIN(c->count, c->count <= few ? few : fit);
     if (c->count <= few)
-        list_notes(ed, c, shown, columns, &out);
+        list_notes(ed, c, shown, widest, columns, &out);
     else
         list_columns(ed, c, shown, columns, &out);
     if (shown < c->count)
