@@ -30,13 +30,6 @@ static bool is_kind(const db_object *o, const char *kind) {
 
 /* ---- lists of names -------------------------------------------------------------------------- */
 
-static int screen_columns(const shell *sh) {
-    int columns = 0, rows;
-    if (sh->term.interactive && sh->out.path == NULL)
-        term_size(&columns, &rows);
-    return columns;
-}
-
 static bool list_objects(shell *sh, command_call *c, const char *const *kinds, size_t nkinds,
                          const char *none) {
     int n, found = 0;
@@ -55,7 +48,7 @@ static bool list_objects(shell *sh, command_call *c, const char *const *kinds, s
         return true;
     }
     buf out = {0};
-    format_columns(&out, names, NULL, found, screen_columns(sh));
+    format_columns(&out, names, NULL, found, shell_columns(sh));
     shell_print(sh, &out);
     return true;
 }
@@ -78,7 +71,7 @@ bool cmd_indexes(shell *sh, command_call *c) {
 bool cmd_functions(shell *sh, command_call *c) {
     size_t n;
     const function_info *table = sql_functions(&n);
-    int columns = screen_columns(sh);
+    int columns = shell_columns(sh);
     buf out = {0};
     for (size_t i = 0; i < n; i++)
         if (matches(c->argc ? c->argv[0] : NULL, table[i].name))
@@ -92,7 +85,7 @@ bool cmd_settings(shell *sh, command_call *c) {
     size_t n;
     const setting_info *table = settings_table(&n);
     const settings *now = sh->db ? db_settings(sh->db) : NULL;
-    int columns = screen_columns(sh), widest = 16;
+    int columns = shell_columns(sh), widest = 16;
     buf out = {0}, left = {0}, text = {0}, shown = {0};
     for (size_t i = 0; i < n; i++)
         if (matches(c->argc ? c->argv[0] : NULL, table[i].name))

@@ -86,6 +86,13 @@ bool shell_complain(shell *sh, const char *message, ...) {
     return shell_failed(sh, &e);
 }
 
+int shell_columns(const shell *sh) {
+    int columns = 0, rows;
+    if (sh->term.interactive && sh->out.path == NULL)
+        term_size(&columns, &rows);
+    return columns;
+}
+
 void shell_print(shell *sh, buf *text) {
     output_begin(&sh->out, sh->term.interactive && sh->pager && !sh->term.dumb);
     output_write(&sh->out, text);

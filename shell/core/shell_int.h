@@ -72,6 +72,8 @@ bool shell_complain(shell *sh, const char *format, ...) BASE_PRINTF(2, 3);
 bool shell_failed(shell *sh, const err *e);
 /* Prints "stopped", followed by `more`, after Ctrl-C. */
 void shell_stopped(const shell *sh, const char *more);
+/* Columns of the screen that results are fitted to; 0: they go to a file or come from a script. */
+int shell_columns(const shell *sh);
 /* Writes the text of a command to the output, in the pager if longer than the screen; frees it. */
 void shell_print(shell *sh, buf *text);
 /* Returns false after a failed write, which it reports and which ends a script. */

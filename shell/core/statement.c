@@ -65,14 +65,11 @@ static void begin_result(run *r) {
         r->names[i] = stmt_column_name(r->s, i);
         r->types[i] = stmt_column_type(r->s, i);
     }
-    bool screen = sh->term.interactive && sh->out.path == NULL;
-    int columns, rows;
-    term_size(&columns, &rows);
+    int columns = shell_columns(sh);
     format_options options = {
         .null_text = sh->null_text,
         .insert_table = sh->insert_table,
-        .width = screen ? columns : 0,
-        .max_rows = 0,
+        .width = columns,
         .no_headers = !sh->headers,
         .types_row = sh->types_row,
         .color = sh->term.color_out && sh->out.path == NULL,
@@ -83,7 +80,7 @@ static void begin_result(run *r) {
         .drain = drain_drawn,
         .drain_ctx = r,
     };
-    if (screen)
+    if (columns > 0)
         options.max_rows = sh->max_rows >= 0 ? (uint64_t)sh->max_rows
                            : page            ? PAGER_ROWS
                                              : PLAIN_ROWS;
@@ -93,9 +90,7 @@ static void begin_result(run *r) {
 
 static void take_text(run *r, const batch *b) {
     const shell *sh = r->sh;
-    int columns = 0, rows;
-    if (sh->term.interactive && sh->out.path == NULL)
-        term_size(&columns, &rows);
+    int columns = shell_columns(sh);
     for (int i = 0; i < b->rows; i++) {
         str text = column_get(&b->cols[0], i).s;
         bool json = text.n && text.p[0] == '{';
