@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "shell_int.h"
+#include "storage/containers.h"
 
 void shell_close(shell *sh) {
     if (sh->db && !sh->lingering && db_in_transaction(sh->db))
@@ -73,10 +74,9 @@ bool shell_set_variable(shell *sh, str name, str text, err *e) {
     int i = 0;
     while (i < sh->nvariables && !str_equal(name, str_from(sh->variables[i].name)))
         i++;
-    if (i == sh->nvariables) {
-        sh->variables = mem_realloc(sh->variables, sizeof *sh->variables * (size_t)(i + 1));
-        sh->variables[sh->nvariables++] = (shell_variable){.name = mem_strndup(name.p, name.n)};
-    }
+    if (i == sh->nvariables)
+        ARRAY_PUSH(sh->variables, sh->nvariables, sh->variables_cap,
+                   ((shell_variable){.name = mem_strndup(name.p, name.n)}));
     free(sh->variables[i].text);
     sh->variables[i].text = mem_strndup(text.p, text.n);
     if (sh->db != NULL)

@@ -41,7 +41,7 @@ struct shell {
     int nwidths;
     int64_t max_rows;          /* -1: 10,000 in a pager, 40 without */
     shell_variable *variables; /* set again in each database that is opened */
-    int nvariables;
+    int nvariables, variables_cap;
     stmt *lingering;   /* a cancelled statement that has not ended yet; NULL: none */
     exec_summary last; /* figures of the last statement, for .stats */
     buf last_text;     /* text of the last statement, for .explain, .view and .edit */

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "run_int.h"
+#include "storage/containers.h"
 
 /* What an option sets. */
 typedef enum option_kind {
@@ -92,8 +93,7 @@ static bool option_unknown(const char *arg, err *e) {
 }
 
 static void add_input(args *out, input_kind kind, const char *text) {
-    out->inputs = mem_realloc(out->inputs, sizeof(args_input) * (size_t)(out->ninputs + 1));
-    out->inputs[out->ninputs++] = (args_input){kind, text};
+    ARRAY_PUSH(out->inputs, out->ninputs, out->inputs_cap, ((args_input){kind, text}));
 }
 
 static bool add_variable(args *out, const char *text, err *e) {
@@ -102,10 +102,8 @@ static bool add_variable(args *out, const char *text, err *e) {
         err_set(e, ERR_SYNTAX, "--set needs NAME=VALUE, not '%s'", text);
         return false;
     }
-    out->variables =
-        mem_realloc(out->variables, sizeof(args_variable) * (size_t)(out->nvariables + 1));
-    out->variables[out->nvariables++] =
-        (args_variable){{text, (size_t)(equals - text)}, equals + 1};
+    args_variable one = {{text, (size_t)(equals - text)}, equals + 1};
+    ARRAY_PUSH(out->variables, out->nvariables, out->variables_cap, one);
     return true;
 }
 

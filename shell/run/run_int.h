@@ -27,9 +27,9 @@ typedef struct args {
     const char *replay; /* --mock FILE: a recorded run to show in the live view */
     bool read_only, keep_going, no_color, version, help, view, no_init;
     args_input *inputs; /* -c and -f, in order */
-    int ninputs;
+    int ninputs, inputs_cap;
     args_variable *variables;
-    int nvariables;
+    int nvariables, variables_cap;
 } args;
 
 /* Strings point into argv. False with an error in *e, whose hint names the nearest option. */
