@@ -16,7 +16,14 @@ from citations import citations
 MOST = 6
 # Each sub-room with those of its room that it may use. '' is the room's own folder: its public header, and what opens the room.
 MAY_USE = {
-    "storage": {"base": "", "csv": "base", "tables": "base", "cache": "base tables"},
+    "storage": {
+        "base": "",
+        "csv": "base",
+        "lmdb": "base",
+        "tables": "base lmdb",
+        "cache": "base lmdb",
+        "": "base tables cache",
+    },
     "gpu": {
         "model": "",
         "text": "model",

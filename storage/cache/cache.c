@@ -18,7 +18,6 @@
 #include <unistd.h>
 
 #include "cache_int.h"
-#include "tables/storage_int.h"
 
 enum { USERS_WAIT_MS = 3000, PREFETCH_MIN = 64 << 10 };
 
@@ -33,35 +32,6 @@ size_t cache_map_bytes(size_t budget) {
     enum { SHARE = 10, EXTRA = 4 << 20, LEAST = 16 << 20 };
     size_t bytes = BASE_MAX(budget + budget / SHARE + EXTRA, (size_t)LEAST);
     return bytes / 4096 * 4096;
-}
-
-/* ---- where the file is ----------------------------------------------------------------------- */
-
-static void make_directories(char *path) {
-    for (char *slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
-        *slash = 0;
-        mkdir(path, 0700); /* an error shows when the file is opened */
-        *slash = '/';
-    }
-}
-
-/* NULL: there is no place for it. */
-static char *cache_file(const store *s, err *e) {
-    buf b = {0};
-    if (s->options.cache_path) {
-        buf_append_c(&b, s->options.cache_path);
-    } else if (!s->memory && !s->read_only) {
-        buf_printf(&b, "%s/cache.mdb", s->path);
-    } else if (xdg_path("XDG_CACHE_HOME", ".cache", &b)) {
-        buf_append_c(&b, "/cache.mdb");
-    } else {
-        err_set(e, ERR_IO,
-                "no place for a cache: XDG_CACHE_HOME and HOME are not set, and this user has no "
-                "home directory");
-        return NULL;
-    }
-    make_directories(b.p);
-    return b.p;
 }
 
 static char *with_suffix(const char *path, const char *suffix) {
@@ -276,10 +246,10 @@ static void cache_free(cache *c) {
     free(c);
 }
 
-static cache *cache_new(char *path, size_t budget) {
+static cache *cache_new(const char *path, size_t budget) {
     cache *c = mem_zalloc(sizeof *c);
     c->refs = 1;
-    c->path = path;
+    c->path = mem_strdup(path);
     c->users_fd = -1;
     c->budget = BASE_MAX(budget ? budget : CACHE_BUDGET_DEFAULT, CACHE_BUDGET_MIN);
     c->policy = CACHE_COST;
@@ -318,19 +288,13 @@ static int file_identify(cache *c, err *e) {
     return 0;
 }
 
-cache *store_cache(store *s, err *e) {
-    if (s->cache)
-        return s->cache;
-    char *path = cache_file(s, e);
-    if (!path)
-        return NULL;
+cache *cache_open(const char *path, size_t budget, err *e) {
     pthread_mutex_lock(&open_mutex);
     cache *c = find_open(path);
     if (c) {
         c->refs++;
-        free(path);
     } else {
-        c = cache_new(path, s->options.cache_bytes);
+        c = cache_new(path, budget);
         if (cache_open_file(c, e) != 0 || file_identify(c, e) != 0) {
             cache_free(c);
             c = NULL;
@@ -340,7 +304,6 @@ cache *store_cache(store *s, err *e) {
         }
     }
     pthread_mutex_unlock(&open_mutex);
-    s->cache = c;
     return c;
 }
 

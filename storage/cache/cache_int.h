@@ -31,9 +31,10 @@
 #ifndef CACHE_INT_H
 #define CACHE_INT_H
 
-#include <lmdb.h>
 #include <pthread.h>
 
+#include "base/bytes_int.h"
+#include "lmdb/lmdb_int.h"
 #include "storage/containers.h"
 #include "storage/storage.h"
 
@@ -156,6 +157,10 @@ struct cache {
     cache_stats stats;
 };
 
+/* The cache of a file, shared by all stores of this process that open it; NULL with *e: it cannot
+ * be used. budget 0: the default. cache_close releases it; NULL is fine. */
+cache *cache_open(const char *path, size_t budget, err *e);
+void cache_close(cache *c);
 /* cache_check on a file's bytes. */
 int cache_check_bytes(const void *bytes, size_t n, err *e);
 size_t cache_map_bytes(size_t budget);

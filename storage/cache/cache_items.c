@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "cache_int.h"
-#include "tables/storage_int.h"
 
 enum { DELETES_AT_ONCE = 512 };
 

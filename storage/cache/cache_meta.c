@@ -10,7 +10,6 @@
 #include <string.h>
 
 #include "cache_int.h"
-#include "tables/storage_int.h"
 
 #define NOTE "note "
 

@@ -11,7 +11,6 @@
 #include <string.h>
 
 #include "cache_int.h"
-#include "tables/storage_int.h"
 
 enum { PIN_SHARE = 2 };
 

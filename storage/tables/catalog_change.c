@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "storage_int.h"
+#include "tables_int.h"
 
 /* ---- records and names ----------------------------------------------------------------------- */
 

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "storage_int.h"
+#include "tables_int.h"
 
 enum { BUILD_RUN_BYTES = 64 << 20 };
 

@@ -1,5 +1,5 @@
 /*
- * key.c - order-preserving index keys (drawn in storage_int.h).
+ * key.c - order-preserving index keys (format: tables_int.h).
  *
  * Invariant: for uncut keys, memcmp of two entries orders them as value_compare orders their cells,
  * then by rowid. Cut keys agree on that for their first KEY_CUT bytes only; who meets one asks the
@@ -8,7 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "storage_int.h"
+#include "tables_int.h"
 
 static void append_be64(buf *b, uint64_t bits) {
     bits = __builtin_bswap64(bits);

@@ -9,7 +9,7 @@
 #include <fcntl.h>
 #include <time.h>
 
-#include "storage_int.h"
+#include "tables_int.h"
 
 enum { POLL_FIRST_MS = 1, POLL_MAX_MS = 20 };
 

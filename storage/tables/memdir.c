@@ -15,27 +15,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "storage_int.h"
+#include "tables_int.h"
 
 #define PREFIX "kvasir-mem-"
 enum { UNLOCKED_GRACE_S = 60 };
-
-static const struct {
-    long magic;
-    const char *name;
-} network_systems[] = {
-    {0x6969, "NFS"},       {0x517B, "SMB"},        {0xFF534D42, "CIFS"}, {0xFE534D42, "SMB2"},
-    {0x73757245, "Coda"},  {0x5346414F, "AFS"},    {0x6B414653, "AFS"},  {0x00C36400, "Ceph"},
-    {0x01021997, "9P"},    {0x0BD00BD0, "Lustre"}, {0x564C, "NCP"},      {0x47504653, "GPFS"},
-    {0x7461636F, "OCFS2"}, {0x01161970, "GFS2"},
-};
-
-const char *fs_network_name(long magic) {
-    for (size_t i = 0; i < BASE_COUNT(network_systems); i++)
-        if (network_systems[i].magic == (magic & 0xFFFFFFFFL))
-            return network_systems[i].name;
-    return NULL;
-}
 
 static const char *temporary_directory(void) {
     const char *dir = getenv("TMPDIR");

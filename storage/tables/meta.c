@@ -8,7 +8,7 @@
 #include <errno.h>
 #include <string.h>
 
-#include "storage_int.h"
+#include "tables_int.h"
 
 enum { META_KEEP = 256 };
 

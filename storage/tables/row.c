@@ -1,12 +1,12 @@
 /*
- * row.c - the bytes of one row (drawn in storage_int.h).
+ * row.c - the bytes of one row (format: tables_int.h).
  *
  * Invariant: nothing is read outside the row's bytes whatever they are; a row that cannot be what
  * it claims is ERR_CORRUPT.
  */
 #include <string.h>
 
-#include "storage_int.h"
+#include "tables_int.h"
 
 static bool is_text(value_type t) {
     return t == TYPE_TEXT || t == TYPE_BLOB;

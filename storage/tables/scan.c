@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "storage_int.h"
+#include "tables_int.h"
 
 enum { BATCH_GROWTH = 4 };
 

@@ -5,7 +5,7 @@
 #ifndef KVASIR_STATS_INT_H
 #define KVASIR_STATS_INT_H
 
-#include "storage_int.h"
+#include "tables_int.h"
 
 enum {
     SAMPLE_ROWS = 1024, /* the reservoir */

@@ -6,7 +6,7 @@
  */
 #include <string.h>
 
-#include "storage_int.h"
+#include "tables_int.h"
 
 static int row_refused(const table_def *def, const column_def *c, value v, err *e) {
     if (v.type == TYPE_NULL)

@@ -12,7 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "storage_int.h"
+#include "tables_int.h"
 
 /* Estimates for deciding whether the map is far
  * enough from full to do without a child transaction. */

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tables/storage_int.h"
+#include "tables/tables_int.h"
 
 enum { COLUMNS = 12 };
 

@@ -11,7 +11,7 @@
 #include <time.h>
 
 #include "storage_help_int.h"
-#include "tables/storage_int.h"
+#include "tables/tables_int.h"
 
 static void write_file(const char *path, const char *text) {
     FILE *f = fopen(path, "w");

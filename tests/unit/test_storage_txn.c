@@ -5,7 +5,7 @@
 #include <sys/wait.h>
 
 #include "storage_help_int.h"
-#include "tables/storage_int.h"
+#include "tables/tables_int.h"
 
 static void test_readers_see_a_snapshot(void **state) {
     (void)state;
