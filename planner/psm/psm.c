@@ -118,8 +118,7 @@ static void candidate_one_order(const psm_table *t, candidate *c, const uint8_t 
 static void candidate_grouped(psm_search *s, candidate *c, psm_single *one) {
     s->paths = &c->paths;
     psm_search_grouped(s, one);
-    psm_polish(s->t, &c->paths);
-    psm_complete(s->t, &c->paths, s->t->score_order);
+    psm_complete(s->t, &c->paths, one->order);
     candidate_count(s->t, c);
 }
 

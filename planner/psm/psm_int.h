@@ -273,12 +273,6 @@ void psm_search_single(psm_search *s, psm_single *one);
  * shares; the bound is not tightened further once it is near. */
 double psm_bound(psm_search *s, uint64_t reached);
 
-/* ---- after the search ------------------------------------------------------------------------ */
-
-/* Completes the orders: at each node, rows that share no further cell continue with the field whose
- * units they have most in common with their siblings. */
-void psm_polish(const psm_table *t, psm_paths *p);
-
 /* What only equal (field, value) pairs share. keys:
  * [rows * fields], rows: [rows], both overwritten. */
 uint64_t psm_cell_units(const psm_table *t, const psm_paths *p, uint32_t *keys, uint32_t *rows);
